@@ -1,0 +1,58 @@
+package contract
+
+import (
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// ClusterInput starts a Cluster workflow. State is carried over continue-as-new and nil at first.
+type ClusterInput struct {
+	Config fleet.ClusterConfig `json:"config"`
+	State  *fleet.Cluster      `json:"state,omitempty"`
+}
+
+// Names of the Cluster workflow's handlers.
+const (
+	JoinUpdate           = "join"            // JoinRequest → JoinResponse
+	ConfigureUpdate      = "configure"       // fleet.ClusterConfig → ClusterView
+	DeleteUpdate         = "delete"          // DeleteRequest → nothing; refused while members are online
+	ViewQuery            = "view"            // → ClusterView
+	MembersChangedSignal = "members-changed" // MembersChanged
+	HubLostSignal        = "hub-lost"        // HubLost
+)
+
+// JoinRequest registers or re-attaches a batch of agents of one hub.
+type JoinRequest struct {
+	Hub   string       `json:"hub"`
+	Joins []fleet.Join `json:"joins"`
+}
+
+// JoinResponse answers each join in order.
+type JoinResponse struct {
+	Results []fleet.Joined `json:"results"`
+}
+
+// DeleteRequest ends a cluster.
+type DeleteRequest struct {
+	// Force removes the members that are still online too.
+	Force bool `json:"force,omitempty"`
+}
+
+// MembersChanged reports a batch of transitions that one hub saw.
+type MembersChanged struct {
+	Hub     string             `json:"hub"`
+	Changes []fleet.Transition `json:"changes"`
+}
+
+// HubLost says that a hub's lease ran out and that it did not answer within the grace.
+type HubLost struct {
+	Hub string    `json:"hub"`
+	At  time.Time `json:"at"`
+}
+
+// ClusterView is the durable view of a cluster. Live facts (load, last heartbeat) are in the worker registry.
+type ClusterView struct {
+	fleet.Cluster
+	CreatedAt time.Time `json:"created_at"`
+}

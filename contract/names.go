@@ -1,0 +1,109 @@
+// Package contract is the one place for names and messages that workflows, activities, hub and gateway share: task
+// queues, workflow ids, search attributes, and the typed inputs of workflows, activities, signals, updates and queries.
+package contract
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// WorkerQueue is the task queue of all workflows and of the activities that call anything but agents.
+const WorkerQueue = "mainstay"
+
+// Workflow types.
+const (
+	ClusterWorkflow = "Cluster"
+	TaskWorkflow    = "Task"
+	HubWorkflow     = "Hub"
+)
+
+// Activity types.
+const (
+	// RunTaskActivity is one delivery of a task. It is scheduled on a lane; hubs poll lanes and complete it by token.
+	RunTaskActivity = "RunTask"
+	// HoldLeaseActivity runs on a hub's own queue for as long as the hub lives; its heartbeat is the hub's lease.
+	HoldLeaseActivity = "HoldLease"
+	// AnnounceHubLostActivity tells every cluster that a hub is lost.
+	AnnounceHubLostActivity = "AnnounceHubLost"
+)
+
+// HubQueue is the task queue of the activities that must run in one particular hub.
+func HubQueue(hub string) string { return "hub/" + hub }
+
+// ClusterWorkflowID is the id of the workflow that is the single writer of a cluster.
+func ClusterWorkflowID(cluster string) string { return "cluster/" + cluster }
+
+// ClusterOfWorkflowID is the inverse of ClusterWorkflowID.
+func ClusterOfWorkflowID(id string) (string, bool) { return strings.CutPrefix(id, "cluster/") }
+
+// HubWorkflowID is the id of the workflow that holds a hub's lease.
+func HubWorkflowID(hub string) string { return "hub/" + hub }
+
+// TaskWorkflowID says where a task lives. Nothing else may assume one workflow per task.
+func TaskWorkflowID(task string) string { return "task/" + task }
+
+// TaskOfWorkflowID is the inverse of TaskWorkflowID.
+func TaskOfWorkflowID(id string) (string, bool) { return strings.CutPrefix(id, "task/") }
+
+// AttemptActivityID is the activity id of a task's nth delivery; it is what the Web UI shows.
+func AttemptActivityID(number int) string { return "attempt-" + strconv.Itoa(number) }
+
+// ClusterLane holds the work of a cluster that any serving member may do.
+func ClusterLane(cluster string) string { return "lane/" + cluster }
+
+// CapabilityLane holds the work of a cluster that needs a set of capabilities. Order and repetition do not matter.
+func CapabilityLane(cluster string, capabilities []string) string {
+	set := slices.Clone(capabilities)
+	slices.Sort(set)
+	return "lane/" + cluster + "/cap/" + strings.Join(slices.Compact(set), "+")
+}
+
+// ShardLane holds the work of one shard of a sharded cluster.
+func ShardLane(cluster string, shard int) string {
+	return "lane/" + cluster + "/shard/" + strconv.Itoa(shard)
+}
+
+// AgentLane holds the work pinned to one agent; it waits there while the agent is offline.
+func AgentLane(agent string) string { return "lane/agent/" + agent }
+
+// Lane is where a task waits. Pinning to an agent wins over a shard, a shard over capabilities. shards is the
+// cluster's number of shards, 0 when it is not sharded.
+func Lane(spec *fleet.TaskSpec, shards int) string {
+	switch {
+	case spec.Agent != "":
+		return AgentLane(spec.Agent)
+	case shards > 0:
+		return ShardLane(spec.Cluster, ShardOf(spec.ShardKey, shards))
+	case len(spec.RequiredCapabilities) > 0:
+		return CapabilityLane(spec.Cluster, spec.RequiredCapabilities)
+	default:
+		return ClusterLane(spec.Cluster)
+	}
+}
+
+// ShardOf hashes a key to one of n shards with FNV-1a (32 bit). It must never change: keys would move.
+func ShardOf(key string, n int) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key))
+	return int(h.Sum32() % uint32(n))
+}
+
+// AgentIdentity is the identity of an agent in Temporal's worker registry and in poll records.
+func AgentIdentity(cluster, agent string) string { return fmt.Sprintf("agent/%s/%s", cluster, agent) }
+
+// AgentOfIdentity is the inverse of AgentIdentity.
+func AgentOfIdentity(identity string) (cluster, agent string, ok bool) {
+	rest, ok := strings.CutPrefix(identity, "agent/")
+	if !ok {
+		return "", "", false
+	}
+	return strings.Cut(rest, "/")
+}
+
+// HubIdentity is the identity with which a hub polls lanes.
+func HubIdentity(hub string) string { return "hub/" + hub }

@@ -1,0 +1,29 @@
+package contract
+
+import (
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+)
+
+// Search attributes of Mainstay's workflows. They are set at start; only Status changes later, and only for states that
+// the execution status does not tell (retry_wait, review, dead_letter, expired).
+var (
+	AttrCluster  = temporal.NewSearchAttributeKeyKeyword("MainstayCluster")
+	AttrTaskType = temporal.NewSearchAttributeKeyKeyword("MainstayTaskType")
+	AttrStatus   = temporal.NewSearchAttributeKeyKeyword("MainstayStatus")
+	AttrAgent    = temporal.NewSearchAttributeKeyKeyword("MainstayAgent")
+	AttrTenant   = temporal.NewSearchAttributeKeyKeyword("MainstayTenant")
+	AttrLabels   = temporal.NewSearchAttributeKeyKeywordList("MainstayLabels")
+)
+
+// SearchAttributes lists them with their types, for registration.
+func SearchAttributes() map[string]enumspb.IndexedValueType {
+	return map[string]enumspb.IndexedValueType{
+		AttrCluster.GetName():  enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		AttrTaskType.GetName(): enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		AttrStatus.GetName():   enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		AttrAgent.GetName():    enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		AttrTenant.GetName():   enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		AttrLabels.GetName():   enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST,
+	}
+}

@@ -1,0 +1,86 @@
+package contract
+
+import (
+	"encoding/json"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// TaskInput starts a Task workflow.
+type TaskInput struct {
+	TaskID string         `json:"task_id"`
+	Spec   fleet.TaskSpec `json:"spec"`
+	Lane   string         `json:"lane"`
+}
+
+// TaskState is what the query StatusQuery answers and what a Task workflow returns: it is the task without its input.
+type TaskState struct {
+	Status      fleet.TaskStatus `json:"status"`
+	Why         string           `json:"why,omitempty"`
+	Attempts    []fleet.Attempt  `json:"attempts,omitempty"`
+	Result      json.RawMessage  `json:"result,omitempty"`
+	NextAttempt *time.Time       `json:"next_attempt_at,omitempty"`
+}
+
+// Names of the Task workflow's handlers.
+const (
+	StatusQuery  = "status" // → TaskState
+	CancelUpdate = "cancel" // CancelRequest → TaskState
+	RetryUpdate  = "retry"  // RetryRequest → TaskState; only a dead letter
+	ReviewUpdate = "review" // ReviewRequest → TaskState; only a task in review
+)
+
+// CancelRequest ends an open task.
+type CancelRequest struct {
+	Reason string `json:"reason,omitempty"`
+}
+
+// RetryRequest gives a dead letter a fresh set of attempts.
+type RetryRequest struct {
+	Reason string `json:"reason,omitempty"`
+}
+
+// ReviewRequest is a person's decision about a task in review.
+type ReviewRequest struct {
+	Decision fleet.ReviewDecision `json:"decision"`
+	Result   json.RawMessage      `json:"result,omitempty"`
+	Reason   string               `json:"reason,omitempty"`
+}
+
+// RunTaskInput is the input of RunTaskActivity: all a hub needs to give the attempt to an agent.
+type RunTaskInput struct {
+	TaskID          string          `json:"task_id"`
+	Attempt         int             `json:"attempt"`
+	Spec            fleet.TaskSpec  `json:"spec"`
+	Checkpoint      json.RawMessage `json:"checkpoint,omitempty"`
+	TransferredFrom string          `json:"transferred_from,omitempty"`
+	// ExcludeAgent is an agent that must not get this attempt while another can.
+	ExcludeAgent string `json:"exclude_agent,omitempty"`
+}
+
+// AttemptReport is how an attempt ended: the activity's result, or the details of its failure. While the attempt runs
+// it is also the activity's heartbeat, so any observer of the workflow sees who runs it.
+type AttemptReport struct {
+	AgentID   string               `json:"agent_id,omitempty"`
+	Instance  string               `json:"instance_id,omitempty"`
+	Epoch     int64                `json:"epoch,omitempty"`
+	Hub       string               `json:"hub,omitempty"`
+	StartedAt *time.Time           `json:"started_at,omitempty"`
+	EndedAt   *time.Time           `json:"ended_at,omitempty"`
+	Outcome   fleet.AttemptOutcome `json:"outcome,omitempty"`
+	Output    json.RawMessage      `json:"output,omitempty"`
+	Reason    string               `json:"reason,omitempty"`
+	Final     bool                 `json:"final,omitempty"` // a failure that must not be tried again
+	Progress  *fleet.Progress      `json:"progress,omitempty"`
+	// Checkpoint is the newest the agent sent; the next attempt receives it.
+	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
+	// LeaseEnds is when a lost agent has certainly stopped fenced work.
+	LeaseEnds *time.Time `json:"lease_ends,omitempty"`
+	// Begun is false when the agent certainly never began the attempt.
+	Begun bool `json:"begun,omitempty"`
+}
+
+// AttemptFailure is the application failure type of every attempt that did not complete; its one detail is an
+// AttemptReport.
+const AttemptFailure = "AttemptFailure"

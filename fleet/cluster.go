@@ -1,0 +1,187 @@
+package fleet
+
+import (
+	"fmt"
+	"time"
+)
+
+// ReplicationMode says which members of a cluster serve its lanes.
+type ReplicationMode string
+
+// The replication modes.
+const (
+	ActiveActive  ReplicationMode = "active_active"  // every member serves
+	ActivePassive ReplicationMode = "active_passive" // only the leader serves
+	Sharded       ReplicationMode = "sharded"        // each shard is served by its owner
+)
+
+// AgentStatus is a member's status as operators see it.
+type AgentStatus string
+
+// The agent statuses.
+const (
+	AgentOnline      AgentStatus = "online"
+	AgentSuspect     AgentStatus = "suspect" // its connection closed or it is silent; not yet given up
+	AgentOffline     AgentStatus = "offline"
+	AgentDraining    AgentStatus = "draining"
+	AgentMaintenance AgentStatus = "maintenance"
+)
+
+// Role is what a member is in its cluster.
+type Role string
+
+// The roles.
+const (
+	RoleLeader  Role = "leader"
+	RoleStandby Role = "standby"
+	RoleMember  Role = "member"
+)
+
+// SelectionStrategy picks the target of a failover.
+type SelectionStrategy string
+
+// The selection strategies.
+const (
+	SelectStandby     SelectionStrategy = "standby"
+	SelectLeastLoaded SelectionStrategy = "least_loaded"
+	SelectRoundRobin  SelectionStrategy = "round_robin"
+	SelectAffinity    SelectionStrategy = "affinity"
+)
+
+// MaxMembers bounds a cluster.
+const MaxMembers = 1000
+
+// DefaultShards is the number of shards of a sharded cluster. It cannot change afterwards: keys are hashed to shards.
+const DefaultShards = 16
+
+// ClusterConfig is what an operator decides about a cluster.
+type ClusterConfig struct {
+	Name            string            `json:"name"`
+	TargetGroup     string            `json:"target_group,omitempty"`
+	MinAgents       int               `json:"min_agents,omitempty"`
+	DesiredAgents   int               `json:"desired_agents,omitempty"`
+	MaxAgents       int               `json:"max_agents,omitempty"`
+	ReplicationMode ReplicationMode   `json:"replication_mode,omitempty"`
+	Shards          int               `json:"shards,omitempty"`
+	Selection       SelectionStrategy `json:"selection_strategy,omitempty"`
+}
+
+// WithDefaults fills what was left out.
+func (c ClusterConfig) WithDefaults() ClusterConfig {
+	if c.ReplicationMode == "" {
+		c.ReplicationMode = ActiveActive
+	}
+	if c.Shards == 0 {
+		c.Shards = DefaultShards
+	}
+	if c.Selection == "" {
+		c.Selection = SelectLeastLoaded
+	}
+	if c.MaxAgents == 0 {
+		c.MaxAgents = MaxMembers
+	}
+	return c
+}
+
+// Validate checks c after WithDefaults.
+func (c ClusterConfig) Validate() error {
+	if err := ValidateID("name", c.Name); err != nil {
+		return err
+	}
+	switch c.ReplicationMode {
+	case ActiveActive, ActivePassive, Sharded:
+	default:
+		return fmt.Errorf("replication_mode must be active_active, active_passive or sharded")
+	}
+	switch c.Selection {
+	case SelectStandby, SelectLeastLoaded, SelectRoundRobin, SelectAffinity:
+	default:
+		return fmt.Errorf("selection_strategy must be standby, least_loaded, round_robin or affinity")
+	}
+	if c.MinAgents < 0 || c.DesiredAgents < 0 || c.MaxAgents < 1 || c.MaxAgents > MaxMembers {
+		return fmt.Errorf("agent counts must lie between 0 and %d", MaxMembers)
+	}
+	if c.DesiredAgents != 0 && (c.DesiredAgents < c.MinAgents || c.DesiredAgents > c.MaxAgents) {
+		return fmt.Errorf("desired_agents must lie between min_agents and max_agents")
+	}
+	if c.Shards < 1 || c.Shards > 1024 {
+		return fmt.Errorf("shards must lie between 1 and 1024")
+	}
+	return nil
+}
+
+// Member is one agent as its cluster knows it. What changes every second (load, last heartbeat) is not here.
+type Member struct {
+	AgentID      string            `json:"agent_id"`
+	Instance     string            `json:"instance_id"`
+	Epoch        int64             `json:"epoch"`
+	Status       AgentStatus       `json:"status"`
+	StatusSince  time.Time         `json:"status_since"`
+	StatusReason string            `json:"status_reason,omitempty"`
+	Hub          string            `json:"hub,omitempty"`
+	Host         string            `json:"host,omitempty"`
+	PID          int               `json:"pid,omitempty"`
+	Zone         string            `json:"zone,omitempty"`
+	Group        string            `json:"group,omitempty"`
+	Version      string            `json:"version,omitempty"`
+	Capabilities []string          `json:"capabilities,omitempty"`
+	TaskTypes    []string          `json:"task_types,omitempty"`
+	MaxTasks     int               `json:"max_tasks"`
+	Metadata     map[string]string `json:"metadata,omitempty"`
+	JoinedAt     time.Time         `json:"joined_at"`
+}
+
+// Serving reports whether the member may be given work.
+func (m *Member) Serving() bool { return m.Status == AgentOnline || m.Status == AgentSuspect }
+
+// Cluster is the state of one cluster: what its workflow carries. Members are sorted by id.
+type Cluster struct {
+	Config  ClusterConfig `json:"config"`
+	Members []Member      `json:"members,omitempty"`
+	// LastEpoch is the highest epoch ever given in this cluster. It only grows.
+	LastEpoch int64 `json:"last_epoch"`
+}
+
+// Join asks for membership of one agent process.
+type Join struct {
+	AgentID      string            `json:"agent_id"`
+	Instance     string            `json:"instance_id"`
+	Host         string            `json:"host,omitempty"`
+	PID          int               `json:"pid,omitempty"`
+	Zone         string            `json:"zone,omitempty"`
+	Group        string            `json:"group,omitempty"`
+	Version      string            `json:"version,omitempty"`
+	Capabilities []string          `json:"capabilities,omitempty"`
+	TaskTypes    []string          `json:"task_types,omitempty"`
+	MaxTasks     int               `json:"max_tasks"`
+	Metadata     map[string]string `json:"metadata,omitempty"`
+}
+
+// Joined answers a Join.
+type Joined struct {
+	AgentID string `json:"agent_id"`
+	Epoch   int64  `json:"epoch,omitempty"`
+	// Refused is empty when the agent is a member now, else one of the Refused… reasons.
+	Refused string `json:"refused,omitempty"`
+	// Replaced is the instance that this one fenced, if any.
+	Replaced string `json:"replaced,omitempty"`
+}
+
+// Reasons to refuse a join.
+const (
+	RefusedFull   = "cluster_full" // the cluster has MaxAgents members
+	RefusedFenced = "fenced"       // a newer process already took this agent id
+)
+
+// Transition is one change of a member's status as its hub saw it. It is ignored unless Instance and Epoch are still
+// the member's.
+type Transition struct {
+	AgentID  string      `json:"agent_id"`
+	Instance string      `json:"instance_id"`
+	Epoch    int64       `json:"epoch"`
+	Status   AgentStatus `json:"status"`
+	Reason   string      `json:"reason,omitempty"`
+	At       time.Time   `json:"at"`
+	// Left says that the agent said goodbye: it is removed from the members once offline for long enough.
+	Left bool `json:"left,omitempty"`
+}

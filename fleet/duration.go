@@ -1,0 +1,95 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Duration is a time.Duration that reads and writes as text: Go's form ("30s", "1m30s") or .NET's TimeSpan
+// ("00:00:30", "7.00:00:00"). It is written in Go's form.
+type Duration time.Duration
+
+// Std returns d as a time.Duration.
+func (d Duration) Std() time.Duration { return time.Duration(d) }
+
+// String returns Go's form.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler. The error does not repeat the text.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := ParseDuration(string(text))
+	if err != nil {
+		return err
+	}
+	*d = Duration(parsed)
+	return nil
+}
+
+var errDuration = errors.New(`not a duration: write it like "30s", "1m30s" or "00:00:30"`)
+
+// ParseDuration reads Go's form or a TimeSpan ([-][d.]hh:mm[:ss[.fffffff]]).
+func ParseDuration(text string) (time.Duration, error) {
+	if !strings.Contains(text, ":") {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return 0, errDuration
+		}
+		return d, nil
+	}
+	rest, negative := strings.CutPrefix(text, "-")
+	var days int
+	if head, tail, found := strings.Cut(rest, "."); found && !strings.Contains(head, ":") {
+		n, err := strconv.ParseUint(head, 10, 15)
+		if err != nil {
+			return 0, errDuration
+		}
+		days, rest = int(n), tail
+	}
+	parts := strings.Split(rest, ":")
+	if len(parts) < 2 || len(parts) > 3 {
+		return 0, errDuration
+	}
+	hours, err1 := strconv.ParseUint(parts[0], 10, 8)
+	minutes, err2 := strconv.ParseUint(parts[1], 10, 8)
+	if err1 != nil || err2 != nil || hours > 23 || minutes > 59 {
+		return 0, errDuration
+	}
+	var seconds time.Duration
+	if len(parts) == 3 {
+		s, err := time.ParseDuration(parts[2] + "s")
+		if err != nil || s < 0 || s >= time.Minute {
+			return 0, errDuration
+		}
+		seconds = s
+	}
+	total := time.Duration(days)*24*time.Hour + time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute + seconds
+	if negative {
+		total = -total
+	}
+	return total, nil
+}
+
+// Or returns d, or fallback when d is zero.
+func (d Duration) Or(fallback time.Duration) time.Duration {
+	if d == 0 {
+		return fallback
+	}
+	return time.Duration(d)
+}
+
+// ValidateDuration checks that d lies in [min, max]; zero passes, meaning "the default".
+func ValidateDuration(what string, d Duration, min, max time.Duration) error {
+	if d == 0 {
+		return nil
+	}
+	if d.Std() < min || d.Std() > max {
+		return fmt.Errorf("%s must be between %s and %s", what, min, max)
+	}
+	return nil
+}

@@ -1,0 +1,213 @@
+package fleet
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// TaskStatus is where a task stands. See docs/ARCHITECTURE.md for the state diagram.
+type TaskStatus string
+
+// The statuses of a task. The first five are open, the rest are final.
+const (
+	TaskQueued     TaskStatus = "queued"      // waiting in its lane for an agent
+	TaskRunning    TaskStatus = "running"     // an agent has it
+	TaskRetryWait  TaskStatus = "retry_wait"  // waiting out the backoff before the next attempt
+	TaskReview     TaskStatus = "review"      // a person must decide: running it again may not be safe
+	TaskDeadLetter TaskStatus = "dead_letter" // attempts are used up; kept for retry until the retention ends
+	TaskCompleted  TaskStatus = "completed"
+	TaskFailed     TaskStatus = "failed"
+	TaskCancelled  TaskStatus = "cancelled"
+	TaskExpired    TaskStatus = "expired"
+)
+
+// Final reports whether no further change is possible.
+func (s TaskStatus) Final() bool {
+	switch s {
+	case TaskCompleted, TaskFailed, TaskCancelled, TaskExpired:
+		return true
+	}
+	return false
+}
+
+// RetrySafety says when a task may be delivered again after its agent was lost.
+type RetrySafety string
+
+// The retry safeties.
+const (
+	Idempotent RetrySafety = "idempotent"   // at once: running twice does no harm
+	Fenced     RetrySafety = "fenced"       // only after the lost session's lease has certainly run out
+	AtMostOnce RetrySafety = "at_most_once" // never by itself: the task goes to review
+)
+
+// Defaults of a task.
+const (
+	DefaultMaxAttempts         = 3
+	DefaultMaxTransfers        = 3
+	DefaultExpiration          = time.Hour
+	DefaultTaskTimeout         = 24 * time.Hour
+	DefaultDeadLetterRetention = 7 * 24 * time.Hour
+	// AttemptBackstop bounds how long an attempt may go without a sign from any hub. Fast detection is the hub's; this
+	// only catches what every hub has forgotten.
+	AttemptBackstop = 60 * time.Second
+	// MaxPayloadBytes bounds a task's payload and an attempt's result, each as JSON text.
+	MaxPayloadBytes = 1 << 20
+	// MaxCheckpointBytes bounds a checkpoint.
+	MaxCheckpointBytes = 64 << 10
+	// DefaultPriority is the middle of 1 (first) to 5 (last).
+	DefaultPriority = 3
+)
+
+// RetryPolicy bounds and spaces the attempts of a task.
+type RetryPolicy struct {
+	// MaxAttempts counts attempts whose handler reported a failure. 0 means DefaultMaxAttempts.
+	MaxAttempts int `json:"max_attempts,omitempty" minimum:"0" maximum:"100" doc:"Attempts that may fail before the task is a dead letter. Default 3."`
+	// MaxTransfers counts attempts lost with their agent. 0 means DefaultMaxTransfers.
+	MaxTransfers int `json:"max_transfers,omitempty" minimum:"0" maximum:"100" doc:"Agents the task may be lost with before it is a dead letter. Default 3."`
+	// InitialInterval is the backoff before the second attempt; it doubles each time. 0 means 2 s.
+	InitialInterval Duration `json:"initial_interval,omitempty" doc:"Wait before the second attempt; doubles each time. Default 2s."`
+	// MaxInterval caps the backoff. 0 means 5 min.
+	MaxInterval Duration `json:"max_interval,omitempty" doc:"Longest wait between attempts. Default 5m."`
+}
+
+// TaskSpec is what a client submits.
+type TaskSpec struct {
+	Type                  string            `json:"type"`
+	Cluster               string            `json:"cluster"`
+	Payload               json.RawMessage   `json:"payload,omitempty"`
+	Priority              int               `json:"priority,omitempty"`
+	Agent                 string            `json:"agent,omitempty"`
+	ShardKey              string            `json:"shard_key,omitempty"`
+	RequiredCapabilities  []string          `json:"required_capabilities,omitempty"`
+	PreferredCapabilities []string          `json:"preferred_capabilities,omitempty"`
+	Affinity              string            `json:"affinity,omitempty"`
+	Retry                 RetryPolicy       `json:"retry,omitzero"`
+	RetrySafety           RetrySafety       `json:"retry_safety,omitempty"`
+	Timeout               Duration          `json:"timeout,omitempty"`
+	ExpiresIn             Duration          `json:"expires_in,omitempty"`
+	BeaconTimeout         Duration          `json:"beacon_timeout,omitempty"`
+	Tenant                string            `json:"tenant,omitempty"`
+	Labels                map[string]string `json:"labels,omitempty"`
+}
+
+// Validate checks the fields that need no knowledge of the fleet. Messages never repeat the submitted value.
+func (s *TaskSpec) Validate() error {
+	if err := ValidateID("type", s.Type); err != nil {
+		return err
+	}
+	if err := ValidateID("cluster", s.Cluster); err != nil {
+		return err
+	}
+	if s.Agent != "" {
+		if err := ValidateID("agent", s.Agent); err != nil {
+			return err
+		}
+	}
+	if s.Tenant != "" {
+		if err := ValidateID("tenant", s.Tenant); err != nil {
+			return err
+		}
+	}
+	for _, list := range [][]string{s.RequiredCapabilities, s.PreferredCapabilities} {
+		if len(list) > 32 {
+			return fmt.Errorf("a task may name at most 32 capabilities")
+		}
+		for _, c := range list {
+			if err := ValidateID("capability", c); err != nil {
+				return err
+			}
+		}
+	}
+	if s.Priority < 0 || s.Priority > 5 {
+		return fmt.Errorf("priority must be 1 (first) to 5 (last)")
+	}
+	switch s.RetrySafety {
+	case "", Idempotent, Fenced, AtMostOnce:
+	default:
+		return fmt.Errorf("retry_safety must be idempotent, fenced or at_most_once")
+	}
+	if len(s.Payload) > MaxPayloadBytes {
+		return fmt.Errorf("%w: payload is larger than %d bytes", ErrTooLarge, MaxPayloadBytes)
+	}
+	if len(s.ShardKey) > 256 || len(s.Affinity) > 256 {
+		return fmt.Errorf("shard_key and affinity may be at most 256 characters")
+	}
+	if len(s.Labels) > 16 {
+		return fmt.Errorf("a task may have at most 16 labels")
+	}
+	for k, v := range s.Labels {
+		if err := ValidateID("label name", k); err != nil {
+			return err
+		}
+		if len(v) > 128 {
+			return fmt.Errorf("a label's value may be at most 128 characters")
+		}
+	}
+	for _, d := range []struct {
+		name string
+		d    Duration
+		min  time.Duration
+		max  time.Duration
+	}{
+		{"timeout", s.Timeout, time.Second, 30 * 24 * time.Hour},
+		{"expires_in", s.ExpiresIn, time.Second, 30 * 24 * time.Hour},
+		{"beacon_timeout", s.BeaconTimeout, time.Second, 24 * time.Hour},
+		{"retry.initial_interval", s.Retry.InitialInterval, time.Millisecond, time.Hour},
+		{"retry.max_interval", s.Retry.MaxInterval, time.Millisecond, 24 * time.Hour},
+	} {
+		if err := ValidateDuration(d.name, d.d, d.min, d.max); err != nil {
+			return err
+		}
+	}
+	if s.Retry.MaxAttempts < 0 || s.Retry.MaxAttempts > 100 || s.Retry.MaxTransfers < 0 || s.Retry.MaxTransfers > 100 {
+		return fmt.Errorf("retry.max_attempts and retry.max_transfers must be 0 (the default) to 100")
+	}
+	return nil
+}
+
+// Safety returns the task's retry safety, or the default.
+func (s *TaskSpec) Safety() RetrySafety {
+	if s.RetrySafety == "" {
+		return Idempotent
+	}
+	return s.RetrySafety
+}
+
+// AttemptOutcome is how one delivery of a task ended.
+type AttemptOutcome string
+
+// The outcomes of an attempt.
+const (
+	AttemptRunning   AttemptOutcome = ""          // not ended yet
+	AttemptCompleted AttemptOutcome = "completed" // the handler returned a result
+	AttemptFailed    AttemptOutcome = "failed"    // the handler reported a failure
+	AttemptLost      AttemptOutcome = "lost"      // the agent was lost, fenced or replaced
+	AttemptTimedOut  AttemptOutcome = "timed_out" // the task's timeout or beacon timeout passed
+	AttemptReturned  AttemptOutcome = "returned"  // never begun: no agent accepted it in time, or the agent handed it back
+	AttemptCancelled AttemptOutcome = "cancelled"
+)
+
+// Progress is what a running handler last reported.
+type Progress struct {
+	Percent int    `json:"percent,omitempty" minimum:"0" maximum:"100"`
+	Step    string `json:"step,omitempty" maxLength:"200"`
+}
+
+// Attempt is one delivery of a task to one agent.
+type Attempt struct {
+	Number    int             `json:"number"`
+	AgentID   string          `json:"agent_id,omitempty"`
+	Instance  string          `json:"instance_id,omitempty"`
+	Epoch     int64           `json:"epoch,omitempty"`
+	Hub       string          `json:"hub,omitempty"`
+	StartedAt *time.Time      `json:"started_at,omitempty"`
+	EndedAt   *time.Time      `json:"ended_at,omitempty"`
+	Outcome   AttemptOutcome  `json:"outcome,omitempty"`
+	Reason    string          `json:"reason,omitempty"`
+	Progress  *Progress       `json:"progress,omitempty"`
+	Details   json.RawMessage `json:"details,omitempty"`
+}
+
+// ErrTooLarge is wrapped by errors about bodies and payloads over their bound.
+var ErrTooLarge = fmt.Errorf("too large")

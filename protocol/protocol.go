@@ -1,0 +1,199 @@
+// Package protocol is what agents and hubs say to each other, as JSON over HTTP. It imports only fleet, so the agent
+// library stays free of the hub and of the Temporal SDK. docs/AGENT-PROTOCOL.md describes the same messages for
+// authors of agents in other languages.
+package protocol
+
+import (
+	"encoding/json"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Paths. {id} is the agent's id.
+const (
+	RegisterPath = "/api/v1/agents/register"                    // POST Register → Registered
+	PollPath     = "/api/v1/agents/{id}/poll"                   // POST Poll → Polled
+	ResultPath   = "/api/v1/agents/{id}/tasks/{task_id}/result" // POST Result → ResultAccepted
+	SessionPath  = "/api/v1/agents/{id}/session"                // DELETE: goodbye
+)
+
+// Register opens or re-attaches a session. The same InstanceID re-attaches: it keeps its epoch and its running
+// attempts. A new InstanceID under the same AgentID fences the older process.
+type Register struct {
+	AgentID      string            `json:"agent_id" doc:"Lower-case slug, unique in the namespace."`
+	InstanceID   string            `json:"instance_id" minLength:"8" maxLength:"64" doc:"Random, new for each process."`
+	Cluster      string            `json:"cluster"`
+	MaxTasks     int               `json:"max_tasks" minimum:"1" maximum:"10000" doc:"Slots: tasks it runs at a time."`
+	TaskTypes    []string          `json:"task_types,omitempty" maxItems:"256" doc:"Handled task types; empty means any."`
+	Capabilities []string          `json:"capabilities,omitempty" maxItems:"64"`
+	Host         string            `json:"host,omitempty" maxLength:"255"`
+	PID          int               `json:"pid,omitempty"`
+	Zone         string            `json:"zone,omitempty" maxLength:"63"`
+	Group        string            `json:"group,omitempty" maxLength:"63"`
+	Version      string            `json:"version,omitempty" maxLength:"63"`
+	Metadata     map[string]string `json:"metadata,omitempty"`
+	Running      []RunningAttempt  `json:"running,omitempty" doc:"Attempts this process still runs, when it re-attaches."`
+}
+
+// Registered is the hub's answer to Register.
+type Registered struct {
+	SessionToken string `json:"session_token" doc:"Send as Authorization: Bearer on poll, result and goodbye."`
+	Epoch        int64  `json:"epoch"`
+	HubID        string `json:"hub_id"`
+	// HeartbeatInterval is the longest a poll is held, and so the longest between two polls.
+	HeartbeatInterval fleet.Duration `json:"heartbeat_interval"`
+	// FailureThreshold is the silence after which the hub gives the session up.
+	FailureThreshold fleet.Duration `json:"failure_threshold"`
+	// Lease is how long after *sending* a poll that was answered the agent may go on with fenced work.
+	Lease fleet.Duration `json:"lease"`
+}
+
+// RunningAttempt is one attempt the agent has, as it reports it in every poll.
+type RunningAttempt struct {
+	TaskID     string          `json:"task_id"`
+	Attempt    int             `json:"attempt"`
+	Token      string          `json:"token,omitempty" doc:"The attempt token. Required in register and in the first poll that lists the attempt."`
+	StartedAt  *time.Time      `json:"started_at,omitempty"`
+	Progress   *fleet.Progress `json:"progress,omitempty"`
+	Checkpoint json.RawMessage `json:"checkpoint,omitempty" doc:"Newest checkpoint, when it changed since the last poll."`
+	// EstimatedDuration is the handler's guess, when it made one.
+	EstimatedDuration fleet.Duration `json:"estimated_duration,omitempty"`
+	// Beacons counts signs of life from the handler itself; a task's beacon_timeout watches it.
+	Beacons int64 `json:"beacons,omitempty"`
+}
+
+// Metrics is what the agent says of its own process and host, 0 to 100.
+type Metrics struct {
+	CPUPercent    float64 `json:"cpu_percent,omitempty"`
+	MemoryPercent float64 `json:"memory_percent,omitempty"`
+	DiskPercent   float64 `json:"disk_percent,omitempty"`
+}
+
+// Counters are totals since the process started.
+type Counters struct {
+	Completed int64 `json:"completed"`
+	Failed    int64 `json:"failed"`
+}
+
+// Poll asks for work and is the heartbeat. An agent always has exactly one open.
+type Poll struct {
+	// Sequence grows by one with each poll of a session, so the hub can tell a late duplicate from the newest.
+	Sequence  int64            `json:"sequence"`
+	FreeSlots int              `json:"free_slots" minimum:"0"`
+	Running   []RunningAttempt `json:"running,omitempty"`
+	Metrics   Metrics          `json:"metrics,omitzero"`
+	Counters  Counters         `json:"counters,omitzero"`
+	// Health is the agent's own opinion of itself, 0 (failed) to 1 (healthy); absent means 1.
+	Health *float64 `json:"health,omitempty" minimum:"0" maximum:"1"`
+	// Stopping says the agent takes nothing new; it finishes what it runs and then says goodbye.
+	Stopping bool `json:"stopping,omitempty"`
+	// Returned lists attempts the agent hands back without having begun them.
+	Returned []RunningAttempt `json:"returned,omitempty"`
+}
+
+// Polled is the hub's answer: at once when there is something to say, else empty after the heartbeat interval.
+type Polled struct {
+	Assignments []Assignment `json:"assignments,omitempty"`
+	Commands    []Command    `json:"commands,omitempty"`
+}
+
+// Assignment gives one attempt to the agent. It counts as accepted when the agent's next poll lists it as running.
+type Assignment struct {
+	TaskID          string            `json:"task_id"`
+	Attempt         int               `json:"attempt"`
+	Type            string            `json:"type"`
+	Cluster         string            `json:"cluster"`
+	Payload         json.RawMessage   `json:"payload,omitempty"`
+	Token           string            `json:"token" doc:"Opaque and sealed: only this agent, in this session, can use it."`
+	RetrySafety     fleet.RetrySafety `json:"retry_safety"`
+	Timeout         fleet.Duration    `json:"timeout,omitempty" doc:"How long the handler may run."`
+	Beacon          fleet.Duration    `json:"beacon_timeout,omitempty"`
+	Checkpoint      json.RawMessage   `json:"checkpoint,omitempty" doc:"Newest checkpoint of an earlier attempt."`
+	Labels          map[string]string `json:"labels,omitempty"`
+	Tenant          string            `json:"tenant,omitempty"`
+	Shard           int               `json:"shard,omitempty"`
+	TransferredFrom string            `json:"transferred_from,omitempty" doc:"The agent that had the attempt before."`
+}
+
+// CommandType names what the hub asks of an agent.
+type CommandType string
+
+// The commands.
+const (
+	// CommandCancel stops one attempt: its context is cancelled; report what came of it.
+	CommandCancel CommandType = "cancel"
+	// CommandDrop stops one attempt whose result no longer counts: report nothing.
+	CommandDrop CommandType = "drop"
+	// CommandRole tells the agent its role in the cluster.
+	CommandRole CommandType = "role"
+	// CommandStop asks the agent to stop gracefully.
+	CommandStop CommandType = "stop"
+)
+
+// Command asks something of the agent. Commands may arrive twice.
+type Command struct {
+	Type    CommandType `json:"type"`
+	TaskID  string      `json:"task_id,omitempty"`
+	Attempt int         `json:"attempt,omitempty"`
+	Role    fleet.Role  `json:"role,omitempty"`
+	Leader  string      `json:"leader,omitempty"`
+	Epoch   int64       `json:"epoch,omitempty"`
+	Shards  []int       `json:"shards,omitempty"`
+	Reason  string      `json:"reason,omitempty"`
+}
+
+// Result reports how an attempt ended. Outcome is completed, failed or cancelled. Send it again until it is answered:
+// 200 accepted, 409 superseded (drop it), other 4xx (drop it and log), 5xx or no answer (retry).
+type Result struct {
+	Token        string               `json:"token"`
+	Attempt      int                  `json:"attempt"`
+	Outcome      fleet.AttemptOutcome `json:"outcome" enum:"completed,failed,cancelled"`
+	Output       json.RawMessage      `json:"output,omitempty" doc:"The result, any JSON up to 1 MiB."`
+	Error        string               `json:"error,omitempty" maxLength:"8192"`
+	NonRetryable bool                 `json:"non_retryable,omitempty" doc:"The failure is final: do not try again."`
+	StartedAt    time.Time            `json:"started_at"`
+	EndedAt      time.Time            `json:"ended_at"`
+}
+
+// ResultAccepted answers a Result that Temporal has accepted.
+type ResultAccepted struct {
+	Accepted bool `json:"accepted"`
+}
+
+// Problem is an RFC 9457 error body. Code is stable; Detail is for people and never repeats the submitted value.
+type Problem struct {
+	Type   string         `json:"type,omitempty"`
+	Title  string         `json:"title"`
+	Status int            `json:"status"`
+	Detail string         `json:"detail,omitempty"`
+	Code   string         `json:"code"`
+	Errors []ProblemField `json:"errors,omitempty"`
+}
+
+// ProblemField locates one invalid field.
+type ProblemField struct {
+	Location string `json:"location"`
+	Message  string `json:"message"`
+}
+
+// Codes of problems. A code never changes its meaning.
+const (
+	CodeInvalidRequest  = "invalid_request"      // 400 or 422: the body or a parameter is wrong; errors[] says where
+	CodeUnauthorized    = "invalid_token"        // 401: the session or attempt token is missing, forged or not yours
+	CodeNotFound        = "not_found"            // 404
+	CodeUnknownCluster  = "unknown_cluster"      // 404
+	CodeUnknownTask     = "unknown_task"         // 404
+	CodeUnknownAgent    = "unknown_agent"        // 404
+	CodeUnknownSession  = "unknown_session"      // 409: register again with the same instance_id; running work is kept
+	CodeFenced          = "fenced"               // 409: a newer process has this agent id; stop
+	CodeAgentIDInUse    = "agent_id_in_use"      // 409: another cluster has this agent id online
+	CodeClusterFull     = "cluster_full"         // 409
+	CodeClusterExists   = "cluster_exists"       // 409
+	CodeClusterNotEmpty = "cluster_not_empty"    // 409
+	CodeSuperseded      = "attempt_superseded"   // 409: the attempt no longer counts; drop the result
+	CodeConflict        = "conflict"             // 409: not possible in the present state
+	CodePayloadTooLarge = "payload_too_large"    // 413
+	CodeUnavailable     = "temporal_unavailable" // 503: Temporal cannot be reached; retry
+	CodeInternal        = "internal"             // 500
+)
