@@ -17,6 +17,7 @@ const (
 	JoinUpdate           = "join"            // JoinRequest → JoinResponse
 	ConfigureUpdate      = "configure"       // fleet.ClusterConfig → ClusterView
 	DeleteUpdate         = "delete"          // DeleteRequest → nothing; refused while members are online
+	OpenLaneUpdate       = "open-lane"       // OpenLaneRequest → nothing
 	ViewQuery            = "view"            // → ClusterView
 	MembersChangedSignal = "members-changed" // MembersChanged
 	HubLostSignal        = "hub-lost"        // HubLost
@@ -30,7 +31,21 @@ type JoinRequest struct {
 
 // JoinResponse answers each join in order.
 type JoinResponse struct {
-	Results []fleet.Joined `json:"results"`
+	Results   []fleet.Joined `json:"results"`
+	Directive Directive      `json:"directive"`
+}
+
+// OpenLaneRequest asks that hubs poll the lane of a set of capabilities from now on.
+type OpenLaneRequest struct {
+	Capabilities []string `json:"capabilities"`
+}
+
+// Directive tells hubs how a cluster's lanes are served. A hub keeps the one with the highest version.
+type Directive struct {
+	Cluster        string                `json:"cluster"`
+	Version        int64                 `json:"version"`
+	Mode           fleet.ReplicationMode `json:"mode"`
+	CapabilitySets [][]string            `json:"capability_sets,omitempty"`
 }
 
 // DeleteRequest ends a cluster.

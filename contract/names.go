@@ -28,6 +28,8 @@ const (
 	RunTaskActivity = "RunTask"
 	// HoldLeaseActivity runs on a hub's own queue for as long as the hub lives; its heartbeat is the hub's lease.
 	HoldLeaseActivity = "HoldLease"
+	// DirectActivity runs on a hub's own queue and hands it a cluster's Directive.
+	DirectActivity = "Direct"
 	// AnnounceHubLostActivity tells every cluster that a hub is lost.
 	AnnounceHubLostActivity = "AnnounceHubLost"
 )

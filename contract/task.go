@@ -12,6 +12,17 @@ type TaskInput struct {
 	TaskID string         `json:"task_id"`
 	Spec   fleet.TaskSpec `json:"spec"`
 	Lane   string         `json:"lane"`
+	// Carried is what a run of the workflow hands to the next.
+	Carried *TaskCarried `json:"carried,omitempty"`
+}
+
+// TaskCarried is a Task workflow's state over continue-as-new.
+type TaskCarried struct {
+	Attempts    []fleet.Attempt `json:"attempts,omitempty"`
+	Deliveries  int             `json:"deliveries"`
+	Tally       fleet.Tally     `json:"tally"`
+	Checkpoint  json.RawMessage `json:"checkpoint,omitempty"`
+	SubmittedAt time.Time       `json:"submitted_at"`
 }
 
 // TaskState is what the query StatusQuery answers and what a Task workflow returns: it is the task without its input.
@@ -75,8 +86,8 @@ type AttemptReport struct {
 	Progress  *fleet.Progress      `json:"progress,omitempty"`
 	// Checkpoint is the newest the agent sent; the next attempt receives it.
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
-	// LeaseEnds is when a lost agent has certainly stopped fenced work.
-	LeaseEnds *time.Time `json:"lease_ends,omitempty"`
+	// LeaseRemaining is how long after the report a lost agent may go on with fenced work; absent: unknown.
+	LeaseRemaining *fleet.Duration `json:"lease_remaining,omitempty"`
 	// Begun is false when the agent certainly never began the attempt.
 	Begun bool `json:"begun,omitempty"`
 }

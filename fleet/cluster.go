@@ -129,6 +129,8 @@ type Member struct {
 	MaxTasks     int               `json:"max_tasks"`
 	Metadata     map[string]string `json:"metadata,omitempty"`
 	JoinedAt     time.Time         `json:"joined_at"`
+	// FencedInstances are the newest processes that this one or its predecessors replaced; they may not come back.
+	FencedInstances []string `json:"fenced_instances,omitempty"`
 }
 
 // Serving reports whether the member may be given work.
@@ -140,7 +142,14 @@ type Cluster struct {
 	Members []Member      `json:"members,omitempty"`
 	// LastEpoch is the highest epoch ever given in this cluster. It only grows.
 	LastEpoch int64 `json:"last_epoch"`
+	// Version counts the changes of how lanes are served; hubs keep the newest directive.
+	Version int64 `json:"version"`
+	// CapabilitySets are the sets that tasks asked for; each has a lane of its own. Every set is sorted.
+	CapabilitySets [][]string `json:"capability_sets,omitempty"`
 }
+
+// MaxCapabilitySets bounds how many different sets of required capabilities a cluster's tasks may name.
+const MaxCapabilitySets = 256
 
 // Join asks for membership of one agent process.
 type Join struct {

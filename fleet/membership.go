@@ -1,0 +1,164 @@
+package fleet
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxFencedKept is how many replaced instances of an agent id are remembered, to refuse them if they come back.
+const maxFencedKept = 4
+
+// Member returns the member with the given id, or nil.
+func (c *Cluster) Member(agentID string) *Member {
+	if i, found := c.search(agentID); found {
+		return &c.Members[i]
+	}
+	return nil
+}
+
+func (c *Cluster) search(agentID string) (int, bool) {
+	return slices.BinarySearchFunc(c.Members, agentID, func(m Member, id string) int { return strings.Compare(m.AgentID, id) })
+}
+
+// ServingCount is the number of members that may be given work.
+func (c *Cluster) ServingCount() int {
+	n := 0
+	for i := range c.Members {
+		if c.Members[i].Serving() {
+			n++
+		}
+	}
+	return n
+}
+
+// Join admits one agent process. The same instance re-attaches and keeps its epoch; a new instance under a known id
+// gets a new epoch and fences the older process; an instance that was fenced before is refused.
+func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
+	i, known := c.search(j.AgentID)
+	if !known {
+		if len(c.Members) >= c.Config.MaxAgents && !c.dropLongestOffline() {
+			return Joined{AgentID: j.AgentID, Refused: RefusedFull}
+		}
+		i, _ = c.search(j.AgentID)
+		c.Members = slices.Insert(c.Members, i, Member{AgentID: j.AgentID, JoinedAt: now})
+	}
+	m := &c.Members[i]
+	answer := Joined{AgentID: j.AgentID}
+	switch {
+	case m.Instance == j.Instance:
+	case slices.Contains(m.FencedInstances, j.Instance):
+		return Joined{AgentID: j.AgentID, Refused: RefusedFenced}
+	default:
+		if m.Instance != "" {
+			answer.Replaced = m.Instance
+			m.FencedInstances = append(m.FencedInstances, m.Instance)
+			if extra := len(m.FencedInstances) - maxFencedKept; extra > 0 {
+				m.FencedInstances = slices.Delete(m.FencedInstances, 0, extra)
+			}
+		}
+		c.LastEpoch++
+		m.Instance, m.Epoch = j.Instance, c.LastEpoch
+	}
+	answer.Epoch = m.Epoch
+	m.Hub, m.Host, m.PID, m.Zone, m.Group, m.Version = hub, j.Host, j.PID, j.Zone, j.Group, j.Version
+	m.Capabilities, m.TaskTypes, m.MaxTasks, m.Metadata = sortedSet(j.Capabilities), sortedSet(j.TaskTypes), j.MaxTasks, j.Metadata
+	if m.Status != AgentMaintenance {
+		m.setStatus(AgentOnline, "", now)
+	}
+	return answer
+}
+
+// Apply takes one transition that a hub saw and reports whether it changed anything. A transition about another
+// instance or epoch than the member's present one is stale and ignored, and so is one from a hub that the agent left.
+func (c *Cluster) Apply(t Transition, hub string) bool {
+	i, known := c.search(t.AgentID)
+	if !known {
+		return false
+	}
+	m := &c.Members[i]
+	if m.Instance != t.Instance || m.Epoch != t.Epoch || m.Hub != hub {
+		return false
+	}
+	if t.Left {
+		c.Members = slices.Delete(c.Members, i, i+1)
+		return true
+	}
+	if m.Status == t.Status {
+		return false
+	}
+	m.setStatus(t.Status, t.Reason, t.At)
+	return true
+}
+
+// LoseHub marks the members that are still attached to a lost hub as offline and returns their ids.
+func (c *Cluster) LoseHub(hub string, now time.Time) []string {
+	var lost []string
+	for i := range c.Members {
+		m := &c.Members[i]
+		if m.Hub == hub && m.Status != AgentOffline {
+			m.setStatus(AgentOffline, "its hub was lost and it did not re-attach to another", now)
+			lost = append(lost, m.AgentID)
+		}
+	}
+	return lost
+}
+
+// OpenLane records that tasks need this set of capabilities, so that hubs poll its lane. It reports whether the set was
+// new, and false in ok when the cluster has too many sets.
+func (c *Cluster) OpenLane(capabilities []string) (changed, ok bool) {
+	set := sortedSet(capabilities)
+	for _, known := range c.CapabilitySets {
+		if slices.Equal(known, set) {
+			return false, true
+		}
+	}
+	if len(c.CapabilitySets) >= MaxCapabilitySets {
+		return false, false
+	}
+	c.CapabilitySets = append(c.CapabilitySets, set)
+	return true, true
+}
+
+func (m *Member) setStatus(s AgentStatus, reason string, at time.Time) {
+	if m.Status != s {
+		m.StatusSince = at
+	}
+	m.Status, m.StatusReason = s, reason
+}
+
+// dropLongestOffline makes room in a full cluster by forgetting the member that is offline for longest.
+func (c *Cluster) dropLongestOffline() bool {
+	oldest := -1
+	for i := range c.Members {
+		m := &c.Members[i]
+		if m.Status == AgentOffline && (oldest < 0 || m.StatusSince.Before(c.Members[oldest].StatusSince)) {
+			oldest = i
+		}
+	}
+	if oldest < 0 {
+		return false
+	}
+	c.Members = slices.Delete(c.Members, oldest, oldest+1)
+	return true
+}
+
+// HasAll reports whether have, a sorted set, contains all of want.
+func HasAll(have, want []string) bool {
+	for _, w := range want {
+		if _, found := slices.BinarySearch(have, w); !found {
+			return false
+		}
+	}
+	return true
+}
+
+// sortedSet returns a sorted copy without repetitions, nil when empty.
+func sortedSet(list []string) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	set := slices.Clone(list)
+	slices.Sort(set)
+	return slices.Compact(set)
+}

@@ -1,0 +1,71 @@
+package fleet
+
+import "slices"
+
+// Candidate is an agent that may be given a task, with the live facts that matter.
+type Candidate struct {
+	AgentID       string
+	Capabilities  []string // sorted
+	TaskTypes     []string // sorted; empty means any
+	Labels        map[string]string
+	Running       int
+	MaxTasks      int
+	CPUPercent    float64
+	MemoryPercent float64
+}
+
+// FreeSlots is how many more tasks the candidate may run.
+func (c *Candidate) FreeSlots() int { return c.MaxTasks - c.Running }
+
+// Eligible reports whether the candidate can run the task at all, busy or not.
+func (c *Candidate) Eligible(spec *TaskSpec) bool {
+	if spec.Agent != "" && spec.Agent != c.AgentID {
+		return false
+	}
+	if len(c.TaskTypes) > 0 {
+		if _, handles := slices.BinarySearch(c.TaskTypes, spec.Type); !handles {
+			return false
+		}
+	}
+	return HasAll(c.Capabilities, spec.RequiredCapabilities)
+}
+
+// Score rates an eligible candidate; more is better. 100, +10 for each preferred capability, −0.3 per cent of CPU,
+// −0.2 per cent of memory (row B7), −40 for a full agent in proportion to its used slots, +20 when the task's affinity
+// names the agent.
+func (c *Candidate) Score(spec *TaskSpec) float64 {
+	score := 100.0
+	for _, want := range spec.PreferredCapabilities {
+		if _, has := slices.BinarySearch(c.Capabilities, want); has {
+			score += 10
+		}
+	}
+	if spec.Affinity != "" && spec.Affinity == c.AgentID {
+		score += 20
+	}
+	score -= 0.3*c.CPUPercent + 0.2*c.MemoryPercent
+	if c.MaxTasks > 0 {
+		score -= 40 * float64(c.Running) / float64(c.MaxTasks)
+	}
+	return score
+}
+
+// Place picks the best eligible candidate with a free slot, or -1. It avoids exclude while another can. Ties go to the
+// lower id, so equal facts give equal decisions.
+func Place(spec *TaskSpec, candidates []Candidate, exclude string) int {
+	best, bestScore, bestExcluded := -1, 0.0, false
+	for i := range candidates {
+		c := &candidates[i]
+		if c.FreeSlots() <= 0 || !c.Eligible(spec) {
+			continue
+		}
+		score, excluded := c.Score(spec), c.AgentID == exclude
+		better := best < 0 ||
+			bestExcluded && !excluded ||
+			bestExcluded == excluded && (score > bestScore || score == bestScore && c.AgentID < candidates[best].AgentID)
+		if better {
+			best, bestScore, bestExcluded = i, score, excluded
+		}
+	}
+	return best
+}
