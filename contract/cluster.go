@@ -10,6 +10,8 @@ import (
 type ClusterInput struct {
 	Config fleet.ClusterConfig `json:"config"`
 	State  *fleet.Cluster      `json:"state,omitempty"`
+	// CreatedAt is carried with State.
+	CreatedAt time.Time `json:"created_at,omitzero"`
 }
 
 // Names of the Cluster workflow's handlers.

@@ -8,9 +8,6 @@ type HubInput struct {
 // HubStartedSignal says that a new process plays the hub: the lease is held anew. Its argument is HubStarted.
 const HubStartedSignal = "started"
 
-// HubStoppedSignal says that the hub stopped on purpose; its agents have been told to go elsewhere.
-const HubStoppedSignal = "stopped"
-
 // HubStarted names the process.
 type HubStarted struct {
 	Instance string `json:"instance_id"`

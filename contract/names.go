@@ -3,7 +3,6 @@
 package contract
 
 import (
-	"fmt"
 	"hash/fnv"
 	"slices"
 	"strconv"
@@ -95,8 +94,11 @@ func ShardOf(key string, n int) int {
 	return int(h.Sum32() % uint32(n))
 }
 
-// AgentIdentity is the identity of an agent in Temporal's worker registry and in poll records.
-func AgentIdentity(cluster, agent string) string { return fmt.Sprintf("agent/%s/%s", cluster, agent) }
+// AgentIdentity is the identity of an agent in Temporal's worker registry and on the Workers page of the Web UI.
+func AgentIdentity(cluster, agent string) string { return AgentIdentityPrefix(agent) + cluster }
+
+// AgentIdentityPrefix is the start of an agent's identity in whatever cluster it is.
+func AgentIdentityPrefix(agent string) string { return "agent/" + agent + "@" }
 
 // AgentOfIdentity is the inverse of AgentIdentity.
 func AgentOfIdentity(identity string) (cluster, agent string, ok bool) {
@@ -104,7 +106,8 @@ func AgentOfIdentity(identity string) (cluster, agent string, ok bool) {
 	if !ok {
 		return "", "", false
 	}
-	return strings.Cut(rest, "/")
+	agent, cluster, ok = strings.Cut(rest, "@")
+	return cluster, agent, ok
 }
 
 // HubIdentity is the identity with which a hub polls lanes.

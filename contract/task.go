@@ -95,3 +95,7 @@ type AttemptReport struct {
 // AttemptFailure is the application failure type of every attempt that did not complete; its one detail is an
 // AttemptReport.
 const AttemptFailure = "AttemptFailure"
+
+// Refused is the application error type of an update that is not possible in the present state. Its message is for
+// people.
+const Refused = "Refused"

@@ -31,14 +31,15 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-var errDuration = errors.New(`not a duration: write it like "30s", "1m30s" or "00:00:30"`)
+// ErrDuration is the error of every text that is not a duration. It does not repeat the text.
+var ErrDuration = errors.New(`not a duration: write it like "30s", "1m30s" or "00:00:30"`)
 
 // ParseDuration reads Go's form or a TimeSpan ([-][d.]hh:mm[:ss[.fffffff]]).
 func ParseDuration(text string) (time.Duration, error) {
 	if !strings.Contains(text, ":") {
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			return 0, errDuration
+			return 0, ErrDuration
 		}
 		return d, nil
 	}
@@ -47,24 +48,24 @@ func ParseDuration(text string) (time.Duration, error) {
 	if head, tail, found := strings.Cut(rest, "."); found && !strings.Contains(head, ":") {
 		n, err := strconv.ParseUint(head, 10, 15)
 		if err != nil {
-			return 0, errDuration
+			return 0, ErrDuration
 		}
 		days, rest = int(n), tail
 	}
 	parts := strings.Split(rest, ":")
 	if len(parts) < 2 || len(parts) > 3 {
-		return 0, errDuration
+		return 0, ErrDuration
 	}
 	hours, err1 := strconv.ParseUint(parts[0], 10, 8)
 	minutes, err2 := strconv.ParseUint(parts[1], 10, 8)
 	if err1 != nil || err2 != nil || hours > 23 || minutes > 59 {
-		return 0, errDuration
+		return 0, ErrDuration
 	}
 	var seconds time.Duration
 	if len(parts) == 3 {
 		s, err := time.ParseDuration(parts[2] + "s")
 		if err != nil || s < 0 || s >= time.Minute {
-			return 0, errDuration
+			return 0, ErrDuration
 		}
 		seconds = s
 	}

@@ -91,6 +91,17 @@ func (c *Cluster) Apply(t Transition, hub string) bool {
 	return true
 }
 
+// Hubs are the hubs that serve members now, sorted.
+func (c *Cluster) Hubs() []string {
+	var hubs []string
+	for i := range c.Members {
+		if c.Members[i].Serving() && c.Members[i].Hub != "" {
+			hubs = append(hubs, c.Members[i].Hub)
+		}
+	}
+	return sortedSet(hubs)
+}
+
 // LoseHub marks the members that are still attached to a lost hub as offline and returns their ids.
 func (c *Cluster) LoseHub(hub string, now time.Time) []string {
 	var lost []string

@@ -1,0 +1,48 @@
+// Package worker runs Mainstay's workflows and the activities that call anything but agents.
+package worker
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	sdkworker "go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/activities"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/workflows"
+)
+
+// Options sizes a worker.
+type Options struct {
+	// Namespace is the one of the client.
+	Namespace string
+	// WorkflowPollers bounds the open polls for workflow tasks. 0 means 8.
+	WorkflowPollers int
+}
+
+// RegisterWorkflows registers all workflows under their contract names. Worker, tests and replayer share it.
+func RegisterWorkflows(r sdkworker.WorkflowRegistry) {
+	r.RegisterWorkflowWithOptions(workflows.Cluster, workflow.RegisterOptions{Name: contract.ClusterWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.Task, workflow.RegisterOptions{Name: contract.TaskWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.Hub, workflow.RegisterOptions{Name: contract.HubWorkflow})
+}
+
+// Start runs a worker until stop is called. stop waits for what is under way and may be called twice.
+func Start(c client.Client, o Options) (stop func(), err error) {
+	if o.WorkflowPollers == 0 {
+		o.WorkflowPollers = 8
+	}
+	w := sdkworker.New(c, contract.WorkerQueue, sdkworker.Options{
+		MaxConcurrentWorkflowTaskPollers: o.WorkflowPollers,
+		MaxConcurrentActivityTaskPollers: 2,
+	})
+	RegisterWorkflows(w)
+	clusters := &activities.Clusters{Client: c, Namespace: o.Namespace}
+	w.RegisterActivityWithOptions(clusters.AnnounceHubLost, activity.RegisterOptions{Name: contract.AnnounceHubLostActivity})
+	if err := w.Start(); err != nil {
+		return nil, fmt.Errorf("start the worker on queue %s: %w", contract.WorkerQueue, err)
+	}
+	return w.Stop, nil
+}

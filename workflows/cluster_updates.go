@@ -1,0 +1,89 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// setUpdateHandlers takes what hubs and operators ask of a cluster. No handler blocks, so each is one atomic step.
+func (r *clusterRun) setUpdateHandlers(ctx workflow.Context) error {
+	if err := workflow.SetUpdateHandlerWithOptions(ctx, contract.JoinUpdate, r.join,
+		workflow.UpdateHandlerOptions{Validator: func(contract.JoinRequest) error { return r.refuseDeleted() }}); err != nil {
+		return err
+	}
+	if err := workflow.SetUpdateHandlerWithOptions(ctx, contract.OpenLaneUpdate, r.openLane,
+		workflow.UpdateHandlerOptions{Validator: func(contract.OpenLaneRequest) error { return r.refuseDeleted() }}); err != nil {
+		return err
+	}
+	if err := workflow.SetUpdateHandlerWithOptions(ctx, contract.ConfigureUpdate, r.configure,
+		workflow.UpdateHandlerOptions{Validator: r.validateConfig}); err != nil {
+		return err
+	}
+	return workflow.SetUpdateHandlerWithOptions(ctx, contract.DeleteUpdate,
+		func(workflow.Context, contract.DeleteRequest) error {
+			r.deleted = true
+			return nil
+		}, workflow.UpdateHandlerOptions{Validator: func(req contract.DeleteRequest) error {
+			if n := r.state.ServingCount(); n > 0 && !req.Force {
+				return refuse("the cluster still has %d online agents: stop them first, or force", n)
+			}
+			return r.refuseDeleted()
+		}})
+}
+
+func (r *clusterRun) join(ctx workflow.Context, req contract.JoinRequest) (contract.JoinResponse, error) {
+	now := workflow.Now(ctx)
+	answer := contract.JoinResponse{Results: make([]fleet.Joined, 0, len(req.Joins))}
+	for _, j := range req.Joins {
+		answer.Results = append(answer.Results, r.state.Join(j, req.Hub, now))
+	}
+	answer.Directive = r.directive()
+	return answer, nil
+}
+
+func (r *clusterRun) openLane(_ workflow.Context, req contract.OpenLaneRequest) error {
+	changed, ok := r.state.OpenLane(req.Capabilities)
+	if !ok {
+		return refuse("the cluster's tasks already name %d different sets of capabilities", fleet.MaxCapabilitySets)
+	}
+	if changed {
+		r.state.Version++
+	}
+	return nil
+}
+
+func (r *clusterRun) validateConfig(next fleet.ClusterConfig) error {
+	if err := r.refuseDeleted(); err != nil {
+		return err
+	}
+	next = next.WithDefaults()
+	if err := next.Validate(); err != nil {
+		return refuse("%s", err)
+	}
+	current := r.state.Config
+	if next.Name != current.Name {
+		return refuse("a cluster cannot be renamed")
+	}
+	if next.Shards != current.Shards || (next.ReplicationMode == fleet.Sharded) != (current.ReplicationMode == fleet.Sharded) {
+		return refuse("the number of shards and whether a cluster is sharded are fixed when it is created")
+	}
+	return nil
+}
+
+func (r *clusterRun) configure(_ workflow.Context, next fleet.ClusterConfig) (contract.ClusterView, error) {
+	next = next.WithDefaults()
+	if next.ReplicationMode != r.state.Config.ReplicationMode {
+		r.state.Version++
+	}
+	r.state.Config = next
+	return r.view(), nil
+}
+
+func (r *clusterRun) refuseDeleted() error {
+	if r.deleted {
+		return refuse("the cluster is being deleted")
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+// Package workflows holds the workflows, one file each. They are deterministic: every decision is a pure function of
+// fleet, every effect an activity. Changes after a release go through workflow.GetVersion.
+package workflows
+
+import (
+	"errors"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+)
+
+const (
+	// HubLease is how long a hub may be silent before it is asked whether it lives.
+	HubLease = 10 * time.Second
+	// hubAnswer is how long a silent hub has to answer. A restarted Temporal also times leases out; a living hub then
+	// answers at once, and nothing is lost.
+	hubAnswer = 5 * time.Second
+	// leaseLength bounds one lease activity; it only keeps the history finite.
+	leaseLength = 30 * 24 * time.Hour
+)
+
+// Hub holds one hub's lease as a heartbeating activity on the hub's own queue, which writes no history while all is
+// well. When the hub is silent and does not answer, the clusters are told and the workflow ends; the hub starts it anew.
+func Hub(ctx workflow.Context, in contract.HubInput) (string, error) {
+	started := workflow.GetSignalChannel(ctx, contract.HubStartedSignal)
+	for {
+		for started.ReceiveAsync(nil) {
+		}
+		leaseCtx, release := workflow.WithCancel(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+			TaskQueue:              contract.HubQueue(in.Hub),
+			ScheduleToStartTimeout: hubAnswer,
+			StartToCloseTimeout:    leaseLength,
+			HeartbeatTimeout:       HubLease,
+			RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
+			Summary:                "lease of hub " + in.Hub,
+		}))
+		lease := workflow.ExecuteActivity(leaseCtx, contract.HoldLeaseActivity, contract.HoldLeaseInput{Hub: in.Hub})
+		err := workflow.Await(ctx, func() bool { return lease.IsReady() || started.Len() > 0 })
+		if err != nil {
+			release()
+			return "", err
+		}
+		if !lease.IsReady() {
+			release() // a new process plays the hub: hold its lease instead
+			continue
+		}
+		if leaseErr := lease.Get(ctx, nil); didNotAnswer(leaseErr) && started.Len() == 0 {
+			return "lost", announceHubLost(ctx, in.Hub)
+		}
+		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+			return "", workflow.NewContinueAsNewError(ctx, contract.HubWorkflow, in)
+		}
+	}
+}
+
+// didNotAnswer tells a hub that did not take its lease from one whose lease only has to be scheduled anew.
+func didNotAnswer(err error) bool {
+	var timeout *temporal.TimeoutError
+	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
+}
+
+func announceHubLost(ctx workflow.Context, hub string) error {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:           contract.WorkerQueue,
+		StartToCloseTimeout: 30 * time.Second,
+		Summary:             "tell the clusters that hub " + hub + " is lost",
+	})
+	return workflow.ExecuteActivity(ctx, contract.AnnounceHubLostActivity, contract.HubLost{Hub: hub, At: workflow.Now(ctx)}).Get(ctx, nil)
+}

@@ -1,0 +1,334 @@
+package workflows
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+const (
+	// attemptsKept bounds the attempts a task's state lists; older ones stay in its history.
+	attemptsKept = 20
+	// cancelWait bounds how long a cancelled task waits for its agent to stop.
+	cancelWait = 30 * time.Second
+	// timeoutMargin is how much later than the agent Temporal ends an attempt that ran too long.
+	timeoutMargin = time.Minute
+)
+
+// Task runs one task to its end: it delivers attempts to its lane until one completes or fleet.Redeliver says to stop.
+// A task that completes returns its state; any other end is the workflow's failure (or cancellation) with the state as
+// its detail, so that the Web UI shows it for what it is.
+func Task(ctx workflow.Context, in contract.TaskInput) (contract.TaskState, error) {
+	run, err := newTaskRun(ctx, in)
+	if err != nil {
+		return contract.TaskState{}, err
+	}
+	return run.loop(ctx)
+}
+
+// taskRun is one run of a Task workflow. All that changes is in here.
+type taskRun struct {
+	in    contract.TaskInput
+	log   []fleet.Attempt
+	carry contract.TaskCarried
+
+	status fleet.TaskStatus
+	why    string
+	next   *time.Time
+	result json.RawMessage
+	marked fleet.TaskStatus // the status search attribute as last set
+
+	cancel *contract.CancelRequest
+	retry  *contract.RetryRequest
+	review *contract.ReviewRequest
+}
+
+func newTaskRun(ctx workflow.Context, in contract.TaskInput) (*taskRun, error) {
+	r := &taskRun{in: in, status: fleet.TaskQueued}
+	if in.Carried != nil {
+		r.carry, r.log = *in.Carried, in.Carried.Attempts
+	} else {
+		r.carry.SubmittedAt = workflow.GetInfo(ctx).WorkflowStartTime
+	}
+	if err := workflow.SetQueryHandler(ctx, contract.StatusQuery, func() (contract.TaskState, error) { return r.state(), nil }); err != nil {
+		return nil, err
+	}
+	return r, r.setUpdateHandlers(ctx)
+}
+
+// loop delivers attempts until the task has ended.
+func (r *taskRun) loop(ctx workflow.Context) (contract.TaskState, error) {
+	for {
+		if r.cancel != nil {
+			return r.end(ctx, fleet.TaskCancelled, r.cancel.Reason)
+		}
+		if r.queueTimeLeft(ctx) <= 0 {
+			return r.end(ctx, fleet.TaskExpired, "the task expired before an agent took it")
+		}
+		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() && workflow.AllHandlersFinished(ctx) {
+			return r.continueAsNew(ctx)
+		}
+		report, delivery := r.deliver(ctx)
+		switch delivery {
+		case deliveryCompleted:
+			r.result = report.Output
+			return r.end(ctx, fleet.TaskCompleted, "")
+		case deliveryCancelled:
+			return r.end(ctx, fleet.TaskCancelled, r.cancelReason(report.Reason))
+		case deliveryExpired:
+			return r.end(ctx, fleet.TaskExpired, "the task expired before an agent took it")
+		}
+		next := fleet.Redeliver(&r.in.Spec, r.in.TaskID, r.carry.Tally, attemptEnd(report))
+		r.carry.Tally = next.Tally
+		if next.Status == fleet.TaskFailed {
+			return r.end(ctx, fleet.TaskFailed, next.Why)
+		}
+		if final, why := r.pause(ctx, next); final != "" {
+			return r.end(ctx, final, why)
+		}
+	}
+}
+
+// pause waits as next says: out a backoff, or for a person. It returns a final status when the wait ended the task.
+func (r *taskRun) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.TaskStatus, string) {
+	r.status, r.why = next.Status, next.Why
+	switch next.Status {
+	case fleet.TaskRetryWait:
+		at := workflow.Now(ctx).Add(next.Wait)
+		r.next = &at
+		_, _ = workflow.AwaitWithTimeout(ctx, next.Wait, func() bool { return r.cancel != nil })
+		r.next = nil
+	case fleet.TaskReview:
+		r.mark(ctx, fleet.TaskReview)
+		r.await(ctx, func() bool { return r.review != nil || r.cancel != nil })
+		if r.review != nil {
+			return r.reviewed(ctx)
+		}
+	case fleet.TaskDeadLetter:
+		r.mark(ctx, fleet.TaskDeadLetter)
+		kept, _ := workflow.AwaitWithTimeout(ctx, fleet.DefaultDeadLetterRetention, func() bool { return r.retry != nil || r.cancel != nil })
+		if !kept && ctx.Err() == nil {
+			return fleet.TaskFailed, "dead letter, not retried within its retention: " + next.Why
+		}
+		if r.retry != nil {
+			r.restart(ctx, "retried by hand")
+		}
+	}
+	if ctx.Err() != nil && r.cancel == nil {
+		r.cancel = &contract.CancelRequest{Reason: "the workflow was cancelled"}
+	}
+	return "", ""
+}
+
+// reviewed carries out a person's decision.
+func (r *taskRun) reviewed(ctx workflow.Context) (fleet.TaskStatus, string) {
+	decision := *r.review
+	r.review = nil
+	switch decision.Decision {
+	case fleet.ReviewCompleted:
+		r.result = decision.Result
+		return fleet.TaskCompleted, "completed by review: " + decision.Reason
+	case fleet.ReviewFailed:
+		return fleet.TaskFailed, "failed by review: " + decision.Reason
+	}
+	r.restart(ctx, "review: run again")
+	return "", ""
+}
+
+// restart gives the task a fresh set of attempts and a fresh time to wait for an agent.
+func (r *taskRun) restart(ctx workflow.Context, why string) {
+	r.retry = nil
+	r.carry.Tally = fleet.Tally{}
+	r.carry.SubmittedAt = workflow.Now(ctx)
+	r.status, r.why = fleet.TaskQueued, why
+	r.mark(ctx, "")
+}
+
+// await waits for a condition or the workflow's cancellation.
+func (r *taskRun) await(ctx workflow.Context, condition func() bool) {
+	_ = workflow.Await(ctx, condition)
+}
+
+func (r *taskRun) queueTimeLeft(ctx workflow.Context) time.Duration {
+	deadline := r.carry.SubmittedAt.Add(r.in.Spec.ExpiresIn.Or(fleet.DefaultExpiration))
+	return deadline.Sub(workflow.Now(ctx))
+}
+
+func (r *taskRun) cancelReason(fallback string) string {
+	if r.cancel != nil && r.cancel.Reason != "" {
+		return r.cancel.Reason
+	}
+	return fallback
+}
+
+// end closes the task. Only a completed task returns normally.
+func (r *taskRun) end(ctx workflow.Context, status fleet.TaskStatus, why string) (contract.TaskState, error) {
+	r.status, r.why = status, why
+	switch status {
+	case fleet.TaskCompleted:
+		if r.marked != "" {
+			r.mark(ctx, "")
+		}
+		return r.state(), nil
+	case fleet.TaskCancelled:
+		if r.marked != "" {
+			r.mark(ctx, "")
+		}
+		return contract.TaskState{}, temporal.NewCanceledError(r.state())
+	}
+	r.mark(ctx, status)
+	return contract.TaskState{}, temporal.NewApplicationErrorWithOptions(fmt.Sprintf("task %s: %s", status, why), string(status),
+		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{r.state()}})
+}
+
+// mark sets the status search attribute, for the states that the execution status does not tell; "" removes it.
+func (r *taskRun) mark(ctx workflow.Context, status fleet.TaskStatus) {
+	if r.marked == status {
+		return
+	}
+	r.marked = status
+	update := contract.AttrStatus.ValueUnset()
+	if status != "" {
+		update = contract.AttrStatus.ValueSet(string(status))
+	}
+	if err := workflow.UpsertTypedSearchAttributes(ctx, update); err != nil {
+		workflow.GetLogger(ctx).Warn("The status search attribute was not set", "error", err)
+	}
+}
+
+func (r *taskRun) state() contract.TaskState {
+	return contract.TaskState{Status: r.status, Why: r.why, Attempts: r.log, Result: r.result, NextAttempt: r.next}
+}
+
+func (r *taskRun) continueAsNew(ctx workflow.Context) (contract.TaskState, error) {
+	r.carry.Attempts = r.log
+	next := r.in
+	next.Carried = &r.carry
+	return contract.TaskState{}, workflow.NewContinueAsNewError(ctx, contract.TaskWorkflow, next)
+}
+
+// delivery is how one delivery ended, as far as the loop cares.
+type delivery int
+
+const (
+	deliveryUnfinished delivery = iota // no result: fleet.Redeliver decides
+	deliveryCompleted
+	deliveryCancelled
+	deliveryExpired
+)
+
+// deliver schedules one attempt on the lane and waits for its end.
+func (r *taskRun) deliver(ctx workflow.Context) (contract.AttemptReport, delivery) {
+	r.status = fleet.TaskQueued
+	r.carry.Deliveries++
+	number := r.carry.Deliveries
+	attemptCtx, stop := workflow.WithCancel(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		ActivityID:             contract.AttemptActivityID(number),
+		TaskQueue:              r.in.Lane,
+		ScheduleToStartTimeout: r.queueTimeLeft(ctx),
+		StartToCloseTimeout:    r.in.Spec.Timeout.Or(fleet.DefaultTaskTimeout) + timeoutMargin,
+		HeartbeatTimeout:       fleet.AttemptBackstop,
+		WaitForCancellation:    true,
+		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
+		Summary:                fmt.Sprintf("attempt %d of %s", number, r.in.Spec.Type),
+	}))
+	defer stop()
+	input := contract.RunTaskInput{TaskID: r.in.TaskID, Attempt: number, Spec: r.in.Spec, Checkpoint: r.carry.Checkpoint}
+	if last := r.lastLost(); last != nil {
+		input.TransferredFrom, input.ExcludeAgent = last.AgentID, last.AgentID
+	}
+	future := workflow.ExecuteActivity(attemptCtx, contract.RunTaskActivity, input)
+	_ = workflow.Await(ctx, func() bool { return future.IsReady() || r.cancel != nil })
+	if !future.IsReady() {
+		if r.cancel == nil {
+			r.cancel = &contract.CancelRequest{Reason: "the workflow was cancelled"}
+		}
+		stop()
+		waitCtx, done := workflow.NewDisconnectedContext(ctx)
+		defer done()
+		_, _ = workflow.AwaitWithTimeout(waitCtx, cancelWait, future.IsReady)
+	}
+	if !future.IsReady() {
+		report := contract.AttemptReport{Outcome: fleet.AttemptCancelled, Reason: "cancelled; the agent did not confirm that it stopped"}
+		r.record(number, report)
+		return report, deliveryCancelled
+	}
+	var report contract.AttemptReport
+	err := future.Get(ctx, &report)
+	how := deliveryCompleted
+	if err != nil {
+		report, how = classify(err)
+	}
+	if report.Checkpoint != nil {
+		r.carry.Checkpoint = report.Checkpoint
+	}
+	r.record(number, report)
+	return report, how
+}
+
+// classify reads how an attempt ended from the activity's error.
+func classify(err error) (contract.AttemptReport, delivery) {
+	var report contract.AttemptReport
+	var application *temporal.ApplicationError
+	if errors.As(err, &application) && application.Type() == contract.AttemptFailure && application.Details(&report) == nil {
+		return report, deliveryUnfinished
+	}
+	var cancelled *temporal.CanceledError
+	if errors.As(err, &cancelled) {
+		if cancelled.HasDetails() {
+			_ = cancelled.Details(&report)
+		}
+		report.Outcome = fleet.AttemptCancelled
+		return report, deliveryCancelled
+	}
+	var timeout *temporal.TimeoutError
+	if errors.As(err, &timeout) {
+		if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START {
+			return contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "no agent took it in time"}, deliveryExpired
+		}
+		if timeout.HasLastHeartbeatDetails() {
+			_ = timeout.LastHeartbeatDetails(&report)
+		}
+		report.Begun, report.LeaseRemaining = true, nil
+		report.Outcome, report.Reason = fleet.AttemptLost, "no hub has heard of the attempt for "+fleet.AttemptBackstop.String()
+		if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_START_TO_CLOSE {
+			report.Outcome, report.Reason = fleet.AttemptTimedOut, "the attempt ran longer than the task's timeout"
+		}
+		return report, deliveryUnfinished
+	}
+	return contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: err.Error()}, deliveryUnfinished
+}
+
+func attemptEnd(r contract.AttemptReport) fleet.AttemptEnd {
+	return fleet.AttemptEnd{Outcome: r.Outcome, Begun: r.Begun, Final: r.Final, LeaseRemaining: r.LeaseRemaining, Reason: r.Reason}
+}
+
+// record keeps the newest attempts in the state.
+func (r *taskRun) record(number int, report contract.AttemptReport) {
+	if len(r.log) == attemptsKept {
+		r.log = append(r.log[:0:0], r.log[1:]...)
+	}
+	r.log = append(r.log, fleet.Attempt{
+		Number: number, AgentID: report.AgentID, Instance: report.Instance, Epoch: report.Epoch, Hub: report.Hub,
+		StartedAt: report.StartedAt, EndedAt: report.EndedAt, Outcome: report.Outcome, Reason: report.Reason, Progress: report.Progress,
+	})
+}
+
+// lastLost is the newest attempt, if its agent was lost with it.
+func (r *taskRun) lastLost() *fleet.Attempt {
+	if len(r.log) == 0 {
+		return nil
+	}
+	if last := &r.log[len(r.log)-1]; last.Outcome == fleet.AttemptLost {
+		return last
+	}
+	return nil
+}

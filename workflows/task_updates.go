@@ -1,0 +1,62 @@
+package workflows
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// setUpdateHandlers lets people act on an open task. A validator's error reaches the caller as contract.Refused.
+func (r *taskRun) setUpdateHandlers(ctx workflow.Context) error {
+	err := workflow.SetUpdateHandlerWithOptions(ctx, contract.CancelUpdate,
+		func(ctx workflow.Context, req contract.CancelRequest) (contract.TaskState, error) {
+			if req.Reason == "" {
+				req.Reason = "cancelled by request"
+			}
+			r.cancel = &req
+			return r.state(), nil
+		}, workflow.UpdateHandlerOptions{Validator: func(contract.CancelRequest) error {
+			if r.cancel != nil || r.status.Final() {
+				return refuse("the task has ended or is being cancelled")
+			}
+			return nil
+		}})
+	if err != nil {
+		return err
+	}
+	err = workflow.SetUpdateHandlerWithOptions(ctx, contract.RetryUpdate,
+		func(ctx workflow.Context, req contract.RetryRequest) (contract.TaskState, error) {
+			r.retry = &req
+			return r.state(), nil
+		}, workflow.UpdateHandlerOptions{Validator: func(contract.RetryRequest) error {
+			if r.status != fleet.TaskDeadLetter || r.retry != nil {
+				return refuse("only a dead letter can be retried; this task is %s", r.status)
+			}
+			return nil
+		}})
+	if err != nil {
+		return err
+	}
+	return workflow.SetUpdateHandlerWithOptions(ctx, contract.ReviewUpdate,
+		func(ctx workflow.Context, req contract.ReviewRequest) (contract.TaskState, error) {
+			r.review = &req
+			return r.state(), nil
+		}, workflow.UpdateHandlerOptions{Validator: func(req contract.ReviewRequest) error {
+			if err := req.Decision.Validate(); err != nil {
+				return refuse("%s", err)
+			}
+			if r.status != fleet.TaskReview || r.review != nil {
+				return refuse("only a task in review can be decided; this task is %s", r.status)
+			}
+			return nil
+		}})
+}
+
+// refuse is the error of an update that is not possible in the present state.
+func refuse(format string, args ...any) error {
+	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(format, args...), contract.Refused, nil)
+}
