@@ -179,21 +179,22 @@ type ProblemField struct {
 
 // Codes of problems. A code never changes its meaning.
 const (
-	CodeInvalidRequest  = "invalid_request"      // 400 or 422: the body or a parameter is wrong; errors[] says where
-	CodeUnauthorized    = "invalid_token"        // 401: the session or attempt token is missing, forged or not yours
-	CodeNotFound        = "not_found"            // 404
-	CodeUnknownCluster  = "unknown_cluster"      // 404
-	CodeUnknownTask     = "unknown_task"         // 404
-	CodeUnknownAgent    = "unknown_agent"        // 404
-	CodeUnknownSession  = "unknown_session"      // 409: register again with the same instance_id; running work is kept
-	CodeFenced          = "fenced"               // 409: a newer process has this agent id; stop
-	CodeAgentIDInUse    = "agent_id_in_use"      // 409: another cluster has this agent id online
-	CodeClusterFull     = "cluster_full"         // 409
-	CodeClusterExists   = "cluster_exists"       // 409
-	CodeClusterNotEmpty = "cluster_not_empty"    // 409
-	CodeSuperseded      = "attempt_superseded"   // 409: the attempt no longer counts; drop the result
-	CodeConflict        = "conflict"             // 409: not possible in the present state
-	CodePayloadTooLarge = "payload_too_large"    // 413
-	CodeUnavailable     = "temporal_unavailable" // 503: Temporal cannot be reached; retry
-	CodeInternal        = "internal"             // 500
+	CodeInvalidRequest   = "invalid_request"      // 400 or 422: the body or a parameter is wrong; errors[] says where
+	CodeUnauthorized     = "invalid_token"        // 401: the session or attempt token is missing, forged or not yours
+	CodeNotFound         = "not_found"            // 404
+	CodeUnknownCluster   = "unknown_cluster"      // 404
+	CodeUnknownTask      = "unknown_task"         // 404
+	CodeUnknownAgent     = "unknown_agent"        // 404
+	CodeUnknownSession   = "unknown_session"      // 409: register again with the same instance_id; running work is kept
+	CodeFenced           = "fenced"               // 409: a newer process has this agent id; stop
+	CodeAgentIDInUse     = "agent_id_in_use"      // 409: another cluster has this agent id online
+	CodeClusterFull      = "cluster_full"         // 409
+	CodeClusterExists    = "cluster_exists"       // 409
+	CodeClusterNotEmpty  = "cluster_not_empty"    // 409
+	CodeSuperseded       = "attempt_superseded"   // 409: the attempt no longer counts; drop the result
+	CodeConflict         = "conflict"             // 409: not possible in the present state
+	CodeMethodNotAllowed = "method_not_allowed"   // 405
+	CodePayloadTooLarge  = "payload_too_large"    // 413
+	CodeUnavailable      = "temporal_unavailable" // 503: Temporal cannot be reached; retry
+	CodeInternal         = "internal"             // 500
 )

@@ -1,0 +1,45 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// jsonFormat reads and writes bodies. Its errors say where the body is wrong and never what stood there.
+var jsonFormat = huma.Format{
+	Marshal: huma.DefaultJSONFormat.Marshal,
+	Unmarshal: func(data []byte, v any) error {
+		if err := json.Unmarshal(data, v); err != nil {
+			return describeJSON(data, err)
+		}
+		return nil
+	},
+}
+
+func describeJSON(data []byte, err error) error {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Errorf("not valid JSON at %s", position(data, syntax.Offset))
+	case errors.As(err, &kind):
+		return fmt.Errorf("a value of the wrong type ends at %s", position(data, kind.Offset))
+	case errors.Is(err, fleet.ErrDuration):
+		return fleet.ErrDuration
+	}
+	return errors.New("a value cannot be read; check its form against /docs")
+}
+
+// position turns an offset (bytes read, so the culprit is the last of them) into a line and a column from 1.
+func position(data []byte, offset int64) string {
+	before := data[:max(0, min(int(offset), len(data))-1)]
+	line := bytes.Count(before, []byte{'\n'}) + 1
+	column := len(before) - (bytes.LastIndexByte(before, '\n') + 1) + 1
+	return fmt.Sprintf("line %d, column %d", line, column)
+}

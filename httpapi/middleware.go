@@ -1,0 +1,139 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/protocol"
+)
+
+type metrics struct {
+	duration *prometheus.HistogramVec
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	m := &metrics{duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "mainstay_http_request_duration_seconds",
+		Help:    "Time to answer HTTP requests, by route pattern. Agent polls and waits are held on purpose.",
+		Buckets: []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+	}, []string{"route", "method", "status"})}
+	r.MustRegister(m.duration)
+	return m
+}
+
+type loggerKey struct{}
+
+// loggerOf is the server's logger, carried in every request's context.
+func loggerOf(ctx context.Context) *zap.Logger {
+	if l, ok := ctx.Value(loggerKey{}).(*zap.Logger); ok {
+		return l
+	}
+	return zap.NewNop()
+}
+
+// observe measures each request and hands the logger down.
+func observe(m *metrics, logger *zap.Logger) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		start := time.Now()
+		c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), loggerKey{}, logger))
+		c.Header("X-Content-Type-Options", "nosniff")
+		c.Next()
+		took := time.Since(start)
+		m.duration.WithLabelValues(route(c), method(c.Request.Method), strconv.Itoa(c.Writer.Status())).Observe(took.Seconds())
+		logger.Debug("request", zap.String("method", c.Request.Method), zap.String("route", route(c)),
+			zap.Int("status", c.Writer.Status()), zap.Duration("took", took))
+	}
+}
+
+// route is the pattern that matched, with OpenAPI's braces. Paths that match nothing share one label.
+func route(c *gin.Context) string {
+	pattern := c.FullPath()
+	if pattern == "" {
+		return "unmatched"
+	}
+	parts := strings.Split(pattern, "/")
+	for i, part := range parts {
+		if name, ok := strings.CutPrefix(part, ":"); ok {
+			parts[i] = "{" + name + "}"
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+// method keeps made-up methods from becoming labels.
+func method(m string) string {
+	switch m {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return m
+	}
+	return "other"
+}
+
+// recovery turns a panic into a 500 that says nothing about it; the log has it with its stack.
+func recovery(logger *zap.Logger) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		defer func() {
+			cause := recover()
+			if cause == nil {
+				return
+			}
+			if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+				panic(cause)
+			}
+			c.Abort()
+			if c.Request.Context().Err() != nil {
+				logger.Debug("client went away", zap.String("route", route(c)))
+				return
+			}
+			logger.Error("panic in a request", zap.String("route", route(c)), zap.Any("panic", cause), zap.Stack("stack"))
+			if !c.Writer.Written() {
+				writeProblem(c, Problem(protocol.CodeInternal, "the request failed on our side; the server's log says why"))
+			}
+		}()
+		c.Next()
+	}
+}
+
+// limitUnreadBody bounds how long net/http waits for the rest of a body that no handler read.
+func limitUnreadBody(c *gin.Context) {
+	c.Next()
+	if c.Request.ContentLength != 0 {
+		// Only writers without a connection (tests) cannot set it; the deadline is reset before the next request.
+		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(time.Second))
+	}
+}
+
+func noRoute(c *gin.Context) {
+	writeProblem(c, Problem(protocol.CodeNotFound, "there is nothing at this path; /docs lists what there is"))
+}
+
+func noMethod(c *gin.Context) {
+	writeProblem(c, Problem(protocol.CodeMethodNotAllowed, "this path does not take this method; the Allow header lists those it takes"))
+}
+
+// writeProblem answers outside of huma.
+func writeProblem(c *gin.Context, err error) {
+	var p *problem
+	if !errors.As(err, &p) {
+		p = newProblem(http.StatusInternalServerError, protocol.CodeInternal, "", nil)
+	}
+	for name, values := range p.GetHeaders() {
+		c.Header(name, values[0])
+	}
+	body, err := json.Marshal(p.Problem)
+	if err != nil {
+		c.AbortWithStatus(http.StatusInternalServerError)
+		return
+	}
+	c.Data(p.Status, problemType, body)
+	c.Abort()
+}

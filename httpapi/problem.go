@@ -1,0 +1,195 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/protocol"
+)
+
+// statuses is the one table from problem codes to HTTP statuses. invalid_request is 422 here (the request is readable
+// but wrong); what cannot be read at all (broken JSON, a missing body) is answered with the same code and 400.
+var statuses = map[string]int{
+	protocol.CodeInvalidRequest:   http.StatusUnprocessableEntity,
+	protocol.CodeUnauthorized:     http.StatusUnauthorized,
+	protocol.CodeNotFound:         http.StatusNotFound,
+	protocol.CodeUnknownCluster:   http.StatusNotFound,
+	protocol.CodeUnknownTask:      http.StatusNotFound,
+	protocol.CodeUnknownAgent:     http.StatusNotFound,
+	protocol.CodeMethodNotAllowed: http.StatusMethodNotAllowed,
+	protocol.CodeUnknownSession:   http.StatusConflict,
+	protocol.CodeFenced:           http.StatusConflict,
+	protocol.CodeAgentIDInUse:     http.StatusConflict,
+	protocol.CodeClusterFull:      http.StatusConflict,
+	protocol.CodeClusterExists:    http.StatusConflict,
+	protocol.CodeClusterNotEmpty:  http.StatusConflict,
+	protocol.CodeSuperseded:       http.StatusConflict,
+	protocol.CodeConflict:         http.StatusConflict,
+	protocol.CodePayloadTooLarge:  http.StatusRequestEntityTooLarge,
+	protocol.CodeUnavailable:      http.StatusServiceUnavailable,
+	protocol.CodeInternal:         http.StatusInternalServerError,
+}
+
+// problem is an error that is written as application/problem+json.
+type problem struct {
+	protocol.Problem
+}
+
+// Problem makes the error that answers a request with code and detail. The status comes from the code; a code that is
+// not in the protocol answers 500. detail and fields must not repeat what the client submitted.
+func Problem(code, detail string, fields ...protocol.ProblemField) error {
+	status, known := statuses[code]
+	if !known {
+		code, status = protocol.CodeInternal, http.StatusInternalServerError
+	}
+	return newProblem(status, code, detail, fields)
+}
+
+// Code returns the code of an error made by Problem, and whether err is one.
+func Code(err error) (string, bool) {
+	var p *problem
+	if !errors.As(err, &p) {
+		return "", false
+	}
+	return p.Problem.Code, true
+}
+
+func newProblem(status int, code, detail string, fields []protocol.ProblemField) *problem {
+	return &problem{protocol.Problem{
+		Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Code: code, Errors: fields,
+	}}
+}
+
+// Error implements error.
+func (p *problem) Error() string { return p.Problem.Code + ": " + p.Detail }
+
+// GetStatus implements huma.StatusError.
+func (p *problem) GetStatus() int { return p.Status }
+
+// ContentType implements huma.ContentTypeFilter.
+func (p *problem) ContentType(string) string { return problemType }
+
+// GetHeaders implements huma.HeadersError: a client may come back in a second when Temporal was away.
+func (p *problem) GetHeaders() http.Header {
+	if p.Status == http.StatusServiceUnavailable {
+		return http.Header{"Retry-After": {"1"}}
+	}
+	return nil
+}
+
+const problemType = "application/problem+json"
+
+// overrideHuma replaces huma's error model, which echoes submitted values, and makes field names case-sensitive, so
+// that "Type" is an unknown field rather than a second "type". Both are process-wide switches of huma.
+var overrideHuma = sync.OnceFunc(func() {
+	huma.ValidateStrictCasing = true
+	huma.NewError = func(status int, detail string, errs ...error) huma.StatusError {
+		return fromHuma(nil, status, detail, errs)
+	}
+	huma.NewErrorWithContext = func(ctx huma.Context, status int, detail string, errs ...error) huma.StatusError {
+		return fromHuma(ctx, status, detail, errs)
+	}
+})
+
+// fromHuma words the errors that huma itself finds. ctx may be nil.
+func fromHuma(ctx huma.Context, status int, detail string, errs []error) *problem {
+	switch {
+	case status == http.StatusRequestEntityTooLarge:
+		if ctx != nil {
+			detail = "the request body is larger than " + strconv.FormatInt(bodyLimit(ctx.Operation()), 10) + " bytes"
+		}
+		return newProblem(status, protocol.CodePayloadTooLarge, detail, nil)
+	case status == http.StatusUnsupportedMediaType:
+		return newProblem(status, protocol.CodeInvalidRequest, "send the body as Content-Type: application/json", nil)
+	case status == http.StatusNotAcceptable:
+		return newProblem(status, protocol.CodeInvalidRequest, "only application/json can be answered", nil)
+	case status == http.StatusRequestTimeout:
+		return newProblem(status, protocol.CodeInvalidRequest, "the request body did not arrive in time", nil)
+	case status >= http.StatusInternalServerError:
+		if ctx != nil && len(errs) > 0 {
+			loggerOf(ctx.Context()).Error("request failed", zap.String("operation", ctx.Operation().OperationID), zap.Errors("errors", errs))
+		}
+		return newProblem(status, codeOfStatus(status), "the request failed on our side; the server's log says why", nil)
+	case status == http.StatusBadRequest, status == http.StatusUnprocessableEntity:
+		fields := invalidFields(errs)
+		if detail == "validation failed" {
+			detail = "the request is not valid; errors says where"
+		}
+		return newProblem(status, protocol.CodeInvalidRequest, detail, fields)
+	}
+	return newProblem(status, codeOfStatus(status), detail, invalidFields(errs))
+}
+
+func codeOfStatus(status int) string {
+	switch {
+	case status == http.StatusUnauthorized:
+		return protocol.CodeUnauthorized
+	case status == http.StatusNotFound:
+		return protocol.CodeNotFound
+	case status == http.StatusMethodNotAllowed:
+		return protocol.CodeMethodNotAllowed
+	case status == http.StatusConflict:
+		return protocol.CodeConflict
+	case status == http.StatusServiceUnavailable:
+		return protocol.CodeUnavailable
+	case status >= http.StatusInternalServerError:
+		return protocol.CodeInternal
+	}
+	return protocol.CodeInvalidRequest
+}
+
+// maxFields bounds errors[]: a client needs the first mistakes, not ten thousand of them.
+const maxFields = 20
+
+func invalidFields(errs []error) []protocol.ProblemField {
+	var fields []protocol.ProblemField
+	for _, err := range errs {
+		if err == nil || len(fields) == maxFields {
+			continue
+		}
+		detailer, ok := err.(huma.ErrorDetailer)
+		if !ok {
+			fields = append(fields, protocol.ProblemField{Location: "body", Message: "is not valid"})
+			continue
+		}
+		d := detailer.ErrorDetail()
+		fields = append(fields, protocol.ProblemField{Location: safeLocation(d.Location), Message: safeMessage(d)})
+	}
+	return fields
+}
+
+// safeMessage is huma's message without any part of the submitted value. Messages of string formats end in ": " and
+// the parser's own words, which quote the value.
+func safeMessage(d *huma.ErrorDetail) string {
+	message := d.Message
+	for _, prefix := range []string{"expected string to be ", "expected duration"} {
+		if strings.HasPrefix(message, prefix) {
+			message, _, _ = strings.Cut(message, ": ")
+		}
+	}
+	if value, ok := d.Value.(string); ok && len(value) > 2 && strings.Contains(message, value) {
+		return "is not valid"
+	}
+	return message
+}
+
+// safeLocation bounds a location: the names of unknown fields and map keys in it are the client's.
+func safeLocation(location string) string {
+	const longest = 128
+	clean := strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, location)
+	if len(clean) > longest {
+		return clean[:longest] + "…"
+	}
+	return clean
+}

@@ -1,0 +1,128 @@
+// Package httpapi is the HTTP server that the gateway and the hub mount their operations on: one OpenAPI document, one
+// error format, one set of limits, and the endpoints every process has (/healthz, /readyz, /metrics, /openapi.json,
+// /docs). It knows nothing of either part.
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+)
+
+// DefaultMaxBody is how many bytes a request body may have unless its operation sets MaxBodyBytes.
+const DefaultMaxBody = 2 << 20
+
+// Limits of the connection. A poll or a wait is held for up to a minute, so the write timeout lies well above it.
+const (
+	readHeaderTimeout = 5 * time.Second
+	bodyReadTimeout   = 30 * time.Second
+	writeTimeout      = 3 * time.Minute
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 64 << 10
+)
+
+// Options are what a server needs. All are optional.
+type Options struct {
+	// Logger gets panics and internal errors, and each request at debug level.
+	Logger *zap.Logger
+	// Registry is served at /metrics and takes the request metrics.
+	Registry *prometheus.Registry
+	// Ready answers /readyz; nil means always ready. It is given a few seconds.
+	Ready func(ctx context.Context) error
+	// Version is shown in the OpenAPI document.
+	Version string
+}
+
+// Server is the HTTP side of a process.
+type Server struct {
+	logger *zap.Logger
+	engine *gin.Engine
+	api    huma.API
+
+	specOnce sync.Once
+	spec     []byte
+	specErr  error
+}
+
+var releaseMode = sync.OnceFunc(func() { gin.SetMode(gin.ReleaseMode) })
+
+// New makes a server with the endpoints that every process has. Register operations on API before serving.
+func New(o Options) *Server {
+	overrideHuma()
+	releaseMode()
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
+	}
+	if o.Version == "" {
+		o.Version = "dev"
+	}
+
+	engine := gin.New()
+	engine.HandleMethodNotAllowed = true
+	engine.RedirectTrailingSlash = false
+	engine.Use(observe(newMetrics(o.Registry), o.Logger), recovery(o.Logger), limitUnreadBody)
+	engine.NoRoute(noRoute)
+	engine.NoMethod(noMethod)
+
+	s := &Server{logger: o.Logger, engine: engine}
+	s.api = humagin.New(engine, humaConfig(o.Version))
+	s.registerSystem(o)
+	return s
+}
+
+func humaConfig(version string) huma.Config {
+	c := huma.DefaultConfig("Mainstay", version)
+	c.Info.Description = "Durable control plane for fleets of remote agents. Errors are application/problem+json with a " +
+		"stable code: 400 for bodies that are not JSON, 422 for requests that do not fit the schema, both invalid_request."
+	c.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
+	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
+	c.CreateHooks = nil // no $schema fields in answers
+	c.RejectUnknownQueryParameters = true
+	c.OnAddOperation = append(c.OnAddOperation, func(_ *huma.OpenAPI, op *huma.Operation) { applyLimits(op) })
+	return c
+}
+
+// applyLimits replaces huma's own defaults. Huma refuses a body of exactly MaxBodyBytes, hence the extra byte.
+func applyLimits(op *huma.Operation) {
+	const humaMaxBody, humaReadTimeout = 1 << 20, 5 * time.Second
+	if op.MaxBodyBytes == humaMaxBody {
+		op.MaxBodyBytes = DefaultMaxBody
+	}
+	if op.MaxBodyBytes > 0 {
+		op.MaxBodyBytes++
+	}
+	if op.BodyReadTimeout == humaReadTimeout {
+		op.BodyReadTimeout = bodyReadTimeout
+	}
+}
+
+// bodyLimit is the limit as applyLimits was given it.
+func bodyLimit(op *huma.Operation) int64 { return op.MaxBodyBytes - 1 }
+
+// API is where parts register their operations.
+func (s *Server) API() huma.API { return s.api }
+
+// Handler serves everything registered.
+func (s *Server) Handler() http.Handler { return s.engine }
+
+// HTTPServer is an http.Server for Handler with timeouts against slow clients. Set its Addr or give it a listener.
+func (s *Server) HTTPServer() *http.Server {
+	return &http.Server{
+		Handler:           s.engine,
+		ReadHeaderTimeout: readHeaderTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          zap.NewStdLog(s.logger.Named("http")),
+	}
+}

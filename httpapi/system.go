@@ -1,0 +1,69 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/protocol"
+)
+
+// readyTimeout bounds one /readyz check.
+const readyTimeout = 3 * time.Second
+
+// StatusOutput is the body of /healthz and /readyz.
+type StatusOutput struct {
+	Body struct {
+		Status string `json:"status" enum:"ok,ready"`
+	}
+}
+
+// registerSystem adds the endpoints that every process has.
+func (s *Server) registerSystem(o Options) {
+	huma.Register(s.api, huma.Operation{
+		OperationID: "healthz", Method: http.MethodGet, Path: "/healthz", Tags: []string{"System"},
+		Summary: "Liveness", Description: "Answers 200 as long as the process serves requests.",
+	}, func(context.Context, *struct{}) (*StatusOutput, error) {
+		out := &StatusOutput{}
+		out.Body.Status = "ok"
+		return out, nil
+	})
+	huma.Register(s.api, huma.Operation{
+		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: []string{"System"},
+		Summary: "Readiness", Description: "Answers 200 when the process can do its work, else 503.",
+	}, func(ctx context.Context, _ *struct{}) (*StatusOutput, error) {
+		if o.Ready != nil {
+			ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+			defer cancel()
+			if err := o.Ready(ctx); err != nil {
+				s.logger.Debug("not ready", zap.Error(err))
+				return nil, Problem(protocol.CodeUnavailable, "not ready: a dependency of this process cannot be reached")
+			}
+		}
+		out := &StatusOutput{}
+		out.Body.Status = "ready"
+		return out, nil
+	})
+	s.engine.GET("/metrics", gin.WrapH(promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{
+		ErrorLog: zap.NewStdLog(s.logger.Named("metrics")), Registry: o.Registry,
+	})))
+	s.engine.GET("/openapi.json", s.serveOpenAPI)
+	s.registerDocs()
+}
+
+// serveOpenAPI answers with the document as it stands at the first request; operations are registered before.
+func (s *Server) serveOpenAPI(c *gin.Context) {
+	s.specOnce.Do(func() { s.spec, s.specErr = json.Marshal(s.api.OpenAPI()) })
+	if s.specErr != nil {
+		s.logger.Error("OpenAPI document", zap.Error(s.specErr))
+		writeProblem(c, Problem(protocol.CodeInternal, "the OpenAPI document cannot be written"))
+		return
+	}
+	c.Data(http.StatusOK, "application/json", s.spec)
+}
