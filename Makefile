@@ -1,0 +1,55 @@
+# A newcomer needs Go and make, nothing else: `make demo`, `make test`. `make` lists the rest.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# The SQLite of the embedded Temporal is pure Go, so nothing needs a C compiler but the race detector. One value for
+# every target, so that build, test and lint share the build cache.
+export CGO_ENABLED = 0
+
+LINTERS := bin/golangci-lint bin/workflowcheck
+# Packages with goroutines of their own. Those that embed Temporal are left out: the race detector would build and
+# instrument the whole server, which is slow and finds nothing of ours.
+RACE    := ./fleet/... ./contract/... ./protocol/... ./httpapi/... ./hub/... ./gateway/... ./agent/... \
+           ./workflows/... ./activities/... ./worker/... ./config/...
+
+.DEFAULT_GOAL := help
+.PHONY: help demo dev build test race lint fmt clean vuln
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: build ## build, then watch real work move when an agent is killed
+	bin/mainstay demo
+
+dev: build ## build, then run everything with an embedded Temporal and three agents
+	bin/mainstay dev
+
+build: ## build bin/mainstay
+	$(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/mainstay ./cmd/mainstay
+
+test: ## run all tests
+	$(GO) test -timeout 10m ./...
+
+race: ## run the tests of the concurrent parts under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(RACE)
+
+lint: $(LINTERS) ## check style, layout rules and workflow determinism
+	bin/golangci-lint run ./...
+	bin/workflowcheck ./workflows/...
+
+fmt: bin/golangci-lint ## format the code
+	bin/golangci-lint fmt ./...
+
+vuln: bin/govulncheck ## look for known vulnerabilities (fetches the Go vulnerability database)
+	bin/govulncheck ./...
+
+clean: ## remove what was built
+	rm -rf bin
+
+bin/golangci-lint: PKG = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+bin/workflowcheck: PKG = go.temporal.io/sdk/contrib/tools/workflowcheck
+bin/govulncheck:   PKG = golang.org/x/vuln/cmd/govulncheck
+$(LINTERS) bin/govulncheck: tools/go.mod tools/go.sum
+	@echo "building $@ at the version pinned in tools/go.mod"
+	@$(GO) -C tools build -ldflags '-s -w' -o ../$@ $(PKG)
+	@touch $@
