@@ -54,6 +54,19 @@ func TaskOfWorkflowID(id string) (string, bool) { return strings.CutPrefix(id, "
 // AttemptActivityID is the activity id of a task's nth delivery; it is what the Web UI shows.
 func AttemptActivityID(number int) string { return "attempt-" + strconv.Itoa(number) }
 
+// AttemptOfActivityID is the inverse of AttemptActivityID; 0 for other ids.
+func AttemptOfActivityID(id string) int {
+	rest, ok := strings.CutPrefix(id, "attempt-")
+	if !ok {
+		return 0
+	}
+	number, err := strconv.Atoi(rest)
+	if err != nil {
+		return 0
+	}
+	return number
+}
+
 // ClusterLane holds the work of a cluster that any serving member may do.
 func ClusterLane(cluster string) string { return "lane/" + cluster }
 

@@ -193,3 +193,17 @@ func safeLocation(location string) string {
 	}
 	return clean
 }
+
+// Invalid makes the invalid_request error for what huma's validation found in a part of a body.
+func Invalid(errs []error) error {
+	return newProblem(http.StatusUnprocessableEntity, protocol.CodeInvalidRequest, "the request is not valid; errors says where", invalidFields(errs))
+}
+
+// Body returns the body that err would be answered with, and whether err is made by Problem or Invalid.
+func Body(err error) (protocol.Problem, bool) {
+	var p *problem
+	if !errors.As(err, &p) {
+		return protocol.Problem{}, false
+	}
+	return p.Problem, true
+}

@@ -1,0 +1,39 @@
+package fleet
+
+// ClusterStatus says whether a cluster has the agents it should have.
+type ClusterStatus string
+
+// The cluster statuses.
+const (
+	ClusterHealthy  ClusterStatus = "healthy"  // as many online agents as desired
+	ClusterDegraded ClusterStatus = "degraded" // fewer than desired, or one is offline or suspect while no count is set
+	ClusterCritical ClusterStatus = "critical" // fewer than the minimum, or none at all
+	ClusterUnknown  ClusterStatus = "unknown"  // no worker answered for the cluster
+)
+
+// HealthyCount is the number of members that are online and not suspected.
+func (c *Cluster) HealthyCount() int {
+	n := 0
+	for i := range c.Members {
+		if c.Members[i].Status == AgentOnline {
+			n++
+		}
+	}
+	return n
+}
+
+// Status judges the cluster by its healthy members. A cluster that never had an agent and wants none is healthy.
+func (c *Cluster) Status() ClusterStatus {
+	healthy, wanted := c.HealthyCount(), max(c.Config.MinAgents, c.Config.DesiredAgents)
+	switch {
+	case healthy < c.Config.MinAgents:
+		return ClusterCritical
+	case healthy == 0 && (len(c.Members) > 0 || wanted > 0):
+		return ClusterCritical
+	case healthy < wanted:
+		return ClusterDegraded
+	case wanted == 0 && healthy < len(c.Members):
+		return ClusterDegraded
+	}
+	return ClusterHealthy
+}
