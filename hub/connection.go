@@ -1,0 +1,65 @@
+package hub
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+)
+
+// connection is one TCP connection to the hub. The session that last polled on it dies with it, unless it polls again
+// on another within the grace.
+type connection struct {
+	session *session // guarded by the hub's mutex
+}
+
+type connectionKey struct{}
+
+// ConnContext belongs in http.Server.ConnContext: it lets a poll find the connection it came on.
+func (h *Hub) ConnContext(ctx context.Context, c net.Conn) context.Context {
+	conn := &connection{}
+	h.mu.Lock()
+	h.conns[c] = conn
+	h.mu.Unlock()
+	return context.WithValue(ctx, connectionKey{}, conn)
+}
+
+// ConnState belongs in http.Server.ConnState: a closed connection without a goodbye makes its session suspect at once.
+func (h *Hub) ConnState(c net.Conn, state http.ConnState) {
+	if state != http.StateClosed && state != http.StateHijacked {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	conn := h.conns[c]
+	delete(h.conns, c)
+	if conn == nil || conn.session == nil {
+		return
+	}
+	if s := conn.session; s.conn == conn {
+		h.disconnected(s, time.Now())
+	}
+}
+
+// disconnected marks a session suspect. The mutex is held.
+func (h *Hub) disconnected(s *session, now time.Time) {
+	s.conn = nil
+	if s.gone || h.stopping {
+		return
+	}
+	s.disconnectedAt = now
+	h.slotsChanged(s)
+}
+
+// attach notes that a session polls on this connection. The mutex is held.
+func (s *session) attach(conn *connection) {
+	s.disconnectedAt = time.Time{}
+	if conn == nil || s.conn == conn {
+		return
+	}
+	if s.conn != nil {
+		s.conn.session = nil
+	}
+	s.conn = conn
+	conn.session = s
+}

@@ -1,0 +1,121 @@
+package hub
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// detectEvery is how often sessions are looked at; it adds to the time to notice a loss.
+const detectEvery = 50 * time.Millisecond
+
+// detect watches the sessions until the hub stops.
+func (h *Hub) detect() {
+	tick := time.NewTicker(detectEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-h.run.Done():
+			return
+		case now := <-tick.C:
+			h.mu.Lock()
+			if !h.stopping {
+				h.judgeAll(now)
+			}
+			h.mu.Unlock()
+		}
+	}
+}
+
+// judgeAll ends lost sessions and takes back what was not accepted in time. The mutex is held.
+func (h *Hub) judgeAll(now time.Time) {
+	for _, s := range h.sessions {
+		judged := h.config.Timing.Judge(s.lastContact, s.disconnectedAt, now)
+		if judged == fleet.Lost {
+			reason := "silent for longer than the failure threshold"
+			if !s.disconnectedAt.IsZero() {
+				reason = "its connection closed and it did not come back"
+			}
+			h.end(s, ending{reason: reason, lease: h.config.Timing.LeaseEnd(s.answeredAt).Sub(now), at: now})
+			continue
+		}
+		if judged != s.judged {
+			h.log.Info("An agent's liveness changed", zap.String("agent", s.agent), zap.String("from", string(s.judged)), zap.String("to", string(judged)))
+			s.judged = judged
+		}
+		for _, a := range s.attempts {
+			if !a.accepted && now.Sub(a.assignedAt) > h.config.AcceptTimeout {
+				h.notAccepted(a)
+			}
+		}
+	}
+}
+
+// notAccepted takes back an attempt that the agent did not list as running in time. One that was never in an answer goes
+// back to its lane, and so does idempotent work; otherwise the agent may have begun it, so it counts as lost.
+func (h *Hub) notAccepted(a *attempt) {
+	h.forget(a)
+	if !a.mayHaveBegun() || a.input.Spec.Safety() == fleet.Idempotent {
+		h.giveBack(a, "the agent did not accept it in time")
+		return
+	}
+	h.lose(a, "the agent did not accept it in time", h.config.Timing.LeaseEnd(time.Now()).Sub(time.Now()))
+}
+
+// ending is why and how a session ends.
+type ending struct {
+	reason string
+	left   bool          // the agent said goodbye
+	fenced bool          // a newer process has its id
+	lease  time.Duration // how long it may go on with fenced work
+	at     time.Time
+}
+
+// end closes a session: its attempts are lost or given back, its lanes released, and the cluster is told. The mutex is
+// held.
+func (h *Hub) end(s *session, e ending) {
+	if s.gone {
+		return
+	}
+	h.log.Info("A session ended", zap.String("agent", s.agent), zap.String("cluster", s.cluster), zap.String("reason", e.reason), zap.Int("attempts", len(s.attempts)))
+	h.metrics.ended.WithLabelValues(endKind(e)).Inc()
+	s.gone, s.fenced = true, e.fenced
+	if h.sessions[s.agent] == s {
+		delete(h.sessions, s.agent)
+	}
+	if s.conn != nil {
+		s.conn.session = nil
+		s.conn = nil
+	}
+	for _, a := range s.attempts {
+		if a.mayHaveBegun() {
+			h.lose(a, e.reason, e.lease)
+		} else {
+			h.giveBack(a, e.reason)
+		}
+	}
+	clear(s.attempts)
+	s.outbox = nil
+	h.slotsChanged(s)
+	h.serve(s)
+	s.signal()
+	transition := fleet.Transition{
+		AgentID: s.agent, Instance: s.instance, Epoch: s.epoch, Status: fleet.AgentOffline, Reason: e.reason, At: e.at.UTC(), Left: e.left,
+	}
+	if !e.fenced {
+		h.notices.transition(s.cluster, transition)
+	}
+	h.notices.shutdown(s)
+}
+
+func endKind(e ending) string {
+	switch {
+	case e.left:
+		return "left"
+	case e.fenced:
+		return "fenced"
+	}
+	return "lost"
+}

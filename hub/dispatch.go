@@ -1,0 +1,144 @@
+package hub
+
+import (
+	"slices"
+	"time"
+
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// parked is a task that came from a lane when no slot was free.
+type parked struct {
+	attempt *attempt
+	timer   *time.Timer
+}
+
+// took takes a task that a lane poll brought: it goes to the best session with a free slot, or is parked. The mutex is
+// held.
+func (h *Hub) took(l *lane, task *workflowservice.PollActivityTaskQueueResponse) {
+	a := &attempt{token: task.GetTaskToken(), lane: l.name}
+	if err := converter.GetDefaultDataConverter().FromPayloads(task.GetInput(), &a.input); err != nil {
+		h.log.Error("A task on a lane cannot be read", zap.String("lane", l.name), zap.Error(err))
+		h.fail(a, contract.AttemptReport{Hub: h.id, Outcome: fleet.AttemptFailed, Final: true, Reason: "the hub cannot read the task: it was made by another version"})
+		return
+	}
+	a.attemptKey = attemptKey{a.input.TaskID, a.input.Attempt}
+	if h.stopping {
+		h.giveBack(a, "the hub is stopping")
+		return
+	}
+	if h.place(l, a) {
+		return
+	}
+	if len(l.sessions) == 0 {
+		h.giveBack(a, "no agent of this hub serves the lane any more")
+		return
+	}
+	h.metrics.parked.Inc()
+	p := &parked{attempt: a}
+	p.timer = time.AfterFunc(h.config.Park, func() { h.parkEnded(l, p) })
+	l.parked = append(l.parked, p)
+}
+
+// place gives an attempt to the best session of the lane. It reports false when none has a free slot. The mutex is held.
+func (h *Hub) place(l *lane, a *attempt) bool {
+	sessions := make([]*session, 0, len(l.sessions))
+	candidates := make([]fleet.Candidate, 0, len(l.sessions))
+	for s := range l.sessions {
+		if s.free > 0 {
+			sessions = append(sessions, s)
+			candidates = append(candidates, s.live())
+		}
+	}
+	chosen := fleet.Place(&a.input.Spec, candidates, a.input.ExcludeAgent)
+	if chosen < 0 {
+		return false
+	}
+	h.assign(sessions[chosen], a)
+	return true
+}
+
+// assign puts an attempt in a session's outbox and wakes its poll. The mutex is held.
+func (h *Hub) assign(s *session, a *attempt) {
+	a.session, a.assignedAt = s, time.Now()
+	a.sealed = h.seal.attempt(attemptClaims{Task: a.task, Attempt: a.number, Agent: s.agent, Instance: s.instance, Epoch: s.epoch, Lane: a.lane, Temporal: a.token})
+	s.attempts[a.attemptKey] = a
+	s.outbox = append(s.outbox, a)
+	h.slotsChanged(s)
+	s.signal()
+}
+
+// assignment is what the agent is told of an attempt.
+func (a *attempt) assignment() protocol.Assignment {
+	spec := &a.input.Spec
+	return protocol.Assignment{
+		TaskID: a.task, Attempt: a.number, Type: spec.Type, Cluster: spec.Cluster, Payload: spec.Payload, Token: a.sealed,
+		RetrySafety: spec.Safety(), Timeout: fleet.Duration(spec.Timeout.Or(fleet.DefaultTaskTimeout)), Beacon: spec.BeaconTimeout,
+		Checkpoint: a.input.Checkpoint, Labels: spec.Labels, Tenant: spec.Tenant, TransferredFrom: a.input.TransferredFrom,
+	}
+}
+
+// unpark places parked tasks while slots are free. The mutex is held.
+func (h *Hub) unpark(l *lane) {
+	for len(l.parked) > 0 && l.free > 0 {
+		placed := false
+		for i, p := range l.parked {
+			if h.place(l, p.attempt) {
+				p.timer.Stop()
+				l.parked = slices.Delete(l.parked, i, i+1)
+				placed = true
+				break
+			}
+		}
+		if !placed {
+			return
+		}
+	}
+}
+
+// parkEnded returns a task that waited long enough.
+func (h *Hub) parkEnded(l *lane, p *parked) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := slices.Index(l.parked, p)
+	if i < 0 {
+		return
+	}
+	l.parked = slices.Delete(l.parked, i, i+1)
+	h.giveBack(p.attempt, "every agent that can run it is busy")
+	h.fill(l)
+}
+
+// returnParked returns all parked tasks of a lane. The mutex is held.
+func (h *Hub) returnParked(l *lane, why string) {
+	for _, p := range l.parked {
+		p.timer.Stop()
+		h.giveBack(p.attempt, why)
+	}
+	l.parked = nil
+}
+
+// returnUndelivered returns what a session was assigned but never told. The mutex is held.
+func (h *Hub) returnUndelivered(s *session, why string) {
+	for _, a := range s.outbox {
+		delete(s.attempts, a.attemptKey)
+		h.giveBack(a, why)
+	}
+	s.outbox = nil
+	h.slotsChanged(s)
+}
+
+// giveBack returns an attempt that certainly never began to its lane; it does not count as an attempt. The mutex is
+// held.
+func (h *Hub) giveBack(a *attempt, why string) {
+	h.metrics.returned.Inc()
+	report := a.report(h.id)
+	report.Outcome, report.Reason, report.Begun = fleet.AttemptReturned, why, false
+	h.fail(a, report)
+}

@@ -1,0 +1,127 @@
+package hub
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// maxPollBytes bounds a poll: its checkpoints are the large part.
+const maxPollBytes = 8 << 20
+
+type registerInput struct{ Body protocol.Register }
+type registerOutput struct{ Body protocol.Registered }
+
+// authorized is what every request of a session carries.
+type authorized struct {
+	ID            string `path:"id" maxLength:"63" doc:"The agent's id."`
+	Authorization string `header:"Authorization" maxLength:"4096" doc:"Bearer and the session token."`
+}
+
+type pollInput struct {
+	authorized
+	Body protocol.Poll
+}
+type pollOutput struct{ Body protocol.Polled }
+
+type resultInput struct {
+	authorized
+	TaskID string `path:"task_id" maxLength:"63"`
+	Body   protocol.Result
+}
+type resultOutput struct{ Body protocol.ResultAccepted }
+
+type goodbyeInput struct{ authorized }
+
+// Register adds the agent protocol to an API.
+func (h *Hub) Register(api huma.API) {
+	huma.Register(api, huma.Operation{
+		OperationID: "register-agent", Method: http.MethodPost, Path: protocol.RegisterPath, Tags: []string{"agent protocol"},
+		Summary: "Open or re-attach an agent's session",
+	}, h.registerAgent)
+	huma.Register(api, huma.Operation{
+		OperationID: "poll-agent", Method: http.MethodPost, Path: protocol.PollPath, Tags: []string{"agent protocol"},
+		Summary: "Heartbeat, and wait for assignments and commands", MaxBodyBytes: maxPollBytes,
+	}, h.pollAgent)
+	huma.Register(api, huma.Operation{
+		OperationID: "report-result", Method: http.MethodPost, Path: protocol.ResultPath, Tags: []string{"agent protocol"},
+		Summary: "Report how an attempt ended", MaxBodyBytes: 2 * fleet.MaxPayloadBytes,
+	}, h.reportResult)
+	huma.Register(api, huma.Operation{
+		OperationID: "end-session", Method: http.MethodDelete, Path: protocol.SessionPath, Tags: []string{"agent protocol"},
+		Summary: "Say goodbye", DefaultStatus: http.StatusNoContent,
+	}, h.goodbye)
+}
+
+// authorize reads the session token and checks that it belongs to the agent in the path.
+func (h *Hub) authorize(a authorized) (sessionClaims, error) {
+	token, isBearer := strings.CutPrefix(a.Authorization, "Bearer ")
+	claims, err := h.seal.openSession(token)
+	if !isBearer || err != nil || claims.Agent != a.ID {
+		return sessionClaims{}, httpapi.Problem(protocol.CodeUnauthorized,
+			"the session token is missing, forged or another agent's: register, and send its session_token as Authorization: Bearer")
+	}
+	return claims, nil
+}
+
+// find returns the session that the claims name, or the problem to answer with. The mutex is held.
+func (h *Hub) find(claims sessionClaims) (*session, error) {
+	s := h.sessions[claims.Agent]
+	switch {
+	case s == nil:
+		return nil, httpapi.Problem(protocol.CodeUnknownSession, "this hub does not know the session: register again with the same instance_id; running work is kept")
+	case s.instance == claims.Instance && s.epoch == claims.Epoch:
+		return s, nil
+	case s.epoch > claims.Epoch:
+		return nil, fencedProblem()
+	}
+	return nil, httpapi.Problem(protocol.CodeUnknownSession, "the session is not the agent's newest: register again")
+}
+
+func fencedProblem() error {
+	return httpapi.Problem(protocol.CodeFenced, "a newer process has this agent id: this one must stop")
+}
+
+func (h *Hub) registerAgent(ctx context.Context, in *registerInput) (*registerOutput, error) {
+	registered, err := h.openSession(ctx, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	return &registerOutput{Body: registered}, nil
+}
+
+func (h *Hub) pollAgent(ctx context.Context, in *pollInput) (*pollOutput, error) {
+	claims, err := h.authorize(in.authorized)
+	if err != nil {
+		return nil, err
+	}
+	conn, _ := ctx.Value(connectionKey{}).(*connection)
+	answer, err := h.holdPoll(ctx, claims, conn, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	return &pollOutput{Body: answer}, nil
+}
+
+// goodbye ends a session on the agent's word. What it still had has stopped, so nothing needs to wait for its lease.
+func (h *Hub) goodbye(_ context.Context, in *goodbyeInput) (*struct{}, error) {
+	claims, err := h.authorize(in.authorized)
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s, err := h.find(claims)
+	if err != nil {
+		return nil, err
+	}
+	h.end(s, ending{reason: "the agent stopped", left: true, at: time.Now()})
+	return nil, nil
+}

@@ -1,0 +1,177 @@
+// Package hub is the part that agents talk to. It keeps their sessions, notices when one dies, polls the lanes they
+// serve, hands out attempts and reports results to Temporal. Its state is soft: agents bring it back in one exchange.
+package hub
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Config sizes and times a hub. Zero fields take their defaults.
+type Config struct {
+	// Timing holds the failure detector's thresholds. Default: fleet.DefaultTiming.
+	Timing fleet.Timing
+	// AcceptTimeout is how long an agent has to list an assignment as running. Default 5 s.
+	AcceptTimeout time.Duration
+	// Park is how long a task without a free slot waits in the hub before it goes back to its lane. Default 2 s.
+	Park time.Duration
+	// LanePollers bounds the open polls on one lane. More give more tasks per second, up to the free slots. Default 16.
+	LanePollers int
+}
+
+func (c Config) withDefaults() Config {
+	if c.Timing == (fleet.Timing{}) {
+		c.Timing = fleet.DefaultTiming()
+	}
+	if c.AcceptTimeout == 0 {
+		c.AcceptTimeout = 5 * time.Second
+	}
+	if c.Park == 0 {
+		c.Park = 2 * time.Second
+	}
+	if c.LanePollers == 0 {
+		c.LanePollers = 16
+	}
+	return c
+}
+
+// Options are what a hub needs.
+type Options struct {
+	// ID names the hub; a restarted hub keeps it, so that its lease and its agents go on.
+	ID        string
+	Client    client.Client
+	Namespace string
+	Logger    *zap.Logger
+	// Registerer takes the hub's metrics.
+	Registerer prometheus.Registerer
+	// Key seals session and attempt tokens. All hubs of a namespace share it. At least 16 bytes.
+	Key    []byte
+	Config Config
+}
+
+// Hub is one running hub. Its exported methods may be called from any goroutine.
+type Hub struct {
+	id        string
+	instance  string
+	client    client.Client
+	service   workflowservice.WorkflowServiceClient
+	namespace string
+	log       *zap.Logger
+	config    Config
+	seal      sealer
+	metrics   *metrics
+	joins     *joiner
+	notices   *notices
+	responder *responder
+
+	mu         sync.Mutex
+	sessions   map[string]*session // by agent id
+	lanes      map[string]*lane    // by name
+	directives map[string]contract.Directive
+	conns      map[net.Conn]*connection
+	stopping   bool
+
+	run    context.Context // ends when the hub stops: for work that belongs to no request
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	worker interface{ Stop() }
+}
+
+// New checks the options and makes a hub that is not started yet.
+func New(o Options) (*Hub, error) {
+	if err := fleet.ValidateID("hub id", o.ID); err != nil {
+		return nil, err
+	}
+	if len(o.Key) < 16 {
+		return nil, fmt.Errorf("the hub's token key has %d bytes, at least 16 are needed", len(o.Key))
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	if o.Registerer == nil {
+		o.Registerer = prometheus.NewRegistry()
+	}
+	h := &Hub{
+		id: o.ID, instance: uuid.NewString(), client: o.Client, service: o.Client.WorkflowService(), namespace: o.Namespace,
+		log: o.Logger.With(zap.String("hub", o.ID)), config: o.Config.withDefaults(), seal: sealer{key: o.Key},
+		sessions: map[string]*session{}, lanes: map[string]*lane{}, directives: map[string]contract.Directive{},
+		conns: map[net.Conn]*connection{},
+	}
+	h.run, h.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // the hub's own lifetime, ended by Stop
+	h.metrics = newMetrics(o.Registerer, h)
+	h.joins = newJoiner(h)
+	h.notices = newNotices(h)
+	h.responder = newResponder(h)
+	return h, nil
+}
+
+// Start takes the hub's lease and begins to watch sessions. Register must have been called for agents to reach it.
+func (h *Hub) Start(ctx context.Context) error {
+	if err := h.startWorker(); err != nil {
+		return err
+	}
+	if err := h.takeLease(ctx); err != nil {
+		h.worker.Stop()
+		return err
+	}
+	for _, loop := range []func(){h.detect, h.beat, h.publish, h.takeCommands} {
+		h.wg.Go(loop)
+	}
+	return nil
+}
+
+// Stop answers the held polls, gives back the open lane polls and what is parked, and returns when all is done or ctx
+// ends. Attempts go on in their agents, which re-attach to this hub's next process or to another hub. It may be called
+// twice.
+func (h *Hub) Stop(ctx context.Context) {
+	h.mu.Lock()
+	if h.stopping {
+		h.mu.Unlock()
+		return
+	}
+	h.stopping = true
+	for _, s := range h.sessions {
+		h.returnUndelivered(s, "the hub is stopping")
+		s.signal()
+	}
+	var released []laneRelease
+	for _, l := range h.lanes {
+		h.returnParked(l, "the hub is stopping")
+		released = append(released, l.release())
+	}
+	h.mu.Unlock()
+	for _, r := range released {
+		h.releasePolls(ctx, r)
+	}
+	h.responder.drain(ctx)
+	h.notices.drain(ctx)
+	h.cancel()
+	done := make(chan struct{})
+	go func() {
+		h.wg.Wait()
+		if h.worker != nil {
+			h.worker.Stop()
+		}
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		h.log.Warn("The hub did not stop in time")
+	}
+}
+
+// identity is how the hub appears in Temporal as a poller.
+func (h *Hub) identity() string { return contract.HubIdentity(h.id) }

@@ -1,0 +1,142 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+const (
+	// joinBatch bounds one update; it keeps it well under Temporal's payload limit.
+	joinBatch = 200
+	// joinTimeout bounds one update.
+	joinTimeout = 10 * time.Second
+)
+
+// joiner sends joins to cluster workflows, many in one update: while one update of a cluster is under way the next
+// joins gather, so a fleet that comes back at once costs few events.
+type joiner struct {
+	hub     *Hub
+	mu      sync.Mutex
+	waiting map[string][]*pendingJoin // by cluster
+	active  map[string]bool
+}
+
+type pendingJoin struct {
+	join   fleet.Join
+	answer chan joinAnswer // capacity 1
+}
+
+type joinAnswer struct {
+	joined fleet.Joined
+	err    error
+}
+
+func newJoiner(h *Hub) *joiner {
+	return &joiner{hub: h, waiting: map[string][]*pendingJoin{}, active: map[string]bool{}}
+}
+
+// join waits for the cluster's answer.
+func (j *joiner) join(ctx context.Context, cluster string, join fleet.Join) (fleet.Joined, error) {
+	p := &pendingJoin{join: join, answer: make(chan joinAnswer, 1)}
+	j.mu.Lock()
+	j.waiting[cluster] = append(j.waiting[cluster], p)
+	if !j.active[cluster] {
+		j.active[cluster] = true
+		j.hub.wg.Go(func() { j.send(cluster) })
+	}
+	j.mu.Unlock()
+	select {
+	case a := <-p.answer:
+		return a.joined, a.err
+	case <-ctx.Done():
+		return fleet.Joined{}, httpapi.Problem(protocol.CodeUnavailable, "the cluster did not answer in time: try again")
+	}
+}
+
+// send sends batches until none waits.
+func (j *joiner) send(cluster string) {
+	for {
+		j.mu.Lock()
+		batch := j.waiting[cluster]
+		if len(batch) == 0 {
+			delete(j.active, cluster)
+			delete(j.waiting, cluster)
+			j.mu.Unlock()
+			return
+		}
+		rest := batch[min(len(batch), joinBatch):]
+		batch = batch[:len(batch)-len(rest)]
+		j.waiting[cluster] = rest
+		j.mu.Unlock()
+
+		response, err := j.update(cluster, batch)
+		for i, p := range batch {
+			switch {
+			case err != nil:
+				p.answer <- joinAnswer{err: err}
+			case i >= len(response.Results):
+				p.answer <- joinAnswer{err: httpapi.Problem(protocol.CodeInternal, "the cluster's answer is incomplete")}
+			default:
+				p.answer <- joinAnswer{joined: response.Results[i]}
+			}
+		}
+	}
+}
+
+func (j *joiner) update(cluster string, batch []*pendingJoin) (contract.JoinResponse, error) {
+	h := j.hub
+	request := contract.JoinRequest{Hub: h.id}
+	for _, p := range batch {
+		request.Joins = append(request.Joins, p.join)
+	}
+	ctx, cancel := context.WithTimeout(h.run, joinTimeout)
+	defer cancel()
+	var response contract.JoinResponse
+	handle, err := h.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: contract.ClusterWorkflowID(cluster), UpdateName: contract.JoinUpdate, Args: []any{request},
+		WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = handle.Get(ctx, &response)
+	}
+	if err != nil {
+		var refused *temporal.ApplicationError
+		if errors.As(err, &refused) && refused.Type() == contract.Refused {
+			return response, httpapi.Problem(protocol.CodeConflict, refused.Message())
+		}
+		var missing *serviceerror.NotFound
+		if !errors.As(err, &missing) {
+			h.log.Warn("Agents could not join", zap.String("cluster", cluster), zap.Int("agents", len(batch)), zap.Error(err))
+		}
+		return response, temporalProblem(err)
+	}
+	h.mu.Lock()
+	h.direct(response.Directive)
+	h.mu.Unlock()
+	return response, nil
+}
+
+// direct takes a cluster's directive, unless a newer one is known. The mutex is held.
+func (h *Hub) direct(d contract.Directive) {
+	if known, ok := h.directives[d.Cluster]; ok && known.Version >= d.Version {
+		return
+	}
+	h.directives[d.Cluster] = d
+	for _, s := range h.sessions {
+		if s.cluster == d.Cluster {
+			h.serve(s)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+const (
+	// pollTimeout is how long a lane poll stays open; the server answers empty shortly before.
+	pollTimeout = 70 * time.Second
+	// pollRetry spaces polls that fail, as when Temporal is away.
+	pollRetry = 500 * time.Millisecond
+)
+
+// lane is one activity task queue that sessions of this hub serve. The hub's mutex guards it.
+//
+// A poll is never cancelled: a cancelled poll can swallow a task. An unwanted poll is released through ShutdownWorker,
+// or its task is parked and returned.
+type lane struct {
+	name     string
+	sessions map[*session]struct{}
+	free     int // slots of its sessions
+	polls    int // open polls
+	parked   []*parked
+	key      string // the worker instance key of the open polls; new after a release
+}
+
+// serve makes the lanes of a session those that its cluster's directive gives it. The mutex is held.
+func (h *Hub) serve(s *session) {
+	wanted := map[string]bool{}
+	if !s.gone {
+		wanted[contract.AgentLane(s.agent)] = true
+		directive := h.directives[s.cluster]
+		if directive.Mode == fleet.ActiveActive {
+			wanted[contract.ClusterLane(s.cluster)] = true
+			for _, set := range directive.CapabilitySets {
+				if fleet.HasAll(s.candidate.Capabilities, set) {
+					wanted[contract.CapabilityLane(s.cluster, set)] = true
+				}
+			}
+		}
+	}
+	kept := s.lanes[:0]
+	for _, l := range s.lanes {
+		if wanted[l.name] {
+			delete(wanted, l.name)
+			kept = append(kept, l)
+			continue
+		}
+		delete(l.sessions, s)
+		l.free -= s.free
+		h.laneUnserved(l)
+	}
+	s.lanes = kept
+	for name := range wanted {
+		l := h.lanes[name]
+		if l == nil {
+			l = &lane{name: name, sessions: map[*session]struct{}{}, key: uuid.NewString()}
+			h.lanes[name] = l
+		}
+		l.sessions[s] = struct{}{}
+		l.free += s.free
+		s.lanes = append(s.lanes, l)
+		h.fill(l)
+	}
+}
+
+// laneUnserved releases the polls of a lane that no session serves any more. The mutex is held.
+func (h *Hub) laneUnserved(l *lane) {
+	if len(l.sessions) > 0 {
+		return
+	}
+	h.returnParked(l, "no agent of this hub serves the lane any more")
+	if l.polls == 0 {
+		delete(h.lanes, l.name)
+		return
+	}
+	release := l.release()
+	h.wg.Go(func() { h.releasePolls(h.run, release) })
+}
+
+// slotsChanged brings the lanes' free slots up to date with a session. The mutex is held.
+func (h *Hub) slotsChanged(s *session) {
+	now := s.slots()
+	delta := now - s.free
+	s.free = now
+	if delta == 0 {
+		return
+	}
+	for _, l := range s.lanes {
+		l.free += delta
+	}
+	if delta > 0 {
+		for _, l := range s.lanes {
+			h.unpark(l)
+			h.fill(l)
+		}
+	}
+}
+
+// fill opens as many polls on the lane as there are slots for. The mutex is held.
+func (h *Hub) fill(l *lane) {
+	for !h.stopping && l.polls < h.wantedPolls(l) {
+		l.polls++
+		h.wg.Go(func() { h.pollLane(l) })
+	}
+}
+
+func (h *Hub) wantedPolls(l *lane) int { return min(h.config.LanePollers, l.free-len(l.parked)) }
+
+// pollLane polls until the lane has more polls than it needs.
+func (h *Hub) pollLane(l *lane) {
+	for {
+		h.mu.Lock()
+		key := l.key
+		h.mu.Unlock()
+		task, err := h.poll(l.name, key)
+		if err != nil && h.run.Err() == nil {
+			h.log.Debug("A lane poll failed", zap.String("lane", l.name), zap.Error(err))
+			h.pause(pollRetry)
+		}
+		h.mu.Lock()
+		l.polls--
+		if task != nil && len(task.GetTaskToken()) > 0 {
+			h.took(l, task)
+		}
+		again := !h.stopping && l.polls < h.wantedPolls(l)
+		if again {
+			l.polls++
+		} else if l.polls == 0 && len(l.sessions) == 0 && len(l.parked) == 0 && h.lanes[l.name] == l {
+			delete(h.lanes, l.name)
+		}
+		h.mu.Unlock()
+		if !again {
+			return
+		}
+	}
+}
+
+func (h *Hub) poll(name, key string) (*workflowservice.PollActivityTaskQueueResponse, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.run), pollTimeout)
+	defer cancel()
+	task, err := h.service.PollActivityTaskQueue(ctx, &workflowservice.PollActivityTaskQueueRequest{
+		Namespace:              h.namespace,
+		TaskQueue:              &taskqueuepb.TaskQueue{Name: name, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+		Identity:               h.identity(),
+		WorkerInstanceKey:      key,
+		WorkerControlTaskQueue: h.controlQueue(),
+	})
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return nil, nil
+	}
+	return task, err
+}
+
+// laneRelease names the polls to give back.
+type laneRelease struct{ lane, key string }
+
+// release forgets the open polls' key; polls opened later have another. The mutex is held.
+func (l *lane) release() laneRelease {
+	r := laneRelease{lane: l.name, key: l.key}
+	l.key = uuid.NewString()
+	return r
+}
+
+// releasePolls makes the server answer the polls empty, without losing a task. Where the server does not support it the
+// polls end by themselves within a minute, and a task that one of them takes is returned to its lane.
+func (h *Hub) releasePolls(ctx context.Context, r laneRelease) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	_, err := h.service.ShutdownWorker(ctx, &workflowservice.ShutdownWorkerRequest{
+		Namespace: h.namespace, Identity: h.identity(), Reason: "no agent serves the lane here",
+		WorkerInstanceKey: r.key, TaskQueue: r.lane, TaskQueueTypes: []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_ACTIVITY},
+	})
+	if err != nil {
+		h.log.Debug("Polls were not released; they end by themselves", zap.String("lane", r.lane), zap.Error(err))
+	}
+}
+
+// pause waits, or less when the hub stops.
+func (h *Hub) pause(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-h.run.Done():
+	}
+}

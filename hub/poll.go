@@ -1,0 +1,178 @@
+package hub
+
+import (
+	"context"
+	"time"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// holdPoll takes one poll: it is the session's heartbeat, acknowledges assignments and brings the answer at once when
+// there is something to say, else after the heartbeat interval.
+func (h *Hub) holdPoll(ctx context.Context, claims sessionClaims, conn *connection, poll protocol.Poll) (protocol.Polled, error) {
+	h.mu.Lock()
+	s, err := h.find(claims)
+	if err != nil {
+		h.mu.Unlock()
+		return protocol.Polled{}, err
+	}
+	if poll.Sequence <= s.sequence {
+		h.mu.Unlock()
+		return protocol.Polled{}, nil // a late duplicate of a poll that was answered
+	}
+	h.take(s, conn, poll, time.Now())
+	s.signal() // an older poll that is still held must end; this one looks at the outbox first
+	hold := time.NewTimer(h.config.Timing.HeartbeatInterval)
+	defer hold.Stop()
+	for waiting := true; ; {
+		if s.gone {
+			fenced := s.fenced
+			h.mu.Unlock()
+			if fenced {
+				return protocol.Polled{}, fencedProblem()
+			}
+			return protocol.Polled{}, h.unknown(claims)
+		}
+		if s.sequence != poll.Sequence {
+			h.mu.Unlock()
+			s.signal() // the wake was for the newer poll
+			return protocol.Polled{}, nil
+		}
+		if len(s.outbox) > 0 || len(s.commands) > 0 || !waiting || h.stopping {
+			answer := h.answer(s, time.Now())
+			h.mu.Unlock()
+			return answer, nil
+		}
+		h.mu.Unlock()
+		select {
+		case <-s.wake:
+		case <-hold.C:
+			waiting = false
+		case <-ctx.Done():
+			// The connection closed or the server stops. ConnState has told, or will; where it cannot (another server
+			// in front), this does.
+			h.mu.Lock()
+			if s.sequence == poll.Sequence && !s.gone && s.disconnectedAt.IsZero() {
+				h.disconnected(s, time.Now())
+			}
+			h.mu.Unlock()
+			return protocol.Polled{}, ctx.Err()
+		}
+		h.mu.Lock()
+	}
+}
+
+func (h *Hub) unknown(claims sessionClaims) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, err := h.find(claims)
+	return err
+}
+
+// answer empties the outbox and the commands into one answer. The mutex is held.
+func (h *Hub) answer(s *session, now time.Time) protocol.Polled {
+	answer := protocol.Polled{Commands: s.commands}
+	for _, a := range s.outbox {
+		a.deliveredIn = s.sequence
+		answer.Assignments = append(answer.Assignments, a.assignment())
+	}
+	s.outbox, s.commands, s.answeredAt = nil, nil, now
+	return answer
+}
+
+// take brings the session up to date with a poll. The mutex is held.
+func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Time) {
+	s.sequence, s.lastContact = poll.Sequence, now
+	s.attach(conn)
+	s.metrics, s.counters = poll.Metrics, poll.Counters
+	s.stopping = s.stopping || poll.Stopping
+	for _, r := range poll.Returned {
+		if a := s.attempts[attemptKey{r.TaskID, r.Attempt}]; a != nil && !a.accepted {
+			h.forget(a)
+			h.giveBack(a, "the agent handed it back")
+		}
+	}
+	listed := make(map[attemptKey]bool, len(poll.Running))
+	for _, r := range poll.Running {
+		key := attemptKey{r.TaskID, r.Attempt}
+		listed[key] = true
+		a := s.attempts[key]
+		if a == nil {
+			s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: r.TaskID, Attempt: r.Attempt, Reason: "the attempt no longer counts"})
+			continue
+		}
+		a.update(r, now)
+	}
+	h.settleUnlisted(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 && a.deliveredIn < poll.Sequence })
+	if s.stopping {
+		h.returnUndelivered(s, "the agent is stopping")
+	}
+	h.slotsChanged(s)
+}
+
+// update takes what the agent says of one running attempt; the first time is its acceptance.
+func (a *attempt) update(r protocol.RunningAttempt, now time.Time) {
+	if !a.accepted {
+		a.accepted, a.startedAt = true, now
+		if r.StartedAt != nil {
+			a.startedAt = *r.StartedAt
+		}
+	}
+	if r.Progress != nil && (a.progress == nil || *a.progress != *r.Progress) {
+		a.progress, a.beatNeeds = r.Progress, true
+	}
+	if len(r.Checkpoint) > 0 && len(r.Checkpoint) <= fleet.MaxCheckpointBytes {
+		a.checkpoint, a.beatNeeds, a.beatCheck = r.Checkpoint, true, true
+	}
+}
+
+// settleUnlisted ends the attempts that the agent should have listed and did not: one it never took goes back to its
+// lane, one it had is lost. The mutex is held.
+func (h *Hub) settleUnlisted(s *session, listed map[attemptKey]bool, shouldList func(*attempt) bool) {
+	for key, a := range s.attempts {
+		if listed[key] || !shouldList(a) {
+			continue
+		}
+		h.forget(a)
+		if !a.accepted {
+			h.giveBack(a, "the agent did not receive it")
+			continue
+		}
+		h.lose(a, "the agent no longer has the attempt", 0)
+	}
+}
+
+// forget takes an attempt out of its session; the caller says what becomes of it. The mutex is held.
+func (h *Hub) forget(a *attempt) {
+	s := a.session
+	if s.attempts[a.attemptKey] != a {
+		return
+	}
+	delete(s.attempts, a.attemptKey)
+	for i, waiting := range s.outbox {
+		if waiting == a {
+			s.outbox = append(s.outbox[:i:i], s.outbox[i+1:]...)
+			break
+		}
+	}
+	h.slotsChanged(s)
+}
+
+// lose reports an attempt that may have begun and will bring no result. lease is how long the agent may still go on
+// with it. The mutex is held.
+func (h *Hub) lose(a *attempt, why string, lease time.Duration) {
+	h.metrics.lost.Inc()
+	now := time.Now().UTC()
+	remaining := fleet.Duration(max(0, lease))
+	report := a.report(h.id)
+	report.Outcome, report.Reason, report.Begun = fleet.AttemptLost, why, true
+	report.EndedAt, report.LeaseRemaining = &now, &remaining
+	h.fail(a, report)
+}
+
+// fail reports the end of an attempt without a result.
+func (h *Hub) fail(a *attempt, report contract.AttemptReport) {
+	h.responder.fail(a.token, report)
+}

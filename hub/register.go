@@ -1,0 +1,174 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// openSession joins the cluster and opens, or re-attaches, the session.
+func (h *Hub) openSession(ctx context.Context, reg protocol.Register) (protocol.Registered, error) {
+	if err := validateRegistration(reg); err != nil {
+		return protocol.Registered{}, err
+	}
+	if err := h.refuseForeign(ctx, reg); err != nil {
+		return protocol.Registered{}, err
+	}
+	joined, err := h.joins.join(ctx, reg.Cluster, fleet.Join{
+		AgentID: reg.AgentID, Instance: reg.InstanceID, Host: reg.Host, PID: reg.PID, Zone: reg.Zone, Group: reg.Group,
+		Version: reg.Version, Capabilities: reg.Capabilities, TaskTypes: reg.TaskTypes, MaxTasks: reg.MaxTasks, Metadata: reg.Metadata,
+	})
+	if err != nil {
+		return protocol.Registered{}, err
+	}
+	switch joined.Refused {
+	case "":
+	case fleet.RefusedFenced:
+		return protocol.Registered{}, fencedProblem()
+	case fleet.RefusedFull:
+		return protocol.Registered{}, httpapi.Problem(protocol.CodeClusterFull, "the cluster has its maximum of agents: raise max_agents, or stop one")
+	default:
+		return protocol.Registered{}, httpapi.Problem(protocol.CodeConflict, "the cluster refused the agent: "+joined.Refused)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopping {
+		return protocol.Registered{}, httpapi.Problem(protocol.CodeUnavailable, "this hub is stopping: try another or try again")
+	}
+	s, err := h.admit(reg, joined.Epoch, time.Now())
+	if err != nil {
+		return protocol.Registered{}, err
+	}
+	return protocol.Registered{
+		SessionToken:      h.seal.session(sessionClaims{Agent: s.agent, Cluster: s.cluster, Instance: s.instance, Epoch: s.epoch}),
+		Epoch:             s.epoch,
+		HubID:             h.id,
+		HeartbeatInterval: fleet.Duration(h.config.Timing.HeartbeatInterval),
+		FailureThreshold:  fleet.Duration(h.config.Timing.FailureThreshold),
+		Lease:             fleet.Duration(h.config.Timing.AgentLease()),
+	}, nil
+}
+
+func validateRegistration(reg protocol.Register) error {
+	if err := fleet.ValidateAgentID(reg.AgentID); err != nil {
+		return invalidField("agent_id", err)
+	}
+	if err := fleet.ValidateID("cluster", reg.Cluster); err != nil {
+		return invalidField("cluster", err)
+	}
+	for i, c := range reg.Capabilities {
+		if err := fleet.ValidateID("capability", c); err != nil {
+			return invalidField(fmt.Sprintf("capabilities[%d]", i), err)
+		}
+	}
+	for i, t := range reg.TaskTypes {
+		if err := fleet.ValidateID("task type", t); err != nil {
+			return invalidField(fmt.Sprintf("task_types[%d]", i), err)
+		}
+	}
+	return nil
+}
+
+func invalidField(location string, err error) error {
+	return httpapi.Problem(protocol.CodeInvalidRequest, err.Error(), protocol.ProblemField{Location: "body." + location, Message: err.Error()})
+}
+
+// refuseForeign refuses an agent id that another cluster has online: ids are unique in a namespace.
+func (h *Hub) refuseForeign(ctx context.Context, reg protocol.Register) error {
+	h.mu.Lock()
+	s := h.sessions[reg.AgentID]
+	foreign := s != nil && s.cluster != reg.Cluster
+	own := s != nil && s.cluster == reg.Cluster
+	h.mu.Unlock()
+	if !foreign && !own {
+		found, err := h.service.ListWorkers(ctx, &workflowservice.ListWorkersRequest{
+			Namespace: h.namespace, PageSize: 10,
+			Query: fmt.Sprintf("WorkerIdentity starts_with '%s'", contract.AgentIdentityPrefix(reg.AgentID)),
+		})
+		if err != nil {
+			return temporalProblem(err)
+		}
+		for _, w := range found.GetWorkers() {
+			cluster, _, ok := contract.AgentOfIdentity(w.GetWorkerIdentity())
+			fresh := w.GetStatus() != enumspb.WORKER_STATUS_SHUTDOWN
+			foreign = foreign || ok && fresh && cluster != reg.Cluster
+		}
+	}
+	if foreign {
+		return httpapi.Problem(protocol.CodeAgentIDInUse, "another cluster has this agent id online: choose another id, or stop that agent")
+	}
+	return nil
+}
+
+// admit opens the session of a joined agent, or brings an existing one up to date. The mutex is held.
+func (h *Hub) admit(reg protocol.Register, epoch int64, now time.Time) (*session, error) {
+	s := h.sessions[reg.AgentID]
+	if s != nil && (s.epoch > epoch || s.epoch == epoch && s.instance != reg.InstanceID) {
+		return nil, fencedProblem() // a newer process registered while this one joined
+	}
+	if s != nil && s.instance != reg.InstanceID {
+		lease := h.config.Timing.LeaseEnd(s.answeredAt).Sub(now)
+		h.end(s, ending{reason: "a newer process took its agent id", fenced: true, lease: lease, at: now})
+		s = nil
+	}
+	if s == nil {
+		s = newSession(reg, epoch, now)
+		h.sessions[s.agent] = s
+		h.metrics.registered.Inc()
+	} else {
+		fresh := newSession(reg, epoch, now)
+		s.registration, s.candidate, s.lastContact, s.disconnectedAt = reg, fresh.candidate, now, time.Time{}
+		s.sequence = 0
+	}
+	listed := map[attemptKey]bool{}
+	for _, r := range reg.Running {
+		listed[attemptKey{r.TaskID, r.Attempt}] = true
+		h.reattach(s, r, now)
+	}
+	h.settleUnlisted(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 })
+	for _, a := range s.attempts {
+		a.deliveredIn = min(a.deliveredIn, 1) // the poll sequence starts anew
+	}
+	h.slotsChanged(s)
+	h.serve(s)
+	h.notices.publishSoon()
+	return s, nil
+}
+
+// reattach takes over an attempt that the agent still runs, as after a restart of the hub. The mutex is held.
+func (h *Hub) reattach(s *session, r protocol.RunningAttempt, now time.Time) {
+	key := attemptKey{r.TaskID, r.Attempt}
+	a := s.attempts[key]
+	if a == nil {
+		claims, err := h.seal.openAttempt(r.Token)
+		if err != nil || claims.Agent != s.agent || claims.Instance != s.instance || claims.Task != r.TaskID || claims.Attempt != r.Attempt {
+			s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: r.TaskID, Attempt: r.Attempt, Reason: "its token is not this session's"})
+			return
+		}
+		a = &attempt{attemptKey: key, session: s, token: claims.Temporal, sealed: r.Token, lane: claims.Lane, assignedAt: now, deliveredIn: 1}
+		s.attempts[key] = a
+		h.metrics.reattached.Inc()
+	}
+	a.update(r, now)
+	a.beatNeeds = true // tell Temporal soon that somebody looks after it
+}
+
+// temporalProblem is the answer when Temporal refuses or cannot be reached.
+func temporalProblem(err error) error {
+	var missing *serviceerror.NotFound
+	if errors.As(err, &missing) {
+		return httpapi.Problem(protocol.CodeUnknownCluster, "no such cluster: create it first (mainstay cluster create, or POST /api/v1/agents/clusters)")
+	}
+	return httpapi.Problem(protocol.CodeUnavailable, "Temporal does not answer: try again")
+}

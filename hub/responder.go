@@ -1,0 +1,119 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	failurepb "go.temporal.io/api/failure/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+)
+
+const (
+	// failers bounds how many ends without a result are reported at a time.
+	failers = 16
+	// failGiveUp ends the effort to report one: by then the backstop has ended the attempt.
+	failGiveUp = 2 * time.Minute
+)
+
+// responder tells Temporal how attempts ended. Results are handed over within their request; ends without a result are
+// queued, and tried again until Temporal has them or the backstop has made them needless.
+type responder struct {
+	hub     *Hub
+	pending sync.WaitGroup
+	slots   chan struct{}
+}
+
+func newResponder(h *Hub) *responder { return &responder{hub: h, slots: make(chan struct{}, failers)} }
+
+// fail queues the end of an attempt without a result.
+func (r *responder) fail(token []byte, report contract.AttemptReport) {
+	r.pending.Go(func() {
+		r.slots <- struct{}{}
+		defer func() { <-r.slots }()
+		ctx, cancel := context.WithTimeout(r.hub.run, failGiveUp)
+		defer cancel()
+		for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+			err := r.failNow(ctx, token, report)
+			var missing *serviceerror.NotFound
+			if err == nil || errors.As(err, &missing) {
+				return
+			}
+			select {
+			case <-ctx.Done():
+				r.hub.log.Warn("The end of an attempt was not reported; its backstop ends it", zap.Error(err))
+				return
+			case <-time.After(wait):
+			}
+		}
+	})
+}
+
+// drain waits for what is queued.
+func (r *responder) drain(ctx context.Context) {
+	done := make(chan struct{})
+	go func() { r.pending.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+func (r *responder) complete(ctx context.Context, token []byte, report contract.AttemptReport) error {
+	payloads, err := payloads(report)
+	if err != nil {
+		return err
+	}
+	_, err = r.hub.service.RespondActivityTaskCompleted(ctx, &workflowservice.RespondActivityTaskCompletedRequest{
+		TaskToken: token, Result: payloads, Identity: r.hub.identity(), Namespace: r.hub.namespace,
+	})
+	return err
+}
+
+func (r *responder) cancelled(ctx context.Context, token []byte, report contract.AttemptReport) error {
+	payloads, err := payloads(report)
+	if err != nil {
+		return err
+	}
+	_, err = r.hub.service.RespondActivityTaskCanceled(ctx, &workflowservice.RespondActivityTaskCanceledRequest{
+		TaskToken: token, Details: payloads, Identity: r.hub.identity(), Namespace: r.hub.namespace,
+	})
+	return err
+}
+
+func (r *responder) failNow(ctx context.Context, token []byte, report contract.AttemptReport) error {
+	payloads, err := payloads(report)
+	if err != nil {
+		return err
+	}
+	message := fmt.Sprintf("%s: %s", report.Outcome, report.Reason)
+	if report.AgentID != "" {
+		message = fmt.Sprintf("%s on %s: %s", report.Outcome, report.AgentID, report.Reason)
+	}
+	_, err = r.hub.service.RespondActivityTaskFailed(ctx, &workflowservice.RespondActivityTaskFailedRequest{
+		TaskToken: token, Identity: r.hub.identity(), Namespace: r.hub.namespace,
+		Failure: &failurepb.Failure{
+			Message: message, Source: "mainstay-hub",
+			FailureInfo: &failurepb.Failure_ApplicationFailureInfo{ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{
+				Type: contract.AttemptFailure, NonRetryable: true, Details: payloads,
+			}},
+		},
+	})
+	return err
+}
+
+func payloads(report contract.AttemptReport) (*commonpb.Payloads, error) {
+	p, err := converter.GetDefaultDataConverter().ToPayloads(report)
+	if err != nil {
+		return nil, fmt.Errorf("encode an attempt report: %w", err)
+	}
+	return p, nil
+}

@@ -1,0 +1,78 @@
+package hub
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// sealer makes tokens that only holders of the key can make: base64url(json ‖ HMAC-SHA256(purpose ‖ json)).
+type sealer struct{ key []byte }
+
+var errSeal = errors.New("the token is missing, forged or damaged")
+
+// sessionClaims identify one session.
+type sessionClaims struct {
+	Agent    string `json:"a"`
+	Cluster  string `json:"c"`
+	Instance string `json:"i"`
+	Epoch    int64  `json:"e"`
+}
+
+// attemptClaims identify one attempt in one session. Temporal is the activity's task token.
+type attemptClaims struct {
+	Task     string `json:"t"`
+	Attempt  int    `json:"n"`
+	Agent    string `json:"a"`
+	Instance string `json:"i"`
+	Epoch    int64  `json:"e"`
+	Lane     string `json:"l"`
+	Temporal []byte `json:"k"`
+}
+
+func (s sealer) session(c sessionClaims) string { return s.sealJSON("session", c) }
+func (s sealer) attempt(c attemptClaims) string { return s.sealJSON("attempt", c) }
+
+func (s sealer) openSession(token string) (sessionClaims, error) {
+	var c sessionClaims
+	return c, s.open("session", token, &c)
+}
+
+func (s sealer) openAttempt(token string) (attemptClaims, error) {
+	var c attemptClaims
+	return c, s.open("attempt", token, &c)
+}
+
+func (s sealer) sealJSON(purpose string, claims any) string {
+	body, err := json.Marshal(claims)
+	if err != nil {
+		panic(fmt.Sprintf("hub: claims of a %s token cannot be encoded: %v", purpose, err)) //nolint:forbidigo // plain structs: cannot happen
+	}
+	return base64.RawURLEncoding.EncodeToString(append(body, s.mac(purpose, body)...))
+}
+
+func (s sealer) open(purpose, token string, claims any) error {
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(raw) <= sha256.Size {
+		return errSeal
+	}
+	body, mac := raw[:len(raw)-sha256.Size], raw[len(raw)-sha256.Size:]
+	if !hmac.Equal(mac, s.mac(purpose, body)) {
+		return errSeal
+	}
+	if json.Unmarshal(body, claims) != nil {
+		return errSeal
+	}
+	return nil
+}
+
+func (s sealer) mac(purpose string, body []byte) []byte {
+	h := hmac.New(sha256.New, s.key)
+	h.Write([]byte(purpose))
+	h.Write([]byte{0})
+	h.Write(body)
+	return h.Sum(nil)
+}

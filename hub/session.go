@@ -1,0 +1,130 @@
+package hub
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// session is one registration of one agent process. The hub's mutex guards it.
+type session struct {
+	agent, cluster, instance string
+	epoch                    int64
+	registration             protocol.Register
+	candidate                fleet.Candidate // its static part; Running and the load are set when a task is placed
+	openedAt                 time.Time
+
+	lastContact    time.Time // the newest poll's arrival
+	answeredAt     time.Time // the newest poll's answer: the agent's lease cannot end later than counted from here
+	disconnectedAt time.Time // zero while its connection is open
+	conn           *connection
+	judged         fleet.Liveness
+	stopping       bool
+	gone           bool // lost, replaced or said goodbye: a held poll must end
+	fenced         bool // gone because a newer process has the agent id
+
+	sequence int64 // of the newest poll
+	wake     chan struct{}
+
+	attempts map[attemptKey]*attempt
+	outbox   []*attempt // assigned, not yet in a poll's answer
+	commands []protocol.Command
+
+	free     int // slots its lanes may count on
+	lanes    []*lane
+	metrics  protocol.Metrics
+	counters protocol.Counters
+}
+
+// attemptKey names an attempt within a hub.
+type attemptKey struct {
+	task   string
+	number int
+}
+
+// attempt is one delivery that a session has or is about to get.
+type attempt struct {
+	attemptKey
+	session *session
+	lane    string
+	token   []byte // Temporal's
+	sealed  string
+	input   contract.RunTaskInput
+
+	assignedAt  time.Time
+	deliveredIn int64 // sequence of the poll whose answer carried it; 0: none yet
+	accepted    bool  // the agent listed it as running
+	startedAt   time.Time
+	progress    *fleet.Progress
+	checkpoint  json.RawMessage
+	cancelling  bool
+
+	beatAt    time.Time // last heartbeat sent to Temporal
+	beatNeeds bool      // progress or checkpoint changed since
+	beatCheck bool      // the checkpoint changed since
+}
+
+func newSession(reg protocol.Register, epoch int64, now time.Time) *session {
+	s := &session{
+		agent: reg.AgentID, cluster: reg.Cluster, instance: reg.InstanceID, epoch: epoch, registration: reg,
+		openedAt: now, lastContact: now, answeredAt: now, judged: fleet.Alive,
+		wake: make(chan struct{}, 1), attempts: map[attemptKey]*attempt{},
+	}
+	s.candidate = fleet.Candidate{AgentID: s.agent, Capabilities: sorted(reg.Capabilities), TaskTypes: sorted(reg.TaskTypes), MaxTasks: reg.MaxTasks}
+	return s
+}
+
+// signal wakes the held poll, if any.
+func (s *session) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// command queues a command for the next answer.
+func (s *session) command(c protocol.Command) {
+	s.commands = append(s.commands, c)
+	s.signal()
+}
+
+// slots is how many more tasks the session may be given now.
+func (s *session) slots() int {
+	if s.gone || s.stopping || !s.disconnectedAt.IsZero() {
+		return 0
+	}
+	return max(0, s.registration.MaxTasks-len(s.attempts))
+}
+
+// live is the candidate with its present load.
+func (s *session) live() fleet.Candidate {
+	c := s.candidate
+	c.Running, c.CPUPercent, c.MemoryPercent = len(s.attempts), s.metrics.CPUPercent, s.metrics.MemoryPercent
+	return c
+}
+
+// report is what is known of an attempt, for a heartbeat or for its end.
+func (a *attempt) report(hub string) contract.AttemptReport {
+	r := contract.AttemptReport{Hub: hub, Progress: a.progress, Checkpoint: a.checkpoint, Begun: a.accepted}
+	if a.session != nil {
+		r.AgentID, r.Instance, r.Epoch = a.session.agent, a.session.instance, a.session.epoch
+	}
+	if !a.startedAt.IsZero() {
+		started := a.startedAt.UTC()
+		r.StartedAt = &started
+	}
+	return r
+}
+
+// mayHaveBegun reports whether the agent could have begun the attempt.
+func (a *attempt) mayHaveBegun() bool { return a.accepted || a.deliveredIn > 0 }
+
+func sorted(list []string) []string {
+	out := slices.Clone(list)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
