@@ -1,0 +1,142 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func newCluster(maxAgents int) *Cluster {
+	return &Cluster{Config: ClusterConfig{Name: "c", MaxAgents: maxAgents}.WithDefaults()}
+}
+
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	c := newCluster(2)
+	first := c.Join(Join{AgentID: "b", Instance: "b1", MaxTasks: 4, Capabilities: []string{"y", "x", "x"}}, "h1", noon)
+	require.Equal(t, Joined{AgentID: "b", Epoch: 1}, first)
+	require.Equal(t, []string{"x", "y"}, c.Member("b").Capabilities)
+
+	require.EqualValues(t, 2, c.Join(Join{AgentID: "a", Instance: "a1"}, "h1", noon).Epoch)
+	require.Equal(t, "a", c.Members[0].AgentID, "members are sorted")
+
+	t.Log("the same instance keeps its epoch, also at another hub")
+	require.Equal(t, Joined{AgentID: "b", Epoch: 1}, c.Join(Join{AgentID: "b", Instance: "b1"}, "h2", noon))
+	require.Equal(t, "h2", c.Member("b").Hub)
+
+	t.Log("a new instance fences the old one for good")
+	require.Equal(t, Joined{AgentID: "b", Epoch: 3, Replaced: "b1"}, c.Join(Join{AgentID: "b", Instance: "b2"}, "h1", noon))
+	require.Equal(t, RefusedFenced, c.Join(Join{AgentID: "b", Instance: "b1"}, "h1", noon).Refused)
+	require.Equal(t, "b2", c.Member("b").Instance)
+
+	t.Log("a full cluster refuses, but forgets a member that is offline")
+	require.Equal(t, RefusedFull, c.Join(Join{AgentID: "d", Instance: "d1"}, "h1", noon).Refused)
+	require.True(t, c.Apply(Transition{AgentID: "a", Instance: "a1", Epoch: 2, Status: AgentOffline, At: noon}, "h1"))
+	require.EqualValues(t, 4, c.Join(Join{AgentID: "d", Instance: "d1"}, "h1", noon).Epoch)
+	require.Nil(t, c.Member("a"))
+}
+
+func TestApply(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		change  Transition
+		hub     string
+		changed bool
+		status  AgentStatus // "" when the member is gone
+	}{
+		{"offline", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline}, "h1", true, AgentOffline},
+		{"another instance is stale", Transition{AgentID: "a", Instance: "a0", Epoch: 1, Status: AgentOffline}, "h1", false, AgentOnline},
+		{"another epoch is stale", Transition{AgentID: "a", Instance: "a1", Epoch: 0, Status: AgentOffline}, "h1", false, AgentOnline},
+		{"a hub the agent left is stale", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline}, "h0", false, AgentOnline},
+		{"unknown agent", Transition{AgentID: "z", Instance: "a1", Epoch: 1, Status: AgentOffline}, "h1", false, AgentOnline},
+		{"nothing new", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOnline}, "h1", false, AgentOnline},
+		{"goodbye", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline, Left: true}, "h1", true, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(0)
+			c.Join(Join{AgentID: "a", Instance: "a1"}, "h1", noon)
+			require.Equal(t, tt.changed, c.Apply(tt.change, tt.hub))
+			if tt.status == "" {
+				require.Nil(t, c.Member("a"))
+				return
+			}
+			require.Equal(t, tt.status, c.Member("a").Status)
+		})
+	}
+}
+
+func TestLoseHub(t *testing.T) {
+	t.Parallel()
+	c := newCluster(0)
+	c.Join(Join{AgentID: "a", Instance: "a1"}, "h1", noon)
+	c.Join(Join{AgentID: "b", Instance: "b1"}, "h2", noon)
+	c.Join(Join{AgentID: "c", Instance: "c1"}, "h1", noon)
+	require.Equal(t, []string{"h1", "h2"}, c.Hubs())
+	require.Equal(t, []string{"a", "c"}, c.LoseHub("h1", noon))
+	require.Empty(t, c.LoseHub("h1", noon), "once")
+	require.Equal(t, AgentOnline, c.Member("b").Status)
+	require.Equal(t, 1, c.ServingCount())
+}
+
+func TestOpenLane(t *testing.T) {
+	t.Parallel()
+	c := newCluster(0)
+	changed, ok := c.OpenLane([]string{"b", "a"})
+	require.True(t, changed && ok)
+	changed, ok = c.OpenLane([]string{"a", "b", "a"})
+	require.True(t, !changed && ok, "the same set in another order")
+	for i := len(c.CapabilitySets); i < MaxCapabilitySets; i++ {
+		_, ok = c.OpenLane([]string{fmt.Sprintf("x%d", i)})
+		require.True(t, ok)
+	}
+	_, ok = c.OpenLane([]string{"one-more"})
+	require.False(t, ok)
+}
+
+// Epochs strictly grow with every new instance, members stay sorted and unique, and a fenced instance never comes back.
+func TestMembershipModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := newCluster(5)
+		newest := map[string]string{}
+		var lastEpoch int64
+		for step := range rapid.IntRange(1, 60).Draw(t, "steps") {
+			agent := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f", "g"}).Draw(t, "agent")
+			if rapid.Bool().Draw(t, "join") {
+				instance := rapid.SampledFrom([]string{"i1", "i2", "i3"}).Draw(t, "instance")
+				before := c.Member(agent)
+				had := before != nil && before.Instance == instance
+				got := c.Join(Join{AgentID: agent, Instance: instance}, "h", noon.Add(time.Duration(step)))
+				switch {
+				case got.Refused != "":
+				case had:
+					if got.Epoch > lastEpoch {
+						t.Fatalf("a re-attached instance got a new epoch: %+v", got)
+					}
+				default:
+					if got.Epoch <= lastEpoch {
+						t.Fatalf("epoch %d after %d", got.Epoch, lastEpoch)
+					}
+					lastEpoch, newest[agent] = got.Epoch, instance
+				}
+			} else if m := c.Member(agent); m != nil {
+				c.Apply(Transition{AgentID: agent, Instance: m.Instance, Epoch: m.Epoch, Status: AgentOffline, At: noon, Left: rapid.Bool().Draw(t, "left")}, "h")
+			}
+			if !slices.IsSortedFunc(c.Members, func(a, b Member) int { return map[bool]int{true: -1, false: 1}[a.AgentID < b.AgentID] }) {
+				t.Fatalf("members are not sorted or not unique: %+v", c.Members)
+			}
+			if len(c.Members) > 5 {
+				t.Fatal("more members than the cluster allows")
+			}
+		}
+	})
+}

@@ -1,0 +1,83 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestRedeliver(t *testing.T) {
+	t.Parallel()
+	lease := Duration(4 * time.Second)
+	none := Duration(0)
+	tests := []struct {
+		name   string
+		spec   TaskSpec
+		tally  Tally
+		end    AttemptEnd
+		status TaskStatus
+		wait   time.Duration // exact, unless below zero: then any wait above zero
+		tallyW Tally
+	}{
+		{"failure is tried again", TaskSpec{}, Tally{}, AttemptEnd{Outcome: AttemptFailed, Begun: true}, TaskRetryWait, -1, Tally{Failures: 1}},
+		{"last failure is a dead letter", TaskSpec{}, Tally{Failures: 2}, AttemptEnd{Outcome: AttemptFailed, Begun: true}, TaskDeadLetter, 0, Tally{Failures: 3}},
+		{"own bound", TaskSpec{Retry: RetryPolicy{MaxAttempts: 1}}, Tally{}, AttemptEnd{Outcome: AttemptFailed, Begun: true}, TaskDeadLetter, 0, Tally{Failures: 1}},
+		{"final failure", TaskSpec{}, Tally{}, AttemptEnd{Outcome: AttemptFailed, Begun: true, Final: true}, TaskFailed, 0, Tally{Failures: 1}},
+		{"failure of at_most_once is final", TaskSpec{RetrySafety: AtMostOnce}, Tally{}, AttemptEnd{Outcome: AttemptFailed, Begun: true}, TaskFailed, 0, Tally{Failures: 1}},
+		{"lost idempotent moves at once", TaskSpec{}, Tally{}, AttemptEnd{Outcome: AttemptLost, Begun: true}, TaskQueued, 0, Tally{Losses: 1}},
+		{"lost too often", TaskSpec{}, Tally{Losses: 3}, AttemptEnd{Outcome: AttemptLost, Begun: true}, TaskDeadLetter, 0, Tally{Losses: 4}},
+		{"lost fenced waits for the lease", TaskSpec{RetrySafety: Fenced}, Tally{}, AttemptEnd{Outcome: AttemptLost, Begun: true, LeaseRemaining: &lease}, TaskRetryWait, 4 * time.Second, Tally{Losses: 1}},
+		{"lost fenced, lease over", TaskSpec{RetrySafety: Fenced}, Tally{}, AttemptEnd{Outcome: AttemptLost, Begun: true, LeaseRemaining: &none}, TaskQueued, 0, Tally{Losses: 1}},
+		{"lost fenced, lease unknown", TaskSpec{RetrySafety: Fenced}, Tally{}, AttemptEnd{Outcome: AttemptLost, Begun: true}, TaskRetryWait, UnknownLease, Tally{Losses: 1}},
+		{"lost at_most_once goes to review", TaskSpec{RetrySafety: AtMostOnce}, Tally{}, AttemptEnd{Outcome: AttemptLost, Begun: true}, TaskReview, 0, Tally{Losses: 1}},
+		{"timed out at_most_once goes to review", TaskSpec{RetrySafety: AtMostOnce}, Tally{}, AttemptEnd{Outcome: AttemptTimedOut, Begun: true}, TaskReview, 0, Tally{Losses: 1}},
+		{"at_most_once that never began is delivered again", TaskSpec{RetrySafety: AtMostOnce}, Tally{}, AttemptEnd{Outcome: AttemptReturned}, TaskQueued, 0, Tally{Returns: 1}},
+		{"lost before it began is no loss", TaskSpec{RetrySafety: AtMostOnce}, Tally{}, AttemptEnd{Outcome: AttemptLost}, TaskQueued, 0, Tally{Returns: 1}},
+		{"many returns are spaced", TaskSpec{}, Tally{Returns: 3}, AttemptEnd{Outcome: AttemptReturned}, TaskRetryWait, -1, Tally{Returns: 4}},
+		{"a begun attempt ends a row of returns", TaskSpec{}, Tally{Returns: 3}, AttemptEnd{Outcome: AttemptLost, Begun: true}, TaskQueued, 0, Tally{Losses: 1}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := Redeliver(&tt.spec, "t-1", tt.tally, tt.end)
+			require.Equal(t, tt.status, got.Status, got.Why)
+			require.Equal(t, tt.tallyW, got.Tally)
+			if tt.wait < 0 {
+				require.Positive(t, got.Wait)
+			} else {
+				require.Equal(t, tt.wait, got.Wait)
+			}
+		})
+	}
+}
+
+// A task that may have begun and is at_most_once is never delivered again, whatever happened before.
+func TestRedeliverNeverRepeatsAtMostOnce(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		end := AttemptEnd{
+			Outcome: rapid.SampledFrom([]AttemptOutcome{AttemptFailed, AttemptLost, AttemptTimedOut}).Draw(t, "outcome"),
+			Begun:   true, Final: rapid.Bool().Draw(t, "final"),
+		}
+		tally := Tally{Failures: rapid.IntRange(0, 9).Draw(t, "failures"), Losses: rapid.IntRange(0, 9).Draw(t, "losses"), Returns: rapid.IntRange(0, 9).Draw(t, "returns")}
+		got := Redeliver(&TaskSpec{RetrySafety: AtMostOnce}, "t-1", tally, end)
+		if got.Status != TaskReview && got.Status != TaskFailed {
+			t.Fatalf("at_most_once would be delivered again: %+v", got)
+		}
+	})
+}
+
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	for failures, base := range map[int]time.Duration{1: 2 * time.Second, 2: 4 * time.Second, 3: 8 * time.Second, 20: 5 * time.Minute} {
+		got := Backoff(RetryPolicy{}, "t-1", failures)
+		require.GreaterOrEqual(t, got, base)
+		require.LessOrEqual(t, got, min(base+time.Second, 5*time.Minute))
+		require.Equal(t, got, Backoff(RetryPolicy{}, "t-1", failures), "replay must find the same value")
+	}
+	require.NotEqual(t, Backoff(RetryPolicy{}, "t-1", 1), Backoff(RetryPolicy{}, "t-2", 1), "tasks are spread")
+	require.LessOrEqual(t, Backoff(RetryPolicy{InitialInterval: Duration(time.Millisecond)}, "t-1", 1), 2*time.Millisecond)
+	require.LessOrEqual(t, Backoff(RetryPolicy{}, "t-1", 1<<30), 5*time.Minute)
+}
