@@ -1,0 +1,230 @@
+package gateway
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	workerpb "go.temporal.io/api/worker/v1"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// Agent is an agent as clients see it: what its cluster knows, and, when its hub publishes it, how it does right now.
+type Agent struct {
+	ID           string            `json:"id"`
+	Cluster      string            `json:"cluster"`
+	Status       fleet.AgentStatus `json:"status" enum:"online,suspect,offline,draining,maintenance"`
+	StatusSince  *time.Time        `json:"status_since,omitempty"`
+	StatusReason string            `json:"status_reason,omitempty"`
+	Role         fleet.Role        `json:"role" enum:"leader,standby,member"`
+	Epoch        int64             `json:"epoch"`
+	InstanceID   string            `json:"instance_id"`
+	Host         string            `json:"host,omitempty"`
+	PID          int               `json:"pid,omitempty"`
+	Hub          string            `json:"hub,omitempty"`
+	Zone         string            `json:"zone,omitempty"`
+	Group        string            `json:"group,omitempty"`
+	Version      string            `json:"version,omitempty"`
+	Capabilities []string          `json:"capabilities,omitempty"`
+	TaskTypes    []string          `json:"task_types,omitempty" doc:"Empty: any."`
+	MaxTasks     int               `json:"max_tasks"`
+	Metadata     map[string]string `json:"metadata,omitempty"`
+	JoinedAt     *time.Time        `json:"joined_at,omitempty"`
+
+	Running       *int       `json:"running,omitempty" doc:"Tasks it runs now. This and what follows is absent when not known."`
+	LastHeartbeat *time.Time `json:"last_heartbeat,omitempty"`
+	CPUPercent    *float64   `json:"cpu_percent,omitempty"`
+	MemoryPercent *float64   `json:"memory_percent,omitempty"`
+	Completed     *int64     `json:"completed,omitempty" doc:"Tasks completed since its process started."`
+	Failed        *int64     `json:"failed,omitempty"`
+}
+
+// agentOf joins a member with its live facts.
+func agentOf(cluster string, m *fleet.Member, live liveAgents) Agent {
+	a := Agent{
+		ID: m.AgentID, Cluster: cluster, Status: m.Status, StatusSince: known(m.StatusSince), StatusReason: m.StatusReason,
+		Role: fleet.RoleMember, Epoch: m.Epoch, InstanceID: m.Instance, Host: m.Host, PID: m.PID, Hub: m.Hub,
+		Zone: m.Zone, Group: m.Group, Version: m.Version, Capabilities: m.Capabilities, TaskTypes: m.TaskTypes,
+		MaxTasks: m.MaxTasks, Metadata: m.Metadata, JoinedAt: known(m.JoinedAt),
+	}
+	if heartbeat := live[liveKey{m.AgentID, m.Instance}]; heartbeat != nil {
+		a.takeLive(heartbeat)
+	}
+	return a
+}
+
+func (a *Agent) takeLive(h *workerpb.WorkerHeartbeat) {
+	if t := h.GetHeartbeatTime(); t != nil {
+		at := t.AsTime().UTC()
+		a.LastHeartbeat = &at
+	}
+	if slots := h.GetActivityTaskSlotsInfo(); slots != nil {
+		running := int(slots.GetCurrentUsedSlots())
+		completed, failed := int64(slots.GetTotalProcessedTasks()), int64(slots.GetTotalFailedTasks())
+		a.Running, a.Completed, a.Failed = &running, &completed, &failed
+	}
+	if host := h.GetHostInfo(); host != nil {
+		cpu, memory := percent(host.GetCurrentHostCpuUsage()), percent(host.GetCurrentHostMemUsage())
+		a.CPUPercent, a.MemoryPercent = &cpu, &memory
+	}
+}
+
+// percent turns a share of 1 into one of 100 with one decimal.
+func percent(share float32) float64 { return float64(int(share*1000+.5)) / 10 }
+
+func known(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+type listAgentsInput struct {
+	Cluster    string            `query:"cluster"`
+	Status     fleet.AgentStatus `query:"status" enum:"online,suspect,offline,draining,maintenance"`
+	Zone       string            `query:"zone"`
+	Group      string            `query:"group"`
+	Capability string            `query:"capability"`
+	PageSize   int               `query:"page_size" minimum:"1" maximum:"1000" default:"1000"`
+	PageToken  string            `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+}
+
+func (in *listAgentsInput) wants(a *Agent) bool {
+	return (in.Status == "" || a.Status == in.Status) && (in.Zone == "" || a.Zone == in.Zone) &&
+		(in.Group == "" || a.Group == in.Group) && (in.Capability == "" || slices.Contains(a.Capabilities, in.Capability))
+}
+
+type listAgentsOutput struct {
+	Body struct {
+		Agents        []Agent `json:"agents"`
+		NextPageToken string  `json:"next_page_token,omitempty"`
+	}
+}
+
+type agentInput struct {
+	ID string `path:"id" doc:"The agent's id."`
+}
+
+type agentOutput struct {
+	Body Agent
+}
+
+func (g *Gateway) registerAgents(api huma.API) {
+	huma.Register(api, huma.Operation{
+		OperationID: "list-agents", Method: http.MethodGet, Path: "/api/v1/agents", Tags: []string{"Agents"},
+		Summary: "List agents", Description: "Sorted by id. How an agent does right now comes from what its hub publishes, and is absent when that is not known.",
+	}, g.listAgents)
+	huma.Register(api, huma.Operation{
+		OperationID: "get-agent", Method: http.MethodGet, Path: "/api/v1/agents/{id}", Tags: []string{"Agents"},
+		Summary: "Get an agent",
+	}, func(ctx context.Context, in *agentInput) (*agentOutput, error) {
+		agent, err := g.agent(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		return &agentOutput{Body: agent}, nil
+	})
+}
+
+func (g *Gateway) listAgents(ctx context.Context, in *listAgentsInput) (*listAgentsOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	after, err := pageToken(in.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	views, err := g.views(ctx, in.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	live := g.live(ctx)
+	agents := []Agent{}
+	for _, view := range views {
+		for i := range view.Members {
+			if a := agentOf(view.Config.Name, &view.Members[i], live); in.wants(&a) {
+				agents = append(agents, a)
+			}
+		}
+	}
+	out := &listAgentsOutput{}
+	out.Body.Agents, out.Body.NextPageToken = page(agents, string(after), in.PageSize, func(a *Agent) string { return a.ID + "@" + a.Cluster })
+	return out, nil
+}
+
+// page sorts items by key and returns those after a key, with the token of the next page.
+func page[T any](items []T, after string, size int, key func(*T) string) ([]T, string) {
+	sort.Slice(items, func(i, j int) bool { return key(&items[i]) < key(&items[j]) })
+	start := sort.Search(len(items), func(i int) bool { return key(&items[i]) > after })
+	items = items[start:]
+	if len(items) <= size {
+		return items, ""
+	}
+	return items[:size], base64.RawURLEncoding.EncodeToString([]byte(key(&items[size-1])))
+}
+
+// agent finds an agent through the live registry, else through all clusters.
+func (g *Gateway) agent(ctx context.Context, id string) (Agent, error) {
+	if fleet.ValidateAgentID(id) != nil {
+		return Agent{}, unknown(protocol.CodeUnknownAgent)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	live := g.liveAgent(ctx, id)
+	if cluster, ok := live.clusterOf(id); ok {
+		if view, err := g.view(ctx, cluster); err == nil {
+			if m := view.Member(id); m != nil {
+				return agentOf(cluster, m, live), nil
+			}
+		}
+	}
+	views, err := g.views(ctx, "")
+	if err != nil {
+		return Agent{}, err
+	}
+	best := -1
+	for i := range views {
+		if m := views[i].Member(id); m != nil && (best < 0 || m.StatusSince.After(views[best].Member(id).StatusSince)) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return Agent{}, unknown(protocol.CodeUnknownAgent)
+	}
+	return agentOf(views[best].Config.Name, views[best].Member(id), live), nil
+}
+
+// views asks all clusters how they stand, or only the one named; sorted by name. A cluster that does not answer fails
+// the request: agents must not seem gone because no worker runs.
+func (g *Gateway) views(ctx context.Context, only string) ([]contract.ClusterView, error) {
+	clusters := []listedCluster{{name: only}}
+	if only == "" {
+		var err error
+		if clusters, err = g.listed(ctx); err != nil {
+			return nil, err
+		}
+	} else if _, err := g.describeCluster(ctx, only); err != nil {
+		return nil, err
+	}
+	views, errs := g.viewEach(ctx, clusters)
+	kept := views[:0]
+	for i := range views {
+		code, _ := problemCode(errs[i])
+		switch {
+		case errs[i] == nil:
+			kept = append(kept, views[i])
+		case code != protocol.CodeUnknownCluster || only != "": // deleted since it was listed
+			return nil, errs[i]
+		}
+	}
+	slices.SortFunc(kept, func(a, b contract.ClusterView) int { return strings.Compare(a.Config.Name, b.Config.Name) })
+	return kept, nil
+}

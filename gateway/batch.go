@@ -1,0 +1,153 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"sync/atomic"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+const (
+	maxBatchBody    = 32 << 20
+	batchReadLimit  = 2 * time.Minute
+	batchWorkLimit  = 90 * time.Second
+	taskSchemaTitle = "TaskRequest"
+)
+
+// batchItem is one task of a batch, unread: each is validated by itself, so that one mistake costs one task.
+type batchItem struct{ raw json.RawMessage }
+
+// UnmarshalJSON keeps the text.
+func (b *batchItem) UnmarshalJSON(data []byte) error {
+	b.raw = append(b.raw[:0], data...)
+	return nil
+}
+
+// Schema accepts anything here and names the schema that each item is then held to.
+func (batchItem) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Description: "A task as in POST /api/v1/agents/tasks (" + taskSchemaTitle + "); each is checked by itself."}
+}
+
+type batchInput struct {
+	Body []batchItem `minItems:"1" maxItems:"1000"`
+}
+
+// BatchItem answers one task of a batch: the task's id and status, or why it was not accepted.
+type BatchItem struct {
+	ID        string           `json:"id,omitempty"`
+	Status    fleet.TaskStatus `json:"status,omitempty"`
+	Duplicate bool             `json:"duplicate,omitempty"`
+	Error     *BatchError      `json:"error,omitempty"`
+}
+
+// BatchError is why one task of a batch was not accepted.
+type BatchError struct {
+	Code   string                  `json:"code"`
+	Detail string                  `json:"detail"`
+	Errors []protocol.ProblemField `json:"errors,omitempty"`
+}
+
+type batchOutput struct {
+	Body struct {
+		Tasks    []BatchItem `json:"tasks" doc:"One answer for each task, in the order submitted."`
+		Accepted int         `json:"accepted"`
+		Rejected int         `json:"rejected"`
+	}
+}
+
+func (g *Gateway) registerBatch(api huma.API) {
+	schema := &itemSchema{registry: api.OpenAPI().Components.Schemas}
+	schema.task = schema.registry.Schema(reflect.TypeFor[TaskRequest](), true, taskSchemaTitle)
+	huma.Register(api, huma.Operation{
+		OperationID: "submit-tasks", Method: http.MethodPost, Path: "/api/v1/agents/tasks/batch", Tags: []string{"Tasks"},
+		Summary: "Submit up to 1,000 tasks", DefaultStatus: http.StatusAccepted,
+		Description:  "Each task is accepted or rejected by itself. When Temporal cannot be reached and nothing was accepted, the answer is 503.",
+		MaxBodyBytes: maxBatchBody, BodyReadTimeout: batchReadLimit,
+	}, func(ctx context.Context, in *batchInput) (*batchOutput, error) {
+		out := &batchOutput{}
+		out.Body.Tasks = g.submitBatch(ctx, schema, in.Body)
+		unavailable := 0
+		for i := range out.Body.Tasks {
+			switch problem := out.Body.Tasks[i].Error; {
+			case problem == nil:
+				out.Body.Accepted++
+			default:
+				out.Body.Rejected++
+				if problem.Code == protocol.CodeUnavailable {
+					unavailable++
+				}
+			}
+		}
+		if out.Body.Accepted == 0 && unavailable > 0 {
+			return nil, httpapi.Problem(protocol.CodeUnavailable, unavailableDetail)
+		}
+		return out, nil
+	})
+}
+
+// submitBatch submits the items side by side. Once Temporal is away it does not wait for it again for each item.
+func (g *Gateway) submitBatch(ctx context.Context, schema *itemSchema, items []batchItem) []BatchItem {
+	ctx, cancel := context.WithTimeout(ctx, batchWorkLimit)
+	defer cancel()
+	answers := make([]BatchItem, len(items))
+	var away atomic.Bool
+	forEach(len(items), func(i int) {
+		request, err := schema.read(items[i].raw)
+		var task Task
+		switch {
+		case err != nil:
+		case away.Load():
+			err = httpapi.Problem(protocol.CodeUnavailable, unavailableDetail)
+		default:
+			task, err = g.submit(ctx, &request)
+		}
+		answers[i] = batchAnswer(task, err)
+		if e := answers[i].Error; e != nil && e.Code == protocol.CodeUnavailable {
+			away.Store(true)
+		}
+	})
+	return answers
+}
+
+// itemSchema is the schema of POST /api/v1/agents/tasks.
+type itemSchema struct {
+	registry huma.Registry
+	task     *huma.Schema
+}
+
+// read holds one item to the schema of a task.
+func (s *itemSchema) read(raw json.RawMessage) (TaskRequest, error) {
+	var request TaskRequest
+	var parsed any
+	if err := json.Unmarshal(raw, &parsed); err != nil {
+		return request, httpapi.Problem(protocol.CodeInvalidRequest, "the task is not valid JSON")
+	}
+	result := &huma.ValidateResult{}
+	huma.Validate(s.registry, s.task, huma.NewPathBuffer(nil, 0), huma.ModeWriteToServer, parsed, result)
+	if len(result.Errors) > 0 {
+		return request, httpapi.Invalid(result.Errors)
+	}
+	if err := json.Unmarshal(raw, &request); err != nil {
+		return request, httpapi.Problem(protocol.CodeInvalidRequest, "a value cannot be read; check its form against /docs")
+	}
+	return request, nil
+}
+
+func batchAnswer(task Task, err error) BatchItem {
+	if err == nil {
+		return BatchItem{ID: task.ID, Status: task.Status, Duplicate: task.Duplicate}
+	}
+	problem, ok := httpapi.Body(err)
+	if !ok {
+		problem = protocol.Problem{Code: protocol.CodeInternal, Detail: internalDetail}
+	}
+	return BatchItem{Error: &BatchError{Code: problem.Code, Detail: problem.Detail, Errors: problem.Errors}}
+}

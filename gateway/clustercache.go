@@ -1,0 +1,179 @@
+package gateway
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// knownFor is how long the gateway believes that a cluster exists. Names that are unknown are never remembered.
+const knownFor = 10 * time.Second
+
+// clusterFacts are what submitting needs. They are fixed when a cluster is created.
+type clusterFacts struct {
+	shards int // 0 when the cluster is not sharded
+}
+
+// clusterCache remembers clusters and their open capability lanes for a short time.
+type clusterCache struct {
+	mu      sync.Mutex
+	entries map[string]*cacheEntry
+}
+
+type cacheEntry struct {
+	facts   clusterFacts
+	expires time.Time
+	lanes   map[string]bool // capability lanes known to be open
+}
+
+func (c *clusterCache) get(name string, now time.Time) (clusterFacts, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[name]
+	if e == nil || now.After(e.expires) {
+		return clusterFacts{}, false
+	}
+	return e.facts, true
+}
+
+func (c *clusterCache) put(name string, facts clusterFacts, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entries == nil {
+		c.entries = map[string]*cacheEntry{}
+	}
+	for other, e := range c.entries {
+		if now.After(e.expires) {
+			delete(c.entries, other)
+		}
+	}
+	c.entries[name] = &cacheEntry{facts: facts, expires: now.Add(knownFor), lanes: map[string]bool{}}
+}
+
+func (c *clusterCache) forget(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.entries, name)
+}
+
+func (c *clusterCache) laneOpen(name, lane string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[name]
+	return e != nil && e.lanes[lane]
+}
+
+func (c *clusterCache) markLane(name, lane string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.entries[name]; e != nil {
+		e.lanes[lane] = true
+	}
+}
+
+// memoConfig is the memo field with a cluster's configuration as it was created: it tells the shards without a worker.
+const memoConfig = "config"
+
+// knownCluster returns a cluster's facts, or unknown_cluster. It asks no worker unless the cluster was started by
+// other means than the gateway.
+func (g *Gateway) knownCluster(ctx context.Context, name string) (clusterFacts, error) {
+	if facts, ok := g.clusters.get(name, time.Now()); ok {
+		return facts, nil
+	}
+	description, err := g.describeCluster(ctx, name)
+	if err != nil {
+		return clusterFacts{}, err
+	}
+	config, ok := configFromMemo(description.GetWorkflowExecutionInfo())
+	if !ok {
+		view, err := g.view(ctx, name)
+		if err != nil {
+			return clusterFacts{}, err
+		}
+		config = view.Config
+	}
+	var facts clusterFacts
+	if config.ReplicationMode == fleet.Sharded {
+		facts.shards = config.Shards
+	}
+	g.clusters.put(name, facts, time.Now())
+	return facts, nil
+}
+
+// describeCluster finds a cluster's open workflow, or answers unknown_cluster.
+func (g *Gateway) describeCluster(ctx context.Context, name string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	if fleet.ValidateID("cluster", name) != nil {
+		return nil, unknown(protocol.CodeUnknownCluster)
+	}
+	description, err := g.client.DescribeWorkflowExecution(ctx, contract.ClusterWorkflowID(name), "")
+	if err != nil {
+		return nil, g.answer(err, "describe a cluster", protocol.CodeUnknownCluster)
+	}
+	if description.GetWorkflowExecutionInfo().GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return nil, unknown(protocol.CodeUnknownCluster)
+	}
+	return description, nil
+}
+
+func configFromMemo(info *workflowpb.WorkflowExecutionInfo) (fleet.ClusterConfig, bool) {
+	var config fleet.ClusterConfig
+	payload := info.GetMemo().GetFields()[memoConfig]
+	if payload == nil || converter.GetDefaultDataConverter().FromPayload(payload, &config) != nil {
+		return config, false
+	}
+	return config, true
+}
+
+// view asks a cluster's workflow how it stands.
+func (g *Gateway) view(ctx context.Context, name string) (contract.ClusterView, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	var view contract.ClusterView
+	value, err := g.client.QueryWorkflow(ctx, contract.ClusterWorkflowID(name), "", contract.ViewQuery)
+	if err == nil {
+		err = value.Get(&view)
+	}
+	return view, g.answer(noWorker(err), "query a cluster", protocol.CodeUnknownCluster)
+}
+
+// openLane makes sure that hubs poll the lane of a set of capabilities.
+func (g *Gateway) openLane(ctx context.Context, cluster string, capabilities []string) error {
+	lane := contract.CapabilityLane(cluster, capabilities)
+	if g.clusters.laneOpen(cluster, lane) {
+		return nil
+	}
+	view, err := g.view(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	open := slices.ContainsFunc(view.CapabilitySets, func(set []string) bool { return contract.CapabilityLane(cluster, set) == lane })
+	if !open {
+		if err := g.update(ctx, contract.ClusterWorkflowID(cluster), contract.OpenLaneUpdate, nil, contract.OpenLaneRequest{Capabilities: capabilities}); err != nil {
+			return g.answer(err, "open a lane", protocol.CodeUnknownCluster)
+		}
+	}
+	g.clusters.markLane(cluster, lane)
+	return nil
+}
+
+// update runs a workflow update to its end and decodes its answer into result unless that is nil.
+func (g *Gateway) update(ctx context.Context, workflowID, name string, result any, arg any) error {
+	handle, err := g.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: workflowID, UpdateName: name, Args: []any{arg}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err != nil {
+		return err
+	}
+	return handle.Get(ctx, result)
+}

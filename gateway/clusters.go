@@ -1,0 +1,359 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// ClusterRequest creates a cluster.
+type ClusterRequest struct {
+	Name string `json:"name" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"a lower-case slug"`
+	ClusterSettings
+}
+
+// ClusterSettings are what an operator decides about a cluster.
+type ClusterSettings struct {
+	TargetGroup     string                  `json:"target_group,omitempty" maxLength:"255" doc:"The group of deployment targets it serves."`
+	MinAgents       int                     `json:"min_agents,omitempty" minimum:"0" maximum:"1000" doc:"With fewer online agents it is critical."`
+	DesiredAgents   int                     `json:"desired_agents,omitempty" minimum:"0" maximum:"1000" doc:"With fewer online agents it is degraded."`
+	MaxAgents       int                     `json:"max_agents,omitempty" minimum:"0" maximum:"1000" doc:"More agents are refused. Default 1000."`
+	ReplicationMode fleet.ReplicationMode   `json:"replication_mode,omitempty" enum:"active_active,active_passive,sharded" doc:"Who serves: every member (the default), only the leader, or each shard's owner. Whether it is sharded is fixed at creation."`
+	Shards          int                     `json:"shards,omitempty" minimum:"0" maximum:"1024" doc:"Number of shards of a sharded cluster, fixed at creation. Default 16."`
+	Selection       fleet.SelectionStrategy `json:"selection_strategy,omitempty" enum:"standby,least_loaded,round_robin,affinity" doc:"How a failover's target is picked. Default least_loaded."`
+}
+
+func (s *ClusterSettings) config(name string) fleet.ClusterConfig {
+	return fleet.ClusterConfig{
+		Name: name, TargetGroup: s.TargetGroup, MinAgents: s.MinAgents, DesiredAgents: s.DesiredAgents, MaxAgents: s.MaxAgents,
+		ReplicationMode: s.ReplicationMode, Shards: s.Shards, Selection: s.Selection,
+	}
+}
+
+// Cluster is a cluster as clients see it.
+type Cluster struct {
+	Name              string                  `json:"name"`
+	TargetGroup       string                  `json:"target_group,omitempty"`
+	MinAgents         int                     `json:"min_agents"`
+	DesiredAgents     int                     `json:"desired_agents"`
+	MaxAgents         int                     `json:"max_agents"`
+	ReplicationMode   fleet.ReplicationMode   `json:"replication_mode" enum:"active_active,active_passive,sharded"`
+	Shards            int                     `json:"shards,omitempty" doc:"Only of a sharded cluster."`
+	Selection         fleet.SelectionStrategy `json:"selection_strategy" enum:"standby,least_loaded,round_robin,affinity"`
+	Leader            string                  `json:"leader,omitempty"`
+	Standbys          []string                `json:"standbys,omitempty"`
+	Status            fleet.ClusterStatus     `json:"status" enum:"healthy,degraded,critical,unknown" doc:"unknown: no worker answered for it."`
+	HealthyAgentCount int                     `json:"healthy_agent_count"`
+	AgentCount        int                     `json:"agent_count"`
+	CreatedAt         *time.Time              `json:"created_at,omitempty"`
+}
+
+func clusterOf(view *contract.ClusterView) Cluster {
+	c := settingsOf(view.Config)
+	c.Status, c.HealthyAgentCount, c.AgentCount, c.CreatedAt = view.Status(), view.HealthyCount(), len(view.Members), known(view.CreatedAt)
+	return c
+}
+
+// settingsOf is a cluster of which only the configuration is known.
+func settingsOf(config fleet.ClusterConfig) Cluster {
+	c := Cluster{
+		Name: config.Name, TargetGroup: config.TargetGroup, MinAgents: config.MinAgents, DesiredAgents: config.DesiredAgents,
+		MaxAgents: config.MaxAgents, ReplicationMode: config.ReplicationMode, Selection: config.Selection, Status: fleet.ClusterUnknown,
+	}
+	if config.ReplicationMode == fleet.Sharded {
+		c.Shards = config.Shards
+	}
+	return c
+}
+
+// createCluster starts a cluster's workflow.
+func (g *Gateway) createCluster(ctx context.Context, config fleet.ClusterConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := g.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID:                                       contract.ClusterWorkflowID(config.Name),
+		TaskQueue:                                contract.WorkerQueue,
+		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		TypedSearchAttributes:                    temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(config.Name)),
+		Memo:                                     map[string]any{memoConfig: config},
+		StaticSummary:                            "cluster " + config.Name,
+	}, contract.ClusterWorkflow, contract.ClusterInput{Config: config})
+	return err
+}
+
+// EnsureClusters creates those of the clusters that do not exist. It changes none that do.
+func (g *Gateway) EnsureClusters(ctx context.Context, configs []fleet.ClusterConfig) error {
+	for _, config := range configs {
+		config = config.WithDefaults()
+		if err := config.Validate(); err != nil {
+			return fmt.Errorf("cluster %q: %w", config.Name, err)
+		}
+		err := g.createCluster(ctx, config)
+		if err != nil && !isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
+			return fmt.Errorf("create cluster %q: %w", config.Name, err)
+		}
+	}
+	return nil
+}
+
+// listedCluster is a cluster as visibility has it: its configuration is that of its creation.
+type listedCluster struct {
+	name   string
+	config fleet.ClusterConfig
+}
+
+// listed lists the clusters that exist.
+func (g *Gateway) listed(ctx context.Context) ([]listedCluster, error) {
+	var clusters []listedCluster
+	var token []byte
+	for {
+		page, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+			Namespace: g.namespace, PageSize: 1000, NextPageToken: token,
+			Query: equals("WorkflowType", contract.ClusterWorkflow) + " AND " + executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING),
+		})
+		if err != nil {
+			return nil, g.answer(err, "list clusters", protocol.CodeNotFound)
+		}
+		for _, info := range page.GetExecutions() {
+			if name, ok := contract.ClusterOfWorkflowID(info.GetExecution().GetWorkflowId()); ok {
+				config, _ := configFromMemo(info)
+				config.Name = name
+				clusters = append(clusters, listedCluster{name, config.WithDefaults()})
+			}
+		}
+		if token = page.GetNextPageToken(); len(token) == 0 {
+			return clusters, nil
+		}
+	}
+}
+
+// viewEach asks the clusters side by side; errs holds an error for each that did not answer.
+func (g *Gateway) viewEach(ctx context.Context, clusters []listedCluster) (views []contract.ClusterView, errs []error) {
+	views, errs = make([]contract.ClusterView, len(clusters)), make([]error, len(clusters))
+	forEach(len(clusters), func(i int) { views[i], errs[i] = g.view(ctx, clusters[i].name) })
+	return views, errs
+}
+
+func problemCode(err error) (string, bool) {
+	if err == nil {
+		return "", false
+	}
+	return httpapi.Code(err)
+}
+
+// replaceCluster changes a cluster's settings. What is fixed at creation keeps its value when left out.
+func (g *Gateway) replaceCluster(ctx context.Context, name string, settings *ClusterSettings) (Cluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := g.describeCluster(ctx, name); err != nil {
+		return Cluster{}, err
+	}
+	current, err := g.view(ctx, name)
+	if err != nil {
+		return Cluster{}, err
+	}
+	config := settings.config(name)
+	if config.ReplicationMode == "" {
+		config.ReplicationMode = current.Config.ReplicationMode
+	}
+	if config.Shards == 0 {
+		config.Shards = current.Config.Shards
+	}
+	config = config.WithDefaults()
+	if err := config.Validate(); err != nil {
+		return Cluster{}, invalid("body", err)
+	}
+	var view contract.ClusterView
+	if err := g.update(ctx, contract.ClusterWorkflowID(name), contract.ConfigureUpdate, &view, config); err != nil {
+		return Cluster{}, g.answer(err, "configure a cluster", protocol.CodeUnknownCluster)
+	}
+	return clusterOf(&view), nil
+}
+
+// deleteCluster ends a cluster; without force only one that has no online agents.
+func (g *Gateway) deleteCluster(ctx context.Context, name string, force bool) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := g.describeCluster(ctx, name); err != nil {
+		return err
+	}
+	g.clusters.forget(name)
+	err := g.update(ctx, contract.ClusterWorkflowID(name), contract.DeleteUpdate, nil, contract.DeleteRequest{Force: force})
+	if err == nil {
+		return nil
+	}
+	answer := g.answer(err, "delete a cluster", protocol.CodeUnknownCluster)
+	if code, _ := problemCode(answer); code == protocol.CodeConflict && !force {
+		if view, viewErr := g.view(ctx, name); viewErr == nil && view.ServingCount() > 0 {
+			return httpapi.Problem(protocol.CodeClusterNotEmpty, "the cluster still has online agents: stop them first, or add ?force=true")
+		}
+	}
+	return answer
+}
+
+func (g *Gateway) registerClusters(api huma.API) {
+	huma.Register(api, clusterOperation("create-cluster", http.MethodPost, "", "Create a cluster", http.StatusCreated),
+		func(ctx context.Context, in *struct{ Body ClusterRequest }) (*clusterOutput, error) {
+			config := in.Body.config(in.Body.Name).WithDefaults()
+			if err := config.Validate(); err != nil {
+				return nil, invalid("body", err)
+			}
+			err := g.createCluster(ctx, config)
+			if isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
+				return nil, httpapi.Problem(protocol.CodeClusterExists, "there is a cluster with this name; change it with PUT")
+			}
+			if err != nil {
+				return nil, g.answer(err, "create a cluster", protocol.CodeInternal)
+			}
+			now := time.Now()
+			return &clusterOutput{Body: clusterOf(&contract.ClusterView{Cluster: fleet.Cluster{Config: config}, CreatedAt: now})}, nil
+		})
+	huma.Register(api, clusterOperation("list-clusters", http.MethodGet, "", "List clusters", http.StatusOK), g.listClusters)
+	huma.Register(api, clusterOperation("get-cluster", http.MethodGet, "/{id}", "Get a cluster", http.StatusOK),
+		func(ctx context.Context, in *clusterInput) (*clusterOutput, error) {
+			view, err := g.oneView(ctx, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			return &clusterOutput{Body: clusterOf(view)}, nil
+		})
+	huma.Register(api, clusterOperation("replace-cluster", http.MethodPut, "/{id}", "Change a cluster", http.StatusOK),
+		func(ctx context.Context, in *replaceClusterInput) (*clusterOutput, error) {
+			cluster, err := g.replaceCluster(ctx, in.ID, &in.Body)
+			if err != nil {
+				return nil, err
+			}
+			return &clusterOutput{Body: cluster}, nil
+		})
+	huma.Register(api, clusterOperation("delete-cluster", http.MethodDelete, "/{id}", "Delete a cluster", http.StatusNoContent),
+		func(ctx context.Context, in *deleteClusterInput) (*struct{}, error) {
+			return nil, g.deleteCluster(ctx, in.ID, in.Force)
+		})
+	huma.Register(api, clusterOperation("list-members", http.MethodGet, "/{id}/members", "List a cluster's members", http.StatusOK), g.listMembers)
+}
+
+type clusterInput struct {
+	ID string `path:"id" doc:"The cluster's name."`
+}
+
+type replaceClusterInput struct {
+	ID   string `path:"id" doc:"The cluster's name."`
+	Body ClusterSettings
+}
+
+type deleteClusterInput struct {
+	ID    string `path:"id" doc:"The cluster's name."`
+	Force bool   `query:"force" doc:"Delete it although it has online agents."`
+}
+
+type pageInput struct {
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"1000"`
+	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+}
+
+type membersInput struct {
+	ID string `path:"id" doc:"The cluster's name."`
+	pageInput
+}
+
+type clusterOutput struct {
+	Body Cluster
+}
+
+type listClustersOutput struct {
+	Body struct {
+		Clusters      []Cluster `json:"clusters"`
+		NextPageToken string    `json:"next_page_token,omitempty"`
+	}
+}
+
+type listMembersOutput struct {
+	Body struct {
+		Members       []Agent `json:"members"`
+		NextPageToken string  `json:"next_page_token,omitempty"`
+	}
+}
+
+func clusterOperation(id, method, path, summary string, status int) huma.Operation {
+	return huma.Operation{
+		OperationID: id, Method: method, Path: "/api/v1/agents/clusters" + path, Tags: []string{"Clusters"},
+		Summary: summary, DefaultStatus: status,
+	}
+}
+
+// oneView answers unknown_cluster at once for a name that nobody gave, without waiting for a worker.
+func (g *Gateway) oneView(ctx context.Context, name string) (*contract.ClusterView, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := g.describeCluster(ctx, name); err != nil {
+		return nil, err
+	}
+	view, err := g.view(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return &view, nil
+}
+
+// listClusters shows a cluster whose workflow does not answer as unknown rather than leaving it out.
+func (g *Gateway) listClusters(ctx context.Context, in *pageInput) (*listClustersOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	after, err := pageToken(in.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	clusters, err := g.listed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	clusters, next := page(clusters, string(after), in.PageSize, func(c *listedCluster) string { return c.name })
+	views, errs := g.viewEach(ctx, clusters)
+	out := &listClustersOutput{}
+	out.Body.Clusters = make([]Cluster, 0, len(clusters))
+	for i := range clusters {
+		switch code, _ := problemCode(errs[i]); {
+		case errs[i] == nil:
+			out.Body.Clusters = append(out.Body.Clusters, clusterOf(&views[i]))
+		case code == protocol.CodeUnknownCluster: // deleted since it was listed
+		default:
+			out.Body.Clusters = append(out.Body.Clusters, settingsOf(clusters[i].config))
+		}
+	}
+	out.Body.NextPageToken = next
+	return out, nil
+}
+
+func (g *Gateway) listMembers(ctx context.Context, in *membersInput) (*listMembersOutput, error) {
+	after, err := pageToken(in.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	view, err := g.oneView(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	live := g.live(ctx)
+	members := make([]Agent, len(view.Members))
+	for i := range view.Members {
+		members[i] = agentOf(in.ID, &view.Members[i], live)
+	}
+	out := &listMembersOutput{}
+	out.Body.Members, out.Body.NextPageToken = page(members, string(after), in.PageSize, func(a *Agent) string { return a.ID })
+	return out, nil
+}

@@ -1,0 +1,108 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+const (
+	unavailableDetail = "Temporal, or a worker for it, did not answer in time; try again"
+	internalDetail    = "the request failed on our side; the server's log says why"
+)
+
+// answer is the one place where errors of Temporal become answers. notFound is the code for "there is no such
+// workflow". What the client may see is ours; the error itself goes to the log.
+func (g *Gateway) answer(err error, doing, notFound string) error {
+	if err == nil {
+		return nil
+	}
+	if _, done := httpapi.Code(err); done {
+		return err
+	}
+	code, detail := classify(err, notFound)
+	switch code {
+	case protocol.CodeInternal:
+		g.logger.Error(doing, zap.Error(err))
+	case protocol.CodeUnavailable:
+		g.logger.Warn(doing, zap.Error(err))
+	default:
+		g.logger.Debug(doing, zap.Error(err))
+	}
+	return httpapi.Problem(code, detail)
+}
+
+// classify maps an error of the SDK to a code and a detail.
+func classify(err error, notFound string) (code, detail string) {
+	var refused *temporal.ApplicationError
+	if errors.As(err, &refused) && refused.Type() == contract.Refused {
+		return protocol.CodeConflict, refused.Message()
+	}
+	switch {
+	case isAny[*serviceerror.NotFound](err):
+		return notFound, notFoundDetail(notFound)
+	case isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err):
+		return protocol.CodeConflict, "it exists already"
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
+		isAny[*serviceerror.Unavailable](err),
+		isAny[*serviceerror.DeadlineExceeded](err),
+		isAny[*serviceerror.Canceled](err),
+		isAny[*serviceerror.Aborted](err),
+		isAny[*serviceerror.ResourceExhausted](err),
+		isAny[*serviceerror.NamespaceUnavailable](err),
+		isAny[*serviceerror.NamespaceNotActive](err),
+		isAny[*serviceerror.WorkflowNotReady](err),
+		isAny[*client.WorkflowUpdateServiceTimeoutOrCanceledError](err):
+		return protocol.CodeUnavailable, unavailableDetail
+	case isAny[*serviceerror.InvalidArgument](err):
+		return protocol.CodeInvalidRequest, "Temporal refuses the request; check the parameters, above all page_token"
+	}
+	return protocol.CodeInternal, internalDetail
+}
+
+func notFoundDetail(code string) string {
+	switch code {
+	case protocol.CodeUnknownTask:
+		return "there is no task with this id, or its retention has ended"
+	case protocol.CodeUnknownCluster:
+		return "there is no cluster with this name; create it with POST /api/v1/agents/clusters"
+	case protocol.CodeUnknownAgent:
+		return "there is no agent with this id"
+	}
+	return "there is no such thing"
+}
+
+// unknown is the answer for an id that names nothing.
+func unknown(code string) error { return httpapi.Problem(code, notFoundDetail(code)) }
+
+// invalid answers what fleet's validation found; its messages never repeat the submitted value.
+func invalid(location string, err error) error {
+	if errors.Is(err, fleet.ErrTooLarge) {
+		return httpapi.Problem(protocol.CodePayloadTooLarge, err.Error())
+	}
+	return httpapi.Problem(protocol.CodeInvalidRequest, "the request is not valid; errors says where",
+		protocol.ProblemField{Location: location, Message: err.Error()})
+}
+
+func isAny[E error](err error) bool {
+	var e E
+	return errors.As(err, &e)
+}
+
+// noWorker turns Temporal's "no poller seen recently", which a query gets, into what it is to a client: try again.
+func noWorker(err error) error {
+	var precondition *serviceerror.FailedPrecondition
+	if errors.As(err, &precondition) {
+		return serviceerror.NewUnavailable(precondition.Error())
+	}
+	return err
+}

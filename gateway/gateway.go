@@ -1,0 +1,104 @@
+// Package gateway is the REST API for clients: it starts, updates, queries and lists workflows, and holds no state but
+// a short-lived cache of what clusters there are.
+package gateway
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+)
+
+// Bounds of what one request may cost.
+const (
+	// callTimeout bounds the calls to Temporal of one request, so that a client hears of an outage within 5 s.
+	callTimeout = 4500 * time.Millisecond
+	// queryTimeout bounds a question to a workflow: it needs a worker, and there may be none.
+	queryTimeout = 3 * time.Second
+	// fanOut bounds the calls to Temporal that one request makes at the same time.
+	fanOut = 32
+)
+
+// Options are what a gateway needs.
+type Options struct {
+	Client    client.Client
+	Namespace string // for the calls the SDK's client has no method for; empty means "default"
+	Logger    *zap.Logger
+	// Registerer takes the gateway's metrics; nil leaves them unregistered.
+	Registerer prometheus.Registerer
+}
+
+// Gateway answers the clients' part of the API.
+type Gateway struct {
+	client    client.Client
+	namespace string
+	logger    *zap.Logger
+	submitted *prometheus.CounterVec
+	clusters  clusterCache
+	newID     func() string
+	pause     func(ctx context.Context, d time.Duration) error
+}
+
+// New makes a gateway. It calls nothing until it is asked.
+func New(o Options) *Gateway {
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	if o.Namespace == "" {
+		o.Namespace = client.DefaultNamespace
+	}
+	g := &Gateway{
+		client: o.Client, namespace: o.Namespace, logger: o.Logger, newID: newTaskID, pause: pause,
+		submitted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mainstay_gateway_tasks_submitted_total",
+			Help: "Tasks submitted, by outcome: accepted, duplicate or rejected.",
+		}, []string{"outcome"}),
+	}
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(g.submitted)
+	}
+	return g
+}
+
+// Register adds the gateway's operations to api.
+func (g *Gateway) Register(api huma.API) {
+	g.registerSubmit(api)
+	g.registerTasks(api)
+	g.registerTaskActions(api)
+	g.registerClusters(api)
+	g.registerAgents(api)
+}
+
+// pause waits for d or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// forEach calls do for 0…n-1, at most fanOut at a time, and returns when all have ended.
+func forEach(n int, do func(i int)) {
+	var wg sync.WaitGroup
+	next := make(chan int)
+	for range min(n, fanOut) {
+		wg.Go(func() {
+			for i := range next {
+				do(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+}

@@ -1,0 +1,157 @@
+package gateway
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/converter"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Task is a task as clients see it.
+type Task struct {
+	ID       string            `json:"id"`
+	Type     string            `json:"type"`
+	Cluster  string            `json:"cluster"`
+	Status   fleet.TaskStatus  `json:"status" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired"`
+	Why      string            `json:"why,omitempty" doc:"Why it is not running, or why it ended as it did."`
+	Agent    string            `json:"agent,omitempty" doc:"The agent it is pinned to."`
+	Priority int               `json:"priority,omitempty"`
+	Tenant   string            `json:"tenant,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Attempts []fleet.Attempt   `json:"attempts,omitempty" doc:"The newest attempts, oldest first. One without ended_at is running."`
+	Result   json.RawMessage   `json:"result,omitempty" doc:"What the handler returned."`
+
+	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty" doc:"When the backoff ends."`
+	CreatedAt     *time.Time `json:"created_at,omitempty"`
+	ClosedAt      *time.Time `json:"closed_at,omitempty"`
+	WorkflowID    string     `json:"workflow_id" doc:"Where the task is in Temporal."`
+	RunID         string     `json:"run_id,omitempty"`
+	Duplicate     bool       `json:"duplicate,omitempty" doc:"The id or idempotency key was submitted before."`
+
+	required []string // capabilities, to say why it waits
+}
+
+// newTask is a task as it stands right after it was accepted.
+func newTask(id string, spec *fleet.TaskSpec, runID string) Task {
+	return Task{
+		ID: id, Type: spec.Type, Cluster: spec.Cluster, Status: fleet.TaskQueued, Agent: spec.Agent, Priority: spec.Priority,
+		Tenant: spec.Tenant, Labels: spec.Labels, WorkflowID: contract.TaskWorkflowID(id), RunID: runID,
+	}
+}
+
+// taskOf is what an execution's record tells of a task, without asking its workflow.
+func taskOf(info *workflowpb.WorkflowExecutionInfo) Task {
+	id, _ := contract.TaskOfWorkflowID(info.GetExecution().GetWorkflowId())
+	attributes := info.GetSearchAttributes().GetIndexedFields()
+	task := Task{
+		ID: id, WorkflowID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId(),
+		Type: keyword(attributes, contract.AttrTaskType.GetName()), Cluster: keyword(attributes, contract.AttrCluster.GetName()),
+		Agent: keyword(attributes, contract.AttrAgent.GetName()), Tenant: keyword(attributes, contract.AttrTenant.GetName()),
+		Priority: int(info.GetPriority().GetPriorityKey()),
+		Status:   statusOf(info.GetStatus(), fleet.TaskStatus(keyword(attributes, contract.AttrStatus.GetName()))),
+	}
+	var labels []string
+	if decode(attributes[contract.AttrLabels.GetName()], &labels) && len(labels) > 0 {
+		task.Labels = make(map[string]string, len(labels))
+		for _, label := range labels {
+			name, value, _ := strings.Cut(label, "=")
+			task.Labels[name] = value
+		}
+	}
+	decode(info.GetMemo().GetFields()[memoCapabilities], &task.required)
+	if t := info.GetStartTime(); t != nil {
+		at := t.AsTime().UTC()
+		task.CreatedAt = &at
+	}
+	if t := info.GetCloseTime(); t != nil {
+		at := t.AsTime().UTC()
+		task.ClosedAt = &at
+	}
+	return task
+}
+
+// statusOf derives a task's status from its workflow's, and from the status attribute where that says more. An open
+// task without the attribute is called queued; whether it runs is in its pending activity.
+func statusOf(execution enumspb.WorkflowExecutionStatus, marked fleet.TaskStatus) fleet.TaskStatus {
+	switch execution {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		return fleet.TaskCompleted
+	case enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:
+		if marked == fleet.TaskExpired {
+			return fleet.TaskExpired
+		}
+		return fleet.TaskFailed
+	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		return fleet.TaskCancelled
+	case enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
+		return fleet.TaskExpired
+	}
+	switch marked {
+	case fleet.TaskReview, fleet.TaskDeadLetter, fleet.TaskRetryWait:
+		return marked
+	}
+	return fleet.TaskQueued
+}
+
+// settled reports whether waiting for a task is over: it has ended, or a person must act.
+func settled(s fleet.TaskStatus) bool {
+	return s.Final() || s == fleet.TaskReview || s == fleet.TaskDeadLetter
+}
+
+// takeState puts in what the workflow itself says.
+func (t *Task) takeState(s contract.TaskState) {
+	if s.Status != "" {
+		t.Status = s.Status
+	}
+	t.Why, t.Attempts, t.Result, t.NextAttemptAt = s.Why, s.Attempts, s.Result, s.NextAttempt
+}
+
+// takeActivity puts in what the pending delivery tells: whether an agent has it, and what it last reported. It returns
+// false when no delivery is pending.
+func (t *Task) takeActivity(pending []*workflowpb.PendingActivityInfo) bool {
+	for _, p := range pending {
+		if p.GetActivityType().GetName() != contract.RunTaskActivity {
+			continue
+		}
+		if p.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
+			t.Status = fleet.TaskQueued
+			return true
+		}
+		t.Status, t.Why = fleet.TaskRunning, ""
+		t.Attempts = append(t.Attempts, attemptOf(p))
+		return true
+	}
+	return false
+}
+
+// attemptOf is the running attempt; its heartbeat details say who has it.
+func attemptOf(p *workflowpb.PendingActivityInfo) fleet.Attempt {
+	attempt := fleet.Attempt{Number: contract.AttemptOfActivityID(p.GetActivityId())}
+	var report contract.AttemptReport
+	if converter.GetDefaultDataConverter().FromPayloads(p.GetHeartbeatDetails(), &report) == nil {
+		attempt.AgentID, attempt.Instance, attempt.Epoch, attempt.Hub = report.AgentID, report.Instance, report.Epoch, report.Hub
+		attempt.StartedAt, attempt.Progress = report.StartedAt, report.Progress
+	}
+	if attempt.StartedAt == nil && p.GetLastStartedTime() != nil {
+		at := p.GetLastStartedTime().AsTime().UTC()
+		attempt.StartedAt = &at
+	}
+	return attempt
+}
+
+func keyword(fields map[string]*commonpb.Payload, name string) string {
+	var value string
+	decode(fields[name], &value)
+	return value
+}
+
+func decode(payload *commonpb.Payload, into any) bool {
+	return payload != nil && converter.GetDefaultDataConverter().FromPayload(payload, into) == nil
+}

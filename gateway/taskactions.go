@@ -1,0 +1,99 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"go.temporal.io/api/serviceerror"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// ReasonRequest says why a person acts.
+type ReasonRequest struct {
+	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the task's history."`
+}
+
+// ReviewTaskRequest is a person's decision about a task in review.
+type ReviewTaskRequest struct {
+	Decision fleet.ReviewDecision `json:"decision" enum:"rerun,completed,failed" doc:"rerun: it is safe, deliver it again. completed: it was done, take result. failed: give it up."`
+	Result   json.RawMessage      `json:"result,omitempty" doc:"The task's result, with the decision completed."`
+	Reason   string               `json:"reason,omitempty" maxLength:"512" doc:"Kept in the task's history."`
+}
+
+type reasonInput struct {
+	ID   string         `path:"id" doc:"The task's id."`
+	Body *ReasonRequest `doc:"May be left out."`
+}
+
+func (in *reasonInput) reason() string {
+	if in.Body == nil {
+		return ""
+	}
+	return in.Body.Reason
+}
+
+type reviewInput struct {
+	ID   string `path:"id" doc:"The task's id."`
+	Body ReviewTaskRequest
+}
+
+func (g *Gateway) registerTaskActions(api huma.API) {
+	huma.Register(api, action("cancel-task", "cancel", "Cancel an open task",
+		"A running attempt is told to stop; the task ends when its agent has, or after 30 s."),
+		func(ctx context.Context, in *reasonInput) (*taskOutput, error) {
+			return g.act(ctx, in.ID, contract.CancelUpdate, contract.CancelRequest{Reason: in.reason()})
+		})
+	huma.Register(api, action("retry-task", "retry", "Retry a dead letter", "It gets a fresh set of attempts."),
+		func(ctx context.Context, in *reasonInput) (*taskOutput, error) {
+			return g.act(ctx, in.ID, contract.RetryUpdate, contract.RetryRequest{Reason: in.reason()})
+		})
+	huma.Register(api, action("review-task", "review", "Decide about a task in review",
+		"A task is in review when running it again may not be safe."),
+		func(ctx context.Context, in *reviewInput) (*taskOutput, error) {
+			if len(in.Body.Result) > fleet.MaxPayloadBytes {
+				return nil, httpapi.Problem(protocol.CodePayloadTooLarge, "result is larger than 1 MiB")
+			}
+			return g.act(ctx, in.ID, contract.ReviewUpdate, contract.ReviewRequest{
+				Decision: in.Body.Decision, Result: in.Body.Result, Reason: in.Body.Reason,
+			})
+		})
+}
+
+func action(id, word, summary, description string) huma.Operation {
+	return huma.Operation{
+		OperationID: id, Method: http.MethodPost, Path: "/api/v1/agents/tasks/{id}/" + word, Tags: []string{"Tasks"},
+		Summary: summary, Description: description + " Answers 409 conflict when the task's state does not allow it.",
+	}
+}
+
+// act runs an update on an open task and answers the task as it stands afterwards.
+func (g *Gateway) act(ctx context.Context, id, update string, request any) (*taskOutput, error) {
+	if fleet.ValidateID("id", id) != nil {
+		return nil, unknown(protocol.CodeUnknownTask)
+	}
+	updateCtx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := g.update(updateCtx, contract.TaskWorkflowID(id), update, nil, request)
+	if isAny[*serviceerror.NotFound](err) {
+		// Temporal says the same of a workflow that has ended; a task that never was fails here.
+		task, err := g.task(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		return nil, httpapi.Problem(protocol.CodeConflict, "the task has ended: it is "+string(task.Status))
+	}
+	if err != nil {
+		return nil, g.answer(err, "update a task", protocol.CodeUnknownTask)
+	}
+	task, err := g.task(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &taskOutput{Body: task}, nil
+}

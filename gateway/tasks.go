@@ -1,0 +1,198 @@
+package gateway
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+type getTaskInput struct {
+	ID   string         `path:"id" doc:"The task's id."`
+	Wait fleet.Duration `query:"wait" doc:"Hold the answer until the task has ended, needs a person, or this time is over. At most 60s."`
+}
+
+type taskOutput struct {
+	Body Task
+}
+
+type listTasksInput struct {
+	Cluster   string           `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"a lower-case slug"`
+	Status    fleet.TaskStatus `query:"status" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired" doc:"queued, running and retry_wait are told apart after the page is read, so a page may hold fewer than page_size."`
+	Type      string           `query:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"a lower-case slug"`
+	Tenant    string           `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"a lower-case slug"`
+	Agent     string           `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"a lower-case slug" doc:"The agent it is pinned to."`
+	PageSize  int              `query:"page_size" minimum:"1" maximum:"200" default:"50"`
+	PageToken string           `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+}
+
+type queueInput struct {
+	Cluster   string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"a lower-case slug"`
+	Tenant    string `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"a lower-case slug"`
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"200" default:"50"`
+	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+}
+
+func (q *queueInput) list(status fleet.TaskStatus) *listTasksInput {
+	return &listTasksInput{Cluster: q.Cluster, Tenant: q.Tenant, PageSize: q.PageSize, PageToken: q.PageToken, Status: status}
+}
+
+type listTasksOutput struct {
+	Body struct {
+		Tasks         []Task `json:"tasks"`
+		NextPageToken string `json:"next_page_token,omitempty"`
+	}
+}
+
+func (g *Gateway) registerTasks(api huma.API) {
+	huma.Register(api, huma.Operation{
+		OperationID: "get-task", Method: http.MethodGet, Path: "/api/v1/agents/tasks/{id}", Tags: []string{"Tasks"},
+		Summary: "Get a task, or wait for it",
+	}, func(ctx context.Context, in *getTaskInput) (*taskOutput, error) {
+		if wait := in.Wait.Std(); wait < 0 || wait > maxWait {
+			return nil, httpapi.Problem(protocol.CodeInvalidRequest, "the request is not valid; errors says where",
+				protocol.ProblemField{Location: "query.wait", Message: "must be between 0s and " + maxWait.String()})
+		}
+		task, err := g.waitForTask(ctx, in.ID, in.Wait.Std())
+		if err != nil {
+			return nil, err
+		}
+		return &taskOutput{Body: task}, nil
+	})
+	huma.Register(api, huma.Operation{
+		OperationID: "list-tasks", Method: http.MethodGet, Path: "/api/v1/agents/tasks", Tags: []string{"Tasks"},
+		Summary: "List tasks", Description: "Newest first. A task appears within about a second of its change.",
+	}, g.listTasks)
+	huma.Register(api, huma.Operation{
+		OperationID: "list-queue", Method: http.MethodGet, Path: "/api/v1/agents/tasks/queue", Tags: []string{"Tasks"},
+		Summary: "List tasks that wait for an agent or for the end of a backoff",
+	}, func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {
+		out, err := g.listTasks(ctx, in.list(statusWaiting))
+		return out, err
+	})
+	huma.Register(api, huma.Operation{
+		OperationID: "list-dead-letters", Method: http.MethodGet, Path: "/api/v1/agents/tasks/queue/dead-letter", Tags: []string{"Tasks"},
+		Summary: "List dead letters", Description: "Tasks whose attempts are used up; retry them, or they fail when their retention ends.",
+	}, func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {
+		return g.listTasks(ctx, in.list(fleet.TaskDeadLetter))
+	})
+}
+
+// statusWaiting is the queue's filter: queued or retry_wait.
+const statusWaiting fleet.TaskStatus = "waiting"
+
+func (g *Gateway) listTasks(ctx context.Context, in *listTasksInput) (*listTasksOutput, error) {
+	token, err := pageToken(in.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	page, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: g.namespace, PageSize: int32(in.PageSize), NextPageToken: token, Query: taskQuery(in),
+	})
+	if err != nil {
+		return nil, g.answer(err, "list tasks", protocol.CodeNotFound)
+	}
+	tasks := make([]Task, len(page.GetExecutions()))
+	for i, info := range page.GetExecutions() {
+		tasks[i] = taskOf(info)
+	}
+	g.refineAll(ctx, tasks)
+	out := &listTasksOutput{}
+	out.Body.Tasks = make([]Task, 0, len(tasks))
+	for i := range tasks {
+		if matches(tasks[i].Status, in.Status) {
+			out.Body.Tasks = append(out.Body.Tasks, tasks[i])
+		}
+	}
+	out.Body.NextPageToken = base64.RawURLEncoding.EncodeToString(page.GetNextPageToken())
+	return out, nil
+}
+
+// refineAll tells running from queued for the open tasks of a page. What cannot be told stays queued.
+func (g *Gateway) refineAll(ctx context.Context, tasks []Task) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	forEach(len(tasks), func(i int) {
+		if tasks[i].Status != fleet.TaskQueued {
+			return
+		}
+		if d, err := g.client.DescribeWorkflowExecution(ctx, tasks[i].WorkflowID, tasks[i].RunID); err == nil {
+			refine(&tasks[i], d)
+		}
+	})
+}
+
+func matches(status, wanted fleet.TaskStatus) bool {
+	switch wanted {
+	case "":
+		return true
+	case statusWaiting:
+		return status == fleet.TaskQueued || status == fleet.TaskRetryWait
+	}
+	return status == wanted
+}
+
+// taskQuery is the visibility query of a list. Its values are slugs, which need no quoting.
+func taskQuery(in *listTasksInput) string {
+	terms := []string{equals("WorkflowType", contract.TaskWorkflow)}
+	for _, filter := range []struct{ attribute, value string }{
+		{contract.AttrCluster.GetName(), in.Cluster},
+		{contract.AttrTaskType.GetName(), in.Type},
+		{contract.AttrTenant.GetName(), in.Tenant},
+		{contract.AttrAgent.GetName(), in.Agent},
+	} {
+		if filter.value != "" {
+			terms = append(terms, equals(filter.attribute, filter.value))
+		}
+	}
+	if term := statusTerm(in.Status); term != "" {
+		terms = append(terms, term)
+	}
+	return strings.Join(terms, " AND ")
+}
+
+func statusTerm(status fleet.TaskStatus) string {
+	marked := contract.AttrStatus.GetName()
+	switch status {
+	case fleet.TaskQueued, fleet.TaskRunning, fleet.TaskRetryWait, statusWaiting:
+		return executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + " AND (" + marked + " IS NULL OR " + equals(marked, string(fleet.TaskRetryWait)) + ")"
+	case fleet.TaskReview, fleet.TaskDeadLetter:
+		return executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + " AND " + equals(marked, string(status))
+	case fleet.TaskCompleted:
+		return executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
+	case fleet.TaskCancelled:
+		return "(" + executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED) + " OR " + executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED) + ")"
+	case fleet.TaskExpired:
+		return "(" + executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT) + " OR " + equals(marked, string(fleet.TaskExpired)) + ")"
+	case fleet.TaskFailed:
+		return executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_FAILED) + " AND (" + marked + " IS NULL OR " + equals(marked, string(fleet.TaskFailed)) + ")"
+	}
+	return ""
+}
+
+func executionIs(s enumspb.WorkflowExecutionStatus) string {
+	return equals("ExecutionStatus", s.String())
+}
+
+func equals(attribute, value string) string { return attribute + " = '" + value + "'" }
+
+func pageToken(text string) ([]byte, error) {
+	token, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return nil, httpapi.Problem(protocol.CodeInvalidRequest, "the request is not valid; errors says where",
+			protocol.ProblemField{Location: "query.page_token", Message: "is not a next_page_token of this API"})
+	}
+	return token, nil
+}
