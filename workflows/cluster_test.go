@@ -1,0 +1,182 @@
+package workflows_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	sdktestsuite "go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/worker"
+)
+
+// clusterRun is a Cluster workflow with hubs that take directives.
+type clusterRun struct {
+	*sdktestsuite.TestWorkflowEnvironment
+	directives []contract.Directive
+}
+
+func newCluster(t *testing.T) *clusterRun {
+	t.Helper()
+	var suite sdktestsuite.WorkflowTestSuite
+	run := &clusterRun{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment()}
+	worker.RegisterWorkflows(run)
+	run.RegisterActivityWithOptions(func(_ context.Context, d contract.Directive) error {
+		run.directives = append(run.directives, d)
+		return nil
+	}, activity.RegisterOptions{Name: contract.DirectActivity})
+	return run
+}
+
+func (r *clusterRun) start(config fleet.ClusterConfig) {
+	config.Name = "default"
+	r.ExecuteWorkflow(contract.ClusterWorkflow, contract.ClusterInput{Config: config})
+}
+
+func (r *clusterRun) at(after time.Duration, do func()) { r.RegisterDelayedCallback(do, after) }
+
+func (r *clusterRun) update(name string, arg any) *answer {
+	a := &answer{}
+	r.UpdateWorkflow(name, "", a, arg)
+	return a
+}
+
+func (r *clusterRun) view(t *testing.T) contract.ClusterView {
+	t.Helper()
+	value, err := r.QueryWorkflow(contract.ViewQuery)
+	require.NoError(t, err)
+	var view contract.ClusterView
+	require.NoError(t, value.Get(&view))
+	return view
+}
+
+func joins(hub string, agents ...string) contract.JoinRequest {
+	request := contract.JoinRequest{Hub: hub}
+	for _, a := range agents {
+		request.Joins = append(request.Joins, fleet.Join{AgentID: a, Instance: a + "-1", MaxTasks: 2})
+	}
+	return request
+}
+
+func TestClusterMembership(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	var joined, early, lane, forced *answer
+	run.at(time.Second, func() { joined = run.update(contract.JoinUpdate, joins("h1", "a", "b")) })
+	run.at(2*time.Second, func() {
+		require.Len(t, run.view(t).Members, 2)
+		early = run.update(contract.DeleteUpdate, contract.DeleteRequest{})
+		lane = run.update(contract.OpenLaneUpdate, contract.OpenLaneRequest{Capabilities: []string{"gpu"}})
+	})
+	run.at(3*time.Second, func() {
+		run.SignalWorkflow(contract.MembersChangedSignal, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+			{AgentID: "a", Instance: "a-1", Epoch: 1, Status: fleet.AgentOffline, Reason: "gone", At: run.Now()},
+			{AgentID: "b", Instance: "b-0", Epoch: 1, Status: fleet.AgentOffline, At: run.Now()},
+		}})
+	})
+	run.at(4*time.Second, func() {
+		view := run.view(t)
+		require.Equal(t, fleet.AgentOffline, view.Member("a").Status)
+		require.Equal(t, fleet.AgentOnline, view.Member("b").Status, "the transition was about another instance")
+	})
+	run.at(5*time.Second, func() { run.SignalWorkflow(contract.HubLostSignal, contract.HubLost{Hub: "h1", At: run.Now()}) })
+	run.at(6*time.Second, func() {
+		view := run.view(t)
+		require.Zero(t, view.ServingCount())
+		forced = run.update(contract.DeleteUpdate, contract.DeleteRequest{})
+	})
+	run.start(fleet.ClusterConfig{})
+
+	require.True(t, run.IsWorkflowCompleted())
+	require.NoError(t, run.GetWorkflowError())
+	response := joined.value.(contract.JoinResponse)
+	require.EqualValues(t, 1, response.Results[0].Epoch)
+	require.EqualValues(t, 2, response.Results[1].Epoch)
+	require.Equal(t, fleet.ActiveActive, response.Directive.Mode)
+	require.True(t, early.refused, "a cluster with online agents is not deleted")
+	require.False(t, lane.refused || forced.refused)
+	require.Len(t, run.directives, 1, "the hub hears of the new lane")
+	require.Equal(t, [][]string{{"gpu"}}, run.directives[0].CapabilitySets)
+}
+
+func TestClusterConfigure(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		config  fleet.ClusterConfig
+		refused bool
+	}{
+		{"counts", fleet.ClusterConfig{Name: "default", MinAgents: 2, DesiredAgents: 3, MaxAgents: 5}, false},
+		{"another name", fleet.ClusterConfig{Name: "other"}, true},
+		{"sharding", fleet.ClusterConfig{Name: "default", ReplicationMode: fleet.Sharded}, true},
+		{"shards", fleet.ClusterConfig{Name: "default", Shards: 32}, true},
+		{"nonsense", fleet.ClusterConfig{Name: "default", ReplicationMode: "both"}, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			run := newCluster(t)
+			var configured *answer
+			run.at(time.Second, func() { configured = run.update(contract.ConfigureUpdate, tt.config) })
+			run.at(2*time.Second, func() { run.update(contract.DeleteUpdate, contract.DeleteRequest{}) })
+			run.start(fleet.ClusterConfig{})
+			require.True(t, run.IsWorkflowCompleted())
+			require.Equal(t, tt.refused, configured.refused, "%v", configured.err)
+		})
+	}
+}
+
+// State survives continue-as-new: members, epochs and the time of creation.
+func TestClusterContinuesAsNew(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	created := run.Now()
+	run.at(time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "a")) })
+	run.at(2*time.Second, func() {
+		run.SetCurrentHistoryLength(10_000)
+		run.SignalWorkflow(contract.MembersChangedSignal, contract.MembersChanged{Hub: "h1"})
+	})
+	run.start(fleet.ClusterConfig{MaxAgents: 7})
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, run.GetWorkflowError(), &next)
+
+	again := newCluster(t)
+	var joined *answer
+	again.at(time.Second, func() {
+		view := again.view(t)
+		require.WithinDuration(t, created, view.CreatedAt, time.Second)
+		require.Equal(t, 7, view.Config.MaxAgents)
+		require.Equal(t, "a-1", view.Member("a").Instance)
+		joined = again.update(contract.JoinUpdate, joins("h1", "b"))
+	})
+	again.at(2*time.Second, func() { again.update(contract.DeleteUpdate, contract.DeleteRequest{Force: true}) })
+	again.ExecuteWorkflow(contract.ClusterWorkflow, continuedInput(t, next))
+	require.NoError(t, again.GetWorkflowError())
+	require.EqualValues(t, 2, joined.value.(contract.JoinResponse).Results[0].Epoch, "epochs only grow, across runs too")
+}
+
+// Thousands of transitions do not fail a run.
+func TestClusterManyTransitions(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	run.at(time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "a")) })
+	for i := range 300 {
+		status := fleet.AgentOffline
+		if i%2 == 1 {
+			status = fleet.AgentOnline
+		}
+		run.at(2*time.Second+time.Duration(i)*time.Millisecond, func() {
+			run.SignalWorkflow(contract.MembersChangedSignal, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+				{AgentID: "a", Instance: "a-1", Epoch: 1, Status: status, Reason: fmt.Sprint(i), At: run.Now()}}})
+		})
+	}
+	run.at(10*time.Second, func() { run.update(contract.DeleteUpdate, contract.DeleteRequest{Force: true}) })
+	run.start(fleet.ClusterConfig{})
+	require.NoError(t, run.GetWorkflowError())
+}

@@ -1,0 +1,50 @@
+package workflows_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+)
+
+func asError[E error](err error, target *E) bool { return errors.As(err, target) }
+
+func (r *taskRun) query(t *testing.T) contract.TaskState {
+	t.Helper()
+	value, err := r.QueryWorkflow(contract.StatusQuery)
+	require.NoError(t, err)
+	var state contract.TaskState
+	require.NoError(t, value.Get(&state))
+	return state
+}
+
+// answer is how an update ended; it is known when the workflow has ended.
+type answer struct {
+	refused bool
+	err     error
+	value   any
+}
+
+func (a *answer) Accept() {}
+func (a *answer) Reject(err error) {
+	a.refused, a.err = true, err
+}
+func (a *answer) Complete(value any, err error) { a.value, a.err = value, err }
+
+func (r *taskRun) update(name string, arg any) *answer {
+	a := &answer{}
+	r.UpdateWorkflow(name, "", a, arg)
+	return a
+}
+
+// continuedInput is the input of the run that a continue-as-new asked for.
+func continuedInput(t *testing.T, next *workflow.ContinueAsNewError) contract.ClusterInput {
+	t.Helper()
+	var input contract.ClusterInput
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &input))
+	return input
+}

@@ -1,0 +1,53 @@
+package workflows_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	sdktestsuite "go.temporal.io/sdk/testsuite"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/worker"
+)
+
+func TestHubLease(t *testing.T) {
+	t.Parallel()
+	silent := temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_HEARTBEAT, nil)
+	noAnswer := temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+	tests := []struct {
+		name   string
+		leases []error // how the leases end, in order
+	}{
+		{"a hub that does not answer is lost", []error{silent, noAnswer}},
+		{"a hub that answers goes on", []error{silent, silent, noAnswer}},
+		{"a hub that stops is lost when it does not come back", []error{nil, noAnswer}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var suite sdktestsuite.WorkflowTestSuite
+			env := suite.NewTestWorkflowEnvironment()
+			worker.RegisterWorkflows(env)
+			held, announced := 0, 0
+			env.RegisterActivityWithOptions(func(context.Context, contract.HoldLeaseInput) error {
+				held++
+				return tt.leases[held-1]
+			}, activity.RegisterOptions{Name: contract.HoldLeaseActivity})
+			env.RegisterActivityWithOptions(func(_ context.Context, lost contract.HubLost) error {
+				require.Equal(t, "h1", lost.Hub)
+				announced++
+				return nil
+			}, activity.RegisterOptions{Name: contract.AnnounceHubLostActivity})
+			env.SetTestTimeout(10 * time.Second)
+			env.ExecuteWorkflow(contract.HubWorkflow, contract.HubInput{Hub: "h1"})
+			require.NoError(t, env.GetWorkflowError())
+			require.Equal(t, len(tt.leases), held)
+			require.Equal(t, 1, announced)
+		})
+	}
+}
