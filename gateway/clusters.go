@@ -21,7 +21,7 @@ import (
 
 // ClusterRequest creates a cluster.
 type ClusterRequest struct {
-	Name string `json:"name" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"a lower-case slug"`
+	Name string `json:"name" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
 	ClusterSettings
 }
 

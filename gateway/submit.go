@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -26,11 +27,14 @@ type submitOutput struct {
 }
 
 func (g *Gateway) registerSubmit(api huma.API) {
+	task := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Task](), true, "Task")
 	huma.Register(api, huma.Operation{
 		OperationID: "submit-task", Method: http.MethodPost, Path: "/api/v1/agents/tasks", Tags: []string{"Tasks"},
 		Summary: "Submit a task", DefaultStatus: http.StatusAccepted,
 		Description: "Answers 202 once the task is durable. A task whose id or idempotency key was submitted before is answered as it stands, with 200 and \"duplicate\": true.",
-		Responses:   map[string]*huma.Response{"200": {Description: "It was submitted before"}},
+		Responses: map[string]*huma.Response{"200": {
+			Description: "It was submitted before", Content: map[string]*huma.MediaType{"application/json": {Schema: task}},
+		}},
 	}, func(ctx context.Context, in *submitInput) (*submitOutput, error) {
 		task, err := g.submit(ctx, &in.Body)
 		if err != nil {

@@ -9,23 +9,23 @@ import (
 
 // TaskRequest is a task as a client submits it.
 type TaskRequest struct {
-	ID                    string            `json:"id,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"a lower-case slug" doc:"The task's id. Left out: one is made. Submitting the same id again answers the task that has it."`
+	ID                    string            `json:"id,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The task's id. Left out: one is made. Submitting the same id again answers the task that has it."`
 	IdempotencyKey        string            `json:"idempotency_key,omitempty" maxLength:"256" doc:"One key in a tenant and cluster starts one task, however often it is submitted, also after the task has ended. Not together with id."`
-	Type                  string            `json:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"a lower-case slug" doc:"What kind of work it is; agents declare which types they handle."`
-	Cluster               string            `json:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"a lower-case slug" doc:"The cluster whose agents may do it."`
+	Type                  string            `json:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"What kind of work it is; agents declare which types they handle."`
+	Cluster               string            `json:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The cluster whose agents may do it."`
 	Payload               json.RawMessage   `json:"payload,omitempty" doc:"Any JSON up to 1 MiB; handed to the agent's handler."`
 	Priority              int               `json:"priority,omitempty" minimum:"1" maximum:"5" doc:"1 (first) to 5 (last). Default 3."`
-	Agent                 string            `json:"agent,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"a lower-case slug" doc:"Only this agent may do it. It need not be online: the task waits for it."`
+	Agent                 string            `json:"agent,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Only this agent may do it. It need not be online: the task waits for it."`
 	ShardKey              string            `json:"shard_key,omitempty" maxLength:"256" doc:"In a sharded cluster, tasks of one key go to one shard. Left out: the task's id."`
 	RequiredCapabilities  []string          `json:"required_capabilities,omitempty" maxItems:"32" doc:"Only agents with all of these may do it."`
 	PreferredCapabilities []string          `json:"preferred_capabilities,omitempty" maxItems:"32" doc:"Agents with these are preferred."`
 	Affinity              string            `json:"affinity,omitempty" maxLength:"256" doc:"The agent that is preferred for it."`
 	Retry                 RetryRequest      `json:"retry,omitzero" doc:"Bounds and spaces the attempts."`
 	RetrySafety           fleet.RetrySafety `json:"retry_safety,omitempty" enum:"idempotent,fenced,at_most_once" doc:"When it may run again after its agent was lost: at once (idempotent, the default), after the lost agent's lease has ended (fenced), or only when a person says so (at_most_once)."`
-	Timeout               fleet.Duration    `json:"timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" patternDescription:"a duration such as 30s, 1m30s or 00:00:30" doc:"How long one attempt may run. Default 24h."`
-	ExpiresIn             fleet.Duration    `json:"expires_in,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" patternDescription:"a duration such as 30s, 1m30s or 00:00:30" doc:"How long it may wait for an agent before it expires. Default 1h."`
-	BeaconTimeout         fleet.Duration    `json:"beacon_timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" patternDescription:"a duration such as 30s, 1m30s or 00:00:30" doc:"An attempt whose handler gives no sign of life for this long is given up. Default: not watched."`
-	Tenant                string            `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"a lower-case slug" doc:"Whose work it is; tenants share agents fairly."`
+	Timeout               fleet.Duration    `json:"timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long one attempt may run. Default 24h."`
+	ExpiresIn             fleet.Duration    `json:"expires_in,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long it may wait for an agent before it expires. Default 1h."`
+	BeaconTimeout         fleet.Duration    `json:"beacon_timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"An attempt whose handler gives no sign of life for this long is given up. Default: not watched."`
+	Tenant                string            `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Whose work it is; tenants share agents fairly."`
 	Labels                map[string]string `json:"labels,omitempty" doc:"Up to 16 names and values, to find tasks by."`
 }
 
@@ -33,8 +33,8 @@ type TaskRequest struct {
 type RetryRequest struct {
 	MaxAttempts     int            `json:"max_attempts,omitempty" minimum:"0" maximum:"100" doc:"Attempts that may fail before the task is a dead letter. Default 3."`
 	MaxTransfers    int            `json:"max_transfers,omitempty" minimum:"0" maximum:"100" doc:"Agents the task may be lost with before it is a dead letter. Default 3."`
-	InitialInterval fleet.Duration `json:"initial_interval,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" patternDescription:"a duration such as 30s, 1m30s or 00:00:30" doc:"Wait before the second attempt; doubles each time. Default 2s."`
-	MaxInterval     fleet.Duration `json:"max_interval,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" patternDescription:"a duration such as 30s, 1m30s or 00:00:30" doc:"Longest wait between attempts. Default 5m."`
+	InitialInterval fleet.Duration `json:"initial_interval,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"Wait before the second attempt; doubles each time. Default 2s."`
+	MaxInterval     fleet.Duration `json:"max_interval,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"Longest wait between attempts. Default 5m."`
 }
 
 // spec is the task without the fields that only name it.

@@ -27,18 +27,18 @@ type taskOutput struct {
 }
 
 type listTasksInput struct {
-	Cluster   string           `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"a lower-case slug"`
+	Cluster   string           `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
 	Status    fleet.TaskStatus `query:"status" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired" doc:"queued, running and retry_wait are told apart after the page is read, so a page may hold fewer than page_size."`
-	Type      string           `query:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"a lower-case slug"`
-	Tenant    string           `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"a lower-case slug"`
-	Agent     string           `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"a lower-case slug" doc:"The agent it is pinned to."`
+	Type      string           `query:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Tenant    string           `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Agent     string           `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent it is pinned to."`
 	PageSize  int              `query:"page_size" minimum:"1" maximum:"200" default:"50"`
 	PageToken string           `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
 }
 
 type queueInput struct {
-	Cluster   string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"a lower-case slug"`
-	Tenant    string `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"a lower-case slug"`
+	Cluster   string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Tenant    string `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
 	PageSize  int    `query:"page_size" minimum:"1" maximum:"200" default:"50"`
 	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
 }

@@ -6,6 +6,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 
@@ -88,7 +89,10 @@ func humaConfig(version string) huma.Config {
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
 	c.CreateHooks = nil // no $schema fields in answers
 	c.RejectUnknownQueryParameters = true
-	c.OnAddOperation = append(c.OnAddOperation, func(_ *huma.OpenAPI, op *huma.Operation) { applyLimits(op) })
+	c.OnAddOperation = append(c.OnAddOperation, func(spec *huma.OpenAPI, op *huma.Operation) {
+		applyLimits(op)
+		documentErrors(spec, op)
+	})
 	return c
 }
 
@@ -103,6 +107,17 @@ func applyLimits(op *huma.Operation) {
 	}
 	if op.BodyReadTimeout == humaReadTimeout {
 		op.BodyReadTimeout = bodyReadTimeout
+	}
+}
+
+// documentErrors says of every operation that anything else it answers is a problem.
+func documentErrors(spec *huma.OpenAPI, op *huma.Operation) {
+	if op.Responses["default"] != nil {
+		return
+	}
+	schema := spec.Components.Schemas.Schema(reflect.TypeFor[problem](), true, "Problem")
+	op.Responses["default"] = &huma.Response{
+		Description: "Error", Content: map[string]*huma.MediaType{problemType: {Schema: schema}},
 	}
 }
 

@@ -1,0 +1,275 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
+	workerpb "go.temporal.io/api/worker/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// execution is one workflow of the fake Temporal.
+type execution struct {
+	info    *workflowpb.WorkflowExecutionInfo
+	pending []*workflowpb.PendingActivityInfo
+	wft     *workflowpb.PendingWorkflowTaskInfo
+	last    *historypb.HistoryEvent
+	query   func() (any, error)
+	update  func(name string, arg any) (any, error)
+	options client.StartWorkflowOptions
+	input   any
+}
+
+// fakeTemporal is a client with workflows in memory. Methods that the gateway does not use are nil and panic.
+type fakeTemporal struct {
+	client.Client
+	mu         sync.Mutex
+	executions map[string]*execution
+	fail       error // answers everything when set
+	describes  int
+	onDescribe func(n int) // called with the count, under the lock
+	list       func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
+	workers    []*workerpb.WorkerHeartbeat
+	workersErr error
+	updates    []string
+}
+
+func newFake() *fakeTemporal { return &fakeTemporal{executions: map[string]*execution{}} }
+
+func (f *fakeTemporal) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fail != nil {
+		return nil, f.fail
+	}
+	if e := f.executions[o.ID]; e != nil {
+		running := e.info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+		if running || o.WorkflowIDReusePolicy == enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE {
+			return nil, serviceerror.NewWorkflowExecutionAlreadyStarted("already started", "", "run")
+		}
+	}
+	e := open(o.ID, workflow.(string))
+	e.options, e.input = o, args[0]
+	fields := map[string]*commonpb.Payload{}
+	for key, value := range o.TypedSearchAttributes.GetUntypedValues() {
+		fields[key.GetName()] = payload(value)
+	}
+	e.info.SearchAttributes = &commonpb.SearchAttributes{IndexedFields: fields}
+	e.info.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{}}
+	for key, value := range o.Memo {
+		e.info.Memo.Fields[key] = payload(value)
+	}
+	f.executions[o.ID] = e
+	return fakeRun{}, nil
+}
+
+type fakeRun struct{ client.WorkflowRun }
+
+func (fakeRun) GetRunID() string { return "run" }
+
+func (f *fakeTemporal) DescribeWorkflowExecution(ctx context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.describes++
+	if f.onDescribe != nil {
+		f.onDescribe(f.describes)
+	}
+	if f.fail != nil {
+		return nil, f.fail
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	e := f.executions[id]
+	if e == nil {
+		return nil, serviceerror.NewNotFound("canary: no such workflow")
+	}
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: e.info, PendingActivities: e.pending, PendingWorkflowTask: e.wft}, nil
+}
+
+func (f *fakeTemporal) QueryWorkflow(_ context.Context, id, _, _ string, _ ...any) (converter.EncodedValue, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fail != nil {
+		return nil, f.fail
+	}
+	e := f.executions[id]
+	switch {
+	case e == nil:
+		return nil, serviceerror.NewNotFound("canary: no such workflow")
+	case e.query == nil:
+		return nil, serviceerror.NewFailedPrecondition("canary: no poller seen for task queue recently")
+	}
+	answer, err := e.query()
+	return encoded{answer}, err
+}
+
+func (f *fakeTemporal) UpdateWorkflow(_ context.Context, o client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fail != nil {
+		return nil, f.fail
+	}
+	e := f.executions[o.WorkflowID]
+	if e == nil || e.info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return nil, serviceerror.NewNotFound("canary: workflow execution already completed")
+	}
+	f.updates = append(f.updates, o.UpdateName)
+	answer, err := e.update(o.UpdateName, o.Args[0])
+	return fakeHandle{answer: answer, err: err}, nil
+}
+
+type fakeHandle struct {
+	client.WorkflowUpdateHandle
+	answer any
+	err    error
+}
+
+func (h fakeHandle) Get(_ context.Context, into any) error {
+	if h.err != nil || into == nil {
+		return h.err
+	}
+	return encoded{h.answer}.Get(into)
+}
+
+func (f *fakeTemporal) GetWorkflowHistory(_ context.Context, id, _ string, longPoll bool, filter enumspb.HistoryEventFilterType) client.HistoryEventIterator {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if longPoll || filter != enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT {
+		panic("the gateway must not wait through history")
+	}
+	return &oneEvent{event: f.executions[id].last}
+}
+
+type oneEvent struct{ event *historypb.HistoryEvent }
+
+func (o *oneEvent) HasNext() bool { return o.event != nil }
+func (o *oneEvent) Next() (*historypb.HistoryEvent, error) {
+	e := o.event
+	o.event = nil
+	return e, nil
+}
+
+func (f *fakeTemporal) ListWorkflow(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fail != nil {
+		return nil, f.fail
+	}
+	if f.list != nil {
+		return f.list(r)
+	}
+	answer := &workflowservice.ListWorkflowExecutionsResponse{}
+	for _, e := range f.executions {
+		if strings.Contains(r.GetQuery(), "WorkflowType = '"+e.info.GetType().GetName()+"'") {
+			answer.Executions = append(answer.Executions, e.info)
+		}
+	}
+	return answer, nil
+}
+
+func (f *fakeTemporal) WorkflowService() workflowservice.WorkflowServiceClient {
+	return fakeService{f: f}
+}
+
+type fakeService struct {
+	workflowservice.WorkflowServiceClient
+	f *fakeTemporal
+}
+
+func (s fakeService) ListWorkers(context.Context, *workflowservice.ListWorkersRequest, ...grpc.CallOption) (*workflowservice.ListWorkersResponse, error) {
+	if s.f.workersErr != nil {
+		return nil, s.f.workersErr
+	}
+	answer := &workflowservice.ListWorkersResponse{}
+	for _, h := range s.f.workers {
+		answer.WorkersInfo = append(answer.WorkersInfo, &workerpb.WorkerInfo{WorkerHeartbeat: h})
+	}
+	return answer, nil
+}
+
+// encoded passes a value through JSON, as Temporal does.
+type encoded struct{ value any }
+
+func (e encoded) HasValue() bool { return e.value != nil }
+func (e encoded) Get(into any) error {
+	text, err := json.Marshal(e.value)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, reflect.ValueOf(into).Interface())
+}
+
+func payload(value any) *commonpb.Payload {
+	p, err := converter.GetDefaultDataConverter().ToPayload(value)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func payloads(value any) *commonpb.Payloads {
+	return &commonpb.Payloads{Payloads: []*commonpb.Payload{payload(value)}}
+}
+
+// open is a running workflow that answers no query.
+func open(id, kind string) *execution {
+	return &execution{info: &workflowpb.WorkflowExecutionInfo{
+		Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: "run"}, Type: &commonpb.WorkflowType{Name: kind},
+		Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, StartTime: timestamppb.New(time.Unix(1_800_000_000, 0)),
+	}}
+}
+
+// serve mounts a gateway on a server as the binary does.
+func serve(t *testing.T, f *fakeTemporal) http.Handler {
+	t.Helper()
+	s := httpapi.New(httpapi.Options{})
+	gateway.New(gateway.Options{Client: f, Registerer: prometheus.NewRegistry()}).Register(s.API())
+	return validated(t, s)
+}
+
+func do(h http.Handler, method, target, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func answer[T any](t *testing.T, w *httptest.ResponseRecorder, status int) T {
+	t.Helper()
+	require.Equal(t, status, w.Code, w.Body.String())
+	var v T
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &v))
+	return v
+}
+
+func problem(t *testing.T, w *httptest.ResponseRecorder, status int, code string) protocol.Problem {
+	t.Helper()
+	p := answer[protocol.Problem](t, w, status)
+	require.Equal(t, code, p.Code)
+	require.NotContains(t, w.Body.String(), "canary")
+	return p
+}
