@@ -261,14 +261,15 @@ type deleteClusterInput struct {
 	Force bool   `query:"force" doc:"Delete it although it has online agents."`
 }
 
-type pageInput struct {
+// PageInput is the part of a list that every one has. It is exported because huma reads no unexported embedded field.
+type PageInput struct {
 	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"1000"`
 	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
 }
 
 type membersInput struct {
 	ID string `path:"id" doc:"The cluster's name."`
-	pageInput
+	PageInput
 }
 
 type clusterOutput struct {
@@ -311,7 +312,7 @@ func (g *Gateway) oneView(ctx context.Context, name string) (*contract.ClusterVi
 }
 
 // listClusters shows a cluster whose workflow does not answer as unknown rather than leaving it out.
-func (g *Gateway) listClusters(ctx context.Context, in *pageInput) (*listClustersOutput, error) {
+func (g *Gateway) listClusters(ctx context.Context, in *PageInput) (*listClustersOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	after, err := pageToken(in.PageToken)

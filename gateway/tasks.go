@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -18,8 +19,20 @@ import (
 )
 
 type getTaskInput struct {
-	ID   string         `path:"id" doc:"The task's id."`
-	Wait fleet.Duration `query:"wait" doc:"Hold the answer until the task has ended, needs a person, or this time is over. At most 60s."`
+	ID   string `path:"id" doc:"The task's id."`
+	Wait string `query:"wait" maxLength:"32" example:"30s" doc:"Hold the answer until the task has ended, needs a person, or this time is over. At most 60s."`
+}
+
+// wait reads the parameter: huma takes a named integer type such as fleet.Duration for a number.
+func (in *getTaskInput) wait() (time.Duration, error) {
+	if in.Wait == "" {
+		return 0, nil
+	}
+	wait, err := fleet.ParseDuration(in.Wait)
+	if err == nil && (wait < 0 || wait > maxWait) {
+		err = fmt.Errorf("must be between 0s and %s", maxWait)
+	}
+	return wait, err
 }
 
 type taskOutput struct {
@@ -59,11 +72,11 @@ func (g *Gateway) registerTasks(api huma.API) {
 		OperationID: "get-task", Method: http.MethodGet, Path: "/api/v1/agents/tasks/{id}", Tags: []string{"Tasks"},
 		Summary: "Get a task, or wait for it",
 	}, func(ctx context.Context, in *getTaskInput) (*taskOutput, error) {
-		if wait := in.Wait.Std(); wait < 0 || wait > maxWait {
-			return nil, httpapi.Problem(protocol.CodeInvalidRequest, "the request is not valid; errors says where",
-				protocol.ProblemField{Location: "query.wait", Message: "must be between 0s and " + maxWait.String()})
+		wait, err := in.wait()
+		if err != nil {
+			return nil, invalid("query.wait", err)
 		}
-		task, err := g.waitForTask(ctx, in.ID, in.Wait.Std())
+		task, err := g.waitForTask(ctx, in.ID, wait)
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,194 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workerpb "go.temporal.io/api/worker/v1"
+	"go.temporal.io/sdk/temporal"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+const clustersPath = "/api/v1/agents/clusters"
+
+func TestClusters(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	h := serve(t, f)
+	created := answer[gateway.Cluster](t, do(h, http.MethodPost, clustersPath, `{"name":"web","min_agents":1,"desired_agents":2}`), http.StatusCreated)
+	require.Equal(t, fleet.ActiveActive, created.ReplicationMode)
+	require.Equal(t, fleet.ClusterCritical, created.Status)
+	require.NotNil(t, created.CreatedAt)
+	in := f.executions[contract.ClusterWorkflowID("web")].input.(contract.ClusterInput)
+	require.Equal(t, 2, in.Config.DesiredAgents)
+	require.Equal(t, fleet.MaxMembers, in.Config.MaxAgents)
+	problem(t, do(h, http.MethodPost, clustersPath, `{"name":"web"}`), 409, protocol.CodeClusterExists)
+	problem(t, do(h, http.MethodPost, clustersPath, `{"name":"w","min_agents":3,"desired_agents":2}`), 422, protocol.CodeInvalidRequest)
+	problem(t, do(h, http.MethodPost, clustersPath, `{"name":"w","extra":"canary"}`), 422, protocol.CodeInvalidRequest)
+
+	// No worker answers yet: the list still has it, with what it was created with.
+	list := answer[struct{ Clusters []gateway.Cluster }](t, do(h, http.MethodGet, clustersPath, ""), http.StatusOK)
+	require.Len(t, list.Clusters, 1)
+	require.Equal(t, fleet.ClusterUnknown, list.Clusters[0].Status)
+	require.Equal(t, 2, list.Clusters[0].DesiredAgents)
+	problem(t, do(h, http.MethodGet, clustersPath+"/web", ""), 503, protocol.CodeUnavailable)
+
+	f.withCluster(in.Config, fleet.Member{AgentID: "a-1", Status: fleet.AgentOnline}, fleet.Member{AgentID: "a-2", Status: fleet.AgentSuspect})
+	got := answer[gateway.Cluster](t, do(h, http.MethodGet, clustersPath+"/web", ""), http.StatusOK)
+	require.Equal(t, fleet.ClusterDegraded, got.Status)
+	require.Equal(t, 1, got.HealthyAgentCount)
+	require.Equal(t, 2, got.AgentCount)
+	problem(t, do(h, http.MethodGet, clustersPath+"/canary", ""), 404, protocol.CodeUnknownCluster)
+	problem(t, do(h, http.MethodGet, clustersPath+"/canary/members", ""), 404, protocol.CodeUnknownCluster)
+}
+
+func TestChangeAndDeleteCluster(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	e := f.withCluster(fleet.ClusterConfig{Name: "keyed", ReplicationMode: fleet.Sharded, Shards: 4}, fleet.Member{AgentID: "a-1", Status: fleet.AgentOnline})
+	var configured fleet.ClusterConfig
+	var forced bool
+	e.update = func(name string, arg any) (any, error) {
+		switch request := arg.(type) {
+		case fleet.ClusterConfig:
+			configured = request
+			return contract.ClusterView{Cluster: fleet.Cluster{Config: request}}, nil
+		case contract.DeleteRequest:
+			if forced = request.Force; forced {
+				return nil, nil
+			}
+		}
+		return nil, temporal.NewNonRetryableApplicationError("refused", contract.Refused, nil)
+	}
+	h := serve(t, f)
+	changed := answer[gateway.Cluster](t, do(h, http.MethodPut, clustersPath+"/keyed", `{"desired_agents":3}`), http.StatusOK)
+	require.Equal(t, 3, changed.DesiredAgents)
+	require.Equal(t, 4, configured.Shards, "what is fixed keeps its value")
+	require.Equal(t, fleet.Sharded, configured.ReplicationMode)
+	problem(t, do(h, http.MethodPut, clustersPath+"/keyed", `{"name":"other"}`), 422, protocol.CodeInvalidRequest)
+	problem(t, do(h, http.MethodPut, clustersPath+"/canary", `{}`), 404, protocol.CodeUnknownCluster)
+
+	problem(t, do(h, http.MethodDelete, clustersPath+"/keyed", ""), 409, protocol.CodeClusterNotEmpty)
+	require.Equal(t, http.StatusNoContent, do(h, http.MethodDelete, clustersPath+"/keyed?force=true", "").Code)
+	require.True(t, forced)
+	problem(t, do(h, http.MethodDelete, clustersPath+"/canary", ""), 404, protocol.CodeUnknownCluster)
+}
+
+func TestEnsureClusters(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	g := gateway.New(gateway.Options{Client: f})
+	for range 2 {
+		require.NoError(t, g.EnsureClusters(t.Context(), []fleet.ClusterConfig{{Name: "a"}, {Name: "b"}}))
+	}
+	require.Len(t, f.executions, 2)
+	require.ErrorContains(t, g.EnsureClusters(t.Context(), []fleet.ClusterConfig{{Name: "a", Shards: -1}}), "shards")
+	f.fail = serviceerror.NewUnavailable("away")
+	require.Error(t, g.EnsureClusters(t.Context(), []fleet.ClusterConfig{{Name: "c"}}))
+}
+
+type agentPage struct {
+	Agents        []gateway.Agent `json:"agents"`
+	Members       []gateway.Agent `json:"members"`
+	NextPageToken string          `json:"next_page_token"`
+}
+
+func TestAgents(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "east"},
+		fleet.Member{AgentID: "a-1", Instance: "new", Epoch: 2, Status: fleet.AgentOnline, Zone: "z1", Group: "g", MaxTasks: 4, Capabilities: []string{"gpu"}, Hub: "hub-1", PID: 7, Host: "h"},
+		fleet.Member{AgentID: "a-2", Instance: "two", Status: fleet.AgentOffline, Zone: "z2", StatusSince: time.Unix(1, 0)})
+	f.withCluster(fleet.ClusterConfig{Name: "west"}, fleet.Member{AgentID: "b-1", Instance: "b", Status: fleet.AgentOnline})
+	beat := func(agent, instance string, used int32) *workerpb.WorkerHeartbeat {
+		return &workerpb.WorkerHeartbeat{
+			WorkerIdentity: contract.AgentIdentity("east", agent), WorkerInstanceKey: instance, HeartbeatTime: timestamppb.New(time.Unix(1_800_000_000, 0)),
+			HostInfo:              &workerpb.WorkerHostInfo{CurrentHostCpuUsage: .256},
+			ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: used, TotalProcessedTasks: 9},
+		}
+	}
+	f.workers = []*workerpb.WorkerHeartbeat{beat("a-1", "new", 3), beat("a-1", "old", 1)}
+	h := serve(t, f)
+	ids := func(target string) []string {
+		list := []string{}
+		for _, a := range answer[agentPage](t, do(h, http.MethodGet, "/api/v1/agents"+target, ""), http.StatusOK).Agents {
+			list = append(list, a.ID)
+		}
+		return list
+	}
+	for target, want := range map[string][]string{
+		"": {"a-1", "a-2", "b-1"}, "?cluster=west": {"b-1"}, "?status=offline": {"a-2"}, "?zone=z1": {"a-1"}, "?group=g": {"a-1"},
+		"?capability=gpu": {"a-1"}, "?capability=canary": {},
+	} {
+		require.Equal(t, want, ids(target), target)
+	}
+	problem(t, do(h, http.MethodGet, "/api/v1/agents?cluster=canary", ""), 404, protocol.CodeUnknownCluster)
+
+	first := answer[agentPage](t, do(h, http.MethodGet, "/api/v1/agents?page_size=2", ""), http.StatusOK)
+	require.Len(t, first.Agents, 2)
+	require.Equal(t, []string{"b-1"}, ids("?page_size=2&page_token="+first.NextPageToken))
+
+	a := answer[gateway.Agent](t, do(h, http.MethodGet, "/api/v1/agents/a-1", ""), http.StatusOK)
+	require.Equal(t, "east", a.Cluster)
+	require.Equal(t, 3, *a.Running, "of its present process")
+	require.InDelta(t, 25.6, *a.CPUPercent, .01)
+	require.NotNil(t, a.LastHeartbeat)
+	require.Equal(t, "b-1", answer[gateway.Agent](t, do(h, http.MethodGet, "/api/v1/agents/b-1", ""), http.StatusOK).ID, "found through the clusters")
+	problem(t, do(h, http.MethodGet, "/api/v1/agents/canary", ""), 404, protocol.CodeUnknownAgent)
+
+	f.workersErr = errors.New("canary")
+	a = answer[gateway.Agent](t, do(h, http.MethodGet, "/api/v1/agents/a-1", ""), http.StatusOK)
+	require.Nil(t, a.Running, "the registry is only an extra")
+	members := answer[agentPage](t, do(h, http.MethodGet, clustersPath+"/east/members?page_size=1", ""), http.StatusOK)
+	require.Len(t, members.Members, 1)
+	require.NotEmpty(t, members.NextPageToken)
+}
+
+// TestPathsOfTheHubFitBeside registers the agent protocol's paths on the same server: the router takes them all, and
+// each request reaches its own.
+func TestPathsOfTheHubFitBeside(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withTask(contract.TaskState{Status: fleet.TaskReview})
+	s := httpapi.New(httpapi.Options{})
+	type hubOutput struct{ Body struct{ Hub string } }
+	register := func(id, method, path string) {
+		huma.Register(s.API(), huma.Operation{OperationID: id, Method: method, Path: path}, func(context.Context, *struct{}) (*hubOutput, error) {
+			out := &hubOutput{}
+			out.Body.Hub = id
+			return out, nil
+		})
+	}
+	register("register", http.MethodPost, protocol.RegisterPath)
+	register("poll", http.MethodPost, protocol.PollPath)
+	gateway.New(gateway.Options{Client: f}).Register(s.API())
+	register("result", http.MethodPost, protocol.ResultPath)
+	register("goodbye", http.MethodDelete, protocol.SessionPath)
+	for request, want := range map[[2]string]string{
+		{http.MethodPost, "/api/v1/agents/register"}:               "register",
+		{http.MethodPost, "/api/v1/agents/a-1/poll"}:               "poll",
+		{http.MethodPost, "/api/v1/agents/a-1/tasks/t-1/result"}:   "result",
+		{http.MethodPost, "/api/v1/agents/task-1/tasks/t1/result"}: "result",
+		{http.MethodDelete, "/api/v1/agents/cluster/session"}:      "goodbye",
+	} {
+		require.Contains(t, do(s.Handler(), request[0], request[1], "").Body.String(), `"`+want+`"`, request)
+	}
+	require.Equal(t, "t-1", answer[gateway.Task](t, do(s.Handler(), http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK).ID)
+	for _, word := range fleet.ReservedAgentIDs {
+		require.Error(t, fleet.ValidateAgentID(word))
+	}
+	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, f.executions[contract.TaskWorkflowID("t-1")].info.GetStatus())
+}

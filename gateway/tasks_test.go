@@ -1,0 +1,318 @@
+package gateway_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
+	workerpb "go.temporal.io/api/worker/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/temporal"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// withTask adds an open task t-1 of the cluster default whose workflow answers with state.
+func (f *fakeTemporal) withTask(state contract.TaskState) *execution {
+	e := open(contract.TaskWorkflowID("t-1"), contract.TaskWorkflow)
+	e.info.SearchAttributes = &commonpb.SearchAttributes{IndexedFields: map[string]*commonpb.Payload{
+		contract.AttrCluster.GetName(): payload("default"), contract.AttrTaskType.GetName(): payload("exec"),
+	}}
+	e.query = func() (any, error) { return state, nil }
+	f.executions[contract.TaskWorkflowID("t-1")] = e
+	return e
+}
+
+func (e *execution) close(status enumspb.WorkflowExecutionStatus, event *historypb.HistoryEvent) {
+	e.info.Status, e.info.CloseTime, e.last = status, timestamppb.New(time.Unix(1_800_000_009, 0)), event
+}
+
+func delivery(number int, state enumspb.PendingActivityState, report *contract.AttemptReport) *workflowpb.PendingActivityInfo {
+	p := &workflowpb.PendingActivityInfo{
+		ActivityId: contract.AttemptActivityID(number), ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity},
+		State: state, LastStartedTime: timestamppb.New(time.Unix(1_800_000_005, 0)),
+	}
+	if report != nil {
+		p.HeartbeatDetails = payloads(report)
+	}
+	return p
+}
+
+func TestRunningTaskShowsItsAttempt(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	lost := fleet.Attempt{Number: 1, AgentID: "a-1", Outcome: fleet.AttemptLost, Reason: "its agent was lost"}
+	e := f.withTask(contract.TaskState{Status: fleet.TaskQueued, Attempts: []fleet.Attempt{lost}})
+	e.pending = []*workflowpb.PendingActivityInfo{delivery(2, enumspb.PENDING_ACTIVITY_STATE_STARTED,
+		&contract.AttemptReport{AgentID: "a-2", Epoch: 7, Hub: "hub-1", Progress: &fleet.Progress{Percent: 40, Step: "copying"}})}
+	task := answer[gateway.Task](t, do(serve(t, f), http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
+	require.Equal(t, fleet.TaskRunning, task.Status)
+	require.Equal(t, "exec", task.Type)
+	require.Equal(t, "default", task.Cluster)
+	require.Len(t, task.Attempts, 2)
+	require.Equal(t, lost.Reason, task.Attempts[0].Reason)
+	running := task.Attempts[1]
+	require.Equal(t, 2, running.Number)
+	require.Equal(t, "a-2", running.AgentID)
+	require.EqualValues(t, 7, running.Epoch)
+	require.Equal(t, 40, running.Progress.Percent)
+	require.NotNil(t, running.StartedAt)
+	require.Empty(t, task.Why)
+}
+
+func TestOpenTasksSayWhy(t *testing.T) {
+	t.Parallel()
+	member := fleet.Member{AgentID: "a-1", Instance: "i-1", Status: fleet.AgentOnline, MaxTasks: 2}
+	busy := &workerpb.WorkerHeartbeat{
+		WorkerIdentity: contract.AgentIdentity("default", "a-1"), WorkerInstanceKey: "i-1",
+		ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: 2},
+	}
+	next := time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		state   contract.TaskState
+		members []fleet.Member
+		workers []*workerpb.WorkerHeartbeat
+		agent   string
+		status  fleet.TaskStatus
+		why     string
+	}{
+		"nobody":  {contract.TaskState{Status: fleet.TaskQueued}, nil, nil, "", fleet.TaskQueued, "no online agent in cluster default"},
+		"busy":    {contract.TaskState{Status: fleet.TaskQueued}, []fleet.Member{member}, []*workerpb.WorkerHeartbeat{busy}, "", fleet.TaskQueued, "all 1 agents of cluster default are busy"},
+		"pinned":  {contract.TaskState{Status: fleet.TaskQueued}, []fleet.Member{{AgentID: "a-9", Status: fleet.AgentOffline}}, nil, "a-9", fleet.TaskQueued, "agent a-9 is offline; the task waits for it"},
+		"backoff": {contract.TaskState{Status: fleet.TaskRetryWait, Why: "exit code 1", NextAttempt: &next}, nil, nil, "", fleet.TaskRetryWait, "backoff until 2027-01-15T08:00:00Z: exit code 1"},
+		"review":  {contract.TaskState{Status: fleet.TaskReview, Why: "it may have run"}, nil, nil, "", fleet.TaskReview, "it may have run"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake()
+			f.withCluster(fleet.ClusterConfig{Name: "default"}, c.members...)
+			f.workers = c.workers
+			e := f.withTask(c.state)
+			if c.agent != "" {
+				e.info.SearchAttributes.IndexedFields[contract.AttrAgent.GetName()] = payload(c.agent)
+			}
+			e.pending = []*workflowpb.PendingActivityInfo{delivery(1, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, nil)}
+			task := answer[gateway.Task](t, do(serve(t, f), http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
+			require.Equal(t, c.status, task.Status)
+			require.Equal(t, c.why, task.Why)
+		})
+	}
+}
+
+func TestTaskWithoutAWorkerIsStillShown(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	e := f.withTask(contract.TaskState{})
+	e.query = nil
+	h := serve(t, f)
+	task := answer[gateway.Task](t, do(h, http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
+	require.Equal(t, fleet.TaskQueued, task.Status)
+	require.Contains(t, task.Why, "no worker answered")
+	e.pending = []*workflowpb.PendingActivityInfo{delivery(1, enumspb.PENDING_ACTIVITY_STATE_STARTED, nil)}
+	task = answer[gateway.Task](t, do(h, http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
+	require.Equal(t, fleet.TaskRunning, task.Status)
+}
+
+func TestClosedTasks(t *testing.T) {
+	t.Parallel()
+	ended := func(status fleet.TaskStatus, why string) contract.TaskState {
+		return contract.TaskState{Status: status, Why: why, Attempts: []fleet.Attempt{{Number: 1, AgentID: "a-1", Outcome: fleet.AttemptFailed}}}
+	}
+	failure := func(state contract.TaskState) *historypb.HistoryEvent {
+		err := temporal.NewApplicationErrorWithOptions("task", string(state.Status), temporal.ApplicationErrorOptions{Details: []any{state}})
+		return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED, Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
+			WorkflowExecutionFailedEventAttributes: &historypb.WorkflowExecutionFailedEventAttributes{Failure: temporal.GetDefaultFailureConverter().ErrorToFailure(err)}}}
+	}
+	completed := contract.TaskState{Status: fleet.TaskCompleted, Result: []byte(`{"exit_code":0}`)}
+	for name, c := range map[string]struct {
+		execution enumspb.WorkflowExecutionStatus
+		marked    string
+		event     *historypb.HistoryEvent
+		status    fleet.TaskStatus
+		why       string
+		result    string
+	}{
+		"completed": {enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, "", &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
+			Attributes: &historypb.HistoryEvent_WorkflowExecutionCompletedEventAttributes{WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{Result: payloads(completed)}}},
+			fleet.TaskCompleted, "", `{"exit_code":0}`},
+		"failed":  {enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, "failed", failure(ended(fleet.TaskFailed, "exit code 1")), fleet.TaskFailed, "exit code 1", ""},
+		"expired": {enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, "expired", failure(ended(fleet.TaskExpired, "nobody took it")), fleet.TaskExpired, "nobody took it", ""},
+		"broken": {enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, "", &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED, Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
+			WorkflowExecutionFailedEventAttributes: &historypb.WorkflowExecutionFailedEventAttributes{Failure: temporal.GetDefaultFailureConverter().ErrorToFailure(fmt.Errorf("canary"))}}},
+			fleet.TaskFailed, "its workflow failed; the Temporal Web UI shows the failure", ""},
+		"cancelled": {enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, "", &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
+			Attributes: &historypb.HistoryEvent_WorkflowExecutionCanceledEventAttributes{WorkflowExecutionCanceledEventAttributes: &historypb.WorkflowExecutionCanceledEventAttributes{Details: payloads(ended(fleet.TaskCancelled, "not needed"))}}},
+			fleet.TaskCancelled, "not needed", ""},
+		"terminated": {enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, "dead_letter", &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
+			Attributes: &historypb.HistoryEvent_WorkflowExecutionTerminatedEventAttributes{WorkflowExecutionTerminatedEventAttributes: &historypb.WorkflowExecutionTerminatedEventAttributes{Reason: "by hand"}}},
+			fleet.TaskCancelled, "its workflow was terminated: by hand", ""},
+		"timed out": {enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, "", &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT}, fleet.TaskExpired, "its workflow ran out of time", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake()
+			e := f.withTask(contract.TaskState{})
+			e.close(c.execution, c.event)
+			if c.marked != "" {
+				e.info.SearchAttributes.IndexedFields[contract.AttrStatus.GetName()] = payload(c.marked)
+			}
+			w := do(serve(t, f), http.MethodGet, tasksPath+"/t-1?wait=30s", "")
+			task := answer[gateway.Task](t, w, http.StatusOK)
+			require.NotContains(t, w.Body.String(), "canary")
+			require.Equal(t, c.status, task.Status)
+			require.Equal(t, c.why, task.Why)
+			require.Equal(t, c.result, string(task.Result))
+			require.NotNil(t, task.ClosedAt)
+		})
+	}
+}
+
+func TestWaitReturnsWhenTheTaskIsSettled(t *testing.T) {
+	t.Parallel()
+	for name, settle := range map[string]func(e *execution){
+		"ended": func(e *execution) {
+			e.close(enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT})
+		},
+		"needs a person": func(e *execution) {
+			e.info.SearchAttributes.IndexedFields[contract.AttrStatus.GetName()] = payload("dead_letter")
+			e.query = func() (any, error) { return contract.TaskState{Status: fleet.TaskDeadLetter}, nil }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake()
+			e := f.withTask(contract.TaskState{Status: fleet.TaskQueued})
+			f.onDescribe = func(n int) {
+				if n == 4 {
+					settle(e)
+				}
+			}
+			start := time.Now()
+			task := answer[gateway.Task](t, do(serve(t, f), http.MethodGet, tasksPath+"/t-1?wait=00:00:30", ""), http.StatusOK)
+			require.Contains(t, []fleet.TaskStatus{fleet.TaskExpired, fleet.TaskDeadLetter}, task.Status)
+			require.Less(t, time.Since(start), 10*time.Second)
+			require.Equal(t, 4, f.describes)
+		})
+	}
+}
+
+func TestWaitEnds(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withTask(contract.TaskState{Status: fleet.TaskQueued})
+	h := serve(t, f)
+	task := answer[gateway.Task](t, do(h, http.MethodGet, tasksPath+"/t-1?wait=60ms", ""), http.StatusOK)
+	require.Equal(t, fleet.TaskQueued, task.Status)
+	require.GreaterOrEqual(t, f.describes, 2)
+	require.LessOrEqual(t, f.describes, 8, "it does not spin")
+	for _, wait := range []string{"61s", "-1s", "canary"} {
+		problem(t, do(h, http.MethodGet, tasksPath+"/t-1?wait="+wait, ""), 422, protocol.CodeInvalidRequest)
+	}
+}
+
+func TestUnknownTasks(t *testing.T) {
+	t.Parallel()
+	h := serve(t, newFake())
+	for _, id := range []string{"canary", "CANARY", "canary%20x"} {
+		problem(t, do(h, http.MethodGet, tasksPath+"/"+id, ""), 404, protocol.CodeUnknownTask)
+		problem(t, do(h, http.MethodPost, tasksPath+"/"+id+"/cancel", ""), 404, protocol.CodeUnknownTask)
+	}
+}
+
+func TestActions(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	e := f.withTask(contract.TaskState{Status: fleet.TaskDeadLetter})
+	var got []any
+	e.update = func(name string, arg any) (any, error) {
+		got = append(got, arg)
+		if name == contract.ReviewUpdate {
+			return nil, temporal.NewNonRetryableApplicationError("only a task in review can be decided", contract.Refused, nil)
+		}
+		return nil, nil
+	}
+	h := serve(t, f)
+	answer[gateway.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/retry", `{"reason":"fixed"}`), http.StatusOK)
+	answer[gateway.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/cancel", ``), http.StatusOK)
+	require.Equal(t, []any{contract.RetryRequest{Reason: "fixed"}, contract.CancelRequest{}}, got)
+	p := problem(t, do(h, http.MethodPost, tasksPath+"/t-1/review", `{"decision":"completed","result":{"a":1}}`), 409, protocol.CodeConflict)
+	require.Equal(t, "only a task in review can be decided", p.Detail)
+	problem(t, do(h, http.MethodPost, tasksPath+"/t-1/review", `{"decision":"canary"}`), 422, protocol.CodeInvalidRequest)
+	problem(t, do(h, http.MethodPost, tasksPath+"/t-1/review", `{}`), 422, protocol.CodeInvalidRequest)
+
+	e.close(enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT})
+	p = problem(t, do(h, http.MethodPost, tasksPath+"/t-1/cancel", `{}`), 409, protocol.CodeConflict)
+	require.Contains(t, p.Detail, "expired")
+}
+
+type taskPage struct {
+	Tasks         []gateway.Task `json:"tasks"`
+	NextPageToken string         `json:"next_page_token"`
+}
+
+func TestListTasks(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	var infos []*workflowpb.WorkflowExecutionInfo
+	for i := range 4 {
+		e := open(contract.TaskWorkflowID(fmt.Sprintf("t-%d", i)), contract.TaskWorkflow)
+		f.executions[contract.TaskWorkflowID(fmt.Sprintf("t-%d", i))] = e
+		infos = append(infos, e.info)
+		switch i {
+		case 0: // just accepted: its first workflow task is under way
+			e.wft = &workflowpb.PendingWorkflowTaskInfo{}
+		case 1:
+			e.pending = []*workflowpb.PendingActivityInfo{delivery(1, enumspb.PENDING_ACTIVITY_STATE_STARTED, nil)}
+		case 2:
+			e.pending = []*workflowpb.PendingActivityInfo{delivery(1, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, nil)}
+		} // 3 waits out a backoff
+	}
+	var asked []*workflowservice.ListWorkflowExecutionsRequest
+	f.list = func(r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+		asked = append(asked, r)
+		return &workflowservice.ListWorkflowExecutionsResponse{Executions: infos, NextPageToken: []byte{1, 255}}, nil
+	}
+	h := serve(t, f)
+	list := func(target string) (taskPage, []fleet.TaskStatus) {
+		page := answer[taskPage](t, do(h, http.MethodGet, tasksPath+target, ""), http.StatusOK)
+		statuses := []fleet.TaskStatus{}
+		for _, task := range page.Tasks {
+			statuses = append(statuses, task.Status)
+		}
+		return page, statuses
+	}
+	page, statuses := list("?cluster=default&type=exec&tenant=acme&page_size=4")
+	require.Equal(t, []fleet.TaskStatus{fleet.TaskQueued, fleet.TaskRunning, fleet.TaskQueued, fleet.TaskRetryWait}, statuses)
+	require.Equal(t, "WorkflowType = 'Task' AND MainstayCluster = 'default' AND MainstayTaskType = 'exec' AND MainstayTenant = 'acme'", asked[0].GetQuery())
+	require.EqualValues(t, 4, asked[0].GetPageSize())
+
+	_, statuses = list("?status=running&page_token=" + page.NextPageToken)
+	require.Equal(t, []fleet.TaskStatus{fleet.TaskRunning}, statuses)
+	require.Equal(t, []byte{1, 255}, asked[1].GetNextPageToken())
+	require.EqualValues(t, 50, asked[1].GetPageSize())
+	_, statuses = list("/queue")
+	require.Equal(t, []fleet.TaskStatus{fleet.TaskQueued, fleet.TaskQueued, fleet.TaskRetryWait}, statuses)
+	list("/queue/dead-letter?cluster=default")
+	require.Equal(t, "WorkflowType = 'Task' AND MainstayCluster = 'default' AND ExecutionStatus = 'Running' AND MainstayStatus = 'dead_letter'", asked[3].GetQuery())
+
+	for _, bad := range []string{"?page_size=201", "?page_size=0", "?status=canary", "?cluster=a'+OR+1", "?page_token=%25canary", "?clustr=canary"} {
+		problem(t, do(h, http.MethodGet, tasksPath+bad, ""), 422, protocol.CodeInvalidRequest)
+	}
+	f.list = func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+		return nil, serviceerror.NewInvalidArgument("canary: invalid page token")
+	}
+	problem(t, do(h, http.MethodGet, tasksPath+"?page_token="+base64.RawURLEncoding.EncodeToString([]byte("forged")), ""), 422, protocol.CodeInvalidRequest)
+}
