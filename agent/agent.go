@@ -1,0 +1,173 @@
+// Package agent is the library for processes that run tasks. An agent registers with a hub, keeps one long poll open,
+// runs what it is assigned with the handler of its type, and reports results until they are accepted. It goes on
+// working while no hub can be reached.
+//
+//	a, err := agent.New(agent.Options{HubURLs: []string{"http://127.0.0.1:8080"}, Cluster: "demo", ID: "worker-1"})
+//	a.Handle("greet", func(ctx context.Context, t *agent.Task) (any, error) { return "hello", nil })
+//	err = a.Run(ctx)
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// DefaultStopTimeout is how long a graceful stop waits for running handlers unless Options say otherwise.
+const DefaultStopTimeout = 30 * time.Second
+
+// maxSlots is the most tasks an agent may run at a time.
+const maxSlots = 10_000
+
+// Options describe an agent. HubURLs, Cluster and ID are required.
+type Options struct {
+	// HubURLs are the hubs' base URLs, as "http://hub-1:8080". The agent stays with one until it fails.
+	HubURLs []string
+	// Cluster is the cluster to join and ID the agent's own id, unique in the installation. Both are lower-case slugs.
+	Cluster, ID string
+	// Slots is how many tasks run at a time. Default 1.
+	Slots int
+	// Capabilities are what tasks may require of an agent.
+	Capabilities []string
+	// Zone, Group, Version and Metadata describe the agent to operators and to placement.
+	Zone, Group, Version string
+	Metadata             map[string]string
+	// Logger gets what the agent does. Default: nothing is logged.
+	Logger *slog.Logger
+	// GiveUpAfter ends Run with ErrGaveUp when no hub has answered for this long. 0 means never.
+	GiveUpAfter time.Duration
+	// StopTimeout is how long a graceful stop waits for running handlers before it cancels their contexts and hands
+	// their work back. Default 30 s.
+	StopTimeout time.Duration
+	// OnEvent is told what happens, from several goroutines. It must return promptly.
+	OnEvent func(Event)
+	// TLS configures https hub URLs, as for a private certificate authority. nil means the system's defaults.
+	TLS *tls.Config
+	// DialContext replaces how connections to hubs are opened. nil means TCP with a 3 s timeout.
+	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Agent runs tasks. Make it with New, add handlers, then call Run once.
+type Agent struct {
+	options  Options
+	log      *slog.Logger
+	handlers map[string]Handler
+	started  atomic.Bool
+
+	mu     sync.Mutex
+	run    *run // nil before Run
+	health *float64
+}
+
+// New checks the options. It contacts nobody.
+func New(o Options) (*Agent, error) {
+	if len(o.HubURLs) == 0 {
+		return nil, errors.New("agent: HubURLs is empty: name at least one hub, as http://127.0.0.1:8080")
+	}
+	o.HubURLs = slices.Clone(o.HubURLs)
+	for i, raw := range o.HubURLs {
+		u, err := url.Parse(raw)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+			return nil, fmt.Errorf("agent: HubURLs[%d] must be like http://host:port", i)
+		}
+		o.HubURLs[i] = strings.TrimRight(raw, "/")
+	}
+	if err := fleet.ValidateID("Cluster", o.Cluster); err != nil {
+		return nil, fmt.Errorf("agent: %w", err)
+	}
+	if err := fleet.ValidateID("ID", o.ID); err != nil {
+		return nil, fmt.Errorf("agent: %w", err)
+	}
+	for i, c := range o.Capabilities {
+		if err := fleet.ValidateID(fmt.Sprintf("Capabilities[%d]", i), c); err != nil {
+			return nil, fmt.Errorf("agent: %w", err)
+		}
+	}
+	if o.Slots == 0 {
+		o.Slots = 1
+	}
+	if o.Slots < 1 || o.Slots > maxSlots {
+		return nil, fmt.Errorf("agent: Slots must be 1 to %d", maxSlots)
+	}
+	if o.GiveUpAfter < 0 || o.StopTimeout < 0 {
+		return nil, errors.New("agent: GiveUpAfter and StopTimeout must not be negative")
+	}
+	if o.StopTimeout == 0 {
+		o.StopTimeout = DefaultStopTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Agent{options: o, log: o.Logger.With("agent", o.ID), handlers: map[string]Handler{}}, nil
+}
+
+// Handle sets the handler of a task type. Call it before Run.
+func (a *Agent) Handle(taskType string, h Handler) { a.handlers[taskType] = h }
+
+// Run registers and works until ctx is cancelled, which is a graceful stop: it takes nothing new, finishes its work or
+// hands it back, says goodbye and returns nil. It returns ErrFenced when a newer process has the agent's id, ErrGaveUp
+// after GiveUpAfter, and an error when the hub refuses the first registration or handlers outlive the stop.
+func (a *Agent) Run(ctx context.Context) error {
+	if len(a.handlers) == 0 {
+		return errors.New("agent: no handlers: call Handle before Run")
+	}
+	for _, taskType := range a.taskTypes() {
+		if err := fleet.ValidateID("task type", taskType); err != nil {
+			return fmt.Errorf("agent: %w", err)
+		}
+		if a.handlers[taskType] == nil {
+			return fmt.Errorf("agent: the handler of task type %q is nil", taskType)
+		}
+	}
+	if !a.started.CompareAndSwap(false, true) {
+		return errors.New("agent: Run was called before: make another Agent")
+	}
+	r := newRun(ctx, a)
+	a.mu.Lock()
+	a.run = r
+	a.mu.Unlock()
+	unwatch := context.AfterFunc(ctx, func() { r.stop("the process was asked to stop") })
+	defer unwatch()
+	return r.finish(r.loop())
+}
+
+// Role is the agent's role in its cluster, or "" while it has none, has not been told, or has heard from no hub for as
+// long as its lease.
+func (a *Agent) Role() fleet.Role {
+	a.mu.Lock()
+	r := a.run
+	a.mu.Unlock()
+	if r == nil {
+		return ""
+	}
+	return r.currentRole()
+}
+
+// SetHealth sets the agent's own opinion of itself, 0 (failed) to 1 (healthy), which it sends with its heartbeats.
+func (a *Agent) SetHealth(health float64) {
+	health = min(1, max(0, health))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.health = &health
+}
+
+func (a *Agent) ownHealth() *float64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.health
+}
+
+// taskTypes are the handled types, sorted.
+func (a *Agent) taskTypes() []string { return slices.Sorted(maps.Keys(a.handlers)) }

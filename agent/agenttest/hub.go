@@ -1,0 +1,279 @@
+// Package agenttest has a fake hub for tests of agents: it speaks the agent protocol over real HTTP, does what the test
+// tells it, remembers what the agent said, and fails the test when the agent breaks the protocol.
+package agenttest
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// Hub is a fake hub with at most one agent. It is safe for use by several goroutines.
+type Hub struct {
+	t       testing.TB
+	options Options
+	address string
+
+	mu       sync.Mutex
+	changed  chan struct{} // closed and replaced at each change
+	server   *http.Server  // nil while stopped
+	serving  *sync.WaitGroup
+	listener net.Listener
+	conns    map[net.Conn]bool
+	faults   map[Op][]Fault
+
+	session   *session
+	sessions  int
+	fenced    map[string]bool // instances that may not come back
+	attempts  map[attemptKey]*attempt
+	forgotten map[attemptKey]*attempt // known before ForgetSession: their tokens are still good
+	outbox    []protocol.Assignment
+	commands  []protocol.Command
+	registers []protocol.Register
+	polls     []protocol.Poll
+	results   []Reported
+	goodbyes  int
+}
+
+// Options change a Hub. The zero value is good for most tests.
+type Options struct {
+	// HeartbeatInterval is how long a poll is held. Default 5 s.
+	HeartbeatInterval time.Duration
+	// Lease is the lease the agent is told. Default 14.25 s.
+	Lease time.Duration
+	// InMemory serves on pipes instead of TCP, for tests in a testing/synctest bubble. Give the agent Hub.Dial.
+	InMemory bool
+	// TLS serves https when it is not nil.
+	TLS *tls.Config
+}
+
+// Reported is a result that was accepted.
+type Reported struct {
+	TaskID string
+	protocol.Result
+}
+
+// session is one registration.
+type session struct {
+	token, agent, instance string
+	epoch, sequence        int64
+	gone                   bool
+	fenced                 bool
+}
+
+type attemptKey struct {
+	task   string
+	number int
+}
+
+// attempt is one assignment on its way or running.
+type attempt struct {
+	assignment  protocol.Assignment
+	deliveredIn int64 // sequence of the poll whose answer carried it
+	accepted    bool
+}
+
+// NewHub starts a fake hub that ends with the test.
+func NewHub(t testing.TB, o Options) *Hub {
+	t.Helper()
+	if o.HeartbeatInterval == 0 {
+		o.HeartbeatInterval = 5 * time.Second
+	}
+	if o.Lease == 0 {
+		o.Lease = 14250 * time.Millisecond
+	}
+	h := &Hub{
+		t: t, options: o, address: "127.0.0.1:0", changed: make(chan struct{}), conns: map[net.Conn]bool{},
+		faults: map[Op][]Fault{}, fenced: map[string]bool{}, attempts: map[attemptKey]*attempt{},
+	}
+	h.Start()
+	t.Cleanup(h.Stop)
+	return h
+}
+
+// URL is the hub's base URL. It stays the same when the hub is stopped and started.
+func (h *Hub) URL() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.options.TLS != nil {
+		return "https://" + h.address
+	}
+	return "http://" + h.address
+}
+
+// Dial connects to an in-memory hub; it fits agent.Options.DialContext.
+func (h *Hub) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	h.mu.Lock()
+	pipes, ok := h.listener.(*pipeListener)
+	h.mu.Unlock()
+	if !ok {
+		return nil, errors.New("agenttest: connection refused: the hub is stopped, or not in memory")
+	}
+	return pipes.dial(ctx)
+}
+
+// Start serves again after Stop. Sessions and attempts are as they were: see ForgetSession.
+func (h *Hub) Start() {
+	h.t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.server != nil {
+		return
+	}
+	var listener net.Listener
+	if h.options.InMemory {
+		h.address = "hub.test"
+		listener = newPipeListener()
+	} else {
+		tcp, err := net.Listen("tcp", h.address)
+		if err != nil {
+			h.t.Fatalf("agenttest: listen: %v", err)
+		}
+		h.address = tcp.Addr().String()
+		listener = tcp
+	}
+	h.listener = listener
+	if h.options.TLS != nil {
+		listener = tls.NewListener(listener, h.options.TLS)
+	}
+	server := &http.Server{Handler: h.routes(), ConnState: h.track, ReadHeaderTimeout: time.Minute}
+	serving := new(sync.WaitGroup)
+	h.server, h.serving = server, serving
+	serving.Go(func() { _ = server.Serve(listener) })
+}
+
+// Stop closes the listener and every connection, as a hub that dies.
+func (h *Hub) Stop() {
+	h.mu.Lock()
+	server, serving := h.server, h.serving
+	h.server, h.listener = nil, nil
+	h.mu.Unlock()
+	if server == nil {
+		return
+	}
+	_ = server.Close()
+	serving.Wait()
+}
+
+// DropConnections closes every connection, as a network that fails for a moment.
+func (h *Hub) DropConnections() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.conns {
+		_ = c.Close()
+	}
+}
+
+// track keeps the open connections.
+func (h *Hub) track(c net.Conn, state http.ConnState) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		h.conns[c] = true
+	case http.StateClosed, http.StateHijacked:
+		delete(h.conns, c)
+		h.change()
+	}
+}
+
+// change wakes whoever waits. The mutex is held.
+func (h *Hub) change() {
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// Assign gives work to the agent. Missing Token, Cluster and RetrySafety are filled in; Attempt 0 becomes 1.
+func (h *Hub) Assign(assignments ...protocol.Assignment) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, a := range assignments {
+		if a.Attempt == 0 {
+			a.Attempt = 1
+		}
+		if a.Token == "" {
+			a.Token = fmt.Sprintf("token-of-%s-%d", a.TaskID, a.Attempt)
+		}
+		if a.Cluster == "" && len(h.registers) > 0 {
+			a.Cluster = h.registers[len(h.registers)-1].Cluster
+		}
+		if a.RetrySafety == "" {
+			a.RetrySafety = fleet.Idempotent
+		}
+		h.outbox = append(h.outbox, a)
+	}
+	h.change()
+}
+
+// Command sends commands to the agent.
+func (h *Hub) Command(commands ...protocol.Command) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.commands = append(h.commands, commands...)
+	h.change()
+}
+
+// ForgetSession loses the session and all attempts, as a restart of the hub does. The agent is told unknown_session.
+func (h *Hub) ForgetSession() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.session != nil {
+		h.session.gone = true
+		h.session = nil
+	}
+	h.forgotten = h.attempts
+	h.attempts = map[attemptKey]*attempt{}
+	h.change()
+}
+
+// Fence acts as if another process had registered under the agent's id.
+func (h *Hub) Fence() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.session != nil {
+		h.session.gone, h.session.fenced = true, true
+		h.fenced[h.session.instance] = true
+	}
+	h.change()
+}
+
+// Supersede makes an attempt's result worthless: it is answered with attempt_superseded.
+func (h *Hub) Supersede(taskID string, number int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.attempts, attemptKey{taskID, number})
+	delete(h.forgotten, attemptKey{taskID, number})
+	h.change()
+}
+
+// Registrations, Polls and Results are what the hub has taken so far; Goodbyes counts ended sessions.
+func (h *Hub) Registrations() []protocol.Register { return copyOf(h, &h.registers) }
+
+// Polls are the polls taken so far.
+func (h *Hub) Polls() []protocol.Poll { return copyOf(h, &h.polls) }
+
+// Results are the results accepted so far.
+func (h *Hub) Results() []Reported { return copyOf(h, &h.results) }
+
+// Goodbyes counts the sessions that the agent ended.
+func (h *Hub) Goodbyes() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.goodbyes
+}
+
+func copyOf[T any](h *Hub, list *[]T) []T {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(*list)
+}

@@ -1,0 +1,98 @@
+package agenttest
+
+import (
+	"time"
+
+	"mainstay.dev/mainstay/protocol"
+)
+
+// How long a test waits for something before it fails. In memory, time is that of a synctest bubble and costs nothing.
+const (
+	patience         = 15 * time.Second
+	patienceInMemory = time.Hour
+)
+
+// Until waits until condition holds. It is asked again at each change at the hub, without the hub's lock.
+func (h *Hub) Until(what string, condition func() bool) {
+	h.t.Helper()
+	limit := patience
+	if h.options.InMemory {
+		limit = patienceInMemory
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		h.mu.Lock()
+		changed := h.changed
+		h.mu.Unlock()
+		if condition() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			h.t.Fatalf("agenttest: waited %s in vain for %s", limit, what)
+		}
+	}
+}
+
+// WaitRegistered waits for the nth registration, counted from 1.
+func (h *Hub) WaitRegistered(n int) protocol.Register {
+	h.t.Helper()
+	h.Until("a registration", func() bool { return len(h.Registrations()) >= n })
+	return h.Registrations()[n-1]
+}
+
+// WaitPoll waits for a poll that fits and returns the first such one.
+func (h *Hub) WaitPoll(what string, fits func(protocol.Poll) bool) protocol.Poll {
+	h.t.Helper()
+	var found protocol.Poll
+	h.Until("a poll: "+what, func() bool {
+		for _, p := range h.Polls() {
+			if fits(p) {
+				found = p
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// WaitRunning waits for a poll that lists the task as running.
+func (h *Hub) WaitRunning(taskID string) protocol.RunningAttempt {
+	h.t.Helper()
+	poll := h.WaitPoll(taskID+" running", func(p protocol.Poll) bool { return running(p, taskID) != nil })
+	return *running(poll, taskID)
+}
+
+// WaitResult waits for an accepted result of the task.
+func (h *Hub) WaitResult(taskID string) protocol.Result {
+	h.t.Helper()
+	var found protocol.Result
+	h.Until("the result of "+taskID, func() bool {
+		for _, r := range h.Results() {
+			if r.TaskID == taskID {
+				found = r.Result
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// WaitGoodbye waits until the agent has ended its session.
+func (h *Hub) WaitGoodbye() {
+	h.t.Helper()
+	h.Until("a goodbye", func() bool { return h.Goodbyes() > 0 })
+}
+
+func running(p protocol.Poll, taskID string) *protocol.RunningAttempt {
+	for i := range p.Running {
+		if p.Running[i].TaskID == taskID {
+			return &p.Running[i]
+		}
+	}
+	return nil
+}

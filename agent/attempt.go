@@ -1,0 +1,230 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// attemptKey names an attempt.
+type attemptKey struct {
+	task   string
+	number int
+}
+
+// attempt is one attempt from its assignment until its result is answered.
+type attempt struct {
+	attemptKey
+	run       *run
+	task      *Task
+	token     string
+	beacon    time.Duration
+	startedAt time.Time
+	handler   context.Context // what the handler gets
+	cancel    context.CancelCauseFunc
+	before    *attempt      // an older attempt of the same task, which must end first
+	returned  chan struct{} // closed when the handler has returned
+
+	// The run's mutex guards the rest.
+	acknowledged      bool // the hub has taken a poll that lists it with its token
+	progress          *fleet.Progress
+	checkpoint        []byte
+	checkpointVersion int
+	checkpointSent    int // the version that the hub has
+	estimate          time.Duration
+	beacons           int64
+	leaseExpired      bool
+}
+
+// accept starts what was assigned and not seen before, and returns how many those are. Only the loop calls it.
+func (r *run) accept(assignments []protocol.Assignment) int {
+	began := 0
+	for _, a := range assignments {
+		if at := r.admit(a); at != nil {
+			began++
+			at.log().Info("Assigned", "type", a.Type, "transferred_from", a.TransferredFrom)
+			r.agent.emit(at.event(EventAssigned))
+			r.background.Go(at.execute)
+		}
+	}
+	return began
+}
+
+// admit makes the attempt of an assignment, or returns nil when there is nothing to start.
+func (r *run) admit(a protocol.Assignment) *attempt {
+	key := attemptKey{a.TaskID, a.Attempt}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.attempts[key] != nil || r.done.has(key) {
+		return nil // delivered twice
+	}
+	if r.stopping {
+		r.returned = append(r.returned, protocol.RunningAttempt{TaskID: a.TaskID, Attempt: a.Attempt, Token: a.Token})
+		return nil
+	}
+	var before *attempt
+	for _, other := range r.attempts {
+		if other.attemptKey.task != a.TaskID {
+			continue
+		}
+		if other.number > a.Attempt {
+			return nil // delivered late: a newer attempt runs
+		}
+		if before == nil || other.number > before.number {
+			before = other
+		}
+		other.cancel(ErrDropped)
+	}
+	at := &attempt{attemptKey: key, run: r, token: a.Token, beacon: a.Beacon.Std(), startedAt: time.Now(), before: before, returned: make(chan struct{})}
+	at.task = &Task{
+		ID: a.TaskID, Type: a.Type, Cluster: a.Cluster, Attempt: a.Attempt, Payload: a.Payload, RetrySafety: a.RetrySafety,
+		Timeout: a.Timeout.Std(), Checkpoint: a.Checkpoint, Labels: a.Labels, Tenant: a.Tenant, Shard: a.Shard,
+		TransferredFrom: a.TransferredFrom, attempt: at,
+	}
+	at.handler, at.cancel = context.WithCancelCause(r.work)
+	r.attempts[key] = at
+	return at
+}
+
+// execute runs the handler, delivers what came of it and frees the slot.
+func (at *attempt) execute() {
+	r := at.run
+	defer at.cancel(nil)
+	defer r.remove(at)
+	if result, report := at.perform(); report {
+		ev := at.event(EventFinished)
+		ev.Outcome, ev.Reason = result.Outcome, result.Error
+		at.log().Info("Finished", "outcome", result.Outcome, "error", result.Error)
+		r.agent.emit(ev)
+		r.deliver(at, result)
+	}
+}
+
+// perform runs the handler to its end.
+func (at *attempt) perform() (protocol.Result, bool) {
+	defer close(at.returned)
+	if at.before != nil {
+		select {
+		case <-at.before.returned:
+		case <-at.run.work.Done():
+		}
+		at.before = nil
+	}
+	ctx := at.handler
+	if at.task.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, at.task.Timeout)
+		defer cancel()
+	}
+	output, err := at.call(ctx)
+	return at.result(ctx, output, err)
+}
+
+// call calls the handler of the task's type; a panic becomes an error.
+func (at *attempt) call(ctx context.Context) (output any, err error) {
+	handler := at.run.agent.handlers[at.task.Type]
+	if handler == nil {
+		return nil, NonRetryable(fmt.Errorf("no handler for the task's type; this agent handles %q", at.run.agent.taskTypes()))
+	}
+	if cause := ended(ctx); cause != nil {
+		return nil, cause
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			at.log().Error("Handler panicked", "panic", p, "stack", string(debug.Stack()))
+			output, err = nil, fmt.Errorf("the handler panicked: %v", p)
+		}
+	}()
+	return handler(ctx, at.task)
+}
+
+// result decides what to report; false means nothing.
+func (at *attempt) result(ctx context.Context, output any, err error) (protocol.Result, bool) {
+	cause := ended(ctx)
+	result := protocol.Result{Token: at.token, Attempt: at.number, StartedAt: at.startedAt.UTC(), EndedAt: time.Now().UTC()}
+	switch {
+	case errors.Is(cause, ErrDropped), errors.Is(cause, ErrFenced), errors.Is(cause, ErrGaveUp):
+		return result, false
+	case at.leaseIsOver():
+		result.Outcome, result.Error = fleet.AttemptFailed, "stopped: no hub could be reached for as long as the lease, so another agent may have the task"
+	case err == nil:
+		result.Outcome = fleet.AttemptCompleted
+		at.attach(&result, output)
+	case errors.Is(cause, ErrCancelled):
+		result.Outcome, result.Error = fleet.AttemptCancelled, err.Error()
+	case errors.Is(cause, ErrStopping):
+		// The hub did not ask for it, so it takes this as work handed back, which runs elsewhere.
+		result.Outcome, result.Error = fleet.AttemptCancelled, "the agent stopped before the attempt was done"
+	case errors.Is(cause, context.DeadlineExceeded):
+		result.Outcome, result.Error = fleet.AttemptFailed, fmt.Sprintf("timed out after %s", at.task.Timeout)
+	default:
+		result.Outcome, result.Error, result.NonRetryable = fleet.AttemptFailed, err.Error(), isNonRetryable(err)
+	}
+	result.Error = cutMiddle(result.Error, maxError)
+	return result, true
+}
+
+// leaseIsOver reports whether a fenced attempt has outlived its lease, even if the timer has not fired yet.
+func (at *attempt) leaseIsOver() bool {
+	at.run.mu.Lock()
+	defer at.run.mu.Unlock()
+	return at.leaseExpired || at.task.RetrySafety == fleet.Fenced && at.run.leaseOver()
+}
+
+func (at *attempt) hasReturned() bool {
+	select {
+	case <-at.returned:
+		return true
+	default:
+		return false
+	}
+}
+
+// report changes what the next poll says of the attempt; every change is also a beacon.
+func (at *attempt) report(change func(*attempt)) {
+	at.run.mu.Lock()
+	change(at)
+	at.beacons++
+	at.run.mu.Unlock()
+	if at.beacon > 0 {
+		at.run.pollWithin(at.beacon / 3)
+	}
+}
+
+// listing is the attempt as polls and registrations list it. The run's mutex is held.
+func (at *attempt) listing(withToken bool) protocol.RunningAttempt {
+	started := at.startedAt.UTC()
+	entry := protocol.RunningAttempt{
+		TaskID: at.attemptKey.task, Attempt: at.number, StartedAt: &started, Progress: at.progress,
+		EstimatedDuration: fleet.Duration(at.estimate), Beacons: at.beacons,
+	}
+	if withToken {
+		entry.Token = at.token
+	}
+	return entry
+}
+
+// remove frees the attempt's slot; the last one ends a graceful stop.
+func (r *run) remove(at *attempt) {
+	r.mu.Lock()
+	delete(r.attempts, at.attemptKey)
+	drained := r.stopping && len(r.attempts) == 0
+	r.mu.Unlock()
+	if drained {
+		r.end(errDrained)
+	}
+}
+
+func (at *attempt) log() *slog.Logger {
+	return at.run.agent.log.With("task", at.attemptKey.task, "attempt", at.number)
+}
+
+func (at *attempt) event(kind EventKind) Event {
+	return Event{Kind: kind, TaskID: at.attemptKey.task, Attempt: at.number}
+}

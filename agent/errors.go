@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"context"
+	"errors"
+)
+
+// Errors of Run.
+var (
+	// ErrFenced says that a newer process runs under this agent's id. This one has stopped its work.
+	ErrFenced = errors.New("agent: a newer process has this agent id")
+	// ErrGaveUp says that no hub answered for Options.GiveUpAfter.
+	ErrGaveUp = errors.New("agent: gave up: no hub has answered for too long")
+)
+
+// Causes of a handler's cancelled context; see context.Cause. A timeout's cause is context.DeadlineExceeded, and
+// ErrFenced and ErrGaveUp may be causes too.
+var (
+	// ErrLeaseExpired stops a fenced task whose agent has been out of touch for so long that another may have it.
+	ErrLeaseExpired = errors.New("agent: the lease has run out: no hub has answered for too long")
+	// ErrCancelled stops a task that was cancelled.
+	ErrCancelled = errors.New("agent: the task was cancelled")
+	// ErrDropped stops an attempt whose result no longer counts.
+	ErrDropped = errors.New("agent: the attempt no longer counts")
+	// ErrStopping stops a task that a graceful stop could not wait for. It is handed back and runs elsewhere.
+	ErrStopping = errors.New("agent: the agent is stopping")
+)
+
+// Reasons to end the loop that are not errors of Run.
+var (
+	errDrained = errors.New("agent: stopped with nothing left to do")
+	errStuck   = errors.New("agent: stopped, but handlers did not return")
+)
+
+// NonRetryable marks a failure as final: the task fails at once, whatever its retry policy. It returns nil for nil.
+func NonRetryable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &nonRetryable{err}
+}
+
+type nonRetryable struct{ err error }
+
+func (e *nonRetryable) Error() string { return e.err.Error() }
+func (e *nonRetryable) Unwrap() error { return e.err }
+
+func isNonRetryable(err error) bool {
+	var final *nonRetryable
+	return errors.As(err, &final)
+}
+
+// ended reports whether ctx is over, and if so why.
+func ended(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return context.Cause(ctx)
+}

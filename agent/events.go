@@ -1,0 +1,46 @@
+package agent
+
+import "mainstay.dev/mainstay/fleet"
+
+// EventKind says what happened.
+type EventKind string
+
+// The events.
+const (
+	EventRegistered     EventKind = "registered"      // a hub opened or re-attached the session
+	EventReconnecting   EventKind = "reconnecting"    // a hub did not answer, or does not know the session; Err says why
+	EventAssigned       EventKind = "assigned"        // a handler starts
+	EventFinished       EventKind = "finished"        // a handler returned; Outcome is what is reported
+	EventResultAccepted EventKind = "result_accepted" // the result counts
+	EventResultDropped  EventKind = "result_dropped"  // the result does not count; Err says why
+	EventCancelled      EventKind = "cancelled"       // a task's cancellation arrived
+	EventDropped        EventKind = "dropped"         // an attempt no longer counts and is stopped
+	EventLeaseExpired   EventKind = "lease_expired"   // a fenced attempt is stopped
+	EventRole           EventKind = "role"            // the agent's role, or its shards, changed
+	EventStopping       EventKind = "stopping"        // nothing new is taken any more
+	EventFenced         EventKind = "fenced"          // a newer process has the agent's id
+	EventGaveUp         EventKind = "gave_up"         // no hub answered for too long
+	EventStopped        EventKind = "stopped"         // Run is about to return
+)
+
+// Event is something that happened. Fields that do not apply are empty.
+type Event struct {
+	Kind    EventKind
+	HubURL  string
+	TaskID  string
+	Attempt int
+	Outcome fleet.AttemptOutcome
+	Role    fleet.Role
+	Leader  string
+	Epoch   int64
+	Shards  []int
+	Reason  string
+	Err     error
+}
+
+// emit tells the embedding program. Never called with a mutex held.
+func (a *Agent) emit(e Event) {
+	if a.options.OnEvent != nil {
+		a.options.OnEvent(e)
+	}
+}

@@ -1,0 +1,163 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// ExecType is the task type that ExecHandler is meant for.
+const ExecType = "exec"
+
+const (
+	// maxExecOutput bounds stdout and stderr each, in bytes.
+	maxExecOutput = 64 << 10
+	// maxExecError bounds the end of stderr in a failure's text, in bytes.
+	maxExecError = 2 << 10
+	// execKillAfter is how long a command has between SIGTERM and SIGKILL.
+	execKillAfter = 5 * time.Second
+)
+
+// ExecPayload is the payload of an exec task.
+type ExecPayload struct {
+	Command []string          `json:"command"`
+	Env     map[string]string `json:"env,omitempty"` // added to the agent's own environment
+	Dir     string            `json:"dir,omitempty"`
+}
+
+// ExecResult is the result of an exec task.
+type ExecResult struct {
+	ExitCode int    `json:"exit_code"`
+	Stdout   string `json:"stdout"`
+	Stderr   string `json:"stderr"`
+}
+
+// ExecHandler runs commands without a shell. A non-zero exit code is a failure. When ctx ends the command's process
+// group gets SIGTERM, and SIGKILL after 5 s; at once when the lease has run out. It lets whoever submits tasks run
+// anything as the agent's user.
+func ExecHandler() Handler {
+	return func(ctx context.Context, task *Task) (any, error) {
+		payload, err := decodeExec(task.Payload)
+		if err != nil {
+			return nil, NonRetryable(err)
+		}
+		return runCommand(ctx, payload)
+	}
+}
+
+// decodeExec reads the payload strictly: a misspelt field must not be ignored.
+func decodeExec(data json.RawMessage) (ExecPayload, error) {
+	var p ExecPayload
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&p); err != nil {
+		return p, fmt.Errorf(`exec: the payload must be {"command": ["program", "argument"…], "env"?: {}, "dir"?: ""}: %w`, err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return p, errors.New("exec: the payload has something after its end")
+	}
+	if len(p.Command) == 0 || p.Command[0] == "" {
+		return p, errors.New("exec: command is empty: give the program and its arguments as a list")
+	}
+	for name := range p.Env {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			return p, errors.New("exec: a name in env is empty or holds '=' or a zero byte")
+		}
+	}
+	return p, nil
+}
+
+func runCommand(ctx context.Context, p ExecPayload) (any, error) {
+	cmd := exec.CommandContext(ctx, p.Command[0], p.Command[1:]...)
+	cmd.Dir = p.Dir
+	cmd.Env = os.Environ()
+	for name, value := range p.Env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	stdout, stderr := &headTail{limit: maxExecOutput}, &headTail{limit: maxExecOutput}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	err := runGroup(ctx, cmd)
+	if cause := ended(ctx); cause != nil {
+		return nil, fmt.Errorf("exec: the command was stopped: %w", cause)
+	}
+	result := ExecResult{ExitCode: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
+	var exit *exec.ExitError
+	switch {
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // the latter: it exited 0 and left something behind that holds its output
+		return result, nil
+	case errors.As(err, &exit):
+		text := "exec: " + exit.String() // "exit status 3", "signal: killed"
+		if tail := stderr.tail(maxExecError); tail != "" {
+			text += ": " + tail
+		}
+		return nil, errors.New(text)
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return nil, NonRetryable(fmt.Errorf("exec: the command cannot be run on this agent: %w", err))
+	}
+	return nil, fmt.Errorf("exec: %w", err)
+}
+
+// headTail keeps the beginning and the end of what is written to it.
+type headTail struct {
+	limit int
+	head  []byte
+	ring  []byte // the end, once the head is full
+	next  int    // where in the ring the next byte goes, once it is full
+	total int
+}
+
+// cutMark stands where bytes were left out; cutMarkSize is room for it.
+const (
+	cutMark     = "\n[… %d bytes cut …]\n"
+	cutMarkSize = 64
+)
+
+func (b *headTail) Write(p []byte) (int, error) {
+	n := len(p)
+	b.total += n
+	half := (b.limit - cutMarkSize) / 2
+	if room := half - len(b.head); room > 0 {
+		taken := min(room, len(p))
+		b.head = append(b.head, p[:taken]...)
+		p = p[taken:]
+	}
+	p = p[max(0, len(p)-half):]
+	if room := half - len(b.ring); room > 0 {
+		taken := min(room, len(p))
+		b.ring = append(b.ring, p[:taken]...)
+		p = p[taken:]
+	}
+	for len(p) > 0 {
+		copied := copy(b.ring[b.next:], p)
+		b.next = (b.next + copied) % len(b.ring)
+		p = p[copied:]
+	}
+	return n, nil
+}
+
+// end is what the ring holds, in order.
+func (b *headTail) end() []byte {
+	return append(append([]byte(nil), b.ring[b.next:]...), b.ring[:b.next]...)
+}
+
+func (b *headTail) String() string {
+	kept := string(b.head)
+	if cut := b.total - len(b.head) - len(b.ring); cut > 0 {
+		kept += fmt.Sprintf(cutMark, cut)
+	}
+	return strings.ToValidUTF8(kept+string(b.end()), "?")
+}
+
+// tail is the trimmed end, of at most limit bytes.
+func (b *headTail) tail(limit int) string {
+	all := append(append([]byte(nil), b.head...), b.end()...)
+	return strings.TrimSpace(strings.ToValidUTF8(string(all[max(0, len(all)-limit):]), "?"))
+}

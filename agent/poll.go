@@ -1,0 +1,212 @@
+package agent
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"mainstay.dev/mainstay/protocol"
+)
+
+const (
+	// pollMargin is how much longer than the heartbeat interval a poll may take.
+	pollMargin = 3 * time.Second
+	// checkpointSpacing is the least time between two polls for the sake of a checkpoint.
+	checkpointSpacing = 250 * time.Millisecond
+	// checkpointBudget bounds the checkpoints of one poll, in bytes. What does not fit comes with the next.
+	checkpointBudget = 2 << 20
+	// lastPollLimit bounds waiting for the last poll to be taken.
+	lastPollLimit = 500 * time.Millisecond
+	// A hub that answers at once and brings no work, over and over, is asked more slowly after a few free answers.
+	quickAnswer = 50 * time.Millisecond
+	quickFree   = 3
+	quickLimit  = time.Second
+)
+
+// sentPoll is a poll and what its answer will confirm.
+type sentPoll struct {
+	session session
+	body    protocol.Poll
+	sentAt  time.Time
+	listed  []listedAttempt
+}
+
+type listedAttempt struct {
+	attempt    *attempt
+	checkpoint int // version that was sent; 0: none
+}
+
+type pollAnswer struct {
+	poll   sentPoll
+	polled protocol.Polled
+	err    error
+}
+
+// poll keeps a poll open until one fails or the loop ends. When something must be said at once, as a checkpoint, a
+// second poll supersedes the one that is held, and the hub answers the older at once. Of an answer that arrives after
+// its poll was superseded the assignments are ignored: to the hub, the newer poll that does not list them is proof that
+// they were never begun, and it gives them out again.
+func (r *run) poll(retry *backoff) error {
+	const most = 2
+	answers := make(chan pollAnswer, most+1) // the last poll may come on top
+	open := 0
+	send := func() {
+		p := r.nextPoll()
+		open++
+		r.background.Go(func() { answers <- r.send(p) })
+	}
+	early := time.NewTimer(time.Hour)
+	defer early.Stop()
+	quick, slowDown := 0, backoff{first: 2 * quickAnswer, limit: quickLimit}
+	for send(); ; {
+		if at, wanted := r.earlyPoll(); wanted && open < most {
+			early.Reset(time.Until(at))
+		} else {
+			early.Stop()
+		}
+		select {
+		case <-r.loopCtx.Done():
+			if errors.Is(ended(r.loopCtx), errDrained) {
+				send()
+				awaitTaken(answers)
+			}
+			return ended(r.loopCtx)
+		case <-r.wake:
+		case <-early.C:
+			send()
+		case answer := <-answers:
+			open--
+			newest := r.isNewest(answer.poll)
+			if heard(answer.err) {
+				r.contact()
+			}
+			if answer.err != nil {
+				if newest || code(answer.err) == protocol.CodeFenced {
+					return answer.err
+				}
+				continue
+			}
+			retry.reset()
+			r.obey(answer.polled.Commands)
+			if !newest {
+				continue
+			}
+			r.confirmed(answer.poll)
+			began := r.accept(answer.polled.Assignments)
+			if quick++; began > 0 || time.Since(answer.poll.sentAt) > quickAnswer {
+				quick = 0
+				slowDown.reset()
+			} else if quick > quickFree {
+				pause(r.loopCtx, slowDown.next())
+			}
+			send()
+		}
+	}
+}
+
+// awaitTaken waits until a hub has taken an agent's last poll, which lists nothing, so that the goodbye after it cannot
+// leave an assignment on its way in doubt. The hub shows it by answering the superseded poll with nothing.
+func awaitTaken(answers <-chan pollAnswer) {
+	limit := time.NewTimer(lastPollLimit)
+	defer limit.Stop()
+	for {
+		select {
+		case answer := <-answers:
+			if len(answer.polled.Assignments) == 0 {
+				return
+			}
+		case <-limit.C:
+			return
+		}
+	}
+}
+
+// nextPoll makes the newest poll.
+func (r *run) nextPoll() sentPoll {
+	health := r.agent.ownHealth()
+	metrics := r.metrics.read()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sequence++
+	r.pollAt = time.Time{}
+	p := sentPoll{session: r.session, sentAt: time.Now(), body: protocol.Poll{
+		Sequence: r.sequence, FreeSlots: max(0, r.agent.options.Slots-len(r.attempts)), Metrics: metrics, Counters: r.counters,
+		Health: health, Stopping: r.stopping, Returned: r.returned,
+	}}
+	budget := checkpointBudget
+	for _, at := range r.attempts {
+		entry, listed := at.listing(!at.acknowledged), listedAttempt{attempt: at}
+		switch {
+		case at.checkpointVersion == at.checkpointSent:
+		case len(at.checkpoint) > budget:
+			r.pollAt = p.sentAt.Add(checkpointSpacing)
+		default:
+			budget -= len(at.checkpoint)
+			entry.Checkpoint, listed.checkpoint = at.checkpoint, at.checkpointVersion
+		}
+		p.body.Running = append(p.body.Running, entry)
+		p.listed = append(p.listed, listed)
+	}
+	r.polledAt = p.sentAt
+	return p
+}
+
+func (r *run) send(p sentPoll) pollAnswer {
+	answer := pollAnswer{poll: p}
+	answer.err = r.client.send(r.work, r.client.polls, request{
+		hub: p.session.hub, method: http.MethodPost, path: r.client.path(protocol.PollPath, ""), token: p.session.token,
+		body: p.body, timeout: p.session.interval + pollMargin,
+	}, &answer.polled)
+	return answer
+}
+
+func (r *run) isNewest(p sentPoll) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return p.body.Sequence == r.sequence
+}
+
+// confirmed notes that the hub has taken the newest poll.
+func (r *run) confirmed(p sentPoll) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.returned = r.returned[len(p.body.Returned):]
+	for _, l := range p.listed {
+		l.attempt.acknowledged = true
+		if l.checkpoint > 0 {
+			l.attempt.checkpointSent = l.checkpoint
+		}
+	}
+	r.renewLease(p.sentAt)
+}
+
+// pollWithin asks for a poll although one is held, at least spacing after the last one was sent.
+func (r *run) pollWithin(spacing time.Duration) {
+	r.mu.Lock()
+	at := r.polledAt.Add(spacing)
+	if r.pollAt.IsZero() || at.Before(r.pollAt) {
+		r.pollAt = at
+	}
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// earlyPoll is when to supersede the held poll. The lease of fenced work counts only polls that the hub answers as the
+// newest, and such a one may be held for the whole interval: superseding stops early enough for that.
+func (r *run) earlyPoll() (time.Time, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pollAt.IsZero() {
+		return time.Time{}, false
+	}
+	if !r.stopping && r.hasFenced() && !r.leaseFrom.IsZero() {
+		last := r.leaseFrom.Add(r.session.lease*4/5 - r.session.interval)
+		if r.pollAt.After(last) || time.Now().After(last) {
+			return time.Time{}, false
+		}
+	}
+	return r.pollAt, true
+}

@@ -1,0 +1,217 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"sync"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// run is the state of one call of Agent.Run. The loop goroutine registers and polls; each attempt has a goroutine that
+// runs its handler and delivers its result.
+type run struct {
+	agent    *Agent
+	client   *client
+	instance string
+
+	// loopCtx ends registering and polling; its cause is why Run ends.
+	loopCtx context.Context
+	end     context.CancelCauseFunc
+	// work outlives the caller's context, so that a stop is graceful: it is the parent of handlers, deliveries and polls.
+	work    context.Context
+	endWork context.CancelCauseFunc
+	// background are polls and attempts.
+	background sync.WaitGroup
+	// wake tells the loop that pollAt has changed.
+	wake chan struct{}
+
+	mu        sync.Mutex
+	session   session
+	sequence  int64 // of the newest poll; grows for as long as the process lives, so no hub takes a new poll for an old one
+	polledAt  time.Time
+	pollAt    time.Time // when the next poll is wanted although one is held; zero: not
+	attempts  map[attemptKey]*attempt
+	done      recentKeys // attempts whose result was answered
+	returned  []protocol.RunningAttempt
+	counters  protocol.Counters
+	metrics   hostMetrics
+	role      protocol.Command // the newest role
+	stopping  bool
+	stopTimer *time.Timer
+
+	leaseFrom  time.Time // when the newest answered poll was sent
+	leaseTimer *time.Timer
+	giveUp     *time.Timer
+}
+
+// session is what a hub said when it opened the session.
+type session struct {
+	hub        int
+	token      string
+	epoch      int64
+	interval   time.Duration
+	lease      time.Duration
+	generation int // grows with each registration
+}
+
+func newRun(ctx context.Context, a *Agent) *run {
+	r := &run{
+		agent: a, client: newClient(a.options), instance: newInstance(), wake: make(chan struct{}, 1),
+		attempts: map[attemptKey]*attempt{}, done: newRecentKeys(),
+	}
+	outlive := context.WithoutCancel(ctx)
+	r.work, r.endWork = context.WithCancelCause(outlive)
+	r.loopCtx, r.end = context.WithCancelCause(outlive)
+	if d := a.options.GiveUpAfter; d > 0 {
+		r.giveUp = time.AfterFunc(d, func() { r.end(ErrGaveUp) })
+	}
+	return r
+}
+
+// newInstance is a random id of this process.
+func newInstance() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// loop registers and polls until there is a reason to end, which it returns.
+func (r *run) loop() error {
+	if err := r.register(true); err != nil {
+		return err
+	}
+	retry := backoff{first: reconnectFirst, limit: reconnectLimit}
+	for {
+		err := r.poll(&retry)
+		if cause := ended(r.loopCtx); cause != nil {
+			return cause
+		}
+		switch code(err) {
+		case protocol.CodeFenced:
+			return ErrFenced
+		case protocol.CodeUnknownSession, protocol.CodeUnauthorized:
+			// The session is gone, and the work goes on: say so at once, and more slowly when it does not help.
+			if r.reconnecting(r.sessionNow().hub, err); retry.next() > reconnectFirst {
+				pause(r.loopCtx, retry.next())
+			}
+		default:
+			hub := r.sessionNow().hub
+			r.reconnecting(hub, err)
+			r.client.rotate(hub)
+			pause(r.loopCtx, retry.next())
+			if !isFinal(err) {
+				r.moveTo(r.client.current())
+				continue // the same session: it may well live on, there or at another hub
+			}
+		}
+		if err := r.register(false); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *run) sessionNow() session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.session
+}
+
+// moveTo sends the session's next poll to a hub.
+func (r *run) moveTo(hub int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.session.hub = hub
+}
+
+// contact notes that a hub is there.
+func (r *run) contact() {
+	if r.giveUp != nil {
+		r.giveUp.Reset(r.agent.options.GiveUpAfter)
+	}
+}
+
+// finish ends everything and turns the reason into Run's result.
+func (r *run) finish(reason error) error {
+	r.end(reason)
+	switch {
+	case errors.Is(reason, errDrained), errors.Is(reason, errStuck):
+		r.goodbye()
+	case errors.Is(reason, ErrFenced):
+		r.agent.log.Error("A newer process has this agent id: stopping all work")
+		r.agent.emit(Event{Kind: EventFenced})
+	case errors.Is(reason, ErrGaveUp):
+		r.agent.log.Error("No hub has answered for too long: stopping all work", "after", r.agent.options.GiveUpAfter)
+		r.agent.emit(Event{Kind: EventGaveUp})
+	}
+	r.endWork(reason)
+	stuck := r.awaitHandlers(reason)
+	r.mu.Lock()
+	for _, t := range []*time.Timer{r.stopTimer, r.leaseTimer, r.giveUp} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+	r.mu.Unlock()
+	if stuck == 0 {
+		r.background.Wait()
+	}
+	r.client.close()
+	r.agent.emit(Event{Kind: EventStopped, Err: reason})
+	if errors.Is(reason, errDrained) {
+		return nil
+	}
+	return reason
+}
+
+// awaitHandlers waits a while for handlers whose context has ended, and returns how many still run. A graceful stop has
+// waited already.
+func (r *run) awaitHandlers(reason error) int {
+	grace := handBackGrace
+	if errors.Is(reason, errStuck) {
+		grace = 0
+	}
+	limit := time.NewTimer(grace)
+	defer limit.Stop()
+	for {
+		at, running := r.anyRunning()
+		if at == nil {
+			return 0
+		}
+		select {
+		case <-at.returned:
+		case <-limit.C:
+			r.agent.log.Error("Handlers ignore that their context has ended", "handlers", running)
+			return running
+		}
+	}
+}
+
+// anyRunning is one attempt whose handler runs, and how many there are.
+func (r *run) anyRunning() (*attempt, int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var one *attempt
+	running := 0
+	for _, at := range r.attempts {
+		if !at.hasReturned() {
+			one = at
+			running++
+		}
+	}
+	return one, running
+}
+
+// currentRole is the role while the lease is good.
+func (r *run) currentRole() fleet.Role {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.leaseFrom.IsZero() || time.Since(r.leaseFrom) > r.session.lease {
+		return ""
+	}
+	return r.role.Role
+}

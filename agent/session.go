@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"mainstay.dev/mainstay/protocol"
+)
+
+const (
+	// reconnectFirst and reconnectLimit space attempts to reach a hub.
+	reconnectFirst = 100 * time.Millisecond
+	reconnectLimit = 2 * time.Second
+	// goodbyeTimeout bounds the goodbye: a hub that does not take it notices the closed connection.
+	goodbyeTimeout = 2 * time.Second
+)
+
+// register opens the session, or re-attaches it with what runs, at the first hub that agrees. Until the first session a
+// hub's refusal is final; later the control plane may be coming up, so only being fenced is.
+func (r *run) register(first bool) error {
+	retry := backoff{first: reconnectFirst, limit: reconnectLimit}
+	for {
+		hub := r.client.current()
+		var answer protocol.Registered
+		err := r.client.send(r.loopCtx, r.client.calls, request{
+			hub: hub, method: http.MethodPost, path: protocol.RegisterPath, body: r.registration(), timeout: callTimeout,
+		}, &answer)
+		if cause := ended(r.loopCtx); cause != nil {
+			return cause
+		}
+		if heard(err) {
+			r.contact()
+		}
+		switch {
+		case err == nil:
+			r.opened(hub, answer)
+			return nil
+		case code(err) == protocol.CodeFenced:
+			return ErrFenced
+		case first && isFinal(err):
+			return fmt.Errorf("agent: the hub refused the registration: %w", err)
+		}
+		r.reconnecting(hub, err)
+		r.client.rotate(hub)
+		pause(r.loopCtx, retry.next())
+		if cause := ended(r.loopCtx); cause != nil {
+			return cause
+		}
+	}
+}
+
+func (r *run) registration() protocol.Register {
+	o := r.agent.options
+	host, _ := os.Hostname() // only a description: empty is fine
+	reg := protocol.Register{
+		AgentID: o.ID, InstanceID: r.instance, Cluster: o.Cluster, MaxTasks: o.Slots, TaskTypes: r.agent.taskTypes(),
+		Capabilities: o.Capabilities, Host: host, PID: os.Getpid(), Zone: o.Zone, Group: o.Group, Version: o.Version,
+		Metadata: o.Metadata,
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, at := range r.attempts {
+		reg.Running = append(reg.Running, at.listing(true))
+	}
+	return reg
+}
+
+// opened starts a session. The hub may be a new one that knows nothing, so tokens and checkpoints are sent again.
+func (r *run) opened(hub int, answer protocol.Registered) {
+	r.mu.Lock()
+	r.session = session{
+		hub: hub, token: answer.SessionToken, epoch: answer.Epoch, interval: answer.HeartbeatInterval.Std(),
+		lease: answer.Lease.Std(), generation: r.session.generation + 1,
+	}
+	for _, at := range r.attempts {
+		at.acknowledged = false
+		at.checkpointSent = 0
+	}
+	running := len(r.attempts)
+	r.mu.Unlock()
+	url := r.client.url(hub)
+	r.agent.log.Info("Registered", "hub", url, "hub_id", answer.HubID, "epoch", answer.Epoch, "running", running)
+	r.agent.emit(Event{Kind: EventRegistered, HubURL: url, Epoch: answer.Epoch})
+}
+
+// reconnecting tells that a hub could not be used.
+func (r *run) reconnecting(hub int, err error) {
+	url := r.client.url(hub)
+	r.agent.log.Warn("No use of the hub; trying again while work goes on", "hub", url, "error", err)
+	r.agent.emit(Event{Kind: EventReconnecting, HubURL: url, Err: err})
+}
+
+// goodbye ends the session. It is said only when no handler runs any more: the hub takes it as the agent's word for
+// that, and may give the work to another at once.
+func (r *run) goodbye() {
+	s := r.sessionNow()
+	if _, running := r.anyRunning(); s.token == "" || running > 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.work, goodbyeTimeout)
+	defer cancel()
+	err := r.client.send(ctx, r.client.calls, request{
+		hub: s.hub, method: http.MethodDelete, path: r.client.path(protocol.SessionPath, ""), token: s.token, timeout: goodbyeTimeout,
+	}, nil)
+	var refused *refusal
+	if err != nil && !errors.As(err, &refused) {
+		r.agent.log.Warn("The hub did not hear the goodbye; it will notice the closed connection", "error", err)
+	}
+}

@@ -1,0 +1,91 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Handler runs one attempt of a task. What it returns becomes the task's result, as JSON. ctx ends when the attempt
+// must stop; context.Cause says why. A handler that returns nil has completed its task even if ctx has ended.
+type Handler func(ctx context.Context, task *Task) (any, error)
+
+// Task is one attempt given to a handler. The zero Task with a Payload is good enough for a handler's own tests.
+type Task struct {
+	ID          string
+	Type        string
+	Cluster     string
+	Attempt     int
+	Payload     json.RawMessage
+	RetrySafety fleet.RetrySafety
+	// Timeout is how long the handler may run; ctx has the deadline. 0 means no bound.
+	Timeout time.Duration
+	// Checkpoint is the newest one that an earlier attempt saved, or nil.
+	Checkpoint json.RawMessage
+	Labels     map[string]string
+	Tenant     string
+	Shard      int
+	// TransferredFrom is the agent that had the task before and was lost, or "".
+	TransferredFrom string
+
+	attempt *attempt // nil outside an agent
+}
+
+// Decode reads the payload into v. The error is non-retryable: the same payload fails again.
+func (t *Task) Decode(v any) error {
+	if err := json.Unmarshal(t.Payload, v); err != nil {
+		return NonRetryable(fmt.Errorf("payload of task type %s: %w", t.Type, err))
+	}
+	return nil
+}
+
+// maxStep bounds the text of a progress report, in bytes.
+const maxStep = 200
+
+// Progress says how far the handler is, 0 to 100, and what it does. It is sent with the next heartbeat and counts as a
+// beacon.
+func (t *Task) Progress(percent int, step string) {
+	if t.attempt == nil {
+		return
+	}
+	p := &fleet.Progress{Percent: min(100, max(0, percent)), Step: cutText(step, maxStep)}
+	t.attempt.report(func(at *attempt) { at.progress = p })
+}
+
+// SaveCheckpoint keeps v, as JSON of at most 64 KiB, for the next attempt should this one be lost. It is sent promptly;
+// of several in a row only the newest may be.
+func (t *Task) SaveCheckpoint(v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("agent: encode checkpoint: %w", err)
+	}
+	if len(data) > fleet.MaxCheckpointBytes {
+		return fmt.Errorf("agent: the checkpoint has %d bytes, %d are allowed: store it elsewhere and save where", len(data), fleet.MaxCheckpointBytes)
+	}
+	if t.attempt == nil {
+		return nil
+	}
+	t.attempt.report(func(at *attempt) {
+		at.checkpoint = data
+		at.checkpointVersion++
+	})
+	t.attempt.run.pollWithin(checkpointSpacing)
+	return nil
+}
+
+// Beacon is a sign of life from the handler itself, for tasks with a beacon timeout.
+func (t *Task) Beacon() {
+	if t.attempt != nil {
+		t.attempt.report(func(*attempt) {})
+	}
+}
+
+// Estimate says how long the handler expects to take in all.
+func (t *Task) Estimate(d time.Duration) {
+	if t.attempt != nil {
+		t.attempt.report(func(at *attempt) { at.estimate = d })
+	}
+}
