@@ -37,10 +37,14 @@ func WhyWaiting(c *Cluster, spec *TaskSpec, running map[string]int) string {
 			return fmt.Sprintf("waiting for an agent of cluster %s to take it", name)
 		}
 	}
+	scope := ""
 	if len(handling) < len(serving) {
-		return fmt.Sprintf("all %d agents of cluster %s that could take it are busy", len(handling), name)
+		scope = " that could take it"
 	}
-	return fmt.Sprintf("all %d agents of cluster %s are busy", len(handling), name)
+	if len(handling) == 1 {
+		return fmt.Sprintf("the only agent of cluster %s%s is busy", name, scope)
+	}
+	return fmt.Sprintf("all %d agents of cluster %s%s are busy", len(handling), name, scope)
 }
 
 func whyPinned(c *Cluster, agent string, running map[string]int) string {

@@ -2,10 +2,8 @@ package gateway
 
 import (
 	"context"
-	"encoding/base64"
 	"net/http"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -138,7 +136,7 @@ func (g *Gateway) registerAgents(api huma.API) {
 func (g *Gateway) listAgents(ctx context.Context, in *listAgentsInput) (*listAgentsOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	after, err := pageToken(in.PageToken)
+	after, err := openToken(byKey, in.PageToken)
 	if err != nil {
 		return nil, err
 	}
@@ -158,17 +156,6 @@ func (g *Gateway) listAgents(ctx context.Context, in *listAgentsInput) (*listAge
 	out := &listAgentsOutput{}
 	out.Body.Agents, out.Body.NextPageToken = page(agents, string(after), in.PageSize, func(a *Agent) string { return a.ID + "@" + a.Cluster })
 	return out, nil
-}
-
-// page sorts items by key and returns those after a key, with the token of the next page.
-func page[T any](items []T, after string, size int, key func(*T) string) ([]T, string) {
-	sort.Slice(items, func(i, j int) bool { return key(&items[i]) < key(&items[j]) })
-	start := sort.Search(len(items), func(i int) bool { return key(&items[i]) > after })
-	items = items[start:]
-	if len(items) <= size {
-		return items, ""
-	}
-	return items[:size], base64.RawURLEncoding.EncodeToString([]byte(key(&items[size-1])))
 }
 
 // agent finds an agent through the live registry, else through all clusters.

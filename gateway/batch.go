@@ -17,7 +17,7 @@ import (
 
 const (
 	maxBatchBody    = 32 << 20
-	batchReadLimit  = 2 * time.Minute
+	batchReadLimit  = time.Minute
 	batchWorkLimit  = 90 * time.Second
 	taskSchemaTitle = "TaskRequest"
 )

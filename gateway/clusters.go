@@ -315,7 +315,7 @@ func (g *Gateway) oneView(ctx context.Context, name string) (*contract.ClusterVi
 func (g *Gateway) listClusters(ctx context.Context, in *PageInput) (*listClustersOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	after, err := pageToken(in.PageToken)
+	after, err := openToken(byKey, in.PageToken)
 	if err != nil {
 		return nil, err
 	}
@@ -341,7 +341,7 @@ func (g *Gateway) listClusters(ctx context.Context, in *PageInput) (*listCluster
 }
 
 func (g *Gateway) listMembers(ctx context.Context, in *membersInput) (*listMembersOutput, error) {
-	after, err := pageToken(in.PageToken)
+	after, err := openToken(byKey, in.PageToken)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"net/http"
 	"strings"
@@ -14,7 +13,6 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -105,14 +103,15 @@ func (g *Gateway) registerTasks(api huma.API) {
 const statusWaiting fleet.TaskStatus = "waiting"
 
 func (g *Gateway) listTasks(ctx context.Context, in *listTasksInput) (*listTasksOutput, error) {
-	token, err := pageToken(in.PageToken)
+	query := taskQuery(in)
+	token, err := openToken(query, in.PageToken)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	page, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: g.namespace, PageSize: int32(in.PageSize), NextPageToken: token, Query: taskQuery(in),
+		Namespace: g.namespace, PageSize: int32(in.PageSize), NextPageToken: token, Query: query,
 	})
 	if err != nil {
 		return nil, g.answer(err, "list tasks", protocol.CodeNotFound)
@@ -129,7 +128,7 @@ func (g *Gateway) listTasks(ctx context.Context, in *listTasksInput) (*listTasks
 			out.Body.Tasks = append(out.Body.Tasks, tasks[i])
 		}
 	}
-	out.Body.NextPageToken = base64.RawURLEncoding.EncodeToString(page.GetNextPageToken())
+	out.Body.NextPageToken = sealToken(query, page.GetNextPageToken())
 	return out, nil
 }
 
@@ -200,12 +199,3 @@ func executionIs(s enumspb.WorkflowExecutionStatus) string {
 }
 
 func equals(attribute, value string) string { return attribute + " = '" + value + "'" }
-
-func pageToken(text string) ([]byte, error) {
-	token, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil {
-		return nil, httpapi.Problem(protocol.CodeInvalidRequest, "the request is not valid; errors says where",
-			protocol.ProblemField{Location: "query.page_token", Message: "is not a next_page_token of this API"})
-	}
-	return token, nil
-}

@@ -1,0 +1,59 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"sort"
+
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// A page token carries a checksum of itself and of the list it belongs to: Temporal answers a token that is not its own
+// as if it were unavailable, and a token of another list with the wrong page. It is no secret and no signature.
+const tokenSum = 8
+
+// sealToken makes the token that a client sees; empty at the last page.
+func sealToken(list string, token []byte) string {
+	if len(token) == 0 {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(append(sumOf(list, token), token...))
+}
+
+// openToken reads what sealToken made for the same list.
+func openToken(list, text string) ([]byte, error) {
+	if text == "" {
+		return nil, nil
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil && len(sealed) > tokenSum && subtle.ConstantTimeCompare(sealed[:tokenSum], sumOf(list, sealed[tokenSum:])) == 1 {
+		return sealed[tokenSum:], nil
+	}
+	return nil, httpapi.Problem(protocol.CodeInvalidRequest, "the request is not valid; errors says where", protocol.ProblemField{
+		Location: "query.page_token", Message: "is not the next_page_token of this list with these filters",
+	})
+}
+
+func sumOf(list string, token []byte) []byte {
+	h := sha256.New()
+	h.Write([]byte(list))
+	h.Write([]byte{0})
+	h.Write(token)
+	return h.Sum(nil)[:tokenSum]
+}
+
+// byKey names the lists that the gateway itself sorts; their tokens hold the last key of the page.
+const byKey = "by key"
+
+// page sorts items by key and returns those after a key, with the token of the next page.
+func page[T any](items []T, after string, size int, key func(*T) string) ([]T, string) {
+	sort.Slice(items, func(i, j int) bool { return key(&items[i]) < key(&items[j]) })
+	start := sort.Search(len(items), func(i int) bool { return key(&items[i]) > after })
+	items = items[start:]
+	if len(items) <= size {
+		return items, ""
+	}
+	return items[:size], sealToken(byKey, []byte(key(&items[size-1])))
+}
