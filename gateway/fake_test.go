@@ -205,6 +205,7 @@ func (s fakeService) ListWorkers(context.Context, *workflowservice.ListWorkersRe
 	}
 	answer := &workflowservice.ListWorkersResponse{}
 	for _, h := range s.f.workers {
+		//nolint:staticcheck // what the gateway reads
 		answer.WorkersInfo = append(answer.WorkersInfo, &workerpb.WorkerInfo{WorkerHeartbeat: h})
 	}
 	return answer, nil

@@ -47,6 +47,7 @@ func (g *Gateway) liveWhere(ctx context.Context, query string) liveAgents {
 			g.logger.Debug("the worker registry did not answer", zap.Error(err))
 			return found
 		}
+		//nolint:staticcheck // deprecated, but what replaces it has no load and no slots, and needs a call for each agent
 		for _, info := range page.GetWorkersInfo() {
 			heartbeat := info.GetWorkerHeartbeat()
 			if _, agent, ok := contract.AgentOfIdentity(heartbeat.GetWorkerIdentity()); ok {
