@@ -1,0 +1,168 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"go.temporal.io/api/serviceerror"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+func (g *Gateway) registerClusters(api huma.API) {
+	huma.Register(api, clusterOperation("create-cluster", http.MethodPost, "", "Create a cluster", http.StatusCreated),
+		func(ctx context.Context, in *struct{ Body ClusterRequest }) (*clusterOutput, error) {
+			config := in.Body.config(in.Body.Name).WithDefaults()
+			if err := config.Validate(); err != nil {
+				return nil, invalid("body", err)
+			}
+			err := g.createCluster(ctx, config)
+			if isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
+				return nil, httpapi.Problem(protocol.CodeClusterExists, "there is a cluster with this name; change it with PUT")
+			}
+			if err != nil {
+				return nil, g.answer(err, "create a cluster", protocol.CodeInternal)
+			}
+			now := time.Now()
+			return &clusterOutput{Body: clusterOf(&contract.ClusterView{Cluster: fleet.Cluster{Config: config}, CreatedAt: now})}, nil
+		})
+	huma.Register(api, clusterOperation("list-clusters", http.MethodGet, "", "List clusters", http.StatusOK), g.listClusters)
+	huma.Register(api, clusterOperation("get-cluster", http.MethodGet, "/{id}", "Get a cluster", http.StatusOK),
+		func(ctx context.Context, in *clusterInput) (*clusterOutput, error) {
+			view, err := g.oneView(ctx, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			return &clusterOutput{Body: clusterOf(view)}, nil
+		})
+	huma.Register(api, clusterOperation("replace-cluster", http.MethodPut, "/{id}", "Change a cluster", http.StatusOK),
+		func(ctx context.Context, in *replaceClusterInput) (*clusterOutput, error) {
+			cluster, err := g.replaceCluster(ctx, in.ID, &in.Body)
+			if err != nil {
+				return nil, err
+			}
+			return &clusterOutput{Body: cluster}, nil
+		})
+	huma.Register(api, clusterOperation("delete-cluster", http.MethodDelete, "/{id}", "Delete a cluster", http.StatusNoContent),
+		func(ctx context.Context, in *deleteClusterInput) (*struct{}, error) {
+			return nil, g.deleteCluster(ctx, in.ID, in.Force)
+		})
+	huma.Register(api, clusterOperation("list-members", http.MethodGet, "/{id}/members", "List a cluster's members", http.StatusOK), g.listMembers)
+}
+
+type clusterInput struct {
+	ID string `path:"id" doc:"The cluster's name."`
+}
+
+type replaceClusterInput struct {
+	ID   string `path:"id" doc:"The cluster's name."`
+	Body ClusterSettings
+}
+
+type deleteClusterInput struct {
+	ID    string `path:"id" doc:"The cluster's name."`
+	Force bool   `query:"force" doc:"Delete it although it has online agents."`
+}
+
+// PageInput is the part of a list that every one has. It is exported because huma reads no unexported embedded field.
+type PageInput struct {
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"1000"`
+	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+}
+
+type membersInput struct {
+	ID string `path:"id" doc:"The cluster's name."`
+	PageInput
+}
+
+type clusterOutput struct {
+	Body Cluster
+}
+
+type listClustersOutput struct {
+	Body struct {
+		Clusters      []Cluster `json:"clusters"`
+		NextPageToken string    `json:"next_page_token,omitempty"`
+	}
+}
+
+type listMembersOutput struct {
+	Body struct {
+		Members       []Agent `json:"members"`
+		NextPageToken string  `json:"next_page_token,omitempty"`
+	}
+}
+
+func clusterOperation(id, method, path, summary string, status int) huma.Operation {
+	return huma.Operation{
+		OperationID: id, Method: method, Path: "/api/v1/agents/clusters" + path, Tags: []string{"Clusters"},
+		Summary: summary, DefaultStatus: status,
+	}
+}
+
+// oneView answers unknown_cluster at once for a name that nobody gave, without waiting for a worker.
+func (g *Gateway) oneView(ctx context.Context, name string) (*contract.ClusterView, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := g.describeCluster(ctx, name); err != nil {
+		return nil, err
+	}
+	view, err := g.view(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return &view, nil
+}
+
+// listClusters shows a cluster whose workflow does not answer as unknown rather than leaving it out.
+func (g *Gateway) listClusters(ctx context.Context, in *PageInput) (*listClustersOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	after, err := openToken(byKey, in.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	clusters, err := g.listed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	clusters, next := page(clusters, string(after), in.PageSize, func(c *listedCluster) string { return c.name })
+	views, errs := g.viewEach(ctx, clusters)
+	out := &listClustersOutput{}
+	out.Body.Clusters = make([]Cluster, 0, len(clusters))
+	for i := range clusters {
+		switch code, _ := problemCode(errs[i]); {
+		case errs[i] == nil:
+			out.Body.Clusters = append(out.Body.Clusters, clusterOf(&views[i]))
+		case code == protocol.CodeUnknownCluster: // deleted since it was listed
+		default:
+			out.Body.Clusters = append(out.Body.Clusters, settingsOf(clusters[i].config))
+		}
+	}
+	out.Body.NextPageToken = next
+	return out, nil
+}
+
+func (g *Gateway) listMembers(ctx context.Context, in *membersInput) (*listMembersOutput, error) {
+	after, err := openToken(byKey, in.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	view, err := g.oneView(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	live := g.live(ctx)
+	members := make([]Agent, len(view.Members))
+	for i := range view.Members {
+		members[i] = agentOf(in.ID, &view.Members[i], live)
+	}
+	out := &listMembersOutput{}
+	out.Body.Members, out.Body.NextPageToken = page(members, string(after), in.PageSize, func(a *Agent) string { return a.ID })
+	return out, nil
+}
