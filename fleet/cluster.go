@@ -146,6 +146,24 @@ type Cluster struct {
 	Version int64 `json:"version"`
 	// CapabilitySets are the sets that tasks asked for; each has a lane of its own. Every set is sorted.
 	CapabilitySets [][]string `json:"capability_sets,omitempty"`
+
+	// Leader serves alone in an active_passive cluster; LeaderEpoch is the epoch of its leadership.
+	Leader      string    `json:"leader,omitempty"`
+	LeaderEpoch int64     `json:"leader_epoch,omitempty"`
+	LeaderSince time.Time `json:"leader_since,omitzero"`
+	// LastLeader is the leader before, while there is none.
+	LastLeader string `json:"last_leader,omitempty"`
+	// LeaderFreeAt is when the last leader's lease has certainly run out. No leader is granted before.
+	LeaderFreeAt time.Time `json:"leader_free_at,omitzero"`
+	// Standbys are the online members that do not lead, in the order in which they became standby.
+	Standbys []string `json:"standbys,omitempty"`
+
+	// Shards says who owns each shard of a sharded cluster.
+	Shards []ShardOwner `json:"shards,omitempty"`
+	// RoundRobin counts the targets that the round_robin strategy has picked.
+	RoundRobin int64 `json:"round_robin,omitempty"`
+	// Brake holds failovers back while the network is the likelier culprit than the agents.
+	Brake Brake `json:"brake,omitzero"`
 }
 
 // MaxCapabilitySets bounds how many different sets of required capabilities a cluster's tasks may name.

@@ -1,0 +1,112 @@
+package fleet
+
+import (
+	"errors"
+	"slices"
+	"time"
+)
+
+// BrakePolicy says when so many agents vanish at once that the network is to be suspected, not the agents (row G7).
+type BrakePolicy struct {
+	// Share of the agents, above 0 and up to 1, of which more must vanish. 1 turns the brake off. Default 0.5.
+	Share float64 `json:"share,omitempty"`
+	// MinLost is how many agents must vanish at least, so that small clusters fail over as usual. Default 3.
+	MinLost int `json:"min_lost,omitempty"`
+	// Window is the time within which they must vanish. Default 10 s.
+	Window Duration `json:"window,omitempty"`
+}
+
+// WithDefaults fills what was left out.
+func (p BrakePolicy) WithDefaults() BrakePolicy {
+	if p.Share == 0 {
+		p.Share = 0.5
+	}
+	if p.MinLost == 0 {
+		p.MinLost = 3
+	}
+	if p.Window == 0 {
+		p.Window = Duration(10 * time.Second)
+	}
+	return p
+}
+
+// Validate checks p after WithDefaults.
+func (p BrakePolicy) Validate() error {
+	if !(p.Share > 0 && p.Share <= 1) { // also refuses NaN
+		return errors.New("share must be above 0 and at most 1")
+	}
+	if p.MinLost < 1 || p.MinLost > MaxMembers {
+		return errors.New("min_lost must lie between 1 and 1000")
+	}
+	return ValidateDuration("window", p.Window, time.Second, 10*time.Minute)
+}
+
+// AgentLoss is one agent that vanished and is not back.
+type AgentLoss struct {
+	AgentID string    `json:"agent_id"`
+	At      time.Time `json:"at"`
+}
+
+// Brake stops automatic failover while a cluster has lost too many agents at once (row G7). Report losses and returns,
+// then Settle; failovers wait while it is engaged. An agent that said goodbye or is drained is no loss.
+type Brake struct {
+	Policy BrakePolicy `json:"policy,omitzero"`
+	// Losses are those within the window, and while the brake is engaged also all since.
+	Losses    []AgentLoss `json:"losses,omitempty"`
+	EngagedAt time.Time   `json:"engaged_at,omitzero"`
+}
+
+// Lost notes that an agent vanished. at is when the cluster learned of it, on the clock that Settle is given.
+func (b *Brake) Lost(agentID string, at time.Time) {
+	if !slices.ContainsFunc(b.Losses, func(l AgentLoss) bool { return l.AgentID == agentID }) {
+		b.Losses = append(b.Losses, AgentLoss{agentID, at})
+	}
+}
+
+// Back notes that an agent is there again.
+func (b *Brake) Back(agentID string) {
+	b.Losses = slices.DeleteFunc(b.Losses, func(l AgentLoss) bool { return l.AgentID == agentID })
+}
+
+// Settle engages or clears the brake after a batch of losses, returns or joins, and reports whether it is engaged. online
+// is the number of agents that are online after the batch. Once engaged, the brake holds however much time passes,
+// until so many agents are back or replaced that the lost ones are no more than Share of all.
+func (b *Brake) Settle(online int, now time.Time) bool {
+	policy := b.Policy.WithDefaults()
+	if b.EngagedAt.IsZero() {
+		b.forget(now.Add(-policy.Window.Std()))
+		if len(b.Losses) >= policy.MinLost && b.tooMany(policy, online) {
+			b.EngagedAt = now
+		}
+	} else if !b.tooMany(policy, online) {
+		b.EngagedAt = time.Time{}
+		b.forget(now.Add(-policy.Window.Std()))
+	}
+	return !b.EngagedAt.IsZero()
+}
+
+// Engaged reports what Settle would, and changes nothing.
+func (b Brake) Engaged(online int, now time.Time) bool {
+	b.Losses = slices.Clone(b.Losses)
+	return b.Settle(online, now)
+}
+
+// Release takes the brake off by a person's word and returns the agents that are given up with it, in the order of their
+// loss. They no longer count; new losses do.
+func (b *Brake) Release() []string {
+	var given []string
+	for _, l := range b.Losses {
+		given = append(given, l.AgentID)
+	}
+	b.Losses, b.EngagedAt = nil, time.Time{}
+	return given
+}
+
+// tooMany compares the losses with those who were online before them: who is online now, and the lost.
+func (b *Brake) tooMany(policy BrakePolicy, online int) bool {
+	return float64(len(b.Losses)) > policy.Share*float64(online+len(b.Losses))
+}
+
+func (b *Brake) forget(before time.Time) {
+	b.Losses = slices.DeleteFunc(b.Losses, func(l AgentLoss) bool { return !l.At.After(before) })
+}

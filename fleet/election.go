@@ -1,0 +1,108 @@
+package fleet
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Election is the outcome of one election (row A10). When no leader may be granted yet, only WaitUntil is set.
+type Election struct {
+	Leader string `json:"leader,omitempty"`
+	// Previous led before. It may be Leader itself, when nobody else was there.
+	Previous  string    `json:"previous,omitempty"`
+	Epoch     int64     `json:"epoch,omitempty"`
+	At        time.Time `json:"at,omitzero"`
+	WaitUntil time.Time `json:"wait_until,omitzero"`
+}
+
+// Elect gives an active_passive cluster without a leader a new one (row A10): of the online members standbys come first,
+// then the least loaded, then the lowest id. The leader before is chosen only when it is alone, so that a failover by
+// hand does move the leadership. loads are running tasks by agent id. It does nothing while there is a leader; one that
+// is LeaderLost must be vacated first.
+func (c *Cluster) Elect(loads map[string]int, now time.Time) (Election, bool) {
+	if wait, open := c.seatOpen(now); !open {
+		return wait, false
+	}
+	c.RefreshStandbys()
+	var best *Member
+	for i := range c.Members {
+		m := &c.Members[i]
+		if m.Status == AgentOnline && (best == nil || c.compareForLeader(m, best, loads) < 0) {
+			best = m
+		}
+	}
+	if best == nil {
+		return Election{}, false
+	}
+	return c.lead(best.AgentID, now), true
+}
+
+// Promote makes the given online member the leader, as the target of a failover (row A7), by the rules of Elect.
+func (c *Cluster) Promote(agentID string, now time.Time) (Election, bool) {
+	if wait, open := c.seatOpen(now); !open {
+		return wait, false
+	}
+	if m := c.Member(agentID); m == nil || m.Status != AgentOnline {
+		return Election{}, false
+	}
+	c.RefreshStandbys()
+	return c.lead(agentID, now), true
+}
+
+// VacateLeader takes the leadership away and returns who had it, or "" when nobody had. leaseRemaining is how long that
+// agent may still act as leader, counting renewals by a hub that has not heard yet; zero after a goodbye.
+func (c *Cluster) VacateLeader(leaseRemaining time.Duration, now time.Time) (previous string) {
+	if c.Leader == "" {
+		return ""
+	}
+	previous = c.Leader
+	c.LastLeader, c.Leader, c.LeaderSince = previous, "", time.Time{}
+	c.LeaderFreeAt = later(c.LeaderFreeAt, now.Add(max(leaseRemaining, 0)))
+	return previous
+}
+
+// seatOpen reports whether a leader may be granted, and if it is only too early, until when to wait.
+func (c *Cluster) seatOpen(now time.Time) (Election, bool) {
+	switch {
+	case c.Config.ReplicationMode != ActivePassive || c.Leader != "":
+		return Election{}, false
+	case now.Before(c.LeaderFreeAt):
+		return Election{WaitUntil: c.LeaderFreeAt}, false
+	}
+	return Election{}, true
+}
+
+func (c *Cluster) compareForLeader(a, b *Member, loads map[string]int) int {
+	return cmp.Or(
+		compareBool(b.AgentID == c.LastLeader, a.AgentID == c.LastLeader),
+		compareBool(slices.Contains(c.Standbys, a.AgentID), slices.Contains(c.Standbys, b.AgentID)),
+		compareLoad(a, b, loads),
+		strings.Compare(a.AgentID, b.AgentID),
+	)
+}
+
+// lead grants the leadership under a new epoch. The leader before becomes the last standby if it is online.
+func (c *Cluster) lead(agentID string, now time.Time) Election {
+	c.LastEpoch++
+	won := Election{Leader: agentID, Previous: c.LastLeader, Epoch: c.LastEpoch, At: now}
+	c.Leader, c.LeaderEpoch, c.LeaderSince = agentID, c.LastEpoch, now
+	c.LeaderFreeAt, c.LastLeader = time.Time{}, ""
+	if i := slices.Index(c.Standbys, won.Previous); i >= 0 {
+		c.Standbys = append(slices.Delete(c.Standbys, i, i+1), won.Previous)
+	}
+	c.RefreshStandbys()
+	return won
+}
+
+// compareBool puts true first.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}

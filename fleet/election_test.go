@@ -1,0 +1,245 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestElect(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		change func(*Cluster)
+		loads  map[string]int
+		leader string // "" when none is elected
+		wait   time.Time
+	}{
+		{"lowest id among equals", nil, nil, "a", time.Time{}},
+		{"least loaded", nil, map[string]int{"a": 2, "b": 1, "c": 1}, "b", time.Time{}},
+		{"load is a share of the slots", func(c *Cluster) { c.Member("c").MaxTasks = 100 }, map[string]int{"a": 1, "b": 1, "c": 5}, "c", time.Time{}},
+		{"only the online", func(c *Cluster) { c.become("a", AgentSuspect); c.become("b", AgentDraining) }, map[string]int{"c": 9}, "c", time.Time{}},
+		{"nobody", func(c *Cluster) {
+			c.become("a", AgentSuspect)
+			c.become("b", AgentMaintenance)
+			c.become("c", AgentOffline)
+		}, nil, "", time.Time{}},
+		{"leader serves", func(c *Cluster) { c.Promote("b", noon) }, nil, "", time.Time{}},
+		{"suspect leader serves", func(c *Cluster) { c.Promote("b", noon); c.become("b", AgentSuspect) }, nil, "", time.Time{}},
+		{"lost leader must be vacated first", func(c *Cluster) { c.Promote("b", noon); c.become("b", AgentOffline) }, nil, "", time.Time{}},
+		{"lease may still run", func(c *Cluster) { c.Promote("b", noon); c.VacateLeader(time.Nanosecond, noon) }, nil, "", noon.Add(1)},
+		{"lease is over", func(c *Cluster) { c.Promote("b", noon); c.VacateLeader(roleLease, noon.Add(-roleLease)) }, nil, "a", time.Time{}},
+		{"a lease below zero is over", func(c *Cluster) { c.Promote("b", noon); c.VacateLeader(-time.Second, noon) }, nil, "a", time.Time{}},
+		{"the leader before comes last", func(c *Cluster) { c.Promote("a", noon); c.VacateLeader(0, noon) }, map[string]int{"b": 9, "c": 8}, "c", time.Time{}},
+		{"the leader before when it is alone", func(c *Cluster) {
+			c.Promote("a", noon)
+			c.VacateLeader(0, noon)
+			c.become("b", AgentOffline)
+			c.become("c", AgentOffline)
+		}, nil, "a", time.Time{}},
+		{"not in active_active", func(c *Cluster) { c.Config.ReplicationMode = ActiveActive }, nil, "", time.Time{}},
+		{"not in sharded", func(c *Cluster) { c.Config.ReplicationMode = Sharded }, nil, "", time.Time{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := clusterOf(ActivePassive, "a", "b", "c")
+			if tt.change != nil {
+				tt.change(c)
+			}
+			before := *c
+			got, ok := c.Elect(tt.loads, noon)
+			require.Equal(t, tt.leader != "", ok)
+			require.Equal(t, tt.leader, got.Leader)
+			require.Equal(t, tt.wait, got.WaitUntil)
+			if !ok {
+				require.Equal(t, before.Leader, c.Leader)
+				require.Equal(t, before.LastEpoch, c.LastEpoch, "no epoch is wasted")
+				return
+			}
+			require.Equal(t, before.LastEpoch+1, got.Epoch)
+			require.Equal(t, Election{Leader: c.Leader, Previous: before.LastLeader, Epoch: c.LeaderEpoch, At: c.LeaderSince}, got)
+			require.NotContains(t, c.Standbys, c.Leader)
+		})
+	}
+}
+
+// Standbys come before online members that are not yet standby, however loaded they are.
+func TestCompareForLeaderPrefersStandbys(t *testing.T) {
+	t.Parallel()
+	c := clusterOf(ActivePassive, "a", "b")
+	c.Standbys = []string{"b"}
+	require.Negative(t, c.compareForLeader(c.Member("b"), c.Member("a"), map[string]int{"b": 9}))
+}
+
+func TestLeaderIsDemoted(t *testing.T) {
+	t.Parallel()
+	c := clusterOf(ActivePassive, "a", "b", "c")
+	_, _ = c.Elect(nil, noon)
+	require.Equal(t, []string{"b", "c"}, c.Standbys)
+
+	require.Equal(t, "a", c.VacateLeader(roleLease, noon))
+	require.Empty(t, c.VacateLeader(time.Hour, noon), "once")
+	require.Equal(t, noon.Add(roleLease), c.LeaderFreeAt, "the second call did not prolong the wait")
+	c.RefreshStandbys()
+	won, ok := c.Elect(nil, noon.Add(roleLease))
+	require.True(t, ok)
+	require.Equal(t, "b", won.Leader)
+	require.Equal(t, "a", won.Previous)
+	require.Equal(t, []string{"c", "a"}, c.Standbys, "it became standby last")
+
+	t.Log("a leader that died is no standby")
+	c.become("b", AgentOffline)
+	c.VacateLeader(0, noon)
+	won, ok = c.Elect(nil, noon.Add(2*roleLease))
+	require.True(t, ok)
+	require.Equal(t, "a", won.Leader, "the id decides, not how long one stands by")
+	require.Equal(t, "b", won.Previous)
+	require.Equal(t, []string{"c"}, c.Standbys)
+}
+
+func TestPromote(t *testing.T) {
+	t.Parallel()
+	c := clusterOf(ActivePassive, "a", "b", "c")
+	c.become("c", AgentSuspect)
+	for _, id := range []string{"c", "z", ""} {
+		_, ok := c.Promote(id, noon)
+		require.False(t, ok, id)
+	}
+	won, ok := c.Promote("b", noon)
+	require.True(t, ok)
+	require.Equal(t, Election{Leader: "b", Epoch: 4, At: noon}, won)
+	_, ok = c.Promote("a", noon)
+	require.False(t, ok, "there is a leader")
+	c.VacateLeader(roleLease, noon)
+	refused, ok := c.Promote("a", noon)
+	require.False(t, ok)
+	require.Equal(t, noon.Add(roleLease), refused.WaitUntil)
+	won, ok = c.Promote("a", refused.WaitUntil)
+	require.True(t, ok)
+	require.Equal(t, "b", won.Previous)
+	require.Equal(t, []string{"b"}, c.Standbys)
+}
+
+// process is one run of one agent.
+type process struct{ agent, instance string }
+
+// world is a fleet as it really is, beside what the cluster believes: agents hold leases that hubs renew while the
+// cluster names them, whatever becomes of them afterwards.
+type world struct {
+	*Cluster
+	now   time.Time
+	runs  int
+	alive map[string]string // instance by agent
+}
+
+var modelAgents = []string{"a", "b", "c", "d", "e"}
+
+// disturb does one thing to the fleet. vacate is called for an agent that serves no longer, with whether it said goodbye.
+func (w *world) disturb(t *rapid.T, vacate func(agent string, goodbye bool)) {
+	agent := rapid.SampledFrom(modelAgents).Draw(t, "agent")
+	m := w.Member(agent)
+	switch rapid.SampledFrom([]string{"start", "start", "attach", "lose", "leave", "status", "wait", "wait"}).Draw(t, "what") {
+	case "start":
+		w.runs++
+		w.alive[agent] = string(rune('A' + w.runs))
+		if w.Join(Join{AgentID: agent, Instance: w.alive[agent], MaxTasks: 4}, "h", w.now).Replaced != "" {
+			vacate(agent, false)
+		}
+	case "attach":
+		if w.alive[agent] != "" && m != nil {
+			w.Join(Join{AgentID: agent, Instance: w.alive[agent], MaxTasks: 4}, "h", w.now)
+		}
+	case "lose":
+		if m != nil {
+			w.Apply(Transition{AgentID: agent, Instance: m.Instance, Epoch: m.Epoch, Status: AgentOffline, At: w.now}, "h")
+			vacate(agent, false)
+		}
+	case "leave":
+		if m != nil && m.Serving() {
+			w.Apply(Transition{AgentID: agent, Instance: m.Instance, Epoch: m.Epoch, Left: true, At: w.now}, "h")
+			vacate(agent, true)
+			delete(w.alive, agent)
+		}
+	case "status":
+		if m != nil && m.Status != AgentOffline {
+			m.setStatus(rapid.SampledFrom([]AgentStatus{AgentOnline, AgentSuspect, AgentDraining, AgentMaintenance}).Draw(t, "status"), "", w.now)
+			if !m.Serving() {
+				vacate(agent, false)
+			}
+		}
+	case "wait":
+		w.now = w.now.Add(time.Duration(rapid.IntRange(1, 7000).Draw(t, "ms")) * time.Millisecond)
+	}
+}
+
+func (w *world) process(agent string) process { return process{agent, w.Member(agent).Instance} }
+
+// Two processes never hold the leader's lease at one instant, and leadership epochs strictly grow.
+func TestElectionModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{Cluster: clusterOf(ActivePassive), now: noon, alive: map[string]string{}}
+		leases := map[process]time.Time{}
+		var lastEpoch int64
+		leading := process{}
+		vacate := func(agent string, goodbye bool) {
+			if agent != w.Leader {
+				return
+			}
+			if goodbye {
+				delete(leases, leading)
+			}
+			w.VacateLeader(leases[leading].Sub(w.now), w.now)
+		}
+		for range rapid.IntRange(1, 80).Draw(t, "steps") {
+			w.disturb(t, vacate)
+			if rapid.IntRange(0, 9).Draw(t, "by hand") == 0 && w.Leader != "" {
+				vacate(w.Leader, false)
+			}
+			w.RefreshStandbys()
+			if w.LeaderLost() {
+				t.Fatalf("the leader %s is lost and nobody vacated", w.Leader)
+			}
+			freeAt, vacant := w.LeaderFreeAt, w.Leader == ""
+			loads := map[string]int{"a": rapid.IntRange(0, 4).Draw(t, "load")}
+			won, ok := w.Elect(loads, w.now)
+			switch {
+			case ok:
+				if !vacant || w.now.Before(freeAt) || won.Epoch <= lastEpoch {
+					t.Fatalf("%+v at %v: vacant %v, free at %v, last epoch %d", won, w.now, vacant, freeAt, lastEpoch)
+				}
+				lastEpoch, leading = won.Epoch, w.process(won.Leader)
+			case vacant && !w.now.Before(freeAt) && w.HealthyCount() > 0:
+				t.Fatal("a vacant, free seat and an online member, but no leader")
+			}
+			if w.Leader != "" && w.RoleOf(w.Leader) == RoleLeader {
+				leases[w.process(w.Leader)] = w.now.Add(roleLease)
+			}
+			var holders []process
+			for p, end := range leases {
+				if w.now.Before(end) {
+					holders = append(holders, p)
+				}
+			}
+			if len(holders) > 1 {
+				t.Fatalf("two lead at once: %v", holders)
+			}
+			leaders := 0
+			for _, m := range w.Members {
+				role := w.RoleOf(m.AgentID)
+				if role == RoleLeader {
+					leaders++
+				}
+				if (role == RoleStandby) != (m.Status == AgentOnline && m.AgentID != w.Leader) {
+					t.Fatalf("%s is %s and has role %s", m.AgentID, m.Status, role)
+				}
+			}
+			if leaders > 1 {
+				t.Fatalf("%d leaders", leaders)
+			}
+		}
+	})
+}

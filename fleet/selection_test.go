@@ -1,0 +1,119 @@
+package fleet
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestSelectTarget(t *testing.T) {
+	t.Parallel()
+	members := []Member{
+		{AgentID: "a", Status: AgentOnline, MaxTasks: 10, Group: "g1", Zone: "z1", Capabilities: []string{"gpu"}},
+		{AgentID: "b", Status: AgentOnline, MaxTasks: 10, Group: "g2", Zone: "z1"},
+		{AgentID: "c", Status: AgentOnline, MaxTasks: 100, Group: "g2", Zone: "z2", Capabilities: []string{"disk", "gpu"}},
+		{AgentID: "d", Status: AgentSuspect, MaxTasks: 10, Group: "g3", Zone: "z3"},
+		{AgentID: "e", Status: AgentDraining, MaxTasks: 10, Group: "g3", Zone: "z3", Capabilities: []string{"tpu"}},
+		{AgentID: "f", Status: AgentOffline, MaxTasks: 10, Group: "g2", Zone: "z2"},
+	}
+	loads := map[string]int{"a": 3, "b": 2, "c": 10}
+	standbys := func(ids ...string) func(string) Role {
+		return func(id string) Role {
+			if slices.Contains(ids, id) {
+				return RoleStandby
+			}
+			return RoleMember
+		}
+	}
+	tests := []struct {
+		name     string
+		strategy SelectionStrategy
+		roles    func(string) Role
+		need     FailoverNeed
+		want     string // "" when none
+	}{
+		{"least loaded is a share of the slots", SelectLeastLoaded, standbys(), FailoverNeed{FailedAgent: "f"}, "c"},
+		{"not the failed one", SelectLeastLoaded, standbys(), FailoverNeed{FailedAgent: "c"}, "b"},
+		{"capability", SelectLeastLoaded, standbys(), FailoverNeed{FailedAgent: "c", RequiredCapabilities: []string{"gpu"}}, "a"},
+		{"every capability", SelectLeastLoaded, standbys(), FailoverNeed{FailedAgent: "a", RequiredCapabilities: []string{"gpu", "disk"}}, "c"},
+		{"a capability nobody online has", SelectLeastLoaded, standbys(), FailoverNeed{FailedAgent: "a", RequiredCapabilities: []string{"tpu"}}, ""},
+		{"unknown strategy", "", standbys(), FailoverNeed{FailedAgent: "f"}, "c"},
+		{"standby first", SelectStandby, standbys("a"), FailoverNeed{FailedAgent: "f"}, "a"},
+		{"least loaded standby", SelectStandby, standbys("a", "b"), FailoverNeed{FailedAgent: "f"}, "b"},
+		{"a standby that is not online", SelectStandby, standbys("d"), FailoverNeed{FailedAgent: "f"}, "c"},
+		{"a standby without the capability", SelectStandby, standbys("b"), FailoverNeed{FailedAgent: "a", RequiredCapabilities: []string{"gpu"}}, "c"},
+		{"round robin starts with the first", SelectRoundRobin, standbys(), FailoverNeed{FailedAgent: "f"}, "a"},
+		{"round robin goes on", SelectRoundRobin, standbys(), FailoverNeed{FailedAgent: "f", RoundRobin: 1}, "b"},
+		{"round robin comes round", SelectRoundRobin, standbys(), FailoverNeed{FailedAgent: "f", RoundRobin: 5}, "c"},
+		{"round robin skips the failed one", SelectRoundRobin, standbys(), FailoverNeed{FailedAgent: "b", RoundRobin: 1}, "c"},
+		{"affinity names an agent", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "f", Affinity: "a"}, "a"},
+		{"affinity names a group", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "f", Affinity: "g1"}, "a"},
+		{"affinity names a zone", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "f", Affinity: "z1"}, "b"},
+		{"affinity to the failed agent's group", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "b"}, "c"},
+		{"affinity to the failed agent's zone", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "a"}, "b"},
+		{"group before zone", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "f"}, "c"},
+		{"affinity to nobody here", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "e", Affinity: "g9"}, "c"},
+		{"affinity of an agent that is no member", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "gone"}, "c"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, ok := SelectTarget(tt.strategy, members, tt.roles, loads, tt.need)
+			require.Equal(t, tt.want != "", ok)
+			require.Equal(t, tt.want, got)
+		})
+	}
+	_, ok := SelectTarget(SelectLeastLoaded, nil, standbys(), nil, FailoverNeed{})
+	require.False(t, ok)
+}
+
+// The target is always allowed, found whenever there is one, and the same whatever order the members come in.
+func TestSelectTargetModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		pick := func(label string, of ...string) string { return rapid.SampledFrom(of).Draw(t, label) }
+		var members []Member
+		loads := map[string]int{}
+		for _, id := range rapid.Permutation([]string{"a", "b", "c", "d", "e"}).Draw(t, "ids") {
+			m := Member{
+				AgentID: id, Status: AgentStatus(pick("status", "online", "online", "suspect", "offline", "draining", "maintenance")),
+				MaxTasks: rapid.IntRange(0, 3).Draw(t, "max"), Group: pick("group", "", "g1", "g2"), Zone: pick("zone", "", "z1", "z2"),
+			}
+			if rapid.Bool().Draw(t, "capable") {
+				m.Capabilities = []string{"gpu"}
+			}
+			loads[id] = rapid.IntRange(0, 3).Draw(t, "load")
+			members = append(members, m)
+		}
+		roles := func(id string) Role {
+			if id < "c" {
+				return RoleStandby
+			}
+			return RoleMember
+		}
+		strategy := SelectionStrategy(pick("strategy", "standby", "least_loaded", "round_robin", "affinity"))
+		need := FailoverNeed{
+			FailedAgent: pick("failed", "a", "e", "z"), Affinity: pick("affinity", "", "b", "g1", "z2"),
+			RoundRobin: rapid.Int64().Draw(t, "counter"),
+		}
+		if rapid.Bool().Draw(t, "needs gpu") {
+			need.RequiredCapabilities = []string{"gpu"}
+		}
+		allowed := func(m Member) bool {
+			return m.Status == AgentOnline && m.AgentID != need.FailedAgent && (need.RequiredCapabilities == nil || m.Capabilities != nil)
+		}
+		got, ok := SelectTarget(strategy, members, roles, loads, need)
+		if ok != slices.ContainsFunc(members, allowed) {
+			t.Fatalf("found %v among %+v", ok, members)
+		}
+		if ok && !slices.ContainsFunc(members, func(m Member) bool { return m.AgentID == got && allowed(m) }) {
+			t.Fatalf("%s may not take over", got)
+		}
+		slices.Reverse(members)
+		if again, _ := SelectTarget(strategy, members, roles, loads, need); again != got {
+			t.Fatalf("%s, and in another order %s", got, again)
+		}
+	})
+}

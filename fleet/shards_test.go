@@ -1,0 +1,279 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// settle assigns shards until nothing waits and returns the moves and when that was.
+func settle(c *Cluster, now time.Time) ([]ShardMove, time.Time) {
+	var all []ShardMove
+	for {
+		moves, wait := c.AssignShards(roleLease, now)
+		all = append(all, moves...)
+		if wait.IsZero() {
+			return all, now
+		}
+		now = wait
+	}
+}
+
+// taken are the moves that took a shard from somebody.
+func taken(moves []ShardMove) []ShardMove {
+	return slices.DeleteFunc(slices.Clone(moves), func(m ShardMove) bool { return m.To != "" })
+}
+
+func counts(c *Cluster) map[string]int {
+	n := map[string]int{}
+	for _, s := range c.Shards {
+		n[s.Owner]++
+	}
+	return n
+}
+
+func TestAssignShards(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		agents []string
+		change func(c *Cluster)
+		taken  int
+		want   map[string]int // "" are those without an owner
+	}{
+		{"one takes all", []string{"a"}, nil, 0, map[string]int{"a": 16}},
+		{"even", []string{"a", "b"}, nil, 0, map[string]int{"a": 8, "b": 8}},
+		{"within one", []string{"a", "b", "c"}, nil, 0, map[string]int{"a": 6, "b": 5, "c": 5}},
+		{"nobody", nil, nil, 0, map[string]int{"": 16}},
+		{"a join moves the least", []string{"a", "b", "c"}, func(c *Cluster) {
+			c.Join(Join{AgentID: "d", Instance: "1"}, "h", noon)
+		}, 4, map[string]int{"a": 4, "b": 4, "c": 4, "d": 4}},
+		{"only a lost agent's shards move", []string{"a", "b", "c"}, func(c *Cluster) { c.become("b", AgentOffline) }, 5, map[string]int{"a": 8, "c": 8}},
+		{"maintenance owns nothing", []string{"a", "b"}, func(c *Cluster) { c.become("b", AgentMaintenance) }, 8, map[string]int{"a": 16}},
+		{"draining owns nothing", []string{"a", "b"}, func(c *Cluster) { c.become("b", AgentDraining) }, 8, map[string]int{"a": 16}},
+		{"all lost", []string{"a", "b"}, func(c *Cluster) { c.become("a", AgentOffline); c.become("b", AgentOffline) }, 16, map[string]int{"": 16}},
+		{"a suspect keeps its own", []string{"a", "b", "c"}, func(c *Cluster) { c.become("b", AgentSuspect) }, 0, map[string]int{"a": 6, "b": 5, "c": 5}},
+		{"a suspect gets nothing", []string{"a", "b", "c"}, func(c *Cluster) {
+			c.become("b", AgentSuspect)
+			c.become("c", AgentOffline)
+		}, 5, map[string]int{"a": 11, "b": 5}},
+		{"another process does not inherit", []string{"a", "b"}, func(c *Cluster) {
+			c.Join(Join{AgentID: "b", Instance: "2"}, "h", noon)
+		}, 8, map[string]int{"a": 8, "b": 8}},
+		{"re-attached keeps its own", []string{"a", "b"}, func(c *Cluster) {
+			c.become("b", AgentOffline)
+			c.Join(Join{AgentID: "b", Instance: "1"}, "h2", noon)
+		}, 0, map[string]int{"a": 8, "b": 8}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := clusterOf(Sharded, tt.agents...)
+			_, now := settle(c, noon)
+			require.Equal(t, noon, now, "the first owners wait for nobody")
+			if tt.change != nil {
+				tt.change(c)
+			}
+			moves, now := settle(c, now)
+			require.Len(t, taken(moves), tt.taken)
+			require.Equal(t, tt.want, counts(c))
+			if tt.taken > 0 {
+				require.Equal(t, noon.Add(roleLease), now, "what was taken waits for the old lease")
+			}
+			again, wait := c.AssignShards(roleLease, now)
+			require.Empty(t, again)
+			require.Zero(t, wait)
+		})
+	}
+}
+
+func TestAssignShardsOnlyWhenSharded(t *testing.T) {
+	t.Parallel()
+	c := clusterOf(ActiveActive, "a")
+	moves, wait := c.AssignShards(roleLease, noon)
+	require.Empty(t, moves)
+	require.Zero(t, wait)
+	require.Empty(t, c.Shards)
+}
+
+// A shard on its way has no owner until the old one's lease has run out, then exactly one under a new epoch.
+func TestShardHandover(t *testing.T) {
+	t.Parallel()
+	c := clusterOf(Sharded, "a")
+	c.Config.Shards = 2
+	first, _ := c.AssignShards(roleLease, noon)
+	require.Equal(t, []ShardMove{{Shard: 0, To: "a", Epoch: 2}, {Shard: 1, To: "a", Epoch: 3}}, first)
+
+	c.Join(Join{AgentID: "b", Instance: "1"}, "h", noon)
+	released, wait := c.AssignShards(roleLease, noon)
+	require.Equal(t, []ShardMove{{Shard: 1, From: "a", Epoch: 3}}, released)
+	require.Equal(t, noon.Add(roleLease), wait)
+	require.Equal(t, []int{0}, c.ShardsOf("a"))
+	require.Empty(t, c.ShardsOf("b"))
+
+	early, again := c.AssignShards(roleLease, wait.Add(-1))
+	require.Empty(t, early)
+	require.Equal(t, wait, again)
+
+	given, again := c.AssignShards(roleLease, wait)
+	require.Equal(t, []ShardMove{{Shard: 1, From: "a", To: "b", Epoch: 5}}, given)
+	require.Zero(t, again)
+	require.Equal(t, ShardOwner{Owner: "b", Epoch: 5}, c.Shards[1])
+	require.Equal(t, []int{1}, c.ShardsOf("b"))
+}
+
+func TestVacateShards(t *testing.T) {
+	t.Parallel()
+	c := clusterOf(Sharded, "a", "b")
+	c.Config.Shards = 4
+	settle(c, noon)
+	mine := c.ShardsOf("b")
+	require.Len(t, mine, 2)
+	require.Empty(t, c.VacateShards("z", 0, noon))
+	require.Empty(t, c.VacateShards("", 0, noon))
+
+	c.become("b", AgentOffline)
+	require.Empty(t, c.ShardsOf("b"), "whoever is offline may serve nothing")
+	require.Equal(t, mine, c.VacateShards("b", time.Second, noon))
+	require.Empty(t, c.VacateShards("b", time.Hour, noon), "once")
+	moves, wait := c.AssignShards(roleLease, noon)
+	require.Empty(t, moves)
+	require.Equal(t, noon.Add(time.Second), wait, "the lease that remained, not a whole one")
+	moves, _ = c.AssignShards(roleLease, wait)
+	require.Len(t, moves, 2)
+
+	t.Log("after a goodbye nothing waits")
+	c.Join(Join{AgentID: "b", Instance: "2"}, "h", wait)
+	_, now := settle(c, wait)
+	require.Len(t, c.ShardsOf("b"), 2)
+	c.VacateShards("a", -time.Second, now)
+	c.Apply(Transition{AgentID: "a", Instance: "1", Epoch: c.Member("a").Epoch, Left: true}, "h")
+	moves, wait = c.AssignShards(roleLease, now)
+	require.Len(t, moves, 2)
+	require.Zero(t, wait)
+	require.Equal(t, []int{0, 1, 2, 3}, c.ShardsOf("b"))
+}
+
+// A join of one member moves at most its part of the shards, and a loss only what the lost one had, at every size.
+func TestShardMovesAreFew(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := clusterOf(Sharded)
+		c.Config.Shards = rapid.IntRange(1, 64).Draw(t, "shards")
+		now := noon
+		for range rapid.IntRange(1, 12).Draw(t, "changes") {
+			before := counts(c)
+			var most int
+			if online := c.HealthyCount(); online == 0 || rapid.Bool().Draw(t, "join") {
+				id := fmt.Sprintf("agent-%d", rapid.IntRange(0, 20).Draw(t, "agent"))
+				if m := c.Member(id); m != nil && m.Status == AgentOnline {
+					continue
+				}
+				c.Join(Join{AgentID: id, Instance: now.String()}, "h", now)
+				most = (c.Config.Shards + online) / (online + 1)
+			} else {
+				var ids []string
+				for _, m := range c.Members {
+					if m.Status == AgentOnline {
+						ids = append(ids, m.AgentID)
+					}
+				}
+				lost := rapid.SampledFrom(ids).Draw(t, "lost")
+				c.become(lost, AgentOffline)
+				most = before[lost]
+			}
+			var moves []ShardMove
+			moves, now = settle(c, now)
+			if n := len(taken(moves)); n > most {
+				t.Fatalf("%d shards moved, %d are enough", n, most)
+			}
+			now = now.Add(time.Second)
+		}
+	})
+}
+
+// One process at most holds a shard's lease at one instant; epochs grow; once nothing waits, every shard has an owner and
+// the parts are equal within one.
+func TestShardModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		const shards = 7
+		w := &world{Cluster: clusterOf(Sharded), now: noon, alive: map[string]string{}}
+		w.Config.Shards, w.Shards = shards, make([]ShardOwner, shards)
+		var leases [shards]map[process]time.Time
+		var holder [shards]process
+		var lastEpoch [shards]int64
+		for i := range leases {
+			leases[i] = map[process]time.Time{}
+		}
+		// Now and then the workflow learns nothing about the lease and leaves it to AssignShards.
+		vacate := func(agent string, goodbye bool) {
+			var longest time.Duration
+			for i, s := range w.Shards {
+				if s.Owner != agent {
+					continue
+				}
+				if goodbye {
+					delete(leases[i], holder[i])
+				}
+				longest = max(longest, leases[i][holder[i]].Sub(w.now))
+			}
+			if goodbye || rapid.Bool().Draw(t, "lease is known") {
+				w.VacateShards(agent, longest, w.now)
+			}
+		}
+		for range rapid.IntRange(1, 80).Draw(t, "steps") {
+			w.disturb(t, vacate)
+			before := slices.Clone(w.Shards)
+			moves, wait := w.AssignShards(roleLease, w.now)
+			for _, m := range moves {
+				if m.To == "" {
+					continue
+				}
+				if m.Epoch <= lastEpoch[m.Shard] || w.now.Before(before[m.Shard].FreeAt) || w.Member(m.To).Status != AgentOnline {
+					t.Fatalf("%+v at %v, before: %+v", m, w.now, before[m.Shard])
+				}
+				lastEpoch[m.Shard], holder[m.Shard] = m.Epoch, w.process(m.To)
+			}
+			for _, m := range w.Members {
+				for _, i := range w.ShardsOf(m.AgentID) {
+					leases[i][w.process(m.AgentID)] = w.now.Add(roleLease)
+				}
+			}
+			for i := range leases {
+				held := 0
+				for _, end := range leases[i] {
+					if w.now.Before(end) {
+						held++
+					}
+				}
+				if held > 1 {
+					t.Fatalf("shard %d is held %d times: %v", i, held, leases[i])
+				}
+			}
+			if wait.IsZero() && w.HealthyCount() > 0 {
+				balanced(t, w.Cluster)
+			}
+		}
+	})
+}
+
+func balanced(t *rapid.T, c *Cluster) {
+	n := counts(c)
+	if n[""] > 0 {
+		t.Fatalf("%d shards have no owner and nothing is waited for", n[""])
+	}
+	least, most := len(c.Shards), 0
+	for _, m := range c.Members {
+		if m.Status == AgentOnline {
+			least, most = min(least, n[m.AgentID]), max(most, n[m.AgentID])
+		}
+	}
+	if most-least > 1 {
+		t.Fatalf("unbalanced: %v", n)
+	}
+}
