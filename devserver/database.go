@@ -1,0 +1,85 @@
+package devserver
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/uuid"
+	"go.temporal.io/server/common/config"
+	sqliteplugin "go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
+	"go.temporal.io/server/schema/sqlite"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"mainstay.dev/mainstay/contract"
+)
+
+// Durability says what an acknowledged write survives.
+type Durability string
+
+// The levels. docs/BENCHMARKS.md has what each costs.
+const (
+	ProcessCrash Durability = "process" // the death of the process, SIGKILL included; not a power loss (WAL, synchronous=NORMAL)
+	PowerLoss    Durability = "power"   // a power loss too (WAL, synchronous=FULL)
+	NoDurability Durability = "none"    // a clean stop only (WAL, synchronous=OFF)
+)
+
+// Validate checks the level.
+func (d Durability) Validate() error {
+	if _, known := synchronous[d]; !known {
+		return fmt.Errorf("durability must be process, power or none")
+	}
+	return nil
+}
+
+// synchronous is the SQLite pragma of each level.
+var synchronous = map[Durability]string{ProcessCrash: "1", PowerLoss: "2", NoDurability: "0"}
+
+const databaseFile = "temporal.db"
+
+// openDatabase makes the schema of a new database and the namespace with our search attributes.
+func openDatabase(o Options) (*config.SQL, error) {
+	conf := &config.SQL{PluginName: sqliteplugin.PluginName}
+	if o.DataDir == "" {
+		conf.DatabaseName = "mainstay-" + uuid.NewString()
+		conf.ConnectAttributes = map[string]string{"mode": "memory", "cache": "shared"}
+	} else {
+		conf.DatabaseName = filepath.Join(o.DataDir, databaseFile)
+		conf.ConnectAttributes = map[string]string{"mode": "rwc", "journal_mode": "WAL", "synchronous": synchronous[o.Durability], "busy_timeout": "10000"}
+		if err := setupSchema(*conf); err != nil {
+			return nil, err
+		}
+	}
+	namespace, err := sqlite.NewNamespaceConfig(clusterName, o.Namespace, false, contract.SearchAttributes())
+	if err != nil {
+		return nil, fmt.Errorf("describe namespace %s: %w", o.Namespace, err)
+	}
+	namespace.Detail.Config.Retention = durationpb.New(o.Retention)
+	if err := sqlite.CreateNamespaces(conf, namespace); err != nil {
+		return nil, fmt.Errorf("make namespace %s: %w", o.Namespace, err)
+	}
+	return conf, nil
+}
+
+// setupSchema makes the database file if it is not there. It is made beside its place and renamed, so that a crash in
+// between leaves no half-made schema.
+func setupSchema(conf config.SQL) error {
+	final := conf.DatabaseName
+	if _, err := os.Stat(final); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	conf.DatabaseName = final + ".new"
+	conf.ConnectAttributes = map[string]string{"mode": "rwc"}
+	if err := os.Remove(conf.DatabaseName); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove a half-made database: %w", err)
+	}
+	if err := sqlite.SetupSchema(&conf); err != nil {
+		return fmt.Errorf("make the database schema: %w", err)
+	}
+	if err := os.Rename(conf.DatabaseName, final); err != nil {
+		return fmt.Errorf("put the new database in place: %w", err)
+	}
+	return nil
+}

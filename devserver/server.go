@@ -1,0 +1,222 @@
+// Package devserver runs a Temporal server and its Web UI inside the process, on a SQLite file or in memory. It is the
+// only package that imports the server; everything else only sees a Temporal address.
+package devserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	uiserver "github.com/temporalio/ui-server/v2/server"
+	uiconfig "github.com/temporalio/ui-server/v2/server/config"
+	uioptions "github.com/temporalio/ui-server/v2/server/server_options"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/server/common/authorization"
+	"go.temporal.io/server/common/config"
+	"go.temporal.io/server/common/log"
+	"go.temporal.io/server/common/membership/static"
+	"go.temporal.io/server/common/primitives"
+	"go.temporal.io/server/temporal"
+	"go.uber.org/zap"
+)
+
+// Options say what to start and where.
+type Options struct {
+	// Host is where Temporal listens. Default 127.0.0.1.
+	Host string
+	// Port is the frontend's gRPC port; 0 takes a free one.
+	Port int
+	// UIHost is where the Web UI listens. Default: Host.
+	UIHost string
+	// UIPort is the Web UI's port; 0: no Web UI, -1: a free port.
+	UIPort int
+	// DataDir holds the database; empty: all is in memory and gone at the end.
+	DataDir string
+	// Durability says what the database survives. Default: ProcessCrash.
+	Durability Durability
+	// Namespace is made if it is not there. Default "default".
+	Namespace string
+	// Retention is how long closed workflows are kept. Default 72 h. It is fixed when the namespace is made.
+	Retention time.Duration
+	// Logger takes Temporal's warnings and errors; nil drops them.
+	Logger *zap.Logger
+}
+
+func (o Options) withDefaults() Options {
+	if o.Host == "" {
+		o.Host = "127.0.0.1"
+	}
+	if o.UIHost == "" {
+		o.UIHost = o.Host
+	}
+	if o.Durability == "" {
+		o.Durability = ProcessCrash
+	}
+	if o.Namespace == "" {
+		o.Namespace = "default"
+	}
+	if o.Retention == 0 {
+		o.Retention = 72 * time.Hour
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	return o
+}
+
+// Server is a running Temporal.
+type Server struct {
+	address   string
+	uiURL     string
+	namespace string
+	temporal  temporal.Server
+	ui        *uiserver.Server
+	lock      *dirLock
+	stop      sync.Once
+}
+
+// Address is the frontend's host:port.
+func (s *Server) Address() string { return s.address }
+
+// Namespace is the namespace that was asked for.
+func (s *Server) Namespace() string { return s.namespace }
+
+// UIURL is where the Web UI is, empty without one.
+func (s *Server) UIURL() string { return s.uiURL }
+
+// Start checks ports and data directory, starts Temporal and the Web UI, and returns when the frontend answers.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	o = o.withDefaults()
+	if err := o.Durability.Validate(); err != nil {
+		return nil, err
+	}
+	ports, err := choosePorts(&o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		address: net.JoinHostPort(o.Host, strconv.Itoa(o.Port)), namespace: o.Namespace,
+	}
+	if o.DataDir != "" {
+		if s.lock, err = openDataDir(o.DataDir); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.start(ctx, o, ports); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) start(ctx context.Context, o Options, ports servicePorts) error {
+	database, err := openDatabase(o)
+	if err != nil {
+		return err
+	}
+	s.temporal, err = newTemporal(serverConfig(o, ports, database), o.Logger)
+	if err != nil {
+		return err
+	}
+	if err := s.temporal.Start(); err != nil {
+		return fmt.Errorf("start Temporal: %w", err)
+	}
+	if err := s.answers(ctx); err != nil {
+		return err
+	}
+	if o.UIPort != 0 {
+		s.startUI(o)
+	}
+	return nil
+}
+
+func newTemporal(conf *config.Config, zapLog *zap.Logger) (temporal.Server, error) {
+	logger := log.NewZapLogger(zapLog.WithOptions(zap.IncreaseLevel(zap.WarnLevel)))
+	authorizer, err := authorization.GetAuthorizerFromConfig(&conf.Global.Authorization)
+	if err != nil {
+		return nil, fmt.Errorf("make Temporal's authorizer: %w", err)
+	}
+	claims, err := authorization.GetClaimMapperFromConfig(&conf.Global.Authorization, logger)
+	if err != nil {
+		return nil, fmt.Errorf("make Temporal's claim mapper: %w", err)
+	}
+	hosts := map[primitives.ServiceName]static.Hosts{}
+	for _, service := range []primitives.ServiceName{primitives.FrontendService, primitives.HistoryService, primitives.MatchingService, primitives.WorkerService} {
+		rpc := conf.Services[string(service)].RPC
+		hosts[service] = static.SingleLocalHost(net.JoinHostPort(rpc.BindOnIP, strconv.Itoa(rpc.GRPCPort)))
+	}
+	server, err := temporal.NewServer(
+		temporal.WithConfig(conf),
+		temporal.ForServices(temporal.DefaultServices),
+		temporal.WithStaticHosts(hosts),
+		temporal.WithLogger(logger),
+		temporal.WithAuthorizer(authorizer),
+		temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper { return claims }),
+		temporal.WithDynamicConfigClient(tuning()),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("make the Temporal server: %w", err)
+	}
+	return server, nil
+}
+
+// answers waits until the frontend serves the namespace.
+func (s *Server) answers(ctx context.Context) error {
+	for {
+		c, err := client.DialContext(ctx, client.Options{HostPort: s.address, Namespace: s.namespace, Logger: silent{}})
+		if err == nil {
+			_, err = c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: s.namespace})
+			c.Close()
+			if err == nil {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("Temporal on %s did not answer in time: %w", s.address, errors.Join(ctx.Err(), err))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (s *Server) startUI(o Options) {
+	s.uiURL = "http://" + net.JoinHostPort(o.UIHost, strconv.Itoa(o.UIPort))
+	s.ui = uiserver.NewServer(uioptions.WithConfigProvider(&uiconfig.Config{
+		Host: o.UIHost, Port: o.UIPort, TemporalGRPCAddress: s.address, EnableUI: true, DefaultNamespace: o.Namespace,
+		CORS: uiconfig.CORS{CookieInsecure: true}, HideLogs: true, DisableNewsFetch: true,
+	}))
+	ui := s.ui
+	go func() {
+		if err := ui.Start(); err != nil {
+			o.Logger.Error("The Web UI stopped", zap.Error(err))
+		}
+	}()
+}
+
+// Stop stops all and gives the data directory free. It may be called twice.
+func (s *Server) Stop() {
+	s.stop.Do(func() {
+		if s.ui != nil {
+			s.ui.Stop()
+		}
+		if s.temporal != nil {
+			_ = s.temporal.Stop()
+		}
+		if s.lock != nil {
+			s.lock.release()
+		}
+	})
+}
+
+// silent drops the SDK's log while the server comes up.
+type silent struct{}
+
+func (silent) Debug(string, ...any) {}
+func (silent) Info(string, ...any)  {}
+func (silent) Warn(string, ...any)  {}
+func (silent) Error(string, ...any) {}

@@ -1,0 +1,110 @@
+package devserver
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"mainstay.dev/mainstay/contract"
+)
+
+func start(t *testing.T, o Options) (*Server, client.Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	s, err := Start(ctx, o)
+	require.NoError(t, err)
+	t.Cleanup(s.Stop)
+	c, err := client.DialContext(ctx, client.Options{HostPort: s.Address(), Namespace: s.Namespace(), Logger: silent{}})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return s, c
+}
+
+func TestMemoryHasSearchAttributesAndUI(t *testing.T) {
+	t.Parallel()
+	s, c := start(t, Options{UIPort: -1})
+	found, err := c.OperatorService().ListSearchAttributes(t.Context(), &operatorservice.ListSearchAttributesRequest{Namespace: s.Namespace()})
+	require.NoError(t, err)
+	for name, kind := range contract.SearchAttributes() {
+		require.Equal(t, kind, found.GetCustomAttributes()[name], name)
+	}
+	require.Eventually(t, func() bool {
+		response, err := http.Get(s.UIURL() + "/namespaces/default/workflows")
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	}, 10*time.Second, 20*time.Millisecond)
+	s.Stop()
+	s.Stop()
+}
+
+func TestFileKeepsWorkflows(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	s, c := start(t, Options{DataDir: dir})
+	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "kept", TaskQueue: "nobody"}, "Kept")
+	require.NoError(t, err)
+
+	t.Log("a second process is refused")
+	_, err = Start(t.Context(), Options{DataDir: dir})
+	require.ErrorIs(t, err, ErrDataDirInUse)
+	require.ErrorContains(t, err, "--data-dir")
+
+	c.Close()
+	s.Stop()
+	_, again := start(t, Options{DataDir: dir, Durability: PowerLoss})
+	_, err = again.DescribeWorkflowExecution(t.Context(), "kept", "")
+	require.NoError(t, err)
+}
+
+func TestAnotherVersionsDataIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, versionFile), []byte("0.9.0\n"), 0o600))
+	_, err := Start(t.Context(), Options{DataDir: dir})
+	require.ErrorContains(t, err, "was written by Temporal 0.9.0")
+	require.NoFileExists(t, filepath.Join(dir, databaseFile))
+
+	t.Log("the refusal gives the directory free")
+	require.NoError(t, os.Remove(filepath.Join(dir, versionFile)))
+	start(t, Options{DataDir: dir})
+}
+
+func TestHalfMadeDatabaseIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, databaseFile+".new"), []byte("half"), 0o600))
+	start(t, Options{DataDir: dir})
+}
+
+func TestBusyPort(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	port := l.Addr().(*net.TCPAddr).Port
+	for flag, o := range map[string]Options{"--temporal": {Port: port}, "--ui": {UIPort: port}} {
+		_, err := Start(t.Context(), o)
+		var busy *PortInUseError
+		require.ErrorAs(t, err, &busy)
+		require.Equal(t, flag, busy.Flag)
+		require.ErrorContains(t, err, "in use")
+	}
+}
+
+func TestUnknownDurability(t *testing.T) {
+	t.Parallel()
+	_, err := Start(t.Context(), Options{Durability: "maybe"})
+	require.ErrorContains(t, err, "process, power or none")
+}
