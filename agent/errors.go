@@ -29,7 +29,7 @@ var (
 // Reasons to end the loop that are not errors of Run.
 var (
 	errDrained = errors.New("agent: stopped with nothing left to do")
-	errStuck   = errors.New("agent: stopped, but handlers did not return")
+	errStuck   = errors.New("agent: stopped, but handlers did not return although their contexts had ended")
 )
 
 // NonRetryable marks a failure as final: the task fails at once, whatever its retry policy. It returns nil for nil.

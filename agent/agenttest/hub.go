@@ -256,7 +256,7 @@ func (h *Hub) Supersede(taskID string, number int) {
 	h.change()
 }
 
-// Registrations, Polls and Results are what the hub has taken so far; Goodbyes counts ended sessions.
+// Registrations are the registrations accepted so far.
 func (h *Hub) Registrations() []protocol.Register { return copyOf(h, &h.registers) }
 
 // Polls are the polls taken so far.

@@ -1,0 +1,153 @@
+//go:build unix
+
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/agent/agenttest"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// execute runs one exec task through an agent and a fake hub.
+func execute(t *testing.T, payload string) protocol.Result {
+	t.Helper()
+	hub := agenttest.NewHub(t, agenttest.Options{})
+	start(t, hub, nil, map[string]agent.Handler{agent.ExecType: agent.ExecHandler()})
+	hub.WaitRegistered(1)
+	hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: json.RawMessage(payload)})
+	return hub.WaitResult("t1")
+}
+
+func TestExecSucceeds(t *testing.T) {
+	t.Parallel()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	payload, err := json.Marshal(agent.ExecPayload{
+		Command: []string{"sh", "-c", `echo "$GREETING from $PWD"; echo oops >&2`}, Env: map[string]string{"GREETING": "hello"}, Dir: dir,
+	})
+	require.NoError(t, err)
+	result := execute(t, string(payload))
+	require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
+	var out agent.ExecResult
+	require.NoError(t, json.Unmarshal(result.Output, &out))
+	require.Equal(t, agent.ExecResult{ExitCode: 0, Stdout: "hello from " + dir + "\n", Stderr: "oops\n"}, out)
+}
+
+func TestExecFails(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		payload string
+		error   string
+		final   bool
+	}{
+		"non-zero":        {`{"command":["sh","-c","echo out; echo the disk is full >&2; exit 3"]}`, "exec: exit status 3: the disk is full", false},
+		"killed":          {`{"command":["sh","-c","kill -9 $$"]}`, "exec: signal: killed", false},
+		"not found":       {`{"command":["no-such-program-anywhere"]}`, "cannot be run on this agent", true},
+		"no such dir":     {`{"command":["true"],"dir":"/no/such/dir"}`, "cannot be run on this agent", true},
+		"not executable":  {`{"command":["/etc/passwd"]}`, "cannot be run on this agent", true},
+		"empty command":   {`{"command":[]}`, "command is empty", true},
+		"unknown field":   {`{"command":["true"],"cwd":"/"}`, `unknown field "cwd"`, true},
+		"command is text": {`{"command":"true"}`, "the payload must be", true},
+		"bad env":         {`{"command":["true"],"env":{"A=B":"c"}}`, "a name in env", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			result := execute(t, c.payload)
+			require.Equal(t, fleet.AttemptFailed, result.Outcome)
+			require.Contains(t, result.Error, c.error)
+			require.Equal(t, c.final, result.NonRetryable)
+		})
+	}
+}
+
+func TestExecBoundsOutput(t *testing.T) {
+	t.Parallel()
+	result := execute(t, `{"command":["sh","-c","echo first; yes 0123456789 | head -c 300000; echo last; head -c 70000 /dev/zero >&2"]}`)
+	require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
+	var out agent.ExecResult
+	require.NoError(t, json.Unmarshal(result.Output, &out))
+	require.LessOrEqual(t, len(out.Stdout), 64<<10)
+	require.Greater(t, len(out.Stdout), 60<<10)
+	require.True(t, strings.HasPrefix(out.Stdout, "first\n0123456789\n"))
+	require.True(t, strings.HasSuffix(out.Stdout, "last\n"))
+	require.Regexp(t, `\n\[… 23\d{4} bytes cut …\]\n`, out.Stdout)
+	require.LessOrEqual(t, len(out.Stderr), 64<<10)
+}
+
+func TestExecCancelKillsTheWholeGroup(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"on SIGTERM":                            `sleep 1000 & echo $! >child; echo ready >ready; wait`,
+		"a child that ignores it and is silent": `(trap "" TERM; exec >/dev/null 2>&1; sleep 1000) & echo $! >child; echo ready >ready; wait`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			payload, err := json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c", script}, Dir: dir})
+			require.NoError(t, err)
+			hub := agenttest.NewHub(t, agenttest.Options{})
+			start(t, hub, nil, map[string]agent.Handler{agent.ExecType: agent.ExecHandler()})
+			hub.WaitRegistered(1)
+			hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload})
+			require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(dir, "ready")); return err == nil }, 10*time.Second, 5*time.Millisecond)
+			hub.Command(protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1})
+			require.Equal(t, fleet.AttemptCancelled, hub.WaitResult("t1").Outcome)
+			child := readPID(t, filepath.Join(dir, "child"))
+			require.Eventually(t, func() bool { return gone(child) }, 10*time.Second, 5*time.Millisecond, "the command's child outlived it")
+		})
+	}
+}
+
+func TestExecIsKilledAtOnceWhenTheLeaseEnds(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	payload, err := json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c", `trap "" TERM; echo $$ >pid; while :; do sleep 0.05; done`}, Dir: dir})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		for !exists(filepath.Join(dir, "pid")) {
+			<-time.After(5 * time.Millisecond)
+		}
+		cancel(agent.ErrLeaseExpired)
+	}()
+	begun := time.Now()
+	_, err = agent.ExecHandler()(ctx, &agent.Task{Payload: payload})
+	require.ErrorIs(t, err, agent.ErrLeaseExpired)
+	require.Less(t, time.Since(begun), 4*time.Second, "it did not wait for SIGTERM, which the command ignores")
+}
+
+func exists(path string) bool {
+	data, err := os.ReadFile(path)
+	return err == nil && len(data) > 0
+}
+
+func readPID(t *testing.T, path string) int {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var pid int
+	require.NoError(t, json.Unmarshal(data, &pid))
+	return pid
+}
+
+// gone reports whether a process has ended. A zombie that nobody reaps, as in a container without init, has.
+func gone(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return true
+	}
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	return err == nil && strings.Contains(string(stat), ") Z ")
+}

@@ -1,0 +1,246 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/agent/agenttest"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+func TestLeaseStopsFencedWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
+		fenced, free := newGate(), newGate()
+		b := start(t, hub, inMemory(hub), map[string]agent.Handler{"fenced": fenced.handle, "free": free.handle, "deaf": func(context.Context, *agent.Task) (any, error) {
+			pass(time.Minute)
+			return "done", nil
+		}})
+		hub.WaitRegistered(1)
+		one, two := assign("t1", "fenced"), assign("t2", "deaf")
+		one.RetrySafety, two.RetrySafety = fleet.Fenced, fleet.Fenced
+		hub.Assign(one, two, assign("t3", "free"))
+		<-fenced.started
+		pass(30 * time.Second)
+		require.Empty(t, fenced.cause, "polls that are answered renew the lease")
+		polls := hub.Polls()
+		hub.Stop()
+		cut := time.Now()
+		require.ErrorIs(t, <-fenced.cause, agent.ErrLeaseExpired)
+		require.Greater(t, time.Since(cut), 4*time.Second)
+		require.LessOrEqual(t, time.Since(cut), 14250*time.Millisecond)
+		require.Equal(t, 2, b.count(agent.EventLeaseExpired))
+		require.NotEmpty(t, polls)
+		require.Empty(t, b.agent.Role())
+
+		pass(time.Minute)
+		hub.Start()
+		for _, task := range []string{"t1", "t2"} {
+			result := hub.WaitResult(task)
+			require.Equal(t, fleet.AttemptFailed, result.Outcome, "a result after the lease is not a success")
+			require.Contains(t, result.Error, "lease")
+		}
+		require.Empty(t, free.cause, "other work goes on")
+		close(free.open)
+		require.Equal(t, fleet.AttemptCompleted, hub.WaitResult("t3").Outcome)
+	})
+}
+
+func TestCheckpointsDoNotStarveTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
+		b := start(t, hub, inMemory(hub), map[string]agent.Handler{"busy": func(ctx context.Context, task *agent.Task) (any, error) {
+			for i := range 6000 {
+				if ctx.Err() != nil {
+					return nil, context.Cause(ctx)
+				}
+				if err := task.SaveCheckpoint(i); err != nil {
+					return nil, err
+				}
+				pass(10 * time.Millisecond)
+			}
+			return nil, nil
+		}})
+		hub.WaitRegistered(1)
+		busy := assign("t1", "busy")
+		busy.RetrySafety = fleet.Fenced
+		hub.Assign(busy)
+		require.Equal(t, fleet.AttemptCompleted, hub.WaitResult("t1").Outcome)
+		require.Zero(t, b.count(agent.EventLeaseExpired))
+		require.Less(t, len(hub.Polls()), 60*4)
+	})
+}
+
+func TestBeaconsAreSentInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
+		start(t, hub, inMemory(hub), map[string]agent.Handler{"lively": func(_ context.Context, task *agent.Task) (any, error) {
+			for range 100 {
+				pass(100 * time.Millisecond)
+				task.Beacon()
+			}
+			return nil, nil
+		}})
+		hub.WaitRegistered(1)
+		lively := assign("t1", "lively")
+		lively.Beacon = fleet.Duration(3 * time.Second)
+		hub.Assign(lively)
+		hub.WaitResult("t1")
+		var beacons []int64
+		for _, p := range hub.Polls() {
+			if len(p.Running) == 1 {
+				beacons = append(beacons, p.Running[0].Beacons)
+			}
+		}
+		require.InDelta(t, 11, len(beacons), 2, "about every third of the beacon timeout")
+		require.IsIncreasing(t, beacons)
+	})
+}
+
+func TestTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
+		g := newGate()
+		start(t, hub, inMemory(hub), map[string]agent.Handler{"gate": g.handle})
+		hub.WaitRegistered(1)
+		slow := assign("t1", "gate")
+		slow.Timeout = fleet.Duration(90 * time.Second)
+		hub.Assign(slow)
+		result := hub.WaitResult("t1")
+		require.ErrorIs(t, <-g.cause, context.DeadlineExceeded)
+		require.Equal(t, fleet.AttemptFailed, result.Outcome)
+		require.Equal(t, "timed out after 1m30s", result.Error)
+		require.False(t, result.NonRetryable)
+		require.Equal(t, 90*time.Second, result.EndedAt.Sub(result.StartedAt))
+	})
+}
+
+func TestGracefulStop(t *testing.T) {
+	t.Parallel()
+	t.Run("before any hub was found", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
+			hub.Stop()
+			b := start(t, hub, inMemory(hub), map[string]agent.Handler{"gate": newGate().handle})
+			pass(time.Minute)
+			b.stop()
+			require.NoError(t, b.ends())
+		})
+	})
+	t.Run("finishes what runs and takes nothing new", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
+			g := newGate()
+			b := start(t, hub, inMemory(hub), map[string]agent.Handler{"gate": g.handle})
+			hub.WaitRegistered(1)
+			hub.Assign(assign("t1", "gate"))
+			hub.WaitRunning("t1")
+			b.stop()
+			hub.WaitPoll("stopping", func(p protocol.Poll) bool { return p.Stopping && len(p.Running) == 1 })
+			pass(20 * time.Second)
+			require.Zero(t, hub.Goodbyes())
+			close(g.open)
+			require.NoError(t, b.ends())
+			require.Equal(t, fleet.AttemptCompleted, hub.WaitResult("t1").Outcome)
+			require.Equal(t, 1, hub.Goodbyes())
+		})
+	})
+	t.Run("hands back what takes too long", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
+			g := newGate()
+			b := start(t, hub, inMemory(hub), map[string]agent.Handler{"gate": g.handle})
+			hub.WaitRegistered(1)
+			hub.Assign(assign("t1", "gate"))
+			<-g.started
+			b.stop()
+			stopped := time.Now()
+			require.NoError(t, b.ends())
+			require.ErrorIs(t, <-g.cause, agent.ErrStopping)
+			require.InDelta(t, agent.DefaultStopTimeout, time.Since(stopped), float64(time.Second))
+			result := hub.WaitResult("t1")
+			require.Equal(t, fleet.AttemptCancelled, result.Outcome)
+			require.Contains(t, result.Error, "the agent stopped")
+			require.Equal(t, 1, hub.Goodbyes())
+		})
+	})
+	t.Run("without a hub it ends all the same", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
+			g := newGate()
+			b := start(t, hub, inMemory(hub), map[string]agent.Handler{"gate": g.handle})
+			hub.WaitRegistered(1)
+			hub.Assign(assign("t1", "gate"))
+			<-g.started
+			hub.Stop()
+			close(g.open)
+			b.stop()
+			stopped := time.Now()
+			require.NoError(t, b.ends())
+			require.LessOrEqual(t, time.Since(stopped), agent.DefaultStopTimeout+15*time.Second)
+		})
+	})
+	t.Run("a handler that does not stop is an error, and there is no goodbye", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
+			release, begun := make(chan struct{}), make(chan struct{})
+			b := start(t, hub, inMemory(hub), map[string]agent.Handler{"deaf": func(context.Context, *agent.Task) (any, error) {
+				close(begun)
+				<-release
+				return nil, nil
+			}})
+			hub.WaitRegistered(1)
+			hub.Assign(assign("t1", "deaf"))
+			<-begun
+			b.stop()
+			require.ErrorContains(t, b.ends(), "handlers did not return")
+			require.Zero(t, hub.Goodbyes(), "the hub must not give the work away as if it had stopped")
+			close(release)
+		})
+	})
+	t.Run("an assignment on its way when the agent stops is not begun", func(t *testing.T) {
+		t.Parallel()
+		for range 20 {
+			hub := agenttest.NewHub(t, agenttest.Options{})
+			g := newGate()
+			b := start(t, hub, nil, map[string]agent.Handler{"gate": g.handle})
+			hub.WaitRegistered(1)
+			hub.Assign(assign("t1", "gate"))
+			<-g.started
+			b.stop()
+			hub.Assign(assign("t2", "gate"))
+			close(g.open)
+			require.NoError(t, b.ends())
+			if g.count() > 1 { // it arrived before the stop: then it must be finished
+				hub.WaitResult("t2")
+			}
+			hub.WaitResult("t1")
+		}
+	})
+}
+
+func TestNonRetryableKeepsTheError(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("broken")
+	require.ErrorIs(t, agent.NonRetryable(cause), cause)
+	require.NoError(t, agent.NonRetryable(nil))
+}
+
+func TestTaskWorksWithoutAnAgent(t *testing.T) {
+	t.Parallel()
+	task := &agent.Task{Payload: []byte(`{"a":1}`)}
+	task.Progress(10, "x")
+	task.Beacon()
+	task.Estimate(time.Second)
+	require.NoError(t, task.SaveCheckpoint(1))
+	var v map[string]int
+	require.NoError(t, task.Decode(&v))
+	require.Equal(t, 1, v["a"])
+}
