@@ -19,26 +19,26 @@ const maxPollBytes = 8 << 20
 type registerInput struct{ Body protocol.Register }
 type registerOutput struct{ Body protocol.Registered }
 
-// authorized is what every request of a session carries.
-type authorized struct {
+// Authorized is what every request of a session carries.
+type Authorized struct {
 	ID            string `path:"id" maxLength:"63" doc:"The agent's id."`
 	Authorization string `header:"Authorization" maxLength:"4096" doc:"Bearer and the session token."`
 }
 
 type pollInput struct {
-	authorized
+	Authorized
 	Body protocol.Poll
 }
 type pollOutput struct{ Body protocol.Polled }
 
 type resultInput struct {
-	authorized
+	Authorized
 	TaskID string `path:"task_id" maxLength:"63"`
 	Body   protocol.Result
 }
 type resultOutput struct{ Body protocol.ResultAccepted }
 
-type goodbyeInput struct{ authorized }
+type goodbyeInput struct{ Authorized }
 
 // Register adds the agent protocol to an API.
 func (h *Hub) Register(api huma.API) {
@@ -61,7 +61,7 @@ func (h *Hub) Register(api huma.API) {
 }
 
 // authorize reads the session token and checks that it belongs to the agent in the path.
-func (h *Hub) authorize(a authorized) (sessionClaims, error) {
+func (h *Hub) authorize(a Authorized) (sessionClaims, error) {
 	token, isBearer := strings.CutPrefix(a.Authorization, "Bearer ")
 	claims, err := h.seal.openSession(token)
 	if !isBearer || err != nil || claims.Agent != a.ID {
@@ -98,7 +98,7 @@ func (h *Hub) registerAgent(ctx context.Context, in *registerInput) (*registerOu
 }
 
 func (h *Hub) pollAgent(ctx context.Context, in *pollInput) (*pollOutput, error) {
-	claims, err := h.authorize(in.authorized)
+	claims, err := h.authorize(in.Authorized)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (h *Hub) pollAgent(ctx context.Context, in *pollInput) (*pollOutput, error)
 
 // goodbye ends a session on the agent's word. What it still had has stopped, so nothing needs to wait for its lease.
 func (h *Hub) goodbye(_ context.Context, in *goodbyeInput) (*struct{}, error) {
-	claims, err := h.authorize(in.authorized)
+	claims, err := h.authorize(in.Authorized)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ const resultTimeout = 10 * time.Second
 // reportResult hands an attempt's end to Temporal and answers only when Temporal has accepted it. It needs no session:
 // the token is enough, so any hub can take any result.
 func (h *Hub) reportResult(ctx context.Context, in *resultInput) (*resultOutput, error) {
-	session, err := h.authorize(in.authorized)
+	session, err := h.authorize(in.Authorized)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,9 @@
+package e2e
+
+import (
+	"testing"
+
+	"mainstay.dev/mainstay/testsuite/plane"
+)
+
+func TestMain(m *testing.M) { plane.Main(m) }

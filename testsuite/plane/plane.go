@@ -1,0 +1,162 @@
+// Package plane runs a whole control plane in a test: one embedded Temporal and one worker per test binary, and as many
+// hubs and gateways as a test wants.
+package plane
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+
+	"mainstay.dev/mainstay/devserver"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/worker"
+)
+
+// Key seals the tokens of all hubs in tests.
+var Key = []byte("a key for tests, not for people!")
+
+var (
+	once     sync.Once
+	server   *devserver.Server
+	dialed   client.Client
+	stopWork func()
+	startErr error
+)
+
+// Temporal returns the client of the test binary's embedded Temporal; a worker for all workflows runs beside it.
+func Temporal(t testing.TB) client.Client {
+	t.Helper()
+	once.Do(func() { startErr = start() })
+	require.NoError(t, startErr)
+	return dialed
+}
+
+func start() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var err error
+	if server, err = devserver.Start(ctx, devserver.Options{}); err != nil {
+		return err
+	}
+	dialed, err = client.DialContext(ctx, client.Options{HostPort: server.Address(), Namespace: server.Namespace(), Logger: quiet{}})
+	if err != nil {
+		return fmt.Errorf("dial the embedded Temporal: %w", err)
+	}
+	stopWork, err = worker.Start(dialed, worker.Options{Namespace: server.Namespace()})
+	return err
+}
+
+// Main runs a test binary's tests and stops what they shared.
+func Main(m *testing.M) {
+	code := m.Run()
+	if stopWork != nil {
+		stopWork()
+	}
+	if dialed != nil {
+		dialed.Close()
+	}
+	if server != nil {
+		server.Stop()
+	}
+	os.Exit(code)
+}
+
+// Node is one process of the control plane: a hub and a gateway behind one HTTP server.
+type Node struct {
+	URL      string
+	Hub      *hub.Hub
+	Registry *prometheus.Registry
+	http     *http.Server
+	gateway  *gateway.Gateway
+	stop     sync.Once
+}
+
+// NodeOptions changes a node. Zero fields take the test's defaults: a hub of its own id and quick timing.
+type NodeOptions struct {
+	HubID  string
+	Listen string
+	Config hub.Config
+}
+
+// QuickTiming keeps the proportions of the defaults at a quarter of their length.
+func QuickTiming() fleet.Timing {
+	return fleet.Timing{HeartbeatInterval: 1250 * time.Millisecond, WarningThreshold: 2500 * time.Millisecond,
+		FailureThreshold: 3750 * time.Millisecond, DisconnectGrace: 250 * time.Millisecond}
+}
+
+// NewNode starts a node that is stopped with the test.
+func NewNode(t testing.TB, o NodeOptions) *Node {
+	t.Helper()
+	c := Temporal(t)
+	if o.HubID == "" {
+		o.HubID = UniqueID("hub")
+	}
+	if o.Listen == "" {
+		o.Listen = "127.0.0.1:0"
+	}
+	if o.Config.Timing == (fleet.Timing{}) {
+		o.Config.Timing = QuickTiming()
+	}
+	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
+	n := &Node{Registry: prometheus.NewRegistry()}
+	api := httpapi.New(httpapi.Options{Logger: log, Registry: n.Registry, Version: "test"})
+	var err error
+	n.Hub, err = hub.New(hub.Options{ID: o.HubID, Client: c, Namespace: server.Namespace(), Logger: log, Registerer: n.Registry, Key: Key, Config: o.Config})
+	require.NoError(t, err)
+	n.Hub.Register(api.API())
+	n.gateway = gateway.New(gateway.Options{Client: c, Namespace: server.Namespace(), Logger: log, Registerer: n.Registry})
+	n.gateway.Register(api.API())
+	n.http = api.HTTPServer()
+	n.http.ConnContext, n.http.ConnState = n.Hub.ConnContext, n.Hub.ConnState
+	listener, err := net.Listen("tcp", o.Listen)
+	require.NoError(t, err)
+	n.URL = "http://" + listener.Addr().String()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	require.NoError(t, n.Hub.Start(ctx))
+	go func() { _ = n.http.Serve(listener) }()
+	t.Cleanup(n.Stop)
+	return n
+}
+
+// Stop stops the node as SIGTERM does. It may be called twice.
+func (n *Node) Stop() {
+	n.stop.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		n.Hub.Stop(ctx)
+		_ = n.http.Close()
+	})
+}
+
+// EnsureCluster makes a cluster that is deleted with nobody's help: its id is the test's own.
+func (n *Node) EnsureCluster(t testing.TB, config fleet.ClusterConfig) string {
+	t.Helper()
+	if config.Name == "" {
+		config.Name = UniqueID("c")
+	}
+	require.NoError(t, n.gateway.EnsureClusters(t.Context(), []fleet.ClusterConfig{config}))
+	return config.Name
+}
+
+// quiet drops the SDK's own log.
+type quiet struct{}
+
+func (quiet) Debug(string, ...any) {}
+func (quiet) Info(string, ...any)  {}
+func (quiet) Warn(string, ...any)  {}
+func (quiet) Error(string, ...any) {}
