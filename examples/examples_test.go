@@ -1,0 +1,148 @@
+// Package examples_test runs the example agents against a fake hub.
+package examples_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/agent/agenttest"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// payload has what a careless reader of JSON stumbles over.
+const payload = `{"text":"he said \"hi\", ünïcode \\ and {braces}","token":"not the token","list":[1,2.5,null,true,{"a":{}}]}`
+
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	for name, command := range map[string]func(*testing.T) []string{
+		"go":     buildGo,
+		"python": func(t *testing.T) []string { return []string{need(t, "python3"), "python/agent.py"} },
+		"shell":  func(t *testing.T) []string { need(t, "curl"); return []string{need(t, "sh"), "shell/agent.sh"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			argv := command(t)
+			hub := agenttest.NewHub(t, agenttest.Options{})
+			run(t, hub, argv)
+			first := hub.WaitRegistered(1)
+			require.Equal(t, "demo", first.Cluster)
+			require.Equal(t, name+"-1", first.AgentID)
+			require.Equal(t, []string{"echo"}, first.TaskTypes)
+
+			// Assigned, acknowledged, done.
+			hub.Assign(protocol.Assignment{TaskID: "t1", Type: "echo", Payload: json.RawMessage(payload), Labels: map[string]string{"a": "b"}})
+			result := hub.WaitResult("t1")
+			require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
+			require.JSONEq(t, payload, string(result.Output))
+
+			// While the result of the next finds no ear, the hub forgets the session: the agent registers again, as the same
+			// process, with what it runs.
+			hub.Fail(agenttest.OpResult, unavailable, unavailable, unavailable)
+			hub.Assign(protocol.Assignment{TaskID: "t2", Type: "echo", Attempt: 3, Payload: json.RawMessage(`"two"`)})
+			require.Equal(t, 3, hub.WaitRunning("t2").Attempt)
+			hub.ForgetSession()
+			again := hub.WaitRegistered(2)
+			require.Equal(t, first.InstanceID, again.InstanceID)
+			require.Len(t, again.Running, 1)
+			require.JSONEq(t, `"two"`, string(hub.WaitResult("t2").Output))
+
+			// The hub goes away and comes back.
+			hub.Stop()
+			hub.ForgetSession()
+			hub.Start()
+			hub.WaitRegistered(3)
+			hub.Assign(protocol.Assignment{TaskID: "t3", Type: "echo", Payload: json.RawMessage(`3`)})
+			require.JSONEq(t, `3`, string(hub.WaitResult("t3").Output))
+		})
+	}
+}
+
+func TestExamplesStopWhenFenced(t *testing.T) {
+	t.Parallel()
+	for name, command := range map[string]func(*testing.T) []string{
+		"python": func(t *testing.T) []string { return []string{need(t, "python3"), "python/agent.py"} },
+		"shell":  func(t *testing.T) []string { need(t, "curl"); return []string{need(t, "sh"), "shell/agent.sh"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			argv := command(t)
+			hub := agenttest.NewHub(t, agenttest.Options{})
+			ended := run(t, hub, argv)
+			hub.WaitRegistered(1)
+			hub.Fence()
+			require.ErrorContains(t, <-ended, "exit status 1")
+		})
+	}
+}
+
+var unavailable = agenttest.Fault{Status: http.StatusServiceUnavailable, Code: protocol.CodeUnavailable}
+
+// run starts an example agent; it is killed when the test ends. The channel has how it ended.
+func run(t *testing.T, hub *agenttest.Hub, argv []string) <-chan error {
+	t.Helper()
+	var output lockedBuffer
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), "HUB="+hub.URL(), "CLUSTER=demo", "ID="+filepath.Base(filepath.Dir(t.Name()+"/x"))+"-1")
+	cmd.Stdout, cmd.Stderr = &output, &output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, cmd.Start())
+	ended, done := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		ended <- cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+		<-done
+		if t.Failed() {
+			t.Logf("the agent said:\n%s", output.String())
+		}
+	})
+	return ended
+}
+
+// need finds a program, or skips the test.
+func need(t *testing.T, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		t.Skipf("%s is not installed: its example is not tested", program)
+	}
+	return path
+}
+
+func buildGo(t *testing.T) []string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "go-agent")
+	out, err := exec.Command("go", "build", "-o", binary, "./go-agent").CombinedOutput()
+	require.NoError(t, err, string(out))
+	return []string{binary}
+}
+
+// lockedBuffer takes the output of a process and its children.
+type lockedBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}

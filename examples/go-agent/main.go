@@ -1,0 +1,27 @@
+// Command go-agent is an agent in ten lines: it handles tasks of the type echo by returning their payload.
+//
+//	HUB=http://127.0.0.1:8080 CLUSTER=demo ID=go-1 go run ./examples/go-agent
+package main
+
+import (
+	"context"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"mainstay.dev/mainstay/agent"
+)
+
+func main() {
+	a, err := agent.New(agent.Options{HubURLs: []string{os.Getenv("HUB")}, Cluster: os.Getenv("CLUSTER"), ID: os.Getenv("ID")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	a.Handle("echo", func(_ context.Context, t *agent.Task) (any, error) { return t.Payload, nil })
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := a.Run(ctx); err != nil {
+		log.Fatal(err) //nolint:gocritic // nothing is left to stop
+	}
+}

@@ -1,0 +1,53 @@
+#!/bin/sh
+# An agent that needs only a POSIX shell, curl and sed. It handles tasks of the type echo by returning their payload.
+# Run: HUB=http://127.0.0.1:8080 CLUSTER=demo ID=sh-1 sh agent.sh     (docs/AGENT-PROTOCOL.md describes the messages)
+# It reads JSON with sed, so it relies on the hub's order of fields and runs one task at a time; with jq it need not.
+set -u
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT && trap 'exit 1' INT TERM
+instance=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+session='' sequence=0
+now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
+
+# post PATH BODY prints the answer and then, on a line of its own, the status; 000 means that no hub answered.
+post() {
+	printf %s "$2" | curl -s -m 30 -H 'Content-Type: application/json' -H "Authorization: Bearer $session" \
+		--data-binary @- -w '\n%{http_code}' "$HUB/api/v1/agents/$1"
+}
+
+# work TASK ATTEMPT TOKEN PAYLOAD does the work and reports it until a hub has answered.
+work() {
+	result="{\"token\":\"$3\",\"attempt\":$2,\"outcome\":\"completed\",\"output\":$4,\"started_at\":\"$(now)\",\"ended_at\":\"$(now)\"}"
+	until post "$ID/tasks/$1/result" "$result" | tail -n 1 | grep -q '^[24]'; do sleep 1; done
+	rm -f "$dir/running"
+}
+
+while :; do
+	running=$(cat "$dir/running" 2>/dev/null)
+	if [ -z "$session" ]; then
+		answer=$(post register "{\"agent_id\":\"$ID\",\"instance_id\":\"$instance\",\"cluster\":\"$CLUSTER\",\"max_tasks\":1,\"task_types\":[\"echo\"],\"running\":[$running]}")
+		session=$(printf '%s\n' "$answer" | sed -n 's/.*"session_token":"\([^"]*\)".*/\1/p')
+	else
+		sequence=$((sequence + 1)) free=1
+		[ -z "$running" ] || free=0
+		answer=$(post "$ID/poll" "{\"sequence\":$sequence,\"free_slots\":$free,\"running\":[$running]}")
+	fi
+	status=$(printf '%s\n' "$answer" | tail -n 1)
+	case $status in
+	200)
+		# One assignment at most: TASK ATTEMPT TOKEN on the first line, its payload on the second.
+		printf '%s\n' "$answer" | sed -n 's/.*"assignments":\[{"task_id":"\([^"]*\)","attempt":\([0-9]*\),"type":"[^"]*","cluster":"[^"]*","payload":\(.*\),"token":"\([^"]*\)","retry_safety".*/\1 \2 \4\
+\3/p' >"$dir/task"
+		if [ -s "$dir/task" ] && [ ! -s "$dir/running" ]; then
+			{ read -r task attempt token && IFS= read -r payload; } <"$dir/task"
+			# The next poll lists it as running, which accepts it.
+			echo "{\"task_id\":\"$task\",\"attempt\":$attempt,\"token\":\"$token\"}" >"$dir/running"
+			work "$task" "$attempt" "$token" "$payload" &
+		fi
+		;;
+	401 | 409) # unknown_session: the hub was restarted; register again, running work goes on
+		case $answer in *'"code":"fenced"'*) echo 'a newer process has this agent id' >&2 && exit 1 ;; esac
+		session='' && sleep 0.2
+		;;
+	*) echo "no use of the hub: status $status" >&2 && sleep 1 ;;
+	esac
+done
