@@ -61,8 +61,12 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 	key := attemptKey{a.TaskID, a.Attempt}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.attempts[key] != nil || r.done.has(key) {
-		return nil // delivered twice
+	if at := r.attempts[key]; at != nil {
+		at.acknowledged = false // delivered twice: the hub has missed that it was accepted
+		return nil
+	}
+	if r.done.has(key) {
+		return nil
 	}
 	if r.stopping {
 		r.returned = append(r.returned, protocol.RunningAttempt{TaskID: a.TaskID, Attempt: a.Attempt, Token: a.Token})

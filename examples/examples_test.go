@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package examples_test runs the example agents against a fake hub.
 package examples_test
 
