@@ -1,0 +1,174 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/temporalproto"
+	"go.temporal.io/sdk/client"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/testsuite/plane"
+)
+
+var record = flag.Bool("record", false, "run the scenarios and write their histories")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	plane.Main(m)
+}
+
+// TestRecord runs real scenarios and writes a history of each. It only runs when asked.
+func TestRecord(t *testing.T) {
+	if !*record {
+		t.Skip("recording is done by hand: make record")
+	}
+	c := plane.Temporal(t)
+	// The agents' short leases keep the recording quick.
+	node := plane.NewNode(t, plane.NodeOptions{HubID: "recorder", Config: hub.Config{Timing: plane.QuickTiming()}})
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "recorded", MinAgents: 1})
+	var calls atomic.Int64
+	handlers := map[string]agent.Handler{
+		"echo":  func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil },
+		"flaky": func(context.Context, *agent.Task) (any, error) { return nil, failTwice(calls.Add(1)) },
+		"fail":  func(context.Context, *agent.Task) (any, error) { return nil, errors.New("disk full") },
+		"final": func(context.Context, *agent.Task) (any, error) {
+			return nil, agent.NonRetryable(errors.New("bad input"))
+		},
+		"wait": func(ctx context.Context, _ *agent.Task) (any, error) { <-ctx.Done(); return nil, ctx.Err() },
+	}
+	stop := runAgent(t, node, cluster, "a-1", handlers)
+
+	quick := fleet.RetryPolicy{InitialInterval: fleet.Duration(10 * time.Millisecond)}
+	start(t, c, "completed", fleet.TaskSpec{Type: "echo", Cluster: cluster, Payload: []byte(`{"n":1}`)})
+	start(t, c, "retried", fleet.TaskSpec{Type: "flaky", Cluster: cluster, Retry: quick})
+	start(t, c, "failed", fleet.TaskSpec{Type: "final", Cluster: cluster})
+	start(t, c, "dead-letter", fleet.TaskSpec{Type: "fail", Cluster: cluster, Retry: fleet.RetryPolicy{MaxAttempts: 1}})
+	start(t, c, "cancelled", fleet.TaskSpec{Type: "wait", Cluster: cluster})
+	start(t, c, "expired", fleet.TaskSpec{Type: "echo", Cluster: cluster, Agent: "nobody", ExpiresIn: fleet.Duration(time.Second)})
+	await(t, c, "dead-letter", fleet.TaskDeadLetter)
+	update(t, c, contract.TaskWorkflowID("dead-letter"), contract.RetryUpdate, contract.RetryRequest{})
+	await(t, c, "dead-letter", fleet.TaskDeadLetter)
+	started(t, c, "cancelled")
+	update(t, c, contract.TaskWorkflowID("cancelled"), contract.CancelUpdate, contract.CancelRequest{Reason: "not needed"})
+
+	t.Log("an agent stops with work under way: it moves, waits for review, or waits out the lease")
+	start(t, c, "reviewed", fleet.TaskSpec{Type: "wait", Cluster: cluster, RetrySafety: fleet.AtMostOnce})
+	start(t, c, "moved", fleet.TaskSpec{Type: "wait", Cluster: cluster})
+	started(t, c, "reviewed")
+	started(t, c, "moved")
+	stop()
+	handlers["wait"] = func(context.Context, *agent.Task) (any, error) { return "done", nil }
+	stop = runAgent(t, node, cluster, "a-2", handlers)
+	await(t, c, "reviewed", fleet.TaskReview)
+	update(t, c, contract.TaskWorkflowID("reviewed"), contract.ReviewUpdate, contract.ReviewRequest{Decision: fleet.ReviewRerun})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.OpenLaneUpdate, contract.OpenLaneRequest{Capabilities: []string{"gpu"}})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.ConfigureUpdate, fleet.ClusterConfig{Name: cluster, MinAgents: 2, DesiredAgents: 3})
+
+	for _, id := range []string{"completed", "retried", "failed", "dead-letter", "cancelled", "expired", "moved", "reviewed"} {
+		if id != "dead-letter" {
+			closed(t, c, contract.TaskWorkflowID(id))
+		}
+		save(t, c, contract.TaskWorkflow, id, contract.TaskWorkflowID(id))
+	}
+	stop()
+	node.Stop()
+	t.Log("the hub is silent and does not answer: it is lost, and the cluster hears")
+	closed(t, c, contract.HubWorkflowID("recorder"))
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate, contract.DeleteRequest{Force: true})
+	closed(t, c, contract.ClusterWorkflowID(cluster))
+	save(t, c, contract.HubWorkflow, "lost", contract.HubWorkflowID("recorder"))
+	save(t, c, contract.ClusterWorkflow, "active-active", contract.ClusterWorkflowID(cluster))
+}
+
+func failTwice(call int64) error {
+	if call < 3 {
+		return errors.New("not yet")
+	}
+	return nil
+}
+
+func runAgent(t *testing.T, node *plane.Node, cluster, id string, handlers map[string]agent.Handler) (stop func()) {
+	t.Helper()
+	a, err := agent.New(agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: id, Slots: 8, StopTimeout: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	for name, handler := range handlers {
+		a.Handle(name, handler)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	return func() {
+		cancel()
+		require.NoError(t, <-done)
+	}
+}
+
+func start(t *testing.T, c client.Client, id string, spec fleet.TaskSpec) {
+	t.Helper()
+	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.TaskWorkflowID(id), TaskQueue: contract.WorkerQueue},
+		contract.TaskWorkflow, contract.TaskInput{TaskID: id, Spec: spec, Lane: contract.Lane(&spec, 0)})
+	require.NoError(t, err)
+}
+
+func update(t *testing.T, c client.Client, workflowID, name string, argument any) {
+	t.Helper()
+	handle, err := c.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{WorkflowID: workflowID, UpdateName: name, Args: []any{argument}, WaitForStage: client.WorkflowUpdateStageCompleted})
+	require.NoError(t, err)
+	require.NoError(t, handle.Get(t.Context(), nil))
+}
+
+func await(t *testing.T, c client.Client, id string, status fleet.TaskStatus) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		value, err := c.QueryWorkflow(t.Context(), contract.TaskWorkflowID(id), "", contract.StatusQuery)
+		var state contract.TaskState
+		return err == nil && value.Get(&state) == nil && state.Status == status
+	}, 30*time.Second, 20*time.Millisecond, "task %s", id)
+}
+
+// started waits until an agent has the task.
+func started(t *testing.T, c client.Client, id string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		d, err := c.DescribeWorkflowExecution(t.Context(), contract.TaskWorkflowID(id), "")
+		return err == nil && len(d.GetPendingActivities()) == 1 && d.GetPendingActivities()[0].GetHeartbeatDetails() != nil
+	}, 30*time.Second, 20*time.Millisecond, "task %s", id)
+}
+
+func closed(t *testing.T, c client.Client, workflowID string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		d, err := c.DescribeWorkflowExecution(t.Context(), workflowID, "")
+		return err == nil && d.GetWorkflowExecutionInfo().GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+	}, 60*time.Second, 50*time.Millisecond, workflowID)
+}
+
+func save(t *testing.T, c client.Client, workflow, name, workflowID string) {
+	t.Helper()
+	var history historypb.History
+	events := c.GetWorkflowHistory(t.Context(), workflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		event, err := events.Next()
+		require.NoError(t, err)
+		history.Events = append(history.Events, event)
+	}
+	text, err := temporalproto.CustomJSONMarshalOptions{Indent: " "}.Marshal(&history)
+	require.NoError(t, err)
+	folder := filepath.Join("histories", workflow)
+	require.NoError(t, os.MkdirAll(folder, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, name+".json"), append(text, '\n'), 0o644))
+}

@@ -1,0 +1,70 @@
+// Package replay replays recorded workflow histories against the present code: a change that would break a workflow
+// under way fails here. Record new histories with `make record`; keep the old ones.
+package replay
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	sdkworker "go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/worker"
+)
+
+// registered collects the workflow types that worker registers.
+type registered struct {
+	sdkworker.WorkflowRegistry
+	types []string
+}
+
+func (r *registered) RegisterWorkflowWithOptions(w any, o workflow.RegisterOptions) {
+	r.types = append(r.types, o.Name)
+	r.WorkflowRegistry.RegisterWorkflowWithOptions(w, o)
+}
+
+// Every workflow has recorded histories and replays all of them.
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	all := &registered{WorkflowRegistry: sdkworker.NewWorkflowReplayer()}
+	worker.RegisterWorkflows(all)
+	require.NotEmpty(t, all.types)
+	for _, name := range all.types {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			files, err := filepath.Glob(filepath.Join("histories", name, "*.json"))
+			require.NoError(t, err)
+			require.NotEmpty(t, files, "workflow %s has no recorded history: run `make record` and commit testsuite/replay/histories/%s", name, name)
+			for _, file := range files {
+				t.Run(filepath.Base(file), func(t *testing.T) {
+					t.Parallel()
+					replayer := sdkworker.NewWorkflowReplayer()
+					worker.RegisterWorkflows(replayer)
+					require.NoError(t, replayer.ReplayWorkflowHistoryFromJSONFile(quiet{}, file))
+				})
+			}
+		})
+	}
+}
+
+// A folder of histories without a workflow means that one was renamed, which no history survives.
+func TestNoForgottenHistories(t *testing.T) {
+	t.Parallel()
+	all := &registered{WorkflowRegistry: sdkworker.NewWorkflowReplayer()}
+	worker.RegisterWorkflows(all)
+	entries, err := os.ReadDir("histories")
+	require.NoError(t, err)
+	for _, e := range entries {
+		require.Contains(t, all.types, e.Name())
+	}
+}
+
+// quiet drops the replayer's log.
+type quiet struct{}
+
+func (quiet) Debug(string, ...any) {}
+func (quiet) Info(string, ...any)  {}
+func (quiet) Warn(string, ...any)  {}
+func (quiet) Error(string, ...any) {}
