@@ -64,7 +64,20 @@ type ClusterConfig struct {
 	ReplicationMode ReplicationMode   `json:"replication_mode,omitempty"`
 	Shards          int               `json:"shards,omitempty"`
 	Selection       SelectionStrategy `json:"selection_strategy,omitempty"`
+	// RoleLease is how long a leader or shard owner may go on without hearing from its hub, and so the longest time
+	// without one. Default 5 s.
+	RoleLease Duration `json:"role_lease,omitempty"`
+	// TransferTimeout bounds how long a failover watches its tasks. Default 5 min.
+	TransferTimeout Duration `json:"task_transfer_timeout,omitempty"`
+	// Brake holds failovers back when many agents vanish at once.
+	Brake BrakePolicy `json:"brake,omitzero"`
 }
+
+// DefaultRoleLease and DefaultTransferTimeout are the defaults of a cluster's configuration.
+const (
+	DefaultRoleLease       = 5 * time.Second
+	DefaultTransferTimeout = 5 * time.Minute
+)
 
 // WithDefaults fills what was left out.
 func (c ClusterConfig) WithDefaults() ClusterConfig {
@@ -80,6 +93,9 @@ func (c ClusterConfig) WithDefaults() ClusterConfig {
 	if c.MaxAgents == 0 {
 		c.MaxAgents = MaxMembers
 	}
+	c.RoleLease = Duration(c.RoleLease.Or(DefaultRoleLease))
+	c.TransferTimeout = Duration(c.TransferTimeout.Or(DefaultTransferTimeout))
+	c.Brake = c.Brake.WithDefaults()
 	return c
 }
 
@@ -107,7 +123,13 @@ func (c ClusterConfig) Validate() error {
 	if c.Shards < 1 || c.Shards > 1024 {
 		return fmt.Errorf("shards must lie between 1 and 1024")
 	}
-	return nil
+	if err := ValidateDuration("role_lease", c.RoleLease, time.Second, time.Hour); err != nil {
+		return err
+	}
+	if err := ValidateDuration("task_transfer_timeout", c.TransferTimeout, time.Second, time.Hour); err != nil {
+		return err
+	}
+	return c.Brake.Validate()
 }
 
 // Member is one agent as its cluster knows it. What changes every second (load, last heartbeat) is not here.
@@ -209,6 +231,10 @@ type Transition struct {
 	Status   AgentStatus `json:"status"`
 	Reason   string      `json:"reason,omitempty"`
 	At       time.Time   `json:"at"`
-	// Left says that the agent said goodbye: it is removed from the members once offline for long enough.
+	// Left says that the agent said goodbye: it is a member no more, and its roles are free at once.
 	Left bool `json:"left,omitempty"`
+	// LeaseRemaining is how long after the report the agent may go on with its roles; absent: a whole role lease.
+	LeaseRemaining *Duration `json:"lease_remaining,omitempty"`
+	// Attempts were under way on the agent, at most MaxTransfers of them.
+	Attempts []HeldAttempt `json:"attempts,omitempty"`
 }

@@ -25,8 +25,8 @@ type ShardMove struct {
 	Epoch int64  `json:"epoch"`
 }
 
-// AssignShards spreads the shards of a sharded cluster evenly over its online members with as few moves as that needs,
-// and returns what it changed. It takes shards from members that do not serve (unless VacateShards already did) and from
+// AssignShards spreads the shards of a sharded cluster evenly over its members with as few moves as that needs, and
+// returns what it changed. It takes shards from members that do not serve (unless VacateShards already did) and from
 // those that have too many, and leaves them without an owner until the old lease has run out; call it again at
 // waitUntil, which is zero when nothing waits. A suspect member keeps what it has and gets nothing, so that a closed
 // connection moves no shard. roleLease is the longest that an owner may go on after now, counting renewals by a hub that
@@ -38,23 +38,8 @@ func (c *Cluster) AssignShards(roleLease time.Duration, now time.Time) (moves []
 	for len(c.Shards) < c.Config.WithDefaults().Shards {
 		c.Shards = append(c.Shards, ShardOwner{})
 	}
-	freeAt := now.Add(max(roleLease, 0))
-	for i := range c.Shards {
-		if s := &c.Shards[i]; s.Owner != "" && !c.holds(s.Owner, s.Epoch) {
-			moves = append(moves, s.release(i, freeAt))
-		}
-	}
-	quotas := c.shardQuotas()
-	byAgent := make(map[string]*shardQuota, len(quotas))
-	for i := range quotas {
-		byAgent[quotas[i].agentID] = &quotas[i]
-	}
-	for i := len(c.Shards) - 1; i >= 0; i-- {
-		if q := byAgent[c.Shards[i].Owner]; q != nil && q.owned > q.quota {
-			q.owned--
-			moves = append(moves, c.Shards[i].release(i, freeAt))
-		}
-	}
+	moves = c.releaseShards(now.Add(max(roleLease, 0)))
+	members := c.shardQuotas()
 	for i := range c.Shards {
 		s := &c.Shards[i]
 		switch {
@@ -64,7 +49,7 @@ func (c *Cluster) AssignShards(roleLease time.Duration, now time.Time) (moves []
 				waitUntil = s.FreeAt
 			}
 		default:
-			if q := neediest(quotas); q != nil {
+			if q := neediest(members); q != nil {
 				q.owned++
 				c.LastEpoch++
 				moves = append(moves, ShardMove{Shard: i, From: s.From, To: q.agentID, Epoch: c.LastEpoch})
@@ -73,6 +58,38 @@ func (c *Cluster) AssignShards(roleLease time.Duration, now time.Time) (moves []
 		}
 	}
 	return moves, waitUntil
+}
+
+// releaseShards takes all shards from those that do not hold them any more, and from online members as many above their
+// quota as other online members lack beyond the shards that are free already.
+func (c *Cluster) releaseShards(freeAt time.Time) (moves []ShardMove) {
+	unowned := 0
+	for i := range c.Shards {
+		s := &c.Shards[i]
+		if s.Owner != "" && !c.holds(s.Owner, s.Epoch) {
+			moves = append(moves, s.release(i, freeAt))
+		}
+		if s.Owner == "" {
+			unowned++
+		}
+	}
+	members := c.shardQuotas()
+	byAgent := make(map[string]*shardQuota, len(members))
+	lacking := -unowned
+	for i := range members {
+		if q := &members[i]; q.online {
+			byAgent[q.agentID] = q
+			lacking += max(q.quota-q.owned, 0)
+		}
+	}
+	for i := len(c.Shards) - 1; i >= 0 && lacking > 0; i-- {
+		if q := byAgent[c.Shards[i].Owner]; q != nil && q.owned > q.quota {
+			q.owned--
+			lacking--
+			moves = append(moves, c.Shards[i].release(i, freeAt))
+		}
+	}
+	return moves
 }
 
 // VacateShards takes all shards from an agent that was lost, left or is failed over by hand, and returns their numbers.
@@ -106,48 +123,44 @@ func (s *ShardOwner) release(shard int, freeAt time.Time) ShardMove {
 	return ended
 }
 
-// shardQuota is how many shards an online member has and should have.
+// shardQuota is how many shards a serving member has and should have.
 type shardQuota struct {
 	agentID      string
+	online       bool // else suspect
 	owned, quota int
 }
 
-// shardQuotas divides the shards that no suspect member holds, waiting ones included, among the online members. Who has
-// most keeps the larger part of an uneven division: that needs the fewest moves.
+// shardQuotas divides the shards among the serving members. Who has most keeps the larger part of an uneven division:
+// that needs the fewest moves. Suspect members come last, since they cannot be given it.
 func (c *Cluster) shardQuotas() []shardQuota {
 	held := make(map[string]int, len(c.Members))
 	for i := range c.Shards {
 		held[c.Shards[i].Owner]++
 	}
-	var quotas []shardQuota
-	rest := len(c.Shards)
+	var members []shardQuota
 	for i := range c.Members {
-		switch m := &c.Members[i]; m.Status {
-		case AgentOnline:
-			quotas = append(quotas, shardQuota{agentID: m.AgentID, owned: held[m.AgentID]})
-		case AgentSuspect:
-			rest -= held[m.AgentID]
+		if m := &c.Members[i]; m.Serving() {
+			members = append(members, shardQuota{agentID: m.AgentID, online: m.Status == AgentOnline, owned: held[m.AgentID]})
 		}
 	}
-	slices.SortFunc(quotas, func(a, b shardQuota) int {
-		return cmp.Or(cmp.Compare(b.owned, a.owned), strings.Compare(a.agentID, b.agentID))
+	slices.SortFunc(members, func(a, b shardQuota) int {
+		return cmp.Or(compareBool(a.online, b.online), cmp.Compare(b.owned, a.owned), strings.Compare(a.agentID, b.agentID))
 	})
-	for i := range quotas {
-		quotas[i].quota = rest / len(quotas)
-		if i < rest%len(quotas) {
-			quotas[i].quota++
+	for i := range members {
+		members[i].quota = len(c.Shards) / len(members)
+		if i < len(c.Shards)%len(members) {
+			members[i].quota++
 		}
 	}
-	return quotas
+	return members
 }
 
-// neediest returns the member with the fewest shards of those below their quota, the lowest id among equals; nil when
-// there is none.
-func neediest(quotas []shardQuota) *shardQuota {
+// neediest returns the online member with the fewest shards, the lowest id among equals; nil when nobody is online.
+func neediest(members []shardQuota) *shardQuota {
 	var best *shardQuota
-	for i := range quotas {
-		q := &quotas[i]
-		if q.owned < q.quota && (best == nil || q.owned < best.owned || q.owned == best.owned && q.agentID < best.agentID) {
+	for i := range members {
+		q := &members[i]
+		if q.online && (best == nil || q.owned < best.owned || q.owned == best.owned && q.agentID < best.agentID) {
 			best = q
 		}
 	}

@@ -11,16 +11,19 @@ import (
 )
 
 // settle assigns shards until nothing waits and returns the moves and when that was.
-func settle(c *Cluster, now time.Time) ([]ShardMove, time.Time) {
+func settle(t require.TestingT, c *Cluster, now time.Time) ([]ShardMove, time.Time) {
 	var all []ShardMove
-	for {
+	for range 10 {
 		moves, wait := c.AssignShards(roleLease, now)
 		all = append(all, moves...)
 		if wait.IsZero() {
 			return all, now
 		}
+		require.True(t, wait.After(now))
 		now = wait
 	}
+	require.Fail(t, "the shards do not come to rest")
+	return nil, now
 }
 
 // taken are the moves that took a shard from somebody.
@@ -61,6 +64,10 @@ func TestAssignShards(t *testing.T) {
 			c.become("b", AgentSuspect)
 			c.become("c", AgentOffline)
 		}, 5, map[string]int{"a": 11, "b": 5}},
+		{"a join beside a suspect takes only what it needs in the end", []string{"a", "b"}, func(c *Cluster) {
+			c.become("b", AgentSuspect)
+			c.Join(Join{AgentID: "c", Instance: "1"}, "h", noon)
+		}, 2, map[string]int{"a": 6, "b": 8, "c": 2}},
 		{"another process does not inherit", []string{"a", "b"}, func(c *Cluster) {
 			c.Join(Join{AgentID: "b", Instance: "2"}, "h", noon)
 		}, 8, map[string]int{"a": 8, "b": 8}},
@@ -73,12 +80,12 @@ func TestAssignShards(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			c := clusterOf(Sharded, tt.agents...)
-			_, now := settle(c, noon)
+			_, now := settle(t, c, noon)
 			require.Equal(t, noon, now, "the first owners wait for nobody")
 			if tt.change != nil {
 				tt.change(c)
 			}
-			moves, now := settle(c, now)
+			moves, now := settle(t, c, now)
 			require.Len(t, taken(moves), tt.taken)
 			require.Equal(t, tt.want, counts(c))
 			if tt.taken > 0 {
@@ -130,7 +137,7 @@ func TestVacateShards(t *testing.T) {
 	t.Parallel()
 	c := clusterOf(Sharded, "a", "b")
 	c.Config.Shards = 4
-	settle(c, noon)
+	settle(t, c, noon)
 	mine := c.ShardsOf("b")
 	require.Len(t, mine, 2)
 	require.Empty(t, c.VacateShards("z", 0, noon))
@@ -148,7 +155,7 @@ func TestVacateShards(t *testing.T) {
 
 	t.Log("after a goodbye nothing waits")
 	c.Join(Join{AgentID: "b", Instance: "2"}, "h", wait)
-	_, now := settle(c, wait)
+	_, now := settle(t, c, wait)
 	require.Len(t, c.ShardsOf("b"), 2)
 	c.VacateShards("a", -time.Second, now)
 	c.Apply(Transition{AgentID: "a", Instance: "1", Epoch: c.Member("a").Epoch, Left: true}, "h")
@@ -156,6 +163,34 @@ func TestVacateShards(t *testing.T) {
 	require.Len(t, moves, 2)
 	require.Zero(t, wait)
 	require.Equal(t, []int{0, 1, 2, 3}, c.ShardsOf("b"))
+}
+
+// Shards become free one after the other; whoever is online takes them over, and gives back its part to a member that
+// was only suspected.
+func TestShardsWaitEachForItsLease(t *testing.T) {
+	t.Parallel()
+	c := clusterOf(Sharded, "a", "b", "c", "d")
+	c.Config.Shards = 8
+	settle(t, c, noon)
+	c.become("b", AgentSuspect)
+	c.become("c", AgentOffline)
+	c.become("d", AgentOffline)
+	c.VacateShards("c", 3*time.Second, noon)
+	c.VacateShards("d", time.Second, noon)
+	for _, second := range []time.Duration{1, 3} {
+		_, wait := c.AssignShards(roleLease, noon.Add((second-1)*time.Second))
+		require.Equal(t, noon.Add(second*time.Second), wait, "the first that becomes free")
+	}
+	moves, wait := c.AssignShards(roleLease, noon.Add(3*time.Second))
+	require.Len(t, moves, 2)
+	require.Zero(t, wait)
+	require.Equal(t, map[string]int{"a": 6, "b": 2}, counts(c))
+	moves, _ = c.AssignShards(roleLease, noon.Add(4*time.Second))
+	require.Empty(t, moves, "no coming and going while it is suspect")
+	c.become("b", AgentOnline)
+	moves, _ = settle(t, c, noon.Add(4*time.Second))
+	require.Len(t, taken(moves), 2)
+	require.Equal(t, map[string]int{"a": 4, "b": 4}, counts(c))
 }
 
 // A join of one member moves at most its part of the shards, and a loss only what the lost one had, at every size.
@@ -187,7 +222,7 @@ func TestShardMovesAreFew(t *testing.T) {
 				most = before[lost]
 			}
 			var moves []ShardMove
-			moves, now = settle(c, now)
+			moves, now = settle(t, c, now)
 			if n := len(taken(moves)); n > most {
 				t.Fatalf("%d shards moved, %d are enough", n, most)
 			}
@@ -244,6 +279,9 @@ func TestShardModel(t *testing.T) {
 					leases[i][w.process(m.AgentID)] = w.now.Add(roleLease)
 				}
 			}
+			if again, same := w.AssignShards(roleLease, w.now); len(again) > 0 || same != wait {
+				t.Fatalf("asked twice: %+v, then wait until %v, first %v", again, same, wait)
+			}
 			for i := range leases {
 				held := 0
 				for _, end := range leases[i] {
@@ -262,6 +300,7 @@ func TestShardModel(t *testing.T) {
 	})
 }
 
+// balanced checks that every shard is owned and, while nobody is suspect, that the parts are equal within one.
 func balanced(t *rapid.T, c *Cluster) {
 	n := counts(c)
 	if n[""] > 0 {
@@ -269,7 +308,10 @@ func balanced(t *rapid.T, c *Cluster) {
 	}
 	least, most := len(c.Shards), 0
 	for _, m := range c.Members {
-		if m.Status == AgentOnline {
+		switch m.Status {
+		case AgentSuspect:
+			return
+		case AgentOnline:
 			least, most = min(least, n[m.AgentID]), max(most, n[m.AgentID])
 		}
 	}
