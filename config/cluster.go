@@ -1,0 +1,154 @@
+package config
+
+import (
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Cluster is one cluster that should exist.
+type Cluster struct {
+	// Name is the cluster's id: lower-case letters, digits, ".", "_" and "-". Required.
+	Name string `yaml:"name"`
+	// TargetGroup names what the cluster's agents serve. Default: none.
+	TargetGroup     string                `yaml:"target_group"`
+	Membership      Membership            `yaml:"membership"`
+	ReplicationMode fleet.ReplicationMode `yaml:"replication_mode"` // Default active_active.
+	// Shards is the number of shards in mode sharded, 1 to 1024; it cannot change afterwards. 0: fleet.DefaultShards.
+	Shards   int      `yaml:"shards"`
+	Failover Failover `yaml:"failover"`
+}
+
+// Membership bounds a cluster's agents.
+type Membership struct {
+	// MinimumAgents is the number of online agents below which the cluster is critical. Default 0.
+	MinimumAgents int `yaml:"minimum_agents"`
+	// DesiredAgents is the number of online agents below which the cluster is degraded. 0: not watched.
+	DesiredAgents int `yaml:"desired_agents"`
+	// MaxAgents is the number above which agents are refused. 0: fleet.MaxMembers.
+	MaxAgents int `yaml:"max_agents"`
+}
+
+// Failover says what happens to the tasks of a lost agent.
+type Failover struct {
+	// SelectionStrategy picks the agent that takes over. Default least_loaded.
+	SelectionStrategy fleet.SelectionStrategy `yaml:"selection_strategy"`
+	// TaskTransferTimeout bounds moving one agent's tasks. 0: 5m. Checked and kept, not used yet.
+	TaskTransferTimeout fleet.Duration `yaml:"task_transfer_timeout"`
+	// MaxTransferRetries is how many agents a task may be lost with before it is a dead letter, up to 100. 0:
+	// fleet.DefaultMaxTransfers. Checked and kept, not used yet: each task's own retry policy rules.
+	MaxTransferRetries int `yaml:"max_transfer_retries"`
+}
+
+func (f *Failover) fill() {
+	orDefault(&f.SelectionStrategy, fleet.SelectLeastLoaded)
+	orDefault(&f.TaskTransferTimeout, fleet.Duration(5*time.Minute))
+	orDefault(&f.MaxTransferRetries, fleet.DefaultMaxTransfers)
+}
+
+// AgentCluster is one cluster with everything about its resilience in one section. In its durations and counts, 0 or
+// left out means the default.
+type AgentCluster struct {
+	// Name is the cluster's id, as in Cluster. Required.
+	Name string `yaml:"name"`
+	// TargetGroupID names what the cluster's agents serve. Default: none.
+	TargetGroupID    string                `yaml:"target_group_id"`
+	Membership       Membership            `yaml:"membership"`
+	ReplicationMode  fleet.ReplicationMode `yaml:"replication_mode"` // Default active_active.
+	Shards           int                   `yaml:"shards"`           // As in Cluster.
+	Failover         Failover              `yaml:"failover"`
+	HealthMonitoring HealthMonitoring      `yaml:"health_monitoring"`
+	TaskQueue        TaskQueue             `yaml:"task_queue"`
+	SelfHealing      SelfHealing           `yaml:"self_healing"`
+	LeaderElection   LeaderElection        `yaml:"leader_election"`
+}
+
+// HealthMonitoring is the hub's timing where the hub section leaves it out; it holds for all clusters of the hub.
+type HealthMonitoring struct {
+	HeartbeatInterval fleet.Duration `yaml:"heartbeat_interval"` // As in Hub.
+	WarningThreshold  fleet.Duration `yaml:"warning_threshold"`  // As in Hub.
+	FailureThreshold  fleet.Duration `yaml:"failure_threshold"`  // As in Hub.
+	// HealthCheckInterval is the time between two judgements of an agent's health. Default 10s. Checked and kept, not
+	// used: the hub notices silence when it is due.
+	HealthCheckInterval fleet.Duration `yaml:"health_check_interval"`
+}
+
+// TaskQueue holds the defaults of tasks. Checked and kept, not used yet: each task has its own or fleet's defaults.
+type TaskQueue struct {
+	// MaxDeliveryAttempts is how many attempts may fail before a task is a dead letter, 1 to 100. Default 3.
+	MaxDeliveryAttempts int `yaml:"max_delivery_attempts"`
+	// DefaultExpiration is how long a task may wait for its first agent. Default 1h.
+	DefaultExpiration fleet.Duration `yaml:"default_expiration"`
+	// DeadLetterRetention is how long dead letters are kept. Default 168h (7 days).
+	DeadLetterRetention fleet.Duration `yaml:"dead_letter_retention"`
+}
+
+// SelfHealing is the loop that repairs a cluster. Checked and kept, not used yet.
+type SelfHealing struct {
+	// Enabled turns the loop on. Default true.
+	Enabled bool `yaml:"enabled"`
+	// CycleInterval is the time between two rounds. Default 1m.
+	CycleInterval fleet.Duration `yaml:"cycle_interval"`
+	// DrainTimeout is how long a drained agent may finish its tasks before they move. Default 5m.
+	DrainTimeout fleet.Duration `yaml:"drain_timeout"`
+}
+
+// LeaderElection is about clusters in mode active_passive. Checked and kept, not used yet.
+type LeaderElection struct {
+	// Enabled turns elections on. Default true.
+	Enabled bool `yaml:"enabled"`
+	// ElectionInterval is the time between two looks at the leader. Default 15s.
+	ElectionInterval fleet.Duration `yaml:"election_interval"`
+	// LeaseDuration is how long a silent leader keeps its role. Longer than ElectionInterval. Default 30s.
+	LeaseDuration fleet.Duration `yaml:"lease_duration"`
+}
+
+// blankAgentCluster holds the defaults that fill cannot tell from a written value.
+func blankAgentCluster() *AgentCluster {
+	return &AgentCluster{SelfHealing: SelfHealing{Enabled: true}, LeaderElection: LeaderElection{Enabled: true}}
+}
+
+// fill leaves the hub's timing out: Config.Timing decides it.
+func (a *AgentCluster) fill() {
+	orDefault(&a.ReplicationMode, fleet.ActiveActive)
+	a.Failover.fill()
+	orDefault(&a.HealthMonitoring.HealthCheckInterval, fleet.Duration(10*time.Second))
+	orDefault(&a.TaskQueue.MaxDeliveryAttempts, fleet.DefaultMaxAttempts)
+	orDefault(&a.TaskQueue.DefaultExpiration, fleet.Duration(fleet.DefaultExpiration))
+	orDefault(&a.TaskQueue.DeadLetterRetention, fleet.Duration(fleet.DefaultDeadLetterRetention))
+	orDefault(&a.SelfHealing.CycleInterval, fleet.Duration(time.Minute))
+	orDefault(&a.SelfHealing.DrainTimeout, fleet.Duration(5*time.Minute))
+	orDefault(&a.LeaderElection.ElectionInterval, fleet.Duration(15*time.Second))
+	orDefault(&a.LeaderElection.LeaseDuration, fleet.Duration(30*time.Second))
+}
+
+// cluster is the part that AgentCluster shares with Cluster.
+func (a *AgentCluster) cluster() Cluster {
+	return Cluster{Name: a.Name, TargetGroup: a.TargetGroupID, Membership: a.Membership,
+		ReplicationMode: a.ReplicationMode, Shards: a.Shards, Failover: a.Failover}
+}
+
+func (c Cluster) fleetConfig() fleet.ClusterConfig {
+	return fleet.ClusterConfig{
+		Name:            c.Name,
+		TargetGroup:     c.TargetGroup,
+		MinAgents:       c.Membership.MinimumAgents,
+		DesiredAgents:   c.Membership.DesiredAgents,
+		MaxAgents:       c.Membership.MaxAgents,
+		ReplicationMode: c.ReplicationMode,
+		Shards:          c.Shards,
+		Selection:       c.Failover.SelectionStrategy,
+	}.WithDefaults()
+}
+
+// ClusterConfigs are the clusters that should exist, with defaults: those of the list, then agent_cluster.
+func (c *Config) ClusterConfigs() []fleet.ClusterConfig {
+	var configs []fleet.ClusterConfig
+	for _, cluster := range c.Clusters {
+		configs = append(configs, cluster.fleetConfig())
+	}
+	if c.AgentCluster != nil {
+		configs = append(configs, c.AgentCluster.cluster().fleetConfig())
+	}
+	return configs
+}

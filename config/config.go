@@ -1,0 +1,145 @@
+// Package config reads Mainstay's configuration file: strict YAML with defaults and validation. Unknown keys are errors,
+// and every error names file, line, field and what is allowed.
+package config
+
+import (
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Config is the whole file. Every section and every key may be left out.
+type Config struct {
+	HTTP     HTTP     `yaml:"http"`
+	Temporal Temporal `yaml:"temporal"`
+	Dev      Dev      `yaml:"dev"`
+	Hub      Hub      `yaml:"hub"`
+	// Clusters are the clusters that should exist. Default: none.
+	Clusters []Cluster `yaml:"clusters"`
+	// AgentCluster is one more cluster, in the long form. Default: none.
+	AgentCluster *AgentCluster `yaml:"agent_cluster"`
+}
+
+// HTTP is where the API, the agents' endpoints and the web page are served.
+type HTTP struct {
+	// Listen is host:port. Without a host it listens on all interfaces; port 0 takes a free one. Default 127.0.0.1:8080.
+	Listen string `yaml:"listen"`
+}
+
+// Temporal says which Temporal the serve command uses. TEMPORAL_* environment variables win over it.
+type Temporal struct {
+	// Address is the frontend's host:port, or a gRPC target such as dns:///temporal:7233. Default 127.0.0.1:7233.
+	Address string `yaml:"address"`
+	// Namespace holds all workflows of this installation. Default "default".
+	Namespace string `yaml:"namespace"`
+}
+
+// Dev is what the dev command runs on one machine: Temporal, its Web UI and some agents.
+type Dev struct {
+	// DataDir holds Temporal's database. Empty: all is in memory and gone at the end. Default .mainstay.
+	DataDir string `yaml:"data_dir"`
+	// Temporal is where the embedded Temporal listens, host:port; port 0 takes a free one. Default 127.0.0.1:7233.
+	Temporal string `yaml:"temporal"`
+	// UI is where Temporal's Web UI listens, host:port; port 0 takes a free one, empty: no Web UI. Default 127.0.0.1:8233.
+	UI string `yaml:"ui"`
+	// Agents is how many agents run beside the server, 0 to 100. Default 3.
+	Agents int `yaml:"agents"`
+	// Slots is how many tasks each of them runs at once, 1 to 1000. Default 4.
+	Slots int `yaml:"slots"`
+	// Durability says what the database survives. Default process.
+	Durability Durability `yaml:"durability"`
+}
+
+// Durability says what the embedded database survives. The values are those of package devserver.
+type Durability string
+
+// The durabilities.
+const (
+	DurableProcess Durability = "process" // a crash of the program; a power loss may cost the last moments
+	DurablePower   Durability = "power"   // a power loss too; every write waits for the disk
+	DurableNone    Durability = "none"    // a clean stop only; fastest
+)
+
+// Hub is the part that agents talk to. In its durations, 0 or left out means the default.
+type Hub struct {
+	// ID names the hub; a restarted hub keeps it, so that its lease and its agents go on. Default: the program picks one.
+	ID string `yaml:"id"`
+	// TokenKeyFile holds the key that seals session tokens, at least 16 bytes; all hubs of a namespace share it. Default:
+	// the program makes its own key, and agents register again when it restarts.
+	TokenKeyFile string `yaml:"token_key_file"`
+	// HeartbeatInterval is the longest an agent's poll is held. Shorter costs more requests. Default 5s.
+	HeartbeatInterval fleet.Duration `yaml:"heartbeat_interval"`
+	// WarningThreshold is the silence after which an agent is suspect. Longer than HeartbeatInterval. Default 10s.
+	WarningThreshold fleet.Duration `yaml:"warning_threshold"`
+	// FailureThreshold is the silence after which an agent is lost and its tasks move; fenced tasks also wait as long.
+	// Longer than WarningThreshold. Default 15s.
+	FailureThreshold fleet.Duration `yaml:"failure_threshold"`
+	// DisconnectGrace is how long a closed connection may stay closed before the agent is lost. At most
+	// FailureThreshold. Default 1s.
+	DisconnectGrace fleet.Duration `yaml:"disconnect_grace"`
+	// AcceptTimeout is how long an agent has to say that it runs what it was given; then the task goes back. Default 5s.
+	AcceptTimeout fleet.Duration `yaml:"accept_timeout"`
+	// Park is how long a task without a free slot waits in the hub before it goes back to its lane. Default 2s.
+	Park fleet.Duration `yaml:"park"`
+	// LanePollers bounds the open polls on one lane, 1 to 1000. More give more tasks per second. Default 16.
+	LanePollers int `yaml:"lane_pollers"`
+}
+
+// Default is the configuration of an empty file.
+func Default() *Config {
+	c := blank()
+	c.fill()
+	return c
+}
+
+// blank holds the defaults of keys whose zero value means something; fill adds the others after decoding.
+func blank() *Config {
+	return &Config{
+		HTTP:     HTTP{Listen: "127.0.0.1:8080"},
+		Temporal: Temporal{Address: "127.0.0.1:7233", Namespace: "default"},
+		Dev: Dev{DataDir: ".mainstay", Temporal: "127.0.0.1:7233", UI: "127.0.0.1:8233", Agents: 3, Slots: 4,
+			Durability: DurableProcess},
+		Hub: Hub{LanePollers: 16},
+	}
+}
+
+// fill gives a default to every zero whose meaning is "the default". The hub's timing comes from the hub section, else
+// from agent_cluster, else from fleet.DefaultTiming.
+func (c *Config) fill() {
+	timing := c.Timing()
+	c.Hub.HeartbeatInterval = fleet.Duration(timing.HeartbeatInterval)
+	c.Hub.WarningThreshold = fleet.Duration(timing.WarningThreshold)
+	c.Hub.FailureThreshold = fleet.Duration(timing.FailureThreshold)
+	c.Hub.DisconnectGrace = fleet.Duration(timing.DisconnectGrace)
+	orDefault(&c.Hub.AcceptTimeout, fleet.Duration(5*time.Second))
+	orDefault(&c.Hub.Park, fleet.Duration(2*time.Second))
+	for i := range c.Clusters {
+		orDefault(&c.Clusters[i].ReplicationMode, fleet.ActiveActive)
+		c.Clusters[i].Failover.fill()
+	}
+	if c.AgentCluster != nil {
+		c.AgentCluster.fill()
+	}
+}
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Timing is the hub's failure detector. What the hub section leaves out comes from agent_cluster's health_monitoring,
+// else from fleet.DefaultTiming.
+func (c *Config) Timing() fleet.Timing {
+	var health HealthMonitoring
+	if c.AgentCluster != nil {
+		health = c.AgentCluster.HealthMonitoring
+	}
+	timing := fleet.DefaultTiming()
+	timing.HeartbeatInterval = c.Hub.HeartbeatInterval.Or(health.HeartbeatInterval.Or(timing.HeartbeatInterval))
+	timing.WarningThreshold = c.Hub.WarningThreshold.Or(health.WarningThreshold.Or(timing.WarningThreshold))
+	timing.FailureThreshold = c.Hub.FailureThreshold.Or(health.FailureThreshold.Or(timing.FailureThreshold))
+	timing.DisconnectGrace = c.Hub.DisconnectGrace.Or(timing.DisconnectGrace)
+	return timing
+}

@@ -1,0 +1,122 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+const sample = "../deploy/mainstay.yaml"
+
+func TestSampleIsTheDefault(t *testing.T) {
+	t.Parallel()
+	c, err := Load(sample)
+	require.NoError(t, err)
+	require.Equal(t, Default(), c)
+}
+
+func TestSampleShowsEveryKey(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(sample)
+	require.NoError(t, err)
+	in := inspectText(t, text)
+	for _, section := range []string{"http", "temporal", "dev", "hub"} {
+		for _, key := range keysOf(t, section) {
+			require.Contains(t, in.lines, section+"."+key)
+		}
+	}
+}
+
+func TestSampleExampleLoads(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(sample)
+	require.NoError(t, err)
+	// Commented-out YAML has no space, or an indentation, after the "#"; prose has one space.
+	text = regexp.MustCompile(`(?m)^#(\S|  )`).ReplaceAll(text, []byte("$1"))
+	c, err := Parse("sample", text)
+	require.NoError(t, err)
+	require.Equal(t, []fleet.ClusterConfig{fleet.ClusterConfig{Name: "builders", TargetGroup: "build-hosts",
+		MinAgents: 2, DesiredAgents: 3, MaxAgents: 5}.WithDefaults()}, c.ClusterConfigs())
+}
+
+func TestDefault(t *testing.T) {
+	t.Parallel()
+	c := Default()
+	require.NoError(t, c.Validate())
+	require.Equal(t, fleet.DefaultTiming(), c.Timing())
+	require.Empty(t, c.ClusterConfigs())
+	for _, text := range []string{"", "# nothing\n", "---\n", "hub:\n", "http: {listen: }\nagent_cluster: ~\n", "hub: {park: 0s}"} {
+		got, err := Parse("empty", []byte(text))
+		require.NoError(t, err, "%q", text)
+		require.Equal(t, c, got, "%q", text)
+	}
+}
+
+// The document's section Configuration, as printed (row A19).
+func TestDocumentsAgentCluster(t *testing.T) {
+	t.Parallel()
+	c, err := Load("testdata/agent_cluster.yaml")
+	require.NoError(t, err)
+	seconds := func(n int) fleet.Duration { return fleet.Duration(time.Duration(n) * time.Second) }
+	require.Equal(t, &AgentCluster{
+		Name:             "production-docker-agents",
+		TargetGroupID:    "prod-docker-hosts",
+		Membership:       Membership{MinimumAgents: 2, DesiredAgents: 3, MaxAgents: 5},
+		ReplicationMode:  fleet.ActiveActive,
+		Failover:         Failover{SelectionStrategy: fleet.SelectLeastLoaded, TaskTransferTimeout: seconds(300), MaxTransferRetries: 3},
+		HealthMonitoring: HealthMonitoring{HeartbeatInterval: seconds(30), WarningThreshold: seconds(60), FailureThreshold: seconds(90), HealthCheckInterval: seconds(10)},
+		TaskQueue:        TaskQueue{MaxDeliveryAttempts: 3, DefaultExpiration: seconds(3600), DeadLetterRetention: seconds(7 * 24 * 3600)},
+		SelfHealing:      SelfHealing{Enabled: true, CycleInterval: seconds(60), DrainTimeout: seconds(300)},
+		LeaderElection:   LeaderElection{Enabled: true, ElectionInterval: seconds(15), LeaseDuration: seconds(30)},
+	}, c.AgentCluster)
+	require.Equal(t, fleet.Timing{HeartbeatInterval: 30 * time.Second, WarningThreshold: time.Minute,
+		FailureThreshold: 90 * time.Second, DisconnectGrace: time.Second}, c.Timing())
+	require.Equal(t, seconds(30), c.Hub.HeartbeatInterval)
+	require.Equal(t, []fleet.ClusterConfig{{Name: "production-docker-agents", TargetGroup: "prod-docker-hosts", MinAgents: 2,
+		DesiredAgents: 3, MaxAgents: 5, ReplicationMode: fleet.ActiveActive, Shards: fleet.DefaultShards,
+		Selection: fleet.SelectLeastLoaded}}, c.ClusterConfigs())
+}
+
+func TestAgentClusterDefaultsAndPrecedence(t *testing.T) {
+	t.Parallel()
+	c, err := Parse("c", []byte(`
+hub: {heartbeat_interval: 2s, failure_threshold: "00:00:40"}
+clusters: [{name: a, replication_mode: sharded, shards: 8}, {name: b}]
+agent_cluster:
+  name: c
+  health_monitoring: {heartbeat_interval: 30s, warning_threshold: 20s, failure_threshold: 90s}
+  self_healing: {enabled: false}
+`))
+	require.NoError(t, err)
+	require.Equal(t, fleet.Timing{HeartbeatInterval: 2 * time.Second, WarningThreshold: 20 * time.Second,
+		FailureThreshold: 40 * time.Second, DisconnectGrace: time.Second}, c.Timing())
+	require.False(t, c.AgentCluster.SelfHealing.Enabled)
+	require.True(t, c.AgentCluster.LeaderElection.Enabled)
+	require.Equal(t, fleet.Duration(7*24*time.Hour), c.AgentCluster.TaskQueue.DeadLetterRetention)
+	require.Equal(t, []fleet.ClusterConfig{
+		fleet.ClusterConfig{Name: "a", ReplicationMode: fleet.Sharded, Shards: 8}.WithDefaults(),
+		fleet.ClusterConfig{Name: "b"}.WithDefaults(),
+		fleet.ClusterConfig{Name: "c"}.WithDefaults(),
+	}, c.ClusterConfigs())
+}
+
+func TestValidateOfCode(t *testing.T) {
+	t.Parallel()
+	c := Default()
+	c.Hub.LanePollers = 0
+	require.EqualError(t, c.Validate(), "hub.lane_pollers: must lie between 1 and 1000")
+}
+
+func TestLoadWithoutFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "none.yaml")
+	_, err := Load(path)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, path)
+}

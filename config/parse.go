@@ -1,0 +1,110 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Load reads and checks the file at path.
+func Load(path string) (*Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	return Parse(path, text)
+}
+
+// Parse reads and checks a configuration; name stands for the file in errors, which are of type *Error. An empty text
+// gives Default.
+func Parse(name string, text []byte) (*Config, error) {
+	var document yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(text))
+	if err := documents.Decode(&document); errors.Is(err, io.EOF) {
+		return Default(), nil
+	} else if err != nil {
+		return nil, yamlError(name, err)
+	}
+	if err := documents.Decode(&yaml.Node{}); err == nil {
+		return nil, &Error{[]Problem{{File: name, What: `must hold one YAML document; remove what follows the second "---"`}}}
+	} else if !errors.Is(err, io.EOF) {
+		return nil, yamlError(name, err)
+	}
+
+	found := inspect(name, &document)
+	if len(found.problems) > 0 {
+		return nil, &Error{found.problems}
+	}
+	c := blank()
+	if _, given := found.lines["agent_cluster"]; given {
+		c.AgentCluster = blankAgentCluster()
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(c); err != nil {
+		return nil, yamlError(name, err)
+	}
+	c.fill()
+	if problems := c.problems(); len(problems) > 0 {
+		for i := range problems {
+			problems[i].File, problems[i].Line = name, found.line(problems[i].Field)
+		}
+		return nil, &Error{problems}
+	}
+	return c, nil
+}
+
+// Error says everything that is wrong with a configuration.
+type Error struct {
+	Problems []Problem // at least one
+}
+
+// Error has one line for each problem.
+func (e *Error) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Problem is one thing that is wrong.
+type Problem struct {
+	File  string // empty when the configuration is from no file
+	Line  int    // 0: unknown
+	Field string // such as hub.park or clusters[0].name; empty: the whole file
+	What  string // what is wrong and what is allowed
+}
+
+// String is file:line: field: what.
+func (p Problem) String() string {
+	var b strings.Builder
+	if p.File != "" {
+		b.WriteString(p.File)
+		if p.Line > 0 {
+			fmt.Fprintf(&b, ":%d", p.Line)
+		}
+		b.WriteString(": ")
+	}
+	if p.Field != "" {
+		b.WriteString(p.Field + ": ")
+	}
+	return b.String() + p.What
+}
+
+// yamlError places what the YAML reader says ("yaml: line 3: …").
+func yamlError(name string, err error) error {
+	p := Problem{File: name, What: strings.TrimPrefix(err.Error(), "yaml: ")}
+	if rest, found := strings.CutPrefix(p.What, "line "); found {
+		if n, scanErr := fmt.Sscanf(rest, "%d:", &p.Line); n == 1 && scanErr == nil {
+			_, p.What, _ = strings.Cut(rest, ": ")
+		}
+	}
+	p.What = "not valid YAML: " + p.What
+	return &Error{[]Problem{p}}
+}

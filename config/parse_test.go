@@ -1,0 +1,112 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gopkg.in/yaml.v3"
+)
+
+func inspectText(t *testing.T, text []byte) *inspection {
+	t.Helper()
+	var document yaml.Node
+	require.NoError(t, yaml.Unmarshal(text, &document))
+	return inspect("test", &document)
+}
+
+// keysOf are the keys of a top-level section.
+func keysOf(t *testing.T, section string) (keys []string) {
+	t.Helper()
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
+		if field.Tag.Get("yaml") == section {
+			for _, inner := range reflect.VisibleFields(field.Type) {
+				keys = append(keys, inner.Tag.Get("yaml"))
+			}
+		}
+	}
+	require.NotEmpty(t, keys)
+	return keys
+}
+
+func TestParseErrors(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ text, want string }{
+		"unknown section":   {"htp: {}", "f.yaml:1: htp: is no known key; known here are http, temporal, dev, hub, clusters, agent_cluster"},
+		"unknown key":       {"http:\n  port: 1", "f.yaml:2: http.port: is no known key; known here are listen"},
+		"unknown in list":   {"clusters:\n- name: a\n  failover:\n    x: 1", "f.yaml:4: clusters[0].failover.x: is no known key; known here are selection_strategy, task_transfer_timeout, max_transfer_retries"},
+		"twice":             {"dev:\n  agents: 1\n  agents: 2", "f.yaml:3: dev.agents: is already set in line 2; keep one of them"},
+		"no section":        {"http: 8080", "f.yaml:1: http: must be a section with some of the keys listen"},
+		"no list":           {"clusters: {name: a}", "f.yaml:1: clusters: must be a list"},
+		"no number":         {"dev: {agents: many}", "f.yaml:1: dev.agents: must be a whole number"},
+		"no text":           {"dev: {data_dir: [a]}", "f.yaml:1: dev.data_dir: must be text"},
+		"no truth":          {"agent_cluster:\n  name: a\n  self_healing: {enabled: 3}", "f.yaml:3: agent_cluster.self_healing.enabled: must be true or false"},
+		"no duration":       {"hub:\n  park: 5", "f.yaml:2: hub.park: must be a duration like \"30s\", \"1m30s\" or \"00:00:30\""},
+		"alias":             {"http: &a {listen: \":1\"}\ndev: *a", "f.yaml:2: dev: must be written out: aliases are not allowed"},
+		"merge":             {"temporal: &a {namespace: n}\nhttp: {<<: *a}", "f.yaml:2: http.<<: is no known key; known here are listen"},
+		"two documents":     {"http: {}\n---\nhttp: {}", "f.yaml: must hold one YAML document; remove what follows the second \"---\""},
+		"not YAML":          {"http:\n  listen: \"a", "f.yaml:2: not valid YAML: found unexpected end of stream"},
+		"address":           {"http:\n  listen: 8080", "f.yaml:2: http.listen: must be host:port with a port from 0 to 65535, like 127.0.0.1:8080"},
+		"port":              {"dev:\n  ui: localhost:http", "f.yaml:2: dev.ui: must be host:port with a port from 0 to 65535, like 127.0.0.1:8080"},
+		"no namespace":      {"temporal: {namespace: ''}", "f.yaml:1: temporal.namespace: must be the name of a namespace, like default"},
+		"durability":        {"dev: {durability: disk}", "f.yaml:1: dev.durability: must be process, power or none"},
+		"hub id":            {"hub: {id: Hub 1}", "f.yaml:1: hub.id: must be 1 to 63 characters of a-z, 0-9, \".\", \"_\" and \"-\", and begin with a letter or digit"},
+		"negative":          {"hub: {park: -1s}", "f.yaml:1: hub.park: must lie between 50ms and 10m0s"},
+		"warning too short": {"hub:\n  heartbeat_interval: 10s", "f.yaml:1: hub.warning_threshold: must be longer than heartbeat_interval (10s)"},
+		"failure too short": {"agent_cluster:\n  name: a\n  health_monitoring:\n    failure_threshold: 7s", "f.yaml:4: agent_cluster.health_monitoring.failure_threshold: must be longer than warning_threshold (10s)"},
+		"grace too long":    {"hub: {disconnect_grace: 16s}", "f.yaml:1: hub.disconnect_grace: must not be longer than failure_threshold (15s)"},
+		"overridden health": {"hub: {heartbeat_interval: 1s}\nagent_cluster:\n  name: a\n  health_monitoring: {heartbeat_interval: -1s}", "f.yaml:4: agent_cluster.health_monitoring: must not have negative durations"},
+		"no name":           {"clusters:\n- {}\n", "f.yaml:2: clusters[0].name: must be 1 to 63 characters of a-z, 0-9, \".\", \"_\" and \"-\", and begin with a letter or digit"},
+		"same name":         {"clusters: [{name: a}]\nagent_cluster:\n  name: a", "f.yaml:3: agent_cluster.name: must differ from the other clusters' names; clusters[0].name is the same"},
+		"mode":              {"clusters: [{name: a, replication_mode: ActiveActive}]", "f.yaml:1: clusters[0].replication_mode: must be active_active, active_passive or sharded"},
+		"strategy":          {"clusters: [{name: a, failover: {selection_strategy: best}}]", "f.yaml:1: clusters[0].failover.selection_strategy: must be standby, least_loaded, round_robin or affinity"},
+		"shards":            {"clusters: [{name: a, shards: 2000}]", "f.yaml:1: clusters[0].shards: must lie between 1 and 1024"},
+		"minimum":           {"clusters:\n- name: a\n  membership:\n    minimum_agents: 6\n    max_agents: 5", "f.yaml:4: clusters[0].membership.minimum_agents: must lie between 0 and max_agents (5)"},
+		"desired":           {"clusters:\n- name: a\n  membership:\n    minimum_agents: 2\n    desired_agents: 1", "f.yaml:5: clusters[0].membership.desired_agents: must lie between minimum_agents (2) and max_agents (1000), or be 0"},
+		"lease":             {"agent_cluster:\n  name: a\n  leader_election: {election_interval: 30s}", "f.yaml:3: agent_cluster.leader_election.lease_duration: must be longer than election_interval (30s)"},
+		"all at once":       {"dev: {slots: 0}\nhub: {lane_pollers: 0}", "f.yaml:1: dev.slots: must lie between 1 and 1000\nf.yaml:2: hub.lane_pollers: must lie between 1 and 1000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, err := Parse("f.yaml", []byte(tc.text))
+			require.EqualError(t, err, tc.want)
+			require.Nil(t, c)
+		})
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, path := range []string{sample, "testdata/agent_cluster.yaml"} {
+		text, err := os.ReadFile(path)
+		require.NoError(f, err)
+		f.Add(text)
+	}
+	f.Add([]byte("clusters: [{name: a, shards: 1}, ~]\nhub: &x {park: 1.00:00:00}"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := Parse("fuzz.yaml", text)
+		if err != nil {
+			var located *Error
+			require.True(t, errors.As(err, &located))
+			for _, line := range located.Problems {
+				require.True(t, strings.HasPrefix(line.String(), "fuzz.yaml"))
+			}
+			return
+		}
+		require.NoError(t, c.Validate())
+		for _, cluster := range c.ClusterConfigs() {
+			require.NoError(t, cluster.Validate())
+		}
+		timing := c.Timing()
+		require.Less(t, timing.WarningThreshold, timing.FailureThreshold)
+		// What is valid stays the same when it is written and read again.
+		written, err := yaml.Marshal(c)
+		require.NoError(t, err)
+		again, err := Parse("again.yaml", written)
+		require.NoError(t, err)
+		require.Equal(t, c.ClusterConfigs(), again.ClusterConfigs())
+		require.Equal(t, c.Hub, again.Hub)
+	})
+}
