@@ -23,6 +23,9 @@ const (
 	ViewQuery            = "view"            // → ClusterView
 	MembersChangedSignal = "members-changed" // MembersChanged
 	HubLostSignal        = "hub-lost"        // HubLost
+	ManualFailoverSignal = "manual-failover" // ManualFailover, as plain JSON from tctl or temporal
+	EvacuatedSignal      = "evacuated"       // Evacuated, from a failover by hand
+	ReleaseBrakeUpdate   = "release-brake"   // ReleaseBrakeRequest → nothing
 )
 
 // JoinRequest registers or re-attaches a batch of agents of one hub.
@@ -48,6 +51,31 @@ type Directive struct {
 	Version        int64                 `json:"version"`
 	Mode           fleet.ReplicationMode `json:"mode"`
 	CapabilitySets [][]string            `json:"capability_sets,omitempty"`
+	// Leader serves alone in an active_passive cluster, under LeaderEpoch.
+	Leader      string `json:"leader,omitempty"`
+	LeaderEpoch int64  `json:"leader_epoch,omitempty"`
+	// Standbys of an active_passive cluster.
+	Standbys []string `json:"standbys,omitempty"`
+	// Shards says who serves each shard of a sharded cluster.
+	Shards []fleet.ShardOwner `json:"shards,omitempty"`
+	// RoleLease is how long a role holder may go on without a renewal.
+	RoleLease fleet.Duration `json:"role_lease,omitempty"`
+	// Brake is when so many lost agents point to the network that their work is held back.
+	Brake fleet.BrakePolicy `json:"brake,omitzero"`
+	// Fences are the newest takeovers of agent ids: older sessions must end.
+	Fences []Fence `json:"fences,omitempty"`
+}
+
+// Fence says that sessions of an agent with an epoch below MinEpoch must end.
+type Fence struct {
+	AgentID  string `json:"agent_id"`
+	MinEpoch int64  `json:"min_epoch"`
+}
+
+// ReleaseBrakeRequest is a person's word that the lost agents are really gone.
+type ReleaseBrakeRequest struct {
+	Cluster string `json:"cluster"`
+	Reason  string `json:"reason,omitempty"`
 }
 
 // DeleteRequest ends a cluster.

@@ -16,9 +16,10 @@ const WorkerQueue = "mainstay"
 
 // Workflow types.
 const (
-	ClusterWorkflow = "Cluster"
-	TaskWorkflow    = "Task"
-	HubWorkflow     = "Hub"
+	ClusterWorkflow  = "Cluster"
+	TaskWorkflow     = "Task"
+	HubWorkflow      = "Hub"
+	FailoverWorkflow = "Failover"
 )
 
 // Activity types.
@@ -29,6 +30,12 @@ const (
 	HoldLeaseActivity = "HoldLease"
 	// DirectActivity runs on a hub's own queue and hands it a cluster's Directive.
 	DirectActivity = "Direct"
+	// EvacuateActivity runs on a hub's own queue and takes an agent's work off it, for a failover by hand.
+	EvacuateActivity = "Evacuate"
+	// ReleaseBrakeActivity runs on a hub's own queue and gives up the agents that the mass-loss brake held on to.
+	ReleaseBrakeActivity = "ReleaseBrake"
+	// AwaitTransfersActivity watches the tasks and roles of a failed agent until others have them.
+	AwaitTransfersActivity = "AwaitTransfers"
 	// AnnounceHubLostActivity tells every cluster that a hub is lost.
 	AnnounceHubLostActivity = "AnnounceHubLost"
 )
@@ -44,6 +51,11 @@ func ClusterOfWorkflowID(id string) (string, bool) { return strings.CutPrefix(id
 
 // HubWorkflowID is the id of the workflow that holds a hub's lease.
 func HubWorkflowID(hub string) string { return "hub/" + hub }
+
+// FailoverWorkflowID is the id of the workflow that finishes and records one failover. epoch is the failed session's.
+func FailoverWorkflowID(cluster, agent string, epoch int64) string {
+	return "failover/" + cluster + "/" + agent + "/" + strconv.FormatInt(epoch, 10)
+}
 
 // TaskWorkflowID says where a task lives. Nothing else may assume one workflow per task.
 func TaskWorkflowID(task string) string { return "task/" + task }

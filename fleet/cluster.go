@@ -184,8 +184,6 @@ type Cluster struct {
 	Shards []ShardOwner `json:"shards,omitempty"`
 	// RoundRobin counts the targets that the round_robin strategy has picked.
 	RoundRobin int64 `json:"round_robin,omitempty"`
-	// Brake holds failovers back while the network is the likelier culprit than the agents.
-	Brake Brake `json:"brake,omitzero"`
 }
 
 // MaxCapabilitySets bounds how many different sets of required capabilities a cluster's tasks may name.

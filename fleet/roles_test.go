@@ -109,8 +109,6 @@ func TestClusterCarriesItsRoles(t *testing.T) {
 	c := clusterOf(ActivePassive, "a", "b")
 	_, _ = c.Elect(nil, noon)
 	c.VacateLeader(roleLease, noon)
-	c.Brake.Lost("a", noon)
-	c.Brake.Policy.Window = Duration(time.Minute)
 	c.RoundRobin = 7
 	c.Shards = []ShardOwner{{Owner: "a", Epoch: 9}, {From: "a", Epoch: 8, FreeAt: noon}}
 	text, err := json.Marshal(c)
@@ -121,7 +119,7 @@ func TestClusterCarriesItsRoles(t *testing.T) {
 
 	text, err = json.Marshal(clusterOf(ActiveActive))
 	require.NoError(t, err)
-	for _, field := range []string{"leader", "standbys", "shards\":[", "brake", "round_robin"} {
+	for _, field := range []string{"leader", "standbys", "shards\":[", "round_robin"} {
 		require.NotContains(t, string(text), field, "a cluster without roles carries none")
 	}
 }

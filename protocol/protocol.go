@@ -96,6 +96,8 @@ type Poll struct {
 type Polled struct {
 	Assignments []Assignment `json:"assignments,omitempty"`
 	Commands    []Command    `json:"commands,omitempty"`
+	// LeaseHeld is true when this answer does not renew the agent's lease: the hub itself has lost touch with Temporal.
+	LeaseHeld bool `json:"lease_held,omitempty" doc:"This answer does not renew the lease; fenced work must stop when it runs out."`
 }
 
 // Assignment gives one attempt to the agent. It counts as accepted when the agent's next poll lists it as running.

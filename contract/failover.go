@@ -1,0 +1,83 @@
+package contract
+
+import (
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// ManualFailover asks to move the work of an agent away. It is what operators send with tctl or temporal:
+//
+//	temporal workflow signal --workflow-id cluster/default --name manual-failover --input '{"agent_id": "agent-1"}'
+type ManualFailover struct {
+	AgentID string `json:"agent_id"`
+	// TargetAgentID takes over; empty: the cluster's strategy selects.
+	TargetAgentID string `json:"target_agent_id,omitempty"`
+	Reason        string `json:"reason,omitempty"`
+}
+
+// FailoverInput starts a Failover workflow, a child of the agent's Cluster.
+type FailoverInput struct {
+	Cluster     string                `json:"cluster"`
+	FailedAgent string                `json:"failed_agent_id"`
+	Instance    string                `json:"instance_id,omitempty"`
+	Epoch       int64                 `json:"epoch"`
+	Hub         string                `json:"hub,omitempty"`
+	Trigger     fleet.FailoverTrigger `json:"trigger"`
+	Reason      string                `json:"reason,omitempty"`
+	// Target was selected by the cluster; empty when no agent can take over.
+	Target string `json:"target_agent_id,omitempty"`
+	// NotInCluster says that the agent is no member.
+	NotInCluster bool `json:"not_in_cluster,omitempty"`
+	// WasLeader and Shards are the roles that must move.
+	WasLeader bool  `json:"was_leader,omitempty"`
+	Shards    []int `json:"shards,omitempty"`
+	// Attempts were under way on the agent.
+	Attempts []fleet.HeldAttempt `json:"attempts,omitempty"`
+	// NoticedAt is when the hub gave the agent up, or the failover was asked for.
+	NoticedAt time.Time      `json:"noticed_at"`
+	Timeout   fleet.Duration `json:"timeout,omitempty"`
+}
+
+// FailoverQuery → fleet.FailoverRecord, while it runs and after; the workflow also returns it.
+const FailoverQuery = "record"
+
+// EvacuateInput is the input of EvacuateActivity.
+type EvacuateInput struct {
+	AgentID  string `json:"agent_id"`
+	Instance string `json:"instance_id"`
+	Epoch    int64  `json:"epoch"`
+	Target   string `json:"target_agent_id,omitempty"`
+	Reason   string `json:"reason"`
+}
+
+// EvacuateResult lists what was taken off the agent. Its work has certainly stopped.
+type EvacuateResult struct {
+	Attempts []fleet.HeldAttempt `json:"attempts,omitempty"`
+}
+
+// Evacuated tells a cluster that an agent's work has stopped, so that its roles are free at once.
+type Evacuated struct {
+	AgentID string `json:"agent_id"`
+	Epoch   int64  `json:"epoch"`
+	Target  string `json:"target_agent_id,omitempty"`
+}
+
+// AwaitTransfersInput is the input of AwaitTransfersActivity.
+type AwaitTransfersInput struct {
+	Cluster     string              `json:"cluster"`
+	FailedAgent string              `json:"failed_agent_id"`
+	Epoch       int64               `json:"epoch"`
+	WasLeader   bool                `json:"was_leader,omitempty"`
+	Shards      []int               `json:"shards,omitempty"`
+	Attempts    []fleet.HeldAttempt `json:"attempts,omitempty"`
+	Reason      string              `json:"reason,omitempty"`
+}
+
+// AwaitTransfersResult is who has the failed agent's work and roles now.
+type AwaitTransfersResult struct {
+	Transfers []fleet.Transfer  `json:"transfers,omitempty"`
+	Promoted  string            `json:"promoted,omitempty"`
+	Epoch     int64             `json:"leader_epoch,omitempty"`
+	Shards    []fleet.ShardMove `json:"shards,omitempty"`
+}
