@@ -33,7 +33,7 @@ type Membership struct {
 type Failover struct {
 	// SelectionStrategy picks the agent that takes over. Default least_loaded.
 	SelectionStrategy fleet.SelectionStrategy `yaml:"selection_strategy"`
-	// TaskTransferTimeout bounds moving one agent's tasks. 0: 5m. Checked and kept, not used yet.
+	// TaskTransferTimeout bounds how long a failover watches the tasks it moves, 1s to 1h. 0: 5m.
 	TaskTransferTimeout fleet.Duration `yaml:"task_transfer_timeout"`
 	// MaxTransferRetries is how many agents a task may be lost with before it is a dead letter, up to 100. 0:
 	// fleet.DefaultMaxTransfers. Checked and kept, not used yet: each task's own retry policy rules.
@@ -42,7 +42,7 @@ type Failover struct {
 
 func (f *Failover) fill() {
 	orDefault(&f.SelectionStrategy, fleet.SelectLeastLoaded)
-	orDefault(&f.TaskTransferTimeout, fleet.Duration(5*time.Minute))
+	orDefault(&f.TaskTransferTimeout, fleet.Duration(fleet.DefaultTransferTimeout))
 	orDefault(&f.MaxTransferRetries, fleet.DefaultMaxTransfers)
 }
 
@@ -138,6 +138,7 @@ func (c Cluster) fleetConfig() fleet.ClusterConfig {
 		ReplicationMode: c.ReplicationMode,
 		Shards:          c.Shards,
 		Selection:       c.Failover.SelectionStrategy,
+		TransferTimeout: c.Failover.TaskTransferTimeout,
 	}.WithDefaults()
 }
 

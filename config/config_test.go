@@ -78,16 +78,16 @@ func TestDocumentsAgentCluster(t *testing.T) {
 	require.Equal(t, fleet.Timing{HeartbeatInterval: 30 * time.Second, WarningThreshold: time.Minute,
 		FailureThreshold: 90 * time.Second, DisconnectGrace: time.Second}, c.Timing())
 	require.Equal(t, seconds(30), c.Hub.HeartbeatInterval)
-	require.Equal(t, []fleet.ClusterConfig{{Name: "production-docker-agents", TargetGroup: "prod-docker-hosts", MinAgents: 2,
+	require.Equal(t, []fleet.ClusterConfig{fleet.ClusterConfig{Name: "production-docker-agents", TargetGroup: "prod-docker-hosts", MinAgents: 2,
 		DesiredAgents: 3, MaxAgents: 5, ReplicationMode: fleet.ActiveActive, Shards: fleet.DefaultShards,
-		Selection: fleet.SelectLeastLoaded}}, c.ClusterConfigs())
+		Selection: fleet.SelectLeastLoaded, TransferTimeout: seconds(300)}.WithDefaults()}, c.ClusterConfigs())
 }
 
 func TestAgentClusterDefaultsAndPrecedence(t *testing.T) {
 	t.Parallel()
 	c, err := Parse("c", []byte(`
 hub: {heartbeat_interval: 2s, failure_threshold: "00:00:40"}
-clusters: [{name: a, replication_mode: sharded, shards: 8}, {name: b}]
+clusters: [{name: a, replication_mode: sharded, shards: 8}, {name: b, failover: {task_transfer_timeout: 1m}}]
 agent_cluster:
   name: c
   health_monitoring: {heartbeat_interval: 30s, warning_threshold: 20s, failure_threshold: 90s}
@@ -101,7 +101,7 @@ agent_cluster:
 	require.Equal(t, fleet.Duration(7*24*time.Hour), c.AgentCluster.TaskQueue.DeadLetterRetention)
 	require.Equal(t, []fleet.ClusterConfig{
 		fleet.ClusterConfig{Name: "a", ReplicationMode: fleet.Sharded, Shards: 8}.WithDefaults(),
-		fleet.ClusterConfig{Name: "b"}.WithDefaults(),
+		fleet.ClusterConfig{Name: "b", TransferTimeout: fleet.Duration(time.Minute)}.WithDefaults(),
 		fleet.ClusterConfig{Name: "c"}.WithDefaults(),
 	}, c.ClusterConfigs())
 }

@@ -149,7 +149,7 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, seen map[string]str
 
 	k.check(slices.Contains([]fleet.SelectionStrategy{fleet.SelectStandby, fleet.SelectLeastLoaded, fleet.SelectRoundRobin, fleet.SelectAffinity}, full.Selection),
 		at+".failover.selection_strategy", "must be standby, least_loaded, round_robin or affinity")
-	k.duration(at+".failover.task_transfer_timeout", c.Failover.TaskTransferTimeout, minPeriod, maxPeriod)
+	k.duration(at+".failover.task_transfer_timeout", c.Failover.TaskTransferTimeout, minPeriod, time.Hour)
 	k.count(at+".failover.max_transfer_retries", c.Failover.MaxTransferRetries, 0, 100)
 
 	if len(k.problems) == before {
