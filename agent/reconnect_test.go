@@ -144,7 +144,7 @@ func TestForgottenSessionIsRegisteredAgainAndWorkGoesOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			hub := agenttest.NewHub(t, agenttest.Options{})
+			hub := agenttest.NewHub(t, agenttest.Options{HeartbeatInterval: 100 * time.Millisecond})
 			g := newGate()
 			start(t, hub, nil, map[string]agent.Handler{"gate": g.handle, "save": func(_ context.Context, task *agent.Task) (any, error) {
 				if err := task.SaveCheckpoint(7); err != nil {
@@ -157,6 +157,11 @@ func TestForgottenSessionIsRegisteredAgainAndWorkGoesOn(t *testing.T) {
 			require.Empty(t, first.Running)
 			hub.Assign(assign("t1", "gate"), assign("t2", "save"))
 			hub.WaitPoll("the checkpoint", hasCheckpoint)
+			hub.Until("the checkpoint to be sent only once", func() bool {
+				polls := hub.Polls()
+				last := polls[len(polls)-1]
+				return len(last.Running) == 2 && !hasCheckpoint(last)
+			})
 			before := len(hub.Polls())
 			forget(hub)
 			again := hub.WaitRegistered(2)
@@ -197,6 +202,20 @@ func TestAnotherHubTakesOver(t *testing.T) {
 	two.WaitRunning("t1")
 	close(g.open)
 	require.Equal(t, fleet.AttemptCompleted, two.WaitResult("t1").Outcome)
+}
+
+func TestResultGoesToAnotherHub(t *testing.T) {
+	t.Parallel()
+	one, two := agenttest.NewHub(t, agenttest.Options{}), agenttest.NewHub(t, agenttest.Options{})
+	g := newGate()
+	b := start(t, one, func(o *agent.Options) { o.HubURLs = []string{one.URL(), two.URL()} }, map[string]agent.Handler{"gate": g.handle})
+	one.WaitRegistered(1)
+	one.Fail(agenttest.OpResult, repeat(agenttest.Fault{Status: http.StatusServiceUnavailable, Code: protocol.CodeUnavailable}, 1000)...)
+	one.Assign(assign("t1", "gate"))
+	one.WaitRunning("t1")
+	close(g.open)
+	// The fake hubs share nothing, so the second says that the attempt does not count; what matters is that it was asked.
+	require.ErrorContains(t, b.await(agent.EventResultDropped).Err, protocol.CodeSuperseded)
 }
 
 func TestHubAwayForLong(t *testing.T) {
