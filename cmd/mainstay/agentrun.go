@@ -1,0 +1,114 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/fleet"
+)
+
+func (a *app) agentRunCommand() *cobra.Command {
+	var o agent.Options
+	var allowExec bool
+	var demoRoot string
+	command := &cobra.Command{
+		Use:   "run",
+		Short: "Run an agent that executes commands",
+		Long: `Run an agent until it gets SIGTERM or SIGINT; then it takes nothing new, finishes what it runs and says goodbye.
+
+With --allow-exec, whoever may submit tasks may run any command here as this user. Agents with handlers of their own are
+programs that embed the package mainstay.dev/mainstay/agent, or speak its protocol in any language.`,
+		Example: "  mainstay agent run --hub http://10.0.0.5:8080 --cluster build --id build-1 --slots 4 --allow-exec",
+		Args:    exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			o.Version = version
+			if o.ID == "" {
+				o.ID = generatedAgentID()
+			}
+			o.Logger = slog.New(slog.NewTextHandler(a.stderr, nil))
+			runner, err := agent.New(o)
+			if err != nil {
+				return withExit(exitUsage, err)
+			}
+			if !allowExec && demoRoot == "" {
+				return usageError("this agent could do nothing: add --allow-exec to let it run commands (whoever may submit tasks may then run anything as this user)")
+			}
+			if allowExec {
+				runner.Handle(agent.ExecType, agent.ExecHandler())
+			}
+			if demoRoot != "" {
+				handler, err := checksumHandler(demoRoot)
+				if err != nil {
+					return withExit(exitUsage, err)
+				}
+				runner.Handle(checksumType, handler)
+			}
+			return agentExit(runner.Run(c.Context()))
+		},
+	}
+	flags := command.Flags()
+	flags.StringSliceVar(&o.HubURLs, "hub", []string{defaultServer}, "URLs of the hubs; it stays with one until that fails")
+	flags.StringVar(&o.Cluster, "cluster", "default", "cluster to join")
+	flags.StringVar(&o.ID, "id", "", "the agent's own id, unique in the installation (default: the host's name and something random)")
+	flags.IntVar(&o.Slots, "slots", 1, "tasks that it runs at a time")
+	flags.StringArrayVar(&o.Capabilities, "capability", nil, "what tasks may ask for (repeatable)")
+	flags.StringVar(&o.Zone, "zone", "", "availability zone")
+	flags.StringVar(&o.Group, "group", "", "group")
+	flags.BoolVar(&allowExec, "allow-exec", false, "run any command that is submitted (task type exec)")
+	flags.DurationVar(&o.GiveUpAfter, "give-up-after", 0, "end when no hub has answered for this long (default: never)")
+	flags.DurationVar(&o.StopTimeout, "stop-timeout", agent.DefaultStopTimeout, "how long a stop waits for running tasks before it hands them back")
+	flags.StringVar(&demoRoot, "demo-handlers", "", "handle the tasks of `mainstay demo` for files below this folder")
+	_ = flags.MarkHidden("demo-handlers") // it exists
+	return command
+}
+
+// agentExit gives the reasons for which an agent ends their exit codes.
+func agentExit(err error) error {
+	switch {
+	case errors.Is(err, agent.ErrFenced):
+		return withExit(exitConflict, err)
+	case errors.Is(err, agent.ErrGaveUp):
+		return withExit(exitUnreachable, err)
+	}
+	return err
+}
+
+// generatedAgentID tells agents of one host apart.
+func generatedAgentID() string {
+	var suffix [3]byte
+	_, _ = rand.Read(suffix[:]) // never fails
+	return slug(hostName(), fleet.MaxIDLength-7) + "-" + hex.EncodeToString(suffix[:])
+}
+
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return "host"
+	}
+	return name
+}
+
+// slug makes an id of any text, of at most limit characters.
+func slug(text string, limit int) string {
+	id := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
+			return r
+		}
+		return '-'
+	}, strings.ToLower(text))
+	if id = strings.TrimLeft(id, ".-_"); len(id) > limit {
+		id = id[:limit]
+	}
+	if id == "" {
+		return "host"
+	}
+	return id
+}

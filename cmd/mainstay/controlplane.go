@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/worker"
+)
+
+const (
+	startLimit = 30 * time.Second
+	// stopLimit bounds the clean stop of hub and HTTP server.
+	stopLimit = 10 * time.Second
+	// answerLimit is how long requests under way may take once the process stops; held waits are then cut short.
+	answerLimit = 2 * time.Second
+)
+
+// roles are the parts that a process plays.
+type roles struct{ hub, gateway, worker bool }
+
+var allRoles = roles{hub: true, gateway: true, worker: true}
+
+func parseRoles(list []string) (roles, error) {
+	var r roles
+	for _, name := range list {
+		switch strings.TrimSpace(name) {
+		case "hub":
+			r.hub = true
+		case "gateway":
+			r.gateway = true
+		case "worker":
+			r.worker = true
+		default:
+			return r, usageError("--roles must name some of hub, gateway and worker")
+		}
+	}
+	if r == (roles{}) {
+		return r, usageError("--roles is empty: name some of hub, gateway and worker")
+	}
+	return r, nil
+}
+
+// planeOptions are what a control plane process needs.
+type planeOptions struct {
+	temporal  client.Client
+	namespace string
+	logger    *zap.Logger
+	roles     roles
+	hubID     string
+	key       []byte
+	hub       hub.Config
+	clusters  []fleet.ClusterConfig
+	listener  net.Listener
+	hosts     []string // names under which browsers may reach it; nil: any
+}
+
+// controlPlane is the running parts of one process behind one HTTP server.
+type controlPlane struct {
+	hub        *hub.Hub // nil without the role
+	http       *http.Server
+	stopWorker func()
+	cutShort   context.CancelFunc
+	served     chan error
+	stopping   sync.Once
+}
+
+// startControlPlane starts the parts and serves. What it has started when it fails, it stops. It owns the listener.
+func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, err error) {
+	requests, cutShort := context.WithCancel(context.WithoutCancel(ctx))
+	p := &controlPlane{cutShort: cutShort, served: make(chan error, 1)}
+	defer func() {
+		if err != nil {
+			p.stop()
+			_ = o.listener.Close()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	api := httpapi.New(httpapi.Options{Logger: o.logger, Registry: registry, Version: version, Ready: func(ctx context.Context) error {
+		_, err := o.temporal.CheckHealth(ctx, &client.CheckHealthRequest{})
+		return err
+	}})
+	if o.roles.worker {
+		if p.stopWorker, err = worker.Start(o.temporal, worker.Options{Namespace: o.namespace}); err != nil {
+			return nil, err
+		}
+	}
+	clusters := gateway.New(gateway.Options{Client: o.temporal, Namespace: o.namespace, Logger: o.logger, Registerer: registry})
+	if o.roles.gateway {
+		clusters.Register(api.API())
+	}
+	if err := clusters.EnsureClusters(ctx, o.clusters); err != nil {
+		return nil, err
+	}
+	p.http = api.HTTPServer()
+	p.http.Handler = guardBrowsers(p.http.Handler, o.hosts)
+	p.http.BaseContext = func(net.Listener) context.Context { return requests }
+	if o.roles.hub {
+		if err := p.startHub(ctx, o, api, registry); err != nil {
+			return nil, err
+		}
+	}
+	go func() { p.served <- p.http.Serve(o.listener) }()
+	return p, nil
+}
+
+func (p *controlPlane) startHub(ctx context.Context, o planeOptions, api *httpapi.Server, registry *prometheus.Registry) error {
+	h, err := hub.New(hub.Options{
+		ID: o.hubID, Client: o.temporal, Namespace: o.namespace, Logger: o.logger, Registerer: registry, Key: o.key, Config: o.hub,
+	})
+	if err != nil {
+		return err
+	}
+	h.Register(api.API())
+	p.http.ConnContext, p.http.ConnState = h.ConnContext, h.ConnState
+	if err := h.Start(ctx); err != nil {
+		return err
+	}
+	p.hub = h
+	return nil
+}
+
+// failed gives the reason when the HTTP server ends by itself.
+func (p *controlPlane) failed() <-chan error { return p.served }
+
+// stop stops serving: agents are answered and what the hub holds goes back first, then requests end, then the worker.
+// It may be called twice.
+func (p *controlPlane) stop() {
+	p.stopping.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
+		defer cancel()
+		if p.hub != nil {
+			p.hub.Stop(ctx)
+		}
+		if p.http != nil {
+			cut := time.AfterFunc(answerLimit, p.cutShort)
+			if p.http.Shutdown(ctx) != nil {
+				_ = p.http.Close()
+			}
+			cut.Stop()
+		}
+		p.cutShort()
+		if p.stopWorker != nil {
+			p.stopWorker()
+		}
+	})
+}
+
+// listen opens the REST API's address; its error says what to do.
+func listen(address string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if err == nil {
+		return listener, nil
+	}
+	var operation *net.OpError
+	if errors.As(err, &operation) {
+		err = operation.Err
+	}
+	return nil, fmt.Errorf("the REST API cannot listen on %s: %w\nStop the process that uses it, or choose another address with --http", address, err)
+}
+
+// loopback reports whether only this machine can reach the listener.
+func loopback(l net.Listener) bool {
+	address, ok := l.Addr().(*net.TCPAddr)
+	return ok && address.IP.IsLoopback()
+}
+
+// localURL is how a process on this machine reaches the listener.
+func localURL(l net.Listener) string {
+	host, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return "http://" + l.Addr().String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+// localHosts are the names of this machine to itself.
+var localHosts = []string{"localhost", "127.0.0.1", "::1"}
+
+// guardBrowsers keeps web pages that a person happens to visit from using the API: agents of `dev` run commands.
+// Programs, which send no Origin, are not affected. hosts, unless nil, are the only host names that are served, so
+// that a page cannot get in by renaming its own host (DNS rebinding).
+func guardBrowsers(next http.Handler, hosts []string) http.Handler {
+	deny := func(detail string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = fmt.Fprintf(w, `{"type":"about:blank","title":"Forbidden","status":403,"code":"cross_origin","detail":%q}`, detail)
+		})
+	}
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(deny("requests of web pages from elsewhere are refused"))
+	guarded := protection.Handler(next)
+	if hosts == nil {
+		return guarded
+	}
+	wrongHost := deny("this control plane serves only its own machine, under the names localhost and 127.0.0.1")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		if slices.Contains(hosts, strings.ToLower(strings.Trim(host, "[]"))) {
+			guarded.ServeHTTP(w, r)
+			return
+		}
+		wrongHost.ServeHTTP(w, r)
+	})
+}

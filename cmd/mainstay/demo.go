@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/devserver"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// demoSlots is how many tasks each agent of the demo runs at a time.
+const demoSlots = 4
+
+// demoReport is what came of the demo.
+type demoReport struct {
+	Folder string      `json:"folder"`
+	Files  int         `json:"files"`
+	Bytes  int64       `json:"bytes"`
+	Tasks  int         `json:"tasks"`
+	Took   string      `json:"took"`
+	Agents []demoShare `json:"agents"`
+	Remote string      `json:"digest_by_agents"`
+	Local  string      `json:"digest_here"`
+	Equal  bool        `json:"equal"`
+	UIURL  string      `json:"ui_url,omitempty"`
+}
+
+func (a *app) demoCommand() *cobra.Command {
+	var path string
+	var agents int
+	var keep bool
+	command := &cobra.Command{
+		Use:   "demo",
+		Short: "Show it on real work: agents digest every file of a folder",
+		Long: `Show it on real work. The demo starts a Temporal, a control plane and agents of its own on free ports, lets the agents
+digest (SHA-256) every file of a folder, and compares what they found with its own computation. It leaves nothing behind.`,
+		Example: "  mainstay demo\n  mainstay demo --path ~/src/project --agents 5 --keep",
+		Args:    exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if agents < 1 || agents > 100 {
+				return usageError("--agents must be 1 to 100")
+			}
+			return a.demo(c.Context(), path, agents, keep)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&path, "path", "", "folder to digest (default: the tracked files of the current repository, else the current folder)")
+	flags.IntVar(&agents, "agents", 3, "agents to run")
+	flags.BoolVar(&keep, "keep", false, "keep it running at the end, to look around in the Web UI")
+	a.outputFlag(command)
+	return command
+}
+
+func (a *app) demo(ctx context.Context, path string, agents int, keep bool) error {
+	folder, err := demoFolder(ctx, path)
+	if err != nil {
+		return err
+	}
+	files, err := demoFiles(ctx, folder)
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return usageError("there are no files in %s", folder)
+	}
+	story := a.storyteller()
+	fmt.Fprintf(story, "Starting Temporal, the control plane and %d agents…\n", agents)
+	begun := time.Now()
+	d, err := a.startDev(ctx, demoOptions(folder, agents))
+	if err != nil {
+		return err
+	}
+	defer d.stop()
+	force := d.kill
+	a.atForce.Store(&force)
+	if !d.awaitAgents(ctx) {
+		return errors.Join(ctx.Err(), errors.New("the agents did not come online in time"))
+	}
+	fmt.Fprintf(story, "All is up after %s:", roughly(time.Since(begun)))
+	report := d.report()
+	for _, agent := range report.Agents {
+		fmt.Fprintf(story, " %s (pid %d)", agent.ID, agent.PID)
+	}
+	fmt.Fprintln(story)
+	run := demoRun{client: newAPIClient(d.url), story: story, tty: a.stdoutTTY && a.output != "json"}
+	result, err := run.do(ctx, folder, files)
+	if err != nil {
+		return err
+	}
+	if d.temporal.UIURL() != "" {
+		result.UIURL = d.temporal.UIURL() + "/namespaces/" + d.temporal.Namespace() + "/workflows"
+	}
+	if err := a.print(result, func() error { return result.write(a.stdout) }); err != nil {
+		return err
+	}
+	a.keepDemo(ctx, keep, result)
+	if !result.Equal {
+		return errors.New("the digests differ: has a file changed meanwhile?")
+	}
+	return nil
+}
+
+// storyteller is where the demo says what it does: beside JSON, which must stay clean, the standard error.
+func (a *app) storyteller() io.Writer {
+	if a.output == "json" {
+		return a.stderr
+	}
+	return a.stdout
+}
+
+// demoOptions is a `dev` beside any other: free ports, nothing on disk but logs, agents that run no commands.
+func demoOptions(folder string, agents int) devOptions {
+	return devOptions{
+		http: "127.0.0.1:0", temporal: devserver.Options{Host: "127.0.0.1", UIPort: -1}, agents: agents, slots: demoSlots,
+		hub: hubConfig(config.Default()), clusters: []fleet.ClusterConfig{{Name: devCluster}}, demoRoot: folder,
+	}
+}
+
+func (a *app) keepDemo(ctx context.Context, keep bool, r *demoReport) {
+	story := a.storyteller()
+	if !keep {
+		fmt.Fprintf(story, "Each task is a workflow in the Temporal Web UI; to look at them: %s demo --keep\n", programName())
+		return
+	}
+	fmt.Fprintf(story, "Each task is a workflow, see %s\nIt goes on running. Ctrl-C ends it.\n", r.UIURL)
+	<-ctx.Done()
+}
+
+func (r *demoReport) write(w io.Writer) error {
+	fmt.Fprintf(w, "\n%d tasks with %d files (%s) in %s\n\n", r.Tasks, r.Files, byteCount(r.Bytes), r.Took)
+	t := newTable(w, "AGENT", "TASKS", "FILES", "BYTES")
+	for _, s := range r.Agents {
+		t.row(s.Agent, strconv.Itoa(s.Tasks), strconv.Itoa(s.Files), byteCount(s.Bytes))
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	verdict := "EQUAL"
+	if !r.Equal {
+		verdict = "DIFFERENT"
+	}
+	_, err := fmt.Fprintf(w, "\nDigest of all files, by the agents  %s\nDigest of all files, computed here  %s  %s\n\n", r.Remote, r.Local, verdict)
+	return err
+}
+
+// localSums digests the files in this process.
+func localSums(ctx context.Context, folder string, files []string) ([]fileSum, error) {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	sums := make([]fileSum, 0, len(files))
+	for _, path := range files {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		sum, err := sumFile(root, path)
+		if err != nil {
+			return nil, err
+		}
+		sums = append(sums, sum)
+	}
+	return sums, nil
+}

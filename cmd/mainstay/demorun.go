@@ -1,0 +1,180 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+)
+
+const (
+	// batchLimit is how many tasks the API takes in one request.
+	batchLimit = 1000
+	// demoWaiters bounds the tasks that are waited for at the same time.
+	demoWaiters = 16
+	// demoTaskLimit is how long one task may take until the demo gives up.
+	demoTaskLimit = 5 * time.Minute
+)
+
+// demoRun submits the work of the demo and gathers what came of it.
+type demoRun struct {
+	client *apiClient
+	story  io.Writer
+	tty    bool
+}
+
+// demoShare is what one agent did.
+type demoShare struct {
+	Agent string `json:"agent"`
+	Tasks int    `json:"tasks"`
+	Files int    `json:"files"`
+	Bytes int64  `json:"bytes"`
+}
+
+func (r *demoRun) do(ctx context.Context, folder string, files []string) (*demoReport, error) {
+	begun := time.Now()
+	groups := batches(files)
+	ids, err := r.submit(ctx, groups)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(r.story, "Submitted %d tasks for %d files of %s in %s\n", len(ids), len(files), folder, roughly(time.Since(begun)))
+	tasks, err := r.await(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	report := &demoReport{Folder: folder, Files: len(files), Tasks: len(ids), Took: roughly(time.Since(begun))}
+	sums, err := report.take(tasks)
+	if err != nil {
+		return nil, err
+	}
+	local, err := localSums(ctx, folder, files)
+	if err != nil {
+		return nil, fmt.Errorf("digest the files here: %w", err)
+	}
+	report.Remote, report.Local = combined(sums), combined(local)
+	report.Equal = report.Remote == report.Local
+	return report, nil
+}
+
+// submit hands in one task for each group of files.
+func (r *demoRun) submit(ctx context.Context, groups [][]string) ([]string, error) {
+	var ids []string
+	for part := range slices.Chunk(groups, batchLimit) {
+		requests := make([]gateway.TaskRequest, len(part))
+		for i, group := range part {
+			payload, err := json.Marshal(checksumPayload{group})
+			if err != nil {
+				return nil, err
+			}
+			requests[i] = gateway.TaskRequest{Type: checksumType, Cluster: devCluster, Payload: payload}
+		}
+		var answer struct {
+			Tasks []gateway.BatchItem `json:"tasks"`
+		}
+		if _, err := r.client.call(ctx, http.MethodPost, batchPath, batchHold, requests, &answer); err != nil {
+			return nil, err
+		}
+		for _, task := range answer.Tasks {
+			if task.Error != nil {
+				return nil, fmt.Errorf("a task was refused: %s (%s)", task.Error.Detail, task.Error.Code)
+			}
+			ids = append(ids, task.ID)
+		}
+	}
+	return ids, nil
+}
+
+// batchHold is how much longer than a simple call a batch may take.
+const batchHold = 90 * time.Second
+
+// await waits for all tasks and shows how far they are.
+func (r *demoRun) await(ctx context.Context, ids []string) ([]*gateway.Task, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	tasks, errs := make([]*gateway.Task, len(ids)), make([]error, len(ids))
+	bar := &progress{w: r.story, tty: r.tty, unit: "tasks are done", total: len(ids)}
+	next := make(chan int)
+	var waiters sync.WaitGroup
+	for range min(demoWaiters, len(ids)) {
+		waiters.Go(func() {
+			for i := range next {
+				_, task, err := r.client.waitForTask(ctx, ids[i], demoTaskLimit)
+				if err == nil {
+					err = incomplete(task, demoTaskLimit)
+				}
+				if tasks[i], errs[i] = task, err; err != nil {
+					cancel()
+					continue
+				}
+				bar.step()
+			}
+		})
+	}
+	for i := range ids {
+		next <- i
+	}
+	close(next)
+	waiters.Wait()
+	return tasks, firstCause(errs)
+}
+
+// firstCause is the error that made the others, which were only cancelled, fail too.
+func firstCause(errs []error) error {
+	var first error
+	for _, err := range errs {
+		if err != nil && (first == nil || errors.Is(first, context.Canceled)) {
+			first = err
+		}
+	}
+	return first
+}
+
+// take counts who did what and returns all digests.
+func (d *demoReport) take(tasks []*gateway.Task) ([]fileSum, error) {
+	var sums []fileSum
+	shares := map[string]*demoShare{}
+	for _, task := range tasks {
+		var result checksumResult
+		if err := json.Unmarshal(task.Result, &result); err != nil {
+			return nil, fmt.Errorf("the result of task %s cannot be read: %w", task.ID, err)
+		}
+		agent := doneBy(task)
+		share := shares[agent]
+		if share == nil {
+			share = &demoShare{Agent: agent}
+			shares[agent] = share
+		}
+		share.Tasks++
+		share.Files += len(result.Files)
+		for _, sum := range result.Files {
+			share.Bytes += sum.Bytes
+			d.Bytes += sum.Bytes
+		}
+		sums = append(sums, result.Files...)
+	}
+	for _, share := range shares {
+		d.Agents = append(d.Agents, *share)
+	}
+	slices.SortFunc(d.Agents, func(a, b demoShare) int { return cmp.Compare(a.Agent, b.Agent) })
+	return sums, nil
+}
+
+// doneBy is the agent whose attempt completed the task.
+func doneBy(task *gateway.Task) string {
+	for _, attempt := range task.Attempts {
+		if attempt.Outcome == fleet.AttemptCompleted {
+			return attempt.AgentID
+		}
+	}
+	return "unknown"
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/devserver"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// devFlags is the command line of `dev`.
+type devFlags struct {
+	http, ui, temporal string
+	dataDir            string
+	ephemeral          bool
+	agents, slots      int
+	allowExec          bool
+	durability         string
+	configFile         string
+}
+
+func (a *app) devCommand() *cobra.Command {
+	var f devFlags
+	command := &cobra.Command{
+		Use:   "dev",
+		Short: "Run everything on this machine: Temporal, its Web UI, the control plane and some agents",
+		Long: `Run everything on this machine: an embedded Temporal with its Web UI, hub, gateway and worker in this process, and
+agents as processes of their own, which are started again when they die.
+
+The agents run commands (task type exec) because the API is reachable from this machine only.
+Ctrl-C stops all; a second one stops at once. If this process is killed, its agents live on for a minute and are taken
+over by the next "mainstay dev" on the same data directory.`,
+		Example: `  mainstay dev
+  mainstay dev --ephemeral --agents 5 --http 127.0.0.1:9090 --ui off`,
+		Args: exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			settings, err := loadConfig(f.configFile)
+			if err != nil {
+				return err
+			}
+			o, err := f.options(settings, c.Flags().Changed)
+			if err != nil {
+				return err
+			}
+			return a.dev(c.Context(), o)
+		},
+	}
+	defaults := config.Default()
+	flags := command.Flags()
+	flags.StringVar(&f.http, "http", defaults.HTTP.Listen, "host:port of the REST API; port 0 takes a free one")
+	flags.StringVar(&f.ui, "ui", defaults.Dev.UI, "port or host:port of Temporal's Web UI; off: none")
+	flags.StringVar(&f.temporal, "temporal", defaults.Dev.Temporal, "host:port of the embedded Temporal")
+	flags.StringVar(&f.dataDir, "data-dir", defaults.Dev.DataDir, "where all state and the logs are kept")
+	flags.BoolVar(&f.ephemeral, "ephemeral", false, "keep all state in memory; it is gone at the end")
+	flags.IntVar(&f.agents, "agents", defaults.Dev.Agents, "agents to run, 0 to 100")
+	flags.IntVar(&f.slots, "slots", defaults.Dev.Slots, "tasks that each agent runs at a time")
+	flags.BoolVar(&f.allowExec, "allow-exec", false, "let agents run commands although others than this machine can reach the API")
+	flags.StringVar(&f.durability, "durability", string(defaults.Dev.Durability), "what acknowledged tasks survive: process (a crash of the program) or power (a power loss too)")
+	flags.StringVar(&f.configFile, "config", "", "configuration file; flags win over it")
+	a.outputFlag(command)
+	return command
+}
+
+// options puts configuration and flags together. changed tells whether a flag was given.
+func (f *devFlags) options(c *config.Config, changed func(string) bool) (devOptions, error) {
+	take := func(flag string, into *string, value string) {
+		if changed(flag) {
+			*into = value
+		}
+	}
+	take("http", &c.HTTP.Listen, f.http)
+	take("temporal", &c.Dev.Temporal, f.temporal)
+	take("data-dir", &c.Dev.DataDir, f.dataDir)
+	if changed("ui") {
+		c.Dev.UI = uiAddress(f.ui)
+	}
+	if changed("agents") {
+		c.Dev.Agents = f.agents
+	}
+	if changed("slots") {
+		c.Dev.Slots = f.slots
+	}
+	if changed("durability") {
+		c.Dev.Durability = config.Durability(f.durability)
+	}
+	if f.ephemeral {
+		if changed("data-dir") {
+			return devOptions{}, usageError("give --data-dir or --ephemeral, not both")
+		}
+		c.Dev.DataDir = ""
+	}
+	if err := c.Validate(); err != nil {
+		return devOptions{}, withExit(exitUsage, err)
+	}
+	o := devOptions{
+		http: c.HTTP.Listen, dataDir: c.Dev.DataDir, agents: c.Dev.Agents, slots: c.Dev.Slots, hubID: c.Hub.ID,
+		tokenKeyFile: c.Hub.TokenKeyFile, hub: hubConfig(c), clusters: withDevCluster(c.ClusterConfigs()), allowExec: f.allowExec,
+	}
+	var err error
+	o.temporal, err = temporalOptions(c)
+	return o, err
+}
+
+// uiAddress reads --ui: off, a port, or host:port.
+func uiAddress(value string) string {
+	switch {
+	case value == "off":
+		return ""
+	case !strings.Contains(value, ":"):
+		return net.JoinHostPort("127.0.0.1", value)
+	}
+	return value
+}
+
+// temporalOptions are the embedded Temporal's options but for what is only known when it starts.
+func temporalOptions(c *config.Config) (devserver.Options, error) {
+	o := devserver.Options{Durability: devserver.Durability(c.Dev.Durability)}
+	var err error
+	if o.Host, o.Port, err = splitIP("--temporal", c.Dev.Temporal); err != nil {
+		return o, err
+	}
+	if c.Dev.UI == "" {
+		return o, nil
+	}
+	if o.UIHost, o.UIPort, err = splitIP("--ui", c.Dev.UI); err != nil {
+		return o, err
+	}
+	if o.UIPort == 0 {
+		o.UIPort = -1 // devserver's word for a free port
+	}
+	return o, nil
+}
+
+// splitIP reads host:port where the embedded Temporal needs an IP address.
+func splitIP(flag, address string) (string, int, error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, usageError("%s must be host:port", flag)
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return "", 0, usageError("%s: the port must be 0 to 65535", flag)
+	}
+	if host == "localhost" || host == "" {
+		host = "127.0.0.1"
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() && flag == "--temporal" {
+		return "", 0, usageError("%s: the host must be one IP address of this machine", flag)
+	}
+	return host, int(port), nil
+}
+
+// devCluster is the cluster of the agents that `dev` starts.
+const devCluster = "default"
+
+func withDevCluster(clusters []fleet.ClusterConfig) []fleet.ClusterConfig {
+	for _, c := range clusters {
+		if c.Name == devCluster {
+			return clusters
+		}
+	}
+	return append(clusters, fleet.ClusterConfig{Name: devCluster})
+}
+
+// dev runs until a signal comes or something that all depends on ends.
+func (a *app) dev(ctx context.Context, o devOptions) error {
+	d, err := a.startDev(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer d.stop()
+	force := d.kill
+	a.atForce.Store(&force)
+	if !d.awaitAgents(ctx) && ctx.Err() == nil {
+		fmt.Fprintf(a.stderr, "Not all agents are online yet; their logs are in %s.\n", filepath.Join(d.dir, "logs"))
+	}
+	if err := a.reportDev(d); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(a.stderr, "Stopping agents and control plane. Ctrl-C again stops at once.")
+		begun := time.Now()
+		d.stop()
+		fmt.Fprintf(a.stderr, "Stopped in %s.\n", roughly(time.Since(begun)))
+		return nil
+	case err := <-d.plane.failed():
+		return errors.Join(served(err))
+	}
+}

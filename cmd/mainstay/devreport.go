@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// devReport is what `dev` says when all is up.
+type devReport struct {
+	URL       string     `json:"url"`
+	DocsURL   string     `json:"docs_url"`
+	UIURL     string     `json:"ui_url,omitempty"`
+	Temporal  string     `json:"temporal_address"`
+	Namespace string     `json:"namespace"`
+	DataDir   string     `json:"data_dir,omitempty"`
+	Logs      string     `json:"logs"`
+	Hub       string     `json:"hub"`
+	Cluster   string     `json:"cluster"`
+	Agents    []devAgent `json:"agents"`
+	Slots     int        `json:"slots"`
+	Exec      bool       `json:"allow_exec"`
+}
+
+type devAgent struct {
+	ID  string `json:"id"`
+	PID int    `json:"pid"`
+}
+
+func (d *devRun) report() devReport {
+	r := devReport{
+		URL: d.url, DocsURL: d.url + "/docs", UIURL: d.temporal.UIURL(), Temporal: d.temporal.Address(), Namespace: d.temporal.Namespace(),
+		Logs: filepath.Join(d.dir, "logs"), Hub: d.hubID, Cluster: devCluster, Agents: []devAgent{}, Slots: d.slots, Exec: d.exec,
+	}
+	if !d.temporary {
+		r.DataDir = d.dir
+	}
+	pids := d.agents.pids()
+	for _, id := range d.ids {
+		if pid, running := pids[id]; running {
+			r.Agents = append(r.Agents, devAgent{id, pid})
+		}
+	}
+	return r
+}
+
+func (a *app) reportDev(d *devRun) error {
+	r := d.report()
+	return a.print(r, func() error { return r.write(a.stdout, programName()) })
+}
+
+// write shows the report to a person; program is how the person calls this program.
+func (r *devReport) write(w io.Writer, program string) error {
+	var b strings.Builder
+	row := func(name, text string) { fmt.Fprintf(&b, "  %-10s %s\n", name, text) }
+	b.WriteString("Mainstay is running. Ctrl-C stops it.\n\n")
+	row("REST API", r.URL+"  (described at "+r.DocsURL+")")
+	if r.UIURL != "" {
+		row("Web UI", r.UIURL)
+	}
+	row("Temporal", r.Temporal+", namespace "+r.Namespace)
+	if r.DataDir != "" {
+		row("Data", r.DataDir)
+	} else {
+		row("Data", "in memory, gone at the end")
+	}
+	row("Logs", r.Logs)
+	row("Cluster", r.Cluster)
+	for i, agent := range r.Agents {
+		name := ""
+		if i == 0 {
+			name = "Agents"
+		}
+		row(name, fmt.Sprintf("%-10s pid %-8d %d tasks at a time", agent.ID, agent.PID, r.Slots))
+	}
+	server := ""
+	if r.URL != defaultServer {
+		server = " --server " + r.URL
+	}
+	b.WriteString("\nTry in another terminal:\n")
+	if len(r.Agents) > 0 && r.Exec {
+		fmt.Fprintf(&b, "  %s task submit%s --wait -- echo hello\n", program, server)
+	}
+	fmt.Fprintf(&b, "  %s agent list%s\n", program, server)
+	if len(r.Agents) > 0 {
+		fmt.Fprintf(&b, "  kill -9 %d    (its work moves to another agent, and it is started again)\n", r.Agents[0].PID)
+	} else {
+		fmt.Fprintf(&b, "  %s agent run --hub %s --id my-agent --allow-exec\n", program, r.URL)
+	}
+	fmt.Fprintf(&b, "  %s demo\n\n", program)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// programName is how a person has called this program.
+func programName() string {
+	if name := os.Args[0]; strings.ContainsRune(name, os.PathSeparator) {
+		return name
+	}
+	return "mainstay"
+}

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"mainstay.dev/mainstay/devserver"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/hub"
+)
+
+const (
+	// orphanLife is how long agents look for a control plane that was killed.
+	orphanLife = time.Minute
+	// onlineLimit is how long agents may take to come online before the report is given without them.
+	onlineLimit = 15 * time.Second
+)
+
+// devOptions are what one machine runs.
+type devOptions struct {
+	http         string // host:port
+	temporal     devserver.Options
+	dataDir      string // empty: memory, and a temporary folder for the rest
+	agents       int
+	slots        int
+	hubID        string // empty: made, and kept in the data directory
+	tokenKeyFile string // empty: as hubID
+	hub          hub.Config
+	clusters     []fleet.ClusterConfig
+	allowExec    bool   // although others can reach the API
+	demoRoot     string // folder for the agents' demo handlers; empty: none
+}
+
+// devRun is a running `dev`.
+type devRun struct {
+	dir       string // absolute
+	temporary bool
+	url       string
+	hubID     string
+	slots     int
+	exec      bool
+	ids       []string
+	temporal  *devserver.Server
+	client    client.Client
+	plane     *controlPlane
+	launcher  *agentLauncher
+	agents    *supervisor
+	log       *os.File
+	stopping  sync.Once
+}
+
+// startDev starts everything, or nothing: what it has started when it fails, it stops.
+func (a *app) startDev(ctx context.Context, o devOptions) (_ *devRun, err error) {
+	listener, err := listen(o.http)
+	if err != nil {
+		return nil, err
+	}
+	d := &devRun{url: localURL(listener), slots: o.slots, exec: o.demoRoot == "" && (o.allowExec || loopback(listener)), ids: agentIDs(o.agents)}
+	defer func() {
+		if err != nil {
+			_ = listener.Close()
+			d.stop()
+		}
+	}()
+	if !d.exec && o.agents > 0 && o.demoRoot == "" {
+		return nil, usageError("others than this machine can reach %s, and could run any command through the agents: add --allow-exec if you want that, else --agents 0", o.http)
+	}
+	if err := d.prepareDir(o.dataDir); err != nil {
+		return nil, err
+	}
+	log := newLogger(d.log, zapcore.InfoLevel, false)
+	if err := d.startTemporal(ctx, o, log); err != nil {
+		return nil, err
+	}
+	plane, err := d.planeOptions(o, listener, log, a.getenv)
+	if err != nil {
+		return nil, err
+	}
+	if d.plane, err = startControlPlane(ctx, plane); err != nil {
+		return nil, err
+	}
+	return d, d.startAgents(ctx, a, o)
+}
+
+// prepareDir makes the data directory and opens the log. Its lock is the embedded Temporal's.
+func (d *devRun) prepareDir(dir string) error {
+	var err error
+	if dir == "" {
+		d.temporary = true
+		d.dir, err = os.MkdirTemp("", "mainstay-")
+	} else {
+		d.dir, err = filepath.Abs(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("make the data directory: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Join(d.dir, "logs"), 0o700); err != nil {
+		return fmt.Errorf("make the data directory: %w", err)
+	}
+	d.log, err = os.OpenFile(filepath.Join(d.dir, "logs", "control-plane.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the control plane's log: %w", err)
+	}
+	return nil
+}
+
+func (d *devRun) startTemporal(ctx context.Context, o devOptions, log *zap.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	o.temporal.Logger = log.Named("temporal")
+	if !d.temporary {
+		o.temporal.DataDir = d.dir
+	}
+	var err error
+	if d.temporal, err = devserver.Start(ctx, o.temporal); err != nil {
+		return err
+	}
+	d.client, err = client.DialContext(ctx, client.Options{HostPort: d.temporal.Address(), Namespace: d.temporal.Namespace(), Logger: forSDK(log)})
+	if err != nil {
+		return fmt.Errorf("connect to the embedded Temporal: %w", err)
+	}
+	return nil
+}
+
+func (d *devRun) planeOptions(o devOptions, listener net.Listener, log *zap.Logger, getenv func(string) string) (planeOptions, error) {
+	p := planeOptions{
+		temporal: d.client, namespace: d.temporal.Namespace(), logger: log, roles: allRoles, hubID: o.hubID, hub: o.hub,
+		clusters: o.clusters, listener: listener,
+	}
+	if loopback(listener) {
+		p.hosts = localHosts
+	}
+	var err error
+	if p.hubID == "" {
+		// Random: two data directories on one host may be moved to one Temporal later.
+		p.hubID, err = kept(d.dir, "hub-id", func() (string, error) {
+			suffix, err := randomHex(3)
+			return "dev-" + suffix, err
+		})
+		if err != nil {
+			return p, fmt.Errorf("the hub's id: %w", err)
+		}
+	}
+	d.hubID = p.hubID
+	if o.tokenKeyFile != "" || getenv(tokenKeyEnv) != "" {
+		p.key, err = loadTokenKey(o.tokenKeyFile, getenv)
+		return p, err
+	}
+	key, err := kept(d.dir, "token-key", func() (string, error) { return randomHex(32) })
+	if err != nil {
+		return p, fmt.Errorf("the hub's key: %w", err)
+	}
+	p.key = []byte(key)
+	return p, nil
+}
+
+func agentIDs(n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("agent-%d", i+1)
+	}
+	return ids
+}
+
+func (d *devRun) startAgents(ctx context.Context, a *app, o devOptions) error {
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program's file, to start agents: %w", err)
+	}
+	d.launcher, err = newAgentLauncher(program, d.dir, func(id string) []string {
+		args := []string{"agent", "run", "--hub", d.url, "--cluster", devCluster, "--id", id, "--slots", fmt.Sprint(o.slots), "--give-up-after", orphanLife.String()}
+		if d.exec {
+			args = append(args, "--allow-exec")
+		}
+		if o.demoRoot != "" {
+			args = append(args, "--demo-handlers", o.demoRoot)
+		}
+		return args
+	})
+	if err != nil {
+		return err
+	}
+	d.launcher.endLeftovers(d.ids)
+	d.agents, err = startSupervisor(ctx, d.launcher, d.ids, time.After, a.say)
+	return err
+}
+
+// say prints one line about something that happened.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintf(a.stderr, "%s  %s\n", a.now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+}
+
+// awaitAgents returns when every agent that runs is online with its present process; false when that takes too long.
+func (d *devRun) awaitAgents(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, onlineLimit)
+	defer cancel()
+	c := newAPIClient(d.url)
+	query := url.Values{"cluster": {devCluster}, "status": {string(fleet.AgentOnline)}}
+	for {
+		var page struct {
+			Agents []gateway.Agent `json:"agents"`
+		}
+		_, err := c.call(ctx, http.MethodGet, agentsPath+"?"+query.Encode(), 0, nil, &page)
+		if waiting := d.agents.pids(); err == nil {
+			for i := range page.Agents {
+				if waiting[page.Agents[i].ID] == page.Agents[i].PID {
+					delete(waiting, page.Agents[i].ID)
+				}
+			}
+			if len(waiting) == 0 {
+				return true
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// stop stops all in order: agents, which say goodbye, then HTTP, hub and worker, then Temporal. It may be called twice.
+func (d *devRun) stop() {
+	d.stopping.Do(func() {
+		if d.agents != nil {
+			d.agents.stop()
+			d.launcher.forget()
+		}
+		if d.plane != nil {
+			d.plane.stop()
+		}
+		if d.client != nil {
+			d.client.Close()
+		}
+		if d.temporal != nil {
+			d.temporal.Stop()
+		}
+		if d.log != nil {
+			_ = d.log.Close()
+		}
+		d.removeTemporary()
+	})
+}
+
+// kill ends the agents at once, for a process that is about to end without a clean stop.
+func (d *devRun) kill() {
+	if d.agents != nil {
+		d.agents.kill()
+	}
+	d.removeTemporary()
+}
+
+func (d *devRun) removeTemporary() {
+	if d.temporary && d.dir != "" {
+		_ = os.RemoveAll(d.dir)
+	}
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// run executes a command line and returns the process's exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.rootCommand()
+	root.SetArgs(args)
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	command, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	code := exitCode(err)
+	if text := message(err); text != "" {
+		fmt.Fprintln(a.stderr, "Error:", text)
+	}
+	if code == exitUsage && command != nil {
+		fmt.Fprintf(a.stderr, "See `%s --help`.\n", command.CommandPath())
+	}
+	return code
+}
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "mainstay",
+		Short: "Durable control plane for fleets of remote agents",
+		Long: `Mainstay keeps a fleet of remote agents doing its work: tasks are delivered durably, the loss of an agent is noticed
+in about a second, and its work moves to another.
+
+Begin with "mainstay dev", which runs everything on this machine, or "mainstay demo", which shows it at work.
+
+` + exitCodeHelp(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(a.devCommand(), a.demoCommand(), a.serveCommand(), a.agentCommand(), a.taskCommand(), a.clusterCommand(), a.versionCommand())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return withExit(exitUsage, err) })
+	classifyUsage(root)
+	return root
+}
+
+// classifyUsage makes wrong arguments of every command usage errors, and unknown words below a group too.
+func classifyUsage(c *cobra.Command) {
+	if !c.Runnable() {
+		c.Args, c.RunE = cobra.ArbitraryArgs, func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError("there is no command %q", c.CommandPath()+" "+args[0])
+			}
+			return c.Help()
+		}
+	} else if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error { return withExit(exitUsage, check(c, args)) }
+	}
+	for _, sub := range c.Commands() {
+		classifyUsage(sub)
+	}
+}
+
+func exitCodeHelp() string {
+	var b strings.Builder
+	b.WriteString("Exit codes:\n")
+	for _, e := range exitCodes {
+		fmt.Fprintf(&b, "  %d  %s\n", e.code, e.meaning)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// exactly wants n arguments and says what they are.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == len(names) {
+			return nil
+		}
+		if len(names) == 0 {
+			return fmt.Errorf("takes no arguments, got %d", len(args))
+		}
+		return fmt.Errorf("needs %s, got %d arguments", strings.Join(names, " and "), len(args))
+	}
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+
+	"errors"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap/zapcore"
+
+	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub"
+)
+
+// serving is the command line of `serve`.
+type serving struct {
+	roles      []string
+	http       string
+	configFile string
+	hubID      string
+	logLevel   string
+	logFormat  string
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	var s serving
+	command := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the control plane, or parts of it, against a Temporal",
+		Long: `Run the control plane against any Temporal until SIGTERM or SIGINT.
+
+Roles: hub talks to agents, gateway is the REST API for clients, worker runs the workflows. Each may run several times,
+all in one process or each in its own. Every hub needs an id of its own and the same secret key.
+
+Temporal is found as by the temporal CLI (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS…), else by
+the section temporal of the configuration.
+
+Environment:
+  ` + tokenKeyEnv + `  the secret key of the hubs, unless hub.token_key_file names a file`,
+		Example: `  export ` + tokenKeyEnv + `=$(openssl rand -hex 32)
+  TEMPORAL_ADDRESS=temporal:7233 mainstay serve --http 0.0.0.0:8080
+  mainstay serve --roles worker --config mainstay.yaml`,
+		Args: exactly(),
+		RunE: func(c *cobra.Command, _ []string) error { return a.serve(c.Context(), s) },
+	}
+	flags := command.Flags()
+	flags.StringSliceVar(&s.roles, "roles", []string{"hub", "gateway", "worker"}, "what this process does")
+	flags.StringVar(&s.http, "http", "", "host:port for the REST API and agents (default: http.listen of the configuration, else 127.0.0.1:8080)")
+	flags.StringVar(&s.configFile, "config", "", "configuration file")
+	flags.StringVar(&s.hubID, "hub-id", "", "id of the hub; keep it over restarts (default: hub.id of the configuration, else the host's name)")
+	flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.StringVar(&s.logFormat, "log-format", "text", "text or json")
+	return command
+}
+
+func (a *app) serve(ctx context.Context, s serving) error {
+	roles, err := parseRoles(s.roles)
+	if err != nil {
+		return err
+	}
+	level, err := zapcore.ParseLevel(s.logLevel)
+	if err != nil || s.logFormat != "text" && s.logFormat != "json" {
+		return usageError("--log-level must be debug, info, warn or error, and --log-format text or json")
+	}
+	log := newLogger(a.stderr, level, s.logFormat == "json")
+	settings, err := loadConfig(s.configFile)
+	if err != nil {
+		return err
+	}
+	o := planeOptions{roles: roles, logger: log, hub: hubConfig(settings), clusters: settings.ClusterConfigs()}
+	if o.hubID, err = serveHubID(s.hubID, settings); err != nil {
+		return err
+	}
+	if roles.hub {
+		if o.key, err = loadTokenKey(settings.Hub.TokenKeyFile, a.getenv); err != nil {
+			return err
+		}
+	}
+	if s.http == "" {
+		s.http = settings.HTTP.Listen
+	}
+	if o.listener, err = listen(s.http); err != nil {
+		return err
+	}
+	defer func() { _ = o.listener.Close() }()
+	options, err := settings.TemporalClientOptions()
+	if err != nil {
+		return withExit(exitUsage, err)
+	}
+	options.Logger = forSDK(log)
+	if o.temporal, err = connect(ctx, options); err != nil {
+		return err
+	}
+	defer o.temporal.Close()
+	o.namespace = options.Namespace
+	if err := ensureSearchAttributes(ctx, o.temporal, o.namespace, log); err != nil {
+		return err
+	}
+	return a.serveUntilDone(ctx, o, options.HostPort)
+}
+
+func (a *app) serveUntilDone(ctx context.Context, o planeOptions, temporal string) error {
+	plane, err := startControlPlane(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer plane.stop()
+	log := o.logger.Sugar()
+	log.Infow("Serving", "address", o.listener.Addr().String(), "roles", fmt.Sprintf("%+v", o.roles), "hub", o.hubID,
+		"temporal", temporal, "namespace", o.namespace, "version", version)
+	select {
+	case <-ctx.Done():
+		log.Info("Stopping")
+		return nil
+	case err := <-plane.failed():
+		return served(err)
+	}
+}
+
+// served explains that the HTTP server ended by itself.
+func served(err error) error {
+	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return errors.New("the HTTP server ended")
+	}
+	return fmt.Errorf("the HTTP server ended: %w", err)
+}
+
+// loadConfig reads the configuration, or its defaults without a file.
+func loadConfig(path string) (*config.Config, error) {
+	if path == "" {
+		return config.Default(), nil
+	}
+	c, err := config.Load(path)
+	return c, withExit(exitUsage, err)
+}
+
+func hubConfig(c *config.Config) hub.Config {
+	return hub.Config{Timing: c.Timing(), AcceptTimeout: c.Hub.AcceptTimeout.Std(), Park: c.Hub.Park.Std(), LanePollers: c.Hub.LanePollers}
+}
+
+func serveHubID(flag string, c *config.Config) (string, error) {
+	switch {
+	case flag != "":
+		return flag, withExit(exitUsage, fleet.ValidateID("--hub-id", flag))
+	case c.Hub.ID != "":
+		return c.Hub.ID, nil
+	}
+	return slug(hostName(), fleet.MaxIDLength), nil
+}

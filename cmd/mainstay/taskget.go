@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+)
+
+const (
+	defaultWait = 30 * time.Second
+	// maxHold is the longest wait that the API takes in one request.
+	maxHold = 60 * time.Second
+)
+
+func (a *app) taskGetCommand() *cobra.Command {
+	var wait time.Duration
+	command := &cobra.Command{
+		Use:     "get ID",
+		Short:   "Show a task: its status, why it waits, its attempts and its result",
+		Example: "  mainstay task get t-06… --wait=2m",
+		Args:    exactly("a task's id"),
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			raw, task, err := client.waitForTask(c.Context(), args[0], wait)
+			if err != nil {
+				return err
+			}
+			if err := a.printTask(raw, task); err != nil {
+				return err
+			}
+			if wait > 0 {
+				return incomplete(task, wait)
+			}
+			return nil
+		},
+	}
+	waitFlag(command, &wait)
+	a.outputFlag(command)
+	return command
+}
+
+// waitFlag adds --wait[=30s].
+func waitFlag(c *cobra.Command, wait *time.Duration) {
+	c.Flags().DurationVar(wait, "wait", 0, "wait until the task has ended or needs a person, at most this long (--wait alone: 30s)")
+	c.Flags().Lookup("wait").NoOptDefVal = defaultWait.String()
+	check := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		if *wait < 0 {
+			return usageError("--wait must not be negative")
+		}
+		if check != nil {
+			return check(c, args)
+		}
+		return nil
+	}
+}
+
+// waitForTask returns a task as soon as it has ended or needs a person, or as it stands when the time is over.
+func (c *apiClient) waitForTask(ctx context.Context, id string, wait time.Duration) (json.RawMessage, *gateway.Task, error) {
+	deadline := time.Now().Add(wait)
+	for {
+		hold := min(max(0, time.Until(deadline)), maxHold)
+		path := pathOf(tasksPath, id)
+		if hold > 0 {
+			path += "?wait=" + hold.String()
+		}
+		task := &gateway.Task{}
+		raw, err := c.call(ctx, http.MethodGet, path, hold, nil, task)
+		if err != nil {
+			return nil, nil, err
+		}
+		if settled(task.Status) || hold == 0 || !time.Now().Before(deadline) {
+			return raw, task, nil
+		}
+	}
+}
+
+// settled reports whether nothing more happens to the task by itself.
+func settled(s fleet.TaskStatus) bool {
+	return s.Final() || s == fleet.TaskReview || s == fleet.TaskDeadLetter
+}
