@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"testing"
@@ -123,6 +124,21 @@ func TestBrakeRelease(t *testing.T) {
 	b.Lost("z", now)
 	require.True(t, b.Settle(1, now), "but new ones count")
 	require.Empty(t, (&Brake{}).Release())
+}
+
+// What a workflow carries over a continue-as-new is all there is, and nothing while nothing happened.
+func TestBrakeIsCarried(t *testing.T) {
+	t.Parallel()
+	b := Brake{Policy: BrakePolicy{Window: Duration(time.Minute)}}
+	require.True(t, b.Settle(1, lose(&b, 3, time.Second)))
+	text, err := json.Marshal(b)
+	require.NoError(t, err)
+	var carried Brake
+	require.NoError(t, json.Unmarshal(text, &carried))
+	require.Equal(t, b, carried)
+	text, err = json.Marshal(Brake{})
+	require.NoError(t, err)
+	require.JSONEq(t, `{}`, string(text))
 }
 
 func TestBrakePolicyValidate(t *testing.T) {

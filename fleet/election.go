@@ -83,15 +83,12 @@ func (c *Cluster) compareForLeader(a, b *Member, loads map[string]int) int {
 	)
 }
 
-// lead grants the leadership under a new epoch. The leader before becomes the last standby if it is online.
+// lead grants the leadership under a new epoch. The leader before is a standby now if it is online.
 func (c *Cluster) lead(agentID string, now time.Time) Election {
 	c.LastEpoch++
 	won := Election{Leader: agentID, Previous: c.LastLeader, Epoch: c.LastEpoch, At: now}
 	c.Leader, c.LeaderEpoch, c.LeaderSince = agentID, c.LastEpoch, now
 	c.LeaderFreeAt, c.LastLeader = time.Time{}, ""
-	if i := slices.Index(c.Standbys, won.Previous); i >= 0 {
-		c.Standbys = append(slices.Delete(c.Standbys, i, i+1), won.Previous)
-	}
 	c.RefreshStandbys()
 	return won
 }

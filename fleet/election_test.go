@@ -62,6 +62,8 @@ func TestElect(t *testing.T) {
 			require.Equal(t, before.LastEpoch+1, got.Epoch)
 			require.Equal(t, Election{Leader: c.Leader, Previous: before.LastLeader, Epoch: c.LeaderEpoch, At: c.LeaderSince}, got)
 			require.NotContains(t, c.Standbys, c.Leader)
+			require.Empty(t, c.LastLeader)
+			require.Zero(t, c.LeaderFreeAt)
 		})
 	}
 }

@@ -65,6 +65,20 @@ func TestSelectTarget(t *testing.T) {
 			require.Equal(t, tt.want, got)
 		})
 	}
+	t.Log("to have no group or no zone is nothing in common")
+	nowhere := []Member{
+		{AgentID: "failed", Zone: "z1"},
+		{AgentID: "near", Status: AgentOnline, Zone: "z1"},
+		{AgentID: "idle", Status: AgentOnline},
+		{AgentID: "idler", Status: AgentOnline, Zone: "z2"},
+	}
+	busy := map[string]int{"near": 2, "idle": 1}
+	got, _ := SelectTarget(SelectAffinity, nowhere, standbys(), busy, FailoverNeed{FailedAgent: "failed"})
+	require.Equal(t, "near", got)
+	nowhere[0].Zone = ""
+	got, _ = SelectTarget(SelectAffinity, nowhere, standbys(), busy, FailoverNeed{FailedAgent: "failed"})
+	require.Equal(t, "idler", got)
+
 	_, ok := SelectTarget(SelectLeastLoaded, nil, standbys(), nil, FailoverNeed{})
 	require.False(t, ok)
 }
