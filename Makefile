@@ -17,7 +17,7 @@ RACE    := $(patsubst %,./%/...,$(wildcard fleet contract protocol httpapi hub g
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: build ## build, then watch real work move when an agent is killed
+demo: build ## build, then watch three agents do real work
 	bin/mainstay demo
 
 dev: build ## build, then run everything with an embedded Temporal and three agents
