@@ -1,0 +1,108 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status int
+		body   string
+		args   []string
+		code   int
+		says   string
+	}{
+		"not found":  {404, `{"title":"Not Found","detail":"there is no task with this id","code":"unknown_task"}`, []string{"task", "get", "x"}, exitNotFound, "there is no task with this id (unknown_task)"},
+		"conflict":   {409, `{"title":"Conflict","detail":"the task has ended","code":"conflict"}`, []string{"task", "cancel", "x"}, exitConflict, "the task has ended (conflict)"},
+		"away":       {503, `{"title":"Unavailable","detail":"Temporal did not answer","code":"temporal_unavailable"}`, []string{"agent", "list"}, exitUnreachable, "Temporal did not answer"},
+		"refused":    {422, `{"title":"x","detail":"not valid","code":"invalid_request","errors":[{"location":"query.status","message":"no such status"}]}`, []string{"task", "list", "--status", "x"}, exitUsage, "query.status: no such status"},
+		"internal":   {500, `{"title":"x","detail":"on our side","code":"internal"}`, []string{"cluster", "list"}, exitFailure, "on our side"},
+		"a stranger": {502, `<html>`, []string{"cluster", "list"}, exitFailure, "not as Mainstay does"},
+		"not JSON":   {200, `<html>`, []string{"cluster", "get", "x"}, exitFailure, "not of the Mainstay API"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, _ := answering(t, test.status, "application/problem+json", test.body)
+			got := run(t.Context(), "", append(test.args, "--server", url)...)
+			require.Equal(t, test.code, got.code, got.stderr)
+			require.Contains(t, got.stderr, test.says)
+			require.NotContains(t, got.stderr, "{")
+			require.Empty(t, got.stdout)
+		})
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	got := run(t.Context(), "", "agent", "list", "--server", server.URL)
+	require.Equal(t, exitUnreachable, got.code)
+	require.Contains(t, got.stderr, server.URL)
+	require.Contains(t, got.stderr, "`mainstay dev`")
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"unknown command":     {"tsk"},
+		"unknown sub command": {"task", "sumbit"},
+		"unknown flag":        {"task", "list", "--nope"},
+		"missing argument":    {"task", "get"},
+		"surplus argument":    {"cluster", "list", "x"},
+		"output":              {"task", "list", "-o", "yaml"},
+		"server":              {"task", "list", "--server", "ftp://x"},
+		"no type":             {"task", "submit"},
+		"payload":             {"task", "submit", "--type", "x", "--payload", "{secret"},
+		"payload and command": {"task", "submit", "--payload", "{}", "--", "true"},
+		"no command":          {"task", "submit", "--"},
+		"priority":            {"task", "submit", "--type", "x", "--priority", "9"},
+		"safety":              {"task", "submit", "--type", "x", "--retry-safety", "secret"},
+		"label":               {"task", "submit", "--type", "x", "--label", "secret"},
+		"wait":                {"task", "get", "x", "--wait=-1s"},
+		"demo path":           {"demo", "--path", "/does/not/exist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := run(t.Context(), "", args...)
+			require.Equal(t, exitUsage, got.code, got.stderr)
+			require.NotEmpty(t, got.stderr)
+			require.NotContains(t, got.stderr, "secret")
+		})
+	}
+}
+
+func TestSubmitCommand(t *testing.T) {
+	t.Parallel()
+	url, body := answering(t, 202, "application/json", `{"id":"t-1","type":"exec","cluster":"default","status":"queued","workflow_id":"task/t-1"}`)
+	got := run(t.Context(), "", "task", "submit", "--server", url, "--priority", "1", "--label", "a=b=c", "--capability", "gpu", "--", "echo", "--hello")
+	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Contains(t, got.stdout, "t-1")
+	require.JSONEq(t, `{"type":"exec","cluster":"default","payload":{"command":["echo","--hello"]},"priority":1,"labels":{"a":"b=c"},"required_capabilities":["gpu"]}`, body.String())
+}
+
+func TestSubmitFromStdin(t *testing.T) {
+	t.Parallel()
+	url, body := answering(t, 202, "application/json", `{"id":"t-1","status":"queued"}`)
+	got := run(t.Context(), `{"n": 1}`, "task", "submit", "--server", url, "--type", "count", "--payload", "-", "-o", "json")
+	require.Equal(t, exitOK, got.code, got.stderr)
+	require.JSONEq(t, `{"id":"t-1","status":"queued"}`, got.stdout)
+	require.JSONEq(t, `{"type":"count","cluster":"default","payload":{"n":1}}`, body.String())
+}
+
+func TestWaitedForTaskThatDidNotComplete(t *testing.T) {
+	t.Parallel()
+	for status, code := range map[string]int{"completed": exitOK, "failed": exitIncomplete, "cancelled": exitIncomplete, "expired": exitIncomplete, "review": exitIncomplete, "dead_letter": exitIncomplete} {
+		t.Run(status, func(t *testing.T) {
+			t.Parallel()
+			url, _ := answering(t, 200, "application/json", `{"id":"t-1","type":"x","cluster":"c","status":"`+status+`"}`)
+			require.Equal(t, code, run(t.Context(), "", "task", "get", "t-1", "--wait", "--server", url).code)
+			require.Equal(t, exitOK, run(t.Context(), "", "task", "get", "t-1", "--server", url).code)
+		})
+	}
+}
