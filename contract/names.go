@@ -57,6 +57,15 @@ func FailoverWorkflowID(cluster, agent string, epoch int64) string {
 	return "failover/" + cluster + "/" + agent + "/" + strconv.FormatInt(epoch, 10)
 }
 
+// FailoverOfWorkflowID is the inverse of FailoverWorkflowID.
+func FailoverOfWorkflowID(id string) (cluster, agent string, epoch int64, ok bool) {
+	rest, ok := strings.CutPrefix(id, "failover/")
+	if !ok || strings.Contains(rest, ":") {
+		return "", "", 0, false
+	}
+	return ParseFailoverID(strings.ReplaceAll(rest, "/", ":"))
+}
+
 // TaskWorkflowID says where a task lives. Nothing else may assume one workflow per task.
 func TaskWorkflowID(task string) string { return "task/" + task }
 

@@ -23,6 +23,7 @@ type Agent struct {
 	StatusSince  *time.Time        `json:"status_since,omitempty"`
 	StatusReason string            `json:"status_reason,omitempty"`
 	Role         fleet.Role        `json:"role" enum:"leader,standby,member"`
+	Shards       []int             `json:"shards,omitempty" doc:"The shards of a sharded cluster that it serves."`
 	Epoch        int64             `json:"epoch"`
 	InstanceID   string            `json:"instance_id"`
 	Host         string            `json:"host,omitempty"`
@@ -45,11 +46,11 @@ type Agent struct {
 	Failed        *int64     `json:"failed,omitempty"`
 }
 
-// agentOf joins a member with its live facts.
-func agentOf(cluster string, m *fleet.Member, live liveAgents) Agent {
+// agentOf joins a member with its roles and its live facts.
+func agentOf(c *fleet.Cluster, m *fleet.Member, live liveAgents) Agent {
 	a := Agent{
-		ID: m.AgentID, Cluster: cluster, Status: m.Status, StatusSince: known(m.StatusSince), StatusReason: m.StatusReason,
-		Role: fleet.RoleMember, Epoch: m.Epoch, InstanceID: m.Instance, Host: m.Host, PID: m.PID, Hub: m.Hub,
+		ID: m.AgentID, Cluster: c.Config.Name, Status: m.Status, StatusSince: known(m.StatusSince), StatusReason: m.StatusReason,
+		Role: c.RoleOf(m.AgentID), Shards: c.ShardsOf(m.AgentID), Epoch: m.Epoch, InstanceID: m.Instance, Host: m.Host, PID: m.PID, Hub: m.Hub,
 		Zone: m.Zone, Group: m.Group, Version: m.Version, Capabilities: m.Capabilities, TaskTypes: m.TaskTypes,
 		MaxTasks: m.MaxTasks, Metadata: m.Metadata, JoinedAt: known(m.JoinedAt),
 	}
@@ -146,9 +147,10 @@ func (g *Gateway) listAgents(ctx context.Context, in *listAgentsInput) (*listAge
 	}
 	live := g.live(ctx)
 	agents := []Agent{}
-	for _, view := range views {
+	for v := range views {
+		view := &views[v].Cluster
 		for i := range view.Members {
-			if a := agentOf(view.Config.Name, &view.Members[i], live); in.wants(&a) {
+			if a := agentOf(view, &view.Members[i], live); in.wants(&a) {
 				agents = append(agents, a)
 			}
 		}
@@ -158,24 +160,31 @@ func (g *Gateway) listAgents(ctx context.Context, in *listAgentsInput) (*listAge
 	return out, nil
 }
 
-// agent finds an agent through the live registry, else through all clusters.
+// agent shows an agent.
 func (g *Gateway) agent(ctx context.Context, id string) (Agent, error) {
-	if fleet.ValidateAgentID(id) != nil {
-		return Agent{}, unknown(protocol.CodeUnknownAgent)
-	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	view, live, err := g.clusterOfAgent(ctx, id)
+	if err != nil {
+		return Agent{}, err
+	}
+	return agentOf(&view.Cluster, view.Member(id), live), nil
+}
+
+// clusterOfAgent finds the cluster that an agent is a member of, through the live registry, else through all clusters.
+func (g *Gateway) clusterOfAgent(ctx context.Context, id string) (*contract.ClusterView, liveAgents, error) {
+	if fleet.ValidateAgentID(id) != nil {
+		return nil, nil, unknown(protocol.CodeUnknownAgent)
+	}
 	live := g.liveAgent(ctx, id)
 	if cluster, ok := live.clusterOf(id); ok {
-		if view, err := g.view(ctx, cluster); err == nil {
-			if m := view.Member(id); m != nil {
-				return agentOf(cluster, m, live), nil
-			}
+		if view, err := g.view(ctx, cluster); err == nil && view.Member(id) != nil {
+			return &view, live, nil
 		}
 	}
 	views, err := g.views(ctx, "")
 	if err != nil {
-		return Agent{}, err
+		return nil, nil, err
 	}
 	best := -1
 	for i := range views {
@@ -184,9 +193,9 @@ func (g *Gateway) agent(ctx context.Context, id string) (Agent, error) {
 		}
 	}
 	if best < 0 {
-		return Agent{}, unknown(protocol.CodeUnknownAgent)
+		return nil, nil, unknown(protocol.CodeUnknownAgent)
 	}
-	return agentOf(views[best].Config.Name, views[best].Member(id), live), nil
+	return &views[best], live, nil
 }
 
 // views asks all clusters how they stand, or only the one named; sorted by name. A cluster that does not answer fails

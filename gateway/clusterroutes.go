@@ -38,7 +38,9 @@ func (g *Gateway) registerClusters(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			return &clusterOutput{Body: clusterOf(view)}, nil
+			cluster := clusterOf(view)
+			cluster.ShardOwners = shardOwners(&view.Cluster)
+			return &clusterOutput{Body: cluster}, nil
 		})
 	huma.Register(api, clusterOperation("replace-cluster", http.MethodPut, "/{id}", "Change a cluster", http.StatusOK),
 		func(ctx context.Context, in *replaceClusterInput) (*clusterOutput, error) {
@@ -52,6 +54,9 @@ func (g *Gateway) registerClusters(api huma.API) {
 		func(ctx context.Context, in *deleteClusterInput) (*struct{}, error) {
 			return nil, g.deleteCluster(ctx, in.ID, in.Force)
 		})
+	release := clusterOperation("release-brake", http.MethodPost, "/{id}/brake/release", "Release the mass-loss brake", http.StatusOK)
+	release.Description = "Says that the agents that vanished at once are really gone: their failovers begin. Where the brake holds nothing, nothing happens."
+	huma.Register(api, release, g.releaseBrake)
 	huma.Register(api, clusterOperation("list-members", http.MethodGet, "/{id}/members", "List a cluster's members", http.StatusOK), g.listMembers)
 }
 
@@ -73,6 +78,17 @@ type deleteClusterInput struct {
 type PageInput struct {
 	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"1000"`
 	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+}
+
+type releaseBrakeInput struct {
+	ID   string         `path:"id" doc:"The cluster's name."`
+	Body *ReasonRequest `doc:"May be left out."`
+}
+
+type releaseBrakeOutput struct {
+	Body struct {
+		Released bool `json:"released"`
+	}
 }
 
 type membersInput struct {
@@ -160,9 +176,28 @@ func (g *Gateway) listMembers(ctx context.Context, in *membersInput) (*listMembe
 	live := g.live(ctx)
 	members := make([]Agent, len(view.Members))
 	for i := range view.Members {
-		members[i] = agentOf(in.ID, &view.Members[i], live)
+		members[i] = agentOf(&view.Cluster, &view.Members[i], live)
 	}
 	out := &listMembersOutput{}
 	out.Body.Members, out.Body.NextPageToken = page(members, string(after), in.PageSize, func(a *Agent) string { return a.ID })
+	return out, nil
+}
+
+// releaseBrake gives up the lost agents whose failovers the brake holds back.
+func (g *Gateway) releaseBrake(ctx context.Context, in *releaseBrakeInput) (*releaseBrakeOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := g.describeCluster(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	request := contract.ReleaseBrakeRequest{Cluster: in.ID}
+	if in.Body != nil {
+		request.Reason = in.Body.Reason
+	}
+	if err := g.update(ctx, contract.ClusterWorkflowID(in.ID), contract.ReleaseBrakeUpdate, nil, request); err != nil {
+		return nil, g.answer(err, "release a brake", protocol.CodeUnknownCluster)
+	}
+	out := &releaseBrakeOutput{}
+	out.Body.Released = true
 	return out, nil
 }

@@ -32,12 +32,24 @@ type ClusterSettings struct {
 	ReplicationMode fleet.ReplicationMode   `json:"replication_mode,omitempty" enum:"active_active,active_passive,sharded" doc:"Who serves: every member (the default), only the leader, or each shard's owner. Whether it is sharded is fixed at creation."`
 	Shards          int                     `json:"shards,omitempty" minimum:"0" maximum:"1024" doc:"Number of shards of a sharded cluster, fixed at creation. Default 16."`
 	Selection       fleet.SelectionStrategy `json:"selection_strategy,omitempty" enum:"standby,least_loaded,round_robin,affinity" doc:"How a failover's target is picked. Default least_loaded."`
+	RoleLease       fleet.Duration          `json:"role_lease,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a leader or the owner of a shard may go on without hearing from its hub, and so the longest time without one. Default 5s."`
+	TransferTimeout fleet.Duration          `json:"task_transfer_timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a failover watches the tasks that it moves. Default 5m."`
+	Brake           BrakeSettings           `json:"brake,omitzero" doc:"When so many agents vanish at once that their failovers wait."`
+}
+
+// BrakeSettings are fleet.BrakePolicy as a client submits and sees it.
+type BrakeSettings struct {
+	Share   float64        `json:"share,omitempty" minimum:"0" maximum:"1" doc:"Of the cluster's agents, more than this share must vanish. 1 turns the brake off. Default 0.5."`
+	MinLost int            `json:"min_lost,omitempty" minimum:"0" maximum:"1000" doc:"And at least so many. Default 3."`
+	Window  fleet.Duration `json:"window,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"Within this time. Default 10s."`
 }
 
 func (s *ClusterSettings) config(name string) fleet.ClusterConfig {
 	return fleet.ClusterConfig{
 		Name: name, TargetGroup: s.TargetGroup, MinAgents: s.MinAgents, DesiredAgents: s.DesiredAgents, MaxAgents: s.MaxAgents,
 		ReplicationMode: s.ReplicationMode, Shards: s.Shards, Selection: s.Selection,
+		RoleLease: s.RoleLease, TransferTimeout: s.TransferTimeout,
+		Brake: fleet.BrakePolicy{Share: s.Brake.Share, MinLost: s.Brake.MinLost, Window: s.Brake.Window},
 	}
 }
 
@@ -51,18 +63,46 @@ type Cluster struct {
 	ReplicationMode   fleet.ReplicationMode   `json:"replication_mode" enum:"active_active,active_passive,sharded"`
 	Shards            int                     `json:"shards,omitempty" doc:"Only of a sharded cluster."`
 	Selection         fleet.SelectionStrategy `json:"selection_strategy" enum:"standby,least_loaded,round_robin,affinity"`
-	Leader            string                  `json:"leader,omitempty"`
+	RoleLease         fleet.Duration          `json:"role_lease"`
+	TransferTimeout   fleet.Duration          `json:"task_transfer_timeout"`
+	Brake             BrakeSettings           `json:"brake"`
+	Leader            string                  `json:"leader,omitempty" doc:"Serves alone in an active_passive cluster."`
+	LeaderEpoch       int64                   `json:"leader_epoch,omitempty"`
 	Standbys          []string                `json:"standbys,omitempty"`
+	ShardOwners       []ShardOwner            `json:"shard_owners,omitempty" doc:"Who serves each shard of a sharded cluster, by its number. Not in lists."`
 	Status            fleet.ClusterStatus     `json:"status" enum:"healthy,degraded,critical,unknown" doc:"unknown: no worker answered for it."`
 	HealthyAgentCount int                     `json:"healthy_agent_count"`
 	AgentCount        int                     `json:"agent_count"`
 	CreatedAt         *time.Time              `json:"created_at,omitempty"`
 }
 
+// ShardOwner says who serves a shard.
+type ShardOwner struct {
+	Shard int    `json:"shard"`
+	Owner string `json:"owner,omitempty" doc:"Absent while nobody may serve it."`
+	Epoch int64  `json:"epoch,omitempty" doc:"Of the newest ownership."`
+}
+
 func clusterOf(view *contract.ClusterView) Cluster {
 	c := settingsOf(view.Config)
+	if view.Config.ReplicationMode == fleet.ActivePassive && view.Leader != "" {
+		c.Leader, c.LeaderEpoch = view.Leader, view.LeaderEpoch
+	}
+	c.Standbys = view.Standbys
 	c.Status, c.HealthyAgentCount, c.AgentCount, c.CreatedAt = view.Status(), view.HealthyCount(), len(view.Members), known(view.CreatedAt)
 	return c
+}
+
+// shardOwners lists the owners of a sharded cluster's shards.
+func shardOwners(c *fleet.Cluster) []ShardOwner {
+	if c.Config.ReplicationMode != fleet.Sharded {
+		return nil
+	}
+	owners := make([]ShardOwner, len(c.Shards))
+	for i, s := range c.Shards {
+		owners[i] = ShardOwner{Shard: i, Owner: s.Owner, Epoch: s.Epoch}
+	}
+	return owners
 }
 
 // settingsOf is a cluster of which only the configuration is known.
@@ -70,6 +110,8 @@ func settingsOf(config fleet.ClusterConfig) Cluster {
 	c := Cluster{
 		Name: config.Name, TargetGroup: config.TargetGroup, MinAgents: config.MinAgents, DesiredAgents: config.DesiredAgents,
 		MaxAgents: config.MaxAgents, ReplicationMode: config.ReplicationMode, Selection: config.Selection, Status: fleet.ClusterUnknown,
+		RoleLease: config.RoleLease, TransferTimeout: config.TransferTimeout,
+		Brake: BrakeSettings{Share: config.Brake.Share, MinLost: config.Brake.MinLost, Window: config.Brake.Window},
 	}
 	if config.ReplicationMode == fleet.Sharded {
 		c.Shards = config.Shards

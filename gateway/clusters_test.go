@@ -87,6 +87,101 @@ func TestChangeAndDeleteCluster(t *testing.T) {
 	problem(t, do(h, http.MethodDelete, clustersPath+"/canary", ""), 404, protocol.CodeUnknownCluster)
 }
 
+func TestSettingsOfFailover(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	h := serve(t, f)
+	created := answer[gateway.Cluster](t, do(h, http.MethodPost, clustersPath, `{"name":"plain"}`), http.StatusCreated)
+	require.Equal(t, fleet.Duration(5*time.Second), created.RoleLease)
+	require.Equal(t, fleet.Duration(5*time.Minute), created.TransferTimeout)
+	require.Equal(t, gateway.BrakeSettings{Share: .5, MinLost: 3, Window: fleet.Duration(10 * time.Second)}, created.Brake)
+
+	body := `{"name":"tuned","role_lease":"2s","task_transfer_timeout":"00:01:00","brake":{"share":0.25,"min_lost":7,"window":"30s"}}`
+	w := do(h, http.MethodPost, clustersPath, body)
+	require.Contains(t, w.Body.String(), `"role_lease":"2s"`, "durations are text")
+	created = answer[gateway.Cluster](t, w, http.StatusCreated)
+	brake := fleet.BrakePolicy{Share: .25, MinLost: 7, Window: fleet.Duration(30 * time.Second)}
+	require.Equal(t, gateway.BrakeSettings(brake), created.Brake)
+	config := f.executions[contract.ClusterWorkflowID("tuned")].input.(contract.ClusterInput).Config
+	require.Equal(t, brake, config.Brake)
+	require.Equal(t, fleet.Duration(2*time.Second), config.RoleLease)
+	require.Equal(t, fleet.Duration(time.Minute), config.TransferTimeout)
+	for _, bad := range []string{`"role_lease":"10ms"`, `"role_lease":"soon"`, `"brake":{"share":2}`, `"brake":{"window":"1h"}`, `"brake":{"extra":1}`} {
+		problem(t, do(h, http.MethodPost, clustersPath, `{"name":"bad",`+bad+`}`), 422, protocol.CodeInvalidRequest)
+	}
+
+	var configured fleet.ClusterConfig
+	f.withCluster(config).update = func(_ string, arg any) (any, error) {
+		configured = arg.(fleet.ClusterConfig)
+		return contract.ClusterView{Cluster: fleet.Cluster{Config: configured}}, nil
+	}
+	changed := answer[gateway.Cluster](t, do(h, http.MethodPut, clustersPath+"/tuned", `{"role_lease":"3s","brake":{"share":1}}`), http.StatusOK)
+	require.Equal(t, fleet.Duration(3*time.Second), configured.RoleLease)
+	require.InDelta(t, 1, configured.Brake.Share, 0)
+	require.Equal(t, 3, changed.Brake.MinLost, "what is left out has its default")
+}
+
+func TestReleaseBrake(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	var got []contract.ReleaseBrakeRequest
+	f.withCluster(fleet.ClusterConfig{Name: "web"}).update = func(name string, arg any) (any, error) {
+		require.Equal(t, contract.ReleaseBrakeUpdate, name)
+		got = append(got, arg.(contract.ReleaseBrakeRequest))
+		return nil, nil
+	}
+	h := serve(t, f)
+	for _, body := range []string{`{"reason":"the rack burnt down"}`, ""} {
+		require.JSONEq(t, `{"released":true}`, do(h, http.MethodPost, clustersPath+"/web/brake/release", body).Body.String())
+	}
+	require.Equal(t, []contract.ReleaseBrakeRequest{{Cluster: "web", Reason: "the rack burnt down"}, {Cluster: "web"}}, got)
+	problem(t, do(h, http.MethodPost, clustersPath+"/canary/brake/release", ""), 404, protocol.CodeUnknownCluster)
+	problem(t, do(h, http.MethodPost, clustersPath+"/web/brake/release", `{"why":"canary"}`), 422, protocol.CodeInvalidRequest)
+	f.executions[contract.ClusterWorkflowID("web")].update = func(string, any) (any, error) {
+		return nil, temporal.NewNonRetryableApplicationError("not now", contract.Refused, nil)
+	}
+	problem(t, do(h, http.MethodPost, clustersPath+"/web/brake/release", ""), 409, protocol.CodeConflict)
+}
+
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	online := func(id string) fleet.Member {
+		return fleet.Member{AgentID: id, Epoch: 1, Status: fleet.AgentOnline, MaxTasks: 1}
+	}
+	show := func(c fleet.Cluster) {
+		c.Config = c.Config.WithDefaults()
+		f.withCluster(c.Config).query = func() (any, error) { return contract.ClusterView{Cluster: c}, nil }
+	}
+	show(fleet.Cluster{
+		Config: fleet.ClusterConfig{Name: "led", ReplicationMode: fleet.ActivePassive}, Members: []fleet.Member{online("a-1"), online("a-2"), online("a-3")},
+		Leader: "a-2", LeaderEpoch: 9, Standbys: []string{"a-1"},
+	})
+	show(fleet.Cluster{
+		Config:  fleet.ClusterConfig{Name: "keyed", ReplicationMode: fleet.Sharded, Shards: 3},
+		Members: []fleet.Member{online("s-1"), online("s-2")},
+		Shards:  []fleet.ShardOwner{{Owner: "s-1", Epoch: 4}, {From: "s-1", Epoch: 5}, {Owner: "s-1", Epoch: 6}},
+	})
+	h := serve(t, f)
+	led := answer[gateway.Cluster](t, do(h, http.MethodGet, clustersPath+"/led", ""), http.StatusOK)
+	require.Equal(t, "a-2", led.Leader)
+	require.EqualValues(t, 9, led.LeaderEpoch)
+	require.Equal(t, []string{"a-1"}, led.Standbys)
+	require.Empty(t, led.ShardOwners)
+	roles := map[string]fleet.Role{}
+	for _, m := range answer[agentPage](t, do(h, http.MethodGet, clustersPath+"/led/members", ""), http.StatusOK).Members {
+		roles[m.ID] = m.Role
+	}
+	require.Equal(t, map[string]fleet.Role{"a-1": fleet.RoleStandby, "a-2": fleet.RoleLeader, "a-3": fleet.RoleMember}, roles)
+	require.Equal(t, fleet.RoleLeader, answer[gateway.Agent](t, do(h, http.MethodGet, "/api/v1/agents/a-2", ""), http.StatusOK).Role)
+
+	keyed := answer[gateway.Cluster](t, do(h, http.MethodGet, clustersPath+"/keyed", ""), http.StatusOK)
+	require.Equal(t, 3, keyed.Shards)
+	require.Equal(t, []gateway.ShardOwner{{Shard: 0, Owner: "s-1", Epoch: 4}, {Shard: 1, Epoch: 5}, {Shard: 2, Owner: "s-1", Epoch: 6}}, keyed.ShardOwners)
+	require.Equal(t, []int{0, 2}, answer[gateway.Agent](t, do(h, http.MethodGet, "/api/v1/agents/s-1", ""), http.StatusOK).Shards)
+	require.Empty(t, answer[gateway.Agent](t, do(h, http.MethodGet, "/api/v1/agents/s-2", ""), http.StatusOK).Shards)
+}
+
 func TestEnsureClusters(t *testing.T) {
 	t.Parallel()
 	f := newFake()

@@ -77,6 +77,8 @@ func notFoundDetail(code string) string {
 		return "there is no cluster with this name; create it with POST /api/v1/agents/clusters"
 	case protocol.CodeUnknownAgent:
 		return "there is no agent with this id"
+	case protocol.CodeUnknownFailover:
+		return "there is no failover with this id, or its retention has ended; ids are <cluster>:<agent>:<epoch>"
 	}
 	return "there is no such thing"
 }

@@ -54,6 +54,13 @@ type fakeTemporal struct {
 	workers    []*workerpb.WorkerHeartbeat
 	workersErr error
 	updates    []string
+	signals    []fakeSignal
+}
+
+// fakeSignal is a signal that was sent.
+type fakeSignal struct {
+	workflowID, name string
+	arg              any
 }
 
 func newFake() *fakeTemporal { return &fakeTemporal{executions: map[string]*execution{}} }
@@ -139,6 +146,19 @@ func (f *fakeTemporal) UpdateWorkflow(_ context.Context, o client.UpdateWorkflow
 	f.updates = append(f.updates, o.UpdateName)
 	answer, err := e.update(o.UpdateName, o.Args[0])
 	return fakeHandle{answer: answer, err: err}, nil
+}
+
+func (f *fakeTemporal) SignalWorkflow(_ context.Context, id, _, name string, arg any) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fail != nil {
+		return f.fail
+	}
+	if e := f.executions[id]; e == nil || e.info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return serviceerror.NewNotFound("canary: workflow execution already completed")
+	}
+	f.signals = append(f.signals, fakeSignal{id, name, arg})
+	return nil
 }
 
 type fakeHandle struct {

@@ -71,6 +71,7 @@ func (g *Gateway) Register(api huma.API) {
 	g.registerTaskActions(api)
 	g.registerClusters(api)
 	g.registerAgents(api)
+	g.registerFailovers(api)
 }
 
 // pause waits for d or until ctx ends.

@@ -16,7 +16,7 @@ import (
 
 // ReasonRequest says why a person acts.
 type ReasonRequest struct {
-	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the task's history."`
+	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the history."`
 }
 
 // ReviewTaskRequest is a person's decision about a task in review.

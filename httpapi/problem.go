@@ -22,6 +22,7 @@ var statuses = map[string]int{
 	protocol.CodeUnknownCluster:   http.StatusNotFound,
 	protocol.CodeUnknownTask:      http.StatusNotFound,
 	protocol.CodeUnknownAgent:     http.StatusNotFound,
+	protocol.CodeUnknownFailover:  http.StatusNotFound,
 	protocol.CodeMethodNotAllowed: http.StatusMethodNotAllowed,
 	protocol.CodeUnknownSession:   http.StatusConflict,
 	protocol.CodeFenced:           http.StatusConflict,

@@ -1,0 +1,124 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// FailoverRequest asks to move an agent's work and roles away.
+type FailoverRequest struct {
+	TargetAgentID string `json:"target_agent_id,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent that takes over. Left out: the cluster's strategy selects."`
+	Reason        string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the failover's record."`
+}
+
+// FailoverAccepted answers a request for a failover.
+type FailoverAccepted struct {
+	Cluster    string `json:"cluster"`
+	AgentID    string `json:"agent_id"`
+	FailoverID string `json:"failover_id" doc:"Its record will be at /api/v1/agents/failovers/{failover_id}."`
+}
+
+type startFailoverInput struct {
+	ID   string           `path:"id" doc:"The agent's id."`
+	Body *FailoverRequest `doc:"May be left out."`
+}
+
+type startFailoverOutput struct {
+	Body FailoverAccepted
+}
+
+type failoverInput struct {
+	ID string `path:"id" maxLength:"256" doc:"The failover's id: <cluster>:<agent>:<epoch>."`
+}
+
+type failoverOutput struct {
+	Body fleet.FailoverRecord
+}
+
+type listFailoversInput struct {
+	Cluster   string               `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Agent     string               `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent whose work was moved."`
+	Status    fleet.FailoverStatus `query:"status" enum:"running,succeeded,not_in_cluster,no_target_available,failed" doc:"Those that have ended are told apart after the page is read, so a page may hold fewer than page_size."`
+	PageSize  int                  `query:"page_size" minimum:"1" maximum:"200" default:"50"`
+	PageToken string               `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+}
+
+type listFailoversOutput struct {
+	Body struct {
+		Failovers     []fleet.FailoverRecord `json:"failovers"`
+		NextPageToken string                 `json:"next_page_token,omitempty"`
+	}
+}
+
+func (g *Gateway) registerFailovers(api huma.API) {
+	huma.Register(api, huma.Operation{
+		OperationID: "failover-agent", Method: http.MethodPost, Path: "/api/v1/agents/{id}/failover", Tags: []string{"Failovers"},
+		Summary: "Move an agent's work and roles away", DefaultStatus: http.StatusAccepted,
+		Description: "Answers 202 once the request is durable. Answers 409 conflict when the target cannot take work now.",
+	}, g.startFailover)
+	huma.Register(api, huma.Operation{
+		OperationID: "list-failovers", Method: http.MethodGet, Path: "/api/v1/agents/failovers", Tags: []string{"Failovers"},
+		Summary: "List failovers", Description: "Newest first. A failover appears within about a second of its start.",
+	}, g.listFailovers)
+	huma.Register(api, huma.Operation{
+		OperationID: "get-failover", Method: http.MethodGet, Path: "/api/v1/agents/failovers/{id}", Tags: []string{"Failovers"},
+		Summary: "Get a failover", Description: "Its trigger, each task that was moved and to whom, the roles that were moved, and when.",
+	}, func(ctx context.Context, in *failoverInput) (*failoverOutput, error) {
+		record, err := g.failover(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		return &failoverOutput{Body: record}, nil
+	})
+}
+
+// startFailover signals the agent's cluster, as a person with tctl would.
+func (g *Gateway) startFailover(ctx context.Context, in *startFailoverInput) (*startFailoverOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	view, _, err := g.clusterOfAgent(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	request := contract.ManualFailover{AgentID: in.ID}
+	if in.Body != nil {
+		request.TargetAgentID, request.Reason = in.Body.TargetAgentID, in.Body.Reason
+	}
+	if err := checkTarget(&view.Cluster, in.ID, request.TargetAgentID); err != nil {
+		return nil, err
+	}
+	cluster := view.Config.Name
+	if err := g.client.SignalWorkflow(ctx, contract.ClusterWorkflowID(cluster), "", contract.ManualFailoverSignal, request); err != nil {
+		return nil, g.answer(err, "ask for a failover", protocol.CodeUnknownAgent)
+	}
+	return &startFailoverOutput{Body: FailoverAccepted{
+		Cluster: cluster, AgentID: in.ID, FailoverID: contract.FailoverID(cluster, in.ID, view.Member(in.ID).Epoch),
+	}}, nil
+}
+
+// checkTarget refuses a target that cannot take over. The cluster decides again when it takes the signal.
+func checkTarget(c *fleet.Cluster, agent, target string) error {
+	if target == "" {
+		return nil
+	}
+	const location = "body.target_agent_id"
+	member := c.Member(target)
+	switch {
+	case target == agent:
+		return invalid(location, errors.New("must be another agent than the one whose work is moved"))
+	case member == nil:
+		return invalid(location, errors.New("must be a member of the agent's cluster"))
+	case member.Status != fleet.AgentOnline:
+		return httpapi.Problem(protocol.CodeConflict, "the target is "+string(member.Status)+
+			" and can take no work; choose an online agent, or leave target_agent_id out")
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+package gateway
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// recordTimeout bounds reading the records of a page. What did not answer by then is shown as Temporal alone knows it.
+const recordTimeout = 3 * time.Second
+
+// failover returns the newest record with an id.
+func (g *Gateway) failover(ctx context.Context, id string) (fleet.FailoverRecord, error) {
+	cluster, agent, epoch, ok := contract.ParseFailoverID(id)
+	if !ok {
+		return fleet.FailoverRecord{}, unknown(protocol.CodeUnknownFailover)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	description, err := g.client.DescribeWorkflowExecution(ctx, contract.FailoverWorkflowID(cluster, agent, epoch), "")
+	if err != nil {
+		return fleet.FailoverRecord{}, g.answer(err, "describe a failover", protocol.CodeUnknownFailover)
+	}
+	record, ok := failoverOf(description.GetWorkflowExecutionInfo())
+	if !ok {
+		return fleet.FailoverRecord{}, unknown(protocol.CodeUnknownFailover)
+	}
+	g.completeRecord(ctx, &record, description.GetWorkflowExecutionInfo())
+	return record, nil
+}
+
+func (g *Gateway) listFailovers(ctx context.Context, in *listFailoversInput) (*listFailoversOutput, error) {
+	query := failoverQuery(in)
+	token, err := openToken(query, in.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	page, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: g.namespace, PageSize: int32(in.PageSize), NextPageToken: token, Query: query,
+	})
+	if err != nil {
+		return nil, g.answer(err, "list failovers", protocol.CodeNotFound)
+	}
+	records := g.records(ctx, page.GetExecutions())
+	out := &listFailoversOutput{}
+	out.Body.Failovers = make([]fleet.FailoverRecord, 0, len(records))
+	for i := range records {
+		if records[i].ID != "" && (in.Status == "" || records[i].Status == in.Status) {
+			out.Body.Failovers = append(out.Body.Failovers, records[i])
+		}
+	}
+	out.Body.NextPageToken = sealToken(query, page.GetNextPageToken())
+	return out, nil
+}
+
+// records reads the failovers of a page side by side; one without an id is none of Mainstay's.
+func (g *Gateway) records(ctx context.Context, infos []*workflowpb.WorkflowExecutionInfo) []fleet.FailoverRecord {
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	records := make([]fleet.FailoverRecord, len(infos))
+	forEach(len(infos), func(i int) {
+		if record, ok := failoverOf(infos[i]); ok {
+			g.completeRecord(ctx, &record, infos[i])
+			records[i] = record
+		}
+	})
+	return records
+}
+
+// failoverQuery is the visibility query of a list. Its values are slugs, which need no quoting.
+func failoverQuery(in *listFailoversInput) string {
+	terms := []string{equals("WorkflowType", contract.FailoverWorkflow)}
+	if in.Cluster != "" {
+		terms = append(terms, equals(contract.AttrCluster.GetName(), in.Cluster))
+	}
+	if in.Agent != "" {
+		terms = append(terms, equals(contract.AttrAgent.GetName(), in.Agent))
+	}
+	running := enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+	switch in.Status {
+	case "":
+	case fleet.FailoverRunning:
+		terms = append(terms, executionIs(running))
+	case fleet.FailoverFailed: // also of a workflow that failed itself
+		terms = append(terms, "ExecutionStatus != '"+running.String()+"'")
+	default:
+		terms = append(terms, executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED))
+	}
+	return strings.Join(terms, " AND ")
+}
+
+// failoverOf is what an execution's record tells of a failover, without asking its workflow.
+func failoverOf(info *workflowpb.WorkflowExecutionInfo) (fleet.FailoverRecord, bool) {
+	cluster, agent, epoch, ok := contract.FailoverOfWorkflowID(info.GetExecution().GetWorkflowId())
+	if !ok {
+		return fleet.FailoverRecord{}, false
+	}
+	record := fleet.FailoverRecord{
+		ID: contract.FailoverID(cluster, agent, epoch), Cluster: cluster, FailedAgentID: agent, Epoch: epoch, Status: fleet.FailoverRunning,
+	}
+	if t := info.GetStartTime(); t != nil {
+		record.StartedAt = t.AsTime().UTC()
+		record.NoticedAt = record.StartedAt
+	}
+	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		record.Status = fleet.FailoverFailed
+		if t := info.GetCloseTime(); t != nil {
+			record.CompletedAt = known(t.AsTime())
+		}
+	}
+	return record, true
+}
+
+// completeRecord puts in what the workflow knows: it is asked while it runs, and its last event tells afterwards. When
+// neither answers, the record stays as it is and its error says so.
+func (g *Gateway) completeRecord(ctx context.Context, record *fleet.FailoverRecord, info *workflowpb.WorkflowExecutionInfo) {
+	var full fleet.FailoverRecord
+	var why string
+	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		var err error
+		if full, err = g.queryFailover(ctx, info.GetExecution().GetWorkflowId(), info.GetExecution().GetRunId()); err != nil {
+			g.logger.Debug("a failover's workflow did not answer", zap.String("failover", record.ID), zap.Error(err))
+			why = "no worker answered for the failover; only what Temporal itself knows is shown"
+		}
+	} else {
+		full, why = g.endOfFailover(ctx, info.GetExecution().GetWorkflowId(), info.GetExecution().GetRunId())
+	}
+	if why != "" {
+		record.Error = why
+		return
+	}
+	full.ID, full.Cluster, full.FailedAgentID, full.Epoch = record.ID, record.Cluster, record.FailedAgentID, record.Epoch
+	*record = full
+}
+
+func (g *Gateway) queryFailover(ctx context.Context, workflowID, runID string) (fleet.FailoverRecord, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	var record fleet.FailoverRecord
+	value, err := g.client.QueryWorkflow(ctx, workflowID, runID, contract.FailoverQuery)
+	if err != nil {
+		return record, err
+	}
+	return record, value.Get(&record)
+}
+
+// endOfFailover reads what a failover's workflow returned, or says why there is nothing to read.
+func (g *Gateway) endOfFailover(ctx context.Context, workflowID, runID string) (record fleet.FailoverRecord, why string) {
+	events := g.client.GetWorkflowHistory(ctx, workflowID, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
+	var last *historypb.HistoryEvent
+	for events.HasNext() {
+		event, err := events.Next()
+		if err != nil {
+			g.logger.Debug("a failover's history was not read", zap.String("workflow", workflowID), zap.Error(err))
+			return record, "Temporal did not answer in time; only a part of the record is shown"
+		}
+		last = event
+	}
+	switch last.GetEventType() {
+	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
+		result := last.GetWorkflowExecutionCompletedEventAttributes().GetResult()
+		if err := converter.GetDefaultDataConverter().FromPayloads(result, &record); err != nil {
+			g.logger.Warn("a failover's result cannot be read", zap.String("workflow", workflowID), zap.Error(err))
+			return record, "its record cannot be read; the Temporal Web UI shows it"
+		}
+		return record, ""
+	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
+		return record, "its workflow was terminated; its tasks move all the same"
+	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED:
+		return record, "its workflow was cancelled; its tasks move all the same"
+	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
+		return record, "its workflow ran out of time"
+	}
+	return record, "its workflow failed; the Temporal Web UI shows the failure"
+}

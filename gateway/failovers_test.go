@@ -1,0 +1,206 @@
+package gateway_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/protocol"
+)
+
+const failoversPath = "/api/v1/agents/failovers"
+
+func TestFailoverByHand(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "east"},
+		fleet.Member{AgentID: "a-1", Epoch: 7, Status: fleet.AgentOnline}, fleet.Member{AgentID: "a-2", Status: fleet.AgentOnline},
+		fleet.Member{AgentID: "a-3", Status: fleet.AgentOffline}, fleet.Member{AgentID: "a-4", Status: fleet.AgentDraining})
+	f.withCluster(fleet.ClusterConfig{Name: "west"}, fleet.Member{AgentID: "b-1", Status: fleet.AgentOnline})
+	h := serve(t, f)
+	for _, request := range []struct {
+		body string
+		sent contract.ManualFailover
+	}{
+		{`{"target_agent_id":"a-2","reason":"its disk is old"}`, contract.ManualFailover{AgentID: "a-1", TargetAgentID: "a-2", Reason: "its disk is old"}},
+		{`{}`, contract.ManualFailover{AgentID: "a-1"}},
+		{"", contract.ManualFailover{AgentID: "a-1"}},
+	} {
+		f.signals = nil
+		accepted := answer[gateway.FailoverAccepted](t, do(h, http.MethodPost, "/api/v1/agents/a-1/failover", request.body), http.StatusAccepted)
+		require.Equal(t, gateway.FailoverAccepted{Cluster: "east", AgentID: "a-1", FailoverID: "east:a-1:7"}, accepted)
+		require.Equal(t, []fakeSignal{{"cluster/east", "manual-failover", request.sent}}, f.signals)
+	}
+
+	f.signals = nil
+	for _, refused := range []struct {
+		agent, body, code string
+		status            int
+	}{
+		{"canary", `{}`, protocol.CodeUnknownAgent, 404},
+		{"a-1", `{"target_agent_id":"a-1"}`, protocol.CodeInvalidRequest, 422},
+		{"a-1", `{"target_agent_id":"canary"}`, protocol.CodeInvalidRequest, 422},
+		{"a-1", `{"target_agent_id":"b-1"}`, protocol.CodeInvalidRequest, 422},
+		{"a-1", `{"target_agent_id":"Canary!"}`, protocol.CodeInvalidRequest, 422},
+		{"a-1", `{"target":"canary"}`, protocol.CodeInvalidRequest, 422},
+		{"a-1", `{"target_agent_id":"a-3"}`, protocol.CodeConflict, 409},
+		{"a-1", `{"target_agent_id":"a-4"}`, protocol.CodeConflict, 409},
+	} {
+		p := problem(t, do(h, http.MethodPost, "/api/v1/agents/"+refused.agent+"/failover", refused.body), refused.status, refused.code)
+		require.NotEmpty(t, p.Detail, "%+v", refused)
+		if refused.status == 422 && refused.body != `{"target":"canary"}` {
+			require.Equal(t, "body.target_agent_id", p.Errors[0].Location)
+		}
+	}
+	require.Empty(t, f.signals)
+	f.fail = serviceerror.NewUnavailable("canary")
+	problem(t, do(h, http.MethodPost, "/api/v1/agents/a-1/failover", ""), 503, protocol.CodeUnavailable)
+}
+
+// withFailover adds a running failover in the cluster east.
+func (f *fakeTemporal) withFailover(agent string, epoch int64) *execution {
+	id := contract.FailoverWorkflowID("east", agent, epoch)
+	f.executions[id] = open(id, contract.FailoverWorkflow)
+	return f.executions[id]
+}
+
+// ended closes a failover with what its workflow returned.
+func (e *execution) ended(record fleet.FailoverRecord) *execution {
+	e.close(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, &historypb.HistoryEvent{
+		EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionCompletedEventAttributes{
+			WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{Result: payloads(record)},
+		},
+	})
+	return e
+}
+
+func recorded(agent string, epoch int64, status fleet.FailoverStatus) fleet.FailoverRecord {
+	noticed := time.Unix(1_800_000_000, 0).UTC()
+	began := noticed.Add(40 * time.Millisecond)
+	completed := noticed.Add(time.Second)
+	return fleet.FailoverRecord{
+		ID: contract.FailoverID("east", agent, epoch), Cluster: "east", FailedAgentID: agent, Epoch: epoch, TargetAgentID: "a-9",
+		Trigger: fleet.TriggerLost, Reason: "its connection closed", Status: status, TasksTransferred: 1,
+		Transfers: []fleet.Transfer{{TaskID: "t-1", From: agent, To: "a-9", Epoch: 8, RetryCount: 1, Status: fleet.TaskRunning, Why: "its agent was lost", At: &began}},
+		Promoted:  "a-9", LeaderEpoch: 9, Shards: []fleet.ShardMove{{Shard: 3, From: agent, To: "a-9", Epoch: 10}},
+		NoticedAt: noticed, StartedAt: noticed, CompletedAt: &completed,
+	}
+}
+
+func TestGetFailover(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	h := serve(t, f)
+	get := func(id string) fleet.FailoverRecord {
+		return answer[fleet.FailoverRecord](t, do(h, http.MethodGet, failoversPath+"/"+id, ""), http.StatusOK)
+	}
+	want := recorded("a-1", 7, fleet.FailoverRunning)
+	want.CompletedAt = nil
+	e := f.withFailover("a-1", 7)
+	e.query = func() (any, error) { return want, nil }
+	require.Equal(t, want, get("east:a-1:7"))
+
+	e.query = nil
+	partial := get("east:a-1:7")
+	require.Equal(t, fleet.FailoverRunning, partial.Status)
+	require.Contains(t, partial.Error, "no worker answered")
+	require.Equal(t, "a-1", partial.FailedAgentID)
+	require.Equal(t, time.Unix(1_800_000_000, 0).UTC(), partial.StartedAt)
+
+	want = recorded("a-1", 7, fleet.FailoverSucceeded)
+	e.ended(want)
+	require.Equal(t, want, get("east:a-1:7"))
+
+	for word, event := range map[string]enumspb.EventType{
+		"terminated": enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED, "cancelled": enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
+		"out of time": enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT, "Web UI": enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
+		"cannot be read": enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
+	} {
+		e.close(enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, &historypb.HistoryEvent{EventType: event})
+		if word == "cannot be read" {
+			e.last.Attributes = &historypb.HistoryEvent_WorkflowExecutionCompletedEventAttributes{
+				WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{Result: payloads("canary")},
+			}
+		}
+		broken := get("east:a-1:7")
+		require.Equal(t, fleet.FailoverFailed, broken.Status)
+		require.Contains(t, broken.Error, word)
+		require.NotNil(t, broken.CompletedAt)
+	}
+	for _, id := range []string{"east:a-1:8", "canary", "east:a-1:07", "::"} {
+		problem(t, do(h, http.MethodGet, failoversPath+"/"+id, ""), 404, protocol.CodeUnknownFailover)
+	}
+	f.fail = serviceerror.NewUnavailable("canary")
+	problem(t, do(h, http.MethodGet, failoversPath+"/east:a-1:7", ""), 503, protocol.CodeUnavailable)
+}
+
+func TestListFailovers(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	open := f.withFailover("a-3", 3)
+	running := recorded("a-3", 3, fleet.FailoverRunning)
+	open.query = func() (any, error) { return running, nil }
+	executions := []*workflowpb.WorkflowExecutionInfo{
+		open.info, f.withFailover("a-4", 4).info,
+		f.withFailover("a-2", 2).ended(recorded("a-2", 2, fleet.FailoverSucceeded)).info,
+		f.withFailover("a-1", 1).ended(recorded("a-1", 1, fleet.FailoverNoTarget)).info,
+	}
+	foreign := f.withFailover("a-5", 5).info
+	foreign.Execution.WorkflowId = "not-ours"
+	executions = append(executions, foreign)
+	var asked []*workflowservice.ListWorkflowExecutionsRequest
+	f.list = func(r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+		asked = append(asked, r)
+		return &workflowservice.ListWorkflowExecutionsResponse{Executions: executions, NextPageToken: []byte{1, 255}}, nil
+	}
+	h := serve(t, f)
+	type failoverPage struct {
+		Failovers     []fleet.FailoverRecord `json:"failovers"`
+		NextPageToken string                 `json:"next_page_token"`
+	}
+	list := func(target, query string) (ids []string, next string) {
+		page := answer[failoverPage](t, do(h, http.MethodGet, failoversPath+target, ""), http.StatusOK)
+		ids = []string{}
+		for _, record := range page.Failovers {
+			ids = append(ids, record.ID)
+		}
+		require.Equal(t, query, asked[len(asked)-1].GetQuery())
+		return ids, page.NextPageToken
+	}
+	const all = "WorkflowType = 'Failover'"
+	ids, _ := list("", all)
+	require.Equal(t, []string{"east:a-3:3", "east:a-4:4", "east:a-2:2", "east:a-1:1"}, ids, "in the order of visibility, also without a worker's answer")
+	require.EqualValues(t, 50, asked[0].GetPageSize())
+
+	_, next := list("?cluster=east&agent=a-1&page_size=4", all+" AND MainstayCluster = 'east' AND MainstayAgent = 'a-1'")
+	list("?cluster=east&agent=a-1&page_token="+next, all+" AND MainstayCluster = 'east' AND MainstayAgent = 'a-1'")
+	require.Equal(t, []byte{1, 255}, asked[2].GetNextPageToken())
+	problem(t, do(h, http.MethodGet, failoversPath+"?page_token="+next, ""), 422, protocol.CodeInvalidRequest) // of another list
+
+	for status, want := range map[string]struct {
+		query string
+		ids   []string
+	}{
+		"running":             {all + " AND ExecutionStatus = 'Running'", []string{"east:a-3:3", "east:a-4:4"}},
+		"succeeded":           {all + " AND ExecutionStatus = 'Completed'", []string{"east:a-2:2"}},
+		"no_target_available": {all + " AND ExecutionStatus = 'Completed'", []string{"east:a-1:1"}},
+		"failed":              {all + " AND ExecutionStatus != 'Running'", []string{}},
+	} {
+		ids, _ := list("?status="+status, want.query)
+		require.Equal(t, want.ids, ids, status)
+	}
+	for _, bad := range []string{"?status=canary", "?page_size=0", "?page_size=201", "?cluster=a'+OR+1", "?agent=a'+OR+1", "?page_token=canary", "?clustr=canary"} {
+		problem(t, do(h, http.MethodGet, failoversPath+bad, ""), 422, protocol.CodeInvalidRequest)
+	}
+}
