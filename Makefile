@@ -12,7 +12,7 @@ LINTERS := bin/golangci-lint bin/workflowcheck
 RACE    := $(patsubst %,./%/...,$(wildcard fleet contract protocol httpapi hub gateway agent workflows activities worker config))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev build test race lint fmt clean vuln
+.PHONY: help demo dev build test race replay record lint fmt clean vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,12 @@ test: ## run all tests
 
 race: ## run the tests of the concurrent parts under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(RACE)
+
+replay: ## replay the recorded workflow histories against the present code
+	$(GO) test -timeout 5m ./testsuite/replay
+
+record: ## run the replay scenarios for real and write their histories; commit what is new
+	$(GO) test -count=1 -timeout 10m ./testsuite/replay -run '^TestRecord$$' -record
 
 lint: $(LINTERS) ## check style, layout rules and workflow determinism
 	bin/golangci-lint run ./...
