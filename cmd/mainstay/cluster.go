@@ -14,7 +14,7 @@ import (
 func (a *app) clusterCommand() *cobra.Command {
 	command := &cobra.Command{Use: "cluster", Short: "Create, list, show and delete clusters"}
 	a.serverFlag(command)
-	command.AddCommand(a.clusterCreateCommand(), a.clusterListCommand(), a.clusterGetCommand(), a.clusterMembersCommand(), a.clusterDeleteCommand())
+	command.AddCommand(a.clusterCreateCommand(), a.clusterListCommand(), a.clusterGetCommand(), a.clusterMembersCommand(), a.clusterDeleteCommand(), a.clusterReleaseBrakeCommand())
 	return command
 }
 

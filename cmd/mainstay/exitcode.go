@@ -29,10 +29,10 @@ var exitCodes = []struct {
 	{exitOK, "done"},
 	{exitFailure, "failed"},
 	{exitUsage, "the command line or the submitted request is wrong"},
-	{exitNotFound, "there is no such task, agent or cluster"},
+	{exitNotFound, "there is no such task, agent, cluster or failover"},
 	{exitUnreachable, "the control plane cannot be reached"},
 	{exitConflict, "fenced by a newer process, or not possible in the present state"},
-	{exitIncomplete, "the task that was waited for did not complete"},
+	{exitIncomplete, "the task or failover that was waited for did not complete"},
 }
 
 // exitError is an error that ends the process with a code of its own.

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/gateway"
+)
+
+func (a *app) clusterReleaseBrakeCommand() *cobra.Command {
+	var request gateway.ReasonRequest
+	command := &cobra.Command{
+		Use:   "release-brake NAME",
+		Short: "Say that agents that vanished at once are really gone",
+		Long: `Say that agents that vanished at once are really gone. When a large share of a cluster's agents vanishes within
+seconds, the network is to be suspected and not the agents; so their failovers wait until the agents are back, or until
+you are sure that they are not and release the brake.`,
+		Example: `  mainstay cluster release-brake default --reason "the rack has no power"`,
+		Args:    exactly("a cluster's name"),
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			raw, err := client.call(c.Context(), http.MethodPost, pathOf(clustersPath, args[0], "brake", "release"), 0, request, nil)
+			if err != nil {
+				return err
+			}
+			return a.print(raw, func() error {
+				_, err := fmt.Fprintf(a.stdout, "The brake of cluster %s is released.\n", args[0])
+				return err
+			})
+		},
+	}
+	command.Flags().StringVar(&request.Reason, "reason", "", "why; kept in the history")
+	a.outputFlag(command)
+	return command
+}

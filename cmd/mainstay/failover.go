@@ -1,0 +1,205 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+const failoversPath = "/api/v1/agents/failovers"
+
+func (a *app) failoverCommand() *cobra.Command {
+	command := &cobra.Command{Use: "failover", Short: "See the failovers of agents; begin one with `mainstay agent failover`"}
+	a.serverFlag(command)
+	command.AddCommand(a.failoverListCommand(), a.failoverGetCommand())
+	return command
+}
+
+func (a *app) failoverListCommand() *cobra.Command {
+	var cluster, agent, status string
+	var limit int
+	command := &cobra.Command{
+		Use:     "list",
+		Short:   "List failovers, newest first",
+		Example: "  mainstay failover list --cluster default --agent agent-1",
+		Args:    exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if limit < 1 {
+				return usageError("--limit must be at least 1")
+			}
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			raw, records, more, err := list[fleet.FailoverRecord](c.Context(), client, failoversPath, "failovers", queryOf("cluster", cluster, "agent", agent, "status", status), limit)
+			if err != nil {
+				return err
+			}
+			return a.print(map[string]any{"failovers": raw}, func() error { return a.printFailovers(records, more) })
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
+	flags.StringVar(&agent, "agent", "", "only of this agent")
+	flags.StringVar(&status, "status", "", "only with this status: running, succeeded, not_in_cluster, no_target_available or failed")
+	flags.IntVar(&limit, "limit", 50, "at most this many")
+	a.outputFlag(command)
+	return command
+}
+
+func (a *app) printFailovers(records []fleet.FailoverRecord, more bool) error {
+	if len(records) == 0 {
+		_, err := fmt.Fprintln(a.stdout, "There are no such failovers.")
+		return err
+	}
+	t := newTable(a.stdout, "FAILOVER", "STATUS", "TRIGGER", "TARGET", "TASKS", "NOTICED", "TOOK")
+	for i := range records {
+		r := &records[i]
+		t.row(r.ID, string(r.Status), string(r.Trigger), r.TargetAgentID, transferred(r), a.ago(&r.NoticedAt), failoverTook(r))
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if more {
+		fmt.Fprintf(a.stderr, "There are more: raise --limit.\n")
+	}
+	return nil
+}
+
+func (a *app) failoverGetCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "get ID", Short: "Show a failover: who, why, what was moved to whom, and when",
+		Example: "  mainstay failover get default:agent-1:7", Args: exactly("a failover's id"),
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			var record fleet.FailoverRecord
+			raw, err := client.call(c.Context(), http.MethodGet, pathOf(failoversPath, args[0]), 0, nil, &record)
+			if err != nil {
+				return err
+			}
+			return a.printFailover(raw, &record)
+		},
+	}
+	a.outputFlag(command)
+	return command
+}
+
+// printFailover shows a failover and its timeline.
+func (a *app) printFailover(raw json.RawMessage, r *fleet.FailoverRecord) error {
+	return a.print(raw, func() error {
+		t := newTable(a.stdout)
+		for _, line := range [][2]string{
+			{"Failover", r.ID}, {"Agent", fmt.Sprintf("%s, epoch %d, in cluster %s", r.FailedAgentID, r.Epoch, r.Cluster)},
+			{"Status", string(r.Status)}, {"Error", r.Error}, {"Trigger", triggerText(r.Trigger)}, {"Reason", r.Reason}, {"Target", r.TargetAgentID},
+			{"Tasks moved", transferred(r)}, {"Noticed", a.ago(&r.NoticedAt)}, {"Took", failoverTook(r)},
+		} {
+			if line[1] != "" {
+				t.row(line[0], line[1])
+			}
+		}
+		if err := t.flush(); err != nil {
+			return err
+		}
+		fmt.Fprintln(a.stdout)
+		t = newTable(a.stdout, "TIME (UTC)", "AFTER", "WHAT")
+		for _, step := range timeline(r) {
+			at, after := "", ""
+			if step.at != nil {
+				at, after = step.at.UTC().Format("15:04:05.000"), "+"+roughly(max(0, step.at.Sub(r.NoticedAt)))
+			}
+			t.row(at, after, step.what)
+		}
+		return t.flush()
+	})
+}
+
+// failoverStep is one line of a timeline. at is nil when nobody recorded the time.
+type failoverStep struct {
+	at   *time.Time
+	what string
+}
+
+// timeline tells a failover in the order in which it happened. Steps without a time come before the end.
+func timeline(r *fleet.FailoverRecord) []failoverStep {
+	steps := []failoverStep{{&r.NoticedAt, "noticed: " + triggerText(r.Trigger)}, {&r.StartedAt, "started"}}
+	var untimed []failoverStep
+	for i := range r.Transfers {
+		step := failoverStep{r.Transfers[i].At, transferText(&r.Transfers[i])}
+		if step.at == nil {
+			untimed = append(untimed, step)
+		} else {
+			steps = append(steps, step)
+		}
+	}
+	if r.Promoted != "" {
+		untimed = append(untimed, failoverStep{what: fmt.Sprintf("leader: %s → %s, epoch %d", r.FailedAgentID, r.Promoted, r.LeaderEpoch)})
+	}
+	for _, m := range r.Shards {
+		untimed = append(untimed, failoverStep{what: fmt.Sprintf("shard %d: %s → %s, epoch %d", m.Shard, cmp.Or(m.From, "nobody"), cmp.Or(m.To, "nobody"), m.Epoch)})
+	}
+	slices.SortStableFunc(steps, func(x, y failoverStep) int { return x.at.Compare(*y.at) })
+	steps = append(steps, untimed...)
+	if r.CompletedAt != nil {
+		steps = append(steps, failoverStep{r.CompletedAt, "completed: " + string(r.Status)})
+	}
+	return steps
+}
+
+func transferText(t *fleet.Transfer) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "task %s: %s → ", t.TaskID, t.From)
+	if t.To == "" {
+		b.WriteString("nobody yet")
+	} else {
+		fmt.Fprintf(&b, "%s, epoch %d", t.To, t.Epoch)
+	}
+	fmt.Fprintf(&b, ", %s", t.Status)
+	if t.RetryCount > 0 {
+		fmt.Fprintf(&b, ", retry %d", t.RetryCount)
+	}
+	if t.Why != "" {
+		b.WriteString(": " + t.Why)
+	}
+	return b.String()
+}
+
+func triggerText(trigger fleet.FailoverTrigger) string {
+	switch trigger {
+	case fleet.TriggerLost:
+		return "the agent was lost"
+	case fleet.TriggerHubLost:
+		return "its hub was lost, and it did not come back at another"
+	case fleet.TriggerManual:
+		return "a person asked for it"
+	case "":
+		return "not known"
+	}
+	return string(trigger)
+}
+
+// transferred counts the tasks that others have, of all that were under way.
+func transferred(r *fleet.FailoverRecord) string {
+	if len(r.Transfers) == 0 {
+		return strconv.Itoa(r.TasksTransferred)
+	}
+	return fmt.Sprintf("%d of %d", r.TasksTransferred, len(r.Transfers))
+}
+
+func failoverTook(r *fleet.FailoverRecord) string {
+	if r.CompletedAt == nil {
+		return ""
+	}
+	return roughly(max(0, r.CompletedAt.Sub(r.NoticedAt)))
+}
