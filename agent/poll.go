@@ -91,7 +91,7 @@ func (r *run) poll(retry *backoff) error {
 			if !newest {
 				continue
 			}
-			r.confirmed(answer.poll)
+			r.confirmed(answer.poll, answer.polled.LeaseHeld)
 			began := r.accept(answer.polled.Assignments)
 			if quick++; began > 0 || time.Since(answer.poll.sentAt) > quickAnswer {
 				quick = 0
@@ -166,8 +166,9 @@ func (r *run) isNewest(p sentPoll) bool {
 	return p.body.Sequence == r.sequence
 }
 
-// confirmed notes that the hub has taken the newest poll.
-func (r *run) confirmed(p sentPoll) {
+// confirmed notes that the hub has taken the newest poll. The lease is renewed unless the hub withholds it, as when it has
+// lost touch with Temporal itself.
+func (r *run) confirmed(p sentPoll, leaseHeld bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.returned = r.returned[len(p.body.Returned):]
@@ -177,7 +178,9 @@ func (r *run) confirmed(p sentPoll) {
 			l.attempt.checkpointSent = l.checkpoint
 		}
 	}
-	r.renewLease(p.sentAt)
+	if !leaseHeld {
+		r.renewLease(p.sentAt)
+	}
 }
 
 // pollWithin asks for a poll although one is held, at least spacing after the last one was sent.

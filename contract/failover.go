@@ -72,6 +72,8 @@ type AwaitTransfersInput struct {
 	Shards      []int               `json:"shards,omitempty"`
 	Attempts    []fleet.HeldAttempt `json:"attempts,omitempty"`
 	Reason      string              `json:"reason,omitempty"`
+	// Timeout ends the watch; what has not moved by then is told as it is.
+	Timeout fleet.Duration `json:"timeout,omitempty"`
 }
 
 // AwaitTransfersResult is who has the failed agent's work and roles now.
@@ -80,4 +82,6 @@ type AwaitTransfersResult struct {
 	Promoted  string            `json:"promoted,omitempty"`
 	Epoch     int64             `json:"leader_epoch,omitempty"`
 	Shards    []fleet.ShardMove `json:"shards,omitempty"`
+	// Incomplete says what had not moved when the time was over.
+	Incomplete string `json:"incomplete,omitempty"`
 }

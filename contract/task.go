@@ -66,8 +66,8 @@ type RunTaskInput struct {
 	Spec            fleet.TaskSpec  `json:"spec"`
 	Checkpoint      json.RawMessage `json:"checkpoint,omitempty"`
 	TransferredFrom string          `json:"transferred_from,omitempty"`
-	// ExcludeAgent is an agent that must not get this attempt while another can.
-	ExcludeAgent string `json:"exclude_agent,omitempty"`
+	// PreferAgent gets this attempt if it can: the target of a failover by hand.
+	PreferAgent string `json:"prefer_agent,omitempty"`
 }
 
 // AttemptReport is how an attempt ended: the activity's result, or the details of its failure. While the attempt runs
@@ -88,6 +88,8 @@ type AttemptReport struct {
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
 	// LeaseRemaining is how long after the report a lost agent may go on with fenced work; absent: unknown.
 	LeaseRemaining *fleet.Duration `json:"lease_remaining,omitempty"`
+	// Target is who should get the next attempt, by a failover by hand.
+	Target string `json:"target,omitempty"`
 	// Begun is false when the agent certainly never began the attempt.
 	Begun bool `json:"begun,omitempty"`
 }

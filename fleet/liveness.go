@@ -50,10 +50,21 @@ func (t Timing) Judge(lastContact, disconnectedAt, now time.Time) Liveness {
 // shorter than what the hub waits.
 const LeaseDrift = 0.05
 
-// AgentLease is how long after sending an answered poll an agent may go on with fenced work.
-func (t Timing) AgentLease() time.Duration {
-	return t.FailureThreshold - time.Duration(float64(t.FailureThreshold)*LeaseDrift)
+// AgentLease is how long after sending an answered poll an agent may go on with fenced work and roles, when the hub
+// waits for lease after answering before it gives them to another.
+func AgentLease(lease time.Duration) time.Duration {
+	return lease - time.Duration(float64(lease)*LeaseDrift)
 }
 
-// LeaseEnd is when an agent whose last poll was answered at answeredAt has certainly stopped fenced work.
-func (t Timing) LeaseEnd(answeredAt time.Time) time.Time { return answeredAt.Add(t.FailureThreshold) }
+// Lease is how long a hub waits after its last answer before an agent has certainly stopped: the failure threshold
+// where every member serves, the shorter role lease where one alone does.
+func (t Timing) Lease(mode ReplicationMode, roleLease time.Duration) time.Duration {
+	if mode == ActivePassive || mode == Sharded {
+		return min(roleLease, t.FailureThreshold)
+	}
+	return t.FailureThreshold
+}
+
+// Hold is the longest a poll is held: the heartbeat interval, but a quarter of the lease at most, so that a lost answer
+// or two do not end it.
+func (t Timing) Hold(lease time.Duration) time.Duration { return min(t.HeartbeatInterval, lease/4) }

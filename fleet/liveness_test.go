@@ -41,10 +41,14 @@ func TestJudge(t *testing.T) {
 func TestAgentLeaseEndsFirst(t *testing.T) {
 	t.Parallel()
 	timing := DefaultTiming()
-	for _, held := range []time.Duration{0, time.Second, timing.HeartbeatInterval} {
-		sent := noon
-		answered := sent.Add(held)
-		slowest := time.Duration(float64(timing.AgentLease()) * (1 + LeaseDrift))
-		require.False(t, sent.Add(slowest).After(timing.LeaseEnd(answered)))
+	for _, mode := range []ReplicationMode{ActiveActive, ActivePassive, Sharded} {
+		lease := timing.Lease(mode, DefaultRoleLease)
+		for _, held := range []time.Duration{0, timing.Hold(lease)} {
+			sent := noon
+			answered := sent.Add(held)
+			slowest := time.Duration(float64(AgentLease(lease)) * (1 + LeaseDrift))
+			require.False(t, sent.Add(slowest).After(answered.Add(lease)))
+			require.Less(t, 2*timing.Hold(lease), AgentLease(lease), "a lost answer does not end the lease")
+		}
 	}
 }

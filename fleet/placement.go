@@ -50,21 +50,36 @@ func (c *Candidate) Score(spec *TaskSpec) float64 {
 	return score
 }
 
-// Place picks the best eligible candidate with a free slot, or -1. It avoids exclude while another can. Ties go to the
-// lower id, so equal facts give equal decisions.
-func Place(spec *TaskSpec, candidates []Candidate, exclude string) int {
-	best, bestScore, bestExcluded := -1, 0.0, false
+// Hint says what a failover wishes of a placement.
+type Hint struct {
+	Prefer string // takes the task if it can
+	Avoid  string // takes the task only if nobody else can
+}
+
+func (h Hint) rank(agentID string) int {
+	switch agentID {
+	case h.Prefer:
+		return 1
+	case h.Avoid:
+		return -1
+	}
+	return 0
+}
+
+// Place picks the best eligible candidate with a free slot, or -1. Ties go to the lower id, so equal facts give equal
+// decisions.
+func Place(spec *TaskSpec, candidates []Candidate, hint Hint) int {
+	best, bestRank, bestScore := -1, 0, 0.0
 	for i := range candidates {
 		c := &candidates[i]
 		if c.FreeSlots() <= 0 || !c.Eligible(spec) {
 			continue
 		}
-		score, excluded := c.Score(spec), c.AgentID == exclude
-		better := best < 0 ||
-			bestExcluded && !excluded ||
-			bestExcluded == excluded && (score > bestScore || score == bestScore && c.AgentID < candidates[best].AgentID)
+		rank, score := hint.rank(c.AgentID), c.Score(spec)
+		better := best < 0 || rank > bestRank ||
+			rank == bestRank && (score > bestScore || score == bestScore && c.AgentID < candidates[best].AgentID)
 		if better {
-			best, bestScore, bestExcluded = i, score, excluded
+			best, bestRank, bestScore = i, rank, score
 		}
 	}
 	return best

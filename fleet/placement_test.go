@@ -19,28 +19,30 @@ func TestPlace(t *testing.T) {
 		name       string
 		spec       TaskSpec
 		candidates []Candidate
-		exclude    string
+		hint       Hint
 		want       string
 	}{
-		{"none", TaskSpec{}, nil, "", ""},
-		{"equal: lower id", TaskSpec{}, []Candidate{agent("b", nil), agent("a", nil)}, "", "a"},
-		{"less loaded", TaskSpec{}, []Candidate{agent("a", func(c *Candidate) { c.Running = 2 }), agent("b", nil)}, "", "b"},
-		{"full", TaskSpec{}, []Candidate{agent("a", func(c *Candidate) { c.Running = 4 })}, "", ""},
-		{"busy processor", TaskSpec{}, []Candidate{agent("a", func(c *Candidate) { c.CPUPercent = 90 }), agent("b", nil)}, "", "b"},
-		{"required capability", TaskSpec{RequiredCapabilities: []string{"gpu"}}, []Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Capabilities = []string{"gpu"} })}, "", "b"},
-		{"no such capability", TaskSpec{RequiredCapabilities: []string{"gpu"}}, []Candidate{agent("a", nil)}, "", ""},
-		{"preferred capability", TaskSpec{PreferredCapabilities: []string{"ssd"}}, []Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Capabilities = []string{"ssd"} })}, "", "b"},
-		{"affinity", TaskSpec{Affinity: "b"}, []Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Running = 1 })}, "", "b"},
-		{"pinned", TaskSpec{Agent: "b"}, []Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Running = 3 })}, "", "b"},
-		{"task type", TaskSpec{Type: "exec"}, []Candidate{agent("a", func(c *Candidate) { c.TaskTypes = []string{"echo"} }), agent("b", func(c *Candidate) { c.TaskTypes = []string{"echo", "exec"} })}, "", "b"},
-		{"avoids the excluded", TaskSpec{}, []Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Running = 3 })}, "a", "b"},
-		{"the excluded is better than none", TaskSpec{}, []Candidate{agent("a", nil)}, "a", "a"},
+		{"none", TaskSpec{}, nil, Hint{}, ""},
+		{"equal: lower id", TaskSpec{}, []Candidate{agent("b", nil), agent("a", nil)}, Hint{}, "a"},
+		{"less loaded", TaskSpec{}, []Candidate{agent("a", func(c *Candidate) { c.Running = 2 }), agent("b", nil)}, Hint{}, "b"},
+		{"full", TaskSpec{}, []Candidate{agent("a", func(c *Candidate) { c.Running = 4 })}, Hint{}, ""},
+		{"busy processor", TaskSpec{}, []Candidate{agent("a", func(c *Candidate) { c.CPUPercent = 90 }), agent("b", nil)}, Hint{}, "b"},
+		{"required capability", TaskSpec{RequiredCapabilities: []string{"gpu"}}, []Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Capabilities = []string{"gpu"} })}, Hint{}, "b"},
+		{"no such capability", TaskSpec{RequiredCapabilities: []string{"gpu"}}, []Candidate{agent("a", nil)}, Hint{}, ""},
+		{"preferred capability", TaskSpec{PreferredCapabilities: []string{"ssd"}}, []Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Capabilities = []string{"ssd"} })}, Hint{}, "b"},
+		{"affinity", TaskSpec{Affinity: "b"}, []Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Running = 1 })}, Hint{}, "b"},
+		{"pinned", TaskSpec{Agent: "b"}, []Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Running = 3 })}, Hint{}, "b"},
+		{"task type", TaskSpec{Type: "exec"}, []Candidate{agent("a", func(c *Candidate) { c.TaskTypes = []string{"echo"} }), agent("b", func(c *Candidate) { c.TaskTypes = []string{"echo", "exec"} })}, Hint{}, "b"},
+		{"avoids the one that was lost", TaskSpec{}, []Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Running = 3 })}, Hint{Avoid: "a"}, "b"},
+		{"the avoided is better than none", TaskSpec{}, []Candidate{agent("a", nil)}, Hint{Avoid: "a"}, "a"},
+		{"prefers the target", TaskSpec{}, []Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Running = 3 })}, Hint{Prefer: "b"}, "b"},
+		{"a full target is no target", TaskSpec{}, []Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Running = 4 })}, Hint{Prefer: "b"}, "a"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			got := ""
-			if i := Place(&tt.spec, tt.candidates, tt.exclude); i >= 0 {
+			if i := Place(&tt.spec, tt.candidates, tt.hint); i >= 0 {
 				got = tt.candidates[i].AgentID
 			}
 			require.Equal(t, tt.want, got)

@@ -29,16 +29,22 @@ func (h *Hub) detect() {
 	}
 }
 
-// judgeAll ends lost sessions and takes back what was not accepted in time. The mutex is held.
+// judgeAll ends lost sessions, unless their cluster's brake is engaged, and takes back what was not accepted in time. The
+// mutex is held.
 func (h *Hub) judgeAll(now time.Time) {
+	braked := h.settleBrakes(now)
 	for _, s := range h.sessions {
-		judged := h.config.Timing.Judge(s.lastContact, s.disconnectedAt, now)
+		judged := h.judge(s, now)
 		if judged == fleet.Lost {
+			if braked[s.cluster] {
+				h.hold(s, now)
+				continue
+			}
 			reason := "silent for longer than the failure threshold"
 			if !s.disconnectedAt.IsZero() {
 				reason = "its connection closed and it did not come back"
 			}
-			h.end(s, ending{reason: reason, lease: h.config.Timing.LeaseEnd(s.answeredAt).Sub(now), at: now})
+			h.end(s, ending{reason: reason, lease: h.leaseLeft(s, now), at: now})
 			continue
 		}
 		if judged != s.judged {
@@ -53,6 +59,14 @@ func (h *Hub) judgeAll(now time.Time) {
 	}
 }
 
+func (h *Hub) judge(s *session, now time.Time) fleet.Liveness {
+	judged := h.config.Timing.Judge(s.lastContact, s.disconnectedAt, now)
+	if judged == fleet.Lost && now.Before(s.reprieve) {
+		return fleet.Suspect
+	}
+	return judged
+}
+
 // notAccepted takes back an attempt that the agent did not list as running in time. One that was never in an answer goes
 // back to its lane, and so does idempotent work; otherwise the agent may have begun it, so it counts as lost.
 func (h *Hub) notAccepted(a *attempt) {
@@ -61,7 +75,7 @@ func (h *Hub) notAccepted(a *attempt) {
 		h.giveBack(a, "the agent did not accept it in time")
 		return
 	}
-	h.lose(a, "the agent did not accept it in time", h.config.Timing.LeaseEnd(time.Now()).Sub(time.Now()))
+	h.lose(a, "the agent did not accept it in time", h.lease(a.session))
 }
 
 // ending is why and how a session ends.
@@ -89,7 +103,12 @@ func (h *Hub) end(s *session, e ending) {
 		s.conn.session = nil
 		s.conn = nil
 	}
+	lease := fleet.Duration(e.lease)
+	var held []fleet.HeldAttempt
 	for _, a := range s.attempts {
+		if len(held) < fleet.MaxTransfers {
+			held = append(held, fleet.HeldAttempt{TaskID: a.task, Attempt: a.number})
+		}
 		if a.mayHaveBegun() {
 			h.lose(a, e.reason, e.lease)
 		} else {
@@ -101,11 +120,11 @@ func (h *Hub) end(s *session, e ending) {
 	h.slotsChanged(s)
 	h.serve(s)
 	s.signal()
-	transition := fleet.Transition{
-		AgentID: s.agent, Instance: s.instance, Epoch: s.epoch, Status: fleet.AgentOffline, Reason: e.reason, At: e.at.UTC(), Left: e.left,
-	}
 	if !e.fenced {
-		h.notices.transition(s.cluster, transition)
+		h.notices.transition(s.cluster, fleet.Transition{
+			AgentID: s.agent, Instance: s.instance, Epoch: s.epoch, Status: fleet.AgentOffline, Reason: e.reason, At: e.at.UTC(), Left: e.left,
+			LeaseRemaining: &lease, Attempts: held,
+		})
 	}
 	h.notices.shutdown(s)
 }

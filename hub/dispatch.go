@@ -56,7 +56,7 @@ func (h *Hub) place(l *lane, a *attempt) bool {
 			candidates = append(candidates, s.live())
 		}
 	}
-	chosen := fleet.Place(&a.input.Spec, candidates, a.input.ExcludeAgent)
+	chosen := fleet.Place(&a.input.Spec, candidates, fleet.Hint{Prefer: a.input.PreferAgent, Avoid: a.input.TransferredFrom})
 	if chosen < 0 {
 		return false
 	}

@@ -80,6 +80,8 @@ type Hub struct {
 	sessions   map[string]*session // by agent id
 	lanes      map[string]*lane    // by name
 	directives map[string]contract.Directive
+	brakes     map[string]*fleet.Brake // by cluster
+	renewedAt  time.Time               // when Temporal last took the heartbeat of the hub's own lease
 	conns      map[net.Conn]*connection
 	stopping   bool
 
@@ -107,7 +109,8 @@ func New(o Options) (*Hub, error) {
 		id: o.ID, instance: uuid.NewString(), client: o.Client, service: o.Client.WorkflowService(), namespace: o.Namespace,
 		log: o.Logger.With(zap.String("hub", o.ID)), config: o.Config.withDefaults(), seal: sealer{key: o.Key},
 		sessions: map[string]*session{}, lanes: map[string]*lane{}, directives: map[string]contract.Directive{},
-		conns: map[net.Conn]*connection{},
+		brakes: map[string]*fleet.Brake{},
+		conns:  map[net.Conn]*connection{},
 	}
 	h.run, h.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // the hub's own lifetime, ended by Stop
 	h.metrics = newMetrics(o.Registerer, h)
@@ -172,6 +175,9 @@ func (h *Hub) Stop(ctx context.Context) {
 		h.log.Warn("The hub did not stop in time")
 	}
 }
+
+// ID is the hub's id.
+func (h *Hub) ID() string { return h.id }
 
 // identity is how the hub appears in Temporal as a poller.
 func (h *Hub) identity() string { return contract.HubIdentity(h.id) }

@@ -127,16 +127,3 @@ func (j *joiner) update(cluster string, batch []*pendingJoin) (contract.JoinResp
 	h.mu.Unlock()
 	return response, nil
 }
-
-// direct takes a cluster's directive, unless a newer one is known. The mutex is held.
-func (h *Hub) direct(d contract.Directive) {
-	if known, ok := h.directives[d.Cluster]; ok && known.Version >= d.Version {
-		return
-	}
-	h.directives[d.Cluster] = d
-	for _, s := range h.sessions {
-		if s.cluster == d.Cluster {
-			h.serve(s)
-		}
-	}
-}

@@ -10,9 +10,6 @@ import (
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
-
-	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 )
 
 const (
@@ -39,15 +36,8 @@ type lane struct {
 func (h *Hub) serve(s *session) {
 	wanted := map[string]bool{}
 	if !s.gone {
-		wanted[contract.AgentLane(s.agent)] = true
-		directive := h.directives[s.cluster]
-		if directive.Mode == fleet.ActiveActive {
-			wanted[contract.ClusterLane(s.cluster)] = true
-			for _, set := range directive.CapabilitySets {
-				if fleet.HasAll(s.candidate.Capabilities, set) {
-					wanted[contract.CapabilityLane(s.cluster, set)] = true
-				}
-			}
+		for _, name := range lanesOf(s, h.directives[s.cluster]) {
+			wanted[name] = true
 		}
 	}
 	kept := s.lanes[:0]

@@ -2,19 +2,28 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
 
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	sdkworker "go.temporal.io/sdk/worker"
+	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
 )
 
-// leaseBeat is how often the hub renews its lease; a third of it.
-const leaseBeat = 3 * time.Second
+const (
+	// leaseBeat is how often the hub renews its lease.
+	leaseBeat = 2 * time.Second
+	// leaseFresh is how long after a renewal the hub may renew agents' leases: half of its own, so that an agent's role
+	// lease ends before the hub is given up and its roles go to others.
+	leaseFresh = 5 * time.Second
+)
 
 // startWorker runs the activities that must run in this hub.
 func (h *Hub) startWorker() error {
@@ -24,6 +33,8 @@ func (h *Hub) startWorker() error {
 	})
 	w.RegisterActivityWithOptions(h.holdLease, activity.RegisterOptions{Name: contract.HoldLeaseActivity})
 	w.RegisterActivityWithOptions(h.directActivity, activity.RegisterOptions{Name: contract.DirectActivity})
+	w.RegisterActivityWithOptions(h.evacuate, activity.RegisterOptions{Name: contract.EvacuateActivity})
+	w.RegisterActivityWithOptions(h.releaseBrake, activity.RegisterOptions{Name: contract.ReleaseBrakeActivity})
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start the hub's worker on queue %s: %w", contract.HubQueue(h.id), err)
 	}
@@ -43,13 +54,16 @@ func (h *Hub) takeLease(ctx context.Context) error {
 	return nil
 }
 
-// holdLease heartbeats for as long as the hub runs. When the workflow has given the hub up all the same, the hub takes
-// its lease anew, so a hub that was only cut off comes back by itself.
+// holdLease heartbeats for as long as the hub runs. It does so itself, not through the SDK, to know when Temporal took
+// the heartbeat.
 func (h *Hub) holdLease(ctx context.Context, _ contract.HoldLeaseInput) error {
+	token := activity.GetInfo(ctx).TaskToken
 	tick := time.NewTicker(leaseBeat)
 	defer tick.Stop()
 	for {
-		activity.RecordHeartbeat(ctx)
+		if gone := h.renew(ctx, token); gone {
+			return nil // the lease is held anew by another activity
+		}
 		select {
 		case <-tick.C:
 		case <-h.run.Done():
@@ -59,6 +73,30 @@ func (h *Hub) holdLease(ctx context.Context, _ contract.HoldLeaseInput) error {
 		}
 	}
 }
+
+// renew sends one heartbeat of the hub's lease and notes when Temporal took it.
+func (h *Hub) renew(ctx context.Context, token []byte) (gone bool) {
+	ctx, cancel := context.WithTimeout(ctx, leaseBeat)
+	defer cancel()
+	sent := time.Now()
+	_, err := h.service.RecordActivityTaskHeartbeat(ctx, &workflowservice.RecordActivityTaskHeartbeatRequest{
+		TaskToken: token, Identity: h.identity(), Namespace: h.namespace})
+	var missing *serviceerror.NotFound
+	if errors.As(err, &missing) {
+		return true
+	}
+	if err != nil {
+		h.log.Warn("Temporal did not take the heartbeat of the hub's lease", zap.Error(err))
+		return false
+	}
+	h.mu.Lock()
+	h.renewedAt = sent
+	h.mu.Unlock()
+	return false
+}
+
+// leaseIsFresh reports whether the hub may renew agents' leases. The mutex is held.
+func (h *Hub) leaseIsFresh(now time.Time) bool { return now.Sub(h.renewedAt) <= leaseFresh }
 
 // directActivity takes a cluster's directive.
 func (h *Hub) directActivity(_ context.Context, d contract.Directive) error {

@@ -24,9 +24,9 @@ func (h *Hub) holdPoll(ctx context.Context, claims sessionClaims, conn *connecti
 	}
 	h.take(s, conn, poll, time.Now())
 	s.signal() // an older poll that is still held must end; this one looks at the outbox first
-	hold := time.NewTimer(h.config.Timing.HeartbeatInterval)
+	hold := time.NewTimer(h.config.Timing.Hold(h.lease(s)))
 	defer hold.Stop()
-	for waiting := true; ; {
+	for waiting := !s.answerNow; ; {
 		if s.gone {
 			fenced := s.fenced
 			h.mu.Unlock()
@@ -58,7 +58,7 @@ func (h *Hub) holdPoll(ctx context.Context, claims sessionClaims, conn *connecti
 				h.disconnected(s, time.Now())
 			}
 			h.mu.Unlock()
-			return protocol.Polled{}, ctx.Err()
+			return protocol.Polled{}, nil // nobody reads it
 		}
 		h.mu.Lock()
 	}
@@ -73,12 +73,15 @@ func (h *Hub) unknown(claims sessionClaims) error {
 
 // answer empties the outbox and the commands into one answer. The mutex is held.
 func (h *Hub) answer(s *session, now time.Time) protocol.Polled {
-	answer := protocol.Polled{Commands: s.commands}
+	answer := protocol.Polled{Commands: s.commands, LeaseHeld: !h.leaseIsFresh(now)}
 	for _, a := range s.outbox {
 		a.deliveredIn = s.sequence
 		answer.Assignments = append(answer.Assignments, a.assignment())
 	}
-	s.outbox, s.commands, s.answeredAt = nil, nil, now
+	s.outbox, s.commands, s.answerNow = nil, nil, false
+	if !answer.LeaseHeld {
+		s.answeredAt = now
+	}
 	return answer
 }
 
@@ -86,6 +89,7 @@ func (h *Hub) answer(s *session, now time.Time) protocol.Polled {
 func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Time) {
 	s.sequence, s.lastContact = poll.Sequence, now
 	s.attach(conn)
+	h.unhold(s, now)
 	s.metrics, s.counters = poll.Metrics, poll.Counters
 	s.stopping = s.stopping || poll.Stopping
 	for _, r := range poll.Returned {
@@ -140,7 +144,7 @@ func (h *Hub) settleUnlisted(s *session, listed map[attemptKey]bool, shouldList 
 			h.giveBack(a, "the agent did not receive it")
 			continue
 		}
-		h.lose(a, "the agent no longer has the attempt", 0)
+		h.lose(a, "the agent no longer has the attempt", 0) // it says itself that it has stopped
 	}
 }
 
@@ -169,6 +173,9 @@ func (h *Hub) lose(a *attempt, why string, lease time.Duration) {
 	report := a.report(h.id)
 	report.Outcome, report.Reason, report.Begun = fleet.AttemptLost, why, true
 	report.EndedAt, report.LeaseRemaining = &now, &remaining
+	if a.evacuation != nil {
+		report.Reason, report.Target = a.evacuation.Reason, a.evacuation.Target
+	}
 	h.fail(a, report)
 }
 

@@ -56,7 +56,7 @@ func (h *Hub) openSession(ctx context.Context, reg protocol.Register) (protocol.
 		HubID:             h.id,
 		HeartbeatInterval: fleet.Duration(h.config.Timing.HeartbeatInterval),
 		FailureThreshold:  fleet.Duration(h.config.Timing.FailureThreshold),
-		Lease:             fleet.Duration(h.config.Timing.AgentLease()),
+		Lease:             fleet.Duration(fleet.AgentLease(h.lease(s))),
 	}, nil
 }
 
@@ -118,8 +118,7 @@ func (h *Hub) admit(reg protocol.Register, epoch int64, now time.Time) (*session
 		return nil, fencedProblem() // a newer process registered while this one joined
 	}
 	if s != nil && s.instance != reg.InstanceID {
-		lease := h.config.Timing.LeaseEnd(s.answeredAt).Sub(now)
-		h.end(s, ending{reason: "a newer process took its agent id", fenced: true, lease: lease, at: now})
+		h.end(s, ending{reason: "a newer process took its agent id", fenced: true, lease: h.leaseLeft(s, now), at: now})
 		s = nil
 	}
 	if s == nil {
@@ -140,8 +139,10 @@ func (h *Hub) admit(reg protocol.Register, epoch int64, now time.Time) (*session
 	for _, a := range s.attempts {
 		a.deliveredIn = min(a.deliveredIn, 1) // the poll sequence starts anew
 	}
+	s.answerNow = len(reg.Running) > 0
 	h.slotsChanged(s)
 	h.serve(s)
+	h.tellRole(s)
 	h.notices.publishSoon()
 	return s, nil
 }

@@ -24,8 +24,13 @@ type session struct {
 	conn           *connection
 	judged         fleet.Liveness
 	stopping       bool
-	gone           bool // lost, replaced or said goodbye: a held poll must end
-	fenced         bool // gone because a newer process has the agent id
+	gone           bool      // lost, replaced or said goodbye: a held poll must end
+	fenced         bool      // gone because a newer process has the agent id
+	held           bool      // lost, but the mass-loss brake holds on to it
+	reprieve       time.Time // until when a session that the brake held may still come back
+	evacuating     bool      // its work is being taken off it
+	answerNow      bool      // answer the next poll at once, so that a re-attached agent's lease is renewed soon
+	role           protocol.Command
 
 	sequence int64 // of the newest poll
 	wake     chan struct{}
@@ -62,6 +67,7 @@ type attempt struct {
 	progress    *fleet.Progress
 	checkpoint  json.RawMessage
 	cancelling  bool
+	evacuation  *contract.EvacuateInput // set while a failover by hand takes it off the agent
 
 	beatAt    time.Time // last heartbeat sent to Temporal
 	beatNeeds bool      // progress or checkpoint changed since
@@ -94,7 +100,7 @@ func (s *session) command(c protocol.Command) {
 
 // slots is how many more tasks the session may be given now.
 func (s *session) slots() int {
-	if s.gone || s.stopping || !s.disconnectedAt.IsZero() {
+	if s.gone || s.held || s.stopping || s.evacuating || !s.disconnectedAt.IsZero() {
 		return 0
 	}
 	return max(0, s.registration.MaxTasks-len(s.attempts))

@@ -26,6 +26,7 @@ type Options struct {
 func RegisterWorkflows(r sdkworker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(workflows.Cluster, workflow.RegisterOptions{Name: contract.ClusterWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Task, workflow.RegisterOptions{Name: contract.TaskWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.Failover, workflow.RegisterOptions{Name: contract.FailoverWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Hub, workflow.RegisterOptions{Name: contract.HubWorkflow})
 }
 
@@ -41,6 +42,8 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	RegisterWorkflows(w)
 	clusters := &activities.Clusters{Client: c, Namespace: o.Namespace}
 	w.RegisterActivityWithOptions(clusters.AnnounceHubLost, activity.RegisterOptions{Name: contract.AnnounceHubLostActivity})
+	transfers := &activities.Transfers{Client: c}
+	w.RegisterActivityWithOptions(transfers.AwaitTransfers, activity.RegisterOptions{Name: contract.AwaitTransfersActivity})
 	if err := w.Start(); err != nil {
 		return nil, fmt.Errorf("start the worker on queue %s: %w", contract.WorkerQueue, err)
 	}

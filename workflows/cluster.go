@@ -18,8 +18,8 @@ const (
 	clusterEvents = 1500
 )
 
-// Cluster is the single writer of a cluster's membership, epochs and lane ownership. It lives until the cluster is
-// deleted.
+// Cluster is the single writer of a cluster's membership, roles, epochs and lane ownership. It lives until the cluster
+// is deleted.
 func Cluster(ctx workflow.Context, in contract.ClusterInput) error {
 	run, err := newClusterRun(ctx, in)
 	if err != nil {
@@ -33,11 +33,25 @@ type clusterRun struct {
 	state   fleet.Cluster
 	created time.Time
 	deleted bool
-	told    int64 // the directive version that all hubs were told
+	told    int64     // the directive version that all hubs were told
+	wake    time.Time // when a role becomes free that waits for a lease; zero: none waits
+	joined  bool      // agents joined since the roles were settled
+	queue   []contract.FailoverInput
+	release []contract.ReleaseBrakeRequest
+	fences  []contract.Fence
+
+	changed, hubLost, manual, evacuated workflow.ReceiveChannel
 }
 
 func newClusterRun(ctx workflow.Context, in contract.ClusterInput) (*clusterRun, error) {
-	r := &clusterRun{created: workflow.GetInfo(ctx).WorkflowStartTime}
+	r := &clusterRun{
+		created:   workflow.GetInfo(ctx).WorkflowStartTime,
+		changed:   workflow.GetSignalChannel(ctx, contract.MembersChangedSignal),
+		hubLost:   workflow.GetSignalChannel(ctx, contract.HubLostSignal),
+		manual:    workflow.GetSignalChannel(ctx, contract.ManualFailoverSignal),
+		evacuated: workflow.GetSignalChannel(ctx, contract.EvacuatedSignal),
+		joined:    true,
+	}
 	if in.State != nil {
 		r.state, r.created = *in.State, in.CreatedAt
 	}
@@ -49,39 +63,48 @@ func newClusterRun(ctx workflow.Context, in contract.ClusterInput) (*clusterRun,
 	return r, r.setUpdateHandlers(ctx)
 }
 
-// loop takes signals and tells hubs of changes until the cluster is deleted or the history is long enough.
+// loop takes signals, settles roles, starts failovers and tells hubs until the cluster is deleted or the history is
+// long enough.
 func (r *clusterRun) loop(ctx workflow.Context) error {
-	changed := workflow.GetSignalChannel(ctx, contract.MembersChangedSignal)
-	hubLost := workflow.GetSignalChannel(ctx, contract.HubLostSignal)
 	for {
-		var members contract.MembersChanged
-		for changed.ReceiveAsync(&members) {
-			r.membersChanged(members)
-			members = contract.MembersChanged{}
-		}
-		var lost contract.HubLost
-		for hubLost.ReceiveAsync(&lost) {
-			r.state.LoseHub(lost.Hub, workflow.Now(ctx))
-			lost = contract.HubLost{}
-		}
-		if r.told != r.state.Version {
+		r.takeSignals(ctx)
+		r.settleRoles(ctx)
+		switch {
+		case r.told != r.state.Version:
 			r.tellHubs(ctx)
 			continue
-		}
-		if ctx.Err() != nil {
+		case len(r.release) > 0:
+			r.tellRelease(ctx)
+			continue
+		case len(r.queue) > 0:
+			r.startFailovers(ctx)
+			continue
+		case ctx.Err() != nil:
 			return ctx.Err()
-		}
-		if r.deleted && workflow.AllHandlersFinished(ctx) {
+		case r.deleted && workflow.AllHandlersFinished(ctx):
 			return nil
-		}
-		if r.longEnough(ctx) && workflow.AllHandlersFinished(ctx) {
+		case r.longEnough(ctx) && workflow.AllHandlersFinished(ctx):
 			return workflow.NewContinueAsNewError(ctx, contract.ClusterWorkflow,
 				contract.ClusterInput{Config: r.state.Config, State: &r.state, CreatedAt: r.created})
 		}
-		_ = workflow.Await(ctx, func() bool {
-			return changed.Len() > 0 || hubLost.Len() > 0 || r.told != r.state.Version || r.deleted || r.longEnough(ctx)
-		})
+		r.waitForWork(ctx)
 	}
+}
+
+// waitForWork returns when something is to be done, at the latest when a role becomes free.
+func (r *clusterRun) waitForWork(ctx workflow.Context) {
+	ready := func() bool {
+		return r.signalled() || r.told != r.state.Version || r.joined || r.deleted || len(r.release) > 0 || r.longEnough(ctx)
+	}
+	if r.wake.IsZero() {
+		_ = workflow.Await(ctx, ready)
+		return
+	}
+	_, _ = workflow.AwaitWithTimeout(ctx, max(r.wake.Sub(workflow.Now(ctx)), time.Millisecond), ready)
+}
+
+func (r *clusterRun) signalled() bool {
+	return r.changed.Len() > 0 || r.hubLost.Len() > 0 || r.manual.Len() > 0 || r.evacuated.Len() > 0
 }
 
 func (r *clusterRun) longEnough(ctx workflow.Context) bool {
@@ -89,25 +112,30 @@ func (r *clusterRun) longEnough(ctx workflow.Context) bool {
 	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() > clusterEvents
 }
 
-func (r *clusterRun) membersChanged(m contract.MembersChanged) {
-	for _, t := range m.Changes {
-		r.state.Apply(t, m.Hub)
-	}
-}
-
 // tellHubs hands the directive to every hub that serves members. A hub that does not answer hears at its next join.
 func (r *clusterRun) tellHubs(ctx workflow.Context) {
 	directive := r.directive()
 	r.told = directive.Version
+	r.onEveryHub(ctx, contract.DirectActivity, "tell hub ", directive)
+}
+
+// tellRelease hands a person's word on the brake to every hub.
+func (r *clusterRun) tellRelease(ctx workflow.Context) {
+	request := r.release[0]
+	r.release = r.release[1:]
+	r.onEveryHub(ctx, contract.ReleaseBrakeActivity, "release the brake at hub ", request)
+}
+
+func (r *clusterRun) onEveryHub(ctx workflow.Context, activity, summary string, argument any) {
 	var futures []workflow.Future
 	for _, hub := range r.state.Hubs() {
 		hubCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 			TaskQueue:              contract.HubQueue(hub),
 			ScheduleToCloseTimeout: directTimeout,
 			RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 3},
-			Summary:                "tell hub " + hub,
+			Summary:                summary + hub,
 		})
-		futures = append(futures, workflow.ExecuteActivity(hubCtx, contract.DirectActivity, directive))
+		futures = append(futures, workflow.ExecuteActivity(hubCtx, activity, argument))
 	}
 	for _, f := range futures {
 		if err := f.Get(ctx, nil); err != nil {
@@ -117,9 +145,11 @@ func (r *clusterRun) tellHubs(ctx workflow.Context) {
 }
 
 func (r *clusterRun) directive() contract.Directive {
+	s := &r.state
 	return contract.Directive{
-		Cluster: r.state.Config.Name, Version: r.state.Version,
-		Mode: r.state.Config.ReplicationMode, CapabilitySets: r.state.CapabilitySets,
+		Cluster: s.Config.Name, Version: s.Version, Mode: s.Config.ReplicationMode, CapabilitySets: s.CapabilitySets,
+		Leader: s.Leader, LeaderEpoch: s.LeaderEpoch, Standbys: s.Standbys, Shards: s.Shards,
+		RoleLease: s.Config.RoleLease, Brake: s.Config.Brake, Fences: r.fences,
 	}
 }
 

@@ -21,6 +21,14 @@ func (r *clusterRun) setUpdateHandlers(ctx workflow.Context) error {
 		workflow.UpdateHandlerOptions{Validator: r.validateConfig}); err != nil {
 		return err
 	}
+	if err := workflow.SetUpdateHandlerWithOptions(ctx, contract.ReleaseBrakeUpdate,
+		func(_ workflow.Context, req contract.ReleaseBrakeRequest) error {
+			req.Cluster = r.state.Config.Name
+			r.release = append(r.release, req)
+			return nil
+		}, workflow.UpdateHandlerOptions{Validator: func(contract.ReleaseBrakeRequest) error { return r.refuseDeleted() }}); err != nil {
+		return err
+	}
 	return workflow.SetUpdateHandlerWithOptions(ctx, contract.DeleteUpdate,
 		func(workflow.Context, contract.DeleteRequest) error {
 			r.deleted = true
@@ -37,8 +45,13 @@ func (r *clusterRun) join(ctx workflow.Context, req contract.JoinRequest) (contr
 	now := workflow.Now(ctx)
 	answer := contract.JoinResponse{Results: make([]fleet.Joined, 0, len(req.Joins))}
 	for _, j := range req.Joins {
-		answer.Results = append(answer.Results, r.state.Join(j, req.Hub, now))
+		joined := r.state.Join(j, req.Hub, now)
+		if joined.Replaced != "" {
+			r.fence(joined.AgentID, joined.Epoch)
+		}
+		answer.Results = append(answer.Results, joined)
 	}
+	r.joined = true
 	answer.Directive = r.directive()
 	return answer, nil
 }
@@ -72,12 +85,12 @@ func (r *clusterRun) validateConfig(next fleet.ClusterConfig) error {
 	return nil
 }
 
-func (r *clusterRun) configure(_ workflow.Context, next fleet.ClusterConfig) (contract.ClusterView, error) {
+func (r *clusterRun) configure(ctx workflow.Context, next fleet.ClusterConfig) (contract.ClusterView, error) {
 	next = next.WithDefaults()
-	if next.ReplicationMode != r.state.Config.ReplicationMode {
-		r.state.Version++
-	}
+	r.state.SwitchMode(next.ReplicationMode, max(next.RoleLease.Std(), r.state.Config.RoleLease.Std()), workflow.Now(ctx))
 	r.state.Config = next
+	r.state.Version++
+	r.joined = true
 	return r.view(), nil
 }
 

@@ -45,6 +45,7 @@ type taskRun struct {
 	next   *time.Time
 	result json.RawMessage
 	marked fleet.TaskStatus // the status search attribute as last set
+	target string           // who should get the next attempt, by a failover by hand
 
 	cancel *contract.CancelRequest
 	retry  *contract.RetryRequest
@@ -243,7 +244,7 @@ func (r *taskRun) deliver(ctx workflow.Context) (contract.AttemptReport, deliver
 	defer stop()
 	input := contract.RunTaskInput{TaskID: r.in.TaskID, Attempt: number, Spec: r.in.Spec, Checkpoint: r.carry.Checkpoint}
 	if last := r.lastLost(); last != nil {
-		input.TransferredFrom, input.ExcludeAgent = last.AgentID, last.AgentID
+		input.TransferredFrom, input.PreferAgent = last.AgentID, r.target
 	}
 	future := workflow.ExecuteActivity(attemptCtx, contract.RunTaskActivity, input)
 	_ = workflow.Await(ctx, func() bool { return future.IsReady() || r.cancel != nil })
@@ -271,6 +272,7 @@ func (r *taskRun) deliver(ctx workflow.Context) (contract.AttemptReport, deliver
 		r.carry.Checkpoint = report.Checkpoint
 	}
 	r.record(number, report)
+	r.target = report.Target
 	return report, how
 }
 

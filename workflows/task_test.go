@@ -121,13 +121,13 @@ func TestTaskOutcomes(t *testing.T) {
 func TestTaskTellsTheNextAgent(t *testing.T) {
 	t.Parallel()
 	run := newTask(t, script{
-		ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Checkpoint: json.RawMessage(`{"at":7}`)}), completed(`1`)})
+		ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Target: "a-9", Checkpoint: json.RawMessage(`{"at":7}`)}), completed(`1`)})
 	run.start(fleet.TaskSpec{})
 	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
 	second := run.deliveries[1]
 	require.JSONEq(t, `{"at":7}`, string(second.Checkpoint))
 	require.Equal(t, "a-1", second.TransferredFrom)
-	require.Equal(t, "a-1", second.ExcludeAgent)
+	require.Equal(t, "a-9", second.PreferAgent)
 }
 
 func TestTaskFencedWaitsForTheLease(t *testing.T) {

@@ -85,6 +85,7 @@ func TestRecord(t *testing.T) {
 		save(t, c, contract.TaskWorkflow, id, contract.TaskWorkflowID(id))
 	}
 	stop()
+	recordFailovers(t, c, node)
 	node.Stop()
 	t.Log("the hub is silent and does not answer: it is lost, and the cluster hears")
 	closed(t, c, contract.HubWorkflowID("recorder"))
@@ -92,6 +93,68 @@ func TestRecord(t *testing.T) {
 	closed(t, c, contract.ClusterWorkflowID(cluster))
 	save(t, c, contract.HubWorkflow, "lost", contract.HubWorkflowID("recorder"))
 	save(t, c, contract.ClusterWorkflow, "active-active", contract.ClusterWorkflowID(cluster))
+}
+
+// recordFailovers records a leader that is replaced, a shard owner that leaves, and the failovers of both kinds.
+func recordFailovers(t *testing.T, c client.Client, node *plane.Node) {
+	t.Helper()
+	lease := fleet.Duration(1250 * time.Millisecond)
+	led := node.EnsureCluster(t, fleet.ClusterConfig{Name: "led", ReplicationMode: fleet.ActivePassive, RoleLease: lease})
+	sharded := node.EnsureCluster(t, fleet.ClusterConfig{Name: "parted", ReplicationMode: fleet.Sharded, Shards: 4, RoleLease: lease})
+	hold := map[string]agent.Handler{"wait": func(ctx context.Context, _ *agent.Task) (any, error) { <-ctx.Done(); return nil, ctx.Err() }}
+	stopLeader := runAgent(t, node, led, "l-1", hold)
+	awaitView(t, c, led, func(v *contract.ClusterView) bool { return v.Leader == "l-1" })
+	stopStandby := runAgent(t, node, led, "l-2", hold)
+	awaitView(t, c, led, func(v *contract.ClusterView) bool { return len(v.Standbys) == 1 })
+	start(t, c, "by-hand", fleet.TaskSpec{Type: "wait", Cluster: led})
+	started(t, c, "by-hand")
+	signal(t, c, led, contract.ManualFailoverSignal, contract.ManualFailover{AgentID: "l-1", TargetAgentID: "l-2", Reason: "disk is failing"})
+	awaitView(t, c, led, func(v *contract.ClusterView) bool { return v.Leader == "l-2" })
+	closed(t, c, contract.FailoverWorkflowID(led, "l-1", 1))
+	signal(t, c, led, contract.ManualFailoverSignal, contract.ManualFailover{AgentID: "nobody"})
+	closed(t, c, contract.FailoverWorkflowID(led, "nobody", 0))
+	t.Log("the leader goes with work under way, which counts as a failover")
+	view := awaitView(t, c, led, func(*contract.ClusterView) bool { return true })
+	epoch := view.Member("l-2").Epoch
+	signal(t, c, led, contract.MembersChangedSignal, contract.MembersChanged{Hub: "recorder", Changes: []fleet.Transition{{
+		AgentID: "l-2", Instance: view.Member("l-2").Instance, Epoch: epoch, Status: fleet.AgentOffline, Reason: "its connection closed", At: time.Now()}}})
+	closed(t, c, contract.FailoverWorkflowID(led, "l-2", epoch))
+	awaitView(t, c, led, func(v *contract.ClusterView) bool { return v.Leader == "l-1" })
+
+	stopFirst := runAgent(t, node, sharded, "s-1", hold)
+	awaitView(t, c, sharded, func(v *contract.ClusterView) bool { return len(v.ShardsOf("s-1")) == 4 })
+	stopSecond := runAgent(t, node, sharded, "s-2", hold)
+	awaitView(t, c, sharded, func(v *contract.ClusterView) bool { return len(v.ShardsOf("s-2")) == 2 })
+	stopSecond()
+	awaitView(t, c, sharded, func(v *contract.ClusterView) bool { return len(v.ShardsOf("s-1")) == 4 })
+	update(t, c, contract.ClusterWorkflowID(led), contract.ReleaseBrakeUpdate, contract.ReleaseBrakeRequest{})
+	for _, stop := range []func(){stopLeader, stopStandby, stopFirst} {
+		stop()
+	}
+	for name, id := range map[string]string{"manual": contract.FailoverWorkflowID(led, "l-1", 1), "not-in-cluster": contract.FailoverWorkflowID(led, "nobody", 0), "leader-lost": contract.FailoverWorkflowID(led, "l-2", epoch)} {
+		save(t, c, contract.FailoverWorkflow, name, id)
+	}
+	for name, cluster := range map[string]string{"active-passive": led, "sharded": sharded} {
+		update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate, contract.DeleteRequest{Force: true})
+		closed(t, c, contract.ClusterWorkflowID(cluster))
+		save(t, c, contract.ClusterWorkflow, name, contract.ClusterWorkflowID(cluster))
+	}
+}
+
+func signal(t *testing.T, c client.Client, cluster, name string, argument any) {
+	t.Helper()
+	require.NoError(t, c.SignalWorkflow(t.Context(), contract.ClusterWorkflowID(cluster), "", name, argument))
+}
+
+func awaitView(t *testing.T, c client.Client, cluster string, condition func(*contract.ClusterView) bool) *contract.ClusterView {
+	t.Helper()
+	var view contract.ClusterView
+	require.Eventually(t, func() bool {
+		value, err := c.QueryWorkflow(t.Context(), contract.ClusterWorkflowID(cluster), "", contract.ViewQuery)
+		view = contract.ClusterView{}
+		return err == nil && value.Get(&view) == nil && condition(&view)
+	}, 30*time.Second, 20*time.Millisecond, "cluster %s", cluster)
+	return &view
 }
 
 func failTwice(call int64) error {

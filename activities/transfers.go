@@ -1,0 +1,134 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Transfers watches work move from one agent to others.
+type Transfers struct {
+	Client client.Client
+}
+
+// watchFirst and watchMost space the looks at tasks that have not moved yet.
+const (
+	watchFirst = 100 * time.Millisecond
+	watchMost  = 2 * time.Second
+)
+
+// AwaitTransfers looks at the failed agent's tasks and roles until all have moved, or the time is over. It changes
+// nothing, so it may be repeated.
+func (a *Transfers) AwaitTransfers(ctx context.Context, in contract.AwaitTransfersInput) (contract.AwaitTransfersResult, error) {
+	deadline := time.Now().Add(in.Timeout.Or(fleet.DefaultTransferTimeout))
+	w := watch{Transfers: a, in: in, transfers: make([]fleet.Transfer, len(in.Attempts)), moved: make([]bool, len(in.Attempts))}
+	for wait := watchFirst; ; wait = min(wait*3/2, watchMost) {
+		missing, err := w.look(ctx)
+		if err != nil {
+			return w.result, err
+		}
+		if missing != "" && time.Now().After(deadline) {
+			w.result.Incomplete = missing
+		}
+		if missing == "" || w.result.Incomplete != "" {
+			w.result.Transfers = w.transfers
+			return w.result, nil
+		}
+		activity.RecordHeartbeat(ctx)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return w.result, ctx.Err()
+		}
+	}
+}
+
+// watch is one call of AwaitTransfers.
+type watch struct {
+	*Transfers
+	in        contract.AwaitTransfersInput
+	transfers []fleet.Transfer
+	moved     []bool
+	result    contract.AwaitTransfersResult
+}
+
+// look brings the result up to date and names what has not moved yet.
+func (w *watch) look(ctx context.Context) (missing string, err error) {
+	if w.in.WasLeader || len(w.in.Shards) > 0 {
+		if missing, err = w.lookAtRoles(ctx); err != nil {
+			return missing, err
+		}
+	}
+	waiting := 0
+	for i, held := range w.in.Attempts {
+		if w.moved[i] {
+			continue
+		}
+		if w.transfers[i], w.moved[i], err = w.lookAtTask(ctx, held); err != nil {
+			return missing, err
+		}
+		if !w.moved[i] {
+			waiting++
+		}
+	}
+	if waiting > 0 {
+		missing = fmt.Sprintf("%d of %d tasks wait for an agent", waiting, len(w.in.Attempts))
+	}
+	return missing, nil
+}
+
+func (w *watch) lookAtRoles(ctx context.Context) (missing string, err error) {
+	value, err := w.Client.QueryWorkflow(ctx, contract.ClusterWorkflowID(w.in.Cluster), "", contract.ViewQuery)
+	if err != nil {
+		return "", fmt.Errorf("look at cluster %s: %w", w.in.Cluster, err)
+	}
+	var view contract.ClusterView
+	if err := value.Get(&view); err != nil {
+		return "", fmt.Errorf("read the view of cluster %s: %w", w.in.Cluster, err)
+	}
+	if w.in.WasLeader {
+		if view.Leader == "" || view.LeaderEpoch <= w.in.Epoch {
+			missing = "the cluster has no new leader"
+		} else if view.Leader != w.in.FailedAgent {
+			w.result.Promoted, w.result.Epoch = view.Leader, view.LeaderEpoch
+		}
+	}
+	w.result.Shards = nil
+	for _, shard := range w.in.Shards {
+		if shard >= len(view.Shards) || view.Shards[shard].Owner == "" {
+			missing = "not every shard has a new owner"
+			continue
+		}
+		w.result.Shards = append(w.result.Shards, fleet.ShardMove{Shard: shard, From: w.in.FailedAgent, To: view.Shards[shard].Owner, Epoch: view.Shards[shard].Epoch})
+	}
+	return missing, nil
+}
+
+// lookAtTask tells where a task is now. It has moved when another attempt has an agent, when it has ended, or when it
+// waits for a person.
+func (w *watch) lookAtTask(ctx context.Context, held fleet.HeldAttempt) (fleet.Transfer, bool, error) {
+	t := fleet.Transfer{TaskID: held.TaskID, From: w.in.FailedAgent, Why: w.in.Reason, RetryCount: held.Attempt}
+	state, running, err := readTask(ctx, w.Client, held.TaskID)
+	if err != nil {
+		return t, false, err
+	}
+	t.Status = state.Status
+	later := slices.IndexFunc(state.Attempts, func(at fleet.Attempt) bool { return at.Number > held.Attempt && at.AgentID != "" })
+	switch {
+	case later >= 0:
+		next := state.Attempts[later]
+		t.To, t.Epoch, t.At = next.AgentID, next.Epoch, next.StartedAt
+	case running != nil && running.number > held.Attempt && running.report.AgentID != "":
+		t.To, t.Epoch, t.At, t.Status = running.report.AgentID, running.report.Epoch, running.report.StartedAt, fleet.TaskRunning
+	case !state.Status.Final() && state.Status != fleet.TaskReview && state.Status != fleet.TaskDeadLetter:
+		return t, false, nil
+	}
+	return t, true, nil
+}

@@ -1,0 +1,105 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// reprieveGraces is how many disconnect graces a held session has to come back after the brake cleared. An agent that
+// cannot connect tries every two seconds at the latest.
+const reprieveGraces = 5
+
+// settleBrakes brings every cluster's mass-loss brake up to date and returns the clusters where it is engaged. Agents
+// count as soon as they are suspect: when the first of many is given up, the brake must know of the others. The mutex is
+// held.
+func (h *Hub) settleBrakes(now time.Time) map[string]bool {
+	online := map[string]int{}
+	for _, s := range h.sessions {
+		b := h.brake(s.cluster)
+		switch h.judge(s, now) {
+		case fleet.Suspect, fleet.Lost:
+			b.Lost(s.agent, now)
+		default:
+			b.Back(s.agent)
+			online[s.cluster]++
+		}
+	}
+	engaged := map[string]bool{}
+	for cluster, b := range h.brakes {
+		was := !b.EngagedAt.IsZero()
+		is := b.Settle(online[cluster], now)
+		if is {
+			engaged[cluster] = true
+		}
+		if was && !is {
+			h.reprieve(cluster, now)
+		}
+		if was != is {
+			h.log.Warn("The mass-loss brake changed", zap.String("cluster", cluster), zap.Bool("engaged", is), zap.Int("lost", len(b.Losses)), zap.Int("online", online[cluster]))
+		}
+	}
+	return engaged
+}
+
+func (h *Hub) brake(cluster string) *fleet.Brake {
+	b := h.brakes[cluster]
+	if b == nil {
+		b = &fleet.Brake{}
+		h.brakes[cluster] = b
+	}
+	b.Policy = h.directives[cluster].Brake
+	return b
+}
+
+// reprieve gives the sessions that the brake held some time to come back after it cleared: what returned first shows that
+// the network heals, and the others may be on their way. The mutex is held.
+func (h *Hub) reprieve(cluster string, now time.Time) {
+	for _, s := range h.sessions {
+		if s.cluster == cluster && s.held {
+			s.reprieve = now.Add(reprieveGraces * h.config.Timing.DisconnectGrace)
+		}
+	}
+}
+
+// hold keeps a lost session and its attempts while the brake is engaged, and tells the cluster once. The mutex is held.
+func (h *Hub) hold(s *session, now time.Time) {
+	if s.held {
+		return
+	}
+	s.held = true
+	h.slotsChanged(s)
+	h.notices.transition(s.cluster, fleet.Transition{
+		AgentID: s.agent, Instance: s.instance, Epoch: s.epoch, Status: fleet.AgentSuspect, At: now.UTC(),
+		Reason: fmt.Sprintf("held by the mass-loss brake: %d agents vanished at once; its %d attempts wait for it", len(h.brake(s.cluster).Losses), len(s.attempts)),
+	})
+}
+
+// unhold takes a held session back when its agent polls again. The mutex is held.
+func (h *Hub) unhold(s *session, now time.Time) {
+	if !s.held {
+		return
+	}
+	s.held = false
+	h.notices.transition(s.cluster, fleet.Transition{
+		AgentID: s.agent, Instance: s.instance, Epoch: s.epoch, Status: fleet.AgentOnline, Reason: "it is back", At: now.UTC()})
+}
+
+// releaseBrake gives up the agents that the brake holds, by a person's word.
+func (h *Hub) releaseBrake(_ context.Context, request contract.ReleaseBrakeRequest) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.brake(request.Cluster).Release()
+	now := time.Now()
+	for _, s := range h.sessions {
+		if s.cluster == request.Cluster && s.held {
+			h.end(s, ending{reason: "lost; the mass-loss brake was released by hand", lease: h.leaseLeft(s, now), at: now})
+		}
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// evacuateLook is how often an evacuation looks whether the agent has stopped.
+const evacuateLook = 50 * time.Millisecond
+
+// evacuate takes an agent's work off it, for a failover by hand, and returns when the agent has stopped all of it. The
+// agent takes nothing new meanwhile.
+func (h *Hub) evacuate(ctx context.Context, in contract.EvacuateInput) (contract.EvacuateResult, error) {
+	s, moving, err := h.beginEvacuation(in)
+	if err != nil {
+		return contract.EvacuateResult{}, err
+	}
+	defer h.endEvacuation(s)
+	var result contract.EvacuateResult
+	for _, a := range moving {
+		result.Attempts = append(result.Attempts, fleet.HeldAttempt{TaskID: a.task, Attempt: a.number})
+	}
+	tick := time.NewTicker(evacuateLook)
+	defer tick.Stop()
+	for !h.evacuated(s, moving) {
+		activity.RecordHeartbeat(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return result, errors.New("the agent did not stop its work in time")
+		}
+	}
+	return result, nil
+}
+
+func (h *Hub) beginEvacuation(in contract.EvacuateInput) (*session, []*attempt, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.sessions[in.AgentID]
+	if s == nil || s.instance != in.Instance || s.epoch != in.Epoch {
+		return nil, nil, temporal.NewNonRetryableApplicationError("the agent has no session on this hub any more", "NoSession", nil)
+	}
+	s.evacuating = true
+	h.slotsChanged(s)
+	var moving []*attempt
+	for _, a := range s.attempts {
+		if !a.mayHaveBegun() {
+			h.forget(a)
+			h.giveBack(a, in.Reason)
+			continue
+		}
+		a.evacuation = &in
+		moving = append(moving, a)
+		s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: a.task, Attempt: a.number, Reason: in.Reason})
+	}
+	return s, moving, nil
+}
+
+// evacuated reports whether the session has none of the attempts any more: the agent no longer lists them, or is gone.
+func (h *Hub) evacuated(s *session, moving []*attempt) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, a := range moving {
+		if s.attempts[a.attemptKey] == a {
+			return false
+		}
+	}
+	return true
+}
+
+func (h *Hub) endEvacuation(s *session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.evacuating = false
+	h.slotsChanged(s)
+}

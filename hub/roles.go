@@ -1,0 +1,99 @@
+package hub
+
+import (
+	"slices"
+	"time"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// lanesOf are the lanes that a cluster's directive lets a session serve: always its own; the cluster's if it is one of
+// all, or the leader; its shards' if it owns some. A role counts only under an epoch that is newer than the session's,
+// so a role that an earlier process held is not inherited.
+func lanesOf(s *session, d contract.Directive) []string {
+	lanes := []string{contract.AgentLane(s.agent)}
+	if d.Mode == fleet.ActiveActive || s.leads(d) {
+		lanes = append(lanes, contract.ClusterLane(s.cluster))
+		for _, set := range d.CapabilitySets {
+			if fleet.HasAll(s.candidate.Capabilities, set) {
+				lanes = append(lanes, contract.CapabilityLane(s.cluster, set))
+			}
+		}
+	}
+	for _, shard := range s.owns(d) {
+		lanes = append(lanes, contract.ShardLane(s.cluster, shard))
+	}
+	return lanes
+}
+
+func (s *session) leads(d contract.Directive) bool {
+	return d.Mode == fleet.ActivePassive && d.Leader == s.agent && d.LeaderEpoch > s.epoch
+}
+
+func (s *session) owns(d contract.Directive) []int {
+	if d.Mode != fleet.Sharded {
+		return nil
+	}
+	var shards []int
+	for i, owner := range d.Shards {
+		if owner.Owner == s.agent && owner.Epoch > s.epoch {
+			shards = append(shards, i)
+		}
+	}
+	return shards
+}
+
+// direct takes a cluster's directive, unless a newer one is known. The mutex is held.
+func (h *Hub) direct(d contract.Directive) {
+	if known, ok := h.directives[d.Cluster]; ok && known.Version >= d.Version {
+		return
+	}
+	h.directives[d.Cluster] = d
+	now := time.Now()
+	for _, f := range d.Fences {
+		if s := h.sessions[f.AgentID]; s != nil && s.cluster == d.Cluster && s.epoch < f.MinEpoch {
+			h.end(s, ending{reason: "a newer process took its agent id", fenced: true, lease: h.leaseLeft(s, now), at: now})
+		}
+	}
+	for _, s := range h.sessions {
+		if s.cluster == d.Cluster {
+			h.serve(s)
+			h.tellRole(s)
+		}
+	}
+}
+
+// tellRole tells an agent its role when it changed. The mutex is held.
+func (h *Hub) tellRole(s *session) {
+	d := h.directives[s.cluster]
+	role := protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleMember, Leader: d.Leader, Epoch: d.LeaderEpoch, Shards: s.owns(d)}
+	switch {
+	case d.Mode == fleet.ActiveActive && s.role.Type == "":
+		return // all members are alike and stay so
+	case d.Mode == fleet.Sharded:
+		role.Epoch = d.Version
+	case s.leads(d):
+		role.Role = fleet.RoleLeader
+	case d.Mode == fleet.ActivePassive && slices.Contains(d.Standbys, s.agent):
+		role.Role = fleet.RoleStandby
+	}
+	if role.Role == s.role.Role && role.Leader == s.role.Leader && (role.Epoch == s.role.Epoch || d.Mode == fleet.Sharded) && slices.Equal(role.Shards, s.role.Shards) {
+		return
+	}
+	s.role = role
+	s.command(role)
+}
+
+// lease is how long the hub waits after its last answer before a session's agent has certainly stopped. The mutex is
+// held.
+func (h *Hub) lease(s *session) time.Duration {
+	d := h.directives[s.cluster]
+	return h.config.Timing.Lease(d.Mode, d.RoleLease.Or(fleet.DefaultRoleLease))
+}
+
+// leaseLeft is how long from now a session's agent may still go on with fenced work and its roles. The mutex is held.
+func (h *Hub) leaseLeft(s *session, now time.Time) time.Duration {
+	return max(0, s.answeredAt.Add(h.lease(s)).Sub(now))
+}

@@ -1,0 +1,40 @@
+package bench
+
+import (
+	"slices"
+	"time"
+)
+
+// Latency sums up a set of durations.
+type Latency struct {
+	Count         int
+	P50, P99, Max time.Duration
+}
+
+// Summarize takes the nearest-rank percentiles.
+func Summarize(all []time.Duration) Latency {
+	if len(all) == 0 {
+		return Latency{}
+	}
+	s := slices.Clone(all)
+	slices.Sort(s)
+	rank := func(p float64) time.Duration {
+		i := int(p*float64(len(s))+0.999999) - 1
+		return s[min(max(i, 0), len(s)-1)]
+	}
+	return Latency{Count: len(s), P50: rank(0.50), P99: rank(0.99), Max: s[len(s)-1]}
+}
+
+// Median of an odd or even number of values; 0 of none.
+func Median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	s := slices.Clone(values)
+	slices.Sort(s)
+	if n := len(s); n%2 == 1 {
+		return s[n/2]
+	} else {
+		return (s[n/2-1] + s[n/2]) / 2
+	}
+}

@@ -1,0 +1,26 @@
+package bench
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSummarize(t *testing.T) {
+	t.Parallel()
+	var all []time.Duration
+	for i := 100; i >= 1; i-- {
+		all = append(all, time.Duration(i))
+	}
+	require.Equal(t, Latency{Count: 100, P50: 50, P99: 99, Max: 100}, Summarize(all))
+	require.Equal(t, Latency{Count: 1, P50: 7, P99: 7, Max: 7}, Summarize([]time.Duration{7}))
+	require.Zero(t, Summarize(nil))
+}
+
+func TestMedian(t *testing.T) {
+	t.Parallel()
+	require.InDelta(t, 2, Median([]float64{3, 1, 2}), 0)
+	require.InDelta(t, 2.5, Median([]float64{4, 1, 2, 3}), 0)
+	require.Zero(t, Median(nil))
+}

@@ -1,0 +1,442 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/testsuite/plane"
+)
+
+// bench is a cluster whose agents hold work until they are told to finish it, and note when it begins and ends.
+type bench struct {
+	node    *plane.Node
+	cluster string
+	finish  atomic.Bool
+
+	mu    sync.Mutex
+	begun []entry
+	ended []entry
+}
+
+type entry struct {
+	task, agent string
+	at          time.Time
+}
+
+func newBench(t *testing.T, config fleet.ClusterConfig) *bench {
+	t.Helper()
+	config.RoleLease = fleet.Duration(1250 * time.Millisecond)
+	b := &bench{node: plane.NewNode(t, plane.NodeOptions{})}
+	b.cluster = b.node.EnsureCluster(t, config)
+	return b
+}
+
+// agent starts an agent with four slots on a network of its own.
+func (b *bench) agent(t *testing.T, id string) (*running, *network) {
+	t.Helper()
+	n := newNetwork()
+	hold := func(ctx context.Context, task *agent.Task) (any, error) {
+		b.note(&b.begun, task.ID, id)
+		defer b.note(&b.ended, task.ID, id)
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for !b.finish.Load() {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		return id, nil
+	}
+	r := startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: id, Slots: 4, StopTimeout: time.Millisecond, DialContext: n.dial},
+		map[string]agent.Handler{"hold": hold})
+	require.Eventually(t, func() bool {
+		status, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/"+id, nil, nil)
+		return status == http.StatusOK
+	}, 10*time.Second, 10*time.Millisecond, "agent %s joins", id)
+	return r, n
+}
+
+func (b *bench) note(list *[]entry, task, id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	*list = append(*list, entry{task, id, time.Now()})
+}
+
+func (b *bench) submit(t *testing.T, extra map[string]any) string {
+	t.Helper()
+	spec := map[string]any{"type": "hold", "cluster": b.cluster}
+	for k, v := range extra {
+		spec[k] = v
+	}
+	return submit(t, b.node.URL, spec)
+}
+
+// begins are the begins of a task, in order.
+func (b *bench) begins(task string) []entry { return b.of(&b.begun, task) }
+
+func (b *bench) of(list *[]entry, task string) []entry {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var found []entry
+	for _, e := range *list {
+		if e.task == task {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+func (b *bench) waitBegins(t *testing.T, task string, n int) []entry {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(b.begins(task)) >= n }, 30*time.Second, 5*time.Millisecond, "begin %d of %s", n, task)
+	return b.begins(task)
+}
+
+func (b *bench) view(t *testing.T) *contract.ClusterView {
+	t.Helper()
+	value, err := plane.Temporal(t).QueryWorkflow(t.Context(), contract.ClusterWorkflowID(b.cluster), "", contract.ViewQuery)
+	require.NoError(t, err)
+	var view contract.ClusterView
+	require.NoError(t, value.Get(&view))
+	return &view
+}
+
+// failover waits for the record of an agent's failover.
+func (b *bench) failover(t *testing.T, agentID string, epoch int64) fleet.FailoverRecord {
+	t.Helper()
+	c := plane.Temporal(t)
+	var record fleet.FailoverRecord
+	require.Eventually(t, func() bool {
+		value, err := c.QueryWorkflow(t.Context(), contract.FailoverWorkflowID(b.cluster, agentID, epoch), "", contract.FailoverQuery)
+		return err == nil && value.Get(&record) == nil && record.Status != fleet.FailoverRunning
+	}, 30*time.Second, 20*time.Millisecond, "failover of %s", agentID)
+	return record
+}
+
+func TestLostAgentsWorkMoves(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	first, second := plane.UniqueID("a"), plane.UniqueID("b")
+	_, wire := b.agent(t, first)
+	id := b.submit(t, nil)
+	b.waitBegins(t, id, 1)
+	b.agent(t, second)
+	wire.cut()
+	require.Equal(t, second, b.waitBegins(t, id, 2)[1].agent)
+	b.finish.Store(true)
+	got := getTask(t, b.node.URL, id, "20s")
+	require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+	require.Len(t, got.Attempts, 2)
+	require.Equal(t, fleet.AttemptLost, got.Attempts[0].Outcome)
+	require.Equal(t, first, got.Attempts[0].AgentID)
+	require.Equal(t, second, got.Attempts[1].AgentID)
+	require.JSONEq(t, fmt.Sprintf("%q", second), string(got.Result))
+
+	record := b.failover(t, first, got.Attempts[0].Epoch)
+	require.Equal(t, fleet.FailoverSucceeded, record.Status, record.Error)
+	require.Equal(t, second, record.TargetAgentID)
+	require.Equal(t, 1, record.TasksTransferred)
+	require.Equal(t, fleet.Transfer{TaskID: id, From: first, To: second, Epoch: got.Attempts[1].Epoch, RetryCount: 1,
+		Status: record.Transfers[0].Status, Why: record.Transfers[0].Why, At: record.Transfers[0].At}, record.Transfers[0])
+	require.Contains(t, record.Transfers[0].Why, "connection closed")
+
+	t.Log("the lost agent comes back and its late result counts for nothing")
+	wire.heal()
+	require.Eventually(t, func() bool { return b.view(t).Member(first).Status == fleet.AgentOnline }, 10*time.Second, 20*time.Millisecond)
+	require.JSONEq(t, fmt.Sprintf("%q", second), string(getTask(t, b.node.URL, id, "0s").Result))
+}
+
+func TestNoTargetAvailable(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	only, later := plane.UniqueID("a"), plane.UniqueID("b")
+	_, wire := b.agent(t, only)
+	id := b.submit(t, nil)
+	b.waitBegins(t, id, 1)
+	wire.cut()
+	require.Equal(t, fleet.FailoverNoTarget, b.failover(t, only, 1).Status)
+	b.agent(t, later)
+	require.Equal(t, later, b.waitBegins(t, id, 2)[1].agent, "the work waited in its lane")
+}
+
+func TestFencedWorkNeverRunsTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	_, wire := b.agent(t, plane.UniqueID("a"))
+	id := b.submit(t, map[string]any{"retry_safety": "fenced"})
+	b.waitBegins(t, id, 1)
+	b.agent(t, plane.UniqueID("b"))
+	wire.cut()
+	second := b.waitBegins(t, id, 2)[1]
+	stopped := b.of(&b.ended, id)
+	require.NotEmpty(t, stopped, "the cut-off agent stopped by itself")
+	require.False(t, stopped[0].at.After(second.at), "the old attempt ended at %s, the new one began at %s", stopped[0].at, second.at)
+}
+
+func TestAtMostOnceGoesToReview(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	_, wire := b.agent(t, plane.UniqueID("a"))
+	id := b.submit(t, map[string]any{"retry_safety": "at_most_once"})
+	b.waitBegins(t, id, 1)
+	b.agent(t, plane.UniqueID("b"))
+	wire.cut()
+	require.Contains(t, waitTask(t, b.node.URL, id, fleet.TaskReview).Why, "decide")
+	require.Len(t, b.begins(id), 1)
+	status, problem := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/tasks/"+id+"/review", map[string]any{"decision": "completed", "result": 7}, nil)
+	require.Equal(t, http.StatusOK, status, "%+v", problem)
+	got := getTask(t, b.node.URL, id, "20s")
+	require.Equal(t, fleet.TaskCompleted, got.Status)
+	require.JSONEq(t, "7", string(got.Result))
+}
+
+func TestOneLeaderServes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
+	leader, standby := plane.UniqueID("a"), plane.UniqueID("b")
+	_, wire := b.agent(t, leader)
+	require.Eventually(t, func() bool { return b.view(t).Leader == leader }, 10*time.Second, 10*time.Millisecond)
+	b.agent(t, standby)
+	require.Eventually(t, func() bool { return len(b.view(t).Standbys) == 1 }, 10*time.Second, 10*time.Millisecond)
+	var tasks []string
+	for range 3 {
+		tasks = append(tasks, b.submit(t, map[string]any{"retry_safety": "fenced"}))
+	}
+	for _, id := range tasks {
+		require.Equal(t, leader, b.waitBegins(t, id, 1)[0].agent, "only the leader serves")
+	}
+	before := b.view(t).LeaderEpoch
+	wire.cut()
+	for _, id := range tasks {
+		next := b.waitBegins(t, id, 2)[1]
+		require.Equal(t, standby, next.agent)
+		require.False(t, b.of(&b.ended, id)[0].at.After(next.at), "never two at once")
+	}
+	view := b.view(t)
+	require.Equal(t, standby, view.Leader)
+	require.Greater(t, view.LeaderEpoch, before)
+	record := b.failover(t, leader, view.Member(leader).Epoch)
+	require.Equal(t, fleet.FailoverSucceeded, record.Status, record.Error)
+	require.Equal(t, standby, record.Promoted)
+
+	t.Log("the old leader comes back as a standby")
+	wire.heal()
+	require.Eventually(t, func() bool { return b.view(t).RoleOf(leader) == fleet.RoleStandby }, 10*time.Second, 20*time.Millisecond)
+}
+
+func TestShardsMoveWithTheirOwner(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 6})
+	b.finish.Store(true)
+	first, second := plane.UniqueID("a"), plane.UniqueID("b")
+	b.agent(t, first)
+	_, wire := b.agent(t, second)
+	owned := func(agentID string) int { view := b.view(t); return len(view.ShardsOf(agentID)) }
+	require.Eventually(t, func() bool { return owned(first) == 3 && owned(second) == 3 }, 20*time.Second, 20*time.Millisecond, "the shards are balanced")
+	view := b.view(t)
+	for i := range 12 {
+		key := fmt.Sprintf("key-%d", i)
+		id := b.submit(t, map[string]any{"shard_key": key})
+		got := getTask(t, b.node.URL, id, "20s")
+		require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+		require.Equal(t, view.Shards[contract.ShardOf(key, 6)].Owner, got.Attempts[0].AgentID)
+	}
+	wire.cut()
+	require.Eventually(t, func() bool { return owned(first) == 6 }, 20*time.Second, 20*time.Millisecond, "the shards move")
+	for i := range 12 {
+		id := b.submit(t, map[string]any{"shard_key": fmt.Sprintf("key-%d", i)})
+		require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
+	}
+}
+
+func TestGracefulStopMovesAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
+	leader, standby := plane.UniqueID("a"), plane.UniqueID("b")
+	r, _ := b.agent(t, leader)
+	b.agent(t, standby)
+	id := b.submit(t, map[string]any{"retry_safety": "fenced"})
+	b.waitBegins(t, id, 1)
+	r.stop(t)
+	require.Equal(t, standby, b.waitBegins(t, id, 2)[1].agent)
+	require.Nil(t, b.view(t).Member(leader), "it deregistered")
+}
+
+func TestSecondProcessFencesTheFirst(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	id := plane.UniqueID("a")
+	first, _ := b.agent(t, id)
+	task := b.submit(t, nil)
+	b.waitBegins(t, task, 1)
+	b.agent(t, id)
+	select {
+	case err := <-first.done:
+		require.ErrorIs(t, err, agent.ErrFenced)
+	case <-time.After(20 * time.Second):
+		t.Fatal("the first process was not fenced")
+	}
+	b.waitBegins(t, task, 2)
+	require.EqualValues(t, 2, b.view(t).Member(id).Epoch)
+}
+
+// rawSignal sends a signal as tctl and temporal do: JSON text as it was typed.
+func (b *bench) rawSignal(t *testing.T, encoding, text string) {
+	t.Helper()
+	_, err := plane.Temporal(t).WorkflowService().SignalWorkflowExecution(t.Context(), &workflowservice.SignalWorkflowExecutionRequest{
+		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: contract.ClusterWorkflowID(b.cluster)},
+		SignalName: contract.ManualFailoverSignal, Identity: "tctl@test",
+		Input: &commonpb.Payloads{Payloads: []*commonpb.Payload{{Metadata: map[string][]byte{"encoding": []byte(encoding)}, Data: []byte(text)}}},
+	})
+	require.NoError(t, err)
+}
+
+func TestManualFailoverBySignal(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	from, other, target := plane.UniqueID("a"), plane.UniqueID("b"), plane.UniqueID("c")
+	b.agent(t, from)
+	id := b.submit(t, nil)
+	once := b.submit(t, map[string]any{"retry_safety": "at_most_once"})
+	b.waitBegins(t, id, 1)
+	b.waitBegins(t, once, 1)
+	b.agent(t, other)
+	b.agent(t, target)
+
+	t.Log("malformed signals do the cluster no harm")
+	for _, text := range []string{``, `not json`, `[]`, `"agent-1"`, `{"agent_id": 7}`, `{}`, `{"agent_id": "NOT A SLUG"}`} {
+		b.rawSignal(t, "json/plain", text)
+	}
+	b.rawSignal(t, "binary/unknown", "\x00\x01")
+
+	b.rawSignal(t, "json/plain", fmt.Sprintf(`{"agent_id": %q, "target_agent_id": %q, "reason": "disk is failing"}`, from, target))
+	require.Equal(t, target, b.waitBegins(t, id, 2)[1].agent)
+	require.False(t, b.of(&b.ended, id)[0].at.After(b.begins(id)[1].at), "the old attempt stopped first")
+	record := b.failover(t, from, b.view(t).Member(from).Epoch)
+	require.Equal(t, fleet.FailoverSucceeded, record.Status, record.Error)
+	require.Equal(t, fleet.TriggerManual, record.Trigger)
+	require.Equal(t, "disk is failing", record.Reason)
+	require.Len(t, record.Transfers, 2)
+	require.Equal(t, fleet.TaskReview, waitTask(t, b.node.URL, once, fleet.TaskReview).Status)
+	require.Equal(t, fleet.AgentOnline, b.view(t).Member(from).Status, "the agent goes on")
+
+	unknown := plane.UniqueID("z")
+	b.rawSignal(t, "json/plain", fmt.Sprintf(`{"agent_id": %q}`, unknown))
+	require.Equal(t, fleet.FailoverNotInCluster, b.failover(t, unknown, 0).Status)
+}
+
+func TestMassLossBrake(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	var wires []*network
+	var tasks, agents []string
+	for range 4 {
+		id := plane.UniqueID("a")
+		agents = append(agents, id)
+		_, wire := b.agent(t, id)
+		wires = append(wires, wire)
+		task := b.submit(t, map[string]any{"agent": id})
+		tasks = append(tasks, task)
+		b.waitBegins(t, task, 1)
+	}
+	for _, w := range wires[:3] {
+		w.cut()
+	}
+	held := func() int {
+		n := 0
+		view := b.view(t)
+		for _, id := range agents[:3] {
+			if m := view.Member(id); m.Status == fleet.AgentSuspect {
+				require.Contains(t, m.StatusReason, "mass-loss brake")
+				n++
+			}
+		}
+		return n
+	}
+	require.Eventually(t, func() bool { return held() == 3 }, 10*time.Second, 10*time.Millisecond)
+
+	t.Log("agents that come back go on with what they had")
+	wires[0].heal()
+	wires[1].heal()
+	require.Eventually(t, func() bool {
+		return b.view(t).Member(agents[0]).Status == fleet.AgentOnline && b.view(t).Member(agents[1]).Status == fleet.AgentOnline
+	}, 10*time.Second, 10*time.Millisecond)
+	t.Log("the one that is still away is given up: one of four is no mass loss")
+	require.Eventually(t, func() bool { return b.view(t).Member(agents[2]).Status == fleet.AgentOffline }, 10*time.Second, 10*time.Millisecond)
+	wires[2].heal()
+	b.finish.Store(true)
+	for i, id := range tasks {
+		require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
+		if i < 2 || i == 3 {
+			require.Len(t, b.begins(id), 1, "nothing was run again")
+		}
+	}
+}
+
+func TestMassLossBrakeIsReleasedByHand(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	var wires []*network
+	for range 3 {
+		_, wire := b.agent(t, plane.UniqueID("a"))
+		wires = append(wires, wire)
+	}
+	id := b.submit(t, nil)
+	b.waitBegins(t, id, 1)
+	for _, w := range wires {
+		w.cut()
+	}
+	require.Eventually(t, func() bool {
+		n := 0
+		for _, m := range b.view(t).Members {
+			if m.Status == fleet.AgentSuspect {
+				n++
+			}
+		}
+		return n == 3
+	}, 10*time.Second, 10*time.Millisecond)
+	spare := plane.UniqueID("spare")
+	b.agent(t, spare)
+	require.Len(t, b.begins(id), 1, "three of four are still too many")
+	c := plane.Temporal(t)
+	release(t, c, b.cluster)
+	require.Equal(t, spare, b.waitBegins(t, id, 2)[1].agent)
+}
+
+func TestHubRestartRunsNothingAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	for range 3 {
+		b.agent(t, plane.UniqueID("a"))
+	}
+	var tasks []string
+	for range 9 {
+		tasks = append(tasks, b.submit(t, nil))
+	}
+	for _, id := range tasks {
+		b.waitBegins(t, id, 1)
+	}
+	hubID, listen := b.node.Hub.ID(), b.node.URL[len("http://"):]
+	b.node.Stop()
+	b.node = plane.NewNode(t, plane.NodeOptions{HubID: hubID, Listen: listen})
+	b.finish.Store(true)
+	for _, id := range tasks {
+		got := getTask(t, b.node.URL, id, "30s")
+		require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+		require.Len(t, b.begins(id), 1, "nothing was run again")
+	}
+}

@@ -1,0 +1,136 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// fencesKept bounds the takeovers that a directive tells; older ones every hub has heard.
+const fencesKept = 64
+
+// takeSignals applies what hubs and people sent. A signal that cannot be read was dropped by the SDK.
+func (r *clusterRun) takeSignals(ctx workflow.Context) {
+	for r.changed.Len() > 0 {
+		var m contract.MembersChanged
+		if r.changed.ReceiveAsync(&m) {
+			r.membersChanged(ctx, m)
+		}
+	}
+	for r.hubLost.Len() > 0 {
+		var lost contract.HubLost
+		if r.hubLost.ReceiveAsync(&lost) {
+			r.loseHub(ctx, lost)
+		}
+	}
+	for r.manual.Len() > 0 {
+		var request contract.ManualFailover
+		if r.manual.ReceiveAsync(&request) {
+			r.manualFailover(ctx, request)
+		}
+	}
+	for r.evacuated.Len() > 0 {
+		var done contract.Evacuated
+		if r.evacuated.ReceiveAsync(&done) {
+			r.takeEvacuated(ctx, done)
+		}
+	}
+}
+
+// membersChanged applies a batch of transitions. An agent that is gone gives up its roles, and if it did not say
+// goodbye its failover begins.
+func (r *clusterRun) membersChanged(ctx workflow.Context, m contract.MembersChanged) {
+	now := workflow.Now(ctx)
+	for _, t := range m.Changes {
+		member := r.state.Member(t.AgentID)
+		if member == nil {
+			continue
+		}
+		was := *member
+		if !r.state.Apply(t, m.Hub) {
+			continue
+		}
+		r.joined = true
+		if t.Status != fleet.AgentOffline && !t.Left {
+			continue
+		}
+		lease := r.state.Config.RoleLease.Std()
+		if t.LeaseRemaining != nil {
+			lease = t.LeaseRemaining.Std()
+		}
+		wasLeader, shards := r.vacate(was.AgentID, lease, now)
+		if !t.Left || len(t.Attempts) > 0 {
+			r.failover(was, contract.FailoverInput{
+				Trigger: fleet.TriggerLost, Reason: t.Reason, WasLeader: wasLeader, Shards: shards, Attempts: t.Attempts, NoticedAt: t.At,
+			})
+		}
+	}
+}
+
+// loseHub gives up the members that did not leave a lost hub in time. What they may still do is unknown, so their roles
+// wait for a whole lease.
+func (r *clusterRun) loseHub(ctx workflow.Context, lost contract.HubLost) {
+	now := workflow.Now(ctx)
+	for _, agent := range r.state.LoseHub(lost.Hub, now) {
+		r.joined = true
+		wasLeader, shards := r.vacate(agent, r.state.Config.RoleLease.Std(), now)
+		r.failover(*r.state.Member(agent), contract.FailoverInput{
+			Trigger: fleet.TriggerHubLost, Reason: "hub " + lost.Hub + " was lost", WasLeader: wasLeader, Shards: shards, NoticedAt: lost.At,
+		})
+	}
+}
+
+// vacate takes an agent's roles away. Whoever gets them waits until the lease has run out.
+func (r *clusterRun) vacate(agent string, lease time.Duration, now time.Time) (wasLeader bool, shards []int) {
+	if r.state.Leader == agent {
+		r.state.VacateLeader(lease, now)
+		wasLeader = true
+	}
+	shards = r.state.VacateShards(agent, lease, now)
+	if wasLeader || len(shards) > 0 {
+		r.state.Version++
+	}
+	return wasLeader, shards
+}
+
+// settleRoles elects a leader and assigns shards as far as leases allow, and notes when to look again.
+func (r *clusterRun) settleRoles(ctx workflow.Context) {
+	now := workflow.Now(ctx)
+	if !r.joined && (r.wake.IsZero() || now.Before(r.wake)) {
+		return
+	}
+	r.joined, r.wake = false, time.Time{}
+	lease := r.state.Config.RoleLease.Std()
+	if r.state.LeaderLost() {
+		r.state.VacateLeader(lease, now)
+		r.state.Version++
+	}
+	standbys := len(r.state.Standbys)
+	r.state.RefreshStandbys()
+	election, elected := r.state.Elect(nil, now)
+	moves, waitUntil := r.state.AssignShards(lease, now)
+	if elected || len(moves) > 0 || len(r.state.Standbys) != standbys {
+		r.state.Version++
+	}
+	r.wake = earlier(election.WaitUntil, waitUntil)
+}
+
+// earlier is the earlier of two times, of which zero means none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// fence makes every hub end older sessions of an agent id that a newer process took.
+func (r *clusterRun) fence(agent string, epoch int64) {
+	r.fences = append(r.fences, contract.Fence{AgentID: agent, MinEpoch: epoch})
+	if extra := len(r.fences) - fencesKept; extra > 0 {
+		r.fences = append([]contract.Fence(nil), r.fences[extra:]...)
+	}
+	r.state.Version++
+}

@@ -1,0 +1,101 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// evacuateTimeout bounds how long an agent has to stop the work that is taken off it by hand.
+const evacuateTimeout = time.Minute
+
+// Failover finishes and records one failover. The moves themselves need no help: a lost agent's attempts were ended by
+// its hub, its tasks deliver themselves again, and the cluster gives its roles away. A failover by hand first takes the
+// work off the living agent.
+func Failover(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRecord, error) {
+	record := fleet.FailoverRecord{
+		ID: contract.FailoverID(in.Cluster, in.FailedAgent, in.Epoch), Cluster: in.Cluster, FailedAgentID: in.FailedAgent, Epoch: in.Epoch,
+		TargetAgentID: in.Target, Trigger: in.Trigger, Reason: in.Reason, Status: fleet.FailoverRunning,
+		NoticedAt: in.NoticedAt, StartedAt: workflow.Now(ctx),
+	}
+	if err := workflow.SetQueryHandler(ctx, contract.FailoverQuery, func() (fleet.FailoverRecord, error) { return record, nil }); err != nil {
+		return record, err
+	}
+	record.Status, record.Error = failOver(ctx, in, &record)
+	completed := workflow.Now(ctx)
+	record.CompletedAt = &completed
+	return record, nil
+}
+
+// failOver carries the failover out and says how it ended.
+func failOver(ctx workflow.Context, in contract.FailoverInput, record *fleet.FailoverRecord) (fleet.FailoverStatus, string) {
+	if in.NotInCluster {
+		return fleet.FailoverNotInCluster, "the agent is no member of the cluster"
+	}
+	if in.Target == "" {
+		return fleet.FailoverNoTarget, "no other agent is online; the work waits in its lanes"
+	}
+	if in.Trigger == fleet.TriggerManual {
+		evacuated, err := evacuate(ctx, in)
+		if err != nil {
+			return fleet.FailoverFailed, "the agent's work could not be taken off it: " + err.Error()
+		}
+		in.Attempts = evacuated.Attempts
+	}
+	moved, err := awaitTransfers(ctx, in)
+	record.Transfers, record.Promoted, record.LeaderEpoch, record.Shards = moved.Transfers, moved.Promoted, moved.Epoch, moved.Shards
+	for _, t := range moved.Transfers {
+		if t.To != "" {
+			record.TasksTransferred++
+		}
+	}
+	if err != nil {
+		return fleet.FailoverFailed, "not all work was seen to move in time: " + err.Error()
+	}
+	return fleet.FailoverSucceeded, ""
+}
+
+// evacuate has the hub stop the agent's work and then frees its roles.
+func evacuate(ctx workflow.Context, in contract.FailoverInput) (contract.EvacuateResult, error) {
+	hubCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              contract.HubQueue(in.Hub),
+		ScheduleToStartTimeout: directTimeout,
+		StartToCloseTimeout:    evacuateTimeout,
+		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 2},
+		Summary:                "take the work off " + in.FailedAgent,
+	})
+	var result contract.EvacuateResult
+	err := workflow.ExecuteActivity(hubCtx, contract.EvacuateActivity,
+		contract.EvacuateInput{AgentID: in.FailedAgent, Instance: in.Instance, Epoch: in.Epoch, Target: in.Target, Reason: in.Reason}).Get(ctx, &result)
+	if err != nil {
+		return result, err
+	}
+	return result, workflow.SignalExternalWorkflow(ctx, contract.ClusterWorkflowID(in.Cluster), "", contract.EvacuatedSignal,
+		contract.Evacuated{AgentID: in.FailedAgent, Epoch: in.Epoch, Target: in.Target}).Get(ctx, nil)
+}
+
+// awaitTransfers watches until the tasks and roles are with others.
+func awaitTransfers(ctx workflow.Context, in contract.FailoverInput) (contract.AwaitTransfersResult, error) {
+	var moved contract.AwaitTransfersResult
+	if len(in.Attempts) == 0 && !in.WasLeader && len(in.Shards) == 0 {
+		return moved, nil
+	}
+	watchCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              contract.WorkerQueue,
+		ScheduleToCloseTimeout: in.Timeout.Or(fleet.DefaultTransferTimeout) + time.Minute,
+		HeartbeatTimeout:       30 * time.Second,
+		Summary:                "watch the work of " + in.FailedAgent + " move",
+	})
+	err := workflow.ExecuteActivity(watchCtx, contract.AwaitTransfersActivity, contract.AwaitTransfersInput{
+		Cluster: in.Cluster, FailedAgent: in.FailedAgent, Epoch: in.Epoch, WasLeader: in.WasLeader, Shards: in.Shards,
+		Attempts: in.Attempts, Reason: in.Reason, Timeout: in.Timeout,
+	}).Get(ctx, &moved)
+	if err == nil && moved.Incomplete != "" {
+		return moved, temporal.NewApplicationError(moved.Incomplete, "Incomplete")
+	}
+	return moved, err
+}
