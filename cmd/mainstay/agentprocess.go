@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // agentsFile lists the agents' processes in the data directory, so that the next `dev` finds them when this one was
@@ -145,7 +147,7 @@ func (p *childProcess) Wait() ending {
 	_ = p.command.Wait()
 	state := p.command.ProcessState
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return ending{-1, "was ended by signal " + status.Signal().String()}
+		return ending{-1, "was ended by " + unix.SignalName(status.Signal())}
 	}
 	return ending{state.ExitCode(), fmt.Sprintf("ended with exit code %d", state.ExitCode())}
 }

@@ -26,6 +26,9 @@ const (
 	orphanLife = time.Minute
 	// onlineLimit is how long agents may take to come online before the report is given without them.
 	onlineLimit = 15 * time.Second
+	// temporalLimit bounds the stop of the embedded Temporal: it waits long for workers of a run that was killed. What it
+	// has acknowledged is on disk already.
+	temporalLimit = 4 * time.Second
 )
 
 // devOptions are what one machine runs.
@@ -57,7 +60,7 @@ type devRun struct {
 	plane     *controlPlane
 	launcher  *agentLauncher
 	agents    *supervisor
-	log       *os.File
+	log       *logFile
 	stopping  sync.Once
 }
 
@@ -109,8 +112,7 @@ func (d *devRun) prepareDir(dir string) error {
 	if err := os.MkdirAll(filepath.Join(d.dir, "logs"), 0o700); err != nil {
 		return fmt.Errorf("make the data directory: %w", err)
 	}
-	d.log, err = os.OpenFile(filepath.Join(d.dir, "logs", "control-plane.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
+	if d.log, err = openLog(filepath.Join(d.dir, "logs", "control-plane.log")); err != nil {
 		return fmt.Errorf("open the control plane's log: %w", err)
 	}
 	return nil
@@ -245,13 +247,23 @@ func (d *devRun) stop() {
 			d.client.Close()
 		}
 		if d.temporal != nil {
-			d.temporal.Stop()
+			within(temporalLimit, d.temporal.Stop)
 		}
 		if d.log != nil {
-			_ = d.log.Close()
+			d.log.close()
 		}
 		d.removeTemporary()
 	})
+}
+
+// within runs do and returns when it has returned or the time is over.
+func within(limit time.Duration, do func()) {
+	done := make(chan struct{})
+	go func() { do(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(limit):
+	}
 }
 
 // kill ends the agents at once, for a process that is about to end without a clean stop.

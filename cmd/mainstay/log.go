@@ -2,6 +2,8 @@ package main
 
 import (
 	"io"
+	"os"
+	"sync"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -31,4 +33,34 @@ func (l sdkLog) Error(msg string, keyvals ...any) { l.Errorw(msg, keyvals...) }
 // forSDK is the logger for Temporal's SDK: what it says below warnings is of no use to our users.
 func forSDK(l *zap.Logger) sdkLog {
 	return sdkLog{l.Named("temporal-sdk").WithOptions(zap.IncreaseLevel(zap.WarnLevel)).Sugar()}
+}
+
+// logFile drops what is written after it was closed: parts that could not be stopped in time may go on for a moment.
+type logFile struct {
+	mu   sync.Mutex
+	file *os.File // nil once closed
+}
+
+func openLog(path string) (*logFile, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	return &logFile{file: file}, err
+}
+
+// Write implements io.Writer.
+func (l *logFile) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return len(p), nil
+	}
+	return l.file.Write(p)
+}
+
+func (l *logFile) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file != nil {
+		_ = l.file.Close()
+		l.file = nil
+	}
 }

@@ -41,18 +41,21 @@ func (a *app) print(data any, text func() error) error {
 
 // table writes aligned columns. Control characters in cells, which may come from agents, cannot reach the terminal.
 type table struct {
-	w   *tabwriter.Writer
-	err error
+	to   io.Writer
+	text bytes.Buffer
+	w    *tabwriter.Writer
 }
 
 func newTable(w io.Writer, header ...string) *table {
-	t := &table{w: tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)}
+	t := &table{to: w}
+	t.w = tabwriter.NewWriter(&t.text, 0, 8, 2, ' ', 0)
 	if len(header) > 0 {
 		t.row(header...)
 	}
 	return t
 }
 
+// row adds a line. Empty cells show as "-", but for the last.
 func (t *table) row(cells ...string) {
 	clean := make([]string, len(cells))
 	for i, cell := range cells {
@@ -60,17 +63,18 @@ func (t *table) row(cells ...string) {
 			clean[i] = "-"
 		}
 	}
-	line := strings.TrimRight(strings.Join(clean, "\t"), "\t")
-	if _, err := fmt.Fprintln(t.w, line); err != nil && t.err == nil {
-		t.err = err
-	}
+	_, _ = fmt.Fprintln(t.w, strings.Join(clean, "\t")) // to memory
 }
 
+// flush writes the table, without blanks at the ends of lines.
 func (t *table) flush() error {
-	if err := t.w.Flush(); err != nil {
-		return err
+	_ = t.w.Flush() // to memory
+	for line := range strings.Lines(t.text.String()) {
+		if _, err := fmt.Fprintln(t.to, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
 	}
-	return t.err
+	return nil
 }
 
 // oneLine replaces everything that is not printable, line ends too, by blanks.

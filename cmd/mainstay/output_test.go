@@ -27,7 +27,7 @@ func TestTableCells(t *testing.T) {
 	table := newTable(&out, "A", "B", "C")
 	table.row("", "two\nlines", "")
 	require.NoError(t, table.flush())
-	require.Equal(t, "A  B  C\n-  two lines\n", out.String())
+	require.Equal(t, "A  B          C\n-  two lines\n", out.String())
 }
 
 func TestAgo(t *testing.T) {

@@ -1,0 +1,287 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const taskJSON = `{"id":"t-1","type":"exec","cluster":"default","status":"completed","priority":2,"labels":{"b":"2","a":"1"},
+"attempts":[
+{"number":1,"agent_id":"agent-1","epoch":3,"started_at":"2026-11-21T11:58:00Z","ended_at":"2026-11-21T11:58:04Z","outcome":"lost","reason":"its connection\nclosed\u001b[31m"},
+{"number":2,"agent_id":"agent-2","epoch":1,"started_at":"2026-11-21T11:58:05Z","ended_at":"2026-11-21T11:58:05.250Z","outcome":"completed"}],
+"result":{"exit_code":0,"stdout":"hello\n\u001b[2J","stderr":""},
+"created_at":"2026-11-21T11:57:59Z","closed_at":"2026-11-21T11:58:06Z","workflow_id":"task/t-1","run_id":"r"}`
+
+func TestTaskGet(t *testing.T) {
+	t.Parallel()
+	f := newFakeAPI(t, map[string]answer{"GET /api/v1/agents/tasks/t-1": {200, taskJSON}})
+	got := f.at(t, "task", "get", "t-1")
+	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, strings.TrimLeft(`
+Task       t-1
+Type       exec
+Cluster    default
+Status     completed
+Priority   2
+Labels     a=1, b=2
+Submitted  2m ago
+Ended      114s ago, after 7.0s
+Workflow   task/t-1
+
+ATTEMPT  AGENT    EPOCH  STARTED   TOOK   OUTCOME    REASON
+1        agent-1  3      2m ago    4.0s   lost       its connection closed [31m
+2        agent-2  1      115s ago  250ms  completed
+
+Exit code: 0
+Output:
+hello
+`+"\uFFFD[2J\n", "\n"), got.stdout)
+
+	got = f.at(t, "task", "get", "t-1", "-o", "json")
+	require.JSONEq(t, taskJSON, got.stdout)
+	require.Contains(t, got.stdout, "\n  \"id\": \"t-1\"", "indented for people")
+}
+
+func TestTaskGetWaits(t *testing.T) {
+	t.Parallel()
+	for status, c := range map[string]struct {
+		code  int
+		wants string
+	}{
+		"completed":   {exitOK, ""},
+		"failed":      {exitIncomplete, "task t-1 is failed"},
+		"review":      {exitIncomplete, "needs a decision"},
+		"dead_letter": {exitIncomplete, "mainstay task retry t-1"},
+	} {
+		t.Run(status, func(t *testing.T) {
+			t.Parallel()
+			f := newFakeAPI(t, map[string]answer{"GET /api/v1/agents/tasks/t-1": {200, `{"id":"t-1","type":"x","cluster":"c","status":"` + status + `"}`}})
+			got := f.at(t, "task", "get", "t-1", "--wait")
+			require.Equal(t, c.code, got.code)
+			require.Contains(t, got.stderr, c.wants)
+			require.Contains(t, got.stdout, status)
+			require.Len(t, f.requests, 1)
+			require.Regexp(t, `\?wait=(30s|29\.\d+s)$`, f.requests[0].uri)
+		})
+	}
+	t.Run("the time is over", func(t *testing.T) {
+		t.Parallel()
+		f := newFakeAPI(t, map[string]answer{"GET /api/v1/agents/tasks/t-1": {200, `{"id":"t-1","type":"x","cluster":"c","status":"queued","why":"no agent is online"}`}})
+		got := f.at(t, "task", "get", "t-1", "--wait=20ms")
+		require.Equal(t, exitIncomplete, got.code)
+		require.Contains(t, got.stderr, "task t-1 is still queued after 20ms")
+		require.Contains(t, got.stdout, "Why      no agent is online")
+	})
+}
+
+func TestTaskSubmit(t *testing.T) {
+	t.Parallel()
+	accepted := map[string]answer{"POST /api/v1/agents/tasks": {202, `{"id":"t-9","type":"exec","cluster":"default","status":"queued"}`}}
+	for name, c := range map[string]struct {
+		args []string
+		body string
+	}{
+		"command": {[]string{"--dir", "/srv", "--env", "A=b=c", "--", "echo", "--wait", "hello"},
+			`{"type":"exec","cluster":"default","payload":{"command":["echo","--wait","hello"],"env":{"A":"b=c"},"dir":"/srv"}}`},
+		"payload": {[]string{"--type", "render", "--cluster", "studio", "--payload", `{"n": 1}`, "--priority", "1", "--agent", "a", "--retry-safety", "fenced",
+			"--timeout", "90s", "--expires-in", "2h", "--max-attempts", "5", "--capability", "gpu", "--capability", "big", "--tenant", "acme", "--label", "k=v"},
+			`{"type":"render","cluster":"studio","payload":{"n":1},"priority":1,"agent":"a","retry_safety":"fenced","timeout":"1m30s","expires_in":"2h0m0s",
+			"retry":{"max_attempts":5},"required_capabilities":["gpu","big"],"tenant":"acme","labels":{"k":"v"}}`},
+		"named": {[]string{"--type", "x", "--id", "mine"}, `{"type":"x","cluster":"default","id":"mine"}`},
+		"keyed": {[]string{"--type", "x", "--idempotency-key", "k 1"}, `{"type":"x","cluster":"default","idempotency_key":"k 1"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFakeAPI(t, accepted)
+			got := f.at(t, append([]string{"task", "submit"}, c.args...)...)
+			require.Equal(t, exitOK, got.code, got.stderr)
+			require.Equal(t, "Task t-9 submitted. See it with: mainstay task get t-9 --wait\n", got.stdout)
+			require.Len(t, f.requests, 1)
+			require.JSONEq(t, c.body, f.requests[0].body)
+		})
+	}
+	t.Run("submitted before", func(t *testing.T) {
+		t.Parallel()
+		f := newFakeAPI(t, map[string]answer{"POST /api/v1/agents/tasks": {200, `{"id":"t-9","type":"x","cluster":"c","status":"completed","duplicate":true}`}})
+		require.Contains(t, f.at(t, "task", "submit", "--type", "x", "--id", "t-9").stdout, "Task t-9 was submitted before; it is completed.")
+	})
+	t.Run("and waited for", func(t *testing.T) {
+		t.Parallel()
+		f := newFakeAPI(t, map[string]answer{"POST /api/v1/agents/tasks": {202, `{"id":"t-1"}`}, "GET /api/v1/agents/tasks/t-1": {200, taskJSON}})
+		got := f.at(t, "task", "submit", "--wait=1m", "-o", "json", "--", "true")
+		require.Equal(t, exitOK, got.code, got.stderr)
+		require.JSONEq(t, taskJSON, got.stdout)
+	})
+}
+
+func TestTaskActions(t *testing.T) {
+	t.Parallel()
+	after := answer{200, `{"id":"t-1","type":"x","cluster":"c","status":"queued"}`}
+	f := newFakeAPI(t, map[string]answer{
+		"POST /api/v1/agents/tasks/t-1/cancel": after, "POST /api/v1/agents/tasks/t-1/retry": after, "POST /api/v1/agents/tasks/t-1/review": after,
+	})
+	for _, args := range [][]string{{"cancel", "t-1"}, {"retry", "t-1", "--reason", "why"}, {"review", "t-1", "--decision", "completed", "--result", "7"}} {
+		got := f.at(t, append([]string{"task"}, args...)...)
+		require.Equal(t, exitOK, got.code, got.stderr)
+		require.Equal(t, "Task t-1 is now queued.\n", got.stdout)
+	}
+	require.Equal(t, []string{`{}`, `{"reason":"why"}`, `{"decision":"completed","result":7}`}, []string{f.requests[0].body, f.requests[1].body, f.requests[2].body})
+}
+
+func TestTaskList(t *testing.T) {
+	t.Parallel()
+	f := newFakeAPI(t, map[string]answer{"GET /api/v1/agents/tasks": {200, `{"tasks":[
+		{"id":"t-1","type":"exec","cluster":"default","status":"running","created_at":"2026-11-21T11:59:57Z","attempts":[{"number":1,"agent_id":"agent-1"}]},
+		{"id":"t-2","type":"exec","cluster":"default","status":"completed","created_at":"2026-11-21T09:00:00Z","closed_at":"2026-11-21T09:00:30Z"}],"next_page_token":"abc"}`}})
+	got := f.at(t, "task", "list", "--limit", "2", "--status", "running")
+	require.Equal(t, strings.TrimLeft(`
+TASK  TYPE  CLUSTER  STATUS     AGENT    SUBMITTED  TOOK
+t-1   exec  default  running    agent-1  3.0s ago
+t-2   exec  default  completed  -        3h ago     30s
+`, "\n"), got.stdout)
+	require.Equal(t, "There are more: raise --limit.\n", got.stderr)
+	require.Equal(t, []request{{http.MethodGet, "/api/v1/agents/tasks?page_size=2&status=running", ""}}, f.requests)
+}
+
+func TestListReadsAllPages(t *testing.T) {
+	t.Parallel()
+	f := newFakeAPI(t, map[string]answer{"GET /api/v1/agents/tasks": {200, `{"tasks":[{"id":"t-1"},{"id":"t-2"}],"next_page_token":"abc"}`}})
+	got := f.at(t, "task", "list", "--limit", "5", "-o", "json")
+	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, 6, strings.Count(got.stdout, `"id"`), "pages of two until there are five or more")
+	require.Equal(t, "/api/v1/agents/tasks?page_size=3&page_token=abc", f.requests[1].uri)
+}
+
+func TestAgentsAndClusters(t *testing.T) {
+	t.Parallel()
+	agent := `{"id":"agent-1","cluster":"default","status":"online","role":"member","epoch":4,"instance_id":"i","host":"h","pid":12,"max_tasks":4,"running":1,
+		"last_heartbeat":"2026-11-21T11:59:59.5Z","cpu_percent":12.4,"capabilities":["gpu"],"task_types":["exec"]}`
+	gone := `{"id":"agent-2","cluster":"default","status":"offline","role":"member","epoch":1,"instance_id":"j","max_tasks":4,"status_since":"2026-11-21T10:00:00Z","status_reason":"its connection closed"}`
+	cluster := `{"name":"default","status":"healthy","replication_mode":"active_active","selection_strategy":"least_loaded","min_agents":1,"desired_agents":2,"max_agents":9,"healthy_agent_count":1,"agent_count":2,"created_at":"2026-11-11T12:00:00Z"}`
+	f := newFakeAPI(t, map[string]answer{
+		"GET /api/v1/agents":                          {200, `{"agents":[` + agent + `,` + gone + `]}`},
+		"GET /api/v1/agents/agent-2":                  {200, gone},
+		"GET /api/v1/agents/clusters":                 {200, `{"clusters":[` + cluster + `]}`},
+		"GET /api/v1/agents/clusters/default":         {200, cluster},
+		"GET /api/v1/agents/clusters/default/members": {200, `{"members":[` + agent + `]}`},
+		"POST /api/v1/agents/clusters":                {201, cluster},
+		"DELETE /api/v1/agents/clusters/default":      {204, ""},
+	})
+	rows := `
+AGENT    CLUSTER  STATUS   ROLE    TASKS  EPOCH  CPU  HOST  PID  LAST HEARTBEAT
+agent-1  default  online   member  1/4    4      12%  h     12   500ms ago
+agent-2  default  offline  member  ?/4    1      -    -     -
+`
+	for _, c := range []struct {
+		args  string
+		wants string
+	}{
+		{"agent list", rows},
+		{"agent get agent-2", `
+Agent     agent-2
+Cluster   default
+Status    offline, since 2h ago
+Reason    its connection closed
+Role      member
+Epoch     1
+Instance  j
+Tasks     ?/4
+`},
+		{"cluster list", `
+CLUSTER  STATUS   MODE           HEALTHY  AGENTS  LEADER  CREATED
+default  healthy  active_active  1        2       -       10d ago
+`},
+		{"cluster get default", `
+Cluster    default
+Status     healthy
+Agents     1 healthy of 2 (min 1, desired 2, max 9)
+Mode       active_active
+Selection  least_loaded
+Created    10d ago
+`},
+		{"cluster members default", `
+AGENT    CLUSTER  STATUS  ROLE    TASKS  EPOCH  CPU  HOST  PID  LAST HEARTBEAT
+agent-1  default  online  member  1/4    4      12%  h     12   500ms ago
+`},
+		{"cluster create default --min-agents 1", "\nCluster default is there. Agents join it with: mainstay agent run --cluster default\n"},
+		{"cluster delete default --force", "\nCluster default is deleted.\n"},
+		{"cluster delete default -o json", "\n{\n  \"deleted\": \"default\"\n}\n"},
+	} {
+		got := f.at(t, strings.Fields(c.args)...)
+		require.Equal(t, exitOK, got.code, "%s: %s", c.args, got.stderr)
+		require.Equal(t, c.wants[1:], got.stdout, c.args)
+	}
+	require.Equal(t, "/api/v1/agents/clusters/default?force=true", f.requests[6].uri)
+}
+
+func TestDevReport(t *testing.T) {
+	t.Parallel()
+	r := devReport{
+		URL: "http://127.0.0.1:8080", DocsURL: "http://127.0.0.1:8080/docs", UIURL: "http://127.0.0.1:8233", Temporal: "127.0.0.1:7233", Namespace: "default",
+		DataDir: "/x/.mainstay", Logs: "/x/.mainstay/logs", Cluster: "default", Agents: []devAgent{{"agent-1", 11}, {"agent-2", 12}}, Slots: 4, Exec: true,
+	}
+	var out bytes.Buffer
+	require.NoError(t, r.write(&out, "mainstay"))
+	require.Equal(t, strings.TrimLeft(`
+Mainstay is running. Ctrl-C stops it.
+
+  REST API   http://127.0.0.1:8080  (described at http://127.0.0.1:8080/docs)
+  Web UI     http://127.0.0.1:8233
+  Temporal   127.0.0.1:7233, namespace default
+  Data       /x/.mainstay
+  Logs       /x/.mainstay/logs
+  Cluster    default
+  Agents     agent-1    pid 11       4 tasks at a time
+             agent-2    pid 12       4 tasks at a time
+
+Try in another terminal:
+  mainstay task submit --wait -- echo hello
+  mainstay agent list
+  kill -9 11    (its work moves to another agent, and it is started again)
+  mainstay demo
+
+`, "\n"), out.String())
+
+	out.Reset()
+	r.Agents, r.URL, r.DataDir, r.UIURL = nil, "http://127.0.0.1:9", "", ""
+	require.NoError(t, r.write(&out, "bin/mainstay"))
+	require.Contains(t, out.String(), "in memory, gone at the end")
+	require.Contains(t, out.String(), "bin/mainstay agent run --hub http://127.0.0.1:9 --id my-agent --allow-exec")
+	require.NotContains(t, out.String(), "Web UI")
+	require.NotContains(t, out.String(), "task submit")
+}
+
+func TestWords(t *testing.T) {
+	t.Parallel()
+	for d, wants := range map[time.Duration]string{
+		999 * time.Millisecond: "999ms", 1500 * time.Millisecond: "1.5s", 59 * time.Second: "59s", 3 * time.Minute: "3m", 5 * time.Hour: "5h", 72 * time.Hour: "3d",
+	} {
+		require.Equal(t, wants, roughly(d))
+	}
+	for n, wants := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1 << 20: "1.0 MiB", 5 << 30: "5.0 GiB"} {
+		require.Equal(t, wants, byteCount(n))
+	}
+	for text, wants := range map[string]string{"Build-Box.local": "build-box.local", "-x": "x", "ÄÖ": "host", "": "host", "a b": "a-b"} {
+		require.Equal(t, wants, slug(text, 20), text)
+	}
+	require.Equal(t, "abc", slug("abcdef", 3))
+}
+
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	var lines, bar bytes.Buffer
+	plain := &progress{w: &lines, unit: "tasks", total: 10}
+	tty := &progress{w: &bar, tty: true, unit: "tasks", total: 2}
+	for range 10 {
+		plain.step()
+	}
+	require.Equal(t, "3 of 10 tasks\n5 of 10 tasks\n8 of 10 tasks\n10 of 10 tasks\n", lines.String())
+	tty.step()
+	tty.step()
+	require.Equal(t, "\r["+strings.Repeat("#", 20)+strings.Repeat(".", 20)+"] 1 of 2 tasks\r["+strings.Repeat("#", 40)+"] 2 of 2 tasks\n", bar.String())
+}

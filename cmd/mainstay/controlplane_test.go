@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/devserver"
+)
+
+func TestGuardBrowsers(t *testing.T) {
+	t.Parallel()
+	handler := guardBrowsers(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), localHosts)
+	anywhere := guardBrowsers(handler, nil)
+	for name, c := range map[string]struct {
+		method, host, origin string
+		status               int
+	}{
+		"a program":        {"POST", "127.0.0.1:8080", "", 204},
+		"by name":          {"POST", "localhost:8080", "", 204},
+		"IPv6":             {"GET", "[::1]:8080", "", 204},
+		"own page":         {"POST", "127.0.0.1:8080", "http://127.0.0.1:8080", 204},
+		"foreign page":     {"POST", "127.0.0.1:8080", "http://evil.example", 403},
+		"opaque page":      {"POST", "127.0.0.1:8080", "null", 403},
+		"rebound name":     {"GET", "evil.example:8080", "", 403},
+		"rebound own page": {"POST", "evil.example:8080", "http://evil.example:8080", 403},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := httptest.NewRequestWithContext(t.Context(), c.method, "/api/v1/agents/tasks", nil)
+			r.Host = c.host
+			if c.origin != "" {
+				r.Header.Set("Origin", c.origin)
+			}
+			for _, h := range []http.Handler{handler, anywhere} {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				require.Equal(t, c.status, w.Code)
+				if c.status == 403 {
+					require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+					require.Contains(t, w.Body.String(), `"code":"cross_origin"`)
+				}
+			}
+		})
+	}
+}
+
+func TestBusyPortIsSaid(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	address := l.Addr().String()
+	dir := filepath.Join(t.TempDir(), "data")
+	got := run(t.Context(), "", "dev", "--http", address, "--data-dir", dir)
+	require.Equal(t, exitFailure, got.code)
+	require.Contains(t, got.stderr, "the REST API cannot listen on "+address+": ")
+	require.Contains(t, got.stderr, "choose another address with --http")
+	_, err = os.Stat(dir)
+	require.ErrorIs(t, err, os.ErrNotExist, "nothing may have been started")
+
+	got = run(t.Context(), "", "dev", "--http", "127.0.0.1:0", "--temporal", address, "--data-dir", dir)
+	require.Equal(t, exitFailure, got.code)
+	require.Contains(t, got.stderr, "Temporal cannot listen on "+address)
+	require.Contains(t, got.stderr, "--temporal")
+}
+
+func TestTokenKey(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("f", 64)+"\n"), 0o600))
+	env := func(value string) func(string) string { return func(string) string { return value } }
+	key, err := loadTokenKey(file, env("x"))
+	require.NoError(t, err)
+	require.Equal(t, strings.Repeat("f", 64), string(key))
+	key, err = loadTokenKey("", env(strings.Repeat("e", 32)))
+	require.NoError(t, err)
+	require.Len(t, key, 32)
+	for name, c := range map[string]struct{ file, env, wants string }{
+		"none":    {"", "", "openssl rand -hex 32"},
+		"short":   {"", "hunter", "has 6 characters, at least 32"},
+		"no file": {"/no/such", "", "hub.token_key_file"},
+	} {
+		_, err := loadTokenKey(c.file, env(c.env))
+		require.ErrorContains(t, err, c.wants, name)
+		require.NotContains(t, err.Error(), "hunter", name)
+	}
+}
+
+func TestKeptFilesAreKeptAndPrivate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first, err := kept(dir, "token-key", func() (string, error) { return randomHex(32) })
+	require.NoError(t, err)
+	require.Len(t, first, 64)
+	again, err := kept(dir, "token-key", func() (string, error) { return "", os.ErrInvalid })
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+	info, err := os.Stat(filepath.Join(dir, "token-key"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+}
+
+func TestDevOptions(t *testing.T) {
+	t.Parallel()
+	given := func(flags ...string) func(string) bool {
+		return func(name string) bool {
+			for _, f := range flags {
+				if f == name {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	c := config.Default()
+	c.Dev.Agents, c.HTTP.Listen = 7, "127.0.0.1:9000"
+	o, err := (&devFlags{ui: "off", agents: 2}).options(c, given("ui"))
+	require.NoError(t, err)
+	require.Equal(t, 7, o.agents, "a flag that was not given does not win over the file")
+	require.Equal(t, "127.0.0.1:9000", o.http)
+	require.Zero(t, o.temporal.UIPort)
+	require.Equal(t, 7233, o.temporal.Port)
+	require.Len(t, o.clusters, 1)
+
+	o, err = (&devFlags{ui: "0", ephemeral: true, temporal: "localhost:0"}).options(config.Default(), given("ui", "temporal"))
+	require.NoError(t, err)
+	require.Equal(t, -1, o.temporal.UIPort, "a free port")
+	require.Equal(t, "127.0.0.1", o.temporal.Host)
+	require.Empty(t, o.dataDir)
+}
+
+func TestCompareAttributes(t *testing.T) {
+	t.Parallel()
+	wanted := contract.SearchAttributes()
+	missing, err := compareAttributes(wanted, map[string]enumspb.IndexedValueType{"Other": enumspb.INDEXED_VALUE_TYPE_INT})
+	require.NoError(t, err)
+	require.Equal(t, wanted, missing)
+	missing, err = compareAttributes(wanted, wanted)
+	require.NoError(t, err)
+	require.Empty(t, missing)
+	_, err = compareAttributes(wanted, map[string]enumspb.IndexedValueType{"MainstayStatus": enumspb.INDEXED_VALUE_TYPE_TEXT})
+	require.ErrorContains(t, err, "MainstayStatus of the namespace has type Text, and Mainstay needs it as Keyword")
+	require.ErrorContains(t, missingAttributes("ns", map[string]enumspb.IndexedValueType{"MainstayLabels": enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST}, os.ErrPermission),
+		"temporal operator search-attribute create --namespace ns --name MainstayLabels --type KeywordList")
+}
+
+func TestSearchAttributesOnATemporalWithoutThem(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	server, err := devserver.Start(ctx, devserver.Options{})
+	require.NoError(t, err)
+	t.Cleanup(server.Stop)
+	options := client.Options{HostPort: server.Address(), Namespace: "bare", Logger: forSDK(zap.NewNop())}
+
+	_, err = connect(ctx, options)
+	require.ErrorContains(t, err, `has no namespace "bare"`)
+	require.ErrorContains(t, err, "temporal operator namespace create --namespace bare")
+
+	inDefault := options
+	inDefault.Namespace = server.Namespace()
+	c, err := connect(ctx, inDefault)
+	require.NoError(t, err)
+	require.NoError(t, ensureSearchAttributes(ctx, c, inDefault.Namespace, zap.NewNop()), "it has them all")
+	_, err = c.WorkflowService().RegisterNamespace(ctx, &workflowservice.RegisterNamespaceRequest{
+		Namespace: "bare", WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour),
+	})
+	require.NoError(t, err)
+	c.Close()
+
+	require.Eventually(t, func() bool { c, err = connect(ctx, options); return err == nil }, 30*time.Second, 100*time.Millisecond)
+	defer c.Close()
+	require.Eventually(t, func() bool { // all parts of Temporal know the new namespace
+		err = probeEach(ctx, c, "bare", contract.SearchAttributes())
+		return err != nil && strings.Contains(err.Error(), "--name MainstayCluster --type Keyword")
+	}, 30*time.Second, 100*time.Millisecond)
+	require.NoError(t, ensureSearchAttributes(ctx, c, "bare", zap.NewNop()))
+	require.NoError(t, probeEach(ctx, c, "bare", contract.SearchAttributes()))
+	require.NoError(t, ensureSearchAttributes(ctx, c, "bare", zap.NewNop()))
+}
+
+func TestUnreachableTemporal(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	require.NoError(t, l.Close())
+	_, err = connect(t.Context(), client.Options{HostPort: address, Namespace: "default", Logger: forSDK(zap.NewNop())})
+	require.Equal(t, exitUnreachable, exitCode(err))
+	require.ErrorContains(t, err, "cannot reach Temporal at "+address+" (namespace default)")
+	require.ErrorContains(t, err, "TEMPORAL_ADDRESS")
+}

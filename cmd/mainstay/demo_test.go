@@ -1,0 +1,91 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for i := range 20 {
+		write(t, folder, fmt.Sprintf("dir/file-%02d", i), strings.Repeat("x", i))
+	}
+	got := run(t.Context(), "", "demo", "--path", folder, "--agents", "2", "-o", "json")
+	require.Equal(t, exitOK, got.code, got.stderr)
+	var report demoReport
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &report))
+	require.Equal(t, 20, report.Files)
+	require.Equal(t, 20, report.Tasks)
+	require.EqualValues(t, 190, report.Bytes)
+	require.True(t, report.Equal)
+	require.Equal(t, report.Local, report.Remote)
+	done := 0
+	for _, share := range report.Agents {
+		require.Contains(t, []string{"agent-1", "agent-2"}, share.Agent)
+		done += share.Tasks
+	}
+	require.Equal(t, 20, done)
+	require.Contains(t, got.stderr, "20 of 20 tasks are done")
+}
+
+func write(t *testing.T, folder, path, text string) {
+	t.Helper()
+	full := filepath.Join(folder, path)
+	require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
+	require.NoError(t, os.WriteFile(full, []byte(text), 0o644))
+}
+
+func TestCombinedDigestKnowsNoOrder(t *testing.T) {
+	t.Parallel()
+	a, b := fileSum{"a", "1", 1}, fileSum{"b", "2", 1}
+	require.Equal(t, combined([]fileSum{a, b}), combined([]fileSum{b, a}))
+	require.NotEqual(t, combined([]fileSum{a, b}), combined([]fileSum{a, {"b", "3", 1}}))
+	require.NotEqual(t, combined([]fileSum{a, b}), combined([]fileSum{a}))
+}
+
+func TestDemoFiles(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for _, path := range []string{"b", "a/c", "bin/x", ".mainstay/y", "a/.git/z"} {
+		write(t, folder, path, "x")
+	}
+	require.NoError(t, os.Symlink("b", filepath.Join(folder, "link")))
+	files, err := demoFiles(t.Context(), folder)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a/c", "b"}, files)
+
+	repository := t.TempDir()
+	for _, path := range []string{"tracked", "sub/bin/tracked too", "untracked"} {
+		write(t, repository, path, "x")
+	}
+	for _, args := range [][]string{{"init", "-q"}, {"add", "tracked", "sub"}} {
+		command := exec.CommandContext(t.Context(), "git", args...)
+		command.Dir = repository
+		out, err := command.CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+	files, err = demoFiles(t.Context(), repository)
+	require.NoError(t, err)
+	require.Equal(t, []string{"sub/bin/tracked too", "tracked"}, files)
+}
+
+func TestBatches(t *testing.T) {
+	t.Parallel()
+	for n, wants := range map[int]int{1: 1, 200: 200, 201: 101, 1000: 200, 500_000: 500} {
+		got := batches(make([]string, n))
+		require.Len(t, got, wants, n)
+		total := 0
+		for _, group := range got {
+			total += len(group)
+		}
+		require.Equal(t, n, total)
+	}
+}

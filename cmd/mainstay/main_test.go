@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestMain lets the test binary stand in for the program: `dev` and `demo` start their agents by running themselves.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "agent" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// request is what the fake API was asked.
+type request struct {
+	method, uri string
+	body        string
+}
+
+// fakeAPI answers "METHOD /path" with a status and a body, and keeps what it was asked.
+type fakeAPI struct {
+	*httptest.Server
+	requests []request
+}
+
+type answer struct {
+	status int
+	body   string
+}
+
+func newFakeAPI(t *testing.T, answers map[string]answer) *fakeAPI {
+	t.Helper()
+	f := &fakeAPI{}
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body bytes.Buffer
+		_, _ = body.ReadFrom(r.Body)
+		f.requests = append(f.requests, request{r.Method, r.URL.RequestURI(), body.String()})
+		found, ok := answers[r.Method+" "+r.URL.Path]
+		if !ok {
+			found = problem(404, "not_found", "there is nothing here")
+		}
+		w.WriteHeader(found.status)
+		_, _ = w.Write([]byte(found.body))
+	}))
+	t.Cleanup(f.Close)
+	return f
+}
+
+func problem(status int, code, detail string) answer {
+	body, _ := json.Marshal(map[string]any{"title": http.StatusText(status), "status": status, "code": code, "detail": detail})
+	return answer{status, string(body)}
+}
+
+// at runs a command line against the fake API. The first two words are the command.
+func (f *fakeAPI) at(t *testing.T, args ...string) ran {
+	t.Helper()
+	return run(t.Context(), "", slices.Insert(slices.Clone(args), 2, "--server", f.URL)...)
+}
+
+func TestUsageErrorsEndWithCode2(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args  []string
+		wants string
+	}{
+		"unknown command":           {[]string{"fly"}, `there is no command "mainstay fly"`},
+		"unknown subcommand":        {[]string{"task", "fly"}, `there is no command "mainstay task fly"`},
+		"unknown flag":              {[]string{"task", "list", "--fly"}, "unknown flag: --fly"},
+		"missing argument":          {[]string{"task", "get"}, "needs a task's id"},
+		"too many arguments":        {[]string{"cluster", "get", "a", "b"}, "needs a cluster's name"},
+		"arguments where none":      {[]string{"agent", "list", "x"}, "takes no arguments"},
+		"bad output":                {[]string{"agent", "list", "-o", "yaml"}, "--output must be text or json"},
+		"bad server":                {[]string{"agent", "list", "--server", "ftp://x"}, "--server: must be like http://127.0.0.1:8080"},
+		"submit nothing":            {[]string{"task", "submit"}, "give --type, or a command to run after --"},
+		"submit without dashes":     {[]string{"task", "submit", "echo", "hello"}, "put the command to run after --"},
+		"submit before dashes":      {[]string{"task", "submit", "echo", "--", "hello"}, "put the command to run after --"},
+		"submit empty command":      {[]string{"task", "submit", "--"}, "there is no command after --"},
+		"submit command and type":   {[]string{"task", "submit", "--type", "x", "--", "ls"}, "is a task of type exec"},
+		"submit command, payload":   {[]string{"task", "submit", "--payload", "1", "--", "ls"}, "not both"},
+		"submit env without":        {[]string{"task", "submit", "--type", "x", "--env", "A=b"}, "belong to a command"},
+		"submit bad env":            {[]string{"task", "submit", "--env", "A", "--", "ls"}, "--env must be NAME=VALUE"},
+		"submit bad label":          {[]string{"task", "submit", "--label", "=x", "--", "ls"}, "--label must be NAME=VALUE"},
+		"submit bad JSON":           {[]string{"task", "submit", "--type", "x", "--payload", "{"}, "--payload is not JSON"},
+		"submit missing file":       {[]string{"task", "submit", "--type", "x", "--payload", "@/no/such"}, "--payload: open /no/such"},
+		"submit bad safety":         {[]string{"task", "submit", "--retry-safety", "x", "--", "ls"}, "retry_safety must be"},
+		"submit bad cluster":        {[]string{"task", "submit", "--cluster", "A B", "--", "ls"}, "cluster must start with"},
+		"negative wait":             {[]string{"task", "get", "x", "--wait=-1s"}, "--wait must not be negative"},
+		"limit":                     {[]string{"task", "list", "--limit", "0"}, "--limit must be at least 1"},
+		"review without a decision": {[]string{"task", "review", "x"}, "decision must be rerun, completed or failed"},
+		"review with a result":      {[]string{"task", "review", "x", "--decision", "rerun", "--result", "1"}, "--result belongs to --decision completed"},
+		"cluster name":              {[]string{"cluster", "create", "A B"}, "name must start with"},
+		"agent without handlers":    {[]string{"agent", "run", "--id", "a"}, "add --allow-exec"},
+		"agent id":                  {[]string{"agent", "run", "--id", "A", "--allow-exec"}, "ID must start with"},
+		"agent hub":                 {[]string{"agent", "run", "--hub", "x", "--allow-exec"}, "HubURLs[0] must be like"},
+		"agent demo folder":         {[]string{"agent", "run", "--demo-handlers", "/no/such"}, "--demo-handlers"},
+		"roles":                     {[]string{"serve", "--roles", "pilot"}, "--roles must name some of hub, gateway and worker"},
+		"no roles":                  {[]string{"serve", "--roles", ""}, "--roles"},
+		"log level":                 {[]string{"serve", "--log-level", "loud"}, "--log-level must be"},
+		"hub id":                    {[]string{"serve", "--hub-id", "A"}, "--hub-id must start with"},
+		"no key":                    {[]string{"serve"}, "openssl rand -hex 32"},
+		"config file":               {[]string{"serve", "--config", "/no/such"}, "/no/such"},
+		"dev both":                  {[]string{"dev", "--ephemeral", "--data-dir", "x"}, "not both"},
+		"dev agents":                {[]string{"dev", "--agents", "101"}, "agents"},
+		"dev durability":            {[]string{"dev", "--durability", "eternal"}, "durability"},
+		"dev temporal":              {[]string{"dev", "--temporal", "0.0.0.0:7233"}, "--temporal: the host must be one IP address"},
+		"dev exec for all":          {[]string{"dev", "--ephemeral", "--http", "0.0.0.0:0"}, "add --allow-exec"},
+		"demo agents":               {[]string{"demo", "--agents", "0"}, "--agents must be 1 to 100"},
+		"demo folder":               {[]string{"demo", "--path", "/no/such"}, "--path"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := run(t.Context(), "", c.args...)
+			require.Equal(t, exitUsage, got.code, got.stderr)
+			require.Contains(t, got.stderr, c.wants)
+			require.Contains(t, got.stderr, "--help`.")
+			require.Empty(t, got.stdout)
+		})
+	}
+}
+
+func TestEveryCommandHasAnExample(t *testing.T) {
+	t.Parallel()
+	root := (&app{}).rootCommand()
+	for _, c := range root.Commands() {
+		for _, sub := range append(c.Commands(), c) {
+			if sub.Name() == "completion" || sub.Name() == "help" || sub.HasSubCommands() {
+				continue
+			}
+			require.NotEmpty(t, sub.Example, sub.CommandPath())
+			require.NotNil(t, sub.RunE, sub.CommandPath())
+		}
+	}
+}
+
+func TestHelpShowsTheExitCodes(t *testing.T) {
+	t.Parallel()
+	got := run(t.Context(), "")
+	require.Equal(t, exitOK, got.code)
+	require.Contains(t, got.stdout, "  6  the task or failover that was waited for did not complete")
+}
