@@ -36,6 +36,20 @@ type roles struct{ hub, gateway, worker bool }
 
 var allRoles = roles{hub: true, gateway: true, worker: true}
 
+// String is the value of --roles.
+func (r roles) String() string {
+	var names []string
+	for _, role := range []struct {
+		on   bool
+		name string
+	}{{r.hub, "hub"}, {r.gateway, "gateway"}, {r.worker, "worker"}} {
+		if role.on {
+			names = append(names, role.name)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
 func parseRoles(list []string) (roles, error) {
 	var r roles
 	for _, name := range list {
@@ -99,7 +113,7 @@ func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, er
 		return err
 	}})
 	if o.roles.worker {
-		if p.stopWorker, err = worker.Start(o.temporal, worker.Options{Namespace: o.namespace}); err != nil {
+		if p.stopWorker, err = worker.Start(o.temporal, worker.Options{Namespace: o.namespace, Registerer: registry}); err != nil {
 			return nil, err
 		}
 	}

@@ -80,6 +80,16 @@ func TestBusyPortIsSaid(t *testing.T) {
 	require.Contains(t, got.stderr, "--temporal")
 }
 
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	for text, wants := range map[string]roles{"hub,gateway,worker": allRoles, "hub": {hub: true}, "gateway,worker": {gateway: true, worker: true}} {
+		got, err := parseRoles(strings.Split(text, ","))
+		require.NoError(t, err)
+		require.Equal(t, wants, got)
+		require.Equal(t, text, got.String())
+	}
+}
+
 func TestTokenKey(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "key")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -194,6 +193,6 @@ func (a *app) dev(ctx context.Context, o devOptions) error {
 		fmt.Fprintf(a.stderr, "Stopped in %s.\n", roughly(time.Since(begun)))
 		return nil
 	case err := <-d.plane.failed():
-		return errors.Join(served(err))
+		return served(err)
 	}
 }

@@ -2,11 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
-
-	"errors"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap/zapcore"
@@ -110,7 +109,7 @@ func (a *app) serveUntilDone(ctx context.Context, o planeOptions, temporal strin
 	}
 	defer plane.stop()
 	log := o.logger.Sugar()
-	log.Infow("Serving", "address", o.listener.Addr().String(), "roles", fmt.Sprintf("%+v", o.roles), "hub", o.hubID,
+	log.Infow("Serving", "address", o.listener.Addr().String(), "roles", o.roles.String(), "hub", o.hubID,
 		"temporal", temporal, "namespace", o.namespace, "version", version)
 	select {
 	case <-ctx.Done():
