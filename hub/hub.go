@@ -129,7 +129,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.worker.Stop()
 		return err
 	}
-	for _, loop := range []func(){h.detect, h.beat, h.publish, h.takeCommands} {
+	for _, loop := range []func(){h.detect, h.beat, h.publish, h.takeCommands, h.watchLease} {
 		h.wg.Go(loop)
 	}
 	return nil

@@ -23,6 +23,8 @@ const (
 	// leaseFresh is how long after a renewal the hub may renew agents' leases: half of its own, so that an agent's role
 	// lease ends before the hub is given up and its roles go to others.
 	leaseFresh = 5 * time.Second
+	// leaseLost is how long without a renewal the hub must assume that it was given up.
+	leaseLost = 10 * time.Second
 )
 
 // startWorker runs the activities that must run in this hub.
@@ -90,9 +92,52 @@ func (h *Hub) renew(ctx context.Context, token []byte) (gone bool) {
 		return false
 	}
 	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.renewedAt.IsZero() && sent.Sub(h.renewedAt) > leaseLost {
+		h.rejoin()
+	}
 	h.renewedAt = sent
-	h.mu.Unlock()
 	return false
+}
+
+// watchLease takes the lease anew when it was not renewed for so long that the hub may have been given up: the workflow
+// that held it may have ended.
+func (h *Hub) watchLease() {
+	tick := time.NewTicker(leaseFresh)
+	defer tick.Stop()
+	for {
+		select {
+		case <-h.run.Done():
+			return
+		case now := <-tick.C:
+			h.mu.Lock()
+			stale := now.Sub(h.renewedAt) > leaseLost
+			h.mu.Unlock()
+			if !stale {
+				continue
+			}
+			ctx, cancel := context.WithTimeout(h.run, leaseFresh)
+			if err := h.takeLease(ctx); err != nil {
+				h.log.Warn("The hub's lease could not be taken anew; trying again", zap.Error(err))
+			}
+			cancel()
+		}
+	}
+}
+
+// rejoin makes all agents register again, because the clusters may have given them up together with this hub. Running
+// work goes on: the agents bring it back with their registrations. The mutex is held.
+func (h *Hub) rejoin() {
+	h.log.Warn("The hub was out of touch with Temporal; its agents register again", zap.Int("agents", len(h.sessions)))
+	for agent, s := range h.sessions {
+		h.returnUndelivered(s, "the hub was out of touch with Temporal")
+		delete(h.sessions, agent)
+		s.gone = true
+		clear(s.attempts)
+		h.slotsChanged(s)
+		h.serve(s)
+		s.signal()
+	}
 }
 
 // leaseIsFresh reports whether the hub may renew agents' leases. The mutex is held.

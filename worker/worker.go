@@ -4,6 +4,7 @@ package worker
 import (
 	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	sdkworker "go.temporal.io/sdk/worker"
@@ -18,6 +19,8 @@ import (
 type Options struct {
 	// Namespace is the one of the client.
 	Namespace string
+	// Registerer takes the metrics of what the worker does; nil drops them.
+	Registerer prometheus.Registerer
 	// WorkflowPollers bounds the open polls for workflow tasks. 0 means 8.
 	WorkflowPollers int
 }
@@ -35,6 +38,9 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	if o.WorkflowPollers == 0 {
 		o.WorkflowPollers = 8
 	}
+	if o.Registerer == nil {
+		o.Registerer = prometheus.NewRegistry()
+	}
 	w := sdkworker.New(c, contract.WorkerQueue, sdkworker.Options{
 		MaxConcurrentWorkflowTaskPollers: o.WorkflowPollers,
 		MaxConcurrentActivityTaskPollers: 2,
@@ -44,6 +50,7 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	w.RegisterActivityWithOptions(clusters.AnnounceHubLost, activity.RegisterOptions{Name: contract.AnnounceHubLostActivity})
 	transfers := &activities.Transfers{Client: c}
 	w.RegisterActivityWithOptions(transfers.AwaitTransfers, activity.RegisterOptions{Name: contract.AwaitTransfersActivity})
+	w.RegisterActivityWithOptions(activities.NewFailoverMetrics(o.Registerer).CountFailover, activity.RegisterOptions{Name: contract.CountFailoverActivity})
 	if err := w.Start(); err != nil {
 		return nil, fmt.Errorf("start the worker on queue %s: %w", contract.WorkerQueue, err)
 	}

@@ -38,7 +38,6 @@ type clusterRun struct {
 	joined  bool      // agents joined since the roles were settled
 	queue   []contract.FailoverInput
 	release []contract.ReleaseBrakeRequest
-	fences  []contract.Fence
 
 	changed, hubLost, manual, evacuated workflow.ReceiveChannel
 }
@@ -149,7 +148,7 @@ func (r *clusterRun) directive() contract.Directive {
 	return contract.Directive{
 		Cluster: s.Config.Name, Version: s.Version, Mode: s.Config.ReplicationMode, CapabilitySets: s.CapabilitySets,
 		Leader: s.Leader, LeaderEpoch: s.LeaderEpoch, Standbys: s.Standbys, Shards: s.Shards,
-		RoleLease: s.Config.RoleLease, Brake: s.Config.Brake, Fences: r.fences,
+		RoleLease: s.Config.RoleLease, Brake: s.Config.Brake, Fences: fences(s.Members),
 	}
 }
 

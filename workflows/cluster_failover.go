@@ -46,6 +46,10 @@ func (r *clusterRun) manualFailover(ctx workflow.Context, request contract.Manua
 		r.failover(fleet.Member{AgentID: request.AgentID}, in)
 		return
 	}
+	if !member.Serving() {
+		workflow.GetLogger(ctx).Warn("A manual-failover signal names an agent that is offline; its work has moved already")
+		return
+	}
 	if target := r.state.Member(request.TargetAgentID); target != nil && target.Status == fleet.AgentOnline && target.AgentID != member.AgentID {
 		in.Target = target.AgentID
 	}

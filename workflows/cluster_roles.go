@@ -9,9 +9,6 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// fencesKept bounds the takeovers that a directive tells; older ones every hub has heard.
-const fencesKept = 64
-
 // takeSignals applies what hubs and people sent. A signal that cannot be read was dropped by the SDK.
 func (r *clusterRun) takeSignals(ctx workflow.Context) {
 	for r.changed.Len() > 0 {
@@ -126,11 +123,13 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// fence makes every hub end older sessions of an agent id that a newer process took.
-func (r *clusterRun) fence(agent string, epoch int64) {
-	r.fences = append(r.fences, contract.Fence{AgentID: agent, MinEpoch: epoch})
-	if extra := len(r.fences) - fencesKept; extra > 0 {
-		r.fences = append([]contract.Fence(nil), r.fences[extra:]...)
+// fences names the agents whose id a newer process took: hubs end their older sessions.
+func fences(members []fleet.Member) []contract.Fence {
+	var taken []contract.Fence
+	for i := range members {
+		if m := &members[i]; len(m.FencedInstances) > 0 {
+			taken = append(taken, contract.Fence{AgentID: m.AgentID, MinEpoch: m.Epoch})
+		}
 	}
-	r.state.Version++
+	return taken
 }

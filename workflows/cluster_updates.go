@@ -47,7 +47,7 @@ func (r *clusterRun) join(ctx workflow.Context, req contract.JoinRequest) (contr
 	for _, j := range req.Joins {
 		joined := r.state.Join(j, req.Hub, now)
 		if joined.Replaced != "" {
-			r.fence(joined.AgentID, joined.Epoch)
+			r.state.Version++ // other hubs must end the replaced process's session
 		}
 		answer.Results = append(answer.Results, joined)
 	}

@@ -28,7 +28,18 @@ func Failover(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRe
 	record.Status, record.Error = failOver(ctx, in, &record)
 	completed := workflow.Now(ctx)
 	record.CompletedAt = &completed
+	publish(ctx, record)
 	return record, nil
+}
+
+// publish counts the failover in the worker's metrics. A failover whose count is lost is a failover all the same.
+func publish(ctx workflow.Context, record fleet.FailoverRecord) {
+	record.Transfers = nil
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: contract.WorkerQueue, StartToCloseTimeout: 10 * time.Second, ScheduleToCloseTimeout: time.Minute, Summary: "count the failover"})
+	if err := workflow.ExecuteActivity(ctx, contract.CountFailoverActivity, record).Get(ctx, nil); err != nil {
+		workflow.GetLogger(ctx).Warn("A failover was not counted", "error", err)
+	}
 }
 
 // failOver carries the failover out and says how it ended.
