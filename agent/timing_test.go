@@ -35,6 +35,7 @@ func TestLeaseStopsFencedWork(t *testing.T) {
 		require.ErrorIs(t, <-fenced.cause, agent.ErrLeaseExpired)
 		// The poll that was answered at 30 s had been sent at 25 s: the lease ends at 39.25 s, 7.25 s from here.
 		require.InDelta(t, 7250*time.Millisecond, time.Since(cut), float64(50*time.Millisecond))
+		synctest.Wait() // both attempts are told, in any order
 		require.Equal(t, 2, b.count(agent.EventLeaseExpired))
 		require.Empty(t, b.agent.Role())
 

@@ -178,7 +178,7 @@ func (s *Server) answers(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("Temporal on %s did not answer in time: %w", s.address, errors.Join(ctx.Err(), err))
+			return fmt.Errorf("the embedded Temporal on %s did not answer in time: %w", s.address, errors.Join(ctx.Err(), err))
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"testing"
 	"time"
@@ -48,5 +47,5 @@ func startAgent(t testing.TB, options agent.Options, handlers map[string]agent.H
 
 // echo answers its payload.
 func echo(_ context.Context, task *agent.Task) (any, error) {
-	return json.RawMessage(task.Payload), nil
+	return task.Payload, nil
 }
