@@ -85,10 +85,11 @@ type Hub struct {
 	conns      map[net.Conn]*connection
 	stopping   bool
 
-	run    context.Context // ends when the hub stops: for work that belongs to no request
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	worker interface{ Stop() }
+	reclaimAgain chan struct{}
+	run          context.Context // ends when the hub stops: for work that belongs to no request
+	cancel       context.CancelFunc
+	wg           sync.WaitGroup
+	worker       interface{ Stop() }
 }
 
 // New checks the options and makes a hub that is not started yet.
@@ -109,8 +110,8 @@ func New(o Options) (*Hub, error) {
 		id: o.ID, instance: uuid.NewString(), client: o.Client, service: o.Client.WorkflowService(), namespace: o.Namespace,
 		log: o.Logger.With(zap.String("hub", o.ID)), config: o.Config.withDefaults(), seal: sealer{key: o.Key},
 		sessions: map[string]*session{}, lanes: map[string]*lane{}, directives: map[string]contract.Directive{},
-		brakes: map[string]*fleet.Brake{},
-		conns:  map[net.Conn]*connection{},
+		brakes: map[string]*fleet.Brake{}, reclaimAgain: make(chan struct{}, 1),
+		conns: map[net.Conn]*connection{},
 	}
 	h.run, h.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // the hub's own lifetime, ended by Stop
 	h.metrics = newMetrics(o.Registerer, h)
@@ -129,7 +130,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.worker.Stop()
 		return err
 	}
-	for _, loop := range []func(){h.detect, h.beat, h.publish, h.takeCommands, h.watchLease} {
+	for _, loop := range []func(){h.detect, h.beat, h.publish, h.takeCommands, h.watchLease, h.reclaim} {
 		h.wg.Go(loop)
 	}
 	return nil
@@ -155,9 +156,11 @@ func (h *Hub) Stop(ctx context.Context) {
 		released = append(released, l.release())
 	}
 	h.mu.Unlock()
+	var releasing sync.WaitGroup
 	for _, r := range released {
-		h.releasePolls(ctx, r)
+		releasing.Go(func() { h.releasePolls(ctx, r) })
 	}
+	releasing.Wait()
 	h.responder.drain(ctx)
 	h.notices.drain(ctx)
 	h.cancel()

@@ -138,6 +138,7 @@ func (h *Hub) rejoin() {
 		h.serve(s)
 		s.signal()
 	}
+	h.reclaimSoon()
 }
 
 // leaseIsFresh reports whether the hub may renew agents' leases. The mutex is held.

@@ -440,3 +440,19 @@ func TestHubRestartRunsNothingAgain(t *testing.T) {
 		require.Len(t, b.begins(id), 1, "nothing was run again")
 	}
 }
+
+// An agent that died while its hub was down is noticed by the hub's next process.
+func TestAgentThatDiedWithItsHub(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	alive, dead := plane.UniqueID("a"), plane.UniqueID("b")
+	b.agent(t, alive)
+	_, wire := b.agent(t, dead)
+	hubID, listen := b.node.Hub.ID(), b.node.URL[len("http://"):]
+	b.node.Stop()
+	wire.cut()
+	b.node = plane.NewNode(t, plane.NodeOptions{HubID: hubID, Listen: listen})
+	require.Eventually(t, func() bool { return b.view(t).Member(dead).Status == fleet.AgentOffline }, 20*time.Second, 20*time.Millisecond)
+	require.Contains(t, b.view(t).Member(dead).StatusReason, "hub restarted")
+	require.Equal(t, fleet.AgentOnline, b.view(t).Member(alive).Status)
+}
