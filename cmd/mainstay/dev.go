@@ -25,6 +25,7 @@ type devFlags struct {
 	allowExec          bool
 	durability         string
 	configFile         string
+	cpuProfile         string
 }
 
 func (a *app) devCommand() *cobra.Command {
@@ -50,6 +51,11 @@ over by the next "mainstay dev" on the same data directory.`,
 			if err != nil {
 				return err
 			}
+			stop, err := cpuProfile(f.cpuProfile)
+			if err != nil {
+				return err
+			}
+			defer stop()
 			return a.dev(c.Context(), o)
 		},
 	}
@@ -65,6 +71,8 @@ over by the next "mainstay dev" on the same data directory.`,
 	flags.BoolVar(&f.allowExec, "allow-exec", false, "let agents run commands although others than this machine can reach the API")
 	flags.StringVar(&f.durability, "durability", string(defaults.Dev.Durability), "what acknowledged tasks survive: process (a crash of the program) or power (a power loss too)")
 	flags.StringVar(&f.configFile, "config", "", "configuration file; flags win over it")
+	flags.StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile of this process to a file")
+	_ = flags.MarkHidden("cpu-profile") // it exists
 	a.outputFlag(command)
 	return command
 }

@@ -16,6 +16,14 @@ type Plan struct {
 	// LatencyTasks are submitted in each latency round, one every LatencyEvery.
 	LatencyTasks int
 	LatencyEvery time.Duration
+	// CPU is the processor time used so far, to charge throughput rounds; nil: not measured.
+	CPU func() CPU
+}
+
+// CPU is processor time.
+type CPU struct {
+	Server time.Duration // of the process with Temporal and the control plane
+	All    time.Duration // of all processes that take part, this one included
 }
 
 // DefaultPlan takes about two minutes on two cores.
@@ -28,6 +36,8 @@ type Measured struct {
 	Name      string
 	PerSecond []float64 // by round
 	Latency   []time.Duration
+	CPU       CPU // of the throughput rounds, for Tasks
+	Tasks     int
 }
 
 // Compare runs both sides in turns, after a round that does not count, and tells progress.
@@ -42,7 +52,7 @@ func Compare(ctx context.Context, p Plan, sides [2]Side, progress io.Writer) ([2
 	for round := range p.Rounds {
 		for turn := range sides {
 			i := (turn + round) % 2 // neither side always goes first
-			perSecond, err := throughput(ctx, sides[i], p.Tasks, p.Clients)
+			perSecond, err := p.charge(&measured[i], func() (float64, error) { return throughput(ctx, sides[i], p.Tasks, p.Clients) })
 			if err != nil {
 				return measured, err
 			}
@@ -58,21 +68,41 @@ func Compare(ctx context.Context, p Plan, sides [2]Side, progress io.Writer) ([2
 	return measured, nil
 }
 
+// charge runs a throughput round and adds the processor time that it took.
+func (p *Plan) charge(m *Measured, round func() (float64, error)) (float64, error) {
+	m.Tasks += p.Tasks
+	if p.CPU == nil {
+		return round()
+	}
+	before := p.CPU()
+	perSecond, err := round()
+	after := p.CPU()
+	m.CPU.Server += after.Server - before.Server
+	m.CPU.All += after.All - before.All
+	return perSecond, err
+}
+
 // WriteTable prints both sides and their ratio, ready for docs/BENCHMARKS.md.
 func WriteTable(w io.Writer, bare, mainstay Measured) {
 	b, m := Summarize(bare.Latency), Summarize(mainstay.Latency)
 	pb, pm := Median(bare.PerSecond), Median(mainstay.PerSecond)
 	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
-	fmt.Fprintf(t, "|\t%s\t| %s\t| ratio\t|\n", bare.Name, mainstay.Name)
+	fmt.Fprintf(t, "|\t| %s\t| %s\t| ratio\t|\n", bare.Name, mainstay.Name)
 	fmt.Fprintf(t, "|---\t|---\t|---\t|---\t|\n")
 	fmt.Fprintf(t, "| throughput, median of %d rounds\t| %.1f tasks/s\t| %.1f tasks/s\t| %.2f\t|\n", len(bare.PerSecond), pb, pm, pm/pb)
 	row := func(name string, x, y time.Duration) {
-		fmt.Fprintf(t, "| submit → begin %s\t| %.1f ms\t| %.1f ms\t| %.2f\t|\n", name, milliseconds(x), milliseconds(y), float64(y)/float64(x))
+		fmt.Fprintf(t, "| %s\t| %.1f ms\t| %.1f ms\t| %.2f\t|\n", name, milliseconds(x), milliseconds(y), float64(y)/float64(x))
 	}
-	row("p50", b.P50, m.P50)
-	row("p99", b.P99, m.P99)
-	row("max", b.Max, m.Max)
+	row("submit → begin, p50", b.P50, m.P50)
+	row("submit → begin, p99", b.P99, m.P99)
+	row("submit → begin, max", b.Max, m.Max)
+	if bare.CPU.All > 0 && mainstay.CPU.All > 0 {
+		row("processor time per task, server process", perTask(bare.CPU.Server, bare.Tasks), perTask(mainstay.CPU.Server, mainstay.Tasks))
+		row("processor time per task, all processes", perTask(bare.CPU.All, bare.Tasks), perTask(mainstay.CPU.All, mainstay.Tasks))
+	}
 	_ = t.Flush()
 }
+
+func perTask(d time.Duration, tasks int) time.Duration { return d / time.Duration(max(tasks, 1)) }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/testsuite/bench"
+)
+
+func (a *app) benchCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure this installation's program on this machine",
+		Long: `Measure Mainstay on this machine. Each benchmark starts a control plane with an embedded Temporal of its own, on free
+ports and in a temporary folder, and leaves nothing behind. What is measured, and how, is in docs/BENCHMARKS.md.`,
+	}
+	command.AddCommand(a.benchThroughputCommand(), a.benchAgentCommand())
+	return command
+}
+
+// benchAgentCommand is the agent process of the benchmarks.
+func (a *app) benchAgentCommand() *cobra.Command {
+	var o agent.Options
+	command := &cobra.Command{
+		Use: "agent", Hidden: true, Args: exactly(),
+		Short: "Run an agent for a benchmark",
+		RunE: func(c *cobra.Command, _ []string) error {
+			o.Version, o.GiveUpAfter = version, 5*time.Minute
+			runner, err := agent.New(o)
+			if err != nil {
+				return withExit(exitUsage, err)
+			}
+			runner.Handle(bench.TaskType, bench.Handler)
+			return agentExit(runner.Run(c.Context()))
+		},
+	}
+	flags := command.Flags()
+	flags.StringSliceVar(&o.HubURLs, "hub", []string{defaultServer}, "URLs of the hubs")
+	flags.StringVar(&o.Cluster, "cluster", devCluster, "cluster to join")
+	flags.StringVar(&o.ID, "id", "bench", "the agent's id")
+	flags.IntVar(&o.Slots, "slots", 1, "tasks that it runs at a time")
+	return command
+}
+
+// benchFolder makes a folder for a benchmark's data and logs; done removes it, unless the benchmark failed.
+func benchFolder() (dir string, done func(error) error, err error) {
+	dir, err = os.MkdirTemp("", "mainstay-bench-")
+	if err != nil {
+		return "", nil, fmt.Errorf("make a temporary folder: %w", err)
+	}
+	return dir, func(err error) error {
+		if err != nil {
+			return fmt.Errorf("%w\nLogs are kept in %s", err, dir)
+		}
+		_ = os.RemoveAll(dir)
+		return nil
+	}, nil
+}
+
+// install starts a control plane for a benchmark.
+func (a *app) install(ctx context.Context, s bench.Setting) (*bench.Installation, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program's file, to start it again: %w", err)
+	}
+	s.Program = program
+	installation, err := bench.Install(ctx, s)
+	if err != nil {
+		if installation != nil {
+			installation.Stop()
+		}
+		return nil, err
+	}
+	force := installation.Stop
+	a.atForce.Store(&force)
+	return installation, nil
+}

@@ -1,0 +1,100 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fakeSide answers at once: tasks begin and close when its pretended system says so.
+type fakeSide struct {
+	name         string
+	begin, close time.Duration // after submission
+	mu           sync.Mutex
+	submitted    []time.Time
+	fail         error
+}
+
+func (f *fakeSide) Name() string { return f.name }
+
+func (f *fakeSide) Submit(context.Context) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.submitted = append(f.submitted, time.Now())
+	return fmt.Sprint(len(f.submitted) - 1), f.fail
+}
+
+func (f *fakeSide) Begun(_ context.Context, id string) (time.Time, time.Time, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var i int
+	if _, err := fmt.Sscan(id, &i); err != nil {
+		return time.Time{}, time.Time{}, err
+	}
+	return f.submitted[i].Add(f.begin), f.submitted[i].Add(f.close), nil
+}
+
+func TestCompareTakesTurnsAndCharges(t *testing.T) {
+	t.Parallel()
+	bare := &fakeSide{name: "bare", begin: 10 * time.Second, close: 20 * time.Second}
+	mainstay := &fakeSide{name: "mainstay", begin: 20 * time.Second, close: 40 * time.Second}
+	var used time.Duration
+	plan := Plan{Rounds: 2, Tasks: 8, Clients: 4, LatencyTasks: 3, LatencyEvery: time.Microsecond, CPU: func() CPU {
+		used += time.Second
+		return CPU{Server: used, All: 2 * used}
+	}}
+	var progress bytes.Buffer
+	measured, err := Compare(t.Context(), plan, [2]Side{bare, mainstay}, &progress)
+	require.NoError(t, err)
+	for i, m := range measured {
+		require.Len(t, m.PerSecond, 2)
+		require.Len(t, m.Latency, 6)
+		require.Equal(t, 16, m.Tasks, "the round to warm up is not counted")
+		require.Equal(t, CPU{Server: 2 * time.Second, All: 4 * time.Second}, m.CPU)
+		for _, latency := range m.Latency {
+			require.GreaterOrEqual(t, latency, 10*time.Second*time.Duration(i+1), "from before the submission to the begin")
+		}
+	}
+	// 8 tasks that close 20 s after their submission make at most 0.4 a second, whatever the machine does.
+	require.LessOrEqual(t, measured[0].PerSecond[0], 0.4)
+	require.LessOrEqual(t, measured[1].PerSecond[0], 0.2)
+	require.Regexp(t, `(?s)1/2  bare .*1/2  mainstay .*2/2  mainstay .*2/2  bare `, progress.String())
+	var text bytes.Buffer
+	WriteTable(&text, measured[0], measured[1])
+	require.Contains(t, text.String(), "| submit → begin, p50 ")
+	require.Contains(t, text.String(), "| 125.0 ms ", "2 s of the server for 16 tasks")
+	for line := range bytes.Lines(text.Bytes()) {
+		require.Equal(t, 5, bytes.Count(line, []byte("|")), "%s", line)
+	}
+}
+
+func TestCompareStopsAtAnError(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("no route")
+	_, err := Compare(t.Context(), Plan{Rounds: 1, Tasks: 4, Clients: 2}, [2]Side{&fakeSide{name: "bare"}, &fakeSide{name: "mainstay", fail: broken}}, &bytes.Buffer{})
+	require.ErrorIs(t, err, broken)
+	require.ErrorContains(t, err, "mainstay: submit")
+}
+
+func TestParseCPUTime(t *testing.T) {
+	t.Parallel()
+	used, err := parseCPUTime("42 (a) b (c) S 1 42 42 0 -1 4194560 1 2 3 4 150 25 7 8 20 0 9 0 100")
+	require.NoError(t, err)
+	require.Equal(t, 1750*time.Millisecond, used)
+	_, err = parseCPUTime("42 (a) S 1")
+	require.Error(t, err)
+	_, err = parseCPUTime("42 (a) S 1 42 42 0 -1 4194560 1 2 3 4 x 25 7 8")
+	require.Error(t, err)
+}
+
+func TestTotalMemory(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, int64(2048), totalMemory("MemFree: 1 kB\nMemTotal:        2 kB\n"))
+	require.Zero(t, totalMemory("MemFree: 1 kB\n"))
+}

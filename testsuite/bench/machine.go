@@ -1,0 +1,56 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Machine is what numbers depend on.
+type Machine struct {
+	Cores   int     `json:"cores"`
+	Memory  int64   `json:"memory_bytes,omitempty"`
+	Kernel  string  `json:"kernel,omitempty"`
+	Go      string  `json:"go"`
+	Version string  `json:"version"` // of Mainstay
+	Date    string  `json:"date"`
+	Load    float64 `json:"load_average_1m"` // before the run: other work on the machine
+}
+
+// ThisMachine describes the machine; what the system does not tell stays empty.
+func ThisMachine(version string, now time.Time) Machine {
+	m := Machine{Cores: runtime.NumCPU(), Go: runtime.Version(), Version: version, Date: now.Format(time.DateOnly)}
+	if data, err := os.ReadFile("/proc/meminfo"); err == nil {
+		m.Memory = totalMemory(string(data))
+	}
+	if data, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		m.Kernel = runtime.GOOS + " " + strings.TrimSpace(string(data))
+	}
+	if data, err := os.ReadFile("/proc/loadavg"); err == nil {
+		first, _, _ := strings.Cut(string(data), " ")
+		m.Load, _ = strconv.ParseFloat(first, 64)
+	}
+	return m
+}
+
+// totalMemory reads MemTotal of /proc/meminfo, in bytes; 0 when it is not there.
+func totalMemory(meminfo string) int64 {
+	for line := range strings.Lines(meminfo) {
+		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+			if err == nil {
+				return kib << 10
+			}
+		}
+	}
+	return 0
+}
+
+// String is one line.
+func (m Machine) String() string {
+	return fmt.Sprintf("%d cores, %.0f GiB, %s, %s, mainstay %s, %s, load before the run %.2f",
+		m.Cores, float64(m.Memory)/(1<<30), m.Kernel, m.Go, m.Version, m.Date, m.Load)
+}

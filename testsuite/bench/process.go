@@ -1,0 +1,51 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// clockTick is the unit of processor time in /proc; Linux has shown 100 a second to programs for decades.
+const clockTick = 10 * time.Millisecond
+
+// CPUTime is how much processor time a process has used so far, in user and kernel mode. Linux only.
+func CPUTime(pid int) (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read a process's processor time: %w", err)
+	}
+	return parseCPUTime(string(stat))
+}
+
+// parseCPUTime reads the fields utime and stime of /proc/PID/stat. The name before them, in parentheses, may hold
+// anything.
+func parseCPUTime(stat string) (time.Duration, error) {
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	const utime, stime = 14 - 3, 15 - 3 // by proc(5), less pid, name and the index of the first
+	if len(fields) <= stime {
+		return 0, fmt.Errorf("/proc/PID/stat has %d fields after the name, too few", len(fields))
+	}
+	var sum time.Duration
+	for _, field := range []string{fields[utime], fields[stime]} {
+		ticks, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("/proc/PID/stat: %w", err)
+		}
+		sum += time.Duration(ticks) * clockTick
+	}
+	return sum, nil
+}
+
+// CPUTimes adds up the processor time of processes. One that has ended counts nothing.
+func CPUTimes(pids ...int) time.Duration {
+	var sum time.Duration
+	for _, pid := range pids {
+		if used, err := CPUTime(pid); err == nil {
+			sum += used
+		}
+	}
+	return sum
+}
