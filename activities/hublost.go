@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/contract"
@@ -23,26 +22,12 @@ type Clusters struct {
 // AnnounceHubLost signals every open cluster that a hub is lost. Clusters without agents on it ignore the signal, so
 // repeating it does no harm.
 func (a *Clusters) AnnounceHubLost(ctx context.Context, lost contract.HubLost) error {
-	var page []byte
-	for {
-		found, err := a.Client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: a.Namespace,
-			Query:     fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'", contract.ClusterWorkflow),
-			PageSize:  200, NextPageToken: page,
-		})
-		if err != nil {
-			return fmt.Errorf("list clusters: %w", err)
+	return contract.EachCluster(ctx, a.Client, a.Namespace, func(ctx context.Context, id string) error {
+		err := a.Client.SignalWorkflow(ctx, id, "", contract.HubLostSignal, lost)
+		var gone *serviceerror.NotFound
+		if err != nil && !errors.As(err, &gone) {
+			return fmt.Errorf("signal %s: %w", id, err)
 		}
-		for _, cluster := range found.GetExecutions() {
-			id := cluster.GetExecution().GetWorkflowId()
-			err := a.Client.SignalWorkflow(ctx, id, "", contract.HubLostSignal, lost)
-			var gone *serviceerror.NotFound
-			if err != nil && !errors.As(err, &gone) {
-				return fmt.Errorf("signal %s: %w", id, err)
-			}
-		}
-		if page = found.GetNextPageToken(); len(page) == 0 {
-			return nil
-		}
-	}
+		return nil
+	})
 }

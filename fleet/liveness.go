@@ -65,6 +65,6 @@ func (t Timing) Lease(mode ReplicationMode, roleLease time.Duration) time.Durati
 	return t.FailureThreshold
 }
 
-// Hold is the longest a poll is held: the heartbeat interval, but a quarter of the lease at most, so that a lost answer
-// or two do not end it.
-func (t Timing) Hold(lease time.Duration) time.Duration { return min(t.HeartbeatInterval, lease/4) }
+// Hold is the longest a poll is held: the heartbeat interval, but a third of the lease at most, so that one lost answer
+// does not end it.
+func (t Timing) Hold(lease time.Duration) time.Duration { return min(t.HeartbeatInterval, lease/3) }

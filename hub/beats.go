@@ -28,16 +28,7 @@ const (
 
 // beat renews the attempts' heartbeats until the hub stops.
 func (h *Hub) beat() {
-	tick := time.NewTicker(beatTick)
-	defer tick.Stop()
-	for {
-		select {
-		case <-h.run.Done():
-			return
-		case now := <-tick.C:
-			h.sendBeats(h.dueBeats(now))
-		}
-	}
+	h.every(beatTick, func(now time.Time) { h.sendBeats(h.dueBeats(now)) })
 }
 
 // dueBeat is one heartbeat to send.

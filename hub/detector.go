@@ -13,20 +13,13 @@ const detectEvery = 50 * time.Millisecond
 
 // detect watches the sessions until the hub stops.
 func (h *Hub) detect() {
-	tick := time.NewTicker(detectEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-h.run.Done():
-			return
-		case now := <-tick.C:
-			h.mu.Lock()
-			if !h.stopping {
-				h.judgeAll(now)
-			}
-			h.mu.Unlock()
+	h.every(detectEvery, func(now time.Time) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if !h.stopping {
+			h.judgeAll(now)
 		}
-	}
+	})
 }
 
 // judgeAll ends lost sessions, unless their cluster's brake is engaged, and takes back what was not accepted in time. The

@@ -179,6 +179,20 @@ func (h *Hub) Stop(ctx context.Context) {
 	}
 }
 
+// every calls do at each tick until the hub stops.
+func (h *Hub) every(interval time.Duration, do func(now time.Time)) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-h.run.Done():
+			return
+		case now := <-tick.C:
+			do(now)
+		}
+	}
+}
+
 // ID is the hub's id.
 func (h *Hub) ID() string { return h.id }
 

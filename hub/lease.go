@@ -103,26 +103,19 @@ func (h *Hub) renew(ctx context.Context, token []byte) (gone bool) {
 // watchLease takes the lease anew when it was not renewed for so long that the hub may have been given up: the workflow
 // that held it may have ended.
 func (h *Hub) watchLease() {
-	tick := time.NewTicker(leaseFresh)
-	defer tick.Stop()
-	for {
-		select {
-		case <-h.run.Done():
+	h.every(leaseFresh, func(now time.Time) {
+		h.mu.Lock()
+		stale := now.Sub(h.renewedAt) > leaseLost
+		h.mu.Unlock()
+		if !stale {
 			return
-		case now := <-tick.C:
-			h.mu.Lock()
-			stale := now.Sub(h.renewedAt) > leaseLost
-			h.mu.Unlock()
-			if !stale {
-				continue
-			}
-			ctx, cancel := context.WithTimeout(h.run, leaseFresh)
-			if err := h.takeLease(ctx); err != nil {
-				h.log.Warn("The hub's lease could not be taken anew; trying again", zap.Error(err))
-			}
-			cancel()
 		}
-	}
+		ctx, cancel := context.WithTimeout(h.run, leaseFresh)
+		defer cancel()
+		if err := h.takeLease(ctx); err != nil {
+			h.log.Warn("The hub's lease could not be taken anew; trying again", zap.Error(err))
+		}
+	})
 }
 
 // rejoin makes all agents register again, because the clusters may have given them up together with this hub. Running

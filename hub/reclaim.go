@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
@@ -41,24 +40,7 @@ func (h *Hub) reclaim() {
 func (h *Hub) giveUpMissing() error {
 	ctx, cancel := context.WithTimeout(h.run, 30*time.Second)
 	defer cancel()
-	var page []byte
-	for {
-		found, err := h.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: h.namespace, NextPageToken: page, PageSize: 200,
-			Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'", contract.ClusterWorkflow),
-		})
-		if err != nil {
-			return fmt.Errorf("list clusters: %w", err)
-		}
-		for _, cluster := range found.GetExecutions() {
-			if err := h.giveUpMissingOf(ctx, cluster.GetExecution().GetWorkflowId()); err != nil {
-				return err
-			}
-		}
-		if page = found.GetNextPageToken(); len(page) == 0 {
-			return nil
-		}
-	}
+	return contract.EachCluster(ctx, h.client, h.namespace, h.giveUpMissingOf)
 }
 
 func (h *Hub) giveUpMissingOf(ctx context.Context, workflowID string) error {
