@@ -2,6 +2,7 @@ package process
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -105,8 +106,15 @@ func fails(t testing.TB, env []string, code int, texts []string, args ...string)
 	require.Empty(t, p.stdout.String())
 }
 
-// alive reports whether a process with this id runs.
-func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
+// alive reports whether a process with this id runs. One that has ended but was not waited for does not: an orphan's
+// new parent may take its time.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err == nil && strings.Contains(string(stat), ") Z ") {
+		return false
+	}
+	return syscall.Kill(pid, 0) == nil
+}
 
 // freeAddress is one that nothing listens on.
 func freeAddress(t testing.TB) string {

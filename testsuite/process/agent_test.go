@@ -1,0 +1,81 @@
+package process
+
+import (
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// tick is how often a condition is looked at.
+const tick = 10 * time.Millisecond
+
+// execTask runs a shell script with a folder as $0.
+func execTask(cluster, script, dir string) map[string]any {
+	return map[string]any{"type": "exec", "cluster": cluster, "payload": map[string]any{"command": []string{"sh", "-c", script, dir}}}
+}
+
+func touch(path string) error { return os.WriteFile(path, nil, 0o600) }
+
+func TestAgentWithoutAHubKeepsTrying(t *testing.T) {
+	t.Parallel()
+	nowhere := "http://" + freeAddress(t)
+	patient := runAgent(t, nowhere, "default", "patient")
+	patient.says(t, "No use of the hub; trying again while work goes on")
+	patient.says(t, "connection refused")
+
+	begun := time.Now()
+	fails(t, nil, 4, []string{"gave up: no hub has answered for too long"}, "agent", "run", "--hub", nowhere, "--allow-exec", "--give-up-after", "1s")
+	require.GreaterOrEqual(t, time.Since(begun), time.Second)
+
+	require.True(t, alive(patient.pid()), "without --give-up-after it never gives up")
+	patient.signal(t, syscall.SIGTERM)
+	require.Equal(t, 0, patient.exit(t), "%s", &patient.stderr)
+}
+
+func TestAgentIsRefused(t *testing.T) {
+	t.Parallel()
+	_, url := serve(t, "hub-refused")
+	here, there := cluster(t, url, "refused-here"), cluster(t, url, "refused-there")
+	runAgent(t, url, here, "refused-1")
+	online(t, url, "refused-1")
+	fails(t, nil, 1, []string{"no such cluster", "unknown_cluster"}, "agent", "run", "--hub", url, "--cluster", "refused-nowhere", "--id", "refused-2", "--allow-exec")
+	fails(t, nil, 1, []string{"another cluster has this agent id online", "agent_id_in_use"}, "agent", "run", "--hub", url, "--cluster", there, "--id", "refused-1", "--allow-exec")
+}
+
+func TestSecondProcessFencesTheFirst(t *testing.T) {
+	t.Parallel()
+	_, url := serve(t, "hub-fence")
+	c := cluster(t, url, "fence")
+	first := runAgent(t, url, c, "fence-1")
+	require.Equal(t, first.pid(), online(t, url, "fence-1"))
+	second := runAgent(t, url, c, "fence-1")
+	require.Equal(t, 5, first.exit(t), "%s", &first.stderr)
+	require.Contains(t, first.stderr.String(), "a newer process has this agent id")
+	require.Eventually(t, func() bool { return online(t, url, "fence-1") == second.pid() }, patience, tick)
+}
+
+func TestAgentFinishesItsWorkAtSIGTERM(t *testing.T) {
+	t.Parallel()
+	_, url := serve(t, "hub-term")
+	c := cluster(t, url, "term")
+	agent := runAgent(t, url, c, "term-1")
+	online(t, url, "term-1")
+	dir := t.TempDir()
+	id := submit(t, url, execTask(c, `touch "$0/begun"; until [ -e "$0/go" ]; do sleep 0.05; done; echo finished`, dir))
+	require.Eventually(t, func() bool { _, err := os.Stat(dir + "/begun"); return err == nil }, patience, tick)
+	agent.signal(t, syscall.SIGTERM)
+	agent.says(t, "Stopping")
+	waiting := submit(t, url, execTask(c, "true", dir))
+	require.NoError(t, touch(dir+"/go"))
+	require.Equal(t, 0, agent.exit(t), "%s", &agent.stderr)
+	done := completed(t, url, id, patience)
+	require.Len(t, done.Attempts, 1)
+	require.Contains(t, string(done.Result), "finished")
+
+	runAgent(t, url, c, "term-2")
+	done = completed(t, url, waiting, patience)
+	require.Equal(t, "term-2", done.Attempts[0].AgentID, "a stopping agent must take nothing new")
+}

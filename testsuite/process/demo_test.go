@@ -1,0 +1,62 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var agentPID = regexp.MustCompile(`agent-\d+ \(pid (\d+)\)`)
+
+// demoFolder is a folder with files to digest.
+func demoFolder(t *testing.T, files int) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := range files {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("file-%03d", i)), []byte(strings.Repeat("x", i)), 0o600))
+	}
+	return dir
+}
+
+// requireNothingLeft checks that the demo's agents have ended and that its temporary folder is empty.
+func requireNothingLeft(t *testing.T, p *program, temporary string) {
+	t.Helper()
+	pids := agentPID.FindAllStringSubmatch(p.stdout.String(), -1)
+	require.Len(t, pids, 3, "%s", &p.stdout)
+	for _, match := range pids {
+		pid, err := strconv.Atoi(match[1])
+		require.NoError(t, err)
+		require.False(t, alive(pid), "an agent is still there")
+	}
+	left, err := os.ReadDir(temporary)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestDemoDigestsAFolder(t *testing.T) {
+	t.Parallel()
+	temporary := t.TempDir()
+	p := start(t, []string{"TMPDIR=" + temporary}, "demo", "--path", demoFolder(t, 50))
+	require.Equal(t, 0, p.exit(t), "%s", &p.stderr)
+	require.Contains(t, p.stdout.String(), "EQUAL")
+	require.Contains(t, p.stdout.String(), "50 tasks with 50 files")
+	requireNothingLeft(t, p, temporary)
+}
+
+func TestInterruptedDemoLeavesNothing(t *testing.T) {
+	t.Parallel()
+	temporary := t.TempDir()
+	p := start(t, []string{"TMPDIR=" + temporary}, "demo", "--path", demoFolder(t, 200))
+	require.Eventually(t, func() bool { return strings.Contains(p.stdout.String(), "All is up after") }, patience, tick, "%s", &p.stderr)
+	p.signal(t, syscall.SIGINT)
+	require.NotEqual(t, 0, p.exit(t), "it did not finish")
+	require.NotContains(t, p.stderr.String(), "goroutine ")
+	requireNothingLeft(t, p, temporary)
+}

@@ -1,0 +1,120 @@
+package process
+
+import (
+	"encoding/json"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// tokenKey seals the tokens of the hubs of these tests.
+const tokenKey = "MAINSTAY_TOKEN_KEY=00112233445566778899aabbccddeeff"
+
+// serve runs a control plane against the shared Temporal, with a hub of its own, and returns its URL.
+func serve(t testing.TB, hub string) (*program, string) {
+	t.Helper()
+	server, err := temporal()
+	require.NoError(t, err)
+	p := start(t, []string{"TEMPORAL_ADDRESS=" + server.Address(), tokenKey}, "serve", "--http", "127.0.0.1:0", "--hub-id", hub, "--log-format", "json")
+	return p, servedAt(t, p)
+}
+
+// servedAt waits until a control plane serves, and returns its URL.
+func servedAt(t testing.TB, p *program) string {
+	t.Helper()
+	p.says(t, `"msg":"Serving"`)
+	for line := range strings.Lines(p.stderr.String()) {
+		var entry struct{ Msg, Address string }
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "Serving" {
+			return "http://" + entry.Address
+		}
+	}
+	t.Fatal("the log does not say where it serves")
+	return ""
+}
+
+// cluster makes a cluster with the program.
+func cluster(t testing.TB, url, name string) string {
+	t.Helper()
+	p := start(t, nil, "cluster", "create", name, "--server", url)
+	require.Equal(t, 0, p.exit(t), "%s", &p.stderr)
+	return name
+}
+
+// runAgent runs an agent that may run commands.
+func runAgent(t testing.TB, url, cluster, id string, more ...string) *program {
+	t.Helper()
+	return start(t, nil, append([]string{"agent", "run", "--hub", url, "--cluster", cluster, "--id", id, "--allow-exec"}, more...)...)
+}
+
+func TestServeRunsAFleet(t *testing.T) {
+	t.Parallel()
+	plane, url := serve(t, "hub-serve")
+	c := cluster(t, url, "serve")
+	agents := []*program{runAgent(t, url, c, "serve-1"), runAgent(t, url, c, "serve-2")}
+	for i, id := range []string{"serve-1", "serve-2"} {
+		require.Equal(t, agents[i].pid(), online(t, url, id))
+	}
+	client := start(t, nil, "task", "submit", "--server", url, "--cluster", c, "--wait", "-o", "json", "--", "echo", "hello")
+	require.Equal(t, 0, client.exit(t), "%s", &client.stderr)
+	require.Contains(t, client.stdout.String(), `hello\n`)
+
+	plane.signal(t, syscall.SIGTERM)
+	require.Equal(t, 0, plane.exit(t), "%s", &plane.stderr)
+	for _, a := range agents {
+		a.says(t, "No use of the hub; trying again while work goes on")
+		a.signal(t, syscall.SIGTERM)
+		require.Equal(t, 0, a.exit(t), "%s", &a.stderr)
+	}
+}
+
+// TestKilledControlPlaneComesBack kills hub, gateway and worker while a task runs: it goes on and is not run again.
+func TestKilledControlPlaneComesBack(t *testing.T) {
+	t.Parallel()
+	server, err := temporal()
+	require.NoError(t, err)
+	env := []string{"TEMPORAL_ADDRESS=" + server.Address(), tokenKey}
+	args := []string{"serve", "--http", freeAddress(t), "--hub-id", "hub-back", "--log-format", "json"}
+	first := start(t, env, args...)
+	url := servedAt(t, first)
+	c := cluster(t, url, "back")
+	runAgent(t, url, c, "back-1")
+	online(t, url, "back-1")
+	dir := t.TempDir()
+	id := submit(t, url, execTask(c, `echo begun >> "$0/ledger"; until [ -e "$0/go" ]; do sleep 0.05; done`, dir))
+	require.Eventually(t, func() bool { return len(lines(dir+"/ledger")) == 1 }, patience, tick)
+
+	first.signal(t, syscall.SIGKILL)
+	require.Equal(t, -1, first.exit(t))
+	servedAt(t, start(t, env, args...))
+	require.NoError(t, touch(dir+"/go"))
+	done := completed(t, url, id, patience)
+	require.Len(t, done.Attempts, 1, "%+v", done.Attempts)
+	require.Len(t, lines(dir+"/ledger"), 1, "it ran again")
+}
+
+func TestServeRefusesToStart(t *testing.T) {
+	t.Parallel()
+	server, err := temporal()
+	require.NoError(t, err)
+	nowhere, here, busy := "TEMPORAL_ADDRESS="+freeAddress(t), "TEMPORAL_ADDRESS="+server.Address(), busyAddress(t)
+	for name, c := range map[string]struct {
+		env   []string
+		args  []string
+		code  int
+		texts []string
+	}{
+		"no Temporal":  {[]string{nowhere, tokenKey}, nil, 4, []string{"cannot reach Temporal at 127.0.0.1:", "TEMPORAL_ADDRESS"}},
+		"no namespace": {[]string{here, tokenKey, "TEMPORAL_NAMESPACE=none"}, nil, 1, []string{`has no namespace "none"`, "temporal operator namespace create"}},
+		"no key":       {[]string{here}, nil, 2, []string{"a hub needs a secret key", "openssl rand -hex 32", "MAINSTAY_TOKEN_KEY"}},
+		"short key":    {[]string{here, "MAINSTAY_TOKEN_KEY=hunter2"}, nil, 2, []string{"the key in MAINSTAY_TOKEN_KEY has 7 characters, at least 32 are needed"}},
+		"busy address": {[]string{here, tokenKey}, []string{"--http", busy}, 1, []string{"the REST API cannot listen on " + busy}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fails(t, c.env, c.code, c.texts, append([]string{"serve", "--http", "127.0.0.1:0"}, c.args...)...)
+		})
+	}
+}
