@@ -36,6 +36,8 @@ const (
 	ReleaseBrakeActivity = "ReleaseBrake"
 	// AwaitTransfersActivity watches the tasks and roles of a failed agent until others have them.
 	AwaitTransfersActivity = "AwaitTransfers"
+	// ReadLoadsActivity reads how many tasks each agent of a cluster runs.
+	ReadLoadsActivity = "ReadLoads"
 	// CountFailoverActivity counts a finished failover in the worker's metrics.
 	CountFailoverActivity = "CountFailover"
 	// AnnounceHubLostActivity tells every cluster that a hub is lost.

@@ -39,6 +39,20 @@ func (c *Cluster) Elect(loads map[string]int, now time.Time) (Election, bool) {
 	return c.lead(best.AgentID, now), true
 }
 
+// Contested reports whether Elect would have to choose between members now, so that their loads matter.
+func (c *Cluster) Contested(now time.Time) bool {
+	if _, open := c.seatOpen(now); !open {
+		return false
+	}
+	online := 0
+	for i := range c.Members {
+		if c.Members[i].Status == AgentOnline {
+			online++
+		}
+	}
+	return online > 1
+}
+
 // Promote makes the given online member the leader, as the target of a failover (row A7), by the rules of Elect.
 func (c *Cluster) Promote(agentID string, now time.Time) (Election, bool) {
 	if wait, open := c.seatOpen(now); !open {

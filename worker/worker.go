@@ -48,6 +48,8 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	RegisterWorkflows(w)
 	clusters := &activities.Clusters{Client: c, Namespace: o.Namespace}
 	w.RegisterActivityWithOptions(clusters.AnnounceHubLost, activity.RegisterOptions{Name: contract.AnnounceHubLostActivity})
+	loads := &activities.Loads{Client: c, Namespace: o.Namespace}
+	w.RegisterActivityWithOptions(loads.ReadLoads, activity.RegisterOptions{Name: contract.ReadLoadsActivity})
 	transfers := &activities.Transfers{Client: c}
 	w.RegisterActivityWithOptions(transfers.AwaitTransfers, activity.RegisterOptions{Name: contract.AwaitTransfersActivity})
 	w.RegisterActivityWithOptions(activities.NewFailoverMetrics(o.Registerer).CountFailover, activity.RegisterOptions{Name: contract.CountFailoverActivity})

@@ -9,18 +9,16 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// failover selects who takes over from a member and queues the failover's workflow.
+// failover queues the failover of a member.
 func (r *clusterRun) failover(failed fleet.Member, in contract.FailoverInput) {
 	in.Cluster, in.FailedAgent, in.Instance, in.Epoch, in.Hub = r.state.Config.Name, failed.AgentID, failed.Instance, failed.Epoch, failed.Hub
 	in.Timeout = r.state.Config.TransferTimeout
-	if in.Target == "" {
-		in.Target = r.selectTarget(failed.AgentID)
-	}
 	r.queue = append(r.queue, in)
 }
 
-func (r *clusterRun) selectTarget(failed string) string {
-	target, found := fleet.SelectTarget(r.state.Config.Selection, r.state.Members, r.state.RoleOf, nil,
+// selectTarget picks who takes over, by the cluster's strategy.
+func (r *clusterRun) selectTarget(failed string, loads map[string]int) string {
+	target, found := fleet.SelectTarget(r.state.Config.Selection, r.state.Members, r.state.RoleOf, loads,
 		fleet.FailoverNeed{FailedAgent: failed, RoundRobin: r.state.RoundRobin})
 	if found && r.state.Config.Selection == fleet.SelectRoundRobin {
 		r.state.RoundRobin++
@@ -78,8 +76,12 @@ func (r *clusterRun) takeEvacuated(ctx workflow.Context, done contract.Evacuated
 func (r *clusterRun) startFailovers(ctx workflow.Context) {
 	queue := r.queue
 	r.queue = nil
+	loads := r.loads(ctx)
 	var started []workflow.ChildWorkflowFuture
 	for _, in := range queue {
+		if in.Target == "" && !in.NotInCluster {
+			in.Target = r.selectTarget(in.FailedAgent, loads)
+		}
 		childCtx := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 			WorkflowID:            contract.FailoverWorkflowID(in.Cluster, in.FailedAgent, in.Epoch),
 			WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,

@@ -3,11 +3,15 @@ package workflows
 import (
 	"time"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
+
+// loadsTimeout bounds reading the members' loads; an election waits for it.
+const loadsTimeout = time.Second
 
 // takeSignals applies what hubs and people sent. A signal that cannot be read was dropped by the SDK.
 func (r *clusterRun) takeSignals(ctx workflow.Context) {
@@ -105,14 +109,31 @@ func (r *clusterRun) settleRoles(ctx workflow.Context) {
 		r.state.VacateLeader(lease, now)
 		r.state.Version++
 	}
+	var loads map[string]int
+	if r.state.Contested(now) {
+		loads = r.loads(ctx)
+		now = workflow.Now(ctx)
+	}
 	standbys := len(r.state.Standbys)
 	r.state.RefreshStandbys()
-	election, elected := r.state.Elect(nil, now)
+	election, elected := r.state.Elect(loads, now)
 	moves, waitUntil := r.state.AssignShards(lease, now)
 	if elected || len(moves) > 0 || len(r.state.Standbys) != standbys {
 		r.state.Version++
 	}
 	r.wake = earlier(election.WaitUntil, waitUntil)
+}
+
+// loads reads how many tasks each member runs. It is an extra: where it cannot be had in time, ids decide.
+func (r *clusterRun) loads(ctx workflow.Context) map[string]int {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: contract.WorkerQueue, ScheduleToCloseTimeout: loadsTimeout,
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: "read the members' loads"})
+	var loads map[string]int
+	if err := workflow.ExecuteActivity(ctx, contract.ReadLoadsActivity, r.state.Config.Name).Get(ctx, &loads); err != nil {
+		workflow.GetLogger(ctx).Warn("The members' loads are not known", "error", err)
+	}
+	return loads
 }
 
 // earlier is the earlier of two times, of which zero means none.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	sdktestsuite "go.temporal.io/sdk/testsuite"
@@ -20,6 +21,8 @@ import (
 type clusterRun struct {
 	*sdktestsuite.TestWorkflowEnvironment
 	directives []contract.Directive
+	failovers  []contract.FailoverInput
+	loads      map[string]int
 }
 
 func newCluster(t *testing.T) *clusterRun {
@@ -31,6 +34,12 @@ func newCluster(t *testing.T) *clusterRun {
 		run.directives = append(run.directives, d)
 		return nil
 	}, activity.RegisterOptions{Name: contract.DirectActivity})
+	run.RegisterActivityWithOptions(func(context.Context, string) (map[string]int, error) { return run.loads, nil },
+		activity.RegisterOptions{Name: contract.ReadLoadsActivity})
+	run.OnWorkflow(contract.FailoverWorkflow, mock.Anything, mock.Anything).Return(func(_ workflow.Context, in contract.FailoverInput) (fleet.FailoverRecord, error) {
+		run.failovers = append(run.failovers, in)
+		return fleet.FailoverRecord{}, nil
+	})
 	return run
 }
 
