@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -19,24 +20,20 @@ func (a *app) benchCommand() *cobra.Command {
 		Long: `Measure Mainstay on this machine. Each benchmark starts a control plane with an embedded Temporal of its own, on free
 ports and in a temporary folder, and leaves nothing behind. What is measured, and how, is in docs/BENCHMARKS.md.`,
 	}
-	command.AddCommand(a.benchThroughputCommand(), a.benchAgentCommand())
+	command.AddCommand(a.benchThroughputCommand(), a.benchFailoverCommand(), a.benchAgentCommand())
 	return command
 }
 
 // benchAgentCommand is the agent process of the benchmarks.
 func (a *app) benchAgentCommand() *cobra.Command {
 	var o agent.Options
+	var ledger string
 	command := &cobra.Command{
 		Use: "agent", Hidden: true, Args: exactly(),
 		Short: "Run an agent for a benchmark",
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.Version, o.GiveUpAfter = version, 5*time.Minute
-			runner, err := agent.New(o)
-			if err != nil {
-				return withExit(exitUsage, err)
-			}
-			runner.Handle(bench.TaskType, bench.Handler)
-			return agentExit(runner.Run(c.Context()))
+			return runBenchAgent(c.Context(), o, ledger)
 		},
 	}
 	flags := command.Flags()
@@ -44,8 +41,45 @@ func (a *app) benchAgentCommand() *cobra.Command {
 	flags.StringVar(&o.Cluster, "cluster", devCluster, "cluster to join")
 	flags.StringVar(&o.ID, "id", "bench", "the agent's id")
 	flags.IntVar(&o.Slots, "slots", 1, "tasks that it runs at a time")
+	flags.DurationVar(&o.StopTimeout, "stop-timeout", agent.DefaultStopTimeout, "how long a stop waits for running tasks")
+	flags.StringVar(&ledger, "ledger", "", "file for what its tasks do")
 	return command
 }
+
+// runBenchAgent runs one agent until ctx ends.
+func runBenchAgent(ctx context.Context, o agent.Options, ledgerFile string) (err error) {
+	handlers := map[string]agent.Handler{bench.TaskType: bench.Handler}
+	if ledgerFile != "" {
+		ledger, err := bench.OpenLedger(ledgerFile, o.ID)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, ledger.Close()) }()
+		o.OnEvent = ledger.Event
+		handlers[bench.WorkType] = ledger.Handler
+	}
+	runner, err := agent.New(o)
+	if err != nil {
+		return withExit(exitUsage, err)
+	}
+	for taskType, handler := range handlers {
+		runner.Handle(taskType, handler)
+	}
+	return agentExit(runner.Run(ctx))
+}
+
+// installer starts control planes for a benchmark, each in a folder of its own below dir.
+func (a *app) installer(dir string, s bench.Setting) func(context.Context) (*bench.Installation, error) {
+	return func(ctx context.Context) (*bench.Installation, error) {
+		var err error
+		if s.Dir, err = os.MkdirTemp(dir, "installation-"); err != nil {
+			return nil, fmt.Errorf("make a temporary folder: %w", err)
+		}
+		return a.install(ctx, s)
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // benchFolder makes a folder for a benchmark's data and logs; done removes it, unless the benchmark failed.
 func benchFolder() (dir string, done func(error) error, err error) {

@@ -188,7 +188,6 @@ func (a *app) compare(ctx context.Context, b benchThroughput, s bench.Setting) (
 }
 
 func sideOf(m bench.Measured) benchSide {
-	milliseconds := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	latency, tasks := bench.Summarize(m.Latency), time.Duration(max(m.Tasks, 1))
 	return benchSide{
 		Name: m.Name, TasksPerSecond: m.PerSecond, Median: bench.Median(m.PerSecond), Latencies: latency.Count,

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,6 +34,8 @@ type Installation struct {
 	args    []string
 	dir     string
 	plane   *Process
+	hub     *Process // the hub of its own; nil: the control plane's is used
+	hubURL  string
 
 	mu    sync.Mutex
 	procs []*Process // agents and helpers
@@ -73,14 +77,14 @@ func Install(ctx context.Context, s Setting) (*Installation, error) {
 }
 
 // start runs the control plane and waits until it says that all is up.
-func (i *Installation) start(ctx context.Context, http, temporal string) error {
+func (i *Installation) start(ctx context.Context, listen, temporal string) error {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = read.Close() }()
-	args := append(append([]string{}, i.args...), "--http", http, "--temporal", temporal)
-	i.plane, err = i.launch("control-plane", write, args)
+	args := append(append([]string{}, i.args...), "--http", listen, "--temporal", temporal)
+	i.plane, err = i.launch("control-plane", nil, write, args)
 	_ = write.Close()
 	if err != nil {
 		return err
@@ -148,7 +152,7 @@ func (silent) Error(string, ...any) {}
 
 // Start runs the program with arguments; its standard error is kept under the name.
 func (i *Installation) Start(name string, args ...string) (*Process, error) {
-	p, err := i.launch(name, nil, args)
+	p, err := i.launch(name, nil, nil, args)
 	if err != nil {
 		return nil, err
 	}
@@ -158,13 +162,14 @@ func (i *Installation) Start(name string, args ...string) (*Process, error) {
 	return p, nil
 }
 
-func (i *Installation) launch(name string, stdout io.Writer, args []string) (*Process, error) {
+func (i *Installation) launch(name string, env []string, stdout io.Writer, args []string) (*Process, error) {
 	log, err := os.OpenFile(filepath.Join(i.dir, name+".err"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open a log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
 	command := exec.Command(i.program, args...)
+	command.Env = append(os.Environ(), env...)
 	command.Stdout, command.Stderr = stdout, log
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C reaches only this process, which stops them
 	if err := command.Start(); err != nil {
@@ -173,6 +178,77 @@ func (i *Installation) launch(name string, stdout io.Writer, args []string) (*Pr
 	p := &Process{command: command, done: make(chan struct{})}
 	go func() { _ = command.Wait(); close(p.done) }()
 	return p, nil
+}
+
+// HubURL is where agents of this installation go.
+func (i *Installation) HubURL() string {
+	if i.hubURL != "" {
+		return i.hubURL
+	}
+	return i.URL
+}
+
+// HubPID is the process of the hub.
+func (i *Installation) HubPID() int {
+	if i.hub != nil {
+		return i.hub.PID()
+	}
+	return i.PID()
+}
+
+// StartHub runs a hub in a process of its own (`mainstay serve --roles hub`), on the same address each time.
+func (i *Installation) StartHub(ctx context.Context) error {
+	if i.hubURL == "" {
+		listener, err := net.Listen("tcp", "127.0.0.1:0") // to find a free port
+		if err != nil {
+			return err
+		}
+		i.hubURL = "http://" + listener.Addr().String()
+		_ = listener.Close()
+	}
+	var err error
+	i.hub, err = i.launch("hub", []string{"TEMPORAL_ADDRESS=" + i.Temporal, "TEMPORAL_NAMESPACE=" + i.Namespace, "MAINSTAY_TOKEN_KEY=" + benchKey}, nil,
+		[]string{"serve", "--roles", "hub", "--http", strings.TrimPrefix(i.hubURL, "http://"), "--hub-id", "bench-hub", "--log-level", "warn"})
+	if err != nil {
+		return err
+	}
+	return i.awaitReady(ctx, i.hubURL)
+}
+
+// benchKey protects nothing: the hub is reachable from this machine only and lives for minutes.
+const benchKey = "a-key-for-benchmarks-that-protects-nothing"
+
+// awaitReady returns when /readyz says so.
+func (i *Installation) awaitReady(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("%s is not ready; it said:\n%s", url, i.said("hub")))
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", http.NoBody)
+		if err != nil {
+			return err
+		}
+		if response, err := http.DefaultClient.Do(request); err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-i.hub.Done():
+			return fmt.Errorf("the hub has ended; it said:\n%s", i.said("hub"))
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// KillHub ends the hub's own process with SIGKILL.
+func (i *Installation) KillHub() {
+	i.hub.Kill()
+	<-i.hub.Done()
 }
 
 // Stop ends agents, then the control plane, so that a CPU profile is written.
@@ -186,6 +262,9 @@ func (i *Installation) Stop() {
 	}
 	for _, p := range procs {
 		<-p.Done()
+	}
+	if i.hub != nil {
+		i.KillHub()
 	}
 	if i.plane == nil {
 		return
