@@ -1,0 +1,198 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// agentEnv makes the test binary an agent: it holds an agentSpec.
+const agentEnv = "MAINSTAY_CHAOS_AGENT"
+
+// agentSpec is what the driver tells an agent process.
+type agentSpec struct {
+	ID      string   `json:"id"`
+	Cluster string   `json:"cluster"`
+	Hubs    []string `json:"hubs"`
+	Ledger  string   `json:"ledger"`
+	Slots   int      `json:"slots"`
+}
+
+// work is the payload of every task.
+type work struct {
+	MS    int    `json:"ms"`             // how long the handler works
+	Fail  string `json:"fail,omitempty"` // failFirst, failAlways or nothing
+	Nonce string `json:"nonce"`          // comes back in the result
+}
+
+const (
+	failFirst  = "first"  // the first attempt fails
+	failAlways = "always" // every attempt fails until the cause is mended: until the file of mendedPath is there
+)
+
+func mendedPath(ledger string) string { return ledger + ".mended" }
+
+func (w *worker) fails(t *agent.Task, todo work) bool {
+	switch todo.Fail {
+	case failFirst:
+		return t.Attempt == 1
+	case failAlways:
+		_, err := os.Stat(mendedPath(w.spec.Ledger))
+		return err != nil
+	}
+	return false
+}
+
+// done is the result of every task.
+type done struct {
+	Agent   string `json:"agent"`
+	PID     int    `json:"pid"`
+	Attempt int    `json:"attempt"`
+	Nonce   string `json:"nonce"`
+}
+
+// leadLook is how often an agent looks whether it leads.
+const leadLook = 10 * time.Millisecond
+
+// runAgent is the agent process. It never returns.
+func runAgent(text string) {
+	var spec agentSpec
+	err := json.Unmarshal([]byte(text), &spec)
+	if err == nil {
+		err = workAsAgent(spec)
+	}
+	switch {
+	case err == nil:
+		os.Exit(0)
+	case errors.Is(err, agent.ErrFenced):
+		os.Exit(3)
+	}
+	fmt.Fprintln(os.Stderr, "agent:", err)
+	os.Exit(1)
+}
+
+func workAsAgent(spec agentSpec) error {
+	out, err := openLedger(spec.Ledger)
+	if err != nil {
+		return err
+	}
+	w := &worker{spec: spec, out: out}
+	a, err := agent.New(agent.Options{
+		HubURLs: spec.Hubs, Cluster: spec.Cluster, ID: spec.ID, Slots: spec.Slots, StopTimeout: 2 * time.Second, OnEvent: w.event,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+	if err != nil {
+		return err
+	}
+	a.Handle("work", w.handle)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	ended := make(chan struct{})
+	var looking sync.WaitGroup
+	looking.Go(func() { w.watchRole(a, ended) })
+	err = a.Run(ctx)
+	close(ended)
+	looking.Wait()
+	return err
+}
+
+// worker writes what the agent does into the ledger.
+type worker struct {
+	spec  agentSpec
+	out   *ledgerWriter
+	epoch atomic.Int64 // of the session
+	lead  atomic.Int64 // of the leadership; 0: does not lead
+}
+
+func (w *worker) event(e agent.Event) {
+	switch e.Kind {
+	case agent.EventRegistered:
+		w.epoch.Store(e.Epoch)
+		w.out.write(line{Kind: lineRegistered, Agent: w.spec.ID, Epoch: e.Epoch})
+	case agent.EventRole:
+		if e.Role == fleet.RoleLeader {
+			w.lead.Store(e.Epoch)
+		} else {
+			w.lead.Store(0)
+		}
+	case agent.EventResultAccepted:
+		w.out.write(line{Kind: lineAccepted, Agent: w.spec.ID, Task: e.TaskID, Attempt: e.Attempt})
+	case agent.EventResultDropped:
+		w.out.write(line{Kind: lineStale, Agent: w.spec.ID, Task: e.TaskID, Attempt: e.Attempt})
+	}
+}
+
+func (w *worker) handle(ctx context.Context, t *agent.Task) (any, error) {
+	var todo work
+	if err := t.Decode(&todo); err != nil {
+		return nil, err
+	}
+	mark := line{Kind: lineBegin, Agent: w.spec.ID, Task: t.ID, Attempt: t.Attempt, Epoch: w.epoch.Load()}
+	if strings.HasPrefix(w.spec.Cluster, "ap") {
+		mark.Note = fmt.Sprintf("lead %d", w.lead.Load())
+	}
+	w.out.write(mark)
+	end := func(how string) { w.out.write(line{Kind: lineEnd, Agent: w.spec.ID, Task: t.ID, Attempt: t.Attempt, Note: how}) }
+	timer := time.NewTimer(time.Duration(todo.MS) * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		end("stopped")
+		return nil, context.Cause(ctx)
+	}
+	if w.fails(t, todo) {
+		end("failed")
+		return nil, fmt.Errorf("attempt %d fails, as it was asked to", t.Attempt)
+	}
+	end("done")
+	return done{Agent: w.spec.ID, PID: w.out.pid, Attempt: t.Attempt, Nonce: todo.Nonce}, nil
+}
+
+// watchRole notes from when to when the agent takes itself for the leader. The end is the last time that it did, so the
+// ledger never makes a leadership longer than it was.
+func (w *worker) watchRole(a *agent.Agent, ended <-chan struct{}) {
+	tick := time.NewTicker(leadLook)
+	defer tick.Stop()
+	var epoch, last int64
+	finish := func() {
+		if epoch != 0 {
+			w.out.write(line{Kind: lineLeadEnd, Agent: w.spec.ID, Epoch: epoch, NS: last})
+		}
+		epoch = 0
+	}
+	defer finish()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+		}
+		now, leads := monotonic(), w.lead.Load()
+		if a.Role() != fleet.RoleLeader {
+			leads = 0
+		}
+		if leads != epoch {
+			finish()
+			if leads != 0 {
+				w.out.write(line{Kind: lineLead, Agent: w.spec.ID, Epoch: leads, NS: now})
+			}
+			epoch = leads
+		}
+		last = now
+	}
+}

@@ -1,0 +1,234 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// settleLimit bounds the time from the end of the last fault until every task is settled: an attempt that a dying hub
+// took from its lane and gave to nobody ends with its backstop, and fenced work then waits as long again for the lease
+// that nobody knows.
+const settleLimit = 2*fleet.AttemptBackstop + 30*time.Second
+
+// TestChaos breaks a whole installation for a while, heals it, and holds the API to what the agents wrote down.
+func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("chaos: skipped by -short; it takes a minute")
+	}
+	tm := quickTiming
+	if *flagDefaults {
+		tm = defaultTiming
+	}
+	t.Logf("seed %d: repeat with go test ./testsuite/chaos -run '^TestChaos$' -v -args -chaos.seed=%d -chaos.duration=%s -chaos.tasks=%d -chaos.agents=%d -chaos.default-timing=%t",
+		*flagSeed, *flagSeed, *flagDuration, *flagTasks, *flagAgents, *flagDefaults)
+	jobs := planJobs(rand.New(rand.NewPCG(*flagSeed, 1)), *flagTasks, *flagDuration)
+	faults := planFaults(rand.New(rand.NewPCG(*flagSeed, 2)), *flagAgents, *flagDuration, tm)
+	for _, f := range faults {
+		t.Log(f)
+	}
+	in := install(t, installOptions{timing: tm})
+	clusters := []string{clusterAll, clusterLeader, clusterShards}
+	for _, name := range clusters {
+		in.addCluster(t, name, clusterModes[name])
+	}
+	for i := range *flagAgents {
+		in.addAgent(t, clusters[i%len(clusters)], fmt.Sprintf("agent-%d", i), 4)
+	}
+	in.awaitFleet(t, clusters, 30*time.Second)
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	watch := in.watch(ctx, t, clusters)
+	x := newInjector(t, in)
+	submitted := make(chan struct{})
+	go func() { in.submitAll(ctx, jobs); close(submitted) }()
+	x.run(ctx, faults)
+	x.heal(t)
+	healed := time.Now()
+	fleetTime := in.awaitFleet(t, clusters, convergeLimit(tm))
+	<-submitted
+	open := in.settle(ctx, jobs, settleLimit)
+	settleTime := time.Since(healed)
+
+	refused, accepted := 0, 0
+	stale := in.metric(t, "mainstay_hub_stale_results_total")
+	for _, m := range in.agents {
+		r, a := m.wire.replay(ctx, 10)
+		refused, accepted = refused+r, accepted+a
+	}
+	stale = in.metric(t, "mainstay_hub_stale_results_total") - stale
+	stop()
+	lines, err := in.book.read()
+	require.NoError(t, err)
+	v := judge(evidence{jobs: jobs, lines: lines, lives: in.lives(), fell: watch.fell})
+	letters := in.checkDeadLetters(t, jobs)
+
+	unsure, doubled, repeated := 0, 0, 0
+	for _, j := range jobs {
+		unsure += j.unsure
+	}
+	for _, m := range in.agents {
+		doubled, repeated = doubled+m.wire.doubled, repeated+m.wire.repeated
+	}
+	quiet, troubled := failoverTimes(x.kills, x.away, lines, jobs)
+	t.Logf(`chaos summary
+seed %d, %s of faults, %d agents, 2 control plane processes
+%stasks acknowledged %d of %d (%d submissions without an answer): %s
+lost %d · double begins %d · fenced overlaps %d · leaders at once %d · epoch faults %d · result faults %d
+begins %d · results accepted %d · stale results rejected %d by agents' own late reports, %d of %d replayed (counted: %.0f)
+results delivered twice %d · assignments delivered twice %d · dead letters retried %d
+fenced work after SIGCONT ran on for %s at most · epochs watched %d times
+agent SIGKILL to the next begin elsewhere, idempotent work: %s; with the control plane killed too: %s
+fleet converged %.1f s after the last fault (limit %s), tasks settled after %.1f s (limit %s)`,
+		*flagSeed, *flagDuration, *flagAgents, x.report(), v.acknowledged, len(jobs), unsure, outcomes(v.outcomes),
+		v.lost, v.doubleBegins, v.overlaps, v.leaderOverlaps, v.epochFaults, v.resultFaults,
+		len(attemptsOf(lines)), v.accepted, v.stale, refused, refused+accepted, stale,
+		doubled, repeated, letters, v.afterThaw.Round(time.Millisecond), watch.looks,
+		spread(quiet), spread(troubled),
+		fleetTime.Seconds(), convergeLimit(tm), settleTime.Seconds(), settleLimit)
+	if len(v.problems) > 0 || open > 0 {
+		keep(t, in)
+	}
+	require.Empty(t, v.problems)
+	require.Zero(t, open)
+	require.Equal(t, len(jobs), v.acknowledged, "every submission is acknowledged in the end")
+	require.Positive(t, refused, "some result was replayed and refused")
+	require.Zero(t, accepted, "a replayed result was accepted")
+	require.GreaterOrEqual(t, int(stale), refused, "refused results are counted")
+	require.Positive(t, x.total(), "some fault hit work in flight")
+}
+
+// convergeLimit is I9: lease, grace and two polls after the last fault; the lease is the longest there is, a hub's.
+func convergeLimit(tm timing) time.Duration {
+	return max(hubLease, tm.Failure) + tm.Grace + 2*tm.Heartbeat
+}
+
+// hubLease is how long a hub that is gone keeps its agents.
+const hubLease = 10 * time.Second
+
+// awaitFleet waits until every agent is online, one leads, and every shard has an owner.
+func (in *installation) awaitFleet(t testing.TB, clusters []string, limit time.Duration) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	missing := ""
+	for whole := false; !whole; {
+		whole = true
+		for i, name := range clusters {
+			var c clusterView
+			want := 0
+			for _, m := range in.agents {
+				if m.cluster == name {
+					want++
+				}
+			}
+			status, err := in.call(i, http.MethodGet, "/api/v1/agents/clusters/"+name, nil, &c)
+			good := err == nil && status == http.StatusOK && c.HealthyAgentCount == want && (name != clusterLeader || c.Leader != "")
+			for _, s := range c.ShardOwners {
+				good = good && s.Owner != ""
+			}
+			if !good {
+				whole, missing = false, fmt.Sprintf("cluster %s: %+v (%d agents), %v", name, c, want, err)
+			}
+		}
+		if !whole && time.Since(begun) > limit {
+			t.Errorf("the fleet is not whole after %s: %s", limit, missing)
+			return time.Since(begun)
+		}
+		pause(t.Context(), 50*time.Millisecond)
+	}
+	return time.Since(begun)
+}
+
+// lives is what the driver knows of the agents' processes.
+func (in *installation) lives() map[int]life {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	lives := map[int]life{}
+	for pid, p := range in.processes {
+		p.mu.Lock()
+		lives[pid] = life{gone: p.goneAt, frozen: p.frozen}
+		p.mu.Unlock()
+	}
+	return lives
+}
+
+// metric sums a metric over the control plane's processes.
+func (in *installation) metric(t testing.TB, name string) float64 {
+	t.Helper()
+	var sum float64
+	for _, p := range in.planes {
+		response, err := in.client.Get(p.url + "/metrics")
+		require.NoError(t, err)
+		body, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		require.NoError(t, err)
+		for _, text := range strings.Split(string(body), "\n") {
+			var value float64
+			if rest, ok := strings.CutPrefix(text, name+" "); ok {
+				_, err := fmt.Sscan(rest, &value)
+				require.NoError(t, err)
+				sum += value
+			}
+		}
+	}
+	return sum
+}
+
+// checkDeadLetters is I6: a dead letter says what happened, and a retry runs the same payload under the same id.
+func (in *installation) checkDeadLetters(t testing.TB, jobs []*job) int {
+	t.Helper()
+	var letters []*job
+	for _, j := range jobs {
+		if j.task.Status == fleet.TaskDeadLetter {
+			letters = append(letters, j)
+		}
+	}
+	for _, j := range letters {
+		failed := 0
+		for _, a := range j.task.Attempts {
+			if a.Outcome == fleet.AttemptFailed && a.Reason != "" {
+				failed++
+			}
+		}
+		require.Equal(t, 2, failed, "the dead letter %s keeps its attempts and why each failed: %+v", j.id, j.task)
+		require.NotEmpty(t, j.task.Why)
+	}
+	mended, err := openLedger(mendedPath(in.book.path))
+	require.NoError(t, err)
+	require.NoError(t, mended.file.Close())
+	for _, j := range letters {
+		status, err := in.call(0, http.MethodPost, tasksPath+"/"+j.id+"/retry", map[string]any{"reason": "mended"}, nil)
+		require.NoError(t, err)
+		require.Less(t, status, 300, "retry of the dead letter %s", j.id)
+		j.task = apiTask{}
+	}
+	require.Zero(t, in.settle(t.Context(), letters, 30*time.Second), "retried dead letters end")
+	for _, j := range letters {
+		require.Equal(t, fleet.TaskCompleted, j.task.Status, "retried dead letter %s: %s", j.id, j.task.Why)
+		require.Equal(t, j.work.Nonce, j.task.Result.Nonce, "the dead letter keeps its payload")
+	}
+	return len(letters)
+}
+
+func outcomes(counts map[fleet.TaskStatus]int) string {
+	var parts []string
+	for _, s := range []fleet.TaskStatus{fleet.TaskCompleted, fleet.TaskReview, fleet.TaskDeadLetter, fleet.TaskFailed, fleet.TaskCancelled,
+		fleet.TaskExpired, fleet.TaskQueued, fleet.TaskRunning, fleet.TaskRetryWait, ""} {
+		if counts[s] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[s], s))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

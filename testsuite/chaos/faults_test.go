@@ -1,0 +1,357 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// faultKind names a fault.
+type faultKind string
+
+const (
+	faultKill     faultKind = "agent SIGKILL"
+	faultFreeze   faultKind = "agent SIGSTOP, SIGCONT"
+	faultTerm     faultKind = "agent SIGTERM"
+	faultTwin     faultKind = "second process, same id"
+	faultCut      faultKind = "connections cut"
+	faultHole     faultKind = "network silent"
+	faultDeaf     faultKind = "answers lost"
+	faultDouble   faultKind = "messages doubled"
+	faultHub      faultKind = "hub, gateway, worker SIGKILL"
+	faultTemporal faultKind = "Temporal and first hub SIGKILL"
+	faultAll      faultKind = "everything SIGKILL"
+)
+
+var faultKinds = []faultKind{faultKill, faultFreeze, faultTerm, faultTwin, faultCut, faultHole, faultDeaf, faultDouble, faultHub, faultTemporal, faultAll}
+
+// fault is one fault of the schedule.
+type fault struct {
+	at     time.Duration
+	kind   faultKind
+	target int // index of the agent; where it is idle or being broken already, the next one
+	hold   time.Duration
+}
+
+func (f fault) String() string {
+	return fmt.Sprintf("%6.2fs  %s, agent %d, for %.2fs", f.at.Seconds(), f.kind, f.target, f.hold.Seconds())
+}
+
+// planFaults makes the schedule: every kind comes up before one comes again, agents' deaths most often.
+func planFaults(random *rand.Rand, agents int, duration time.Duration, tm timing) []fault {
+	var faults []fault
+	var bag []faultKind
+	for at := 2 * time.Second; at < duration; at += 600*time.Millisecond + rand1(random, 1200*time.Millisecond) {
+		if len(bag) == 0 {
+			bag = append(append(bag, faultKinds...), faultKill, faultKill, faultCut, faultFreeze)
+			random.Shuffle(len(bag), func(i, j int) { bag[i], bag[j] = bag[j], bag[i] })
+		}
+		f := fault{at: at, kind: bag[0], target: random.IntN(agents)}
+		bag = bag[1:]
+		switch f.kind {
+		case faultFreeze, faultHole:
+			f.hold = tm.Failure + time.Second + rand1(random, 2*time.Second)
+		case faultCut:
+			f.hold = 200*time.Millisecond + rand1(random, tm.Failure+tm.Grace+2*time.Second)
+		default:
+			f.hold = 500*time.Millisecond + rand1(random, 3*time.Second)
+		}
+		faults = append(faults, f)
+	}
+	return faults
+}
+
+func rand1(random *rand.Rand, most time.Duration) time.Duration {
+	return time.Duration(random.Int64N(int64(most)))
+}
+
+// injector carries out a schedule and keeps count.
+type injector struct {
+	in *installation
+	t  testing.TB
+
+	mu     sync.Mutex
+	struck map[faultKind]int // with work in flight
+	idle   map[faultKind]int // without, or without a target; they count for nothing
+	kills  []kill
+	away   []span     // when processes of the control plane were missing
+	planes sync.Mutex // one fault of the control plane at a time
+}
+
+// kill is an agent's death with what it was working on.
+type kill struct {
+	pid   int
+	at    int64
+	tasks []string
+}
+
+func newInjector(t testing.TB, in *installation) *injector {
+	return &injector{in: in, t: t, struck: map[faultKind]int{}, idle: map[faultKind]int{}}
+}
+
+// run injects every fault at its time and returns when all of them have healed.
+func (x *injector) run(ctx context.Context, faults []fault) {
+	begun := time.Now()
+	var wg sync.WaitGroup
+	for _, f := range faults {
+		if !pause(ctx, time.Until(begun.Add(f.at))) {
+			break
+		}
+		wg.Go(func() { x.strike(ctx, f) })
+	}
+	wg.Wait()
+}
+
+func (x *injector) strike(ctx context.Context, f fault) {
+	switch f.kind {
+	case faultHub:
+		x.strikePlanes(ctx, f, 1)
+	case faultTemporal:
+		x.strikePlanes(ctx, f, 0)
+	case faultAll:
+		x.strikeAll(ctx, f)
+	default:
+		m, busy := x.reserveWorking(ctx, f.target)
+		if m == nil {
+			x.count(f.kind, false)
+			return
+		}
+		defer m.release()
+		x.count(f.kind, busy)
+		x.strikeAgent(ctx, m, f)
+	}
+}
+
+// reserveWorking takes an agent for a fault: the target, or the next that works on something and that no other fault is
+// at. A fault counts only when there is work in flight.
+func (x *injector) reserveWorking(ctx context.Context, target int) (m *member, working bool) {
+	for range 20 {
+		var idle []*member
+		for range x.in.agents {
+			if m = x.reserve(target); m == nil {
+				break
+			}
+			if working = len(x.inFlight(m.current().pid)) > 0; working {
+				break
+			}
+			idle = append(idle, m)
+		}
+		for _, other := range idle {
+			other.release()
+		}
+		if working {
+			return m, true
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+	return x.reserve(target), false
+}
+
+// reserve takes the target, or the next agent that no other fault is at.
+func (x *injector) reserve(target int) *member {
+	for i := range x.in.agents {
+		m := x.in.agents[(target+i)%len(x.in.agents)]
+		m.mu.Lock()
+		free := !m.busy
+		m.busy = true
+		m.mu.Unlock()
+		if free {
+			return m
+		}
+	}
+	return nil
+}
+
+func (m *member) release() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.busy = false
+}
+
+// awaitWork waits a little until the process (0: any) works on something. A fault counts only then.
+func (x *injector) awaitWork(ctx context.Context, pid int) bool {
+	for range 20 {
+		if len(x.inFlight(pid)) > 0 {
+			return true
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+	return false
+}
+
+// inFlight are the tasks that a process (0: any that lives) works on by the ledger.
+func (x *injector) inFlight(pid int) []string {
+	lines, err := x.in.book.read()
+	if err != nil {
+		x.t.Error(err)
+	}
+	var open []string
+	for _, a := range attemptsOf(lines) {
+		p := x.in.agentProcess(a.pid)
+		if a.end == 0 && p != nil && p.alive() && (pid == 0 || a.pid == pid) {
+			open = append(open, a.task)
+		}
+	}
+	return open
+}
+
+func (in *installation) agentProcess(pid int) *process {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.processes[pid]
+}
+
+func (x *injector) count(kind faultKind, inFlight bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if inFlight {
+		x.struck[kind]++
+	} else {
+		x.idle[kind]++
+	}
+}
+
+func (x *injector) strikeAgent(ctx context.Context, m *member, f fault) {
+	p := m.current()
+	modes := map[faultKind]wireMode{faultCut: wireCut, faultHole: wireHole, faultDeaf: wireDeaf, faultDouble: wireDouble}
+	switch f.kind {
+	case faultKill:
+		x.kill(p)
+		pause(ctx, f.hold)
+		m.up(x.t)
+	case faultFreeze:
+		p.freeze()
+		pause(ctx, f.hold)
+		p.thaw()
+	case faultTerm:
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		x.awaitExit(ctx, p)
+		pause(ctx, f.hold)
+		m.up(x.t)
+	case faultTwin:
+		m.up(x.t)
+		x.awaitExit(ctx, p) // the older one notices that it is fenced, and ends
+	default:
+		m.wire.set(modes[f.kind])
+		pause(ctx, f.hold)
+		m.wire.set(wireGood)
+	}
+	if q := m.current(); !q.alive() { // fenced by a twin, or ended by itself
+		m.up(x.t)
+	}
+}
+
+// kill kills an agent's process and notes what it was working on.
+func (x *injector) kill(p *process) {
+	k := kill{pid: p.pid, at: monotonic(), tasks: x.inFlight(p.pid)}
+	p.kill()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.kills = append(x.kills, k)
+}
+
+// awaitExit waits for a process that should end by itself.
+func (x *injector) awaitExit(ctx context.Context, p *process) {
+	select {
+	case <-p.gone:
+	case <-ctx.Done():
+	case <-time.After(40 * time.Second):
+		x.t.Errorf("%s (pid %d) did not end by itself", p.name, p.pid)
+		p.kill()
+	}
+}
+
+func (x *injector) strikePlanes(ctx context.Context, f fault, which int) {
+	x.planes.Lock()
+	defer x.planes.Unlock()
+	x.count(f.kind, x.awaitWork(ctx, 0))
+	defer x.noteAway(monotonic())
+	p := x.in.planes[which]
+	p.current().kill()
+	pause(ctx, f.hold)
+	p.up()
+}
+
+// noteAway notes that something of the control plane was missing from then to now.
+func (x *injector) noteAway(from int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.away = append(x.away, span{from, monotonic()})
+}
+
+func (x *injector) strikeAll(ctx context.Context, f fault) {
+	x.planes.Lock()
+	defer x.planes.Unlock()
+	x.count(f.kind, x.awaitWork(ctx, 0))
+	defer x.noteAway(monotonic())
+	var down []*member
+	for range x.in.agents {
+		if m := x.reserve(0); m != nil {
+			down = append(down, m)
+		}
+	}
+	var wg sync.WaitGroup
+	for _, p := range x.in.planes {
+		wg.Go(p.current().kill)
+	}
+	for _, m := range down {
+		wg.Go(m.current().kill)
+	}
+	wg.Wait()
+	pause(ctx, f.hold/2)
+	for _, p := range x.in.planes {
+		p.up()
+	}
+	for _, m := range down {
+		m.up(x.t)
+		m.release()
+	}
+}
+
+// heal ends whatever faults are left, and returns when every process runs and answers.
+func (x *injector) heal(t testing.TB) {
+	for i, p := range x.in.planes {
+		p.up()
+		x.in.awaitReady(t, i)
+		if !p.current().alive() { // it could not start, as when Temporal was still away
+			p.up()
+			x.in.awaitReady(t, i)
+		}
+	}
+	for _, m := range x.in.agents {
+		m.wire.set(wireGood)
+		if !m.current().alive() {
+			m.up(t)
+		}
+	}
+}
+
+func (x *injector) report() string {
+	var b strings.Builder
+	total := 0
+	for _, kind := range faultKinds {
+		total += x.struck[kind]
+		fmt.Fprintf(&b, "  %-32s %3d", kind, x.struck[kind])
+		if x.idle[kind] > 0 {
+			fmt.Fprintf(&b, "  (%d more hit nothing and do not count)", x.idle[kind])
+		}
+		b.WriteString("\n")
+	}
+	return fmt.Sprintf("faults with work in flight: %d\n%s", total, &b)
+}
+
+// total is how many faults hit work in flight.
+func (x *injector) total() int {
+	total := 0
+	for _, n := range x.struck {
+		total += n
+	}
+	return total
+}

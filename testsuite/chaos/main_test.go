@@ -1,0 +1,39 @@
+//go:build linux
+
+package chaos
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+)
+
+// The options of a run. With the same ones the schedule is the same.
+var (
+	flagSeed     = flag.Uint64("chaos.seed", 1, "seed of the faults and of the work")
+	flagDuration = flag.Duration("chaos.duration", 25*time.Second, "how long faults are injected")
+	flagTasks    = flag.Int("chaos.tasks", 150, "tasks to submit, spread over the duration")
+	flagAgents   = flag.Int("chaos.agents", 6, "agents, spread over an active_active, an active_passive and a sharded cluster")
+	flagDefaults = flag.Bool("chaos.default-timing", false, "the thresholds that users have, instead of a quarter of them")
+)
+
+// buildDir holds what the run builds.
+var buildDir string
+
+// TestMain lets the test binary play the agents as well.
+func TestMain(m *testing.M) {
+	if spec := os.Getenv(agentEnv); spec != "" {
+		runAgent(spec)
+	}
+	flag.Parse()
+	var err error
+	if buildDir, err = os.MkdirTemp("", "mainstay-chaos-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(buildDir)
+	os.Exit(code)
+}

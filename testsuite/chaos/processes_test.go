@@ -1,0 +1,340 @@
+//go:build linux
+
+package chaos
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// process is one process that the driver started.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	pid  int
+	gone chan struct{}
+	log  *os.File
+
+	mu       sync.Mutex
+	killedAt int64 // when SIGKILL was sent; 0: never
+	goneAt   int64
+	code     int
+	frozen   []span // SIGSTOP to SIGCONT; to is 0 while stopped
+}
+
+// span is a time in nanoseconds of the monotonic clock.
+type span struct{ from, to int64 }
+
+// starting starts processes from one thread that lives as long as the driver: the kernel kills them when it ends, so a
+// driver that dies leaves nothing behind.
+var starting = sync.OnceValue(func() chan func() {
+	work := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for do := range work {
+			do()
+		}
+	}()
+	return work
+})
+
+func startProcess(t testing.TB, name, dir string, env []string, program string, args ...string) *process {
+	t.Helper()
+	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(t, err)
+	p := &process{name: name, cmd: exec.Command(program, args...), gone: make(chan struct{}), log: log}
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, log, log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	starting() <- func() { started <- p.cmd.Start() }
+	require.NoError(t, <-started, "start %s", name)
+	p.pid = p.cmd.Process.Pid
+	go func() {
+		_ = p.cmd.Wait()
+		p.mu.Lock()
+		p.goneAt, p.code = monotonic(), p.cmd.ProcessState.ExitCode()
+		p.mu.Unlock()
+		close(p.gone)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		_ = log.Close()
+	})
+	return p
+}
+
+func (p *process) alive() bool {
+	select {
+	case <-p.gone:
+		return false
+	default:
+		return true
+	}
+}
+
+// kill sends SIGKILL and waits for the end.
+func (p *process) kill() {
+	p.mu.Lock()
+	if p.killedAt == 0 && p.alive() {
+		p.killedAt = monotonic()
+	}
+	p.mu.Unlock()
+	_ = p.cmd.Process.Kill()
+	<-p.gone
+}
+
+// freeze sends SIGSTOP, thaw SIGCONT.
+func (p *process) freeze() {
+	_ = p.cmd.Process.Signal(syscall.SIGSTOP)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.frozen = append(p.frozen, span{from: monotonic()})
+}
+
+func (p *process) thaw() {
+	p.mu.Lock()
+	p.frozen[len(p.frozen)-1].to = monotonic()
+	p.mu.Unlock()
+	_ = p.cmd.Process.Signal(syscall.SIGCONT)
+}
+
+// programs are built once for all tests of the run, by the build tags they need.
+var programs sync.Map // tags → func() (string, error)
+
+// buildProgram builds a program of this repository, or with testBinary this package's tests.
+func buildProgram(t testing.TB, tags string, testBinary bool) string {
+	t.Helper()
+	build := sync.OnceValues(func() (string, error) {
+		dir, err := os.MkdirTemp(buildDir, "build-")
+		if err != nil {
+			return "", err
+		}
+		out := filepath.Join(dir, "program")
+		args := []string{"build", "-tags", tags, "-ldflags", "-s -w", "-o", out, "mainstay.dev/mainstay/cmd/mainstay"}
+		if testBinary {
+			args = []string{"test", "-c", "-tags", tags, "-o", out, "mainstay.dev/mainstay/testsuite/chaos"}
+		}
+		if text, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("go %v: %w\n%s", args, err, text)
+		}
+		return out, nil
+	})
+	once, _ := programs.LoadOrStore(fmt.Sprint(tags, testBinary), build)
+	path, err := once.(func() (string, error))()
+	require.NoError(t, err)
+	return path
+}
+
+// plane is one process of the control plane, which keeps its ports and its data over restarts.
+type plane struct {
+	url     string
+	start   func() *process
+	mu      sync.Mutex
+	process *process
+}
+
+func (p *plane) current() *process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.process
+}
+
+func (p *plane) up() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.process == nil || !p.process.alive() {
+		p.process = p.start()
+	}
+}
+
+func (p *plane) ready() bool {
+	response, err := (&http.Client{Timeout: time.Second}).Get(p.url + "/readyz")
+	if err != nil {
+		return false
+	}
+	_ = response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+// timing are the thresholds of an installation. The quick ones keep the proportions of the defaults.
+type timing struct {
+	Heartbeat, Warning, Failure, Grace, RoleLease time.Duration
+}
+
+var (
+	quickTiming   = timing{1250 * time.Millisecond, 2500 * time.Millisecond, 3750 * time.Millisecond, 250 * time.Millisecond, 2 * time.Second}
+	defaultTiming = timing{5 * time.Second, 10 * time.Second, 15 * time.Second, time.Second, 5 * time.Second}
+)
+
+// installation is a control plane of two processes: the first has Temporal, and both have a hub, a gateway and a worker.
+type installation struct {
+	dir    string
+	timing timing
+	planes []*plane
+	agents []*member
+	book   *ledger
+	client *http.Client
+
+	programAgent string
+	agentEnv     []string
+
+	mu        sync.Mutex
+	processes map[int]*process // agents' processes by pid
+}
+
+// options of an installation.
+type installOptions struct {
+	timing timing
+	tags   string   // build tags of every program
+	env    []string // of every process
+	hubs   int      // 1 or 2; 0 means 2
+}
+
+func install(t testing.TB, o installOptions) *installation {
+	t.Helper()
+	in := &installation{dir: t.TempDir(), timing: o.timing, client: &http.Client{Timeout: 8 * time.Second}, processes: map[int]*process{}, agentEnv: o.env}
+	in.book = &ledger{path: filepath.Join(in.dir, "ledger")}
+	program := buildProgram(t, o.tags, false)
+	var err error
+	in.programAgent, err = os.Executable()
+	require.NoError(t, err)
+	if o.tags != "" {
+		in.programAgent = buildProgram(t, o.tags, true)
+	}
+	settings := filepath.Join(in.dir, "mainstay.yaml")
+	require.NoError(t, os.WriteFile(settings, fmt.Appendf(nil,
+		"hub:\n  heartbeat_interval: %s\n  warning_threshold: %s\n  failure_threshold: %s\n  disconnect_grace: %s\n",
+		o.timing.Heartbeat, o.timing.Warning, o.timing.Failure, o.timing.Grace), 0o600))
+	temporal, first, second := freePort(t), freePort(t), freePort(t)
+	env := append([]string{"MAINSTAY_TOKEN_KEY=a key for chaos tests, not for people!", "TEMPORAL_ADDRESS=" + temporal}, o.env...)
+	add := func(name, address string, args ...string) {
+		in.planes = append(in.planes, &plane{url: "http://" + address, start: func() *process {
+			return startProcess(t, name, in.dir, env, program, append(args, "--http", address, "--config", settings)...)
+		}})
+	}
+	add("dev", first, "dev", "--data-dir", filepath.Join(in.dir, "data"), "--agents", "0", "--ui", "off", "--temporal", temporal)
+	in.planes[0].up()
+	in.awaitReady(t, 0)
+	if o.hubs != 1 {
+		add("serve", second, "serve", "--hub-id", "second")
+		in.planes[1].up()
+		in.awaitReady(t, 1)
+	}
+	return in
+}
+
+func (in *installation) awaitReady(t testing.TB, i int) {
+	t.Helper()
+	require.Eventually(t, in.planes[i].ready, 60*time.Second, 50*time.Millisecond, "%s does not come up; see its log in %s", in.planes[i].url, in.dir)
+}
+
+func freePort(t testing.TB) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// member is one agent, over the processes that play it.
+type member struct {
+	in      *installation
+	id      string
+	cluster string
+	slots   int
+	wire    *wire
+
+	mu      sync.Mutex
+	process *process
+	busy    bool // a fault is at work
+}
+
+// addAgent makes an agent and starts its process.
+func (in *installation) addAgent(t testing.TB, cluster, id string, slots int) *member {
+	var targets []string
+	for i := range in.planes {
+		targets = append(targets, in.planes[(i+len(in.agents))%len(in.planes)].url)
+	}
+	m := &member{in: in, id: id, cluster: cluster, slots: slots, wire: newWire(t, targets)}
+	in.agents = append(in.agents, m)
+	m.up(t)
+	return m
+}
+
+// up starts a process for the agent, whether one runs already or not, and returns the one before.
+func (m *member) up(t testing.TB) *process {
+	spec, err := json.Marshal(agentSpec{ID: m.id, Cluster: m.cluster, Hubs: m.wire.urls(), Ledger: m.in.book.path, Slots: m.slots})
+	require.NoError(t, err)
+	p := startProcess(t, m.id, m.in.dir, append([]string{agentEnv + "=" + string(spec)}, m.in.agentEnv...), m.in.programAgent, "-test.run=^$")
+	m.in.mu.Lock()
+	m.in.processes[p.pid] = p
+	m.in.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.process
+	m.process = p
+	return before
+}
+
+func (m *member) current() *process {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.process
+}
+
+// call sends one request to a process of the control plane and decodes the answer.
+func (in *installation) call(i int, method, path string, body, into any) (int, error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return 0, err
+	}
+	request, err := http.NewRequest(method, in.planes[i%len(in.planes)].url+path, bytes.NewReader(text))
+	if err != nil {
+		return 0, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := in.client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if into != nil && response.StatusCode < 300 {
+		return response.StatusCode, json.NewDecoder(response.Body).Decode(into)
+	}
+	return response.StatusCode, nil
+}
+
+// addCluster makes a cluster.
+func (in *installation) addCluster(t testing.TB, name, mode string) {
+	t.Helper()
+	settings := map[string]any{"name": name, "replication_mode": mode, "role_lease": in.timing.RoleLease.String()}
+	if mode == "sharded" {
+		settings["shards"] = 4
+	}
+	require.Eventually(t, func() bool {
+		status, err := in.call(0, http.MethodPost, "/api/v1/agents/clusters", settings, nil)
+		return err == nil && (status < 300 || status == http.StatusConflict)
+	}, 20*time.Second, 100*time.Millisecond, "cluster %s", name)
+}
+
+// keep copies ledger and logs to where they outlive the test.
+func keep(t testing.TB, in *installation) {
+	to, err := os.MkdirTemp("", "chaos-kept-")
+	if err == nil {
+		err = os.CopyFS(to, os.DirFS(in.dir))
+	}
+	t.Logf("ledger and logs are in %s (error: %v)", to, err)
+}
