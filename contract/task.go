@@ -18,11 +18,12 @@ type TaskInput struct {
 
 // TaskCarried is a Task workflow's state over continue-as-new.
 type TaskCarried struct {
-	Attempts    []fleet.Attempt `json:"attempts,omitempty"`
-	Deliveries  int             `json:"deliveries"`
-	Tally       fleet.Tally     `json:"tally"`
-	Checkpoint  json.RawMessage `json:"checkpoint,omitempty"`
-	SubmittedAt time.Time       `json:"submitted_at"`
+	Attempts   []fleet.Attempt `json:"attempts,omitempty"`
+	Deliveries int             `json:"deliveries"`
+	Tally      fleet.Tally     `json:"tally"`
+	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
+	// WaitingSince is when the task was submitted, or an agent last had it; expires_in counts from it.
+	WaitingSince time.Time `json:"waiting_since"`
 }
 
 // TaskState is what the query StatusQuery answers and what a Task workflow returns: it is the task without its input.

@@ -55,7 +55,7 @@ func newTaskRun(ctx workflow.Context, in contract.TaskInput) (*taskRun, error) {
 	if in.Carried != nil {
 		r.carry, r.log = *in.Carried, in.Carried.Attempts
 	} else {
-		r.carry.SubmittedAt = workflow.GetInfo(ctx).WorkflowStartTime
+		r.carry.WaitingSince = workflow.GetInfo(ctx).WorkflowStartTime
 	}
 	if err := workflow.SetQueryHandler(ctx, contract.StatusQuery, func() (contract.TaskState, error) { return r.state(), nil }); err != nil {
 		return nil, err
@@ -87,6 +87,9 @@ func (r *taskRun) loop(ctx workflow.Context) (contract.TaskState, error) {
 		}
 		next := fleet.Redeliver(&r.in.Spec, r.in.TaskID, r.carry.Tally, attemptEnd(report))
 		r.carry.Tally = next.Tally
+		if report.Begun {
+			r.carry.WaitingSince = workflow.Now(ctx) // an agent had it: what expires is the wait for the next
+		}
 		if next.Status == fleet.TaskFailed {
 			return r.end(ctx, fleet.TaskFailed, next.Why)
 		}
@@ -105,6 +108,9 @@ func (r *taskRun) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.Task
 		r.next = &at
 		_, _ = workflow.AwaitWithTimeout(ctx, next.Wait, func() bool { return r.cancel != nil })
 		r.next = nil
+		if r.carry.Tally.Returns == 0 {
+			r.carry.WaitingSince = workflow.Now(ctx) // the backoff is no wait for an agent
+		}
 	case fleet.TaskReview:
 		r.mark(ctx, fleet.TaskReview)
 		r.await(ctx, func() bool { return r.review != nil || r.cancel != nil })
@@ -146,7 +152,7 @@ func (r *taskRun) reviewed(ctx workflow.Context) (fleet.TaskStatus, string) {
 func (r *taskRun) restart(ctx workflow.Context, why string) {
 	r.retry = nil
 	r.carry.Tally = fleet.Tally{}
-	r.carry.SubmittedAt = workflow.Now(ctx)
+	r.carry.WaitingSince = workflow.Now(ctx)
 	r.status, r.why = fleet.TaskQueued, why
 	r.mark(ctx, "")
 }
@@ -157,7 +163,7 @@ func (r *taskRun) await(ctx workflow.Context, condition func() bool) {
 }
 
 func (r *taskRun) queueTimeLeft(ctx workflow.Context) time.Duration {
-	deadline := r.carry.SubmittedAt.Add(r.in.Spec.ExpiresIn.Or(fleet.DefaultExpiration))
+	deadline := r.carry.WaitingSince.Add(r.in.Spec.ExpiresIn.Or(fleet.DefaultExpiration))
 	return deadline.Sub(workflow.Now(ctx))
 }
 

@@ -200,8 +200,17 @@ func TestTaskCancelledWhileWaiting(t *testing.T) {
 
 func TestTaskExpires(t *testing.T) {
 	t.Parallel()
-	failed := ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true})
-	run := newTask(t, script{failed, failed, failed, failed, failed})
-	run.start(fleet.TaskSpec{ExpiresIn: fleet.Duration(5 * time.Second), Retry: fleet.RetryPolicy{MaxAttempts: 50}})
+	returned := ended(contract.AttemptReport{Outcome: fleet.AttemptReturned})
+	run := newTask(t, script{returned, returned, returned, returned, returned, returned, returned, returned, returned, returned})
+	run.start(fleet.TaskSpec{ExpiresIn: fleet.Duration(time.Second)})
 	require.Equal(t, fleet.TaskExpired, run.outcome(t).Status)
+}
+
+// Only the wait for an agent expires: not the time an attempt ran, and not the backoff after it.
+func TestTaskThatRanLongDoesNotExpire(t *testing.T) {
+	t.Parallel()
+	failed := ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true})
+	run := newTask(t, script{failed, failed, completed(`1`)})
+	run.start(fleet.TaskSpec{ExpiresIn: fleet.Duration(time.Second)})
+	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status, "the backoffs of 2 s and 4 s are longer than expires_in")
 }
