@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
+	"google.golang.org/grpc"
 
 	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/fleet"
@@ -90,6 +91,25 @@ type NodeOptions struct {
 	HubID  string
 	Listen string
 	Config hub.Config
+	// DialTemporal opens the node's connections to Temporal, so that a test can cut them.
+	DialTemporal func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// temporalFor is the client of a node: the shared one, or one of its own when the test dials.
+func (o *NodeOptions) temporalFor(t testing.TB) client.Client {
+	t.Helper()
+	c := Temporal(t)
+	if o.DialTemporal == nil {
+		return c
+	}
+	dial := func(ctx context.Context, address string) (net.Conn, error) { return o.DialTemporal(ctx, "tcp", address) }
+	own, err := client.DialContext(t.Context(), client.Options{
+		HostPort: "passthrough:///" + server.Address(), Namespace: server.Namespace(), Logger: quiet{},
+		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithContextDialer(dial)}},
+	})
+	require.NoError(t, err)
+	t.Cleanup(own.Close)
+	return own
 }
 
 // QuickTiming keeps the proportions of the defaults at a quarter of their length.
@@ -101,7 +121,7 @@ func QuickTiming() fleet.Timing {
 // NewNode starts a node that is stopped with the test.
 func NewNode(t testing.TB, o NodeOptions) *Node {
 	t.Helper()
-	c := Temporal(t)
+	c := o.temporalFor(t)
 	if o.HubID == "" {
 		o.HubID = UniqueID("hub")
 	}

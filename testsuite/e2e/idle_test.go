@@ -1,0 +1,100 @@
+package e2e
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/testsuite/plane"
+)
+
+var defaultTiming = flag.Bool("default-timing", false, "let the idle fleet heartbeat as in production: the test takes a minute")
+
+// TestIdleFleetWritesNothing lets 100 idle agents heartbeat a dozen times: no workflow's history may grow.
+func TestIdleFleetWritesNothing(t *testing.T) {
+	t.Parallel()
+	const agents, heartbeats = 100, 12
+	timing := plane.QuickTiming()
+	if *defaultTiming {
+		timing = fleet.DefaultTiming()
+	}
+	node := plane.NewNode(t, plane.NodeOptions{Config: hub.Config{Timing: timing}})
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	for range agents {
+		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("idle")}, map[string]agent.Handler{"echo": echo})
+	}
+	require.Eventually(t, func() bool {
+		return metric(t, node.Registry, "mainstay_hub_sessions", nil) == agents
+	}, 30*time.Second, 50*time.Millisecond, "all agents register")
+	polls := func() float64 {
+		return metric(t, node.Registry, "mainstay_http_request_duration_seconds", map[string]string{"route": protocol.PollPath, "status": "200"})
+	}
+	morePolls := func(n float64) {
+		t.Helper()
+		limit := polls() + n
+		require.Eventually(t, func() bool { return polls() >= limit }, 3*time.Minute, 50*time.Millisecond)
+	}
+	events := func() map[string]int64 {
+		lengths := map[string]int64{}
+		for _, id := range []string{contract.ClusterWorkflowID(cluster), contract.HubWorkflowID(node.Hub.ID())} {
+			d, err := plane.Temporal(t).DescribeWorkflowExecution(t.Context(), id, "")
+			require.NoError(t, err)
+			lengths[id+" "+d.GetWorkflowExecutionInfo().GetExecution().GetRunId()] = d.GetWorkflowExecutionInfo().GetHistoryLength()
+		}
+		return lengths
+	}
+
+	// What the joins began may still end: two equal looks, a round of heartbeats apart, are the start.
+	before := events()
+	for settled := false; !settled; {
+		morePolls(agents)
+		now := events()
+		settled = sameEvents(before, now)
+		before = now
+	}
+	morePolls(agents * heartbeats)
+	require.Equal(t, before, events(), "heartbeats of idle agents must write nothing")
+	require.EqualValues(t, agents, metric(t, node.Registry, "mainstay_hub_sessions", nil), "no agent may have been given up meanwhile")
+}
+
+func sameEvents(a, b map[string]int64) bool {
+	for id, n := range a {
+		if b[id] != n {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+// metric is the sum of a metric's values over the series with the labels; of a histogram, its count.
+func metric(t testing.TB, from prometheus.Gatherer, name string, labels map[string]string) float64 {
+	t.Helper()
+	families, err := from.Gather()
+	require.NoError(t, err)
+	sum := 0.0
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			matching := 0
+			for _, l := range m.GetLabel() {
+				if want, asked := labels[l.GetName()]; asked && want == l.GetValue() {
+					matching++
+				}
+			}
+			if matching == len(labels) {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return sum
+}
