@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"mainstay.dev/mainstay/agent"
 )
 
@@ -21,7 +23,12 @@ const checksumType = "checksum"
 // checksumPayload names files below the folder that agent and demo have in common.
 type checksumPayload struct {
 	Files []string `json:"files"`
+	// Rounds is how often each file is digested, every time after the digest of the round before; 0 is 1.
+	Rounds int `json:"rounds,omitempty"`
 }
+
+// maxRounds bounds what one task may ask for.
+const maxRounds = 10_000
 
 type checksumResult struct {
 	Files []fileSum `json:"files"`
@@ -45,14 +52,20 @@ func checksumHandler(root string) (agent.Handler, error) {
 		if err := task.Decode(&payload); err != nil {
 			return nil, err
 		}
+		if len(payload.Files) == 0 {
+			return nil, agent.NonRetryable(errors.New(`the payload names no files; it must be {"files": ["path", …]}`))
+		}
+		if payload.Rounds < 0 || payload.Rounds > maxRounds {
+			return nil, agent.NonRetryable(fmt.Errorf("the payload's rounds must be 0 to %d", maxRounds))
+		}
 		var result checksumResult
 		for i, path := range payload.Files {
-			if err := ctx.Err(); err != nil {
-				return nil, context.Cause(ctx)
-			}
-			sum, err := sumFile(folder, path)
-			if err != nil {
+			sum, err := sumFile(ctx, folder, path, payload.Rounds)
+			if permanent(err) {
 				return nil, agent.NonRetryable(err)
+			}
+			if err != nil {
+				return nil, err
 			}
 			result.Files = append(result.Files, sum)
 			task.Progress(100*(i+1)/len(payload.Files), path)
@@ -61,21 +74,64 @@ func checksumHandler(root string) (agent.Handler, error) {
 	}, nil
 }
 
-func sumFile(root *os.Root, path string) (fileSum, error) {
-	file, err := root.Open(path)
+var errNotRegular = errors.New("not a regular file")
+
+// permanent tells what trying again does not change. Too many open files, a full memory or a failing disk may pass.
+func permanent(err error) bool {
+	if err == nil {
+		return false
+	}
+	// os.Root has no error to compare with for paths that lead out of it.
+	return errors.Is(err, errNotRegular) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) ||
+		errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENAMETOOLONG) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EINVAL) ||
+		strings.Contains(err.Error(), "path escapes")
+}
+
+func sumFile(ctx context.Context, root *os.Root, path string, rounds int) (fileSum, error) {
+	// Without waiting: opening a named pipe would otherwise block until somebody writes to it.
+	file, err := root.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ENXIO) { // a socket, or a device without a driver
+		err = fmt.Errorf("%s: %w", path, errNotRegular)
+	}
 	if err != nil {
 		return fileSum{}, err
 	}
 	defer func() { _ = file.Close() }()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return fileSum{}, errors.Join(err, fmt.Errorf("%s: %w: not a regular file", path, fs.ErrInvalid))
-	}
-	hash := sha256.New()
-	n, err := io.Copy(hash, file)
+	info, err := file.Stat()
 	if err != nil {
 		return fileSum{}, err
 	}
-	return fileSum{Path: path, SHA256: hex.EncodeToString(hash.Sum(nil)), Bytes: n}, nil
+	if !info.Mode().IsRegular() {
+		return fileSum{}, fmt.Errorf("%s: %w", path, errNotRegular)
+	}
+	var digest []byte
+	var size int64
+	for range max(1, rounds) {
+		hash := sha256.New()
+		_, _ = hash.Write(digest)
+		_, err := file.Seek(0, io.SeekStart)
+		if err == nil {
+			size, err = io.Copy(hash, untilDone{ctx, file})
+		}
+		if err != nil {
+			return fileSum{}, fmt.Errorf("read %s: %w", path, err)
+		}
+		digest = hash.Sum(digest[:0])
+	}
+	return fileSum{Path: path, SHA256: hex.EncodeToString(digest), Bytes: size}, nil
+}
+
+// untilDone reads until the context ends.
+type untilDone struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (u untilDone) Read(p []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return u.r.Read(p)
 }
 
 // combined is one digest of all files, independent of who digested which and when.

@@ -2,13 +2,19 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"mainstay.dev/mainstay/agent"
 )
@@ -27,6 +33,7 @@ func checksumFolder(t *testing.T) string {
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "sub", "bin"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(root, "sub", "hello"), []byte("hello"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(root, "empty"), nil, 0o600))
+	require.NoError(t, unix.Mkfifo(filepath.Join(root, "pipe"), 0o600))
 	require.NoError(t, os.Symlink(outside, filepath.Join(root, "link")))
 	require.NoError(t, os.Symlink(filepath.Dir(outside), filepath.Join(root, "linked")))
 	return root
@@ -56,6 +63,10 @@ func TestChecksumHandlerRefuses(t *testing.T) {
 		"through a linked dir":  {`{"files": ["linked/outside"]}`, "escapes"},
 		"a folder":              {`{"files": ["sub"]}`, "not a regular file"},
 		"a missing file":        {`{"files": ["empty", "gone"]}`, "no such file"},
+		"below a file":          {`{"files": ["empty/x"]}`, "not a directory"},
+		"a named pipe":          {`{"files": ["pipe"]}`, "not a regular file"},
+		"no files":              {`{"files": []}`, "names no files"},
+		"too many rounds":       {`{"files": ["empty"], "rounds": 10001}`, "rounds must be"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -63,8 +74,52 @@ func TestChecksumHandlerRefuses(t *testing.T) {
 			require.NoError(t, err)
 			_, err = handle(t.Context(), &agent.Task{Payload: json.RawMessage(test.payload)})
 			require.ErrorContains(t, err, test.says)
+			require.Equal(t, reflect.TypeOf(agent.NonRetryable(errNotRegular)), reflect.TypeOf(err), "trying again changes nothing")
 		})
 	}
+}
+
+func TestChecksumRounds(t *testing.T) {
+	t.Parallel()
+	root, err := os.OpenRoot(checksumFolder(t))
+	require.NoError(t, err)
+	defer func() { _ = root.Close() }()
+	sum, err := sumFile(t.Context(), root, "sub/hello", 2)
+	require.NoError(t, err)
+	first := sha256.Sum256([]byte("hello"))
+	second := sha256.Sum256(append(first[:], "hello"...))
+	require.Equal(t, fileSum{"sub/hello", hex.EncodeToString(second[:]), 5}, sum)
+}
+
+func TestPassingErrorsAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{nil, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EIO, unix.EINTR, context.Canceled} {
+		if err != nil {
+			err = &fs.PathError{Op: "openat", Path: "x", Err: err}
+		}
+		require.False(t, permanent(err), err)
+	}
+}
+
+// cancelAfter cancels once it was read from.
+type cancelAfter struct {
+	cancel func()
+	reads  int
+}
+
+func (c *cancelAfter) Read(p []byte) (int, error) {
+	c.reads++
+	c.cancel()
+	return len(p), nil
+}
+
+func TestLongReadsStop(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	endless := &cancelAfter{cancel: cancel}
+	_, err := io.Copy(io.Discard, untilDone{ctx, endless})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 1, endless.reads)
 }
 
 func TestChecksumStopsWhenToldTo(t *testing.T) {

@@ -47,6 +47,33 @@ hello
 	require.Contains(t, got.stdout, "\n  \"id\": \"t-1\"", "indented for people")
 }
 
+func TestTaskSubmitPrintsWhatTheCommandWrote(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		task           string
+		code           int
+		stdout, stderr string
+	}{
+		"completed": {
+			`{"id":"t-1","type":"exec","status":"completed","attempts":[{"number":1,"agent_id":"agent-1","outcome":"completed"}],"result":{"exit_code":0,"stdout":"a\u001b[1m\n\nb","stderr":"oops\u001b[2J"}}`,
+			exitOK, "a\x1b[1m\n\nb", "oops\uFFFD[2J\nTask t-1 completed on agent-1.\n",
+		},
+		"failed": {
+			`{"id":"t-1","type":"exec","status":"dead_letter","why":"3 of 3 attempts failed; last: exec: exit status 3"}`,
+			exitIncomplete, "", "3 of 3 attempts failed; last: exec: exit status 3\nError: task t-1 has used up its attempts: try it again with `mainstay task retry t-1`\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFakeAPI(t, map[string]answer{"POST /api/v1/agents/tasks": {201, c.task}, "GET /api/v1/agents/tasks/t-1": {200, c.task}})
+			got := f.at(t, "task", "submit", "--wait", "--", "x")
+			require.Equal(t, c.code, got.code)
+			require.Equal(t, c.stdout, got.stdout)
+			require.Equal(t, c.stderr, got.stderr)
+		})
+	}
+}
+
 func TestTaskGetWaits(t *testing.T) {
 	t.Parallel()
 	for status, c := range map[string]struct {

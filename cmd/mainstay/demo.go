@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"time"
 
@@ -30,6 +29,7 @@ type demoReport struct {
 	Remote string      `json:"digest_by_agents"`
 	Local  string      `json:"digest_here"`
 	Equal  bool        `json:"equal"`
+	Killed *demoKill   `json:"killed,omitempty"`
 	UIURL  string      `json:"ui_url,omitempty"`
 }
 
@@ -90,7 +90,7 @@ func (a *app) demo(ctx context.Context, path string, agents int, keep bool) erro
 		fmt.Fprintf(story, " %s (pid %d)", agent.ID, agent.PID)
 	}
 	fmt.Fprintln(story)
-	run := demoRun{client: newAPIClient(d.url), story: story, tty: a.stdoutTTY && a.output != "json"}
+	run := demoRun{client: newAPIClient(d.url), story: story, tty: a.stdoutTTY && a.output != "json", kill: d.agents.killOne}
 	result, err := run.do(ctx, folder, files)
 	if err != nil {
 		return err
@@ -143,31 +143,14 @@ func (r *demoReport) write(w io.Writer) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
+	fmt.Fprintln(w)
+	if err := r.Killed.write(w, r.Tasks); err != nil {
+		return err
+	}
 	verdict := "EQUAL"
 	if !r.Equal {
 		verdict = "DIFFERENT"
 	}
 	_, err := fmt.Fprintf(w, "\nDigest of all files, by the agents  %s\nDigest of all files, computed here  %s  %s\n\n", r.Remote, r.Local, verdict)
 	return err
-}
-
-// localSums digests the files in this process.
-func localSums(ctx context.Context, folder string, files []string) ([]fileSum, error) {
-	root, err := os.OpenRoot(folder)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = root.Close() }()
-	sums := make([]fileSum, 0, len(files))
-	for _, path := range files {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		sum, err := sumFile(root, path)
-		if err != nil {
-			return nil, err
-		}
-		sums = append(sums, sum)
-	}
-	return sums, nil
 }

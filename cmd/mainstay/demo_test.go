@@ -27,6 +27,10 @@ func TestDemo(t *testing.T) {
 	require.EqualValues(t, 190, report.Bytes)
 	require.True(t, report.Equal)
 	require.Equal(t, report.Local, report.Remote)
+	require.NotNil(t, report.Killed, got.stderr)
+	require.Contains(t, []string{"agent-1", "agent-2"}, report.Killed.Agent)
+	require.Greater(t, report.Killed.Noticed, demoDelay(0))
+	require.Contains(t, got.stderr, "Killed "+report.Killed.Agent)
 	done := 0
 	for _, share := range report.Agents {
 		require.Contains(t, []string{"agent-1", "agent-2"}, share.Agent)
@@ -75,6 +79,21 @@ func TestDemoFiles(t *testing.T) {
 	files, err = demoFiles(t.Context(), repository)
 	require.NoError(t, err)
 	require.Equal(t, []string{"sub/bin/tracked too", "tracked"}, files)
+}
+
+func TestRounds(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	write(t, folder, "small", "x")
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "large"), nil, 0o600))
+	for size, wants := range map[int64]int{0: demoRounds, demoWork / 8: 7, demoWork / 2: 1, 4 * demoWork: 1} {
+		require.NoError(t, os.Truncate(filepath.Join(folder, "large"), size))
+		rounds, err := roundsFor(folder, []string{"small", "large"})
+		require.NoError(t, err)
+		require.Equal(t, wants, rounds, size)
+	}
+	_, err := roundsFor(folder, []string{"gone"})
+	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
 func TestBatches(t *testing.T) {

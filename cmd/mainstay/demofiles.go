@@ -2,13 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 )
 
@@ -91,4 +95,47 @@ func walkFiles(folder string) ([]string, error) {
 func batches(files []string) [][]string {
 	size := min(max(1, (len(files)+demoTasks-1)/demoTasks), demoBatch)
 	return slices.Collect(slices.Chunk(files, size))
+}
+
+const (
+	// demoWork is about how many bytes the demo digests, in rounds when the files have less. Else no task of a small
+	// folder would last long enough to be interrupted.
+	demoWork = 1 << 30
+	// demoRounds bounds the rounds: each costs some microseconds, however small the file.
+	demoRounds = 1000
+)
+
+// roundsFor is how often each file is digested.
+func roundsFor(folder string, files []string) (int, error) {
+	total := int64(1)
+	for _, path := range files {
+		info, err := os.Stat(filepath.Join(folder, path))
+		if err != nil {
+			return 0, err
+		}
+		total += info.Size()
+	}
+	return int(min(max(1, demoWork/total), demoRounds)), nil
+}
+
+// localSums digests the files in this process.
+func localSums(ctx context.Context, folder string, files []string, rounds int) ([]fileSum, error) {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	sums := make([]fileSum, len(files))
+	errs := make([]error, len(files))
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(files)); i = next.Add(1) - 1 {
+				sums[i], errs[i] = sumFile(ctx, root, files[i], rounds)
+			}
+		})
+	}
+	group.Wait()
+	return sums, errors.Join(errs...)
 }

@@ -30,6 +30,7 @@ type demoRun struct {
 	client *apiClient
 	story  io.Writer
 	tty    bool
+	kill   func(agent string) (pid int, killed bool) // kills an agent's process; nil: none is killed
 }
 
 // demoShare is what one agent did.
@@ -42,22 +43,33 @@ type demoShare struct {
 
 func (r *demoRun) do(ctx context.Context, folder string, files []string) (*demoReport, error) {
 	begun := time.Now()
-	groups := batches(files)
-	ids, err := r.submit(ctx, groups)
+	rounds, err := roundsFor(folder, files)
+	if err != nil {
+		return nil, fmt.Errorf("look at the files: %w", err)
+	}
+	ids, err := r.submit(ctx, batches(files), rounds)
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(r.story, "Submitted %d tasks for %d files of %s in %s\n", len(ids), len(files), folder, roughly(time.Since(begun)))
-	tasks, err := r.await(ctx, ids)
+	fmt.Fprintf(r.story, "Submitted %s for %s of %s in %s\n", plural(len(ids), "task"), plural(len(files), "file"), folder, roughly(time.Since(begun)))
+	if rounds > 1 {
+		fmt.Fprintf(r.story, "The files are small: each is digested %d times over, to have work that can be interrupted.\n", rounds)
+	}
+	tasks, killed, err := r.await(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	report := &demoReport{Folder: folder, Files: len(files), Tasks: len(ids), Took: roughly(time.Since(begun))}
+	report := &demoReport{Folder: folder, Files: len(files), Tasks: len(ids), Took: roughly(time.Since(begun)), Killed: killed}
+	if killed != nil {
+		if err := killed.follow(ctx, r.client, tasks); err != nil {
+			return nil, err
+		}
+	}
 	sums, err := report.take(tasks)
 	if err != nil {
 		return nil, err
 	}
-	local, err := localSums(ctx, folder, files)
+	local, err := localSums(ctx, folder, files, rounds)
 	if err != nil {
 		return nil, fmt.Errorf("digest the files here: %w", err)
 	}
@@ -67,12 +79,12 @@ func (r *demoRun) do(ctx context.Context, folder string, files []string) (*demoR
 }
 
 // submit hands in one task for each group of files.
-func (r *demoRun) submit(ctx context.Context, groups [][]string) ([]string, error) {
+func (r *demoRun) submit(ctx context.Context, groups [][]string, rounds int) ([]string, error) {
 	var ids []string
 	for part := range slices.Chunk(groups, batchLimit) {
 		requests := make([]gateway.TaskRequest, len(part))
 		for i, group := range part {
-			payload, err := json.Marshal(checksumPayload{group})
+			payload, err := json.Marshal(checksumPayload{Files: group, Rounds: rounds})
 			if err != nil {
 				return nil, err
 			}
@@ -97,13 +109,14 @@ func (r *demoRun) submit(ctx context.Context, groups [][]string) ([]string, erro
 // batchHold is how much longer than a simple call a batch may take.
 const batchHold = 90 * time.Second
 
-// await waits for all tasks and shows how far they are.
-func (r *demoRun) await(ctx context.Context, ids []string) ([]*gateway.Task, error) {
+// await waits for all tasks, shows how far they are, and kills an agent in the middle.
+func (r *demoRun) await(ctx context.Context, ids []string) ([]*gateway.Task, *demoKill, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	tasks, errs := make([]*gateway.Task, len(ids)), make([]error, len(ids))
 	bar := &progress{w: r.story, tty: r.tty, unit: "tasks are done", total: len(ids)}
 	next := make(chan int)
+	middle := &demoMiddle{run: r, bar: bar}
 	var waiters sync.WaitGroup
 	for range min(demoWaiters, len(ids)) {
 		waiters.Go(func() {
@@ -116,7 +129,10 @@ func (r *demoRun) await(ctx context.Context, ids []string) ([]*gateway.Task, err
 					cancel()
 					continue
 				}
-				bar.step()
+				if err := middle.reached(ctx, bar.step()); err != nil {
+					errs[i] = err
+					cancel()
+				}
 			}
 		})
 	}
@@ -125,7 +141,7 @@ func (r *demoRun) await(ctx context.Context, ids []string) ([]*gateway.Task, err
 	}
 	close(next)
 	waiters.Wait()
-	return tasks, firstCause(errs)
+	return tasks, middle.killed, firstCause(errs)
 }
 
 // firstCause is the error that made the others, which were only cancelled, fail too.

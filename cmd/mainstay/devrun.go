@@ -195,9 +195,16 @@ func (d *devRun) startAgents(ctx context.Context, a *app, o devOptions) error {
 		return err
 	}
 	d.launcher.endLeftovers(d.ids)
-	d.agents, err = startSupervisor(ctx, d.launcher, d.ids, time.After, a.say)
+	say := a.say
+	if o.demoRoot != "" {
+		say = d.note // the demo tells what happens to its agents itself
+	}
+	d.agents, err = startSupervisor(ctx, d.launcher, d.ids, time.After, say)
 	return err
 }
+
+// note writes one line to the log.
+func (d *devRun) note(format string, args ...any) { fmt.Fprintf(d.log, format+"\n", args...) }
 
 // say prints one line about something that happened.
 func (a *app) say(format string, args ...any) {

@@ -20,21 +20,38 @@ type progress struct {
 
 const barWidth = 40
 
-// step counts one more.
-func (p *progress) step() {
+// step counts one more and returns how many there are.
+func (p *progress) step() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := 4 * p.done / p.total
 	p.done++
 	if p.tty {
-		filled := barWidth * p.done / p.total
-		fmt.Fprintf(p.w, "\r[%s%s] %d of %d %s", strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), p.done, p.total, p.unit)
+		p.draw()
 		if p.done == p.total {
 			fmt.Fprintln(p.w)
 		}
-		return
+		return p.done
 	}
 	if 4*p.done/p.total > before {
 		fmt.Fprintf(p.w, "%d of %d %s\n", p.done, p.total, p.unit)
 	}
+	return p.done
+}
+
+func (p *progress) draw() {
+	filled := barWidth * p.done / p.total
+	fmt.Fprintf(p.w, "\r[%s%s] %d of %d %s", strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), p.done, p.total, p.unit)
+}
+
+// tell prints a line between.
+func (p *progress) tell(line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.tty {
+		fmt.Fprintln(p.w, line)
+		return
+	}
+	fmt.Fprintf(p.w, "\r\x1b[K%s\n", line)
+	p.draw()
 }

@@ -140,6 +140,18 @@ func (s *supervisor) each(do func(process)) {
 	}
 }
 
+// killOne ends one agent with SIGKILL, as a crash would, and returns its process; false when it does not run now.
+func (s *supervisor) killOne(id string) (pid int, killed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, running := s.running[id]
+	if !running {
+		return 0, false
+	}
+	p.Kill()
+	return p.PID(), true
+}
+
 // stop ends all agents, gently at first, and returns when they are gone. It may be called twice.
 func (s *supervisor) stop() {
 	s.mu.Lock()

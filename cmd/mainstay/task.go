@@ -114,6 +114,33 @@ func printResult(w io.Writer, task *gateway.Task) error {
 	return nil
 }
 
+// printCommand gives what a command wrote, byte for byte unless it goes to a terminal, and says the rest beside it.
+func (a *app) printCommand(task *gateway.Task) error {
+	var result agent.ExecResult
+	if len(task.Result) > 0 && json.Unmarshal(task.Result, &result) != nil {
+		return printResult(a.stdout, task)
+	}
+	stdout := result.Stdout
+	if a.stdoutTTY {
+		stdout = printable(stdout)
+	}
+	if _, err := io.WriteString(a.stdout, stdout); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(a.stderr, printable(result.Stderr)); err != nil {
+		return err
+	}
+	if result.Stderr != "" && !strings.HasSuffix(result.Stderr, "\n") {
+		fmt.Fprintln(a.stderr)
+	}
+	if task.Status == fleet.TaskCompleted {
+		fmt.Fprintf(a.stderr, "Task %s completed on %s.\n", task.ID, doneBy(task))
+	} else if task.Why != "" {
+		fmt.Fprintln(a.stderr, oneLine(task.Why))
+	}
+	return nil
+}
+
 func labelText(labels map[string]string) string {
 	list := make([]string, 0, len(labels))
 	for name, value := range labels {

@@ -37,7 +37,8 @@ func (a *app) taskSubmitCommand() *cobra.Command {
 		Short: "Submit a task",
 		Long: `Submit a task. It is durable as soon as this command has printed its id.
 
-What stands after "--" is run as a command by an agent that allows it (task type exec), without a shell.`,
+What stands after "--" is run as a command by an agent that allows it (task type exec), without a shell. With --wait,
+what it writes comes out here as if it had run here; what becomes of the task is said on standard error.`,
 		Example: `  mainstay task submit --wait -- echo hello
   mainstay task submit --type render --cluster studio --payload @scene.json --priority 1
   echo '{"n": 1}' | mainstay task submit --type count --payload -`,
@@ -61,10 +62,12 @@ What stands after "--" is run as a command by an agent that allows it (task type
 			if raw, task, err = client.waitForTask(c.Context(), task.ID, s.wait); err != nil {
 				return err
 			}
-			if err := a.printTask(raw, task); err != nil {
-				return err
+			if task.Type == agent.ExecType && a.output != "json" {
+				err = a.printCommand(task)
+			} else {
+				err = a.printTask(raw, task)
 			}
-			return incomplete(task, s.wait)
+			return errors.Join(err, incomplete(task, s.wait))
 		},
 	}
 	flags := command.Flags()
