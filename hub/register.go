@@ -153,7 +153,7 @@ func (h *Hub) reattach(s *session, r protocol.RunningAttempt, now time.Time) {
 	a := s.attempts[key]
 	if a == nil {
 		claims, err := h.seal.openAttempt(r.Token)
-		if err != nil || claims.Agent != s.agent || claims.Instance != s.instance || claims.Task != r.TaskID || claims.Attempt != r.Attempt {
+		if plantReattachDropped || err != nil || claims.Agent != s.agent || claims.Instance != s.instance || claims.Task != r.TaskID || claims.Attempt != r.Attempt {
 			s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: r.TaskID, Attempt: r.Attempt, Reason: "its token is not this session's"})
 			return
 		}

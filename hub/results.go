@@ -31,10 +31,14 @@ func (h *Hub) reportResult(ctx context.Context, in *resultInput) (*resultOutput,
 	if len(in.Body.Output) > fleet.MaxPayloadBytes {
 		return nil, httpapi.Problem(protocol.CodePayloadTooLarge, "the output is larger than 1 MiB: store it elsewhere and report where")
 	}
+	if plantEarlyAnswer {
+		time.AfterFunc(time.Second, func() { _ = h.hand(h.run, claims, in.Body) })
+		return &resultOutput{Body: protocol.ResultAccepted{Accepted: true}}, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, resultTimeout)
 	defer cancel()
 	key := attemptKey{claims.Task, claims.Attempt}
-	if err := h.hand(ctx, claims, in.Body); err != nil {
+	if err := h.hand(ctx, claims, in.Body); err != nil && !plantStaleAccepted {
 		return nil, h.resultProblem(session, key, err)
 	}
 	h.metrics.results.WithLabelValues(string(in.Body.Outcome)).Inc()

@@ -85,7 +85,11 @@ func (r *taskRun) loop(ctx workflow.Context) (contract.TaskState, error) {
 		case deliveryExpired:
 			return r.end(ctx, fleet.TaskExpired, "the task expired before an agent took it")
 		}
-		next := fleet.Redeliver(&r.in.Spec, r.in.TaskID, r.carry.Tally, attemptEnd(report))
+		spec := r.in.Spec
+		if plantRunAgain {
+			spec.RetrySafety = fleet.Idempotent
+		}
+		next := fleet.Redeliver(&spec, r.in.TaskID, r.carry.Tally, attemptEnd(report))
 		r.carry.Tally = next.Tally
 		if report.Begun {
 			r.carry.WaitingSince = workflow.Now(ctx) // an agent had it: what expires is the wait for the next
@@ -118,6 +122,9 @@ func (r *taskRun) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.Task
 			return r.reviewed(ctx)
 		}
 	case fleet.TaskDeadLetter:
+		if plantDeadLetterDropped {
+			return fleet.TaskFailed, next.Why
+		}
 		r.mark(ctx, fleet.TaskDeadLetter)
 		kept, _ := workflow.AwaitWithTimeout(ctx, fleet.DefaultDeadLetterRetention, func() bool { return r.retry != nil || r.cancel != nil })
 		if !kept && ctx.Err() == nil {

@@ -1,0 +1,16 @@
+//go:build plant
+
+package hub
+
+import "os"
+
+// planted is the name of the bug that this process has.
+var planted = os.Getenv("MAINSTAY_PLANT")
+
+var (
+	plantForgedToken     = planted == "forged-token"
+	plantEarlyAnswer     = planted == "early-answer"
+	plantStaleAccepted   = planted == "stale-accepted"
+	plantLeaseIgnored    = planted == "hub-ignores-lease"
+	plantReattachDropped = planted == "reattach-dropped"
+)

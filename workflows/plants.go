@@ -1,0 +1,11 @@
+//go:build !plant
+
+package workflows
+
+// Planted bugs, which testsuite/chaos must catch. They exist only in programs built with -tags plant; see plants_on.go.
+const (
+	plantRunAgain          = false // every task is delivered again as if it were idempotent
+	plantDeadLetterDropped = false // a dead letter ends the task
+	plantRoleLeaseIgnored  = false // a role goes to another at once
+	plantEpochReused       = false // epochs start anew with each join
+)
