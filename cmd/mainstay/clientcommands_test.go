@@ -47,6 +47,23 @@ hello
 	require.Contains(t, got.stdout, "\n  \"id\": \"t-1\"", "indented for people")
 }
 
+func TestReturnsOfOneReasonAreOneLine(t *testing.T) {
+	t.Parallel()
+	f := newFakeAPI(t, map[string]answer{"GET /api/v1/agents/tasks/t-1": {200, `{"id":"t-1","type":"x","cluster":"c","status":"retry_wait","attempts":[
+{"number":1,"outcome":"returned","reason":"all are busy"},{"number":2,"outcome":"returned","reason":"all are busy"},
+{"number":3,"outcome":"returned","reason":"none is online"},{"number":4,"agent_id":"a","epoch":2,"outcome":"returned","reason":"none is online"},
+{"number":5,"outcome":"returned","reason":"all are busy"},{"number":6,"outcome":"returned","reason":"all are busy"}]}`}})
+	got := f.at(t, "task", "get", "t-1")
+	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Contains(t, got.stdout, strings.TrimLeft(`
+ATTEMPT  AGENT  EPOCH  STARTED  TOOK  OUTCOME   REASON
+1 to 2   -      -      -        -     returned  all are busy
+3        -      -      -        -     returned  none is online
+4        a      2      -        -     returned  none is online
+5 to 6   -      -      -        -     returned  all are busy
+`, "\n"))
+}
+
 func TestTaskSubmitPrintsWhatTheCommandWrote(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

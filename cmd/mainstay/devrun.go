@@ -129,7 +129,7 @@ func (d *devRun) startTemporal(ctx context.Context, o devOptions, log *zap.Logge
 	if d.temporal, err = devserver.Start(ctx, o.temporal); err != nil {
 		return err
 	}
-	d.client, err = client.DialContext(ctx, client.Options{HostPort: d.temporal.Address(), Namespace: d.temporal.Namespace(), Logger: forSDK(log)})
+	d.client, err = client.DialContext(ctx, client.Options{HostPort: d.temporal.Address(), Namespace: d.temporal.Namespace(), Identity: planeIdentity(), Logger: forSDK(log)})
 	if err != nil {
 		return fmt.Errorf("connect to the embedded Temporal: %w", err)
 	}

@@ -68,8 +68,13 @@ func (a *app) taskSummary(task *gateway.Task) error {
 
 func (a *app) attemptTable(attempts []fleet.Attempt) error {
 	t := newTable(a.stdout, "ATTEMPT", "AGENT", "EPOCH", "STARTED", "TOOK", "OUTCOME", "REASON")
-	for i := range attempts {
+	for i := 0; i < len(attempts); i++ {
 		at := &attempts[i]
+		if last := sameReturns(attempts, i); last > i {
+			t.row(fmt.Sprintf("%d to %d", at.Number, attempts[last].Number), "", "", "", "", string(at.Outcome), at.Reason)
+			i = last
+			continue
+		}
 		outcome, reason := string(at.Outcome), at.Reason
 		if at.Outcome == fleet.AttemptRunning {
 			outcome = "running"
@@ -77,9 +82,30 @@ func (a *app) attemptTable(attempts []fleet.Attempt) error {
 				reason = strings.TrimSpace(fmt.Sprintf("%d%% %s", p.Percent, p.Step))
 			}
 		}
-		t.row(strconv.Itoa(at.Number), at.AgentID, strconv.FormatInt(at.Epoch, 10), a.ago(at.StartedAt), a.took(at), outcome, reason)
+		t.row(strconv.Itoa(at.Number), at.AgentID, positive(at.Epoch), a.ago(at.StartedAt), a.took(at), outcome, reason)
 	}
 	return t.flush()
+}
+
+// sameReturns is the last attempt of a row from i on that came back for one reason without having reached an agent.
+func sameReturns(attempts []fleet.Attempt, i int) int {
+	first := &attempts[i]
+	for first.Outcome == fleet.AttemptReturned && first.AgentID == "" && i+1 < len(attempts) {
+		next := &attempts[i+1]
+		if next.Outcome != first.Outcome || next.AgentID != "" || next.Reason != first.Reason {
+			break
+		}
+		i++
+	}
+	return i
+}
+
+// positive is a number that counts from 1; empty when there is none.
+func positive(n int64) string {
+	if n <= 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 func (a *app) took(at *fleet.Attempt) string {

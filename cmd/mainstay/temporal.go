@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
@@ -18,6 +19,9 @@ const connectLimit = 15 * time.Second
 func connect(ctx context.Context, o client.Options) (client.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
+	if o.Identity == "" {
+		o.Identity = planeIdentity()
+	}
 	c, err := client.DialContext(ctx, o)
 	if err != nil {
 		return nil, cannotConnect(o, err)
@@ -43,3 +47,6 @@ func cannotConnect(o client.Options, err error) error {
 		"Check that it runs and can be reached from here, and the variables TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY and TEMPORAL_TLS, which mean the same as for the temporal CLI",
 		o.HostPort, o.Namespace, err))
 }
+
+// planeIdentity is how Temporal's histories and Web UI name a process of the control plane.
+func planeIdentity() string { return fmt.Sprintf("control-plane/%d@%s", os.Getpid(), hostName()) }
