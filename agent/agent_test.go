@@ -280,6 +280,19 @@ func TestCommands(t *testing.T) {
 		hub.WaitResult("t2")
 		require.Len(t, hub.Results(), 1)
 	})
+	t.Run("a dropped attempt that has stopped is told at once", func(t *testing.T) {
+		t.Parallel()
+		hub := agenttest.NewHub(t, agenttest.Options{HeartbeatInterval: time.Hour}) // no poll ends by itself
+		g := newGate()
+		start(t, hub, nil, map[string]agent.Handler{"gate": g.handle})
+		hub.WaitRegistered(1)
+		hub.Assign(assign("t1", "gate"))
+		<-g.started
+		running := hub.WaitPoll("t1 running", func(p protocol.Poll) bool { return len(p.Running) == 1 })
+		hub.Command(protocol.Command{Type: protocol.CommandDrop, TaskID: "t1", Attempt: 1})
+		require.ErrorIs(t, <-g.cause, agent.ErrDropped)
+		hub.WaitPoll("t1 gone", func(p protocol.Poll) bool { return p.Sequence > running.Sequence && len(p.Running) == 0 })
+	})
 	t.Run("role", func(t *testing.T) {
 		t.Parallel()
 		hub := agenttest.NewHub(t, agenttest.Options{})

@@ -100,14 +100,19 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 func (at *attempt) execute() {
 	r := at.run
 	defer at.cancel(nil)
-	defer r.remove(at)
-	if result, report := at.perform(); report {
-		ev := at.event(EventFinished)
-		ev.Outcome, ev.Reason = result.Outcome, result.Error
-		at.log().Info("Finished", "outcome", result.Outcome, "error", result.Error)
-		r.agent.emit(ev)
-		r.deliver(at, result)
+	result, report := at.perform()
+	if !report {
+		// The hub may wait to hear that the attempt has stopped, to give its work to another agent.
+		r.remove(at)
+		r.pollWithin(0)
+		return
 	}
+	defer r.remove(at)
+	ev := at.event(EventFinished)
+	ev.Outcome, ev.Reason = result.Outcome, result.Error
+	at.log().Info("Finished", "outcome", result.Outcome, "error", result.Error)
+	r.agent.emit(ev)
+	r.deliver(at, result)
 }
 
 // perform runs the handler to its end.
