@@ -12,7 +12,7 @@ LINTERS := bin/golangci-lint bin/workflowcheck
 RACE    := $(patsubst %,./%/...,$(wildcard fleet contract protocol httpapi hub gateway agent workflows activities worker config))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev build test race replay record lint fmt clean vuln
+.PHONY: help demo dev build test race bench replay record lint fmt clean vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,11 @@ test: ## run all tests
 
 race: ## run the tests of the concurrent parts under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(RACE)
+
+bench: build ## measure throughput beside bare Temporal, an idle fleet, and failover times (about 20 minutes, on a quiet machine)
+	bin/mainstay bench throughput
+	bin/mainstay bench idle
+	bin/mainstay bench failover
 
 replay: ## replay the recorded workflow histories against the present code
 	$(GO) test -timeout 5m ./testsuite/replay

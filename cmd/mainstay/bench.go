@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +21,7 @@ func (a *app) benchCommand() *cobra.Command {
 		Long: `Measure Mainstay on this machine. Each benchmark starts a control plane with an embedded Temporal of its own, on free
 ports and in a temporary folder, and leaves nothing behind. What is measured, and how, is in docs/BENCHMARKS.md.`,
 	}
-	command.AddCommand(a.benchThroughputCommand(), a.benchFailoverCommand(), a.benchAgentCommand())
+	command.AddCommand(a.benchThroughputCommand(), a.benchFailoverCommand(), a.benchIdleCommand(), a.benchAgentCommand())
 	return command
 }
 
@@ -28,12 +29,13 @@ ports and in a temporary folder, and leaves nothing behind. What is measured, an
 func (a *app) benchAgentCommand() *cobra.Command {
 	var o agent.Options
 	var ledger string
+	var count int
 	command := &cobra.Command{
 		Use: "agent", Hidden: true, Args: exactly(),
 		Short: "Run an agent for a benchmark",
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.Version, o.GiveUpAfter = version, 5*time.Minute
-			return runBenchAgent(c.Context(), o, ledger)
+			return eachAgent(o, count, func(o agent.Options) error { return runBenchAgent(c.Context(), o, ledger) })
 		},
 	}
 	flags := command.Flags()
@@ -43,7 +45,24 @@ func (a *app) benchAgentCommand() *cobra.Command {
 	flags.IntVar(&o.Slots, "slots", 1, "tasks that it runs at a time")
 	flags.DurationVar(&o.StopTimeout, "stop-timeout", agent.DefaultStopTimeout, "how long a stop waits for running tasks")
 	flags.StringVar(&ledger, "ledger", "", "file for what its tasks do")
+	flags.IntVar(&count, "count", 1, "agents in this process; with more than one the ids are numbered")
 	return command
+}
+
+// eachAgent runs several agents in this process and returns when all have ended.
+func eachAgent(o agent.Options, count int, run func(agent.Options) error) error {
+	if count == 1 {
+		return run(o)
+	}
+	var agents sync.WaitGroup
+	errs := make([]error, count)
+	for n := range count {
+		numbered := o
+		numbered.ID = fmt.Sprintf("%s-%d", o.ID, n+1)
+		agents.Go(func() { errs[n] = run(numbered) })
+	}
+	agents.Wait()
+	return errors.Join(errs...)
 }
 
 // runBenchAgent runs one agent until ctx ends.

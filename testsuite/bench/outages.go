@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// outageWork is how long tasks go on that live through an outage: longer than the outage and everything after it.
-const outageWork = 45 * time.Second
+// outageWork is how long tasks go on that live through an outage: longer than everything that could have them run again,
+// an attempt's backstop of 60 s and an outage of 20 s among it.
+const outageWork = 100 * time.Second
 
 // outage gives every agent a task, lets parts of the control plane die and come back, and counts attempts that were run
 // again and tasks that did not complete.

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/testsuite/bench"
+)
+
+func TestBenchUsage(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args []string
+		says string
+	}{
+		"rounds":          {[]string{"throughput", "--rounds", "0"}, "--rounds must be 1 to 1000"},
+		"clients":         {[]string{"throughput", "--clients", "1001"}, "--clients must be 1 to 1000"},
+		"durability":      {[]string{"throughput", "--durability", "some"}, "--durability must be process, power, none or all"},
+		"two storages":    {[]string{"throughput", "--durability", "none", "--memory"}, "--memory or --durability"},
+		"unknown fault":   {[]string{"failover", "--only", "kill,flood"}, "--only must name some of kill, freeze"},
+		"too few agents":  {[]string{"failover", "--agents", "4"}, "--agents must be 5 to 1000"},
+		"away":            {[]string{"failover", "--away", "-1s"}, "--away must not be negative"},
+		"idle agents":     {[]string{"idle", "--agents", "0"}, "--agents must be 1 to 1000"},
+		"idle time":       {[]string{"idle", "--for", "1ms"}, "--for must be at least 1s"},
+		"output":          {[]string{"idle", "-o", "xml"}, "--output must be text or json"},
+		"unknown command": {[]string{"speed"}, `there is no command "mainstay bench speed"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := run(t.Context(), "", append([]string{"bench"}, test.args...)...)
+			require.Equal(t, exitUsage, r.code, r.stderr)
+			require.Contains(t, r.stderr, test.says)
+			require.Empty(t, r.stdout)
+		})
+	}
+}
+
+func TestBenchStorages(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		b        benchThroughput
+		names    []string
+		settings []bench.Setting
+	}{
+		"one":    {benchThroughput{durability: "power"}, []string{"power"}, []bench.Setting{{Durability: "power"}}},
+		"memory": {benchThroughput{durability: "process", memory: true}, []string{"memory"}, []bench.Setting{{Memory: true}}},
+		"all": {benchThroughput{durability: "all"}, []string{"power", "process", "none", "memory"},
+			[]bench.Setting{{Durability: "power"}, {Durability: "process"}, {Durability: "none"}, {Memory: true}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			names, settings := test.b.settings()
+			require.Equal(t, test.names, names)
+			require.Equal(t, test.settings, settings)
+		})
+	}
+}
+
+func TestBenchSideSumsUp(t *testing.T) {
+	t.Parallel()
+	side := sideOf(bench.Measured{
+		Name: "x", PerSecond: []float64{10, 30, 20}, Latency: []time.Duration{2 * time.Millisecond, time.Millisecond}, Tasks: 4,
+		CPU: bench.CPU{Server: 8 * time.Millisecond, All: 12 * time.Millisecond},
+	})
+	require.Equal(t, benchSide{Name: "x", TasksPerSecond: []float64{10, 30, 20}, Median: 20, Latencies: 2, P50: 1, P99: 2, Max: 2, ServerCPU: 2, AllCPU: 3}, side)
+	data, err := json.Marshal(side)
+	require.NoError(t, err)
+	require.Contains(t, string(data), `"submit_to_begin_p50_ms":1`)
+}
+
+func TestEachAgentNumbersThem(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var ids []string
+	broken := errors.New("broken")
+	err := eachAgent(agent.Options{ID: "x"}, 3, func(o agent.Options) error {
+		mu.Lock()
+		defer mu.Unlock()
+		ids = append(ids, o.ID)
+		if o.ID == "x-2" {
+			return broken
+		}
+		return nil
+	})
+	require.ErrorIs(t, err, broken)
+	require.ElementsMatch(t, []string{"x-1", "x-2", "x-3"}, ids)
+	require.NoError(t, eachAgent(agent.Options{ID: "x"}, 1, func(o agent.Options) error {
+		require.Equal(t, "x", o.ID)
+		return nil
+	}))
+}
+
+func TestBenchFolderStaysAfterFailure(t *testing.T) {
+	t.Parallel()
+	dir, done, err := benchFolder()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "log"), nil, 0o600))
+	require.ErrorContains(t, done(errors.New("it broke")), dir)
+	require.FileExists(t, filepath.Join(dir, "log"))
+	require.NoError(t, done(nil))
+	require.NoDirExists(t, dir)
+}
