@@ -99,7 +99,7 @@ func (r *clusterRun) waitForWork(ctx workflow.Context) {
 		_ = workflow.Await(ctx, ready)
 		return
 	}
-	_, _ = workflow.AwaitWithTimeout(ctx, max(r.wake.Sub(workflow.Now(ctx)), time.Millisecond), ready)
+	_, _ = workflow.AwaitWithOptions(ctx, named(max(r.wake.Sub(workflow.Now(ctx)), time.Millisecond), "until a role is free"), ready)
 }
 
 func (r *clusterRun) signalled() bool {

@@ -103,6 +103,11 @@ func (r *taskRun) loop(ctx workflow.Context) (contract.TaskState, error) {
 	}
 }
 
+// named is a wait with a word about it for people who read the history.
+func named(timeout time.Duration, why string) workflow.AwaitOptions {
+	return workflow.AwaitOptions{Timeout: timeout, TimerOptions: workflow.TimerOptions{Summary: why}}
+}
+
 // pause waits as next says: out a backoff, or for a person. It returns a final status when the wait ended the task.
 func (r *taskRun) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.TaskStatus, string) {
 	r.status, r.why = next.Status, next.Why
@@ -110,7 +115,7 @@ func (r *taskRun) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.Task
 	case fleet.TaskRetryWait:
 		at := workflow.Now(ctx).Add(next.Wait)
 		r.next = &at
-		_, _ = workflow.AwaitWithTimeout(ctx, next.Wait, func() bool { return r.cancel != nil })
+		_, _ = workflow.AwaitWithOptions(ctx, named(next.Wait, "wait before the next attempt"), func() bool { return r.cancel != nil })
 		r.next = nil
 		if r.carry.Tally.Returns == 0 {
 			r.carry.WaitingSince = workflow.Now(ctx) // the backoff is no wait for an agent
@@ -126,7 +131,7 @@ func (r *taskRun) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.Task
 			return fleet.TaskFailed, next.Why
 		}
 		r.mark(ctx, fleet.TaskDeadLetter)
-		kept, _ := workflow.AwaitWithTimeout(ctx, fleet.DefaultDeadLetterRetention, func() bool { return r.retry != nil || r.cancel != nil })
+		kept, _ := workflow.AwaitWithOptions(ctx, named(fleet.DefaultDeadLetterRetention, "dead letter, kept for a retry"), func() bool { return r.retry != nil || r.cancel != nil })
 		if !kept && ctx.Err() == nil {
 			return fleet.TaskFailed, "dead letter, not retried within its retention: " + next.Why
 		}

@@ -51,7 +51,7 @@ func (r *taskRun) deliver(ctx workflow.Context) (contract.AttemptReport, deliver
 		stop()
 		waitCtx, done := workflow.NewDisconnectedContext(ctx)
 		defer done()
-		_, _ = workflow.AwaitWithTimeout(waitCtx, cancelWait, future.IsReady)
+		_, _ = workflow.AwaitWithOptions(waitCtx, named(cancelWait, "until the agent has stopped"), future.IsReady)
 	}
 	if !future.IsReady() {
 		report := contract.AttemptReport{Outcome: fleet.AttemptCancelled, Reason: "cancelled; the agent did not confirm that it stopped"}
