@@ -111,8 +111,18 @@ func (h *Hub) parkEnded(l *lane, p *parked) {
 		return
 	}
 	l.parked = slices.Delete(l.parked, i, i+1)
-	h.giveBack(p.attempt, "every agent that can run it is busy")
+	h.giveBack(p.attempt, l.unplaced(&p.attempt.input.Spec))
 	h.fill(l)
+}
+
+// unplaced says why no agent of the lane took a task. The mutex is held.
+func (l *lane) unplaced(spec *fleet.TaskSpec) string {
+	for s := range l.sessions {
+		if s.candidate.Eligible(spec) {
+			return "every agent that can run it is busy"
+		}
+	}
+	return "no agent here has a handler for its type and the capabilities it needs"
 }
 
 // returnParked returns all parked tasks of a lane. The mutex is held.
