@@ -178,7 +178,7 @@ func (a *app) compare(ctx context.Context, b benchThroughput, s bench.Setting) (
 	plan.LatencyTasks = min(plan.LatencyTasks, b.tasks)
 	plan.CPU = func() bench.CPU {
 		server := bench.CPUTimes(installation.PID())
-		return bench.CPU{Server: server, All: server + bench.CPUTimes(agentProcess.PID(), os.Getpid())}
+		return bench.CPU{Server: server, All: server + bench.CPUTimes(agentProcess.PID(), os.Getpid()), Busy: bench.BusyTime()}
 	}
 	measured, err := bench.Compare(ctx, plan, [2]bench.Side{bare, mainstay}, a.storyteller())
 	if err != nil {

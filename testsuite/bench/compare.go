@@ -24,6 +24,7 @@ type Plan struct {
 type CPU struct {
 	Server time.Duration // of the process with Temporal and the control plane
 	All    time.Duration // of all processes that take part, this one included
+	Busy   time.Duration // of all programs of the machine
 }
 
 // DefaultPlan takes about two minutes on two cores.
@@ -79,6 +80,7 @@ func (p *Plan) charge(m *Measured, round func() (float64, error)) (float64, erro
 	after := p.CPU()
 	m.CPU.Server += after.Server - before.Server
 	m.CPU.All += after.All - before.All
+	m.CPU.Busy += after.Busy - before.Busy
 	return perSecond, err
 }
 
@@ -90,6 +92,7 @@ func WriteTable(w io.Writer, bare, mainstay Measured) {
 	fmt.Fprintf(t, "|\t| %s\t| %s\t| ratio\t|\n", bare.Name, mainstay.Name)
 	fmt.Fprintf(t, "|---\t|---\t|---\t|---\t|\n")
 	fmt.Fprintf(t, "| throughput, median of %d rounds\t| %.1f tasks/s\t| %.1f tasks/s\t| %.2f\t|\n", len(bare.PerSecond), pb, pm, pm/pb)
+	fmt.Fprintf(t, "| throughput, median of the rounds' ratios\t| \t| \t| %.2f\t|\n", MedianRatio(mainstay.PerSecond, bare.PerSecond))
 	row := func(name string, x, y time.Duration) {
 		fmt.Fprintf(t, "| %s\t| %.1f ms\t| %.1f ms\t| %.2f\t|\n", name, milliseconds(x), milliseconds(y), float64(y)/float64(x))
 	}
@@ -100,8 +103,15 @@ func WriteTable(w io.Writer, bare, mainstay Measured) {
 		row("processor time per task, server process", perTask(bare.CPU.Server, bare.Tasks), perTask(mainstay.CPU.Server, mainstay.Tasks))
 		row("processor time per task, all processes", perTask(bare.CPU.All, bare.Tasks), perTask(mainstay.CPU.All, mainstay.Tasks))
 	}
+	if bare.CPU.Busy > 0 && mainstay.CPU.Busy > 0 {
+		fmt.Fprintf(t, "| share of used processor time that other programs took\t| %.0f %%\t| %.0f %%\t| \t|\n", bare.CPU.others(), mainstay.CPU.others())
+	}
 	_ = t.Flush()
 }
+
+// others is the share in percent of the used processor time that programs took which have no part in the measurement.
+// With more than a few per cent, throughput tells little.
+func (c CPU) others() float64 { return 100 * max(0, c.Busy-c.All).Seconds() / c.Busy.Seconds() }
 
 func perTask(d time.Duration, tasks int) time.Duration { return d / time.Duration(max(tasks, 1)) }
 

@@ -47,7 +47,7 @@ func TestCompareTakesTurnsAndCharges(t *testing.T) {
 	var used time.Duration
 	plan := Plan{Rounds: 2, Tasks: 8, Clients: 4, LatencyTasks: 3, LatencyEvery: time.Microsecond, CPU: func() CPU {
 		used += time.Second
-		return CPU{Server: used, All: 2 * used}
+		return CPU{Server: used, All: 2 * used, Busy: 4 * used}
 	}}
 	var progress bytes.Buffer
 	measured, err := Compare(t.Context(), plan, [2]Side{bare, mainstay}, &progress)
@@ -56,7 +56,7 @@ func TestCompareTakesTurnsAndCharges(t *testing.T) {
 		require.Len(t, m.PerSecond, 2)
 		require.Len(t, m.Latency, 6)
 		require.Equal(t, 16, m.Tasks, "the round to warm up is not counted")
-		require.Equal(t, CPU{Server: 2 * time.Second, All: 4 * time.Second}, m.CPU)
+		require.Equal(t, CPU{Server: 2 * time.Second, All: 4 * time.Second, Busy: 8 * time.Second}, m.CPU)
 		for _, latency := range m.Latency {
 			require.GreaterOrEqual(t, latency, 10*time.Second*time.Duration(i+1), "from before the submission to the begin")
 		}
@@ -69,6 +69,7 @@ func TestCompareTakesTurnsAndCharges(t *testing.T) {
 	WriteTable(&text, measured[0], measured[1])
 	require.Contains(t, text.String(), "| submit → begin, p50 ")
 	require.Contains(t, text.String(), "| 125.0 ms ", "2 s of the server for 16 tasks")
+	require.Contains(t, text.String(), "| 50 % ", "half of what the machine did was somebody else's")
 	for line := range bytes.Lines(text.Bytes()) {
 		require.Equal(t, 5, bytes.Count(line, []byte("|")), "%s", line)
 	}
@@ -91,6 +92,13 @@ func TestParseCPUTime(t *testing.T) {
 	require.Error(t, err)
 	_, err = parseCPUTime("42 (a) S 1 42 42 0 -1 4194560 1 2 3 4 x 25 7 8")
 	require.Error(t, err)
+}
+
+func TestParseBusyTime(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, (100+1+20+3+4)*clockTick, parseBusyTime("cpu  100 1 20 5000 600 3 4 7 0 0\ncpu0 1 2 3\n"))
+	require.Zero(t, parseBusyTime("intr 1 2 3"))
+	require.Zero(t, parseBusyTime(""))
 }
 
 func TestTotalMemory(t *testing.T) {

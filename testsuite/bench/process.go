@@ -49,3 +49,33 @@ func CPUTimes(pids ...int) time.Duration {
 	}
 	return sum
 }
+
+// BusyTime is how much processor time all programs of this machine have used since it was started; 0 when the system
+// does not tell.
+func BusyTime() time.Duration {
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	return parseBusyTime(string(stat))
+}
+
+// parseBusyTime reads the first line of /proc/stat, "cpu user nice system idle iowait irq softirq …".
+func parseBusyTime(stat string) time.Duration {
+	first, _, _ := strings.Cut(stat, "\n")
+	fields := strings.Fields(first)
+	const idle, iowait, softirq = 4, 5, 7
+	if len(fields) <= softirq || fields[0] != "cpu" {
+		return 0
+	}
+	var busy time.Duration
+	for i, field := range fields[1 : softirq+1] {
+		if i+1 == idle || i+1 == iowait {
+			continue
+		}
+		if ticks, err := strconv.ParseInt(field, 10, 64); err == nil {
+			busy += time.Duration(ticks) * clockTick
+		}
+	}
+	return busy
+}

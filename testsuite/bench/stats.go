@@ -32,9 +32,19 @@ func Median(values []float64) float64 {
 	}
 	s := slices.Clone(values)
 	slices.Sort(s)
-	if n := len(s); n%2 == 1 {
+	n := len(s)
+	if n%2 == 1 {
 		return s[n/2]
-	} else {
-		return (s[n/2-1] + s[n/2]) / 2
 	}
+	return (s[n/2-1] + s[n/2]) / 2
+}
+
+// MedianRatio is the median of a[i]/b[i]: rounds that were close in time are compared, so that a slow minute of the
+// machine counts less.
+func MedianRatio(a, b []float64) float64 {
+	ratios := make([]float64, min(len(a), len(b)))
+	for i := range ratios {
+		ratios[i] = a[i] / b[i]
+	}
+	return Median(ratios)
 }

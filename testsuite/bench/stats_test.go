@@ -24,3 +24,9 @@ func TestMedian(t *testing.T) {
 	require.InDelta(t, 2.5, Median([]float64{4, 1, 2, 3}), 0)
 	require.Zero(t, Median(nil))
 }
+
+func TestMedianRatio(t *testing.T) {
+	t.Parallel()
+	require.InDelta(t, 0.9, MedianRatio([]float64{9, 30, 10}, []float64{10, 60, 5}), 1e-9)
+	require.Zero(t, MedianRatio(nil, nil))
+}
