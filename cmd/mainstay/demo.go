@@ -41,7 +41,8 @@ func (a *app) demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Show it on real work: agents digest every file of a folder",
 		Long: `Show it on real work. The demo starts a Temporal, a control plane and agents of its own on free ports, lets the agents
-digest (SHA-256) every file of a folder, and compares what they found with its own computation. It leaves nothing behind.`,
+digest (SHA-256) every file of a folder, kills one of them in the middle, and compares what they found with its own
+computation. It leaves nothing behind.`,
 		Example: "  mainstay demo\n  mainstay demo --path ~/src/project --agents 5 --keep",
 		Args:    exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -135,7 +136,7 @@ func (a *app) keepDemo(ctx context.Context, keep bool, r *demoReport) {
 }
 
 func (r *demoReport) write(w io.Writer) error {
-	fmt.Fprintf(w, "\n%d tasks with %d files (%s) in %s\n\n", r.Tasks, r.Files, byteCount(r.Bytes), r.Took)
+	fmt.Fprintf(w, "\n%s with %s (%s) in %s\n\n", plural(r.Tasks, "task"), plural(r.Files, "file"), byteCount(r.Bytes), r.Took)
 	t := newTable(w, "AGENT", "TASKS", "FILES", "BYTES")
 	for _, s := range r.Agents {
 		t.row(s.Agent, strconv.Itoa(s.Tasks), strconv.Itoa(s.Files), byteCount(s.Bytes))
