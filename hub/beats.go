@@ -109,11 +109,12 @@ func (h *Hub) drop(a *attempt, why string) {
 	}
 }
 
-// cancelAttempt tells the agent to stop an attempt and report.
+// cancelAttempt tells the agent to stop an attempt and report; again whenever Temporal asks again, in case the agent did
+// not hear it.
 func (h *Hub) cancelAttempt(a *attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s := a.session; s.attempts[a.attemptKey] == a && !a.cancelling {
+	if s := a.session; s.attempts[a.attemptKey] == a {
 		a.cancelling = true
 		s.command(protocol.Command{Type: protocol.CommandCancel, TaskID: a.task, Attempt: a.number, Reason: "the task was cancelled"})
 	}

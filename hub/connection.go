@@ -48,6 +48,7 @@ func (h *Hub) disconnected(s *session, now time.Time) {
 		return
 	}
 	s.disconnectedAt = now
+	s.repeat()
 	h.slotsChanged(s)
 }
 

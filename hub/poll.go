@@ -78,6 +78,7 @@ func (h *Hub) answer(s *session, now time.Time) protocol.Polled {
 		a.deliveredIn = s.sequence
 		answer.Assignments = append(answer.Assignments, a.assignment())
 	}
+	s.told = s.commands
 	s.outbox, s.commands, s.answerNow = nil, nil, false
 	if !answer.LeaseHeld {
 		s.answeredAt = now
@@ -87,7 +88,7 @@ func (h *Hub) answer(s *session, now time.Time) protocol.Polled {
 
 // take brings the session up to date with a poll. The mutex is held.
 func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Time) {
-	s.sequence, s.lastContact = poll.Sequence, now
+	s.sequence, s.lastContact, s.told = poll.Sequence, now, nil
 	s.attach(conn)
 	h.unhold(s, now)
 	s.metrics, s.counters = poll.Metrics, poll.Counters

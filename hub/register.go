@@ -129,6 +129,7 @@ func (h *Hub) admit(reg protocol.Register, epoch int64, now time.Time) (*session
 		fresh := newSession(reg, epoch, now)
 		s.registration, s.candidate, s.lastContact, s.disconnectedAt = reg, fresh.candidate, now, time.Time{}
 		s.sequence = 0
+		s.repeat()
 	}
 	listed := map[attemptKey]bool{}
 	for _, r := range reg.Running {

@@ -38,6 +38,7 @@ type session struct {
 	attempts map[attemptKey]*attempt
 	outbox   []*attempt // assigned, not yet in a poll's answer
 	commands []protocol.Command
+	told     []protocol.Command // commands of the newest answer, until the next poll shows that it was read
 
 	free     int // slots its lanes may count on
 	lanes    []*lane
@@ -96,6 +97,12 @@ func (s *session) signal() {
 func (s *session) command(c protocol.Command) {
 	s.commands = append(s.commands, c)
 	s.signal()
+}
+
+// repeat queues the newest answer's commands again: its connection broke, and the agent may not have read it.
+func (s *session) repeat() {
+	s.commands = append(s.told, s.commands...)
+	s.told = nil
 }
 
 // slots is how many more tasks the session may be given now.

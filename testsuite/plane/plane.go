@@ -102,7 +102,9 @@ func (o *NodeOptions) temporalFor(t testing.TB) client.Client {
 	if o.DialTemporal == nil {
 		return c
 	}
-	dial := func(ctx context.Context, address string) (net.Conn, error) { return o.DialTemporal(ctx, "tcp", address) }
+	dial := func(ctx context.Context, address string) (net.Conn, error) {
+		return o.DialTemporal(ctx, "tcp", address)
+	}
 	own, err := client.DialContext(t.Context(), client.Options{
 		HostPort: "passthrough:///" + server.Address(), Namespace: server.Namespace(), Logger: quiet{},
 		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithContextDialer(dial)}},

@@ -1,0 +1,189 @@
+package hub
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+func TestLostSessions(t *testing.T) {
+	timing := fleet.DefaultTiming()
+	for name, c := range map[string]struct {
+		hangUp bool
+		after  time.Duration
+		reason string
+	}{
+		"silent":       {false, timing.FailureThreshold, "silent for longer than the failure threshold"},
+		"disconnected": {true, timing.DisconnectGrace, "its connection closed and it did not come back"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				a := b.register("a", 2)
+				a.give(task("t1"))
+				<-a.poll(lists(protocol.Assignment{TaskID: "t1", Attempt: 1})) // answered: it begins to be silent here
+				last := a.session().lastContact
+				if c.hangUp {
+					a.hangUp()
+					last = time.Now()
+				}
+				answered := a.session().answeredAt
+				b.pass(time.Until(last.Add(c.after - detectEvery)))
+				require.NotNil(t, a.session(), "not yet")
+				b.pass(3 * detectEvery)
+				require.Nil(t, a.session())
+				require.Len(t, b.reported(), 1)
+				require.Equal(t, fleet.AttemptLost, b.reported()[0].Outcome)
+				require.True(t, b.reported()[0].Begun)
+				require.Equal(t, c.reason, b.reported()[0].Reason)
+				lease := time.Until(answered.Add(timing.FailureThreshold))
+				require.InDelta(t, lease, b.reported()[0].LeaseRemaining.Std(), float64(3*detectEvery), "the agent counts its lease from the last answer")
+				changed := b.changed()
+				require.Len(t, changed, 1)
+				require.Equal(t, fleet.AgentOffline, changed[0].Status)
+				require.False(t, changed[0].Left)
+				require.Equal(t, []fleet.HeldAttempt{{TaskID: "t1", Attempt: 1}}, changed[0].Attempts)
+			})
+		})
+	}
+}
+
+func TestComingBackWithinTheGrace(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		given := a.give(task("t1"))
+		a.hangUp()
+		require.Equal(t, fleet.Suspect, b.judge(a.session(), time.Now()))
+		b.pass(b.config.Timing.DisconnectGrace - detectEvery)
+		a.poll(lists(given))
+		b.pass(2 * b.config.Timing.DisconnectGrace)
+		require.NotNil(t, a.session())
+		require.Empty(t, b.reported())
+		require.Empty(t, b.changed(), "nothing of that is written anywhere")
+	})
+}
+
+func TestGoodbyeNeedsNoWaiting(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		answer := a.poll()
+		token := b.seal.session(a.claims)
+		_, err := b.goodbye(t.Context(), &goodbyeInput{Authorized{ID: "a", Authorization: "Bearer " + token}})
+		require.NoError(t, err)
+		requireCode(t, protocol.CodeUnknownSession, (<-answer).err)
+		b.pass(0)
+		require.True(t, b.changed()[0].Left)
+		require.Zero(t, *b.changed()[0].LeaseRemaining)
+		_, err = b.goodbye(t.Context(), &goodbyeInput{Authorized{ID: "a", Authorization: "Bearer " + token}})
+		requireCode(t, protocol.CodeUnknownSession, err)
+		_, err = b.goodbye(t.Context(), &goodbyeInput{Authorized{ID: "b", Authorization: "Bearer " + token}})
+		requireCode(t, protocol.CodeUnauthorized, err)
+	})
+}
+
+func TestNotAcceptedInTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		safety    fleet.RetrySafety
+		delivered bool
+		wants     fleet.AttemptOutcome
+	}{
+		"idempotent, in no answer": {fleet.Idempotent, false, fleet.AttemptReturned},
+		"idempotent, in an answer": {fleet.Idempotent, true, fleet.AttemptReturned},
+		"fenced, in no answer":     {fleet.Fenced, false, fleet.AttemptReturned},
+		"fenced, in an answer":     {fleet.Fenced, true, fleet.AttemptLost},
+		"once, in no answer":       {fleet.AtMostOnce, false, fleet.AttemptReturned},
+		"once, in an answer":       {fleet.AtMostOnce, true, fleet.AttemptLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				a := b.register("a", 1)
+				var answer <-chan answered
+				if c.delivered {
+					answer = a.poll()
+				}
+				b.queue("lane/c", task("t1", safety(c.safety)))
+				if c.delivered {
+					require.Len(t, (<-answer).Assignments, 1)
+				}
+				b.pass(b.config.AcceptTimeout + 2*detectEvery)
+				require.Len(t, b.reported(), 1)
+				require.Equal(t, c.wants, b.reported()[0].Outcome)
+				require.NotNil(t, a.session())
+			})
+		})
+	}
+}
+
+func TestBrakeHoldsWhenManyVanish(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		var peers []*peer
+		for _, id := range []string{"a", "b", "d", "e", "f"} {
+			peers = append(peers, b.register(id, 1))
+		}
+		var given []protocol.Assignment
+		for _, id := range []string{"t1", "t2", "t3", "t4", "t5"} {
+			b.queue("lane/c", task(id))
+		}
+		for _, p := range peers {
+			got := (<-p.poll()).Assignments
+			require.Len(t, got, 1)
+			given = append(given, got[0])
+			p.poll(lists(got[0]))
+		}
+		for _, p := range peers[:4] {
+			p.hangUp()
+		}
+		b.pass(2 * b.config.Timing.DisconnectGrace)
+		require.Empty(t, b.reported(), "their work waits for them")
+		held := b.changed()
+		require.Len(t, held, 4)
+		for _, h := range held {
+			require.Equal(t, fleet.AgentSuspect, h.Status)
+			require.Contains(t, h.Reason, "held by the mass-loss brake")
+		}
+		b.pass(2 * b.config.Timing.DisconnectGrace)
+		peers[4].poll(lists(given[4]))
+		require.Len(t, b.changed(), 4, "the cluster is told once")
+
+		// Two come back: the brake clears, and the others get some time before they are given up.
+		for i := range 2 {
+			peers[i].poll(lists(given[i]))
+		}
+		b.pass(2 * detectEvery)
+		require.Len(t, b.changed(), 6)
+		require.Equal(t, fleet.AgentOnline, b.changed()[4].Status)
+		require.NotNil(t, peers[2].session())
+		require.Empty(t, b.reported())
+		b.pass(reprieveGraces*b.config.Timing.DisconnectGrace - time.Second)
+		require.NotNil(t, peers[2].session())
+		b.pass(time.Second + 2*detectEvery)
+		require.Nil(t, peers[2].session())
+		require.Len(t, b.reported(), 2)
+		require.NotNil(t, peers[0].session())
+	})
+}
+
+func TestBrakeIsReleasedByHand(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		var peers []*peer
+		for _, id := range []string{"a", "b", "d"} {
+			p := b.register(id, 1)
+			p.poll()
+			peers = append(peers, p)
+		}
+		for _, p := range peers {
+			p.hangUp()
+		}
+		b.pass(3 * b.config.Timing.DisconnectGrace)
+		require.NotNil(t, peers[0].session())
+		require.NoError(t, b.releaseBrake(t.Context(), releaseOf("c")))
+		b.pass(0)
+		for _, p := range peers {
+			require.Nil(t, p.session())
+		}
+		require.Equal(t, fleet.AgentOffline, b.changed()[len(b.changed())-1].Status)
+	})
+}

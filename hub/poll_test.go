@@ -1,0 +1,210 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+func requireCode(t *testing.T, code string, err error) {
+	t.Helper()
+	got, ok := httpapi.Code(err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, code, got)
+}
+
+func TestIdlePollIsHeldForTheHeartbeatInterval(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		begun := time.Now()
+		got := <-a.poll()
+		require.NoError(t, got.err)
+		require.Empty(t, got.Polled)
+		require.Equal(t, fleet.DefaultTiming().HeartbeatInterval, time.Since(begun))
+	})
+}
+
+func TestAssignmentAnswersAtOnceAndIsAccepted(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		begun := time.Now()
+		answer := a.poll()
+		b.queue("lane/c", task("t1"))
+		got := <-answer
+		require.Zero(t, time.Since(begun))
+		require.Len(t, got.Assignments, 1)
+		require.Equal(t, "t1", got.Assignments[0].TaskID)
+		require.Equal(t, fleet.Idempotent, got.Assignments[0].RetrySafety)
+		claims, err := b.seal.openAttempt(got.Assignments[0].Token)
+		require.NoError(t, err)
+		require.Equal(t, attemptClaims{Task: "t1", Attempt: 1, Agent: "a", Instance: "a-instance", Epoch: 1, Lane: "lane/c", Temporal: []byte("t1/1")}, claims)
+		a.poll(lists(got.Assignments[0]))
+		require.True(t, a.session().attempts[attemptKey{"t1", 1}].accepted)
+		require.Empty(t, b.reported())
+	})
+}
+
+func TestDuplicateAndSupersededPolls(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 2)
+		first := a.poll()
+		second := a.poll()
+		require.Empty(t, (<-first).Polled, "a newer poll ends the held one")
+		require.Empty(t, (<-a.pollAs(t.Context(), 1)).Polled, "a poll that comes late is answered and changes nothing")
+		require.Empty(t, second, "it is still held")
+		b.queue("lane/c", task("t1"))
+		require.Len(t, (<-second).Assignments, 1, "the newest poll gets the work")
+	})
+}
+
+func TestUnlistedAttempts(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 3)
+		lost := a.give(task("accepted"))
+		answer := a.poll(lists(lost))
+		b.queue("lane/c", task("missed"))
+		require.Len(t, (<-answer).Assignments, 1)
+		a.poll() // lists neither
+		b.pass(0)
+		ended := map[string]report{}
+		for _, r := range b.reported() {
+			ended[r.token] = r
+		}
+		require.Len(t, ended, 2)
+		require.Equal(t, fleet.AttemptLost, ended["accepted/1"].Outcome)
+		require.Zero(t, *ended["accepted/1"].LeaseRemaining, "the agent says itself that it runs no more")
+		require.Equal(t, fleet.AttemptReturned, ended["missed/1"].Outcome)
+		require.False(t, ended["missed/1"].Begun)
+		require.Empty(t, a.session().attempts)
+	})
+}
+
+func TestReturnedAndUnknownAttempts(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 3)
+		answer := a.poll()
+		b.queue("lane/c", task("back"))
+		got := (<-answer).Assignments[0]
+		a.poll(func(p *protocol.Poll) {
+			p.Returned = []protocol.RunningAttempt{{TaskID: got.TaskID, Attempt: got.Attempt}, {TaskID: "nobody's", Attempt: 1}}
+		})
+		b.pass(0)
+		require.Len(t, b.reported(), 1)
+		require.Equal(t, fleet.AttemptReturned, b.reported()[0].Outcome)
+
+		answer = a.poll(lists(protocol.Assignment{TaskID: "old", Attempt: 4}))
+		require.Equal(t, []protocol.Command{{Type: protocol.CommandDrop, TaskID: "old", Attempt: 4, Reason: "the attempt no longer counts"}}, (<-answer).Commands)
+	})
+}
+
+func TestStoppingAgentGetsNothingNew(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 2)
+		running := a.give(task("t1"))
+		a.poll(lists(running), func(p *protocol.Poll) { p.Stopping = true })
+		require.Zero(t, a.session().free)
+		b.queue("lane/c", task("t2")) // its poll was open already
+		b.pass(b.config.Park)
+		require.Len(t, b.reported(), 1)
+		require.Equal(t, "t2/1", b.reported()[0].token)
+		require.Equal(t, fleet.AttemptReturned, b.reported()[0].Outcome)
+	})
+}
+
+func TestClosedRequestMakesTheSessionSuspect(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		answer := a.pollAs(ctx, 1)
+		cancel()
+		require.Empty(t, (<-answer).Polled)
+		require.False(t, a.session().disconnectedAt.IsZero())
+		require.Zero(t, a.session().free, "nobody can be given work who is not there")
+		a.pollAs(t.Context(), 2)
+		require.True(t, a.session().disconnectedAt.IsZero())
+		require.Equal(t, 1, a.session().free)
+	})
+}
+
+func TestCommandsOfAnAnswerThatWasNotReadAreRepeated(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		given := a.give(task("t1"))
+		b.pass(b.config.Timing.HeartbeatInterval) // no poll is held
+		b.cancelAttempt(a.session().attempts[attemptKey{"t1", 1}])
+		cancel := protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1, Reason: "the task was cancelled"}
+		require.Equal(t, []protocol.Command{cancel}, (<-a.poll(lists(given))).Commands)
+		a.hangUp() // before the answer got through
+		require.Equal(t, []protocol.Command{cancel}, (<-a.poll(lists(given))).Commands)
+		require.Empty(t, (<-a.poll(lists(given))).Commands, "the next poll on the same connection shows that it was read")
+
+		b.cancelAttempt(a.session().attempts[attemptKey{"t1", 1}])
+		require.Equal(t, []protocol.Command{cancel}, (<-a.poll(lists(given))).Commands, "Temporal asks again when the attempt goes on")
+		again := b.register("a", 1, func(r *protocol.Register) {
+			r.Running = []protocol.RunningAttempt{{TaskID: "t1", Attempt: 1, Token: given.Token}}
+		})
+		require.Equal(t, []protocol.Command{cancel}, (<-again.poll(lists(given))).Commands, "a registration follows an answer that was not read")
+	})
+}
+
+func TestReattachedAttempts(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		sealed := func(agent, instance, task string) string {
+			return b.seal.attempt(attemptClaims{Task: task, Attempt: 1, Agent: agent, Instance: instance, Epoch: 1, Lane: "lane/c", Temporal: []byte(task + "/1")})
+		}
+		a := b.register("a", 4, func(r *protocol.Register) {
+			r.Running = []protocol.RunningAttempt{
+				{TaskID: "mine", Attempt: 1, Token: sealed("a", "a-instance", "mine")},
+				{TaskID: "foreign", Attempt: 1, Token: sealed("b", "a-instance", "foreign")},
+				{TaskID: "old", Attempt: 1, Token: sealed("a", "older-instance", "old")},
+				{TaskID: "other", Attempt: 1, Token: sealed("a", "a-instance", "mine")},
+			}
+		})
+		var dropped []string
+		for _, c := range (<-a.poll(lists(protocol.Assignment{TaskID: "mine", Attempt: 1}))).Commands {
+			require.Equal(t, protocol.CommandDrop, c.Type)
+			dropped = append(dropped, c.TaskID)
+		}
+		require.ElementsMatch(t, []string{"foreign", "old", "other"}, dropped)
+		require.Len(t, a.session().attempts, 1)
+		require.Equal(t, 3, a.session().free)
+		require.Empty(t, b.reported(), "what others may run is not this agent's to end")
+	})
+}
+
+func TestPollsOfOtherSessions(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		older := b.register("a", 1)
+		newer := b.register("a", 1, func(r *protocol.Register) { r.InstanceID = "another-instance" })
+		requireCode(t, protocol.CodeFenced, (<-older.poll()).err)
+		stranger := &peer{b: b, claims: sessionClaims{Agent: "x", Instance: "12345678", Epoch: 1}}
+		requireCode(t, protocol.CodeUnknownSession, (<-stranger.poll()).err)
+		newer.claims.Epoch++
+		requireCode(t, protocol.CodeUnknownSession, (<-newer.poll()).err)
+	})
+}
+
+func TestProgressAndCheckpointAreKept(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		given := a.give(task("t1"))
+		large := json.RawMessage(`"` + string(make([]byte, fleet.MaxCheckpointBytes)) + `"`)
+		for _, checkpoint := range []json.RawMessage{json.RawMessage(`1`), large} {
+			a.poll(func(p *protocol.Poll) {
+				p.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1, Progress: &fleet.Progress{Percent: 50}, Checkpoint: checkpoint}}
+			})
+		}
+		a.hangUp()
+		b.pass(2 * time.Second)
+		require.Len(t, b.reported(), 1)
+		require.JSONEq(t, `1`, string(b.reported()[0].Checkpoint), "one that is too large does not replace it")
+		require.EqualValues(t, 50, b.reported()[0].Progress.Percent)
+	})
+}

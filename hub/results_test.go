@@ -1,0 +1,156 @@
+package hub
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+
+	commonpb "go.temporal.io/api/common/v1"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+var badTask = &workflowservice.PollActivityTaskQueueResponse{TaskToken: []byte("bad/1"), Input: &commonpb.Payloads{
+	Payloads: []*commonpb.Payload{{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: []byte("{")}}}}
+
+func releaseOf(cluster string) contract.ReleaseBrakeRequest {
+	return contract.ReleaseBrakeRequest{Cluster: cluster}
+}
+
+// report reports an attempt's end.
+func (p *peer) report(a protocol.Assignment, outcome fleet.AttemptOutcome, change ...func(*resultInput)) error {
+	now := time.Now()
+	in := &resultInput{Authorized: Authorized{ID: p.claims.Agent, Authorization: "Bearer " + p.b.seal.session(p.claims)}, TaskID: a.TaskID,
+		Body: protocol.Result{Token: a.Token, Attempt: a.Attempt, Outcome: outcome, StartedAt: now, EndedAt: now}}
+	for _, c := range change {
+		c(in)
+	}
+	_, err := p.b.reportResult(p.b.t.Context(), in)
+	return err
+}
+
+func TestResultFreesTheSlotAndCountsOnce(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		given := a.give(task("t1"))
+		require.Zero(t, a.session().free)
+		require.NoError(t, a.report(given, fleet.AttemptCompleted, func(in *resultInput) { in.Body.Output = json.RawMessage(`42`) }))
+		require.Equal(t, 1, a.session().free)
+		require.Len(t, b.reported(), 1)
+		require.Equal(t, "completed", b.reported()[0].how)
+		require.JSONEq(t, `42`, string(b.reported()[0].Output))
+		require.Equal(t, "a", b.reported()[0].AgentID)
+
+		requireCode(t, protocol.CodeSuperseded, a.report(given, fleet.AttemptCompleted))
+		require.Len(t, b.reported(), 1)
+		require.EqualValues(t, 1, b.counted("mainstay_hub_stale_results_total"))
+		require.EqualValues(t, 1, b.counted("mainstay_hub_results_total"))
+	})
+}
+
+func TestResultIsKeptWhileTemporalIsAway(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		given := a.give(task("t1"))
+		b.temporal.respond = serviceerror.NewUnavailable("away")
+		requireCode(t, protocol.CodeUnavailable, a.report(given, fleet.AttemptCompleted))
+		require.NotNil(t, a.session().attempts[attemptKey{"t1", 1}], "the attempt is not over")
+		b.temporal.respond = serviceerror.NewInvalidArgument("no")
+		requireCode(t, protocol.CodeInvalidRequest, a.report(given, fleet.AttemptCompleted))
+		b.temporal.respond = nil
+		require.NoError(t, a.report(given, fleet.AttemptCompleted))
+	})
+}
+
+func TestResultOfAnySessionNeedsItsOwnToken(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 2)
+		given := a.give(task("t1"))
+		for name, change := range map[string]func(*resultInput){
+			"no bearer":       func(in *resultInput) { in.Authorization = in.Authorization[len("Bearer "):] },
+			"another agent":   func(in *resultInput) { in.ID = "b" },
+			"another task":    func(in *resultInput) { in.TaskID = "t2" },
+			"another attempt": func(in *resultInput) { in.Body.Attempt = 2 },
+			"another session": func(in *resultInput) {
+				in.Authorization = "Bearer " + b.seal.session(sessionClaims{Agent: "a", Cluster: "c", Instance: "another", Epoch: 1})
+			},
+		} {
+			require.Error(t, a.report(given, fleet.AttemptCompleted, change), name)
+		}
+		tooLarge := func(in *resultInput) { in.Body.Output = make([]byte, fleet.MaxPayloadBytes+1) }
+		requireCode(t, protocol.CodePayloadTooLarge, a.report(given, fleet.AttemptCompleted, tooLarge))
+		require.Empty(t, b.reported())
+		require.NoError(t, a.report(given, fleet.AttemptCompleted))
+	})
+}
+
+func TestFailedAndCancelledResults(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 3)
+		failed := a.give(task("failed"))
+		require.NoError(t, a.report(failed, fleet.AttemptFailed, func(in *resultInput) { in.Body.Error, in.Body.NonRetryable = "broken", true }))
+		asked := a.give(task("asked"))
+		b.cancelAttempt(a.session().attempts[attemptKey{"asked", 1}])
+		b.pass(0) // the held poll brings the command
+		require.NoError(t, a.report(asked, fleet.AttemptCancelled))
+		own := a.give(task("own"))
+		require.NoError(t, a.report(own, fleet.AttemptCancelled))
+		got := b.reported()
+		require.Len(t, got, 3)
+		require.Equal(t, "broken", got[0].Reason)
+		require.True(t, got[0].Final)
+		require.Equal(t, "cancelled", got[1].how)
+		require.Equal(t, "failed", got[2].how, "an agent that gives work up hands it to others")
+		require.Equal(t, fleet.AttemptLost, got[2].Outcome)
+		require.Zero(t, *got[2].LeaseRemaining)
+	})
+}
+
+func TestBeatsAreRareAndBringTemporalsWord(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.wg.Go(b.beat)
+		a := b.register("a", 3)
+		keep := func(given ...protocol.Assignment) []protocol.Command {
+			for begun := time.Now(); time.Since(begun) < 2*beatRenew; {
+				if commands := (<-a.poll(lists(given...))).Commands; len(commands) > 0 {
+					return commands
+				}
+			}
+			return nil
+		}
+		beats := func() int {
+			b.temporal.mu.Lock()
+			defer b.temporal.mu.Unlock()
+			return b.temporal.beats["t1/1"]
+		}
+		first := a.give(task("t1"))
+		b.pass(beatFirst + beatTick)
+		require.Equal(t, 1, beats(), "one soon, to show who runs it")
+		require.Empty(t, keep(first))
+		require.InDelta(t, 3, beats(), 1)
+
+		b.temporal.mu.Lock()
+		b.temporal.beat = func(string) (*workflowservice.RecordActivityTaskHeartbeatResponse, error) {
+			return &workflowservice.RecordActivityTaskHeartbeatResponse{CancelRequested: true}, nil
+		}
+		b.temporal.mu.Unlock()
+		commands := keep(first)
+		require.NotEmpty(t, commands)
+		require.Equal(t, protocol.CommandCancel, commands[0].Type)
+		b.temporal.mu.Lock()
+		b.temporal.beat = func(string) (*workflowservice.RecordActivityTaskHeartbeatResponse, error) {
+			return nil, serviceerror.NewNotFound("gone")
+		}
+		b.temporal.mu.Unlock()
+		commands = keep(first)
+		require.Equal(t, protocol.CommandDrop, commands[0].Type)
+		require.Empty(t, a.session().attempts)
+		require.Empty(t, b.reported(), "there is nobody left to tell")
+	})
+}

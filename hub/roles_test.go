@@ -1,0 +1,83 @@
+package hub
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+func TestLanesOf(t *testing.T) {
+	t.Parallel()
+	const own, cluster, gpu = "lane/agent/a", "lane/c", "lane/c/cap/gpu"
+	owners := []fleet.ShardOwner{{Owner: "a", Epoch: 6}, {Owner: "b", Epoch: 6}, {Owner: "a", Epoch: 5}, {}}
+	for name, c := range map[string]struct {
+		directive contract.Directive
+		wants     []string
+	}{
+		"no directive":             {contract.Directive{}, []string{own}},
+		"all serve":                {contract.Directive{Mode: fleet.ActiveActive}, []string{own, cluster}},
+		"with its capability":      {contract.Directive{Mode: fleet.ActiveActive, CapabilitySets: [][]string{{"gpu"}, {"gpu", "tpu"}}}, []string{own, cluster, gpu}},
+		"the leader":               {contract.Directive{Mode: fleet.ActivePassive, Leader: "a", LeaderEpoch: 6, CapabilitySets: [][]string{{"gpu"}}}, []string{own, cluster, gpu}},
+		"a standby":                {contract.Directive{Mode: fleet.ActivePassive, Leader: "b", LeaderEpoch: 6, Standbys: []string{"a"}}, []string{own}},
+		"its predecessor's lead":   {contract.Directive{Mode: fleet.ActivePassive, Leader: "a", LeaderEpoch: 5}, []string{own}},
+		"owner of some shards":     {contract.Directive{Mode: fleet.Sharded, Shards: owners}, []string{own, "lane/c/shard/0"}},
+		"shards in another mode":   {contract.Directive{Mode: fleet.ActiveActive, Shards: owners}, []string{own, cluster}},
+		"leader in a sharded mode": {contract.Directive{Mode: fleet.Sharded, Leader: "a", LeaderEpoch: 6}, []string{own}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &session{agent: "a", cluster: "c", epoch: 5, candidate: fleet.Candidate{Capabilities: []string{"gpu"}}}
+			require.Equal(t, c.wants, lanesOf(s, c.directive))
+		})
+	}
+}
+
+func TestNewerDirectiveMovesLanes(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		lead := func(version int64, leader string, epoch int64) contract.Directive {
+			return contract.Directive{Cluster: "c", Version: version, Mode: fleet.ActivePassive, Leader: leader, LeaderEpoch: epoch, Standbys: []string{"a", "b"}}
+		}
+		b.temporal.direct["c"] = lead(1, "a", 10)
+		a, other := b.register("a", 2), b.register("b", 2)
+		got := <-a.poll()
+		require.Equal(t, []protocol.Command{{Type: protocol.CommandRole, Role: fleet.RoleLeader, Leader: "a", Epoch: 10}}, got.Commands)
+		got = <-other.poll()
+		require.Equal(t, fleet.RoleStandby, got.Commands[0].Role)
+		require.Equal(t, 2, b.open("lane/c"))
+
+		require.NoError(t, b.directActivity(t.Context(), lead(3, "b", 11)))
+		b.pass(0)
+		require.Equal(t, fleet.RoleStandby, (<-a.poll()).Commands[0].Role)
+		require.Equal(t, fleet.RoleLeader, (<-other.poll()).Commands[0].Role)
+		require.Contains(t, b.lanes["lane/c"].sessions, other.session())
+		require.Len(t, b.lanes["lane/c"].sessions, 1)
+
+		require.NoError(t, b.directActivity(t.Context(), lead(2, "a", 10)))
+		b.pass(0)
+		require.Contains(t, b.lanes["lane/c"].sessions, other.session(), "a directive that comes late changes nothing")
+		require.Empty(t, (<-other.poll()).Commands)
+	})
+}
+
+func TestFenceEndsOlderSessions(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a, other := b.register("a", 1), b.register("b", 1)
+		given := a.give(task("t1"))
+		polls := []<-chan answered{a.poll(lists(given)), other.poll()}
+		require.NoError(t, b.directActivity(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive,
+			Fences: []contract.Fence{{AgentID: "a", MinEpoch: 2}, {AgentID: "b", MinEpoch: 1}}}))
+		got := <-polls[0]
+		requireCode(t, protocol.CodeFenced, got.err)
+		require.Nil(t, a.session())
+		require.NotNil(t, other.session(), "its epoch is new enough")
+		b.pass(0)
+		require.Len(t, b.reported(), 1)
+		require.Equal(t, fleet.AttemptLost, b.reported()[0].Outcome)
+		require.Positive(t, *b.reported()[0].LeaseRemaining, "the old process may go on for a while")
+		require.Empty(t, b.changed(), "the newer process is there: the cluster must not count the agent as lost")
+	})
+}

@@ -1,0 +1,384 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"google.golang.org/grpc"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// fakeTemporal is a Temporal in memory. Methods that the hub does not use are nil and panic.
+type fakeTemporal struct {
+	workflowservice.WorkflowServiceClient
+	mu       sync.Mutex
+	polls    map[string][]*fakePoll // open, by lane
+	polled   map[string]int         // ever, by lane
+	cut      int                    // polls that ended by their context: it must not happen
+	released []string               // lanes
+	reports  []report
+	beats    map[string]int // by task token
+	beat     func(token string) (*workflowservice.RecordActivityTaskHeartbeatResponse, error)
+	respond  error // answers the ends of attempts when set
+	epochs   map[string]fleet.Joined
+	joins    []contract.JoinRequest
+	direct   map[string]contract.Directive
+	changes  []fleet.Transition
+}
+
+type fakePoll struct {
+	key    string
+	answer chan *workflowservice.PollActivityTaskQueueResponse
+}
+
+// report is how an attempt ended, as Temporal was told.
+type report struct {
+	token string
+	how   string // completed, failed or cancelled
+	contract.AttemptReport
+}
+
+func newFakeTemporal() *fakeTemporal {
+	return &fakeTemporal{polls: map[string][]*fakePoll{}, polled: map[string]int{}, beats: map[string]int{},
+		epochs: map[string]fleet.Joined{}, direct: map[string]contract.Directive{}}
+}
+
+func (f *fakeTemporal) PollActivityTaskQueue(ctx context.Context, in *workflowservice.PollActivityTaskQueueRequest, _ ...grpc.CallOption) (*workflowservice.PollActivityTaskQueueResponse, error) {
+	p := &fakePoll{key: in.GetWorkerInstanceKey(), answer: make(chan *workflowservice.PollActivityTaskQueueResponse, 1)}
+	lane := in.GetTaskQueue().GetName()
+	f.mu.Lock()
+	f.polls[lane] = append(f.polls[lane], p)
+	f.polled[lane]++
+	f.mu.Unlock()
+	empty := time.NewTimer(pollTimeout - 10*time.Second) // the server answers empty shortly before the client's timeout
+	defer empty.Stop()
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.polls[lane] = slices.DeleteFunc(f.polls[lane], func(o *fakePoll) bool { return o == p })
+	}()
+	select {
+	case task := <-p.answer:
+		return task, nil
+	case <-empty.C:
+		return &workflowservice.PollActivityTaskQueueResponse{}, nil
+	case <-ctx.Done():
+		f.mu.Lock()
+		f.cut++
+		f.mu.Unlock()
+		return nil, ctx.Err()
+	}
+}
+
+func (f *fakeTemporal) ShutdownWorker(_ context.Context, in *workflowservice.ShutdownWorkerRequest, _ ...grpc.CallOption) (*workflowservice.ShutdownWorkerResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.released = append(f.released, in.GetTaskQueue())
+	for _, p := range f.polls[in.GetTaskQueue()] {
+		if p.key == in.GetWorkerInstanceKey() {
+			p.answer <- &workflowservice.PollActivityTaskQueueResponse{}
+		}
+	}
+	return &workflowservice.ShutdownWorkerResponse{}, nil
+}
+
+func (f *fakeTemporal) RespondActivityTaskCompleted(_ context.Context, in *workflowservice.RespondActivityTaskCompletedRequest, _ ...grpc.CallOption) (*workflowservice.RespondActivityTaskCompletedResponse, error) {
+	var r contract.AttemptReport
+	if err := converter.GetDefaultDataConverter().FromPayloads(in.GetResult(), &r); err != nil {
+		return nil, err
+	}
+	return &workflowservice.RespondActivityTaskCompletedResponse{}, f.take(report{string(in.GetTaskToken()), "completed", r})
+}
+
+func (f *fakeTemporal) RespondActivityTaskCanceled(_ context.Context, in *workflowservice.RespondActivityTaskCanceledRequest, _ ...grpc.CallOption) (*workflowservice.RespondActivityTaskCanceledResponse, error) {
+	var r contract.AttemptReport
+	if err := converter.GetDefaultDataConverter().FromPayloads(in.GetDetails(), &r); err != nil {
+		return nil, err
+	}
+	return &workflowservice.RespondActivityTaskCanceledResponse{}, f.take(report{string(in.GetTaskToken()), "cancelled", r})
+}
+
+func (f *fakeTemporal) RespondActivityTaskFailed(_ context.Context, in *workflowservice.RespondActivityTaskFailedRequest, _ ...grpc.CallOption) (*workflowservice.RespondActivityTaskFailedResponse, error) {
+	var r contract.AttemptReport
+	if err := converter.GetDefaultDataConverter().FromPayloads(in.GetFailure().GetApplicationFailureInfo().GetDetails(), &r); err != nil {
+		return nil, err
+	}
+	return &workflowservice.RespondActivityTaskFailedResponse{}, f.take(report{string(in.GetTaskToken()), "failed", r})
+}
+
+// take takes the first end of an attempt; later ones are told that there is no such attempt, as Temporal does.
+func (f *fakeTemporal) take(r report) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.respond != nil {
+		return f.respond
+	}
+	if slices.ContainsFunc(f.reports, func(old report) bool { return old.token == r.token }) {
+		return serviceerror.NewNotFound("no such activity")
+	}
+	f.reports = append(f.reports, r)
+	return nil
+}
+
+func (f *fakeTemporal) RecordActivityTaskHeartbeat(_ context.Context, in *workflowservice.RecordActivityTaskHeartbeatRequest, _ ...grpc.CallOption) (*workflowservice.RecordActivityTaskHeartbeatResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.beats[string(in.GetTaskToken())]++
+	if f.beat != nil {
+		return f.beat(string(in.GetTaskToken()))
+	}
+	return &workflowservice.RecordActivityTaskHeartbeatResponse{}, nil
+}
+
+func (f *fakeTemporal) ListWorkers(context.Context, *workflowservice.ListWorkersRequest, ...grpc.CallOption) (*workflowservice.ListWorkersResponse, error) {
+	return &workflowservice.ListWorkersResponse{}, nil
+}
+
+// fakeClient is the SDK's client of a fakeTemporal.
+type fakeClient struct {
+	client.Client
+	temporal *fakeTemporal
+}
+
+func (c fakeClient) WorkflowService() workflowservice.WorkflowServiceClient { return c.temporal }
+
+func (c fakeClient) SignalWorkflow(_ context.Context, _, _, _ string, arg any) error {
+	c.temporal.mu.Lock()
+	defer c.temporal.mu.Unlock()
+	c.temporal.changes = append(c.temporal.changes, arg.(contract.MembersChanged).Changes...)
+	return nil
+}
+
+// UpdateWorkflow joins agents: the same instance keeps its epoch, another gets the next.
+func (c fakeClient) UpdateWorkflow(_ context.Context, o client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+	c.temporal.mu.Lock()
+	defer c.temporal.mu.Unlock()
+	request := o.Args[0].(contract.JoinRequest)
+	c.temporal.joins = append(c.temporal.joins, request)
+	cluster, _ := contract.ClusterOfWorkflowID(o.WorkflowID)
+	response := contract.JoinResponse{Directive: c.temporal.direct[cluster]}
+	for _, j := range request.Joins {
+		joined := c.temporal.epochs[j.AgentID]
+		if joined.Replaced != j.Instance {
+			joined = fleet.Joined{AgentID: j.AgentID, Epoch: joined.Epoch + 1, Replaced: j.Instance}
+		}
+		c.temporal.epochs[j.AgentID] = joined
+		response.Results = append(response.Results, joined)
+	}
+	return fakeUpdate{value: response}, nil
+}
+
+type fakeUpdate struct {
+	client.WorkflowUpdateHandle
+	value any
+}
+
+func (u fakeUpdate) Get(_ context.Context, into any) error {
+	data, err := json.Marshal(u.value)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}
+
+// bench is a hub on a fakeTemporal, in a bubble where time passes when everybody waits.
+type bench struct {
+	*Hub
+	t        *testing.T
+	temporal *fakeTemporal
+	registry *prometheus.Registry
+}
+
+// inBubble runs a test with a hub whose detector runs and whose lease is always fresh.
+func inBubble(t *testing.T, config Config, test func(t *testing.T, b *bench)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{t: t, temporal: newFakeTemporal(), registry: prometheus.NewRegistry()}
+		var err error
+		b.Hub, err = New(Options{ID: "hub-1", Client: fakeClient{temporal: b.temporal}, Namespace: "default",
+			Registerer: b.registry, Key: []byte("0123456789abcdef"), Config: config})
+		require.NoError(t, err)
+		b.renewedAt = time.Now().Add(24 * time.Hour)
+		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: fleet.ActiveActive}
+		b.wg.Go(b.detect)
+		defer func() {
+			b.Stop(t.Context())
+			require.Zero(t, b.temporal.cut, "a lane poll was cancelled: it could have swallowed a task")
+		}()
+		test(t, b)
+	})
+}
+
+// pass lets time pass, and everything that happens in it happen.
+func (b *bench) pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// peer is an agent as the hub sees one: what it sends.
+type peer struct {
+	b      *bench
+	claims sessionClaims
+	conn   *connection
+	seq    int64
+}
+
+// register registers an agent of the cluster c with some slots.
+func (b *bench) register(id string, slots int, change ...func(*protocol.Register)) *peer {
+	b.t.Helper()
+	reg := protocol.Register{AgentID: id, InstanceID: id + "-instance", Cluster: "c", MaxTasks: slots}
+	for _, c := range change {
+		c(&reg)
+	}
+	answer, err := b.openSession(b.t.Context(), reg)
+	require.NoError(b.t, err)
+	claims, err := b.seal.openSession(answer.SessionToken)
+	require.NoError(b.t, err)
+	require.Equal(b.t, sessionClaims{Agent: id, Cluster: "c", Instance: reg.InstanceID, Epoch: answer.Epoch}, claims)
+	synctest.Wait()
+	return &peer{b: b, claims: claims, conn: &connection{}}
+}
+
+// answered is what came of a poll.
+type answered struct {
+	protocol.Polled
+	err error
+}
+
+// poll sends the next poll. It returns when the hub has taken it; the channel has the answer.
+func (p *peer) poll(change ...func(*protocol.Poll)) <-chan answered {
+	p.seq++
+	return p.pollAs(p.b.t.Context(), p.seq, change...)
+}
+
+func (p *peer) pollAs(ctx context.Context, seq int64, change ...func(*protocol.Poll)) <-chan answered {
+	poll := protocol.Poll{Sequence: seq}
+	for _, c := range change {
+		c(&poll)
+	}
+	answers := make(chan answered, 1)
+	go func() {
+		polled, err := p.b.holdPoll(ctx, p.claims, p.conn, poll)
+		answers <- answered{polled, err}
+	}()
+	synctest.Wait()
+	return answers
+}
+
+// session is the hub's side of it; nil when it has ended.
+func (p *peer) session() *session {
+	p.b.mu.Lock()
+	defer p.b.mu.Unlock()
+	return p.b.sessions[p.claims.Agent]
+}
+
+// hangUp closes the agent's connection.
+func (p *peer) hangUp() {
+	p.b.mu.Lock()
+	if s := p.b.sessions[p.claims.Agent]; s != nil && s.conn == p.conn {
+		p.b.disconnected(s, time.Now())
+	}
+	p.b.mu.Unlock()
+	p.conn = &connection{}
+	synctest.Wait()
+}
+
+// lists makes a poll list attempts as running.
+func lists(assignments ...protocol.Assignment) func(*protocol.Poll) {
+	return func(p *protocol.Poll) {
+		for _, a := range assignments {
+			p.Running = append(p.Running, protocol.RunningAttempt{TaskID: a.TaskID, Attempt: a.Attempt, Token: a.Token})
+		}
+	}
+}
+
+// task is a task for a lane's poll; its token is its id.
+func task(id string, change ...func(*contract.RunTaskInput)) contract.RunTaskInput {
+	in := contract.RunTaskInput{TaskID: id, Attempt: 1, Spec: fleet.TaskSpec{Type: "echo", Cluster: "c"}}
+	for _, c := range change {
+		c(&in)
+	}
+	return in
+}
+
+func safety(s fleet.RetrySafety) func(*contract.RunTaskInput) {
+	return func(in *contract.RunTaskInput) { in.Spec.RetrySafety = s }
+}
+
+// queue answers an open poll of a lane with a task.
+func (b *bench) queue(lane string, in contract.RunTaskInput) {
+	b.t.Helper()
+	input, err := converter.GetDefaultDataConverter().ToPayloads(in)
+	require.NoError(b.t, err)
+	b.temporal.mu.Lock()
+	open := b.temporal.polls[lane]
+	require.NotEmpty(b.t, open, "no poll is open on %s", lane)
+	b.temporal.polls[lane] = open[1:]
+	open[0].answer <- &workflowservice.PollActivityTaskQueueResponse{TaskToken: []byte(in.TaskID + "/" + strconv.Itoa(in.Attempt)), Input: input}
+	b.temporal.mu.Unlock()
+	synctest.Wait()
+}
+
+// open is how many polls are open on a lane.
+func (b *bench) open(lane string) int {
+	b.temporal.mu.Lock()
+	defer b.temporal.mu.Unlock()
+	return len(b.temporal.polls[lane])
+}
+
+// reported are the attempts that ended, in order.
+func (b *bench) reported() []report {
+	b.temporal.mu.Lock()
+	defer b.temporal.mu.Unlock()
+	return slices.Clone(b.temporal.reports)
+}
+
+// changed are the transitions that clusters were told of, in order.
+func (b *bench) changed() []fleet.Transition {
+	b.temporal.mu.Lock()
+	defer b.temporal.mu.Unlock()
+	return slices.Clone(b.temporal.changes)
+}
+
+// give has an agent given and accept a task on the cluster's lane.
+func (p *peer) give(in contract.RunTaskInput) protocol.Assignment {
+	p.b.t.Helper()
+	answer := p.poll()
+	p.b.queue("lane/c", in)
+	got := <-answer
+	require.NoError(p.b.t, got.err)
+	require.Len(p.b.t, got.Assignments, 1)
+	p.poll(lists(got.Assignments[0]))
+	return got.Assignments[0]
+}
+
+// counted is the sum of a counter's values.
+func (b *bench) counted(name string) (sum float64) {
+	b.t.Helper()
+	families, err := b.registry.Gather()
+	require.NoError(b.t, err)
+	for _, family := range families {
+		if family.GetName() == name {
+			for _, m := range family.GetMetric() {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
