@@ -146,7 +146,9 @@ func (w *worker) handle(ctx context.Context, t *agent.Task) (any, error) {
 		mark.Note = fmt.Sprintf("lead %d", w.lead.Load())
 	}
 	w.out.write(mark)
-	end := func(how string) { w.out.write(line{Kind: lineEnd, Agent: w.spec.ID, Task: t.ID, Attempt: t.Attempt, Note: how}) }
+	end := func(how string) {
+		w.out.write(line{Kind: lineEnd, Agent: w.spec.ID, Task: t.ID, Attempt: t.Attempt, Note: how})
+	}
 	timer := time.NewTimer(time.Duration(todo.MS) * time.Millisecond)
 	defer timer.Stop()
 	select {

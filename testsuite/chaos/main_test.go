@@ -13,8 +13,8 @@ import (
 // The options of a run. With the same ones the schedule is the same.
 var (
 	flagSeed     = flag.Uint64("chaos.seed", 1, "seed of the faults and of the work")
-	flagDuration = flag.Duration("chaos.duration", 25*time.Second, "how long faults are injected")
-	flagTasks    = flag.Int("chaos.tasks", 150, "tasks to submit, spread over the duration")
+	flagDuration = flag.Duration("chaos.duration", 20*time.Second, "how long faults are injected")
+	flagTasks    = flag.Int("chaos.tasks", 100, "tasks to submit, spread over the duration")
 	flagAgents   = flag.Int("chaos.agents", 6, "agents, spread over an active_active, an active_passive and a sharded cluster")
 	flagDefaults = flag.Bool("chaos.default-timing", false, "the thresholds that users have, instead of a quarter of them")
 )

@@ -45,8 +45,9 @@ type wire struct {
 	conns    map[net.Conn]struct{}
 	again    map[string]json.RawMessage // assignments to send once more, by token
 	results  []capturedResult
-	doubled  int // results that a hub got twice
-	repeated int // assignments that the agent got twice
+	assigned []protocol.Assignment // all that the agent was sent
+	doubled  int                   // results that a hub got twice
+	repeated int                   // assignments that the agent got twice
 }
 
 // capturedResult is a result as an agent sent it.
@@ -218,6 +219,12 @@ func (w *wire) repeat(answer []byte) []byte {
 	_ = json.Unmarshal(polled["assignments"], &assignments)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for _, a := range assignments {
+		var one protocol.Assignment
+		if json.Unmarshal(a, &one) == nil {
+			w.assigned = append(w.assigned, one)
+		}
+	}
 	if w.mode != wireDouble {
 		clear(w.again)
 		return answer
@@ -228,11 +235,8 @@ func (w *wire) repeat(answer []byte) []byte {
 		delete(w.again, token)
 		w.repeated++
 	}
-	for _, a := range assignments[:fresh] {
-		var one protocol.Assignment
-		if json.Unmarshal(a, &one) == nil {
-			w.again[one.Token] = a
-		}
+	for i, a := range assignments[:fresh] {
+		w.again[w.assigned[len(w.assigned)-fresh+i].Token] = a
 	}
 	if len(assignments) == fresh {
 		return answer

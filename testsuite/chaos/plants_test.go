@@ -1,0 +1,311 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// scenario is a short course of events for one kind of bug. It returns what its oracles blame.
+type scenario struct {
+	cluster string // and mode
+	agents  int
+	run     func(*testing.T, *stage) []string
+	// plants are the bugs that the scenario must notice; see plants_on.go of hub, agent and workflows.
+	plants []string
+}
+
+var scenarios = map[string]scenario{
+	"forged token":       {clusterAll, 1, forgedToken, []string{"forged-token"}},
+	"answer then crash":  {clusterAll, 1, answerThenCrash, []string{"early-answer"}},
+	"fenced, cut off":    {clusterAll, 2, fencedCutOff, []string{"hub-ignores-lease", "agent-ignores-lease"}},
+	"result comes late":  {clusterAll, 1, lateResult, []string{"stale-accepted"}},
+	"hub restarts":       {clusterAll, 1, hubRestarts, []string{"reattach-dropped"}},
+	"at most once":       {clusterAll, 2, atMostOnceKilled, []string{"run-again"}},
+	"dead letter":        {clusterAll, 1, deadLetter, []string{"dead-letter-dropped"}},
+	"leader cut off":     {clusterLeader, 2, leaderCutOff, []string{"role-lease-ignored"}},
+	"doubled assignment": {clusterAll, 1, doubledAssignment, []string{"duplicate-run"}},
+	"second process":     {clusterAll, 1, secondProcess, []string{"epoch-reused"}},
+}
+
+// TestPlants runs every scenario as it should be, and then with each of its bugs planted: the first must be blamed for
+// nothing, the second for something.
+func TestPlants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("chaos: skipped by -short; it takes a minute or two")
+	}
+	var mu sync.Mutex
+	var planted, caught []string
+	t.Run("scenarios", func(t *testing.T) {
+		for name, s := range scenarios {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				require.Empty(t, play(t, s, ""))
+			})
+			for _, plant := range s.plants {
+				planted = append(planted, plant)
+				t.Run(name+", planted "+plant, func(t *testing.T) {
+					t.Parallel()
+					problems := play(t, s, plant)
+					require.NotEmpty(t, problems, "the bug %s is not noticed", plant)
+					t.Logf("%s: %s", plant, problems[0])
+					mu.Lock()
+					defer mu.Unlock()
+					caught = append(caught, plant)
+				})
+			}
+		}
+	})
+	slices.Sort(planted)
+	t.Logf("planted bugs caught %d/%d: %s", len(caught), len(planted), strings.Join(planted, ", "))
+	require.Len(t, caught, len(planted))
+}
+
+// scenarioLimit bounds one scenario.
+const scenarioLimit = 90 * time.Second
+
+// stage is a small installation for one scenario.
+type stage struct {
+	*installation
+	ctx  context.Context
+	jobs []*job
+}
+
+func play(t *testing.T, s scenario, plant string) []string {
+	o := installOptions{timing: quickTiming, hubs: 1}
+	if plant != "" {
+		o.tags, o.env = "plant", []string{"MAINSTAY_PLANT=" + plant}
+	}
+	ctx, stop := context.WithTimeout(t.Context(), scenarioLimit)
+	defer stop()
+	g := &stage{installation: install(t, o), ctx: ctx}
+	g.addCluster(t, s.cluster, clusterModes[s.cluster])
+	for i := range s.agents {
+		g.addAgent(t, s.cluster, fmt.Sprintf("agent-%d", i), 4)
+	}
+	g.awaitFleet(t, []string{s.cluster}, 30*time.Second)
+	return s.run(t, g)
+}
+
+// begin submits one task and waits until it has begun.
+func (g *stage) begin(t *testing.T, j *job) line {
+	t.Helper()
+	g.jobs = append(g.jobs, j)
+	j.key, j.cluster, j.work.Nonce = fmt.Sprintf("job-%d", len(g.jobs)), g.agents[0].cluster, fmt.Sprintf("nonce-%d", len(g.jobs))
+	if j.safety == "" {
+		j.safety = fleet.Idempotent
+	}
+	g.submit(g.ctx, j, 0)
+	require.NotEmpty(t, j.id, "the task is not acknowledged")
+	l, found := g.await(20*time.Second, func(l line) bool { return l.Kind == lineBegin && l.Task == j.id })
+	require.True(t, found, "task %s does not begin", j.id)
+	return l
+}
+
+// await waits for a line of the ledger.
+func (g *stage) await(limit time.Duration, which func(line) bool) (line, bool) {
+	for deadline := time.Now().Add(limit); ; {
+		lines, err := g.book.read()
+		if err != nil {
+			return line{}, false
+		}
+		if i := slices.IndexFunc(lines, which); i >= 0 {
+			return lines[i], true
+		}
+		if time.Now().After(deadline) || !pause(g.ctx, 20*time.Millisecond) {
+			return line{}, false
+		}
+	}
+}
+
+// verdict waits until all tasks are settled, at most so long, and judges.
+func (g *stage) verdict(t *testing.T, limit time.Duration) *verdict {
+	t.Helper()
+	g.settle(g.ctx, g.jobs, limit)
+	lines, err := g.book.read()
+	require.NoError(t, err)
+	return judge(evidence{jobs: g.jobs, lines: lines, lives: g.lives()})
+}
+
+func (g *stage) agentNamed(id string) *member {
+	return g.agents[slices.IndexFunc(g.agents, func(m *member) bool { return m.id == id })]
+}
+
+// forgedToken reports a result for somebody else's attempt, with its token changed to the thief's name.
+func forgedToken(t *testing.T, g *stage) []string {
+	g.begin(t, &job{work: work{MS: 1500}})
+	m := g.agents[0]
+	m.wire.mu.Lock()
+	assigned := m.wire.assigned[len(m.wire.assigned)-1]
+	m.wire.mu.Unlock()
+	raw, err := base64.RawURLEncoding.DecodeString(assigned.Token)
+	require.NoError(t, err)
+	const mac = 32
+	var claims map[string]any
+	require.NoError(t, json.Unmarshal(raw[:len(raw)-mac], &claims))
+	claims["a"], claims["i"] = "thief", "thief-instance"
+	forged, err := json.Marshal(claims)
+	require.NoError(t, err)
+	var session struct {
+		Token string `json:"session_token"`
+	}
+	status, err := g.call(0, http.MethodPost, "/api/v1/agents/register",
+		map[string]any{"agent_id": "thief", "instance_id": "thief-instance", "cluster": m.cluster, "max_tasks": 1, "task_types": []string{"other"}}, &session)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status)
+	body, err := json.Marshal(map[string]any{
+		"token": base64.RawURLEncoding.EncodeToString(append(forged, raw[len(raw)-mac:]...)), "attempt": assigned.Attempt, "outcome": "completed",
+		"output": done{Agent: "thief", Attempt: assigned.Attempt}, "started_at": time.Now().UTC(), "ended_at": time.Now().UTC(),
+	})
+	require.NoError(t, err)
+	_, status, err = m.wire.send(g.ctx, http.MethodPost, g.planes[0].url+"/api/v1/agents/thief/tasks/"+assigned.TaskID+"/result", "Bearer "+session.Token, body)
+	require.NoError(t, err)
+	problems := g.verdict(t, 15*time.Second).problems
+	if status == http.StatusOK {
+		problems = append(problems, "a forged result was accepted")
+	}
+	return problems
+}
+
+// answerThenCrash kills the control plane as soon as an agent was told that its result is accepted.
+func answerThenCrash(t *testing.T, g *stage) []string {
+	g.begin(t, &job{work: work{MS: 300}})
+	_, accepted := g.await(10*time.Second, func(l line) bool { return l.Kind == lineAccepted })
+	require.True(t, accepted)
+	g.planes[0].current().kill()
+	g.planes[0].up()
+	g.awaitReady(t, 0)
+	return g.verdict(t, 5*time.Second).problems
+}
+
+// fencedCutOff cuts an agent with fenced work off the network until another has the work.
+func fencedCutOff(t *testing.T, g *stage) []string {
+	j := &job{safety: fleet.Fenced, work: work{MS: 6000}}
+	first := g.begin(t, j)
+	m := g.agentNamed(first.Agent)
+	m.wire.set(wireCut)
+	_, moved := g.await(20*time.Second, func(l line) bool { return l.Kind == lineBegin && l.PID != first.PID })
+	require.True(t, moved, "the work moves")
+	m.wire.set(wireGood)
+	return g.verdict(t, 20*time.Second).problems
+}
+
+// lateResult sends a result again that was accepted before.
+func lateResult(t *testing.T, g *stage) []string {
+	g.begin(t, &job{work: work{MS: 200}})
+	problems := g.verdict(t, 15*time.Second).problems
+	refused, accepted := g.agents[0].wire.replay(g.ctx, 10)
+	if refused == 0 || accepted > 0 {
+		problems = append(problems, fmt.Sprintf("of the replayed results %d were refused and %d accepted", refused, accepted))
+	}
+	if counted := g.metric(t, "mainstay_hub_stale_results_total"); int(counted) < refused {
+		problems = append(problems, fmt.Sprintf("%d stale results were refused, %.0f were counted", refused, counted))
+	}
+	return problems
+}
+
+// hubRestarts kills the control plane under running work, which must go on in its agent.
+func hubRestarts(t *testing.T, g *stage) []string {
+	first := g.begin(t, &job{safety: fleet.AtMostOnce, work: work{MS: 4000}})
+	g.planes[0].current().kill()
+	g.planes[0].up()
+	g.awaitReady(t, 0)
+	end, ended := g.await(15*time.Second, func(l line) bool { return l.Kind == lineEnd })
+	require.True(t, ended)
+	if end.Note != "done" || end.PID != first.PID {
+		return []string{"the attempt was " + end.Note + " by the restart of its hub"}
+	}
+	v := g.verdict(t, 10*time.Second)
+	if v.outcomes[fleet.TaskCompleted] != 1 {
+		v.problems = append(v.problems, "the task did not complete: "+outcomes(v.outcomes))
+	}
+	return v.problems
+}
+
+// atMostOnceKilled kills the agent of a task that must not begin twice.
+func atMostOnceKilled(t *testing.T, g *stage) []string {
+	first := g.begin(t, &job{safety: fleet.AtMostOnce, work: work{MS: 2000}})
+	g.agentNamed(first.Agent).current().kill()
+	v := g.verdict(t, 20*time.Second)
+	if v.outcomes[fleet.TaskReview] != 1 {
+		v.problems = append(v.problems, "the task is not in review: "+outcomes(v.outcomes))
+	}
+	return v.problems
+}
+
+// deadLetter lets a task fail until it is a dead letter, and retries it.
+func deadLetter(t *testing.T, g *stage) []string {
+	j := &job{work: work{MS: 50, Fail: failAlways}}
+	g.begin(t, j)
+	v := g.verdict(t, 20*time.Second)
+	if j.task.Status != fleet.TaskDeadLetter {
+		return append(v.problems, "the task is no dead letter: "+outcomes(v.outcomes))
+	}
+	g.checkDeadLetters(t, g.jobs)
+	return v.problems
+}
+
+// leaderCutOff cuts the leader off the network until another leads.
+func leaderCutOff(t *testing.T, g *stage) []string {
+	first, found := g.await(20*time.Second, func(l line) bool { return l.Kind == lineLead })
+	require.True(t, found, "somebody leads")
+	g.begin(t, &job{work: work{MS: 500}})
+	m := g.agentNamed(first.Agent)
+	m.wire.set(wireCut)
+	_, found = g.await(20*time.Second, func(l line) bool { return l.Kind == lineLead && l.PID != first.PID })
+	require.True(t, found, "another leads")
+	_, found = g.await(20*time.Second, func(l line) bool { return l.Kind == lineLeadEnd && l.PID == first.PID })
+	require.True(t, found, "the first notices that its lease is over")
+	m.wire.set(wireGood)
+	g.begin(t, &job{work: work{MS: 100}})
+	return g.verdict(t, 20*time.Second).problems
+}
+
+// doubledAssignment lets every assignment arrive twice.
+func doubledAssignment(t *testing.T, g *stage) []string {
+	m := g.agents[0]
+	m.wire.set(wireDouble)
+	g.begin(t, &job{work: work{MS: 3000}})
+	require.Eventually(t, func() bool {
+		m.wire.mu.Lock()
+		defer m.wire.mu.Unlock()
+		return m.wire.repeated > 0
+	}, 10*time.Second, 20*time.Millisecond, "the assignment comes twice")
+	m.wire.set(wireGood)
+	v := g.verdict(t, 20*time.Second)
+	if m := fmt.Sprint(v.outcomes); v.outcomes[fleet.TaskCompleted] != 1 {
+		v.problems = append(v.problems, "the task did not complete: "+m)
+	}
+	return v.problems
+}
+
+// secondProcess starts a second process under an agent's id.
+func secondProcess(t *testing.T, g *stage) []string {
+	m := g.agents[0]
+	first := m.up(t)
+	second := m.current()
+	_, found := g.await(10*time.Second, func(l line) bool { return l.Kind == lineRegistered && l.PID == second.pid })
+	v := g.verdict(t, time.Second)
+	if !found {
+		v.problems = append(v.problems, "the second process is not taken")
+	}
+	select {
+	case <-first.gone:
+	case <-time.After(10 * time.Second):
+		v.problems = append(v.problems, "the first process is not fenced")
+	}
+	return v.problems
+}
