@@ -81,3 +81,10 @@ func TestBackoff(t *testing.T) {
 	require.LessOrEqual(t, Backoff(RetryPolicy{InitialInterval: Duration(time.Millisecond)}, "t-1", 1), 2*time.Millisecond)
 	require.LessOrEqual(t, Backoff(RetryPolicy{}, "t-1", 1<<30), 5*time.Minute)
 }
+
+func TestMovedPriority(t *testing.T) {
+	t.Parallel()
+	for priority, want := range map[int]int{0: 2, 1: 1, 2: 1, 3: 2, 5: 4} {
+		require.Equal(t, want, MovedPriority(priority))
+	}
+}

@@ -59,6 +59,15 @@ const (
 	DefaultPriority = 3
 )
 
+// MovedPriority is the priority of a task that was lost with its agent: one level ahead of its own, so that it does not
+// wait again behind what was queued after it.
+func MovedPriority(priority int) int {
+	if priority == 0 {
+		priority = DefaultPriority
+	}
+	return max(1, priority-1)
+}
+
 // RetryPolicy bounds and spaces the attempts of a task.
 type RetryPolicy struct {
 	// MaxAttempts counts attempts whose handler reported a failure. 0 means DefaultMaxAttempts.

@@ -40,6 +40,7 @@ func (r *taskRun) deliver(ctx workflow.Context) (contract.AttemptReport, deliver
 	defer stop()
 	input := contract.RunTaskInput{TaskID: r.in.TaskID, Attempt: number, Spec: r.in.Spec, Checkpoint: r.carry.Checkpoint}
 	if last := r.lastLost(); last != nil {
+		attemptCtx = workflow.WithPriority(attemptCtx, temporal.Priority{PriorityKey: fleet.MovedPriority(r.in.Spec.Priority), FairnessKey: r.in.Spec.Tenant})
 		input.TransferredFrom, input.PreferAgent = last.AgentID, r.target
 	}
 	future := workflow.ExecuteActivity(attemptCtx, contract.RunTaskActivity, input)

@@ -456,3 +456,34 @@ func TestAgentThatDiedWithItsHub(t *testing.T) {
 	require.Contains(t, b.view(t).Member(dead).StatusReason, "hub restarted")
 	require.Equal(t, fleet.AgentOnline, b.view(t).Member(alive).Status)
 }
+
+// Work that was lost with its agent does not wait again behind what was queued after it.
+func TestMovedWorkGoesAheadOfTheBacklog(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	first, second := plane.UniqueID("a"), plane.UniqueID("b")
+	_, wire := b.agent(t, first) // four slots
+	var running, backlog []string
+	for range 4 {
+		id := b.submit(t, nil)
+		b.waitBegins(t, id, 1)
+		running = append(running, id)
+	}
+	for range 8 {
+		backlog = append(backlog, b.submit(t, nil))
+	}
+	wire.cut()
+	for _, id := range running {
+		require.Eventually(t, func() bool {
+			return len(getTask(t, b.node.URL, id, "0s").Attempts) >= 1 && getTask(t, b.node.URL, id, "0s").Status == fleet.TaskQueued
+		},
+			20*time.Second, 10*time.Millisecond)
+	}
+	b.agent(t, second)
+	for _, id := range running {
+		require.Equal(t, second, b.waitBegins(t, id, 2)[1].agent)
+	}
+	for _, id := range backlog {
+		require.Empty(t, b.begins(id), "the second agent's four slots went to what was lost")
+	}
+}
