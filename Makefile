@@ -37,6 +37,14 @@ bench: build ## measure throughput beside bare Temporal, an idle fleet, and fail
 	bin/mainstay bench idle
 	bin/mainstay bench failover
 
+# One seed repeats the schedule: make chaos SEED=7 DURATION=1m TASKS=300
+SEED     ?= $(shell date +%s)
+DURATION ?= 7m
+TASKS    ?= 1500
+
+chaos: ## break a whole installation for ten minutes and check what came of it; then the planted bugs
+	$(GO) test ./testsuite/chaos -count=1 -v -timeout 30m -parallel 4 -args -chaos.seed=$(SEED) -chaos.duration=$(DURATION) -chaos.tasks=$(TASKS) -chaos.agents=9 -chaos.default-timing
+
 replay: ## replay the recorded workflow histories against the present code
 	$(GO) test -timeout 5m ./testsuite/replay
 

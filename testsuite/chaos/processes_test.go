@@ -119,7 +119,7 @@ var programs sync.Map // tags → func() (string, error)
 func buildProgram(t testing.TB, tags string, testBinary bool) string {
 	t.Helper()
 	build := sync.OnceValues(func() (string, error) {
-		dir, err := os.MkdirTemp(buildDir, "build-")
+		dir, err := os.MkdirTemp(buildDir, "build-") //nolint:usetesting // outlives the test: later ones use the program too
 		if err != nil {
 			return "", err
 		}
@@ -332,7 +332,7 @@ func (in *installation) addCluster(t testing.TB, name, mode string) {
 
 // keep copies ledger and logs to where they outlive the test.
 func keep(t testing.TB, in *installation) {
-	to, err := os.MkdirTemp("", "chaos-kept-")
+	to, err := os.MkdirTemp("", "chaos-kept-") //nolint:usetesting // is meant to outlive the test
 	if err == nil {
 		err = os.CopyFS(to, os.DirFS(in.dir))
 	}

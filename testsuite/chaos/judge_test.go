@@ -1,0 +1,108 @@
+//go:build linux
+
+package chaos
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// TestOraclesSeeWhatMustNotHappen gives the oracles stories with one fault each, so that a silent oracle cannot pass
+// for a clean run.
+func TestOraclesSeeWhatMustNotHappen(t *testing.T) {
+	t.Parallel()
+	const ms = int64(time.Millisecond)
+	begin := func(attempt, pid int, at int64) line {
+		return line{Kind: lineBegin, Task: "t", Attempt: attempt, Agent: "a", PID: pid, NS: at * ms}
+	}
+	end := func(attempt, pid int, at int64, how string) line {
+		return line{Kind: lineEnd, Task: "t", Attempt: attempt, Agent: "a", PID: pid, NS: at * ms, Note: how}
+	}
+	accepted := func(attempt, pid int) line { return line{Kind: lineAccepted, Task: "t", Attempt: attempt, PID: pid} }
+	registered := func(pid int, epoch int64) line {
+		return line{Kind: lineRegistered, Agent: "a", PID: pid, Epoch: epoch}
+	}
+	lead := func(kind, agent string, pid int, epoch, at int64) line {
+		return line{Kind: kind, Agent: agent, PID: pid, Epoch: epoch, NS: at * ms}
+	}
+	under := func(l line, note string) line { l.Note = note; return l }
+	result := func(attempt, pid int) *done { return &done{Agent: "a", PID: pid, Attempt: attempt, Nonce: "n"} }
+	once := []line{begin(1, 1, 0), end(1, 1, 10, "done")}
+	twice := []line{begin(1, 1, 0), begin(2, 2, 500), end(1, 1, 1000, "stopped"), end(2, 2, 1500, "done")}
+	for name, c := range map[string]struct {
+		safety fleet.RetrySafety
+		status fleet.TaskStatus
+		result *done
+		lines  []line
+		lives  map[int]life
+		fell   []string
+		blamed func(*verdict) int // nil: nothing may be blamed
+	}{
+		"a clean run":                {fleet.Fenced, fleet.TaskCompleted, result(1, 1), append(once, accepted(1, 1)), nil, nil, nil},
+		"idempotent twice":           {fleet.Idempotent, fleet.TaskCompleted, result(2, 2), twice, nil, nil, nil},
+		"in review":                  {fleet.AtMostOnce, fleet.TaskReview, nil, []line{begin(1, 1, 0)}, map[int]life{1: {gone: 5}}, nil, nil},
+		"lost":                       {fleet.Idempotent, fleet.TaskRunning, nil, once, nil, nil, func(v *verdict) int { return v.lost }},
+		"never seen":                 {fleet.Idempotent, "", nil, nil, nil, nil, func(v *verdict) int { return v.lost }},
+		"at most once, twice":        {fleet.AtMostOnce, fleet.TaskCompleted, result(2, 2), twice, nil, nil, func(v *verdict) int { return v.doubleBegins }},
+		"one attempt twice":          {fleet.Idempotent, fleet.TaskCompleted, result(1, 1), append([]line{begin(1, 1, 0)}, once...), nil, nil, func(v *verdict) int { return v.doubleBegins }},
+		"fenced at once":             {fleet.Fenced, fleet.TaskCompleted, result(2, 2), twice, nil, nil, func(v *verdict) int { return v.overlaps }},
+		"fenced, the first was dead": {fleet.Fenced, fleet.TaskCompleted, result(2, 2), []line{twice[0], twice[1], twice[3]}, map[int]life{1: {gone: 400 * ms}}, nil, nil},
+		"fenced, it died too late":   {fleet.Fenced, fleet.TaskCompleted, result(2, 2), []line{twice[0], twice[1], twice[3]}, map[int]life{1: {gone: 600 * ms}}, nil, func(v *verdict) int { return v.overlaps }},
+		"fenced, it never ended":     {fleet.Fenced, fleet.TaskCompleted, result(2, 2), []line{twice[0], twice[1], twice[3]}, nil, nil, func(v *verdict) int { return v.overlaps }},
+		"fenced, the first was frozen": {fleet.Fenced, fleet.TaskCompleted, result(2, 2), twice,
+			map[int]life{1: {frozen: []span{{100 * ms, 990 * ms}}}}, nil, nil},
+		"fenced, it went on for long after": {fleet.Fenced, fleet.TaskCompleted, result(2, 2), twice,
+			map[int]life{1: {frozen: []span{{100 * ms, 600 * ms}}}}, nil, func(v *verdict) int { return v.overlaps }},
+		"two results": {fleet.Idempotent, fleet.TaskCompleted, result(2, 2),
+			[]line{begin(1, 1, 0), end(1, 1, 10, "done"), begin(2, 2, 20), end(2, 2, 30, "done"), accepted(1, 1), accepted(2, 2)}, nil, nil,
+			func(v *verdict) int { return v.resultFaults }},
+		"accepted and gone":      {fleet.AtMostOnce, fleet.TaskReview, nil, append(once, accepted(1, 1)), nil, nil, func(v *verdict) int { return v.resultFaults }},
+		"a result of nobody":     {fleet.Idempotent, fleet.TaskCompleted, result(1, 9), once, nil, nil, func(v *verdict) int { return v.resultFaults }},
+		"no result":              {fleet.Idempotent, fleet.TaskCompleted, nil, once, nil, nil, func(v *verdict) int { return v.resultFaults }},
+		"epoch fell":             {fleet.Idempotent, fleet.TaskCompleted, result(1, 1), once, nil, []string{"it fell"}, func(v *verdict) int { return v.epochFaults }},
+		"epoch reused":           {fleet.Idempotent, fleet.TaskCompleted, result(1, 1), append(once, registered(1, 4), registered(2, 4)), nil, nil, func(v *verdict) int { return v.epochFaults }},
+		"epoch of one process":   {fleet.Idempotent, fleet.TaskCompleted, result(1, 1), append(once, registered(1, 4), registered(1, 5)), nil, nil, func(v *verdict) int { return v.epochFaults }},
+		"work without leading":   {fleet.Idempotent, fleet.TaskCompleted, result(1, 1), []line{under(once[0], "lead 0"), once[1]}, nil, nil, func(v *verdict) int { return v.leaderOverlaps }},
+		"work under an old lead": {fleet.Idempotent, fleet.TaskCompleted, result(2, 2), []line{under(begin(1, 1, 0), "lead 7"), under(begin(2, 2, 20), "lead 5"), end(2, 2, 30, "done")}, nil, nil, func(v *verdict) int { return v.leaderOverlaps }},
+		"two leaders": {fleet.Idempotent, fleet.TaskCompleted, result(1, 1),
+			append(once, lead(lineLead, "a", 1, 5, 0), lead(lineLead, "b", 2, 6, 100), lead(lineLeadEnd, "a", 1, 5, 150)), nil, nil,
+			func(v *verdict) int { return v.leaderOverlaps }},
+		"one leader after another": {fleet.Idempotent, fleet.TaskCompleted, result(1, 1),
+			append(once, lead(lineLead, "a", 1, 5, 0), lead(lineLead, "b", 2, 6, 100), lead(lineLeadEnd, "a", 1, 5, 90)), nil, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := &job{id: "t", safety: c.safety, work: work{Nonce: "n"}, task: apiTask{ID: "t", Status: c.status, Result: c.result}}
+			v := judge(evidence{jobs: []*job{j}, lines: c.lines, lives: c.lives, fell: c.fell})
+			if c.blamed == nil {
+				require.Empty(t, v.problems)
+				return
+			}
+			require.Positive(t, c.blamed(v), "%v", v.problems)
+		})
+	}
+}
+
+// TestOneSeedOneSchedule holds the promise that a seed replays a run.
+func TestOneSeedOneSchedule(t *testing.T) {
+	t.Parallel()
+	plan := func(seed uint64) ([]fault, []*job) {
+		return planFaults(rand.New(rand.NewPCG(seed, 2)), 6, 2*time.Minute, quickTiming), planJobs(rand.New(rand.NewPCG(seed, 1)), 50, time.Minute)
+	}
+	faults, jobs := plan(7)
+	again, jobsAgain := plan(7)
+	require.Equal(t, faults, again)
+	require.Equal(t, jobs, jobsAgain)
+	other, _ := plan(8)
+	require.NotEqual(t, faults, other)
+	seen := map[faultKind]bool{}
+	for _, f := range faults {
+		seen[f.kind] = true
+	}
+	require.Len(t, seen, len(faultKinds), "every kind of fault comes up")
+}
