@@ -25,15 +25,22 @@ func demoFolder(t *testing.T, files int) string {
 	return dir
 }
 
-// requireNothingLeft checks that the demo's agents have ended and that its temporary folder is empty.
-func requireNothingLeft(t *testing.T, p *program, temporary string) {
+// requireNothingLeft checks that all agents that the demo named have ended, that no other works on its folder, and that
+// its temporary folder is empty.
+func requireNothingLeft(t *testing.T, p *program, folder, temporary string) {
 	t.Helper()
 	pids := agentPID.FindAllStringSubmatch(p.stdout.String(), -1)
-	require.Len(t, pids, 3, "%s", &p.stdout)
+	require.GreaterOrEqual(t, len(pids), 3, "%s", &p.stdout)
 	for _, match := range pids {
 		pid, err := strconv.Atoi(match[1])
 		require.NoError(t, err)
 		require.False(t, alive(pid), "an agent is still there")
+	}
+	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, path := range commands {
+		command, err := os.ReadFile(path)
+		require.False(t, err == nil && strings.Contains(string(command), folder), "%s is still there", path)
 	}
 	left, err := os.ReadDir(temporary)
 	require.NoError(t, err)
@@ -42,21 +49,21 @@ func requireNothingLeft(t *testing.T, p *program, temporary string) {
 
 func TestDemoDigestsAFolder(t *testing.T) {
 	t.Parallel()
-	temporary := t.TempDir()
-	p := start(t, []string{"TMPDIR=" + temporary}, "demo", "--path", demoFolder(t, 50))
+	folder, temporary := demoFolder(t, 50), t.TempDir()
+	p := start(t, []string{"TMPDIR=" + temporary}, "demo", "--path", folder)
 	require.Equal(t, 0, p.exit(t), "%s", &p.stderr)
 	require.Contains(t, p.stdout.String(), "EQUAL")
 	require.Contains(t, p.stdout.String(), "50 tasks with 50 files")
-	requireNothingLeft(t, p, temporary)
+	requireNothingLeft(t, p, folder, temporary)
 }
 
 func TestInterruptedDemoLeavesNothing(t *testing.T) {
 	t.Parallel()
-	temporary := t.TempDir()
-	p := start(t, []string{"TMPDIR=" + temporary}, "demo", "--path", demoFolder(t, 200))
+	folder, temporary := demoFolder(t, 200), t.TempDir()
+	p := start(t, []string{"TMPDIR=" + temporary}, "demo", "--path", folder)
 	require.Eventually(t, func() bool { return strings.Contains(p.stdout.String(), "All is up after") }, patience, tick, "%s", &p.stderr)
 	p.signal(t, syscall.SIGINT)
 	require.NotEqual(t, 0, p.exit(t), "it did not finish")
 	require.NotContains(t, p.stderr.String(), "goroutine ")
-	requireNothingLeft(t, p, temporary)
+	requireNothingLeft(t, p, folder, temporary)
 }
