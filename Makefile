@@ -12,7 +12,7 @@ LINTERS := bin/golangci-lint bin/workflowcheck
 RACE    := $(patsubst %,./%/...,$(wildcard fleet contract protocol httpapi hub gateway agent workflows activities worker config))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev build test race bench replay record lint fmt clean vuln
+.PHONY: help demo dev build image test race bench replay record lint fmt clean vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ dev: build ## build, then run everything with an embedded Temporal and three age
 
 build: ## build bin/mainstay
 	$(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/mainstay ./cmd/mainstay
+
+image: build ## build the container image `mainstay` (needs Docker; see docker-compose.yml)
+	docker build -q -t mainstay -f deploy/Dockerfile .
 
 test: ## run all tests
 	$(GO) test -timeout 10m ./...
