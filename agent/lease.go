@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"slices"
 	"time"
 
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
 )
 
 // renewLease counts the lease from when an answered poll was sent. The mutex is held.
@@ -52,6 +54,18 @@ func (r *run) checkLease() {
 // leaseOver reports whether the lease has run out. The mutex is held.
 func (r *run) leaseOver() bool {
 	return !plantLeaseIgnored && r.session.lease > 0 && !r.leaseFrom.IsZero() && time.Since(r.leaseFrom) >= r.session.lease
+}
+
+// inTime are the assignments of an answer, or none when it took longer than the lease, as in a process that was frozen:
+// the hub may have given them to others. Fenced work is not begun without a lease either. The next poll does not list
+// them, which tells the hub that they were never begun.
+func (r *run) inTime(answer pollAnswer) []protocol.Assignment {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	late, over := r.session.lease > 0 && time.Since(answer.poll.sentAt) >= r.session.lease, r.leaseOver()
+	return slices.DeleteFunc(answer.polled.Assignments, func(a protocol.Assignment) bool {
+		return !plantLeaseIgnored && (late || over && a.RetrySafety == fleet.Fenced)
+	})
 }
 
 // hasFenced reports whether fenced work runs. The mutex is held.

@@ -92,7 +92,7 @@ func (r *run) poll(retry *backoff) error {
 				continue
 			}
 			r.confirmed(answer.poll, answer.polled.LeaseHeld)
-			began := r.accept(answer.polled.Assignments)
+			began := r.accept(r.inTime(answer))
 			if quick++; began > 0 || time.Since(answer.poll.sentAt) > quickAnswer {
 				quick = 0
 				slowDown.reset()

@@ -52,6 +52,25 @@ func TestLeaseStopsFencedWork(t *testing.T) {
 	})
 }
 
+func TestAssignmentsThatArriveAfterTheLeaseAreNotBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// The lease is shorter than a poll may take, so that an answer can come too late for it.
+		hub := agenttest.NewHub(t, agenttest.Options{InMemory: true, HeartbeatInterval: 5 * time.Second, Lease: 2 * time.Second})
+		fenced, free := newGate(), newGate()
+		b := start(t, hub, inMemory(hub), map[string]agent.Handler{"fenced": fenced.handle, "free": free.handle})
+		hub.WaitRegistered(1)
+		one := assign("t1", "fenced")
+		one.RetrySafety = fleet.Fenced
+		pass(3 * time.Second)
+		hub.Assign(one, assign("t2", "free"))
+		<-fenced.started // the hub gave them out again, in an answer that came in time
+		<-free.started
+		require.GreaterOrEqual(t, len(hub.Polls()), 2)
+		require.Empty(t, hub.Polls()[1].Running, "the hub was told that they were not begun")
+		require.Equal(t, 2, b.count(agent.EventAssigned))
+	})
+}
+
 func TestCheckpointsDoNotStarveTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})

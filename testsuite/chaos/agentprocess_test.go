@@ -116,6 +116,8 @@ type worker struct {
 	out   *ledgerWriter
 	epoch atomic.Int64 // of the session
 	lead  atomic.Int64 // of the leadership; 0: does not lead
+	// reported is what was reported of each attempt: fenced work that outlived its lease is done, and reported as failed.
+	reported sync.Map
 }
 
 func (w *worker) event(e agent.Event) {
@@ -129,8 +131,11 @@ func (w *worker) event(e agent.Event) {
 		} else {
 			w.lead.Store(0)
 		}
+	case agent.EventFinished:
+		w.reported.Store(fmt.Sprint(e.TaskID, e.Attempt), string(e.Outcome))
 	case agent.EventResultAccepted:
-		w.out.write(line{Kind: lineAccepted, Agent: w.spec.ID, Task: e.TaskID, Attempt: e.Attempt})
+		outcome, _ := w.reported.Load(fmt.Sprint(e.TaskID, e.Attempt))
+		w.out.write(line{Kind: lineAccepted, Agent: w.spec.ID, Task: e.TaskID, Attempt: e.Attempt, Note: fmt.Sprint(outcome)})
 	case agent.EventResultDropped:
 		w.out.write(line{Kind: lineStale, Agent: w.spec.ID, Task: e.TaskID, Attempt: e.Attempt})
 	}

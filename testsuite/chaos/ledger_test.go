@@ -16,7 +16,7 @@ import (
 const (
 	lineBegin      = "begin"      // a handler begins an attempt
 	lineEnd        = "end"        // it has ended; Note is done, failed or stopped
-	lineAccepted   = "accepted"   // a hub accepted the attempt's result
+	lineAccepted   = "accepted"   // a hub accepted the attempt's result; Note is its outcome
 	lineStale      = "stale"      // a hub refused it as superseded
 	lineRegistered = "registered" // a process has a session; Epoch is its own
 	lineLead       = "lead"       // a process leads its cluster from here; Epoch is the leadership's

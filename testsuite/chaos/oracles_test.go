@@ -192,7 +192,7 @@ func (v *verdict) judgeResults(j *job, attempts []ran, lines []line) {
 		}
 		switch l.Kind {
 		case lineAccepted:
-			if finished[[2]int{l.Attempt, l.PID}] {
+			if l.Note == string(fleet.AttemptCompleted) {
 				accepted[l.Attempt] = true
 			}
 		case lineStale:

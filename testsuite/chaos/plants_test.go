@@ -188,7 +188,7 @@ func answerThenCrash(t *testing.T, g *stage) []string {
 	g.planes[0].current().kill()
 	g.planes[0].up()
 	g.awaitReady(t, 0)
-	return g.verdict(t, 5*time.Second).problems
+	return g.verdict(t, 25*time.Second).problems // a dead worker's workflows wait up to 15 s for another
 }
 
 // fencedCutOff cuts an agent with fenced work off the network until another has the work.
