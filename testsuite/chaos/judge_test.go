@@ -23,7 +23,9 @@ func TestOraclesSeeWhatMustNotHappen(t *testing.T) {
 	end := func(attempt, pid int, at int64, how string) line {
 		return line{Kind: lineEnd, Task: "t", Attempt: attempt, Agent: "a", PID: pid, NS: at * ms, Note: how}
 	}
-	accepted := func(attempt, pid int) line { return line{Kind: lineAccepted, Task: "t", Attempt: attempt, PID: pid, Note: "completed"} }
+	accepted := func(attempt, pid int) line {
+		return line{Kind: lineAccepted, Task: "t", Attempt: attempt, PID: pid, Note: "completed"}
+	}
 	registered := func(pid int, epoch int64) line {
 		return line{Kind: lineRegistered, Agent: "a", PID: pid, Epoch: epoch}
 	}
