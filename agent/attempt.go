@@ -161,7 +161,8 @@ func (at *attempt) result(ctx context.Context, output any, err error) (protocol.
 	case errors.Is(cause, ErrDropped), errors.Is(cause, ErrFenced), errors.Is(cause, ErrGaveUp):
 		return result, false
 	case at.leaseIsOver():
-		result.Outcome, result.Error = fleet.AttemptFailed, "stopped: no hub could be reached for as long as the lease, so another agent may have the task"
+		// Not the handler's failure: the hub takes this, too, as work handed back.
+		result.Outcome, result.Error = fleet.AttemptCancelled, "stopped: no hub could be reached for as long as the lease, so another agent may have the task"
 	case err == nil:
 		result.Outcome = fleet.AttemptCompleted
 		at.attach(&result, output)

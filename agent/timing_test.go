@@ -43,7 +43,7 @@ func TestLeaseStopsFencedWork(t *testing.T) {
 		hub.Start()
 		for _, task := range []string{"t1", "t2"} {
 			result := hub.WaitResult(task)
-			require.Equal(t, fleet.AttemptFailed, result.Outcome, "a result after the lease is not a success")
+			require.Equal(t, fleet.AttemptCancelled, result.Outcome, "a result after the lease is neither a success nor the handler's failure")
 			require.Contains(t, result.Error, "lease")
 		}
 		require.Empty(t, free.cause, "other work goes on")
