@@ -32,7 +32,8 @@ func (a *app) benchAgentCommand() *cobra.Command {
 	var count int
 	command := &cobra.Command{
 		Use: "agent", Hidden: true, Args: exactly(),
-		Short: "Run an agent for a benchmark",
+		Example: "  mainstay bench agent --hub http://127.0.0.1:8080 --id bench-1 --ledger /tmp/ledger",
+		Short:   "Run an agent for a benchmark",
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.Version, o.GiveUpAfter = version, 5*time.Minute
 			return eachAgent(o, count, func(o agent.Options) error { return runBenchAgent(c.Context(), o, ledger) })
