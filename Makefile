@@ -29,8 +29,8 @@ build: ## build bin/mainstay
 image: build ## build the container image `mainstay` (needs Docker; see docker-compose.yml)
 	docker build -q -t mainstay -f deploy/Dockerfile .
 
-test: ## run all tests
-	$(GO) test -timeout 10m ./...
+test: ## run all tests; never from the cache, which does not see the programs that some of them build
+	$(GO) test -count=1 -timeout 10m ./...
 
 race: ## run the tests of the concurrent parts under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(RACE)
