@@ -64,8 +64,8 @@ const (
 type Hub struct {
 	// ID names the hub; a restarted hub keeps it, so that its lease and its agents go on. Default: the program picks one.
 	ID string `yaml:"id"`
-	// TokenKeyFile holds the key that seals session tokens, at least 16 bytes; all hubs of a namespace share it. Default:
-	// the program makes its own key, and agents register again when it restarts.
+	// TokenKeyFile holds the key that seals session and attempt tokens, at least 32 characters; all hubs of a
+	// namespace share it. Default: serve reads it from MAINSTAY_TOKEN_KEY, and dev keeps its own in its data directory.
 	TokenKeyFile string `yaml:"token_key_file"`
 	// HeartbeatInterval is the longest an agent's poll is held. Shorter costs more requests. Default 5s.
 	HeartbeatInterval fleet.Duration `yaml:"heartbeat_interval"`
