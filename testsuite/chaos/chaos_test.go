@@ -34,11 +34,16 @@ func TestChaos(t *testing.T) {
 	t.Logf("seed %d: repeat with go test ./testsuite/chaos -run '^TestChaos$' -v -args -chaos.seed=%d -chaos.duration=%s -chaos.tasks=%d -chaos.agents=%d -chaos.default-timing=%t",
 		*flagSeed, *flagSeed, *flagDuration, *flagTasks, *flagAgents, *flagDefaults)
 	jobs := planJobs(rand.New(rand.NewPCG(*flagSeed, 1)), *flagTasks, *flagDuration)
-	faults := planFaults(rand.New(rand.NewPCG(*flagSeed, 2)), *flagAgents, *flagDuration, tm)
+	network, err := newNetwork(t)
+	if err != nil {
+		t.Logf("no partitions by network namespaces: %v. Partitions are made by the agents' proxies alone", err)
+		network = nil
+	}
+	faults := planFaults(rand.New(rand.NewPCG(*flagSeed, 2)), *flagAgents, *flagDuration, tm, network != nil)
 	for _, f := range faults {
 		t.Log(f)
 	}
-	in := install(t, installOptions{timing: tm})
+	in := install(t, installOptions{timing: tm, net: network})
 	clusters := []string{clusterAll, clusterLeader, clusterShards}
 	for _, name := range clusters {
 		in.addCluster(t, name, clusterModes[name])

@@ -26,12 +26,19 @@ const (
 	faultHole     faultKind = "network silent"
 	faultDeaf     faultKind = "answers lost"
 	faultDouble   faultKind = "messages doubled"
+	faultNet      faultKind = "network partition"
+	faultNetOut   faultKind = "partition, agent is not heard"
+	faultNetIn    faultKind = "partition, agent hears nothing"
+	faultNetFlaps faultKind = "partition comes and goes"
 	faultHub      faultKind = "hub, gateway, worker SIGKILL"
 	faultTemporal faultKind = "Temporal and first hub SIGKILL"
 	faultAll      faultKind = "everything SIGKILL"
 )
 
-var faultKinds = []faultKind{faultKill, faultFreeze, faultTerm, faultTwin, faultCut, faultHole, faultDeaf, faultDouble, faultHub, faultTemporal, faultAll}
+var faultKinds = []faultKind{faultKill, faultFreeze, faultTerm, faultTwin, faultCut, faultHole, faultDeaf, faultDouble, faultNet, faultNetOut, faultNetIn, faultNetFlaps, faultHub, faultTemporal, faultAll}
+
+// needsNetwork are the faults that only agents in network namespaces can have.
+var needsNetwork = []faultKind{faultNet, faultNetOut, faultNetIn, faultNetFlaps}
 
 // fault is one fault of the schedule.
 type fault struct {
@@ -50,7 +57,7 @@ func (f fault) String() string {
 const longRun = time.Minute
 
 // planFaults makes the schedule: every kind comes up before one comes again, agents' deaths most often.
-func planFaults(random *rand.Rand, agents int, duration time.Duration, tm timing) []fault {
+func planFaults(random *rand.Rand, agents int, duration time.Duration, tm timing, network bool) []fault {
 	var faults []fault
 	var bag []faultKind
 	for at := 2 * time.Second; at < duration; at += 600*time.Millisecond + rand1(random, 1200*time.Millisecond) {
@@ -59,14 +66,17 @@ func planFaults(random *rand.Rand, agents int, duration time.Duration, tm timing
 			if duration < longRun {
 				bag = slices.DeleteFunc(bag, func(k faultKind) bool { return k == faultAll })
 			}
+			if !network {
+				bag = slices.DeleteFunc(bag, func(k faultKind) bool { return slices.Contains(needsNetwork, k) })
+			}
 			random.Shuffle(len(bag), func(i, j int) { bag[i], bag[j] = bag[j], bag[i] })
 		}
 		f := fault{at: at, kind: bag[0], target: random.IntN(agents)}
 		bag = bag[1:]
 		switch f.kind {
-		case faultFreeze, faultHole:
+		case faultFreeze, faultHole, faultNet:
 			f.hold = tm.Failure + time.Second + rand1(random, 2*time.Second)
-		case faultCut:
+		case faultCut, faultNetOut, faultNetIn, faultNetFlaps:
 			f.hold = 200*time.Millisecond + rand1(random, tm.Failure+tm.Grace+2*time.Second)
 		default:
 			f.hold = 500*time.Millisecond + rand1(random, 3*time.Second)
@@ -246,6 +256,8 @@ func (x *injector) strikeAgent(ctx context.Context, m *member, f fault) {
 	case faultTwin:
 		m.up(x.t)
 		x.awaitExit(ctx, p) // the older one notices that it is fenced, and ends
+	case faultNet, faultNetOut, faultNetIn, faultNetFlaps:
+		x.partition(ctx, m.site, f)
 	default:
 		m.wire.set(modes[f.kind])
 		pause(ctx, f.hold)
@@ -253,6 +265,25 @@ func (x *injector) strikeAgent(ctx context.Context, m *member, f fault) {
 	}
 	if q := m.current(); !q.alive() { // fenced by a twin, or ended by itself
 		m.up(x.t)
+	}
+}
+
+// partition takes the network between an agent and the hubs away for a while: as a whole, one way, or again and again.
+func (x *injector) partition(ctx context.Context, s *site, f fault) {
+	fromAgent, toAgent := f.kind != faultNetIn, f.kind != faultNetOut
+	away, back := f.hold, time.Duration(0)
+	if f.kind == faultNetFlaps {
+		away, back = 700*time.Millisecond, 300*time.Millisecond
+	}
+	for left := f.hold; left > 0; left -= away + back {
+		if err := s.partition(fromAgent, toAgent); err != nil {
+			x.t.Error(err)
+		}
+		pause(ctx, min(away, left))
+		if err := s.mend(fromAgent, toAgent); err != nil {
+			x.t.Error(err)
+		}
+		pause(ctx, back)
 	}
 }
 

@@ -5,6 +5,7 @@ package chaos
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -51,7 +52,8 @@ var starting = sync.OnceValue(func() chan func() {
 	return work
 })
 
-func startProcess(t testing.TB, name, dir string, env []string, program string, args ...string) *process {
+// startProcess starts a program, in the network namespace of the driver or (space) in another.
+func startProcess(t testing.TB, name, dir string, env []string, space *namespace, program string, args ...string) *process {
 	t.Helper()
 	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(t, err)
@@ -60,7 +62,7 @@ func startProcess(t testing.TB, name, dir string, env []string, program string, 
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
-	starting() <- func() { started <- p.cmd.Start() }
+	starting() <- func() { started <- startIn(space, p.cmd) }
 	require.NoError(t, <-started, "start %s", name)
 	p.pid = p.cmd.Process.Pid
 	go func() {
@@ -75,6 +77,22 @@ func startProcess(t testing.TB, name, dir string, env []string, program string, 
 		_ = log.Close()
 	})
 	return p
+}
+
+// startIn starts a command in a network namespace (nil: the driver's own) from the calling thread.
+func startIn(space *namespace, cmd *exec.Cmd) error {
+	if space == nil {
+		return cmd.Start()
+	}
+	home, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = home.Close() }()
+	if err := space.enter(); err != nil {
+		return err
+	}
+	return errors.Join(cmd.Start(), (&namespace{home}).enter())
 }
 
 func (p *process) alive() bool {
@@ -188,6 +206,7 @@ type installation struct {
 	agents []*member
 	book   *ledger
 	client *http.Client
+	net    *network // nil: the agents are on loopback, behind their wires only
 
 	programAgent string
 	agentEnv     []string
@@ -202,11 +221,12 @@ type installOptions struct {
 	tags   string   // build tags of every program
 	env    []string // of every process
 	hubs   int      // 1 or 2; 0 means 2
+	net    *network // that the agents are in; nil: loopback
 }
 
 func install(t testing.TB, o installOptions) *installation {
 	t.Helper()
-	in := &installation{dir: t.TempDir(), timing: o.timing, client: &http.Client{Timeout: 8 * time.Second}, processes: map[int]*process{}, agentEnv: o.env}
+	in := &installation{dir: t.TempDir(), timing: o.timing, client: &http.Client{Timeout: 8 * time.Second}, net: o.net, processes: map[int]*process{}, agentEnv: o.env}
 	in.book = &ledger{path: filepath.Join(in.dir, "ledger")}
 	program := buildProgram(t, o.tags, false)
 	var err error
@@ -223,7 +243,7 @@ func install(t testing.TB, o installOptions) *installation {
 	env := append([]string{"MAINSTAY_TOKEN_KEY=a key for chaos tests, not for people!", "TEMPORAL_ADDRESS=" + temporal}, o.env...)
 	add := func(name, address string, args ...string) {
 		in.planes = append(in.planes, &plane{url: "http://" + address, start: func() *process {
-			return startProcess(t, name, in.dir, env, program, append(args, "--http", address, "--config", settings)...)
+			return startProcess(t, name, in.dir, env, nil, program, append(args, "--http", address, "--config", settings)...)
 		}})
 	}
 	add("dev", first, "dev", "--data-dir", filepath.Join(in.dir, "data"), "--agents", "0", "--ui", "off", "--temporal", temporal)
@@ -256,6 +276,7 @@ type member struct {
 	cluster string
 	slots   int
 	wire    *wire
+	site    *site // nil on loopback
 
 	mu      sync.Mutex
 	process *process
@@ -268,7 +289,16 @@ func (in *installation) addAgent(t testing.TB, cluster, id string, slots int) *m
 	for i := range in.planes {
 		targets = append(targets, in.planes[(i+len(in.agents))%len(in.planes)].url)
 	}
-	m := &member{in: in, id: id, cluster: cluster, slots: slots, wire: newWire(t, targets)}
+	m := &member{in: in, id: id, cluster: cluster, slots: slots}
+	var listener net.Listener
+	var err error
+	if in.net == nil {
+		listener, err = net.Listen("tcp", "127.0.0.1:0")
+	} else if m.site, err = in.net.newSite(t); err == nil {
+		listener, err = in.net.listen()
+	}
+	require.NoError(t, err)
+	m.wire = newWire(t, targets, listener)
 	in.agents = append(in.agents, m)
 	m.up(t)
 	return m
@@ -278,7 +308,11 @@ func (in *installation) addAgent(t testing.TB, cluster, id string, slots int) *m
 func (m *member) up(t testing.TB) *process {
 	spec, err := json.Marshal(agentSpec{ID: m.id, Cluster: m.cluster, Hubs: m.wire.urls(), Ledger: m.in.book.path, Slots: m.slots})
 	require.NoError(t, err)
-	p := startProcess(t, m.id, m.in.dir, append([]string{agentEnv + "=" + string(spec)}, m.in.agentEnv...), m.in.programAgent, "-test.run=^$")
+	var space *namespace
+	if m.site != nil {
+		space = m.site.space
+	}
+	p := startProcess(t, m.id, m.in.dir, append([]string{agentEnv + "=" + string(spec)}, m.in.agentEnv...), space, m.in.programAgent, "-test.run=^$")
 	m.in.mu.Lock()
 	m.in.processes[p.pid] = p
 	m.in.mu.Unlock()

@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -56,9 +54,8 @@ type capturedResult struct {
 	body                []byte
 }
 
-func newWire(t testing.TB, targets []string) *wire {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+// newWire makes the network of one agent. It listens where the agent can reach it.
+func newWire(t testing.TB, targets []string, listener net.Listener) *wire {
 	w := &wire{targets: targets, listener: listener, changed: make(chan struct{}), conns: map[net.Conn]struct{}{}, again: map[string]json.RawMessage{},
 		transport: &http.Transport{DialContext: (&net.Dialer{Timeout: time.Second}).DialContext, MaxIdleConnsPerHost: 4}}
 	w.server = &http.Server{Handler: http.HandlerFunc(w.serve), ConnState: w.connState, ReadHeaderTimeout: time.Minute}
