@@ -31,15 +31,17 @@ func TestChaos(t *testing.T) {
 	if *flagDefaults {
 		tm = defaultTiming
 	}
-	t.Logf("seed %d: repeat with go test ./testsuite/chaos -run '^TestChaos$' -v -args -chaos.seed=%d -chaos.duration=%s -chaos.tasks=%d -chaos.agents=%d -chaos.default-timing=%t",
-		*flagSeed, *flagSeed, *flagDuration, *flagTasks, *flagAgents, *flagDefaults)
+	t.Logf("seed %d: repeat with go test ./testsuite/chaos -run '^TestChaos$' -v -args -chaos.seed=%d -chaos.duration=%s -chaos.tasks=%d -chaos.agents=%d -chaos.default-timing=%t -chaos.only=%q",
+		*flagSeed, *flagSeed, *flagDuration, *flagTasks, *flagAgents, *flagDefaults, *flagOnly)
 	jobs := planJobs(rand.New(rand.NewPCG(*flagSeed, 1)), *flagTasks, *flagDuration)
 	network, err := newNetwork(t)
 	if err != nil {
 		t.Logf("no partitions by network namespaces: %v. Partitions are made by the agents' proxies alone", err)
 		network = nil
 	}
-	faults := planFaults(rand.New(rand.NewPCG(*flagSeed, 2)), *flagAgents, *flagDuration, tm, network != nil)
+	kinds := possibleFaults(*flagDuration, network != nil, *flagOnly)
+	require.NotEmpty(t, kinds, "no fault has %q in its name that can be had here and in this time; there are %q", *flagOnly, faultKinds)
+	faults := planFaults(rand.New(rand.NewPCG(*flagSeed, 2)), kinds, *flagAgents, *flagDuration, tm)
 	for _, f := range faults {
 		t.Log(f)
 	}
@@ -103,7 +105,7 @@ fleet converged %.1f s after the last fault (limit %s), tasks settled after %.1f
 		doubled, repeated, letters, v.afterThaw.Round(time.Millisecond), watch.looks,
 		spread(quiet), spread(troubled),
 		fleetTime.Seconds(), convergeLimit(tm), settleTime.Seconds(), settleLimit)
-	if len(v.problems) > 0 || open > 0 {
+	if len(v.problems) > 0 || open > 0 || t.Failed() {
 		keep(t, in)
 	}
 	require.Empty(t, v.problems)

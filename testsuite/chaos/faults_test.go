@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -56,18 +57,26 @@ func (f fault) String() string {
 // backstop, which is too long for a short run.
 const longRun = time.Minute
 
+// possibleFaults are the kinds that a run of this length can have, here and with the wish of the one who runs it: only
+// holds parts of their names, separated by commas; empty means all.
+func possibleFaults(duration time.Duration, network bool, only string) []faultKind {
+	return slices.DeleteFunc(slices.Clone(faultKinds), func(k faultKind) bool {
+		wished := slices.ContainsFunc(strings.Split(only, ","), func(part string) bool { return strings.Contains(string(k), part) })
+		return !wished || k == faultAll && duration < longRun || slices.Contains(needsNetwork, k) && !network
+	})
+}
+
 // planFaults makes the schedule: every kind comes up before one comes again, agents' deaths most often.
-func planFaults(random *rand.Rand, agents int, duration time.Duration, tm timing, network bool) []fault {
+func planFaults(random *rand.Rand, kinds []faultKind, agents int, duration time.Duration, tm timing) []fault {
 	var faults []fault
 	var bag []faultKind
 	for at := 2 * time.Second; at < duration; at += 600*time.Millisecond + rand1(random, 1200*time.Millisecond) {
 		if len(bag) == 0 {
-			bag = append(append(bag, faultKinds...), faultKill, faultKill, faultCut, faultFreeze)
-			if duration < longRun {
-				bag = slices.DeleteFunc(bag, func(k faultKind) bool { return k == faultAll })
-			}
-			if !network {
-				bag = slices.DeleteFunc(bag, func(k faultKind) bool { return slices.Contains(needsNetwork, k) })
+			bag = slices.Clone(kinds)
+			for _, often := range []faultKind{faultKill, faultKill, faultCut, faultFreeze} {
+				if slices.Contains(kinds, often) {
+					bag = append(bag, often)
+				}
 			}
 			random.Shuffle(len(bag), func(i, j int) { bag[i], bag[j] = bag[j], bag[i] })
 		}
@@ -101,6 +110,8 @@ type injector struct {
 	kills  []kill
 	away   []span     // when processes of the control plane were missing
 	planes sync.Mutex // one fault of the control plane at a time
+
+	breaking atomic.Int32 // faults of the control plane that wait or are under way
 }
 
 // kill is an agent's death with what it was working on.
@@ -250,12 +261,12 @@ func (x *injector) strikeAgent(ctx context.Context, m *member, f fault) {
 		p.thaw()
 	case faultTerm:
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
-		x.awaitExit(ctx, p)
+		x.awaitExit(ctx, p, f.kind)
 		pause(ctx, f.hold)
 		m.up(x.t)
 	case faultTwin:
 		m.up(x.t)
-		x.awaitExit(ctx, p) // the older one notices that it is fenced, and ends
+		x.awaitExit(ctx, p, f.kind) // the older one notices that it is fenced, and ends
 	case faultNet, faultNetOut, faultNetIn, faultNetFlaps:
 		x.partition(ctx, m.site, f)
 	default:
@@ -296,18 +307,27 @@ func (x *injector) kill(p *process) {
 	x.kills = append(x.kills, k)
 }
 
-// awaitExit waits for a process that should end by itself.
-func (x *injector) awaitExit(ctx context.Context, p *process) {
-	select {
-	case <-p.gone:
-	case <-ctx.Done():
-	case <-time.After(40 * time.Second):
-		x.t.Errorf("%s (pid %d) did not end by itself", p.name, p.pid)
+// exitLimit bounds how long a process takes to end by itself.
+const exitLimit = 40 * time.Second
+
+// awaitExit waits for a process that should end by itself. A process that is asked to stop ends with or without a control
+// plane; one that a newer process fenced needs the control plane to hear of it, so only time in which that was whole counts.
+func (x *injector) awaitExit(ctx context.Context, p *process, kind faultKind) {
+	const look = 100 * time.Millisecond
+	for left := exitLimit; left > 0 && p.alive() && pause(ctx, look); {
+		if kind == faultTerm || x.breaking.Load() == 0 {
+			left -= look
+		}
+	}
+	if p.alive() && ctx.Err() == nil {
+		x.t.Errorf("%s (pid %d) did not end by itself after %q", p.name, p.pid, kind)
 		p.kill()
 	}
 }
 
 func (x *injector) strikePlanes(ctx context.Context, f fault, which int) {
+	x.breaking.Add(1)
+	defer x.breaking.Add(-1)
 	x.planes.Lock()
 	defer x.planes.Unlock()
 	x.count(f.kind, x.awaitWork(ctx, 0))
@@ -326,6 +346,8 @@ func (x *injector) noteAway(from int64) {
 }
 
 func (x *injector) strikeAll(ctx context.Context, f fault) {
+	x.breaking.Add(1)
+	defer x.breaking.Add(-1)
 	x.planes.Lock()
 	defer x.planes.Unlock()
 	x.count(f.kind, x.awaitWork(ctx, 0))

@@ -94,7 +94,7 @@ func TestOraclesSeeWhatMustNotHappen(t *testing.T) {
 func TestOneSeedOneSchedule(t *testing.T) {
 	t.Parallel()
 	plan := func(seed uint64) ([]fault, []*job) {
-		return planFaults(rand.New(rand.NewPCG(seed, 2)), 6, 2*time.Minute, quickTiming, true), planJobs(rand.New(rand.NewPCG(seed, 1)), 50, time.Minute)
+		return planFaults(rand.New(rand.NewPCG(seed, 2)), faultKinds, 6, 2*time.Minute, quickTiming), planJobs(rand.New(rand.NewPCG(seed, 1)), 50, time.Minute)
 	}
 	faults, jobs := plan(7)
 	again, jobsAgain := plan(7)
