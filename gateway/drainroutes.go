@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -67,14 +69,18 @@ type maintenanceInput struct {
 }
 
 func (g *Gateway) registerDrains(api huma.API) {
+	record := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[fleet.DrainRecord](), true, "DrainRecord")
+	planned := map[string]*huma.Response{"200": {
+		Description: "A dry run: what would happen", Content: map[string]*huma.MediaType{"application/json": {Schema: record}},
+	}}
 	huma.Register(api, huma.Operation{
 		OperationID: "drain-agent", Method: http.MethodPost, Path: "/api/v1/agents/{id}/drain", Tags: []string{"Drains"},
-		Summary: "Take an agent out of service", DefaultStatus: http.StatusAccepted,
+		Summary: "Take an agent out of service", DefaultStatus: http.StatusAccepted, Responses: planned,
 		Description: "Nothing new is given to it, what it has may finish until the deadline, and it ends in maintenance with nothing in flight. Answers 409 conflict when it is being drained already. A dry run answers 200 with what would happen.",
 	}, g.drainAgent)
 	huma.Register(api, huma.Operation{
 		OperationID: "drain-agents", Method: http.MethodPost, Path: "/api/v1/agents/clusters/{id}/drain", Tags: []string{"Drains"},
-		Summary: "Take agents of a cluster out of service, some at a time", DefaultStatus: http.StatusAccepted,
+		Summary: "Take agents of a cluster out of service, some at a time", DefaultStatus: http.StatusAccepted, Responses: maps.Clone(planned),
 	}, g.drainAgents)
 	huma.Register(api, huma.Operation{
 		OperationID: "list-drains", Method: http.MethodGet, Path: "/api/v1/agents/drains", Tags: []string{"Drains"},

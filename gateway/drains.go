@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -69,7 +70,7 @@ func (g *Gateway) startDrain(ctx context.Context, c *fleet.Cluster, r *DrainAgen
 			return nil, httpapi.Problem(protocol.CodeConflict, "agent "+agent+" is being drained by "+k.Drain+": cancel that first, or wait for its end")
 		}
 	}
-	in := contract.DrainInput{ID: contract.DrainID(c.Config.Name, g.newID()), Cluster: c.Config.Name, Agents: r.Agents,
+	in := contract.DrainInput{ID: contract.DrainID(c.Config.Name, "d-"+strings.TrimPrefix(g.newID(), "t-")), Cluster: c.Config.Name, Agents: r.Agents,
 		Reason: r.Reason, Timeout: timeout, MaxParallel: cmp.Or(r.MaxParallel, 1), DryRun: r.DryRun}
 	workflowID, _ := contract.DrainWorkflowID(in.ID)
 	_, err := g.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{

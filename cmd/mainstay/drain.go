@@ -81,7 +81,7 @@ func (a *app) printDrains(records []fleet.DrainRecord, more bool) error {
 // drainOneCommand is a command about one drain, which it shows as it stands then.
 func (a *app) drainOneCommand(use, short, method string, more ...string) *cobra.Command {
 	command := &cobra.Command{
-		Use: use, Short: short, Args: exactly("a drain's id"),
+		Use: use, Short: short, Example: "  mainstay drain " + strings.Replace(use, "ID", "default:d-06gzw9pw", 1), Args: exactly("a drain's id"),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {
@@ -147,7 +147,7 @@ func (a *app) printDrainWork(r *fleet.DrainRecord) error {
 			fate := w.AtDeadline
 			switch {
 			case w.Moved:
-				fate = "was moved: " + fate
+				fate = "was taken off at the deadline: " + fate
 			case g.Status == fleet.DrainCompleted:
 				fate = "finished before"
 			}
