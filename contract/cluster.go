@@ -26,6 +26,8 @@ const (
 	ManualFailoverSignal = "manual-failover" // ManualFailover, as plain JSON from tctl or temporal
 	EvacuatedSignal      = "evacuated"       // Evacuated, from a failover by hand
 	ReleaseBrakeUpdate   = "release-brake"   // ReleaseBrakeRequest → nothing
+	CordonUpdate         = "cordon"          // CordonRequest → Cordoned
+	UncordonUpdate       = "uncordon"        // UncordonRequest → Cordoned
 )
 
 // JoinRequest registers or re-attaches a batch of agents of one hub.
@@ -58,6 +60,8 @@ type Directive struct {
 	Standbys []string `json:"standbys,omitempty"`
 	// Shards says who serves each shard of a sharded cluster.
 	Shards []fleet.ShardOwner `json:"shards,omitempty"`
+	// Cordoned agents are given no work, sorted.
+	Cordoned []string `json:"cordoned,omitempty"`
 	// RoleLease is how long a role holder may go on without a renewal.
 	RoleLease fleet.Duration `json:"role_lease,omitempty"`
 	// Brake is when so many lost agents point to the network that their work is held back.

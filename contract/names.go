@@ -20,6 +20,7 @@ const (
 	TaskWorkflow     = "Task"
 	HubWorkflow      = "Hub"
 	FailoverWorkflow = "Failover"
+	DrainWorkflow    = "Drain"
 )
 
 // Activity types.
@@ -32,6 +33,15 @@ const (
 	DirectActivity = "Direct"
 	// EvacuateActivity runs on a hub's own queue and takes an agent's work off it, for a failover by hand.
 	EvacuateActivity = "Evacuate"
+	// StopWorkActivity runs on a hub's own queue: the agent is given nothing new, and what it has is listed.
+	StopWorkActivity = "StopWork"
+	// AwaitIdleActivity runs on a hub's own queue until an agent has nothing in flight.
+	AwaitIdleActivity = "AwaitIdle"
+	// CordonActivity and UncordonActivity ask a cluster to keep work from an agent, or to let it have work again.
+	CordonActivity   = "Cordon"
+	UncordonActivity = "Uncordon"
+	// FindMemberActivity looks where an agent is connected.
+	FindMemberActivity = "FindMember"
 	// ReleaseBrakeActivity runs on a hub's own queue and gives up the agents that the mass-loss brake held on to.
 	ReleaseBrakeActivity = "ReleaseBrake"
 	// AwaitTransfersActivity watches the tasks and roles of a failed agent until others have them.

@@ -91,6 +91,8 @@ type AttemptReport struct {
 	LeaseRemaining *fleet.Duration `json:"lease_remaining,omitempty"`
 	// Target is who should get the next attempt, by a failover by hand.
 	Target string `json:"target,omitempty"`
+	// Planned says that a person or a drain took the attempt off its agent.
+	Planned bool `json:"planned,omitempty"`
 	// Begun is false when the agent certainly never began the attempt.
 	Begun bool `json:"begun,omitempty"`
 }

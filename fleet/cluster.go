@@ -180,6 +180,9 @@ type Cluster struct {
 	// Standbys are the online members that do not lead, in the order in which they became standby.
 	Standbys []string `json:"standbys,omitempty"`
 
+	// Cordons are the agents that are given no work, sorted by id.
+	Cordons []Cordon `json:"cordons,omitempty"`
+
 	// Shards says who owns each shard of a sharded cluster.
 	Shards []ShardOwner `json:"shards,omitempty"`
 	// RoundRobin counts the targets that the round_robin strategy has picked.

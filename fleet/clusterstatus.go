@@ -22,6 +22,16 @@ func (c *Cluster) HealthyCount() int {
 	return n
 }
 
+func (c *Cluster) inMaintenance() int {
+	n := 0
+	for i := range c.Members {
+		if c.Members[i].Status == AgentMaintenance {
+			n++
+		}
+	}
+	return n
+}
+
 // Status judges the cluster by its healthy members. A cluster that never had an agent and wants none is healthy.
 func (c *Cluster) Status() ClusterStatus {
 	healthy, wanted := c.HealthyCount(), max(c.Config.MinAgents, c.Config.DesiredAgents)
@@ -32,7 +42,7 @@ func (c *Cluster) Status() ClusterStatus {
 		return ClusterCritical
 	case healthy < wanted:
 		return ClusterDegraded
-	case wanted == 0 && healthy < len(c.Members):
+	case wanted == 0 && healthy < len(c.Members)-c.inMaintenance():
 		return ClusterDegraded
 	}
 	return ClusterHealthy

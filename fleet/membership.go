@@ -63,9 +63,10 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	answer.Epoch = m.Epoch
 	m.Hub, m.Host, m.PID, m.Zone, m.Group, m.Version = hub, j.Host, j.PID, j.Zone, j.Group, j.Version
 	m.Capabilities, m.TaskTypes, m.MaxTasks, m.Metadata = sortedSet(j.Capabilities), sortedSet(j.TaskTypes), j.MaxTasks, j.Metadata
-	if m.Status != AgentMaintenance {
+	if c.CordonOf(m.AgentID) == nil || m.Status == AgentOffline {
 		m.setStatus(AgentOnline, "", now)
 	}
+	m.settleCordon(c, now)
 	return answer
 }
 
@@ -80,22 +81,37 @@ func (c *Cluster) Apply(t Transition, hub string) bool {
 	if m.Instance != t.Instance || m.Epoch != t.Epoch || m.Hub != hub {
 		return false
 	}
-	if t.Left {
+	cordoned := c.CordonOf(t.AgentID) != nil
+	if t.Left && !cordoned {
 		c.Members = slices.Delete(c.Members, i, i+1)
 		return true
 	}
-	if m.Status == t.Status {
+	if t.Left || t.Status == AgentOffline {
+		changed := m.Connected()
+		m.disconnect(c, t.Reason, t.At)
+		return changed
+	}
+	if m.Status == t.Status || cordoned {
 		return false
 	}
 	m.setStatus(t.Status, t.Reason, t.At)
 	return true
 }
 
-// Hubs are the hubs that serve members now, sorted.
+// disconnect notes that no hub has a session of the agent any more.
+func (m *Member) disconnect(c *Cluster, reason string, at time.Time) {
+	m.setStatus(AgentOffline, reason, at)
+	if c.CordonOf(m.AgentID) != nil {
+		m.Hub = ""
+		m.settleCordon(c, at)
+	}
+}
+
+// Hubs are the hubs that have sessions of members now, sorted.
 func (c *Cluster) Hubs() []string {
 	var hubs []string
 	for i := range c.Members {
-		if c.Members[i].Serving() && c.Members[i].Hub != "" {
+		if c.Members[i].Connected() {
 			hubs = append(hubs, c.Members[i].Hub)
 		}
 	}
@@ -108,7 +124,7 @@ func (c *Cluster) LoseHub(hub string, now time.Time) []string {
 	for i := range c.Members {
 		m := &c.Members[i]
 		if m.Hub == hub && m.Status != AgentOffline {
-			m.setStatus(AgentOffline, "its hub was lost and it did not re-attach to another", now)
+			m.disconnect(c, "its hub was lost and it did not re-attach to another", now)
 			lost = append(lost, m.AgentID)
 		}
 	}

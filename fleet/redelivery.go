@@ -24,6 +24,8 @@ type AttemptEnd struct {
 	// not an instant, so that no two clocks need to agree.
 	LeaseRemaining *Duration
 	Reason         string
+	// Planned says that a person or a drain took it off the agent: it does not count as a loss.
+	Planned bool
 }
 
 // Redelivery is what to do with a task after an attempt ended without a result.
@@ -72,14 +74,20 @@ func afterFailure(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Re
 }
 
 func afterLoss(spec *TaskSpec, tally Tally, end AttemptEnd) Redelivery {
-	tally.Losses++
+	if !end.Planned {
+		tally.Losses++
+	}
 	limit := spec.Retry.MaxTransfers
 	if limit == 0 {
 		limit = DefaultMaxTransfers
 	}
 	if spec.Safety() == AtMostOnce {
+		gone := "the agent was lost"
+		if end.Planned {
+			gone = "the task was taken off its agent"
+		}
 		return Redelivery{Status: TaskReview, Tally: tally,
-			Why: "the agent was lost and may have begun this at_most_once task: decide whether it was done (" + end.Reason + ")"}
+			Why: gone + " and may have begun this at_most_once task: decide whether it was done (" + end.Reason + ")"}
 	}
 	if tally.Losses > limit {
 		return Redelivery{Status: TaskDeadLetter, Tally: tally,

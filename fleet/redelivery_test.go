@@ -27,6 +27,8 @@ func TestRedeliver(t *testing.T) {
 		{"final failure", TaskSpec{}, Tally{}, AttemptEnd{Outcome: AttemptFailed, Begun: true, Final: true}, TaskFailed, 0, Tally{Failures: 1}},
 		{"failure of at_most_once is final", TaskSpec{RetrySafety: AtMostOnce}, Tally{}, AttemptEnd{Outcome: AttemptFailed, Begun: true}, TaskFailed, 0, Tally{Failures: 1}},
 		{"lost idempotent moves at once", TaskSpec{}, Tally{}, AttemptEnd{Outcome: AttemptLost, Begun: true}, TaskQueued, 0, Tally{Losses: 1}},
+		{"taken off by a drain is no loss", TaskSpec{}, Tally{Losses: 3}, AttemptEnd{Outcome: AttemptLost, Begun: true, Planned: true}, TaskQueued, 0, Tally{Losses: 3}},
+		{"at_most_once taken off by a drain goes to review", TaskSpec{RetrySafety: AtMostOnce}, Tally{}, AttemptEnd{Outcome: AttemptLost, Begun: true, Planned: true}, TaskReview, 0, Tally{}},
 		{"lost too often", TaskSpec{}, Tally{Losses: 3}, AttemptEnd{Outcome: AttemptLost, Begun: true}, TaskDeadLetter, 0, Tally{Losses: 4}},
 		{"lost fenced waits for the lease", TaskSpec{RetrySafety: Fenced}, Tally{}, AttemptEnd{Outcome: AttemptLost, Begun: true, LeaseRemaining: &lease}, TaskRetryWait, 4 * time.Second, Tally{Losses: 1}},
 		{"lost fenced, lease over", TaskSpec{RetrySafety: Fenced}, Tally{}, AttemptEnd{Outcome: AttemptLost, Begun: true, LeaseRemaining: &none}, TaskQueued, 0, Tally{Losses: 1}},

@@ -79,6 +79,8 @@ func notFoundDetail(code string) string {
 		return "there is no agent with this id"
 	case protocol.CodeUnknownFailover:
 		return "there is no failover with this id, or its retention has ended; ids are <cluster>:<agent>:<epoch>"
+	case protocol.CodeUnknownDrain:
+		return "there is no drain with this id, or its retention has ended; ids are <cluster>:<name>"
 	}
 	return "there is no such thing"
 }

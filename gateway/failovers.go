@@ -6,11 +6,8 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	historypb "go.temporal.io/api/history/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/converter"
-	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -124,65 +121,13 @@ func failoverOf(info *workflowpb.WorkflowExecutionInfo) (fleet.FailoverRecord, b
 	return record, true
 }
 
-// completeRecord puts in what the workflow knows: it is asked while it runs, and its last event tells afterwards. When
-// neither answers, the record stays as it is and its error says so.
+// completeRecord puts in what the workflow knows. When it does not answer, the record stays as it is and its error says so.
 func (g *Gateway) completeRecord(ctx context.Context, record *fleet.FailoverRecord, info *workflowpb.WorkflowExecutionInfo) {
-	var full fleet.FailoverRecord
-	var why string
-	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		var err error
-		if full, err = g.queryFailover(ctx, info.GetExecution().GetWorkflowId(), info.GetExecution().GetRunId()); err != nil {
-			g.logger.Debug("a failover's workflow did not answer", zap.String("failover", record.ID), zap.Error(err))
-			why = "no worker answered for the failover; only what Temporal itself knows is shown"
-		}
-	} else {
-		full, why = g.endOfFailover(ctx, info.GetExecution().GetWorkflowId(), info.GetExecution().GetRunId())
-	}
+	full, why := workflowRecord[fleet.FailoverRecord](ctx, g, info, contract.FailoverQuery)
 	if why != "" {
 		record.Error = why
 		return
 	}
 	full.ID, full.Cluster, full.FailedAgentID, full.Epoch = record.ID, record.Cluster, record.FailedAgentID, record.Epoch
 	*record = full
-}
-
-func (g *Gateway) queryFailover(ctx context.Context, workflowID, runID string) (fleet.FailoverRecord, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
-	defer cancel()
-	var record fleet.FailoverRecord
-	value, err := g.client.QueryWorkflow(ctx, workflowID, runID, contract.FailoverQuery)
-	if err != nil {
-		return record, err
-	}
-	return record, value.Get(&record)
-}
-
-// endOfFailover reads what a failover's workflow returned, or says why there is nothing to read.
-func (g *Gateway) endOfFailover(ctx context.Context, workflowID, runID string) (record fleet.FailoverRecord, why string) {
-	events := g.client.GetWorkflowHistory(ctx, workflowID, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
-	var last *historypb.HistoryEvent
-	for events.HasNext() {
-		event, err := events.Next()
-		if err != nil {
-			g.logger.Debug("a failover's history was not read", zap.String("workflow", workflowID), zap.Error(err))
-			return record, "Temporal did not answer in time; only a part of the record is shown"
-		}
-		last = event
-	}
-	switch last.GetEventType() {
-	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
-		result := last.GetWorkflowExecutionCompletedEventAttributes().GetResult()
-		if err := converter.GetDefaultDataConverter().FromPayloads(result, &record); err != nil {
-			g.logger.Warn("a failover's result cannot be read", zap.String("workflow", workflowID), zap.Error(err))
-			return record, "its record cannot be read; the Temporal Web UI shows it"
-		}
-		return record, ""
-	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
-		return record, "its workflow was terminated; its tasks move all the same"
-	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED:
-		return record, "its workflow was cancelled; its tasks move all the same"
-	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
-		return record, "its workflow ran out of time"
-	}
-	return record, "its workflow failed; the Temporal Web UI shows the failure"
 }

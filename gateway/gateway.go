@@ -72,6 +72,8 @@ func (g *Gateway) Register(api huma.API) {
 	g.registerClusters(api)
 	g.registerAgents(api)
 	g.registerFailovers(api)
+	g.registerDrains(api)
+	g.registerMaintenance(api)
 }
 
 // pause waits for d or until ctx ends.

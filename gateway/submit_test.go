@@ -19,16 +19,20 @@ import (
 
 // withCluster adds a cluster whose worker answers.
 func (f *fakeTemporal) withCluster(config fleet.ClusterConfig, members ...fleet.Member) *execution {
-	state := fleet.Cluster{Config: config.WithDefaults(), Members: members}
-	e := open(contract.ClusterWorkflowID(config.Name), contract.ClusterWorkflow)
-	e.query = func() (any, error) { return contract.ClusterView{Cluster: state}, nil }
+	return f.withClusterState(&fleet.Cluster{Config: config, Members: members})
+}
+
+func (f *fakeTemporal) withClusterState(state *fleet.Cluster) *execution {
+	state.Config = state.Config.WithDefaults()
+	e := open(contract.ClusterWorkflowID(state.Config.Name), contract.ClusterWorkflow)
+	e.query = func() (any, error) { return contract.ClusterView{Cluster: *state}, nil }
 	e.update = func(name string, arg any) (any, error) {
 		if name == contract.OpenLaneUpdate {
 			state.OpenLane(arg.(contract.OpenLaneRequest).Capabilities)
 		}
 		return nil, nil
 	}
-	f.executions[contract.ClusterWorkflowID(config.Name)] = e
+	f.executions[contract.ClusterWorkflowID(state.Config.Name)] = e
 	return e
 }
 

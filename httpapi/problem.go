@@ -23,6 +23,7 @@ var statuses = map[string]int{
 	protocol.CodeUnknownTask:      http.StatusNotFound,
 	protocol.CodeUnknownAgent:     http.StatusNotFound,
 	protocol.CodeUnknownFailover:  http.StatusNotFound,
+	protocol.CodeUnknownDrain:     http.StatusNotFound,
 	protocol.CodeMethodNotAllowed: http.StatusMethodNotAllowed,
 	protocol.CodeUnknownSession:   http.StatusConflict,
 	protocol.CodeFenced:           http.StatusConflict,

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -46,7 +45,7 @@ func (h *Hub) beginEvacuation(in contract.EvacuateInput) (*session, []*attempt, 
 	defer h.mu.Unlock()
 	s := h.sessions[in.AgentID]
 	if s == nil || s.instance != in.Instance || s.epoch != in.Epoch {
-		return nil, nil, temporal.NewNonRetryableApplicationError("the agent has no session on this hub any more", "NoSession", nil)
+		return nil, nil, noSession()
 	}
 	s.evacuating = true
 	h.slotsChanged(s)
@@ -81,4 +80,5 @@ func (h *Hub) endEvacuation(s *session) {
 	defer h.mu.Unlock()
 	s.evacuating = false
 	h.slotsChanged(s)
+	h.notices.publishSoon() // whoever looks now sees that it is idle
 }

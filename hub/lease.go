@@ -36,6 +36,8 @@ func (h *Hub) startWorker() error {
 	w.RegisterActivityWithOptions(h.holdLease, activity.RegisterOptions{Name: contract.HoldLeaseActivity})
 	w.RegisterActivityWithOptions(h.directActivity, activity.RegisterOptions{Name: contract.DirectActivity})
 	w.RegisterActivityWithOptions(h.evacuate, activity.RegisterOptions{Name: contract.EvacuateActivity})
+	w.RegisterActivityWithOptions(h.stopWork, activity.RegisterOptions{Name: contract.StopWorkActivity})
+	w.RegisterActivityWithOptions(h.awaitIdle, activity.RegisterOptions{Name: contract.AwaitIdleActivity})
 	w.RegisterActivityWithOptions(h.releaseBrake, activity.RegisterOptions{Name: contract.ReleaseBrakeActivity})
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start the hub's worker on queue %s: %w", contract.HubQueue(h.id), err)

@@ -175,7 +175,7 @@ func (h *Hub) lose(a *attempt, why string, lease time.Duration) {
 	report.Outcome, report.Reason, report.Begun = fleet.AttemptLost, why, true
 	report.EndedAt, report.LeaseRemaining = &now, &remaining
 	if a.evacuation != nil {
-		report.Reason, report.Target = a.evacuation.Reason, a.evacuation.Target
+		report.Reason, report.Target, report.Planned = a.evacuation.Reason, a.evacuation.Target, true
 	}
 	h.fail(a, report)
 }

@@ -11,8 +11,11 @@ import (
 
 // lanesOf are the lanes that a cluster's directive lets a session serve: always its own; the cluster's if it is one of
 // all, or the leader; its shards' if it owns some. A role counts only under an epoch that is newer than the session's,
-// so a role that an earlier process held is not inherited.
+// so a role that an earlier process held is not inherited. A cordoned session serves none.
 func lanesOf(s *session, d contract.Directive) []string {
+	if s.cordoned(d) {
+		return nil
+	}
 	lanes := []string{contract.AgentLane(s.agent)}
 	if d.Mode == fleet.ActiveActive || s.leads(d) {
 		lanes = append(lanes, contract.ClusterLane(s.cluster))

@@ -29,6 +29,7 @@ type session struct {
 	held           bool      // lost, but the mass-loss brake holds on to it
 	reprieve       time.Time // until when a session that the brake held may still come back
 	evacuating     bool      // its work is being taken off it
+	cordonedUntil  int64     // the directive's version from which on that alone says whether it is given work
 	answerNow      bool      // answer the next poll at once, so that a re-attached agent's lease is renewed soon
 	role           protocol.Command
 

@@ -188,6 +188,7 @@ const (
 	CodeUnknownTask      = "unknown_task"         // 404
 	CodeUnknownAgent     = "unknown_agent"        // 404
 	CodeUnknownFailover  = "unknown_failover"     // 404
+	CodeUnknownDrain     = "unknown_drain"        // 404
 	CodeUnknownSession   = "unknown_session"      // 409: register again with the same instance_id; running work is kept
 	CodeFenced           = "fenced"               // 409: a newer process has this agent id; stop
 	CodeAgentIDInUse     = "agent_id_in_use"      // 409: another cluster has this agent id online

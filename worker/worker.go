@@ -30,6 +30,7 @@ func RegisterWorkflows(r sdkworker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(workflows.Cluster, workflow.RegisterOptions{Name: contract.ClusterWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Task, workflow.RegisterOptions{Name: contract.TaskWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Failover, workflow.RegisterOptions{Name: contract.FailoverWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.Drain, workflow.RegisterOptions{Name: contract.DrainWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Hub, workflow.RegisterOptions{Name: contract.HubWorkflow})
 }
 
@@ -50,6 +51,10 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	w.RegisterActivityWithOptions(clusters.AnnounceHubLost, activity.RegisterOptions{Name: contract.AnnounceHubLostActivity})
 	loads := &activities.Loads{Client: c, Namespace: o.Namespace}
 	w.RegisterActivityWithOptions(loads.ReadLoads, activity.RegisterOptions{Name: contract.ReadLoadsActivity})
+	cordons := &activities.Cordons{Client: c}
+	w.RegisterActivityWithOptions(cordons.Cordon, activity.RegisterOptions{Name: contract.CordonActivity})
+	w.RegisterActivityWithOptions(cordons.Uncordon, activity.RegisterOptions{Name: contract.UncordonActivity})
+	w.RegisterActivityWithOptions(cordons.FindMember, activity.RegisterOptions{Name: contract.FindMemberActivity})
 	transfers := &activities.Transfers{Client: c}
 	w.RegisterActivityWithOptions(transfers.AwaitTransfers, activity.RegisterOptions{Name: contract.AwaitTransfersActivity})
 	w.RegisterActivityWithOptions(activities.NewFailoverMetrics(o.Registerer).CountFailover, activity.RegisterOptions{Name: contract.CountFailoverActivity})

@@ -148,7 +148,7 @@ func (r *clusterRun) directive() contract.Directive {
 	return contract.Directive{
 		Cluster: s.Config.Name, Version: s.Version, Mode: s.Config.ReplicationMode, CapabilitySets: s.CapabilitySets,
 		Leader: s.Leader, LeaderEpoch: s.LeaderEpoch, Standbys: s.Standbys, Shards: s.Shards,
-		RoleLease: s.Config.RoleLease, Brake: s.Config.Brake, Fences: fences(s.Members),
+		RoleLease: s.Config.RoleLease, Brake: s.Config.Brake, Fences: fences(s.Members), Cordoned: cordoned(s.Cordons),
 	}
 }
 

@@ -63,7 +63,7 @@ func (r *clusterRun) membersChanged(ctx workflow.Context, m contract.MembersChan
 			lease = t.LeaseRemaining.Std()
 		}
 		wasLeader, shards := r.vacate(was.AgentID, lease, now)
-		if !t.Left || len(t.Attempts) > 0 {
+		if len(t.Attempts) > 0 || !t.Left && was.Status != fleet.AgentMaintenance {
 			r.failover(was, contract.FailoverInput{
 				Trigger: fleet.TriggerLost, Reason: t.Reason, WasLeader: wasLeader, Shards: shards, Attempts: t.Attempts, NoticedAt: t.At,
 			})
@@ -78,6 +78,9 @@ func (r *clusterRun) loseHub(ctx workflow.Context, lost contract.HubLost) {
 	for _, agent := range r.state.LoseHub(lost.Hub, now) {
 		r.joined = true
 		wasLeader, shards := r.vacate(agent, r.state.Config.RoleLease.Std(), now)
+		if r.state.Member(agent).Status == fleet.AgentMaintenance {
+			continue
+		}
 		r.failover(*r.state.Member(agent), contract.FailoverInput{
 			Trigger: fleet.TriggerHubLost, Reason: "hub " + lost.Hub + " was lost", WasLeader: wasLeader, Shards: shards, NoticedAt: lost.At,
 		})

@@ -29,6 +29,9 @@ func (r *clusterRun) setUpdateHandlers(ctx workflow.Context) error {
 		}, workflow.UpdateHandlerOptions{Validator: func(contract.ReleaseBrakeRequest) error { return r.refuseDeleted() }}); err != nil {
 		return err
 	}
+	if err := r.setCordonHandlers(ctx); err != nil {
+		return err
+	}
 	return workflow.SetUpdateHandlerWithOptions(ctx, contract.DeleteUpdate,
 		func(workflow.Context, contract.DeleteRequest) error {
 			r.deleted = true

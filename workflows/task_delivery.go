@@ -107,7 +107,7 @@ func classify(err error) (contract.AttemptReport, delivery) {
 }
 
 func attemptEnd(r contract.AttemptReport) fleet.AttemptEnd {
-	return fleet.AttemptEnd{Outcome: r.Outcome, Begun: r.Begun, Final: r.Final, LeaseRemaining: r.LeaseRemaining, Reason: r.Reason}
+	return fleet.AttemptEnd{Outcome: r.Outcome, Begun: r.Begun, Final: r.Final, LeaseRemaining: r.LeaseRemaining, Reason: r.Reason, Planned: r.Planned}
 }
 
 // record keeps the newest attempts in the state.

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+)
+
+// drainPause is the time between two looks at a drain that is waited for.
+const drainPause = 200 * time.Millisecond
+
+func (a *app) agentDrainCommand() *cobra.Command {
+	var request gateway.DrainAgentsRequest
+	var wait time.Duration
+	command := &cobra.Command{
+		Use:   "drain ID…",
+		Short: "Take agents out of service without losing or repeating work",
+		Long: `Take agents out of service: nothing new is given to them, what they have may finish until the deadline, and what is left
+then is taken off them. It runs elsewhere, or goes to review if it is at_most_once. Drained agents are in maintenance, also
+after a restart, until "mainstay agent maintenance ID off". Several agents are drained one after the other.`,
+		Example: `  mainstay agent drain agent-1 --dry-run
+  mainstay agent drain agent-1 --deadline 10m --reason "kernel update" --wait=15m
+  mainstay agent drain agent-1 agent-2 agent-3 --max-parallel 2`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return fmt.Errorf("needs at least one agent's id")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			request.Agents = args
+			raw, record, err := client.startDrain(c.Context(), &request)
+			if err == nil && wait > 0 && !request.DryRun {
+				raw, record, err = client.waitForDrain(c.Context(), record.ID, wait)
+			}
+			if err != nil {
+				return err
+			}
+			if err := a.printDrain(raw, record); err != nil {
+				return err
+			}
+			return undrained(record, wait)
+		},
+	}
+	a.serverFlag(command)
+	flags := command.Flags()
+	flags.StringVar(&request.Deadline, "deadline", "", "how long each agent may finish its work, for example 10m (default: 5m)")
+	flags.StringVar(&request.Reason, "reason", "", "why; kept in the record and shown with the agent")
+	flags.IntVar(&request.MaxParallel, "max-parallel", 0, "how many are drained at the same time (default: 1)")
+	flags.BoolVar(&request.DryRun, "dry-run", false, "only show what would happen")
+	waitFlag(command, &wait)
+	flags.Lookup("wait").Usage = "wait until the drain has ended, at most this long (--wait alone: 30s)"
+	a.outputFlag(command)
+	return command
+}
+
+// startDrain asks for a drain of one agent, or of several of the first one's cluster.
+func (c *apiClient) startDrain(ctx context.Context, r *gateway.DrainAgentsRequest) (json.RawMessage, *fleet.DrainRecord, error) {
+	path, body := pathOf(agentsPath, r.Agents[0], "drain"), any(r.DrainRequest)
+	if len(r.Agents) > 1 {
+		var first gateway.Agent
+		if _, err := c.call(ctx, http.MethodGet, pathOf(agentsPath, r.Agents[0]), 0, nil, &first); err != nil {
+			return nil, nil, err
+		}
+		path, body = pathOf(clustersPath, first.Cluster, "drain"), r
+	}
+	record := &fleet.DrainRecord{}
+	raw, err := c.call(ctx, http.MethodPost, path, 0, body, record)
+	return raw, record, err
+}
+
+// waitForDrain returns a drain as soon as it has ended, or as it stands when the time is over.
+func (c *apiClient) waitForDrain(ctx context.Context, id string, wait time.Duration) (json.RawMessage, *fleet.DrainRecord, error) {
+	deadline := time.Now().Add(wait)
+	for {
+		record := &fleet.DrainRecord{}
+		raw, err := c.call(ctx, http.MethodGet, pathOf(drainsPath, id), 0, nil, record)
+		if err != nil || record.CompletedAt != nil || !time.Now().Before(deadline) {
+			return raw, record, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		case <-time.After(min(drainPause, time.Until(deadline))):
+		}
+	}
+}
+
+// undrained is the error for a drain that failed, or that was waited for in vain.
+func undrained(r *fleet.DrainRecord, waited time.Duration) error {
+	switch r.Status {
+	case fleet.DrainCompleted, fleet.DrainPlanned:
+		return nil
+	case fleet.DrainRunning:
+		if waited == 0 {
+			return nil
+		}
+		return withExit(exitIncomplete, fmt.Errorf("drain %s still runs after %s; it goes on by itself", r.ID, waited))
+	}
+	return withExit(exitIncomplete, fmt.Errorf("drain %s ended as %s", r.ID, r.Status))
+}
+
+func (a *app) agentMaintenanceCommand() *cobra.Command {
+	var reason string
+	command := &cobra.Command{
+		Use:   "maintenance ID on|off",
+		Short: "Keep new work from an agent, or let it have work again",
+		Long: `Keep new work from an agent ("on"), or let it have work again ("off"). What it runs goes on; to have it finished or moved
+as well, drain the agent. Maintenance stays when the agent restarts.`,
+		Example: `  mainstay agent maintenance agent-1 on --reason "disk is being replaced"
+  mainstay agent maintenance agent-1 off`,
+		Args: exactly("an agent's id", "on or off"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if args[1] != "on" && args[1] != "off" {
+				return usageError("the second argument must be on or off")
+			}
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			var g gateway.Agent
+			raw, err := client.call(c.Context(), http.MethodPost, pathOf(agentsPath, args[0], "maintenance"), 0,
+				gateway.MaintenanceRequest{Enabled: args[1] == "on", Reason: reason}, &g)
+			if err != nil {
+				return err
+			}
+			return a.print(raw, func() error {
+				_, err := fmt.Fprintf(a.stdout, "Agent %s is %s.\n", g.ID, g.Status)
+				return err
+			})
+		},
+	}
+	a.serverFlag(command)
+	command.Flags().StringVar(&reason, "reason", "", "why; shown with the agent")
+	a.outputFlag(command)
+	return command
+}

@@ -1,0 +1,111 @@
+package contract
+
+import (
+	"strings"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// DrainInput starts a Drain workflow.
+type DrainInput struct {
+	ID      string   `json:"id"`
+	Cluster string   `json:"cluster"`
+	Agents  []string `json:"agents"`
+	Reason  string   `json:"reason,omitempty"`
+	// Timeout is how long each agent may finish its work.
+	Timeout     fleet.Duration `json:"timeout"`
+	MaxParallel int            `json:"max_parallel"`
+	// DryRun only looks what would happen.
+	DryRun bool `json:"dry_run,omitempty"`
+}
+
+// DrainQuery → fleet.DrainRecord, while it runs and after; the workflow also returns it. A drain is cancelled by
+// cancelling its workflow.
+const DrainQuery = "record"
+
+// DrainID names a drain in the REST API: "<cluster>:<name>".
+func DrainID(cluster, name string) string { return cluster + ":" + name }
+
+// DrainWorkflowID is the id of the workflow of a drain; ok is false for what is no drain's id.
+func DrainWorkflowID(id string) (workflowID string, ok bool) {
+	cluster, name, found := strings.Cut(id, ":")
+	if !found || fleet.ValidateID("cluster", cluster) != nil || fleet.ValidateID("name", name) != nil {
+		return "", false
+	}
+	return "drain/" + cluster + "/" + name, true
+}
+
+// DrainOfWorkflowID is the inverse of DrainWorkflowID.
+func DrainOfWorkflowID(workflowID string) (id string, ok bool) {
+	rest, found := strings.CutPrefix(workflowID, "drain/")
+	cluster, name, both := strings.Cut(rest, "/")
+	id = DrainID(cluster, name)
+	back, valid := DrainWorkflowID(id)
+	return id, found && both && valid && back == workflowID
+}
+
+// CordonRequest is the argument of CordonUpdate: keep an agent from being given work.
+type CordonRequest struct {
+	AgentID string            `json:"agent_id"`
+	Status  fleet.AgentStatus `json:"status"` // draining or maintenance
+	Reason  string            `json:"reason,omitempty"`
+	Drain   string            `json:"drain,omitempty"`
+}
+
+// UncordonRequest is the argument of UncordonUpdate: let an agent be given work again.
+type UncordonRequest struct {
+	AgentID string `json:"agent_id"`
+	Drain   string `json:"drain,omitempty"`
+}
+
+// Cordoned answers both, and FindMemberActivity: where the agent is connected now, and the version of the directive that says so to the hubs.
+type Cordoned struct {
+	Hub      string `json:"hub,omitempty"` // empty: it is not connected
+	Instance string `json:"instance_id,omitempty"`
+	Epoch    int64  `json:"epoch,omitempty"`
+	Version  int64  `json:"version"`
+}
+
+// ClusterCordon is the input of CordonActivity; ClusterUncordon that of UncordonActivity.
+type ClusterCordon struct {
+	Cluster string        `json:"cluster"`
+	Request CordonRequest `json:"request"`
+}
+
+// ClusterUncordon is the input of UncordonActivity.
+type ClusterUncordon struct {
+	Cluster string          `json:"cluster"`
+	Request UncordonRequest `json:"request"`
+}
+
+// FindMemberInput is the input of FindMemberActivity, which answers Cordoned.
+type FindMemberInput struct {
+	Cluster string `json:"cluster"`
+	AgentID string `json:"agent_id"`
+}
+
+// StopWorkInput is the input of StopWorkActivity.
+type StopWorkInput struct {
+	AgentID  string `json:"agent_id"`
+	Instance string `json:"instance_id"`
+	Epoch    int64  `json:"epoch"`
+	// Version is the directive's that cordons the agent: until the hub has it, the hub keeps new work away by itself.
+	Version int64 `json:"version"`
+	// DryRun only lists the work.
+	DryRun bool `json:"dry_run,omitempty"`
+}
+
+// StopWorkResult lists what the agent had when new work stopped, at most fleet.MaxDrainWork of it.
+type StopWorkResult struct {
+	Work []fleet.DrainWork `json:"work,omitempty"`
+}
+
+// AwaitIdleInput is the input of AwaitIdleActivity.
+type AwaitIdleInput struct {
+	AgentID  string `json:"agent_id"`
+	Instance string `json:"instance_id"`
+	Epoch    int64  `json:"epoch"`
+}
+
+// NoSession is the application error type of a hub's activities about an agent that has no session there.
+const NoSession = "NoSession"

@@ -1,0 +1,232 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// dryRunLook is how often a dry run is looked at until it has ended.
+const dryRunLook = 25 * time.Millisecond
+
+func (g *Gateway) drainAgent(ctx context.Context, in *drainAgentInput) (*drainOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	view, _, err := g.clusterOfAgent(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	request := DrainAgentsRequest{Agents: []string{in.ID}}
+	if in.Body != nil {
+		request.DrainRequest = *in.Body
+	}
+	return g.startDrain(ctx, &view.Cluster, &request)
+}
+
+func (g *Gateway) drainAgents(ctx context.Context, in *drainAgentsInput) (*drainOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	view, err := g.view(ctx, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	for i, agent := range in.Body.Agents {
+		if view.Member(agent) == nil {
+			return nil, invalid(fmt.Sprintf("body.agents[%d]", i), fmt.Errorf("must be a member of the cluster"))
+		}
+	}
+	return g.startDrain(ctx, &view.Cluster, &in.Body)
+}
+
+// startDrain starts a Drain workflow, and waits for the end of a dry run.
+func (g *Gateway) startDrain(ctx context.Context, c *fleet.Cluster, r *DrainAgentsRequest) (*drainOutput, error) {
+	timeout := fleet.Duration(fleet.DefaultDrainTimeout)
+	if r.Deadline != "" {
+		d, err := fleet.ParseDuration(r.Deadline)
+		if err == nil && (d < 0 || d > fleet.MaxDrainTimeout) {
+			err = fmt.Errorf("must be between 0s and %s", fleet.MaxDrainTimeout)
+		}
+		if err != nil {
+			return nil, invalid("body.deadline", err)
+		}
+		timeout = fleet.Duration(d)
+	}
+	for _, agent := range r.Agents {
+		if k := c.CordonOf(agent); !r.DryRun && k != nil && k.Status == fleet.AgentDraining {
+			return nil, httpapi.Problem(protocol.CodeConflict, "agent "+agent+" is being drained by "+k.Drain+": cancel that first, or wait for its end")
+		}
+	}
+	in := contract.DrainInput{ID: contract.DrainID(c.Config.Name, "d-"+strings.TrimPrefix(g.newID(), "t-")), Cluster: c.Config.Name, Agents: r.Agents,
+		Reason: r.Reason, Timeout: timeout, MaxParallel: cmp.Or(r.MaxParallel, 1), DryRun: r.DryRun}
+	workflowID, _ := contract.DrainWorkflowID(in.ID)
+	_, err := g.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: workflowID, TaskQueue: contract.WorkerQueue, StaticSummary: drainSummary(&in),
+		TypedSearchAttributes: temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(in.Cluster)),
+	}, contract.DrainWorkflow, in)
+	if err != nil {
+		return nil, g.answer(err, "start a drain", protocol.CodeInternal)
+	}
+	if r.DryRun {
+		return g.awaitDryRun(ctx, in.ID)
+	}
+	return &drainOutput{Status: http.StatusAccepted, Body: newDrainRecord(&in, time.Now())}, nil
+}
+
+func drainSummary(in *contract.DrainInput) string {
+	what := "drain "
+	if in.DryRun {
+		what = "dry run: drain "
+	}
+	if len(in.Agents) == 1 {
+		return what + in.Agents[0]
+	}
+	return fmt.Sprintf("%s%d agents of %s", what, len(in.Agents), in.Cluster)
+}
+
+// newDrainRecord is a drain as it stands when it starts.
+func newDrainRecord(in *contract.DrainInput, now time.Time) fleet.DrainRecord {
+	record := fleet.DrainRecord{ID: in.ID, Cluster: in.Cluster, Status: fleet.DrainRunning, Reason: in.Reason,
+		Timeout: in.Timeout, MaxParallel: in.MaxParallel, RequestedAt: now.UTC()}
+	for _, agent := range in.Agents {
+		record.Agents = append(record.Agents, fleet.AgentDrain{AgentID: agent, Status: fleet.DrainWaiting})
+	}
+	return record
+}
+
+func (g *Gateway) awaitDryRun(ctx context.Context, id string) (*drainOutput, error) {
+	for {
+		record, err := g.drain(ctx, id)
+		if err != nil || record.CompletedAt != nil {
+			return &drainOutput{Status: http.StatusOK, Body: record}, err
+		}
+		if err := g.pause(ctx, dryRunLook); err != nil {
+			return nil, httpapi.Problem(protocol.CodeUnavailable, unavailableDetail)
+		}
+	}
+}
+
+func (g *Gateway) drain(ctx context.Context, id string) (fleet.DrainRecord, error) {
+	workflowID, ok := contract.DrainWorkflowID(id)
+	if !ok {
+		return fleet.DrainRecord{}, unknown(protocol.CodeUnknownDrain)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	description, err := g.client.DescribeWorkflowExecution(ctx, workflowID, "")
+	if err != nil {
+		return fleet.DrainRecord{}, g.answer(err, "describe a drain", protocol.CodeUnknownDrain)
+	}
+	return g.drainRecord(ctx, id, description.GetWorkflowExecutionInfo()), nil
+}
+
+// drainRecord reads a drain's record; what Temporal alone knows is told when nothing else answers.
+func (g *Gateway) drainRecord(ctx context.Context, id string, info *workflowpb.WorkflowExecutionInfo) fleet.DrainRecord {
+	record, why := workflowRecord[fleet.DrainRecord](ctx, g, info, contract.DrainQuery)
+	if why == "" {
+		return record
+	}
+	record = fleet.DrainRecord{ID: id, Status: fleet.DrainRunning, Error: why, Agents: []fleet.AgentDrain{}}
+	if t := info.GetStartTime(); t != nil {
+		record.RequestedAt = t.AsTime().UTC()
+	}
+	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		record.Status = fleet.DrainFailed
+	}
+	return record
+}
+
+func (g *Gateway) listDrains(ctx context.Context, in *listDrainsInput) (*listDrainsOutput, error) {
+	query := equals("WorkflowType", contract.DrainWorkflow)
+	if in.Cluster != "" {
+		query += " AND " + equals(contract.AttrCluster.GetName(), in.Cluster)
+	}
+	token, err := openToken(query, in.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	page, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: g.namespace, PageSize: int32(in.PageSize), NextPageToken: token, Query: query,
+	})
+	if err != nil {
+		return nil, g.answer(err, "list drains", protocol.CodeNotFound)
+	}
+	records := make([]fleet.DrainRecord, len(page.GetExecutions()))
+	readCtx, done := context.WithTimeout(ctx, recordTimeout)
+	defer done()
+	forEach(len(records), func(i int) {
+		info := page.GetExecutions()[i]
+		if id, ok := contract.DrainOfWorkflowID(info.GetExecution().GetWorkflowId()); ok {
+			records[i] = g.drainRecord(readCtx, id, info)
+		}
+	})
+	out := &listDrainsOutput{}
+	out.Body.Drains = make([]fleet.DrainRecord, 0, len(records))
+	for i := range records {
+		if records[i].ID != "" {
+			out.Body.Drains = append(out.Body.Drains, records[i])
+		}
+	}
+	out.Body.NextPageToken = sealToken(query, page.GetNextPageToken())
+	return out, nil
+}
+
+func (g *Gateway) cancelDrain(ctx context.Context, in *drainInput) (*drainOutput, error) {
+	record, err := g.drain(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if record.CompletedAt != nil {
+		return nil, httpapi.Problem(protocol.CodeConflict, "the drain has ended: it is "+string(record.Status))
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	workflowID, _ := contract.DrainWorkflowID(in.ID)
+	if err := g.client.CancelWorkflow(ctx, workflowID, ""); err != nil {
+		return nil, g.answer(err, "cancel a drain", protocol.CodeUnknownDrain)
+	}
+	return &drainOutput{Status: http.StatusAccepted, Body: record}, nil
+}
+
+// setMaintenance cordons an agent by hand, or lifts its cordon, and answers the agent as it stands then.
+func (g *Gateway) setMaintenance(ctx context.Context, in *maintenanceInput) (*agentOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	view, live, err := g.clusterOfAgent(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	cluster := contract.ClusterWorkflowID(view.Config.Name)
+	if in.Body.Enabled {
+		err = g.update(ctx, cluster, contract.CordonUpdate, nil, contract.CordonRequest{AgentID: in.ID, Status: fleet.AgentMaintenance, Reason: in.Body.Reason})
+	} else {
+		err = g.update(ctx, cluster, contract.UncordonUpdate, nil, contract.UncordonRequest{AgentID: in.ID})
+	}
+	if err != nil {
+		return nil, g.answer(err, "set an agent's maintenance", protocol.CodeUnknownAgent)
+	}
+	after, err := g.view(ctx, view.Config.Name)
+	if err != nil {
+		return nil, err
+	}
+	member := after.Member(in.ID)
+	if member == nil {
+		return nil, unknown(protocol.CodeUnknownAgent)
+	}
+	return &agentOutput{Body: agentOf(&after.Cluster, member, live)}, nil
+}

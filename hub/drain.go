@@ -1,0 +1,109 @@
+package hub
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// idleLook is how often a drain looks whether the agent has finished.
+const idleLook = 100 * time.Millisecond
+
+// stopWork keeps new work from an agent, takes back what it was not told of yet, and lists what it has once the agent has
+// answered for all that it was told of. Nothing arrives at the agent after it. It may be repeated.
+func (h *Hub) stopWork(ctx context.Context, in contract.StopWorkInput) (contract.StopWorkResult, error) {
+	tick := time.NewTicker(idleLook)
+	defer tick.Stop()
+	for {
+		result, settled, err := h.tryStopWork(in)
+		if err != nil || settled || in.DryRun {
+			return result, err
+		}
+		activity.RecordHeartbeat(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return contract.StopWorkResult{}, ctx.Err()
+		}
+	}
+}
+
+func (h *Hub) tryStopWork(in contract.StopWorkInput) (result contract.StopWorkResult, settled bool, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.sessions[in.AgentID]
+	if s == nil || s.instance != in.Instance || s.epoch != in.Epoch {
+		return result, false, noSession()
+	}
+	if !in.DryRun {
+		s.cordonedUntil = in.Version
+		h.serve(s)
+		h.returnUndelivered(s, "the agent is being drained")
+	}
+	settled = true
+	for _, a := range s.attempts {
+		settled = settled && a.accepted
+		result.Work = append(result.Work, a.drainWork())
+	}
+	slices.SortFunc(result.Work, func(a, b fleet.DrainWork) int { return strings.Compare(a.TaskID, b.TaskID) })
+	result.Work = result.Work[:min(len(result.Work), fleet.MaxDrainWork)]
+	return result, settled, nil
+}
+
+// awaitIdle returns when the agent has nothing in flight.
+func (h *Hub) awaitIdle(ctx context.Context, in contract.AwaitIdleInput) error {
+	tick := time.NewTicker(idleLook)
+	defer tick.Stop()
+	for {
+		h.mu.Lock()
+		s := h.sessions[in.AgentID]
+		here := s != nil && s.instance == in.Instance && s.epoch == in.Epoch
+		idle := here && len(s.attempts) == 0
+		h.mu.Unlock()
+		switch {
+		case !here:
+			return noSession()
+		case idle:
+			h.notices.publishSoon() // whoever looks now sees that it is idle
+			return nil
+		}
+		activity.RecordHeartbeat(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// cordoned reports whether the session is given no work: its cluster says so, or a drain did whose word has not come from
+// the cluster yet. The mutex is held.
+func (s *session) cordoned(d contract.Directive) bool {
+	_, listed := slices.BinarySearch(d.Cordoned, s.agent)
+	return listed || s.cordonedUntil > d.Version
+}
+
+// drainWork is what a drain tells of an attempt. Of one that was re-attached after a restart the task is not known.
+func (a *attempt) drainWork() fleet.DrainWork {
+	work := fleet.DrainWork{TaskID: a.task, Attempt: a.number}
+	if spec := &a.input.Spec; spec.Type != "" {
+		work.Type, work.Safety = spec.Type, spec.Safety()
+	}
+	work.AtDeadline = fleet.AtDeadline(work.Safety)
+	if !a.startedAt.IsZero() {
+		started := a.startedAt.UTC()
+		work.StartedAt = &started
+	}
+	return work
+}
+
+func noSession() error {
+	return temporal.NewNonRetryableApplicationError("the agent has no session on this hub any more", contract.NoSession, nil)
+}

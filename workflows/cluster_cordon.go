@@ -1,0 +1,63 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// setCordonHandlers lets drains and people keep work from agents. Who is cordoned gives up its roles as if it were lost:
+// others get them once its lease has run out.
+func (r *clusterRun) setCordonHandlers(ctx workflow.Context) error {
+	err := workflow.SetUpdateHandlerWithOptions(ctx, contract.CordonUpdate, r.cordon,
+		workflow.UpdateHandlerOptions{Validator: func(contract.CordonRequest) error { return r.refuseDeleted() }})
+	if err != nil {
+		return err
+	}
+	return workflow.SetUpdateHandlerWithOptions(ctx, contract.UncordonUpdate, r.uncordon,
+		workflow.UpdateHandlerOptions{Validator: func(contract.UncordonRequest) error { return r.refuseDeleted() }})
+}
+
+func (r *clusterRun) cordon(ctx workflow.Context, req contract.CordonRequest) (contract.Cordoned, error) {
+	status := fleet.AgentMaintenance
+	if req.Status == fleet.AgentDraining {
+		status = fleet.AgentDraining
+	}
+	err := r.state.SetCordon(fleet.Cordon{AgentID: req.AgentID, Status: status, Since: workflow.Now(ctx), Reason: req.Reason, Drain: req.Drain})
+	if err != nil {
+		return contract.Cordoned{}, refuse("%s", err)
+	}
+	r.state.Version++
+	r.joined = true
+	return r.cordonAnswer(req.AgentID), nil
+}
+
+func (r *clusterRun) uncordon(ctx workflow.Context, req contract.UncordonRequest) (contract.Cordoned, error) {
+	lifted, err := r.state.LiftCordon(req.AgentID, req.Drain, workflow.Now(ctx))
+	if err != nil {
+		return contract.Cordoned{}, refuse("%s", err)
+	}
+	if lifted {
+		r.state.Version++
+		r.joined = true
+	}
+	return r.cordonAnswer(req.AgentID), nil
+}
+
+func (r *clusterRun) cordonAnswer(agent string) contract.Cordoned {
+	answer := contract.Cordoned{Version: r.state.Version}
+	if m := r.state.Member(agent); m != nil && m.Connected() {
+		answer.Hub, answer.Instance, answer.Epoch = m.Hub, m.Instance, m.Epoch
+	}
+	return answer
+}
+
+// cordoned names the agents that hubs give no work.
+func cordoned(cordons []fleet.Cordon) []string {
+	var agents []string
+	for i := range cordons {
+		agents = append(agents, cordons[i].AgentID)
+	}
+	return agents
+}

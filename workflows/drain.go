@@ -1,0 +1,284 @@
+package workflows
+
+import (
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+const (
+	// drainCall bounds asking a cluster or a hub.
+	drainCall = time.Minute
+	// idleBeat bounds how long a hub that watches an agent may be silent before it is taken for gone.
+	idleBeat = 10 * time.Second
+	// drainAgain spaces looks for an agent whose hub does not know it: it may be on its way to another.
+	drainAgain = time.Second
+)
+
+// Drain takes agents out of service, MaxParallel at a time: new work stops at once, what runs may finish until the timeout,
+// the rest is taken off by its retry safety, and the agent ends in maintenance with nothing in flight (rows A13, C16).
+// Cancelling the workflow gives the agents that are not done back to their work.
+func Drain(ctx workflow.Context, in contract.DrainInput) (fleet.DrainRecord, error) {
+	d := &drain{in: in, record: fleet.DrainRecord{
+		ID: in.ID, Cluster: in.Cluster, Status: fleet.DrainRunning, Reason: in.Reason, Timeout: in.Timeout,
+		MaxParallel: max(in.MaxParallel, 1), RequestedAt: workflow.Now(ctx), Agents: make([]fleet.AgentDrain, len(in.Agents)),
+	}}
+	for i, agent := range in.Agents {
+		d.record.Agents[i] = fleet.AgentDrain{AgentID: agent, Status: fleet.DrainWaiting}
+	}
+	if err := workflow.SetQueryHandler(ctx, contract.DrainQuery, func() (fleet.DrainRecord, error) { return d.record, nil }); err != nil {
+		return d.record, err
+	}
+	d.run(ctx)
+	completed := workflow.Now(ctx)
+	d.record.CompletedAt = &completed
+	d.record.Status, d.record.Error = d.outcome()
+	return d.record, nil
+}
+
+// drain is one run of a Drain workflow.
+type drain struct {
+	in     contract.DrainInput
+	record fleet.DrainRecord
+}
+
+// run drains the agents, each in a coroutine of its own, and returns when all are done.
+func (d *drain) run(ctx workflow.Context) {
+	turns := workflow.NewSemaphore(ctx, int64(d.record.MaxParallel))
+	wait := workflow.NewWaitGroup(ctx)
+	for i := range d.record.Agents {
+		wait.Add(1)
+		workflow.GoNamed(ctx, d.record.Agents[i].AgentID, func(ctx workflow.Context) {
+			defer wait.Done()
+			a := &agentDrain{drain: d, record: &d.record.Agents[i]}
+			if err := turns.Acquire(ctx, 1); err != nil {
+				a.close(ctx, fleet.DrainCancelled, "")
+				return
+			}
+			defer turns.Release(1)
+			a.run(ctx)
+		})
+	}
+	own, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	wait.Wait(own)
+}
+
+// outcome sums up how the agents' drains ended.
+func (d *drain) outcome() (fleet.DrainStatus, string) {
+	status, why := fleet.DrainCompleted, ""
+	for i := range d.record.Agents {
+		switch a := &d.record.Agents[i]; a.Status {
+		case fleet.DrainFailed:
+			return fleet.DrainFailed, a.AgentID + ": " + a.Error
+		case fleet.DrainCancelled:
+			status = fleet.DrainCancelled
+		case fleet.DrainPlanned:
+			status = fleet.DrainPlanned
+		}
+	}
+	return status, why
+}
+
+// agentDrain is the drain of one agent.
+type agentDrain struct {
+	drain  *drain
+	record *fleet.AgentDrain
+	place  contract.Cordoned // where the agent is connected
+}
+
+// run takes one agent out of service.
+func (a *agentDrain) run(ctx workflow.Context) {
+	if ctx.Err() != nil {
+		a.close(ctx, fleet.DrainCancelled, "")
+		return
+	}
+	a.record.Status = fleet.DrainRunning
+	err := a.carryOut(ctx)
+	switch {
+	case ctx.Err() != nil:
+		a.giveBack(ctx)
+		a.close(ctx, fleet.DrainCancelled, "")
+	case err != nil:
+		a.giveBack(ctx)
+		a.close(ctx, fleet.DrainFailed, reasonOf(err))
+	case a.drain.in.DryRun:
+		a.close(ctx, fleet.DrainPlanned, "")
+	default:
+		a.close(ctx, fleet.DrainCompleted, "")
+	}
+}
+
+func (a *agentDrain) close(ctx workflow.Context, status fleet.DrainStatus, why string) {
+	at := workflow.Now(ctx)
+	a.record.Status, a.record.Error, a.record.CompletedAt = status, why, &at
+}
+
+func (a *agentDrain) carryOut(ctx workflow.Context) error {
+	if err := a.stopNewWork(ctx); err != nil || a.drain.in.DryRun {
+		return err
+	}
+	now := workflow.Now(ctx)
+	deadline := now.Add(a.drain.in.Timeout.Std())
+	a.record.AcknowledgedAt, a.record.Deadline = &now, &deadline
+	idle, err := a.awaitIdle(ctx, deadline)
+	if err != nil {
+		return err
+	}
+	if !idle {
+		a.record.Status = fleet.DrainMoving
+		if err := a.evacuate(ctx); err != nil {
+			return err
+		}
+	}
+	for i := range a.record.Work {
+		if a.record.Work[i].Moved {
+			a.record.Moved++
+		} else {
+			a.record.Finished++
+		}
+	}
+	return a.cordon(ctx, fleet.AgentMaintenance)
+}
+
+// cordon tells the cluster and learns where the agent is connected.
+func (a *agentDrain) cordon(ctx workflow.Context, status fleet.AgentStatus) error {
+	return workflow.ExecuteActivity(onWorker(ctx, a.record.AgentID+": "+string(status)), contract.CordonActivity, contract.ClusterCordon{
+		Cluster: a.drain.in.Cluster,
+		Request: contract.CordonRequest{AgentID: a.record.AgentID, Status: status, Reason: a.drain.in.Reason, Drain: a.drain.in.ID},
+	}).Get(ctx, &a.place)
+}
+
+// giveBack lifts the cordon of a drain that is given up. It does so even when the workflow is cancelled.
+func (a *agentDrain) giveBack(ctx workflow.Context) {
+	if a.drain.in.DryRun {
+		return
+	}
+	ctx, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	err := workflow.ExecuteActivity(onWorker(ctx, "give work again to "+a.record.AgentID), contract.UncordonActivity, contract.ClusterUncordon{
+		Cluster: a.drain.in.Cluster, Request: contract.UncordonRequest{AgentID: a.record.AgentID, Drain: a.drain.in.ID}}).Get(ctx, nil)
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("The agent's cordon was not lifted; end its maintenance by hand", "agent", a.record.AgentID, "error", err)
+	}
+}
+
+// stopNewWork cordons the agent and lists what it has. An agent that is not connected has nothing.
+func (a *agentDrain) stopNewWork(ctx workflow.Context) error {
+	for {
+		if err := a.find(ctx); err != nil || a.place.Hub == "" {
+			return err
+		}
+		var stopped contract.StopWorkResult
+		err := workflow.ExecuteActivity(a.onHub(ctx, drainCall, "stop new work for "+a.record.AgentID), contract.StopWorkActivity, contract.StopWorkInput{
+			AgentID: a.record.AgentID, Instance: a.place.Instance, Epoch: a.place.Epoch, Version: a.place.Version, DryRun: a.drain.in.DryRun,
+		}).Get(ctx, &stopped)
+		if err == nil {
+			a.record.Work = stopped.Work
+			return nil
+		}
+		if again := a.lostTouch(ctx, err); !again {
+			return err
+		}
+	}
+}
+
+// find learns where the agent is connected, and keeps it cordoned. A dry run only looks.
+func (a *agentDrain) find(ctx workflow.Context) error {
+	if !a.drain.in.DryRun {
+		return a.cordon(ctx, fleet.AgentDraining)
+	}
+	return workflow.ExecuteActivity(onWorker(ctx, "find "+a.record.AgentID), contract.FindMemberActivity,
+		contract.FindMemberInput{Cluster: a.drain.in.Cluster, AgentID: a.record.AgentID}).Get(ctx, &a.place)
+}
+
+// awaitIdle waits until the agent has nothing in flight; false: the deadline passed first.
+func (a *agentDrain) awaitIdle(ctx workflow.Context, deadline time.Time) (bool, error) {
+	for a.place.Hub != "" {
+		left := deadline.Sub(workflow.Now(ctx))
+		if left <= 0 {
+			return false, nil
+		}
+		err := workflow.ExecuteActivity(a.onHub(ctx, left, "until "+a.record.AgentID+" has finished"), contract.AwaitIdleActivity,
+			contract.AwaitIdleInput{AgentID: a.record.AgentID, Instance: a.place.Instance, Epoch: a.place.Epoch}).Get(ctx, nil)
+		if err == nil {
+			return true, nil
+		}
+		if !workflow.Now(ctx).Before(deadline) {
+			return false, nil
+		}
+		if again := a.lostTouch(ctx, err); !again {
+			return false, err
+		}
+		if err := a.find(ctx); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// evacuate takes what is left off the agent; its work has stopped when it returns.
+func (a *agentDrain) evacuate(ctx workflow.Context) error {
+	for tries := 0; a.place.Hub != ""; tries++ {
+		var moved contract.EvacuateResult
+		err := workflow.ExecuteActivity(a.onHub(ctx, evacuateTimeout, "take what is left off "+a.record.AgentID), contract.EvacuateActivity, contract.EvacuateInput{
+			AgentID: a.record.AgentID, Instance: a.place.Instance, Epoch: a.place.Epoch, Reason: "drained: the deadline passed",
+		}).Get(ctx, &moved)
+		if err == nil {
+			a.noteMoved(moved.Attempts)
+			return nil
+		}
+		if again := a.lostTouch(ctx, err); !again || tries == 3 {
+			return err
+		}
+		if err := a.find(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *agentDrain) noteMoved(attempts []fleet.HeldAttempt) {
+	taken := make(map[fleet.HeldAttempt]bool, len(attempts))
+	for _, held := range attempts {
+		taken[held] = true
+	}
+	for i := range a.record.Work {
+		w := &a.record.Work[i]
+		w.Moved = taken[fleet.HeldAttempt{TaskID: w.TaskID, Attempt: w.Attempt}]
+	}
+}
+
+// lostTouch reports whether the agent must be looked for again after an error of a hub's activity, and pauses then: it is
+// at another hub or gone, or the hub stopped or does not answer. Only a cancelled drain ends here.
+func (a *agentDrain) lostTouch(ctx workflow.Context, err error) bool {
+	workflow.GetLogger(ctx).Info("The agent's hub did not carry on with the drain; looking for the agent again", "agent", a.record.AgentID, "error", err)
+	return workflow.Sleep(ctx, drainAgain) == nil
+}
+
+// onHub are the options of an activity on the hub that has the agent.
+func (a *agentDrain) onHub(ctx workflow.Context, limit time.Duration, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: contract.HubQueue(a.place.Hub), ScheduleToStartTimeout: directTimeout, StartToCloseTimeout: limit,
+		HeartbeatTimeout: idleBeat, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: summary,
+	})
+}
+
+func onWorker(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: contract.WorkerQueue, StartToCloseTimeout: directTimeout, ScheduleToCloseTimeout: drainCall, Summary: summary})
+}
+
+// reasonOf is an activity's error in the words of whoever refused.
+func reasonOf(err error) string {
+	var application *temporal.ApplicationError
+	if errors.As(err, &application) {
+		return application.Message()
+	}
+	return err.Error()
+}
