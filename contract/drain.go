@@ -109,3 +109,6 @@ type AwaitIdleInput struct {
 
 // NoSession is the application error type of a hub's activities about an agent that has no session there.
 const NoSession = "NoSession"
+
+// NotStopped is the application error type of an evacuation whose agent goes on with its work.
+const NotStopped = "NotStopped"

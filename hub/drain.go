@@ -65,7 +65,7 @@ func (h *Hub) awaitIdle(ctx context.Context, in contract.AwaitIdleInput) error {
 		h.mu.Lock()
 		s := h.sessions[in.AgentID]
 		here := s != nil && s.instance == in.Instance && s.epoch == in.Epoch
-		idle := here && len(s.attempts) == 0
+		idle := here && (len(s.attempts) == 0 || plantDrainIgnores)
 		h.mu.Unlock()
 		switch {
 		case !here:
@@ -87,7 +87,7 @@ func (h *Hub) awaitIdle(ctx context.Context, in contract.AwaitIdleInput) error {
 // the cluster yet. The mutex is held.
 func (s *session) cordoned(d contract.Directive) bool {
 	_, listed := slices.BinarySearch(d.Cordoned, s.agent)
-	return listed || s.cordonedUntil > d.Version
+	return (listed || s.cordonedUntil > d.Version) && !plantCordonIgnored
 }
 
 // drainWork is what a drain tells of an attempt. Of one that was re-attached after a restart the task is not known.

@@ -2,18 +2,22 @@ package hub
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
-// evacuateLook is how often an evacuation looks whether the agent has stopped.
-const evacuateLook = 50 * time.Millisecond
+const (
+	// evacuateLook is how often an evacuation looks whether the agent has stopped.
+	evacuateLook = 50 * time.Millisecond
+	// evacuateLimit is how long an agent has to stop.
+	evacuateLimit = 45 * time.Second
+)
 
 // evacuate takes an agent's work off it, for a failover by hand, and returns when the agent has stopped all of it. The
 // agent takes nothing new meanwhile.
@@ -29,12 +33,16 @@ func (h *Hub) evacuate(ctx context.Context, in contract.EvacuateInput) (contract
 	}
 	tick := time.NewTicker(evacuateLook)
 	defer tick.Stop()
+	limit := time.NewTimer(evacuateLimit)
+	defer limit.Stop()
 	for !h.evacuated(s, moving) {
 		activity.RecordHeartbeat(ctx)
 		select {
 		case <-tick.C:
-		case <-ctx.Done():
-			return result, errors.New("the agent did not stop its work in time")
+		case <-ctx.Done(): // the hub stops
+			return result, noSession()
+		case <-limit.C:
+			return result, temporal.NewNonRetryableApplicationError("the agent does not stop its work: its handlers ignore that they are cancelled", contract.NotStopped, nil)
 		}
 	}
 	return result, nil

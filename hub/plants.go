@@ -9,4 +9,6 @@ const (
 	plantStaleAccepted   = false // a result that no longer counts is answered as accepted
 	plantLeaseIgnored    = false // a lost agent is taken to have stopped at once
 	plantReattachDropped = false // a hub that restarts drops what agents still run
+	plantDrainIgnores    = false // a drain takes an agent for idle whatever it has
+	plantCordonIgnored   = false // an agent in maintenance is given work
 )

@@ -13,4 +13,6 @@ var (
 	plantStaleAccepted   = planted == "stale-accepted"
 	plantLeaseIgnored    = planted == "hub-ignores-lease"
 	plantReattachDropped = planted == "reattach-dropped"
+	plantDrainIgnores    = planted == "drain-ignores-work"
+	plantCordonIgnored   = planted == "cordon-ignored"
 )

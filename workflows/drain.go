@@ -105,7 +105,7 @@ func (a *agentDrain) run(ctx workflow.Context) {
 		a.giveBack(ctx)
 		a.close(ctx, fleet.DrainCancelled, "")
 	case err != nil:
-		a.giveBack(ctx)
+		a.keepOut(ctx, err)
 		a.close(ctx, fleet.DrainFailed, reasonOf(err))
 	case a.drain.in.DryRun:
 		a.close(ctx, fleet.DrainPlanned, "")
@@ -168,6 +168,17 @@ func (a *agentDrain) giveBack(ctx workflow.Context) {
 	}
 }
 
+// keepOut leaves an agent whose drain failed in maintenance: who asked for the drain does not want it to get work. An agent
+// that the cluster refused to drain is left as it is.
+func (a *agentDrain) keepOut(ctx workflow.Context, why error) {
+	if a.drain.in.DryRun || isType(why, contract.Refused) {
+		return
+	}
+	if err := a.cordon(ctx, fleet.AgentMaintenance); err != nil {
+		workflow.GetLogger(ctx).Warn("The agent was not put into maintenance", "agent", a.record.AgentID, "error", err)
+	}
+}
+
 // stopNewWork cordons the agent and lists what it has. An agent that is not connected has nothing.
 func (a *agentDrain) stopNewWork(ctx workflow.Context) error {
 	for {
@@ -224,7 +235,7 @@ func (a *agentDrain) awaitIdle(ctx workflow.Context, deadline time.Time) (bool, 
 
 // evacuate takes what is left off the agent; its work has stopped when it returns.
 func (a *agentDrain) evacuate(ctx workflow.Context) error {
-	for tries := 0; a.place.Hub != ""; tries++ {
+	for a.place.Hub != "" {
 		var moved contract.EvacuateResult
 		err := workflow.ExecuteActivity(a.onHub(ctx, evacuateTimeout, "take what is left off "+a.record.AgentID), contract.EvacuateActivity, contract.EvacuateInput{
 			AgentID: a.record.AgentID, Instance: a.place.Instance, Epoch: a.place.Epoch, Reason: "drained: the deadline passed",
@@ -233,7 +244,7 @@ func (a *agentDrain) evacuate(ctx workflow.Context) error {
 			a.noteMoved(moved.Attempts)
 			return nil
 		}
-		if again := a.lostTouch(ctx, err); !again || tries == 3 {
+		if again := a.lostTouch(ctx, err); !again || isType(err, contract.NotStopped) {
 			return err
 		}
 		if err := a.find(ctx); err != nil {
@@ -272,6 +283,11 @@ func (a *agentDrain) onHub(ctx workflow.Context, limit time.Duration, summary st
 func onWorker(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: contract.WorkerQueue, StartToCloseTimeout: directTimeout, ScheduleToCloseTimeout: drainCall, Summary: summary})
+}
+
+func isType(err error, kind string) bool {
+	var application *temporal.ApplicationError
+	return errors.As(err, &application) && application.Type() == kind
 }
 
 // reasonOf is an activity's error in the words of whoever refused.

@@ -79,7 +79,7 @@ func TestChaos(t *testing.T) {
 	stop()
 	lines, err := in.book.read()
 	require.NoError(t, err)
-	v := judge(evidence{jobs: jobs, lines: lines, lives: in.lives(), fell: watch.fell})
+	v := judge(evidence{jobs: jobs, lines: lines, lives: in.lives(), fell: watch.fell, drains: x.drains})
 	letters := in.checkDeadLetters(t, jobs)
 
 	unsure, doubled, repeated := 0, 0, 0
@@ -93,14 +93,14 @@ func TestChaos(t *testing.T) {
 	t.Logf(`chaos summary
 seed %d, %s of faults, %d agents, 2 control plane processes
 %stasks acknowledged %d of %d (%d submissions without an answer): %s
-lost %d · double begins %d · fenced overlaps %d · leaders at once %d · epoch faults %d · result faults %d
+lost %d · double begins %d · fenced overlaps %d · leaders at once %d · epoch faults %d · result faults %d · drain faults %d (of %d drains, %d with nothing else broken)
 begins %d · results accepted %d · stale results rejected %d by agents' own late reports, %d of %d replayed (counted: %.0f)
 results delivered twice %d · assignments delivered twice %d · dead letters retried %d
 fenced work after SIGCONT ran on for %s at most · epochs watched %d times
 agent SIGKILL to the next begin elsewhere, idempotent work: %s; with the control plane killed too: %s
 fleet converged %.1f s after the last fault (limit %s), tasks settled after %.1f s (limit %s)`,
 		*flagSeed, *flagDuration, *flagAgents, x.report(), v.acknowledged, len(jobs), unsure, outcomes(v.outcomes),
-		v.lost, v.doubleBegins, v.overlaps, v.leaderOverlaps, v.epochFaults, v.resultFaults,
+		v.lost, v.doubleBegins, v.overlaps, v.leaderOverlaps, v.epochFaults, v.resultFaults, v.drainFaults, len(x.drains), calm(x.drains),
 		len(attemptsOf(lines)), v.accepted, v.stale, refused, refused+accepted, stale,
 		doubled, repeated, letters, v.afterThaw.Round(time.Millisecond), watch.looks,
 		spread(quiet), spread(troubled),

@@ -27,6 +27,7 @@ const (
 	faultHole     faultKind = "network silent"
 	faultDeaf     faultKind = "answers lost"
 	faultDouble   faultKind = "messages doubled"
+	faultDrain    faultKind = "agent drained"
 	faultNet      faultKind = "network partition"
 	faultNetOut   faultKind = "partition, agent is not heard"
 	faultNetIn    faultKind = "partition, agent hears nothing"
@@ -36,7 +37,7 @@ const (
 	faultAll      faultKind = "everything SIGKILL"
 )
 
-var faultKinds = []faultKind{faultKill, faultFreeze, faultTerm, faultTwin, faultCut, faultHole, faultDeaf, faultDouble, faultNet, faultNetOut, faultNetIn, faultNetFlaps, faultHub, faultTemporal, faultAll}
+var faultKinds = []faultKind{faultKill, faultFreeze, faultTerm, faultTwin, faultCut, faultHole, faultDeaf, faultDouble, faultDrain, faultNet, faultNetOut, faultNetIn, faultNetFlaps, faultHub, faultTemporal, faultAll}
 
 // needsNetwork are the faults that only agents in network namespaces can have.
 var needsNetwork = []faultKind{faultNet, faultNetOut, faultNetIn, faultNetFlaps}
@@ -47,6 +48,7 @@ type fault struct {
 	kind   faultKind
 	target int // index of the agent; where it is idle or being broken already, the next one
 	hold   time.Duration
+	broken int32 // faults of the control plane that had begun when it was injected
 }
 
 func (f fault) String() string {
@@ -112,6 +114,8 @@ type injector struct {
 	planes sync.Mutex // one fault of the control plane at a time
 
 	breaking atomic.Int32 // faults of the control plane that wait or are under way
+	broken   atomic.Int32 // faults of the control plane that ever began
+	drains   []drained
 }
 
 // kill is an agent's death with what it was working on.
@@ -139,6 +143,7 @@ func (x *injector) run(ctx context.Context, faults []fault) {
 }
 
 func (x *injector) strike(ctx context.Context, f fault) {
+	f.broken = x.broken.Load()
 	switch f.kind {
 	case faultHub:
 		x.strikePlanes(ctx, f, 1)
@@ -267,6 +272,8 @@ func (x *injector) strikeAgent(ctx context.Context, m *member, f fault) {
 	case faultTwin:
 		m.up(x.t)
 		x.awaitExit(ctx, p, f.kind) // the older one notices that it is fenced, and ends
+	case faultDrain:
+		x.drainAgent(ctx, m, f)
 	case faultNet, faultNetOut, faultNetIn, faultNetFlaps:
 		x.partition(ctx, m.site, f)
 	default:
@@ -327,6 +334,7 @@ func (x *injector) awaitExit(ctx context.Context, p *process, kind faultKind) {
 
 func (x *injector) strikePlanes(ctx context.Context, f fault, which int) {
 	x.breaking.Add(1)
+	x.broken.Add(1)
 	defer x.breaking.Add(-1)
 	x.planes.Lock()
 	defer x.planes.Unlock()
@@ -347,6 +355,7 @@ func (x *injector) noteAway(from int64) {
 
 func (x *injector) strikeAll(ctx context.Context, f fault) {
 	x.breaking.Add(1)
+	x.broken.Add(1)
 	defer x.breaking.Add(-1)
 	x.planes.Lock()
 	defer x.planes.Unlock()

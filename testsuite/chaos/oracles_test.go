@@ -61,20 +61,21 @@ type life struct {
 
 // evidence is everything that the oracles compare.
 type evidence struct {
-	jobs  []*job
-	lines []line
-	lives map[int]life
-	fell  []string // epochs that fell, as the watcher saw
+	jobs   []*job
+	lines  []line
+	lives  map[int]life
+	fell   []string // epochs that fell, as the watcher saw
+	drains []drained
 }
 
 // verdict counts what must not happen, and says it in words.
 type verdict struct {
-	lost, doubleBegins, overlaps, leaderOverlaps, epochFaults, resultFaults int
-	acknowledged                                                            int
-	accepted, stale                                                         int
-	afterThaw                                                               time.Duration // the longest that fenced work ran on after SIGCONT
-	outcomes                                                                map[fleet.TaskStatus]int
-	problems                                                                []string
+	lost, doubleBegins, overlaps, leaderOverlaps, epochFaults, resultFaults, drainFaults int
+	acknowledged                                                                         int
+	accepted, stale                                                                      int
+	afterThaw                                                                            time.Duration // the longest that fenced work ran on after SIGCONT
+	outcomes                                                                             map[fleet.TaskStatus]int
+	problems                                                                             []string
 }
 
 func (v *verdict) blame(count *int, format string, args ...any) {
@@ -82,7 +83,7 @@ func (v *verdict) blame(count *int, format string, args ...any) {
 	v.problems = append(v.problems, fmt.Sprintf(format, args...))
 }
 
-// judge is the oracles of invariants I1 to I5.
+// judge is the oracles of invariants I1 to I5 and I7.
 func judge(e evidence) *verdict {
 	v := &verdict{outcomes: map[fleet.TaskStatus]int{}}
 	attempts := attemptsOf(e.lines)
@@ -102,6 +103,7 @@ func judge(e evidence) *verdict {
 	}
 	v.judgeLeaders(attempts, e.lines, e.lives)
 	v.judgeEpochs(e)
+	v.judgeDrains(e, attempts)
 	return v
 }
 

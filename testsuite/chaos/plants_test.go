@@ -38,6 +38,7 @@ var scenarios = map[string]scenario{
 	"dead letter":        {clusterAll, 1, deadLetter, []string{"dead-letter-dropped"}},
 	"leader cut off":     {clusterLeader, 2, leaderCutOff, []string{"role-lease-ignored"}},
 	"doubled assignment": {clusterAll, 1, doubledAssignment, []string{"duplicate-run"}},
+	"drained":            {clusterAll, 1, drainedAgent, []string{"drain-ignores-work", "cordon-ignored"}},
 	"second process":     {clusterAll, 1, secondProcess, []string{"epoch-reused"}},
 }
 
