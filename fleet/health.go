@@ -1,0 +1,229 @@
+package fleet
+
+import (
+	"fmt"
+	"time"
+)
+
+// HealthLevel says how well an agent does its work (row A5).
+type HealthLevel string
+
+// The levels, from best to worst.
+const (
+	HealthHealthy  HealthLevel = "healthy"
+	HealthDegraded HealthLevel = "degraded"
+	HealthWarning  HealthLevel = "warning"
+	HealthCritical HealthLevel = "critical"
+	HealthFailed   HealthLevel = "failed"
+)
+
+// healthLevels are the levels with the lowest score of each, best first.
+var healthLevels = []struct {
+	level HealthLevel
+	from  float64
+}{{HealthHealthy, 0.9}, {HealthDegraded, 0.7}, {HealthWarning, 0.5}, {HealthCritical, 0.3}, {HealthFailed, 0}}
+
+// healthRise is how far above a level's threshold a score must be before an agent that was worse is taken to have reached
+// it, so that a score at the threshold does not flap. A fall counts at once.
+const healthRise = 0.02
+
+// Weights of the factors of a health score (row A5).
+const (
+	weightSelfReported  = 0.2
+	weightHeartbeats    = 0.3
+	weightCompletion    = 0.25
+	weightResources     = 0.15
+	weightErrors        = 0.1
+	resourcesFullyGood  = 70.0 // per cent in use up to which the resources' factor is 1; it falls to 0 at 100
+	heartbeatFullyLate  = 3.0  // heartbeat intervals of silence from which on the regularity is 0
+	heartbeatStillGood  = 1.5  // heartbeat intervals of silence up to which it is 1
+	scorePrecision      = 1000 // scores are rounded to this fraction, so that equal facts print alike
+	checkWarn           = 80.0 // per cent in use
+	checkFail           = 95.0
+	stuckAttemptsToFail = 1
+)
+
+// HealthFacts are what a health score is made of. Counts are those of a rolling window.
+type HealthFacts struct {
+	// SelfReported is what the agent says of itself, 0 to 1; nil: it says nothing, which counts as 1.
+	SelfReported *float64
+	// Heartbeats were awaited, of which Late did not come in time.
+	Heartbeats, Late int
+	// Silence is the time since the last one, Interval the time between two.
+	Silence, Interval time.Duration
+	// Completed and Failed attempts were finished by the agent; Unfinished ones timed out, missed their beacons or were
+	// handed back.
+	Completed, Failed, Unfinished int
+	// Stuck attempts run on although they were told to stop.
+	Stuck int
+	// CPUPercent, MemoryPercent and DiskPercent are in use; nil: not known, which counts as good.
+	CPUPercent, MemoryPercent, DiskPercent *float64
+}
+
+// HealthFactor is one of the five parts of a score, with the reason in words.
+type HealthFactor struct {
+	Name   string  `json:"name"`
+	Score  float64 `json:"score"`
+	Weight float64 `json:"weight"`
+	Why    string  `json:"why"`
+}
+
+// CheckStatus is the outcome of a check.
+type CheckStatus string
+
+// The outcomes of a check.
+const (
+	CheckPass CheckStatus = "pass"
+	CheckWarn CheckStatus = "warn"
+	CheckFail CheckStatus = "fail"
+)
+
+// HealthCheck is one check of an agent (row B6): cpu, memory, disk or agent.
+type HealthCheck struct {
+	Name   string      `json:"name"`
+	Status CheckStatus `json:"status"`
+	Why    string      `json:"why"`
+}
+
+// Health is an agent's health with what it is made of.
+type Health struct {
+	Level   HealthLevel    `json:"level"`
+	Score   float64        `json:"score"`
+	Factors []HealthFactor `json:"factors"`
+	Checks  []HealthCheck  `json:"checks"`
+}
+
+// AssessHealth rates an agent by its facts (row A5): the weighted mean of five factors. before is the level that it had, or
+// "" for none; a better level needs a little more than its threshold.
+func AssessHealth(f HealthFacts, before HealthLevel) Health {
+	h := Health{Factors: []HealthFactor{f.selfReported(), f.heartbeats(), f.completion(), f.resources(), f.errors()}, Checks: f.checks()}
+	for i := range h.Factors {
+		h.Factors[i].Score = rounded(h.Factors[i].Score)
+		h.Score += h.Factors[i].Score * h.Factors[i].Weight
+	}
+	h.Score = rounded(h.Score)
+	h.Level = levelOf(h.Score, before)
+	return h
+}
+
+func levelOf(score float64, before HealthLevel) HealthLevel {
+	level, rank := HealthFailed, len(healthLevels)
+	was := -1
+	for i, l := range healthLevels {
+		if l.level == before {
+			was = i
+		}
+		if score >= l.from && i < rank {
+			level, rank = l.level, i
+		}
+	}
+	if was > rank && score < healthLevels[rank].from+healthRise {
+		return healthLevels[min(rank+1, was)].level
+	}
+	return level
+}
+
+func (f *HealthFacts) selfReported() HealthFactor {
+	factor := HealthFactor{Name: "self_reported", Score: 1, Weight: weightSelfReported, Why: "the agent reports no trouble"}
+	if f.SelfReported != nil {
+		factor.Score = clamp(*f.SelfReported)
+		if factor.Score < 1 {
+			factor.Why = fmt.Sprintf("the agent rates itself %.2f", factor.Score)
+		}
+	}
+	return factor
+}
+
+func (f *HealthFacts) heartbeats() HealthFactor {
+	factor := HealthFactor{Name: "heartbeat_regularity", Score: 1, Weight: weightHeartbeats, Why: "its heartbeats come in time"}
+	if f.Heartbeats > 0 && f.Late > 0 {
+		factor.Score = clamp(1 - float64(f.Late)/float64(f.Heartbeats))
+		factor.Why = fmt.Sprintf("%d of %d heartbeats came late", f.Late, f.Heartbeats)
+	}
+	if f.Interval <= 0 {
+		return factor
+	}
+	silent := float64(f.Silence) / float64(f.Interval)
+	if now := clamp((heartbeatFullyLate - silent) / (heartbeatFullyLate - heartbeatStillGood)); now < factor.Score {
+		factor.Score, factor.Why = now, fmt.Sprintf("silent for %s, %s is expected", f.Silence.Round(time.Second), f.Interval)
+	}
+	return factor
+}
+
+func (f *HealthFacts) completion() HealthFactor {
+	factor := HealthFactor{Name: "task_completion", Score: 1, Weight: weightCompletion, Why: "it finishes what it takes"}
+	bad := f.Unfinished + f.Stuck
+	if bad == 0 {
+		return factor
+	}
+	all := f.Completed + f.Failed + bad
+	factor.Score = float64(all-bad) / float64(all)
+	factor.Why = fmt.Sprintf("%d of %d attempts were not finished", bad, all)
+	if f.Stuck > 0 {
+		factor.Why += fmt.Sprintf(", %d of them run on although they were told to stop", f.Stuck)
+	}
+	return factor
+}
+
+func (f *HealthFacts) resources() HealthFactor {
+	factor := HealthFactor{Name: "resource_utilization", Score: 1, Weight: weightResources, Why: "it has cpu, memory and disk to spare"}
+	for _, r := range f.inUse() {
+		if r.percent == nil {
+			continue
+		}
+		if score := clamp((100 - *r.percent) / (100 - resourcesFullyGood)); score < factor.Score {
+			factor.Score, factor.Why = score, fmt.Sprintf("%s is %.0f%% in use", r.name, *r.percent)
+		}
+	}
+	return factor
+}
+
+func (f *HealthFacts) errors() HealthFactor {
+	factor := HealthFactor{Name: "error_rate", Score: 1, Weight: weightErrors, Why: "its attempts do not fail"}
+	if f.Failed > 0 {
+		all := f.Completed + f.Failed
+		factor.Score = float64(f.Completed) / float64(all)
+		factor.Why = fmt.Sprintf("%d of %d finished attempts failed", f.Failed, all)
+	}
+	return factor
+}
+
+func (f *HealthFacts) checks() []HealthCheck {
+	var checks []HealthCheck
+	for _, r := range f.inUse() {
+		check := HealthCheck{Name: r.name, Status: CheckPass, Why: "not reported"}
+		if r.percent != nil {
+			check.Why = fmt.Sprintf("%.0f%% in use", *r.percent)
+			switch {
+			case *r.percent >= checkFail:
+				check.Status = CheckFail
+			case *r.percent >= checkWarn:
+				check.Status = CheckWarn
+			}
+		}
+		checks = append(checks, check)
+	}
+	agent := HealthCheck{Name: "agent", Status: CheckPass, Why: "it answers and works"}
+	switch {
+	case f.Stuck >= stuckAttemptsToFail:
+		agent.Status, agent.Why = CheckFail, fmt.Sprintf("%d attempts run on although they were told to stop", f.Stuck)
+	case f.Interval > 0 && f.Silence > time.Duration(heartbeatStillGood*float64(f.Interval)):
+		agent.Status, agent.Why = CheckWarn, fmt.Sprintf("silent for %s", f.Silence.Round(time.Second))
+	case f.Completed+f.Failed == 0 && f.Unfinished > 0:
+		agent.Status, agent.Why = CheckFail, fmt.Sprintf("it took %d attempts and finished none", f.Unfinished)
+	}
+	return append(checks, agent)
+}
+
+type resourceUse struct {
+	name    string
+	percent *float64
+}
+
+func (f *HealthFacts) inUse() []resourceUse {
+	return []resourceUse{{"cpu", f.CPUPercent}, {"memory", f.MemoryPercent}, {"disk", f.DiskPercent}}
+}
+
+func clamp(x float64) float64 { return min(max(x, 0), 1) }
+
+func rounded(x float64) float64 { return float64(int(x*scorePrecision+0.5)) / scorePrecision }

@@ -1,0 +1,107 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestAssessHealth(t *testing.T) {
+	t.Parallel()
+	p := func(x float64) *float64 { return &x }
+	tests := []struct {
+		name   string
+		facts  HealthFacts
+		before HealthLevel
+		score  float64
+		level  HealthLevel
+	}{
+		{"nothing known is healthy", HealthFacts{}, "", 1, HealthHealthy},
+		{"a good agent", HealthFacts{SelfReported: p(1), Heartbeats: 60, Interval: 5 * time.Second, Silence: 5 * time.Second, Completed: 40, CPUPercent: p(60)}, "", 1, HealthHealthy},
+		{"half of its attempts fail", HealthFacts{Completed: 5, Failed: 5}, "", 0.95, HealthHealthy},
+		{"it finishes half of what it takes", HealthFacts{Completed: 5, Unfinished: 5}, "", 0.875, HealthDegraded},
+		{"it takes work and finishes none", HealthFacts{Unfinished: 5}, "", 0.75, HealthDegraded},
+		{"and its handlers hang, and it says so", HealthFacts{Unfinished: 5, Stuck: 2, SelfReported: p(0)}, "", 0.55, HealthWarning},
+		{"silent for two intervals", HealthFacts{Interval: 5 * time.Second, Silence: 10 * time.Second}, "", 0.9, HealthHealthy},
+		{"silent for three", HealthFacts{Interval: 5 * time.Second, Silence: 15 * time.Second}, "", 0.7, HealthDegraded},
+		{"a full disk", HealthFacts{DiskPercent: p(100)}, "", 0.85, HealthDegraded},
+		{"silent, full, failing", HealthFacts{Interval: time.Second, Silence: time.Hour, CPUPercent: p(100), Failed: 3}, "", 0.45, HealthCritical},
+		{"everything is wrong", HealthFacts{Interval: time.Second, Silence: time.Hour, CPUPercent: p(100), Failed: 3, Unfinished: 97, SelfReported: p(-3)}, "", 0.008, HealthFailed},
+		{"at the threshold it stays what it was", HealthFacts{Interval: 5 * time.Second, Silence: 10 * time.Second}, HealthDegraded, 0.9, HealthDegraded},
+		{"well above it rises", HealthFacts{Completed: 5, Failed: 4}, HealthDegraded, 0.956, HealthHealthy},
+		{"it rises over several levels, and waits below the threshold", HealthFacts{Interval: 5 * time.Second, Silence: 10 * time.Second}, HealthFailed, 0.9, HealthDegraded},
+		{"it falls at once", HealthFacts{Completed: 5, Unfinished: 5}, HealthHealthy, 0.875, HealthDegraded},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := AssessHealth(tt.facts, tt.before)
+			require.InDelta(t, tt.score, got.Score, 0.0011, "%+v", got)
+			require.Equal(t, tt.level, got.Level)
+			require.Len(t, got.Factors, 5)
+			weights := 0.0
+			for _, f := range got.Factors {
+				weights += f.Weight
+				require.NotEmpty(t, f.Why)
+			}
+			require.InDelta(t, 1, weights, 1e-9)
+		})
+	}
+}
+
+// No fact that is worse makes an agent healthier, and a score and its level agree but for the hysteresis.
+func TestHealthIsMonotone(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		percent := func(name string) *float64 { x := rapid.Float64Range(0, 100).Draw(t, name); return &x }
+		count := rapid.IntRange(0, 50)
+		f := HealthFacts{SelfReported: new(float64), Heartbeats: 100, Late: count.Draw(t, "late"), Interval: 5 * time.Second,
+			Silence: time.Duration(rapid.IntRange(0, 30).Draw(t, "silence")) * time.Second, Completed: count.Draw(t, "completed"), Failed: count.Draw(t, "failed"),
+			Unfinished: count.Draw(t, "unfinished"), Stuck: rapid.IntRange(0, 3).Draw(t, "stuck"),
+			CPUPercent: percent("cpu"), MemoryPercent: percent("memory"), DiskPercent: percent("disk")}
+		worse := f
+		switch rapid.IntRange(0, 6).Draw(t, "worse") {
+		case 0:
+			worse.Late++
+		case 1:
+			worse.Silence += time.Second
+		case 2:
+			worse.Unfinished++
+		case 3:
+			worse.Stuck++
+		case 4:
+			x := min(100, *f.CPUPercent+5)
+			worse.CPUPercent = &x
+		case 5:
+			x := min(100, *f.DiskPercent+5)
+			worse.DiskPercent = &x
+		case 6:
+			worse.Completed = max(0, f.Completed-1)
+			worse.Failed = f.Failed + f.Completed - worse.Completed
+		}
+		good, bad := AssessHealth(f, ""), AssessHealth(worse, "")
+		if bad.Score > good.Score+1e-9 {
+			t.Fatalf("%+v scores %.3f, worse %+v scores %.3f", f, good.Score, worse, bad.Score)
+		}
+		if good.Score < 0 || good.Score > 1 {
+			t.Fatalf("score %f", good.Score)
+		}
+	})
+}
+
+func TestHealthWindow(t *testing.T) {
+	t.Parallel()
+	var w HealthWindow
+	w.Heartbeat(5*time.Second, 5*time.Second, noon)
+	w.Heartbeat(8*time.Second, 5*time.Second, noon)
+	for _, outcome := range []AttemptOutcome{AttemptCompleted, AttemptCompleted, AttemptFailed, AttemptTimedOut, AttemptReturned, AttemptCancelled, AttemptLost} {
+		w.Ended(outcome, noon.Add(time.Minute))
+	}
+	all := HealthFacts{Heartbeats: 2, Late: 1, Completed: 2, Failed: 1, Unfinished: 2}
+	require.Equal(t, all, w.Facts(HealthFacts{}, noon.Add(2*time.Minute)))
+	require.Equal(t, all, w.Facts(HealthFacts{}, noon), "a clock that is set back forgets nothing")
+	require.Equal(t, HealthFacts{Completed: 2, Failed: 1, Unfinished: 2}, w.Facts(HealthFacts{}, noon.Add(HealthWindowLength+20*time.Second)))
+	require.Equal(t, HealthFacts{Stuck: 1}, w.Facts(HealthFacts{Stuck: 1}, noon.Add(time.Hour)))
+}
