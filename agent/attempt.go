@@ -147,7 +147,7 @@ func (at *attempt) call(ctx context.Context) (output any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			at.log().Error("Handler panicked", "panic", p, "stack", string(debug.Stack()))
-			output, err = nil, fmt.Errorf("the handler panicked: %v", p)
+			output, err = nil, Typed(ErrorTypePanic, fmt.Errorf("the handler panicked: %v", p))
 		}
 	}()
 	return handler(ctx, at.task)
@@ -172,9 +172,9 @@ func (at *attempt) result(ctx context.Context, output any, err error) (protocol.
 		// The hub did not ask for it, so it takes this as work handed back, which runs elsewhere.
 		result.Outcome, result.Error = fleet.AttemptCancelled, "the agent stopped before the attempt was done"
 	case errors.Is(cause, context.DeadlineExceeded):
-		result.Outcome, result.Error = fleet.AttemptFailed, fmt.Sprintf("timed out after %s", at.task.Timeout)
+		result.Outcome, result.Error, result.ErrorType = fleet.AttemptFailed, fmt.Sprintf("timed out after %s", at.task.Timeout), ErrorTypeTimeout
 	default:
-		result.Outcome, result.Error, result.NonRetryable = fleet.AttemptFailed, err.Error(), isNonRetryable(err)
+		result.Outcome, result.Error, result.ErrorType, result.NonRetryable = fleet.AttemptFailed, err.Error(), errorType(err), isNonRetryable(err)
 	}
 	result.Error = cutMiddle(result.Error, maxError)
 	return result, true

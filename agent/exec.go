@@ -40,7 +40,7 @@ type ExecResult struct {
 	Stderr   string `json:"stderr"`
 }
 
-// ExecHandler runs commands without a shell. A non-zero exit code is a failure. When ctx ends the command's process
+// ExecHandler runs commands without a shell. A non-zero exit code is a failure, of a type such as "exit_3". When ctx ends the command's process
 // group gets SIGTERM, and SIGKILL after 5 s; at once when the lease has run out. It lets whoever submits tasks run
 // anything as the agent's user.
 func ExecHandler() Handler {
@@ -98,11 +98,19 @@ func runCommand(ctx context.Context, p ExecPayload) (any, error) {
 		if tail := stderr.tail(maxExecError); tail != "" {
 			text += ": " + tail
 		}
-		return nil, errors.New(text)
+		return nil, Typed(exitType(exit.ProcessState), errors.New(text))
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return nil, NonRetryable(fmt.Errorf("exec: the command cannot be run on this agent: %w", err))
 	}
 	return nil, fmt.Errorf("exec: %w", err)
+}
+
+// exitType names the failure of a command: "exit_3", or "signal" when a signal ended it.
+func exitType(state *os.ProcessState) string {
+	if code := state.ExitCode(); code >= 0 {
+		return fmt.Sprintf("exit_%d", code)
+	}
+	return "signal"
 }
 
 // headTail keeps the beginning and the end of what is written to it.

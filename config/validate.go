@@ -69,6 +69,7 @@ func (c *Config) problems() []Problem {
 	seen := map[string]string{}
 	for i, cluster := range c.Clusters {
 		k.cluster(fmt.Sprintf("clusters[%d]", i), "target_group", cluster, seen)
+		k.duration(fmt.Sprintf("clusters[%d].dead_letter_retention", i), cluster.DeadLetterRetention, minPeriod, maxPeriod)
 	}
 	if c.AgentCluster != nil {
 		k.cluster("agent_cluster", "target_group_id", c.AgentCluster.cluster(), seen)

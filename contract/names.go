@@ -48,6 +48,8 @@ const (
 	AwaitTransfersActivity = "AwaitTransfers"
 	// ReadLoadsActivity reads how many tasks each agent of a cluster runs.
 	ReadLoadsActivity = "ReadLoads"
+	// ReprioritizeActivity changes the priority of a delivery that waits in its lane.
+	ReprioritizeActivity = "Reprioritize"
 	// CountFailoverActivity counts a finished failover in the worker's metrics.
 	CountFailoverActivity = "CountFailover"
 	// AnnounceHubLostActivity tells every cluster that a hub is lost.

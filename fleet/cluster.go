@@ -69,6 +69,8 @@ type ClusterConfig struct {
 	RoleLease Duration `json:"role_lease,omitempty"`
 	// TransferTimeout bounds how long a failover watches its tasks. Default 5 min.
 	TransferTimeout Duration `json:"task_transfer_timeout,omitempty"`
+	// DeadLetterRetention is how long a dead letter of its tasks is kept for a retry. Default 7 days.
+	DeadLetterRetention Duration `json:"dead_letter_retention,omitempty"`
 	// Brake holds failovers back when many agents vanish at once.
 	Brake BrakePolicy `json:"brake,omitzero"`
 }
@@ -95,6 +97,7 @@ func (c ClusterConfig) WithDefaults() ClusterConfig {
 	}
 	c.RoleLease = Duration(c.RoleLease.Or(DefaultRoleLease))
 	c.TransferTimeout = Duration(c.TransferTimeout.Or(DefaultTransferTimeout))
+	c.DeadLetterRetention = Duration(c.DeadLetterRetention.Or(DefaultDeadLetterRetention))
 	c.Brake = c.Brake.WithDefaults()
 	return c
 }
@@ -127,6 +130,9 @@ func (c ClusterConfig) Validate() error {
 		return err
 	}
 	if err := ValidateDuration("task_transfer_timeout", c.TransferTimeout, time.Second, time.Hour); err != nil {
+		return err
+	}
+	if err := ValidateDuration("dead_letter_retention", c.DeadLetterRetention, time.Second, 365*24*time.Hour); err != nil {
 		return err
 	}
 	return c.Brake.Validate()

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -25,7 +26,8 @@ type AttemptEnd struct {
 	LeaseRemaining *Duration
 	Reason         string
 	// Planned says that a person or a drain took it off the agent: it does not count as a loss.
-	Planned bool
+	Planned   bool
+	ErrorType string // what kind of failure it was, if the handler named it
 }
 
 // Redelivery is what to do with a task after an attempt ended without a result.
@@ -64,6 +66,8 @@ func afterFailure(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Re
 	switch {
 	case end.Final:
 		return Redelivery{Status: TaskFailed, Tally: tally, Why: "the agent reported a failure that must not be tried again: " + end.Reason}
+	case end.ErrorType != "" && slices.Contains(spec.Retry.NonRetryable, end.ErrorType):
+		return Redelivery{Status: TaskFailed, Tally: tally, Why: fmt.Sprintf("the attempt failed with %s, which this task does not try again: %s", end.ErrorType, end.Reason)}
 	case spec.Safety() == AtMostOnce:
 		return Redelivery{Status: TaskFailed, Tally: tally, Why: "the attempt failed and an at_most_once task is not tried again: " + end.Reason}
 	case tally.Failures >= limit:

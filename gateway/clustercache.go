@@ -20,9 +20,10 @@ import (
 // knownFor is how long the gateway believes that a cluster exists. Names that are unknown are never remembered.
 const knownFor = 10 * time.Second
 
-// clusterFacts are what submitting needs. They are fixed when a cluster is created.
+// clusterFacts are what submitting needs. After a change of the cluster the old ones may be used for as long.
 type clusterFacts struct {
-	shards int // 0 when the cluster is not sharded
+	shards              int // 0 when the cluster is not sharded
+	deadLetterRetention fleet.Duration
 }
 
 // clusterCache remembers clusters and their open capability lanes for a short time.
@@ -82,9 +83,6 @@ func (c *clusterCache) markLane(name, lane string) {
 	}
 }
 
-// memoConfig is the memo field with a cluster's configuration as it was created: it tells the shards without a worker.
-const memoConfig = "config"
-
 // knownCluster returns a cluster's facts, or unknown_cluster. It asks no worker unless the cluster was started by
 // other means than the gateway.
 func (g *Gateway) knownCluster(ctx context.Context, name string) (clusterFacts, error) {
@@ -103,7 +101,7 @@ func (g *Gateway) knownCluster(ctx context.Context, name string) (clusterFacts, 
 		}
 		config = view.Config
 	}
-	var facts clusterFacts
+	facts := clusterFacts{deadLetterRetention: config.WithDefaults().DeadLetterRetention}
 	if config.ReplicationMode == fleet.Sharded {
 		facts.shards = config.Shards
 	}
@@ -128,7 +126,7 @@ func (g *Gateway) describeCluster(ctx context.Context, name string) (*workflowse
 
 func configFromMemo(info *workflowpb.WorkflowExecutionInfo) (fleet.ClusterConfig, bool) {
 	var config fleet.ClusterConfig
-	payload := info.GetMemo().GetFields()[memoConfig]
+	payload := info.GetMemo().GetFields()[contract.MemoConfig]
 	if payload == nil || converter.GetDefaultDataConverter().FromPayload(payload, &config) != nil {
 		return config, false
 	}

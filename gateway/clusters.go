@@ -25,16 +25,17 @@ type ClusterRequest struct {
 
 // ClusterSettings are what an operator decides about a cluster.
 type ClusterSettings struct {
-	TargetGroup     string                  `json:"target_group,omitempty" maxLength:"255" doc:"The group of deployment targets it serves."`
-	MinAgents       int                     `json:"min_agents,omitempty" minimum:"0" maximum:"1000" doc:"With fewer online agents it is critical."`
-	DesiredAgents   int                     `json:"desired_agents,omitempty" minimum:"0" maximum:"1000" doc:"With fewer online agents it is degraded."`
-	MaxAgents       int                     `json:"max_agents,omitempty" minimum:"0" maximum:"1000" doc:"More agents are refused. Default 1000."`
-	ReplicationMode fleet.ReplicationMode   `json:"replication_mode,omitempty" enum:"active_active,active_passive,sharded" doc:"Who serves: every member (the default), only the leader, or each shard's owner. Whether it is sharded is fixed at creation."`
-	Shards          int                     `json:"shards,omitempty" minimum:"0" maximum:"1024" doc:"Number of shards of a sharded cluster, fixed at creation. Default 16."`
-	Selection       fleet.SelectionStrategy `json:"selection_strategy,omitempty" enum:"standby,least_loaded,round_robin,affinity" doc:"How a failover's target is picked. Default least_loaded."`
-	RoleLease       fleet.Duration          `json:"role_lease,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a leader or the owner of a shard may go on without hearing from its hub, and so the longest time without one. Default 5s."`
-	TransferTimeout fleet.Duration          `json:"task_transfer_timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a failover watches the tasks that it moves. Default 5m."`
-	Brake           BrakeSettings           `json:"brake,omitzero" doc:"When so many agents vanish at once that their failovers wait."`
+	TargetGroup         string                  `json:"target_group,omitempty" maxLength:"255" doc:"The group of deployment targets it serves."`
+	MinAgents           int                     `json:"min_agents,omitempty" minimum:"0" maximum:"1000" doc:"With fewer online agents it is critical."`
+	DesiredAgents       int                     `json:"desired_agents,omitempty" minimum:"0" maximum:"1000" doc:"With fewer online agents it is degraded."`
+	MaxAgents           int                     `json:"max_agents,omitempty" minimum:"0" maximum:"1000" doc:"More agents are refused. Default 1000."`
+	ReplicationMode     fleet.ReplicationMode   `json:"replication_mode,omitempty" enum:"active_active,active_passive,sharded" doc:"Who serves: every member (the default), only the leader, or each shard's owner. Whether it is sharded is fixed at creation."`
+	Shards              int                     `json:"shards,omitempty" minimum:"0" maximum:"1024" doc:"Number of shards of a sharded cluster, fixed at creation. Default 16."`
+	Selection           fleet.SelectionStrategy `json:"selection_strategy,omitempty" enum:"standby,least_loaded,round_robin,affinity" doc:"How a failover's target is picked. Default least_loaded."`
+	RoleLease           fleet.Duration          `json:"role_lease,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a leader or the owner of a shard may go on without hearing from its hub, and so the longest time without one. Default 5s."`
+	TransferTimeout     fleet.Duration          `json:"task_transfer_timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a failover watches the tasks that it moves. Default 5m."`
+	DeadLetterRetention fleet.Duration          `json:"dead_letter_retention,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a dead letter of its tasks is kept for a retry, at most 8760h. Holds for tasks submitted from then on. Default 168h (7 days)."`
+	Brake               BrakeSettings           `json:"brake,omitzero" doc:"When so many agents vanish at once that their failovers wait."`
 }
 
 // BrakeSettings are fleet.BrakePolicy as a client submits and sees it.
@@ -48,32 +49,33 @@ func (s *ClusterSettings) config(name string) fleet.ClusterConfig {
 	return fleet.ClusterConfig{
 		Name: name, TargetGroup: s.TargetGroup, MinAgents: s.MinAgents, DesiredAgents: s.DesiredAgents, MaxAgents: s.MaxAgents,
 		ReplicationMode: s.ReplicationMode, Shards: s.Shards, Selection: s.Selection,
-		RoleLease: s.RoleLease, TransferTimeout: s.TransferTimeout,
+		RoleLease: s.RoleLease, TransferTimeout: s.TransferTimeout, DeadLetterRetention: s.DeadLetterRetention,
 		Brake: fleet.BrakePolicy{Share: s.Brake.Share, MinLost: s.Brake.MinLost, Window: s.Brake.Window},
 	}
 }
 
 // Cluster is a cluster as clients see it.
 type Cluster struct {
-	Name              string                  `json:"name"`
-	TargetGroup       string                  `json:"target_group,omitempty"`
-	MinAgents         int                     `json:"min_agents"`
-	DesiredAgents     int                     `json:"desired_agents"`
-	MaxAgents         int                     `json:"max_agents"`
-	ReplicationMode   fleet.ReplicationMode   `json:"replication_mode" enum:"active_active,active_passive,sharded"`
-	Shards            int                     `json:"shards,omitempty" doc:"Only of a sharded cluster."`
-	Selection         fleet.SelectionStrategy `json:"selection_strategy" enum:"standby,least_loaded,round_robin,affinity"`
-	RoleLease         fleet.Duration          `json:"role_lease"`
-	TransferTimeout   fleet.Duration          `json:"task_transfer_timeout"`
-	Brake             BrakeSettings           `json:"brake"`
-	Leader            string                  `json:"leader,omitempty" doc:"Serves alone in an active_passive cluster."`
-	LeaderEpoch       int64                   `json:"leader_epoch,omitempty"`
-	Standbys          []string                `json:"standbys,omitempty"`
-	ShardOwners       []ShardOwner            `json:"shard_owners,omitempty" doc:"Who serves each shard of a sharded cluster, by its number. Not in lists."`
-	Status            fleet.ClusterStatus     `json:"status" enum:"healthy,degraded,critical,unknown" doc:"unknown: no worker answered for it."`
-	HealthyAgentCount int                     `json:"healthy_agent_count"`
-	AgentCount        int                     `json:"agent_count"`
-	CreatedAt         *time.Time              `json:"created_at,omitempty"`
+	Name                string                  `json:"name"`
+	TargetGroup         string                  `json:"target_group,omitempty"`
+	MinAgents           int                     `json:"min_agents"`
+	DesiredAgents       int                     `json:"desired_agents"`
+	MaxAgents           int                     `json:"max_agents"`
+	ReplicationMode     fleet.ReplicationMode   `json:"replication_mode" enum:"active_active,active_passive,sharded"`
+	Shards              int                     `json:"shards,omitempty" doc:"Only of a sharded cluster."`
+	Selection           fleet.SelectionStrategy `json:"selection_strategy" enum:"standby,least_loaded,round_robin,affinity"`
+	RoleLease           fleet.Duration          `json:"role_lease"`
+	TransferTimeout     fleet.Duration          `json:"task_transfer_timeout"`
+	DeadLetterRetention fleet.Duration          `json:"dead_letter_retention"`
+	Brake               BrakeSettings           `json:"brake"`
+	Leader              string                  `json:"leader,omitempty" doc:"Serves alone in an active_passive cluster."`
+	LeaderEpoch         int64                   `json:"leader_epoch,omitempty"`
+	Standbys            []string                `json:"standbys,omitempty"`
+	ShardOwners         []ShardOwner            `json:"shard_owners,omitempty" doc:"Who serves each shard of a sharded cluster, by its number. Not in lists."`
+	Status              fleet.ClusterStatus     `json:"status" enum:"healthy,degraded,critical,unknown" doc:"unknown: no worker answered for it."`
+	HealthyAgentCount   int                     `json:"healthy_agent_count"`
+	AgentCount          int                     `json:"agent_count"`
+	CreatedAt           *time.Time              `json:"created_at,omitempty"`
 }
 
 // ShardOwner says who serves a shard.
@@ -110,7 +112,7 @@ func settingsOf(config fleet.ClusterConfig) Cluster {
 	c := Cluster{
 		Name: config.Name, TargetGroup: config.TargetGroup, MinAgents: config.MinAgents, DesiredAgents: config.DesiredAgents,
 		MaxAgents: config.MaxAgents, ReplicationMode: config.ReplicationMode, Selection: config.Selection, Status: fleet.ClusterUnknown,
-		RoleLease: config.RoleLease, TransferTimeout: config.TransferTimeout,
+		RoleLease: config.RoleLease, TransferTimeout: config.TransferTimeout, DeadLetterRetention: config.DeadLetterRetention,
 		Brake: BrakeSettings{Share: config.Brake.Share, MinLost: config.Brake.MinLost, Window: config.Brake.Window},
 	}
 	if config.ReplicationMode == fleet.Sharded {
@@ -130,7 +132,7 @@ func (g *Gateway) createCluster(ctx context.Context, config fleet.ClusterConfig)
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		TypedSearchAttributes:                    temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(config.Name)),
-		Memo:                                     map[string]any{memoConfig: config},
+		Memo:                                     map[string]any{contract.MemoConfig: config},
 		StaticSummary:                            "cluster " + config.Name,
 	}, contract.ClusterWorkflow, contract.ClusterInput{Config: config})
 	return err
@@ -151,7 +153,7 @@ func (g *Gateway) EnsureClusters(ctx context.Context, configs []fleet.ClusterCon
 	return nil
 }
 
-// listedCluster is a cluster as visibility has it: its configuration is that of its creation.
+// listedCluster is a cluster as visibility has it.
 type listedCluster struct {
 	name   string
 	config fleet.ClusterConfig
@@ -222,6 +224,7 @@ func (g *Gateway) replaceCluster(ctx context.Context, name string, settings *Clu
 	if err := g.update(ctx, contract.ClusterWorkflowID(name), contract.ConfigureUpdate, &view, config); err != nil {
 		return Cluster{}, g.answer(err, "configure a cluster", protocol.CodeUnknownCluster)
 	}
+	g.clusters.forget(name)
 	return clusterOf(&view), nil
 }
 

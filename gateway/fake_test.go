@@ -231,6 +231,21 @@ func (s fakeService) ListWorkers(context.Context, *workflowservice.ListWorkersRe
 	return answer, nil
 }
 
+// GetWorkflowExecutionHistory answers the first event.
+func (s fakeService) GetWorkflowExecutionHistory(_ context.Context, r *workflowservice.GetWorkflowExecutionHistoryRequest, _ ...grpc.CallOption) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	e := s.f.executions[r.GetExecution().GetWorkflowId()]
+	if s.f.fail != nil || r.GetMaximumPageSize() != 1 {
+		return nil, serviceerror.NewUnavailable("canary")
+	}
+	return &workflowservice.GetWorkflowExecutionHistoryResponse{History: &historypb.History{Events: []*historypb.HistoryEvent{{
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
+			WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{Input: payloads(e.input)},
+		},
+	}}}}, nil
+}
+
 // encoded passes a value through JSON, as Temporal does.
 type encoded struct{ value any }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -14,6 +15,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -31,7 +33,7 @@ func (g *Gateway) registerSubmit(api huma.API) {
 	huma.Register(api, huma.Operation{
 		OperationID: "submit-task", Method: http.MethodPost, Path: "/api/v1/agents/tasks", Tags: []string{"Tasks"},
 		Summary: "Submit a task", DefaultStatus: http.StatusAccepted,
-		Description: "Answers 202 once the task is durable. A task whose id or idempotency key was submitted before is answered as it stands, with 200 and \"duplicate\": true.",
+		Description: "Answers 202 once the task is durable. A task whose id or idempotency key was submitted before is answered as it stands, with 200 and \"duplicate\": true; with another body it is refused with 409 idempotency_conflict.",
 		Responses: map[string]*huma.Response{"200": {
 			Description: "It was submitted before", Content: map[string]*huma.MediaType{"application/json": {Schema: task}},
 		}},
@@ -56,6 +58,13 @@ func (g *Gateway) submit(ctx context.Context, r *TaskRequest) (task Task, err er
 	if err := spec.Validate(); err != nil {
 		return Task{}, invalid("body", err)
 	}
+	if err := fleet.ValidateStartAt(spec.StartAt, time.Now()); err != nil {
+		return Task{}, invalid("body.start_at", err)
+	}
+	digest, err := spec.Digest()
+	if err != nil {
+		return Task{}, invalid("body.payload", err)
+	}
 	id, err := r.taskID(g.newID)
 	if err != nil {
 		return Task{}, invalid("body.id", err)
@@ -75,17 +84,30 @@ func (g *Gateway) submit(ctx context.Context, r *TaskRequest) (task Task, err er
 			return Task{}, err
 		}
 	}
-	run, err := g.client.ExecuteWorkflow(ctx, startOptions(id, &spec), contract.TaskWorkflow,
-		contract.TaskInput{TaskID: id, Spec: spec, Lane: lane})
+	run, err := g.client.ExecuteWorkflow(ctx, startOptions(id, &spec, digest), contract.TaskWorkflow,
+		contract.TaskInput{TaskID: id, Spec: spec, Lane: lane, DeadLetterRetention: facts.deadLetterRetention})
 	if isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
-		task, err := g.task(ctx, id)
-		task.Duplicate = true
-		return task, err
+		return g.duplicate(ctx, id, digest)
 	}
 	if err != nil {
 		return Task{}, g.answer(err, "start a task", protocol.CodeInternal)
 	}
 	return newTask(id, &spec, run.GetRunID()), nil
+}
+
+// duplicate answers the task that was submitted before, unless that was with another body.
+func (g *Gateway) duplicate(ctx context.Context, id, digest string) (Task, error) {
+	description, err := g.describeTask(ctx, id)
+	if err != nil {
+		return Task{}, err
+	}
+	if first := taskOf(description.GetWorkflowExecutionInfo()).digest; first != "" && first != digest {
+		return Task{}, httpapi.Problem(protocol.CodeIdempotency,
+			"a task with this id or idempotency key was submitted before with another body: submit the same body, or use another id or key")
+	}
+	task, err := g.complete(ctx, description)
+	task.Duplicate = true
+	return task, err
 }
 
 func (g *Gateway) count(task Task, err error) {
@@ -99,7 +121,7 @@ func (g *Gateway) count(task Task, err error) {
 	}
 }
 
-func startOptions(id string, spec *fleet.TaskSpec) client.StartWorkflowOptions {
+func startOptions(id string, spec *fleet.TaskSpec, digest string) client.StartWorkflowOptions {
 	attributes := []temporal.SearchAttributeUpdate{
 		contract.AttrCluster.ValueSet(spec.Cluster),
 		contract.AttrTaskType.ValueSet(spec.Type),
@@ -113,9 +135,12 @@ func startOptions(id string, spec *fleet.TaskSpec) client.StartWorkflowOptions {
 	if len(spec.Labels) > 0 {
 		attributes = append(attributes, contract.AttrLabels.ValueSet(labelList(spec.Labels)))
 	}
-	var memo map[string]any
+	memo := map[string]any{contract.MemoDigest: digest}
 	if len(spec.RequiredCapabilities) > 0 {
-		memo = map[string]any{memoCapabilities: spec.RequiredCapabilities}
+		memo[memoCapabilities] = spec.RequiredCapabilities
+	}
+	if !spec.StartAt.IsZero() {
+		memo[contract.MemoStartAt] = spec.StartAt
 	}
 	return client.StartWorkflowOptions{
 		ID:                                       contract.TaskWorkflowID(id),
@@ -127,7 +152,7 @@ func startOptions(id string, spec *fleet.TaskSpec) client.StartWorkflowOptions {
 		TypedSearchAttributes:                    temporal.NewSearchAttributes(attributes...),
 		Memo:                                     memo,
 		StaticSummary:                            spec.Type + " in " + spec.Cluster,
-		Priority:                                 temporal.Priority{PriorityKey: spec.Priority, FairnessKey: spec.Tenant},
+		Priority:                                 temporal.Priority{PriorityKey: int(spec.Priority), FairnessKey: spec.Tenant},
 	}
 }
 

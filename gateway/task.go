@@ -16,34 +16,56 @@ import (
 
 // Task is a task as clients see it.
 type Task struct {
-	ID       string            `json:"id"`
-	Type     string            `json:"type"`
-	Cluster  string            `json:"cluster"`
-	Status   fleet.TaskStatus  `json:"status" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired"`
-	Why      string            `json:"why,omitempty" doc:"Why it is not running, or why it ended as it did."`
-	Agent    string            `json:"agent,omitempty" doc:"The agent it is pinned to."`
-	Priority int               `json:"priority,omitempty"`
-	Tenant   string            `json:"tenant,omitempty"`
-	Labels   map[string]string `json:"labels,omitempty"`
-	Attempts []fleet.Attempt   `json:"attempts,omitempty" doc:"The newest attempts, oldest first. One without ended_at is running."`
-	Result   json.RawMessage   `json:"result,omitempty" doc:"What the handler returned."`
+	ID            string            `json:"id"`
+	Type          string            `json:"type"`
+	Cluster       string            `json:"cluster"`
+	Status        fleet.TaskStatus  `json:"status" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired"`
+	Why           string            `json:"why,omitempty" doc:"Why it is not running, or why it ended as it did."`
+	Agent         string            `json:"agent,omitempty" doc:"The agent it is pinned to."`
+	Priority      int               `json:"priority,omitempty" doc:"1 (first) to 5 (last): the one in force."`
+	PriorityName  string            `json:"priority_name,omitempty" enum:"critical,high,normal,low,background"`
+	Tenant        string            `json:"tenant,omitempty"`
+	Labels        map[string]string `json:"labels,omitempty"`
+	Attempts      []fleet.Attempt   `json:"attempts,omitempty" doc:"The newest attempts, oldest first. One without ended_at is running."`
+	Payload       json.RawMessage   `json:"payload,omitempty" doc:"What was submitted; only with include=payload."`
+	Result        json.RawMessage   `json:"result,omitempty" doc:"What the handler returned."`
+	ResultAttempt int               `json:"result_attempt,omitempty" doc:"The number of the attempt that the result is of."`
 
-	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty" doc:"When the backoff ends."`
-	CreatedAt     *time.Time `json:"created_at,omitempty"`
-	ClosedAt      *time.Time `json:"closed_at,omitempty"`
-	WorkflowID    string     `json:"workflow_id" doc:"Where the task is in Temporal."`
-	RunID         string     `json:"run_id,omitempty"`
-	Duplicate     bool       `json:"duplicate,omitempty" doc:"The id or idempotency key was submitted before."`
+	StartAt       *time.Time        `json:"start_at,omitempty" doc:"When it may first be delivered, if that was not at once."`
+	NextAttemptAt *time.Time        `json:"next_attempt_at,omitempty" doc:"When the backoff ends, or the task starts."`
+	DeadLetter    *fleet.DeadLetter `json:"dead_letter,omitempty" doc:"Of a dead letter, and of a task that ended as one: since when, until when it is kept for a retry, and why. In lists the cause may be shortened."`
+	CreatedAt     *time.Time        `json:"created_at,omitempty"`
+	ClosedAt      *time.Time        `json:"closed_at,omitempty"`
+	WorkflowID    string            `json:"workflow_id" doc:"Where the task is in Temporal."`
+	RunID         string            `json:"run_id,omitempty"`
+	Duplicate     bool              `json:"duplicate,omitempty" doc:"The id or idempotency key was submitted before."`
 
 	required []string // capabilities, to say why it waits
+	digest   string   // of what was submitted
 }
 
 // newTask is a task as it stands right after it was accepted.
 func newTask(id string, spec *fleet.TaskSpec, runID string) Task {
-	return Task{
-		ID: id, Type: spec.Type, Cluster: spec.Cluster, Status: fleet.TaskQueued, Agent: spec.Agent, Priority: spec.Priority,
-		Tenant: spec.Tenant, Labels: spec.Labels, WorkflowID: contract.TaskWorkflowID(id), RunID: runID,
+	task := Task{
+		ID: id, Type: spec.Type, Cluster: spec.Cluster, Status: fleet.TaskQueued, Agent: spec.Agent,
+		Tenant: spec.Tenant, Labels: spec.Labels, WorkflowID: contract.TaskWorkflowID(id), RunID: runID, StartAt: known(spec.StartAt),
 	}
+	task.setPriority(spec.Priority)
+	task.waitsForStart(time.Now())
+	return task
+}
+
+func (t *Task) setPriority(p fleet.Priority) {
+	t.Priority, t.PriorityName = int(p.OrDefault()), p.OrDefault().String()
+}
+
+// waitsForStart reports whether the task's time has not come, and then says so in the task.
+func (t *Task) waitsForStart(now time.Time) bool {
+	if t.Status != fleet.TaskQueued || t.StartAt == nil || !t.StartAt.After(now) {
+		return false
+	}
+	t.NextAttemptAt, t.Why = t.StartAt, fleet.StartsAt(*t.StartAt)
+	return true
 }
 
 // taskOf is what an execution's record tells of a task, without asking its workflow.
@@ -54,8 +76,7 @@ func taskOf(info *workflowpb.WorkflowExecutionInfo) Task {
 		ID: id, WorkflowID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId(),
 		Type: keyword(attributes, contract.AttrTaskType.GetName()), Cluster: keyword(attributes, contract.AttrCluster.GetName()),
 		Agent: keyword(attributes, contract.AttrAgent.GetName()), Tenant: keyword(attributes, contract.AttrTenant.GetName()),
-		Priority: int(info.GetPriority().GetPriorityKey()),
-		Status:   statusOf(info.GetStatus(), fleet.TaskStatus(keyword(attributes, contract.AttrStatus.GetName()))),
+		Status: statusOf(info.GetStatus(), fleet.TaskStatus(keyword(attributes, contract.AttrStatus.GetName()))),
 	}
 	var labels []string
 	if decode(attributes[contract.AttrLabels.GetName()], &labels) && len(labels) > 0 {
@@ -65,7 +86,7 @@ func taskOf(info *workflowpb.WorkflowExecutionInfo) Task {
 			task.Labels[name] = value
 		}
 	}
-	decode(info.GetMemo().GetFields()[memoCapabilities], &task.required)
+	task.takeMemo(info)
 	if t := info.GetStartTime(); t != nil {
 		at := t.AsTime().UTC()
 		task.CreatedAt = &at
@@ -75,6 +96,24 @@ func taskOf(info *workflowpb.WorkflowExecutionInfo) Task {
 		task.ClosedAt = &at
 	}
 	return task
+}
+
+// takeMemo puts in what the memo tells.
+func (t *Task) takeMemo(info *workflowpb.WorkflowExecutionInfo) {
+	memo := info.GetMemo().GetFields()
+	decode(memo[memoCapabilities], &t.required)
+	decode(memo[contract.MemoDigest], &t.digest)
+	priority := fleet.Priority(info.GetPriority().GetPriorityKey())
+	decode(memo[contract.MemoPriority], &priority)
+	t.setPriority(priority)
+	var start time.Time
+	if decode(memo[contract.MemoStartAt], &start) {
+		t.StartAt = known(start)
+	}
+	var dead fleet.DeadLetter
+	if t.Status == fleet.TaskDeadLetter && decode(memo[contract.MemoDeadLetter], &dead) {
+		t.DeadLetter, t.Why = &dead, whyDeadLetter(&dead)
+	}
 }
 
 // statusOf derives a task's status from its workflow's, and from the status attribute where that says more. An open
@@ -110,7 +149,10 @@ func (t *Task) takeState(s contract.TaskState) {
 	if s.Status != "" {
 		t.Status = s.Status
 	}
-	t.Why, t.Attempts, t.Result, t.NextAttemptAt = s.Why, s.Attempts, s.Result, s.NextAttempt
+	t.Why, t.Attempts, t.Result, t.ResultAttempt, t.NextAttemptAt, t.DeadLetter = s.Why, s.Attempts, s.Result, s.ResultAttempt, s.NextAttempt, s.DeadLetter
+	if s.Priority != 0 {
+		t.setPriority(s.Priority)
+	}
 }
 
 // takeActivity puts in what the pending delivery tells: whether an agent has it, and what it last reported. It returns

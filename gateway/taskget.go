@@ -112,8 +112,16 @@ func (g *Gateway) explain(ctx context.Context, t *Task) {
 				t.Why += ": " + reason
 			}
 		}
+	case fleet.TaskReview:
+		if t.Why != "" {
+			t.Why = "in review because " + t.Why
+		}
+	case fleet.TaskDeadLetter:
+		if t.DeadLetter != nil {
+			t.Why = whyDeadLetter(t.DeadLetter)
+		}
 	case fleet.TaskQueued:
-		if t.Cluster == "" {
+		if t.Cluster == "" || t.NextAttemptAt != nil { // the latter waits for its start and says so itself
 			return
 		}
 		view, err := g.view(ctx, t.Cluster)
@@ -126,6 +134,11 @@ func (g *Gateway) explain(ctx context.Context, t *Task) {
 		spec := fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent, RequiredCapabilities: t.required}
 		t.Why = fleet.WhyWaiting(&view.Cluster, &spec, g.live(ctx).running(&view.Cluster))
 	}
+}
+
+// whyDeadLetter says why a task is a dead letter and how long it can be retried.
+func whyDeadLetter(d *fleet.DeadLetter) string {
+	return "dead letter because " + d.Cause + "; kept until " + d.Until.UTC().Format(time.RFC3339)
 }
 
 // completeClosed reads how the task ended from its workflow's last event.
@@ -183,7 +196,7 @@ func refine(t *Task, d *workflowservice.DescribeWorkflowExecutionResponse) {
 	if t.Status != fleet.TaskQueued {
 		return
 	}
-	if !t.takeActivity(d.GetPendingActivities()) && betweenAttempts(d.GetPendingWorkflowTask()) {
+	if !t.takeActivity(d.GetPendingActivities()) && !t.waitsForStart(time.Now()) && betweenAttempts(d.GetPendingWorkflowTask()) {
 		t.Status = fleet.TaskRetryWait
 	}
 }

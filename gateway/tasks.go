@@ -17,8 +17,9 @@ import (
 )
 
 type getTaskInput struct {
-	ID   string `path:"id" doc:"The task's id."`
-	Wait string `query:"wait" maxLength:"32" example:"30s" doc:"Hold the answer until the task has ended, needs a person, or this time is over. At most 60s."`
+	ID      string `path:"id" doc:"The task's id."`
+	Include string `query:"include" enum:"payload" doc:"payload: answer what was submitted too."`
+	Wait    string `query:"wait" maxLength:"32" example:"30s" doc:"Hold the answer until the task has ended, needs a person, or this time is over. At most 60s."`
 }
 
 // wait reads the parameter: huma takes a named integer type such as fleet.Duration for a number.
@@ -75,6 +76,9 @@ func (g *Gateway) registerTasks(api huma.API) {
 			return nil, invalid("query.wait", err)
 		}
 		task, err := g.waitForTask(ctx, in.ID, wait)
+		if err == nil && in.Include == includePayload {
+			err = g.addPayload(ctx, &task)
+		}
 		if err != nil {
 			return nil, err
 		}

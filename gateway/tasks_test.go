@@ -91,7 +91,10 @@ func TestOpenTasksSayWhy(t *testing.T) {
 		"busy":    {contract.TaskState{Status: fleet.TaskQueued}, []fleet.Member{member}, []*workerpb.WorkerHeartbeat{busy}, "", fleet.TaskQueued, "the only agent of cluster default is busy"},
 		"pinned":  {contract.TaskState{Status: fleet.TaskQueued}, []fleet.Member{{AgentID: "a-9", Status: fleet.AgentOffline}}, nil, "a-9", fleet.TaskQueued, "agent a-9 is offline; the task waits for it"},
 		"backoff": {contract.TaskState{Status: fleet.TaskRetryWait, Why: "exit code 1", NextAttempt: &next}, nil, nil, "", fleet.TaskRetryWait, "backoff until 2027-01-15T08:00:00Z: exit code 1"},
-		"review":  {contract.TaskState{Status: fleet.TaskReview, Why: "it may have run"}, nil, nil, "", fleet.TaskReview, "it may have run"},
+		"review":  {contract.TaskState{Status: fleet.TaskReview, Why: "it may have run"}, nil, nil, "", fleet.TaskReview, "in review because it may have run"},
+		"dead letter": {contract.TaskState{Status: fleet.TaskDeadLetter, Why: "3 of 3", DeadLetter: &fleet.DeadLetter{Since: next, Until: next.AddDate(0, 0, 7), Cause: "3 of 3 attempts failed"}}, nil, nil, "",
+			fleet.TaskDeadLetter, "dead letter because 3 of 3 attempts failed; kept until 2027-01-22T08:00:00Z"},
+		"starts later": {contract.TaskState{Status: fleet.TaskQueued, Why: "starts at 2027-01-15T08:00:00Z", NextAttempt: &next}, nil, nil, "", fleet.TaskQueued, "starts at 2027-01-15T08:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -32,6 +32,7 @@ var statuses = map[string]int{
 	protocol.CodeClusterExists:    http.StatusConflict,
 	protocol.CodeClusterNotEmpty:  http.StatusConflict,
 	protocol.CodeSuperseded:       http.StatusConflict,
+	protocol.CodeIdempotency:      http.StatusConflict,
 	protocol.CodeConflict:         http.StatusConflict,
 	protocol.CodePayloadTooLarge:  http.StatusRequestEntityTooLarge,
 	protocol.CodeUnavailable:      http.StatusServiceUnavailable,

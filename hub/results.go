@@ -51,7 +51,7 @@ func (h *Hub) hand(ctx context.Context, claims attemptClaims, r protocol.Result)
 	started, ended := r.StartedAt.UTC(), r.EndedAt.UTC()
 	report := contract.AttemptReport{
 		AgentID: claims.Agent, Instance: claims.Instance, Epoch: claims.Epoch, Hub: h.id, StartedAt: &started, EndedAt: &ended,
-		Outcome: r.Outcome, Output: r.Output, Reason: r.Error, Final: r.NonRetryable, Begun: true,
+		Outcome: r.Outcome, Output: r.Output, Reason: r.Error, ErrorType: r.ErrorType, Final: r.NonRetryable, Begun: true,
 	}
 	report.Checkpoint, report.Progress = h.lastWords(sessionClaims{Agent: claims.Agent, Instance: claims.Instance}, attemptKey{claims.Task, claims.Attempt})
 	switch r.Outcome {

@@ -153,6 +153,7 @@ type Result struct {
 	Outcome      fleet.AttemptOutcome `json:"outcome" enum:"completed,failed,cancelled"`
 	Output       json.RawMessage      `json:"output,omitempty" doc:"The result, any JSON up to 1 MiB."`
 	Error        string               `json:"error,omitempty" maxLength:"8192"`
+	ErrorType    string               `json:"error_type,omitempty" maxLength:"128" doc:"What kind of failure it is; a task may list types that must not be tried again."`
 	NonRetryable bool                 `json:"non_retryable,omitempty" doc:"The failure is final: do not try again."`
 	StartedAt    time.Time            `json:"started_at"`
 	EndedAt      time.Time            `json:"ended_at"`
@@ -196,6 +197,7 @@ const (
 	CodeClusterExists    = "cluster_exists"       // 409
 	CodeClusterNotEmpty  = "cluster_not_empty"    // 409
 	CodeSuperseded       = "attempt_superseded"   // 409: the attempt no longer counts; drop the result
+	CodeIdempotency      = "idempotency_conflict" // 409: the id or idempotency key is that of a task with another body
 	CodeConflict         = "conflict"             // 409: not possible in the present state
 	CodeMethodNotAllowed = "method_not_allowed"   // 405
 	CodePayloadTooLarge  = "payload_too_large"    // 413

@@ -55,6 +55,8 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	w.RegisterActivityWithOptions(cordons.Cordon, activity.RegisterOptions{Name: contract.CordonActivity})
 	w.RegisterActivityWithOptions(cordons.Uncordon, activity.RegisterOptions{Name: contract.UncordonActivity})
 	w.RegisterActivityWithOptions(cordons.FindMember, activity.RegisterOptions{Name: contract.FindMemberActivity})
+	lanes := &activities.Lanes{Client: c, Namespace: o.Namespace}
+	w.RegisterActivityWithOptions(lanes.Reprioritize, activity.RegisterOptions{Name: contract.ReprioritizeActivity})
 	transfers := &activities.Transfers{Client: c}
 	w.RegisterActivityWithOptions(transfers.AwaitTransfers, activity.RegisterOptions{Name: contract.AwaitTransfersActivity})
 	w.RegisterActivityWithOptions(activities.NewFailoverMetrics(o.Registerer).CountFailover, activity.RegisterOptions{Name: contract.CountFailoverActivity})

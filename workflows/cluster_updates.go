@@ -95,6 +95,9 @@ func (r *clusterRun) configure(ctx workflow.Context, next fleet.ClusterConfig) (
 	next = next.WithDefaults()
 	r.state.SwitchMode(next.ReplicationMode, max(next.RoleLease.Std(), r.state.Config.RoleLease.Std()), workflow.Now(ctx))
 	r.state.Config = next
+	if err := workflow.UpsertMemo(ctx, map[string]any{contract.MemoConfig: next}); err != nil {
+		workflow.GetLogger(ctx).Warn("The memo was not set", "error", err)
+	}
 	r.state.Version++
 	r.joined = true
 	return r.view(), nil

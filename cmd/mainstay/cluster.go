@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +22,7 @@ func (a *app) clusterCommand() *cobra.Command {
 func (a *app) clusterCreateCommand() *cobra.Command {
 	var r gateway.ClusterRequest
 	var mode, selection string
+	var retention time.Duration
 	command := &cobra.Command{
 		Use:     "create NAME",
 		Short:   "Create a cluster",
@@ -28,9 +30,10 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 		Args:    exactly("a name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			r.Name, r.ReplicationMode, r.Selection = args[0], fleet.ReplicationMode(mode), fleet.SelectionStrategy(selection)
+			r.DeadLetterRetention = fleet.Duration(retention)
 			config := fleet.ClusterConfig{
 				Name: r.Name, TargetGroup: r.TargetGroup, MinAgents: r.MinAgents, DesiredAgents: r.DesiredAgents, MaxAgents: r.MaxAgents,
-				ReplicationMode: r.ReplicationMode, Shards: r.Shards, Selection: r.Selection,
+				ReplicationMode: r.ReplicationMode, Shards: r.Shards, Selection: r.Selection, DeadLetterRetention: r.DeadLetterRetention,
 			}
 			if err := config.WithDefaults().Validate(); err != nil {
 				return withExit(exitUsage, err)
@@ -58,6 +61,7 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 	flags.StringVar(&mode, "replication-mode", "", "active_active, active_passive or sharded (default active_active)")
 	flags.IntVar(&r.Shards, "shards", 0, "shards of a sharded cluster (default 16)")
 	flags.StringVar(&selection, "selection-strategy", "", "how a failover's target is picked: standby, least_loaded, round_robin or affinity (default least_loaded)")
+	flags.DurationVar(&retention, "dead-letter-retention", 0, "how long a dead letter is kept for a retry (default 168h)")
 	a.outputFlag(command)
 	return command
 }
@@ -115,6 +119,9 @@ func (a *app) clusterGetCommand() *cobra.Command {
 					t.row("Shards", fmt.Sprint(k.Shards))
 				}
 				t.row("Selection", string(k.Selection))
+				if k.DeadLetterRetention > 0 {
+					t.row("Dead letters", "kept for "+roughly(k.DeadLetterRetention.Std()))
+				}
 				for _, line := range [][2]string{{"Leader", k.Leader}, {"Standbys", strings.Join(k.Standbys, ", ")}, {"Target group", k.TargetGroup}, {"Created", a.ago(k.CreatedAt)}} {
 					if line[1] != "" {
 						t.row(line[0], line[1])

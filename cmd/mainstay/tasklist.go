@@ -50,14 +50,14 @@ func (a *app) printTasks(tasks []gateway.Task, more bool) error {
 		_, err := fmt.Fprintln(a.stdout, "There are no such tasks.")
 		return err
 	}
-	t := newTable(a.stdout, "TASK", "TYPE", "CLUSTER", "STATUS", "AGENT", "SUBMITTED", "TOOK")
+	t := newTable(a.stdout, "TASK", "TYPE", "CLUSTER", "PRIORITY", "STATUS", "AGENT", "SUBMITTED", "TOOK")
 	for i := range tasks {
 		task := &tasks[i]
 		var took string
 		if task.CreatedAt != nil && task.ClosedAt != nil {
 			took = roughly(task.ClosedAt.Sub(*task.CreatedAt))
 		}
-		t.row(task.ID, task.Type, task.Cluster, string(task.Status), agentOf(task), a.ago(task.CreatedAt), took)
+		t.row(task.ID, task.Type, task.Cluster, task.PriorityName, a.statusText(task), agentOf(task), a.ago(task.CreatedAt), took)
 	}
 	if err := t.flush(); err != nil {
 		return err
@@ -66,6 +66,15 @@ func (a *app) printTasks(tasks []gateway.Task, more bool) error {
 		fmt.Fprintf(a.stderr, "There are more: raise --limit.\n")
 	}
 	return nil
+}
+
+// statusText is the status, with the time that the task waits for.
+func (a *app) statusText(task *gateway.Task) string {
+	text := string(task.Status)
+	if task.NextAttemptAt != nil {
+		text += ", " + a.ago(task.NextAttemptAt)
+	}
+	return text
 }
 
 // agentOf is the agent that has the task, else the one it is pinned to.
