@@ -23,7 +23,8 @@ type Lanes struct {
 }
 
 // Reprioritize changes the priority of a delivery that waits in its lane: Temporal queues it again. One that an agent
-// has is not disturbed, and one that is over is left alone. Fairness key and weight stay.
+// has is not disturbed, and one that is over is left alone. Fairness key and weight stay: what an activity does not say
+// of its priority is the workflow's. It takes Temporal up to about a second, as it does so with a timer.
 func (a *Lanes) Reprioritize(ctx context.Context, in contract.ReprioritizeInput) error {
 	_, err := a.Client.WorkflowService().UpdateActivityOptions(ctx, &workflowservice.UpdateActivityOptionsRequest{
 		Namespace:       a.Namespace,

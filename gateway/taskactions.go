@@ -79,7 +79,7 @@ func (g *Gateway) registerTaskActions(api huma.API) {
 			return g.act(ctx, in.ID, contract.DiscardUpdate, contract.DiscardRequest{Reason: in.Body.Reason})
 		})
 	huma.Register(api, action("set-task-priority", "priority", "Change the priority of an open task",
-		"A task that waits in its lane is moved there at once; what an agent has already is not disturbed, and the priority holds for later attempts."),
+		"A task that waits in its lane is moved there within about a second; what an agent has already is not disturbed, and the priority holds for later attempts."),
 		func(ctx context.Context, in *taskPriorityInput) (*taskOutput, error) {
 			if !fleet.Priority(in.Body.Priority).Valid() {
 				return nil, invalid("body.priority", fleet.ErrPriority)

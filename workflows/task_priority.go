@@ -44,8 +44,8 @@ func (r *taskRun) setReprioritizeHandler(ctx workflow.Context) error {
 		}})
 }
 
-// reprioritize sets the priority of later deliveries, and moves the one that waits in its lane now. It returns when that
-// is done: the task that was raised goes next.
+// reprioritize sets the priority of later deliveries, and moves the one that waits in its lane now. It returns when
+// Temporal has taken the change.
 func (r *taskRun) reprioritize(ctx workflow.Context, priority fleet.Priority) {
 	r.carry.Priority = priority
 	r.note(ctx, contract.MemoPriority, priority)

@@ -51,8 +51,8 @@ func (a *app) taskPriorityCommand() *cobra.Command {
 		Use: "priority ID PRIORITY", Short: "Change the priority of a task that has not ended",
 		Long: `Change the priority of a task that has not ended: 1 (first) to 5 (last), or critical, high, normal, low or background.
 
-A task that waits for an agent is moved at once. What an agent runs already is not disturbed; the priority then holds for
-later attempts.`,
+A task that waits for an agent is moved within about a second. What an agent runs already is not disturbed; the priority
+then holds for later attempts.`,
 		Example: `  mainstay task priority t-06… high --reason "the customer is waiting"`,
 		Args:    exactly("a task's id", "a priority"),
 		RunE: func(c *cobra.Command, args []string) error {

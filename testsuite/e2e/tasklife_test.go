@@ -9,8 +9,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
@@ -56,10 +60,27 @@ func awaitBacklog(t *testing.T, ids ...string) {
 	c := plane.Temporal(t)
 	for _, id := range ids {
 		require.Eventually(t, func() bool {
-			d, err := c.DescribeWorkflowExecution(t.Context(), "task/"+id, "")
+			d, err := c.DescribeWorkflowExecution(t.Context(), contract.TaskWorkflowID(id), "")
 			return err == nil && len(d.GetPendingActivities()) == 1
 		}, 20*time.Second, 10*time.Millisecond, id)
 	}
+}
+
+// awaitPriorities waits until a lane holds work of all these priorities: Temporal takes up to about a second to move it.
+func awaitPriorities(t *testing.T, lane string, priorities ...fleet.Priority) {
+	t.Helper()
+	c := plane.Temporal(t)
+	require.Eventually(t, func() bool {
+		d, err := c.WorkflowService().DescribeTaskQueue(t.Context(), &workflowservice.DescribeTaskQueueRequest{
+			Namespace: "default", TaskQueue: &taskqueuepb.TaskQueue{Name: lane}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY, ReportStats: true,
+		})
+		for _, p := range priorities {
+			if err != nil || d.GetStatsByPriorityKey()[int32(p)].GetApproximateBacklogCount() == 0 {
+				return false
+			}
+		}
+		return true
+	}, 20*time.Second, 50*time.Millisecond, "%s holds priorities %v", lane, priorities)
 }
 
 func TestRaisedTaskRunsNext(t *testing.T) {
@@ -86,6 +107,7 @@ func TestRaisedTaskRunsNext(t *testing.T) {
 	status, problem = call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks/"+first+"/priority", map[string]any{"priority": 1}, nil)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
 
+	awaitPriorities(t, contract.ClusterLane(cluster), fleet.PriorityCritical, fleet.PriorityBackground)
 	close(o.free)
 	begun := o.await(t, 6)
 	require.Len(t, begun, 6)

@@ -62,6 +62,7 @@ func TestRecord(t *testing.T) {
 	await(t, c, "dead-letter", fleet.TaskDeadLetter)
 	update(t, c, contract.TaskWorkflowID("dead-letter"), contract.RetryUpdate, contract.RetryRequest{})
 	await(t, c, "dead-letter", fleet.TaskDeadLetter)
+	recordTaskLife(t, c, cluster)
 	started(t, c, "cancelled")
 	update(t, c, contract.TaskWorkflowID("cancelled"), contract.CancelUpdate, contract.CancelRequest{Reason: "not needed"})
 
@@ -94,6 +95,23 @@ func TestRecord(t *testing.T) {
 	closed(t, c, contract.ClusterWorkflowID(cluster))
 	save(t, c, contract.HubWorkflow, "lost", contract.HubWorkflowID("recorder"))
 	save(t, c, contract.ClusterWorkflow, "active-active", contract.ClusterWorkflowID(cluster))
+}
+
+// recordTaskLife records a task that waits for its start, one whose priority changes while it waits, and a dead letter
+// that is discarded.
+func recordTaskLife(t *testing.T, c client.Client, cluster string) {
+	t.Helper()
+	start(t, c, "scheduled", fleet.TaskSpec{Type: "echo", Cluster: cluster, StartAt: time.Now().Add(time.Second)})
+	start(t, c, "discarded", fleet.TaskSpec{Type: "fail", Cluster: cluster, Retry: fleet.RetryPolicy{MaxAttempts: 1}})
+	start(t, c, "reprioritized", fleet.TaskSpec{Type: "echo", Cluster: cluster, Agent: "nobody", ExpiresIn: fleet.Duration(3 * time.Second)})
+	await(t, c, "reprioritized", fleet.TaskQueued)
+	update(t, c, contract.TaskWorkflowID("reprioritized"), contract.ReprioritizeUpdate, contract.ReprioritizeRequest{Priority: fleet.PriorityHigh})
+	await(t, c, "discarded", fleet.TaskDeadLetter)
+	update(t, c, contract.TaskWorkflowID("discarded"), contract.DiscardUpdate, contract.DiscardRequest{Reason: "not needed"})
+	for _, id := range []string{"scheduled", "discarded", "reprioritized"} {
+		closed(t, c, contract.TaskWorkflowID(id))
+		save(t, c, contract.TaskWorkflow, id, contract.TaskWorkflowID(id))
+	}
 }
 
 // recordFailovers records a leader that is replaced, a shard owner that leaves, and the failovers of both kinds.
