@@ -198,7 +198,6 @@ func (r *taskRun) cancelReason(fallback string) string {
 // end closes the task. Only a completed task returns normally.
 func (r *taskRun) end(ctx workflow.Context, status fleet.TaskStatus, why string) (contract.TaskState, error) {
 	r.status, r.why = status, why
-	r.finishUpdates(ctx)
 	switch status {
 	case fleet.TaskCompleted:
 		if r.marked != "" {

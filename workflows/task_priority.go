@@ -62,18 +62,11 @@ func (r *taskRun) reprioritize(ctx workflow.Context, priority fleet.Priority) {
 		WorkflowID: info.WorkflowExecution.ID, RunID: info.WorkflowExecution.RunID,
 		Attempt: r.delivering, Priority: r.deliveryPriority(),
 	})
+	// The end of the task ends the wait, so that the update is answered before the workflow closes.
 	_ = workflow.Await(ctx, func() bool { return moved.IsReady() || r.status.Final() })
 	if moved.IsReady() {
 		if err := moved.Get(ctx, nil); err != nil {
 			workflow.GetLogger(ctx).Warn("The delivery that waits keeps its priority", "error", err)
 		}
 	}
-}
-
-// finishUpdates lets updates that are under way answer before the workflow closes. The status is final already, so that
-// none waits for anything.
-func (r *taskRun) finishUpdates(ctx workflow.Context) {
-	ctx, done := workflow.NewDisconnectedContext(ctx)
-	defer done()
-	_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
 }
