@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -52,6 +53,27 @@ func TestLongTextsAreShortened(t *testing.T) {
 
 	f = newFakeAPI(t, map[string]answer{"POST /api/v1/agents/tasks": {202, task}, "GET /api/v1/agents/tasks/t-1": {200, strings.Replace(task, "exec", "x", 1)}})
 	require.NotContains(t, f.at(t, "task", "submit", "--type", "x", "--wait").stdout, "the first of", "the result is what was waited for")
+}
+
+func TestTimesToCome(t *testing.T) {
+	t.Parallel()
+	a := &app{now: func() time.Time { return testNow }}
+	for wait, want := range map[time.Duration]string{
+		1500 * time.Millisecond: "in 1.5s", 10*time.Minute - 20*time.Millisecond: "in 10m", 3*time.Hour - 2*time.Second: "in 3h", 7*24*time.Hour - time.Minute: "in 7d",
+		9*time.Minute + 30*time.Second: "in 9m",
+	} {
+		at := testNow.Add(wait)
+		require.Equal(t, want, a.ago(&at))
+	}
+}
+
+func TestReadableJSON(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		`"a\u003cb\u003e\u0026"`: `"a<b>&"`, `"\\u003c"`: `"\\u003c"`, `"\\\u003c"`: `"\\<"`, `"\n\u001b"`: `"\n\u001b"`, `{"a":1}`: "{\n  \"a\": 1\n}", `\`: `\`,
+	} {
+		require.Equal(t, want, readable([]byte(raw)), raw)
+	}
 }
 
 func TestTaskDiscardAndPriority(t *testing.T) {

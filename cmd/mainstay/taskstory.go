@@ -34,7 +34,7 @@ func (a *app) printTask(raw json.RawMessage, task *gateway.Task, show extent) er
 			return err
 		}
 		if len(task.Payload) > 0 {
-			if err := printLong(a.stdout, task, "\nPayload", indented(task.Payload), show); err != nil {
+			if err := printLong(a.stdout, task, "\nPayload", readable(task.Payload), show); err != nil {
 				return err
 			}
 		}
@@ -177,7 +177,7 @@ func printResult(w io.Writer, task *gateway.Task, show extent) error {
 	}
 	var result agent.ExecResult
 	if task.Type != agent.ExecType || json.Unmarshal(task.Result, &result) != nil {
-		return printLong(w, task, title, indented(task.Result), show)
+		return printLong(w, task, title, readable(task.Result), show)
 	}
 	fmt.Fprintf(w, "\nExit code: %d\n", result.ExitCode)
 	for _, stream := range []struct{ name, text string }{{"Output", result.Stdout}, {"Errors", result.Stderr}} {
@@ -201,6 +201,33 @@ func printLong(w io.Writer, task *gateway.Task, title, text string, show extent)
 	}
 	_, err := fmt.Fprintf(w, "%s:\n%s\n", title, text)
 	return err
+}
+
+// readable is JSON in a readable form, without the escapes of <, > and & that are for web pages.
+func readable(raw json.RawMessage) string {
+	text := indented(raw)
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' || i+1 == len(text) {
+			b.WriteByte(text[i])
+			continue
+		}
+		switch text[i:min(i+6, len(text))] {
+		case `\u003c`:
+			b.WriteByte('<')
+			i += 5
+		case `\u003e`:
+			b.WriteByte('>')
+			i += 5
+		case `\u0026`:
+			b.WriteByte('&')
+			i += 5
+		default: // another escape, of which a backslash may be the second half
+			b.WriteString(text[i : i+2])
+			i++
+		}
+	}
+	return b.String()
 }
 
 // beginning is as much of a text as a short one may have.
