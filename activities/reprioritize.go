@@ -35,11 +35,12 @@ func (a *Lanes) Reprioritize(ctx context.Context, in contract.ReprioritizeInput)
 	})
 	var over *serviceerror.NotFound
 	var refused *serviceerror.InvalidArgument
+	var tooOld *serviceerror.Unimplemented
 	switch {
 	case err == nil, errors.As(err, &over):
 		return nil
-	case errors.As(err, &refused):
-		return temporal.NewNonRetryableApplicationError("Temporal refuses the priority", "Refused", err)
+	case errors.As(err, &refused), errors.As(err, &tooOld):
+		return temporal.NewNonRetryableApplicationError("Temporal does not change the priority of what waits; it holds for later deliveries", "NotChanged", err)
 	}
 	return fmt.Errorf("change the priority of %s of %s: %w", contract.AttemptActivityID(in.Attempt), in.WorkflowID, err)
 }

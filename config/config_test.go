@@ -106,6 +106,28 @@ agent_cluster:
 	}, c.ClusterConfigs())
 }
 
+func TestDeadLetterRetention(t *testing.T) {
+	t.Parallel()
+	c, err := Parse("c", []byte(`
+clusters: [{name: a, dead_letter_retention: "30.00:00:00"}, {name: b}]
+agent_cluster: {name: c, task_queue: {dead_letter_retention: 36h}}
+`))
+	require.NoError(t, err)
+	var kept []time.Duration
+	for _, cluster := range c.ClusterConfigs() {
+		kept = append(kept, cluster.DeadLetterRetention.Std())
+	}
+	require.Equal(t, []time.Duration{30 * 24 * time.Hour, fleet.DefaultDeadLetterRetention, 36 * time.Hour}, kept)
+	for text, where := range map[string]string{
+		"clusters: [{name: a, dead_letter_retention: 1ms}]":                    "clusters[0].dead_letter_retention",
+		"agent_cluster: {name: c, task_queue: {dead_letter_retention: 9000h}}": "agent_cluster.task_queue.dead_letter_retention",
+	} {
+		_, err := Parse("c", []byte(text))
+		require.ErrorContains(t, err, where)
+		require.NotContains(t, err.Error(), "\n", "one mistake is one line")
+	}
+}
+
 func TestValidateOfCode(t *testing.T) {
 	t.Parallel()
 	c := Default()

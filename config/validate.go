@@ -69,7 +69,6 @@ func (c *Config) problems() []Problem {
 	seen := map[string]string{}
 	for i, cluster := range c.Clusters {
 		k.cluster(fmt.Sprintf("clusters[%d]", i), "target_group", cluster, seen)
-		k.duration(fmt.Sprintf("clusters[%d].dead_letter_retention", i), cluster.DeadLetterRetention, minPeriod, maxPeriod)
 	}
 	if c.AgentCluster != nil {
 		k.cluster("agent_cluster", "target_group_id", c.AgentCluster.cluster(), seen)
@@ -152,6 +151,7 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, seen map[string]str
 		at+".failover.selection_strategy", "must be standby, least_loaded, round_robin or affinity")
 	k.duration(at+".failover.task_transfer_timeout", c.Failover.TaskTransferTimeout, minPeriod, time.Hour)
 	k.count(at+".failover.max_transfer_retries", c.Failover.MaxTransferRetries, 0, 100)
+	k.duration(at+".dead_letter_retention", c.DeadLetterRetention, minPeriod, maxPeriod)
 
 	if len(k.problems) == before {
 		err := full.Validate() // what fleet may come to forbid
