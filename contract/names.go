@@ -4,7 +4,6 @@ package contract
 
 import (
 	"hash/fnv"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -104,23 +103,46 @@ func AttemptOfActivityID(id string) int {
 	return number
 }
 
+// LaneQueue is the task queue of a cluster's lane, by the lane's name (see fleet.ParseLane).
+func LaneQueue(cluster, lane string) string {
+	if _, pinned := fleet.AgentOfLane(lane); pinned {
+		return "lane/" + lane // of the agent, in whatever cluster it is
+	}
+	if lane == fleet.DefaultLane {
+		return "lane/" + cluster
+	}
+	return "lane/" + cluster + "/" + lane
+}
+
+// LaneOfQueue is the inverse of LaneQueue. cluster is empty for the lane of an agent.
+func LaneOfQueue(queue string) (cluster, lane string, ok bool) {
+	rest, ok := strings.CutPrefix(queue, "lane/")
+	if !ok || rest == "" {
+		return "", "", false
+	}
+	if _, pinned := fleet.AgentOfLane(rest); pinned {
+		return "", rest, true
+	}
+	cluster, lane, named := strings.Cut(rest, "/")
+	if !named {
+		return cluster, fleet.DefaultLane, true
+	}
+	return cluster, lane, true
+}
+
 // ClusterLane holds the work of a cluster that any serving member may do.
-func ClusterLane(cluster string) string { return "lane/" + cluster }
+func ClusterLane(cluster string) string { return LaneQueue(cluster, fleet.DefaultLane) }
 
 // CapabilityLane holds the work of a cluster that needs a set of capabilities. Order and repetition do not matter.
 func CapabilityLane(cluster string, capabilities []string) string {
-	set := slices.Clone(capabilities)
-	slices.Sort(set)
-	return "lane/" + cluster + "/cap/" + strings.Join(slices.Compact(set), "+")
+	return LaneQueue(cluster, fleet.CapabilityLane(capabilities))
 }
 
 // ShardLane holds the work of one shard of a sharded cluster.
-func ShardLane(cluster string, shard int) string {
-	return "lane/" + cluster + "/shard/" + strconv.Itoa(shard)
-}
+func ShardLane(cluster string, shard int) string { return LaneQueue(cluster, fleet.ShardLane(shard)) }
 
 // AgentLane holds the work pinned to one agent; it waits there while the agent is offline.
-func AgentLane(agent string) string { return "lane/agent/" + agent }
+func AgentLane(agent string) string { return "lane/" + fleet.AgentLane(agent) }
 
 // Lane is where a task waits. Pinning to an agent wins over a shard, a shard over capabilities. shards is the
 // cluster's number of shards, 0 when it is not sharded.

@@ -24,6 +24,7 @@ const knownFor = 10 * time.Second
 type clusterFacts struct {
 	shards              int // 0 when the cluster is not sharded
 	deadLetterRetention fleet.Duration
+	weights             map[string]float64 // of tenants
 }
 
 // clusterCache remembers clusters and their open capability lanes for a short time.
@@ -101,7 +102,7 @@ func (g *Gateway) knownCluster(ctx context.Context, name string) (clusterFacts, 
 		}
 		config = view.Config
 	}
-	facts := clusterFacts{deadLetterRetention: config.WithDefaults().DeadLetterRetention}
+	facts := clusterFacts{deadLetterRetention: config.WithDefaults().DeadLetterRetention, weights: config.TenantWeights}
 	if config.ReplicationMode == fleet.Sharded {
 		facts.shards = config.Shards
 	}

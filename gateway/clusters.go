@@ -36,6 +36,7 @@ type ClusterSettings struct {
 	TransferTimeout     fleet.Duration          `json:"task_transfer_timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a failover watches the tasks that it moves. Default 5m."`
 	DeadLetterRetention fleet.Duration          `json:"dead_letter_retention,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a dead letter of its tasks is kept for a retry, at most 8760h. Holds for tasks submitted from then on. Default 168h (7 days)."`
 	Brake               BrakeSettings           `json:"brake,omitzero" doc:"When so many agents vanish at once that their failovers wait."`
+	TenantWeights       map[string]float64      `json:"tenant_weights,omitempty" doc:"The tenants' shares of the lanes while work of several waits, 0.1 to 100; at most 100 tenants. One that is not named has 1. Counts for tasks submitted from then on."`
 }
 
 // BrakeSettings are fleet.BrakePolicy as a client submits and sees it.
@@ -50,7 +51,8 @@ func (s *ClusterSettings) config(name string) fleet.ClusterConfig {
 		Name: name, TargetGroup: s.TargetGroup, MinAgents: s.MinAgents, DesiredAgents: s.DesiredAgents, MaxAgents: s.MaxAgents,
 		ReplicationMode: s.ReplicationMode, Shards: s.Shards, Selection: s.Selection,
 		RoleLease: s.RoleLease, TransferTimeout: s.TransferTimeout, DeadLetterRetention: s.DeadLetterRetention,
-		Brake: fleet.BrakePolicy{Share: s.Brake.Share, MinLost: s.Brake.MinLost, Window: s.Brake.Window},
+		Brake:         fleet.BrakePolicy{Share: s.Brake.Share, MinLost: s.Brake.MinLost, Window: s.Brake.Window},
+		TenantWeights: s.TenantWeights,
 	}
 }
 
@@ -68,6 +70,10 @@ type Cluster struct {
 	TransferTimeout     fleet.Duration          `json:"task_transfer_timeout"`
 	DeadLetterRetention fleet.Duration          `json:"dead_letter_retention"`
 	Brake               BrakeSettings           `json:"brake"`
+	TenantWeights       map[string]float64      `json:"tenant_weights,omitempty"`
+	Paused              *Pause                  `json:"paused,omitempty" doc:"Nothing is taken from any of its lanes."`
+	PausedLanes         []PausedLane            `json:"paused_lanes,omitempty" doc:"Lanes that were paused by themselves."`
+	BrakeHolds          []BrakeHold             `json:"brake_holds,omitempty" doc:"Hubs whose mass-loss brake is engaged: failovers of the agents that they lost wait until the agents are back or the brake is released."`
 	Leader              string                  `json:"leader,omitempty" doc:"Serves alone in an active_passive cluster."`
 	LeaderEpoch         int64                   `json:"leader_epoch,omitempty"`
 	Standbys            []string                `json:"standbys,omitempty"`
@@ -76,6 +82,13 @@ type Cluster struct {
 	HealthyAgentCount   int                     `json:"healthy_agent_count"`
 	AgentCount          int                     `json:"agent_count"`
 	CreatedAt           *time.Time              `json:"created_at,omitempty"`
+}
+
+// BrakeHold is one hub's mass-loss brake while it is engaged.
+type BrakeHold struct {
+	Hub   string    `json:"hub"`
+	Since time.Time `json:"since"`
+	Lost  int       `json:"lost" doc:"How many agents had vanished when the hub last told."`
 }
 
 // ShardOwner says who serves a shard.
@@ -91,7 +104,18 @@ func clusterOf(view *contract.ClusterView) Cluster {
 		c.Leader, c.LeaderEpoch = view.Leader, view.LeaderEpoch
 	}
 	c.Standbys = view.Standbys
+	c.Paused, c.PausedLanes = pausesOf(&view.Cluster)
+	for _, b := range view.BrakeHolds {
+		c.BrakeHolds = append(c.BrakeHolds, BrakeHold{Hub: b.Hub, Since: b.Since.UTC(), Lost: b.Lost})
+	}
 	c.Status, c.HealthyAgentCount, c.AgentCount, c.CreatedAt = view.Status(), view.HealthyCount(), len(view.Members), known(view.CreatedAt)
+	return c
+}
+
+// fullCluster is a cluster as it is shown by itself.
+func fullCluster(view *contract.ClusterView) Cluster {
+	c := clusterOf(view)
+	c.ShardOwners = shardOwners(&view.Cluster)
 	return c
 }
 
@@ -113,7 +137,8 @@ func settingsOf(config fleet.ClusterConfig) Cluster {
 		Name: config.Name, TargetGroup: config.TargetGroup, MinAgents: config.MinAgents, DesiredAgents: config.DesiredAgents,
 		MaxAgents: config.MaxAgents, ReplicationMode: config.ReplicationMode, Selection: config.Selection, Status: fleet.ClusterUnknown,
 		RoleLease: config.RoleLease, TransferTimeout: config.TransferTimeout, DeadLetterRetention: config.DeadLetterRetention,
-		Brake: BrakeSettings{Share: config.Brake.Share, MinLost: config.Brake.MinLost, Window: config.Brake.Window},
+		Brake:         BrakeSettings{Share: config.Brake.Share, MinLost: config.Brake.MinLost, Window: config.Brake.Window},
+		TenantWeights: config.TenantWeights,
 	}
 	if config.ReplicationMode == fleet.Sharded {
 		c.Shards = config.Shards
@@ -200,6 +225,20 @@ func problemCode(err error) (string, bool) {
 
 // replaceCluster changes a cluster's settings. What is fixed at creation keeps its value when left out.
 func (g *Gateway) replaceCluster(ctx context.Context, name string, settings *ClusterSettings) (Cluster, error) {
+	return g.configure(ctx, name, func(current fleet.ClusterConfig) fleet.ClusterConfig {
+		config := settings.config(name)
+		if config.ReplicationMode == "" {
+			config.ReplicationMode = current.ReplicationMode
+		}
+		if config.Shards == 0 {
+			config.Shards = current.Shards
+		}
+		return config
+	})
+}
+
+// configure changes a cluster's configuration to what change makes of the present one.
+func (g *Gateway) configure(ctx context.Context, name string, change func(current fleet.ClusterConfig) fleet.ClusterConfig) (Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, err := g.describeCluster(ctx, name); err != nil {
@@ -209,14 +248,7 @@ func (g *Gateway) replaceCluster(ctx context.Context, name string, settings *Clu
 	if err != nil {
 		return Cluster{}, err
 	}
-	config := settings.config(name)
-	if config.ReplicationMode == "" {
-		config.ReplicationMode = current.Config.ReplicationMode
-	}
-	if config.Shards == 0 {
-		config.Shards = current.Config.Shards
-	}
-	config = config.WithDefaults()
+	config := change(current.Config).WithDefaults()
 	if err := config.Validate(); err != nil {
 		return Cluster{}, invalid("body", err)
 	}
@@ -225,7 +257,7 @@ func (g *Gateway) replaceCluster(ctx context.Context, name string, settings *Clu
 		return Cluster{}, g.answer(err, "configure a cluster", protocol.CodeUnknownCluster)
 	}
 	g.clusters.forget(name)
-	return clusterOf(&view), nil
+	return fullCluster(&view), nil
 }
 
 // deleteCluster ends a cluster; without force only one that has no online agents.

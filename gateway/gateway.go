@@ -74,6 +74,8 @@ func (g *Gateway) Register(api huma.API) {
 	g.registerFailovers(api)
 	g.registerDrains(api)
 	g.registerMaintenance(api)
+	g.registerPauses(api)
+	g.registerQueue(api)
 }
 
 // pause waits for d or until ctx ends.

@@ -84,7 +84,7 @@ func (g *Gateway) submit(ctx context.Context, r *TaskRequest) (task Task, err er
 			return Task{}, err
 		}
 	}
-	run, err := g.client.ExecuteWorkflow(ctx, startOptions(id, &spec, digest), contract.TaskWorkflow,
+	run, err := g.client.ExecuteWorkflow(ctx, startOptions(id, &spec, digest, facts.weights[spec.Tenant]), contract.TaskWorkflow,
 		contract.TaskInput{TaskID: id, Spec: spec, Lane: lane, DeadLetterRetention: facts.deadLetterRetention})
 	if isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
 		return g.duplicate(ctx, id, digest)
@@ -121,7 +121,8 @@ func (g *Gateway) count(task Task, err error) {
 	}
 }
 
-func startOptions(id string, spec *fleet.TaskSpec, digest string) client.StartWorkflowOptions {
+// startOptions start a task; weight is its tenant's in the cluster, 0 if it has none.
+func startOptions(id string, spec *fleet.TaskSpec, digest string, weight float64) client.StartWorkflowOptions {
 	attributes := []temporal.SearchAttributeUpdate{
 		contract.AttrCluster.ValueSet(spec.Cluster),
 		contract.AttrTaskType.ValueSet(spec.Type),
@@ -152,7 +153,7 @@ func startOptions(id string, spec *fleet.TaskSpec, digest string) client.StartWo
 		TypedSearchAttributes:                    temporal.NewSearchAttributes(attributes...),
 		Memo:                                     memo,
 		StaticSummary:                            spec.Type + " in " + spec.Cluster,
-		Priority:                                 temporal.Priority{PriorityKey: int(spec.Priority), FairnessKey: spec.Tenant},
+		Priority:                                 temporal.Priority{PriorityKey: int(spec.Priority), FairnessKey: spec.Tenant, FairnessWeight: float32(weight)},
 	}
 }
 
@@ -160,11 +161,11 @@ func startOptions(id string, spec *fleet.TaskSpec, digest string) client.StartWo
 // history.
 const memoCapabilities = "required_capabilities"
 
-// labelList is the labels as the search attribute has them: sorted "name=value".
+// labelList is the labels as the search attribute has them, sorted.
 func labelList(labels map[string]string) []string {
 	list := make([]string, 0, len(labels))
 	for name, value := range labels {
-		list = append(list, name+"="+value)
+		list = append(list, contract.LabelTerm(name, value))
 	}
 	slices.Sort(list)
 	return list

@@ -1,8 +1,8 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
-	"strings"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
@@ -42,6 +42,8 @@ type Task struct {
 
 	required []string // capabilities, to say why it waits
 	digest   string   // of what was submitted
+	queue    string   // the task queue of its pending delivery
+	level    int32    // the priority of its pending delivery
 }
 
 // newTask is a task as it stands right after it was accepted.
@@ -82,7 +84,7 @@ func taskOf(info *workflowpb.WorkflowExecutionInfo) Task {
 	if decode(attributes[contract.AttrLabels.GetName()], &labels) && len(labels) > 0 {
 		task.Labels = make(map[string]string, len(labels))
 		for _, label := range labels {
-			name, value, _ := strings.Cut(label, "=")
+			name, value := contract.ParseLabelTerm(label)
 			task.Labels[name] = value
 		}
 	}
@@ -162,6 +164,8 @@ func (t *Task) takeActivity(pending []*workflowpb.PendingActivityInfo) bool {
 		if p.GetActivityType().GetName() != contract.RunTaskActivity {
 			continue
 		}
+		t.queue = p.GetActivityOptions().GetTaskQueue().GetName()
+		t.level = cmp.Or(p.GetActivityOptions().GetPriority().GetPriorityKey(), int32(t.Priority))
 		if p.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
 			t.Status = fleet.TaskQueued
 			return true

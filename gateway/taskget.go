@@ -101,46 +101,6 @@ func (g *Gateway) queryTask(ctx context.Context, id string) (contract.TaskState,
 	return state, value.Get(&state)
 }
 
-// explain fills in why a task is not running.
-func (g *Gateway) explain(ctx context.Context, t *Task) {
-	switch t.Status {
-	case fleet.TaskRetryWait:
-		if t.NextAttemptAt != nil {
-			reason := t.Why
-			t.Why = "backoff until " + t.NextAttemptAt.UTC().Format(time.RFC3339)
-			if reason != "" {
-				t.Why += ": " + reason
-			}
-		}
-	case fleet.TaskReview:
-		if t.Why != "" {
-			t.Why = "in review because " + t.Why
-		}
-	case fleet.TaskDeadLetter:
-		if t.DeadLetter != nil {
-			t.Why = whyDeadLetter(t.DeadLetter)
-		}
-	case fleet.TaskQueued:
-		if t.Cluster == "" || t.NextAttemptAt != nil { // the latter waits for its start and says so itself
-			return
-		}
-		view, err := g.view(ctx, t.Cluster)
-		if err != nil {
-			if t.Why == "" {
-				t.Why = "waiting for an agent; the state of its cluster is not known now"
-			}
-			return
-		}
-		spec := fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent, RequiredCapabilities: t.required}
-		t.Why = fleet.WhyWaiting(&view.Cluster, &spec, g.live(ctx).running(&view.Cluster))
-	}
-}
-
-// whyDeadLetter says why a task is a dead letter and how long it can be retried.
-func whyDeadLetter(d *fleet.DeadLetter) string {
-	return "dead letter because " + d.Cause + "; kept until " + d.Until.UTC().Format(time.RFC3339)
-}
-
 // completeClosed reads how the task ended from its workflow's last event.
 func (g *Gateway) completeClosed(ctx context.Context, task Task) (Task, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

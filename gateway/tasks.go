@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -9,11 +10,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/protocol"
 )
 
 type getTaskInput struct {
@@ -44,6 +43,9 @@ type listTasksInput struct {
 	Type      string           `query:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
 	Tenant    string           `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
 	Agent     string           `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent it is pinned to."`
+	Label     []string         `query:"label,explode" maxItems:"16" doc:"A label as name=value or name:value; of several, a task has all."`
+	After     time.Time        `query:"submitted_after" doc:"Submitted at this time or later (RFC 3339)."`
+	Before    time.Time        `query:"submitted_before" doc:"Submitted before this time (RFC 3339)."`
 	PageSize  int              `query:"page_size" minimum:"1" maximum:"200" default:"50"`
 	PageToken string           `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
 }
@@ -107,32 +109,30 @@ func (g *Gateway) registerTasks(api huma.API) {
 const statusWaiting fleet.TaskStatus = "waiting"
 
 func (g *Gateway) listTasks(ctx context.Context, in *listTasksInput) (*listTasksOutput, error) {
-	query := taskQuery(in)
-	token, err := openToken(query, in.PageToken)
+	labels, err := parseLabels(in.Label)
 	if err != nil {
-		return nil, err
+		return nil, invalid("query.label", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	page, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: g.namespace, PageSize: int32(in.PageSize), NextPageToken: token, Query: query,
-	})
+	page, next, err := g.workflowPage(ctx, "list tasks", taskQuery(in, labels), in.PageSize, in.PageToken)
 	if err != nil {
-		return nil, g.answer(err, "list tasks", protocol.CodeNotFound)
+		return nil, err
 	}
-	tasks := make([]Task, len(page.GetExecutions()))
-	for i, info := range page.GetExecutions() {
+	tasks := make([]Task, len(page))
+	for i, info := range page {
 		tasks[i] = taskOf(info)
 	}
 	g.refineAll(ctx, tasks)
 	out := &listTasksOutput{}
 	out.Body.Tasks = make([]Task, 0, len(tasks))
 	for i := range tasks {
-		if matches(tasks[i].Status, in.Status) {
+		if matches(tasks[i].Status, in.Status) && hasLabels(&tasks[i], labels) {
 			out.Body.Tasks = append(out.Body.Tasks, tasks[i])
 		}
 	}
-	out.Body.NextPageToken = sealToken(query, page.GetNextPageToken())
+	g.explainAll(ctx, out.Body.Tasks)
+	out.Body.NextPageToken = next
 	return out, nil
 }
 
@@ -160,23 +160,43 @@ func matches(status, wanted fleet.TaskStatus) bool {
 	return status == wanted
 }
 
-// taskQuery is the visibility query of a list. Its values are slugs, which need no quoting.
-func taskQuery(in *listTasksInput) string {
-	terms := []string{equals("WorkflowType", contract.TaskWorkflow)}
-	for _, filter := range []struct{ attribute, value string }{
-		{contract.AttrCluster.GetName(), in.Cluster},
-		{contract.AttrTaskType.GetName(), in.Type},
-		{contract.AttrTenant.GetName(), in.Tenant},
-		{contract.AttrAgent.GetName(), in.Agent},
-	} {
-		if filter.value != "" {
-			terms = append(terms, equals(filter.attribute, filter.value))
+// parseLabels reads the labels that a list asks for.
+func parseLabels(list []string) (map[string]string, error) {
+	labels := make(map[string]string, len(list))
+	for _, label := range list {
+		i := strings.IndexAny(label, "=:")
+		if i < 0 || fleet.ValidateID("label name", label[:i]) != nil {
+			return nil, errors.New("must be name=value or name:value, with a label's name")
+		}
+		name, value := label[:i], label[i+1:]
+		if other, twice := labels[name]; twice && other != value {
+			return nil, errors.New("asks for two values of one label: no task has both")
+		}
+		labels[name] = value
+	}
+	return labels, nil
+}
+
+// hasLabels compares exactly: where visibility is kept in SQLite, it does not tell upper from lower case.
+func hasLabels(t *Task, labels map[string]string) bool {
+	for name, value := range labels {
+		if own, ok := t.Labels[name]; !ok || own != value {
+			return false
 		}
 	}
-	if term := statusTerm(in.Status); term != "" {
-		terms = append(terms, term)
+	return true
+}
+
+// taskQuery is the visibility query of a list.
+func taskQuery(in *listTasksInput, labels map[string]string) string {
+	terms := []string{
+		equals("WorkflowType", contract.TaskWorkflow), filter(contract.AttrCluster.GetName(), in.Cluster), filter(contract.AttrTaskType.GetName(), in.Type),
+		filter(contract.AttrTenant.GetName(), in.Tenant), filter(contract.AttrAgent.GetName(), in.Agent),
 	}
-	return strings.Join(terms, " AND ")
+	for _, label := range labelList(labels) {
+		terms = append(terms, equals(contract.AttrLabels.GetName(), label))
+	}
+	return allOf(append(terms, between("StartTime", in.After, in.Before), statusTerm(in.Status))...)
 }
 
 func statusTerm(status fleet.TaskStatus) string {
@@ -197,9 +217,3 @@ func statusTerm(status fleet.TaskStatus) string {
 	}
 	return ""
 }
-
-func executionIs(s enumspb.WorkflowExecutionStatus) string {
-	return equals("ExecutionStatus", s.String())
-}
-
-func equals(attribute, value string) string { return attribute + " = '" + value + "'" }

@@ -136,11 +136,20 @@ func (h *Hub) returnParked(l *lane, why string) {
 
 // returnUndelivered returns what a session was assigned but never told. The mutex is held.
 func (h *Hub) returnUndelivered(s *session, why string) {
+	h.returnUndeliveredIf(s, why, func(*attempt) bool { return true })
+}
+
+func (h *Hub) returnUndeliveredIf(s *session, why string, returns func(*attempt) bool) {
+	var kept []*attempt
 	for _, a := range s.outbox {
+		if !returns(a) {
+			kept = append(kept, a)
+			continue
+		}
 		delete(s.attempts, a.attemptKey)
 		h.giveBack(a, why)
 	}
-	s.outbox = nil
+	s.outbox = kept
 	h.slotsChanged(s)
 }
 

@@ -216,7 +216,7 @@ func TestAgentsAndClusters(t *testing.T) {
 	agent := `{"id":"agent-1","cluster":"default","status":"online","role":"member","epoch":4,"instance_id":"i","host":"h","pid":12,"max_tasks":4,"running":1,
 		"last_heartbeat":"2026-11-21T11:59:59.5Z","cpu_percent":12.4,"capabilities":["gpu"],"task_types":["exec"]}`
 	gone := `{"id":"agent-2","cluster":"default","status":"offline","role":"member","epoch":1,"instance_id":"j","max_tasks":4,"status_since":"2026-11-21T10:00:00Z","status_reason":"its connection closed"}`
-	cluster := `{"name":"default","status":"healthy","replication_mode":"active_active","selection_strategy":"least_loaded","min_agents":1,"desired_agents":2,"max_agents":9,"healthy_agent_count":1,"agent_count":2,"created_at":"2026-11-11T12:00:00Z"}`
+	cluster := `{"name":"default","status":"healthy","replication_mode":"active_active","selection_strategy":"least_loaded","min_agents":1,"desired_agents":2,"max_agents":9,"healthy_agent_count":1,"agent_count":2,"role_lease":"5s","task_transfer_timeout":"5m0s","dead_letter_retention":"168h0m0s","brake":{"share":0.5,"min_lost":3,"window":"10s"},"created_at":"2026-11-11T12:00:00Z"}`
 	f := newFakeAPI(t, map[string]answer{
 		"GET /api/v1/agents":                          {200, `{"agents":[` + agent + `,` + gone + `]}`},
 		"GET /api/v1/agents/agent-2":                  {200, gone},
@@ -247,16 +247,20 @@ Instance  j
 Tasks     ?/4
 `},
 		{"cluster list", `
-CLUSTER  STATUS   MODE           HEALTHY  AGENTS  LEADER  CREATED
+CLUSTER  STATUS   MODE           HEALTHY  AGENTS  LEADER  CREATED  PAUSED
 default  healthy  active_active  1        2       -       10d ago
 `},
 		{"cluster get default", `
-Cluster    default
-Status     healthy
-Agents     1 healthy of 2 (min 1, desired 2, max 9)
-Mode       active_active
-Selection  least_loaded
-Created    10d ago
+Cluster           default
+Status            healthy
+Agents            1 healthy of 2 (min 1, desired 2, max 9)
+Mode              active_active
+Selection         least_loaded
+Role lease        5s
+Transfer timeout  5m0s
+Dead letters      kept for 7d
+Brake             when at least 3 and more than 50% of the agents vanish within 10s
+Created           10d ago
 `},
 		{"cluster members default", `
 AGENT    CLUSTER  STATUS  ROLE    TASKS  EPOCH  CPU  HOST  PID  LAST HEARTBEAT

@@ -64,7 +64,7 @@ func problem(status int, code, detail string) answer {
 // at runs a command line against the fake API. The first two words are the command.
 func (f *fakeAPI) at(t *testing.T, args ...string) ran {
 	t.Helper()
-	return run(t.Context(), "", slices.Insert(slices.Clone(args), 2, "--server", f.URL)...)
+	return run(t.Context(), "", slices.Insert(slices.Clone(args), min(2, len(args)), "--server", f.URL)...)
 }
 
 func TestUsageErrorsEndWithCode2(t *testing.T) {

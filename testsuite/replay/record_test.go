@@ -79,6 +79,11 @@ func TestRecord(t *testing.T) {
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.OpenLaneUpdate, contract.OpenLaneRequest{Capabilities: []string{"gpu"}})
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.ConfigureUpdate, fleet.ClusterConfig{Name: cluster, MinAgents: 2, DesiredAgents: 3})
 
+	for _, lane := range []string{"cap/gpu", ""} {
+		update(t, c, contract.ClusterWorkflowID(cluster), contract.PauseUpdate, contract.PauseRequest{Lane: lane, Reason: "new disks"})
+		update(t, c, contract.ClusterWorkflowID(cluster), contract.ResumeUpdate, contract.ResumeRequest{Lane: lane})
+	}
+
 	for _, id := range []string{"completed", "retried", "failed", "dead-letter", "cancelled", "expired", "moved", "reviewed"} {
 		if id != "dead-letter" {
 			closed(t, c, contract.TaskWorkflowID(id))
