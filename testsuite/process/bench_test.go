@@ -1,0 +1,54 @@
+package process
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/testsuite/bench"
+)
+
+// Each part of the queue's benchmark runs, small, and leaves nothing behind. Its numbers mean nothing here.
+func TestBenchQueueInSmall(t *testing.T) {
+	t.Parallel()
+	temporary := t.TempDir()
+	p := start(t, []string{"TMPDIR=" + temporary}, "bench", "queue", "-o", "json", "--tasks", "40", "--slots", "4", "--depth", "40", "--depth-slots", "8",
+		"--rounds", "1", "--latency-tasks", "10", "--rate", "20", "--cancels", "2", "--returns", "2")
+	require.Equal(t, 0, p.exit(t), "%s", &p.stderr)
+	var report struct {
+		Machine bench.Machine `json:"machine"`
+		bench.Queue
+	}
+	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &report), "%s", &p.stdout)
+	require.Positive(t, report.Machine.Cores)
+	classes := 0
+	for _, c := range report.Order.Classes {
+		classes += c.Tasks
+	}
+	require.Equal(t, []int{40, 40}, []int{report.Order.Tasks, classes})
+	require.Len(t, report.Fairness, 2)
+	equal := report.Fairness[0]
+	require.Equal(t, []int{36, 4, 8}, []int{equal.Big, equal.Small, equal.Window})
+	require.Positive(t, equal.Last)
+	for _, side := range []bench.DepthSide{report.Depth.Bare, report.Depth.Mainstay} {
+		require.Positive(t, side.SubmittedPerSecond)
+		require.Positive(t, side.QueuedPerSecond)
+		require.Positive(t, side.DrainedPerSecond)
+		require.Len(t, side.Memory, 4)
+		for _, m := range side.Memory {
+			require.Positive(t, m.Resident)
+			require.Positive(t, m.Heap)
+			require.Positive(t, m.Temporal)
+		}
+	}
+	require.Equal(t, 10, report.Latency.Bare.Acknowledged.Count)
+	require.Equal(t, 10, report.Latency.Mainstay.Acknowledged.Count)
+	require.Equal(t, 2, report.Control.Cancel.Count)
+	require.Equal(t, 2, report.Control.Return.Count)
+	require.Greater(t, report.Control.Return.Max, report.Control.Registered.P50, "registering comes after the start")
+	left, err := os.ReadDir(temporary)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
