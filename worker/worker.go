@@ -23,6 +23,10 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// WorkflowPollers bounds the open polls for workflow tasks. 0 means 8.
 	WorkflowPollers int
+	// WorkflowCache bounds the workflows that are kept in memory between their events, of all workers of this process. A
+	// task that waits in its lane is one, of about 25 KiB of heap and as much of stacks; one that was dropped is read back
+	// from its history. 0 means 1000.
+	WorkflowCache int
 }
 
 // RegisterWorkflows registers all workflows under their contract names. Worker, tests and replayer share it.
@@ -39,9 +43,13 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	if o.WorkflowPollers == 0 {
 		o.WorkflowPollers = 8
 	}
+	if o.WorkflowCache == 0 {
+		o.WorkflowCache = 1000
+	}
 	if o.Registerer == nil {
 		o.Registerer = prometheus.NewRegistry()
 	}
+	sdkworker.SetStickyWorkflowCacheSize(o.WorkflowCache)
 	w := sdkworker.New(c, contract.WorkerQueue, sdkworker.Options{
 		MaxConcurrentWorkflowTaskPollers: o.WorkflowPollers,
 		MaxConcurrentActivityTaskPollers: 2,

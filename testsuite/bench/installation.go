@@ -288,6 +288,9 @@ func (i *Installation) Stop() {
 	if i.plane == nil {
 		return
 	}
+	if i.temporalOnly { // it has no profile to write
+		i.plane.Kill()
+	}
 	i.plane.Signal(syscall.SIGTERM)
 	late := time.AfterFunc(stopLimit, i.plane.Kill)
 	defer late.Stop()
