@@ -60,6 +60,10 @@ func (c *clusterCache) put(name string, facts clusterFacts, now time.Time) {
 			delete(c.entries, other)
 		}
 	}
+	if e := c.entries[name]; e != nil { // another request asked at the same time; its open lanes count too
+		e.facts = facts
+		return
+	}
 	c.entries[name] = &cacheEntry{facts: facts, expires: now.Add(knownFor), lanes: map[string]bool{}}
 }
 
@@ -146,9 +150,19 @@ func (g *Gateway) view(ctx context.Context, name string) (contract.ClusterView, 
 	return view, g.answer(noWorker(err), "query a cluster", protocol.CodeUnknownCluster)
 }
 
-// openLane makes sure that hubs poll the lane of a set of capabilities.
+// openLane makes sure that hubs poll the lane of a set of capabilities. One request at a time asks for it: a cluster takes
+// ten updates at a time, and a batch may bring many tasks for a new lane.
 func (g *Gateway) openLane(ctx context.Context, cluster string, capabilities []string) error {
 	lane := contract.CapabilityLane(cluster, capabilities)
+	if g.clusters.laneOpen(cluster, lane) {
+		return nil
+	}
+	select {
+	case g.opening <- struct{}{}:
+		defer func() { <-g.opening }()
+	case <-ctx.Done():
+		return g.answer(ctx.Err(), "open a lane", protocol.CodeUnknownCluster)
+	}
 	if g.clusters.laneOpen(cluster, lane) {
 		return nil
 	}

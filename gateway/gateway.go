@@ -39,6 +39,7 @@ type Gateway struct {
 	logger    *zap.Logger
 	submitted *prometheus.CounterVec
 	clusters  clusterCache
+	opening   chan struct{} // held while a lane is opened
 	newID     func() string
 	pause     func(ctx context.Context, d time.Duration) error
 }
@@ -52,7 +53,7 @@ func New(o Options) *Gateway {
 		o.Namespace = client.DefaultNamespace
 	}
 	g := &Gateway{
-		client: o.Client, namespace: o.Namespace, logger: o.Logger, newID: newTaskID, pause: pause,
+		client: o.Client, namespace: o.Namespace, logger: o.Logger, newID: newTaskID, pause: pause, opening: make(chan struct{}, 1),
 		submitted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mainstay_gateway_tasks_submitted_total",
 			Help: "Tasks submitted, by outcome: accepted, duplicate or rejected.",
