@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"time"
 
@@ -26,6 +27,7 @@ type DepthSide struct {
 	SubmittedPerSecond float64       `json:"submitted_per_second"` // until the last was acknowledged
 	QueuedPerSecond    float64       `json:"queued_per_second"`    // until the last waited in its lane
 	DrainedPerSecond   float64       `json:"drained_per_second"`   // from the slots' coming to the last close
+	DrainCPU           float64       `json:"drain_cpu_ms_per_task"`
 	Memory             []MemoryState `json:"memory"`
 }
 
@@ -79,6 +81,8 @@ type queueSide interface {
 	submit(ctx context.Context, first, n int) error
 	serve(ctx context.Context) (stop func(), err error)
 	memory(ctx context.Context) (resident, heap int64, err error)
+	// processes are those of the side beside Temporal's.
+	processes() []int
 }
 
 // measureDepth fills a queue to its depth and drains it, with each side in an installation of its own.
@@ -130,12 +134,12 @@ func measureDepth(ctx context.Context, p *QueuePlan, installTemporal func(contex
 
 // measure warms a side up, fills its queue in two halves, and drains it.
 func (s *DepthSide) measure(ctx context.Context, i *Installation, c client.Client, side queueSide, p *QueuePlan, progress io.Writer) error {
-	queue, workflowType := side.queue()
+	queue, _ := side.queue()
 	warmup := min(depthWarmup, p.Depth)
 	if err := side.submit(ctx, 0, warmup); err != nil {
 		return err
 	}
-	if _, err := s.drain(ctx, c, side, workflowType, warmup); err != nil {
+	if _, _, err := s.drain(ctx, i, c, side, warmup); err != nil {
 		return err
 	}
 	read := func(when string, queued int) error {
@@ -175,29 +179,33 @@ func (s *DepthSide) measure(ctx context.Context, i *Installation, c client.Clien
 		}
 	}
 	s.SubmittedPerSecond, s.QueuedPerSecond = float64(p.Depth)/acknowledged.Seconds(), float64(p.Depth)/queued.Seconds()
-	took, err := s.drain(ctx, c, side, workflowType, warmup+p.Depth)
+	took, used, err := s.drain(ctx, i, c, side, warmup+p.Depth)
 	if err != nil {
 		return err
 	}
 	s.DrainedPerSecond = float64(p.Depth) / took.Seconds()
-	fmt.Fprintf(progress, "submitted %.1f/s, queued %.1f/s, drained %.1f/s\n", s.SubmittedPerSecond, s.QueuedPerSecond, s.DrainedPerSecond)
+	s.DrainCPU = milliseconds(used / time.Duration(p.Depth))
+	fmt.Fprintf(progress, "submitted %.1f/s, queued %.1f/s, drained %.1f/s with %.1f ms of processor time each\n", s.SubmittedPerSecond, s.QueuedPerSecond, s.DrainedPerSecond, s.DrainCPU)
 	return read(whenDrained, 0)
 }
 
-// drain has slots come until all workflows of the type have completed, of which there are then total, and returns the
-// time from the slots' coming to the last close.
-func (s *DepthSide) drain(ctx context.Context, c client.Client, side queueSide, workflowType string, total int) (time.Duration, error) {
+// drain has slots come until all workflows of the side's type have completed, of which there are then total, and returns
+// the time from the slots' coming to the last close and the processor time of all processes that take part.
+func (s *DepthSide) drain(ctx context.Context, i *Installation, c client.Client, side queueSide, total int) (took, used time.Duration, err error) {
+	_, workflowType := side.queue()
+	before := CPUTimes(append(side.processes(), i.PID())...) // those that come now have used nothing yet
 	came := time.Now()
 	stop, err := side.serve(ctx)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer stop()
 	if err := awaitCompleted(ctx, c, workflowType, total); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
+	used = CPUTimes(append(side.processes(), i.PID())...) - before
 	last, err := lastClose(ctx, c, workflowType)
-	return last.Sub(came), err
+	return last.Sub(came), used, err
 }
 
 // bareDepth is the bare side.
@@ -217,6 +225,8 @@ func (b *bareDepth) serve(context.Context) (func(), error) {
 }
 
 func (b *bareDepth) memory(context.Context) (resident, heap int64, err error) { return ownMemory() }
+
+func (b *bareDepth) processes() []int { return []int{os.Getpid()} }
 
 // mainstayDepth is Mainstay's side.
 type mainstayDepth struct {
@@ -244,4 +254,12 @@ func (m *mainstayDepth) serve(ctx context.Context) (func(), error) {
 func (m *mainstayDepth) memory(ctx context.Context) (resident, heap int64, err error) {
 	i := m.crew.installation
 	return processMemory(ctx, i.URL, i.HubPID())
+}
+
+func (m *mainstayDepth) processes() []int {
+	ids := []int{m.crew.installation.HubPID()}
+	for _, p := range m.crew.processes {
+		ids = append(ids, p.PID())
+	}
+	return ids
 }

@@ -66,6 +66,7 @@ func (q *Queue) writeDepth(t io.Writer) {
 	} {
 		fmt.Fprintf(t, "| %s\t| %.1f tasks/s\t| %.1f tasks/s\t| %.2f\t|\n", rate.name, rate.b, rate.m, rate.m/rate.b)
 	}
+	fmt.Fprintf(t, "| processor time per drained task\t| %.1f ms\t| %.1f ms\t| %.2f\t|\n", b.DrainCPU, m.DrainCPU, m.DrainCPU/b.DrainCPU)
 	for _, when := range []string{whenEmpty, whenHalf, whenFull, whenDrained} {
 		x, y := b.state(when), m.state(when)
 		fmt.Fprintf(t, "| heap, %s (%d queued)\t| %s\t| %s\t| %.2f\t|\n", when, y.Queued, mebibytes(x.Heap), mebibytes(y.Heap), float64(y.Heap)/float64(x.Heap))
