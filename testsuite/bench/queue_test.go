@@ -143,6 +143,7 @@ func TestQueueTables(t *testing.T) {
 		}
 		require.Equal(t, columns, strings.Count(line, "|"), "%s", line)
 	}
+	require.Equal(t, []string{"0.0 KiB", "0.0 KiB", "1.5 KiB", "-2.0 KiB"}, []string{kibibyte(-3), kibibyte(0), kibibyte(1536), kibibyte(-2048)})
 	text.Reset()
 	(&Queue{}).Write(&text)
 	require.Empty(t, text.String(), "what was not measured has no table")

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"io"
+	"math"
 	"text/tabwriter"
 )
 
@@ -77,8 +78,8 @@ func (q *Queue) writeDepth(t io.Writer) {
 	}
 	bareWhole, bareHalf := b.HeapPerTask()
 	whole, half := m.HeapPerTask()
-	fmt.Fprintf(t, "| heap for each queued task\t| %.1f KiB\t| %.1f KiB\t| \t|\n", bareWhole/1024, whole/1024)
-	fmt.Fprintf(t, "| … in the second half alone (0: flat)\t| %.1f KiB\t| %.1f KiB\t| \t|\n", bareHalf/1024, half/1024)
+	fmt.Fprintf(t, "| heap for each queued task\t| %s\t| %s\t| \t|\n", kibibyte(bareWhole), kibibyte(whole))
+	fmt.Fprintf(t, "| … in the second half alone (0: flat)\t| %s\t| %s\t| \t|\n", kibibyte(bareHalf), kibibyte(half))
 	for _, when := range []string{whenEmpty, whenFull, whenDrained} {
 		fmt.Fprintf(t, "| Temporal's process, resident, %s\t| %s\t| %s\t| \t|\n", when, mebibytes(b.state(when).Temporal), mebibytes(m.state(when).Temporal))
 	}
@@ -119,3 +120,6 @@ func (q *Queue) writeControl(t io.Writer) {
 }
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+// kibibyte never shows a negative zero.
+func kibibyte(n float64) string { return fmt.Sprintf("%.1f KiB", math.Round(n/102.4)/10+0) }
