@@ -45,6 +45,7 @@ func (a *app) benchAgentCommand() *cobra.Command {
 	flags.StringVar(&o.Cluster, "cluster", devCluster, "cluster to join")
 	flags.StringVar(&o.ID, "id", "bench", "the agent's id")
 	flags.IntVar(&o.Slots, "slots", 1, "tasks that it runs at a time")
+	flags.StringArrayVar(&o.Capabilities, "capability", nil, "what tasks may ask for (repeatable)")
 	flags.DurationVar(&o.StopTimeout, "stop-timeout", agent.DefaultStopTimeout, "how long a stop waits for running tasks")
 	flags.StringVar(&ledger, "ledger", "", "file for what its tasks do")
 	flags.IntVar(&count, "count", 1, "agents in this process; with more than one the ids are numbered")

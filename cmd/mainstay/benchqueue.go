@@ -27,6 +27,7 @@ func (a *app) benchQueueCommand() *cobra.Command {
 		Long: `Measure the durable queue with real processes.
 
 order     tasks of mixed priority queue up while nobody serves them, then a few slots come: in which order they begin
+lanes     likewise with an agent that serves two lanes, which Temporal orders each by itself
 fairness  likewise with two tenants, one with nine times as many tasks, at equal weights and at 3 : 1
 depth     a deep queue is filled through /tasks/batch and drained, beside bare Temporal: rates, and the memory it takes
 latency   from a task's acknowledgement to its first instruction, at half load, beside bare Temporal
@@ -41,7 +42,7 @@ control   from a cancel to the end of the running command, and from an offline a
 		},
 	}
 	flags := command.Flags()
-	flags.IntVar(&plan.Tasks, "tasks", plan.Tasks, "tasks of order, and of fairness")
+	flags.IntVar(&plan.Tasks, "tasks", plan.Tasks, "tasks of order, of lanes and of fairness")
 	flags.IntVar(&plan.Slots, "slots", plan.Slots, "slots that come to them")
 	flags.IntVar(&plan.Depth, "depth", plan.Depth, "tasks of the deep queue")
 	flags.IntVar(&plan.DepthSlots, "depth-slots", plan.DepthSlots, "slots that drain it, and slots of latency")

@@ -26,13 +26,14 @@ const (
 
 // queuedTask is a task as it is submitted.
 type queuedTask struct {
-	ID       string `json:"id"`
-	Type     string `json:"type"`
-	Cluster  string `json:"cluster"`
-	Priority int    `json:"priority,omitempty"`
-	Tenant   string `json:"tenant,omitempty"`
-	Agent    string `json:"agent,omitempty"`
-	Payload  any    `json:"payload,omitempty"`
+	ID       string   `json:"id"`
+	Type     string   `json:"type"`
+	Cluster  string   `json:"cluster"`
+	Priority int      `json:"priority,omitempty"`
+	Tenant   string   `json:"tenant,omitempty"`
+	Agent    string   `json:"agent,omitempty"`
+	Required []string `json:"required_capabilities,omitempty"`
+	Payload  any      `json:"payload,omitempty"`
 }
 
 // trivialWork is the payload of a task that only notes in the ledger that it began.

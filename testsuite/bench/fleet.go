@@ -29,7 +29,8 @@ type crew struct {
 	cluster      string
 	hubs         string // URLs for the agents
 	safety       fleet.RetrySafety
-	slots        int // of each agent
+	slots        int    // of each agent
+	capability   string // of each agent; empty: none
 	ids          []string
 	processes    map[string]*Process
 	gone         map[int]bool // processes that were killed
@@ -64,8 +65,12 @@ func (c *crew) createWith(ctx context.Context, mode fleet.ReplicationMode, setti
 // start starts agents and waits until they have registered.
 func (c *crew) start(ctx context.Context, ids ...string) error {
 	for _, id := range ids {
-		p, err := c.installation.Start(id, "bench", "agent", "--hub", c.hubs, "--cluster", c.cluster, "--id", id,
-			"--slots", strconv.Itoa(c.slots), "--ledger", c.ledgerPath, "--stop-timeout", stopAfter.String())
+		args := []string{"bench", "agent", "--hub", c.hubs, "--cluster", c.cluster, "--id", id,
+			"--slots", strconv.Itoa(c.slots), "--ledger", c.ledgerPath, "--stop-timeout", stopAfter.String()}
+		if c.capability != "" {
+			args = append(args, "--capability", c.capability)
+		}
+		p, err := c.installation.Start(id, args...)
 		if err != nil {
 			return err
 		}

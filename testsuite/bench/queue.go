@@ -9,7 +9,7 @@ import (
 
 // QueuePlan is how much of the durable queue to measure.
 type QueuePlan struct {
-	Tasks      int // of mixed priority; and of two tenants
+	Tasks      int // of mixed priority; of two lanes; of two tenants
 	Slots      int // that come to them
 	Depth      int // of the deep queue
 	DepthSlots int // that drain it; also the slots of the latency benchmark
@@ -31,6 +31,7 @@ func DefaultQueuePlan() QueuePlan {
 // The parts of the benchmark.
 const (
 	partOrder    = "order"
+	partLanes    = "lanes"
 	partFairness = "fairness"
 	partDepth    = "depth"
 	partLatency  = "latency"
@@ -39,12 +40,13 @@ const (
 
 // QueueParts are the names of all parts, in the order in which they are measured.
 func QueueParts() []string {
-	return []string{partOrder, partFairness, partDepth, partLatency, partControl}
+	return []string{partOrder, partLanes, partFairness, partDepth, partLatency, partControl}
 }
 
 // Queue is what was measured of the durable queue. Parts that were not asked for are nil.
 type Queue struct {
 	Order    *Order     `json:"order,omitempty"`
+	Lanes    *Order     `json:"lanes,omitempty"` // the same of two lanes
 	Fairness []Fairness `json:"fairness,omitempty"`
 	Depth    *Depth     `json:"depth,omitempty"`
 	Latency  *Dispatch  `json:"latency,omitempty"`
@@ -95,6 +97,8 @@ func (q *Queue) measure(ctx context.Context, part string, i *Installation, p *Qu
 	switch part {
 	case partOrder:
 		q.Order, err = measureOrder(ctx, i, p, progress)
+	case partLanes:
+		q.Lanes, err = measureLanes(ctx, i, p, progress)
 	case partFairness:
 		for _, weights := range fairWeights {
 			f, err := measureFairness(ctx, i, p, weights[0], weights[1], progress)

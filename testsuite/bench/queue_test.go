@@ -121,6 +121,7 @@ func TestQueueTables(t *testing.T) {
 	t.Parallel()
 	q := Queue{
 		Order:    judgeOrder([]int{1, 2, 1}, 2),
+		Lanes:    judgeOrder([]int{5, 1, 1, 1}, 2),
 		Fairness: []Fairness{{BigWeight: 1, SmallWeight: 1, Big: 9, Small: 1, Window: 2, Share: 0.5, Fair: 0.5, First: 2, Last: 2}, {BigWeight: 3, SmallWeight: 1, Skipped: "not there"}},
 		Depth: &Depth{Tasks: 8, Slots: 2, Bare: DepthSide{SubmittedPerSecond: 10, QueuedPerSecond: 8, DrainedPerSecond: 4},
 			Mainstay: DepthSide{SubmittedPerSecond: 5, QueuedPerSecond: 4, DrainedPerSecond: 3, Memory: []MemoryState{{When: whenFull, Queued: 8, Heap: 3 << 20}}}},

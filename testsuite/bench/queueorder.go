@@ -84,13 +84,39 @@ func measureOrder(ctx context.Context, i *Installation, p *QueuePlan, progress i
 	const cluster = "bench-order"
 	// The same mixture in every run.
 	mixture := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
-	priority := map[string]int{}
 	tasks := make([]queuedTask, p.Tasks)
 	for n := range tasks {
 		tasks[n] = queuedTask{ID: cluster + "-" + strconv.Itoa(n), Type: WorkType, Cluster: cluster, Priority: 1 + mixture.IntN(priorities), Payload: trivialWork}
+	}
+	return orderOf(ctx, i, newCrew(i, cluster, 1, fleet.Idempotent), tasks, p.Slots, progress)
+}
+
+// specialCapability is what half of the tasks of two lanes need.
+const specialCapability = "special"
+
+// measureLanes queues tasks of the highest priority on the lane of a capability and as many of the lowest on the
+// cluster's lane, then starts an agent that serves both. Temporal orders each lane by itself.
+func measureLanes(ctx context.Context, i *Installation, p *QueuePlan, progress io.Writer) (*Order, error) {
+	const cluster = "bench-lanes"
+	tasks := make([]queuedTask, p.Tasks)
+	for n := range tasks {
+		tasks[n] = queuedTask{ID: cluster + "-" + strconv.Itoa(n), Type: WorkType, Cluster: cluster, Priority: priorities, Payload: trivialWork}
+		if n%2 == 0 {
+			tasks[n].Priority, tasks[n].Required = 1, []string{specialCapability}
+		}
+	}
+	c := newCrew(i, cluster, 1, fleet.Idempotent)
+	c.capability = specialCapability
+	return orderOf(ctx, i, c, tasks, p.Slots, progress)
+}
+
+// orderOf has tasks queue up and judges the order in which they began.
+func orderOf(ctx context.Context, i *Installation, c *crew, tasks []queuedTask, slots int, progress io.Writer) (*Order, error) {
+	priority := make(map[string]int, len(tasks))
+	for n := range tasks {
 		priority[tasks[n].ID] = tasks[n].Priority
 	}
-	ids, err := drainQueued(ctx, i, newCrew(i, cluster, 1, fleet.Idempotent), nil, tasks, p.Slots, progress)
+	ids, err := drainQueued(ctx, i, c, nil, tasks, slots, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +124,7 @@ func measureOrder(ctx context.Context, i *Installation, p *QueuePlan, progress i
 	for n, id := range ids {
 		began[n] = priority[id]
 	}
-	return judgeOrder(began, p.Slots), nil
+	return judgeOrder(began, slots), nil
 }
 
 // drainQueued submits tasks while their cluster has no agent, starts one when all of them wait, and returns their ids in
@@ -116,8 +142,15 @@ func drainQueued(ctx context.Context, i *Installation, c *crew, settings map[str
 	if err != nil {
 		return nil, err
 	}
-	if err := awaitBacklog(ctx, client, i.Namespace, contract.ClusterLane(c.cluster), len(tasks)); err != nil {
-		return nil, err
+	lanes := map[string]int{}
+	for n := range tasks {
+		spec := fleet.TaskSpec{Cluster: tasks[n].Cluster, RequiredCapabilities: tasks[n].Required}
+		lanes[contract.Lane(&spec, 0)]++
+	}
+	for lane, n := range lanes {
+		if err := awaitBacklog(ctx, client, i.Namespace, lane, n); err != nil {
+			return nil, err
+		}
 	}
 	fmt.Fprintf(progress, "%s: %d tasks are queued, submitted in %s; now an agent with %d slots comes\n", c.cluster, len(tasks), took.Round(10*time.Millisecond), slots)
 	c.slots = slots

@@ -14,7 +14,8 @@ func (q *Queue) Write(w io.Writer) {
 		there bool
 		rows  func(io.Writer)
 	}{
-		{"Order", q.Order != nil, q.writeOrder},
+		{"Order", q.Order != nil, func(w io.Writer) { q.Order.write(w) }},
+		{"Two lanes, priority 1 for a capability and 5 for any agent", q.Lanes != nil, func(w io.Writer) { q.Lanes.write(w) }},
 		{"Fairness", len(q.Fairness) > 0, q.writeFairness},
 		{"Depth", q.Depth != nil, q.writeDepth},
 		{"Dispatch latency", q.Latency != nil, q.writeLatency},
@@ -30,13 +31,12 @@ func (q *Queue) Write(w io.Writer) {
 	}
 }
 
-func (q *Queue) writeOrder(t io.Writer) {
-	o := q.Order
+func (o *Order) write(t io.Writer) {
 	fmt.Fprintf(t, "| priority, of %d tasks to %d slots\t| tasks\t| began as\t| mean position\t|\n|---\t|---\t|---\t|---\t|\n", o.Tasks, o.Slots)
 	for _, c := range o.Classes {
 		fmt.Fprintf(t, "| %d\t| %d\t| %d … %d\t| %.0f\t|\n", c.Priority, c.Tasks, c.First, c.Last, c.Mean)
 	}
-	fmt.Fprintf(t, "| inversions (target 0)\t| %d\t| \t| \t|\n", o.Inversions)
+	fmt.Fprintf(t, "| inversions\t| %d\t| \t| \t|\n", o.Inversions)
 	fmt.Fprintf(t, "| began before one of a higher class, within the slots\t| %d\t| \t| \t|\n", o.Overtaking-o.Inversions)
 	fmt.Fprintf(t, "| most of higher classes that one began before\t| %d\t| \t| \t|\n", o.Worst)
 }

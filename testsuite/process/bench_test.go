@@ -23,11 +23,13 @@ func TestBenchQueueInSmall(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &report), "%s", &p.stdout)
 	require.Positive(t, report.Machine.Cores)
-	classes := 0
-	for _, c := range report.Order.Classes {
-		classes += c.Tasks
+	for _, order := range []*bench.Order{report.Order, report.Lanes} {
+		classes := 0
+		for _, c := range order.Classes {
+			classes += c.Tasks
+		}
+		require.Equal(t, []int{40, 40}, []int{order.Tasks, classes})
 	}
-	require.Equal(t, []int{40, 40}, []int{report.Order.Tasks, classes})
 	require.Len(t, report.Fairness, 2)
 	equal := report.Fairness[0]
 	require.Equal(t, []int{36, 4, 8}, []int{equal.Big, equal.Small, equal.Window})
