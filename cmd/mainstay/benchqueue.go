@@ -23,15 +23,15 @@ func (a *app) benchQueueCommand() *cobra.Command {
 	plan.Pollers = config.Default().Hub.LanePollers
 	command := &cobra.Command{
 		Use:   "queue",
-		Short: "Measure the durable queue: order, fairness, depth, latency, and how quickly a fleet obeys",
+		Short: "Measure the durable queue: order, fairness, latency, how quickly a fleet obeys, and depth",
 		Long: `Measure the durable queue with real processes.
 
 order     tasks of mixed priority queue up while nobody serves them, then a few slots come: in which order they begin
 lanes     likewise with an agent that serves two lanes, which Temporal orders each by itself
 fairness  likewise with two tenants, one with nine times as many tasks, at equal weights and at 3 : 1
-depth     a deep queue is filled through /tasks/batch and drained, beside bare Temporal: rates, and the memory it takes
 latency   from a task's acknowledgement to its first instruction, at half load, beside bare Temporal
-control   from a cancel to the end of the running command, and from an offline agent's return to its waiting task`,
+control   from a cancel to the end of the running command, and from an offline agent's return to its waiting task
+depth     a deep queue is filled through /tasks/batch and drained, beside bare Temporal: rates, and the memory it takes`,
 		Example: "  mainstay bench queue\n  mainstay bench queue --only depth --depth 50000\n  mainstay bench queue --only order,fairness,control",
 		Args:    exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -40,7 +40,7 @@ const (
 
 // QueueParts are the names of all parts, in the order in which they are measured.
 func QueueParts() []string {
-	return []string{partOrder, partLanes, partFairness, partDepth, partLatency, partControl}
+	return []string{partOrder, partLanes, partFairness, partLatency, partControl, partDepth}
 }
 
 // Queue is what was measured of the durable queue. Parts that were not asked for are nil.
@@ -61,21 +61,20 @@ var fairWeights = [][2]int{{1, 1}, {3, 1}}
 func MeasureQueue(ctx context.Context, p *QueuePlan, install, installTemporal func(context.Context) (*Installation, error), progress io.Writer) (*Queue, error) {
 	q := &Queue{}
 	var shared *Installation
-	defer func() {
+	stop := func() {
 		if shared != nil {
 			shared.Stop()
+			shared = nil
 		}
-	}()
+	}
+	defer stop()
 	for _, part := range QueueParts() {
 		if len(p.Only) > 0 && !slices.Contains(p.Only, part) {
 			continue
 		}
 		var err error
 		if part == partDepth {
-			if shared != nil { // nothing else may run beside it
-				shared.Stop()
-				shared = nil
-			}
+			stop() // nothing else may run beside it
 			q.Depth, err = measureDepth(ctx, p, installTemporal, progress)
 		} else {
 			if shared == nil {

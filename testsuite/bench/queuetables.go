@@ -17,9 +17,9 @@ func (q *Queue) Write(w io.Writer) {
 		{"Order", q.Order != nil, func(w io.Writer) { q.Order.write(w) }},
 		{"Two lanes, priority 1 for a capability and 5 for any agent", q.Lanes != nil, func(w io.Writer) { q.Lanes.write(w) }},
 		{"Fairness", len(q.Fairness) > 0, q.writeFairness},
-		{"Depth", q.Depth != nil, q.writeDepth},
 		{"Dispatch latency", q.Latency != nil, q.writeLatency},
 		{"Control", q.Control != nil, q.writeControl},
+		{"Depth", q.Depth != nil, q.writeDepth},
 	} {
 		if !part.there {
 			continue
