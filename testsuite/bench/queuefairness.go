@@ -2,10 +2,8 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -33,8 +31,6 @@ type Fairness struct {
 	Last   int     `json:"small_last_position"`
 	// Run is the most tasks of the big tenant between two of the small one.
 	Run int `json:"longest_run_of_big"`
-	// Skipped says why it was not measured.
-	Skipped string `json:"skipped,omitempty"`
 }
 
 // judge takes the tenants of tasks in the order in which they began.
@@ -75,16 +71,8 @@ func measureFairness(ctx context.Context, i *Installation, p *QueuePlan, bigWeig
 		}
 		tasks[n] = queuedTask{ID: cluster + "-" + tenant + "-" + strconv.Itoa(n), Type: WorkType, Cluster: cluster, Tenant: tenant, Payload: trivialWork}
 	}
-	var settings map[string]any
-	if bigWeight != smallWeight {
-		settings = map[string]any{"tenant_weights": map[string]int{bigTenant: bigWeight, smallTenant: smallWeight}}
-	}
+	settings := map[string]any{"tenant_weights": map[string]int{bigTenant: bigWeight, smallTenant: smallWeight}}
 	ids, err := drainQueued(ctx, i, newCrew(i, cluster, 1, fleet.Idempotent), settings, tasks, p.Slots, progress)
-	var refused *refusedError
-	if settings != nil && errors.As(err, &refused) && refused.status == http.StatusUnprocessableEntity {
-		f.Skipped = "clusters of this version have no tenant_weights"
-		return f, nil
-	}
 	if err != nil {
 		return nil, err
 	}

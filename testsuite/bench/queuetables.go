@@ -44,12 +44,8 @@ func (o *Order) write(t io.Writer) {
 func (q *Queue) writeFairness(t io.Writer) {
 	fmt.Fprint(t, "| weights, big : small\t| tasks\t| share of the small one in the first\t| by its weight\t| its first\t| its last\t| longest run of the big one\t|\n|---\t|---\t|---\t|---\t|---\t|---\t|---\t|\n")
 	for _, f := range q.Fairness {
-		row := fmt.Sprintf("| %d : %d\t| %d : %d\t| ", f.BigWeight, f.SmallWeight, f.Big, f.Small)
-		if f.Skipped != "" {
-			fmt.Fprintf(t, "%s%s\t| \t| \t| \t| \t|\n", row, f.Skipped)
-			continue
-		}
-		fmt.Fprintf(t, "%s%.1f %% of %d\t| %.1f %%\t| %d\t| %d\t| %d\t|\n", row, 100*f.Share, f.Window, 100*f.Fair, f.First, f.Last, f.Run)
+		fmt.Fprintf(t, "| %d : %d\t| %d : %d\t| %.1f %% of %d\t| %.1f %%\t| %d\t| %d\t| %d\t|\n",
+			f.BigWeight, f.SmallWeight, f.Big, f.Small, 100*f.Share, f.Window, 100*f.Fair, f.First, f.Last, f.Run)
 	}
 }
 

@@ -11,14 +11,6 @@ import (
 	"time"
 )
 
-// refusedError is an answer of the REST API that is no success.
-type refusedError struct {
-	status int
-	text   string
-}
-
-func (e *refusedError) Error() string { return fmt.Sprintf("HTTP %d: %s", e.status, e.text) }
-
 // call sends a request to the REST API below /api/v1/agents.
 func (i *Installation) call(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
@@ -46,7 +38,7 @@ func (i *Installation) call(ctx context.Context, method, path string, in, out an
 		return err
 	}
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return fmt.Errorf("%s %s: %w", method, path, &refusedError{response.StatusCode, string(text)})
+		return fmt.Errorf("%s %s: HTTP %d: %s", method, path, response.StatusCode, text)
 	}
 	if out == nil {
 		return nil
