@@ -200,11 +200,6 @@ func TestOutcomes(t *testing.T) {
 			},
 			error: "no such host", final: true, kind: strings.Repeat("é", 64),
 		},
-		"times out": {
-			handler: func(ctx context.Context, _ *agent.Task) (any, error) { <-ctx.Done(); return nil, ctx.Err() },
-			task:    protocol.Assignment{Timeout: fleet.Duration(time.Millisecond)},
-			error:   "timed out after 1ms", kind: agent.ErrorTypeTimeout,
-		},
 		"unknown type": {
 			task:  protocol.Assignment{Type: "mystery"},
 			error: `no handler for the task's type; this agent handles ["probe"]`, final: true,

@@ -10,6 +10,8 @@ import (
 const (
 	// ErrorTypeTimeout is a handler that ran longer than its task's timeout.
 	ErrorTypeTimeout = "timeout"
+	// ErrorTypeNoBeacon is a handler that gave no sign of life for its task's beacon timeout.
+	ErrorTypeNoBeacon = fleet.ErrorTypeNoBeacon
 	// ErrorTypePanic is a handler that panicked.
 	ErrorTypePanic = "panic"
 )

@@ -184,3 +184,6 @@ func AgentOfIdentity(identity string) (cluster, agent string, ok bool) {
 
 // HubIdentity is the identity with which a hub polls lanes.
 func HubIdentity(hub string) string { return "hub/" + hub }
+
+// HubOfIdentity is the inverse of HubIdentity.
+func HubOfIdentity(identity string) (hub string, ok bool) { return strings.CutPrefix(identity, "hub/") }

@@ -128,6 +128,10 @@ type AttemptReport struct {
 	Planned bool `json:"planned,omitempty"`
 	// Begun is false when the agent certainly never began the attempt.
 	Begun bool `json:"begun,omitempty"`
+	// Unhandled and RetryAfter say of a returned attempt that no agent of the hub could run it, busy or not, and from when
+	// one may.
+	Unhandled  bool           `json:"unhandled,omitempty"`
+	RetryAfter fleet.Duration `json:"retry_after,omitempty"`
 }
 
 // AttemptFailure is the application failure type of every attempt that did not complete; its one detail is an

@@ -12,6 +12,9 @@ const (
 	maxErrorTypes     = 32
 )
 
+// ErrorTypeNoBeacon is the type of failure of an attempt without signs of life, whoever ends it.
+const ErrorTypeNoBeacon = "no_beacon"
+
 // ValidErrorType reports whether a text can be the type of a failure: printable, on one line, 1 to 128 bytes.
 func ValidErrorType(text string) bool {
 	return text != "" && len(text) <= MaxErrorTypeBytes && strings.TrimSpace(text) == text &&

@@ -89,6 +89,7 @@ type TaskSpec struct {
 	StartAt       time.Time         `json:"start_at,omitzero"`
 	ExpiresIn     Duration          `json:"expires_in,omitempty"`
 	BeaconTimeout Duration          `json:"beacon_timeout,omitempty"`
+	Provider      string            `json:"provider,omitempty"`
 	Tenant        string            `json:"tenant,omitempty"`
 	Labels        map[string]string `json:"labels,omitempty"`
 }
@@ -108,6 +109,11 @@ func (s *TaskSpec) Validate() error {
 	}
 	if s.Tenant != "" {
 		if err := ValidateID("tenant", s.Tenant); err != nil {
+			return err
+		}
+	}
+	if s.Provider != "" {
+		if err := ValidateID("provider", s.Provider); err != nil {
 			return err
 		}
 	}
@@ -197,6 +203,7 @@ const (
 type Progress struct {
 	Percent int    `json:"percent,omitempty" minimum:"0" maximum:"100"`
 	Step    string `json:"step,omitempty" maxLength:"200"`
+	Message string `json:"message,omitempty" maxLength:"1000"`
 }
 
 // Attempt is one delivery of a task to one agent.

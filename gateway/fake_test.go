@@ -301,6 +301,12 @@ func open(id, kind string) *execution {
 // serve mounts a gateway on a server as the binary does.
 func serve(t *testing.T, f *fakeTemporal) http.Handler {
 	t.Helper()
+	return serveWith(t, f)
+}
+
+// serveWith is serve with a client of another kind.
+func serveWith(t *testing.T, f client.Client) http.Handler {
+	t.Helper()
 	s := httpapi.New(httpapi.Options{})
 	gateway.New(gateway.Options{Client: f, Registerer: prometheus.NewRegistry()}).Register(s.API())
 	return validated(t, s)

@@ -69,6 +69,7 @@ func New(o Options) *Gateway {
 func (g *Gateway) Register(api huma.API) {
 	g.registerSubmit(api)
 	g.registerTasks(api)
+	g.registerTaskLog(api)
 	g.registerTaskActions(api)
 	g.registerClusters(api)
 	g.registerAgents(api)

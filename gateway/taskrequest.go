@@ -26,7 +26,8 @@ type TaskRequest struct {
 	Timeout               fleet.Duration    `json:"timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long one attempt may run. Default 24h."`
 	StartAt               time.Time         `json:"start_at,omitzero" doc:"When it may first be delivered, at most a year ahead. In the past or left out: at once."`
 	ExpiresIn             fleet.Duration    `json:"expires_in,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long it may wait for an agent before it expires, counted from start_at. Default 1h."`
-	BeaconTimeout         fleet.Duration    `json:"beacon_timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"An attempt whose handler gives no sign of life for this long is given up. Default: not watched."`
+	BeaconTimeout         fleet.Duration    `json:"beacon_timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"An attempt whose handler gives no sign of life for this long is ended and counts as failed. 45s, with a sign every 15s, is the usual choice. Default: not watched."`
+	Provider              string            `json:"provider,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The outside service that it calls, as agents name it. Agents with access are preferred; one that the provider limits the rate of does not get it before the limit ends."`
 	Tenant                string            `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Whose work it is; tenants share agents fairly."`
 	Labels                map[string]string `json:"labels,omitempty" doc:"Up to 16 names and values, to find tasks by."`
 }
@@ -50,7 +51,7 @@ func (r *TaskRequest) spec() fleet.TaskSpec {
 			InitialInterval: r.Retry.InitialInterval, MaxInterval: r.Retry.MaxInterval, NonRetryable: r.Retry.NonRetryable,
 		},
 		RetrySafety: r.RetrySafety, Timeout: r.Timeout, StartAt: r.StartAt.UTC(), ExpiresIn: r.ExpiresIn, BeaconTimeout: r.BeaconTimeout,
-		Tenant: r.Tenant, Labels: r.Labels,
+		Provider: r.Provider, Tenant: r.Tenant, Labels: r.Labels,
 	}
 }
 

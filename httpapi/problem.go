@@ -36,6 +36,7 @@ var statuses = map[string]int{
 	protocol.CodeConflict:         http.StatusConflict,
 	protocol.CodePayloadTooLarge:  http.StatusRequestEntityTooLarge,
 	protocol.CodeUnavailable:      http.StatusServiceUnavailable,
+	protocol.CodeNotSupported:     http.StatusNotImplemented,
 	protocol.CodeInternal:         http.StatusInternalServerError,
 }
 

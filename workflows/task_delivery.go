@@ -114,7 +114,7 @@ func classify(err error) (contract.AttemptReport, delivery) {
 func attemptEnd(r contract.AttemptReport) fleet.AttemptEnd {
 	return fleet.AttemptEnd{
 		Outcome: r.Outcome, Begun: r.Begun, Final: r.Final, LeaseRemaining: r.LeaseRemaining, Reason: r.Reason,
-		ErrorType: r.ErrorType, Planned: r.Planned,
+		ErrorType: r.ErrorType, Planned: r.Planned, Unhandled: r.Unhandled, RetryAfter: r.RetryAfter,
 	}
 }
 

@@ -141,9 +141,9 @@ func TestTaskSubmit(t *testing.T) {
 		"command": {[]string{"--dir", "/srv", "--env", "A=b=c", "--", "echo", "--wait", "hello"},
 			`{"type":"exec","cluster":"default","payload":{"command":["echo","--wait","hello"],"env":{"A":"b=c"},"dir":"/srv"}}`},
 		"payload": {[]string{"--type", "render", "--cluster", "studio", "--payload", `{"n": 1}`, "--priority", "critical", "--non-retryable", "exit_2", "--start-at", "+1h30m", "--agent", "a", "--retry-safety", "fenced",
-			"--timeout", "90s", "--expires-in", "2h", "--max-attempts", "5", "--capability", "gpu", "--capability", "big", "--tenant", "acme", "--label", "k=v"},
+			"--timeout", "90s", "--expires-in", "2h", "--max-attempts", "5", "--beacon-timeout", "45s", "--provider", "llm", "--capability", "gpu", "--capability", "big", "--tenant", "acme", "--label", "k=v"},
 			`{"type":"render","cluster":"studio","payload":{"n":1},"priority":1,"start_at":"2026-11-21T13:30:00Z","agent":"a","retry_safety":"fenced","timeout":"1m30s","expires_in":"2h0m0s",
-			"retry":{"max_attempts":5,"non_retryable":["exit_2"]},"required_capabilities":["gpu","big"],"tenant":"acme","labels":{"k":"v"}}`},
+			"retry":{"max_attempts":5,"non_retryable":["exit_2"]},"beacon_timeout":"45s","provider":"llm","required_capabilities":["gpu","big"],"tenant":"acme","labels":{"k":"v"}}`},
 		"named": {[]string{"--type", "x", "--id", "mine", "--priority", "4", "--start-at", "2026-12-24T18:00:00+01:00"}, `{"type":"x","cluster":"default","id":"mine","priority":4,"start_at":"2026-12-24T17:00:00Z"}`},
 		"keyed": {[]string{"--type", "x", "--idempotency-key", "k 1"}, `{"type":"x","cluster":"default","idempotency_key":"k 1"}`},
 	} {

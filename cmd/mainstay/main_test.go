@@ -81,6 +81,7 @@ func TestUsageErrorsEndWithCode2(t *testing.T) {
 		"arguments where none":      {[]string{"agent", "list", "x"}, "takes no arguments"},
 		"bad output":                {[]string{"agent", "list", "-o", "yaml"}, "--output must be text or json"},
 		"bad server":                {[]string{"agent", "list", "--server", "ftp://x"}, "--server: must be like http://127.0.0.1:8080"},
+		"negative attempt":          {[]string{"task", "logs", "--attempt", "-1", "t"}, "--attempt must not be negative"},
 		"submit nothing":            {[]string{"task", "submit"}, "give --type, or a command to run after --"},
 		"submit without dashes":     {[]string{"task", "submit", "echo", "hello"}, "put the command to run after --"},
 		"submit before dashes":      {[]string{"task", "submit", "echo", "--", "hello"}, "put the command to run after --"},

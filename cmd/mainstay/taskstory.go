@@ -60,6 +60,7 @@ func (a *app) taskSummary(task *gateway.Task) error {
 		}
 	}
 	optional("Why", task.Why)
+	optional("Doing", doing(task.Attempts))
 	optional("Pinned to", task.Agent)
 	if task.Priority != 0 {
 		t.row("Priority", strings.TrimSpace(fmt.Sprintf("%d %s", task.Priority, task.PriorityName)))
@@ -126,6 +127,18 @@ func (a *app) attemptTable(attempts []fleet.Attempt) error {
 		t.row(strconv.Itoa(at.Number), at.AgentID, positive(at.Epoch), clockTime(at.StartedAt), a.took(at), outcome, progressText(at.Progress), reason)
 	}
 	return t.flush()
+}
+
+// doing is the message of the running attempt.
+func doing(attempts []fleet.Attempt) string {
+	if len(attempts) == 0 {
+		return ""
+	}
+	last := &attempts[len(attempts)-1]
+	if last.Outcome != fleet.AttemptRunning || last.Progress == nil {
+		return ""
+	}
+	return last.Progress.Message
 }
 
 func progressText(p *fleet.Progress) string {

@@ -26,6 +26,7 @@ type submission struct {
 	startAt   string
 	timeout   time.Duration
 	expiresIn time.Duration
+	beacon    time.Duration
 	dir       string
 	env       []string
 	labels    []string
@@ -85,10 +86,12 @@ what it writes comes out here as if it had run here; what becomes of the task is
 	flags.StringVar(&r.Agent, "agent", "", "only this agent may do it; it waits while the agent is offline")
 	flags.StringVar(&s.safety, "retry-safety", "", "when its agent is lost: idempotent (run again at once), fenced (when the lost agent has certainly stopped) or at_most_once (a person decides) (default idempotent)")
 	flags.DurationVar(&s.timeout, "timeout", 0, "how long one attempt may run (default 24h)")
+	flags.DurationVar(&s.beacon, "beacon-timeout", 0, "end an attempt whose handler gives no sign of life for this long, such as 45s; output of a command is one (default: not watched)")
 	flags.DurationVar(&s.expiresIn, "expires-in", 0, "how long it may wait for an agent, from --start-at on (default 1h)")
 	flags.IntVar(&r.Retry.MaxAttempts, "max-attempts", 0, "attempts that may fail before it is a dead letter (default 3)")
 	flags.StringArrayVar(&r.Retry.NonRetryable, "non-retryable", nil, "type of failure that is not tried again, such as exit_2 of a command (repeatable)")
 	flags.StringArrayVar(&r.RequiredCapabilities, "capability", nil, "capability that its agent must have (repeatable)")
+	flags.StringVar(&r.Provider, "provider", "", "outside service that it calls; agents with access are preferred, rate-limited ones wait")
 	flags.StringVar(&r.ShardKey, "shard-key", "", "in a sharded cluster: what belongs together has the same key")
 	flags.StringVar(&r.Tenant, "tenant", "", "whose work it is; tenants share agents fairly")
 	flags.StringArrayVar(&s.labels, "label", nil, "NAME=VALUE to find it by (repeatable)")
@@ -103,6 +106,7 @@ what it writes comes out here as if it had run here; what becomes of the task is
 func (s *submission) build(stdin io.Reader, now time.Time, args []string, dash int) (*gateway.TaskRequest, error) {
 	r := s.request
 	r.RetrySafety, r.Timeout, r.ExpiresIn = fleet.RetrySafety(s.safety), fleet.Duration(s.timeout), fleet.Duration(s.expiresIn)
+	r.BeaconTimeout = fleet.Duration(s.beacon)
 	var err error
 	if r.Labels, err = pairs("--label", s.labels); err != nil {
 		return nil, err
@@ -131,7 +135,7 @@ func (s *submission) build(stdin io.Reader, now time.Time, args []string, dash i
 		return nil, err
 	}
 	spec := fleet.TaskSpec{Type: r.Type, Cluster: r.Cluster, Agent: r.Agent, Priority: fleet.Priority(r.Priority), RetrySafety: r.RetrySafety,
-		Timeout: r.Timeout, ExpiresIn: r.ExpiresIn, Tenant: r.Tenant, RequiredCapabilities: r.RequiredCapabilities, Labels: r.Labels,
+		Timeout: r.Timeout, ExpiresIn: r.ExpiresIn, BeaconTimeout: r.BeaconTimeout, Provider: r.Provider, Tenant: r.Tenant, RequiredCapabilities: r.RequiredCapabilities, Labels: r.Labels,
 		Retry: fleet.RetryPolicy{NonRetryable: r.Retry.NonRetryable}}
 	return &r, withExit(exitUsage, spec.Validate())
 }

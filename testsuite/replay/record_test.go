@@ -49,6 +49,13 @@ func TestRecord(t *testing.T) {
 			return nil, agent.NonRetryable(errors.New("bad input"))
 		},
 		"wait": func(ctx context.Context, _ *agent.Task) (any, error) { <-ctx.Done(); return nil, ctx.Err() },
+		"hang": func(ctx context.Context, task *agent.Task) (any, error) {
+			if task.Attempt == 1 {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return "done", nil
+		},
 	}
 	stop := runAgent(t, node, cluster, "a-1", handlers)
 
@@ -59,6 +66,8 @@ func TestRecord(t *testing.T) {
 	start(t, c, "dead-letter", fleet.TaskSpec{Type: "fail", Cluster: cluster, Retry: fleet.RetryPolicy{MaxAttempts: 1}})
 	start(t, c, "cancelled", fleet.TaskSpec{Type: "wait", Cluster: cluster})
 	start(t, c, "expired", fleet.TaskSpec{Type: "echo", Cluster: cluster, Agent: "nobody", ExpiresIn: fleet.Duration(time.Second)})
+	start(t, c, "timed-out", fleet.TaskSpec{Type: "hang", Cluster: cluster, BeaconTimeout: fleet.Duration(time.Second), Retry: quick})
+	start(t, c, "unhandled", fleet.TaskSpec{Type: "nobodys", Cluster: cluster, ExpiresIn: fleet.Duration(3 * time.Second)})
 	await(t, c, "dead-letter", fleet.TaskDeadLetter)
 	update(t, c, contract.TaskWorkflowID("dead-letter"), contract.RetryUpdate, contract.RetryRequest{})
 	await(t, c, "dead-letter", fleet.TaskDeadLetter)
@@ -84,7 +93,7 @@ func TestRecord(t *testing.T) {
 		update(t, c, contract.ClusterWorkflowID(cluster), contract.ResumeUpdate, contract.ResumeRequest{Lane: lane})
 	}
 
-	for _, id := range []string{"completed", "retried", "failed", "dead-letter", "cancelled", "expired", "moved", "reviewed"} {
+	for _, id := range []string{"completed", "retried", "failed", "dead-letter", "cancelled", "expired", "timed-out", "unhandled", "moved", "reviewed"} {
 		if id != "dead-letter" {
 			closed(t, c, contract.TaskWorkflowID(id))
 		}
