@@ -20,6 +20,8 @@ const (
 	HubWorkflow      = "Hub"
 	FailoverWorkflow = "Failover"
 	DrainWorkflow    = "Drain"
+	PeriodicWorkflow = "Periodic"
+	BulkWorkflow     = "Bulk"
 )
 
 // Activity types.
@@ -51,6 +53,10 @@ const (
 	ReprioritizeActivity = "Reprioritize"
 	// CountFailoverActivity counts a finished failover in the worker's metrics.
 	CountFailoverActivity = "CountFailover"
+	// PlaceTaskActivity finds the lane of a task that a schedule makes.
+	PlaceTaskActivity = "PlaceTask"
+	// BulkPageActivity acts on one page of the tasks of a bulk operation.
+	BulkPageActivity = "BulkPage"
 	// AnnounceHubLostActivity tells every cluster that a hub is lost.
 	AnnounceHubLostActivity = "AnnounceHubLost"
 )

@@ -69,6 +69,8 @@ func (g *Gateway) Register(api huma.API) {
 	g.registerSubmit(api)
 	g.registerTasks(api)
 	g.registerTaskActions(api)
+	g.registerBulk(api)
+	g.registerSchedules(api)
 	g.registerClusters(api)
 	g.registerAgents(api)
 	g.registerFailovers(api)
