@@ -28,6 +28,7 @@ type BulkSpec struct {
 	Action   fleet.BulkAction     `json:"action"`
 	Filter   fleet.TaskFilter     `json:"filter,omitzero"`
 	IDs      []string             `json:"ids,omitempty"`
+	All      bool                 `json:"all,omitempty"`
 	Decision fleet.ReviewDecision `json:"decision,omitempty"`
 	Priority fleet.Priority       `json:"priority,omitempty"`
 	Reason   string               `json:"reason"`

@@ -58,7 +58,7 @@ func (p *SchedulePlan) Validate(now time.Time) error {
 	wrong := func(field, format string, args ...any) error { return &FieldError{field, fmt.Errorf(format, args...)} }
 	switch {
 	case p.Cron == "" && p.Interval == 0:
-		return wrong("cron", "or interval must say when a task is made")
+		return wrong("cron", "must be given, or interval: one of them says when a task is made")
 	case p.Cron != "" && p.Interval != 0:
 		return wrong("interval", "must be left out when there is cron")
 	case p.Cron != "":

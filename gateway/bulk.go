@@ -53,7 +53,7 @@ func (r *BulkRequest) spec() (contract.BulkSpec, error) {
 		}
 		return contract.BulkSpec{}, invalid("body", err)
 	}
-	return contract.BulkSpec{Action: r.Action, Filter: filter, IDs: ids, Decision: r.Decision, Priority: fleet.Priority(r.Priority), Reason: r.Reason}, nil
+	return contract.BulkSpec{Action: r.Action, Filter: filter, IDs: ids, All: r.All, Decision: r.Decision, Priority: fleet.Priority(r.Priority), Reason: r.Reason}, nil
 }
 
 // Bulk is a bulk operation as clients see it, or what a dry run found.
@@ -61,7 +61,8 @@ type Bulk struct {
 	ID       string                 `json:"id,omitempty" doc:"Absent from a dry run."`
 	DryRun   bool                   `json:"dry_run,omitempty"`
 	Action   fleet.BulkAction       `json:"action"`
-	Filter   *fleet.TaskFilter      `json:"filter,omitempty"`
+	Filter   *fleet.TaskFilter      `json:"filter,omitempty" doc:"Absent when all tasks were meant, or those of a list of ids."`
+	All      bool                   `json:"all,omitempty"`
 	Decision fleet.ReviewDecision   `json:"decision,omitempty"`
 	Priority int                    `json:"priority,omitempty"`
 	Reason   string                 `json:"reason"`
@@ -83,7 +84,7 @@ type Bulk struct {
 
 // bulkOf is what was asked for.
 func bulkOf(spec *contract.BulkSpec) Bulk {
-	b := Bulk{Action: spec.Action, Decision: spec.Decision, Priority: int(spec.Priority), Reason: spec.Reason}
+	b := Bulk{Action: spec.Action, All: spec.All, Decision: spec.Decision, Priority: int(spec.Priority), Reason: spec.Reason}
 	if !spec.Filter.Empty() {
 		filter := spec.Filter
 		b.Filter = &filter

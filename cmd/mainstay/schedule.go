@@ -164,6 +164,9 @@ func timeText(t *time.Time) string {
 
 func countsText(c *gateway.ScheduleCount) string {
 	text := strconv.FormatInt(c.Fired, 10) + " times"
+	if c.Fired == 1 {
+		text = "once"
+	}
 	if c.SkippedOverlap > 0 {
 		text += fmt.Sprintf(", %d skipped because the last task had not ended", c.SkippedOverlap)
 	}
