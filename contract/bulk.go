@@ -17,8 +17,8 @@ func BulkOfWorkflowID(id string) (string, bool) { return strings.CutPrefix(id, "
 // the same.
 func BulkUpdateID(bulk string) string { return "bulk-" + bulk }
 
-// Names of the Bulk workflow's handlers; CancelUpdate is one too: CancelRequest → BulkState.
-const BulkQuery = "state" // → BulkState
+// BulkQuery → BulkState. The workflow also takes CancelUpdate: CancelRequest → BulkState.
+const BulkQuery = "state"
 
 // BulkPageSize is how many tasks one activity of a bulk operation acts on.
 const BulkPageSize = 100

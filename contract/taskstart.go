@@ -46,7 +46,8 @@ func StartOf(id string, spec *fleet.TaskSpec, weight float64) TaskStart {
 // LabelList is the labels as the search attribute has them: sorted LabelTerms.
 func LabelList(labels map[string]string) []string {
 	list := make([]string, 0, len(labels))
-	for name, value := range labels { //workflowcheck:ignore sorted below
+	//workflowcheck:ignore
+	for name, value := range labels { // in any order: they are sorted below
 		list = append(list, LabelTerm(name, value))
 	}
 	slices.Sort(list)
