@@ -1,17 +1,10 @@
 package contract
 
 import (
-	"strings"
 	"time"
 
 	"mainstay.dev/mainstay/fleet"
 )
-
-// BulkWorkflowID is the id of the workflow of a bulk operation.
-func BulkWorkflowID(bulk string) string { return "bulk/" + bulk }
-
-// BulkOfWorkflowID is the inverse of BulkWorkflowID.
-func BulkOfWorkflowID(id string) (string, bool) { return strings.CutPrefix(id, "bulk/") }
 
 // BulkUpdateID is the id of every update of a bulk operation, so that a task which is asked twice acts once and answers
 // the same.

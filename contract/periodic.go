@@ -11,15 +11,6 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// ScheduleID is the id of a schedule in Temporal.
-func ScheduleID(name string) string { return "schedule/" + name }
-
-// ScheduleOfID is the inverse of ScheduleID.
-func ScheduleOfID(id string) (string, bool) { return strings.CutPrefix(id, "schedule/") }
-
-// PeriodicWorkflowID is what a schedule's action names; Temporal appends the nominal time of each firing.
-func PeriodicWorkflowID(schedule string) string { return "periodic/" + schedule }
-
 // firingTime is how Temporal appends the nominal time.
 const firingTime = "-" + time.RFC3339
 

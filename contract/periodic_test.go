@@ -33,7 +33,7 @@ func TestTaskQuery(t *testing.T) {
 	for want, filter := range map[string]fleet.TaskFilter{
 		`WorkflowType = 'Task'`: {},
 		`WorkflowType = 'Task' AND MainstayCluster = 'c' AND MainstayTaskType = 't' AND MainstayTenant = 'acme' AND MainstayAgent = 'a'`: {Cluster: "c", Type: "t", Tenant: "acme", Agent: "a"},
-		`WorkflowType = 'Task' AND MainstayLabels = 'a=it''s' AND MainstayLabels = 'b=\\'`:                                               {Labels: map[string]string{"b": `\`, "a": "it's"}},
+		`WorkflowType = 'Task' AND MainstayLabels = 'a=it%27s' AND MainstayLabels = 'b=%5C'`:                                             {Labels: map[string]string{"b": `\`, "a": "it's"}},
 		`WorkflowType = 'Task' AND StartTime >= '2026-11-21T02:00:00.0000005Z' AND StartTime < '2026-11-21T02:00:00.0000005Z'`:           {SubmittedAfter: at, SubmittedBefore: at},
 		`WorkflowType = 'Task' AND ExecutionStatus = 'Running' AND MainstayStatus = 'dead_letter'`:                                       {Status: fleet.TaskDeadLetter},
 		`WorkflowType = 'Task' AND ExecutionStatus = 'Running' AND (MainstayStatus IS NULL OR MainstayStatus = 'retry_wait')`:            {Status: fleet.TaskQueued},

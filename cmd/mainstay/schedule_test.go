@@ -85,7 +85,7 @@ Fired           2 times, 1 skipped because the last task had not ended
 
 TASK                      STATUS         FOR                   FIRED    TOOK  WHY
 nightly-20261121t020000z  running        2026-11-21T02:00:00Z  60s ago  -
-nightly-20261120t020000z  not_submitted  2026-11-20T02:00:00Z  33h ago  1.0s  there is no cluster default any more
+nightly-20261120t020000z  not_submitted  2026-11-20T02:00:00Z  34h ago  1.0s  there is no cluster default any more
 `},
 		{"schedule pause nightly --reason holiday", "\nSchedule nightly is paused. Resume it with: mainstay schedule resume nightly\n"},
 		{"schedule resume nightly", "\nSchedule nightly goes on. See its next times with: mainstay schedule get nightly\n"},

@@ -138,7 +138,7 @@ func TestBulkActions(t *testing.T) {
 		return map[string]any{"type": taskType, "cluster": cluster, "labels": labels, "retry": map[string]any{"max_attempts": 1}}
 	}
 	begun := time.Now()
-	odd := map[string]string{"of": `O'Brien 100% _ = ü`}
+	odd := map[string]string{"of": `O'Brien \\ " OR "x 100% _ = ü`}
 	dead := submitMany(t, node.URL, 3, spec("disk", odd))
 	other := submitMany(t, node.URL, 2, spec("disk", map[string]string{"of": strings.ToLower(odd["of"])}))
 	for _, id := range slices.Concat(dead, other) {
@@ -207,7 +207,6 @@ func TestBulkRefusals(t *testing.T) {
 		"decision without review":  {`"action":"cancel","decision":"failed","filter":{"type":"x"}`, "body.decision", "review"},
 		"priority without one":     {`"action":"priority","filter":{"type":"x"}`, "body.priority", "1 (first)"},
 		"times that hold nothing":  {`"action":"cancel","filter":{"submitted_after":"2026-01-02T00:00:00Z","submitted_before":"2026-01-01T00:00:00Z"}`, "body.filter.submitted_before", "after"},
-		"a label in quotes":        {`"action":"cancel","filter":{"labels":{"a":"x\" OR \"y"}}`, "body.filter.labels", "double quote"},
 		"unknown action":           {`"action":"explode","filter":{"type":"x"}`, "body.action", "cancel"},
 		"unknown field":            {`"action":"cancel","filter":{"types":"x"}`, "body.filter.types", "unexpected"},
 	} {

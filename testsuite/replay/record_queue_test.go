@@ -75,7 +75,7 @@ func recordBulk(t *testing.T, c client.Client, node *plane.Node) {
 	for i := range contract.BulkPageSize + 1 {
 		id := fmt.Sprintf("many-%03d", i)
 		spec := fleet.TaskSpec{Type: "x", Cluster: cluster}
-		o := contract.StartOf(id, &spec)
+		o := contract.StartOf(id, &spec, 0)
 		_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: o.WorkflowID, TaskQueue: contract.WorkerQueue, TypedSearchAttributes: o.Attributes},
 			contract.TaskWorkflow, contract.TaskInput{TaskID: id, Spec: spec, Lane: contract.Lane(&spec, 0)})
 		require.NoError(t, err)
