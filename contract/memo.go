@@ -4,6 +4,12 @@ package contract
 const (
 	// MemoConfig is a cluster's configuration.
 	MemoConfig = "config"
+	// MemoCapabilities are a task's required capabilities: they say why it waits.
+	MemoCapabilities = "required_capabilities"
+	// MemoSchedule is the name of the schedule that made a task.
+	MemoSchedule = "schedule"
+	// MemoBulk is the BulkSpec of a bulk operation, its ids left out.
+	MemoBulk = "bulk"
 	// MemoDigest is fleet.TaskSpec's Digest of a task as it was submitted.
 	MemoDigest = "digest"
 	// MemoStartAt is when a task may first be delivered, if that was not at once.

@@ -20,6 +20,8 @@ const (
 	HubWorkflow      = "Hub"
 	FailoverWorkflow = "Failover"
 	DrainWorkflow    = "Drain"
+	PeriodicWorkflow = "Periodic"
+	BulkWorkflow     = "Bulk"
 )
 
 // Activity types.
@@ -51,6 +53,10 @@ const (
 	ReprioritizeActivity = "Reprioritize"
 	// CountFailoverActivity counts a finished failover in the worker's metrics.
 	CountFailoverActivity = "CountFailover"
+	// PlaceTaskActivity finds the lane of a task that a schedule makes.
+	PlaceTaskActivity = "PlaceTask"
+	// BulkPageActivity acts on one page of the tasks of a bulk operation.
+	BulkPageActivity = "BulkPage"
 	// AnnounceHubLostActivity tells every cluster that a hub is lost.
 	AnnounceHubLostActivity = "AnnounceHubLost"
 )
@@ -86,6 +92,21 @@ func TaskWorkflowID(task string) string { return "task/" + task }
 
 // TaskOfWorkflowID is the inverse of TaskWorkflowID.
 func TaskOfWorkflowID(id string) (string, bool) { return strings.CutPrefix(id, "task/") }
+
+// ScheduleID is the id of a schedule in Temporal.
+func ScheduleID(name string) string { return "schedule/" + name }
+
+// ScheduleOfID is the inverse of ScheduleID.
+func ScheduleOfID(id string) (string, bool) { return strings.CutPrefix(id, "schedule/") }
+
+// PeriodicWorkflowID is what a schedule's action names; Temporal appends the nominal time of each firing.
+func PeriodicWorkflowID(schedule string) string { return "periodic/" + schedule }
+
+// BulkWorkflowID is the id of the workflow of a bulk operation.
+func BulkWorkflowID(bulk string) string { return "bulk/" + bulk }
+
+// BulkOfWorkflowID is the inverse of BulkWorkflowID.
+func BulkOfWorkflowID(id string) (string, bool) { return strings.CutPrefix(id, "bulk/") }
 
 // AttemptActivityID is the activity id of a task's nth delivery; it is what the Web UI shows.
 func AttemptActivityID(number int) string { return "attempt-" + strconv.Itoa(number) }

@@ -191,7 +191,7 @@ func (g *Gateway) listed(ctx context.Context) ([]listedCluster, error) {
 	for {
 		page, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 			Namespace: g.namespace, PageSize: 1000, NextPageToken: token,
-			Query: equals("WorkflowType", contract.ClusterWorkflow) + " AND " + executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING),
+			Query: contract.Equals("WorkflowType", contract.ClusterWorkflow) + " AND " + contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING),
 		})
 		if err != nil {
 			return nil, g.answer(err, "list clusters", protocol.CodeNotFound)

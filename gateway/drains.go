@@ -151,7 +151,7 @@ func (g *Gateway) drainRecord(ctx context.Context, id string, info *workflowpb.W
 func (g *Gateway) listDrains(ctx context.Context, in *listDrainsInput) (*listDrainsOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	query := allOf(equals("WorkflowType", contract.DrainWorkflow), filter(contract.AttrCluster.GetName(), in.Cluster))
+	query := allOf(contract.Equals("WorkflowType", contract.DrainWorkflow), filter(contract.AttrCluster.GetName(), in.Cluster))
 	page, next, err := g.workflowPage(ctx, "list drains", query, in.PageSize, in.PageToken)
 	if err != nil {
 		return nil, err

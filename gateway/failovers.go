@@ -75,13 +75,13 @@ func failoverQuery(in *listFailoversInput) string {
 	switch in.Status {
 	case "":
 	case fleet.FailoverRunning:
-		status = executionIs(running)
+		status = contract.ExecutionIs(running)
 	case fleet.FailoverFailed: // also of a workflow that failed itself
-		status = "ExecutionStatus != " + quoted(running.String())
+		status = "ExecutionStatus != " + contract.Quoted(running.String())
 	default:
-		status = executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
+		status = contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
 	}
-	return allOf(equals("WorkflowType", contract.FailoverWorkflow), filter(contract.AttrCluster.GetName(), in.Cluster),
+	return allOf(contract.Equals("WorkflowType", contract.FailoverWorkflow), filter(contract.AttrCluster.GetName(), in.Cluster),
 		filter(contract.AttrAgent.GetName(), in.Agent), status)
 }
 

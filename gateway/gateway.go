@@ -71,6 +71,8 @@ func (g *Gateway) Register(api huma.API) {
 	g.registerTasks(api)
 	g.registerTaskLog(api)
 	g.registerTaskActions(api)
+	g.registerBulk(api)
+	g.registerSchedules(api)
 	g.registerClusters(api)
 	g.registerAgents(api)
 	g.registerFailovers(api)

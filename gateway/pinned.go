@@ -26,8 +26,8 @@ func (g *Gateway) pinnedAgents(ctx context.Context, only string) (map[string][]s
 		if len(known) > 0 {
 			others = agent + " NOT IN (" + strings.Join(known, ", ") + ")"
 		}
-		found, next, err := g.workflowPage(ctx, "list pinned tasks", allOf(equals("WorkflowType", contract.TaskWorkflow),
-			executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), agent+" IS NOT NULL", filter(cluster, only), others), pinnedPage, "")
+		found, next, err := g.workflowPage(ctx, "list pinned tasks", allOf(contract.Equals("WorkflowType", contract.TaskWorkflow),
+			contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), agent+" IS NOT NULL", filter(cluster, only), others), pinnedPage, "")
 		if err != nil {
 			return nil, err
 		}
@@ -40,7 +40,7 @@ func (g *Gateway) pinnedAgents(ctx context.Context, only string) (map[string][]s
 			}
 			seen[key] = true
 			pinned[key[0]] = append(pinned[key[0]], key[1])
-			known = append(known, quoted(key[1]))
+			known = append(known, contract.Quoted(key[1]))
 		}
 		if next == "" {
 			break

@@ -4,14 +4,12 @@ import (
 	"context"
 	"net/http"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -123,50 +121,18 @@ func (g *Gateway) count(task Task, err error) {
 
 // startOptions start a task; weight is its tenant's in the cluster, 0 if it has none.
 func startOptions(id string, spec *fleet.TaskSpec, digest string, weight float64) client.StartWorkflowOptions {
-	attributes := []temporal.SearchAttributeUpdate{
-		contract.AttrCluster.ValueSet(spec.Cluster),
-		contract.AttrTaskType.ValueSet(spec.Type),
-	}
-	if spec.Agent != "" {
-		attributes = append(attributes, contract.AttrAgent.ValueSet(spec.Agent))
-	}
-	if spec.Tenant != "" {
-		attributes = append(attributes, contract.AttrTenant.ValueSet(spec.Tenant))
-	}
-	if len(spec.Labels) > 0 {
-		attributes = append(attributes, contract.AttrLabels.ValueSet(labelList(spec.Labels)))
-	}
-	memo := map[string]any{contract.MemoDigest: digest}
-	if len(spec.RequiredCapabilities) > 0 {
-		memo[memoCapabilities] = spec.RequiredCapabilities
-	}
-	if !spec.StartAt.IsZero() {
-		memo[contract.MemoStartAt] = spec.StartAt
-	}
+	start := contract.StartOf(id, spec, weight)
+	start.Memo[contract.MemoDigest] = digest
 	return client.StartWorkflowOptions{
-		ID:                                       contract.TaskWorkflowID(id),
+		ID:                                       start.WorkflowID,
 		TaskQueue:                                contract.WorkerQueue,
 		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		EnableEagerStart:                         true,
-		TypedSearchAttributes:                    temporal.NewSearchAttributes(attributes...),
-		Memo:                                     memo,
-		StaticSummary:                            spec.Type + " in " + spec.Cluster,
-		Priority:                                 temporal.Priority{PriorityKey: int(spec.Priority), FairnessKey: spec.Tenant, FairnessWeight: float32(weight)},
+		TypedSearchAttributes:                    start.Attributes,
+		Memo:                                     start.Memo,
+		StaticSummary:                            start.Summary,
+		Priority:                                 start.Priority,
 	}
-}
-
-// memoCapabilities is the memo field with a task's required capabilities; it says why a task waits without reading its
-// history.
-const memoCapabilities = "required_capabilities"
-
-// labelList is the labels as the search attribute has them, sorted.
-func labelList(labels map[string]string) []string {
-	list := make([]string, 0, len(labels))
-	for name, value := range labels {
-		list = append(list, contract.LabelTerm(name, value))
-	}
-	slices.Sort(list)
-	return list
 }

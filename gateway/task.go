@@ -38,6 +38,7 @@ type Task struct {
 	ClosedAt      *time.Time        `json:"closed_at,omitempty"`
 	WorkflowID    string            `json:"workflow_id" doc:"Where the task is in Temporal."`
 	RunID         string            `json:"run_id,omitempty"`
+	Schedule      string            `json:"schedule,omitempty" doc:"The schedule that made it."`
 	Duplicate     bool              `json:"duplicate,omitempty" doc:"The id or idempotency key was submitted before."`
 
 	required []string // capabilities, to say why it waits
@@ -78,7 +79,7 @@ func taskOf(info *workflowpb.WorkflowExecutionInfo) Task {
 		ID: id, WorkflowID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId(),
 		Type: keyword(attributes, contract.AttrTaskType.GetName()), Cluster: keyword(attributes, contract.AttrCluster.GetName()),
 		Agent: keyword(attributes, contract.AttrAgent.GetName()), Tenant: keyword(attributes, contract.AttrTenant.GetName()),
-		Status: statusOf(info.GetStatus(), fleet.TaskStatus(keyword(attributes, contract.AttrStatus.GetName()))),
+		Status: contract.TaskStatusOf(info.GetStatus(), fleet.TaskStatus(keyword(attributes, contract.AttrStatus.GetName()))),
 	}
 	var labels []string
 	if decode(attributes[contract.AttrLabels.GetName()], &labels) && len(labels) > 0 {
@@ -103,7 +104,8 @@ func taskOf(info *workflowpb.WorkflowExecutionInfo) Task {
 // takeMemo puts in what the memo tells.
 func (t *Task) takeMemo(info *workflowpb.WorkflowExecutionInfo) {
 	memo := info.GetMemo().GetFields()
-	decode(memo[memoCapabilities], &t.required)
+	decode(memo[contract.MemoCapabilities], &t.required)
+	decode(memo[contract.MemoSchedule], &t.Schedule)
 	decode(memo[contract.MemoDigest], &t.digest)
 	priority := fleet.Priority(info.GetPriority().GetPriorityKey())
 	decode(memo[contract.MemoPriority], &priority)
@@ -116,29 +118,6 @@ func (t *Task) takeMemo(info *workflowpb.WorkflowExecutionInfo) {
 	if t.Status == fleet.TaskDeadLetter && decode(memo[contract.MemoDeadLetter], &dead) {
 		t.DeadLetter, t.Why = &dead, whyDeadLetter(&dead)
 	}
-}
-
-// statusOf derives a task's status from its workflow's, and from the status attribute where that says more. An open
-// task without the attribute is called queued; whether it runs is in its pending activity.
-func statusOf(execution enumspb.WorkflowExecutionStatus, marked fleet.TaskStatus) fleet.TaskStatus {
-	switch execution {
-	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		return fleet.TaskCompleted
-	case enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:
-		if marked == fleet.TaskExpired {
-			return fleet.TaskExpired
-		}
-		return fleet.TaskFailed
-	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
-		return fleet.TaskCancelled
-	case enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
-		return fleet.TaskExpired
-	}
-	switch marked {
-	case fleet.TaskReview, fleet.TaskDeadLetter, fleet.TaskRetryWait:
-		return marked
-	}
-	return fleet.TaskQueued
 }
 
 // settled reports whether waiting for a task is over: it has ended, or a person must act.

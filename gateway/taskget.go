@@ -7,7 +7,6 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
-	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
@@ -153,15 +152,10 @@ func takeEnd(task *Task, event *historypb.HistoryEvent) {
 // refine tells a running task from a waiting one by its pending delivery alone, for lists.
 func refine(t *Task, d *workflowservice.DescribeWorkflowExecutionResponse) {
 	*t = taskOf(d.GetWorkflowExecutionInfo())
-	if t.Status != fleet.TaskQueued {
-		return
+	if t.Status == fleet.TaskQueued {
+		if !t.takeActivity(d.GetPendingActivities()) {
+			t.waitsForStart(time.Now())
+		}
+		t.Status = contract.DescribedStatus(d, time.Now())
 	}
-	if !t.takeActivity(d.GetPendingActivities()) && !t.waitsForStart(time.Now()) && betweenAttempts(d.GetPendingWorkflowTask()) {
-		t.Status = fleet.TaskRetryWait
-	}
-}
-
-// betweenAttempts: an open task with neither a delivery nor a workflow task under way waits for a timer.
-func betweenAttempts(workflowTask *workflowpb.PendingWorkflowTaskInfo) bool {
-	return workflowTask == nil
 }

@@ -55,6 +55,20 @@ func (r *TaskRequest) spec() fleet.TaskSpec {
 	}
 }
 
+// requestOf is the inverse of spec.
+func requestOf(s *fleet.TaskSpec) TaskRequest {
+	return TaskRequest{
+		Type: s.Type, Cluster: s.Cluster, Payload: s.Payload, Priority: Priority(s.Priority), Agent: s.Agent, ShardKey: s.ShardKey,
+		RequiredCapabilities: s.RequiredCapabilities, PreferredCapabilities: s.PreferredCapabilities, Affinity: s.Affinity,
+		Retry: RetryRequest{
+			MaxAttempts: s.Retry.MaxAttempts, MaxTransfers: s.Retry.MaxTransfers,
+			InitialInterval: s.Retry.InitialInterval, MaxInterval: s.Retry.MaxInterval, NonRetryable: s.Retry.NonRetryable,
+		},
+		RetrySafety: s.RetrySafety, Timeout: s.Timeout, ExpiresIn: s.ExpiresIn, BeaconTimeout: s.BeaconTimeout,
+		Tenant: s.Tenant, Labels: s.Labels,
+	}
+}
+
 // taskID is the id the task will have; fresh makes one when the client left it open.
 func (r *TaskRequest) taskID(fresh func() string) (string, error) {
 	switch {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	enumspb "go.temporal.io/api/enums/v1"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -94,7 +93,7 @@ func (g *Gateway) registerTasks(api huma.API) {
 		OperationID: "list-queue", Method: http.MethodGet, Path: "/api/v1/agents/tasks/queue", Tags: []string{"Tasks"},
 		Summary: "List tasks that wait for an agent or for the end of a backoff",
 	}, func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {
-		out, err := g.listTasks(ctx, in.list(statusWaiting))
+		out, err := g.listTasks(ctx, in.list(contract.TaskWaiting))
 		return out, err
 	})
 	huma.Register(api, huma.Operation{
@@ -105,8 +104,12 @@ func (g *Gateway) registerTasks(api huma.API) {
 	})
 }
 
-// statusWaiting is the queue's filter: queued or retry_wait.
-const statusWaiting fleet.TaskStatus = "waiting"
+func (in *listTasksInput) filter(labels map[string]string) *fleet.TaskFilter {
+	return &fleet.TaskFilter{
+		Cluster: in.Cluster, Status: in.Status, Type: in.Type, Tenant: in.Tenant, Agent: in.Agent, Labels: labels,
+		SubmittedAfter: in.After, SubmittedBefore: in.Before,
+	}
+}
 
 func (g *Gateway) listTasks(ctx context.Context, in *listTasksInput) (*listTasksOutput, error) {
 	labels, err := parseLabels(in.Label)
@@ -115,7 +118,7 @@ func (g *Gateway) listTasks(ctx context.Context, in *listTasksInput) (*listTasks
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	page, next, err := g.workflowPage(ctx, "list tasks", taskQuery(in, labels), in.PageSize, in.PageToken)
+	page, next, err := g.workflowPage(ctx, "list tasks", contract.TaskQuery(in.filter(labels)), in.PageSize, in.PageToken)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +157,7 @@ func matches(status, wanted fleet.TaskStatus) bool {
 	switch wanted {
 	case "":
 		return true
-	case statusWaiting:
+	case contract.TaskWaiting:
 		return status == fleet.TaskQueued || status == fleet.TaskRetryWait
 	}
 	return status == wanted
@@ -185,35 +188,4 @@ func hasLabels(t *Task, labels map[string]string) bool {
 		}
 	}
 	return true
-}
-
-// taskQuery is the visibility query of a list.
-func taskQuery(in *listTasksInput, labels map[string]string) string {
-	terms := []string{
-		equals("WorkflowType", contract.TaskWorkflow), filter(contract.AttrCluster.GetName(), in.Cluster), filter(contract.AttrTaskType.GetName(), in.Type),
-		filter(contract.AttrTenant.GetName(), in.Tenant), filter(contract.AttrAgent.GetName(), in.Agent),
-	}
-	for _, label := range labelList(labels) {
-		terms = append(terms, equals(contract.AttrLabels.GetName(), label))
-	}
-	return allOf(append(terms, between("StartTime", in.After, in.Before), statusTerm(in.Status))...)
-}
-
-func statusTerm(status fleet.TaskStatus) string {
-	marked := contract.AttrStatus.GetName()
-	switch status {
-	case fleet.TaskQueued, fleet.TaskRunning, fleet.TaskRetryWait, statusWaiting:
-		return executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + " AND (" + marked + " IS NULL OR " + equals(marked, string(fleet.TaskRetryWait)) + ")"
-	case fleet.TaskReview, fleet.TaskDeadLetter:
-		return executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + " AND " + equals(marked, string(status))
-	case fleet.TaskCompleted:
-		return executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
-	case fleet.TaskCancelled:
-		return "(" + executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED) + " OR " + executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED) + ")"
-	case fleet.TaskExpired:
-		return "(" + executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT) + " OR " + equals(marked, string(fleet.TaskExpired)) + ")"
-	case fleet.TaskFailed:
-		return executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_FAILED) + " AND (" + marked + " IS NULL OR " + equals(marked, string(fleet.TaskFailed)) + ")"
-	}
-	return ""
 }

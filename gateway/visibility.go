@@ -3,12 +3,11 @@ package gateway
 import (
 	"context"
 	"strings"
-	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -43,28 +42,5 @@ func filter(attribute, value string) string {
 	if value == "" {
 		return ""
 	}
-	return equals(attribute, value)
-}
-
-func executionIs(s enumspb.WorkflowExecutionStatus) string {
-	return equals("ExecutionStatus", s.String())
-}
-
-func equals(attribute, value string) string { return attribute + " = " + quoted(value) }
-
-// between is the term for a time at or after the one and before the other; zero times do not bound it.
-func between(attribute string, from, to time.Time) string {
-	var terms []string
-	if !from.IsZero() {
-		terms = append(terms, attribute+" >= "+quoted(from.UTC().Format(time.RFC3339Nano)))
-	}
-	if !to.IsZero() {
-		terms = append(terms, attribute+" < "+quoted(to.UTC().Format(time.RFC3339Nano)))
-	}
-	return strings.Join(terms, " AND ")
-}
-
-// quoted is a value as a string of the query language.
-func quoted(value string) string {
-	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(value) + "'"
+	return contract.Equals(attribute, value)
 }

@@ -214,11 +214,14 @@ const (
 	CodeUnknownAgent     = "unknown_agent"        // 404
 	CodeUnknownFailover  = "unknown_failover"     // 404
 	CodeUnknownDrain     = "unknown_drain"        // 404
+	CodeUnknownSchedule  = "unknown_schedule"     // 404
+	CodeUnknownBulk      = "unknown_bulk"         // 404
 	CodeUnknownSession   = "unknown_session"      // 409: register again with the same instance_id; running work is kept
 	CodeFenced           = "fenced"               // 409: a newer process has this agent id; stop
 	CodeAgentIDInUse     = "agent_id_in_use"      // 409: another cluster has this agent id online
 	CodeClusterFull      = "cluster_full"         // 409
 	CodeClusterExists    = "cluster_exists"       // 409
+	CodeScheduleExists   = "schedule_exists"      // 409
 	CodeClusterNotEmpty  = "cluster_not_empty"    // 409
 	CodeSuperseded       = "attempt_superseded"   // 409: the attempt no longer counts; drop the result
 	CodeIdempotency      = "idempotency_conflict" // 409: the id or idempotency key is that of a task with another body

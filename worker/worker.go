@@ -36,6 +36,8 @@ func RegisterWorkflows(r sdkworker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(workflows.Failover, workflow.RegisterOptions{Name: contract.FailoverWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Drain, workflow.RegisterOptions{Name: contract.DrainWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Hub, workflow.RegisterOptions{Name: contract.HubWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.Periodic, workflow.RegisterOptions{Name: contract.PeriodicWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.Bulk, workflow.RegisterOptions{Name: contract.BulkWorkflow})
 }
 
 // Start runs a worker until stop is called. stop waits for what is under way and may be called twice.
@@ -67,6 +69,10 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	w.RegisterActivityWithOptions(lanes.Reprioritize, activity.RegisterOptions{Name: contract.ReprioritizeActivity})
 	transfers := &activities.Transfers{Client: c}
 	w.RegisterActivityWithOptions(transfers.AwaitTransfers, activity.RegisterOptions{Name: contract.AwaitTransfersActivity})
+	placements := &activities.Placements{Client: c}
+	w.RegisterActivityWithOptions(placements.PlaceTask, activity.RegisterOptions{Name: contract.PlaceTaskActivity})
+	bulks := &activities.Bulks{Client: c, Namespace: o.Namespace}
+	w.RegisterActivityWithOptions(bulks.BulkPage, activity.RegisterOptions{Name: contract.BulkPageActivity})
 	w.RegisterActivityWithOptions(activities.NewFailoverMetrics(o.Registerer).CountFailover, activity.RegisterOptions{Name: contract.CountFailoverActivity})
 	if err := w.Start(); err != nil {
 		return nil, fmt.Errorf("start the worker on queue %s: %w", contract.WorkerQueue, err)

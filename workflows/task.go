@@ -131,6 +131,7 @@ func (r *taskRun) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.Task
 		}
 	case fleet.TaskReview:
 		r.mark(ctx, fleet.TaskReview)
+		r.tellFiring(ctx)
 		r.await(ctx, func() bool { return r.review != nil || r.cancel != nil })
 		if r.review != nil {
 			return r.reviewed(ctx)

@@ -22,6 +22,7 @@ func (r *taskRun) keepDeadLetter(ctx workflow.Context, cause string) (fleet.Task
 	listed := *r.dead
 	listed.Cause = shorten(cause, memoCauseBytes)
 	r.note(ctx, contract.MemoDeadLetter, listed)
+	r.tellFiring(ctx)
 
 	decided, _ := workflow.AwaitWithOptions(ctx, named(retention, "dead letter, kept for a retry"),
 		func() bool { return r.retry != nil || r.discard != nil || r.cancel != nil })

@@ -18,7 +18,7 @@ import (
 func (a *app) taskCommand() *cobra.Command {
 	command := &cobra.Command{Use: "task", Short: "Submit tasks and see what became of them"}
 	a.serverFlag(command)
-	command.AddCommand(a.taskSubmitCommand(), a.taskGetCommand(), a.taskLogsCommand(), a.taskListCommand(), a.taskCancelCommand(), a.taskRetryCommand(), a.taskReviewCommand(), a.taskDiscardCommand(), a.taskPriorityCommand())
+	command.AddCommand(a.taskSubmitCommand(), a.taskGetCommand(), a.taskLogsCommand(), a.taskListCommand(), a.taskCancelCommand(), a.taskRetryCommand(), a.taskBulkCommand(), a.taskReviewCommand(), a.taskDiscardCommand(), a.taskPriorityCommand())
 	return command
 }
 

@@ -25,16 +25,24 @@ func startFlag(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if after, ok := strings.CutPrefix(text, "+"); ok {
-		wait, err := fleet.ParseDuration(after)
-		if err != nil || wait < 0 {
-			return time.Time{}, usageError("--start-at: write the time from now like +10m or +2h30m")
+	return timeFlag("--start-at", text, now)
+}
+
+// timeFlag reads a time, or one counted from now, such as +10m, or -2h.
+func timeFlag(flag, text string, now time.Time) (time.Time, error) {
+	if strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") {
+		span, err := fleet.ParseDuration(text[1:])
+		if err != nil || span < 0 {
+			return time.Time{}, usageError("%s: write the time from now like +10m, +2h30m or -2h", flag)
 		}
-		return now.Add(wait).UTC(), nil
+		if text[0] == '-' {
+			span = -span
+		}
+		return now.Add(span).UTC(), nil
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, usageError("--start-at must be a time such as 2026-12-24T18:00:00Z or 2026-12-24T18:00:00+01:00, or +10m from now")
+		return time.Time{}, usageError("%s must be a time such as 2026-12-24T18:00:00Z or 2026-12-24T18:00:00+01:00, or counted from now, such as +10m", flag)
 	}
 	return at.UTC(), nil
 }

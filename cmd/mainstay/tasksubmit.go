@@ -75,19 +75,27 @@ what it writes comes out here as if it had run here; what becomes of the task is
 		},
 	}
 	flags := command.Flags()
-	r := &s.request
+	flags.StringVar(&s.request.ID, "id", "", "id of the task (default: one is made); the same id again is the same task")
+	flags.StringVar(&s.request.IdempotencyKey, "idempotency-key", "", "the same key again is the same task")
+	flags.StringVar(&s.startAt, "start-at", "", "when it may begin: a time such as 2026-12-24T18:00:00Z, or +10m from now (default at once)")
+	s.taskFlags(command)
+	waitFlag(command, &s.wait)
+	a.outputFlag(command)
+	return command
+}
+
+// taskFlags are the flags that say what the task is, for `task submit` and `schedule create`.
+func (s *submission) taskFlags(command *cobra.Command) {
+	flags, r := command.Flags(), &s.request
 	flags.StringVar(&r.Type, "type", "", "task type, which an agent must handle (exec when a command is given)")
 	flags.StringVar(&r.Cluster, "cluster", "default", "cluster whose agents may do it")
 	flags.StringVar(&s.payload, "payload", "", "JSON for the handler: the text itself, @FILE, or - for standard input")
-	flags.StringVar(&r.ID, "id", "", "id of the task (default: one is made); the same id again is the same task")
-	flags.StringVar(&r.IdempotencyKey, "idempotency-key", "", "the same key again is the same task")
 	flags.StringVar(&s.priority, "priority", "", "1 (first) to 5 (last), or critical, high, normal, low or background (default normal)")
-	flags.StringVar(&s.startAt, "start-at", "", "when it may begin: a time such as 2026-12-24T18:00:00Z, or +10m from now (default at once)")
 	flags.StringVar(&r.Agent, "agent", "", "only this agent may do it; it waits while the agent is offline")
 	flags.StringVar(&s.safety, "retry-safety", "", "when its agent is lost: idempotent (run again at once), fenced (when the lost agent has certainly stopped) or at_most_once (a person decides) (default idempotent)")
 	flags.DurationVar(&s.timeout, "timeout", 0, "how long one attempt may run (default 24h)")
 	flags.DurationVar(&s.beacon, "beacon-timeout", 0, "end an attempt whose handler gives no sign of life for this long, such as 45s; output of a command is one (default: not watched)")
-	flags.DurationVar(&s.expiresIn, "expires-in", 0, "how long it may wait for an agent, from --start-at on (default 1h)")
+	flags.DurationVar(&s.expiresIn, "expires-in", 0, "how long it may wait for an agent, from its start on (default 1h)")
 	flags.IntVar(&r.Retry.MaxAttempts, "max-attempts", 0, "attempts that may fail before it is a dead letter (default 3)")
 	flags.StringArrayVar(&r.Retry.NonRetryable, "non-retryable", nil, "type of failure that is not tried again, such as exit_2 of a command (repeatable)")
 	flags.StringArrayVar(&r.RequiredCapabilities, "capability", nil, "capability that its agent must have (repeatable)")
@@ -97,9 +105,6 @@ what it writes comes out here as if it had run here; what becomes of the task is
 	flags.StringArrayVar(&s.labels, "label", nil, "NAME=VALUE to find it by (repeatable)")
 	flags.StringVar(&s.dir, "dir", "", "working directory of the command")
 	flags.StringArrayVar(&s.env, "env", nil, "NAME=VALUE for the command (repeatable)")
-	waitFlag(command, &s.wait)
-	a.outputFlag(command)
-	return command
 }
 
 // build checks the command line. dash is how many arguments stand before "--", -1 without one.

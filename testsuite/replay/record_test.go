@@ -102,6 +102,8 @@ func TestRecord(t *testing.T) {
 	stop()
 	recordFailovers(t, c, node)
 	recordDrains(t, c, node)
+	recordPeriodic(t, c, node)
+	recordBulk(t, c, node)
 	node.Stop()
 	t.Log("the hub is silent and does not answer: it is lost, and the cluster hears")
 	closed(t, c, contract.HubWorkflowID("recorder"))
