@@ -57,6 +57,7 @@ type fakeTemporal struct {
 	workersErr error
 	updates    []string
 	signals    []fakeSignal
+	schedules  fakeSchedules
 	backlogs   map[string]map[int32]int64 // waiting tasks by task queue and priority
 }
 

@@ -32,6 +32,7 @@ func (a *app) scheduleListCommand() *cobra.Command {
 	var limit int
 	command := &cobra.Command{
 		Use: "list", Short: "List schedules", Args: exactly(),
+		Example: "  mainstay schedule list --cluster studio",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if limit < 1 {
 				return usageError("--limit must be at least 1")
@@ -96,7 +97,8 @@ func whenText(cron, zone string, interval, offset fleet.Duration) string {
 
 func (a *app) scheduleGetCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "get NAME", Short: "Show a schedule: its next times, and what became of its newest tasks", Args: exactly("a schedule's name"),
+		Use: "get NAME", Short: "Show a schedule: its next times, and what became of its newest tasks",
+		Example: "  mainstay schedule get nightly", Args: exactly("a schedule's name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {
@@ -180,6 +182,7 @@ func (a *app) schedulePauseCommand(action, short, then string) *cobra.Command {
 	var reason string
 	command := &cobra.Command{
 		Use: action + " NAME", Short: short, Args: exactly("a schedule's name"),
+		Example: "  mainstay schedule " + action + ` nightly --reason "holidays"`,
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {
@@ -204,6 +207,7 @@ func (a *app) scheduleTriggerCommand() *cobra.Command {
 	var overlap string
 	command := &cobra.Command{
 		Use: "trigger NAME", Short: "Make a schedule's task now, also while it is paused", Args: exactly("a schedule's name"),
+		Example: "  mainstay schedule trigger nightly",
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {
@@ -228,6 +232,7 @@ func (a *app) scheduleTriggerCommand() *cobra.Command {
 func (a *app) scheduleDeleteCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "delete NAME", Short: "Delete a schedule; the tasks that it has made go on", Args: exactly("a schedule's name"),
+		Example: "  mainstay schedule delete nightly",
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {

@@ -48,12 +48,21 @@ type bulkLine struct {
 	wait          time.Duration
 }
 
+var bulkExamples = map[fleet.BulkAction]string{
+	fleet.BulkCancel:   `cancel --cluster studio --status queued --reason "wrong input" --dry-run`,
+	fleet.BulkRetry:    `retry --type render --submitted-after -24h --reason "disk is back"`,
+	fleet.BulkDiscard:  `discard --label project=film --reason "project has ended"`,
+	fleet.BulkReview:   `review --cluster billing --decision rerun --reason "no invoice was sent" --wait`,
+	fleet.BulkPriority: `priority --tenant acme --priority high --reason "deadline"`,
+}
+
 func (a *app) bulkActionCommand(action fleet.BulkAction, short string) *cobra.Command {
 	l := bulkLine{}
 	l.request.Action = action
 	command := &cobra.Command{
 		Use: string(action) + " --reason WHY (FILTER… | --id ID… | --all)", Short: short, Args: exactly(),
-		RunE: func(c *cobra.Command, _ []string) error { return a.runBulk(c, &l) },
+		Example: "  mainstay task bulk " + bulkExamples[action],
+		RunE:    func(c *cobra.Command, _ []string) error { return a.runBulk(c, &l) },
 	}
 	flags, f := command.Flags(), &l.request.Filter
 	flags.StringVar(&f.Cluster, "cluster", "", "tasks of this cluster")

@@ -17,7 +17,8 @@ import (
 func (a *app) bulkGetCommand() *cobra.Command {
 	var wait time.Duration
 	command := &cobra.Command{
-		Use: "get ID", Short: "Show a bulk operation: how far it is, and what was not possible", Args: exactly("a bulk operation's id"),
+		Use: "get ID", Short: "Show a bulk operation: how far it is, and what was not possible",
+		Example: "  mainstay task bulk get b-06… --wait", Args: exactly("a bulk operation's id"),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {
@@ -136,6 +137,7 @@ func (a *app) bulkListCommand() *cobra.Command {
 	var limit int
 	command := &cobra.Command{
 		Use: "list", Short: "List bulk operations, newest first", Args: exactly(),
+		Example: "  mainstay task bulk list",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if limit < 1 {
 				return usageError("--limit must be at least 1")
@@ -179,6 +181,7 @@ func (a *app) bulkStopCommand() *cobra.Command {
 	var reason string
 	command := &cobra.Command{
 		Use: "stop ID", Short: "Stop a bulk operation; what it has done stays done", Args: exactly("a bulk operation's id"),
+		Example: `  mainstay task bulk stop b-06… --reason "not those"`,
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {
