@@ -102,6 +102,7 @@ func TestSchedule(t *testing.T) {
 	s.delete(t, clock)
 	s.call(t, http.MethodPost, "", map[string]any{"name": clock, "interval": "1s", "overlap": "allow_all", "task": map[string]any{"type": "tick", "cluster": cluster}}, http.StatusCreated)
 	s.until(t, clock, func(g *gateway.Schedule) bool { return g.Counts.Fired >= 2 })
+	s.call(t, http.MethodDelete, "/"+clock, nil, http.StatusNoContent)
 	require.Equal(t, settled.Counts.Fired, s.call(t, http.MethodGet, "/"+name, nil, http.StatusOK).Counts.Fired)
 
 	t.Log("trigger works while it is paused")
