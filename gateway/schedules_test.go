@@ -56,8 +56,7 @@ func TestScheduleIsMadeAndRead(t *testing.T) {
 	require.Equal(t, contract.WorkerQueue, action.GetTaskQueue().GetName())
 
 	problem(t, do(h, http.MethodPost, schedulesPath, nightly), http.StatusConflict, protocol.CodeScheduleExists)
-	var list struct{ Schedules []gateway.ScheduleEntry }
-	list = answer[struct{ Schedules []gateway.ScheduleEntry }](t, do(h, http.MethodGet, schedulesPath+"?cluster=default&tenant=acme", ""), http.StatusOK)
+	list := answer[struct{ Schedules []gateway.ScheduleEntry }](t, do(h, http.MethodGet, schedulesPath+"?cluster=default&tenant=acme", ""), http.StatusOK)
 	require.Equal(t, "MainstayTaskType IS NOT NULL AND MainstayCluster = 'default' AND MainstayTenant = 'acme'", f.schedules.query)
 	require.Len(t, list.Schedules, 1)
 	require.Equal(t, gateway.ScheduleEntry{Name: "nightly", Cron: "0 3 13 * fri", TimeZone: "Europe/Berlin", Type: "exec", Cluster: "default", Tenant: "acme", Note: "backup"}, list.Schedules[0])
