@@ -19,6 +19,8 @@ type Cluster struct {
 	Failover Failover `yaml:"failover"`
 	// DeadLetterRetention is how long a dead letter of the cluster's tasks is kept for a retry, 1s to 8760h. 0: 168h (7 days).
 	DeadLetterRetention fleet.Duration `yaml:"dead_letter_retention"`
+	// TenantWeights are the tenants' shares of the lanes while several wait, 0.1 to 100. One that is not named has 1.
+	TenantWeights map[string]float64 `yaml:"tenant_weights"`
 }
 
 // Membership bounds a cluster's agents.
@@ -144,6 +146,7 @@ func (c Cluster) fleetConfig() fleet.ClusterConfig {
 		TransferTimeout: c.Failover.TaskTransferTimeout,
 
 		DeadLetterRetention: c.DeadLetterRetention,
+		TenantWeights:       c.TenantWeights,
 	}.WithDefaults()
 }
 

@@ -106,6 +106,16 @@ agent_cluster:
 	}, c.ClusterConfigs())
 }
 
+func TestTenantWeights(t *testing.T) {
+	t.Parallel()
+	c, err := Parse("c", []byte("clusters: [{name: a, tenant_weights: {acme: 5, small: 0.5}}]"))
+	require.NoError(t, err)
+	require.Equal(t, map[string]float64{"acme": 5, "small": .5}, c.ClusterConfigs()[0].TenantWeights)
+	_, err = Parse("c", []byte("clusters: [{name: a, tenant_weights: {acme: 500}}]"))
+	require.ErrorContains(t, err, "clusters[0]")
+	require.ErrorContains(t, err, "between 0.1 and 100")
+}
+
 func TestDeadLetterRetention(t *testing.T) {
 	t.Parallel()
 	c, err := Parse("c", []byte(`

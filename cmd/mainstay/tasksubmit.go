@@ -99,6 +99,8 @@ func (s *submission) taskFlags(command *cobra.Command) {
 	flags.IntVar(&r.Retry.MaxAttempts, "max-attempts", 0, "attempts that may fail before it is a dead letter (default 3)")
 	flags.StringArrayVar(&r.Retry.NonRetryable, "non-retryable", nil, "type of failure that is not tried again, such as exit_2 of a command (repeatable)")
 	flags.StringArrayVar(&r.RequiredCapabilities, "capability", nil, "capability that its agent must have (repeatable)")
+	flags.StringArrayVar(&r.PreferredCapabilities, "prefer", nil, "capability that its agent should rather have (repeatable)")
+	flags.StringVar(&r.Affinity, "affinity", "", "agent that should rather do it")
 	flags.StringVar(&r.Provider, "provider", "", "outside service that it calls; agents with access are preferred, rate-limited ones wait")
 	flags.StringVar(&r.ShardKey, "shard-key", "", "in a sharded cluster: what belongs together has the same key")
 	flags.StringVar(&r.Tenant, "tenant", "", "whose work it is; tenants share agents fairly")
