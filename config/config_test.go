@@ -42,7 +42,7 @@ func TestSampleExampleLoads(t *testing.T) {
 	c, err := Parse("sample", text)
 	require.NoError(t, err)
 	require.Equal(t, []fleet.ClusterConfig{fleet.ClusterConfig{Name: "builders", TargetGroup: "build-hosts",
-		MinAgents: 2, DesiredAgents: 3, MaxAgents: 5}.WithDefaults()}, c.ClusterConfigs())
+		MinAgents: 2, DesiredAgents: 3, MaxAgents: 5, TenantWeights: map[string]float64{"acme": 5}}.WithDefaults()}, c.ClusterConfigs())
 }
 
 func TestDefault(t *testing.T) {
@@ -111,9 +111,16 @@ func TestTenantWeights(t *testing.T) {
 	c, err := Parse("c", []byte("clusters: [{name: a, tenant_weights: {acme: 5, small: 0.5}}]"))
 	require.NoError(t, err)
 	require.Equal(t, map[string]float64{"acme": 5, "small": .5}, c.ClusterConfigs()[0].TenantWeights)
-	_, err = Parse("c", []byte("clusters: [{name: a, tenant_weights: {acme: 500}}]"))
-	require.ErrorContains(t, err, "clusters[0]")
-	require.ErrorContains(t, err, "between 0.1 and 100")
+	for text, want := range map[string]string{
+		"{acme: 500}":        "clusters[0]: tenant_weights must lie between 0.1 and 100",
+		"{acme: much}":       "clusters[0].tenant_weights.acme: must be a number",
+		"[acme]":             "clusters[0].tenant_weights: must be a section",
+		"{acme: 1, acme: 2}": "clusters[0].tenant_weights.acme: is already set",
+		"{Acme Corp: 1}":     "tenant",
+	} {
+		_, err := Parse("c", []byte("clusters: [{name: a, tenant_weights: "+text+"}]"))
+		require.ErrorContains(t, err, want, text)
+	}
 }
 
 func TestDeadLetterRetention(t *testing.T) {
