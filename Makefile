@@ -35,10 +35,11 @@ test: ## run all tests; never from the cache, which does not see the programs th
 race: ## run the tests of the concurrent parts under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(RACE)
 
-bench: build ## measure throughput beside bare Temporal, an idle fleet, and failover times (about 20 minutes, on a quiet machine)
+bench: build ## measure throughput beside bare Temporal, an idle fleet, failover times and the queue (about 40 minutes, on a quiet machine)
 	bin/mainstay bench throughput
 	bin/mainstay bench idle
 	bin/mainstay bench failover
+	bin/mainstay bench queue
 
 # One seed repeats the schedule: make chaos SEED=7 DURATION=1m TASKS=300
 SEED     ?= $(shell date +%s)

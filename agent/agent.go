@@ -69,6 +69,7 @@ type Agent struct {
 	mu     sync.Mutex
 	run    *run // nil before Run
 	health *float64
+	access fleet.Providers
 }
 
 // New checks the options. It contacts nobody.

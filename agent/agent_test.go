@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -171,6 +172,7 @@ func TestOutcomes(t *testing.T) {
 		task    protocol.Assignment
 		error   string
 		final   bool
+		kind    string
 	}{
 		"error": {
 			handler: func(context.Context, *agent.Task) (any, error) { return nil, errors.New("disk full") },
@@ -184,7 +186,19 @@ func TestOutcomes(t *testing.T) {
 		},
 		"panic": {
 			handler: func(context.Context, *agent.Task) (any, error) { panic("index out of luck") },
-			error:   "the handler panicked: index out of luck",
+			error:   "the handler panicked: index out of luck", kind: agent.ErrorTypePanic,
+		},
+		"typed": {
+			handler: func(context.Context, *agent.Task) (any, error) {
+				return nil, fmt.Errorf("load: %w", agent.Typed("bad_input", errors.New("no such host")))
+			},
+			error: "load: no such host", kind: "bad_input",
+		},
+		"typed and final": {
+			handler: func(context.Context, *agent.Task) (any, error) {
+				return nil, agent.NonRetryable(agent.Typed(strings.Repeat("é", 100), errors.New("no such host")))
+			},
+			error: "no such host", final: true, kind: strings.Repeat("é", 64),
 		},
 		"unknown type": {
 			task:  protocol.Assignment{Type: "mystery"},
@@ -228,6 +242,7 @@ func TestOutcomes(t *testing.T) {
 			require.Equal(t, fleet.AttemptFailed, result.Outcome)
 			require.Contains(t, result.Error, c.error)
 			require.Equal(t, c.final, result.NonRetryable)
+			require.Equal(t, c.kind, result.ErrorType)
 			require.Empty(t, result.Output)
 			require.LessOrEqual(t, len(result.Error), 8192)
 			require.NotContains(t, result.Error, "goroutine")

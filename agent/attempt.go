@@ -30,6 +30,9 @@ type attempt struct {
 	cancel    context.CancelCauseFunc
 	before    *attempt      // an older attempt of the same task, which must end first
 	returned  chan struct{} // closed when the handler has returned
+	hung      chan struct{} // closed when the handler was told to stop and does not
+	signs     signs
+	output    taskLog
 
 	// The run's mutex guards the rest.
 	acknowledged      bool // the hub has taken a poll that lists it with its token
@@ -38,8 +41,9 @@ type attempt struct {
 	checkpointVersion int
 	checkpointSent    int // the version that the hub has
 	estimate          time.Duration
-	beacons           int64
 	leaseExpired      bool
+	state             protocol.RunningState
+	reported          bool // its result was answered although its handler has not returned
 }
 
 // accept starts what was assigned and not seen before, and returns how many those are. Only the loop calls it.
@@ -85,7 +89,13 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 		}
 		other.cancel(ErrDropped)
 	}
-	at := &attempt{attemptKey: key, run: r, token: a.Token, beacon: a.Beacon.Std(), startedAt: time.Now(), before: before, returned: make(chan struct{})}
+	if before != nil && before.state == protocol.RunningStuck {
+		// The two must not run side by side, and nobody knows how long the older one will.
+		r.returned = append(r.returned, protocol.RunningAttempt{TaskID: a.TaskID, Attempt: a.Attempt, Token: a.Token})
+		return nil
+	}
+	at := &attempt{attemptKey: key, run: r, token: a.Token, beacon: a.Beacon.Std(), startedAt: time.Now(), before: before, returned: make(chan struct{}), hung: make(chan struct{})}
+	at.signs.since = at.startedAt
 	at.task = &Task{
 		ID: a.TaskID, Type: a.Type, Cluster: a.Cluster, Attempt: a.Attempt, Payload: a.Payload, RetrySafety: a.RetrySafety,
 		Timeout: a.Timeout.Std(), Checkpoint: a.Checkpoint, Labels: a.Labels, Tenant: a.Tenant, Shard: a.Shard,
@@ -108,31 +118,90 @@ func (at *attempt) execute() {
 		return
 	}
 	defer r.remove(at)
+	at.flushLog()
 	ev := at.event(EventFinished)
 	ev.Outcome, ev.Reason = result.Outcome, result.Error
 	at.log().Info("Finished", "outcome", result.Outcome, "error", result.Error)
 	r.agent.emit(ev)
 	r.deliver(at, result)
+	if result.Stuck {
+		at.keepSlot()
+	}
 }
 
-// perform runs the handler to its end.
+// perform runs the handler to its end, or until it has ignored for too long that its time is over.
 func (at *attempt) perform() (protocol.Result, bool) {
-	defer close(at.returned)
-	if at.before != nil {
-		select {
-		case <-at.before.returned:
-		case <-at.run.work.Done():
-		}
-		at.before = nil
-	}
-	ctx := at.handler
+	ctx, cancel := at.handler, context.CancelFunc(func() {})
 	if at.task.Timeout > 0 {
-		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, at.task.Timeout)
-		defer cancel()
 	}
-	output, err := at.call(ctx)
-	return at.result(ctx, output, err)
+	defer cancel()
+	if !at.awaitBefore() {
+		close(at.returned)
+		return at.handedBack("an older attempt of the task is stuck on this agent"), true
+	}
+	done := at.begin(ctx)
+	select {
+	case end := <-done:
+		return at.result(ctx, end.output, end.err)
+	case <-ctx.Done():
+	}
+	at.setState(protocol.RunningEnding)
+	grace := time.NewTimer(endGrace)
+	defer grace.Stop()
+	select {
+	case end := <-done:
+		return at.result(ctx, end.output, end.err)
+	case <-grace.C:
+	}
+	at.hangs()
+	if cause := ended(ctx); outOfTime(cause) && !at.leaseIsOver() {
+		result := at.newResult()
+		at.overtime(&result, cause)
+		result.Stuck = true
+		return result, true
+	}
+	end := <-done
+	return at.result(ctx, end.output, end.err)
+}
+
+// awaitBefore waits until an older attempt of the task has returned; false when it is stuck.
+func (at *attempt) awaitBefore() bool {
+	if at.before == nil {
+		return true
+	}
+	defer func() { at.before = nil }()
+	select {
+	case <-at.before.returned:
+	case <-at.run.work.Done():
+	case <-at.before.hung:
+		return false
+	}
+	return true
+}
+
+// handlerEnd is what a handler returned.
+type handlerEnd struct {
+	output any
+	err    error
+}
+
+// begin starts the handler, and the watch over its beacons. The channel has what it returned.
+func (at *attempt) begin(ctx context.Context) <-chan handlerEnd {
+	done := make(chan handlerEnd, 1)
+	at.signs.begin()
+	if at.beacon > 0 {
+		at.run.background.Go(func() { at.watchBeacons(ctx) })
+	}
+	at.run.background.Go(func() {
+		end := handlerEnd{err: errors.New("the handler ended its goroutine")} // unless it returns
+		defer func() {
+			close(at.returned)
+			done <- end
+		}()
+		end.output, end.err = at.call(ctx)
+	})
+	return done
 }
 
 // call calls the handler of the task's type; a panic becomes an error.
@@ -147,7 +216,7 @@ func (at *attempt) call(ctx context.Context) (output any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			at.log().Error("Handler panicked", "panic", p, "stack", string(debug.Stack()))
-			output, err = nil, fmt.Errorf("the handler panicked: %v", p)
+			output, err = nil, Typed(ErrorTypePanic, fmt.Errorf("the handler panicked: %v", p))
 		}
 	}()
 	return handler(ctx, at.task)
@@ -156,7 +225,7 @@ func (at *attempt) call(ctx context.Context) (output any, err error) {
 // result decides what to report; false means nothing.
 func (at *attempt) result(ctx context.Context, output any, err error) (protocol.Result, bool) {
 	cause := ended(ctx)
-	result := protocol.Result{Token: at.token, Attempt: at.number, StartedAt: at.startedAt.UTC(), EndedAt: time.Now().UTC()}
+	result := at.newResult()
 	switch {
 	case errors.Is(cause, ErrDropped), errors.Is(cause, ErrFenced), errors.Is(cause, ErrGaveUp):
 		return result, false
@@ -171,13 +240,24 @@ func (at *attempt) result(ctx context.Context, output any, err error) (protocol.
 	case errors.Is(cause, ErrStopping):
 		// The hub did not ask for it, so it takes this as work handed back, which runs elsewhere.
 		result.Outcome, result.Error = fleet.AttemptCancelled, "the agent stopped before the attempt was done"
-	case errors.Is(cause, context.DeadlineExceeded):
-		result.Outcome, result.Error = fleet.AttemptFailed, fmt.Sprintf("timed out after %s", at.task.Timeout)
+	case outOfTime(cause):
+		at.overtime(&result, cause)
 	default:
-		result.Outcome, result.Error, result.NonRetryable = fleet.AttemptFailed, err.Error(), isNonRetryable(err)
+		result.Outcome, result.Error, result.ErrorType, result.NonRetryable = fleet.AttemptFailed, err.Error(), errorType(err), isNonRetryable(err)
 	}
 	result.Error = cutMiddle(result.Error, maxError)
 	return result, true
+}
+
+func (at *attempt) newResult() protocol.Result {
+	return protocol.Result{Token: at.token, Attempt: at.number, StartedAt: at.startedAt.UTC(), EndedAt: time.Now().UTC()}
+}
+
+// handedBack is the result of an attempt that another agent should do.
+func (at *attempt) handedBack(why string) protocol.Result {
+	result := at.newResult()
+	result.Outcome, result.Error = fleet.AttemptCancelled, why
+	return result
 }
 
 // leaseIsOver reports whether a fenced attempt has outlived its lease, even if the timer has not fired yet.
@@ -200,7 +280,7 @@ func (at *attempt) hasReturned() bool {
 func (at *attempt) report(change func(*attempt)) {
 	at.run.mu.Lock()
 	change(at)
-	at.beacons++
+	at.signs.alive()
 	at.run.mu.Unlock()
 	if at.beacon > 0 {
 		at.run.pollWithin(at.beacon / 3)
@@ -212,7 +292,11 @@ func (at *attempt) listing(withToken bool) protocol.RunningAttempt {
 	started := at.startedAt.UTC()
 	entry := protocol.RunningAttempt{
 		TaskID: at.attemptKey.task, Attempt: at.number, StartedAt: &started, Progress: at.progress,
-		EstimatedDuration: fleet.Duration(at.estimate), Beacons: at.beacons,
+		EstimatedDuration: fleet.Duration(at.estimate), Beacons: at.signs.count.Load(), State: at.state,
+	}
+	if at.beacon > 0 {
+		age := fleet.Duration(at.signs.age().Round(time.Millisecond))
+		entry.BeaconAge = &age
 	}
 	if withToken {
 		entry.Token = at.token

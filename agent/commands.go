@@ -18,6 +18,8 @@ func (r *run) obey(commands []protocol.Command) {
 			r.takeRole(c)
 		case protocol.CommandStop:
 			r.stop("the hub asked for it: " + c.Reason)
+		case protocol.CommandLog:
+			r.shipLog(c)
 		default:
 			r.agent.log.Warn("A command of an unknown type is ignored; this agent may be too old", "type", c.Type)
 		}

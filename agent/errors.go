@@ -22,6 +22,8 @@ var (
 	ErrCancelled = errors.New("agent: the task was cancelled")
 	// ErrDropped stops an attempt whose result no longer counts.
 	ErrDropped = errors.New("agent: the attempt no longer counts")
+	// ErrNoBeacon stops an attempt whose handler gave no sign of life for the task's beacon timeout.
+	ErrNoBeacon = errors.New("agent: no beacon")
 	// ErrStopping stops a task that a graceful stop could not wait for. It is handed back and runs elsewhere.
 	ErrStopping = errors.New("agent: the agent is stopping")
 )

@@ -15,6 +15,7 @@ const (
 	EventResultDropped  EventKind = "result_dropped"  // the result does not count; Err says why
 	EventCancelled      EventKind = "cancelled"       // a task's cancellation arrived
 	EventDropped        EventKind = "dropped"         // an attempt no longer counts and is stopped
+	EventStuck          EventKind = "stuck"           // a handler was told to stop and does not; its slot stays in use
 	EventLeaseExpired   EventKind = "lease_expired"   // a fenced attempt is stopped
 	EventRole           EventKind = "role"            // the agent's role, or its shards, changed
 	EventStopping       EventKind = "stopping"        // nothing new is taken any more

@@ -40,16 +40,16 @@ type ExecResult struct {
 	Stderr   string `json:"stderr"`
 }
 
-// ExecHandler runs commands without a shell. A non-zero exit code is a failure. When ctx ends the command's process
-// group gets SIGTERM, and SIGKILL after 5 s; at once when the lease has run out. It lets whoever submits tasks run
-// anything as the agent's user.
+// ExecHandler runs commands without a shell. A non-zero exit code is a failure, of a type such as "exit_3". When ctx ends
+// the command's process group gets SIGTERM, and SIGKILL after 5 s; at once when the lease has run out. What it writes is
+// the attempt's log, and a beacon. It lets whoever submits tasks run anything as the agent's user.
 func ExecHandler() Handler {
 	return func(ctx context.Context, task *Task) (any, error) {
 		payload, err := decodeExec(task.Payload)
 		if err != nil {
 			return nil, NonRetryable(err)
 		}
-		return runCommand(ctx, payload)
+		return runCommand(ctx, payload, task)
 	}
 }
 
@@ -75,7 +75,7 @@ func decodeExec(data json.RawMessage) (ExecPayload, error) {
 	return p, nil
 }
 
-func runCommand(ctx context.Context, p ExecPayload) (any, error) {
+func runCommand(ctx context.Context, p ExecPayload, task *Task) (any, error) {
 	cmd := exec.CommandContext(ctx, p.Command[0], p.Command[1:]...)
 	cmd.Dir = p.Dir
 	cmd.Env = os.Environ()
@@ -84,6 +84,12 @@ func runCommand(ctx context.Context, p ExecPayload) (any, error) {
 	}
 	stdout, stderr := &headTail{limit: maxExecOutput}, &headTail{limit: maxExecOutput}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
+	if task.attempt != nil {
+		out, errs := task.attempt.lines("stdout"), task.attempt.lines("stderr")
+		defer out.end()
+		defer errs.end()
+		cmd.Stdout, cmd.Stderr = io.MultiWriter(stdout, out), io.MultiWriter(stderr, errs)
+	}
 	err := runGroup(ctx, cmd)
 	if cause := ended(ctx); cause != nil {
 		return nil, fmt.Errorf("exec: the command was stopped: %w", cause)
@@ -98,11 +104,19 @@ func runCommand(ctx context.Context, p ExecPayload) (any, error) {
 		if tail := stderr.tail(maxExecError); tail != "" {
 			text += ": " + tail
 		}
-		return nil, errors.New(text)
+		return nil, Typed(exitType(exit.ProcessState), errors.New(text))
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return nil, NonRetryable(fmt.Errorf("exec: the command cannot be run on this agent: %w", err))
 	}
 	return nil, fmt.Errorf("exec: %w", err)
+}
+
+// exitType names the failure of a command: "exit_3", or "signal" when a signal ended it.
+func exitType(state *os.ProcessState) string {
+	if code := state.ExitCode(); code >= 0 {
+		return fmt.Sprintf("exit_%d", code)
+	}
+	return "signal"
 }
 
 // headTail keeps the beginning and the end of what is written to it.

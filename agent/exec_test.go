@@ -52,16 +52,17 @@ func TestExecFails(t *testing.T) {
 		payload string
 		error   string
 		final   bool
+		kind    string
 	}{
-		"non-zero":        {`{"command":["sh","-c","echo out; echo the disk is full >&2; exit 3"]}`, "exec: exit status 3: the disk is full", false},
-		"killed":          {`{"command":["sh","-c","kill -9 $$"]}`, "exec: signal: killed", false},
-		"not found":       {`{"command":["no-such-program-anywhere"]}`, "cannot be run on this agent", true},
-		"no such dir":     {`{"command":["true"],"dir":"/no/such/dir"}`, "cannot be run on this agent", true},
-		"not executable":  {`{"command":["/etc/passwd"]}`, "cannot be run on this agent", true},
-		"empty command":   {`{"command":[]}`, "command is empty", true},
-		"unknown field":   {`{"command":["true"],"cwd":"/"}`, `unknown field "cwd"`, true},
-		"command is text": {`{"command":"true"}`, "the payload must be", true},
-		"bad env":         {`{"command":["true"],"env":{"A=B":"c"}}`, "a name in env", true},
+		"non-zero":        {`{"command":["sh","-c","echo out; echo the disk is full >&2; exit 3"]}`, "exec: exit status 3: the disk is full", false, "exit_3"},
+		"killed":          {`{"command":["sh","-c","kill -9 $$"]}`, "exec: signal: killed", false, "signal"},
+		"not found":       {`{"command":["no-such-program-anywhere"]}`, "cannot be run on this agent", true, ""},
+		"no such dir":     {`{"command":["true"],"dir":"/no/such/dir"}`, "cannot be run on this agent", true, ""},
+		"not executable":  {`{"command":["/etc/passwd"]}`, "cannot be run on this agent", true, ""},
+		"empty command":   {`{"command":[]}`, "command is empty", true, ""},
+		"unknown field":   {`{"command":["true"],"cwd":"/"}`, `unknown field "cwd"`, true, ""},
+		"command is text": {`{"command":"true"}`, "the payload must be", true, ""},
+		"bad env":         {`{"command":["true"],"env":{"A=B":"c"}}`, "a name in env", true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -69,6 +70,7 @@ func TestExecFails(t *testing.T) {
 			require.Equal(t, fleet.AttemptFailed, result.Outcome)
 			require.Contains(t, result.Error, c.error)
 			require.Equal(t, c.final, result.NonRetryable)
+			require.Equal(t, c.kind, result.ErrorType)
 		})
 	}
 }

@@ -123,7 +123,7 @@ func awaitTaken(answers <-chan pollAnswer) {
 
 // nextPoll makes the newest poll.
 func (r *run) nextPoll() sentPoll {
-	health := r.agent.ownHealth()
+	health, providers := r.agent.ownHealth(), r.agent.ownProviders()
 	metrics := r.metrics.read()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +131,7 @@ func (r *run) nextPoll() sentPoll {
 	r.pollAt = time.Time{}
 	p := sentPoll{session: r.session, sentAt: time.Now(), body: protocol.Poll{
 		Sequence: r.sequence, FreeSlots: max(0, r.agent.options.Slots-len(r.attempts)), Metrics: metrics, Counters: r.counters,
-		Health: health, Stopping: r.stopping, Returned: r.returned,
+		Health: health, Stopping: r.stopping, Returned: r.returned, Providers: providers,
 	}}
 	budget := checkpointBudget
 	for _, at := range r.attempts {

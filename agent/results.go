@@ -97,7 +97,7 @@ func (r *run) settled(at *attempt, outcome fleet.AttemptOutcome, err error) {
 	switch outcome {
 	case fleet.AttemptCompleted:
 		r.counters.Completed++
-	case fleet.AttemptFailed:
+	case fleet.AttemptFailed, fleet.AttemptTimedOut:
 		r.counters.Failed++
 	}
 	r.mu.Unlock()
@@ -116,7 +116,9 @@ func (r *run) unusable(at *attempt, err error) {
 	ev.Err = err
 	r.agent.emit(ev)
 	r.mu.Lock()
-	delete(r.attempts, at.attemptKey)
+	if at.state != protocol.RunningStuck {
+		delete(r.attempts, at.attemptKey)
+	}
 	r.mu.Unlock()
 	r.pollWithin(0)
 }

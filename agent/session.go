@@ -59,12 +59,14 @@ func (r *run) registration() protocol.Register {
 	reg := protocol.Register{
 		AgentID: o.ID, InstanceID: r.instance, Cluster: o.Cluster, MaxTasks: o.Slots, TaskTypes: r.agent.taskTypes(),
 		Capabilities: o.Capabilities, Host: host, PID: os.Getpid(), Zone: o.Zone, Group: o.Group, Version: o.Version,
-		Metadata: o.Metadata,
+		Metadata: o.Metadata, Providers: r.agent.ownProviders(),
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, at := range r.attempts {
-		reg.Running = append(reg.Running, at.listing(true))
+		if !at.reported {
+			reg.Running = append(reg.Running, at.listing(true))
+		}
 	}
 	return reg
 }

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -163,3 +164,12 @@ func (g *gate) count() int {
 	defer g.mu.Unlock()
 	return g.calls
 }
+
+// touch makes an empty file.
+func touch(t *testing.T, path string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+}
+
+// newest is the last poll that the hub took.
+func newest(polls []protocol.Poll) protocol.Poll { return polls[len(polls)-1] }

@@ -42,17 +42,36 @@ func (t *Task) Decode(v any) error {
 	return nil
 }
 
-// maxStep bounds the text of a progress report, in bytes.
-const maxStep = 200
+// maxStep and maxMessage bound the texts of a progress report, in bytes.
+const (
+	maxStep    = 200
+	maxMessage = 1000
+)
 
-// Progress says how far the handler is, 0 to 100, and what it does. It is sent with the next heartbeat and counts as a
-// beacon.
+// Progress says how far the handler is, 0 to 100, and which step it is at. It is sent with the next heartbeat and counts
+// as a beacon.
 func (t *Task) Progress(percent int, step string) {
+	t.ReportProgress(fleet.Progress{Percent: percent, Step: step})
+}
+
+// ReportProgress is Progress with a message for people, of up to 1,000 bytes.
+func (t *Task) ReportProgress(p fleet.Progress) {
 	if t.attempt == nil {
 		return
 	}
-	p := &fleet.Progress{Percent: min(100, max(0, percent)), Step: cutText(step, maxStep)}
-	t.attempt.report(func(at *attempt) { at.progress = p })
+	p = fleet.Progress{Percent: min(100, max(0, p.Percent)), Step: cutText(p.Step, maxStep), Message: cutText(p.Message, maxMessage)}
+	t.attempt.report(func(at *attempt) { at.progress = &p })
+}
+
+// Log adds a line to the attempt's log, which counts as a beacon; text of several lines adds as many. The agent keeps the
+// newest 500 lines, of 64 KiB in all and 4 KiB each. They leave it only while somebody watches (mainstay task logs).
+func (t *Task) Log(text string) {
+	if t.attempt == nil {
+		return
+	}
+	w := t.attempt.lines("")
+	_, _ = w.Write([]byte(text)) // to memory
+	w.end()
 }
 
 // SaveCheckpoint keeps v, as JSON of at most 64 KiB, for the next attempt should this one be lost. It is sent promptly;
@@ -76,7 +95,8 @@ func (t *Task) SaveCheckpoint(v any) error {
 	return nil
 }
 
-// Beacon is a sign of life from the handler itself, for tasks with a beacon timeout.
+// Beacon is a sign of life from the handler itself, for tasks with a beacon timeout: an attempt without one for so long is
+// ended. Progress, checkpoints, estimates and log lines count as beacons too.
 func (t *Task) Beacon() {
 	if t.attempt != nil {
 		t.attempt.report(func(*attempt) {})

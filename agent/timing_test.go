@@ -133,9 +133,11 @@ func TestTimeout(t *testing.T) {
 		hub.Assign(slow)
 		result := hub.WaitResult("t1")
 		require.ErrorIs(t, <-g.cause, context.DeadlineExceeded)
-		require.Equal(t, fleet.AttemptFailed, result.Outcome)
+		require.Equal(t, fleet.AttemptTimedOut, result.Outcome)
 		require.Equal(t, "timed out after 1m30s", result.Error)
 		require.False(t, result.NonRetryable)
+		require.False(t, result.Stuck)
+		require.Equal(t, agent.ErrorTypeTimeout, result.ErrorType)
 		require.Equal(t, 90*time.Second, result.EndedAt.Sub(result.StartedAt))
 	})
 }

@@ -17,6 +17,10 @@ type Cluster struct {
 	// Shards is the number of shards in mode sharded, 1 to 1024; it cannot change afterwards. 0: fleet.DefaultShards.
 	Shards   int      `yaml:"shards"`
 	Failover Failover `yaml:"failover"`
+	// DeadLetterRetention is how long a dead letter of the cluster's tasks is kept for a retry, 1s to 8760h. 0: 168h (7 days).
+	DeadLetterRetention fleet.Duration `yaml:"dead_letter_retention"`
+	// TenantWeights are the tenants' shares of the lanes while several wait, 0.1 to 100. One that is not named has 1.
+	TenantWeights map[string]float64 `yaml:"tenant_weights"`
 }
 
 // Membership bounds a cluster's agents.
@@ -73,13 +77,14 @@ type HealthMonitoring struct {
 	HealthCheckInterval fleet.Duration `yaml:"health_check_interval"`
 }
 
-// TaskQueue holds the defaults of tasks. Checked and kept, not used yet: each task has its own or fleet's defaults.
+// TaskQueue is about the cluster's tasks.
 type TaskQueue struct {
-	// MaxDeliveryAttempts is how many attempts may fail before a task is a dead letter, 1 to 100. Default 3.
+	// MaxDeliveryAttempts is how many attempts may fail before a task is a dead letter, 1 to 100. Default 3. Checked and
+	// kept, not used yet: each task has its own or fleet's default.
 	MaxDeliveryAttempts int `yaml:"max_delivery_attempts"`
-	// DefaultExpiration is how long a task may wait for its first agent. Default 1h.
+	// DefaultExpiration is how long a task may wait for its first agent. Default 1h. Checked and kept, not used yet.
 	DefaultExpiration fleet.Duration `yaml:"default_expiration"`
-	// DeadLetterRetention is how long dead letters are kept. Default 168h (7 days).
+	// DeadLetterRetention is how long a dead letter is kept for a retry, 1s to 8760h. Default 168h (7 days).
 	DeadLetterRetention fleet.Duration `yaml:"dead_letter_retention"`
 }
 
@@ -139,6 +144,9 @@ func (c Cluster) fleetConfig() fleet.ClusterConfig {
 		Shards:          c.Shards,
 		Selection:       c.Failover.SelectionStrategy,
 		TransferTimeout: c.Failover.TaskTransferTimeout,
+
+		DeadLetterRetention: c.DeadLetterRetention,
+		TenantWeights:       c.TenantWeights,
 	}.WithDefaults()
 }
 
@@ -149,7 +157,9 @@ func (c *Config) ClusterConfigs() []fleet.ClusterConfig {
 		configs = append(configs, cluster.fleetConfig())
 	}
 	if c.AgentCluster != nil {
-		configs = append(configs, c.AgentCluster.cluster().fleetConfig())
+		config := c.AgentCluster.cluster().fleetConfig()
+		config.DeadLetterRetention = c.AgentCluster.TaskQueue.DeadLetterRetention
+		configs = append(configs, config)
 	}
 	return configs
 }

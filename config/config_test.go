@@ -42,7 +42,7 @@ func TestSampleExampleLoads(t *testing.T) {
 	c, err := Parse("sample", text)
 	require.NoError(t, err)
 	require.Equal(t, []fleet.ClusterConfig{fleet.ClusterConfig{Name: "builders", TargetGroup: "build-hosts",
-		MinAgents: 2, DesiredAgents: 3, MaxAgents: 5}.WithDefaults()}, c.ClusterConfigs())
+		MinAgents: 2, DesiredAgents: 3, MaxAgents: 5, TenantWeights: map[string]float64{"acme": 5}}.WithDefaults()}, c.ClusterConfigs())
 }
 
 func TestDefault(t *testing.T) {
@@ -104,6 +104,45 @@ agent_cluster:
 		fleet.ClusterConfig{Name: "b", TransferTimeout: fleet.Duration(time.Minute)}.WithDefaults(),
 		fleet.ClusterConfig{Name: "c"}.WithDefaults(),
 	}, c.ClusterConfigs())
+}
+
+func TestTenantWeights(t *testing.T) {
+	t.Parallel()
+	c, err := Parse("c", []byte("clusters: [{name: a, tenant_weights: {acme: 5, small: 0.5}}]"))
+	require.NoError(t, err)
+	require.Equal(t, map[string]float64{"acme": 5, "small": .5}, c.ClusterConfigs()[0].TenantWeights)
+	for text, want := range map[string]string{
+		"{acme: 500}":        "clusters[0]: tenant_weights must lie between 0.1 and 100",
+		"{acme: much}":       "clusters[0].tenant_weights.acme: must be a number",
+		"[acme]":             "clusters[0].tenant_weights: must be a section",
+		"{acme: 1, acme: 2}": "clusters[0].tenant_weights.acme: is already set",
+		"{Acme Corp: 1}":     "tenant",
+	} {
+		_, err := Parse("c", []byte("clusters: [{name: a, tenant_weights: "+text+"}]"))
+		require.ErrorContains(t, err, want, text)
+	}
+}
+
+func TestDeadLetterRetention(t *testing.T) {
+	t.Parallel()
+	c, err := Parse("c", []byte(`
+clusters: [{name: a, dead_letter_retention: "30.00:00:00"}, {name: b}]
+agent_cluster: {name: c, task_queue: {dead_letter_retention: 36h}}
+`))
+	require.NoError(t, err)
+	var kept []time.Duration
+	for _, cluster := range c.ClusterConfigs() {
+		kept = append(kept, cluster.DeadLetterRetention.Std())
+	}
+	require.Equal(t, []time.Duration{30 * 24 * time.Hour, fleet.DefaultDeadLetterRetention, 36 * time.Hour}, kept)
+	for text, where := range map[string]string{
+		"clusters: [{name: a, dead_letter_retention: 1ms}]":                    "clusters[0].dead_letter_retention",
+		"agent_cluster: {name: c, task_queue: {dead_letter_retention: 9000h}}": "agent_cluster.task_queue.dead_letter_retention",
+	} {
+		_, err := Parse("c", []byte(text))
+		require.ErrorContains(t, err, where)
+		require.NotContains(t, err.Error(), "\n", "one mistake is one line")
+	}
 }
 
 func TestValidateOfCode(t *testing.T) {

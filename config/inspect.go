@@ -55,6 +55,8 @@ func (in *inspection) value(field string, n *yaml.Node, t reflect.Type) {
 		in.scalar(field, n, t)
 	case t.Kind() == reflect.Struct:
 		in.section(field, n, t)
+	case t.Kind() == reflect.Map:
+		in.entries(field, n, t)
 	case t.Kind() == reflect.Slice:
 		if n.Kind != yaml.SequenceNode {
 			in.report(n.Line, field, "must be a list")
@@ -102,6 +104,24 @@ func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) {
 	}
 }
 
+// entries checks a section whose keys the user chooses.
+func (in *inspection) entries(field string, n *yaml.Node, t reflect.Type) {
+	if n.Kind != yaml.MappingNode {
+		in.report(n.Line, field, "must be a section with keys of your own")
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		entry := field + "." + key.Value
+		if first, twice := in.lines[entry]; twice {
+			in.report(key.Line, entry, "is already set in line %d; keep one of them", first)
+			continue
+		}
+		in.lines[entry] = key.Line
+		in.value(entry, n.Content[i+1], t.Elem())
+	}
+}
+
 func (in *inspection) scalar(field string, n *yaml.Node, t reflect.Type) {
 	if n.Kind == yaml.ScalarNode && n.Decode(reflect.New(t).Interface()) == nil {
 		return
@@ -111,6 +131,8 @@ func (in *inspection) scalar(field string, n *yaml.Node, t reflect.Type) {
 		in.report(n.Line, field, `must be a duration like "30s", "1m30s" or "00:00:30"`)
 	case t.Kind() == reflect.Int:
 		in.report(n.Line, field, "must be a whole number")
+	case t.Kind() == reflect.Float64:
+		in.report(n.Line, field, "must be a number")
 	case t.Kind() == reflect.Bool:
 		in.report(n.Line, field, "must be true or false")
 	default:

@@ -151,6 +151,7 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, seen map[string]str
 		at+".failover.selection_strategy", "must be standby, least_loaded, round_robin or affinity")
 	k.duration(at+".failover.task_transfer_timeout", c.Failover.TaskTransferTimeout, minPeriod, time.Hour)
 	k.count(at+".failover.max_transfer_retries", c.Failover.MaxTransferRetries, 0, 100)
+	k.duration(at+".dead_letter_retention", c.DeadLetterRetention, minPeriod, maxPeriod)
 
 	if len(k.problems) == before {
 		err := full.Validate() // what fleet may come to forbid

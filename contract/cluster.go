@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"slices"
 	"time"
 
 	"mainstay.dev/mainstay/fleet"
@@ -28,12 +29,16 @@ const (
 	ReleaseBrakeUpdate   = "release-brake"   // ReleaseBrakeRequest → nothing
 	CordonUpdate         = "cordon"          // CordonRequest → Cordoned
 	UncordonUpdate       = "uncordon"        // UncordonRequest → Cordoned
+	PauseUpdate          = "pause"           // PauseRequest → ClusterView, once the hubs have heard
+	ResumeUpdate         = "resume"          // ResumeRequest → ClusterView
 )
 
 // JoinRequest registers or re-attaches a batch of agents of one hub.
 type JoinRequest struct {
-	Hub   string       `json:"hub"`
-	Joins []fleet.Join `json:"joins"`
+	Hub string `json:"hub"`
+	// HubProcess is the hub's process.
+	HubProcess string       `json:"hub_process,omitempty"`
+	Joins      []fleet.Join `json:"joins"`
 }
 
 // JoinResponse answers each join in order.
@@ -47,9 +52,11 @@ type OpenLaneRequest struct {
 	Capabilities []string `json:"capabilities"`
 }
 
-// Directive tells hubs how a cluster's lanes are served. A hub keeps the one with the highest version.
+// Directive tells hubs how a cluster's lanes are served. A hub keeps the newest.
 type Directive struct {
-	Cluster        string                `json:"cluster"`
+	Cluster string `json:"cluster"`
+	// CreatedAt tells a cluster from an earlier one of the same name; versions count from its creation.
+	CreatedAt      time.Time             `json:"created_at,omitzero"`
 	Version        int64                 `json:"version"`
 	Mode           fleet.ReplicationMode `json:"mode"`
 	CapabilitySets [][]string            `json:"capability_sets,omitempty"`
@@ -68,6 +75,21 @@ type Directive struct {
 	Brake fleet.BrakePolicy `json:"brake,omitzero"`
 	// Fences are the newest takeovers of agent ids: older sessions must end.
 	Fences []Fence `json:"fences,omitempty"`
+	// Paused says that nothing is taken from any lane, also not from those of the cluster's agents.
+	Paused bool `json:"paused,omitempty"`
+	// PausedLanes are the lanes that were paused one by one.
+	PausedLanes []string `json:"paused_lanes,omitempty"`
+}
+
+// Holds reports whether a lane is paused.
+func (d *Directive) Holds(lane string) bool { return d.Paused || slices.Contains(d.PausedLanes, lane) }
+
+// Replaces reports whether d is newer than another directive for the same cluster.
+func (d *Directive) Replaces(known *Directive) bool {
+	if !d.CreatedAt.Equal(known.CreatedAt) {
+		return d.CreatedAt.After(known.CreatedAt)
+	}
+	return d.Version > known.Version
 }
 
 // Fence says that sessions of an agent with an epoch below MinEpoch must end.
@@ -92,6 +114,20 @@ type DeleteRequest struct {
 type MembersChanged struct {
 	Hub     string             `json:"hub"`
 	Changes []fleet.Transition `json:"changes"`
+	// Brake is how the hub's mass-loss brake of this cluster stands; nil: it is not engaged.
+	Brake *fleet.BrakeHold `json:"brake,omitempty"`
+}
+
+// PauseRequest holds a lane back, or the whole cluster when it names none.
+type PauseRequest struct {
+	Lane   string `json:"lane,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// ResumeRequest takes the pause of a lane back, or that of the whole cluster when it names none.
+type ResumeRequest struct {
+	Lane   string `json:"lane,omitempty"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // HubLost says that a hub's lease ran out and that it did not answer within the grace.

@@ -4,7 +4,6 @@ package contract
 
 import (
 	"hash/fnv"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -21,6 +20,8 @@ const (
 	HubWorkflow      = "Hub"
 	FailoverWorkflow = "Failover"
 	DrainWorkflow    = "Drain"
+	PeriodicWorkflow = "Periodic"
+	BulkWorkflow     = "Bulk"
 )
 
 // Activity types.
@@ -48,8 +49,14 @@ const (
 	AwaitTransfersActivity = "AwaitTransfers"
 	// ReadLoadsActivity reads how many tasks each agent of a cluster runs.
 	ReadLoadsActivity = "ReadLoads"
+	// ReprioritizeActivity changes the priority of a delivery that waits in its lane.
+	ReprioritizeActivity = "Reprioritize"
 	// CountFailoverActivity counts a finished failover in the worker's metrics.
 	CountFailoverActivity = "CountFailover"
+	// PlaceTaskActivity finds the lane of a task that a schedule makes.
+	PlaceTaskActivity = "PlaceTask"
+	// BulkPageActivity acts on one page of the tasks of a bulk operation.
+	BulkPageActivity = "BulkPage"
 	// AnnounceHubLostActivity tells every cluster that a hub is lost.
 	AnnounceHubLostActivity = "AnnounceHubLost"
 )
@@ -86,6 +93,21 @@ func TaskWorkflowID(task string) string { return "task/" + task }
 // TaskOfWorkflowID is the inverse of TaskWorkflowID.
 func TaskOfWorkflowID(id string) (string, bool) { return strings.CutPrefix(id, "task/") }
 
+// ScheduleID is the id of a schedule in Temporal.
+func ScheduleID(name string) string { return "schedule/" + name }
+
+// ScheduleOfID is the inverse of ScheduleID.
+func ScheduleOfID(id string) (string, bool) { return strings.CutPrefix(id, "schedule/") }
+
+// PeriodicWorkflowID is what a schedule's action names; Temporal appends the nominal time of each firing.
+func PeriodicWorkflowID(schedule string) string { return "periodic/" + schedule }
+
+// BulkWorkflowID is the id of the workflow of a bulk operation.
+func BulkWorkflowID(bulk string) string { return "bulk/" + bulk }
+
+// BulkOfWorkflowID is the inverse of BulkWorkflowID.
+func BulkOfWorkflowID(id string) (string, bool) { return strings.CutPrefix(id, "bulk/") }
+
 // AttemptActivityID is the activity id of a task's nth delivery; it is what the Web UI shows.
 func AttemptActivityID(number int) string { return "attempt-" + strconv.Itoa(number) }
 
@@ -102,23 +124,46 @@ func AttemptOfActivityID(id string) int {
 	return number
 }
 
+// LaneQueue is the task queue of a cluster's lane, by the lane's name (see fleet.ParseLane).
+func LaneQueue(cluster, lane string) string {
+	if _, pinned := fleet.AgentOfLane(lane); pinned {
+		return "lane/" + lane // of the agent, in whatever cluster it is
+	}
+	if lane == fleet.DefaultLane {
+		return "lane/" + cluster
+	}
+	return "lane/" + cluster + "/" + lane
+}
+
+// LaneOfQueue is the inverse of LaneQueue. cluster is empty for the lane of an agent.
+func LaneOfQueue(queue string) (cluster, lane string, ok bool) {
+	rest, ok := strings.CutPrefix(queue, "lane/")
+	if !ok || rest == "" {
+		return "", "", false
+	}
+	if _, pinned := fleet.AgentOfLane(rest); pinned {
+		return "", rest, true
+	}
+	cluster, lane, named := strings.Cut(rest, "/")
+	if !named {
+		return cluster, fleet.DefaultLane, true
+	}
+	return cluster, lane, true
+}
+
 // ClusterLane holds the work of a cluster that any serving member may do.
-func ClusterLane(cluster string) string { return "lane/" + cluster }
+func ClusterLane(cluster string) string { return LaneQueue(cluster, fleet.DefaultLane) }
 
 // CapabilityLane holds the work of a cluster that needs a set of capabilities. Order and repetition do not matter.
 func CapabilityLane(cluster string, capabilities []string) string {
-	set := slices.Clone(capabilities)
-	slices.Sort(set)
-	return "lane/" + cluster + "/cap/" + strings.Join(slices.Compact(set), "+")
+	return LaneQueue(cluster, fleet.CapabilityLane(capabilities))
 }
 
 // ShardLane holds the work of one shard of a sharded cluster.
-func ShardLane(cluster string, shard int) string {
-	return "lane/" + cluster + "/shard/" + strconv.Itoa(shard)
-}
+func ShardLane(cluster string, shard int) string { return LaneQueue(cluster, fleet.ShardLane(shard)) }
 
 // AgentLane holds the work pinned to one agent; it waits there while the agent is offline.
-func AgentLane(agent string) string { return "lane/agent/" + agent }
+func AgentLane(agent string) string { return "lane/" + fleet.AgentLane(agent) }
 
 // Lane is where a task waits. Pinning to an agent wins over a shard, a shard over capabilities. shards is the
 // cluster's number of shards, 0 when it is not sharded.
@@ -160,3 +205,6 @@ func AgentOfIdentity(identity string) (cluster, agent string, ok bool) {
 
 // HubIdentity is the identity with which a hub polls lanes.
 func HubIdentity(hub string) string { return "hub/" + hub }
+
+// HubOfIdentity is the inverse of HubIdentity.
+func HubOfIdentity(identity string) (hub string, ok bool) { return strings.CutPrefix(identity, "hub/") }

@@ -12,6 +12,8 @@ type TaskInput struct {
 	TaskID string         `json:"task_id"`
 	Spec   fleet.TaskSpec `json:"spec"`
 	Lane   string         `json:"lane"`
+	// DeadLetterRetention is the cluster's; zero: fleet.DefaultDeadLetterRetention.
+	DeadLetterRetention fleet.Duration `json:"dead_letter_retention,omitempty"`
 	// Carried is what a run of the workflow hands to the next.
 	Carried *TaskCarried `json:"carried,omitempty"`
 }
@@ -22,17 +24,25 @@ type TaskCarried struct {
 	Deliveries int             `json:"deliveries"`
 	Tally      fleet.Tally     `json:"tally"`
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
-	// WaitingSince is when the task was submitted, or an agent last had it; expires_in counts from it.
+	// Priority is what a person has set since the submission; zero: the spec's.
+	Priority fleet.Priority `json:"priority,omitempty"`
+	// WaitingSince is when the task was to start, or an agent last had it; expires_in counts from it.
 	WaitingSince time.Time `json:"waiting_since"`
 }
 
 // TaskState is what the query StatusQuery answers and what a Task workflow returns: it is the task without its input.
 type TaskState struct {
-	Status      fleet.TaskStatus `json:"status"`
-	Why         string           `json:"why,omitempty"`
-	Attempts    []fleet.Attempt  `json:"attempts,omitempty"`
-	Result      json.RawMessage  `json:"result,omitempty"`
-	NextAttempt *time.Time       `json:"next_attempt_at,omitempty"`
+	Status   fleet.TaskStatus `json:"status"`
+	Why      string           `json:"why,omitempty"`
+	Attempts []fleet.Attempt  `json:"attempts,omitempty"`
+	Result   json.RawMessage  `json:"result,omitempty"`
+	// ResultAttempt is the number of the attempt that the result is of; zero: of none.
+	ResultAttempt int        `json:"result_attempt,omitempty"`
+	NextAttempt   *time.Time `json:"next_attempt_at,omitempty"`
+	// Priority is the one in force; zero: the default.
+	Priority fleet.Priority `json:"priority,omitempty"`
+	// DeadLetter is set while the task is a dead letter, and afterwards if it ended as one.
+	DeadLetter *fleet.DeadLetter `json:"dead_letter,omitempty"`
 }
 
 // Names of the Task workflow's handlers.
@@ -41,6 +51,9 @@ const (
 	CancelUpdate = "cancel" // CancelRequest → TaskState
 	RetryUpdate  = "retry"  // RetryRequest → TaskState; only a dead letter
 	ReviewUpdate = "review" // ReviewRequest → TaskState; only a task in review
+
+	DiscardUpdate      = "discard"      // DiscardRequest → TaskState; only a dead letter
+	ReprioritizeUpdate = "reprioritize" // ReprioritizeRequest → TaskState
 )
 
 // CancelRequest ends an open task.
@@ -51,6 +64,25 @@ type CancelRequest struct {
 // RetryRequest gives a dead letter a fresh set of attempts.
 type RetryRequest struct {
 	Reason string `json:"reason,omitempty"`
+}
+
+// DiscardRequest gives a dead letter up before its retention ends.
+type DiscardRequest struct {
+	Reason string `json:"reason"`
+}
+
+// ReprioritizeRequest changes the priority of what an open task has still to deliver.
+type ReprioritizeRequest struct {
+	Priority fleet.Priority `json:"priority"`
+	Reason   string         `json:"reason,omitempty"`
+}
+
+// ReprioritizeInput is the input of ReprioritizeActivity.
+type ReprioritizeInput struct {
+	WorkflowID string         `json:"workflow_id"`
+	RunID      string         `json:"run_id"`
+	Attempt    int            `json:"attempt"`
+	Priority   fleet.Priority `json:"priority"`
 }
 
 // ReviewRequest is a person's decision about a task in review.
@@ -83,7 +115,8 @@ type AttemptReport struct {
 	Outcome   fleet.AttemptOutcome `json:"outcome,omitempty"`
 	Output    json.RawMessage      `json:"output,omitempty"`
 	Reason    string               `json:"reason,omitempty"`
-	Final     bool                 `json:"final,omitempty"` // a failure that must not be tried again
+	ErrorType string               `json:"error_type,omitempty"` // what kind of failure it was, if the handler named it
+	Final     bool                 `json:"final,omitempty"`      // a failure that must not be tried again
 	Progress  *fleet.Progress      `json:"progress,omitempty"`
 	// Checkpoint is the newest the agent sent; the next attempt receives it.
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
@@ -95,6 +128,10 @@ type AttemptReport struct {
 	Planned bool `json:"planned,omitempty"`
 	// Begun is false when the agent certainly never began the attempt.
 	Begun bool `json:"begun,omitempty"`
+	// Unhandled and RetryAfter say of a returned attempt that no agent of the hub could run it, busy or not, and from when
+	// one may.
+	Unhandled  bool           `json:"unhandled,omitempty"`
+	RetryAfter fleet.Duration `json:"retry_after,omitempty"`
 }
 
 // AttemptFailure is the application failure type of every attempt that did not complete; its one detail is an

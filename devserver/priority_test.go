@@ -2,6 +2,8 @@ package devserver
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,4 +54,37 @@ func TestPriorityAndFairness(t *testing.T) {
 	require.Equal(t, "high", order[0], "%v", order)
 	require.Equal(t, "low", order[all-1], "%v", order)
 	require.Contains(t, order[1:4], "b1", "the tenant with one task is served among the first: %v", order)
+}
+
+// Within one priority, a tenant with a greater weight is served more often, though all of its work came later.
+func TestFairnessWeights(t *testing.T) {
+	t.Parallel()
+	s, c := start(t, Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	queue := &taskqueuepb.TaskQueue{Name: "weighted"}
+	const each = 10
+	for _, tenant := range []temporal.Priority{{FairnessKey: "light", FairnessWeight: 1}, {FairnessKey: "heavy", FairnessWeight: 8}} {
+		for i := range each {
+			_, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: fmt.Sprint(tenant.FairnessKey, i), TaskQueue: queue.Name, Priority: tenant}, "Waiting")
+			require.NoError(t, err)
+		}
+	}
+	require.Eventually(t, func() bool {
+		described, err := c.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+			Namespace: s.Namespace(), TaskQueue: queue, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW, ReportStats: true,
+		})
+		return err == nil && described.GetStats().GetApproximateBacklogCount() == 2*each
+	}, 15*time.Second, 20*time.Millisecond)
+	heavy := 0
+	for range each {
+		task, err := c.WorkflowService().PollWorkflowTaskQueue(ctx, &workflowservice.PollWorkflowTaskQueueRequest{
+			Namespace: s.Namespace(), TaskQueue: queue, Identity: "test",
+		})
+		require.NoError(t, err)
+		if strings.HasPrefix(task.GetWorkflowExecution().GetWorkflowId(), "heavy") {
+			heavy++
+		}
+	}
+	require.Greater(t, heavy, 6, "about eight of nine")
 }

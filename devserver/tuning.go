@@ -1,6 +1,10 @@
 package devserver
 
-import "go.temporal.io/server/common/dynamicconfig"
+import (
+	"time"
+
+	"go.temporal.io/server/common/dynamicconfig"
+)
 
 // tuning is the dynamic configuration of the embedded server. docs/TEMPORAL.md tells operators of other servers which of
 // it they want too.
@@ -25,6 +29,7 @@ func tuning() dynamicconfig.StaticClient {
 		{dynamicconfig.MatchingNumTaskqueueReadPartitions.Key(), 1, "priority and fairness hold within one partition only"},
 		{dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(), 1, "as above"},
 		{dynamicconfig.MatchingEnableFairness.Key(), true, "tenants share a lane fairly"},
+		{dynamicconfig.TaskQueueInfoByBuildIdTTL.Key(), time.Second, "the queue view shows lanes as they are now; 5 s old by default"},
 		{dynamicconfig.EnableCancelWorkerPollsOnShutdown.Key(), true, "a hub gives back the polls of a lane that nobody serves without losing a task"},
 		{dynamicconfig.EnableCancelActivityWorkerCommand.Key(), true, "a cancelled task's agent hears at once, not with the next attempt heartbeat"},
 		{dynamicconfig.WorkerCommandsEnabled.Key(), true, "as above"},

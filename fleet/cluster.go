@@ -69,8 +69,12 @@ type ClusterConfig struct {
 	RoleLease Duration `json:"role_lease,omitempty"`
 	// TransferTimeout bounds how long a failover watches its tasks. Default 5 min.
 	TransferTimeout Duration `json:"task_transfer_timeout,omitempty"`
+	// DeadLetterRetention is how long a dead letter of its tasks is kept for a retry. Default 7 days.
+	DeadLetterRetention Duration `json:"dead_letter_retention,omitempty"`
 	// Brake holds failovers back when many agents vanish at once.
 	Brake BrakePolicy `json:"brake,omitzero"`
+	// TenantWeights are the tenants' shares of the lanes while several wait, 0.1 to 100. One that is not named has 1.
+	TenantWeights map[string]float64 `json:"tenant_weights,omitempty"`
 }
 
 // DefaultRoleLease and DefaultTransferTimeout are the defaults of a cluster's configuration.
@@ -95,6 +99,7 @@ func (c ClusterConfig) WithDefaults() ClusterConfig {
 	}
 	c.RoleLease = Duration(c.RoleLease.Or(DefaultRoleLease))
 	c.TransferTimeout = Duration(c.TransferTimeout.Or(DefaultTransferTimeout))
+	c.DeadLetterRetention = Duration(c.DeadLetterRetention.Or(DefaultDeadLetterRetention))
 	c.Brake = c.Brake.WithDefaults()
 	return c
 }
@@ -127,6 +132,12 @@ func (c ClusterConfig) Validate() error {
 		return err
 	}
 	if err := ValidateDuration("task_transfer_timeout", c.TransferTimeout, time.Second, time.Hour); err != nil {
+		return err
+	}
+	if err := ValidateDuration("dead_letter_retention", c.DeadLetterRetention, time.Second, 365*24*time.Hour); err != nil {
+		return err
+	}
+	if err := validateWeights(c.TenantWeights); err != nil {
 		return err
 	}
 	return c.Brake.Validate()
@@ -187,6 +198,13 @@ type Cluster struct {
 	Shards []ShardOwner `json:"shards,omitempty"`
 	// RoundRobin counts the targets that the round_robin strategy has picked.
 	RoundRobin int64 `json:"round_robin,omitempty"`
+
+	// Pauses are the lanes that nothing is taken from, sorted by lane; that of the whole cluster comes first.
+	Pauses []Pause `json:"pauses,omitempty"`
+	// BrakeHolds are the hubs whose mass-loss brake is engaged, sorted by hub.
+	BrakeHolds []BrakeHold `json:"brake_holds,omitempty"`
+	// Departures are the newest agents that said goodbye, oldest first.
+	Departures []Departure `json:"departures,omitempty"`
 }
 
 // MaxCapabilitySets bounds how many different sets of required capabilities a cluster's tasks may name.

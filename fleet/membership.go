@@ -43,6 +43,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 		i, _ = c.search(j.AgentID)
 		c.Members = slices.Insert(c.Members, i, Member{AgentID: j.AgentID, JoinedAt: now})
 	}
+	c.returned(j.AgentID)
 	m := &c.Members[i]
 	answer := Joined{AgentID: j.AgentID}
 	switch {
@@ -84,6 +85,7 @@ func (c *Cluster) Apply(t Transition, hub string) bool {
 	cordoned := c.CordonOf(t.AgentID) != nil
 	if t.Left && !cordoned {
 		c.Members = slices.Delete(c.Members, i, i+1)
+		c.departed(t.AgentID, t.At)
 		return true
 	}
 	if t.Left || t.Status == AgentOffline {
@@ -121,6 +123,7 @@ func (c *Cluster) Hubs() []string {
 // LoseHub marks the members that are still attached to a lost hub as offline and returns their ids.
 func (c *Cluster) LoseHub(hub string, now time.Time) []string {
 	var lost []string
+	c.SetBrake(hub, nil)
 	for i := range c.Members {
 		m := &c.Members[i]
 		if m.Hub == hub && m.Status != AgentOffline {

@@ -1,6 +1,9 @@
 package fleet
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Candidate is an agent that may be given a task, with the live facts that matter.
 type Candidate struct {
@@ -12,13 +15,24 @@ type Candidate struct {
 	MaxTasks      int
 	CPUPercent    float64
 	MemoryPercent float64
+	Providers     Providers
 }
 
 // FreeSlots is how many more tasks the candidate may run.
 func (c *Candidate) FreeSlots() int { return c.MaxTasks - c.Running }
 
-// Eligible reports whether the candidate can run the task at all, busy or not.
-func (c *Candidate) Eligible(spec *TaskSpec) bool {
+// Eligible reports whether the candidate can run the task now, busy or not.
+func (c *Candidate) Eligible(spec *TaskSpec, now time.Time) bool {
+	if spec.Provider != "" {
+		if _, limited := c.Providers.LimitedUntil(spec.Provider, now); limited {
+			return false
+		}
+	}
+	return c.Fits(spec)
+}
+
+// Fits reports whether the candidate can run the task at all: busy or not, and rate limited or not.
+func (c *Candidate) Fits(spec *TaskSpec) bool {
 	if spec.Agent != "" && spec.Agent != c.AgentID {
 		return false
 	}
@@ -31,9 +45,9 @@ func (c *Candidate) Eligible(spec *TaskSpec) bool {
 }
 
 // Score rates an eligible candidate; more is better. 100, +10 for each preferred capability, −0.3 per cent of CPU,
-// −0.2 per cent of memory (row B7), −40 for a full agent in proportion to its used slots, +20 when the task's affinity
-// names the agent.
-func (c *Candidate) Score(spec *TaskSpec) float64 {
+// −0.2 per cent of memory, +20 with access to the task's provider that is not rate limited (row B7), −40 for a full
+// agent in proportion to its used slots, +20 when the task's affinity names the agent.
+func (c *Candidate) Score(spec *TaskSpec, now time.Time) float64 {
 	score := 100.0
 	for _, want := range spec.PreferredCapabilities {
 		if _, has := slices.BinarySearch(c.Capabilities, want); has {
@@ -41,6 +55,9 @@ func (c *Candidate) Score(spec *TaskSpec) float64 {
 		}
 	}
 	if spec.Affinity != "" && spec.Affinity == c.AgentID {
+		score += 20
+	}
+	if spec.Provider != "" && c.Providers.Usable(spec.Provider, now) {
 		score += 20
 	}
 	score -= 0.3*c.CPUPercent + 0.2*c.MemoryPercent
@@ -68,14 +85,14 @@ func (h Hint) rank(agentID string) int {
 
 // Place picks the best eligible candidate with a free slot, or -1. Ties go to the lower id, so equal facts give equal
 // decisions.
-func Place(spec *TaskSpec, candidates []Candidate, hint Hint) int {
+func Place(spec *TaskSpec, candidates []Candidate, hint Hint, now time.Time) int {
 	best, bestRank, bestScore := -1, 0, 0.0
 	for i := range candidates {
 		c := &candidates[i]
-		if c.FreeSlots() <= 0 || !c.Eligible(spec) {
+		if c.FreeSlots() <= 0 || !c.Eligible(spec, now) {
 			continue
 		}
-		rank, score := hint.rank(c.AgentID), c.Score(spec)
+		rank, score := hint.rank(c.AgentID), c.Score(spec, now)
 		better := best < 0 || rank > bestRank ||
 			rank == bestRank && (score > bestScore || score == bestScore && c.AgentID < candidates[best].AgentID)
 		if better {

@@ -2,12 +2,14 @@ package fleet
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
 func TestPlace(t *testing.T) {
 	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	agent := func(id string, change func(*Candidate)) Candidate {
 		c := Candidate{AgentID: id, MaxTasks: 4}
 		if change != nil {
@@ -36,13 +38,19 @@ func TestPlace(t *testing.T) {
 		{"avoids the one that was lost", TaskSpec{}, []Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Running = 3 })}, Hint{Avoid: "a"}, "b"},
 		{"the avoided is better than none", TaskSpec{}, []Candidate{agent("a", nil)}, Hint{Avoid: "a"}, "a"},
 		{"prefers the target", TaskSpec{}, []Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Running = 3 })}, Hint{Prefer: "b"}, "b"},
+		{"provider access", TaskSpec{Provider: "llm"}, []Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Running, c.Providers = 1, Providers{"llm": {Available: true}} })}, Hint{}, "b"},
+		{"provider access is only preferred", TaskSpec{Provider: "llm"}, []Candidate{agent("a", func(c *Candidate) { c.Providers = Providers{"llm": {}} })}, Hint{}, "a"},
+		{"rate limited", TaskSpec{Provider: "llm"}, []Candidate{agent("a", limited("llm", now.Add(time.Second)))}, Hint{}, ""},
+		{"rate limited, but not for this task", TaskSpec{Provider: "other"}, []Candidate{agent("a", limited("llm", now.Add(time.Second)))}, Hint{}, "a"},
+		{"rate limited until now", TaskSpec{Provider: "llm"}, []Candidate{agent("a", limited("llm", now)), agent("b", nil)}, Hint{}, "a"},
+		{"a rate-limited target is no target", TaskSpec{Provider: "llm"}, []Candidate{agent("a", nil), agent("b", limited("llm", now.Add(time.Second)))}, Hint{Prefer: "b"}, "a"},
 		{"a full target is no target", TaskSpec{}, []Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Running = 4 })}, Hint{Prefer: "b"}, "a"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			got := ""
-			if i := Place(&tt.spec, tt.candidates, tt.hint); i >= 0 {
+			if i := Place(&tt.spec, tt.candidates, tt.hint, now); i >= 0 {
 				got = tt.candidates[i].AgentID
 			}
 			require.Equal(t, tt.want, got)
@@ -54,5 +62,5 @@ func TestPlace(t *testing.T) {
 func TestScore(t *testing.T) {
 	t.Parallel()
 	c := Candidate{AgentID: "a", Capabilities: []string{"docker", "gpu"}, MaxTasks: 10, CPUPercent: 50, MemoryPercent: 40}
-	require.InDelta(t, 100+20-15-8, c.Score(&TaskSpec{PreferredCapabilities: []string{"docker", "gpu", "tpu"}}), 1e-9)
+	require.InDelta(t, 100+20-15-8, c.Score(&TaskSpec{PreferredCapabilities: []string{"docker", "gpu", "tpu"}}, time.Time{}), 1e-9)
 }

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -10,7 +11,7 @@ const UnknownLease = AttemptBackstop
 
 // Tally counts what happened to a task so far, since its start or its last retry by hand.
 type Tally struct {
-	Failures int `json:"failures,omitempty"` // attempts whose handler reported a failure
+	Failures int `json:"failures,omitempty"` // attempts whose handler reported a failure or ran out of time
 	Losses   int `json:"losses,omitempty"`   // attempts lost with their agent after they may have begun
 	Returns  int `json:"returns,omitempty"`  // deliveries in a row that never began
 }
@@ -25,7 +26,12 @@ type AttemptEnd struct {
 	LeaseRemaining *Duration
 	Reason         string
 	// Planned says that a person or a drain took it off the agent: it does not count as a loss.
-	Planned bool
+	Planned   bool
+	ErrorType string // what kind of failure it was, if the handler named it
+	// Unhandled says of a return that no agent there could run the task at all, busy or not.
+	Unhandled bool
+	// RetryAfter says of a return that nobody there can take it sooner; 0: not known.
+	RetryAfter Duration
 }
 
 // Redelivery is what to do with a task after an attempt ended without a result.
@@ -43,14 +49,17 @@ type Redelivery struct {
 func Redeliver(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Redelivery {
 	if end.Outcome == AttemptReturned || !end.Begun && end.Outcome == AttemptLost {
 		tally.Returns++
-		if wait := returnWait(taskID, tally.Returns); wait > 0 {
+		if wait := returnWait(taskID, tally.Returns, end); wait > 0 {
 			return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally, Why: "no agent took the task: " + end.Reason}
 		}
 		return Redelivery{Status: TaskQueued, Tally: tally, Why: end.Reason}
 	}
 	tally.Returns = 0
-	if end.Outcome == AttemptFailed {
+	switch end.Outcome {
+	case AttemptFailed:
 		return afterFailure(spec, taskID, tally, end)
+	case AttemptTimedOut:
+		return afterTimeout(spec, taskID, tally, end)
 	}
 	return afterLoss(spec, tally, end)
 }
@@ -64,6 +73,8 @@ func afterFailure(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Re
 	switch {
 	case end.Final:
 		return Redelivery{Status: TaskFailed, Tally: tally, Why: "the agent reported a failure that must not be tried again: " + end.Reason}
+	case end.ErrorType != "" && slices.Contains(spec.Retry.NonRetryable, end.ErrorType):
+		return Redelivery{Status: TaskFailed, Tally: tally, Why: fmt.Sprintf("the attempt failed with %s, which this task does not try again: %s", end.ErrorType, end.Reason)}
 	case spec.Safety() == AtMostOnce:
 		return Redelivery{Status: TaskFailed, Tally: tally, Why: "the attempt failed and an at_most_once task is not tried again: " + end.Reason}
 	case tally.Failures >= limit:
@@ -106,14 +117,62 @@ func afterLoss(spec *TaskSpec, tally Tally, end AttemptEnd) Redelivery {
 	return Redelivery{Status: TaskQueued, Tally: tally, Why: end.Reason}
 }
 
-// returnWait spaces deliveries that no agent takes: the first ones go back at once, then up to 5 s apart.
-func returnWait(taskID string, returns int) time.Duration {
-	const free, limit = 3, 5 * time.Second
-	if returns <= free {
+// afterTimeout treats an attempt that ran too long, or whose handler gave no sign of life, as a failure, except that its
+// handler may be under way still: at_most_once goes to review, and fenced waits until it has certainly stopped.
+func afterTimeout(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Redelivery {
+	tally.Failures++
+	limit := spec.Retry.MaxAttempts
+	if limit == 0 {
+		limit = DefaultMaxAttempts
+	}
+	switch {
+	case spec.Safety() == AtMostOnce:
+		return Redelivery{Status: TaskReview, Tally: tally,
+			Why: "an attempt of this at_most_once task was ended before it was done: decide whether it was done (" + end.Reason + ")"}
+	case end.ErrorType != "" && slices.Contains(spec.Retry.NonRetryable, end.ErrorType):
+		return Redelivery{Status: TaskFailed, Tally: tally, Why: fmt.Sprintf("the attempt ended with %s, which this task does not try again: %s", end.ErrorType, end.Reason)}
+	case tally.Failures >= limit:
+		return Redelivery{Status: TaskDeadLetter, Tally: tally, Why: fmt.Sprintf("%d of %d attempts failed; last: %s", tally.Failures, limit, end.Reason)}
+	}
+	wait := Backoff(spec.Retry, taskID, tally.Failures)
+	if spec.Safety() == Fenced {
+		running := UnknownLease
+		if end.LeaseRemaining != nil {
+			running = end.LeaseRemaining.Std()
+		}
+		wait = max(wait, running)
+	}
+	return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally, Why: fmt.Sprintf("attempt timed out (%d of %d): %s", tally.Failures, limit, end.Reason)}
+}
+
+// Bounds of the wait between deliveries that no agent takes.
+const (
+	returnsFree    = 3 // these go back at once
+	returnFirst    = 100 * time.Millisecond
+	returnLimit    = 5 * time.Second
+	unhandledFirst = 500 * time.Millisecond
+	unhandledLimit = 30 * time.Second
+)
+
+// returnWait spaces deliveries that no agent takes. Where every agent that could take the task was busy, the first ones
+// go back at once, then up to 5 s apart; where no agent could run it at all, they are soon 30 s apart. A task that comes
+// at a known time, as the end of a rate limit, waits until then, but no longer than those 30 s.
+func returnWait(taskID string, returns int, end AttemptEnd) time.Duration {
+	switch {
+	case end.RetryAfter > 0:
+		return min(end.RetryAfter.Std(), unhandledLimit)
+	case end.Unhandled:
+		return spaced(taskID, returns, 1, unhandledFirst, unhandledLimit)
+	case returns <= returnsFree:
 		return 0
 	}
-	wait := 100 * time.Millisecond
-	for i := free + 1; i < returns && wait < limit; i++ {
+	return spaced(taskID, returns, returnsFree+1, returnFirst, returnLimit)
+}
+
+// spaced is first at the nth return and doubles with each after it, up to limit, plus jitter.
+func spaced(taskID string, returns, nth int, first, limit time.Duration) time.Duration {
+	wait := first
+	for i := nth; i < returns && wait < limit; i++ {
 		wait *= 2
 	}
 	return min(wait+jitter(taskID, returns, wait/2), limit)

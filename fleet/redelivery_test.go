@@ -25,6 +25,10 @@ func TestRedeliver(t *testing.T) {
 		{"last failure is a dead letter", TaskSpec{}, Tally{Failures: 2}, AttemptEnd{Outcome: AttemptFailed, Begun: true}, TaskDeadLetter, 0, Tally{Failures: 3}},
 		{"own bound", TaskSpec{Retry: RetryPolicy{MaxAttempts: 1}}, Tally{}, AttemptEnd{Outcome: AttemptFailed, Begun: true}, TaskDeadLetter, 0, Tally{Failures: 1}},
 		{"final failure", TaskSpec{}, Tally{}, AttemptEnd{Outcome: AttemptFailed, Begun: true, Final: true}, TaskFailed, 0, Tally{Failures: 1}},
+		{"failure of a type that is not tried again", TaskSpec{Retry: RetryPolicy{NonRetryable: []string{"a", "bad_input"}}}, Tally{}, AttemptEnd{Outcome: AttemptFailed, Begun: true, ErrorType: "bad_input"}, TaskFailed, 0, Tally{Failures: 1}},
+		{"failure of another type", TaskSpec{Retry: RetryPolicy{NonRetryable: []string{"bad_input"}}}, Tally{}, AttemptEnd{Outcome: AttemptFailed, Begun: true, ErrorType: "bad"}, TaskRetryWait, -1, Tally{Failures: 1}},
+		{"failure without a type", TaskSpec{Retry: RetryPolicy{NonRetryable: []string{"bad_input"}}}, Tally{}, AttemptEnd{Outcome: AttemptFailed, Begun: true}, TaskRetryWait, -1, Tally{Failures: 1}},
+		{"a loss has no type", TaskSpec{Retry: RetryPolicy{NonRetryable: []string{"bad_input"}}}, Tally{}, AttemptEnd{Outcome: AttemptLost, Begun: true, ErrorType: "bad_input"}, TaskQueued, 0, Tally{Losses: 1}},
 		{"failure of at_most_once is final", TaskSpec{RetrySafety: AtMostOnce}, Tally{}, AttemptEnd{Outcome: AttemptFailed, Begun: true}, TaskFailed, 0, Tally{Failures: 1}},
 		{"lost idempotent moves at once", TaskSpec{}, Tally{}, AttemptEnd{Outcome: AttemptLost, Begun: true}, TaskQueued, 0, Tally{Losses: 1}},
 		{"taken off by a drain is no loss", TaskSpec{}, Tally{Losses: 3}, AttemptEnd{Outcome: AttemptLost, Begun: true, Planned: true}, TaskQueued, 0, Tally{Losses: 3}},
@@ -34,7 +38,17 @@ func TestRedeliver(t *testing.T) {
 		{"lost fenced, lease over", TaskSpec{RetrySafety: Fenced}, Tally{}, AttemptEnd{Outcome: AttemptLost, Begun: true, LeaseRemaining: &none}, TaskQueued, 0, Tally{Losses: 1}},
 		{"lost fenced, lease unknown", TaskSpec{RetrySafety: Fenced}, Tally{}, AttemptEnd{Outcome: AttemptLost, Begun: true}, TaskRetryWait, UnknownLease, Tally{Losses: 1}},
 		{"lost at_most_once goes to review", TaskSpec{RetrySafety: AtMostOnce}, Tally{}, AttemptEnd{Outcome: AttemptLost, Begun: true}, TaskReview, 0, Tally{Losses: 1}},
-		{"timed out at_most_once goes to review", TaskSpec{RetrySafety: AtMostOnce}, Tally{}, AttemptEnd{Outcome: AttemptTimedOut, Begun: true}, TaskReview, 0, Tally{Losses: 1}},
+		{"timed out at_most_once goes to review", TaskSpec{RetrySafety: AtMostOnce}, Tally{}, AttemptEnd{Outcome: AttemptTimedOut, Begun: true}, TaskReview, 0, Tally{Failures: 1}},
+		{"timed out is tried again", TaskSpec{}, Tally{Losses: 3}, AttemptEnd{Outcome: AttemptTimedOut, Begun: true}, TaskRetryWait, -1, Tally{Failures: 1, Losses: 3}},
+		{"timed out too often is a dead letter", TaskSpec{}, Tally{Failures: 2}, AttemptEnd{Outcome: AttemptTimedOut, Begun: true}, TaskDeadLetter, 0, Tally{Failures: 3}},
+		{"timed out fenced, its handler may run on", TaskSpec{RetrySafety: Fenced}, Tally{}, AttemptEnd{Outcome: AttemptTimedOut, Begun: true}, TaskRetryWait, UnknownLease, Tally{Failures: 1}},
+		{"timed out fenced, its handler has returned", TaskSpec{RetrySafety: Fenced, Retry: RetryPolicy{InitialInterval: Duration(time.Minute), MaxInterval: Duration(time.Minute)}}, Tally{}, AttemptEnd{Outcome: AttemptTimedOut, Begun: true, LeaseRemaining: &none}, TaskRetryWait, time.Minute, Tally{Failures: 1}},
+		{"timed out, which is not tried again", TaskSpec{Retry: RetryPolicy{NonRetryable: []string{"timeout"}}}, Tally{}, AttemptEnd{Outcome: AttemptTimedOut, Begun: true, ErrorType: "timeout"}, TaskFailed, 0, Tally{Failures: 1}},
+		{"nobody handles it", TaskSpec{}, Tally{}, AttemptEnd{Outcome: AttemptReturned, Unhandled: true}, TaskRetryWait, -1, Tally{Returns: 1}},
+		{"nobody handles it for long", TaskSpec{}, Tally{Returns: 9}, AttemptEnd{Outcome: AttemptReturned, Unhandled: true}, TaskRetryWait, 30 * time.Second, Tally{Returns: 10}},
+		{"rate limited", TaskSpec{}, Tally{}, AttemptEnd{Outcome: AttemptReturned, RetryAfter: lease}, TaskRetryWait, 4 * time.Second, Tally{Returns: 1}},
+		{"rate limited for long", TaskSpec{}, Tally{}, AttemptEnd{Outcome: AttemptReturned, RetryAfter: Duration(time.Hour)}, TaskRetryWait, 30 * time.Second, Tally{Returns: 1}},
+		{"busy for long", TaskSpec{}, Tally{Returns: 99}, AttemptEnd{Outcome: AttemptReturned}, TaskRetryWait, 5 * time.Second, Tally{Returns: 100}},
 		{"at_most_once that never began is delivered again", TaskSpec{RetrySafety: AtMostOnce}, Tally{}, AttemptEnd{Outcome: AttemptReturned}, TaskQueued, 0, Tally{Returns: 1}},
 		{"lost before it began is no loss", TaskSpec{RetrySafety: AtMostOnce}, Tally{}, AttemptEnd{Outcome: AttemptLost}, TaskQueued, 0, Tally{Returns: 1}},
 		{"many returns are spaced", TaskSpec{}, Tally{Returns: 3}, AttemptEnd{Outcome: AttemptReturned}, TaskRetryWait, -1, Tally{Returns: 4}},
@@ -71,22 +85,9 @@ func TestRedeliverNeverRepeatsAtMostOnce(t *testing.T) {
 	})
 }
 
-func TestBackoff(t *testing.T) {
-	t.Parallel()
-	for failures, base := range map[int]time.Duration{1: 2 * time.Second, 2: 4 * time.Second, 3: 8 * time.Second, 20: 5 * time.Minute} {
-		got := Backoff(RetryPolicy{}, "t-1", failures)
-		require.GreaterOrEqual(t, got, base)
-		require.LessOrEqual(t, got, min(base+time.Second, 5*time.Minute))
-		require.Equal(t, got, Backoff(RetryPolicy{}, "t-1", failures), "replay must find the same value")
-	}
-	require.NotEqual(t, Backoff(RetryPolicy{}, "t-1", 1), Backoff(RetryPolicy{}, "t-2", 1), "tasks are spread")
-	require.LessOrEqual(t, Backoff(RetryPolicy{InitialInterval: Duration(time.Millisecond)}, "t-1", 1), 2*time.Millisecond)
-	require.LessOrEqual(t, Backoff(RetryPolicy{}, "t-1", 1<<30), 5*time.Minute)
-}
-
 func TestMovedPriority(t *testing.T) {
 	t.Parallel()
-	for priority, want := range map[int]int{0: 2, 1: 1, 2: 1, 3: 2, 5: 4} {
+	for priority, want := range map[Priority]Priority{0: 2, 1: 1, 2: 1, 3: 2, 5: 4} {
 		require.Equal(t, want, MovedPriority(priority))
 	}
 }

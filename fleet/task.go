@@ -55,18 +55,7 @@ const (
 	MaxPayloadBytes = 1 << 20
 	// MaxCheckpointBytes bounds a checkpoint.
 	MaxCheckpointBytes = 64 << 10
-	// DefaultPriority is the middle of 1 (first) to 5 (last).
-	DefaultPriority = 3
 )
-
-// MovedPriority is the priority of a task that was lost with its agent: one level ahead of its own, so that it does not
-// wait again behind what was queued after it.
-func MovedPriority(priority int) int {
-	if priority == 0 {
-		priority = DefaultPriority
-	}
-	return max(1, priority-1)
-}
 
 // RetryPolicy bounds and spaces the attempts of a task.
 type RetryPolicy struct {
@@ -78,26 +67,31 @@ type RetryPolicy struct {
 	InitialInterval Duration `json:"initial_interval,omitempty" doc:"Wait before the second attempt; doubles each time. Default 2s."`
 	// MaxInterval caps the backoff. 0 means 5 min.
 	MaxInterval Duration `json:"max_interval,omitempty" doc:"Longest wait between attempts. Default 5m."`
+	// NonRetryable are the types of failures, as handlers name them, that must not be tried again.
+	NonRetryable []string `json:"non_retryable,omitempty"`
 }
 
 // TaskSpec is what a client submits.
 type TaskSpec struct {
-	Type                  string            `json:"type"`
-	Cluster               string            `json:"cluster"`
-	Payload               json.RawMessage   `json:"payload,omitempty"`
-	Priority              int               `json:"priority,omitempty"`
-	Agent                 string            `json:"agent,omitempty"`
-	ShardKey              string            `json:"shard_key,omitempty"`
-	RequiredCapabilities  []string          `json:"required_capabilities,omitempty"`
-	PreferredCapabilities []string          `json:"preferred_capabilities,omitempty"`
-	Affinity              string            `json:"affinity,omitempty"`
-	Retry                 RetryPolicy       `json:"retry,omitzero"`
-	RetrySafety           RetrySafety       `json:"retry_safety,omitempty"`
-	Timeout               Duration          `json:"timeout,omitempty"`
-	ExpiresIn             Duration          `json:"expires_in,omitempty"`
-	BeaconTimeout         Duration          `json:"beacon_timeout,omitempty"`
-	Tenant                string            `json:"tenant,omitempty"`
-	Labels                map[string]string `json:"labels,omitempty"`
+	Type                  string          `json:"type"`
+	Cluster               string          `json:"cluster"`
+	Payload               json.RawMessage `json:"payload,omitempty"`
+	Priority              Priority        `json:"priority,omitempty"`
+	Agent                 string          `json:"agent,omitempty"`
+	ShardKey              string          `json:"shard_key,omitempty"`
+	RequiredCapabilities  []string        `json:"required_capabilities,omitempty"`
+	PreferredCapabilities []string        `json:"preferred_capabilities,omitempty"`
+	Affinity              string          `json:"affinity,omitempty"`
+	Retry                 RetryPolicy     `json:"retry,omitzero"`
+	RetrySafety           RetrySafety     `json:"retry_safety,omitempty"`
+	Timeout               Duration        `json:"timeout,omitempty"`
+	// StartAt is when it may first be delivered; zero: at once. ExpiresIn counts from then.
+	StartAt       time.Time         `json:"start_at,omitzero"`
+	ExpiresIn     Duration          `json:"expires_in,omitempty"`
+	BeaconTimeout Duration          `json:"beacon_timeout,omitempty"`
+	Provider      string            `json:"provider,omitempty"`
+	Tenant        string            `json:"tenant,omitempty"`
+	Labels        map[string]string `json:"labels,omitempty"`
 }
 
 // Validate checks the fields that need no knowledge of the fleet. Messages never repeat the submitted value.
@@ -118,6 +112,11 @@ func (s *TaskSpec) Validate() error {
 			return err
 		}
 	}
+	if s.Provider != "" {
+		if err := ValidateID("provider", s.Provider); err != nil {
+			return err
+		}
+	}
 	for _, list := range [][]string{s.RequiredCapabilities, s.PreferredCapabilities} {
 		if len(list) > 32 {
 			return fmt.Errorf("a task may name at most 32 capabilities")
@@ -128,8 +127,8 @@ func (s *TaskSpec) Validate() error {
 			}
 		}
 	}
-	if s.Priority < 0 || s.Priority > 5 {
-		return fmt.Errorf("priority must be 1 (first) to 5 (last)")
+	if s.Priority != 0 && !s.Priority.Valid() {
+		return ErrPriority
 	}
 	switch s.RetrySafety {
 	case "", Idempotent, Fenced, AtMostOnce:
@@ -172,7 +171,10 @@ func (s *TaskSpec) Validate() error {
 	if s.Retry.MaxAttempts < 0 || s.Retry.MaxAttempts > 100 || s.Retry.MaxTransfers < 0 || s.Retry.MaxTransfers > 100 {
 		return fmt.Errorf("retry.max_attempts and retry.max_transfers must be 0 (the default) to 100")
 	}
-	return nil
+	if s.Retry.InitialInterval.Or(DefaultInitialInterval) > s.Retry.MaxInterval.Or(DefaultMaxInterval) && s.Retry.InitialInterval != 0 {
+		return fmt.Errorf("retry.initial_interval must not be longer than retry.max_interval, which is %s unless it is given", DefaultMaxInterval)
+	}
+	return validateErrorTypes("retry.non_retryable", s.Retry.NonRetryable)
 }
 
 // Safety returns the task's retry safety, or the default.
@@ -201,19 +203,22 @@ const (
 type Progress struct {
 	Percent int    `json:"percent,omitempty" minimum:"0" maximum:"100"`
 	Step    string `json:"step,omitempty" maxLength:"200"`
+	Message string `json:"message,omitempty" maxLength:"1000"`
 }
 
 // Attempt is one delivery of a task to one agent.
 type Attempt struct {
-	Number    int             `json:"number"`
-	AgentID   string          `json:"agent_id,omitempty"`
-	Instance  string          `json:"instance_id,omitempty"`
-	Epoch     int64           `json:"epoch,omitempty"`
-	Hub       string          `json:"hub,omitempty"`
-	StartedAt *time.Time      `json:"started_at,omitempty"`
-	EndedAt   *time.Time      `json:"ended_at,omitempty"`
-	Outcome   AttemptOutcome  `json:"outcome,omitempty"`
-	Reason    string          `json:"reason,omitempty"`
+	Number    int            `json:"number"`
+	AgentID   string         `json:"agent_id,omitempty"`
+	Instance  string         `json:"instance_id,omitempty"`
+	Epoch     int64          `json:"epoch,omitempty"`
+	Hub       string         `json:"hub,omitempty"`
+	StartedAt *time.Time     `json:"started_at,omitempty"`
+	EndedAt   *time.Time     `json:"ended_at,omitempty"`
+	Outcome   AttemptOutcome `json:"outcome,omitempty"`
+	Reason    string         `json:"reason,omitempty"`
+	// ErrorType is what kind of failure it was, if the handler named it.
+	ErrorType string          `json:"error_type,omitempty"`
 	Progress  *Progress       `json:"progress,omitempty"`
 	Details   json.RawMessage `json:"details,omitempty"`
 }

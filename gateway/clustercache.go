@@ -20,9 +20,11 @@ import (
 // knownFor is how long the gateway believes that a cluster exists. Names that are unknown are never remembered.
 const knownFor = 10 * time.Second
 
-// clusterFacts are what submitting needs. They are fixed when a cluster is created.
+// clusterFacts are what submitting needs. After a change of the cluster the old ones may be used for as long.
 type clusterFacts struct {
-	shards int // 0 when the cluster is not sharded
+	shards              int // 0 when the cluster is not sharded
+	deadLetterRetention fleet.Duration
+	weights             map[string]float64 // of tenants
 }
 
 // clusterCache remembers clusters and their open capability lanes for a short time.
@@ -58,6 +60,10 @@ func (c *clusterCache) put(name string, facts clusterFacts, now time.Time) {
 			delete(c.entries, other)
 		}
 	}
+	if e := c.entries[name]; e != nil { // another request asked at the same time; its open lanes count too
+		e.facts = facts
+		return
+	}
 	c.entries[name] = &cacheEntry{facts: facts, expires: now.Add(knownFor), lanes: map[string]bool{}}
 }
 
@@ -82,9 +88,6 @@ func (c *clusterCache) markLane(name, lane string) {
 	}
 }
 
-// memoConfig is the memo field with a cluster's configuration as it was created: it tells the shards without a worker.
-const memoConfig = "config"
-
 // knownCluster returns a cluster's facts, or unknown_cluster. It asks no worker unless the cluster was started by
 // other means than the gateway.
 func (g *Gateway) knownCluster(ctx context.Context, name string) (clusterFacts, error) {
@@ -103,7 +106,7 @@ func (g *Gateway) knownCluster(ctx context.Context, name string) (clusterFacts, 
 		}
 		config = view.Config
 	}
-	var facts clusterFacts
+	facts := clusterFacts{deadLetterRetention: config.WithDefaults().DeadLetterRetention, weights: config.TenantWeights}
 	if config.ReplicationMode == fleet.Sharded {
 		facts.shards = config.Shards
 	}
@@ -128,7 +131,7 @@ func (g *Gateway) describeCluster(ctx context.Context, name string) (*workflowse
 
 func configFromMemo(info *workflowpb.WorkflowExecutionInfo) (fleet.ClusterConfig, bool) {
 	var config fleet.ClusterConfig
-	payload := info.GetMemo().GetFields()[memoConfig]
+	payload := info.GetMemo().GetFields()[contract.MemoConfig]
 	if payload == nil || converter.GetDefaultDataConverter().FromPayload(payload, &config) != nil {
 		return config, false
 	}
@@ -147,9 +150,19 @@ func (g *Gateway) view(ctx context.Context, name string) (contract.ClusterView, 
 	return view, g.answer(noWorker(err), "query a cluster", protocol.CodeUnknownCluster)
 }
 
-// openLane makes sure that hubs poll the lane of a set of capabilities.
+// openLane makes sure that hubs poll the lane of a set of capabilities. One request at a time asks for it: a cluster takes
+// ten updates at a time, and a batch may bring many tasks for a new lane.
 func (g *Gateway) openLane(ctx context.Context, cluster string, capabilities []string) error {
 	lane := contract.CapabilityLane(cluster, capabilities)
+	if g.clusters.laneOpen(cluster, lane) {
+		return nil
+	}
+	select {
+	case g.opening <- struct{}{}:
+		defer func() { <-g.opening }()
+	case <-ctx.Done():
+		return g.answer(ctx.Err(), "open a lane", protocol.CodeUnknownCluster)
+	}
 	if g.clusters.laneOpen(cluster, lane) {
 		return nil
 	}

@@ -23,7 +23,7 @@ func (g *Gateway) registerClusters(api huma.API) {
 			}
 			err := g.createCluster(ctx, config)
 			if isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
-				return nil, httpapi.Problem(protocol.CodeClusterExists, "there is a cluster with this name; change it with PUT")
+				return nil, httpapi.Problem(protocol.CodeClusterExists, "there is a cluster with this name; change it with PATCH")
 			}
 			if err != nil {
 				return nil, g.answer(err, "create a cluster", protocol.CodeInternal)
@@ -38,11 +38,11 @@ func (g *Gateway) registerClusters(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			cluster := clusterOf(view)
-			cluster.ShardOwners = shardOwners(&view.Cluster)
-			return &clusterOutput{Body: cluster}, nil
+			return &clusterOutput{Body: fullCluster(view)}, nil
 		})
-	huma.Register(api, clusterOperation("replace-cluster", http.MethodPut, "/{id}", "Change a cluster", http.StatusOK),
+	replace := clusterOperation("replace-cluster", http.MethodPut, "/{id}", "Replace a cluster's settings", http.StatusOK)
+	replace.Description = "What is left out takes its default, but for replication_mode and shards, which stay."
+	huma.Register(api, replace,
 		func(ctx context.Context, in *replaceClusterInput) (*clusterOutput, error) {
 			cluster, err := g.replaceCluster(ctx, in.ID, &in.Body)
 			if err != nil {
@@ -50,6 +50,7 @@ func (g *Gateway) registerClusters(api huma.API) {
 			}
 			return &clusterOutput{Body: cluster}, nil
 		})
+	g.registerClusterPatch(api)
 	huma.Register(api, clusterOperation("delete-cluster", http.MethodDelete, "/{id}", "Delete a cluster", http.StatusNoContent),
 		func(ctx context.Context, in *deleteClusterInput) (*struct{}, error) {
 			return nil, g.deleteCluster(ctx, in.ID, in.Force)

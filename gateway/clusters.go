@@ -25,16 +25,18 @@ type ClusterRequest struct {
 
 // ClusterSettings are what an operator decides about a cluster.
 type ClusterSettings struct {
-	TargetGroup     string                  `json:"target_group,omitempty" maxLength:"255" doc:"The group of deployment targets it serves."`
-	MinAgents       int                     `json:"min_agents,omitempty" minimum:"0" maximum:"1000" doc:"With fewer online agents it is critical."`
-	DesiredAgents   int                     `json:"desired_agents,omitempty" minimum:"0" maximum:"1000" doc:"With fewer online agents it is degraded."`
-	MaxAgents       int                     `json:"max_agents,omitempty" minimum:"0" maximum:"1000" doc:"More agents are refused. Default 1000."`
-	ReplicationMode fleet.ReplicationMode   `json:"replication_mode,omitempty" enum:"active_active,active_passive,sharded" doc:"Who serves: every member (the default), only the leader, or each shard's owner. Whether it is sharded is fixed at creation."`
-	Shards          int                     `json:"shards,omitempty" minimum:"0" maximum:"1024" doc:"Number of shards of a sharded cluster, fixed at creation. Default 16."`
-	Selection       fleet.SelectionStrategy `json:"selection_strategy,omitempty" enum:"standby,least_loaded,round_robin,affinity" doc:"How a failover's target is picked. Default least_loaded."`
-	RoleLease       fleet.Duration          `json:"role_lease,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a leader or the owner of a shard may go on without hearing from its hub, and so the longest time without one. Default 5s."`
-	TransferTimeout fleet.Duration          `json:"task_transfer_timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a failover watches the tasks that it moves. Default 5m."`
-	Brake           BrakeSettings           `json:"brake,omitzero" doc:"When so many agents vanish at once that their failovers wait."`
+	TargetGroup         string                  `json:"target_group,omitempty" maxLength:"255" doc:"The group of deployment targets it serves."`
+	MinAgents           int                     `json:"min_agents,omitempty" minimum:"0" maximum:"1000" doc:"With fewer online agents it is critical."`
+	DesiredAgents       int                     `json:"desired_agents,omitempty" minimum:"0" maximum:"1000" doc:"With fewer online agents it is degraded."`
+	MaxAgents           int                     `json:"max_agents,omitempty" minimum:"0" maximum:"1000" doc:"More agents are refused. Default 1000."`
+	ReplicationMode     fleet.ReplicationMode   `json:"replication_mode,omitempty" enum:"active_active,active_passive,sharded" doc:"Who serves: every member (the default), only the leader, or each shard's owner. Whether it is sharded is fixed at creation."`
+	Shards              int                     `json:"shards,omitempty" minimum:"0" maximum:"1024" doc:"Number of shards of a sharded cluster, fixed at creation. Default 16."`
+	Selection           fleet.SelectionStrategy `json:"selection_strategy,omitempty" enum:"standby,least_loaded,round_robin,affinity" doc:"How a failover's target is picked. Default least_loaded."`
+	RoleLease           fleet.Duration          `json:"role_lease,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a leader or the owner of a shard may go on without hearing from its hub, and so the longest time without one. Default 5s."`
+	TransferTimeout     fleet.Duration          `json:"task_transfer_timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a failover watches the tasks that it moves. Default 5m."`
+	DeadLetterRetention fleet.Duration          `json:"dead_letter_retention,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a dead letter of its tasks is kept for a retry, at most 8760h. Holds for tasks submitted from then on. Default 168h (7 days)."`
+	Brake               BrakeSettings           `json:"brake,omitzero" doc:"When so many agents vanish at once that their failovers wait."`
+	TenantWeights       map[string]float64      `json:"tenant_weights,omitempty" doc:"The tenants' shares of the lanes while work of several waits, 0.1 to 100; at most 100 tenants. One that is not named has 1. Counts for tasks submitted from then on."`
 }
 
 // BrakeSettings are fleet.BrakePolicy as a client submits and sees it.
@@ -48,32 +50,45 @@ func (s *ClusterSettings) config(name string) fleet.ClusterConfig {
 	return fleet.ClusterConfig{
 		Name: name, TargetGroup: s.TargetGroup, MinAgents: s.MinAgents, DesiredAgents: s.DesiredAgents, MaxAgents: s.MaxAgents,
 		ReplicationMode: s.ReplicationMode, Shards: s.Shards, Selection: s.Selection,
-		RoleLease: s.RoleLease, TransferTimeout: s.TransferTimeout,
-		Brake: fleet.BrakePolicy{Share: s.Brake.Share, MinLost: s.Brake.MinLost, Window: s.Brake.Window},
+		RoleLease: s.RoleLease, TransferTimeout: s.TransferTimeout, DeadLetterRetention: s.DeadLetterRetention,
+		Brake:         fleet.BrakePolicy{Share: s.Brake.Share, MinLost: s.Brake.MinLost, Window: s.Brake.Window},
+		TenantWeights: s.TenantWeights,
 	}
 }
 
 // Cluster is a cluster as clients see it.
 type Cluster struct {
-	Name              string                  `json:"name"`
-	TargetGroup       string                  `json:"target_group,omitempty"`
-	MinAgents         int                     `json:"min_agents"`
-	DesiredAgents     int                     `json:"desired_agents"`
-	MaxAgents         int                     `json:"max_agents"`
-	ReplicationMode   fleet.ReplicationMode   `json:"replication_mode" enum:"active_active,active_passive,sharded"`
-	Shards            int                     `json:"shards,omitempty" doc:"Only of a sharded cluster."`
-	Selection         fleet.SelectionStrategy `json:"selection_strategy" enum:"standby,least_loaded,round_robin,affinity"`
-	RoleLease         fleet.Duration          `json:"role_lease"`
-	TransferTimeout   fleet.Duration          `json:"task_transfer_timeout"`
-	Brake             BrakeSettings           `json:"brake"`
-	Leader            string                  `json:"leader,omitempty" doc:"Serves alone in an active_passive cluster."`
-	LeaderEpoch       int64                   `json:"leader_epoch,omitempty"`
-	Standbys          []string                `json:"standbys,omitempty"`
-	ShardOwners       []ShardOwner            `json:"shard_owners,omitempty" doc:"Who serves each shard of a sharded cluster, by its number. Not in lists."`
-	Status            fleet.ClusterStatus     `json:"status" enum:"healthy,degraded,critical,unknown" doc:"unknown: no worker answered for it."`
-	HealthyAgentCount int                     `json:"healthy_agent_count"`
-	AgentCount        int                     `json:"agent_count"`
-	CreatedAt         *time.Time              `json:"created_at,omitempty"`
+	Name                string                  `json:"name"`
+	TargetGroup         string                  `json:"target_group,omitempty"`
+	MinAgents           int                     `json:"min_agents"`
+	DesiredAgents       int                     `json:"desired_agents"`
+	MaxAgents           int                     `json:"max_agents"`
+	ReplicationMode     fleet.ReplicationMode   `json:"replication_mode" enum:"active_active,active_passive,sharded"`
+	Shards              int                     `json:"shards,omitempty" doc:"Only of a sharded cluster."`
+	Selection           fleet.SelectionStrategy `json:"selection_strategy" enum:"standby,least_loaded,round_robin,affinity"`
+	RoleLease           fleet.Duration          `json:"role_lease"`
+	TransferTimeout     fleet.Duration          `json:"task_transfer_timeout"`
+	DeadLetterRetention fleet.Duration          `json:"dead_letter_retention"`
+	Brake               BrakeSettings           `json:"brake"`
+	TenantWeights       map[string]float64      `json:"tenant_weights,omitempty"`
+	Paused              *Pause                  `json:"paused,omitempty" doc:"Nothing is taken from any of its lanes."`
+	PausedLanes         []PausedLane            `json:"paused_lanes,omitempty" doc:"Lanes that were paused by themselves."`
+	BrakeHolds          []BrakeHold             `json:"brake_holds,omitempty" doc:"Hubs whose mass-loss brake is engaged: failovers of the agents that they lost wait until the agents are back or the brake is released."`
+	Leader              string                  `json:"leader,omitempty" doc:"Serves alone in an active_passive cluster."`
+	LeaderEpoch         int64                   `json:"leader_epoch,omitempty"`
+	Standbys            []string                `json:"standbys,omitempty"`
+	ShardOwners         []ShardOwner            `json:"shard_owners,omitempty" doc:"Who serves each shard of a sharded cluster, by its number. Not in lists."`
+	Status              fleet.ClusterStatus     `json:"status" enum:"healthy,degraded,critical,unknown" doc:"unknown: no worker answered for it."`
+	HealthyAgentCount   int                     `json:"healthy_agent_count"`
+	AgentCount          int                     `json:"agent_count"`
+	CreatedAt           *time.Time              `json:"created_at,omitempty"`
+}
+
+// BrakeHold is one hub's mass-loss brake while it is engaged.
+type BrakeHold struct {
+	Hub   string    `json:"hub"`
+	Since time.Time `json:"since"`
+	Lost  int       `json:"lost" doc:"How many agents had vanished when the hub last told."`
 }
 
 // ShardOwner says who serves a shard.
@@ -89,7 +104,18 @@ func clusterOf(view *contract.ClusterView) Cluster {
 		c.Leader, c.LeaderEpoch = view.Leader, view.LeaderEpoch
 	}
 	c.Standbys = view.Standbys
+	c.Paused, c.PausedLanes = pausesOf(&view.Cluster)
+	for _, b := range view.BrakeHolds {
+		c.BrakeHolds = append(c.BrakeHolds, BrakeHold{Hub: b.Hub, Since: b.Since.UTC(), Lost: b.Lost})
+	}
 	c.Status, c.HealthyAgentCount, c.AgentCount, c.CreatedAt = view.Status(), view.HealthyCount(), len(view.Members), known(view.CreatedAt)
+	return c
+}
+
+// fullCluster is a cluster as it is shown by itself.
+func fullCluster(view *contract.ClusterView) Cluster {
+	c := clusterOf(view)
+	c.ShardOwners = shardOwners(&view.Cluster)
 	return c
 }
 
@@ -110,8 +136,9 @@ func settingsOf(config fleet.ClusterConfig) Cluster {
 	c := Cluster{
 		Name: config.Name, TargetGroup: config.TargetGroup, MinAgents: config.MinAgents, DesiredAgents: config.DesiredAgents,
 		MaxAgents: config.MaxAgents, ReplicationMode: config.ReplicationMode, Selection: config.Selection, Status: fleet.ClusterUnknown,
-		RoleLease: config.RoleLease, TransferTimeout: config.TransferTimeout,
-		Brake: BrakeSettings{Share: config.Brake.Share, MinLost: config.Brake.MinLost, Window: config.Brake.Window},
+		RoleLease: config.RoleLease, TransferTimeout: config.TransferTimeout, DeadLetterRetention: config.DeadLetterRetention,
+		Brake:         BrakeSettings{Share: config.Brake.Share, MinLost: config.Brake.MinLost, Window: config.Brake.Window},
+		TenantWeights: config.TenantWeights,
 	}
 	if config.ReplicationMode == fleet.Sharded {
 		c.Shards = config.Shards
@@ -130,7 +157,7 @@ func (g *Gateway) createCluster(ctx context.Context, config fleet.ClusterConfig)
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		TypedSearchAttributes:                    temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(config.Name)),
-		Memo:                                     map[string]any{memoConfig: config},
+		Memo:                                     map[string]any{contract.MemoConfig: config},
 		StaticSummary:                            "cluster " + config.Name,
 	}, contract.ClusterWorkflow, contract.ClusterInput{Config: config})
 	return err
@@ -151,7 +178,7 @@ func (g *Gateway) EnsureClusters(ctx context.Context, configs []fleet.ClusterCon
 	return nil
 }
 
-// listedCluster is a cluster as visibility has it: its configuration is that of its creation.
+// listedCluster is a cluster as visibility has it.
 type listedCluster struct {
 	name   string
 	config fleet.ClusterConfig
@@ -164,7 +191,7 @@ func (g *Gateway) listed(ctx context.Context) ([]listedCluster, error) {
 	for {
 		page, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 			Namespace: g.namespace, PageSize: 1000, NextPageToken: token,
-			Query: equals("WorkflowType", contract.ClusterWorkflow) + " AND " + executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING),
+			Query: contract.Equals("WorkflowType", contract.ClusterWorkflow) + " AND " + contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING),
 		})
 		if err != nil {
 			return nil, g.answer(err, "list clusters", protocol.CodeNotFound)
@@ -198,6 +225,20 @@ func problemCode(err error) (string, bool) {
 
 // replaceCluster changes a cluster's settings. What is fixed at creation keeps its value when left out.
 func (g *Gateway) replaceCluster(ctx context.Context, name string, settings *ClusterSettings) (Cluster, error) {
+	return g.configure(ctx, name, func(current fleet.ClusterConfig) fleet.ClusterConfig {
+		config := settings.config(name)
+		if config.ReplicationMode == "" {
+			config.ReplicationMode = current.ReplicationMode
+		}
+		if config.Shards == 0 {
+			config.Shards = current.Shards
+		}
+		return config
+	})
+}
+
+// configure changes a cluster's configuration to what change makes of the present one.
+func (g *Gateway) configure(ctx context.Context, name string, change func(current fleet.ClusterConfig) fleet.ClusterConfig) (Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, err := g.describeCluster(ctx, name); err != nil {
@@ -207,14 +248,7 @@ func (g *Gateway) replaceCluster(ctx context.Context, name string, settings *Clu
 	if err != nil {
 		return Cluster{}, err
 	}
-	config := settings.config(name)
-	if config.ReplicationMode == "" {
-		config.ReplicationMode = current.Config.ReplicationMode
-	}
-	if config.Shards == 0 {
-		config.Shards = current.Config.Shards
-	}
-	config = config.WithDefaults()
+	config := change(current.Config).WithDefaults()
 	if err := config.Validate(); err != nil {
 		return Cluster{}, invalid("body", err)
 	}
@@ -222,7 +256,8 @@ func (g *Gateway) replaceCluster(ctx context.Context, name string, settings *Clu
 	if err := g.update(ctx, contract.ClusterWorkflowID(name), contract.ConfigureUpdate, &view, config); err != nil {
 		return Cluster{}, g.answer(err, "configure a cluster", protocol.CodeUnknownCluster)
 	}
-	return clusterOf(&view), nil
+	g.clusters.forget(name)
+	return fullCluster(&view), nil
 }
 
 // deleteCluster ends a cluster; without force only one that has no online agents.

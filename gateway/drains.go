@@ -10,7 +10,6 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
@@ -150,27 +149,18 @@ func (g *Gateway) drainRecord(ctx context.Context, id string, info *workflowpb.W
 }
 
 func (g *Gateway) listDrains(ctx context.Context, in *listDrainsInput) (*listDrainsOutput, error) {
-	query := equals("WorkflowType", contract.DrainWorkflow)
-	if in.Cluster != "" {
-		query += " AND " + equals(contract.AttrCluster.GetName(), in.Cluster)
-	}
-	token, err := openToken(query, in.PageToken)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	query := allOf(contract.Equals("WorkflowType", contract.DrainWorkflow), filter(contract.AttrCluster.GetName(), in.Cluster))
+	page, next, err := g.workflowPage(ctx, "list drains", query, in.PageSize, in.PageToken)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	page, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: g.namespace, PageSize: int32(in.PageSize), NextPageToken: token, Query: query,
-	})
-	if err != nil {
-		return nil, g.answer(err, "list drains", protocol.CodeNotFound)
-	}
-	records := make([]fleet.DrainRecord, len(page.GetExecutions()))
+	records := make([]fleet.DrainRecord, len(page))
 	readCtx, done := context.WithTimeout(ctx, recordTimeout)
 	defer done()
 	forEach(len(records), func(i int) {
-		info := page.GetExecutions()[i]
+		info := page[i]
 		if id, ok := contract.DrainOfWorkflowID(info.GetExecution().GetWorkflowId()); ok {
 			records[i] = g.drainRecord(readCtx, id, info)
 		}
@@ -182,7 +172,7 @@ func (g *Gateway) listDrains(ctx context.Context, in *listDrainsInput) (*listDra
 			out.Body.Drains = append(out.Body.Drains, records[i])
 		}
 	}
-	out.Body.NextPageToken = sealToken(query, page.GetNextPageToken())
+	out.Body.NextPageToken = next
 	return out, nil
 }
 

@@ -81,6 +81,10 @@ func notFoundDetail(code string) string {
 		return "there is no failover with this id, or its retention has ended; ids are <cluster>:<agent>:<epoch>"
 	case protocol.CodeUnknownDrain:
 		return "there is no drain with this id, or its retention has ended; ids are <cluster>:<name>"
+	case protocol.CodeUnknownSchedule:
+		return "there is no schedule with this name"
+	case protocol.CodeUnknownBulk:
+		return "there is no bulk operation with this id, or its retention has ended"
 	}
 	return "there is no such thing"
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -62,7 +63,7 @@ func (g *Gateway) registerFailovers(api huma.API) {
 	huma.Register(api, huma.Operation{
 		OperationID: "failover-agent", Method: http.MethodPost, Path: "/api/v1/agents/{id}/failover", Tags: []string{"Failovers"},
 		Summary: "Move an agent's work and roles away", DefaultStatus: http.StatusAccepted,
-		Description: "Answers 202 once the request is durable. Answers 409 conflict when the target cannot take work now.",
+		Description: "Answers 202 once the request is durable. Answers 409 conflict when the agent is offline, as its work has moved already, and when the target cannot take work now.",
 	}, g.startFailover)
 	huma.Register(api, huma.Operation{
 		OperationID: "list-failovers", Method: http.MethodGet, Path: "/api/v1/agents/failovers", Tags: []string{"Failovers"},
@@ -88,6 +89,9 @@ func (g *Gateway) startFailover(ctx context.Context, in *startFailoverInput) (*s
 	if err != nil {
 		return nil, err
 	}
+	if err := checkFailed(view.Member(in.ID)); err != nil {
+		return nil, err
+	}
 	request := contract.ManualFailover{AgentID: in.ID}
 	if in.Body != nil {
 		request.TargetAgentID, request.Reason = in.Body.TargetAgentID, in.Body.Reason
@@ -102,6 +106,22 @@ func (g *Gateway) startFailover(ctx context.Context, in *startFailoverInput) (*s
 	return &startFailoverOutput{Body: FailoverAccepted{
 		Cluster: cluster, AgentID: in.ID, FailoverID: contract.FailoverID(cluster, in.ID, view.Member(in.ID).Epoch),
 	}}, nil
+}
+
+// checkFailed refuses an agent whose work a failover would not move.
+func checkFailed(m *fleet.Member) error {
+	since := " since " + m.StatusSince.UTC().Format(time.RFC3339)
+	switch {
+	case m.Serving():
+		return nil
+	case !m.Connected():
+		return httpapi.Problem(protocol.CodeConflict, "the agent is offline"+since+
+			": its work and roles were moved when it was given up; GET /api/v1/agents/failovers?agent=<id> shows it")
+	case m.Status == fleet.AgentDraining:
+		return httpapi.Problem(protocol.CodeConflict, "the agent is being drained"+since+": its work moves with that")
+	}
+	return httpapi.Problem(protocol.CodeConflict, "the agent is in maintenance"+since+
+		" and is given no work; what it still runs moves with POST /api/v1/agents/{id}/drain")
 }
 
 // checkTarget refuses a target that cannot take over. The cluster decides again when it takes the signal.

@@ -2,12 +2,10 @@ package gateway
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -38,20 +36,13 @@ func (g *Gateway) failover(ctx context.Context, id string) (fleet.FailoverRecord
 }
 
 func (g *Gateway) listFailovers(ctx context.Context, in *listFailoversInput) (*listFailoversOutput, error) {
-	query := failoverQuery(in)
-	token, err := openToken(query, in.PageToken)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	page, next, err := g.workflowPage(ctx, "list failovers", failoverQuery(in), in.PageSize, in.PageToken)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	page, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: g.namespace, PageSize: int32(in.PageSize), NextPageToken: token, Query: query,
-	})
-	if err != nil {
-		return nil, g.answer(err, "list failovers", protocol.CodeNotFound)
-	}
-	records := g.records(ctx, page.GetExecutions())
+	records := g.records(ctx, page)
 	out := &listFailoversOutput{}
 	out.Body.Failovers = make([]fleet.FailoverRecord, 0, len(records))
 	for i := range records {
@@ -59,7 +50,7 @@ func (g *Gateway) listFailovers(ctx context.Context, in *listFailoversInput) (*l
 			out.Body.Failovers = append(out.Body.Failovers, records[i])
 		}
 	}
-	out.Body.NextPageToken = sealToken(query, page.GetNextPageToken())
+	out.Body.NextPageToken = next
 	return out, nil
 }
 
@@ -77,26 +68,21 @@ func (g *Gateway) records(ctx context.Context, infos []*workflowpb.WorkflowExecu
 	return records
 }
 
-// failoverQuery is the visibility query of a list. Its values are slugs, which need no quoting.
+// failoverQuery is the visibility query of a list.
 func failoverQuery(in *listFailoversInput) string {
-	terms := []string{equals("WorkflowType", contract.FailoverWorkflow)}
-	if in.Cluster != "" {
-		terms = append(terms, equals(contract.AttrCluster.GetName(), in.Cluster))
-	}
-	if in.Agent != "" {
-		terms = append(terms, equals(contract.AttrAgent.GetName(), in.Agent))
-	}
 	running := enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+	var status string
 	switch in.Status {
 	case "":
 	case fleet.FailoverRunning:
-		terms = append(terms, executionIs(running))
+		status = contract.ExecutionIs(running)
 	case fleet.FailoverFailed: // also of a workflow that failed itself
-		terms = append(terms, "ExecutionStatus != '"+running.String()+"'")
+		status = "ExecutionStatus != " + contract.Quoted(running.String())
 	default:
-		terms = append(terms, executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED))
+		status = contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
 	}
-	return strings.Join(terms, " AND ")
+	return allOf(contract.Equals("WorkflowType", contract.FailoverWorkflow), filter(contract.AttrCluster.GetName(), in.Cluster),
+		filter(contract.AttrAgent.GetName(), in.Agent), status)
 }
 
 // failoverOf is what an execution's record tells of a failover, without asking its workflow.

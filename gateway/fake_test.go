@@ -17,12 +17,14 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workerpb "go.temporal.io/api/worker/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/gateway"
@@ -55,6 +57,8 @@ type fakeTemporal struct {
 	workersErr error
 	updates    []string
 	signals    []fakeSignal
+	schedules  fakeSchedules
+	backlogs   map[string]map[int32]int64 // waiting tasks by task queue and priority
 }
 
 // fakeSignal is a signal that was sent.
@@ -231,6 +235,38 @@ func (s fakeService) ListWorkers(context.Context, *workflowservice.ListWorkersRe
 	return answer, nil
 }
 
+// GetWorkflowExecutionHistory answers the first event.
+func (s fakeService) GetWorkflowExecutionHistory(_ context.Context, r *workflowservice.GetWorkflowExecutionHistoryRequest, _ ...grpc.CallOption) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	e := s.f.executions[r.GetExecution().GetWorkflowId()]
+	if s.f.fail != nil || r.GetMaximumPageSize() != 1 {
+		return nil, serviceerror.NewUnavailable("canary")
+	}
+	return &workflowservice.GetWorkflowExecutionHistoryResponse{History: &historypb.History{Events: []*historypb.HistoryEvent{{
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
+			WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{Input: payloads(e.input)},
+		},
+	}}}}, nil
+}
+
+func (s fakeService) DescribeTaskQueue(_ context.Context, r *workflowservice.DescribeTaskQueueRequest, _ ...grpc.CallOption) (*workflowservice.DescribeTaskQueueResponse, error) {
+	if s.f.fail != nil {
+		return nil, s.f.fail
+	}
+	if !r.GetReportStats() || r.GetTaskQueueType() != enumspb.TASK_QUEUE_TYPE_ACTIVITY {
+		return nil, serviceerror.NewInvalidArgument("canary: wants the stats of a lane")
+	}
+	answer := &workflowservice.DescribeTaskQueueResponse{Stats: &taskqueuepb.TaskQueueStats{}, StatsByPriorityKey: map[int32]*taskqueuepb.TaskQueueStats{}}
+	for priority, n := range s.f.backlogs[r.GetTaskQueue().GetName()] {
+		answer.Stats.ApproximateBacklogCount += n
+		answer.Stats.ApproximateBacklogAge = durationpb.New(90 * time.Second)
+		answer.Stats.TasksAddRate, answer.Stats.TasksDispatchRate = 1.5, .254
+		answer.StatsByPriorityKey[priority] = &taskqueuepb.TaskQueueStats{ApproximateBacklogCount: n, ApproximateBacklogAge: durationpb.New(time.Second)}
+	}
+	return answer, nil
+}
+
 // encoded passes a value through JSON, as Temporal does.
 type encoded struct{ value any }
 
@@ -265,6 +301,12 @@ func open(id, kind string) *execution {
 
 // serve mounts a gateway on a server as the binary does.
 func serve(t *testing.T, f *fakeTemporal) http.Handler {
+	t.Helper()
+	return serveWith(t, f)
+}
+
+// serveWith is serve with a client of another kind.
+func serveWith(t *testing.T, f client.Client) http.Handler {
 	t.Helper()
 	s := httpapi.New(httpapi.Options{})
 	gateway.New(gateway.Options{Client: f, Registerer: prometheus.NewRegistry()}).Register(s.API())

@@ -39,6 +39,7 @@ type Gateway struct {
 	logger    *zap.Logger
 	submitted *prometheus.CounterVec
 	clusters  clusterCache
+	opening   chan struct{} // held while a lane is opened
 	newID     func() string
 	pause     func(ctx context.Context, d time.Duration) error
 }
@@ -52,7 +53,7 @@ func New(o Options) *Gateway {
 		o.Namespace = client.DefaultNamespace
 	}
 	g := &Gateway{
-		client: o.Client, namespace: o.Namespace, logger: o.Logger, newID: newTaskID, pause: pause,
+		client: o.Client, namespace: o.Namespace, logger: o.Logger, newID: newTaskID, pause: pause, opening: make(chan struct{}, 1),
 		submitted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mainstay_gateway_tasks_submitted_total",
 			Help: "Tasks submitted, by outcome: accepted, duplicate or rejected.",
@@ -68,12 +69,17 @@ func New(o Options) *Gateway {
 func (g *Gateway) Register(api huma.API) {
 	g.registerSubmit(api)
 	g.registerTasks(api)
+	g.registerTaskLog(api)
 	g.registerTaskActions(api)
+	g.registerBulk(api)
+	g.registerSchedules(api)
 	g.registerClusters(api)
 	g.registerAgents(api)
 	g.registerFailovers(api)
 	g.registerDrains(api)
 	g.registerMaintenance(api)
+	g.registerPauses(api)
+	g.registerQueue(api)
 }
 
 // pause waits for d or until ctx ends.

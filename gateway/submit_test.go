@@ -240,6 +240,26 @@ func TestBatch(t *testing.T) {
 	problem(t, do(h, http.MethodPost, tasksPath+"/batch", "["+strings.Repeat(`{},`, 1000)+"{}]"), 422, protocol.CodeInvalidRequest)
 }
 
+// A workflow takes ten updates at a time: were each task of a batch to open the lane, most would be turned away.
+func TestBatchOpensALaneOnce(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	e := f.withCluster(fleet.ClusterConfig{Name: "default"})
+	h := serve(t, f)
+	answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default"}`), http.StatusAccepted) // it knows the cluster now
+	queries, query := 0, e.query
+	e.query = func() (any, error) { queries++; return query() }
+	const lanes = 20
+	var items []string
+	for i := range 1000 {
+		items = append(items, fmt.Sprintf(`{"type":"x","cluster":"default","required_capabilities":["c-%d"]}`, i*lanes/1000))
+	}
+	got := answer[batchAnswer](t, do(h, http.MethodPost, tasksPath+"/batch", "["+strings.Join(items, ",")+"]"), http.StatusAccepted)
+	require.Equal(t, 1000, got.Accepted)
+	require.Equal(t, lanes, queries)
+	require.Len(t, f.updates, lanes)
+}
+
 func TestBatchWithoutTemporal(t *testing.T) {
 	t.Parallel()
 	f := newFake()

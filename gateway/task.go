@@ -1,8 +1,8 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
-	"strings"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
@@ -16,34 +16,59 @@ import (
 
 // Task is a task as clients see it.
 type Task struct {
-	ID       string            `json:"id"`
-	Type     string            `json:"type"`
-	Cluster  string            `json:"cluster"`
-	Status   fleet.TaskStatus  `json:"status" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired"`
-	Why      string            `json:"why,omitempty" doc:"Why it is not running, or why it ended as it did."`
-	Agent    string            `json:"agent,omitempty" doc:"The agent it is pinned to."`
-	Priority int               `json:"priority,omitempty"`
-	Tenant   string            `json:"tenant,omitempty"`
-	Labels   map[string]string `json:"labels,omitempty"`
-	Attempts []fleet.Attempt   `json:"attempts,omitempty" doc:"The newest attempts, oldest first. One without ended_at is running."`
-	Result   json.RawMessage   `json:"result,omitempty" doc:"What the handler returned."`
+	ID            string            `json:"id"`
+	Type          string            `json:"type"`
+	Cluster       string            `json:"cluster"`
+	Status        fleet.TaskStatus  `json:"status" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired"`
+	Why           string            `json:"why,omitempty" doc:"Why it is not running, or why it ended as it did."`
+	Agent         string            `json:"agent,omitempty" doc:"The agent it is pinned to."`
+	Priority      int               `json:"priority,omitempty" doc:"1 (first) to 5 (last): the one in force."`
+	PriorityName  string            `json:"priority_name,omitempty" enum:"critical,high,normal,low,background"`
+	Tenant        string            `json:"tenant,omitempty"`
+	Labels        map[string]string `json:"labels,omitempty"`
+	Attempts      []fleet.Attempt   `json:"attempts,omitempty" doc:"The newest attempts, oldest first. One without ended_at is running."`
+	Payload       json.RawMessage   `json:"payload,omitempty" doc:"What was submitted; only with include=payload."`
+	Result        json.RawMessage   `json:"result,omitempty" doc:"What the handler returned."`
+	ResultAttempt int               `json:"result_attempt,omitempty" doc:"The number of the attempt that the result is of."`
 
-	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty" doc:"When the backoff ends."`
-	CreatedAt     *time.Time `json:"created_at,omitempty"`
-	ClosedAt      *time.Time `json:"closed_at,omitempty"`
-	WorkflowID    string     `json:"workflow_id" doc:"Where the task is in Temporal."`
-	RunID         string     `json:"run_id,omitempty"`
-	Duplicate     bool       `json:"duplicate,omitempty" doc:"The id or idempotency key was submitted before."`
+	StartAt       *time.Time        `json:"start_at,omitempty" doc:"When it may first be delivered, if that was not at once."`
+	NextAttemptAt *time.Time        `json:"next_attempt_at,omitempty" doc:"When the backoff ends, or the task starts."`
+	DeadLetter    *fleet.DeadLetter `json:"dead_letter,omitempty" doc:"Of a dead letter, and of a task that ended as one: since when, until when it is kept for a retry, and why. In lists the cause may be shortened."`
+	CreatedAt     *time.Time        `json:"created_at,omitempty"`
+	ClosedAt      *time.Time        `json:"closed_at,omitempty"`
+	WorkflowID    string            `json:"workflow_id" doc:"Where the task is in Temporal."`
+	RunID         string            `json:"run_id,omitempty"`
+	Schedule      string            `json:"schedule,omitempty" doc:"The schedule that made it."`
+	Duplicate     bool              `json:"duplicate,omitempty" doc:"The id or idempotency key was submitted before."`
 
 	required []string // capabilities, to say why it waits
+	digest   string   // of what was submitted
+	queue    string   // the task queue of its pending delivery
+	level    int32    // the priority of its pending delivery
 }
 
 // newTask is a task as it stands right after it was accepted.
 func newTask(id string, spec *fleet.TaskSpec, runID string) Task {
-	return Task{
-		ID: id, Type: spec.Type, Cluster: spec.Cluster, Status: fleet.TaskQueued, Agent: spec.Agent, Priority: spec.Priority,
-		Tenant: spec.Tenant, Labels: spec.Labels, WorkflowID: contract.TaskWorkflowID(id), RunID: runID,
+	task := Task{
+		ID: id, Type: spec.Type, Cluster: spec.Cluster, Status: fleet.TaskQueued, Agent: spec.Agent,
+		Tenant: spec.Tenant, Labels: spec.Labels, WorkflowID: contract.TaskWorkflowID(id), RunID: runID, StartAt: known(spec.StartAt),
 	}
+	task.setPriority(spec.Priority)
+	task.waitsForStart(time.Now())
+	return task
+}
+
+func (t *Task) setPriority(p fleet.Priority) {
+	t.Priority, t.PriorityName = int(p.OrDefault()), p.OrDefault().String()
+}
+
+// waitsForStart reports whether the task's time has not come, and then says so in the task.
+func (t *Task) waitsForStart(now time.Time) bool {
+	if t.Status != fleet.TaskQueued || t.StartAt == nil || !t.StartAt.After(now) {
+		return false
+	}
+	t.NextAttemptAt, t.Why = t.StartAt, fleet.StartsAt(*t.StartAt)
+	return true
 }
 
 // taskOf is what an execution's record tells of a task, without asking its workflow.
@@ -54,18 +79,17 @@ func taskOf(info *workflowpb.WorkflowExecutionInfo) Task {
 		ID: id, WorkflowID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId(),
 		Type: keyword(attributes, contract.AttrTaskType.GetName()), Cluster: keyword(attributes, contract.AttrCluster.GetName()),
 		Agent: keyword(attributes, contract.AttrAgent.GetName()), Tenant: keyword(attributes, contract.AttrTenant.GetName()),
-		Priority: int(info.GetPriority().GetPriorityKey()),
-		Status:   statusOf(info.GetStatus(), fleet.TaskStatus(keyword(attributes, contract.AttrStatus.GetName()))),
+		Status: contract.TaskStatusOf(info.GetStatus(), fleet.TaskStatus(keyword(attributes, contract.AttrStatus.GetName()))),
 	}
 	var labels []string
 	if decode(attributes[contract.AttrLabels.GetName()], &labels) && len(labels) > 0 {
 		task.Labels = make(map[string]string, len(labels))
 		for _, label := range labels {
-			name, value, _ := strings.Cut(label, "=")
+			name, value := contract.ParseLabelTerm(label)
 			task.Labels[name] = value
 		}
 	}
-	decode(info.GetMemo().GetFields()[memoCapabilities], &task.required)
+	task.takeMemo(info)
 	if t := info.GetStartTime(); t != nil {
 		at := t.AsTime().UTC()
 		task.CreatedAt = &at
@@ -77,27 +101,23 @@ func taskOf(info *workflowpb.WorkflowExecutionInfo) Task {
 	return task
 }
 
-// statusOf derives a task's status from its workflow's, and from the status attribute where that says more. An open
-// task without the attribute is called queued; whether it runs is in its pending activity.
-func statusOf(execution enumspb.WorkflowExecutionStatus, marked fleet.TaskStatus) fleet.TaskStatus {
-	switch execution {
-	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		return fleet.TaskCompleted
-	case enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:
-		if marked == fleet.TaskExpired {
-			return fleet.TaskExpired
-		}
-		return fleet.TaskFailed
-	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
-		return fleet.TaskCancelled
-	case enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
-		return fleet.TaskExpired
+// takeMemo puts in what the memo tells.
+func (t *Task) takeMemo(info *workflowpb.WorkflowExecutionInfo) {
+	memo := info.GetMemo().GetFields()
+	decode(memo[contract.MemoCapabilities], &t.required)
+	decode(memo[contract.MemoSchedule], &t.Schedule)
+	decode(memo[contract.MemoDigest], &t.digest)
+	priority := fleet.Priority(info.GetPriority().GetPriorityKey())
+	decode(memo[contract.MemoPriority], &priority)
+	t.setPriority(priority)
+	var start time.Time
+	if decode(memo[contract.MemoStartAt], &start) {
+		t.StartAt = known(start)
 	}
-	switch marked {
-	case fleet.TaskReview, fleet.TaskDeadLetter, fleet.TaskRetryWait:
-		return marked
+	var dead fleet.DeadLetter
+	if t.Status == fleet.TaskDeadLetter && decode(memo[contract.MemoDeadLetter], &dead) {
+		t.DeadLetter, t.Why = &dead, whyDeadLetter(&dead)
 	}
-	return fleet.TaskQueued
 }
 
 // settled reports whether waiting for a task is over: it has ended, or a person must act.
@@ -110,7 +130,10 @@ func (t *Task) takeState(s contract.TaskState) {
 	if s.Status != "" {
 		t.Status = s.Status
 	}
-	t.Why, t.Attempts, t.Result, t.NextAttemptAt = s.Why, s.Attempts, s.Result, s.NextAttempt
+	t.Why, t.Attempts, t.Result, t.ResultAttempt, t.NextAttemptAt, t.DeadLetter = s.Why, s.Attempts, s.Result, s.ResultAttempt, s.NextAttempt, s.DeadLetter
+	if s.Priority != 0 {
+		t.setPriority(s.Priority)
+	}
 }
 
 // takeActivity puts in what the pending delivery tells: whether an agent has it, and what it last reported. It returns
@@ -120,6 +143,8 @@ func (t *Task) takeActivity(pending []*workflowpb.PendingActivityInfo) bool {
 		if p.GetActivityType().GetName() != contract.RunTaskActivity {
 			continue
 		}
+		t.queue = p.GetActivityOptions().GetTaskQueue().GetName()
+		t.level = cmp.Or(p.GetActivityOptions().GetPriority().GetPriorityKey(), int32(t.Priority))
 		if p.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
 			t.Status = fleet.TaskQueued
 			return true

@@ -38,6 +38,27 @@ func (in *reasonInput) reason() string {
 	return in.Body.Reason
 }
 
+// DiscardTaskRequest gives a dead letter up.
+type DiscardTaskRequest struct {
+	Reason string `json:"reason" minLength:"1" maxLength:"512" doc:"Why; the task's why says it afterwards."`
+}
+
+// TaskPriorityRequest changes a task's priority.
+type TaskPriorityRequest struct {
+	Priority Priority `json:"priority" doc:"1 (first) to 5 (last), or critical, high, normal, low or background."`
+	Reason   string   `json:"reason,omitempty" maxLength:"512" doc:"Kept in the task's history."`
+}
+
+type discardInput struct {
+	ID   string `path:"id" doc:"The task's id."`
+	Body DiscardTaskRequest
+}
+
+type taskPriorityInput struct {
+	ID   string `path:"id" doc:"The task's id."`
+	Body TaskPriorityRequest
+}
+
 type reviewInput struct {
 	ID   string `path:"id" doc:"The task's id."`
 	Body ReviewTaskRequest
@@ -52,6 +73,20 @@ func (g *Gateway) registerTaskActions(api huma.API) {
 	huma.Register(api, action("retry-task", "retry", "Retry a dead letter", "It gets a fresh set of attempts."),
 		func(ctx context.Context, in *reasonInput) (*taskOutput, error) {
 			return g.act(ctx, in.ID, contract.RetryUpdate, contract.RetryRequest{Reason: in.reason()})
+		})
+	huma.Register(api, action("discard-task", "discard", "Give a dead letter up", "It ends as failed at once, and not when its retention does."),
+		func(ctx context.Context, in *discardInput) (*taskOutput, error) {
+			return g.act(ctx, in.ID, contract.DiscardUpdate, contract.DiscardRequest{Reason: in.Body.Reason})
+		})
+	huma.Register(api, action("set-task-priority", "priority", "Change the priority of an open task",
+		"A task that waits in its lane is moved there within about a second; what an agent has already is not disturbed, and the priority holds for later attempts."),
+		func(ctx context.Context, in *taskPriorityInput) (*taskOutput, error) {
+			if !fleet.Priority(in.Body.Priority).Valid() {
+				return nil, invalid("body.priority", fleet.ErrPriority)
+			}
+			return g.act(ctx, in.ID, contract.ReprioritizeUpdate, contract.ReprioritizeRequest{
+				Priority: fleet.Priority(in.Body.Priority), Reason: in.Body.Reason,
+			})
 		})
 	huma.Register(api, action("review-task", "review", "Decide about a task in review",
 		"A task is in review when running it again may not be safe."),

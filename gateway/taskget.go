@@ -7,7 +7,6 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
-	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
@@ -101,33 +100,6 @@ func (g *Gateway) queryTask(ctx context.Context, id string) (contract.TaskState,
 	return state, value.Get(&state)
 }
 
-// explain fills in why a task is not running.
-func (g *Gateway) explain(ctx context.Context, t *Task) {
-	switch t.Status {
-	case fleet.TaskRetryWait:
-		if t.NextAttemptAt != nil {
-			reason := t.Why
-			t.Why = "backoff until " + t.NextAttemptAt.UTC().Format(time.RFC3339)
-			if reason != "" {
-				t.Why += ": " + reason
-			}
-		}
-	case fleet.TaskQueued:
-		if t.Cluster == "" {
-			return
-		}
-		view, err := g.view(ctx, t.Cluster)
-		if err != nil {
-			if t.Why == "" {
-				t.Why = "waiting for an agent; the state of its cluster is not known now"
-			}
-			return
-		}
-		spec := fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent, RequiredCapabilities: t.required}
-		t.Why = fleet.WhyWaiting(&view.Cluster, &spec, g.live(ctx).running(&view.Cluster))
-	}
-}
-
 // completeClosed reads how the task ended from its workflow's last event.
 func (g *Gateway) completeClosed(ctx context.Context, task Task) (Task, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -180,15 +152,10 @@ func takeEnd(task *Task, event *historypb.HistoryEvent) {
 // refine tells a running task from a waiting one by its pending delivery alone, for lists.
 func refine(t *Task, d *workflowservice.DescribeWorkflowExecutionResponse) {
 	*t = taskOf(d.GetWorkflowExecutionInfo())
-	if t.Status != fleet.TaskQueued {
-		return
+	if t.Status == fleet.TaskQueued {
+		if !t.takeActivity(d.GetPendingActivities()) {
+			t.waitsForStart(time.Now())
+		}
+		t.Status = contract.DescribedStatus(d, time.Now())
 	}
-	if !t.takeActivity(d.GetPendingActivities()) && betweenAttempts(d.GetPendingWorkflowTask()) {
-		t.Status = fleet.TaskRetryWait
-	}
-}
-
-// betweenAttempts: an open task with neither a delivery nor a workflow task under way waits for a timer.
-func betweenAttempts(workflowTask *workflowpb.PendingWorkflowTaskInfo) bool {
-	return workflowTask == nil
 }

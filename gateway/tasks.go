@@ -2,23 +2,22 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/protocol"
 )
 
 type getTaskInput struct {
-	ID   string `path:"id" doc:"The task's id."`
-	Wait string `query:"wait" maxLength:"32" example:"30s" doc:"Hold the answer until the task has ended, needs a person, or this time is over. At most 60s."`
+	ID      string `path:"id" doc:"The task's id."`
+	Include string `query:"include" enum:"payload" doc:"payload: answer what was submitted too."`
+	Wait    string `query:"wait" maxLength:"32" example:"30s" doc:"Hold the answer until the task has ended, needs a person, or this time is over. At most 60s."`
 }
 
 // wait reads the parameter: huma takes a named integer type such as fleet.Duration for a number.
@@ -43,6 +42,9 @@ type listTasksInput struct {
 	Type      string           `query:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
 	Tenant    string           `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
 	Agent     string           `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent it is pinned to."`
+	Label     []string         `query:"label,explode" maxItems:"16" doc:"A label as name=value or name:value; of several, a task has all."`
+	After     time.Time        `query:"submitted_after" doc:"Submitted at this time or later (RFC 3339)."`
+	Before    time.Time        `query:"submitted_before" doc:"Submitted before this time (RFC 3339)."`
 	PageSize  int              `query:"page_size" minimum:"1" maximum:"200" default:"50"`
 	PageToken string           `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
 }
@@ -75,6 +77,9 @@ func (g *Gateway) registerTasks(api huma.API) {
 			return nil, invalid("query.wait", err)
 		}
 		task, err := g.waitForTask(ctx, in.ID, wait)
+		if err == nil && in.Include == includePayload {
+			err = g.addPayload(ctx, &task)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +93,7 @@ func (g *Gateway) registerTasks(api huma.API) {
 		OperationID: "list-queue", Method: http.MethodGet, Path: "/api/v1/agents/tasks/queue", Tags: []string{"Tasks"},
 		Summary: "List tasks that wait for an agent or for the end of a backoff",
 	}, func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {
-		out, err := g.listTasks(ctx, in.list(statusWaiting))
+		out, err := g.listTasks(ctx, in.list(contract.TaskWaiting))
 		return out, err
 	})
 	huma.Register(api, huma.Operation{
@@ -99,36 +104,38 @@ func (g *Gateway) registerTasks(api huma.API) {
 	})
 }
 
-// statusWaiting is the queue's filter: queued or retry_wait.
-const statusWaiting fleet.TaskStatus = "waiting"
+func (in *listTasksInput) filter(labels map[string]string) *fleet.TaskFilter {
+	return &fleet.TaskFilter{
+		Cluster: in.Cluster, Status: in.Status, Type: in.Type, Tenant: in.Tenant, Agent: in.Agent, Labels: labels,
+		SubmittedAfter: in.After, SubmittedBefore: in.Before,
+	}
+}
 
 func (g *Gateway) listTasks(ctx context.Context, in *listTasksInput) (*listTasksOutput, error) {
-	query := taskQuery(in)
-	token, err := openToken(query, in.PageToken)
+	labels, err := parseLabels(in.Label)
 	if err != nil {
-		return nil, err
+		return nil, invalid("query.label", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	page, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: g.namespace, PageSize: int32(in.PageSize), NextPageToken: token, Query: query,
-	})
+	page, next, err := g.workflowPage(ctx, "list tasks", contract.TaskQuery(in.filter(labels)), in.PageSize, in.PageToken)
 	if err != nil {
-		return nil, g.answer(err, "list tasks", protocol.CodeNotFound)
+		return nil, err
 	}
-	tasks := make([]Task, len(page.GetExecutions()))
-	for i, info := range page.GetExecutions() {
+	tasks := make([]Task, len(page))
+	for i, info := range page {
 		tasks[i] = taskOf(info)
 	}
 	g.refineAll(ctx, tasks)
 	out := &listTasksOutput{}
 	out.Body.Tasks = make([]Task, 0, len(tasks))
 	for i := range tasks {
-		if matches(tasks[i].Status, in.Status) {
+		if matches(tasks[i].Status, in.Status) && hasLabels(&tasks[i], labels) {
 			out.Body.Tasks = append(out.Body.Tasks, tasks[i])
 		}
 	}
-	out.Body.NextPageToken = sealToken(query, page.GetNextPageToken())
+	g.explainAll(ctx, out.Body.Tasks)
+	out.Body.NextPageToken = next
 	return out, nil
 }
 
@@ -150,52 +157,35 @@ func matches(status, wanted fleet.TaskStatus) bool {
 	switch wanted {
 	case "":
 		return true
-	case statusWaiting:
+	case contract.TaskWaiting:
 		return status == fleet.TaskQueued || status == fleet.TaskRetryWait
 	}
 	return status == wanted
 }
 
-// taskQuery is the visibility query of a list. Its values are slugs, which need no quoting.
-func taskQuery(in *listTasksInput) string {
-	terms := []string{equals("WorkflowType", contract.TaskWorkflow)}
-	for _, filter := range []struct{ attribute, value string }{
-		{contract.AttrCluster.GetName(), in.Cluster},
-		{contract.AttrTaskType.GetName(), in.Type},
-		{contract.AttrTenant.GetName(), in.Tenant},
-		{contract.AttrAgent.GetName(), in.Agent},
-	} {
-		if filter.value != "" {
-			terms = append(terms, equals(filter.attribute, filter.value))
+// parseLabels reads the labels that a list asks for.
+func parseLabels(list []string) (map[string]string, error) {
+	labels := make(map[string]string, len(list))
+	for _, label := range list {
+		i := strings.IndexAny(label, "=:")
+		if i < 0 || fleet.ValidateID("label name", label[:i]) != nil {
+			return nil, errors.New("must be name=value or name:value, with a label's name")
+		}
+		name, value := label[:i], label[i+1:]
+		if other, twice := labels[name]; twice && other != value {
+			return nil, errors.New("asks for two values of one label: no task has both")
+		}
+		labels[name] = value
+	}
+	return labels, nil
+}
+
+// hasLabels compares exactly: where visibility is kept in SQLite, it does not tell upper from lower case.
+func hasLabels(t *Task, labels map[string]string) bool {
+	for name, value := range labels {
+		if own, ok := t.Labels[name]; !ok || own != value {
+			return false
 		}
 	}
-	if term := statusTerm(in.Status); term != "" {
-		terms = append(terms, term)
-	}
-	return strings.Join(terms, " AND ")
+	return true
 }
-
-func statusTerm(status fleet.TaskStatus) string {
-	marked := contract.AttrStatus.GetName()
-	switch status {
-	case fleet.TaskQueued, fleet.TaskRunning, fleet.TaskRetryWait, statusWaiting:
-		return executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + " AND (" + marked + " IS NULL OR " + equals(marked, string(fleet.TaskRetryWait)) + ")"
-	case fleet.TaskReview, fleet.TaskDeadLetter:
-		return executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + " AND " + equals(marked, string(status))
-	case fleet.TaskCompleted:
-		return executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
-	case fleet.TaskCancelled:
-		return "(" + executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED) + " OR " + executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED) + ")"
-	case fleet.TaskExpired:
-		return "(" + executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT) + " OR " + equals(marked, string(fleet.TaskExpired)) + ")"
-	case fleet.TaskFailed:
-		return executionIs(enumspb.WORKFLOW_EXECUTION_STATUS_FAILED) + " AND (" + marked + " IS NULL OR " + equals(marked, string(fleet.TaskFailed)) + ")"
-	}
-	return ""
-}
-
-func executionIs(s enumspb.WorkflowExecutionStatus) string {
-	return equals("ExecutionStatus", s.String())
-}
-
-func equals(attribute, value string) string { return attribute + " = '" + value + "'" }

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	activitypb "go.temporal.io/api/activity/v1"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workerpb "go.temporal.io/api/worker/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -88,10 +90,13 @@ func TestOpenTasksSayWhy(t *testing.T) {
 		why     string
 	}{
 		"nobody":  {contract.TaskState{Status: fleet.TaskQueued}, nil, nil, "", fleet.TaskQueued, "no online agent in cluster default"},
-		"busy":    {contract.TaskState{Status: fleet.TaskQueued}, []fleet.Member{member}, []*workerpb.WorkerHeartbeat{busy}, "", fleet.TaskQueued, "the only agent of cluster default is busy"},
-		"pinned":  {contract.TaskState{Status: fleet.TaskQueued}, []fleet.Member{{AgentID: "a-9", Status: fleet.AgentOffline}}, nil, "a-9", fleet.TaskQueued, "agent a-9 is offline; the task waits for it"},
+		"busy":    {contract.TaskState{Status: fleet.TaskQueued}, []fleet.Member{member}, []*workerpb.WorkerHeartbeat{busy}, "", fleet.TaskQueued, "all 2 slots of the only agent of cluster default are in use; up to about 4 tasks are ahead of it"},
+		"pinned":  {contract.TaskState{Status: fleet.TaskQueued}, []fleet.Member{{AgentID: "a-9", Status: fleet.AgentOffline, StatusSince: next.Add(-time.Hour)}}, nil, "a-9", fleet.TaskQueued, "agent a-9 is offline since 2027-01-15T07:00:00Z; the task waits for it"},
 		"backoff": {contract.TaskState{Status: fleet.TaskRetryWait, Why: "exit code 1", NextAttempt: &next}, nil, nil, "", fleet.TaskRetryWait, "backoff until 2027-01-15T08:00:00Z: exit code 1"},
-		"review":  {contract.TaskState{Status: fleet.TaskReview, Why: "it may have run"}, nil, nil, "", fleet.TaskReview, "it may have run"},
+		"review":  {contract.TaskState{Status: fleet.TaskReview, Why: "it may have run"}, nil, nil, "", fleet.TaskReview, "in review because it may have run"},
+		"dead letter": {contract.TaskState{Status: fleet.TaskDeadLetter, Why: "3 of 3", DeadLetter: &fleet.DeadLetter{Since: next, Until: next.AddDate(0, 0, 7), Cause: "3 of 3 attempts failed"}}, nil, nil, "",
+			fleet.TaskDeadLetter, "dead letter because 3 of 3 attempts failed; kept until 2027-01-22T08:00:00Z"},
+		"starts later": {contract.TaskState{Status: fleet.TaskQueued, Why: "starts at 2027-01-15T08:00:00Z", NextAttempt: &next}, nil, nil, "", fleet.TaskQueued, "starts at 2027-01-15T08:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -102,7 +107,10 @@ func TestOpenTasksSayWhy(t *testing.T) {
 			if c.agent != "" {
 				e.info.SearchAttributes.IndexedFields[contract.AttrAgent.GetName()] = payload(c.agent)
 			}
-			e.pending = []*workflowpb.PendingActivityInfo{delivery(1, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, nil)}
+			waiting := delivery(1, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, nil)
+			waiting.ActivityOptions = &activitypb.ActivityOptions{TaskQueue: &taskqueuepb.TaskQueue{Name: "lane/default"}}
+			e.pending = []*workflowpb.PendingActivityInfo{waiting}
+			f.backlogs = map[string]map[int32]int64{"lane/default": {2: 2, 3: 3, 4: 9}}
 			task := answer[gateway.Task](t, do(serve(t, f), http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
 			require.Equal(t, c.status, task.Status)
 			require.Equal(t, c.why, task.Why)

@@ -209,7 +209,7 @@ func TestProblemHasAStatusForEveryCode(t *testing.T) {
 		protocol.CodeMethodNotAllowed: 405, protocol.CodeUnknownSession: 409, protocol.CodeFenced: 409,
 		protocol.CodeAgentIDInUse: 409, protocol.CodeClusterFull: 409, protocol.CodeClusterExists: 409,
 		protocol.CodeClusterNotEmpty: 409, protocol.CodeSuperseded: 409, protocol.CodeConflict: 409,
-		protocol.CodePayloadTooLarge: 413, protocol.CodeUnavailable: 503, protocol.CodeInternal: 500, "made_up": 500,
+		protocol.CodePayloadTooLarge: 413, protocol.CodeNotSupported: 501, protocol.CodeUnavailable: 503, protocol.CodeInternal: 500, "made_up": 500,
 	} {
 		body, ok := httpapi.Body(httpapi.Problem(code, "detail"))
 		require.True(t, ok)

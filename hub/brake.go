@@ -41,6 +41,7 @@ func (h *Hub) settleBrakes(now time.Time) map[string]bool {
 			h.reprieve(cluster, now)
 		}
 		if was != is {
+			h.notices.tell(cluster)
 			h.log.Warn("The mass-loss brake changed", zap.String("cluster", cluster), zap.Bool("engaged", is), zap.Int("lost", len(b.Losses)), zap.Int("online", online[cluster]))
 		}
 	}
@@ -95,6 +96,7 @@ func (h *Hub) releaseBrake(_ context.Context, request contract.ReleaseBrakeReque
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.brake(request.Cluster).Release()
+	h.notices.tell(request.Cluster)
 	now := time.Now()
 	for _, s := range h.sessions {
 		if s.cluster == request.Cluster && s.held {
@@ -102,4 +104,15 @@ func (h *Hub) releaseBrake(_ context.Context, request contract.ReleaseBrakeReque
 		}
 	}
 	return nil
+}
+
+// brakeHold is how a cluster's brake stands, for the cluster; nil: it is not engaged.
+func (h *Hub) brakeHold(cluster string) *fleet.BrakeHold {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b := h.brakes[cluster]
+	if b == nil || b.EngagedAt.IsZero() {
+		return nil
+	}
+	return &fleet.BrakeHold{Hub: h.id, Process: h.instance, Since: b.EngagedAt.UTC(), Lost: len(b.Losses)}
 }

@@ -26,6 +26,7 @@ func (h *Hub) detect() {
 // mutex is held.
 func (h *Hub) judgeAll(now time.Time) {
 	braked := h.settleBrakes(now)
+	h.forgetLogs(now)
 	for _, s := range h.sessions {
 		judged := h.judge(s, now)
 		if judged == fleet.Lost {

@@ -144,6 +144,11 @@ func TestBrakeHoldsWhenManyVanish(t *testing.T) {
 			require.Equal(t, fleet.AgentSuspect, h.Status)
 			require.Contains(t, h.Reason, "held by the mass-loss brake")
 		}
+		hold := b.brakeTold()
+		require.NotNil(t, hold)
+		require.Equal(t, 4, hold.Lost)
+		require.Equal(t, b.instance, hold.Process)
+		require.False(t, hold.Since.IsZero())
 		b.pass(2 * b.config.Timing.DisconnectGrace)
 		peers[4].poll(lists(given[4]))
 		require.Len(t, b.changed(), 4, "the cluster is told once")
@@ -155,6 +160,7 @@ func TestBrakeHoldsWhenManyVanish(t *testing.T) {
 		b.pass(2 * detectEvery)
 		require.Len(t, b.changed(), 6)
 		require.Equal(t, fleet.AgentOnline, b.changed()[4].Status)
+		require.Nil(t, b.brakeTold(), "the cluster hears that the brake cleared")
 		require.NotNil(t, peers[2].session())
 		require.Empty(t, b.reported())
 		b.pass(reprieveGraces*b.config.Timing.DisconnectGrace - time.Second)
@@ -179,11 +185,13 @@ func TestBrakeIsReleasedByHand(t *testing.T) {
 		}
 		b.pass(3 * b.config.Timing.DisconnectGrace)
 		require.NotNil(t, peers[0].session())
+		require.NotNil(t, b.brakeTold())
 		require.NoError(t, b.releaseBrake(t.Context(), releaseOf("c")))
 		b.pass(0)
 		for _, p := range peers {
 			require.Nil(t, p.session())
 		}
+		require.Nil(t, b.brakeTold())
 		require.Equal(t, fleet.AgentOffline, b.changed()[len(b.changed())-1].Status)
 	})
 }

@@ -19,7 +19,7 @@ type parked struct {
 	timer   *time.Timer
 }
 
-// took takes a task that a lane poll brought: it goes to the best session with a free slot, or is parked. The mutex is
+// took takes a task that a lane poll brought: it goes to the best session with a free slot, or is parked if one may become free. The mutex is
 // held.
 func (h *Hub) took(l *lane, task *workflowservice.PollActivityTaskQueueResponse) {
 	a := &attempt{token: task.GetTaskToken(), lane: l.name}
@@ -40,6 +40,10 @@ func (h *Hub) took(l *lane, task *workflowservice.PollActivityTaskQueueResponse)
 		h.giveBack(a, "no agent of this hub serves the lane any more")
 		return
 	}
+	if !l.mayServe(&a.input.Spec, time.Now()) {
+		h.giveBackUnplaced(l, a, time.Now()) // to wait here would help nobody
+		return
+	}
 	h.metrics.parked.Inc()
 	p := &parked{attempt: a}
 	p.timer = time.AfterFunc(h.config.Park, func() { h.parkEnded(l, p) })
@@ -56,7 +60,7 @@ func (h *Hub) place(l *lane, a *attempt) bool {
 			candidates = append(candidates, s.live())
 		}
 	}
-	chosen := fleet.Place(&a.input.Spec, candidates, fleet.Hint{Prefer: a.input.PreferAgent, Avoid: a.input.TransferredFrom})
+	chosen := fleet.Place(&a.input.Spec, candidates, fleet.Hint{Prefer: a.input.PreferAgent, Avoid: a.input.TransferredFrom}, time.Now())
 	if chosen < 0 {
 		return false
 	}
@@ -66,8 +70,8 @@ func (h *Hub) place(l *lane, a *attempt) bool {
 
 // assign puts an attempt in a session's outbox and wakes its poll. The mutex is held.
 func (h *Hub) assign(s *session, a *attempt) {
-	a.session, a.assignedAt = s, time.Now()
-	a.sealed = h.seal.attempt(attemptClaims{Task: a.task, Attempt: a.number, Agent: s.agent, Instance: s.instance, Epoch: s.epoch, Lane: a.lane, Temporal: a.token})
+	a.session, a.assignedAt, a.beacon = s, time.Now(), a.input.Spec.BeaconTimeout.Std()
+	a.sealed = h.seal.attempt(attemptClaims{Task: a.task, Attempt: a.number, Agent: s.agent, Instance: s.instance, Epoch: s.epoch, Lane: a.lane, Temporal: a.token, Beacon: a.input.Spec.BeaconTimeout})
 	s.attempts[a.attemptKey] = a
 	s.outbox = append(s.outbox, a)
 	h.slotsChanged(s)
@@ -111,18 +115,8 @@ func (h *Hub) parkEnded(l *lane, p *parked) {
 		return
 	}
 	l.parked = slices.Delete(l.parked, i, i+1)
-	h.giveBack(p.attempt, l.unplaced(&p.attempt.input.Spec))
+	h.giveBackUnplaced(l, p.attempt, time.Now())
 	h.fill(l)
-}
-
-// unplaced says why no agent of the lane took a task. The mutex is held.
-func (l *lane) unplaced(spec *fleet.TaskSpec) string {
-	for s := range l.sessions {
-		if s.candidate.Eligible(spec) {
-			return "every agent that can run it is busy"
-		}
-	}
-	return "no agent here has a handler for its type and the capabilities it needs"
 }
 
 // returnParked returns all parked tasks of a lane. The mutex is held.
@@ -136,11 +130,20 @@ func (h *Hub) returnParked(l *lane, why string) {
 
 // returnUndelivered returns what a session was assigned but never told. The mutex is held.
 func (h *Hub) returnUndelivered(s *session, why string) {
+	h.returnUndeliveredIf(s, why, func(*attempt) bool { return true })
+}
+
+func (h *Hub) returnUndeliveredIf(s *session, why string, returns func(*attempt) bool) {
+	var kept []*attempt
 	for _, a := range s.outbox {
+		if !returns(a) {
+			kept = append(kept, a)
+			continue
+		}
 		delete(s.attempts, a.attemptKey)
 		h.giveBack(a, why)
 	}
-	s.outbox = nil
+	s.outbox = kept
 	h.slotsChanged(s)
 }
 

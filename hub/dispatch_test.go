@@ -2,29 +2,94 @@ package hub
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
 )
 
 func TestUnplacedSaysWhy(t *testing.T) {
 	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	later, past := now.Add(90*time.Second), now.Add(-time.Second)
+	agent := func(access fleet.Providers, c fleet.Candidate) *session {
+		return &session{candidate: c, access: access}
+	}
 	l := &lane{sessions: map[*session]struct{}{
-		{candidate: fleet.Candidate{AgentID: "a", TaskTypes: []string{"exec"}, Capabilities: []string{"gpu"}}}: {},
-		{candidate: fleet.Candidate{AgentID: "b", TaskTypes: []string{"render"}}}:                              {},
+		agent(nil, fleet.Candidate{AgentID: "a", TaskTypes: []string{"exec"}, Capabilities: []string{"gpu"}}):                                                     {},
+		agent(fleet.Providers{"llm": {RateLimitedUntil: &later}, "old": {RateLimitedUntil: &past}}, fleet.Candidate{AgentID: "b", TaskTypes: []string{"render"}}): {},
 	}}
 	for name, c := range map[string]struct {
-		spec  fleet.TaskSpec
-		wants string
+		spec      fleet.TaskSpec
+		wants     string
+		unhandled bool
+		after     time.Duration
 	}{
-		"busy":             {fleet.TaskSpec{Type: "exec", RequiredCapabilities: []string{"gpu"}}, "is busy"},
-		"no handler":       {fleet.TaskSpec{Type: "bake"}, "no agent here has a handler"},
-		"not on one agent": {fleet.TaskSpec{Type: "render", RequiredCapabilities: []string{"gpu"}}, "no agent here has a handler"},
+		"busy":                     {fleet.TaskSpec{Type: "exec", RequiredCapabilities: []string{"gpu"}}, "is busy", false, 0},
+		"no handler":               {fleet.TaskSpec{Type: "bake"}, "no agent here has a handler", true, 0},
+		"not on one agent":         {fleet.TaskSpec{Type: "render", RequiredCapabilities: []string{"gpu"}}, "no agent here has a handler", true, 0},
+		"rate limited":             {fleet.TaskSpec{Type: "render", Provider: "llm"}, "provider llm limits the rate of every agent that can run it, the first until 2026-11-21T12:01:30Z", false, 90 * time.Second},
+		"was rate limited":         {fleet.TaskSpec{Type: "render", Provider: "old"}, "is busy", false, 0},
+		"rate limited, no handler": {fleet.TaskSpec{Type: "bake", Provider: "llm"}, "no agent here has a handler", true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Contains(t, l.unplaced(&c.spec), c.wants)
+			why, unhandled, after := l.unplaced(&c.spec, now)
+			require.Contains(t, why, c.wants)
+			require.Equal(t, c.unhandled, unhandled)
+			require.Equal(t, c.after, after.Std())
 		})
 	}
+}
+
+func TestTaskThatNobodyHandlesComesBackRarely(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.register("a", 1, func(r *protocol.Register) { r.TaskTypes = []string{"other"} }).poll()
+		b.queue("lane/c", task("t1"))
+		b.pass(0) // at once: it must not keep a slot that others could use
+		require.Len(t, b.reported(), 1)
+		require.Equal(t, fleet.AttemptReturned, b.reported()[0].Outcome)
+		require.Equal(t, 1, b.open("lane/c"))
+		require.True(t, b.reported()[0].Unhandled)
+		require.False(t, b.reported()[0].Begun)
+	})
+}
+
+func TestRateLimitedAgentsGetNoTasksOfTheProvider(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		until := time.Now().Add(3 * time.Second)
+		limited := func(p *protocol.Poll) {
+			p.Providers = fleet.Providers{"llm": {Available: true, RateLimitedUntil: &until}}
+		}
+		llm := func(in *contract.RunTaskInput) { in.Spec.Provider = "llm" }
+		a := b.register("a", 3, func(r *protocol.Register) { r.Providers = fleet.Providers{"llm": {Available: true}} })
+		given := <-func() <-chan answered {
+			answer := a.poll()
+			b.queue("lane/c", task("t1", llm))
+			return answer
+		}()
+		require.Len(t, given.Assignments, 1)
+		first := given.Assignments[0]
+
+		answer := a.poll(lists(first), limited)
+		b.queue("lane/c", task("t2", llm))
+		b.queue("lane/c", task("t3"))
+		got := (<-answer).Assignments
+		require.Len(t, got, 1)
+		require.Equal(t, "t3", got[0].TaskID, "other tasks are not limited")
+		a.poll(lists(first, got[0]))
+		b.pass(0)
+		require.Len(t, b.reported(), 1)
+		require.Equal(t, "t2/1", b.reported()[0].token)
+		require.Equal(t, 3*time.Second, b.reported()[0].RetryAfter.Std(), "it need not come before the limit ends")
+		require.Contains(t, b.reported()[0].Reason, "provider llm limits the rate")
+
+		b.pass(3 * time.Second)
+		answer = a.poll(lists(first, got[0]))
+		b.queue("lane/c", task("t2", llm, func(in *contract.RunTaskInput) { in.Attempt = 2 }))
+		require.Len(t, (<-answer).Assignments, 1)
+	})
 }

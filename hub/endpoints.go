@@ -13,8 +13,12 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// maxPollBytes bounds a poll: its checkpoints are the large part.
-const maxPollBytes = 8 << 20
+const (
+	// maxPollBytes bounds a poll: its checkpoints are the large part.
+	maxPollBytes = 8 << 20
+	// maxLogBytes bounds log lines: a character of text may take six bytes of JSON.
+	maxLogBytes = 6*fleet.MaxLogBytes + 128<<10
+)
 
 type registerInput struct{ Body protocol.Register }
 type registerOutput struct{ Body protocol.Registered }
@@ -38,6 +42,13 @@ type resultInput struct {
 }
 type resultOutput struct{ Body protocol.ResultAccepted }
 
+type logInput struct {
+	Authorized
+	TaskID string `path:"task_id" maxLength:"63"`
+	Body   protocol.Log
+}
+type logOutput struct{ Body protocol.LogTaken }
+
 type goodbyeInput struct{ Authorized }
 
 // Register adds the agent protocol to an API.
@@ -54,6 +65,10 @@ func (h *Hub) Register(api huma.API) {
 		OperationID: "report-result", Method: http.MethodPost, Path: protocol.ResultPath, Tags: []string{"agent protocol"},
 		Summary: "Report how an attempt ended", MaxBodyBytes: 2 * fleet.MaxPayloadBytes,
 	}, h.reportResult)
+	huma.Register(api, huma.Operation{
+		OperationID: "send-log", Method: http.MethodPost, Path: protocol.LogPath, Tags: []string{"agent protocol"},
+		Summary: "Send log lines of an attempt that somebody watches", MaxBodyBytes: maxLogBytes,
+	}, h.takeLog)
 	huma.Register(api, huma.Operation{
 		OperationID: "end-session", Method: http.MethodDelete, Path: protocol.SessionPath, Tags: []string{"agent protocol"},
 		Summary: "Say goodbye", DefaultStatus: http.StatusNoContent,
@@ -101,6 +116,9 @@ func (h *Hub) pollAgent(ctx context.Context, in *pollInput) (*pollOutput, error)
 	claims, err := h.authorize(in.Authorized)
 	if err != nil {
 		return nil, err
+	}
+	if err := in.Body.Providers.Validate(); err != nil {
+		return nil, invalidField("providers", err)
 	}
 	conn, _ := ctx.Value(connectionKey{}).(*connection)
 	answer, err := h.holdPoll(ctx, claims, conn, in.Body)

@@ -97,7 +97,7 @@ func (j *joiner) send(cluster string) {
 
 func (j *joiner) update(cluster string, batch []*pendingJoin) (contract.JoinResponse, error) {
 	h := j.hub
-	request := contract.JoinRequest{Hub: h.id}
+	request := contract.JoinRequest{Hub: h.id, HubProcess: h.instance}
 	for _, p := range batch {
 		request.Joins = append(request.Joins, p.join)
 	}

@@ -34,9 +34,10 @@ type lane struct {
 
 // serve makes the lanes of a session those that its cluster's directive gives it. The mutex is held.
 func (h *Hub) serve(s *session) {
+	directive := h.directives[s.cluster]
 	wanted := map[string]bool{}
 	if !s.gone {
-		for _, name := range lanesOf(s, h.directives[s.cluster]) {
+		for _, name := range lanesOf(s, directive) {
 			wanted[name] = true
 		}
 	}
@@ -49,7 +50,11 @@ func (h *Hub) serve(s *session) {
 		}
 		delete(l.sessions, s)
 		l.free -= s.free
-		h.laneUnserved(l)
+		why := "no agent of this hub serves the lane any more"
+		if !s.gone && holds(directive, l.name) {
+			why = lanePaused
+		}
+		h.laneUnserved(l, why)
 	}
 	s.lanes = kept
 	for name := range wanted {
@@ -63,14 +68,15 @@ func (h *Hub) serve(s *session) {
 		s.lanes = append(s.lanes, l)
 		h.fill(l)
 	}
+	h.returnUndeliveredIf(s, lanePaused, func(a *attempt) bool { return holds(directive, a.lane) })
 }
 
 // laneUnserved releases the polls of a lane that no session serves any more. The mutex is held.
-func (h *Hub) laneUnserved(l *lane) {
+func (h *Hub) laneUnserved(l *lane, why string) {
 	if len(l.sessions) > 0 {
 		return
 	}
-	h.returnParked(l, "no agent of this hub serves the lane any more")
+	h.returnParked(l, why)
 	if l.polls == 0 {
 		delete(h.lanes, l.name)
 		return

@@ -12,6 +12,7 @@ type metrics struct {
 	lost       prometheus.Counter
 	returned   prometheus.Counter
 	parked     prometheus.Counter
+	overdue    prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
@@ -47,6 +48,13 @@ func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
 		}
 		return n
 	})
+	gauge("mainstay_hub_stuck_handlers", "Handlers that their agents do not stop although their attempts are over; each keeps a slot.", func() int {
+		n := 0
+		for _, s := range h.sessions {
+			n += s.occupied()
+		}
+		return n
+	})
 	return &metrics{
 		registered: counter("mainstay_hub_sessions_opened_total", "Sessions opened."),
 		ended:      vector("mainstay_hub_sessions_ended_total", "Sessions ended, by kind: left, lost or fenced.", "kind"),
@@ -55,6 +63,7 @@ func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
 		stale:      counter("mainstay_hub_stale_results_total", "Results of superseded attempts that were rejected."),
 		lost:       counter("mainstay_hub_attempts_lost_total", "Attempts lost with their agents."),
 		returned:   counter("mainstay_hub_attempts_returned_total", "Attempts given back to their lanes before they began."),
+		overdue:    counter("mainstay_hub_beacons_missed_total", "Attempts that the hub ended because their handlers gave no sign of life and their agents did not end them."),
 		parked:     counter("mainstay_hub_tasks_parked_total", "Tasks that had to wait in the hub for a free slot."),
 	}
 }

@@ -32,22 +32,28 @@ func newNotices(h *Hub) *notices {
 }
 
 // transition queues one change of a member.
-func (n *notices) transition(cluster string, t fleet.Transition) {
+func (n *notices) transition(cluster string, t fleet.Transition) { n.tell(cluster, t) }
+
+// tell queues changes of members. Without any, the cluster only hears how its brake stands.
+func (n *notices) tell(cluster string, changes ...fleet.Transition) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.waiting[cluster] = append(n.waiting[cluster], t)
+	n.waiting[cluster] = append(n.waiting[cluster], changes...)
+	if n.waiting[cluster] == nil {
+		n.waiting[cluster] = []fleet.Transition{}
+	}
 	if !n.active[cluster] {
 		n.active[cluster] = true
 		n.pending.Go(func() { n.send(cluster) })
 	}
 }
 
-// send signals a cluster until none of its transitions wait. What gathers while a signal is under way is the next batch.
+// send signals a cluster until nothing waits for it. What gathers while a signal is under way is the next batch.
 func (n *notices) send(cluster string) {
 	for wait := 100 * time.Millisecond; ; {
 		n.mu.Lock()
 		batch := n.waiting[cluster]
-		if len(batch) == 0 {
+		if batch == nil {
 			delete(n.active, cluster)
 			delete(n.waiting, cluster)
 			n.mu.Unlock()
@@ -58,7 +64,7 @@ func (n *notices) send(cluster string) {
 
 		ctx, cancel := context.WithTimeout(n.hub.run, 10*time.Second)
 		err := n.hub.client.SignalWorkflow(ctx, contract.ClusterWorkflowID(cluster), "", contract.MembersChangedSignal,
-			contract.MembersChanged{Hub: n.hub.id, Changes: batch})
+			contract.MembersChanged{Hub: n.hub.id, Changes: batch, Brake: n.hub.brakeHold(cluster)})
 		cancel()
 		var missing *serviceerror.NotFound
 		if err == nil || errors.As(err, &missing) {

@@ -92,6 +92,9 @@ func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Ti
 	s.attach(conn)
 	h.unhold(s, now)
 	s.metrics, s.counters = poll.Metrics, poll.Counters
+	if poll.Providers != nil {
+		s.access = poll.Providers
+	}
 	s.stopping = s.stopping || poll.Stopping
 	for _, r := range poll.Returned {
 		if a := s.attempts[attemptKey{r.TaskID, r.Attempt}]; a != nil && !a.accepted {
@@ -100,15 +103,20 @@ func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Ti
 		}
 	}
 	listed := make(map[attemptKey]bool, len(poll.Running))
+	var overdue []*attempt
 	for _, r := range poll.Running {
 		key := attemptKey{r.TaskID, r.Attempt}
 		listed[key] = true
-		a := s.attempts[key]
-		if a == nil {
-			s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: r.TaskID, Attempt: r.Attempt, Reason: "the attempt no longer counts"})
-			continue
+		if a := s.attempts[key]; a != nil {
+			a.update(r, now)
+			if h.overdue(a, r, now) {
+				overdue = append(overdue, a)
+			}
 		}
-		a.update(r, now)
+	}
+	h.takeLeftovers(s, poll.Running, now)
+	for _, a := range overdue {
+		h.endOverdue(a, now)
 	}
 	h.settleUnlisted(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 && a.deliveredIn < poll.Sequence })
 	if s.stopping {
@@ -120,16 +128,19 @@ func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Ti
 // update takes what the agent says of one running attempt; the first time is its acceptance.
 func (a *attempt) update(r protocol.RunningAttempt, now time.Time) {
 	if !a.accepted {
-		a.accepted, a.startedAt = true, now
+		a.accepted, a.startedAt, a.aliveAt = true, now, now
 		if r.StartedAt != nil {
 			a.startedAt = *r.StartedAt
 		}
 	}
+	if r.Beacons != a.beacons {
+		a.beacons, a.aliveAt = r.Beacons, now
+	}
 	if r.Progress != nil && (a.progress == nil || *a.progress != *r.Progress) {
-		a.progress, a.beatNeeds = r.Progress, true
+		a.progress, a.beatNeeds, a.aliveAt = r.Progress, true, now
 	}
 	if len(r.Checkpoint) > 0 && len(r.Checkpoint) <= fleet.MaxCheckpointBytes {
-		a.checkpoint, a.beatNeeds, a.beatCheck = r.Checkpoint, true, true
+		a.checkpoint, a.beatNeeds, a.beatCheck, a.aliveAt = r.Checkpoint, true, true, now
 	}
 }
 

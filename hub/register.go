@@ -77,6 +77,9 @@ func validateRegistration(reg protocol.Register) error {
 			return invalidField(fmt.Sprintf("task_types[%d]", i), err)
 		}
 	}
+	if err := reg.Providers.Validate(); err != nil {
+		return invalidField("providers", err)
+	}
 	return nil
 }
 
@@ -127,7 +130,7 @@ func (h *Hub) admit(reg protocol.Register, epoch int64, now time.Time) (*session
 		h.metrics.registered.Inc()
 	} else {
 		fresh := newSession(reg, epoch, now)
-		s.registration, s.candidate, s.lastContact, s.disconnectedAt = reg, fresh.candidate, now, time.Time{}
+		s.registration, s.candidate, s.access, s.lastContact, s.disconnectedAt = reg, fresh.candidate, reg.Providers, now, time.Time{}
 		s.sequence = 0
 		s.repeat()
 	}
@@ -158,7 +161,7 @@ func (h *Hub) reattach(s *session, r protocol.RunningAttempt, now time.Time) {
 			s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: r.TaskID, Attempt: r.Attempt, Reason: "its token is not this session's"})
 			return
 		}
-		a = &attempt{attemptKey: key, session: s, token: claims.Temporal, sealed: r.Token, lane: claims.Lane, assignedAt: now, deliveredIn: 1}
+		a = &attempt{attemptKey: key, session: s, token: claims.Temporal, sealed: r.Token, lane: claims.Lane, assignedAt: now, deliveredIn: 1, beacon: claims.Beacon.Std()}
 		s.attempts[key] = a
 		h.metrics.reattached.Inc()
 	}

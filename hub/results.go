@@ -42,6 +42,9 @@ func (h *Hub) reportResult(ctx context.Context, in *resultInput) (*resultOutput,
 		return nil, h.resultProblem(session, key, err)
 	}
 	h.metrics.results.WithLabelValues(string(in.Body.Outcome)).Inc()
+	if in.Body.Stuck {
+		h.keepSlot(session, key)
+	}
 	h.settled(session, key)
 	return &resultOutput{Body: protocol.ResultAccepted{Accepted: true}}, nil
 }
@@ -51,13 +54,18 @@ func (h *Hub) hand(ctx context.Context, claims attemptClaims, r protocol.Result)
 	started, ended := r.StartedAt.UTC(), r.EndedAt.UTC()
 	report := contract.AttemptReport{
 		AgentID: claims.Agent, Instance: claims.Instance, Epoch: claims.Epoch, Hub: h.id, StartedAt: &started, EndedAt: &ended,
-		Outcome: r.Outcome, Output: r.Output, Reason: r.Error, Final: r.NonRetryable, Begun: true,
+		Outcome: r.Outcome, Output: r.Output, Reason: r.Error, ErrorType: r.ErrorType, Final: r.NonRetryable, Begun: true,
 	}
 	report.Checkpoint, report.Progress = h.lastWords(sessionClaims{Agent: claims.Agent, Instance: claims.Instance}, attemptKey{claims.Task, claims.Attempt})
 	switch r.Outcome {
 	case fleet.AttemptCompleted:
 		report.Checkpoint, report.Progress, report.Begun = nil, nil, false
 		return h.responder.complete(ctx, claims.Temporal, report)
+	case fleet.AttemptTimedOut:
+		if !r.Stuck {
+			none := fleet.Duration(0) // its handler has returned: nothing of it runs on
+			report.LeaseRemaining = &none
+		}
 	case fleet.AttemptCancelled:
 		if h.isCancelling(claims) {
 			return h.responder.cancelled(ctx, claims.Temporal, report)
@@ -90,6 +98,15 @@ func (h *Hub) isCancelling(claims attemptClaims) bool {
 	}
 	a := s.attempts[attemptKey{claims.Task, claims.Attempt}]
 	return a != nil && a.cancelling
+}
+
+// keepSlot keeps the slot of an attempt whose handler runs on although its result is known.
+func (h *Hub) keepSlot(c sessionClaims, key attemptKey) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s := h.sessions[c.Agent]; s != nil && s.instance == c.Instance && s.attempts[key] != nil {
+		s.leave(key, leftover{})
+	}
 }
 
 // settled frees the attempt's slot.

@@ -10,25 +10,40 @@ import (
 )
 
 // lanesOf are the lanes that a cluster's directive lets a session serve: always its own; the cluster's if it is one of
-// all, or the leader; its shards' if it owns some. A role counts only under an epoch that is newer than the session's,
-// so a role that an earlier process held is not inherited. A cordoned session serves none.
+// all, or the leader; its shards' if it owns some; none that is paused. A role counts only under an epoch that is newer
+// than the session's, so a role that an earlier process held is not inherited. A cordoned session serves none.
 func lanesOf(s *session, d contract.Directive) []string {
 	if s.cordoned(d) {
 		return nil
 	}
-	lanes := []string{contract.AgentLane(s.agent)}
+	lanes := []string{fleet.AgentLane(s.agent)}
 	if d.Mode == fleet.ActiveActive || s.leads(d) {
-		lanes = append(lanes, contract.ClusterLane(s.cluster))
+		lanes = append(lanes, fleet.DefaultLane)
 		for _, set := range d.CapabilitySets {
 			if fleet.HasAll(s.candidate.Capabilities, set) {
-				lanes = append(lanes, contract.CapabilityLane(s.cluster, set))
+				lanes = append(lanes, fleet.CapabilityLane(set))
 			}
 		}
 	}
 	for _, shard := range s.owns(d) {
-		lanes = append(lanes, contract.ShardLane(s.cluster, shard))
+		lanes = append(lanes, fleet.ShardLane(shard))
 	}
-	return lanes
+	queues := make([]string, 0, len(lanes))
+	for _, lane := range lanes {
+		if !d.Holds(lane) {
+			queues = append(queues, contract.LaneQueue(s.cluster, lane))
+		}
+	}
+	return queues
+}
+
+// lanePaused is why a task goes back to a lane that was paused.
+const lanePaused = "the lane is paused"
+
+// holds reports whether the lane with a task queue is paused.
+func holds(d contract.Directive, queue string) bool {
+	_, lane, ok := contract.LaneOfQueue(queue)
+	return ok && d.Holds(lane)
 }
 
 func (s *session) leads(d contract.Directive) bool {
@@ -50,7 +65,7 @@ func (s *session) owns(d contract.Directive) []int {
 
 // direct takes a cluster's directive, unless a newer one is known. The mutex is held.
 func (h *Hub) direct(d contract.Directive) {
-	if known, ok := h.directives[d.Cluster]; ok && known.Version >= d.Version {
+	if known, ok := h.directives[d.Cluster]; ok && !d.Replaces(&known) {
 		return
 	}
 	h.directives[d.Cluster] = d

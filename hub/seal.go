@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"mainstay.dev/mainstay/fleet"
 )
 
 // sealer makes tokens that only holders of the key can make: base64url(json ‖ HMAC-SHA256(purpose ‖ json)).
@@ -31,6 +33,8 @@ type attemptClaims struct {
 	Epoch    int64  `json:"e"`
 	Lane     string `json:"l"`
 	Temporal []byte `json:"k"`
+	// Beacon is the task's beacon timeout, for the hub that takes the attempt over and knows nothing else of the task.
+	Beacon fleet.Duration `json:"b,omitempty"`
 }
 
 func (s sealer) session(c sessionClaims) string { return s.sealJSON("session", c) }

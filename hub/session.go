@@ -41,10 +41,14 @@ type session struct {
 	commands []protocol.Command
 	told     []protocol.Command // commands of the newest answer, until the next poll shows that it was read
 
+	// leftovers are attempts that the agent has although they no longer count.
+	leftovers map[attemptKey]*leftover
+
 	free     int // slots its lanes may count on
 	lanes    []*lane
 	metrics  protocol.Metrics
 	counters protocol.Counters
+	access   fleet.Providers
 }
 
 // attemptKey names an attempt within a hub.
@@ -69,6 +73,9 @@ type attempt struct {
 	progress    *fleet.Progress
 	checkpoint  json.RawMessage
 	cancelling  bool
+	beacon      time.Duration           // the task's beacon timeout; 0: none
+	beacons     int64                   // the agent's count
+	aliveAt     time.Time               // when the hub last saw a sign of life of the handler, for agents that do not tell its age
 	evacuation  *contract.EvacuateInput // set while a failover by hand takes it off the agent
 
 	beatAt    time.Time // last heartbeat sent to Temporal
@@ -80,7 +87,7 @@ func newSession(reg protocol.Register, epoch int64, now time.Time) *session {
 	s := &session{
 		agent: reg.AgentID, cluster: reg.Cluster, instance: reg.InstanceID, epoch: epoch, registration: reg,
 		openedAt: now, lastContact: now, answeredAt: now, judged: fleet.Alive,
-		wake: make(chan struct{}, 1), attempts: map[attemptKey]*attempt{},
+		wake: make(chan struct{}, 1), attempts: map[attemptKey]*attempt{}, access: reg.Providers,
 	}
 	s.candidate = fleet.Candidate{AgentID: s.agent, Capabilities: sorted(reg.Capabilities), TaskTypes: sorted(reg.TaskTypes), MaxTasks: reg.MaxTasks}
 	return s
@@ -111,13 +118,14 @@ func (s *session) slots() int {
 	if s.gone || s.held || s.stopping || s.evacuating || !s.disconnectedAt.IsZero() {
 		return 0
 	}
-	return max(0, s.registration.MaxTasks-len(s.attempts))
+	return max(0, s.registration.MaxTasks-len(s.attempts)-s.occupied())
 }
 
 // live is the candidate with its present load.
 func (s *session) live() fleet.Candidate {
 	c := s.candidate
 	c.Running, c.CPUPercent, c.MemoryPercent = len(s.attempts), s.metrics.CPUPercent, s.metrics.MemoryPercent
+	c.Providers = s.access
 	return c
 }
 

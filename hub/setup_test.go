@@ -39,6 +39,7 @@ type fakeTemporal struct {
 	joins    []contract.JoinRequest
 	direct   map[string]contract.Directive
 	changes  []fleet.Transition
+	brake    *fleet.BrakeHold // as last told
 }
 
 type fakePoll struct {
@@ -161,6 +162,7 @@ func (c fakeClient) SignalWorkflow(_ context.Context, _, _, _ string, arg any) e
 	c.temporal.mu.Lock()
 	defer c.temporal.mu.Unlock()
 	c.temporal.changes = append(c.temporal.changes, arg.(contract.MembersChanged).Changes...)
+	c.temporal.brake = arg.(contract.MembersChanged).Brake
 	return nil
 }
 
@@ -354,6 +356,13 @@ func (b *bench) changed() []fleet.Transition {
 	b.temporal.mu.Lock()
 	defer b.temporal.mu.Unlock()
 	return slices.Clone(b.temporal.changes)
+}
+
+// brakeTold is how the hub's brake stands, as the cluster was told.
+func (b *bench) brakeTold() *fleet.BrakeHold {
+	b.temporal.mu.Lock()
+	defer b.temporal.mu.Unlock()
+	return b.temporal.brake
 }
 
 // give has an agent given and accept a task on the cluster's lane.

@@ -15,6 +15,7 @@ const (
 	RegisterPath = "/api/v1/agents/register"                    // POST Register → Registered
 	PollPath     = "/api/v1/agents/{id}/poll"                   // POST Poll → Polled
 	ResultPath   = "/api/v1/agents/{id}/tasks/{task_id}/result" // POST Result → ResultAccepted
+	LogPath      = "/api/v1/agents/{id}/tasks/{task_id}/log"    // POST Log → LogTaken
 	SessionPath  = "/api/v1/agents/{id}/session"                // DELETE: goodbye
 )
 
@@ -33,6 +34,7 @@ type Register struct {
 	Group        string            `json:"group,omitempty" maxLength:"63"`
 	Version      string            `json:"version,omitempty" maxLength:"63"`
 	Metadata     map[string]string `json:"metadata,omitempty"`
+	Providers    fleet.Providers   `json:"providers,omitempty" doc:"Access to outside services that tasks may name as provider."`
 	Running      []RunningAttempt  `json:"running,omitempty" doc:"Attempts this process still runs, when it re-attaches."`
 }
 
@@ -59,9 +61,22 @@ type RunningAttempt struct {
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty" doc:"Newest checkpoint, when it changed since the last poll."`
 	// EstimatedDuration is the handler's guess, when it made one.
 	EstimatedDuration fleet.Duration `json:"estimated_duration,omitempty"`
-	// Beacons counts signs of life from the handler itself; a task's beacon_timeout watches it.
-	Beacons int64 `json:"beacons,omitempty"`
+	// Beacons counts signs of life from the handler itself, and BeaconAge is how long ago the last one was. A task's
+	// beacon_timeout watches them.
+	Beacons   int64           `json:"beacons,omitempty"`
+	BeaconAge *fleet.Duration `json:"beacon_age,omitempty" doc:"For a task with a beacon_timeout: how long ago its handler last gave a sign of life."`
+	// State is set once the handler must end.
+	State RunningState `json:"state,omitempty" enum:"ending,stuck" doc:"Absent: it runs. ending: it was told to stop. stuck: it was told to stop and does not; its slot stays in use."`
 }
+
+// RunningState is how it stands with an attempt's handler that was told to stop.
+type RunningState string
+
+// The states of an attempt that an agent has. It runs while there is none.
+const (
+	RunningEnding RunningState = "ending"
+	RunningStuck  RunningState = "stuck"
+)
 
 // Metrics is what the agent says of its own process and host, 0 to 100.
 type Metrics struct {
@@ -84,6 +99,8 @@ type Poll struct {
 	Running   []RunningAttempt `json:"running,omitempty"`
 	Metrics   Metrics          `json:"metrics,omitzero"`
 	Counters  Counters         `json:"counters,omitzero"`
+	// Providers are the outside services that the agent tells about; absent: as before.
+	Providers fleet.Providers `json:"providers,omitempty" doc:"Access to outside services, by name; absent: as before."`
 	// Health is the agent's own opinion of itself, 0 (failed) to 1 (healthy); absent means 1.
 	Health *float64 `json:"health,omitempty" minimum:"0" maximum:"1"`
 	// Stopping says the agent takes nothing new; it finishes what it runs and then says goodbye.
@@ -131,6 +148,9 @@ const (
 	CommandRole CommandType = "role"
 	// CommandStop asks the agent to stop gracefully.
 	CommandStop CommandType = "stop"
+	// CommandLog asks for the log lines of one attempt that come after a number, with LogPath, and for new ones as they
+	// come for as long as Hold.
+	CommandLog CommandType = "log"
 )
 
 // Command asks something of the agent. Commands may arrive twice.
@@ -143,17 +163,22 @@ type Command struct {
 	Epoch   int64       `json:"epoch,omitempty"`
 	Shards  []int       `json:"shards,omitempty"`
 	Reason  string      `json:"reason,omitempty"`
+	// After and Hold belong to CommandLog.
+	After int64          `json:"after,omitempty"`
+	Hold  fleet.Duration `json:"hold,omitempty"`
 }
 
-// Result reports how an attempt ended. Outcome is completed, failed or cancelled. Send it again until it is answered:
+// Result reports how an attempt ended. Outcome is completed, failed, timed_out or cancelled. Send it again until it is answered:
 // 200 accepted, 409 superseded (drop it), other 4xx (drop it and log), 5xx or no answer (retry).
 type Result struct {
 	Token        string               `json:"token"`
 	Attempt      int                  `json:"attempt"`
-	Outcome      fleet.AttemptOutcome `json:"outcome" enum:"completed,failed,cancelled"`
+	Outcome      fleet.AttemptOutcome `json:"outcome" enum:"completed,failed,timed_out,cancelled"`
 	Output       json.RawMessage      `json:"output,omitempty" doc:"The result, any JSON up to 1 MiB."`
 	Error        string               `json:"error,omitempty" maxLength:"8192"`
+	ErrorType    string               `json:"error_type,omitempty" maxLength:"128" doc:"What kind of failure it is; a task may list types that must not be tried again."`
 	NonRetryable bool                 `json:"non_retryable,omitempty" doc:"The failure is final: do not try again."`
+	Stuck        bool                 `json:"stuck,omitempty" doc:"With timed_out: the handler ignores that it must stop and may still be at work."`
 	StartedAt    time.Time            `json:"started_at"`
 	EndedAt      time.Time            `json:"ended_at"`
 }
@@ -189,16 +214,21 @@ const (
 	CodeUnknownAgent     = "unknown_agent"        // 404
 	CodeUnknownFailover  = "unknown_failover"     // 404
 	CodeUnknownDrain     = "unknown_drain"        // 404
+	CodeUnknownSchedule  = "unknown_schedule"     // 404
+	CodeUnknownBulk      = "unknown_bulk"         // 404
 	CodeUnknownSession   = "unknown_session"      // 409: register again with the same instance_id; running work is kept
 	CodeFenced           = "fenced"               // 409: a newer process has this agent id; stop
 	CodeAgentIDInUse     = "agent_id_in_use"      // 409: another cluster has this agent id online
 	CodeClusterFull      = "cluster_full"         // 409
 	CodeClusterExists    = "cluster_exists"       // 409
+	CodeScheduleExists   = "schedule_exists"      // 409
 	CodeClusterNotEmpty  = "cluster_not_empty"    // 409
 	CodeSuperseded       = "attempt_superseded"   // 409: the attempt no longer counts; drop the result
+	CodeIdempotency      = "idempotency_conflict" // 409: the id or idempotency key is that of a task with another body
 	CodeConflict         = "conflict"             // 409: not possible in the present state
 	CodeMethodNotAllowed = "method_not_allowed"   // 405
 	CodePayloadTooLarge  = "payload_too_large"    // 413
+	CodeNotSupported     = "not_supported"        // 501: this Temporal lacks something that the request needs
 	CodeUnavailable      = "temporal_unavailable" // 503: Temporal cannot be reached; retry
 	CodeInternal         = "internal"             // 500
 )

@@ -23,6 +23,10 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// WorkflowPollers bounds the open polls for workflow tasks. 0 means 8.
 	WorkflowPollers int
+	// WorkflowCache bounds the workflows that are kept in memory between their events, of all workers of this process. A
+	// task that waits in its lane is one, of about 25 KiB of heap and as much of stacks; one that was dropped is read back
+	// from its history. 0 means 1000.
+	WorkflowCache int
 }
 
 // RegisterWorkflows registers all workflows under their contract names. Worker, tests and replayer share it.
@@ -32,6 +36,8 @@ func RegisterWorkflows(r sdkworker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(workflows.Failover, workflow.RegisterOptions{Name: contract.FailoverWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Drain, workflow.RegisterOptions{Name: contract.DrainWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Hub, workflow.RegisterOptions{Name: contract.HubWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.Periodic, workflow.RegisterOptions{Name: contract.PeriodicWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.Bulk, workflow.RegisterOptions{Name: contract.BulkWorkflow})
 }
 
 // Start runs a worker until stop is called. stop waits for what is under way and may be called twice.
@@ -39,9 +45,13 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	if o.WorkflowPollers == 0 {
 		o.WorkflowPollers = 8
 	}
+	if o.WorkflowCache == 0 {
+		o.WorkflowCache = 1000
+	}
 	if o.Registerer == nil {
 		o.Registerer = prometheus.NewRegistry()
 	}
+	sdkworker.SetStickyWorkflowCacheSize(o.WorkflowCache)
 	w := sdkworker.New(c, contract.WorkerQueue, sdkworker.Options{
 		MaxConcurrentWorkflowTaskPollers: o.WorkflowPollers,
 		MaxConcurrentActivityTaskPollers: 2,
@@ -55,8 +65,14 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	w.RegisterActivityWithOptions(cordons.Cordon, activity.RegisterOptions{Name: contract.CordonActivity})
 	w.RegisterActivityWithOptions(cordons.Uncordon, activity.RegisterOptions{Name: contract.UncordonActivity})
 	w.RegisterActivityWithOptions(cordons.FindMember, activity.RegisterOptions{Name: contract.FindMemberActivity})
+	lanes := &activities.Lanes{Client: c, Namespace: o.Namespace}
+	w.RegisterActivityWithOptions(lanes.Reprioritize, activity.RegisterOptions{Name: contract.ReprioritizeActivity})
 	transfers := &activities.Transfers{Client: c}
 	w.RegisterActivityWithOptions(transfers.AwaitTransfers, activity.RegisterOptions{Name: contract.AwaitTransfersActivity})
+	placements := &activities.Placements{Client: c}
+	w.RegisterActivityWithOptions(placements.PlaceTask, activity.RegisterOptions{Name: contract.PlaceTaskActivity})
+	bulks := &activities.Bulks{Client: c, Namespace: o.Namespace}
+	w.RegisterActivityWithOptions(bulks.BulkPage, activity.RegisterOptions{Name: contract.BulkPageActivity})
 	w.RegisterActivityWithOptions(activities.NewFailoverMetrics(o.Registerer).CountFailover, activity.RegisterOptions{Name: contract.CountFailoverActivity})
 	if err := w.Start(); err != nil {
 		return nil, fmt.Errorf("start the worker on queue %s: %w", contract.WorkerQueue, err)

@@ -33,7 +33,8 @@ type clusterRun struct {
 	state   fleet.Cluster
 	created time.Time
 	deleted bool
-	told    int64     // the directive version that all hubs were told
+	told    int64     // the directive version that all hubs are told
+	heard   int64     // the one that they have heard of, or were not there to
 	wake    time.Time // when a role becomes free that waits for a lease; zero: none waits
 	joined  bool      // agents joined since the roles were settled
 	queue   []contract.FailoverInput
@@ -55,7 +56,7 @@ func newClusterRun(ctx workflow.Context, in contract.ClusterInput) (*clusterRun,
 		r.state, r.created = *in.State, in.CreatedAt
 	}
 	r.state.Config = in.Config.WithDefaults()
-	r.told = r.state.Version
+	r.told, r.heard = r.state.Version, r.state.Version
 	if err := workflow.SetQueryHandler(ctx, contract.ViewQuery, func() (contract.ClusterView, error) { return r.view(), nil }); err != nil {
 		return nil, err
 	}
@@ -116,6 +117,7 @@ func (r *clusterRun) tellHubs(ctx workflow.Context) {
 	directive := r.directive()
 	r.told = directive.Version
 	r.onEveryHub(ctx, contract.DirectActivity, "tell hub ", directive)
+	r.heard = directive.Version
 }
 
 // tellRelease hands a person's word on the brake to every hub.
@@ -145,10 +147,12 @@ func (r *clusterRun) onEveryHub(ctx workflow.Context, activity, summary string, 
 
 func (r *clusterRun) directive() contract.Directive {
 	s := &r.state
+	paused, lanes := s.PausedLanes()
 	return contract.Directive{
-		Cluster: s.Config.Name, Version: s.Version, Mode: s.Config.ReplicationMode, CapabilitySets: s.CapabilitySets,
+		Cluster: s.Config.Name, CreatedAt: r.created, Version: s.Version, Mode: s.Config.ReplicationMode, CapabilitySets: s.CapabilitySets,
 		Leader: s.Leader, LeaderEpoch: s.LeaderEpoch, Standbys: s.Standbys, Shards: s.Shards,
 		RoleLease: s.Config.RoleLease, Brake: s.Config.Brake, Fences: fences(s.Members), Cordoned: cordoned(s.Cordons),
+		Paused: paused, PausedLanes: lanes,
 	}
 }
 

@@ -45,6 +45,7 @@ func (r *clusterRun) takeSignals(ctx workflow.Context) {
 // goodbye its failover begins.
 func (r *clusterRun) membersChanged(ctx workflow.Context, m contract.MembersChanged) {
 	now := workflow.Now(ctx)
+	r.state.SetBrake(m.Hub, m.Brake)
 	for _, t := range m.Changes {
 		member := r.state.Member(t.AgentID)
 		if member == nil {

@@ -7,8 +7,11 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// setUpdateHandlers takes what hubs and operators ask of a cluster. No handler blocks, so each is one atomic step.
+// setUpdateHandlers takes what hubs and operators ask of a cluster. Each changes the state in one atomic step.
 func (r *clusterRun) setUpdateHandlers(ctx workflow.Context) error {
+	if err := r.setPauseHandlers(ctx); err != nil {
+		return err
+	}
 	if err := workflow.SetUpdateHandlerWithOptions(ctx, contract.JoinUpdate, r.join,
 		workflow.UpdateHandlerOptions{Validator: func(contract.JoinRequest) error { return r.refuseDeleted() }}); err != nil {
 		return err
@@ -46,6 +49,7 @@ func (r *clusterRun) setUpdateHandlers(ctx workflow.Context) error {
 
 func (r *clusterRun) join(ctx workflow.Context, req contract.JoinRequest) (contract.JoinResponse, error) {
 	now := workflow.Now(ctx)
+	r.state.HubProcess(req.Hub, req.HubProcess)
 	answer := contract.JoinResponse{Results: make([]fleet.Joined, 0, len(req.Joins))}
 	for _, j := range req.Joins {
 		if plantEpochReused {
@@ -95,6 +99,9 @@ func (r *clusterRun) configure(ctx workflow.Context, next fleet.ClusterConfig) (
 	next = next.WithDefaults()
 	r.state.SwitchMode(next.ReplicationMode, max(next.RoleLease.Std(), r.state.Config.RoleLease.Std()), workflow.Now(ctx))
 	r.state.Config = next
+	if err := workflow.UpsertMemo(ctx, map[string]any{contract.MemoConfig: next}); err != nil {
+		workflow.GetLogger(ctx).Warn("The memo was not set", "error", err)
+	}
 	r.state.Version++
 	r.joined = true
 	return r.view(), nil

@@ -42,12 +42,17 @@ type taskRun struct {
 	why    string
 	next   *time.Time
 	result json.RawMessage
-	marked fleet.TaskStatus // the status search attribute as last set
-	target string           // who should get the next attempt, by a failover by hand
+	source int               // the attempt that the result is of
+	dead   *fleet.DeadLetter // since it is, or was until its end, a dead letter
+	marked fleet.TaskStatus  // the status search attribute as last set
+	target string            // who should get the next attempt, by a failover by hand
 
-	cancel *contract.CancelRequest
-	retry  *contract.RetryRequest
-	review *contract.ReviewRequest
+	delivering int // the attempt that is in its lane or with an agent; 0: none
+
+	cancel  *contract.CancelRequest
+	retry   *contract.RetryRequest
+	discard *contract.DiscardRequest
+	review  *contract.ReviewRequest
 }
 
 func newTaskRun(ctx workflow.Context, in contract.TaskInput) (*taskRun, error) {
@@ -56,6 +61,9 @@ func newTaskRun(ctx workflow.Context, in contract.TaskInput) (*taskRun, error) {
 		r.carry, r.log = *in.Carried, in.Carried.Attempts
 	} else {
 		r.carry.WaitingSince = workflow.GetInfo(ctx).WorkflowStartTime
+		if in.Spec.StartAt.After(r.carry.WaitingSince) {
+			r.carry.WaitingSince = in.Spec.StartAt
+		}
 	}
 	if err := workflow.SetQueryHandler(ctx, contract.StatusQuery, func() (contract.TaskState, error) { return r.state(), nil }); err != nil {
 		return nil, err
@@ -65,6 +73,7 @@ func newTaskRun(ctx workflow.Context, in contract.TaskInput) (*taskRun, error) {
 
 // loop delivers attempts until the task has ended.
 func (r *taskRun) loop(ctx workflow.Context) (contract.TaskState, error) {
+	r.awaitStart(ctx)
 	for {
 		if r.cancel != nil {
 			return r.end(ctx, fleet.TaskCancelled, r.cancel.Reason)
@@ -78,7 +87,7 @@ func (r *taskRun) loop(ctx workflow.Context) (contract.TaskState, error) {
 		report, delivery := r.deliver(ctx)
 		switch delivery {
 		case deliveryCompleted:
-			r.result = report.Output
+			r.result, r.source = report.Output, r.carry.Deliveries
 			return r.end(ctx, fleet.TaskCompleted, "")
 		case deliveryCancelled:
 			return r.end(ctx, fleet.TaskCancelled, r.cancelReason(report.Reason))
@@ -122,6 +131,7 @@ func (r *taskRun) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.Task
 		}
 	case fleet.TaskReview:
 		r.mark(ctx, fleet.TaskReview)
+		r.tellFiring(ctx)
 		r.await(ctx, func() bool { return r.review != nil || r.cancel != nil })
 		if r.review != nil {
 			return r.reviewed(ctx)
@@ -130,19 +140,19 @@ func (r *taskRun) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.Task
 		if plantDeadLetterDropped {
 			return fleet.TaskFailed, next.Why
 		}
-		r.mark(ctx, fleet.TaskDeadLetter)
-		kept, _ := workflow.AwaitWithOptions(ctx, named(fleet.DefaultDeadLetterRetention, "dead letter, kept for a retry"), func() bool { return r.retry != nil || r.cancel != nil })
-		if !kept && ctx.Err() == nil {
-			return fleet.TaskFailed, "dead letter, not retried within its retention: " + next.Why
-		}
-		if r.retry != nil {
-			r.restart(ctx, "retried by hand")
+		if final, why := r.keepDeadLetter(ctx, next.Why); final != "" {
+			return final, why
 		}
 	}
+	r.heedCancellation(ctx)
+	return "", ""
+}
+
+// heedCancellation takes the workflow's own cancellation, as from the Web UI, for a cancel update.
+func (r *taskRun) heedCancellation(ctx workflow.Context) {
 	if ctx.Err() != nil && r.cancel == nil {
 		r.cancel = &contract.CancelRequest{Reason: "the workflow was cancelled"}
 	}
-	return "", ""
 }
 
 // reviewed carries out a person's decision.
@@ -162,7 +172,7 @@ func (r *taskRun) reviewed(ctx workflow.Context) (fleet.TaskStatus, string) {
 
 // restart gives the task a fresh set of attempts and a fresh time to wait for an agent.
 func (r *taskRun) restart(ctx workflow.Context, why string) {
-	r.retry = nil
+	r.retry, r.dead = nil, nil
 	r.carry.Tally = fleet.Tally{}
 	r.carry.WaitingSince = workflow.Now(ctx)
 	r.status, r.why = fleet.TaskQueued, why
@@ -222,7 +232,8 @@ func (r *taskRun) mark(ctx workflow.Context, status fleet.TaskStatus) {
 }
 
 func (r *taskRun) state() contract.TaskState {
-	return contract.TaskState{Status: r.status, Why: r.why, Attempts: r.log, Result: r.result, NextAttempt: r.next}
+	return contract.TaskState{Status: r.status, Why: r.why, Attempts: r.log, Result: r.result, ResultAttempt: r.source,
+		NextAttempt: r.next, Priority: r.priority(), DeadLetter: r.dead}
 }
 
 func (r *taskRun) continueAsNew(ctx workflow.Context) (contract.TaskState, error) {

@@ -27,6 +27,8 @@ func (r *taskRun) deliver(ctx workflow.Context) (contract.AttemptReport, deliver
 	r.status = fleet.TaskQueued
 	r.carry.Deliveries++
 	number := r.carry.Deliveries
+	r.delivering = number
+	defer func() { r.delivering = 0 }()
 	attemptCtx, stop := workflow.WithCancel(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		ActivityID:             contract.AttemptActivityID(number),
 		TaskQueue:              r.in.Lane,
@@ -40,8 +42,11 @@ func (r *taskRun) deliver(ctx workflow.Context) (contract.AttemptReport, deliver
 	defer stop()
 	input := contract.RunTaskInput{TaskID: r.in.TaskID, Attempt: number, Spec: r.in.Spec, Checkpoint: r.carry.Checkpoint}
 	if last := r.lastLost(); last != nil {
-		attemptCtx = workflow.WithPriority(attemptCtx, temporal.Priority{PriorityKey: fleet.MovedPriority(r.in.Spec.Priority), FairnessKey: r.in.Spec.Tenant})
 		input.TransferredFrom, input.PreferAgent = last.AgentID, r.target
+	}
+	if p := r.deliveryPriority(); p != r.in.Spec.Priority {
+		// What is left out, fairness key and weight, is the workflow's.
+		attemptCtx = workflow.WithPriority(attemptCtx, temporal.Priority{PriorityKey: int(p)})
 	}
 	future := workflow.ExecuteActivity(attemptCtx, contract.RunTaskActivity, input)
 	_ = workflow.Await(ctx, func() bool { return future.IsReady() || r.cancel != nil })
@@ -107,7 +112,10 @@ func classify(err error) (contract.AttemptReport, delivery) {
 }
 
 func attemptEnd(r contract.AttemptReport) fleet.AttemptEnd {
-	return fleet.AttemptEnd{Outcome: r.Outcome, Begun: r.Begun, Final: r.Final, LeaseRemaining: r.LeaseRemaining, Reason: r.Reason, Planned: r.Planned}
+	return fleet.AttemptEnd{
+		Outcome: r.Outcome, Begun: r.Begun, Final: r.Final, LeaseRemaining: r.LeaseRemaining, Reason: r.Reason,
+		ErrorType: r.ErrorType, Planned: r.Planned, Unhandled: r.Unhandled, RetryAfter: r.RetryAfter,
+	}
 }
 
 // record keeps the newest attempts in the state.
@@ -117,7 +125,7 @@ func (r *taskRun) record(number int, report contract.AttemptReport) {
 	}
 	r.log = append(r.log, fleet.Attempt{
 		Number: number, AgentID: report.AgentID, Instance: report.Instance, Epoch: report.Epoch, Hub: report.Hub,
-		StartedAt: report.StartedAt, EndedAt: report.EndedAt, Outcome: report.Outcome, Reason: report.Reason, Progress: report.Progress,
+		StartedAt: report.StartedAt, EndedAt: report.EndedAt, Outcome: report.Outcome, Reason: report.Reason, ErrorType: report.ErrorType, Progress: report.Progress,
 	})
 }
 

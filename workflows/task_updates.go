@@ -33,12 +33,15 @@ func (r *taskRun) setUpdateHandlers(ctx workflow.Context) error {
 			r.retry = &req
 			return r.state(), nil
 		}, workflow.UpdateHandlerOptions{Validator: func(contract.RetryRequest) error {
-			if r.status != fleet.TaskDeadLetter || r.retry != nil {
-				return refuse("only a dead letter can be retried; this task is %s", r.status)
-			}
-			return nil
+			return r.refuseDeadLetter("retried")
 		}})
 	if err != nil {
+		return err
+	}
+	if err := r.setDiscardHandler(ctx); err != nil {
+		return err
+	}
+	if err := r.setReprioritizeHandler(ctx); err != nil {
 		return err
 	}
 	return workflow.SetUpdateHandlerWithOptions(ctx, contract.ReviewUpdate,

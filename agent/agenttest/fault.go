@@ -13,6 +13,7 @@ const (
 	OpPoll     Op = "poll"
 	OpResult   Op = "result"
 	OpGoodbye  Op = "goodbye"
+	OpLog      Op = "log"
 	// OpResultAnswer lets the hub take a result and then close the connection without an answer.
 	OpResultAnswer Op = "result_answer"
 )

@@ -43,6 +43,7 @@ type Hub struct {
 	polls     []protocol.Poll
 	results   []Reported
 	goodbyes  int
+	logs      logs
 }
 
 // Options change a Hub. The zero value is good for most tests.

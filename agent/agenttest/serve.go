@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ func (h *Hub) routes() http.Handler {
 	mux.HandleFunc("POST "+protocol.RegisterPath, h.serveRegister)
 	mux.HandleFunc("POST "+protocol.PollPath, h.servePoll)
 	mux.HandleFunc("POST "+protocol.ResultPath, h.serveResult)
+	mux.HandleFunc("POST "+protocol.LogPath, h.serveLog)
 	mux.HandleFunc("DELETE "+protocol.SessionPath, h.serveGoodbye)
 	return mux
 }
@@ -201,8 +203,8 @@ func (h *Hub) serveResult(w http.ResponseWriter, r *http.Request) {
 		at = h.forgotten[key]
 	}
 	switch {
-	case result.Outcome != fleet.AttemptCompleted && result.Outcome != fleet.AttemptFailed && result.Outcome != fleet.AttemptCancelled:
-		h.violation(w, "a result's outcome must be completed, failed or cancelled")
+	case !slices.Contains([]fleet.AttemptOutcome{fleet.AttemptCompleted, fleet.AttemptFailed, fleet.AttemptTimedOut, fleet.AttemptCancelled}, result.Outcome):
+		h.violation(w, "a result's outcome must be completed, failed, timed_out or cancelled")
 		return
 	case result.StartedAt.IsZero() || result.EndedAt.IsZero():
 		h.violation(w, "a result needs started_at and ended_at")

@@ -21,16 +21,8 @@ func (a *app) agentListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "list", Short: "List agents", Example: "  mainstay agent list --cluster default --status online", Args: exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			client, err := a.client()
-			if err != nil {
-				return err
-			}
 			query := queryOf("cluster", cluster, "status", status, "zone", zone, "group", group, "capability", capability)
-			raw, agents, _, err := list[gateway.Agent](c.Context(), client, agentsPath, "agents", query, 0)
-			if err != nil {
-				return err
-			}
-			return a.print(map[string]any{"agents": raw}, func() error { return a.printAgents(agents) })
+			return printList(c, a, agentsPath, "agents", query, 0, a.printAgents)
 		},
 	}
 	a.serverFlag(command)

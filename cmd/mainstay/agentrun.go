@@ -18,6 +18,7 @@ func (a *app) agentRunCommand() *cobra.Command {
 	var o agent.Options
 	var allowExec bool
 	var demoRoot string
+	var providers []string
 	command := &cobra.Command{
 		Use:   "run",
 		Short: "Run an agent that executes commands",
@@ -36,6 +37,11 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 			runner, err := agent.New(o)
 			if err != nil {
 				return withExit(exitUsage, err)
+			}
+			for _, name := range providers {
+				if err := runner.SetProvider(name, fleet.ProviderAccess{Available: true}); err != nil {
+					return withExit(exitUsage, err)
+				}
 			}
 			if !allowExec && demoRoot == "" {
 				return usageError("this agent could do nothing: add --allow-exec to let it run commands (whoever may submit tasks may then run anything as this user)")
@@ -59,6 +65,7 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 	flags.StringVar(&o.ID, "id", "", "the agent's own id, unique in the installation (default: the host's name and something random)")
 	flags.IntVar(&o.Slots, "slots", 1, "tasks that it runs at a time")
 	flags.StringArrayVar(&o.Capabilities, "capability", nil, "what tasks may ask for (repeatable)")
+	flags.StringArrayVar(&providers, "provider", nil, "outside service that it has access to; tasks that name it prefer this agent (repeatable)")
 	flags.StringVar(&o.Zone, "zone", "", "availability zone")
 	flags.StringVar(&o.Group, "group", "", "group")
 	flags.BoolVar(&allowExec, "allow-exec", false, "run any command that is submitted (task type exec)")

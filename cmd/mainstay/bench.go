@@ -21,7 +21,8 @@ func (a *app) benchCommand() *cobra.Command {
 		Long: `Measure Mainstay on this machine. Each benchmark starts a control plane with an embedded Temporal of its own, on free
 ports and in a temporary folder, and leaves nothing behind. What is measured, and how, is in docs/BENCHMARKS.md.`,
 	}
-	command.AddCommand(a.benchThroughputCommand(), a.benchFailoverCommand(), a.benchIdleCommand(), a.benchAgentCommand())
+	command.AddCommand(a.benchThroughputCommand(), a.benchFailoverCommand(), a.benchIdleCommand(),
+		a.benchQueueCommand(), a.benchAgentCommand(), a.benchTemporalCommand())
 	return command
 }
 
@@ -44,6 +45,7 @@ func (a *app) benchAgentCommand() *cobra.Command {
 	flags.StringVar(&o.Cluster, "cluster", devCluster, "cluster to join")
 	flags.StringVar(&o.ID, "id", "bench", "the agent's id")
 	flags.IntVar(&o.Slots, "slots", 1, "tasks that it runs at a time")
+	flags.StringArrayVar(&o.Capabilities, "capability", nil, "what tasks may ask for (repeatable)")
 	flags.DurationVar(&o.StopTimeout, "stop-timeout", agent.DefaultStopTimeout, "how long a stop waits for running tasks")
 	flags.StringVar(&ledger, "ledger", "", "file for what its tasks do")
 	flags.IntVar(&count, "count", 1, "agents in this process; with more than one the ids are numbered")

@@ -30,6 +30,10 @@ func TestBenchUsage(t *testing.T) {
 		"away":            {[]string{"failover", "--away", "-1s"}, "--away must not be negative"},
 		"idle agents":     {[]string{"idle", "--agents", "0"}, "--agents must be 1 to 1000"},
 		"idle time":       {[]string{"idle", "--for", "1ms"}, "--for must be at least 1s"},
+		"queue tasks":     {[]string{"queue", "--tasks", "19"}, "--tasks must be 20 to 100000"},
+		"queue depth":     {[]string{"queue", "--depth", "0"}, "--depth must be 10 to 1000000"},
+		"queue rate":      {[]string{"queue", "--rate", "-1"}, "--rate must be 0 to 10000"},
+		"unknown part":    {[]string{"queue", "--only", "order,width"}, "--only must name some of order, lanes, fairness, latency, control, depth"},
 		"output":          {[]string{"idle", "-o", "xml"}, "--output must be text or json"},
 		"unknown command": {[]string{"speed"}, `there is no command "mainstay bench speed"`},
 	} {

@@ -176,6 +176,7 @@ const (
 	tasksPath    = "/api/v1/agents/tasks"
 	batchPath    = "/api/v1/agents/tasks/batch"
 	clustersPath = "/api/v1/agents/clusters"
+	queuePath    = "/api/v1/agents/queue"
 )
 
 func pathOf(collection, id string, more ...string) string {

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const taskJSON = `{"id":"t-1","type":"exec","cluster":"default","status":"completed","priority":2,"labels":{"b":"2","a":"1"},
+const taskJSON = `{"id":"t-1","type":"exec","cluster":"default","status":"completed","priority":2,"priority_name":"high","payload":{"command":["echo","hello"]},"labels":{"b":"2","a":"1"},
 "attempts":[
-{"number":1,"agent_id":"agent-1","epoch":3,"started_at":"2026-11-21T11:58:00Z","ended_at":"2026-11-21T11:58:04Z","outcome":"lost","reason":"its connection\nclosed\u001b[31m"},
+{"number":1,"agent_id":"agent-1","epoch":3,"started_at":"2026-11-21T11:58:00Z","ended_at":"2026-11-21T11:58:04Z","outcome":"lost","reason":"its connection\nclosed\u001b[31m","progress":{"percent":40,"step":"half"}},
 {"number":2,"agent_id":"agent-2","epoch":1,"started_at":"2026-11-21T11:58:05Z","ended_at":"2026-11-21T11:58:05.250Z","outcome":"completed"}],
 "result":{"exit_code":0,"stdout":"hello\n\u001b[2J","stderr":""},
 "created_at":"2026-11-21T11:57:59Z","closed_at":"2026-11-21T11:58:06Z","workflow_id":"task/t-1","run_id":"r"}`
@@ -27,15 +27,23 @@ Task       t-1
 Type       exec
 Cluster    default
 Status     completed
-Priority   2
+Priority   2 high
 Labels     a=1, b=2
-Submitted  2m ago
-Ended      114s ago, after 7.0s
+Submitted  2026-11-21T11:57:59Z, 2m ago
+Ended      2026-11-21T11:58:06Z, 114s ago, after 7.0s
 Workflow   task/t-1
 
-ATTEMPT  AGENT    EPOCH  STARTED   TOOK   OUTCOME    REASON
-1        agent-1  3      2m ago    4.0s   lost       its connection closed [31m
-2        agent-2  1      115s ago  250ms  completed
+Payload:
+{
+  "command": [
+    "echo",
+    "hello"
+  ]
+}
+
+ATTEMPT  AGENT    EPOCH  STARTED               TOOK   OUTCOME    PROGRESS  REASON
+1        agent-1  3      2026-11-21T11:58:00Z  4.0s   lost       40% half  its connection closed [31m
+2        agent-2  1      2026-11-21T11:58:05Z  250ms  completed  -
 
 Exit code: 0
 Output:
@@ -56,11 +64,11 @@ func TestReturnsOfOneReasonAreOneLine(t *testing.T) {
 	got := f.at(t, "task", "get", "t-1")
 	require.Equal(t, exitOK, got.code, got.stderr)
 	require.Contains(t, got.stdout, strings.TrimLeft(`
-ATTEMPT  AGENT  EPOCH  STARTED  TOOK  OUTCOME   REASON
-1 to 2   -      -      -        -     returned  all are busy
-3        -      -      -        -     returned  none is online
-4        a      2      -        -     returned  none is online
-5 to 6   -      -      -        -     returned  all are busy
+ATTEMPT  AGENT  EPOCH  STARTED  TOOK  OUTCOME   PROGRESS  REASON
+1 to 2   -      -      -        -     returned  -         all are busy
+3        -      -      -        -     returned  -         none is online
+4        a      2      -        -     returned  -         none is online
+5 to 6   -      -      -        -     returned  -         all are busy
 `, "\n"))
 }
 
@@ -110,7 +118,7 @@ func TestTaskGetWaits(t *testing.T) {
 			require.Contains(t, got.stderr, c.wants)
 			require.Contains(t, got.stdout, status)
 			require.Len(t, f.requests, 1)
-			require.Regexp(t, `\?wait=(30s|29\.\d+s)$`, f.requests[0].uri)
+			require.Regexp(t, `\?include=payload&wait=(30s|29\.\d+s)$`, f.requests[0].uri)
 		})
 	}
 	t.Run("the time is over", func(t *testing.T) {
@@ -132,11 +140,11 @@ func TestTaskSubmit(t *testing.T) {
 	}{
 		"command": {[]string{"--dir", "/srv", "--env", "A=b=c", "--", "echo", "--wait", "hello"},
 			`{"type":"exec","cluster":"default","payload":{"command":["echo","--wait","hello"],"env":{"A":"b=c"},"dir":"/srv"}}`},
-		"payload": {[]string{"--type", "render", "--cluster", "studio", "--payload", `{"n": 1}`, "--priority", "1", "--agent", "a", "--retry-safety", "fenced",
-			"--timeout", "90s", "--expires-in", "2h", "--max-attempts", "5", "--capability", "gpu", "--capability", "big", "--tenant", "acme", "--label", "k=v"},
-			`{"type":"render","cluster":"studio","payload":{"n":1},"priority":1,"agent":"a","retry_safety":"fenced","timeout":"1m30s","expires_in":"2h0m0s",
-			"retry":{"max_attempts":5},"required_capabilities":["gpu","big"],"tenant":"acme","labels":{"k":"v"}}`},
-		"named": {[]string{"--type", "x", "--id", "mine"}, `{"type":"x","cluster":"default","id":"mine"}`},
+		"payload": {[]string{"--type", "render", "--cluster", "studio", "--payload", `{"n": 1}`, "--priority", "critical", "--non-retryable", "exit_2", "--start-at", "+1h30m", "--agent", "a", "--retry-safety", "fenced",
+			"--timeout", "90s", "--expires-in", "2h", "--max-attempts", "5", "--beacon-timeout", "45s", "--provider", "llm", "--capability", "gpu", "--capability", "big", "--tenant", "acme", "--label", "k=v"},
+			`{"type":"render","cluster":"studio","payload":{"n":1},"priority":1,"start_at":"2026-11-21T13:30:00Z","agent":"a","retry_safety":"fenced","timeout":"1m30s","expires_in":"2h0m0s",
+			"retry":{"max_attempts":5,"non_retryable":["exit_2"]},"beacon_timeout":"45s","provider":"llm","required_capabilities":["gpu","big"],"tenant":"acme","labels":{"k":"v"}}`},
+		"named": {[]string{"--type", "x", "--id", "mine", "--priority", "4", "--start-at", "2026-12-24T18:00:00+01:00"}, `{"type":"x","cluster":"default","id":"mine","priority":4,"start_at":"2026-12-24T17:00:00Z"}`},
 		"keyed": {[]string{"--type", "x", "--idempotency-key", "k 1"}, `{"type":"x","cluster":"default","idempotency_key":"k 1"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,16 +188,18 @@ func TestTaskActions(t *testing.T) {
 func TestTaskList(t *testing.T) {
 	t.Parallel()
 	f := newFakeAPI(t, map[string]answer{"GET /api/v1/agents/tasks": {200, `{"tasks":[
-		{"id":"t-1","type":"exec","cluster":"default","status":"running","created_at":"2026-11-21T11:59:57Z","attempts":[{"number":1,"agent_id":"agent-1"}]},
+		{"id":"t-1","type":"exec","cluster":"default","status":"running","priority":3,"priority_name":"normal","created_at":"2026-11-21T11:59:57Z","attempts":[{"number":1,"agent_id":"agent-1"}]},
+		{"id":"t-3","type":"exec","cluster":"default","status":"queued","priority":2,"priority_name":"high","created_at":"2026-11-21T11:59:00Z","next_attempt_at":"2026-11-21T12:10:00Z"},
 		{"id":"t-2","type":"exec","cluster":"default","status":"completed","created_at":"2026-11-21T09:00:00Z","closed_at":"2026-11-21T09:00:30Z"}],"next_page_token":"abc"}`}})
-	got := f.at(t, "task", "list", "--limit", "2", "--status", "running")
+	got := f.at(t, "task", "list", "--limit", "3", "--status", "running")
 	require.Equal(t, strings.TrimLeft(`
-TASK  TYPE  CLUSTER  STATUS     AGENT    SUBMITTED  TOOK
-t-1   exec  default  running    agent-1  3.0s ago
-t-2   exec  default  completed  -        3h ago     30s
+TASK  TYPE  CLUSTER  PRIORITY  STATUS          AGENT    SUBMITTED  TOOK
+t-1   exec  default  normal    running         agent-1  3.0s ago
+t-3   exec  default  high      queued, in 10m  -        60s ago
+t-2   exec  default  -         completed       -        3h ago     30s
 `, "\n"), got.stdout)
 	require.Equal(t, "There are more: raise --limit.\n", got.stderr)
-	require.Equal(t, []request{{http.MethodGet, "/api/v1/agents/tasks?page_size=2&status=running", ""}}, f.requests)
+	require.Equal(t, []request{{http.MethodGet, "/api/v1/agents/tasks?page_size=3&status=running", ""}}, f.requests)
 }
 
 func TestListReadsAllPages(t *testing.T) {
@@ -206,7 +216,7 @@ func TestAgentsAndClusters(t *testing.T) {
 	agent := `{"id":"agent-1","cluster":"default","status":"online","role":"member","epoch":4,"instance_id":"i","host":"h","pid":12,"max_tasks":4,"running":1,
 		"last_heartbeat":"2026-11-21T11:59:59.5Z","cpu_percent":12.4,"capabilities":["gpu"],"task_types":["exec"]}`
 	gone := `{"id":"agent-2","cluster":"default","status":"offline","role":"member","epoch":1,"instance_id":"j","max_tasks":4,"status_since":"2026-11-21T10:00:00Z","status_reason":"its connection closed"}`
-	cluster := `{"name":"default","status":"healthy","replication_mode":"active_active","selection_strategy":"least_loaded","min_agents":1,"desired_agents":2,"max_agents":9,"healthy_agent_count":1,"agent_count":2,"created_at":"2026-11-11T12:00:00Z"}`
+	cluster := `{"name":"default","status":"healthy","replication_mode":"active_active","selection_strategy":"least_loaded","min_agents":1,"desired_agents":2,"max_agents":9,"healthy_agent_count":1,"agent_count":2,"role_lease":"5s","task_transfer_timeout":"5m0s","dead_letter_retention":"168h0m0s","brake":{"share":0.5,"min_lost":3,"window":"10s"},"created_at":"2026-11-11T12:00:00Z"}`
 	f := newFakeAPI(t, map[string]answer{
 		"GET /api/v1/agents":                          {200, `{"agents":[` + agent + `,` + gone + `]}`},
 		"GET /api/v1/agents/agent-2":                  {200, gone},
@@ -237,16 +247,20 @@ Instance  j
 Tasks     ?/4
 `},
 		{"cluster list", `
-CLUSTER  STATUS   MODE           HEALTHY  AGENTS  LEADER  CREATED
+CLUSTER  STATUS   MODE           HEALTHY  AGENTS  LEADER  CREATED  PAUSED
 default  healthy  active_active  1        2       -       10d ago
 `},
 		{"cluster get default", `
-Cluster    default
-Status     healthy
-Agents     1 healthy of 2 (min 1, desired 2, max 9)
-Mode       active_active
-Selection  least_loaded
-Created    10d ago
+Cluster           default
+Status            healthy
+Agents            1 healthy of 2 (min 1, desired 2, max 9)
+Mode              active_active
+Selection         least_loaded
+Role lease        5s
+Transfer timeout  5m0s
+Dead letters      kept for 7d
+Brake             when at least 3 and more than 50% of the agents vanish within 10s
+Created           10d ago
 `},
 		{"cluster members default", `
 AGENT    CLUSTER  STATUS  ROLE    TASKS  EPOCH  CPU  HOST  PID  LAST HEARTBEAT

@@ -3,37 +3,31 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 )
 
 func (a *app) clusterCommand() *cobra.Command {
-	command := &cobra.Command{Use: "cluster", Short: "Create, list, show and delete clusters"}
+	command := &cobra.Command{Use: "cluster", Short: "Create, list, show, change, pause and delete clusters"}
 	a.serverFlag(command)
-	command.AddCommand(a.clusterCreateCommand(), a.clusterListCommand(), a.clusterGetCommand(), a.clusterMembersCommand(), a.clusterDeleteCommand(), a.clusterReleaseBrakeCommand())
+	command.AddCommand(a.clusterCreateCommand(), a.clusterListCommand(), a.clusterGetCommand(), a.clusterMembersCommand(),
+		a.clusterUpdateCommand(), a.clusterPauseCommand(), a.clusterResumeCommand(), a.clusterReleaseBrakeCommand(), a.clusterDeleteCommand())
 	return command
 }
 
 func (a *app) clusterCreateCommand() *cobra.Command {
-	var r gateway.ClusterRequest
-	var mode, selection string
+	var settings clusterFlags
 	command := &cobra.Command{
 		Use:     "create NAME",
 		Short:   "Create a cluster",
-		Example: "  mainstay cluster create studio --min-agents 2 --desired-agents 5",
+		Example: "  mainstay cluster create studio --min-agents 2 --desired-agents 5\n  mainstay cluster create shared --tenant-weight acme=5 --tenant-weight trial=0.5",
 		Args:    exactly("a name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			r.Name, r.ReplicationMode, r.Selection = args[0], fleet.ReplicationMode(mode), fleet.SelectionStrategy(selection)
-			config := fleet.ClusterConfig{
-				Name: r.Name, TargetGroup: r.TargetGroup, MinAgents: r.MinAgents, DesiredAgents: r.DesiredAgents, MaxAgents: r.MaxAgents,
-				ReplicationMode: r.ReplicationMode, Shards: r.Shards, Selection: r.Selection,
-			}
-			if err := config.WithDefaults().Validate(); err != nil {
-				return withExit(exitUsage, err)
+			r, err := settings.request(args[0])
+			if err != nil {
+				return err
 			}
 			client, err := a.client()
 			if err != nil {
@@ -50,14 +44,8 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 			})
 		},
 	}
-	flags := command.Flags()
-	flags.StringVar(&r.TargetGroup, "target-group", "", "group of deployment targets that it serves")
-	flags.IntVar(&r.MinAgents, "min-agents", 0, "with fewer online agents it is critical")
-	flags.IntVar(&r.DesiredAgents, "desired-agents", 0, "with fewer online agents it is degraded")
-	flags.IntVar(&r.MaxAgents, "max-agents", 0, "more agents are refused (default 1000)")
-	flags.StringVar(&mode, "replication-mode", "", "active_active, active_passive or sharded (default active_active)")
-	flags.IntVar(&r.Shards, "shards", 0, "shards of a sharded cluster (default 16)")
-	flags.StringVar(&selection, "selection-strategy", "", "how a failover's target is picked: standby, least_loaded, round_robin or affinity (default least_loaded)")
+	settings.add(command)
+	command.Flags().IntVar(&settings.Shards, "shards", 0, "shards of a sharded cluster, fixed from then on (default 16)")
 	a.outputFlag(command)
 	return command
 }
@@ -66,23 +54,15 @@ func (a *app) clusterListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "list", Short: "List clusters", Example: "  mainstay cluster list", Args: exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			client, err := a.client()
-			if err != nil {
-				return err
-			}
-			raw, clusters, _, err := list[gateway.Cluster](c.Context(), client, clustersPath, "clusters", nil, 0)
-			if err != nil {
-				return err
-			}
-			return a.print(map[string]any{"clusters": raw}, func() error {
+			return printList(c, a, clustersPath, "clusters", nil, 0, func(clusters []gateway.Cluster) error {
 				if len(clusters) == 0 {
 					_, err := fmt.Fprintln(a.stdout, "There are no clusters. Create one with: mainstay cluster create NAME")
 					return err
 				}
-				t := newTable(a.stdout, "CLUSTER", "STATUS", "MODE", "HEALTHY", "AGENTS", "LEADER", "CREATED")
+				t := newTable(a.stdout, "CLUSTER", "STATUS", "MODE", "HEALTHY", "AGENTS", "LEADER", "CREATED", "PAUSED")
 				for i := range clusters {
 					k := &clusters[i]
-					t.row(k.Name, string(k.Status), string(k.ReplicationMode), fmt.Sprint(k.HealthyAgentCount), fmt.Sprint(k.AgentCount), k.Leader, a.ago(k.CreatedAt))
+					t.row(k.Name, string(k.Status), string(k.ReplicationMode), fmt.Sprint(k.HealthyAgentCount), fmt.Sprint(k.AgentCount), k.Leader, a.ago(k.CreatedAt), a.pausedText(k))
 				}
 				return t.flush()
 			})
@@ -105,23 +85,7 @@ func (a *app) clusterGetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(raw, func() error {
-				t := newTable(a.stdout)
-				t.row("Cluster", k.Name)
-				t.row("Status", string(k.Status))
-				t.row("Agents", fmt.Sprintf("%d healthy of %d (min %d, desired %d, max %d)", k.HealthyAgentCount, k.AgentCount, k.MinAgents, k.DesiredAgents, k.MaxAgents))
-				t.row("Mode", string(k.ReplicationMode))
-				if k.Shards > 0 {
-					t.row("Shards", fmt.Sprint(k.Shards))
-				}
-				t.row("Selection", string(k.Selection))
-				for _, line := range [][2]string{{"Leader", k.Leader}, {"Standbys", strings.Join(k.Standbys, ", ")}, {"Target group", k.TargetGroup}, {"Created", a.ago(k.CreatedAt)}} {
-					if line[1] != "" {
-						t.row(line[0], line[1])
-					}
-				}
-				return t.flush()
-			})
+			return a.print(raw, func() error { return a.printCluster(&k) })
 		},
 	}
 	a.outputFlag(command)
@@ -132,15 +96,7 @@ func (a *app) clusterMembersCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "members NAME", Short: "List a cluster's members", Example: "  mainstay cluster members default", Args: exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.client()
-			if err != nil {
-				return err
-			}
-			raw, members, _, err := list[gateway.Agent](c.Context(), client, pathOf(clustersPath, args[0], "members"), "members", nil, 0)
-			if err != nil {
-				return err
-			}
-			return a.print(map[string]any{"members": raw}, func() error { return a.printAgents(members) })
+			return printList(c, a, pathOf(clustersPath, args[0], "members"), "members", nil, 0, a.printAgents)
 		},
 	}
 	a.outputFlag(command)

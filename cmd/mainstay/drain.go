@@ -27,28 +27,16 @@ func (a *app) drainListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "list", Short: "List drains, newest first", Example: "  mainstay drain list --cluster default", Args: exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if limit < 1 {
-				return usageError("--limit must be at least 1")
-			}
-			client, err := a.client()
-			if err != nil {
-				return err
-			}
-			raw, records, more, err := list[fleet.DrainRecord](c.Context(), client, drainsPath, "drains", queryOf("cluster", cluster), limit)
-			if err != nil {
-				return err
-			}
-			return a.print(map[string]any{"drains": raw}, func() error { return a.printDrains(records, more) })
+			return printList(c, a, drainsPath, "drains", queryOf("cluster", cluster), limit, a.printDrains)
 		},
 	}
-	flags := command.Flags()
-	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
-	flags.IntVar(&limit, "limit", 50, "at most this many")
+	command.Flags().StringVar(&cluster, "cluster", "", "only of this cluster")
+	limitFlag(command, &limit)
 	a.outputFlag(command)
 	return command
 }
 
-func (a *app) printDrains(records []fleet.DrainRecord, more bool) error {
+func (a *app) printDrains(records []fleet.DrainRecord) error {
 	if len(records) == 0 {
 		_, err := fmt.Fprintln(a.stdout, "There are no such drains.")
 		return err
@@ -69,13 +57,7 @@ func (a *app) printDrains(records []fleet.DrainRecord, more bool) error {
 		}
 		t.row(r.ID, string(r.Status), strings.Join(names, ", "), fmt.Sprintf("%d of %d", done, len(r.Agents)), a.ago(&r.RequestedAt), r.Reason)
 	}
-	if err := t.flush(); err != nil {
-		return err
-	}
-	if more {
-		fmt.Fprintf(a.stderr, "There are more: raise --limit.\n")
-	}
-	return nil
+	return t.flush()
 }
 
 // drainOneCommand is a command about one drain, which it shows as it stands then.

@@ -33,30 +33,19 @@ func (a *app) failoverListCommand() *cobra.Command {
 		Example: "  mainstay failover list --cluster default --agent agent-1",
 		Args:    exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if limit < 1 {
-				return usageError("--limit must be at least 1")
-			}
-			client, err := a.client()
-			if err != nil {
-				return err
-			}
-			raw, records, more, err := list[fleet.FailoverRecord](c.Context(), client, failoversPath, "failovers", queryOf("cluster", cluster, "agent", agent, "status", status), limit)
-			if err != nil {
-				return err
-			}
-			return a.print(map[string]any{"failovers": raw}, func() error { return a.printFailovers(records, more) })
+			return printList(c, a, failoversPath, "failovers", queryOf("cluster", cluster, "agent", agent, "status", status), limit, a.printFailovers)
 		},
 	}
 	flags := command.Flags()
 	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
 	flags.StringVar(&agent, "agent", "", "only of this agent")
 	flags.StringVar(&status, "status", "", "only with this status: running, succeeded, not_in_cluster, no_target_available or failed")
-	flags.IntVar(&limit, "limit", 50, "at most this many")
+	limitFlag(command, &limit)
 	a.outputFlag(command)
 	return command
 }
 
-func (a *app) printFailovers(records []fleet.FailoverRecord, more bool) error {
+func (a *app) printFailovers(records []fleet.FailoverRecord) error {
 	if len(records) == 0 {
 		_, err := fmt.Fprintln(a.stdout, "There are no such failovers.")
 		return err
@@ -66,13 +55,7 @@ func (a *app) printFailovers(records []fleet.FailoverRecord, more bool) error {
 		r := &records[i]
 		t.row(r.ID, string(r.Status), string(r.Trigger), r.TargetAgentID, transferred(r), a.ago(&r.NoticedAt), failoverTook(r))
 	}
-	if err := t.flush(); err != nil {
-		return err
-	}
-	if more {
-		fmt.Fprintf(a.stderr, "There are more: raise --limit.\n")
-	}
-	return nil
+	return t.flush()
 }
 
 func (a *app) failoverGetCommand() *cobra.Command {

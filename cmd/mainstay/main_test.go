@@ -64,7 +64,7 @@ func problem(status int, code, detail string) answer {
 // at runs a command line against the fake API. The first two words are the command.
 func (f *fakeAPI) at(t *testing.T, args ...string) ran {
 	t.Helper()
-	return run(t.Context(), "", slices.Insert(slices.Clone(args), 2, "--server", f.URL)...)
+	return run(t.Context(), "", slices.Insert(slices.Clone(args), min(2, len(args)), "--server", f.URL)...)
 }
 
 func TestUsageErrorsEndWithCode2(t *testing.T) {
@@ -81,6 +81,7 @@ func TestUsageErrorsEndWithCode2(t *testing.T) {
 		"arguments where none":      {[]string{"agent", "list", "x"}, "takes no arguments"},
 		"bad output":                {[]string{"agent", "list", "-o", "yaml"}, "--output must be text or json"},
 		"bad server":                {[]string{"agent", "list", "--server", "ftp://x"}, "--server: must be like http://127.0.0.1:8080"},
+		"negative attempt":          {[]string{"task", "logs", "--attempt", "-1", "t"}, "--attempt must not be negative"},
 		"submit nothing":            {[]string{"task", "submit"}, "give --type, or a command to run after --"},
 		"submit without dashes":     {[]string{"task", "submit", "echo", "hello"}, "put the command to run after --"},
 		"submit before dashes":      {[]string{"task", "submit", "echo", "--", "hello"}, "put the command to run after --"},

@@ -104,9 +104,23 @@ func (a *app) ago(t *time.Time) string {
 	}
 	d := a.now().Sub(*t)
 	if d < 0 {
-		return "in " + roughly(-d)
+		return "in " + roughly(toUnit(-d))
 	}
 	return roughly(d) + " ago"
+}
+
+// toUnit rounds to well below the unit that roughly shows, so that what is ten minutes from now is in 10m, and not in 9m
+// because a moment has passed.
+func toUnit(d time.Duration) time.Duration {
+	switch {
+	case d < 10*time.Second:
+		return d
+	case d < 2*time.Hour:
+		return d.Round(time.Second)
+	case d < 48*time.Hour:
+		return d.Round(time.Minute)
+	}
+	return d.Round(time.Hour)
 }
 
 // roughly is a duration with one unit, two where it helps.

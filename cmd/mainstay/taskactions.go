@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,6 +24,61 @@ func (a *app) taskRetryCommand() *cobra.Command {
 		Use: "retry ID", Short: "Give a dead letter a fresh set of attempts",
 		Example: `  mainstay task retry t-06… --reason "disk was full"`,
 	}, "retry")
+}
+
+func (a *app) taskDiscardCommand() *cobra.Command {
+	var reason string
+	command := &cobra.Command{
+		Use: "discard ID --reason TEXT", Short: "Give a dead letter up",
+		Long:    "Give a dead letter up: it ends as failed now, and not when its retention does. Its attempts and payload stay visible.",
+		Example: `  mainstay task discard t-06… --reason "the customer is gone"`,
+		Args:    exactly("a task's id"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if strings.TrimSpace(reason) == "" {
+				return usageError("say why with --reason")
+			}
+			return a.act(c, args[0], "discard", gateway.DiscardTaskRequest{Reason: reason})
+		},
+	}
+	command.Flags().StringVar(&reason, "reason", "", "why; the task says it afterwards (required)")
+	a.outputFlag(command)
+	return command
+}
+
+func (a *app) taskPriorityCommand() *cobra.Command {
+	var reason string
+	command := &cobra.Command{
+		Use: "priority ID PRIORITY", Short: "Change the priority of a task that has not ended",
+		Long: `Change the priority of a task that has not ended: 1 (first) to 5 (last), or critical, high, normal, low or background.
+
+A task that waits for an agent is moved within about a second. What an agent runs already is not disturbed; the priority
+then holds for later attempts.`,
+		Example: `  mainstay task priority t-06… high --reason "the customer is waiting"`,
+		Args:    exactly("a task's id", "a priority"),
+		RunE: func(c *cobra.Command, args []string) error {
+			priority, err := fleet.ParsePriority(args[1])
+			if err != nil {
+				return withExit(exitUsage, err)
+			}
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			task := &gateway.Task{}
+			request := gateway.TaskPriorityRequest{Priority: gateway.Priority(priority), Reason: reason}
+			raw, err := client.call(c.Context(), http.MethodPost, pathOf(tasksPath, args[0], "priority"), 0, request, task)
+			if err != nil {
+				return err
+			}
+			return a.print(raw, func() error {
+				_, err := fmt.Fprintf(a.stdout, "Task %s has priority %s now; it is %s.\n", task.ID, task.PriorityName, task.Status)
+				return err
+			})
+		},
+	}
+	command.Flags().StringVar(&reason, "reason", "", "why; kept in the task's history")
+	a.outputFlag(command)
+	return command
 }
 
 func (a *app) reasonCommand(command *cobra.Command, action string) *cobra.Command {

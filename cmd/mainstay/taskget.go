@@ -22,7 +22,7 @@ func (a *app) taskGetCommand() *cobra.Command {
 	var wait time.Duration
 	command := &cobra.Command{
 		Use:     "get ID",
-		Short:   "Show a task: its status, why it waits, its attempts and its result",
+		Short:   "Show a task: its status, why it waits, its payload, its attempts and its result",
 		Example: "  mainstay task get t-06… --wait=2m",
 		Args:    exactly("a task's id"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -30,11 +30,11 @@ func (a *app) taskGetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			raw, task, err := client.waitForTask(c.Context(), args[0], wait)
+			raw, task, err := client.waitForTask(c.Context(), args[0], wait, "include", "payload")
 			if err != nil {
 				return err
 			}
-			if err := a.printTask(raw, task); err != nil {
+			if err := a.printTask(raw, task, shortText); err != nil {
 				return err
 			}
 			if wait > 0 {
@@ -65,13 +65,18 @@ func waitFlag(c *cobra.Command, wait *time.Duration) {
 }
 
 // waitForTask returns a task as soon as it has ended or needs a person, or as it stands when the time is over.
-func (c *apiClient) waitForTask(ctx context.Context, id string, wait time.Duration) (json.RawMessage, *gateway.Task, error) {
+// parameters are names and values of the query.
+func (c *apiClient) waitForTask(ctx context.Context, id string, wait time.Duration, parameters ...string) (json.RawMessage, *gateway.Task, error) {
 	deadline := time.Now().Add(wait)
 	for {
 		hold := min(max(0, time.Until(deadline)), maxHold)
-		path := pathOf(tasksPath, id)
+		query := queryOf(parameters...)
 		if hold > 0 {
-			path += "?wait=" + hold.String()
+			query.Set("wait", hold.String())
+		}
+		path := pathOf(tasksPath, id)
+		if len(query) > 0 {
+			path += "?" + query.Encode()
 		}
 		task := &gateway.Task{}
 		raw, err := c.call(ctx, http.MethodGet, path, hold, nil, task)

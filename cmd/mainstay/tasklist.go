@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"net/url"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,27 +13,34 @@ import (
 )
 
 func (a *app) taskListCommand() *cobra.Command {
-	var cluster, status, taskType, tenant, pinned string
+	var cluster, status, taskType, tenant, pinned, after, before string
+	var labels []string
 	var limit int
 	command := &cobra.Command{
-		Use:     "list",
-		Short:   "List tasks, newest first",
-		Example: "  mainstay task list --status running\n  mainstay task list --status dead_letter --cluster studio -o json",
-		Args:    exactly(),
+		Use:   "list",
+		Short: "List tasks, newest first",
+		Example: `  mainstay task list --status running
+  mainstay task list --label project=film --submitted-after 2h
+  mainstay task list --status dead_letter --cluster studio -o json`,
+		Args: exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if limit < 1 {
-				return usageError("--limit must be at least 1")
-			}
-			client, err := a.client()
-			if err != nil {
-				return err
-			}
 			query := queryOf("cluster", cluster, "status", status, "type", taskType, "tenant", tenant, "agent", pinned)
-			raw, tasks, more, err := list[gateway.Task](c.Context(), client, tasksPath, "tasks", query, limit)
-			if err != nil {
-				return err
+			for _, label := range labels {
+				if !strings.ContainsAny(label, "=:") {
+					return usageError("--label must be name=value")
+				}
+				query.Add("label", label)
 			}
-			return a.print(map[string]any{"tasks": raw}, func() error { return a.printTasks(tasks, more) })
+			for name, text := range map[string]string{"submitted-after": after, "submitted-before": before} {
+				at, err := a.timeFlag(text)
+				if err != nil {
+					return usageError("--%s %w", name, err)
+				}
+				if at != "" {
+					query.Set(strings.ReplaceAll(name, "-", "_"), at)
+				}
+			}
+			return printList(c, a, tasksPath, "tasks", query, limit, a.printTasks)
 		},
 	}
 	flags := command.Flags()
@@ -40,32 +49,54 @@ func (a *app) taskListCommand() *cobra.Command {
 	flags.StringVar(&taskType, "type", "", "only of this type")
 	flags.StringVar(&tenant, "tenant", "", "only of this tenant")
 	flags.StringVar(&pinned, "agent", "", "only those pinned to this agent")
-	flags.IntVar(&limit, "limit", 50, "at most this many")
+	flags.StringArrayVar(&labels, "label", nil, "only with this label, as name=value; of several, those with all")
+	flags.StringVar(&after, "submitted-after", "", "only those submitted at this time or later: RFC 3339, or how long ago, like 2h")
+	flags.StringVar(&before, "submitted-before", "", "only those submitted before this time: RFC 3339, or how long ago, like 2h")
+	limitFlag(command, &limit)
 	a.outputFlag(command)
 	return command
 }
 
-func (a *app) printTasks(tasks []gateway.Task, more bool) error {
+// timeFlag reads a time, or how long ago it is; empty stays empty.
+func (a *app) timeFlag(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		ago, err := fleet.ParseDuration(text)
+		if err != nil || ago < 0 {
+			return "", errors.New("must be a time like 2026-11-21T12:00:00Z, or how long ago, like 2h")
+		}
+		at = a.now().Add(-ago)
+	}
+	return at.UTC().Format(time.RFC3339Nano), nil
+}
+
+func (a *app) printTasks(tasks []gateway.Task) error {
 	if len(tasks) == 0 {
 		_, err := fmt.Fprintln(a.stdout, "There are no such tasks.")
 		return err
 	}
-	t := newTable(a.stdout, "TASK", "TYPE", "CLUSTER", "STATUS", "AGENT", "SUBMITTED", "TOOK")
+	t := newTable(a.stdout, "TASK", "TYPE", "CLUSTER", "PRIORITY", "STATUS", "AGENT", "SUBMITTED", "TOOK")
 	for i := range tasks {
 		task := &tasks[i]
 		var took string
 		if task.CreatedAt != nil && task.ClosedAt != nil {
 			took = roughly(task.ClosedAt.Sub(*task.CreatedAt))
 		}
-		t.row(task.ID, task.Type, task.Cluster, string(task.Status), agentOf(task), a.ago(task.CreatedAt), took)
+		t.row(task.ID, task.Type, task.Cluster, task.PriorityName, a.statusText(task), agentOf(task), a.ago(task.CreatedAt), took)
 	}
-	if err := t.flush(); err != nil {
-		return err
+	return t.flush()
+}
+
+// statusText is the status, with the time that the task waits for.
+func (a *app) statusText(task *gateway.Task) string {
+	text := string(task.Status)
+	if task.NextAttemptAt != nil {
+		text += ", " + a.ago(task.NextAttemptAt)
 	}
-	if more {
-		fmt.Fprintf(a.stderr, "There are more: raise --limit.\n")
-	}
-	return nil
+	return text
 }
 
 // agentOf is the agent that has the task, else the one it is pinned to.
@@ -74,15 +105,4 @@ func agentOf(task *gateway.Task) string {
 		return task.Attempts[n-1].AgentID
 	}
 	return task.Agent
-}
-
-// queryOf makes a query of names and values, leaving out empty values.
-func queryOf(pairs ...string) url.Values {
-	query := url.Values{}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			query.Set(pairs[i], pairs[i+1])
-		}
-	}
-	return query
 }

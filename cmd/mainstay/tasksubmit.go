@@ -22,8 +22,11 @@ type submission struct {
 	request   gateway.TaskRequest
 	payload   string
 	safety    string
+	priority  string
+	startAt   string
 	timeout   time.Duration
 	expiresIn time.Duration
+	beacon    time.Duration
 	dir       string
 	env       []string
 	labels    []string
@@ -40,10 +43,11 @@ func (a *app) taskSubmitCommand() *cobra.Command {
 What stands after "--" is run as a command by an agent that allows it (task type exec), without a shell. With --wait,
 what it writes comes out here as if it had run here; what becomes of the task is said on standard error.`,
 		Example: `  mainstay task submit --wait -- echo hello
-  mainstay task submit --type render --cluster studio --payload @scene.json --priority 1
+  mainstay task submit --type render --cluster studio --payload @scene.json --priority high
+  mainstay task submit --start-at +10m -- ./nightly.sh
   echo '{"n": 1}' | mainstay task submit --type count --payload -`,
 		RunE: func(c *cobra.Command, args []string) error {
-			request, err := s.build(a.stdin, args, c.ArgsLenAtDash())
+			request, err := s.build(a.stdin, a.now(), args, c.ArgsLenAtDash())
 			if err != nil {
 				return err
 			}
@@ -65,41 +69,59 @@ what it writes comes out here as if it had run here; what becomes of the task is
 			if task.Type == agent.ExecType && a.output != "json" {
 				err = a.printCommand(task)
 			} else {
-				err = a.printTask(raw, task)
+				err = a.printTask(raw, task, wholeText)
 			}
 			return errors.Join(err, incomplete(task, s.wait))
 		},
 	}
 	flags := command.Flags()
-	r := &s.request
-	flags.StringVar(&r.Type, "type", "", "task type, which an agent must handle (exec when a command is given)")
-	flags.StringVar(&r.Cluster, "cluster", "default", "cluster whose agents may do it")
-	flags.StringVar(&s.payload, "payload", "", "JSON for the handler: the text itself, @FILE, or - for standard input")
-	flags.StringVar(&r.ID, "id", "", "id of the task (default: one is made); the same id again is the same task")
-	flags.StringVar(&r.IdempotencyKey, "idempotency-key", "", "the same key again is the same task")
-	flags.IntVar(&r.Priority, "priority", 0, "1 (first) to 5 (last) (default 3)")
-	flags.StringVar(&r.Agent, "agent", "", "only this agent may do it; it waits while the agent is offline")
-	flags.StringVar(&s.safety, "retry-safety", "", "when its agent is lost: idempotent (run again at once), fenced (when the lost agent has certainly stopped) or at_most_once (a person decides) (default idempotent)")
-	flags.DurationVar(&s.timeout, "timeout", 0, "how long one attempt may run (default 24h)")
-	flags.DurationVar(&s.expiresIn, "expires-in", 0, "how long it may wait for an agent (default 1h)")
-	flags.IntVar(&r.Retry.MaxAttempts, "max-attempts", 0, "attempts that may fail before it is a dead letter (default 3)")
-	flags.StringArrayVar(&r.RequiredCapabilities, "capability", nil, "capability that its agent must have (repeatable)")
-	flags.StringVar(&r.ShardKey, "shard-key", "", "in a sharded cluster: what belongs together has the same key")
-	flags.StringVar(&r.Tenant, "tenant", "", "whose work it is; tenants share agents fairly")
-	flags.StringArrayVar(&s.labels, "label", nil, "NAME=VALUE to find it by (repeatable)")
-	flags.StringVar(&s.dir, "dir", "", "working directory of the command")
-	flags.StringArrayVar(&s.env, "env", nil, "NAME=VALUE for the command (repeatable)")
+	flags.StringVar(&s.request.ID, "id", "", "id of the task (default: one is made); the same id again is the same task")
+	flags.StringVar(&s.request.IdempotencyKey, "idempotency-key", "", "the same key again is the same task")
+	flags.StringVar(&s.startAt, "start-at", "", "when it may begin: a time such as 2026-12-24T18:00:00Z, or +10m from now (default at once)")
+	s.taskFlags(command)
 	waitFlag(command, &s.wait)
 	a.outputFlag(command)
 	return command
 }
 
+// taskFlags are the flags that say what the task is, for `task submit` and `schedule create`.
+func (s *submission) taskFlags(command *cobra.Command) {
+	flags, r := command.Flags(), &s.request
+	flags.StringVar(&r.Type, "type", "", "task type, which an agent must handle (exec when a command is given)")
+	flags.StringVar(&r.Cluster, "cluster", "default", "cluster whose agents may do it")
+	flags.StringVar(&s.payload, "payload", "", "JSON for the handler: the text itself, @FILE, or - for standard input")
+	flags.StringVar(&s.priority, "priority", "", "1 (first) to 5 (last), or critical, high, normal, low or background (default normal)")
+	flags.StringVar(&r.Agent, "agent", "", "only this agent may do it; it waits while the agent is offline")
+	flags.StringVar(&s.safety, "retry-safety", "", "when its agent is lost: idempotent (run again at once), fenced (when the lost agent has certainly stopped) or at_most_once (a person decides) (default idempotent)")
+	flags.DurationVar(&s.timeout, "timeout", 0, "how long one attempt may run (default 24h)")
+	flags.DurationVar(&s.beacon, "beacon-timeout", 0, "end an attempt whose handler gives no sign of life for this long, such as 45s; output of a command is one (default: not watched)")
+	flags.DurationVar(&s.expiresIn, "expires-in", 0, "how long it may wait for an agent, from its start on (default 1h)")
+	flags.IntVar(&r.Retry.MaxAttempts, "max-attempts", 0, "attempts that may fail before it is a dead letter (default 3)")
+	flags.StringArrayVar(&r.Retry.NonRetryable, "non-retryable", nil, "type of failure that is not tried again, such as exit_2 of a command (repeatable)")
+	flags.StringArrayVar(&r.RequiredCapabilities, "capability", nil, "capability that its agent must have (repeatable)")
+	flags.StringArrayVar(&r.PreferredCapabilities, "prefer", nil, "capability that its agent should rather have (repeatable)")
+	flags.StringVar(&r.Affinity, "affinity", "", "agent that should rather do it")
+	flags.StringVar(&r.Provider, "provider", "", "outside service that it calls; agents with access are preferred, rate-limited ones wait")
+	flags.StringVar(&r.ShardKey, "shard-key", "", "in a sharded cluster: what belongs together has the same key")
+	flags.StringVar(&r.Tenant, "tenant", "", "whose work it is; tenants share agents fairly")
+	flags.StringArrayVar(&s.labels, "label", nil, "NAME=VALUE to find it by (repeatable)")
+	flags.StringVar(&s.dir, "dir", "", "working directory of the command")
+	flags.StringArrayVar(&s.env, "env", nil, "NAME=VALUE for the command (repeatable)")
+}
+
 // build checks the command line. dash is how many arguments stand before "--", -1 without one.
-func (s *submission) build(stdin io.Reader, args []string, dash int) (*gateway.TaskRequest, error) {
+func (s *submission) build(stdin io.Reader, now time.Time, args []string, dash int) (*gateway.TaskRequest, error) {
 	r := s.request
 	r.RetrySafety, r.Timeout, r.ExpiresIn = fleet.RetrySafety(s.safety), fleet.Duration(s.timeout), fleet.Duration(s.expiresIn)
+	r.BeaconTimeout = fleet.Duration(s.beacon)
 	var err error
 	if r.Labels, err = pairs("--label", s.labels); err != nil {
+		return nil, err
+	}
+	if r.Priority, err = priorityFlag(s.priority); err != nil {
+		return nil, err
+	}
+	if r.StartAt, err = startFlag(s.startAt, now); err != nil {
 		return nil, err
 	}
 	switch {
@@ -119,8 +141,9 @@ func (s *submission) build(stdin io.Reader, args []string, dash int) (*gateway.T
 	if err != nil {
 		return nil, err
 	}
-	spec := fleet.TaskSpec{Type: r.Type, Cluster: r.Cluster, Agent: r.Agent, Priority: r.Priority, RetrySafety: r.RetrySafety,
-		Timeout: r.Timeout, ExpiresIn: r.ExpiresIn, Tenant: r.Tenant, RequiredCapabilities: r.RequiredCapabilities, Labels: r.Labels}
+	spec := fleet.TaskSpec{Type: r.Type, Cluster: r.Cluster, Agent: r.Agent, Priority: fleet.Priority(r.Priority), RetrySafety: r.RetrySafety,
+		Timeout: r.Timeout, ExpiresIn: r.ExpiresIn, BeaconTimeout: r.BeaconTimeout, Provider: r.Provider, Tenant: r.Tenant, RequiredCapabilities: r.RequiredCapabilities, Labels: r.Labels,
+		Retry: fleet.RetryPolicy{NonRetryable: r.Retry.NonRetryable}}
 	return &r, withExit(exitUsage, spec.Validate())
 }
 
@@ -192,8 +215,11 @@ func readJSON(flag, value string, stdin io.Reader) (json.RawMessage, error) {
 func (a *app) printSubmitted(raw json.RawMessage, task *gateway.Task) error {
 	return a.print(raw, func() error {
 		note := "submitted"
-		if task.Duplicate {
+		switch {
+		case task.Duplicate:
 			note = "was submitted before; it is " + string(task.Status)
+		case task.NextAttemptAt != nil:
+			note = "submitted; it starts " + a.ago(task.NextAttemptAt)
 		}
 		_, err := fmt.Fprintf(a.stdout, "Task %s %s. See it with: mainstay task get %s --wait\n", task.ID, note, task.ID)
 		return err

@@ -17,6 +17,8 @@ const (
 	bareQueue    = "bench-bare"
 	bareWorkflow = "BareTask"
 	bareActivity = "BareActivity"
+	// bareWorkflowPollers are as many as Mainstay's worker has.
+	bareWorkflowPollers = 8
 )
 
 // Bare is plain Temporal: one workflow with one activity for each task, run by an SDK worker in this process.
@@ -28,18 +30,26 @@ type Bare struct {
 // NewBare starts the worker. Its pollers are as many as Mainstay's, its other settings the SDK's defaults, eager
 // activities among them.
 func NewBare(c client.Client, activityPollers int) (*Bare, error) {
-	w := sdkworker.New(c, bareQueue, sdkworker.Options{MaxConcurrentWorkflowTaskPollers: 8, MaxConcurrentActivityTaskPollers: activityPollers})
+	w := sdkworker.New(c, bareQueue, sdkworker.Options{MaxConcurrentWorkflowTaskPollers: bareWorkflowPollers, MaxConcurrentActivityTaskPollers: activityPollers})
+	registerBareWorkflow(w)
+	registerBareActivity(w)
+	if err := w.Start(); err != nil {
+		return nil, fmt.Errorf("start the bare worker: %w", err)
+	}
+	return &Bare{c, w}, nil
+}
+
+func registerBareWorkflow(w sdkworker.WorkflowRegistry) {
 	w.RegisterWorkflowWithOptions(func(ctx workflow.Context) (int64, error) {
 		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
 		var began int64
 		err := workflow.ExecuteActivity(ctx, bareActivity).Get(ctx, &began)
 		return began, err
 	}, workflow.RegisterOptions{Name: bareWorkflow})
+}
+
+func registerBareActivity(w sdkworker.ActivityRegistry) {
 	w.RegisterActivityWithOptions(func(context.Context) (int64, error) { return time.Now().UnixNano(), nil }, activity.RegisterOptions{Name: bareActivity})
-	if err := w.Start(); err != nil {
-		return nil, fmt.Errorf("start the bare worker: %w", err)
-	}
-	return &Bare{c, w}, nil
 }
 
 // Close stops the worker.

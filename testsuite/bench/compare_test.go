@@ -103,6 +103,6 @@ func TestParseBusyTime(t *testing.T) {
 
 func TestTotalMemory(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, int64(2048), totalMemory("MemFree: 1 kB\nMemTotal:        2 kB\n"))
-	require.Zero(t, totalMemory("MemFree: 1 kB\n"))
+	require.Equal(t, int64(2048), kibibytes("MemFree: 1 kB\nMemTotal:        2 kB\n", "MemTotal:"))
+	require.Zero(t, kibibytes("MemFree: 1 kB\n", "MemTotal:"))
 }

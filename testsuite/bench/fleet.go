@@ -1,15 +1,14 @@
 package bench
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"mainstay.dev/mainstay/fleet"
@@ -30,6 +29,8 @@ type crew struct {
 	cluster      string
 	hubs         string // URLs for the agents
 	safety       fleet.RetrySafety
+	slots        int    // of each agent
+	capability   string // of each agent; empty: none
 	ids          []string
 	processes    map[string]*Process
 	gone         map[int]bool // processes that were killed
@@ -40,7 +41,7 @@ type crew struct {
 func newCrew(i *Installation, cluster string, size int, safety fleet.RetrySafety) *crew {
 	path := filepath.Join(i.dir, cluster+".ledger")
 	c := &crew{
-		installation: i, cluster: cluster, hubs: i.HubURL(), safety: safety, processes: map[string]*Process{}, gone: map[int]bool{},
+		installation: i, cluster: cluster, hubs: i.HubURL(), safety: safety, slots: workSlots, processes: map[string]*Process{}, gone: map[int]bool{},
 		ledger: ledgerReader{path: path}, ledgerPath: path,
 	}
 	for n := range size {
@@ -51,14 +52,25 @@ func newCrew(i *Installation, cluster string, size int, safety fleet.RetrySafety
 
 // create makes the crew's cluster.
 func (c *crew) create(ctx context.Context, mode fleet.ReplicationMode) error {
-	return c.call(ctx, http.MethodPost, "/clusters", map[string]any{"name": c.cluster, "replication_mode": mode}, nil)
+	return c.createWith(ctx, mode, nil)
+}
+
+// createWith makes the crew's cluster with more settings than the mode.
+func (c *crew) createWith(ctx context.Context, mode fleet.ReplicationMode, settings map[string]any) error {
+	request := map[string]any{"name": c.cluster, "replication_mode": mode}
+	maps.Copy(request, settings)
+	return c.call(ctx, http.MethodPost, "/clusters", request, nil)
 }
 
 // start starts agents and waits until they have registered.
 func (c *crew) start(ctx context.Context, ids ...string) error {
 	for _, id := range ids {
-		p, err := c.installation.Start(id, "bench", "agent", "--hub", c.hubs, "--cluster", c.cluster, "--id", id,
-			"--slots", strconv.Itoa(workSlots), "--ledger", c.ledgerPath, "--stop-timeout", stopAfter.String())
+		args := []string{"bench", "agent", "--hub", c.hubs, "--cluster", c.cluster, "--id", id,
+			"--slots", strconv.Itoa(c.slots), "--ledger", c.ledgerPath, "--stop-timeout", stopAfter.String()}
+		if c.capability != "" {
+			args = append(args, "--capability", c.capability)
+		}
+		p, err := c.installation.Start(id, args...)
 		if err != nil {
 			return err
 		}
@@ -72,6 +84,27 @@ func (c *crew) start(ctx context.Context, ids ...string) error {
 func (c *crew) online(entries []ledgerEntry, id string) bool {
 	pid := c.processes[id].PID()
 	return slices.ContainsFunc(entries, func(e ledgerEntry) bool { return e.Event == ledgerOnline && e.PID == pid && e.Agent == id })
+}
+
+// stop has all agents of the crew say goodbye, and returns when they have ended.
+func (c *crew) stop() {
+	for _, p := range c.processes {
+		p.Signal(syscall.SIGTERM)
+	}
+	for _, p := range c.processes {
+		<-p.Done()
+	}
+}
+
+// awaitBegun waits until each of the tasks has begun.
+func (c *crew) awaitBegun(ctx context.Context, tasks []queuedTask) error {
+	ids := make([]string, len(tasks))
+	for n := range tasks {
+		ids[n] = tasks[n].ID
+	}
+	const slowest = 5 // tasks a second
+	limit := settleLimit + time.Duration(len(tasks)/slowest)*time.Second
+	return c.ledger.await(ctx, "the begin of all tasks", limit, func(entries []ledgerEntry) bool { return allBegun(entries, ids) })
 }
 
 // awaitIdle waits until nothing is in progress.
@@ -142,39 +175,9 @@ func allBegun(entries []ledgerEntry, tasks []string) bool {
 	return !slices.ContainsFunc(tasks, func(task string) bool { return !begun[task] })
 }
 
-// call sends a request to the REST API below /api/v1/agents.
+// call sends a request to the REST API below /api/v1/agents, for what takes a moment.
 func (c *crew) call(ctx context.Context, method, path string, in, out any) error {
-	var body io.Reader
-	if in != nil {
-		data, err := json.Marshal(in)
-		if err != nil {
-			return err
-		}
-		body = bytes.NewReader(data)
-	}
 	ctx, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, c.installation.URL+"/api/v1/agents"+path, body)
-	if err != nil {
-		return err
-	}
-	if body != nil {
-		request.Header.Set("Content-Type", "application/json")
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return fmt.Errorf("%s %s: HTTP %d: %s", method, path, response.StatusCode, text)
-	}
-	if out == nil {
-		return nil
-	}
-	return json.Unmarshal(text, out)
+	return c.installation.call(ctx, method, path, in, out)
 }

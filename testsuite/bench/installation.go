@@ -33,9 +33,11 @@ type Installation struct {
 	program string
 	args    []string
 	dir     string
-	plane   *Process
-	hub     *Process // the hub of its own; nil: the control plane's is used
+	plane   *Process // embedded Temporal, and all but agents unless temporalOnly
+	hub     *Process // the hub of its own, or hub, gateway and worker; nil: the control plane's are used
 	hubURL  string
+
+	temporalOnly bool
 
 	mu    sync.Mutex
 	procs []*Process // agents and helpers
@@ -49,12 +51,17 @@ type Setting struct {
 	Durability string // none, process or power; empty: the default
 	Config     string // text of a configuration file; empty: the defaults
 	CPUProfile string // file for a CPU profile of the control plane; empty: none
+	// TemporalOnly starts nothing but the embedded Temporal; StartServe adds hub, gateway and worker in a process.
+	TemporalOnly bool
 }
 
 // Install starts a control plane on free ports.
 func Install(ctx context.Context, s Setting) (*Installation, error) {
-	i := &Installation{program: s.Program, dir: s.Dir}
+	i := &Installation{program: s.Program, dir: s.Dir, temporalOnly: s.TemporalOnly}
 	i.args = []string{"dev", "--agents", "0", "--ui", "off", "-o", "json"}
+	if s.TemporalOnly {
+		i.args = []string{"bench", "temporal"}
+	}
 	if s.Memory {
 		i.args = append(i.args, "--ephemeral")
 	} else {
@@ -83,7 +90,10 @@ func (i *Installation) start(ctx context.Context, listen, temporal string) error
 		return err
 	}
 	defer func() { _ = read.Close() }()
-	args := append(append([]string{}, i.args...), "--http", listen, "--temporal", temporal)
+	args := append(append([]string{}, i.args...), "--temporal", temporal)
+	if !i.temporalOnly {
+		args = append(args, "--http", listen)
+	}
 	i.plane, err = i.launch("control-plane", nil, write, args)
 	_ = write.Close()
 	if err != nil {
@@ -197,7 +207,16 @@ func (i *Installation) HubPID() int {
 }
 
 // StartHub runs a hub in a process of its own (`mainstay serve --roles hub`), on the same address each time.
-func (i *Installation) StartHub(ctx context.Context) error {
+func (i *Installation) StartHub(ctx context.Context) error { return i.startServe(ctx, "hub") }
+
+// StartServe runs hub, gateway and worker in one process (`mainstay serve`), for an installation with TemporalOnly.
+func (i *Installation) StartServe(ctx context.Context) error {
+	err := i.startServe(ctx, "hub,gateway,worker")
+	i.URL = i.hubURL
+	return err
+}
+
+func (i *Installation) startServe(ctx context.Context, roles string) error {
 	if i.hubURL == "" {
 		listener, err := net.Listen("tcp", "127.0.0.1:0") // to find a free port
 		if err != nil {
@@ -208,7 +227,7 @@ func (i *Installation) StartHub(ctx context.Context) error {
 	}
 	var err error
 	i.hub, err = i.launch("hub", []string{"TEMPORAL_ADDRESS=" + i.Temporal, "TEMPORAL_NAMESPACE=" + i.Namespace, "MAINSTAY_TOKEN_KEY=" + benchKey}, nil,
-		[]string{"serve", "--roles", "hub", "--http", strings.TrimPrefix(i.hubURL, "http://"), "--hub-id", "bench-hub", "--log-level", "warn"})
+		[]string{"serve", "--roles", roles, "--http", strings.TrimPrefix(i.hubURL, "http://"), "--hub-id", "bench-hub", "--log-level", "warn"})
 	if err != nil {
 		return err
 	}
@@ -268,6 +287,9 @@ func (i *Installation) Stop() {
 	}
 	if i.plane == nil {
 		return
+	}
+	if i.temporalOnly { // it has no profile to write
+		i.plane.Kill()
 	}
 	i.plane.Signal(syscall.SIGTERM)
 	late := time.AfterFunc(stopLimit, i.plane.Kill)

@@ -24,7 +24,7 @@ type Machine struct {
 func ThisMachine(version string, now time.Time) Machine {
 	m := Machine{Cores: runtime.NumCPU(), Go: runtime.Version(), Version: version, Date: now.Format(time.DateOnly)}
 	if data, err := os.ReadFile("/proc/meminfo"); err == nil {
-		m.Memory = totalMemory(string(data))
+		m.Memory = kibibytes(string(data), "MemTotal:")
 	}
 	if data, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		m.Kernel = runtime.GOOS + " " + strings.TrimSpace(string(data))
@@ -36,10 +36,10 @@ func ThisMachine(version string, now time.Time) Machine {
 	return m
 }
 
-// totalMemory reads MemTotal of /proc/meminfo, in bytes; 0 when it is not there.
-func totalMemory(meminfo string) int64 {
-	for line := range strings.Lines(meminfo) {
-		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+// kibibytes reads a line such as "MemTotal: 24 kB" of a file in /proc, in bytes; 0 when it is not there.
+func kibibytes(text, name string) int64 {
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, name); ok {
 			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
 			if err == nil {
 				return kib << 10

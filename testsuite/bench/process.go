@@ -39,6 +39,19 @@ func parseCPUTime(stat string) (time.Duration, error) {
 	return sum, nil
 }
 
+// Memory is how much memory of a process is resident now, in bytes. Linux only.
+func Memory(pid int) (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read a process's memory: %w", err)
+	}
+	resident := kibibytes(string(status), "VmRSS:")
+	if resident == 0 {
+		return 0, fmt.Errorf("/proc/%d/status has no VmRSS", pid)
+	}
+	return resident, nil
+}
+
 // CPUTimes adds up the processor time of processes. One that has ended counts nothing.
 func CPUTimes(pids ...int) time.Duration {
 	var sum time.Duration

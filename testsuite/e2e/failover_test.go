@@ -368,6 +368,11 @@ func TestMassLossBrake(t *testing.T) {
 		return n
 	}
 	require.Eventually(t, func() bool { return held() == 3 }, 10*time.Second, 10*time.Millisecond)
+	holds := b.ask(t, http.MethodGet, "", nil).BrakeHolds
+	require.Len(t, holds, 1)
+	require.Equal(t, b.node.Hub.ID(), holds[0].Hub)
+	require.Equal(t, 3, holds[0].Lost)
+	require.WithinDuration(t, time.Now(), holds[0].Since, time.Minute)
 
 	t.Log("agents that come back go on with what they had")
 	wires[0].heal()
@@ -377,6 +382,7 @@ func TestMassLossBrake(t *testing.T) {
 	}, 10*time.Second, 10*time.Millisecond)
 	t.Log("the one that is still away is given up: one of four is no mass loss")
 	require.Eventually(t, func() bool { return b.view(t).Member(agents[2]).Status == fleet.AgentOffline }, 10*time.Second, 10*time.Millisecond)
+	require.Empty(t, b.ask(t, http.MethodGet, "", nil).BrakeHolds)
 	wires[2].heal()
 	b.finish.Store(true)
 	for i, id := range tasks {

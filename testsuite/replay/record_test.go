@@ -49,6 +49,13 @@ func TestRecord(t *testing.T) {
 			return nil, agent.NonRetryable(errors.New("bad input"))
 		},
 		"wait": func(ctx context.Context, _ *agent.Task) (any, error) { <-ctx.Done(); return nil, ctx.Err() },
+		"hang": func(ctx context.Context, task *agent.Task) (any, error) {
+			if task.Attempt == 1 {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return "done", nil
+		},
 	}
 	stop := runAgent(t, node, cluster, "a-1", handlers)
 
@@ -59,9 +66,12 @@ func TestRecord(t *testing.T) {
 	start(t, c, "dead-letter", fleet.TaskSpec{Type: "fail", Cluster: cluster, Retry: fleet.RetryPolicy{MaxAttempts: 1}})
 	start(t, c, "cancelled", fleet.TaskSpec{Type: "wait", Cluster: cluster})
 	start(t, c, "expired", fleet.TaskSpec{Type: "echo", Cluster: cluster, Agent: "nobody", ExpiresIn: fleet.Duration(time.Second)})
+	start(t, c, "timed-out", fleet.TaskSpec{Type: "hang", Cluster: cluster, BeaconTimeout: fleet.Duration(time.Second), Retry: quick})
+	start(t, c, "unhandled", fleet.TaskSpec{Type: "nobodys", Cluster: cluster, ExpiresIn: fleet.Duration(3 * time.Second)})
 	await(t, c, "dead-letter", fleet.TaskDeadLetter)
 	update(t, c, contract.TaskWorkflowID("dead-letter"), contract.RetryUpdate, contract.RetryRequest{})
 	await(t, c, "dead-letter", fleet.TaskDeadLetter)
+	recordTaskLife(t, c, cluster)
 	started(t, c, "cancelled")
 	update(t, c, contract.TaskWorkflowID("cancelled"), contract.CancelUpdate, contract.CancelRequest{Reason: "not needed"})
 
@@ -78,7 +88,12 @@ func TestRecord(t *testing.T) {
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.OpenLaneUpdate, contract.OpenLaneRequest{Capabilities: []string{"gpu"}})
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.ConfigureUpdate, fleet.ClusterConfig{Name: cluster, MinAgents: 2, DesiredAgents: 3})
 
-	for _, id := range []string{"completed", "retried", "failed", "dead-letter", "cancelled", "expired", "moved", "reviewed"} {
+	for _, lane := range []string{"cap/gpu", ""} {
+		update(t, c, contract.ClusterWorkflowID(cluster), contract.PauseUpdate, contract.PauseRequest{Lane: lane, Reason: "new disks"})
+		update(t, c, contract.ClusterWorkflowID(cluster), contract.ResumeUpdate, contract.ResumeRequest{Lane: lane})
+	}
+
+	for _, id := range []string{"completed", "retried", "failed", "dead-letter", "cancelled", "expired", "timed-out", "unhandled", "moved", "reviewed"} {
 		if id != "dead-letter" {
 			closed(t, c, contract.TaskWorkflowID(id))
 		}
@@ -87,6 +102,8 @@ func TestRecord(t *testing.T) {
 	stop()
 	recordFailovers(t, c, node)
 	recordDrains(t, c, node)
+	recordPeriodic(t, c, node)
+	recordBulk(t, c, node)
 	node.Stop()
 	t.Log("the hub is silent and does not answer: it is lost, and the cluster hears")
 	closed(t, c, contract.HubWorkflowID("recorder"))
@@ -94,6 +111,23 @@ func TestRecord(t *testing.T) {
 	closed(t, c, contract.ClusterWorkflowID(cluster))
 	save(t, c, contract.HubWorkflow, "lost", contract.HubWorkflowID("recorder"))
 	save(t, c, contract.ClusterWorkflow, "active-active", contract.ClusterWorkflowID(cluster))
+}
+
+// recordTaskLife records a task that waits for its start, one whose priority changes while it waits, and a dead letter
+// that is discarded.
+func recordTaskLife(t *testing.T, c client.Client, cluster string) {
+	t.Helper()
+	start(t, c, "scheduled", fleet.TaskSpec{Type: "echo", Cluster: cluster, StartAt: time.Now().Add(time.Second)})
+	start(t, c, "discarded", fleet.TaskSpec{Type: "fail", Cluster: cluster, Retry: fleet.RetryPolicy{MaxAttempts: 1}})
+	start(t, c, "reprioritized", fleet.TaskSpec{Type: "echo", Cluster: cluster, Agent: "nobody", ExpiresIn: fleet.Duration(3 * time.Second)})
+	await(t, c, "reprioritized", fleet.TaskQueued)
+	update(t, c, contract.TaskWorkflowID("reprioritized"), contract.ReprioritizeUpdate, contract.ReprioritizeRequest{Priority: fleet.PriorityHigh})
+	await(t, c, "discarded", fleet.TaskDeadLetter)
+	update(t, c, contract.TaskWorkflowID("discarded"), contract.DiscardUpdate, contract.DiscardRequest{Reason: "not needed"})
+	for _, id := range []string{"scheduled", "discarded", "reprioritized"} {
+		closed(t, c, contract.TaskWorkflowID(id))
+		save(t, c, contract.TaskWorkflow, id, contract.TaskWorkflowID(id))
+	}
 }
 
 // recordFailovers records a leader that is replaced, a shard owner that leaves, and the failovers of both kinds.

@@ -1,0 +1,231 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"mainstay.dev/mainstay/contract"
+)
+
+const (
+	// bulkFanOut bounds the tasks that one page acts on at the same time.
+	bulkFanOut = 16
+	// bulkTaskTimeout bounds one call about one task; a call that could not be made is repeated bulkTries times.
+	bulkTaskTimeout = 10 * time.Second
+	bulkTries       = 4
+	bulkFirstPause  = 250 * time.Millisecond
+)
+
+// Bulks acts on many tasks.
+type Bulks struct {
+	Client    client.Client
+	Namespace string
+}
+
+// bulkPage is a page under way, and the activity's heartbeat: the next try goes on from it. The page is kept because
+// visibility shows another one once tasks have changed.
+type bulkPage struct {
+	IDs      []string                        `json:"ids"`
+	Next     []byte                          `json:"next,omitempty"`
+	Outcomes map[string]contract.BulkExample `json:"outcomes"`
+	mu       sync.Mutex
+}
+
+// BulkPage acts on one page of tasks. A try after a crash may ask a task again: the update has the same id then, so the
+// task answers what it answered before.
+func (a *Bulks) BulkPage(ctx context.Context, in contract.BulkPageInput) (contract.BulkPageResult, error) {
+	page := &bulkPage{}
+	if !activity.HasHeartbeatDetails(ctx) || activity.GetHeartbeatDetails(ctx, page) != nil || page.Outcomes == nil {
+		var err error
+		if page.IDs, page.Next, err = a.read(ctx, in); err != nil {
+			return contract.BulkPageResult{}, err
+		}
+		page.Outcomes = map[string]contract.BulkExample{}
+		activity.RecordHeartbeat(ctx, page)
+	}
+	var left []string
+	for _, id := range page.IDs {
+		if _, known := page.Outcomes[id]; !known {
+			left = append(left, id)
+		}
+	}
+	if err := a.actOnAll(ctx, in, page, left); err != nil {
+		return contract.BulkPageResult{}, err
+	}
+	result := contract.BulkPageResult{Next: page.Next}
+	for _, id := range page.IDs {
+		result.Counts.Count(page.Outcomes[id])
+	}
+	return result, nil
+}
+
+// read finds the tasks of the page.
+func (a *Bulks) read(ctx context.Context, in contract.BulkPageInput) (ids []string, next []byte, err error) {
+	if len(in.IDs) > 0 {
+		return slices.Compact(slices.Sorted(slices.Values(in.IDs))), nil, nil
+	}
+	found, err := a.Client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: a.Namespace, PageSize: contract.BulkPageSize, NextPageToken: in.Token, Query: in.Spec.Query(),
+	})
+	var refused *serviceerror.InvalidArgument
+	if errors.As(err, &refused) {
+		return nil, nil, temporal.NewNonRetryableApplicationError("Temporal refuses the filter", contract.Refused, err)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("list tasks: %w", err)
+	}
+	for _, info := range found.GetExecutions() {
+		id, ok := contract.TaskOfWorkflowID(info.GetExecution().GetWorkflowId())
+		if ok && contract.HasLabels(info, in.Spec.Filter.Labels) && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, found.GetNextPageToken(), nil
+}
+
+// actOnAll acts on the tasks side by side and keeps what came of each in the page. It ends early only with its context.
+func (a *Bulks) actOnAll(ctx context.Context, in contract.BulkPageInput, page *bulkPage, ids []string) error {
+	var working sync.WaitGroup
+	next := make(chan string)
+	for range min(bulkFanOut, len(ids)) {
+		working.Go(func() {
+			for id := range next {
+				outcome := a.actOn(ctx, in, id)
+				if ctx.Err() != nil {
+					continue // it is not known what came of it
+				}
+				page.mu.Lock()
+				page.Outcomes[id] = outcome
+				activity.RecordHeartbeat(ctx, page)
+				page.mu.Unlock()
+			}
+		})
+	}
+	for _, id := range ids {
+		next <- id
+	}
+	close(next)
+	working.Wait()
+	return ctx.Err()
+}
+
+// actOn acts on one task. An example without outcome is a task that does not match after all.
+func (a *Bulks) actOn(ctx context.Context, in contract.BulkPageInput, id string) contract.BulkExample {
+	example := contract.BulkExample{TaskID: id}
+	if status := in.Spec.Filter.Status; contract.LooksAlike(status) {
+		var described *workflowservice.DescribeWorkflowExecutionResponse
+		err := again(ctx, func(ctx context.Context) (err error) {
+			described, err = a.Client.DescribeWorkflowExecution(ctx, contract.TaskWorkflowID(id), "")
+			return err
+		})
+		switch {
+		case err != nil:
+			example.Outcome, example.Reason = failure(ctx, err)
+			return example
+		case contract.DescribedStatus(described, time.Now()) != status:
+			if activity.GetInfo(ctx).Attempt > 1 && a.asked(ctx, in.Bulk, id) {
+				example.Outcome = contract.BulkTaskDone
+			}
+			return example
+		}
+	}
+	name, request := in.Spec.Update()
+	err := again(ctx, func(ctx context.Context) error {
+		handle, err := a.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+			UpdateID: contract.BulkUpdateID(in.Bulk), WorkflowID: contract.TaskWorkflowID(id), UpdateName: name,
+			Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		})
+		if err != nil {
+			return err
+		}
+		return handle.Get(ctx, nil)
+	})
+	var refused *temporal.ApplicationError
+	var gone *serviceerror.NotFound
+	switch {
+	case err == nil:
+		example.Outcome = contract.BulkTaskDone
+	case errors.As(err, &refused) && refused.Type() == contract.Refused:
+		example.Outcome, example.Reason = contract.BulkTaskSkipped, refused.Message()
+	case errors.As(err, &gone):
+		example.Outcome, example.Reason = a.ended(ctx, id)
+	default:
+		example.Outcome, example.Reason = failure(ctx, err)
+	}
+	return example
+}
+
+// asked reports whether an earlier try has acted on the task, which is why it is in another status now.
+func (a *Bulks) asked(ctx context.Context, bulk, id string) bool {
+	return again(ctx, func(ctx context.Context) error {
+		return a.Client.GetWorkflowUpdateHandle(client.GetWorkflowUpdateHandleOptions{
+			WorkflowID: contract.TaskWorkflowID(id), UpdateID: contract.BulkUpdateID(bulk),
+		}).Get(ctx, nil)
+	}) == nil
+}
+
+// ended tells a task that has ended from one that never was: Temporal says the same of both.
+func (a *Bulks) ended(ctx context.Context, id string) (contract.BulkOutcome, string) {
+	ctx, cancel := context.WithTimeout(ctx, bulkTaskTimeout)
+	defer cancel()
+	_, err := a.Client.DescribeWorkflowExecution(ctx, contract.TaskWorkflowID(id), "")
+	if err != nil {
+		return failure(ctx, err)
+	}
+	return contract.BulkTaskSkipped, "the task has ended"
+}
+
+// failure says why a task could not be asked. The error itself goes to the log: people outside read the reason.
+func failure(ctx context.Context, err error) (contract.BulkOutcome, string) {
+	var missing *serviceerror.NotFound
+	var precondition *serviceerror.FailedPrecondition
+	switch {
+	case errors.As(err, &missing):
+		return contract.BulkTaskFailed, "there is no task with this id, or its retention has ended"
+	case errors.As(err, &precondition):
+		return contract.BulkTaskFailed, "Temporal does not allow it now: its workflow may be paused"
+	case mayPass(err):
+		return contract.BulkTaskFailed, "Temporal, or a worker for it, did not answer in time"
+	}
+	activity.GetLogger(ctx).Error("A bulk operation failed on a task", "error", err)
+	return contract.BulkTaskFailed, "it failed on our side; the worker's log says why"
+}
+
+// again makes a call until it was answered, at most bulkTries times.
+func again(ctx context.Context, call func(context.Context) error) (err error) {
+	for pause, tries := bulkFirstPause, 1; ; pause, tries = 2*pause, tries+1 {
+		callCtx, cancel := context.WithTimeout(ctx, bulkTaskTimeout)
+		err = call(callCtx)
+		cancel()
+		if err == nil || tries == bulkTries || !mayPass(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// mayPass reports whether a call that failed so may succeed soon.
+func mayPass(err error) bool {
+	var unavailable *serviceerror.Unavailable
+	var exhausted *serviceerror.ResourceExhausted
+	var late *serviceerror.DeadlineExceeded
+	var notReady *serviceerror.WorkflowNotReady
+	var aborted *serviceerror.Aborted
+	var unanswered *client.WorkflowUpdateServiceTimeoutOrCanceledError
+	return errors.As(err, &unavailable) || errors.As(err, &exhausted) || errors.As(err, &late) || errors.As(err, &notReady) ||
+		errors.As(err, &aborted) || errors.As(err, &unanswered) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,68 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Placements finds the lanes of tasks.
+type Placements struct {
+	Client client.Client
+}
+
+// PlaceTask asks the cluster as it is now for a task's lane, and opens that lane if nobody polls it yet. A cluster that
+// is not there fails with contract.UnknownCluster.
+func (a *Placements) PlaceTask(ctx context.Context, in contract.PlaceTaskInput) (contract.TaskPlace, error) {
+	id := contract.ClusterWorkflowID(in.Cluster)
+	description, err := a.Client.DescribeWorkflowExecution(ctx, id, "")
+	var missing *serviceerror.NotFound
+	if errors.As(err, &missing) || err == nil && description.GetWorkflowExecutionInfo().GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return contract.TaskPlace{}, temporal.NewNonRetryableApplicationError(
+			fmt.Sprintf("there is no cluster %s any more, so no task was made", in.Cluster), contract.UnknownCluster, nil)
+	}
+	if err != nil {
+		return contract.TaskPlace{}, fmt.Errorf("describe cluster %s: %w", in.Cluster, err)
+	}
+	value, err := a.Client.QueryWorkflow(ctx, id, "", contract.ViewQuery)
+	if err != nil {
+		return contract.TaskPlace{}, fmt.Errorf("query cluster %s: %w", in.Cluster, err)
+	}
+	var view contract.ClusterView
+	if err := value.Get(&view); err != nil {
+		return contract.TaskPlace{}, fmt.Errorf("read the view of cluster %s: %w", in.Cluster, err)
+	}
+	shards := 0
+	if view.Config.ReplicationMode == fleet.Sharded {
+		shards = view.Config.Shards
+	}
+	spec := fleet.TaskSpec{Cluster: in.Cluster, Agent: in.Agent, ShardKey: in.ShardKey, RequiredCapabilities: in.RequiredCapabilities}
+	place := contract.TaskPlace{Lane: contract.Lane(&spec, shards), Sharded: shards > 0, TenantWeight: view.Config.TenantWeights[in.Tenant],
+		DeadLetterRetention: view.Config.WithDefaults().DeadLetterRetention}
+	if place.Lane != contract.CapabilityLane(in.Cluster, in.RequiredCapabilities) {
+		return place, nil
+	}
+	if slices.ContainsFunc(view.CapabilitySets, func(set []string) bool { return contract.CapabilityLane(in.Cluster, set) == place.Lane }) {
+		return place, nil
+	}
+	handle, err := a.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: id, UpdateName: contract.OpenLaneUpdate, WaitForStage: client.WorkflowUpdateStageCompleted,
+		Args: []any{contract.OpenLaneRequest{Capabilities: in.RequiredCapabilities}},
+	})
+	if err == nil {
+		err = handle.Get(ctx, nil)
+	}
+	if err != nil {
+		return place, fmt.Errorf("open a lane in cluster %s: %w", in.Cluster, err)
+	}
+	return place, nil
+}

@@ -1,0 +1,101 @@
+package activities_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+
+	"mainstay.dev/mainstay/activities"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// fakeCluster is a Temporal with one cluster. Methods that are not used are nil and panic.
+type fakeCluster struct {
+	client.Client
+	status enumspb.WorkflowExecutionStatus
+	err    error
+	view   contract.ClusterView
+	opened [][]string
+}
+
+func (f *fakeCluster) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: f.status}}, f.err
+}
+
+func (f *fakeCluster) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
+	return viewValue{f.view}, nil
+}
+
+func (f *fakeCluster) UpdateWorkflow(_ context.Context, o client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+	f.opened = append(f.opened, o.Args[0].(contract.OpenLaneRequest).Capabilities)
+	return doneHandle{}, nil
+}
+
+type viewValue struct{ view contract.ClusterView }
+
+func (viewValue) HasValue() bool { return true }
+func (v viewValue) Get(into any) error {
+	text, err := json.Marshal(v.view)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+func TestPlaceTask(t *testing.T) {
+	t.Parallel()
+	sharded := fleet.ClusterConfig{Name: "c", ReplicationMode: fleet.Sharded, Shards: 8}
+	for name, c := range map[string]struct {
+		config fleet.ClusterConfig
+		in     contract.PlaceTaskInput
+		want   contract.TaskPlace
+		opened int
+	}{
+		"the cluster's":           {fleet.ClusterConfig{Name: "c"}, contract.PlaceTaskInput{ShardKey: "k"}, contract.TaskPlace{Lane: "lane/c"}, 0},
+		"an agent's":              {sharded, contract.PlaceTaskInput{Agent: "a-1", ShardKey: "k"}, contract.TaskPlace{Lane: "lane/agent/a-1", Sharded: true}, 0},
+		"a shard's":               {sharded, contract.PlaceTaskInput{ShardKey: "k"}, contract.TaskPlace{Lane: contract.ShardLane("c", contract.ShardOf("k", 8)), Sharded: true}, 0},
+		"capabilities, open":      {fleet.ClusterConfig{Name: "c"}, contract.PlaceTaskInput{RequiredCapabilities: []string{"ssd", "gpu"}}, contract.TaskPlace{Lane: "lane/c/cap/gpu+ssd"}, 0},
+		"capabilities, to open":   {fleet.ClusterConfig{Name: "c"}, contract.PlaceTaskInput{RequiredCapabilities: []string{"tape"}}, contract.TaskPlace{Lane: "lane/c/cap/tape"}, 1},
+		"shards, no capabilities": {sharded, contract.PlaceTaskInput{ShardKey: "k", RequiredCapabilities: []string{"tape"}}, contract.TaskPlace{Lane: contract.ShardLane("c", contract.ShardOf("k", 8)), Sharded: true}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &fakeCluster{status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING}
+			f.view.Config, f.view.CapabilitySets = c.config.WithDefaults(), [][]string{{"gpu", "ssd"}}
+			c.in.Cluster = "c"
+			c.want.DeadLetterRetention = f.view.Config.DeadLetterRetention
+			got, err := (&activities.Placements{Client: f}).PlaceTask(t.Context(), c.in)
+			require.NoError(t, err)
+			require.Equal(t, c.want, got)
+			require.Len(t, f.opened, c.opened)
+		})
+	}
+}
+
+func TestPlaceTaskWithoutACluster(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]*fakeCluster{
+		"never was": {err: serviceerror.NewNotFound("no such workflow")},
+		"deleted":   {status: enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED},
+	} {
+		_, err := (&activities.Placements{Client: f}).PlaceTask(t.Context(), contract.PlaceTaskInput{Cluster: "c"})
+		var refused *temporal.ApplicationError
+		require.ErrorAs(t, err, &refused, name)
+		require.Equal(t, contract.UnknownCluster, refused.Type())
+		require.True(t, refused.NonRetryable())
+	}
+	_, err := (&activities.Placements{Client: &fakeCluster{err: serviceerror.NewUnavailable("away")}}).PlaceTask(t.Context(), contract.PlaceTaskInput{Cluster: "c"})
+	var refused *temporal.ApplicationError
+	require.NotErrorAs(t, err, &refused, "this is tried again")
+	require.Error(t, err)
+}

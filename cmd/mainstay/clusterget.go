@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mainstay.dev/mainstay/gateway"
+)
+
+func (a *app) printCluster(k *gateway.Cluster) error {
+	t := newTable(a.stdout)
+	t.row("Cluster", k.Name)
+	t.row("Status", string(k.Status))
+	if k.Paused != nil {
+		t.row("Paused", a.pauseText(k.Paused))
+	}
+	for i := range k.PausedLanes {
+		t.row("Paused lane", k.PausedLanes[i].Lane+" "+a.pauseText(&k.PausedLanes[i].Pause))
+	}
+	for _, b := range k.BrakeHolds {
+		t.row("Brake holds", fmt.Sprintf("since %s at hub %s: %d agents lost; their failovers wait until they are back, or: mainstay cluster release-brake %s", a.ago(&b.Since), b.Hub, b.Lost, k.Name))
+	}
+	t.row("Agents", fmt.Sprintf("%d healthy of %d (min %d, desired %d, max %d)", k.HealthyAgentCount, k.AgentCount, k.MinAgents, k.DesiredAgents, k.MaxAgents))
+	t.row("Mode", string(k.ReplicationMode))
+	if k.Shards > 0 {
+		t.row("Shards", shardText(k.Shards, k.ShardOwners))
+	}
+	t.row("Selection", string(k.Selection))
+	t.row("Role lease", k.RoleLease.String())
+	t.row("Transfer timeout", k.TransferTimeout.String())
+	t.row("Dead letters", "kept for "+roughly(k.DeadLetterRetention.Std()))
+	brake := "off"
+	if k.Brake.Share < 1 {
+		brake = fmt.Sprintf("when at least %d and more than %.4g%% of the agents vanish within %s", k.Brake.MinLost, 100*k.Brake.Share, k.Brake.Window)
+	}
+	t.row("Brake", brake)
+	var weights []string
+	for _, tenant := range slices.Sorted(maps.Keys(k.TenantWeights)) {
+		weights = append(weights, fmt.Sprintf("%s=%g", tenant, k.TenantWeights[tenant]))
+	}
+	for _, line := range [][2]string{
+		{"Tenant weights", strings.Join(weights, ", ")}, {"Leader", k.Leader}, {"Standbys", strings.Join(k.Standbys, ", ")},
+		{"Target group", k.TargetGroup}, {"Created", a.ago(k.CreatedAt)},
+	} {
+		if line[1] != "" {
+			t.row(line[0], line[1])
+		}
+	}
+	return t.flush()
+}
+
+// pausedText is what is paused of a cluster, in a list.
+func (a *app) pausedText(k *gateway.Cluster) string {
+	if k.Paused != nil {
+		return a.pauseText(k.Paused)
+	}
+	if n := len(k.PausedLanes); n == 1 {
+		return "lane " + k.PausedLanes[0].Lane
+	} else if n > 1 {
+		return fmt.Sprintf("%d lanes", n)
+	}
+	return ""
+}
+
+// shardText tells who owns which shards: "16: a-1 owns 0-7; nobody owns 8-15".
+func shardText(n int, owners []gateway.ShardOwner) string {
+	shards := map[string][]int{}
+	for _, s := range owners {
+		shards[s.Owner] = append(shards[s.Owner], s.Shard)
+	}
+	var parts []string
+	for _, owner := range slices.Sorted(maps.Keys(shards)) {
+		if owner != "" {
+			parts = append(parts, owner+" owns "+ranges(shards[owner]))
+		}
+	}
+	if free := shards[""]; len(free) > 0 {
+		parts = append(parts, "nobody owns "+ranges(free))
+	}
+	text := strconv.Itoa(n)
+	if len(parts) > 0 {
+		text += ": " + strings.Join(parts, "; ")
+	}
+	return text
+}
+
+// ranges writes growing numbers as "0-3, 5".
+func ranges(numbers []int) string {
+	var parts []string
+	for i := 0; i < len(numbers); {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		part := strconv.Itoa(numbers[i])
+		if j > i {
+			part += "-" + strconv.Itoa(numbers[j])
+		}
+		parts, i = append(parts, part), j+1
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+)
+
+const schedulesPath = "/api/v1/agents/schedules"
+
+func (a *app) scheduleCommand() *cobra.Command {
+	command := &cobra.Command{Use: "schedule", Short: "Submit tasks again and again, by cron or at an interval"}
+	a.serverFlag(command)
+	command.AddCommand(
+		a.scheduleCreateCommand(), a.scheduleReplaceCommand(), a.scheduleListCommand(), a.scheduleGetCommand(),
+		a.schedulePauseCommand("pause", "Stop a schedule for a while", "is paused. Resume it with: mainstay schedule resume %s"),
+		a.schedulePauseCommand("resume", "Let a paused schedule go on", "goes on. See its next times with: mainstay schedule get %s"),
+		a.scheduleTriggerCommand(), a.scheduleDeleteCommand())
+	return command
+}
+
+func (a *app) scheduleListCommand() *cobra.Command {
+	var cluster, taskType, tenant string
+	var limit int
+	command := &cobra.Command{
+		Use: "list", Short: "List schedules", Args: exactly(),
+		Example: "  mainstay schedule list --cluster studio",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if limit < 1 {
+				return usageError("--limit must be at least 1")
+			}
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			raw, entries, more, err := list[gateway.ScheduleEntry](c.Context(), client, schedulesPath, "schedules", queryOf("cluster", cluster, "type", taskType, "tenant", tenant), limit)
+			if err != nil {
+				return err
+			}
+			return a.print(map[string]any{"schedules": raw}, func() error { return a.printSchedules(entries, more) })
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
+	flags.StringVar(&taskType, "type", "", "only of this task type")
+	flags.StringVar(&tenant, "tenant", "", "only of this tenant")
+	flags.IntVar(&limit, "limit", 50, "at most this many")
+	a.outputFlag(command)
+	return command
+}
+
+func (a *app) printSchedules(entries []gateway.ScheduleEntry, more bool) error {
+	if len(entries) == 0 {
+		_, err := fmt.Fprintln(a.stdout, "There are no such schedules.")
+		return err
+	}
+	t := newTable(a.stdout, "SCHEDULE", "WHEN", "TYPE", "CLUSTER", "STATE", "NEXT", "LAST", "LAST TASK")
+	for i := range entries {
+		e := &entries[i]
+		state := "active"
+		if e.Paused {
+			state = "paused"
+		}
+		t.row(e.Name, whenText(e.Cron, e.TimeZone, e.Interval, 0), e.Type, e.Cluster, state, a.ago(e.NextTime), a.ago(e.LastTime), e.LastTask)
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if more {
+		fmt.Fprintf(a.stderr, "There are more: raise --limit.\n")
+	}
+	return nil
+}
+
+// whenText says when a schedule makes a task.
+func whenText(cron, zone string, interval, offset fleet.Duration) string {
+	switch {
+	case cron != "" && zone != "":
+		return cron + " (" + zone + ")"
+	case cron != "":
+		return cron + " (UTC)"
+	case interval != 0 && offset != 0:
+		return "every " + interval.String() + ", offset " + offset.String()
+	case interval != 0:
+		return "every " + interval.String()
+	}
+	return "changed by another tool: see the Temporal Web UI"
+}
+
+func (a *app) scheduleGetCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "get NAME", Short: "Show a schedule: its next times, and what became of its newest tasks",
+		Example: "  mainstay schedule get nightly", Args: exactly("a schedule's name"),
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			var schedule gateway.Schedule
+			raw, err := client.call(c.Context(), http.MethodGet, pathOf(schedulesPath, args[0]), 0, nil, &schedule)
+			if err != nil {
+				return err
+			}
+			return a.printSchedule(raw, &schedule)
+		},
+	}
+	a.outputFlag(command)
+	return command
+}
+
+func (a *app) printSchedule(raw json.RawMessage, s *gateway.Schedule) error {
+	return a.print(raw, func() error {
+		t := newTable(a.stdout)
+		state := "active"
+		if s.Paused {
+			state = "paused"
+		}
+		next := make([]string, 0, 3)
+		for i := range min(3, len(s.NextTimes)) {
+			next = append(next, s.NextTimes[i].UTC().Format(time.RFC3339))
+		}
+		jitter := ""
+		if s.Jitter != 0 {
+			jitter = "up to " + s.Jitter.String()
+		}
+		for _, line := range [][2]string{
+			{"Schedule", s.Name}, {"State", state}, {"Note", s.Note}, {"When", whenText(s.Cron, s.TimeZone, s.Interval, s.Offset)}, {"Jitter", jitter},
+			{"From", timeText(s.StartAt)}, {"Until", timeText(s.EndAt)}, {"Overlap", string(s.Overlap)}, {"Catchup window", s.CatchupWindow.String()},
+			{"Task", s.Task.Type + " in " + s.Task.Cluster}, {"Next", strings.Join(next, ", ")}, {"Fired", countsText(&s.Counts)},
+		} {
+			if line[1] != "" {
+				t.row(line[0], line[1])
+			}
+		}
+		if err := t.flush(); err != nil || len(s.Runs) == 0 {
+			return err
+		}
+		fmt.Fprintln(a.stdout)
+		t = newTable(a.stdout, "TASK", "STATUS", "FOR", "FIRED", "TOOK", "WHY")
+		for i := range s.Runs {
+			run := &s.Runs[i]
+			var took string
+			if run.FiredAt != nil && run.ClosedAt != nil {
+				took = roughly(max(0, run.ClosedAt.Sub(*run.FiredAt)))
+			}
+			t.row(run.TaskID, string(run.Status), run.ScheduledAt.UTC().Format(time.RFC3339), a.ago(run.FiredAt), took, run.Why)
+		}
+		return t.flush()
+	})
+}
+
+func timeText(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func countsText(c *gateway.ScheduleCount) string {
+	text := strconv.FormatInt(c.Fired, 10) + " times"
+	if c.Fired == 1 {
+		text = "once"
+	}
+	if c.SkippedOverlap > 0 {
+		text += fmt.Sprintf(", %d skipped because the last task had not ended", c.SkippedOverlap)
+	}
+	if c.MissedWindow > 0 {
+		text += fmt.Sprintf(", %d missed", c.MissedWindow)
+	}
+	return text
+}
+
+func (a *app) schedulePauseCommand(action, short, then string) *cobra.Command {
+	var reason string
+	command := &cobra.Command{
+		Use: action + " NAME", Short: short, Args: exactly("a schedule's name"),
+		Example: "  mainstay schedule " + action + ` nightly --reason "holidays"`,
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			raw, err := client.call(c.Context(), http.MethodPost, pathOf(schedulesPath, args[0], action), 0, gateway.ReasonRequest{Reason: reason}, nil)
+			if err != nil {
+				return err
+			}
+			return a.print(raw, func() error {
+				_, err := fmt.Fprintf(a.stdout, "Schedule %s "+then+"\n", args[0], args[0])
+				return err
+			})
+		},
+	}
+	command.Flags().StringVar(&reason, "reason", "", "why; becomes the schedule's note")
+	a.outputFlag(command)
+	return command
+}
+
+func (a *app) scheduleTriggerCommand() *cobra.Command {
+	var overlap string
+	command := &cobra.Command{
+		Use: "trigger NAME", Short: "Make a schedule's task now, also while it is paused", Args: exactly("a schedule's name"),
+		Example: "  mainstay schedule trigger nightly",
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			var triggered gateway.Triggered
+			raw, err := client.call(c.Context(), http.MethodPost, pathOf(schedulesPath, args[0], "trigger"), 0, gateway.TriggerRequest{Overlap: fleet.Overlap(overlap)}, &triggered)
+			if err != nil {
+				return err
+			}
+			return a.print(raw, func() error {
+				_, err := fmt.Fprintf(a.stdout, "Schedule %s makes task %s. See it with: mainstay task get %s\n", triggered.Name, triggered.TaskID, triggered.TaskID)
+				return err
+			})
+		},
+	}
+	command.Flags().StringVar(&overlap, "overlap", "", "when the last task has not ended, for this once: skip, buffer_one, allow_all or cancel_other (default: the schedule's)")
+	a.outputFlag(command)
+	return command
+}
+
+func (a *app) scheduleDeleteCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "delete NAME", Short: "Delete a schedule; the tasks that it has made go on", Args: exactly("a schedule's name"),
+		Example: "  mainstay schedule delete nightly",
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			if _, err := client.call(c.Context(), http.MethodDelete, pathOf(schedulesPath, args[0]), 0, nil, nil); err != nil {
+				return err
+			}
+			return a.print(map[string]string{"deleted": args[0]}, func() error {
+				_, err := fmt.Fprintf(a.stdout, "Schedule %s is deleted. The tasks that it has made go on.\n", args[0])
+				return err
+			})
+		},
+	}
+	a.outputFlag(command)
+	return command
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+)
+
+const bulkPath = "/api/v1/agents/tasks/bulk"
+
+func (a *app) taskBulkCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "bulk", Short: "Act on many tasks at once",
+		Long: `Act on all tasks that the flags select: those of a cluster, with a status, a label, and so on; all that is given must hold.
+
+The command first says how many there are, and asks before it begins; --yes does not ask, --dry-run only looks. The
+operation runs in the control plane and goes on by itself.`,
+		Example: `  mainstay task bulk cancel --cluster studio --status queued --dry-run
+  mainstay task bulk retry --type render --submitted-after -24h --reason "disk is back" --yes
+  mainstay task bulk get b-06… --wait`,
+	}
+	command.AddCommand(
+		a.bulkActionCommand(fleet.BulkCancel, "Cancel open tasks"),
+		a.bulkActionCommand(fleet.BulkRetry, "Give dead letters a fresh set of attempts"),
+		a.bulkActionCommand(fleet.BulkDiscard, "Give dead letters up"),
+		a.bulkActionCommand(fleet.BulkReview, "Decide about tasks in review"),
+		a.bulkActionCommand(fleet.BulkPriority, "Change the priority of open tasks"),
+		a.bulkGetCommand(), a.bulkListCommand(), a.bulkStopCommand())
+	return command
+}
+
+// bulkLine is the command line of a bulk action.
+type bulkLine struct {
+	request       gateway.BulkRequest
+	status        string
+	labels        []string
+	after, before string
+	decision      string
+	priority      string
+	yes           bool
+	wait          time.Duration
+}
+
+var bulkExamples = map[fleet.BulkAction]string{
+	fleet.BulkCancel:   `cancel --cluster studio --status queued --reason "wrong input" --dry-run`,
+	fleet.BulkRetry:    `retry --type render --submitted-after -24h --reason "disk is back"`,
+	fleet.BulkDiscard:  `discard --label project=film --reason "project has ended"`,
+	fleet.BulkReview:   `review --cluster billing --decision rerun --reason "no invoice was sent" --wait`,
+	fleet.BulkPriority: `priority --tenant acme --priority high --reason "deadline"`,
+}
+
+func (a *app) bulkActionCommand(action fleet.BulkAction, short string) *cobra.Command {
+	l := bulkLine{}
+	l.request.Action = action
+	command := &cobra.Command{
+		Use: string(action) + " --reason WHY (FILTER… | --id ID… | --all)", Short: short, Args: exactly(),
+		Example: "  mainstay task bulk " + bulkExamples[action],
+		RunE:    func(c *cobra.Command, _ []string) error { return a.runBulk(c, &l) },
+	}
+	flags, f := command.Flags(), &l.request.Filter
+	flags.StringVar(&f.Cluster, "cluster", "", "tasks of this cluster")
+	flags.StringVar(&l.status, "status", "", "tasks with this status: "+statusNames(action))
+	flags.StringVar(&f.Type, "type", "", "tasks of this type")
+	flags.StringVar(&f.Tenant, "tenant", "", "tasks of this tenant")
+	flags.StringVar(&f.Agent, "agent", "", "tasks pinned to this agent")
+	flags.StringArrayVar(&l.labels, "label", nil, "tasks with this label, NAME=VALUE (repeatable)")
+	flags.StringVar(&l.after, "submitted-after", "", "tasks submitted at this time or later: 2026-12-24T18:00:00Z, or -2h for two hours ago")
+	flags.StringVar(&l.before, "submitted-before", "", "tasks submitted before this time: 2026-12-24T18:00:00Z, or -2h for two hours ago")
+	flags.StringArrayVar(&f.IDs, "id", nil, "this task (repeatable); not with other filters")
+	flags.BoolVar(&l.request.All, "all", false, "every task that this is possible for")
+	flags.StringVar(&l.request.Reason, "reason", "", "why; kept in the history of each task")
+	switch action {
+	case fleet.BulkReview:
+		flags.StringVar(&l.decision, "decision", "", "rerun, completed or failed")
+	case fleet.BulkPriority:
+		flags.StringVar(&l.priority, "priority", "", "1 (first) to 5 (last), or critical, high, normal, low or background")
+	}
+	flags.BoolVar(&l.request.DryRun, "dry-run", false, "only say how many tasks there are, and name some")
+	flags.BoolVar(&l.yes, "yes", false, "do not ask")
+	bulkWaitFlag(command, &l.wait)
+	a.outputFlag(command)
+	return command
+}
+
+func statusNames(action fleet.BulkAction) string {
+	names := []string{}
+	for _, s := range action.Statuses() {
+		names = append(names, string(s))
+	}
+	return strings.Join(names, ", ")
+}
+
+func bulkWaitFlag(c *cobra.Command, wait *time.Duration) {
+	waitFlag(c, wait)
+	c.Flags().Lookup("wait").Usage = "wait until the operation has ended, at most this long (--wait alone: 30s)"
+}
+
+// build checks the command line; the rest is the server's.
+func (l *bulkLine) build(now time.Time) (*gateway.BulkRequest, error) {
+	r := l.request
+	r.Filter.Status, r.Decision = fleet.TaskStatus(l.status), fleet.ReviewDecision(l.decision)
+	var err error
+	if r.Filter.Labels, err = pairs("--label", l.labels); err != nil {
+		return nil, err
+	}
+	if l.priority != "" {
+		if r.Priority, err = priorityFlag(l.priority); err != nil {
+			return nil, err
+		}
+	}
+	for _, at := range []struct {
+		flag, text string
+		into       **time.Time
+	}{{"--submitted-after", l.after, &r.Filter.SubmittedAfter}, {"--submitted-before", l.before, &r.Filter.SubmittedBefore}} {
+		if at.text != "" {
+			t, err := timeFlag(at.flag, at.text, now)
+			if err != nil {
+				return nil, err
+			}
+			*at.into = &t
+		}
+	}
+	if r.Reason == "" {
+		if !r.DryRun {
+			return nil, usageError("give a --reason: it is kept in the history of each task")
+		}
+		r.Reason = "dry run"
+	}
+	return &r, nil
+}
+
+func (a *app) runBulk(c *cobra.Command, l *bulkLine) error {
+	request, err := l.build(a.now())
+	if err != nil {
+		return err
+	}
+	client, err := a.client()
+	if err != nil {
+		return err
+	}
+	if !l.yes || request.DryRun {
+		preview := *request
+		preview.DryRun = true
+		var found gateway.Bulk
+		raw, err := client.call(c.Context(), http.MethodPost, bulkPath, 0, &preview, &found)
+		if err != nil {
+			return err
+		}
+		if request.DryRun {
+			return a.print(raw, func() error { return a.printDryRun(&found) })
+		}
+		if sure, err := a.confirm(&found); err != nil || !sure {
+			return err
+		}
+	}
+	var bulk gateway.Bulk
+	raw, err := client.call(c.Context(), http.MethodPost, bulkPath, 0, request, &bulk)
+	if err != nil {
+		return err
+	}
+	if l.wait > 0 {
+		return a.waitForBulk(c, client, bulk.ID, l.wait)
+	}
+	return a.print(raw, func() error {
+		_, err := fmt.Fprintf(a.stdout, "Bulk operation %s is under way on %s. See it with: mainstay task bulk get %s --wait\n", bulk.ID, taskCount(&bulk), bulk.ID)
+		return err
+	})
+}
+
+// confirm asks a person; without one to ask, nothing is done.
+func (a *app) confirm(found *gateway.Bulk) (bool, error) {
+	if found.Expected == 0 {
+		fmt.Fprintln(a.stderr, "There are no such tasks.")
+		return false, nil
+	}
+	fmt.Fprintf(a.stderr, "This will %s %s, such as %s. Go on? [y/N] ", actionText(found), taskCount(found), strings.Join(found.Sample[:min(3, len(found.Sample))], ", "))
+	answer, err := bufio.NewReader(a.stdin).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return true, nil
+	}
+	if err != nil {
+		fmt.Fprintln(a.stderr)
+		return false, usageError("nothing was done: nobody answered; say --yes to go on without being asked")
+	}
+	fmt.Fprintln(a.stderr, "Nothing was done.")
+	return false, nil
+}
+
+func actionText(b *gateway.Bulk) string {
+	switch b.Action {
+	case fleet.BulkReview:
+		return "decide \"" + string(b.Decision) + "\" for"
+	case fleet.BulkPriority:
+		return "set priority " + fleet.Priority(b.Priority).String() + " for"
+	}
+	return string(b.Action)
+}
+
+func taskCount(b *gateway.Bulk) string {
+	text := fmt.Sprintf("%d tasks", b.Expected)
+	if b.Expected == 1 {
+		text = "1 task"
+	}
+	if b.AtMost {
+		text = "at most " + text
+	}
+	return text
+}
+
+func (a *app) printDryRun(b *gateway.Bulk) error {
+	if _, err := fmt.Fprintf(a.stdout, "This would %s %s.\n", actionText(b), taskCount(b)); err != nil || len(b.Sample) == 0 {
+		return err
+	}
+	for _, id := range b.Sample {
+		fmt.Fprintln(a.stdout, "  "+id)
+	}
+	if rest := b.Expected - len(b.Sample); rest > 0 {
+		fmt.Fprintf(a.stdout, "  … and %d more\n", rest)
+	}
+	return nil
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+)
+
+// priorityFlag reads --priority; empty is the default.
+func priorityFlag(text string) (gateway.Priority, error) {
+	if text == "" {
+		return 0, nil
+	}
+	priority, err := fleet.ParsePriority(text)
+	if err != nil {
+		return 0, usageError("--%w", err)
+	}
+	return gateway.Priority(priority), nil
+}
+
+// startFlag reads --start-at: a time, or +DURATION from now. Empty is the zero time.
+func startFlag(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	return timeFlag("--start-at", text, now)
+}
+
+// timeFlag reads a time, or one counted from now, such as +10m, or -2h.
+func timeFlag(flag, text string, now time.Time) (time.Time, error) {
+	if strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") {
+		span, err := fleet.ParseDuration(text[1:])
+		if err != nil || span < 0 {
+			return time.Time{}, usageError("%s: write the time from now like +10m, +2h30m or -2h", flag)
+		}
+		if text[0] == '-' {
+			span = -span
+		}
+		return now.Add(span).UTC(), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, usageError("%s must be a time such as 2026-12-24T18:00:00Z or 2026-12-24T18:00:00+01:00, or counted from now, such as +10m", flag)
+	}
+	return at.UTC(), nil
+}

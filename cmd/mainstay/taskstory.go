@@ -1,0 +1,264 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+)
+
+// extent is how much of a long text is shown.
+type extent int
+
+const (
+	wholeText extent = iota
+	shortText        // the beginning, with a hint where the rest is
+)
+
+// Bounds of a short text.
+const (
+	shortLines = 40
+	shortBytes = 4 << 10
+)
+
+// printTask tells a task's story: what it is, what was submitted, its attempts one after the other, and its result.
+func (a *app) printTask(raw json.RawMessage, task *gateway.Task, show extent) error {
+	return a.print(raw, func() error {
+		if err := a.taskSummary(task); err != nil {
+			return err
+		}
+		if len(task.Payload) > 0 {
+			if err := printLong(a.stdout, task, "\nPayload", readable(task.Payload), show); err != nil {
+				return err
+			}
+		}
+		if len(task.Attempts) > 0 {
+			fmt.Fprintln(a.stdout)
+			if err := a.attemptTable(task.Attempts); err != nil {
+				return err
+			}
+		}
+		return printResult(a.stdout, task, show)
+	})
+}
+
+func (a *app) taskSummary(task *gateway.Task) error {
+	t := newTable(a.stdout)
+	t.row("Task", task.ID)
+	t.row("Type", task.Type)
+	t.row("Cluster", task.Cluster)
+	t.row("Status", string(task.Status))
+	optional := func(name, value string) {
+		if value != "" {
+			t.row(name, value)
+		}
+	}
+	optional("Why", task.Why)
+	optional("Doing", doing(task.Attempts))
+	optional("Pinned to", task.Agent)
+	if task.Priority != 0 {
+		t.row("Priority", strings.TrimSpace(fmt.Sprintf("%d %s", task.Priority, task.PriorityName)))
+	}
+	optional("Tenant", task.Tenant)
+	optional("Labels", labelText(task.Labels))
+	optional("Submitted", a.moment(task.CreatedAt))
+	optional("Not before", a.moment(task.StartAt))
+	if task.StartAt == nil || task.NextAttemptAt == nil || !task.StartAt.Equal(*task.NextAttemptAt) {
+		optional("Next attempt", a.moment(task.NextAttemptAt))
+	}
+	if dead := task.DeadLetter; dead != nil {
+		t.row("Dead letter", "since "+a.moment(&dead.Since))
+		if task.Status == fleet.TaskDeadLetter {
+			t.row("Kept until", a.moment(&dead.Until))
+		} else {
+			t.row("Because", dead.Cause)
+		}
+	}
+	if task.ClosedAt != nil {
+		ended := a.moment(task.ClosedAt)
+		if task.CreatedAt != nil {
+			ended += ", after " + roughly(task.ClosedAt.Sub(*task.CreatedAt))
+		}
+		t.row("Ended", ended)
+	}
+	optional("Workflow", task.WorkflowID)
+	return t.flush()
+}
+
+// moment is a time as clocks show it and as people say it; empty for nil.
+func (a *app) moment(t *time.Time) string {
+	if t == nil || t.IsZero() {
+		return ""
+	}
+	return clockTime(t) + ", " + a.ago(t)
+}
+
+// clockTime is a time to the second, in UTC; empty for nil.
+func clockTime(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// attemptTable is the attempts in the order in which they were delivered.
+func (a *app) attemptTable(attempts []fleet.Attempt) error {
+	t := newTable(a.stdout, "ATTEMPT", "AGENT", "EPOCH", "STARTED", "TOOK", "OUTCOME", "PROGRESS", "REASON")
+	for i := 0; i < len(attempts); i++ {
+		at := &attempts[i]
+		if last := sameReturns(attempts, i); last > i {
+			t.row(fmt.Sprintf("%d to %d", at.Number, attempts[last].Number), "", "", "", "", string(at.Outcome), "", at.Reason)
+			i = last
+			continue
+		}
+		outcome, reason := string(at.Outcome), at.Reason
+		if at.Outcome == fleet.AttemptRunning {
+			outcome = "running"
+		}
+		if at.ErrorType != "" {
+			reason = at.ErrorType + ": " + reason
+		}
+		t.row(strconv.Itoa(at.Number), at.AgentID, positive(at.Epoch), clockTime(at.StartedAt), a.took(at), outcome, progressText(at.Progress), reason)
+	}
+	return t.flush()
+}
+
+// doing is the message of the running attempt.
+func doing(attempts []fleet.Attempt) string {
+	if len(attempts) == 0 {
+		return ""
+	}
+	last := &attempts[len(attempts)-1]
+	if last.Outcome != fleet.AttemptRunning || last.Progress == nil {
+		return ""
+	}
+	return last.Progress.Message
+}
+
+func progressText(p *fleet.Progress) string {
+	if p == nil {
+		return ""
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d%% %s", p.Percent, p.Step))
+}
+
+// sameReturns is the last attempt of a row from i on that came back for one reason without having reached an agent.
+func sameReturns(attempts []fleet.Attempt, i int) int {
+	first := &attempts[i]
+	for first.Outcome == fleet.AttemptReturned && first.AgentID == "" && i+1 < len(attempts) {
+		next := &attempts[i+1]
+		if next.Outcome != first.Outcome || next.AgentID != "" || next.Reason != first.Reason {
+			break
+		}
+		i++
+	}
+	return i
+}
+
+// positive is a number that counts from 1; empty when there is none.
+func positive(n int64) string {
+	if n <= 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func (a *app) took(at *fleet.Attempt) string {
+	switch {
+	case at.StartedAt == nil:
+		return ""
+	case at.EndedAt == nil:
+		return roughly(max(0, a.now().Sub(*at.StartedAt)))
+	}
+	return roughly(max(0, at.EndedAt.Sub(*at.StartedAt)))
+}
+
+// printResult shows what a command wrote as it wrote it, and any other result as JSON.
+func printResult(w io.Writer, task *gateway.Task, show extent) error {
+	if len(task.Result) == 0 || string(task.Result) == "null" {
+		return nil
+	}
+	title := "\nResult"
+	if task.ResultAttempt > 1 {
+		title += " of attempt " + strconv.Itoa(task.ResultAttempt)
+	}
+	var result agent.ExecResult
+	if task.Type != agent.ExecType || json.Unmarshal(task.Result, &result) != nil {
+		return printLong(w, task, title, readable(task.Result), show)
+	}
+	fmt.Fprintf(w, "\nExit code: %d\n", result.ExitCode)
+	for _, stream := range []struct{ name, text string }{{"Output", result.Stdout}, {"Errors", result.Stderr}} {
+		if stream.text == "" {
+			continue
+		}
+		if err := printLong(w, task, stream.name, stream.text, show); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printLong shows a text under a title, or its beginning and how to see the rest.
+func printLong(w io.Writer, task *gateway.Task, title, text string, show extent) error {
+	text = strings.TrimRight(printable(text), "\n")
+	if show == shortText {
+		if begin := beginning(text); begin != text {
+			text = begin + fmt.Sprintf("\n[… the first of %s; all of it: mainstay task get %s -o json]", byteCount(int64(len(text))), task.ID)
+		}
+	}
+	_, err := fmt.Fprintf(w, "%s:\n%s\n", title, text)
+	return err
+}
+
+// readable is JSON in a readable form, without the escapes of <, > and & that are for web pages.
+func readable(raw json.RawMessage) string {
+	text := indented(raw)
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' || i+1 == len(text) {
+			b.WriteByte(text[i])
+			continue
+		}
+		switch text[i:min(i+6, len(text))] {
+		case `\u003c`:
+			b.WriteByte('<')
+			i += 5
+		case `\u003e`:
+			b.WriteByte('>')
+			i += 5
+		case `\u0026`:
+			b.WriteByte('&')
+			i += 5
+		default: // another escape, of which a backslash may be the second half
+			b.WriteString(text[i : i+2])
+			i++
+		}
+	}
+	return b.String()
+}
+
+// beginning is as much of a text as a short one may have.
+func beginning(text string) string {
+	end := 0
+	for range shortLines {
+		next := strings.IndexByte(text[end:], '\n')
+		if next < 0 {
+			end = len(text)
+			break
+		}
+		end += next + 1
+	}
+	if end > shortBytes {
+		end = shortBytes
+	}
+	if end == len(text) {
+		return text
+	}
+	return strings.TrimRight(strings.ToValidUTF8(text[:end], ""), "\n")
+}

@@ -1,0 +1,177 @@
+package contract
+
+import (
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// BulkUpdateID is the id of every update of a bulk operation, so that a task which is asked twice acts once and answers
+// the same.
+func BulkUpdateID(bulk string) string { return "bulk-" + bulk }
+
+// BulkQuery → BulkState. The workflow also takes CancelUpdate: CancelRequest → BulkState.
+const BulkQuery = "state"
+
+// BulkPageSize is how many tasks one activity of a bulk operation acts on.
+const BulkPageSize = 100
+
+// BulkSpec is a bulk operation as it was asked for.
+type BulkSpec struct {
+	Action   fleet.BulkAction     `json:"action"`
+	Filter   fleet.TaskFilter     `json:"filter,omitzero"`
+	IDs      []string             `json:"ids,omitempty"`
+	All      bool                 `json:"all,omitempty"`
+	Decision fleet.ReviewDecision `json:"decision,omitempty"`
+	Priority fleet.Priority       `json:"priority,omitempty"`
+	Reason   string               `json:"reason"`
+}
+
+// Query is the visibility query for the tasks it acts on. A retry, say, is only for dead letters, so it asks for nothing
+// else.
+func (b *BulkSpec) Query() string {
+	filter := b.Filter
+	if only := b.Action.Statuses(); len(only) == 1 {
+		filter.Status = only[0]
+	}
+	return OpenTaskQuery(&filter)
+}
+
+// Update is the update of a task that does it.
+func (b *BulkSpec) Update() (name string, request any) {
+	switch b.Action {
+	case fleet.BulkRetry:
+		return RetryUpdate, RetryRequest{Reason: b.Reason}
+	case fleet.BulkDiscard:
+		return DiscardUpdate, DiscardRequest{Reason: b.Reason}
+	case fleet.BulkReview:
+		return ReviewUpdate, ReviewRequest{Decision: b.Decision, Reason: b.Reason}
+	case fleet.BulkPriority:
+		return ReprioritizeUpdate, ReprioritizeRequest{Priority: b.Priority, Reason: b.Reason}
+	}
+	return CancelUpdate, CancelRequest{Reason: b.Reason}
+}
+
+// BulkInput starts a Bulk workflow.
+type BulkInput struct {
+	ID   string   `json:"id"`
+	Spec BulkSpec `json:"spec"`
+	// Expected is how many tasks were found when it was asked for.
+	Expected int `json:"expected"`
+	// Carried is what a run of the workflow hands to the next.
+	Carried *BulkCarried `json:"carried,omitempty"`
+}
+
+// BulkCarried is a Bulk workflow's state over continue-as-new.
+type BulkCarried struct {
+	State BulkState `json:"state"`
+	Place BulkPlace `json:"place"`
+}
+
+// BulkPlace is how far a bulk operation came: the page after it, or how many of its ids are done.
+type BulkPlace struct {
+	Token []byte `json:"token,omitempty"`
+	IDs   int    `json:"ids,omitempty"`
+}
+
+// BulkStatus is where a bulk operation stands.
+type BulkStatus string
+
+// The statuses of a bulk operation.
+const (
+	BulkRunning   BulkStatus = "running"
+	BulkCompleted BulkStatus = "completed" // all tasks were asked; the counts say what came of it
+	BulkCancelled BulkStatus = "cancelled" // stopped before the end
+	BulkFailed    BulkStatus = "failed"
+)
+
+// BulkState is what the query BulkQuery answers and what a Bulk workflow returns.
+type BulkState struct {
+	Status    BulkStatus `json:"status"`
+	Why       string     `json:"why,omitempty"`
+	Expected  int        `json:"expected"`
+	StartedAt time.Time  `json:"started_at"`
+	BulkCounts
+}
+
+// BulkCounts say what came of the tasks so far.
+type BulkCounts struct {
+	Matched  int           `json:"matched"`
+	Done     int           `json:"done"`
+	Skipped  int           `json:"skipped"` // no longer in a state for it
+	Failed   int           `json:"failed"`
+	Examples []BulkExample `json:"examples,omitempty"`
+}
+
+// BulkExample is a task that was not acted on, and why.
+type BulkExample struct {
+	TaskID  string      `json:"task_id"`
+	Outcome BulkOutcome `json:"outcome"`
+	Reason  string      `json:"reason"`
+}
+
+// BulkOutcome is what came of one task.
+type BulkOutcome string
+
+// The outcomes. A task that does not match after all has none.
+const (
+	BulkTaskDone    BulkOutcome = "done"
+	BulkTaskSkipped BulkOutcome = "skipped"
+	BulkTaskFailed  BulkOutcome = "failed"
+)
+
+// maxExamples bounds the examples of each outcome.
+const maxExamples = 20
+
+// Count adds the outcome of one task.
+func (c *BulkCounts) Count(example BulkExample) {
+	switch example.Outcome {
+	case BulkTaskDone:
+		c.Done++
+	case BulkTaskSkipped:
+		c.Skipped++
+	case BulkTaskFailed:
+		c.Failed++
+	default:
+		return
+	}
+	c.Matched++
+	c.remember(example)
+}
+
+// Add adds the counts of a page.
+func (c *BulkCounts) Add(page BulkCounts) {
+	c.Matched, c.Done, c.Skipped, c.Failed = c.Matched+page.Matched, c.Done+page.Done, c.Skipped+page.Skipped, c.Failed+page.Failed
+	for _, example := range page.Examples {
+		c.remember(example)
+	}
+}
+
+func (c *BulkCounts) remember(example BulkExample) {
+	if example.Outcome == BulkTaskDone {
+		return
+	}
+	same := 0
+	for _, kept := range c.Examples {
+		if kept.Outcome == example.Outcome {
+			same++
+		}
+	}
+	if same < maxExamples {
+		c.Examples = append(c.Examples, example)
+	}
+}
+
+// BulkPageInput is the input of BulkPageActivity: the tasks named by IDs, else the page of the query after Token.
+type BulkPageInput struct {
+	Bulk  string   `json:"bulk"`
+	Spec  BulkSpec `json:"spec"`
+	IDs   []string `json:"ids,omitempty"`
+	Token []byte   `json:"token,omitempty"`
+}
+
+// BulkPageResult is what came of a page. No Next: it was the last.
+type BulkPageResult struct {
+	Counts BulkCounts `json:"counts"`
+	Next   []byte     `json:"next,omitempty"`
+}

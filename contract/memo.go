@@ -1,0 +1,21 @@
+package contract
+
+// Memo fields of Mainstay's workflows: what lists and descriptions tell without asking a worker.
+const (
+	// MemoConfig is a cluster's configuration.
+	MemoConfig = "config"
+	// MemoCapabilities are a task's required capabilities: they say why it waits.
+	MemoCapabilities = "required_capabilities"
+	// MemoSchedule is the name of the schedule that made a task.
+	MemoSchedule = "schedule"
+	// MemoBulk is the BulkSpec of a bulk operation, its ids left out.
+	MemoBulk = "bulk"
+	// MemoDigest is fleet.TaskSpec's Digest of a task as it was submitted.
+	MemoDigest = "digest"
+	// MemoStartAt is when a task may first be delivered, if that was not at once.
+	MemoStartAt = "start_at"
+	// MemoPriority is a task's priority, once a person has changed it.
+	MemoPriority = "priority"
+	// MemoDeadLetter is a task's newest fleet.DeadLetter, its cause shortened.
+	MemoDeadLetter = "dead_letter"
+)

@@ -1,0 +1,113 @@
+package contract
+
+import (
+	"strings"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// firingTime is how Temporal appends the nominal time.
+const firingTime = "-" + time.RFC3339
+
+// FiringOfWorkflowID reads schedule and nominal time from the id of a Periodic workflow; ok is false for other ids.
+func FiringOfWorkflowID(id string) (schedule string, at time.Time, ok bool) {
+	rest, ok := strings.CutPrefix(id, PeriodicWorkflowID(""))
+	cut := len(rest) - len("-2006-01-02T15:04:05Z")
+	if !ok || cut < 1 {
+		return "", time.Time{}, false
+	}
+	at, err := time.Parse(firingTime, rest[cut:])
+	if err != nil || fleet.ValidateScheduleName(rest[:cut]) != nil {
+		return "", time.Time{}, false
+	}
+	return rest[:cut], at.UTC(), true
+}
+
+// Search attributes that Temporal gives to what a schedule starts.
+const (
+	attrScheduledBy = "TemporalScheduledById"
+	attrScheduledAt = "TemporalScheduledStartTime" // nominal
+)
+
+// FiringOf reads schedule and nominal time from the search attributes of a Periodic workflow. Its id says the same, but
+// is not in its history, and so not there when that is replayed.
+func FiringOf(attributes *commonpb.SearchAttributes) (schedule string, at time.Time, ok bool) {
+	var id string
+	read := func(name string, value any) bool {
+		field := attributes.GetIndexedFields()[name]
+		return field != nil && converter.GetDefaultDataConverter().FromPayload(field, value) == nil
+	}
+	if !read(attrScheduledBy, &id) || !read(attrScheduledAt, &at) {
+		return "", time.Time{}, false
+	}
+	schedule, ok = ScheduleOfID(id)
+	return schedule, at.UTC(), ok && fleet.ValidateScheduleName(schedule) == nil
+}
+
+// FiringAttributes are what Temporal gives to a firing, for tests that start one by themselves.
+func FiringAttributes(schedule string, at time.Time) temporal.SearchAttributes {
+	return temporal.NewSearchAttributes(
+		temporal.NewSearchAttributeKeyKeyword(attrScheduledBy).ValueSet(ScheduleID(schedule)),
+		temporal.NewSearchAttributeKeyTime(attrScheduledAt).ValueSet(at))
+}
+
+// FiringWorkflowID is the id of the Periodic workflow of one firing.
+func FiringWorkflowID(schedule string, at time.Time) string {
+	return PeriodicWorkflowID(schedule) + at.UTC().Format(firingTime)
+}
+
+// FiringTaskID is the id of the one task of a firing: "nightly-20261121t030000z".
+func FiringTaskID(schedule string, at time.Time) string {
+	return schedule + strings.ToLower(at.UTC().Format("-20060102T150405Z"))
+}
+
+// PeriodicInput starts a Periodic workflow: one firing of a schedule.
+type PeriodicInput struct {
+	Spec fleet.TaskSpec `json:"spec"`
+}
+
+// PeriodicResult is what a firing came to. A firing whose task did not complete ends as failed or cancelled.
+type PeriodicResult struct {
+	TaskID string           `json:"task_id"`
+	Status fleet.TaskStatus `json:"status,omitempty"`
+	// Repeated says that the task was there before: the same time fired twice.
+	Repeated bool `json:"repeated,omitempty"`
+}
+
+// SettledSignal tells the firing that made a task that the task goes no further without a person; its argument is
+// TaskSettled. The schedule goes on: a dead letter does not hold it up for a week.
+const SettledSignal = "settled"
+
+// TaskSettled says in which status.
+type TaskSettled struct {
+	Status fleet.TaskStatus `json:"status"`
+	Why    string           `json:"why,omitempty"`
+}
+
+// UnknownCluster is the application error type of a firing whose cluster is not there.
+const UnknownCluster = "UnknownCluster"
+
+// PlaceTaskInput is the input of PlaceTaskActivity: what decides about a task's lane, and its place in it.
+type PlaceTaskInput struct {
+	Cluster              string   `json:"cluster"`
+	Tenant               string   `json:"tenant,omitempty"`
+	Agent                string   `json:"agent,omitempty"`
+	ShardKey             string   `json:"shard_key"`
+	RequiredCapabilities []string `json:"required_capabilities,omitempty"`
+}
+
+// TaskPlace is where a task waits. Hubs poll the lane.
+type TaskPlace struct {
+	Lane string `json:"lane"`
+	// Sharded says that the shard key counts.
+	Sharded bool `json:"sharded,omitempty"`
+	// TenantWeight is the tenant's in the cluster, 0 if it has none.
+	TenantWeight float64 `json:"tenant_weight,omitempty"`
+	// DeadLetterRetention is the cluster's.
+	DeadLetterRetention fleet.Duration `json:"dead_letter_retention,omitempty"`
+}

@@ -1,0 +1,97 @@
+package contract
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/converter"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// TaskQuery is the visibility query for the tasks that a filter selects. Visibility does not know queued, running and
+// retry_wait apart: what it finds for these must be looked at with DescribedStatus.
+func TaskQuery(f *fleet.TaskFilter) string {
+	terms := []string{Equals("WorkflowType", TaskWorkflow)}
+	for _, filter := range []struct{ attribute, value string }{
+		{AttrCluster.GetName(), f.Cluster},
+		{AttrTaskType.GetName(), f.Type},
+		{AttrTenant.GetName(), f.Tenant},
+		{AttrAgent.GetName(), f.Agent},
+	} {
+		if filter.value != "" {
+			terms = append(terms, Equals(filter.attribute, filter.value))
+		}
+	}
+	for _, label := range LabelList(f.Labels) {
+		terms = append(terms, Equals(AttrLabels.GetName(), label))
+	}
+	if !f.SubmittedAfter.IsZero() {
+		terms = append(terms, "StartTime >= "+quoteTime(f.SubmittedAfter))
+	}
+	if !f.SubmittedBefore.IsZero() {
+		terms = append(terms, "StartTime < "+quoteTime(f.SubmittedBefore))
+	}
+	if f.Status != "" {
+		terms = append(terms, statusTerm(f.Status))
+	}
+	return strings.Join(terms, " AND ")
+}
+
+// OpenTaskQuery is TaskQuery for the tasks that have not ended.
+func OpenTaskQuery(f *fleet.TaskFilter) string {
+	return TaskQuery(f) + " AND " + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+}
+
+// HasLabels reports whether a task that visibility found has these labels indeed: SQLite compares them without case.
+func HasLabels(info *workflowpb.WorkflowExecutionInfo, labels map[string]string) bool {
+	var list []string
+	if field := info.GetSearchAttributes().GetIndexedFields()[AttrLabels.GetName()]; field != nil {
+		_ = converter.GetDefaultDataConverter().FromPayload(field, &list) // no list: no labels
+	}
+	return !slices.ContainsFunc(LabelList(labels), func(label string) bool { return !slices.Contains(list, label) })
+}
+
+// LooksAlike reports whether visibility finds tasks of other statuses too for one.
+func LooksAlike(status fleet.TaskStatus) bool {
+	return status == fleet.TaskQueued || status == fleet.TaskRunning || status == fleet.TaskRetryWait
+}
+
+// TaskWaiting is a status for filters only: queued or retry_wait.
+const TaskWaiting fleet.TaskStatus = "waiting"
+
+func statusTerm(status fleet.TaskStatus) string {
+	marked := AttrStatus.GetName()
+	open := ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	switch status {
+	case fleet.TaskReview, fleet.TaskDeadLetter:
+		return open + " AND " + Equals(marked, string(status))
+	case fleet.TaskCompleted:
+		return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
+	case fleet.TaskCancelled:
+		return "(" + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED) + " OR " + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED) + ")"
+	case fleet.TaskExpired:
+		return "(" + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT) + " OR " + Equals(marked, string(fleet.TaskExpired)) + ")"
+	case fleet.TaskFailed:
+		return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_FAILED) + " AND (" + marked + " IS NULL OR " + Equals(marked, string(fleet.TaskFailed)) + ")"
+	}
+	return open + " AND (" + marked + " IS NULL OR " + Equals(marked, string(fleet.TaskRetryWait)) + ")"
+}
+
+// ExecutionIs is the term of a visibility query for a status of the workflow.
+func ExecutionIs(s enumspb.WorkflowExecutionStatus) string {
+	return Equals("ExecutionStatus", s.String())
+}
+
+// Equals is the term of a visibility query for an attribute's value, or for one of the values of a list.
+func Equals(attribute, value string) string { return attribute + " = " + Quoted(value) }
+
+// Quoted is a value as a string of the query language.
+func Quoted(value string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(value) + "'"
+}
+
+func quoteTime(t time.Time) string { return Quoted(t.UTC().Format(time.RFC3339Nano)) }

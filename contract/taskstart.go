@@ -1,0 +1,55 @@
+package contract
+
+import (
+	"slices"
+
+	"go.temporal.io/sdk/temporal"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// TaskStart is how the workflow of a task is started, whoever starts it: the gateway, or a schedule's firing.
+type TaskStart struct {
+	WorkflowID string
+	Attributes temporal.SearchAttributes
+	Memo       map[string]any
+	Summary    string
+	Priority   temporal.Priority
+}
+
+// StartOf makes the start of a task; weight is its tenant's in the cluster, 0 if it has none.
+func StartOf(id string, spec *fleet.TaskSpec, weight float64) TaskStart {
+	attributes := []temporal.SearchAttributeUpdate{AttrCluster.ValueSet(spec.Cluster), AttrTaskType.ValueSet(spec.Type)}
+	if spec.Agent != "" {
+		attributes = append(attributes, AttrAgent.ValueSet(spec.Agent))
+	}
+	if spec.Tenant != "" {
+		attributes = append(attributes, AttrTenant.ValueSet(spec.Tenant))
+	}
+	if len(spec.Labels) > 0 {
+		attributes = append(attributes, AttrLabels.ValueSet(LabelList(spec.Labels)))
+	}
+	memo := map[string]any{}
+	if len(spec.RequiredCapabilities) > 0 {
+		memo[MemoCapabilities] = spec.RequiredCapabilities
+	}
+	if !spec.StartAt.IsZero() {
+		memo[MemoStartAt] = spec.StartAt
+	}
+	return TaskStart{
+		WorkflowID: TaskWorkflowID(id), Attributes: temporal.NewSearchAttributes(attributes...), Memo: memo,
+		Summary:  spec.Type + " in " + spec.Cluster,
+		Priority: temporal.Priority{PriorityKey: int(spec.Priority), FairnessKey: spec.Tenant, FairnessWeight: float32(weight)},
+	}
+}
+
+// LabelList is the labels as the search attribute has them: sorted LabelTerms.
+func LabelList(labels map[string]string) []string {
+	list := make([]string, 0, len(labels))
+	//workflowcheck:ignore
+	for name, value := range labels { // in any order: they are sorted below
+		list = append(list, LabelTerm(name, value))
+	}
+	slices.Sort(list)
+	return list
+}

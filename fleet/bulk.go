@@ -1,0 +1,137 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// BulkAction is what a bulk operation does to each task.
+type BulkAction string
+
+// The bulk actions.
+const (
+	BulkCancel   BulkAction = "cancel"
+	BulkRetry    BulkAction = "retry"
+	BulkDiscard  BulkAction = "discard"
+	BulkReview   BulkAction = "review"
+	BulkPriority BulkAction = "priority"
+)
+
+// MaxBulkIDs bounds the tasks that a bulk operation names by id.
+const MaxBulkIDs = 1000
+
+// Statuses are the statuses of the tasks that the action is possible for.
+func (a BulkAction) Statuses() []TaskStatus {
+	switch a {
+	case BulkCancel, BulkPriority:
+		return []TaskStatus{TaskQueued, TaskRunning, TaskRetryWait, TaskReview, TaskDeadLetter}
+	case BulkRetry, BulkDiscard:
+		return []TaskStatus{TaskDeadLetter}
+	case BulkReview:
+		return []TaskStatus{TaskReview}
+	}
+	return nil
+}
+
+// TaskFilter selects tasks. All that is set must hold; empty selects every task.
+type TaskFilter struct {
+	Cluster         string            `json:"cluster,omitempty"`
+	Status          TaskStatus        `json:"status,omitempty"`
+	Type            string            `json:"type,omitempty"`
+	Tenant          string            `json:"tenant,omitempty"`
+	Agent           string            `json:"agent,omitempty"` // the one it is pinned to
+	Labels          map[string]string `json:"labels,omitempty"`
+	SubmittedAfter  time.Time         `json:"submitted_after,omitzero"`
+	SubmittedBefore time.Time         `json:"submitted_before,omitzero"`
+}
+
+// ValidateLabels checks the labels of a filter.
+func (f *TaskFilter) ValidateLabels() error {
+	if len(f.Labels) > 16 {
+		return errors.New("must be at most 16")
+	}
+	for name, value := range f.Labels {
+		if ValidateID("label name", name) != nil || len(value) > 128 {
+			return errors.New("must be names and values that a task's labels can have")
+		}
+	}
+	return nil
+}
+
+// Empty reports whether the filter selects every task.
+func (f *TaskFilter) Empty() bool {
+	return f.Cluster == "" && f.Status == "" && f.Type == "" && f.Tenant == "" && f.Agent == "" && len(f.Labels) == 0 &&
+		f.SubmittedAfter.IsZero() && f.SubmittedBefore.IsZero()
+}
+
+// Bulk is an action on all tasks that a filter, or a list of ids, selects.
+type Bulk struct {
+	Action BulkAction
+	Filter TaskFilter
+	IDs    []string
+	// All must be set when nothing is selected by filter or ids.
+	All      bool
+	Decision ReviewDecision // of BulkReview
+	Priority Priority       // of BulkPriority
+	Reason   string
+}
+
+// Validate refuses what is not meant: no selection at all, or one that the action cannot act on. The errors are
+// FieldErrors.
+func (b *Bulk) Validate() error {
+	wrong := func(field, format string, args ...any) error { return &FieldError{field, fmt.Errorf(format, args...)} }
+	statuses := b.Action.Statuses()
+	switch {
+	case statuses == nil:
+		return wrong("action", "must be cancel, retry, discard, review or priority")
+	case b.All && (len(b.IDs) > 0 || !b.Filter.Empty()):
+		return wrong("all", "must be left out when filter selects tasks")
+	case len(b.IDs) > 0 && !b.Filter.Empty():
+		return wrong("filter.ids", "must be given alone, without other filters")
+	case len(b.IDs) > MaxBulkIDs:
+		return wrong("filter.ids", "must be at most %d", MaxBulkIDs)
+	case !b.All && len(b.IDs) == 0 && b.Filter.Empty():
+		return wrong("filter", "is empty, which would mean every task; if that is meant, say \"all\": true")
+	case b.Filter.Status != "" && !slices.Contains(statuses, b.Filter.Status):
+		return wrong("filter.status", "must be a status in which a task can be acted on so: %s", oneOf(statuses))
+	case b.Action == BulkReview && b.Decision == "":
+		return wrong("decision", "must be rerun, completed or failed")
+	case b.Action != BulkReview && b.Decision != "":
+		return wrong("decision", "belongs to the action review")
+	case b.Action == BulkPriority && !b.Priority.Valid():
+		return wrong("priority", "must be 1 (first) to 5 (last), or critical, high, normal, low or background")
+	case b.Action != BulkPriority && b.Priority != 0:
+		return wrong("priority", "belongs to the action priority")
+	case !b.Filter.SubmittedAfter.IsZero() && !b.Filter.SubmittedBefore.IsZero() && !b.Filter.SubmittedBefore.After(b.Filter.SubmittedAfter):
+		return wrong("filter.submitted_before", "must be after submitted_after")
+	}
+	if err := b.Filter.ValidateLabels(); err != nil {
+		return &FieldError{"filter.labels", err}
+	}
+	for _, id := range b.IDs {
+		if ValidateID("id", id) != nil {
+			return &FieldError{"filter.ids", errors.New("must be ids of tasks")}
+		}
+	}
+	if b.Decision != "" {
+		if err := b.Decision.Validate(); err != nil {
+			return &FieldError{"decision", err}
+		}
+	}
+	return nil
+}
+
+// oneOf lists statuses as people do: "a, b or c".
+func oneOf(statuses []TaskStatus) string {
+	text := string(statuses[0])
+	for i, s := range statuses[1:] {
+		separator := ", "
+		if i == len(statuses)-2 {
+			separator = " or "
+		}
+		text += separator + string(s)
+	}
+	return text
+}

@@ -1,0 +1,52 @@
+package fleet
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func digestOf(t *testing.T, spec TaskSpec) string {
+	t.Helper()
+	digest, err := spec.Digest()
+	require.NoError(t, err)
+	return digest
+}
+
+func TestDigestOfTheSameTask(t *testing.T) {
+	t.Parallel()
+	zone := time.FixedZone("", 3600)
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for name, pair := range map[string][2]TaskSpec{
+		"defaults": {{}, {Priority: PriorityNormal, RetrySafety: Idempotent, Timeout: Duration(DefaultTaskTimeout), ExpiresIn: Duration(DefaultExpiration),
+			Retry: RetryPolicy{MaxAttempts: 3, MaxTransfers: 3, InitialInterval: Duration(2 * time.Second), MaxInterval: Duration(5 * time.Minute)}}},
+		"fields and blanks": {{Payload: json.RawMessage(`{"a":1,"b":[1, 2]}`)}, {Payload: json.RawMessage(` {"b":[1,2], "a":1}`)}},
+		"no payload":        {{}, {Payload: json.RawMessage(`null`)}},
+		"capabilities":      {{RequiredCapabilities: []string{"gpu", "arm"}}, {RequiredCapabilities: []string{"arm", "gpu", "arm"}}},
+		"empty lists":       {{PreferredCapabilities: []string{}, Labels: map[string]string{}}, {}},
+		"time zones":        {{StartAt: at}, {StartAt: at.In(zone)}},
+	} {
+		require.Equal(t, digestOf(t, pair[0]), digestOf(t, pair[1]), name)
+	}
+}
+
+func TestDigestsOfDifferentTasks(t *testing.T) {
+	t.Parallel()
+	seen := map[string]int{}
+	for i, spec := range []TaskSpec{
+		{}, {Type: "x"}, {Cluster: "x"}, {Payload: json.RawMessage(`1`)}, {Payload: json.RawMessage(`1.0`)}, {Payload: json.RawMessage(`12345678901234567890`)},
+		{Payload: json.RawMessage(`12345678901234567891`)}, {Payload: json.RawMessage(`[1,2]`)}, {Payload: json.RawMessage(`[2,1]`)}, {Priority: 1}, {Agent: "a"},
+		{ShardKey: "a"}, {RequiredCapabilities: []string{"a"}}, {PreferredCapabilities: []string{"a"}}, {Affinity: "a"}, {Retry: RetryPolicy{MaxAttempts: 1}},
+		{Retry: RetryPolicy{NonRetryable: []string{"a"}}}, {RetrySafety: Fenced}, {Timeout: 1}, {ExpiresIn: 1}, {BeaconTimeout: 1}, {Tenant: "a"},
+		{Labels: map[string]string{"a": "1"}}, {StartAt: time.Unix(1, 0)},
+	} {
+		digest := digestOf(t, spec)
+		other, twice := seen[digest]
+		require.False(t, twice, "%d and %d", other, i)
+		seen[digest] = i
+	}
+	_, err := (&TaskSpec{Payload: json.RawMessage(`{`)}).Digest()
+	require.Error(t, err)
+}

@@ -1,0 +1,70 @@
+package fleet
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// DefaultLane is the lane of a cluster's work that any serving member may do.
+const DefaultLane = "default"
+
+// The kinds of the other lanes, as their names begin.
+const (
+	capLanes   = "cap/"
+	shardLanes = "shard/"
+	agentLanes = "agent/"
+)
+
+// CapabilityLane is the lane of work that needs a set of capabilities. Order and repetition do not matter.
+func CapabilityLane(capabilities []string) string {
+	return capLanes + strings.Join(sortedSet(capabilities), "+")
+}
+
+// ShardLane is the lane of one shard of a sharded cluster.
+func ShardLane(shard int) string { return shardLanes + strconv.Itoa(shard) }
+
+// AgentLane is the lane of the work that is pinned to one agent.
+func AgentLane(agent string) string { return agentLanes + agent }
+
+// ErrLane is what ParseLane says of anything that names no lane.
+var ErrLane = errors.New("must be default, cap/<capability>+<capability>, shard/<number> or agent/<id>")
+
+// ParseLane reads the name of a lane within a cluster, as people write it, and returns its one form.
+func ParseLane(name string) (string, error) {
+	if name == DefaultLane {
+		return name, nil
+	}
+	if list, ok := strings.CutPrefix(name, capLanes); ok {
+		set := sortedSet(strings.Split(list, "+"))
+		for _, c := range set {
+			if ValidateID("capability", c) != nil {
+				return "", ErrLane
+			}
+		}
+		return CapabilityLane(set), nil
+	}
+	if shard, ok := ShardOfLane(name); ok {
+		return ShardLane(shard), nil
+	}
+	if agent, ok := AgentOfLane(name); ok {
+		return AgentLane(agent), nil
+	}
+	return "", ErrLane
+}
+
+// ShardOfLane is the inverse of ShardLane.
+func ShardOfLane(lane string) (int, bool) {
+	number, ok := strings.CutPrefix(lane, shardLanes)
+	if !ok {
+		return 0, false
+	}
+	shard, err := strconv.Atoi(number)
+	return shard, err == nil && shard >= 0 && strconv.Itoa(shard) == number
+}
+
+// AgentOfLane is the inverse of AgentLane.
+func AgentOfLane(lane string) (string, bool) {
+	agent, ok := strings.CutPrefix(lane, agentLanes)
+	return agent, ok && ValidateID("agent", agent) == nil
+}

@@ -1,0 +1,92 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// MaxPauses bounds how many lanes of a cluster are paused one by one.
+const MaxPauses = 256
+
+// Pause says that nothing is taken from a lane, or from any lane of a cluster. What runs goes on.
+type Pause struct {
+	// Lane is the lane's name; empty: the whole cluster, with the work pinned to its agents.
+	Lane   string    `json:"lane,omitempty"`
+	Since  time.Time `json:"since"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// Pause holds a lane back, or the whole cluster when lane is empty. It reports whether lanes are served otherwise than
+// before; pausing again only changes the reason. lane has the form that ParseLane returns.
+func (c *Cluster) Pause(lane, reason string, now time.Time) (changed bool, err error) {
+	if err := c.MayPause(lane); err != nil {
+		return false, err
+	}
+	i, paused := c.searchPause(lane)
+	if paused {
+		if reason != "" {
+			c.Pauses[i].Reason = reason
+		}
+		return false, nil
+	}
+	c.Pauses = slices.Insert(c.Pauses, i, Pause{Lane: lane, Since: now, Reason: reason})
+	return true, nil
+}
+
+// Resume takes a pause back: that of a lane, or that of the whole cluster when lane is empty. Lanes that were paused one
+// by one stay so. It reports whether there was one.
+func (c *Cluster) Resume(lane string) bool {
+	i, paused := c.searchPause(lane)
+	if paused {
+		c.Pauses = slices.Delete(c.Pauses, i, i+1)
+	}
+	return paused
+}
+
+// PauseOf is the pause that holds a lane back, or nil. A pause of the whole cluster holds back every lane.
+func (c *Cluster) PauseOf(lane string) *Pause {
+	for _, name := range []string{"", lane} {
+		if i, paused := c.searchPause(name); paused {
+			return &c.Pauses[i]
+		}
+	}
+	return nil
+}
+
+// PausedLanes are what is paused, for hubs: the whole cluster, and single lanes.
+func (c *Cluster) PausedLanes() (all bool, lanes []string) {
+	for i := range c.Pauses {
+		if c.Pauses[i].Lane == "" {
+			all = true
+		} else {
+			lanes = append(lanes, c.Pauses[i].Lane)
+		}
+	}
+	return all, lanes
+}
+
+func (c *Cluster) searchPause(lane string) (int, bool) {
+	return slices.BinarySearchFunc(c.Pauses, lane, func(p Pause, name string) int { return strings.Compare(p.Lane, name) })
+}
+
+// MayPause refuses lanes that a cluster of this kind never has, and more pauses than the state can hold. The whole
+// cluster can always be paused.
+func (c *Cluster) MayPause(lane string) error {
+	if lane == "" {
+		return nil
+	}
+	shard, isShard := ShardOfLane(lane)
+	_, isAgent := AgentOfLane(lane)
+	_, paused := c.searchPause(lane)
+	switch sharded := c.Config.ReplicationMode == Sharded; {
+	case !sharded && isShard:
+		return fmt.Errorf("only a sharded cluster has lanes of shards")
+	case sharded && !isAgent && (!isShard || shard >= c.Config.Shards):
+		return fmt.Errorf("the cluster has no such lane: it is sharded, and its tasks wait in shard/0 to shard/%d, or in agent/<id>", c.Config.Shards-1)
+	case !paused && len(c.Pauses) >= MaxPauses:
+		return fmt.Errorf("%d lanes are paused already: pause the whole cluster instead, or resume some", MaxPauses)
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package fleet
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+var placementNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// limited gives a candidate a provider that is rate limited until a time.
+func limited(provider string, until time.Time) func(*Candidate) {
+	return func(c *Candidate) {
+		c.Providers = Providers{provider: {Available: true, RateLimitedUntil: &until}}
+	}
+}
+
+func drawSubset(t *rapid.T, label string, of ...string) []string {
+	var set []string
+	for _, item := range of {
+		if rapid.Bool().Draw(t, label+" "+item) {
+			set = append(set, item)
+		}
+	}
+	return set
+}
+
+func drawCandidate(t *rapid.T, id string) Candidate {
+	c := Candidate{
+		AgentID: id, MaxTasks: rapid.IntRange(1, 8).Draw(t, "slots"), Capabilities: drawSubset(t, "capability", "big", "gpu", "ssd"),
+		TaskTypes: drawSubset(t, "type", "echo", "exec"), CPUPercent: rapid.Float64Range(0, 100).Draw(t, "cpu"),
+		MemoryPercent: rapid.Float64Range(0, 100).Draw(t, "memory"),
+	}
+	c.Running = rapid.IntRange(0, c.MaxTasks).Draw(t, "running")
+	if rapid.Bool().Draw(t, "told of the provider") {
+		access := ProviderAccess{Available: rapid.Bool().Draw(t, "access")}
+		if rapid.Bool().Draw(t, "was limited") {
+			until := placementNow.Add(time.Duration(rapid.IntRange(-60, 60).Draw(t, "until")) * time.Second)
+			access.RateLimitedUntil = &until
+		}
+		c.Providers = Providers{"llm": access}
+	}
+	return c
+}
+
+func drawCandidates(t *rapid.T) []Candidate {
+	candidates := make([]Candidate, rapid.IntRange(0, 6).Draw(t, "agents"))
+	for i := range candidates {
+		candidates[i] = drawCandidate(t, string(rune('a'+i)))
+	}
+	return candidates
+}
+
+func drawSpec(t *rapid.T) TaskSpec {
+	return TaskSpec{
+		Type:                  rapid.SampledFrom([]string{"echo", "exec"}).Draw(t, "task type"),
+		RequiredCapabilities:  drawSubset(t, "requires", "gpu"),
+		PreferredCapabilities: drawSubset(t, "prefers", "big", "ssd"),
+		Provider:              rapid.SampledFrom([]string{"", "llm"}).Draw(t, "provider"),
+		Affinity:              rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "affinity"),
+		Agent:                 rapid.SampledFrom([]string{"", "", "c"}).Draw(t, "pinned"),
+	}
+}
+
+// Whoever gets a task can run it, has a slot, and is not rate limited; and nobody gets it only if nobody could.
+func TestPlacePicksOnlyEligibleAgents(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		spec, candidates := drawSpec(t), drawCandidates(t)
+		hint := Hint{Prefer: rapid.SampledFrom([]string{"", "a"}).Draw(t, "target"), Avoid: rapid.SampledFrom([]string{"", "b"}).Draw(t, "avoid")}
+		can := func(c Candidate) bool { return c.FreeSlots() > 0 && c.Eligible(&spec, placementNow) }
+		chosen := Place(&spec, candidates, hint, placementNow)
+		if chosen < 0 {
+			if slices.ContainsFunc(candidates, can) {
+				t.Fatal("somebody could have taken it")
+			}
+			return
+		}
+		c := candidates[chosen]
+		if !can(c) {
+			t.Fatalf("%+v cannot take it", c)
+		}
+		if until, limited := c.Providers.LimitedUntil(spec.Provider, placementNow); spec.Provider != "" && limited {
+			t.Fatalf("%s is rate limited until %s", c.AgentID, until)
+		}
+	})
+}
+
+// The order in which hubs come to know of agents does not matter.
+func TestPlaceIsDeterministic(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		spec, candidates := drawSpec(t), drawCandidates(t)
+		name := func(list []Candidate) string {
+			if i := Place(&spec, list, Hint{}, placementNow); i >= 0 {
+				return list[i].AgentID
+			}
+			return ""
+		}
+		want := name(candidates)
+		if got := name(rapid.Permutation(candidates).Draw(t, "order")); got != want {
+			t.Fatalf("%q in one order, %q in another", want, got)
+		}
+	})
+}
+
+// More of what is good never lowers a score: a wanted capability, an idle processor, free memory, free slots, the provider.
+func TestScoreIsMonotonic(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		spec, c := drawSpec(t), drawCandidate(t, "a")
+		before := c.Score(&spec, placementNow)
+		better := c
+		switch rapid.SampledFrom([]string{"capability", "cpu", "memory", "slots", "provider"}).Draw(t, "improves") {
+		case "capability":
+			better.Capabilities = []string{"big", "gpu", "ssd"}
+		case "cpu":
+			better.CPUPercent = rapid.Float64Range(0, c.CPUPercent).Draw(t, "less cpu")
+		case "memory":
+			better.MemoryPercent = rapid.Float64Range(0, c.MemoryPercent).Draw(t, "less memory")
+		case "slots":
+			better.Running = rapid.IntRange(0, c.Running).Draw(t, "fewer tasks")
+		case "provider":
+			better.Providers = Providers{"llm": {Available: true}}
+		}
+		if after := better.Score(&spec, placementNow); after < before {
+			t.Fatalf("%g, and %g when it is better: %+v", before, after, better)
+		}
+	})
+}
+
+// Equal agents get equal shares, and full ones nothing more.
+func TestPlaceSpreadsLoad(t *testing.T) {
+	t.Parallel()
+	const agents, slots = 7, 10
+	candidates := make([]Candidate, agents)
+	for i := range candidates {
+		candidates[i] = Candidate{AgentID: string(rune('a' + i)), MaxTasks: slots}
+	}
+	for n := range agents * slots {
+		chosen := Place(&TaskSpec{}, candidates, Hint{}, placementNow)
+		require.GreaterOrEqual(t, chosen, 0)
+		candidates[chosen].Running++
+		least, most := slots, 0
+		for _, c := range candidates {
+			least, most = min(least, c.Running), max(most, c.Running)
+		}
+		require.LessOrEqual(t, most-least, 1, "after %d tasks", n+1)
+	}
+	require.Equal(t, -1, Place(&TaskSpec{}, candidates, Hint{}, placementNow))
+}

@@ -1,0 +1,96 @@
+package fleet_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+func TestSchedulePlan(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	d := func(d time.Duration) fleet.Duration { return fleet.Duration(d) }
+	for name, c := range map[string]struct {
+		plan  fleet.SchedulePlan
+		field string
+	}{
+		"cron":                     {fleet.SchedulePlan{Cron: "0 3 * * *", TimeZone: "Europe/Berlin", Jitter: d(time.Minute), EndAt: now.Add(1)}, ""},
+		"interval":                 {fleet.SchedulePlan{Interval: d(time.Second), Overlap: fleet.OverlapCancelOther, CatchupWindow: d(10 * time.Second)}, ""},
+		"interval with offset":     {fleet.SchedulePlan{Interval: d(time.Hour), Offset: d(59 * time.Minute), StartAt: now.Add(-time.Hour)}, ""},
+		"neither":                  {fleet.SchedulePlan{}, "cron"},
+		"both":                     {fleet.SchedulePlan{Cron: "0 3 * * *", Interval: d(time.Hour)}, "interval"},
+		"wrong cron":               {fleet.SchedulePlan{Cron: "0 3 * *"}, "cron"},
+		"offset of cron":           {fleet.SchedulePlan{Cron: "0 3 * * *", Offset: d(time.Hour)}, "offset"},
+		"zone of interval":         {fleet.SchedulePlan{Interval: d(time.Hour), TimeZone: "UTC"}, "time_zone"},
+		"offset like the interval": {fleet.SchedulePlan{Interval: d(time.Hour), Offset: d(time.Hour)}, "offset"},
+		"short interval":           {fleet.SchedulePlan{Interval: d(time.Millisecond)}, "interval"},
+		"negative interval":        {fleet.SchedulePlan{Interval: d(-time.Hour)}, "interval"},
+		"short window":             {fleet.SchedulePlan{Interval: d(time.Hour), CatchupWindow: d(time.Second)}, "catchup_window"},
+		"long jitter":              {fleet.SchedulePlan{Interval: d(time.Hour), Jitter: d(25 * time.Hour)}, "jitter"},
+		"unknown overlap":          {fleet.SchedulePlan{Interval: d(time.Hour), Overlap: "explode"}, "overlap"},
+		"over":                     {fleet.SchedulePlan{Interval: d(time.Hour), EndAt: now}, "end_at"},
+		"ends before it starts":    {fleet.SchedulePlan{Interval: d(time.Hour), StartAt: now.Add(2 * time.Hour), EndAt: now.Add(time.Hour)}, "end_at"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := c.plan.Validate(now)
+			if c.field == "" {
+				require.NoError(t, err)
+				return
+			}
+			var wrong *fleet.FieldError
+			require.True(t, errors.As(err, &wrong), "%v", err)
+			require.Equal(t, c.field, wrong.Field, "%v", err)
+			require.NotContains(t, err.Error(), "explode")
+		})
+	}
+}
+
+func TestScheduleNames(t *testing.T) {
+	t.Parallel()
+	longest := strings.Repeat("n", fleet.MaxScheduleName)
+	require.NoError(t, fleet.ValidateScheduleName(longest))
+	require.NoError(t, fleet.ValidateTaskID(longest+"-20261121t030000z"), "the ids of its tasks fit")
+	require.ErrorIs(t, fleet.ValidateScheduleName(longest+"n"), fleet.ErrInvalidID)
+	require.ErrorIs(t, fleet.ValidateScheduleName("Nightly"), fleet.ErrInvalidID)
+}
+
+func TestBulkValidate(t *testing.T) {
+	t.Parallel()
+	render := fleet.TaskFilter{Type: "render"}
+	for name, c := range map[string]struct {
+		bulk  fleet.Bulk
+		field string
+	}{
+		"by filter":             {fleet.Bulk{Action: fleet.BulkCancel, Filter: render}, ""},
+		"by ids":                {fleet.Bulk{Action: fleet.BulkRetry, IDs: []string{"t-1"}}, ""},
+		"all":                   {fleet.Bulk{Action: fleet.BulkDiscard, All: true}, ""},
+		"review":                {fleet.Bulk{Action: fleet.BulkReview, Filter: render, Decision: fleet.ReviewRerun}, ""},
+		"priority":              {fleet.Bulk{Action: fleet.BulkPriority, Filter: render, Priority: 5}, ""},
+		"nothing selected":      {fleet.Bulk{Action: fleet.BulkCancel}, "filter"},
+		"id that is none":       {fleet.Bulk{Action: fleet.BulkCancel, IDs: []string{"No"}}, "filter.ids"},
+		"too many ids":          {fleet.Bulk{Action: fleet.BulkCancel, IDs: make([]string, fleet.MaxBulkIDs+1)}, "filter.ids"},
+		"unknown action":        {fleet.Bulk{Action: "explode", Filter: render}, "action"},
+		"status it is not for":  {fleet.Bulk{Action: fleet.BulkDiscard, Filter: fleet.TaskFilter{Status: fleet.TaskReview}}, "filter.status"},
+		"unknown decision":      {fleet.Bulk{Action: fleet.BulkReview, Filter: render, Decision: "explode"}, "decision"},
+		"priority out of range": {fleet.Bulk{Action: fleet.BulkPriority, Filter: render, Priority: 6}, "priority"},
+		"label without a name":  {fleet.Bulk{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Labels: map[string]string{"": "x"}}}, "filter.labels"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := c.bulk.Validate()
+			if c.field == "" {
+				require.NoError(t, err)
+				return
+			}
+			var wrong *fleet.FieldError
+			require.True(t, errors.As(err, &wrong), "%v", err)
+			require.Equal(t, c.field, wrong.Field, "%v", err)
+		})
+	}
+}

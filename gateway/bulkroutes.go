@@ -1,0 +1,86 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+type bulkInput struct {
+	Body BulkRequest
+}
+
+type bulkOutput struct {
+	Status int
+	Body   Bulk
+}
+
+type getBulkInput struct {
+	ID   string `path:"id" doc:"The operation's id."`
+	Wait string `query:"wait" maxLength:"32" example:"30s" doc:"Hold the answer until the operation has ended, or this time is over. At most 60s."`
+}
+
+type cancelBulkInput struct {
+	ID   string         `path:"id" doc:"The operation's id."`
+	Body *ReasonRequest `doc:"May be left out."`
+}
+
+type listBulksInput struct {
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"200" default:"50"`
+	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+}
+
+type listBulksOutput struct {
+	Body struct {
+		Bulks         []Bulk `json:"bulks"`
+		NextPageToken string `json:"next_page_token,omitempty"`
+	}
+}
+
+func (g *Gateway) registerBulk(api huma.API) {
+	const path, one = "/api/v1/agents/tasks/bulk", "/api/v1/agents/tasks/bulk/{id}"
+	operation := func(id, method, path, summary, description string) huma.Operation {
+		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"Bulk operations"}, Summary: summary, Description: description}
+	}
+	start := operation("bulk-tasks", http.MethodPost, path, "Act on many tasks",
+		"Cancels, retries, discards, decides or reprioritizes all tasks that the filter selects. Answers 202 once the operation is durable, or 200 to a dry run. "+
+			"Tasks submitted within the last second may be left out. Each task is asked once; what it refuses counts as skipped.")
+	start.DefaultStatus = http.StatusAccepted
+	start.Responses = map[string]*huma.Response{"200": {Description: "What a dry run found", Content: map[string]*huma.MediaType{
+		"application/json": {Schema: api.OpenAPI().Components.Schemas.Schema(bulkType, true, "Bulk")},
+	}}}
+	huma.Register(api, start, func(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
+		bulk, err := g.startBulk(ctx, &in.Body)
+		if err != nil {
+			return nil, err
+		}
+		status := http.StatusAccepted
+		if bulk.DryRun {
+			status = http.StatusOK
+		}
+		return &bulkOutput{Status: status, Body: bulk}, nil
+	})
+	huma.Register(api, operation("list-bulks", http.MethodGet, path, "List bulk operations", "Newest first. An operation appears within about a second of its start."), g.listBulks)
+	huma.Register(api, operation("get-bulk", http.MethodGet, one, "Get a bulk operation, or wait for it", "Its counts grow a page of tasks at a time."),
+		func(ctx context.Context, in *getBulkInput) (*bulkOutput, error) {
+			wait, err := (&getTaskInput{Wait: in.Wait}).wait()
+			if err != nil {
+				return nil, invalid("query.wait", err)
+			}
+			bulk, err := g.waitForBulk(ctx, in.ID, wait)
+			if err != nil {
+				return nil, err
+			}
+			return &bulkOutput{Status: http.StatusOK, Body: bulk}, nil
+		})
+	huma.Register(api, operation("cancel-bulk", http.MethodPost, one+"/cancel", "Stop a bulk operation",
+		"What it has done stays done. The page of tasks under way is finished first. Answers 409 conflict when it has ended."),
+		func(ctx context.Context, in *cancelBulkInput) (*bulkOutput, error) {
+			bulk, err := g.cancelBulk(ctx, in.ID, in.Body)
+			if err != nil {
+				return nil, err
+			}
+			return &bulkOutput{Status: http.StatusOK, Body: bulk}, nil
+		})
+}

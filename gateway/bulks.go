@@ -1,0 +1,260 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+var bulkType = reflect.TypeFor[Bulk]()
+
+const (
+	// sampleSize is how many ids a dry run shows.
+	sampleSize = 20
+	// lookLimit bounds the tasks that are looked at one by one beforehand.
+	lookLimit = 200
+)
+
+// startBulk starts an operation, or says what it would act on.
+func (g *Gateway) startBulk(ctx context.Context, r *BulkRequest) (Bulk, error) {
+	spec, err := r.spec()
+	if err != nil {
+		return Bulk{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if spec.Filter.Cluster != "" {
+		if _, err := g.knownCluster(ctx, spec.Filter.Cluster); err != nil {
+			return Bulk{}, err
+		}
+	}
+	bulk := bulkOf(&spec)
+	if err := g.preview(ctx, &bulk, &spec); err != nil {
+		return Bulk{}, err
+	}
+	if r.DryRun {
+		bulk.DryRun = true
+		return bulk, nil
+	}
+	bulk.Sample = nil
+	bulk.ID, bulk.Status = "b"+strings.TrimPrefix(newTaskID(), "t"), contract.BulkRunning
+	bulk.WorkflowID = contract.BulkWorkflowID(bulk.ID)
+	short := spec
+	short.IDs = nil
+	_, err = g.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: bulk.WorkflowID, TaskQueue: contract.WorkerQueue, WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		WorkflowExecutionErrorWhenAlreadyStarted: true, Memo: map[string]any{contract.MemoBulk: short},
+		TypedSearchAttributes: bulkAttributes(&spec), StaticSummary: string(spec.Action) + " tasks: " + spec.Reason,
+	}, contract.BulkWorkflow, contract.BulkInput{ID: bulk.ID, Spec: spec, Expected: bulk.Expected})
+	return bulk, g.answer(err, "start a bulk operation", protocol.CodeInternal)
+}
+
+func bulkAttributes(spec *contract.BulkSpec) temporal.SearchAttributes {
+	if spec.Filter.Cluster == "" {
+		return temporal.SearchAttributes{}
+	}
+	return temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(spec.Filter.Cluster))
+}
+
+// preview counts the tasks and names some of them.
+func (g *Gateway) preview(ctx context.Context, bulk *Bulk, spec *contract.BulkSpec) error {
+	if len(spec.IDs) > 0 {
+		bulk.Expected, bulk.Sample = len(spec.IDs), spec.IDs[:min(sampleSize, len(spec.IDs))]
+		return nil
+	}
+	query := spec.Query()
+	count, err := g.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: g.namespace, Query: query})
+	if err != nil {
+		return g.answer(err, "count tasks", protocol.CodeNotFound)
+	}
+	look := contract.LooksAlike(spec.Filter.Status) || len(spec.Filter.Labels) > 0
+	size := int32(sampleSize)
+	if look {
+		size = lookLimit
+	}
+	page, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Namespace: g.namespace, PageSize: size, Query: query})
+	if err != nil {
+		return g.answer(err, "list tasks", protocol.CodeNotFound)
+	}
+	matched := g.look(ctx, page.GetExecutions(), &spec.Filter)
+	bulk.Expected = int(count.GetCount())
+	switch {
+	case look && len(page.GetNextPageToken()) == 0:
+		bulk.Expected = len(matched)
+	case look:
+		bulk.AtMost = true
+	}
+	bulk.Sample = matched[:min(sampleSize, len(matched))]
+	return nil
+}
+
+// look leaves out the tasks that visibility found and the filter does not mean.
+func (g *Gateway) look(ctx context.Context, infos []*workflowpb.WorkflowExecutionInfo, filter *fleet.TaskFilter) []string {
+	tasks := make([]Task, 0, len(infos))
+	for _, info := range infos {
+		if contract.HasLabels(info, filter.Labels) {
+			tasks = append(tasks, taskOf(info))
+		}
+	}
+	alike := contract.LooksAlike(filter.Status)
+	if alike {
+		g.refineAll(ctx, tasks)
+	}
+	ids := make([]string, 0, len(tasks))
+	for i := range tasks {
+		if !alike || tasks[i].Status == filter.Status {
+			ids = append(ids, tasks[i].ID)
+		}
+	}
+	return ids
+}
+
+// waitForBulk returns an operation once it has ended, or as it stands when wait is over.
+func (g *Gateway) waitForBulk(ctx context.Context, id string, wait time.Duration) (Bulk, error) {
+	if fleet.ValidateID("id", id) != nil {
+		return Bulk{}, unknown(protocol.CodeUnknownBulk)
+	}
+	start := time.Now()
+	for {
+		info, err := g.describeBulk(ctx, id)
+		if err != nil {
+			return Bulk{}, err
+		}
+		elapsed := time.Since(start)
+		if elapsed >= wait || info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+			ctx, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			return g.bulk(ctx, info), nil
+		}
+		if err := g.pause(ctx, min(nextPause(elapsed), wait-elapsed)); err != nil {
+			return Bulk{}, g.answer(err, "wait for a bulk operation", protocol.CodeUnknownBulk)
+		}
+	}
+}
+
+func (g *Gateway) describeBulk(ctx context.Context, id string) (*workflowpb.WorkflowExecutionInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	d, err := g.client.DescribeWorkflowExecution(ctx, contract.BulkWorkflowID(id), "")
+	return d.GetWorkflowExecutionInfo(), g.answer(err, "describe a bulk operation", protocol.CodeUnknownBulk)
+}
+
+// bulk is an operation as its record tells it, with the counts, which its workflow knows.
+func (g *Gateway) bulk(ctx context.Context, info *workflowpb.WorkflowExecutionInfo) Bulk {
+	var spec contract.BulkSpec
+	decode(info.GetMemo().GetFields()[contract.MemoBulk], &spec)
+	bulk := bulkOf(&spec)
+	bulk.ID, _ = contract.BulkOfWorkflowID(info.GetExecution().GetWorkflowId())
+	bulk.WorkflowID, bulk.StartedAt, bulk.ClosedAt = info.GetExecution().GetWorkflowId(), timeOf(info.GetStartTime()), timeOf(info.GetCloseTime())
+	state, err := g.bulkState(ctx, info)
+	if err == nil {
+		bulk.take(&state)
+		return bulk
+	}
+	g.logger.Debug("a bulk operation's state is not known", zap.String("bulk", bulk.ID), zap.Error(err))
+	bulk.Why = "its counts are not known now; the Temporal Web UI may show more"
+	switch info.GetStatus() {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		bulk.Status = contract.BulkRunning
+	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		bulk.Status = contract.BulkCompleted
+	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		bulk.Status = contract.BulkCancelled
+	default:
+		bulk.Status = contract.BulkFailed
+	}
+	return bulk
+}
+
+// bulkState asks the workflow while it runs, and reads its last event afterwards.
+func (g *Gateway) bulkState(ctx context.Context, info *workflowpb.WorkflowExecutionInfo) (state contract.BulkState, err error) {
+	id, run := info.GetExecution().GetWorkflowId(), info.GetExecution().GetRunId()
+	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+		defer cancel()
+		value, err := g.client.QueryWorkflow(ctx, id, run, contract.BulkQuery)
+		if err != nil {
+			return state, err
+		}
+		return state, value.Get(&state)
+	}
+	events := g.client.GetWorkflowHistory(ctx, id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
+	for events.HasNext() {
+		event, err := events.Next()
+		if err != nil {
+			return state, err
+		}
+		data := converter.GetDefaultDataConverter()
+		switch event.GetEventType() {
+		case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
+			return state, data.FromPayloads(event.GetWorkflowExecutionCompletedEventAttributes().GetResult(), &state)
+		case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED:
+			return state, data.FromPayloads(event.GetWorkflowExecutionCanceledEventAttributes().GetDetails(), &state)
+		case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
+			return state, data.FromPayloads(event.GetWorkflowExecutionFailedEventAttributes().GetFailure().GetApplicationFailureInfo().GetDetails(), &state)
+		}
+	}
+	return state, errors.New("its workflow did not end by itself")
+}
+
+// cancelBulk stops an operation.
+func (g *Gateway) cancelBulk(ctx context.Context, id string, why *ReasonRequest) (Bulk, error) {
+	if fleet.ValidateID("id", id) != nil {
+		return Bulk{}, unknown(protocol.CodeUnknownBulk)
+	}
+	info, err := g.describeBulk(ctx, id)
+	if err != nil {
+		return Bulk{}, err
+	}
+	request := contract.CancelRequest{Reason: "cancelled by request"}
+	if why != nil && why.Reason != "" {
+		request.Reason = why.Reason
+	}
+	updateCtx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err = g.update(updateCtx, info.GetExecution().GetWorkflowId(), contract.CancelUpdate, nil, request)
+	if isAny[*serviceerror.NotFound](err) {
+		return Bulk{}, httpapi.Problem(protocol.CodeConflict, "the bulk operation has ended")
+	}
+	if err != nil {
+		return Bulk{}, g.answer(err, "cancel a bulk operation", protocol.CodeUnknownBulk)
+	}
+	return g.waitForBulk(ctx, id, queryTimeout)
+}
+
+func (g *Gateway) listBulks(ctx context.Context, in *listBulksInput) (*listBulksOutput, error) {
+	query := contract.Equals("WorkflowType", contract.BulkWorkflow) + " AND " + "ExecutionStatus != 'ContinuedAsNew'"
+	token, err := openToken(query, in.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	page, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: g.namespace, PageSize: int32(in.PageSize), NextPageToken: token, Query: query,
+	})
+	if err != nil {
+		return nil, g.answer(err, "list bulk operations", protocol.CodeNotFound)
+	}
+	out := &listBulksOutput{}
+	out.Body.Bulks = make([]Bulk, len(page.GetExecutions()))
+	forEach(len(out.Body.Bulks), func(i int) { out.Body.Bulks[i] = g.bulk(ctx, page.GetExecutions()[i]) })
+	out.Body.NextPageToken = sealToken(query, page.GetNextPageToken())
+	return out, nil
+}

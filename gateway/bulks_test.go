@@ -1,0 +1,107 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/protocol"
+)
+
+const bulkPath = "/api/v1/agents/tasks/bulk"
+
+// CountWorkflow counts the tasks, whatever the query.
+func (f *fakeTemporal) CountWorkflow(context.Context, *workflowservice.CountWorkflowExecutionsRequest) (*workflowservice.CountWorkflowExecutionsResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	answer := &workflowservice.CountWorkflowExecutionsResponse{}
+	for _, e := range f.executions {
+		if e.info.GetType().GetName() == contract.TaskWorkflow {
+			answer.Count++
+		}
+	}
+	return answer, f.fail
+}
+
+// withDelivered adds open tasks with a delivery each; the first so many are with an agent.
+func (f *fakeTemporal) withDelivered(n, running int) {
+	for i := range n {
+		e := open(contract.TaskWorkflowID(fmt.Sprintf("t-%d", i)), contract.TaskWorkflow)
+		state := enumspb.PENDING_ACTIVITY_STATE_SCHEDULED
+		if i < running {
+			state = enumspb.PENDING_ACTIVITY_STATE_STARTED
+		}
+		e.pending = []*workflowpb.PendingActivityInfo{{ActivityId: contract.AttemptActivityID(1), ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity}, State: state}}
+		f.executions[e.info.GetExecution().GetWorkflowId()] = e
+	}
+}
+
+func TestBulkDryRun(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withDelivered(5, 2)
+	h := serve(t, f)
+	found := answer[gateway.Bulk](t, do(h, http.MethodPost, bulkPath, `{"action":"cancel","filter":{"status":"queued"},"reason":"x","dry_run":true}`), http.StatusOK)
+	require.Equal(t, 3, found.Expected, "those with an agent are not meant")
+	require.ElementsMatch(t, []string{"t-2", "t-3", "t-4"}, found.Sample)
+	require.False(t, found.AtMost)
+	require.Empty(t, found.ID)
+	require.Len(t, f.executions, 5, "nothing was started")
+
+	f.list = func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+		return &workflowservice.ListWorkflowExecutionsResponse{NextPageToken: []byte("more")}, nil
+	}
+	found = answer[gateway.Bulk](t, do(h, http.MethodPost, bulkPath, `{"action":"cancel","filter":{"status":"queued"},"reason":"x","dry_run":true}`), http.StatusOK)
+	require.True(t, found.AtMost, "not all could be looked at")
+	require.Equal(t, 5, found.Expected)
+}
+
+func TestBulkIsStartedAndRead(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "studio"})
+	f.withDelivered(3, 0)
+	h := serve(t, f)
+	bulk := answer[gateway.Bulk](t, do(h, http.MethodPost, bulkPath, `{"action":"priority","priority":"high","filter":{"cluster":"studio","labels":{"a":"b"}},"reason":"deadline"}`), http.StatusAccepted)
+	e := f.executions[contract.BulkWorkflowID(bulk.ID)]
+	in := e.input.(contract.BulkInput)
+	require.Equal(t, bulk.ID, in.ID)
+	require.Equal(t, fleet.PriorityHigh, in.Spec.Priority)
+	require.Equal(t, fleet.TaskFilter{Cluster: "studio", Labels: map[string]string{"a": "b"}}, in.Spec.Filter)
+
+	e.query = func() (any, error) {
+		return contract.BulkState{Status: contract.BulkRunning, Expected: 3, BulkCounts: contract.BulkCounts{Matched: 2, Done: 2}}, nil
+	}
+	got := answer[gateway.Bulk](t, do(h, http.MethodGet, bulkPath+"/"+bulk.ID, ""), http.StatusOK)
+	require.Equal(t, []int{3, 2, 2}, []int{got.Expected, got.Matched, got.Done})
+	require.Equal(t, "studio", got.Filter.Cluster)
+	require.Equal(t, "deadline", got.Reason)
+
+	e.info.Status = enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED
+	e.last = &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED, Attributes: &historypb.HistoryEvent_WorkflowExecutionCanceledEventAttributes{
+		WorkflowExecutionCanceledEventAttributes: &historypb.WorkflowExecutionCanceledEventAttributes{Details: payloads(contract.BulkState{Status: contract.BulkCancelled, Why: "enough", BulkCounts: contract.BulkCounts{Done: 2}})}}}
+	got = answer[gateway.Bulk](t, do(h, http.MethodGet, bulkPath+"/"+bulk.ID+"?wait=30s", ""), http.StatusOK)
+	require.Equal(t, contract.BulkCancelled, got.Status)
+	require.Equal(t, "enough", got.Why)
+	problem(t, do(h, http.MethodPost, bulkPath+"/"+bulk.ID+"/cancel", ""), http.StatusConflict, protocol.CodeConflict)
+	list := answer[struct{ Bulks []gateway.Bulk }](t, do(h, http.MethodGet, bulkPath, ""), http.StatusOK)
+	require.Len(t, list.Bulks, 1)
+	require.Equal(t, 2, list.Bulks[0].Done)
+	for _, path := range []string{"/canary", "/No%20canary"} {
+		problem(t, do(h, http.MethodGet, bulkPath+path, ""), http.StatusNotFound, protocol.CodeUnknownBulk)
+		problem(t, do(h, http.MethodPost, bulkPath+path+"/cancel", ""), http.StatusNotFound, protocol.CodeUnknownBulk)
+	}
+	problem(t, do(h, http.MethodPost, bulkPath, `{"action":"cancel","filter":{"cluster":"canary"},"reason":"x"}`), http.StatusNotFound, protocol.CodeUnknownCluster)
+	problem(t, do(h, http.MethodPost, bulkPath, `{"action":"cancel","filter":{"type":"x"}}`), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+}

@@ -1,0 +1,87 @@
+package gateway
+
+import (
+	"context"
+	"maps"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// ClusterPatch changes some of a cluster's settings: what is left out stays as it is. A zero takes the default.
+type ClusterPatch struct {
+	TargetGroup         *string                  `json:"target_group,omitempty" maxLength:"255" doc:"The group of deployment targets it serves."`
+	MinAgents           *int                     `json:"min_agents,omitempty" minimum:"0" maximum:"1000" doc:"With fewer online agents it is critical."`
+	DesiredAgents       *int                     `json:"desired_agents,omitempty" minimum:"0" maximum:"1000" doc:"With fewer online agents it is degraded."`
+	MaxAgents           *int                     `json:"max_agents,omitempty" minimum:"0" maximum:"1000" doc:"More agents are refused."`
+	ReplicationMode     *fleet.ReplicationMode   `json:"replication_mode,omitempty" enum:"active_active,active_passive,sharded" doc:"Whether it is sharded is fixed at creation."`
+	Selection           *fleet.SelectionStrategy `json:"selection_strategy,omitempty" enum:"standby,least_loaded,round_robin,affinity" doc:"How a failover's target is picked."`
+	RoleLease           *fleet.Duration          `json:"role_lease,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a leader or the owner of a shard may go on without hearing from its hub."`
+	TransferTimeout     *fleet.Duration          `json:"task_transfer_timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a failover watches the tasks that it moves."`
+	DeadLetterRetention *fleet.Duration          `json:"dead_letter_retention,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a dead letter of its tasks is kept for a retry. Holds for tasks submitted from then on."`
+	Brake               *BrakePatch              `json:"brake,omitempty" doc:"When so many agents vanish at once that their failovers wait."`
+	TenantWeights       map[string]float64       `json:"tenant_weights,omitempty" doc:"Weights to set, by tenant, 0.1 to 100; 0 takes a tenant's weight away. Tenants that are not named keep theirs."`
+}
+
+// BrakePatch changes some of the brake's settings.
+type BrakePatch struct {
+	Share   *float64        `json:"share,omitempty" minimum:"0" maximum:"1" doc:"Of the cluster's agents, more than this share must vanish. 1 turns the brake off."`
+	MinLost *int            `json:"min_lost,omitempty" minimum:"0" maximum:"1000" doc:"And at least so many."`
+	Window  *fleet.Duration `json:"window,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"Within this time."`
+}
+
+// apply is the configuration with the patch.
+func (p *ClusterPatch) apply(c fleet.ClusterConfig) fleet.ClusterConfig {
+	set(&c.TargetGroup, p.TargetGroup)
+	set(&c.MinAgents, p.MinAgents)
+	set(&c.DesiredAgents, p.DesiredAgents)
+	set(&c.MaxAgents, p.MaxAgents)
+	set(&c.ReplicationMode, p.ReplicationMode)
+	set(&c.Selection, p.Selection)
+	set(&c.RoleLease, p.RoleLease)
+	set(&c.TransferTimeout, p.TransferTimeout)
+	set(&c.DeadLetterRetention, p.DeadLetterRetention)
+	if p.Brake != nil {
+		set(&c.Brake.Share, p.Brake.Share)
+		set(&c.Brake.MinLost, p.Brake.MinLost)
+		set(&c.Brake.Window, p.Brake.Window)
+	}
+	if len(p.TenantWeights) > 0 {
+		weights := maps.Clone(c.TenantWeights)
+		if weights == nil {
+			weights = map[string]float64{}
+		}
+		for tenant, weight := range p.TenantWeights {
+			if weight == 0 {
+				delete(weights, tenant)
+			} else {
+				weights[tenant] = weight
+			}
+		}
+		c.TenantWeights = weights
+	}
+	return c
+}
+
+func set[T any](field *T, value *T) {
+	if value != nil {
+		*field = *value
+	}
+}
+
+func (g *Gateway) registerClusterPatch(api huma.API) {
+	operation := clusterOperation("update-cluster", http.MethodPatch, "/{id}", "Change some settings of a cluster", http.StatusOK)
+	operation.Description = "What is left out stays as it is, unlike with PUT."
+	huma.Register(api, operation, func(ctx context.Context, in *struct {
+		ID   string `path:"id" doc:"The cluster's name."`
+		Body ClusterPatch
+	}) (*clusterOutput, error) {
+		cluster, err := g.configure(ctx, in.ID, in.Body.apply)
+		if err != nil {
+			return nil, err
+		}
+		return &clusterOutput{Body: cluster}, nil
+	})
+}

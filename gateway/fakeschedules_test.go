@@ -1,0 +1,110 @@
+package gateway_test
+
+import (
+	"context"
+	"strconv"
+
+	schedulepb "go.temporal.io/api/schedule/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// fakeSchedules are the schedules of the fake Temporal, under its lock.
+type fakeSchedules struct {
+	byID    map[string]*workflowservice.DescribeScheduleResponse
+	patches []*schedulepb.SchedulePatch
+	query   string // of the newest list
+}
+
+func (s fakeService) schedule(id string) (*workflowservice.DescribeScheduleResponse, error) {
+	if s.f.fail != nil {
+		return nil, s.f.fail
+	}
+	if d := s.f.schedules.byID[id]; d != nil {
+		return d, nil
+	}
+	return nil, serviceerror.NewNotFound("canary: no such schedule")
+}
+
+func (s fakeService) CreateSchedule(_ context.Context, r *workflowservice.CreateScheduleRequest, _ ...grpc.CallOption) (*workflowservice.CreateScheduleResponse, error) {
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	if s.f.fail != nil {
+		return nil, s.f.fail
+	}
+	if s.f.schedules.byID[r.GetScheduleId()] != nil {
+		return nil, serviceerror.NewWorkflowExecutionAlreadyStarted("canary: exists", "", "")
+	}
+	if s.f.schedules.byID == nil {
+		s.f.schedules.byID = map[string]*workflowservice.DescribeScheduleResponse{}
+	}
+	s.f.schedules.byID[r.GetScheduleId()] = &workflowservice.DescribeScheduleResponse{
+		Schedule: r.GetSchedule(), Info: &schedulepb.ScheduleInfo{CreateTime: timestamppb.Now()}, SearchAttributes: r.GetSearchAttributes(), ConflictToken: []byte("1"),
+	}
+	return &workflowservice.CreateScheduleResponse{}, nil
+}
+
+func (s fakeService) DescribeSchedule(_ context.Context, r *workflowservice.DescribeScheduleRequest, _ ...grpc.CallOption) (*workflowservice.DescribeScheduleResponse, error) {
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	d, err := s.schedule(r.GetScheduleId())
+	if err != nil {
+		return nil, err
+	}
+	return proto.Clone(d).(*workflowservice.DescribeScheduleResponse), nil
+}
+
+func (s fakeService) UpdateSchedule(_ context.Context, r *workflowservice.UpdateScheduleRequest, _ ...grpc.CallOption) (*workflowservice.UpdateScheduleResponse, error) {
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	d, err := s.schedule(r.GetScheduleId())
+	if err != nil {
+		return nil, err
+	}
+	if string(r.GetConflictToken()) != string(d.GetConflictToken()) {
+		return nil, serviceerror.NewFailedPrecondition("canary: mismatched conflict token")
+	}
+	n, _ := strconv.Atoi(string(d.GetConflictToken()))
+	d.Schedule, d.SearchAttributes, d.ConflictToken = r.GetSchedule(), r.GetSearchAttributes(), []byte(strconv.Itoa(n+1))
+	return &workflowservice.UpdateScheduleResponse{}, nil
+}
+
+func (s fakeService) PatchSchedule(_ context.Context, r *workflowservice.PatchScheduleRequest, _ ...grpc.CallOption) (*workflowservice.PatchScheduleResponse, error) {
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	d, err := s.schedule(r.GetScheduleId())
+	if err != nil {
+		return nil, err
+	}
+	patch := r.GetPatch()
+	s.f.schedules.patches = append(s.f.schedules.patches, patch)
+	if note := patch.GetPause() + patch.GetUnpause(); note != "" {
+		d.Schedule.State.Paused, d.Schedule.State.Notes = patch.GetPause() != "", note
+	}
+	return &workflowservice.PatchScheduleResponse{}, nil
+}
+
+func (s fakeService) DeleteSchedule(_ context.Context, r *workflowservice.DeleteScheduleRequest, _ ...grpc.CallOption) (*workflowservice.DeleteScheduleResponse, error) {
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	_, err := s.schedule(r.GetScheduleId())
+	delete(s.f.schedules.byID, r.GetScheduleId())
+	return &workflowservice.DeleteScheduleResponse{}, err
+}
+
+func (s fakeService) ListSchedules(_ context.Context, r *workflowservice.ListSchedulesRequest, _ ...grpc.CallOption) (*workflowservice.ListSchedulesResponse, error) {
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	s.f.schedules.query = r.GetQuery()
+	answer := &workflowservice.ListSchedulesResponse{NextPageToken: []byte("more")}
+	for id, d := range s.f.schedules.byID {
+		answer.Schedules = append(answer.Schedules, &schedulepb.ScheduleListEntry{
+			ScheduleId: id, SearchAttributes: d.GetSearchAttributes(),
+			Info: &schedulepb.ScheduleListInfo{Spec: d.GetSchedule().GetSpec(), Notes: d.GetSchedule().GetState().GetNotes(), Paused: d.GetSchedule().GetState().GetPaused(), RecentActions: d.GetInfo().GetRecentActions()},
+		})
+	}
+	return answer, nil
+}

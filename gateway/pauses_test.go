@@ -1,0 +1,178 @@
+package gateway_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	workerpb "go.temporal.io/api/worker/v1"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/protocol"
+)
+
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	e := f.withCluster(fleet.ClusterConfig{Name: "web"})
+	var asked []any
+	e.update = func(name string, arg any) (any, error) {
+		asked = append(asked, name, arg)
+		return contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "web"}.WithDefaults(), Pauses: []fleet.Pause{
+			{Since: since, Reason: "disks"}, {Lane: "cap/gpu", Since: since},
+		}}}, nil
+	}
+	h := serve(t, f)
+	got := answer[gateway.Cluster](t, do(h, http.MethodPost, clustersPath+"/web/pause", `{"lane":"cap/gpu+arm","reason":"driver"}`), http.StatusOK)
+	require.Equal(t, &gateway.Pause{Since: since, Reason: "disks"}, got.Paused)
+	require.Equal(t, []gateway.PausedLane{{Lane: "cap/gpu", Pause: gateway.Pause{Since: since}}}, got.PausedLanes)
+	answer[gateway.Cluster](t, do(h, http.MethodPost, clustersPath+"/web/pause", ""), http.StatusOK)
+	answer[gateway.Cluster](t, do(h, http.MethodPost, clustersPath+"/web/resume", `{"lane":"default"}`), http.StatusOK)
+	require.Equal(t, []any{
+		"pause", contract.PauseRequest{Lane: "cap/arm+gpu", Reason: "driver"}, "pause", contract.PauseRequest{},
+		"resume", contract.ResumeRequest{Lane: "default"},
+	}, asked)
+
+	p := problem(t, do(h, http.MethodPost, clustersPath+"/web/pause", `{"lane":"canary"}`), 422, protocol.CodeInvalidRequest)
+	require.Equal(t, "body.lane", p.Errors[0].Location)
+	require.Contains(t, p.Errors[0].Message, "shard/<number>")
+	problem(t, do(h, http.MethodPost, clustersPath+"/web/resume", `{"lanes":"default"}`), 422, protocol.CodeInvalidRequest)
+	problem(t, do(h, http.MethodPost, clustersPath+"/canary/pause", ""), 404, protocol.CodeUnknownCluster)
+}
+
+type lanePage struct {
+	Lanes         []gateway.Lane `json:"lanes"`
+	NextPageToken string         `json:"next_page_token"`
+}
+
+func TestQueueViews(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	member := func(id string, capabilities ...string) fleet.Member {
+		return fleet.Member{AgentID: id, Instance: "i", Epoch: 1, Status: fleet.AgentOnline, MaxTasks: 4, Capabilities: capabilities}
+	}
+	show := func(c fleet.Cluster) {
+		c.Config = c.Config.WithDefaults()
+		f.withCluster(c.Config).query = func() (any, error) { return contract.ClusterView{Cluster: c}, nil }
+	}
+	show(fleet.Cluster{
+		Config: fleet.ClusterConfig{Name: "east"}, Members: []fleet.Member{member("a-1", "gpu"), member("a-2")},
+		CapabilitySets: [][]string{{"gpu"}}, Pauses: []fleet.Pause{{Lane: "agent/a-2", Since: since}, {Lane: "cap/gpu", Since: since, Reason: "driver"}},
+	})
+	show(fleet.Cluster{
+		Config: fleet.ClusterConfig{Name: "keyed", ReplicationMode: fleet.Sharded, Shards: 11}, Members: []fleet.Member{member("s-1")},
+		Shards: append(make([]fleet.ShardOwner, 10), fleet.ShardOwner{Owner: "s-1", Epoch: 4}),
+	})
+	pinned := f.withTask(contract.TaskState{})
+	pinned.info.SearchAttributes.IndexedFields[contract.AttrCluster.GetName()] = payload("east")
+	pinned.info.SearchAttributes.IndexedFields[contract.AttrAgent.GetName()] = payload("a-9")
+	f.workers = []*workerpb.WorkerHeartbeat{{
+		WorkerIdentity: contract.AgentIdentity("east", "a-1"), WorkerInstanceKey: "i", ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: 3},
+	}}
+	f.backlogs = map[string]map[int32]int64{"lane/east": {3: 5, 1: 2}, "lane/keyed/shard/10": {2: 1}}
+	h := serve(t, f)
+
+	east := answer[lanePage](t, do(h, http.MethodGet, clustersPath+"/east/queue", ""), http.StatusOK).Lanes
+	names := func(lanes []gateway.Lane) (list []string) {
+		for _, l := range lanes {
+			list = append(list, l.Cluster+" "+l.Lane)
+		}
+		return list
+	}
+	require.Equal(t, []string{"east default", "east cap/gpu", "east agent/a-2", "east agent/a-9"}, names(east))
+	first := east[0]
+	require.EqualValues(t, 7, first.Depth)
+	require.Equal(t, "1m30s", first.OldestAge.String())
+	require.InDelta(t, 1.5, first.AddRate, 1e-9)
+	require.InDelta(t, .25, first.DispatchRate, 1e-9)
+	require.Equal(t, 2, first.Agents)
+	require.Equal(t, 8, first.Slots)
+	require.Nil(t, first.BusySlots, "a-2 tells nothing")
+	require.Nil(t, first.Paused)
+	require.Equal(t, "lane/east", first.TaskQueue)
+	require.Len(t, first.Priorities, 2)
+	require.Equal(t, 1, first.Priorities[0].Priority)
+	require.Equal(t, "critical", first.Priorities[0].Name)
+	require.EqualValues(t, 2, first.Priorities[0].Depth)
+	gpu := east[1]
+	require.Equal(t, 1, gpu.Agents)
+	require.Equal(t, 3, *gpu.BusySlots)
+	require.Equal(t, &gateway.Pause{Since: since, Reason: "driver"}, gpu.Paused)
+	require.NotNil(t, east[2].Paused)
+	require.Equal(t, "lane/agent/a-9", east[3].TaskQueue)
+	require.Zero(t, east[3].Agents)
+
+	keyed := answer[lanePage](t, do(h, http.MethodGet, clustersPath+"/keyed/queue", ""), http.StatusOK).Lanes
+	require.Len(t, keyed, 11)
+	require.Equal(t, "shard/2", keyed[2].Lane, "by number")
+	require.Equal(t, 1, keyed[10].Agents)
+	require.EqualValues(t, 1, keyed[10].Depth)
+
+	var all []string
+	for token := ""; ; {
+		page := answer[lanePage](t, do(h, http.MethodGet, "/api/v1/agents/queue?page_size=6&page_token="+token, ""), http.StatusOK)
+		all = append(all, names(page.Lanes)...)
+		if token = page.NextPageToken; token == "" {
+			break
+		}
+	}
+	require.Len(t, all, 15)
+	require.Equal(t, "keyed shard/10", all[14])
+	problem(t, do(h, http.MethodGet, clustersPath+"/canary/queue", ""), 404, protocol.CodeUnknownCluster)
+}
+
+func TestPatchCluster(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	before := fleet.ClusterConfig{Name: "web", MinAgents: 2, DesiredAgents: 4, TargetGroup: "g", TenantWeights: map[string]float64{"acme": 5, "old": 2}}.WithDefaults()
+	e := f.withCluster(before)
+	var got fleet.ClusterConfig
+	e.update = func(_ string, arg any) (any, error) {
+		got = arg.(fleet.ClusterConfig)
+		return contract.ClusterView{Cluster: fleet.Cluster{Config: got}}, nil
+	}
+	h := serve(t, f)
+	patched := answer[gateway.Cluster](t, do(h, http.MethodPatch, clustersPath+"/web",
+		`{"desired_agents":6,"role_lease":"8s","brake":{"min_lost":5},"tenant_weights":{"acme":7.5,"new":0.1,"old":0}}`), http.StatusOK)
+	want := before
+	want.DesiredAgents, want.RoleLease, want.Brake.MinLost = 6, fleet.Duration(8*time.Second), 5
+	want.TenantWeights = map[string]float64{"acme": 7.5, "new": .1}
+	require.Equal(t, want, got)
+	require.Equal(t, want.TenantWeights, patched.TenantWeights)
+	answer[gateway.Cluster](t, do(h, http.MethodPatch, clustersPath+"/web", `{"target_group":"","min_agents":0}`), http.StatusOK)
+	require.Empty(t, got.TargetGroup)
+	require.Zero(t, got.MinAgents)
+	require.Equal(t, before.TenantWeights, got.TenantWeights)
+	for _, bad := range []string{`{"tenant_weights":{"acme":101}}`, `{"tenant_weights":{"Canary ":1}}`, `{"shards":4}`, `{"desired_agents":1}`, `{"role_lease":"canary"}`} {
+		problem(t, do(h, http.MethodPatch, clustersPath+"/web", bad), 422, protocol.CodeInvalidRequest)
+	}
+	problem(t, do(h, http.MethodPatch, clustersPath+"/canary", `{}`), 404, protocol.CodeUnknownCluster)
+}
+
+// The weight of a task's tenant goes to Temporal with its fairness key.
+func TestTenantWeightIsSubmitted(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	h := serve(t, f)
+	answer[gateway.Cluster](t, do(h, http.MethodPost, clustersPath, `{"name":"shared","tenant_weights":{"acme":5}}`), http.StatusCreated)
+	for tenant, weight := range map[string]float32{"acme": 5, "other": 0} {
+		task := answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"shared","tenant":"`+tenant+`"}`), http.StatusAccepted)
+		priority := f.executions[task.WorkflowID].options.Priority
+		require.Equal(t, tenant, priority.FairnessKey)
+		require.InDelta(t, weight, priority.FairnessWeight, 1e-6)
+	}
+}
+
+func TestFailoverOfAnOfflineAgentIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "east"}, fleet.Member{AgentID: "a-1", Status: fleet.AgentOffline, StatusSince: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)})
+	p := problem(t, do(serve(t, f), http.MethodPost, "/api/v1/agents/a-1/failover", ""), 409, protocol.CodeConflict)
+	require.Contains(t, p.Detail, "offline since 2026-11-21T12:00:00Z")
+	require.Empty(t, f.signals)
+}

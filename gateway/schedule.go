@@ -1,0 +1,234 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"time"
+	_ "time/tzdata" // so that time zones are known on machines that have none
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	schedulepb "go.temporal.io/api/schedule/v1"
+	sdkpb "go.temporal.io/api/sdk/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/converter"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// ScheduleTimes say when a schedule makes a task.
+type ScheduleTimes struct {
+	Cron          string         `json:"cron,omitempty" maxLength:"200" example:"0 3 * * *" doc:"Five fields: minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly, @yearly. Give this or interval. When both days are restricted, either may match, as cron has it."`
+	TimeZone      string         `json:"time_zone,omitempty" maxLength:"64" example:"Europe/Berlin" doc:"IANA name of the time zone of cron. Default UTC. A time that a change of the clock leaves out is left out."`
+	Interval      fleet.Duration `json:"interval,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"One task every so long, from 1s, counted from 1970-01-01 UTC. Give this or cron."`
+	Offset        fleet.Duration `json:"offset,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"Shifts interval; less than it."`
+	Overlap       fleet.Overlap  `json:"overlap,omitempty" enum:"skip,buffer_one,allow_all,cancel_other" doc:"When it is time and the last task has not ended: leave this one out (skip, the default), make it when the last one ends (buffer_one), make it all the same (allow_all), or cancel the last one first (cancel_other). A task in review or a dead letter does not hold up the next."`
+	CatchupWindow fleet.Duration `json:"catchup_window,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How late a task may still be made that was due while Temporal was down. From 10s; default 1h."`
+	Jitter        fleet.Duration `json:"jitter,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"Delays each task by a different time, up to this."`
+	StartAt       *time.Time     `json:"start_at,omitempty" doc:"No task before this time."`
+	EndAt         *time.Time     `json:"end_at,omitempty" doc:"No task after this time."`
+}
+
+// ScheduleRequest is a schedule as a client creates or replaces it.
+type ScheduleRequest struct {
+	Name string `json:"name,omitempty" maxLength:"46" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The schedule's name; the ids of its tasks begin with it. Needed to create one; may be left out to replace one."`
+	ScheduleTimes
+	Task   TaskRequest `json:"task" doc:"The task to make each time, as in a submission, without id, idempotency_key and start_at."`
+	Paused *bool       `json:"paused,omitempty" doc:"A paused schedule makes no task but by trigger. Left out of a replacement: as it is."`
+	Note   *string     `json:"note,omitempty" maxLength:"512" doc:"A word for people. Left out of a replacement: as it is."`
+}
+
+// Schedule is a schedule as clients see it.
+type Schedule struct {
+	Name string `json:"name"`
+	ScheduleTimes
+	Task      TaskRequest   `json:"task"`
+	Paused    bool          `json:"paused"`
+	Note      string        `json:"note,omitempty"`
+	NextTimes []time.Time   `json:"next_times" doc:"When the next tasks are due; none while it is paused."`
+	Runs      []ScheduleRun `json:"recent_runs" doc:"The newest firings, newest first."`
+	Counts    ScheduleCount `json:"counts"`
+	CreatedAt *time.Time    `json:"created_at,omitempty"`
+	UpdatedAt *time.Time    `json:"updated_at,omitempty"`
+}
+
+// ScheduleCount counts the firings of a schedule since it was made.
+type ScheduleCount struct {
+	Fired          int64 `json:"fired"`
+	SkippedOverlap int64 `json:"skipped_overlap" doc:"Left out because the last task had not ended."`
+	MissedWindow   int64 `json:"missed_catchup_window" doc:"Left out because they would have been too late."`
+}
+
+// plan is the times as fleet checks them.
+func (t *ScheduleTimes) plan() *fleet.SchedulePlan {
+	plan := &fleet.SchedulePlan{Cron: t.Cron, TimeZone: t.TimeZone, Interval: t.Interval, Offset: t.Offset, Overlap: t.Overlap, CatchupWindow: t.CatchupWindow, Jitter: t.Jitter}
+	if t.StartAt != nil {
+		plan.StartAt = *t.StartAt
+	}
+	if t.EndAt != nil {
+		plan.EndAt = *t.EndAt
+	}
+	return plan
+}
+
+// check finds mistakes in the times and the task, and returns the task's spec.
+func (r *ScheduleRequest) check(now time.Time) (fleet.TaskSpec, error) {
+	if err := r.plan().Validate(now); err != nil {
+		var field *fleet.FieldError
+		if errors.As(err, &field) {
+			return fleet.TaskSpec{}, invalid("body."+field.Field, field.Err)
+		}
+		return fleet.TaskSpec{}, invalid("body", err)
+	}
+	if r.TimeZone != "" {
+		if _, err := time.LoadLocation(r.TimeZone); err != nil || r.TimeZone == "Local" {
+			return fleet.TaskSpec{}, invalid("body.time_zone", errors.New("must be the IANA name of a time zone, such as Europe/Berlin"))
+		}
+	}
+	switch {
+	case r.Task.ID != "":
+		return fleet.TaskSpec{}, invalid("body.task.id", errors.New("must be left out: the id of each task is made of the schedule's name and its time"))
+	case r.Task.IdempotencyKey != "":
+		return fleet.TaskSpec{}, invalid("body.task.idempotency_key", errors.New("must be left out: one time of the schedule is one task"))
+	case !r.Task.StartAt.IsZero():
+		return fleet.TaskSpec{}, invalid("body.task.start_at", errors.New("must be left out: the schedule says when a task starts"))
+	}
+	spec := r.Task.spec()
+	if err := spec.Validate(); err != nil {
+		return fleet.TaskSpec{}, invalid("body.task", err)
+	}
+	return spec, nil
+}
+
+var overlaps = map[fleet.Overlap]enumspb.ScheduleOverlapPolicy{
+	"":                       enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
+	fleet.OverlapSkip:        enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
+	fleet.OverlapBufferOne:   enumspb.SCHEDULE_OVERLAP_POLICY_BUFFER_ONE,
+	fleet.OverlapAllowAll:    enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL,
+	fleet.OverlapCancelOther: enumspb.SCHEDULE_OVERLAP_POLICY_CANCEL_OTHER,
+}
+
+// overlapOf is the inverse of overlaps. A policy that only other tools set is called by Temporal's name.
+func overlapOf(policy enumspb.ScheduleOverlapPolicy) fleet.Overlap {
+	for _, o := range []fleet.Overlap{fleet.OverlapSkip, fleet.OverlapBufferOne, fleet.OverlapAllowAll, fleet.OverlapCancelOther} {
+		if overlaps[o] == policy {
+			return o
+		}
+	}
+	if policy == enumspb.SCHEDULE_OVERLAP_POLICY_UNSPECIFIED {
+		return fleet.OverlapSkip
+	}
+	return fleet.Overlap(policy.String())
+}
+
+// build makes Temporal's schedule of a checked request.
+func (r *ScheduleRequest) build(name string, spec fleet.TaskSpec) (*schedulepb.Schedule, error) {
+	input, err := converter.GetDefaultDataConverter().ToPayloads(contract.PeriodicInput{Spec: spec})
+	if err != nil {
+		return nil, fmt.Errorf("encode a schedule's task: %w", err)
+	}
+	summary, err := converter.GetDefaultDataConverter().ToPayload("a task of schedule " + name)
+	if err != nil {
+		return nil, fmt.Errorf("encode a summary: %w", err)
+	}
+	attributes, err := scheduleAttributes(&spec)
+	if err != nil {
+		return nil, err
+	}
+	schedule := &schedulepb.Schedule{
+		Spec: r.times(),
+		Action: &schedulepb.ScheduleAction{Action: &schedulepb.ScheduleAction_StartWorkflow{StartWorkflow: &workflowpb.NewWorkflowExecutionInfo{
+			WorkflowId: contract.PeriodicWorkflowID(name), WorkflowType: &commonpb.WorkflowType{Name: contract.PeriodicWorkflow},
+			TaskQueue: &taskqueuepb.TaskQueue{Name: contract.WorkerQueue}, Input: input, SearchAttributes: attributes,
+			UserMetadata: &sdkpb.UserMetadata{Summary: summary},
+		}}},
+		Policies: &schedulepb.SchedulePolicies{
+			OverlapPolicy: overlaps[r.Overlap], CatchupWindow: durationpb.New(r.CatchupWindow.Or(fleet.DefaultCatchupWindow)),
+		},
+		State: &schedulepb.ScheduleState{},
+	}
+	if r.Paused != nil {
+		schedule.State.Paused = *r.Paused
+	}
+	if r.Note != nil {
+		schedule.State.Notes = *r.Note
+	}
+	return schedule, nil
+}
+
+// times is the plan in Temporal's words. A calendar's comment keeps the text of cron for people and for GET.
+func (t *ScheduleTimes) times() *schedulepb.ScheduleSpec {
+	spec := &schedulepb.ScheduleSpec{TimezoneName: t.TimeZone}
+	if t.Cron == "" {
+		spec.Interval = []*schedulepb.IntervalSpec{{Interval: durationpb.New(t.Interval.Std()), Phase: durationpb.New(t.Offset.Std())}}
+	} else {
+		cron, _ := fleet.ParseCron(t.Cron) // checked before
+		for _, c := range cron.Calendars() {
+			spec.StructuredCalendar = append(spec.StructuredCalendar, &schedulepb.StructuredCalendarSpec{
+				Second: []*schedulepb.Range{{}}, Minute: ranges(c.Minute), Hour: ranges(c.Hour), DayOfMonth: ranges(c.DayOfMonth),
+				Month: ranges(c.Month), DayOfWeek: ranges(c.DayOfWeek), Comment: t.Cron,
+			})
+		}
+	}
+	if t.Jitter != 0 {
+		spec.Jitter = durationpb.New(t.Jitter.Std())
+	}
+	if t.StartAt != nil {
+		spec.StartTime = timestamppb.New(*t.StartAt)
+	}
+	if t.EndAt != nil {
+		spec.EndTime = timestamppb.New(*t.EndAt)
+	}
+	return spec
+}
+
+func ranges(field fleet.CronField) []*schedulepb.Range {
+	list := make([]*schedulepb.Range, len(field))
+	for i, r := range field {
+		list[i] = &schedulepb.Range{Start: int32(r.From), End: int32(r.To), Step: int32(r.Step)}
+	}
+	return list
+}
+
+// scheduleAttributes are the search attributes of a schedule and of its firings: lists find them by cluster and type.
+func scheduleAttributes(spec *fleet.TaskSpec) (*commonpb.SearchAttributes, error) {
+	fields := map[string]*commonpb.Payload{}
+	for name, value := range map[string]string{
+		contract.AttrCluster.GetName(): spec.Cluster, contract.AttrTaskType.GetName(): spec.Type, contract.AttrTenant.GetName(): spec.Tenant,
+	} {
+		if value == "" {
+			continue
+		}
+		payload, err := converter.GetDefaultDataConverter().ToPayload(value)
+		if err != nil {
+			return nil, fmt.Errorf("encode the search attribute %s: %w", name, err)
+		}
+		fields[name] = payload
+	}
+	return &commonpb.SearchAttributes{IndexedFields: fields}, nil
+}
+
+// timesOf reads what times wrote. Of a schedule that another tool changed, what has no word here is left out.
+func timesOf(spec *schedulepb.ScheduleSpec) ScheduleTimes {
+	t := ScheduleTimes{TimeZone: spec.GetTimezoneName(), Jitter: fleet.Duration(spec.GetJitter().AsDuration())}
+	if calendars := spec.GetStructuredCalendar(); len(calendars) > 0 {
+		t.Cron = calendars[0].GetComment()
+	}
+	if intervals := spec.GetInterval(); len(intervals) > 0 {
+		t.Interval, t.Offset = fleet.Duration(intervals[0].GetInterval().AsDuration()), fleet.Duration(intervals[0].GetPhase().AsDuration())
+	}
+	t.StartAt, t.EndAt = timeOf(spec.GetStartTime()), timeOf(spec.GetEndTime())
+	return t
+}
+
+// timeOf is a time of Temporal's, nil when there is none.
+func timeOf(t *timestamppb.Timestamp) *time.Time {
+	if t == nil {
+		return nil
+	}
+	return known(t.AsTime())
+}

@@ -1,0 +1,140 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+type createScheduleInput struct {
+	Body ScheduleRequest
+}
+
+type replaceScheduleInput struct {
+	Name string `path:"name" doc:"The schedule's name."`
+	Body ScheduleRequest
+}
+
+type scheduleInput struct {
+	Name string `path:"name" doc:"The schedule's name."`
+}
+
+type scheduleReasonInput struct {
+	Name string         `path:"name" doc:"The schedule's name."`
+	Body *ReasonRequest `doc:"May be left out. The reason becomes the schedule's note."`
+}
+
+// TriggerRequest asks for a task now.
+type TriggerRequest struct {
+	Overlap fleet.Overlap `json:"overlap,omitempty" enum:"skip,buffer_one,allow_all,cancel_other" doc:"For this once, instead of the schedule's."`
+}
+
+type triggerInput struct {
+	Name string          `path:"name" doc:"The schedule's name."`
+	Body *TriggerRequest `doc:"May be left out."`
+}
+
+// Triggered answers a trigger.
+type Triggered struct {
+	Name   string `json:"name"`
+	TaskID string `json:"task_id" doc:"The task that is made now, or, with buffer_one or cancel_other, when the last one has ended."`
+}
+
+type triggerOutput struct {
+	Body Triggered
+}
+
+type scheduleOutput struct {
+	Body Schedule
+}
+
+type listSchedulesInput struct {
+	Cluster   string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Type      string `query:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Tenant    string `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"200" default:"50"`
+	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+}
+
+type listSchedulesOutput struct {
+	Body struct {
+		Schedules     []ScheduleEntry `json:"schedules"`
+		NextPageToken string          `json:"next_page_token,omitempty"`
+	}
+}
+
+func (g *Gateway) registerSchedules(api huma.API) {
+	const path, one = "/api/v1/agents/schedules", "/api/v1/agents/schedules/{name}"
+	operation := func(id, method, path, summary, description string) huma.Operation {
+		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"Schedules"}, Summary: summary, Description: description}
+	}
+	create := operation("create-schedule", http.MethodPost, path, "Submit a task again and again",
+		"Each time is one task, whose id is the schedule's name and the time. Answers 409 schedule_exists when there is one with this name.")
+	create.DefaultStatus = http.StatusCreated
+	huma.Register(api, create, func(ctx context.Context, in *createScheduleInput) (*scheduleOutput, error) {
+		return described(g.createSchedule(ctx, &in.Body))
+	})
+	huma.Register(api, operation("list-schedules", http.MethodGet, path, "List schedules",
+		"A schedule appears within about a second of its change."), g.listSchedules)
+	huma.Register(api, operation("get-schedule", http.MethodGet, one, "Get a schedule",
+		"With its next times, and what became of its newest tasks."),
+		func(ctx context.Context, in *scheduleInput) (*scheduleOutput, error) {
+			return described(g.schedule(ctx, in.Name))
+		})
+	huma.Register(api, operation("replace-schedule", http.MethodPut, one, "Replace a schedule",
+		"The tasks that it has made go on as they are."),
+		func(ctx context.Context, in *replaceScheduleInput) (*scheduleOutput, error) {
+			if in.Body.Name != "" && in.Body.Name != in.Name {
+				return nil, invalid("body.name", errors.New("must be the name in the path, or be left out: a schedule cannot be renamed"))
+			}
+			return described(g.replaceSchedule(ctx, in.Name, &in.Body))
+		})
+	huma.Register(api, operation("pause-schedule", http.MethodPost, one+"/pause", "Pause a schedule", "It makes no task until it is resumed, but by trigger."),
+		func(ctx context.Context, in *scheduleReasonInput) (*scheduleOutput, error) {
+			return described(g.pauseSchedule(ctx, in.Name, true, in.Body))
+		})
+	huma.Register(api, operation("resume-schedule", http.MethodPost, one+"/resume", "Resume a schedule", "What was due while it was paused is not made up for."),
+		func(ctx context.Context, in *scheduleReasonInput) (*scheduleOutput, error) {
+			return described(g.pauseSchedule(ctx, in.Name, false, in.Body))
+		})
+	trigger := operation("trigger-schedule", http.MethodPost, one+"/trigger", "Make a task now",
+		"Also while the schedule is paused. Answers 409 conflict when overlap is skip and the last task has not ended.")
+	trigger.DefaultStatus = http.StatusAccepted
+	huma.Register(api, trigger, func(ctx context.Context, in *triggerInput) (*triggerOutput, error) {
+		var overlap fleet.Overlap
+		if in.Body != nil {
+			overlap = in.Body.Overlap
+		}
+		task, err := g.triggerSchedule(ctx, in.Name, overlap, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		return &triggerOutput{Body: Triggered{Name: in.Name, TaskID: task}}, nil
+	})
+	remove := operation("delete-schedule", http.MethodDelete, one, "Delete a schedule", "The tasks that it has made go on as they are.")
+	remove.DefaultStatus = http.StatusNoContent
+	huma.Register(api, remove, func(ctx context.Context, in *scheduleInput) (*struct{}, error) {
+		return nil, g.deleteSchedule(ctx, in.Name)
+	})
+}
+
+func described(schedule Schedule, err error) (*scheduleOutput, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &scheduleOutput{Body: schedule}, nil
+}
+
+// checkScheduleName checks a name in a path.
+func checkScheduleName(name string) error {
+	if fleet.ValidateScheduleName(name) != nil {
+		return unknown(protocol.CodeUnknownSchedule)
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	schedulepb "go.temporal.io/api/schedule/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// ScheduleRun is one firing of a schedule.
+type ScheduleRun struct {
+	TaskID string `json:"task_id"`
+	// Status of the task; two more words for a firing without one.
+	Status      fleet.TaskStatus `json:"status" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired,starting,not_submitted,unknown" doc:"The task's. starting: the task is being made. not_submitted: it could not be made. unknown: Temporal did not tell in time, or its retention has ended."`
+	Why         string           `json:"why,omitempty"`
+	ScheduledAt time.Time        `json:"scheduled_at" doc:"The time it was for."`
+	FiredAt     *time.Time       `json:"fired_at,omitempty"`
+	ClosedAt    *time.Time       `json:"closed_at,omitempty"`
+}
+
+const (
+	runStarting     fleet.TaskStatus = "starting"
+	runNotSubmitted fleet.TaskStatus = "not_submitted"
+	runUnknown      fleet.TaskStatus = "unknown"
+)
+
+// runs tells what became of a schedule's newest firings, newest first.
+func (g *Gateway) runs(ctx context.Context, actions []*schedulepb.ScheduleActionResult) []ScheduleRun {
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	runs, firings := make([]ScheduleRun, 0, len(actions)), make([]string, 0, len(actions))
+	for i := len(actions) - 1; i >= 0; i-- {
+		firing := actions[i].GetStartWorkflowResult().GetWorkflowId()
+		if schedule, at, ok := contract.FiringOfWorkflowID(firing); ok {
+			firings = append(firings, firing)
+			runs = append(runs, ScheduleRun{
+				TaskID: contract.FiringTaskID(schedule, at), Status: runUnknown, ScheduledAt: at, FiredAt: timeOf(actions[i].GetActualTime()),
+			})
+		}
+	}
+	forEach(len(runs), func(i int) { g.completeRun(ctx, &runs[i], firings[i]) })
+	return runs
+}
+
+// completeRun puts in how the task stands, or why there is none.
+func (g *Gateway) completeRun(ctx context.Context, run *ScheduleRun, firing string) {
+	d, err := g.client.DescribeWorkflowExecution(ctx, contract.TaskWorkflowID(run.TaskID), "")
+	if err == nil {
+		run.Status, run.ClosedAt = contract.DescribedStatus(d, time.Now()), timeOf(d.GetWorkflowExecutionInfo().GetCloseTime())
+		return
+	}
+	if !isAny[*serviceerror.NotFound](err) {
+		return
+	}
+	if d, err = g.client.DescribeWorkflowExecution(ctx, firing, ""); err != nil {
+		return
+	}
+	run.ClosedAt = timeOf(d.GetWorkflowExecutionInfo().GetCloseTime())
+	switch d.GetWorkflowExecutionInfo().GetStatus() {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		run.Status = runStarting
+	case enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:
+		run.Status, run.Why = runNotSubmitted, g.whyFailed(ctx, d)
+	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		run.Status, run.Why = runNotSubmitted, "the firing was cancelled before it had made its task"
+	}
+}
+
+// whyFailed is the innermost message of a failed firing; it is ours.
+func (g *Gateway) whyFailed(ctx context.Context, d *workflowservice.DescribeWorkflowExecutionResponse) string {
+	execution := d.GetWorkflowExecutionInfo().GetExecution()
+	events := g.client.GetWorkflowHistory(ctx, execution.GetWorkflowId(), execution.GetRunId(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
+	for events.HasNext() {
+		event, err := events.Next()
+		if err != nil {
+			return ""
+		}
+		failure := event.GetWorkflowExecutionFailedEventAttributes().GetFailure()
+		for failure.GetCause() != nil {
+			failure = failure.GetCause()
+		}
+		if failure.GetApplicationFailureInfo().GetType() == contract.UnknownCluster {
+			return failure.GetMessage()
+		}
+	}
+	return "the firing failed; the Temporal Web UI shows why, under " + execution.GetWorkflowId()
+}

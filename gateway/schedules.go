@@ -1,0 +1,287 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	schedulepb "go.temporal.io/api/schedule/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// ScheduleEntry is a schedule in a list: what Temporal tells of it without asking the schedule itself.
+type ScheduleEntry struct {
+	Name     string         `json:"name"`
+	Cron     string         `json:"cron,omitempty"`
+	TimeZone string         `json:"time_zone,omitempty"`
+	Interval fleet.Duration `json:"interval,omitempty"`
+	Type     string         `json:"type" doc:"The type of its tasks."`
+	Cluster  string         `json:"cluster"`
+	Tenant   string         `json:"tenant,omitempty"`
+	Paused   bool           `json:"paused"`
+	Note     string         `json:"note,omitempty"`
+	NextTime *time.Time     `json:"next_time,omitempty"`
+	LastTime *time.Time     `json:"last_time,omitempty" doc:"When it last made a task."`
+	LastTask string         `json:"last_task_id,omitempty"`
+}
+
+// createSchedule makes a schedule. Its cluster must be there; the lane is found anew for each task.
+func (g *Gateway) createSchedule(ctx context.Context, r *ScheduleRequest) (Schedule, error) {
+	if err := fleet.ValidateScheduleName(r.Name); err != nil {
+		return Schedule{}, invalid("body.name", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	schedule, spec, err := g.buildSchedule(ctx, r.Name, r)
+	if err != nil {
+		return Schedule{}, err
+	}
+	attributes, err := scheduleAttributes(&spec)
+	if err != nil {
+		return Schedule{}, g.answer(err, "create a schedule", protocol.CodeInternal)
+	}
+	_, err = g.client.WorkflowService().CreateSchedule(ctx, &workflowservice.CreateScheduleRequest{
+		Namespace: g.namespace, ScheduleId: contract.ScheduleID(r.Name), Schedule: schedule, SearchAttributes: attributes, RequestId: uuid.NewString(),
+	})
+	if isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err) || isAny[*serviceerror.AlreadyExists](err) {
+		return Schedule{}, httpapi.Problem(protocol.CodeScheduleExists, "there is a schedule with this name; replace it with PUT, or choose another name")
+	}
+	if err != nil {
+		return Schedule{}, g.answer(err, "create a schedule", protocol.CodeInternal)
+	}
+	return g.schedule(ctx, r.Name)
+}
+
+// buildSchedule checks a request and makes Temporal's schedule of it.
+func (g *Gateway) buildSchedule(ctx context.Context, name string, r *ScheduleRequest) (*schedulepb.Schedule, fleet.TaskSpec, error) {
+	spec, err := r.check(time.Now())
+	if err != nil {
+		return nil, spec, err
+	}
+	if _, err := g.knownCluster(ctx, spec.Cluster); err != nil {
+		return nil, spec, err
+	}
+	schedule, err := r.build(name, spec)
+	return schedule, spec, g.answer(err, "build a schedule", protocol.CodeInternal)
+}
+
+// replaceSchedule puts all but the past in place of what was there.
+func (g *Gateway) replaceSchedule(ctx context.Context, name string, r *ScheduleRequest) (Schedule, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	present, err := g.describeSchedule(ctx, name)
+	if err != nil {
+		return Schedule{}, err
+	}
+	schedule, spec, err := g.buildSchedule(ctx, name, r)
+	if err != nil {
+		return Schedule{}, err
+	}
+	if r.Paused == nil {
+		schedule.State.Paused = present.GetSchedule().GetState().GetPaused()
+	}
+	if r.Note == nil {
+		schedule.State.Notes = present.GetSchedule().GetState().GetNotes()
+	}
+	attributes, err := scheduleAttributes(&spec)
+	if err == nil {
+		_, err = g.client.WorkflowService().UpdateSchedule(ctx, &workflowservice.UpdateScheduleRequest{
+			Namespace: g.namespace, ScheduleId: contract.ScheduleID(name), Schedule: schedule, ConflictToken: present.GetConflictToken(),
+			SearchAttributes: attributes, RequestId: uuid.NewString(),
+		})
+	}
+	if isAny[*serviceerror.FailedPrecondition](err) {
+		return Schedule{}, httpapi.Problem(protocol.CodeConflict, "the schedule was changed by somebody else just now; look at it and try again")
+	}
+	if err != nil {
+		return Schedule{}, g.answer(err, "replace a schedule", protocol.CodeUnknownSchedule)
+	}
+	return g.scheduleWhen(ctx, name, func(d *workflowservice.DescribeScheduleResponse) bool {
+		return string(d.GetConflictToken()) != string(present.GetConflictToken())
+	})
+}
+
+func (g *Gateway) pauseSchedule(ctx context.Context, name string, pause bool, why *ReasonRequest) (Schedule, error) {
+	if err := checkScheduleName(name); err != nil {
+		return Schedule{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	note := "paused by request"
+	if !pause {
+		note = "resumed by request"
+	}
+	if why != nil && why.Reason != "" {
+		note = why.Reason
+	}
+	patch := &schedulepb.SchedulePatch{Unpause: note}
+	if pause {
+		patch = &schedulepb.SchedulePatch{Pause: note}
+	}
+	if err := g.patchSchedule(ctx, name, patch); err != nil {
+		return Schedule{}, err
+	}
+	return g.scheduleWhen(ctx, name, func(d *workflowservice.DescribeScheduleResponse) bool {
+		return d.GetSchedule().GetState().GetPaused() == pause
+	})
+}
+
+func (g *Gateway) patchSchedule(ctx context.Context, name string, patch *schedulepb.SchedulePatch) error {
+	_, err := g.client.WorkflowService().PatchSchedule(ctx, &workflowservice.PatchScheduleRequest{
+		Namespace: g.namespace, ScheduleId: contract.ScheduleID(name), Patch: patch, RequestId: uuid.NewString(),
+	})
+	return g.answer(err, "patch a schedule", protocol.CodeUnknownSchedule)
+}
+
+// triggerSchedule makes a task now and returns its id.
+func (g *Gateway) triggerSchedule(ctx context.Context, name string, overlap fleet.Overlap, now time.Time) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	present, err := g.describeSchedule(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	if overlap == "" {
+		overlap = overlapOf(present.GetSchedule().GetPolicies().GetOverlapPolicy())
+	}
+	if overlap == fleet.OverlapSkip && len(present.GetInfo().GetRunningWorkflows()) > 0 {
+		return "", httpapi.Problem(protocol.CodeConflict, "the last task has not ended, and overlap is skip: wait for it, or trigger with another overlap, such as allow_all")
+	}
+	at := now.UTC().Truncate(time.Second)
+	err = g.patchSchedule(ctx, name, &schedulepb.SchedulePatch{TriggerImmediately: &schedulepb.TriggerImmediatelyRequest{
+		OverlapPolicy: overlaps[overlap], ScheduledTime: timestamppb.New(at),
+	}})
+	return contract.FiringTaskID(name, at), err
+}
+
+func (g *Gateway) deleteSchedule(ctx context.Context, name string) error {
+	if err := checkScheduleName(name); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := g.client.WorkflowService().DeleteSchedule(ctx, &workflowservice.DeleteScheduleRequest{Namespace: g.namespace, ScheduleId: contract.ScheduleID(name)})
+	return g.answer(err, "delete a schedule", protocol.CodeUnknownSchedule)
+}
+
+func (g *Gateway) describeSchedule(ctx context.Context, name string) (*workflowservice.DescribeScheduleResponse, error) {
+	if err := checkScheduleName(name); err != nil {
+		return nil, err
+	}
+	d, err := g.client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{Namespace: g.namespace, ScheduleId: contract.ScheduleID(name)})
+	return d, g.answer(err, "describe a schedule", protocol.CodeUnknownSchedule)
+}
+
+// schedule returns a schedule as it stands.
+func (g *Gateway) schedule(ctx context.Context, name string) (Schedule, error) {
+	return g.scheduleWhen(ctx, name, func(*workflowservice.DescribeScheduleResponse) bool { return true })
+}
+
+// scheduleWhen returns a schedule once a change shows: Temporal makes changes soon after it has accepted them.
+func (g *Gateway) scheduleWhen(ctx context.Context, name string, done func(*workflowservice.DescribeScheduleResponse) bool) (Schedule, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	for start := time.Now(); ; {
+		d, err := g.describeSchedule(ctx, name)
+		if err != nil {
+			return Schedule{}, err
+		}
+		if done(d) || time.Since(start) > queryTimeout {
+			return g.scheduleOf(ctx, name, d)
+		}
+		if err := g.pause(ctx, 2*firstPause); err != nil {
+			return Schedule{}, g.answer(err, "wait for a schedule", protocol.CodeUnknownSchedule)
+		}
+	}
+}
+
+// scheduleOf is a schedule as its description and its tasks tell it.
+func (g *Gateway) scheduleOf(ctx context.Context, name string, d *workflowservice.DescribeScheduleResponse) (Schedule, error) {
+	s, info := d.GetSchedule(), d.GetInfo()
+	schedule := Schedule{
+		Name: name, ScheduleTimes: timesOf(s.GetSpec()), Paused: s.GetState().GetPaused(), Note: s.GetState().GetNotes(),
+		NextTimes: []time.Time{}, CreatedAt: timeOf(info.GetCreateTime()), UpdatedAt: timeOf(info.GetUpdateTime()),
+		Counts: ScheduleCount{Fired: info.GetActionCount(), SkippedOverlap: info.GetOverlapSkipped(), MissedWindow: info.GetMissedCatchupWindow()},
+	}
+	schedule.Overlap = overlapOf(s.GetPolicies().GetOverlapPolicy())
+	schedule.CatchupWindow = fleet.Duration(s.GetPolicies().GetCatchupWindow().AsDuration())
+	var input contract.PeriodicInput
+	if payloads := s.GetAction().GetStartWorkflow().GetInput().GetPayloads(); len(payloads) == 0 || !decode(payloads[0], &input) {
+		return schedule, g.answer(errors.New("the schedule's action is not Mainstay's"), "read a schedule", protocol.CodeInternal)
+	}
+	schedule.Task = requestOf(&input.Spec)
+	if !schedule.Paused {
+		for _, t := range info.GetFutureActionTimes() {
+			schedule.NextTimes = append(schedule.NextTimes, t.AsTime().UTC())
+		}
+	}
+	schedule.Runs = g.runs(ctx, info.GetRecentActions())
+	return schedule, nil
+}
+
+func (g *Gateway) listSchedules(ctx context.Context, in *listSchedulesInput) (*listSchedulesOutput, error) {
+	query := scheduleQuery(in)
+	token, err := openToken(query, in.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	page, err := g.client.WorkflowService().ListSchedules(ctx, &workflowservice.ListSchedulesRequest{
+		Namespace: g.namespace, MaximumPageSize: int32(in.PageSize), NextPageToken: token, Query: query,
+	})
+	if err != nil {
+		return nil, g.answer(err, "list schedules", protocol.CodeNotFound)
+	}
+	out := &listSchedulesOutput{}
+	out.Body.Schedules = make([]ScheduleEntry, 0, len(page.GetSchedules()))
+	for _, entry := range page.GetSchedules() {
+		if name, ours := contract.ScheduleOfID(entry.GetScheduleId()); ours {
+			out.Body.Schedules = append(out.Body.Schedules, scheduleEntry(name, entry))
+		}
+	}
+	out.Body.NextPageToken = sealToken(query, page.GetNextPageToken())
+	return out, nil
+}
+
+// scheduleQuery finds Mainstay's schedules: each has the type of its tasks as a search attribute.
+func scheduleQuery(in *listSchedulesInput) string {
+	terms := []string{contract.AttrTaskType.GetName() + " IS NOT NULL"}
+	for _, filter := range []struct{ attribute, value string }{
+		{contract.AttrCluster.GetName(), in.Cluster}, {contract.AttrTaskType.GetName(), in.Type}, {contract.AttrTenant.GetName(), in.Tenant},
+	} {
+		if filter.value != "" {
+			terms = append(terms, contract.Equals(filter.attribute, filter.value))
+		}
+	}
+	return strings.Join(terms, " AND ")
+}
+
+func scheduleEntry(name string, entry *schedulepb.ScheduleListEntry) ScheduleEntry {
+	info, fields := entry.GetInfo(), entry.GetSearchAttributes().GetIndexedFields()
+	times := timesOf(info.GetSpec())
+	e := ScheduleEntry{
+		Name: name, Cron: times.Cron, TimeZone: times.TimeZone, Interval: times.Interval, Paused: info.GetPaused(), Note: info.GetNotes(),
+		Type: keyword(fields, contract.AttrTaskType.GetName()), Cluster: keyword(fields, contract.AttrCluster.GetName()), Tenant: keyword(fields, contract.AttrTenant.GetName()),
+	}
+	if next := info.GetFutureActionTimes(); len(next) > 0 && !e.Paused {
+		e.NextTime = timeOf(next[0])
+	}
+	if recent := info.GetRecentActions(); len(recent) > 0 {
+		last := recent[len(recent)-1]
+		e.LastTime = timeOf(last.GetActualTime())
+		if schedule, at, ok := contract.FiringOfWorkflowID(last.GetStartWorkflowResult().GetWorkflowId()); ok {
+			e.LastTask = contract.FiringTaskID(schedule, at)
+		}
+	}
+	return e
+}

@@ -1,0 +1,186 @@
+package gateway_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	failurepb "go.temporal.io/api/failure/v1"
+	historypb "go.temporal.io/api/history/v1"
+	schedulepb "go.temporal.io/api/schedule/v1"
+	"go.temporal.io/api/serviceerror"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/protocol"
+)
+
+const schedulesPath = "/api/v1/agents/schedules"
+
+const nightly = `{"name":"nightly","cron":"0 3 13 * fri","time_zone":"Europe/Berlin","overlap":"buffer_one","catchup_window":"10m","jitter":"30s",
+"start_at":"2027-01-01T00:00:00Z","end_at":"2099-01-01T00:00:00Z","note":"backup",
+"task":{"type":"exec","cluster":"default","payload":{"command":["true"]},"priority":2,"tenant":"acme","labels":{"a":"b"},"retry":{"max_attempts":5,"non_retryable":["exit_2"]},"retry_safety":"fenced","timeout":"30s","required_capabilities":["gpu"]}}`
+
+func TestScheduleIsMadeAndRead(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	h := serve(t, f)
+	made := answer[gateway.Schedule](t, do(h, http.MethodPost, schedulesPath, nightly), http.StatusCreated)
+	require.Equal(t, "0 3 13 * fri", made.Cron)
+	require.Equal(t, "Europe/Berlin", made.TimeZone)
+	require.Equal(t, fleet.OverlapBufferOne, made.Overlap)
+	require.Equal(t, 10*time.Minute, made.CatchupWindow.Std())
+	require.Equal(t, 30*time.Second, made.Jitter.Std())
+	require.Equal(t, 2027, made.StartAt.Year())
+	require.Equal(t, 2099, made.EndAt.Year())
+	require.Equal(t, "backup", made.Note)
+	require.Empty(t, made.Runs)
+	require.JSONEq(t, `{"command":["true"]}`, string(made.Task.Payload))
+	require.Equal(t, map[string]string{"a": "b"}, made.Task.Labels)
+	require.Equal(t, []string{"exit_2"}, made.Task.Retry.NonRetryable)
+	require.Equal(t, fleet.Fenced, made.Task.RetrySafety)
+	require.EqualValues(t, 2, made.Task.Priority)
+
+	s := f.schedules.byID[contract.ScheduleID("nightly")].GetSchedule()
+	require.Len(t, s.GetSpec().GetStructuredCalendar(), 2, "the 13th, and each Friday")
+	require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_BUFFER_ONE, s.GetPolicies().GetOverlapPolicy())
+	action := s.GetAction().GetStartWorkflow()
+	require.Equal(t, contract.PeriodicWorkflowID("nightly"), action.GetWorkflowId())
+	require.Equal(t, contract.PeriodicWorkflow, action.GetWorkflowType().GetName())
+	require.Equal(t, contract.WorkerQueue, action.GetTaskQueue().GetName())
+
+	problem(t, do(h, http.MethodPost, schedulesPath, nightly), http.StatusConflict, protocol.CodeScheduleExists)
+	list := answer[struct{ Schedules []gateway.ScheduleEntry }](t, do(h, http.MethodGet, schedulesPath+"?cluster=default&tenant=acme", ""), http.StatusOK)
+	require.Equal(t, "MainstayTaskType IS NOT NULL AND MainstayCluster = 'default' AND MainstayTenant = 'acme'", f.schedules.query)
+	require.Len(t, list.Schedules, 1)
+	require.Equal(t, gateway.ScheduleEntry{Name: "nightly", Cron: "0 3 13 * fri", TimeZone: "Europe/Berlin", Type: "exec", Cluster: "default", Tenant: "acme", Note: "backup"}, list.Schedules[0])
+}
+
+func TestScheduleReplaced(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	h := serve(t, f)
+	answer[gateway.Schedule](t, do(h, http.MethodPost, schedulesPath, nightly), http.StatusCreated)
+	paused := answer[gateway.Schedule](t, do(h, http.MethodPost, schedulesPath+"/nightly/pause", `{"reason":"holiday"}`), http.StatusOK)
+	require.True(t, paused.Paused)
+	replaced := answer[gateway.Schedule](t, do(h, http.MethodPut, schedulesPath+"/nightly", `{"interval":"6h","offset":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusOK)
+	require.True(t, replaced.Paused, "what is not said stays")
+	require.Equal(t, "holiday", replaced.Note)
+	require.Equal(t, []time.Duration{6 * time.Hour, time.Hour, time.Hour}, []time.Duration{replaced.Interval.Std(), replaced.Offset.Std(), replaced.CatchupWindow.Std()})
+	require.Empty(t, replaced.Cron)
+	require.Empty(t, replaced.Task.Labels)
+	replaced = answer[gateway.Schedule](t, do(h, http.MethodPut, schedulesPath+"/nightly", `{"name":"nightly","interval":"6h","paused":false,"note":"","task":{"type":"poll","cluster":"default"}}`), http.StatusOK)
+	require.False(t, replaced.Paused)
+	require.Empty(t, replaced.Note)
+	problem(t, do(h, http.MethodPut, schedulesPath+"/nightly", `{"name":"daily","interval":"6h","task":{"type":"poll","cluster":"default"}}`), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+}
+
+func TestScheduleTrigger(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	h := serve(t, f)
+	answer[gateway.Schedule](t, do(h, http.MethodPost, schedulesPath, `{"name":"poll","interval":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusCreated)
+	triggered := answer[gateway.Triggered](t, do(h, http.MethodPost, schedulesPath+"/poll/trigger", ""), http.StatusAccepted)
+	patch := f.schedules.patches[0].GetTriggerImmediately()
+	require.Equal(t, triggered.TaskID, contract.FiringTaskID("poll", patch.GetScheduledTime().AsTime()), "the id is known before the task is there")
+	require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, patch.GetOverlapPolicy())
+
+	f.schedules.byID[contract.ScheduleID("poll")].Info.RunningWorkflows = []*commonpb.WorkflowExecution{{WorkflowId: "periodic/poll-2026-11-21T03:00:00Z"}}
+	problem(t, do(h, http.MethodPost, schedulesPath+"/poll/trigger", ""), http.StatusConflict, protocol.CodeConflict)
+	answer[gateway.Triggered](t, do(h, http.MethodPost, schedulesPath+"/poll/trigger", `{"overlap":"cancel_other"}`), http.StatusAccepted)
+	require.Len(t, f.schedules.patches, 2)
+	require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_CANCEL_OTHER, f.schedules.patches[1].GetTriggerImmediately().GetOverlapPolicy())
+}
+
+func TestScheduleRuns(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	h := serve(t, f)
+	answer[gateway.Schedule](t, do(h, http.MethodPost, schedulesPath, `{"name":"poll","interval":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusCreated)
+	hour := func(n int) time.Time { return time.Date(2026, 11, 21, n, 0, 0, 0, time.UTC) }
+	info := f.schedules.byID[contract.ScheduleID("poll")].Info
+	for n := range 5 {
+		info.RecentActions = append(info.RecentActions, &schedulepb.ScheduleActionResult{ActualTime: timestamppb.New(hour(n)),
+			StartWorkflowResult: &commonpb.WorkflowExecution{WorkflowId: contract.FiringWorkflowID("poll", hour(n))}})
+	}
+	task := func(n int, status enumspb.WorkflowExecutionStatus) *execution {
+		e := open(contract.TaskWorkflowID(contract.FiringTaskID("poll", hour(n))), contract.TaskWorkflow)
+		e.info.Status = status
+		f.executions[e.info.GetExecution().GetWorkflowId()] = e
+		return e
+	}
+	firing := func(n int, status enumspb.WorkflowExecutionStatus) *execution {
+		e := open(contract.FiringWorkflowID("poll", hour(n)), contract.PeriodicWorkflow)
+		e.info.Status = status
+		f.executions[e.info.GetExecution().GetWorkflowId()] = e
+		return e
+	}
+	task(4, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	task(3, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
+	firing(2, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	firing(1, enumspb.WORKFLOW_EXECUTION_STATUS_FAILED).last = &historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
+		WorkflowExecutionFailedEventAttributes: &historypb.WorkflowExecutionFailedEventAttributes{Failure: &failurepb.Failure{Message: "canary", Cause: &failurepb.Failure{
+			Message: "there is no cluster default any more", FailureInfo: &failurepb.Failure_ApplicationFailureInfo{ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: contract.UnknownCluster}}}}}}}
+	got := answer[gateway.Schedule](t, do(h, http.MethodGet, schedulesPath+"/poll", ""), http.StatusOK)
+	statuses := make([]string, len(got.Runs))
+	for i, run := range got.Runs {
+		statuses[i] = string(run.Status)
+	}
+	require.Equal(t, []string{"retry_wait", "completed", "starting", "not_submitted", "unknown"}, statuses, "newest first")
+	require.Equal(t, "poll-20261121t010000z", got.Runs[3].TaskID)
+	require.Equal(t, "there is no cluster default any more", got.Runs[3].Why)
+}
+
+func TestScheduleBadRequests(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	h := serve(t, f)
+	for body, location := range map[string]string{
+		`"interval":"1h"`:                    "body.name",
+		`"name":"n","cron":"0 canary * * *"`: "body.cron",
+		`"name":"n"`:                         "body.cron",
+		`"name":"n","cron":"0 3 * * *","time_zone":"canary"`:         "body.time_zone",
+		`"name":"n","cron":"0 3 * * *","time_zone":"Local"`:          "body.time_zone",
+		`"name":"n","interval":"1ms"`:                                "body.interval",
+		`"name":"n","interval":"1h","overlap":"canary"`:              "body.overlap",
+		`"name":"n","interval":"1h","end_at":"2020-01-01T00:00:00Z"`: "body.end_at",
+		`"name":"N canary","interval":"1h"`:                          "body.name",
+	} {
+		p := problem(t, do(h, http.MethodPost, schedulesPath, `{`+body+`,"task":{"type":"x","cluster":"default"}}`), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+		require.Equal(t, location, p.Errors[0].Location, body)
+	}
+	for task, location := range map[string]string{
+		`{"type":"x","cluster":"default","id":"mine"}`:                       "body.task.id",
+		`{"type":"x","cluster":"default","idempotency_key":"k"}`:             "body.task.idempotency_key",
+		`{"type":"x","cluster":"default","start_at":"2099-01-01T00:00:00Z"}`: "body.task.start_at",
+		`{"type":"x","cluster":"default","colour":"canary"}`:                 "body.task.colour",
+		`{"cluster":"default"}`:                                              "body.task",
+		`{"type":"x","cluster":"default","timeout":"1ns"}`:                   "body.task",
+	} {
+		p := problem(t, do(h, http.MethodPost, schedulesPath, `{"name":"n","interval":"1h","task":`+task+`}`), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+		require.Equal(t, location, p.Errors[0].Location, task)
+	}
+	problem(t, do(h, http.MethodPost, schedulesPath, `{"name":"n","interval":"1h","task":{"type":"x","cluster":"canary"}}`), http.StatusNotFound, protocol.CodeUnknownCluster)
+	for _, c := range [][2]string{{"GET", ""}, {"PUT", ""}, {"DELETE", ""}, {"POST", "/pause"}, {"POST", "/resume"}, {"POST", "/trigger"}} {
+		for _, name := range []string{"canary", "No%20canary"} {
+			body := ""
+			if c[0] == "PUT" {
+				body = `{"interval":"1h","task":{"type":"x","cluster":"default"}}`
+			}
+			problem(t, do(h, c[0], schedulesPath+"/"+name+c[1], body), http.StatusNotFound, protocol.CodeUnknownSchedule)
+		}
+	}
+	problem(t, do(h, http.MethodGet, schedulesPath+"?page_token=canary", ""), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+	f.fail = serviceerror.NewUnavailable("canary")
+	problem(t, do(h, http.MethodGet, schedulesPath+"/n", ""), http.StatusServiceUnavailable, protocol.CodeUnavailable)
+}

@@ -1,0 +1,202 @@
+package gateway_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/protocol"
+)
+
+func TestPriorityIsANumberOrAName(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	h := serve(t, f)
+	for given, want := range map[string]int{`1`: 1, `"critical"`: 1, `"high"`: 2, `3`: 3, `"low"`: 4, `"background"`: 5, `null`: 0, ``: 0} {
+		body := `{"type":"x","cluster":"default"}`
+		if given != "" {
+			body = `{"type":"x","cluster":"default","priority":` + given + `}`
+		}
+		task := answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, body), http.StatusAccepted)
+		e := f.executions[contract.TaskWorkflowID(task.ID)]
+		require.Equal(t, want, e.options.Priority.PriorityKey, given)
+		require.EqualValues(t, want, e.input.(contract.TaskInput).Spec.Priority, given)
+		if want == 0 {
+			want = 3
+		}
+		require.Equal(t, want, task.Priority, given)
+		require.Equal(t, fleet.Priority(want).String(), task.PriorityName, given)
+	}
+	for _, bad := range []string{`0`, `6`, `2.5`, `"urgent"`, `"1"`, `true`, `[1]`, `{}`} {
+		p := problem(t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default","priority":`+bad+`}`), 422, protocol.CodeInvalidRequest)
+		require.Equal(t, "body.priority", p.Errors[0].Location, bad)
+		require.Contains(t, p.Errors[0].Message, `1, 2, 3, 4, 5, critical, high, normal, low, background`, bad)
+	}
+	document := do(h, http.MethodGet, "/openapi.json", "").Body.String()
+	require.Contains(t, strings.Join(strings.Fields(document), ""), `"enum":[1,2,3,4,5,"critical","high","normal","low","background"]`)
+}
+
+func TestStartAt(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	h := serve(t, f)
+	at := time.Now().Add(time.Hour).Truncate(time.Second).UTC()
+	submit := func(id string, at time.Time, status int) gateway.Task {
+		return answer[gateway.Task](t, do(h, http.MethodPost, tasksPath,
+			fmt.Sprintf(`{"type":"x","cluster":"default","id":%q,"start_at":%q}`, id, at.In(time.FixedZone("", 7200)).Format(time.RFC3339))), status)
+	}
+	task := submit("later", at, http.StatusAccepted)
+	require.Equal(t, "starts at "+at.Format(time.RFC3339), task.Why)
+	require.True(t, at.Equal(*task.StartAt))
+	require.True(t, at.Equal(*task.NextAttemptAt))
+	require.True(t, at.Equal(f.executions["task/later"].input.(contract.TaskInput).Spec.StartAt))
+
+	past := submit("past", at.Add(-48*time.Hour), http.StatusAccepted)
+	require.Empty(t, past.Why)
+	require.Nil(t, past.NextAttemptAt)
+	require.True(t, submit("later", at, http.StatusOK).Duplicate)
+
+	listed := answer[taskPage](t, do(h, http.MethodGet, tasksPath+"/queue", ""), http.StatusOK)
+	for _, task := range listed.Tasks {
+		switch task.ID {
+		case "later":
+			require.Equal(t, fleet.TaskQueued, task.Status, "it waits for its start and not for a retry")
+			require.Equal(t, "starts at "+at.Format(time.RFC3339), task.Why)
+			require.True(t, at.Equal(*task.NextAttemptAt))
+		case "past":
+			require.Equal(t, fleet.TaskRetryWait, task.Status)
+			require.Nil(t, task.NextAttemptAt)
+		}
+	}
+	require.Len(t, listed.Tasks, 2)
+	for _, bad := range []string{time.Now().AddDate(1, 0, 1).Format(time.RFC3339), "tomorrow", "2027-01-01"} {
+		p := problem(t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default","start_at":"`+bad+`"}`), 422, protocol.CodeInvalidRequest)
+		require.Equal(t, "body.start_at", p.Errors[0].Location)
+		require.NotContains(t, p.Errors[0].Message, bad)
+	}
+}
+
+func TestOneKeyOneBody(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(fleet.ClusterConfig{Name: "keyed", ReplicationMode: fleet.Sharded})
+	h := serve(t, f)
+	for name, c := range map[string]struct{ first, same, other string }{
+		"key":     {`"cluster":"default","idempotency_key":"k","payload":{"a":1,"b":2}`, `"payload":{"b": 2,"a":1},"cluster":"default","idempotency_key":"k","priority":"normal"`, `"cluster":"default","idempotency_key":"k","payload":{"a":1}`},
+		"id":      {`"cluster":"default","id":"mine"`, `"cluster":"default","id":"mine","timeout":"24h"`, `"cluster":"default","id":"mine","tenant":"acme"`},
+		"sharded": {`"cluster":"keyed","id":"yours"`, `"cluster":"keyed","id":"yours"`, `"cluster":"keyed","id":"yours","shard_key":"s"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			body := func(fields string) string { return `{"type":"x",` + fields + `}` }
+			first := answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, body(c.first)), http.StatusAccepted)
+			again := answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, body(c.same)), http.StatusOK)
+			require.True(t, again.Duplicate)
+			require.Equal(t, first.ID, again.ID)
+			problem(t, do(h, http.MethodPost, tasksPath, body(c.other)), 409, protocol.CodeIdempotency)
+
+			batch := answer[batchAnswer](t, do(h, http.MethodPost, tasksPath+"/batch", `[`+body(c.same)+`,`+body(c.other)+`]`), http.StatusAccepted)
+			require.True(t, batch.Tasks[0].Duplicate)
+			require.Equal(t, protocol.CodeIdempotency, batch.Tasks[1].Error.Code)
+			require.Equal(t, 1, batch.Rejected)
+		})
+	}
+}
+
+// A task that was started by other means than the gateway has no digest; its id is taken all the same.
+func TestTaskWithoutADigestIsADuplicate(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withTask(contract.TaskState{Status: fleet.TaskQueued})
+	task := answer[gateway.Task](t, do(serve(t, f), http.MethodPost, tasksPath, `{"type":"x","cluster":"default","id":"t-1"}`), http.StatusOK)
+	require.True(t, task.Duplicate)
+}
+
+func TestDeadLetterRetentionIsTheClusters(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	h := serve(t, f)
+	cluster := answer[gateway.Cluster](t, do(h, http.MethodPost, "/api/v1/agents/clusters", `{"name":"kept","dead_letter_retention":"30.00:00:00"}`), http.StatusCreated)
+	require.Equal(t, 30*24*time.Hour, cluster.DeadLetterRetention.Std())
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	for name, want := range map[string]time.Duration{"kept": 30 * 24 * time.Hour, "default": 7 * 24 * time.Hour} {
+		task := answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"`+name+`"}`), http.StatusAccepted)
+		require.Equal(t, want, f.executions[contract.TaskWorkflowID(task.ID)].input.(contract.TaskInput).DeadLetterRetention.Std())
+	}
+	problem(t, do(h, http.MethodPost, "/api/v1/agents/clusters", `{"name":"x","dead_letter_retention":"1ms"}`), 422, protocol.CodeInvalidRequest)
+
+	f.executions[contract.ClusterWorkflowID("kept")].query = func() (any, error) {
+		return contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "kept"}.WithDefaults()}}, nil
+	}
+	f.executions[contract.ClusterWorkflowID("kept")].update = func(_ string, arg any) (any, error) {
+		config := arg.(fleet.ClusterConfig)
+		f.executions[contract.ClusterWorkflowID("kept")].info.Memo.Fields[contract.MemoConfig] = payload(config)
+		return contract.ClusterView{Cluster: fleet.Cluster{Config: config}}, nil
+	}
+	answer[gateway.Cluster](t, do(h, http.MethodPut, "/api/v1/agents/clusters/kept", `{"dead_letter_retention":"1h"}`), http.StatusOK)
+	task := answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"kept"}`), http.StatusAccepted)
+	require.Equal(t, time.Hour, f.executions[contract.TaskWorkflowID(task.ID)].input.(contract.TaskInput).DeadLetterRetention.Std(), "a change is not overlooked")
+}
+
+func TestDeadLettersSayWhy(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	dead := fleet.DeadLetter{Since: time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC), Until: time.Date(2027, 1, 22, 8, 0, 0, 0, time.UTC), Cause: "3 of 3 attempts failed"}
+	e := f.withTask(contract.TaskState{Status: fleet.TaskDeadLetter, DeadLetter: &dead, Priority: fleet.PriorityHigh})
+	e.info.SearchAttributes.IndexedFields[contract.AttrStatus.GetName()] = payload("dead_letter")
+	e.info.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{contract.MemoDeadLetter: payload(dead), contract.MemoPriority: payload(2)}}
+	h := serve(t, f)
+	listed := answer[taskPage](t, do(h, http.MethodGet, tasksPath+"/queue/dead-letter", ""), http.StatusOK).Tasks
+	got := answer[gateway.Task](t, do(h, http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
+	for _, task := range append(listed, got) {
+		require.Equal(t, &dead, task.DeadLetter)
+		require.Equal(t, "dead letter because 3 of 3 attempts failed; kept until 2027-01-22T08:00:00Z", task.Why)
+		require.Equal(t, "high", task.PriorityName)
+	}
+	require.Len(t, listed, 1)
+}
+
+func TestDiscardAndPriority(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	e := f.withTask(contract.TaskState{Status: fleet.TaskDeadLetter})
+	var got []any
+	e.update = func(_ string, arg any) (any, error) { got = append(got, arg); return nil, nil }
+	h := serve(t, f)
+	answer[gateway.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/discard", `{"reason":"the customer is gone"}`), http.StatusOK)
+	answer[gateway.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/priority", `{"priority":"high","reason":"late"}`), http.StatusOK)
+	answer[gateway.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/priority", `{"priority":5}`), http.StatusOK)
+	require.Equal(t, []any{contract.DiscardRequest{Reason: "the customer is gone"},
+		contract.ReprioritizeRequest{Priority: fleet.PriorityHigh, Reason: "late"}, contract.ReprioritizeRequest{Priority: fleet.PriorityBackground}}, got)
+	require.Equal(t, []string{contract.DiscardUpdate, contract.ReprioritizeUpdate, contract.ReprioritizeUpdate}, f.updates)
+	for target, bodies := range map[string][]string{"discard": {``, `{}`, `{"reason":""}`}, "priority": {``, `{}`, `{"priority":0}`, `{"priority":null}`, `{"priority":"canary"}`}} {
+		for _, body := range bodies {
+			w := do(h, http.MethodPost, tasksPath+"/t-1/"+target, body)
+			require.Contains(t, []int{400, 422}, w.Code, "%s %s", target, body)
+		}
+	}
+}
+
+func TestPayloadIsAnsweredWhenAskedFor(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	h := serve(t, f)
+	answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default","id":"mine","payload":{"n":12345678901234567890}}`), http.StatusAccepted)
+	got := answer[gateway.Task](t, do(h, http.MethodGet, tasksPath+"/mine?include=payload", ""), http.StatusOK)
+	require.Equal(t, `{"n":12345678901234567890}`, string(got.Payload))
+	require.Empty(t, answer[gateway.Task](t, do(h, http.MethodGet, tasksPath+"/mine", ""), http.StatusOK).Payload)
+	problem(t, do(h, http.MethodGet, tasksPath+"/mine?include=canary", ""), 422, protocol.CodeInvalidRequest)
+}

@@ -1,0 +1,185 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// logKept is for how long after an attempt its hub may still have the last lines, when they were watched.
+const logKept = 45 * time.Second
+
+// TaskLog has lines of the log of one attempt.
+type TaskLog struct {
+	Lines   []fleet.LogLine `json:"lines" doc:"Up to 500 lines, of 64 KiB in all. A gap in the numbers means that older lines are no longer kept."`
+	Next    int64           `json:"next" doc:"Send it as after to go on."`
+	Attempt int             `json:"attempt,omitempty" doc:"The attempt that wrote them. Absent: none has begun."`
+	AgentID string          `json:"agent_id,omitempty"`
+	Ended   bool            `json:"ended" doc:"The attempt has ended, and so has its log. What it wrote in the end is in the task's result."`
+	Why     string          `json:"why,omitempty" doc:"Why there are no lines."`
+}
+
+type taskLogInput struct {
+	ID      string `path:"id" doc:"The task's id."`
+	After   int64  `query:"after" minimum:"0" doc:"Only lines with a greater number. 0: all that are kept."`
+	Attempt int    `query:"attempt" minimum:"0" doc:"Which attempt. 0: the one that runs, or else the last."`
+	Wait    string `query:"wait" maxLength:"32" example:"20s" doc:"Hold the answer until there is a line, the attempt has ended, or this time is over. At most 60s."`
+}
+
+type taskLogOutput struct {
+	Body TaskLog
+}
+
+func (g *Gateway) registerTaskLog(api huma.API) {
+	huma.Register(api, huma.Operation{
+		OperationID: "read-task-log", Method: http.MethodGet, Path: "/api/v1/agents/tasks/{id}/log", Tags: []string{"Tasks"},
+		Summary: "Read, or follow, what a running task writes",
+		Description: "Agents keep the newest lines of what they run, and send them only while somebody reads. Nothing of it is kept after the attempt has ended: " +
+			"then the task's result tells. Answers 501 not_supported when Temporal has no standalone activities.",
+	}, func(ctx context.Context, in *taskLogInput) (*taskLogOutput, error) {
+		wait, err := (&getTaskInput{Wait: in.Wait}).wait()
+		if err != nil {
+			return nil, invalid("query.wait", err)
+		}
+		log, err := g.taskLog(ctx, in, wait)
+		if err != nil {
+			return nil, err
+		}
+		if log.Lines == nil {
+			log.Lines = []fleet.LogLine{}
+		}
+		log.Next = in.After
+		if n := len(log.Lines); n > 0 {
+			log.Next = log.Lines[n-1].Number
+		}
+		return &taskLogOutput{Body: log}, nil
+	})
+}
+
+// taskLog reads from the hub that has the attempt. It looks again while there is none yet, or the attempt is between two
+// hubs.
+func (g *Gateway) taskLog(ctx context.Context, in *taskLogInput, wait time.Duration) (TaskLog, error) {
+	start := time.Now()
+	for {
+		description, err := g.describeTask(ctx, in.ID)
+		if err != nil {
+			return TaskLog{}, err
+		}
+		running := runningAttempt(description.GetPendingActivities())
+		log := TaskLog{Attempt: in.Attempt}
+		switch {
+		case running != nil && (in.Attempt == 0 || in.Attempt == running.Number):
+			log.Attempt, log.AgentID = running.Number, running.AgentID
+			read, err := g.readLog(ctx, in.ID, running, in.After, wait-time.Since(start))
+			if err != nil || len(read.Lines) > 0 || !read.Gone {
+				log.take(read)
+				return log, err
+			}
+			log.Why = "the attempt has just begun, just ended, or is between two hubs"
+		case running != nil && in.Attempt > running.Number:
+			log.Why = fmt.Sprintf("attempt %d has not begun", in.Attempt)
+		default:
+			task, err := g.complete(ctx, description)
+			if err != nil {
+				return TaskLog{}, err
+			}
+			if attempt, ended := endedAttempt(&task, in.Attempt); ended {
+				return g.endOfLog(ctx, in, attempt), nil
+			}
+			log.Why = task.Why
+		}
+		elapsed := time.Since(start)
+		if elapsed >= wait {
+			return log, nil
+		}
+		if err := g.pause(ctx, min(nextPause(elapsed), wait-elapsed)); err != nil {
+			return TaskLog{}, g.answer(err, "wait for a task's log", protocol.CodeUnknownTask)
+		}
+	}
+}
+
+// runningAttempt is the delivery that a hub has, or nil.
+func runningAttempt(pending []*workflowpb.PendingActivityInfo) *fleet.Attempt {
+	for _, p := range pending {
+		if p.GetActivityType().GetName() != contract.RunTaskActivity || p.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
+			continue
+		}
+		attempt := attemptOf(p)
+		if attempt.Hub == "" { // before its first heartbeat
+			attempt.Hub, _ = contract.HubOfIdentity(p.GetLastWorkerIdentity())
+		}
+		return &attempt
+	}
+	return nil
+}
+
+// endedAttempt is the attempt that was asked for, 0 being the last of a task that is settled, if it has ended.
+func endedAttempt(task *Task, number int) (fleet.Attempt, bool) {
+	last := fleet.Attempt{}
+	for _, attempt := range task.Attempts {
+		if attempt.Number == number && attempt.Outcome != fleet.AttemptRunning {
+			return attempt, true
+		}
+		last = attempt
+	}
+	if number == 0 {
+		return last, settled(task.Status)
+	}
+	return fleet.Attempt{Number: number}, number < last.Number || task.Status.Final()
+}
+
+// endOfLog is the answer for an attempt that has ended. Its last lines may still be in its hub if somebody watched.
+func (g *Gateway) endOfLog(ctx context.Context, in *taskLogInput, attempt fleet.Attempt) TaskLog {
+	log := TaskLog{Attempt: attempt.Number, AgentID: attempt.AgentID, Ended: true}
+	if attempt.EndedAt != nil && time.Since(*attempt.EndedAt) < logKept && attempt.Hub != "" {
+		if read, err := g.readLog(ctx, in.ID, &attempt, in.After, 0); err == nil {
+			log.take(read)
+		}
+	}
+	if len(log.Lines) == 0 {
+		log.Why = "the attempt has ended; what came of it is in the task's result"
+	}
+	return log
+}
+
+func (l *TaskLog) take(read contract.ReadLogResult) {
+	l.Lines = read.Lines
+	if read.AgentID != "" {
+		l.AgentID = read.AgentID
+	}
+	if read.Silent {
+		l.Why = "the agent does not send its log; it may not know how to"
+	}
+}
+
+const noStandaloneActivities = "reading the log of a running task needs standalone activities, which this Temporal does not have: " +
+	"use a newer server, with activity.enableStandalone and history.enableChasm on in its dynamic configuration"
+
+func unsupported(err error) bool { return isAny[*serviceerror.Unimplemented](err) }
+
+// tidy removes a reading from Temporal: a log is not to be kept there. It is done even if the client has gone.
+func (g *Gateway) tidy(ctx context.Context, id, run string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	_, err := g.client.WorkflowService().DeleteActivityExecution(ctx, &workflowservice.DeleteActivityExecutionRequest{
+		Namespace: g.namespace, ActivityId: id, RunId: run,
+	})
+	if err != nil {
+		g.logger.Debug("the reading of a log was not removed; Temporal's retention does") // never with the error: it may hold lines
+	}
+}
+
+// notSupported answers that Temporal is too old.
+func notSupported() error { return httpapi.Problem(protocol.CodeNotSupported, noStandaloneActivities) }

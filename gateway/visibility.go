@@ -1,0 +1,46 @@
+package gateway
+
+import (
+	"context"
+	"strings"
+
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// workflowPage reads one page of the workflows that a visibility query finds. A page token belongs to its query.
+func (g *Gateway) workflowPage(ctx context.Context, doing, query string, size int, pageToken string) (page []*workflowpb.WorkflowExecutionInfo, next string, err error) {
+	token, err := openToken(query, pageToken)
+	if err != nil {
+		return nil, "", err
+	}
+	answer, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: g.namespace, PageSize: int32(size), NextPageToken: token, Query: query,
+	})
+	if err != nil {
+		return nil, "", g.answer(err, doing, protocol.CodeNotFound)
+	}
+	return answer.GetExecutions(), sealToken(query, answer.GetNextPageToken()), nil
+}
+
+// allOf is the query of those that meet all terms; empty terms are left out.
+func allOf(terms ...string) string {
+	kept := terms[:0:0]
+	for _, term := range terms {
+		if term != "" {
+			kept = append(kept, term)
+		}
+	}
+	return strings.Join(kept, " AND ")
+}
+
+// filter is the term of an optional filter.
+func filter(attribute, value string) string {
+	if value == "" {
+		return ""
+	}
+	return contract.Equals(attribute, value)
+}

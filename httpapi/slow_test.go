@@ -1,0 +1,57 @@
+package httpapi_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/httpapi"
+)
+
+// TestSlowClients has clients that stop in the middle of a request: they are answered or cut off, and hold nothing.
+func TestSlowClients(t *testing.T) {
+	t.Parallel()
+	s := httpapi.New(httpapi.Options{})
+	huma.Register(s.API(), huma.Operation{OperationID: "slow", Method: http.MethodPost, Path: "/slow", BodyReadTimeout: 200 * time.Millisecond},
+		func(context.Context, *struct{ Body map[string]string }) (*struct{}, error) { return nil, nil })
+	huma.Register(s.API(), huma.Operation{OperationID: "usual", Method: http.MethodPost, Path: "/usual"},
+		func(context.Context, *struct{ Body map[string]string }) (*struct{}, error) { return nil, nil })
+	require.Equal(t, 30*time.Second, s.API().OpenAPI().Paths["/usual"].Post.BodyReadTimeout, "every operation bounds how long its body may take")
+
+	server := s.HTTPServer()
+	require.NotZero(t, server.IdleTimeout)
+	require.NotZero(t, server.WriteTimeout)
+	server.ReadHeaderTimeout = 200 * time.Millisecond
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close(); <-done })
+
+	for name, c := range map[string]struct{ sends, answered string }{
+		"body":    {"POST /slow HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", "HTTP/1.1 408 Request Timeout"},
+		"headers": {"POST /slow HTTP/1.1\r\nHost: x\r\nContent-Ty", "HTTP/1.1 4"},
+		"nothing": {"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn, err := net.Dial("tcp", listener.Addr().String())
+			require.NoError(t, err)
+			defer func() { _ = conn.Close() }()
+			_, err = fmt.Fprint(conn, c.sends)
+			require.NoError(t, err)
+			require.NoError(t, conn.SetReadDeadline(time.Now().Add(15*time.Second)))
+			answer, err := io.ReadAll(conn)
+			require.NoError(t, err, "the server must end the connection")
+			require.True(t, strings.HasPrefix(string(answer), c.answered), "%s", answer)
+		})
+	}
+}

@@ -1,0 +1,72 @@
+package hub
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/protocol"
+)
+
+// leftover is an attempt that an agent still has although it no longer counts: it is about to drop it, or cannot.
+type leftover struct {
+	toldAt   time.Time // when the agent was last told to drop it
+	occupies bool      // it keeps a slot from other work
+	stuck    bool      // the agent says that it cannot stop it
+}
+
+// takeLeftovers notes what an agent lists and the hub does not count. What it was told to drop and still has keeps a slot.
+// An attempt that is listed for the first time may just have ended, with a poll that crossed its result: it keeps none.
+// The mutex is held.
+func (h *Hub) takeLeftovers(s *session, running []protocol.RunningAttempt, now time.Time) {
+	var left map[attemptKey]*leftover // seldom any
+	for _, r := range running {
+		key := attemptKey{r.TaskID, r.Attempt}
+		if s.attempts[key] != nil {
+			continue
+		}
+		l := s.leftovers[key]
+		if l == nil {
+			l = &leftover{}
+		} else {
+			l.occupies = true
+		}
+		if left == nil {
+			left = map[attemptKey]*leftover{}
+		}
+		left[key] = l
+		if r.State == protocol.RunningStuck {
+			if !l.stuck {
+				h.log.Warn("A handler does not stop; its slot stays in use", zap.String("agent", s.agent), zap.String("task", r.TaskID), zap.Int("attempt", r.Attempt))
+			}
+			l.stuck, l.occupies = true, true
+			continue
+		}
+		if l.toldAt.IsZero() || now.Sub(l.toldAt) >= h.config.Timing.FailureThreshold {
+			l.toldAt = now
+			s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: r.TaskID, Attempt: r.Attempt, Reason: "the attempt no longer counts"})
+		}
+	}
+	s.leftovers = left
+}
+
+// leave notes an attempt that ends although its handler runs on: its slot stays in use until the agent no longer lists it.
+// Call it before the attempt is forgotten. The mutex is held.
+func (s *session) leave(key attemptKey, l leftover) {
+	if s.leftovers == nil {
+		s.leftovers = map[attemptKey]*leftover{}
+	}
+	l.occupies = true
+	s.leftovers[key] = &l
+}
+
+// occupied is how many slots are kept by what no longer counts.
+func (s *session) occupied() int {
+	n := 0
+	for _, l := range s.leftovers {
+		if l.occupies {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,163 @@
+package hub
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// reading is what came of reading a log, and how long it took.
+type reading struct {
+	contract.ReadLogResult
+	err  error
+	took time.Duration
+}
+
+func (b *bench) read(after int64, wait time.Duration) <-chan reading {
+	done := make(chan reading, 1)
+	begun := time.Now()
+	go func() {
+		result, err := b.readLog(b.t.Context(), contract.ReadLogInput{TaskID: "t1", Attempt: 1, After: after, Wait: fleet.Duration(wait)})
+		done <- reading{result, err, time.Since(begun)}
+	}()
+	synctest.Wait()
+	return done
+}
+
+// sendLog sends lines with these numbers, and reports whether more are wanted.
+func (p *peer) sendLog(numbers ...int64) bool {
+	p.b.t.Helper()
+	in := &logInput{Authorized: Authorized{ID: p.claims.Agent, Authorization: "Bearer " + p.b.seal.session(p.claims)}, TaskID: "t1", Body: protocol.Log{Attempt: 1}}
+	for _, n := range numbers {
+		in.Body.Lines = append(in.Body.Lines, fleet.LogLine{Number: n, At: time.Now(), Text: fmt.Sprint("line ", n)})
+	}
+	out, err := p.b.takeLog(p.b.t.Context(), in)
+	require.NoError(p.b.t, err)
+	synctest.Wait()
+	return out.Body.Watching
+}
+
+func numbers(r reading) []int64 {
+	var list []int64
+	for _, line := range r.Lines {
+		list = append(list, line.Number)
+	}
+	return list
+}
+
+func TestLogIsReadFromTheAgent(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		given := a.give(task("t1"))
+		require.False(t, a.sendLog(1), "nobody watches")
+		held := a.poll(lists(given))
+		got := b.read(0, 20*time.Second)
+		require.Equal(t, []protocol.Command{{Type: protocol.CommandLog, TaskID: "t1", Attempt: 1, Hold: fleet.Duration(logInterest)}}, (<-held).Commands)
+		require.True(t, a.sendLog(2, 1, 3))
+		first := <-got
+		require.NoError(t, first.err)
+		require.Zero(t, first.took)
+		require.Equal(t, []int64{1, 2, 3}, numbers(first))
+		require.Equal(t, "a", first.AgentID)
+		require.False(t, first.Gone || first.Silent)
+
+		got = b.read(3, 20*time.Second)
+		a.poll(lists(given))
+		b.pass(4 * time.Second)
+		require.True(t, a.sendLog(3, 4)) // one of them again
+		b.pass(100 * time.Millisecond)
+		second := <-got
+		require.Equal(t, []int64{4}, numbers(second))
+		require.Less(t, second.took, 4*time.Second+logGather)
+
+		a.poll(lists(given))
+		require.Empty(t, (<-b.read(4, 0)).Lines)
+		require.Equal(t, []int64{2, 3, 4}, numbers(<-b.read(1, 0)))
+
+		got = b.read(4, 20*time.Second)
+		a.poll(lists(given))
+		a.sendLog(5)
+		b.pass(100 * time.Millisecond)
+		a.sendLog(6)
+		both := <-got
+		require.Equal(t, []int64{5, 6}, numbers(both), "what comes at once is one answer")
+		require.Less(t, both.took, time.Second)
+	})
+}
+
+func TestLogEndsWithItsAttempt(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		given := a.give(task("t1"))
+		got := b.read(0, 20*time.Second)
+		a.sendLog()
+		a.poll(lists(given))
+		a.sendLog(1)
+		require.Equal(t, []int64{1}, numbers(<-got))
+		got = b.read(1, 20*time.Second)
+		require.NoError(t, a.report(given, fleet.AttemptCompleted))
+		end := <-got
+		require.True(t, end.Gone)
+		require.Less(t, end.took, time.Second)
+		a.sendLog(2) // a straggler
+		require.Equal(t, []int64{2}, numbers(<-b.read(1, 20*time.Second)), "the end is kept for a while")
+		b.pass(logInterest + time.Second)
+		require.Empty(t, b.watches)
+		late := <-b.read(0, 20*time.Second)
+		require.True(t, late.Gone)
+		require.Zero(t, late.took)
+	})
+}
+
+func TestLogOfAnAgentThatDoesNotAnswer(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		a.give(task("t1"))
+		got := b.read(0, 0)
+		b.pass(logAnswer + time.Second)
+		end := <-got
+		require.True(t, end.Silent)
+		require.False(t, end.Gone)
+		require.Empty(t, end.Lines)
+		require.InDelta(t, logAnswer, end.took, float64(logLook))
+	})
+}
+
+func TestLogInTheHubIsBounded(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		given := a.give(task("t1"))
+		<-func() <-chan reading {
+			got := b.read(0, time.Second)
+			a.sendLog(1)
+			return got
+		}()
+		for n := int64(2); n < 3*fleet.MaxLogLines; n++ {
+			a.sendLog(n)
+		}
+		got := <-b.read(0, 0)
+		require.Len(t, got.Lines, fleet.MaxLogLines)
+		a.poll(lists(given))
+	})
+}
+
+func TestLogOfAnotherAgentsAttemptIsNotTaken(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		given := a.give(task("t1"))
+		other := b.register("b", 1)
+		got := b.read(0, time.Second)
+		require.False(t, other.sendLog(1, 2))
+		b.pass(time.Second)
+		a.poll(lists(given))
+		a.sendLog(1)
+		require.Equal(t, []int64{1}, numbers(<-got))
+	})
+}

@@ -1,0 +1,49 @@
+package hub
+
+import (
+	"fmt"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// giveBackUnplaced returns a task that no agent of the lane took, with why, and how long it need not come again. The mutex
+// is held.
+func (h *Hub) giveBackUnplaced(l *lane, a *attempt, now time.Time) {
+	h.metrics.returned.Inc()
+	report := a.report(h.id)
+	report.Outcome = fleet.AttemptReturned
+	report.Reason, report.Unhandled, report.RetryAfter = l.unplaced(&a.input.Spec, now)
+	h.fail(a, report)
+}
+
+// mayServe reports whether an agent of the lane can run a task, busy or not. The mutex is held.
+func (l *lane) mayServe(spec *fleet.TaskSpec, now time.Time) bool {
+	for s := range l.sessions {
+		c := s.live()
+		if c.Eligible(spec, now) {
+			return true
+		}
+	}
+	return false
+}
+
+// unplaced says why no agent of the lane took a task: whether none could, busy or not, and when the first rate limit that
+// keeps one from it ends. The mutex is held.
+func (l *lane) unplaced(spec *fleet.TaskSpec, now time.Time) (why string, unhandled bool, retryAfter fleet.Duration) {
+	var first time.Time
+	if l.mayServe(spec, now) {
+		return "every agent that can run it is busy", false, 0
+	}
+	for s := range l.sessions {
+		c := s.live()
+		if until, limited := c.Providers.LimitedUntil(spec.Provider, now); limited && c.Fits(spec) && (first.IsZero() || until.Before(first)) {
+			first = until
+		}
+	}
+	if !first.IsZero() {
+		return fmt.Sprintf("provider %s limits the rate of every agent that can run it, the first until %s", spec.Provider, first.UTC().Format(time.RFC3339)),
+			false, fleet.Duration(first.Sub(now))
+	}
+	return "no agent here has a handler for its type and the capabilities it needs", true, 0
+}

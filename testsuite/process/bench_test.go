@@ -1,0 +1,57 @@
+package process
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/testsuite/bench"
+)
+
+// Each part of the queue's benchmark runs, small, and leaves nothing behind. Its numbers mean nothing here.
+func TestBenchQueueInSmall(t *testing.T) {
+	t.Parallel()
+	temporary := t.TempDir()
+	p := start(t, []string{"TMPDIR=" + temporary}, "bench", "queue", "-o", "json", "--tasks", "40", "--slots", "4", "--depth", "40", "--depth-slots", "8",
+		"--rounds", "1", "--latency-tasks", "10", "--rate", "20", "--cancels", "1", "--returns", "1")
+	require.Equal(t, 0, p.exit(t), "%s", &p.stderr)
+	var report struct {
+		Machine bench.Machine `json:"machine"`
+		bench.Queue
+	}
+	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &report), "%s", &p.stdout)
+	require.Positive(t, report.Machine.Cores)
+	for _, order := range []*bench.Order{report.Order, report.Lanes} {
+		classes := 0
+		for _, c := range order.Classes {
+			classes += c.Tasks
+		}
+		require.Equal(t, []int{40, 40}, []int{order.Tasks, classes})
+	}
+	require.Len(t, report.Fairness, 2)
+	for _, f := range report.Fairness {
+		require.Equal(t, []int{36, 4, 8}, []int{f.Big, f.Small, f.Window})
+		require.Positive(t, f.Last)
+	}
+	for _, side := range []bench.DepthSide{report.Depth.Bare, report.Depth.Mainstay} {
+		require.Positive(t, side.SubmittedPerSecond)
+		require.Positive(t, side.QueuedPerSecond)
+		require.Positive(t, side.DrainedPerSecond)
+		require.Len(t, side.Memory, 4)
+		for _, m := range side.Memory {
+			require.Positive(t, m.Resident)
+			require.Positive(t, m.Heap)
+			require.Positive(t, m.Temporal)
+		}
+	}
+	require.Equal(t, 10, report.Latency.Bare.Acknowledged.Count)
+	require.Equal(t, 10, report.Latency.Mainstay.Acknowledged.Count)
+	require.Equal(t, 1, report.Control.Cancel.Count)
+	require.Equal(t, 1, report.Control.Return.Count)
+	require.Greater(t, report.Control.Return.Max, report.Control.Registered.P50, "registering comes after the start")
+	left, err := os.ReadDir(temporary)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}

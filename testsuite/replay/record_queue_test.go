@@ -1,0 +1,91 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/testsuite/plane"
+)
+
+// recordPeriodic records each way in which a firing of a schedule ends.
+func recordPeriodic(t *testing.T, c client.Client, node *plane.Node) {
+	t.Helper()
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "periodic"})
+	stop := runAgent(t, node, cluster, "p-1", map[string]agent.Handler{
+		"echo": func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil },
+		"fail": func(context.Context, *agent.Task) (any, error) { return nil, errors.New("disk full") },
+		"final": func(context.Context, *agent.Task) (any, error) {
+			return nil, agent.NonRetryable(errors.New("bad input"))
+		},
+		"wait": func(ctx context.Context, _ *agent.Task) (any, error) { <-ctx.Done(); return nil, ctx.Err() },
+	})
+	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	fire := func(schedule string, spec fleet.TaskSpec) {
+		spec.Cluster = cluster
+		if schedule == "unknown-cluster" {
+			spec.Cluster = "nowhere"
+		}
+		_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
+			ID: contract.FiringWorkflowID(schedule, at), TaskQueue: contract.WorkerQueue, TypedSearchAttributes: contract.FiringAttributes(schedule, at)},
+			contract.PeriodicWorkflow, contract.PeriodicInput{Spec: spec})
+		require.NoError(t, err)
+	}
+	fire("completed", fleet.TaskSpec{Type: "echo", Labels: map[string]string{"b": "2", "a": "1"}})
+	fire("failed", fleet.TaskSpec{Type: "final"})
+	fire("dead-letter", fleet.TaskSpec{Type: "fail", Retry: fleet.RetryPolicy{MaxAttempts: 1}})
+	fire("cancelled", fleet.TaskSpec{Type: "wait"})
+	fire("unknown-cluster", fleet.TaskSpec{Type: "echo"})
+	start(t, c, contract.FiringTaskID("repeated", at), fleet.TaskSpec{Type: "echo", Cluster: cluster})
+	fire("repeated", fleet.TaskSpec{Type: "echo"})
+	started(t, c, contract.FiringTaskID("cancelled", at))
+	require.NoError(t, c.CancelWorkflow(t.Context(), contract.FiringWorkflowID("cancelled", at), ""))
+	for _, schedule := range []string{"completed", "failed", "dead-letter", "cancelled", "unknown-cluster", "repeated"} {
+		closed(t, c, contract.FiringWorkflowID(schedule, at))
+		save(t, c, contract.PeriodicWorkflow, schedule, contract.FiringWorkflowID(schedule, at))
+	}
+	dead := contract.FiringTaskID("dead-letter", at)
+	update(t, c, contract.TaskWorkflowID(dead), contract.CancelUpdate, contract.CancelRequest{Reason: "seen"})
+	closed(t, c, contract.TaskWorkflowID(dead))
+	save(t, c, contract.TaskWorkflow, "periodic-dead-letter", contract.TaskWorkflowID(dead))
+	stop()
+}
+
+// recordBulk records a bulk operation of more than a page, one by ids, and one that is stopped.
+func recordBulk(t *testing.T, c client.Client, node *plane.Node) {
+	t.Helper()
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "bulk"})
+	begin := func(id string, spec contract.BulkSpec) {
+		_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.BulkWorkflowID(id), TaskQueue: contract.WorkerQueue},
+			contract.BulkWorkflow, contract.BulkInput{ID: id, Spec: spec, Expected: 1})
+		require.NoError(t, err)
+	}
+	ids := make([]string, fleet.MaxBulkIDs)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("nobody-%04d", i)
+	}
+	for i := range contract.BulkPageSize + 1 {
+		id := fmt.Sprintf("many-%03d", i)
+		spec := fleet.TaskSpec{Type: "x", Cluster: cluster}
+		o := contract.StartOf(id, &spec, 0)
+		_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: o.WorkflowID, TaskQueue: contract.WorkerQueue, TypedSearchAttributes: o.Attributes},
+			contract.TaskWorkflow, contract.TaskInput{TaskID: id, Spec: spec, Lane: contract.Lane(&spec, 0)})
+		require.NoError(t, err)
+	}
+	begin("stopped", contract.BulkSpec{Action: fleet.BulkCancel, IDs: ids, Reason: "recorded"})
+	update(t, c, contract.BulkWorkflowID("stopped"), contract.CancelUpdate, contract.CancelRequest{Reason: "enough"})
+	begin("ids", contract.BulkSpec{Action: fleet.BulkReview, Decision: fleet.ReviewFailed, IDs: append(ids[:2:2], "many-000"), Reason: "recorded"})
+	begin("filter", contract.BulkSpec{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Cluster: cluster, Status: fleet.TaskQueued}, Reason: "recorded"})
+	for _, id := range []string{"stopped", "ids", "filter"} {
+		closed(t, c, contract.BulkWorkflowID(id))
+		save(t, c, contract.BulkWorkflow, id, contract.BulkWorkflowID(id))
+	}
+}

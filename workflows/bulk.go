@@ -1,0 +1,114 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+)
+
+const (
+	// bulkPageTimeout bounds one page: a task that does not answer costs it some seconds.
+	bulkPageTimeout = 10 * time.Minute
+	// bulkSilence is how long a page may go without a heartbeat before it is given to another worker.
+	bulkSilence = 15 * time.Second
+)
+
+// Bulk acts on all tasks that were selected, a page at a time, so what it has done survives any process. It completes
+// also when tasks refused: the counts say so.
+func Bulk(ctx workflow.Context, in contract.BulkInput) (contract.BulkState, error) {
+	run := &bulkRun{in: in}
+	if in.Carried != nil {
+		run.BulkCarried = *in.Carried
+	} else {
+		run.State = contract.BulkState{Status: contract.BulkRunning, Expected: in.Expected, StartedAt: workflow.Now(ctx)}
+		if run.in.Spec.Filter.SubmittedBefore.IsZero() && len(in.Spec.IDs) == 0 {
+			// What is submitted from now on was not meant.
+			run.in.Spec.Filter.SubmittedBefore = run.State.StartedAt
+		}
+	}
+	if err := run.setHandlers(ctx); err != nil {
+		return run.State, err
+	}
+	return run.loop(ctx)
+}
+
+// bulkRun is one run of a Bulk workflow. All that changes is in here.
+type bulkRun struct {
+	in contract.BulkInput
+	contract.BulkCarried
+	cancel *contract.CancelRequest
+}
+
+func (r *bulkRun) setHandlers(ctx workflow.Context) error {
+	if err := workflow.SetQueryHandler(ctx, contract.BulkQuery, func() (contract.BulkState, error) { return r.State, nil }); err != nil {
+		return err
+	}
+	return workflow.SetUpdateHandlerWithOptions(ctx, contract.CancelUpdate,
+		func(_ workflow.Context, req contract.CancelRequest) (contract.BulkState, error) {
+			r.cancel = &req
+			return r.State, nil
+		}, workflow.UpdateHandlerOptions{Validator: func(contract.CancelRequest) error {
+			if r.cancel != nil || r.State.Status != contract.BulkRunning {
+				return refuse("the bulk operation has ended or is being cancelled")
+			}
+			return nil
+		}})
+}
+
+// loop acts page by page. A cancellation lets the page under way finish, so that the counts are right.
+func (r *bulkRun) loop(ctx workflow.Context) (contract.BulkState, error) {
+	pageCtx, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	pageCtx = workflow.WithActivityOptions(pageCtx, workflow.ActivityOptions{
+		TaskQueue: contract.WorkerQueue, StartToCloseTimeout: bulkPageTimeout, HeartbeatTimeout: bulkSilence,
+		RetryPolicy: &temporal.RetryPolicy{MaximumInterval: 30 * time.Second}, Summary: string(r.in.Spec.Action) + " a page of tasks",
+	})
+	for {
+		switch {
+		case r.cancel != nil:
+			return r.end(ctx, contract.BulkCancelled, r.cancel.Reason)
+		case ctx.Err() != nil:
+			return r.end(ctx, contract.BulkCancelled, "the workflow was cancelled")
+		case workflow.GetInfo(ctx).GetContinueAsNewSuggested() && workflow.AllHandlersFinished(ctx):
+			next := r.in
+			next.Carried = &r.BulkCarried
+			return r.State, workflow.NewContinueAsNewError(ctx, contract.BulkWorkflow, next)
+		}
+		var page contract.BulkPageResult
+		if err := workflow.ExecuteActivity(pageCtx, contract.BulkPageActivity, r.page()).Get(pageCtx, &page); err != nil {
+			return r.end(ctx, contract.BulkFailed, err.Error())
+		}
+		r.State.Add(page.Counts)
+		r.Place.Token, r.Place.IDs = page.Next, min(r.Place.IDs+contract.BulkPageSize, len(r.in.Spec.IDs))
+		if len(page.Next) == 0 && r.Place.IDs == len(r.in.Spec.IDs) {
+			return r.end(ctx, contract.BulkCompleted, "")
+		}
+	}
+}
+
+// page is the input of the next page.
+func (r *bulkRun) page() contract.BulkPageInput {
+	page := contract.BulkPageInput{Bulk: r.in.ID, Spec: r.in.Spec, Token: r.Place.Token}
+	page.Spec.IDs = nil
+	if ids := r.in.Spec.IDs; len(ids) > 0 {
+		page.IDs = ids[r.Place.IDs:min(r.Place.IDs+contract.BulkPageSize, len(ids))]
+	}
+	return page
+}
+
+// end closes the operation. Only a completed one returns normally, so that the Web UI shows what happened.
+func (r *bulkRun) end(ctx workflow.Context, status contract.BulkStatus, why string) (contract.BulkState, error) {
+	_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
+	r.State.Status, r.State.Why = status, why
+	switch status {
+	case contract.BulkCancelled:
+		return contract.BulkState{}, temporal.NewCanceledError(r.State)
+	case contract.BulkFailed:
+		return contract.BulkState{}, temporal.NewApplicationErrorWithOptions("bulk operation failed: "+why, string(status),
+			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{r.State}})
+	}
+	return r.State, nil
+}

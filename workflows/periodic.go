@@ -1,0 +1,124 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// placeTimeout bounds how long a firing waits for its cluster to say where the task goes.
+const placeTimeout = 15 * time.Minute
+
+// Periodic is one firing of a schedule: it makes one task and waits until that is settled, which is what Temporal's
+// overlap policies go by. The task's id is made of the schedule's name and the nominal time, so a time that fires twice is
+// one task. The task does not depend on it: it lives on when the schedule or the firing is gone.
+func Periodic(ctx workflow.Context, in contract.PeriodicInput) (contract.PeriodicResult, error) {
+	var result contract.PeriodicResult
+	//nolint:staticcheck // the typed attributes leave out those that Temporal's scheduler has set, which have no type
+	schedule, at, ok := contract.FiringOf(workflow.GetInfo(ctx).SearchAttributes)
+	if !ok {
+		return result, temporal.NewNonRetryableApplicationError("only a schedule of Mainstay can start this workflow", contract.Refused, nil)
+	}
+	result.TaskID = contract.FiringTaskID(schedule, at)
+	task, weight, err := placed(ctx, result.TaskID, in.Spec)
+	if err != nil {
+		return result, err
+	}
+	start := contract.StartOf(result.TaskID, &task.Spec, weight)
+	start.Memo[contract.MemoSchedule] = schedule
+	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID:            start.WorkflowID,
+		TaskQueue:             contract.WorkerQueue,
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
+		WaitForCancellation:   true,
+		TypedSearchAttributes: start.Attributes,
+		Memo:                  start.Memo,
+		StaticSummary:         start.Summary,
+		Priority:              start.Priority,
+	}), contract.TaskWorkflow, task)
+	if err := child.GetChildWorkflowExecution().Get(ctx, nil); err != nil {
+		if temporal.IsWorkflowExecutionAlreadyStartedError(err) { // by an earlier firing of the same time
+			result.Repeated = true
+			return result, nil
+		}
+		return result, fmt.Errorf("start task %s: %w", result.TaskID, err)
+	}
+	return awaitTask(ctx, child, result)
+}
+
+// placed asks the cluster where the task goes now: since the schedule was made it may have been deleted, or made anew
+// with other shards. weight is the tenant's there.
+func placed(ctx workflow.Context, id string, spec fleet.TaskSpec) (task contract.TaskInput, weight float64, err error) {
+	key := spec.ShardKey
+	if key == "" {
+		key = id
+	}
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: contract.WorkerQueue, StartToCloseTimeout: 15 * time.Second, ScheduleToCloseTimeout: placeTimeout,
+		RetryPolicy: &temporal.RetryPolicy{MaximumInterval: 15 * time.Second}, Summary: "find the lane in " + spec.Cluster,
+	})
+	var place contract.TaskPlace
+	err = workflow.ExecuteActivity(ctx, contract.PlaceTaskActivity, contract.PlaceTaskInput{
+		Cluster: spec.Cluster, Tenant: spec.Tenant, Agent: spec.Agent, ShardKey: key, RequiredCapabilities: spec.RequiredCapabilities,
+	}).Get(ctx, &place)
+	if err != nil {
+		return task, 0, err
+	}
+	if place.Sharded {
+		spec.ShardKey = key
+	}
+	return contract.TaskInput{TaskID: id, Spec: spec, Lane: place.Lane, DeadLetterRetention: place.DeadLetterRetention}, place.TenantWeight, nil
+}
+
+// awaitTask waits until the task has ended or needs a person. When the firing is cancelled, so is its task.
+func awaitTask(ctx workflow.Context, child workflow.ChildWorkflowFuture, result contract.PeriodicResult) (contract.PeriodicResult, error) {
+	ended := workflow.GetSignalChannel(ctx, contract.SettledSignal)
+	waitCtx, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	_ = workflow.Await(waitCtx, func() bool { return child.IsReady() || ended.Len() > 0 })
+	if !child.IsReady() {
+		var settled contract.TaskSettled
+		ended.ReceiveAsync(&settled)
+		result.Status = settled.Status
+		return result, notCompleted(result.TaskID, settled.Status, settled.Why)
+	}
+	err := child.Get(waitCtx, nil)
+	var failed *temporal.ApplicationError
+	var cancelled *temporal.CanceledError
+	switch {
+	case err == nil:
+		result.Status = fleet.TaskCompleted
+		return result, nil
+	case errors.As(err, &cancelled):
+		result.Status = fleet.TaskCancelled
+		return result, temporal.NewCanceledError(result)
+	case errors.As(err, &failed):
+		return result, notCompleted(result.TaskID, fleet.TaskStatus(failed.Type()), failed.Message())
+	}
+	return result, err
+}
+
+// notCompleted is the end of a firing whose task did not complete, in one line: the task itself has the rest.
+func notCompleted(id string, status fleet.TaskStatus, why string) error {
+	return temporal.NewNonRetryableApplicationError(fmt.Sprintf("task %s is %s: %s", id, status, why), string(status), nil)
+}
+
+// tellFiring tells the firing that made the task, if one did, that the task waits for a person. Whether it still listens
+// does not matter.
+func (r *taskRun) tellFiring(ctx workflow.Context) {
+	parent := workflow.GetInfo(ctx).ParentWorkflowExecution
+	if parent == nil {
+		return
+	}
+	if _, _, ok := contract.FiringOfWorkflowID(parent.ID); ok {
+		workflow.SignalExternalWorkflow(ctx, parent.ID, parent.RunID, contract.SettledSignal, contract.TaskSettled{Status: r.status, Why: r.why})
+	}
+}

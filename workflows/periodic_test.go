@@ -1,0 +1,123 @@
+package workflows_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	sdktestsuite "go.temporal.io/sdk/testsuite"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/worker"
+)
+
+// firing is a Periodic workflow under test, with the deliveries of its task.
+type firing struct {
+	*sdktestsuite.TestWorkflowEnvironment
+	deliveries []contract.RunTaskInput
+	asked      []contract.PlaceTaskInput
+}
+
+func newFiring(t *testing.T, place func() (contract.TaskPlace, error), deliver func() (contract.AttemptReport, error)) *firing {
+	t.Helper()
+	var suite sdktestsuite.WorkflowTestSuite
+	f := &firing{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment()}
+	worker.RegisterWorkflows(f)
+	f.RegisterActivityWithOptions(func(_ context.Context, in contract.PlaceTaskInput) (contract.TaskPlace, error) {
+		f.asked = append(f.asked, in)
+		return place()
+	}, activity.RegisterOptions{Name: contract.PlaceTaskActivity})
+	f.RegisterActivityWithOptions(func(_ context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
+		f.deliveries = append(f.deliveries, in)
+		return deliver()
+	}, activity.RegisterOptions{Name: contract.RunTaskActivity})
+	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	f.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: contract.FiringWorkflowID("nightly", at)})
+	require.NoError(t, f.SetTypedSearchAttributesOnStart(contract.FiringAttributes("nightly", at)))
+	return f
+}
+
+func (f *firing) start(spec fleet.TaskSpec) {
+	spec.Type, spec.Cluster = "backup", "default"
+	f.ExecuteWorkflow(contract.PeriodicWorkflow, contract.PeriodicInput{Spec: spec})
+}
+
+func inLane(lane string, sharded bool) func() (contract.TaskPlace, error) {
+	return func() (contract.TaskPlace, error) { return contract.TaskPlace{Lane: lane, Sharded: sharded}, nil }
+}
+
+func TestFiringMakesItsTask(t *testing.T) {
+	t.Parallel()
+	const id = "nightly-20261121t030000z"
+	f := newFiring(t, inLane("lane/default/shard/1", true), func() (contract.AttemptReport, error) { return contract.AttemptReport{Begun: true}, nil })
+	f.start(fleet.TaskSpec{})
+	require.NoError(t, f.GetWorkflowError())
+	var result contract.PeriodicResult
+	require.NoError(t, f.GetWorkflowResult(&result))
+	require.Equal(t, contract.PeriodicResult{TaskID: id, Status: fleet.TaskCompleted}, result)
+	require.Len(t, f.deliveries, 1)
+	require.Equal(t, id, f.deliveries[0].TaskID)
+	require.Equal(t, []contract.PlaceTaskInput{{Cluster: "default", ShardKey: id}}, f.asked)
+	require.Equal(t, id, f.deliveries[0].Spec.ShardKey, "as a submission without a key")
+}
+
+func TestFiringEndsAsItsTask(t *testing.T) {
+	t.Parallel()
+	fails := func(final bool) func() (contract.AttemptReport, error) {
+		return func() (contract.AttemptReport, error) {
+			return contract.AttemptReport{}, temporal.NewNonRetryableApplicationError("disk full", contract.AttemptFailure, nil,
+				contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Final: final, Reason: "disk full"})
+		}
+	}
+	for name, c := range map[string]struct {
+		place   func() (contract.TaskPlace, error)
+		deliver func() (contract.AttemptReport, error)
+		kind    string
+		says    string
+	}{
+		"failed": {inLane("lane/default", false), fails(true), "failed", "task nightly-20261121t030000z is failed"},
+		"no cluster": {func() (contract.TaskPlace, error) {
+			return contract.TaskPlace{}, temporal.NewNonRetryableApplicationError("there is no cluster default any more", contract.UnknownCluster, nil)
+		}, nil, contract.UnknownCluster, "there is no cluster default"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFiring(t, c.place, c.deliver)
+			f.start(fleet.TaskSpec{})
+			var failed *temporal.ApplicationError
+			require.True(t, asError(f.GetWorkflowError(), &failed), "%v", f.GetWorkflowError())
+			require.Equal(t, c.kind, failed.Type())
+			require.Contains(t, failed.Message(), c.says)
+		})
+	}
+}
+
+// The task says that it waits for a person; the firing does not wait for that.
+func TestFiringDoesNotWaitForAPerson(t *testing.T) {
+	t.Parallel()
+	f := newFiring(t, inLane("lane/default", false), func() (contract.AttemptReport, error) {
+		return contract.AttemptReport{}, temporal.NewNonRetryableApplicationError("disk full", contract.AttemptFailure, nil,
+			contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: "disk full"})
+	})
+	f.start(fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}})
+	var failed *temporal.ApplicationError
+	require.True(t, asError(f.GetWorkflowError(), &failed), "%v", f.GetWorkflowError())
+	require.Equal(t, "dead_letter", failed.Type(), "without the task's word it would have waited until that is failed")
+	require.Contains(t, failed.Message(), "1 of 1 attempts failed")
+}
+
+func TestOnlyAScheduleFires(t *testing.T) {
+	t.Parallel()
+	var suite sdktestsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	worker.RegisterWorkflows(env)
+	env.ExecuteWorkflow(contract.PeriodicWorkflow, contract.PeriodicInput{})
+	var failed *temporal.ApplicationError
+	require.True(t, asError(env.GetWorkflowError(), &failed))
+	require.Equal(t, contract.Refused, failed.Type())
+}

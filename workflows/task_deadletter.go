@@ -1,0 +1,85 @@
+package workflows
+
+import (
+	"strings"
+
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// memoCauseBytes bounds the cause of a dead letter in the memo, which lists carry; the state has all of it.
+const memoCauseBytes = 300
+
+// keepDeadLetter keeps the task until a person retries, discards or cancels it, or its retention ends. It returns a
+// final status when that ended the task.
+func (r *taskRun) keepDeadLetter(ctx workflow.Context, cause string) (fleet.TaskStatus, string) {
+	retention := r.in.DeadLetterRetention.Or(fleet.DefaultDeadLetterRetention)
+	since := workflow.Now(ctx).UTC()
+	r.dead = &fleet.DeadLetter{Since: since, Until: since.Add(retention), Cause: cause}
+	r.mark(ctx, fleet.TaskDeadLetter)
+	listed := *r.dead
+	listed.Cause = shorten(cause, memoCauseBytes)
+	r.note(ctx, contract.MemoDeadLetter, listed)
+	r.tellFiring(ctx)
+
+	decided, _ := workflow.AwaitWithOptions(ctx, named(retention, "dead letter, kept for a retry"),
+		func() bool { return r.retry != nil || r.discard != nil || r.cancel != nil })
+	switch {
+	case !decided && ctx.Err() == nil:
+		return fleet.TaskFailed, "dead letter, not retried within its retention: " + cause
+	case r.discard != nil:
+		return fleet.TaskFailed, "discarded: " + r.discard.Reason
+	case r.retry != nil:
+		why := "retried by hand"
+		if r.retry.Reason != "" {
+			why += ": " + r.retry.Reason
+		}
+		r.restart(ctx, why)
+	}
+	return "", ""
+}
+
+func (r *taskRun) setDiscardHandler(ctx workflow.Context) error {
+	return workflow.SetUpdateHandlerWithOptions(ctx, contract.DiscardUpdate,
+		func(_ workflow.Context, req contract.DiscardRequest) (contract.TaskState, error) {
+			r.discard = &req
+			return r.state(), nil
+		}, workflow.UpdateHandlerOptions{Validator: func(req contract.DiscardRequest) error {
+			if req.Reason == "" {
+				return refuse("a dead letter is discarded with a reason")
+			}
+			return r.refuseDeadLetter("discarded")
+		}})
+}
+
+// refuseDeadLetter refuses what only a dead letter allows that nobody has decided about yet.
+func (r *taskRun) refuseDeadLetter(done string) error {
+	switch {
+	case r.status != fleet.TaskDeadLetter:
+		return refuse("only a dead letter can be %s; this task is %s", done, r.status)
+	case r.retry != nil:
+		return refuse("the dead letter is being retried")
+	case r.discard != nil:
+		return refuse("the dead letter is being discarded")
+	case r.cancel != nil:
+		return refuse("the task is being cancelled")
+	}
+	return nil
+}
+
+// note keeps a value in the workflow's memo, where lists find it.
+func (r *taskRun) note(ctx workflow.Context, field string, value any) {
+	if err := workflow.UpsertMemo(ctx, map[string]any{field: value}); err != nil {
+		workflow.GetLogger(ctx).Warn("The memo was not set", "field", field, "error", err)
+	}
+}
+
+// shorten cuts the end of a text off.
+func shorten(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
+}
