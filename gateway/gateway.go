@@ -76,6 +76,7 @@ func (g *Gateway) Register(api huma.API) {
 	g.registerClusters(api)
 	g.registerAgents(api)
 	g.registerFailovers(api)
+	g.registerHealth(api)
 	g.registerDrains(api)
 	g.registerMaintenance(api)
 	g.registerPauses(api)

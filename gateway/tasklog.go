@@ -8,13 +8,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -163,23 +160,3 @@ func (l *TaskLog) take(read contract.ReadLogResult) {
 		l.Why = "the agent does not send its log; it may not know how to"
 	}
 }
-
-const noStandaloneActivities = "reading the log of a running task needs standalone activities, which this Temporal does not have: " +
-	"use a newer server, with activity.enableStandalone and history.enableChasm on in its dynamic configuration"
-
-func unsupported(err error) bool { return isAny[*serviceerror.Unimplemented](err) }
-
-// tidy removes a reading from Temporal: a log is not to be kept there. It is done even if the client has gone.
-func (g *Gateway) tidy(ctx context.Context, id, run string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-	defer cancel()
-	_, err := g.client.WorkflowService().DeleteActivityExecution(ctx, &workflowservice.DeleteActivityExecutionRequest{
-		Namespace: g.namespace, ActivityId: id, RunId: run,
-	})
-	if err != nil {
-		g.logger.Debug("the reading of a log was not removed; Temporal's retention does") // never with the error: it may hold lines
-	}
-}
-
-// notSupported answers that Temporal is too old.
-func notSupported() error { return httpapi.Problem(protocol.CodeNotSupported, noStandaloneActivities) }

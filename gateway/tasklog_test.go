@@ -24,7 +24,7 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// fakeHub answers the readings of logs.
+// fakeHub answers the questions that are put to hubs.
 type fakeHub struct {
 	*fakeTemporal
 	mu      sync.Mutex
@@ -33,6 +33,7 @@ type fakeHub struct {
 	asked   []contract.ReadLogInput
 	removed int
 	start   error
+	health  func(queue string) (contract.ReadHealthResult, error)
 }
 
 func (f *fakeHub) ExecuteActivity(_ context.Context, o client.StartActivityOptions, activity any, args ...any) (client.ActivityHandle, error) {
@@ -40,6 +41,11 @@ func (f *fakeHub) ExecuteActivity(_ context.Context, o client.StartActivityOptio
 	defer f.mu.Unlock()
 	if f.start != nil {
 		return nil, f.start
+	}
+	if _, asked := args[0].(contract.ReadHealthInput); asked {
+		f.queues = append(f.queues, o.TaskQueue)
+		rated, err := f.health(o.TaskQueue)
+		return fakeReading{result: rated, err: err}, nil
 	}
 	in := args[0].(contract.ReadLogInput)
 	f.queues, f.asked = append(f.queues, o.TaskQueue), append(f.asked, in)
@@ -67,7 +73,7 @@ func (s hubService) DeleteActivityExecution(context.Context, *workflowservice.De
 
 type fakeReading struct {
 	client.ActivityHandle
-	result contract.ReadLogResult
+	result any
 	err    error
 }
 

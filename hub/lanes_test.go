@@ -27,8 +27,8 @@ func TestPollsFollowFreeSlots(t *testing.T) {
 		}
 		require.Equal(t, 1, b.lanes["lane/c"].free)
 		require.Equal(t, 1, b.open("lane/c"))
-		b.settled(a.claims, attemptKey{"t1", 1})
-		b.settled(other.claims, attemptKey{"t1", 1})
+		b.settled(a.claims, attemptKey{"t1", 1}, fleet.AttemptCompleted)
+		b.settled(other.claims, attemptKey{"t1", 1}, fleet.AttemptCompleted)
 		b.pass(0)
 		require.Equal(t, 2, b.lanes["lane/c"].free)
 		require.Equal(t, 2, b.open("lane/c"))
@@ -101,7 +101,7 @@ func TestTaskWithoutASlotIsParked(t *testing.T) {
 
 		b.pass(b.config.Park - time.Millisecond)
 		answer := a.poll(lists(given))
-		b.settled(a.claims, attemptKey{"pinned", 1})
+		b.settled(a.claims, attemptKey{"pinned", 1}, fleet.AttemptCompleted)
 		require.Equal(t, "parked", (<-answer).Assignments[0].TaskID, "the slot that comes free is for what waits")
 		require.Empty(t, l.parked)
 		b.pass(b.config.Park)

@@ -88,6 +88,7 @@ func (h *Hub) answer(s *session, now time.Time) protocol.Polled {
 
 // take brings the session up to date with a poll. The mutex is held.
 func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Time) {
+	s.window.Heartbeat(now.Sub(s.lastContact), h.config.Timing.Hold(h.lease(s)), now)
 	s.sequence, s.lastContact, s.told = poll.Sequence, now, nil
 	s.attach(conn)
 	h.unhold(s, now)

@@ -45,7 +45,7 @@ func (h *Hub) reportResult(ctx context.Context, in *resultInput) (*resultOutput,
 	if in.Body.Stuck {
 		h.keepSlot(session, key)
 	}
-	h.settled(session, key)
+	h.settled(session, key, in.Body.Outcome)
 	return &resultOutput{Body: protocol.ResultAccepted{Accepted: true}}, nil
 }
 
@@ -109,12 +109,13 @@ func (h *Hub) keepSlot(c sessionClaims, key attemptKey) {
 	}
 }
 
-// settled frees the attempt's slot.
-func (h *Hub) settled(c sessionClaims, key attemptKey) {
+// settled counts the attempt's end and frees its slot.
+func (h *Hub) settled(c sessionClaims, key attemptKey, outcome fleet.AttemptOutcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s := h.sessions[c.Agent]; s != nil && s.instance == c.Instance {
 		if a := s.attempts[key]; a != nil {
+			s.noteEnd(a, outcome, time.Now())
 			h.forget(a)
 		}
 	}
@@ -127,7 +128,7 @@ func (h *Hub) resultProblem(c sessionClaims, key attemptKey, err error) error {
 	switch {
 	case errors.As(err, &missing):
 		h.metrics.stale.Inc()
-		h.settled(c, key)
+		h.settled(c, key, fleet.AttemptLost)
 		return httpapi.Problem(protocol.CodeSuperseded, "the attempt no longer counts: it was accepted before, delivered again, cancelled or timed out")
 	case errors.As(err, &invalid):
 		h.log.Error("Temporal refused a result", zap.String("task", key.task), zap.Error(err))

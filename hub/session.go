@@ -46,6 +46,8 @@ type session struct {
 
 	free     int // slots its lanes may count on
 	lanes    []*lane
+	window   fleet.HealthWindow // what it did within the last minutes
+	health   fleet.HealthLevel  // as it was last rated
 	metrics  protocol.Metrics
 	counters protocol.Counters
 	access   fleet.Providers

@@ -12,7 +12,7 @@ import (
 
 func (a *app) agentCommand() *cobra.Command {
 	command := &cobra.Command{Use: "agent", Short: "Run an agent; list and show agents; move their work, drain them"}
-	command.AddCommand(a.agentRunCommand(), a.agentListCommand(), a.agentGetCommand(), a.agentFailoverCommand(), a.agentDrainCommand(), a.agentMaintenanceCommand())
+	command.AddCommand(a.agentRunCommand(), a.agentListCommand(), a.agentGetCommand(), a.agentFailoverCommand(), a.agentHealthCommand(), a.agentDrainCommand(), a.agentMaintenanceCommand())
 	return command
 }
 

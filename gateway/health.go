@@ -1,0 +1,141 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// AgentHealth is how well an agent does its work.
+type AgentHealth struct {
+	AgentID string            `json:"agent_id"`
+	Cluster string            `json:"cluster"`
+	Status  fleet.AgentStatus `json:"status" enum:"online,suspect,offline,draining,maintenance"`
+	// Level is empty when it is not known.
+	Level   fleet.HealthLevel    `json:"level,omitempty" enum:"healthy,degraded,warning,critical,failed" doc:"Absent: not known, and why says so."`
+	Score   *float64             `json:"score,omitempty" minimum:"0" maximum:"1" doc:"The weighted mean of the factors."`
+	Why     string               `json:"why,omitempty"`
+	Factors []fleet.HealthFactor `json:"factors,omitempty" doc:"Of the last five minutes."`
+	Checks  []fleet.HealthCheck  `json:"checks,omitempty"`
+}
+
+// ClusterHealth is how well the agents of a cluster do their work.
+type ClusterHealth struct {
+	Cluster string              `json:"cluster"`
+	Status  fleet.ClusterStatus `json:"status" enum:"healthy,degraded,critical,unknown" doc:"Whether it has the agents that it should have."`
+	Score   *float64            `json:"score,omitempty" doc:"The mean of its agents' scores, those in maintenance left out. Absent: none is known."`
+	Agents  []AgentHealth       `json:"agents"`
+}
+
+type agentHealthOutput struct{ Body AgentHealth }
+
+type clusterHealthInput struct {
+	ID string `path:"id" doc:"The cluster's name."`
+}
+
+type clusterHealthOutput struct{ Body ClusterHealth }
+
+func (g *Gateway) registerHealth(api huma.API) {
+	huma.Register(api, huma.Operation{
+		OperationID: "get-agent-health", Method: http.MethodGet, Path: "/api/v1/agents/{id}/health", Tags: []string{"Agents"},
+		Summary:     "Get an agent's health, with what it is made of",
+		Description: "Its hub rates it by the last five minutes. Answers 501 not_supported when Temporal has no standalone activities.",
+	}, func(ctx context.Context, in *agentInput) (*agentHealthOutput, error) {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		view, _, err := g.clusterOfAgent(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		agents, err := g.healths(ctx, &view.Cluster, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		return &agentHealthOutput{Body: agents[0]}, nil
+	})
+	huma.Register(api, huma.Operation{
+		OperationID: "get-cluster-health", Method: http.MethodGet, Path: "/api/v1/agents/clusters/{id}/health", Tags: []string{"Clusters"},
+		Summary: "Get the health of a cluster's agents",
+	}, func(ctx context.Context, in *clusterHealthInput) (*clusterHealthOutput, error) {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		view, err := g.view(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		agents, err := g.healths(ctx, &view.Cluster, "")
+		if err != nil {
+			return nil, err
+		}
+		return &clusterHealthOutput{Body: ClusterHealth{Cluster: view.Config.Name, Status: view.Status(), Score: meanScore(agents), Agents: agents}}, nil
+	})
+}
+
+// healths asks the hubs of a cluster's members, or that of one member, how well they do.
+func (g *Gateway) healths(ctx context.Context, c *fleet.Cluster, only string) ([]AgentHealth, error) {
+	byHub := map[string]contract.ReadHealthResult{}
+	var hubs []string
+	for i := range c.Members {
+		m := &c.Members[i]
+		if _, known := byHub[m.Hub]; m.Connected() && !known && (only == "" || m.AgentID == only) {
+			byHub[m.Hub] = contract.ReadHealthResult{}
+			hubs = append(hubs, m.Hub)
+		}
+	}
+	results, errs := make([]contract.ReadHealthResult, len(hubs)), make([]error, len(hubs))
+	forEach(len(hubs), func(i int) {
+		_, errs[i] = g.ask(ctx, hubQuestion{
+			hub: hubs[i], activity: contract.ReadHealthActivity, id: contract.ReadHealthID(c.Config.Name, uuid.NewString()), summary: "health of " + c.Config.Name,
+			input: contract.ReadHealthInput{Cluster: c.Config.Name, AgentID: only},
+		}, &results[i])
+	})
+	for i, hub := range hubs {
+		if errs[i] != nil {
+			return nil, errs[i]
+		}
+		byHub[hub] = results[i]
+	}
+	agents := []AgentHealth{}
+	for i := range c.Members {
+		if m := &c.Members[i]; only == "" || m.AgentID == only {
+			agents = append(agents, healthOf(c, m, byHub))
+		}
+	}
+	return agents, nil
+}
+
+// healthOf joins what the cluster knows of a member with what its hub says.
+func healthOf(c *fleet.Cluster, m *fleet.Member, byHub map[string]contract.ReadHealthResult) AgentHealth {
+	a := AgentHealth{AgentID: m.AgentID, Cluster: c.Config.Name, Status: m.Status}
+	rated, known := byHub[m.Hub].Agents[m.AgentID]
+	switch {
+	case !m.Connected():
+		none := 0.0
+		a.Level, a.Score, a.Why = fleet.HealthFailed, &none, "not connected: "+m.StatusReason
+	case !known:
+		a.Why = "its hub did not answer for it; try again"
+	default:
+		a.Level, a.Score, a.Factors, a.Checks = rated.Level, &rated.Score, rated.Factors, rated.Checks
+	}
+	return a
+}
+
+func meanScore(agents []AgentHealth) *float64 {
+	sum, n := 0.0, 0
+	for i := range agents {
+		if a := &agents[i]; a.Score != nil && a.Status != fleet.AgentMaintenance {
+			sum += *a.Score
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	mean := sum / float64(n)
+	return &mean
+}

@@ -1,0 +1,58 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/testsuite/plane"
+)
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	node := plane.NewNode(t, plane.NodeOptions{})
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	good, bad := plane.UniqueID("good"), plane.UniqueID("bad")
+	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: good, Slots: 4}, map[string]agent.Handler{"work": echo})
+	stopped := startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: bad, Slots: 4}, map[string]agent.Handler{
+		"work": func(context.Context, *agent.Task) (any, error) { return nil, agent.NonRetryable(errors.New("disk full")) },
+	})
+	for range 4 {
+		waitTask(t, node.URL, submit(t, node.URL, map[string]any{"type": "work", "cluster": cluster, "agent": good}), fleet.TaskCompleted)
+		waitTask(t, node.URL, submit(t, node.URL, map[string]any{"type": "work", "cluster": cluster, "agent": bad}), fleet.TaskFailed)
+	}
+	health := func(id string) gateway.AgentHealth {
+		var h gateway.AgentHealth
+		status, p := call(t, http.MethodGet, node.URL+"/api/v1/agents/"+id+"/health", nil, &h)
+		require.Equal(t, http.StatusOK, status, "%+v", p)
+		return h
+	}
+	factor := func(h gateway.AgentHealth, name string) fleet.HealthFactor {
+		for _, f := range h.Factors {
+			if f.Name == name {
+				return f
+			}
+		}
+		t.Fatalf("no factor %s in %+v", name, h)
+		return fleet.HealthFactor{}
+	}
+	require.InDelta(t, 1, factor(health(good), "error_rate").Score, 0)
+	failing := factor(health(bad), "error_rate")
+	require.InDelta(t, 0, failing.Score, 0)
+	require.Equal(t, "4 of 4 finished attempts failed", failing.Why)
+	require.Len(t, health(bad).Checks, 4)
+
+	stopped.stop(t)
+	require.Eventually(t, func() bool {
+		var h gateway.ClusterHealth
+		status, _ := call(t, http.MethodGet, node.URL+"/api/v1/agents/clusters/"+cluster+"/health", nil, &h)
+		return status == http.StatusOK && len(h.Agents) == 1 && h.Agents[0].AgentID == good && h.Score != nil
+	}, 10*time.Second, 20*time.Millisecond)
+}
