@@ -49,7 +49,7 @@ func (a *app) printHealth(h *gateway.AgentHealth) error {
 		return err
 	}
 	fmt.Fprintln(a.stdout)
-	t = newTable(a.stdout, "CHECK", "", "WHY")
+	t = newTable(a.stdout, "CHECK", "STATUS", "WHY")
 	for _, c := range h.Checks {
 		t.row(c.Name, string(c.Status), c.Why)
 	}

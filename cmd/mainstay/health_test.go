@@ -30,8 +30,8 @@ FACTOR           SCORE  WEIGHT  WHY
 task_completion  1.00   0.25    it finishes what it takes
 error_rate       0.00   0.1     1 of 1 finished attempts failed
 
-CHECK        WHY
-cpu    warn  85% in use
+CHECK  STATUS  WHY
+cpu    warn    85% in use
 `,
 		"cluster health c": `
 Cluster c is degraded; score 0.45
