@@ -233,6 +233,8 @@ type Joined struct {
 	Refused string `json:"refused,omitempty"`
 	// Replaced is the instance that this one fenced, if any.
 	Replaced string `json:"replaced,omitempty"`
+	// ReplacedHub is the hub that has its session, if it is another: it must be told.
+	ReplacedHub string `json:"replaced_hub,omitempty"`
 }
 
 // Reasons to refuse a join.

@@ -53,6 +53,9 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	default:
 		if m.Instance != "" {
 			answer.Replaced = m.Instance
+			if m.Hub != hub {
+				answer.ReplacedHub = m.Hub
+			}
 			m.FencedInstances = append(m.FencedInstances, m.Instance)
 			if extra := len(m.FencedInstances) - maxFencedKept; extra > 0 {
 				m.FencedInstances = slices.Delete(m.FencedInstances, 0, extra)

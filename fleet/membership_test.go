@@ -31,7 +31,7 @@ func TestJoin(t *testing.T) {
 	require.Equal(t, "h2", c.Member("b").Hub)
 
 	t.Log("a new instance fences the old one for good")
-	require.Equal(t, Joined{AgentID: "b", Epoch: 3, Replaced: "b1"}, c.Join(Join{AgentID: "b", Instance: "b2"}, "h1", noon))
+	require.Equal(t, Joined{AgentID: "b", Epoch: 3, Replaced: "b1", ReplacedHub: "h2"}, c.Join(Join{AgentID: "b", Instance: "b2"}, "h1", noon))
 	require.Equal(t, RefusedFenced, c.Join(Join{AgentID: "b", Instance: "b1"}, "h1", noon).Refused)
 	require.Equal(t, "b2", c.Member("b").Instance)
 

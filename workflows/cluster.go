@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -37,6 +38,7 @@ type clusterRun struct {
 	heard   int64     // the one that they have heard of, or were not there to
 	wake    time.Time // when a role becomes free that waits for a lease; zero: none waits
 	joined  bool      // agents joined since the roles were settled
+	former  []string  // hubs with sessions of replaced processes that were not told yet; they may have no member any more
 	queue   []contract.FailoverInput
 	release []contract.ReleaseBrakeRequest
 
@@ -112,11 +114,15 @@ func (r *clusterRun) longEnough(ctx workflow.Context) bool {
 	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() > clusterEvents
 }
 
-// tellHubs hands the directive to every hub that serves members. A hub that does not answer hears at its next join.
+// tellHubs hands the directive to every hub that has members, or had one that a newer process replaced elsewhere. A hub
+// that does not answer hears at its next join.
 func (r *clusterRun) tellHubs(ctx workflow.Context) {
 	directive := r.directive()
 	r.told = directive.Version
-	r.onEveryHub(ctx, contract.DirectActivity, "tell hub ", directive)
+	hubs := append(r.state.Hubs(), r.former...)
+	r.former = nil
+	slices.Sort(hubs)
+	r.onEachHub(ctx, slices.Compact(hubs), contract.DirectActivity, "tell hub ", directive)
 	r.heard = directive.Version
 }
 
@@ -124,12 +130,12 @@ func (r *clusterRun) tellHubs(ctx workflow.Context) {
 func (r *clusterRun) tellRelease(ctx workflow.Context) {
 	request := r.release[0]
 	r.release = r.release[1:]
-	r.onEveryHub(ctx, contract.ReleaseBrakeActivity, "release the brake at hub ", request)
+	r.onEachHub(ctx, r.state.Hubs(), contract.ReleaseBrakeActivity, "release the brake at hub ", request)
 }
 
-func (r *clusterRun) onEveryHub(ctx workflow.Context, activity, summary string, argument any) {
+func (r *clusterRun) onEachHub(ctx workflow.Context, hubs []string, activity, summary string, argument any) {
 	var futures []workflow.Future
-	for _, hub := range r.state.Hubs() {
+	for _, hub := range hubs {
 		hubCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 			TaskQueue:              contract.HubQueue(hub),
 			ScheduleToCloseTimeout: directTimeout,

@@ -58,6 +58,9 @@ func (r *clusterRun) join(ctx workflow.Context, req contract.JoinRequest) (contr
 		joined := r.state.Join(j, req.Hub, now)
 		if joined.Replaced != "" {
 			r.state.Version++ // other hubs must end the replaced process's session
+			if joined.ReplacedHub != "" {
+				r.former = append(r.former, joined.ReplacedHub)
+			}
 		}
 		answer.Results = append(answer.Results, joined)
 	}

@@ -294,6 +294,25 @@ func TestSecondProcessFencesTheFirst(t *testing.T) {
 	require.EqualValues(t, 2, b.view(t).Member(id).Epoch)
 }
 
+// The older process is fenced also where its hub has no other agent of the cluster, and so would hear of nothing.
+func TestSecondProcessFencesTheFirstAtAnotherHub(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	id := plane.UniqueID("a")
+	first, _ := b.agent(t, id)
+	old := b.node
+	b.node = plane.NewNode(t, plane.NodeOptions{})
+	b.agent(t, id)
+	select {
+	case err := <-first.done:
+		require.ErrorIs(t, err, agent.ErrFenced)
+	case <-time.After(20 * time.Second):
+		t.Fatal("the first process was not fenced")
+	}
+	require.Equal(t, b.node.Hub.ID(), b.view(t).Member(id).Hub)
+	require.NotEqual(t, old.Hub.ID(), b.node.Hub.ID())
+}
+
 // rawSignal sends a signal as tctl and temporal do: JSON text as it was typed.
 func (b *bench) rawSignal(t *testing.T, encoding, text string) {
 	t.Helper()
