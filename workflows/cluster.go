@@ -119,10 +119,15 @@ func (r *clusterRun) longEnough(ctx workflow.Context) bool {
 func (r *clusterRun) tellHubs(ctx workflow.Context) {
 	directive := r.directive()
 	r.told = directive.Version
-	hubs := append(r.state.Hubs(), r.former...)
+	hubs := r.state.Hubs()
+	former := slices.DeleteFunc(r.former, func(hub string) bool { return slices.Contains(hubs, hub) })
 	r.former = nil
-	slices.Sort(hubs)
-	r.onEachHub(ctx, slices.Compact(hubs), contract.DirectActivity, "tell hub ", directive)
+	if len(former) > 0 { // beside the rest: one that is gone must not hold the cluster up
+		workflow.GoNamed(ctx, "tell former hubs", func(ctx workflow.Context) {
+			r.onEachHub(ctx, former, contract.DirectActivity, "tell former hub ", directive)
+		})
+	}
+	r.onEachHub(ctx, hubs, contract.DirectActivity, "tell hub ", directive)
 	r.heard = directive.Version
 }
 
