@@ -37,8 +37,10 @@ while :; do
 		# One assignment at most: TASK ATTEMPT TOKEN on the first line, its payload on the second.
 		printf '%s\n' "$answer" | sed -n 's/.*"assignments":\[{"task_id":"\([^"]*\)","attempt":\([0-9]*\),"type":"[^"]*","cluster":"[^"]*","payload":\(.*\),"token":"\([^"]*\)","retry_safety".*/\1 \2 \4\
 \3/p' >"$dir/task"
-		if [ -s "$dir/task" ] && [ ! -s "$dir/running" ]; then
-			{ read -r task attempt token && IFS= read -r payload; } <"$dir/task"
+		read -r task attempt token <"$dir/task" || task=''
+		if [ -n "$task" ] && ! grep -qs "\"task_id\":\"$task\",\"attempt\":$attempt," "$dir/running"; then
+			wait # a hub that gives more has the last result, though its answer may still be on its way to work()
+			payload=$(sed -n 2p "$dir/task")
 			# The next poll lists it as running, which accepts it.
 			echo "{\"task_id\":\"$task\",\"attempt\":$attempt,\"token\":\"$token\"}" >"$dir/running"
 			work "$task" "$attempt" "$token" "$payload" &
