@@ -84,6 +84,11 @@ type Directive struct {
 // Holds reports whether a lane is paused.
 func (d *Directive) Holds(lane string) bool { return d.Paused || slices.Contains(d.PausedLanes, lane) }
 
+// Fenced reports whether a session of an agent has been replaced by a newer process's.
+func (d *Directive) Fenced(agentID string, epoch int64) bool {
+	return slices.ContainsFunc(d.Fences, func(f Fence) bool { return f.AgentID == agentID && epoch < f.MinEpoch })
+}
+
 // Replaces reports whether d is newer than another directive for the same cluster.
 func (d *Directive) Replaces(known *Directive) bool {
 	if !d.CreatedAt.Equal(known.CreatedAt) {

@@ -116,9 +116,9 @@ func (h *Hub) refuseForeign(ctx context.Context, reg protocol.Register) error {
 
 // admit opens the session of a joined agent, or brings an existing one up to date. The mutex is held.
 func (h *Hub) admit(reg protocol.Register, epoch int64, now time.Time) (*session, error) {
-	s := h.sessions[reg.AgentID]
-	if s != nil && (s.epoch > epoch || s.epoch == epoch && s.instance != reg.InstanceID) {
-		return nil, fencedProblem() // a newer process registered while this one joined
+	s, directive := h.sessions[reg.AgentID], h.directives[reg.Cluster]
+	if s != nil && (s.epoch > epoch || s.epoch == epoch && s.instance != reg.InstanceID) || directive.Fenced(reg.AgentID, epoch) {
+		return nil, fencedProblem() // a newer process registered while this one joined, here or at another hub
 	}
 	if s != nil && s.instance != reg.InstanceID {
 		h.end(s, ending{reason: "a newer process took its agent id", fenced: true, lease: h.leaseLeft(s, now), at: now})

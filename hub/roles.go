@@ -70,13 +70,12 @@ func (h *Hub) direct(d contract.Directive) {
 	}
 	h.directives[d.Cluster] = d
 	now := time.Now()
-	for _, f := range d.Fences {
-		if s := h.sessions[f.AgentID]; s != nil && s.cluster == d.Cluster && s.epoch < f.MinEpoch {
-			h.end(s, ending{reason: "a newer process took its agent id", fenced: true, lease: h.leaseLeft(s, now), at: now})
-		}
-	}
 	for _, s := range h.sessions {
-		if s.cluster == d.Cluster {
+		switch {
+		case s.cluster != d.Cluster:
+		case d.Fenced(s.agent, s.epoch):
+			h.end(s, ending{reason: "a newer process took its agent id", fenced: true, lease: h.leaseLeft(s, now), at: now})
+		default:
 			h.serve(s)
 			h.tellRole(s)
 		}

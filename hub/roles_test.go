@@ -2,6 +2,7 @@ package hub
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -79,5 +80,22 @@ func TestFenceEndsOlderSessions(t *testing.T) {
 		require.Equal(t, fleet.AttemptLost, b.reported()[0].Outcome)
 		require.Positive(t, *b.reported()[0].LeaseRemaining, "the old process may go on for a while")
 		require.Empty(t, b.changed(), "the newer process is there: the cluster must not count the agent as lost")
+	})
+}
+
+// A process that a newer one has replaced while its own registration was on its way gets no session.
+func TestReplacedWhileRegistering(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.register("a", 1)
+		older := protocol.Register{AgentID: "b", InstanceID: "older", Cluster: "c", MaxTasks: 1}
+		newer := contract.Directive{Cluster: "c", Version: 9, Fences: []contract.Fence{{AgentID: "b", MinEpoch: 8}}}
+		require.NoError(t, b.directActivity(t.Context(), newer))
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		_, err := b.admit(older, 7, time.Now())
+		require.Error(t, err)
+		require.Nil(t, b.sessions["b"])
+		_, err = b.admit(older, 8, time.Now())
+		require.NoError(t, err)
 	})
 }

@@ -38,6 +38,7 @@ type clusterRun struct {
 	heard   int64     // the one that they have heard of, or were not there to
 	wake    time.Time // when a role becomes free that waits for a lease; zero: none waits
 	joined  bool      // agents joined since the roles were settled
+	telling int       // goroutines that tell former hubs
 	former  []string  // hubs with sessions of replaced processes that were not told yet; they may have no member any more
 	queue   []contract.FailoverInput
 	release []contract.ReleaseBrakeRequest
@@ -83,9 +84,9 @@ func (r *clusterRun) loop(ctx workflow.Context) error {
 			continue
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case r.deleted && workflow.AllHandlersFinished(ctx):
+		case r.deleted && r.idle(ctx):
 			return nil
-		case r.longEnough(ctx) && workflow.AllHandlersFinished(ctx):
+		case r.longEnough(ctx) && r.idle(ctx):
 			return workflow.NewContinueAsNewError(ctx, contract.ClusterWorkflow,
 				contract.ClusterInput{Config: r.state.Config, State: &r.state, CreatedAt: r.created})
 		}
@@ -96,7 +97,7 @@ func (r *clusterRun) loop(ctx workflow.Context) error {
 // waitForWork returns when something is to be done, at the latest when a role becomes free.
 func (r *clusterRun) waitForWork(ctx workflow.Context) {
 	ready := func() bool {
-		return r.signalled() || r.told != r.state.Version || r.joined || r.deleted || len(r.release) > 0 || r.longEnough(ctx)
+		return r.signalled() || r.told != r.state.Version || r.joined || len(r.release) > 0 || (r.deleted || r.longEnough(ctx)) && r.idle(ctx)
 	}
 	if r.wake.IsZero() {
 		_ = workflow.Await(ctx, ready)
@@ -107,6 +108,11 @@ func (r *clusterRun) waitForWork(ctx workflow.Context) {
 
 func (r *clusterRun) signalled() bool {
 	return r.changed.Len() > 0 || r.hubLost.Len() > 0 || r.manual.Len() > 0 || r.evacuated.Len() > 0
+}
+
+// idle reports whether the run may end: nothing that it began beside the loop is under way.
+func (r *clusterRun) idle(ctx workflow.Context) bool {
+	return r.telling == 0 && workflow.AllHandlersFinished(ctx)
 }
 
 func (r *clusterRun) longEnough(ctx workflow.Context) bool {
@@ -124,7 +130,9 @@ func (r *clusterRun) tellHubs(ctx workflow.Context) {
 	r.former = nil
 	if len(former) > 0 { // beside the rest: one that is gone must not hold the cluster up
 		workflow.GoNamed(ctx, "tell former hubs", func(ctx workflow.Context) {
+			r.telling++
 			r.onEachHub(ctx, former, contract.DirectActivity, "tell former hub ", directive)
+			r.telling--
 		})
 	}
 	r.onEachHub(ctx, hubs, contract.DirectActivity, "tell hub ", directive)

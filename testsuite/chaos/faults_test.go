@@ -270,6 +270,7 @@ func (x *injector) strikeAgent(ctx context.Context, m *member, f fault) {
 		pause(ctx, f.hold)
 		m.up(x.t)
 	case faultTwin:
+		x.awaitRegistered(ctx, p) // which of two processes is the newer one is decided by who registers last
 		m.up(x.t)
 		x.awaitExit(ctx, p, f.kind) // the older one notices that it is fenced, and ends
 	case faultDrain:
@@ -329,6 +330,19 @@ func (x *injector) awaitExit(ctx context.Context, p *process, kind faultKind) {
 	if p.alive() && ctx.Err() == nil {
 		x.t.Errorf("%s (pid %d) did not end by itself after %q", p.name, p.pid, kind)
 		p.kill()
+	}
+}
+
+// awaitRegistered waits until a process has a session, or has ended.
+func (x *injector) awaitRegistered(ctx context.Context, p *process) {
+	for p.alive() {
+		lines, err := x.in.book.read()
+		if err != nil {
+			x.t.Error(err)
+		}
+		if slices.ContainsFunc(lines, func(l line) bool { return l.Kind == lineRegistered && l.PID == p.pid }) || !pause(ctx, 100*time.Millisecond) {
+			return
+		}
 	}
 }
 
