@@ -10,8 +10,10 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	workerpb "go.temporal.io/api/worker/v1"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -118,11 +120,11 @@ type agentOutput struct {
 }
 
 func (g *Gateway) registerAgents(api huma.API) {
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.View, huma.Operation{
 		OperationID: "list-agents", Method: http.MethodGet, Path: "/api/v1/agents", Tags: []string{"Agents"},
 		Summary: "List agents", Description: "Sorted by id. How an agent does right now comes from what its hub publishes, and is absent when that is not known.",
 	}, g.listAgents)
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.View, huma.Operation{
 		OperationID: "get-agent", Method: http.MethodGet, Path: "/api/v1/agents/{id}", Tags: []string{"Agents"},
 		Summary: "Get an agent",
 	}, func(ctx context.Context, in *agentInput) (*agentOutput, error) {

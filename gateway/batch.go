@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
@@ -66,7 +67,7 @@ type batchOutput struct {
 func (g *Gateway) registerBatch(api huma.API) {
 	schema := &itemSchema{registry: api.OpenAPI().Components.Schemas}
 	schema.task = schema.registry.Schema(reflect.TypeFor[TaskRequest](), true, taskSchemaTitle)
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.Operate.Scoped(), huma.Operation{
 		OperationID: "submit-tasks", Method: http.MethodPost, Path: "/api/v1/agents/tasks/batch", Tags: []string{"Tasks"},
 		Summary: "Submit up to 1,000 tasks", DefaultStatus: http.StatusAccepted,
 		Description:  "Each task is accepted or rejected by itself. When Temporal cannot be reached and nothing was accepted, the answer is 503.",

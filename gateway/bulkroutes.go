@@ -5,6 +5,9 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/httpapi"
 )
 
 type bulkInput struct {
@@ -50,7 +53,7 @@ func (g *Gateway) registerBulk(api huma.API) {
 	start.Responses = map[string]*huma.Response{"200": {Description: "What a dry run found", Content: map[string]*huma.MediaType{
 		"application/json": {Schema: api.OpenAPI().Components.Schemas.Schema(bulkType, true, "Bulk")},
 	}}}
-	huma.Register(api, start, func(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
+	httpapi.Register(api, access.Operate.Scoped(), start, func(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
 		bulk, err := g.startBulk(ctx, &in.Body)
 		if err != nil {
 			return nil, err
@@ -61,8 +64,8 @@ func (g *Gateway) registerBulk(api huma.API) {
 		}
 		return &bulkOutput{Status: status, Body: bulk}, nil
 	})
-	huma.Register(api, operation("list-bulks", http.MethodGet, path, "List bulk operations", "Newest first. An operation appears within about a second of its start."), g.listBulks)
-	huma.Register(api, operation("get-bulk", http.MethodGet, one, "Get a bulk operation, or wait for it", "Its counts grow a page of tasks at a time."),
+	httpapi.Register(api, access.View.Scoped(), operation("list-bulks", http.MethodGet, path, "List bulk operations", "Newest first. An operation appears within about a second of its start."), g.listBulks)
+	httpapi.Register(api, access.View.Scoped(), operation("get-bulk", http.MethodGet, one, "Get a bulk operation, or wait for it", "Its counts grow a page of tasks at a time."),
 		func(ctx context.Context, in *getBulkInput) (*bulkOutput, error) {
 			wait, err := (&getTaskInput{Wait: in.Wait}).wait()
 			if err != nil {
@@ -74,7 +77,7 @@ func (g *Gateway) registerBulk(api huma.API) {
 			}
 			return &bulkOutput{Status: http.StatusOK, Body: bulk}, nil
 		})
-	huma.Register(api, operation("cancel-bulk", http.MethodPost, one+"/cancel", "Stop a bulk operation",
+	httpapi.Register(api, access.Operate.Scoped(), operation("cancel-bulk", http.MethodPost, one+"/cancel", "Stop a bulk operation",
 		"What it has done stays done. The page of tasks under way is finished first. Answers 409 conflict when it has ended."),
 		func(ctx context.Context, in *cancelBulkInput) (*bulkOutput, error) {
 			bulk, err := g.cancelBulk(ctx, in.ID, in.Body)

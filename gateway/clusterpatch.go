@@ -7,7 +7,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
 )
 
 // ClusterPatch changes some of a cluster's settings: what is left out stays as it is. A zero takes the default.
@@ -74,7 +76,7 @@ func set[T any](field *T, value *T) {
 func (g *Gateway) registerClusterPatch(api huma.API) {
 	operation := clusterOperation("update-cluster", http.MethodPatch, "/{id}", "Change some settings of a cluster", http.StatusOK)
 	operation.Description = "What is left out stays as it is, unlike with PUT."
-	huma.Register(api, operation, func(ctx context.Context, in *struct {
+	httpapi.Register(api, access.Administer, operation, func(ctx context.Context, in *struct {
 		ID   string `path:"id" doc:"The cluster's name."`
 		Body ClusterPatch
 	}) (*clusterOutput, error) {

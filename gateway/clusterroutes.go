@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"go.temporal.io/api/serviceerror"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -15,7 +16,7 @@ import (
 )
 
 func (g *Gateway) registerClusters(api huma.API) {
-	huma.Register(api, clusterOperation("create-cluster", http.MethodPost, "", "Create a cluster", http.StatusCreated),
+	httpapi.Register(api, access.Administer, clusterOperation("create-cluster", http.MethodPost, "", "Create a cluster", http.StatusCreated),
 		func(ctx context.Context, in *struct{ Body ClusterRequest }) (*clusterOutput, error) {
 			config := in.Body.config(in.Body.Name).WithDefaults()
 			if err := config.Validate(); err != nil {
@@ -31,8 +32,8 @@ func (g *Gateway) registerClusters(api huma.API) {
 			now := time.Now()
 			return &clusterOutput{Body: clusterOf(&contract.ClusterView{Cluster: fleet.Cluster{Config: config}, CreatedAt: now})}, nil
 		})
-	huma.Register(api, clusterOperation("list-clusters", http.MethodGet, "", "List clusters", http.StatusOK), g.listClusters)
-	huma.Register(api, clusterOperation("get-cluster", http.MethodGet, "/{id}", "Get a cluster", http.StatusOK),
+	httpapi.Register(api, access.View, clusterOperation("list-clusters", http.MethodGet, "", "List clusters", http.StatusOK), g.listClusters)
+	httpapi.Register(api, access.View, clusterOperation("get-cluster", http.MethodGet, "/{id}", "Get a cluster", http.StatusOK),
 		func(ctx context.Context, in *clusterInput) (*clusterOutput, error) {
 			view, err := g.oneView(ctx, in.ID)
 			if err != nil {
@@ -42,7 +43,7 @@ func (g *Gateway) registerClusters(api huma.API) {
 		})
 	replace := clusterOperation("replace-cluster", http.MethodPut, "/{id}", "Replace a cluster's settings", http.StatusOK)
 	replace.Description = "What is left out takes its default, but for replication_mode and shards, which stay."
-	huma.Register(api, replace,
+	httpapi.Register(api, access.Administer, replace,
 		func(ctx context.Context, in *replaceClusterInput) (*clusterOutput, error) {
 			cluster, err := g.replaceCluster(ctx, in.ID, &in.Body)
 			if err != nil {
@@ -51,14 +52,14 @@ func (g *Gateway) registerClusters(api huma.API) {
 			return &clusterOutput{Body: cluster}, nil
 		})
 	g.registerClusterPatch(api)
-	huma.Register(api, clusterOperation("delete-cluster", http.MethodDelete, "/{id}", "Delete a cluster", http.StatusNoContent),
+	httpapi.Register(api, access.Administer, clusterOperation("delete-cluster", http.MethodDelete, "/{id}", "Delete a cluster", http.StatusNoContent),
 		func(ctx context.Context, in *deleteClusterInput) (*struct{}, error) {
 			return nil, g.deleteCluster(ctx, in.ID, in.Force)
 		})
 	release := clusterOperation("release-brake", http.MethodPost, "/{id}/brake/release", "Release the mass-loss brake", http.StatusOK)
 	release.Description = "Says that the agents that vanished at once are really gone: their failovers begin. Where the brake holds nothing, nothing happens."
-	huma.Register(api, release, g.releaseBrake)
-	huma.Register(api, clusterOperation("list-members", http.MethodGet, "/{id}/members", "List a cluster's members", http.StatusOK), g.listMembers)
+	httpapi.Register(api, access.Operate, release, g.releaseBrake)
+	httpapi.Register(api, access.View, clusterOperation("list-members", http.MethodGet, "/{id}/members", "List a cluster's members", http.StatusOK), g.listMembers)
 }
 
 type clusterInput struct {

@@ -8,7 +8,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
 )
 
 // DrainRequest asks to take an agent out of service.
@@ -73,27 +75,27 @@ func (g *Gateway) registerDrains(api huma.API) {
 	planned := map[string]*huma.Response{"200": {
 		Description: "A dry run: what would happen", Content: map[string]*huma.MediaType{"application/json": {Schema: record}},
 	}}
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.Operate, huma.Operation{
 		OperationID: "drain-agent", Method: http.MethodPost, Path: "/api/v1/agents/{id}/drain", Tags: []string{"Drains"},
 		Summary: "Take an agent out of service", DefaultStatus: http.StatusAccepted, Responses: planned,
 		Description: "Nothing new is given to it, what it has may finish until the deadline, and it ends in maintenance with nothing in flight. Answers 409 conflict when it is being drained already. A dry run answers 200 with what would happen.",
 	}, g.drainAgent)
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.Operate, huma.Operation{
 		OperationID: "drain-agents", Method: http.MethodPost, Path: "/api/v1/agents/clusters/{id}/drain", Tags: []string{"Drains"},
 		Summary: "Take agents of a cluster out of service, some at a time", DefaultStatus: http.StatusAccepted, Responses: maps.Clone(planned),
 	}, g.drainAgents)
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.View, huma.Operation{
 		OperationID: "list-drains", Method: http.MethodGet, Path: "/api/v1/agents/drains", Tags: []string{"Drains"},
 		Summary: "List drains", Description: "Newest first, dry runs among them. A drain appears within about a second of its start.",
 	}, g.listDrains)
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.View, huma.Operation{
 		OperationID: "get-drain", Method: http.MethodGet, Path: "/api/v1/agents/drains/{id}", Tags: []string{"Drains"},
 		Summary: "Get a drain", Description: "How far it is with each agent, what the agent had, and how that ended.",
 	}, func(ctx context.Context, in *drainInput) (*drainOutput, error) {
 		record, err := g.drain(ctx, in.ID)
 		return &drainOutput{Status: http.StatusOK, Body: record}, err
 	})
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.Operate, huma.Operation{
 		OperationID: "cancel-drain", Method: http.MethodPost, Path: "/api/v1/agents/drains/{id}/cancel", Tags: []string{"Drains"},
 		Summary: "Cancel a drain", DefaultStatus: http.StatusAccepted,
 		Description: "Agents that are not done are given work again; those that are done stay in maintenance.",
@@ -101,7 +103,7 @@ func (g *Gateway) registerDrains(api huma.API) {
 }
 
 func (g *Gateway) registerMaintenance(api huma.API) {
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.Operate, huma.Operation{
 		OperationID: "set-maintenance", Method: http.MethodPost, Path: "/api/v1/agents/{id}/maintenance", Tags: []string{"Drains"},
 		Summary:     "Put an agent into maintenance, or end it",
 		Description: "It stays in maintenance when it restarts. Answers 409 conflict while it is being drained.",

@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -60,16 +61,16 @@ type listFailoversOutput struct {
 }
 
 func (g *Gateway) registerFailovers(api huma.API) {
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.Operate, huma.Operation{
 		OperationID: "failover-agent", Method: http.MethodPost, Path: "/api/v1/agents/{id}/failover", Tags: []string{"Failovers"},
 		Summary: "Move an agent's work and roles away", DefaultStatus: http.StatusAccepted,
 		Description: "Answers 202 once the request is durable. Answers 409 conflict when the agent is offline, as its work has moved already, and when the target cannot take work now.",
 	}, g.startFailover)
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.View, huma.Operation{
 		OperationID: "list-failovers", Method: http.MethodGet, Path: "/api/v1/agents/failovers", Tags: []string{"Failovers"},
 		Summary: "List failovers", Description: "Newest first. A failover appears within about a second of its start.",
 	}, g.listFailovers)
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.View, huma.Operation{
 		OperationID: "get-failover", Method: http.MethodGet, Path: "/api/v1/agents/failovers/{id}", Tags: []string{"Failovers"},
 		Summary: "Get a failover", Description: "Its trigger, each task that was moved and to whom, the roles that were moved, and when.",
 	}, func(ctx context.Context, in *failoverInput) (*failoverOutput, error) {

@@ -7,8 +7,10 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
 )
 
 // AgentHealth is how well an agent does its work.
@@ -41,7 +43,7 @@ type clusterHealthInput struct {
 type clusterHealthOutput struct{ Body ClusterHealth }
 
 func (g *Gateway) registerHealth(api huma.API) {
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.View, huma.Operation{
 		OperationID: "get-agent-health", Method: http.MethodGet, Path: "/api/v1/agents/{id}/health", Tags: []string{"Agents"},
 		Summary:     "Get an agent's health, with what it is made of",
 		Description: "Its hub rates it by the last five minutes. Answers 501 not_supported when Temporal has no standalone activities.",
@@ -58,7 +60,7 @@ func (g *Gateway) registerHealth(api huma.API) {
 		}
 		return &agentHealthOutput{Body: agents[0]}, nil
 	})
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.View, huma.Operation{
 		OperationID: "get-cluster-health", Method: http.MethodGet, Path: "/api/v1/agents/clusters/{id}/health", Tags: []string{"Clusters"},
 		Summary: "Get the health of a cluster's agents",
 	}, func(ctx context.Context, in *clusterHealthInput) (*clusterHealthOutput, error) {

@@ -7,8 +7,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -39,14 +41,14 @@ func (g *Gateway) registerPauses(api huma.API) {
 	pause := clusterOperation("pause-cluster", http.MethodPost, "/{id}/pause", "Pause a cluster or one of its lanes", http.StatusOK)
 	pause.Description = "Nothing more is taken from its lanes; what runs goes on, and tasks can be submitted. Answers when the hubs have heard, " +
 		"at most after 2 s. What waits in a paused lane still expires. Pausing again only changes the reason."
-	huma.Register(api, pause, func(ctx context.Context, in *pauseInput) (*clusterOutput, error) {
+	httpapi.Register(api, access.Operate, pause, func(ctx context.Context, in *pauseInput) (*clusterOutput, error) {
 		return g.pauseOrResume(ctx, in, contract.PauseUpdate, func(lane, reason string) any {
 			return contract.PauseRequest{Lane: lane, Reason: reason}
 		})
 	})
 	resume := clusterOperation("resume-cluster", http.MethodPost, "/{id}/resume", "Resume a cluster or one of its lanes", http.StatusOK)
 	resume.Description = "Takes back what pause did: lanes that were paused by themselves stay so until they are named. Where nothing is paused, nothing happens."
-	huma.Register(api, resume, func(ctx context.Context, in *pauseInput) (*clusterOutput, error) {
+	httpapi.Register(api, access.Operate, resume, func(ctx context.Context, in *pauseInput) (*clusterOutput, error) {
 		return g.pauseOrResume(ctx, in, contract.ResumeUpdate, func(lane, reason string) any {
 			return contract.ResumeRequest{Lane: lane, Reason: reason}
 		})

@@ -10,8 +10,10 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
 )
 
 // Lane is a lane of a cluster as clients see it: what waits in it, and who takes it.
@@ -67,10 +69,10 @@ func (g *Gateway) registerQueue(api huma.API) {
 		"Depths, ages and rates are Temporal's: approximate, and some seconds old."
 	operation := clusterOperation("get-cluster-queue", http.MethodGet, "/{id}/queue", "Show what waits in a cluster's lanes", http.StatusOK)
 	operation.Description = description
-	huma.Register(api, operation, func(ctx context.Context, in *clusterQueueInput) (*lanesOutput, error) {
+	httpapi.Register(api, access.View, operation, func(ctx context.Context, in *clusterQueueInput) (*lanesOutput, error) {
 		return g.queue(ctx, in.ID, &in.QueuePageInput)
 	})
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.View, huma.Operation{
 		OperationID: "get-queue", Method: http.MethodGet, Path: "/api/v1/agents/queue", Tags: []string{"Clusters"},
 		Summary: "Show what waits in the lanes of all clusters", Description: description,
 	}, func(ctx context.Context, in *QueuePageInput) (*lanesOutput, error) { return g.queue(ctx, "", in) })

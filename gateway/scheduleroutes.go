@@ -8,7 +8,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -77,17 +79,17 @@ func (g *Gateway) registerSchedules(api huma.API) {
 	create := operation("create-schedule", http.MethodPost, path, "Submit a task again and again",
 		"Each time is one task, whose id is the schedule's name and the time. Answers 409 schedule_exists when there is one with this name.")
 	create.DefaultStatus = http.StatusCreated
-	huma.Register(api, create, func(ctx context.Context, in *createScheduleInput) (*scheduleOutput, error) {
+	httpapi.Register(api, access.Operate.Scoped(), create, func(ctx context.Context, in *createScheduleInput) (*scheduleOutput, error) {
 		return described(g.createSchedule(ctx, &in.Body))
 	})
-	huma.Register(api, operation("list-schedules", http.MethodGet, path, "List schedules",
+	httpapi.Register(api, access.View.Scoped(), operation("list-schedules", http.MethodGet, path, "List schedules",
 		"A schedule appears within about a second of its change."), g.listSchedules)
-	huma.Register(api, operation("get-schedule", http.MethodGet, one, "Get a schedule",
+	httpapi.Register(api, access.View.Scoped(), operation("get-schedule", http.MethodGet, one, "Get a schedule",
 		"With its next times, and what became of its newest tasks."),
 		func(ctx context.Context, in *scheduleInput) (*scheduleOutput, error) {
 			return described(g.schedule(ctx, in.Name))
 		})
-	huma.Register(api, operation("replace-schedule", http.MethodPut, one, "Replace a schedule",
+	httpapi.Register(api, access.Operate.Scoped(), operation("replace-schedule", http.MethodPut, one, "Replace a schedule",
 		"The tasks that it has made go on as they are."),
 		func(ctx context.Context, in *replaceScheduleInput) (*scheduleOutput, error) {
 			if in.Body.Name != "" && in.Body.Name != in.Name {
@@ -95,18 +97,18 @@ func (g *Gateway) registerSchedules(api huma.API) {
 			}
 			return described(g.replaceSchedule(ctx, in.Name, &in.Body))
 		})
-	huma.Register(api, operation("pause-schedule", http.MethodPost, one+"/pause", "Pause a schedule", "It makes no task until it is resumed, but by trigger."),
+	httpapi.Register(api, access.Operate.Scoped(), operation("pause-schedule", http.MethodPost, one+"/pause", "Pause a schedule", "It makes no task until it is resumed, but by trigger."),
 		func(ctx context.Context, in *scheduleReasonInput) (*scheduleOutput, error) {
 			return described(g.pauseSchedule(ctx, in.Name, true, in.Body))
 		})
-	huma.Register(api, operation("resume-schedule", http.MethodPost, one+"/resume", "Resume a schedule", "What was due while it was paused is not made up for."),
+	httpapi.Register(api, access.Operate.Scoped(), operation("resume-schedule", http.MethodPost, one+"/resume", "Resume a schedule", "What was due while it was paused is not made up for."),
 		func(ctx context.Context, in *scheduleReasonInput) (*scheduleOutput, error) {
 			return described(g.pauseSchedule(ctx, in.Name, false, in.Body))
 		})
 	trigger := operation("trigger-schedule", http.MethodPost, one+"/trigger", "Make a task now",
 		"Also while the schedule is paused. Answers 409 conflict when overlap is skip and the last task has not ended.")
 	trigger.DefaultStatus = http.StatusAccepted
-	huma.Register(api, trigger, func(ctx context.Context, in *triggerInput) (*triggerOutput, error) {
+	httpapi.Register(api, access.Operate.Scoped(), trigger, func(ctx context.Context, in *triggerInput) (*triggerOutput, error) {
 		var overlap fleet.Overlap
 		if in.Body != nil {
 			overlap = in.Body.Overlap
@@ -119,7 +121,7 @@ func (g *Gateway) registerSchedules(api huma.API) {
 	})
 	remove := operation("delete-schedule", http.MethodDelete, one, "Delete a schedule", "The tasks that it has made go on as they are.")
 	remove.DefaultStatus = http.StatusNoContent
-	huma.Register(api, remove, func(ctx context.Context, in *scheduleInput) (*struct{}, error) {
+	httpapi.Register(api, access.Operate.Scoped(), remove, func(ctx context.Context, in *scheduleInput) (*struct{}, error) {
 		return nil, g.deleteSchedule(ctx, in.Name)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -28,7 +29,7 @@ type submitOutput struct {
 
 func (g *Gateway) registerSubmit(api huma.API) {
 	task := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Task](), true, "Task")
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.Operate.Scoped(), huma.Operation{
 		OperationID: "submit-task", Method: http.MethodPost, Path: "/api/v1/agents/tasks", Tags: []string{"Tasks"},
 		Summary: "Submit a task", DefaultStatus: http.StatusAccepted,
 		Description: "Answers 202 once the task is durable. A task whose id or idempotency key was submitted before is answered as it stands, with 200 and \"duplicate\": true; with another body it is refused with 409 idempotency_conflict.",

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"go.temporal.io/api/serviceerror"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -65,20 +66,20 @@ type reviewInput struct {
 }
 
 func (g *Gateway) registerTaskActions(api huma.API) {
-	huma.Register(api, action("cancel-task", "cancel", "Cancel an open task",
+	httpapi.Register(api, access.Operate.Scoped(), action("cancel-task", "cancel", "Cancel an open task",
 		"A running attempt is told to stop; the task ends when its agent has, or after 30 s."),
 		func(ctx context.Context, in *reasonInput) (*taskOutput, error) {
 			return g.act(ctx, in.ID, contract.CancelUpdate, contract.CancelRequest{Reason: in.reason()})
 		})
-	huma.Register(api, action("retry-task", "retry", "Retry a dead letter", "It gets a fresh set of attempts."),
+	httpapi.Register(api, access.Operate.Scoped(), action("retry-task", "retry", "Retry a dead letter", "It gets a fresh set of attempts."),
 		func(ctx context.Context, in *reasonInput) (*taskOutput, error) {
 			return g.act(ctx, in.ID, contract.RetryUpdate, contract.RetryRequest{Reason: in.reason()})
 		})
-	huma.Register(api, action("discard-task", "discard", "Give a dead letter up", "It ends as failed at once, and not when its retention does."),
+	httpapi.Register(api, access.Operate.Scoped(), action("discard-task", "discard", "Give a dead letter up", "It ends as failed at once, and not when its retention does."),
 		func(ctx context.Context, in *discardInput) (*taskOutput, error) {
 			return g.act(ctx, in.ID, contract.DiscardUpdate, contract.DiscardRequest{Reason: in.Body.Reason})
 		})
-	huma.Register(api, action("set-task-priority", "priority", "Change the priority of an open task",
+	httpapi.Register(api, access.Operate.Scoped(), action("set-task-priority", "priority", "Change the priority of an open task",
 		"A task that waits in its lane is moved there within about a second; what an agent has already is not disturbed, and the priority holds for later attempts."),
 		func(ctx context.Context, in *taskPriorityInput) (*taskOutput, error) {
 			if !fleet.Priority(in.Body.Priority).Valid() {
@@ -88,7 +89,7 @@ func (g *Gateway) registerTaskActions(api huma.API) {
 				Priority: fleet.Priority(in.Body.Priority), Reason: in.Body.Reason,
 			})
 		})
-	huma.Register(api, action("review-task", "review", "Decide about a task in review",
+	httpapi.Register(api, access.Operate.Scoped(), action("review-task", "review", "Decide about a task in review",
 		"A task is in review when running it again may not be safe."),
 		func(ctx context.Context, in *reviewInput) (*taskOutput, error) {
 			if len(in.Body.Result) > fleet.MaxPayloadBytes {

@@ -10,8 +10,10 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -40,7 +42,7 @@ type taskLogOutput struct {
 }
 
 func (g *Gateway) registerTaskLog(api huma.API) {
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.View.Scoped(), huma.Operation{
 		OperationID: "read-task-log", Method: http.MethodGet, Path: "/api/v1/agents/tasks/{id}/log", Tags: []string{"Tasks"},
 		Summary: "Read, or follow, what a running task writes",
 		Description: "Agents keep the newest lines of what they run, and send them only while somebody reads. Nothing of it is kept after the attempt has ended: " +

@@ -10,8 +10,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
 )
 
 type getTaskInput struct {
@@ -68,7 +70,7 @@ type listTasksOutput struct {
 }
 
 func (g *Gateway) registerTasks(api huma.API) {
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.View.Scoped(), huma.Operation{
 		OperationID: "get-task", Method: http.MethodGet, Path: "/api/v1/agents/tasks/{id}", Tags: []string{"Tasks"},
 		Summary: "Get a task, or wait for it",
 	}, func(ctx context.Context, in *getTaskInput) (*taskOutput, error) {
@@ -85,18 +87,18 @@ func (g *Gateway) registerTasks(api huma.API) {
 		}
 		return &taskOutput{Body: task}, nil
 	})
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.View.Scoped(), huma.Operation{
 		OperationID: "list-tasks", Method: http.MethodGet, Path: "/api/v1/agents/tasks", Tags: []string{"Tasks"},
 		Summary: "List tasks", Description: "Newest first. A task appears within about a second of its change.",
 	}, g.listTasks)
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.View.Scoped(), huma.Operation{
 		OperationID: "list-queue", Method: http.MethodGet, Path: "/api/v1/agents/tasks/queue", Tags: []string{"Tasks"},
 		Summary: "List tasks that wait for an agent or for the end of a backoff",
 	}, func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {
 		out, err := g.listTasks(ctx, in.list(contract.TaskWaiting))
 		return out, err
 	})
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.View.Scoped(), huma.Operation{
 		OperationID: "list-dead-letters", Method: http.MethodGet, Path: "/api/v1/agents/tasks/queue/dead-letter", Tags: []string{"Tasks"},
 		Summary: "List dead letters", Description: "Tasks whose attempts are used up; retry them, or they fail when their retention ends.",
 	}, func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -27,8 +28,8 @@ var docsPage = template.Must(template.New("docs").Parse(docsHTML))
 const docsPolicy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 func (s *Server) registerDocs() {
-	s.engine.GET("/docs", s.serveDocs)
-	s.engine.GET("/docs/docs.css", func(c *gin.Context) { c.Data(http.StatusOK, "text/css; charset=utf-8", docsCSS) })
+	s.handleGin(access.Open, "/docs", s.serveDocs)
+	s.handleGin(access.Open, "/docs/docs.css", func(c *gin.Context) { c.Data(http.StatusOK, "text/css; charset=utf-8", docsCSS) })
 }
 
 // serveDocs renders the operations on the server: no script, no CDN.

@@ -15,6 +15,8 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/access"
 )
 
 // DefaultMaxBody is how many bytes a request body may have unless its operation sets MaxBodyBytes.
@@ -39,6 +41,10 @@ type Options struct {
 	Ready func(ctx context.Context) error
 	// Version is shown in the OpenAPI document.
 	Version string
+	// Gate decides who may use which route; nil means that security is off.
+	Gate Gate
+	// Metrics is the policy of /metrics. The zero value means access.View.
+	Metrics access.Policy
 }
 
 // Server is the HTTP side of a process.
@@ -46,6 +52,8 @@ type Server struct {
 	logger *zap.Logger
 	engine *gin.Engine
 	api    huma.API
+	gate   Gate
+	routes map[string]Route // by method and path
 
 	specOnce sync.Once
 	spec     []byte
@@ -64,19 +72,23 @@ func New(o Options) *Server {
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
+	if !o.Metrics.Declared() {
+		o.Metrics = access.View
+	}
 	if o.Version == "" {
 		o.Version = "dev"
 	}
 
 	engine := gin.New()
+	s := &Server{logger: o.Logger, engine: engine, gate: o.Gate, routes: map[string]Route{}}
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false
-	engine.Use(observe(newMetrics(o.Registry), o.Logger), recovery(o.Logger), limitUnreadBody)
+	engine.Use(observe(newMetrics(o.Registry), o.Logger), recovery(o.Logger), limitUnreadBody, s.admit)
 	engine.NoRoute(noRoute)
 	engine.NoMethod(noMethod)
 
-	s := &Server{logger: o.Logger, engine: engine}
-	s.api = humagin.New(engine, humaConfig(o.Version))
+	config := humaConfig(o.Version)
+	s.api = &registrar{API: humagin.New(engine, config), server: s, config: config}
 	s.registerSystem(o)
 	return s
 }
@@ -85,6 +97,7 @@ func humaConfig(version string) huma.Config {
 	c := huma.DefaultConfig("Mainstay", version)
 	c.Info.Description = "Durable control plane for fleets of remote agents. Errors are application/problem+json with a " +
 		"stable code: 400 for bodies that are not JSON, 422 for requests that do not fit the schema, both invalid_request."
+	c.Components.SecuritySchemes = securitySchemes()
 	c.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
 	c.CreateHooks = nil // no $schema fields in answers

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -26,7 +27,7 @@ type StatusOutput struct {
 
 // registerSystem adds the endpoints that every process has.
 func (s *Server) registerSystem(o Options) {
-	huma.Register(s.api, huma.Operation{
+	Register(s.api, access.Open, huma.Operation{
 		OperationID: "healthz", Method: http.MethodGet, Path: "/healthz", Tags: []string{"System"},
 		Summary: "Liveness", Description: "Answers 200 as long as the process serves requests.",
 	}, func(context.Context, *struct{}) (*StatusOutput, error) {
@@ -34,7 +35,7 @@ func (s *Server) registerSystem(o Options) {
 		out.Body.Status = "ok"
 		return out, nil
 	})
-	huma.Register(s.api, huma.Operation{
+	Register(s.api, access.Open, huma.Operation{
 		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: []string{"System"},
 		Summary: "Readiness", Description: "Answers 200 when the process can do its work, else 503.",
 	}, func(ctx context.Context, _ *struct{}) (*StatusOutput, error) {
@@ -50,10 +51,10 @@ func (s *Server) registerSystem(o Options) {
 		out.Body.Status = "ready"
 		return out, nil
 	})
-	s.engine.GET("/metrics", gin.WrapH(promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{
+	s.Handle(o.Metrics, http.MethodGet, "/metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{
 		ErrorLog: zap.NewStdLog(s.logger.Named("metrics")), Registry: o.Registry,
-	})))
-	s.engine.GET("/openapi.json", s.serveOpenAPI)
+	}))
+	s.handleGin(access.Open, "/openapi.json", s.serveOpenAPI)
 	s.registerDocs()
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
@@ -53,23 +54,23 @@ type goodbyeInput struct{ Authorized }
 
 // Register adds the agent protocol to an API.
 func (h *Hub) Register(api huma.API) {
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.Join, huma.Operation{
 		OperationID: "register-agent", Method: http.MethodPost, Path: protocol.RegisterPath, Tags: []string{"agent protocol"},
 		Summary: "Open or re-attach an agent's session",
 	}, h.registerAgent)
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.Session, huma.Operation{
 		OperationID: "poll-agent", Method: http.MethodPost, Path: protocol.PollPath, Tags: []string{"agent protocol"},
 		Summary: "Heartbeat, and wait for assignments and commands", MaxBodyBytes: maxPollBytes,
 	}, h.pollAgent)
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.Session, huma.Operation{
 		OperationID: "report-result", Method: http.MethodPost, Path: protocol.ResultPath, Tags: []string{"agent protocol"},
 		Summary: "Report how an attempt ended", MaxBodyBytes: 2 * fleet.MaxPayloadBytes,
 	}, h.reportResult)
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.Session, huma.Operation{
 		OperationID: "send-log", Method: http.MethodPost, Path: protocol.LogPath, Tags: []string{"agent protocol"},
 		Summary: "Send log lines of an attempt that somebody watches", MaxBodyBytes: maxLogBytes,
 	}, h.takeLog)
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.Session, huma.Operation{
 		OperationID: "end-session", Method: http.MethodDelete, Path: protocol.SessionPath, Tags: []string{"agent protocol"},
 		Summary: "Say goodbye", DefaultStatus: http.StatusNoContent,
 	}, h.goodbye)

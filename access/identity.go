@@ -1,0 +1,87 @@
+// Package access says who may do what: identities and their roles, what a route needs, the rule about tenants, and the form
+// of tokens. It is pure: it reads no clock, no file and no network.
+package access
+
+import "context"
+
+// Role is what an identity may do in general. Each includes the one before.
+type Role string
+
+// The roles.
+const (
+	Viewer   Role = "viewer"   // looks
+	Operator Role = "operator" // acts on tasks, agents, drains, schedules, failovers
+	Admin    Role = "admin"    // also makes and changes clusters, tokens and settings
+)
+
+// Roles are all roles, the least first.
+var Roles = []Role{Viewer, Operator, Admin}
+
+// Includes reports whether r may do what other may.
+func (r Role) Includes(other Role) bool { return r.rank() > 0 && r.rank() >= other.rank() }
+
+func (r Role) rank() int {
+	for i, role := range Roles {
+		if r == role {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// Kind is how an identity proved itself.
+type Kind string
+
+// The kinds. The zero Identity is nobody.
+const (
+	KindLocal       Kind = "local"       // security is off: everybody may do everything
+	KindToken       Kind = "token"       // an API token, or a browser's session that was opened with one
+	KindJoin        Kind = "join"        // a token with which agents register
+	KindCertificate Kind = "certificate" // a client certificate that the configuration gives a role
+)
+
+// Identity is who asks.
+type Identity struct {
+	Kind Kind
+	// ID is the token's id, or the name in the certificate. It is no secret.
+	ID, Name string
+	// Role is empty for nobody and for those who may only register agents.
+	Role Role
+	// Tenant limits the identity to what is of this tenant. Empty: no limit.
+	Tenant string
+	// Cluster and AgentID limit who may register agents to one cluster and one agent. Empty: no limit.
+	Cluster, AgentID string
+	// Joins says that it may register agents.
+	Joins bool
+	// Cookie says that a browser sent it along by itself.
+	Cookie bool
+}
+
+// Local is everybody while security is off.
+var Local = Identity{Kind: KindLocal, ID: "local", Role: Admin, Joins: true}
+
+// Known reports whether it is somebody.
+func (id *Identity) Known() bool { return id.Kind != "" }
+
+// MayJoin reports whether it may register an agent in a cluster.
+func (id *Identity) MayJoin(cluster, agent string) bool {
+	return id.Joins && (id.Cluster == "" || id.Cluster == cluster) && (id.AgentID == "" || id.AgentID == agent)
+}
+
+// Sees reports whether it may see and touch what is of a tenant ("": of none).
+func (id *Identity) Sees(tenant string) bool {
+	return id.Known() && (id.Tenant == "" || id.Tenant == tenant)
+}
+
+type identityKey struct{}
+
+// With carries the identity of a request.
+func With(ctx context.Context, id Identity) context.Context {
+	return context.WithValue(ctx, identityKey{}, id)
+}
+
+// From is the identity of a request; nobody, who may do nothing, if none was put in.
+func From(ctx context.Context) Identity {
+	id, _ := ctx.Value(identityKey{}).(Identity)
+	return id
+}

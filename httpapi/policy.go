@@ -1,0 +1,197 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gin-gonic/gin"
+
+	"mainstay.dev/mainstay/access"
+)
+
+// Gate decides about every request before its handler, its validation and its body.
+type Gate interface {
+	// Admit returns the context that the handler gets, with the caller's identity, or the problem to answer with. done, unless
+	// nil, is called with the status once the request has been answered.
+	Admit(r *http.Request, route Route, params map[string]string) (ctx context.Context, done func(status int), err error)
+}
+
+// Route is one method of one path, and who may use it.
+type Route struct {
+	Method string
+	Path   string // with OpenAPI's braces
+	Policy access.Policy
+	// Operation is its id in the OpenAPI document; empty for routes that are not in it.
+	Operation string
+}
+
+const policyKey = "mainstay.policy"
+
+// Register adds an operation that policy guards. Use it, not huma.Register: an operation without a policy lets nobody in
+// while security is on, and fails the tests.
+func Register[I, O any](api huma.API, policy access.Policy, op huma.Operation, handler func(context.Context, *I) (*O, error)) {
+	huma.Register(api, Guarded(policy, op), handler)
+}
+
+// Guarded gives an operation its policy, for those that are registered by other means than Register, as streams.
+func Guarded(policy access.Policy, op huma.Operation) huma.Operation {
+	metadata := map[string]any{policyKey: policy}
+	for key, value := range op.Metadata {
+		metadata[key] = value
+	}
+	metadata[policyKey] = policy
+	op.Metadata = metadata
+	op.Security = securityOf(policy)
+	if op.Extensions == nil {
+		op.Extensions = map[string]any{}
+	}
+	if role := policy.Role(); role != "" {
+		op.Extensions["x-mainstay-role"] = string(role)
+		op.Extensions["x-mainstay-one-tenant"] = policy.IsScoped()
+	}
+	return op
+}
+
+// Handle adds a route that is not in the OpenAPI document, as of a page. path is with OpenAPI's braces; one that ends in
+// "/*name" takes all below it.
+func (s *Server) Handle(policy access.Policy, method, path string, handler http.Handler) {
+	s.addRoute(Route{Method: method, Path: path, Policy: policy})
+	s.engine.Handle(method, ginPath(path), gin.WrapH(handler))
+}
+
+// handleGin is Handle for the server's own pages.
+func (s *Server) handleGin(policy access.Policy, path string, handler gin.HandlerFunc) {
+	s.addRoute(Route{Method: http.MethodGet, Path: path, Policy: policy})
+	s.engine.GET(path, handler)
+}
+
+// Routes lists what is served, sorted by path and method.
+func (s *Server) Routes() []Route {
+	routes := make([]Route, 0, len(s.routes))
+	for _, r := range s.routes {
+		routes = append(routes, r)
+	}
+	slices.SortFunc(routes, func(a, b Route) int {
+		if c := strings.Compare(a.Path, b.Path); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Method, b.Method)
+	})
+	return routes
+}
+
+func (s *Server) addRoute(r Route) { s.routes[r.Method+" "+r.Path] = r }
+
+// registrar is the API that parts register on: it notes every operation's route, also of those that are hidden from the
+// document.
+type registrar struct {
+	huma.API
+	server *Server
+	config huma.Config
+}
+
+// Config hands huma its settings: it asks the API for them in an interface of its own.
+func (a *registrar) Config() huma.Config { return a.config }
+
+// Adapter implements huma.API.
+func (a *registrar) Adapter() huma.Adapter { return &notingAdapter{a.API.Adapter(), a.server} }
+
+type notingAdapter struct {
+	huma.Adapter
+	server *Server
+}
+
+// Handle implements huma.Adapter.
+func (a *notingAdapter) Handle(op *huma.Operation, handler func(huma.Context)) {
+	policy, _ := op.Metadata[policyKey].(access.Policy)
+	a.server.addRoute(Route{Method: op.Method, Path: op.Path, Policy: policy, Operation: op.OperationID})
+	a.Adapter.Handle(op, handler)
+}
+
+// admit asks the gate. Without one, security is off and everybody may do everything. What matches no route goes on to its
+// 404 or 405.
+func (s *Server) admit(c *gin.Context) {
+	path := route(c)
+	matched, known := s.routes[c.Request.Method+" "+path]
+	if !known && c.FullPath() == "" {
+		c.Next()
+		return
+	}
+	if s.gate == nil {
+		c.Request = c.Request.WithContext(access.With(c.Request.Context(), access.Local))
+		c.Next()
+		return
+	}
+	if !known {
+		matched = Route{Method: c.Request.Method, Path: path} // without a policy: refused
+	}
+	params := make(map[string]string, len(c.Params))
+	for _, p := range c.Params {
+		params[p.Key] = p.Value
+	}
+	ctx, done, err := s.gate.Admit(c.Request, matched, params)
+	if done != nil {
+		status := http.StatusInternalServerError // of a panic
+		defer func() { done(status) }()
+		defer func() {
+			if c.Writer.Written() {
+				status = c.Writer.Status()
+			}
+		}()
+	}
+	if err != nil {
+		writeProblem(c, err)
+		return
+	}
+	c.Request = c.Request.WithContext(ctx)
+	c.Next()
+	c.Writer.WriteHeaderNow()
+}
+
+// ginPath writes {name} as :name.
+func ginPath(path string) string {
+	parts := strings.Split(path, "/")
+	for i, part := range parts {
+		if name, ok := strings.CutPrefix(part, "{"); ok {
+			parts[i] = ":" + strings.TrimSuffix(name, "}")
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+// Names of the security schemes in the OpenAPI document.
+const (
+	schemeToken   = "api_token"
+	schemeCookie  = "browser_session"
+	schemeJoin    = "join_token"
+	schemeSession = "agent_session"
+)
+
+func securitySchemes() map[string]*huma.SecurityScheme {
+	return map[string]*huma.SecurityScheme{
+		schemeToken: {Type: "http", Scheme: "bearer", Description: "An API token (mainstay token create). Not asked for while security is off, as in `mainstay dev` on this machine only."},
+		schemeCookie: {Type: "apiKey", In: "cookie", Name: SessionCookie,
+			Description: "A browser's session, opened with POST /api/v1/session."},
+		schemeJoin:    {Type: "http", Scheme: "bearer", Description: "A join token, with which agents register. Not asked for while security is off."},
+		schemeSession: {Type: "http", Scheme: "bearer", Description: "The session_token that registering has answered."},
+	}
+}
+
+// SessionCookie is the name of the cookie of a browser's session.
+const SessionCookie = "mainstay_session"
+
+// securityOf describes a policy in the OpenAPI document.
+func securityOf(p access.Policy) []map[string][]string {
+	switch {
+	case p.IsJoin():
+		return []map[string][]string{{schemeJoin: {}}}
+	case p.IsSession():
+		return []map[string][]string{{schemeSession: {}}}
+	case p.Role() != "":
+		return []map[string][]string{{schemeToken: {}}, {schemeCookie: {}}}
+	}
+	return []map[string][]string{}
+}
