@@ -28,8 +28,13 @@ func (a *Cordons) Uncordon(ctx context.Context, in contract.ClusterUncordon) (co
 }
 
 func (a *Cordons) update(ctx context.Context, cluster, name string, request any) (contract.Cordoned, error) {
-	var answer contract.Cordoned
-	handle, err := a.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+	return askCluster[contract.Cordoned](ctx, a.Client, cluster, name, request)
+}
+
+// askCluster sends an update to a cluster. A refusal is final.
+func askCluster[T any](ctx context.Context, c client.Client, cluster, name string, request any) (T, error) {
+	var answer T
+	handle, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: contract.ClusterWorkflowID(cluster), UpdateName: name, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err == nil {

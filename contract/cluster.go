@@ -69,6 +69,8 @@ type Directive struct {
 	Shards []fleet.ShardOwner `json:"shards,omitempty"`
 	// Cordoned agents are given no work, sorted.
 	Cordoned []string `json:"cordoned,omitempty"`
+	// Slots are how many tasks agents with reduced load may run at a time.
+	Slots map[string]int `json:"slots,omitempty"`
 	// RoleLease is how long a role holder may go on without a renewal.
 	RoleLease fleet.Duration `json:"role_lease,omitempty"`
 	// Brake is when so many lost agents point to the network that their work is held back.

@@ -3,7 +3,6 @@
 package contract
 
 import (
-	"hash/fnv"
 	"strconv"
 	"strings"
 
@@ -180,11 +179,9 @@ func Lane(spec *fleet.TaskSpec, shards int) string {
 	}
 }
 
-// ShardOf hashes a key to one of n shards with FNV-1a (32 bit). It must never change: keys would move.
+// ShardOf hashes a key to one of n shards.
 func ShardOf(key string, n int) int {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(key))
-	return int(h.Sum32() % uint32(n))
+	return fleet.ShardOf(key, n)
 }
 
 // AgentIdentity is the identity of an agent in Temporal's worker registry and on the Workers page of the Web UI.

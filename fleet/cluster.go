@@ -194,8 +194,13 @@ type Cluster struct {
 	// Cordons are the agents that are given no work, sorted by id.
 	Cordons []Cordon `json:"cordons,omitempty"`
 
+	// Reductions are the agents that may use fewer slots than they have, sorted by id.
+	Reductions []LoadReduction `json:"load_reductions,omitempty"`
+
 	// Shards says who owns each shard of a sharded cluster.
 	Shards []ShardOwner `json:"shards,omitempty"`
+	// Targets are what its agents look after, sorted by id.
+	Targets []Target `json:"targets,omitempty"`
 	// RoundRobin counts the targets that the round_robin strategy has picked.
 	RoundRobin int64 `json:"round_robin,omitempty"`
 

@@ -14,6 +14,8 @@ type ShardOwner struct {
 	// From is who owned the shard before and FreeAt when that agent's lease has certainly run out, while it has no owner.
 	From   string    `json:"from,omitempty"`
 	FreeAt time.Time `json:"free_at,omitzero"`
+	// Next is who gets it then, by a rebalance, if that agent is there.
+	Next string `json:"next,omitempty"`
 }
 
 // ShardMove is one step of a shard: without To it was taken from From (Epoch is the ownership that ended), else it was
@@ -49,7 +51,7 @@ func (c *Cluster) AssignShards(roleLease time.Duration, now time.Time) (moves []
 				waitUntil = s.FreeAt
 			}
 		default:
-			if q := neediest(members); q != nil {
+			if q := nextOwner(members, s.Next); q != nil {
 				q.owned++
 				c.LastEpoch++
 				moves = append(moves, ShardMove{Shard: i, From: s.From, To: q.agentID, Epoch: c.LastEpoch})
@@ -146,13 +148,28 @@ func (c *Cluster) shardQuotas() []shardQuota {
 	slices.SortFunc(members, func(a, b shardQuota) int {
 		return cmp.Or(compareBool(a.online, b.online), cmp.Compare(b.owned, a.owned), strings.Compare(a.agentID, b.agentID))
 	})
+	divide(members, len(c.Shards))
+	return members
+}
+
+// divide gives n things to members evenly; who comes first gets the larger part of an uneven division.
+func divide(members []shardQuota, n int) {
 	for i := range members {
-		members[i].quota = len(c.Shards) / len(members)
-		if i < len(c.Shards)%len(members) {
+		members[i].quota = n / len(members)
+		if i < n%len(members) {
 			members[i].quota++
 		}
 	}
-	return members
+}
+
+// nextOwner is who was planned, if online, else the neediest.
+func nextOwner(members []shardQuota, planned string) *shardQuota {
+	for i := range members {
+		if q := &members[i]; q.online && q.agentID == planned {
+			return q
+		}
+	}
+	return neediest(members)
 }
 
 // neediest returns the online member with the fewest shards, the lowest id among equals; nil when nobody is online.

@@ -35,6 +35,8 @@ type lane struct {
 // serve makes the lanes of a session those that its cluster's directive gives it. The mutex is held.
 func (h *Hub) serve(s *session) {
 	directive := h.directives[s.cluster]
+	s.limit(directive)
+	h.slotsChanged(s)
 	wanted := map[string]bool{}
 	if !s.gone {
 		for _, name := range lanesOf(s, directive) {

@@ -120,7 +120,15 @@ func (s *session) slots() int {
 	if s.gone || s.held || s.stopping || s.evacuating || !s.disconnectedAt.IsZero() {
 		return 0
 	}
-	return max(0, s.registration.MaxTasks-len(s.attempts)-s.occupied())
+	return max(0, s.candidate.MaxTasks-len(s.attempts)-s.occupied())
+}
+
+// limit lets the session run no more tasks at a time than the directive says, if it says so.
+func (s *session) limit(d contract.Directive) {
+	s.candidate.MaxTasks = s.registration.MaxTasks
+	if slots, reduced := d.Slots[s.agent]; reduced {
+		s.candidate.MaxTasks = min(slots, s.registration.MaxTasks)
+	}
 }
 
 // live is the candidate with its present load.

@@ -65,6 +65,10 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	w.RegisterActivityWithOptions(cordons.Cordon, activity.RegisterOptions{Name: contract.CordonActivity})
 	w.RegisterActivityWithOptions(cordons.Uncordon, activity.RegisterOptions{Name: contract.UncordonActivity})
 	w.RegisterActivityWithOptions(cordons.FindMember, activity.RegisterOptions{Name: contract.FindMemberActivity})
+	load := &activities.LoadChanges{Client: c}
+	w.RegisterActivityWithOptions(load.ReduceLoad, activity.RegisterOptions{Name: contract.ReduceLoadActivity})
+	w.RegisterActivityWithOptions(load.RestoreLoad, activity.RegisterOptions{Name: contract.RestoreLoadActivity})
+	w.RegisterActivityWithOptions(load.Rebalance, activity.RegisterOptions{Name: contract.RebalanceActivity})
 	lanes := &activities.Lanes{Client: c, Namespace: o.Namespace}
 	w.RegisterActivityWithOptions(lanes.Reprioritize, activity.RegisterOptions{Name: contract.ReprioritizeActivity})
 	transfers := &activities.Transfers{Client: c}

@@ -43,6 +43,9 @@ type clusterRun struct {
 	queue   []contract.FailoverInput
 	release []contract.ReleaseBrakeRequest
 
+	reduced      bool // a load reduction changed since restoreLoads looked
+	askingHealth bool // hubs are being asked how agents with reduced load do
+
 	changed, hubLost, manual, evacuated workflow.ReceiveChannel
 }
 
@@ -72,6 +75,7 @@ func (r *clusterRun) loop(ctx workflow.Context) error {
 	for {
 		r.takeSignals(ctx)
 		r.settleRoles(ctx)
+		r.restoreLoads(ctx)
 		switch {
 		case r.told != r.state.Version:
 			r.tellHubs(ctx)
@@ -97,13 +101,17 @@ func (r *clusterRun) loop(ctx workflow.Context) error {
 // waitForWork returns when something is to be done, at the latest when a role becomes free.
 func (r *clusterRun) waitForWork(ctx workflow.Context) {
 	ready := func() bool {
-		return r.signalled() || r.told != r.state.Version || r.joined || len(r.release) > 0 || (r.deleted || r.longEnough(ctx)) && r.idle(ctx)
+		return r.signalled() || r.told != r.state.Version || r.joined || r.reduced || len(r.release) > 0 || (r.deleted || r.longEnough(ctx)) && r.idle(ctx)
 	}
-	if r.wake.IsZero() {
+	wake, why := earlier(r.wake, r.nextRestore()), "until a role is free"
+	if wake.IsZero() {
 		_ = workflow.Await(ctx, ready)
 		return
 	}
-	_, _ = workflow.AwaitWithOptions(ctx, named(max(r.wake.Sub(workflow.Now(ctx)), time.Millisecond), "until a role is free"), ready)
+	if !wake.Equal(r.wake) {
+		why = "until agents get slots back"
+	}
+	_, _ = workflow.AwaitWithOptions(ctx, named(max(wake.Sub(workflow.Now(ctx)), time.Millisecond), why), ready)
 }
 
 func (r *clusterRun) signalled() bool {
@@ -112,7 +120,7 @@ func (r *clusterRun) signalled() bool {
 
 // idle reports whether the run may end: nothing that it began beside the loop is under way.
 func (r *clusterRun) idle(ctx workflow.Context) bool {
-	return r.telling == 0 && workflow.AllHandlersFinished(ctx)
+	return r.telling == 0 && !r.askingHealth && workflow.AllHandlersFinished(ctx)
 }
 
 func (r *clusterRun) longEnough(ctx workflow.Context) bool {
@@ -170,7 +178,7 @@ func (r *clusterRun) directive() contract.Directive {
 	return contract.Directive{
 		Cluster: s.Config.Name, CreatedAt: r.created, Version: s.Version, Mode: s.Config.ReplicationMode, CapabilitySets: s.CapabilitySets,
 		Leader: s.Leader, LeaderEpoch: s.LeaderEpoch, Standbys: s.Standbys, Shards: s.Shards,
-		RoleLease: s.Config.RoleLease, Brake: s.Config.Brake, Fences: fences(s.Members), Cordoned: cordoned(s.Cordons),
+		RoleLease: s.Config.RoleLease, Brake: s.Config.Brake, Fences: fences(s.Members), Cordoned: cordoned(s.Cordons), Slots: s.SlotLimits(),
 		Paused: paused, PausedLanes: lanes,
 	}
 }

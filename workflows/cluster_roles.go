@@ -125,7 +125,8 @@ func (r *clusterRun) settleRoles(ctx workflow.Context) {
 	r.state.RefreshStandbys()
 	election, elected := r.state.Elect(loads, now)
 	moves, waitUntil := r.state.AssignShards(lease, now)
-	if elected || len(moves) > 0 || len(r.state.Standbys) != standbys {
+	targets := r.state.AssignTargets()
+	if elected || len(moves)+len(targets) > 0 || len(r.state.Standbys) != standbys {
 		r.state.Version++
 	}
 	r.wake = earlier(election.WaitUntil, waitUntil)

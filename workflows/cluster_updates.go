@@ -35,6 +35,9 @@ func (r *clusterRun) setUpdateHandlers(ctx workflow.Context) error {
 	if err := r.setCordonHandlers(ctx); err != nil {
 		return err
 	}
+	if err := r.setLoadHandlers(ctx); err != nil {
+		return err
+	}
 	return workflow.SetUpdateHandlerWithOptions(ctx, contract.DeleteUpdate,
 		func(workflow.Context, contract.DeleteRequest) error {
 			r.deleted = true

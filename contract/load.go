@@ -1,0 +1,83 @@
+package contract
+
+import "mainstay.dev/mainstay/fleet"
+
+// Names of the Cluster workflow's handlers about how much its agents do.
+const (
+	ReduceLoadUpdate  = "reduce-load"  // ReduceLoadRequest → LoadReduced, once the hubs have heard
+	RestoreLoadUpdate = "restore-load" // RestoreLoadRequest → LoadReduced
+	RebalanceUpdate   = "rebalance"    // RebalanceRequest → fleet.Rebalance
+	TargetsUpdate     = "targets"      // TargetsRequest → ClusterView
+)
+
+// Activities of the worker that ask a cluster for the same, for workflows. A refusal is final, with the type Refused.
+const (
+	ReduceLoadActivity  = "ReduceLoad"  // ClusterReduceLoad → LoadReduced
+	RestoreLoadActivity = "RestoreLoad" // ClusterRestoreLoad → LoadReduced
+	RebalanceActivity   = "Rebalance"   // ClusterRebalance → fleet.Rebalance
+)
+
+// ReduceLoadRequest lets an agent use fewer of its slots. To ask again changes how many and begins the time anew; a
+// factor is always of all its slots. It is refused for an agent with one slot, and for one that is no member.
+type ReduceLoadRequest struct {
+	AgentID string `json:"agent_id"`
+	// Slots, or Factor of its slots (0 to 1); neither: half. At least one slot is left.
+	Slots  int     `json:"slots,omitempty"`
+	Factor float64 `json:"factor,omitempty"`
+	// For is after how long it gets them back, step by step; 0: fleet.DefaultReduceFor.
+	For fleet.Duration `json:"for,omitempty"`
+	// UntilHealthy gives them back earlier, once its health is good again.
+	UntilHealthy bool   `json:"until_healthy,omitempty"`
+	Reason       string `json:"reason,omitempty"`
+}
+
+// Reduce is the request in the words of the domain.
+func (r *ReduceLoadRequest) Reduce() fleet.Reduce {
+	return fleet.Reduce{Slots: r.Slots, Factor: r.Factor, For: r.For.Std(), UntilHealthy: r.UntilHealthy, Reason: r.Reason}
+}
+
+// RestoreLoadRequest gives an agent all its slots back at once. Without a reduction it does nothing.
+type RestoreLoadRequest struct {
+	AgentID string `json:"agent_id"`
+}
+
+// LoadReduced answers both.
+type LoadReduced struct {
+	AgentID        string `json:"agent_id"`
+	MaxTasks       int    `json:"max_tasks"`
+	EffectiveSlots int    `json:"effective_slots"`
+	// Changed is false when the agent had just so many slots before.
+	Changed   bool                 `json:"changed"`
+	Reduction *fleet.LoadReduction `json:"reduction,omitempty"`
+}
+
+// ClusterReduceLoad is the input of ReduceLoadActivity.
+type ClusterReduceLoad struct {
+	Cluster string            `json:"cluster"`
+	Request ReduceLoadRequest `json:"request"`
+}
+
+// ClusterRestoreLoad is the input of RestoreLoadActivity.
+type ClusterRestoreLoad struct {
+	Cluster string             `json:"cluster"`
+	Request RestoreLoadRequest `json:"request"`
+}
+
+// RebalanceRequest spreads shards and targets evenly over the agents, with as few moves as that needs. Asked again, it
+// finds nothing to do.
+type RebalanceRequest struct {
+	DryRun bool   `json:"dry_run,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// ClusterRebalance is the input of RebalanceActivity.
+type ClusterRebalance struct {
+	Cluster string           `json:"cluster"`
+	Request RebalanceRequest `json:"request"`
+}
+
+// TargetsRequest adds deployment targets to a cluster and takes others away.
+type TargetsRequest struct {
+	Add    []string `json:"add,omitempty"`
+	Remove []string `json:"remove,omitempty"`
+}

@@ -1,0 +1,218 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// DefaultReduceFor is how long an agent has fewer slots when nobody says how long.
+	DefaultReduceFor = 10 * time.Minute
+	// MaxReduceFor bounds it.
+	MaxReduceFor = 7 * 24 * time.Hour
+	// RestoreStep spaces the steps in which an agent gets its slots back.
+	RestoreStep = 30 * time.Second
+	// DefaultReduceFactor is the share of its slots that an agent keeps.
+	DefaultReduceFactor = 0.5
+)
+
+// LoadReduction lets an agent run fewer tasks at a time than it has slots (row A14). What it runs already goes on. It
+// belongs to the agent's id, as a cordon does.
+type LoadReduction struct {
+	AgentID string `json:"agent_id"`
+	// Slots are those that it may use now.
+	Slots  int       `json:"slots"`
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until"` // from when on it gets its slots back, step by step
+	Reason string    `json:"reason,omitempty"`
+	// UntilHealthy gives them back earlier, once its health is good again.
+	UntilHealthy bool `json:"until_healthy,omitempty"`
+	// NextStep is when to look again.
+	NextStep time.Time `json:"next_step"`
+}
+
+// Reduce is what is asked for: a number of slots, or a share of those that the agent has; neither means half.
+type Reduce struct {
+	Slots        int           `json:"slots,omitempty"`
+	Factor       float64       `json:"factor,omitempty"`
+	For          time.Duration `json:"for,omitempty"` // 0: DefaultReduceFor
+	UntilHealthy bool          `json:"until_healthy,omitempty"`
+	Reason       string        `json:"reason,omitempty"`
+}
+
+// Validate checks what can be checked without the agent.
+func (r Reduce) Validate() error {
+	switch {
+	case r.Slots != 0 && r.Factor != 0:
+		return fmt.Errorf("give slots or factor, not both")
+	case r.Slots < 0:
+		return fmt.Errorf("slots must be 1 or more")
+	case r.Factor != 0 && !(r.Factor > 0 && r.Factor < 1): // also refuses NaN
+		return fmt.Errorf("factor must lie between 0 and 1, as in 0.5 for half of its slots")
+	case r.For < 0 || r.For > MaxReduceFor:
+		return fmt.Errorf("for must lie between 1s and %s", Duration(MaxReduceFor).Std())
+	}
+	return nil
+}
+
+// SlotsOf is how many of an agent's slots are left, at least one. It does not depend on an earlier reduction, so that to
+// ask twice is to ask once.
+func (r Reduce) SlotsOf(maxTasks int) int {
+	if r.Slots > 0 {
+		return min(r.Slots, maxTasks)
+	}
+	factor := r.Factor
+	if factor == 0 {
+		factor = DefaultReduceFactor
+	}
+	return max(1, int(float64(maxTasks)*factor))
+}
+
+// ReductionOf returns an agent's reduction, or nil.
+func (c *Cluster) ReductionOf(agentID string) *LoadReduction {
+	if i, found := c.searchReduction(agentID); found {
+		return &c.Reductions[i]
+	}
+	return nil
+}
+
+func (c *Cluster) searchReduction(agentID string) (int, bool) {
+	return slices.BinarySearchFunc(c.Reductions, agentID, func(r LoadReduction, id string) int { return strings.Compare(r.AgentID, id) })
+}
+
+// EffectiveSlots is how many tasks a member may run at a time now.
+func (c *Cluster) EffectiveSlots(m *Member) int {
+	if r := c.ReductionOf(m.AgentID); r != nil {
+		return min(r.Slots, m.MaxTasks)
+	}
+	return m.MaxTasks
+}
+
+// ReduceLoad lets a member use fewer of its slots, or changes how many and for how long. It reports whether the number
+// of slots changed.
+func (c *Cluster) ReduceLoad(agentID string, r Reduce, now time.Time) (changed bool, err error) {
+	m := c.Member(agentID)
+	if m == nil {
+		return false, fmt.Errorf("the agent is not a member of the cluster")
+	}
+	if err := r.Validate(); err != nil {
+		return false, err
+	}
+	slots := r.SlotsOf(m.MaxTasks)
+	if slots >= m.MaxTasks {
+		if m.MaxTasks <= 1 {
+			return false, fmt.Errorf("the agent has one slot, so its load cannot be reduced: drain it instead")
+		}
+		return false, fmt.Errorf("the agent has %d slots: name fewer", m.MaxTasks)
+	}
+	before := c.EffectiveSlots(m)
+	next := LoadReduction{AgentID: agentID, Slots: slots, Since: now, Until: now.Add(orDefault(r.For, DefaultReduceFor)), Reason: r.Reason, UntilHealthy: r.UntilHealthy}
+	next.NextStep = next.Until
+	if r.UntilHealthy {
+		next.NextStep = earliest(next.Until, now.Add(RestoreStep))
+	}
+	i, found := c.searchReduction(agentID)
+	if found {
+		next.Since = c.Reductions[i].Since
+		if next.Reason == "" {
+			next.Reason = c.Reductions[i].Reason
+		}
+		c.Reductions[i] = next
+	} else {
+		c.Reductions = slices.Insert(c.Reductions, i, next)
+	}
+	return before != slots, nil
+}
+
+// RestoreLoad gives an agent all its slots back at once. It reports whether it had fewer.
+func (c *Cluster) RestoreLoad(agentID string) bool {
+	i, found := c.searchReduction(agentID)
+	if found {
+		c.Reductions = slices.Delete(c.Reductions, i, i+1)
+	}
+	return found
+}
+
+// NextRestore is when StepReductions has something to do; zero: never.
+func (c *Cluster) NextRestore() time.Time {
+	var next time.Time
+	for i := range c.Reductions {
+		if at := c.Reductions[i].NextStep; next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	return next
+}
+
+// HealthAwaited names the agents whose health decides on their next step, which is due.
+func (c *Cluster) HealthAwaited(now time.Time) []string {
+	var agents []string
+	for i := range c.Reductions {
+		if r := &c.Reductions[i]; r.UntilHealthy && !now.Before(r.NextStep) && now.Before(r.Until) {
+			agents = append(agents, r.AgentID)
+		}
+	}
+	return agents
+}
+
+// StepReductions gives agents whose time has come, or who are healthy again, a quarter of their slots back. It reports
+// whether the slots of any changed.
+func (c *Cluster) StepReductions(healthy map[string]bool, now time.Time) bool {
+	changed := false
+	c.Reductions = slices.DeleteFunc(c.Reductions, func(r LoadReduction) bool {
+		m := c.Member(r.AgentID)
+		if m == nil {
+			return !now.Before(r.Until) // it left
+		}
+		return r.Slots >= m.MaxTasks && !now.Before(r.NextStep) // it came back with fewer
+	})
+	kept := c.Reductions[:0]
+	for _, r := range c.Reductions {
+		m := c.Member(r.AgentID)
+		if now.Before(r.NextStep) {
+			kept = append(kept, r)
+			continue
+		}
+		r.NextStep = now.Add(RestoreStep)
+		if m == nil {
+			r.NextStep = r.Until
+		} else if over := !now.Before(r.Until); over || r.UntilHealthy && healthy[r.AgentID] {
+			r.Slots = min(m.MaxTasks, r.Slots+max(1, m.MaxTasks/4))
+			changed = true
+			if r.Slots == m.MaxTasks {
+				continue
+			}
+		}
+		kept = append(kept, r)
+	}
+	c.Reductions = kept
+	return changed
+}
+
+// SlotLimits are the slots of the agents that have fewer than their own, for hubs.
+func (c *Cluster) SlotLimits() map[string]int {
+	if len(c.Reductions) == 0 {
+		return nil
+	}
+	limits := make(map[string]int, len(c.Reductions))
+	for i := range c.Reductions {
+		limits[c.Reductions[i].AgentID] = c.Reductions[i].Slots
+	}
+	return limits
+}
+
+func orDefault(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

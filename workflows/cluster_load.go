@@ -1,0 +1,151 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// healthRead bounds asking a hub how well its agents do.
+const healthRead = 5 * time.Second
+
+// setLoadHandlers takes what is said about how much an agent may run.
+func (r *clusterRun) setLoadHandlers(ctx workflow.Context) error {
+	err := workflow.SetUpdateHandlerWithOptions(ctx, contract.ReduceLoadUpdate, r.reduceLoad,
+		workflow.UpdateHandlerOptions{Validator: func(contract.ReduceLoadRequest) error { return r.refuseDeleted() }})
+	if err != nil {
+		return err
+	}
+	err = workflow.SetUpdateHandlerWithOptions(ctx, contract.RebalanceUpdate, r.rebalance,
+		workflow.UpdateHandlerOptions{Validator: func(contract.RebalanceRequest) error { return r.refuseDeleted() }})
+	if err != nil {
+		return err
+	}
+	err = workflow.SetUpdateHandlerWithOptions(ctx, contract.TargetsUpdate, r.changeTargets,
+		workflow.UpdateHandlerOptions{Validator: func(contract.TargetsRequest) error { return r.refuseDeleted() }})
+	if err != nil {
+		return err
+	}
+	return workflow.SetUpdateHandlerWithOptions(ctx, contract.RestoreLoadUpdate, r.restoreLoad,
+		workflow.UpdateHandlerOptions{Validator: func(contract.RestoreLoadRequest) error { return r.refuseDeleted() }})
+}
+
+// reduceLoad answers when the hubs have heard, so that nothing above the limit begins afterwards.
+func (r *clusterRun) reduceLoad(ctx workflow.Context, req contract.ReduceLoadRequest) (contract.LoadReduced, error) {
+	changed, err := r.state.ReduceLoad(req.AgentID, req.Reduce(), workflow.Now(ctx))
+	if err != nil {
+		return contract.LoadReduced{}, refuse("%s", err)
+	}
+	r.reduced = true
+	if changed {
+		r.state.Version++
+		version := r.state.Version
+		_, _ = workflow.AwaitWithOptions(ctx, named(heardTimeout, "until the hubs have heard of reduced load"), func() bool { return r.heard >= version })
+	}
+	return r.loadAnswer(req.AgentID, changed), nil
+}
+
+func (r *clusterRun) restoreLoad(_ workflow.Context, req contract.RestoreLoadRequest) (contract.LoadReduced, error) {
+	restored := r.state.RestoreLoad(req.AgentID)
+	if restored {
+		r.state.Version++
+	}
+	return r.loadAnswer(req.AgentID, restored), nil
+}
+
+func (r *clusterRun) loadAnswer(agent string, changed bool) contract.LoadReduced {
+	answer := contract.LoadReduced{AgentID: agent, Changed: changed, Reduction: r.state.ReductionOf(agent)}
+	if m := r.state.Member(agent); m != nil {
+		answer.MaxTasks, answer.EffectiveSlots = m.MaxTasks, r.state.EffectiveSlots(m)
+	}
+	return answer
+}
+
+// restoreLoads gives agents slots back whose time has come. Where their health decides, their hubs are asked beside the
+// main loop.
+func (r *clusterRun) restoreLoads(ctx workflow.Context) {
+	r.reduced = false
+	now := workflow.Now(ctx)
+	next := r.state.NextRestore()
+	if r.askingHealth || next.IsZero() || now.Before(next) {
+		return
+	}
+	agents := r.state.HealthAwaited(now)
+	if len(agents) == 0 {
+		r.stepReductions(nil, now)
+		return
+	}
+	r.askingHealth = true
+	workflow.GoNamed(ctx, "look at agents with reduced load", func(ctx workflow.Context) {
+		healthy := r.healthy(ctx, agents)
+		r.askingHealth, r.reduced = false, true
+		r.stepReductions(healthy, workflow.Now(ctx))
+	})
+}
+
+func (r *clusterRun) stepReductions(healthy map[string]bool, now time.Time) {
+	if r.state.StepReductions(healthy, now) {
+		r.state.Version++
+	}
+}
+
+// nextRestore is when restoreLoads has something to do; zero: nothing waits.
+func (r *clusterRun) nextRestore() time.Time {
+	if r.askingHealth {
+		return time.Time{}
+	}
+	return r.state.NextRestore()
+}
+
+// healthy asks the agents' hubs which of them do well. One that is not known does not.
+func (r *clusterRun) healthy(ctx workflow.Context, agents []string) map[string]bool {
+	healthy := make(map[string]bool, len(agents))
+	for _, agent := range agents {
+		m := r.state.Member(agent)
+		if m == nil || !m.Connected() {
+			continue
+		}
+		hubCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+			TaskQueue: contract.HubQueue(m.Hub), ScheduleToCloseTimeout: healthRead,
+			RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: "health of " + agent,
+		})
+		var read contract.ReadHealthResult
+		err := workflow.ExecuteActivity(hubCtx, contract.ReadHealthActivity,
+			contract.ReadHealthInput{Cluster: r.state.Config.Name, AgentID: agent}).Get(ctx, &read)
+		if err != nil {
+			workflow.GetLogger(ctx).Info("The health of an agent with reduced load is not known", "agent", agent, "error", err)
+			continue
+		}
+		if health, known := read.Agents[agent]; known {
+			healthy[agent] = health.Level == fleet.HealthHealthy
+		}
+	}
+	return healthy
+}
+
+// rebalance spreads shards and targets evenly. The main loop gives the shards to their new owners once leases allow.
+func (r *clusterRun) rebalance(ctx workflow.Context, req contract.RebalanceRequest) (fleet.Rebalance, error) {
+	answer := r.state.Rebalance(r.state.Config.RoleLease.Std(), workflow.Now(ctx), req.DryRun)
+	if !req.DryRun && len(answer.Moves) > 0 {
+		r.state.Version++
+		r.joined = true
+		workflow.GetLogger(ctx).Info("Rebalanced", "moves", len(answer.Moves), "reason", req.Reason)
+	}
+	return answer, nil
+}
+
+func (r *clusterRun) changeTargets(_ workflow.Context, req contract.TargetsRequest) (contract.ClusterView, error) {
+	changed, err := r.state.ChangeTargets(req.Add, req.Remove)
+	if err != nil {
+		return contract.ClusterView{}, refuse("%s", err)
+	}
+	if changed {
+		r.state.AssignTargets()
+		r.state.Version++
+	}
+	return r.view(), nil
+}
