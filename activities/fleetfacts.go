@@ -147,7 +147,9 @@ func (a *Facts) live(ctx context.Context) (map[agentProcess]fleet.LiveAgent, err
 
 func liveOf(h *workerpb.WorkerHeartbeat) fleet.LiveAgent {
 	slots, host := h.GetActivityTaskSlotsInfo(), h.GetHostInfo()
+	level, score, _ := contract.HealthOf(h)
 	return fleet.LiveAgent{
+		Health: level, Score: score,
 		Running: int(slots.GetCurrentUsedSlots()), FreeSlots: int(slots.GetCurrentAvailableSlots()),
 		CPUPercent: 100 * float64(host.GetCurrentHostCpuUsage()), MemoryPercent: 100 * float64(host.GetCurrentHostMemUsage()),
 		LastHeartbeat: h.GetHeartbeatTime().AsTime(), Processed: int(slots.GetTotalProcessedTasks()), Failed: int(slots.GetTotalFailedTasks()),

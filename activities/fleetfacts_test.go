@@ -79,7 +79,7 @@ func TestFacts(t *testing.T) {
 		return &workerpb.WorkerHeartbeat{
 			WorkerIdentity: contract.AgentIdentity(cluster, agent), WorkerInstanceKey: instance,
 			ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: used, CurrentAvailableSlots: 4 - used, TotalProcessedTasks: 9, TotalFailedTasks: 2},
-			HostInfo:              &workerpb.WorkerHostInfo{CurrentHostCpuUsage: 0.5},
+			HostInfo:              &workerpb.WorkerHostInfo{CurrentHostCpuUsage: 0.5}, Plugins: []*workerpb.PluginInfo{{Name: "other"}, contract.HealthPlugin(fleet.HealthDegraded, 0.85)},
 		}
 	}
 	view := func(name string, members ...fleet.Member) contract.ClusterView {
@@ -102,6 +102,8 @@ func TestFacts(t *testing.T) {
 	got := facts.Clusters[0].Live["a-1"]
 	require.Equal(t, []int{3, 1, 9, 2}, []int{got.Running, got.FreeSlots, got.Processed, got.Failed})
 	require.InDelta(t, 50, got.CPUPercent, 0.01)
+	require.Equal(t, fleet.HealthDegraded, got.Health)
+	require.InDelta(t, 0.85, got.Score, 1e-9)
 
 	facts, err = reader.Read(t.Context(), "z", "nowhere")
 	require.NoError(t, err)

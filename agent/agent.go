@@ -69,6 +69,7 @@ type Agent struct {
 	mu     sync.Mutex
 	run    *run // nil before Run
 	health *float64
+	note   string
 	access fleet.Providers
 }
 
@@ -154,20 +155,6 @@ func (a *Agent) Role() fleet.Role {
 		return ""
 	}
 	return r.currentRole()
-}
-
-// SetHealth sets the agent's own opinion of itself, 0 (failed) to 1 (healthy), which it sends with its heartbeats.
-func (a *Agent) SetHealth(health float64) {
-	health = min(1, max(0, health))
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.health = &health
-}
-
-func (a *Agent) ownHealth() *float64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.health
 }
 
 // taskTypes are the handled types, sorted.

@@ -123,7 +123,8 @@ func awaitTaken(answers <-chan pollAnswer) {
 
 // nextPoll makes the newest poll.
 func (r *run) nextPoll() sentPoll {
-	health, providers := r.agent.ownHealth(), r.agent.ownProviders()
+	health, note := r.agent.ownHealth()
+	providers := r.agent.ownProviders()
 	metrics := r.metrics.read()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +132,7 @@ func (r *run) nextPoll() sentPoll {
 	r.pollAt = time.Time{}
 	p := sentPoll{session: r.session, sentAt: time.Now(), body: protocol.Poll{
 		Sequence: r.sequence, FreeSlots: max(0, r.agent.options.Slots-len(r.attempts)), Metrics: metrics, Counters: r.counters,
-		Health: health, Stopping: r.stopping, Returned: r.returned, Providers: providers,
+		Health: health, HealthNote: note, Stopping: r.stopping, Returned: r.returned, Providers: providers,
 	}}
 	budget := checkpointBudget
 	for _, at := range r.attempts {

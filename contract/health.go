@@ -1,8 +1,36 @@
 package contract
 
 import (
+	"fmt"
+
+	workerpb "go.temporal.io/api/worker/v1"
+
 	"mainstay.dev/mainstay/fleet"
 )
+
+// healthPlugin is how an agent's health appears in its entry of the live worker registry, which has no field for it.
+const healthPlugin = "mainstay-health"
+
+// HealthPlugin puts an agent's health into its entry of the live registry.
+func HealthPlugin(level fleet.HealthLevel, score float64) *workerpb.PluginInfo {
+	if level == "" {
+		level, score = fleet.HealthHealthy, 1 // it was not rated yet
+	}
+	return &workerpb.PluginInfo{Name: healthPlugin, Version: fmt.Sprintf("%s %.3f", level, score)}
+}
+
+// HealthOf reads what HealthPlugin wrote; ok is false where there is none.
+func HealthOf(h *workerpb.WorkerHeartbeat) (level fleet.HealthLevel, score float64, ok bool) {
+	for _, p := range h.GetPlugins() {
+		if p.GetName() != healthPlugin {
+			continue
+		}
+		if n, err := fmt.Sscanf(p.GetVersion(), "%s %f", &level, &score); err == nil && n == 2 {
+			return level, score, true
+		}
+	}
+	return "", 0, false
+}
 
 // ReadHealthActivity runs on a hub's own queue, as an activity without a workflow: it rates the hub's agents of a cluster.
 // ReadHealthInput → ReadHealthResult.

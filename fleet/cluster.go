@@ -73,6 +73,8 @@ type ClusterConfig struct {
 	DeadLetterRetention Duration `json:"dead_letter_retention,omitempty"`
 	// Brake holds failovers back when many agents vanish at once.
 	Brake BrakePolicy `json:"brake,omitzero"`
+	// SelfHealing says what the healing cycle may do in the cluster.
+	SelfHealing HealingPolicy `json:"self_healing,omitzero"`
 	// TenantWeights are the tenants' shares of the lanes while several wait, 0.1 to 100. One that is not named has 1.
 	TenantWeights map[string]float64 `json:"tenant_weights,omitempty"`
 }
@@ -101,6 +103,7 @@ func (c ClusterConfig) WithDefaults() ClusterConfig {
 	c.TransferTimeout = Duration(c.TransferTimeout.Or(DefaultTransferTimeout))
 	c.DeadLetterRetention = Duration(c.DeadLetterRetention.Or(DefaultDeadLetterRetention))
 	c.Brake = c.Brake.WithDefaults()
+	c.SelfHealing = c.SelfHealing.WithDefaults()
 	return c
 }
 
@@ -140,6 +143,9 @@ func (c ClusterConfig) Validate() error {
 	if err := validateWeights(c.TenantWeights); err != nil {
 		return err
 	}
+	if err := c.SelfHealing.Validate(); err != nil {
+		return fmt.Errorf("self_healing: %w", err)
+	}
 	return c.Brake.Validate()
 }
 
@@ -162,6 +168,8 @@ type Member struct {
 	MaxTasks     int               `json:"max_tasks"`
 	Metadata     map[string]string `json:"metadata,omitempty"`
 	JoinedAt     time.Time         `json:"joined_at"`
+	// Health is how well it does its work, as its hub last told; nil: healthy, or not connected.
+	Health *MemberHealth `json:"health,omitempty"`
 	// FencedInstances are the newest processes that this one or its predecessors replaced; they may not come back.
 	FencedInstances []string `json:"fenced_instances,omitempty"`
 }
@@ -208,6 +216,8 @@ type Cluster struct {
 	Pauses []Pause `json:"pauses,omitempty"`
 	// BrakeHolds are the hubs whose mass-loss brake is engaged, sorted by hub.
 	BrakeHolds []BrakeHold `json:"brake_holds,omitempty"`
+	// HubStarts are the newest processes of the hubs that brought agents, sorted by hub.
+	HubStarts []HubStart `json:"hub_starts,omitempty"`
 	// Departures are the newest agents that said goodbye, oldest first.
 	Departures []Departure `json:"departures,omitempty"`
 }
@@ -248,19 +258,22 @@ const (
 	RefusedFenced = "fenced"       // a newer process already took this agent id
 )
 
-// Transition is one change of a member's status as its hub saw it. It is ignored unless Instance and Epoch are still
-// the member's.
+// Transition is one change of a member's status or health as its hub saw it. It is ignored unless Instance and Epoch are
+// still the member's.
 type Transition struct {
-	AgentID  string      `json:"agent_id"`
-	Instance string      `json:"instance_id"`
-	Epoch    int64       `json:"epoch"`
-	Status   AgentStatus `json:"status"`
-	Reason   string      `json:"reason,omitempty"`
-	At       time.Time   `json:"at"`
+	AgentID  string `json:"agent_id"`
+	Instance string `json:"instance_id"`
+	Epoch    int64  `json:"epoch"`
+	// Status is empty in a change of health.
+	Status AgentStatus `json:"status,omitempty"`
+	Reason string      `json:"reason,omitempty"`
+	At     time.Time   `json:"at"`
 	// Left says that the agent said goodbye: it is a member no more, and its roles are free at once.
 	Left bool `json:"left,omitempty"`
 	// LeaseRemaining is how long after the report the agent may go on with its roles; absent: a whole role lease.
 	LeaseRemaining *Duration `json:"lease_remaining,omitempty"`
 	// Attempts were under way on the agent, at most MaxTransfers of them.
 	Attempts []HeldAttempt `json:"attempts,omitempty"`
+	// Health is the new level; nil: it did not change.
+	Health *MemberHealth `json:"health,omitempty"`
 }

@@ -29,6 +29,9 @@ type LiveAgent struct {
 	// Processed and Failed are totals since the process started.
 	Processed int `json:"processed"`
 	Failed    int `json:"failed"`
+	// Health and Score are how its hub rates it; empty: not known.
+	Health HealthLevel `json:"health,omitempty"`
+	Score  float64     `json:"score,omitempty"`
 	// Stopping says that it takes nothing new and will say goodbye.
 	Stopping bool `json:"stopping,omitempty"`
 }

@@ -1,7 +1,10 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -29,24 +32,26 @@ const healthRise = 0.02
 
 // Weights of the factors of a health score (row A5).
 const (
-	weightSelfReported  = 0.2
-	weightHeartbeats    = 0.3
-	weightCompletion    = 0.25
-	weightResources     = 0.15
-	weightErrors        = 0.1
-	resourcesFullyGood  = 70.0 // per cent in use up to which the resources' factor is 1; it falls to 0 at 100
-	heartbeatFullyLate  = 3.0  // heartbeat intervals of silence from which on the regularity is 0
-	heartbeatStillGood  = 1.5  // heartbeat intervals of silence up to which it is 1
-	scorePrecision      = 1000 // scores are rounded to this fraction, so that equal facts print alike
-	checkWarn           = 80.0 // per cent in use
-	checkFail           = 95.0
-	stuckAttemptsToFail = 1
+	weightSelfReported = 0.2
+	weightHeartbeats   = 0.3
+	weightCompletion   = 0.25
+	weightResources    = 0.15
+	weightErrors       = 0.1
+	resourcesFullyGood = 70.0 // per cent in use up to which the resources' factor is 1; it falls to 0 at 100
+	heartbeatFullyLate = 3.0  // heartbeat intervals of silence from which on the regularity is 0
+	heartbeatStillGood = 1.5  // heartbeat intervals of silence up to which it is 1
+	scorePrecision     = 1000 // scores are rounded to this fraction, so that equal facts print alike
+	checkWarn          = 80.0 // per cent in use
+	checkFail          = 95.0
+	// fewestUnfinished is how many attempts must end badly before they count: one or two may be the tasks' fault.
+	fewestUnfinished = 3
 )
 
 // HealthFacts are what a health score is made of. Counts are those of a rolling window.
 type HealthFacts struct {
-	// SelfReported is what the agent says of itself, 0 to 1; nil: it says nothing, which counts as 1.
+	// SelfReported is what the agent says of itself, 0 to 1; nil: it says nothing, which counts as 1. SelfNote says why.
 	SelfReported *float64
+	SelfNote     string
 	// Heartbeats were awaited, of which Late did not come in time.
 	Heartbeats, Late int
 	// Silence is the time since the last one, Interval the time between two.
@@ -54,8 +59,8 @@ type HealthFacts struct {
 	// Completed and Failed attempts were finished by the agent; Unfinished ones timed out, missed their beacons or were
 	// handed back.
 	Completed, Failed, Unfinished int
-	// Stuck attempts run on although they were told to stop.
-	Stuck int
+	// Stuck attempts run on although they were told to stop, each in one of the agent's Slots (0: not known).
+	Stuck, Slots int
 	// CPUPercent, MemoryPercent and DiskPercent are in use; nil: not known, which counts as good.
 	CPUPercent, MemoryPercent, DiskPercent *float64
 }
@@ -87,14 +92,41 @@ type HealthCheck struct {
 
 // Health is an agent's health with what it is made of.
 type Health struct {
-	Level   HealthLevel    `json:"level"`
-	Score   float64        `json:"score"`
+	Level HealthLevel `json:"level"`
+	Score float64     `json:"score"`
+	// Why says in words what is wrong, worst first; empty: nothing is.
+	Why     string         `json:"why,omitempty"`
 	Factors []HealthFactor `json:"factors"`
 	Checks  []HealthCheck  `json:"checks"`
 }
 
+// MemberHealth is what a cluster keeps of a member's health: its level, and the facts when it reached that.
+type MemberHealth struct {
+	Level HealthLevel `json:"level"`
+	Score float64     `json:"score"`
+	Why   string      `json:"why,omitempty"`
+	Since time.Time   `json:"since"`
+}
+
+// WorseThan reports whether a level is worse than another; an empty one counts as healthy.
+func (l HealthLevel) WorseThan(other HealthLevel) bool { return l.rank() > other.rank() }
+
+func (l HealthLevel) rank() int {
+	for i := range healthLevels {
+		if healthLevels[i].level == l {
+			return i
+		}
+	}
+	return 0
+}
+
+// ScoreOf is what an agent reports of itself when it names a level.
+func ScoreOf(l HealthLevel) float64 { return 1 - 0.25*float64(l.rank()) }
+
 // AssessHealth rates an agent by its facts (row A5): the weighted mean of five factors. before is the level that it had, or
-// "" for none; a better level needs a little more than its threshold.
+// "" for none; a better level needs a little more than its threshold. An agent that lives but does not work is critical
+// whatever its score, and one with a handler that does not stop is no better than degraded: its heartbeats and its host
+// may be fine, and would outweigh that.
 func AssessHealth(f HealthFacts, before HealthLevel) Health {
 	h := Health{Factors: []HealthFactor{f.selfReported(), f.heartbeats(), f.completion(), f.resources(), f.errors()}, Checks: f.checks()}
 	for i := range h.Factors {
@@ -103,7 +135,48 @@ func AssessHealth(f HealthFacts, before HealthLevel) Health {
 	}
 	h.Score = rounded(h.Score)
 	h.Level = levelOf(h.Score, before)
+	if limit := f.worksAtMost(); limit.WorseThan(h.Level) {
+		h.Level = limit
+	}
+	h.Why = whyOf(&h)
 	return h
+}
+
+// worksAtMost is the best level of an agent by whether it works at all.
+func (f *HealthFacts) worksAtMost() HealthLevel {
+	switch {
+	case f.idleHands(), f.Stuck > 0 && f.Stuck >= f.Slots && f.Slots > 0:
+		return HealthCritical
+	case f.Stuck > 0:
+		return HealthDegraded
+	}
+	return HealthHealthy
+}
+
+// idleHands reports whether the agent takes work and finishes none.
+func (f *HealthFacts) idleHands() bool {
+	return f.Completed+f.Failed == 0 && f.Unfinished >= fewestUnfinished
+}
+
+// whyOf names what is wrong with an agent that is not healthy: failed checks, then the factors that cost most.
+func whyOf(h *Health) string {
+	if h.Level == HealthHealthy {
+		return ""
+	}
+	var reasons []string
+	for _, c := range h.Checks {
+		if c.Name == "agent" && c.Status != CheckPass {
+			reasons = append(reasons, c.Why)
+		}
+	}
+	factors := slices.Clone(h.Factors)
+	slices.SortStableFunc(factors, func(a, b HealthFactor) int { return cmp.Compare((1-b.Score)*b.Weight, (1-a.Score)*a.Weight) })
+	for _, f := range factors {
+		if f.Score < 1 && !slices.Contains(reasons, f.Why) {
+			reasons = append(reasons, f.Why)
+		}
+	}
+	return strings.Join(reasons, "; ")
 }
 
 func levelOf(score float64, before HealthLevel) HealthLevel {
@@ -129,6 +202,9 @@ func (f *HealthFacts) selfReported() HealthFactor {
 		factor.Score = clamp(*f.SelfReported)
 		if factor.Score < 1 {
 			factor.Why = fmt.Sprintf("the agent rates itself %.2f", factor.Score)
+			if f.SelfNote != "" {
+				factor.Why += ": " + f.SelfNote
+			}
 		}
 	}
 	return factor
@@ -157,6 +233,10 @@ func (f *HealthFacts) completion() HealthFactor {
 		return factor
 	}
 	all := f.Completed + f.Failed + bad
+	if f.Stuck == 0 && bad < fewestUnfinished {
+		factor.Why = fmt.Sprintf("%d of %d attempts were not finished: too few to say anything", bad, all)
+		return factor
+	}
 	factor.Score = float64(all-bad) / float64(all)
 	factor.Why = fmt.Sprintf("%d of %d attempts were not finished", bad, all)
 	if f.Stuck > 0 {
@@ -205,12 +285,14 @@ func (f *HealthFacts) checks() []HealthCheck {
 	}
 	agent := HealthCheck{Name: "agent", Status: CheckPass, Why: "it answers and works"}
 	switch {
-	case f.Stuck >= stuckAttemptsToFail:
+	case f.Stuck > 0:
 		agent.Status, agent.Why = CheckFail, fmt.Sprintf("%d attempts run on although they were told to stop", f.Stuck)
+	case f.idleHands():
+		agent.Status, agent.Why = CheckFail, fmt.Sprintf("it took %d attempts and finished none", f.Unfinished)
 	case f.Interval > 0 && f.Silence > time.Duration(heartbeatStillGood*float64(f.Interval)):
 		agent.Status, agent.Why = CheckWarn, fmt.Sprintf("silent for %s", f.Silence.Round(time.Second))
 	case f.Completed+f.Failed == 0 && f.Unfinished > 0:
-		agent.Status, agent.Why = CheckFail, fmt.Sprintf("it took %d attempts and finished none", f.Unfinished)
+		agent.Status, agent.Why = CheckWarn, fmt.Sprintf("it took %d attempts and finished none yet", f.Unfinished)
 	}
 	return append(checks, agent)
 }

@@ -22,8 +22,13 @@ func TestAssessHealth(t *testing.T) {
 		{"a good agent", HealthFacts{SelfReported: p(1), Heartbeats: 60, Interval: 5 * time.Second, Silence: 5 * time.Second, Completed: 40, CPUPercent: p(60)}, "", 1, HealthHealthy},
 		{"half of its attempts fail", HealthFacts{Completed: 5, Failed: 5}, "", 0.95, HealthHealthy},
 		{"it finishes half of what it takes", HealthFacts{Completed: 5, Unfinished: 5}, "", 0.875, HealthDegraded},
-		{"it takes work and finishes none", HealthFacts{Unfinished: 5}, "", 0.75, HealthDegraded},
-		{"and its handlers hang, and it says so", HealthFacts{Unfinished: 5, Stuck: 2, SelfReported: p(0)}, "", 0.55, HealthWarning},
+		{"it takes work and finishes none", HealthFacts{Unfinished: 5}, "", 0.75, HealthCritical},
+		{"two attempts that were not finished say little", HealthFacts{Unfinished: 2}, "", 1, HealthHealthy},
+		{"one of its handlers hangs", HealthFacts{Completed: 99, Stuck: 1, Slots: 4}, "", 0.998, HealthDegraded},
+		{"all of its handlers hang", HealthFacts{Completed: 99, Stuck: 1, Slots: 1}, "", 0.998, HealthCritical},
+		{"its handlers hang, and it says so", HealthFacts{Completed: 1, Unfinished: 5, Stuck: 2, SelfReported: p(0)}, "", 0.581, HealthWarning},
+		{"it rates itself as failed", HealthFacts{SelfReported: p(0), SelfNote: "no licence"}, "", 0.8, HealthDegraded},
+		{"it works again", HealthFacts{Completed: 1}, HealthCritical, 1, HealthHealthy},
 		{"silent for two intervals", HealthFacts{Interval: 5 * time.Second, Silence: 10 * time.Second}, "", 0.9, HealthHealthy},
 		{"silent for three", HealthFacts{Interval: 5 * time.Second, Silence: 15 * time.Second}, "", 0.7, HealthDegraded},
 		{"a full disk", HealthFacts{DiskPercent: p(100)}, "", 0.85, HealthDegraded},
@@ -40,6 +45,7 @@ func TestAssessHealth(t *testing.T) {
 			got := AssessHealth(tt.facts, tt.before)
 			require.InDelta(t, tt.score, got.Score, 0.0011, "%+v", got)
 			require.Equal(t, tt.level, got.Level)
+			require.Equal(t, got.Level == HealthHealthy, got.Why == "", "%s: %q", got.Level, got.Why)
 			require.Len(t, got.Factors, 5)
 			weights := 0.0
 			for _, f := range got.Factors {

@@ -64,7 +64,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 		c.LastEpoch++
 		m.Instance, m.Epoch = j.Instance, c.LastEpoch
 	}
-	answer.Epoch = m.Epoch
+	answer.Epoch, m.Health = m.Epoch, nil // its hub tells again what is wrong
 	m.Hub, m.Host, m.PID, m.Zone, m.Group, m.Version = hub, j.Host, j.PID, j.Zone, j.Group, j.Version
 	m.Capabilities, m.TaskTypes, m.MaxTasks, m.Metadata = sortedSet(j.Capabilities), sortedSet(j.TaskTypes), j.MaxTasks, j.Metadata
 	if c.CordonOf(m.AgentID) == nil || m.Status == AgentOffline {
@@ -85,6 +85,9 @@ func (c *Cluster) Apply(t Transition, hub string) bool {
 	if m.Instance != t.Instance || m.Epoch != t.Epoch || m.Hub != hub {
 		return false
 	}
+	if t.Status == "" && t.Health != nil {
+		return m.setHealth(t.Health)
+	}
 	cordoned := c.CordonOf(t.AgentID) != nil
 	if t.Left && !cordoned {
 		c.Members = slices.Delete(c.Members, i, i+1)
@@ -103,9 +106,28 @@ func (c *Cluster) Apply(t Transition, hub string) bool {
 	return true
 }
 
+// setHealth keeps a member's new health; of a healthy one there is nothing to keep but since when, if it was not before.
+func (m *Member) setHealth(h *MemberHealth) bool {
+	if m.Health == nil && h.Level == HealthHealthy || m.Health != nil && m.Health.Level == h.Level {
+		return false
+	}
+	kept := *h
+	m.Health = &kept
+	return true
+}
+
+// HealthLevel is the member's level; one that nothing was told of is healthy.
+func (m *Member) HealthLevel() HealthLevel {
+	if m.Health == nil {
+		return HealthHealthy
+	}
+	return m.Health.Level
+}
+
 // disconnect notes that no hub has a session of the agent any more.
 func (m *Member) disconnect(c *Cluster, reason string, at time.Time) {
 	m.setStatus(AgentOffline, reason, at)
+	m.Health = nil
 	if c.CordonOf(m.AgentID) != nil {
 		m.Hub = ""
 		m.settleCordon(c, at)

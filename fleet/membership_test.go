@@ -140,3 +140,47 @@ func TestMembershipModel(t *testing.T) {
 		}
 	})
 }
+
+func TestHealthOfAMember(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1000, 0)
+	told := func(level HealthLevel) Transition {
+		return Transition{AgentID: "a", Instance: "i", Epoch: 1, At: at, Health: &MemberHealth{Level: level, Score: 0.8, Since: at}}
+	}
+	stale := told(HealthFailed)
+	stale.Epoch = 0
+	for name, c := range map[string]struct {
+		do   func(c *Cluster)
+		want HealthLevel
+		kept bool
+	}{
+		"nothing was told":          {func(*Cluster) {}, HealthHealthy, false},
+		"healthy all along":         {func(c *Cluster) { c.Apply(told(HealthHealthy), "h") }, HealthHealthy, false},
+		"a worse one is kept":       {func(c *Cluster) { c.Apply(told(HealthWarning), "h") }, HealthWarning, true},
+		"a stale one is not":        {func(c *Cluster) { c.Apply(stale, "h") }, HealthHealthy, false},
+		"another hub's is not":      {func(c *Cluster) { c.Apply(told(HealthWarning), "other") }, HealthHealthy, false},
+		"recovered, and since when": {func(c *Cluster) { c.Apply(told(HealthWarning), "h"); c.Apply(told(HealthHealthy), "h") }, HealthHealthy, true},
+		"a cordoned agent's counts too": {func(c *Cluster) {
+			_ = c.SetCordon(Cordon{AgentID: "a", Status: AgentMaintenance})
+			c.Apply(told(HealthCritical), "h")
+		}, HealthCritical, true},
+		"a join begins anew": {func(c *Cluster) {
+			c.Apply(told(HealthWarning), "h")
+			c.Join(Join{AgentID: "a", Instance: "i"}, "h", at)
+		}, HealthHealthy, false},
+		"so does a loss": {func(c *Cluster) {
+			c.Apply(told(HealthWarning), "h")
+			c.Apply(Transition{AgentID: "a", Instance: "i", Epoch: 1, Status: AgentOffline, At: at}, "h")
+		}, HealthHealthy, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := &Cluster{Config: ClusterConfig{Name: "c"}.WithDefaults()}
+			cluster.Join(Join{AgentID: "a", Instance: "i", MaxTasks: 1}, "h", at)
+			c.do(cluster)
+			m := cluster.Member("a")
+			require.Equal(t, c.want, m.HealthLevel())
+			require.Equal(t, c.kept, m.Health != nil)
+		})
+	}
+}

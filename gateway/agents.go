@@ -40,12 +40,15 @@ type Agent struct {
 	Metadata     map[string]string `json:"metadata,omitempty"`
 	JoinedAt     *time.Time        `json:"joined_at,omitempty"`
 
+	Health fleet.HealthLevel `json:"health" enum:"healthy,degraded,warning,critical,failed" doc:"How well it does its work; GET /api/v1/agents/{id}/health says why. One that is not connected is failed."`
+
 	Running       *int       `json:"running,omitempty" doc:"Tasks it runs now. This and what follows is absent when not known."`
 	LastHeartbeat *time.Time `json:"last_heartbeat,omitempty"`
 	CPUPercent    *float64   `json:"cpu_percent,omitempty"`
 	MemoryPercent *float64   `json:"memory_percent,omitempty"`
 	Completed     *int64     `json:"completed,omitempty" doc:"Tasks completed since its process started."`
 	Failed        *int64     `json:"failed,omitempty"`
+	HealthScore   *float64   `json:"health_score,omitempty" minimum:"0" maximum:"1"`
 }
 
 // agentOf joins a member with its roles and its live facts.
@@ -56,13 +59,20 @@ func agentOf(c *fleet.Cluster, m *fleet.Member, live liveAgents) Agent {
 		Zone: m.Zone, Group: m.Group, Version: m.Version, Capabilities: m.Capabilities, TaskTypes: m.TaskTypes,
 		MaxTasks: m.MaxTasks, Metadata: m.Metadata, JoinedAt: known(m.JoinedAt),
 	}
+	a.Health = m.HealthLevel()
 	if heartbeat := live[liveKey{m.AgentID, m.Instance}]; heartbeat != nil {
 		a.takeLive(heartbeat)
+	}
+	if !m.Connected() {
+		a.Health, a.HealthScore = fleet.HealthFailed, nil
 	}
 	return a
 }
 
 func (a *Agent) takeLive(h *workerpb.WorkerHeartbeat) {
+	if level, score, ok := contract.HealthOf(h); ok {
+		a.Health, a.HealthScore = level, &score
+	}
 	if t := h.GetHeartbeatTime(); t != nil {
 		at := t.AsTime().UTC()
 		a.LastHeartbeat = &at

@@ -21,7 +21,7 @@ type AgentHealth struct {
 	// Level is empty when it is not known.
 	Level   fleet.HealthLevel    `json:"level,omitempty" enum:"healthy,degraded,warning,critical,failed" doc:"Absent: not known, and why says so."`
 	Score   *float64             `json:"score,omitempty" minimum:"0" maximum:"1" doc:"The weighted mean of the factors."`
-	Why     string               `json:"why,omitempty"`
+	Why     string               `json:"why,omitempty" doc:"What is wrong, or why its health is not known."`
 	Factors []fleet.HealthFactor `json:"factors,omitempty" doc:"Of the last five minutes."`
 	Checks  []fleet.HealthCheck  `json:"checks,omitempty"`
 }
@@ -122,7 +122,7 @@ func healthOf(c *fleet.Cluster, m *fleet.Member, byHub map[string]contract.ReadH
 	case !known:
 		a.Why = "its hub did not answer for it; try again"
 	default:
-		a.Level, a.Score, a.Factors, a.Checks = rated.Level, &rated.Score, rated.Factors, rated.Checks
+		a.Level, a.Score, a.Why, a.Factors, a.Checks = rated.Level, &rated.Score, rated.Why, rated.Factors, rated.Checks
 	}
 	return a
 }

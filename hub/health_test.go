@@ -2,6 +2,7 @@ package hub
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -24,10 +25,20 @@ func TestHealthOfWhatAnAgentDoes(t *testing.T) {
 		score float64
 		level fleet.HealthLevel
 	}{
-		"nothing":      {func(*peer) {}, 1, fleet.HealthHealthy},
-		"it completes": {func(a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptCompleted) }, 1, fleet.HealthHealthy},
-		"it fails":     {func(a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptFailed) }, .9, fleet.HealthHealthy},
-		"it times out": {func(a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptTimedOut) }, .75, fleet.HealthDegraded},
+		"nothing":           {func(*peer) {}, 1, fleet.HealthHealthy},
+		"it completes":      {func(a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptCompleted) }, 1, fleet.HealthHealthy},
+		"it fails":          {func(a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptFailed) }, .9, fleet.HealthHealthy},
+		"it times out once": {func(a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptTimedOut) }, 1, fleet.HealthHealthy},
+		"it times out again and again": {func(a *peer) {
+			for _, id := range []string{"t1", "t2", "t3"} {
+				_ = a.report(a.give(task(id)), fleet.AttemptTimedOut)
+			}
+		}, .75, fleet.HealthCritical},
+		"it rates itself low": {func(a *peer) {
+			health := 0.25
+			a.poll(func(p *protocol.Poll) { p.Health, p.HealthNote = &health, "disk errors" })
+			a.b.pass(0)
+		}, .85, fleet.HealthDegraded},
 		"what was cancelled does not count": {func(a *peer) {
 			given := a.give(task("t1"))
 			a.b.cancelAttempt(a.session().attempts[attemptKey{given.TaskID, given.Attempt}])
@@ -63,4 +74,63 @@ func TestHealthIsOfOneClusterAndAgent(t *testing.T) {
 			require.Len(t, result.Agents, want, "%+v", in)
 		}
 	})
+}
+
+// healthTold are the changes of health that the cluster was told.
+func (b *bench) healthTold() []fleet.HealthLevel {
+	var levels []fleet.HealthLevel
+	for _, c := range b.changed() {
+		if c.Health != nil {
+			require.Empty(b.t, c.Status)
+			levels = append(levels, c.Health.Level)
+		}
+	}
+	return levels
+}
+
+// rate lets the agent go on for a while with an opinion of itself.
+func (a *peer) rate(health float64, d time.Duration) {
+	for ; d > 0; d -= time.Second {
+		a.poll(func(p *protocol.Poll) { p.Health = &health })
+		a.b.pass(min(d, time.Second))
+	}
+}
+
+func TestLastingChangesOfHealthAreTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(a *peer)
+		told []fleet.HealthLevel
+	}{
+		"nothing is written while nothing is wrong": {func(a *peer) { a.rate(1, time.Minute) }, nil},
+		"a worse level, once":                       {func(a *peer) { a.rate(0, time.Minute) }, []fleet.HealthLevel{fleet.HealthDegraded}},
+		"what passes is not told":                   {func(a *peer) { a.rate(0, worseAfter-time.Second); a.rate(1, time.Minute) }, nil},
+		"better again, later": {func(a *peer) {
+			a.rate(0, time.Minute)
+			a.rate(1, betterAfter-time.Second)
+			require.Len(a.b.t, a.b.healthTold(), 1)
+			a.rate(1, 10*time.Second)
+		}, []fleet.HealthLevel{fleet.HealthDegraded, fleet.HealthHealthy}},
+		"what comes and goes stays as it was told": {func(a *peer) {
+			a.rate(0, time.Minute)
+			for range 10 {
+				a.rate(1, 5*time.Second)
+				a.rate(0, 5*time.Second)
+			}
+		}, []fleet.HealthLevel{fleet.HealthDegraded}},
+		"silence is the failure detector's": {func(a *peer) { a.b.pass(14 * time.Second) }, nil},
+		"a session that re-attaches is told of anew": {func(a *peer) {
+			a.rate(0, time.Minute)
+			a.b.register("a", 1)
+			a.rate(0, 10*time.Second)
+		}, []fleet.HealthLevel{fleet.HealthDegraded, fleet.HealthDegraded}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				b.wg.Go(b.watchHealth)
+				a := b.register("a", 1)
+				c.do(a)
+				require.Equal(t, c.told, b.healthTold())
+			})
+		})
+	}
 }

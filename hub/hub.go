@@ -131,7 +131,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.worker.Stop()
 		return err
 	}
-	for _, loop := range []func(){h.detect, h.beat, h.publish, h.takeCommands, h.watchLease, h.reclaim} {
+	for _, loop := range []func(){h.detect, h.watchHealth, h.beat, h.publish, h.takeCommands, h.watchLease, h.reclaim} {
 		h.wg.Go(loop)
 	}
 	return nil

@@ -13,6 +13,7 @@ type leftover struct {
 	toldAt   time.Time // when the agent was last told to drop it
 	occupies bool      // it keeps a slot from other work
 	stuck    bool      // the agent says that it cannot stop it
+	since    time.Time // when it was first listed as such
 }
 
 // takeLeftovers notes what an agent lists and the hub does not count. What it was told to drop and still has keeps a slot.
@@ -30,6 +31,9 @@ func (h *Hub) takeLeftovers(s *session, running []protocol.RunningAttempt, now t
 			l = &leftover{}
 		} else {
 			l.occupies = true
+		}
+		if l.since.IsZero() {
+			l.since = now
 		}
 		if left == nil {
 			left = map[attemptKey]*leftover{}

@@ -79,6 +79,7 @@ func (h *Hub) workerEntry(s *session) *workerpb.WorkerHeartbeat {
 		TaskQueue: contract.ClusterLane(s.cluster), SdkName: sdkName, SdkVersion: s.registration.Version, Status: status,
 		StartTime: timestamppb.New(s.openedAt), HeartbeatTime: timestamppb.New(s.lastContact),
 		ElapsedSinceLastHeartbeat: durationpb.New(time.Since(s.lastContact)),
+		Plugins:                   []*workerpb.PluginInfo{contract.HealthPlugin(s.health, s.score)},
 		ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{
 			CurrentAvailableSlots: int32(max(0, s.registration.MaxTasks-len(s.attempts))), CurrentUsedSlots: int32(len(s.attempts)),
 			SlotSupplierKind: "Fixed", TotalProcessedTasks: int32(s.counters.Completed + s.counters.Failed), TotalFailedTasks: int32(s.counters.Failed),

@@ -44,13 +44,19 @@ type session struct {
 	// leftovers are attempts that the agent has although they no longer count.
 	leftovers map[attemptKey]*leftover
 
-	free     int // slots its lanes may count on
-	lanes    []*lane
-	window   fleet.HealthWindow // what it did within the last minutes
-	health   fleet.HealthLevel  // as it was last rated
-	metrics  protocol.Metrics
-	counters protocol.Counters
-	access   fleet.Providers
+	free      int // slots its lanes may count on
+	lanes     []*lane
+	window    fleet.HealthWindow // what it did within the last minutes
+	health    fleet.HealthLevel  // as it was last rated; empty: not yet
+	score     float64
+	toldLevel fleet.HealthLevel // as its cluster last heard; empty: healthy
+	turnedAt  time.Time         // since when it is rated otherwise, to the worse if worsening
+	worsening bool
+	ownHealth *float64 // its own opinion, with why
+	ownNote   string
+	metrics   protocol.Metrics
+	counters  protocol.Counters
+	access    fleet.Providers
 }
 
 // attemptKey names an attempt within a hub.

@@ -103,6 +103,8 @@ type Poll struct {
 	Providers fleet.Providers `json:"providers,omitempty" doc:"Access to outside services, by name; absent: as before."`
 	// Health is the agent's own opinion of itself, 0 (failed) to 1 (healthy); absent means 1.
 	Health *float64 `json:"health,omitempty" minimum:"0" maximum:"1"`
+	// HealthNote says why, in a line for people.
+	HealthNote string `json:"health_note,omitempty" maxLength:"200"`
 	// Stopping says the agent takes nothing new; it finishes what it runs and then says goodbye.
 	Stopping bool `json:"stopping,omitempty"`
 	// Returned lists attempts the agent hands back without having begun them.

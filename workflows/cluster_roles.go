@@ -52,7 +52,7 @@ func (r *clusterRun) membersChanged(ctx workflow.Context, m contract.MembersChan
 			continue
 		}
 		was := *member
-		if !r.state.Apply(t, m.Hub) {
+		if !r.state.Apply(t, m.Hub) || t.Status == "" { // a change of health is only kept: healing reads it
 			continue
 		}
 		r.joined = true

@@ -52,7 +52,7 @@ func (r *clusterRun) setUpdateHandlers(ctx workflow.Context) error {
 
 func (r *clusterRun) join(ctx workflow.Context, req contract.JoinRequest) (contract.JoinResponse, error) {
 	now := workflow.Now(ctx)
-	r.state.HubProcess(req.Hub, req.HubProcess)
+	r.state.HubProcess(req.Hub, req.HubProcess, now)
 	answer := contract.JoinResponse{Results: make([]fleet.Joined, 0, len(req.Joins))}
 	for _, j := range req.Joins {
 		if plantEpochReused {

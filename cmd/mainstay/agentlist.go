@@ -41,10 +41,10 @@ func (a *app) printAgents(agents []gateway.Agent) error {
 		_, err := fmt.Fprintln(a.stdout, "There are no such agents.")
 		return err
 	}
-	t := newTable(a.stdout, "AGENT", "CLUSTER", "STATUS", "ROLE", "TASKS", "EPOCH", "CPU", "HOST", "PID", "LAST HEARTBEAT")
+	t := newTable(a.stdout, "AGENT", "CLUSTER", "STATUS", "HEALTH", "ROLE", "TASKS", "EPOCH", "CPU", "HOST", "PID", "LAST HEARTBEAT")
 	for i := range agents {
 		g := &agents[i]
-		t.row(g.ID, g.Cluster, string(g.Status), string(g.Role), load(g), fmt.Sprint(g.Epoch), percent(g.CPUPercent), g.Host, pidText(g.PID), a.ago(g.LastHeartbeat))
+		t.row(g.ID, g.Cluster, string(g.Status), string(g.Health), string(g.Role), load(g), fmt.Sprint(g.Epoch), percent(g.CPUPercent), g.Host, pidText(g.PID), a.ago(g.LastHeartbeat))
 	}
 	return t.flush()
 }
@@ -55,6 +55,14 @@ func load(g *gateway.Agent) string {
 		return fmt.Sprintf("?/%d", g.MaxTasks)
 	}
 	return fmt.Sprintf("%d/%d", *g.Running, g.MaxTasks)
+}
+
+// healthText is an agent's level with its score.
+func healthText(g *gateway.Agent) string {
+	if g.HealthScore == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s (%.2f)", g.Health, *g.HealthScore)
 }
 
 func pidText(pid int) string {
@@ -92,7 +100,7 @@ func (a *app) printAgent(g *gateway.Agent) error {
 		status += ", since " + since
 	}
 	for _, line := range [][2]string{
-		{"Agent", g.ID}, {"Cluster", g.Cluster}, {"Status", status}, {"Reason", g.StatusReason}, {"Role", string(g.Role)},
+		{"Agent", g.ID}, {"Cluster", g.Cluster}, {"Status", status}, {"Reason", g.StatusReason}, {"Health", healthText(g)}, {"Role", string(g.Role)},
 		{"Epoch", fmt.Sprint(g.Epoch)}, {"Instance", g.InstanceID}, {"Tasks", load(g)},
 		{"Completed", number(g.Completed)}, {"Failed", number(g.Failed)}, {"CPU", percent(g.CPUPercent)}, {"Memory", percent(g.MemoryPercent)},
 		{"Task types", strings.Join(g.TaskTypes, ", ")}, {"Capabilities", strings.Join(g.Capabilities, ", ")},

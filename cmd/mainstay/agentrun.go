@@ -18,6 +18,7 @@ func (a *app) agentRunCommand() *cobra.Command {
 	var o agent.Options
 	var allowExec bool
 	var demoRoot string
+	var healthFile string
 	var providers []string
 	command := &cobra.Command{
 		Use:   "run",
@@ -56,6 +57,9 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 				}
 				runner.Handle(checksumType, handler)
 			}
+			if healthFile != "" {
+				go watchHealthFile(c.Context(), healthFile, runner, o.Logger)
+			}
 			return agentExit(runner.Run(c.Context()))
 		},
 	}
@@ -71,6 +75,7 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 	flags.BoolVar(&allowExec, "allow-exec", false, "run any command that is submitted (task type exec)")
 	flags.DurationVar(&o.GiveUpAfter, "give-up-after", 0, "end when no hub has answered for this long (default: never)")
 	flags.DurationVar(&o.StopTimeout, "stop-timeout", agent.DefaultStopTimeout, "how long a stop waits for running tasks before it hands them back")
+	flags.StringVar(&healthFile, "health-file", "", `file that says how well the agent does, as "0.4 disk errors" or "degraded disk errors"; read every second`)
 	flags.StringVar(&demoRoot, "demo-handlers", "", "handle the tasks of `mainstay demo` for files below this folder")
 	_ = flags.MarkHidden("demo-handlers") // it exists
 	return command

@@ -227,9 +227,9 @@ func TestAgentsAndClusters(t *testing.T) {
 		"DELETE /api/v1/agents/clusters/default":      {204, ""},
 	})
 	rows := `
-AGENT    CLUSTER  STATUS   ROLE    TASKS  EPOCH  CPU  HOST  PID  LAST HEARTBEAT
-agent-1  default  online   member  1/4    4      12%  h     12   500ms ago
-agent-2  default  offline  member  ?/4    1      -    -     -
+AGENT    CLUSTER  STATUS   HEALTH  ROLE    TASKS  EPOCH  CPU  HOST  PID  LAST HEARTBEAT
+agent-1  default  online   -       member  1/4    4      12%  h     12   500ms ago
+agent-2  default  offline  -       member  ?/4    1      -    -     -
 `
 	for _, c := range []struct {
 		args  string
@@ -263,8 +263,8 @@ Brake             when at least 3 and more than 50% of the agents vanish within 
 Created           10d ago
 `},
 		{"cluster members default", `
-AGENT    CLUSTER  STATUS  ROLE    TASKS  EPOCH  CPU  HOST  PID  LAST HEARTBEAT
-agent-1  default  online  member  1/4    4      12%  h     12   500ms ago
+AGENT    CLUSTER  STATUS  HEALTH  ROLE    TASKS  EPOCH  CPU  HOST  PID  LAST HEARTBEAT
+agent-1  default  online  -       member  1/4    4      12%  h     12   500ms ago
 `},
 		{"cluster create default --min-agents 1", "\nCluster default is there. Agents join it with: mainstay agent run --cluster default\n"},
 		{"cluster delete default --force", "\nCluster default is deleted.\n"},

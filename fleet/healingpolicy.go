@@ -1,0 +1,93 @@
+package fleet
+
+import (
+	"errors"
+	"time"
+)
+
+// HealingMode says what the healing cycle may do in a cluster.
+type HealingMode string
+
+// The modes of healing.
+const (
+	HealingOn     HealingMode = "on"
+	HealingDryRun HealingMode = "dry_run" // decides and records what it would do, and does nothing
+	HealingOff    HealingMode = "off"
+)
+
+// HealingPolicy is how a cluster wants to be healed (row A12). Zero fields take their defaults.
+type HealingPolicy struct {
+	// Mode is on, dry_run or off. Default on.
+	Mode HealingMode `json:"mode,omitempty"`
+	// CycleInterval is the time between two looks at the cluster, 5 s to 1 h. Default 1 min.
+	CycleInterval Duration `json:"cycle_interval,omitempty"`
+	// DrainTimeout is how long an agent that healing drains may finish its work. Default 5 min.
+	DrainTimeout Duration `json:"drain_timeout,omitempty"`
+	// Patience is how long something must be wrong before healing acts. Default 30 s.
+	Patience Duration `json:"patience,omitempty"`
+	// Damping is the least time between two equal actions on the same agent; it doubles each time. Default 10 min.
+	Damping Duration `json:"damping,omitempty"`
+	// RestoreAfter is how long an agent that healing took out of service must be healthy before it is given work again; it
+	// doubles each time. Default 5 min.
+	RestoreAfter Duration `json:"restore_after,omitempty"`
+	// StuckAfter is how long a task may wait for a person, or in a lane that moves nothing, before that is reported.
+	// Default 15 min.
+	StuckAfter Duration `json:"stuck_after,omitempty"`
+	// MaxActions bounds the actions of one cycle in the cluster. Default 3.
+	MaxActions int `json:"max_actions,omitempty"`
+}
+
+// DefaultHealingInterval is the time between two healing cycles.
+const DefaultHealingInterval = time.Minute
+
+// Bounds of a healing policy.
+const (
+	minHealingInterval = 5 * time.Second
+	maxHealingActions  = 100
+)
+
+// WithDefaults fills what was left out.
+func (p HealingPolicy) WithDefaults() HealingPolicy {
+	if p.Mode == "" {
+		p.Mode = HealingOn
+	}
+	if p.MaxActions == 0 {
+		p.MaxActions = 3
+	}
+	p.CycleInterval = Duration(p.CycleInterval.Or(DefaultHealingInterval))
+	p.DrainTimeout = Duration(p.DrainTimeout.Or(DefaultDrainTimeout))
+	p.Patience = Duration(p.Patience.Or(30 * time.Second))
+	p.Damping = Duration(p.Damping.Or(10 * time.Minute))
+	p.RestoreAfter = Duration(p.RestoreAfter.Or(5 * time.Minute))
+	p.StuckAfter = Duration(p.StuckAfter.Or(15 * time.Minute))
+	return p
+}
+
+// Validate checks p after WithDefaults.
+func (p HealingPolicy) Validate() error {
+	switch p.Mode {
+	case HealingOn, HealingDryRun, HealingOff:
+	default:
+		return errors.New("mode must be on, dry_run or off")
+	}
+	if p.MaxActions < 1 || p.MaxActions > maxHealingActions {
+		return errors.New("max_actions must lie between 1 and 100")
+	}
+	for _, d := range []struct {
+		name     string
+		value    Duration
+		min, max time.Duration
+	}{
+		{"cycle_interval", p.CycleInterval, minHealingInterval, time.Hour},
+		{"drain_timeout", p.DrainTimeout, time.Second, MaxDrainTimeout},
+		{"patience", p.Patience, time.Second, time.Hour},
+		{"damping", p.Damping, time.Second, 24 * time.Hour},
+		{"restore_after", p.RestoreAfter, time.Second, 24 * time.Hour},
+		{"stuck_after", p.StuckAfter, time.Minute, 7 * 24 * time.Hour},
+	} {
+		if err := ValidateDuration(d.name, d.value, d.min, d.max); err != nil {
+			return err
+		}
+	}
+	return nil
+}
