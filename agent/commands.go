@@ -52,9 +52,9 @@ func (r *run) takeRole(c protocol.Command) {
 	}
 	r.role = c
 	r.mu.Unlock()
-	if old.Role == c.Role && old.Leader == c.Leader && old.Epoch == c.Epoch && slices.Equal(old.Shards, c.Shards) {
+	if old.Role == c.Role && old.Leader == c.Leader && old.Epoch == c.Epoch && slices.Equal(old.Shards, c.Shards) && slices.Equal(old.Targets, c.Targets) {
 		return
 	}
-	r.agent.log.Info("Role", "role", c.Role, "leader", c.Leader, "epoch", c.Epoch, "shards", c.Shards)
-	r.agent.emit(Event{Kind: EventRole, Role: c.Role, Leader: c.Leader, Epoch: c.Epoch, Shards: c.Shards, Reason: c.Reason})
+	r.agent.log.Info("Role", "role", c.Role, "leader", c.Leader, "epoch", c.Epoch, "shards", c.Shards, "targets", len(c.Targets))
+	r.agent.emit(Event{Kind: EventRole, Role: c.Role, Leader: c.Leader, Epoch: c.Epoch, Shards: c.Shards, Targets: c.Targets, Reason: c.Reason})
 }

@@ -17,7 +17,7 @@ const (
 	EventDropped        EventKind = "dropped"         // an attempt no longer counts and is stopped
 	EventStuck          EventKind = "stuck"           // a handler was told to stop and does not; its slot stays in use
 	EventLeaseExpired   EventKind = "lease_expired"   // a fenced attempt is stopped
-	EventRole           EventKind = "role"            // the agent's role, or its shards, changed
+	EventRole           EventKind = "role"            // the agent's role, its shards or its targets changed
 	EventStopping       EventKind = "stopping"        // nothing new is taken any more
 	EventFenced         EventKind = "fenced"          // a newer process has the agent's id
 	EventGaveUp         EventKind = "gave_up"         // no hub answered for too long
@@ -35,6 +35,8 @@ type Event struct {
 	Leader  string
 	Epoch   int64
 	Shards  []int
+	// Targets are the deployment targets that the agent looks after, with EventRole.
+	Targets []string
 	Reason  string
 	Err     error
 }

@@ -69,6 +69,8 @@ type Directive struct {
 	Shards []fleet.ShardOwner `json:"shards,omitempty"`
 	// Cordoned agents are given no work, sorted.
 	Cordoned []string `json:"cordoned,omitempty"`
+	// Targets are the deployment targets; who has one follows from the roles but in an active_active cluster.
+	Targets []fleet.Target `json:"targets,omitempty"`
 	// Slots are how many tasks agents with reduced load may run at a time.
 	Slots map[string]int `json:"slots,omitempty"`
 	// RoleLease is how long a role holder may go on without a renewal.

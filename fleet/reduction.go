@@ -175,10 +175,14 @@ func (c *Cluster) StepReductions(healthy map[string]bool, now time.Time) bool {
 			kept = append(kept, r)
 			continue
 		}
+		over := !now.Before(r.Until)
 		r.NextStep = now.Add(RestoreStep)
+		if !over {
+			r.NextStep = earliest(r.NextStep, r.Until)
+		}
 		if m == nil {
 			r.NextStep = r.Until
-		} else if over := !now.Before(r.Until); over || r.UntilHealthy && healthy[r.AgentID] {
+		} else if over || r.UntilHealthy && healthy[r.AgentID] {
 			r.Slots = min(m.MaxTasks, r.Slots+max(1, m.MaxTasks/4))
 			changed = true
 			if r.Slots == m.MaxTasks {

@@ -42,7 +42,7 @@ func WhyWaiting(c *Cluster, w Waiting) string {
 		return fmt.Sprintf("no online agent in cluster %s%s", name, countOthers(c))
 	case c.Config.ReplicationMode == ActivePassive:
 		if servers := c.ServersOf(DefaultLane, nil); len(servers) == 1 {
-			return whyOne(servers[0], fmt.Sprintf("agent %s, the leader of cluster %s,", servers[0].AgentID, name), w)
+			return whyOne(c, servers[0], fmt.Sprintf("agent %s, the leader of cluster %s,", servers[0].AgentID, name), w)
 		}
 		return fmt.Sprintf("cluster %s has no leader now; it waits for the next%s", name, leaseWords(c.LeaderFreeAt))
 	case c.Config.ReplicationMode == Sharded:
@@ -51,7 +51,7 @@ func WhyWaiting(c *Cluster, w Waiting) string {
 			return fmt.Sprintf("waiting for the agent of cluster %s that owns its shard", name)
 		}
 		if servers := c.ServersOf(w.Lane, nil); len(servers) == 1 {
-			return whyOne(servers[0], fmt.Sprintf("agent %s, which owns shard %d of cluster %s,", servers[0].AgentID, shard, name), w)
+			return whyOne(c, servers[0], fmt.Sprintf("agent %s, which owns shard %d of cluster %s,", servers[0].AgentID, shard, name), w)
 		}
 		return fmt.Sprintf("shard %d of cluster %s has no owner now; it waits for the next", shard, name)
 	}
@@ -83,12 +83,12 @@ func whyPinned(c *Cluster, w Waiting) string {
 	case !m.Serving():
 		return fmt.Sprintf("agent %s is %s%s%s; the task waits for it", agent, statusWords(m.Status), sinceWords(m), reasonWords(m))
 	}
-	return whyOne(m, "agent "+agent, w)
+	return whyOne(c, m, "agent "+agent, w)
 }
 
 // whyOne is about a task that only one agent may do now; who names it.
-func whyOne(m *Member, who string, w Waiting) string {
-	missing := slices.DeleteFunc(sortedSet(w.Spec.RequiredCapabilities), func(c string) bool { return HasAll(m.Capabilities, []string{c}) })
+func whyOne(c *Cluster, m *Member, who string, w Waiting) string {
+	missing := slices.DeleteFunc(sortedSet(w.Spec.RequiredCapabilities), func(name string) bool { return HasAll(m.Capabilities, []string{name}) })
 	switch {
 	case len(missing) > 0:
 		return fmt.Sprintf("%s does not have %s", who, capabilityWords(missing))
@@ -96,8 +96,8 @@ func whyOne(m *Member, who string, w Waiting) string {
 		return fmt.Sprintf("%s does not handle tasks of type %s", who, w.Spec.Type)
 	case m.Status == AgentSuspect:
 		return fmt.Sprintf("%s is not answering%s; the task waits for it", who, sinceWords(m))
-	case busy(m, w.Running):
-		return fmt.Sprintf("%s is busy: %s in use%s", who, slotWords(m.MaxTasks), w.aheadWords())
+	case c.busy(m, w.Running):
+		return fmt.Sprintf("%s is busy: %s in use%s%s", who, slotWords(c.EffectiveSlots(m)), c.reducedWords(m), w.aheadWords())
 	}
 	return "waiting for " + who + " to take it" + w.aheadWords()
 }
@@ -122,9 +122,9 @@ func whyAnyone(c *Cluster, serving []*Member, w Waiting) string {
 	}
 	answering, free := false, false
 	for _, m := range able {
-		slots += m.MaxTasks
+		slots += c.EffectiveSlots(m)
 		answering = answering || m.Status != AgentSuspect
-		free = free || m.Status != AgentSuspect && !busy(m, w.Running)
+		free = free || m.Status != AgentSuspect && !c.busy(m, w.Running)
 	}
 	switch {
 	case !answering && len(able) == 1:
@@ -172,9 +172,16 @@ func handles(m *Member, taskType string) bool {
 	return len(m.TaskTypes) == 0 || slices.Contains(m.TaskTypes, taskType)
 }
 
-func busy(m *Member, running map[string]int) bool {
+func (c *Cluster) busy(m *Member, running map[string]int) bool {
 	n, known := running[m.AgentID]
-	return known && n >= m.MaxTasks
+	return known && n >= c.EffectiveSlots(m)
+}
+
+func (c *Cluster) reducedWords(m *Member) string {
+	if n := c.EffectiveSlots(m); n < m.MaxTasks {
+		return fmt.Sprintf(" (its load is reduced to %d of %d)", n, m.MaxTasks)
+	}
+	return ""
 }
 
 // slotWords is about one agent's slots and comes before "in use".

@@ -37,8 +37,12 @@ type Agent struct {
 	Capabilities []string          `json:"capabilities,omitempty"`
 	TaskTypes    []string          `json:"task_types,omitempty" doc:"Empty: any."`
 	MaxTasks     int               `json:"max_tasks"`
-	Metadata     map[string]string `json:"metadata,omitempty"`
-	JoinedAt     *time.Time        `json:"joined_at,omitempty"`
+	// EffectiveSlots is below MaxTasks while its load is reduced.
+	EffectiveSlots int               `json:"effective_slots" doc:"How many tasks it may run at a time now; below max_tasks while its load is reduced."`
+	LoadReduction  *LoadReduction    `json:"load_reduction,omitempty" doc:"Why it may run fewer tasks than it has slots."`
+	Targets        []string          `json:"targets,omitempty" doc:"The deployment targets that it looks after."`
+	Metadata       map[string]string `json:"metadata,omitempty"`
+	JoinedAt       *time.Time        `json:"joined_at,omitempty"`
 
 	Health fleet.HealthLevel `json:"health" enum:"healthy,degraded,warning,critical,failed" doc:"How well it does its work; GET /api/v1/agents/{id}/health says why. One that is not connected is failed."`
 
@@ -57,7 +61,7 @@ func agentOf(c *fleet.Cluster, m *fleet.Member, live liveAgents) Agent {
 		ID: m.AgentID, Cluster: c.Config.Name, Status: m.Status, StatusSince: known(m.StatusSince), StatusReason: m.StatusReason,
 		Role: c.RoleOf(m.AgentID), Shards: c.ShardsOf(m.AgentID), Epoch: m.Epoch, InstanceID: m.Instance, Host: m.Host, PID: m.PID, Hub: m.Hub,
 		Zone: m.Zone, Group: m.Group, Version: m.Version, Capabilities: m.Capabilities, TaskTypes: m.TaskTypes,
-		MaxTasks: m.MaxTasks, Metadata: m.Metadata, JoinedAt: known(m.JoinedAt),
+		MaxTasks: m.MaxTasks, EffectiveSlots: c.EffectiveSlots(m), LoadReduction: loadReduction(c.ReductionOf(m.AgentID)), Targets: c.TargetsOf(m.AgentID), Metadata: m.Metadata, JoinedAt: known(m.JoinedAt),
 	}
 	a.Health = m.HealthLevel()
 	if heartbeat := live[liveKey{m.AgentID, m.Instance}]; heartbeat != nil {

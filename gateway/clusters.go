@@ -78,6 +78,7 @@ type Cluster struct {
 	LeaderEpoch         int64                   `json:"leader_epoch,omitempty"`
 	Standbys            []string                `json:"standbys,omitempty"`
 	ShardOwners         []ShardOwner            `json:"shard_owners,omitempty" doc:"Who serves each shard of a sharded cluster, by its number. Not in lists."`
+	TargetCount         int                     `json:"target_count,omitempty" doc:"How many deployment targets its agents look after."`
 	Status              fleet.ClusterStatus     `json:"status" enum:"healthy,degraded,critical,unknown" doc:"unknown: no worker answered for it."`
 	HealthyAgentCount   int                     `json:"healthy_agent_count"`
 	AgentCount          int                     `json:"agent_count"`
@@ -103,7 +104,7 @@ func clusterOf(view *contract.ClusterView) Cluster {
 	if view.Config.ReplicationMode == fleet.ActivePassive && view.Leader != "" {
 		c.Leader, c.LeaderEpoch = view.Leader, view.LeaderEpoch
 	}
-	c.Standbys = view.Standbys
+	c.Standbys, c.TargetCount = view.Standbys, len(view.Targets)
 	c.Paused, c.PausedLanes = pausesOf(&view.Cluster)
 	for _, b := range view.BrakeHolds {
 		c.BrakeHolds = append(c.BrakeHolds, BrakeHold{Hub: b.Hub, Since: b.Since.UTC(), Lost: b.Lost})

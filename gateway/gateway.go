@@ -80,6 +80,8 @@ func (g *Gateway) Register(api huma.API) {
 	g.registerDrains(api)
 	g.registerMaintenance(api)
 	g.registerPauses(api)
+	g.registerLoads(api)
+	g.registerBalance(api)
 	g.registerQueue(api)
 }
 

@@ -194,7 +194,7 @@ func (l *Lane) takeServers(c *fleet.Cluster, running map[string]int) {
 	busy, known := 0, true
 	for _, m := range c.ServersOf(l.Lane, l.capabilities) {
 		n, ok := running[m.AgentID]
-		l.Agents, l.Slots, busy, known = l.Agents+1, l.Slots+m.MaxTasks, busy+n, known && ok
+		l.Agents, l.Slots, busy, known = l.Agents+1, l.Slots+c.EffectiveSlots(m), busy+n, known && ok
 	}
 	if known {
 		l.BusySlots = &busy

@@ -63,6 +63,21 @@ func (s *session) owns(d contract.Directive) []int {
 	return shards
 }
 
+// targets are the deployment targets that a session's agent looks after.
+func (s *session) targets(d contract.Directive) []string {
+	shards := s.owns(d)
+	var ids []string
+	for _, t := range d.Targets {
+		switch {
+		case d.Mode == fleet.ActiveActive && t.Agent == s.agent,
+			s.leads(d),
+			len(shards) > 0 && slices.Contains(shards, fleet.ShardOf(t.ID, len(d.Shards))):
+			ids = append(ids, t.ID)
+		}
+	}
+	return ids
+}
+
 // direct takes a cluster's directive, unless a newer one is known. The mutex is held.
 func (h *Hub) direct(d contract.Directive) {
 	if known, ok := h.directives[d.Cluster]; ok && !d.Replaces(&known) {
@@ -85,9 +100,9 @@ func (h *Hub) direct(d contract.Directive) {
 // tellRole tells an agent its role when it changed. The mutex is held.
 func (h *Hub) tellRole(s *session) {
 	d := h.directives[s.cluster]
-	role := protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleMember, Leader: d.Leader, Epoch: d.LeaderEpoch, Shards: s.owns(d)}
+	role := protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleMember, Leader: d.Leader, Epoch: d.LeaderEpoch, Shards: s.owns(d), Targets: s.targets(d)}
 	switch {
-	case d.Mode == fleet.ActiveActive && s.role.Type == "":
+	case d.Mode == fleet.ActiveActive && s.role.Type == "" && len(role.Targets) == 0:
 		return // all members are alike and stay so
 	case d.Mode == fleet.Sharded:
 		role.Epoch = d.Version
@@ -96,7 +111,8 @@ func (h *Hub) tellRole(s *session) {
 	case d.Mode == fleet.ActivePassive && slices.Contains(d.Standbys, s.agent):
 		role.Role = fleet.RoleStandby
 	}
-	if role.Role == s.role.Role && role.Leader == s.role.Leader && (role.Epoch == s.role.Epoch || d.Mode == fleet.Sharded) && slices.Equal(role.Shards, s.role.Shards) {
+	if role.Role == s.role.Role && role.Leader == s.role.Leader && (role.Epoch == s.role.Epoch || d.Mode == fleet.Sharded) && slices.Equal(role.Shards, s.role.Shards) &&
+		slices.Equal(role.Targets, s.role.Targets) {
 		return
 	}
 	s.role = role

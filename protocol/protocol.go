@@ -164,7 +164,9 @@ type Command struct {
 	Leader  string      `json:"leader,omitempty"`
 	Epoch   int64       `json:"epoch,omitempty"`
 	Shards  []int       `json:"shards,omitempty"`
-	Reason  string      `json:"reason,omitempty"`
+	// Targets belong to CommandRole: the deployment targets that the agent looks after.
+	Targets []string `json:"targets,omitempty"`
+	Reason  string   `json:"reason,omitempty"`
 	// After and Hold belong to CommandLog.
 	After int64          `json:"after,omitempty"`
 	Hold  fleet.Duration `json:"hold,omitempty"`

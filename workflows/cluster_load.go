@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -16,7 +17,14 @@ const healthRead = 5 * time.Second
 // setLoadHandlers takes what is said about how much an agent may run.
 func (r *clusterRun) setLoadHandlers(ctx workflow.Context) error {
 	err := workflow.SetUpdateHandlerWithOptions(ctx, contract.ReduceLoadUpdate, r.reduceLoad,
-		workflow.UpdateHandlerOptions{Validator: func(contract.ReduceLoadRequest) error { return r.refuseDeleted() }})
+		workflow.UpdateHandlerOptions{Validator: func(req contract.ReduceLoadRequest) error {
+			try := r.state
+			try.Reductions = slices.Clone(try.Reductions)
+			if _, err := try.ReduceLoad(req.AgentID, req.Reduce(), time.Time{}); err != nil {
+				return refuse("%s", err)
+			}
+			return r.refuseDeleted()
+		}})
 	if err != nil {
 		return err
 	}
@@ -26,7 +34,13 @@ func (r *clusterRun) setLoadHandlers(ctx workflow.Context) error {
 		return err
 	}
 	err = workflow.SetUpdateHandlerWithOptions(ctx, contract.TargetsUpdate, r.changeTargets,
-		workflow.UpdateHandlerOptions{Validator: func(contract.TargetsRequest) error { return r.refuseDeleted() }})
+		workflow.UpdateHandlerOptions{Validator: func(req contract.TargetsRequest) error {
+			try := r.state
+			if _, err := try.ChangeTargets(req.Add, req.Remove); err != nil {
+				return refuse("%s", err)
+			}
+			return r.refuseDeleted()
+		}})
 	if err != nil {
 		return err
 	}
@@ -58,7 +72,11 @@ func (r *clusterRun) restoreLoad(_ workflow.Context, req contract.RestoreLoadReq
 }
 
 func (r *clusterRun) loadAnswer(agent string, changed bool) contract.LoadReduced {
-	answer := contract.LoadReduced{AgentID: agent, Changed: changed, Reduction: r.state.ReductionOf(agent)}
+	answer := contract.LoadReduced{AgentID: agent, Changed: changed}
+	if reduction := r.state.ReductionOf(agent); reduction != nil {
+		as := *reduction // as it is now: the state goes on
+		answer.Reduction = &as
+	}
 	if m := r.state.Member(agent); m != nil {
 		answer.MaxTasks, answer.EffectiveSlots = m.MaxTasks, r.state.EffectiveSlots(m)
 	}

@@ -12,7 +12,8 @@ import (
 
 func (a *app) agentCommand() *cobra.Command {
 	command := &cobra.Command{Use: "agent", Short: "Run an agent; list and show agents; move their work, drain them"}
-	command.AddCommand(a.agentRunCommand(), a.agentListCommand(), a.agentGetCommand(), a.agentFailoverCommand(), a.agentHealthCommand(), a.agentDrainCommand(), a.agentMaintenanceCommand())
+	command.AddCommand(a.agentRunCommand(), a.agentListCommand(), a.agentGetCommand(), a.agentFailoverCommand(), a.agentHealthCommand(), a.agentDrainCommand(), a.agentMaintenanceCommand(),
+		a.agentReduceLoadCommand(), a.agentRestoreLoadCommand())
 	return command
 }
 
@@ -51,10 +52,15 @@ func (a *app) printAgents(agents []gateway.Agent) error {
 
 // load is how many of its slots an agent uses.
 func load(g *gateway.Agent) string {
-	if g.Running == nil {
-		return fmt.Sprintf("?/%d", g.MaxTasks)
+	text := "?"
+	if g.Running != nil {
+		text = fmt.Sprint(*g.Running)
 	}
-	return fmt.Sprintf("%d/%d", *g.Running, g.MaxTasks)
+	text += fmt.Sprintf("/%d", g.EffectiveSlots)
+	if g.EffectiveSlots < g.MaxTasks {
+		text += fmt.Sprintf(" of %d", g.MaxTasks)
+	}
+	return text
 }
 
 // healthText is an agent's level with its score.
@@ -101,7 +107,7 @@ func (a *app) printAgent(g *gateway.Agent) error {
 	}
 	for _, line := range [][2]string{
 		{"Agent", g.ID}, {"Cluster", g.Cluster}, {"Status", status}, {"Reason", g.StatusReason}, {"Health", healthText(g)}, {"Role", string(g.Role)},
-		{"Epoch", fmt.Sprint(g.Epoch)}, {"Instance", g.InstanceID}, {"Tasks", load(g)},
+		{"Epoch", fmt.Sprint(g.Epoch)}, {"Instance", g.InstanceID}, {"Tasks", load(g)}, {"Load", a.reductionText(g)}, {"Targets", strings.Join(g.Targets, ", ")},
 		{"Completed", number(g.Completed)}, {"Failed", number(g.Failed)}, {"CPU", percent(g.CPUPercent)}, {"Memory", percent(g.MemoryPercent)},
 		{"Task types", strings.Join(g.TaskTypes, ", ")}, {"Capabilities", strings.Join(g.Capabilities, ", ")},
 		{"Host", g.Host}, {"PID", pidText(g.PID)}, {"Zone", g.Zone}, {"Group", g.Group}, {"Version", g.Version}, {"Hub", g.Hub},

@@ -28,6 +28,9 @@ func (a *app) printCluster(k *gateway.Cluster) error {
 	if k.Shards > 0 {
 		t.row("Shards", shardText(k.Shards, k.ShardOwners))
 	}
+	if k.TargetCount > 0 {
+		t.row("Targets", fmt.Sprintf("%d; see them with: mainstay cluster targets %s", k.TargetCount, k.Name))
+	}
 	t.row("Selection", string(k.Selection))
 	t.row("Role lease", k.RoleLease.String())
 	t.row("Transfer timeout", k.TransferTimeout.String())

@@ -43,11 +43,9 @@ func newBench(t *testing.T, config fleet.ClusterConfig) *bench {
 	return b
 }
 
-// agent starts an agent with four slots on a network of its own.
-func (b *bench) agent(t *testing.T, id string) (*running, *network) {
-	t.Helper()
-	n := newNetwork()
-	hold := func(ctx context.Context, task *agent.Task) (any, error) {
+// hold is a handler that holds work until it is told to finish it.
+func (b *bench) hold(id string) agent.Handler {
+	return func(ctx context.Context, task *agent.Task) (any, error) {
 		b.note(&b.begun, task.ID, id)
 		defer b.note(&b.ended, task.ID, id)
 		tick := time.NewTicker(5 * time.Millisecond)
@@ -61,8 +59,14 @@ func (b *bench) agent(t *testing.T, id string) (*running, *network) {
 		}
 		return id, nil
 	}
+}
+
+// agent starts an agent with four slots on a network of its own.
+func (b *bench) agent(t *testing.T, id string) (*running, *network) {
+	t.Helper()
+	n := newNetwork()
 	r := startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: id, Slots: 4, StopTimeout: time.Millisecond, DialContext: n.dial},
-		map[string]agent.Handler{"hold": hold})
+		map[string]agent.Handler{"hold": b.hold(id)})
 	require.Eventually(t, func() bool {
 		status, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/"+id, nil, nil)
 		return status == http.StatusOK

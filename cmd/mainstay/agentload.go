@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/gateway"
+)
+
+func (a *app) agentReduceLoadCommand() *cobra.Command {
+	var request gateway.ReduceLoadRequest
+	command := &cobra.Command{
+		Use:   "reduce-load ID",
+		Short: "Let an agent run fewer tasks at a time",
+		Long: `Let an agent run fewer tasks at a time than it has slots: half of them, unless --slots or --factor says how many. What it
+runs goes on. It gets its slots back by itself, step by step, when the time is over; it stays so when anything restarts.`,
+		Example: `  mainstay agent reduce-load agent-1 --reason "the disk is slow"
+  mainstay agent reduce-load agent-1 --slots 2 --for 1h
+  mainstay agent reduce-load agent-1 --factor 0.25 --until-healthy`,
+		Args: exactly("an agent's id"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if request.Slots < 0 {
+				return usageError("--slots must be 1 or more")
+			}
+			return a.changeLoad(c, args[0], "reduce-load", request)
+		},
+	}
+	a.serverFlag(command)
+	flags := command.Flags()
+	flags.IntVar(&request.Slots, "slots", 0, "how many tasks it may run at a time")
+	flags.Float64Var(&request.Factor, "factor", 0, "this share of its slots, between 0 and 1 (default: 0.5)")
+	flags.StringVar(&request.For, "for", "", "after how long it gets its slots back, for example 1h (default: 10m)")
+	flags.BoolVar(&request.UntilHealthy, "until-healthy", false, "give them back earlier, once its health is good again")
+	flags.StringVar(&request.Reason, "reason", "", "why; shown with the agent")
+	command.MarkFlagsMutuallyExclusive("slots", "factor")
+	a.outputFlag(command)
+	return command
+}
+
+func (a *app) agentRestoreLoadCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "restore-load ID", Short: "Give an agent all its slots back, at once", Example: "  mainstay agent restore-load agent-1",
+		Args: exactly("an agent's id"),
+		RunE: func(c *cobra.Command, args []string) error { return a.changeLoad(c, args[0], "restore-load", nil) },
+	}
+	a.serverFlag(command)
+	a.outputFlag(command)
+	return command
+}
+
+func (a *app) changeLoad(c *cobra.Command, agent, word string, body any) error {
+	client, err := a.client()
+	if err != nil {
+		return err
+	}
+	var g gateway.Agent
+	raw, err := client.call(c.Context(), http.MethodPost, pathOf(agentsPath, agent, word), 0, body, &g)
+	if err != nil {
+		return err
+	}
+	return a.print(raw, func() error {
+		text := a.reductionText(&g)
+		if text == "" {
+			text = fmt.Sprintf("may use all its %d slots", g.MaxTasks)
+		}
+		_, err := fmt.Fprintf(a.stdout, "Agent %s %s.\n", g.ID, text)
+		return err
+	})
+}
+
+// reductionText tells how an agent's load is reduced; empty: it is not.
+func (a *app) reductionText(g *gateway.Agent) string {
+	r := g.LoadReduction
+	if r == nil {
+		return ""
+	}
+	text := fmt.Sprintf("may use %d of its %d slots until %s", g.EffectiveSlots, g.MaxTasks, r.Until.Local().Format("15:04:05"))
+	if r.UntilHealthy {
+		text += ", or until its health is good again"
+	}
+	if r.Reason != "" {
+		text += ": " + r.Reason
+	}
+	return text
+}

@@ -1,0 +1,127 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// RebalanceRequest spreads a cluster's shards and targets evenly over its agents.
+type RebalanceRequest struct {
+	DryRun bool   `json:"dry_run,omitempty" doc:"Only tell what would move."`
+	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the cluster's history."`
+}
+
+// TargetsRequest changes which deployment targets a cluster has.
+type TargetsRequest struct {
+	Add    []string `json:"add,omitempty" maxItems:"1000" doc:"Lower-case slugs. What is there already stays."`
+	Remove []string `json:"remove,omitempty" maxItems:"1000"`
+}
+
+// Target is a deployment target and who looks after it.
+type Target struct {
+	ID    string `json:"id"`
+	Agent string `json:"agent_id,omitempty" doc:"Absent while nobody may."`
+	Shard *int   `json:"shard,omitempty" doc:"Of a sharded cluster. A task with the target's id as its shard_key goes to the same agent."`
+}
+
+type rebalanceInput struct {
+	ID   string            `path:"id" doc:"The cluster's name."`
+	Body *RebalanceRequest `doc:"May be left out."`
+}
+
+type rebalanceOutput struct{ Body fleet.Rebalance }
+
+type changeTargetsInput struct {
+	ID   string `path:"id" doc:"The cluster's name."`
+	Body TargetsRequest
+}
+
+type listTargetsInput struct {
+	ID string `path:"id" doc:"The cluster's name."`
+	PageInput
+}
+
+type targetsOutput struct {
+	Body struct {
+		Targets       []Target `json:"targets"`
+		NextPageToken string   `json:"next_page_token,omitempty"`
+	}
+}
+
+func (g *Gateway) registerBalance(api huma.API) {
+	rebalance := clusterOperation("rebalance-cluster", http.MethodPost, "/{id}/rebalance", "Spread shards and targets evenly", http.StatusOK)
+	rebalance.Description = "A cluster keeps the number of shards even by itself. This also evens out the targets in them, with as few moves as that needs, and tells what moved. " +
+		"A shard that moves has no owner until its old owner's lease has run out. What waits in a lane, pinned work too, stays where it is. Asked again, nothing moves."
+	huma.Register(api, rebalance, g.rebalance)
+	change := clusterOperation("change-targets", http.MethodPost, "/{id}/targets", "Add and remove deployment targets", http.StatusOK)
+	change.Description = "Answers the cluster's first 1,000 targets as they stand then, with who looks after each."
+	huma.Register(api, change, g.changeTargets)
+	list := clusterOperation("list-targets", http.MethodGet, "/{id}/targets", "List deployment targets and who looks after them", http.StatusOK)
+	list.Description = "In an active_passive cluster that is the leader; in a sharded one the owner of the target's shard; in an active_active one they are spread evenly."
+	huma.Register(api, list, func(ctx context.Context, in *listTargetsInput) (*targetsOutput, error) {
+		view, err := g.oneView(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		return targetPage(&view.Cluster, &in.PageInput)
+	})
+}
+
+func (g *Gateway) rebalance(ctx context.Context, in *rebalanceInput) (*rebalanceOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := g.describeCluster(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	var request contract.RebalanceRequest
+	if in.Body != nil {
+		request = contract.RebalanceRequest{DryRun: in.Body.DryRun, Reason: in.Body.Reason}
+	}
+	out := &rebalanceOutput{}
+	if err := g.update(ctx, contract.ClusterWorkflowID(in.ID), contract.RebalanceUpdate, &out.Body, request); err != nil {
+		return nil, g.answer(err, "rebalance a cluster", protocol.CodeUnknownCluster)
+	}
+	return out, nil
+}
+
+func (g *Gateway) changeTargets(ctx context.Context, in *changeTargetsInput) (*targetsOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var check fleet.Cluster
+	if _, err := check.ChangeTargets(in.Body.Add, nil); err != nil {
+		return nil, invalid("body.add", err)
+	}
+	if _, err := g.describeCluster(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	var view contract.ClusterView
+	request := contract.TargetsRequest{Add: in.Body.Add, Remove: in.Body.Remove}
+	if err := g.update(ctx, contract.ClusterWorkflowID(in.ID), contract.TargetsUpdate, &view, request); err != nil {
+		return nil, g.answer(err, "change a cluster's targets", protocol.CodeUnknownCluster)
+	}
+	return targetPage(&view.Cluster, &PageInput{PageSize: fleet.MaxTargets})
+}
+
+func targetPage(c *fleet.Cluster, p *PageInput) (*targetsOutput, error) {
+	after, err := openToken(byKey, p.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	targets := make([]Target, len(c.Targets))
+	for i, t := range c.Targets {
+		targets[i] = Target{ID: t.ID, Agent: c.AgentOfTarget(t)}
+		if c.Config.ReplicationMode == fleet.Sharded {
+			shard := fleet.ShardOf(t.ID, c.Config.Shards)
+			targets[i].Shard = &shard
+		}
+	}
+	out := &targetsOutput{}
+	out.Body.Targets, out.Body.NextPageToken = page(targets, string(after), p.PageSize, func(t *Target) string { return t.ID })
+	return out, nil
+}
