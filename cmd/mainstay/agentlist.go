@@ -56,11 +56,10 @@ func load(g *gateway.Agent) string {
 	if g.Running != nil {
 		text = fmt.Sprint(*g.Running)
 	}
-	text += fmt.Sprintf("/%d", g.EffectiveSlots)
-	if g.EffectiveSlots < g.MaxTasks {
-		text += fmt.Sprintf(" of %d", g.MaxTasks)
+	if g.LoadReduction != nil && g.EffectiveSlots < g.MaxTasks {
+		return text + fmt.Sprintf("/%d of %d", g.EffectiveSlots, g.MaxTasks)
 	}
-	return text
+	return text + fmt.Sprintf("/%d", g.MaxTasks)
 }
 
 // healthText is an agent's level with its score.
