@@ -6,8 +6,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -58,13 +60,13 @@ func (g *Gateway) registerBalance(api huma.API) {
 	rebalance := clusterOperation("rebalance-cluster", http.MethodPost, "/{id}/rebalance", "Spread shards and targets evenly", http.StatusOK)
 	rebalance.Description = "A cluster keeps the number of shards even by itself. This also evens out the targets in them, with as few moves as that needs, and tells what moved. " +
 		"A shard that moves has no owner until its old owner's lease has run out. What waits in a lane, pinned work too, stays where it is. Asked again, nothing moves."
-	huma.Register(api, rebalance, g.rebalance)
+	httpapi.Register(api, access.Operate, rebalance, g.rebalance)
 	change := clusterOperation("change-targets", http.MethodPost, "/{id}/targets", "Add and remove deployment targets", http.StatusOK)
 	change.Description = "Answers the cluster's first 1,000 targets as they stand then, with who looks after each."
-	huma.Register(api, change, g.changeTargets)
+	httpapi.Register(api, access.Administer, change, g.changeTargets)
 	list := clusterOperation("list-targets", http.MethodGet, "/{id}/targets", "List deployment targets and who looks after them", http.StatusOK)
 	list.Description = "In an active_passive cluster that is the leader; in a sharded one the owner of the target's shard; in an active_active one they are spread evenly."
-	huma.Register(api, list, func(ctx context.Context, in *listTargetsInput) (*targetsOutput, error) {
+	httpapi.Register(api, access.View, list, func(ctx context.Context, in *listTargetsInput) (*targetsOutput, error) {
 		view, err := g.oneView(ctx, in.ID)
 		if err != nil {
 			return nil, err

@@ -8,8 +8,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -43,13 +45,13 @@ type reduceLoadInput struct {
 }
 
 func (g *Gateway) registerLoads(api huma.API) {
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.Operate, huma.Operation{
 		OperationID: "reduce-load", Method: http.MethodPost, Path: "/api/v1/agents/{id}/reduce-load", Tags: []string{"Agents"},
 		Summary: "Let an agent run fewer tasks at a time",
 		Description: "What it runs goes on; nothing more is given to it while it has as many as it may. It stays so when the agent, its hub or Mainstay restarts, " +
 			"until the time is over. Asking again changes how many and begins the time anew. Answers when the hubs have heard, at most after 2 s.",
 	}, g.reduceLoad)
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.Operate, huma.Operation{
 		OperationID: "restore-load", Method: http.MethodPost, Path: "/api/v1/agents/{id}/restore-load", Tags: []string{"Agents"},
 		Summary: "Give an agent all its slots back", Description: "At once. Where nothing was reduced, nothing happens.",
 	}, func(ctx context.Context, in *agentInput) (*agentOutput, error) {
