@@ -13,6 +13,8 @@ type ClusterInput struct {
 	State  *fleet.Cluster      `json:"state,omitempty"`
 	// CreatedAt is carried with State.
 	CreatedAt time.Time `json:"created_at,omitzero"`
+	// Events are the newest; carried with State.
+	Events *fleet.EventLog `json:"events,omitempty"`
 }
 
 // Names of the Cluster workflow's handlers.

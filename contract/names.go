@@ -72,6 +72,9 @@ func ClusterOfWorkflowID(id string) (string, bool) { return strings.CutPrefix(id
 // HubWorkflowID is the id of the workflow that holds a hub's lease.
 func HubWorkflowID(hub string) string { return "hub/" + hub }
 
+// HubOfWorkflowID is the inverse of HubWorkflowID.
+func HubOfWorkflowID(id string) (string, bool) { return strings.CutPrefix(id, "hub/") }
+
 // FailoverWorkflowID is the id of the workflow that finishes and records one failover. epoch is the failed session's.
 func FailoverWorkflowID(cluster, agent string, epoch int64) string {
 	return "failover/" + cluster + "/" + agent + "/" + strconv.FormatInt(epoch, 10)

@@ -5,12 +5,13 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// Search attributes of Mainstay's workflows. They are set at start; only Status changes later, and only for states that
+// Search attributes of Mainstay's workflows. They are set at start; only Status and StatusAt change later, and only for states that
 // the execution status does not tell (retry_wait, review, dead_letter, expired).
 var (
 	AttrCluster  = temporal.NewSearchAttributeKeyKeyword("MainstayCluster")
 	AttrTaskType = temporal.NewSearchAttributeKeyKeyword("MainstayTaskType")
 	AttrStatus   = temporal.NewSearchAttributeKeyKeyword("MainstayStatus")
+	AttrStatusAt = temporal.NewSearchAttributeKeyTime("MainstayStatusAt") // when Status was last set or removed
 	AttrAgent    = temporal.NewSearchAttributeKeyKeyword("MainstayAgent")
 	AttrTenant   = temporal.NewSearchAttributeKeyKeyword("MainstayTenant")
 	AttrLabels   = temporal.NewSearchAttributeKeyKeywordList("MainstayLabels")
@@ -22,6 +23,7 @@ func SearchAttributes() map[string]enumspb.IndexedValueType {
 		AttrCluster.GetName():  enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 		AttrTaskType.GetName(): enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 		AttrStatus.GetName():   enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		AttrStatusAt.GetName(): enumspb.INDEXED_VALUE_TYPE_DATETIME,
 		AttrAgent.GetName():    enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 		AttrTenant.GetName():   enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 		AttrLabels.GetName():   enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST,

@@ -101,6 +101,8 @@ type RunTaskInput struct {
 	TransferredFrom string          `json:"transferred_from,omitempty"`
 	// PreferAgent gets this attempt if it can: the target of a failover by hand.
 	PreferAgent string `json:"prefer_agent,omitempty"`
+	// Tally is the task's so far: with it, hubs can tell listeners what comes after the attempt.
+	Tally fleet.Tally `json:"tally,omitzero"`
 }
 
 // AttemptReport is how an attempt ended: the activity's result, or the details of its failure. While the attempt runs
@@ -132,6 +134,14 @@ type AttemptReport struct {
 	// one may.
 	Unhandled  bool           `json:"unhandled,omitempty"`
 	RetryAfter fleet.Duration `json:"retry_after,omitempty"`
+}
+
+// End is what fleet.Redeliver wants to know of an attempt that brought no result.
+func (r *AttemptReport) End() fleet.AttemptEnd {
+	return fleet.AttemptEnd{
+		Outcome: r.Outcome, Begun: r.Begun, Final: r.Final, LeaseRemaining: r.LeaseRemaining, Reason: r.Reason,
+		ErrorType: r.ErrorType, Planned: r.Planned, Unhandled: r.Unhandled, RetryAfter: r.RetryAfter,
+	}
 }
 
 // AttemptFailure is the application failure type of every attempt that did not complete; its one detail is an

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -33,15 +34,17 @@ type hubQuestion struct {
 	summary  string
 	input    any
 	wait     time.Duration // how long the hub may take on purpose
+	margin   time.Duration // how much longer the answer may take; zero: hubMargin
 }
 
 // ask puts a question to a hub through an activity without a workflow on the hub's own queue, so that hub and gateway need
 // not reach each other. answered is false when the hub does not answer in time. Nothing of it is kept in Temporal.
 func (g *Gateway) ask(ctx context.Context, q hubQuestion, answer any) (answered bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, hubAnswer+q.wait+hubMargin)
+	margin := cmp.Or(q.margin, hubMargin)
+	ctx, cancel := context.WithTimeout(ctx, hubAnswer+q.wait+margin)
 	defer cancel()
 	handle, err := g.client.ExecuteActivity(ctx, client.StartActivityOptions{
-		ID: q.id, TaskQueue: contract.HubQueue(q.hub), ScheduleToStartTimeout: hubAnswer, StartToCloseTimeout: q.wait + hubMargin,
+		ID: q.id, TaskQueue: contract.HubQueue(q.hub), ScheduleToStartTimeout: hubAnswer, StartToCloseTimeout: q.wait + margin,
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: q.summary,
 	}, q.activity, q.input)
 	if isAny[*serviceerror.Unimplemented](err) {
@@ -58,6 +61,8 @@ func (g *Gateway) ask(ctx context.Context, q hubQuestion, answer any) (answered 
 		return true, nil
 	case errors.As(err, &late):
 		return false, nil
+	case ctx.Err() != nil && context.Cause(ctx) == context.Canceled: //nolint:errorlint // the asker has gone, which is no fault
+		return false, ctx.Err()
 	}
 	return false, g.answer(err, "read a hub's answer", protocol.CodeInternal)
 }

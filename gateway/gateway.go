@@ -42,6 +42,7 @@ type Gateway struct {
 	opening   chan struct{} // held while a lane is opened
 	newID     func() string
 	pause     func(ctx context.Context, d time.Duration) error
+	feed      *feed
 }
 
 // New makes a gateway. It calls nothing until it is asked.
@@ -59,11 +60,15 @@ func New(o Options) *Gateway {
 			Help: "Tasks submitted, by outcome: accepted, duplicate or rejected.",
 		}, []string{"outcome"}),
 	}
+	g.feed = newFeed(g)
 	if o.Registerer != nil {
 		o.Registerer.MustRegister(g.submitted)
 	}
 	return g
 }
+
+// Stop ends the streams of events. Call it before the HTTP server waits for its requests; it may be called twice.
+func (g *Gateway) Stop() { g.feed.close() }
 
 // Register adds the gateway's operations to api.
 func (g *Gateway) Register(api huma.API) {
@@ -83,6 +88,7 @@ func (g *Gateway) Register(api huma.API) {
 	g.registerLoads(api)
 	g.registerBalance(api)
 	g.registerQueue(api)
+	g.registerEvents(api)
 }
 
 // pause waits for d or until ctx ends.

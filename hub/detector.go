@@ -43,6 +43,7 @@ func (h *Hub) judgeAll(now time.Time) {
 		}
 		if judged != s.judged {
 			h.log.Info("An agent's liveness changed", zap.String("agent", s.agent), zap.String("from", string(s.judged)), zap.String("to", string(judged)))
+			h.tellLiveness(s, judged, now)
 			s.judged = judged
 		}
 		for _, a := range s.attempts {

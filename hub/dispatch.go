@@ -29,6 +29,10 @@ func (h *Hub) took(l *lane, task *workflowservice.PollActivityTaskQueueResponse)
 		return
 	}
 	a.attemptKey = attemptKey{a.input.TaskID, a.input.Attempt}
+	a.taskType, a.tenant = a.input.Spec.Type, a.input.Spec.Tenant
+	if t := task.GetScheduledTime(); t != nil {
+		a.queuedAt = t.AsTime()
+	}
 	if h.stopping {
 		h.giveBack(a, "the hub is stopping")
 		return
@@ -71,7 +75,8 @@ func (h *Hub) place(l *lane, a *attempt) bool {
 // assign puts an attempt in a session's outbox and wakes its poll. The mutex is held.
 func (h *Hub) assign(s *session, a *attempt) {
 	a.session, a.assignedAt, a.beacon = s, time.Now(), a.input.Spec.BeaconTimeout.Std()
-	a.sealed = h.seal.attempt(attemptClaims{Task: a.task, Attempt: a.number, Agent: s.agent, Instance: s.instance, Epoch: s.epoch, Lane: a.lane, Temporal: a.token, Beacon: a.input.Spec.BeaconTimeout})
+	a.sealed = h.seal.attempt(attemptClaims{Task: a.task, Attempt: a.number, Agent: s.agent, Instance: s.instance, Epoch: s.epoch, Lane: a.lane, Temporal: a.token, Beacon: a.input.Spec.BeaconTimeout,
+		Type: a.taskType, Tenant: a.tenant})
 	s.attempts[a.attemptKey] = a
 	s.outbox = append(s.outbox, a)
 	h.slotsChanged(s)

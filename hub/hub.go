@@ -82,6 +82,7 @@ type Hub struct {
 	directives map[string]contract.Directive
 	brakes     map[string]*fleet.Brake // by cluster
 	watches    map[attemptKey]*logWatch
+	events     *eventLog
 	renewedAt  time.Time // when Temporal last took the heartbeat of the hub's own lease
 	conns      map[net.Conn]*connection
 	stopping   bool
@@ -111,7 +112,7 @@ func New(o Options) (*Hub, error) {
 		id: o.ID, instance: uuid.NewString(), client: o.Client, service: o.Client.WorkflowService(), namespace: o.Namespace,
 		log: o.Logger.With(zap.String("hub", o.ID)), config: o.Config.withDefaults(), seal: sealer{key: o.Key},
 		sessions: map[string]*session{}, lanes: map[string]*lane{}, directives: map[string]contract.Directive{},
-		brakes: map[string]*fleet.Brake{}, watches: map[attemptKey]*logWatch{}, reclaimAgain: make(chan struct{}, 1),
+		brakes: map[string]*fleet.Brake{}, watches: map[attemptKey]*logWatch{}, events: newEventLog(), reclaimAgain: make(chan struct{}, 1),
 		conns: map[net.Conn]*connection{},
 	}
 	h.run, h.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // the hub's own lifetime, ended by Stop

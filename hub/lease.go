@@ -41,6 +41,7 @@ func (h *Hub) startWorker() error {
 	w.RegisterActivityWithOptions(h.releaseBrake, activity.RegisterOptions{Name: contract.ReleaseBrakeActivity})
 	w.RegisterActivityWithOptions(h.readHealth, activity.RegisterOptions{Name: contract.ReadHealthActivity})
 	w.RegisterActivityWithOptions(h.readLog, activity.RegisterOptions{Name: contract.ReadLogActivity})
+	w.RegisterActivityWithOptions(h.readEvents, activity.RegisterOptions{Name: contract.ReadEventsActivity})
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start the hub's worker on queue %s: %w", contract.HubQueue(h.id), err)
 	}

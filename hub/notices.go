@@ -67,6 +67,11 @@ func (n *notices) send(cluster string) {
 			contract.MembersChanged{Hub: n.hub.id, Changes: batch, Brake: n.hub.brakeHold(cluster)})
 		cancel()
 		var missing *serviceerror.NotFound
+		if err == nil {
+			n.hub.mu.Lock()
+			n.hub.hint(cluster)
+			n.hub.mu.Unlock()
+		}
 		if err == nil || errors.As(err, &missing) {
 			wait = 100 * time.Millisecond
 			continue
@@ -81,6 +86,13 @@ func (n *notices) send(cluster string) {
 			return
 		}
 	}
+}
+
+// busy reports whether a cluster is being told of changes.
+func (n *notices) busy() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.active) > 0
 }
 
 // drain waits until every cluster was told.

@@ -109,7 +109,7 @@ func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Ti
 		key := attemptKey{r.TaskID, r.Attempt}
 		listed[key] = true
 		if a := s.attempts[key]; a != nil {
-			a.update(r, now)
+			h.update(a, r, now)
 			if h.overdue(a, r, now) {
 				overdue = append(overdue, a)
 			}
@@ -124,6 +124,16 @@ func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Ti
 		h.returnUndelivered(s, "the agent is stopping")
 	}
 	h.slotsChanged(s)
+}
+
+// update takes what the agent says of one running attempt, and tells listeners what is new. The mutex is held.
+func (h *Hub) update(a *attempt, r protocol.RunningAttempt, now time.Time) {
+	accepted := a.accepted
+	a.update(r, now)
+	if !accepted {
+		h.tellRunning(a)
+	}
+	h.tellProgress(a, now)
 }
 
 // update takes what the agent says of one running attempt; the first time is its acceptance.
@@ -192,7 +202,11 @@ func (h *Hub) lose(a *attempt, why string, lease time.Duration) {
 	h.fail(a, report)
 }
 
-// fail reports the end of an attempt without a result.
+// fail reports the end of an attempt without a result. Listeners hear of it when Temporal has it.
 func (h *Hub) fail(a *attempt, report contract.AttemptReport) {
-	h.responder.fail(a.token, report)
+	h.responder.fail(a.token, report, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.tellEnded(a, report)
+	})
 }

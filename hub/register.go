@@ -162,7 +162,8 @@ func (h *Hub) reattach(s *session, r protocol.RunningAttempt, now time.Time) {
 			s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: r.TaskID, Attempt: r.Attempt, Reason: "its token is not this session's"})
 			return
 		}
-		a = &attempt{attemptKey: key, session: s, token: claims.Temporal, sealed: r.Token, lane: claims.Lane, assignedAt: now, deliveredIn: 1, beacon: claims.Beacon.Std()}
+		a = &attempt{attemptKey: key, session: s, token: claims.Temporal, sealed: r.Token, lane: claims.Lane, assignedAt: now, deliveredIn: 1, beacon: claims.Beacon.Std(),
+			taskType: claims.Type, tenant: claims.Tenant}
 		s.attempts[key] = a
 		h.metrics.reattached.Inc()
 	}

@@ -34,8 +34,8 @@ type responder struct {
 
 func newResponder(h *Hub) *responder { return &responder{hub: h, slots: make(chan struct{}, failers)} }
 
-// fail queues the end of an attempt without a result.
-func (r *responder) fail(token []byte, report contract.AttemptReport) {
+// fail queues the end of an attempt without a result. taken is called once Temporal has it.
+func (r *responder) fail(token []byte, report contract.AttemptReport, taken func()) {
 	r.pending.Go(func() {
 		r.slots <- struct{}{}
 		defer func() { <-r.slots }()
@@ -44,6 +44,9 @@ func (r *responder) fail(token []byte, report contract.AttemptReport) {
 		for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 			err := r.failNow(ctx, token, report)
 			var missing *serviceerror.NotFound
+			if err == nil {
+				taken()
+			}
 			if err == nil || errors.As(err, &missing) {
 				return
 			}

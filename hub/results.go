@@ -32,25 +32,27 @@ func (h *Hub) reportResult(ctx context.Context, in *resultInput) (*resultOutput,
 		return nil, httpapi.Problem(protocol.CodePayloadTooLarge, "the output is larger than 1 MiB: store it elsewhere and report where")
 	}
 	if plantEarlyAnswer {
-		time.AfterFunc(time.Second, func() { _ = h.hand(h.run, claims, in.Body) })
+		time.AfterFunc(time.Second, func() { _, _ = h.hand(h.run, claims, in.Body) })
 		return &resultOutput{Body: protocol.ResultAccepted{Accepted: true}}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, resultTimeout)
 	defer cancel()
 	key := attemptKey{claims.Task, claims.Attempt}
-	if err := h.hand(ctx, claims, in.Body); err != nil && !plantStaleAccepted {
+	report, err := h.hand(ctx, claims, in.Body)
+	if err != nil && !plantStaleAccepted {
 		return nil, h.resultProblem(session, key, err)
 	}
 	h.metrics.results.WithLabelValues(string(in.Body.Outcome)).Inc()
 	if in.Body.Stuck {
 		h.keepSlot(session, key)
 	}
+	h.tellResult(claims, session.Cluster, report)
 	h.settled(session, key, in.Body.Outcome)
 	return &resultOutput{Body: protocol.ResultAccepted{Accepted: true}}, nil
 }
 
-// hand tells Temporal the end of an attempt.
-func (h *Hub) hand(ctx context.Context, claims attemptClaims, r protocol.Result) error {
+// hand tells Temporal the end of an attempt, and returns what it told.
+func (h *Hub) hand(ctx context.Context, claims attemptClaims, r protocol.Result) (contract.AttemptReport, error) {
 	started, ended := r.StartedAt.UTC(), r.EndedAt.UTC()
 	report := contract.AttemptReport{
 		AgentID: claims.Agent, Instance: claims.Instance, Epoch: claims.Epoch, Hub: h.id, StartedAt: &started, EndedAt: &ended,
@@ -60,7 +62,7 @@ func (h *Hub) hand(ctx context.Context, claims attemptClaims, r protocol.Result)
 	switch r.Outcome {
 	case fleet.AttemptCompleted:
 		report.Checkpoint, report.Progress, report.Begun = nil, nil, false
-		return h.responder.complete(ctx, claims.Temporal, report)
+		return report, h.responder.complete(ctx, claims.Temporal, report)
 	case fleet.AttemptTimedOut:
 		if !r.Stuck {
 			none := fleet.Duration(0) // its handler has returned: nothing of it runs on
@@ -68,13 +70,13 @@ func (h *Hub) hand(ctx context.Context, claims attemptClaims, r protocol.Result)
 		}
 	case fleet.AttemptCancelled:
 		if h.isCancelling(claims) {
-			return h.responder.cancelled(ctx, claims.Temporal, report)
+			return report, h.responder.cancelled(ctx, claims.Temporal, report)
 		}
 		// The agent gave the work up by itself, as when it stops: it certainly runs no more.
 		none := fleet.Duration(0)
 		report.Outcome, report.LeaseRemaining = fleet.AttemptLost, &none
 	}
-	return h.responder.failNow(ctx, claims.Temporal, report)
+	return report, h.responder.failNow(ctx, claims.Temporal, report)
 }
 
 // lastWords are the newest checkpoint and progress that the agent sent of an attempt.

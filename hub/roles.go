@@ -84,6 +84,7 @@ func (h *Hub) direct(d contract.Directive) {
 		return
 	}
 	h.directives[d.Cluster] = d
+	h.hint(d.Cluster)
 	now := time.Now()
 	for _, s := range h.sessions {
 		switch {

@@ -35,6 +35,9 @@ type attemptClaims struct {
 	Temporal []byte `json:"k"`
 	// Beacon is the task's beacon timeout, for the hub that takes the attempt over and knows nothing else of the task.
 	Beacon fleet.Duration `json:"b,omitempty"`
+	// Type and Tenant are the task's, for listeners to events.
+	Type   string `json:"y,omitempty"`
+	Tenant string `json:"f,omitempty"`
 }
 
 func (s sealer) session(c sessionClaims) string { return s.sealJSON("session", c) }

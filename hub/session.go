@@ -57,6 +57,7 @@ type session struct {
 	metrics   protocol.Metrics
 	counters  protocol.Counters
 	access    fleet.Providers
+	suspected bool // listeners to events were told so
 }
 
 // attemptKey names an attempt within a hub.
@@ -85,6 +86,11 @@ type attempt struct {
 	beacons     int64                   // the agent's count
 	aliveAt     time.Time               // when the hub last saw a sign of life of the handler, for agents that do not tell its age
 	evacuation  *contract.EvacuateInput // set while a failover by hand takes it off the agent
+
+	taskType, tenant string
+	queuedAt         time.Time      // since when it waited in its lane; zero: not known
+	progressTold     fleet.Progress // as listeners to events were told
+	progressToldAt   time.Time
 
 	beatAt    time.Time // last heartbeat sent to Temporal
 	beatNeeds bool      // progress or checkpoint changed since

@@ -42,6 +42,7 @@ type clusterRun struct {
 	former  []string  // hubs with sessions of replaced processes that were not told yet; they may have no member any more
 	queue   []contract.FailoverInput
 	release []contract.ReleaseBrakeRequest
+	log     clusterLog
 
 	reduced      bool // a load reduction changed since restoreLoads looked
 	askingHealth bool // hubs are being asked how agents with reduced load do
@@ -63,6 +64,9 @@ func newClusterRun(ctx workflow.Context, in contract.ClusterInput) (*clusterRun,
 	}
 	r.state.Config = in.Config.WithDefaults()
 	r.told, r.heard = r.state.Version, r.state.Version
+	if err := r.openLog(ctx, in); err != nil {
+		return nil, err
+	}
 	if err := workflow.SetQueryHandler(ctx, contract.ViewQuery, func() (contract.ClusterView, error) { return r.view(), nil }); err != nil {
 		return nil, err
 	}
@@ -74,8 +78,10 @@ func newClusterRun(ctx workflow.Context, in contract.ClusterInput) (*clusterRun,
 func (r *clusterRun) loop(ctx workflow.Context) error {
 	for {
 		r.takeSignals(ctx)
+		r.note(ctx)
 		r.settleRoles(ctx)
 		r.restoreLoads(ctx)
+		r.note(ctx)
 		switch {
 		case r.told != r.state.Version:
 			r.tellHubs(ctx)
@@ -92,7 +98,7 @@ func (r *clusterRun) loop(ctx workflow.Context) error {
 			return nil
 		case r.longEnough(ctx) && r.idle(ctx):
 			return workflow.NewContinueAsNewError(ctx, contract.ClusterWorkflow,
-				contract.ClusterInput{Config: r.state.Config, State: &r.state, CreatedAt: r.created})
+				contract.ClusterInput{Config: r.state.Config, State: &r.state, CreatedAt: r.created, Events: &r.log.events})
 		}
 		r.waitForWork(ctx)
 	}
@@ -115,7 +121,7 @@ func (r *clusterRun) waitForWork(ctx workflow.Context) {
 }
 
 func (r *clusterRun) signalled() bool {
-	return r.changed.Len() > 0 || r.hubLost.Len() > 0 || r.manual.Len() > 0 || r.evacuated.Len() > 0
+	return r.changed.Len() > 0 || r.hubLost.Len() > 0 || r.manual.Len() > 0 || r.evacuated.Len() > 0 || r.log.announced.Len() > 0
 }
 
 // idle reports whether the run may end: nothing that it began beside the loop is under way.

@@ -78,7 +78,8 @@ func (r *clusterRun) startFailovers(ctx workflow.Context) {
 	r.queue = nil
 	loads := r.loads(ctx)
 	var started []workflow.ChildWorkflowFuture
-	for _, in := range queue {
+	for i := range queue {
+		in := &queue[i]
 		if in.Target == "" && !in.NotInCluster {
 			in.Target = r.selectTarget(in.FailedAgent, loads)
 		}
@@ -90,11 +91,13 @@ func (r *clusterRun) startFailovers(ctx workflow.Context) {
 				contract.AttrCluster.ValueSet(in.Cluster), contract.AttrAgent.ValueSet(in.FailedAgent)),
 			StaticSummary: "failover of " + in.FailedAgent + ": " + in.Reason,
 		})
-		started = append(started, workflow.ExecuteChildWorkflow(childCtx, contract.FailoverWorkflow, in))
+		started = append(started, workflow.ExecuteChildWorkflow(childCtx, contract.FailoverWorkflow, *in))
 	}
-	for _, child := range started {
+	for i, child := range started {
 		if err := child.GetChildWorkflowExecution().Get(ctx, nil); err != nil {
 			workflow.GetLogger(ctx).Warn("A failover was not started; one for the same session is under way", "error", err)
+			continue
 		}
+		r.followFailover(ctx, queue[i], child)
 	}
 }

@@ -19,12 +19,14 @@ func (r *clusterRun) takeSignals(ctx workflow.Context) {
 		var m contract.MembersChanged
 		if r.changed.ReceiveAsync(&m) {
 			r.membersChanged(ctx, m)
+			r.note(ctx)
 		}
 	}
 	for r.hubLost.Len() > 0 {
 		var lost contract.HubLost
 		if r.hubLost.ReceiveAsync(&lost) {
 			r.loseHub(ctx, lost)
+			r.note(ctx)
 		}
 	}
 	for r.manual.Len() > 0 {
@@ -37,8 +39,10 @@ func (r *clusterRun) takeSignals(ctx workflow.Context) {
 		var done contract.Evacuated
 		if r.evacuated.ReceiveAsync(&done) {
 			r.takeEvacuated(ctx, done)
+			r.note(ctx)
 		}
 	}
+	r.takeAnnouncements(ctx)
 }
 
 // membersChanged applies a batch of transitions. An agent that is gone gives up its roles, and if it did not say

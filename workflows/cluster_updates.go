@@ -39,8 +39,9 @@ func (r *clusterRun) setUpdateHandlers(ctx workflow.Context) error {
 		return err
 	}
 	return workflow.SetUpdateHandlerWithOptions(ctx, contract.DeleteUpdate,
-		func(workflow.Context, contract.DeleteRequest) error {
+		func(ctx workflow.Context, _ contract.DeleteRequest) error {
 			r.deleted = true
+			r.tell(workflow.Now(ctx), fleet.EventClusterDeleted, fleet.EventData{})
 			return nil
 		}, workflow.UpdateHandlerOptions{Validator: func(req contract.DeleteRequest) error {
 			if n := r.state.ServingCount(); n > 0 && !req.Force {
@@ -67,6 +68,7 @@ func (r *clusterRun) join(ctx workflow.Context, req contract.JoinRequest) (contr
 		}
 		answer.Results = append(answer.Results, joined)
 	}
+	r.note(ctx)
 	r.joined = true
 	answer.Directive = r.directive()
 	return answer, nil

@@ -34,11 +34,25 @@ func Drain(ctx workflow.Context, in contract.DrainInput) (fleet.DrainRecord, err
 	if err := workflow.SetQueryHandler(ctx, contract.DrainQuery, func() (fleet.DrainRecord, error) { return d.record, nil }); err != nil {
 		return d.record, err
 	}
+	d.announce(ctx, fleet.EventDrainStarted, "", in.Reason)
 	d.run(ctx)
 	completed := workflow.Now(ctx)
 	d.record.CompletedAt = &completed
 	d.record.Status, d.record.Error = d.outcome()
+	d.announce(ctx, fleet.EventDrainEnded, d.record.Status, d.record.Error)
 	return d.record, nil
+}
+
+// announce tells the cluster's listeners of the drain. A dry run is nobody's business.
+func (d *drain) announce(ctx workflow.Context, kind fleet.EventType, outcome fleet.DrainStatus, why string) {
+	if d.in.DryRun {
+		return
+	}
+	data := fleet.EventData{ID: d.in.ID, Count: len(d.in.Agents), Outcome: string(outcome), Reason: why}
+	if len(d.in.Agents) == 1 {
+		data.AgentID = d.in.Agents[0]
+	}
+	announce(ctx, d.in.Cluster, fleet.Event{Type: kind, EventData: data})
 }
 
 // drain is one run of a Drain workflow.

@@ -98,7 +98,7 @@ func (r *taskRun) loop(ctx workflow.Context) (contract.TaskState, error) {
 		if plantRunAgain {
 			spec.RetrySafety = fleet.Idempotent
 		}
-		next := fleet.Redeliver(&spec, r.in.TaskID, r.carry.Tally, attemptEnd(report))
+		next := fleet.Redeliver(&spec, r.in.TaskID, r.carry.Tally, report.End())
 		r.carry.Tally = next.Tally
 		if report.Begun {
 			r.carry.WaitingSince = workflow.Now(ctx) // an agent had it: what expires is the wait for the next
@@ -216,7 +216,8 @@ func (r *taskRun) end(ctx workflow.Context, status fleet.TaskStatus, why string)
 		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{r.state()}})
 }
 
-// mark sets the status search attribute, for the states that the execution status does not tell; "" removes it.
+// mark sets the status search attribute, for the states that the execution status does not tell; "" removes it. Since when
+// goes with it, so that listeners find changes.
 func (r *taskRun) mark(ctx workflow.Context, status fleet.TaskStatus) {
 	if r.marked == status {
 		return
@@ -226,7 +227,7 @@ func (r *taskRun) mark(ctx workflow.Context, status fleet.TaskStatus) {
 	if status != "" {
 		update = contract.AttrStatus.ValueSet(string(status))
 	}
-	if err := workflow.UpsertTypedSearchAttributes(ctx, update); err != nil {
+	if err := workflow.UpsertTypedSearchAttributes(ctx, update, contract.AttrStatusAt.ValueSet(workflow.Now(ctx))); err != nil {
 		workflow.GetLogger(ctx).Warn("The status search attribute was not set", "error", err)
 	}
 }

@@ -40,7 +40,7 @@ func (r *taskRun) deliver(ctx workflow.Context) (contract.AttemptReport, deliver
 		Summary:                fmt.Sprintf("attempt %d of %s", number, r.in.Spec.Type),
 	}))
 	defer stop()
-	input := contract.RunTaskInput{TaskID: r.in.TaskID, Attempt: number, Spec: r.in.Spec, Checkpoint: r.carry.Checkpoint}
+	input := contract.RunTaskInput{TaskID: r.in.TaskID, Attempt: number, Spec: r.in.Spec, Checkpoint: r.carry.Checkpoint, Tally: r.carry.Tally}
 	if last := r.lastLost(); last != nil {
 		input.TransferredFrom, input.PreferAgent = last.AgentID, r.target
 	}
@@ -109,13 +109,6 @@ func classify(err error) (contract.AttemptReport, delivery) {
 		return report, deliveryUnfinished
 	}
 	return contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: err.Error()}, deliveryUnfinished
-}
-
-func attemptEnd(r contract.AttemptReport) fleet.AttemptEnd {
-	return fleet.AttemptEnd{
-		Outcome: r.Outcome, Begun: r.Begun, Final: r.Final, LeaseRemaining: r.LeaseRemaining, Reason: r.Reason,
-		ErrorType: r.ErrorType, Planned: r.Planned, Unhandled: r.Unhandled, RetryAfter: r.RetryAfter,
-	}
 }
 
 // record keeps the newest attempts in the state.

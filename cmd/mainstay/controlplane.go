@@ -87,6 +87,7 @@ type planeOptions struct {
 // controlPlane is the running parts of one process behind one HTTP server.
 type controlPlane struct {
 	hub        *hub.Hub // nil without the role
+	gateway    *gateway.Gateway
 	http       *http.Server
 	stopWorker func()
 	cutShort   context.CancelFunc
@@ -118,6 +119,7 @@ func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, er
 		}
 	}
 	clusters := gateway.New(gateway.Options{Client: o.temporal, Namespace: o.namespace, Logger: o.logger, Registerer: registry})
+	p.gateway = clusters
 	if o.roles.gateway {
 		clusters.Register(api.API())
 	}
@@ -161,6 +163,9 @@ func (p *controlPlane) stop() {
 	p.stopping.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 		defer cancel()
+		if p.gateway != nil {
+			p.gateway.Stop()
+		}
 		if p.hub != nil {
 			p.hub.Stop(ctx)
 		}

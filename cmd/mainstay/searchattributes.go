@@ -73,7 +73,7 @@ func probeEach(ctx context.Context, c client.Client, namespace string, wanted ma
 	missing := map[string]enumspb.IndexedValueType{}
 	var refusal error
 	for _, name := range sortedKeys(wanted) {
-		_, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: namespace, Query: name + " = 'none'"})
+		_, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: namespace, Query: name + " IS NULL"})
 		var invalid *serviceerror.InvalidArgument
 		switch {
 		case errors.As(err, &invalid):

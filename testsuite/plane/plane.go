@@ -160,6 +160,7 @@ func (n *Node) Stop() {
 	n.stop.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
+		n.gateway.Stop()
 		n.Hub.Stop(ctx)
 		_ = n.http.Close()
 	})

@@ -1,0 +1,95 @@
+package fleet_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// TestEventTypesAreDocumented holds docs/EVENTS.md to the table. UPDATE_DOCS=1 writes it.
+func TestEventTypesAreDocumented(t *testing.T) {
+	t.Parallel()
+	const path, begin, end = "../docs/EVENTS.md", "<!-- types: kept up to date by a test -->\n", "<!-- /types -->"
+	var table strings.Builder
+	table.WriteString("| type | means |\n|---|---|\n")
+	seen := map[fleet.EventType]bool{}
+	for _, m := range fleet.EventTypes {
+		require.False(t, seen[m.Type], m.Type)
+		require.True(t, strings.HasPrefix(string(m.Type), fleet.EventPrefix))
+		seen[m.Type] = true
+		fmt.Fprintf(&table, "| `%s` | %s |\n", strings.TrimPrefix(string(m.Type), fleet.EventPrefix), m.Meaning)
+	}
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	before, rest, ok := strings.Cut(string(text), begin)
+	require.True(t, ok)
+	present, after, ok := strings.Cut(rest, end)
+	require.True(t, ok)
+	if os.Getenv("UPDATE_DOCS") != "" {
+		require.NoError(t, os.WriteFile(path, []byte(before+begin+table.String()+end+after), 0o644))
+		return
+	}
+	require.Equal(t, table.String(), present, "run UPDATE_DOCS=1 go test ./fleet -run TestEventTypesAreDocumented")
+}
+
+func TestEveryTaskStatusHasAnEvent(t *testing.T) {
+	t.Parallel()
+	known := map[fleet.EventType]bool{}
+	for _, m := range fleet.EventTypes {
+		known[m.Type] = true
+	}
+	for _, s := range []fleet.TaskStatus{fleet.TaskQueued, fleet.TaskRunning, fleet.TaskRetryWait, fleet.TaskReview, fleet.TaskDeadLetter,
+		fleet.TaskCompleted, fleet.TaskFailed, fleet.TaskCancelled, fleet.TaskExpired} {
+		require.True(t, known[fleet.TaskEvent(s)], s)
+	}
+}
+
+func TestEventLogKeepsTheNewest(t *testing.T) {
+	t.Parallel()
+	begin := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	var log fleet.EventLog
+	for i := range 10 {
+		log.Add(fleet.Event{Type: fleet.EventAgentJoined, Time: begin.Add(time.Duration(i) * time.Second), EventData: fleet.EventData{Count: i + 1}}, 4)
+	}
+	for _, c := range []struct {
+		after, missing int64
+		want           []int
+	}{
+		{0, 6, []int{7, 8, 9, 10}}, {5, 1, []int{7, 8, 9, 10}}, {6, 0, []int{7, 8, 9, 10}}, {8, 0, []int{9, 10}}, {10, 0, nil}, {1 << 62, 0, nil}, {-3, 9, []int{7, 8, 9, 10}},
+	} {
+		events, missing := log.After(c.after)
+		require.Equal(t, c.missing, missing, "after %d", c.after)
+		require.Equal(t, c.want, numbers(events), "after %d", c.after)
+	}
+	for _, c := range []struct {
+		from    time.Duration
+		missing bool
+		want    []int
+	}{{0, true, []int{7, 8, 9, 10}}, {6 * time.Second, true, []int{7, 8, 9, 10}}, {7 * time.Second, false, []int{8, 9, 10}}, {time.Minute, false, nil}} {
+		events, missing := log.Since(begin.Add(c.from))
+		require.Equal(t, c.missing, missing, c.from)
+		require.Equal(t, c.want, numbers(events), c.from)
+	}
+}
+
+func TestEventLogCutsLongReasons(t *testing.T) {
+	t.Parallel()
+	var log fleet.EventLog
+	log.Add(fleet.Event{EventData: fleet.EventData{Reason: strings.Repeat("ä", 1000)}}, 4)
+	require.Less(t, len(log.Events[0].Reason), 310)
+	require.True(t, strings.HasSuffix(log.Events[0].Reason, "ä…"))
+}
+
+func numbers(events []fleet.Event) []int {
+	var list []int
+	for _, e := range events {
+		list = append(list, e.Count)
+	}
+	return list
+}

@@ -1,0 +1,101 @@
+package gateway
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// CloudEvent is an event as listeners get it: CloudEvents 1.0, structured JSON.
+type CloudEvent struct {
+	SpecVersion     string          `json:"specversion" enum:"1.0"`
+	ID              string          `json:"id" doc:"The same event has the same id, however often and by whichever gateway it is told."`
+	Source          string          `json:"source" doc:"The cluster that it is of, as a path of this API."`
+	Type            fleet.EventType `json:"type" example:"dev.mainstay.agent.lost"`
+	Subject         string          `json:"subject,omitempty" example:"agents/agent-1" doc:"What it is about: agents/…, tasks/…, failovers/…, drains/… or lanes/…"`
+	Time            time.Time       `json:"time"`
+	DataContentType string          `json:"datacontenttype" enum:"application/json"`
+	Data            fleet.EventData `json:"data"`
+}
+
+// told is an event on its way to listeners.
+type told struct {
+	id   string
+	json []byte // as a CloudEvent, once it is published
+	fleet.Event
+}
+
+func (t *told) cloudEvent() CloudEvent {
+	source := clustersPath
+	if t.Cluster != "" {
+		source += "/" + t.Cluster
+	}
+	return CloudEvent{
+		SpecVersion: "1.0", ID: t.id, Source: source, Type: t.Type, Subject: subjectOf(&t.Event), Time: t.Time.UTC(),
+		DataContentType: "application/json", Data: t.EventData,
+	}
+}
+
+// clustersPath begins the source of an event.
+const clustersPath = "/api/v1/agents/clusters"
+
+func (t *told) encode() {
+	if t.json == nil {
+		t.json, _ = json.Marshal(t.cloudEvent()) // plain structs: cannot fail
+	}
+}
+
+// subjectOf is what an event is about.
+func subjectOf(e *fleet.Event) string {
+	what, _, _ := strings.Cut(strings.TrimPrefix(string(e.Type), fleet.EventPrefix), ".")
+	switch {
+	case what == "task":
+		return "tasks/" + e.TaskID
+	case what == "lane" && e.Lane != "":
+		return "lanes/" + e.Lane
+	case e.ID != "" && (what == "failover" || what == "drain"):
+		return what + "s/" + e.ID
+	case e.AgentID != "":
+		return "agents/" + e.AgentID
+	}
+	return ""
+}
+
+// ofCluster names the events that a cluster keeps.
+func ofCluster(cluster string, created time.Time, events []fleet.Event) []told {
+	list := make([]told, len(events))
+	for i, e := range events {
+		list[i] = told{id: cluster + "." + strconv.FormatInt(created.UnixMilli(), 36) + "." + strconv.FormatInt(e.Seq, 10), Event: e}
+	}
+	return list
+}
+
+// ofHub names the events that a hub saw. What visibility tells too has the same name there.
+func ofHub(hub, process string, events []fleet.Event) []told {
+	list := make([]told, 0, len(events))
+	for _, e := range events {
+		id := hub + "." + process + "." + strconv.FormatInt(e.Seq, 10)
+		switch {
+		case e.Type == fleet.EventTaskCompleted:
+			id = taskEventID(e.TaskID, fleet.TaskCompleted)
+		case e.Type == fleet.EventTaskRunning && e.Attempt == 1 && e.QueuedAt != nil:
+			queued := fleet.Event{Type: fleet.EventTaskQueued, Time: *e.QueuedAt, EventData: fleet.EventData{
+				Cluster: e.Cluster, Tenant: e.Tenant, TaskID: e.TaskID, TaskType: e.TaskType}}
+			list = append(list, told{id: taskEventID(e.TaskID, fleet.TaskQueued), Event: queued})
+		}
+		list = append(list, told{id: id, Event: e})
+	}
+	return list
+}
+
+// taskEventID names the event that a task has reached a status that it reaches once.
+func taskEventID(task string, status fleet.TaskStatus) string { return task + "." + string(status) }
+
+// gap says that events may be missing.
+func gap(now time.Time, cluster, reason string, count int64) told {
+	e := fleet.Event{Type: fleet.EventGap, Time: now.UTC(), EventData: fleet.EventData{Cluster: cluster, Reason: reason, Count: int(count)}}
+	return told{id: "gap." + strconv.FormatInt(now.UnixNano(), 36), Event: e}
+}

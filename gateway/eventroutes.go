@@ -1,0 +1,175 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// eventsPath is where events are told.
+const eventsPath = "/api/v1/agents/events"
+
+type eventsInput struct {
+	Type        []string `query:"type,explode" maxItems:"64" maxLength:"256" doc:"Only these types, or what begins with them: agent, task.completed, failover. The prefix dev.mainstay. may be left out; several are separated by commas."`
+	Cluster     []string `query:"cluster,explode" maxItems:"64" maxLength:"63" doc:"Only of these clusters."`
+	Agent       string   `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Only about this agent."`
+	Task        string   `query:"task" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Only about this task."`
+	Tenant      string   `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Only about this tenant's tasks."`
+	Since       string   `query:"since" maxLength:"64" example:"15m" doc:"Begin with what is still known since then: a duration, or a time (RFC 3339). Ignored with Last-Event-ID."`
+	Follow      bool     `query:"follow" default:"true" doc:"false: end after what has happened already."`
+	LastEventID string   `header:"Last-Event-ID" doc:"The newest id that was received: go on after it. Any gateway understands it."`
+	LastID      string   `query:"last_event_id" doc:"The same, for clients that cannot set the header."`
+}
+
+// eventsRequest is what a listener asks for, as it was understood.
+type eventsRequest struct {
+	filter eventFilter
+	from   *position // nil: from now on
+	since  time.Time // zero: whatever comes after from
+	lost   bool      // Last-Event-ID could not be read
+	follow bool
+}
+
+func (g *Gateway) registerEvents(api huma.API) {
+	huma.Register(api, huma.Operation{
+		OperationID: "watch-events", Method: http.MethodGet, Path: eventsPath, Tags: []string{"Events"},
+		Summary: "Watch what happens in the fleet",
+		Description: "Server-sent events, each a CloudEvent (1.0, structured JSON). docs/EVENTS.md lists the types. A browser's EventSource reconnects by itself and goes on " +
+			"after the newest id; an event may then come twice, with the same id. Where events are missing, an event of type dev.mainstay.gap says so.",
+		Responses: map[string]*huma.Response{"200": {
+			Description: "The stream.",
+			Content:     map[string]*huma.MediaType{eventStream: {Schema: &huma.Schema{Type: huma.TypeString, Description: "text/event-stream; data is a CloudEvent"}}},
+		}},
+	}, func(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+		request, err := g.readEventsRequest(in, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		l, run, err := g.feed.listen(request.filter)
+		if err != nil {
+			return nil, err
+		}
+		return &huma.StreamResponse{Body: func(hc huma.Context) {
+			defer g.feed.leave(l)
+			s := newEventStream(hc)
+			if err := g.stream(hc.Context(), s, l, run, request); err != nil {
+				g.logger.Debug("a listener to events has gone")
+			}
+		}}, nil
+	})
+}
+
+func (g *Gateway) readEventsRequest(in *eventsInput, now time.Time) (*eventsRequest, error) {
+	types, err := parseTypes(in.Type)
+	if err != nil {
+		return nil, invalid("query.type", err)
+	}
+	for _, cluster := range in.Cluster {
+		if err := fleet.ValidateID("cluster", cluster); err != nil {
+			return nil, invalid("query.cluster", err)
+		}
+	}
+	r := &eventsRequest{follow: in.Follow, filter: eventFilter{types: types, clusters: in.Cluster, agent: in.Agent, task: in.Task, tenant: in.Tenant}}
+	last := in.LastEventID
+	if last == "" {
+		last = in.LastID
+	}
+	switch {
+	case last != "":
+		p, err := parsePosition(last)
+		if r.lost = err != nil; !r.lost {
+			r.from = &p
+		}
+	case in.Since != "":
+		if r.since, err = sinceWhen(in.Since, now); err != nil {
+			return nil, invalid("query.since", err)
+		}
+		p := positionSince(r.since)
+		r.from = &p
+	}
+	return r, nil
+}
+
+// sinceWhen reads a duration before now, or a time.
+func sinceWhen(text string, now time.Time) (time.Time, error) {
+	if d, err := fleet.ParseDuration(text); err == nil && d >= 0 && d <= maxPast {
+		return now.Add(-d), nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil || now.Sub(t) > maxPast {
+		return t, errors.New("must be a duration such as 15m, or a time (RFC 3339), no longer than a day ago")
+	}
+	return t, nil
+}
+
+// stream tells a listener what it asked for until it goes, the gateway stops, or there is nothing more.
+func (g *Gateway) stream(ctx context.Context, s *eventStreamWriter, l *listener, run *feedRun, r *eventsRequest) error {
+	select { // what happens once the stream is open is in it
+	case <-run.ready:
+	case <-run.ended:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := s.open(); err != nil {
+		return err
+	}
+	repeated := map[string]bool{} // told as past already
+	if r.lost {
+		if err := s.send(r.filter, []told{gap(time.Now(), "", "Last-Event-ID is not of this API: what happened before is not told", 0)}, ""); err != nil {
+			return err
+		}
+	}
+	if r.from != nil {
+		events := g.past(ctx, *r.from, time.Now())
+		if !r.since.IsZero() {
+			events = notBefore(events, r.since)
+		}
+		for i := range events {
+			repeated[events[i].id] = true
+		}
+		if err := s.send(r.filter, events, ""); err != nil {
+			return err
+		}
+	}
+	if !r.follow {
+		return nil
+	}
+	beat := time.NewTicker(eventBeat)
+	defer beat.Stop()
+	forget := time.After(positionWindow)
+	for tell := true; ; { // tell: the position too, when there are no events
+		events, missed, at, ended := l.take()
+		if len(repeated) > 0 {
+			events = withoutTold(events, repeated)
+		}
+		if missed > 0 {
+			events = append(events, gap(time.Now(), "", "the listener is too slow: what came meanwhile was dropped", missed))
+		}
+		if tell || len(events) > 0 {
+			if err := s.send(r.filter, events, at); err != nil {
+				return err
+			}
+		}
+		if ended {
+			return nil
+		}
+		tell = false
+		select {
+		case <-l.wake:
+		case <-beat.C:
+			tell = true
+			if err := s.beat(); err != nil {
+				return err
+			}
+		case <-forget:
+			repeated = nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

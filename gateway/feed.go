@@ -1,0 +1,178 @@
+package gateway
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+const (
+	// maxListeners bounds who listens at one gateway.
+	maxListeners = 1000
+	// lingers is how long the feed goes on after the last listener has gone: most come back.
+	lingers = 5 * time.Second
+	// toldKept is how many ids of events are remembered, so that what two sources tell is told once.
+	toldKept = 32 << 10
+)
+
+// feed tells listeners what happens in the fleet. It asks for it only while somebody listens, and once for all who do.
+type feed struct {
+	gateway *Gateway
+
+	mu        sync.Mutex
+	listeners map[*listener]struct{}
+	run       *feedRun // nil: nobody listens
+	closed    bool
+}
+
+// feedRun is the feed from the first listener to the last.
+type feedRun struct {
+	feed   *feed
+	cancel context.CancelFunc
+	ready  chan struct{} // closed when every source has said where it stands
+	ended  chan struct{} // closed when all of it has stopped
+	idle   *time.Timer   // ends the run when nobody has come back; nil: somebody listens
+	begun  time.Time
+
+	// The feed's mutex guards these.
+	position position
+	known    map[string]struct{} // ids that were told
+	order    []string            // of known, oldest first from next on
+	next     int
+
+	mu       sync.Mutex // guards the rest
+	clusters map[string]*clusterSource
+	hubs     map[string]*hubSource
+	deaf     bool      // this Temporal cannot ask hubs
+	looks    int64     // rounds of looks at clusters
+	rounds   int       // of looks at tasks
+	read     time.Time // what visibility had by then was told
+}
+
+func newFeed(g *Gateway) *feed { return &feed{gateway: g, listeners: map[*listener]struct{}{}} }
+
+// listen registers a listener, which gets what happens from now on: everything after the run is ready.
+func (f *feed) listen(filter eventFilter) (*listener, *feedRun, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.closed:
+		return nil, nil, httpapi.Problem(protocol.CodeUnavailable, "this gateway is stopping: try another or try again")
+	case len(f.listeners) >= maxListeners:
+		return nil, nil, httpapi.Problem(protocol.CodeUnavailable, "too many listen to events here already: try again later, or at another gateway")
+	}
+	if f.run == nil {
+		f.run = f.start()
+	}
+	run := f.run
+	if run.idle != nil {
+		run.idle.Stop()
+		run.idle = nil
+	}
+	l := newListener(filter, run.position.String())
+	f.listeners[l] = struct{}{}
+	return l, run, nil
+}
+
+// leave forgets a listener. The run ends a little after the last has left.
+func (f *feed) leave(l *listener) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.listeners, l)
+	run := f.run
+	if len(f.listeners) > 0 || run == nil || run.idle != nil {
+		return
+	}
+	run.idle = time.AfterFunc(lingers, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.run == run && len(f.listeners) == 0 {
+			f.run = nil
+			run.cancel()
+		}
+	})
+}
+
+// close ends all listeners and the run, and returns when it has stopped.
+func (f *feed) close() {
+	f.mu.Lock()
+	f.closed = true
+	for l := range f.listeners {
+		l.end()
+	}
+	run := f.run
+	f.run = nil
+	if run != nil && run.idle != nil {
+		run.idle.Stop()
+	}
+	f.mu.Unlock()
+	if run != nil {
+		run.cancel()
+		<-run.ended
+	}
+}
+
+// start begins a run. The mutex is held.
+func (f *feed) start() *feedRun {
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the run belongs to all listeners, and to no request
+	now := time.Now()
+	r := &feedRun{
+		feed: f, cancel: cancel, ready: make(chan struct{}), ended: make(chan struct{}), begun: now,
+		position: position{at: now, tasks: now.Add(-taskOverlap), clusters: map[string]clusterMark{}, hubs: map[string]hubMark{}},
+		known:    map[string]struct{}{}, read: now, clusters: map[string]*clusterSource{}, hubs: map[string]*hubSource{},
+	}
+	go func() {
+		defer close(r.ended)
+		r.watch(ctx)
+	}()
+	return r
+}
+
+// publish hands events to the listeners in the order of their times, each once, and moves the position by advance, which
+// may be nil.
+func (r *feedRun) publish(events []told, advance func(p *position)) {
+	slices.SortStableFunc(events, func(a, b told) int { return a.Time.Compare(b.Time) })
+	for i := range events {
+		events[i].encode()
+	}
+	f := r.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.run != r {
+		return // it has ended
+	}
+	r.position.at = time.Now()
+	if advance != nil {
+		advance(&r.position)
+	}
+	fresh := events[:0]
+	for _, e := range events {
+		if r.isNew(e.id) {
+			fresh = append(fresh, e)
+		}
+	}
+	at := r.position.String()
+	for l := range f.listeners {
+		l.offer(fresh, at)
+	}
+}
+
+// isNew remembers an id, and reports whether it was not known. The feed's mutex is held.
+func (r *feedRun) isNew(id string) bool {
+	if _, told := r.known[id]; told {
+		return false
+	}
+	r.known[id] = struct{}{}
+	if len(r.order) < toldKept {
+		r.order = append(r.order, id)
+		return true
+	}
+	delete(r.known, r.order[r.next])
+	r.order[r.next] = id
+	r.next = (r.next + 1) % toldKept
+	return true
+}

@@ -1,0 +1,196 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+const (
+	// clusterEvery is how often the feed looks whether clusters have changed that have just done so: one thing leads to
+	// another. It looks at the others every clusterCalm rounds. Hubs tell of most changes sooner.
+	clusterEvery = 250 * time.Millisecond
+	clusterCalm  = 4
+	// clusterHot is how long after an event a cluster has just changed.
+	clusterHot = 3 * time.Second
+	// clustersAtOnce bounds the looks of one round; more clusters take turns.
+	clustersAtOnce = 10
+)
+
+// clusterSource is what the feed knows of one cluster. Its mutex makes its events come in order.
+type clusterSource struct {
+	name string
+	// The run's mutex guards these.
+	turn int64     // the round in which it was looked at last
+	news time.Time // when it told something last
+
+	mu      sync.Mutex
+	unread  bool // where it stands is not known yet, and its past is no news
+	created time.Time
+	seq     int64
+	run     string // the workflow's run and the length of its history, when it was looked at last
+	length  int64
+}
+
+// lookAtClusters looks at the clusters whose turn it is.
+func (r *feedRun) lookAtClusters(ctx context.Context) {
+	r.mu.Lock()
+	r.looks++
+	var due []*clusterSource
+	for _, c := range r.clusters {
+		if r.looks-c.turn >= clusterCalm || time.Since(c.news) < clusterHot {
+			due = append(due, c)
+		}
+	}
+	slices.SortFunc(due, func(a, b *clusterSource) int { return cmp.Compare(a.turn, b.turn) })
+	due = due[:min(len(due), clustersAtOnce)]
+	for _, c := range due {
+		c.turn = r.looks
+	}
+	r.mu.Unlock()
+	forEach(len(due), func(i int) { r.lookAtCluster(ctx, due[i]) })
+}
+
+// lookAtCluster reads a cluster's events if its workflow has done anything since the last look.
+func (r *feedRun) lookAtCluster(ctx context.Context, c *clusterSource) {
+	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	description, err := r.feed.gateway.client.DescribeWorkflowExecution(callCtx, contract.ClusterWorkflowID(c.name), "")
+	if isAny[*serviceerror.NotFound](err) {
+		r.dropCluster(c)
+		return
+	}
+	if err != nil {
+		return // the next look tells
+	}
+	info := description.GetWorkflowExecutionInfo()
+	c.mu.Lock()
+	same := !c.unread && c.run == info.GetExecution().GetRunId() && c.length == info.GetHistoryLength()
+	c.mu.Unlock()
+	closed := info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+	if same && !closed {
+		return
+	}
+	if r.readCluster(ctx, c) {
+		c.mu.Lock()
+		c.run, c.length = info.GetExecution().GetRunId(), info.GetHistoryLength()
+		c.mu.Unlock()
+	}
+	if closed {
+		r.dropCluster(c)
+	}
+}
+
+func (r *feedRun) dropCluster(c *clusterSource) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.clusters[c.name] == c {
+		delete(r.clusters, c.name)
+	}
+}
+
+// readCluster asks a cluster for its new events and publishes them. It reports whether the cluster answered.
+func (r *feedRun) readCluster(ctx context.Context, c *clusterSource) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	events, advance, ok := r.fetch(ctx, c)
+	if ok && len(events) > 0 {
+		r.publish(events, advance)
+	}
+	return ok
+}
+
+// publishWith publishes events together with those of the clusters that changed at the same time, so that they come in the
+// order in which they happened.
+func (r *feedRun) publishWith(ctx context.Context, changed []string, events []told, advance func(*position)) {
+	slices.Sort(changed) // two hubs must not wait for each other
+	sources := make([]*clusterSource, len(changed))
+	r.mu.Lock()
+	for i, name := range changed {
+		if r.clusters[name] == nil {
+			r.clusters[name] = &clusterSource{name: name}
+		}
+		sources[i] = r.clusters[name]
+	}
+	r.mu.Unlock()
+	for _, c := range sources {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+	}
+	fetched, advances := make([][]told, len(sources)), make([]func(*position), len(sources))
+	forEach(len(sources), func(i int) { fetched[i], advances[i], _ = r.fetch(ctx, sources[i]) })
+	r.publish(slices.Concat(append([][]told{events}, fetched...)...), func(p *position) {
+		advance(p)
+		for _, also := range advances {
+			if also != nil {
+				also(p)
+			}
+		}
+	})
+}
+
+// fetch asks a cluster for its new events. Its mutex is held until they are published.
+func (r *feedRun) fetch(ctx context.Context, c *clusterSource) (events []told, advance func(*position), ok bool) {
+	since := contract.EventsSince{After: c.seq}
+	if c.created.IsZero() {
+		since = contract.EventsSince{From: r.begun}
+		if c.unread {
+			since = contract.EventsSince{After: math.MaxInt64}
+		}
+	}
+	answer, err := r.feed.gateway.clusterEvents(ctx, c.name, since)
+	if err == nil && !c.created.IsZero() && !c.created.Equal(answer.CreatedAt) { // deleted, and made anew under the same name
+		since = contract.EventsSince{}
+		answer, err = r.feed.gateway.clusterEvents(ctx, c.name, since)
+	}
+	if err != nil {
+		if isAny[*serviceerror.NotFound](err) {
+			r.dropCluster(c)
+		} else if ctx.Err() == nil {
+			r.feed.gateway.logger.Debug("a cluster did not tell its events", zap.String("cluster", c.name), zap.Error(err))
+		}
+		return nil, nil, false
+	}
+	events = ofCluster(c.name, answer.CreatedAt, answer.Events)
+	if answer.Missing > 0 {
+		events = append([]told{gap(before(answer.Events), c.name, "the cluster changed faster than it could be told", answer.Missing)}, events...)
+	}
+	c.created, c.seq, c.unread = answer.CreatedAt, answer.Seq, false
+	if len(events) > 0 {
+		r.mu.Lock()
+		c.news = time.Now()
+		r.mu.Unlock()
+	}
+	name, mark := c.name, clusterMark{created: c.created, seq: c.seq, at: time.Now()}
+	return events, func(p *position) { p.clusters[name] = mark }, true
+}
+
+// before is the time of the first of some events: what is missing came before it.
+func before(events []fleet.Event) time.Time {
+	if len(events) == 0 {
+		return time.Now()
+	}
+	return events[0].Time
+}
+
+// clusterEvents asks a cluster's workflow for events.
+func (g *Gateway) clusterEvents(ctx context.Context, name string, since contract.EventsSince) (contract.ClusterEvents, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	var answer contract.ClusterEvents
+	value, err := g.client.QueryWorkflow(ctx, contract.ClusterWorkflowID(name), "", contract.EventsQuery, since)
+	if err != nil {
+		return answer, err
+	}
+	return answer, value.Get(&answer)
+}

@@ -1,0 +1,140 @@
+package gateway
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// maxPast is how far back events are looked for.
+const maxPast = 24 * time.Hour
+
+// past reads what happened after a position from all sources, oldest first. What cannot be told is a gap.
+func (g *Gateway) past(ctx context.Context, p position, now time.Time) []told {
+	var events []told
+	if p.at.After(now) {
+		p.at = now
+	}
+	if p.tasks.After(now) {
+		p.tasks = now
+	}
+	if oldest := now.Add(-maxPast); p.at.Before(oldest) {
+		events = append(events, gap(oldest, "", "events are told for a day at most", 0))
+		p.at, p.tasks = oldest, oldest
+	}
+	clusters, hubs, err := g.places(ctx)
+	if err != nil {
+		g.logger.Warn("the clusters and hubs were not listed", zap.Error(err))
+		return append(events, gap(now, "", "Temporal did not answer: what happened meanwhile is not known", 0))
+	}
+	for name := range p.clusters {
+		if !slices.Contains(clusters, name) {
+			clusters = append(clusters, name) // deleted meanwhile, perhaps: its last events are still known
+		}
+	}
+	for id := range p.hubs {
+		if !slices.Contains(hubs, id) {
+			events = append(events, gap(now, "", "hub "+id+" is gone: what it saw last is not known", 0))
+		}
+	}
+	parts := make([][]told, len(clusters)+len(hubs)+1)
+	forEach(len(parts), func(i int) {
+		switch {
+		case i < len(clusters):
+			parts[i] = g.pastOfCluster(ctx, clusters[i], &p)
+		case i < len(clusters)+len(hubs):
+			parts[i] = g.pastOfHub(ctx, hubs[i-len(clusters)], &p)
+		default:
+			parts[i] = g.pastOfTasks(ctx, p.tasks)
+		}
+	})
+	seen := map[string]bool{}
+	for _, e := range slices.Concat(parts...) {
+		if !seen[e.id] {
+			seen[e.id] = true
+			events = append(events, e)
+		}
+	}
+	slices.SortStableFunc(events, func(a, b told) int { return a.Time.Compare(b.Time) })
+	for i := range events {
+		events[i].encode()
+	}
+	return events
+}
+
+func (g *Gateway) pastOfCluster(ctx context.Context, name string, p *position) []told {
+	mark, known := p.clusters[name]
+	since := contract.EventsSince{From: p.from()}
+	if known {
+		since = contract.EventsSince{After: mark.seq}
+	}
+	answer, err := g.clusterEvents(ctx, name, since)
+	if err == nil && known && answer.CreatedAt.UnixMilli() != mark.created.UnixMilli() {
+		answer, err = g.clusterEvents(ctx, name, contract.EventsSince{})
+	}
+	if err != nil {
+		return []told{gap(time.Now(), name, "the cluster did not answer, or is gone: what happened in it is not known", 0)}
+	}
+	events := ofCluster(name, answer.CreatedAt, answer.Events)
+	if answer.Missing > 0 {
+		missing := answer.Missing
+		if !since.From.IsZero() {
+			missing = 0 // how many is not known
+		}
+		events = append([]told{gap(before(answer.Events), name, "older events of the cluster are no longer kept", missing)}, events...)
+	}
+	return events
+}
+
+func (g *Gateway) pastOfHub(ctx context.Context, id string, p *position) []told {
+	mark, known := p.hubs[id]
+	ask := contract.ReadEventsInput{From: p.from()}
+	if known {
+		ask = contract.ReadEventsInput{Process: mark.process, After: mark.seq}
+	}
+	read, answered, err := g.hubEvents(ctx, id, ask)
+	switch code, _ := httpapi.Code(err); {
+	case code == protocol.CodeNotSupported:
+		return []told{gap(time.Now(), "", "what only hubs know (running, progress, suspect) cannot be told: "+noStandaloneActivities, 0)}
+	case err != nil || !answered:
+		return []told{gap(time.Now(), "", "hub "+id+" did not answer: what its agents did is not known", 0)}
+	}
+	events := ofHub(id, read.Process, read.Events)
+	switch {
+	case read.Missing < 0:
+		events = append([]told{gap(before(read.Events), "", "hub "+id+" was restarted: what happened at its agents before is not known", 0)}, events...)
+	case read.Missing > 0 && known:
+		events = append([]told{gap(before(read.Events), "", "older events of hub "+id+" are no longer kept", read.Missing)}, events...)
+	case read.Missing > 0:
+		events = append([]told{gap(before(read.Events), "", "older events of hub "+id+" are not known", 0)}, events...)
+	}
+	return events
+}
+
+func (g *Gateway) pastOfTasks(ctx context.Context, since time.Time) []told {
+	changes, more, err := g.taskChanges(ctx, allLooks(since), since)
+	if err != nil {
+		return []told{gap(time.Now(), "", "Temporal did not answer: what happened to tasks is not known", 0)}
+	}
+	if more {
+		changes = append(changes, gap(since, "", "more tasks changed than can be told: the list of tasks has them all", 0))
+	}
+	return changes
+}
+
+// positionSince is for whoever wants what happened from a time on.
+func positionSince(t time.Time) position {
+	return position{at: t.Add(positionWindow), tasks: t, clusters: map[string]clusterMark{}, hubs: map[string]hubMark{}}
+}
+
+// notBefore drops the events before a time.
+func notBefore(events []told, t time.Time) []told {
+	return slices.DeleteFunc(events, func(e told) bool { return e.Time.Before(t) && e.Type != fleet.EventGap })
+}

@@ -1,0 +1,113 @@
+package gateway
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"maps"
+	"strings"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+const (
+	// positionWindow is for how long a source that told something is named in a position. One that is not named has told
+	// nothing for so long, so that its events are known by their time.
+	positionWindow = time.Minute
+	// maxPosition bounds a position in bytes; it travels in a header.
+	maxPosition     = 16 << 10
+	positionVersion = "1."
+)
+
+// position is how far a listener is, in all sources: what came before it was told. It is what Last-Event-ID carries, so
+// that any gateway can go on from there.
+type position struct {
+	at       time.Time
+	clusters map[string]clusterMark
+	hubs     map[string]hubMark
+	tasks    time.Time // what visibility had by then was told
+}
+
+type clusterMark struct {
+	created time.Time
+	seq     int64
+	at      time.Time // when something was last told
+}
+
+type hubMark struct {
+	process string
+	seq     int64
+	at      time.Time
+}
+
+// positionText is a position as it travels. Times are Unix milliseconds.
+type positionText struct {
+	At       int64               `json:"t"`
+	Tasks    int64               `json:"v"`
+	Clusters map[string][2]int64 `json:"c,omitempty"` // creation, number
+	Hubs     map[string]hubText  `json:"h,omitempty"`
+}
+
+type hubText struct {
+	Process string `json:"p"`
+	Seq     int64  `json:"s"`
+}
+
+func (p *position) clone() position {
+	c := *p
+	c.clusters, c.hubs = maps.Clone(p.clusters), maps.Clone(p.hubs)
+	return c
+}
+
+// String is the position for the wire.
+func (p *position) String() string {
+	text := positionText{At: p.at.UnixMilli(), Tasks: p.tasks.UnixMilli(), Clusters: map[string][2]int64{}, Hubs: map[string]hubText{}}
+	for name, m := range p.clusters {
+		if p.at.Sub(m.at) < positionWindow {
+			text.Clusters[name] = [2]int64{m.created.UnixMilli(), m.seq}
+		}
+	}
+	for name, m := range p.hubs {
+		if p.at.Sub(m.at) < positionWindow {
+			text.Hubs[name] = hubText{m.process, m.seq}
+		}
+	}
+	body, _ := json.Marshal(text) // plain: cannot fail
+	return positionVersion + base64.RawURLEncoding.EncodeToString(body)
+}
+
+var errPosition = errors.New("is not the id of an event of this API")
+
+// parsePosition reads what a listener sends back. It may be anything.
+func parsePosition(s string) (position, error) {
+	encoded, ok := strings.CutPrefix(s, positionVersion)
+	if !ok || len(s) > maxPosition {
+		return position{}, errPosition
+	}
+	body, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil {
+		return position{}, errPosition
+	}
+	var text positionText
+	if json.Unmarshal(body, &text) != nil || text.At <= 0 || text.Tasks <= 0 {
+		return position{}, errPosition
+	}
+	p := position{at: time.UnixMilli(text.At), tasks: time.UnixMilli(text.Tasks), clusters: map[string]clusterMark{}, hubs: map[string]hubMark{}}
+	for name, m := range text.Clusters {
+		if fleet.ValidateID("cluster", name) != nil || m[1] < 0 {
+			return position{}, errPosition
+		}
+		p.clusters[name] = clusterMark{created: time.UnixMilli(m[0]), seq: m[1], at: p.at}
+	}
+	for name, m := range text.Hubs {
+		if fleet.ValidateID("hub", name) != nil || m.Seq < 0 {
+			return position{}, errPosition
+		}
+		p.hubs[name] = hubMark{process: m.Process, seq: m.Seq, at: p.at}
+	}
+	return p, nil
+}
+
+// from is since when events of a source that the position does not name are new.
+func (p *position) from() time.Time { return p.at.Add(-positionWindow) }

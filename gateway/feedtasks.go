@@ -1,0 +1,207 @@
+package gateway
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+const (
+	// taskEvery is how often the feed looks for what only visibility tells of tasks; completions and what runs come from hubs.
+	taskEvery = time.Second
+	// taskRarely and taskSometimes are in how many rounds it looks for what hubs tell, in case they did not, and for
+	// cancelled tasks.
+	taskRarely    = 10
+	taskSometimes = 2
+	// taskOverlap is how much later than it happened a change may appear in visibility.
+	taskOverlap = 10 * time.Second
+	// taskPage and taskPages bound what one look reads of one kind of change.
+	taskPage  = 200
+	taskPages = 5
+	// settles is how long a task whose status was removed may still be about to end.
+	settles = 1500 * time.Millisecond
+)
+
+// taskLook is one way of looking for changes of tasks: a visibility query whose answer is sorted by time, newest first.
+type taskLook struct {
+	query string
+	at    func(*workflowpb.WorkflowExecutionInfo) time.Time // zero: not sorted, all is wanted
+}
+
+// statusLook finds tasks by their workflow's status, which visibility sorts by the end, or else by the start.
+func statusLook(status enumspb.WorkflowExecutionStatus) taskLook {
+	look := taskLook{query: contract.Equals("WorkflowType", contract.TaskWorkflow) + " AND " + contract.ExecutionIs(status)}
+	look.at = func(info *workflowpb.WorkflowExecutionInfo) time.Time {
+		if info.GetCloseTime() != nil {
+			return info.GetCloseTime().AsTime()
+		}
+		return info.GetStartTime().AsTime()
+	}
+	return look
+}
+
+// markedLook finds tasks whose status attribute was set since a time.
+func markedLook(since time.Time) taskLook {
+	return taskLook{query: contract.Equals("WorkflowType", contract.TaskWorkflow) + " AND " +
+		contract.AttrStatusAt.GetName() + " >= " + contract.Quoted(since.UTC().Format(time.RFC3339Nano))}
+}
+
+// beginTasks notes what happened just before the run, so that it is no news.
+func (r *feedRun) beginTasks(ctx context.Context) {
+	since := r.begun.Add(-taskOverlap)
+	changes, _, err := r.feed.gateway.taskChanges(ctx, allLooks(since), since)
+	if err != nil {
+		r.feed.gateway.logger.Debug("tasks were not looked at", zap.Error(err))
+	}
+	f := r.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range changes {
+		if changes[i].Time.Before(r.begun) {
+			r.isNew(changes[i].id)
+		}
+	}
+}
+
+func allLooks(since time.Time) []taskLook {
+	return []taskLook{
+		statusLook(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), markedLook(since),
+		statusLook(enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED), statusLook(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED),
+		statusLook(enumspb.WORKFLOW_EXECUTION_STATUS_FAILED), statusLook(enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED),
+		statusLook(enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT),
+	}
+}
+
+// lookAtTasks publishes what visibility tells of tasks and was not told before.
+func (r *feedRun) lookAtTasks(ctx context.Context) {
+	now := time.Now()
+	r.mu.Lock()
+	r.rounds++
+	rounds, deaf, read := r.rounds, r.deaf, r.read
+	r.mu.Unlock()
+	since := read.Add(-taskOverlap)
+	looks := allLooks(since)
+	switch {
+	case rounds%taskRarely == 0:
+		since = since.Add(-taskRarely * taskEvery)
+	case deaf:
+		looks = looks[:4]
+	case rounds%taskSometimes == 0:
+		looks = looks[:3]
+	default:
+		looks = looks[:2]
+	}
+	changes, more, err := r.feed.gateway.taskChanges(ctx, looks, since)
+	if err != nil {
+		if ctx.Err() == nil {
+			r.feed.gateway.logger.Debug("tasks were not looked at", zap.Error(err))
+		}
+		return
+	}
+	if more {
+		changes = append(changes, gap(now, "", "more tasks changed than can be told: the list of tasks has them all", 0))
+	}
+	kept := changes[:0]
+	for _, c := range changes {
+		if !c.Time.Before(r.begun) {
+			kept = append(kept, c)
+		}
+	}
+	r.mu.Lock()
+	r.read = now
+	r.mu.Unlock()
+	r.publish(kept, func(p *position) { p.tasks = now.Add(-taskOverlap) })
+}
+
+// taskChanges are the changes since a time that the looks find. more says that there are more than they may read.
+func (g *Gateway) taskChanges(ctx context.Context, looks []taskLook, since time.Time) (changes []told, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	found, cut, errs := make([][]told, len(looks)), make([]bool, len(looks)), make([]error, len(looks))
+	forEach(len(looks), func(i int) { found[i], cut[i], errs[i] = g.lookForTasks(ctx, looks[i], since) })
+	for i := range looks {
+		if errs[i] != nil {
+			return nil, false, errs[i]
+		}
+		changes, more = append(changes, found[i]...), more || cut[i]
+	}
+	return changes, more, nil
+}
+
+func (g *Gateway) lookForTasks(ctx context.Context, look taskLook, since time.Time) (changes []told, more bool, err error) {
+	var page []byte
+	for range taskPages {
+		answer, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+			Namespace: g.namespace, PageSize: taskPage, NextPageToken: page, Query: look.query,
+		})
+		if err != nil {
+			return nil, false, err
+		}
+		for _, info := range answer.GetExecutions() {
+			if look.at != nil && look.at(info).Before(since) {
+				return changes, false, nil
+			}
+			changes = append(changes, changesOf(info, since)...)
+		}
+		if page = answer.GetNextPageToken(); len(page) == 0 {
+			return changes, false, nil
+		}
+	}
+	return changes, true, nil
+}
+
+// changesOf are the changes of one task since a time, as far as visibility knows them.
+func changesOf(info *workflowpb.WorkflowExecutionInfo, since time.Time) []told {
+	task := taskOf(info)
+	if task.ID == "" {
+		return nil
+	}
+	base := fleet.EventData{Cluster: task.Cluster, Tenant: task.Tenant, TaskID: task.ID, TaskType: task.Type}
+	var changes []told
+	add := func(id string, status fleet.TaskStatus, at time.Time, data fleet.EventData) {
+		if !at.Before(since) {
+			changes = append(changes, told{id: id, Event: fleet.Event{Type: fleet.TaskEvent(status), Time: at.UTC(), EventData: data}})
+		}
+	}
+	queued := base
+	queued.AgentID = task.Agent
+	if task.waitsForStart(time.Now()) {
+		queued.Reason, queued.NextAttemptAt = task.Why, task.NextAttemptAt
+	}
+	add(taskEventID(task.ID, fleet.TaskQueued), fleet.TaskQueued, info.GetStartTime().AsTime(), queued)
+	if task.Status.Final() {
+		add(taskEventID(task.ID, task.Status), task.Status, info.GetCloseTime().AsTime(), base)
+		return changes
+	}
+	attributes := info.GetSearchAttributes().GetIndexedFields()
+	marked := statusAt(attributes)
+	ending := task.Status == fleet.TaskQueued && (keyword(attributes, contract.AttrStatus.GetName()) != "" || time.Since(marked) < settles)
+	if marked.IsZero() || ending {
+		return changes // or about to: the next look tells
+	}
+	data := base
+	switch {
+	case task.Status == fleet.TaskQueued:
+		data.Reason = "a person had it run again"
+	case task.DeadLetter != nil:
+		data.Reason = task.DeadLetter.Cause
+	}
+	add(taskEventID(task.ID, task.Status)+"."+strconv.FormatInt(marked.UnixMilli(), 36), task.Status, marked, data)
+	return changes
+}
+
+// statusAt is when the status attribute was set; zero: never.
+func statusAt(attributes map[string]*commonpb.Payload) time.Time {
+	var at time.Time
+	decode(attributes[contract.AttrStatusAt.GetName()], &at)
+	return at
+}
