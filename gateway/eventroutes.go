@@ -8,7 +8,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
 )
 
 // eventsPath is where events are told.
@@ -36,7 +38,7 @@ type eventsRequest struct {
 }
 
 func (g *Gateway) registerEvents(api huma.API) {
-	huma.Register(api, huma.Operation{
+	httpapi.Register(api, access.View.Scoped(), huma.Operation{
 		OperationID: "watch-events", Method: http.MethodGet, Path: eventsPath, Tags: []string{"Events"},
 		Summary: "Watch what happens in the fleet",
 		Description: "Server-sent events, each a CloudEvent (1.0, structured JSON). docs/EVENTS.md lists the types. A browser's EventSource reconnects by itself and goes on " +
@@ -46,6 +48,12 @@ func (g *Gateway) registerEvents(api huma.API) {
 			Content:     map[string]*huma.MediaType{eventStream: {Schema: &huma.Schema{Type: huma.TypeString, Description: "text/event-stream; data is a CloudEvent"}}},
 		}},
 	}, func(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+		if id := access.From(ctx); id.Tenant != "" {
+			if in.Tenant != "" && in.Tenant != id.Tenant {
+				return nil, invalid("query.tenant", errors.New("your token sees only its own tenant's tasks: leave the tenant out"))
+			}
+			in.Tenant = id.Tenant
+		}
 		request, err := g.readEventsRequest(in, time.Now())
 		if err != nil {
 			return nil, err
