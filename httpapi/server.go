@@ -83,7 +83,7 @@ func New(o Options) *Server {
 	s := &Server{logger: o.Logger, engine: engine, gate: o.Gate, routes: map[string]Route{}}
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false
-	engine.Use(observe(newMetrics(o.Registry), o.Logger), recovery(o.Logger), limitUnreadBody, s.admit)
+	engine.Use(identify, observe(newMetrics(o.Registry), o.Logger), recovery(), limitUnreadBody, s.admit)
 	engine.NoRoute(noRoute)
 	engine.NoMethod(noMethod)
 

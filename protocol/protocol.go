@@ -231,6 +231,7 @@ const (
 	CodeIdempotency      = "idempotency_conflict" // 409: the id or idempotency key is that of a task with another body
 	CodeConflict         = "conflict"             // 409: not possible in the present state
 	CodeMethodNotAllowed = "method_not_allowed"   // 405
+	CodePrecondition     = "precondition_failed"  // 412: it was changed since the revision that If-Match names
 	CodePayloadTooLarge  = "payload_too_large"    // 413
 	CodeNotSupported     = "not_supported"        // 501: this Temporal lacks something that the request needs
 	CodeUnavailable      = "temporal_unavailable" // 503: Temporal cannot be reached; retry
