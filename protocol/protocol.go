@@ -30,6 +30,8 @@ type Register struct {
 	Capabilities []string          `json:"capabilities,omitempty" maxItems:"64"`
 	Host         string            `json:"host,omitempty" maxLength:"255"`
 	PID          int               `json:"pid,omitempty"`
+	Address      string            `json:"address,omitempty" maxLength:"255" doc:"Where it can be reached, as host:port, for people and tools. Left out: the address that it registers from."`
+	StartedAt    time.Time         `json:"started_at,omitzero" doc:"When its process began."`
 	Zone         string            `json:"zone,omitempty" maxLength:"63"`
 	Group        string            `json:"group,omitempty" maxLength:"63"`
 	Version      string            `json:"version,omitempty" maxLength:"63"`
