@@ -91,6 +91,7 @@ health: status
 
 // commandless are the operations that no person calls, and why.
 var commandless = map[string]string{
+	"watch-events":   "its command is `mainstay events`, which comes with it",
 	"healthz":        "for probes; `mainstay status` shows more",
 	"readyz":         "for probes; `mainstay status` shows more",
 	"register-agent": "of the agent protocol: `mainstay agent run` speaks it",
