@@ -12,7 +12,7 @@ LINTERS := bin/golangci-lint bin/workflowcheck
 RACE    := $(patsubst %,./%/...,$(wildcard fleet contract protocol httpapi hub gateway agent workflows activities worker config))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev build image test race bench replay record lint fmt clean vuln
+.PHONY: help demo dev build image openapi test race bench replay record lint fmt clean vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,10 @@ build: ## build bin/mainstay
 
 image: build ## build the container image `mainstay` (needs Docker; see docker-compose.yml)
 	docker build -q -t mainstay -f deploy/Dockerfile .
+
+openapi: ## write docs/openapi.json anew, after a change of the REST API; a test compares it with the code
+	$(GO) run ./cmd/mainstay openapi > docs/openapi.json.new
+	@mv docs/openapi.json.new docs/openapi.json
 
 test: ## run all tests; never from the cache, which does not see the programs that some of them build
 	$(GO) test -count=1 -timeout 10m ./...

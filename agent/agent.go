@@ -41,9 +41,10 @@ type Options struct {
 	Slots int
 	// Capabilities are what tasks may require of an agent.
 	Capabilities []string
-	// Zone, Group, Version and Metadata describe the agent to operators and to placement.
-	Zone, Group, Version string
-	Metadata             map[string]string
+	// Zone, Group, Version and Metadata describe the agent to operators and to placement. Address is where it can be
+	// reached, as host:port, if that is not where it registers from.
+	Zone, Group, Version, Address string
+	Metadata                      map[string]string
 	// Logger gets what the agent does. Default: nothing is logged.
 	Logger *slog.Logger
 	// GiveUpAfter ends Run with ErrGaveUp when no hub has answered for this long. 0 means never.

@@ -82,6 +82,7 @@ func (r *run) poll(retry *backoff) error {
 			}
 			if answer.err != nil {
 				if newest || code(answer.err) == protocol.CodeFenced {
+					r.missed()
 					return answer.err
 				}
 				continue
@@ -179,6 +180,7 @@ func (r *run) confirmed(p sentPoll, leaseHeld bool) {
 			l.attempt.checkpointSent = l.checkpoint
 		}
 	}
+	r.beat = beat{at: time.Now(), failureThreshold: r.beat.failureThreshold, answered: true, storeAway: leaseHeld}
 	if !leaseHeld {
 		r.renewLease(p.sentAt)
 	}

@@ -15,9 +15,10 @@ import (
 // run is the state of one call of Agent.Run. The loop goroutine registers and polls; each attempt has a goroutine that
 // runs its handler and delivers its result.
 type run struct {
-	agent    *Agent
-	client   *client
-	instance string
+	agent     *Agent
+	client    *client
+	instance  string
+	startedAt time.Time
 
 	// loopCtx ends registering and polling; its cause is why Run ends.
 	loopCtx context.Context
@@ -44,6 +45,7 @@ type run struct {
 	stopping  bool
 	stopTimer *time.Timer
 
+	beat       beat
 	leaseFrom  time.Time // when the newest answered poll was sent
 	leaseTimer *time.Timer
 	giveUp     *time.Timer
@@ -61,7 +63,7 @@ type session struct {
 
 func newRun(ctx context.Context, a *Agent) *run {
 	r := &run{
-		agent: a, client: newClient(a.options), instance: newInstance(), wake: make(chan struct{}, 1),
+		agent: a, client: newClient(a.options), instance: newInstance(), startedAt: time.Now(), wake: make(chan struct{}, 1),
 		attempts: map[attemptKey]*attempt{}, done: newRecentKeys(),
 	}
 	outlive := context.WithoutCancel(ctx)

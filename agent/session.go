@@ -59,7 +59,7 @@ func (r *run) registration() protocol.Register {
 	reg := protocol.Register{
 		AgentID: o.ID, InstanceID: r.instance, Cluster: o.Cluster, MaxTasks: o.Slots, TaskTypes: r.agent.taskTypes(),
 		Capabilities: o.Capabilities, Host: host, PID: os.Getpid(), Zone: o.Zone, Group: o.Group, Version: o.Version,
-		Metadata: o.Metadata, Providers: r.agent.ownProviders(),
+		Metadata: o.Metadata, Providers: r.agent.ownProviders(), Address: o.Address, StartedAt: r.startedAt.UTC(),
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,6 +78,7 @@ func (r *run) opened(hub int, answer protocol.Registered) {
 		hub: hub, token: answer.SessionToken, epoch: answer.Epoch, interval: answer.HeartbeatInterval.Std(),
 		lease: answer.Lease.Std(), generation: r.session.generation + 1,
 	}
+	r.beat = beat{at: time.Now(), failureThreshold: answer.FailureThreshold.Std(), answered: true}
 	for _, at := range r.attempts {
 		at.acknowledged = false
 		at.checkpointSent = 0

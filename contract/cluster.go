@@ -20,7 +20,7 @@ type ClusterInput struct {
 // Names of the Cluster workflow's handlers.
 const (
 	JoinUpdate           = "join"            // JoinRequest → JoinResponse
-	ConfigureUpdate      = "configure"       // fleet.ClusterConfig → ClusterView
+	ConfigureUpdate      = "configure"       // ConfigureRequest → ClusterView
 	DeleteUpdate         = "delete"          // DeleteRequest → nothing; refused while members are online
 	OpenLaneUpdate       = "open-lane"       // OpenLaneRequest → nothing
 	ViewQuery            = "view"            // → ClusterView
@@ -115,10 +115,19 @@ type ReleaseBrakeRequest struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
+// ConfigureRequest replaces a cluster's configuration.
+type ConfigureRequest struct {
+	fleet.ClusterConfig
+	// IfRevisions are those that the present configuration may have, else it is refused as Outdated; empty: any.
+	IfRevisions []string `json:"if_revisions,omitempty"`
+}
+
 // DeleteRequest ends a cluster.
 type DeleteRequest struct {
 	// Force removes the members that are still online too.
 	Force bool `json:"force,omitempty"`
+	// IfRevisions are as in ConfigureRequest.
+	IfRevisions []string `json:"if_revisions,omitempty"`
 }
 
 // MembersChanged reports a batch of transitions that one hub saw.

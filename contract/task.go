@@ -151,3 +151,6 @@ const AttemptFailure = "AttemptFailure"
 // Refused is the application error type of an update that is not possible in the present state. Its message is for
 // people.
 const Refused = "Refused"
+
+// Outdated is the application error type of an update that was meant for an older state.
+const Outdated = "Outdated"

@@ -160,6 +160,8 @@ type Member struct {
 	Hub          string            `json:"hub,omitempty"`
 	Host         string            `json:"host,omitempty"`
 	PID          int               `json:"pid,omitempty"`
+	Address      string            `json:"address,omitempty"`
+	StartedAt    time.Time         `json:"started_at,omitzero"`
 	Zone         string            `json:"zone,omitempty"`
 	Group        string            `json:"group,omitempty"`
 	Version      string            `json:"version,omitempty"`
@@ -231,6 +233,8 @@ type Join struct {
 	Instance     string            `json:"instance_id"`
 	Host         string            `json:"host,omitempty"`
 	PID          int               `json:"pid,omitempty"`
+	Address      string            `json:"address,omitempty"`
+	StartedAt    time.Time         `json:"started_at,omitzero"`
 	Zone         string            `json:"zone,omitempty"`
 	Group        string            `json:"group,omitempty"`
 	Version      string            `json:"version,omitempty"`

@@ -24,6 +24,7 @@ type Agent struct {
 	Status       fleet.AgentStatus `json:"status" enum:"online,suspect,offline,draining,maintenance"`
 	StatusSince  *time.Time        `json:"status_since,omitempty"`
 	StatusReason string            `json:"status_reason,omitempty"`
+	State        WorkerState       `json:"state" enum:"ready,busy,draining,dead" doc:"What it is good for now: it has a free slot (ready), all are in use (busy), it finishes what it has and gets nothing new (draining, or in maintenance), or no hub has it (dead)."`
 	Role         fleet.Role        `json:"role" enum:"leader,standby,member"`
 	Shards       []int             `json:"shards,omitempty" doc:"The shards of a sharded cluster that it serves."`
 	Epoch        int64             `json:"epoch"`
@@ -31,6 +32,8 @@ type Agent struct {
 	Host         string            `json:"host,omitempty"`
 	PID          int               `json:"pid,omitempty"`
 	Hub          string            `json:"hub,omitempty"`
+	Address      string            `json:"address,omitempty" doc:"What it says, else where it registered from."`
+	StartedAt    *time.Time        `json:"started_at,omitempty" doc:"When its process began."`
 	Zone         string            `json:"zone,omitempty"`
 	Group        string            `json:"group,omitempty"`
 	Version      string            `json:"version,omitempty"`
@@ -53,6 +56,8 @@ type Agent struct {
 	Completed     *int64     `json:"completed,omitempty" doc:"Tasks completed since its process started."`
 	Failed        *int64     `json:"failed,omitempty"`
 	HealthScore   *float64   `json:"health_score,omitempty" minimum:"0" maximum:"1"`
+
+	CurrentTasks []contract.HeldTask `json:"current_tasks,omitempty" doc:"What it runs, at most 100. Only in the full view, and if its hub answers."`
 }
 
 // agentOf joins a member with its roles and its live facts.
@@ -61,7 +66,7 @@ func agentOf(c *fleet.Cluster, m *fleet.Member, live liveAgents) Agent {
 		ID: m.AgentID, Cluster: c.Config.Name, Status: m.Status, StatusSince: known(m.StatusSince), StatusReason: m.StatusReason,
 		Role: c.RoleOf(m.AgentID), Shards: c.ShardsOf(m.AgentID), Epoch: m.Epoch, InstanceID: m.Instance, Host: m.Host, PID: m.PID, Hub: m.Hub,
 		Zone: m.Zone, Group: m.Group, Version: m.Version, Capabilities: m.Capabilities, TaskTypes: m.TaskTypes,
-		MaxTasks: m.MaxTasks, EffectiveSlots: c.EffectiveSlots(m), LoadReduction: loadReduction(c.ReductionOf(m.AgentID)), Targets: c.TargetsOf(m.AgentID), Metadata: m.Metadata, JoinedAt: known(m.JoinedAt),
+		MaxTasks: m.MaxTasks, EffectiveSlots: c.EffectiveSlots(m), LoadReduction: loadReduction(c.ReductionOf(m.AgentID)), Targets: c.TargetsOf(m.AgentID), Metadata: m.Metadata, JoinedAt: known(m.JoinedAt), Address: m.Address, StartedAt: known(m.StartedAt),
 	}
 	a.Health = m.HealthLevel()
 	if heartbeat := live[liveKey{m.AgentID, m.Instance}]; heartbeat != nil {
@@ -70,6 +75,7 @@ func agentOf(c *fleet.Cluster, m *fleet.Member, live liveAgents) Agent {
 	if !m.Connected() {
 		a.Health, a.HealthScore = fleet.HealthFailed, nil
 	}
+	a.State = stateOf(&a)
 	return a
 }
 
@@ -103,21 +109,6 @@ func known(t time.Time) *time.Time {
 	return &t
 }
 
-type listAgentsInput struct {
-	Cluster    string            `query:"cluster"`
-	Status     fleet.AgentStatus `query:"status" enum:"online,suspect,offline,draining,maintenance"`
-	Zone       string            `query:"zone"`
-	Group      string            `query:"group"`
-	Capability string            `query:"capability"`
-	PageSize   int               `query:"page_size" minimum:"1" maximum:"1000" default:"1000"`
-	PageToken  string            `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
-}
-
-func (in *listAgentsInput) wants(a *Agent) bool {
-	return (in.Status == "" || a.Status == in.Status) && (in.Zone == "" || a.Zone == in.Zone) &&
-		(in.Group == "" || a.Group == in.Group) && (in.Capability == "" || slices.Contains(a.Capabilities, in.Capability))
-}
-
 type listAgentsOutput struct {
 	Body struct {
 		Agents        []Agent `json:"agents"`
@@ -129,6 +120,11 @@ type agentInput struct {
 	ID string `path:"id" doc:"The agent's id."`
 }
 
+type getAgentInput struct {
+	ID string `path:"id" doc:"The agent's id."`
+	ViewInput
+}
+
 type agentOutput struct {
 	Body Agent
 }
@@ -136,13 +132,14 @@ type agentOutput struct {
 func (g *Gateway) registerAgents(api huma.API) {
 	httpapi.Register(api, access.View, huma.Operation{
 		OperationID: "list-agents", Method: http.MethodGet, Path: "/api/v1/agents", Tags: []string{"Agents"},
-		Summary: "List agents", Description: "Sorted by id. How an agent does right now comes from what its hub publishes, and is absent when that is not known.",
+		Summary: "List agents", Description: "Sorted by id. How an agent does right now comes from what its hub publishes, and is absent when that is not known. " +
+			"All filters that are given must fit. The full view asks the hubs, and so costs more.",
 	}, g.listAgents)
 	httpapi.Register(api, access.View, huma.Operation{
 		OperationID: "get-agent", Method: http.MethodGet, Path: "/api/v1/agents/{id}", Tags: []string{"Agents"},
 		Summary: "Get an agent",
-	}, func(ctx context.Context, in *agentInput) (*agentOutput, error) {
-		agent, err := g.agent(ctx, in.ID)
+	}, func(ctx context.Context, in *getAgentInput) (*agentOutput, error) {
+		agent, err := g.agent(ctx, in.ID, in.full())
 		if err != nil {
 			return nil, err
 		}
@@ -164,12 +161,11 @@ func (g *Gateway) listAgents(ctx context.Context, in *listAgentsInput) (*listAge
 	live := g.live(ctx)
 	agents := []Agent{}
 	for v := range views {
-		view := &views[v].Cluster
-		for i := range view.Members {
-			if a := agentOf(view, &view.Members[i], live); in.wants(&a) {
-				agents = append(agents, a)
-			}
+		found, err := g.discover(ctx, &views[v].Cluster, live, in)
+		if err != nil {
+			return nil, err
 		}
+		agents = append(agents, found...)
 	}
 	out := &listAgentsOutput{}
 	out.Body.Agents, out.Body.NextPageToken = page(agents, string(after), in.PageSize, func(a *Agent) string { return a.ID + "@" + a.Cluster })
@@ -177,14 +173,18 @@ func (g *Gateway) listAgents(ctx context.Context, in *listAgentsInput) (*listAge
 }
 
 // agent shows an agent.
-func (g *Gateway) agent(ctx context.Context, id string) (Agent, error) {
+func (g *Gateway) agent(ctx context.Context, id string, full bool) (Agent, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	view, live, err := g.clusterOfAgent(ctx, id)
 	if err != nil {
 		return Agent{}, err
 	}
-	return agentOf(&view.Cluster, view.Member(id), live), nil
+	agents := []Agent{agentOf(&view.Cluster, view.Member(id), live)}
+	if full {
+		g.addTasks(ctx, &view.Cluster, id, agents)
+	}
+	return agents[0], nil
 }
 
 // clusterOfAgent finds the cluster that an agent is a member of, through the live registry, else through all clusters.

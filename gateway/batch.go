@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"reflect"
 	"sync/atomic"
@@ -38,7 +39,8 @@ func (batchItem) Schema(huma.Registry) *huma.Schema {
 }
 
 type batchInput struct {
-	Body []batchItem `minItems:"1" maxItems:"1000"`
+	IdempotencyKey string      `header:"Idempotency-Key" maxLength:"258" doc:"Refused here: give each task its own idempotency_key."`
+	Body           []batchItem `minItems:"1" maxItems:"1000"`
 }
 
 // BatchItem answers one task of a batch: the task's id and status, or why it was not accepted.
@@ -73,6 +75,9 @@ func (g *Gateway) registerBatch(api huma.API) {
 		Description:  "Each task is accepted or rejected by itself. When Temporal cannot be reached and nothing was accepted, the answer is 503.",
 		MaxBodyBytes: maxBatchBody, BodyReadTimeout: batchReadLimit,
 	}, func(ctx context.Context, in *batchInput) (*batchOutput, error) {
+		if in.IdempotencyKey != "" {
+			return nil, invalid("header.Idempotency-Key", errors.New("one key cannot name many tasks: give each its own idempotency_key in the body"))
+		}
 		out := &batchOutput{}
 		out.Body.Tasks = g.submitBatch(ctx, schema, in.Body)
 		unavailable := 0

@@ -77,13 +77,18 @@ func (g *Gateway) registerClusterPatch(api huma.API) {
 	operation := clusterOperation("update-cluster", http.MethodPatch, "/{id}", "Change some settings of a cluster", http.StatusOK)
 	operation.Description = "What is left out stays as it is, unlike with PUT."
 	httpapi.Register(api, access.Administer, operation, func(ctx context.Context, in *struct {
-		ID   string `path:"id" doc:"The cluster's name."`
+		ID string `path:"id" doc:"The cluster's name."`
+		IfMatch
 		Body ClusterPatch
 	}) (*clusterOutput, error) {
-		cluster, err := g.configure(ctx, in.ID, in.Body.apply)
+		expected, err := in.revisions()
 		if err != nil {
 			return nil, err
 		}
-		return &clusterOutput{Body: cluster}, nil
+		cluster, err := g.configure(ctx, in.ID, expected, in.Body.apply)
+		if err != nil {
+			return nil, err
+		}
+		return tagged(cluster), nil
 	})
 }

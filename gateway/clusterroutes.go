@@ -30,7 +30,7 @@ func (g *Gateway) registerClusters(api huma.API) {
 				return nil, g.answer(err, "create a cluster", protocol.CodeInternal)
 			}
 			now := time.Now()
-			return &clusterOutput{Body: clusterOf(&contract.ClusterView{Cluster: fleet.Cluster{Config: config}, CreatedAt: now})}, nil
+			return tagged(clusterOf(&contract.ClusterView{Cluster: fleet.Cluster{Config: config}, CreatedAt: now})), nil
 		})
 	httpapi.Register(api, access.View, clusterOperation("list-clusters", http.MethodGet, "", "List clusters", http.StatusOK), g.listClusters)
 	httpapi.Register(api, access.View, clusterOperation("get-cluster", http.MethodGet, "/{id}", "Get a cluster", http.StatusOK),
@@ -39,22 +39,30 @@ func (g *Gateway) registerClusters(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			return &clusterOutput{Body: fullCluster(view)}, nil
+			return tagged(fullCluster(view)), nil
 		})
 	replace := clusterOperation("replace-cluster", http.MethodPut, "/{id}", "Replace a cluster's settings", http.StatusOK)
 	replace.Description = "What is left out takes its default, but for replication_mode and shards, which stay."
 	httpapi.Register(api, access.Administer, replace,
 		func(ctx context.Context, in *replaceClusterInput) (*clusterOutput, error) {
-			cluster, err := g.replaceCluster(ctx, in.ID, &in.Body)
+			expected, err := in.revisions()
 			if err != nil {
 				return nil, err
 			}
-			return &clusterOutput{Body: cluster}, nil
+			cluster, err := g.replaceCluster(ctx, in.ID, &in.Body, expected)
+			if err != nil {
+				return nil, err
+			}
+			return tagged(cluster), nil
 		})
 	g.registerClusterPatch(api)
 	httpapi.Register(api, access.Administer, clusterOperation("delete-cluster", http.MethodDelete, "/{id}", "Delete a cluster", http.StatusNoContent),
 		func(ctx context.Context, in *deleteClusterInput) (*struct{}, error) {
-			return nil, g.deleteCluster(ctx, in.ID, in.Force)
+			expected, err := in.revisions()
+			if err != nil {
+				return nil, err
+			}
+			return nil, g.deleteCluster(ctx, in.ID, in.Force, expected)
 		})
 	release := clusterOperation("release-brake", http.MethodPost, "/{id}/brake/release", "Release the mass-loss brake", http.StatusOK)
 	release.Description = "Says that the agents that vanished at once are really gone: their failovers begin. Where the brake holds nothing, nothing happens."
@@ -67,13 +75,15 @@ type clusterInput struct {
 }
 
 type replaceClusterInput struct {
-	ID   string `path:"id" doc:"The cluster's name."`
+	ID string `path:"id" doc:"The cluster's name."`
+	IfMatch
 	Body ClusterSettings
 }
 
 type deleteClusterInput struct {
-	ID    string `path:"id" doc:"The cluster's name."`
-	Force bool   `query:"force" doc:"Delete it although it has online agents."`
+	ID string `path:"id" doc:"The cluster's name."`
+	IfMatch
+	Force bool `query:"force" doc:"Delete it although it has online agents."`
 }
 
 // PageInput is the part of a list that every one has. It is exported because huma reads no unexported embedded field.
@@ -99,6 +109,7 @@ type membersInput struct {
 }
 
 type clusterOutput struct {
+	ETag string `header:"ETag" doc:"The revision of its settings, for If-Match."`
 	Body Cluster
 }
 

@@ -59,6 +59,7 @@ func (s *ClusterSettings) config(name string) fleet.ClusterConfig {
 // Cluster is a cluster as clients see it.
 type Cluster struct {
 	Name                string                  `json:"name"`
+	Revision            string                  `json:"revision" doc:"Names its settings: it changes with them, and with nothing else. In quotes it is the ETag; send it as If-Match to change only what you have seen."`
 	TargetGroup         string                  `json:"target_group,omitempty"`
 	MinAgents           int                     `json:"min_agents"`
 	DesiredAgents       int                     `json:"desired_agents"`
@@ -135,7 +136,7 @@ func shardOwners(c *fleet.Cluster) []ShardOwner {
 // settingsOf is a cluster of which only the configuration is known.
 func settingsOf(config fleet.ClusterConfig) Cluster {
 	c := Cluster{
-		Name: config.Name, TargetGroup: config.TargetGroup, MinAgents: config.MinAgents, DesiredAgents: config.DesiredAgents,
+		Name: config.Name, Revision: config.Revision(), TargetGroup: config.TargetGroup, MinAgents: config.MinAgents, DesiredAgents: config.DesiredAgents,
 		MaxAgents: config.MaxAgents, ReplicationMode: config.ReplicationMode, Selection: config.Selection, Status: fleet.ClusterUnknown,
 		RoleLease: config.RoleLease, TransferTimeout: config.TransferTimeout, DeadLetterRetention: config.DeadLetterRetention,
 		Brake:         BrakeSettings{Share: config.Brake.Share, MinLost: config.Brake.MinLost, Window: config.Brake.Window},
@@ -225,8 +226,8 @@ func problemCode(err error) (string, bool) {
 }
 
 // replaceCluster changes a cluster's settings. What is fixed at creation keeps its value when left out.
-func (g *Gateway) replaceCluster(ctx context.Context, name string, settings *ClusterSettings) (Cluster, error) {
-	return g.configure(ctx, name, func(current fleet.ClusterConfig) fleet.ClusterConfig {
+func (g *Gateway) replaceCluster(ctx context.Context, name string, settings *ClusterSettings, expected []string) (Cluster, error) {
+	return g.configure(ctx, name, expected, func(current fleet.ClusterConfig) fleet.ClusterConfig {
 		config := settings.config(name)
 		if config.ReplicationMode == "" {
 			config.ReplicationMode = current.ReplicationMode
@@ -238,38 +239,52 @@ func (g *Gateway) replaceCluster(ctx context.Context, name string, settings *Clu
 	})
 }
 
-// configure changes a cluster's configuration to what change makes of the present one.
-func (g *Gateway) configure(ctx context.Context, name string, change func(current fleet.ClusterConfig) fleet.ClusterConfig) (Cluster, error) {
+// configureTries bounds how often a change is made anew because another came between.
+const configureTries = 5
+
+// configure changes a cluster's configuration to what change makes of the present one, if that is of one of the expected
+// revisions. With none expected, a change that comes between is not lost: it is read, and changed in turn.
+func (g *Gateway) configure(ctx context.Context, name string, expected []string, change func(current fleet.ClusterConfig) fleet.ClusterConfig) (Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, err := g.describeCluster(ctx, name); err != nil {
 		return Cluster{}, err
 	}
-	current, err := g.view(ctx, name)
-	if err != nil {
-		return Cluster{}, err
+	for try := 1; ; try++ {
+		current, err := g.view(ctx, name)
+		if err != nil {
+			return Cluster{}, err
+		}
+		if !current.Config.RevisionIs(expected) {
+			return Cluster{}, outdated()
+		}
+		config := change(current.Config).WithDefaults()
+		if err := config.Validate(); err != nil {
+			return Cluster{}, invalid("body", err)
+		}
+		request := contract.ConfigureRequest{ClusterConfig: config, IfRevisions: []string{current.Config.Revision()}}
+		var view contract.ClusterView
+		err = g.update(ctx, contract.ClusterWorkflowID(name), contract.ConfigureUpdate, &view, request)
+		if err == nil {
+			g.clusters.forget(name)
+			return fullCluster(&view), nil
+		}
+		answer := g.answer(err, "configure a cluster", protocol.CodeUnknownCluster)
+		if code, _ := problemCode(answer); code != protocol.CodePrecondition || len(expected) > 0 || try == configureTries {
+			return Cluster{}, answer
+		}
 	}
-	config := change(current.Config).WithDefaults()
-	if err := config.Validate(); err != nil {
-		return Cluster{}, invalid("body", err)
-	}
-	var view contract.ClusterView
-	if err := g.update(ctx, contract.ClusterWorkflowID(name), contract.ConfigureUpdate, &view, config); err != nil {
-		return Cluster{}, g.answer(err, "configure a cluster", protocol.CodeUnknownCluster)
-	}
-	g.clusters.forget(name)
-	return fullCluster(&view), nil
 }
 
 // deleteCluster ends a cluster; without force only one that has no online agents.
-func (g *Gateway) deleteCluster(ctx context.Context, name string, force bool) error {
+func (g *Gateway) deleteCluster(ctx context.Context, name string, force bool, expected []string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, err := g.describeCluster(ctx, name); err != nil {
 		return err
 	}
 	g.clusters.forget(name)
-	err := g.update(ctx, contract.ClusterWorkflowID(name), contract.DeleteUpdate, nil, contract.DeleteRequest{Force: force})
+	err := g.update(ctx, contract.ClusterWorkflowID(name), contract.DeleteUpdate, nil, contract.DeleteRequest{Force: force, IfRevisions: expected})
 	if err == nil {
 		return nil
 	}

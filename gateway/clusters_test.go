@@ -63,9 +63,9 @@ func TestChangeAndDeleteCluster(t *testing.T) {
 	var forced bool
 	e.update = func(name string, arg any) (any, error) {
 		switch request := arg.(type) {
-		case fleet.ClusterConfig:
-			configured = request
-			return contract.ClusterView{Cluster: fleet.Cluster{Config: request}}, nil
+		case contract.ConfigureRequest:
+			configured = request.ClusterConfig
+			return contract.ClusterView{Cluster: fleet.Cluster{Config: configured}}, nil
 		case contract.DeleteRequest:
 			if forced = request.Force; forced {
 				return nil, nil
@@ -112,7 +112,7 @@ func TestSettingsOfFailover(t *testing.T) {
 
 	var configured fleet.ClusterConfig
 	f.withCluster(config).update = func(_ string, arg any) (any, error) {
-		configured = arg.(fleet.ClusterConfig)
+		configured = arg.(contract.ConfigureRequest).ClusterConfig
 		return contract.ClusterView{Cluster: fleet.Cluster{Config: configured}}, nil
 	}
 	changed := answer[gateway.Cluster](t, do(h, http.MethodPut, clustersPath+"/tuned", `{"role_lease":"3s","brake":{"share":1}}`), http.StatusOK)

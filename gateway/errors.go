@@ -47,6 +47,9 @@ func classify(err error, notFound string) (code, detail string) {
 	if errors.As(err, &refused) && refused.Type() == contract.Refused {
 		return protocol.CodeConflict, refused.Message()
 	}
+	if errors.As(err, &refused) && refused.Type() == contract.Outdated {
+		return protocol.CodePrecondition, outdatedDetail
+	}
 	switch {
 	case isAny[*serviceerror.NotFound](err):
 		return notFound, notFoundDetail(notFound)

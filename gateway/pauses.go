@@ -76,7 +76,7 @@ func (g *Gateway) pauseOrResume(ctx context.Context, in *pauseInput, update stri
 	if err := g.update(ctx, contract.ClusterWorkflowID(in.ID), update, &view, request(body.Lane, body.Reason)); err != nil {
 		return nil, g.answer(err, update+" a cluster", protocol.CodeUnknownCluster)
 	}
-	return &clusterOutput{Body: fullCluster(&view)}, nil
+	return tagged(fullCluster(&view)), nil
 }
 
 // pausesOf are a cluster's own pause, if any, and those of its lanes.

@@ -133,7 +133,7 @@ func TestPatchCluster(t *testing.T) {
 	e := f.withCluster(before)
 	var got fleet.ClusterConfig
 	e.update = func(_ string, arg any) (any, error) {
-		got = arg.(fleet.ClusterConfig)
+		got = arg.(contract.ConfigureRequest).ClusterConfig
 		return contract.ClusterView{Cluster: fleet.Cluster{Config: got}}, nil
 	}
 	h := serve(t, f)

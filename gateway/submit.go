@@ -19,7 +19,8 @@ import (
 )
 
 type submitInput struct {
-	Body TaskRequest
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"258" doc:"The same as idempotency_key in the body. With quotes around it or without."`
+	Body           TaskRequest
 }
 
 type submitOutput struct {
@@ -37,6 +38,9 @@ func (g *Gateway) registerSubmit(api huma.API) {
 			Description: "It was submitted before", Content: map[string]*huma.MediaType{"application/json": {Schema: task}},
 		}},
 	}, func(ctx context.Context, in *submitInput) (*submitOutput, error) {
+		if err := in.Body.takeKey(in.IdempotencyKey); err != nil {
+			return nil, err
+		}
 		task, err := g.submit(ctx, &in.Body)
 		if err != nil {
 			return nil, err

@@ -141,7 +141,7 @@ func TestDeadLetterRetentionIsTheClusters(t *testing.T) {
 		return contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "kept"}.WithDefaults()}}, nil
 	}
 	f.executions[contract.ClusterWorkflowID("kept")].update = func(_ string, arg any) (any, error) {
-		config := arg.(fleet.ClusterConfig)
+		config := arg.(contract.ConfigureRequest).ClusterConfig
 		f.executions[contract.ClusterWorkflowID("kept")].info.Memo.Fields[contract.MemoConfig] = payload(config)
 		return contract.ClusterView{Cluster: fleet.Cluster{Config: config}}, nil
 	}

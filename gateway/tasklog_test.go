@@ -34,6 +34,7 @@ type fakeHub struct {
 	removed int
 	start   error
 	health  func(queue string) (contract.ReadHealthResult, error)
+	tasks   func(queue string) (contract.ReadTasksResult, error)
 }
 
 func (f *fakeHub) ExecuteActivity(_ context.Context, o client.StartActivityOptions, activity any, args ...any) (client.ActivityHandle, error) {
@@ -41,6 +42,10 @@ func (f *fakeHub) ExecuteActivity(_ context.Context, o client.StartActivityOptio
 	defer f.mu.Unlock()
 	if f.start != nil {
 		return nil, f.start
+	}
+	if _, asked := args[0].(contract.ReadTasksInput); asked {
+		result, err := f.tasks(o.TaskQueue)
+		return fakeReading{result: result, err: err}, nil
 	}
 	if _, asked := args[0].(contract.ReadHealthInput); asked {
 		f.queues = append(f.queues, o.TaskQueue)

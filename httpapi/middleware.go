@@ -44,6 +44,7 @@ func loggerOf(ctx context.Context) *zap.Logger {
 func observe(m *metrics, logger *zap.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		start := time.Now()
+		logger := logger.With(zap.String("request_id", RequestID(c.Request.Context())))
 		c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), loggerKey{}, logger))
 		c.Header("X-Content-Type-Options", "nosniff")
 		c.Next()
@@ -79,8 +80,9 @@ func method(m string) string {
 }
 
 // recovery turns a panic into a 500 that says nothing about it; the log has it with its stack.
-func recovery(logger *zap.Logger) gin.HandlerFunc {
+func recovery() gin.HandlerFunc {
 	return func(c *gin.Context) {
+		logger := loggerOf(c.Request.Context())
 		defer func() {
 			cause := recover()
 			if cause == nil {

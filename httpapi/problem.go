@@ -37,6 +37,7 @@ var statuses = map[string]int{
 	protocol.CodeSuperseded:       http.StatusConflict,
 	protocol.CodeIdempotency:      http.StatusConflict,
 	protocol.CodeConflict:         http.StatusConflict,
+	protocol.CodePrecondition:     http.StatusPreconditionFailed,
 	protocol.CodePayloadTooLarge:  http.StatusRequestEntityTooLarge,
 	protocol.CodeUnavailable:      http.StatusServiceUnavailable,
 	protocol.CodeNotSupported:     http.StatusNotImplemented,

@@ -1,5 +1,5 @@
 // Package httpapi is the HTTP server that the gateway and the hub mount their operations on: one OpenAPI document, one
-// error format, one set of limits, and the endpoints every process has (/healthz, /readyz, /metrics, /openapi.json,
+// error format, one set of limits, and the endpoints every process has (/health, /healthz, /readyz, /metrics, /openapi.json,
 // /docs). It knows nothing of either part.
 package httpapi
 
@@ -39,7 +39,9 @@ type Options struct {
 	Registry *prometheus.Registry
 	// Ready answers /readyz; nil means always ready. It is given a few seconds.
 	Ready func(ctx context.Context) error
-	// Version is shown in the OpenAPI document.
+	// Health fills what the parts know of how the process stands, for /health; nil: nothing.
+	Health func(*Health)
+	// Version is shown in the OpenAPI document and at /health.
 	Version string
 	// Gate decides who may use which route; nil means that security is off.
 	Gate Gate
@@ -83,7 +85,7 @@ func New(o Options) *Server {
 	s := &Server{logger: o.Logger, engine: engine, gate: o.Gate, routes: map[string]Route{}}
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false
-	engine.Use(observe(newMetrics(o.Registry), o.Logger), recovery(o.Logger), limitUnreadBody, s.admit)
+	engine.Use(identify, observe(newMetrics(o.Registry), o.Logger), recovery(), limitUnreadBody, s.admit)
 	engine.NoRoute(noRoute)
 	engine.NoMethod(noMethod)
 

@@ -51,6 +51,7 @@ func (s *Server) registerSystem(o Options) {
 		out.Body.Status = "ready"
 		return out, nil
 	})
+	s.registerHealth(o)
 	s.Handle(o.Metrics, http.MethodGet, "/metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{
 		ErrorLog: zap.NewStdLog(s.logger.Named("metrics")), Registry: o.Registry,
 	}))

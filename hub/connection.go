@@ -10,6 +10,7 @@ import (
 // connection is one TCP connection to the hub. The session that last polled on it dies with it, unless it polls again
 // on another within the grace.
 type connection struct {
+	host    string   // the other end's address
 	session *session // guarded by the hub's mutex
 }
 
@@ -17,7 +18,10 @@ type connectionKey struct{}
 
 // ConnContext belongs in http.Server.ConnContext: it lets a poll find the connection it came on.
 func (h *Hub) ConnContext(ctx context.Context, c net.Conn) context.Context {
-	conn := &connection{}
+	conn := &connection{host: c.RemoteAddr().String()}
+	if host, _, err := net.SplitHostPort(conn.host); err == nil {
+		conn.host = host
+	}
 	h.mu.Lock()
 	h.conns[c] = conn
 	h.mu.Unlock()

@@ -106,6 +106,9 @@ func fencedProblem() error {
 }
 
 func (h *Hub) registerAgent(ctx context.Context, in *registerInput) (*registerOutput, error) {
+	if conn, _ := ctx.Value(connectionKey{}).(*connection); conn != nil && in.Body.Address == "" {
+		in.Body.Address = conn.host
+	}
 	registered, err := h.openSession(ctx, in.Body)
 	if err != nil {
 		return nil, err

@@ -39,6 +39,7 @@ func (h *Hub) startWorker() error {
 	w.RegisterActivityWithOptions(h.stopWork, activity.RegisterOptions{Name: contract.StopWorkActivity})
 	w.RegisterActivityWithOptions(h.awaitIdle, activity.RegisterOptions{Name: contract.AwaitIdleActivity})
 	w.RegisterActivityWithOptions(h.releaseBrake, activity.RegisterOptions{Name: contract.ReleaseBrakeActivity})
+	w.RegisterActivityWithOptions(h.readTasks, activity.RegisterOptions{Name: contract.ReadTasksActivity})
 	w.RegisterActivityWithOptions(h.readHealth, activity.RegisterOptions{Name: contract.ReadHealthActivity})
 	w.RegisterActivityWithOptions(h.readLog, activity.RegisterOptions{Name: contract.ReadLogActivity})
 	w.RegisterActivityWithOptions(h.readEvents, activity.RegisterOptions{Name: contract.ReadEventsActivity})

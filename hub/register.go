@@ -27,6 +27,7 @@ func (h *Hub) openSession(ctx context.Context, reg protocol.Register) (protocol.
 	}
 	joined, err := h.joins.join(ctx, reg.Cluster, fleet.Join{
 		AgentID: reg.AgentID, Instance: reg.InstanceID, Host: reg.Host, PID: reg.PID, Zone: reg.Zone, Group: reg.Group,
+		Address: reg.Address, StartedAt: reg.StartedAt.UTC(),
 		Version: reg.Version, Capabilities: reg.Capabilities, TaskTypes: reg.TaskTypes, MaxTasks: reg.MaxTasks, Metadata: reg.Metadata,
 	})
 	if err != nil {

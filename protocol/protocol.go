@@ -30,6 +30,8 @@ type Register struct {
 	Capabilities []string          `json:"capabilities,omitempty" maxItems:"64"`
 	Host         string            `json:"host,omitempty" maxLength:"255"`
 	PID          int               `json:"pid,omitempty"`
+	Address      string            `json:"address,omitempty" maxLength:"255" doc:"Where it can be reached, as host:port, for people and tools. Left out: the address that it registers from."`
+	StartedAt    time.Time         `json:"started_at,omitzero" doc:"When its process began."`
 	Zone         string            `json:"zone,omitempty" maxLength:"63"`
 	Group        string            `json:"group,omitempty" maxLength:"63"`
 	Version      string            `json:"version,omitempty" maxLength:"63"`
@@ -231,6 +233,7 @@ const (
 	CodeIdempotency      = "idempotency_conflict" // 409: the id or idempotency key is that of a task with another body
 	CodeConflict         = "conflict"             // 409: not possible in the present state
 	CodeMethodNotAllowed = "method_not_allowed"   // 405
+	CodePrecondition     = "precondition_failed"  // 412: it was changed since the revision that If-Match names
 	CodePayloadTooLarge  = "payload_too_large"    // 413
 	CodeNotSupported     = "not_supported"        // 501: this Temporal lacks something that the request needs
 	CodeUnavailable      = "temporal_unavailable" // 503: Temporal cannot be reached; retry

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
@@ -132,13 +133,42 @@ func TestClusterConfigure(t *testing.T) {
 			t.Parallel()
 			run := newCluster(t)
 			var configured *answer
-			run.at(time.Second, func() { configured = run.update(contract.ConfigureUpdate, tt.config) })
+			run.at(time.Second, func() {
+				configured = run.update(contract.ConfigureUpdate, contract.ConfigureRequest{ClusterConfig: tt.config})
+			})
 			run.at(2*time.Second, func() { run.update(contract.DeleteUpdate, contract.DeleteRequest{}) })
 			run.start(fleet.ClusterConfig{})
 			require.True(t, run.IsWorkflowCompleted())
 			require.Equal(t, tt.refused, configured.refused, "%v", configured.err)
 		})
 	}
+}
+
+// A change or deletion that was meant for other settings is refused.
+func TestClusterRevision(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	first := fleet.ClusterConfig{Name: "default"}.Revision()
+	next := fleet.ClusterConfig{Name: "default", MaxAgents: 9}
+	var changed, late, early, gone *answer
+	run.at(time.Second, func() {
+		changed = run.update(contract.ConfigureUpdate, contract.ConfigureRequest{ClusterConfig: next, IfRevisions: []string{"other", first}})
+	})
+	run.at(2*time.Second, func() {
+		late = run.update(contract.ConfigureUpdate, contract.ConfigureRequest{ClusterConfig: fleet.ClusterConfig{Name: "default"}, IfRevisions: []string{first}})
+		early = run.update(contract.DeleteUpdate, contract.DeleteRequest{IfRevisions: []string{first}})
+	})
+	run.at(3*time.Second, func() {
+		require.Equal(t, 9, run.view(t).Config.MaxAgents)
+		gone = run.update(contract.DeleteUpdate, contract.DeleteRequest{IfRevisions: []string{next.Revision()}})
+	})
+	run.start(fleet.ClusterConfig{})
+	require.True(t, run.IsWorkflowCompleted())
+	require.False(t, changed.refused || gone.refused)
+	require.True(t, late.refused && early.refused)
+	var outdated *temporal.ApplicationError
+	require.ErrorAs(t, late.err, &outdated)
+	require.Equal(t, contract.Outdated, outdated.Type())
 }
 
 // State survives continue-as-new: members, epochs and the time of creation.

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
@@ -44,6 +45,9 @@ func (r *clusterRun) setUpdateHandlers(ctx workflow.Context) error {
 			r.tell(workflow.Now(ctx), fleet.EventClusterDeleted, fleet.EventData{})
 			return nil
 		}, workflow.UpdateHandlerOptions{Validator: func(req contract.DeleteRequest) error {
+			if err := r.refuseOutdated(req.IfRevisions); err != nil {
+				return err
+			}
 			if n := r.state.ServingCount(); n > 0 && !req.Force {
 				return refuse("the cluster still has %d online agents: stop them first, or force", n)
 			}
@@ -85,11 +89,14 @@ func (r *clusterRun) openLane(_ workflow.Context, req contract.OpenLaneRequest) 
 	return nil
 }
 
-func (r *clusterRun) validateConfig(next fleet.ClusterConfig) error {
+func (r *clusterRun) validateConfig(request contract.ConfigureRequest) error {
 	if err := r.refuseDeleted(); err != nil {
 		return err
 	}
-	next = next.WithDefaults()
+	if err := r.refuseOutdated(request.IfRevisions); err != nil {
+		return err
+	}
+	next := request.WithDefaults()
 	if err := next.Validate(); err != nil {
 		return refuse("%s", err)
 	}
@@ -103,8 +110,8 @@ func (r *clusterRun) validateConfig(next fleet.ClusterConfig) error {
 	return nil
 }
 
-func (r *clusterRun) configure(ctx workflow.Context, next fleet.ClusterConfig) (contract.ClusterView, error) {
-	next = next.WithDefaults()
+func (r *clusterRun) configure(ctx workflow.Context, request contract.ConfigureRequest) (contract.ClusterView, error) {
+	next := request.WithDefaults()
 	r.state.SwitchMode(next.ReplicationMode, max(next.RoleLease.Std(), r.state.Config.RoleLease.Std()), workflow.Now(ctx))
 	r.state.Config = next
 	if err := workflow.UpsertMemo(ctx, map[string]any{contract.MemoConfig: next}); err != nil {
@@ -120,4 +127,12 @@ func (r *clusterRun) refuseDeleted() error {
 		return refuse("the cluster is being deleted")
 	}
 	return nil
+}
+
+// refuseOutdated refuses what was meant for another configuration than the present one.
+func (r *clusterRun) refuseOutdated(revisions []string) error {
+	if r.state.Config.RevisionIs(revisions) {
+		return nil
+	}
+	return temporal.NewNonRetryableApplicationError("the cluster's settings were changed meanwhile", contract.Outdated, nil)
 }

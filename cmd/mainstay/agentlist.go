@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,11 +19,26 @@ func (a *app) agentCommand() *cobra.Command {
 }
 
 func (a *app) agentListCommand() *cobra.Command {
-	var cluster, status, zone, group, capability string
+	var cluster, status, state, zone, group, taskType string
+	var capabilities, metadata, health []string
+	var live, full bool
 	command := &cobra.Command{
-		Use: "list", Short: "List agents", Example: "  mainstay agent list --cluster default --status online", Args: exactly(),
+		Use: "list", Short: "List agents", Args: exactly(),
+		Example: "  mainstay agent list --cluster default --status online\n  mainstay agent list --live --zone eu-1 --capability gpu --health healthy,degraded\n  mainstay agent list --state busy --full",
 		RunE: func(c *cobra.Command, _ []string) error {
-			query := queryOf("cluster", cluster, "status", status, "zone", zone, "group", group, "capability", capability)
+			query := queryOf("cluster", cluster, "status", status, "state", state, "zone", zone, "group", group, "task_type", taskType, "health", strings.Join(health, ","))
+			for _, term := range capabilities {
+				query.Add("capability", term)
+			}
+			for _, term := range metadata {
+				query.Add("metadata", term)
+			}
+			if live {
+				query.Set("live", "true")
+			}
+			if full {
+				query.Set("view", "full")
+			}
 			return printList(c, a, agentsPath, "agents", query, 0, a.printAgents)
 		},
 	}
@@ -30,9 +46,15 @@ func (a *app) agentListCommand() *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
 	flags.StringVar(&status, "status", "", "only with this status: online, suspect, offline, draining or maintenance")
+	flags.StringVar(&state, "state", "", "only those that are ready (a slot is free), busy, draining or dead")
+	flags.BoolVar(&live, "live", false, "only those that a hub has a session of")
 	flags.StringVar(&zone, "zone", "", "only in this zone")
 	flags.StringVar(&group, "group", "", "only of this group")
-	flags.StringVar(&capability, "capability", "", "only with this capability")
+	flags.StringArrayVar(&capabilities, "capability", nil, "only with this capability (repeatable)")
+	flags.StringVar(&taskType, "type", "", "only those that handle this type of task")
+	flags.StringArrayVar(&metadata, "metadata", nil, "only with this metadata, as name=value (repeatable)")
+	flags.StringSliceVar(&health, "health", nil, "only of these levels: healthy, degraded, warning, critical, failed")
+	flags.BoolVar(&full, "full", false, "show what they run too; their hubs are asked")
 	a.outputFlag(command)
 	return command
 }
@@ -42,12 +64,34 @@ func (a *app) printAgents(agents []gateway.Agent) error {
 		_, err := fmt.Fprintln(a.stdout, "There are no such agents.")
 		return err
 	}
-	t := newTable(a.stdout, "AGENT", "CLUSTER", "STATUS", "HEALTH", "ROLE", "TASKS", "EPOCH", "CPU", "HOST", "PID", "LAST HEARTBEAT")
+	full := slices.ContainsFunc(agents, func(g gateway.Agent) bool { return g.CurrentTasks != nil })
+	header := []string{"AGENT", "CLUSTER", "STATUS", "HEALTH", "ROLE", "TASKS", "EPOCH", "CPU", "HOST", "PID", "LAST HEARTBEAT"}
+	if full {
+		header = append(header, "STATE", "CURRENT TASKS")
+	}
+	t := newTable(a.stdout, header...)
 	for i := range agents {
 		g := &agents[i]
-		t.row(g.ID, g.Cluster, string(g.Status), string(g.Health), string(g.Role), load(g), fmt.Sprint(g.Epoch), percent(g.CPUPercent), g.Host, pidText(g.PID), a.ago(g.LastHeartbeat))
+		cells := []string{g.ID, g.Cluster, string(g.Status), string(g.Health), string(g.Role), load(g), fmt.Sprint(g.Epoch), percent(g.CPUPercent), g.Host, pidText(g.PID), a.ago(g.LastHeartbeat)}
+		if full {
+			cells = append(cells, string(g.State), currentTasks(g, 3))
+		}
+		t.row(cells...)
 	}
 	return t.flush()
+}
+
+// currentTasks names what an agent runs, at most so many.
+func currentTasks(g *gateway.Agent, most int) string {
+	var ids []string
+	for i, held := range g.CurrentTasks {
+		if i == most {
+			ids = append(ids, fmt.Sprintf("and %d more", len(g.CurrentTasks)-most))
+			break
+		}
+		ids = append(ids, held.TaskID)
+	}
+	return strings.Join(ids, ", ")
 }
 
 // load is how many of its slots an agent uses.
@@ -86,7 +130,7 @@ func (a *app) agentGetCommand() *cobra.Command {
 				return err
 			}
 			var g gateway.Agent
-			raw, err := client.call(c.Context(), http.MethodGet, pathOf(agentsPath, args[0]), 0, nil, &g)
+			raw, err := client.call(c.Context(), http.MethodGet, pathOf(agentsPath, args[0])+"?view=full", 0, nil, &g)
 			if err != nil {
 				return err
 			}
@@ -105,12 +149,12 @@ func (a *app) printAgent(g *gateway.Agent) error {
 		status += ", since " + since
 	}
 	for _, line := range [][2]string{
-		{"Agent", g.ID}, {"Cluster", g.Cluster}, {"Status", status}, {"Reason", g.StatusReason}, {"Health", healthText(g)}, {"Role", string(g.Role)},
-		{"Epoch", fmt.Sprint(g.Epoch)}, {"Instance", g.InstanceID}, {"Tasks", load(g)}, {"Load", a.reductionText(g)}, {"Targets", strings.Join(g.Targets, ", ")},
+		{"Agent", g.ID}, {"Cluster", g.Cluster}, {"Status", status}, {"Reason", g.StatusReason}, {"State", string(g.State)}, {"Health", healthText(g)}, {"Role", string(g.Role)},
+		{"Epoch", fmt.Sprint(g.Epoch)}, {"Instance", g.InstanceID}, {"Tasks", load(g)}, {"Runs", currentTasks(g, 10)}, {"Load", a.reductionText(g)}, {"Targets", strings.Join(g.Targets, ", ")},
 		{"Completed", number(g.Completed)}, {"Failed", number(g.Failed)}, {"CPU", percent(g.CPUPercent)}, {"Memory", percent(g.MemoryPercent)},
 		{"Task types", strings.Join(g.TaskTypes, ", ")}, {"Capabilities", strings.Join(g.Capabilities, ", ")},
-		{"Host", g.Host}, {"PID", pidText(g.PID)}, {"Zone", g.Zone}, {"Group", g.Group}, {"Version", g.Version}, {"Hub", g.Hub},
-		{"Metadata", labelText(g.Metadata)}, {"Joined", a.ago(g.JoinedAt)}, {"Last heartbeat", a.ago(g.LastHeartbeat)},
+		{"Host", g.Host}, {"Address", g.Address}, {"PID", pidText(g.PID)}, {"Zone", g.Zone}, {"Group", g.Group}, {"Version", g.Version}, {"Hub", g.Hub},
+		{"Metadata", labelText(g.Metadata)}, {"Started", a.ago(g.StartedAt)}, {"Joined", a.ago(g.JoinedAt)}, {"Last heartbeat", a.ago(g.LastHeartbeat)},
 	} {
 		if line[1] != "" {
 			t.row(line[0], line[1])

@@ -17,6 +17,7 @@ import (
 func (a *app) agentRunCommand() *cobra.Command {
 	var o agent.Options
 	var allowExec bool
+	var health string
 	var demoRoot string
 	var healthFile string
 	var providers []string
@@ -60,6 +61,11 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 			if healthFile != "" {
 				go watchHealthFile(c.Context(), healthFile, runner, o.Logger)
 			}
+			stop, err := serveAgentHealth(health, runner.HealthHandler())
+			if err != nil {
+				return err
+			}
+			defer stop()
 			return agentExit(runner.Run(c.Context()))
 		},
 	}
@@ -70,6 +76,9 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 	flags.IntVar(&o.Slots, "slots", 1, "tasks that it runs at a time")
 	flags.StringArrayVar(&o.Capabilities, "capability", nil, "what tasks may ask for (repeatable)")
 	flags.StringArrayVar(&providers, "provider", nil, "outside service that it has access to; tasks that name it prefer this agent (repeatable)")
+	flags.StringVar(&health, "health", "", "host:port for health probes of this agent: /health, /readyz and /healthz (default: none)")
+	flags.StringVar(&o.Address, "address", "", "where it can be reached, as host:port, for people and tools (default: where it registers from)")
+	flags.StringToStringVar(&o.Metadata, "metadata", nil, "facts about it that others can find it by, as name=value (repeatable)")
 	flags.StringVar(&o.Zone, "zone", "", "availability zone")
 	flags.StringVar(&o.Group, "group", "", "group")
 	flags.BoolVar(&allowExec, "allow-exec", false, "run any command that is submitted (task type exec)")

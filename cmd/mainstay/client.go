@@ -73,6 +73,19 @@ func newAPIClient(base string) *apiClient {
 // call sends in as JSON (nil: no body) and returns the answer's JSON, also decoded into out unless that is nil. A refusal
 // is a *problemError. hold is how long the request asks the server to hold the answer.
 func (c *apiClient) call(ctx context.Context, method, path string, hold time.Duration, in, out any) (json.RawMessage, error) {
+	return c.send(ctx, method, path, hold, nil, in, out)
+}
+
+// ifRevision is call for a change that holds only while the resource is of a revision; empty: of any.
+func (c *apiClient) ifRevision(ctx context.Context, revision, method, path string, in, out any) (json.RawMessage, error) {
+	header := http.Header{}
+	if revision != "" {
+		header.Set("If-Match", `"`+strings.Trim(revision, `"`)+`"`)
+	}
+	return c.send(ctx, method, path, 0, header, in, out)
+}
+
+func (c *apiClient) send(ctx context.Context, method, path string, hold time.Duration, header http.Header, in, out any) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, callLimit+hold, fmt.Errorf("no answer within %s", callLimit+hold))
 	defer cancel()
 	var body io.Reader
@@ -86,6 +99,9 @@ func (c *apiClient) call(ctx context.Context, method, path string, hold time.Dur
 	request, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
 		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	for name, values := range header {
+		request.Header[name] = values
 	}
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")

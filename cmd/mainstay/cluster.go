@@ -13,7 +13,7 @@ func (a *app) clusterCommand() *cobra.Command {
 	command := &cobra.Command{Use: "cluster", Short: "Create, list, show, change, pause and delete clusters"}
 	a.serverFlag(command)
 	command.AddCommand(a.clusterCreateCommand(), a.clusterListCommand(), a.clusterGetCommand(), a.clusterMembersCommand(), a.clusterHealthCommand(),
-		a.clusterUpdateCommand(), a.clusterPauseCommand(), a.clusterResumeCommand(), a.clusterRebalanceCommand(), a.clusterTargetsCommand(), a.clusterReleaseBrakeCommand(), a.clusterDeleteCommand())
+		a.clusterUpdateCommand(), a.clusterApplyCommand(), a.clusterPauseCommand(), a.clusterResumeCommand(), a.clusterRebalanceCommand(), a.clusterTargetsCommand(), a.clusterReleaseBrakeCommand(), a.clusterDeleteCommand())
 	return command
 }
 
@@ -105,6 +105,7 @@ func (a *app) clusterMembersCommand() *cobra.Command {
 
 func (a *app) clusterDeleteCommand() *cobra.Command {
 	var force bool
+	var revision string
 	command := &cobra.Command{
 		Use: "delete NAME", Short: "Delete a cluster", Example: "  mainstay cluster delete studio", Args: exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -116,7 +117,7 @@ func (a *app) clusterDeleteCommand() *cobra.Command {
 			if force {
 				path += "?force=true"
 			}
-			if _, err := client.call(c.Context(), http.MethodDelete, path, 0, nil, nil); err != nil {
+			if _, err := client.ifRevision(c.Context(), revision, http.MethodDelete, path, nil, nil); err != nil {
 				return err
 			}
 			return a.print(map[string]string{"deleted": args[0]}, func() error {
@@ -126,6 +127,7 @@ func (a *app) clusterDeleteCommand() *cobra.Command {
 		},
 	}
 	command.Flags().BoolVar(&force, "force", false, "delete it although it has online agents")
+	ifRevisionFlag(command, &revision)
 	a.outputFlag(command)
 	return command
 }

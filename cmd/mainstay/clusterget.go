@@ -46,7 +46,7 @@ func (a *app) printCluster(k *gateway.Cluster) error {
 	}
 	for _, line := range [][2]string{
 		{"Tenant weights", strings.Join(weights, ", ")}, {"Leader", k.Leader}, {"Standbys", strings.Join(k.Standbys, ", ")},
-		{"Target group", k.TargetGroup}, {"Created", a.ago(k.CreatedAt)},
+		{"Target group", k.TargetGroup}, {"Created", a.ago(k.CreatedAt)}, {"Revision", k.Revision},
 	} {
 		if line[1] != "" {
 			t.row(line[0], line[1])

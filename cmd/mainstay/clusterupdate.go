@@ -108,6 +108,7 @@ func (f *clusterFlags) tenantWeights() (map[string]float64, error) {
 
 func (a *app) clusterUpdateCommand() *cobra.Command {
 	var settings clusterFlags
+	var revision string
 	command := &cobra.Command{
 		Use:   "update NAME",
 		Short: "Change some settings of a cluster; the others stay",
@@ -127,7 +128,7 @@ func (a *app) clusterUpdateCommand() *cobra.Command {
 				return err
 			}
 			var k gateway.Cluster
-			raw, err := client.call(c.Context(), http.MethodPatch, pathOf(clustersPath, args[0]), 0, patch, &k)
+			raw, err := client.ifRevision(c.Context(), revision, http.MethodPatch, pathOf(clustersPath, args[0]), patch, &k)
 			if err != nil {
 				return err
 			}
@@ -141,6 +142,11 @@ func (a *app) clusterUpdateCommand() *cobra.Command {
 	}
 	settings.add(command)
 	command.Flags().Lookup("tenant-weight").Usage = "a tenant's share while work of several waits, as tenant=weight, 0.1 to 100; 0 takes it back to 1; may be repeated"
+	ifRevisionFlag(command, &revision)
 	a.outputFlag(command)
 	return command
+}
+
+func ifRevisionFlag(c *cobra.Command, revision *string) {
+	c.Flags().StringVar(revision, "if-revision", "", "only if its settings are still of this revision, as cluster get shows it")
 }

@@ -109,7 +109,7 @@ func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, er
 	defer cancel()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	api := httpapi.New(httpapi.Options{Logger: o.logger, Registry: registry, Version: version, Ready: func(ctx context.Context) error {
+	api := httpapi.New(httpapi.Options{Logger: o.logger, Registry: registry, Version: version, Health: p.health(o.roles), Ready: func(ctx context.Context) error {
 		_, err := o.temporal.CheckHealth(ctx, &client.CheckHealthRequest{})
 		return err
 	}})

@@ -69,7 +69,7 @@ func exitCode(err error) int {
 		switch problem.Status {
 		case http.StatusNotFound:
 			return exitNotFound
-		case http.StatusConflict:
+		case http.StatusConflict, http.StatusPreconditionFailed:
 			return exitConflict
 		case http.StatusServiceUnavailable:
 			return exitUnreachable

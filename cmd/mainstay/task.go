@@ -19,6 +19,7 @@ func (a *app) taskCommand() *cobra.Command {
 	command := &cobra.Command{Use: "task", Short: "Submit tasks and see what became of them"}
 	a.serverFlag(command)
 	command.AddCommand(a.taskSubmitCommand(), a.taskGetCommand(), a.taskLogsCommand(), a.taskListCommand(), a.taskCancelCommand(), a.taskRetryCommand(), a.taskBulkCommand(), a.taskReviewCommand(), a.taskDiscardCommand(), a.taskPriorityCommand())
+	command.AddCommand(append(a.taskQueueCommands(), a.taskBatchCommand())...)
 	return command
 }
 

@@ -1,0 +1,106 @@
+package agent
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Status is how an agent stands in its own eyes.
+type Status struct {
+	Status        string     `json:"status"` // healthy or unhealthy
+	AgentID       string     `json:"agent_id"`
+	Cluster       string     `json:"cluster"`
+	Role          fleet.Role `json:"role,omitempty"` // absent while it has none
+	UptimeSeconds int64      `json:"uptime_seconds"`
+	// ActiveLeases counts the leadership and the shards that it holds now.
+	ActiveLeases int `json:"active_leases"`
+	// LastHeartbeatSuccess says whether a hub answered the newest heartbeat, LastHeartbeat when one last did.
+	LastHeartbeatSuccess bool       `json:"last_heartbeat_success"`
+	LastHeartbeat        *time.Time `json:"last_heartbeat,omitempty"`
+	// MetadataStoreConnected says whether the hub that it uses is in touch with Temporal, where all state is kept.
+	MetadataStoreConnected bool `json:"metadata_store_connected"`
+	RunningTasks           int  `json:"running_tasks"`
+	MaxTasks               int  `json:"max_tasks"`
+}
+
+// Words of Status.
+const (
+	StatusHealthy   = "healthy"
+	StatusUnhealthy = "unhealthy"
+)
+
+// beat is the newest heartbeat.
+type beat struct {
+	at               time.Time // when one was last answered
+	failureThreshold time.Duration
+	answered         bool
+	storeAway        bool // the hub said that it has lost touch with Temporal
+}
+
+// missed notes that a heartbeat was not answered.
+func (r *run) missed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.beat.answered = false
+}
+
+// Status says how the agent stands. It is healthy while it has a session with a hub that is in touch with Temporal, and
+// that hub has not yet a reason to give it up. It may be called at any time.
+func (a *Agent) Status() Status {
+	s := Status{Status: StatusUnhealthy, AgentID: a.options.ID, Cluster: a.options.Cluster, MaxTasks: a.options.Slots}
+	a.mu.Lock()
+	r := a.run
+	a.mu.Unlock()
+	if r == nil {
+		return s
+	}
+	s.Role = r.currentRole()
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.UptimeSeconds = int64(now.Sub(r.startedAt).Seconds())
+	s.RunningTasks = len(r.attempts)
+	if s.Role != "" {
+		s.ActiveLeases = len(r.role.Shards)
+	}
+	if s.Role == fleet.RoleLeader {
+		s.ActiveLeases++
+	}
+	b := r.beat
+	if !b.at.IsZero() {
+		at := b.at.UTC()
+		s.LastHeartbeat = &at
+	}
+	ended := r.loopCtx.Err() != nil
+	s.LastHeartbeatSuccess = b.answered && !ended
+	s.MetadataStoreConnected = s.LastHeartbeatSuccess && !b.storeAway
+	inTime := !b.at.IsZero() && now.Sub(b.at) < b.failureThreshold
+	if inTime && !ended && !b.storeAway {
+		s.Status = StatusHealthy
+	}
+	return s
+}
+
+// HealthHandler serves the agent's status, for probes: /health and /readyz answer 200 when it is healthy and else 503,
+// /healthz always 200. Restarting an agent because no hub can be reached helps nobody, so /healthz is for liveness.
+func (a *Agent) HealthHandler() http.Handler {
+	serve := func(always bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			status := a.Status()
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Cache-Control", "no-store")
+			if !always && status.Status != StatusHealthy {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			_ = json.NewEncoder(w).Encode(status) // the client went away
+		}
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /health", serve(false))
+	mux.HandleFunc("GET /readyz", serve(false))
+	mux.HandleFunc("GET /healthz", serve(true))
+	return mux
+}

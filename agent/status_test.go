@@ -1,0 +1,101 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/agent/agenttest"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// probe asks an agent's health handler.
+func probe(t *testing.T, a *agent.Agent, path string) (int, agent.Status) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	a.HealthHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	var status agent.Status
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &status))
+	return w.Code, status
+}
+
+func TestAgentHealth(t *testing.T) {
+	t.Parallel()
+	hub := agenttest.NewHub(t, agenttest.Options{})
+	idle := func(ctx context.Context, _ *agent.Task) (any, error) { return nil, ctx.Err() }
+	b := start(t, hub, nil, map[string]agent.Handler{"t": idle})
+	b.await(agent.EventRegistered)
+	code, status := probe(t, b.agent, "/health")
+	require.Equal(t, http.StatusOK, code)
+	require.Equal(t, agent.StatusHealthy, status.Status)
+	require.Equal(t, "worker-1", status.AgentID)
+	require.True(t, status.LastHeartbeatSuccess)
+	require.True(t, status.MetadataStoreConnected)
+	require.NotNil(t, status.LastHeartbeat)
+	require.Zero(t, status.ActiveLeases)
+	require.Equal(t, 4, status.MaxTasks)
+
+	hub.Stop()
+	b.await(agent.EventReconnecting)
+	_, status = probe(t, b.agent, "/health")
+	require.False(t, status.LastHeartbeatSuccess)
+	require.False(t, status.MetadataStoreConnected)
+	code, _ = probe(t, b.agent, "/healthz")
+	require.Equal(t, http.StatusOK, code, "the process lives, whatever becomes of the hub")
+
+	b.stop()
+	require.NoError(t, b.ends())
+	code, status = probe(t, b.agent, "/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Equal(t, agent.StatusUnhealthy, status.Status)
+}
+
+// An agent that no hub answers is unhealthy once a hub would give it up, and healthy again with the next answer.
+func TestAgentHealthFollowsTheFailureThreshold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hub := agenttest.NewHub(t, agenttest.Options{InMemory: true}) // gives up after 15 s
+		idle := func(ctx context.Context, _ *agent.Task) (any, error) { return nil, ctx.Err() }
+		b := start(t, hub, func(o *agent.Options) { o.DialContext = hub.Dial }, map[string]agent.Handler{"t": idle})
+		b.await(agent.EventRegistered)
+		hub.Command(protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleLeader, Epoch: 2, Shards: []int{1, 2}})
+		passes := func(d time.Duration) { <-time.After(d); synctest.Wait() }
+		passes(time.Second)
+		_, status := probe(t, b.agent, "/health")
+		require.Equal(t, 3, status.ActiveLeases, "the leadership and two shards")
+
+		hub.Stop()
+		passes(10 * time.Second)
+		code, status := probe(t, b.agent, "/health")
+		require.Equal(t, http.StatusOK, code, "not given up yet")
+		require.False(t, status.LastHeartbeatSuccess)
+		passes(10 * time.Second)
+		code, status = probe(t, b.agent, "/health")
+		require.Equal(t, http.StatusServiceUnavailable, code)
+		require.Zero(t, status.ActiveLeases, "its leases have run out")
+		hub.Start()
+		passes(10 * time.Second)
+		code, _ = probe(t, b.agent, "/health")
+		require.Equal(t, http.StatusOK, code)
+		b.stop()
+		require.NoError(t, b.ends())
+	})
+}
+
+func TestAgentHealthBeforeRun(t *testing.T) {
+	t.Parallel()
+	a, err := agent.New(agent.Options{HubURLs: []string{"http://127.0.0.1:1"}, Cluster: "c", ID: "a"})
+	require.NoError(t, err)
+	code, status := probe(t, a, "/health")
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Equal(t, agent.StatusUnhealthy, status.Status)
+	require.Zero(t, status.UptimeSeconds)
+}

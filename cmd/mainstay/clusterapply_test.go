@@ -1,0 +1,120 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+)
+
+func configFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "mainstay.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// shown is a cluster as the API shows it.
+func shown(t *testing.T, config fleet.ClusterConfig) answer {
+	t.Helper()
+	text, err := json.Marshal(config.WithDefaults())
+	require.NoError(t, err)
+	shown := map[string]any{}
+	require.NoError(t, json.Unmarshal(text, &shown))
+	shown["revision"], shown["status"], shown["agent_count"] = config.Revision(), "healthy", 3
+	text, err = json.Marshal(shown)
+	require.NoError(t, err)
+	return answer{200, string(text)}
+}
+
+func TestClusterApply(t *testing.T) {
+	t.Parallel()
+	const path = "/api/v1/agents/clusters/"
+	file := configFile(t, `clusters:
+- {name: same, membership: {minimum_agents: 2}}
+- {name: changed, membership: {minimum_agents: 2}, tenant_weights: {acme: 5}}
+- {name: new}`)
+	for _, dryRun := range []bool{true, false} {
+		f := newFakeAPI(t, map[string]answer{
+			"GET " + path + "same":                 shown(t, fleet.ClusterConfig{Name: "same", MinAgents: 2}),
+			"GET " + path + "changed":              shown(t, fleet.ClusterConfig{Name: "changed", MaxAgents: 9}),
+			"PUT " + path + "changed":              {200, "{}"},
+			"POST " + strings.TrimRight(path, "/"): {201, "{}"},
+		})
+		args := []string{"cluster", "apply", file}
+		if dryRun {
+			args = append(args, "--dry-run")
+		}
+		got := f.at(t, args...)
+		require.Equal(t, exitOK, got.code, got.stderr)
+		require.Equal(t, strings.TrimLeft(`
+CLUSTER  ACTION     SETTING         FROM    TO
+same     unchanged  -               -
+changed  changed    max_agents      9       1000
+-        -          min_agents      (none)  2
+-        -          tenant_weights  (none)  {"acme":5}
+new      created    -               -
+`, "\n"), got.stdout)
+		var writes []request
+		for _, r := range f.requests {
+			if r.method != http.MethodGet {
+				writes = append(writes, r)
+			}
+		}
+		if dryRun {
+			require.Empty(t, writes)
+			continue
+		}
+		require.Len(t, writes, 2)
+		require.Contains(t, writes[0].body, `"min_agents":2`)
+		require.NotContains(t, writes[0].body, `"name"`, "the path has it")
+		require.Contains(t, writes[1].body, `"name":"new"`)
+	}
+	got := run(t.Context(), "", "cluster", "apply", configFile(t, "http: {}"))
+	require.Equal(t, exitUsage, got.code)
+	require.Contains(t, got.stderr, "describes no clusters")
+}
+
+// TestSettingsOfClustersAreTheAPIs holds the names of settings together: what apply sends is fleet's, and the API must
+// take and show each of them.
+func TestSettingsOfClustersAreTheAPIs(t *testing.T) {
+	t.Parallel()
+	names := func(of reflect.Type) map[string]bool {
+		found := map[string]bool{}
+		for _, field := range reflect.VisibleFields(of) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			found[name] = true
+		}
+		return found
+	}
+	taken, patched, told := names(reflect.TypeFor[gateway.ClusterRequest]()), names(reflect.TypeFor[gateway.ClusterPatch]()), names(reflect.TypeFor[gateway.Cluster]())
+	for name := range names(reflect.TypeFor[fleet.ClusterConfig]()) {
+		if name == "self_healing" { // comes to the API with healing itself
+			continue
+		}
+		require.True(t, taken[name] && told[name], "%s of fleet.ClusterConfig is not in gateway.ClusterRequest and gateway.Cluster", name)
+		require.True(t, patched[name] || name == "name" || name == "shards", "%s of fleet.ClusterConfig cannot be patched", name)
+	}
+}
+
+func TestIfRevision(t *testing.T) {
+	t.Parallel()
+	var sent []string
+	server := newRecorder(t, func(r *http.Request) { sent = append(sent, r.Header.Get("If-Match")) }, problem(412, "precondition_failed", "the settings were changed"))
+	for _, args := range [][]string{
+		{"cluster", "update", "x", "--min-agents", "1", "--if-revision", "abc"}, {"cluster", "delete", "x", "--if-revision", `"abc"`}, {"cluster", "delete", "x"},
+	} {
+		got := run(t.Context(), "", append(args, "--server", server)...)
+		require.Equal(t, exitConflict, got.code)
+		require.Contains(t, got.stderr, "the settings were changed (precondition_failed)")
+	}
+	require.Equal(t, []string{`"abc"`, `"abc"`, ""}, sent)
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const (
+	// completionLimit bounds what a person waits for after pressing Tab.
+	completionLimit = 2 * time.Second
+	completionPage  = "?page_size=200"
+)
+
+// completed says which resource the first argument of a command is, by the command's group. Words that are no ids are
+// completed by the flags' own texts.
+var completedArguments = map[string]idSource{
+	"agent": idsOfAgents, "cluster": idsOfClusters, "task": idsOfTasks, "failover": idsOfFailovers, "drain": idsOfDrains, "schedule": idsOfSchedules,
+	"bulk": idsOfBulks, "queue": idsOfClusters,
+}
+
+// completedFlags says what the values of flags are, whichever command has them.
+var completedFlags = map[string]func(*app) cobra.CompletionFunc{
+	"cluster": idsOfClusters.complete,
+	"agent":   idsOfAgents.complete,
+	"to":      idsOfAgents.complete,
+	"output":  words("text", "json"),
+	"roles":   words("hub", "gateway", "worker"),
+	"state":   words("ready", "busy", "draining", "dead"),
+	"health":  words("healthy", "degraded", "warning", "critical", "failed"),
+
+	"retry-safety":       words("idempotent", "fenced", "at_most_once"),
+	"priority":           words("critical", "high", "normal", "low", "background"),
+	"replication-mode":   words("active_active", "active_passive", "sharded"),
+	"selection-strategy": words("standby", "least_loaded", "round_robin", "affinity"),
+	"log-level":          words("debug", "info", "warn", "error"),
+	"log-format":         words("text", "json"),
+}
+
+// idSource is a list of the API whose items have ids.
+type idSource struct{ path, plural, id string }
+
+var (
+	idsOfAgents    = idSource{agentsPath, "agents", "id"}
+	idsOfClusters  = idSource{clustersPath, "clusters", "name"}
+	idsOfTasks     = idSource{tasksPath, "tasks", "id"}
+	idsOfFailovers = idSource{failoversPath, "failovers", "id"}
+	idsOfDrains    = idSource{drainsPath, "drains", "id"}
+	idsOfSchedules = idSource{schedulesPath, "schedules", "name"}
+	idsOfBulks     = idSource{bulkPath, "bulks", "id"}
+)
+
+// addCompletion gives every command below c the completion of its ids and flags. The shell asks the control plane that
+// the command line names.
+func (a *app) addCompletion(c *cobra.Command) {
+	if source, known := completedArguments[c.Name()]; known && c.Runnable() {
+		a.completeFirst(c, source)
+	}
+	for _, sub := range c.Commands() {
+		if source, known := completedArguments[c.Name()]; known && takesID(sub) {
+			a.completeFirst(sub, source)
+		}
+		if sub.ValidArgsFunction == nil && sub.Runnable() && !strings.ContainsAny(strings.TrimPrefix(sub.Use, sub.Name()), "FC") {
+			sub.ValidArgsFunction = cobra.NoFileCompletions // no FILE, FOLDER or COMMAND
+		}
+		a.addCompletion(sub)
+	}
+	for name, completion := range completedFlags {
+		if c.LocalFlags().Lookup(name) != nil {
+			_ = c.RegisterFlagCompletionFunc(name, completion(a)) // fails only for a flag that is not there
+		}
+	}
+}
+
+// takesID reports whether the command's first argument is the id of something that exists.
+func takesID(c *cobra.Command) bool {
+	words := strings.Fields(c.Use)
+	return len(words) > 1 && c.Name() != "create" && (strings.HasPrefix(words[1], "ID") || words[1] == "NAME" || words[1] == "[-f]")
+}
+
+func (a *app) completeFirst(c *cobra.Command, source idSource) {
+	if c.ValidArgsFunction != nil {
+		return
+	}
+	complete, many := source.complete(a), strings.Contains(c.Use, "ID…")
+	c.ValidArgsFunction = func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 && !many {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ids, directive := complete(c, args, begun)
+		return slices.DeleteFunc(ids, func(id string) bool { return slices.Contains(args, id) }), directive
+	}
+}
+
+// complete offers the ids that begin as the person has begun. When nobody answers there are none.
+func (s idSource) complete(a *app) cobra.CompletionFunc {
+	return func(c *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		client, err := a.client()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx := c.Context()
+		if ctx == nil {
+			ctx = context.Background()
+		}
+		ctx, cancel := context.WithTimeout(ctx, completionLimit)
+		defer cancel()
+		var page map[string]json.RawMessage
+		if _, err := client.call(ctx, http.MethodGet, s.path+completionPage, 0, nil, &page); err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var items []map[string]any
+		if decodeField(page[s.plural], &items) != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var ids []cobra.Completion
+		for _, item := range items {
+			if id, ok := item[s.id].(string); ok && strings.HasPrefix(id, begun) {
+				ids = append(ids, id)
+			}
+		}
+		return ids, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// words offers fixed words.
+func words(list ...string) func(*app) cobra.CompletionFunc {
+	return func(*app) cobra.CompletionFunc {
+		return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)
+	}
+}

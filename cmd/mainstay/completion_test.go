@@ -1,0 +1,69 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+// newRecorder answers every request alike, after it was seen.
+func newRecorder(t *testing.T, see func(*http.Request), with answer) (url string) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		see(r)
+		w.WriteHeader(with.status)
+		_, _ = w.Write([]byte(with.body))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	ids := func(plural, field string, list ...string) answer {
+		return answer{200, `{"` + plural + `":[{"` + field + `":"` + strings.Join(list, `"},{"`+field+`":"`) + `"}]}`}
+	}
+	f := newFakeAPI(t, map[string]answer{
+		"GET " + agentsPath:    ids("agents", "id", "build-1", "build-2", "other"),
+		"GET " + clustersPath:  ids("clusters", "name", "default", "studio"),
+		"GET " + tasksPath:     ids("tasks", "id", "t-1"),
+		"GET " + failoversPath: ids("failovers", "id", "default:build-1:3"),
+		"GET " + schedulesPath: ids("schedules", "name", "nightly"),
+	})
+	for line, want := range map[string][]string{
+		"agent get b":                            {"build-1", "build-2"},
+		"agent get build-1 ":                     {},
+		"agent drain build-1 b":                  {"build-2"},
+		"agent maintenance o":                    {"other"},
+		"cluster get ":                           {"default", "studio"},
+		"cluster pause s":                        {"studio"},
+		"cluster create s":                       {},
+		"queue d":                                {"default"},
+		"task logs t":                            {"t-1"},
+		"task list --cluster s":                  {"studio"},
+		"task list -o ":                          {"text", "json"},
+		"failover get ":                          {"default:build-1:3"},
+		"schedule trigger n":                     {"nightly"},
+		"cluster create x --selection-strategy ": {"standby", "least_loaded", "round_robin", "affinity"},
+	} {
+		words := strings.Split(line, " ")
+		args := append([]string{cobra.ShellCompNoDescRequestCmd}, words[:1]...)
+		if words[0] != "queue" {
+			args = append(args, words[1])
+			words = words[1:]
+		}
+		args = append(append(args, "--server", f.URL), words[1:]...)
+		got := run(t.Context(), "", args...)
+		require.Equal(t, exitOK, got.code, "%s: %s", line, got.stderr)
+		lines := strings.Split(strings.TrimSpace(got.stdout), "\n")
+		require.Equal(t, ":4", lines[len(lines)-1], "%s: no file names", line)
+		require.ElementsMatch(t, want, lines[:len(lines)-1], line)
+	}
+	got := run(t.Context(), "", cobra.ShellCompNoDescRequestCmd, "agent", "get", "--server", "127.0.0.1:1", "")
+	require.Equal(t, ":4", strings.TrimSpace(got.stdout), "nobody answers: nothing is offered, and nothing is said")
+	require.Contains(t, run(t.Context(), "", "completion", "bash").stdout, "bash completion")
+}

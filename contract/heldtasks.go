@@ -1,0 +1,33 @@
+package contract
+
+import "time"
+
+// ReadTasksActivity runs on a hub's own queue, as an activity without a workflow: it tells what the hub's agents of a
+// cluster run. ReadTasksInput → ReadTasksResult.
+const ReadTasksActivity = "ReadTasks"
+
+// ReadTasksInput says which agents.
+type ReadTasksInput struct {
+	Cluster string `json:"cluster"`
+	// AgentID is the one agent to tell of; empty: all of the cluster.
+	AgentID string `json:"agent_id,omitempty"`
+}
+
+// ReadTasksResult has what the agents run, by agent.
+type ReadTasksResult struct {
+	Agents map[string][]HeldTask `json:"agents,omitempty"`
+}
+
+// HeldTask is an attempt that an agent has.
+type HeldTask struct {
+	TaskID    string     `json:"task_id"`
+	Attempt   int        `json:"attempt"`
+	StartedAt *time.Time `json:"started_at,omitempty" doc:"Absent: it was assigned, and has not begun."`
+	Percent   int        `json:"percent,omitempty" doc:"Of its progress, as its handler last said."`
+}
+
+// MaxHeldTasks bounds how many of one agent's are told.
+const MaxHeldTasks = 100
+
+// ReadTasksID is the id of one reading. nonce makes it unique.
+func ReadTasksID(cluster, nonce string) string { return "read-tasks/" + cluster + "/" + nonce }

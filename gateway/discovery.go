@@ -1,0 +1,118 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// WorkerState is what an agent is good for now (row B9).
+type WorkerState string
+
+// The states.
+const (
+	WorkerReady    WorkerState = "ready"
+	WorkerBusy     WorkerState = "busy"
+	WorkerDraining WorkerState = "draining"
+	WorkerDead     WorkerState = "dead"
+)
+
+// stateOf says what an agent is good for. One whose load is not known is taken to have a free slot.
+func stateOf(a *Agent) WorkerState {
+	switch a.Status {
+	case fleet.AgentOffline:
+		return WorkerDead
+	case fleet.AgentDraining, fleet.AgentMaintenance:
+		return WorkerDraining
+	}
+	if a.Running != nil && *a.Running >= a.EffectiveSlots {
+		return WorkerBusy
+	}
+	return WorkerReady
+}
+
+// ViewInput says how much to tell of an agent. It is exported because huma reads no unexported embedded field.
+type ViewInput struct {
+	View string `query:"view" enum:"basic,full" default:"basic" doc:"full adds current_tasks, as far as the hubs answer."`
+}
+
+func (v ViewInput) full() bool { return v.View == "full" }
+
+type listAgentsInput struct {
+	Cluster    string              `query:"cluster"`
+	Status     fleet.AgentStatus   `query:"status" enum:"online,suspect,offline,draining,maintenance"`
+	State      WorkerState         `query:"state" enum:"ready,busy,draining,dead" doc:"What it is good for now."`
+	Live       bool                `query:"live" doc:"Only those that a hub has a session of."`
+	Zone       string              `query:"zone"`
+	Group      string              `query:"group"`
+	Capability []string            `query:"capability,explode" maxItems:"32" doc:"Repeat it for several: an agent must have all."`
+	TaskType   string              `query:"task_type" doc:"Only those that handle this type."`
+	Metadata   []string            `query:"metadata,explode" maxItems:"32" doc:"As name=value. Repeat it for several: all must fit."`
+	Health     []fleet.HealthLevel `query:"health" enum:"healthy,degraded,warning,critical,failed" doc:"Levels, separated by commas."`
+	ViewInput
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"1000"`
+	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+}
+
+// wants reports whether an agent fits all filters.
+func (in *listAgentsInput) wants(a *Agent) bool {
+	return (in.Status == "" || a.Status == in.Status) && (in.State == "" || a.State == in.State) &&
+		(!in.Live || a.Hub != "" && a.Status != fleet.AgentOffline) &&
+		(len(in.Health) == 0 || slices.Contains(in.Health, a.Health)) && (in.Zone == "" || a.Zone == in.Zone) && (in.Group == "" || a.Group == in.Group) &&
+		!slices.ContainsFunc(in.Capability, func(c string) bool { return !slices.Contains(a.Capabilities, c) }) &&
+		(in.TaskType == "" || len(a.TaskTypes) == 0 || slices.Contains(a.TaskTypes, in.TaskType)) &&
+		!slices.ContainsFunc(in.Metadata, func(term string) bool {
+			name, value, _ := strings.Cut(term, "=")
+			has, ok := a.Metadata[name]
+			return !ok || has != value
+		})
+}
+
+// discover lists the agents of a cluster that fit.
+func (g *Gateway) discover(ctx context.Context, c *fleet.Cluster, live liveAgents, in *listAgentsInput) ([]Agent, error) {
+	if slices.ContainsFunc(in.Metadata, func(term string) bool { return strings.Index(term, "=") < 1 }) {
+		return nil, invalid("query.metadata", errors.New("must be like name=value"))
+	}
+	var agents []Agent
+	for i := range c.Members {
+		if a := agentOf(c, &c.Members[i], live); in.wants(&a) {
+			agents = append(agents, a)
+		}
+	}
+	if in.full() && len(agents) > 0 {
+		g.addTasks(ctx, c, "", agents)
+	}
+	return agents, nil
+}
+
+// addTasks asks hubs what the agents run. What a hub does not tell stays absent.
+func (g *Gateway) addTasks(ctx context.Context, c *fleet.Cluster, only string, agents []Agent) {
+	var hubs []string
+	for i := range c.Members {
+		if m := &c.Members[i]; m.Connected() && (only == "" || m.AgentID == only) && !slices.Contains(hubs, m.Hub) {
+			hubs = append(hubs, m.Hub)
+		}
+	}
+	results := make([]contract.ReadTasksResult, len(hubs))
+	forEach(len(hubs), func(i int) {
+		_, err := g.ask(ctx, hubQuestion{
+			hub: hubs[i], activity: contract.ReadTasksActivity, id: contract.ReadTasksID(c.Config.Name, uuid.NewString()),
+			summary: "tasks of " + c.Config.Name, input: contract.ReadTasksInput{Cluster: c.Config.Name, AgentID: only},
+		}, &results[i])
+		if err != nil {
+			g.logger.Debug("what the agents run is not known", zap.String("hub", hubs[i]), zap.Error(err))
+		}
+	})
+	for i := range agents {
+		if at := slices.Index(hubs, agents[i].Hub); at >= 0 {
+			agents[i].CurrentTasks = results[at].Agents[agents[i].ID]
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package gateway_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	workerpb "go.temporal.io/api/worker/v1"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/protocol"
+)
+
+func newRegistry() *fakeHub {
+	f := &fakeHub{fakeTemporal: newFake()}
+	began := time.Unix(1_800_000_000, 0).UTC()
+	f.withCluster(fleet.ClusterConfig{Name: "east"},
+		fleet.Member{AgentID: "busy", Instance: "i", Hub: "h1", Status: fleet.AgentOnline, MaxTasks: 2, Capabilities: []string{"gpu", "ssd"},
+			Metadata: map[string]string{"rack": "7", "os": "linux"}, Address: "10.0.0.5:9091", StartedAt: began},
+		fleet.Member{AgentID: "drains", Instance: "i", Hub: "h1", Status: fleet.AgentDraining, MaxTasks: 2, TaskTypes: []string{"render"}, Metadata: map[string]string{"rack": "8"}, Health: &fleet.MemberHealth{Level: fleet.HealthWarning}},
+		fleet.Member{AgentID: "gone", Status: fleet.AgentOffline, MaxTasks: 2},
+		fleet.Member{AgentID: "ready", Instance: "i", Hub: "h2", Status: fleet.AgentOnline, MaxTasks: 2, Capabilities: []string{"gpu"}, Health: &fleet.MemberHealth{Level: fleet.HealthDegraded}})
+	used := func(agent string, n int32) *workerpb.WorkerHeartbeat {
+		return &workerpb.WorkerHeartbeat{WorkerIdentity: contract.AgentIdentity("east", agent), WorkerInstanceKey: "i",
+			ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: n}}
+	}
+	f.workers = []*workerpb.WorkerHeartbeat{used("busy", 2), used("ready", 1)}
+	f.tasks = func(queue string) (contract.ReadTasksResult, error) {
+		if queue == contract.HubQueue("h2") {
+			return contract.ReadTasksResult{}, serviceerror.NewUnavailable("canary")
+		}
+		return contract.ReadTasksResult{Agents: map[string][]contract.HeldTask{"busy": {{TaskID: "t-1", Attempt: 1, StartedAt: &began, Percent: 40}, {TaskID: "t-2", Attempt: 3}}}}, nil
+	}
+	return f
+}
+
+func TestDiscovery(t *testing.T) {
+	t.Parallel()
+	f := newRegistry()
+	h := serveWith(t, f)
+	for target, want := range map[string][]string{
+		"?state=ready": {"ready"}, "?state=busy": {"busy"}, "?state=draining": {"drains"}, "?state=dead": {"gone"},
+		"?live=true":                            {"busy", "drains", "ready"},
+		"?capability=gpu":                       {"busy", "ready"},
+		"?capability=gpu&capability=ssd":        {"busy"},
+		"?task_type=render":                     {"busy", "drains", "gone", "ready"}, // who names no types handles any
+		"?task_type=other":                      {"busy", "gone", "ready"},
+		"?metadata=rack%3D7":                    {"busy"},
+		"?metadata=rack%3D7&metadata=os%3Dbsd":  {},
+		"?metadata=rack%3D":                     {},
+		"?health=healthy":                       {"busy"},
+		"?health=healthy,degraded":              {"busy", "ready"},
+		"?health=failed":                        {"gone"},
+		"?health=degraded&live=true&state=busy": {},
+	} {
+		ids := []string{}
+		for _, a := range answer[agentPage](t, do(h, http.MethodGet, "/api/v1/agents"+target, ""), http.StatusOK).Agents {
+			ids = append(ids, a.ID)
+		}
+		require.Equal(t, want, ids, target)
+	}
+	for _, bad := range []string{"?health=fine", "?state=asleep", "?metadata=rack", "?metadata=%3D7", "?view=long"} {
+		problem(t, do(h, http.MethodGet, "/api/v1/agents"+bad, ""), 422, protocol.CodeInvalidRequest)
+	}
+}
+
+func TestRegistryView(t *testing.T) {
+	t.Parallel()
+	f := newRegistry()
+	h := serveWith(t, f)
+	plain := answer[gateway.Agent](t, do(h, http.MethodGet, "/api/v1/agents/busy", ""), http.StatusOK)
+	require.Equal(t, gateway.WorkerBusy, plain.State)
+	require.Equal(t, "10.0.0.5:9091", plain.Address)
+	require.NotNil(t, plain.StartedAt)
+	require.Empty(t, plain.CurrentTasks)
+	require.Empty(t, f.queues, "the basic view asks no hub")
+
+	full := answer[gateway.Agent](t, do(h, http.MethodGet, "/api/v1/agents/busy?view=full", ""), http.StatusOK)
+	require.Equal(t, []string{"t-1", "t-2"}, []string{full.CurrentTasks[0].TaskID, full.CurrentTasks[1].TaskID})
+	require.Equal(t, 40, full.CurrentTasks[0].Percent)
+	require.Equal(t, fleet.HealthHealthy, full.Health)
+
+	agents := answer[agentPage](t, do(h, http.MethodGet, "/api/v1/agents?view=full", ""), http.StatusOK).Agents
+	require.Len(t, agents, 4)
+	require.Len(t, agents[0].CurrentTasks, 2)
+	require.Empty(t, agents[3].CurrentTasks, "a hub that does not answer leaves it open")
+	require.Equal(t, fleet.HealthDegraded, agents[3].Health)
+
+	// Without standalone activities the view tells what it can.
+	f.start = serviceerror.NewUnimplemented("no such method")
+	require.Empty(t, answer[gateway.Agent](t, do(h, http.MethodGet, "/api/v1/agents/busy?view=full", ""), http.StatusOK).CurrentTasks)
+	require.Len(t, answer[agentPage](t, do(h, http.MethodGet, "/api/v1/agents?view=full", ""), http.StatusOK).Agents, 4)
+}

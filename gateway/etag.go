@@ -1,0 +1,46 @@
+package gateway
+
+import (
+	"errors"
+	"strings"
+
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// IfMatch is the precondition of a change. It is exported because huma reads no unexported embedded field.
+type IfMatch struct {
+	IfMatch string `header:"If-Match" maxLength:"512" doc:"The ETag that the change was made for. When the settings were changed since, the answer is 412 precondition_failed, and nothing happens."`
+}
+
+const outdatedDetail = "the cluster's settings were changed since the revision that If-Match names: get the cluster, look again, and send its new ETag"
+
+// outdated is the answer to a change that was meant for another revision.
+func outdated() error { return httpapi.Problem(protocol.CodePrecondition, outdatedDetail) }
+
+// etag is a revision as a header has it.
+func etag(revision string) string { return `"` + revision + `"` }
+
+// revisions are those that the precondition names; none means any. A weak tag never matches, as HTTP has it, so it is
+// refused with a word rather than with an answer that nobody understands.
+func (m IfMatch) revisions() ([]string, error) {
+	text := strings.TrimSpace(m.IfMatch)
+	if text == "" || text == "*" {
+		return nil, nil
+	}
+	var revisions []string
+	for part := range strings.SplitSeq(text, ",") {
+		tag := strings.TrimSpace(part)
+		if strings.HasPrefix(tag, "W/") {
+			return nil, invalid("header.If-Match", errors.New("is a weak tag, which never matches: send the ETag as it was answered"))
+		}
+		if len(tag) < 2 || tag[0] != '"' || tag[len(tag)-1] != '"' {
+			return nil, invalid("header.If-Match", errors.New(`must be an ETag in double quotes, as it was answered, or *`))
+		}
+		revisions = append(revisions, tag[1:len(tag)-1])
+	}
+	return revisions, nil
+}
+
+// tagged is a cluster with its ETag.
+func tagged(c Cluster) *clusterOutput { return &clusterOutput{ETag: etag(c.Revision), Body: c} }

@@ -1,0 +1,48 @@
+package hub
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"mainstay.dev/mainstay/contract"
+)
+
+// readTasks tells what the agents of a cluster that have a session here run, the oldest first.
+func (h *Hub) readTasks(_ context.Context, in contract.ReadTasksInput) (contract.ReadTasksResult, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	result := contract.ReadTasksResult{Agents: map[string][]contract.HeldTask{}}
+	for _, s := range h.sessions {
+		if s.cluster != in.Cluster || in.AgentID != "" && s.agent != in.AgentID {
+			continue
+		}
+		held := []contract.HeldTask{}
+		for _, a := range s.attempts {
+			task := contract.HeldTask{TaskID: a.task, Attempt: a.number, StartedAt: a.report(h.id).StartedAt}
+			if a.progress != nil {
+				task.Percent = a.progress.Percent
+			}
+			held = append(held, task)
+		}
+		slices.SortFunc(held, func(a, b contract.HeldTask) int {
+			return cmp.Or(compareTimes(a, b), strings.Compare(a.TaskID, b.TaskID))
+		})
+		result.Agents[s.agent] = held[:min(len(held), contract.MaxHeldTasks)]
+	}
+	return result, nil
+}
+
+// compareTimes puts what began earlier first, and what has not begun last.
+func compareTimes(a, b contract.HeldTask) int {
+	switch {
+	case a.StartedAt == nil && b.StartedAt == nil:
+		return 0
+	case a.StartedAt == nil:
+		return 1
+	case b.StartedAt == nil:
+		return -1
+	}
+	return a.StartedAt.Compare(*b.StartedAt)
+}

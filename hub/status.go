@@ -1,0 +1,28 @@
+package hub
+
+import "time"
+
+// Status is how a hub stands.
+type Status struct {
+	// Agents have a session here. Leases are the leaderships and shards that they hold.
+	Agents, Leases int
+	// RenewedAt is when Temporal last took the heartbeat of the hub's own lease; Fresh says that this was lately enough for
+	// the hub to renew its agents' leases.
+	RenewedAt time.Time
+	Fresh     bool
+}
+
+// Status says how the hub stands now.
+func (h *Hub) Status() Status {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	status := Status{Agents: len(h.sessions), RenewedAt: h.renewedAt, Fresh: h.leaseIsFresh(time.Now())}
+	for _, s := range h.sessions {
+		d := h.directives[s.cluster]
+		status.Leases += len(s.owns(d))
+		if s.leads(d) {
+			status.Leases++
+		}
+	}
+	return status
+}
