@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -81,21 +80,17 @@ type clusterAnswer struct {
 
 func (a *Facts) askAll(ctx context.Context, ids []string) []clusterAnswer {
 	answers := make([]clusterAnswer, len(ids))
-	next := make(chan int)
-	var asking sync.WaitGroup
-	for range min(factsFanOut, len(ids)) {
-		asking.Go(func() {
-			for i := range next {
-				answers[i] = a.ask(ctx, ids[i])
-			}
-		})
-	}
-	for i := range ids {
-		next <- i
-	}
-	close(next)
-	asking.Wait()
+	inParallel(len(ids), func(i int) { answers[i] = a.ask(ctx, ids[i]) })
 	return answers
+}
+
+// view asks one cluster alone.
+func (a *Facts) view(ctx context.Context, cluster string) (contract.ClusterView, error) {
+	answer := a.ask(ctx, contract.ClusterWorkflowID(cluster))
+	if answer.err != nil {
+		return answer.view, fmt.Errorf("look at cluster %s: %w", cluster, answer.err)
+	}
+	return answer.view, nil
 }
 
 func (a *Facts) ask(ctx context.Context, id string) clusterAnswer {

@@ -21,6 +21,7 @@ type Cluster struct {
 	DeadLetterRetention fleet.Duration `yaml:"dead_letter_retention"`
 	// TenantWeights are the tenants' shares of the lanes while several wait, 0.1 to 100. One that is not named has 1.
 	TenantWeights map[string]float64 `yaml:"tenant_weights"`
+	SelfHealing   Healing            `yaml:"self_healing"`
 }
 
 // Membership bounds a cluster's agents.
@@ -88,14 +89,58 @@ type TaskQueue struct {
 	DeadLetterRetention fleet.Duration `yaml:"dead_letter_retention"`
 }
 
-// SelfHealing is the loop that repairs a cluster. Checked and kept, not used yet.
+// SelfHealing is the cycle that repairs a cluster.
 type SelfHealing struct {
-	// Enabled turns the loop on. Default true.
+	// Enabled turns it on; false is mode off. Default true.
 	Enabled bool `yaml:"enabled"`
+	// Mode is on, dry_run or off, as in Healing. Default on.
+	Mode fleet.HealingMode `yaml:"mode"`
 	// CycleInterval is the time between two rounds. Default 1m.
 	CycleInterval fleet.Duration `yaml:"cycle_interval"`
 	// DrainTimeout is how long a drained agent may finish its tasks before they move. Default 5m.
 	DrainTimeout fleet.Duration `yaml:"drain_timeout"`
+	Patience     fleet.Duration `yaml:"patience"`      // As in Healing.
+	Damping      fleet.Duration `yaml:"damping"`       // As in Healing.
+	RestoreAfter fleet.Duration `yaml:"restore_after"` // As in Healing.
+	StuckAfter   fleet.Duration `yaml:"stuck_after"`   // As in Healing.
+	MaxActions   int            `yaml:"max_actions"`   // As in Healing.
+}
+
+// policy is the section in the words of Cluster's.
+func (h *SelfHealing) policy() Healing {
+	policy := Healing{Mode: h.Mode, CycleInterval: h.CycleInterval, DrainTimeout: h.DrainTimeout, Patience: h.Patience, Damping: h.Damping,
+		RestoreAfter: h.RestoreAfter, StuckAfter: h.StuckAfter, MaxActions: h.MaxActions}
+	if !h.Enabled {
+		policy.Mode = fleet.HealingOff
+	}
+	return policy
+}
+
+// Healing is what the healing cycle may do in a cluster. In its durations and counts, 0 means the default.
+type Healing struct {
+	// Mode is on, dry_run (it decides and records, and does nothing) or off. Default on.
+	Mode fleet.HealingMode `yaml:"mode"`
+	// CycleInterval is the time between two looks at the cluster, 5s to 1h. Default 1m.
+	CycleInterval fleet.Duration `yaml:"cycle_interval"`
+	// DrainTimeout is how long an agent that is drained may finish its tasks, 1s to 24h. Default 5m.
+	DrainTimeout fleet.Duration `yaml:"drain_timeout"`
+	// Patience is how long something must be wrong before anything is done, 1s to 1h. Default 30s.
+	Patience fleet.Duration `yaml:"patience"`
+	// Damping is the least time between two equal actions on the same agent, 1s to 24h; it doubles each time. Default 10m.
+	Damping fleet.Duration `yaml:"damping"`
+	// RestoreAfter is how long an agent that was taken out of service must be healthy before it gets work again, 1s to 24h.
+	// It doubles each time. Default 5m.
+	RestoreAfter fleet.Duration `yaml:"restore_after"`
+	// StuckAfter is how long a task may wait for a person, or in a lane that moves nothing, before it is reported, 1m to
+	// 168h. Default 15m.
+	StuckAfter fleet.Duration `yaml:"stuck_after"`
+	// MaxActions bounds the actions of one cycle, up to 100. Default 3.
+	MaxActions int `yaml:"max_actions"`
+}
+
+func (h Healing) fleetPolicy() fleet.HealingPolicy {
+	return fleet.HealingPolicy{Mode: h.Mode, CycleInterval: h.CycleInterval, DrainTimeout: h.DrainTimeout, Patience: h.Patience, Damping: h.Damping,
+		RestoreAfter: h.RestoreAfter, StuckAfter: h.StuckAfter, MaxActions: h.MaxActions}
 }
 
 // LeaderElection is about clusters in mode active_passive. Checked and kept, not used yet.
@@ -130,7 +175,7 @@ func (a *AgentCluster) fill() {
 // cluster is the part that AgentCluster shares with Cluster.
 func (a *AgentCluster) cluster() Cluster {
 	return Cluster{Name: a.Name, TargetGroup: a.TargetGroupID, Membership: a.Membership,
-		ReplicationMode: a.ReplicationMode, Shards: a.Shards, Failover: a.Failover}
+		ReplicationMode: a.ReplicationMode, Shards: a.Shards, Failover: a.Failover, SelfHealing: a.SelfHealing.policy()}
 }
 
 func (c Cluster) fleetConfig() fleet.ClusterConfig {
@@ -147,6 +192,7 @@ func (c Cluster) fleetConfig() fleet.ClusterConfig {
 
 		DeadLetterRetention: c.DeadLetterRetention,
 		TenantWeights:       c.TenantWeights,
+		SelfHealing:         c.SelfHealing.fleetPolicy(),
 	}.WithDefaults()
 }
 

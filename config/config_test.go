@@ -102,7 +102,7 @@ agent_cluster:
 	require.Equal(t, []fleet.ClusterConfig{
 		fleet.ClusterConfig{Name: "a", ReplicationMode: fleet.Sharded, Shards: 8}.WithDefaults(),
 		fleet.ClusterConfig{Name: "b", TransferTimeout: fleet.Duration(time.Minute)}.WithDefaults(),
-		fleet.ClusterConfig{Name: "c"}.WithDefaults(),
+		fleet.ClusterConfig{Name: "c", SelfHealing: fleet.HealingPolicy{Mode: fleet.HealingOff}}.WithDefaults(),
 	}, c.ClusterConfigs())
 }
 

@@ -152,6 +152,9 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, seen map[string]str
 	k.duration(at+".failover.task_transfer_timeout", c.Failover.TaskTransferTimeout, minPeriod, time.Hour)
 	k.count(at+".failover.max_transfer_retries", c.Failover.MaxTransferRetries, 0, 100)
 	k.duration(at+".dead_letter_retention", c.DeadLetterRetention, minPeriod, maxPeriod)
+	if err := full.SelfHealing.Validate(); err != nil {
+		k.check(false, at+".self_healing", "%v", err)
+	}
 
 	if len(k.problems) == before {
 		err := full.Validate() // what fleet may come to forbid
@@ -169,8 +172,6 @@ func (k *checker) agentCluster(a *AgentCluster) {
 	k.count(at+"task_queue.max_delivery_attempts", a.TaskQueue.MaxDeliveryAttempts, 0, 100)
 	k.duration(at+"task_queue.default_expiration", a.TaskQueue.DefaultExpiration, minPeriod, maxPeriod)
 	k.duration(at+"task_queue.dead_letter_retention", a.TaskQueue.DeadLetterRetention, minPeriod, maxPeriod)
-	k.duration(at+"self_healing.cycle_interval", a.SelfHealing.CycleInterval, minPeriod, maxPeriod)
-	k.duration(at+"self_healing.drain_timeout", a.SelfHealing.DrainTimeout, minPeriod, maxPeriod)
 	election := a.LeaderElection
 	ok := k.duration(at+"leader_election.election_interval", election.ElectionInterval, minPeriod, maxPeriod)
 	if k.duration(at+"leader_election.lease_duration", election.LeaseDuration, minPeriod, maxPeriod) && ok {

@@ -16,6 +16,8 @@ const (
 	MemoStartAt = "start_at"
 	// MemoPriority is a task's priority, once a person has changed it.
 	MemoPriority = "priority"
+	// MemoHealing is the HealingNote of a healing action.
+	MemoHealing = "healing"
 	// MemoDeadLetter is a task's newest fleet.DeadLetter, its cause shortened.
 	MemoDeadLetter = "dead_letter"
 )

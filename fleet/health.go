@@ -95,7 +95,9 @@ type Health struct {
 	Level HealthLevel `json:"level"`
 	Score float64     `json:"score"`
 	// Why says in words what is wrong, worst first; empty: nothing is.
-	Why     string         `json:"why,omitempty"`
+	Why string `json:"why,omitempty"`
+	// Busy says that only its cpu or memory being in use keeps the agent from being healthy.
+	Busy    bool           `json:"busy,omitempty"`
 	Factors []HealthFactor `json:"factors"`
 	Checks  []HealthCheck  `json:"checks"`
 }
@@ -106,7 +108,12 @@ type MemberHealth struct {
 	Score float64     `json:"score"`
 	Why   string      `json:"why,omitempty"`
 	Since time.Time   `json:"since"`
+	// Busy says that only its cpu or memory being in use keeps it from being healthy: that is no illness.
+	Busy bool `json:"busy,omitempty"`
 }
+
+// Fit reports whether the agent is well, or at most busy.
+func (h *MemberHealth) Fit() bool { return h == nil || h.Level == HealthHealthy || h.Busy }
 
 // WorseThan reports whether a level is worse than another; an empty one counts as healthy.
 func (l HealthLevel) WorseThan(other HealthLevel) bool { return l.rank() > other.rank() }
@@ -139,7 +146,17 @@ func AssessHealth(f HealthFacts, before HealthLevel) Health {
 		h.Level = limit
 	}
 	h.Why = whyOf(&h)
+	h.Busy = h.Level != HealthHealthy && f.onlyBusy(before)
 	return h
+}
+
+// onlyBusy reports whether the agent would be healthy if its cpu and memory did not count.
+func (f HealthFacts) onlyBusy(before HealthLevel) bool {
+	if f.CPUPercent == nil && f.MemoryPercent == nil {
+		return false
+	}
+	f.CPUPercent, f.MemoryPercent = nil, nil
+	return AssessHealth(f, before).Level == HealthHealthy
 }
 
 // worksAtMost is the best level of an agent by whether it works at all.

@@ -19,6 +19,16 @@ type HealthWindow struct {
 
 type healthCounts struct {
 	heartbeats, late, completed, failed, unfinished int
+	samples                                         int
+	cpu, memory                                     float64 // sums of per cent
+}
+
+// Sampled notes how much of its host's cpu and memory is in use. They come and go, so their mean counts.
+func (w *HealthWindow) Sampled(cpu, memory float64, now time.Time) {
+	b := w.at(now)
+	b.samples++
+	b.cpu += cpu
+	b.memory += memory
 }
 
 // Heartbeat counts one heartbeat that came gap after the one before, when one is expected every interval.
@@ -44,16 +54,24 @@ func (w *HealthWindow) Ended(outcome AttemptOutcome, now time.Time) {
 	}
 }
 
-// Facts fills in what the window counted.
+// Facts fills in what the window counted. Without a sample, cpu and memory stay as they are given.
 func (w *HealthWindow) Facts(f HealthFacts, now time.Time) HealthFacts {
 	w.at(now)
 	f.Heartbeats, f.Late, f.Completed, f.Failed, f.Unfinished = 0, 0, 0, 0, 0
+	samples, cpu, memory := 0, 0.0, 0.0
 	for _, b := range w.buckets {
+		samples += b.samples
+		cpu += b.cpu
+		memory += b.memory
 		f.Heartbeats += b.heartbeats
 		f.Late += b.late
 		f.Completed += b.completed
 		f.Failed += b.failed
 		f.Unfinished += b.unfinished
+	}
+	if samples > 0 {
+		cpu, memory = cpu/float64(samples), memory/float64(samples)
+		f.CPUPercent, f.MemoryPercent = &cpu, &memory
 	}
 	return f
 }

@@ -24,6 +24,7 @@ type ClusterPatch struct {
 	TransferTimeout     *fleet.Duration          `json:"task_transfer_timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a failover watches the tasks that it moves."`
 	DeadLetterRetention *fleet.Duration          `json:"dead_letter_retention,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a dead letter of its tasks is kept for a retry. Holds for tasks submitted from then on."`
 	Brake               *BrakePatch              `json:"brake,omitempty" doc:"When so many agents vanish at once that their failovers wait."`
+	SelfHealing         *HealingPatch            `json:"self_healing,omitempty" doc:"What the healing cycle may do in the cluster."`
 	TenantWeights       map[string]float64       `json:"tenant_weights,omitempty" doc:"Weights to set, by tenant, 0.1 to 100; 0 takes a tenant's weight away. Tenants that are not named keep theirs."`
 }
 
@@ -49,6 +50,9 @@ func (p *ClusterPatch) apply(c fleet.ClusterConfig) fleet.ClusterConfig {
 		set(&c.Brake.Share, p.Brake.Share)
 		set(&c.Brake.MinLost, p.Brake.MinLost)
 		set(&c.Brake.Window, p.Brake.Window)
+	}
+	if p.SelfHealing != nil {
+		p.SelfHealing.apply(&c.SelfHealing)
 	}
 	if len(p.TenantWeights) > 0 {
 		weights := maps.Clone(c.TenantWeights)

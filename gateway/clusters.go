@@ -36,6 +36,7 @@ type ClusterSettings struct {
 	TransferTimeout     fleet.Duration          `json:"task_transfer_timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a failover watches the tasks that it moves. Default 5m."`
 	DeadLetterRetention fleet.Duration          `json:"dead_letter_retention,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a dead letter of its tasks is kept for a retry, at most 8760h. Holds for tasks submitted from then on. Default 168h (7 days)."`
 	Brake               BrakeSettings           `json:"brake,omitzero" doc:"When so many agents vanish at once that their failovers wait."`
+	SelfHealing         HealingSettings         `json:"self_healing,omitzero" doc:"What the healing cycle may do in the cluster."`
 	TenantWeights       map[string]float64      `json:"tenant_weights,omitempty" doc:"The tenants' shares of the lanes while work of several waits, 0.1 to 100; at most 100 tenants. One that is not named has 1. Counts for tasks submitted from then on."`
 }
 
@@ -52,7 +53,7 @@ func (s *ClusterSettings) config(name string) fleet.ClusterConfig {
 		ReplicationMode: s.ReplicationMode, Shards: s.Shards, Selection: s.Selection,
 		RoleLease: s.RoleLease, TransferTimeout: s.TransferTimeout, DeadLetterRetention: s.DeadLetterRetention,
 		Brake:         fleet.BrakePolicy{Share: s.Brake.Share, MinLost: s.Brake.MinLost, Window: s.Brake.Window},
-		TenantWeights: s.TenantWeights,
+		TenantWeights: s.TenantWeights, SelfHealing: fleet.HealingPolicy(s.SelfHealing),
 	}
 }
 
@@ -71,6 +72,7 @@ type Cluster struct {
 	TransferTimeout     fleet.Duration          `json:"task_transfer_timeout"`
 	DeadLetterRetention fleet.Duration          `json:"dead_letter_retention"`
 	Brake               BrakeSettings           `json:"brake"`
+	SelfHealing         HealingSettings         `json:"self_healing"`
 	TenantWeights       map[string]float64      `json:"tenant_weights,omitempty"`
 	Paused              *Pause                  `json:"paused,omitempty" doc:"Nothing is taken from any of its lanes."`
 	PausedLanes         []PausedLane            `json:"paused_lanes,omitempty" doc:"Lanes that were paused by themselves."`
@@ -139,6 +141,7 @@ func settingsOf(config fleet.ClusterConfig) Cluster {
 		Name: config.Name, Revision: config.Revision(), TargetGroup: config.TargetGroup, MinAgents: config.MinAgents, DesiredAgents: config.DesiredAgents,
 		MaxAgents: config.MaxAgents, ReplicationMode: config.ReplicationMode, Selection: config.Selection, Status: fleet.ClusterUnknown,
 		RoleLease: config.RoleLease, TransferTimeout: config.TransferTimeout, DeadLetterRetention: config.DeadLetterRetention,
+		SelfHealing:   HealingSettings(config.SelfHealing),
 		Brake:         BrakeSettings{Share: config.Brake.Share, MinLost: config.Brake.MinLost, Window: config.Brake.Window},
 		TenantWeights: config.TenantWeights,
 	}

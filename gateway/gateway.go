@@ -83,6 +83,7 @@ func (g *Gateway) Register(api huma.API) {
 	g.registerFailovers(api)
 	g.registerHealth(api)
 	g.registerDrains(api)
+	g.registerHealing(api)
 	g.registerMaintenance(api)
 	g.registerPauses(api)
 	g.registerLoads(api)

@@ -37,9 +37,10 @@ func (h *Hub) tellHealth(s *session, now time.Time) {
 		return
 	}
 	health := h.assess(s, now)
-	worse := health.Level.WorseThan(s.toldLevel)
+	same := !health.Level.WorseThan(s.toldLevel) && !s.toldLevel.WorseThan(health.Level)
+	worse := health.Level.WorseThan(s.toldLevel) || same && s.toldBusy && !health.Busy
 	switch {
-	case !worse && !s.toldLevel.WorseThan(health.Level):
+	case same && health.Busy == s.toldBusy:
 		s.turnedAt = time.Time{}
 		return
 	case s.turnedAt.IsZero() || s.worsening != worse:
@@ -50,9 +51,9 @@ func (h *Hub) tellHealth(s *session, now time.Time) {
 	}
 	h.log.Info("An agent's health changed", zap.String("agent", s.agent), zap.String("from", string(s.toldLevel)), zap.String("to", string(health.Level)),
 		zap.Float64("score", health.Score), zap.String("why", health.Why))
-	s.toldLevel, s.turnedAt = health.Level, time.Time{}
+	s.toldLevel, s.toldBusy, s.turnedAt = health.Level, health.Busy, time.Time{}
 	h.notices.transition(s.cluster, fleet.Transition{AgentID: s.agent, Instance: s.instance, Epoch: s.epoch, At: now.UTC(),
-		Health: &fleet.MemberHealth{Level: health.Level, Score: health.Score, Why: health.Why, Since: now.UTC()}})
+		Health: &fleet.MemberHealth{Level: health.Level, Score: health.Score, Why: health.Why, Busy: health.Busy, Since: now.UTC()}})
 }
 
 // stuck is how many handlers do not stop although they were told to: as the agent says, or as its lists show.

@@ -41,6 +41,7 @@ func (h *Hub) startWorker() error {
 	w.RegisterActivityWithOptions(h.releaseBrake, activity.RegisterOptions{Name: contract.ReleaseBrakeActivity})
 	w.RegisterActivityWithOptions(h.readTasks, activity.RegisterOptions{Name: contract.ReadTasksActivity})
 	w.RegisterActivityWithOptions(h.readHealth, activity.RegisterOptions{Name: contract.ReadHealthActivity})
+	w.RegisterActivityWithOptions(h.holdsAttempts, activity.RegisterOptions{Name: contract.HoldsAttemptsActivity})
 	w.RegisterActivityWithOptions(h.readLog, activity.RegisterOptions{Name: contract.ReadLogActivity})
 	w.RegisterActivityWithOptions(h.readEvents, activity.RegisterOptions{Name: contract.ReadEventsActivity})
 	if err := w.Start(); err != nil {

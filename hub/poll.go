@@ -92,6 +92,7 @@ func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Ti
 	s.sequence, s.lastContact, s.told = poll.Sequence, now, nil
 	s.attach(conn)
 	h.unhold(s, now)
+	s.window.Sampled(poll.Metrics.CPUPercent, poll.Metrics.MemoryPercent, now)
 	s.metrics, s.counters, s.ownHealth, s.ownNote = poll.Metrics, poll.Counters, poll.Health, poll.HealthNote
 	if poll.Providers != nil {
 		s.access = poll.Providers

@@ -38,6 +38,7 @@ func RegisterWorkflows(r sdkworker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(workflows.Hub, workflow.RegisterOptions{Name: contract.HubWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Periodic, workflow.RegisterOptions{Name: contract.PeriodicWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Bulk, workflow.RegisterOptions{Name: contract.BulkWorkflow})
+	registerHealingWorkflows(r)
 }
 
 // Start runs a worker until stop is called. stop waits for what is under way and may be called twice.
@@ -78,6 +79,7 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	bulks := &activities.Bulks{Client: c, Namespace: o.Namespace}
 	w.RegisterActivityWithOptions(bulks.BulkPage, activity.RegisterOptions{Name: contract.BulkPageActivity})
 	w.RegisterActivityWithOptions(activities.NewFailoverMetrics(o.Registerer).CountFailover, activity.RegisterOptions{Name: contract.CountFailoverActivity})
+	registerHealingActivities(w, c, o.Namespace, o.Registerer)
 	if err := w.Start(); err != nil {
 		return nil, fmt.Errorf("start the worker on queue %s: %w", contract.WorkerQueue, err)
 	}

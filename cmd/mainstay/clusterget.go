@@ -40,6 +40,9 @@ func (a *app) printCluster(k *gateway.Cluster) error {
 		brake = fmt.Sprintf("when at least %d and more than %.4g%% of the agents vanish within %s", k.Brake.MinLost, 100*k.Brake.Share, k.Brake.Window)
 	}
 	t.row("Brake", brake)
+	if k.SelfHealing.Mode != "" {
+		t.row("Healing", fmt.Sprintf("%s, every %s, after %s of trouble", k.SelfHealing.Mode, k.SelfHealing.CycleInterval, k.SelfHealing.Patience))
+	}
 	var weights []string
 	for _, tenant := range slices.Sorted(maps.Keys(k.TenantWeights)) {
 		weights = append(weights, fmt.Sprintf("%s=%g", tenant, k.TenantWeights[tenant]))

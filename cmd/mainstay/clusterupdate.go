@@ -17,8 +17,9 @@ import (
 // clusterFlags are the settings of a cluster as flags.
 type clusterFlags struct {
 	gateway.ClusterSettings
-	mode, selection                          string
+	mode, selection, healing                 string
 	lease, transfers, brakeWindow, retention time.Duration
+	healingEvery, patience                   time.Duration
 	weights                                  []string
 }
 
@@ -36,6 +37,9 @@ func (f *clusterFlags) add(c *cobra.Command) {
 	flags.Float64Var(&f.Brake.Share, "brake-share", 0, "failovers wait when more than this share of the agents vanishes at once; 1 turns the brake off (default 0.5)")
 	flags.IntVar(&f.Brake.MinLost, "brake-min-lost", 0, "and at least so many (default 3)")
 	flags.DurationVar(&f.brakeWindow, "brake-window", 0, "within this time (default 10s)")
+	flags.StringVar(&f.healing, "healing", "", "what the healing cycle may do: on, dry_run (decide and record only) or off (default on)")
+	flags.DurationVar(&f.healingEvery, "healing-interval", 0, "time between two looks of the healing cycle, 5s to 1h (default 1m)")
+	flags.DurationVar(&f.patience, "healing-patience", 0, "how long something must be wrong before healing acts (default 30s)")
 	flags.StringArrayVar(&f.weights, "tenant-weight", nil, "a tenant's share while work of several waits, as tenant=weight, 0.1 to 100 (default 1 each); may be repeated")
 }
 
@@ -49,11 +53,13 @@ func (f *clusterFlags) request(name string) (*gateway.ClusterRequest, error) {
 	r.ReplicationMode, r.Selection = fleet.ReplicationMode(f.mode), fleet.SelectionStrategy(f.selection)
 	r.RoleLease, r.TransferTimeout, r.Brake.Window = fleet.Duration(f.lease), fleet.Duration(f.transfers), fleet.Duration(f.brakeWindow)
 	r.DeadLetterRetention, r.TenantWeights = fleet.Duration(f.retention), weights
+	r.SelfHealing = gateway.HealingSettings{Mode: fleet.HealingMode(f.healing), CycleInterval: fleet.Duration(f.healingEvery), Patience: fleet.Duration(f.patience)}
 	config := fleet.ClusterConfig{
 		Name: r.Name, TargetGroup: r.TargetGroup, MinAgents: r.MinAgents, DesiredAgents: r.DesiredAgents, MaxAgents: r.MaxAgents,
 		ReplicationMode: r.ReplicationMode, Shards: r.Shards, Selection: r.Selection, RoleLease: r.RoleLease, TransferTimeout: r.TransferTimeout,
 		DeadLetterRetention: r.DeadLetterRetention,
 		Brake:               fleet.BrakePolicy{Share: r.Brake.Share, MinLost: r.Brake.MinLost, Window: r.Brake.Window}, TenantWeights: weights,
+		SelfHealing: fleet.HealingPolicy(r.SelfHealing),
 	}
 	if err := config.WithDefaults().Validate(); err != nil {
 		return nil, withExit(exitUsage, err)
@@ -79,6 +85,11 @@ func (f *clusterFlags) patch(c *cobra.Command) (*gateway.ClusterPatch, error) {
 		Window: when(given("brake-window"), fleet.Duration(f.brakeWindow))}
 	if brake != (gateway.BrakePatch{}) {
 		p.Brake = &brake
+	}
+	healing := gateway.HealingPatch{Mode: when(given("healing"), fleet.HealingMode(f.healing)), CycleInterval: when(given("healing-interval"), fleet.Duration(f.healingEvery)),
+		Patience: when(given("healing-patience"), fleet.Duration(f.patience))}
+	if healing != (gateway.HealingPatch{}) {
+		p.SelfHealing = &healing
 	}
 	return p, nil
 }

@@ -117,6 +117,9 @@ func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, er
 		if p.stopWorker, err = worker.Start(o.temporal, worker.Options{Namespace: o.namespace, Registerer: registry}); err != nil {
 			return nil, err
 		}
+		if err := worker.EnsureHealing(ctx, o.temporal); err != nil {
+			return nil, err
+		}
 	}
 	clusters := gateway.New(gateway.Options{Client: o.temporal, Namespace: o.namespace, Logger: o.logger, Registerer: registry})
 	p.gateway = clusters

@@ -13,6 +13,7 @@ import (
 
 // running is an agent in the test's process.
 type running struct {
+	own    *agent.Agent
 	cancel context.CancelFunc
 	done   chan error
 }
@@ -39,7 +40,7 @@ func startAgent(t testing.TB, options agent.Options, handlers map[string]agent.H
 		a.Handle(name, handler)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{cancel: cancel, done: make(chan error, 1)}
+	r := &running{own: a, cancel: cancel, done: make(chan error, 1)}
 	go func() { r.done <- a.Run(ctx) }()
 	t.Cleanup(cancel)
 	return r

@@ -1,0 +1,218 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+const (
+	// suspectTasks bounds the open tasks of one cluster that one cycle looks at for attempts that nobody runs.
+	suspectTasks = 1000
+	// suspectAge is how long an attempt must at least have given no sign of life: in the hub it may be on its way.
+	suspectAge = 5 * time.Second
+	// pastActions bounds the earlier actions of one cluster that count.
+	pastActions = 500
+	// listPage is how many executions one call to visibility brings.
+	listPage = 200
+)
+
+// Healing looks at the fleet for the healing cycle. It changes nothing.
+type Healing struct {
+	Facts   *Facts
+	Metrics *HealingMetrics
+}
+
+// ExamineFleet looks at all clusters that are due, or the one named, and returns those in which something may be wrong.
+// While nothing is, it costs one query of each cluster's workflow, one list, one count and one look at the live registry,
+// and no write.
+func (a *Healing) ExamineFleet(ctx context.Context, in contract.ExamineInput) (contract.Examined, error) {
+	began := time.Now()
+	var only []string
+	if in.Cluster != "" {
+		only = []string{in.Cluster}
+	}
+	facts, err := a.Facts.Read(ctx, only...)
+	if err != nil {
+		return contract.Examined{}, err
+	}
+	found := contract.Examined{Silent: facts.Silent}
+	shortest, stuckAfter := time.Duration(0), fleet.MaxReduceFor
+	var due []*fleet.ClusterFacts
+	for i := range facts.Clusters {
+		c := &facts.Clusters[i]
+		policy := c.Config.SelfHealing.WithDefaults()
+		if policy.Mode == fleet.HealingOff {
+			continue
+		}
+		if interval := policy.CycleInterval.Std(); shortest == 0 || interval < shortest {
+			shortest = interval
+		}
+		if in.Every != 0 && !fleet.DueForHealing(policy.CycleInterval.Std(), in.Every.Std(), in.At) {
+			continue
+		}
+		stuckAfter = min(stuckAfter, policy.StuckAfter.Std())
+		found.Clusters++
+		found.Agents += len(c.Members)
+		due = append(due, c)
+	}
+	if shortest == 0 {
+		shortest = fleet.DefaultHealingInterval
+	}
+	if in.Every != 0 && shortest != in.Every.Std() {
+		found.Every = fleet.Duration(shortest)
+	}
+	stuck, err := a.stuck(ctx, due, stuckAfter, facts.At)
+	if err != nil {
+		return found, err
+	}
+	for _, c := range due {
+		one, interesting := fleet.ExamineForHealing(c, facts.At)
+		one.Stuck = stuck[c.Config.Name]
+		if !interesting && len(one.Stuck) == 0 {
+			continue
+		}
+		if in.DryRun {
+			one.Policy.Mode = fleet.HealingDryRun
+		}
+		if !one.LastUpset.IsZero() {
+			if one.Suspects, err = a.suspects(ctx, &one, facts.At); err != nil {
+				return found, err
+			}
+		}
+		if len(one.Agents) == 0 && one.Serving >= one.Wanted && len(one.Suspects) == 0 && len(one.Stuck) == 0 {
+			continue // it was upset and is well
+		}
+		if one.Past, err = a.past(ctx, c.Config.Name, facts.At); err != nil {
+			return found, err
+		}
+		found.Cases = append(found.Cases, one)
+	}
+	a.Metrics.cycle(time.Since(began))
+	return found, nil
+}
+
+// past are the newest actions and recorded skips of a cluster within a day.
+func (a *Healing) past(ctx context.Context, cluster string, now time.Time) ([]fleet.HealingPast, error) {
+	var past []fleet.HealingPast
+	query := fmt.Sprintf("%s AND %s AND StartTime >= '%s'", contract.Equals("WorkflowType", contract.HealingActionWorkflow),
+		contract.Equals(contract.AttrCluster.GetName(), cluster), now.Add(-24*time.Hour).UTC().Format(time.RFC3339))
+	err := a.each(ctx, query, pastActions, func(info *workflowpb.WorkflowExecutionInfo) {
+		var note contract.HealingNote
+		if decodeInto(info.GetMemo().GetFields()[contract.MemoHealing], &note) {
+			past = append(past, fleet.HealingPast{Type: note.Type, TargetID: note.TargetID, Verdict: note.Verdict, At: note.At,
+				Running: info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING})
+		}
+	})
+	return past, err
+}
+
+// suspects are the attempts of a cluster's open tasks that count as running and gave no sign of life for long.
+func (a *Healing) suspects(ctx context.Context, c *fleet.HealingCase, now time.Time) ([]fleet.Orphan, error) {
+	var ids []string
+	query := contract.TaskQuery(&fleet.TaskFilter{Cluster: c.Cluster, Status: fleet.TaskRunning})
+	err := a.each(ctx, query, suspectTasks, func(info *workflowpb.WorkflowExecutionInfo) {
+		ids = append(ids, info.GetExecution().GetWorkflowId())
+	})
+	if err != nil {
+		return nil, err
+	}
+	least := max(c.Policy.Patience.Std(), suspectAge)
+	seen := make([]*fleet.Orphan, len(ids))
+	inParallel(len(ids), func(i int) {
+		d, err := a.Facts.Client.DescribeWorkflowExecution(ctx, ids[i], "")
+		if err == nil { // else it is not known; the backstop is there
+			seen[i] = runningAlone(d, now.Add(-least))
+		}
+	})
+	var suspects []fleet.Orphan
+	for _, s := range seen {
+		if s != nil {
+			suspects = append(suspects, *s)
+		}
+	}
+	return suspects, ctx.Err()
+}
+
+// runningAlone is the attempt of a task that counts as running and gave its last sign of life before a time; nil: none.
+func runningAlone(d *workflowservice.DescribeWorkflowExecutionResponse, before time.Time) *fleet.Orphan {
+	execution := d.GetWorkflowExecutionInfo().GetExecution()
+	task, ok := contract.TaskOfWorkflowID(execution.GetWorkflowId())
+	if !ok || d.GetWorkflowExecutionInfo().GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return nil
+	}
+	for _, p := range d.GetPendingActivities() {
+		number := contract.AttemptOfActivityID(p.GetActivityId())
+		if number == 0 || p.GetState() != enumspb.PENDING_ACTIVITY_STATE_STARTED {
+			continue
+		}
+		last := p.GetLastStartedTime().AsTime()
+		if beat := p.GetLastHeartbeatTime(); beat != nil && beat.AsTime().After(last) {
+			last = beat.AsTime()
+		}
+		if !last.Before(before) {
+			return nil
+		}
+		orphan := &fleet.Orphan{TaskID: task, Attempt: number, RunID: execution.GetRunId(), Since: last.UTC()}
+		orphan.Hub, _ = contract.HubOfIdentity(p.GetLastWorkerIdentity())
+		var report contract.AttemptReport
+		if details := p.GetHeartbeatDetails(); details != nil && converter.GetDefaultDataConverter().FromPayloads(details, &report) == nil {
+			orphan.AgentID = report.AgentID
+		}
+		return orphan
+	}
+	return nil
+}
+
+// each calls do for the workflows that a visibility query finds, up to a bound.
+func (a *Healing) each(ctx context.Context, query string, most int, do func(*workflowpb.WorkflowExecutionInfo)) error {
+	var page []byte
+	for n := 0; n < most; {
+		found, err := a.Facts.Client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+			Namespace: a.Facts.Namespace, PageSize: listPage, NextPageToken: page, Query: query})
+		if err != nil {
+			return fmt.Errorf("look for what is wrong: %w", err)
+		}
+		for _, info := range found.GetExecutions() {
+			do(info)
+			n++
+		}
+		if page = found.GetNextPageToken(); len(page) == 0 {
+			break
+		}
+	}
+	return nil
+}
+
+func decodeInto(field *commonpb.Payload, into any) bool {
+	return field != nil && converter.GetDefaultDataConverter().FromPayload(field, into) == nil
+}
+
+// TuneHealing brings the schedule to an interval, if it is another.
+func (a *Healing) TuneHealing(ctx context.Context, every fleet.Duration) error {
+	handle := a.Facts.Client.ScheduleClient().GetHandle(ctx, contract.HealingScheduleID)
+	err := handle.Update(ctx, client.ScheduleUpdateOptions{DoUpdate: func(in client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
+		s := in.Description.Schedule
+		action, ok := s.Action.(*client.ScheduleWorkflowAction)
+		if !ok {
+			return nil, fmt.Errorf("the schedule's action is not Mainstay's")
+		}
+		action.Args = []any{contract.HealingCycleInput{Every: every}}
+		s.Spec = &client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: every.Std()}}}
+		return &client.ScheduleUpdate{Schedule: &s}, nil
+	}})
+	if err != nil {
+		return fmt.Errorf("change the interval of the schedule %s: %w", contract.HealingScheduleID, err)
+	}
+	return nil
+}

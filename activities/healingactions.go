@@ -1,0 +1,134 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	failurepb "go.temporal.io/api/failure/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// HealingActions carries out what needs more than a cluster's or hub's answer.
+type HealingActions struct {
+	Client    client.Client
+	Namespace string
+}
+
+// AwaitFailover watches a failover that was asked for until it has ended, and returns its record. It changes nothing.
+func (a *HealingActions) AwaitFailover(ctx context.Context, in contract.AwaitFailoverInput) (fleet.FailoverRecord, error) {
+	id := contract.FailoverWorkflowID(in.Cluster, in.AgentID, in.Epoch)
+	for wait := watchFirst; ; wait = min(wait*3/2, watchMost) {
+		record, ended, err := a.failover(ctx, id, in)
+		if err != nil || ended {
+			return record, err
+		}
+		activity.RecordHeartbeat(ctx)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return record, ctx.Err()
+		}
+	}
+}
+
+func (a *HealingActions) failover(ctx context.Context, id string, in contract.AwaitFailoverInput) (record fleet.FailoverRecord, ended bool, err error) {
+	described, err := a.Client.DescribeWorkflowExecution(ctx, id, "")
+	var missing *serviceerror.NotFound
+	info := described.GetWorkflowExecutionInfo()
+	switch {
+	case err != nil && !errors.As(err, &missing):
+		return record, false, fmt.Errorf("look at the failover: %w", err)
+	case err != nil, info.GetStartTime().AsTime().Before(in.After):
+		return record, false, a.stillThere(ctx, in)
+	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		return record, false, nil
+	}
+	err = a.Client.GetWorkflow(ctx, id, info.GetExecution().GetRunId()).Get(ctx, &record) // it has ended: this answers at once
+	if err != nil {
+		return record, false, fmt.Errorf("read the failover: %w", err)
+	}
+	return record, true, nil
+}
+
+// stillThere fails when the agent's session is not what it was: its failover by hand does not come then.
+func (a *HealingActions) stillThere(ctx context.Context, in contract.AwaitFailoverInput) error {
+	view, err := (&Facts{Client: a.Client, Namespace: a.Namespace}).view(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	if m := view.Member(in.AgentID); m == nil || m.Epoch != in.Epoch || !m.Serving() {
+		return temporal.NewNonRetryableApplicationError("the agent was lost, replaced or taken out of service meanwhile", contract.LostMeanwhile, nil)
+	}
+	return nil
+}
+
+// EndOrphan ends an attempt that no agent runs, unless it has given a sign of life since: its task goes through the one
+// gate of every redelivery then. It says what came of it.
+func (a *HealingActions) EndOrphan(ctx context.Context, in contract.EndOrphanInput) (string, error) {
+	o := in.Orphan
+	id := contract.TaskWorkflowID(o.TaskID)
+	described, err := a.Client.DescribeWorkflowExecution(ctx, id, o.RunID)
+	var missing *serviceerror.NotFound
+	if errors.As(err, &missing) {
+		return "the task has ended meanwhile", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look at task %s: %w", o.TaskID, err)
+	}
+	now := runningAlone(described, time.Now())
+	if now == nil || now.Attempt != o.Attempt || !now.Since.Equal(o.Since) {
+		return "the attempt has ended or gave a sign of life meanwhile", nil
+	}
+	ended := time.Now().UTC()
+	report := contract.AttemptReport{AgentID: o.AgentID, Hub: o.Hub, Outcome: fleet.AttemptLost, Begun: true, EndedAt: &ended,
+		Reason: "healing found that no agent runs it, since " + o.Since.Format(time.RFC3339)}
+	details, err := converter.GetDefaultDataConverter().ToPayloads(report)
+	if err != nil {
+		return "", fmt.Errorf("encode an attempt report: %w", err)
+	}
+	_, err = a.Client.WorkflowService().RespondActivityTaskFailedById(ctx, &workflowservice.RespondActivityTaskFailedByIdRequest{
+		Namespace: a.Namespace, WorkflowId: id, RunId: o.RunID, ActivityId: contract.AttemptActivityID(o.Attempt), Identity: "healing",
+		Failure: &failurepb.Failure{
+			Message: "lost: " + report.Reason, Source: "mainstay-healing",
+			FailureInfo: &failurepb.Failure_ApplicationFailureInfo{ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{
+				Type: contract.AttemptFailure, NonRetryable: true, Details: details}},
+		},
+	})
+	switch {
+	case errors.As(err, &missing):
+		return "the attempt has ended meanwhile", nil
+	case err != nil:
+		return "", fmt.Errorf("end %s of task %s: %w", contract.AttemptActivityID(o.Attempt), o.TaskID, err)
+	}
+	return "the attempt was ended; the task goes on as its retry_safety says", nil
+}
+
+// inParallel calls do for 0…n-1, at most factsFanOut at a time.
+func inParallel(n int, do func(i int)) {
+	next := make(chan int)
+	var working sync.WaitGroup
+	for range min(factsFanOut, n) {
+		working.Go(func() {
+			for i := range next {
+				do(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	working.Wait()
+}

@@ -1,0 +1,135 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// oldTasks bounds the old open tasks that one cycle looks at.
+const oldTasks = 1000
+
+// stuck finds what waits for a person, and lanes that move nothing, by cluster. While no open task is old, it costs one
+// count.
+func (a *Healing) stuck(ctx context.Context, clusters []*fleet.ClusterFacts, after time.Duration, now time.Time) (map[string][]fleet.Stuck, error) {
+	old := fmt.Sprintf("%s AND %s AND StartTime < '%s'", contract.Equals("WorkflowType", contract.TaskWorkflow),
+		contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), now.Add(-after).UTC().Format(time.RFC3339))
+	count, err := a.Facts.Client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: a.Facts.Namespace, Query: old})
+	if err != nil {
+		return nil, fmt.Errorf("count the old tasks: %w", err)
+	}
+	if count.GetCount() == 0 {
+		return nil, nil
+	}
+	waiting := map[string]*waitingTasks{}
+	err = a.each(ctx, old, oldTasks, func(info *workflowpb.WorkflowExecutionInfo) { noteOld(waiting, info) })
+	if err != nil {
+		return nil, err
+	}
+	found := map[string][]fleet.Stuck{}
+	for _, c := range clusters {
+		w := waiting[c.Config.Name]
+		if w == nil {
+			continue
+		}
+		limit := now.Add(-c.Config.SelfHealing.WithDefaults().StuckAfter.Std())
+		if w.reviews > 0 && w.firstReview.Before(limit) {
+			found[c.Config.Name] = append(found[c.Config.Name], fleet.Stuck{What: "reviews", Count: w.reviews, Since: w.firstReview,
+				Reason: fmt.Sprintf("%d tasks wait for a person's decision, the oldest submitted %s", w.reviews, w.firstReview.UTC().Format(time.RFC3339))})
+		}
+		if w.others == 0 {
+			continue
+		}
+		for _, lane := range lanesOfCluster(&c.Cluster, w.pinned) {
+			if s, stuck := a.stuckLane(ctx, c.Config.Name, lane, now.Sub(limit), now); stuck {
+				found[c.Config.Name] = append(found[c.Config.Name], s)
+			}
+		}
+	}
+	return found, ctx.Err()
+}
+
+// waitingTasks are the old open tasks of one cluster.
+type waitingTasks struct {
+	reviews, others int64
+	firstReview     time.Time
+	pinned          map[string]bool // agents that tasks are pinned to
+}
+
+func noteOld(waiting map[string]*waitingTasks, info *workflowpb.WorkflowExecutionInfo) {
+	fields := info.GetSearchAttributes().GetIndexedFields()
+	var cluster, status, agent string
+	decodeInto(fields[contract.AttrCluster.GetName()], &cluster)
+	decodeInto(fields[contract.AttrStatus.GetName()], &status)
+	decodeInto(fields[contract.AttrAgent.GetName()], &agent)
+	w := waiting[cluster]
+	if w == nil {
+		w = &waitingTasks{pinned: map[string]bool{}}
+		waiting[cluster] = w
+	}
+	switch fleet.TaskStatus(status) {
+	case fleet.TaskReview:
+		w.reviews++
+		if at := info.GetStartTime().AsTime(); w.firstReview.IsZero() || at.Before(w.firstReview) {
+			w.firstReview = at
+		}
+	case fleet.TaskDeadLetter: // kept on purpose
+	default:
+		w.others++
+		if agent != "" {
+			w.pinned[agent] = true
+		}
+	}
+}
+
+// lanesOfCluster are the lanes in which old tasks may wait and that nobody has paused.
+func lanesOfCluster(c *fleet.Cluster, pinned map[string]bool) []string {
+	whole, paused := c.PausedLanes()
+	if whole {
+		return nil
+	}
+	lanes := []string{fleet.DefaultLane}
+	for _, set := range c.CapabilitySets {
+		lanes = append(lanes, fleet.CapabilityLane(set))
+	}
+	for shard := range c.Shards {
+		lanes = append(lanes, fleet.ShardLane(shard))
+	}
+	for agent := range pinned {
+		lanes = append(lanes, fleet.AgentLane(agent))
+	}
+	held := map[string]bool{}
+	for _, lane := range paused {
+		held[lane] = true
+	}
+	kept := lanes[:0]
+	for _, lane := range lanes {
+		if !held[lane] {
+			kept = append(kept, lane)
+		}
+	}
+	return kept
+}
+
+// stuckLane reports whether tasks wait in a lane for long and nothing takes them.
+func (a *Healing) stuckLane(ctx context.Context, cluster, lane string, after time.Duration, now time.Time) (fleet.Stuck, bool) {
+	answer, err := a.Facts.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+		Namespace: a.Facts.Namespace, ReportStats: true, TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
+		TaskQueue: &taskqueuepb.TaskQueue{Name: contract.LaneQueue(cluster, lane), Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+	})
+	stats := answer.GetStats()
+	age := stats.GetApproximateBacklogAge().AsDuration()
+	if err != nil || stats.GetApproximateBacklogCount() == 0 || age < after || stats.GetTasksDispatchRate() > 0 {
+		return fleet.Stuck{}, false
+	}
+	return fleet.Stuck{What: "lane:" + lane, Count: stats.GetApproximateBacklogCount(), Since: now.Add(-age).UTC(),
+		Reason: fmt.Sprintf("about %d tasks wait in lane %s, the first for %s, and no agent takes them", stats.GetApproximateBacklogCount(), lane, age.Round(time.Second))}, true
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+)
+
+const healingPath = "/api/v1/agents/healing"
+
+func (a *app) healingCommand() *cobra.Command {
+	command := &cobra.Command{Use: "healing", Short: "See what healing does and why; trigger, pause and resume it"}
+	a.serverFlag(command)
+	command.AddCommand(a.healingStatusCommand(), a.healingActionsCommand(), a.healingTriggerCommand(),
+		a.healingPauseCommand("pause", "Pause healing: no cycle begins by itself", "kernel updates tonight"),
+		a.healingPauseCommand("resume", "Resume healing", "done"))
+	return command
+}
+
+func (a *app) healingStatusCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "status", Short: "Show how healing stands: its last cycle with what that decided, and what is under way", Args: exactly(),
+		Example: "  mainstay healing status",
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			var s gateway.HealingStatus
+			raw, err := client.call(c.Context(), http.MethodGet, healingPath+"/status", 0, nil, &s)
+			if err != nil {
+				return err
+			}
+			return a.printHealingStatus(raw, &s)
+		},
+	}
+	a.outputFlag(command)
+	return command
+}
+
+func (a *app) printHealingStatus(raw json.RawMessage, s *gateway.HealingStatus) error {
+	return a.print(raw, func() error {
+		t := newTable(a.stdout)
+		state := string(s.State)
+		if s.State == gateway.HealingMissing {
+			state = "missing: no worker has run here yet; its start makes the schedule"
+		}
+		modes := map[fleet.HealingMode]int{}
+		for _, c := range s.Clusters {
+			modes[c.Mode]++
+		}
+		last := "none yet"
+		if s.LastCycle != nil {
+			last = fmt.Sprintf("%s: looked at %d agents in %d clusters", a.ago(&s.LastCycle.StartedAt), s.LastCycle.Agents, s.LastCycle.Clusters)
+		}
+		next := a.ago(s.NextCycleAt)
+		for _, line := range [][2]string{
+			{"Healing", state}, {"Note", s.Note}, {"Every", s.CycleInterval.String()}, {"Last cycle", last}, {"Next cycle", next},
+			{"Clusters", fmt.Sprintf("%d on, %d dry run, %d off", modes[fleet.HealingOn], modes[fleet.HealingDryRun], modes[fleet.HealingOff])},
+		} {
+			if line[1] != "" {
+				t.row(line[0], line[1])
+			}
+		}
+		if err := t.flush(); err != nil {
+			return err
+		}
+		if s.LastCycle != nil {
+			if err := a.printHealingDecisions(s.LastCycle); err != nil {
+				return err
+			}
+		}
+		if len(s.Running) == 0 {
+			return nil
+		}
+		fmt.Fprintln(a.stdout, "\nUnder way:")
+		return a.printHealingActions(s.Running)
+	})
+}
+
+// printHealingDecisions shows what a cycle decided.
+func (a *app) printHealingDecisions(r *fleet.HealingCycleRecord) error {
+	for _, cluster := range r.Silent {
+		fmt.Fprintf(a.stdout, "\nCluster %s did not answer; nothing is concluded about it.\n", oneLine(cluster))
+	}
+	if len(r.Decisions) == 0 {
+		_, err := fmt.Fprintln(a.stdout, "\nNothing is wrong.")
+		return err
+	}
+	fmt.Fprintln(a.stdout)
+	t := newTable(a.stdout, "CLUSTER", "WHAT", "ABOUT", "VERDICT", "REASON")
+	for i := range r.Decisions {
+		d := &r.Decisions[i]
+		reason := d.Reason
+		if d.Why != "" {
+			reason += " — " + d.Why
+		}
+		t.row(d.Cluster, string(d.Type), d.TargetID, string(d.Verdict), reason)
+	}
+	return t.flush()
+}
+
+func (a *app) healingActionsCommand() *cobra.Command {
+	var cluster, agent, kind, status string
+	var limit int
+	command := &cobra.Command{
+		Use: "actions", Short: "List what healing did, or deliberately did not, newest first", Args: exactly(),
+		Example: "  mainstay healing actions --cluster default --agent agent-1",
+		RunE: func(c *cobra.Command, _ []string) error {
+			query := queryOf("cluster", cluster, "agent", agent, "type", kind, "status", status)
+			return printList(c, a, healingPath+"/actions", "actions", query, limit, a.printHealingActions)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
+	flags.StringVar(&agent, "agent", "", "only about this agent")
+	flags.StringVar(&kind, "type", "", "only of this type: failover_agent, reassign_task, rebalance_cluster, drain_agent, reduce_load, restore_agent or report")
+	flags.StringVar(&status, "status", "", "only with this status: running, succeeded, failed, planned, skipped or reported")
+	limitFlag(command, &limit)
+	a.outputFlag(command)
+	return command
+}
+
+func (a *app) printHealingActions(records []fleet.HealingRecord) error {
+	if len(records) == 0 {
+		_, err := fmt.Fprintln(a.stdout, "There are no such healing actions.")
+		return err
+	}
+	t := newTable(a.stdout, "DECIDED", "CLUSTER", "WHAT", "ABOUT", "STATUS", "REASON", "OUTCOME")
+	for i := range records {
+		r := &records[i]
+		outcome := r.Outcome
+		if r.Ref != "" {
+			outcome += " (" + r.Ref + ")"
+		}
+		t.row(a.ago(&r.DecidedAt), r.Cluster, string(r.Type), r.TargetID, string(r.Status), r.Reason, outcome)
+	}
+	return t.flush()
+}
+
+func (a *app) healingTriggerCommand() *cobra.Command {
+	var request gateway.HealingTrigger
+	command := &cobra.Command{
+		Use: "trigger", Short: "Run a healing cycle now, also while healing is paused", Args: exactly(),
+		Example: "  mainstay healing trigger --dry-run\n  mainstay healing trigger --cluster default --reason \"the disks are replaced\"",
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			var r fleet.HealingCycleRecord
+			raw, err := client.call(c.Context(), http.MethodPost, healingPath+"/trigger", 0, request, &r)
+			if err != nil {
+				return err
+			}
+			return a.print(raw, func() error {
+				if r.CompletedAt == nil {
+					_, err := fmt.Fprintf(a.stdout, "The cycle is under way; see the workflow %s.\n", oneLine(r.ID))
+					return err
+				}
+				what := "Looked at"
+				if r.DryRun {
+					what = "Dry run: looked at"
+				}
+				fmt.Fprintf(a.stdout, "%s %d agents in %d clusters.\n", what, r.Agents, r.Clusters)
+				return a.printHealingDecisions(&r)
+			})
+		},
+	}
+	command.Flags().StringVar(&request.Cluster, "cluster", "", "look at this cluster only")
+	command.Flags().BoolVar(&request.DryRun, "dry-run", false, "only tell what would be done")
+	command.Flags().StringVar(&request.Reason, "reason", "", "why, for the record")
+	a.outputFlag(command)
+	return command
+}
+
+func (a *app) healingPauseCommand(action, short, example string) *cobra.Command {
+	var reason string
+	command := &cobra.Command{
+		Use: action, Short: short, Args: exactly(), Example: fmt.Sprintf("  mainstay healing %s --reason %q", action, example),
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			var s gateway.HealingStatus
+			raw, err := client.call(c.Context(), http.MethodPost, healingPath+"/"+action, 0, gateway.ReasonRequest{Reason: reason}, &s)
+			if err != nil {
+				return err
+			}
+			return a.print(raw, func() error {
+				_, err := fmt.Fprintf(a.stdout, "Healing is %s.\n", s.State)
+				return err
+			})
+		},
+	}
+	command.Flags().StringVar(&reason, "reason", "", "why; it is shown with the status")
+	a.outputFlag(command)
+	return command
+}

@@ -1,0 +1,154 @@
+package contract
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Workflow types of healing.
+const (
+	// HealingCycleWorkflow looks once at all clusters and starts an action for each thing that is to be done.
+	HealingCycleWorkflow = "HealingCycle"
+	// HealingActionWorkflow carries out one action and keeps its record.
+	HealingActionWorkflow = "HealingAction"
+)
+
+// Activities of healing.
+const (
+	// ExamineFleetActivity is local: it looks at all clusters and returns those in which something may be wrong.
+	ExamineFleetActivity = "ExamineFleet"
+	// HoldsAttemptsActivity runs on a hub's own queue and says which attempts its agents have.
+	HoldsAttemptsActivity = "HoldsAttempts"
+	// TuneHealingActivity brings the schedule's interval to the shortest that a cluster asks for.
+	TuneHealingActivity = "TuneHealing"
+	// AwaitFailoverActivity watches a failover by hand until it has ended.
+	AwaitFailoverActivity = "AwaitFailover"
+	// EndOrphanActivity ends an attempt that no agent runs, so that its task is delivered again.
+	EndOrphanActivity = "EndOrphan"
+	// CountHealingActivity counts an action in the worker's metrics.
+	CountHealingActivity = "CountHealing"
+)
+
+// HealingScheduleID is the id of the one schedule that starts the cycles. People may pause and trigger it.
+const HealingScheduleID = "healing"
+
+// healingCycleID is what the schedule's action names; Temporal appends the nominal time of each cycle.
+const healingCycleID = "healing-cycle"
+
+// HealingCycleWorkflowID is the id of a cycle that was asked for by hand; without a nonce, what the schedule names.
+func HealingCycleWorkflowID(nonce string) string {
+	if nonce == "" {
+		return healingCycleID
+	}
+	return healingCycleID + "-" + nonce
+}
+
+// HealingCycleOfWorkflowID names a cycle in the REST API.
+func HealingCycleOfWorkflowID(id string) (string, bool) {
+	return strings.CutPrefix(id, healingCycleID+"-")
+}
+
+// HealingCycleInput starts a HealingCycle workflow.
+type HealingCycleInput struct {
+	// Every is the schedule's interval; zero: it was asked for by hand.
+	Every fleet.Duration `json:"every,omitempty"`
+	// Cluster is the one to look at; empty: all.
+	Cluster string `json:"cluster,omitempty"`
+	DryRun  bool   `json:"dry_run,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// ExamineInput is the input of ExamineFleetActivity.
+type ExamineInput struct {
+	Every   fleet.Duration `json:"every,omitempty"`
+	Cluster string         `json:"cluster,omitempty"`
+	DryRun  bool           `json:"dry_run,omitempty"`
+	At      time.Time      `json:"at"` // when the cycle was due
+}
+
+// Examined is what an examination found.
+type Examined struct {
+	Clusters int      `json:"clusters"`
+	Agents   int      `json:"agents"`
+	Silent   []string `json:"silent,omitempty"`
+	// Every is the shortest interval that a cluster asks for, where that is not the schedule's.
+	Every fleet.Duration      `json:"every,omitempty"`
+	Cases []fleet.HealingCase `json:"cases,omitempty"`
+}
+
+// HoldsAttemptsInput is the input of HoldsAttemptsActivity.
+type HoldsAttemptsInput struct {
+	Cluster  string              `json:"cluster"`
+	Attempts []fleet.HeldAttempt `json:"attempts"`
+}
+
+// HoldsAttemptsResult are those that agents of the hub have, or that wait in it.
+type HoldsAttemptsResult struct {
+	Held []fleet.HeldAttempt `json:"held,omitempty"`
+}
+
+// HealingActionInput starts a HealingAction workflow.
+type HealingActionInput struct {
+	Cycle     string                `json:"cycle,omitempty"`
+	Decision  fleet.HealingDecision `json:"decision"`
+	Policy    fleet.HealingPolicy   `json:"policy"`
+	DecidedAt time.Time             `json:"decided_at"`
+}
+
+// HealingQuery → fleet.HealingRecord, while the action runs and after; the workflow also returns it.
+const HealingQuery = "record"
+
+// HealingNote is what lists tell of an action without asking it: its memo MemoHealing.
+type HealingNote struct {
+	Type     fleet.HealingType    `json:"type"`
+	TargetID string               `json:"target_id"`
+	Verdict  fleet.HealingVerdict `json:"verdict"`
+	At       time.Time            `json:"at"`
+}
+
+// HealingActionWorkflowID is the id of the workflow of an action: one at a time for one thing.
+func HealingActionWorkflowID(cluster string, t fleet.HealingType, target string) string {
+	return "healing/" + cluster + "/" + string(t) + "/" + target
+}
+
+// HealingActionOfWorkflowID is the inverse of HealingActionWorkflowID. A target may hold slashes: a lane's name does.
+func HealingActionOfWorkflowID(id string) (cluster string, t fleet.HealingType, target string, ok bool) {
+	parts := strings.SplitN(id, "/", 4)
+	if len(parts) != 4 || parts[0] != "healing" || parts[3] == "" || fleet.ValidateID("cluster", parts[1]) != nil {
+		return "", "", "", false
+	}
+	return parts[1], fleet.HealingType(parts[2]), parts[3], true
+}
+
+// HealingActionID names an action in the REST API.
+func HealingActionID(cluster string, t fleet.HealingType, target string, at time.Time) string {
+	return fmt.Sprintf("%s:%s:%s:%s", cluster, t, target, strings.ToLower(at.UTC().Format("20060102T150405Z")))
+}
+
+// HealingDrainID is the id of the drain that an action makes: unique, and known for healing's by its name.
+func HealingDrainID(cluster, agent string, at time.Time) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(agent))
+	return DrainID(cluster, fmt.Sprintf("%s%s-%08x", fleet.HealingDrainPrefix, strings.ToLower(at.UTC().Format("20060102T150405Z")), h.Sum32()))
+}
+
+// AwaitFailoverInput is the input of AwaitFailoverActivity, which answers fleet.FailoverRecord.
+type AwaitFailoverInput struct {
+	Cluster string    `json:"cluster"`
+	AgentID string    `json:"agent_id"`
+	Epoch   int64     `json:"epoch"`
+	After   time.Time `json:"after"` // failovers that began before are not meant
+}
+
+// LostMeanwhile is the application error type of an awaited failover that does not come, since the agent is gone.
+const LostMeanwhile = "LostMeanwhile"
+
+// EndOrphanInput is the input of EndOrphanActivity, which says in words what came of it.
+type EndOrphanInput struct {
+	Cluster string       `json:"cluster"`
+	Orphan  fleet.Orphan `json:"orphan"`
+}

@@ -1,0 +1,250 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// healingMemory is how far back earlier actions count.
+	healingMemory = 24 * time.Hour
+	// healingLongest bounds the wait between two equal actions.
+	healingLongest = 6 * time.Hour
+	// skipAgain is the least time between two records of the same thing that is not done; it doubles too.
+	skipAgain = time.Hour
+	// orphansPerCycle bounds the attempts that one cycle ends; what is left the next one or the backstop does.
+	orphansPerCycle = 20
+)
+
+// DecideHealing says what is to be done in one cluster (row A12), the most urgent first. It never touches what an operator
+// keeps out of service, an agent that the failure detector is at, or anything while the mass-loss brake is engaged; it
+// never takes the last healthy agent away, nor more than half of the agents; and it does the same thing to the same
+// target again only after a wait that grows.
+func DecideHealing(c *HealingCase, now time.Time) []HealingDecision {
+	if c.Policy.Mode == HealingOff {
+		return nil
+	}
+	h := healer{HealingCase: c, now: now, serving: c.Serving}
+	for i := range c.Agents {
+		h.agent(&c.Agents[i])
+	}
+	for _, o := range c.Orphans {
+		orphan := o
+		h.add(HealReassign, o.TaskID, fmt.Sprintf("attempt %d counts as running, and no agent has it", o.Attempt), HealingFacts{Orphan: &orphan, Since: o.Since})
+	}
+	if c.Serving < c.Wanted {
+		h.add(HealRebalance, c.Cluster, fmt.Sprintf("the cluster has %d of %d agents", c.Serving, c.Wanted), HealingFacts{Since: c.ShortSince, Wanted: c.Wanted})
+	}
+	for _, s := range c.Stuck {
+		h.add(HealReport, s.What, s.Reason, HealingFacts{Since: s.Since})
+	}
+	slices.SortStableFunc(h.found, func(a, b HealingDecision) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), healthRank(b)-healthRank(a), strings.Compare(a.TargetID, b.TargetID))
+	})
+	for i := range h.found {
+		h.judge(&h.found[i])
+	}
+	return h.found
+}
+
+func healthRank(d HealingDecision) int { return d.Facts.Level.rank() }
+
+// healer is one decision being made.
+type healer struct {
+	*HealingCase
+	now     time.Time
+	found   []HealingDecision
+	serving int // agents that are given work, after what was decided so far
+	acted   int // actions decided so far, orphans left out
+	orphans int
+}
+
+// agent finds what an agent's level asks for, by the document's table.
+func (h *healer) agent(a *HealingAgent) {
+	facts := HealingFacts{Status: a.Status, Level: a.Health.Level, Detail: a.Health.Why, Since: a.Health.Since, Epoch: a.Epoch, Running: a.Running}
+	if a.Health.Level != HealthHealthy {
+		score := a.Health.Score
+		facts.Score = &score
+	}
+	why := a.Health.Why
+	if why != "" {
+		why = ": " + why
+	}
+	switch {
+	case a.OutBy == outByHealing && a.Health.Fit():
+		facts.Since = later(a.Since, a.Health.Since)
+		h.add(HealRestore, a.AgentID, "it was taken out of service by healing and is healthy again", facts)
+	case a.OutBy == outByHealing, a.Health.Fit():
+	case a.Health.Level == HealthDegraded:
+		h.add(HealDrain, a.AgentID, "the agent is degraded"+why, facts)
+	case a.Health.Level == HealthWarning && a.Reduced:
+	case a.Health.Level == HealthWarning && a.Slots <= 1:
+		h.add(HealDrain, a.AgentID, "the agent shows warnings and has one slot, so its load cannot be reduced"+why, facts)
+	case a.Health.Level == HealthWarning:
+		h.add(HealReduce, a.AgentID, "the agent shows warnings"+why, facts)
+	default:
+		h.add(HealFailover, a.AgentID, "the agent's health is "+string(a.Health.Level)+why, facts)
+	}
+}
+
+func (h *healer) add(t HealingType, target, reason string, facts HealingFacts) {
+	facts.Serving, facts.Healthy = h.Serving, h.Healthy
+	h.found = append(h.found, HealingDecision{Type: t, Cluster: h.Cluster, TargetID: target, Priority: priorities[t], Reason: reason, Facts: facts})
+}
+
+// judge says whether a decision is carried out.
+func (h *healer) judge(d *HealingDecision) {
+	if d.Verdict, d.Why = h.verdict(d); d.Verdict == HealWait {
+		return
+	}
+	if d.Verdict == HealAct && d.Type != HealReport && h.Policy.Mode == HealingDryRun {
+		d.Verdict = HealPlan
+	}
+	times, until := h.damped(d)
+	if d.Facts.Times = times; h.now.Before(until) {
+		d.Verdict, d.Why = HealWait, fmt.Sprintf("done %s within a day; not again before %s", often(times), until.UTC().Format(time.RFC3339))
+		return
+	}
+	switch {
+	case d.Verdict == HealSkip, d.Type == HealReport:
+	case d.Type == HealReassign && h.orphans >= orphansPerCycle:
+		d.Verdict, d.Why = HealWait, fmt.Sprintf("%d tasks are enough for one cycle", orphansPerCycle)
+	case d.Type == HealReassign:
+		h.orphans++
+	case h.acted >= h.Policy.MaxActions:
+		d.Verdict, d.Why = HealWait, fmt.Sprintf("max_actions: %d are enough for one cycle", h.Policy.MaxActions)
+	default:
+		h.acted++
+		if d.takesAway() {
+			h.serving--
+		}
+	}
+}
+
+// takesAway reports whether the cluster has one agent less to work with.
+func (d *HealingDecision) takesAway() bool { return d.Type == HealFailover || d.Type == HealDrain }
+
+// verdict says whether a decision may be carried out, apart from how often it was.
+func (h *healer) verdict(d *HealingDecision) (HealingVerdict, string) {
+	if d.Type == HealReport {
+		return HealAct, ""
+	}
+	for i := range h.Past {
+		if p := &h.Past[i]; p.Running && p.TargetID == d.TargetID && p.Verdict == HealAct {
+			return HealWait, "an action on it is under way: " + string(p.Type)
+		}
+	}
+	onAgent := d.takesAway() || d.Type == HealReduce || d.Type == HealRestore
+	if onAgent {
+		if why := h.leftAlone(d.TargetID); why != "" {
+			return HealWait, why
+		}
+	}
+	if h.Braked && d.Type != HealReassign {
+		return HealSkip, "the mass-loss brake is engaged: the network is the likelier culprit"
+	}
+	if wait := h.patience(d) - h.now.Sub(d.Facts.Since); wait > 0 && d.Type != HealReassign {
+		return HealWait, fmt.Sprintf("only since %s; it is given %s", d.Facts.Since.UTC().Format(time.RFC3339), h.patience(d))
+	}
+	if !d.takesAway() {
+		return HealAct, ""
+	}
+	half := (h.Members + 1) / 2
+	switch rest := h.serving - 1; {
+	case d.Type == HealFailover && h.able() == 0:
+		return HealSkip, "no other agent is fit to take over"
+	case d.Type == HealDrain && h.Healthy == 0:
+		return HealSkip, "no healthy agent would be left to do its work: every agent of the cluster is unhealthy"
+	case rest < 1:
+		return HealSkip, "it is the last agent that serves the cluster"
+	case d.Type == HealDrain && rest < h.Minimum:
+		return HealSkip, fmt.Sprintf("%d agents would be left, and min_agents is %d", rest, h.Minimum)
+	case rest < half:
+		return HealSkip, fmt.Sprintf("%d of %d agents would be left: when so many are unhealthy, the cause is likelier elsewhere", rest, h.Members)
+	}
+	return HealAct, ""
+}
+
+// able is how many agents are given work and fit to do more.
+func (h *healer) able() int {
+	n := h.Serving
+	for i := range h.Agents {
+		if a := &h.Agents[i]; a.Status == AgentOnline && a.Health.Level.WorseThan(HealthWarning) {
+			n--
+		}
+	}
+	return n
+}
+
+// patience is how long something must have been so.
+func (h *healer) patience(d *HealingDecision) time.Duration {
+	if d.Type != HealRestore {
+		return h.Policy.Patience.Std()
+	}
+	times := 0
+	for i := range h.Past {
+		if p := &h.Past[i]; p.TargetID == d.TargetID && p.Verdict == HealAct && (p.Type == HealDrain || p.Type == HealFailover) && h.recent(p) {
+			times++
+		}
+	}
+	return grown(h.Policy.RestoreAfter.Std(), times-1)
+}
+
+// leftAlone says why an agent is none of healing's business.
+func (h *healer) leftAlone(agent string) string {
+	for i := range h.Agents {
+		a := &h.Agents[i]
+		switch {
+		case a.AgentID != agent:
+		case a.OutBy == outByOperator:
+			return "an operator keeps it out of service (" + string(a.Status) + ")"
+		case a.Status == AgentDraining:
+			return "it is being drained"
+		case a.Status == AgentSuspect:
+			return "the failure detector is at it"
+		}
+	}
+	return ""
+}
+
+// damped says how often the same was done, and until when it is not done again.
+func (h *healer) damped(d *HealingDecision) (times int, until time.Time) {
+	var last time.Time
+	for i := range h.Past {
+		if p := &h.Past[i]; p.Type == d.Type && p.TargetID == d.TargetID && p.Verdict == d.Verdict && h.recent(p) {
+			times++
+			last = later(last, p.At)
+		}
+	}
+	first := h.Policy.Damping.Std()
+	switch {
+	case times == 0:
+		return 0, time.Time{}
+	case d.Verdict != HealAct || d.Type == HealReport:
+		first = skipAgain
+	case d.Type == HealRestore:
+		first = 0 // its patience grows
+	}
+	return times, last.Add(grown(first, times-1))
+}
+
+func (h *healer) recent(p *HealingPast) bool { return h.now.Sub(p.At) < healingMemory }
+
+// grown doubles a wait so many times, up to healingLongest or itself.
+func grown(wait time.Duration, times int) time.Duration {
+	longest := max(wait, healingLongest)
+	for ; times > 0 && wait < longest; times-- {
+		wait = min(2*wait, longest)
+	}
+	return wait
+}
+
+func often(times int) string {
+	if times == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", times)
+}

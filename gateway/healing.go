@@ -1,0 +1,234 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	enumspb "go.temporal.io/api/enums/v1"
+	schedulepb "go.temporal.io/api/schedule/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+const (
+	// runningHealing bounds the actions under way that the status lists.
+	runningHealing = 50
+	// cycleLook is how often a cycle that was asked for is looked at until it has ended.
+	cycleLook = 50 * time.Millisecond
+)
+
+const noHealing = "healing has no schedule in this namespace: start a worker (mainstay serve --roles worker), which makes it"
+
+// healingStatus tells how healing stands.
+func (g *Gateway) healingStatus(ctx context.Context) (HealingStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	status := HealingStatus{State: HealingMissing, Running: []fleet.HealingRecord{}, Clusters: []HealingCluster{}}
+	d, err := g.describeHealing(ctx)
+	code, _ := problemCode(err)
+	switch {
+	case code == protocol.CodeConflict: // no schedule
+	case err != nil:
+		return status, err
+	default:
+		g.readHealingSchedule(ctx, &status, d)
+	}
+	listed, err := g.listed(ctx)
+	if err != nil {
+		return status, err
+	}
+	for i := range listed {
+		policy := listed[i].config.SelfHealing.WithDefaults()
+		status.Clusters = append(status.Clusters, HealingCluster{Cluster: listed[i].name, Mode: policy.Mode, CycleInterval: policy.CycleInterval})
+	}
+	slices.SortFunc(status.Clusters, func(a, b HealingCluster) int { return strings.Compare(a.Cluster, b.Cluster) })
+	running, _, err := g.workflowPage(ctx, "list healing actions", healingQuery(&listHealingInput{Status: fleet.HealingRunning}), runningHealing, "")
+	if err != nil {
+		return status, err
+	}
+	status.Running = g.healingRecords(ctx, running)
+	return status, nil
+}
+
+// readHealingSchedule takes what Temporal knows of the schedule, and its newest cycle that has ended.
+func (g *Gateway) readHealingSchedule(ctx context.Context, status *HealingStatus, d *workflowservice.DescribeScheduleResponse) {
+	s, info := d.GetSchedule(), d.GetInfo()
+	status.State, status.Note, status.Cycles = HealingActive, s.GetState().GetNotes(), info.GetActionCount()
+	if s.GetState().GetPaused() {
+		status.State = HealingPaused
+	}
+	if intervals := s.GetSpec().GetInterval(); len(intervals) == 1 {
+		status.CycleInterval = fleet.Duration(intervals[0].GetInterval().AsDuration())
+	}
+	if next := info.GetFutureActionTimes(); len(next) > 0 && status.State == HealingActive {
+		status.NextCycleAt = timeOf(next[0])
+	}
+	recent := info.GetRecentActions()
+	for i := len(recent) - 1; i >= 0 && status.LastCycle == nil; i-- {
+		started := recent[i].GetStartWorkflowResult()
+		if record, why := endedRecord[fleet.HealingCycleRecord](ctx, g, started.GetWorkflowId(), started.GetRunId()); why == "" {
+			status.LastCycle = &record
+		}
+	}
+}
+
+func (g *Gateway) describeHealing(ctx context.Context) (*workflowservice.DescribeScheduleResponse, error) {
+	d, err := g.client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{Namespace: g.namespace, ScheduleId: contract.HealingScheduleID})
+	if isAny[*serviceerror.NotFound](err) {
+		return nil, httpapi.Problem(protocol.CodeConflict, noHealing)
+	}
+	return d, g.answer(err, "describe the healing schedule", protocol.CodeInternal)
+}
+
+// pauseHealing pauses or resumes the schedule, and answers once it shows.
+func (g *Gateway) pauseHealing(ctx context.Context, pause bool, why *ReasonRequest) (HealingStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	note := "paused by request"
+	if !pause {
+		note = "resumed by request"
+	}
+	if why != nil && why.Reason != "" {
+		note = why.Reason
+	}
+	patch := &schedulepb.SchedulePatch{Unpause: note}
+	if pause {
+		patch = &schedulepb.SchedulePatch{Pause: note}
+	}
+	if _, err := g.describeHealing(ctx); err != nil {
+		return HealingStatus{}, err
+	}
+	_, err := g.client.WorkflowService().PatchSchedule(ctx, &workflowservice.PatchScheduleRequest{
+		Namespace: g.namespace, ScheduleId: contract.HealingScheduleID, Patch: patch, RequestId: uuid.NewString(),
+	})
+	if err != nil {
+		return HealingStatus{}, g.answer(err, "pause or resume healing", protocol.CodeInternal)
+	}
+	for start := time.Now(); ; {
+		d, err := g.describeHealing(ctx)
+		if err != nil {
+			return HealingStatus{}, err
+		}
+		if d.GetSchedule().GetState().GetPaused() == pause || time.Since(start) > queryTimeout {
+			return g.healingStatus(ctx)
+		}
+		if err := g.pause(ctx, 2*firstPause); err != nil {
+			return HealingStatus{}, g.answer(err, "wait for the healing schedule", protocol.CodeInternal)
+		}
+	}
+}
+
+// triggerHealing runs a cycle beside the schedule, so that it may be for one cluster or change nothing.
+func (g *Gateway) triggerHealing(ctx context.Context, in *healingTriggerInput) (*healingCycleOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	request := contract.HealingCycleInput{Reason: "asked for by hand"}
+	if in.Body != nil {
+		request.Cluster, request.DryRun = in.Body.Cluster, in.Body.DryRun
+		if in.Body.Reason != "" {
+			request.Reason = in.Body.Reason
+		}
+	}
+	var attributes temporal.SearchAttributes
+	if request.Cluster != "" {
+		if _, err := g.describeCluster(ctx, request.Cluster); err != nil {
+			return nil, err
+		}
+		attributes = temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(request.Cluster))
+	}
+	id := contract.HealingCycleWorkflowID(strings.TrimPrefix(g.newID(), "t-"))
+	run, err := g.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: id, TaskQueue: contract.WorkerQueue, StaticSummary: "healing cycle: " + request.Reason, TypedSearchAttributes: attributes,
+	}, contract.HealingCycleWorkflow, request)
+	if err != nil {
+		return nil, g.answer(err, "start a healing cycle", protocol.CodeInternal)
+	}
+	started := time.Now().UTC()
+	for {
+		d, err := g.client.DescribeWorkflowExecution(ctx, id, run.GetRunID())
+		if err != nil {
+			return nil, g.answer(err, "look at a healing cycle", protocol.CodeInternal)
+		}
+		if d.GetWorkflowExecutionInfo().GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+			record, why := endedRecord[fleet.HealingCycleRecord](ctx, g, id, run.GetRunID())
+			if why != "" {
+				return nil, httpapi.Problem(protocol.CodeUnavailable, "the cycle did not come to its end: "+why)
+			}
+			return &healingCycleOutput{Status: http.StatusOK, Body: record}, nil
+		}
+		if time.Since(started) > queryTimeout {
+			return &healingCycleOutput{Status: http.StatusAccepted, Body: fleet.HealingCycleRecord{ID: id, DryRun: request.DryRun, StartedAt: started}}, nil
+		}
+		if err := g.pause(ctx, cycleLook); err != nil {
+			return nil, g.answer(err, "wait for a healing cycle", protocol.CodeInternal)
+		}
+	}
+}
+
+func (g *Gateway) listHealing(ctx context.Context, in *listHealingInput) (*listHealingOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	page, next, err := g.workflowPage(ctx, "list healing actions", healingQuery(in), in.PageSize, in.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	out := &listHealingOutput{}
+	out.Body.Actions = slices.DeleteFunc(g.healingRecords(ctx, page), func(r fleet.HealingRecord) bool { return in.Status != "" && r.Status != in.Status })
+	out.Body.NextPageToken = next
+	return out, nil
+}
+
+// healingQuery is the visibility query of a list.
+func healingQuery(in *listHealingInput) string {
+	running := enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+	status := ""
+	switch in.Status {
+	case "":
+	case fleet.HealingRunning:
+		status = contract.ExecutionIs(running)
+	default:
+		status = "ExecutionStatus != " + contract.Quoted(running.String())
+	}
+	return allOf(contract.Equals("WorkflowType", contract.HealingActionWorkflow), filter(contract.AttrCluster.GetName(), in.Cluster),
+		filter(contract.AttrAgent.GetName(), in.Agent), filter(contract.AttrTaskType.GetName(), string(in.Type)), status)
+}
+
+// healingRecords reads the records of a page side by side.
+func (g *Gateway) healingRecords(ctx context.Context, infos []*workflowpb.WorkflowExecutionInfo) []fleet.HealingRecord {
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	records := make([]fleet.HealingRecord, len(infos))
+	forEach(len(infos), func(i int) { records[i] = g.healingRecord(ctx, infos[i]) })
+	return slices.DeleteFunc(records, func(r fleet.HealingRecord) bool { return r.ID == "" })
+}
+
+// healingRecord reads an action's record; what Temporal alone knows is told when nothing else answers.
+func (g *Gateway) healingRecord(ctx context.Context, info *workflowpb.WorkflowExecutionInfo) fleet.HealingRecord {
+	record, why := workflowRecord[fleet.HealingRecord](ctx, g, info, contract.HealingQuery)
+	if why == "" {
+		return record
+	}
+	cluster, kind, target, ok := contract.HealingActionOfWorkflowID(info.GetExecution().GetWorkflowId())
+	if !ok {
+		return fleet.HealingRecord{}
+	}
+	at := info.GetStartTime().AsTime().UTC()
+	record = fleet.HealingRecord{ID: contract.HealingActionID(cluster, kind, target, at), Cluster: cluster, Type: kind, TargetID: target,
+		Status: fleet.HealingRunning, Outcome: why, DecidedAt: at}
+	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		record.Status, record.CompletedAt = fleet.HealingFailed, timeOf(info.GetCloseTime())
+	}
+	return record
+}

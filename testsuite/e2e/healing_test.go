@@ -1,0 +1,275 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/activities"
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/testsuite/plane"
+	"mainstay.dev/mainstay/worker"
+)
+
+// quickHealing acts on what is wrong for a second.
+func quickHealing() fleet.HealingPolicy {
+	return fleet.HealingPolicy{Patience: fleet.Duration(time.Second), RestoreAfter: fleet.Duration(time.Second)}
+}
+
+// heal runs a cycle for the bench's cluster.
+func (b *bench) heal(t *testing.T, request map[string]any) fleet.HealingCycleRecord {
+	t.Helper()
+	if request == nil {
+		request = map[string]any{}
+	}
+	request["cluster"] = b.cluster
+	var record fleet.HealingCycleRecord
+	status, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/healing/trigger", request, &record)
+	require.Equal(t, http.StatusOK, status, "%+v", p)
+	require.NotNil(t, record.CompletedAt)
+	return record
+}
+
+// healUntil runs cycles until one decides something about a target.
+func (b *bench) healUntil(t *testing.T, request map[string]any, kind fleet.HealingType, target string, verdict fleet.HealingVerdict) fleet.HealingDecision {
+	t.Helper()
+	var found fleet.HealingDecision
+	require.Eventually(t, func() bool {
+		for _, d := range b.heal(t, request).Decisions {
+			if d.Type == kind && d.TargetID == target && d.Verdict == verdict {
+				found = d
+				return true
+			}
+		}
+		return false
+	}, 40*time.Second, 200*time.Millisecond, "%s of %s is %s", kind, target, verdict)
+	return found
+}
+
+func (b *bench) healingStatus(t *testing.T) (s gateway.HealingStatus, ok bool) {
+	t.Helper()
+	code, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/healing/status", nil, &s)
+	return s, code == http.StatusOK
+}
+
+// healed waits for the record of an action.
+func (b *bench) healed(t *testing.T, kind fleet.HealingType, target string, status fleet.HealingStatus) fleet.HealingRecord {
+	t.Helper()
+	var found fleet.HealingRecord
+	query := url.Values{"cluster": {b.cluster}, "type": {string(kind)}, "status": {string(status)}}
+	require.Eventually(t, func() bool {
+		var list struct {
+			Actions []fleet.HealingRecord `json:"actions"`
+		}
+		code, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/healing/actions?"+query.Encode(), nil, &list)
+		for _, a := range list.Actions {
+			if a.TargetID == target {
+				found = a
+			}
+		}
+		return code == http.StatusOK && found.ID != ""
+	}, 40*time.Second, 50*time.Millisecond, "%s of %s is %s", kind, target, status)
+	return found
+}
+
+func TestDegradedAgentIsDrainedAndRestored(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{SelfHealing: quickHealing()})
+	ill, well := plane.UniqueID("a"), plane.UniqueID("b")
+	held, _ := b.agent(t, ill)
+	old := b.submit(t, nil)
+	b.waitBegins(t, old, 1)
+	b.agent(t, well)
+	require.Empty(t, b.heal(t, nil).Decisions, "nothing is wrong")
+
+	held.own.ReportLevel(fleet.HealthFailed, "disk errors")
+	planned := b.healUntil(t, map[string]any{"dry_run": true}, fleet.HealDrain, ill, fleet.HealPlan)
+	require.Contains(t, planned.Reason, "disk errors")
+	require.Equal(t, fleet.HealthDegraded, planned.Facts.Level)
+	b.agentIs(t, ill, fleet.AgentOnline)
+
+	b.healUntil(t, nil, fleet.HealDrain, ill, fleet.HealAct)
+	b.agentIs(t, ill, fleet.AgentDraining)
+	require.Empty(t, b.heal(t, nil).Decisions, "it is in hand")
+	b.finish.Store(true)
+	done := b.healed(t, fleet.HealDrain, ill, fleet.HealingSucceeded)
+	require.Contains(t, done.Outcome, "1 of its tasks finished, 0 were moved")
+	require.Contains(t, done.Ref, "drain "+b.cluster+":healing-")
+	b.agentIs(t, ill, fleet.AgentMaintenance)
+	require.Len(t, b.begins(old), 1, "what it ran was not repeated")
+
+	held.own.ReportLevel(fleet.HealthHealthy, "")
+	b.healUntil(t, nil, fleet.HealRestore, ill, fleet.HealAct)
+	b.agentIs(t, ill, fleet.AgentOnline)
+	held.own.ReportLevel(fleet.HealthFailed, "disk errors")
+	require.Eventually(t, func() bool {
+		d := b.healUntil(t, nil, fleet.HealDrain, ill, fleet.HealWait)
+		return strings.Contains(d.Why, "once within a day")
+	}, 20*time.Second, 100*time.Millisecond, "the same again so soon is damped")
+}
+
+func TestWhatAPersonDoesIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{SelfHealing: quickHealing()})
+	kept, well := plane.UniqueID("a"), plane.UniqueID("b")
+	held, _ := b.agent(t, kept)
+	b.agent(t, well)
+	status, p := b.maintenance(t, kept, true)
+	require.Equal(t, http.StatusOK, status, "%+v", p)
+	held.own.ReportLevel(fleet.HealthFailed, "disk errors")
+	require.Contains(t, b.healUntil(t, nil, fleet.HealDrain, kept, fleet.HealWait).Why, "operator")
+	b.agentIs(t, kept, fleet.AgentMaintenance)
+}
+
+func TestLastHealthyAgentIsNotTakenAway(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{SelfHealing: quickHealing()})
+	only := plane.UniqueID("a")
+	held, _ := b.agent(t, only)
+	held.own.ReportLevel(fleet.HealthFailed, "disk errors")
+	b.healUntil(t, nil, fleet.HealDrain, only, fleet.HealSkip)
+	require.Contains(t, b.healed(t, fleet.HealDrain, only, fleet.HealingSkipped).Outcome, "no healthy agent would be left")
+	b.agentIs(t, only, fleet.AgentOnline)
+}
+
+func TestDryRunModeOnlyRecords(t *testing.T) {
+	t.Parallel()
+	policy := quickHealing()
+	policy.Mode = fleet.HealingDryRun
+	b := newBench(t, fleet.ClusterConfig{SelfHealing: policy})
+	ill, well := plane.UniqueID("a"), plane.UniqueID("b")
+	held, _ := b.agent(t, ill)
+	b.agent(t, well)
+	held.own.ReportLevel(fleet.HealthFailed, "disk errors")
+	b.healUntil(t, nil, fleet.HealDrain, ill, fleet.HealPlan)
+	require.Contains(t, b.healed(t, fleet.HealDrain, ill, fleet.HealingPlanned).Outcome, "nothing was done")
+	b.agentIs(t, ill, fleet.AgentOnline)
+}
+
+func TestAgentWhoseHandlersHangIsFailedOver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{SelfHealing: quickHealing()})
+	b.finish.Store(true)
+	hung, well := plane.UniqueID("a"), plane.UniqueID("b")
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: hung, StopTimeout: time.Millisecond}, map[string]agent.Handler{
+		"hold": func(_ context.Context, task *agent.Task) (any, error) {
+			b.note(&b.begun, task.ID, hung)
+			<-release // whatever its context says
+			return nil, nil
+		},
+	})
+	id := b.submit(t, map[string]any{"beacon_timeout": "1s", "retry": map[string]any{"initial_interval": "10ms"}})
+	require.Equal(t, hung, b.waitBegins(t, id, 1)[0].agent)
+	b.agent(t, well)
+	found := b.healUntil(t, nil, fleet.HealFailover, hung, fleet.HealAct)
+	require.Equal(t, fleet.HealthCritical, found.Facts.Level)
+	require.Contains(t, found.Reason, "although they were told to stop")
+	done := b.healed(t, fleet.HealFailover, hung, fleet.HealingSucceeded)
+	require.Contains(t, done.Outcome, well+" took over")
+	b.agentIs(t, hung, fleet.AgentMaintenance)
+	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "30s").Status)
+}
+
+// TestOrphanIsDeliveredAgain has a hub take tasks and vanish before it gave them to anybody.
+func TestOrphanIsDeliveredAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{SelfHealing: quickHealing()})
+	b.finish.Store(true)
+	safe, once := b.submit(t, nil), b.submit(t, map[string]any{"retry_safety": "at_most_once"})
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		taken, err := plane.Temporal(t).WorkflowService().PollActivityTaskQueue(ctx, &workflowservice.PollActivityTaskQueueRequest{
+			Namespace: "default", Identity: contract.HubIdentity("ghost"),
+			TaskQueue: &taskqueuepb.TaskQueue{Name: contract.ClusterLane(b.cluster), Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+		})
+		cancel()
+		require.NoError(t, err)
+		require.NotEmpty(t, taken.GetTaskToken())
+	}
+	taken := time.Now()
+	worker := plane.UniqueID("a")
+	b.agent(t, worker)
+	found := b.healUntil(t, nil, fleet.HealReassign, safe, fleet.HealAct)
+	require.Equal(t, "ghost", found.Facts.Orphan.Hub)
+	require.Equal(t, worker, b.waitBegins(t, safe, 1)[0].agent)
+	require.Less(t, time.Since(taken), fleet.AttemptBackstop, "sooner than the backstop would have")
+	got := getTask(t, b.node.URL, safe, "30s")
+	require.Equal(t, fleet.TaskCompleted, got.Status)
+	require.Equal(t, fleet.AttemptLost, got.Attempts[0].Outcome)
+	waitTask(t, b.node.URL, once, fleet.TaskReview)
+	require.Empty(t, b.begins(once), "it may have begun: a person decides")
+	require.Contains(t, b.healed(t, fleet.HealReassign, safe, fleet.HealingSucceeded).Outcome, "the attempt was ended")
+}
+
+func TestRunningWorkIsNoOrphan(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{SelfHealing: quickHealing()})
+	b.agent(t, plane.UniqueID("a"))
+	id := b.submit(t, nil)
+	b.waitBegins(t, id, 1)
+	began := time.Now()
+	require.Eventually(t, func() bool {
+		require.Empty(t, b.heal(t, nil).Decisions)
+		return time.Since(began) > 8*time.Second // its heartbeats are further apart than that
+	}, 20*time.Second, 500*time.Millisecond)
+	require.Len(t, b.begins(id), 1)
+	b.finish.Store(true)
+	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "30s").Status)
+}
+
+// TestHealingSchedule pauses the schedule, looks that nothing happens, and resumes it.
+func TestHealingSchedule(t *testing.T) {
+	t.Parallel()
+	policy := quickHealing()
+	policy.CycleInterval = fleet.Duration(5 * time.Second)
+	b := newBench(t, fleet.ClusterConfig{SelfHealing: policy})
+	require.NoError(t, worker.EnsureHealing(t.Context(), plane.Temporal(t)))
+	require.NoError(t, worker.EnsureHealing(t.Context(), plane.Temporal(t)), "it may be there already")
+	pause := func(action string) gateway.HealingStatus {
+		var status gateway.HealingStatus
+		code, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/healing/"+action, map[string]any{"reason": "a test"}, &status)
+		require.Equal(t, http.StatusOK, code, "%+v", p)
+		return status
+	}
+	paused := pause("pause")
+	require.Equal(t, gateway.HealingPaused, paused.State)
+	require.Equal(t, "a test", paused.Note)
+	require.Nil(t, paused.NextCycleAt)
+	looks := &activities.Healing{Facts: &activities.Facts{Client: plane.Temporal(t), Namespace: "default"}}
+	require.NoError(t, looks.TuneHealing(t.Context(), fleet.Duration(time.Second)))
+
+	ill, well := plane.UniqueID("a"), plane.UniqueID("b")
+	held, _ := b.agent(t, ill)
+	b.agent(t, well)
+	held.own.ReportLevel(fleet.HealthFailed, "disk errors")
+	b.healUntil(t, map[string]any{"dry_run": true}, fleet.HealDrain, ill, fleet.HealPlan)
+	before, since := pause("pause").Cycles, time.Now()
+	require.Eventually(t, func() bool {
+		s, ok := b.healingStatus(t)
+		require.True(t, !ok || s.Cycles == before, "a cycle began while healing is paused")
+		return time.Since(since) > 3*time.Second
+	}, 20*time.Second, 500*time.Millisecond)
+	b.agentIs(t, ill, fleet.AgentOnline)
+
+	resumed := pause("resume")
+	require.Equal(t, gateway.HealingActive, resumed.State)
+	b.healed(t, fleet.HealDrain, ill, fleet.HealingSucceeded)
+	require.Eventually(t, func() bool {
+		s, ok := b.healingStatus(t)
+		return ok && s.CycleInterval.Std() == 5*time.Second && s.LastCycle != nil
+	}, 30*time.Second, 500*time.Millisecond, "the schedule follows the shortest interval that a cluster asks for")
+	pause("pause")
+}

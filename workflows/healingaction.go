@@ -1,0 +1,178 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// failoverWatch bounds how long an action watches the failover that it asked for, beside the failover's own timeout.
+const failoverWatch = fleet.DefaultTransferTimeout + 2*evacuateTimeout
+
+// HealingAction carries out one decision of a healing cycle and keeps its record. A decision not to act is a record only.
+// Cancelling it cancels the drain that it waits for.
+func HealingAction(ctx workflow.Context, in contract.HealingActionInput) (fleet.HealingRecord, error) {
+	d := in.Decision
+	a := &healingAction{in: in, record: fleet.HealingRecord{
+		ID: contract.HealingActionID(d.Cluster, d.Type, d.TargetID, in.DecidedAt), Cycle: in.Cycle, Cluster: d.Cluster, Type: d.Type,
+		TargetID: d.TargetID, Priority: d.Priority, Reason: d.Reason, Facts: d.Facts, Status: fleet.HealingRunning, DecidedAt: in.DecidedAt,
+	}}
+	if err := workflow.SetQueryHandler(ctx, contract.HealingQuery, func() (fleet.HealingRecord, error) { return a.record, nil }); err != nil {
+		return a.record, err
+	}
+	a.run(ctx)
+	completed := workflow.Now(ctx).UTC()
+	a.record.CompletedAt = &completed
+	countHealing(ctx, a.record)
+	return a.record, nil
+}
+
+// healingAction is one run of a HealingAction workflow.
+type healingAction struct {
+	in     contract.HealingActionInput
+	record fleet.HealingRecord
+}
+
+func (a *healingAction) run(ctx workflow.Context) {
+	d := &a.in.Decision
+	switch {
+	case d.Verdict == fleet.HealPlan:
+		a.end(fleet.HealingPlanned, "a dry run: nothing was done")
+		return
+	case d.Verdict == fleet.HealSkip:
+		a.end(fleet.HealingSkipped, d.Why)
+		return
+	case d.Type == fleet.HealReport:
+		a.end(fleet.HealingReported, "this needs a person")
+		return
+	}
+	outcome, err := a.carryOut(ctx)
+	switch {
+	case ctx.Err() != nil:
+		a.end(fleet.HealingFailed, "cancelled")
+	case isType(err, contract.Refused):
+		a.end(fleet.HealingSkipped, reasonOf(err))
+	case err != nil:
+		a.end(fleet.HealingFailed, reasonOf(err))
+	default:
+		a.end(fleet.HealingSucceeded, outcome)
+	}
+}
+
+func (a *healingAction) end(status fleet.HealingStatus, outcome string) {
+	a.record.Status, a.record.Outcome = status, outcome
+}
+
+// carryOut does what was decided and says what came of it.
+func (a *healingAction) carryOut(ctx workflow.Context) (string, error) {
+	d := &a.in.Decision
+	switch d.Type {
+	case fleet.HealFailover:
+		return a.failOver(ctx)
+	case fleet.HealDrain:
+		return a.drain(ctx, a.in.Policy.DrainTimeout)
+	case fleet.HealReduce:
+		var reduced contract.LoadReduced
+		err := workflow.ExecuteActivity(onWorker(ctx, "reduce the load of "+d.TargetID), contract.ReduceLoadActivity, contract.ClusterReduceLoad{
+			Cluster: d.Cluster, Request: contract.ReduceLoadRequest{AgentID: d.TargetID, UntilHealthy: true, Reason: "healing: " + d.Reason},
+		}).Get(ctx, &reduced)
+		return fmt.Sprintf("it runs at most %d of %d tasks at a time until it is healthy", reduced.EffectiveSlots, reduced.MaxTasks), err
+	case fleet.HealReassign:
+		var outcome string
+		err := workflow.ExecuteActivity(onWorker(ctx, "end an attempt that nobody runs"), contract.EndOrphanActivity,
+			contract.EndOrphanInput{Cluster: d.Cluster, Orphan: *d.Facts.Orphan}).Get(ctx, &outcome)
+		return outcome, err
+	case fleet.HealRebalance:
+		return a.replicate(ctx)
+	case fleet.HealRestore:
+		err := workflow.ExecuteActivity(onWorker(ctx, "give work again to "+d.TargetID), contract.UncordonActivity, contract.ClusterUncordon{
+			Cluster: d.Cluster, Request: contract.UncordonRequest{AgentID: d.TargetID}}).Get(ctx, nil)
+		return "it is given work again", err
+	}
+	return "", temporal.NewNonRetryableApplicationError("this version does not know the action", contract.Refused, nil)
+}
+
+// failOver moves the agent's work and roles away, and then takes it out of service, so that it does not take new work as
+// ill as it is. It is restored when it is healthy again.
+func (a *healingAction) failOver(ctx workflow.Context) (string, error) {
+	d := &a.in.Decision
+	err := workflow.SignalExternalWorkflow(ctx, contract.ClusterWorkflowID(d.Cluster), "", contract.ManualFailoverSignal,
+		contract.ManualFailover{AgentID: d.TargetID, Reason: "healing: " + d.Reason}).Get(ctx, nil)
+	if err != nil {
+		return "", fmt.Errorf("the cluster was not asked for the failover: %w", err)
+	}
+	a.record.Ref = "failover " + contract.FailoverID(d.Cluster, d.TargetID, d.Facts.Epoch)
+	watchCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: contract.WorkerQueue, ScheduleToCloseTimeout: failoverWatch, HeartbeatTimeout: 30 * time.Second, Summary: "until the failover has ended"})
+	var moved fleet.FailoverRecord
+	err = workflow.ExecuteActivity(watchCtx, contract.AwaitFailoverActivity, contract.AwaitFailoverInput{
+		Cluster: d.Cluster, AgentID: d.TargetID, Epoch: d.Facts.Epoch, After: a.in.DecidedAt,
+	}).Get(ctx, &moved)
+	if isType(err, contract.LostMeanwhile) {
+		return reasonOf(err), nil
+	}
+	outcome := fmt.Sprintf("%d tasks moved, %s took over", moved.TasksTransferred, moved.TargetAgentID)
+	if err == nil && moved.Status != fleet.FailoverSucceeded {
+		err = temporal.NewApplicationError("the failover is "+string(moved.Status)+": "+moved.Error, string(moved.Status))
+	}
+	if _, out := a.drain(ctx, 0); err == nil && out != nil {
+		err = fmt.Errorf("its work was moved, and it could not be taken out of service: %w", out)
+	}
+	a.record.Ref = "failover " + contract.FailoverID(d.Cluster, d.TargetID, d.Facts.Epoch)
+	return outcome + "; it is out of service until it is healthy", err
+}
+
+// drain takes the agent out of service: what it runs may finish until the timeout.
+func (a *healingAction) drain(ctx workflow.Context, timeout fleet.Duration) (string, error) {
+	d := &a.in.Decision
+	id := contract.HealingDrainID(d.Cluster, d.TargetID, a.in.DecidedAt)
+	a.record.Ref = "drain " + id
+	workflowID, _ := contract.DrainWorkflowID(id)
+	childCtx := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID: workflowID, ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON, WaitForCancellation: true,
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		TypedSearchAttributes: temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(d.Cluster)),
+		StaticSummary:         "drain " + d.TargetID + ": healing",
+	})
+	var record fleet.DrainRecord
+	err := workflow.ExecuteChildWorkflow(childCtx, contract.DrainWorkflow, contract.DrainInput{
+		ID: id, Cluster: d.Cluster, Agents: []string{d.TargetID}, Reason: "healing: " + d.Reason, Timeout: timeout, MaxParallel: 1,
+	}).Get(ctx, &record)
+	if err != nil {
+		return "", fmt.Errorf("the drain did not run: %w", err)
+	}
+	if record.Status != fleet.DrainCompleted {
+		return "", temporal.NewApplicationError("the drain is "+string(record.Status)+": "+record.Error, string(record.Status))
+	}
+	done := record.Agents[0]
+	return fmt.Sprintf("%d of its tasks finished, %d were moved; it is out of service until it is healthy", done.Finished, done.Moved), nil
+}
+
+// replicate spreads shards and targets over the agents that there are.
+func (a *healingAction) replicate(ctx workflow.Context) (string, error) {
+	d := &a.in.Decision
+	var spread fleet.Rebalance
+	err := workflow.ExecuteActivity(onWorker(ctx, "rebalance "+d.Cluster), contract.RebalanceActivity, contract.ClusterRebalance{
+		Cluster: d.Cluster, Request: contract.RebalanceRequest{Reason: "healing: " + d.Reason}}).Get(ctx, &spread)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d shards and targets were moved; nobody is there to start agents: start them, or turn scaling on", len(spread.Moves)), nil
+}
+
+// countHealing counts the action in the worker's metrics. One whose count is lost is an action all the same.
+func countHealing(ctx workflow.Context, record fleet.HealingRecord) {
+	ctx, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	record.Facts = fleet.HealingFacts{}
+	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{ScheduleToCloseTimeout: 10 * time.Second})
+	if err := workflow.ExecuteLocalActivity(ctx, contract.CountHealingActivity, record).Get(ctx, nil); err != nil {
+		workflow.GetLogger(ctx).Warn("A healing action was not counted", "error", err)
+	}
+}
