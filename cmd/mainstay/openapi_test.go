@@ -84,6 +84,11 @@ list-drains: drain list
 get-drain: drain get x
 cancel-drain: drain cancel x
 failover-agent: agent failover x
+get-healing: healing status
+list-healing-actions: healing actions
+trigger-healing: healing trigger
+pause-healing: healing pause
+resume-healing: healing resume
 list-failovers: failover list
 get-failover: failover get x
 health: status
