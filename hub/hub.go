@@ -29,6 +29,9 @@ type Config struct {
 	Park time.Duration
 	// LanePollers bounds the open polls on one lane. More give more tasks per second, up to the free slots. Default 16.
 	LanePollers int
+	// StateSpacing is the least time between two signals to a cluster about its agents' states, so that a leader that
+	// writes all the time does not fill its cluster's history. Default 5 s.
+	StateSpacing time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -43,6 +46,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.LanePollers == 0 {
 		c.LanePollers = 16
+	}
+	if c.StateSpacing == 0 {
+		c.StateSpacing = 5 * time.Second
 	}
 	return c
 }

@@ -16,9 +16,6 @@ import (
 const (
 	// statesLook is how often the hub looks whether a cluster must hear of its agents' states.
 	statesLook = 250 * time.Millisecond
-	// statesSpacing is the least time between two signals about the states of a cluster, so that a leader that writes all
-	// the time does not fill its cluster's history.
-	statesSpacing = 10 * time.Second
 	// maxDigests bounds the digests of one signal: that there are several is what counts.
 	maxDigests = 3
 )
@@ -72,7 +69,7 @@ func (h *Hub) changedStates(now time.Time) []clusterDigests {
 		quiet := !known && slices.Equal(digests, []string{fleet.EmptyState})
 		switch {
 		case quiet || known && slices.Equal(digests, told.digests):
-		case known && now.Sub(told.at) < statesSpacing:
+		case known && now.Sub(told.at) < h.config.StateSpacing:
 			h.statesChanged = true // later
 		default:
 			changed = append(changed, clusterDigests{cluster, digests})

@@ -18,6 +18,9 @@ const (
 	syncCall = 20 * time.Second
 )
 
+// hubSilent is why nothing is known of a member's state.
+const hubSilent = "its hub did not answer"
+
 // StateSync makes the states of a cluster's members the same (row A16). What all should have is of each key the newest
 // writing that any member has; who lacks some is sent it, in parts, and the digests are compared again. Values pass through
 // history only for entries that somebody lacks.
@@ -48,6 +51,9 @@ func (s *stateSync) run(ctx workflow.Context) (fleet.SyncStatus, string) {
 		if err := s.read(ctx); err != nil {
 			return fleet.SyncFailed, reasonOf(err)
 		}
+		if !s.kept() && s.deaf() {
+			return fleet.SyncFailed, "no hub answered"
+		}
 		if !s.kept() {
 			return fleet.SyncSkipped, "no agent of the cluster keeps state"
 		}
@@ -77,7 +83,7 @@ func (s *stateSync) read(ctx workflow.Context) error {
 	for i, m := range s.members.Members {
 		s.report.Members[i] = fleet.MemberSync{AgentID: m.AgentID, Role: m.Role, Hub: m.Hub, Why: "it is not connected"}
 		if m.Hub != "" {
-			s.report.Members[i].Why = "its hub did not answer"
+			s.report.Members[i].Why = hubSilent
 			if !slices.Contains(s.hubs, m.Hub) {
 				s.hubs = append(s.hubs, m.Hub)
 			}
@@ -129,6 +135,11 @@ func (s *stateSync) note(hub string, agent contract.AgentState) {
 // kept reports whether any member keeps state.
 func (s *stateSync) kept() bool {
 	return slices.ContainsFunc(s.report.Members, func(m fleet.MemberSync) bool { return m.State != nil })
+}
+
+// deaf reports whether a hub did not answer.
+func (s *stateSync) deaf() bool {
+	return slices.ContainsFunc(s.report.Members, func(m fleet.MemberSync) bool { return m.Why == hubSilent })
 }
 
 // settled marks who has what all should have, and reports whether all who keep state do.
