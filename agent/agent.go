@@ -45,6 +45,8 @@ type Options struct {
 	// reached, as host:port, if that is not where it registers from.
 	Zone, Group, Version, Address string
 	Metadata                      map[string]string
+	// State is what the agent shares with its cluster; nil: it shares nothing.
+	State *State
 	// Logger gets what the agent does. Default: nothing is logged.
 	Logger *slog.Logger
 	// GiveUpAfter ends Run with ErrGaveUp when no hub has answered for this long. 0 means never.

@@ -20,6 +20,8 @@ func (r *run) obey(commands []protocol.Command) {
 			r.stop("the hub asked for it: " + c.Reason)
 		case protocol.CommandLog:
 			r.shipLog(c)
+		case protocol.CommandState, protocol.CommandSync:
+			r.background.Go(func() { r.obeyState(c) })
 		default:
 			r.agent.log.Warn("A command of an unknown type is ignored; this agent may be too old", "type", c.Type)
 		}
@@ -52,6 +54,7 @@ func (r *run) takeRole(c protocol.Command) {
 	}
 	r.role = c
 	r.mu.Unlock()
+	r.takeStateRole(c)
 	if old.Role == c.Role && old.Leader == c.Leader && old.Epoch == c.Epoch && slices.Equal(old.Shards, c.Shards) && slices.Equal(old.Targets, c.Targets) {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -129,11 +130,15 @@ func (r *run) nextPoll() sentPoll {
 	metrics := r.metrics.read()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	var state *fleet.StateSummary
+	if r.agent.options.State != nil {
+		state = r.agent.options.State.summaryUnless(r.stateTold)
+	}
 	r.sequence++
 	r.pollAt = time.Time{}
 	p := sentPoll{session: r.session, sentAt: time.Now(), body: protocol.Poll{
 		Sequence: r.sequence, FreeSlots: max(0, r.agent.options.Slots-len(r.attempts)), Metrics: metrics, Counters: r.counters,
-		Health: health, HealthNote: note, Stopping: r.stopping, Returned: r.returned, Providers: providers,
+		Health: health, HealthNote: note, Stopping: r.stopping, Returned: r.returned, Providers: providers, State: state,
 	}}
 	budget := checkpointBudget
 	for _, at := range r.attempts {
@@ -174,6 +179,9 @@ func (r *run) confirmed(p sentPoll, leaseHeld bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.returned = r.returned[len(p.body.Returned):]
+	if p.body.State != nil && p.session.generation == r.session.generation {
+		r.stateTold = p.body.State.Digest
+	}
 	for _, l := range p.listed {
 		l.attempt.acknowledged = true
 		if l.checkpoint > 0 {

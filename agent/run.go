@@ -42,6 +42,7 @@ type run struct {
 	counters  protocol.Counters
 	metrics   hostMetrics
 	role      protocol.Command // the newest role
+	stateTold string           // digest of the state that the hub knows
 	stopping  bool
 	stopTimer *time.Timer
 
@@ -72,6 +73,7 @@ func newRun(ctx context.Context, a *Agent) *run {
 	if d := a.options.GiveUpAfter; d > 0 {
 		r.giveUp = time.AfterFunc(d, func() { r.end(ErrGaveUp) })
 	}
+	r.watchState()
 	return r
 }
 

@@ -83,6 +83,7 @@ func (r *run) opened(hub int, answer protocol.Registered) {
 		at.acknowledged = false
 		at.checkpointSent = 0
 	}
+	r.stateTold = ""
 	running := len(r.attempts)
 	r.mu.Unlock()
 	url := r.client.url(hub)

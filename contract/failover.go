@@ -32,11 +32,15 @@ type FailoverInput struct {
 	// WasLeader and Shards are the roles that must move.
 	WasLeader bool  `json:"was_leader,omitempty"`
 	Shards    []int `json:"shards,omitempty"`
+	// Targets are the deployment targets that move with them.
+	Targets []string `json:"targets,omitempty"`
 	// Attempts were under way on the agent.
 	Attempts []fleet.HeldAttempt `json:"attempts,omitempty"`
 	// NoticedAt is when the hub gave the agent up, or the failover was asked for.
 	NoticedAt time.Time      `json:"noticed_at"`
 	Timeout   fleet.Duration `json:"timeout,omitempty"`
+	// StateKept says that members keep state, which is synced when one is promoted.
+	StateKept bool `json:"state_kept,omitempty"`
 }
 
 // FailoverQuery → fleet.FailoverRecord, while it runs and after; the workflow also returns it.

@@ -211,6 +211,11 @@ type Cluster struct {
 	Shards []ShardOwner `json:"shards,omitempty"`
 	// Targets are what its agents look after, sorted by id.
 	Targets []Target `json:"targets,omitempty"`
+	// StateDigests are what the hubs say of the states of their agents, sorted by hub.
+	StateDigests []HubDigests `json:"state_digests,omitempty"`
+	// SyncAt is when the next state sync is due, and Syncs how many were begun, while the states differ.
+	SyncAt time.Time `json:"sync_at,omitzero"`
+	Syncs  int       `json:"syncs,omitempty"`
 	// RoundRobin counts the targets that the round_robin strategy has picked.
 	RoundRobin int64 `json:"round_robin,omitempty"`
 

@@ -61,9 +61,13 @@ type FailoverRecord struct {
 	Promoted         string      `json:"promoted,omitempty"`
 	LeaderEpoch      int64       `json:"leader_epoch,omitempty"`
 	Shards           []ShardMove `json:"shards,omitempty"`
-	NoticedAt        time.Time   `json:"noticed_at"`
-	StartedAt        time.Time   `json:"started_at"`
-	CompletedAt      *time.Time  `json:"completed_at,omitempty"`
+	// Targets are the deployment targets that moved with its roles.
+	Targets []string `json:"targets,omitempty"`
+	// StateSync is how the members' states stood after a promotion; empty: none was made for this failover.
+	StateSync   SyncStatus `json:"state_sync,omitempty"`
+	NoticedAt   time.Time  `json:"noticed_at"`
+	StartedAt   time.Time  `json:"started_at"`
+	CompletedAt *time.Time `json:"completed_at,omitempty"`
 }
 
 // MaxTransfers bounds how many attempts one failover records; more move all the same.

@@ -99,6 +99,24 @@ func (c *Cluster) TargetsOf(agentID string) []string {
 	return ids
 }
 
+// TargetsHeld are the targets that an agent's roles give it, also while it does not serve any more.
+func (c *Cluster) TargetsHeld(agentID string) []string {
+	var ids []string
+	for _, t := range c.Targets {
+		held := t.Agent
+		switch {
+		case c.Config.ReplicationMode == ActivePassive:
+			held = c.Leader
+		case c.Config.ReplicationMode == Sharded && len(c.Shards) > 0:
+			held = c.Shards[ShardOf(t.ID, len(c.Shards))].Owner
+		}
+		if agentID != "" && held == agentID {
+			ids = append(ids, t.ID)
+		}
+	}
+	return ids
+}
+
 // AssignTargets spreads the targets of an active_active cluster over its online members, evenly within one and with as
 // few moves as that needs; a suspect member keeps what it has. In the other modes they follow the roles.
 func (c *Cluster) AssignTargets() []RebalanceMove {

@@ -88,6 +88,7 @@ func (g *Gateway) Register(api huma.API) {
 	g.registerPauses(api)
 	g.registerLoads(api)
 	g.registerBalance(api)
+	g.registerSyncs(api)
 	g.registerQueue(api)
 	g.registerEvents(api)
 }

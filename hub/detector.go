@@ -91,6 +91,7 @@ func (h *Hub) end(s *session, e ending) {
 	h.log.Info("A session ended", zap.String("agent", s.agent), zap.String("cluster", s.cluster), zap.String("reason", e.reason), zap.Int("attempts", len(s.attempts)))
 	h.metrics.ended.WithLabelValues(endKind(e)).Inc()
 	s.gone, s.fenced = true, e.fenced
+	h.statesChanged = h.statesChanged || s.state != nil
 	if h.sessions[s.agent] == s {
 		delete(h.sessions, s.agent)
 	}

@@ -19,6 +19,8 @@ const (
 	maxPollBytes = 8 << 20
 	// maxLogBytes bounds log lines: a character of text may take six bytes of JSON.
 	maxLogBytes = 6*fleet.MaxLogBytes + 128<<10
+	// maxStateBytes bounds what an agent tells of its state: its manifest, or a part of the entries.
+	maxStateBytes = 2 << 20
 )
 
 type registerInput struct{ Body protocol.Register }
@@ -70,6 +72,10 @@ func (h *Hub) Register(api huma.API) {
 		OperationID: "send-log", Method: http.MethodPost, Path: protocol.LogPath, Tags: []string{"agent protocol"},
 		Summary: "Send log lines of an attempt that somebody watches", MaxBodyBytes: maxLogBytes,
 	}, h.takeLog)
+	httpapi.Register(api, access.Session, huma.Operation{
+		OperationID: "send-state", Method: http.MethodPost, Path: protocol.StatePath, Tags: []string{"agent protocol"},
+		Summary: "Answer a command about the state that the agent shares with its cluster", MaxBodyBytes: maxStateBytes,
+	}, h.takeState)
 	httpapi.Register(api, access.Session, huma.Operation{
 		OperationID: "end-session", Method: http.MethodDelete, Path: protocol.SessionPath, Tags: []string{"agent protocol"},
 		Summary: "Say goodbye", DefaultStatus: http.StatusNoContent,
@@ -123,6 +129,11 @@ func (h *Hub) pollAgent(ctx context.Context, in *pollInput) (*pollOutput, error)
 	}
 	if err := in.Body.Providers.Validate(); err != nil {
 		return nil, invalidField("providers", err)
+	}
+	if in.Body.State != nil {
+		if err := in.Body.State.Validate(); err != nil {
+			return nil, invalidField("state", err)
+		}
 	}
 	conn, _ := ctx.Value(connectionKey{}).(*connection)
 	answer, err := h.holdPoll(ctx, claims, conn, in.Body)

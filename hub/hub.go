@@ -29,6 +29,9 @@ type Config struct {
 	Park time.Duration
 	// LanePollers bounds the open polls on one lane. More give more tasks per second, up to the free slots. Default 16.
 	LanePollers int
+	// StateSpacing is the least time between two signals to a cluster about its agents' states, so that a leader that
+	// writes all the time does not fill its cluster's history. Default 5 s.
+	StateSpacing time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -43,6 +46,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.LanePollers == 0 {
 		c.LanePollers = 16
+	}
+	if c.StateSpacing == 0 {
+		c.StateSpacing = 5 * time.Second
 	}
 	return c
 }
@@ -83,9 +89,13 @@ type Hub struct {
 	brakes     map[string]*fleet.Brake // by cluster
 	watches    map[attemptKey]*logWatch
 	events     *eventLog
-	renewedAt  time.Time // when Temporal last took the heartbeat of the hub's own lease
-	conns      map[net.Conn]*connection
-	stopping   bool
+	stateAsks  map[string]*stateAsk // by request
+	statesTold map[string]statesTold
+	// statesChanged says that a session's state, or which sessions there are, changed since watchStates looked.
+	statesChanged bool
+	renewedAt     time.Time // when Temporal last took the heartbeat of the hub's own lease
+	conns         map[net.Conn]*connection
+	stopping      bool
 
 	reclaimAgain chan struct{}
 	run          context.Context // ends when the hub stops: for work that belongs to no request
@@ -112,7 +122,7 @@ func New(o Options) (*Hub, error) {
 		id: o.ID, instance: uuid.NewString(), client: o.Client, service: o.Client.WorkflowService(), namespace: o.Namespace,
 		log: o.Logger.With(zap.String("hub", o.ID)), config: o.Config.withDefaults(), seal: sealer{key: o.Key},
 		sessions: map[string]*session{}, lanes: map[string]*lane{}, directives: map[string]contract.Directive{},
-		brakes: map[string]*fleet.Brake{}, watches: map[attemptKey]*logWatch{}, events: newEventLog(), reclaimAgain: make(chan struct{}, 1),
+		brakes: map[string]*fleet.Brake{}, watches: map[attemptKey]*logWatch{}, events: newEventLog(), stateAsks: map[string]*stateAsk{}, statesTold: map[string]statesTold{}, reclaimAgain: make(chan struct{}, 1),
 		conns: map[net.Conn]*connection{},
 	}
 	h.run, h.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // the hub's own lifetime, ended by Stop
@@ -132,7 +142,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.worker.Stop()
 		return err
 	}
-	for _, loop := range []func(){h.detect, h.watchHealth, h.beat, h.publish, h.takeCommands, h.watchLease, h.reclaim} {
+	for _, loop := range []func(){h.detect, h.watchHealth, h.beat, h.publish, h.takeCommands, h.watchLease, h.reclaim, h.watchStates} {
 		h.wg.Go(loop)
 	}
 	return nil

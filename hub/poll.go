@@ -97,6 +97,9 @@ func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Ti
 	if poll.Providers != nil {
 		s.access = poll.Providers
 	}
+	if poll.State != nil && (s.state == nil || s.state.Digest != poll.State.Digest) {
+		s.state, h.statesChanged = poll.State, true
+	}
 	s.stopping = s.stopping || poll.Stopping
 	for _, r := range poll.Returned {
 		if a := s.attempts[attemptKey{r.TaskID, r.Attempt}]; a != nil && !a.accepted {

@@ -55,6 +55,8 @@ type session struct {
 	worsening bool
 	ownHealth *float64 // its own opinion, with why
 	ownNote   string
+	state     *fleet.StateSummary // what it keeps for its cluster; nil: nothing
+	manifest  *manifest           // what it had when it was last asked
 	metrics   protocol.Metrics
 	counters  protocol.Counters
 	access    fleet.Providers

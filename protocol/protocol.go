@@ -109,6 +109,8 @@ type Poll struct {
 	HealthNote string `json:"health_note,omitempty" maxLength:"200"`
 	// Stopping says the agent takes nothing new; it finishes what it runs and then says goodbye.
 	Stopping bool `json:"stopping,omitempty"`
+	// State tells of the state that the agent keeps for its cluster; absent: as before, or it keeps none.
+	State *fleet.StateSummary `json:"state,omitempty" doc:"Of the state that it shares with its cluster; absent: as before."`
 	// Returned lists attempts the agent hands back without having begun them.
 	Returned []RunningAttempt `json:"returned,omitempty"`
 }
@@ -172,6 +174,10 @@ type Command struct {
 	// After and Hold belong to CommandLog.
 	After int64          `json:"after,omitempty"`
 	Hold  fleet.Duration `json:"hold,omitempty"`
+	// Request, Refs and Entries belong to CommandState and CommandSync.
+	Request string             `json:"request,omitempty"`
+	Refs    []fleet.StateRef   `json:"refs,omitempty"`
+	Entries []fleet.StateEntry `json:"entries,omitempty"`
 }
 
 // Result reports how an attempt ended. Outcome is completed, failed, timed_out or cancelled. Send it again until it is answered:

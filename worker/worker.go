@@ -37,6 +37,7 @@ func RegisterWorkflows(r sdkworker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(workflows.Drain, workflow.RegisterOptions{Name: contract.DrainWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Hub, workflow.RegisterOptions{Name: contract.HubWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Periodic, workflow.RegisterOptions{Name: contract.PeriodicWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.StateSync, workflow.RegisterOptions{Name: contract.StateSyncWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Bulk, workflow.RegisterOptions{Name: contract.BulkWorkflow})
 	registerHealingWorkflows(r)
 }
@@ -70,6 +71,8 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	w.RegisterActivityWithOptions(load.ReduceLoad, activity.RegisterOptions{Name: contract.ReduceLoadActivity})
 	w.RegisterActivityWithOptions(load.RestoreLoad, activity.RegisterOptions{Name: contract.RestoreLoadActivity})
 	w.RegisterActivityWithOptions(load.Rebalance, activity.RegisterOptions{Name: contract.RebalanceActivity})
+	syncs := &activities.StateSyncs{Client: c}
+	w.RegisterActivityWithOptions(syncs.SyncMembers, activity.RegisterOptions{Name: contract.SyncMembersActivity})
 	lanes := &activities.Lanes{Client: c, Namespace: o.Namespace}
 	w.RegisterActivityWithOptions(lanes.Reprioritize, activity.RegisterOptions{Name: contract.ReprioritizeActivity})
 	transfers := &activities.Transfers{Client: c}

@@ -44,10 +44,12 @@ type clusterRun struct {
 	release []contract.ReleaseBrakeRequest
 	log     clusterLog
 
+	targets []string // what the agent looked after whose roles were taken last
+
 	reduced      bool // a load reduction changed since restoreLoads looked
 	askingHealth bool // hubs are being asked how agents with reduced load do
 
-	changed, hubLost, manual, evacuated workflow.ReceiveChannel
+	changed, hubLost, manual, evacuated, states workflow.ReceiveChannel
 }
 
 func newClusterRun(ctx workflow.Context, in contract.ClusterInput) (*clusterRun, error) {
@@ -57,6 +59,7 @@ func newClusterRun(ctx workflow.Context, in contract.ClusterInput) (*clusterRun,
 		hubLost:   workflow.GetSignalChannel(ctx, contract.HubLostSignal),
 		manual:    workflow.GetSignalChannel(ctx, contract.ManualFailoverSignal),
 		evacuated: workflow.GetSignalChannel(ctx, contract.EvacuatedSignal),
+		states:    workflow.GetSignalChannel(ctx, contract.StatesSignal),
 		joined:    true,
 	}
 	if in.State != nil {
@@ -81,6 +84,7 @@ func (r *clusterRun) loop(ctx workflow.Context) error {
 		r.note(ctx)
 		r.settleRoles(ctx)
 		r.restoreLoads(ctx)
+		r.syncStates(ctx)
 		r.note(ctx)
 		switch {
 		case r.told != r.state.Version:
@@ -109,19 +113,19 @@ func (r *clusterRun) waitForWork(ctx workflow.Context) {
 	ready := func() bool {
 		return r.signalled() || r.told != r.state.Version || r.joined || r.reduced || len(r.release) > 0 || (r.deleted || r.longEnough(ctx)) && r.idle(ctx)
 	}
-	wake, why := earlier(r.wake, r.nextRestore()), "until a role is free"
+	wake, why := earlier(earlier(r.wake, r.nextRestore()), r.state.SyncAt), "until a role is free"
 	if wake.IsZero() {
 		_ = workflow.Await(ctx, ready)
 		return
 	}
 	if !wake.Equal(r.wake) {
-		why = "until agents get slots back"
+		why = "until agents get slots back, or states are synced again"
 	}
 	_, _ = workflow.AwaitWithOptions(ctx, named(max(wake.Sub(workflow.Now(ctx)), time.Millisecond), why), ready)
 }
 
 func (r *clusterRun) signalled() bool {
-	return r.changed.Len() > 0 || r.hubLost.Len() > 0 || r.manual.Len() > 0 || r.evacuated.Len() > 0 || r.log.announced.Len() > 0
+	return r.changed.Len() > 0 || r.hubLost.Len() > 0 || r.manual.Len() > 0 || r.evacuated.Len() > 0 || r.log.announced.Len() > 0 || r.states.Len() > 0
 }
 
 // idle reports whether the run may end: nothing that it began beside the loop is under way.

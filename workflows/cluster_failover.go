@@ -12,7 +12,11 @@ import (
 // failover queues the failover of a member.
 func (r *clusterRun) failover(failed fleet.Member, in contract.FailoverInput) {
 	in.Cluster, in.FailedAgent, in.Instance, in.Epoch, in.Hub = r.state.Config.Name, failed.AgentID, failed.Instance, failed.Epoch, failed.Hub
-	in.Timeout = r.state.Config.TransferTimeout
+	if r.targets != nil && in.Targets == nil {
+		in.Targets = r.targets
+	}
+	r.targets = nil
+	in.Timeout, in.StateKept = r.state.Config.TransferTimeout, len(r.state.StateDigests) > 0 && r.state.Config.ReplicationMode != fleet.ActiveActive
 	r.queue = append(r.queue, in)
 }
 
@@ -51,7 +55,7 @@ func (r *clusterRun) manualFailover(ctx workflow.Context, request contract.Manua
 	if target := r.state.Member(request.TargetAgentID); target != nil && target.Status == fleet.AgentOnline && target.AgentID != member.AgentID {
 		in.Target = target.AgentID
 	}
-	in.WasLeader, in.Shards = r.state.Leader == member.AgentID, r.state.ShardsOf(member.AgentID)
+	in.WasLeader, in.Shards, in.Targets = r.state.Leader == member.AgentID, r.state.ShardsOf(member.AgentID), r.state.TargetsOf(member.AgentID)
 	r.failover(*member, in)
 }
 

@@ -43,6 +43,7 @@ func (r *clusterRun) takeSignals(ctx workflow.Context) {
 		}
 	}
 	r.takeAnnouncements(ctx)
+	r.takeStates(ctx)
 }
 
 // membersChanged applies a batch of transitions. An agent that is gone gives up its roles, and if it did not say
@@ -97,6 +98,7 @@ func (r *clusterRun) vacate(agent string, lease time.Duration, now time.Time) (w
 	if plantRoleLeaseIgnored {
 		lease = 0
 	}
+	r.targets = r.state.TargetsHeld(agent)
 	if r.state.Leader == agent {
 		r.state.VacateLeader(lease, now)
 		wasLeader = true

@@ -19,7 +19,7 @@ const evacuateTimeout = time.Minute
 func Failover(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRecord, error) {
 	record := fleet.FailoverRecord{
 		ID: contract.FailoverID(in.Cluster, in.FailedAgent, in.Epoch), Cluster: in.Cluster, FailedAgentID: in.FailedAgent, Epoch: in.Epoch,
-		TargetAgentID: in.Target, Trigger: in.Trigger, Reason: in.Reason, Status: fleet.FailoverRunning,
+		TargetAgentID: in.Target, Trigger: in.Trigger, Reason: in.Reason, Status: fleet.FailoverRunning, Targets: in.Targets,
 		NoticedAt: in.NoticedAt, StartedAt: workflow.Now(ctx),
 	}
 	if err := workflow.SetQueryHandler(ctx, contract.FailoverQuery, func() (fleet.FailoverRecord, error) { return record, nil }); err != nil {
@@ -29,6 +29,7 @@ func Failover(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRe
 	completed := workflow.Now(ctx)
 	record.CompletedAt = &completed
 	publish(ctx, record)
+	syncAfter(ctx, in, &record)
 	return record, nil
 }
 

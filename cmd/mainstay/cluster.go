@@ -13,7 +13,7 @@ func (a *app) clusterCommand() *cobra.Command {
 	command := &cobra.Command{Use: "cluster", Short: "Create, list, show, change, pause and delete clusters"}
 	a.serverFlag(command)
 	command.AddCommand(a.clusterCreateCommand(), a.clusterListCommand(), a.clusterGetCommand(), a.clusterMembersCommand(), a.clusterHealthCommand(),
-		a.clusterUpdateCommand(), a.clusterApplyCommand(), a.clusterPauseCommand(), a.clusterResumeCommand(), a.clusterRebalanceCommand(), a.clusterTargetsCommand(), a.clusterReleaseBrakeCommand(), a.clusterDeleteCommand())
+		a.clusterUpdateCommand(), a.clusterApplyCommand(), a.clusterPauseCommand(), a.clusterResumeCommand(), a.clusterRebalanceCommand(), a.clusterTargetsCommand(), a.clusterSyncCommand(), a.clusterReleaseBrakeCommand(), a.clusterDeleteCommand())
 	return command
 }
 

@@ -72,6 +72,8 @@ release-brake: cluster release-brake x
 rebalance-cluster: cluster rebalance x
 list-targets: cluster targets x
 change-targets: cluster targets x --add y
+sync-cluster: cluster sync x
+get-cluster-sync: cluster sync x --check
 reduce-load: agent reduce-load x
 restore-load: agent restore-load x
 list-agents: agent list
@@ -103,6 +105,7 @@ var commandless = map[string]string{
 	"poll-agent":     "of the agent protocol",
 	"report-result":  "of the agent protocol",
 	"send-log":       "of the agent protocol",
+	"send-state":     "of the agent protocol",
 	"end-session":    "of the agent protocol",
 }
 

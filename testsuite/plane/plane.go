@@ -133,6 +133,9 @@ func NewNode(t testing.TB, o NodeOptions) *Node {
 	if o.Config.Timing == (fleet.Timing{}) {
 		o.Config.Timing = QuickTiming()
 	}
+	if o.Config.StateSpacing == 0 {
+		o.Config.StateSpacing = 250 * time.Millisecond
+	}
 	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
 	n := &Node{Registry: prometheus.NewRegistry()}
 	api := httpapi.New(httpapi.Options{Logger: log, Registry: n.Registry, Version: "test"})

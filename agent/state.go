@@ -1,0 +1,221 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// ErrStandby is the error of a standby that writes: the leader does.
+var ErrStandby = errors.New("agent: a standby does not write the cluster's state: the leader does, and a state sync brings it here")
+
+// State is what an agent shares with its cluster, in clusters that are active_passive or sharded: the leader, or in a
+// sharded cluster whoever is responsible, writes, and state syncs bring it to the other members. So an agent that is
+// promoted has what the leader had. Give it to an agent as Options.State; all methods may be called from any goroutine,
+// before, while and after the agent runs.
+//
+//	state := agent.NewState()
+//	state.OnChange = func(c agent.StateChange) { reload(c.Key) }
+//	a, err := agent.New(agent.Options{…, State: state})
+//	err = state.SetConfiguration("retention", 30)
+//
+// What is written before the agent has a role is a default: what a leader has written wins over it.
+type State struct {
+	// OnChange is told of entries that a sync brought or removed, in the order in which they came. Set it before the agent
+	// runs. It must return promptly.
+	OnChange func(StateChange)
+
+	taking sync.Mutex // held while OnChange is told, so that changes come in order
+	mu     sync.Mutex
+	table  fleet.StateTable
+	role   fleet.Role
+	epoch  int64
+	wrote  func() // tells the run that the state changed; nil while there is none
+	digest string // of the table; empty: not made since it changed
+}
+
+// StateChange is one entry that a sync brought.
+type StateChange struct {
+	Section fleet.StateSection
+	Key     string
+	Value   json.RawMessage // nil: it was removed
+}
+
+// NewState makes an empty state.
+func NewState() *State { return &State{} }
+
+// SetConfiguration writes an entry of the configuration: any value that JSON can have, up to 32 KiB.
+func (s *State) SetConfiguration(key string, value any) error {
+	return s.write(fleet.StateConfiguration, key, value)
+}
+
+// RemoveConfiguration removes an entry of the configuration.
+func (s *State) RemoveConfiguration(key string) error {
+	return s.remove(fleet.StateConfiguration, key)
+}
+
+// Configuration returns a copy of the configuration.
+func (s *State) Configuration() map[string]json.RawMessage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := map[string]json.RawMessage{}
+	for key, e := range s.table.Section(fleet.StateConfiguration) {
+		found[key] = slices.Clone(e.Value)
+	}
+	return found
+}
+
+// SetDigest writes the digest of something that the agent has cached, as of an image.
+func (s *State) SetDigest(key, digest string) error { return s.write(fleet.StateDigests, key, digest) }
+
+// RemoveDigest removes it.
+func (s *State) RemoveDigest(key string) error { return s.remove(fleet.StateDigests, key) }
+
+// Digests returns a copy of the cached digests.
+func (s *State) Digests() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := map[string]string{}
+	for key, e := range s.table.Section(fleet.StateDigests) {
+		var digest string
+		if json.Unmarshal(e.Value, &digest) == nil {
+			found[key] = digest
+		}
+	}
+	return found
+}
+
+// Targets are the deployment targets that an agent of the cluster looked after when it was last heard of.
+func (s *State) Targets(agentID string) []string {
+	return own[[]string](s, fleet.StateTargets, agentID)
+}
+
+// Tasks are what an agent of the cluster ran at the last state sync.
+func (s *State) Tasks(agentID string) []fleet.TaskState {
+	return own[[]fleet.TaskState](s, fleet.StateTasks, agentID)
+}
+
+// Summary is the state in short: states with the same digest are the same.
+func (s *State) Summary() fleet.StateSummary {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.table.Summary()
+}
+
+func own[T any](s *State, section fleet.StateSection, agentID string) T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var value T
+	if e, known := s.table.Get(fleet.StateRef{Section: section, Key: agentID}); known {
+		_ = json.Unmarshal(e.Value, &value) // what another agent says of itself may be anything
+	}
+	return value
+}
+
+func (s *State) write(section fleet.StateSection, key string, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("agent: encode a state entry: %w", err)
+	}
+	return s.change(func() (bool, error) {
+		if s.role == fleet.RoleStandby {
+			return false, ErrStandby
+		}
+		return s.table.Write(fleet.StateRef{Section: section, Key: key}, data, s.epoch)
+	})
+}
+
+func (s *State) remove(section fleet.StateSection, key string) error {
+	return s.change(func() (bool, error) {
+		if s.role == fleet.RoleStandby {
+			return false, ErrStandby
+		}
+		return s.table.Remove(fleet.StateRef{Section: section, Key: key}, s.epoch)
+	})
+}
+
+// change does something to the table, and tells the hub soon when that changed it.
+func (s *State) change(do func() (bool, error)) error {
+	s.mu.Lock()
+	changed, err := do()
+	wrote := s.wrote
+	if changed {
+		s.digest = ""
+	}
+	s.mu.Unlock()
+	if err != nil && !errors.Is(err, ErrStandby) {
+		err = fmt.Errorf("agent: %w", err)
+	}
+	if changed && wrote != nil {
+		wrote()
+	}
+	return err
+}
+
+// setOwn writes what the agent tells of itself. Where it never told anything, nothing is nothing new.
+func (s *State) setOwn(section fleet.StateSection, agentID string, value any, empty bool, epoch int64) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return // never: these are our own types
+	}
+	_ = s.change(func() (bool, error) {
+		ref := fleet.StateRef{Section: section, Key: agentID}
+		if _, known := s.table.Get(ref); empty && !known {
+			return false, nil
+		}
+		return s.table.Write(ref, data, epoch)
+	})
+}
+
+// take takes what a sync brings, and forgets what it says.
+func (s *State) take(entries []fleet.StateEntry, forget []fleet.StateRef) error {
+	s.taking.Lock()
+	defer s.taking.Unlock()
+	var changes []StateChange
+	var first error
+	s.mu.Lock()
+	for _, e := range entries {
+		changed, err := s.table.Put(e)
+		if err != nil && first == nil {
+			first = err
+		}
+		if changed {
+			changes = append(changes, StateChange{Section: e.Section, Key: e.Key, Value: slices.Clone(e.Value)})
+		}
+	}
+	for _, ref := range forget {
+		if s.table.Forget(ref) {
+			changes = append(changes, StateChange{Section: ref.Section, Key: ref.Key})
+		}
+	}
+	if len(changes) > 0 {
+		s.digest = ""
+	}
+	told := s.OnChange
+	s.mu.Unlock()
+	for _, c := range changes {
+		if told != nil {
+			told(c)
+		}
+	}
+	return first
+}
+
+// summaryUnless is the state in short, unless its digest is the one that the hub knows.
+func (s *State) summaryUnless(told string) *fleet.StateSummary {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.digest != "" && s.digest == told {
+		return nil
+	}
+	summary := s.table.Summary()
+	s.digest = summary.Digest
+	if s.digest == told {
+		return nil
+	}
+	return &summary
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+)
+
+func (a *app) clusterSyncCommand() *cobra.Command {
+	var check bool
+	var reason string
+	command := &cobra.Command{
+		Use:   "sync NAME",
+		Short: "Make the states of a cluster's members the same, or compare them",
+		Long: `Make the states of a cluster's members the same: what the leader wrote is sent to the members that lack it. Clusters that
+are active_passive or sharded do it by themselves when their members' states differ. With --check, only compare them.
+Exits with an error when some still differ.`,
+		Example: "  mainstay cluster sync default\n  mainstay cluster sync default --check", Args: exactly("a cluster's name"),
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			path := pathOf(clustersPath, args[0], "sync")
+			if check {
+				var k gateway.ClusterSync
+				raw, err := client.call(c.Context(), http.MethodGet, path, 0, nil, &k)
+				if err != nil {
+					return err
+				}
+				if err := a.print(raw, func() error { return a.printClusterSync(&k) }); err != nil || k.Consistent {
+					return err
+				}
+				return withExit(exitIncomplete, fmt.Errorf("the states of cluster %s differ", args[0]))
+			}
+			var r fleet.SyncReport
+			raw, err := client.call(c.Context(), http.MethodPost, path, 0, gateway.ReasonRequest{Reason: reason}, &r)
+			if err != nil {
+				return err
+			}
+			if err := a.print(raw, func() error { return a.printSync(&r) }); err != nil {
+				return err
+			}
+			if r.Status == fleet.SyncConsistent || r.Status == fleet.SyncSkipped {
+				return nil
+			}
+			return withExit(exitIncomplete, fmt.Errorf("the state sync of cluster %s is %s", args[0], r.Status))
+		},
+	}
+	command.Flags().BoolVar(&check, "check", false, "only compare them")
+	command.Flags().StringVar(&reason, "reason", "", "why; kept in the record")
+	a.outputFlag(command)
+	return command
+}
+
+func (a *app) printSync(r *fleet.SyncReport) error {
+	text := fmt.Sprintf("Cluster %s: %s", r.Cluster, r.Status)
+	if r.Why != "" {
+		text += ": " + r.Why
+	}
+	fmt.Fprintf(a.stdout, "%s.\nEntries %d, digest %s; %d entries sent (%d bytes).\n\n", text, r.State.Entries, r.State.Digest, r.EntriesSent, r.BytesSent)
+	return a.printMemberStates(r.Members)
+}
+
+func (a *app) printClusterSync(k *gateway.ClusterSync) error {
+	fmt.Fprintf(a.stdout, "Cluster %s: %s.\n", k.Cluster, k.Why)
+	if l := k.LastSync; l != nil {
+		fmt.Fprintf(a.stdout, "Last sync: %s, %s (%s).\n", a.ago(&l.StartedAt), l.Status, l.Reason)
+	}
+	fmt.Fprintln(a.stdout)
+	return a.printMemberStates(k.Members)
+}
+
+func (a *app) printMemberStates(members []fleet.MemberSync) error {
+	t := newTable(a.stdout, "AGENT", "ROLE", "SAME", "ENTRIES", "BEHIND", "VERSION", "DIGEST", "")
+	for _, m := range members {
+		same, entries, behind, version, digest := "", "", "", "", ""
+		if m.State != nil {
+			same, entries, digest = "no", fmt.Sprint(m.State.Entries), m.State.Digest
+			behind, version = fmt.Sprint(m.Behind), fmt.Sprintf("%d.%d", m.State.Version.Epoch, m.State.Version.Number)
+			if m.Consistent {
+				same = "yes"
+			}
+		}
+		t.row(m.AgentID, string(m.Role), same, entries, behind, version, digest, m.Why)
+	}
+	return t.flush()
+}

@@ -1,0 +1,135 @@
+package contract
+
+import (
+	"strings"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// StateSyncWorkflow makes the states of a cluster's members the same. SyncInput → fleet.SyncReport.
+const StateSyncWorkflow = "StateSync"
+
+// SyncQuery → fleet.SyncReport, while it runs and after.
+const SyncQuery = "report"
+
+// StatesSignal tells a cluster what the states of one hub's agents are. Its argument is StatesChanged.
+const StatesSignal = "states"
+
+// Activities about the agents' states. The first runs on the worker's queue, the others on a hub's own.
+const (
+	// SyncMembersActivity lists a cluster's members with their hubs. The cluster's name → SyncMembersResult.
+	SyncMembersActivity = "SyncMembers"
+	// ReadStatesActivity reads what a hub's agents of a cluster have. ReadStatesInput → ReadStatesResult.
+	ReadStatesActivity = "ReadStates"
+	// CompareStatesActivity compares them with what they should have. CompareStatesInput → CompareStatesResult.
+	CompareStatesActivity = "CompareStates"
+	// ReadEntriesActivity reads entries from one agent. ReadEntriesInput → ReadEntriesResult.
+	ReadEntriesActivity = "ReadEntries"
+	// ApplyStateActivity hands entries to agents. ApplyStateInput → ApplyStateResult.
+	ApplyStateActivity = "ApplyState"
+)
+
+// SyncWorkflowID is the id of a cluster's state sync; there is one at a time.
+func SyncWorkflowID(cluster string) string { return "sync/" + cluster }
+
+// SyncOfWorkflowID is the inverse of SyncWorkflowID.
+func SyncOfWorkflowID(id string) (string, bool) { return strings.CutPrefix(id, "sync/") }
+
+// SyncInput starts a StateSync workflow.
+type SyncInput struct {
+	Cluster string `json:"cluster"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// StatesChanged is the argument of StatesSignal.
+type StatesChanged struct {
+	Hub string `json:"hub"`
+	// Digests are the different ones, sorted; empty: no agent of the hub keeps state.
+	Digests []string `json:"digests,omitempty"`
+}
+
+// SyncMembersResult lists a cluster's members.
+type SyncMembersResult struct {
+	Mode    fleet.ReplicationMode `json:"mode"`
+	Leader  string                `json:"leader,omitempty"`
+	Members []SyncMember          `json:"members"`
+}
+
+// SyncMember is one of them.
+type SyncMember struct {
+	AgentID string     `json:"agent_id"`
+	Role    fleet.Role `json:"role"`
+	Hub     string     `json:"hub,omitempty"` // empty: it is not connected
+}
+
+// ReadStatesInput says whose states.
+type ReadStatesInput struct {
+	Cluster string `json:"cluster"`
+	// Manifests asks the agents for what they have; else only what their heartbeats told is answered.
+	Manifests bool `json:"manifests,omitempty"`
+	// First is the agent whose copy is preferred among equal ones: the leader.
+	First string `json:"first,omitempty"`
+}
+
+// AgentState is what a hub knows of one agent's state.
+type AgentState struct {
+	AgentID string              `json:"agent_id"`
+	State   *fleet.StateSummary `json:"state,omitempty"` // nil: it keeps none
+	// Silent says that it did not answer in time.
+	Silent bool `json:"silent,omitempty"`
+}
+
+// ReadStatesResult has the hub's agents of the cluster, sorted, and what they have together.
+type ReadStatesResult struct {
+	Agents []AgentState     `json:"agents,omitempty"`
+	Merged []fleet.HeldLine `json:"merged,omitempty"`
+}
+
+// CompareStatesInput says what all should have.
+type CompareStatesInput struct {
+	Cluster string            `json:"cluster"`
+	Want    []fleet.StateLine `json:"want,omitempty"`
+}
+
+// CompareStatesResult is what the hub's agents lack.
+type CompareStatesResult struct {
+	// Lagging are the agents that lack something; Behind counts what, task states left out.
+	Lagging []AgentLag `json:"lagging,omitempty"`
+	// Missing and Extra are what at least one of them lacks, or has too much.
+	Missing []fleet.StateRef `json:"missing,omitempty"`
+	Extra   []fleet.StateRef `json:"extra,omitempty"`
+}
+
+// AgentLag is how far one agent is behind.
+type AgentLag struct {
+	AgentID string `json:"agent_id"`
+	Behind  int    `json:"behind"`
+}
+
+// ReadEntriesInput names entries that an agent has.
+type ReadEntriesInput struct {
+	AgentID string           `json:"agent_id"`
+	Refs    []fleet.StateRef `json:"refs"`
+}
+
+// ReadEntriesResult has those of them that the agent has.
+type ReadEntriesResult struct {
+	Entries []fleet.StateEntry `json:"entries,omitempty"`
+	Silent  bool               `json:"silent,omitempty"`
+}
+
+// ApplyStateInput is what agents are handed.
+type ApplyStateInput struct {
+	Cluster string             `json:"cluster"`
+	Agents  []string           `json:"agents"`
+	Entries []fleet.StateEntry `json:"entries,omitempty"`
+	Forget  []fleet.StateRef   `json:"forget,omitempty"`
+}
+
+// ApplyStateResult says which agents did not take it, with why.
+type ApplyStateResult struct {
+	Failed map[string]string `json:"failed,omitempty"`
+}
+
+// ReadStatesID is the id of one reading without a workflow. nonce makes it unique.
+func ReadStatesID(cluster, nonce string) string { return "read-states/" + cluster + "/" + nonce }

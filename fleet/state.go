@@ -1,0 +1,195 @@
+package fleet
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// StateSection is a part of the state that the agents of a cluster share (row A16).
+type StateSection string
+
+// The sections. In the first two each agent tells about itself, under its id; the others the leader writes, or in a
+// sharded cluster whoever is responsible.
+const (
+	StateTargets       StateSection = "assigned_targets"
+	StateTasks         StateSection = "task_states"
+	StateConfiguration StateSection = "configuration"
+	StateDigests       StateSection = "cached_digests"
+)
+
+// own reports whether each agent writes its own entry of the section, under its id.
+func (s StateSection) own() bool { return s == StateTargets || s == StateTasks }
+
+// Bounds of the state that an agent keeps.
+const (
+	MaxStateEntries = 1000
+	MaxStateValue   = 32 << 10 // bytes
+	MaxStateBytes   = 1 << 20  // of all values
+	MaxStateKey     = 255      // bytes
+	// StateChunk is about how many bytes of entries travel at a time.
+	StateChunk = 256 << 10
+)
+
+// StateRef names an entry.
+type StateRef struct {
+	Section StateSection `json:"section"`
+	Key     string       `json:"key"`
+}
+
+func (r StateRef) compare(o StateRef) int {
+	return cmp.Or(cmp.Compare(r.Section, o.Section), strings.Compare(r.Key, o.Key))
+}
+
+// StateVersion orders what was written under one key: first by the epoch under which it was written, so that a former
+// leader's writing never wins over its successor's, then by a number that grows with each writing.
+type StateVersion struct {
+	Epoch  int64 `json:"epoch,omitempty"`
+	Number int64 `json:"number"`
+}
+
+func (v StateVersion) compare(o StateVersion) int {
+	return cmp.Or(cmp.Compare(v.Epoch, o.Epoch), cmp.Compare(v.Number, o.Number))
+}
+
+// Newer reports whether v was written after o.
+func (v StateVersion) Newer(o StateVersion) bool { return v.compare(o) > 0 }
+
+// StateEntry is one entry of the state. A removed one is kept without its value, so that it is not brought back.
+type StateEntry struct {
+	StateRef
+	StateVersion
+	Value json.RawMessage `json:"value,omitempty"`
+	// Digest is of the value, made by whoever wrote it and kept as it is by all others.
+	Digest  string `json:"digest,omitempty"`
+	Removed bool   `json:"removed,omitempty"`
+}
+
+// StateLine is an entry without its value, as a manifest has it.
+type StateLine struct {
+	StateRef
+	StateVersion
+	// Digest is of the value; empty for a removed entry.
+	Digest string `json:"digest,omitempty"`
+	Size   int    `json:"size,omitempty"` // of the value, in bytes
+}
+
+// Newer reports whether l replaces o under the same key. Of two writings with the same version one wins everywhere.
+func (l StateLine) Newer(o StateLine) bool {
+	return cmp.Or(l.compare(o.StateVersion), strings.Compare(l.Digest, o.Digest)) > 0
+}
+
+func (l StateLine) compare(v StateVersion) int { return l.StateVersion.compare(v) }
+
+// Line is the entry's line in a manifest.
+func (e StateEntry) Line() StateLine {
+	l := StateLine{StateRef: e.StateRef, StateVersion: e.StateVersion}
+	if !e.Removed {
+		l.Digest, l.Size = e.Digest, len(e.Value)
+	}
+	return l
+}
+
+// Validate checks an entry that came from outside.
+func (e StateEntry) Validate() error {
+	if err := e.StateRef.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case e.Removed && (len(e.Value) > 0 || e.Digest != ""):
+		return fmt.Errorf("a removed entry has no value and no digest")
+	case !e.Removed && !isHex(e.Digest):
+		return fmt.Errorf("a digest must have 8 to 64 hexadecimal digits")
+	case !e.Removed && !json.Valid(e.Value):
+		return fmt.Errorf("a value must be JSON")
+	case len(e.Value) > MaxStateValue:
+		return fmt.Errorf("a value may have at most %d bytes", MaxStateValue)
+	case e.Epoch < 0 || e.Number < 1:
+		return fmt.Errorf("a version's epoch must not be negative, and its number must be 1 or more")
+	}
+	return nil
+}
+
+// Validate checks a name of an entry.
+func (r StateRef) Validate() error {
+	switch r.Section {
+	case StateTargets, StateTasks, StateConfiguration, StateDigests:
+	default:
+		return fmt.Errorf("section must be assigned_targets, task_states, configuration or cached_digests")
+	}
+	if r.Key == "" || len(r.Key) > MaxStateKey || !utf8.ValidString(r.Key) || strings.ContainsFunc(r.Key, unicode.IsControl) {
+		return fmt.Errorf("a key must have 1 to %d bytes of text without control characters", MaxStateKey)
+	}
+	return nil
+}
+
+// EmptyState is the digest of a state without entries.
+const EmptyState = "empty"
+
+// DigestOfState is one word for what a manifest says: equal digests mean equal states. What changes by the second, the
+// task states, is left out.
+func DigestOfState(manifest []StateLine) string {
+	h := sha256.New()
+	any := false
+	for _, l := range sortedLines(manifest) {
+		if l.Section != StateTasks {
+			any = true
+			fmt.Fprintf(h, "%s\x00%s\x00%d.%d\x00%s\n", l.Section, l.Key, l.Epoch, l.Number, l.Digest)
+		}
+	}
+	if !any {
+		return EmptyState
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+func valueDigest(value json.RawMessage) string {
+	sum := sha256.Sum256(value)
+	return hex.EncodeToString(sum[:16])
+}
+
+func isHex(s string) bool {
+	_, err := hex.DecodeString(s)
+	return err == nil && len(s) >= 8 && len(s) <= 64
+}
+
+func sortedLines(lines []StateLine) []StateLine {
+	if slices.IsSortedFunc(lines, func(a, b StateLine) int { return a.StateRef.compare(b.StateRef) }) {
+		return lines
+	}
+	lines = slices.Clone(lines)
+	slices.SortFunc(lines, func(a, b StateLine) int { return a.StateRef.compare(b.StateRef) })
+	return lines
+}
+
+// TaskState is what an agent's state tells of one task that it runs.
+type TaskState struct {
+	TaskID    string    `json:"task_id"`
+	Attempt   int       `json:"attempt"`
+	Type      string    `json:"type,omitempty"`
+	StartedAt time.Time `json:"started_at,omitzero"`
+}
+
+// StateSummary is what an agent says of its state with its heartbeats, when it changed.
+type StateSummary struct {
+	Digest string `json:"digest"`
+	// Entries counts all, but for removed ones.
+	Entries int `json:"entries"`
+	// Version is the newest of any entry but the task states.
+	Version StateVersion `json:"version"`
+}
+
+// Validate checks a summary that came from outside.
+func (s *StateSummary) Validate() error {
+	if s.Digest != EmptyState && !isHex(s.Digest) || s.Entries < 0 || s.Entries > MaxStateEntries {
+		return fmt.Errorf("digest must be 8 to 64 hexadecimal digits, or %q; entries must lie between 0 and %d", EmptyState, MaxStateEntries)
+	}
+	return nil
+}

@@ -1,0 +1,239 @@
+package fleet
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func config(key string) StateRef { return StateRef{Section: StateConfiguration, Key: key} }
+
+func written(t require.TestingT, table *StateTable, key, value string, epoch int64) {
+	_, err := table.Write(config(key), []byte(value), epoch)
+	require.NoError(t, err)
+}
+
+func TestStateTable(t *testing.T) {
+	t.Parallel()
+	var table StateTable
+	require.Equal(t, StateSummary{Digest: EmptyState}, table.Summary())
+	changed, err := table.Write(config("a"), []byte(`1`), 3)
+	require.NoError(t, err)
+	require.True(t, changed)
+	first := table.Summary()
+	require.Equal(t, StateVersion{Epoch: 3, Number: 1}, first.Version)
+	require.Equal(t, 1, first.Entries)
+	changed, err = table.Write(config("a"), []byte(`1`), 4)
+	require.NoError(t, err)
+	require.False(t, changed, "the same value is nothing new")
+	require.Equal(t, first, table.Summary())
+	written(t, &table, "a", `2`, 2)
+	e, known := table.Get(config("a"))
+	require.True(t, known)
+	require.Equal(t, StateVersion{Epoch: 3, Number: 2}, e.StateVersion, "an epoch does not go back")
+	removed, err := table.Remove(config("a"), 3)
+	require.NoError(t, err)
+	require.True(t, removed)
+	removed, err = table.Remove(config("a"), 3)
+	require.NoError(t, err)
+	require.False(t, removed)
+	_, known = table.Get(config("a"))
+	require.False(t, known)
+	require.Zero(t, table.Summary().Entries)
+	require.NotEqual(t, EmptyState, table.Summary().Digest, "that it was removed is a part of the state")
+	require.False(t, table.Forget(config("a")), "only what agents say of themselves is forgotten")
+	changed, err = table.Put(StateEntry{StateRef: config("a"), StateVersion: StateVersion{Epoch: 3, Number: 2}, Value: json.RawMessage(`2`), Digest: "00112233"})
+	require.NoError(t, err)
+	require.False(t, changed, "an older writing does not bring it back")
+}
+
+// Task states change by the second: they are a part of the state, but not of its digest.
+func TestDigestLeavesTasksOut(t *testing.T) {
+	t.Parallel()
+	var table StateTable
+	written(t, &table, "a", `1`, 1)
+	before := table.Summary()
+	_, err := table.Write(StateRef{Section: StateTasks, Key: "agent-1"}, []byte(`[]`), 1)
+	require.NoError(t, err)
+	require.Equal(t, before.Digest, table.Summary().Digest)
+	require.Equal(t, before.Version, table.Summary().Version)
+	_, err = table.Write(StateRef{Section: StateTargets, Key: "agent-1"}, []byte(`[]`), 1)
+	require.NoError(t, err)
+	require.NotEqual(t, before.Digest, table.Summary().Digest)
+}
+
+func TestStateBounds(t *testing.T) {
+	t.Parallel()
+	valid := StateEntry{StateRef: config("a"), StateVersion: StateVersion{Number: 1}, Value: json.RawMessage(`1`), Digest: "00112233"}
+	require.NoError(t, valid.Validate())
+	for name, change := range map[string]func(e *StateEntry){
+		"section":          func(e *StateEntry) { e.Section = "secrets" },
+		"no key":           func(e *StateEntry) { e.Key = "" },
+		"long key":         func(e *StateEntry) { e.Key = strings.Repeat("k", MaxStateKey+1) },
+		"control":          func(e *StateEntry) { e.Key = "a\nb" },
+		"not text":         func(e *StateEntry) { e.Key = "\xff" },
+		"not JSON":         func(e *StateEntry) { e.Value = json.RawMessage(`{`) },
+		"no value":         func(e *StateEntry) { e.Value = nil },
+		"large":            func(e *StateEntry) { e.Value = json.RawMessage(`"` + strings.Repeat("v", MaxStateValue) + `"`) },
+		"removed, a value": func(e *StateEntry) { e.Removed = true },
+		"no digest":        func(e *StateEntry) { e.Digest = "" },
+		"odd digest":       func(e *StateEntry) { e.Digest = "not hexadecimal" },
+		"no number":        func(e *StateEntry) { e.Number = 0 },
+		"negative epoch":   func(e *StateEntry) { e.Epoch = -1 },
+	} {
+		e := valid
+		change(&e)
+		require.Error(t, e.Validate(), name)
+	}
+	var table StateTable
+	big := []byte(`"` + strings.Repeat("v", MaxStateValue-2) + `"`)
+	for i := range MaxStateBytes / MaxStateValue {
+		_, err := table.Write(config(fmt.Sprint(i)), big, 0)
+		require.NoError(t, err)
+	}
+	_, err := table.Write(config("more"), big, 0)
+	require.ErrorContains(t, err, "bytes")
+	table = StateTable{}
+	for i := range MaxStateEntries {
+		written(t, &table, fmt.Sprint(i), `1`, 0)
+	}
+	_, err = table.Write(config("more"), []byte(`1`), 0)
+	require.ErrorContains(t, err, "entries")
+	for i := range maxStateRemoved + 50 {
+		_, err := table.Remove(config(fmt.Sprint(i)), 0)
+		require.NoError(t, err)
+	}
+	require.Len(t, table.Manifest(), MaxStateEntries-50, "the oldest removed ones are forgotten")
+	written(t, &table, "more", `1`, 0)
+	require.NoError(t, (&StateSummary{Digest: EmptyState}).Validate())
+	require.Error(t, (&StateSummary{Digest: "no"}).Validate())
+	require.Error(t, (&StateSummary{Digest: EmptyState, Entries: -1}).Validate())
+}
+
+// A former leader's writings under an old epoch never win, however many they are.
+func TestNewerEpochWins(t *testing.T) {
+	t.Parallel()
+	var old, next StateTable
+	written(t, &old, "a", `"first"`, 1)
+	for _, e := range old.Entries([]StateRef{config("a")}) {
+		_, err := next.Put(e)
+		require.NoError(t, err)
+	}
+	for i := range 10 {
+		written(t, &old, "a", fmt.Sprint(i), 1)
+	}
+	written(t, &next, "a", `"successor"`, 2)
+	exchange(t, []*StateTable{&old, &next})
+	e, _ := old.Get(config("a"))
+	require.JSONEq(t, `"successor"`, string(e.Value))
+	require.Equal(t, old.Summary(), next.Summary())
+}
+
+func anyone(string) bool { return true }
+
+// exchange does what a state sync does, in one round.
+func exchange(t require.TestingT, tables []*StateTable) (sent int) {
+	var manifests []AgentManifest
+	for i, table := range tables {
+		manifests = append(manifests, AgentManifest{AgentID: fmt.Sprint(i), Lines: table.Manifest()})
+	}
+	want := MergeManifests(manifests, anyone)
+	for i, table := range tables {
+		d := DiffState(LinesOf(want), manifests[i].Lines)
+		for _, part := range ChunkState(want, d.Missing) {
+			holder := slices.IndexFunc(manifests, func(m AgentManifest) bool { return m.AgentID == part.Holder })
+			for _, e := range tables[holder].Entries(part.Refs) {
+				_, err := table.Put(e)
+				require.NoError(t, err)
+				sent++
+			}
+		}
+	}
+	return sent
+}
+
+// Whoever wrote what in which order: one round makes all the same, a second one sends nothing.
+func TestStatesConverge(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		tables := make([]*StateTable, rapid.IntRange(1, 5).Draw(t, "agents"))
+		for i := range tables {
+			tables[i] = &StateTable{}
+		}
+		for range rapid.IntRange(0, 40).Draw(t, "steps") {
+			table := rapid.SampledFrom(tables).Draw(t, "who")
+			key, epoch := config(rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "key")), rapid.Int64Range(0, 3).Draw(t, "epoch")
+			var err error
+			switch rapid.IntRange(0, 4).Draw(t, "what") {
+			case 0:
+				_, err = table.Remove(key, epoch)
+			case 1:
+				exchange(t, tables)
+			default:
+				_, err = table.Write(key, []byte(fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "value"))), epoch)
+			}
+			require.NoError(t, err)
+		}
+		exchange(t, tables)
+		for _, table := range tables[1:] {
+			require.Equal(t, tables[0].Manifest(), table.Manifest())
+			require.Equal(t, tables[0].Summary(), table.Summary())
+			require.Equal(t, tables[0].Section(StateConfiguration), table.Section(StateConfiguration))
+		}
+		require.Zero(t, exchange(t, tables))
+	})
+}
+
+func TestDiffAndMerge(t *testing.T) {
+	t.Parallel()
+	line := func(section StateSection, key string, number int64) StateLine {
+		return StateLine{StateRef: StateRef{section, key}, StateVersion: StateVersion{Number: number}, Digest: "00112233", Size: 10}
+	}
+	leader := []StateLine{line(StateConfiguration, "x", 2), line(StateTasks, "gone", 1), line(StateTargets, "a", 1)}
+	standby := []StateLine{line(StateConfiguration, "x", 1), line(StateConfiguration, "y", 3), line(StateTargets, "gone", 1)}
+	member := func(id string) bool { return id != "gone" }
+	want := MergeManifests([]AgentManifest{{"a", leader}, {"b", standby}}, member)
+	require.Equal(t, []HeldLine{{line(StateTargets, "a", 1), "a"}, {line(StateConfiguration, "x", 2), "a"}, {line(StateConfiguration, "y", 3), "b"}}, want)
+	d := DiffState(LinesOf(want), standby)
+	require.Equal(t, []StateRef{{StateTargets, "a"}, {StateConfiguration, "x"}}, d.Missing)
+	require.Equal(t, []StateRef{{StateTargets, "gone"}}, d.Extra)
+	require.Equal(t, 3, d.Behind())
+	d = DiffState(LinesOf(want), leader)
+	require.Equal(t, []StateRef{{StateConfiguration, "y"}}, d.Missing)
+	require.Equal(t, []StateRef{{StateTasks, "gone"}}, d.Extra)
+	require.Equal(t, 1, d.Behind(), "task states do not count")
+	equal := MergeManifests([]AgentManifest{{"leader", leader}, {"b", leader}}, anyone)
+	require.Equal(t, "leader", equal[0].Holder, "of equal ones the first")
+}
+
+func TestChunkState(t *testing.T) {
+	t.Parallel()
+	var want []HeldLine
+	var missing []StateRef
+	for i := range 40 {
+		holder := "a"
+		if i%10 == 0 {
+			holder = "b"
+		}
+		want = append(want, HeldLine{StateLine{StateRef: config(fmt.Sprint(i)), Size: 30 << 10}, holder})
+		if i != 5 {
+			missing = append(missing, config(fmt.Sprint(i)))
+		}
+	}
+	parts := ChunkState(want, missing)
+	seen := map[StateRef]int{}
+	for _, p := range parts {
+		require.LessOrEqual(t, len(p.Refs)*30<<10, StateChunk)
+		for _, ref := range p.Refs {
+			seen[ref]++
+		}
+	}
+	require.Len(t, seen, 39)
+	require.Len(t, parts, 6, "35 of a in parts of eight, and 4 of b")
+	require.Empty(t, ChunkState(want, nil))
+}

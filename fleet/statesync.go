@@ -1,0 +1,247 @@
+package fleet
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// HeldLine is a line of a merged manifest, and who has the entry.
+type HeldLine struct {
+	StateLine
+	Holder string `json:"holder"`
+}
+
+// AgentManifest is what one agent has.
+type AgentManifest struct {
+	AgentID string
+	Lines   []StateLine
+}
+
+// MergeManifests is the state that all members should have: of each key the newest writing, and who has it. Of equal
+// ones the earlier manifest's agent is named, so put the leader's first. What agents that are no members any more told of
+// themselves is left out.
+func MergeManifests(manifests []AgentManifest, member func(agentID string) bool) []HeldLine {
+	var held []HeldLine
+	for _, m := range manifests {
+		for _, l := range m.Lines {
+			held = append(held, HeldLine{StateLine: l, Holder: m.AgentID})
+		}
+	}
+	return MergeHeld(held, member)
+}
+
+// MergeHeld merges what several hubs have merged.
+func MergeHeld(lines []HeldLine, member func(agentID string) bool) []HeldLine {
+	newest := map[StateRef]HeldLine{}
+	for _, l := range lines {
+		if l.Section.own() && !member(l.Key) {
+			continue
+		}
+		if known, found := newest[l.StateRef]; !found || l.Newer(known.StateLine) {
+			newest[l.StateRef] = l
+		}
+	}
+	merged := make([]HeldLine, 0, len(newest))
+	for _, l := range newest {
+		merged = append(merged, l)
+	}
+	slices.SortFunc(merged, func(a, b HeldLine) int { return a.StateRef.compare(b.StateRef) })
+	return merged
+}
+
+// LinesOf are merged lines without who has them.
+func LinesOf(held []HeldLine) []StateLine {
+	lines := make([]StateLine, len(held))
+	for i := range held {
+		lines[i] = held[i].StateLine
+	}
+	return lines
+}
+
+// StateDiff is what one agent lacks.
+type StateDiff struct {
+	// Missing are entries that it does not have, or has an older writing of.
+	Missing []StateRef `json:"missing,omitempty"`
+	// Extra are entries about agents that are no members any more.
+	Extra []StateRef `json:"extra,omitempty"`
+}
+
+// Behind is how many entries, task states left out, the agent lacks.
+func (d *StateDiff) Behind() int {
+	n := 0
+	for _, refs := range [][]StateRef{d.Missing, d.Extra} {
+		for _, ref := range refs {
+			if ref.Section != StateTasks {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// DiffState compares what an agent should have with what it has.
+func DiffState(want, have []StateLine) StateDiff {
+	var d StateDiff
+	has := make(map[StateRef]StateLine, len(have))
+	for _, l := range have {
+		has[l.StateRef] = l
+	}
+	for _, l := range want {
+		if known, found := has[l.StateRef]; !found || l.Newer(known) {
+			d.Missing = append(d.Missing, l.StateRef)
+		}
+		delete(has, l.StateRef)
+	}
+	for _, l := range sortedLines(have) {
+		if _, extra := has[l.StateRef]; extra && l.Section.own() {
+			d.Extra = append(d.Extra, l.StateRef)
+		}
+	}
+	return d
+}
+
+// ChunkState cuts a list of entries into parts of about StateChunk bytes, each of entries that one agent holds.
+func ChunkState(want []HeldLine, missing []StateRef) []StatePart {
+	lacking := make(map[StateRef]bool, len(missing))
+	for _, ref := range missing {
+		lacking[ref] = true
+	}
+	var parts []StatePart
+	open := map[string]int{} // the part of a holder that is not full, by index
+	sizes := map[string]int{}
+	for _, l := range want {
+		if !lacking[l.StateRef] {
+			continue
+		}
+		size := l.Size + len(l.Key) + 128
+		i, found := open[l.Holder]
+		if !found || sizes[l.Holder]+size > StateChunk {
+			i = len(parts)
+			parts = append(parts, StatePart{Holder: l.Holder})
+			open[l.Holder], sizes[l.Holder] = i, 0
+		}
+		parts[i].Refs = append(parts[i].Refs, l.StateRef)
+		sizes[l.Holder] += size
+	}
+	return parts
+}
+
+// StatePart is entries that travel together.
+type StatePart struct {
+	Holder string     `json:"holder"`
+	Refs   []StateRef `json:"refs"`
+}
+
+// SyncStatus is how a state sync stands.
+type SyncStatus string
+
+// The statuses of a state sync.
+const (
+	SyncRunning      SyncStatus = "running"
+	SyncConsistent   SyncStatus = "consistent"   // every member that keeps state has the same
+	SyncInconsistent SyncStatus = "inconsistent" // some still differ; members says which
+	SyncSkipped      SyncStatus = "skipped"      // no member keeps state
+	SyncFailed       SyncStatus = "failed"
+)
+
+// SyncReport tells one state sync of a cluster.
+type SyncReport struct {
+	Cluster string     `json:"cluster"`
+	Status  SyncStatus `json:"status"`
+	Reason  string     `json:"reason,omitempty"` // why it was begun
+	Why     string     `json:"why,omitempty"`    // what stands in the way
+	// State is what every member should have.
+	State       StateSummary `json:"state"`
+	EntriesSent int          `json:"entries_sent"`
+	BytesSent   int          `json:"bytes_sent"`
+	Rounds      int          `json:"rounds"`
+	Members     []MemberSync `json:"members"`
+	StartedAt   time.Time    `json:"started_at"`
+	CompletedAt *time.Time   `json:"completed_at,omitempty"`
+}
+
+// MemberSync is how one member's state compares with what all should have.
+type MemberSync struct {
+	AgentID string `json:"agent_id"`
+	Role    Role   `json:"role"`
+	Hub     string `json:"hub,omitempty"`
+	// State is absent of an agent that keeps none or did not answer; Why says which.
+	State      *StateSummary `json:"state,omitempty"`
+	Behind     int           `json:"behind"` // entries that it lacks
+	Consistent bool          `json:"consistent"`
+	Why        string        `json:"why,omitempty"`
+}
+
+// HubDigests are the different digests of the states that one hub's agents of a cluster have.
+type HubDigests struct {
+	Hub     string   `json:"hub"`
+	Digests []string `json:"digests"`
+}
+
+const (
+	// syncAgain and syncAgainMax space the syncs of a cluster whose members stay different.
+	syncAgain    = 30 * time.Second
+	syncAgainMax = 10 * time.Minute
+)
+
+// SetStateDigests notes what a hub says of its agents' states; none: it has no agent that keeps state. The first sync is due
+// at once when the states differ.
+func (c *Cluster) SetStateDigests(hub string, digests []string, now time.Time) {
+	c.StateDigests = slices.DeleteFunc(c.StateDigests, func(h HubDigests) bool { return h.Hub == hub })
+	if len(digests) > 0 {
+		c.StateDigests = append(c.StateDigests, HubDigests{Hub: hub, Digests: digests})
+		slices.SortFunc(c.StateDigests, func(a, b HubDigests) int { return strings.Compare(a.Hub, b.Hub) })
+	}
+	c.settleSync(now)
+}
+
+// DropStateDigests forgets hubs that have no members any more.
+func (c *Cluster) DropStateDigests(now time.Time) {
+	hubs := c.Hubs()
+	n := len(c.StateDigests)
+	c.StateDigests = slices.DeleteFunc(c.StateDigests, func(h HubDigests) bool { return !slices.Contains(hubs, h.Hub) })
+	if len(c.StateDigests) != n {
+		c.settleSync(now)
+	}
+}
+
+func (c *Cluster) settleSync(now time.Time) {
+	switch {
+	case c.StatesAgree() || c.Config.ReplicationMode == ActiveActive:
+		c.SyncAt, c.Syncs = time.Time{}, 0
+	case c.SyncAt.IsZero():
+		c.SyncAt = now
+	}
+}
+
+// StatesAgree reports whether all members that keep state have the same, as far as their hubs have told. A hub that told
+// nothing has agents without state, or none.
+func (c *Cluster) StatesAgree() bool {
+	first := ""
+	for _, h := range c.StateDigests {
+		for _, d := range h.Digests {
+			if first == "" {
+				first = d
+			}
+			if d != first {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// SyncDue reports whether a sync should begin now, and notes when the next may if this one does not help.
+func (c *Cluster) SyncDue(now time.Time) bool {
+	if c.SyncAt.IsZero() || now.Before(c.SyncAt) {
+		return false
+	}
+	wait := syncAgainMax
+	if c.Syncs < 5 {
+		wait = syncAgain << c.Syncs
+	}
+	c.Syncs++
+	c.SyncAt = now.Add(min(wait, syncAgainMax))
+	return true
+}

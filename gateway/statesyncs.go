@@ -1,0 +1,205 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+const (
+	// syncLook is how often a state sync is looked at while it is waited for.
+	syncLook = 50 * time.Millisecond
+	// syncWait is how long the start of one waits for its end.
+	syncWait = 5 * time.Second
+)
+
+// ClusterSync is how the states of a cluster's members compare now.
+type ClusterSync struct {
+	Cluster    string             `json:"cluster"`
+	Consistent bool               `json:"consistent" doc:"Every connected member that keeps state has the same."`
+	Why        string             `json:"why"`
+	Members    []fleet.MemberSync `json:"members"`
+	LastSync   *fleet.SyncReport  `json:"last_sync,omitempty" doc:"Without its members. Absent: none is known."`
+}
+
+type syncInput struct {
+	ID   string         `path:"id" doc:"The cluster's name."`
+	Body *ReasonRequest `doc:"May be left out."`
+}
+
+type syncOutput struct {
+	Status int
+	Body   fleet.SyncReport
+}
+
+type clusterSyncOutput struct{ Body ClusterSync }
+
+func (g *Gateway) registerSyncs(api huma.API) {
+	start := clusterOperation("sync-cluster", http.MethodPost, "/{id}/sync", "Make the states of a cluster's members the same", http.StatusOK)
+	start.Description = "For active_passive and sharded clusters, whose members do it by themselves when their states differ. What the leader wrote is sent to the members that lack it. " +
+		"Answers with the report when it has ended, or with the one that is running after 5 s. One that is under way is joined."
+	httpapi.Register(api, access.Operate, start, g.syncCluster)
+	look := clusterOperation("get-cluster-sync", http.MethodGet, "/{id}/sync", "Compare the states of a cluster's members", http.StatusOK)
+	look.Description = "By the digests that their heartbeats tell. Answers 501 not_supported when Temporal has no standalone activities."
+	httpapi.Register(api, access.View, look, func(ctx context.Context, in *clusterInput) (*clusterSyncOutput, error) {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		view, err := g.oneView(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		body, err := g.clusterSync(ctx, &view.Cluster)
+		if err != nil {
+			return nil, err
+		}
+		return &clusterSyncOutput{Body: body}, nil
+	})
+}
+
+func (g *Gateway) syncCluster(ctx context.Context, in *syncInput) (*syncOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	view, err := g.oneView(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if view.Config.ReplicationMode == fleet.ActiveActive {
+		return nil, httpapi.Problem(protocol.CodeConflict, "the cluster is active_active: its members share no state")
+	}
+	input := contract.SyncInput{Cluster: in.ID, Reason: "asked for by hand"}
+	if in.Body != nil && in.Body.Reason != "" {
+		input.Reason = in.Body.Reason
+	}
+	_, err = g.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: contract.SyncWorkflowID(in.ID), TaskQueue: contract.WorkerQueue, StaticSummary: "state sync: " + input.Reason,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING, WorkflowExecutionTimeout: 5 * time.Minute,
+		TypedSearchAttributes: temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(in.ID)),
+	}, contract.StateSyncWorkflow, input)
+	if err != nil {
+		return nil, g.answer(err, "start a state sync", protocol.CodeInternal)
+	}
+	for until := time.Now().Add(syncWait); ; {
+		report, err := g.lastSync(ctx, in.ID)
+		if err != nil || report == nil {
+			return nil, g.answer(err, "read a state sync", protocol.CodeInternal)
+		}
+		if report.Status != fleet.SyncRunning || time.Now().After(until) {
+			return &syncOutput{Status: http.StatusOK, Body: *report}, nil
+		}
+		if err := g.pause(ctx, syncLook); err != nil {
+			return nil, httpapi.Problem(protocol.CodeUnavailable, unavailableDetail)
+		}
+	}
+}
+
+// lastSync is the report of a cluster's newest state sync; nil: there is none.
+func (g *Gateway) lastSync(ctx context.Context, cluster string) (*fleet.SyncReport, error) {
+	description, err := g.client.DescribeWorkflowExecution(ctx, contract.SyncWorkflowID(cluster), "")
+	if isAny[*serviceerror.NotFound](err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, g.answer(err, "describe a state sync", protocol.CodeInternal)
+	}
+	info := description.GetWorkflowExecutionInfo()
+	report, why := workflowRecord[fleet.SyncReport](ctx, g, info, contract.SyncQuery)
+	if why != "" {
+		report = fleet.SyncReport{Cluster: cluster, Status: fleet.SyncRunning, Why: why, Members: []fleet.MemberSync{}, StartedAt: info.GetStartTime().AsTime().UTC()}
+		if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+			report.Status = fleet.SyncFailed
+		}
+	}
+	return &report, nil
+}
+
+// clusterSync asks the hubs what their agents' heartbeats told.
+func (g *Gateway) clusterSync(ctx context.Context, c *fleet.Cluster) (ClusterSync, error) {
+	hubs := c.Hubs()
+	results, errs := make([]contract.ReadStatesResult, len(hubs)), make([]error, len(hubs))
+	forEach(len(hubs), func(i int) {
+		_, errs[i] = g.ask(ctx, hubQuestion{
+			hub: hubs[i], activity: contract.ReadStatesActivity, id: contract.ReadStatesID(c.Config.Name, uuid.NewString()),
+			summary: "states of " + c.Config.Name, input: contract.ReadStatesInput{Cluster: c.Config.Name},
+		}, &results[i])
+	})
+	known := map[string]*fleet.StateSummary{}
+	for i := range hubs {
+		if errs[i] != nil {
+			return ClusterSync{}, errs[i]
+		}
+		for _, agent := range results[i].Agents {
+			known[agent.AgentID] = agent.State
+		}
+	}
+	answer := compareSummaries(c, known)
+	last, err := g.lastSync(ctx, c.Config.Name)
+	if err != nil {
+		return ClusterSync{}, err
+	}
+	if last != nil {
+		last.Members = []fleet.MemberSync{}
+		answer.LastSync = last
+	}
+	return answer, nil
+}
+
+// compareSummaries compares the members' states with the leader's, or where there is none with the newest.
+func compareSummaries(c *fleet.Cluster, known map[string]*fleet.StateSummary) ClusterSync {
+	answer := ClusterSync{Cluster: c.Config.Name, Members: []fleet.MemberSync{}}
+	measure := known[c.Leader]
+	for i := range c.Members {
+		s := known[c.Members[i].AgentID]
+		if c.Config.ReplicationMode != fleet.ActivePassive && s != nil && (measure == nil || s.Version.Newer(measure.Version)) {
+			measure = s
+		}
+	}
+	keep, differ := 0, 0
+	for i := range c.Members {
+		m := &c.Members[i]
+		state := known[m.AgentID]
+		row := fleet.MemberSync{AgentID: m.AgentID, Role: c.RoleOf(m.AgentID), Hub: m.Hub, State: state}
+		switch {
+		case !m.Connected():
+			row.Why = "it is not connected"
+		case state == nil:
+			row.Why = "it keeps no state, or its hub did not answer"
+		default:
+			keep++
+			if measure == nil {
+				measure = state
+			}
+			if row.Consistent = state.Digest == measure.Digest; !row.Consistent {
+				differ++
+				row.Behind = max(0, measure.Entries-state.Entries)
+				row.Why = "its state differs"
+			}
+		}
+		answer.Members = append(answer.Members, row)
+	}
+	answer.Consistent = differ == 0
+	switch {
+	case c.Config.ReplicationMode == fleet.ActiveActive:
+		answer.Why = "the cluster is active_active: its members share no state"
+	case keep == 0:
+		answer.Why = "no connected member keeps state"
+	case differ == 0:
+		answer.Why = fmt.Sprintf("all %d connected members that keep state have the same", keep)
+	default:
+		answer.Why = fmt.Sprintf("%d of %d connected members that keep state differ", differ, keep)
+	}
+	return answer
+}

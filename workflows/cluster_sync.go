@@ -1,0 +1,65 @@
+package workflows
+
+import (
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// syncBound bounds a state sync.
+const syncBound = 5 * time.Minute
+
+// takeStates takes what hubs say of their agents' states.
+func (r *clusterRun) takeStates(ctx workflow.Context) {
+	for r.states.Len() > 0 {
+		var told contract.StatesChanged
+		if r.states.ReceiveAsync(&told) {
+			r.state.SetStateDigests(told.Hub, told.Digests, workflow.Now(ctx))
+		}
+	}
+}
+
+// syncStates starts a state sync when the members' states differ. One that is under way already does it.
+func (r *clusterRun) syncStates(ctx workflow.Context) {
+	now := workflow.Now(ctx)
+	r.state.DropStateDigests(now)
+	if !r.state.SyncDue(now) {
+		return
+	}
+	child := startSync(ctx, contract.SyncInput{Cluster: r.state.Config.Name, Reason: "the members' states differ"})
+	if err := child.GetChildWorkflowExecution().Get(ctx, nil); err != nil {
+		workflow.GetLogger(ctx).Info("A state sync was not started; one is under way", "error", err)
+	}
+}
+
+// startSync starts a state sync that outlives its parent.
+func startSync(ctx workflow.Context, in contract.SyncInput) workflow.ChildWorkflowFuture {
+	ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID:               contract.SyncWorkflowID(in.Cluster),
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		WorkflowExecutionTimeout: syncBound,
+		ParentClosePolicy:        enumspb.PARENT_CLOSE_POLICY_ABANDON,
+		TypedSearchAttributes:    temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(in.Cluster)),
+		StaticSummary:            "state sync: " + in.Reason,
+	})
+	return workflow.ExecuteChildWorkflow(ctx, contract.StateSyncWorkflow, in)
+}
+
+// syncAfter has a promoted agent brought up to date, and tells how the cluster's states stand then.
+func syncAfter(ctx workflow.Context, in contract.FailoverInput, record *fleet.FailoverRecord) {
+	if !in.StateKept || record.Promoted == "" {
+		return
+	}
+	child := startSync(ctx, contract.SyncInput{Cluster: in.Cluster, Reason: record.Promoted + " was promoted"})
+	var report fleet.SyncReport
+	if err := child.Get(ctx, &report); err != nil {
+		workflow.GetLogger(ctx).Info("No state sync of this failover's own; one is under way", "error", err)
+		return
+	}
+	record.StateSync = report.Status
+}

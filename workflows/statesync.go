@@ -1,0 +1,295 @@
+package workflows
+
+import (
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+const (
+	// syncRounds bounds how often a sync reads, compares and sends: the leader may write meanwhile.
+	syncRounds = 4
+	// syncCall bounds what one hub does for it.
+	syncCall = 20 * time.Second
+)
+
+// hubSilent is why nothing is known of a member's state.
+const hubSilent = "its hub did not answer"
+
+// StateSync makes the states of a cluster's members the same (row A16). What all should have is of each key the newest
+// writing that any member has; who lacks some is sent it, in parts, and the digests are compared again. Values pass through
+// history only for entries that somebody lacks.
+func StateSync(ctx workflow.Context, in contract.SyncInput) (fleet.SyncReport, error) {
+	s := &stateSync{in: in, report: fleet.SyncReport{
+		Cluster: in.Cluster, Status: fleet.SyncRunning, Reason: in.Reason, StartedAt: workflow.Now(ctx), Members: []fleet.MemberSync{},
+	}}
+	if err := workflow.SetQueryHandler(ctx, contract.SyncQuery, func() (fleet.SyncReport, error) { return s.report, nil }); err != nil {
+		return s.report, err
+	}
+	s.report.Status, s.report.Why = s.run(ctx)
+	completed := workflow.Now(ctx)
+	s.report.CompletedAt = &completed
+	return s.report, nil
+}
+
+// stateSync is one run of a StateSync workflow.
+type stateSync struct {
+	in      contract.SyncInput
+	report  fleet.SyncReport
+	members contract.SyncMembersResult
+	hubs    []string
+	want    []fleet.HeldLine
+}
+
+func (s *stateSync) run(ctx workflow.Context) (fleet.SyncStatus, string) {
+	for s.report.Rounds = 1; ; s.report.Rounds++ {
+		if err := s.read(ctx); err != nil {
+			return fleet.SyncFailed, reasonOf(err)
+		}
+		if !s.kept() && s.deaf() {
+			return fleet.SyncFailed, "no hub answered"
+		}
+		if !s.kept() {
+			return fleet.SyncSkipped, "no agent of the cluster keeps state"
+		}
+		lacks := s.compare(ctx)
+		settled := s.settled()
+		// In the first round what the agents run is sent too; it changes by the second, so later rounds leave it.
+		if settled && (s.report.Rounds > 1 || len(lacks) == 0) {
+			return fleet.SyncConsistent, ""
+		}
+		if s.report.Rounds > syncRounds {
+			return fleet.SyncInconsistent, "after several rounds some members still differ; it is tried again"
+		}
+		if !s.move(ctx, lacks) && !settled {
+			return fleet.SyncInconsistent, "some members did not take or give what was asked; it is tried again"
+		}
+	}
+}
+
+// read learns who the members are, what each has and what all should have.
+func (s *stateSync) read(ctx workflow.Context) error {
+	s.members = contract.SyncMembersResult{}
+	if err := workflow.ExecuteActivity(onWorker(ctx, "list the members"), contract.SyncMembersActivity, s.in.Cluster).Get(ctx, &s.members); err != nil {
+		return err
+	}
+	s.hubs = nil
+	s.report.Members = make([]fleet.MemberSync, len(s.members.Members))
+	for i, m := range s.members.Members {
+		s.report.Members[i] = fleet.MemberSync{AgentID: m.AgentID, Role: m.Role, Hub: m.Hub, Why: "it is not connected"}
+		if m.Hub != "" {
+			s.report.Members[i].Why = hubSilent
+			if !slices.Contains(s.hubs, m.Hub) {
+				s.hubs = append(s.hubs, m.Hub)
+			}
+		}
+	}
+	slices.Sort(s.hubs)
+	results := onHubs[contract.ReadStatesResult](ctx, s.hubs, contract.ReadStatesActivity, "read states at hub ", func(string) any {
+		return contract.ReadStatesInput{Cluster: s.in.Cluster, Manifests: true, First: s.members.Leader}
+	})
+	var held []fleet.HeldLine
+	for _, hub := range s.hubs {
+		result := results[hub]
+		if result == nil {
+			continue
+		}
+		held = append(held, result.Merged...)
+		for _, agent := range result.Agents {
+			s.note(hub, agent)
+		}
+	}
+	s.want = fleet.MergeHeld(held, func(agent string) bool { return s.member(agent) != nil })
+	s.report.State = fleet.SummaryOf(fleet.LinesOf(s.want))
+	return nil
+}
+
+func (s *stateSync) member(agent string) *fleet.MemberSync {
+	for i := range s.report.Members {
+		if m := &s.report.Members[i]; m.AgentID == agent {
+			return m
+		}
+	}
+	return nil
+}
+
+// note takes what a hub says of one agent.
+func (s *stateSync) note(hub string, agent contract.AgentState) {
+	m := s.member(agent.AgentID)
+	switch {
+	case m == nil || m.Hub != hub:
+	case agent.State == nil:
+		m.Why = "it keeps no state"
+	case agent.Silent:
+		m.State, m.Why = agent.State, "it did not answer"
+	default:
+		m.State, m.Why = agent.State, ""
+	}
+}
+
+// kept reports whether any member keeps state.
+func (s *stateSync) kept() bool {
+	return slices.ContainsFunc(s.report.Members, func(m fleet.MemberSync) bool { return m.State != nil })
+}
+
+// deaf reports whether a hub did not answer.
+func (s *stateSync) deaf() bool {
+	return slices.ContainsFunc(s.report.Members, func(m fleet.MemberSync) bool { return m.Why == hubSilent })
+}
+
+// settled marks who has what all should have, and reports whether all who keep state do.
+func (s *stateSync) settled() bool {
+	all := true
+	for i := range s.report.Members {
+		m := &s.report.Members[i]
+		m.Consistent = m.State != nil && m.Why == "" && m.State.Digest == s.report.State.Digest
+		all = all && (m.Consistent || m.State == nil)
+	}
+	return all
+}
+
+// lacks are what the agents of each hub lack.
+type lacks map[string]*contract.CompareStatesResult
+
+func (s *stateSync) compare(ctx workflow.Context) lacks {
+	found := lacks{}
+	want := fleet.LinesOf(s.want)
+	for hub, result := range onHubs[contract.CompareStatesResult](ctx, s.hubs, contract.CompareStatesActivity, "compare states at hub ", func(string) any {
+		return contract.CompareStatesInput{Cluster: s.in.Cluster, Want: want}
+	}) {
+		if result == nil {
+			continue
+		}
+		for _, lag := range result.Lagging {
+			if m := s.member(lag.AgentID); m != nil {
+				m.Behind = lag.Behind
+			}
+		}
+		if len(result.Lagging) > 0 {
+			found[hub] = result
+		}
+	}
+	return found
+}
+
+// move brings entries from who has them to who lacks them. It reports whether anything could be done.
+func (s *stateSync) move(ctx workflow.Context, l lacks) bool {
+	var missing []fleet.StateRef
+	for _, hub := range s.hubs {
+		if result := l[hub]; result != nil {
+			missing = append(missing, result.Missing...)
+		}
+	}
+	moved := s.forget(ctx, l)
+	for _, part := range fleet.ChunkState(s.want, missing) {
+		entries, ok := s.fetch(ctx, part)
+		if !ok {
+			continue
+		}
+		moved = s.apply(ctx, l, entries, part.Refs) || moved
+	}
+	return moved
+}
+
+// fetch reads a part of the entries from who has them.
+func (s *stateSync) fetch(ctx workflow.Context, part fleet.StatePart) ([]fleet.StateEntry, bool) {
+	holder := s.member(part.Holder)
+	if holder == nil || holder.Hub == "" {
+		return nil, false
+	}
+	var read contract.ReadEntriesResult
+	err := workflow.ExecuteActivity(syncAtHub(ctx, holder.Hub, "read entries from "+part.Holder), contract.ReadEntriesActivity,
+		contract.ReadEntriesInput{AgentID: part.Holder, Refs: part.Refs}).Get(ctx, &read)
+	if err != nil || read.Silent {
+		holder.Why = "it did not give its entries"
+		return nil, false
+	}
+	return read.Entries, len(read.Entries) > 0
+}
+
+// apply hands entries to the agents of the hubs that lack some of them.
+func (s *stateSync) apply(ctx workflow.Context, l lacks, entries []fleet.StateEntry, refs []fleet.StateRef) bool {
+	var hubs []string
+	for _, hub := range s.hubs {
+		if r := l[hub]; r != nil && slices.ContainsFunc(refs, func(ref fleet.StateRef) bool { return slices.Contains(r.Missing, ref) }) {
+			hubs = append(hubs, hub)
+		}
+	}
+	agents := s.hand(ctx, hubs, func(hub string) contract.ApplyStateInput {
+		return contract.ApplyStateInput{Cluster: s.in.Cluster, Agents: laggards(l[hub]), Entries: entries}
+	})
+	s.report.EntriesSent += agents * len(entries)
+	for i := range entries {
+		s.report.BytesSent += agents * len(entries[i].Value)
+	}
+	return agents > 0
+}
+
+// forget has agents drop what they have of agents that are no members any more.
+func (s *stateSync) forget(ctx workflow.Context, l lacks) bool {
+	var hubs []string
+	for _, hub := range s.hubs {
+		if r := l[hub]; r != nil && len(r.Extra) > 0 {
+			hubs = append(hubs, hub)
+		}
+	}
+	return s.hand(ctx, hubs, func(hub string) contract.ApplyStateInput {
+		return contract.ApplyStateInput{Cluster: s.in.Cluster, Agents: laggards(l[hub]), Forget: l[hub].Extra}
+	}) > 0
+}
+
+// hand gives something to the agents of some hubs, and counts those that took it.
+func (s *stateSync) hand(ctx workflow.Context, hubs []string, what func(hub string) contract.ApplyStateInput) int {
+	took := 0
+	for hub, result := range onHubs[contract.ApplyStateResult](ctx, hubs, contract.ApplyStateActivity, "send entries at hub ",
+		func(hub string) any { return what(hub) }) {
+		if result == nil {
+			continue
+		}
+		took += len(what(hub).Agents) - len(result.Failed)
+		for agent, why := range result.Failed {
+			if m := s.member(agent); m != nil {
+				m.Why = why
+			}
+		}
+	}
+	return took
+}
+
+func laggards(r *contract.CompareStatesResult) []string {
+	var agents []string
+	for _, lag := range r.Lagging {
+		agents = append(agents, lag.AgentID)
+	}
+	return agents
+}
+
+// onHubs runs an activity on several hubs at the same time; nil is the result of one that failed.
+func onHubs[T any](ctx workflow.Context, hubs []string, activity, summary string, input func(hub string) any) map[string]*T {
+	futures := make([]workflow.Future, len(hubs))
+	for i, hub := range hubs {
+		futures[i] = workflow.ExecuteActivity(syncAtHub(ctx, hub, summary+hub), activity, input(hub))
+	}
+	results := make(map[string]*T, len(hubs))
+	for i, hub := range hubs {
+		result := new(T)
+		if err := futures[i].Get(ctx, result); err != nil {
+			workflow.GetLogger(ctx).Info("A hub did not do its part of a state sync", "hub", hub, "error", err)
+			result = nil
+		}
+		results[hub] = result
+	}
+	return results
+}
+
+func syncAtHub(ctx workflow.Context, hub, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: contract.HubQueue(hub), ScheduleToStartTimeout: directTimeout, StartToCloseTimeout: syncCall,
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: summary,
+	})
+}

@@ -1,0 +1,229 @@
+package workflows_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	sdktestsuite "go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/worker"
+)
+
+// syncRun is a StateSync workflow with agents that are tables; all are at one hub.
+type syncRun struct {
+	*sdktestsuite.TestWorkflowEnvironment
+	members []contract.SyncMember
+	tables  map[string]*fleet.StateTable
+	silent  map[string]bool
+	fails   bool   // the hub
+	between func() // called when entries were handed out
+	applied int
+}
+
+func newSync(t *testing.T, agents ...string) *syncRun {
+	t.Helper()
+	var suite sdktestsuite.WorkflowTestSuite
+	r := &syncRun{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), tables: map[string]*fleet.StateTable{}, silent: map[string]bool{}}
+	worker.RegisterWorkflows(r)
+	for i, a := range agents {
+		role := fleet.RoleStandby
+		if i == 0 {
+			role = fleet.RoleLeader
+		}
+		r.members = append(r.members, contract.SyncMember{AgentID: a, Role: role, Hub: "h1"})
+		r.tables[a] = &fleet.StateTable{}
+	}
+	register := func(name string, f any) { r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
+	register(contract.SyncMembersActivity, func(context.Context, string) (contract.SyncMembersResult, error) {
+		return contract.SyncMembersResult{Mode: fleet.ActivePassive, Leader: agents[0], Members: r.members}, nil
+	})
+	register(contract.ReadStatesActivity, r.readStates)
+	register(contract.CompareStatesActivity, func(_ context.Context, in contract.CompareStatesInput) (contract.CompareStatesResult, error) {
+		var result contract.CompareStatesResult
+		for _, m := range r.members {
+			if table := r.tables[m.AgentID]; table != nil && !r.silent[m.AgentID] {
+				if d := fleet.DiffState(in.Want, table.Manifest()); len(d.Missing)+len(d.Extra) > 0 {
+					result.Lagging = append(result.Lagging, contract.AgentLag{AgentID: m.AgentID, Behind: d.Behind()})
+					result.Missing, result.Extra = append(result.Missing, d.Missing...), append(result.Extra, d.Extra...)
+				}
+			}
+		}
+		return result, nil
+	})
+	register(contract.ReadEntriesActivity, func(_ context.Context, in contract.ReadEntriesInput) (contract.ReadEntriesResult, error) {
+		return contract.ReadEntriesResult{Entries: r.tables[in.AgentID].Entries(in.Refs), Silent: r.silent[in.AgentID]}, nil
+	})
+	register(contract.ApplyStateActivity, func(_ context.Context, in contract.ApplyStateInput) (contract.ApplyStateResult, error) {
+		r.applied++
+		for _, a := range in.Agents {
+			for _, e := range in.Entries {
+				if _, err := r.tables[a].Put(e); err != nil {
+					return contract.ApplyStateResult{}, err
+				}
+			}
+			for _, ref := range in.Forget {
+				r.tables[a].Forget(ref)
+			}
+		}
+		if r.between != nil {
+			r.between()
+		}
+		return contract.ApplyStateResult{}, nil
+	})
+	return r
+}
+
+func (r *syncRun) readStates(_ context.Context, in contract.ReadStatesInput) (contract.ReadStatesResult, error) {
+	var result contract.ReadStatesResult
+	if r.fails {
+		return result, errors.New("the hub is away")
+	}
+	var manifests []fleet.AgentManifest
+	for _, m := range r.members {
+		table := r.tables[m.AgentID]
+		if table == nil {
+			result.Agents = append(result.Agents, contract.AgentState{AgentID: m.AgentID})
+			continue
+		}
+		summary := table.Summary()
+		result.Agents = append(result.Agents, contract.AgentState{AgentID: m.AgentID, State: &summary, Silent: r.silent[m.AgentID]})
+		if !r.silent[m.AgentID] {
+			manifests = append(manifests, fleet.AgentManifest{AgentID: m.AgentID, Lines: table.Manifest()})
+		}
+	}
+	result.Merged = fleet.MergeManifests(manifests, func(string) bool { return true })
+	return result, nil
+}
+
+func (r *syncRun) write(t *testing.T, agent, key, value string) {
+	t.Helper()
+	_, err := r.tables[agent].Write(fleet.StateRef{Section: fleet.StateConfiguration, Key: key}, []byte(value), 1)
+	require.NoError(t, err)
+}
+
+func (r *syncRun) report(t *testing.T) fleet.SyncReport {
+	t.Helper()
+	r.ExecuteWorkflow(contract.StateSyncWorkflow, contract.SyncInput{Cluster: "default", Reason: "test"})
+	require.NoError(t, r.GetWorkflowError())
+	var report fleet.SyncReport
+	require.NoError(t, r.GetWorkflowResult(&report))
+	require.NotNil(t, report.CompletedAt)
+	value, err := r.QueryWorkflow(contract.SyncQuery)
+	require.NoError(t, err)
+	var asked fleet.SyncReport
+	require.NoError(t, value.Get(&asked))
+	require.Equal(t, report, asked)
+	return report
+}
+
+func TestStateSync(t *testing.T) {
+	t.Parallel()
+	r := newSync(t, "lead", "b", "c")
+	for i := range 5 {
+		r.write(t, "lead", fmt.Sprint(i), `"value"`)
+	}
+	_, err := r.tables["b"].Write(fleet.StateRef{Section: fleet.StateTargets, Key: "left"}, []byte(`["x"]`), 1)
+	require.NoError(t, err)
+	_, err = r.tables["lead"].Write(fleet.StateRef{Section: fleet.StateTasks, Key: "lead"}, []byte(`[{"task_id":"t"}]`), 1)
+	require.NoError(t, err)
+	report := r.report(t)
+	require.Equal(t, fleet.SyncConsistent, report.Status, report.Why)
+	require.Equal(t, 12, report.EntriesSent, "six entries to two standbys")
+	require.Equal(t, 2, report.Rounds)
+	require.Equal(t, 6, report.State.Entries)
+	for _, m := range report.Members {
+		require.True(t, m.Consistent)
+		require.Equal(t, report.State.Digest, m.State.Digest)
+		require.Empty(t, m.Why)
+		require.Equal(t, r.tables["lead"].Manifest(), r.tables[m.AgentID].Manifest(), "task states too")
+	}
+}
+
+func TestStateSyncOfEqualStatesSendsNothing(t *testing.T) {
+	t.Parallel()
+	r := newSync(t, "lead", "b")
+	r.members = append(r.members, contract.SyncMember{AgentID: "away"}, contract.SyncMember{AgentID: "plain", Hub: "h1"})
+	report := r.report(t)
+	require.Equal(t, fleet.SyncConsistent, report.Status)
+	require.Zero(t, r.applied)
+	require.Equal(t, 1, report.Rounds)
+	require.Equal(t, "it is not connected", report.Members[2].Why)
+	require.Equal(t, "it keeps no state", report.Members[3].Why)
+}
+
+// The leader writes while the sync is under way: another round brings that too, but not for ever.
+func TestStateSyncWhileTheLeaderWrites(t *testing.T) {
+	t.Parallel()
+	r := newSync(t, "lead", "b")
+	r.write(t, "lead", "a", "1")
+	r.between = func() {
+		if r.applied <= 2 {
+			r.write(t, "lead", fmt.Sprint("more", r.applied), "1")
+		}
+	}
+	report := r.report(t)
+	require.Equal(t, fleet.SyncConsistent, report.Status, report.Why)
+	require.Equal(t, 4, report.Rounds)
+
+	r = newSync(t, "lead", "b")
+	r.write(t, "lead", "a", "1")
+	r.between = func() { r.write(t, "lead", fmt.Sprint("more", r.applied), "1") }
+	report = r.report(t)
+	require.Equal(t, fleet.SyncInconsistent, report.Status)
+	require.Equal(t, 1, report.Members[1].Behind)
+}
+
+func TestStateSyncThatCannotBeDone(t *testing.T) {
+	t.Parallel()
+	r := newSync(t, "lead", "b")
+	r.write(t, "lead", "a", "1")
+	r.silent["b"] = true
+	report := r.report(t)
+	require.Equal(t, fleet.SyncInconsistent, report.Status)
+	i := slices.IndexFunc(report.Members, func(m fleet.MemberSync) bool { return m.AgentID == "b" })
+	require.Equal(t, "it did not answer", report.Members[i].Why)
+	require.False(t, report.Members[i].Consistent)
+
+	r = newSync(t, "lead")
+	r.fails = true
+	report = r.report(t)
+	require.Equal(t, fleet.SyncFailed, report.Status)
+	require.Equal(t, "its hub did not answer", report.Members[0].Why)
+}
+
+// A cluster starts a sync when its hubs tell of different states, and again later when that did not help.
+func TestClusterSyncsStates(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	var syncs []time.Time
+	run.OnWorkflow(contract.StateSyncWorkflow, mock.Anything, mock.Anything).Return(func(ctx workflow.Context, in contract.SyncInput) (fleet.SyncReport, error) {
+		syncs = append(syncs, workflow.Now(ctx))
+		return fleet.SyncReport{}, nil
+	})
+	tell := func(hub string, digests ...string) {
+		run.SignalWorkflow(contract.StatesSignal, contract.StatesChanged{Hub: hub, Digests: digests})
+	}
+	run.at(time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "a")) })
+	run.at(2*time.Second, func() { run.update(contract.JoinUpdate, joins("h2", "b")) })
+	run.at(10*time.Second, func() { tell("h1", "d1") })
+	run.at(11*time.Second, func() { tell("h2", "d1") })
+	run.at(20*time.Second, func() { require.Empty(t, syncs); tell("h1", "d2") })
+	run.at(time.Minute, func() { require.Len(t, syncs, 2, "at once, and once more after 30 s"); tell("h2", "d2") })
+	run.at(time.Hour, func() {
+		require.Len(t, syncs, 2)
+		run.update(contract.DeleteUpdate, contract.DeleteRequest{Force: true})
+	})
+	run.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
+	require.NoError(t, run.GetWorkflowError())
+	require.Equal(t, 30*time.Second, syncs[1].Sub(syncs[0]))
+}
