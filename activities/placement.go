@@ -47,7 +47,7 @@ func (a *Placements) PlaceTask(ctx context.Context, in contract.PlaceTaskInput) 
 	}
 	spec := fleet.TaskSpec{Cluster: in.Cluster, Agent: in.Agent, ShardKey: in.ShardKey, RequiredCapabilities: in.RequiredCapabilities}
 	place := contract.TaskPlace{Lane: contract.Lane(&spec, shards), Sharded: shards > 0, TenantWeight: view.Config.TenantWeights[in.Tenant],
-		DeadLetterRetention: view.Config.WithDefaults().DeadLetterRetention}
+		Defaults: view.Config.WithDefaults().TaskDefaults, DeadLetterRetention: view.Config.WithDefaults().DeadLetterRetention}
 	if place.Lane != contract.CapabilityLane(in.Cluster, in.RequiredCapabilities) {
 		return place, nil
 	}

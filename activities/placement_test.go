@@ -73,6 +73,7 @@ func TestPlaceTask(t *testing.T) {
 			f := &fakeCluster{status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING}
 			f.view.Config, f.view.CapabilitySets = c.config.WithDefaults(), [][]string{{"gpu", "ssd"}}
 			c.in.Cluster = "c"
+			c.want.Defaults = f.view.Config.TaskDefaults
 			c.want.DeadLetterRetention = f.view.Config.DeadLetterRetention
 			got, err := (&activities.Placements{Client: f}).PlaceTask(t.Context(), c.in)
 			require.NoError(t, err)

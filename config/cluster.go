@@ -15,10 +15,11 @@ type Cluster struct {
 	Membership      Membership            `yaml:"membership"`
 	ReplicationMode fleet.ReplicationMode `yaml:"replication_mode"` // Default active_active.
 	// Shards is the number of shards in mode sharded, 1 to 1024; it cannot change afterwards. 0: fleet.DefaultShards.
-	Shards   int      `yaml:"shards"`
-	Failover Failover `yaml:"failover"`
-	// DeadLetterRetention is how long a dead letter of the cluster's tasks is kept for a retry, 1s to 8760h. 0: 168h (7 days).
-	DeadLetterRetention fleet.Duration `yaml:"dead_letter_retention"`
+	Shards         int            `yaml:"shards"`
+	Failover       Failover       `yaml:"failover"`
+	TaskQueue      TaskQueue      `yaml:"task_queue"`
+	LeaderElection LeaderElection `yaml:"leader_election"`
+	Brake          Brake          `yaml:"brake"`
 	// TenantWeights are the tenants' shares of the lanes while several wait, 0.1 to 100. One that is not named has 1.
 	TenantWeights map[string]float64 `yaml:"tenant_weights"`
 	SelfHealing   Healing            `yaml:"self_healing"`
@@ -40,8 +41,8 @@ type Failover struct {
 	SelectionStrategy fleet.SelectionStrategy `yaml:"selection_strategy"`
 	// TaskTransferTimeout bounds how long a failover watches the tasks it moves, 1s to 1h. 0: 5m.
 	TaskTransferTimeout fleet.Duration `yaml:"task_transfer_timeout"`
-	// MaxTransferRetries is how many agents a task may be lost with before it is a dead letter, up to 100. 0:
-	// fleet.DefaultMaxTransfers. Checked and kept, not used yet: each task's own retry policy rules.
+	// MaxTransferRetries is how many agents a task may be lost with before it is a dead letter, up to 100, where the task's
+	// own retry policy does not say. 0: fleet.DefaultMaxTransfers.
 	MaxTransferRetries int `yaml:"max_transfer_retries"`
 }
 
@@ -66,6 +67,8 @@ type AgentCluster struct {
 	TaskQueue        TaskQueue             `yaml:"task_queue"`
 	SelfHealing      SelfHealing           `yaml:"self_healing"`
 	LeaderElection   LeaderElection        `yaml:"leader_election"`
+	Brake            Brake                 `yaml:"brake"`
+	TenantWeights    map[string]float64    `yaml:"tenant_weights"` // As in Cluster.
 }
 
 // HealthMonitoring is the hub's timing where the hub section leaves it out; it holds for all clusters of the hub.
@@ -73,20 +76,43 @@ type HealthMonitoring struct {
 	HeartbeatInterval fleet.Duration `yaml:"heartbeat_interval"` // As in Hub.
 	WarningThreshold  fleet.Duration `yaml:"warning_threshold"`  // As in Hub.
 	FailureThreshold  fleet.Duration `yaml:"failure_threshold"`  // As in Hub.
-	// HealthCheckInterval is the time between two judgements of an agent's health. Default 10s. Checked and kept, not
-	// used: the hub notices silence when it is due.
+	// HealthCheckInterval is the time between two ratings of an agent's health. As in Hub.
 	HealthCheckInterval fleet.Duration `yaml:"health_check_interval"`
 }
 
-// TaskQueue is about the cluster's tasks.
+// TaskQueue is about the cluster's tasks: what those have that leave it out.
 type TaskQueue struct {
-	// MaxDeliveryAttempts is how many attempts may fail before a task is a dead letter, 1 to 100. Default 3. Checked and
-	// kept, not used yet: each task has its own or fleet's default.
+	// MaxDeliveryAttempts is how many attempts may fail before a task is a dead letter, 1 to 100. Default 3.
 	MaxDeliveryAttempts int `yaml:"max_delivery_attempts"`
-	// DefaultExpiration is how long a task may wait for its first agent. Default 1h. Checked and kept, not used yet.
+	// DefaultExpiration is how long a task may wait for an agent, 1s to 720h. Default 1h.
 	DefaultExpiration fleet.Duration `yaml:"default_expiration"`
 	// DeadLetterRetention is how long a dead letter is kept for a retry, 1s to 8760h. Default 168h (7 days).
 	DeadLetterRetention fleet.Duration `yaml:"dead_letter_retention"`
+}
+
+func (q *TaskQueue) fill() {
+	orDefault(&q.MaxDeliveryAttempts, fleet.DefaultMaxAttempts)
+	orDefault(&q.DefaultExpiration, fleet.Duration(fleet.DefaultExpiration))
+	orDefault(&q.DeadLetterRetention, fleet.Duration(fleet.DefaultDeadLetterRetention))
+}
+
+// Brake is when so many agents vanish at once that their failovers wait: the network is the likelier culprit.
+type Brake struct {
+	// Share of the cluster's agents: more than this must vanish. 1 turns the brake off. Default 0.5.
+	Share float64 `yaml:"share"`
+	// MinLost is how many must vanish at least. Default 3.
+	MinLost int `yaml:"min_lost"`
+	// Window is the time within which they vanish. Default 10s.
+	Window fleet.Duration `yaml:"window"`
+}
+
+func (b *Brake) fill() {
+	defaults := b.policy().WithDefaults()
+	*b = Brake{Share: defaults.Share, MinLost: defaults.MinLost, Window: defaults.Window}
+}
+
+func (b *Brake) policy() fleet.BrakePolicy {
+	return fleet.BrakePolicy{Share: b.Share, MinLost: b.MinLost, Window: b.Window}
 }
 
 // SelfHealing is the cycle that repairs a cluster.
@@ -143,42 +169,63 @@ func (h Healing) fleetPolicy() fleet.HealingPolicy {
 		RestoreAfter: h.RestoreAfter, StuckAfter: h.StuckAfter, MaxActions: h.MaxActions}
 }
 
-// LeaderElection is about clusters in mode active_passive. Checked and kept, not used yet.
+// LeaderElection is about the leader of a cluster in mode active_passive; its times also hold for the owners of shards.
 type LeaderElection struct {
-	// Enabled turns elections on. Default true.
-	Enabled bool `yaml:"enabled"`
-	// ElectionInterval is the time between two looks at the leader. Default 15s.
+	// Enabled elects a new leader when one is lost. false: a lost leader keeps its seat until it is back, or until a person
+	// acts. Default true.
+	Enabled *bool `yaml:"enabled"`
+	// ElectionInterval is the longest between two looks at the leader, 100ms to 1h. 0: a third of
+	// LeaseDuration, which is also the longest that counts.
 	ElectionInterval fleet.Duration `yaml:"election_interval"`
-	// LeaseDuration is how long a silent leader keeps its role. Longer than ElectionInterval. Default 30s.
+	// LeaseDuration is how long a silent leader may go on, and so the longest time without one, 1s to 1h. Longer than
+	// ElectionInterval. Default 5s.
 	LeaseDuration fleet.Duration `yaml:"lease_duration"`
+}
+
+func (e *LeaderElection) fill() {
+	if e.Enabled == nil {
+		enabled := true
+		e.Enabled = &enabled
+	}
+	orDefault(&e.LeaseDuration, fleet.Duration(fleet.DefaultRoleLease))
+}
+
+// fill gives a cluster's sections their defaults.
+func (c *Cluster) fill() {
+	orDefault(&c.ReplicationMode, fleet.ActiveActive)
+	c.Failover.fill()
+	c.TaskQueue.fill()
+	c.LeaderElection.fill()
+	c.Brake.fill()
 }
 
 // blankAgentCluster holds the defaults that fill cannot tell from a written value.
 func blankAgentCluster() *AgentCluster {
-	return &AgentCluster{SelfHealing: SelfHealing{Enabled: true}, LeaderElection: LeaderElection{Enabled: true}}
+	return &AgentCluster{SelfHealing: SelfHealing{Enabled: true}}
 }
 
 // fill leaves the hub's timing out: Config.Timing decides it.
 func (a *AgentCluster) fill() {
 	orDefault(&a.ReplicationMode, fleet.ActiveActive)
 	a.Failover.fill()
-	orDefault(&a.HealthMonitoring.HealthCheckInterval, fleet.Duration(10*time.Second))
-	orDefault(&a.TaskQueue.MaxDeliveryAttempts, fleet.DefaultMaxAttempts)
-	orDefault(&a.TaskQueue.DefaultExpiration, fleet.Duration(fleet.DefaultExpiration))
-	orDefault(&a.TaskQueue.DeadLetterRetention, fleet.Duration(fleet.DefaultDeadLetterRetention))
+	a.TaskQueue.fill()
+	a.LeaderElection.fill()
+	a.Brake.fill()
 	orDefault(&a.SelfHealing.CycleInterval, fleet.Duration(time.Minute))
 	orDefault(&a.SelfHealing.DrainTimeout, fleet.Duration(5*time.Minute))
-	orDefault(&a.LeaderElection.ElectionInterval, fleet.Duration(15*time.Second))
-	orDefault(&a.LeaderElection.LeaseDuration, fleet.Duration(30*time.Second))
 }
 
 // cluster is the part that AgentCluster shares with Cluster.
 func (a *AgentCluster) cluster() Cluster {
 	return Cluster{Name: a.Name, TargetGroup: a.TargetGroupID, Membership: a.Membership,
-		ReplicationMode: a.ReplicationMode, Shards: a.Shards, Failover: a.Failover, SelfHealing: a.SelfHealing.policy()}
+		ReplicationMode: a.ReplicationMode, Shards: a.Shards, Failover: a.Failover, SelfHealing: a.SelfHealing.policy(),
+		TaskQueue: a.TaskQueue, LeaderElection: a.LeaderElection, Brake: a.Brake, TenantWeights: a.TenantWeights}
 }
 
 func (c Cluster) fleetConfig() fleet.ClusterConfig {
+	if len(c.TenantWeights) == 0 {
+		c.TenantWeights = nil
+	}
 	return fleet.ClusterConfig{
 		Name:            c.Name,
 		TargetGroup:     c.TargetGroup,
@@ -190,7 +237,14 @@ func (c Cluster) fleetConfig() fleet.ClusterConfig {
 		Selection:       c.Failover.SelectionStrategy,
 		TransferTimeout: c.Failover.TaskTransferTimeout,
 
-		DeadLetterRetention: c.DeadLetterRetention,
+		RoleLease:        c.LeaderElection.LeaseDuration,
+		ElectionInterval: c.LeaderElection.ElectionInterval,
+		ManualElection:   c.LeaderElection.Enabled != nil && !*c.LeaderElection.Enabled,
+		TaskDefaults: fleet.TaskDefaults{MaxAttempts: c.TaskQueue.MaxDeliveryAttempts, MaxTransfers: c.Failover.MaxTransferRetries,
+			ExpiresIn: c.TaskQueue.DefaultExpiration},
+		Brake: c.Brake.policy(),
+
+		DeadLetterRetention: c.TaskQueue.DeadLetterRetention,
 		TenantWeights:       c.TenantWeights,
 		SelfHealing:         c.SelfHealing.fleetPolicy(),
 	}.WithDefaults()
@@ -203,9 +257,7 @@ func (c *Config) ClusterConfigs() []fleet.ClusterConfig {
 		configs = append(configs, cluster.fleetConfig())
 	}
 	if c.AgentCluster != nil {
-		config := c.AgentCluster.cluster().fleetConfig()
-		config.DeadLetterRetention = c.AgentCluster.TaskQueue.DeadLetterRetention
-		configs = append(configs, config)
+		configs = append(configs, c.AgentCluster.cluster().fleetConfig())
 	}
 	return configs
 }

@@ -77,6 +77,8 @@ type Hub struct {
 	// DisconnectGrace is how long a closed connection may stay closed before the agent is lost. At most
 	// FailureThreshold. Default 1s.
 	DisconnectGrace fleet.Duration `yaml:"disconnect_grace"`
+	// HealthCheckInterval is the time between two ratings of the agents' health. Default 1s.
+	HealthCheckInterval fleet.Duration `yaml:"health_check_interval"`
 	// AcceptTimeout is how long an agent has to say that it runs what it was given; then the task goes back. Default 5s.
 	AcceptTimeout fleet.Duration `yaml:"accept_timeout"`
 	// Park is how long a task without a free slot waits in the hub before it goes back to its lane. Default 2s.
@@ -111,11 +113,14 @@ func (c *Config) fill() {
 	c.Hub.WarningThreshold = fleet.Duration(timing.WarningThreshold)
 	c.Hub.FailureThreshold = fleet.Duration(timing.FailureThreshold)
 	c.Hub.DisconnectGrace = fleet.Duration(timing.DisconnectGrace)
+	if c.AgentCluster != nil {
+		orDefault(&c.Hub.HealthCheckInterval, c.AgentCluster.HealthMonitoring.HealthCheckInterval)
+	}
+	orDefault(&c.Hub.HealthCheckInterval, fleet.Duration(time.Second))
 	orDefault(&c.Hub.AcceptTimeout, fleet.Duration(5*time.Second))
 	orDefault(&c.Hub.Park, fleet.Duration(2*time.Second))
 	for i := range c.Clusters {
-		orDefault(&c.Clusters[i].ReplicationMode, fleet.ActiveActive)
-		c.Clusters[i].Failover.fill()
+		c.Clusters[i].fill()
 	}
 	if c.AgentCluster != nil {
 		c.AgentCluster.fill()

@@ -42,7 +42,8 @@ func TestSampleExampleLoads(t *testing.T) {
 	c, err := Parse("sample", text)
 	require.NoError(t, err)
 	require.Equal(t, []fleet.ClusterConfig{fleet.ClusterConfig{Name: "builders", TargetGroup: "build-hosts",
-		MinAgents: 2, DesiredAgents: 3, MaxAgents: 5, TenantWeights: map[string]float64{"acme": 5}}.WithDefaults()}, c.ClusterConfigs())
+		MinAgents: 2, DesiredAgents: 3, MaxAgents: 5, TenantWeights: map[string]float64{"acme": 5},
+		ElectionInterval: fleet.Duration(1500 * time.Millisecond)}.WithDefaults()}, c.ClusterConfigs())
 }
 
 func TestDefault(t *testing.T) {
@@ -73,15 +74,20 @@ func TestDocumentsAgentCluster(t *testing.T) {
 		HealthMonitoring: HealthMonitoring{HeartbeatInterval: seconds(30), WarningThreshold: seconds(60), FailureThreshold: seconds(90), HealthCheckInterval: seconds(10)},
 		TaskQueue:        TaskQueue{MaxDeliveryAttempts: 3, DefaultExpiration: seconds(3600), DeadLetterRetention: seconds(7 * 24 * 3600)},
 		SelfHealing:      SelfHealing{Enabled: true, CycleInterval: seconds(60), DrainTimeout: seconds(300)},
-		LeaderElection:   LeaderElection{Enabled: true, ElectionInterval: seconds(15), LeaseDuration: seconds(30)},
+		LeaderElection:   LeaderElection{Enabled: truth(true), ElectionInterval: seconds(15), LeaseDuration: seconds(30)},
+		Brake:            Brake{Share: .5, MinLost: 3, Window: seconds(10)},
 	}, c.AgentCluster)
 	require.Equal(t, fleet.Timing{HeartbeatInterval: 30 * time.Second, WarningThreshold: time.Minute,
 		FailureThreshold: 90 * time.Second, DisconnectGrace: time.Second}, c.Timing())
 	require.Equal(t, seconds(30), c.Hub.HeartbeatInterval)
 	require.Equal(t, []fleet.ClusterConfig{fleet.ClusterConfig{Name: "production-docker-agents", TargetGroup: "prod-docker-hosts", MinAgents: 2,
 		DesiredAgents: 3, MaxAgents: 5, ReplicationMode: fleet.ActiveActive, Shards: fleet.DefaultShards,
-		Selection: fleet.SelectLeastLoaded, TransferTimeout: seconds(300)}.WithDefaults()}, c.ClusterConfigs())
+		Selection: fleet.SelectLeastLoaded, TransferTimeout: seconds(300),
+		RoleLease: seconds(30), ElectionInterval: seconds(15)}.WithDefaults()}, c.ClusterConfigs())
+	require.Equal(t, seconds(10), c.Hub.HealthCheckInterval)
 }
+
+func truth(b bool) *bool { return &b }
 
 func TestAgentClusterDefaultsAndPrecedence(t *testing.T) {
 	t.Parallel()
@@ -97,7 +103,7 @@ agent_cluster:
 	require.Equal(t, fleet.Timing{HeartbeatInterval: 2 * time.Second, WarningThreshold: 20 * time.Second,
 		FailureThreshold: 40 * time.Second, DisconnectGrace: time.Second}, c.Timing())
 	require.False(t, c.AgentCluster.SelfHealing.Enabled)
-	require.True(t, c.AgentCluster.LeaderElection.Enabled)
+	require.True(t, *c.AgentCluster.LeaderElection.Enabled)
 	require.Equal(t, fleet.Duration(7*24*time.Hour), c.AgentCluster.TaskQueue.DeadLetterRetention)
 	require.Equal(t, []fleet.ClusterConfig{
 		fleet.ClusterConfig{Name: "a", ReplicationMode: fleet.Sharded, Shards: 8}.WithDefaults(),
@@ -126,7 +132,7 @@ func TestTenantWeights(t *testing.T) {
 func TestDeadLetterRetention(t *testing.T) {
 	t.Parallel()
 	c, err := Parse("c", []byte(`
-clusters: [{name: a, dead_letter_retention: "30.00:00:00"}, {name: b}]
+clusters: [{name: a, task_queue: {dead_letter_retention: "30.00:00:00"}}, {name: b}]
 agent_cluster: {name: c, task_queue: {dead_letter_retention: 36h}}
 `))
 	require.NoError(t, err)
@@ -136,7 +142,7 @@ agent_cluster: {name: c, task_queue: {dead_letter_retention: 36h}}
 	}
 	require.Equal(t, []time.Duration{30 * 24 * time.Hour, fleet.DefaultDeadLetterRetention, 36 * time.Hour}, kept)
 	for text, where := range map[string]string{
-		"clusters: [{name: a, dead_letter_retention: 1ms}]":                    "clusters[0].dead_letter_retention",
+		"clusters: [{name: a, task_queue: {dead_letter_retention: 1ms}}]":      "clusters[0].task_queue.dead_letter_retention",
 		"agent_cluster: {name: c, task_queue: {dead_letter_retention: 9000h}}": "agent_cluster.task_queue.dead_letter_retention",
 	} {
 		_, err := Parse("c", []byte(text))

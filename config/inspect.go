@@ -92,7 +92,11 @@ func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) {
 		}
 		keyType, known := types[key.Value]
 		if !known || key.Kind != yaml.ScalarNode {
-			in.report(key.Line, keyField, "is no known key; known here are %s", strings.Join(names, ", "))
+			if near := nearest(key.Value, names); near != "" {
+				in.report(key.Line, keyField, "is no known key; did you mean %s?", near)
+			} else {
+				in.report(key.Line, keyField, "is no known key; known here are %s", strings.Join(names, ", "))
+			}
 			continue
 		}
 		if first, twice := in.lines[keyField]; twice {

@@ -23,22 +23,28 @@ func Load(path string) (*Config, error) {
 // Parse reads and checks a configuration; name stands for the file in errors, which are of type *Error. An empty text
 // gives Default.
 func Parse(name string, text []byte) (*Config, error) {
+	c, _, err := parse(name, text)
+	return c, err
+}
+
+// parse also returns where each key stands.
+func parse(name string, text []byte) (*Config, *inspection, error) {
 	var document yaml.Node
 	documents := yaml.NewDecoder(bytes.NewReader(text))
 	if err := documents.Decode(&document); errors.Is(err, io.EOF) {
-		return Default(), nil
+		return Default(), &inspection{file: name}, nil
 	} else if err != nil {
-		return nil, yamlError(name, err)
+		return nil, nil, yamlError(name, err)
 	}
 	if err := documents.Decode(&yaml.Node{}); err == nil {
-		return nil, &Error{[]Problem{{File: name, What: `must hold one YAML document; remove what follows the second "---"`}}}
+		return nil, nil, &Error{[]Problem{{File: name, What: `must hold one YAML document; remove what follows the second "---"`}}}
 	} else if !errors.Is(err, io.EOF) {
-		return nil, yamlError(name, err)
+		return nil, nil, yamlError(name, err)
 	}
 
 	found := inspect(name, &document)
 	if len(found.problems) > 0 {
-		return nil, &Error{found.problems}
+		return nil, nil, &Error{found.problems}
 	}
 	c := blank()
 	if _, given := found.lines["agent_cluster"]; given {
@@ -47,16 +53,16 @@ func Parse(name string, text []byte) (*Config, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(c); err != nil {
-		return nil, yamlError(name, err)
+		return nil, nil, yamlError(name, err)
 	}
 	c.fill()
 	if problems := c.problems(); len(problems) > 0 {
 		for i := range problems {
 			problems[i].File, problems[i].Line = name, found.line(problems[i].Field)
 		}
-		return nil, &Error{problems}
+		return nil, nil, &Error{problems}
 	}
-	return c, nil
+	return c, found, nil
 }
 
 // Error says everything that is wrong with a configuration.

@@ -35,7 +35,7 @@ func keysOf(t *testing.T, section string) (keys []string) {
 func TestParseErrors(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ text, want string }{
-		"unknown section":   {"htp: {}", "f.yaml:1: htp: is no known key; known here are http, temporal, dev, hub, clusters, agent_cluster"},
+		"unknown section":   {"htp: {}", "f.yaml:1: htp: is no known key; did you mean http?"},
 		"unknown key":       {"http:\n  port: 1", "f.yaml:2: http.port: is no known key; known here are listen"},
 		"unknown in list":   {"clusters:\n- name: a\n  failover:\n    x: 1", "f.yaml:4: clusters[0].failover.x: is no known key; known here are selection_strategy, task_transfer_timeout, max_transfer_retries"},
 		"twice":             {"dev:\n  agents: 1\n  agents: 2", "f.yaml:3: dev.agents: is already set in line 2; keep one of them"},

@@ -16,6 +16,9 @@ const (
 	maxTiming = 10 * time.Minute
 	minPeriod = time.Second
 	maxPeriod = 365 * 24 * time.Hour
+
+	maxExpiration = 30 * 24 * time.Hour
+	minElection   = 100 * time.Millisecond
 )
 
 // Validate checks a configuration that was made or changed in code; Load and Parse have done it. Its error is an *Error
@@ -94,6 +97,7 @@ func (k *checker) hub(c *Config) {
 	}
 	k.count("hub.lane_pollers", c.Hub.LanePollers, 1, 1000)
 	k.duration("hub.accept_timeout", c.Hub.AcceptTimeout, minTiming, maxTiming)
+	k.duration("hub.health_check_interval", c.Hub.HealthCheckInterval, minTiming, maxTiming)
 	k.duration("hub.park", c.Hub.Park, minTiming, maxTiming)
 
 	// A threshold is reported where it is written.
@@ -151,10 +155,12 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, seen map[string]str
 		at+".failover.selection_strategy", "must be standby, least_loaded, round_robin or affinity")
 	k.duration(at+".failover.task_transfer_timeout", c.Failover.TaskTransferTimeout, minPeriod, time.Hour)
 	k.count(at+".failover.max_transfer_retries", c.Failover.MaxTransferRetries, 0, 100)
-	k.duration(at+".dead_letter_retention", c.DeadLetterRetention, minPeriod, maxPeriod)
 	if err := full.SelfHealing.Validate(); err != nil {
 		k.check(false, at+".self_healing", "%v", err)
 	}
+	k.taskQueue(at+".task_queue", c.TaskQueue)
+	k.election(at+".leader_election", c.LeaderElection)
+	k.brake(at+".brake", c.Brake)
 
 	if len(k.problems) == before {
 		err := full.Validate() // what fleet may come to forbid
@@ -169,13 +175,23 @@ func (k *checker) agentCluster(a *AgentCluster) {
 		k.check(min(health.HeartbeatInterval, health.WarningThreshold, health.FailureThreshold) >= 0, at+"health_monitoring",
 			"must not have negative durations")
 	}
-	k.count(at+"task_queue.max_delivery_attempts", a.TaskQueue.MaxDeliveryAttempts, 0, 100)
-	k.duration(at+"task_queue.default_expiration", a.TaskQueue.DefaultExpiration, minPeriod, maxPeriod)
-	k.duration(at+"task_queue.dead_letter_retention", a.TaskQueue.DeadLetterRetention, minPeriod, maxPeriod)
-	election := a.LeaderElection
-	ok := k.duration(at+"leader_election.election_interval", election.ElectionInterval, minPeriod, maxPeriod)
-	if k.duration(at+"leader_election.lease_duration", election.LeaseDuration, minPeriod, maxPeriod) && ok {
-		k.check(election.LeaseDuration == 0 || election.LeaseDuration > election.ElectionInterval,
-			at+"leader_election.lease_duration", "must be longer than election_interval (%s)", election.ElectionInterval)
+}
+
+func (k *checker) taskQueue(at string, q TaskQueue) {
+	k.count(at+".max_delivery_attempts", q.MaxDeliveryAttempts, 0, 100)
+	k.duration(at+".default_expiration", q.DefaultExpiration, minPeriod, maxExpiration)
+	k.duration(at+".dead_letter_retention", q.DeadLetterRetention, minPeriod, maxPeriod)
+}
+
+func (k *checker) election(at string, e LeaderElection) {
+	ok := k.duration(at+".election_interval", e.ElectionInterval, minElection, time.Hour)
+	if k.duration(at+".lease_duration", e.LeaseDuration, minPeriod, time.Hour) && ok {
+		k.check(e.LeaseDuration == 0 || e.LeaseDuration > e.ElectionInterval,
+			at+".lease_duration", "must be longer than election_interval (%s)", e.ElectionInterval)
 	}
+}
+
+func (k *checker) brake(at string, b Brake) {
+	err := b.policy().WithDefaults().Validate()
+	k.check(err == nil, at, "%v", err)
 }

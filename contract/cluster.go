@@ -77,6 +77,8 @@ type Directive struct {
 	Slots map[string]int `json:"slots,omitempty"`
 	// RoleLease is how long a role holder may go on without a renewal.
 	RoleLease fleet.Duration `json:"role_lease,omitempty"`
+	// ElectionInterval is the longest between two looks at a role holder.
+	ElectionInterval fleet.Duration `json:"election_interval,omitempty"`
 	// Brake is when so many lost agents point to the network that their work is held back.
 	Brake fleet.BrakePolicy `json:"brake,omitzero"`
 	// Fences are the newest takeovers of agent ids: older sessions must end.

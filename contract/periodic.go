@@ -108,6 +108,8 @@ type TaskPlace struct {
 	Sharded bool `json:"sharded,omitempty"`
 	// TenantWeight is the tenant's in the cluster, 0 if it has none.
 	TenantWeight float64 `json:"tenant_weight,omitempty"`
+	// Defaults are what the cluster's tasks have that leave it out.
+	Defaults fleet.TaskDefaults `json:"defaults,omitzero"`
 	// DeadLetterRetention is the cluster's.
 	DeadLetterRetention fleet.Duration `json:"dead_letter_retention,omitempty"`
 }

@@ -67,6 +67,14 @@ type ClusterConfig struct {
 	// RoleLease is how long a leader or shard owner may go on without hearing from its hub, and so the longest time
 	// without one. Default 5 s.
 	RoleLease Duration `json:"role_lease,omitempty"`
+	// ManualElection says that a leader that was lost keeps its seat: the cluster waits until it is back, or until a person
+	// acts. Only in mode active_passive; its first leader is elected as ever.
+	ManualElection bool `json:"manual_election,omitempty"`
+	// ElectionInterval bounds the time between two looks at a leader or shard owner. 0: a third of RoleLease, which is also
+	// the longest that counts.
+	ElectionInterval Duration `json:"election_interval,omitempty"`
+	// TaskDefaults are what its tasks have that leave it out.
+	TaskDefaults TaskDefaults `json:"task_defaults,omitzero"`
 	// TransferTimeout bounds how long a failover watches its tasks. Default 5 min.
 	TransferTimeout Duration `json:"task_transfer_timeout,omitempty"`
 	// DeadLetterRetention is how long a dead letter of its tasks is kept for a retry. Default 7 days.
@@ -100,6 +108,7 @@ func (c ClusterConfig) WithDefaults() ClusterConfig {
 		c.MaxAgents = MaxMembers
 	}
 	c.RoleLease = Duration(c.RoleLease.Or(DefaultRoleLease))
+	c.TaskDefaults = c.TaskDefaults.WithDefaults()
 	c.TransferTimeout = Duration(c.TransferTimeout.Or(DefaultTransferTimeout))
 	c.DeadLetterRetention = Duration(c.DeadLetterRetention.Or(DefaultDeadLetterRetention))
 	c.Brake = c.Brake.WithDefaults()
@@ -133,6 +142,15 @@ func (c ClusterConfig) Validate() error {
 	}
 	if err := ValidateDuration("role_lease", c.RoleLease, time.Second, time.Hour); err != nil {
 		return err
+	}
+	if err := ValidateDuration("election_interval", c.ElectionInterval, 100*time.Millisecond, time.Hour); err != nil {
+		return err
+	}
+	if c.ElectionInterval >= c.RoleLease {
+		return fmt.Errorf("election_interval must be shorter than role_lease")
+	}
+	if err := c.TaskDefaults.Validate(); err != nil {
+		return fmt.Errorf("task_defaults: %w", err)
 	}
 	if err := ValidateDuration("task_transfer_timeout", c.TransferTimeout, time.Second, time.Hour); err != nil {
 		return err

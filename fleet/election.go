@@ -29,7 +29,7 @@ func (c *Cluster) Elect(loads map[string]int, now time.Time) (Election, bool) {
 	var best *Member
 	for i := range c.Members {
 		m := &c.Members[i]
-		if m.Status == AgentOnline && (best == nil || c.compareForLeader(m, best, loads) < 0) {
+		if m.Status == AgentOnline && c.electable(m) && (best == nil || c.compareForLeader(m, best, loads) < 0) {
 			best = m
 		}
 	}
@@ -39,6 +39,12 @@ func (c *Cluster) Elect(loads map[string]int, now time.Time) (Election, bool) {
 	return c.lead(best.AgentID, now), true
 }
 
+// electable reports whether a member may be elected without a person's word: where elections are off, only the leader
+// before, or anybody as the first.
+func (c *Cluster) electable(m *Member) bool {
+	return !c.Config.ManualElection || c.LastLeader == "" || m.AgentID == c.LastLeader
+}
+
 // Contested reports whether Elect would have to choose between members now, so that their loads matter.
 func (c *Cluster) Contested(now time.Time) bool {
 	if _, open := c.seatOpen(now); !open {
@@ -46,7 +52,7 @@ func (c *Cluster) Contested(now time.Time) bool {
 	}
 	online := 0
 	for i := range c.Members {
-		if c.Members[i].Status == AgentOnline {
+		if c.Members[i].Status == AgentOnline && c.electable(&c.Members[i]) {
 			online++
 		}
 	}

@@ -245,3 +245,36 @@ func TestElectionModel(t *testing.T) {
 		}
 	})
 }
+
+// TestManualElection: where elections are off, the first leader is elected as ever, and then only the one before comes back.
+func TestManualElection(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	c := Cluster{Config: ClusterConfig{Name: "c", ReplicationMode: ActivePassive, ManualElection: true}.WithDefaults(),
+		Members: []Member{{AgentID: "a", Status: AgentOnline}, {AgentID: "b", Status: AgentOnline}}}
+	first, elected := c.Elect(nil, now)
+	require.True(t, elected)
+	require.Equal(t, "a", first.Leader)
+
+	c.VacateLeader(0, now)
+	c.Member("a").Status = AgentOffline
+	_, elected = c.Elect(nil, now)
+	require.False(t, elected, "nobody takes the seat by itself")
+	require.False(t, c.Contested(now))
+	c.Member("a").Status = AgentOnline
+	again, elected := c.Elect(nil, now)
+	require.True(t, elected)
+	require.Equal(t, "a", again.Leader, "it is back")
+	require.Greater(t, again.Epoch, first.Epoch)
+
+	c.VacateLeader(0, now)
+	byHand, promoted := c.Promote("b", now)
+	require.True(t, promoted, "a person may")
+	require.Equal(t, "b", byHand.Leader)
+	c.VacateLeader(0, now)
+	c.Member("b").Status = AgentOffline
+	c.Config.ManualElection = false
+	on, elected := c.Elect(nil, now)
+	require.True(t, elected, "elections were turned on")
+	require.Equal(t, "a", on.Leader)
+}

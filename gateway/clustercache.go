@@ -25,6 +25,7 @@ type clusterFacts struct {
 	shards              int // 0 when the cluster is not sharded
 	deadLetterRetention fleet.Duration
 	weights             map[string]float64 // of tenants
+	defaults            fleet.TaskDefaults
 }
 
 // clusterCache remembers clusters and their open capability lanes for a short time.
@@ -106,7 +107,7 @@ func (g *Gateway) knownCluster(ctx context.Context, name string) (clusterFacts, 
 		}
 		config = view.Config
 	}
-	facts := clusterFacts{deadLetterRetention: config.WithDefaults().DeadLetterRetention, weights: config.TenantWeights}
+	facts := clusterFacts{deadLetterRetention: config.WithDefaults().DeadLetterRetention, weights: config.TenantWeights, defaults: config.WithDefaults().TaskDefaults}
 	if config.ReplicationMode == fleet.Sharded {
 		facts.shards = config.Shards
 	}

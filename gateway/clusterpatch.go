@@ -21,6 +21,9 @@ type ClusterPatch struct {
 	ReplicationMode     *fleet.ReplicationMode   `json:"replication_mode,omitempty" enum:"active_active,active_passive,sharded" doc:"Whether it is sharded is fixed at creation."`
 	Selection           *fleet.SelectionStrategy `json:"selection_strategy,omitempty" enum:"standby,least_loaded,round_robin,affinity" doc:"How a failover's target is picked."`
 	RoleLease           *fleet.Duration          `json:"role_lease,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a leader or the owner of a shard may go on without hearing from its hub."`
+	ManualElection      *bool                    `json:"manual_election,omitempty" doc:"Whether a lost leader keeps its seat until it is back or a person acts."`
+	ElectionInterval    *fleet.Duration          `json:"election_interval,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"The longest between two looks at a leader or shard owner."`
+	TaskDefaults        *TaskDefaultsPatch       `json:"task_defaults,omitempty" doc:"What its tasks have that leave it out."`
 	TransferTimeout     *fleet.Duration          `json:"task_transfer_timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a failover watches the tasks that it moves."`
 	DeadLetterRetention *fleet.Duration          `json:"dead_letter_retention,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a dead letter of its tasks is kept for a retry. Holds for tasks submitted from then on."`
 	Brake               *BrakePatch              `json:"brake,omitempty" doc:"When so many agents vanish at once that their failovers wait."`
@@ -35,6 +38,13 @@ type BrakePatch struct {
 	Window  *fleet.Duration `json:"window,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"Within this time."`
 }
 
+// TaskDefaultsPatch changes some of what tasks have that leave it out.
+type TaskDefaultsPatch struct {
+	MaxAttempts  *int            `json:"max_attempts,omitempty" minimum:"0" maximum:"100"`
+	MaxTransfers *int            `json:"max_transfers,omitempty" minimum:"0" maximum:"100"`
+	ExpiresIn    *fleet.Duration `json:"expires_in,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$"`
+}
+
 // apply is the configuration with the patch.
 func (p *ClusterPatch) apply(c fleet.ClusterConfig) fleet.ClusterConfig {
 	set(&c.TargetGroup, p.TargetGroup)
@@ -45,6 +55,13 @@ func (p *ClusterPatch) apply(c fleet.ClusterConfig) fleet.ClusterConfig {
 	set(&c.Selection, p.Selection)
 	set(&c.RoleLease, p.RoleLease)
 	set(&c.TransferTimeout, p.TransferTimeout)
+	set(&c.ManualElection, p.ManualElection)
+	set(&c.ElectionInterval, p.ElectionInterval)
+	if p.TaskDefaults != nil {
+		set(&c.TaskDefaults.MaxAttempts, p.TaskDefaults.MaxAttempts)
+		set(&c.TaskDefaults.MaxTransfers, p.TaskDefaults.MaxTransfers)
+		set(&c.TaskDefaults.ExpiresIn, p.TaskDefaults.ExpiresIn)
+	}
 	set(&c.DeadLetterRetention, p.DeadLetterRetention)
 	if p.Brake != nil {
 		set(&c.Brake.Share, p.Brake.Share)

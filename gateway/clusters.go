@@ -33,6 +33,9 @@ type ClusterSettings struct {
 	Shards              int                     `json:"shards,omitempty" minimum:"0" maximum:"1024" doc:"Number of shards of a sharded cluster, fixed at creation. Default 16."`
 	Selection           fleet.SelectionStrategy `json:"selection_strategy,omitempty" enum:"standby,least_loaded,round_robin,affinity" doc:"How a failover's target is picked. Default least_loaded."`
 	RoleLease           fleet.Duration          `json:"role_lease,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a leader or the owner of a shard may go on without hearing from its hub, and so the longest time without one. Default 5s."`
+	ManualElection      bool                    `json:"manual_election,omitempty" doc:"In mode active_passive, a leader that was lost keeps its seat: the cluster waits until it is back, or until a person turns this off."`
+	ElectionInterval    fleet.Duration          `json:"election_interval,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"The longest between two looks at a leader or shard owner; shorter than role_lease. Default a third of it."`
+	TaskDefaults        TaskDefaults            `json:"task_defaults,omitzero" doc:"What its tasks have that leave it out. Holds for tasks submitted from then on."`
 	TransferTimeout     fleet.Duration          `json:"task_transfer_timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a failover watches the tasks that it moves. Default 5m."`
 	DeadLetterRetention fleet.Duration          `json:"dead_letter_retention,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a dead letter of its tasks is kept for a retry, at most 8760h. Holds for tasks submitted from then on. Default 168h (7 days)."`
 	Brake               BrakeSettings           `json:"brake,omitzero" doc:"When so many agents vanish at once that their failovers wait."`
@@ -47,6 +50,13 @@ type BrakeSettings struct {
 	Window  fleet.Duration `json:"window,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"Within this time. Default 10s."`
 }
 
+// TaskDefaults are fleet.TaskDefaults as a client submits and sees them.
+type TaskDefaults struct {
+	MaxAttempts  int            `json:"max_attempts,omitempty" minimum:"0" maximum:"100" doc:"Attempts that may fail before a task is a dead letter. Default 3."`
+	MaxTransfers int            `json:"max_transfers,omitempty" minimum:"0" maximum:"100" doc:"Agents a task may be lost with before it is a dead letter. Default 3."`
+	ExpiresIn    fleet.Duration `json:"expires_in,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a task may wait for an agent. Default 1h."`
+}
+
 func (s *ClusterSettings) config(name string) fleet.ClusterConfig {
 	return fleet.ClusterConfig{
 		Name: name, TargetGroup: s.TargetGroup, MinAgents: s.MinAgents, DesiredAgents: s.DesiredAgents, MaxAgents: s.MaxAgents,
@@ -54,6 +64,7 @@ func (s *ClusterSettings) config(name string) fleet.ClusterConfig {
 		RoleLease: s.RoleLease, TransferTimeout: s.TransferTimeout, DeadLetterRetention: s.DeadLetterRetention,
 		Brake:         fleet.BrakePolicy{Share: s.Brake.Share, MinLost: s.Brake.MinLost, Window: s.Brake.Window},
 		TenantWeights: s.TenantWeights, SelfHealing: fleet.HealingPolicy(s.SelfHealing),
+		ManualElection: s.ManualElection, ElectionInterval: s.ElectionInterval, TaskDefaults: fleet.TaskDefaults(s.TaskDefaults),
 	}
 }
 
@@ -69,6 +80,9 @@ type Cluster struct {
 	Shards              int                     `json:"shards,omitempty" doc:"Only of a sharded cluster."`
 	Selection           fleet.SelectionStrategy `json:"selection_strategy" enum:"standby,least_loaded,round_robin,affinity"`
 	RoleLease           fleet.Duration          `json:"role_lease"`
+	ManualElection      bool                    `json:"manual_election"`
+	ElectionInterval    fleet.Duration          `json:"election_interval,omitempty" doc:"Absent: a third of role_lease."`
+	TaskDefaults        TaskDefaults            `json:"task_defaults"`
 	TransferTimeout     fleet.Duration          `json:"task_transfer_timeout"`
 	DeadLetterRetention fleet.Duration          `json:"dead_letter_retention"`
 	Brake               BrakeSettings           `json:"brake"`
@@ -143,7 +157,8 @@ func settingsOf(config fleet.ClusterConfig) Cluster {
 		RoleLease: config.RoleLease, TransferTimeout: config.TransferTimeout, DeadLetterRetention: config.DeadLetterRetention,
 		SelfHealing:   HealingSettings(config.SelfHealing),
 		Brake:         BrakeSettings{Share: config.Brake.Share, MinLost: config.Brake.MinLost, Window: config.Brake.Window},
-		TenantWeights: config.TenantWeights,
+		TenantWeights: config.TenantWeights, ManualElection: config.ManualElection, ElectionInterval: config.ElectionInterval,
+		TaskDefaults: TaskDefaults(config.TaskDefaults),
 	}
 	if config.ReplicationMode == fleet.Sharded {
 		c.Shards = config.Shards

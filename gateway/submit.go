@@ -78,6 +78,7 @@ func (g *Gateway) submit(ctx context.Context, r *TaskRequest) (task Task, err er
 	if err != nil {
 		return Task{}, err
 	}
+	facts.defaults.Apply(&spec)
 	if facts.shards > 0 && spec.ShardKey == "" {
 		spec.ShardKey = id
 	}

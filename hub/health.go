@@ -21,7 +21,7 @@ const (
 
 // watchHealth rates the agents until the hub stops, and tells their clusters of lasting changes.
 func (h *Hub) watchHealth() {
-	h.every(healthLook, func(now time.Time) {
+	h.every(h.config.HealthInterval, func(now time.Time) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		for _, s := range h.sessions {
@@ -85,7 +85,7 @@ func (h *Hub) readHealth(_ context.Context, in contract.ReadHealthInput) (contra
 func (h *Hub) assess(s *session, now time.Time) fleet.Health {
 	facts := s.window.Facts(fleet.HealthFacts{
 		SelfReported: s.ownHealth, SelfNote: s.ownNote, Slots: s.registration.MaxTasks, Stuck: s.stuck(now),
-		Silence: now.Sub(s.lastContact), Interval: h.config.Timing.Hold(h.lease(s)),
+		Silence: now.Sub(s.lastContact), Interval: h.holdTime(s),
 		CPUPercent: &s.metrics.CPUPercent, MemoryPercent: &s.metrics.MemoryPercent, DiskPercent: &s.metrics.DiskPercent,
 	}, now)
 	health := fleet.AssessHealth(facts, s.health)

@@ -27,6 +27,8 @@ type Config struct {
 	AcceptTimeout time.Duration
 	// Park is how long a task without a free slot waits in the hub before it goes back to its lane. Default 2 s.
 	Park time.Duration
+	// HealthInterval is the time between two ratings of the agents' health. Default 1 s.
+	HealthInterval time.Duration
 	// LanePollers bounds the open polls on one lane. More give more tasks per second, up to the free slots. Default 16.
 	LanePollers int
 	// StateSpacing is the least time between two signals to a cluster about its agents' states, so that a leader that
@@ -43,6 +45,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Park == 0 {
 		c.Park = 2 * time.Second
+	}
+	if c.HealthInterval == 0 {
+		c.HealthInterval = healthLook
 	}
 	if c.LanePollers == 0 {
 		c.LanePollers = 16

@@ -24,7 +24,7 @@ func (h *Hub) holdPoll(ctx context.Context, claims sessionClaims, conn *connecti
 	}
 	h.take(s, conn, poll, time.Now())
 	s.signal() // an older poll that is still held must end; this one looks at the outbox first
-	hold := time.NewTimer(h.config.Timing.Hold(h.lease(s)))
+	hold := time.NewTimer(h.holdTime(s))
 	defer hold.Stop()
 	for waiting := !s.answerNow; ; {
 		if s.gone {
@@ -88,7 +88,7 @@ func (h *Hub) answer(s *session, now time.Time) protocol.Polled {
 
 // take brings the session up to date with a poll. The mutex is held.
 func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Time) {
-	s.window.Heartbeat(now.Sub(s.lastContact), h.config.Timing.Hold(h.lease(s)), now)
+	s.window.Heartbeat(now.Sub(s.lastContact), h.holdTime(s), now)
 	s.sequence, s.lastContact, s.told = poll.Sequence, now, nil
 	s.attach(conn)
 	h.unhold(s, now)

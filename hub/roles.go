@@ -127,6 +127,16 @@ func (h *Hub) lease(s *session) time.Duration {
 	return h.config.Timing.Lease(d.Mode, d.RoleLease.Or(fleet.DefaultRoleLease))
 }
 
+// holdTime is the longest that a poll of a session is held, and so the longest between two looks at the agent. The mutex is held.
+func (h *Hub) holdTime(s *session) time.Duration {
+	d := h.directives[s.cluster]
+	hold := h.config.Timing.Hold(h.lease(s))
+	if d.Mode == fleet.ActiveActive {
+		return hold
+	}
+	return min(hold, d.ElectionInterval.Or(hold))
+}
+
 // leaseLeft is how long from now a session's agent may still go on with fenced work and its roles. The mutex is held.
 func (h *Hub) leaseLeft(s *session, now time.Time) time.Duration {
 	if plantLeaseIgnored {

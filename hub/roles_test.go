@@ -99,3 +99,23 @@ func TestReplacedWhileRegistering(t *testing.T) {
 		require.NoError(t, err)
 	})
 }
+
+func TestHoldOfARoleHolder(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		s := b.register("a", 1).session()
+		for name, c := range map[string]struct {
+			directive contract.Directive
+			want      time.Duration
+		}{
+			"every member serves":   {contract.Directive{Mode: fleet.ActiveActive, ElectionInterval: fleet.Duration(time.Second)}, 5 * time.Second},
+			"a third of the lease":  {contract.Directive{Mode: fleet.ActivePassive, RoleLease: fleet.Duration(9 * time.Second)}, 3 * time.Second},
+			"the election interval": {contract.Directive{Mode: fleet.ActivePassive, RoleLease: fleet.Duration(9 * time.Second), ElectionInterval: fleet.Duration(time.Second)}, time.Second},
+			"of a shard owner":      {contract.Directive{Mode: fleet.Sharded, RoleLease: fleet.Duration(9 * time.Second), ElectionInterval: fleet.Duration(2 * time.Second)}, 2 * time.Second},
+		} {
+			b.mu.Lock()
+			b.directives["c"] = c.directive
+			require.Equal(t, c.want, b.holdTime(s), name)
+			b.mu.Unlock()
+		}
+	})
+}

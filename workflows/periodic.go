@@ -75,6 +75,7 @@ func placed(ctx workflow.Context, id string, spec fleet.TaskSpec) (task contract
 	if place.Sharded {
 		spec.ShardKey = key
 	}
+	place.Defaults.Apply(&spec)
 	return contract.TaskInput{TaskID: id, Spec: spec, Lane: place.Lane, DeadLetterRetention: place.DeadLetterRetention}, place.TenantWeight, nil
 }
 

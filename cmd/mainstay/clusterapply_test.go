@@ -97,9 +97,6 @@ func TestSettingsOfClustersAreTheAPIs(t *testing.T) {
 	}
 	taken, patched, told := names(reflect.TypeFor[gateway.ClusterRequest]()), names(reflect.TypeFor[gateway.ClusterPatch]()), names(reflect.TypeFor[gateway.Cluster]())
 	for name := range names(reflect.TypeFor[fleet.ClusterConfig]()) {
-		if name == "self_healing" { // comes to the API with healing itself
-			continue
-		}
 		require.True(t, taken[name] && told[name], "%s of fleet.ClusterConfig is not in gateway.ClusterRequest and gateway.Cluster", name)
 		require.True(t, patched[name] || name == "name" || name == "shards", "%s of fleet.ClusterConfig cannot be patched", name)
 	}

@@ -20,6 +20,7 @@ type clusterFlags struct {
 	mode, selection, healing                 string
 	lease, transfers, brakeWindow, retention time.Duration
 	healingEvery, patience                   time.Duration
+	elections, expires                       time.Duration
 	weights                                  []string
 }
 
@@ -32,6 +33,11 @@ func (f *clusterFlags) add(c *cobra.Command) {
 	flags.StringVar(&f.mode, "replication-mode", "", "active_active, active_passive or sharded (default active_active)")
 	flags.StringVar(&f.selection, "selection-strategy", "", "how a failover's target is picked: standby, least_loaded, round_robin or affinity (default least_loaded)")
 	flags.DurationVar(&f.lease, "role-lease", 0, "how long a leader or shard owner may go on without hearing from its hub (default 5s)")
+	flags.DurationVar(&f.elections, "election-interval", 0, "the longest between two looks at a leader or shard owner (default a third of the role lease)")
+	flags.BoolVar(&f.ManualElection, "manual-election", false, "a leader that was lost keeps its seat until it is back, or a person acts")
+	flags.IntVar(&f.TaskDefaults.MaxAttempts, "task-max-attempts", 0, "attempts of its tasks that may fail, where a task does not say (default 3)")
+	flags.IntVar(&f.TaskDefaults.MaxTransfers, "task-max-transfers", 0, "agents that its tasks may be lost with, where a task does not say (default 3)")
+	flags.DurationVar(&f.expires, "task-expires-in", 0, "how long its tasks may wait for an agent, where a task does not say (default 1h)")
 	flags.DurationVar(&f.transfers, "task-transfer-timeout", 0, "how long a failover watches the tasks that it moves (default 5m)")
 	flags.DurationVar(&f.retention, "dead-letter-retention", 0, "how long a dead letter of its tasks is kept for a retry (default 168h)")
 	flags.Float64Var(&f.Brake.Share, "brake-share", 0, "failovers wait when more than this share of the agents vanishes at once; 1 turns the brake off (default 0.5)")
@@ -54,7 +60,9 @@ func (f *clusterFlags) request(name string) (*gateway.ClusterRequest, error) {
 	r.RoleLease, r.TransferTimeout, r.Brake.Window = fleet.Duration(f.lease), fleet.Duration(f.transfers), fleet.Duration(f.brakeWindow)
 	r.DeadLetterRetention, r.TenantWeights = fleet.Duration(f.retention), weights
 	r.SelfHealing = gateway.HealingSettings{Mode: fleet.HealingMode(f.healing), CycleInterval: fleet.Duration(f.healingEvery), Patience: fleet.Duration(f.patience)}
+	r.ElectionInterval, r.TaskDefaults.ExpiresIn = fleet.Duration(f.elections), fleet.Duration(f.expires)
 	config := fleet.ClusterConfig{
+		ElectionInterval: r.ElectionInterval, TaskDefaults: fleet.TaskDefaults(r.TaskDefaults),
 		Name: r.Name, TargetGroup: r.TargetGroup, MinAgents: r.MinAgents, DesiredAgents: r.DesiredAgents, MaxAgents: r.MaxAgents,
 		ReplicationMode: r.ReplicationMode, Shards: r.Shards, Selection: r.Selection, RoleLease: r.RoleLease, TransferTimeout: r.TransferTimeout,
 		DeadLetterRetention: r.DeadLetterRetention,
@@ -83,6 +91,12 @@ func (f *clusterFlags) patch(c *cobra.Command) (*gateway.ClusterPatch, error) {
 	}
 	brake := gateway.BrakePatch{Share: when(given("brake-share"), f.Brake.Share), MinLost: when(given("brake-min-lost"), f.Brake.MinLost),
 		Window: when(given("brake-window"), fleet.Duration(f.brakeWindow))}
+	p.ManualElection, p.ElectionInterval = when(given("manual-election"), f.ManualElection), when(given("election-interval"), fleet.Duration(f.elections))
+	defaults := gateway.TaskDefaultsPatch{MaxAttempts: when(given("task-max-attempts"), f.TaskDefaults.MaxAttempts),
+		MaxTransfers: when(given("task-max-transfers"), f.TaskDefaults.MaxTransfers), ExpiresIn: when(given("task-expires-in"), fleet.Duration(f.expires))}
+	if defaults != (gateway.TaskDefaultsPatch{}) {
+		p.TaskDefaults = &defaults
+	}
 	if brake != (gateway.BrakePatch{}) {
 		p.Brake = &brake
 	}

@@ -138,7 +138,7 @@ func loadConfig(path string) (*config.Config, error) {
 }
 
 func hubConfig(c *config.Config) hub.Config {
-	return hub.Config{Timing: c.Timing(), AcceptTimeout: c.Hub.AcceptTimeout.Std(), Park: c.Hub.Park.Std(), LanePollers: c.Hub.LanePollers}
+	return hub.Config{Timing: c.Timing(), AcceptTimeout: c.Hub.AcceptTimeout.Std(), Park: c.Hub.Park.Std(), LanePollers: c.Hub.LanePollers, HealthInterval: c.Hub.HealthCheckInterval.Std()}
 }
 
 func serveHubID(flag string, c *config.Config) (string, error) {

@@ -1,0 +1,153 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+
+	"go.temporal.io/sdk/contrib/envconfig"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Setting is one effective value and where it comes from.
+type Setting struct {
+	Key   string `json:"key"` // such as hub.park or clusters[0].name
+	Value any    `json:"value"`
+	// Source is default, file, env or flag; From says which line, variable or flag.
+	Source string `json:"source"`
+	From   string `json:"from,omitempty"`
+}
+
+// The sources of a setting.
+const (
+	FromDefault = "default"
+	FromFile    = "file"
+	FromEnv     = "env"
+	FromFlag    = "flag"
+)
+
+// Override is a value that a flag gives.
+type Override struct{ Flag, Value string }
+
+// Describe reads and checks the file at path ("": none) and lists every value that holds, in the order of the file's
+// form. flags are values that the command line gives, by key; they win, after the environment. It lists no secrets: the
+// file names where they are.
+func Describe(path string, env envconfig.EnvLookup, flags map[string]Override) ([]Setting, error) {
+	c, in := Default(), &inspection{lines: map[string]int{}}
+	if path != "" {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("read the configuration: %w", err)
+		}
+		if c, in, err = parse(path, text); err != nil {
+			return nil, err
+		}
+	}
+	d := &description{in: in, path: path}
+	d.walk("", reflect.ValueOf(*c))
+	if err := d.overrule(c, env, flags); err != nil {
+		return nil, err
+	}
+	return d.settings, nil
+}
+
+type description struct {
+	in       *inspection
+	path     string
+	settings []Setting
+}
+
+// walk lists the leaves below a value.
+func (d *description) walk(key string, v reflect.Value) {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return
+		}
+		v = v.Elem()
+	}
+	switch {
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			name := v.Type().Field(i).Tag.Get("yaml")
+			if key != "" {
+				name = key + "." + name
+			}
+			d.walk(name, v.Field(i))
+		}
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
+		for i := range v.Len() {
+			d.walk(fmt.Sprintf("%s[%d]", key, i), v.Index(i))
+		}
+	default:
+		setting := Setting{Key: key, Value: v.Interface(), Source: FromDefault}
+		if line := d.writtenAt(key); line > 0 {
+			setting.Source, setting.From = FromFile, fmt.Sprintf("%s:%d", d.path, line)
+		}
+		d.settings = append(d.settings, setting)
+	}
+}
+
+// inherited are the keys of the hub section that agent_cluster gives where that leaves them out.
+var inherited = []string{"heartbeat_interval", "warning_threshold", "failure_threshold", "health_check_interval"}
+
+// writtenAt is the line of the file that a value comes from, 0: none.
+func (d *description) writtenAt(key string) int {
+	if line := d.in.lines[key]; line > 0 {
+		return line
+	}
+	for _, name := range inherited {
+		if key == "hub."+name {
+			return d.in.lines["agent_cluster.health_monitoring."+name]
+		}
+	}
+	return 0
+}
+
+// overrule puts in what the environment and flags say.
+func (d *description) overrule(c *Config, env envconfig.EnvLookup, flags map[string]Override) error {
+	options, err := c.temporalClientOptions(env)
+	if err != nil {
+		return err
+	}
+	for key, effective := range map[string]struct{ value, variable string }{
+		"temporal.address": {options.HostPort, "TEMPORAL_ADDRESS"}, "temporal.namespace": {options.Namespace, "TEMPORAL_NAMESPACE"},
+	} {
+		set, _ := env.LookupEnv(effective.variable)
+		from := effective.variable
+		if set == "" {
+			from = "Temporal's own profile"
+		}
+		d.set(key, func(s *Setting) {
+			if s.Value != effective.value || set != "" {
+				*s = Setting{Key: key, Value: effective.value, Source: FromEnv, From: from}
+			}
+		})
+	}
+	for key, o := range flags {
+		d.set(key, func(s *Setting) { *s = Setting{Key: key, Value: o.Value, Source: FromFlag, From: "--" + o.Flag} })
+	}
+	return nil
+}
+
+func (d *description) set(key string, change func(*Setting)) {
+	if i := slices.IndexFunc(d.settings, func(s Setting) bool { return s.Key == key }); i >= 0 {
+		change(&d.settings[i])
+	}
+}
+
+// Text is the value as it is written in a file.
+func (s Setting) Text() string {
+	switch value := s.Value.(type) {
+	case fleet.Duration:
+		return value.String()
+	case string:
+		return cmp.Or(value, `""`)
+	}
+	if v := reflect.ValueOf(s.Value); (v.Kind() == reflect.Map || v.Kind() == reflect.Slice) && v.Len() == 0 {
+		return "(none)"
+	}
+	return fmt.Sprint(s.Value)
+}

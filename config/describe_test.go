@@ -1,0 +1,88 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// fixedEnv is an environment of a test.
+type fixedEnv map[string]string
+
+func (e fixedEnv) Environ() []string {
+	var all []string
+	for name, value := range e {
+		all = append(all, name+"="+value)
+	}
+	return all
+}
+
+func (e fixedEnv) LookupEnv(name string) (string, bool) {
+	value, ok := e[name]
+	return value, ok
+}
+
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "f.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(`hub:
+  park: 3s
+  failure_threshold: 2m
+temporal: {address: "t:1"}
+clusters: [{name: a, tenant_weights: {x: 2}}]
+agent_cluster:
+  name: b
+  health_monitoring:
+    warning_threshold: 70s
+`), 0o600))
+	settings, err := Describe(path, fixedEnv{"TEMPORAL_NAMESPACE": "prod"}, map[string]Override{"http.listen": {"http", ":9"}})
+	require.NoError(t, err)
+	byKey := map[string]Setting{}
+	for _, s := range settings {
+		require.NotContains(t, byKey, s.Key)
+		byKey[s.Key] = s
+	}
+	for key, want := range map[string]Setting{
+		"hub.park":                            {Value: fleet.Duration(3 * time.Second), Source: FromFile, From: path + ":2"},
+		"hub.accept_timeout":                  {Value: fleet.Duration(5 * time.Second), Source: FromDefault},
+		"hub.failure_threshold":               {Value: fleet.Duration(2 * time.Minute), Source: FromFile, From: path + ":3"},
+		"hub.warning_threshold":               {Value: fleet.Duration(70 * time.Second), Source: FromFile, From: path + ":9"},
+		"hub.heartbeat_interval":              {Value: fleet.Duration(5 * time.Second), Source: FromDefault},
+		"temporal.address":                    {Value: "t:1", Source: FromFile, From: path + ":4"},
+		"temporal.namespace":                  {Value: "prod", Source: FromEnv, From: "TEMPORAL_NAMESPACE"},
+		"http.listen":                         {Value: ":9", Source: FromFlag, From: "--http"},
+		"clusters[0].name":                    {Value: "a", Source: FromFile, From: path + ":5"},
+		"clusters[0].leader_election.enabled": {Value: true, Source: FromDefault},
+		"agent_cluster.name":                  {Value: "b", Source: FromFile, From: path + ":7"},
+	} {
+		want.Key = key
+		require.Equal(t, want, byKey[key], key)
+	}
+	require.Equal(t, "3s", byKey["hub.park"].Text())
+	require.Equal(t, `""`, byKey["hub.id"].Text())
+	require.Equal(t, "map[x:2]", byKey["clusters[0].tenant_weights"].Text())
+
+	settings, err = Describe("", fixedEnv{}, nil)
+	require.NoError(t, err)
+	for _, s := range settings {
+		require.Equal(t, FromDefault, s.Source, s.Key)
+	}
+	_, err = Describe(filepath.Join(t.TempDir(), "none"), fixedEnv{}, nil)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	names := []string{"max_agents", "minimum_agents", "name", "http", "shards", "drain_timeout"}
+	for word, want := range map[string]string{
+		"htp": "http", "maxAgents": "max_agents", "max_agent": "max_agents", "minimum-agents": "minimum_agents", "minimumagnets": "minimum_agents",
+		"nmae": "name", "drain": "drain_timeout", "shard": "shards", "colour": "", "x": "",
+	} {
+		require.Equal(t, want, nearest(word, names), word)
+	}
+}
