@@ -35,6 +35,9 @@ type Options struct {
 	UIHost string
 	// UIPort is the Web UI's port; 0: no Web UI, -1: a free port.
 	UIPort int
+	// Strip is an address on this machine whose page the Web UI shows in a strip below its top bar; empty: none. The Web UI
+	// takes http only from loopback addresses; another is left out.
+	Strip string
 	// DataDir holds the database; empty: all is in memory and gone at the end.
 	DataDir string
 	// Durability says what the database survives. Default: ProcessCrash.
@@ -188,7 +191,7 @@ func (s *Server) startUI(o Options) {
 	s.uiURL = "http://" + net.JoinHostPort(o.UIHost, strconv.Itoa(o.UIPort))
 	s.ui = uiserver.NewServer(uioptions.WithConfigProvider(&uiconfig.Config{
 		Host: o.UIHost, Port: o.UIPort, TemporalGRPCAddress: s.address, EnableUI: true, DefaultNamespace: o.Namespace,
-		CORS: uiconfig.CORS{CookieInsecure: true}, HideLogs: true, DisableNewsFetch: true,
+		CORS: uiconfig.CORS{CookieInsecure: true}, HideLogs: true, DisableNewsFetch: true, CustomUI: stripUI(o.Strip),
 	}))
 	ui := s.ui
 	go func() {

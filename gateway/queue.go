@@ -102,7 +102,19 @@ func (g *Gateway) queue(ctx context.Context, only string, in *QueuePageInput) (*
 		lanes = append(lanes, lanesOf(c, pinned[c.Config.Name])...)
 	}
 	lanes, next := page(lanes, string(after), in.PageSize, (*Lane).key)
-	live := g.live(ctx)
+	if err := g.fillLanes(ctx, lanes, clusters, g.live(ctx)); err != nil {
+		return nil, err
+	}
+	out := &lanesOutput{}
+	out.Body.Lanes, out.Body.NextPageToken = lanes, next
+	if lanes == nil {
+		out.Body.Lanes = []Lane{}
+	}
+	return out, nil
+}
+
+// fillLanes puts in what waits in each lane and who serves it.
+func (g *Gateway) fillLanes(ctx context.Context, lanes []Lane, clusters map[string]*fleet.Cluster, live liveAgents) error {
 	errs := make([]error, len(lanes))
 	forEach(len(lanes), func(i int) {
 		var stats laneStats
@@ -113,7 +125,7 @@ func (g *Gateway) queue(ctx context.Context, only string, in *QueuePageInput) (*
 	running := map[string]map[string]int{}
 	for i := range lanes {
 		if errs[i] != nil {
-			return nil, errs[i]
+			return errs[i]
 		}
 		c := clusters[lanes[i].Cluster]
 		if running[lanes[i].Cluster] == nil {
@@ -121,12 +133,7 @@ func (g *Gateway) queue(ctx context.Context, only string, in *QueuePageInput) (*
 		}
 		lanes[i].takeServers(c, running[lanes[i].Cluster])
 	}
-	out := &lanesOutput{}
-	out.Body.Lanes, out.Body.NextPageToken = lanes, next
-	if lanes == nil {
-		out.Body.Lanes = []Lane{}
-	}
-	return out, nil
+	return nil
 }
 
 // lanesOf are the lanes of a cluster; those of agents are the ones named, and those that are paused.

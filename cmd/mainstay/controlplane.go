@@ -20,6 +20,7 @@ import (
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/page"
 	"mainstay.dev/mainstay/worker"
 )
 
@@ -82,6 +83,7 @@ type planeOptions struct {
 	clusters  []fleet.ClusterConfig
 	listener  net.Listener
 	hosts     []string // names under which browsers may reach it; nil: any
+	page      page.Options
 }
 
 // controlPlane is the running parts of one process behind one HTTP server.
@@ -125,6 +127,9 @@ func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, er
 	p.gateway = clusters
 	if o.roles.gateway {
 		clusters.Register(api.API())
+		if err := mountPage(api, clusters, o.page); err != nil {
+			return nil, err
+		}
 	}
 	if err := clusters.EnsureClusters(ctx, o.clusters); err != nil {
 		return nil, err

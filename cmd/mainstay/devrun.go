@@ -19,6 +19,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/page"
 )
 
 const (
@@ -84,6 +85,7 @@ func (a *app) startDev(ctx context.Context, o devOptions) (_ *devRun, err error)
 		return nil, err
 	}
 	log := newLogger(d.log, zapcore.InfoLevel, false)
+	o.temporal.Strip = d.url + page.Strip
 	if err := d.startTemporal(ctx, o, log); err != nil {
 		return nil, err
 	}
@@ -139,7 +141,7 @@ func (d *devRun) startTemporal(ctx context.Context, o devOptions, log *zap.Logge
 func (d *devRun) planeOptions(o devOptions, listener net.Listener, log *zap.Logger, getenv func(string) string) (planeOptions, error) {
 	p := planeOptions{
 		temporal: d.client, namespace: d.temporal.Namespace(), logger: log, roles: allRoles, hubID: o.hubID, hub: o.hub,
-		clusters: o.clusters, listener: listener,
+		clusters: o.clusters, listener: listener, page: devPage(d.temporal),
 	}
 	if loopback(listener) {
 		p.hosts = localHosts

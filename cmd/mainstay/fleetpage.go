@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/devserver"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/page"
+)
+
+// mountPage serves the fleet page beside the API.
+func mountPage(api *httpapi.Server, g *gateway.Gateway, o page.Options) error {
+	o.Version = version
+	p, err := page.New(o)
+	if err != nil {
+		return err
+	}
+	strip, err := p.StripHandler(func(ctx context.Context) (page.Glance, error) { return glance(ctx, g) })
+	if err != nil {
+		return err
+	}
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		api.Handle(access.Open, method, page.Path, p)
+		api.Handle(access.Open, method, page.Assets+"{version}/{file}", p)
+	}
+	api.Handle(access.View, http.MethodGet, page.Strip, strip)
+	return nil
+}
+
+// glance is the fleet in one line.
+func glance(ctx context.Context, g *gateway.Gateway) (page.Glance, error) {
+	o, err := g.Overview(ctx)
+	if err != nil {
+		return page.Glance{}, err
+	}
+	line := page.Glance{At: o.At, Online: o.Agents.Online, Running: o.Agents.Running, Slots: o.Agents.Slots, Open: o.Tasks.Open}
+	for i := range o.Problems {
+		switch o.Problems[i].Severity {
+		case fleet.SeverityCritical:
+			line.Critical++
+		case fleet.SeverityWarning:
+			line.Warnings++
+		case fleet.SeverityNotice:
+			continue
+		}
+		if line.First == "" {
+			line.First = o.Problems[i].What
+		}
+	}
+	return line, nil
+}
+
+// devPage is the fleet page of `dev`: it links to the Web UI of the embedded Temporal, which may show it in a frame.
+func devPage(temporal *devserver.Server) page.Options {
+	o := page.Options{TemporalUI: temporal.UIURL(), Namespace: temporal.Namespace()}
+	if u, err := url.Parse(temporal.UIURL()); err == nil && u.Host != "" {
+		o.Framers = localOrigins(u)
+	}
+	return o
+}
+
+// localOrigins are an address of this machine under each of the names that a browser on it may use.
+func localOrigins(u *url.URL) []string {
+	own := u.Scheme + "://" + u.Host
+	ip := net.ParseIP(u.Hostname())
+	if ip == nil || !ip.IsLoopback() && !ip.IsUnspecified() {
+		return []string{own}
+	}
+	return []string{u.Scheme + "://127.0.0.1:" + u.Port(), u.Scheme + "://localhost:" + u.Port()}
+}

@@ -1,0 +1,313 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// Bounds of an overview.
+const (
+	// overviewLanes is how many lanes are looked at; each costs a call to Temporal.
+	overviewLanes = 200
+	// overviewPersonal is how many tasks that wait for a person are read, to tell since when and in which cluster.
+	overviewPersonal = 200
+	// overviewFailovers is how many of the newest failovers are read.
+	overviewFailovers = 10
+)
+
+// Overview is the whole fleet at a glance.
+type Overview struct {
+	At        time.Time              `json:"at" doc:"When it was read."`
+	Problems  []fleet.Trouble        `json:"problems" doc:"What a person should know of, most urgent first. Empty: nothing is wrong."`
+	Agents    OverviewAgents         `json:"agents"`
+	Tasks     OverviewTasks          `json:"tasks"`
+	Clusters  []Cluster              `json:"clusters" doc:"Sorted by name."`
+	Lanes     []Lane                 `json:"lanes" doc:"Of the clusters, at most 200; GET /api/v1/agents/queue has all."`
+	Failovers []fleet.FailoverRecord `json:"failovers" doc:"The newest ten."`
+	Missing   []string               `json:"missing,omitempty" doc:"Parts that could not be read this time, in words."`
+}
+
+// OverviewAgents counts agents.
+type OverviewAgents struct {
+	Online      int `json:"online"`
+	Suspect     int `json:"suspect"`
+	Offline     int `json:"offline"`
+	Draining    int `json:"draining"`
+	Maintenance int `json:"maintenance"`
+	Slots       int `json:"slots" doc:"Tasks that the online agents run at a time."`
+	Running     int `json:"running" doc:"Tasks that they run now, as far as their hubs have told."`
+}
+
+// OverviewTasks counts tasks that have not ended.
+type OverviewTasks struct {
+	Open       int64 `json:"open"`
+	Review     int64 `json:"review"`
+	DeadLetter int64 `json:"dead_letter"`
+}
+
+type overviewOutput struct{ Body Overview }
+
+func (g *Gateway) registerOverview(api huma.API) {
+	httpapi.Register(api, access.View, huma.Operation{
+		OperationID: "get-overview", Method: http.MethodGet, Path: "/api/v1/agents/overview", Tags: []string{"Clusters"},
+		Summary:     "Show whether anything is wrong, where, and since when",
+		Description: "Clusters, lanes, counts and the newest failovers in one answer, with the problems that a person should know of. A part that cannot be read is left out, and missing says so.",
+	}, func(ctx context.Context, _ *struct{}) (*overviewOutput, error) {
+		o, err := g.Overview(ctx)
+		return &overviewOutput{Body: o}, err
+	})
+}
+
+// Overview reads the whole fleet at a glance.
+func (g *Gateway) Overview(ctx context.Context) (Overview, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	listed, err := g.listed(ctx)
+	if err != nil {
+		return Overview{}, err
+	}
+	b := overviewBuilder{Overview: Overview{At: time.Now().UTC(), Problems: []fleet.Trouble{}, Clusters: []Cluster{}, Lanes: []Lane{}, Failovers: []fleet.FailoverRecord{}}}
+	var parts sync.WaitGroup
+	parts.Go(func() { b.personal(g.personalTasks(ctx)) })
+	parts.Go(func() { b.open(g.openTasks(ctx)) })
+	parts.Go(func() {
+		records, err := g.listFailovers(ctx, &listFailoversInput{PageSize: overviewFailovers})
+		b.failovers(records, err)
+	})
+	views, live := g.overviewClusters(ctx, listed, &b)
+	b.lanes(g.overviewLanes(ctx, views, live))
+	parts.Wait()
+	if b.broken() {
+		g.logger.Debug("parts of an overview were not read", zap.Strings("missing", b.Missing))
+	}
+	return b.finish(), nil
+}
+
+// overviewClusters asks all clusters how they stand. One that does not answer is a problem of its own.
+func (g *Gateway) overviewClusters(ctx context.Context, listed []listedCluster, b *overviewBuilder) ([]contract.ClusterView, liveAgents) {
+	var live liveAgents
+	var views []contract.ClusterView
+	var errs []error
+	var both sync.WaitGroup
+	both.Go(func() { live = g.live(ctx) })
+	both.Go(func() { views, errs = g.viewEach(ctx, listed) })
+	both.Wait()
+	kept := views[:0]
+	for i := range listed {
+		switch code, _ := problemCode(errs[i]); {
+		case errs[i] == nil:
+			b.cluster(&views[i], live)
+			kept = append(kept, views[i])
+		case code != protocol.CodeUnknownCluster: // else it was deleted since it was listed
+			b.unanswered(listed[i])
+		}
+	}
+	return kept, live
+}
+
+func (g *Gateway) overviewLanes(ctx context.Context, views []contract.ClusterView, live liveAgents) ([]Lane, error) {
+	pinned, err := g.pinnedAgents(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	var lanes []Lane
+	clusters := make(map[string]*fleet.Cluster, len(views))
+	for i := range views {
+		c := &views[i].Cluster
+		clusters[c.Config.Name] = c
+		lanes = append(lanes, lanesOf(c, pinned[c.Config.Name])...)
+	}
+	lanes, _ = page(lanes, "", overviewLanes, (*Lane).key)
+	return lanes, g.fillLanes(ctx, lanes, clusters, live)
+}
+
+// personal are the tasks that wait for a person.
+type personal struct {
+	tasks []Task // some of them, when there are more
+	more  bool
+	count map[fleet.TaskStatus]int64
+}
+
+func (g *Gateway) personalTasks(ctx context.Context) (personal, error) {
+	p := personal{count: map[fleet.TaskStatus]int64{}}
+	for _, status := range []fleet.TaskStatus{fleet.TaskReview, fleet.TaskDeadLetter} {
+		query := contract.TaskQuery(&fleet.TaskFilter{Status: status})
+		infos, next, err := g.workflowPage(ctx, "list tasks that wait for a person", query, overviewPersonal, "")
+		if err != nil {
+			return p, err
+		}
+		for _, info := range infos {
+			p.tasks = append(p.tasks, taskOf(info))
+		}
+		p.count[status] = int64(len(infos))
+		if next == "" {
+			continue
+		}
+		p.more = true
+		if p.count[status], err = g.countWorkflows(ctx, query); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+func (g *Gateway) openTasks(ctx context.Context) (int64, error) {
+	return g.countWorkflows(ctx, allOf(contract.Equals("WorkflowType", contract.TaskWorkflow), contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)))
+}
+
+func (g *Gateway) countWorkflows(ctx context.Context, query string) (int64, error) {
+	count, err := g.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: g.namespace, Query: query})
+	if err != nil {
+		return 0, g.answer(err, "count tasks", protocol.CodeNotFound)
+	}
+	return count.GetCount(), nil
+}
+
+// overviewBuilder collects the parts of an overview; they come side by side.
+type overviewBuilder struct {
+	Overview
+	mu sync.Mutex
+}
+
+func (b *overviewBuilder) missing(part string) { b.Missing = append(b.Missing, part) }
+
+func (b *overviewBuilder) broken() bool { return len(b.Missing) > 0 }
+
+func (b *overviewBuilder) cluster(view *contract.ClusterView, live liveAgents) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.Clusters = append(b.Clusters, fullCluster(view))
+	b.Problems = append(b.Problems, view.Troubles(b.At)...)
+	running := live.running(&view.Cluster)
+	for i := range view.Members {
+		m := &view.Members[i]
+		switch m.Status {
+		case fleet.AgentOnline:
+			b.Agents.Online++
+			b.Agents.Slots += m.MaxTasks
+		case fleet.AgentSuspect:
+			b.Agents.Suspect++
+		case fleet.AgentDraining:
+			b.Agents.Draining++
+		case fleet.AgentMaintenance:
+			b.Agents.Maintenance++
+		default:
+			b.Agents.Offline++
+			continue
+		}
+		b.Agents.Running += running[m.AgentID]
+	}
+}
+
+func (b *overviewBuilder) unanswered(c listedCluster) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.Clusters = append(b.Clusters, settingsOf(c.config))
+	b.Problems = append(b.Problems, fleet.Trouble{
+		Severity: fleet.SeverityCritical, Kind: fleet.TroubleUnanswered, Cluster: c.name, What: "no worker answers for cluster " + c.name,
+		Why: "how it stands is not known, and nothing in it is decided until one does", Do: "Look whether processes with the role worker run.",
+	})
+}
+
+func (b *overviewBuilder) lanes(lanes []Lane, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil {
+		b.missing("what waits in the lanes")
+		return
+	}
+	b.Lanes = append(b.Lanes, lanes...)
+	for i := range lanes {
+		l := &lanes[i]
+		facts := fleet.LaneFacts{Cluster: l.Cluster, Lane: l.Lane, Depth: l.Depth, Oldest: l.OldestAge.Std(), Agents: l.Agents, Slots: l.Slots, Paused: l.Paused != nil}
+		if p, there := facts.Trouble(b.At); there {
+			b.Problems = append(b.Problems, p)
+		}
+	}
+}
+
+func (b *overviewBuilder) open(n int64, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.Tasks.Open = n; err != nil {
+		b.missing("how many tasks are open")
+	}
+}
+
+func (b *overviewBuilder) failovers(list *listFailoversOutput, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil {
+		b.missing("the newest failovers")
+		return
+	}
+	b.Failovers = append(b.Failovers, list.Body.Failovers...)
+	for i := range b.Failovers {
+		if p, there := b.Failovers[i].Trouble(b.At); there {
+			b.Problems = append(b.Problems, p)
+		}
+	}
+}
+
+// personal tells of the tasks that wait for a person, cluster by cluster. When not all were read, the total is in the
+// count of what is told of all clusters.
+func (b *overviewBuilder) personal(p personal, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil {
+		b.missing("which tasks wait for a person")
+		return
+	}
+	b.Tasks.Review, b.Tasks.DeadLetter = p.count[fleet.TaskReview], p.count[fleet.TaskDeadLetter]
+	type group struct {
+		cluster string
+		status  fleet.TaskStatus
+	}
+	counts, first := map[group]int64{}, map[group]time.Time{}
+	for i := range p.tasks {
+		t := &p.tasks[i]
+		key := group{t.Cluster, t.Status}
+		counts[key]++
+		at := t.waitsForPersonSince()
+		if first[key].IsZero() || !at.IsZero() && at.Before(first[key]) {
+			first[key] = at
+		}
+	}
+	for key, n := range counts {
+		problem := fleet.PersonalTrouble(key.cluster, key.status, n, first[key])
+		if p.more && p.count[key.status] > overviewPersonal {
+			problem.Why = strings.TrimPrefix(problem.Why+"; counted are only the newest", "; ")
+		}
+		b.Problems = append(b.Problems, problem)
+	}
+}
+
+// waitsForPersonSince is known of dead letters, and of others no better than that it is after their submission.
+func (t *Task) waitsForPersonSince() time.Time {
+	if t.DeadLetter != nil {
+		return t.DeadLetter.Since
+	}
+	return time.Time{}
+}
+
+func (b *overviewBuilder) finish() Overview {
+	fleet.SortTroubles(b.Problems)
+	slices.SortFunc(b.Clusters, func(x, y Cluster) int { return strings.Compare(x.Name, y.Name) })
+	slices.Sort(b.Missing)
+	return b.Overview
+}

@@ -1,0 +1,289 @@
+// The frame of the page: which view is shown, when it is read again, keys, search, theme and signing in.
+
+import { h, patch } from "./dom.js";
+import { call, get, whenUnauthorized, Problem, seg, base } from "./api.js";
+import { setClock, tick, clockTime, ago } from "./format.js";
+import { follow } from "./live.js";
+import { note } from "./happened.js";
+import { say, whenChanged, signOut } from "./actions.js";
+import { button } from "./parts.js";
+import { overview, problem } from "./overview.js";
+import { agents, agent, clusters, cluster } from "./fleet.js";
+import { tasks, task, deadLetters, reviews } from "./tasks.js";
+import { queue, failovers, failover, drains } from "./work.js";
+
+const routes = { "": overview, agents, clusters, tasks, failovers, drains, queue, "dead-letters": deadLetters, reviews };
+const one = { agents: agent, clusters: cluster, tasks: task, failovers: failover };
+
+const nav = [["", "Overview", "o"], ["clusters", "Clusters", "c"], ["agents", "Agents", "a"], ["tasks", "Tasks", "t"], ["queue", "Queue", "q"], ["failovers", "Failovers", "f"],
+  ["drains", "Drains", "d"], ["dead-letters", "Dead letters", "l", (o) => o.tasks.dead_letter], ["reviews", "Reviews", "r", (o) => o.tasks.review]];
+
+const $ = (id) => document.getElementById(id);
+
+// What is known.
+let known = null; // the newest overview
+let shown = null; // the view: {view, params, key, data, error, at}
+let reading = null; // the AbortController of a read under way
+let up = false, since = Date.now(), failing = null; // the stream; and since when the API does not answer
+let session = null;
+
+/** app is what views may ask of the frame. */
+const app = { overview: () => known, clusterNames: () => known?.clusters.map((c) => c.name) ?? [], problem };
+
+async function readOverview(signal) {
+  const before = Date.now(), answer = await get("/overview", signal);
+  setClock(answer.at, before, Date.now());
+  known = answer;
+  drawNav();
+  return answer;
+}
+
+/** route reads the address: #/view/id?name=value. */
+function route() {
+  const [path, search] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...rest] = path.split("/"), params = Object.fromEntries(new URLSearchParams(search ?? ""));
+  const id = rest.length ? decodeURIComponent(rest.join("/")) : "";
+  if (id && one[name]) return { name, view: one[name], params: { ...params, id } };
+  return { name, view: routes[name], params };
+}
+
+function show() {
+  const { name, view, params } = route();
+  reading?.abort();
+  shown = { name, view, params, data: null, error: null, first: shown === null };
+  drawNav();
+  if (!view) {
+    document.title = "Not found · Mainstay";
+    patch($("main"), [h("h1", { tabindex: "-1" }, "There is nothing here"), h("p", null, h("a", { href: "#/" }, "Overview"))]);
+    return;
+  }
+  const title = typeof view.title === "function" ? view.title(params) : view.title;
+  document.title = `${title} · Mainstay`;
+  const mine = shown;
+  setTimeout(() => { if (shown === mine && !mine.data && !mine.error) patch($("main"), [h("p.loading", { key: "loading" }, "Loading…")]); }, 250);
+  scrollTo(0, 0);
+  listen();
+  read();
+}
+
+/** read reads what the view shows, and draws it. */
+async function read() {
+  clearTimeout(timer);
+  reading?.abort();
+  lastRead = Date.now();
+  const mine = shown, controller = reading = new AbortController();
+  if (!mine?.view || signingIn) return;
+  const { view, params } = mine;
+  try {
+    const data = await view.load(params, controller.signal, readOverview);
+    if (shown !== mine || controller.signal.aborted) return;
+    mine.data = data;
+    mine.error = null;
+    failing = null;
+  } catch (error) {
+    if (shown !== mine || controller.signal.aborted) return;
+    if (error instanceof Problem && error.status === 401) return;
+    mine.error = error;
+    failing = error.status === 0 || error.status >= 500 ? failing ?? Date.now() : null;
+  }
+  draw();
+  if (view !== overview && (!known || Date.now() - (readOverview.at ?? 0) > 10000)) {
+    readOverview.at = Date.now();
+    readOverview().catch(() => {}); // the counts in the navigation stay as they were
+  }
+  if (reading === controller) reading = null;
+  timer = setTimeout(() => (document.hidden ? 0 : read()), failing ? 3000 : up ? view.every : Math.min(view.every, 3000));
+}
+
+let timer = 0, lastRead = 0;
+
+function draw() {
+  const { view, params, data, error } = shown;
+  if (data) {
+    const fresh = !$("main").querySelector("h1") || $("main").dataset.view !== location.hash;
+    $("main").dataset.view = location.hash;
+    patch($("main"), view.render(data, params, app).filter((n) => n instanceof Node));
+    if (fresh && !shown.first) $("main").querySelector("h1")?.focus({ preventScroll: true });
+    shown.first = false;
+  } else if (error) {
+    patch($("main"), [h("h1", { tabindex: "-1" }, error.status === 404 ? "Not found" : "This cannot be shown"), h("p.why", null, error.message), h("p", null, h("a", { href: "#/" }, "Overview"))]);
+  }
+  drawLive();
+  tick();
+}
+
+function drawNav() {
+  const here = shown?.name ?? "";
+  patch($("nav"), nav.map(([name, text, , number]) => {
+    const n = known && number ? number(known) : 0;
+    return h("a", { key: name, href: "#/" + name, "aria-current": name === here ? "page" : null }, text, n > 0 && h("b.count", null, n));
+  }));
+}
+
+/** drawLive says whether what is shown is fresh. */
+function drawLive() {
+  const trouble = [];
+  let text = ["live", "Live"];
+  if (failing) {
+    text = ["bad", "No answer"];
+    trouble.push(h("p.banner.t-bad", null, h("b", null, "The control plane does not answer"), " since ", clockTime(new Date(failing).toISOString()), ": ", shown.error?.message ?? "",
+      shown.data ? " What you see is from before. " : " ", "Trying again every few seconds."));
+  } else if (shown?.error && shown.data) {
+    trouble.push(h("p.banner.t-warn", null, shown.error.message));
+  } else if (!up) {
+    text = Date.now() - since < 1500 ? ["wait", "Connecting"] : ["warn", "Read every 3 s"];
+  }
+  const line = h("span." + text[0], { key: text[0], title: up ? "Changes show at once." : "The stream of events is not there: what is shown is read again every few seconds." }, text[1]);
+  patch($("live"), [line]);
+  patch($("trouble"), trouble);
+}
+
+// Events: what they change is read again, soon, and once more where lists follow a second later. While many come, reads
+// keep a distance.
+
+const quickest = 150, apart = 1000, afterwards = 1600; // ms
+let soon = 0, later = 0;
+
+function changed() {
+  clearTimeout(later);
+  later = setTimeout(read, afterwards);
+  soon ||= setTimeout(() => { soon = 0; read(); }, Math.max(quickest, lastRead + apart - Date.now()));
+}
+
+const always = "agent,leader,shard,failover,drain,healing,scaling,state_sync,cluster,lane,brake,task.review,task.dead_letter,task.failed,task.expired";
+let stream = { types: "", stop() {} };
+
+/** listen follows the events that the view needs: those of all tasks only where tasks are shown. */
+function listen() {
+  const types = shown?.view?.everyTask ? always + ",task" : always;
+  if (types === stream.types) return;
+  stream.stop();
+  stream = { types, stop: follow(`${base}/events?type=${types}`, {
+    event(text) {
+      let event;
+      try {
+        event = JSON.parse(text);
+      } catch {
+        return; // no event of ours
+      }
+      const type = String(event.type).replace(/^dev\.mainstay\./, "");
+      const spoken = note(type, event);
+      if (spoken) announce(spoken);
+      if (shown?.view && (type === "gap" || shown.view.wants(type, event.data ?? {}, shown.params))) changed();
+    },
+    state(now, status) {
+      const was = up;
+      up = now;
+      if (was !== now) since = Date.now();
+      if (status === 401) signIn();
+      drawLive();
+      if (now && !was && shown?.data) changed(); // what happened while there was no stream
+    },
+  }) };
+}
+
+function announce(text) {
+  $("announce").textContent = text;
+}
+
+// Keys.
+
+let pending = "";
+
+addEventListener("keydown", (e) => {
+  if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select, dialog")) return;
+  if (pending === "g") {
+    pending = "";
+    const to = nav.find(([, , key]) => key === e.key);
+    if (to) location.hash = "#/" + to[0];
+    return;
+  }
+  if (e.key === "g") {
+    pending = "g";
+    setTimeout(() => { pending = ""; }, 1500);
+  } else if (e.key === "/") {
+    e.preventDefault();
+    $("search").q.focus();
+  } else if (e.key === "?") help();
+  else if (e.key === "r") read();
+});
+
+function help() {
+  const dialog = h("dialog", { "aria-labelledby": "help-title", on: { close() { dialog.remove(); } } },
+    h("form", { method: "dialog" }, h("h2", { id: "help-title" }, "Keys"),
+      h("dl.keys", null, [["/", "search"], ["r", "read again"], ["?", "this help"], ...nav.map(([, text, key]) => ["g " + key, text])].map(([k, text]) => h("div", null, h("dt", null, k.split(" ").map((x) => h("kbd", null, x))), h("dd", null, text)))),
+      h("footer", null, h("button.primary", { type: "submit", autofocus: true }, "Close"))));
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+// Search goes to what has this name.
+
+$("search").addEventListener("submit", async (e) => {
+  e.preventDefault();
+  const input = $("search").q, text = input.value.trim();
+  if (!text) return;
+  const go = (hash) => { location.hash = hash; input.value = ""; input.blur(); };
+  if (/^[a-z0-9][a-z0-9._-]*[=:]/.test(text)) return go(`#/tasks?label=${seg(text)}`);
+  if (app.clusterNames().includes(text)) return go("#/clusters/" + seg(text));
+  const found = await Promise.allSettled([get("/" + seg(text)), get("/tasks/" + seg(text)), get("/failovers/" + seg(text))]);
+  const at = found.findIndex((f) => f.status === "fulfilled");
+  if (at >= 0 && found[at].value?.id) return go(`#/${["agents", "tasks", "failovers"][at]}/${seg(text)}`);
+  say(`No task, agent or cluster is named ${text}.`, "bad");
+});
+
+// Theme.
+
+const themes = ["", "light", "dark"], themeNames = { "": "System", light: "Light", dark: "Dark" };
+
+function drawTools() {
+  const theme = document.documentElement.dataset.theme ?? "";
+  patch($("tools"), [
+    button(themeNames[theme], () => {
+      const next = themes[(themes.indexOf(theme) + 1) % themes.length];
+      if (next) document.documentElement.dataset.theme = next;
+      else delete document.documentElement.dataset.theme;
+      try { localStorage.setItem("mainstay-theme", next); } catch { /* it lasts until the page is closed */ }
+      drawTools();
+    }, { kind: "quiet", key: "theme", title: "Colours: system, light or dark", "aria-label": `Colours: ${themeNames[theme]}` }),
+    button("?", help, { kind: "quiet", key: "help", title: "Keys", "aria-label": "Keys" }),
+    session?.security && session.kind && button("Sign out", async () => { await signOut().catch(() => {}); location.reload(); }, { kind: "quiet", key: "out", title: `${session.name}, ${session.role}` }),
+  ].filter(Boolean));
+}
+
+// Signing in.
+
+let signingIn = false;
+
+function signIn() {
+  if (signingIn) return;
+  signingIn = true;
+  const problem_ = h("p.problem", { role: "alert", hidden: true });
+  const form = h("form.card.signin", { on: { async submit(e) {
+    e.preventDefault();
+    try {
+      session = await call("POST", "/api/v1/session", { token: form.token.value.trim() });
+      location.reload();
+    } catch (error) {
+      problem_.textContent = error.status === 401 ? "This token is not valid, or is no longer." : error.message;
+      problem_.hidden = false;
+    }
+  } } },
+  h("h1", null, "Sign in"), h("p", null, "This control plane wants to know who you are. Give the API token that you were given."),
+  h("label", null, h("span", null, "API token"), h("input", { name: "token", type: "password", autocomplete: "current-password", required: true })),
+  problem_, h("button.primary", { type: "submit" }, "Sign in"));
+  patch($("main"), [form]);
+  patch($("trouble"), []);
+  form.token.focus();
+}
+
+whenUnauthorized(signIn);
+whenChanged(changed);
+addEventListener("hashchange", () => { if (!signingIn) show(); });
+document.addEventListener("visibilitychange", () => { if (!document.hidden) read(); });
+document.querySelector(".skip").addEventListener("click", (e) => { e.preventDefault(); $("main").focus(); });
+setInterval(() => { tick(); if (!up) drawLive(); }, 1000);
+
+drawTools();
+show();
+call("GET", "/api/v1/session").then((s) => { session = s; drawTools(); }, () => {});

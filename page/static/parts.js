@@ -1,0 +1,189 @@
+// Parts that several views use.
+
+import { h, svg } from "./dom.js";
+import { ago, clockTime, span, now, count } from "./format.js";
+import { seg } from "./api.js";
+
+// What a status looks like: a tone, and a sign for those who do not see the colour.
+const tones = {
+  ok: "online completed healthy succeeded leader pass",
+  run: "running moving",
+  warn: "suspect degraded warning warn retry_wait review dead_letter no_target_available draining unknown",
+  bad: "offline critical failed lost fail timed_out error expired",
+  wait: "queued waiting standby planned notice maintenance paused",
+  off: "cancelled member not_in_cluster",
+};
+const signs = { ok: "●", run: "▶", warn: "▲", bad: "✕", wait: "○", off: "–" };
+const toneOf = {};
+for (const [tone, list] of Object.entries(tones)) for (const status of list.split(" ")) toneOf[status] = tone;
+
+const labels = { dead_letter: "dead letter", retry_wait: "waits to retry", review: "in review", offline: "lost", suspect: "not answering",
+  no_target_available: "no target", not_in_cluster: "not in cluster", timed_out: "timed out", active_active: "all serve", active_passive: "leader serves",
+  maintenance: "maintenance" };
+
+/** label is a status in words. */
+export const label = (status) => labels[status] ?? String(status ?? "").replaceAll("_", " ");
+
+export const tone = (status) => toneOf[status] ?? "off";
+
+/** badge shows a status by sign, colour and word. */
+export function badge(status, words) {
+  if (!status) return null;
+  return h("span.badge.t-" + tone(status), null, h("span", { "aria-hidden": "true" }, signs[tone(status)]), words ?? label(status));
+}
+
+const link = (kind, id, text, more) => id ? h("a", { href: `#/${kind}/${seg(id)}`, ...more }, text ?? id) : null;
+export const agentLink = (id, text) => link("agents", id, text);
+export const clusterLink = (id, text) => link("clusters", id, text);
+export const taskLink = (id, text) => link("tasks", id, text, { class: "mono" });
+export const failoverLink = (id, text) => link("failovers", id, text);
+
+const meta = (name) => document.querySelector(`meta[name="${name}"]`)?.content ?? "";
+
+/** temporalLink leads to a workflow in the Temporal Web UI; nothing when it is not known where that is. */
+export function temporalLink(workflowID, runID, text = "Temporal") {
+  const ui = meta("temporal-ui");
+  if (!ui || !workflowID) return null;
+  const path = `/namespaces/${seg(meta("temporal-namespace"))}/workflows/${seg(workflowID)}` + (runID ? `/${seg(runID)}` : "");
+  return h("a.out", { href: ui.replace(/\/$/, "") + path, target: "_blank", rel: "noopener", title: `${workflowID} in the Temporal Web UI` }, text);
+}
+
+/** section is a part of a page with its heading. */
+export function section(title, props, ...children) {
+  const { aside, ...more } = props ?? {};
+  return h("section", { key: "s-" + title, ...more }, h("header.row", null, h("h2", null, title), aside), children);
+}
+
+/** table shows rows. columns are [heading, cell(row), class?]; on a phone a row becomes a card. */
+export function table(caption, columns, rows, { key, empty = "None." } = {}) {
+  if (!rows.length) return h("p.empty", null, empty);
+  return h("div.scroll", { role: "region", "aria-label": caption, tabindex: "0" },
+    h("table", null,
+      h("caption.sr", null, caption),
+      h("thead", null, h("tr", null, columns.map(([heading, , cls]) => h("th" + (cls ? "." + cls : ""), { scope: "col" }, heading || h("span.sr", null, "Actions"))))),
+      h("tbody", null, rows.map((row) => h("tr", { key: key?.(row) }, columns.map(([heading, cell, cls], i) => {
+        const content = cell(row);
+        const tag = (i === 0 ? "th" : "td") + (cls ? "." + cls : "") + (isBlank(content) ? ".blank" : "");
+        return h(tag, { "data-label": heading || null, scope: i === 0 ? "row" : null }, content);
+      }))))));
+}
+
+const isBlank = (x) => Array.isArray(x) ? x.every(isBlank) : x === null || x === undefined || x === "" || x === false;
+
+/** facts is a list of names and values; those without a value are left out. */
+export function facts(...pairs) {
+  return h("dl.facts", null, pairs.filter((p) => p && !isBlank(p[1]))
+    .map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
+}
+
+/** bar draws a share from 0 to 1. The number must stand beside it. */
+export function bar(share, level = "run") {
+  const width = Math.max(0, Math.min(1, share || 0)) * 100;
+  return svg("svg", { class: "bar", "aria-hidden": "true", preserveAspectRatio: "none", viewBox: "0 0 100 8" },
+    svg("rect", { class: "track", width: 100, height: 8 }), width > 0 && svg("rect", { class: "t-" + level, width, height: 8 }));
+}
+
+/** load is how many of an agent's slots are in use. */
+export function load(agent) {
+  if (agent.running === undefined) return h("span.quiet", { title: "Not known: its hub has not told" }, `? of ${agent.max_tasks}`);
+  return h("span.load", null, bar(agent.running / agent.max_tasks, agent.running >= agent.max_tasks ? "warn" : "run"), `${agent.running} of ${agent.max_tasks}`);
+}
+
+/** timeline draws spans of time as rows. Every row: {key, label, from, to (absent: runs on), tone, text, more}. */
+export function timeline(title, rows, from, to) {
+  const start = Date.parse(from), end = Math.max(to ? Date.parse(to) : now(), start + 1);
+  const at = (t) => ((t === undefined ? end : Date.parse(t)) - start) / (end - start) * 100;
+  return h("div.timeline", null,
+    h("p.axis", null, h("span", null, clockTime(from)), h("span", null, `${span(end - start)} in all`), h("span", null, to ? clockTime(to) : "now")),
+    h("ol", { "aria-label": title }, rows.map((row) => {
+      const x = Math.max(0, Math.min(99, at(row.from))), width = Math.max(1, at(row.to) - x);
+      return h("li", { key: row.key },
+        h("span.what", null, row.label),
+        svg("svg", { class: "span", "aria-hidden": "true", preserveAspectRatio: "none", viewBox: "0 0 100 10" },
+          svg("rect", { class: "track", width: 100, height: 10 }),
+          svg("rect", { class: "t-" + row.tone + (row.to ? "" : " open"), x, width: Math.min(width, 100 - x), height: 10 })),
+        h("span.text", null, row.text),
+        row.more && h("p.more", null, row.more));
+    })));
+}
+
+/** attempts is the story of a task's deliveries. */
+export function attempts(task) {
+  const list = task.attempts ?? [];
+  if (!list.length) return h("p.empty", null, task.created_at ? "No agent has begun it yet." : "None.");
+  const from = task.created_at ?? list[0].started_at;
+  const rows = list.map((a) => {
+    const started = a.started_at ?? a.ended_at ?? from, outcome = a.ended_at ? a.outcome || "ended" : "running";
+    const took = (a.ended_at ? Date.parse(a.ended_at) : now()) - Date.parse(started);
+    return {
+      key: a.number + outcome, from: started, to: a.ended_at, tone: tone(outcome),
+      label: [`${a.number}. `, a.agent_id ? agentLink(a.agent_id) : "not placed"],
+      text: [badge(outcome), " ", a.ended_at ? span(took) : ["for ", ago(started, "for")], progress(a)],
+      more: [a.reason, a.error_type && ` (${a.error_type})`, h("span.quiet", null, a.reason ? " · began " : "began ", clockTime(started), a.epoch && `, epoch ${a.epoch}`, a.hub && `, hub ${a.hub}`)],
+    };
+  });
+  return timeline("Attempts", rows, from, task.closed_at ?? (list.at(-1).ended_at && ["dead_letter", "review"].includes(task.status) ? list.at(-1).ended_at : undefined));
+}
+
+function progress(a) {
+  const p = a.progress;
+  if (!p) return null;
+  const text = [p.percent && `${p.percent} %`, p.step, p.message].filter(Boolean).join(" · ");
+  return text ? h("span.quiet", null, ` ${text}`) : null;
+}
+
+/** failoverRow is one failover in a list, with its stages. */
+export function failoverItem(f) {
+  const end = f.completed_at, took = end && Date.parse(end) - Date.parse(f.noticed_at);
+  return h("li", { key: f.id },
+    h("p.headline", null, badge(f.status), " ", h("strong", null, failoverLink(f.id, f.failed_agent_id)), f.target_agent_id ? [" → ", agentLink(f.target_agent_id)] : null,
+      h("span.quiet", null, " in ", clusterLink(f.cluster), ", ", ago(f.noticed_at))),
+    h("p", null, [
+      f.transfers?.length ? count(f.transfers.length, "task") + " moved" : "nothing ran on it",
+      f.promoted && `${f.promoted} leads now`,
+      f.shards?.length && count(f.shards.length, "shard") + " moved",
+      end ? `done in ${span(took)}` : "under way",
+    ].filter(Boolean).join(" · ")),
+    h("p.quiet", null, f.error || f.reason));
+}
+
+/** failoverStages shows where the time of a failover went. */
+export function failoverStages(f) {
+  const rows = [{ key: "notice", label: "Noticed, decided", from: f.noticed_at, to: f.started_at, tone: "warn", text: span(Date.parse(f.started_at) - Date.parse(f.noticed_at)) }];
+  for (const t of f.transfers ?? []) {
+    rows.push({
+      key: t.task_id, label: taskLink(t.task_id), from: f.noticed_at, to: t.at ?? f.completed_at, tone: t.to ? "run" : tone(t.status),
+      text: t.to ? [agentLink(t.to), ` began it after ${span(Date.parse(t.at) - Date.parse(f.noticed_at))}`] : [badge(t.status), " no agent has it"],
+      more: t.why,
+    });
+  }
+  for (const s of (f.shards ?? []).slice(0, 50)) rows.push({ key: "shard" + s.shard, label: `Shard ${s.shard}`, from: f.started_at, to: s.at ?? f.completed_at, tone: "run", text: s.to ? ["to ", agentLink(s.to)] : "no owner yet" });
+  if (f.promoted) rows.push({ key: "lead", label: "Leader", from: f.started_at, to: f.completed_at, tone: "ok", text: [agentLink(f.promoted), ` leads, epoch ${f.leader_epoch}`] });
+  return timeline("Stages of the failover", rows, f.noticed_at, f.completed_at);
+}
+
+/** json shows a value as it is. */
+export function json(value) {
+  return h("pre", { tabindex: "0" }, typeof value === "string" ? value : JSON.stringify(value, null, 2));
+}
+
+/** filters is a form that changes the address: fields are [name, label, options or null]. */
+export function filters(route, values, fields) {
+  const go = (form) => {
+    const q = new URLSearchParams();
+    for (const [name, value] of new FormData(form)) if (String(value).trim()) q.set(name, String(value).trim());
+    location.hash = `#/${route}${q.size ? "?" + q : ""}`;
+  };
+  return h("form.filters", { key: "filters", role: "search", "aria-label": "Filter", on: {
+    submit(e) { e.preventDefault(); go(this); }, change() { go(this); } } },
+  fields.map(([name, text, options]) => h("label", { key: name + (values[name] ?? "") }, h("span", null, text),
+    options ? h("select", { name }, h("option", { value: "" }, "any"), options.map((o) => h("option", { value: o, selected: values[name] === o }, label(o))))
+      : h("input", { name, value: values[name] ?? "", autocomplete: "off", spellcheck: "false", placeholder: "any" }))),
+  Object.keys(values).some((k) => k !== "page" && values[k]) && h("a.button", { href: `#/${route}` }, "Clear"),
+  h("button.sr", { type: "submit", tabindex: "-1" }, "Apply"));
+}
+
+/** button acts. */
+export function button(text, act, { kind = "", ...more } = {}) {
+  return h("button" + (kind && "." + kind), { type: "button", on: { click: act }, ...more }, text);
+}

@@ -1,0 +1,151 @@
+// Tasks: the list, one task with its attempts, dead letters and reviews.
+
+import { h, patch } from "./dom.js";
+import { get, query, seg } from "./api.js";
+import { ago, count } from "./format.js";
+import { badge, section, table, facts, attempts, agentLink, clusterLink, taskLink, filters, button, temporalLink, json } from "./parts.js";
+import * as act from "./actions.js";
+
+const statuses = ["queued", "running", "retry_wait", "review", "dead_letter", "completed", "failed", "cancelled", "expired"];
+const pageSize = 50;
+const pages = new Map(); // the token of the page before, by the token of each page that was seen
+
+const onAgent = (t) => agentLink(t.attempts?.at(-1)?.agent_id) ?? (t.agent ? [agentLink(t.agent), h("span.quiet", null, " only")] : null);
+const labelsOf = (t) => Object.entries(t.labels ?? {}).map(([k, v]) => h("a.label", { href: "#/tasks" + query({ label: `${k}=${v}` }), title: "Show all tasks with this label" }, `${k}=${v}`));
+
+/** pager leads to the next page, and back to where we came from. */
+function pager(route, p, d) {
+  if (d.next_page_token && !pages.has(d.next_page_token)) pages.set(d.next_page_token, p.page ?? "");
+  const to = (page) => `#/${route}` + query({ ...p, page });
+  if (!d.next_page_token && !p.page) return null;
+  return h("nav.pager", { "aria-label": "Pages" },
+    p.page && h("a.button", { href: to(pages.get(p.page) ?? ""), rel: "prev" }, pages.has(p.page) ? "← Newer" : "← Newest"),
+    d.next_page_token && h("a.button", { href: to(d.next_page_token), rel: "next" }, "Older →"));
+}
+
+const common = (p) => ({ cluster: p.cluster, tenant: p.tenant, page_size: pageSize, page_token: p.page });
+
+export const tasks = {
+  title: "Tasks",
+  every: 10000,
+  everyTask: true,
+  wants: (type, d, p) => type.startsWith("task.") && !p.page && (!p.cluster || d.cluster === p.cluster),
+  load: (p, signal) => get("/tasks" + query({ ...common(p), status: p.status, type: p.type, agent: p.agent, label: p.label }), signal),
+  render: (d, p, app) => [
+    h("header.row", null, h("h1", { tabindex: "-1" }, "Tasks"), h("span.quiet", { role: "status" }, `${count(d.tasks.length, "task")} on this page, newest first`)),
+    filters("tasks", p, [["status", "Status", statuses], ["cluster", "Cluster", app.clusterNames()], ["type", "Type"], ["tenant", "Tenant"], ["label", "Label, as name=value"]]),
+    table("Tasks", [
+      ["Task", (t) => taskLink(t.id)], ["Status", (t) => badge(t.status)], ["Type", (t) => t.type], ["Cluster", (t) => clusterLink(t.cluster)], ["Agent", onAgent],
+      ["Priority", (t) => (t.priority_name === "normal" ? "" : t.priority_name)], ["Submitted", (t) => ago(t.created_at)],
+      ["Why", (t) => [t.status === "completed" ? "" : t.why, labelsOf(t)], "wide"]],
+    d.tasks, { key: (t) => t.id, empty: Object.keys(p).length ? "No task matches." : "No task was submitted yet. Try: mainstay task submit -- echo hello" }),
+    pager("tasks", p, d),
+  ],
+};
+
+export const deadLetters = {
+  title: "Dead letters",
+  every: 10000,
+  everyTask: true,
+  wants: (type) => type.startsWith("task."),
+  load: (p, signal) => get("/tasks/queue/dead-letter" + query(common(p)), signal),
+  render: (d, p, app) => [
+    h("header.row", null, h("h1", { tabindex: "-1" }, "Dead letters"), h("span.quiet", { role: "status" }, count(d.tasks.length, "task") + (d.next_page_token ? " and more" : ""))),
+    h("p.quiet", null, "Their attempts are used up. Mend the cause and retry them, or discard them; they fail when their retention ends."),
+    filters("dead-letters", p, [["cluster", "Cluster", app.clusterNames()], ["tenant", "Tenant"]]),
+    d.tasks.length > 1 && h("div.actions", null, button(`Retry all${p.cluster || p.tenant ? " that match" : ""}…`, () => act.bulk("retry", { status: "dead_letter", ...(p.cluster && { cluster: p.cluster }), ...(p.tenant && { tenant: p.tenant }) }, "Retry"))),
+    table("Dead letters", [
+      ["Task", (t) => [taskLink(t.id), labelsOf(t)]], ["Cause", (t) => t.dead_letter?.cause ?? t.why, "wide"], ["Cluster", (t) => clusterLink(t.cluster)], ["Type", (t) => t.type],
+      ["Since", (t) => ago(t.dead_letter?.since)], ["Kept", (t) => ago(t.dead_letter?.until)],
+      ["", (t) => h("span.actions", null, button("Retry", (e) => act.retryTask(t.id, e.currentTarget), { "aria-label": `Retry ${t.id}` }),
+        button("Discard…", () => act.discardTask(t.id), { kind: "danger", "aria-label": `Discard ${t.id}` }))]],
+    d.tasks, { key: (t) => t.id, empty: "No dead letters." }),
+    pager("dead-letters", p, d),
+  ],
+};
+
+const decide = (t) => h("span.actions", null,
+  button("Run again…", () => act.review(t.id, "rerun"), { "aria-label": `Run ${t.id} again` }),
+  button("It was done…", () => act.review(t.id, "completed"), { "aria-label": `${t.id} was done` }),
+  button("Give up…", () => act.review(t.id, "failed"), { kind: "danger", "aria-label": `Give ${t.id} up` }));
+
+export const reviews = {
+  title: "Reviews",
+  every: 10000,
+  everyTask: true,
+  wants: (type) => type.startsWith("task."),
+  async load(p, signal) {
+    const d = await get("/tasks" + query({ ...common(p), status: "review" }), signal);
+    // Only a task by itself says why it is in review, and what was tried.
+    d.tasks = await Promise.all(d.tasks.map((t, i) => (i < 20 ? get(`/tasks/${seg(t.id)}`, signal).catch(() => t) : t)));
+    return d;
+  },
+  render: (d, p, app) => [
+    h("header.row", null, h("h1", { tabindex: "-1" }, "Reviews"), h("span.quiet", { role: "status" }, count(d.tasks.length, "task") + " waiting for a decision")),
+    h("p.quiet", null, "Their agent was lost, and running them again may not be safe. Find out whether they were done, and decide."),
+    filters("reviews", p, [["cluster", "Cluster", app.clusterNames()], ["tenant", "Tenant"]]),
+    d.tasks.length ? h("div.cards.wide", null, d.tasks.map((t) => h("article.card.t-warn", { key: t.id },
+      h("header.row", null, h("h2", null, taskLink(t.id)), h("span.quiet", null, t.type, " in ", clusterLink(t.cluster), ", submitted ", ago(t.created_at))),
+      t.why && h("p", null, t.why), attempts(t), decide(t)))) : h("p.empty", null, "Nothing waits for a decision."),
+    pager("reviews", p, d),
+  ],
+};
+
+const open = (t) => ["queued", "running", "retry_wait", "review", "dead_letter"].includes(t.status);
+
+export const task = {
+  title: (p) => "Task " + p.id,
+  every: 5000,
+  everyTask: true,
+  wants: (type, d, p) => d.task_id === p.id,
+  load: (p, signal) => get(`/tasks/${seg(p.id)}?include=payload`, signal),
+  render: (t) => [
+    h("nav.crumbs", { "aria-label": "Where this is" }, clusterLink(t.cluster), " / ", h("a", { href: "#/tasks" + query({ cluster: t.cluster }) }, "tasks")),
+    h("header.row", null, h("h1.mono", { tabindex: "-1" }, t.id), badge(t.status)),
+    t.why && h("p.why", null, t.why),
+    h("div.actions", null,
+      t.status === "dead_letter" && [button("Retry", (e) => act.retryTask(t.id, e.currentTarget), { kind: "primary" }), button("Discard…", () => act.discardTask(t.id), { kind: "danger" })],
+      t.status === "review" && decide(t),
+      ["queued", "running", "retry_wait"].includes(t.status) && button("Priority…", () => act.prioritize(t.id)),
+      open(t) && t.status !== "dead_letter" && button("Cancel…", () => act.cancelTask(t.id), { kind: "danger" }),
+      temporalLink(t.workflow_id, t.run_id)),
+    facts(["Type", t.type], ["Cluster", clusterLink(t.cluster)], ["Only agent", agentLink(t.agent)], ["Priority", t.priority_name], ["Tenant", t.tenant], ["Submitted", ago(t.created_at)],
+      ["Starts", t.start_at && ago(t.start_at)], ["Next attempt", t.next_attempt_at && ago(t.next_attempt_at)], ["Ended", t.closed_at && ago(t.closed_at)],
+      ["Kept until", t.dead_letter && open(t) && ago(t.dead_letter.until)], ["Schedule", t.schedule], ["Labels", labelsOf(t)]),
+    section("Attempts", { aside: h("span.quiet", null, t.attempts?.length > 1 && "oldest first") }, attempts(t)),
+    t.status === "running" && section("Log", null, h("div.log", { key: "log-" + t.id + t.attempts?.at(-1)?.number }, log(t.id))),
+    t.result !== undefined && section("Result", null, json(t.result)),
+    t.payload !== undefined && section("Payload", null, json(t.payload)),
+  ],
+};
+
+/** log is a part that reads the task's newest lines when it is opened, and follows them while it stays open. */
+function log(id) {
+  return h("details", { key: "log", on: { toggle() {
+    if (!this.open || this.__reading) return;
+    this.__reading = true;
+    readLog(id, this).finally(() => { this.__reading = false; });
+  } } }, h("summary", null, "What it writes now"), h("pre", { key: "lines", tabindex: "0", "aria-label": "Newest lines" }));
+}
+
+const logLines = 500;
+
+async function readLog(id, details) {
+  let after = 0;
+  const lines = [];
+  while (details.open && details.isConnected) {
+    let part;
+    try {
+      part = await get(`/tasks/${seg(id)}/log?wait=15s${after ? "&after=" + after : ""}`);
+    } catch (error) {
+      part = { lines: [], why: error.message, ended: true };
+    }
+    after = part.next || after;
+    lines.push(...part.lines.map((l) => l.text));
+    if (part.why || part.ended) lines.push(`— ${part.why || "the attempt has ended"}`);
+    lines.splice(0, lines.length - logLines);
+    const pre = details.querySelector("pre");
+    if (pre) pre.__log = lines.join("\n"), patch(pre, [document.createTextNode(pre.__log)]), pre.scrollTop = pre.scrollHeight;
+    if (part.ended) return;
+  }
+}

@@ -1,0 +1,132 @@
+package browser
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var clusterNumber atomic.Int32
+
+// fleet is one test's own part of the shared control plane.
+type fleet struct {
+	testing.TB
+	devReport
+	cluster string
+	pids    map[string]int
+}
+
+// newFleet makes a cluster with agents that run as processes of their own.
+func newFleet(t testing.TB, settings map[string]any, agents ...string) *fleet {
+	t.Helper()
+	browserFor(t)
+	dev, err := theDev()
+	require.NoError(t, err)
+	f := &fleet{TB: t, devReport: dev, cluster: fmt.Sprintf("web-%d", clusterNumber.Add(1)), pids: map[string]int{}}
+	body := map[string]any{"name": f.cluster}
+	for key, value := range settings {
+		body[key] = value
+	}
+	f.call(http.MethodPost, "/clusters", body, nil)
+	for _, id := range agents {
+		f.agent(id)
+	}
+	for _, id := range agents {
+		require.True(t, eventually(func() bool { return f.status(id) == "online" }), "agent %s never came online", id)
+	}
+	return f
+}
+
+// name is an agent's id in the whole control plane.
+func (f *fleet) name(agent string) string { return f.cluster + "-" + agent }
+
+// agent starts an agent that is killed with the test.
+func (f *fleet) agent(agent string) {
+	f.Helper()
+	path, err := binary()
+	require.NoError(f, err)
+	command := exec.Command(path, "agent", "run", "--hub", f.URL, "--cluster", f.cluster, "--id", f.name(agent), "--slots", "2", "--allow-exec")
+	command.Env = plainEnvironment()
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(f, command.Start())
+	ended := make(chan struct{})
+	go func() { _ = command.Wait(); close(ended) }()
+	f.pids[agent] = command.Process.Pid
+	f.Cleanup(func() {
+		_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL)
+		<-ended
+	})
+}
+
+// kill ends an agent's process at once.
+func (f *fleet) kill(agent string) {
+	f.Helper()
+	require.NoError(f, syscall.Kill(-f.pids[agent], syscall.SIGKILL))
+}
+
+func (f *fleet) status(agent string) string {
+	var list struct {
+		Agents []struct{ ID, Status string }
+	}
+	f.call(http.MethodGet, "?cluster="+f.cluster, nil, &list)
+	for _, a := range list.Agents {
+		if a.ID == f.name(agent) {
+			return a.Status
+		}
+	}
+	return ""
+}
+
+// call calls the API below /api/v1/agents.
+func (f *fleet) call(method, path string, body, out any) {
+	f.Helper()
+	var reader io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		require.NoError(f, err)
+		reader = bytes.NewReader(text)
+	}
+	request, err := http.NewRequestWithContext(f.Context(), method, f.URL+"/api/v1/agents"+path, reader)
+	require.NoError(f, err)
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(f, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(f, err)
+	require.Less(f, response.StatusCode, 300, "%s %s: %s", method, path, text)
+	if out != nil {
+		require.NoError(f, json.Unmarshal(text, out), "%s", text)
+	}
+}
+
+// submit submits a shell script as a task.
+func (f *fleet) submit(id, script string, more map[string]any) string {
+	f.Helper()
+	spec := map[string]any{"id": f.cluster + "-" + id, "type": "exec", "cluster": f.cluster, "payload": map[string]any{"command": []string{"sh", "-c", script}}}
+	for key, value := range more {
+		spec[key] = value
+	}
+	f.call(http.MethodPost, "/tasks", spec, nil)
+	return f.cluster + "-" + id
+}
+
+// becomes waits until a task has a status.
+func (f *fleet) becomes(task, status string) {
+	f.Helper()
+	var got struct{ Status, Why string }
+	require.True(f, eventually(func() bool {
+		f.call(http.MethodGet, "/tasks/"+task, nil, &got)
+		return got.Status == status
+	}), "task %s is %s (%s), not %s", task, got.Status, got.Why, status)
+}

@@ -1,0 +1,254 @@
+package browser
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/page"
+)
+
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, map[string]any{"replication_mode": "active_passive", "min_agents": 2}, "a", "b")
+	p := openTab(t, f.URL, "")
+	p.shows(f.cluster)
+	p.until("the stream is there", `document.querySelector("#live").innerText === "Live"`)
+	p.until("its card says who leads", `[...document.querySelectorAll(".card")].some((c) => c.innerText.includes("`+f.cluster+`") && c.innerText.includes("led by `+f.cluster+`"))`)
+	p.press(f.cluster)
+	p.shows("Topology")
+	p.until("the topology has leader and standby", `[...document.querySelectorAll(".topology h3")].map((e) => e.innerText).join() === "Leader,Standbys, the next leader first"`)
+	require.Equal(t, "Cluster "+f.cluster+" · Mainstay", p.text("document.title"))
+	p.until("focus is on the heading", `document.activeElement.tagName === "H1"`)
+}
+
+// TestKillShowsUp kills an agent that leads and runs a task, while nobody touches the page.
+func TestKillShowsUp(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, map[string]any{"min_agents": 1, "desired_agents": 2}, "a", "b")
+	task := f.submit("long", "sleep 300", nil)
+	f.becomes(task, "running")
+	p := openTab(t, f.URL, "#/clusters/"+f.cluster)
+	p.until("both are online", `document.querySelectorAll("tbody .badge.t-ok").length >= 2`)
+	p.run(`window.untouched = true; document.querySelector("main h1").focus()`)
+	f.kill("a")
+	p.until("it shows as lost", `[...document.querySelectorAll("tbody tr")].some((r) => r.innerText.includes("`+f.name("a")+`") && r.innerText.includes("lost"))`)
+	p.shows(f.cluster + " has 1 of 2 desired agents online")
+	p.until("its failover is listed", `document.querySelector("main").innerText.includes("succeeded")`)
+	p.until("the page was not loaded again", `window.untouched === true && document.activeElement.tagName === "H1"`)
+	p.goTo("#/")
+	p.shows("has 1 of 2 desired agents online")
+	p.until("it was told", `document.querySelector(".events").innerText.includes("`+f.name("a")+`")`)
+	p.shoot("kill")
+}
+
+func TestDeadLetterIsRetriedByClick(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, nil, "a")
+	file := filepath.Join(t.TempDir(), "mended")
+	task := f.submit("dead", "echo cannot reach the printer >&2; test -e "+file, map[string]any{"retry": map[string]any{"max_attempts": 1}})
+	f.becomes(task, "dead_letter")
+	p := openTab(t, f.URL, "#/dead-letters?cluster="+f.cluster)
+	p.shows("cannot reach the printer")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	p.press("Retry " + task)
+	f.becomes(task, "completed")
+	p.shows("No dead letters.")
+	p.until("it is said", `document.querySelector("#toasts").innerText.includes("`+task+`")`)
+
+	p.goTo("#/tasks/" + task)
+	p.until("both attempts are told", `document.querySelectorAll(".timeline li").length === 2`)
+	p.shows("failed")
+	p.shows("completed")
+}
+
+func TestDeadLetterIsDiscarded(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, nil, "a")
+	task := f.submit("dead", "exit 3", map[string]any{"retry": map[string]any{"max_attempts": 1}})
+	f.becomes(task, "dead_letter")
+	p := openTab(t, f.URL, "#/tasks/"+task)
+	p.press("Discard…")
+	p.press("Discard")
+	p.until("a reason is wanted", `document.querySelector("dialog :invalid") !== null`)
+	p.keys("not needed")
+	p.press("Discard")
+	f.becomes(task, "failed")
+	p.until("the dialog is gone", `document.querySelector("dialog") === null`)
+	p.shows("not needed")
+}
+
+func TestReviewIsDecided(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, nil, "a")
+	task := f.submit("once", "sleep 300", map[string]any{"retry_safety": "at_most_once"})
+	f.becomes(task, "running")
+	f.kill("a")
+	f.becomes(task, "review")
+	p := openTab(t, f.URL, "#/reviews?cluster="+f.cluster)
+	p.shows("may have begun this at_most_once task")
+	p.press(task + " was done")
+	p.until("the dialog has focus", `document.activeElement.closest("dialog") !== null`)
+	p.keys("{not json")
+	p.press("It was done")
+	p.until("the mistake is said", `document.querySelector("dialog [role=alert]").innerText.includes("not JSON")`)
+	p.keys(strings.Repeat(kb.Backspace, len("{not json")) + `{"receipt": 7}`)
+	p.press("It was done")
+	f.becomes(task, "completed")
+	p.shows("Nothing waits for a decision.")
+	p.goTo("#/tasks/" + task)
+	p.shows(`"receipt": 7`)
+}
+
+func TestRefusalIsShown(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, nil, "a")
+	p := openTab(t, f.URL, "#/agents/"+f.name("a"))
+	p.expects("status of 422")
+	p.press("Fail over…")
+	p.until("the dialog is open", `document.querySelector("dialog[open]") !== null`)
+	p.keys(f.name("a"))
+	p.press("Move it")
+	p.until("the API's reason is shown", `document.querySelector("dialog [role=alert]").innerText.includes("must be another agent")`)
+	p.keys(kb.Escape)
+	p.until("the dialog is gone", `document.querySelector("dialog") === null`)
+}
+
+func TestPauseAndMaintenance(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, nil, "a")
+	p := openTab(t, f.URL, "#/clusters/"+f.cluster)
+	p.press("Pause…")
+	p.keys("disks")
+	p.press("Pause")
+	p.shows("Paused for")
+	task := f.submit("waits", "true", nil)
+	p.goTo("#/tasks/" + task)
+	p.shows("is paused since")
+	p.shows("disks")
+	p.goTo("#/clusters/" + f.cluster)
+	p.press("Resume…")
+	p.press("Resume")
+	f.becomes(task, "completed")
+	p.goTo("#/agents/" + f.name("a"))
+	p.press("Maintenance…")
+	p.press("Put into maintenance")
+	p.shows("maintenance for")
+	p.press("End maintenance…")
+	p.press("End maintenance")
+	p.until("it is online again", `document.querySelector("main header .badge").innerText.includes("online")`)
+}
+
+// TestKeyboard does without a pointer.
+func TestKeyboard(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, nil, "a")
+	task := f.submit("mine", "true", nil)
+	f.becomes(task, "completed")
+	p := openTab(t, f.URL, "")
+	p.keys(kb.Tab)
+	p.until("the first stop skips to the content", `document.activeElement.className === "skip" && document.activeElement.getBoundingClientRect().left >= 0`)
+	p.keys(kb.Enter)
+	p.until("the content has focus", `document.activeElement.id === "main"`)
+	p.shortcut("g")
+	p.shortcut("a")
+	p.until("g a shows agents", `location.hash === "#/agents" && document.querySelector("h1").innerText === "Agents"`)
+	p.shortcut("/")
+	p.until("/ goes to the search", `document.activeElement.name === "q"`)
+	p.expects("status of 404") // of three places, one knows it
+	p.keys(task + kb.Enter)
+	p.until("the task is shown", `location.hash === "#/tasks/`+task+`" && document.querySelector("h1").innerText === "`+task+`"`)
+	p.shortcut("?")
+	p.until("? shows the keys", `document.querySelector("dialog[open]").innerText.includes("Overview")`)
+	p.keys(kb.Escape)
+	p.until("Escape closes it", `document.querySelector("dialog") === null`)
+
+	// Every stop has a visible focus.
+	for range 12 {
+		p.keys(kb.Tab)
+		p.until("focus is visible", `(() => { const e = document.activeElement, s = getComputedStyle(e); return e === document.body || s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 1; })()`)
+	}
+}
+
+// TestStreamIsLost cuts the browser off and lets it come back.
+func TestStreamIsLost(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, nil, "a")
+	wire := newWire(t, f.URL)
+	p := openTab(t, wire.url, "#/clusters/"+f.cluster)
+	p.expects("net::ERR_")
+	p.until("it is live", `document.querySelector("#live").innerText === "Live"`)
+	wire.cut(true)
+	p.until("it says that nothing answers", `document.querySelector("#trouble").innerText.includes("does not answer")`)
+	p.shows(f.name("a")) // what was known stays
+	p.shoot("cut-off")
+	f.agent("late")
+	wire.cut(false)
+	p.until("it is live again", `document.querySelector("#live").innerText === "Live" && document.querySelector("#trouble").innerText === ""`)
+	p.shows(f.name("late"))
+}
+
+func TestUnknownThings(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, nil)
+	p := openTab(t, f.URL, "#/nowhere")
+	p.shows("There is nothing here")
+	p.expects("status of 404")
+	p.run(`location.hash = "#/tasks/none-such"`)
+	p.shows("Not found")
+	p.run(`location.hash = "#/clusters/` + f.cluster + `"`)
+	p.shows("No agent yet.")
+}
+
+// TestHostileText has a task say what would be markup.
+func TestHostileText(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, nil, "a")
+	const hostile = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`
+	task := f.submit("hostile", "echo '"+strings.ReplaceAll(hostile, "'", `'\''`)+"' >&2; exit 1", map[string]any{"retry": map[string]any{"max_attempts": 1}, "labels": map[string]string{"note": `"><b>bold</b>`}})
+	f.becomes(task, "dead_letter")
+	p := openTab(t, f.URL, "#/dead-letters?cluster="+f.cluster)
+	p.shows("onerror=")
+	p.goTo("#/tasks/" + task)
+	p.shows("<b>bold</b>")
+	p.until("nothing of it became an element", `document.querySelectorAll("main img, main script, main b:not(.count)").length === 0 && !document.title.includes("owned")`)
+}
+
+// TestStripInTheWebUI looks at the fleet in its frame of the Temporal Web UI.
+func TestStripInTheWebUI(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, nil, "a")
+	require.NotEmpty(t, f.UIURL)
+	p := openTab(t, f.URL, "")
+	p.expects(strings.TrimPrefix(f.UIURL, "http://")) // the Web UI's own complaints are not ours
+	p.do(chromedp.Navigate(f.UIURL + "/namespaces/default/workflows"))
+	var frame *tab
+	require.True(t, eventually(func() bool { frame = p.frame(f.URL + page.Strip); return frame != nil }), "there is no frame")
+	frame.until("it has the numbers", `document.body.innerText.includes("agents online")`)
+	frame.until("it fits", `document.documentElement.scrollHeight <= innerHeight && document.documentElement.scrollWidth <= innerWidth`)
+	first := frame.text(`document.querySelector("time").dateTime`)
+	frame.until("it is renewed", `document.querySelector("time").dateTime > "`+first+`"`)
+	p.shoot("web-ui")
+}
+
+func TestTemporalLinks(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, nil, "a")
+	task := f.submit("linked", "true", nil)
+	f.becomes(task, "completed")
+	p := openTab(t, f.URL, "#/tasks/"+task)
+	link := p.text(`document.querySelector("a.out").href`)
+	require.True(t, strings.HasPrefix(link, f.UIURL+"/namespaces/default/workflows/task%2F"+task), link)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, link, nil)
+	require.NoError(t, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	require.Equal(t, http.StatusOK, response.StatusCode)
+}
