@@ -124,10 +124,11 @@ func (d *scaler) decide() ScalingDecision {
 	case d.current > target && (d.policy.Mode == ScalingManual || d.Scaling != nil && d.Scaling.ByHand):
 		return d.down(RuleDesired, target, fmt.Sprintf("%s, and %d are wanted", agents(d.current), target))
 	}
-	if gone, why := d.toRetire(); len(gone) > 0 {
+	decision := d.byRules()
+	if gone, why := d.toRetire(); len(gone) > 0 && decision.Change == "" {
 		return ScalingDecision{Change: ScaleDown, Count: len(gone), Agents: gone, Rule: RuleRetire, Reason: why}
 	}
-	return d.byRules()
+	return decision
 }
 
 // byRules decides by queue, load and idleness.
@@ -146,7 +147,7 @@ func (d *scaler) byRules() ScalingDecision {
 	if depth > int64(*up.QueueThreshold) {
 		return d.grow(RuleQueue, fmt.Sprintf("%s, more than %d", what, *up.QueueThreshold))
 	}
-	if cpu, busy := d.cpu(); busy && cpu > up.CPUThreshold {
+	if cpu, busy := d.cpu(nil); busy && cpu > up.CPUThreshold {
 		return d.grow(RuleCPU, fmt.Sprintf("every agent is busy and the machines' cpu is at %.0f %%, more than %.0f %%", cpu, up.CPUThreshold))
 	}
 	return d.shrink(depth, what)
@@ -162,16 +163,29 @@ func (d *scaler) depth(count int) (int64, string) {
 	return d.facts.Queue, fmt.Sprintf("%d tasks wait", d.facts.Queue)
 }
 
-// cpu is the average load of the serving agents' machines; busy is false when one of them is idle or unknown.
-func (d *scaler) cpu() (percent float64, busy bool) {
+// cpu is the average load of the machines of the serving agents but for some; busy is false when one of them is idle or
+// unknown.
+func (d *scaler) cpu(without []string) (percent float64, busy bool) {
+	n := 0
 	for _, m := range d.serving {
+		if slices.Contains(without, m.AgentID) {
+			continue
+		}
 		a := d.activity(m.AgentID)
 		if a == nil || a.Running == 0 {
 			return 0, false
 		}
 		percent += a.CPUPercent
+		n++
 	}
-	return percent / float64(max(1, len(d.serving))), len(d.serving) > 0
+	return percent / float64(max(1, n)), n > 0
+}
+
+// tooFew reports whether without some agents the rules would start agents at once.
+func (d *scaler) tooFew(without []string) bool {
+	depth, _ := d.depth(d.current - len(without))
+	cpu, busy := d.cpu(without)
+	return depth > int64(*d.policy.ScaleUp.QueueThreshold) || busy && cpu > d.policy.ScaleUp.CPUThreshold
 }
 
 func (d *scaler) activity(agent string) *AgentActivity {
@@ -260,10 +274,8 @@ func (d *scaler) shrink(depth int64, what string) ScalingDecision {
 		return ScalingDecision{NextAt: next, Reason: what + fmt.Sprintf("; no agent that a spawner started was idle for %s", down.IdleTimeout)}
 	}
 	count := min(down.Decrement, len(idle), d.current-d.Config.MinAgents, MaxScaleStep)
-	for ; count > 0; count-- {
-		if after, _ := d.depth(d.current - count); after <= int64(*d.policy.ScaleUp.QueueThreshold) {
-			break
-		}
+	for count > 0 && d.tooFew(idle[:count]) {
+		count--
 	}
 	if count == 0 {
 		return ScalingDecision{Reason: what + "; one agent fewer and it would be too much"}
@@ -334,6 +346,9 @@ func (d *scaler) down(rule ScalingRule, target int, why string) ScalingDecision 
 // toRetire are agents of spawners that do nothing any more: lost for a while, or left behind by a stop that was not
 // finished.
 func (d *scaler) toRetire() (gone []string, why string) {
+	if d.Scaling != nil && d.Scaling.Stuck != nil && d.now.Before(d.Scaling.Stuck.NextAt) {
+		return nil, ""
+	}
 	for i := range d.Members {
 		m := &d.Members[i]
 		if !d.mayStop(m) || d.leaving[m.AgentID] || len(gone) == MaxScaleStep {
@@ -385,4 +400,40 @@ func boolInt(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// ScalingLanes are the lanes whose work the agents that scaling starts could do. More of them would not help what waits
+// in a paused lane, or for capabilities that they do not have.
+func (c *Cluster) ScalingLanes() []string {
+	var lanes []string
+	add := func(lane string) {
+		if c.PauseOf(lane) == nil {
+			lanes = append(lanes, lane)
+		}
+	}
+	if c.Config.ReplicationMode == Sharded {
+		for shard := range c.Config.Shards {
+			add(ShardLane(shard))
+		}
+		return lanes
+	}
+	add(DefaultLane)
+	have := sortedSet(c.Config.Scaling.Spawn.Capabilities)
+	for _, set := range c.CapabilitySets {
+		if HasAll(have, set) {
+			add(CapabilityLane(set))
+		}
+	}
+	return lanes
+}
+
+// Pin notes that work is pinned to an agent. It reports whether that was news.
+func (f *ScalingFacts) Pin(agent string) bool {
+	for i := range f.Agents {
+		if a := &f.Agents[i]; a.AgentID == agent && !a.Pinned {
+			a.Pinned = true
+			return true
+		}
+	}
+	return false
 }

@@ -36,6 +36,8 @@ type ScalingState struct {
 	Last *ScalingDecision `json:"last,omitempty"`
 	// Blocked is set while agents are wanted that could not be started.
 	Blocked *Blocked `json:"blocked,omitempty"`
+	// Stuck is set while agents are to be stopped that could not be.
+	Stuck *Blocked `json:"stuck,omitempty"`
 }
 
 // Blocked is a placement that cannot be made now (row C15): why, since when, and when it is tried again.
@@ -112,40 +114,51 @@ func (c *Cluster) EndScaling(r ScalingResult, now time.Time) bool {
 	}
 	up := s.Active[i].Change == ScaleUp
 	s.Active = slices.Delete(s.Active, i, i+1)
-	switch {
-	case !up:
-	case r.Failed == "":
-		s.Blocked = nil
-	default:
-		c.blockScaling(r.Failed, now)
+	blocked := &s.Stuck
+	if up {
+		blocked = &s.Blocked
 	}
+	if r.Failed == "" {
+		*blocked = nil
+		return true
+	}
+	if *blocked == nil {
+		*blocked = &Blocked{Since: now}
+	}
+	b := *blocked
+	b.Reason = r.Failed
+	b.Failures++
+	b.NextAt = now.Add(c.Config.Scaling.Spawn.Backoff.Wait(b.Failures))
 	return true
-}
-
-func (c *Cluster) blockScaling(reason string, now time.Time) {
-	s := c.scaling()
-	if s.Blocked == nil {
-		s.Blocked = &Blocked{Since: now}
-	}
-	s.Blocked.Reason = reason
-	s.Blocked.Failures++
-	s.Blocked.NextAt = now.Add(c.Config.Scaling.Spawn.Backoff.Wait(s.Blocked.Failures))
 }
 
 // SpawnerBack notes that a spawner has come up: what was blocked is tried at once.
-func (c *Cluster) SpawnerBack(spawner string) bool {
-	wanted := c.Config.Scaling.Spawn.Spawner
-	if c.Scaling == nil || c.Scaling.Blocked == nil || wanted != "" && wanted != spawner {
-		return false
+func (c *Cluster) SpawnerBack(spawner string) {
+	if c.Scaling == nil {
+		return
 	}
-	c.Scaling.Blocked = nil
-	return true
+	if wanted := c.Config.Scaling.Spawn.Spawner; wanted == "" || wanted == spawner {
+		c.Scaling.Blocked = nil
+	}
+	c.Scaling.Stuck = nil
 }
 
 // ScaleTo sets how many agents are kept, by a person's word.
 func (c *Cluster) ScaleTo(target int) {
 	s := c.scaling()
 	s.Target, s.ByHand, s.Blocked = target, true, nil
+}
+
+// Reconfigure takes a new configuration, which has its defaults. A new desired number is kept from now on.
+func (c *Cluster) Reconfigure(next ClusterConfig) {
+	before := c.Config
+	c.Config = next
+	switch {
+	case next.Scaling.On() && next.DesiredAgents != before.DesiredAgents:
+		c.ScaleTo(next.DesiredAgents)
+	case next.Scaling.Mode != before.Scaling.Mode && c.Scaling != nil:
+		c.Scaling.Target, c.Scaling.ByHand, c.Scaling.Blocked, c.Scaling.Stuck = 0, false, nil, nil
+	}
 }
 
 // Wanted is how many agents the cluster should have, as far as anybody has said so.

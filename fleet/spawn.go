@@ -132,3 +132,10 @@ func SpawnID(cluster string, created time.Time, action int64, n int) string {
 	prefix := cluster[:min(len(cluster), maxSpawnPrefix)]
 	return prefix + "-" + fmt.Sprintf("%016x", h.Sum64())[:8]
 }
+
+// Environment variables with which a spawner tells an agent who started it. The agent library puts them into the metadata of
+// an agent with that id.
+const (
+	EnvSpawner = "MAINSTAY_SPAWNER"
+	EnvSpawnID = "MAINSTAY_SPAWN_ID"
+)
