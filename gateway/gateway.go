@@ -91,6 +91,7 @@ func (g *Gateway) Register(api huma.API) {
 	g.registerSyncs(api)
 	g.registerQueue(api)
 	g.registerEvents(api)
+	g.registerScaling(api)
 }
 
 // pause waits for d or until ctx ends.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
@@ -12,6 +11,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	sdkworker "go.temporal.io/sdk/worker"
+	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -33,7 +33,7 @@ type HostOptions struct {
 	Client    client.Client
 	Namespace string
 	Spawner   Spawner
-	Logger    *slog.Logger // nil: nothing is logged
+	Logger    *zap.Logger // nil: nothing is logged
 }
 
 // Host takes what workflows ask of a spawner.
@@ -50,7 +50,7 @@ func Start(ctx context.Context, o HostOptions) (*Host, error) {
 		return nil, err
 	}
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+		o.Logger = zap.NewNop()
 	}
 	h := &Host{o: o, done: make(chan struct{})}
 	for _, queue := range []string{contract.SpawnerQueue(o.Name), contract.SpawnerQueue("")} {
@@ -96,7 +96,7 @@ func (h *Host) announce(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		h.o.Logger.Warn("The clusters were not told that the spawner is there; trying again", "error", err)
+		h.o.Logger.Sugar().Warnw("The clusters were not told that the spawner is there; trying again", "error", err)
 		select {
 		case <-ctx.Done():
 			return

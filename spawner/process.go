@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
+
+	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/fleet"
 )
@@ -39,7 +40,7 @@ type ProcessOptions struct {
 	Slots int
 	// StopGrace is how long a process has between SIGTERM and SIGKILL. 0 means DefaultStopGrace.
 	StopGrace time.Duration
-	Logger    *slog.Logger // nil: nothing is logged
+	Logger    *zap.Logger // nil: nothing is logged
 }
 
 // Process is a Spawner of processes on its own machine. They live on when it ends, and the next one on the same folder
@@ -72,7 +73,7 @@ func NewProcess(o ProcessOptions) (*Process, error) {
 		o.StopGrace = DefaultStopGrace
 	}
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+		o.Logger = zap.NewNop()
 	}
 	host, _ := os.Hostname()
 	p := &Process{options: o, host: host, running: map[string]*running{}, starts: map[string]chan struct{}{}}
@@ -113,7 +114,7 @@ func (p *Process) adopt() error {
 				return err
 			}
 			p.watchAdopted(rec)
-			p.options.Logger.Info("An agent of an earlier run was taken over", "agent", rec.Spec.ID, "pid", rec.PID)
+			p.options.Logger.Sugar().Infow("An agent of an earlier run was taken over", "agent", rec.Spec.ID, "pid", rec.PID)
 		default:
 			removeRecord(p.options.Dir, rec.Spec.ID)
 		}
@@ -143,9 +144,9 @@ func (p *Process) noteEnd(r *running, how string) {
 		delete(p.running, id)
 		r.Ended, r.EndedAt = how, time.Now()
 		if err := writeRecord(p.options.Dir, r.record); err != nil {
-			p.options.Logger.Warn("The end of an agent was not recorded", "agent", id, "error", err)
+			p.options.Logger.Sugar().Warnw("The end of an agent was not recorded", "agent", id, "error", err)
 		}
-		p.options.Logger.Info("An agent's process has ended", "agent", id, "pid", r.PID, "how", how)
+		p.options.Logger.Sugar().Infow("An agent's process has ended", "agent", id, "pid", r.PID, "how", how)
 	}
 	close(r.ended)
 }
@@ -258,7 +259,7 @@ func (p *Process) Terminate(ctx context.Context, id string, graceful bool) error
 			removeRecord(p.options.Dir, id)
 			return nil
 		case <-time.After(p.options.StopGrace):
-			p.options.Logger.Warn("An agent did not stop in time and is killed", "agent", id, "pid", r.PID, "grace", p.options.StopGrace)
+			p.options.Logger.Sugar().Warnw("An agent did not stop in time and is killed", "agent", id, "pid", r.PID, "grace", p.options.StopGrace)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

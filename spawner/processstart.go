@@ -42,7 +42,7 @@ func (p *Process) start(rec record) (*running, error) {
 	p.mu.Lock()
 	p.running[rec.Spec.ID] = r
 	p.mu.Unlock()
-	p.options.Logger.Info("An agent was started", "agent", rec.Spec.ID, "cluster", rec.Spec.Cluster, "pid", rec.PID)
+	p.options.Logger.Sugar().Infow("An agent was started", "agent", rec.Spec.ID, "cluster", rec.Spec.Cluster, "pid", rec.PID)
 	go func() {
 		_ = command.Wait()
 		p.noteEnd(r, ending(command.ProcessState))

@@ -139,7 +139,7 @@ func (r *clusterRun) signalled() bool {
 
 // idle reports whether the run may end: nothing that it began beside the loop is under way.
 func (r *clusterRun) idle(ctx workflow.Context) bool {
-	return r.telling == 0 && !r.askingHealth && workflow.AllHandlersFinished(ctx)
+	return r.telling == 0 && !r.askingHealth && len(r.scaling.queue) == 0 && workflow.AllHandlersFinished(ctx)
 }
 
 func (r *clusterRun) longEnough(ctx workflow.Context) bool {

@@ -81,7 +81,11 @@ func (r *clusterRun) takeScalingSignals(ctx workflow.Context) {
 // depends on queue and load is the sweep's to bring.
 func (r *clusterRun) settleScaling(ctx workflow.Context) {
 	r.scaling.wake = time.Time{}
-	if r.deleted || !r.state.Config.Scaling.On() && len(r.scaling.queue) == 0 {
+	if r.deleted {
+		r.scaling.queue = nil
+		return
+	}
+	if !r.state.Config.Scaling.On() && len(r.scaling.queue) == 0 {
 		return
 	}
 	decision := r.decideScaling(ctx, nil)
