@@ -93,6 +93,10 @@ pause-healing: healing pause
 resume-healing: healing resume
 list-failovers: failover list
 get-failover: failover get x
+get-scaling: cluster scaling x
+scale-cluster: cluster scale x --to 3
+list-scalings: scaling list
+get-scaling-action: scaling get x:1
 health: status
 `
 
