@@ -137,6 +137,9 @@ func (c ClusterConfig) Validate() error {
 	if c.MinAgents < 0 || c.DesiredAgents < 0 || c.MaxAgents < 1 || c.MaxAgents > MaxMembers {
 		return fmt.Errorf("agent counts must lie between 0 and %d", MaxMembers)
 	}
+	if c.MinAgents > c.MaxAgents {
+		return fmt.Errorf("min_agents must not be more than max_agents")
+	}
 	if c.DesiredAgents != 0 && (c.DesiredAgents < c.MinAgents || c.DesiredAgents > c.MaxAgents) {
 		return fmt.Errorf("desired_agents must lie between min_agents and max_agents")
 	}

@@ -158,9 +158,9 @@ func (d *scaler) depth(count int) (int64, string) {
 	if d.policy.QueueMeasure == QueuePerAgent {
 		each := int64(max(1, count))
 		depth := (d.facts.Queue + each - 1) / each
-		return depth, fmt.Sprintf("%d tasks wait for each agent", depth)
+		return depth, waiting(depth) + " for each agent"
 	}
-	return d.facts.Queue, fmt.Sprintf("%d tasks wait", d.facts.Queue)
+	return d.facts.Queue, waiting(d.facts.Queue)
 }
 
 // cpu is the average load of the machines of the serving agents but for some; busy is false when one of them is idle or
@@ -252,9 +252,9 @@ func (d *scaler) shrink(depth int64, what string) ScalingDecision {
 	down := &d.policy.ScaleDown
 	switch {
 	case depth >= int64(*down.QueueThreshold):
-		return ScalingDecision{Reason: what + ", which is neither too much nor little enough"}
+		return ScalingDecision{Reason: what + ", neither too many nor few enough"}
 	case d.current <= d.Config.MinAgents:
-		return ScalingDecision{Reason: fmt.Sprintf("%s and %s: not fewer than min_agents", what, agents(d.current))}
+		return ScalingDecision{Reason: fmt.Sprintf("%s, and %s may not become fewer: min_agents is %d", what, agents(d.current), d.Config.MinAgents)}
 	}
 	var idle []string
 	var next time.Time
@@ -278,7 +278,7 @@ func (d *scaler) shrink(depth int64, what string) ScalingDecision {
 		count--
 	}
 	if count == 0 {
-		return ScalingDecision{Reason: what + "; one agent fewer and it would be too much"}
+		return ScalingDecision{Reason: what + "; with one agent fewer it would be too much"}
 	}
 	why := fmt.Sprintf("%s, and %s had nothing to do for %s", what, strings.Join(idle[:count], ", "), down.IdleTimeout)
 	if ready := d.lastChange().Add(down.Cooldown.Std()); d.now.Before(ready) {
@@ -393,6 +393,16 @@ func agents(n int) string {
 		return "1 agent"
 	}
 	return fmt.Sprintf("%d agents", n)
+}
+
+func waiting(n int64) string {
+	switch n {
+	case 0:
+		return "nothing waits"
+	case 1:
+		return "1 task waits"
+	}
+	return fmt.Sprintf("%d tasks wait", n)
 }
 
 func boolInt(b bool) int {

@@ -123,12 +123,12 @@ func TestDecideScaling(t *testing.T) {
 		"never more than max": {
 			cluster: func() *Cluster { c := scaledCluster(4, 0, 5); c.Config.Scaling.ScaleUp.Increment = 3; return c },
 			facts:   func(c *Cluster) *ScalingFacts { return busyWith(c, 100, 10) },
-			want:    want{change: ScaleUp, count: 1, target: 5, rule: RuleQueue, reason: "100 tasks wait, more than 5"},
+			want:    want{change: ScaleUp, count: 1, target: 5, rule: RuleQueue, reason: "10nothing waits, more than 5"},
 		},
 		"at max": {
 			cluster: func() *Cluster { return scaledCluster(5, 0, 5) },
 			facts:   func(c *Cluster) *ScalingFacts { return busyWith(c, 100, 10) },
-			want:    want{change: ScaleNone, rule: RuleQueue, blocked: true, reason: "100 tasks wait, more than 5; but the cluster has its max_agents of 5"},
+			want:    want{change: ScaleNone, rule: RuleQueue, blocked: true, reason: "10nothing waits, more than 5; but the cluster has its max_agents of 5"},
 		},
 		"full of agents in maintenance": {
 			cluster: func() *Cluster {
@@ -138,7 +138,7 @@ func TestDecideScaling(t *testing.T) {
 			},
 			facts: func(c *Cluster) *ScalingFacts { return busyWith(c, 100, 10) },
 			want: want{change: ScaleNone, rule: RuleQueue, blocked: true,
-				reason: "100 tasks wait, more than 5; but the cluster is full: of its max_agents of 3, some are in maintenance or being drained"},
+				reason: "10nothing waits, more than 5; but the cluster is full: of its max_agents of 3, some are in maintenance or being drained"},
 		},
 		"the queue is long, in the cooldown": {
 			cluster: func() *Cluster {
@@ -157,7 +157,7 @@ func TestDecideScaling(t *testing.T) {
 				return c
 			},
 			facts: func(c *Cluster) *ScalingFacts { return busyWith(c, 15, 10) },
-			want:  want{change: ScaleNone, reason: "5 tasks wait for each agent, which is neither too much nor little enough"},
+			want:  want{change: ScaleNone, reason: "5 tasks wait for each agent, neither too many nor few enough"},
 		},
 		"a paused cluster's queue says nothing": {
 			cluster: func() *Cluster { c := scaledCluster(2, 0, 5); _, _ = c.Pause("", "", scaleNow); return c },
@@ -172,19 +172,19 @@ func TestDecideScaling(t *testing.T) {
 		"cpu, but one is idle": {
 			cluster: func() *Cluster { return scaledCluster(2, 0, 5) },
 			facts:   func(c *Cluster) *ScalingFacts { f := busyWith(c, 1, 99); f.Agents[1].Running = 0; return f },
-			want:    want{change: ScaleNone, reason: "1 tasks wait, which is neither too much nor little enough"},
+			want:    want{change: ScaleNone, reason: "1 task waits, neither too many nor few enough"},
 		},
 		"idle for long: the longest goes": {
 			cluster: func() *Cluster { return scaledCluster(3, 1, 5) },
 			facts:   func(c *Cluster) *ScalingFacts { return c.idle(0, 10*time.Minute) },
 			want: want{change: ScaleDown, count: 1, agents: []string{"a-00"}, target: 2, rule: RuleIdle,
-				reason: "0 tasks wait, and a-00 had nothing to do for 5m0s"},
+				reason: "nothing waits, and a-00 had nothing to do for 5m0s"},
 		},
 		"idle, not for long enough": {
 			cluster: func() *Cluster { return scaledCluster(3, 1, 5) },
 			facts:   func(c *Cluster) *ScalingFacts { return c.idle(0, 4*time.Minute) },
 			want: want{change: ScaleNone, next: scaleNow.Add(time.Minute),
-				reason: "0 tasks wait; no agent that a spawner started was idle for 5m0s"},
+				reason: "nothing waits; no agent that a spawner started was idle for 5m0s"},
 		},
 		"idle, in the cooldown of the last start": {
 			cluster: func() *Cluster {
@@ -194,12 +194,12 @@ func TestDecideScaling(t *testing.T) {
 			},
 			facts: func(c *Cluster) *ScalingFacts { return c.idle(0, 10*time.Minute) },
 			want: want{change: ScaleNone, rule: RuleIdle, next: scaleNow.Add(4 * time.Minute),
-				reason: "0 tasks wait, and a-00 had nothing to do for 5m0s; the cooldown of scale_down is not over"},
+				reason: "nothing waits, and a-00 had nothing to do for 5m0s; the cooldown of scale_down is not over"},
 		},
 		"not fewer than min": {
 			cluster: func() *Cluster { c := scaledCluster(3, 2, 5); c.Config.Scaling.ScaleDown.Decrement = 5; return c },
 			facts:   func(c *Cluster) *ScalingFacts { return c.idle(0, time.Hour) },
-			want:    want{change: ScaleDown, count: 1, agents: []string{"a-00"}, target: 2, rule: RuleIdle, reason: "0 tasks wait, and a-00 had nothing to do for 5m0s"},
+			want:    want{change: ScaleDown, count: 1, agents: []string{"a-00"}, target: 2, rule: RuleIdle, reason: "nothing waits, and a-00 had nothing to do for 5m0s"},
 		},
 		"who has work stays, and who has work pinned to it, and the leader": {
 			cluster: func() *Cluster { c := scaledCluster(5, 1, 5); c.Leader = "a-03"; return c },
@@ -208,7 +208,7 @@ func TestDecideScaling(t *testing.T) {
 				f.Agents[0].Running, f.Agents[1].Pinned = 1, true
 				return f
 			},
-			want: want{change: ScaleDown, count: 1, agents: []string{"a-02"}, target: 4, rule: RuleIdle, reason: "0 tasks wait, and a-02 had nothing to do for 5m0s"},
+			want: want{change: ScaleDown, count: 1, agents: []string{"a-02"}, target: 4, rule: RuleIdle, reason: "nothing waits, and a-02 had nothing to do for 5m0s"},
 		},
 		"agents of others stay": {
 			cluster: func() *Cluster {
@@ -219,7 +219,7 @@ func TestDecideScaling(t *testing.T) {
 				return c
 			},
 			facts: func(c *Cluster) *ScalingFacts { return c.idle(0, time.Hour) },
-			want:  want{change: ScaleNone, reason: "0 tasks wait; no agent that a spawner started was idle for 5m0s"},
+			want:  want{change: ScaleNone, reason: "nothing waits; no agent that a spawner started was idle for 5m0s"},
 		},
 		"by hand: fewer, whether idle or not": {
 			cluster: func() *Cluster { c := scaledCluster(4, 0, 5); c.ScaleTo(2); return c },

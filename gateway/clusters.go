@@ -91,7 +91,7 @@ type Cluster struct {
 	Brake               BrakeSettings           `json:"brake"`
 	SelfHealing         HealingSettings         `json:"self_healing"`
 	TenantWeights       map[string]float64      `json:"tenant_weights,omitempty"`
-	Scaling             *ScalingSettings        `json:"scaling,omitempty" doc:"When its agents are started and stopped; absent while scaling is off."`
+	Scaling             *ScalingSettings        `json:"scaling,omitempty" doc:"When its agents are started and stopped."`
 	Paused              *Pause                  `json:"paused,omitempty" doc:"Nothing is taken from any of its lanes."`
 	PausedLanes         []PausedLane            `json:"paused_lanes,omitempty" doc:"Lanes that were paused by themselves."`
 	BrakeHolds          []BrakeHold             `json:"brake_holds,omitempty" doc:"Hubs whose mass-loss brake is engaged: failovers of the agents that they lost wait until the agents are back or the brake is released."`

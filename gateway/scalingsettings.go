@@ -97,11 +97,9 @@ func (s *SpawnSettings) apply(p *fleet.SpawnPolicy) {
 	}
 }
 
-// scalingSettings shows a policy that has its defaults; nil while scaling is off.
+// scalingSettings shows a policy with its defaults, in the same form as the policy itself has as JSON.
 func scalingSettings(p fleet.ScalingPolicy) *ScalingSettings {
-	if !p.On() {
-		return nil
-	}
+	p = p.WithDefaults()
 	settings := &ScalingSettings{
 		Mode: &p.Mode, QueueMeasure: &p.QueueMeasure,
 		ScaleUp:   &ScaleUpSettings{p.ScaleUp.QueueThreshold, &p.ScaleUp.CPUThreshold, &p.ScaleUp.Cooldown, &p.ScaleUp.Increment},
