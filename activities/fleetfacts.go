@@ -148,8 +148,16 @@ func liveOf(h *workerpb.WorkerHeartbeat) fleet.LiveAgent {
 		Running: int(slots.GetCurrentUsedSlots()), FreeSlots: int(slots.GetCurrentAvailableSlots()),
 		CPUPercent: 100 * float64(host.GetCurrentHostCpuUsage()), MemoryPercent: 100 * float64(host.GetCurrentHostMemUsage()),
 		LastHeartbeat: h.GetHeartbeatTime().AsTime(), Processed: int(slots.GetTotalProcessedTasks()), Failed: int(slots.GetTotalFailedTasks()),
-		Stopping: h.GetStatus() == enumspb.WORKER_STATUS_SHUTTING_DOWN,
+		Stopping: h.GetStatus() == enumspb.WORKER_STATUS_SHUTTING_DOWN, WorkedAt: workedAt(h),
 	}
+}
+
+// workedAt is when an agent last had work; zero when its hub does not tell.
+func workedAt(h *workerpb.WorkerHeartbeat) time.Time {
+	if t := h.GetActivityPollerInfo().GetLastSuccessfulPollTime(); t != nil {
+		return t.AsTime()
+	}
+	return time.Time{}
 }
 
 // factsOf joins a cluster's view with its members' present processes.

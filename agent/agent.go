@@ -16,6 +16,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -115,6 +116,7 @@ func New(o Options) (*Agent, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	o.Metadata = withSpawner(o.Metadata, o.ID, os.Getenv)
 	return &Agent{options: o, log: o.Logger.With("agent", o.ID), handlers: map[string]Handler{}}, nil
 }
 

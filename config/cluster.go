@@ -23,6 +23,7 @@ type Cluster struct {
 	// TenantWeights are the tenants' shares of the lanes while several wait, 0.1 to 100. One that is not named has 1.
 	TenantWeights map[string]float64 `yaml:"tenant_weights"`
 	SelfHealing   Healing            `yaml:"self_healing"`
+	Scaling       Scaling            `yaml:"scaling"`
 }
 
 // Membership bounds a cluster's agents.
@@ -69,6 +70,7 @@ type AgentCluster struct {
 	LeaderElection   LeaderElection        `yaml:"leader_election"`
 	Brake            Brake                 `yaml:"brake"`
 	TenantWeights    map[string]float64    `yaml:"tenant_weights"` // As in Cluster.
+	Scaling          Scaling               `yaml:"scaling"`
 }
 
 // HealthMonitoring is the hub's timing where the hub section leaves it out; it holds for all clusters of the hub.
@@ -219,7 +221,7 @@ func (a *AgentCluster) fill() {
 func (a *AgentCluster) cluster() Cluster {
 	return Cluster{Name: a.Name, TargetGroup: a.TargetGroupID, Membership: a.Membership,
 		ReplicationMode: a.ReplicationMode, Shards: a.Shards, Failover: a.Failover, SelfHealing: a.SelfHealing.policy(),
-		TaskQueue: a.TaskQueue, LeaderElection: a.LeaderElection, Brake: a.Brake, TenantWeights: a.TenantWeights}
+		TaskQueue: a.TaskQueue, LeaderElection: a.LeaderElection, Brake: a.Brake, TenantWeights: a.TenantWeights, Scaling: a.Scaling}
 }
 
 func (c Cluster) fleetConfig() fleet.ClusterConfig {
@@ -247,6 +249,7 @@ func (c Cluster) fleetConfig() fleet.ClusterConfig {
 		DeadLetterRetention: c.TaskQueue.DeadLetterRetention,
 		TenantWeights:       c.TenantWeights,
 		SelfHealing:         c.SelfHealing.fleetPolicy(),
+		Scaling:             c.Scaling.policy(),
 	}.WithDefaults()
 }
 

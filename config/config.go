@@ -14,6 +14,8 @@ type Config struct {
 	Temporal Temporal `yaml:"temporal"`
 	Dev      Dev      `yaml:"dev"`
 	Hub      Hub      `yaml:"hub"`
+	// Spawner is what the role spawner does.
+	Spawner Spawner `yaml:"spawner"`
 	// Clusters are the clusters that should exist. Default: none.
 	Clusters []Cluster `yaml:"clusters"`
 	// AgentCluster is one more cluster, in the long form. Default: none.
@@ -119,6 +121,7 @@ func (c *Config) fill() {
 	orDefault(&c.Hub.HealthCheckInterval, fleet.Duration(time.Second))
 	orDefault(&c.Hub.AcceptTimeout, fleet.Duration(5*time.Second))
 	orDefault(&c.Hub.Park, fleet.Duration(2*time.Second))
+	c.Spawner.fill()
 	for i := range c.Clusters {
 		c.Clusters[i].fill()
 	}

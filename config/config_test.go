@@ -165,3 +165,36 @@ func TestLoadWithoutFile(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, path)
 }
+
+func TestScaling(t *testing.T) {
+	t.Parallel()
+	c, err := Parse("f.yaml", []byte(`
+clusters:
+  - name: builders
+    membership: {minimum_agents: 1, max_agents: 10}
+    scaling:
+      mode: auto
+      scale_up: {queue_threshold: 0, cooldown: 00:00:30, increment: 2}
+      scale_down: {idle_timeout: 2m}
+      spawn:
+        spawner: rack-1
+        slots: 4
+        capabilities: [gpu]
+        resources: {cpu: 500m, memory: 1Gi}
+        environment: {COLOUR: blue}
+        backoff: {strategy: constant, delay: 5s}
+spawner: {name: rack-1, hub_urls: ["http://10.0.0.5:8080"], command: [./agent]}
+`))
+	require.NoError(t, err)
+	scaling := c.ClusterConfigs()[0].Scaling
+	require.Equal(t, fleet.ScalingAuto, scaling.Mode)
+	require.Zero(t, *scaling.ScaleUp.QueueThreshold, "0 is a threshold, not the default")
+	require.Equal(t, 1, *scaling.ScaleDown.QueueThreshold)
+	require.Equal(t, fleet.Duration(30*time.Second), scaling.ScaleUp.Cooldown)
+	require.Equal(t, fleet.Duration(5*time.Minute), scaling.ScaleDown.Cooldown, "left out")
+	require.Equal(t, fleet.SpawnPolicy{Spawner: "rack-1", Slots: 4, Capabilities: []string{"gpu"}, Resources: fleet.Resources{CPU: "500m", Memory: "1Gi"},
+		Environment: map[string]string{"COLOUR": "blue"}, JoinTimeout: fleet.Duration(time.Minute), DrainTimeout: fleet.Duration(5 * time.Minute),
+		Backoff: fleet.SpawnBackoff{Strategy: fleet.BackoffConstant, Delay: fleet.Duration(5 * time.Second), MaxDelay: fleet.Duration(5 * time.Minute)}}, scaling.Spawn)
+	require.Equal(t, []string{"./agent"}, c.Spawner.Command)
+	require.Equal(t, fleet.Duration(40*time.Second), c.Spawner.StopGrace)
+}

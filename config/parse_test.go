@@ -66,6 +66,10 @@ func TestParseErrors(t *testing.T) {
 		"shards":            {"clusters: [{name: a, shards: 2000}]", "f.yaml:1: clusters[0].shards: must lie between 1 and 1024"},
 		"minimum":           {"clusters:\n- name: a\n  membership:\n    minimum_agents: 6\n    max_agents: 5", "f.yaml:4: clusters[0].membership.minimum_agents: must lie between 0 and max_agents (5)"},
 		"desired":           {"clusters:\n- name: a\n  membership:\n    minimum_agents: 2\n    desired_agents: 1", "f.yaml:5: clusters[0].membership.desired_agents: must lie between minimum_agents (2) and max_agents (1000), or be 0"},
+		"scaling mode":      {"clusters:\n- name: a\n  scaling: {mode: on}", "f.yaml:3: clusters[0].scaling.mode: must be off, manual or auto"},
+		"scaling cpu":       {"clusters:\n- name: a\n  scaling:\n    scale_up:\n      cpu_threshold: 101", "f.yaml:5: clusters[0].scaling.scale_up.cpu_threshold: must lie between 0 and 100, in percent"},
+		"spawn resources":   {"clusters:\n- name: a\n  scaling: {spawn: {resources: {cpu: many}}}", "f.yaml:3: clusters[0].scaling.spawn.resources.cpu: must be a number of cores, like \"2\", \"0.5\" or \"500m\""},
+		"spawner":           {"spawner: {name: A B, slots: -1}", "f.yaml:1: spawner.name: must be 1 to 63 characters of a-z, 0-9, \".\", \"_\" and \"-\", and begin with a letter or digit\nf.yaml:1: spawner.slots: must lie between 0 and 10000"},
 		"lease":             {"agent_cluster:\n  name: a\n  leader_election: {election_interval: 30s}", "f.yaml:3: agent_cluster.leader_election.lease_duration: must be longer than election_interval (30s)"},
 		"all at once":       {"dev: {slots: 0}\nhub: {lane_pollers: 0}", "f.yaml:1: dev.slots: must lie between 1 and 1000\nf.yaml:2: hub.lane_pollers: must lie between 1 and 1000"},
 	} {

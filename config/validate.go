@@ -69,6 +69,7 @@ func (c *Config) problems() []Problem {
 	k.check(c.Temporal.Namespace != "", "temporal.namespace", "must be the name of a namespace, like default")
 	k.dev(c.Dev)
 	k.hub(c)
+	k.spawner(&c.Spawner)
 	seen := map[string]string{}
 	for i, cluster := range c.Clusters {
 		k.cluster(fmt.Sprintf("clusters[%d]", i), "target_group", cluster, seen)
@@ -161,6 +162,8 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, seen map[string]str
 	k.taskQueue(at+".task_queue", c.TaskQueue)
 	k.election(at+".leader_election", c.LeaderElection)
 	k.brake(at+".brake", c.Brake)
+
+	k.scaling(at, &c.Scaling)
 
 	if len(k.problems) == before {
 		err := full.Validate() // what fleet may come to forbid

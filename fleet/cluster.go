@@ -85,6 +85,8 @@ type ClusterConfig struct {
 	SelfHealing HealingPolicy `json:"self_healing,omitzero"`
 	// TenantWeights are the tenants' shares of the lanes while several wait, 0.1 to 100. One that is not named has 1.
 	TenantWeights map[string]float64 `json:"tenant_weights,omitempty"`
+	// Scaling says when agents are started and stopped. Off by default.
+	Scaling ScalingPolicy `json:"scaling,omitzero"`
 }
 
 // DefaultRoleLease and DefaultTransferTimeout are the defaults of a cluster's configuration.
@@ -113,6 +115,7 @@ func (c ClusterConfig) WithDefaults() ClusterConfig {
 	c.DeadLetterRetention = Duration(c.DeadLetterRetention.Or(DefaultDeadLetterRetention))
 	c.Brake = c.Brake.WithDefaults()
 	c.SelfHealing = c.SelfHealing.WithDefaults()
+	c.Scaling = c.Scaling.WithDefaults()
 	return c
 }
 
@@ -133,6 +136,9 @@ func (c ClusterConfig) Validate() error {
 	}
 	if c.MinAgents < 0 || c.DesiredAgents < 0 || c.MaxAgents < 1 || c.MaxAgents > MaxMembers {
 		return fmt.Errorf("agent counts must lie between 0 and %d", MaxMembers)
+	}
+	if c.MinAgents > c.MaxAgents {
+		return fmt.Errorf("min_agents must not be more than max_agents")
 	}
 	if c.DesiredAgents != 0 && (c.DesiredAgents < c.MinAgents || c.DesiredAgents > c.MaxAgents) {
 		return fmt.Errorf("desired_agents must lie between min_agents and max_agents")
@@ -163,6 +169,9 @@ func (c ClusterConfig) Validate() error {
 	}
 	if err := c.SelfHealing.Validate(); err != nil {
 		return fmt.Errorf("self_healing: %w", err)
+	}
+	if err := c.Scaling.Validate(); err != nil {
+		return err
 	}
 	return c.Brake.Validate()
 }
@@ -243,6 +252,8 @@ type Cluster struct {
 	BrakeHolds []BrakeHold `json:"brake_holds,omitempty"`
 	// HubStarts are the newest processes of the hubs that brought agents, sorted by hub.
 	HubStarts []HubStart `json:"hub_starts,omitempty"`
+	// Scaling is how the number of agents is kept; nil: it was never on.
+	Scaling *ScalingState `json:"scaling,omitempty"`
 	// Departures are the newest agents that said goodbye, oldest first.
 	Departures []Departure `json:"departures,omitempty"`
 }

@@ -34,7 +34,7 @@ func (c *Cluster) inMaintenance() int {
 
 // Status judges the cluster by its healthy members. A cluster that never had an agent and wants none is healthy.
 func (c *Cluster) Status() ClusterStatus {
-	healthy, wanted := c.HealthyCount(), max(c.Config.MinAgents, c.Config.DesiredAgents)
+	healthy, wanted := c.HealthyCount(), c.Wanted()
 	switch {
 	case healthy < c.Config.MinAgents:
 		return ClusterCritical

@@ -32,6 +32,8 @@ type LiveAgent struct {
 	// Health and Score are how its hub rates it; empty: not known.
 	Health HealthLevel `json:"health,omitempty"`
 	Score  float64     `json:"score,omitempty"`
+	// WorkedAt is when it last had work, or came online.
+	WorkedAt time.Time `json:"worked_at,omitzero"`
 	// Stopping says that it takes nothing new and will say goodbye.
 	Stopping bool `json:"stopping,omitempty"`
 }

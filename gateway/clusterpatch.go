@@ -29,6 +29,7 @@ type ClusterPatch struct {
 	Brake               *BrakePatch              `json:"brake,omitempty" doc:"When so many agents vanish at once that their failovers wait."`
 	SelfHealing         *HealingPatch            `json:"self_healing,omitempty" doc:"What the healing cycle may do in the cluster."`
 	TenantWeights       map[string]float64       `json:"tenant_weights,omitempty" doc:"Weights to set, by tenant, 0.1 to 100; 0 takes a tenant's weight away. Tenants that are not named keep theirs."`
+	Scaling             *ScalingSettings         `json:"scaling,omitempty" doc:"When its agents are started and stopped: what is left out of it stays as it is."`
 }
 
 // BrakePatch changes some of the brake's settings.
@@ -85,6 +86,7 @@ func (p *ClusterPatch) apply(c fleet.ClusterConfig) fleet.ClusterConfig {
 		}
 		c.TenantWeights = weights
 	}
+	p.Scaling.apply(&c.Scaling)
 	return c
 }
 

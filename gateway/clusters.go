@@ -41,6 +41,7 @@ type ClusterSettings struct {
 	Brake               BrakeSettings           `json:"brake,omitzero" doc:"When so many agents vanish at once that their failovers wait."`
 	SelfHealing         HealingSettings         `json:"self_healing,omitzero" doc:"What the healing cycle may do in the cluster."`
 	TenantWeights       map[string]float64      `json:"tenant_weights,omitempty" doc:"The tenants' shares of the lanes while work of several waits, 0.1 to 100; at most 100 tenants. One that is not named has 1. Counts for tasks submitted from then on."`
+	Scaling             *ScalingSettings        `json:"scaling,omitempty" doc:"When its agents are started and stopped."`
 }
 
 // BrakeSettings are fleet.BrakePolicy as a client submits and sees it.
@@ -58,7 +59,7 @@ type TaskDefaults struct {
 }
 
 func (s *ClusterSettings) config(name string) fleet.ClusterConfig {
-	return fleet.ClusterConfig{
+	config := fleet.ClusterConfig{
 		Name: name, TargetGroup: s.TargetGroup, MinAgents: s.MinAgents, DesiredAgents: s.DesiredAgents, MaxAgents: s.MaxAgents,
 		ReplicationMode: s.ReplicationMode, Shards: s.Shards, Selection: s.Selection,
 		RoleLease: s.RoleLease, TransferTimeout: s.TransferTimeout, DeadLetterRetention: s.DeadLetterRetention,
@@ -66,6 +67,8 @@ func (s *ClusterSettings) config(name string) fleet.ClusterConfig {
 		TenantWeights: s.TenantWeights, SelfHealing: fleet.HealingPolicy(s.SelfHealing),
 		ManualElection: s.ManualElection, ElectionInterval: s.ElectionInterval, TaskDefaults: fleet.TaskDefaults(s.TaskDefaults),
 	}
+	s.Scaling.apply(&config.Scaling)
+	return config
 }
 
 // Cluster is a cluster as clients see it.
@@ -88,6 +91,7 @@ type Cluster struct {
 	Brake               BrakeSettings           `json:"brake"`
 	SelfHealing         HealingSettings         `json:"self_healing"`
 	TenantWeights       map[string]float64      `json:"tenant_weights,omitempty"`
+	Scaling             *ScalingSettings        `json:"scaling,omitempty" doc:"When its agents are started and stopped."`
 	Paused              *Pause                  `json:"paused,omitempty" doc:"Nothing is taken from any of its lanes."`
 	PausedLanes         []PausedLane            `json:"paused_lanes,omitempty" doc:"Lanes that were paused by themselves."`
 	BrakeHolds          []BrakeHold             `json:"brake_holds,omitempty" doc:"Hubs whose mass-loss brake is engaged: failovers of the agents that they lost wait until the agents are back or the brake is released."`
@@ -158,7 +162,7 @@ func settingsOf(config fleet.ClusterConfig) Cluster {
 		SelfHealing:   HealingSettings(config.SelfHealing),
 		Brake:         BrakeSettings{Share: config.Brake.Share, MinLost: config.Brake.MinLost, Window: config.Brake.Window},
 		TenantWeights: config.TenantWeights, ManualElection: config.ManualElection, ElectionInterval: config.ElectionInterval,
-		TaskDefaults: TaskDefaults(config.TaskDefaults),
+		TaskDefaults: TaskDefaults(config.TaskDefaults), Scaling: scalingSettings(config.Scaling),
 	}
 	if config.ReplicationMode == fleet.Sharded {
 		c.Shards = config.Shards
@@ -180,6 +184,9 @@ func (g *Gateway) createCluster(ctx context.Context, config fleet.ClusterConfig)
 		Memo:                                     map[string]any{contract.MemoConfig: config},
 		StaticSummary:                            "cluster " + config.Name,
 	}, contract.ClusterWorkflow, contract.ClusterInput{Config: config})
+	if err == nil {
+		g.afterConfigure(ctx, config.Scaling.On())
+	}
 	return err
 }
 
@@ -285,6 +292,7 @@ func (g *Gateway) configure(ctx context.Context, name string, expected []string,
 		err = g.update(ctx, contract.ClusterWorkflowID(name), contract.ConfigureUpdate, &view, request)
 		if err == nil {
 			g.clusters.forget(name)
+			g.afterConfigure(ctx, config.Scaling.On())
 			return fullCluster(&view), nil
 		}
 		answer := g.answer(err, "configure a cluster", protocol.CodeUnknownCluster)

@@ -84,6 +84,8 @@ func notFoundDetail(code string) string {
 		return "there is no failover with this id, or its retention has ended; ids are <cluster>:<agent>:<epoch>"
 	case protocol.CodeUnknownDrain:
 		return "there is no drain with this id, or its retention has ended; ids are <cluster>:<name>"
+	case protocol.CodeUnknownScaling:
+		return "there is no action of scaling with this id, or its retention has ended; ids are <cluster>:<number>"
 	case protocol.CodeUnknownSchedule:
 		return "there is no schedule with this name"
 	case protocol.CodeUnknownBulk:

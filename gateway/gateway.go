@@ -92,6 +92,7 @@ func (g *Gateway) Register(api huma.API) {
 	g.registerQueue(api)
 	g.registerEvents(api)
 	g.registerOverview(api)
+	g.registerScaling(api)
 }
 
 // pause waits for d or until ctx ends.

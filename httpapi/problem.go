@@ -26,6 +26,7 @@ var statuses = map[string]int{
 	protocol.CodeUnknownDrain:     http.StatusNotFound,
 	protocol.CodeUnknownSchedule:  http.StatusNotFound,
 	protocol.CodeUnknownBulk:      http.StatusNotFound,
+	protocol.CodeUnknownScaling:   http.StatusNotFound,
 	protocol.CodeMethodNotAllowed: http.StatusMethodNotAllowed,
 	protocol.CodeUnknownSession:   http.StatusConflict,
 	protocol.CodeFenced:           http.StatusConflict,

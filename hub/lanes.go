@@ -89,6 +89,7 @@ func (h *Hub) laneUnserved(l *lane, why string) {
 
 // slotsChanged brings the lanes' free slots up to date with a session. The mutex is held.
 func (h *Hub) slotsChanged(s *session) {
+	s.noteWork(time.Now())
 	now := s.slots()
 	delta := now - s.free
 	s.free = now

@@ -69,6 +69,7 @@ func (h *Hub) workerEntry(s *session) *workerpb.WorkerHeartbeat {
 	if s.stopping {
 		status = enumspb.WORKER_STATUS_SHUTTING_DOWN
 	}
+	s.noteWork(time.Now())
 	return &workerpb.WorkerHeartbeat{
 		WorkerInstanceKey: s.instance,
 		WorkerIdentity:    contract.AgentIdentity(s.cluster, s.agent),
@@ -84,6 +85,8 @@ func (h *Hub) workerEntry(s *session) *workerpb.WorkerHeartbeat {
 			CurrentAvailableSlots: int32(max(0, s.registration.MaxTasks-len(s.attempts))), CurrentUsedSlots: int32(len(s.attempts)),
 			SlotSupplierKind: "Fixed", TotalProcessedTasks: int32(s.counters.Completed + s.counters.Failed), TotalFailedTasks: int32(s.counters.Failed),
 		},
+		// When it last had work: what scaling knows of its idleness.
+		ActivityPollerInfo: &workerpb.WorkerPollerInfo{CurrentPollers: 1, LastSuccessfulPollTime: timestamppb.New(s.workedAt)},
 	}
 }
 

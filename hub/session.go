@@ -45,6 +45,8 @@ type session struct {
 	leftovers map[attemptKey]*leftover
 
 	free      int // slots its lanes may count on
+	busy      bool
+	workedAt  time.Time // when it last had work, or opened
 	lanes     []*lane
 	window    fleet.HealthWindow // what it did within the last minutes
 	health    fleet.HealthLevel  // as it was last rated; empty: not yet
@@ -103,7 +105,7 @@ type attempt struct {
 func newSession(reg protocol.Register, epoch int64, now time.Time) *session {
 	s := &session{
 		agent: reg.AgentID, cluster: reg.Cluster, instance: reg.InstanceID, epoch: epoch, registration: reg,
-		openedAt: now, lastContact: now, answeredAt: now, judged: fleet.Alive,
+		openedAt: now, workedAt: now, lastContact: now, answeredAt: now, judged: fleet.Alive,
 		wake: make(chan struct{}, 1), attempts: map[attemptKey]*attempt{}, access: reg.Providers,
 	}
 	s.candidate = fleet.Candidate{AgentID: s.agent, Capabilities: sorted(reg.Capabilities), TaskTypes: sorted(reg.TaskTypes), MaxTasks: reg.MaxTasks}
@@ -143,6 +145,15 @@ func (s *session) limit(d contract.Directive) {
 	s.candidate.MaxTasks = s.registration.MaxTasks
 	if slots, reduced := d.Slots[s.agent]; reduced {
 		s.candidate.MaxTasks = min(slots, s.registration.MaxTasks)
+	}
+}
+
+// noteWork keeps when the session last had work.
+func (s *session) noteWork(now time.Time) {
+	had := s.busy
+	s.busy = len(s.attempts)+s.occupied() > 0
+	if had || s.busy {
+		s.workedAt = now
 	}
 }
 

@@ -228,6 +228,7 @@ const (
 	CodeUnknownDrain     = "unknown_drain"        // 404
 	CodeUnknownSchedule  = "unknown_schedule"     // 404
 	CodeUnknownBulk      = "unknown_bulk"         // 404
+	CodeUnknownScaling   = "unknown_scaling"      // 404
 	CodeUnknownSession   = "unknown_session"      // 409: register again with the same instance_id; running work is kept
 	CodeFenced           = "fenced"               // 409: a newer process has this agent id; stop
 	CodeAgentIDInUse     = "agent_id_in_use"      // 409: another cluster has this agent id online

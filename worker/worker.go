@@ -40,6 +40,8 @@ func RegisterWorkflows(r sdkworker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(workflows.StateSync, workflow.RegisterOptions{Name: contract.StateSyncWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Bulk, workflow.RegisterOptions{Name: contract.BulkWorkflow})
 	registerHealingWorkflows(r)
+	r.RegisterWorkflowWithOptions(workflows.Scaling, workflow.RegisterOptions{Name: contract.ScalingWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.ScalingSweep, workflow.RegisterOptions{Name: contract.ScalingSweepWorkflow})
 }
 
 // Start runs a worker until stop is called. stop waits for what is under way and may be called twice.
@@ -79,6 +81,11 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	w.RegisterActivityWithOptions(transfers.AwaitTransfers, activity.RegisterOptions{Name: contract.AwaitTransfersActivity})
 	placements := &activities.Placements{Client: c}
 	w.RegisterActivityWithOptions(placements.PlaceTask, activity.RegisterOptions{Name: contract.PlaceTaskActivity})
+	scaling := &activities.Scaling{Client: c, Namespace: o.Namespace}
+	w.RegisterActivityWithOptions(scaling.SweepScaling, activity.RegisterOptions{Name: contract.SweepScalingActivity})
+	w.RegisterActivityWithOptions(scaling.ReadScaling, activity.RegisterOptions{Name: contract.ReadScalingActivity})
+	w.RegisterActivityWithOptions(scaling.AwaitJoined, activity.RegisterOptions{Name: contract.AwaitJoinedActivity})
+	w.RegisterActivityWithOptions(scaling.Retire, activity.RegisterOptions{Name: contract.RetireActivity})
 	bulks := &activities.Bulks{Client: c, Namespace: o.Namespace}
 	w.RegisterActivityWithOptions(bulks.BulkPage, activity.RegisterOptions{Name: contract.BulkPageActivity})
 	w.RegisterActivityWithOptions(activities.NewFailoverMetrics(o.Registerer).CountFailover, activity.RegisterOptions{Name: contract.CountFailoverActivity})

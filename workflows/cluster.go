@@ -49,6 +49,8 @@ type clusterRun struct {
 	reduced      bool // a load reduction changed since restoreLoads looked
 	askingHealth bool // hubs are being asked how agents with reduced load do
 
+	scaling clusterScaling
+
 	changed, hubLost, manual, evacuated, states workflow.ReceiveChannel
 }
 
@@ -61,6 +63,7 @@ func newClusterRun(ctx workflow.Context, in contract.ClusterInput) (*clusterRun,
 		evacuated: workflow.GetSignalChannel(ctx, contract.EvacuatedSignal),
 		states:    workflow.GetSignalChannel(ctx, contract.StatesSignal),
 		joined:    true,
+		scaling:   newClusterScaling(ctx),
 	}
 	if in.State != nil {
 		r.state, r.created = *in.State, in.CreatedAt
@@ -82,6 +85,7 @@ func (r *clusterRun) loop(ctx workflow.Context) error {
 	for {
 		r.takeSignals(ctx)
 		r.note(ctx)
+		r.takeScalingSignals(ctx)
 		r.settleRoles(ctx)
 		r.restoreLoads(ctx)
 		r.syncStates(ctx)
@@ -104,6 +108,7 @@ func (r *clusterRun) loop(ctx workflow.Context) error {
 			return workflow.NewContinueAsNewError(ctx, contract.ClusterWorkflow,
 				contract.ClusterInput{Config: r.state.Config, State: &r.state, CreatedAt: r.created, Events: &r.log.events})
 		}
+		r.settleScaling(ctx)
 		r.waitForWork(ctx)
 	}
 }
@@ -111,26 +116,30 @@ func (r *clusterRun) loop(ctx workflow.Context) error {
 // waitForWork returns when something is to be done, at the latest when a role becomes free.
 func (r *clusterRun) waitForWork(ctx workflow.Context) {
 	ready := func() bool {
-		return r.signalled() || r.told != r.state.Version || r.joined || r.reduced || len(r.release) > 0 || (r.deleted || r.longEnough(ctx)) && r.idle(ctx)
+		return r.signalled() || r.told != r.state.Version || r.joined || r.reduced || len(r.release) > 0 || len(r.scaling.queue) > 0 || (r.deleted || r.longEnough(ctx)) && r.idle(ctx)
 	}
-	wake, why := earlier(earlier(r.wake, r.nextRestore()), r.state.SyncAt), "until a role is free"
+	wake, why := earlier(earlier(r.wake, r.nextRestore()), earlier(r.state.SyncAt, r.scaling.wake)), "until a role is free"
 	if wake.IsZero() {
 		_ = workflow.Await(ctx, ready)
 		return
 	}
-	if !wake.Equal(r.wake) {
+	switch {
+	case wake.Equal(r.wake):
+	case wake.Equal(r.scaling.wake):
+		why = "until agents are tried again"
+	default:
 		why = "until agents get slots back, or states are synced again"
 	}
 	_, _ = workflow.AwaitWithOptions(ctx, named(max(wake.Sub(workflow.Now(ctx)), time.Millisecond), why), ready)
 }
 
 func (r *clusterRun) signalled() bool {
-	return r.changed.Len() > 0 || r.hubLost.Len() > 0 || r.manual.Len() > 0 || r.evacuated.Len() > 0 || r.log.announced.Len() > 0 || r.states.Len() > 0
+	return r.changed.Len() > 0 || r.hubLost.Len() > 0 || r.manual.Len() > 0 || r.evacuated.Len() > 0 || r.log.announced.Len() > 0 || r.states.Len() > 0 || r.scaling.signalled()
 }
 
 // idle reports whether the run may end: nothing that it began beside the loop is under way.
 func (r *clusterRun) idle(ctx workflow.Context) bool {
-	return r.telling == 0 && !r.askingHealth && workflow.AllHandlersFinished(ctx)
+	return r.telling == 0 && !r.askingHealth && len(r.scaling.queue) == 0 && workflow.AllHandlersFinished(ctx)
 }
 
 func (r *clusterRun) longEnough(ctx workflow.Context) bool {

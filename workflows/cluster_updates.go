@@ -33,6 +33,9 @@ func (r *clusterRun) setUpdateHandlers(ctx workflow.Context) error {
 		}, workflow.UpdateHandlerOptions{Validator: func(contract.ReleaseBrakeRequest) error { return r.refuseDeleted() }}); err != nil {
 		return err
 	}
+	if err := r.setScalingHandlers(ctx); err != nil {
+		return err
+	}
 	if err := r.setCordonHandlers(ctx); err != nil {
 		return err
 	}
@@ -113,7 +116,8 @@ func (r *clusterRun) validateConfig(request contract.ConfigureRequest) error {
 func (r *clusterRun) configure(ctx workflow.Context, request contract.ConfigureRequest) (contract.ClusterView, error) {
 	next := request.WithDefaults()
 	r.state.SwitchMode(next.ReplicationMode, max(next.RoleLease.Std(), r.state.Config.RoleLease.Std()), workflow.Now(ctx))
-	r.state.Config = next
+	r.state.Reconfigure(next)
+	r.scaling.look = true
 	if err := workflow.UpsertMemo(ctx, map[string]any{contract.MemoConfig: next}); err != nil {
 		workflow.GetLogger(ctx).Warn("The memo was not set", "error", err)
 	}

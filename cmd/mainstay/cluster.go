@@ -13,12 +13,13 @@ func (a *app) clusterCommand() *cobra.Command {
 	command := &cobra.Command{Use: "cluster", Short: "Create, list, show, change, pause and delete clusters"}
 	a.serverFlag(command)
 	command.AddCommand(a.clusterCreateCommand(), a.clusterListCommand(), a.clusterGetCommand(), a.clusterMembersCommand(), a.clusterHealthCommand(),
-		a.clusterUpdateCommand(), a.clusterApplyCommand(), a.clusterPauseCommand(), a.clusterResumeCommand(), a.clusterRebalanceCommand(), a.clusterTargetsCommand(), a.clusterSyncCommand(), a.clusterReleaseBrakeCommand(), a.clusterDeleteCommand())
+		a.clusterUpdateCommand(), a.clusterApplyCommand(), a.clusterPauseCommand(), a.clusterResumeCommand(), a.clusterScaleCommand(), a.clusterScalingCommand(), a.clusterRebalanceCommand(), a.clusterTargetsCommand(), a.clusterSyncCommand(), a.clusterReleaseBrakeCommand(), a.clusterDeleteCommand())
 	return command
 }
 
 func (a *app) clusterCreateCommand() *cobra.Command {
 	var settings clusterFlags
+	var scaling scalingFlags
 	command := &cobra.Command{
 		Use:     "create NAME",
 		Short:   "Create a cluster",
@@ -27,6 +28,9 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			r, err := settings.request(args[0])
 			if err != nil {
+				return err
+			}
+			if r.Scaling, err = scaling.settings(c); err != nil {
 				return err
 			}
 			client, err := a.client()
@@ -45,6 +49,7 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 		},
 	}
 	settings.add(command)
+	scaling.add(command)
 	command.Flags().IntVar(&settings.Shards, "shards", 0, "shards of a sharded cluster, fixed from then on (default 16)")
 	a.outputFlag(command)
 	return command

@@ -134,6 +134,7 @@ func (f *clusterFlags) tenantWeights() (map[string]float64, error) {
 func (a *app) clusterUpdateCommand() *cobra.Command {
 	var settings clusterFlags
 	var revision string
+	var scaling scalingFlags
 	command := &cobra.Command{
 		Use:   "update NAME",
 		Short: "Change some settings of a cluster; the others stay",
@@ -143,6 +144,9 @@ func (a *app) clusterUpdateCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			patch, err := settings.patch(c)
 			if err != nil {
+				return err
+			}
+			if patch.Scaling, err = scaling.settings(c); err != nil {
 				return err
 			}
 			if reflect.ValueOf(*patch).IsZero() {
@@ -166,6 +170,7 @@ func (a *app) clusterUpdateCommand() *cobra.Command {
 		},
 	}
 	settings.add(command)
+	scaling.add(command)
 	command.Flags().Lookup("tenant-weight").Usage = "a tenant's share while work of several waits, as tenant=weight, 0.1 to 100; 0 takes it back to 1; may be repeated"
 	ifRevisionFlag(command, &revision)
 	a.outputFlag(command)

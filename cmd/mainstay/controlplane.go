@@ -33,7 +33,7 @@ const (
 )
 
 // roles are the parts that a process plays.
-type roles struct{ hub, gateway, worker bool }
+type roles struct{ hub, gateway, worker, spawner bool }
 
 var allRoles = roles{hub: true, gateway: true, worker: true}
 
@@ -43,7 +43,7 @@ func (r roles) String() string {
 	for _, role := range []struct {
 		on   bool
 		name string
-	}{{r.hub, "hub"}, {r.gateway, "gateway"}, {r.worker, "worker"}} {
+	}{{r.hub, "hub"}, {r.gateway, "gateway"}, {r.worker, "worker"}, {r.spawner, "spawner"}} {
 		if role.on {
 			names = append(names, role.name)
 		}
@@ -61,12 +61,14 @@ func parseRoles(list []string) (roles, error) {
 			r.gateway = true
 		case "worker":
 			r.worker = true
+		case "spawner":
+			r.spawner = true
 		default:
-			return r, usageError("--roles must name some of hub, gateway and worker")
+			return r, usageError("--roles must name some of hub, gateway, worker and spawner")
 		}
 	}
 	if r == (roles{}) {
-		return r, usageError("--roles is empty: name some of hub, gateway and worker")
+		return r, usageError("--roles is empty: name some of hub, gateway, worker and spawner")
 	}
 	return r, nil
 }
@@ -82,7 +84,8 @@ type planeOptions struct {
 	hub       hub.Config
 	clusters  []fleet.ClusterConfig
 	listener  net.Listener
-	hosts     []string // names under which browsers may reach it; nil: any
+	spawner   *spawnerOptions // nil without the role
+	hosts     []string        // names under which browsers may reach it; nil: any
 	page      page.Options
 }
 
@@ -90,6 +93,7 @@ type planeOptions struct {
 type controlPlane struct {
 	hub        *hub.Hub // nil without the role
 	gateway    *gateway.Gateway
+	spawner    *localSpawner
 	http       *http.Server
 	stopWorker func()
 	cutShort   context.CancelFunc
@@ -142,7 +146,15 @@ func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, er
 			return nil, err
 		}
 	}
+	if err := clusters.EnsureScaling(ctx); err != nil {
+		o.logger.Warn("Whether clusters have scaling on is not known; the schedule of scaling is made when one is changed", zap.Error(err))
+	}
 	go func() { p.served <- p.http.Serve(o.listener) }()
+	if o.spawner != nil { // last: its agents dial in
+		if p.spawner, err = startSpawner(ctx, o.temporal, o.namespace, *o.spawner, o.logger); err != nil {
+			return nil, err
+		}
+	}
 	return p, nil
 }
 
@@ -171,6 +183,9 @@ func (p *controlPlane) stop() {
 	p.stopping.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 		defer cancel()
+		if p.spawner != nil {
+			p.spawner.stop()
+		}
 		if p.gateway != nil {
 			p.gateway.Stop()
 		}

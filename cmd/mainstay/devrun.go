@@ -61,6 +61,7 @@ type devRun struct {
 	plane     *controlPlane
 	launcher  *agentLauncher
 	agents    *supervisor
+	spawner   *localSpawner // nil where agents could do nothing
 	log       *logFile
 	stopping  sync.Once
 }
@@ -96,7 +97,26 @@ func (a *app) startDev(ctx context.Context, o devOptions) (_ *devRun, err error)
 	if d.plane, err = startControlPlane(ctx, plane); err != nil {
 		return nil, err
 	}
-	return d, d.startAgents(ctx, a, o)
+	if err := d.startAgents(ctx, a, o); err != nil {
+		return nil, err
+	}
+	return d, d.startSpawner(ctx, log)
+}
+
+// startSpawner lets clusters have more agents than `dev` starts by itself. They end with it.
+func (d *devRun) startSpawner(ctx context.Context, log *zap.Logger) error {
+	if !d.exec {
+		return nil
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program's file, to start agents: %w", err)
+	}
+	d.spawner, err = startSpawner(ctx, d.client, d.temporal.Namespace(), spawnerOptions{
+		name: d.hubID, dir: filepath.Join(d.dir, "spawner"), hubURLs: []string{d.url}, slots: d.slots, stopGrace: killAfter,
+		command: spawnedAgent(program, []string{d.url}, d.slots, "--give-up-after", orphanLife.String()),
+	}, log)
+	return err
 }
 
 // prepareDir makes the data directory and opens the log. Its lock is the embedded Temporal's.
@@ -245,10 +265,7 @@ func (d *devRun) awaitAgents(ctx context.Context) bool {
 // stop stops all in order: agents, which say goodbye, then HTTP, hub and worker, then Temporal. It may be called twice.
 func (d *devRun) stop() {
 	d.stopping.Do(func() {
-		if d.agents != nil {
-			d.agents.stop()
-			d.launcher.forget()
-		}
+		d.stopAgents()
 		if d.plane != nil {
 			d.plane.stop()
 		}
@@ -265,6 +282,19 @@ func (d *devRun) stop() {
 	})
 }
 
+// stopAgents ends those that `dev` keeps and those that clusters asked for, side by side. Nobody starts others meanwhile.
+func (d *devRun) stopAgents() {
+	var wg sync.WaitGroup
+	if d.spawner != nil {
+		wg.Go(d.spawner.endAgents)
+	}
+	if d.agents != nil {
+		d.agents.stop()
+		d.launcher.forget()
+	}
+	wg.Wait()
+}
+
 // within runs do and returns when it has returned or the time is over.
 func within(limit time.Duration, do func()) {
 	done := make(chan struct{})
@@ -279,6 +309,9 @@ func within(limit time.Duration, do func()) {
 func (d *devRun) kill() {
 	if d.agents != nil {
 		d.agents.kill()
+	}
+	if d.spawner != nil {
+		d.spawner.process.KillAll()
 	}
 	d.removeTemporary()
 }

@@ -21,6 +21,7 @@ type serving struct {
 	http       string
 	configFile string
 	hubID      string
+	spawner    string
 	logLevel   string
 	logFormat  string
 }
@@ -32,8 +33,9 @@ func (a *app) serveCommand() *cobra.Command {
 		Short: "Run the control plane, or parts of it, against a Temporal",
 		Long: `Run the control plane against any Temporal until SIGTERM or SIGINT.
 
-Roles: hub talks to agents, gateway is the REST API for clients, worker runs the workflows. Each may run several times,
-all in one process or each in its own. Every hub needs an id of its own and the same secret key.
+Roles: hub talks to agents, gateway is the REST API for clients, worker runs the workflows, and spawner, which is off
+unless named, starts and stops agents on this machine where clusters ask for it. Each may run several times, all in one
+process or each in its own. Every hub needs an id of its own and the same secret key.
 
 Temporal is found as by the temporal CLI (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS…), else by
 the section temporal of the configuration.
@@ -51,6 +53,7 @@ Environment:
 	flags.StringVar(&s.http, "http", "", "host:port for the REST API and agents (default: http.listen of the configuration, else 127.0.0.1:8080)")
 	flags.StringVar(&s.configFile, "config", "", "configuration file")
 	flags.StringVar(&s.hubID, "hub-id", "", "id of the hub; keep it over restarts (default: hub.id of the configuration, else the host's name)")
+	flags.StringVar(&s.spawner, "spawner-name", "", "name of the spawner; keep it over restarts (default: spawner.name of the configuration, else the host's name)")
 	flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json")
 	return command
@@ -86,6 +89,11 @@ func (a *app) serve(ctx context.Context, s serving) error {
 		return err
 	}
 	defer func() { _ = o.listener.Close() }()
+	if roles.spawner {
+		if o.spawner, err = serveSpawner(s.spawner, settings, roles, o.listener); err != nil {
+			return err
+		}
+	}
 	options, err := settings.TemporalClientOptions()
 	if err != nil {
 		return withExit(exitUsage, err)

@@ -1,0 +1,175 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Scaling looks at clusters to see whether agents are to be started or stopped.
+type Scaling struct {
+	Client    client.Client
+	Namespace string
+}
+
+// SweepScaling looks at every cluster that has scaling on, and asks those where something is to be done. Where nothing is,
+// nothing is written.
+func (a *Scaling) SweepScaling(ctx context.Context) (contract.SweepResult, error) {
+	var result contract.SweepResult
+	names, err := contract.ScaledClusters(ctx, a.Client, a.Namespace)
+	if err != nil || len(names) == 0 {
+		return result, err
+	}
+	facts := Facts{Client: a.Client, Namespace: a.Namespace}
+	read, err := facts.Read(ctx, names...)
+	if err != nil {
+		return result, err
+	}
+	result.Clusters = len(names)
+	fail := func(cluster, why string) {
+		if result.Failed == nil {
+			result.Failed = map[string]string{}
+		}
+		result.Failed[cluster] = why
+	}
+	for _, silent := range read.Silent {
+		fail(silent, "it did not answer")
+	}
+	for i := range read.Clusters {
+		name := read.Clusters[i].Config.Name
+		activity.RecordHeartbeat(ctx, name)
+		decision, err := a.sweepOne(ctx, &read.Clusters[i])
+		switch {
+		case err != nil:
+			fail(name, err.Error())
+		case decision.Change != fleet.ScaleNone:
+			if result.Acted == nil {
+				result.Acted = map[string]fleet.ScalingDecision{}
+			}
+			result.Acted[name] = decision
+		}
+	}
+	return result, nil
+}
+
+// sweepOne decides for one cluster, and has the cluster decide too where something is to be done: it alone knows what is
+// under way.
+func (a *Scaling) sweepOne(ctx context.Context, cluster *fleet.ClusterFacts) (fleet.ScalingDecision, error) {
+	decision, facts, err := a.decide(ctx, cluster)
+	if err != nil || decision.Change == fleet.ScaleNone {
+		return decision, err
+	}
+	handle, err := a.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: contract.ClusterWorkflowID(cluster.Config.Name), UpdateName: contract.ScaleUpdate,
+		Args: []any{contract.ScaleRequest{Facts: &facts}}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = handle.Get(ctx, &decision)
+	}
+	if err != nil {
+		return decision, fmt.Errorf("scale cluster %s: %w", cluster.Config.Name, err)
+	}
+	return decision, nil
+}
+
+func (a *Scaling) decide(ctx context.Context, cluster *fleet.ClusterFacts) (fleet.ScalingDecision, fleet.ScalingFacts, error) {
+	var facts fleet.ScalingFacts
+	for agent, live := range cluster.Live {
+		facts.Agents = append(facts.Agents, fleet.AgentActivity{AgentID: agent, Running: live.Running, IdleSince: live.WorkedAt, CPUPercent: live.CPUPercent})
+	}
+	slices.SortFunc(facts.Agents, func(x, y fleet.AgentActivity) int { return x.IdleSince.Compare(y.IdleSince) })
+	now := time.Now()
+	decision, err := contract.CompleteScaling(ctx, a.Client, a.Namespace, &cluster.Cluster, &facts,
+		func() fleet.ScalingDecision { return cluster.DecideScaling(&facts, now) })
+	return decision, facts, err
+}
+
+// ReadScaling reads what changes every second of one cluster.
+func (a *Scaling) ReadScaling(ctx context.Context, cluster string) (fleet.ScalingFacts, error) {
+	facts := Facts{Client: a.Client, Namespace: a.Namespace}
+	read, err := facts.Read(ctx, cluster)
+	if err != nil {
+		return fleet.ScalingFacts{}, err
+	}
+	if len(read.Clusters) != 1 {
+		return fleet.ScalingFacts{}, fmt.Errorf("cluster %s did not answer", cluster)
+	}
+	_, found, err := a.decide(ctx, &read.Clusters[0])
+	return found, err
+}
+
+// joinedLook spaces the looks at agents that are not online yet.
+const (
+	joinedFirst = 100 * time.Millisecond
+	joinedMost  = time.Second
+)
+
+// AwaitJoined returns when all agents are online, or the time is over.
+func (a *Scaling) AwaitJoined(ctx context.Context, in contract.AwaitJoinedInput) (contract.AwaitJoinedResult, error) {
+	deadline := activity.GetInfo(ctx).StartedTime.Add(in.Timeout.Std())
+	result := contract.AwaitJoinedResult{Joined: map[string]time.Time{}}
+	for wait := joinedFirst; ; wait = min(wait*3/2, joinedMost) {
+		view, err := viewCluster(ctx, a.Client, in.Cluster)
+		if err != nil && ctx.Err() == nil && time.Now().After(deadline) {
+			return result, err
+		}
+		for _, agent := range in.Agents {
+			if m := view.Member(agent); m != nil && m.Connected() && result.Joined[agent].IsZero() {
+				result.Joined[agent] = time.Now().UTC()
+			}
+		}
+		if len(result.Joined) == len(in.Agents) || time.Now().After(deadline) {
+			return result, nil
+		}
+		activity.RecordHeartbeat(ctx)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return result, ctx.Err()
+		}
+	}
+}
+
+func viewCluster(ctx context.Context, c client.Client, cluster string) (contract.ClusterView, error) {
+	var view contract.ClusterView
+	value, err := c.QueryWorkflow(ctx, contract.ClusterWorkflowID(cluster), "", contract.ViewQuery)
+	if err == nil {
+		err = value.Get(&view)
+	}
+	if err != nil {
+		return view, fmt.Errorf("look at cluster %s: %w", cluster, err)
+	}
+	return view, nil
+}
+
+// Retire has a cluster forget an agent that was stopped for good. It is tried again while the agent is still connected;
+// where the cluster is gone, so is the agent.
+func (a *Scaling) Retire(ctx context.Context, in contract.ClusterRetire) error {
+	handle, err := a.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: contract.ClusterWorkflowID(in.Cluster), UpdateName: contract.RetireUpdate, Args: []any{in.Request}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = handle.Get(ctx, nil)
+	}
+	var missing *serviceerror.NotFound
+	var refused *temporal.ApplicationError
+	switch {
+	case errors.As(err, &missing):
+		return nil
+	case errors.As(err, &refused):
+		return temporal.NewApplicationError(refused.Message(), contract.Refused)
+	case err != nil:
+		return fmt.Errorf("retire %s of cluster %s: %w", in.Request.AgentID, in.Cluster, err)
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package contract
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Names of the Cluster workflow's handlers for scaling.
+const (
+	ScaleUpdate         = "scale"          // ScaleRequest → fleet.ScalingDecision
+	RetireUpdate        = "retire"         // RetireRequest → nothing; refused while the agent is connected
+	ScaledSignal        = "scaled"         // fleet.ScalingResult, from a Scaling workflow
+	SpawnerStartsSignal = "spawner-starts" // SpawnerStarts
+)
+
+// Workflow and activity types of scaling.
+const (
+	// ScalingWorkflow carries out one change of the number of a cluster's agents.
+	ScalingWorkflow = "Scaling"
+	// ScalingSweepWorkflow looks once at all clusters; a Temporal Schedule starts it.
+	ScalingSweepWorkflow = "ScalingSweep"
+	// SweepScalingActivity looks at the clusters that have scaling on, and asks those where something is to be done.
+	SweepScalingActivity = "SweepScaling"
+	// ReadScalingActivity reads what changes every second of one cluster.
+	ReadScalingActivity = "ReadScaling"
+	// AwaitJoinedActivity watches started agents until they are online.
+	AwaitJoinedActivity = "AwaitJoined"
+	// RetireActivity has a cluster forget an agent that was stopped for good.
+	RetireActivity = "Retire"
+	// FindSpawnerActivity runs on a queue of spawners; it answers SpawnerInfo of the one that took it.
+	FindSpawnerActivity = "FindSpawner"
+	// SpawnAgentActivity and TerminateAgentActivity run on the queue of one spawner.
+	SpawnAgentActivity     = "SpawnAgent"
+	TerminateAgentActivity = "TerminateAgent"
+)
+
+// The schedule of the sweep.
+const (
+	ScalingScheduleID = "scaling"
+	ScalingInterval   = 30 * time.Second
+)
+
+// SpawnerQueue is the task queue of one spawner's activities; without a name, that of all spawners.
+func SpawnerQueue(name string) string {
+	if name == "" {
+		return "spawner"
+	}
+	return "spawner/" + name
+}
+
+// SpawnerIdentity is the identity with which a spawner polls its queues.
+func SpawnerIdentity(name string) string { return "spawner/" + name }
+
+// SpawnerOfIdentity is the inverse of SpawnerIdentity.
+func SpawnerOfIdentity(identity string) (name string, ok bool) {
+	return strings.CutPrefix(identity, "spawner/")
+}
+
+// ScalingInput starts a Scaling workflow, a child of its Cluster.
+type ScalingInput struct {
+	Cluster  string                `json:"cluster"`
+	Number   int64                 `json:"number"`
+	Decision fleet.ScalingDecision `json:"decision"`
+	// Starts are the ids of the agents to start; Stops are the agents to stop.
+	Starts []string          `json:"starts,omitempty"`
+	Stops  []StopAgent       `json:"stops,omitempty"`
+	Spawn  fleet.SpawnPolicy `json:"spawn"`
+}
+
+// StopAgent is an agent to be stopped by the spawner that started it.
+type StopAgent struct {
+	AgentID string `json:"agent_id"`
+	Spawner string `json:"spawner"`
+}
+
+// ScalingQuery → fleet.ScalingRecord, while it runs and after; the workflow also returns it.
+const ScalingQuery = "record"
+
+// ScalingWorkflowID is the id of the workflow of an action.
+func ScalingWorkflowID(cluster string, number int64) string {
+	return "scaling/" + cluster + "/" + strconv.FormatInt(number, 10)
+}
+
+// ScalingOfWorkflowID is the inverse of ScalingWorkflowID.
+func ScalingOfWorkflowID(id string) (cluster string, number int64, ok bool) {
+	rest, ok := strings.CutPrefix(id, "scaling/")
+	cluster, text, both := strings.Cut(rest, "/")
+	number, err := strconv.ParseInt(text, 10, 64)
+	return cluster, number, ok && both && err == nil && number > 0 && fleet.ValidateID("cluster", cluster) == nil
+}
+
+// ScalingID names an action in the REST API: "<cluster>:<number>".
+func ScalingID(cluster string, number int64) string {
+	return cluster + ":" + strconv.FormatInt(number, 10)
+}
+
+// ParseScalingID is the inverse of ScalingID.
+func ParseScalingID(id string) (cluster string, number int64, ok bool) {
+	cluster, text, both := strings.Cut(id, ":")
+	number, err := strconv.ParseInt(text, 10, 64)
+	return cluster, number, both && err == nil && number > 0 && fleet.ValidateID("cluster", cluster) == nil
+}
+
+// ScaleRequest asks a cluster to decide about the number of its agents.
+type ScaleRequest struct {
+	// Facts are what the cluster does not know itself; nil: it looks itself if it needs them.
+	Facts *fleet.ScalingFacts `json:"facts,omitempty"`
+	// To is how many agents a person wants; nil: as before.
+	To *int `json:"to,omitempty"`
+}
+
+// RetireRequest names an agent that was stopped for good.
+type RetireRequest struct {
+	AgentID string `json:"agent_id"`
+}
+
+// ClusterRetire is the input of RetireActivity.
+type ClusterRetire struct {
+	Cluster string        `json:"cluster"`
+	Request RetireRequest `json:"request"`
+}
+
+// SpawnerStarts says that a spawner has come up: agents that could not be started are tried at once.
+type SpawnerStarts struct {
+	Spawner string `json:"spawner"`
+}
+
+// SpawnerInfo is a spawner.
+type SpawnerInfo struct {
+	Name     string         `json:"name"`
+	Platform fleet.Platform `json:"platform"`
+}
+
+// TerminateInput is the input of TerminateAgentActivity.
+type TerminateInput struct {
+	ID string `json:"id"`
+	// Graceful lets the agent finish, within the spawner's bound.
+	Graceful bool `json:"graceful,omitempty"`
+}
+
+// AwaitJoinedInput is the input of AwaitJoinedActivity.
+type AwaitJoinedInput struct {
+	Cluster string         `json:"cluster"`
+	Agents  []string       `json:"agents"`
+	Timeout fleet.Duration `json:"timeout"`
+}
+
+// AwaitJoinedResult lists the agents that are online, and when each was seen.
+type AwaitJoinedResult struct {
+	Joined map[string]time.Time `json:"joined,omitempty"`
+}
+
+// SweepResult tells what one look at all clusters led to.
+type SweepResult struct {
+	// Clusters is how many have scaling on.
+	Clusters int `json:"clusters"`
+	// Acted are the decisions that were carried out, by cluster.
+	Acted map[string]fleet.ScalingDecision `json:"acted,omitempty"`
+	// Failed are the clusters that could not be looked at, and why.
+	Failed map[string]string `json:"failed,omitempty"`
+}
+
+// SpawnRefused is the application error type of a spawn that must not be tried again as it is.
+const SpawnRefused = "SpawnRefused"

@@ -1,0 +1,449 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// MaxScaleStep bounds the agents that one action starts or stops.
+	MaxScaleStep = 50
+	// retireAfter is how long a lost agent that a spawner started may come back before it is stopped for good.
+	retireAfter = time.Minute
+)
+
+// ScalingFacts are what changes every second. Without them only the number of agents is looked at.
+type ScalingFacts struct {
+	// Queue is about how many tasks wait in the cluster's lanes.
+	Queue int64 `json:"queue"`
+	// Agents are those of which the load is known.
+	Agents []AgentActivity `json:"agents,omitempty"`
+}
+
+// AgentActivity is what one agent does now.
+type AgentActivity struct {
+	AgentID    string    `json:"agent_id"`
+	Running    int       `json:"running"`
+	IdleSince  time.Time `json:"idle_since,omitzero"` // when it last had work, or came online
+	CPUPercent float64   `json:"cpu_percent"`
+	Pinned     bool      `json:"pinned,omitempty"` // open tasks can run only there
+}
+
+// ScalingDecision is what is to be done about the number of a cluster's agents.
+type ScalingDecision struct {
+	At     time.Time   `json:"at"`
+	Change ScaleChange `json:"change"`
+	Count  int         `json:"count,omitempty"`
+	// Agents are those that are stopped.
+	Agents []string `json:"agents,omitempty"`
+	// Current is how many agents there are, those that are being started among them, and Target how many are kept then.
+	Current int         `json:"current"`
+	Target  int         `json:"target"`
+	Rule    ScalingRule `json:"rule,omitempty"`
+	Reason  string      `json:"reason"`
+	// Blocked says that agents are wanted that cannot be had now.
+	Blocked bool `json:"blocked,omitempty"`
+	// NextAt is when a reason not to act ends by itself; zero: nobody knows.
+	NextAt time.Time `json:"next_at,omitzero"`
+	// NeedFacts says that it cannot be told without them which agents to stop.
+	NeedFacts bool `json:"need_facts,omitempty"`
+}
+
+// DecideScaling says whether agents are to be started or stopped. facts is nil when only the members are known. The
+// result never leads below min_agents or above max_agents, and the agents it stops are the spawners' own: those without
+// work first, the longest idle first, and never one to which work is pinned.
+func (c *Cluster) DecideScaling(facts *ScalingFacts, now time.Time) ScalingDecision {
+	d := scaler{Cluster: c, facts: facts, now: now, policy: &c.Config.Scaling}
+	d.count()
+	decision := d.decide()
+	decision.At, decision.Current = now, d.current
+	if decision.Change == "" {
+		decision.Change = ScaleNone
+	}
+	if decision.Change != ScaleUp && decision.Change != ScaleDown || decision.Rule == RuleRetire {
+		decision.Target = c.scalingTarget()
+	}
+	return decision
+}
+
+// scaler is one decision being made.
+type scaler struct {
+	*Cluster
+	facts   *ScalingFacts
+	now     time.Time
+	policy  *ScalingPolicy
+	serving []*Member       // that are not about to be stopped
+	current int             // serving, and being started
+	starts  int             // being started
+	leaving map[string]bool // in an action that stops them
+}
+
+func (d *scaler) count() {
+	d.leaving = map[string]bool{}
+	starting := map[string]bool{}
+	if d.Scaling != nil {
+		for i := range d.Scaling.Active {
+			a := &d.Scaling.Active[i]
+			for _, agent := range a.Agents {
+				switch {
+				case !d.now.Before(a.Until):
+				case a.Change == ScaleDown:
+					d.leaving[agent] = true
+				case d.Member(agent) == nil:
+					starting[agent] = true
+				}
+			}
+		}
+	}
+	for i := range d.Members {
+		if m := &d.Members[i]; m.Serving() && !d.leaving[m.AgentID] {
+			d.serving = append(d.serving, m)
+		}
+	}
+	d.starts = len(starting)
+	d.current = len(d.serving) + d.starts
+}
+
+func (d *scaler) decide() ScalingDecision {
+	least, most := d.Config.MinAgents, d.Config.MaxAgents
+	target := min(max(d.scalingTarget(), least), most)
+	switch {
+	case !d.policy.On():
+		return ScalingDecision{Reason: "scaling is off"}
+	case len(d.BrakeHolds) > 0:
+		return ScalingDecision{Blocked: true, Reason: "the mass-loss brake is engaged: so many agents vanished at once that the network is the likelier culprit"}
+	case d.current < least:
+		return d.up(RuleMinimum, target, fmt.Sprintf("%s, and min_agents is %d", agents(d.current), least))
+	case d.current < target:
+		return d.up(RuleDesired, target, fmt.Sprintf("%s, and %d are wanted", agents(d.current), target))
+	case d.current > most:
+		return d.down(RuleMaximum, most, fmt.Sprintf("%s, and max_agents is %d", agents(d.current), most))
+	case d.current > target && (d.policy.Mode == ScalingManual || d.Scaling != nil && d.Scaling.ByHand):
+		return d.down(RuleDesired, target, fmt.Sprintf("%s, and %d are wanted", agents(d.current), target))
+	}
+	decision := d.byRules()
+	if gone, why := d.toRetire(); len(gone) > 0 && decision.Change == "" {
+		return ScalingDecision{Change: ScaleDown, Count: len(gone), Agents: gone, Rule: RuleRetire, Reason: why}
+	}
+	return decision
+}
+
+// byRules decides by queue, load and idleness.
+func (d *scaler) byRules() ScalingDecision {
+	switch {
+	case d.policy.Mode == ScalingManual:
+		return ScalingDecision{Reason: fmt.Sprintf("%s, as many as are wanted", agents(d.current))}
+	case d.facts == nil:
+		return ScalingDecision{Reason: "enough agents; queue and load were not looked at"}
+	}
+	if whole, _ := d.PausedLanes(); whole {
+		return ScalingDecision{Reason: "the cluster is paused: what waits says nothing about its agents"}
+	}
+	up := &d.policy.ScaleUp
+	depth, what := d.depth(d.current)
+	if depth > int64(*up.QueueThreshold) {
+		return d.grow(RuleQueue, fmt.Sprintf("%s, more than %d", what, *up.QueueThreshold))
+	}
+	if cpu, busy := d.cpu(nil); busy && cpu > up.CPUThreshold {
+		return d.grow(RuleCPU, fmt.Sprintf("every agent is busy and the machines' cpu is at %.0f %%, more than %.0f %%", cpu, up.CPUThreshold))
+	}
+	return d.shrink(depth, what)
+}
+
+// depth is what the queue thresholds are compared with, for so many agents.
+func (d *scaler) depth(count int) (int64, string) {
+	if d.policy.QueueMeasure == QueuePerAgent {
+		each := int64(max(1, count))
+		depth := (d.facts.Queue + each - 1) / each
+		return depth, waiting(depth) + " for each agent"
+	}
+	return d.facts.Queue, waiting(d.facts.Queue)
+}
+
+// cpu is the average load of the machines of the serving agents but for some; busy is false when one of them is idle or
+// unknown.
+func (d *scaler) cpu(without []string) (percent float64, busy bool) {
+	n := 0
+	for _, m := range d.serving {
+		if slices.Contains(without, m.AgentID) {
+			continue
+		}
+		a := d.activity(m.AgentID)
+		if a == nil || a.Running == 0 {
+			return 0, false
+		}
+		percent += a.CPUPercent
+		n++
+	}
+	return percent / float64(max(1, n)), n > 0
+}
+
+// tooFew reports whether without some agents the rules would start agents at once.
+func (d *scaler) tooFew(without []string) bool {
+	depth, _ := d.depth(d.current - len(without))
+	cpu, busy := d.cpu(without)
+	return depth > int64(*d.policy.ScaleUp.QueueThreshold) || busy && cpu > d.policy.ScaleUp.CPUThreshold
+}
+
+func (d *scaler) activity(agent string) *AgentActivity {
+	if d.facts == nil {
+		return nil
+	}
+	for i := range d.facts.Agents {
+		if d.facts.Agents[i].AgentID == agent {
+			return &d.facts.Agents[i]
+		}
+	}
+	return nil
+}
+
+// grow starts agents because a rule says so.
+func (d *scaler) grow(rule ScalingRule, why string) ScalingDecision {
+	if most := d.Config.MaxAgents; d.current >= most {
+		return ScalingDecision{Rule: rule, Blocked: true, Reason: fmt.Sprintf("%s; but the cluster has its max_agents of %d", why, most)}
+	}
+	if d.Scaling != nil && !d.Scaling.LastUp.IsZero() {
+		if ready := d.Scaling.LastUp.Add(d.policy.ScaleUp.Cooldown.Std()); d.now.Before(ready) {
+			return ScalingDecision{Rule: rule, NextAt: ready, Reason: why + "; the cooldown of scale_up is not over"}
+		}
+	}
+	return d.up(rule, min(d.current+d.policy.ScaleUp.Increment, d.Config.MaxAgents), why)
+}
+
+// up starts as many agents as are missing, unless starting them is blocked.
+func (d *scaler) up(rule ScalingRule, target int, why string) ScalingDecision {
+	if b := d.blocked(); b != nil {
+		return ScalingDecision{Rule: rule, Blocked: true, NextAt: b.NextAt, Reason: why + "; blocked: " + b.Reason}
+	}
+	count := min(target-d.current, MaxScaleStep)
+	if room := d.room(); room < count {
+		if room <= 0 {
+			return ScalingDecision{Rule: rule, Blocked: true, Reason: fmt.Sprintf("%s; but the cluster is full: of its max_agents of %d, some are in maintenance or being drained", why, d.Config.MaxAgents)}
+		}
+		count = room
+	}
+	return ScalingDecision{Change: ScaleUp, Count: count, Target: target, Rule: rule, Reason: why}
+}
+
+// blocked is why agents cannot be started yet; nil when they may.
+func (d *scaler) blocked() *Blocked {
+	if d.Scaling != nil && d.Scaling.Blocked != nil && d.now.Before(d.Scaling.Blocked.NextAt) {
+		return d.Scaling.Blocked
+	}
+	return nil
+}
+
+// room is how many more members the cluster admits: an offline one gives way to a new one, any other does not.
+func (d *scaler) room() int {
+	places := d.Config.MaxAgents - d.starts
+	for i := range d.Members {
+		if d.Members[i].Status != AgentOffline {
+			places--
+		}
+	}
+	return places
+}
+
+// shrink stops agents that have been idle for long enough.
+func (d *scaler) shrink(depth int64, what string) ScalingDecision {
+	down := &d.policy.ScaleDown
+	switch {
+	case depth >= int64(*down.QueueThreshold):
+		return ScalingDecision{Reason: what + ", neither too many nor few enough"}
+	case d.current <= d.Config.MinAgents:
+		return ScalingDecision{Reason: fmt.Sprintf("%s, and %s may not become fewer: min_agents is %d", what, agents(d.current), d.Config.MinAgents)}
+	}
+	var idle []string
+	var next time.Time
+	for _, a := range d.stoppable() {
+		if a.Running > 0 || a.IdleSince.IsZero() || d.Leader == a.AgentID {
+			continue
+		}
+		if ready := a.IdleSince.Add(down.IdleTimeout.Std()); d.now.Before(ready) {
+			if next.IsZero() || ready.Before(next) {
+				next = ready
+			}
+			continue
+		}
+		idle = append(idle, a.AgentID)
+	}
+	if len(idle) == 0 {
+		return ScalingDecision{NextAt: next, Reason: what + fmt.Sprintf("; no agent that a spawner started was idle for %s", down.IdleTimeout)}
+	}
+	count := min(down.Decrement, len(idle), d.current-d.Config.MinAgents, MaxScaleStep)
+	for count > 0 && d.tooFew(idle[:count]) {
+		count--
+	}
+	if count == 0 {
+		return ScalingDecision{Reason: what + "; with one agent fewer it would be too much"}
+	}
+	why := fmt.Sprintf("%s, and %s had nothing to do for %s", what, strings.Join(idle[:count], ", "), down.IdleTimeout)
+	if ready := d.lastChange().Add(down.Cooldown.Std()); d.now.Before(ready) {
+		return ScalingDecision{Rule: RuleIdle, NextAt: ready, Reason: why + "; the cooldown of scale_down is not over"}
+	}
+	return ScalingDecision{Change: ScaleDown, Count: count, Agents: idle[:count:count], Target: d.current - count, Rule: RuleIdle, Reason: why}
+}
+
+// lastChange is when agents were last started or stopped.
+func (d *scaler) lastChange() time.Time {
+	if d.Scaling == nil {
+		return time.Time{}
+	}
+	if d.Scaling.LastUp.After(d.Scaling.LastDown) {
+		return d.Scaling.LastUp
+	}
+	return d.Scaling.LastDown
+}
+
+// stoppable are the agents that may be stopped and of which the load is known, those to be stopped first in front.
+func (d *scaler) stoppable() []AgentActivity {
+	var list []AgentActivity
+	for _, m := range d.serving {
+		if a := d.activity(m.AgentID); a != nil && !a.Pinned && d.mayStop(m) {
+			list = append(list, *a)
+		}
+	}
+	slices.SortFunc(list, func(a, b AgentActivity) int {
+		return cmp.Or(
+			cmp.Compare(a.Running, b.Running),
+			cmp.Compare(boolInt(d.Leader == a.AgentID), boolInt(d.Leader == b.AgentID)),
+			a.IdleSince.Compare(b.IdleSince),
+			strings.Compare(a.AgentID, b.AgentID))
+	})
+	return list
+}
+
+// mayStop reports whether a spawner started the agent, which is then its to stop.
+func (d *scaler) mayStop(m *Member) bool {
+	_, spawned := m.SpawnedBy()
+	return spawned
+}
+
+// down stops what is too much, even if it has work: the work is finished first, or moves.
+func (d *scaler) down(rule ScalingRule, target int, why string) ScalingDecision {
+	excess := d.current - target
+	if !slices.ContainsFunc(d.serving, d.mayStop) {
+		return ScalingDecision{Rule: rule, Reason: why + "; but none of them was started by a spawner, which could stop it"}
+	}
+	if d.facts == nil {
+		return ScalingDecision{Rule: rule, NeedFacts: true, Reason: why + "; which ones to stop depends on what they do"}
+	}
+	candidates := d.stoppable()
+	if len(candidates) == 0 {
+		return ScalingDecision{Rule: rule, Reason: why + "; but work is pinned to those that a spawner could stop, or nobody knows what they do"}
+	}
+	count := min(excess, len(candidates), MaxScaleStep)
+	chosen := make([]string, count)
+	for i := range chosen {
+		chosen[i] = candidates[i].AgentID
+	}
+	return ScalingDecision{Change: ScaleDown, Count: count, Agents: chosen, Target: target, Rule: rule, Reason: why}
+}
+
+// toRetire are agents of spawners that do nothing any more: lost for a while, or left behind by a stop that was not
+// finished.
+func (d *scaler) toRetire() (gone []string, why string) {
+	if d.Scaling != nil && d.Scaling.Stuck != nil && d.now.Before(d.Scaling.Stuck.NextAt) {
+		return nil, ""
+	}
+	for i := range d.Members {
+		m := &d.Members[i]
+		if !d.mayStop(m) || d.leaving[m.AgentID] || len(gone) == MaxScaleStep {
+			continue
+		}
+		cordon := d.CordonOf(m.AgentID)
+		switch {
+		case m.Status == AgentOffline && cordon == nil && d.now.Sub(m.StatusSince) >= retireAfter:
+		case m.Status == AgentMaintenance && cordon != nil && IsScalingDrain(cordon.Drain) && d.now.Sub(cordon.Since) >= retireAfter:
+		default:
+			continue
+		}
+		gone = append(gone, m.AgentID)
+	}
+	if len(gone) == 0 {
+		return nil, ""
+	}
+	return gone, strings.Join(gone, ", ") + ": lost, or left behind by a stop that was not finished"
+}
+
+// scalingDrain begins the names of the drains that scaling makes.
+const scalingDrain = "scaling-"
+
+// ScalingDrainName is the name of the drain of an action's agents.
+func ScalingDrainName(action int64) string { return fmt.Sprintf("%s%d", scalingDrain, action) }
+
+// IsScalingDrain reports whether a drain, by its id, is one that scaling made.
+func IsScalingDrain(id string) bool {
+	_, name, _ := strings.Cut(id, ":")
+	return strings.HasPrefix(name, scalingDrain)
+}
+
+// SettleScaling drops the actions that have certainly ended though nobody said so.
+func (c *Cluster) SettleScaling(now time.Time) {
+	if c.Scaling != nil {
+		c.Scaling.Active = slices.DeleteFunc(c.Scaling.Active, func(a ScalingAction) bool { return !now.Before(a.Until) })
+	}
+}
+
+func agents(n int) string {
+	if n == 1 {
+		return "1 agent"
+	}
+	return fmt.Sprintf("%d agents", n)
+}
+
+func waiting(n int64) string {
+	switch n {
+	case 0:
+		return "nothing waits"
+	case 1:
+		return "1 task waits"
+	}
+	return fmt.Sprintf("%d tasks wait", n)
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// ScalingLanes are the lanes whose work the agents that scaling starts could do. More of them would not help what waits
+// in a paused lane, or for capabilities that they do not have.
+func (c *Cluster) ScalingLanes() []string {
+	var lanes []string
+	add := func(lane string) {
+		if c.PauseOf(lane) == nil {
+			lanes = append(lanes, lane)
+		}
+	}
+	if c.Config.ReplicationMode == Sharded {
+		for shard := range c.Config.Shards {
+			add(ShardLane(shard))
+		}
+		return lanes
+	}
+	add(DefaultLane)
+	have := sortedSet(c.Config.Scaling.Spawn.Capabilities)
+	for _, set := range c.CapabilitySets {
+		if HasAll(have, set) {
+			add(CapabilityLane(set))
+		}
+	}
+	return lanes
+}
+
+// Pin notes that work is pinned to an agent. It reports whether that was news.
+func (f *ScalingFacts) Pin(agent string) bool {
+	for i := range f.Agents {
+		if a := &f.Agents[i]; a.AgentID == agent && !a.Pinned {
+			a.Pinned = true
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,118 @@
+package fleet
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// TestScalingKeepsItsWord drives a cluster through random loads, losses and failures, and checks every decision.
+func TestScalingKeepsItsWord(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		least := rapid.IntRange(0, 4).Draw(t, "min")
+		most := rapid.IntRange(max(1, least), 8).Draw(t, "max")
+		c := scaledCluster(rapid.IntRange(0, most).Draw(t, "agents"), least, most)
+		p := &c.Config.Scaling
+		p.ScaleUp.Increment = rapid.IntRange(1, 4).Draw(t, "increment")
+		p.ScaleDown.Decrement = rapid.IntRange(1, 4).Draw(t, "decrement")
+		p.QueueMeasure = rapid.SampledFrom([]QueueMeasure{QueueTotal, QueuePerAgent}).Draw(t, "measure")
+		now := scaleNow
+		var ups, downs []time.Time
+		for range rapid.IntRange(5, 40).Draw(t, "rounds") {
+			now = now.Add(time.Duration(rapid.IntRange(1, 200).Draw(t, "seconds")) * time.Second)
+			if len(c.Members) > 0 && rapid.Bool().Draw(t, "lose one") {
+				m := &c.Members[rapid.IntRange(0, len(c.Members)-1).Draw(t, "who")]
+				m.setStatus(AgentOffline, "lost", now)
+			}
+			facts := randomFacts(t, c, now)
+			before := c.ServingCount()
+			d := c.DecideScaling(facts, now)
+			switch d.Change {
+			case ScaleUp:
+				require.Positive(t, d.Count)
+				require.LessOrEqual(t, before+d.Count, most, "never more than max")
+				if d.Rule == RuleQueue || d.Rule == RuleCPU {
+					requireApart(t, ups, now, p.ScaleUp.Cooldown.Std())
+				}
+				ups = append(ups, now)
+			case ScaleDown:
+				require.Equal(t, d.Count, len(d.Agents))
+				if d.Rule == RuleRetire {
+					for _, agent := range d.Agents {
+						require.False(t, c.Member(agent).Serving())
+					}
+					break
+				}
+				require.GreaterOrEqual(t, before-d.Count, least, "never fewer than min")
+				requireIdleFirst(t, c, facts, d)
+				if d.Rule == RuleIdle {
+					requireApart(t, slices.Concat(ups, downs), now, p.ScaleDown.Cooldown.Std())
+				}
+				downs = append(downs, now)
+			default:
+				require.NotEmpty(t, d.Reason)
+				continue
+			}
+			carryOut(t, c, d, now)
+			calm := c.DecideScaling(facts, now)
+			if calm.Change != ScaleNone && calm.Rule != RuleRetire && calm.Rule != RuleMinimum && calm.Rule != RuleDesired {
+				t.Fatalf("the same facts lead on: %+v after %+v", calm, d)
+			}
+		}
+	})
+}
+
+func randomFacts(t *rapid.T, c *Cluster, now time.Time) *ScalingFacts {
+	f := &ScalingFacts{Queue: rapid.Int64Range(0, 12).Draw(t, "queue")}
+	for i := range c.Members {
+		if rapid.IntRange(0, 9).Draw(t, "known") > 0 {
+			f.Agents = append(f.Agents, AgentActivity{AgentID: c.Members[i].AgentID, Running: max(0, rapid.IntRange(-1, 1).Draw(t, "running")),
+				IdleSince: now.Add(-time.Duration(rapid.IntRange(0, 900).Draw(t, "idle")) * time.Second), CPUPercent: 90, Pinned: rapid.IntRange(0, 9).Draw(t, "pinned") == 0})
+		}
+	}
+	return f
+}
+
+func requireApart(t *rapid.T, earlier []time.Time, now time.Time, cooldown time.Duration) {
+	for _, at := range earlier {
+		require.GreaterOrEqual(t, now.Sub(at), cooldown, "a rule keeps the cooldown")
+	}
+}
+
+// requireIdleFirst: no agent with work goes while an idle one stays that may go, and none with pinned work.
+func requireIdleFirst(t *rapid.T, c *Cluster, f *ScalingFacts, d ScalingDecision) {
+	worked := false
+	for _, a := range f.Agents {
+		if slices.Contains(d.Agents, a.AgentID) {
+			require.False(t, a.Pinned)
+			worked = worked || a.Running > 0
+		}
+	}
+	for _, a := range f.Agents {
+		if m := c.Member(a.AgentID); worked && !slices.Contains(d.Agents, a.AgentID) && m.Serving() {
+			require.True(t, a.Running > 0 || a.Pinned, "%s is idle and stays", a.AgentID)
+		}
+	}
+}
+
+// carryOut does at once what was decided, or fails to.
+func carryOut(t *rapid.T, c *Cluster, d ScalingDecision, now time.Time) {
+	action := c.BeginScaling(d, scaleNow, now)
+	failed := ""
+	for _, agent := range action.Agents {
+		switch {
+		case d.Change == ScaleDown:
+			c.Member(agent).setStatus(AgentOffline, "stopped", now)
+			require.True(t, c.Retire(agent))
+		case rapid.IntRange(0, 4).Draw(t, "fails") == 0:
+			failed = "it did not start"
+		default:
+			c.addSpawned(agent)
+		}
+	}
+	require.True(t, c.EndScaling(ScalingResult{Number: action.Number, Failed: failed}, now))
+}

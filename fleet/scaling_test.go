@@ -1,0 +1,409 @@
+package fleet
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var scaleNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// scaledCluster has n agents that a spawner started.
+func scaledCluster(n, least, most int) *Cluster {
+	c := &Cluster{Config: ClusterConfig{Name: "c", MinAgents: least, MaxAgents: most, Scaling: ScalingPolicy{Mode: ScalingAuto}}.WithDefaults()}
+	for i := range n {
+		c.addSpawned(fmt.Sprintf("a-%02d", i))
+	}
+	return c
+}
+
+func (c *Cluster) addSpawned(id string) *Member {
+	c.Join(Join{AgentID: id, Instance: "i-" + id, MaxTasks: 1, Metadata: map[string]string{MetadataSpawner: "here", MetadataSpawnID: id}}, "h", scaleNow.Add(-time.Hour))
+	return c.Member(id)
+}
+
+// idle are facts in which every member is idle for so long, the first longest, and so much waits.
+func (c *Cluster) idle(queue int64, since time.Duration) *ScalingFacts {
+	f := &ScalingFacts{Queue: queue}
+	for i := range c.Members {
+		f.Agents = append(f.Agents, AgentActivity{AgentID: c.Members[i].AgentID, IdleSince: scaleNow.Add(-since + time.Duration(i)*time.Second)})
+	}
+	return f
+}
+
+func busyWith(c *Cluster, queue int64, cpu float64) *ScalingFacts {
+	f := c.idle(queue, time.Hour)
+	for i := range f.Agents {
+		f.Agents[i].Running, f.Agents[i].CPUPercent = 1, cpu
+	}
+	return f
+}
+
+func TestDecideScaling(t *testing.T) {
+	t.Parallel()
+	type want struct {
+		change  ScaleChange
+		count   int
+		agents  []string
+		target  int
+		rule    ScalingRule
+		reason  string
+		blocked bool
+		next    time.Time
+		facts   bool
+	}
+	for name, test := range map[string]struct {
+		cluster func() *Cluster
+		facts   func(c *Cluster) *ScalingFacts
+		want    want
+	}{
+		"off": {
+			cluster: func() *Cluster { c := scaledCluster(0, 2, 5); c.Config.Scaling.Mode = ScalingOff; return c },
+			want:    want{change: ScaleNone, reason: "scaling is off"},
+		},
+		"fewer than min, at once, without facts": {
+			cluster: func() *Cluster { return scaledCluster(1, 3, 5) },
+			want:    want{change: ScaleUp, count: 2, target: 3, rule: RuleMinimum, reason: "1 agent, and min_agents is 3"},
+		},
+		"fewer than min although the cooldown runs": {
+			cluster: func() *Cluster { c := scaledCluster(1, 3, 5); c.scaling().LastUp = scaleNow; return c },
+			want:    want{change: ScaleUp, count: 2, target: 3, rule: RuleMinimum, reason: "1 agent, and min_agents is 3"},
+		},
+		"what is being started counts": {
+			cluster: func() *Cluster {
+				c := scaledCluster(1, 3, 5)
+				c.BeginScaling(c.DecideScaling(nil, scaleNow), scaleNow, scaleNow)
+				return c
+			},
+			want: want{change: ScaleNone, target: 3, reason: "enough agents; queue and load were not looked at"},
+		},
+		"a start that nobody ended counts no more in the end": {
+			cluster: func() *Cluster {
+				c := scaledCluster(1, 3, 5)
+				c.BeginScaling(c.DecideScaling(nil, scaleNow), scaleNow, scaleNow.Add(-time.Hour))
+				return c
+			},
+			want: want{change: ScaleUp, count: 2, target: 3, rule: RuleMinimum, reason: "1 agent, and min_agents is 3"},
+		},
+		"blocked after a failure": {
+			cluster: func() *Cluster {
+				c := scaledCluster(1, 3, 5)
+				action := c.BeginScaling(c.DecideScaling(nil, scaleNow), scaleNow, scaleNow)
+				c.EndScaling(ScalingResult{Number: action.Number, Failed: "no spawner"}, scaleNow)
+				return c
+			},
+			want: want{change: ScaleNone, target: 3, rule: RuleMinimum, blocked: true, next: scaleNow.Add(10 * time.Second),
+				reason: "1 agent, and min_agents is 3; blocked: no spawner"},
+		},
+		"no longer blocked once a spawner is back": {
+			cluster: func() *Cluster {
+				c := scaledCluster(1, 3, 5)
+				action := c.BeginScaling(c.DecideScaling(nil, scaleNow), scaleNow, scaleNow)
+				c.EndScaling(ScalingResult{Number: action.Number, Failed: "no spawner"}, scaleNow)
+				c.SpawnerBack("any")
+				return c
+			},
+			want: want{change: ScaleUp, count: 2, target: 3, rule: RuleMinimum, reason: "1 agent, and min_agents is 3"},
+		},
+		"the brake holds": {
+			cluster: func() *Cluster { c := scaledCluster(0, 3, 5); c.SetBrake("h", &BrakeHold{Lost: 3}); return c },
+			want:    want{change: ScaleNone, blocked: true, reason: "the mass-loss brake is engaged: so many agents vanished at once that the network is the likelier culprit"},
+		},
+		"the target is kept": {
+			cluster: func() *Cluster { c := scaledCluster(1, 0, 5); c.scaling().Target = 2; return c },
+			want:    want{change: ScaleUp, count: 1, target: 2, rule: RuleDesired, reason: "1 agent, and 2 are wanted"},
+		},
+		"the queue is long": {
+			cluster: func() *Cluster { c := scaledCluster(2, 0, 5); c.Config.Scaling.ScaleUp.Increment = 2; return c },
+			facts:   func(c *Cluster) *ScalingFacts { return busyWith(c, 6, 10) },
+			want:    want{change: ScaleUp, count: 2, target: 4, rule: RuleQueue, reason: "6 tasks wait, more than 5"},
+		},
+		"never more than max": {
+			cluster: func() *Cluster { c := scaledCluster(4, 0, 5); c.Config.Scaling.ScaleUp.Increment = 3; return c },
+			facts:   func(c *Cluster) *ScalingFacts { return busyWith(c, 100, 10) },
+			want:    want{change: ScaleUp, count: 1, target: 5, rule: RuleQueue, reason: "10nothing waits, more than 5"},
+		},
+		"at max": {
+			cluster: func() *Cluster { return scaledCluster(5, 0, 5) },
+			facts:   func(c *Cluster) *ScalingFacts { return busyWith(c, 100, 10) },
+			want:    want{change: ScaleNone, rule: RuleQueue, blocked: true, reason: "10nothing waits, more than 5; but the cluster has its max_agents of 5"},
+		},
+		"full of agents in maintenance": {
+			cluster: func() *Cluster {
+				c := scaledCluster(3, 0, 3)
+				require.NoError(t, c.SetCordon(Cordon{AgentID: "a-00", Status: AgentMaintenance, Since: scaleNow}))
+				return c
+			},
+			facts: func(c *Cluster) *ScalingFacts { return busyWith(c, 100, 10) },
+			want: want{change: ScaleNone, rule: RuleQueue, blocked: true,
+				reason: "10nothing waits, more than 5; but the cluster is full: of its max_agents of 3, some are in maintenance or being drained"},
+		},
+		"the queue is long, in the cooldown": {
+			cluster: func() *Cluster {
+				c := scaledCluster(2, 0, 5)
+				c.scaling().LastUp = scaleNow.Add(-20 * time.Second)
+				return c
+			},
+			facts: func(c *Cluster) *ScalingFacts { return busyWith(c, 6, 10) },
+			want: want{change: ScaleNone, rule: RuleQueue, next: scaleNow.Add(40 * time.Second),
+				reason: "6 tasks wait, more than 5; the cooldown of scale_up is not over"},
+		},
+		"the queue for each agent": {
+			cluster: func() *Cluster {
+				c := scaledCluster(3, 0, 5)
+				c.Config.Scaling.QueueMeasure = QueuePerAgent
+				return c
+			},
+			facts: func(c *Cluster) *ScalingFacts { return busyWith(c, 15, 10) },
+			want:  want{change: ScaleNone, reason: "5 tasks wait for each agent, neither too many nor few enough"},
+		},
+		"a paused cluster's queue says nothing": {
+			cluster: func() *Cluster { c := scaledCluster(2, 0, 5); _, _ = c.Pause("", "", scaleNow); return c },
+			facts:   func(c *Cluster) *ScalingFacts { return busyWith(c, 600, 10) },
+			want:    want{change: ScaleNone, reason: "the cluster is paused: what waits says nothing about its agents"},
+		},
+		"cpu": {
+			cluster: func() *Cluster { return scaledCluster(2, 0, 5) },
+			facts:   func(c *Cluster) *ScalingFacts { return busyWith(c, 0, 81) },
+			want:    want{change: ScaleUp, count: 1, target: 3, rule: RuleCPU, reason: "every agent is busy and the machines' cpu is at 81 %, more than 80 %"},
+		},
+		"cpu, but one is idle": {
+			cluster: func() *Cluster { return scaledCluster(2, 0, 5) },
+			facts:   func(c *Cluster) *ScalingFacts { f := busyWith(c, 1, 99); f.Agents[1].Running = 0; return f },
+			want:    want{change: ScaleNone, reason: "1 task waits, neither too many nor few enough"},
+		},
+		"idle for long: the longest goes": {
+			cluster: func() *Cluster { return scaledCluster(3, 1, 5) },
+			facts:   func(c *Cluster) *ScalingFacts { return c.idle(0, 10*time.Minute) },
+			want: want{change: ScaleDown, count: 1, agents: []string{"a-00"}, target: 2, rule: RuleIdle,
+				reason: "nothing waits, and a-00 had nothing to do for 5m0s"},
+		},
+		"idle, not for long enough": {
+			cluster: func() *Cluster { return scaledCluster(3, 1, 5) },
+			facts:   func(c *Cluster) *ScalingFacts { return c.idle(0, 4*time.Minute) },
+			want: want{change: ScaleNone, next: scaleNow.Add(time.Minute),
+				reason: "nothing waits; no agent that a spawner started was idle for 5m0s"},
+		},
+		"idle, in the cooldown of the last start": {
+			cluster: func() *Cluster {
+				c := scaledCluster(3, 1, 5)
+				c.scaling().LastUp = scaleNow.Add(-time.Minute)
+				return c
+			},
+			facts: func(c *Cluster) *ScalingFacts { return c.idle(0, 10*time.Minute) },
+			want: want{change: ScaleNone, rule: RuleIdle, next: scaleNow.Add(4 * time.Minute),
+				reason: "nothing waits, and a-00 had nothing to do for 5m0s; the cooldown of scale_down is not over"},
+		},
+		"not fewer than min": {
+			cluster: func() *Cluster { c := scaledCluster(3, 2, 5); c.Config.Scaling.ScaleDown.Decrement = 5; return c },
+			facts:   func(c *Cluster) *ScalingFacts { return c.idle(0, time.Hour) },
+			want:    want{change: ScaleDown, count: 1, agents: []string{"a-00"}, target: 2, rule: RuleIdle, reason: "nothing waits, and a-00 had nothing to do for 5m0s"},
+		},
+		"who has work stays, and who has work pinned to it, and the leader": {
+			cluster: func() *Cluster { c := scaledCluster(5, 1, 5); c.Leader = "a-03"; return c },
+			facts: func(c *Cluster) *ScalingFacts {
+				f := c.idle(0, time.Hour)
+				f.Agents[0].Running, f.Agents[1].Pinned = 1, true
+				return f
+			},
+			want: want{change: ScaleDown, count: 1, agents: []string{"a-02"}, target: 4, rule: RuleIdle, reason: "nothing waits, and a-02 had nothing to do for 5m0s"},
+		},
+		"agents of others stay": {
+			cluster: func() *Cluster {
+				c := scaledCluster(0, 0, 5)
+				for _, id := range []string{"x", "y"} {
+					c.Join(Join{AgentID: id, Instance: id, MaxTasks: 1}, "h", scaleNow)
+				}
+				return c
+			},
+			facts: func(c *Cluster) *ScalingFacts { return c.idle(0, time.Hour) },
+			want:  want{change: ScaleNone, reason: "nothing waits; no agent that a spawner started was idle for 5m0s"},
+		},
+		"by hand: fewer, whether idle or not": {
+			cluster: func() *Cluster { c := scaledCluster(4, 0, 5); c.ScaleTo(2); return c },
+			facts:   func(c *Cluster) *ScalingFacts { f := busyWith(c, 50, 10); f.Agents[3].Running = 0; return f },
+			want:    want{change: ScaleDown, count: 2, agents: []string{"a-03", "a-00"}, target: 2, rule: RuleDesired, reason: "4 agents, and 2 are wanted"},
+		},
+		"by hand: which ones depends on facts": {
+			cluster: func() *Cluster { c := scaledCluster(4, 0, 5); c.ScaleTo(2); return c },
+			want:    want{change: ScaleNone, target: 2, rule: RuleDesired, facts: true, reason: "4 agents, and 2 are wanted; which ones to stop depends on what they do"},
+		},
+		"manual keeps as many as desired": {
+			cluster: func() *Cluster {
+				c := scaledCluster(3, 0, 5)
+				c.Config.Scaling.Mode, c.Config.DesiredAgents = ScalingManual, 3
+				return c
+			},
+			facts: func(c *Cluster) *ScalingFacts { return busyWith(c, 1000, 99) },
+			want:  want{change: ScaleNone, target: 3, reason: "3 agents, as many as are wanted"},
+		},
+		"a lost agent is replaced and then retired": {
+			cluster: func() *Cluster {
+				c := scaledCluster(3, 0, 5)
+				c.scaling().Target = 2
+				c.Member("a-01").setStatus(AgentOffline, "lost", scaleNow.Add(-2*time.Minute))
+				return c
+			},
+			want: want{change: ScaleDown, count: 1, agents: []string{"a-01"}, target: 2, rule: RuleRetire, reason: "a-01: lost, or left behind by a stop that was not finished"},
+		},
+		"an agent that was only just lost may come back": {
+			cluster: func() *Cluster {
+				c := scaledCluster(3, 0, 5)
+				c.Member("a-01").setStatus(AgentOffline, "lost", scaleNow.Add(-30*time.Second))
+				return c
+			},
+			want: want{change: ScaleNone, reason: "enough agents; queue and load were not looked at"},
+		},
+		"who is being stopped does not count": {
+			cluster: func() *Cluster {
+				c := scaledCluster(3, 0, 5)
+				c.BeginScaling(ScalingDecision{Change: ScaleDown, Agents: []string{"a-00"}, Target: 2, Rule: RuleIdle}, scaleNow, scaleNow)
+				c.scaling().Target = 3
+				return c
+			},
+			want: want{change: ScaleUp, count: 1, target: 3, rule: RuleDesired, reason: "2 agents, and 3 are wanted"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := test.cluster()
+			var facts *ScalingFacts
+			if test.facts != nil {
+				facts = test.facts(c)
+			}
+			d := c.DecideScaling(facts, scaleNow)
+			got := want{d.Change, d.Count, d.Agents, d.Target, d.Rule, d.Reason, d.Blocked, d.NextAt, d.NeedFacts}
+			require.Equal(t, test.want, got)
+			require.Equal(t, scaleNow, d.At)
+		})
+	}
+}
+
+func TestScalingBackoff(t *testing.T) {
+	t.Parallel()
+	exponential := ScalingPolicy{}.WithDefaults().Spawn.Backoff
+	constant := SpawnBackoff{Strategy: BackoffConstant, Delay: Duration(5 * time.Second), MaxDelay: Duration(time.Minute)}
+	for failures, want := range map[int][2]time.Duration{
+		1: {10 * time.Second, 5 * time.Second}, 2: {20 * time.Second, 5 * time.Second}, 3: {40 * time.Second, 5 * time.Second},
+		6: {5 * time.Minute, 5 * time.Second}, 1000: {5 * time.Minute, 5 * time.Second},
+	} {
+		require.Equal(t, want, [2]time.Duration{exponential.Wait(failures), constant.Wait(failures)}, failures)
+	}
+}
+
+func TestFailuresOneAfterTheOtherWaitLonger(t *testing.T) {
+	t.Parallel()
+	c := scaledCluster(0, 1, 3)
+	now := scaleNow
+	var waits []time.Duration
+	for range 3 {
+		d := c.DecideScaling(nil, now)
+		require.Equal(t, ScaleUp, d.Change)
+		action := c.BeginScaling(d, scaleNow, now)
+		require.True(t, c.EndScaling(ScalingResult{Number: action.Number, Failed: "no spawner"}, now))
+		require.False(t, c.EndScaling(ScalingResult{Number: action.Number}, now), "it has ended already")
+		waits = append(waits, c.Scaling.Blocked.NextAt.Sub(now))
+		now = c.Scaling.Blocked.NextAt
+	}
+	require.Equal(t, []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second}, waits)
+	require.Equal(t, scaleNow, c.Scaling.Blocked.Since)
+	action := c.BeginScaling(c.DecideScaling(nil, now), scaleNow, now)
+	c.EndScaling(ScalingResult{Number: action.Number}, now)
+	require.Nil(t, c.Scaling.Blocked)
+}
+
+func TestReconfigure(t *testing.T) {
+	t.Parallel()
+	c := scaledCluster(1, 0, 5)
+	c.scaling().Target = 4
+	next := c.Config
+	next.MaxAgents = 6
+	c.Reconfigure(next)
+	require.Equal(t, 4, c.Wanted(), "what rules have made of it stays")
+	next.DesiredAgents = 2
+	c.Reconfigure(next)
+	require.Equal(t, 2, c.Wanted())
+	require.True(t, c.Scaling.ByHand)
+	next.Scaling.Mode = ScalingOff
+	c.Reconfigure(next)
+	require.Zero(t, c.Scaling.Target)
+}
+
+func TestRetire(t *testing.T) {
+	t.Parallel()
+	c := scaledCluster(2, 0, 5)
+	require.NoError(t, c.SetCordon(Cordon{AgentID: "a-00", Status: AgentMaintenance, Since: scaleNow, Drain: "c:scaling-1"}))
+	require.False(t, c.Retire("a-00"), "it is connected")
+	m := c.Member("a-00")
+	c.Apply(Transition{AgentID: "a-00", Instance: m.Instance, Epoch: m.Epoch, Left: true, Status: AgentOffline, At: scaleNow}, "h")
+	require.True(t, c.Retire("a-00"))
+	require.Nil(t, c.Member("a-00"))
+	require.Nil(t, c.CordonOf("a-00"))
+	require.False(t, c.Retire("a-00"))
+}
+
+func TestSpawnID(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	long := "c"
+	for len(long) < MaxIDLength {
+		long += "x"
+	}
+	for _, cluster := range []string{"c", long} {
+		for action := range int64(20) {
+			for n := range 20 {
+				id := SpawnID(cluster, scaleNow, action, n)
+				require.NoError(t, ValidateID("id", id))
+				require.False(t, seen[id], id)
+				seen[id] = true
+			}
+		}
+	}
+	require.Equal(t, SpawnID("c", scaleNow, 1, 1), SpawnID("c", scaleNow, 1, 1))
+	require.NotEqual(t, SpawnID("c", scaleNow, 1, 1), SpawnID("c", scaleNow.Add(time.Hour), 1, 1), "a later cluster of the same name")
+}
+
+func TestResources(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int64{"2": 2000, "0.5": 500, "250m": 250, "": 0} {
+		got, err := Resources{CPU: text}.MilliCPU()
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+	for text, want := range map[string]int64{"4Gi": 4 << 30, "512Mi": 512 << 20, "1G": 1e9, "1024": 1024, "": 0, "1.5Ki": 1536} {
+		got, err := Resources{Memory: text}.MemoryBytes()
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+	for _, bad := range []Resources{{CPU: "two"}, {CPU: "-1"}, {CPU: "0"}, {CPU: "NaN"}, {Memory: "4GiB"}, {Memory: "Gi"}, {Storage: "-1Gi"}, {Memory: "1e99"}} {
+		require.Error(t, bad.Validate(), "%+v", bad)
+	}
+}
+
+func TestScalingPolicyIsChecked(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*ScalingPolicy){
+		"scaling.mode must be":                  func(p *ScalingPolicy) { p.Mode = "on" },
+		"scaling.queue_measure must be":         func(p *ScalingPolicy) { p.QueueMeasure = "each" },
+		"scaling.scale_up.queue_threshold must": func(p *ScalingPolicy) { p.ScaleUp.QueueThreshold = new(-1) },
+		"started and stopped by turns":          func(p *ScalingPolicy) { p.ScaleDown.QueueThreshold = new(6) },
+		"scaling.scale_up.cpu_threshold must":   func(p *ScalingPolicy) { p.ScaleUp.CPUThreshold = 101 },
+		"scaling.scale_up.increment must":       func(p *ScalingPolicy) { p.ScaleUp.Increment = -1 },
+		"scaling.scale_down.idle_timeout must":  func(p *ScalingPolicy) { p.ScaleDown.IdleTimeout = 1 },
+		"scaling.spawn.environment: names that": func(p *ScalingPolicy) { p.Spawn.Environment = map[string]string{"MAINSTAY_X": ""} },
+		"scaling.spawn.environment: every name": func(p *ScalingPolicy) { p.Spawn.Environment = map[string]string{"A=B": ""} },
+		"scaling.spawn.resources.cpu: must":     func(p *ScalingPolicy) { p.Spawn.Resources.CPU = "x" },
+		"scaling.spawn.backoff.strategy must":   func(p *ScalingPolicy) { p.Spawn.Backoff.Strategy = "random" },
+		"scaling.spawn.spawner":                 func(p *ScalingPolicy) { p.Spawn.Spawner = "No" },
+		"scaling.spawn.capabilities[0]":         func(p *ScalingPolicy) { p.Spawn.Capabilities = []string{"a b"} },
+	} {
+		p := ScalingPolicy{}
+		change(&p)
+		p = p.WithDefaults()
+		require.ErrorContains(t, p.Validate(), want)
+	}
+	eager := ScalingPolicy{ScaleUp: ScaleUpRule{QueueThreshold: new(0)}}.WithDefaults()
+	require.NoError(t, eager.Validate(), "a start when anything waits, a stop when nothing does")
+}

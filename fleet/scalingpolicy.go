@@ -1,0 +1,223 @@
+package fleet
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// ScalingMode says whether and how the number of a cluster's agents is kept.
+type ScalingMode string
+
+// The modes.
+const (
+	ScalingOff    ScalingMode = "off"    // agents are started and stopped by others
+	ScalingManual ScalingMode = "manual" // as many as desired are kept
+	ScalingAuto   ScalingMode = "auto"   // rules move the number between min and max
+)
+
+// QueueMeasure says what a queue threshold counts.
+type QueueMeasure string
+
+// The measures.
+const (
+	QueueTotal    QueueMeasure = "total"     // the tasks that wait in the cluster
+	QueuePerAgent QueueMeasure = "per_agent" // those, shared among its agents
+)
+
+// ScalingPolicy says when agents are started and stopped (row B8). Between which numbers is the cluster's min_agents and
+// max_agents.
+type ScalingPolicy struct {
+	Mode         ScalingMode   `json:"mode,omitempty"`
+	QueueMeasure QueueMeasure  `json:"queue_measure,omitempty"`
+	ScaleUp      ScaleUpRule   `json:"scale_up,omitzero"`
+	ScaleDown    ScaleDownRule `json:"scale_down,omitzero"`
+	Spawn        SpawnPolicy   `json:"spawn,omitzero"`
+}
+
+// ScaleUpRule starts agents.
+type ScaleUpRule struct {
+	// QueueThreshold: more tasks than this wait. nil: the default, 5.
+	QueueThreshold *int `json:"queue_threshold,omitempty"`
+	// CPUThreshold: the agents' machines are busier than this on average, in percent, and no agent is idle. 100 never
+	// holds. Default 80.
+	CPUThreshold float64 `json:"cpu_threshold,omitempty"`
+	// Cooldown is the least time between two of them. Default 1 min.
+	Cooldown Duration `json:"cooldown,omitempty"`
+	// Increment is how many agents are started at a time. Default 1.
+	Increment int `json:"increment,omitempty"`
+}
+
+// ScaleDownRule stops agents.
+type ScaleDownRule struct {
+	// QueueThreshold: fewer tasks than this wait. nil: the default, 1.
+	QueueThreshold *int `json:"queue_threshold,omitempty"`
+	// IdleTimeout: the agent had nothing to do for so long. Default 5 min.
+	IdleTimeout Duration `json:"idle_timeout,omitempty"`
+	// Cooldown is the least time after the last change in either direction. Default 5 min.
+	Cooldown Duration `json:"cooldown,omitempty"`
+	// Decrement is how many agents are stopped at a time. Default 1.
+	Decrement int `json:"decrement,omitempty"`
+}
+
+// SpawnPolicy says what agents are started, and by whom.
+type SpawnPolicy struct {
+	// Spawner is the name of one; empty: any takes it.
+	Spawner      string            `json:"spawner,omitempty"`
+	Slots        int               `json:"slots,omitempty"` // 0: as the spawner has it
+	Capabilities []string          `json:"capabilities,omitempty"`
+	Resources    Resources         `json:"resources,omitzero"`
+	Environment  map[string]string `json:"environment,omitempty"`
+	// JoinTimeout is how long a started agent may take to come online; then it is stopped again. Default 1 min.
+	JoinTimeout Duration `json:"join_timeout,omitempty"`
+	// DrainTimeout is how long an agent that is to stop may finish its work. Default 5 min.
+	DrainTimeout Duration     `json:"drain_timeout,omitempty"`
+	Backoff      SpawnBackoff `json:"backoff,omitzero"`
+}
+
+// BackoffStrategy says how waits grow.
+type BackoffStrategy string
+
+// The strategies.
+const (
+	BackoffConstant    BackoffStrategy = "constant"
+	BackoffExponential BackoffStrategy = "exponential" // doubles each time
+)
+
+// SpawnBackoff spaces tries while agents cannot be started.
+type SpawnBackoff struct {
+	Strategy BackoffStrategy `json:"strategy,omitempty"`  // default exponential
+	Delay    Duration        `json:"delay,omitempty"`     // after the first failure; default 10 s
+	MaxDelay Duration        `json:"max_delay,omitempty"` // default 5 min
+}
+
+// Wait is how long to wait after the nth failure.
+func (b SpawnBackoff) Wait(failures int) time.Duration {
+	wait, limit := b.Delay.Std(), b.MaxDelay.Std()
+	for i := 1; b.Strategy != BackoffConstant && i < failures && wait < limit; i++ {
+		wait *= 2
+	}
+	return min(wait, limit)
+}
+
+// On reports whether agents are started and stopped at all.
+func (p *ScalingPolicy) On() bool { return p.Mode == ScalingManual || p.Mode == ScalingAuto }
+
+// WithDefaults fills what was left out.
+func (p ScalingPolicy) WithDefaults() ScalingPolicy {
+	defaultTo(&p.Mode, ScalingOff)
+	defaultTo(&p.QueueMeasure, QueueTotal)
+	up, down, spawn := &p.ScaleUp, &p.ScaleDown, &p.Spawn
+	if up.QueueThreshold == nil {
+		up.QueueThreshold = new(5)
+	}
+	if down.QueueThreshold == nil {
+		down.QueueThreshold = new(1)
+	}
+	defaultTo(&up.CPUThreshold, 80)
+	defaultTo(&up.Cooldown, Duration(time.Minute))
+	defaultTo(&up.Increment, 1)
+	defaultTo(&down.IdleTimeout, Duration(5*time.Minute))
+	defaultTo(&down.Cooldown, Duration(5*time.Minute))
+	defaultTo(&down.Decrement, 1)
+	defaultTo(&spawn.JoinTimeout, Duration(time.Minute))
+	defaultTo(&spawn.DrainTimeout, Duration(DefaultDrainTimeout))
+	defaultTo(&spawn.Backoff.Strategy, BackoffExponential)
+	defaultTo(&spawn.Backoff.Delay, Duration(10*time.Second))
+	defaultTo(&spawn.Backoff.MaxDelay, max(spawn.Backoff.Delay, Duration(5*time.Minute)))
+	return p
+}
+
+func defaultTo[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate checks p after WithDefaults. Its errors begin with the field.
+func (p *ScalingPolicy) Validate() error {
+	switch p.Mode {
+	case ScalingOff, ScalingManual, ScalingAuto:
+	default:
+		return fmt.Errorf("scaling.mode must be off, manual or auto")
+	}
+	if p.QueueMeasure != QueueTotal && p.QueueMeasure != QueuePerAgent {
+		return fmt.Errorf("scaling.queue_measure must be total or per_agent")
+	}
+	up, down := &p.ScaleUp, &p.ScaleDown
+	if *up.QueueThreshold < 0 || *up.QueueThreshold > 1_000_000 {
+		return fmt.Errorf("scaling.scale_up.queue_threshold must lie between 0 and 1000000")
+	}
+	if *down.QueueThreshold < 0 || *down.QueueThreshold > max(1, *up.QueueThreshold) {
+		return fmt.Errorf("scaling.scale_down.queue_threshold must lie between 0 and scale_up.queue_threshold, else agents are started and stopped by turns")
+	}
+	if !(up.CPUThreshold > 0 && up.CPUThreshold <= 100) {
+		return fmt.Errorf("scaling.scale_up.cpu_threshold must lie between 0 and 100, in percent")
+	}
+	for _, count := range []struct {
+		field string
+		value int
+	}{{"scale_up.increment", up.Increment}, {"scale_down.decrement", down.Decrement}} {
+		if count.value < 1 || count.value > MaxMembers {
+			return fmt.Errorf("scaling.%s must lie between 1 and %d", count.field, MaxMembers)
+		}
+	}
+	for _, d := range []struct {
+		field       string
+		value       Duration
+		least, most time.Duration
+	}{
+		{"scale_up.cooldown", up.Cooldown, time.Second, 24 * time.Hour},
+		{"scale_down.cooldown", down.Cooldown, time.Second, 24 * time.Hour},
+		{"scale_down.idle_timeout", down.IdleTimeout, time.Second, 7 * 24 * time.Hour},
+		{"spawn.join_timeout", p.Spawn.JoinTimeout, time.Second, time.Hour},
+		{"spawn.drain_timeout", p.Spawn.DrainTimeout, time.Second, MaxDrainTimeout},
+		{"spawn.backoff.delay", p.Spawn.Backoff.Delay, time.Second, time.Hour},
+		{"spawn.backoff.max_delay", p.Spawn.Backoff.MaxDelay, p.Spawn.Backoff.Delay.Std(), 24 * time.Hour},
+	} {
+		if err := ValidateDuration("scaling."+d.field, d.value, d.least, d.most); err != nil {
+			return err
+		}
+	}
+	return p.Spawn.validate()
+}
+
+// reservedEnvironment is what a spawner itself tells its agents.
+const reservedEnvironment = "MAINSTAY_"
+
+func (s *SpawnPolicy) validate() error {
+	if s.Spawner != "" {
+		if err := ValidateID("scaling.spawn.spawner", s.Spawner); err != nil {
+			return err
+		}
+	}
+	if s.Slots < 0 || s.Slots > 10_000 {
+		return fmt.Errorf("scaling.spawn.slots must lie between 0 and 10000")
+	}
+	if len(s.Capabilities) > 64 || len(s.Environment) > 64 {
+		return fmt.Errorf("scaling.spawn may name at most 64 capabilities and 64 variables of the environment")
+	}
+	for i, c := range s.Capabilities {
+		if err := ValidateID(fmt.Sprintf("scaling.spawn.capabilities[%d]", i), c); err != nil {
+			return err
+		}
+	}
+	for name, value := range s.Environment {
+		switch {
+		case name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(value, "\x00") || len(name)+len(value) > 4096:
+			return fmt.Errorf("scaling.spawn.environment: every name must be that of a variable, of at most 4096 bytes with its value")
+		case strings.HasPrefix(name, reservedEnvironment):
+			return fmt.Errorf("scaling.spawn.environment: names that begin with %s are the spawner's own", reservedEnvironment)
+		}
+	}
+	switch s.Backoff.Strategy {
+	case BackoffConstant, BackoffExponential:
+	default:
+		return fmt.Errorf("scaling.spawn.backoff.strategy must be constant or exponential")
+	}
+	if err := s.Resources.Validate(); err != nil {
+		return fmt.Errorf("scaling.spawn.%w", err)
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package fleet
+
+import (
+	"slices"
+	"time"
+)
+
+// ScalingRule says why the number of agents is changed.
+type ScalingRule string
+
+// The rules.
+const (
+	RuleMinimum ScalingRule = "minimum" // fewer agents than min_agents
+	RuleDesired ScalingRule = "desired" // fewer or more than are wanted
+	RuleMaximum ScalingRule = "maximum" // more than max_agents
+	RuleQueue   ScalingRule = "queue"   // too much waits
+	RuleCPU     ScalingRule = "cpu"     // all agents are busy, and their machines too
+	RuleIdle    ScalingRule = "idle"    // agents have nothing to do
+	RuleRetire  ScalingRule = "retire"  // agents that are lost, or whose stop was not finished
+)
+
+// ScalingState is what a cluster remembers of its scaling.
+type ScalingState struct {
+	// Target is how many agents are kept: the desired number, or what rules have made of it. 0: none was set.
+	Target int `json:"target,omitempty"`
+	// ByHand says that a person set the target: more agents than that are stopped, whether idle or not.
+	ByHand bool `json:"by_hand,omitempty"`
+	// LastUp and LastDown are when agents were last started or stopped.
+	LastUp   time.Time `json:"last_up,omitzero"`
+	LastDown time.Time `json:"last_down,omitzero"`
+	// Actions counts what was begun; it numbers the records.
+	Actions int64 `json:"actions,omitempty"`
+	// Active are the actions under way, oldest first.
+	Active []ScalingAction `json:"active,omitempty"`
+	// Last is the newest decision to do something.
+	Last *ScalingDecision `json:"last,omitempty"`
+	// Blocked is set while agents are wanted that could not be started.
+	Blocked *Blocked `json:"blocked,omitempty"`
+	// Stuck is set while agents are to be stopped that could not be.
+	Stuck *Blocked `json:"stuck,omitempty"`
+}
+
+// Blocked is a placement that cannot be made now (row C15): why, since when, and when it is tried again.
+type Blocked struct {
+	Reason   string    `json:"reason"`
+	Since    time.Time `json:"since"`
+	Failures int       `json:"failures"`
+	NextAt   time.Time `json:"next_at"`
+}
+
+// ScalingAction is a change of the number of agents that is under way.
+type ScalingAction struct {
+	Number int64       `json:"number"`
+	Change ScaleChange `json:"change"`
+	Agents []string    `json:"agents"`
+	Since  time.Time   `json:"since"`
+	// Until is when it has certainly ended, even if nobody said so.
+	Until time.Time `json:"until"`
+}
+
+// ScaleChange is the direction of a change.
+type ScaleChange string
+
+// The directions.
+const (
+	ScaleNone ScaleChange = "none"
+	ScaleUp   ScaleChange = "up"
+	ScaleDown ScaleChange = "down"
+)
+
+// scalingMargin is how much longer than its timeouts an action may take before it counts as ended.
+const scalingMargin = 2 * time.Minute
+
+// BeginScaling notes that a decision is carried out, and returns the action. created is when the cluster was created.
+func (c *Cluster) BeginScaling(d ScalingDecision, created, now time.Time) ScalingAction {
+	s := c.scaling()
+	s.Actions++
+	s.Last, s.Target = &d, d.Target
+	action := ScalingAction{Number: s.Actions, Change: d.Change, Agents: d.Agents, Since: now}
+	spawn := &c.Config.Scaling.Spawn
+	if d.Change == ScaleUp {
+		for n := range d.Count {
+			action.Agents = append(action.Agents, SpawnID(c.Config.Name, created, s.Actions, n))
+		}
+		action.Until = now.Add(spawn.JoinTimeout.Std() + scalingMargin)
+		s.LastUp = now
+	} else {
+		action.Until = now.Add(spawn.DrainTimeout.Std() + scalingMargin)
+		if d.Rule != RuleRetire {
+			s.LastDown = now
+		}
+	}
+	if d.Rule == RuleQueue || d.Rule == RuleCPU || d.Rule == RuleIdle {
+		s.ByHand = false
+	}
+	s.Active = append(s.Active, action)
+	return action
+}
+
+// ScalingResult is how an action ended.
+type ScalingResult struct {
+	Number int64 `json:"number"`
+	// Failed is why agents that were to be started are not there; empty: all are.
+	Failed string `json:"failed,omitempty"`
+}
+
+// EndScaling notes how an action ended. When agents could not be started, the next try waits. It reports false for an
+// action that is not under way.
+func (c *Cluster) EndScaling(r ScalingResult, now time.Time) bool {
+	s := c.scaling()
+	i := slices.IndexFunc(s.Active, func(a ScalingAction) bool { return a.Number == r.Number })
+	if i < 0 {
+		return false
+	}
+	up := s.Active[i].Change == ScaleUp
+	s.Active = slices.Delete(s.Active, i, i+1)
+	blocked := &s.Stuck
+	if up {
+		blocked = &s.Blocked
+	}
+	if r.Failed == "" {
+		*blocked = nil
+		return true
+	}
+	if *blocked == nil {
+		*blocked = &Blocked{Since: now}
+	}
+	b := *blocked
+	b.Reason = r.Failed
+	b.Failures++
+	b.NextAt = now.Add(c.Config.Scaling.Spawn.Backoff.Wait(b.Failures))
+	return true
+}
+
+// SpawnerBack notes that a spawner has come up: what was blocked is tried at once.
+func (c *Cluster) SpawnerBack(spawner string) {
+	if c.Scaling == nil {
+		return
+	}
+	if wanted := c.Config.Scaling.Spawn.Spawner; wanted == "" || wanted == spawner {
+		c.Scaling.Blocked = nil
+	}
+	c.Scaling.Stuck = nil
+}
+
+// ScaleTo sets how many agents are kept, by a person's word.
+func (c *Cluster) ScaleTo(target int) {
+	s := c.scaling()
+	s.Target, s.ByHand, s.Blocked = target, true, nil
+}
+
+// Reconfigure takes a new configuration, which has its defaults. A new desired number is kept from now on.
+func (c *Cluster) Reconfigure(next ClusterConfig) {
+	before := c.Config
+	c.Config = next
+	switch {
+	case next.Scaling.On() && next.DesiredAgents != before.DesiredAgents:
+		c.ScaleTo(next.DesiredAgents)
+	case next.Scaling.Mode != before.Scaling.Mode && c.Scaling != nil:
+		c.Scaling.Target, c.Scaling.ByHand, c.Scaling.Blocked, c.Scaling.Stuck = 0, false, nil, nil
+	}
+}
+
+// Wanted is how many agents the cluster should have, as far as anybody has said so.
+func (c *Cluster) Wanted() int {
+	if c.Config.Scaling.On() {
+		return max(c.Config.MinAgents, c.scalingTarget())
+	}
+	return max(c.Config.MinAgents, c.Config.DesiredAgents)
+}
+
+func (c *Cluster) scalingTarget() int {
+	target := c.Config.DesiredAgents
+	if c.Scaling != nil && c.Scaling.Target > 0 {
+		target = c.Scaling.Target
+	}
+	return min(target, c.Config.MaxAgents)
+}
+
+func (c *Cluster) scaling() *ScalingState {
+	if c.Scaling == nil {
+		c.Scaling = &ScalingState{}
+	}
+	return c.Scaling
+}
+
+// Retire forgets a member whose process has been stopped for good, with its cordon. One that is connected stays.
+func (c *Cluster) Retire(agentID string) bool {
+	i, known := c.search(agentID)
+	if known && c.Members[i].Connected() {
+		return false
+	}
+	if known {
+		c.Members = slices.Delete(c.Members, i, i+1)
+	}
+	if k, cordoned := c.searchCordon(agentID); cordoned {
+		c.Cordons = slices.Delete(c.Cordons, k, k+1)
+	}
+	return known
+}

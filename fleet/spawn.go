@@ -1,0 +1,141 @@
+package fleet
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Platform is what a spawner runs agents on.
+type Platform string
+
+// The platforms.
+const (
+	PlatformProcess    Platform = "process" // processes of the spawner's own machine
+	PlatformDocker     Platform = "docker"
+	PlatformKubernetes Platform = "kubernetes"
+	PlatformCoolify    Platform = "coolify"
+	PlatformEC2        Platform = "ec2"
+)
+
+// Resources are what one agent is given. Empty means: as the platform has it.
+type Resources struct {
+	CPU     string `json:"cpu,omitempty" yaml:"cpu"`         // cores, as "2", "0.5" or "500m"
+	Memory  string `json:"memory,omitempty" yaml:"memory"`   // bytes, as "512Mi" or "4Gi"
+	Storage string `json:"storage,omitempty" yaml:"storage"` // bytes, as "10Gi"
+}
+
+// Validate checks the amounts.
+func (r Resources) Validate() error {
+	if _, err := r.MilliCPU(); err != nil {
+		return fmt.Errorf("resources.cpu: %w", err)
+	}
+	if _, err := parseBytes(r.Memory); err != nil {
+		return fmt.Errorf("resources.memory: %w", err)
+	}
+	if _, err := parseBytes(r.Storage); err != nil {
+		return fmt.Errorf("resources.storage: %w", err)
+	}
+	return nil
+}
+
+// MilliCPU is CPU in thousandths of a core; 0 when it is empty.
+func (r Resources) MilliCPU() (int64, error) {
+	if r.CPU == "" {
+		return 0, nil
+	}
+	text, factor := r.CPU, 1000.0
+	if rest, milli := strings.CutSuffix(text, "m"); milli {
+		text, factor = rest, 1
+	}
+	value, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(value*factor >= 1 && value*factor <= 1e6) {
+		return 0, fmt.Errorf(`must be a number of cores, like "2", "0.5" or "500m"`)
+	}
+	return int64(math.Round(value * factor)), nil
+}
+
+// MemoryBytes is Memory; 0 when it is empty.
+func (r Resources) MemoryBytes() (int64, error) { return parseBytes(r.Memory) }
+
+// StorageBytes is Storage; 0 when it is empty.
+func (r Resources) StorageBytes() (int64, error) { return parseBytes(r.Storage) }
+
+var byteUnits = []struct {
+	suffix string
+	factor float64
+}{{"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}, {"Ti", 1 << 40}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"", 1}}
+
+func parseBytes(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	for _, unit := range byteUnits {
+		number, found := strings.CutSuffix(text, unit.suffix)
+		if !found {
+			continue
+		}
+		value, err := strconv.ParseFloat(number, 64)
+		if err == nil && value*unit.factor >= 1 && value*unit.factor <= 1<<50 {
+			return int64(value * unit.factor), nil
+		}
+		break
+	}
+	return 0, fmt.Errorf(`must be an amount of bytes, like "512Mi" or "4Gi"`)
+}
+
+// SpawnSpec is an agent to be started.
+type SpawnSpec struct {
+	// ID is the id of the spawn and of its agent. The same id is never started twice.
+	ID           string            `json:"id"`
+	Cluster      string            `json:"cluster"`
+	Slots        int               `json:"slots,omitempty"` // 0: as the spawner has it
+	Capabilities []string          `json:"capabilities,omitempty"`
+	Resources    Resources         `json:"resources,omitzero"`
+	Environment  map[string]string `json:"environment,omitempty"`
+}
+
+// Spawned is an agent that a spawner has started.
+type Spawned struct {
+	ID       string   `json:"id"`
+	Cluster  string   `json:"cluster"`
+	Spawner  string   `json:"spawner"`
+	Platform Platform `json:"platform"`
+	// Handle names it on its platform: a process id, a container's id.
+	Handle    string    `json:"handle"`
+	Host      string    `json:"host,omitempty"`
+	StartedAt time.Time `json:"started_at"`
+}
+
+// Metadata keys with which an agent tells who started it.
+const (
+	MetadataSpawner = "mainstay.spawner"
+	MetadataSpawnID = "mainstay.spawn_id"
+)
+
+// SpawnedBy is the spawner that started the member's present process; ok is false when none did.
+func (m *Member) SpawnedBy() (spawner string, ok bool) {
+	spawner = m.Metadata[MetadataSpawner]
+	return spawner, spawner != "" && m.Metadata[MetadataSpawnID] == m.AgentID
+}
+
+// maxSpawnPrefix leaves room for the rest of an agent's id.
+const maxSpawnPrefix = MaxIDLength - 10
+
+// SpawnID is the id of the nth agent of a scaling action. created tells clusters of the same name apart.
+func SpawnID(cluster string, created time.Time, action int64, n int) string {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s/%d/%d/%d", cluster, created.UnixNano(), action, n)
+	prefix := cluster[:min(len(cluster), maxSpawnPrefix)]
+	return prefix + "-" + fmt.Sprintf("%016x", h.Sum64())[:8]
+}
+
+// Environment variables with which a spawner tells an agent who started it. The agent library puts them into the metadata of
+// an agent with that id.
+const (
+	EnvSpawner = "MAINSTAY_SPAWNER"
+	EnvSpawnID = "MAINSTAY_SPAWN_ID"
+)

@@ -1,0 +1,169 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// newestActions is how many actions a status shows.
+const newestActions = 5
+
+// scaleCluster sets how many agents a cluster is to have, and answers how it stands then.
+func (g *Gateway) scaleCluster(ctx context.Context, in *scaleInput) (*scalingOutput, error) {
+	r := &in.Body
+	if r.Desired == nil && r.Min == nil && r.Max == nil {
+		return nil, invalid("body", errors.New("must name desired, min or max"))
+	}
+	_, err := g.configure(ctx, in.ID, nil, func(c fleet.ClusterConfig) fleet.ClusterConfig {
+		set(&c.DesiredAgents, r.Desired)
+		set(&c.MinAgents, r.Min)
+		set(&c.MaxAgents, r.Max)
+		if r.Desired == nil && c.DesiredAgents != 0 { // the old number gives way to the new bounds
+			c.DesiredAgents = min(max(c.DesiredAgents, c.MinAgents), c.MaxAgents)
+		}
+		if r.Desired != nil && !c.Scaling.On() {
+			c.Scaling.Mode = fleet.ScalingManual
+		}
+		return c
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
+	defer cancel()
+	if r.Desired != nil { // the rules may have moved the number since it was last set
+		if err := g.update(ctx, contract.ClusterWorkflowID(in.ID), contract.ScaleUpdate, nil, contract.ScaleRequest{To: r.Desired}); err != nil {
+			return nil, g.answer(err, "scale a cluster", protocol.CodeUnknownCluster)
+		}
+	}
+	status, err := g.scalingStatus(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &scalingOutput{Body: status}, nil
+}
+
+// scalingStatus tells how a cluster's number of agents is kept, and decides once more what is to be done, for show.
+func (g *Gateway) scalingStatus(ctx context.Context, name string) (ScalingStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
+	defer cancel()
+	view, err := g.oneView(ctx, name)
+	if err != nil {
+		return ScalingStatus{}, err
+	}
+	config, now := &view.Config, time.Now()
+	s := ScalingStatus{
+		Cluster: name, Mode: config.Scaling.Mode, Min: config.MinAgents, Desired: config.DesiredAgents, Max: config.MaxAgents,
+		Target: view.Wanted(), Settings: scalingSettings(config.Scaling), Spawners: []SpawnerSeen{}, Actions: []fleet.ScalingRecord{},
+	}
+	for i := range view.Members {
+		if _, spawned := view.Members[i].SpawnedBy(); spawned && view.Members[i].Serving() {
+			s.Spawned++
+		}
+	}
+	s.Current = view.DecideScaling(nil, now).Current
+	if state := view.Scaling; state != nil {
+		s.LastUp, s.LastDown = known(state.LastUp), known(state.LastDown)
+		s.Blocked, s.Stuck = evaluation(state.Blocked), evaluation(state.Stuck)
+		if state.Last != nil {
+			s.Last = scalingDecision(*state.Last)
+		}
+	}
+	if records, err := g.scalings(ctx, name, newestActions, ""); err == nil {
+		s.Actions = records.Body.Scalings
+	}
+	if config.Scaling.On() {
+		g.judgeScaling(ctx, &view.Cluster, &s, now)
+		s.NextCheck, s.Paused = g.nextSweep(ctx)
+		s.Spawners = g.spawnersSeen(ctx, config.Scaling.Spawn.Spawner)
+	}
+	return s, nil
+}
+
+// judgeScaling decides with what can be read now; what cannot be read is left out.
+func (g *Gateway) judgeScaling(ctx context.Context, c *fleet.Cluster, s *ScalingStatus, now time.Time) {
+	facts := fleet.ScalingFacts{Agents: g.live(ctx).activities(c)}
+	decision, err := contract.CompleteScaling(ctx, g.client, g.namespace, c, &facts, func() fleet.ScalingDecision { return c.DecideScaling(&facts, now) })
+	if err != nil {
+		g.logger.Debug("what scaling would do is not known", zap.Error(err))
+		return
+	}
+	s.Queue, s.Decision = &facts.Queue, scalingDecision(decision)
+}
+
+// activities is what the members do now, for those of which it is known.
+func (l liveAgents) activities(c *fleet.Cluster) []fleet.AgentActivity {
+	var list []fleet.AgentActivity
+	for i := range c.Members {
+		m := &c.Members[i]
+		h := l[liveKey{m.AgentID, m.Instance}]
+		if h.GetActivityTaskSlotsInfo() == nil {
+			continue
+		}
+		a := fleet.AgentActivity{AgentID: m.AgentID, Running: int(h.GetActivityTaskSlotsInfo().GetCurrentUsedSlots()), CPUPercent: percent(h.GetHostInfo().GetCurrentHostCpuUsage())}
+		if t := h.GetActivityPollerInfo().GetLastSuccessfulPollTime(); t != nil {
+			a.IdleSince = t.AsTime()
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+func scalingDecision(d fleet.ScalingDecision) *ScalingDecision {
+	return &ScalingDecision{At: d.At.UTC(), Change: d.Change, Count: d.Count, Agents: d.Agents, Rule: d.Rule, Reason: d.Reason, Blocked: d.Blocked, NextAt: known(d.NextAt)}
+}
+
+func evaluation(b *fleet.Blocked) *Evaluation {
+	if b == nil {
+		return nil
+	}
+	return &Evaluation{Reason: b.Reason, Since: b.Since.UTC(), Failures: b.Failures, NextAt: b.NextAt.UTC()}
+}
+
+// nextSweep is when the schedule looks at the clusters next; nil when that is not known.
+func (g *Gateway) nextSweep(ctx context.Context) (next *time.Time, paused bool) {
+	d, err := g.client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{Namespace: g.namespace, ScheduleId: contract.ScalingScheduleID})
+	if err != nil {
+		g.logger.Debug("the schedule of scaling was not found", zap.Error(err))
+		return nil, false
+	}
+	if d.GetSchedule().GetState().GetPaused() {
+		return nil, true
+	}
+	if times := d.GetInfo().GetFutureActionTimes(); len(times) > 0 {
+		next = timeOf(times[0])
+	}
+	return next, false
+}
+
+// spawnersSeen are the spawners that poll the queue of a name, or of all. Temporal forgets one after some minutes.
+func (g *Gateway) spawnersSeen(ctx context.Context, name string) []SpawnerSeen {
+	seen := []SpawnerSeen{}
+	answer, err := g.client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+		Namespace: g.namespace, TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
+		TaskQueue: &taskqueuepb.TaskQueue{Name: contract.SpawnerQueue(name), Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+	})
+	if err != nil {
+		g.logger.Debug("the queue of the spawners was not described", zap.Error(err))
+		return seen
+	}
+	for _, poller := range answer.GetPollers() {
+		if spawner, ok := contract.SpawnerOfIdentity(poller.GetIdentity()); ok {
+			seen = append(seen, SpawnerSeen{Name: spawner, LastSeen: poller.GetLastAccessTime().AsTime().UTC()})
+		}
+	}
+	slices.SortFunc(seen, func(a, b SpawnerSeen) int { return strings.Compare(a.Name, b.Name) })
+	return seen
+}

@@ -1,0 +1,313 @@
+package spawner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+const (
+	// DefaultStopGrace is how long a process has between SIGTERM and SIGKILL: longer than agents take by default.
+	DefaultStopGrace = 40 * time.Second
+	// settleTime is how long a process must live to count as started: one that is given wrong options ends at once.
+	settleTime = time.Second
+	// adoptedLook is how often a process that is nobody's child here is looked at.
+	adoptedLook = 100 * time.Millisecond
+	// goneLimit bounds waiting for a process after SIGKILL.
+	goneLimit = 10 * time.Second
+	// endedKept is how long the end of a process that nobody asked to end is remembered.
+	endedKept = time.Hour
+)
+
+// ProcessOptions describe a spawner of local processes.
+type ProcessOptions struct {
+	// Name is the spawner's own, and Dir the folder of its records and its agents' logs; one process may use it at a time.
+	Name, Dir string
+	// Command is the command line of an agent, program first. The agent finds its settings in its environment too.
+	Command func(spec fleet.SpawnSpec) []string
+	// HubURLs are handed to the agents.
+	HubURLs []string
+	// Slots is how many tasks an agent runs at a time when its cluster does not say. 0 means 1.
+	Slots int
+	// StopGrace is how long a process has between SIGTERM and SIGKILL. 0 means DefaultStopGrace.
+	StopGrace time.Duration
+	Logger    *zap.Logger // nil: nothing is logged
+}
+
+// Process is a Spawner of processes on its own machine. They live on when it ends, and the next one on the same folder
+// takes them over.
+type Process struct {
+	options ProcessOptions
+	host    string
+	lock    *os.File
+
+	mu      sync.Mutex
+	running map[string]*running // by id
+	starts  map[string]chan struct{}
+}
+
+// running is an agent's process.
+type running struct {
+	record
+	ended chan struct{} // closed when the process has ended
+}
+
+// NewProcess takes the folder and the processes that an earlier spawner left.
+func NewProcess(o ProcessOptions) (*Process, error) {
+	if err := fleet.ValidateID("the spawner's name", o.Name); err != nil {
+		return nil, err
+	}
+	if o.Slots == 0 {
+		o.Slots = 1
+	}
+	if o.StopGrace == 0 {
+		o.StopGrace = DefaultStopGrace
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	host, _ := os.Hostname()
+	p := &Process{options: o, host: host, running: map[string]*running{}, starts: map[string]chan struct{}{}}
+	if err := os.MkdirAll(filepath.Join(o.Dir, "logs"), 0o700); err != nil {
+		return nil, fmt.Errorf("make the spawner's folder: %w", err)
+	}
+	var err error
+	if p.lock, err = lockFolder(o.Dir); err != nil {
+		return nil, err
+	}
+	if err := p.adopt(); err != nil {
+		_ = p.lock.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// Close gives the folder up. The processes live on.
+func (p *Process) Close() { _ = p.lock.Close() }
+
+// Platform implements Spawner.
+func (p *Process) Platform() fleet.Platform { return fleet.PlatformProcess }
+
+// adopt takes over what an earlier spawner left: processes that live, also those whose number it had not written yet.
+func (p *Process) adopt() error {
+	records, err := readRecords(p.options.Dir)
+	if err != nil {
+		return err
+	}
+	for _, rec := range records {
+		if rec.PID == 0 {
+			rec.PID = findProcess(rec)
+		}
+		switch {
+		case rec.Ended != "" && time.Since(rec.EndedAt) < endedKept:
+		case rec.Ended == "" && rec.alive():
+			if err := writeRecord(p.options.Dir, rec); err != nil {
+				return err
+			}
+			p.watchAdopted(rec)
+			p.options.Logger.Sugar().Infow("An agent of an earlier run was taken over", "agent", rec.Spec.ID, "pid", rec.PID)
+		default:
+			removeRecord(p.options.Dir, rec.Spec.ID)
+		}
+	}
+	return nil
+}
+
+func (p *Process) watchAdopted(rec record) {
+	r := &running{record: rec, ended: make(chan struct{})}
+	p.running[rec.Spec.ID] = r
+	go func() {
+		tick := time.NewTicker(adoptedLook)
+		defer tick.Stop()
+		for rec.alive() {
+			<-tick.C
+		}
+		p.noteEnd(r, "ended")
+	}()
+}
+
+// noteEnd keeps how a process ended, until somebody asks or it is of no interest any more.
+func (p *Process) noteEnd(r *running, how string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id := r.Spec.ID
+	if p.running[id] == r {
+		delete(p.running, id)
+		r.Ended, r.EndedAt = how, time.Now()
+		if err := writeRecord(p.options.Dir, r.record); err != nil {
+			p.options.Logger.Sugar().Warnw("The end of an agent was not recorded", "agent", id, "error", err)
+		}
+		p.options.Logger.Sugar().Infow("An agent's process has ended", "agent", id, "pid", r.PID, "how", how)
+	}
+	close(r.ended)
+}
+
+// Spawn implements Spawner.
+func (p *Process) Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
+	if err := errors.Join(fleet.ValidateID("id", spec.ID), fleet.ValidateID("cluster", spec.Cluster), spec.Resources.Validate()); err != nil {
+		return fleet.Spawned{}, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	release, err := p.turn(ctx, spec.ID)
+	if err != nil {
+		return fleet.Spawned{}, err
+	}
+	defer release()
+	r, err := p.startOnce(spec)
+	if err != nil {
+		return fleet.Spawned{}, err
+	}
+	select {
+	case <-r.ended:
+		return fleet.Spawned{}, fmt.Errorf("%w: its process %s%s", ErrRefused, r.Ended, p.lastWords(spec.ID))
+	case <-ctx.Done():
+		return fleet.Spawned{}, ctx.Err()
+	case <-time.After(time.Until(r.StartedAt.Add(settleTime))):
+		return p.spawned(r), nil
+	}
+}
+
+// turn waits until no other call is about the same id.
+func (p *Process) turn(ctx context.Context, id string) (release func(), err error) {
+	for {
+		p.mu.Lock()
+		busy := p.starts[id]
+		if busy == nil {
+			done := make(chan struct{})
+			p.starts[id] = done
+			p.mu.Unlock()
+			return func() {
+				p.mu.Lock()
+				delete(p.starts, id)
+				p.mu.Unlock()
+				close(done)
+			}, nil
+		}
+		p.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// startOnce starts a process, unless that id runs or has run. What is intended is written first, so that a process is found
+// again even if this one dies before it has written its number.
+func (p *Process) startOnce(spec fleet.SpawnSpec) (*running, error) {
+	p.mu.Lock()
+	r := p.running[spec.ID]
+	p.mu.Unlock()
+	if r != nil {
+		return r, nil
+	}
+	before, found, err := readRecord(p.options.Dir, spec.ID)
+	if err != nil {
+		return nil, err
+	}
+	if found && before.Ended != "" {
+		return nil, fmt.Errorf("%w: its process was started before and %s%s", ErrRefused, before.Ended, p.lastWords(spec.ID))
+	}
+	rec := record{Spec: spec, Command: p.options.Command(spec)}
+	if len(rec.Command) == 0 {
+		return nil, fmt.Errorf("%w: the spawner has no command for agents", ErrRefused)
+	}
+	if err := writeRecord(p.options.Dir, rec); err != nil {
+		return nil, err
+	}
+	if r, err = p.start(rec); err != nil {
+		removeRecord(p.options.Dir, spec.ID)
+		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return r, nil
+}
+
+func (p *Process) spawned(r *running) fleet.Spawned {
+	return fleet.Spawned{ID: r.Spec.ID, Cluster: r.Spec.Cluster, Spawner: p.options.Name, Platform: fleet.PlatformProcess,
+		Handle: strconv.Itoa(r.PID), Host: p.host, StartedAt: r.StartedAt.UTC()}
+}
+
+// Terminate implements Spawner.
+func (p *Process) Terminate(ctx context.Context, id string, graceful bool) error {
+	if fleet.ValidateID("id", id) != nil {
+		return nil
+	}
+	release, err := p.turn(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	p.mu.Lock()
+	r := p.running[id]
+	p.mu.Unlock()
+	if r == nil {
+		removeRecord(p.options.Dir, id)
+		return nil
+	}
+	if graceful {
+		r.terminate()
+		select {
+		case <-r.ended:
+			removeRecord(p.options.Dir, id)
+			return nil
+		case <-time.After(p.options.StopGrace):
+			p.options.Logger.Sugar().Warnw("An agent did not stop in time and is killed", "agent", id, "pid", r.PID, "grace", p.options.StopGrace)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	r.kill()
+	select {
+	case <-r.ended:
+		removeRecord(p.options.Dir, id)
+		return nil
+	case <-time.After(goneLimit):
+		return fmt.Errorf("process %d does not end although it was killed", r.PID)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TerminateAll stops all processes side by side.
+func (p *Process) TerminateAll(ctx context.Context) error {
+	list, err := p.List(ctx)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, len(list))
+	var wg sync.WaitGroup
+	for i := range list {
+		wg.Go(func() { errs[i] = p.Terminate(ctx, list[i].ID, true) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// KillAll ends all processes at once, and waits for none.
+func (p *Process) KillAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.running {
+		r.kill()
+	}
+}
+
+// List implements Spawner.
+func (p *Process) List(context.Context) ([]fleet.Spawned, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := make([]fleet.Spawned, 0, len(p.running))
+	for _, r := range p.running {
+		list = append(list, p.spawned(r))
+	}
+	sortSpawned(list)
+	return list, nil
+}

@@ -1,0 +1,113 @@
+package spawner
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// lastWordsLimit bounds what is quoted of a log.
+const lastWordsLimit = 300
+
+// start runs the record's command in a process group of its own, its output appended to its log.
+func (p *Process) start(rec record) (*running, error) {
+	log, err := os.OpenFile(p.logPath(rec.Spec.ID), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the agent's log: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	command := exec.Command(rec.Command[0], rec.Command[1:]...)
+	command.Stdout, command.Stderr, command.Env = log, log, p.environment(rec.Spec)
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("start the agent's process: %w", err)
+	}
+	rec.PID, rec.StartedAt = command.Process.Pid, time.Now()
+	r := &running{record: rec, ended: make(chan struct{})}
+	if err := writeRecord(p.options.Dir, rec); err != nil {
+		r.kill()
+		_ = command.Wait()
+		return nil, err
+	}
+	p.mu.Lock()
+	p.running[rec.Spec.ID] = r
+	p.mu.Unlock()
+	p.options.Logger.Sugar().Infow("An agent was started", "agent", rec.Spec.ID, "cluster", rec.Spec.Cluster, "pid", rec.PID)
+	go func() {
+		_ = command.Wait()
+		p.noteEnd(r, ending(command.ProcessState))
+	}()
+	return r, nil
+}
+
+// environment is this process's own, but for what is Mainstay's and Temporal's: agents get none of their secrets.
+func (p *Process) environment(spec fleet.SpawnSpec) []string {
+	var env []string
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "MAINSTAY_") && !strings.HasPrefix(entry, "TEMPORAL_") {
+			env = append(env, entry)
+		}
+	}
+	// Hints to Go programs; nothing holds a process to them. Later entries win.
+	if milli, _ := spec.Resources.MilliCPU(); milli > 0 {
+		env = append(env, "GOMAXPROCS="+strconv.FormatInt((milli+999)/1000, 10))
+	}
+	if bytes, _ := spec.Resources.MemoryBytes(); bytes > 0 {
+		env = append(env, "GOMEMLIMIT="+strconv.FormatInt(bytes, 10))
+	}
+	for name, value := range spec.Environment {
+		env = append(env, name+"="+value)
+	}
+	slots := spec.Slots
+	if slots == 0 {
+		slots = p.options.Slots
+	}
+	return append(env, EnvAgentID+"="+spec.ID, EnvCluster+"="+spec.Cluster, EnvHubURLs+"="+strings.Join(p.options.HubURLs, ","),
+		EnvSlots+"="+strconv.Itoa(slots), EnvCapabilities+"="+strings.Join(spec.Capabilities, ","),
+		EnvSpawner+"="+p.options.Name, EnvSpawnID+"="+spec.ID)
+}
+
+func (p *Process) logPath(id string) string { return filepath.Join(p.options.Dir, "logs", id+".log") }
+
+// lastWords is the last line of an agent's log, to say why it ended.
+func (p *Process) lastWords(id string) string {
+	data, err := os.ReadFile(p.logPath(id))
+	data = bytes.TrimSpace(data)
+	if err != nil || len(data) == 0 {
+		return ""
+	}
+	line := data[bytes.LastIndexByte(data, '\n')+1:]
+	if len(line) > lastWordsLimit {
+		line = line[:lastWordsLimit]
+	}
+	return ": " + strings.ToValidUTF8(string(line), "?")
+}
+
+func ending(state *os.ProcessState) string {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return "was ended by " + unix.SignalName(status.Signal())
+	}
+	return fmt.Sprintf("ended with exit code %d", state.ExitCode())
+}
+
+func (r *running) terminate() { r.signal(r.PID, syscall.SIGTERM) }
+
+// kill ends the whole process group.
+func (r *running) kill() { r.signal(-r.PID, syscall.SIGKILL) }
+
+// signal looks first: the number of a process that has ended may belong to another.
+func (r *running) signal(to int, s syscall.Signal) {
+	if r.alive() {
+		_ = syscall.Kill(to, s)
+	}
+}

@@ -1,0 +1,269 @@
+package workflows
+
+import (
+	"errors"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+const (
+	// spawnerAnswer is how long a spawner has to take a request.
+	spawnerAnswer = 10 * time.Second
+	// spawnerTurn is how long a spawner that is known to be there may take to begin: it may be restarted just now.
+	spawnerTurn = 30 * time.Second
+	// spawnerBeat bounds how long a spawner that does something may be silent before it is taken for gone.
+	spawnerBeat = 15 * time.Second
+	// spawnLimit bounds starting one agent.
+	spawnLimit = 2 * time.Minute
+	// terminateLimit bounds stopping one agent; the spawner uses force well before.
+	terminateLimit = 3 * time.Minute
+	// retireLimit bounds waiting until a stopped agent has left its cluster.
+	retireLimit = time.Minute
+)
+
+// Scaling starts or stops agents of a cluster, records how that went, and tells the cluster. A started agent that does not
+// come online in time is stopped again. An agent that is to stop is drained before.
+func Scaling(ctx workflow.Context, in contract.ScalingInput) (fleet.ScalingRecord, error) {
+	s := &scaling{in: in, record: fleet.ScalingRecord{
+		ID: contract.ScalingID(in.Cluster, in.Number), Cluster: in.Cluster, Change: in.Decision.Change, Rule: in.Decision.Rule,
+		Reason: in.Decision.Reason, Status: fleet.ScalingRunning, From: in.Decision.Current, To: in.Decision.Current + len(in.Starts) - len(in.Stops),
+		StartedAt: workflow.Now(ctx), Agents: []fleet.ScaledAgent{},
+	}}
+	if in.Decision.Rule == fleet.RuleRetire {
+		s.record.To = s.record.From // they did not count any more
+	}
+	for _, id := range in.Starts {
+		s.record.Agents = append(s.record.Agents, fleet.ScaledAgent{AgentID: id, Status: fleet.ScaledWaiting})
+	}
+	for _, stop := range in.Stops {
+		s.record.Agents = append(s.record.Agents, fleet.ScaledAgent{AgentID: stop.AgentID, Spawner: stop.Spawner, Status: fleet.ScaledWaiting})
+	}
+	if err := workflow.SetQueryHandler(ctx, contract.ScalingQuery, func() (fleet.ScalingRecord, error) { return s.record, nil }); err != nil {
+		return s.record, err
+	}
+	if len(in.Stops) > 0 {
+		s.stopAgents(ctx)
+	} else {
+		s.startAgents(ctx)
+	}
+	completed := workflow.Now(ctx)
+	s.record.CompletedAt = &completed
+	s.record.Settle()
+	own, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	s.tellCluster(own)
+	return s.record, nil
+}
+
+// scaling is one run of a Scaling workflow.
+type scaling struct {
+	in     contract.ScalingInput
+	record fleet.ScalingRecord
+}
+
+// tellCluster says how it ended. A cluster that does not hear it gives the action up in time.
+func (s *scaling) tellCluster(ctx workflow.Context) {
+	result := fleet.ScalingResult{Number: s.in.Number}
+	if s.record.Status != fleet.ScalingSucceeded {
+		result.Failed = s.record.Error
+	}
+	if err := workflow.SignalExternalWorkflow(ctx, contract.ClusterWorkflowID(s.in.Cluster), "", contract.ScaledSignal, result).Get(ctx, nil); err != nil {
+		workflow.GetLogger(ctx).Warn("The cluster was not told how a scaling action ended", "error", err)
+	}
+}
+
+// startAgents starts all at one spawner and waits until they are online.
+func (s *scaling) startAgents(ctx workflow.Context) {
+	var spawner contract.SpawnerInfo
+	err := workflow.ExecuteActivity(atSpawner(ctx, s.in.Spawn.Spawner, spawnerAnswer, "find a spawner"), contract.FindSpawnerActivity).Get(ctx, &spawner)
+	if err != nil {
+		s.record.Error = noSpawner(s.in.Spawn.Spawner, err)
+		for i := range s.record.Agents {
+			s.end(ctx, &s.record.Agents[i], fleet.ScaledFailed, s.record.Error)
+		}
+		return
+	}
+	s.record.Spawner, s.record.Platform = spawner.Name, spawner.Platform
+	s.each(ctx, func(ctx workflow.Context, a *fleet.ScaledAgent) { s.start(ctx, a) })
+	s.awaitOnline(ctx)
+	s.each(ctx, func(ctx workflow.Context, a *fleet.ScaledAgent) {
+		if a.Status == fleet.ScaledStarted {
+			s.giveUp(ctx, a, "it did not come online within "+s.in.Spawn.JoinTimeout.String()+" of its start")
+		}
+	})
+}
+
+// start starts one agent. What became of a start that failed is unknown: it is undone.
+func (s *scaling) start(ctx workflow.Context, a *fleet.ScaledAgent) {
+	a.Spawner = s.record.Spawner
+	var spawned fleet.Spawned
+	err := workflow.ExecuteActivity(atSpawner(ctx, a.Spawner, spawnLimit, "start "+a.AgentID), contract.SpawnAgentActivity, fleet.SpawnSpec{
+		ID: a.AgentID, Cluster: s.in.Cluster, Slots: s.in.Spawn.Slots, Capabilities: s.in.Spawn.Capabilities,
+		Resources: s.in.Spawn.Resources, Environment: s.in.Spawn.Environment,
+	}).Get(ctx, &spawned)
+	if err != nil {
+		s.giveUp(ctx, a, "it could not be started: "+reasonOf(err))
+		return
+	}
+	a.Status, a.Handle, a.Host, a.StartedAt = fleet.ScaledStarted, spawned.Handle, spawned.Host, &spawned.StartedAt
+}
+
+// awaitOnline watches the started agents until all are online or the time is over.
+func (s *scaling) awaitOnline(ctx workflow.Context) {
+	var started []string
+	for i := range s.record.Agents {
+		if s.record.Agents[i].Status == fleet.ScaledStarted {
+			started = append(started, s.record.Agents[i].AgentID)
+		}
+	}
+	if len(started) == 0 {
+		return
+	}
+	watchCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: contract.WorkerQueue, ScheduleToCloseTimeout: s.in.Spawn.JoinTimeout.Std() + time.Minute,
+		HeartbeatTimeout: 15 * time.Second, Summary: "until the agents are online",
+	})
+	var result contract.AwaitJoinedResult
+	err := workflow.ExecuteActivity(watchCtx, contract.AwaitJoinedActivity,
+		contract.AwaitJoinedInput{Cluster: s.in.Cluster, Agents: started, Timeout: s.in.Spawn.JoinTimeout}).Get(ctx, &result)
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("It is not known which agents have come online", "error", err)
+	}
+	for i := range s.record.Agents {
+		a := &s.record.Agents[i]
+		if at, joined := result.Joined[a.AgentID]; joined && a.Status == fleet.ScaledStarted {
+			a.Status, a.CompletedAt = fleet.ScaledOnline, &at
+		}
+	}
+}
+
+// giveUp stops an agent that was started in vain, at once.
+func (s *scaling) giveUp(ctx workflow.Context, a *fleet.ScaledAgent, why string) {
+	own, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	if err := s.terminate(own, a, false); err != nil {
+		why += "; and whether it still runs is not known: " + reasonOf(err)
+	}
+	s.end(own, a, fleet.ScaledFailed, why)
+}
+
+func (s *scaling) terminate(ctx workflow.Context, a *fleet.ScaledAgent, graceful bool) error {
+	return workflow.ExecuteActivity(atSpawner(ctx, a.Spawner, terminateLimit, "stop "+a.AgentID), contract.TerminateAgentActivity,
+		contract.TerminateInput{ID: a.AgentID, Graceful: graceful}).Get(ctx, nil)
+}
+
+// stopAgents drains the agents, stops their processes and has the cluster forget them.
+func (s *scaling) stopAgents(ctx workflow.Context) {
+	drained, err := s.drain(ctx)
+	if err != nil {
+		s.record.Error = "the agents were not drained: " + reasonOf(err)
+	}
+	s.each(ctx, func(ctx workflow.Context, a *fleet.ScaledAgent) {
+		for i := range drained.Agents {
+			if d := &drained.Agents[i]; d.AgentID == a.AgentID && d.Status == fleet.DrainCompleted {
+				s.stop(ctx, a)
+				return
+			} else if d.AgentID == a.AgentID {
+				s.end(ctx, a, fleet.ScaledFailed, "its drain is "+string(d.Status)+": "+d.Error)
+			}
+		}
+		if a.Status != fleet.ScaledFailed {
+			s.end(ctx, a, fleet.ScaledFailed, "it was not drained")
+		}
+	})
+}
+
+func (s *scaling) drain(ctx workflow.Context) (fleet.DrainRecord, error) {
+	in := contract.DrainInput{ID: contract.DrainID(s.in.Cluster, fleet.ScalingDrainName(s.in.Number)), Cluster: s.in.Cluster,
+		Reason: "scaling: " + s.in.Decision.Reason, Timeout: s.in.Spawn.DrainTimeout, MaxParallel: len(s.in.Stops)}
+	for i := range s.record.Agents {
+		in.Agents = append(in.Agents, s.record.Agents[i].AgentID)
+		s.record.Agents[i].Status = fleet.ScaledDraining
+	}
+	s.record.Drain = in.ID
+	workflowID, _ := contract.DrainWorkflowID(in.ID)
+	childCtx := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID: workflowID, ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL, WaitForCancellation: true,
+		TypedSearchAttributes: temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(s.in.Cluster)),
+		StaticSummary:         "drain agents that scaling stops",
+	})
+	var record fleet.DrainRecord
+	err := workflow.ExecuteChildWorkflow(childCtx, contract.DrainWorkflow, in).Get(ctx, &record)
+	return record, err
+}
+
+// stop ends a drained agent's process. An agent that is lost is forgotten even if its spawner does not answer: should its
+// process still live, it joins as a new one.
+func (s *scaling) stop(ctx workflow.Context, a *fleet.ScaledAgent) {
+	a.Status = fleet.ScaledDrained
+	stopErr := s.terminate(ctx, a, true)
+	retireCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: contract.WorkerQueue, StartToCloseTimeout: directTimeout, ScheduleToCloseTimeout: retireLimit, Summary: "forget " + a.AgentID,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond, MaximumInterval: 5 * time.Second, MaximumAttempts: s.retireTries(stopErr)},
+	})
+	err := workflow.ExecuteActivity(retireCtx, contract.RetireActivity,
+		contract.ClusterRetire{Cluster: s.in.Cluster, Request: contract.RetireRequest{AgentID: a.AgentID}}).Get(ctx, nil)
+	switch {
+	case err == nil:
+		s.end(ctx, a, fleet.ScaledStopped, "")
+	case stopErr != nil:
+		s.end(ctx, a, fleet.ScaledFailed, "its process was not stopped: "+noSpawner(a.Spawner, stopErr)+"; it stays in maintenance, and the stop is tried again")
+	default:
+		s.end(ctx, a, fleet.ScaledFailed, "its process was stopped, but the cluster still has it: "+reasonOf(err))
+	}
+}
+
+// retireTries is once where the process was not stopped: only an agent that is gone anyway can be forgotten then.
+func (s *scaling) retireTries(stopErr error) int32 {
+	if stopErr != nil {
+		return 1
+	}
+	return 0 // as long as the time allows
+}
+
+// each does something for all agents side by side.
+func (s *scaling) each(ctx workflow.Context, do func(ctx workflow.Context, a *fleet.ScaledAgent)) {
+	wait := workflow.NewWaitGroup(ctx)
+	for i := range s.record.Agents {
+		wait.Add(1)
+		workflow.GoNamed(ctx, s.record.Agents[i].AgentID, func(ctx workflow.Context) {
+			defer wait.Done()
+			do(ctx, &s.record.Agents[i])
+		})
+	}
+	own, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	wait.Wait(own)
+}
+
+func (s *scaling) end(ctx workflow.Context, a *fleet.ScaledAgent, status fleet.ScaledStatus, why string) {
+	at := workflow.Now(ctx)
+	a.Status, a.Error, a.CompletedAt = status, why, &at
+}
+
+// atSpawner are the options of an activity at one spawner, or at any without a name.
+func atSpawner(ctx workflow.Context, name string, limit time.Duration, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: contract.SpawnerQueue(name), ScheduleToStartTimeout: min(limit, spawnerTurn), ScheduleToCloseTimeout: limit, HeartbeatTimeout: spawnerBeat,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, MaximumAttempts: 3, NonRetryableErrorTypes: []string{contract.SpawnRefused}},
+		Summary:     summary,
+	})
+}
+
+// noSpawner says in words that a spawner did not do what it was asked.
+func noSpawner(name string, err error) string {
+	var late *temporal.TimeoutError
+	if !errors.As(err, &late) {
+		return reasonOf(err)
+	}
+	if name == "" {
+		return "no spawner is there to start agents; start one with mainstay serve --roles spawner"
+	}
+	return "spawner " + name + " does not answer"
+}
