@@ -123,12 +123,12 @@ func TestDecideScaling(t *testing.T) {
 		"never more than max": {
 			cluster: func() *Cluster { c := scaledCluster(4, 0, 5); c.Config.Scaling.ScaleUp.Increment = 3; return c },
 			facts:   func(c *Cluster) *ScalingFacts { return busyWith(c, 100, 10) },
-			want:    want{change: ScaleUp, count: 1, target: 5, rule: RuleQueue, reason: "10nothing waits, more than 5"},
+			want:    want{change: ScaleUp, count: 1, target: 5, rule: RuleQueue, reason: "100 tasks wait, more than 5"},
 		},
 		"at max": {
 			cluster: func() *Cluster { return scaledCluster(5, 0, 5) },
 			facts:   func(c *Cluster) *ScalingFacts { return busyWith(c, 100, 10) },
-			want:    want{change: ScaleNone, rule: RuleQueue, blocked: true, reason: "10nothing waits, more than 5; but the cluster has its max_agents of 5"},
+			want:    want{change: ScaleNone, rule: RuleQueue, blocked: true, reason: "100 tasks wait, more than 5; but the cluster has its max_agents of 5"},
 		},
 		"full of agents in maintenance": {
 			cluster: func() *Cluster {
@@ -138,7 +138,7 @@ func TestDecideScaling(t *testing.T) {
 			},
 			facts: func(c *Cluster) *ScalingFacts { return busyWith(c, 100, 10) },
 			want: want{change: ScaleNone, rule: RuleQueue, blocked: true,
-				reason: "10nothing waits, more than 5; but the cluster is full: of its max_agents of 3, some are in maintenance or being drained"},
+				reason: "100 tasks wait, more than 5; but the cluster is full: of its max_agents of 3, some are in maintenance or being drained"},
 		},
 		"the queue is long, in the cooldown": {
 			cluster: func() *Cluster {
