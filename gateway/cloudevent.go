@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"hash/fnv"
 	"strconv"
 	"strings"
 	"time"
@@ -97,5 +98,7 @@ func taskEventID(task string, status fleet.TaskStatus) string { return task + ".
 // gap says that events may be missing.
 func gap(now time.Time, cluster, reason string, count int64) told {
 	e := fleet.Event{Type: fleet.EventGap, Time: now.UTC(), EventData: fleet.EventData{Cluster: cluster, Reason: reason, Count: int(count)}}
-	return told{id: "gap." + strconv.FormatInt(now.UnixNano(), 36), Event: e}
+	which := fnv.New32a()
+	_, _ = which.Write([]byte(cluster + "\x00" + reason))
+	return told{id: "gap." + strconv.FormatInt(now.UnixNano(), 36) + "." + strconv.FormatUint(uint64(which.Sum32()), 36), Event: e}
 }

@@ -27,7 +27,10 @@ func (g *Gateway) past(ctx context.Context, p position, now time.Time) []told {
 	}
 	if oldest := now.Add(-maxPast); p.at.Before(oldest) {
 		events = append(events, gap(oldest, "", "events are told for a day at most", 0))
-		p.at, p.tasks = oldest, oldest
+		p.at = oldest
+	}
+	if oldest := now.Add(-maxPast); p.tasks.Before(oldest) {
+		p.tasks = oldest
 	}
 	clusters, hubs, err := g.places(ctx)
 	if err != nil {

@@ -155,7 +155,7 @@ func (d *devRun) startTemporal(ctx context.Context, o devOptions, log *zap.Logge
 	if err != nil {
 		return fmt.Errorf("connect to the embedded Temporal: %w", err)
 	}
-	return nil
+	return ensureSearchAttributes(ctx, d.client, d.temporal.Namespace(), log) // a data directory may be older than some
 }
 
 func (d *devRun) planeOptions(o devOptions, listener net.Listener, log *zap.Logger, getenv func(string) string) (planeOptions, error) {

@@ -1,0 +1,190 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+func TestEventFilter(t *testing.T) {
+	t.Parallel()
+	data := fleet.EventData{Cluster: "c", AgentID: "a-1", PreviousAgentID: "a-0", TaskID: "t-1", Tenant: "film"}
+	running := fleet.Event{Type: fleet.EventTaskRunning, EventData: data}
+	lost := fleet.Event{Type: fleet.EventAgentLost, EventData: fleet.EventData{Cluster: "c", AgentID: "a-1"}}
+	missing := fleet.Event{Type: fleet.EventGap}
+	elsewhere := fleet.Event{Type: fleet.EventGap, EventData: fleet.EventData{Cluster: "other"}}
+	for _, c := range []struct {
+		filter eventFilter
+		want   string // of running, lost, missing, elsewhere
+	}{
+		{eventFilter{}, "1111"},
+		{eventFilter{types: []string{"task"}}, "1011"},
+		{eventFilter{types: []string{"task.run"}}, "0011"},
+		{eventFilter{types: []string{"task."}}, "1011"},
+		{eventFilter{types: []string{"agent.lost", "task.running"}}, "1111"},
+		{eventFilter{types: []string{"agent"}}, "0111"},
+		{eventFilter{clusters: []string{"x", "c"}}, "1110"},
+		{eventFilter{clusters: []string{"x"}}, "0010"},
+		{eventFilter{agent: "a-1"}, "1111"},
+		{eventFilter{agent: "a-0"}, "1011"},
+		{eventFilter{agent: "a-9"}, "0011"},
+		{eventFilter{task: "t-1"}, "1011"},
+		{eventFilter{tenant: "film"}, "1011"},
+		{eventFilter{tenant: "other"}, "0011"},
+	} {
+		got := ""
+		for _, e := range []fleet.Event{running, lost, missing, elsewhere} {
+			if c.filter.allows(&e) {
+				got += "1"
+			} else {
+				got += "0"
+			}
+		}
+		require.Equal(t, c.want, got, "%+v", c.filter)
+	}
+}
+
+func TestParseTypes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		in   []string
+		want []string
+		ok   bool
+	}{
+		{nil, nil, true},
+		{[]string{"agent,task.completed", "failover"}, []string{"agent", "task.completed", "failover"}, true},
+		{[]string{"dev.mainstay.agent.lost"}, []string{"agent.lost"}, true},
+		{[]string{"agent.*"}, []string{"agent."}, true},
+		{[]string{"*"}, nil, true},
+		{[]string{"agents"}, nil, false},
+		{[]string{"agent,"}, nil, false},
+		{[]string{""}, nil, false},
+	} {
+		got, err := parseTypes(c.in)
+		require.Equal(t, c.ok, err == nil, "%q", c.in)
+		if c.ok {
+			require.Equal(t, c.want, got, "%q", c.in)
+		}
+	}
+}
+
+func TestPositionKeepsWhatIsRecent(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_800_000_000_000)
+	p := position{at: now, tasks: now.Add(-time.Second), clusters: map[string]clusterMark{
+		"new": {created: now.Add(-time.Hour), seq: 12, at: now.Add(-time.Second)},
+		"old": {created: now.Add(-time.Hour), seq: 7, at: now.Add(-positionWindow)},
+	}, hubs: map[string]hubMark{"hub-1": {process: "abcdef12", seq: 99, at: now}}}
+	got, err := parsePosition(p.String())
+	require.NoError(t, err)
+	require.True(t, got.at.Equal(now))
+	require.True(t, got.tasks.Equal(p.tasks))
+	require.Len(t, got.clusters, 1, "of others the time tells")
+	require.EqualValues(t, 12, got.clusters["new"].seq)
+	require.True(t, got.clusters["new"].created.Equal(now.Add(-time.Hour)))
+	require.Equal(t, hubMark{process: "abcdef12", seq: 99, at: got.at}, got.hubs["hub-1"])
+	require.True(t, got.from().Equal(now.Add(-positionWindow)))
+}
+
+func FuzzParsePosition(f *testing.F) {
+	now := time.UnixMilli(1_800_000_000_000)
+	p := position{at: now, tasks: now, clusters: map[string]clusterMark{"c": {created: now, seq: 1, at: now}}, hubs: map[string]hubMark{"h": {"p", 2, now}}}
+	for _, seed := range []string{p.String(), "", "1.", "1.e30", "2." + p.String()[2:], p.String()[:20], strings.Repeat("1.", 10_000), "1.bnVsbA"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := parsePosition(text)
+		if err != nil {
+			return
+		}
+		again, err := parsePosition(p.String())
+		require.NoError(t, err)
+		require.Equal(t, p.String(), again.String())
+		require.False(t, p.at.IsZero())
+	})
+}
+
+func someEvents(from, n int) []told {
+	events := make([]told, n)
+	for i := range events {
+		events[i] = told{id: fmt.Sprint(from + i), Event: fleet.Event{Type: fleet.EventAgentJoined, EventData: fleet.EventData{Count: from + i}}}
+	}
+	return events
+}
+
+func TestSlowListenerGetsAGap(t *testing.T) {
+	t.Parallel()
+	l := newListener(eventFilter{}, "p0")
+	l.offer(someEvents(0, maxWaiting-1), "p1")
+	l.offer(someEvents(maxWaiting-1, 3), "p2")
+	l.offer(someEvents(maxWaiting+2, 1), "p3")
+	events, missed, at, ended := l.take()
+	require.Len(t, events, maxWaiting)
+	require.EqualValues(t, 3, missed, "what came after the first that was dropped is dropped too")
+	require.Equal(t, "p3", at)
+	require.False(t, ended)
+	l.offer(someEvents(0, 2), "p4")
+	events, missed, at, _ = l.take()
+	require.Len(t, events, 2, "it has caught up")
+	require.Zero(t, missed)
+	require.Equal(t, "p4", at)
+	l.end()
+	_, _, _, ended = l.take()
+	require.True(t, ended)
+}
+
+func TestListenerIsNotWokenForOthersEvents(t *testing.T) {
+	t.Parallel()
+	l := newListener(eventFilter{types: []string{"task"}}, "p0")
+	l.offer(someEvents(0, 3), "p1")
+	require.Empty(t, l.wake)
+	events, missed, at, _ := l.take()
+	require.Empty(t, events)
+	require.Zero(t, missed)
+	require.Equal(t, "p1", at, "the position moves on all the same")
+}
+
+func TestCloudEvent(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for want, e := range map[string]fleet.Event{
+		"agents/a-1":          {Type: fleet.EventAgentLost, EventData: fleet.EventData{AgentID: "a-1", ID: "x"}},
+		"tasks/t-1":           {Type: fleet.EventTaskRunning, EventData: fleet.EventData{TaskID: "t-1", AgentID: "a-1"}},
+		"failovers/c:a-1:1":   {Type: fleet.EventFailoverEnded, EventData: fleet.EventData{ID: "c:a-1:1", AgentID: "a-1"}},
+		"drains/c:d-1":        {Type: fleet.EventDrainStarted, EventData: fleet.EventData{ID: "c:d-1"}},
+		"lanes/cap/gpu":       {Type: fleet.EventLanePaused, EventData: fleet.EventData{Lane: "cap/gpu"}},
+		"":                    {Type: fleet.EventGap},
+		"agents/a-1 (leader)": {Type: fleet.EventLeaderElected, EventData: fleet.EventData{AgentID: "a-1"}},
+	} {
+		require.Equal(t, strings.TrimSuffix(want, " (leader)"), subjectOf(&e), e.Type)
+	}
+	list := ofCluster("c", at, []fleet.Event{{Seq: 3, Type: fleet.EventAgentLost, Time: at, EventData: fleet.EventData{Cluster: "c", AgentID: "a-1"}}})
+	list[0].encode()
+	var fields map[string]any
+	require.NoError(t, json.Unmarshal(list[0].json, &fields))
+	require.Equal(t, map[string]any{
+		"specversion": "1.0", "id": list[0].id, "source": "/api/v1/agents/clusters/c", "type": "dev.mainstay.agent.lost", "subject": "agents/a-1",
+		"time": "2026-11-21T12:00:00Z", "datacontenttype": "application/json", "data": map[string]any{"cluster": "c", "agent_id": "a-1"},
+	}, fields)
+}
+
+func TestFirstRunOfATaskTellsThatItWasQueued(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	run := func(attempt int) []told {
+		return ofHub("h", "p", []fleet.Event{{Seq: 5, Type: fleet.EventTaskRunning, Time: at.Add(time.Second), EventData: fleet.EventData{
+			Cluster: "c", Tenant: "film", TaskID: "t-1", TaskType: "x", AgentID: "a-1", Attempt: attempt, QueuedAt: &at}}})
+	}
+	first := run(1)
+	require.Len(t, first, 2)
+	require.Equal(t, "t-1.queued", first[0].id, "as visibility calls it")
+	require.Equal(t, fleet.Event{Type: fleet.EventTaskQueued, Time: at, EventData: fleet.EventData{Cluster: "c", Tenant: "film", TaskID: "t-1", TaskType: "x"}}, first[0].Event)
+	require.Equal(t, "h.p.5", first[1].id)
+	require.Len(t, run(2), 1)
+}

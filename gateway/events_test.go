@@ -1,0 +1,695 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// fakeFleet is a Temporal with clusters, hubs and tasks that tell events. What needs no answer of its own is a nil method.
+type fakeFleet struct {
+	client.Client
+	mu       sync.Mutex
+	clusters map[string]*fakeCluster
+	hubs     map[string]*fakeEventHub
+	tasks    []*workflowpb.WorkflowExecutionInfo
+	calls    map[string]int
+	down     bool  // nothing answers
+	noAsk    error // the error of starting a question to a hub
+}
+
+type fakeCluster struct {
+	created time.Time
+	log     fleet.EventLog
+	length  int64
+}
+
+type fakeEventHub struct {
+	process string
+	log     fleet.EventLog
+	hints   int64
+	changed map[string]int64
+	wake    chan struct{}
+	silent  bool
+}
+
+func newFakeFleet() *fakeFleet {
+	return &fakeFleet{clusters: map[string]*fakeCluster{}, hubs: map[string]*fakeEventHub{}, calls: map[string]int{}}
+}
+
+func (f *fakeFleet) count(call string) error {
+	f.calls[call]++
+	if f.down {
+		return serviceerror.NewUnavailable("canary: down")
+	}
+	return nil
+}
+
+// all is how many calls there were.
+func (f *fakeFleet) all() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for _, calls := range f.calls {
+		n += calls
+	}
+	return n
+}
+
+func (f *fakeFleet) cluster(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.clusters[name] = &fakeCluster{created: time.Now()}
+}
+
+func (f *fakeFleet) hub(id, process string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if old := f.hubs[id]; old != nil {
+		close(old.wake)
+	}
+	f.hubs[id] = &fakeEventHub{process: process, changed: map[string]int64{}, wake: make(chan struct{})}
+}
+
+// decides has a cluster keep an event; unless hub is empty, that hub knows of it.
+func (f *fakeFleet) decides(cluster, hub string, kind fleet.EventType, agent string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.clusters[cluster]
+	c.length++
+	c.log.Add(fleet.Event{Type: kind, Time: time.Now(), EventData: fleet.EventData{Cluster: cluster, AgentID: agent}}, 8)
+	if h := f.hubs[hub]; h != nil {
+		h.hints++
+		h.changed[cluster] = h.hints
+		h.signal()
+	}
+}
+
+// sees has a hub note an event.
+func (f *fakeFleet) sees(hub string, e fleet.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e.Time = time.Now()
+	f.hubs[hub].log.Add(e, 8)
+	f.hubs[hub].signal()
+}
+
+func (h *fakeEventHub) signal() {
+	close(h.wake)
+	h.wake = make(chan struct{})
+}
+
+// task adds a task as visibility shows it.
+func (f *fakeFleet) task(id string, status enumspb.WorkflowExecutionStatus, change ...func(*workflowpb.WorkflowExecutionInfo)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	info := newFake().withTask(contract.TaskState{}).info
+	info.Execution.WorkflowId = contract.TaskWorkflowID(id)
+	info.StartTime, info.Status = timestamppb.Now(), status
+	if status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		info.CloseTime = timestamppb.Now()
+	}
+	for _, c := range change {
+		c(info)
+	}
+	f.tasks = append([]*workflowpb.WorkflowExecutionInfo{info}, f.tasks...)
+}
+
+func (f *fakeFleet) ListWorkflow(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.count("list"); err != nil {
+		return nil, err
+	}
+	answer := &workflowservice.ListWorkflowExecutionsResponse{}
+	if strings.Contains(r.GetQuery(), "'Cluster'") {
+		for name := range f.clusters {
+			answer.Executions = append(answer.Executions, open(contract.ClusterWorkflowID(name), contract.ClusterWorkflow).info)
+		}
+		for id := range f.hubs {
+			answer.Executions = append(answer.Executions, open(contract.HubWorkflowID(id), contract.HubWorkflow).info)
+		}
+		return answer, nil
+	}
+	marked := strings.Contains(r.GetQuery(), contract.AttrStatusAt.GetName())
+	for _, info := range f.tasks {
+		_, has := info.GetSearchAttributes().GetIndexedFields()[contract.AttrStatusAt.GetName()]
+		if marked && has || !marked && strings.Contains(r.GetQuery(), "'"+info.GetStatus().String()+"'") {
+			answer.Executions = append(answer.Executions, info)
+		}
+	}
+	return answer, nil
+}
+
+func (f *fakeFleet) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.count("describe"); err != nil {
+		return nil, err
+	}
+	name, _ := contract.ClusterOfWorkflowID(id)
+	c := f.clusters[name]
+	if c == nil {
+		return nil, serviceerror.NewNotFound("canary: no such workflow")
+	}
+	info := open(id, contract.ClusterWorkflow).info
+	info.HistoryLength = c.length
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: info}, nil
+}
+
+func (f *fakeFleet) QueryWorkflow(_ context.Context, id, _, query string, args ...any) (converter.EncodedValue, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.count("query"); err != nil {
+		return nil, err
+	}
+	name, _ := contract.ClusterOfWorkflowID(id)
+	c := f.clusters[name]
+	if c == nil || query != contract.EventsQuery {
+		return nil, serviceerror.NewNotFound("canary: no such workflow")
+	}
+	since := args[0].(contract.EventsSince)
+	answer := contract.ClusterEvents{CreatedAt: c.created, Seq: c.log.Seq}
+	if since.From.IsZero() {
+		answer.Events, answer.Missing = c.log.After(since.After)
+	} else if events, missing := c.log.Since(since.From); missing {
+		answer.Events, answer.Missing = events, 1
+	} else {
+		answer.Events = events
+	}
+	return encoded{answer}, nil
+}
+
+func (f *fakeFleet) ExecuteActivity(_ context.Context, o client.StartActivityOptions, _ any, args ...any) (client.ActivityHandle, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.count("ask"); err != nil {
+		return nil, err
+	}
+	if f.noAsk != nil {
+		return nil, f.noAsk
+	}
+	return &fakeQuestion{f: f, hub: strings.TrimPrefix(o.TaskQueue, "hub/"), in: args[0].(contract.ReadEventsInput)}, nil
+}
+
+func (f *fakeFleet) WorkflowService() workflowservice.WorkflowServiceClient {
+	return fleetService{f: f}
+}
+
+type fleetService struct {
+	workflowservice.WorkflowServiceClient
+	f *fakeFleet
+}
+
+func (s fleetService) DeleteActivityExecution(context.Context, *workflowservice.DeleteActivityExecutionRequest, ...grpc.CallOption) (*workflowservice.DeleteActivityExecutionResponse, error) {
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	return &workflowservice.DeleteActivityExecutionResponse{}, s.f.count("tidy")
+}
+
+// fakeQuestion is a question to a hub, which answers as hub.readEvents does.
+type fakeQuestion struct {
+	client.ActivityHandle
+	f   *fakeFleet
+	hub string
+	in  contract.ReadEventsInput
+}
+
+func (q *fakeQuestion) GetRunID() string { return "run" }
+
+func (q *fakeQuestion) Get(ctx context.Context, into any) error {
+	over := time.After(q.in.Wait.Std())
+	for last := false; ; {
+		q.f.mu.Lock()
+		h := q.f.hubs[q.hub]
+		if h == nil || h.silent {
+			q.f.mu.Unlock()
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(3 * time.Second):
+				return temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+			}
+		}
+		r := contract.ReadEventsResult{Process: h.process, Seq: h.log.Seq, Hints: h.hints}
+		switch {
+		case q.in.Newest:
+			last = true
+		case q.in.Process != "" && q.in.Process != h.process:
+			r.Events, _ = h.log.After(0)
+			r.Missing = -1
+		case !q.in.From.IsZero():
+			r.Events, _ = h.log.Since(q.in.From)
+		default:
+			r.Events, r.Missing = h.log.After(q.in.After)
+		}
+		if !q.in.Newest {
+			for cluster, hint := range h.changed {
+				if hint > q.in.Hints {
+					r.Changed = append(r.Changed, cluster)
+				}
+			}
+		}
+		wake := h.wake
+		q.f.mu.Unlock()
+		if last || q.in.Wait == 0 || len(r.Events)+len(r.Changed) > 0 || r.Missing != 0 {
+			return encoded{r}.Get(into)
+		}
+		select {
+		case <-wake:
+		case <-over:
+			last = true
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// follower reads a stream within a bubble.
+type follower struct {
+	mu     sync.Mutex
+	lines  []string
+	events []gateway.CloudEvent
+	last   string
+	status int
+	body   string
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// pipeWriter is an answer that is read while it is written.
+type pipeWriter struct {
+	*io.PipeWriter
+	header http.Header
+	status int
+}
+
+func (w *pipeWriter) Header() http.Header    { return w.header }
+func (w *pipeWriter) WriteHeader(status int) { w.status = status }
+func (w *pipeWriter) Flush()                 {}
+
+// follow opens a stream and returns when it stands.
+func follow(t *testing.T, h http.Handler, query, last string) *follower {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	f := &follower{cancel: cancel, ended: make(chan struct{})}
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/agents/events?"+query, nil)
+	if last != "" {
+		r.Header.Set("Last-Event-ID", last)
+	}
+	from, to := io.Pipe()
+	w := &pipeWriter{PipeWriter: to, header: http.Header{}}
+	go func() {
+		h.ServeHTTP(w, r)
+		_ = to.Close()
+	}()
+	go func() {
+		defer close(f.ended)
+		reader := gateway.NewEventReader(from)
+		for {
+			_, event, err := reader.Next()
+			f.mu.Lock()
+			f.last = reader.LastID
+			if err != nil {
+				f.mu.Unlock()
+				return
+			}
+			f.events = append(f.events, *event)
+			about := event.Subject
+			if event.Type == fleet.EventGap {
+				about = event.Data.Reason
+			}
+			f.lines = append(f.lines, strings.TrimPrefix(string(event.Type), fleet.EventPrefix)+" "+about)
+			f.mu.Unlock()
+		}
+	}()
+	synctest.Wait()
+	return f
+}
+
+// told returns the lines so far, and forgets them.
+func (f *follower) told() []string {
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	lines := f.lines
+	f.lines = nil
+	return lines
+}
+
+// leave ends the stream as a client that has gone, and returns the id that it would go on from.
+func (f *follower) leave() string {
+	f.cancel()
+	<-f.ended
+	return f.last
+}
+
+// inFleet runs a test in a bubble with a gateway on a fake fleet. What still runs when it ends fails it.
+func inFleet(t *testing.T, test func(t *testing.T, f *fakeFleet, h http.Handler)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeFleet()
+		f.cluster("c")
+		f.hub("hub-1", "p1")
+		pass(time.Hour) // what is there is old
+		h, stop := eventGateway(f)
+		defer stop()
+		test(t, f, h)
+	})
+}
+
+func eventGateway(f *fakeFleet) (http.Handler, func()) {
+	s := httpapi.New(httpapi.Options{})
+	g := gateway.New(gateway.Options{Client: f})
+	g.Register(s.API())
+	return s.Handler(), g.Stop
+}
+
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func running(task string) fleet.Event {
+	return fleet.Event{Type: fleet.EventTaskRunning, EventData: fleet.EventData{Cluster: "c", TaskID: task, AgentID: "a-1", Attempt: 2}}
+}
+
+func TestEventsComeFromAllSources(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
+		f.decides("c", "", fleet.EventAgentJoined, "before")
+		f.task("before", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+		pass(time.Second)
+		l := follow(t, h, "", "")
+		defer l.leave()
+		require.Empty(t, l.told(), "what happened before is no news")
+
+		f.decides("c", "hub-1", fleet.EventAgentLost, "a-1")
+		require.Equal(t, []string{"agent.lost agents/a-1"}, l.told(), "at once")
+		f.sees("hub-1", running("t-1"))
+		require.Equal(t, []string{"task.running tasks/t-1"}, l.told(), "at once")
+		f.decides("c", "", fleet.EventLeaderElected, "a-2")
+		pass(time.Second)
+		require.Equal(t, []string{"leader.elected agents/a-2"}, l.told(), "also what no hub knows")
+		f.task("t-2", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+		f.task("t-3", enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED)
+		pass(2 * time.Second)
+		require.Equal(t, []string{"task.queued tasks/t-2", "task.queued tasks/t-3", "task.cancelled tasks/t-3"}, l.told())
+
+		f.cluster("later")
+		f.decides("later", "", fleet.EventClusterCreated, "")
+		pass(6 * time.Second)
+		require.Equal(t, []string{"cluster.created "}, l.told(), "of a cluster that is made meanwhile, from its beginning")
+	})
+}
+
+func TestEventIsToldOnce(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
+		l := follow(t, h, "", "")
+		defer l.leave()
+		e := running("t-1")
+		now := time.Now()
+		e.Attempt, e.QueuedAt = 1, &now
+		f.sees("hub-1", e)
+		done := running("t-1")
+		done.Type = fleet.EventTaskCompleted
+		f.sees("hub-1", done)
+		require.Equal(t, []string{"task.queued tasks/t-1", "task.running tasks/t-1", "task.completed tasks/t-1"}, l.told())
+		f.task("t-1", enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
+		pass(30 * time.Second)
+		require.Empty(t, l.told(), "visibility tells the same")
+		f.task("t-2", enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
+		pass(11 * time.Second)
+		require.Equal(t, []string{"task.queued tasks/t-2", "task.completed tasks/t-2"}, l.told(), "what no hub told")
+	})
+}
+
+func TestDecidedTasks(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
+		l := follow(t, h, "type=task.review,task.dead_letter,task.failed,task.queued", "")
+		defer l.leave()
+		mark := func(status string) func(*workflowpb.WorkflowExecutionInfo) {
+			return func(info *workflowpb.WorkflowExecutionInfo) {
+				fields := info.GetSearchAttributes().GetIndexedFields()
+				fields[contract.AttrStatusAt.GetName()] = payload(time.Now())
+				delete(fields, contract.AttrStatus.GetName())
+				if status != "" {
+					fields[contract.AttrStatus.GetName()] = payload(status)
+				}
+				info.StartTime = timestamppb.New(time.Now().Add(-time.Hour))
+			}
+		}
+		open := enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+		f.task("t-review", open, mark("review"))
+		f.task("t-dead", open, mark("dead_letter"))
+		f.task("t-ending", open, mark("failed"))
+		f.task("t-failed", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, mark("failed"))
+		f.task("t-again", open, mark(""))
+		pass(time.Second + 100*time.Millisecond)
+		got := l.told()
+		slices.Sort(got)
+		require.Equal(t, []string{"task.dead_letter tasks/t-dead", "task.failed tasks/t-failed", "task.review tasks/t-review"}, got)
+		pass(2 * time.Second)
+		require.Equal(t, []string{"task.queued tasks/t-again"}, l.told(), "once it is certain that it is not about to end")
+		pass(20 * time.Second)
+		require.Empty(t, l.told())
+	})
+}
+
+func TestNothingIsAskedWhileNobodyListens(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
+		pass(time.Hour)
+		require.Zero(t, f.all())
+		first, second := follow(t, h, "", ""), follow(t, h, "type=agent", "")
+		pass(time.Minute)
+		begin := f.all()
+		pass(10 * time.Minute)
+		with := float64(f.all()-begin) / 600
+		t.Logf("%.2f calls a second while somebody listens to an idle fleet of one cluster and one hub: %v", with, f.calls)
+		require.Less(t, with, 5.0)
+		first.leave()
+		pass(time.Minute)
+		require.Empty(t, second.told())
+		second.leave()
+		pass(10 * time.Second)
+		begin = f.all()
+		pass(time.Hour)
+		require.Equal(t, begin, f.all(), "nothing is asked any more")
+		again := follow(t, h, "", "")
+		defer again.leave()
+		f.decides("c", "hub-1", fleet.EventAgentLost, "a-1")
+		require.Equal(t, []string{"agent.lost agents/a-1"}, again.told(), "and it begins again")
+	})
+}
+
+func TestListenerGoesOnAtAnotherGateway(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
+		l := follow(t, h, "", "")
+		f.decides("c", "hub-1", fleet.EventAgentJoined, "a-1")
+		f.sees("hub-1", running("t-1"))
+		require.Len(t, l.told(), 2)
+		last := l.leave()
+
+		f.decides("c", "hub-1", fleet.EventAgentLost, "a-1")
+		f.sees("hub-1", running("t-2"))
+		f.task("t-3", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+		f.cluster("new")
+		f.decides("new", "", fleet.EventClusterCreated, "")
+		pass(20 * time.Second)
+		other, stop := eventGateway(f)
+		defer stop()
+		l = follow(t, other, "", last)
+		got := l.told()
+		slices.Sort(got)
+		require.Equal(t, []string{"agent.lost agents/a-1", "cluster.created ", "task.queued tasks/t-3", "task.running tasks/t-2"}, got, "all of it, and nothing twice")
+		f.decides("c", "hub-1", fleet.EventAgentRecovered, "a-1")
+		require.Equal(t, []string{"agent.recovered agents/a-1"}, l.told())
+		last = l.leave()
+
+		t.Log("the gateway is restarted after a quiet time: sources that told nothing lately are not in the id")
+		l = follow(t, other, "", last)
+		pass(10 * time.Minute)
+		last = l.leave()
+		f.decides("c", "hub-1", fleet.EventAgentLeft, "a-1")
+		l = follow(t, h, "", last)
+		defer l.leave()
+		require.Equal(t, []string{"agent.left agents/a-1"}, l.told())
+	})
+}
+
+func TestGaps(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
+		l := follow(t, h, "", "")
+		f.decides("c", "hub-1", fleet.EventAgentJoined, "a-1")
+		f.sees("hub-1", running("t-1"))
+		require.Len(t, l.told(), 2)
+		last := l.leave()
+		for i := range 10 {
+			f.decides("c", "", fleet.EventAgentJoined, fmt.Sprint("b-", i))
+			f.sees("hub-1", running("t-1"))
+		}
+		l = follow(t, h, "type=gap", last)
+		got := l.told()
+		slices.Sort(got)
+		require.Equal(t, []string{"gap older events of hub hub-1 are no longer kept", "gap older events of the cluster are no longer kept"}, got)
+		for _, e := range l.events {
+			require.Equal(t, 2, e.Data.Count)
+		}
+
+		f.hub("hub-1", "p2")
+		f.sees("hub-1", running("t-9"))
+		require.Equal(t, []string{"gap hub hub-1 was restarted: what happened at its agents meanwhile is not known"}, l.told())
+		last = l.leave()
+
+		f.hub("hub-1", "p3")
+		l = follow(t, h, "type=gap", last)
+		require.Equal(t, []string{"gap hub hub-1 was restarted: what happened at its agents before is not known"}, l.told())
+		l.leave()
+		l = follow(t, h, "", "not an id")
+		require.Equal(t, []string{"gap Last-Event-ID is not of this API: what happened before is not told"}, l.told())
+		l.leave()
+	})
+}
+
+func TestSilentHubAndTemporalAway(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
+		f.mu.Lock()
+		f.hubs["hub-1"].silent = true
+		f.mu.Unlock()
+		l := follow(t, h, "", "")
+		pass(6 * time.Second)
+		require.Empty(t, l.told())
+		f.decides("c", "", fleet.EventAgentLost, "a-1")
+		pass(time.Second)
+		require.Equal(t, []string{"agent.lost agents/a-1"}, l.told(), "the others go on")
+		f.mu.Lock()
+		f.hubs["hub-1"].silent = false
+		f.mu.Unlock()
+		pass(10 * time.Second)
+		require.Equal(t, []string{"gap hub hub-1 did not answer for a while"}, l.told())
+		f.mu.Lock()
+		f.down = true
+		f.mu.Unlock()
+		pass(time.Minute)
+		require.Empty(t, l.told())
+		f.decides("c", "hub-1", fleet.EventAgentJoined, "a-1")
+		f.mu.Lock()
+		f.down = false
+		f.mu.Unlock()
+		pass(6 * time.Second)
+		require.Equal(t, []string{"agent.joined agents/a-1"}, l.told(), "what happened meanwhile is told, for the sources remember it")
+		l.leave()
+
+		f.mu.Lock()
+		f.noAsk = serviceerror.NewUnimplemented("canary")
+		f.mu.Unlock()
+		pass(time.Minute)
+		l = follow(t, h, "type=gap", "")
+		defer l.leave()
+		pass(time.Second)
+		got := l.told()
+		require.Len(t, got, 1)
+		require.Contains(t, got[0], "what only hubs know")
+	})
+}
+
+func TestPastOnly(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
+		f.decides("c", "", fleet.EventAgentJoined, "long-ago")
+		pass(30 * time.Minute)
+		f.decides("c", "", fleet.EventAgentLost, "a-1")
+		f.sees("hub-1", running("t-1"))
+		pass(time.Minute)
+		l := follow(t, h, "since=15m&follow=false", "")
+		<-l.ended
+		require.Equal(t, []string{"agent.lost agents/a-1", "task.running tasks/t-1"}, l.told())
+	})
+}
+
+func TestStoppingGatewayEndsItsStreams(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeFleet()
+		f.cluster("c")
+		h, stop := eventGateway(f)
+		l := follow(t, h, "", "")
+		begun := time.Now()
+		stop()
+		stop()
+		<-l.ended
+		require.Less(t, time.Since(begun), time.Second)
+		w := do(h, http.MethodGet, "/api/v1/agents/events", "")
+		problem(t, w, http.StatusServiceUnavailable, protocol.CodeUnavailable)
+	})
+}
+
+func TestIdleStreamShowsThatItIsAlive(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
+		last := follow(t, h, "", "").leave()
+		require.NotEmpty(t, last, "there is something to go on from before the first event")
+		l := follow(t, h, "type=agent", "")
+		for range 5 { // which it does not want
+			f.sees("hub-1", running("t-1"))
+			pass(10 * time.Second)
+		}
+		require.Empty(t, l.told())
+		require.NotEqual(t, last, l.leave(), "it moves on")
+	})
+}
+
+func TestEventsRefuseBadRequests(t *testing.T) {
+	t.Parallel()
+	h, stop := eventGateway(newFakeFleet())
+	defer stop()
+	for _, query := range []string{"type=agents", "type=agent,", "cluster=NO", "agent=A", "since=yesterday", "since=-1m", "since=48h", "since=2020-01-01T00:00:00Z", "follow=maybe", "what=ever", "type=a&type=%00canary"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // what is accepted by mistake would stream for ever
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/agents/events?"+query, nil))
+		cancel()
+		problem(t, w, http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+	}
+}
+
+func TestEventReaderReadsWhatTheStandardAllows(t *testing.T) {
+	t.Parallel()
+	r := gateway.NewEventReader(strings.NewReader(": hello\nretry: 1\n\nid: 1\n\ndata: {\"id\":\ndata:\"a\"}\n\nevent: x\nid:2\ndata: {\"id\":\"b\"}\n\nid: 3\ndata: {"))
+	_, e, err := r.Next()
+	require.NoError(t, err)
+	require.Equal(t, "a", e.ID)
+	require.Equal(t, "1", r.LastID)
+	_, e, err = r.Next()
+	require.NoError(t, err)
+	require.Equal(t, "b", e.ID)
+	require.Equal(t, "2", r.LastID)
+	_, _, err = r.Next()
+	require.True(t, errors.Is(err, io.EOF))
+	require.Equal(t, "2", r.LastID, "half an event is none")
+	_, _, err = gateway.NewEventReader(strings.NewReader("data: no\n\n")).Next()
+	require.ErrorContains(t, err, "read an event")
+}
