@@ -50,6 +50,9 @@ func (g *Gateway) ask(ctx context.Context, q hubQuestion, answer any) (answered 
 	if isAny[*serviceerror.Unimplemented](err) {
 		return false, httpapi.Problem(protocol.CodeNotSupported, noStandaloneActivities)
 	}
+	if err != nil && context.Cause(ctx) == context.Canceled { //nolint:errorlint // the asker has gone, which is no fault
+		return false, ctx.Err()
+	}
 	if err != nil {
 		return false, g.answer(err, "ask a hub", protocol.CodeInternal)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -65,20 +66,44 @@ func subjectOf(e *fleet.Event) string {
 	return ""
 }
 
-// ofCluster names the events that a cluster keeps.
-func ofCluster(cluster string, created time.Time, events []fleet.Event) []told {
-	list := make([]told, len(events))
-	for i, e := range events {
-		list[i] = told{id: cluster + "." + strconv.FormatInt(created.UnixMilli(), 36) + "." + strconv.FormatInt(e.Seq, 10), Event: e}
+// ofCluster names the events that a cluster keeps. Those that it no longer keeps are a gap, which has the same name
+// whoever notices it.
+func ofCluster(cluster string, answer *contract.ClusterEvents, since contract.EventsSince) []told {
+	prefix := cluster + "." + strconv.FormatInt(answer.CreatedAt.UnixMilli(), 36) + "."
+	list := make([]told, 0, len(answer.Events)+1)
+	if answer.Missing > 0 {
+		missing := answer.Missing
+		if !since.From.IsZero() {
+			missing = 0 // how many is not known
+		}
+		g := gap(before(answer.Events), cluster, "older events of the cluster are no longer kept", missing)
+		g.id = prefix + "gap." + strconv.FormatInt(answer.Seq-int64(len(answer.Events)), 10)
+		list = append(list, g)
+	}
+	for _, e := range answer.Events {
+		list = append(list, told{id: prefix + strconv.FormatInt(e.Seq, 10), Event: e})
 	}
 	return list
 }
 
 // ofHub names the events that a hub saw. What visibility tells too has the same name there.
-func ofHub(hub, process string, events []fleet.Event) []told {
-	list := make([]told, 0, len(events))
-	for _, e := range events {
-		id := hub + "." + process + "." + strconv.FormatInt(e.Seq, 10)
+func ofHub(hub string, read *contract.ReadEventsResult, ask contract.ReadEventsInput) []told {
+	prefix := hub + "." + read.Process + "."
+	list := make([]told, 0, len(read.Events)+1)
+	if read.Missing != 0 {
+		missing, why := read.Missing, "older events of hub "+hub+" are no longer kept"
+		switch {
+		case missing < 0:
+			missing, why = 0, "hub "+hub+" was restarted: what happened at its agents meanwhile is not known"
+		case !ask.From.IsZero():
+			missing = 0
+		}
+		g := gap(before(read.Events), "", why, missing)
+		g.id = prefix + "gap." + strconv.FormatInt(read.Seq-int64(len(read.Events)), 10)
+		list = append(list, g)
+	}
+	for _, e := range read.Events {
+		id := prefix + strconv.FormatInt(e.Seq, 10)
 		switch {
 		case e.Type == fleet.EventTaskCompleted:
 			id = taskEventID(e.TaskID, fleet.TaskCompleted)
@@ -90,6 +115,14 @@ func ofHub(hub, process string, events []fleet.Event) []told {
 		list = append(list, told{id: id, Event: e})
 	}
 	return list
+}
+
+// before is the time of the first of some events: what is missing came before it.
+func before(events []fleet.Event) time.Time {
+	if len(events) == 0 {
+		return time.Now()
+	}
+	return events[0].Time
 }
 
 // taskEventID names the event that a task has reached a status that it reaches once.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -164,7 +165,8 @@ func TestCloudEvent(t *testing.T) {
 	} {
 		require.Equal(t, strings.TrimSuffix(want, " (leader)"), subjectOf(&e), e.Type)
 	}
-	list := ofCluster("c", at, []fleet.Event{{Seq: 3, Type: fleet.EventAgentLost, Time: at, EventData: fleet.EventData{Cluster: "c", AgentID: "a-1"}}})
+	list := ofCluster("c", &contract.ClusterEvents{CreatedAt: at, Seq: 3, Events: []fleet.Event{
+		{Seq: 3, Type: fleet.EventAgentLost, Time: at, EventData: fleet.EventData{Cluster: "c", AgentID: "a-1"}}}}, contract.EventsSince{})
 	list[0].encode()
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(list[0].json, &fields))
@@ -178,8 +180,8 @@ func TestFirstRunOfATaskTellsThatItWasQueued(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	run := func(attempt int) []told {
-		return ofHub("h", "p", []fleet.Event{{Seq: 5, Type: fleet.EventTaskRunning, Time: at.Add(time.Second), EventData: fleet.EventData{
-			Cluster: "c", Tenant: "film", TaskID: "t-1", TaskType: "x", AgentID: "a-1", Attempt: attempt, QueuedAt: &at}}})
+		return ofHub("h", &contract.ReadEventsResult{Process: "p", Seq: 5, Events: []fleet.Event{{Seq: 5, Type: fleet.EventTaskRunning, Time: at.Add(time.Second), EventData: fleet.EventData{
+			Cluster: "c", Tenant: "film", TaskID: "t-1", TaskType: "x", AgentID: "a-1", Attempt: attempt, QueuedAt: &at}}}}, contract.ReadEventsInput{})
 	}
 	first := run(1)
 	require.Len(t, first, 2)

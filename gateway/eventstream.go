@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-
-	"mainstay.dev/mainstay/fleet"
 )
 
 const (
@@ -99,5 +97,5 @@ func (s *eventStreamWriter) write(put func()) error {
 
 // withoutTold drops the events that were told.
 func withoutTold(events []told, known map[string]bool) []told {
-	return slices.DeleteFunc(events, func(e told) bool { return known[e.id] && e.Type != fleet.EventGap })
+	return slices.DeleteFunc(events, func(e told) bool { return known[e.id] })
 }

@@ -13,7 +13,6 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 )
 
 const (
@@ -161,10 +160,7 @@ func (r *feedRun) fetch(ctx context.Context, c *clusterSource) (events []told, a
 		}
 		return nil, nil, false
 	}
-	events = ofCluster(c.name, answer.CreatedAt, answer.Events)
-	if answer.Missing > 0 {
-		events = append([]told{gap(before(answer.Events), c.name, "the cluster changed faster than it could be told", answer.Missing)}, events...)
-	}
+	events = ofCluster(c.name, &answer, since)
 	c.created, c.seq, c.unread = answer.CreatedAt, answer.Seq, false
 	if len(events) > 0 {
 		r.mu.Lock()
@@ -173,14 +169,6 @@ func (r *feedRun) fetch(ctx context.Context, c *clusterSource) (events []told, a
 	}
 	name, mark := c.name, clusterMark{created: c.created, seq: c.seq, at: time.Now()}
 	return events, func(p *position) { p.clusters[name] = mark }, true
-}
-
-// before is the time of the first of some events: what is missing came before it.
-func before(events []fleet.Event) time.Time {
-	if len(events) == 0 {
-		return time.Now()
-	}
-	return events[0].Time
 }
 
 // clusterEvents asks a cluster's workflow for events.

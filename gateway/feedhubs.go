@@ -59,17 +59,11 @@ func (r *feedRun) followHub(ctx context.Context, h *hubSource) {
 			continue
 		}
 		pause = hubAgain
-		var events []told
-		switch {
-		case read.Missing < 0:
-			events = append(events, gap(time.Now(), "", "hub "+h.id+" was restarted: what happened at its agents meanwhile is not known", 0))
-		case read.Missing > 0:
-			events = append(events, gap(before(read.Events), "", "hub "+h.id+" saw more than could be told", read.Missing))
-		case silent && ask.Newest:
+		events := ofHub(h.id, &read, ask)
+		if silent && ask.Newest {
 			events = append(events, gap(time.Now(), "", "hub "+h.id+" did not answer for a while", 0))
 		}
 		silent = false
-		events = append(events, ofHub(h.id, read.Process, read.Events)...)
 		mark := hubMark{process: read.Process, seq: read.Seq, at: time.Now()}
 		if len(events) > 0 || len(read.Changed) > 0 {
 			r.publishWith(ctx, read.Changed, events, func(p *position) { p.hubs[h.id] = mark })

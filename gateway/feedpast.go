@@ -80,20 +80,13 @@ func (g *Gateway) pastOfCluster(ctx context.Context, name string, p *position) [
 	}
 	answer, err := g.clusterEvents(ctx, name, since)
 	if err == nil && known && answer.CreatedAt.UnixMilli() != mark.created.UnixMilli() {
-		answer, err = g.clusterEvents(ctx, name, contract.EventsSince{})
+		since = contract.EventsSince{}
+		answer, err = g.clusterEvents(ctx, name, since)
 	}
 	if err != nil {
 		return []told{gap(time.Now(), name, "the cluster did not answer, or is gone: what happened in it is not known", 0)}
 	}
-	events := ofCluster(name, answer.CreatedAt, answer.Events)
-	if answer.Missing > 0 {
-		missing := answer.Missing
-		if !since.From.IsZero() {
-			missing = 0 // how many is not known
-		}
-		events = append([]told{gap(before(answer.Events), name, "older events of the cluster are no longer kept", missing)}, events...)
-	}
-	return events
+	return ofCluster(name, &answer, since)
 }
 
 func (g *Gateway) pastOfHub(ctx context.Context, id string, p *position) []told {
@@ -109,16 +102,7 @@ func (g *Gateway) pastOfHub(ctx context.Context, id string, p *position) []told 
 	case err != nil || !answered:
 		return []told{gap(time.Now(), "", "hub "+id+" did not answer: what its agents did is not known", 0)}
 	}
-	events := ofHub(id, read.Process, read.Events)
-	switch {
-	case read.Missing < 0:
-		events = append([]told{gap(before(read.Events), "", "hub "+id+" was restarted: what happened at its agents before is not known", 0)}, events...)
-	case read.Missing > 0 && known:
-		events = append([]told{gap(before(read.Events), "", "older events of hub "+id+" are no longer kept", read.Missing)}, events...)
-	case read.Missing > 0:
-		events = append([]told{gap(before(read.Events), "", "older events of hub "+id+" are not known", 0)}, events...)
-	}
-	return events
+	return ofHub(id, &read, ask)
 }
 
 func (g *Gateway) pastOfTasks(ctx context.Context, since time.Time) []told {

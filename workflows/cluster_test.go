@@ -39,7 +39,7 @@ func newCluster(t *testing.T) *clusterRun {
 		activity.RegisterOptions{Name: contract.ReadLoadsActivity})
 	run.OnWorkflow(contract.FailoverWorkflow, mock.Anything, mock.Anything).Return(func(_ workflow.Context, in contract.FailoverInput) (fleet.FailoverRecord, error) {
 		run.failovers = append(run.failovers, in)
-		return fleet.FailoverRecord{}, nil
+		return fleet.FailoverRecord{Status: fleet.FailoverSucceeded}, nil
 	})
 	return run
 }

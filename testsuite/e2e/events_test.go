@@ -61,6 +61,13 @@ func listen(t *testing.T, node *plane.Node, query url.Values, last string) *list
 	return l
 }
 
+// leave ends the stream, and returns the id to go on from.
+func (l *listening) leave() string {
+	l.stop()
+	<-l.ended
+	return l.last
+}
+
 func (l *listening) list() []gateway.CloudEvent {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,4 +155,110 @@ func TestEventsOfAKillComeInOrder(t *testing.T) {
 		"agent.lost agents/"+first, "task.running tasks/"+id, "task.completed tasks/"+id)
 	l.inOrder(t, "agent.lost agents/"+first, "failover.started failovers/"+record.ID, "failover.ended failovers/"+record.ID)
 	t.Log(strings.Join(l.lines(), "\n"))
+}
+
+// TestEventsGoOnAtAnotherGateway has a listener go from one gateway to another, and to a restarted one: together it hears
+// of everything, and nothing but what was told last comes twice.
+func TestEventsGoOnAtAnotherGateway(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	b.finish.Store(true)
+	name := plane.UniqueID("a")
+	b.agent(t, name)
+	query := url.Values{"cluster": {b.cluster}}
+	l := listen(t, b.node, query, "")
+	first := b.submit(t, nil)
+	l.await(t, "task.completed tasks/"+first)
+	last := l.leave()
+
+	second := b.submit(t, nil)
+	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, second, "20s").Status)
+	other := plane.NewNode(t, plane.NodeOptions{})
+	l = listen(t, other, query, last)
+	l.await(t, "task.completed tasks/"+second)
+	l.inOrder(t, "task.queued tasks/"+second, "task.running tasks/"+second, "task.completed tasks/"+second)
+	third := b.submit(t, nil)
+	l.await(t, "task.completed tasks/"+third)
+	seen := map[string]int{}
+	for _, e := range l.list() {
+		seen[e.ID]++
+		require.Equal(t, 1, seen[e.ID], "%s comes twice in one stream", e.ID)
+		require.NotEqual(t, fleet.EventGap, e.Type, "nothing is missing: %s", e.Data.Reason)
+	}
+	require.Zero(t, seen[first+".running"])
+	other.Stop()
+	<-l.ended
+	last = l.leave()
+
+	fourth := b.submit(t, nil)
+	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, fourth, "20s").Status)
+	l = listen(t, b.node, query, last)
+	l.await(t, "task.completed tasks/"+fourth)
+	l.inOrder(t, "task.running tasks/"+fourth, "task.completed tasks/"+fourth)
+}
+
+// TestEventsOfDecidedTasks: what visibility tells reaches listeners too.
+func TestEventsOfDecidedTasks(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	l := listen(t, b.node, url.Values{"cluster": {b.cluster}, "type": {"task"}, "tenant": {"film"}}, "")
+	other := b.submit(t, map[string]any{"tenant": "other"})
+	once := b.submit(t, map[string]any{"tenant": "film", "retry_safety": "at_most_once"})
+	waiting := b.submit(t, map[string]any{"tenant": "film", "agent": plane.UniqueID("nobody")})
+	_, wire := b.agent(t, plane.UniqueID("a"))
+	b.waitBegins(t, once, 1)
+	l.await(t, "task.running tasks/"+once)
+	wire.cut()
+	require.Contains(t, l.await(t, "task.review tasks/"+once).Data.Cluster, b.cluster)
+	status, _ := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/tasks/"+once+"/review", map[string]any{"decision": "completed", "result": 7, "reason": "seen"}, nil)
+	require.Equal(t, http.StatusOK, status)
+	status, _ = call(t, http.MethodPost, b.node.URL+"/api/v1/agents/tasks/"+waiting+"/cancel", map[string]any{}, nil)
+	require.Equal(t, http.StatusOK, status)
+	l.await(t, "task.completed tasks/"+once)
+	l.await(t, "task.cancelled tasks/"+waiting)
+	l.inOrder(t, "task.queued tasks/"+once, "task.running tasks/"+once, "task.review tasks/"+once, "task.completed tasks/"+once)
+	l.inOrder(t, "task.queued tasks/"+waiting, "task.cancelled tasks/"+waiting)
+	for _, e := range l.list() {
+		require.NotEqual(t, "tasks/"+other, e.Subject, "another tenant's")
+	}
+}
+
+// TestEventsComeSoon measures from when something happened to when a listener has it.
+func TestEventsComeSoon(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{Brake: fleet.BrakePolicy{MinLost: 1000}})
+	b.finish.Store(true)
+	_, _ = b.agent(t, plane.UniqueID("stays"))
+	l := listen(t, b.node, url.Values{"cluster": {b.cluster}}, "")
+	for range 20 {
+		id := b.submit(t, nil)
+		l.await(t, "task.completed tasks/"+id)
+	}
+	for range 10 {
+		name := plane.UniqueID("gone")
+		_, wire := b.agent(t, name)
+		l.await(t, "agent.joined agents/"+name)
+		wire.cut()
+		l.await(t, "agent.lost agents/"+name)
+	}
+	for _, kind := range []fleet.EventType{fleet.EventTaskRunning, fleet.EventTaskCompleted, fleet.EventAgentJoined, fleet.EventAgentSuspect, fleet.EventAgentLost, fleet.EventFailoverStarted, fleet.EventFailoverEnded} {
+		took := l.delays(kind)
+		require.NotEmpty(t, took, kind)
+		slices.Sort(took)
+		t.Logf("%-40s n %3d  p50 %8s  p99 %8s  max %8s", kind, len(took), took[len(took)/2].Round(time.Millisecond), took[len(took)*99/100].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
+		require.Less(t, took[len(took)/2], 5*time.Second, kind)
+	}
+}
+
+// delays are how long the events of a type took to the listener.
+func (l *listening) delays(kind fleet.EventType) []time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var list []time.Duration
+	for i, e := range l.events {
+		if e.Type == kind {
+			list = append(list, l.at[i].Sub(e.Time))
+		}
+	}
+	return list
 }

@@ -1,0 +1,155 @@
+package hub
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// events reads what the hub saw, in short.
+func (b *bench) events(in contract.ReadEventsInput) ([]string, contract.ReadEventsResult) {
+	b.t.Helper()
+	read, err := b.readEvents(b.t.Context(), in)
+	require.NoError(b.t, err)
+	var lines []string
+	for _, e := range read.Events {
+		line := strings.TrimPrefix(string(e.Type), fleet.EventPrefix)
+		for _, part := range []string{e.TaskID, e.AgentID, string(e.AttemptEnd)} {
+			if part != "" {
+				line += " " + part
+			}
+		}
+		lines = append(lines, line)
+	}
+	return lines, read
+}
+
+func progresses(percent int) func(*protocol.Poll) {
+	return func(p *protocol.Poll) { p.Running[0].Progress = &fleet.Progress{Percent: percent} }
+}
+
+func TestHubTellsOfTasks(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 4)
+		one := a.give(task("t1", func(in *contract.RunTaskInput) { in.Spec.Tenant = "film" }))
+		a.poll(lists(one))
+		_, read := b.events(contract.ReadEventsInput{})
+		require.Equal(t, fleet.EventTaskRunning, read.Events[0].Type)
+		require.Equal(t, fleet.EventData{Cluster: "c", Tenant: "film", AgentID: "a", Epoch: 1, Hub: "hub-1", TaskID: "t1", TaskType: "echo", Attempt: 1}, read.Events[0].EventData)
+
+		t.Log("progress, at most once a second")
+		at := read.Seq
+		a.poll(lists(one), progresses(10))
+		a.poll(lists(one), progresses(20))
+		b.pass(eventProgress)
+		a.poll(lists(one), progresses(30))
+		a.poll(lists(one), progresses(30))
+		lines, read := b.events(contract.ReadEventsInput{After: at})
+		require.Equal(t, []string{"task.progress t1 a", "task.progress t1 a"}, lines)
+		require.Equal(t, 30, read.Events[1].Progress.Percent)
+		require.NoError(t, a.report(one, fleet.AttemptCompleted))
+
+		t.Log("the ends of attempts, and what comes after them; one that the agent had not listed yet began all the same")
+		at = read.Seq
+		two := a.give(task("t2"))
+		require.NoError(t, a.report(two, fleet.AttemptFailed, func(in *resultInput) { in.Body.Error = "no disk" }))
+		three := a.give(task("t3", func(in *contract.RunTaskInput) { in.Tally.Failures = 2 }))
+		require.NoError(t, a.report(three, fleet.AttemptFailed))
+		lines, read = b.events(contract.ReadEventsInput{After: at})
+		require.Equal(t, []string{"task.completed t1 a completed", "task.running t2 a", "task.retry_wait t2 a failed", "task.running t3 a"}, lines,
+			"that t3 is a dead letter, visibility tells")
+		require.Contains(t, read.Events[2].Reason, "no disk")
+		require.True(t, read.Events[2].NextAttemptAt.After(time.Now()))
+
+		at = read.Seq
+		four := a.give(task("t4"))
+		a.poll(lists(four))
+		a.hangUp()
+		b.pass(3 * time.Second)
+		lines, _ = b.events(contract.ReadEventsInput{After: at})
+		require.Equal(t, []string{"task.running t4 a", "agent.suspect a", "task.queued t4 a lost"}, lines)
+	})
+}
+
+func TestProgressIsNotKeptWhileNobodyListens(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		one := a.give(task("t1"))
+		for percent := range 20 {
+			a.poll(lists(one), progresses(percent))
+			b.pass(time.Second)
+		}
+		lines, _ := b.events(contract.ReadEventsInput{})
+		require.Equal(t, []string{"task.running t1 a"}, lines)
+		for range 30 {
+			a.poll(lists(one), progresses(19))
+			b.pass(4 * time.Second)
+		}
+		a.poll(lists(one), progresses(99))
+		_, read := b.events(contract.ReadEventsInput{})
+		require.Len(t, read.Events, 2, "and no longer after the reader has gone")
+		require.Equal(t, 19, read.Events[1].Progress.Percent)
+	})
+}
+
+func TestReadEventsWaits(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		_, start := b.events(contract.ReadEventsInput{Newest: true})
+		require.Equal(t, b.instance[:processName], start.Process)
+		begun := time.Now()
+		lines, _ := b.events(contract.ReadEventsInput{Process: start.Process, After: start.Seq, Hints: start.Hints, Wait: fleet.Duration(10 * time.Second)})
+		require.Empty(t, lines)
+		require.Equal(t, 10*time.Second, time.Since(begun))
+
+		a := b.register("a", 1)
+		a.poll()
+		_, start = b.events(contract.ReadEventsInput{Newest: true})
+		read := make(chan contract.ReadEventsResult, 1)
+		go func() {
+			r, _ := b.readEvents(t.Context(), contract.ReadEventsInput{Process: start.Process, After: start.Seq, Hints: start.Hints, Wait: fleet.Duration(time.Minute)})
+			read <- r
+		}()
+		synctest.Wait()
+		begun = time.Now()
+		a.hangUp()
+		r := <-read
+		require.Equal(t, fleet.EventAgentSuspect, r.Events[0].Type)
+		require.Less(t, time.Since(begun), 150*time.Millisecond)
+		b.pass(2 * time.Second)
+		_, r = b.events(contract.ReadEventsInput{Process: r.Process, After: r.Seq, Hints: r.Hints})
+		require.Equal(t, []string{"c"}, r.Changed, "the cluster was told that the agent is lost, so it has an event")
+
+		_, r = b.events(contract.ReadEventsInput{Process: "another", After: 99})
+		require.EqualValues(t, -1, r.Missing)
+		require.Len(t, r.Events, 1, "all that this process saw")
+		_, r = b.events(contract.ReadEventsInput{From: time.Now().Add(-time.Hour)})
+		require.Len(t, r.Events, 1)
+		require.Zero(t, r.Missing)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := b.readEvents(ctx, contract.ReadEventsInput{Process: r.Process, After: r.Seq, Hints: r.Hints, Wait: fleet.Duration(time.Hour)})
+		require.NoError(t, err, "a reader that has gone waits no longer")
+	})
+}
+
+func TestSuspectAgentRecovers(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		a.poll()
+		a.hangUp()
+		b.pass(200 * time.Millisecond)
+		a.poll()
+		b.pass(200 * time.Millisecond)
+		lines, _ := b.events(contract.ReadEventsInput{})
+		require.Equal(t, []string{"agent.suspect a", "agent.recovered a"}, lines)
+	})
+}
