@@ -117,6 +117,17 @@ func (e StateEntry) Validate() error {
 	return nil
 }
 
+// Validate checks a line that came from outside.
+func (l StateLine) Validate() error {
+	if err := l.StateRef.Validate(); err != nil {
+		return err
+	}
+	if l.Epoch < 0 || l.Number < 1 || l.Size < 0 || l.Size > MaxStateValue || l.Digest != "" && !isHex(l.Digest) {
+		return fmt.Errorf("a line of a manifest has a version, a size of at most %d, and a digest of 8 to 64 hexadecimal digits", MaxStateValue)
+	}
+	return nil
+}
+
 // Validate checks a name of an entry.
 func (r StateRef) Validate() error {
 	switch r.Section {

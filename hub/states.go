@@ -60,8 +60,11 @@ func (h *Hub) takeState(_ context.Context, in *stateInput) (*stateOutput, error)
 }
 
 func validateReport(r *protocol.StateReport) error {
+	if err := r.State.Validate(); err != nil {
+		return invalidField("state", err)
+	}
 	for i := range r.Manifest {
-		if err := r.Manifest[i].StateRef.Validate(); err != nil {
+		if err := r.Manifest[i].Validate(); err != nil {
 			return invalidField("manifest", err)
 		}
 	}
