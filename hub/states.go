@@ -239,10 +239,10 @@ func (h *Hub) applyState(ctx context.Context, in contract.ApplyStateInput) (cont
 		})
 	}
 	all.Wait()
-	result := contract.ApplyStateResult{Failed: map[string]string{}}
+	var result contract.ApplyStateResult
 	for i, why := range failed {
 		if why != "" {
-			result.Failed[in.Agents[i]] = why
+			result.Failed = append(result.Failed, contract.StateRefusal{AgentID: in.Agents[i], Why: why})
 		}
 	}
 	h.mu.Lock()
