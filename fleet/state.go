@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -152,7 +153,8 @@ func DigestOfState(manifest []StateLine) string {
 	for _, l := range sortedLines(manifest) {
 		if l.Section != StateTasks {
 			any = true
-			fmt.Fprintf(h, "%s\x00%s\x00%d.%d\x00%s\n", l.Section, l.Key, l.Epoch, l.Number, l.Digest)
+			h.Write([]byte(string(l.Section) + "\x00" + l.Key + "\x00" + strconv.FormatInt(l.Epoch, 10) + "." + strconv.FormatInt(l.Number, 10) +
+				"\x00" + l.Digest + "\n"))
 		}
 	}
 	if !any {
