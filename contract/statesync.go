@@ -128,7 +128,13 @@ type ApplyStateInput struct {
 
 // ApplyStateResult says which agents did not take it, with why.
 type ApplyStateResult struct {
-	Failed map[string]string `json:"failed,omitempty"`
+	Failed []StateRefusal `json:"failed,omitempty"`
+}
+
+// StateRefusal is why an agent did not take entries.
+type StateRefusal struct {
+	AgentID string `json:"agent_id"`
+	Why     string `json:"why"`
 }
 
 // ReadStatesID is the id of one reading without a workflow. nonce makes it unique.

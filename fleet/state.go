@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -117,6 +118,17 @@ func (e StateEntry) Validate() error {
 	return nil
 }
 
+// Validate checks a line that came from outside.
+func (l StateLine) Validate() error {
+	if err := l.StateRef.Validate(); err != nil {
+		return err
+	}
+	if l.Epoch < 0 || l.Number < 1 || l.Size < 0 || l.Size > MaxStateValue || l.Digest != "" && !isHex(l.Digest) {
+		return fmt.Errorf("a line of a manifest has a version, a size of at most %d, and a digest of 8 to 64 hexadecimal digits", MaxStateValue)
+	}
+	return nil
+}
+
 // Validate checks a name of an entry.
 func (r StateRef) Validate() error {
 	switch r.Section {
@@ -141,7 +153,8 @@ func DigestOfState(manifest []StateLine) string {
 	for _, l := range sortedLines(manifest) {
 		if l.Section != StateTasks {
 			any = true
-			fmt.Fprintf(h, "%s\x00%s\x00%d.%d\x00%s\n", l.Section, l.Key, l.Epoch, l.Number, l.Digest)
+			h.Write([]byte(string(l.Section) + "\x00" + l.Key + "\x00" + strconv.FormatInt(l.Epoch, 10) + "." + strconv.FormatInt(l.Number, 10) +
+				"\x00" + l.Digest + "\n"))
 		}
 	}
 	if !any {

@@ -237,3 +237,39 @@ func TestChunkState(t *testing.T) {
 	require.Len(t, parts, 6, "35 of a in parts of eight, and 4 of b")
 	require.Empty(t, ChunkState(want, nil))
 }
+
+// FuzzStateEntry: whatever is taken stays within its bounds, is equal after another agent took it, and passes the wire.
+func FuzzStateEntry(f *testing.F) {
+	for _, seed := range []string{"", "null", "{}", "[]", `{"section":"configuration","key":"a","number":1,"value":{"x":"<>"},"digest":"00112233"}`,
+		`{"section":"cached_digests","key":"a","epoch":2,"number":3,"removed":true}`, `{"section":"task_states","key":"\u2028","number":9e18,"value":1e999,"digest":"00112233"}`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var e StateEntry
+		if json.Unmarshal([]byte(text), &e) != nil {
+			return
+		}
+		var first, second StateTable
+		taken, err := first.Put(e)
+		if err != nil {
+			require.False(t, taken)
+			require.Equal(t, EmptyState, first.Summary().Digest)
+			return
+		}
+		require.True(t, taken)
+		wire, err := json.Marshal(first.Entries([]StateRef{e.StateRef}))
+		require.NoError(t, err)
+		var back []StateEntry
+		require.NoError(t, json.Unmarshal(wire, &back))
+		_, err = second.Put(back[0])
+		if err != nil {
+			require.Greater(t, 6*len(e.Value), MaxStateValue, "only what grew on the wire is refused: %s", err)
+			return
+		}
+		require.Equal(t, first.Summary(), second.Summary())
+		require.LessOrEqual(t, first.Summary().Entries, 1)
+		again, err := second.Put(e)
+		require.NoError(t, err)
+		require.False(t, again)
+	})
+}

@@ -33,21 +33,25 @@ func MergeManifests(manifests []AgentManifest, member func(agentID string) bool)
 
 // MergeHeld merges what several hubs have merged.
 func MergeHeld(lines []HeldLine, member func(agentID string) bool) []HeldLine {
-	newest := map[StateRef]HeldLine{}
+	merged := make([]HeldLine, 0, len(lines))
 	for _, l := range lines {
-		if l.Section.own() && !member(l.Key) {
-			continue
-		}
-		if known, found := newest[l.StateRef]; !found || l.Newer(known.StateLine) {
-			newest[l.StateRef] = l
+		if !l.Section.own() || member(l.Key) {
+			merged = append(merged, l)
 		}
 	}
-	merged := make([]HeldLine, 0, len(newest))
-	for _, l := range newest {
-		merged = append(merged, l)
-	}
-	slices.SortFunc(merged, func(a, b HeldLine) int { return a.StateRef.compare(b.StateRef) })
-	return merged
+	// Stable, so that of equal ones the first holder stays the first.
+	slices.SortStableFunc(merged, func(a, b HeldLine) int {
+		switch order := a.StateRef.compare(b.StateRef); {
+		case order != 0:
+			return order
+		case a.Newer(b.StateLine):
+			return -1
+		case b.Newer(a.StateLine):
+			return 1
+		}
+		return 0
+	})
+	return slices.CompactFunc(merged, func(a, b HeldLine) bool { return a.StateRef == b.StateRef })
 }
 
 // LinesOf are merged lines without who has them.

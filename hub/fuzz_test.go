@@ -140,13 +140,26 @@ func FuzzLog(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) { w.send(t, path(protocol.LogPath), body) })
 }
 
+func FuzzState(f *testing.F) {
+	w := wire(f)
+	ref := fleet.StateRef{Section: fleet.StateConfiguration, Key: "k"}
+	version := fleet.StateVersion{Epoch: 1, Number: 2}
+	for _, seed := range append(slices.Clone(oddBodies), text(f, protocol.StateReport{
+		Request: "r", State: fleet.StateSummary{Digest: fleet.EmptyState}, CapturedAt: time.Unix(1_800_000_000, 0).UTC(),
+		Manifest: []fleet.StateLine{{StateRef: ref, StateVersion: version, Digest: "00112233", Size: 3}},
+		Entries:  []fleet.StateEntry{{StateRef: ref, StateVersion: version, Value: json.RawMessage(`"<"`), Digest: "00112233"}, {StateRef: ref, StateVersion: version, Removed: true}}})) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, body string) { w.send(t, path(protocol.StatePath), body) })
+}
+
 // A body over its limit is answered as that, whichever request it is.
 func TestBodiesOverTheirLimits(t *testing.T) {
 	t.Parallel()
 	w := wire(t)
 	for target, limit := range map[string]int{
 		protocol.RegisterPath: httpapi.DefaultMaxBody, path(protocol.PollPath): maxPollBytes,
-		path(protocol.ResultPath): 2 * fleet.MaxPayloadBytes, path(protocol.LogPath): maxLogBytes,
+		path(protocol.ResultPath): 2 * fleet.MaxPayloadBytes, path(protocol.LogPath): maxLogBytes, path(protocol.StatePath): maxStateBytes,
 	} {
 		for _, over := range []int{0, 1} {
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, target, strings.NewReader("{"+strings.Repeat(" ", limit-2+over)+"}"))

@@ -60,8 +60,11 @@ func (h *Hub) takeState(_ context.Context, in *stateInput) (*stateOutput, error)
 }
 
 func validateReport(r *protocol.StateReport) error {
+	if err := r.State.Validate(); err != nil {
+		return invalidField("state", err)
+	}
 	for i := range r.Manifest {
-		if err := r.Manifest[i].StateRef.Validate(); err != nil {
+		if err := r.Manifest[i].Validate(); err != nil {
 			return invalidField("manifest", err)
 		}
 	}
@@ -236,10 +239,10 @@ func (h *Hub) applyState(ctx context.Context, in contract.ApplyStateInput) (cont
 		})
 	}
 	all.Wait()
-	result := contract.ApplyStateResult{Failed: map[string]string{}}
+	var result contract.ApplyStateResult
 	for i, why := range failed {
 		if why != "" {
-			result.Failed[in.Agents[i]] = why
+			result.Failed = append(result.Failed, contract.StateRefusal{AgentID: in.Agents[i], Why: why})
 		}
 	}
 	h.mu.Lock()

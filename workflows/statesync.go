@@ -94,8 +94,8 @@ func (s *stateSync) read(ctx workflow.Context) error {
 		return contract.ReadStatesInput{Cluster: s.in.Cluster, Manifests: true, First: s.members.Leader}
 	})
 	var held []fleet.HeldLine
-	for _, hub := range s.hubs {
-		result := results[hub]
+	for i, hub := range s.hubs {
+		result := results[i]
 		if result == nil {
 			continue
 		}
@@ -159,9 +159,10 @@ type lacks map[string]*contract.CompareStatesResult
 func (s *stateSync) compare(ctx workflow.Context) lacks {
 	found := lacks{}
 	want := fleet.LinesOf(s.want)
-	for hub, result := range onHubs[contract.CompareStatesResult](ctx, s.hubs, contract.CompareStatesActivity, "compare states at hub ", func(string) any {
+	results := onHubs[contract.CompareStatesResult](ctx, s.hubs, contract.CompareStatesActivity, "compare states at hub ", func(string) any {
 		return contract.CompareStatesInput{Cluster: s.in.Cluster, Want: want}
-	}) {
+	})
+	for i, result := range results {
 		if result == nil {
 			continue
 		}
@@ -171,7 +172,7 @@ func (s *stateSync) compare(ctx workflow.Context) lacks {
 			}
 		}
 		if len(result.Lagging) > 0 {
-			found[hub] = result
+			found[s.hubs[i]] = result
 		}
 	}
 	return found
@@ -246,15 +247,15 @@ func (s *stateSync) forget(ctx workflow.Context, l lacks) bool {
 // hand gives something to the agents of some hubs, and counts those that took it.
 func (s *stateSync) hand(ctx workflow.Context, hubs []string, what func(hub string) contract.ApplyStateInput) int {
 	took := 0
-	for hub, result := range onHubs[contract.ApplyStateResult](ctx, hubs, contract.ApplyStateActivity, "send entries at hub ",
-		func(hub string) any { return what(hub) }) {
+	results := onHubs[contract.ApplyStateResult](ctx, hubs, contract.ApplyStateActivity, "send entries at hub ", func(hub string) any { return what(hub) })
+	for i, result := range results {
 		if result == nil {
 			continue
 		}
-		took += len(what(hub).Agents) - len(result.Failed)
-		for agent, why := range result.Failed {
-			if m := s.member(agent); m != nil {
-				m.Why = why
+		took += len(what(hubs[i]).Agents) - len(result.Failed)
+		for _, f := range result.Failed {
+			if m := s.member(f.AgentID); m != nil {
+				m.Why = f.Why
 			}
 		}
 	}
@@ -270,19 +271,19 @@ func laggards(r *contract.CompareStatesResult) []string {
 }
 
 // onHubs runs an activity on several hubs at the same time; nil is the result of one that failed.
-func onHubs[T any](ctx workflow.Context, hubs []string, activity, summary string, input func(hub string) any) map[string]*T {
+func onHubs[T any](ctx workflow.Context, hubs []string, activity, summary string, input func(hub string) any) []*T {
 	futures := make([]workflow.Future, len(hubs))
 	for i, hub := range hubs {
 		futures[i] = workflow.ExecuteActivity(syncAtHub(ctx, hub, summary+hub), activity, input(hub))
 	}
-	results := make(map[string]*T, len(hubs))
+	results := make([]*T, len(hubs))
 	for i, hub := range hubs {
 		result := new(T)
 		if err := futures[i].Get(ctx, result); err != nil {
 			workflow.GetLogger(ctx).Info("A hub did not do its part of a state sync", "hub", hub, "error", err)
-			result = nil
+			continue
 		}
-		results[hub] = result
+		results[i] = result
 	}
 	return results
 }

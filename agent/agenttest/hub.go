@@ -44,6 +44,7 @@ type Hub struct {
 	results   []Reported
 	goodbyes  int
 	logs      logs
+	states    []protocol.StateReport
 }
 
 // Options change a Hub. The zero value is good for most tests.

@@ -22,6 +22,7 @@ func (h *Hub) routes() http.Handler {
 	mux.HandleFunc("POST "+protocol.PollPath, h.servePoll)
 	mux.HandleFunc("POST "+protocol.ResultPath, h.serveResult)
 	mux.HandleFunc("POST "+protocol.LogPath, h.serveLog)
+	mux.HandleFunc("POST "+protocol.StatePath, h.serveState)
 	mux.HandleFunc("DELETE "+protocol.SessionPath, h.serveGoodbye)
 	return mux
 }

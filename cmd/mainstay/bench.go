@@ -21,7 +21,7 @@ func (a *app) benchCommand() *cobra.Command {
 		Long: `Measure Mainstay on this machine. Each benchmark starts a control plane with an embedded Temporal of its own, on free
 ports and in a temporary folder, and leaves nothing behind. What is measured, and how, is in docs/BENCHMARKS.md.`,
 	}
-	command.AddCommand(a.benchThroughputCommand(), a.benchFailoverCommand(), a.benchIdleCommand(),
+	command.AddCommand(a.benchThroughputCommand(), a.benchFailoverCommand(), a.benchIdleCommand(), a.benchDrainCommand(),
 		a.benchQueueCommand(), a.benchAgentCommand(), a.benchTemporalCommand())
 	return command
 }

@@ -104,6 +104,7 @@ func TestRecord(t *testing.T) {
 	recordDrains(t, c, node)
 	recordPeriodic(t, c, node)
 	recordBulk(t, c, node)
+	recordSync(t, c, node)
 	node.Stop()
 	t.Log("the hub is silent and does not answer: it is lost, and the cluster hears")
 	closed(t, c, contract.HubWorkflowID("recorder"))

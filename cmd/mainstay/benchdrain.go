@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/testsuite/bench"
+)
+
+// benchDrainReport is for -o json. Times are in milliseconds.
+type benchDrainReport struct {
+	Machine     bench.Machine `json:"machine"`
+	Agents      int           `json:"agents"`
+	MaxParallel int           `json:"max_parallel"`
+	Tasks       int           `json:"tasks"`
+	Total       float64       `json:"total_ms"`
+	TailP50     float64       `json:"tail_p50_ms"`
+	TailMax     float64       `json:"tail_max_ms"`
+	Rerun       int           `json:"run_again"`
+	Lost        int           `json:"lost"`
+	Late        int           `json:"begun_too_late"`
+	Moved       int           `json:"moved"`
+	Undue       int           `json:"not_in_maintenance"`
+	Met         bool          `json:"met"`
+}
+
+func (a *app) benchDrainCommand() *cobra.Command {
+	plan := bench.DefaultDrainPlan()
+	command := &cobra.Command{
+		Use:   "drain",
+		Short: "Measure a drain of many agents with running work",
+		Long: `Measure a drain of many agents, each a process with running work, while more work comes: how long it takes, and by what the
+handlers wrote down, whether anything was run again, lost, or begun on an agent after its drain said that nothing would be.`,
+		Example: "  mainstay bench drain --agents 50 --max-parallel 10",
+		Args:    exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			switch {
+			case plan.Agents < 1 || plan.Agents > 500:
+				return usageError("--agents must be 1 to 500")
+			case plan.Rest < 1 || plan.Rest > 500:
+				return usageError("--rest must be 1 to 500")
+			case plan.MaxParallel < 1 || plan.MaxParallel > 500:
+				return usageError("--max-parallel must be 1 to 500")
+			case plan.Work < time.Second:
+				return usageError("--work must be at least %s", time.Second)
+			}
+			return a.benchDrain(c.Context(), plan)
+		},
+	}
+	flags := command.Flags()
+	flags.IntVar(&plan.Agents, "agents", plan.Agents, "agents to drain")
+	flags.IntVar(&plan.Rest, "rest", plan.Rest, "agents that stay")
+	flags.IntVar(&plan.MaxParallel, "max-parallel", plan.MaxParallel, "how many are drained at the same time")
+	flags.DurationVar(&plan.Work, "work", plan.Work, "how long each task goes on")
+	a.outputFlag(command)
+	return command
+}
+
+func (a *app) benchDrain(ctx context.Context, p bench.DrainPlan) (err error) {
+	machine := bench.ThisMachine(version, a.now())
+	story := a.storyteller()
+	fmt.Fprintln(story, machine)
+	dir, done, err := benchFolder()
+	if err != nil {
+		return err
+	}
+	defer func() { err = done(err) }()
+	installation, err := a.installer(dir, bench.Setting{})(ctx)
+	if err != nil {
+		return err
+	}
+	defer installation.Stop()
+	d, err := bench.MeasureDrain(ctx, p, installation, story)
+	if err != nil {
+		return err
+	}
+	tails := bench.Summarize(d.Tails)
+	report := benchDrainReport{Machine: machine, Agents: d.Agents, MaxParallel: d.MaxParallel, Tasks: d.Tasks, Total: milliseconds(d.Total),
+		TailP50: milliseconds(tails.P50), TailMax: milliseconds(tails.Max), Rerun: d.Rerun, Lost: d.Lost, Late: d.Late, Moved: d.Moved, Undue: d.Undue, Met: d.Met()}
+	return a.print(report, func() error {
+		fmt.Fprintln(a.stdout)
+		t := newTable(a.stdout, fmt.Sprintf("| drain of %d agents, %d at a time", d.Agents, d.MaxParallel), "|   |")
+		t.row("|---", "|---|")
+		t.row("| in all", fmt.Sprintf("| %.1f s |", d.Total.Seconds()))
+		t.row("| from an agent's last work to maintenance, p50 / max", fmt.Sprintf("| %.0f ms / %.0f ms |", report.TailP50, report.TailMax))
+		t.row("| tasks at work or submitted meanwhile", fmt.Sprintf("| %d |", d.Tasks))
+		t.row("| run again / lost / moved", fmt.Sprintf("| %d / %d / %d |", d.Rerun, d.Lost, d.Moved))
+		t.row("| begun on an agent after new work was stopped", fmt.Sprintf("| %d |", d.Late))
+		return t.flush()
+	})
+}
