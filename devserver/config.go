@@ -12,18 +12,19 @@ import (
 
 const (
 	clusterName = "active"
-	storeName   = "sqlite"
+	mainName    = "main"
+	visibleName = "visibility"
 )
 
-// serverConfig is the static configuration: one cluster of one node with one shard.
-func serverConfig(o Options, ports servicePorts, database *config.SQL) *config.Config {
+// serverConfig is the static configuration: one cluster of one node.
+func serverConfig(o Options, ports servicePorts, store *Store) *config.Config {
 	address := net.JoinHostPort(o.Host, strconv.Itoa(o.Port))
 	var c config.Config
 	c.Global.Membership.MaxJoinDuration = 30 * time.Second
 	c.Global.Membership.BroadcastAddress = o.Host
 	c.Persistence = config.Persistence{
-		DefaultStore: storeName, VisibilityStore: storeName, NumHistoryShards: 1,
-		DataStores: map[string]config.DataStore{storeName: {SQL: database}},
+		DefaultStore: mainName, VisibilityStore: visibleName, NumHistoryShards: store.Shards,
+		DataStores: map[string]config.DataStore{mainName: {SQL: store.Main}, visibleName: {SQL: store.Visibility}},
 	}
 	c.ClusterMetadata = &cluster.Config{
 		FailoverVersionIncrement: 10, MasterClusterName: clusterName, CurrentClusterName: clusterName,

@@ -39,8 +39,37 @@ var synchronous = map[Durability]string{ProcessCrash: "1", PowerLoss: "2", NoDur
 
 const databaseFile = "temporal.db"
 
-// openDatabase makes the schema of a new database and the namespace with our search attributes.
-func openDatabase(o Options) (*config.SQL, error) {
+// Store says where Temporal keeps its data.
+type Store struct {
+	// Main has histories, queues and namespaces, Visibility what lists are made of. They may be one database.
+	Main, Visibility *config.SQL
+	// Shards is how many parts the histories are in. It is fixed when the databases are made.
+	Shards int32
+}
+
+// openStore opens what the options name, and makes the namespace with our search attributes.
+func openStore(o Options) (*Store, error) {
+	store := o.Store
+	if store == nil {
+		database, err := openSQLite(o)
+		if err != nil {
+			return nil, err
+		}
+		store = &Store{Main: database, Visibility: database, Shards: 1}
+	}
+	namespace, err := sqlite.NewNamespaceConfig(clusterName, o.Namespace, false, contract.SearchAttributes())
+	if err != nil {
+		return nil, fmt.Errorf("describe namespace %s: %w", o.Namespace, err)
+	}
+	namespace.Detail.Config.Retention = durationpb.New(o.Retention)
+	if err := sqlite.CreateNamespaces(store.Main, namespace); err != nil {
+		return nil, fmt.Errorf("make namespace %s: %w", o.Namespace, err)
+	}
+	return store, nil
+}
+
+// openSQLite makes the schema of a new database.
+func openSQLite(o Options) (*config.SQL, error) {
 	conf := &config.SQL{PluginName: sqliteplugin.PluginName}
 	if o.DataDir == "" {
 		conf.DatabaseName = "mainstay-" + uuid.NewString()
@@ -51,14 +80,6 @@ func openDatabase(o Options) (*config.SQL, error) {
 		if err := setupSchema(*conf); err != nil {
 			return nil, err
 		}
-	}
-	namespace, err := sqlite.NewNamespaceConfig(clusterName, o.Namespace, false, contract.SearchAttributes())
-	if err != nil {
-		return nil, fmt.Errorf("describe namespace %s: %w", o.Namespace, err)
-	}
-	namespace.Detail.Config.Retention = durationpb.New(o.Retention)
-	if err := sqlite.CreateNamespaces(conf, namespace); err != nil {
-		return nil, fmt.Errorf("make namespace %s: %w", o.Namespace, err)
 	}
 	return conf, nil
 }

@@ -42,6 +42,8 @@ type Options struct {
 	DataDir string
 	// Durability says what the database survives. Default: ProcessCrash.
 	Durability Durability
+	// Store is where all is kept instead of DataDir; nil: SQLite. Its schemas are there already.
+	Store *Store
 	// Namespace is made if it is not there. Default "default".
 	Namespace string
 	// Retention is how long closed workflows are kept. Default 72 h. It is fixed when the namespace is made.
@@ -118,11 +120,11 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 }
 
 func (s *Server) start(ctx context.Context, o Options, ports servicePorts) error {
-	database, err := openDatabase(o)
+	store, err := openStore(o)
 	if err != nil {
 		return err
 	}
-	s.temporal, err = newTemporal(serverConfig(o, ports, database), o.Logger)
+	s.temporal, err = newTemporal(serverConfig(o, ports, store), o.Logger)
 	if err != nil {
 		return err
 	}

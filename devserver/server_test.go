@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/server/common/dynamicconfig"
 
 	"mainstay.dev/mainstay/contract"
 )
@@ -107,4 +108,16 @@ func TestUnknownDurability(t *testing.T) {
 	t.Parallel()
 	_, err := Start(t.Context(), Options{Durability: "maybe"})
 	require.ErrorContains(t, err, "process, power or none")
+}
+
+// TestDynamicConfigForOtherServers holds the file for Temporal's own server to what this server knows: every key is one of
+// its settings, with a value of the right kind.
+func TestDynamicConfigForOtherServers(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../deploy/temporal/dynamicconfig.yaml")
+	require.NoError(t, err)
+	loaded := dynamicconfig.LoadYamlFile(text)
+	require.Empty(t, loaded.Errors)
+	require.Empty(t, loaded.Warnings)
+	require.Contains(t, string(text), "matching.enableFairness")
 }
