@@ -112,7 +112,15 @@ func (g *Gateway) addTasks(ctx context.Context, c *fleet.Cluster, only string, a
 	})
 	for i := range agents {
 		if at := slices.Index(hubs, agents[i].Hub); at >= 0 {
-			agents[i].CurrentTasks = results[at].Agents[agents[i].ID]
+			held, known := results[at].Agents[agents[i].ID]
+			if !known {
+				continue
+			}
+			agents[i].CurrentTasks = held
+			if n := len(held); n < contract.MaxHeldTasks { // newer than what its hub publishes
+				agents[i].Running = &n
+				agents[i].State = stateOf(&agents[i])
+			}
 		}
 	}
 }
