@@ -218,6 +218,35 @@ func TestProblemHasAStatusForEveryCode(t *testing.T) {
 	}
 }
 
+func TestNotReadySaysWhy(t *testing.T) {
+	t.Parallel()
+	var away error
+	fresh := true
+	h := serve(t, httpapi.Options{Registry: prometheus.NewRegistry(), Ready: func(context.Context) error { return away },
+		Health: func(h *httpapi.Health) { h.Roles, h.LastHeartbeatSuccess = []string{"hub", "worker"}, &fresh }})
+	for _, step := range []struct {
+		away  error
+		fresh bool
+		want  string
+	}{
+		{nil, true, ""},
+		{nil, false, "the hub's own lease is not renewed"},
+		{errors.New("canary: dial tcp"), false, "hub, worker cannot reach Temporal"},
+		{errors.New("canary: dial tcp"), true, "hub, worker cannot reach Temporal"},
+		{nil, true, ""},
+	} {
+		away, fresh = step.away, step.fresh
+		w := do(h, http.MethodGet, "/readyz", "")
+		if step.want == "" {
+			require.Equal(t, http.StatusOK, w.Code)
+			continue
+		}
+		require.Equal(t, http.StatusServiceUnavailable, w.Code)
+		require.Contains(t, w.Body.String(), "not ready: "+step.want)
+		require.NotContains(t, w.Body.String(), "canary")
+	}
+}
+
 func TestSystemEndpoints(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -37,15 +38,11 @@ func (s *Server) registerSystem(o Options) {
 	})
 	Register(s.api, access.Open, huma.Operation{
 		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: []string{"System"},
-		Summary: "Readiness", Description: "Answers 200 when the process can do its work, else 503.",
+		Summary: "Readiness", Description: "Answers 200 when the process can do its work, else 503 with the reason: a process that is cut off from Temporal takes no new work, " +
+			"and a hub whose own lease was not renewed renews none of its agents' leases.",
 	}, func(ctx context.Context, _ *struct{}) (*StatusOutput, error) {
-		if o.Ready != nil {
-			ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-			defer cancel()
-			if err := o.Ready(ctx); err != nil {
-				s.logger.Debug("not ready", zap.Error(err))
-				return nil, Problem(protocol.CodeUnavailable, "not ready: a dependency of this process cannot be reached")
-			}
+		if why := s.unready(ctx, o); why != "" {
+			return nil, Problem(protocol.CodeUnavailable, "not ready: "+why)
 		}
 		out := &StatusOutput{}
 		out.Body.Status = "ready"
@@ -57,6 +54,31 @@ func (s *Server) registerSystem(o Options) {
 	}))
 	s.handleGin(access.Open, "/openapi.json", s.serveOpenAPI)
 	s.registerDocs()
+}
+
+// unready says why the process cannot do its work now; empty when it can. It names nothing of the installation: probes do
+// not say who they are.
+func (s *Server) unready(ctx context.Context, o Options) string {
+	var h Health
+	if o.Health != nil {
+		o.Health(&h)
+	}
+	if o.Ready != nil {
+		ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+		defer cancel()
+		if err := o.Ready(ctx); err != nil {
+			s.logger.Debug("not ready", zap.Error(err))
+			what := "this process"
+			if len(h.Roles) > 0 {
+				what = strings.Join(h.Roles, ", ")
+			}
+			return what + " cannot reach Temporal: nothing new is begun, and what runs goes on"
+		}
+	}
+	if h.LastHeartbeatSuccess != nil && !*h.LastHeartbeatSuccess {
+		return "the hub's own lease is not renewed, so it renews none of its agents' leases: their roles end, and fenced work stops"
+	}
+	return ""
 }
 
 // serveOpenAPI answers with the document as it stands at the first request; operations are registered before.

@@ -29,7 +29,14 @@ func TestTemporalAway(t *testing.T) {
 	id := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster})
 	a := w.take(t)
 
+	require.Eventually(t, func() bool {
+		status, _ := call(t, http.MethodGet, node.URL+"/readyz", nil, nil)
+		return status == http.StatusOK
+	}, 10*time.Second, 20*time.Millisecond)
 	way.cut()
+	unready, why := call(t, http.MethodGet, node.URL+"/readyz", nil, nil)
+	require.Equal(t, http.StatusServiceUnavailable, unready)
+	require.Contains(t, why.Detail, "hub, gateway cannot reach Temporal")
 	stranger := newWireAgent(t, node.URL, cluster)
 	key := map[string]any{"type": "echo", "cluster": cluster, "idempotency_key": plane.UniqueID("key"), "payload": secret}
 	var asking sync.WaitGroup
@@ -64,6 +71,10 @@ func TestTemporalAway(t *testing.T) {
 	requireProblem(t, http.StatusServiceUnavailable, protocol.CodeUnavailable, status, text, a.Token)
 
 	way.heal()
+	require.Eventually(t, func() bool { // the hub's lease too
+		status, _ := call(t, http.MethodGet, node.URL+"/readyz", nil, nil)
+		return status == http.StatusOK
+	}, 30*time.Second, 100*time.Millisecond)
 	require.Eventually(t, func() bool {
 		status, text = w.report(t, w.session, a.TaskID, a.Attempt, a.Token)
 		return status != http.StatusServiceUnavailable

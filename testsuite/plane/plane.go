@@ -138,7 +138,10 @@ func NewNode(t testing.TB, o NodeOptions) *Node {
 	}
 	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
 	n := &Node{Registry: prometheus.NewRegistry()}
-	api := httpapi.New(httpapi.Options{Logger: log, Registry: n.Registry, Version: "test"})
+	api := httpapi.New(httpapi.Options{Logger: log, Registry: n.Registry, Version: "test", Health: n.health, Ready: func(ctx context.Context) error {
+		_, err := c.CheckHealth(ctx, &client.CheckHealthRequest{})
+		return err
+	}})
 	var err error
 	n.Hub, err = hub.New(hub.Options{ID: o.HubID, Client: c, Namespace: server.Namespace(), Logger: log, Registerer: n.Registry, Key: Key, Config: o.Config})
 	require.NoError(t, err)
@@ -156,6 +159,11 @@ func NewNode(t testing.TB, o NodeOptions) *Node {
 	go func() { _ = n.http.Serve(listener) }()
 	t.Cleanup(n.Stop)
 	return n
+}
+
+func (n *Node) health(h *httpapi.Health) {
+	status := n.Hub.Status()
+	h.Roles, h.LastHeartbeatSuccess = []string{"hub", "gateway"}, &status.Fresh
 }
 
 // Stop stops the node as SIGTERM does. It may be called twice.

@@ -105,6 +105,7 @@ func TestRecord(t *testing.T) {
 	recordPeriodic(t, c, node)
 	recordBulk(t, c, node)
 	recordSync(t, c, node)
+	recordScaling(t, c, node)
 	node.Stop()
 	t.Log("the hub is silent and does not answer: it is lost, and the cluster hears")
 	closed(t, c, contract.HubWorkflowID("recorder"))

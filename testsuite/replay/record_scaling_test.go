@@ -1,0 +1,96 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/spawner"
+	"mainstay.dev/mainstay/testsuite/plane"
+)
+
+// yard is a spawner whose agents run in the test's own process.
+type yard struct {
+	t    *testing.T
+	node *plane.Node
+	mute bool // agents are started that never join
+
+	mu     sync.Mutex
+	agents map[string]context.CancelFunc
+}
+
+func (y *yard) Platform() fleet.Platform { return "yard" }
+
+func (y *yard) Spawn(_ context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.agents[spec.ID] == nil && !y.mute {
+		a, err := agent.New(agent.Options{HubURLs: []string{y.node.URL}, Cluster: spec.Cluster, ID: spec.ID,
+			Metadata: map[string]string{fleet.MetadataSpawner: "yard", fleet.MetadataSpawnID: spec.ID}})
+		if err != nil {
+			return fleet.Spawned{}, err
+		}
+		a.Handle("echo", func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil })
+		ctx, cancel := context.WithCancel(context.Background())
+		y.agents[spec.ID] = cancel
+		go func() { _ = a.Run(ctx) }()
+	}
+	return fleet.Spawned{ID: spec.ID, Cluster: spec.Cluster, Spawner: "yard", Platform: "yard", Handle: "1", StartedAt: time.Now()}, nil
+}
+
+func (y *yard) Terminate(_ context.Context, id string, _ bool) error {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if cancel := y.agents[id]; cancel != nil {
+		cancel()
+		delete(y.agents, id)
+	}
+	return nil
+}
+
+func (y *yard) List(context.Context) ([]fleet.Spawned, error) { return nil, errors.New("nobody asks") }
+
+// recordScaling records agents that cannot be started for want of a spawner, that are started and stopped, and one that
+// never joins, with a sweep.
+func recordScaling(t *testing.T, c client.Client, node *plane.Node) {
+	t.Helper()
+	quick := fleet.ScalingPolicy{Mode: fleet.ScalingManual, Spawn: fleet.SpawnPolicy{Spawner: "yard", JoinTimeout: fleet.Duration(5 * time.Second),
+		Backoff: fleet.SpawnBackoff{Strategy: fleet.BackoffConstant, Delay: fleet.Duration(time.Minute)}}}
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "scaled", DesiredAgents: 2, Scaling: quick})
+	closed(t, c, contract.ScalingWorkflowID(cluster, 1))
+	y := &yard{t: t, node: node, agents: map[string]context.CancelFunc{}}
+	host, err := spawner.Start(t.Context(), spawner.HostOptions{Name: "yard", Client: c, Namespace: "default", Spawner: y})
+	require.NoError(t, err)
+	defer host.Stop()
+	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.ServingCount() == 2 })
+	closed(t, c, contract.ScalingWorkflowID(cluster, 2))
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.ScaleUpdate, contract.ScaleRequest{To: new(1)})
+	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return len(v.Members) == 1 })
+	closed(t, c, contract.ScalingWorkflowID(cluster, 3))
+	y.mu.Lock()
+	y.mute = true
+	y.mu.Unlock()
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.ScaleUpdate, contract.ScaleRequest{To: new(2)})
+	closed(t, c, contract.ScalingWorkflowID(cluster, 4))
+	_, err = c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "sweep", TaskQueue: contract.WorkerQueue}, contract.ScalingSweepWorkflow)
+	require.NoError(t, err)
+	closed(t, c, "sweep")
+	for number, name := range map[int64]string{1: "no-spawner", 2: "up", 3: "down", 4: "never-joined"} {
+		save(t, c, contract.ScalingWorkflow, name, contract.ScalingWorkflowID(cluster, number))
+	}
+	save(t, c, contract.ScalingSweepWorkflow, "sweep", "sweep")
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate, contract.DeleteRequest{Force: true})
+	closed(t, c, contract.ClusterWorkflowID(cluster))
+	save(t, c, contract.ClusterWorkflow, "scaled", contract.ClusterWorkflowID(cluster))
+	for _, cancel := range y.agents {
+		cancel()
+	}
+}
