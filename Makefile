@@ -12,10 +12,10 @@ LINTERS := bin/golangci-lint bin/workflowcheck
 RACE    := $(patsubst %,./%/...,$(wildcard fleet contract protocol httpapi hub gateway agent workflows activities worker config))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev build image openapi test race bench replay record lint fmt clean vuln
+.PHONY: e2e bench-page help demo dev build image openapi test race bench replay record lint fmt clean vuln
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: build ## build, then watch three agents do real work
 	bin/mainstay demo
@@ -35,6 +35,12 @@ openapi: ## write docs/openapi.json anew, after a change of the REST API; a test
 
 test: ## run all tests; never from the cache, which does not see the programs that some of them build
 	$(GO) test -count=1 -timeout 10m ./...
+
+e2e: ## run the tests of the whole, with the fleet page in a browser (needs Chromium: Debian's package chromium)
+	MAINSTAY_REQUIRE_BROWSER=1 $(GO) test -count=1 -timeout 15m ./testsuite/e2e ./testsuite/browser
+
+bench-page: ## measure how long the fleet page takes with 500 agents and 5,000 tasks (needs Chromium)
+	MAINSTAY_REQUIRE_BROWSER=1 $(GO) test -count=1 -timeout 20m ./testsuite/browser -run '^$$' -bench '^BenchmarkPage$$' -benchtime 20x
 
 race: ## run the tests of the concurrent parts under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(RACE)

@@ -7,7 +7,7 @@ import (
 )
 
 // stripHeight of the frame in pixels.
-const stripHeight = 44
+const stripHeight = 52
 
 // stripUI puts a page into the slot below the Web UI's top bar. What the Web UI would refuse is left out: it is an extra,
 // and with an invalid one the Web UI answers nothing at all.

@@ -155,6 +155,8 @@ func (c *Cluster) missingAgents() (Trouble, bool) {
 	p.Why = whyMissing(lost, suspect)
 	switch {
 	case len(c.BrakeHolds) > 0: // the brake's own problem says what to do
+	case online == 0 && len(lost) > 0:
+		p.Do = "Their work waits in its lanes. Look at their hosts and start them again; an agent that comes back takes its place at once."
 	case len(lost) > 0:
 		p.Do = "Their work has moved. Look at their hosts and start them again; an agent that comes back takes its place at once."
 	case len(suspect) == 0:

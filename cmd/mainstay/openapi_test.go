@@ -66,6 +66,7 @@ list-members: cluster members x
 get-cluster-health: cluster health x
 get-cluster-queue: queue x
 get-queue: queue
+get-overview: overview
 pause-cluster: cluster pause x
 resume-cluster: cluster resume x
 release-brake: cluster release-brake x

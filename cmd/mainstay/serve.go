@@ -13,6 +13,7 @@ import (
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/page"
 )
 
 // serving is the command line of `serve`.
@@ -24,6 +25,7 @@ type serving struct {
 	spawner    string
 	logLevel   string
 	logFormat  string
+	temporalUI string
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -54,6 +56,7 @@ Environment:
 	flags.StringVar(&s.configFile, "config", "", "configuration file")
 	flags.StringVar(&s.hubID, "hub-id", "", "id of the hub; keep it over restarts (default: hub.id of the configuration, else the host's name)")
 	flags.StringVar(&s.spawner, "spawner-name", "", "name of the spawner; keep it over restarts (default: spawner.name of the configuration, else the host's name)")
+	flags.StringVar(&s.temporalUI, "temporal-ui", "", "address of the Temporal Web UI, for links of the fleet page (default: no links)")
 	flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json")
 	return command
@@ -104,6 +107,7 @@ func (a *app) serve(ctx context.Context, s serving) error {
 	}
 	defer o.temporal.Close()
 	o.namespace = options.Namespace
+	o.page = page.Options{TemporalUI: s.temporalUI, Namespace: options.Namespace}
 	if err := ensureSearchAttributes(ctx, o.temporal, o.namespace, log); err != nil {
 		return err
 	}

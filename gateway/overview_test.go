@@ -1,0 +1,42 @@
+package gateway_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+)
+
+const overviewPath = "/api/v1/agents/overview"
+
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	h := serve(t, f)
+	empty := answer[gateway.Overview](t, do(h, http.MethodGet, overviewPath, ""), http.StatusOK)
+	require.Empty(t, empty.Problems)
+	require.Empty(t, empty.Clusters)
+
+	f.withCluster(fleet.ClusterConfig{Name: "web", MinAgents: 1}, fleet.Member{AgentID: "a", Status: fleet.AgentOnline, MaxTasks: 3},
+		fleet.Member{AgentID: "b", Status: fleet.AgentOffline, StatusSince: time.Now(), MaxTasks: 3})
+	f.executions["cluster/silent"] = open("cluster/silent", "Cluster")
+	f.backlogs = map[string]map[int32]int64{"lane/web": {3: 4}}
+	got := answer[gateway.Overview](t, do(h, http.MethodGet, overviewPath, ""), http.StatusOK)
+	require.Equal(t, gateway.OverviewAgents{Online: 1, Offline: 1, Slots: 3}, got.Agents)
+	require.Len(t, got.Clusters, 2)
+	require.Equal(t, fleet.ClusterUnknown, got.Clusters[0].Status)
+	require.Len(t, got.Lanes, 1)
+	require.EqualValues(t, 4, got.Lanes[0].Depth)
+	kinds := map[fleet.TroubleKind]string{}
+	for _, p := range got.Problems {
+		kinds[p.Kind] = p.Cluster
+	}
+	require.Equal(t, "silent", kinds[fleet.TroubleUnanswered])
+	require.Equal(t, "web", kinds[fleet.TroubleAgents])
+	require.Equal(t, fleet.SeverityCritical, got.Problems[0].Severity)
+	require.WithinDuration(t, time.Now(), got.At, time.Minute)
+}
