@@ -36,6 +36,7 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 				o.ID = generatedAgentID()
 			}
 			o.Logger = slog.New(slog.NewTextHandler(a.stderr, nil))
+			o.State = agent.NewState()
 			runner, err := agent.New(o)
 			if err != nil {
 				return withExit(exitUsage, err)
