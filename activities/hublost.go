@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
@@ -17,12 +18,22 @@ import (
 type Clusters struct {
 	Client    client.Client
 	Namespace string
+	// Lost counts the hubs that were announced; nil: nobody counts.
+	Lost prometheus.Counter
+}
+
+// NewHubsLost makes and registers the counter of lost hubs.
+func NewHubsLost(r prometheus.Registerer) prometheus.Counter {
+	lost := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "mainstay_worker_hubs_lost_total", Help: "Hubs that were given up: their lease ran out and nothing took it again."})
+	r.MustRegister(lost)
+	return lost
 }
 
 // AnnounceHubLost signals every open cluster that a hub is lost. Clusters without agents on it ignore the signal, so
 // repeating it does no harm.
 func (a *Clusters) AnnounceHubLost(ctx context.Context, lost contract.HubLost) error {
-	return contract.EachCluster(ctx, a.Client, a.Namespace, func(ctx context.Context, id string) error {
+	err := contract.EachCluster(ctx, a.Client, a.Namespace, func(ctx context.Context, id string) error {
 		err := a.Client.SignalWorkflow(ctx, id, "", contract.HubLostSignal, lost)
 		var gone *serviceerror.NotFound
 		if err != nil && !errors.As(err, &gone) {
@@ -30,4 +41,8 @@ func (a *Clusters) AnnounceHubLost(ctx context.Context, lost contract.HubLost) e
 		}
 		return nil
 	})
+	if err == nil && a.Lost != nil {
+		a.Lost.Inc()
+	}
+	return err
 }

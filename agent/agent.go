@@ -23,6 +23,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -55,6 +57,9 @@ type Options struct {
 	// StopTimeout is how long a graceful stop waits for running handlers before it cancels their contexts and hands
 	// their work back. Default 30 s.
 	StopTimeout time.Duration
+	// TracerProvider makes the spans of attempts. nil means OpenTelemetry's global one, which records nothing unless the
+	// program sets one up. Handlers find their span in their context.
+	TracerProvider trace.TracerProvider
 	// OnEvent is told what happens, from several goroutines. It must return promptly.
 	OnEvent func(Event)
 	// TLS configures https hub URLs, as for a private certificate authority. nil means the system's defaults.

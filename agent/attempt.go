@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -27,6 +29,7 @@ type attempt struct {
 	beacon    time.Duration
 	startedAt time.Time
 	handler   context.Context // what the handler gets
+	span      trace.Span
 	cancel    context.CancelCauseFunc
 	before    *attempt      // an older attempt of the same task, which must end first
 	returned  chan struct{} // closed when the handler has returned
@@ -101,7 +104,7 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 		Timeout: a.Timeout.Std(), Checkpoint: a.Checkpoint, Labels: a.Labels, Tenant: a.Tenant, Shard: a.Shard,
 		TransferredFrom: a.TransferredFrom, attempt: at,
 	}
-	at.handler, at.cancel = context.WithCancelCause(r.work)
+	at.handler, at.cancel = context.WithCancelCause(at.startSpan(r.work, a))
 	r.attempts[key] = at
 	return at
 }
@@ -111,6 +114,7 @@ func (at *attempt) execute() {
 	r := at.run
 	defer at.cancel(nil)
 	result, report := at.perform()
+	at.endSpan(&result)
 	if !report {
 		// The hub may wait to hear that the attempt has stopped, to give its work to another agent.
 		r.remove(at)

@@ -80,7 +80,8 @@ type request struct {
 	method  string
 	path    string
 	token   string
-	body    any           // nil: none
+	body    any // nil: none
+	headers map[string]string
 	timeout time.Duration // until the answer begins
 }
 
@@ -106,6 +107,9 @@ func (c *client) send(ctx context.Context, via *http.Client, q request, out any)
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	for name, value := range q.headers {
+		req.Header.Set(name, value)
 	}
 	if q.token != "" {
 		req.Header.Set("Authorization", "Bearer "+q.token)

@@ -79,6 +79,9 @@ func runCommand(ctx context.Context, p ExecPayload, task *Task) (any, error) {
 	cmd := exec.CommandContext(ctx, p.Command[0], p.Command[1:]...)
 	cmd.Dir = p.Dir
 	cmd.Env = os.Environ()
+	for name, value := range TraceHeaders(ctx) {
+		cmd.Env = append(cmd.Env, strings.ToUpper(name)+"="+value)
+	}
 	for name, value := range p.Env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}

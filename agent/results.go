@@ -52,7 +52,7 @@ func (r *run) deliver(at *attempt, result protocol.Result) {
 		s := r.sessionNow()
 		err := r.client.send(r.work, r.client.calls, request{
 			hub: hub, method: http.MethodPost, path: r.client.path(protocol.ResultPath, at.attemptKey.task), token: s.token,
-			body: result, timeout: callTimeout,
+			body: result, timeout: callTimeout, headers: TraceHeaders(at.handler),
 		}, nil)
 		if heard(err) && r.work.Err() == nil {
 			r.contact()

@@ -18,6 +18,8 @@ const (
 	MemoPriority = "priority"
 	// MemoHealing is the HealingNote of a healing action.
 	MemoHealing = "healing"
+	// MemoTrace is the id of the trace in which a task was submitted, if it is recorded.
+	MemoTrace = "trace"
 	// MemoDeadLetter is a task's newest fleet.DeadLetter, its cause shortened.
 	MemoDeadLetter = "dead_letter"
 )

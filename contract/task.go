@@ -99,6 +99,8 @@ type RunTaskInput struct {
 	Spec            fleet.TaskSpec  `json:"spec"`
 	Checkpoint      json.RawMessage `json:"checkpoint,omitempty"`
 	TransferredFrom string          `json:"transferred_from,omitempty"`
+	// LostAt is when a hub noticed the loss of the agent that had the attempt before; absent if there was none.
+	LostAt *time.Time `json:"lost_at,omitempty"`
 	// PreferAgent gets this attempt if it can: the target of a failover by hand.
 	PreferAgent string `json:"prefer_agent,omitempty"`
 	// Tally is the task's so far: with it, hubs can tell listeners what comes after the attempt.
@@ -128,6 +130,8 @@ type AttemptReport struct {
 	Target string `json:"target,omitempty"`
 	// Planned says that a person or a drain took the attempt off its agent.
 	Planned bool `json:"planned,omitempty"`
+	// NoticedAt is when a hub noticed that the agent, or the attempt on it, is lost; absent if it was planned.
+	NoticedAt *time.Time `json:"noticed_at,omitempty"`
 	// Begun is false when the agent certainly never began the attempt.
 	Begun bool `json:"begun,omitempty"`
 	// Unhandled and RetryAfter say of a returned attempt that no agent of the hub could run it, busy or not, and from when

@@ -221,6 +221,8 @@ type Cluster struct {
 	Leader      string    `json:"leader,omitempty"`
 	LeaderEpoch int64     `json:"leader_epoch,omitempty"`
 	LeaderSince time.Time `json:"leader_since,omitzero"`
+	// Handovers counts how often the leadership went from one agent to another.
+	Handovers int64 `json:"handovers,omitempty"`
 	// LastLeader is the leader before, while there is none.
 	LastLeader string `json:"last_leader,omitempty"`
 	// LeaderFreeAt is when the last leader's lease has certainly run out. No leader is granted before.

@@ -107,6 +107,7 @@ func (c *Cluster) compareForLeader(a, b *Member, loads map[string]int) int {
 func (c *Cluster) lead(agentID string, now time.Time) Election {
 	c.LastEpoch++
 	won := Election{Leader: agentID, Previous: c.LastLeader, Epoch: c.LastEpoch, At: now}
+	c.Handovers = handedOver(c.Handovers, c.LastLeader, agentID)
 	c.Leader, c.LeaderEpoch, c.LeaderSince = agentID, c.LastEpoch, now
 	c.LeaderFreeAt, c.LastLeader = time.Time{}, ""
 	c.RefreshStandbys()

@@ -47,6 +47,9 @@ const (
 	fewestUnfinished = 3
 )
 
+// FactorCompletion is the name of the factor that says how much of what an agent took it finished.
+const FactorCompletion = "task_completion"
+
 // HealthFacts are what a health score is made of. Counts are those of a rolling window.
 type HealthFacts struct {
 	// SelfReported is what the agent says of itself, 0 to 1; nil: it says nothing, which counts as 1. SelfNote says why.
@@ -244,7 +247,7 @@ func (f *HealthFacts) heartbeats() HealthFactor {
 }
 
 func (f *HealthFacts) completion() HealthFactor {
-	factor := HealthFactor{Name: "task_completion", Score: 1, Weight: weightCompletion, Why: "it finishes what it takes"}
+	factor := HealthFactor{Name: FactorCompletion, Score: 1, Weight: weightCompletion, Why: "it finishes what it takes"}
 	bad := f.Unfinished + f.Stuck
 	if bad == 0 {
 		return factor

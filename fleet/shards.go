@@ -11,6 +11,8 @@ import (
 type ShardOwner struct {
 	Owner string `json:"owner,omitempty"` // "" while nobody may serve the shard
 	Epoch int64  `json:"epoch,omitempty"` // of the newest ownership
+	// Handovers counts how often the shard went from one agent to another.
+	Handovers int64 `json:"handovers,omitempty"`
 	// From is who owned the shard before and FreeAt when that agent's lease has certainly run out, while it has no owner.
 	From   string    `json:"from,omitempty"`
 	FreeAt time.Time `json:"free_at,omitzero"`
@@ -55,7 +57,7 @@ func (c *Cluster) AssignShards(roleLease time.Duration, now time.Time) (moves []
 				q.owned++
 				c.LastEpoch++
 				moves = append(moves, ShardMove{Shard: i, From: s.From, To: q.agentID, Epoch: c.LastEpoch})
-				*s = ShardOwner{Owner: q.agentID, Epoch: c.LastEpoch}
+				*s = ShardOwner{Owner: q.agentID, Epoch: c.LastEpoch, Handovers: handedOver(s.Handovers, s.From, q.agentID)}
 			}
 		}
 	}
@@ -121,8 +123,17 @@ func (c *Cluster) ShardsOf(agentID string) []int {
 
 func (s *ShardOwner) release(shard int, freeAt time.Time) ShardMove {
 	ended := ShardMove{Shard: shard, From: s.Owner, Epoch: s.Epoch}
-	*s = ShardOwner{From: s.Owner, Epoch: s.Epoch, FreeAt: freeAt}
+	*s = ShardOwner{From: s.Owner, Epoch: s.Epoch, FreeAt: freeAt, Handovers: s.Handovers}
 	return ended
+}
+
+// handedOver is the count of handovers after a role went from one agent to another; to its first holder, or back to the
+// one before, is none.
+func handedOver(count int64, from, to string) int64 {
+	if from != "" && from != to {
+		count++
+	}
+	return count
 }
 
 // shardQuota is how many shards a serving member has and should have.

@@ -134,7 +134,8 @@ func TestShardHandover(t *testing.T) {
 	given, again := c.AssignShards(roleLease, wait)
 	require.Equal(t, []ShardMove{{Shard: 1, From: "a", To: "b", Epoch: 5}}, given)
 	require.Zero(t, again)
-	require.Equal(t, ShardOwner{Owner: "b", Epoch: 5}, c.Shards[1])
+	require.Equal(t, ShardOwner{Owner: "b", Epoch: 5, Handovers: 1}, c.Shards[1])
+	require.Zero(t, c.Shards[0].Handovers, "its first owner is no handover")
 	require.Equal(t, []int{1}, c.ShardsOf("b"))
 }
 

@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -30,6 +31,9 @@ type Options struct {
 	Logger    *zap.Logger
 	// Registerer takes the gateway's metrics; nil leaves them unregistered.
 	Registerer prometheus.Registerer
+	// FleetEvery is how often the fleet is read for its metrics at most; it is read only when they are asked for. Default
+	// 10 s.
+	FleetEvery time.Duration
 }
 
 // Gateway answers the clients' part of the API.
@@ -37,6 +41,8 @@ type Gateway struct {
 	client    client.Client
 	namespace string
 	logger    *zap.Logger
+	registry  prometheus.Registerer // nil: none
+	every     time.Duration         // between two readings of the fleet
 	submitted *prometheus.CounterVec
 	clusters  clusterCache
 	opening   chan struct{} // held while a lane is opened
@@ -54,7 +60,7 @@ func New(o Options) *Gateway {
 		o.Namespace = client.DefaultNamespace
 	}
 	g := &Gateway{
-		client: o.Client, namespace: o.Namespace, logger: o.Logger, newID: newTaskID, pause: pause, opening: make(chan struct{}, 1),
+		client: o.Client, namespace: o.Namespace, logger: o.Logger, registry: o.Registerer, every: cmp.Or(o.FleetEvery, fleetFresh), newID: newTaskID, pause: pause, opening: make(chan struct{}, 1),
 		submitted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mainstay_gateway_tasks_submitted_total",
 			Help: "Tasks submitted, by outcome: accepted, duplicate or rejected.",
@@ -93,6 +99,9 @@ func (g *Gateway) Register(api huma.API) {
 	g.registerEvents(api)
 	g.registerOverview(api)
 	g.registerScaling(api)
+	if g.registry != nil {
+		g.registry.MustRegister(newFleetMetrics(g)) // only of a process that plays the gateway
+	}
 }
 
 // pause waits for d or until ctx ends.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"go.opentelemetry.io/otel/trace"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
@@ -88,7 +89,12 @@ func (g *Gateway) submit(ctx context.Context, r *TaskRequest) (task Task, err er
 			return Task{}, err
 		}
 	}
-	run, err := g.client.ExecuteWorkflow(ctx, startOptions(id, &spec, digest, facts.weights[spec.Tenant]), contract.TaskWorkflow,
+	start := startOptions(id, &spec, digest, facts.weights[spec.Tenant])
+	traceID := recordedTrace(ctx)
+	if traceID != "" {
+		start.Memo[contract.MemoTrace] = traceID
+	}
+	run, err := g.client.ExecuteWorkflow(ctx, start, contract.TaskWorkflow,
 		contract.TaskInput{TaskID: id, Spec: spec, Lane: lane, DeadLetterRetention: facts.deadLetterRetention})
 	if isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
 		return g.duplicate(ctx, id, digest)
@@ -96,7 +102,17 @@ func (g *Gateway) submit(ctx context.Context, r *TaskRequest) (task Task, err er
 	if err != nil {
 		return Task{}, g.answer(err, "start a task", protocol.CodeInternal)
 	}
-	return newTask(id, &spec, run.GetRunID()), nil
+	task = newTask(id, &spec, run.GetRunID())
+	task.TraceID = traceID
+	return task, nil
+}
+
+// recordedTrace is the id of the trace that a context is in, or "" if nobody records it.
+func recordedTrace(ctx context.Context) string {
+	if span := trace.SpanContextFromContext(ctx); span.IsValid() && span.IsSampled() {
+		return span.TraceID().String()
+	}
+	return ""
 }
 
 // duplicate answers the task that was submitted before, unless that was with another body.

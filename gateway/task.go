@@ -38,6 +38,7 @@ type Task struct {
 	ClosedAt      *time.Time        `json:"closed_at,omitempty"`
 	WorkflowID    string            `json:"workflow_id" doc:"Where the task is in Temporal."`
 	RunID         string            `json:"run_id,omitempty"`
+	TraceID       string            `json:"trace_id,omitempty" doc:"The OpenTelemetry trace in which it was submitted, if that is recorded."`
 	Schedule      string            `json:"schedule,omitempty" doc:"The schedule that made it."`
 	Duplicate     bool              `json:"duplicate,omitempty" doc:"The id or idempotency key was submitted before."`
 
@@ -107,6 +108,7 @@ func (t *Task) takeMemo(info *workflowpb.WorkflowExecutionInfo) {
 	decode(memo[contract.MemoCapabilities], &t.required)
 	decode(memo[contract.MemoSchedule], &t.Schedule)
 	decode(memo[contract.MemoDigest], &t.digest)
+	decode(memo[contract.MemoTrace], &t.TraceID)
 	priority := fleet.Priority(info.GetPriority().GetPriorityKey())
 	decode(memo[contract.MemoPriority], &priority)
 	t.setPriority(priority)

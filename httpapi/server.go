@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
@@ -41,6 +42,8 @@ type Options struct {
 	Ready func(ctx context.Context) error
 	// Health fills what the parts know of how the process stands, for /health; nil: nothing.
 	Health func(*Health)
+	// Tracer makes a span of each request; nil: none.
+	Tracer trace.Tracer
 	// Version is shown in the OpenAPI document and at /health.
 	Version string
 	// Gate decides who may use which route; nil means that security is off.
@@ -86,6 +89,9 @@ func New(o Options) *Server {
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false
 	engine.Use(identify, observe(newMetrics(o.Registry), o.Logger), recovery(), limitUnreadBody, s.admit)
+	if o.Tracer != nil {
+		engine.Use(traced(o.Tracer))
+	}
 	engine.NoRoute(noRoute)
 	engine.NoMethod(noMethod)
 

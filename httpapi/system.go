@@ -50,7 +50,7 @@ func (s *Server) registerSystem(o Options) {
 	})
 	s.registerHealth(o)
 	s.Handle(o.Metrics, http.MethodGet, "/metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{
-		ErrorLog: zap.NewStdLog(s.logger.Named("metrics")), Registry: o.Registry,
+		ErrorLog: zap.NewStdLog(s.logger.Named("metrics")), Registry: o.Registry, ErrorHandling: promhttp.ContinueOnError,
 	}))
 	s.handleGin(access.Open, "/openapi.json", s.serveOpenAPI)
 	s.registerDocs()

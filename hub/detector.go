@@ -28,6 +28,7 @@ func (h *Hub) judgeAll(now time.Time) {
 	braked := h.settleBrakes(now)
 	h.forgetLogs(now)
 	for _, s := range h.sessions {
+		h.noteSilence(s, now)
 		judged := h.judge(s, now)
 		if judged == fleet.Lost {
 			if braked[s.cluster] {
@@ -95,6 +96,7 @@ func (h *Hub) end(s *session, e ending) {
 	if h.sessions[s.agent] == s {
 		delete(h.sessions, s.agent)
 	}
+	h.forgetHeartbeats(e.at)
 	if s.conn != nil {
 		s.conn.session = nil
 		s.conn = nil

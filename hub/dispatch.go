@@ -22,13 +22,14 @@ type parked struct {
 // took takes a task that a lane poll brought: it goes to the best session with a free slot, or is parked if one may become free. The mutex is
 // held.
 func (h *Hub) took(l *lane, task *workflowservice.PollActivityTaskQueueResponse) {
-	a := &attempt{token: task.GetTaskToken(), lane: l.name}
+	a := &attempt{token: task.GetTaskToken(), lane: l.name, takenAt: time.Now(), inLane: waitedInLane(task)}
 	if err := converter.GetDefaultDataConverter().FromPayloads(task.GetInput(), &a.input); err != nil {
 		h.log.Error("A task on a lane cannot be read", zap.String("lane", l.name), zap.Error(err))
 		h.fail(a, contract.AttemptReport{Hub: h.id, Outcome: fleet.AttemptFailed, Final: true, Reason: "the hub cannot read the task: it was made by another version"})
 		return
 	}
 	a.attemptKey = attemptKey{a.input.TaskID, a.input.Attempt}
+	h.traceDelivery(a, task.GetHeader())
 	a.taskType, a.tenant = a.input.Spec.Type, a.input.Spec.Tenant
 	if t := task.GetScheduledTime(); t != nil {
 		a.queuedAt = t.AsTime()
@@ -90,6 +91,7 @@ func (a *attempt) assignment() protocol.Assignment {
 		TaskID: a.task, Attempt: a.number, Type: spec.Type, Cluster: spec.Cluster, Payload: spec.Payload, Token: a.sealed,
 		RetrySafety: spec.Safety(), Timeout: fleet.Duration(spec.Timeout.Or(fleet.DefaultTaskTimeout)), Beacon: spec.BeaconTimeout,
 		Checkpoint: a.input.Checkpoint, Labels: spec.Labels, Tenant: spec.Tenant, TransferredFrom: a.input.TransferredFrom,
+		TraceParent: a.trace["traceparent"], TraceState: a.trace["tracestate"],
 	}
 }
 
@@ -156,6 +158,7 @@ func (h *Hub) returnUndeliveredIf(s *session, why string, returns func(*attempt)
 // held.
 func (h *Hub) giveBack(a *attempt, why string) {
 	h.metrics.returned.Inc()
+	a.traceFailed(why)
 	report := a.report(h.id)
 	report.Outcome, report.Reason, report.Begun = fleet.AttemptReturned, why, false
 	h.fail(a, report)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
@@ -67,6 +69,8 @@ type Options struct {
 	Logger    *zap.Logger
 	// Registerer takes the hub's metrics.
 	Registerer prometheus.Registerer
+	// Tracer makes the spans of deliveries; nil: there are none.
+	Tracer trace.Tracer
 	// Key seals session and attempt tokens. All hubs of a namespace share it. At least 16 bytes.
 	Key    []byte
 	Config Config
@@ -80,6 +84,7 @@ type Hub struct {
 	service   workflowservice.WorkflowServiceClient
 	namespace string
 	log       *zap.Logger
+	tracer    trace.Tracer
 	config    Config
 	seal      sealer
 	metrics   *metrics
@@ -94,7 +99,8 @@ type Hub struct {
 	brakes     map[string]*fleet.Brake // by cluster
 	watches    map[attemptKey]*logWatch
 	events     *eventLog
-	stateAsks  map[string]*stateAsk // by request
+	heartbeats map[string]*heartbeats // by agent id
+	stateAsks  map[string]*stateAsk   // by request
 	statesTold map[string]statesTold
 	// statesChanged says that a session's state, or which sessions there are, changed since watchStates looked.
 	statesChanged bool
@@ -123,12 +129,16 @@ func New(o Options) (*Hub, error) {
 	if o.Registerer == nil {
 		o.Registerer = prometheus.NewRegistry()
 	}
+	if o.Tracer == nil {
+		o.Tracer = noop.NewTracerProvider().Tracer("")
+	}
 	h := &Hub{
-		id: o.ID, instance: uuid.NewString(), client: o.Client, service: o.Client.WorkflowService(), namespace: o.Namespace,
+		tracer: o.Tracer,
+		id:     o.ID, instance: uuid.NewString(), client: o.Client, service: o.Client.WorkflowService(), namespace: o.Namespace,
 		log: o.Logger.With(zap.String("hub", o.ID)), config: o.Config.withDefaults(), seal: sealer{key: o.Key},
 		sessions: map[string]*session{}, lanes: map[string]*lane{}, directives: map[string]contract.Directive{},
 		brakes: map[string]*fleet.Brake{}, watches: map[attemptKey]*logWatch{}, events: newEventLog(), stateAsks: map[string]*stateAsk{}, statesTold: map[string]statesTold{}, reclaimAgain: make(chan struct{}, 1),
-		conns: map[net.Conn]*connection{},
+		conns: map[net.Conn]*connection{}, heartbeats: map[string]*heartbeats{},
 	}
 	h.run, h.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // the hub's own lifetime, ended by Stop
 	h.metrics = newMetrics(o.Registerer, h)

@@ -1,6 +1,11 @@
 package hub
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.temporal.io/api/workflowservice/v1"
+)
 
 // metrics are the hub's Prometheus metrics.
 type metrics struct {
@@ -13,6 +18,8 @@ type metrics struct {
 	returned   prometheus.Counter
 	parked     prometheus.Counter
 	overdue    prometheus.Counter
+	latency    *prometheus.HistogramVec // cluster
+	failover   *prometheus.HistogramVec // cluster
 }
 
 func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
@@ -55,7 +62,20 @@ func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
 		}
 		return n
 	})
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mainstay_hub_lease_age_seconds",
+		Help: "Time since Temporal last took the heartbeat of the hub's own lease. Above 5 it renews no leases of agents; above 10 it may have been given up."},
+		func() float64 { return h.leaseAge(time.Now()).Seconds() }))
+	r.MustRegister(newAgentMetrics(h))
+	histogram := func(name, help string, buckets ...float64) *prometheus.HistogramVec {
+		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{"cluster_id"})
+		r.MustRegister(v)
+		return v
+	}
 	return &metrics{
+		latency: histogram("stella_agent_queue_latency_seconds", "How long attempts waited in their lanes and in the hub until an agent had accepted them.",
+			.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600),
+		failover: histogram("mainstay_hub_failover_seconds", "From noticing that an agent is lost until another has accepted an attempt that it had. Objective: 99 % within 5 s.",
+			.05, .1, .25, .5, 1, 2, 3, 5, 7.5, 10, 15, 30, 60, 300),
 		registered: counter("mainstay_hub_sessions_opened_total", "Sessions opened."),
 		ended:      vector("mainstay_hub_sessions_ended_total", "Sessions ended, by kind: left, lost or fenced.", "kind"),
 		reattached: counter("mainstay_hub_attempts_reattached_total", "Running attempts taken over from agents that re-attached."),
@@ -65,5 +85,37 @@ func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
 		returned:   counter("mainstay_hub_attempts_returned_total", "Attempts given back to their lanes before they began."),
 		overdue:    counter("mainstay_hub_beacons_missed_total", "Attempts that the hub ended because their handlers gave no sign of life and their agents did not end them."),
 		parked:     counter("mainstay_hub_tasks_parked_total", "Tasks that had to wait in the hub for a free slot."),
+	}
+}
+
+// leaseAge is how long ago Temporal last took the heartbeat of the hub's lease; 0 before the first.
+func (h *Hub) leaseAge(now time.Time) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.renewedAt.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(h.renewedAt))
+}
+
+// waitedInLane is how long Temporal kept a task before it gave it out.
+func waitedInLane(task *workflowservice.PollActivityTaskQueueResponse) time.Duration {
+	if task.GetScheduledTime() == nil || task.GetStartedTime() == nil {
+		return 0
+	}
+	return max(0, task.GetStartedTime().AsTime().Sub(task.GetScheduledTime().AsTime()))
+}
+
+// noteAccepted counts how long an attempt waited until its agent had it, and if another agent was lost with the one
+// before, how long the failover took. The mutex is held.
+func (h *Hub) noteAccepted(a *attempt, now time.Time) {
+	if a.takenAt.IsZero() {
+		return
+	}
+	a.traceAccepted(now)
+	cluster := a.session.cluster
+	h.metrics.latency.WithLabelValues(cluster).Observe((a.inLane + now.Sub(a.takenAt)).Seconds())
+	if lost := a.input.LostAt; lost != nil {
+		h.metrics.failover.WithLabelValues(cluster).Observe(max(0, now.Sub(*lost)).Seconds())
 	}
 }

@@ -90,6 +90,7 @@ func (h *Hub) answer(s *session, now time.Time) protocol.Polled {
 func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Time) {
 	s.window.Heartbeat(now.Sub(s.lastContact), h.holdTime(s), now)
 	s.sequence, s.lastContact, s.told = poll.Sequence, now, nil
+	h.noteHeartbeat(s)
 	s.attach(conn)
 	h.unhold(s, now)
 	s.window.Sampled(poll.Metrics.CPUPercent, poll.Metrics.MemoryPercent, now)
@@ -135,6 +136,7 @@ func (h *Hub) update(a *attempt, r protocol.RunningAttempt, now time.Time) {
 	accepted := a.accepted
 	a.update(r, now)
 	if !accepted {
+		h.noteAccepted(a, now)
 		h.tellRunning(a)
 	}
 	h.tellProgress(a, now)
@@ -195,12 +197,14 @@ func (h *Hub) forget(a *attempt) {
 // with it. The mutex is held.
 func (h *Hub) lose(a *attempt, why string, lease time.Duration) {
 	h.metrics.lost.Inc()
+	a.traceFailed(why)
 	now := time.Now().UTC()
 	remaining := fleet.Duration(max(0, lease))
 	report := a.report(h.id)
 	report.Outcome, report.Reason, report.Begun = fleet.AttemptLost, why, true
-	report.EndedAt, report.LeaseRemaining = &now, &remaining
+	report.EndedAt, report.LeaseRemaining, report.NoticedAt = &now, &remaining, &now
 	if a.evacuation != nil {
+		report.NoticedAt = nil
 		report.Reason, report.Target, report.Planned = a.evacuation.Reason, a.evacuation.Target, true
 	}
 	h.fail(a, report)

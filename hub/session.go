@@ -5,6 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
@@ -34,6 +37,7 @@ type session struct {
 	role           protocol.Command
 
 	sequence int64 // of the newest poll
+	missed   int   // heartbeats since the newest one
 	wake     chan struct{}
 
 	attempts map[attemptKey]*attempt
@@ -80,6 +84,10 @@ type attempt struct {
 	sealed  string
 	input   contract.RunTaskInput
 
+	span        trace.Span             // of the delivery; nil: none
+	trace       propagation.MapCarrier // that the agent is given
+	takenAt     time.Time              // when the lane's poll brought it; zero for one that the agent brought
+	inLane      time.Duration          // how long it had waited there, by Temporal's clock
 	assignedAt  time.Time
 	deliveredIn int64 // sequence of the poll whose answer carried it; 0: none yet
 	accepted    bool  // the agent listed it as running

@@ -11,6 +11,7 @@ import (
 // is held.
 func (h *Hub) giveBackUnplaced(l *lane, a *attempt, now time.Time) {
 	h.metrics.returned.Inc()
+	a.traceFailed("no agent could take it")
 	report := a.report(h.id)
 	report.Outcome = fleet.AttemptReturned
 	report.Reason, report.Unhandled, report.RetryAfter = l.unplaced(&a.input.Spec, now)

@@ -139,6 +139,8 @@ type Assignment struct {
 	Tenant          string            `json:"tenant,omitempty"`
 	Shard           int               `json:"shard,omitempty"`
 	TransferredFrom string            `json:"transferred_from,omitempty" doc:"The agent that had the attempt before."`
+	TraceParent     string            `json:"traceparent,omitempty" doc:"The W3C trace that the attempt is part of."`
+	TraceState      string            `json:"tracestate,omitempty"`
 }
 
 // CommandType names what the hub asks of an agent.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
@@ -49,8 +48,7 @@ func registerHealingWorkflows(r sdkworker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(workflows.HealingAction, workflow.RegisterOptions{Name: contract.HealingActionWorkflow})
 }
 
-func registerHealingActivities(r sdkworker.ActivityRegistry, c client.Client, namespace string, registerer prometheus.Registerer) {
-	metrics := activities.NewHealingMetrics(registerer)
+func registerHealingActivities(r sdkworker.ActivityRegistry, c client.Client, namespace string, metrics *activities.HealingMetrics) {
 	looks := &activities.Healing{Facts: &activities.Facts{Client: c, Namespace: namespace}, Metrics: metrics}
 	actions := &activities.HealingActions{Client: c, Namespace: namespace}
 	for name, does := range map[string]any{

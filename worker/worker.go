@@ -44,6 +44,18 @@ func RegisterWorkflows(r sdkworker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(workflows.ScalingSweep, workflow.RegisterOptions{Name: contract.ScalingSweepWorkflow})
 }
 
+// Metrics are what a worker counts. Activities count, so that nothing is counted again when a workflow is replayed.
+type Metrics struct {
+	Failovers *activities.FailoverMetrics
+	Healing   *activities.HealingMetrics
+	HubsLost  prometheus.Counter
+}
+
+// NewMetrics registers the metrics of a worker.
+func NewMetrics(r prometheus.Registerer) Metrics {
+	return Metrics{Failovers: activities.NewFailoverMetrics(r), Healing: activities.NewHealingMetrics(r), HubsLost: activities.NewHubsLost(r)}
+}
+
 // Start runs a worker until stop is called. stop waits for what is under way and may be called twice.
 func Start(c client.Client, o Options) (stop func(), err error) {
 	if o.WorkflowPollers == 0 {
@@ -61,7 +73,8 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 		MaxConcurrentActivityTaskPollers: 2,
 	})
 	RegisterWorkflows(w)
-	clusters := &activities.Clusters{Client: c, Namespace: o.Namespace}
+	metrics := NewMetrics(o.Registerer)
+	clusters := &activities.Clusters{Client: c, Namespace: o.Namespace, Lost: metrics.HubsLost}
 	w.RegisterActivityWithOptions(clusters.AnnounceHubLost, activity.RegisterOptions{Name: contract.AnnounceHubLostActivity})
 	loads := &activities.Loads{Client: c, Namespace: o.Namespace}
 	w.RegisterActivityWithOptions(loads.ReadLoads, activity.RegisterOptions{Name: contract.ReadLoadsActivity})
@@ -88,8 +101,8 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	w.RegisterActivityWithOptions(scaling.Retire, activity.RegisterOptions{Name: contract.RetireActivity})
 	bulks := &activities.Bulks{Client: c, Namespace: o.Namespace}
 	w.RegisterActivityWithOptions(bulks.BulkPage, activity.RegisterOptions{Name: contract.BulkPageActivity})
-	w.RegisterActivityWithOptions(activities.NewFailoverMetrics(o.Registerer).CountFailover, activity.RegisterOptions{Name: contract.CountFailoverActivity})
-	registerHealingActivities(w, c, o.Namespace, o.Registerer)
+	w.RegisterActivityWithOptions(metrics.Failovers.CountFailover, activity.RegisterOptions{Name: contract.CountFailoverActivity})
+	registerHealingActivities(w, c, o.Namespace, metrics.Healing)
 	if err := w.Start(); err != nil {
 		return nil, fmt.Errorf("start the worker on queue %s: %w", contract.WorkerQueue, err)
 	}

@@ -45,6 +45,7 @@ type taskRun struct {
 	source int               // the attempt that the result is of
 	dead   *fleet.DeadLetter // since it is, or was until its end, a dead letter
 	marked fleet.TaskStatus  // the status search attribute as last set
+	lostAt *time.Time        // when the loss of the last attempt's agent was noticed
 	target string            // who should get the next attempt, by a failover by hand
 
 	delivering int // the attempt that is in its lane or with an agent; 0: none
@@ -172,7 +173,7 @@ func (r *taskRun) reviewed(ctx workflow.Context) (fleet.TaskStatus, string) {
 
 // restart gives the task a fresh set of attempts and a fresh time to wait for an agent.
 func (r *taskRun) restart(ctx workflow.Context, why string) {
-	r.retry, r.dead = nil, nil
+	r.retry, r.dead, r.lostAt = nil, nil, nil
 	r.carry.Tally = fleet.Tally{}
 	r.carry.WaitingSince = workflow.Now(ctx)
 	r.status, r.why = fleet.TaskQueued, why

@@ -40,7 +40,7 @@ func (r *taskRun) deliver(ctx workflow.Context) (contract.AttemptReport, deliver
 		Summary:                fmt.Sprintf("attempt %d of %s", number, r.in.Spec.Type),
 	}))
 	defer stop()
-	input := contract.RunTaskInput{TaskID: r.in.TaskID, Attempt: number, Spec: r.in.Spec, Checkpoint: r.carry.Checkpoint, Tally: r.carry.Tally}
+	input := contract.RunTaskInput{TaskID: r.in.TaskID, Attempt: number, Spec: r.in.Spec, Checkpoint: r.carry.Checkpoint, Tally: r.carry.Tally, LostAt: r.lostAt}
 	if last := r.lastLost(); last != nil {
 		input.TransferredFrom, input.PreferAgent = last.AgentID, r.target
 	}
@@ -75,6 +75,9 @@ func (r *taskRun) deliver(ctx workflow.Context) (contract.AttemptReport, deliver
 	}
 	r.record(number, report)
 	r.target = report.Target
+	if report.Outcome != fleet.AttemptReturned { // a delivery that nobody took does not end a failover
+		r.lostAt = report.NoticedAt
+	}
 	return report, how
 }
 

@@ -37,6 +37,12 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 			}
 			o.Logger = slog.New(slog.NewTextHandler(a.stderr, nil))
 			o.State = agent.NewState()
+			tracing, err := a.tracing(c.Context())
+			if err != nil {
+				return err
+			}
+			defer stopTracing(tracing)
+			o.TracerProvider = tracing.Provider()
 			runner, err := agent.New(o)
 			if err != nil {
 				return withExit(exitUsage, err)

@@ -22,7 +22,7 @@ func (a *app) benchCommand() *cobra.Command {
 ports and in a temporary folder, and leaves nothing behind. What is measured, and how, is in docs/BENCHMARKS.md.`,
 	}
 	command.AddCommand(a.benchThroughputCommand(), a.benchFailoverCommand(), a.benchIdleCommand(), a.benchDrainCommand(),
-		a.benchQueueCommand(), a.benchAgentCommand(), a.benchTemporalCommand())
+		a.benchQueueCommand(), a.benchGatewayCommand(), a.benchBareGatewayCommand(), a.benchAgentCommand(), a.benchTemporalCommand())
 	return command
 }
 

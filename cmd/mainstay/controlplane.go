@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/trace"
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
@@ -21,8 +21,12 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/page"
+	"mainstay.dev/mainstay/telemetry"
 	"mainstay.dev/mainstay/worker"
 )
+
+// tracerName is the name under which the control plane makes spans.
+const tracerName = "mainstay.dev/mainstay"
 
 const (
 	startLimit = 30 * time.Second
@@ -87,6 +91,8 @@ type planeOptions struct {
 	spawner   *spawnerOptions // nil without the role
 	hosts     []string        // names under which browsers may reach it; nil: any
 	page      page.Options
+	tracing   *telemetry.Tracing   // nil: off
+	registry  *prometheus.Registry // of the process's metrics; nil: one is made
 }
 
 // controlPlane is the running parts of one process behind one HTTP server.
@@ -113,12 +119,20 @@ func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, er
 	}()
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	api := httpapi.New(httpapi.Options{Logger: o.logger, Registry: registry, Version: version, Health: p.health(o.roles), Ready: func(ctx context.Context) error {
+	registry := o.registry
+	if registry == nil {
+		registry = telemetry.NewRegistry(version)
+	}
+	answers := func(ctx context.Context) error {
 		_, err := o.temporal.CheckHealth(ctx, &client.CheckHealthRequest{})
 		return err
-	}})
+	}
+	telemetry.WatchTemporal(registry, answers)
+	var tracer trace.Tracer
+	if o.tracing.On() {
+		tracer = o.tracing.Provider().Tracer(tracerName)
+	}
+	api := httpapi.New(httpapi.Options{Logger: o.logger, Tracer: tracer, Registry: registry, Version: version, Health: p.health(o.roles), Ready: answers})
 	if o.roles.worker {
 		if p.stopWorker, err = worker.Start(o.temporal, worker.Options{Namespace: o.namespace, Registerer: registry}); err != nil {
 			return nil, err
@@ -161,6 +175,7 @@ func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, er
 func (p *controlPlane) startHub(ctx context.Context, o planeOptions, api *httpapi.Server, registry *prometheus.Registry) error {
 	h, err := hub.New(hub.Options{
 		ID: o.hubID, Client: o.temporal, Namespace: o.namespace, Logger: o.logger, Registerer: registry, Key: o.key, Config: o.hub,
+		Tracer: o.tracing.Provider().Tracer(tracerName),
 	})
 	if err != nil {
 		return err

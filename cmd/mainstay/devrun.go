@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -20,6 +21,7 @@ import (
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/page"
+	"mainstay.dev/mainstay/telemetry"
 )
 
 const (
@@ -58,6 +60,8 @@ type devRun struct {
 	ids       []string
 	temporal  *devserver.Server
 	client    client.Client
+	registry  *prometheus.Registry
+	tracing   *telemetry.Tracing
 	plane     *controlPlane
 	launcher  *agentLauncher
 	agents    *supervisor
@@ -87,6 +91,9 @@ func (a *app) startDev(ctx context.Context, o devOptions) (_ *devRun, err error)
 	}
 	log := newLogger(d.log, zapcore.InfoLevel, false)
 	o.temporal.Strip = d.url + page.Strip
+	if d.tracing, err = a.tracing(ctx); err != nil {
+		return nil, err
+	}
 	if err := d.startTemporal(ctx, o, log); err != nil {
 		return nil, err
 	}
@@ -151,7 +158,13 @@ func (d *devRun) startTemporal(ctx context.Context, o devOptions, log *zap.Logge
 	if d.temporal, err = devserver.Start(ctx, o.temporal); err != nil {
 		return err
 	}
-	d.client, err = client.DialContext(ctx, client.Options{HostPort: d.temporal.Address(), Namespace: d.temporal.Namespace(), Identity: planeIdentity(), Logger: forSDK(log)})
+	d.registry = telemetry.NewRegistry(version)
+	interceptors, err := d.tracing.Interceptors()
+	if err != nil {
+		return err
+	}
+	d.client, err = client.DialContext(ctx, client.Options{HostPort: d.temporal.Address(), Namespace: d.temporal.Namespace(), Identity: planeIdentity(),
+		Logger: forSDK(log), MetricsHandler: telemetry.NewSDKMetrics(d.registry), Interceptors: interceptors})
 	if err != nil {
 		return fmt.Errorf("connect to the embedded Temporal: %w", err)
 	}
@@ -162,6 +175,7 @@ func (d *devRun) planeOptions(o devOptions, listener net.Listener, log *zap.Logg
 	p := planeOptions{
 		temporal: d.client, namespace: d.temporal.Namespace(), logger: log, roles: allRoles, hubID: o.hubID, hub: o.hub,
 		clusters: o.clusters, listener: listener, page: devPage(d.temporal),
+		registry: d.registry, tracing: d.tracing,
 	}
 	if loopback(listener) {
 		p.hosts = localHosts
@@ -272,6 +286,7 @@ func (d *devRun) stop() {
 		if d.client != nil {
 			d.client.Close()
 		}
+		stopTracing(d.tracing)
 		if d.temporal != nil {
 			within(temporalLimit, d.temporal.Stop)
 		}

@@ -103,9 +103,7 @@ health: status
 
 // commandless are the operations that no person calls, and why.
 var commandless = map[string]string{
-	"get-overview":   "of the fleet page: `mainstay cluster list`, `agent list`, `queue` and `failover list` show its parts",
 	"watch-events":   "its command is `mainstay events`, which comes with it",
-	"get-overview":   "the fleet page reads it; `mainstay status` and the lists say the same",
 	"healthz":        "for probes; `mainstay status` shows more",
 	"readyz":         "for probes; `mainstay status` shows more",
 	"register-agent": "of the agent protocol: `mainstay agent run` speaks it",

@@ -14,6 +14,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/page"
+	"mainstay.dev/mainstay/telemetry"
 )
 
 // serving is the command line of `serve`.
@@ -43,6 +44,7 @@ Temporal is found as by the temporal CLI (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, 
 the section temporal of the configuration.
 
 Environment:
+  OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_…  where traces go, by OpenTelemetry's standard variables; without them there are none
   ` + tokenKeyEnv + `  the secret key of the hubs, unless hub.token_key_file names a file`,
 		Example: `  export ` + tokenKeyEnv + `=$(openssl rand -hex 32)
   TEMPORAL_ADDRESS=temporal:7233 mainstay serve --http 0.0.0.0:8080
@@ -102,6 +104,15 @@ func (a *app) serve(ctx context.Context, s serving) error {
 		return withExit(exitUsage, err)
 	}
 	options.Logger = forSDK(log)
+	o.registry = telemetry.NewRegistry(version)
+	options.MetricsHandler = telemetry.NewSDKMetrics(o.registry)
+	if o.tracing, err = a.tracing(ctx); err != nil {
+		return err
+	}
+	defer stopTracing(o.tracing)
+	if options.Interceptors, err = o.tracing.Interceptors(); err != nil {
+		return err
+	}
 	if o.temporal, err = connect(ctx, options); err != nil {
 		return err
 	}

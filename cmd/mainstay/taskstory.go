@@ -88,6 +88,7 @@ func (a *app) taskSummary(task *gateway.Task) error {
 		t.row("Ended", ended)
 	}
 	optional("Workflow", task.WorkflowID)
+	optional("Trace", task.TraceID)
 	return t.flush()
 }
 

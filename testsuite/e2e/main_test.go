@@ -6,4 +6,7 @@ import (
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
-func TestMain(m *testing.M) { plane.Main(m) }
+func TestMain(m *testing.M) {
+	plane.RecordTraces()
+	plane.Main(m)
+}

@@ -14,6 +14,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
@@ -24,6 +27,7 @@ import (
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/telemetry"
 	"mainstay.dev/mainstay/worker"
 )
 
@@ -36,6 +40,13 @@ var (
 	dialed   client.Client
 	stopWork func()
 	startErr error
+
+	// tracing is that of all processes of the binary; spans has what it recorded.
+	tracing *telemetry.Tracing
+	spans   = tracetest.NewInMemoryExporter()
+
+	// shared takes the metrics of what all tests of the binary share: the worker, and the client's.
+	shared = prometheus.NewRegistry()
 )
 
 // Temporal returns the client of the test binary's embedded Temporal; a worker for all workflows runs beside it.
@@ -49,16 +60,51 @@ func Temporal(t testing.TB) client.Client {
 func start() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	var err error
+	interceptors, err := tracing.Interceptors()
+	if err != nil {
+		return err
+	}
 	if server, err = devserver.Start(ctx, devserver.Options{}); err != nil {
 		return err
 	}
-	dialed, err = client.DialContext(ctx, client.Options{HostPort: server.Address(), Namespace: server.Namespace(), Logger: quiet{}})
+	dialed, err = client.DialContext(ctx, client.Options{HostPort: server.Address(), Namespace: server.Namespace(), Logger: quiet{},
+		MetricsHandler: telemetry.NewSDKMetrics(shared), Interceptors: interceptors})
 	if err != nil {
 		return fmt.Errorf("dial the embedded Temporal: %w", err)
 	}
-	stopWork, err = worker.Start(dialed, worker.Options{Namespace: server.Namespace()})
+	stopWork, err = worker.Start(dialed, worker.Options{Namespace: server.Namespace(), Registerer: shared})
 	return err
+}
+
+// WorkerRegistry has the metrics of the worker and of the Temporal SDK. All tests of the binary share it.
+func WorkerRegistry(t testing.TB) *prometheus.Registry {
+	t.Helper()
+	Temporal(t)
+	return shared
+}
+
+// RecordTraces has the test binary record the traces that a client asks for with a sampled traceparent, and no others.
+// Call it before Main.
+func RecordTraces() {
+	sampler := sdktrace.ParentBased(sdktrace.NeverSample())
+	var err error
+	if tracing, err = telemetry.NewTracingTo(context.Background(), "test", "", sdktrace.WithSyncer(spans), sdktrace.WithSampler(sampler)); err != nil {
+		panic(err) //nolint:forbidigo // before any test
+	}
+}
+
+// Tracer makes spans that Spans returns.
+func Tracer() trace.TracerProvider { return tracing.Provider() }
+
+// Spans are the recorded spans of a trace that have ended.
+func Spans(traceID string) tracetest.SpanStubs {
+	var found tracetest.SpanStubs
+	for _, s := range spans.GetSpans() {
+		if s.SpanContext.TraceID().String() == traceID {
+			found = append(found, s)
+		}
+	}
+	return found
 }
 
 // Main runs a test binary's tests and stops what they shared.
@@ -138,15 +184,16 @@ func NewNode(t testing.TB, o NodeOptions) *Node {
 	}
 	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
 	n := &Node{Registry: prometheus.NewRegistry()}
-	api := httpapi.New(httpapi.Options{Logger: log, Registry: n.Registry, Version: "test", Health: n.health, Ready: func(ctx context.Context) error {
+	tracer := Tracer().Tracer("test")
+	api := httpapi.New(httpapi.Options{Logger: log, Tracer: tracer, Registry: n.Registry, Version: "test", Health: n.health, Ready: func(ctx context.Context) error {
 		_, err := c.CheckHealth(ctx, &client.CheckHealthRequest{})
 		return err
 	}})
 	var err error
-	n.Hub, err = hub.New(hub.Options{ID: o.HubID, Client: c, Namespace: server.Namespace(), Logger: log, Registerer: n.Registry, Key: Key, Config: o.Config})
+	n.Hub, err = hub.New(hub.Options{Tracer: tracer, ID: o.HubID, Client: c, Namespace: server.Namespace(), Logger: log, Registerer: n.Registry, Key: Key, Config: o.Config})
 	require.NoError(t, err)
 	n.Hub.Register(api.API())
-	n.gateway = gateway.New(gateway.Options{Client: c, Namespace: server.Namespace(), Logger: log, Registerer: n.Registry})
+	n.gateway = gateway.New(gateway.Options{Client: c, Namespace: server.Namespace(), Logger: log, Registerer: n.Registry, FleetEvery: 200 * time.Millisecond})
 	n.gateway.Register(api.API())
 	n.http = api.HTTPServer()
 	n.http.ConnContext, n.http.ConnState = n.Hub.ConnContext, n.Hub.ConnState

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/testsuite/bench"
+)
+
+// benchGatewaySide is what one side answered, for -o json.
+type benchGatewaySide struct {
+	Name           string    `json:"name"`
+	Answers        int       `json:"answers"`
+	P50            float64   `json:"p50_ms"`
+	P99            float64   `json:"p99_ms"`
+	TasksPerSecond []float64 `json:"tasks_per_second"`
+}
+
+type benchGatewayReport struct {
+	Machine  bench.Machine    `json:"machine"`
+	Bare     benchGatewaySide `json:"bare"`
+	Mainstay benchGatewaySide `json:"mainstay"`
+	P99Ratio float64          `json:"p99_ratio"`
+}
+
+func (a *app) benchGatewayCommand() *cobra.Command {
+	plan := bench.GatewayPlan{}
+	command := &cobra.Command{
+		Use:   "gateway",
+		Short: "Measure how long the gateway takes to accept a task, beside a bare handler",
+		Long: `Measure how long submissions take to be answered under load: by the gateway, and by a bare gin handler that starts the
+same workflow. Each is a process of its own; both use one embedded Temporal, in turns. No worker runs, so that the start
+of workflows is all there is to do.`,
+		Example: "  mainstay bench gateway\n  mainstay bench gateway --clients 32 --for 20s",
+		Args:    exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if plan.Rounds < 1 || plan.Clients < 1 || plan.Clients > 1000 || plan.For < time.Second {
+				return usageError("--rounds and --clients must be at least 1, --clients at most 1000, --for at least 1s")
+			}
+			return a.benchGateway(c.Context(), plan)
+		},
+	}
+	flags := command.Flags()
+	flags.IntVar(&plan.Rounds, "rounds", 5, "rounds of each side")
+	flags.IntVar(&plan.Clients, "clients", 8, "clients that submit at a time")
+	flags.DurationVar(&plan.For, "for", 10*time.Second, "length of a round")
+	a.outputFlag(command)
+	return command
+}
+
+func (a *app) benchGateway(ctx context.Context, plan bench.GatewayPlan) (err error) {
+	dir, done, err := benchFolder()
+	if err != nil {
+		return err
+	}
+	defer func() { err = done(err) }()
+	installation, err := a.install(ctx, bench.Setting{Dir: dir, TemporalOnly: true})
+	if err != nil {
+		return err
+	}
+	defer installation.Stop()
+	report := benchGatewayReport{Machine: bench.ThisMachine(version, a.now())}
+	story := a.storyteller()
+	fmt.Fprintf(story, "%s\n%d rounds of each side, each of %s from %d clients.\n\n", report.Machine, plan.Rounds, plan.For, plan.Clients)
+	if err := installation.StartGateway(ctx); err != nil {
+		return err
+	}
+	bare, err := installation.StartBareGateway(ctx)
+	if err != nil {
+		return err
+	}
+	m, err := bench.CompareGateways(ctx, plan, [2]string{"bare gin", "Mainstay"}, [2]string{bare, installation.URL}, story)
+	if err != nil {
+		return err
+	}
+	report.Bare, report.Mainstay = gatewaySideOf(m[0]), gatewaySideOf(m[1])
+	report.P99Ratio = report.Mainstay.P99 / report.Bare.P99
+	return a.print(report, func() error {
+		fmt.Fprintln(a.stdout)
+		bench.WriteGatewayTable(a.stdout, m)
+		return nil
+	})
+}
+
+func gatewaySideOf(m bench.GatewayMeasured) benchGatewaySide {
+	l := bench.Summarize(m.Answers)
+	return benchGatewaySide{Name: m.Name, Answers: l.Count, P50: milliseconds(l.P50), P99: milliseconds(l.P99), TasksPerSecond: m.PerSecond}
+}
+
+// benchBareGatewayCommand is the bare handler of the benchmark, in a process of its own.
+func (a *app) benchBareGatewayCommand() *cobra.Command {
+	var listen, temporal, namespace string
+	command := &cobra.Command{
+		Use: "bare-gateway", Hidden: true, Args: exactly(), Short: "Run a bare handler for a benchmark",
+		Example: "  mainstay bench bare-gateway --http 127.0.0.1:8081 --temporal 127.0.0.1:7233",
+		RunE: func(c *cobra.Command, _ []string) error {
+			temporalClient, err := connect(c.Context(), client.Options{HostPort: temporal, Namespace: namespace, Logger: forSDK(zap.NewNop())})
+			if err != nil {
+				return err
+			}
+			defer temporalClient.Close()
+			listener, err := net.Listen("tcp", listen)
+			if err != nil {
+				return fmt.Errorf("listen: %w", err)
+			}
+			server := &http.Server{Handler: bench.BareGateway(temporalClient), ReadHeaderTimeout: 5 * time.Second}
+			stop := context.AfterFunc(c.Context(), func() { _ = server.Close() })
+			defer stop()
+			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&listen, "http", "127.0.0.1:0", "host:port to listen on")
+	flags.StringVar(&temporal, "temporal", "127.0.0.1:7233", "host:port of Temporal")
+	flags.StringVar(&namespace, "namespace", "default", "namespace")
+	return command
+}

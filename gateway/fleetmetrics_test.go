@@ -1,0 +1,253 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/httpapi"
+)
+
+// watchedFleet is a fake Temporal whose fleet a gateway tells of.
+type watchedFleet struct {
+	*fakeTemporal
+	registry *prometheus.Registry
+	counts   map[string]int64 // of tasks, by status and cluster, as in "review east"
+	counted  int
+}
+
+// CountWorkflow counts the tasks of a status, of one cluster or of all.
+func (f *watchedFleet) CountWorkflow(_ context.Context, r *workflowservice.CountWorkflowExecutionsRequest) (*workflowservice.CountWorkflowExecutionsResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.counted++
+	answer := &workflowservice.CountWorkflowExecutionsResponse{}
+	for key, n := range f.counts {
+		status, cluster, _ := strings.Cut(key, " ")
+		_, only, one := strings.Cut(r.GetQuery(), "MainstayCluster = ")
+		if strings.Contains(r.GetQuery(), "MainstayStatus = '"+status+"'") && (!one || only == "'"+cluster+"'") {
+			answer.Count += n
+		}
+	}
+	return answer, f.fail
+}
+
+func watchFleet(t *testing.T) *watchedFleet {
+	t.Helper()
+	w := &watchedFleet{fakeTemporal: newFake(), registry: prometheus.NewPedanticRegistry()}
+	gateway.New(gateway.Options{Client: w, Registerer: w.registry}).Register(httpapi.New(httpapi.Options{}).API())
+	return w
+}
+
+// told are all series as name{label="value"} and their values.
+func (w *watchedFleet) told(t *testing.T) map[string]float64 {
+	t.Helper()
+	families, err := w.registry.Gather()
+	require.NoError(t, err)
+	all := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			all[f.GetName()+"{"+strings.Join(labels, ",")+"}"] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return all
+}
+
+func members(online string, offline ...string) []fleet.Member {
+	var all []fleet.Member
+	for _, id := range strings.Fields(online) {
+		all = append(all, fleet.Member{AgentID: id, Hub: "h1", Status: fleet.AgentOnline, StatusSince: time.Now()})
+	}
+	for _, id := range offline {
+		all = append(all, fleet.Member{AgentID: id, Hub: "h1", Status: fleet.AgentOffline, StatusSince: time.Now()})
+	}
+	return all
+}
+
+// Every metric of the fleet is moved by what it names, from one value to another; -1 is no series at all.
+func TestFleetMetricsMove(t *testing.T) {
+	t.Parallel()
+	passive := fleet.ClusterConfig{Name: "east", ReplicationMode: fleet.ActivePassive}
+	sharded := fleet.ClusterConfig{Name: "east", ReplicationMode: fleet.Sharded, Shards: 2}
+	for _, c := range []struct {
+		series   string
+		why      string
+		state    fleet.Cluster
+		change   func(f *watchedFleet, c *fleet.Cluster)
+		from, to float64
+	}{
+		{"stella_agent_cluster_members{cluster_id=east,status=online}", "one is lost", fleet.Cluster{Members: members("a b")}, lose, 2, 1},
+		{"stella_agent_cluster_members{cluster_id=east,status=offline}", "one is lost", fleet.Cluster{Members: members("a b")}, lose, 0, 1},
+		{"stella_agent_cluster_leader{agent_id=a,cluster_id=east}", "a leads", fleet.Cluster{Config: passive, Members: members("a b")}, lead("a", 3), -1, 1},
+		{"stella_agent_cluster_leader{agent_id=a,cluster_id=east}", "b leads", fleet.Cluster{Config: passive, Members: members("a b"), Leader: "a"}, lead("b", 4), 1, -1},
+		{"stella_agent_cluster_health{cluster_id=east}", "one is lost", fleet.Cluster{Members: members("a b")}, lose, 1, .5},
+		{"stella_agent_cluster_health{cluster_id=east}", "the only one is lost", fleet.Cluster{Members: members("a")}, lose, 1, 0},
+		{"stella_agent_up{agent_id=a}", "it is lost", fleet.Cluster{Members: members("a")}, lose, 1, 0},
+		{"stella_agent_up{agent_id=a}", "it is suspect", fleet.Cluster{Members: members("a")}, become(fleet.AgentSuspect), 1, 0},
+		{"stella_agent_up{agent_id=a}", "it is drained", fleet.Cluster{Members: members("a")}, become(fleet.AgentDraining), 1, 1},
+		{"stella_agent_up{agent_id=a}", "it is stopped for maintenance", fleet.Cluster{Members: members("a")}, func(_ *watchedFleet, c *fleet.Cluster) {
+			c.Members[0].Status, c.Members[0].Hub = fleet.AgentMaintenance, ""
+		}, 1, -1},
+		{"stella_agent_up{agent_id=a}", "it says goodbye", fleet.Cluster{Members: members("a")}, func(_ *watchedFleet, c *fleet.Cluster) { c.Members = nil }, 1, -1},
+		{"stella_agent_up{agent_id=a}", "it was lost long ago", fleet.Cluster{Members: members("", "a")}, func(_ *watchedFleet, c *fleet.Cluster) {
+			c.Members[0].StatusSince = time.Now().Add(-25 * time.Hour)
+		}, 0, -1},
+		{"stella_agent_live_agents{}", "one is lost", fleet.Cluster{Members: members("a b")}, lose, 2, 1},
+		{"stella_agent_lease_count{agent_id=a}", "it becomes leader", fleet.Cluster{Config: passive, Members: members("a b")}, lead("a", 3), 0, 1},
+		{"stella_agent_lease_count{agent_id=a}", "it gets shards", fleet.Cluster{Config: sharded, Members: members("a")}, own("a", "a"), 0, 2},
+		{"stella_agent_partition_leader_agent_id{agent_id=a,cluster_id=east,partition=1}", "it gets the shard", fleet.Cluster{Config: sharded, Members: members("a")}, own("", "a"), -1, 1},
+		{"stella_agent_partition_leader_agent_id{agent_id=a,cluster_id=east,partition=leader}", "it becomes leader", fleet.Cluster{Config: passive, Members: members("a")}, lead("a", 3), -1, 1},
+		{"stella_agent_partition_lease_epoch{cluster_id=east,partition=leader}", "another leads", fleet.Cluster{Config: passive, LeaderEpoch: 3}, lead("a", 9), 3, 9},
+		{"stella_agent_partition_failover_count{cluster_id=east,partition=0}", "it went to another", fleet.Cluster{Config: sharded}, func(_ *watchedFleet, c *fleet.Cluster) {
+			c.Shards = []fleet.ShardOwner{{Owner: "a", Handovers: 4}, {}}
+		}, 0, 4},
+		{"stella_agent_total_partitions{}", "it is sharded", fleet.Cluster{}, func(_ *watchedFleet, c *fleet.Cluster) { c.Config = sharded }, 0, 2},
+		{"stella_agent_orphaned_partitions{}", "the shards get an owner", fleet.Cluster{Config: sharded}, own("a", "a"), 2, 0},
+		{"stella_agent_queue_depth{cluster_id=east,priority=high}", "tasks wait", fleet.Cluster{}, wait, 0, 3},
+		{"stella_agent_queue_depth{cluster_id=east,priority=low}", "tasks wait", fleet.Cluster{}, wait, 0, 1},
+		{"mainstay_cluster_queue_oldest_age_seconds{cluster_id=east}", "tasks wait", fleet.Cluster{}, wait, 0, 90},
+		{"stella_agent_dead_letter_queue_depth{cluster_id=east}", "attempts are used up", fleet.Cluster{}, count("dead_letter"), 0, 5},
+		{"mainstay_cluster_reviews_waiting{cluster_id=east}", "a task needs a decision", fleet.Cluster{}, count("review"), 0, 5},
+		{"mainstay_cluster_agents_desired{cluster_id=east}", "it is configured", fleet.Cluster{}, func(_ *watchedFleet, c *fleet.Cluster) { c.Config.DesiredAgents = 3 }, 0, 3},
+		{"mainstay_cluster_agents_minimum{cluster_id=east}", "it is configured", fleet.Cluster{}, func(_ *watchedFleet, c *fleet.Cluster) { c.Config.MinAgents = 2 }, 0, 2},
+		{"mainstay_cluster_agents_lost{cluster_id=east}", "one is lost", fleet.Cluster{Members: members("a b")}, lose, 0, 1},
+		{"mainstay_cluster_pauses{cluster_id=east}", "a lane is paused", fleet.Cluster{}, func(_ *watchedFleet, c *fleet.Cluster) { c.Pauses = []fleet.Pause{{Lane: "default"}} }, 0, 1},
+		{"mainstay_cluster_brakes_engaged{cluster_id=east}", "many vanish at once", fleet.Cluster{}, func(_ *watchedFleet, c *fleet.Cluster) { c.BrakeHolds = []fleet.BrakeHold{{Hub: "h1"}} }, 0, 1},
+		{"mainstay_gateway_fleet_unread_clusters{}", "a cluster does not answer", fleet.Cluster{}, func(f *watchedFleet, _ *fleet.Cluster) {
+			f.executions[contract.ClusterWorkflowID("east")].query = func() (any, error) { return nil, errors.New("canary") }
+		}, 0, 1},
+		{"mainstay_gateway_fleet_reads_total{outcome=ok}", "it is read", fleet.Cluster{}, func(*watchedFleet, *fleet.Cluster) {}, 1, 2},
+	} {
+		inBubble(t, c.series+" when "+c.why, func(t *testing.T) {
+			f := watchFleet(t)
+			state := c.state
+			state.Config.Name = "east"
+			f.withClusterState(&state)
+			want := func(when string, want float64) {
+				t.Helper()
+				got, found := f.told(t)[c.series]
+				require.Equal(t, want >= 0, found, when)
+				require.InDelta(t, max(want, 0), got, .001, when)
+			}
+			want("before", c.from)
+			c.change(f, &state)
+			<-time.After(15 * time.Second) // the reading is not fresh any more
+			want("after", c.to)
+		})
+	}
+}
+
+func lose(_ *watchedFleet, c *fleet.Cluster) { c.Members[0].Status = fleet.AgentOffline }
+
+func become(s fleet.AgentStatus) func(*watchedFleet, *fleet.Cluster) {
+	return func(_ *watchedFleet, c *fleet.Cluster) { c.Members[0].Status = s }
+}
+
+func lead(agent string, epoch int64) func(*watchedFleet, *fleet.Cluster) {
+	return func(_ *watchedFleet, c *fleet.Cluster) { c.Leader, c.LeaderEpoch = agent, epoch }
+}
+
+func own(owners ...string) func(*watchedFleet, *fleet.Cluster) {
+	return func(_ *watchedFleet, c *fleet.Cluster) {
+		c.Shards = nil
+		for _, o := range owners {
+			c.Shards = append(c.Shards, fleet.ShardOwner{Owner: o, Epoch: 1})
+		}
+	}
+}
+
+func wait(f *watchedFleet, _ *fleet.Cluster) {
+	f.backlogs = map[string]map[int32]int64{contract.ClusterLane("east"): {2: 3, 4: 1}}
+}
+
+func count(status string) func(*watchedFleet, *fleet.Cluster) {
+	return func(f *watchedFleet, _ *fleet.Cluster) {
+		f.counts = map[string]int64{status + " east": 5, status + " gone": 1}
+	}
+}
+
+// An agent that was lost in one cluster and has joined another is told of once: as it is now.
+func TestAgentsAreToldOfOnce(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string][2]fleet.Cluster{
+		"lost first":   {{Members: members("", "a")}, {Members: members("a")}},
+		"lost in both": {{Members: members("", "a")}, {Members: members("", "a")}},
+		"lost last":    {{Members: members("a")}, {Members: members("", "a")}},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			f := watchFleet(t)
+			c[0].Config.Name, c[1].Config.Name = "c1", "c2"
+			f.withClusterState(&c[0])
+			f.withClusterState(&c[1])
+			want := 1.0
+			if name == "lost in both" {
+				want = 0
+			}
+			told := f.told(t)
+			require.InDelta(t, want, told["stella_agent_up{agent_id=a}"], 0)
+			require.InDelta(t, want, told["stella_agent_live_agents{}"], 0)
+		})
+	}
+}
+
+// What cannot be read is not told, rather than as it was long ago; a short outage changes nothing.
+func TestFleetThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	inBubble(t, "", func(t *testing.T) {
+		f := watchFleet(t)
+		f.withCluster(fleet.ClusterConfig{Name: "east"}, members("a b")...)
+		before := f.told(t)
+		f.fail = errors.New("canary: away")
+		require.Equal(t, before, f.told(t), "it is read every ten seconds at most")
+		<-time.After(15 * time.Second)
+		after := f.told(t)
+		require.InDelta(t, 1, after["mainstay_gateway_fleet_reads_total{outcome=failed}"], 0)
+		delete(after, "mainstay_gateway_fleet_reads_total{outcome=failed}")
+		require.Equal(t, before, after)
+		<-time.After(time.Minute)
+		require.ElementsMatch(t, []string{"mainstay_gateway_fleet_reads_total{outcome=failed}", "mainstay_gateway_fleet_reads_total{outcome=ok}"},
+			slices.Collect(maps.Keys(f.told(t))))
+	})
+}
+
+// inBubble runs a test where time passes when everybody waits.
+func inBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, test)
+	})
+}
+
+// Counting asks one question for all clusters when there is nothing to count.
+func TestCountingIsCheap(t *testing.T) {
+	t.Parallel()
+	inBubble(t, "", func(t *testing.T) {
+		f := watchFleet(t)
+		for _, name := range []string{"c1", "c2", "c3"} {
+			f.withCluster(fleet.ClusterConfig{Name: name})
+		}
+		f.told(t)
+		require.Equal(t, 2, f.counted, "one for each status")
+		f.counts = map[string]int64{"review c1": 1}
+		<-time.After(15 * time.Second)
+		f.told(t)
+		require.Equal(t, 2+3, f.counted, "and clusters only until all are found")
+	})
+}

@@ -1,0 +1,117 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/testsuite/plane"
+)
+
+// becomes waits until a node tells a value.
+func (b *bench) becomes(t *testing.T, name string, labels map[string]string, want float64) {
+	t.Helper()
+	var got float64
+	require.Eventually(t, func() bool {
+		got = metric(t, b.node.Registry, name, labels)
+		return got == want
+	}, 20*time.Second, 50*time.Millisecond, "%s%v is %v, not %v", name, labels, &got, want)
+}
+
+// The loss of a leader shows in every metric that it concerns, of gateway, hub and worker.
+func TestMetricsOfAFailover(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive, DesiredAgents: 2})
+	cluster := map[string]string{"cluster_id": b.cluster}
+	with := func(name, value string) map[string]string {
+		return map[string]string{"cluster_id": b.cluster, name: value}
+	}
+	worker := plane.WorkerRegistry(t)
+	lost, other := plane.UniqueID("a"), plane.UniqueID("b")
+	_, network := b.agent(t, lost)
+	b.becomes(t, "stella_agent_cluster_leader", with("agent_id", lost), 1)
+	b.agent(t, other)
+	b.becomes(t, "stella_agent_cluster_members", with("status", "online"), 2)
+	b.becomes(t, "stella_agent_cluster_health", cluster, 1)
+	b.becomes(t, "stella_agent_up", map[string]string{"agent_id": lost}, 1)
+	b.becomes(t, "stella_agent_lease_count", map[string]string{"agent_id": lost}, 1)
+	epoch := metric(t, b.node.Registry, "stella_agent_partition_lease_epoch", with("partition", "leader"))
+
+	task := b.submit(t, nil)
+	b.waitBegins(t, task, 1)
+	b.becomes(t, "stella_agent_queue_latency_seconds", cluster, 1)
+	require.Zero(t, metric(t, b.node.Registry, "mainstay_hub_failover_seconds", cluster))
+	network.cut()
+
+	b.waitBegins(t, task, 2)
+	b.becomes(t, "mainstay_hub_failover_seconds", cluster, 1)
+	b.becomes(t, "stella_agent_cluster_leader", with("agent_id", other), 1)
+	b.becomes(t, "stella_agent_cluster_leader", with("agent_id", lost), 0)
+	b.becomes(t, "stella_agent_partition_failover_count", with("partition", "leader"), 1)
+	require.Greater(t, metric(t, b.node.Registry, "stella_agent_partition_lease_epoch", with("partition", "leader")), epoch)
+	b.becomes(t, "stella_agent_up", map[string]string{"agent_id": lost}, 0)
+	b.becomes(t, "mainstay_cluster_agents_lost", cluster, 1)
+	b.becomes(t, "stella_agent_cluster_members", with("status", "offline"), 1)
+	b.becomes(t, "stella_agent_cluster_health", cluster, .5)
+	require.GreaterOrEqual(t, metric(t, b.node.Registry, "stella_agent_heartbeat_failure_total", map[string]string{"agent_id": lost}), 1.0)
+	require.Zero(t, metric(t, b.node.Registry, "stella_agent_health_score", map[string]string{"agent_id": lost}), "nothing is told of a session that is gone")
+	require.Eventually(t, func() bool {
+		return metric(t, worker, "stella_agent_failovers_total", with("status", "succeeded")) == 1
+	}, 20*time.Second, 50*time.Millisecond)
+	require.EqualValues(t, 1, metric(t, worker, "stella_agent_failover_duration_seconds", cluster))
+	require.EqualValues(t, 1, metric(t, worker, "stella_agent_tasks_transferred_total", cluster))
+	b.finish.Store(true)
+	waitTask(t, b.node.URL, task, fleet.TaskCompleted)
+}
+
+// What waits, and for whom, shows in the metrics of the queue.
+func TestMetricsOfTheQueue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	cluster := map[string]string{"cluster_id": b.cluster}
+	b.submit(t, map[string]any{"type": "fails", "priority": "high", "retry": map[string]any{"max_attempts": 1}})
+	b.becomes(t, "stella_agent_queue_depth", map[string]string{"cluster_id": b.cluster, "priority": "high"}, 1)
+	require.Positive(t, metric(t, b.node.Registry, "mainstay_cluster_queue_oldest_age_seconds", cluster))
+
+	id := plane.UniqueID("a")
+	running := make(chan struct{}, 1)
+	n := newNetwork()
+	startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: id, Slots: 2, StopTimeout: time.Millisecond, DialContext: n.dial},
+		map[string]agent.Handler{
+			"fails": func(context.Context, *agent.Task) (any, error) { return nil, errors.New("no") },
+			"hangs": func(ctx context.Context, _ *agent.Task) (any, error) {
+				running <- struct{}{}
+				<-ctx.Done()
+				return nil, ctx.Err()
+			},
+		})
+	b.becomes(t, "stella_agent_dead_letter_queue_depth", cluster, 1)
+	b.becomes(t, "stella_agent_queue_depth", map[string]string{"cluster_id": b.cluster, "priority": "high"}, 0)
+	require.EqualValues(t, 1, metric(t, b.node.Registry, "stella_agent_queue_latency_seconds", cluster))
+	require.Positive(t, metric(t, b.node.Registry, "stella_agent_heartbeat_success_total", map[string]string{"agent_id": id}))
+	require.Less(t, metric(t, b.node.Registry, "stella_agent_health_score", map[string]string{"agent_id": id}), 1.0, "its attempt failed")
+
+	b.submit(t, map[string]any{"type": "hangs", "retry_safety": "at_most_once"})
+	<-running
+	n.cut()
+	b.becomes(t, "mainstay_cluster_reviews_waiting", cluster, 1)
+}
+
+// The metrics of the Temporal SDK that the dashboards and alerts query are told, by the names that they query.
+func TestSDKMetricsThatAreQueried(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	b.agent(t, plane.UniqueID("a"))
+	b.finish.Store(true)
+	waitTask(t, b.node.URL, b.submit(t, nil), fleet.TaskCompleted)
+	// A failed call, and a failed workflow task, are not to be had on demand; their names are made as the others are.
+	for _, name := range []string{"temporal_request_latency_seconds", "temporal_request_total", "temporal_workflow_task_schedule_to_start_latency_seconds",
+		"temporal_activity_schedule_to_start_latency_seconds", "temporal_sticky_cache_size", "temporal_worker_task_slots_available"} {
+		require.Eventually(t, func() bool { return metric(t, plane.WorkerRegistry(t), name, nil) > 0 }, 20*time.Second, 50*time.Millisecond, name)
+	}
+}

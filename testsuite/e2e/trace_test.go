@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/testsuite/plane"
+)
+
+// submitTraced submits a task as a client that traces.
+func submitTraced(t *testing.T, url, traceparent string, spec map[string]any) gateway.Task {
+	t.Helper()
+	body, err := json.Marshal(spec)
+	require.NoError(t, err)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/api/v1/agents/tasks", bytes.NewReader(body))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("traceparent", traceparent)
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	require.Equal(t, http.StatusAccepted, answer.StatusCode)
+	var task gateway.Task
+	require.NoError(t, json.NewDecoder(answer.Body).Decode(&task))
+	return task
+}
+
+func named(spans tracetest.SpanStubs, name string) (found tracetest.SpanStubs) {
+	for _, s := range spans {
+		if s.Name == name {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+func attributeOf(s *tracetest.SpanStub, key string) string {
+	for _, a := range s.Attributes {
+		if string(a.Key) == key {
+			return a.Value.Emit()
+		}
+	}
+	return ""
+}
+
+// One trace leads from the client's request through Temporal and the hub to the handler, and to the second attempt when
+// the first is lost with its agent.
+func TestOneTraceOverAFailover(t *testing.T) {
+	t.Parallel()
+	node := plane.NewNode(t, plane.NodeOptions{})
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	begun := make(chan string, 2) // the traceparent that each handler sees
+	finish := make(chan struct{})
+	start := func(id string) *network {
+		n := newNetwork()
+		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: id, StopTimeout: time.Millisecond, DialContext: n.dial, TracerProvider: plane.Tracer()},
+			map[string]agent.Handler{"hold": func(ctx context.Context, _ *agent.Task) (any, error) {
+				begun <- agent.TraceHeaders(ctx)["traceparent"]
+				select {
+				case <-finish:
+					return trace.SpanContextFromContext(ctx).TraceID().String(), nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}})
+		return n
+	}
+	first := start(plane.UniqueID("a"))
+
+	const traceID = "4bf92f3577b34da6a3ce929d0e0e4736"
+	task := submitTraced(t, node.URL, "00-"+traceID+"-00f067aa0ba902b7-01", map[string]any{"type": "hold", "cluster": cluster})
+	require.Equal(t, traceID, task.TraceID)
+	require.Contains(t, <-begun, traceID)
+	first.cut()
+	start(plane.UniqueID("b"))
+	require.Contains(t, <-begun, traceID, "the second attempt is in the same trace")
+	close(finish)
+	done := waitTask(t, node.URL, task.ID, fleet.TaskCompleted)
+	require.JSONEq(t, `"`+traceID+`"`, string(done.Result))
+	var shown gateway.Task
+	call(t, http.MethodGet, node.URL+"/api/v1/agents/tasks/"+task.ID, nil, &shown)
+	require.Equal(t, traceID, shown.TraceID)
+
+	require.Eventually(t, func() bool {
+		spans := plane.Spans(traceID)
+		return len(named(spans, "run hold")) == 2 && len(named(spans, "RunWorkflow:Task")) > 0
+	}, 20*time.Second, 20*time.Millisecond, "both attempts and the workflow end")
+	spans := plane.Spans(traceID)
+	byID := map[trace.SpanID]tracetest.SpanStub{}
+	for _, s := range spans {
+		byID[s.SpanContext.SpanID()] = s
+	}
+	// From each handler's span up to the client's.
+	for _, run := range named(spans, "run hold") {
+		var path []string
+		s, known := run, true
+		for known {
+			path = append(path, s.Name)
+			s, known = byID[s.Parent.SpanID()]
+		}
+		slices.Reverse(path)
+		require.Equal(t, []string{"POST /api/v1/agents/tasks", "StartWorkflow:Task", "RunWorkflow:Task", "StartActivity:RunTask", "deliver hold", "run hold"}, path)
+	}
+	deliveries := named(spans, "deliver hold")
+	require.Len(t, deliveries, 2)
+	require.Equal(t, task.ID, attributeOf(&deliveries[0], "mainstay.task"))
+	require.NotEqual(t, attributeOf(&deliveries[0], "mainstay.agent"), attributeOf(&deliveries[1], "mainstay.agent"))
+	results := 0
+	for _, s := range spans {
+		if strings.HasPrefix(s.Name, "POST /api/v1/agents/{id}/tasks/{task_id}/result") {
+			results++
+		}
+	}
+	require.Positive(t, results, "the agent's report is in the trace")
+}
+
+// Without a trace nothing is carried, and the task shows none.
+func TestNoTrace(t *testing.T) {
+	t.Parallel()
+	node := plane.NewNode(t, plane.NodeOptions{})
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"), TracerProvider: plane.Tracer()},
+		map[string]agent.Handler{"look": func(ctx context.Context, _ *agent.Task) (any, error) {
+			return trace.SpanContextFromContext(ctx).IsSampled(), nil
+		}})
+	id := submit(t, node.URL, map[string]any{"type": "look", "cluster": cluster})
+	require.JSONEq(t, `false`, string(waitTask(t, node.URL, id, fleet.TaskCompleted).Result))
+	var shown gateway.Task
+	call(t, http.MethodGet, node.URL+"/api/v1/agents/tasks/"+id, nil, &shown)
+	require.Empty(t, shown.TraceID)
+}
