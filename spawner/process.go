@@ -53,6 +53,7 @@ type Process struct {
 	mu      sync.Mutex
 	running map[string]*running // by id
 	starts  map[string]chan struct{}
+	closed  bool // the folder may be another's: nothing is written
 }
 
 // running is an agent's process.
@@ -92,7 +93,12 @@ func NewProcess(o ProcessOptions) (*Process, error) {
 }
 
 // Close gives the folder up. The processes live on.
-func (p *Process) Close() { _ = p.lock.Close() }
+func (p *Process) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	_ = p.lock.Close()
+}
 
 // Platform implements Spawner.
 func (p *Process) Platform() fleet.Platform { return fleet.PlatformProcess }
@@ -140,7 +146,7 @@ func (p *Process) noteEnd(r *running, how string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	id := r.Spec.ID
-	if p.running[id] == r {
+	if p.running[id] == r && !p.closed {
 		delete(p.running, id)
 		r.Ended, r.EndedAt = how, time.Now()
 		if err := writeRecord(p.options.Dir, r.record); err != nil {
