@@ -103,3 +103,17 @@ func (r *clusterRun) followFailover(ctx workflow.Context, in contract.FailoverIn
 		r.tell(workflow.Now(ctx), fleet.EventFailoverEnded, data)
 	})
 }
+
+// followSync keeps the event of a state sync's end, if it ends within this run of the workflow.
+func (r *clusterRun) followSync(ctx workflow.Context, child workflow.ChildWorkflowFuture) {
+	workflow.GoNamed(ctx, "await a state sync", func(ctx workflow.Context) {
+		var report fleet.SyncReport
+		data := fleet.EventData{}
+		if err := child.Get(ctx, &report); err != nil {
+			data.Outcome, data.Reason = string(fleet.SyncFailed), "its workflow did not complete"
+		} else {
+			data.Outcome, data.Reason = string(report.Status), report.Why
+		}
+		r.tell(workflow.Now(ctx), fleet.EventStateSync, data)
+	})
+}

@@ -34,7 +34,9 @@ func (r *clusterRun) syncStates(ctx workflow.Context) {
 	child := startSync(ctx, contract.SyncInput{Cluster: r.state.Config.Name, Reason: "the members' states differ"})
 	if err := child.GetChildWorkflowExecution().Get(ctx, nil); err != nil {
 		workflow.GetLogger(ctx).Info("A state sync was not started; one is under way", "error", err)
+		return
 	}
+	r.followSync(ctx, child)
 }
 
 // startSync starts a state sync that outlives its parent.

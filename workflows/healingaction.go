@@ -29,8 +29,26 @@ func HealingAction(ctx workflow.Context, in contract.HealingActionInput) (fleet.
 	a.run(ctx)
 	completed := workflow.Now(ctx).UTC()
 	a.record.CompletedAt = &completed
+	a.announce(ctx)
 	countHealing(ctx, a.record)
 	return a.record, nil
+}
+
+// announce tells the cluster's listeners what is being done, and what came of it. What was only considered is nobody's
+// business.
+func (a *healingAction) announce(ctx workflow.Context) {
+	r := &a.record
+	if r.Cluster == "" || a.in.Decision.Verdict == fleet.HealPlan || a.in.Decision.Verdict == fleet.HealSkip {
+		return
+	}
+	data := fleet.EventData{ID: r.ID, Outcome: string(r.Status), Reason: string(r.Type) + ": " + r.Reason}
+	if r.TargetID != r.Cluster {
+		data.AgentID = r.TargetID
+	}
+	if r.Outcome != "" {
+		data.Reason += ": " + r.Outcome
+	}
+	announce(ctx, r.Cluster, fleet.Event{Type: fleet.EventHealing, EventData: data})
 }
 
 // healingAction is one run of a HealingAction workflow.
@@ -52,6 +70,7 @@ func (a *healingAction) run(ctx workflow.Context) {
 		a.end(fleet.HealingReported, "this needs a person")
 		return
 	}
+	a.announce(ctx)
 	outcome, err := a.carryOut(ctx)
 	switch {
 	case ctx.Err() != nil:

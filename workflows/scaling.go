@@ -47,6 +47,7 @@ func Scaling(ctx workflow.Context, in contract.ScalingInput) (fleet.ScalingRecor
 	if err := workflow.SetQueryHandler(ctx, contract.ScalingQuery, func() (fleet.ScalingRecord, error) { return s.record, nil }); err != nil {
 		return s.record, err
 	}
+	s.announce(ctx)
 	if len(in.Stops) > 0 {
 		s.stopAgents(ctx)
 	} else {
@@ -58,7 +59,18 @@ func Scaling(ctx workflow.Context, in contract.ScalingInput) (fleet.ScalingRecor
 	own, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	s.tellCluster(own)
+	s.announce(ctx)
 	return s.record, nil
+}
+
+// announce tells the cluster's listeners that a scaling action began, or how it ended.
+func (s *scaling) announce(ctx workflow.Context) {
+	reason := s.record.Reason
+	if s.record.Error != "" {
+		reason += ": " + s.record.Error
+	}
+	announce(ctx, s.in.Cluster, fleet.Event{Type: fleet.EventScaling, EventData: fleet.EventData{
+		ID: s.record.ID, Count: s.record.To, Outcome: string(s.record.Status), Reason: reason}})
 }
 
 // scaling is one run of a Scaling workflow.

@@ -39,6 +39,8 @@ func eventText(e *gateway.CloudEvent) string {
 		case d.Count > 0:
 			add(", %s", plural(d.Count, "task"))
 		}
+	case "scaling":
+		add("%s to %s", d.ID, plural(d.Count, "agent"))
 	case "lane":
 		if add("%s", d.Lane); d.Lane == "" {
 			add("every lane")
