@@ -38,7 +38,7 @@ func recordHealing(t *testing.T, c client.Client, node *plane.Node) {
 		"hang": func(context.Context, *agent.Task) (any, error) { <-hang; return nil, nil },
 	}
 	degraded, stopDegraded := runOwn(t, node, cluster, "h-1", 4, handlers)
-	warned, stopWarned := runOwn(t, node, cluster, "h-2", 4, handlers)
+	_, stopSecond := runOwn(t, node, cluster, "h-2", 4, handlers)
 	_, stopWell := runOwn(t, node, cluster, "h-3", 4, handlers)
 	_, stopSpare := runOwn(t, node, cluster, "h-4", 4, handlers)
 	_, stopHung := runOwn(t, node, cluster, "h-5", 1, map[string]agent.Handler{"hang": handlers["hang"]})
@@ -71,18 +71,20 @@ func recordHealing(t *testing.T, c client.Client, node *plane.Node) {
 	acted("failover", fleet.HealFailover, "h-5")
 	closed(t, c, contract.HealingActionWorkflowID(cluster, fleet.HealReassign, "orphan"))
 	save(t, c, contract.HealingActionWorkflow, "reassign", contract.HealingActionWorkflowID(cluster, fleet.HealReassign, "orphan"))
-	degraded.ReportHealth(0.4, "disk errors")
-	warned.ReportHealth(0.4, "no licence")
-	unfit("h-1", "h-2")
+	degraded.ReportHealth(0.45, "disk errors")
+	unfit("h-1")
 	acted("drain", fleet.HealDrain, "h-1")
 	degraded.ReportLevel(fleet.HealthHealthy, "")
 	acted("restore", fleet.HealRestore, "h-1")
-	for _, stop := range []func(){stopDegraded, stopWarned, stopWell} {
+	for _, stop := range []func(){stopDegraded, stopSecond, stopWell} {
 		stop()
 	}
 	acted("rebalance", fleet.HealRebalance, cluster)
 	stopHung() // its handlers hang: it is only told to stop
 	stopSpare()
+	awaitView(t, c, cluster, func(v *contract.ClusterView) bool {
+		return v.ServingCount() == 0 && !slices.ContainsFunc(v.Members, func(m fleet.Member) bool { return m.Connected() })
+	})
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate, contract.DeleteRequest{Force: true})
 	closed(t, c, contract.ClusterWorkflowID(cluster))
 	save(t, c, contract.ClusterWorkflow, "healed", contract.ClusterWorkflowID(cluster))
