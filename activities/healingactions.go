@@ -115,6 +115,11 @@ func (a *HealingActions) EndOrphan(ctx context.Context, in contract.EndOrphanInp
 	return "the attempt was ended; the task goes on as its retry_safety says", nil
 }
 
+// AskScale has a cluster look at the number of its agents, and act if it is not what is wanted.
+func (a *HealingActions) AskScale(ctx context.Context, cluster string) (fleet.ScalingDecision, error) {
+	return askCluster[fleet.ScalingDecision](ctx, a.Client, cluster, contract.ScaleUpdate, contract.ScaleRequest{})
+}
+
 // inParallel calls do for 0…n-1, at most factsFanOut at a time.
 func inParallel(n int, do func(i int)) {
 	next := make(chan int)

@@ -29,6 +29,8 @@ const (
 	AwaitFailoverActivity = "AwaitFailover"
 	// EndOrphanActivity ends an attempt that no agent runs, so that its task is delivered again.
 	EndOrphanActivity = "EndOrphan"
+	// AskScaleActivity has a cluster look at the number of its agents. Its name → fleet.ScalingDecision.
+	AskScaleActivity = "AskScale"
 	// CountHealingActivity counts an action in the worker's metrics.
 	CountHealingActivity = "CountHealing"
 )

@@ -70,6 +70,7 @@ type HealingFacts struct {
 	Serving int         `json:"serving"`         // agents of the cluster that are given work
 	Healthy int         `json:"healthy"`         // those of them that are healthy
 	Wanted  int         `json:"wanted,omitempty"`
+	Scaled  bool        `json:"scaled,omitempty"`  // scaling may start agents
 	Running int         `json:"running,omitempty"` // tasks that the agent runs
 	Times   int         `json:"times_before,omitempty"`
 	Orphan  *Orphan     `json:"orphan,omitempty"`
@@ -117,6 +118,7 @@ type HealingCase struct {
 	Minimum    int       `json:"minimum,omitempty"`
 	Wanted     int       `json:"wanted,omitempty"`
 	ShortSince time.Time `json:"short_since,omitzero"`
+	Scaled     bool      `json:"scaled,omitempty"` // scaling may start agents
 	Braked     bool      `json:"braked,omitempty"`
 	// Suspects may be orphans: nobody was asked yet. LastUpset is when attempts may have been left behind.
 	LastUpset time.Time     `json:"last_upset,omitzero"`

@@ -36,7 +36,7 @@ func DecideHealing(c *HealingCase, now time.Time) []HealingDecision {
 		h.add(HealReassign, o.TaskID, fmt.Sprintf("attempt %d counts as running, and no agent has it", o.Attempt), HealingFacts{Orphan: &orphan, Since: o.Since})
 	}
 	if c.Serving < c.Wanted {
-		h.add(HealRebalance, c.Cluster, fmt.Sprintf("the cluster has %d of %d agents", c.Serving, c.Wanted), HealingFacts{Since: c.ShortSince, Wanted: c.Wanted})
+		h.add(HealRebalance, c.Cluster, fmt.Sprintf("the cluster has %d of %d agents", c.Serving, c.Wanted), HealingFacts{Since: c.ShortSince, Wanted: c.Wanted, Scaled: c.Scaled})
 	}
 	for _, s := range c.Stuck {
 		h.add(HealReport, s.What, s.Reason, HealingFacts{Since: s.Since})

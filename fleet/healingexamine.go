@@ -19,7 +19,7 @@ const (
 func ExamineForHealing(f *ClusterFacts, now time.Time) (HealingCase, bool) {
 	policy := f.Config.SelfHealing.WithDefaults()
 	c := HealingCase{
-		Cluster: f.Config.Name, Policy: policy, Minimum: f.Config.MinAgents, Wanted: max(f.Config.MinAgents, f.Config.DesiredAgents),
+		Cluster: f.Config.Name, Policy: policy, Minimum: f.Config.MinAgents, Wanted: f.Wanted(), Scaled: f.Config.Scaling.On(),
 		Braked: len(f.BrakeHolds) > 0, Hubs: f.Hubs(),
 	}
 	if upset := f.LastUpset(); now.Sub(upset) < AttemptBackstop+policy.CycleInterval.Std() {

@@ -248,7 +248,7 @@ func (f *HealthFacts) heartbeats() HealthFactor {
 
 func (f *HealthFacts) completion() HealthFactor {
 	factor := HealthFactor{Name: FactorCompletion, Score: 1, Weight: weightCompletion, Why: "it finishes what it takes"}
-	bad := f.Unfinished + f.Stuck
+	bad := max(f.Unfinished, f.Stuck) // what does not stop was ended as unfinished, or was cancelled
 	if bad == 0 {
 		return factor
 	}

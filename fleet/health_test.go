@@ -26,7 +26,7 @@ func TestAssessHealth(t *testing.T) {
 		{"two attempts that were not finished say little", HealthFacts{Unfinished: 2}, "", 1, HealthHealthy},
 		{"one of its handlers hangs", HealthFacts{Completed: 99, Stuck: 1, Slots: 4}, "", 0.998, HealthDegraded},
 		{"all of its handlers hang", HealthFacts{Completed: 99, Stuck: 1, Slots: 1}, "", 0.998, HealthCritical},
-		{"its handlers hang, and it says so", HealthFacts{Completed: 1, Unfinished: 5, Stuck: 2, SelfReported: p(0)}, "", 0.581, HealthWarning},
+		{"its handlers hang, and it says so", HealthFacts{Completed: 1, Unfinished: 5, Stuck: 2, SelfReported: p(0)}, "", 0.592, HealthWarning},
 		{"it rates itself as failed", HealthFacts{SelfReported: p(0), SelfNote: "no licence"}, "", 0.8, HealthDegraded},
 		{"it works again", HealthFacts{Completed: 1}, HealthCritical, 1, HealthHealthy},
 		{"silent for two intervals", HealthFacts{Interval: 5 * time.Second, Silence: 10 * time.Second}, "", 0.9, HealthHealthy},

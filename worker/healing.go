@@ -56,6 +56,7 @@ func registerHealingActivities(r sdkworker.ActivityRegistry, c client.Client, na
 		contract.TuneHealingActivity:   looks.TuneHealing,
 		contract.AwaitFailoverActivity: actions.AwaitFailover,
 		contract.EndOrphanActivity:     actions.EndOrphan,
+		contract.AskScaleActivity:      actions.AskScale,
 		contract.CountHealingActivity:  metrics.CountHealing,
 	} {
 		r.RegisterActivityWithOptions(does, activity.RegisterOptions{Name: name})

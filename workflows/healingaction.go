@@ -173,7 +173,7 @@ func (a *healingAction) drain(ctx workflow.Context, timeout fleet.Duration) (str
 	return fmt.Sprintf("%d of its tasks finished, %d were moved; it is out of service until it is healthy", done.Finished, done.Moved), nil
 }
 
-// replicate spreads shards and targets over the agents that there are.
+// replicate spreads shards and targets over the agents that there are, and has scaling start what is missing.
 func (a *healingAction) replicate(ctx workflow.Context) (string, error) {
 	d := &a.in.Decision
 	var spread fleet.Rebalance
@@ -182,7 +182,21 @@ func (a *healingAction) replicate(ctx workflow.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d shards and targets were moved; nobody is there to start agents: start them, or turn scaling on", len(spread.Moves)), nil
+	moved := fmt.Sprintf("%d shards and targets were moved; ", len(spread.Moves))
+	if !d.Facts.Scaled {
+		return moved + "nobody starts agents here: start them, or turn scaling on", nil
+	}
+	var scaled fleet.ScalingDecision
+	if err := workflow.ExecuteActivity(onWorker(ctx, "ask for agents"), contract.AskScaleActivity, d.Cluster).Get(ctx, &scaled); err != nil {
+		return "", err
+	}
+	switch {
+	case scaled.Change == fleet.ScaleUp:
+		return moved + fmt.Sprintf("scaling starts %d agents: %s", scaled.Count, scaled.Reason), nil
+	case scaled.Blocked:
+		return "", temporal.NewNonRetryableApplicationError(moved+"scaling cannot start agents now: "+scaled.Reason, "Blocked", nil)
+	}
+	return moved + "scaling does what is needed: " + scaled.Reason, nil
 }
 
 // countHealing counts the action in the worker's metrics. One whose count is lost is an action all the same.

@@ -93,7 +93,7 @@ func TestDegradedAgentIsDrainedAndRestored(t *testing.T) {
 	b.agent(t, well)
 	require.Empty(t, b.heal(t, nil).Decisions, "nothing is wrong")
 
-	held.own.ReportLevel(fleet.HealthFailed, "disk errors")
+	held.own.ReportHealth(0.45, "disk errors")
 	planned := b.healUntil(t, map[string]any{"dry_run": true}, fleet.HealDrain, ill, fleet.HealPlan)
 	require.Contains(t, planned.Reason, "disk errors")
 	require.Equal(t, fleet.HealthDegraded, planned.Facts.Level)
@@ -112,7 +112,7 @@ func TestDegradedAgentIsDrainedAndRestored(t *testing.T) {
 	held.own.ReportLevel(fleet.HealthHealthy, "")
 	b.healUntil(t, nil, fleet.HealRestore, ill, fleet.HealAct)
 	b.agentIs(t, ill, fleet.AgentOnline)
-	held.own.ReportLevel(fleet.HealthFailed, "disk errors")
+	held.own.ReportHealth(0.45, "disk errors")
 	require.Eventually(t, func() bool {
 		d := b.healUntil(t, nil, fleet.HealDrain, ill, fleet.HealWait)
 		return strings.Contains(d.Why, "once within a day")
@@ -127,7 +127,7 @@ func TestWhatAPersonDoesIsLeftAlone(t *testing.T) {
 	b.agent(t, well)
 	status, p := b.maintenance(t, kept, true)
 	require.Equal(t, http.StatusOK, status, "%+v", p)
-	held.own.ReportLevel(fleet.HealthFailed, "disk errors")
+	held.own.ReportHealth(0.45, "disk errors")
 	require.Contains(t, b.healUntil(t, nil, fleet.HealDrain, kept, fleet.HealWait).Why, "operator")
 	b.agentIs(t, kept, fleet.AgentMaintenance)
 }
@@ -137,7 +137,7 @@ func TestLastHealthyAgentIsNotTakenAway(t *testing.T) {
 	b := newBench(t, fleet.ClusterConfig{SelfHealing: quickHealing()})
 	only := plane.UniqueID("a")
 	held, _ := b.agent(t, only)
-	held.own.ReportLevel(fleet.HealthFailed, "disk errors")
+	held.own.ReportHealth(0.45, "disk errors")
 	b.healUntil(t, nil, fleet.HealDrain, only, fleet.HealSkip)
 	require.Contains(t, b.healed(t, fleet.HealDrain, only, fleet.HealingSkipped).Outcome, "no healthy agent would be left")
 	b.agentIs(t, only, fleet.AgentOnline)
@@ -151,7 +151,7 @@ func TestDryRunModeOnlyRecords(t *testing.T) {
 	ill, well := plane.UniqueID("a"), plane.UniqueID("b")
 	held, _ := b.agent(t, ill)
 	b.agent(t, well)
-	held.own.ReportLevel(fleet.HealthFailed, "disk errors")
+	held.own.ReportHealth(0.45, "disk errors")
 	b.healUntil(t, nil, fleet.HealDrain, ill, fleet.HealPlan)
 	require.Contains(t, b.healed(t, fleet.HealDrain, ill, fleet.HealingPlanned).Outcome, "nothing was done")
 	b.agentIs(t, ill, fleet.AgentOnline)
@@ -254,7 +254,7 @@ func TestHealingSchedule(t *testing.T) {
 	ill, well := plane.UniqueID("a"), plane.UniqueID("b")
 	held, _ := b.agent(t, ill)
 	b.agent(t, well)
-	held.own.ReportLevel(fleet.HealthFailed, "disk errors")
+	held.own.ReportHealth(0.45, "disk errors")
 	b.healUntil(t, map[string]any{"dry_run": true}, fleet.HealDrain, ill, fleet.HealPlan)
 	before, since := pause("pause").Cycles, time.Now()
 	require.Eventually(t, func() bool {

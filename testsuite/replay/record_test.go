@@ -102,6 +102,7 @@ func TestRecord(t *testing.T) {
 	stop()
 	recordFailovers(t, c, node)
 	recordDrains(t, c, node)
+	recordHealing(t, c, node)
 	recordPeriodic(t, c, node)
 	recordBulk(t, c, node)
 	recordSync(t, c, node)

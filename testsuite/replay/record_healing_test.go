@@ -1,0 +1,129 @@
+package replay
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/testsuite/plane"
+)
+
+// recordHealing records cycles that find nothing, that only plan, and that act; and actions of the kinds that workflows
+// differ in.
+func recordHealing(t *testing.T, c client.Client, node *plane.Node) {
+	t.Helper()
+	second := fleet.Duration(time.Second)
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "healed", DesiredAgents: 3,
+		SelfHealing: fleet.HealingPolicy{Patience: second, RestoreAfter: second, MaxActions: 10}})
+	spec := fleet.TaskSpec{Type: "echo", Cluster: cluster}
+	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.TaskWorkflowID("orphan"), TaskQueue: contract.WorkerQueue,
+		TypedSearchAttributes: contract.StartOf("orphan", &spec, 0).Attributes}, contract.TaskWorkflow, contract.TaskInput{TaskID: "orphan", Spec: spec, Lane: contract.Lane(&spec, 0)})
+	require.NoError(t, err)
+	pollAsGhost(t, c, cluster)
+	hang := make(chan struct{})
+	t.Cleanup(func() { close(hang) })
+	handlers := map[string]agent.Handler{
+		"echo": func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil },
+		"hang": func(context.Context, *agent.Task) (any, error) { <-hang; return nil, nil },
+	}
+	degraded, stopDegraded := runOwn(t, node, cluster, "h-1", 4, handlers)
+	_, stopSecond := runOwn(t, node, cluster, "h-2", 4, handlers)
+	_, stopWell := runOwn(t, node, cluster, "h-3", 4, handlers)
+	_, stopSpare := runOwn(t, node, cluster, "h-4", 4, handlers)
+	_, stopHung := runOwn(t, node, cluster, "h-5", 1, map[string]agent.Handler{"hang": handlers["hang"]})
+	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.ServingCount() == 5 })
+	cycle(t, c, "nothing", contract.HealingCycleInput{Cluster: cluster})
+	save(t, c, contract.HealingCycleWorkflow, "nothing", contract.HealingCycleWorkflowID("nothing"))
+
+	start(t, c, "hung", fleet.TaskSpec{Type: "hang", Cluster: cluster, Agent: "h-5", BeaconTimeout: second})
+	unfit := func(agents ...string) {
+		awaitView(t, c, cluster, func(v *contract.ClusterView) bool {
+			return !slices.ContainsFunc(agents, func(id string) bool { return v.Member(id).Health.Fit() })
+		})
+	}
+	unfit("h-5")
+	acted := func(name string, kind fleet.HealingType, target string) {
+		require.Eventually(t, func() bool {
+			for _, d := range cycle(t, c, name, contract.HealingCycleInput{Cluster: cluster}).Decisions {
+				if d.Type == kind && d.TargetID == target && d.Verdict == fleet.HealAct {
+					return true
+				}
+			}
+			return false
+		}, 60*time.Second, 200*time.Millisecond, "%s %s", kind, target)
+		closed(t, c, contract.HealingActionWorkflowID(cluster, kind, target))
+		save(t, c, contract.HealingCycleWorkflow, name, contract.HealingCycleWorkflowID(name))
+		save(t, c, contract.HealingActionWorkflow, name, contract.HealingActionWorkflowID(cluster, kind, target))
+	}
+	cycle(t, c, "planned", contract.HealingCycleInput{Cluster: cluster, DryRun: true})
+	save(t, c, contract.HealingCycleWorkflow, "planned", contract.HealingCycleWorkflowID("planned"))
+	acted("failover", fleet.HealFailover, "h-5")
+	closed(t, c, contract.HealingActionWorkflowID(cluster, fleet.HealReassign, "orphan"))
+	save(t, c, contract.HealingActionWorkflow, "reassign", contract.HealingActionWorkflowID(cluster, fleet.HealReassign, "orphan"))
+	degraded.ReportHealth(0.45, "disk errors")
+	unfit("h-1")
+	acted("drain", fleet.HealDrain, "h-1")
+	degraded.ReportLevel(fleet.HealthHealthy, "")
+	acted("restore", fleet.HealRestore, "h-1")
+	for _, stop := range []func(){stopDegraded, stopSecond, stopWell} {
+		stop()
+	}
+	acted("rebalance", fleet.HealRebalance, cluster)
+	stopHung() // its handlers hang: it is only told to stop
+	stopSpare()
+	awaitView(t, c, cluster, func(v *contract.ClusterView) bool {
+		return v.ServingCount() == 0 && !slices.ContainsFunc(v.Members, func(m fleet.Member) bool { return m.Connected() })
+	})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate, contract.DeleteRequest{Force: true})
+	closed(t, c, contract.ClusterWorkflowID(cluster))
+	save(t, c, contract.ClusterWorkflow, "healed", contract.ClusterWorkflowID(cluster))
+}
+
+// cycle runs a cycle to its end.
+func cycle(t *testing.T, c client.Client, name string, in contract.HealingCycleInput) fleet.HealingCycleRecord {
+	t.Helper()
+	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.HealingCycleWorkflowID(name), TaskQueue: contract.WorkerQueue},
+		contract.HealingCycleWorkflow, in)
+	require.NoError(t, err)
+	closed(t, c, run.GetID())
+	var record fleet.HealingCycleRecord
+	require.NoError(t, run.Get(t.Context(), &record))
+	return record
+}
+
+// pollAsGhost takes a task as a hub does that vanishes then.
+func pollAsGhost(t *testing.T, c client.Client, cluster string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	taken, err := c.WorkflowService().PollActivityTaskQueue(ctx, &workflowservice.PollActivityTaskQueueRequest{
+		Namespace: "default", Identity: contract.HubIdentity("ghost"),
+		TaskQueue: &taskqueuepb.TaskQueue{Name: contract.ClusterLane(cluster), Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+	})
+	require.NoError(t, err)
+	require.NotEmpty(t, taken.GetTaskToken())
+}
+
+// runOwn runs an agent that the scenario speaks to. stop does not wait for handlers that hang.
+func runOwn(t *testing.T, node *plane.Node, cluster, id string, slots int, handlers map[string]agent.Handler) (own *agent.Agent, stop func()) {
+	t.Helper()
+	own, err := agent.New(agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: id, Slots: slots, StopTimeout: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	for name, handler := range handlers {
+		own.Handle(name, handler)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { _ = own.Run(ctx) }()
+	return own, cancel
+}
