@@ -93,6 +93,7 @@ func (g *Gateway) Register(api huma.API) {
 	g.registerEvents(api)
 	g.registerOverview(api)
 	g.registerScaling(api)
+	g.registerTokens(api)
 }
 
 // pause waits for d or until ctx ends.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -16,8 +17,10 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/page"
@@ -85,7 +88,11 @@ type planeOptions struct {
 	clusters  []fleet.ClusterConfig
 	listener  net.Listener
 	spawner   *spawnerOptions // nil without the role
-	hosts     []string        // names under which browsers may reach it; nil: any
+	gate      *guard.Gate     // nil: security is off
+	audit     *guard.Audit
+	tls       *tls.Config // nil: plain http
+	metrics   access.Policy
+	hosts     []string // names under which browsers may reach it; nil: any
 	page      page.Options
 }
 
@@ -95,6 +102,7 @@ type controlPlane struct {
 	gateway    *gateway.Gateway
 	spawner    *localSpawner
 	http       *http.Server
+	audit      *guard.Audit
 	stopWorker func()
 	cutShort   context.CancelFunc
 	served     chan error
@@ -115,7 +123,7 @@ func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, er
 	defer cancel()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	api := httpapi.New(httpapi.Options{Logger: o.logger, Registry: registry, Version: version, Health: p.health(o.roles), Ready: func(ctx context.Context) error {
+	api := httpapi.New(httpapi.Options{Logger: o.logger, Registry: registry, Version: version, Health: p.health(o.roles), Gate: apiGate(o.gate), Metrics: o.metrics, Ready: func(ctx context.Context) error {
 		_, err := o.temporal.CheckHealth(ctx, &client.CheckHealthRequest{})
 		return err
 	}})
@@ -134,6 +142,7 @@ func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, er
 		if err := mountPage(api, clusters, o.page); err != nil {
 			return nil, err
 		}
+		guard.RegisterSession(api.API(), o.gate)
 	}
 	if err := clusters.EnsureClusters(ctx, o.clusters); err != nil {
 		return nil, err
@@ -149,13 +158,22 @@ func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, er
 	if err := clusters.EnsureScaling(ctx); err != nil {
 		o.logger.Warn("Whether clusters have scaling on is not known; the schedule of scaling is made when one is changed", zap.Error(err))
 	}
-	go func() { p.served <- p.http.Serve(o.listener) }()
+	p.http.TLSConfig = o.tls
+	p.audit = o.audit
+	go func() { p.served <- p.serve(o.listener) }()
 	if o.spawner != nil { // last: its agents dial in
 		if p.spawner, err = startSpawner(ctx, o.temporal, o.namespace, *o.spawner, o.logger); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
+}
+
+func (p *controlPlane) serve(listener net.Listener) error {
+	if p.http.TLSConfig != nil {
+		return p.http.ServeTLS(listener, "", "")
+	}
+	return p.http.Serve(listener)
 }
 
 func (p *controlPlane) startHub(ctx context.Context, o planeOptions, api *httpapi.Server, registry *prometheus.Registry) error {
@@ -203,6 +221,7 @@ func (p *controlPlane) stop() {
 		if p.stopWorker != nil {
 			p.stopWorker()
 		}
+		_ = p.audit.Close()
 	})
 }
 
