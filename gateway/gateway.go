@@ -99,6 +99,7 @@ func (g *Gateway) Register(api huma.API) {
 	g.registerEvents(api)
 	g.registerOverview(api)
 	g.registerScaling(api)
+	g.registerTokens(api)
 	if g.registry != nil {
 		g.registry.MustRegister(newFleetMetrics(g)) // only of a process that plays the gateway
 	}
