@@ -36,7 +36,8 @@ func TestKillShowsUp(t *testing.T) {
 	f.becomes(task, "running")
 	p := openTab(t, f.URL, "#/clusters/"+f.cluster)
 	p.until("both are online", `document.querySelectorAll("tbody .badge.t-ok").length >= 2`)
-	p.run(`window.untouched = true; document.querySelector("main h1").focus()`)
+	p.run(`window.untouched = true; document.querySelector("main h1").focus(); window.told = [];
+		new MutationObserver(() => window.told.push(document.querySelector("#announce").textContent)).observe(document.querySelector("#announce"), {childList: true, subtree: true, characterData: true})`)
 	f.kill("a")
 	p.until("it shows as lost", `[...document.querySelectorAll("tbody tr")].some((r) => r.innerText.includes("`+f.name("a")+`") && r.innerText.includes("lost"))`)
 	p.shows(f.cluster + " has 1 of 2 desired agents online")
@@ -44,7 +45,7 @@ func TestKillShowsUp(t *testing.T) {
 	p.until("the page was not loaded again", `window.untouched === true && document.activeElement.tagName === "H1"`)
 	p.goTo("#/")
 	p.shows("has 1 of 2 desired agents online")
-	p.until("it was told", `document.querySelector(".events").innerText.includes("`+f.name("a")+`")`)
+	p.until("it was read out", `window.told.some((text) => text.includes("`+f.name("a")+` was lost"))`)
 	p.shoot("kill")
 }
 
