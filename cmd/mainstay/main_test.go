@@ -104,7 +104,7 @@ func TestUsageErrorsEndWithCode2(t *testing.T) {
 		"agent id":                  {[]string{"agent", "run", "--id", "A", "--allow-exec"}, "ID must start with"},
 		"agent hub":                 {[]string{"agent", "run", "--hub", "x", "--allow-exec"}, "HubURLs[0] must be like"},
 		"agent demo folder":         {[]string{"agent", "run", "--demo-handlers", "/no/such"}, "--demo-handlers"},
-		"roles":                     {[]string{"serve", "--roles", "pilot"}, "--roles must name some of hub, gateway and worker"},
+		"roles":                     {[]string{"serve", "--roles", "pilot"}, "--roles must name some of hub, gateway, worker and spawner"},
 		"no roles":                  {[]string{"serve", "--roles", ""}, "--roles"},
 		"log level":                 {[]string{"serve", "--log-level", "loud"}, "--log-level must be"},
 		"hub id":                    {[]string{"serve", "--hub-id", "A"}, "--hub-id must start with"},
