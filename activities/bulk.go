@@ -122,6 +122,16 @@ func (a *Bulks) actOnAll(ctx context.Context, in contract.BulkPageInput, page *b
 // actOn acts on one task. An example without outcome is a task that does not match after all.
 func (a *Bulks) actOn(ctx context.Context, in contract.BulkPageInput, id string) contract.BulkExample {
 	example := contract.BulkExample{TaskID: id}
+	if tenant := in.Spec.Filter.Tenant; tenant != "" && len(in.IDs) > 0 { // ids that anybody may have named
+		own, err := a.ofTenant(ctx, id, tenant)
+		if err != nil || !own {
+			example.Outcome, example.Reason = contract.BulkTaskFailed, noSuchTask
+			if err != nil {
+				example.Outcome, example.Reason = failure(ctx, err)
+			}
+			return example
+		}
+	}
 	if status := in.Spec.Filter.Status; contract.LooksAlike(status) {
 		var described *workflowservice.DescribeWorkflowExecutionResponse
 		err := again(ctx, func(ctx context.Context) (err error) {
@@ -165,6 +175,19 @@ func (a *Bulks) actOn(ctx context.Context, in contract.BulkPageInput, id string)
 	return example
 }
 
+// noSuchTask is also said of a task of another tenant.
+const noSuchTask = "there is no task with this id, or its retention has ended"
+
+// ofTenant reports whether a task is a tenant's.
+func (a *Bulks) ofTenant(ctx context.Context, id, tenant string) (own bool, err error) {
+	err = again(ctx, func(ctx context.Context) error {
+		d, err := a.Client.DescribeWorkflowExecution(ctx, contract.TaskWorkflowID(id), "")
+		own = contract.TenantOf(d.GetWorkflowExecutionInfo()) == tenant
+		return err
+	})
+	return own, err
+}
+
 // asked reports whether an earlier try has acted on the task, which is why it is in another status now.
 func (a *Bulks) asked(ctx context.Context, bulk, id string) bool {
 	return again(ctx, func(ctx context.Context) error {
@@ -191,7 +214,7 @@ func failure(ctx context.Context, err error) (contract.BulkOutcome, string) {
 	var precondition *serviceerror.FailedPrecondition
 	switch {
 	case errors.As(err, &missing):
-		return contract.BulkTaskFailed, "there is no task with this id, or its retention has ended"
+		return contract.BulkTaskFailed, noSuchTask
 	case errors.As(err, &precondition):
 		return contract.BulkTaskFailed, "Temporal does not allow it now: its workflow may be paused"
 	case mayPass(err):

@@ -62,6 +62,8 @@ type Options struct {
 	TracerProvider trace.TracerProvider
 	// OnEvent is told what happens, from several goroutines. It must return promptly.
 	OnEvent func(Event)
+	// JoinToken lets the agent register where the control plane asks for one. It is sent to register and for nothing else.
+	JoinToken string
 	// TLS configures https hub URLs, as for a private certificate authority. nil means the system's defaults.
 	TLS *tls.Config
 	// DialContext replaces how connections to hubs are opened. nil means TCP with a 3 s timeout.

@@ -78,7 +78,7 @@ func decodeExec(data json.RawMessage) (ExecPayload, error) {
 func runCommand(ctx context.Context, p ExecPayload, task *Task) (any, error) {
 	cmd := exec.CommandContext(ctx, p.Command[0], p.Command[1:]...)
 	cmd.Dir = p.Dir
-	cmd.Env = os.Environ()
+	cmd.Env = WithoutSecrets(os.Environ())
 	for name, value := range TraceHeaders(ctx) {
 		cmd.Env = append(cmd.Env, strings.ToUpper(name)+"="+value)
 	}

@@ -27,7 +27,7 @@ func (r *run) register(first bool) error {
 		hub := r.client.current()
 		var answer protocol.Registered
 		err := r.client.send(r.loopCtx, r.client.calls, request{
-			hub: hub, method: http.MethodPost, path: protocol.RegisterPath, body: r.registration(), timeout: callTimeout,
+			hub: hub, method: http.MethodPost, path: protocol.RegisterPath, token: r.agent.options.JoinToken, body: r.registration(), timeout: callTimeout,
 		}, &answer)
 		if cause := ended(r.loopCtx); cause != nil {
 			return cause

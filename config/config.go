@@ -15,7 +15,8 @@ type Config struct {
 	Dev      Dev      `yaml:"dev"`
 	Hub      Hub      `yaml:"hub"`
 	// Spawner is what the role spawner does.
-	Spawner Spawner `yaml:"spawner"`
+	Spawner  Spawner  `yaml:"spawner"`
+	Security Security `yaml:"security"`
 	// Clusters are the clusters that should exist. Default: none.
 	Clusters []Cluster `yaml:"clusters"`
 	// AgentCluster is one more cluster, in the long form. Default: none.
@@ -103,7 +104,8 @@ func blank() *Config {
 		Temporal: Temporal{Address: "127.0.0.1:7233", Namespace: "default"},
 		Dev: Dev{DataDir: ".mainstay", Temporal: "127.0.0.1:7233", UI: "127.0.0.1:8233", Agents: 3, Slots: 4,
 			Durability: DurableProcess},
-		Hub: Hub{LanePollers: 16},
+		Hub:      Hub{LanePollers: 16},
+		Security: Security{RateLimit: 200, RateBurst: 1000, AuditLog: "log"},
 	}
 }
 

@@ -26,7 +26,7 @@ func TestSampleShowsEveryKey(t *testing.T) {
 	text, err := os.ReadFile(sample)
 	require.NoError(t, err)
 	in := inspectText(t, text)
-	for _, section := range []string{"http", "temporal", "dev", "hub"} {
+	for _, section := range []string{"http", "temporal", "dev", "hub", "security"} {
 		for _, key := range keysOf(t, section) {
 			require.Contains(t, in.lines, section+"."+key)
 		}

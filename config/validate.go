@@ -70,6 +70,7 @@ func (c *Config) problems() []Problem {
 	k.dev(c.Dev)
 	k.hub(c)
 	k.spawner(&c.Spawner)
+	k.security(c.Security)
 	seen := map[string]string{}
 	for i, cluster := range c.Clusters {
 		k.cluster(fmt.Sprintf("clusters[%d]", i), "target_group", cluster, seen)

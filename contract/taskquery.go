@@ -55,6 +55,15 @@ func HasLabels(info *workflowpb.WorkflowExecutionInfo, labels map[string]string)
 	return !slices.ContainsFunc(LabelList(labels), func(label string) bool { return !slices.Contains(list, label) })
 }
 
+// TenantOf is the tenant of a workflow, "" if it has none.
+func TenantOf(info *workflowpb.WorkflowExecutionInfo) string {
+	var tenant string
+	if field := info.GetSearchAttributes().GetIndexedFields()[AttrTenant.GetName()]; field != nil {
+		_ = converter.GetDefaultDataConverter().FromPayload(field, &tenant) // no text: no tenant
+	}
+	return tenant
+}
+
 // LooksAlike reports whether visibility finds tasks of other statuses too for one.
 func LooksAlike(status fleet.TaskStatus) bool {
 	return status == fleet.TaskQueued || status == fleet.TaskRunning || status == fleet.TaskRetryWait

@@ -6,7 +6,7 @@ import (
 )
 
 // ReservedAgentIDs are the words that stand where an agent's id would in the paths of the API.
-var ReservedAgentIDs = []string{"clusters", "drains", "events", "failovers", "healing", "overview", "queue", "register", "scalings", "schedules", "tasks"}
+var ReservedAgentIDs = []string{"clusters", "drains", "events", "failovers", "healing", "overview", "queue", "register", "scalings", "schedules", "tasks", "tokens"}
 
 // ValidateAgentID checks that id is a slug and no word that the API's paths use.
 func ValidateAgentID(id string) error {

@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -37,6 +38,9 @@ func (g *Gateway) startBulk(ctx context.Context, r *BulkRequest) (Bulk, error) {
 	if err != nil {
 		return Bulk{}, err
 	}
+	if spec.Filter.Tenant, err = ownTenant(ctx, spec.Filter.Tenant); err != nil {
+		return Bulk{}, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if spec.Filter.Cluster != "" {
@@ -54,6 +58,7 @@ func (g *Gateway) startBulk(ctx context.Context, r *BulkRequest) (Bulk, error) {
 	}
 	bulk.Sample = nil
 	bulk.ID, bulk.Status = "b"+strings.TrimPrefix(newTaskID(), "t"), contract.BulkRunning
+	access.Touch(ctx, "bulk", bulk.ID)
 	bulk.WorkflowID = contract.BulkWorkflowID(bulk.ID)
 	short := spec
 	short.IDs = nil
@@ -66,10 +71,14 @@ func (g *Gateway) startBulk(ctx context.Context, r *BulkRequest) (Bulk, error) {
 }
 
 func bulkAttributes(spec *contract.BulkSpec) temporal.SearchAttributes {
-	if spec.Filter.Cluster == "" {
-		return temporal.SearchAttributes{}
+	var attributes []temporal.SearchAttributeUpdate
+	if spec.Filter.Cluster != "" {
+		attributes = append(attributes, contract.AttrCluster.ValueSet(spec.Filter.Cluster))
 	}
-	return temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(spec.Filter.Cluster))
+	if spec.Filter.Tenant != "" {
+		attributes = append(attributes, contract.AttrTenant.ValueSet(spec.Filter.Tenant))
+	}
+	return temporal.NewSearchAttributes(attributes...)
 }
 
 // preview counts the tasks and names some of them.
@@ -152,7 +161,13 @@ func (g *Gateway) describeBulk(ctx context.Context, id string) (*workflowpb.Work
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	d, err := g.client.DescribeWorkflowExecution(ctx, contract.BulkWorkflowID(id), "")
-	return d.GetWorkflowExecutionInfo(), g.answer(err, "describe a bulk operation", protocol.CodeUnknownBulk)
+	if err != nil {
+		return nil, g.answer(err, "describe a bulk operation", protocol.CodeUnknownBulk)
+	}
+	if !sees(ctx, contract.TenantOf(d.GetWorkflowExecutionInfo())) {
+		return nil, unknown(protocol.CodeUnknownBulk)
+	}
+	return d.GetWorkflowExecutionInfo(), nil
 }
 
 // bulk is an operation as its record tells it, with the counts, which its workflow knows.
@@ -239,7 +254,8 @@ func (g *Gateway) cancelBulk(ctx context.Context, id string, why *ReasonRequest)
 }
 
 func (g *Gateway) listBulks(ctx context.Context, in *listBulksInput) (*listBulksOutput, error) {
-	query := contract.Equals("WorkflowType", contract.BulkWorkflow) + " AND " + "ExecutionStatus != 'ContinuedAsNew'"
+	query := allOf(contract.Equals("WorkflowType", contract.BulkWorkflow), "ExecutionStatus != 'ContinuedAsNew'",
+		filter(contract.AttrTenant.GetName(), access.From(ctx).Tenant))
 	token, err := openToken(query, in.PageToken)
 	if err != nil {
 		return nil, err

@@ -88,6 +88,8 @@ func notFoundDetail(code string) string {
 		return "there is no action of scaling with this id, or its retention has ended; ids are <cluster>:<number>"
 	case protocol.CodeUnknownSchedule:
 		return "there is no schedule with this name"
+	case protocol.CodeUnknownToken:
+		return "there is no token with this id; GET /api/v1/agents/tokens lists them"
 	case protocol.CodeUnknownBulk:
 		return "there is no bulk operation with this id, or its retention has ended"
 	}

@@ -52,6 +52,7 @@ type fakeTemporal struct {
 	fail       error // answers everything when set
 	describes  int
 	onDescribe func(n int) // called with the count, under the lock
+	onStart    func(*execution)
 	list       func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
 	workers    []*workerpb.WorkerHeartbeat
 	workersErr error
@@ -93,6 +94,9 @@ func (f *fakeTemporal) ExecuteWorkflow(_ context.Context, o client.StartWorkflow
 		e.info.Memo.Fields[key] = payload(value)
 	}
 	f.executions[o.ID] = e
+	if f.onStart != nil {
+		f.onStart(e)
+	}
 	return fakeRun{}, nil
 }
 

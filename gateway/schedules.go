@@ -67,6 +67,9 @@ func (g *Gateway) buildSchedule(ctx context.Context, name string, r *ScheduleReq
 	if err != nil {
 		return nil, spec, err
 	}
+	if spec.Tenant, err = ownTenant(ctx, spec.Tenant); err != nil {
+		return nil, spec, err
+	}
 	if _, err := g.knownCluster(ctx, spec.Cluster); err != nil {
 		return nil, spec, err
 	}
@@ -116,6 +119,9 @@ func (g *Gateway) pauseSchedule(ctx context.Context, name string, pause bool, wh
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	if err := g.seesSchedule(ctx, name); err != nil {
+		return Schedule{}, err
+	}
 	note := "paused by request"
 	if !pause {
 		note = "resumed by request"
@@ -169,6 +175,9 @@ func (g *Gateway) deleteSchedule(ctx context.Context, name string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	if err := g.seesSchedule(ctx, name); err != nil {
+		return err
+	}
 	_, err := g.client.WorkflowService().DeleteSchedule(ctx, &workflowservice.DeleteScheduleRequest{Namespace: g.namespace, ScheduleId: contract.ScheduleID(name)})
 	return g.answer(err, "delete a schedule", protocol.CodeUnknownSchedule)
 }
@@ -178,7 +187,31 @@ func (g *Gateway) describeSchedule(ctx context.Context, name string) (*workflows
 		return nil, err
 	}
 	d, err := g.client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{Namespace: g.namespace, ScheduleId: contract.ScheduleID(name)})
-	return d, g.answer(err, "describe a schedule", protocol.CodeUnknownSchedule)
+	if err != nil {
+		return nil, g.answer(err, "describe a schedule", protocol.CodeUnknownSchedule)
+	}
+	if limited(ctx) && !sees(ctx, tenantOfSchedule(d)) {
+		return nil, unknown(protocol.CodeUnknownSchedule)
+	}
+	return d, nil
+}
+
+// tenantOfSchedule is that of the tasks that it makes.
+func tenantOfSchedule(d *workflowservice.DescribeScheduleResponse) string {
+	var input contract.PeriodicInput
+	if payloads := d.GetSchedule().GetAction().GetStartWorkflow().GetInput().GetPayloads(); len(payloads) > 0 {
+		decode(payloads[0], &input)
+	}
+	return input.Spec.Tenant
+}
+
+// seesSchedule looks beforehand whether a request of one tenant may touch a schedule.
+func (g *Gateway) seesSchedule(ctx context.Context, name string) error {
+	if !limited(ctx) {
+		return nil
+	}
+	_, err := g.describeSchedule(ctx, name)
+	return err
 }
 
 // schedule returns a schedule as it stands.
@@ -229,6 +262,10 @@ func (g *Gateway) scheduleOf(ctx context.Context, name string, d *workflowservic
 }
 
 func (g *Gateway) listSchedules(ctx context.Context, in *listSchedulesInput) (*listSchedulesOutput, error) {
+	var err error
+	if in.Tenant, err = ownTenant(ctx, in.Tenant); err != nil {
+		return nil, err
+	}
 	query := scheduleQuery(in)
 	token, err := openToken(query, in.PageToken)
 	if err != nil {

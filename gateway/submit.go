@@ -58,6 +58,9 @@ func (g *Gateway) registerSubmit(api huma.API) {
 // submit starts the task's workflow, or answers the task that was started under its id before.
 func (g *Gateway) submit(ctx context.Context, r *TaskRequest) (task Task, err error) {
 	defer func() { g.count(task, err) }()
+	if r.Tenant, err = ownTenant(ctx, r.Tenant); err != nil {
+		return Task{}, err
+	}
 	spec := r.spec()
 	if err := spec.Validate(); err != nil {
 		return Task{}, invalid("body", err)
@@ -73,6 +76,7 @@ func (g *Gateway) submit(ctx context.Context, r *TaskRequest) (task Task, err er
 	if err != nil {
 		return Task{}, invalid("body.id", err)
 	}
+	access.Touch(ctx, "task", id)
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	facts, err := g.knownCluster(ctx, spec.Cluster)
@@ -118,6 +122,9 @@ func recordedTrace(ctx context.Context) string {
 // duplicate answers the task that was submitted before, unless that was with another body.
 func (g *Gateway) duplicate(ctx context.Context, id, digest string) (Task, error) {
 	description, err := g.describeTask(ctx, id)
+	if code, _ := httpapi.Code(err); code == protocol.CodeUnknownTask && limited(ctx) {
+		return Task{}, httpapi.Problem(protocol.CodeIdempotency, "this id is taken: use another")
+	}
 	if err != nil {
 		return Task{}, err
 	}

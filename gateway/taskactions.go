@@ -113,6 +113,11 @@ func (g *Gateway) act(ctx context.Context, id, update string, request any) (*tas
 	if fleet.ValidateID("id", id) != nil {
 		return nil, unknown(protocol.CodeUnknownTask)
 	}
+	if limited(ctx) {
+		if _, err := g.describeTask(ctx, id); err != nil {
+			return nil, err
+		}
+	}
 	updateCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err := g.update(updateCtx, contract.TaskWorkflowID(id), update, nil, request)

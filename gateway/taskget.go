@@ -62,6 +62,9 @@ func (g *Gateway) describeTask(ctx context.Context, id string) (*workflowservice
 	if err != nil {
 		return nil, g.answer(err, "describe a task", protocol.CodeUnknownTask)
 	}
+	if !sees(ctx, contract.TenantOf(description.GetWorkflowExecutionInfo())) {
+		return nil, unknown(protocol.CodeUnknownTask)
+	}
 	return description, nil
 }
 

@@ -118,6 +118,9 @@ func (g *Gateway) listTasks(ctx context.Context, in *listTasksInput) (*listTasks
 	if err != nil {
 		return nil, invalid("query.label", err)
 	}
+	if in.Tenant, err = ownTenant(ctx, in.Tenant); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	page, next, err := g.workflowPage(ctx, "list tasks", contract.TaskQuery(in.filter(labels)), in.PageSize, in.PageToken)

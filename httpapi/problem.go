@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"go.uber.org/zap"
@@ -18,7 +19,10 @@ import (
 var statuses = map[string]int{
 	protocol.CodeInvalidRequest:   http.StatusUnprocessableEntity,
 	protocol.CodeUnauthorized:     http.StatusUnauthorized,
+	protocol.CodeForbidden:        http.StatusForbidden,
+	protocol.CodeRateLimited:      http.StatusTooManyRequests,
 	protocol.CodeNotFound:         http.StatusNotFound,
+	protocol.CodeUnknownToken:     http.StatusNotFound,
 	protocol.CodeUnknownCluster:   http.StatusNotFound,
 	protocol.CodeUnknownTask:      http.StatusNotFound,
 	protocol.CodeUnknownAgent:     http.StatusNotFound,
@@ -48,6 +52,14 @@ var statuses = map[string]int{
 // problem is an error that is written as application/problem+json.
 type problem struct {
 	protocol.Problem
+	retryAfter time.Duration // 0: none is said, but after 503
+}
+
+// RetryAfter makes the error that answers a client that sends too much: it may come back after wait.
+func RetryAfter(wait time.Duration, detail string) error {
+	p := newProblem(http.StatusTooManyRequests, protocol.CodeRateLimited, detail, nil)
+	p.retryAfter = wait
+	return p
 }
 
 // Problem makes the error that answers a request with code and detail. The status comes from the code; a code that is
@@ -70,7 +82,7 @@ func Code(err error) (string, bool) {
 }
 
 func newProblem(status int, code, detail string, fields []protocol.ProblemField) *problem {
-	return &problem{protocol.Problem{
+	return &problem{Problem: protocol.Problem{
 		Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Code: code, Errors: fields,
 	}}
 }
@@ -84,9 +96,15 @@ func (p *problem) GetStatus() int { return p.Status }
 // ContentType implements huma.ContentTypeFilter.
 func (p *problem) ContentType(string) string { return problemType }
 
-// GetHeaders implements huma.HeadersError: a client may come back in a second when Temporal was away.
+// GetHeaders implements huma.HeadersError: a client may come back in a second when Temporal was away. Whoever must say who it
+// is hears how.
 func (p *problem) GetHeaders() http.Header {
-	if p.Status == http.StatusServiceUnavailable {
+	switch {
+	case p.Status == http.StatusUnauthorized:
+		return http.Header{"Www-Authenticate": {`Bearer realm="mainstay"`}}
+	case p.retryAfter > 0:
+		return http.Header{"Retry-After": {strconv.Itoa(int((p.retryAfter + time.Second - 1) / time.Second))}}
+	case p.Status == http.StatusServiceUnavailable:
 		return http.Header{"Retry-After": {"1"}}
 	}
 	return nil
@@ -139,6 +157,10 @@ func codeOfStatus(status int) string {
 	switch {
 	case status == http.StatusUnauthorized:
 		return protocol.CodeUnauthorized
+	case status == http.StatusForbidden:
+		return protocol.CodeForbidden
+	case status == http.StatusTooManyRequests:
+		return protocol.CodeRateLimited
 	case status == http.StatusNotFound:
 		return protocol.CodeNotFound
 	case status == http.StatusMethodNotAllowed:

@@ -115,6 +115,11 @@ func (h *Hub) registerAgent(ctx context.Context, in *registerInput) (*registerOu
 	if conn, _ := ctx.Value(connectionKey{}).(*connection); conn != nil && in.Body.Address == "" {
 		in.Body.Address = conn.host
 	}
+	access.Touch(ctx, "agent", in.Body.AgentID)
+	access.Touch(ctx, "cluster", in.Body.Cluster)
+	if who := access.From(ctx); !who.MayJoin(in.Body.Cluster, in.Body.AgentID) {
+		return nil, httpapi.Problem(protocol.CodeForbidden, "the join token is for another cluster, or for another agent: ask an admin for one that fits")
+	}
 	registered, err := h.openSession(ctx, in.Body)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -76,7 +77,7 @@ func TestAddressOfAnAgent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
-				ctx := b.ConnContext(t.Context(), fakeConn{})
+				ctx := b.ConnContext(access.With(t.Context(), access.Local), fakeConn{})
 				_, err := b.registerAgent(ctx, &registerInput{Body: protocol.Register{AgentID: "a", InstanceID: "instance-1", Cluster: "c", MaxTasks: 1, Address: c.own}})
 				require.NoError(t, err)
 				joins := b.temporal.joins

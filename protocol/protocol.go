@@ -221,7 +221,10 @@ type ProblemField struct {
 // Codes of problems. A code never changes its meaning.
 const (
 	CodeInvalidRequest   = "invalid_request"      // 400 or 422: the body or a parameter is wrong; errors[] says where
-	CodeUnauthorized     = "invalid_token"        // 401: the session or attempt token is missing, forged or not yours
+	CodeUnauthorized     = "invalid_token"        // 401: the token is missing, forged, revoked, expired or not yours
+	CodeForbidden        = "forbidden"            // 403: you are known, and may not do this
+	CodeRateLimited      = "rate_limited"         // 429: too many requests; Retry-After says when to come back
+	CodeUnknownToken     = "unknown_token"        // 404
 	CodeNotFound         = "not_found"            // 404
 	CodeUnknownCluster   = "unknown_cluster"      // 404
 	CodeUnknownTask      = "unknown_task"         // 404

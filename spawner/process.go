@@ -36,6 +36,8 @@ type ProcessOptions struct {
 	Command func(spec fleet.SpawnSpec) []string
 	// HubURLs are handed to the agents.
 	HubURLs []string
+	// JoinToken lets the agents register where security is on; it is in their environment. Empty: they get none.
+	JoinToken string
 	// Slots is how many tasks an agent runs at a time when its cluster does not say. 0 means 1.
 	Slots int
 	// StopGrace is how long a process has between SIGTERM and SIGKILL. 0 means DefaultStopGrace.

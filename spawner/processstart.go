@@ -68,6 +68,14 @@ func (p *Process) environment(spec fleet.SpawnSpec) []string {
 	for name, value := range spec.Environment {
 		env = append(env, name+"="+value)
 	}
+	if p.options.JoinToken != "" {
+		env = append(env, "MAINSTAY_JOIN_TOKEN="+p.options.JoinToken)
+	}
+	for _, name := range []string{"MAINSTAY_CA", "MAINSTAY_CERT", "MAINSTAY_KEY"} { // names of files, no secrets
+		if value := os.Getenv(name); value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
 	slots := spec.Slots
 	if slots == 0 {
 		slots = p.options.Slots

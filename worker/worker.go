@@ -38,6 +38,7 @@ func RegisterWorkflows(r sdkworker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(workflows.Hub, workflow.RegisterOptions{Name: contract.HubWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Periodic, workflow.RegisterOptions{Name: contract.PeriodicWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.StateSync, workflow.RegisterOptions{Name: contract.StateSyncWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.Access, workflow.RegisterOptions{Name: contract.AccessWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Bulk, workflow.RegisterOptions{Name: contract.BulkWorkflow})
 	registerHealingWorkflows(r)
 	r.RegisterWorkflowWithOptions(workflows.Scaling, workflow.RegisterOptions{Name: contract.ScalingWorkflow})

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"mainstay.dev/mainstay/agent"
 )
 
 // agentsFile lists the agents' processes in the data directory, so that the next `dev` finds them when this one was
@@ -35,6 +37,7 @@ type agentLauncher struct {
 	program string
 	dir     string                   // data directory
 	args    func(id string) []string // command line of an agent
+	env     []string                 // beside this process's own: what must not be seen on a command line
 	found   map[string]foundAgent    // what an earlier `dev` left
 
 	mu      sync.Mutex
@@ -109,6 +112,7 @@ func (l *agentLauncher) Launch(id string) (process, error) {
 	}
 	defer func() { _ = log.Close() }()
 	command := exec.Command(l.program, l.args(id)...)
+	command.Env = append(agent.WithoutSecrets(os.Environ()), l.env...)
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := command.Start(); err != nil {

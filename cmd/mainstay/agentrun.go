@@ -12,6 +12,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/guard"
 )
 
 func (a *app) agentRunCommand() *cobra.Command {
@@ -21,6 +22,8 @@ func (a *app) agentRunCommand() *cobra.Command {
 	var demoRoot string
 	var healthFile string
 	var providers []string
+	var own clientAccess
+	var joinTokenFile string
 	command := &cobra.Command{
 		Use:   "run",
 		Short: "Run an agent that executes commands",
@@ -34,6 +37,19 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 			o.Version = version
 			if o.ID == "" {
 				o.ID = generatedAgentID()
+			}
+			own.fill(func(name string) string {
+				if name == tokenEnv {
+					return "" // an API token is no business of an agent
+				}
+				return a.getenv(name)
+			})
+			var err error
+			if o.JoinToken, err = joinToken(joinTokenFile, a.getenv); err != nil {
+				return err
+			}
+			if o.TLS, err = guard.ClientTLS(own.ca, own.cert, own.key); err != nil {
+				return withExit(exitUsage, err)
 			}
 			o.Logger = slog.New(slog.NewTextHandler(a.stderr, nil))
 			o.State = agent.NewState()
@@ -86,6 +102,8 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 	flags.StringVar(&health, "health", "", "host:port for health probes of this agent: /health, /readyz and /healthz (default: none)")
 	flags.StringVar(&o.Address, "address", "", "where it can be reached, as host:port, for people and tools (default: where it registers from)")
 	flags.StringToStringVar(&o.Metadata, "metadata", nil, "facts about it that others can find it by, as name=value (repeatable)")
+	flags.StringVar(&joinTokenFile, "join-token-file", "", "file with the join token, where the control plane asks for one (default $"+joinTokenEnv+")")
+	own.tlsFlags(flags)
 	flags.StringVar(&o.Zone, "zone", "", "availability zone")
 	flags.StringVar(&o.Group, "group", "", "group")
 	flags.BoolVar(&allowExec, "allow-exec", false, "run any command that is submitted (task type exec)")

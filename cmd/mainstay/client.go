@@ -27,6 +27,8 @@ const (
 
 // serverFlag adds --server to the commands of a group.
 func (a *app) serverFlag(c *cobra.Command) {
+	c.PersistentFlags().StringVar(&a.access.token, "token", "", "API token; better in $"+tokenEnv+", which other users do not see in the list of processes")
+	a.access.tlsFlags(c.PersistentFlags())
 	c.PersistentFlags().StringVar(&a.server, "server", "", "URL of the REST API (default $"+serverEnv+", else "+defaultServer+")")
 }
 
@@ -43,7 +45,10 @@ func (a *app) client() (*apiClient, error) {
 	if err != nil {
 		return nil, usageError("%s: %w", source, err)
 	}
-	return newAPIClient(base), nil
+	c := newAPIClient(base)
+	own := a.access
+	own.fill(a.getenv)
+	return c, own.apply(c)
 }
 
 // baseURL reads host:port or a URL.
@@ -60,14 +65,16 @@ func baseURL(address string) (string, error) {
 
 // apiClient calls the REST API.
 type apiClient struct {
-	base string
-	http *http.Client
+	base      string
+	token     string // empty: none is sent
+	http      *http.Client
+	transport *http.Transport
 }
 
 func newAPIClient(base string) *apiClient {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 32
-	return &apiClient{base: base, http: &http.Client{Transport: transport}}
+	return &apiClient{base: base, http: &http.Client{Transport: transport}, transport: transport}
 }
 
 // call sends in as JSON (nil: no body) and returns the answer's JSON, also decoded into out unless that is nil. A refusal
@@ -105,6 +112,9 @@ func (c *apiClient) send(ctx context.Context, method, path string, hold time.Dur
 	}
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {

@@ -296,6 +296,7 @@ Mainstay is running. Ctrl-C stops it.
   Cluster    default
   Agents     agent-1    pid 11       4 tasks at a time
              agent-2    pid 12       4 tasks at a time
+  Security   off: only this machine can reach it
 
 Try in another terminal:
   mainstay task submit --wait -- echo hello

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -16,8 +17,10 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/page"
@@ -89,7 +92,11 @@ type planeOptions struct {
 	clusters  []fleet.ClusterConfig
 	listener  net.Listener
 	spawner   *spawnerOptions // nil without the role
-	hosts     []string        // names under which browsers may reach it; nil: any
+	gate      *guard.Gate     // nil: security is off
+	audit     *guard.Audit
+	tls       *tls.Config // nil: plain http
+	metrics   access.Policy
+	hosts     []string // names under which browsers may reach it; nil: any
 	page      page.Options
 	tracing   *telemetry.Tracing   // nil: off
 	registry  *prometheus.Registry // of the process's metrics; nil: one is made
@@ -101,6 +108,7 @@ type controlPlane struct {
 	gateway    *gateway.Gateway
 	spawner    *localSpawner
 	http       *http.Server
+	audit      *guard.Audit
 	stopWorker func()
 	cutShort   context.CancelFunc
 	served     chan error
@@ -132,7 +140,7 @@ func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, er
 	if o.tracing.On() {
 		tracer = o.tracing.Provider().Tracer(tracerName)
 	}
-	api := httpapi.New(httpapi.Options{Logger: o.logger, Tracer: tracer, Registry: registry, Version: version, Health: p.health(o.roles), Ready: answers})
+	api := httpapi.New(httpapi.Options{Logger: o.logger, Tracer: tracer, Registry: registry, Version: version, Health: p.health(o.roles), Gate: apiGate(o.gate), Metrics: o.metrics, Ready: answers})
 	if o.roles.worker {
 		if p.stopWorker, err = worker.Start(o.temporal, worker.Options{Namespace: o.namespace, Registerer: registry}); err != nil {
 			return nil, err
@@ -148,6 +156,7 @@ func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, er
 		if err := mountPage(api, clusters, o.page); err != nil {
 			return nil, err
 		}
+		guard.RegisterSession(api.API(), o.gate)
 	}
 	if err := clusters.EnsureClusters(ctx, o.clusters); err != nil {
 		return nil, err
@@ -163,13 +172,22 @@ func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, er
 	if err := clusters.EnsureScaling(ctx); err != nil {
 		o.logger.Warn("Whether clusters have scaling on is not known; the schedule of scaling is made when one is changed", zap.Error(err))
 	}
-	go func() { p.served <- p.http.Serve(o.listener) }()
+	p.http.TLSConfig = o.tls
+	p.audit = o.audit
+	go func() { p.served <- p.serve(o.listener) }()
 	if o.spawner != nil { // last: its agents dial in
 		if p.spawner, err = startSpawner(ctx, o.temporal, o.namespace, *o.spawner, o.logger); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
+}
+
+func (p *controlPlane) serve(listener net.Listener) error {
+	if p.http.TLSConfig != nil {
+		return p.http.ServeTLS(listener, "", "")
+	}
+	return p.http.Serve(listener)
 }
 
 func (p *controlPlane) startHub(ctx context.Context, o planeOptions, api *httpapi.Server, registry *prometheus.Registry) error {
@@ -218,6 +236,7 @@ func (p *controlPlane) stop() {
 		if p.stopWorker != nil {
 			p.stopWorker()
 		}
+		_ = p.audit.Close()
 	})
 }
 

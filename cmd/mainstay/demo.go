@@ -121,7 +121,7 @@ func (a *app) storyteller() io.Writer {
 func demoOptions(folder string, agents int) devOptions {
 	return devOptions{
 		http: "127.0.0.1:0", temporal: devserver.Options{Host: "127.0.0.1", UIPort: -1}, agents: agents, slots: demoSlots,
-		hub: hubConfig(config.Default()), clusters: []fleet.ClusterConfig{{Name: devCluster}}, demoRoot: folder,
+		hub: hubConfig(config.Default()), clusters: []fleet.ClusterConfig{{Name: devCluster}}, demoRoot: folder, open: true,
 	}
 }
 

@@ -26,6 +26,7 @@ type devFlags struct {
 	durability         string
 	configFile         string
 	cpuProfile         string
+	security           securityFlags
 }
 
 func (a *app) devCommand() *cobra.Command {
@@ -36,7 +37,9 @@ func (a *app) devCommand() *cobra.Command {
 		Long: `Run everything on this machine: an embedded Temporal with its Web UI, hub, gateway and worker in this process, and
 agents as processes of their own, which are started again when they die.
 
-The agents run commands (task type exec) because the API is reachable from this machine only.
+The agents run commands (task type exec) because the API is reachable from this machine only. When others can reach it too,
+or an admin token is set, every request needs a token: docs/SECURITY.md.
+
 Ctrl-C stops all; a second one stops at once. If this process is killed, its agents live on for a minute and are taken
 over by the next "mainstay dev" on the same data directory.`,
 		Example: `  mainstay dev
@@ -70,6 +73,7 @@ over by the next "mainstay dev" on the same data directory.`,
 	flags.IntVar(&f.slots, "slots", defaults.Dev.Slots, "tasks that each agent runs at a time")
 	flags.BoolVar(&f.allowExec, "allow-exec", false, "let agents run commands although others than this machine can reach the API")
 	flags.StringVar(&f.durability, "durability", string(defaults.Dev.Durability), "what acknowledged tasks survive: process (a crash of the program) or power (a power loss too)")
+	f.security.addTo(flags)
 	flags.StringVar(&f.configFile, "config", "", "configuration file; flags win over it")
 	flags.StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile of this process to a file")
 	_ = flags.MarkHidden("cpu-profile") // it exists
@@ -99,6 +103,10 @@ func (f *devFlags) options(c *config.Config, changed func(string) bool) (devOpti
 	if changed("durability") {
 		c.Dev.Durability = config.Durability(f.durability)
 	}
+	c.Security = f.security.over(c.Security)
+	if c.Security.TLSCert != "" {
+		return devOptions{}, withExit(exitUsage, errNoTLSInDev)
+	}
 	if f.ephemeral {
 		if changed("data-dir") {
 			return devOptions{}, usageError("give --data-dir or --ephemeral, not both")
@@ -111,6 +119,7 @@ func (f *devFlags) options(c *config.Config, changed func(string) bool) (devOpti
 	o := devOptions{
 		http: c.HTTP.Listen, dataDir: c.Dev.DataDir, agents: c.Dev.Agents, slots: c.Dev.Slots, hubID: c.Hub.ID,
 		tokenKeyFile: c.Hub.TokenKeyFile, hub: hubConfig(c), clusters: withDevCluster(c.ClusterConfigs()), allowExec: f.allowExec,
+		security: c.Security,
 	}
 	var err error
 	o.temporal, err = temporalOptions(c)

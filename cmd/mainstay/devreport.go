@@ -22,6 +22,11 @@ type devReport struct {
 	Agents    []devAgent `json:"agents"`
 	Slots     int        `json:"slots"`
 	Exec      bool       `json:"allow_exec"`
+	Security  bool       `json:"security"`
+	// AdminTokenFile and JoinTokenFile are where the tokens are that `dev` has made.
+	AdminTokenFile string `json:"admin_token_file,omitempty"`
+	JoinTokenFile  string `json:"join_token_file,omitempty"`
+	ExposedUI      bool   `json:"ui_open_to_others,omitempty"`
 }
 
 type devAgent struct {
@@ -34,6 +39,8 @@ func (d *devRun) report() devReport {
 		URL: d.url, DocsURL: d.url + "/docs", UIURL: d.temporal.UIURL(), Temporal: d.temporal.Address(), Namespace: d.temporal.Namespace(),
 		Logs: filepath.Join(d.dir, "logs"), Hub: d.hubID, Cluster: devCluster, Agents: []devAgent{}, Slots: d.slots, Exec: d.exec,
 	}
+	r.Security, r.ExposedUI = d.tokens.admin != "", d.exposedUI
+	r.AdminTokenFile, r.JoinTokenFile = d.madeToken(adminTokenName, d.tokens.admin), d.madeToken(joinTokenName, d.tokens.join)
 	if !d.temporary {
 		r.DataDir = d.dir
 	}
@@ -75,11 +82,15 @@ func (r *devReport) write(w io.Writer, program string) error {
 		}
 		row(name, fmt.Sprintf("%-10s pid %-8d %d tasks at a time", agent.ID, agent.PID, r.Slots))
 	}
+	r.writeSecurity(row)
 	server := ""
 	if r.URL != defaultServer {
 		server = " --server " + r.URL
 	}
 	b.WriteString("\nTry in another terminal:\n")
+	if r.AdminTokenFile != "" {
+		fmt.Fprintf(&b, "  export MAINSTAY_TOKEN=$(cat %s)\n", r.AdminTokenFile)
+	}
 	if len(r.Agents) > 0 && r.Exec {
 		fmt.Fprintf(&b, "  %s task submit%s --wait -- echo hello\n", program, server)
 	}
@@ -87,7 +98,11 @@ func (r *devReport) write(w io.Writer, program string) error {
 	if len(r.Agents) > 0 {
 		fmt.Fprintf(&b, "  kill -9 %d    (its work moves to another agent, and it is started again)\n", r.Agents[0].PID)
 	} else {
-		fmt.Fprintf(&b, "  %s agent run --hub %s --id my-agent --allow-exec\n", program, r.URL)
+		join := ""
+		if r.JoinTokenFile != "" {
+			join = " --join-token-file " + r.JoinTokenFile
+		}
+		fmt.Fprintf(&b, "  %s agent run --hub %s --id my-agent --allow-exec%s\n", program, r.URL, join)
 	}
 	fmt.Fprintf(&b, "  %s demo\n\n", program)
 	_, err := io.WriteString(w, b.String())

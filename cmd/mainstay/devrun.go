@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
@@ -45,7 +46,9 @@ type devOptions struct {
 	tokenKeyFile string // empty: as hubID
 	hub          hub.Config
 	clusters     []fleet.ClusterConfig
-	allowExec    bool   // although others can reach the API
+	allowExec    bool // although others can reach the API
+	security     config.Security
+	open         bool   // without security whatever the environment says: the demo, on this machine alone
 	demoRoot     string // folder for the agents' demo handlers; empty: none
 }
 
@@ -57,6 +60,8 @@ type devRun struct {
 	hubID     string
 	slots     int
 	exec      bool
+	tokens    firstTokens // of who may use it; empty: security is off
+	exposedUI bool        // others can reach Temporal's Web UI
 	ids       []string
 	temporal  *devserver.Server
 	client    client.Client
@@ -101,6 +106,9 @@ func (a *app) startDev(ctx context.Context, o devOptions) (_ *devRun, err error)
 	if err != nil {
 		return nil, err
 	}
+	if err := d.secure(o, &plane, a.getenv); err != nil {
+		return nil, err
+	}
 	if d.plane, err = startControlPlane(ctx, plane); err != nil {
 		return nil, err
 	}
@@ -120,7 +128,7 @@ func (d *devRun) startSpawner(ctx context.Context, log *zap.Logger) error {
 		return fmt.Errorf("find this program's file, to start agents: %w", err)
 	}
 	d.spawner, err = startSpawner(ctx, d.client, d.temporal.Namespace(), spawnerOptions{
-		name: d.hubID, dir: filepath.Join(d.dir, "spawner"), hubURLs: []string{d.url}, slots: d.slots, stopGrace: killAfter,
+		name: d.hubID, dir: filepath.Join(d.dir, "spawner"), hubURLs: []string{d.url}, joinToken: d.tokens.join, slots: d.slots, stopGrace: killAfter,
 		command: spawnedAgent(program, []string{d.url}, d.slots, "--give-up-after", orphanLife.String()),
 	}, log)
 	return err
@@ -230,6 +238,9 @@ func (d *devRun) startAgents(ctx context.Context, a *app, o devOptions) error {
 	if err != nil {
 		return err
 	}
+	if d.tokens.join != "" {
+		d.launcher.env = []string{joinTokenEnv + "=" + d.tokens.join}
+	}
 	d.launcher.endLeftovers(d.ids)
 	say := a.say
 	if o.demoRoot != "" {
@@ -252,6 +263,7 @@ func (d *devRun) awaitAgents(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, onlineLimit)
 	defer cancel()
 	c := newAPIClient(d.url)
+	c.token = d.tokens.admin
 	query := url.Values{"cluster": {devCluster}, "status": {string(fleet.AgentOnline)}}
 	for {
 		var page struct {

@@ -19,6 +19,7 @@ const (
 	exitUnreachable = 4
 	exitConflict    = 5
 	exitIncomplete  = 6
+	exitRefused     = 7
 )
 
 // exitCodes documents them; the help of the root command shows the table.
@@ -33,6 +34,7 @@ var exitCodes = []struct {
 	{exitUnreachable, "the control plane cannot be reached"},
 	{exitConflict, "fenced by a newer process, or not possible in the present state"},
 	{exitIncomplete, "the task or failover that was waited for did not complete"},
+	{exitRefused, "the token is missing or wrong, or does not allow it"},
 }
 
 // exitError is an error that ends the process with a code of its own.
@@ -67,6 +69,8 @@ func exitCode(err error) int {
 	var problem *problemError
 	if errors.As(err, &problem) {
 		switch problem.Status {
+		case http.StatusUnauthorized, http.StatusForbidden:
+			return exitRefused
 		case http.StatusNotFound:
 			return exitNotFound
 		case http.StatusConflict, http.StatusPreconditionFailed:

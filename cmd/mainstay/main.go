@@ -37,6 +37,7 @@ type app struct {
 
 	output string // -o: text or json
 	server string // --server
+	access clientAccess
 
 	// atForce is called when a person does not want to wait for a clean stop.
 	atForce atomic.Pointer[func()]

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/hub"
 )
@@ -36,6 +37,7 @@ func apiDocument(version string) ([]byte, error) {
 	api := httpapi.New(httpapi.Options{Version: version})
 	gateway.New(gateway.Options{}).Register(api.API())
 	new(hub.Hub).Register(api.API())
+	guard.RegisterSession(api.API(), nil)
 	text, err := json.Marshal(api.API().OpenAPI())
 	if err != nil {
 		return nil, fmt.Errorf("write the OpenAPI document: %w", err)

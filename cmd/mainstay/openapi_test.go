@@ -56,6 +56,10 @@ delete-schedule: schedule delete x
 pause-schedule: schedule pause x
 resume-schedule: schedule resume x
 trigger-schedule: schedule trigger x
+create-token: token create x --role viewer
+list-tokens: token list
+revoke-token: token revoke x
+get-session: token whoami
 create-cluster: cluster create x
 list-clusters: cluster list
 get-cluster: cluster get x
@@ -111,6 +115,8 @@ var commandless = map[string]string{
 	"report-result":  "of the agent protocol",
 	"send-log":       "of the agent protocol",
 	"send-state":     "of the agent protocol",
+	"sign-in":        "for browsers; commands send a token",
+	"sign-out":       "for browsers",
 	"end-session":    "of the agent protocol",
 }
 

@@ -42,7 +42,7 @@ Begin with "mainstay dev", which runs everything on this machine, or "mainstay d
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(a.devCommand(), a.demoCommand(), a.serveCommand(), a.agentCommand(), a.taskCommand(), a.scheduleCommand(), a.overviewCommand(), a.clusterCommand(), a.queueCommand(), a.eventsCommand(), a.failoverCommand(), a.drainCommand(), a.scalingCommand(), a.healingCommand(), a.benchCommand(), a.statusCommand(), a.configCommand(), a.openapiCommand(), a.versionCommand())
+	root.AddCommand(a.devCommand(), a.demoCommand(), a.serveCommand(), a.agentCommand(), a.taskCommand(), a.scheduleCommand(), a.overviewCommand(), a.clusterCommand(), a.queueCommand(), a.eventsCommand(), a.failoverCommand(), a.drainCommand(), a.tokenCommand(), a.scalingCommand(), a.healingCommand(), a.benchCommand(), a.statusCommand(), a.configCommand(), a.openapiCommand(), a.versionCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return withExit(exitUsage, err) })
 	a.addCompletion(root)
 	classifyUsage(root)

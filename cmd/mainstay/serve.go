@@ -12,6 +12,7 @@ import (
 
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/page"
 	"mainstay.dev/mainstay/telemetry"
@@ -27,6 +28,7 @@ type serving struct {
 	logLevel   string
 	logFormat  string
 	temporalUI string
+	security   securityFlags
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -45,8 +47,10 @@ the section temporal of the configuration.
 
 Environment:
   OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_…  where traces go, by OpenTelemetry's standard variables; without them there are none
-  ` + tokenKeyEnv + `  the secret key of the hubs, unless hub.token_key_file names a file`,
-		Example: `  export ` + tokenKeyEnv + `=$(openssl rand -hex 32)
+  ` + tokenKeyEnv + `    the secret key of the hubs, unless hub.token_key_file names a file; gateways seal browsers' sessions with it
+  ` + adminTokenEnv + `  the first admin token, unless --admin-token-file names a file
+  ` + joinTokenEnv + `   a join token for all clusters, unless --join-token-file names a file`,
+		Example: `  export ` + tokenKeyEnv + `=$(openssl rand -hex 32) ` + adminTokenEnv + `=$(openssl rand -hex 32)
   TEMPORAL_ADDRESS=temporal:7233 mainstay serve --http 0.0.0.0:8080
   mainstay serve --roles worker --config mainstay.yaml`,
 		Args: exactly(),
@@ -60,6 +64,7 @@ Environment:
 	flags.StringVar(&s.spawner, "spawner-name", "", "name of the spawner; keep it over restarts (default: spawner.name of the configuration, else the host's name)")
 	flags.StringVar(&s.temporalUI, "temporal-ui", "", "address of the Temporal Web UI, for links of the fleet page (default: no links)")
 	flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
+	s.security.addServing(flags)
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json")
 	return command
 }
@@ -82,10 +87,19 @@ func (a *app) serve(ctx context.Context, s serving) error {
 	if o.hubID, err = serveHubID(s.hubID, settings); err != nil {
 		return err
 	}
-	if roles.hub {
+	if roles.hub || roles.gateway && (settings.Hub.TokenKeyFile != "" || a.getenv(tokenKeyEnv) != "") {
 		if o.key, err = loadTokenKey(settings.Hub.TokenKeyFile, a.getenv); err != nil {
 			return err
 		}
+	}
+	security := s.security.over(settings.Security)
+	settings.Security = security
+	if err := settings.Validate(); err != nil {
+		return withExit(exitUsage, err)
+	}
+	tokens, err := readFirstTokens(security, a.getenv)
+	if err != nil {
+		return err
 	}
 	if s.http == "" {
 		s.http = settings.HTTP.Listen
@@ -94,9 +108,16 @@ func (a *app) serve(ctx context.Context, s serving) error {
 		return err
 	}
 	defer func() { _ = o.listener.Close() }()
+	if err := s.security.checkServing(security, roles, tokens, o.listener); err != nil {
+		return err
+	}
 	if roles.spawner {
 		if o.spawner, err = serveSpawner(s.spawner, settings, roles, o.listener); err != nil {
 			return err
+		}
+		o.spawner.joinToken = tokens.join
+		if security.TLSCert != "" && len(settings.Spawner.HubURLs) == 0 {
+			return usageError("set spawner.hub_urls in the configuration to the https URL that the certificate is for: the spawner's agents dial it")
 		}
 	}
 	options, err := settings.TemporalClientOptions()
@@ -122,7 +143,29 @@ func (a *app) serve(ctx context.Context, s serving) error {
 	if err := ensureSearchAttributes(ctx, o.temporal, o.namespace, log); err != nil {
 		return err
 	}
+	if err := o.secure(&s.security, security, tokens); err != nil {
+		return err
+	}
 	return a.serveUntilDone(ctx, o, options.HostPort)
+}
+
+// secure puts security in, unless it was switched off.
+func (o *planeOptions) secure(f *securityFlags, s config.Security, tokens firstTokens) (err error) {
+	if f.insecure {
+		o.hosts = localHosts
+		return nil
+	}
+	o.metrics = metricsPolicy(s.OpenMetrics)
+	if o.gate, o.audit, err = newGate(s, tokens, o.key, o.temporal, o.logger); err != nil || s.TLSCert == "" {
+		if err == nil && !loopback(o.listener) {
+			o.logger.Warn("Serving plain http: tokens can be read on the way. Set security.tls_cert and tls_key, or put a proxy that speaks https before this address")
+		}
+		return err
+	}
+	o.tls, err = guard.ServerTLS(guard.TLSFiles{
+		Certificate: s.TLSCert, Key: s.TLSKey, ClientCA: s.TLSClientCA, RequireClient: s.RequireClientCert,
+	}, o.logger)
+	return withExit(exitUsage, err)
 }
 
 func (a *app) serveUntilDone(ctx context.Context, o planeOptions, temporal string) error {
@@ -133,7 +176,7 @@ func (a *app) serveUntilDone(ctx context.Context, o planeOptions, temporal strin
 	defer plane.stop()
 	log := o.logger.Sugar()
 	log.Infow("Serving", "address", o.listener.Addr().String(), "roles", o.roles.String(), "hub", o.hubID,
-		"temporal", temporal, "namespace", o.namespace, "version", version)
+		"security", o.gate != nil, "https", o.tls != nil, "temporal", temporal, "namespace", o.namespace, "version", version)
 	select {
 	case <-ctx.Done():
 		log.Info("Stopping")

@@ -20,6 +20,7 @@ import (
 type spawnerOptions struct {
 	name, dir string
 	hubURLs   []string
+	joinToken string
 	slots     int
 	stopGrace time.Duration
 	command   func(fleet.SpawnSpec) []string
@@ -34,7 +35,7 @@ type localSpawner struct {
 func startSpawner(ctx context.Context, c client.Client, namespace string, o spawnerOptions, log *zap.Logger) (*localSpawner, error) {
 	logger := log.Named("spawner")
 	process, err := spawner.NewProcess(spawner.ProcessOptions{
-		Name: o.name, Dir: o.dir, HubURLs: o.hubURLs, Slots: o.slots, StopGrace: o.stopGrace, Command: o.command, Logger: logger,
+		Name: o.name, Dir: o.dir, HubURLs: o.hubURLs, JoinToken: o.joinToken, Slots: o.slots, StopGrace: o.stopGrace, Command: o.command, Logger: logger,
 	})
 	if err != nil {
 		return nil, err

@@ -227,7 +227,7 @@ func (i *Installation) startServe(ctx context.Context, roles string) error {
 	}
 	var err error
 	i.hub, err = i.launch("hub", []string{"TEMPORAL_ADDRESS=" + i.Temporal, "TEMPORAL_NAMESPACE=" + i.Namespace, "MAINSTAY_TOKEN_KEY=" + benchKey}, nil,
-		[]string{"serve", "--roles", roles, "--http", strings.TrimPrefix(i.hubURL, "http://"), "--hub-id", "bench-hub", "--log-level", "warn"})
+		[]string{"serve", "--insecure", "--roles", roles, "--http", strings.TrimPrefix(i.hubURL, "http://"), "--hub-id", "bench-hub", "--log-level", "warn"})
 	if err != nil {
 		return err
 	}

@@ -250,7 +250,7 @@ func install(t testing.TB, o installOptions) *installation {
 	in.planes[0].up()
 	in.awaitReady(t, 0)
 	if o.hubs != 1 {
-		add("serve", second, "serve", "--hub-id", "second")
+		add("serve", second, "serve", "--insecure", "--hub-id", "second")
 		in.planes[1].up()
 		in.awaitReady(t, 1)
 	}

@@ -26,6 +26,12 @@ type task struct {
 // call sends JSON and decodes the answer into out, which may be nil. It returns the status and, of a problem, the body.
 func call(t testing.TB, method, url string, body, out any) (int, protocol.Problem) {
 	t.Helper()
+	return callAs(t, http.DefaultClient, "", method, url, body, out)
+}
+
+// callAs is call with a token, over a client.
+func callAs(t testing.TB, via *http.Client, token, method, url string, body, out any) (int, protocol.Problem) {
+	t.Helper()
 	var reader io.Reader
 	if body != nil {
 		switch b := body.(type) {
@@ -40,7 +46,10 @@ func call(t testing.TB, method, url string, body, out any) (int, protocol.Proble
 	request, err := http.NewRequestWithContext(t.Context(), method, url, reader)
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := via.Do(request)
 	require.NoError(t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)

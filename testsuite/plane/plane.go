@@ -4,6 +4,7 @@ package plane
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -25,6 +26,7 @@ import (
 	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/telemetry"
@@ -137,6 +139,10 @@ type NodeOptions struct {
 	HubID  string
 	Listen string
 	Config hub.Config
+	// Gate asks who one is; nil: security is off.
+	Gate *guard.Gate
+	// TLS serves https.
+	TLS *tls.Config
 	// DialTemporal opens the node's connections to Temporal, so that a test can cut them.
 	DialTemporal func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -185,10 +191,15 @@ func NewNode(t testing.TB, o NodeOptions) *Node {
 	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
 	n := &Node{Registry: prometheus.NewRegistry()}
 	tracer := Tracer().Tracer("test")
-	api := httpapi.New(httpapi.Options{Logger: log, Tracer: tracer, Registry: n.Registry, Version: "test", Health: n.health, Ready: func(ctx context.Context) error {
+	serving := httpapi.Options{Logger: log, Tracer: tracer, Registry: n.Registry, Version: "test", Health: n.health, Ready: func(ctx context.Context) error {
 		_, err := c.CheckHealth(ctx, &client.CheckHealthRequest{})
 		return err
-	}})
+	}}
+	if o.Gate != nil {
+		serving.Gate = o.Gate
+	}
+	api := httpapi.New(serving)
+	guard.RegisterSession(api.API(), o.Gate)
 	var err error
 	n.Hub, err = hub.New(hub.Options{Tracer: tracer, ID: o.HubID, Client: c, Namespace: server.Namespace(), Logger: log, Registerer: n.Registry, Key: Key, Config: o.Config})
 	require.NoError(t, err)
@@ -203,7 +214,12 @@ func NewNode(t testing.TB, o NodeOptions) *Node {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	require.NoError(t, n.Hub.Start(ctx))
-	go func() { _ = n.http.Serve(listener) }()
+	serve := n.http.Serve
+	if o.TLS != nil {
+		n.URL, n.http.TLSConfig = "https://"+listener.Addr().String(), o.TLS
+		serve = func(l net.Listener) error { return n.http.ServeTLS(l, "", "") }
+	}
+	go func() { _ = serve(listener) }()
 	t.Cleanup(n.Stop)
 	return n
 }

@@ -17,7 +17,7 @@ func serve(t testing.TB, hub string) (*program, string) {
 	t.Helper()
 	server, err := temporal()
 	require.NoError(t, err)
-	p := start(t, []string{"TEMPORAL_ADDRESS=" + server.Address(), tokenKey}, "serve", "--http", "127.0.0.1:0", "--hub-id", hub, "--log-format", "json")
+	p := start(t, []string{"TEMPORAL_ADDRESS=" + server.Address(), tokenKey}, "serve", "--insecure", "--http", "127.0.0.1:0", "--hub-id", hub, "--log-format", "json")
 	return p, servedAt(t, p)
 }
 
@@ -76,7 +76,7 @@ func TestKilledControlPlaneComesBack(t *testing.T) {
 	server, err := temporal()
 	require.NoError(t, err)
 	env := []string{"TEMPORAL_ADDRESS=" + server.Address(), tokenKey}
-	args := []string{"serve", "--http", freeAddress(t), "--hub-id", "hub-back", "--log-format", "json"}
+	args := []string{"serve", "--insecure", "--http", freeAddress(t), "--hub-id", "hub-back", "--log-format", "json"}
 	first := start(t, env, args...)
 	url := servedAt(t, first)
 	c := cluster(t, url, "back")

@@ -1,0 +1,87 @@
+package access_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/access"
+)
+
+func TestPoliciesDecide(t *testing.T) {
+	t.Parallel()
+	token := func(role access.Role, tenant string) access.Identity {
+		return access.Identity{Kind: access.KindToken, ID: "x", Role: role, Tenant: tenant}
+	}
+	identities := map[string]access.Identity{
+		"nobody": {}, "viewer": token(access.Viewer, ""), "operator": token(access.Operator, ""), "admin": token(access.Admin, ""),
+		"acme's viewer": token(access.Viewer, "acme"), "acme's operator": token(access.Operator, "acme"),
+		"agent": {Kind: access.KindJoin, ID: "j", Joins: true}, "everybody": access.Local, "made-up role": token("root", ""),
+		"role without proof": {Role: access.Admin},
+	}
+	const in, known, low, one, agents, undeclared = access.Allowed, access.NotKnown, access.RoleTooLow, access.OneTenant, access.NotForTokens, access.Undeclared
+	order := strings.Split("nobody,viewer,operator,admin,acme's viewer,acme's operator,agent,everybody,made-up role,role without proof", ",")
+	for name, c := range map[string]struct {
+		policy access.Policy
+		want   [10]access.Decision
+	}{
+		"open":              {access.Open, [10]access.Decision{in, in, in, in, in, in, in, in, in, in}},
+		"session":           {access.Session, [10]access.Decision{in, in, in, in, in, in, in, in, in, in}},
+		"view":              {access.View, [10]access.Decision{known, in, in, in, one, one, low, in, low, known}},
+		"operate":           {access.Operate, [10]access.Decision{known, low, in, in, low, one, low, in, low, known}},
+		"administer":        {access.Administer, [10]access.Decision{known, low, low, in, low, low, low, in, low, known}},
+		"view, scoped":      {access.View.Scoped(), [10]access.Decision{known, in, in, in, in, in, low, in, low, known}},
+		"operate, scoped":   {access.Operate.Scoped(), [10]access.Decision{known, low, in, in, low, in, low, in, low, known}},
+		"join":              {access.Join, [10]access.Decision{known, agents, agents, agents, agents, agents, in, in, agents, known}},
+		"undeclared":        {access.Policy{}, [10]access.Decision{undeclared, undeclared, undeclared, undeclared, undeclared, undeclared, undeclared, in, undeclared, undeclared}},
+		"undeclared, scope": {access.Policy{}.Scoped(), [10]access.Decision{undeclared, undeclared, undeclared, undeclared, undeclared, undeclared, undeclared, in, undeclared, undeclared}},
+	} {
+		for i, who := range order {
+			id := identities[who]
+			require.Equal(t, c.want[i], c.policy.Decide(&id), "%s: %s", name, who)
+		}
+	}
+	require.Len(t, identities, len(order))
+}
+
+func TestWhoMayJoinAndSee(t *testing.T) {
+	t.Parallel()
+	anywhere := access.Identity{Kind: access.KindJoin, Joins: true}
+	build := access.Identity{Kind: access.KindJoin, Joins: true, Cluster: "build"}
+	one := access.Identity{Kind: access.KindJoin, Joins: true, Cluster: "build", AgentID: "a-1"}
+	admin := access.Identity{Kind: access.KindToken, Role: access.Admin}
+	require.True(t, anywhere.MayJoin("x", "a-2"))
+	require.True(t, build.MayJoin("build", "a-2"))
+	require.False(t, build.MayJoin("builds", "a-2"))
+	require.True(t, one.MayJoin("build", "a-1"))
+	require.False(t, one.MayJoin("build", "a-2"))
+	require.False(t, admin.MayJoin("build", "a-1"))
+
+	acme, nobody := access.Identity{Kind: access.KindToken, Tenant: "acme"}, access.Identity{}
+	require.True(t, acme.Sees("acme"))
+	require.False(t, acme.Sees("beta"))
+	require.False(t, acme.Sees(""), "what is of no tenant is not this one's")
+	require.True(t, admin.Sees("acme") && admin.Sees(""))
+	require.False(t, nobody.Sees(""))
+}
+
+func TestNobodyIsInAContextThatNothingWasPutInto(t *testing.T) {
+	t.Parallel()
+	id := access.From(t.Context())
+	require.False(t, id.Known())
+	id = access.From(access.With(t.Context(), access.Local))
+	require.True(t, id.Known())
+}
+
+func TestTargetsAreBounded(t *testing.T) {
+	t.Parallel()
+	targets := access.NewTargets(map[string]string{"id": strings.Repeat("x", 10_000)})
+	ctx := access.WithTargets(t.Context(), targets)
+	for i := range 100 {
+		access.Touch(ctx, strings.Repeat("k", i+1), "v")
+	}
+	access.Touch(t.Context(), "nowhere", "v")
+	require.Len(t, targets.Names(), 16)
+	require.Len(t, targets.Names()["id"], 128)
+}

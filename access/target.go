@@ -1,0 +1,57 @@
+package access
+
+import (
+	"context"
+	"maps"
+	"sync"
+)
+
+// maxTarget bounds a name in the audit log, in bytes.
+const maxTarget = 128
+
+// Targets are what a request is about, for the audit log: what its path names, and what it made.
+type Targets struct {
+	mu    sync.Mutex
+	names map[string]string
+}
+
+// NewTargets begins with what the path names.
+func NewTargets(path map[string]string) *Targets {
+	t := &Targets{names: map[string]string{}}
+	for kind, name := range path {
+		t.add(kind, name)
+	}
+	return t
+}
+
+func (t *Targets) add(kind, name string) {
+	if len(name) > maxTarget {
+		name = name[:maxTarget]
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.names) < 16 {
+		t.names[kind] = name
+	}
+}
+
+// Names are the targets by what they are.
+func (t *Targets) Names() map[string]string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.names)
+}
+
+type targetsKey struct{}
+
+// WithTargets carries the targets of a request.
+func WithTargets(ctx context.Context, t *Targets) context.Context {
+	return context.WithValue(ctx, targetsKey{}, t)
+}
+
+// Touch notes what a request made or acted on, as Touch(ctx, "task", id), for the audit log.
+func Touch(ctx context.Context, kind, name string) {
+	if t, ok := ctx.Value(targetsKey{}).(*Targets); ok && name != "" {
+		t.add(kind, name)
+	}
+}

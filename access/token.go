@@ -1,0 +1,154 @@
+package access
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"time"
+)
+
+// TokenKind is what a token is for.
+type TokenKind string
+
+// The kinds of tokens.
+const (
+	APIToken  TokenKind = "api"  // a client of the API
+	JoinToken TokenKind = "join" // agents that register
+)
+
+// A token is "mst_" or "msj_", its id, "_" and its secret, so that a person sees what it is and a scanner for leaked
+// secrets finds it.
+const (
+	apiPrefix  = "mst_"
+	joinPrefix = "msj_"
+	// idBytes and secretBytes are how many random bytes id and secret have; both are written in hex.
+	idBytes     = 6
+	secretBytes = 32
+	// RandomBytes is how many random bytes a token is made of.
+	RandomBytes = idBytes + secretBytes
+	// MinPlainToken is how many characters a token must have that was not made here, as the first admin token.
+	MinPlainToken = 32
+	// MaxToken is how many characters are looked at at all.
+	MaxToken = 512
+)
+
+// Record is a token as it is kept: its secret is not in it.
+type Record struct {
+	ID   string    `json:"id"`
+	Name string    `json:"name"`
+	Kind TokenKind `json:"kind"`
+	// Hash is that of the whole token.
+	Hash      Hash      `json:"hash"`
+	Role      Role      `json:"role,omitempty"`
+	Tenant    string    `json:"tenant,omitempty"`
+	Cluster   string    `json:"cluster,omitempty"`
+	AgentID   string    `json:"agent_id,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	CreatedBy string    `json:"created_by,omitempty"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+}
+
+// Hash is the SHA-256 of a token in hex. The secret has 256 random bits, so nobody finds it by trying: a slow hash, as for
+// passwords, would only make each request slower.
+type Hash string
+
+// HashOf hashes a token.
+func HashOf(token string) Hash {
+	sum := sha256.Sum256([]byte(token))
+	return Hash(hex.EncodeToString(sum[:]))
+}
+
+// Matches compares in constant time: how long it takes tells nothing about where the two differ.
+func (h Hash) Matches(token string) bool {
+	other := HashOf(token)
+	return subtle.ConstantTimeCompare([]byte(h), []byte(other)) == 1
+}
+
+// Mint makes a token and its record of random bytes: the first make the id, the rest the secret.
+func Mint(kind TokenKind, random [RandomBytes]byte) (token string, r Record) {
+	prefix := apiPrefix
+	if kind == JoinToken {
+		prefix = joinPrefix
+	}
+	id := hex.EncodeToString(random[:idBytes])
+	token = prefix + id + "_" + hex.EncodeToString(random[idBytes:])
+	return token, Record{ID: id, Kind: kind, Hash: HashOf(token)}
+}
+
+// TokenID reads the id out of a token of our form.
+func TokenID(token string) (kind TokenKind, id string, ok bool) {
+	rest, isAPI := strings.CutPrefix(token, apiPrefix)
+	kind = APIToken
+	if !isAPI {
+		if rest, ok = strings.CutPrefix(token, joinPrefix); !ok {
+			return "", "", false
+		}
+		kind = JoinToken
+	}
+	if len(rest) != 2*idBytes+1+2*secretBytes || rest[2*idBytes] != '_' {
+		return "", "", false
+	}
+	id, secret := rest[:2*idBytes], rest[2*idBytes+1:]
+	if !lowerHex(id) || !lowerHex(secret) {
+		return "", "", false
+	}
+	return kind, id, true
+}
+
+func lowerHex(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// Expired reports whether the token's time is over.
+func (r *Record) Expired(now time.Time) bool {
+	return !r.ExpiresAt.IsZero() && !now.Before(r.ExpiresAt)
+}
+
+// Identity is who shows the token.
+func (r *Record) Identity() Identity {
+	id := Identity{Kind: KindToken, ID: r.ID, Name: r.Name, Role: r.Role, Tenant: r.Tenant}
+	if r.Kind == JoinToken {
+		id = Identity{Kind: KindJoin, ID: r.ID, Name: r.Name, Cluster: r.Cluster, AgentID: r.AgentID, Joins: true}
+	}
+	return id
+}
+
+// MaxTokens is how many tokens an installation keeps.
+const MaxTokens = 500
+
+// Validate checks what a token is to be good for. Names and ids are checked by their own rules before. The field is where
+// the mistake is.
+func (r *Record) Validate() (field string, err error) {
+	wrong := func(field, what string) (string, error) { return field, errors.New(what) }
+	switch r.Kind {
+	case APIToken:
+		switch {
+		case r.Role.rank() == 0:
+			return wrong("role", "an api token needs a role: viewer, operator or admin")
+		case r.Role == Admin && r.Tenant != "":
+			return wrong("tenant", "an admin token is of no tenant: clusters and tokens are everybody's")
+		case r.Cluster != "" || r.AgentID != "":
+			return wrong("cluster", "cluster and agent_id are for join tokens")
+		}
+	case JoinToken:
+		switch {
+		case r.Cluster == "":
+			return wrong("cluster", "a join token needs the cluster that its agents may join")
+		case r.Role != "" || r.Tenant != "":
+			return wrong("role", "a join token has neither role nor tenant: it only lets agents register")
+		}
+	default:
+		return wrong("kind", "the kind must be api or join")
+	}
+	if !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(r.CreatedAt) {
+		return wrong("expires_in", "a token must live for some time")
+	}
+	return "", nil
+}

@@ -1,0 +1,121 @@
+package access_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/access"
+)
+
+// mint makes a token of bytes that count up from seed.
+func mint(kind access.TokenKind, seed byte) (string, access.Record) {
+	var random [access.RandomBytes]byte
+	for i := range random {
+		random[i] = seed + byte(i)
+	}
+	return access.Mint(kind, random)
+}
+
+func TestTokensHaveTheirFormAndOnlyTheirHashIsKept(t *testing.T) {
+	t.Parallel()
+	for kind, prefix := range map[access.TokenKind]string{access.APIToken: "mst_", access.JoinToken: "msj_"} {
+		token, record := mint(kind, 7)
+		require.True(t, strings.HasPrefix(token, prefix+record.ID+"_"))
+		gotKind, id, ok := access.TokenID(token)
+		require.True(t, ok)
+		require.Equal(t, kind, gotKind)
+		require.Equal(t, record.ID, id)
+		require.True(t, record.Hash.Matches(token))
+		other, otherRecord := mint(kind, 8)
+		require.False(t, record.Hash.Matches(other))
+		require.NotEqual(t, record.ID, otherRecord.ID)
+		secret := token[strings.LastIndexByte(token, '_')+1:]
+		require.NotContains(t, string(record.Hash)+record.ID, secret[:16], "the secret is nowhere in what is kept")
+	}
+}
+
+func TestWhatIsNoToken(t *testing.T) {
+	t.Parallel()
+	good, _ := mint(access.APIToken, 1)
+	for name, token := range map[string]string{
+		"empty": "", "prefix alone": "mst_", "another prefix": "mtt" + good[3:], "too short": good[:len(good)-1], "too long": good + "0",
+		"capitals": strings.ToUpper(good), "no separator": strings.Replace(good, "_", "-", 2), "blank": good[:20] + " " + good[21:],
+		"separator elsewhere": good[:15] + "_" + good[15:16] + good[17:],
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, _, ok := access.TokenID(token)
+			require.False(t, ok, "%q", token)
+		})
+	}
+}
+
+// FuzzTokenID holds whatever is sent as a token to this: it is refused, or it has exactly the form of one, and its hash
+// matches it alone.
+func FuzzTokenID(f *testing.F) {
+	good, record := mint(access.APIToken, 3)
+	join, _ := mint(access.JoinToken, 4)
+	for _, seed := range []string{"", good, join, good + "x", "mst__", strings.Repeat("_", 81), "msj_\x00"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, token string) {
+		kind, id, ok := access.TokenID(token)
+		if token != good && record.Hash.Matches(token) {
+			t.Fatalf("%q matches another token's hash", token)
+		}
+		if !ok {
+			if kind == "" != (id == "") && id != "" {
+				t.Fatal("a refused token has an id")
+			}
+			return
+		}
+		prefix := map[access.TokenKind]string{access.APIToken: "mst_", access.JoinToken: "msj_"}[kind]
+		if prefix == "" || !strings.HasPrefix(token, prefix+id+"_") || len(token) != len(good) {
+			t.Fatalf("%q is taken for a token with id %q", token, id)
+		}
+		if !access.HashOf(token).Matches(token) {
+			t.Fatal("a token does not match its own hash")
+		}
+	})
+}
+
+func TestValidateRecord(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		record access.Record
+		field  string
+	}{
+		"viewer":                 {access.Record{Kind: access.APIToken, Role: access.Viewer}, ""},
+		"operator of a tenant":   {access.Record{Kind: access.APIToken, Role: access.Operator, Tenant: "acme"}, ""},
+		"admin":                  {access.Record{Kind: access.APIToken, Role: access.Admin}, ""},
+		"admin of a tenant":      {access.Record{Kind: access.APIToken, Role: access.Admin, Tenant: "acme"}, "tenant"},
+		"no role":                {access.Record{Kind: access.APIToken}, "role"},
+		"made-up role":           {access.Record{Kind: access.APIToken, Role: "root"}, "role"},
+		"api token of a cluster": {access.Record{Kind: access.APIToken, Role: access.Viewer, Cluster: "c"}, "cluster"},
+		"join":                   {access.Record{Kind: access.JoinToken, Cluster: "c", AgentID: "a"}, ""},
+		"join without cluster":   {access.Record{Kind: access.JoinToken}, "cluster"},
+		"join with a role":       {access.Record{Kind: access.JoinToken, Cluster: "c", Role: access.Viewer}, "role"},
+		"no kind":                {access.Record{Role: access.Viewer}, "kind"},
+		"over before it began":   {access.Record{Kind: access.APIToken, Role: access.Viewer, CreatedAt: now, ExpiresAt: now}, "expires_in"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			field, err := c.record.Validate()
+			require.Equal(t, c.field, field)
+			require.Equal(t, c.field != "", err != nil)
+		})
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	never, r := access.Record{}, access.Record{ExpiresAt: at}
+	require.False(t, never.Expired(at.AddDate(100, 0, 0)))
+	require.False(t, r.Expired(at.Add(-1)))
+	require.True(t, r.Expired(at))
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// secure decides whether `dev` asks who one is: unless all that it serves is for this machine alone and no token is set.
+func (d *devRun) secure(o devOptions, p *planeOptions, getenv func(string) string) error {
+	if o.open {
+		return nil
+	}
+	tokens, err := readFirstTokens(o.security, getenv)
+	if err != nil {
+		return err
+	}
+	d.exposedUI = o.temporal.UIPort != 0 && !onlyHere(o.temporal.UIHost)
+	if tokens.admin == "" && loopback(p.listener) && onlyHere(o.temporal.Host) && !d.exposedUI {
+		return nil
+	}
+	if d.tokens, err = keptTokens(d.dir, tokens); err != nil {
+		return err
+	}
+	p.metrics = metricsPolicy(o.security.OpenMetrics)
+	p.gate, p.audit, err = newGate(o.security, d.tokens, p.key, d.client, p.logger)
+	return err
+}
+
+// madeToken is the file of a token that `dev` has made; empty for one that was given.
+func (d *devRun) madeToken(name, token string) string {
+	path := filepath.Join(d.dir, name)
+	data, err := os.ReadFile(path)
+	if token == "" || err != nil || strings.TrimSpace(string(data)) != token {
+		return ""
+	}
+	return path
+}
+
+// writeSecurity says whether tokens are asked for.
+func (r *devReport) writeSecurity(row func(name, text string)) {
+	switch {
+	case !r.Security:
+		row("Security", "off: only this machine can reach it")
+		return
+	case r.AdminTokenFile != "":
+		row("Security", "on; the admin token is in "+r.AdminTokenFile)
+	default:
+		row("Security", "on, with the admin token that was given")
+	}
+	if r.ExposedUI {
+		row("", "Temporal's Web UI asks nobody who they are: others can reach it, and see and stop everything")
+	}
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/guard"
+	"mainstay.dev/mainstay/httpapi"
+)
+
+// Environment of the control plane's security. joinTokenEnv is read by agents too.
+const (
+	adminTokenEnv = "MAINSTAY_ADMIN_TOKEN"
+	joinTokenEnv  = "MAINSTAY_JOIN_TOKEN"
+)
+
+// securityFlags are those of `serve` and `dev`.
+type securityFlags struct {
+	adminTokenFile, joinTokenFile string
+	tlsCert, tlsKey, tlsClientCA  string
+	auditLog                      string
+	insecure                      bool
+}
+
+// addTo adds the flags that both commands have.
+func (f *securityFlags) addTo(flags *pflag.FlagSet) {
+	flags.StringVar(&f.adminTokenFile, "admin-token-file", "", "file with the first admin token (default: $"+adminTokenEnv+")")
+	flags.StringVar(&f.joinTokenFile, "join-token-file", "", "file with a join token for the agents of all clusters (default: $"+joinTokenEnv+")")
+	flags.StringVar(&f.auditLog, "audit-log", "", "where each change is written: log, off or a file (default: security.audit_log of the configuration, else log)")
+}
+
+// addServing adds those of `serve` alone.
+func (f *securityFlags) addServing(flags *pflag.FlagSet) {
+	f.addTo(flags)
+	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM file with the server's certificate: https; read again when it changes")
+	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM file with its key")
+	flags.StringVar(&f.tlsClientCA, "tls-client-ca", "", "PEM file with the authorities of client certificates")
+	flags.BoolVar(&f.insecure, "insecure", false, "no security: everybody may do everything; only on an address of this machine alone")
+}
+
+// over puts what was given on the command line over the configuration.
+func (f *securityFlags) over(s config.Security) config.Security {
+	for _, field := range []struct {
+		flag string
+		into *string
+	}{
+		{f.adminTokenFile, &s.AdminTokenFile}, {f.joinTokenFile, &s.JoinTokenFile}, {f.tlsCert, &s.TLSCert}, {f.tlsKey, &s.TLSKey},
+		{f.tlsClientCA, &s.TLSClientCA}, {f.auditLog, &s.AuditLog},
+	} {
+		if field.flag != "" {
+			*field.into = field.flag
+		}
+	}
+	return s
+}
+
+// firstTokens are the tokens that are known before any was made.
+type firstTokens struct{ admin, join string }
+
+func readFirstTokens(s config.Security, getenv func(string) string) (t firstTokens, err error) {
+	if t.admin, err = readToken(s.AdminTokenFile, adminTokenEnv, getenv); err != nil {
+		return t, err
+	}
+	if t.join, err = readToken(s.JoinTokenFile, joinTokenEnv, getenv); err != nil {
+		return t, err
+	}
+	if t.admin != "" && t.admin == t.join {
+		return t, usageError("the admin token and the join token are the same: agents would be admins")
+	}
+	return t, nil
+}
+
+// readToken reads a secret of a person's own making from a file or the environment; empty: there is none.
+func readToken(file, env string, getenv func(string) string) (string, error) {
+	source, text := env, getenv(env)
+	if file != "" {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return "", withExit(exitUsage, fmt.Errorf("read a token: %w", err))
+		}
+		source, text = file, string(data)
+	}
+	text = strings.TrimSpace(text)
+	switch {
+	case text == "" && file != "":
+		return "", usageError("%s is empty; make a token with: openssl rand -hex 32", source)
+	case text != "" && len(text) < access.MinPlainToken:
+		return "", usageError("the token in %s has %d characters, at least %d are needed; make one with: openssl rand -hex 32", source, len(text), access.MinPlainToken)
+	case len(text) > access.MaxToken || strings.ContainsAny(text, " \t\r\n"):
+		return "", usageError("the token in %s must be one word of at most %d characters", source, access.MaxToken)
+	}
+	return text, nil
+}
+
+// errNoAdmin is what `serve` says when nobody could do anything.
+func errNoAdmin() error {
+	return usageError(`say who may use the API. Make a first admin token and keep it:
+  export %s=$(openssl rand -hex 32)
+or name a file with --admin-token-file. Clients send it as MAINSTAY_TOKEN, and make others with: mainstay token create
+To try things on this machine alone: --insecure with --http 127.0.0.1:8080`, adminTokenEnv)
+}
+
+// checkServing refuses a `serve` that nobody, or everybody, could use. t are the first tokens.
+func (f *securityFlags) checkServing(s config.Security, r roles, t firstTokens, listener net.Listener) error {
+	if f.insecure {
+		switch {
+		case s.AdminTokenFile != "" || s.JoinTokenFile != "" || s.TLSCert != "":
+			return usageError("--insecure switches security off, but tokens or certificates are set: leave out the one or the others")
+		case !loopback(listener):
+			return usageError("--insecure is for this machine alone, and others can reach %s: listen on 127.0.0.1, or make an admin token", listener.Addr())
+		}
+		return nil
+	}
+	adminCertificate := false
+	for _, c := range s.Certificates {
+		adminCertificate = adminCertificate || c.Role == string(access.Admin)
+	}
+	if r.gateway && t.admin == "" && !(adminCertificate && s.TLSClientCA != "") {
+		return errNoAdmin()
+	}
+	return nil
+}
+
+// newGate makes the door of the API.
+func newGate(s config.Security, t firstTokens, key []byte, temporal client.Client, log *zap.Logger) (*guard.Gate, *guard.Audit, error) {
+	audit, err := guard.OpenAudit(s.AuditLog, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	certificates := make([]guard.Certificate, len(s.Certificates))
+	for i, c := range s.Certificates {
+		certificates[i] = guard.Certificate{Subject: c.Subject, Role: access.Role(c.Role), Tenant: c.Tenant, Joins: c.Join, Cluster: c.Cluster}
+	}
+	return guard.New(guard.Options{
+		Tokens: guard.FromTemporal(temporal), Logger: log.Named("guard"), AdminToken: t.admin, JoinToken: t.join, SessionKey: key, Certificates: certificates,
+		Rate: s.RateLimit, Burst: s.RateBurst, Audit: audit,
+	}), audit, nil
+}
+
+// apiGate keeps a nil gate from becoming an interface that is not nil.
+func apiGate(g *guard.Gate) httpapi.Gate {
+	if g == nil {
+		return nil
+	}
+	return g
+}
+
+// metricsPolicy is who may read /metrics.
+func metricsPolicy(open bool) access.Policy {
+	if open {
+		return access.Open
+	}
+	return access.View
+}
+
+// keptTokens are `dev`'s: given, or made once and kept in its data directory.
+func keptTokens(dir string, given firstTokens) (firstTokens, error) {
+	var err error
+	token := func(name string) (string, error) {
+		return kept(dir, name, func() (string, error) { return randomHex(32) })
+	}
+	if given.admin == "" {
+		if given.admin, err = token(adminTokenName); err != nil {
+			return given, fmt.Errorf("the admin token: %w", err)
+		}
+	}
+	if given.join == "" {
+		if given.join, err = token(joinTokenName); err != nil {
+			return given, fmt.Errorf("the join token: %w", err)
+		}
+	}
+	return given, nil
+}
+
+// Names of the tokens' files in the data directory.
+const (
+	adminTokenName = "admin-token"
+	joinTokenName  = "join-token"
+)
+
+// onlyHere reports whether an address that the embedded Temporal or its UI listens on is of this machine alone.
+func onlyHere(host string) bool {
+	if host == "" || host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+var errNoTLSInDev = errors.New("dev speaks plain http: use `mainstay serve` for https, or put a proxy that speaks it before dev (security.tls_cert)")

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/guard"
+)
+
+const tokensPath = "/api/v1/agents/tokens"
+
+func (a *app) tokenCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "token", Short: "Make, list and revoke the tokens of the API and of agents",
+		Long: `Make, list and revoke tokens. An api token is for a client of the API and has a role: viewer looks, operator also acts on
+tasks and agents, admin also changes clusters and tokens. A join token lets agents register in one cluster. Only admins may
+do this; the first admin token is set where the control plane runs.`,
+	}
+	a.serverFlag(command)
+	command.AddCommand(a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand(), a.whoAmICommand())
+	return command
+}
+
+func (a *app) tokenCreateCommand() *cobra.Command {
+	var r gateway.TokenRequest
+	var kind, role string
+	var expires time.Duration
+	command := &cobra.Command{
+		Use: "create NAME", Short: "Make a token and show it, this once",
+		Example: `  mainstay token create ci --role operator
+  mainstay token create acme-portal --role viewer --tenant acme --expires-in 720h
+  mainstay token create builders --kind join --cluster build`,
+		Args: exactly("a name"),
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			r.Name, r.Kind, r.Role, r.ExpiresIn = args[0], access.TokenKind(kind), access.Role(role), fleet.Duration(expires)
+			if r.Kind == access.APIToken && r.Role == "" {
+				return usageError("--role is missing: viewer, operator or admin")
+			}
+			var token gateway.NewToken
+			raw, err := client.call(c.Context(), http.MethodPost, tokensPath, 0, r, &token)
+			if err != nil {
+				return err
+			}
+			return a.print(raw, func() error { return a.printNewToken(&token) })
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&kind, "kind", string(access.APIToken), "api: a client of the API; join: agents that register")
+	flags.StringVar(&role, "role", "", "what an api token may do: viewer, operator or admin")
+	flags.StringVar(&r.Tenant, "tenant", "", "the only tenant whose tasks an api token sees and touches (default: all)")
+	flags.StringVar(&r.Cluster, "cluster", "", "the cluster that the agents of a join token may join")
+	flags.StringVar(&r.AgentID, "agent", "", "the only agent that may use a join token (default: any)")
+	flags.DurationVar(&expires, "expires-in", 0, "how long it lives (default: until it is revoked)")
+	a.outputFlag(command)
+	return command
+}
+
+func (a *app) printNewToken(t *gateway.NewToken) error {
+	env := tokenEnv
+	if t.Kind == access.JoinToken {
+		env = joinTokenEnv
+	}
+	_, err := fmt.Fprintf(a.stdout, "%s\n\nThis is the only time that it is shown. Its id is %s. Use it so:\n  export %s=%s\n", t.Secret, t.ID, env, t.Secret)
+	return err
+}
+
+func (a *app) tokenListCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "list", Short: "List tokens, without their secrets", Example: "  mainstay token list", Args: exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return printList(c, a, tokensPath, "tokens", nil, 0, a.printTokens)
+		},
+	}
+	a.outputFlag(command)
+	return command
+}
+
+func (a *app) printTokens(tokens []gateway.Token) error {
+	if len(tokens) == 0 {
+		_, err := fmt.Fprintln(a.stdout, "There are no tokens but those that the control plane was started with.")
+		return err
+	}
+	t := newTable(a.stdout, "TOKEN", "NAME", "KIND", "MAY", "FOR", "CREATED", "BY", "EXPIRES")
+	for i := range tokens {
+		k := &tokens[i]
+		may, of := string(k.Role), cmp.Or(k.Tenant, "all tenants")
+		if k.Kind == access.JoinToken {
+			may, of = "register", "cluster "+k.Cluster
+			if k.AgentID != "" {
+				of = "agent " + k.AgentID + " in " + of
+			}
+		}
+		expires := "never"
+		switch {
+		case k.Expired:
+			expires = "expired"
+		case k.ExpiresAt != nil:
+			expires = k.ExpiresAt.Local().Format("2006-01-02 15:04")
+		}
+		t.row(k.ID, k.Name, string(k.Kind), may, of, a.ago(&k.CreatedAt), k.CreatedBy, expires)
+	}
+	return t.flush()
+}
+
+func (a *app) tokenRevokeCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "revoke ID", Short: "Revoke a token: within seconds it no longer works",
+		Long: `Revoke a token, by its id. It and the browsers' sessions that it opened stop to work within 5 s. Agents that registered
+with a join token stay; they need another one when they register anew.`,
+		Example: "  mainstay token revoke 3f0c5e8a91b2", Args: exactly("a token's id"),
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			if _, err := client.call(c.Context(), http.MethodDelete, pathOf(tokensPath, args[0]), 0, nil, nil); err != nil {
+				return err
+			}
+			return a.print(map[string]string{"revoked": args[0]}, func() error {
+				_, err := fmt.Fprintf(a.stdout, "Token %s is revoked.\n", args[0])
+				return err
+			})
+		},
+	}
+	a.outputFlag(command)
+	return command
+}
+
+func (a *app) whoAmICommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "whoami", Short: "Say who you are to the control plane, and what you may do", Example: "  mainstay token whoami", Args: exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			var session guard.Session
+			raw, err := client.call(c.Context(), http.MethodGet, "/api/v1/session", 0, nil, &session)
+			if err != nil {
+				return err
+			}
+			return a.print(raw, func() error {
+				if !session.Security {
+					_, err := fmt.Fprintln(a.stdout, "Security is off: everybody may do everything.")
+					return err
+				}
+				of := "of all tenants"
+				if session.Tenant != "" {
+					of = "of the tenant " + session.Tenant
+				}
+				_, err := fmt.Fprintf(a.stdout, "%s (%s), %s %s\n", cmp.Or(session.Name, "-"), session.Kind, session.Role, of)
+				return err
+			})
+		},
+	}
+	a.outputFlag(command)
+	return command
+}

@@ -1,0 +1,67 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Security says who may use the API. It is off only for what listens on this machine alone; see docs/SECURITY.md.
+type Security struct {
+	// AdminTokenFile holds the first admin token, at least 32 characters. Default: MAINSTAY_ADMIN_TOKEN.
+	AdminTokenFile string `yaml:"admin_token_file"`
+	// JoinTokenFile holds a join token for all clusters, at least 32 characters. Default: MAINSTAY_JOIN_TOKEN.
+	JoinTokenFile string `yaml:"join_token_file"`
+	// TLSCert and TLSKey are PEM files: serve speaks https, and reads them again when they change. Default: http.
+	TLSCert string `yaml:"tls_cert"`
+	TLSKey  string `yaml:"tls_key"`
+	// TLSClientCA is a PEM file with the authorities of client certificates. Default: none are asked for.
+	TLSClientCA string `yaml:"tls_client_ca"`
+	// RequireClientCert turns away who has none. Default false: a token will do.
+	RequireClientCert bool `yaml:"require_client_cert"`
+	// Certificates give client certificates their roles. Default: none has one.
+	Certificates []ClientCertificate `yaml:"certificates"`
+	// RateLimit is how many requests a second one token may make, and RateBurst how many at once; agents are not counted. 0:
+	// no limit. Default 200 and 1000.
+	RateLimit float64 `yaml:"rate_limit"`
+	RateBurst int     `yaml:"rate_burst"`
+	// AuditLog takes one line for each change: log (the process's own log), off, or a file. Default log.
+	AuditLog string `yaml:"audit_log"`
+	// OpenMetrics lets everybody read /metrics. Default false: a viewer's token is needed.
+	OpenMetrics bool `yaml:"open_metrics"`
+}
+
+// ClientCertificate is what the holder of a client certificate may do.
+type ClientCertificate struct {
+	// Subject is the certificate's common name, or one of its DNS names, mail addresses or URIs.
+	Subject string `yaml:"subject"`
+	// Role is viewer, operator or admin. Default: none.
+	Role string `yaml:"role"`
+	// Tenant limits it to the tasks of one tenant. Default: all.
+	Tenant string `yaml:"tenant"`
+	// Join lets it register agents, in Cluster or, if that is empty, in any. Default false.
+	Join    bool   `yaml:"join"`
+	Cluster string `yaml:"cluster"`
+}
+
+func (k *checker) security(s Security) {
+	k.check((s.TLSCert == "") == (s.TLSKey == ""), "security.tls_key", "must be set together with tls_cert")
+	k.check(s.TLSClientCA == "" || s.TLSCert != "", "security.tls_client_ca", "needs tls_cert and tls_key: certificates are shown over https only")
+	k.check(!s.RequireClientCert || s.TLSClientCA != "", "security.require_client_cert", "needs tls_client_ca")
+	k.check(s.RateLimit >= 0 && s.RateLimit <= 1e6, "security.rate_limit", "must lie between 0 and 1000000")
+	k.count("security.rate_burst", s.RateBurst, 1, 1_000_000)
+	k.check(s.AuditLog != "", "security.audit_log", "must be log, off or a file")
+	for i, c := range s.Certificates {
+		at := fmt.Sprintf("security.certificates[%d].", i)
+		k.check(c.Subject != "", at+"subject", "must be a name in the certificate")
+		k.check(c.Role == "" || slices.Contains([]string{"viewer", "operator", "admin"}, c.Role), at+"role", "must be viewer, operator or admin")
+		k.check(c.Role != "" || c.Join, at+"role", "is missing: say what the certificate is good for, by role or by join")
+		k.check(c.Tenant == "" || c.Role == "viewer" || c.Role == "operator", at+"tenant", "is for viewers and operators: clusters and tokens are everybody's")
+		k.check(c.Cluster == "" || c.Join, at+"cluster", "is for join")
+		if c.Tenant != "" {
+			k.id(at+"tenant", c.Tenant)
+		}
+		if c.Cluster != "" {
+			k.id(at+"cluster", c.Cluster)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package gateway_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// asTenant is a gate that believes the header Tenant.
+type asTenant struct{}
+
+func (asTenant) Admit(r *http.Request, _ httpapi.Route, _ map[string]string) (context.Context, func(int), error) {
+	return access.With(r.Context(), access.Identity{Kind: access.KindToken, Role: access.Operator, Tenant: r.Header.Get("Tenant")}), nil, nil
+}
+
+// tenants serves a gateway to operators of tenants.
+func tenants(t *testing.T, f *fakeTemporal) (*httpapi.Server, func(tenant, method, target, body string) *httptest.ResponseRecorder) {
+	t.Helper()
+	s := httpapi.New(httpapi.Options{Gate: asTenant{}})
+	gateway.New(gateway.Options{Client: f, Registerer: prometheus.NewRegistry()}).Register(s.API())
+	h := validated(t, s)
+	return s, func(tenant, method, target, body string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(method, target, strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Tenant", tenant)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+}
+
+// TestWhatIsOfAnotherTenantIsNotThere sends an operator of one tenant to everything of another that can be named in a path.
+func TestWhatIsOfAnotherTenantIsNotThere(t *testing.T) {
+	t.Parallel()
+	bodies := map[string]string{
+		"discard-task": `{"reason":"x"}`, "set-task-priority": `{"priority":1}`, "review-task": `{"decision":"rerun"}`,
+		"replace-schedule": `{"interval":"1h","task":{"type":"exec","cluster":"default"}}`,
+	}
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	s, do := tenants(t, f)
+	require.Equal(t, http.StatusAccepted, do("acme", http.MethodPost, tasksPath, `{"id":"named","type":"exec","cluster":"default"}`).Code)
+	require.Equal(t, http.StatusCreated, do("acme", http.MethodPost, "/api/v1/agents/schedules", `{"name":"named","interval":"1h","task":{"type":"exec","cluster":"default"}}`).Code)
+	bulk := answer[gateway.Bulk](t, do("acme", http.MethodPost, bulkPath, `{"action":"cancel","all":true,"reason":"x"}`), http.StatusAccepted)
+	task := f.executions[contract.TaskWorkflowID("named")]
+	task.update = func(string, any) (any, error) { return nil, nil }
+	task.query = func() (any, error) { return contract.TaskState{Status: fleet.TaskQueued}, nil }
+	f.executions[contract.BulkWorkflowID(bulk.ID)].query = func() (any, error) { return contract.BulkState{Status: contract.BulkRunning}, nil }
+	seen := 0
+	for _, route := range s.Routes() {
+		if !route.Policy.IsScoped() || !strings.Contains(route.Path, "{") {
+			continue
+		}
+		seen++
+		target := strings.NewReplacer("{name}", "named", "{id}", "named").Replace(route.Path)
+		if strings.Contains(route.Path, "/bulk/") {
+			target = strings.Replace(route.Path, "{id}", bulk.ID, 1)
+		}
+		before := len(f.updates)
+		w := do("beta", route.Method, target, bodies[route.Operation])
+		require.Equal(t, http.StatusNotFound, w.Code, "%s: %s", route.Operation, w.Body)
+		require.NotContains(t, w.Body.String(), "acme")
+		require.Len(t, f.updates, before, route.Operation)
+		require.Empty(t, f.schedules.patches, route.Operation)
+		require.Len(t, f.schedules.byID, 1, route.Operation)
+	}
+	require.GreaterOrEqual(t, seen, 15)
+	for _, tenant := range []string{"acme", ""} {
+		require.Equal(t, http.StatusOK, do(tenant, http.MethodGet, tasksPath+"/named", "").Code)
+		require.Equal(t, http.StatusOK, do(tenant, http.MethodPost, tasksPath+"/named/cancel", "").Code)
+		require.Equal(t, http.StatusOK, do(tenant, http.MethodGet, bulkPath+"/"+bulk.ID, "").Code)
+		require.Equal(t, http.StatusOK, do(tenant, http.MethodGet, "/api/v1/agents/schedules/named", "").Code)
+		require.Equal(t, http.StatusOK, do(tenant, http.MethodPost, "/api/v1/agents/schedules/named/pause", "").Code)
+	}
+}
+
+func TestWhatATenantSubmitsIsItsOwn(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	_, do := tenants(t, f)
+	mine := answer[gateway.Task](t, do("acme", http.MethodPost, tasksPath, `{"id":"one","type":"exec","cluster":"default"}`), http.StatusAccepted)
+	require.Equal(t, "acme", mine.Tenant)
+	e := f.executions[contract.TaskWorkflowID("one")]
+	require.Equal(t, "acme", e.input.(contract.TaskInput).Spec.Tenant)
+	require.Equal(t, "acme", e.options.Priority.FairnessKey, "it cannot take another's share either")
+	named := answer[gateway.Task](t, do("acme", http.MethodPost, tasksPath, `{"type":"exec","cluster":"default","tenant":"acme"}`), http.StatusAccepted)
+	require.Equal(t, "acme", named.Tenant)
+	problem(t, do("acme", http.MethodPost, tasksPath, `{"type":"exec","cluster":"default","tenant":"beta"}`), http.StatusForbidden, protocol.CodeForbidden)
+	problem(t, do("beta", http.MethodPost, tasksPath, `{"id":"one","type":"exec","cluster":"default"}`), http.StatusConflict, protocol.CodeIdempotency)
+	w := do("beta", http.MethodPost, tasksPath+"/batch", `[{"id":"one","type":"exec","cluster":"default"},{"type":"exec","cluster":"default"},{"type":"exec","cluster":"default","tenant":"acme"}]`)
+	require.Equal(t, http.StatusAccepted, w.Code)
+	require.NotContains(t, w.Body.String(), "acme")
+	require.Contains(t, w.Body.String(), `"accepted":1`)
+
+	key := `{"idempotency_key":"order-7","type":"exec","cluster":"default"}`
+	first := answer[gateway.Task](t, do("acme", http.MethodPost, tasksPath, key), http.StatusAccepted)
+	second := answer[gateway.Task](t, do("beta", http.MethodPost, tasksPath, key), http.StatusAccepted)
+	require.NotEqual(t, first.ID, second.ID, "each tenant has its own keys")
+
+	problem(t, do("acme", http.MethodPost, "/api/v1/agents/schedules", `{"name":"n","interval":"1h","task":{"type":"exec","cluster":"default","tenant":"beta"}}`), http.StatusForbidden, protocol.CodeForbidden)
+	schedule := answer[gateway.Schedule](t, do("acme", http.MethodPost, "/api/v1/agents/schedules", `{"name":"n","interval":"1h","task":{"type":"exec","cluster":"default"}}`), http.StatusCreated)
+	require.Equal(t, "acme", schedule.Task.Tenant)
+	everybodys := answer[gateway.Task](t, do("", http.MethodPost, tasksPath, `{"type":"exec","cluster":"default","tenant":"beta"}`), http.StatusAccepted)
+	require.Equal(t, "beta", everybodys.Tenant)
+}
+
+// TestListsOfATenantAskForNothingElse looks at what Temporal is asked: its answer is not filtered again.
+func TestListsOfATenantAskForNothingElse(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{tasksPath, tasksPath + "/queue", tasksPath + "/queue/dead-letter", bulkPath, "/api/v1/agents/schedules"} {
+		f := newFake()
+		var queries []string
+		f.list = func(r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+			queries = append(queries, r.GetQuery())
+			return &workflowservice.ListWorkflowExecutionsResponse{}, nil
+		}
+		_, do := tenants(t, f)
+		require.Equal(t, http.StatusOK, do("acme", http.MethodGet, path, "").Code, path)
+		if path == "/api/v1/agents/schedules" {
+			queries = []string{f.schedules.query}
+		}
+		require.NotEmpty(t, queries)
+		for _, query := range queries {
+			require.Contains(t, query, "AND MainstayTenant = 'acme'", path)
+			require.NotContains(t, query, " OR MainstayTenant", path)
+		}
+		if path != bulkPath {
+			problem(t, do("acme", http.MethodGet, path+"?tenant=beta", ""), http.StatusForbidden, protocol.CodeForbidden)
+			require.Equal(t, http.StatusOK, do("acme", http.MethodGet, path+"?tenant=acme", "").Code)
+		}
+		before := len(queries)
+		require.Equal(t, http.StatusOK, do("", http.MethodGet, path, "").Code)
+		if path == "/api/v1/agents/schedules" {
+			queries, before = []string{f.schedules.query}, 0
+		}
+		require.False(t, slices.ContainsFunc(queries[before:], func(q string) bool { return strings.Contains(q, "MainstayTenant") }))
+	}
+}
+
+func TestABulkOperationOfATenantMeansItsTasks(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	_, do := tenants(t, f)
+	problem(t, do("acme", http.MethodPost, bulkPath, `{"action":"cancel","filter":{"tenant":"beta"},"reason":"x"}`), http.StatusForbidden, protocol.CodeForbidden)
+	for _, body := range []string{
+		`{"action":"cancel","all":true,"reason":"x"}`, `{"action":"cancel","filter":{"ids":["t-of-beta"]},"reason":"x"}`, `{"action":"cancel","filter":{"tenant":"acme"},"reason":"x"}`,
+	} {
+		bulk := answer[gateway.Bulk](t, do("acme", http.MethodPost, bulkPath, body), http.StatusAccepted)
+		e := f.executions[contract.BulkWorkflowID(bulk.ID)]
+		spec := e.input.(contract.BulkInput).Spec
+		require.Equal(t, "acme", spec.Filter.Tenant, body)
+		require.Contains(t, spec.Query(), "MainstayTenant = 'acme'")
+		require.Equal(t, "acme", contract.TenantOf(e.info), "the list of operations finds it by this")
+	}
+}

@@ -1,0 +1,68 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/httpapi"
+)
+
+type createTokenInput struct{ Body TokenRequest }
+
+type newTokenOutput struct {
+	CacheControl string `header:"Cache-Control"`
+	Body         NewToken
+}
+
+type tokenInput struct {
+	ID string `path:"id" doc:"The token's id, which is also its second part."`
+}
+
+type listTokensOutput struct {
+	Body struct {
+		Tokens        []Token `json:"tokens"`
+		NextPageToken string  `json:"next_page_token,omitempty"`
+	}
+}
+
+func (g *Gateway) registerTokens(api huma.API) {
+	const path = "/api/v1/agents/tokens"
+	operation := func(id, method, path, summary, description string, status int) huma.Operation {
+		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"Access"}, Summary: summary, Description: description, DefaultStatus: status}
+	}
+	httpapi.Register(api, access.Administer, operation("create-token", http.MethodPost, path, "Make a token",
+		"The answer holds the token itself, this once. It works at once, also at other gateways and hubs.", http.StatusCreated),
+		func(ctx context.Context, in *createTokenInput) (*newTokenOutput, error) {
+			token, err := g.createToken(ctx, &in.Body)
+			if err != nil {
+				return nil, err
+			}
+			return &newTokenOutput{CacheControl: "no-store", Body: token}, nil
+		})
+	httpapi.Register(api, access.Administer, operation("list-tokens", http.MethodGet, path, "List tokens",
+		"Sorted by id, without their secrets. An expired token is listed for 30 days more.", http.StatusOK),
+		func(ctx context.Context, in *PageInput) (*listTokensOutput, error) {
+			after, err := openToken(byKey, in.PageToken)
+			if err != nil {
+				return nil, err
+			}
+			records, err := g.listTokens(ctx)
+			if err != nil {
+				return nil, err
+			}
+			records, next := page(records, string(after), in.PageSize, func(r *access.Record) string { return r.ID })
+			out := &listTokensOutput{}
+			out.Body.Tokens, out.Body.NextPageToken = make([]Token, len(records)), next
+			for i := range records {
+				out.Body.Tokens[i] = tokenOf(&records[i], time.Now())
+			}
+			return out, nil
+		})
+	httpapi.Register(api, access.Administer, operation("revoke-token", http.MethodDelete, path+"/{id}", "Revoke a token",
+		"It stops to work within 5 s, and the browsers' sessions that it opened with it. Agents that registered with a join token stay.", http.StatusNoContent),
+		func(ctx context.Context, in *tokenInput) (*struct{}, error) { return nil, g.revokeToken(ctx, in.ID) })
+}

@@ -1,0 +1,121 @@
+package gateway_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/temporal"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/protocol"
+)
+
+const tokensPath = "/api/v1/agents/tokens"
+
+// withAccess adds the workflow that keeps tokens, as it is after its first start.
+func (f *fakeTemporal) withAccess() {
+	e := open(contract.AccessWorkflowID, contract.AccessWorkflow)
+	var tokens []access.Record
+	publish := func() {
+		e.info.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{contract.MemoTokens: payload(tokens)}}
+	}
+	e.update = func(name string, arg any) (any, error) {
+		defer publish()
+		if name == contract.CreateTokenUpdate {
+			tokens = append(tokens, arg.(access.Record))
+			return nil, nil
+		}
+		for i := range tokens {
+			if tokens[i].ID == arg.(contract.RevokeTokenRequest).ID {
+				tokens = append(tokens[:i], tokens[i+1:]...)
+				return nil, nil
+			}
+		}
+		return nil, temporal.NewApplicationError("canary", contract.UnknownToken)
+	}
+	f.executions[contract.AccessWorkflowID] = e
+}
+
+func TestATokenIsShownOnceAndKeptAsItsHash(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "build"})
+	f.withAccess()
+	h := serve(t, f)
+	w := do(h, http.MethodPost, tokensPath, `{"name":"ci","role":"operator","tenant":"acme","expires_in":"720h"}`)
+	token := answer[gateway.NewToken](t, w, http.StatusCreated)
+	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
+	kind, id, ok := access.TokenID(token.Secret)
+	require.True(t, ok)
+	require.Equal(t, access.APIToken, kind)
+	require.Equal(t, token.ID, id)
+	require.WithinDuration(t, time.Now().Add(720*time.Hour), *token.ExpiresAt, time.Minute)
+	join := answer[gateway.NewToken](t, do(h, http.MethodPost, tokensPath, `{"name":"builders","kind":"join","cluster":"build","agent_id":"b-1"}`), http.StatusCreated)
+	require.True(t, strings.HasPrefix(join.Secret, "msj_"))
+
+	w = do(h, http.MethodGet, tokensPath, "")
+	list := answer[struct{ Tokens []gateway.Token }](t, w, http.StatusOK)
+	require.Len(t, list.Tokens, 2)
+	require.ElementsMatch(t, []gateway.Token{token.Token, join.Token}, list.Tokens)
+	for _, secret := range []string{token.Secret, join.Secret} {
+		require.NotContains(t, w.Body.String(), secret[17:])
+		require.NotContains(t, f.executions[contract.AccessWorkflowID].info.GetMemo().String(), secret[17:])
+	}
+	require.NotContains(t, w.Body.String(), "hash")
+	page := answer[struct {
+		Tokens []gateway.Token
+		Next   string `json:"next_page_token"`
+	}](t, do(h, http.MethodGet, tokensPath+"?page_size=1", ""), http.StatusOK)
+	require.Len(t, page.Tokens, 1)
+	rest := answer[struct{ Tokens []gateway.Token }](t, do(h, http.MethodGet, tokensPath+"?page_size=1&page_token="+page.Next, ""), http.StatusOK)
+	require.NotEqual(t, page.Tokens[0].ID, rest.Tokens[0].ID)
+
+	require.Equal(t, http.StatusNoContent, do(h, http.MethodDelete, tokensPath+"/"+token.ID, "").Code)
+	problem(t, do(h, http.MethodDelete, tokensPath+"/"+token.ID, ""), http.StatusNotFound, protocol.CodeUnknownToken)
+	problem(t, do(h, http.MethodDelete, tokensPath+"/Canary", ""), http.StatusNotFound, protocol.CodeUnknownToken)
+}
+
+func TestTheFirstTokenStartsTheirWorkflow(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	h := serve(t, f)
+	require.Empty(t, answer[struct{ Tokens []gateway.Token }](t, do(h, http.MethodGet, tokensPath, ""), http.StatusOK).Tokens)
+	problem(t, do(h, http.MethodDelete, tokensPath+"/abc", ""), http.StatusNotFound, protocol.CodeUnknownToken)
+	f.onStart = func(e *execution) { e.update = func(string, any) (any, error) { return nil, nil } }
+	answer[gateway.NewToken](t, do(h, http.MethodPost, tokensPath, `{"name":"ci","role":"viewer"}`), http.StatusCreated)
+	require.Equal(t, []string{contract.CreateTokenUpdate}, f.updates)
+}
+
+func TestTokensThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withAccess()
+	h := serve(t, f)
+	for name, c := range map[string]struct{ body, where string }{
+		"no role":             {`{"name":"x"}`, "body.role"},
+		"no name":             {`{"role":"viewer"}`, "body"},
+		"a name for a title":  {`{"name":"My CI","role":"viewer"}`, "body.name"},
+		"made-up role":        {`{"name":"x","role":"root"}`, "body.role"},
+		"admin of a tenant":   {`{"name":"x","role":"admin","tenant":"acme"}`, "body.tenant"},
+		"join of no cluster":  {`{"name":"x","kind":"join"}`, "body.cluster"},
+		"join with a role":    {`{"name":"x","kind":"join","cluster":"c","role":"viewer"}`, "body.role"},
+		"api for a cluster":   {`{"name":"x","role":"viewer","cluster":"c"}`, "body.cluster"},
+		"for a moment":        {`{"name":"x","role":"viewer","expires_in":"1s"}`, "body.expires_in"},
+		"for the past":        {`{"name":"x","role":"viewer","expires_in":"-1h"}`, "body.expires_in"},
+		"a secret of its own": {`{"name":"x","role":"viewer","token":"abc"}`, "body.token"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := problem(t, do(h, http.MethodPost, tokensPath, c.body), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+			require.Equal(t, c.where, p.Errors[0].Location)
+		})
+	}
+	problem(t, do(h, http.MethodPost, tokensPath, `{"name":"x","kind":"join","cluster":"nowhere"}`), http.StatusNotFound, protocol.CodeUnknownCluster)
+	require.Empty(t, f.updates)
+}

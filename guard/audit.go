@@ -1,0 +1,107 @@
+package guard
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/httpapi"
+)
+
+// Entry is one line of the audit log: somebody changed something, or tried to and was not let in. Secrets are never in it.
+type Entry struct {
+	Time      time.Time         `json:"time"`
+	RequestID string            `json:"request_id"`
+	Method    string            `json:"method"`
+	Route     string            `json:"route"`
+	Operation string            `json:"operation,omitempty"`
+	Target    map[string]string `json:"target,omitempty"` // what the path names, and what the request made
+	Kind      access.Kind       `json:"kind,omitempty"`   // absent: nobody
+	ID        string            `json:"id,omitempty"`     // of the token or certificate
+	Name      string            `json:"name,omitempty"`
+	Role      access.Role       `json:"role,omitempty"`
+	Tenant    string            `json:"tenant,omitempty"`
+	Browser   bool              `json:"browser,omitempty"` // by a browser's session
+	Address   string            `json:"address"`
+	Status    int               `json:"status"`
+	Outcome   string            `json:"outcome"` // done, refused or failed
+}
+
+// outcomeOf names a status.
+func outcomeOf(status int) string {
+	switch {
+	case status < http.StatusBadRequest:
+		return "done"
+	case status < http.StatusInternalServerError:
+		return "refused"
+	}
+	return "failed"
+}
+
+// Audit writes the audit log.
+type Audit struct {
+	mu     sync.Mutex
+	out    io.WriteCloser
+	logger *zap.Logger
+}
+
+// OpenAudit opens the log: "log" is the process's own, "off" none, anything else a file that is appended to.
+func OpenAudit(destination string, logger *zap.Logger) (*Audit, error) {
+	switch destination {
+	case "off":
+		return nil, nil
+	case "log", "":
+		return &Audit{logger: logger.Named("audit")}, nil
+	}
+	file, err := os.OpenFile(destination, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the audit log: %w", err)
+	}
+	return &Audit{out: file, logger: logger}, nil
+}
+
+// Close ends it. A nil Audit is fine.
+func (a *Audit) Close() error {
+	if a == nil || a.out == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.out.Close()
+}
+
+// write adds a line. What was done is done when that fails, so it is only said.
+func (a *Audit) write(e *Entry) {
+	if a == nil {
+		return
+	}
+	if a.out == nil {
+		a.logger.Info(e.Outcome, zap.Any("audit", e))
+		return
+	}
+	line, err := json.Marshal(e)
+	if err == nil {
+		a.mu.Lock()
+		_, err = a.out.Write(append(line, '\n'))
+		a.mu.Unlock()
+	}
+	if err != nil {
+		a.logger.Error("The audit log could not be written", zap.Error(err), zap.Any("audit", e))
+	}
+}
+
+// entryOf is the line of a request that has been answered.
+func entryOf(r *http.Request, route httpapi.Route, id *access.Identity, at time.Time, status int) *Entry {
+	return &Entry{
+		Time: at.UTC(), RequestID: httpapi.RequestID(r.Context()), Method: r.Method, Route: route.Path, Operation: route.Operation,
+		Kind: id.Kind, ID: id.ID, Name: id.Name, Role: id.Role, Tenant: id.Tenant, Browser: id.Cookie,
+		Address: r.RemoteAddr, Status: status, Outcome: outcomeOf(status),
+	}
+}

@@ -1,0 +1,98 @@
+package guard
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"mainstay.dev/mainstay/access"
+)
+
+func entries(t *testing.T, file string) (list []Entry, text string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for line := range bytes.Lines(data) {
+		var e Entry
+		require.NoError(t, json.Unmarshal(line, &e))
+		list = append(list, e)
+	}
+	return list, string(data)
+}
+
+func TestEveryChangeIsWrittenDown(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	audit, err := OpenAudit(file, zap.NewNop())
+	require.NoError(t, err)
+	s := newShelf()
+	token, record := s.add(1, access.Record{Name: "ci", Kind: access.APIToken, Role: access.Operator, Tenant: "acme"})
+	g := s.gate(Options{Audit: audit, Rate: 1000, Burst: 1000})
+
+	ask(t, g, access.Operate.Scoped(), request(http.MethodPost, token))
+	ask(t, g, access.Administer, request(http.MethodDelete, token))
+	ask(t, g, access.View, request(http.MethodGet, "a-wrong-token"))
+	ask(t, g, access.View.Scoped(), request(http.MethodGet, token))
+	ask(t, g, access.Session, request(http.MethodPost, "sealed"))
+	ask(t, g, access.Open, request(http.MethodGet, ""))
+	for range failedBurst * 2 {
+		ask(t, g, access.View, request(http.MethodGet, "a-wrong-token"))
+	}
+	list, text := entries(t, file)
+	require.NotContains(t, text, token)
+	require.NotContains(t, text, "a-wrong-token")
+	require.Equal(t, failedBurst+2, len(list), "a flood does not become one here")
+	require.Equal(t, "done", list[0].Outcome)
+	require.Equal(t, []any{record.ID, "ci", access.Operator, "acme", http.MethodPost, "/x", 200}, []any{list[0].ID, list[0].Name, list[0].Role, list[0].Tenant, list[0].Method, list[0].Route, list[0].Status})
+	require.Equal(t, s.now, list[0].Time)
+	require.Equal(t, []any{"refused", 403, record.ID}, []any{list[1].Outcome, list[1].Status, list[1].ID})
+	require.Equal(t, []any{"refused", 401, ""}, []any{list[2].Outcome, list[2].Status, list[2].ID})
+
+	again, err := OpenAudit(file, zap.NewNop())
+	require.NoError(t, err)
+	again.write(&Entry{Status: 500, Outcome: outcomeOf(500)})
+	require.NoError(t, again.Close())
+	list, _ = entries(t, file)
+	require.Len(t, list, failedBurst+3, "it is appended to")
+	require.Equal(t, "failed", list[len(list)-1].Outcome)
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	require.NoError(t, audit.Close())
+}
+
+func TestTheAuditLogCanBeTheProcesssOwn(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.InfoLevel)
+	audit, err := OpenAudit("log", zap.New(core))
+	require.NoError(t, err)
+	audit.write(&Entry{Outcome: "done", Status: 201})
+	require.Equal(t, 1, logs.FilterMessage("done").Len())
+	none, err := OpenAudit("off", zap.New(core))
+	require.NoError(t, err)
+	none.write(&Entry{Outcome: "done"})
+	require.NoError(t, none.Close())
+	require.Equal(t, 1, logs.Len())
+	_, err = OpenAudit(filepath.Join(t.TempDir(), "no", "such", "folder"), zap.NewNop())
+	require.Error(t, err)
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+func (fullDisk) Close() error              { return nil }
+
+func TestAFullDiskIsSaid(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.InfoLevel)
+	(&Audit{out: fullDisk{}, logger: zap.New(core)}).write(&Entry{ID: "abc"})
+	require.Equal(t, 1, logs.FilterMessage("The audit log could not be written").Len())
+}

@@ -1,0 +1,194 @@
+// Package guard keeps the door of the API: who calls (tokens, certificates, a browser's session), whether the route's policy
+// lets them in, how often, and the record of what they changed. The rules themselves are in package access.
+package guard
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// Defaults of the rate limits, in requests.
+const (
+	DefaultRate  = 200.0 // a second, for each token
+	DefaultBurst = 1000
+	// failedRate and failedBurst bound what one address may try without proving who it is.
+	failedRate  = 20.0
+	failedBurst = 200
+)
+
+// Options are what a Gate needs.
+type Options struct {
+	// Tokens reads those that there are; see FromTemporal.
+	Tokens Reader
+	Logger *zap.Logger
+	// AdminToken and JoinToken are known beforehand; empty: none. They are hashed and forgotten.
+	AdminToken, JoinToken string
+	// SessionKey seals browsers' sessions; gateways with the same one know each other's. Empty: a random one, so that
+	// sessions end with the process.
+	SessionKey []byte
+	// Certificates give client certificates their roles.
+	Certificates []Certificate
+	// Rate and Burst bound the requests of one token; Rate 0: no limit.
+	Rate  float64
+	Burst int
+	// Audit takes the changes; nil: nobody does.
+	Audit *Audit
+}
+
+// Gate implements httpapi.Gate.
+type Gate struct {
+	logger       *zap.Logger
+	tokens       *directory
+	fixed        []access.Record // tokens known beforehand
+	sessions     sessionSeal
+	certificates []Certificate
+	callers      *limiter // by token
+	strangers    *limiter // by address
+	audit        *Audit
+	now          func() time.Time
+}
+
+// New makes a gate. It reads nothing until somebody comes.
+func New(o Options) *Gate {
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	g := &Gate{
+		logger: o.Logger, tokens: &directory{read: o.Tokens, now: time.Now, pause: pause}, sessions: newSessionSeal(o.SessionKey),
+		certificates: o.Certificates, callers: newLimiter(o.Rate, o.Burst), strangers: newLimiter(failedRate, failedBurst),
+		audit: o.Audit, now: time.Now,
+	}
+	if o.Rate <= 0 {
+		g.strangers = newLimiter(0, 0)
+	}
+	if o.AdminToken != "" {
+		g.fixed = append(g.fixed, access.Record{ID: "first-admin", Name: "first admin", Kind: access.APIToken, Role: access.Admin, Hash: access.HashOf(o.AdminToken)})
+	}
+	if o.JoinToken != "" {
+		g.fixed = append(g.fixed, access.Record{ID: "first-join", Name: "first join token", Kind: access.JoinToken, Hash: access.HashOf(o.JoinToken)})
+	}
+	return g
+}
+
+// Admit implements httpapi.Gate.
+func (g *Gate) Admit(r *http.Request, route httpapi.Route, params map[string]string) (context.Context, func(int), error) {
+	at := g.now()
+	ctx := r.Context()
+	var id access.Identity
+	var err error
+	if !route.Policy.IsSession() { // an agent's session token is the hub's affair
+		id, err = g.identify(r)
+	}
+	targets := access.NewTargets(params)
+	finished := func(status int) { g.finish(r, route, &id, targets, at, status) }
+	if err != nil && !route.Policy.IsOpen() {
+		return ctx, finished, g.failed(r, err)
+	}
+	if err := g.limit(r, route, &id); err != nil {
+		return ctx, nil, err
+	}
+	if err := refusal(route.Policy, &id); err != nil {
+		return ctx, finished, err
+	}
+	if id.Cookie && mutates(r.Method) && !fromOwnPage(r) {
+		return ctx, finished, httpapi.Problem(protocol.CodeForbidden, "a browser's session acts only from the page of this server: send a token as Authorization: Bearer from elsewhere")
+	}
+	return access.WithTargets(access.With(ctx, id), targets), finished, nil
+}
+
+// failed is the answer to somebody who could not prove who they are. Whoever tries too often hears that instead.
+func (g *Gate) failed(r *http.Request, err error) error {
+	if code, _ := httpapi.Code(err); code != protocol.CodeUnauthorized {
+		return err
+	}
+	if wait := g.strangers.take(addressKey(r.RemoteAddr), g.now()); wait > 0 {
+		return tooMany(wait)
+	}
+	return err
+}
+
+// limit counts a request. Agents are not held back: a hub has many, and their polls are its heartbeat. Nor are probes.
+func (g *Gate) limit(r *http.Request, route httpapi.Route, id *access.Identity) error {
+	var wait time.Duration
+	switch {
+	case route.Policy.IsSession(), route.Policy.IsJoin() && id.Known():
+	case id.Known():
+		wait = g.callers.take(string(id.Kind)+" "+id.ID, g.now())
+	case route.Policy.IsOpen() && !mutates(r.Method):
+	default:
+		wait = g.strangers.take(addressKey(r.RemoteAddr), g.now())
+	}
+	if wait > 0 {
+		return tooMany(wait)
+	}
+	return nil
+}
+
+func tooMany(wait time.Duration) error {
+	return httpapi.RetryAfter(wait, "too many requests at once: wait for as long as Retry-After says, and submit many tasks in one batch")
+}
+
+// refusal says in words why a policy does not let an identity in; nil when it does.
+func refusal(p access.Policy, id *access.Identity) error {
+	switch p.Decide(id) {
+	case access.Allowed:
+		return nil
+	case access.NotKnown:
+		detail := "this needs a token: send one as Authorization: Bearer (mainstay: --token or MAINSTAY_TOKEN); an admin makes them with `mainstay token create`"
+		if p.IsJoin() {
+			detail = "registering an agent needs a join token: send it as Authorization: Bearer (mainstay agent run: --join-token-file or MAINSTAY_JOIN_TOKEN); an admin makes them with `mainstay token create --kind join`"
+		}
+		return httpapi.Problem(protocol.CodeUnauthorized, detail)
+	case access.RoleTooLow:
+		if id.Role == "" {
+			return httpapi.Problem(protocol.CodeForbidden, "a join token only registers agents: use an API token here")
+		}
+		return httpapi.Problem(protocol.CodeForbidden, "this needs the role "+string(p.Role())+", and your token has the role "+string(id.Role)+": ask an admin for another token")
+	case access.OneTenant:
+		return httpapi.Problem(protocol.CodeForbidden, "your token is of one tenant, and sees only that tenant's tasks, schedules and bulk operations: this is about the whole fleet")
+	case access.NotForTokens:
+		return httpapi.Problem(protocol.CodeForbidden, "an API token does not register agents: use a join token (mainstay token create --kind join)")
+	}
+	return httpapi.Problem(protocol.CodeForbidden, "nobody may use this while security is on: it does not say who may")
+}
+
+// finish writes the audit log: every change, and every refusal for want of a right. What agents report all day is the work
+// itself and is not written; that an agent registered is.
+func (g *Gate) finish(r *http.Request, route httpapi.Route, id *access.Identity, targets *access.Targets, at time.Time, status int) {
+	if status == http.StatusTooManyRequests {
+		return // a flood must not become one in the log
+	}
+	refused := status == http.StatusUnauthorized || status == http.StatusForbidden
+	if !refused && (!mutates(r.Method) || route.Policy.IsSession()) {
+		return
+	}
+	if refused && route.Policy.IsSession() && g.strangers.take(addressKey(r.RemoteAddr), at) > 0 {
+		return
+	}
+	entry := entryOf(r, route, id, at, status)
+	entry.Target = targets.Names()
+	g.audit.write(entry)
+}
+
+func mutates(method string) bool {
+	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
+}
+
+// fromOwnPage reports whether a browser says that the request comes from a page of this very server. All that send cookies
+// at all say so.
+func fromOwnPage(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" {
+		return site == "same-origin"
+	}
+	origin, err := url.Parse(r.Header.Get("Origin"))
+	return err == nil && origin.Host != "" && strings.EqualFold(origin.Host, r.Host)
+}

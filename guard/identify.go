@@ -1,0 +1,125 @@
+package guard
+
+import (
+	"context"
+	"crypto/x509"
+	"net/http"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// identify finds out who asks: by the token, else a browser's session, else the client certificate. Nobody is no error; a
+// wrong proof is one, so that a mistake is noticed.
+func (g *Gate) identify(r *http.Request) (access.Identity, error) {
+	if header := r.Header.Get("Authorization"); header != "" {
+		scheme, token, _ := strings.Cut(header, " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return access.Identity{}, httpapi.Problem(protocol.CodeUnauthorized, "the header Authorization must be Bearer and a token")
+		}
+		record, err := g.verify(r.Context(), strings.TrimSpace(token))
+		if err != nil {
+			return access.Identity{}, err
+		}
+		return g.identityOf(&record), nil
+	}
+	if cookie, err := r.Cookie(httpapi.SessionCookie); err == nil {
+		record, _, err := g.openSession(r.Context(), cookie.Value)
+		if err != nil {
+			return access.Identity{}, err
+		}
+		id := g.identityOf(&record)
+		id.Cookie = true
+		return id, nil
+	}
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		id, _ := identityOfCertificate(g.certificates, r.TLS.VerifiedChains[0][0])
+		return id, nil
+	}
+	return access.Identity{}, nil
+}
+
+// identityOf is that of a token's record. The first join token is for every cluster.
+func (g *Gate) identityOf(record *access.Record) access.Identity { return record.Identity() }
+
+// verify returns the record of a token, or why it is refused.
+func (g *Gate) verify(ctx context.Context, token string) (access.Record, error) {
+	wrong := httpapi.Problem(protocol.CodeUnauthorized, "the token is not known here, or was revoked: check that it is whole and of this installation")
+	if len(token) > access.MaxToken || token == "" {
+		return access.Record{}, wrong
+	}
+	var found access.Record
+	for i := range g.fixed { // all of them, so that the time tells nothing
+		if g.fixed[i].Hash.Matches(token) {
+			found = g.fixed[i]
+		}
+	}
+	if found.ID != "" {
+		return found, nil
+	}
+	kind, id, ok := access.TokenID(token)
+	if !ok {
+		return access.Record{}, wrong
+	}
+	record, err := g.record(ctx, id)
+	if err != nil {
+		return access.Record{}, err
+	}
+	if !record.Hash.Matches(token) || record.Kind != kind {
+		return access.Record{}, wrong
+	}
+	if record.Expired(g.now()) {
+		return access.Record{}, httpapi.Problem(protocol.CodeUnauthorized, "the token's time is over: ask an admin for another")
+	}
+	return record, nil
+}
+
+// record finds a token by its id; the zero Record when there is none.
+func (g *Gate) record(ctx context.Context, id string) (access.Record, error) {
+	for i := range g.fixed {
+		if g.fixed[i].ID == id {
+			return g.fixed[i], nil
+		}
+	}
+	record, _, err := g.tokens.find(ctx, id)
+	if err != nil {
+		g.logger.Warn("A token cannot be looked up", zap.String("id", id), zap.Error(err))
+		return access.Record{}, httpapi.Problem(protocol.CodeUnavailable, "it cannot be told now whether this token is good: Temporal does not answer; try again")
+	}
+	return record, nil
+}
+
+// Certificate gives the holders of certificates a role, or lets them register agents.
+type Certificate struct {
+	// Subject is the certificate's common name, or one of its DNS names, addresses of mail or URIs.
+	Subject string
+	Role    access.Role
+	Tenant  string
+	// Joins lets it register agents, in Cluster, or in any if that is empty.
+	Joins   bool
+	Cluster string
+}
+
+// identityOfCertificate finds the first entry that a certificate meets.
+func identityOfCertificate(entries []Certificate, c *x509.Certificate) (access.Identity, bool) {
+	names := append([]string{c.Subject.CommonName}, c.DNSNames...)
+	names = append(names, c.EmailAddresses...)
+	for _, uri := range c.URIs {
+		names = append(names, uri.String())
+	}
+	for _, entry := range entries {
+		for _, name := range names {
+			if name != "" && name == entry.Subject {
+				return access.Identity{
+					Kind: access.KindCertificate, ID: entry.Subject, Name: c.Subject.CommonName, Role: entry.Role, Tenant: entry.Tenant,
+					Joins: entry.Joins, Cluster: entry.Cluster,
+				}, true
+			}
+		}
+	}
+	return access.Identity{}, false
+}

@@ -1,0 +1,103 @@
+package guard
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+func TestEachClientHasItsOwnBudget(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	one, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	two, _ := s.add(2, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	join, _ := s.add(3, access.Record{Kind: access.JoinToken, Cluster: "c"})
+	g := s.gate(Options{Rate: 2, Burst: 5})
+	code := func(token string, policy access.Policy) string {
+		_, code := ask(t, g, policy, request(http.MethodGet, token))
+		return code
+	}
+	for range 5 {
+		require.Empty(t, code(one, access.View))
+	}
+	require.Equal(t, protocol.CodeRateLimited, code(one, access.View))
+	require.Empty(t, code(two, access.View), "another token's budget is untouched")
+	s.pass(500 * time.Millisecond)
+	require.Empty(t, code(one, access.View), "half a second is worth one request")
+	require.Equal(t, protocol.CodeRateLimited, code(one, access.View), "what was refused has cost nothing")
+	for range 100 {
+		require.Empty(t, code(join, access.Join), "agents that register are not held back")
+		require.Empty(t, code("sealed", access.Session), "nor their polls")
+		require.Empty(t, code("", access.Open), "nor probes")
+	}
+}
+
+func TestRetryAfterSaysWhenThereIsRoom(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	g := s.gate(Options{AdminToken: "0123456789-the-first-admin-token-0123", Rate: 0.25, Burst: 1})
+	r := request(http.MethodGet, "0123456789-the-first-admin-token-0123")
+	_, code := ask(t, g, access.View, r)
+	require.Empty(t, code)
+	_, _, err := g.Admit(r, httpapi.Route{Policy: access.View}, nil)
+	header := err.(interface{ GetHeaders() http.Header }).GetHeaders().Get("Retry-After")
+	seconds, convErr := strconv.Atoi(header)
+	require.NoError(t, convErr)
+	require.Equal(t, 4, seconds)
+	s.pass(time.Duration(seconds) * time.Second)
+	_, code = ask(t, g, access.View, r)
+	require.Empty(t, code, "who comes back then is let in")
+}
+
+func TestGuessingIsSlow(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	good, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	g := s.gate(Options{Rate: DefaultRate, Burst: DefaultBurst})
+	limited := 0
+	for range failedBurst + 50 {
+		if _, code := ask(t, g, access.View, request(http.MethodGet, "guess")); code == protocol.CodeRateLimited {
+			limited++
+		}
+	}
+	require.Equal(t, 50, limited)
+	_, code := ask(t, g, access.View, request(http.MethodGet, good))
+	require.Empty(t, code, "who has a token is not punished for neighbours behind one address")
+}
+
+func TestForgottenClientsAreThoseThatWereQuietLongest(t *testing.T) {
+	t.Parallel()
+	l := newLimiter(0.001, 1)
+	now := time.Now()
+	require.Zero(t, l.take("busy", now))
+	for i := range maxClients - 1 {
+		require.Zero(t, l.take(fmt.Sprint(i), now))
+	}
+	require.NotZero(t, l.take("busy", now))
+	require.Zero(t, l.take("one more", now))
+	require.Len(t, l.clients, maxClients)
+	require.Equal(t, maxClients, l.recent.Len())
+	require.NotZero(t, l.take("busy", now), "still known")
+	require.Zero(t, l.take("0", now), "forgotten")
+}
+
+func TestAddressKey(t *testing.T) {
+	t.Parallel()
+	for remote, want := range map[string]string{
+		"10.1.2.3:999":               "address 10.1.2.3",
+		"[::ffff:10.1.2.3]:999":      "address 10.1.2.3",
+		"[2001:db8:1:2:3:4:5:6]:999": "address 2001:db8:1:2::/64",
+		"[fe80::1%eth0]:9":           "address fe80::/64",
+		"@":                          "address @",
+	} {
+		require.Equal(t, want, addressKey(remote))
+	}
+}

@@ -1,0 +1,197 @@
+package guard
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// sessionLife is how long a browser stays signed in.
+const sessionLife = 12 * time.Hour
+
+// sessionSeal makes the values of cookies: base64url(json ‖ HMAC-SHA256(json)). A cookie names a token and does not hold it.
+type sessionSeal struct{ key []byte }
+
+func newSessionSeal(key []byte) sessionSeal {
+	if len(key) == 0 {
+		key = make([]byte, sha256.Size)
+		_, _ = rand.Read(key) // never fails
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("browser session")) // the key is not only ours
+	return sessionSeal{mac.Sum(nil)}
+}
+
+type sessionClaims struct {
+	Token string `json:"t"` // its id
+	// Print is the beginning of the token's hash: a session ends with the secret that it was opened with.
+	Print   string `json:"p"`
+	Expires int64  `json:"e"` // seconds since 1970
+}
+
+func (s sessionSeal) seal(c sessionClaims) string {
+	body, _ := json.Marshal(c) // plain fields: cannot fail
+	return base64.RawURLEncoding.EncodeToString(append(body, s.mac(body)...))
+}
+
+func (s sessionSeal) open(value string) (c sessionClaims, ok bool) {
+	raw, err := base64.RawURLEncoding.DecodeString(value)
+	if err != nil || len(raw) <= sha256.Size {
+		return c, false
+	}
+	body, mac := raw[:len(raw)-sha256.Size], raw[len(raw)-sha256.Size:]
+	return c, hmac.Equal(mac, s.mac(body)) && json.Unmarshal(body, &c) == nil
+}
+
+func (s sessionSeal) mac(body []byte) []byte {
+	mac := hmac.New(sha256.New, s.key)
+	mac.Write(body)
+	return mac.Sum(nil)
+}
+
+func printOf(record *access.Record) string { return string(record.Hash[:16]) }
+
+// openSession returns the token that a cookie stands for, if it is still good, and when the session ends.
+func (g *Gate) openSession(ctx context.Context, value string) (access.Record, time.Time, error) {
+	over := httpapi.Problem(protocol.CodeUnauthorized, "the session is over, or its token was revoked: sign in again")
+	claims, ok := g.sessions.open(value)
+	expires := time.Unix(claims.Expires, 0)
+	if !ok || !g.now().Before(expires) {
+		return access.Record{}, expires, over
+	}
+	record, err := g.record(ctx, claims.Token)
+	if err != nil {
+		return access.Record{}, expires, err
+	}
+	if record.Kind != access.APIToken || record.Expired(g.now()) || printOf(&record) != claims.Print {
+		return access.Record{}, expires, over
+	}
+	return record, expires, nil
+}
+
+// Session says who asks.
+type Session struct {
+	Security  bool        `json:"security" doc:"false: security is off, and everybody may do everything."`
+	Kind      access.Kind `json:"kind" enum:"local,token,certificate"`
+	Name      string      `json:"name,omitempty"`
+	Role      access.Role `json:"role" enum:"viewer,operator,admin"`
+	Tenant    string      `json:"tenant,omitempty" doc:"The only one whose tasks are shown. Absent: all."`
+	ExpiresAt *time.Time  `json:"expires_at,omitempty" doc:"When a browser must sign in again."`
+}
+
+func sessionOf(id *access.Identity) Session {
+	return Session{Security: id.Kind != access.KindLocal, Kind: id.Kind, Name: id.Name, Role: id.Role, Tenant: id.Tenant}
+}
+
+type sessionOutput struct {
+	SetCookie http.Cookie `header:"Set-Cookie"`
+	Body      Session
+}
+
+type shownSession struct {
+	CacheControl string `header:"Cache-Control"`
+	Body         Session
+}
+
+type signOutOutput struct {
+	SetCookie http.Cookie `header:"Set-Cookie"`
+}
+
+// Transport tells whether a request came by https, here or at a proxy before us.
+type Transport struct {
+	Forwarded string `header:"X-Forwarded-Proto" maxLength:"64" doc:"Set by a proxy that speaks https for this server."`
+	direct    bool
+}
+
+// Resolve implements huma.Resolver.
+func (o *Transport) Resolve(ctx huma.Context) []error {
+	o.direct = ctx.TLS() != nil
+	return nil
+}
+
+func (o *Transport) secure() bool { return o.direct || o.Forwarded == "https" }
+
+// SignInRequest opens a browser's session.
+type SignInRequest struct {
+	Token string `json:"token" minLength:"1" maxLength:"512" doc:"An API token."`
+}
+
+type signInInput struct {
+	Transport
+	Body SignInRequest
+}
+
+type signOutInput struct{ Transport }
+
+type cookieInput struct {
+	Cookie string `cookie:"mainstay_session"`
+}
+
+// RegisterSession adds the sign-in of browsers to an API. gate is nil while security is off.
+func RegisterSession(api huma.API, gate *Gate) {
+	const path = "/api/v1/session"
+	operation := func(id, method, summary, description string) huma.Operation {
+		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"Access"}, Summary: summary, Description: description}
+	}
+	httpapi.Register(api, access.Open, operation("sign-in", http.MethodPost, "Sign a browser in",
+		"Sets a cookie that stands for the token: HttpOnly, SameSite=Strict, Secure over https, for 12 h. It ends with the token."),
+		func(ctx context.Context, in *signInInput) (*sessionOutput, error) { return gate.signIn(ctx, in) })
+	httpapi.Register(api, access.View.Scoped(), operation("get-session", http.MethodGet, "Who am I", "Also tells whether security is on at all."),
+		func(ctx context.Context, in *cookieInput) (*shownSession, error) {
+			id := access.From(ctx)
+			out := &shownSession{CacheControl: "no-store", Body: sessionOf(&id)}
+			if id.Cookie {
+				if _, expires, err := gate.openSession(ctx, in.Cookie); err == nil {
+					out.Body.ExpiresAt = &expires
+				}
+			}
+			return out, nil
+		})
+	out := operation("sign-out", http.MethodDelete, "Sign a browser out", "")
+	out.DefaultStatus = http.StatusNoContent
+	httpapi.Register(api, access.Open, out, func(_ context.Context, in *signOutInput) (*signOutOutput, error) {
+		return &signOutOutput{SetCookie: cookie("", -1, in.secure())}, nil
+	})
+}
+
+func (g *Gate) signIn(ctx context.Context, in *signInInput) (*sessionOutput, error) {
+	if g == nil {
+		return &sessionOutput{SetCookie: cookie("", -1, in.secure()), Body: sessionOf(&access.Local)}, nil
+	}
+	record, err := g.verify(ctx, in.Body.Token)
+	if err != nil {
+		return nil, err
+	}
+	if record.Kind != access.APIToken {
+		return nil, httpapi.Problem(protocol.CodeForbidden, "a join token only registers agents: sign in with an API token")
+	}
+	expires := g.now().Add(sessionLife)
+	if !record.ExpiresAt.IsZero() && record.ExpiresAt.Before(expires) {
+		expires = record.ExpiresAt
+	}
+	access.Touch(ctx, "token", record.ID)
+	id := record.Identity()
+	body := sessionOf(&id)
+	expires = expires.UTC().Truncate(time.Second)
+	body.ExpiresAt = &expires
+	value := g.sessions.seal(sessionClaims{Token: record.ID, Print: printOf(&record), Expires: expires.Unix()})
+	return &sessionOutput{SetCookie: cookie(value, int(expires.Sub(g.now())/time.Second), in.secure()), Body: body}, nil
+}
+
+// cookie makes the session's cookie; maxAge is in seconds, below 0 it deletes.
+func cookie(value string, maxAge int, secure bool) http.Cookie {
+	return http.Cookie{
+		Name: httpapi.SessionCookie, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode,
+	}
+}

@@ -1,0 +1,147 @@
+package guard
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/protocol"
+)
+
+func signIn(t *testing.T, g *Gate, token string) *http.Cookie {
+	t.Helper()
+	out, err := g.signIn(context.Background(), &signInInput{Body: SignInRequest{Token: token}})
+	require.NoError(t, err)
+	require.NotContains(t, out.SetCookie.String(), token)
+	return &out.SetCookie
+}
+
+func browser(method string, c *http.Cookie) *http.Request {
+	r := request(method, "")
+	r.AddCookie(c)
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	return r
+}
+
+func TestABrowsersSessionLivesAsLongAsItsToken(t *testing.T) {
+	t.Parallel()
+	key := []byte("of all gateways")
+	s := newShelf()
+	token, record := s.add(1, access.Record{Name: "ops", Kind: access.APIToken, Role: access.Operator, Tenant: "acme"})
+	short, _ := s.add(2, access.Record{Kind: access.APIToken, Role: access.Viewer, ExpiresAt: s.now.Add(time.Hour)})
+	g := s.gate(Options{SessionKey: key})
+	c := signIn(t, g, token)
+	require.True(t, c.HttpOnly)
+	require.False(t, c.Secure, "over plain http a browser would not send it back")
+	require.Equal(t, http.SameSiteStrictMode, c.SameSite)
+	require.Equal(t, int(sessionLife/time.Second), c.MaxAge)
+	require.Equal(t, 3600, signIn(t, g, short).MaxAge, "not longer than the token")
+
+	id, code := ask(t, g, access.Operate.Scoped(), browser(http.MethodPost, c))
+	require.Empty(t, code)
+	require.Equal(t, access.Identity{Kind: access.KindToken, ID: record.ID, Name: "ops", Role: access.Operator, Tenant: "acme", Cookie: true}, id)
+	_, code = ask(t, s.gate(Options{SessionKey: key}), access.View.Scoped(), browser(http.MethodGet, c))
+	require.Empty(t, code, "another gateway with the same key knows it")
+	_, code = ask(t, s.gate(Options{SessionKey: []byte("another")}), access.View.Scoped(), browser(http.MethodGet, c))
+	require.Equal(t, protocol.CodeUnauthorized, code)
+
+	s.pass(sessionLife)
+	_, code = ask(t, g, access.View.Scoped(), browser(http.MethodGet, c))
+	require.Equal(t, protocol.CodeUnauthorized, code)
+	c = signIn(t, g, token)
+	s.set(nil)
+	s.pass(tokensFresh)
+	_, code = ask(t, g, access.View.Scoped(), browser(http.MethodGet, c))
+	require.Equal(t, protocol.CodeUnauthorized, code, "a revoked token takes its sessions along")
+}
+
+func TestASessionOfTheFirstAdminEndsWithItsSecret(t *testing.T) {
+	t.Parallel()
+	key := []byte("of all gateways")
+	s := newShelf()
+	c := signIn(t, s.gate(Options{SessionKey: key, AdminToken: "0123456789-the-first-admin-token-0123"}), "0123456789-the-first-admin-token-0123")
+	_, code := ask(t, s.gate(Options{SessionKey: key, AdminToken: "0123456789-another-admin-token-01234"}), access.View, browser(http.MethodGet, c))
+	require.Equal(t, protocol.CodeUnauthorized, code)
+}
+
+func TestForgedSessions(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	g := s.gate(Options{})
+	good := signIn(t, g, token)
+	raw, err := base64.RawURLEncoding.DecodeString(good.Value)
+	require.NoError(t, err)
+	longer := strings.Replace(string(raw), `"e":1`, `"e":9`, 1)
+	require.NotEqual(t, string(raw), longer)
+	for name, value := range map[string]string{
+		"empty": "", "no base64": "%%%", "short": "aaaa", "a later end": base64.RawURLEncoding.EncodeToString([]byte(longer)),
+		"cut": good.Value[:len(good.Value)-4], "the token itself": token,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, code := ask(t, g, access.View, browser(http.MethodGet, &http.Cookie{Name: good.Name, Value: value}))
+			require.Equal(t, protocol.CodeUnauthorized, code)
+		})
+	}
+	_, code := ask(t, g, access.View, browser(http.MethodGet, good))
+	require.Empty(t, code)
+}
+
+func TestSignInTakesOnlyAPITokens(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	join, _ := s.add(1, access.Record{Kind: access.JoinToken, Cluster: "c"})
+	g := s.gate(Options{})
+	for _, token := range []string{join, "wrong"} {
+		_, err := g.signIn(t.Context(), &signInInput{Body: SignInRequest{Token: token}})
+		require.Error(t, err)
+	}
+}
+
+// TestPagesFromElsewhereDoNotAct has a browser that sends its cookie along with requests that other pages cause.
+func TestPagesFromElsewhereDoNotAct(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Operator})
+	g := s.gate(Options{})
+	c := signIn(t, g, token)
+	for name, tt := range map[string]struct {
+		method, site, origin string
+		bearer               bool
+		code                 string
+	}{
+		"own page":                        {http.MethodPost, "same-origin", "http://example.com", false, ""},
+		"own page, old browser":           {http.MethodPost, "", "http://example.com", false, ""},
+		"another site":                    {http.MethodPost, "cross-site", "http://evil.example", false, protocol.CodeForbidden},
+		"another port":                    {http.MethodPost, "same-site", "http://example.com:99", false, protocol.CodeForbidden},
+		"another site, old browser":       {http.MethodPost, "", "http://evil.example", false, protocol.CodeForbidden},
+		"says nothing":                    {http.MethodDelete, "", "", false, protocol.CodeForbidden},
+		"opaque":                          {http.MethodPost, "", "null", false, protocol.CodeForbidden},
+		"looking is harmless":             {http.MethodGet, "cross-site", "", false, ""},
+		"a program with a token needs no": {http.MethodPost, "", "", true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := request(tt.method, "")
+			if tt.bearer {
+				r = request(tt.method, token)
+			} else {
+				r.AddCookie(c)
+			}
+			for header, value := range map[string]string{"Sec-Fetch-Site": tt.site, "Origin": tt.origin} {
+				if value != "" {
+					r.Header.Set(header, value)
+				}
+			}
+			_, code := ask(t, g, access.Operate, r)
+			require.Equal(t, tt.code, code)
+		})
+	}
+}

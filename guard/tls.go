@@ -1,0 +1,143 @@
+package guard
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// TLSFiles name what a server needs for https. Certificate and Key are PEM; the certificate comes first, then those between
+// it and its authority.
+type TLSFiles struct {
+	Certificate, Key string
+	// ClientCA, unless empty, holds the authorities of client certificates. A client that sends one must have it from them;
+	// with RequireClient, all must send one.
+	ClientCA      string
+	RequireClient bool
+}
+
+// tlsLook is how often the files are looked at, at most; a handshake looks.
+const tlsLook = time.Second
+
+// ServerTLS reads the files, and reads them again when they change. While what is there cannot be used, as half-written
+// files, the last good ones stay.
+func ServerTLS(files TLSFiles, logger *zap.Logger) (*tls.Config, error) {
+	if files.Certificate == "" || files.Key == "" {
+		return nil, errors.New("https needs both a certificate and its key")
+	}
+	if files.RequireClient && files.ClientCA == "" {
+		return nil, errors.New("client certificates can only be required with the file of their authority")
+	}
+	r := &tlsReload{files: files, logger: logger}
+	if err := r.load(); err != nil {
+		return nil, err
+	}
+	outer := r.present.Clone() // its own settings: the handshake takes those of present
+	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return r.current(time.Now()), nil }
+	return outer, nil
+}
+
+type tlsReload struct {
+	files  TLSFiles
+	logger *zap.Logger
+
+	mu      sync.Mutex
+	present *tls.Config
+	state   string // of the files when present was read
+	looked  time.Time
+}
+
+func (r *tlsReload) current(now time.Time) *tls.Config {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Sub(r.looked) >= tlsLook {
+		r.looked = now
+		if state := r.fileState(); state != r.state {
+			if err := r.load(); err != nil {
+				r.logger.Error("The changed TLS files cannot be used; the last ones stay", zap.Error(err))
+				r.state = state // say it once
+			} else {
+				r.logger.Info("The TLS files were read again")
+			}
+		}
+	}
+	return r.present
+}
+
+func (r *tlsReload) load() error {
+	state := r.fileState()
+	pair, err := tls.LoadX509KeyPair(r.files.Certificate, r.files.Key)
+	if err != nil {
+		return fmt.Errorf("read the TLS certificate and key: %w", err)
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
+	if r.files.ClientCA != "" {
+		if config.ClientCAs, err = readPool(r.files.ClientCA); err != nil {
+			return err
+		}
+		config.ClientAuth = tls.VerifyClientCertIfGiven
+		if r.files.RequireClient {
+			config.ClientAuth = tls.RequireAndVerifyClientCert
+		}
+	}
+	r.present, r.state = config, state
+	return nil
+}
+
+// fileState changes when a file does.
+func (r *tlsReload) fileState() string {
+	state := ""
+	for _, name := range []string{r.files.Certificate, r.files.Key, r.files.ClientCA} {
+		if name == "" {
+			continue
+		}
+		if info, err := os.Stat(name); err == nil {
+			state += fmt.Sprintf("%s %d %d\n", info.ModTime(), info.Size(), len(name))
+		}
+	}
+	return state
+}
+
+func readPool(file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate authority: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM", file)
+	}
+	return pool, nil
+}
+
+// ClientTLS is how a client speaks https: ca (PEM) instead of the system's authorities, and a certificate of its own. All may
+// be empty; nil means the defaults.
+func ClientTLS(ca, certificate, key string) (*tls.Config, error) {
+	if ca == "" && certificate == "" && key == "" {
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	var err error
+	if ca != "" {
+		if config.RootCAs, err = readPool(ca); err != nil {
+			return nil, err
+		}
+	}
+	if (certificate == "") != (key == "") {
+		return nil, errors.New("a client certificate needs its key, and a key its certificate")
+	}
+	if certificate != "" {
+		pair, err := tls.LoadX509KeyPair(certificate, key)
+		if err != nil {
+			return nil, fmt.Errorf("read the client certificate and key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}

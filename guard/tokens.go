@@ -1,0 +1,143 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/contract"
+)
+
+const (
+	// tokensFresh is how long tokens are believed to be as they were read: a revoked one works for as long at most.
+	tokensFresh = 5 * time.Second
+	// tokensGap is the least time between two readings, and tokensRetry that after one that failed. Made-up tokens cause
+	// readings, so they must be rare.
+	tokensGap   = 100 * time.Millisecond
+	tokensRetry = time.Second
+	// tokensTimeout bounds one reading; a request waits for it.
+	tokensTimeout = 2 * time.Second
+)
+
+// errTokensUnknown says that it cannot be told now whether there is such a token.
+var errTokensUnknown = errors.New("the tokens cannot be read from Temporal")
+
+// Reader reads all tokens that there are.
+type Reader func(ctx context.Context) ([]access.Record, error)
+
+// FromTemporal reads them from the memo of the workflow that keeps them, which needs no worker.
+func FromTemporal(c client.Client) Reader {
+	return func(ctx context.Context) ([]access.Record, error) {
+		d, err := c.DescribeWorkflowExecution(ctx, contract.AccessWorkflowID, "")
+		var none *serviceerror.NotFound
+		if errors.As(err, &none) {
+			return nil, nil // no token was made yet
+		}
+		if err != nil {
+			return nil, fmt.Errorf("describe the workflow of the tokens: %w", err)
+		}
+		var tokens []access.Record
+		field := d.GetWorkflowExecutionInfo().GetMemo().GetFields()[contract.MemoTokens]
+		if field == nil {
+			return nil, nil // it has just been started
+		}
+		if err := converter.GetDefaultDataConverter().FromPayload(field, &tokens); err != nil {
+			return nil, fmt.Errorf("read the tokens: %w", err)
+		}
+		return tokens, nil
+	}
+}
+
+// directory knows the tokens, a few seconds late at most. While Temporal is away it goes by those that it knew last.
+type directory struct {
+	read  Reader
+	now   func() time.Time
+	pause func(ctx context.Context, d time.Duration)
+
+	mu      sync.Mutex
+	tokens  map[string]access.Record // by id
+	readAt  time.Time                // when the reading of tokens began; zero: never
+	triedAt time.Time                // when the last reading began
+	failed  bool                     // the last reading
+	reading chan struct{}            // closed when the reading under way ends; nil: none is
+}
+
+// find returns the token with an id. known is false when there certainly is none: that is only said by a reading that began
+// after the request had come, so that a token works as soon as it was made. An error means that nobody can tell now.
+func (d *directory) find(ctx context.Context, id string) (token access.Record, known bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	came := d.now()
+	for {
+		token, known = d.tokens[id]
+		read := !d.readAt.IsZero()
+		switch age := d.now().Sub(d.readAt); {
+		case known && age < tokensFresh:
+			return token, true, nil
+		case !known && read && d.readAt.After(came):
+			return token, false, nil
+		case ctx.Err() != nil, d.failed && d.now().Sub(d.triedAt) < tokensRetry:
+			if !known {
+				return token, false, errTokensUnknown
+			}
+			return token, true, nil // the last known ones stay
+		}
+		d.refresh(ctx)
+	}
+}
+
+// refresh reads the tokens anew, waits for the reading that another request has begun, or until one may begin. The mutex is
+// held; it is let go meanwhile.
+func (d *directory) refresh(ctx context.Context) {
+	if reading := d.reading; reading != nil {
+		d.mu.Unlock()
+		defer d.mu.Lock()
+		select {
+		case <-reading:
+		case <-ctx.Done():
+		}
+		return
+	}
+	begun := d.now()
+	if wait := d.triedAt.Add(tokensGap).Sub(begun); wait > 0 && !d.triedAt.IsZero() {
+		d.mu.Unlock()
+		defer d.mu.Lock()
+		d.pause(ctx, wait)
+		return
+	}
+	reading := make(chan struct{})
+	d.reading, d.triedAt = reading, begun
+	d.mu.Unlock()
+	// Others wait for it, so one client that goes away must not end it.
+	readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tokensTimeout)
+	list, err := d.read(readCtx)
+	cancel()
+	d.mu.Lock()
+	d.reading, d.failed = nil, err != nil
+	close(reading)
+	if err != nil {
+		d.triedAt = d.now()
+		return
+	}
+	d.tokens, d.readAt = make(map[string]access.Record, len(list)), begun
+	for _, token := range list {
+		d.tokens[token.ID] = token
+	}
+}
+
+// pause waits for d or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

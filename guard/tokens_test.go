@@ -1,0 +1,98 @@
+package guard
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/protocol"
+)
+
+func TestATokenWorksAtOnceAndARevokedOneForSecondsMore(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	g := s.gate(Options{})
+	looks := func(token string) string {
+		_, code := ask(t, g, access.View, request(http.MethodGet, token))
+		return code
+	}
+	one, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	require.Empty(t, looks(one))
+	two, _ := s.add(2, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	require.Empty(t, looks(two), "a token made elsewhere works at once")
+	reads := s.count()
+	for range 50 {
+		require.Empty(t, looks(one))
+	}
+	require.Equal(t, reads, s.count(), "and kept in mind")
+
+	s.set(nil)
+	s.pass(tokensFresh - time.Millisecond)
+	require.Empty(t, looks(one))
+	s.pass(time.Millisecond)
+	require.Equal(t, protocol.CodeUnauthorized, looks(one))
+}
+
+func TestMadeUpTokensDoNotCauseManyReadings(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	g := s.gate(Options{})
+	strange, _ := newShelf().add(9, access.Record{Kind: access.APIToken, Role: access.Admin})
+	begun := s.clock()
+	for range 100 {
+		_, code := ask(t, g, access.View, request(http.MethodGet, strange))
+		require.Equal(t, protocol.CodeUnauthorized, code)
+	}
+	require.LessOrEqual(t, s.count(), 1+int(s.clock().Sub(begun)/tokensGap), "they wait for the next reading")
+	require.Greater(t, s.clock().Sub(begun), 5*time.Second)
+}
+
+func TestWhileTemporalIsAway(t *testing.T) {
+	t.Parallel()
+	const admin = "0123456789-the-first-admin-token-0123"
+	s := newShelf()
+	known, record := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	s.set(errAway, record)
+	g := s.gate(Options{AdminToken: admin})
+	looks := func(token string) string {
+		_, code := ask(t, g, access.View, request(http.MethodGet, token))
+		return code
+	}
+	require.Equal(t, protocol.CodeUnavailable, looks(known), "nobody can tell yet")
+	require.Equal(t, protocol.CodeUnauthorized, looks("no-token-at-all"))
+	require.Empty(t, looks(admin), "the first admin is known beforehand")
+	reads := s.count()
+	require.Equal(t, protocol.CodeUnavailable, looks(known))
+	require.Equal(t, reads, s.count(), "reading rests after it failed")
+
+	s.set(nil, record)
+	s.pass(tokensRetry)
+	require.Empty(t, looks(known))
+	s.set(errAway)
+	s.pass(time.Hour)
+	require.Empty(t, looks(known), "those that were known stay")
+	strange, _ := newShelf().add(9, access.Record{Kind: access.APIToken, Role: access.Admin})
+	require.Equal(t, protocol.CodeUnavailable, looks(strange), "of others nobody can tell")
+}
+
+func TestManyRequestsWaitForOneReading(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	s.hold = make(chan struct{})
+	g := s.gate(Options{})
+	var wg sync.WaitGroup
+	codes := make([]string, 20)
+	for i := range codes {
+		wg.Go(func() { _, codes[i] = ask(t, g, access.View, request(http.MethodGet, token)) })
+	}
+	require.Eventually(t, func() bool { return s.count() == 1 }, 5*time.Second, time.Millisecond)
+	close(s.hold)
+	wg.Wait()
+	require.Equal(t, make([]string, 20), codes)
+	require.Equal(t, 1, s.count())
+}

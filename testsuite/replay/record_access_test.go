@@ -1,0 +1,28 @@
+package replay
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/testsuite/plane"
+)
+
+// TestRecordAccess records tokens being made and revoked. It only runs when asked.
+func TestRecordAccess(t *testing.T) {
+	if !*record {
+		t.Skip("recording is done by hand: make record")
+	}
+	c := plane.Temporal(t)
+	id := plane.UniqueID("access")
+	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: contract.WorkerQueue}, contract.AccessWorkflow, contract.AccessInput{})
+	require.NoError(t, err)
+	for _, name := range []string{"one", "two"} {
+		update(t, c, id, contract.CreateTokenUpdate, access.Record{ID: name, Name: name, Kind: access.APIToken, Role: access.Viewer, Hash: access.HashOf(name)})
+	}
+	update(t, c, id, contract.RevokeTokenUpdate, contract.RevokeTokenRequest{ID: "one"})
+	save(t, c, contract.AccessWorkflow, "tokens", id)
+}

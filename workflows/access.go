@@ -1,0 +1,94 @@
+package workflows
+
+import (
+	"slices"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/contract"
+)
+
+// accessEvents is the history length at which Access continues as new: each change carries all tokens.
+const accessEvents = 500
+
+// Access is the single writer of the API's tokens: hashes, never secrets. What it keeps is in its memo, where gateways and
+// hubs read it.
+func Access(ctx workflow.Context, in contract.AccessInput) error {
+	r := &accessRun{tokens: in.Tokens}
+	if err := r.publish(ctx); err != nil {
+		return err
+	}
+	if err := r.setUpdateHandlers(ctx); err != nil {
+		return err
+	}
+	err := workflow.Await(ctx, func() bool { return r.longEnough(ctx) && workflow.AllHandlersFinished(ctx) })
+	if err != nil {
+		return err
+	}
+	return workflow.NewContinueAsNewError(ctx, contract.AccessWorkflow, contract.AccessInput{Tokens: r.tokens})
+}
+
+type accessRun struct{ tokens []access.Record }
+
+func (r *accessRun) setUpdateHandlers(ctx workflow.Context) error {
+	err := workflow.SetUpdateHandlerWithOptions(ctx, contract.CreateTokenUpdate, r.create,
+		workflow.UpdateHandlerOptions{Validator: func(token access.Record) error {
+			if _, err := token.Validate(); err != nil {
+				return refuse("%s", err)
+			}
+			if len(r.tokens) >= access.MaxTokens {
+				return refuse("there are %d tokens, which is the most: revoke some", len(r.tokens))
+			}
+			return nil
+		}})
+	if err != nil {
+		return err
+	}
+	return workflow.SetUpdateHandlerWithOptions(ctx, contract.RevokeTokenUpdate, r.revoke,
+		workflow.UpdateHandlerOptions{Validator: func(req contract.RevokeTokenRequest) error {
+			if r.find(req.ID) < 0 {
+				return temporal.NewApplicationError("there is no such token", contract.UnknownToken)
+			}
+			return nil
+		}})
+}
+
+func (r *accessRun) find(id string) int {
+	return slices.IndexFunc(r.tokens, func(t access.Record) bool { return t.ID == id })
+}
+
+// create keeps a token, once: an update that is sent again finds it there.
+func (r *accessRun) create(ctx workflow.Context, token access.Record) (access.Record, error) {
+	if i := r.find(token.ID); i >= 0 {
+		return r.tokens[i], nil
+	}
+	before := workflow.Now(ctx).Add(-contract.ExpiredTokenKept)
+	r.tokens = slices.DeleteFunc(r.tokens, func(t access.Record) bool { return t.Expired(before) })
+	r.tokens = append(r.tokens, token)
+	return token, r.publish(ctx)
+}
+
+func (r *accessRun) revoke(ctx workflow.Context, req contract.RevokeTokenRequest) (access.Record, error) {
+	i := r.find(req.ID)
+	if i < 0 {
+		return access.Record{}, temporal.NewApplicationError("there is no such token", contract.UnknownToken)
+	}
+	token := r.tokens[i]
+	r.tokens = slices.Delete(slices.Clone(r.tokens), i, i+1)
+	return token, r.publish(ctx)
+}
+
+func (r *accessRun) publish(ctx workflow.Context) error {
+	tokens := r.tokens
+	if tokens == nil {
+		tokens = []access.Record{}
+	}
+	return workflow.UpsertMemo(ctx, map[string]any{contract.MemoTokens: tokens})
+}
+
+func (r *accessRun) longEnough(ctx workflow.Context) bool {
+	info := workflow.GetInfo(ctx)
+	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() > accessEvents
+}

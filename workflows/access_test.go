@@ -1,0 +1,104 @@
+package workflows_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	sdktestsuite "go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/worker"
+)
+
+func viewerToken(id string) access.Record {
+	return access.Record{ID: id, Name: id, Kind: access.APIToken, Role: access.Viewer, Hash: access.HashOf(id)}
+}
+
+// TestAccessKeepsTokensInItsMemo has tokens made, made again, revoked and refused; the memo says each time what there is.
+func TestAccessKeepsTokensInItsMemo(t *testing.T) {
+	t.Parallel()
+	var suite sdktestsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	worker.RegisterWorkflows(env)
+	var published [][]string
+	env.OnUpsertMemo(mock.Anything).Run(func(args mock.Arguments) {
+		ids := []string{}
+		for _, token := range args.Get(0).(map[string]any)[contract.MemoTokens].([]access.Record) {
+			ids = append(ids, token.ID)
+		}
+		published = append(published, ids)
+	}).Return(nil)
+	answers := map[string]*answer{}
+	at := time.Duration(0)
+	send := func(name, update string, arg any) {
+		at += time.Minute
+		answers[name] = &answer{}
+		env.RegisterDelayedCallback(func() { env.UpdateWorkflow(update, "", answers[name], arg) }, at)
+	}
+	old := viewerToken("old")
+	old.ExpiresAt = env.Now().Add(-contract.ExpiredTokenKept)
+	send("one", contract.CreateTokenUpdate, viewerToken("one"))
+	send("again", contract.CreateTokenUpdate, viewerToken("one"))
+	send("two", contract.CreateTokenUpdate, viewerToken("two"))
+	send("no role", contract.CreateTokenUpdate, access.Record{ID: "x", Kind: access.APIToken})
+	send("revoked", contract.RevokeTokenUpdate, contract.RevokeTokenRequest{ID: "one"})
+	send("unknown", contract.RevokeTokenUpdate, contract.RevokeTokenRequest{ID: "one"})
+	env.RegisterDelayedCallback(env.CancelWorkflow, at+time.Minute)
+	env.ExecuteWorkflow(contract.AccessWorkflow, contract.AccessInput{Tokens: []access.Record{old}})
+	require.True(t, env.IsWorkflowCompleted())
+	require.Equal(t, [][]string{{"old"}, {"one"}, {"one", "two"}, {"two"}}, published, "what is over for long is dropped, and a repeated request changes nothing")
+	require.NoError(t, answers["again"].err)
+	require.True(t, answers["no role"].refused)
+	require.True(t, answers["unknown"].refused)
+	var refusal *temporal.ApplicationError
+	require.True(t, errors.As(answers["unknown"].err, &refusal))
+	require.Equal(t, contract.UnknownToken, refusal.Type())
+}
+
+func TestAccessHasRoomForSoManyTokens(t *testing.T) {
+	t.Parallel()
+	var suite sdktestsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	worker.RegisterWorkflows(env)
+	env.OnUpsertMemo(mock.Anything).Return(nil)
+	var full []access.Record
+	for i := range access.MaxTokens {
+		full = append(full, viewerToken(fmt.Sprint(i)))
+	}
+	refused := &answer{}
+	env.RegisterDelayedCallback(func() { env.UpdateWorkflow(contract.CreateTokenUpdate, "", refused, viewerToken("more")) }, time.Minute)
+	env.RegisterDelayedCallback(env.CancelWorkflow, time.Hour)
+	env.ExecuteWorkflow(contract.AccessWorkflow, contract.AccessInput{Tokens: full})
+	require.ErrorContains(t, refused.err, "revoke some")
+}
+
+// TestAccessCarriesTokensOn has a run whose history has become long.
+func TestAccessCarriesTokensOn(t *testing.T) {
+	t.Parallel()
+	var suite sdktestsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	worker.RegisterWorkflows(env)
+	env.OnUpsertMemo(mock.Anything).Return(nil)
+	env.RegisterDelayedCallback(func() {
+		env.UpdateWorkflow(contract.CreateTokenUpdate, "", &answer{}, viewerToken("last"))
+	}, time.Minute)
+	env.RegisterDelayedCallback(func() {
+		env.SetCurrentHistoryLength(10_000)
+		env.UpdateWorkflow(contract.RevokeTokenUpdate, "", &answer{}, contract.RevokeTokenRequest{ID: "none"})
+	}, time.Hour)
+	env.ExecuteWorkflow(contract.AccessWorkflow, contract.AccessInput{})
+	var next *workflow.ContinueAsNewError
+	require.True(t, asError(env.GetWorkflowError(), &next))
+	var input contract.AccessInput
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &input))
+	require.Equal(t, "last", input.Tokens[0].ID)
+	require.Equal(t, access.HashOf("last"), input.Tokens[0].Hash)
+}
