@@ -81,7 +81,7 @@ var rules = ruleBook([][3]string{ // methods and path as regular expressions, wh
 	{".*", `^/api/v1/agents/tokens`, "admin"},
 	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/clusters(/\{id\})?$`, "admin"},
 	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/targets`, "admin"},
-	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/clusters/\{id\}/(targets|scaling|scaling/config|healing|healing/config|config|webhooks.*)$`, "admin"},
+	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/clusters/\{id\}/targets$`, "admin"},
 	{"GET", `^/api/v1/agents/(tasks|schedules|events)(/|$)`, "viewer,operator,admin,acme's viewer,acme's operator"},
 	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/(tasks|schedules)(/|$)`, "operator,admin,acme's operator"},
 	{"GET", `.*`, "viewer,operator,admin"},
