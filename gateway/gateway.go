@@ -103,7 +103,6 @@ func (g *Gateway) Register(api huma.API) {
 	if g.registry != nil {
 		g.registry.MustRegister(newFleetMetrics(g)) // only of a process that plays the gateway
 	}
-	g.registerTokens(api)
 }
 
 // pause waits for d or until ctx ends.
