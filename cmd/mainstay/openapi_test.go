@@ -103,11 +103,12 @@ scale-cluster: cluster scale x --to 3
 list-scalings: scaling list
 get-scaling-action: scaling get x:1
 health: status
+watch-events: events
 `
 
 // commandless are the operations that no person calls, and why.
 var commandless = map[string]string{
-	"watch-events":   "its command is `mainstay events`, which comes with it",
+	"get-overview":   "the fleet page reads it; `mainstay status` and the lists say the same",
 	"healthz":        "for probes; `mainstay status` shows more",
 	"readyz":         "for probes; `mainstay status` shows more",
 	"register-agent": "of the agent protocol: `mainstay agent run` speaks it",

@@ -83,7 +83,7 @@ func TestInstallationOnPostgres(t *testing.T) {
 
 	env := []string{"TEMPORAL_ADDRESS=" + temporal.Address(), tokenKey}
 	part := func(args ...string) (*program, string) {
-		p := start(t, env, append([]string{"serve", "--http", "127.0.0.1:0", "--log-format", "json"}, args...)...)
+		p := start(t, env, append([]string{"serve", "--insecure", "--http", "127.0.0.1:0", "--log-format", "json"}, args...)...)
 		return p, servedAt(t, p)
 	}
 	part("--roles", "worker")
