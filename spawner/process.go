@@ -114,6 +114,7 @@ func (p *Process) adopt() error {
 	for _, rec := range records {
 		if rec.PID == 0 {
 			rec.PID = findProcess(rec)
+			rec.Ticks = beginning(rec.PID)
 		}
 		switch {
 		case rec.Ended != "" && time.Since(rec.EndedAt) < endedKept:

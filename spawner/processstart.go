@@ -33,6 +33,7 @@ func (p *Process) start(rec record) (*running, error) {
 		return nil, fmt.Errorf("start the agent's process: %w", err)
 	}
 	rec.PID, rec.StartedAt = command.Process.Pid, time.Now()
+	rec.Ticks = beginning(rec.PID)
 	r := &running{record: rec, ended: make(chan struct{})}
 	if err := writeRecord(p.options.Dir, rec); err != nil {
 		r.kill()
