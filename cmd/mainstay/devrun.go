@@ -47,6 +47,8 @@ type devOptions struct {
 	clusters     []fleet.ClusterConfig
 	allowExec    bool   // although others can reach the API
 	demoRoot     string // folder for the agents' demo handlers; empty: none
+	healthFiles  string // folder of the agents' health files, by id; empty: none
+	quietAgents  bool   // what happens to agents is only logged
 }
 
 // devRun is a running `dev`.
@@ -225,6 +227,9 @@ func (d *devRun) startAgents(ctx context.Context, a *app, o devOptions) error {
 		if o.demoRoot != "" {
 			args = append(args, "--demo-handlers", o.demoRoot)
 		}
+		if o.healthFiles != "" {
+			args = append(args, "--health-file", filepath.Join(o.healthFiles, id))
+		}
 		return args
 	})
 	if err != nil {
@@ -232,7 +237,7 @@ func (d *devRun) startAgents(ctx context.Context, a *app, o devOptions) error {
 	}
 	d.launcher.endLeftovers(d.ids)
 	say := a.say
-	if o.demoRoot != "" {
+	if o.demoRoot != "" || o.quietAgents {
 		say = d.note // the demo tells what happens to its agents itself
 	}
 	d.agents, err = startSupervisor(ctx, d.launcher, d.ids, time.After, say)
