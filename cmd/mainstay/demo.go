@@ -34,7 +34,7 @@ type demoReport struct {
 }
 
 func (a *app) demoCommand() *cobra.Command {
-	var path string
+	var path, scenario string
 	var agents int
 	var keep bool
 	command := &cobra.Command{
@@ -42,19 +42,32 @@ func (a *app) demoCommand() *cobra.Command {
 		Short: "Show it on real work: agents digest every file of a folder",
 		Long: `Show it on real work. The demo starts a Temporal, a control plane and agents of its own on free ports, lets the agents
 digest (SHA-256) every file of a folder, kills one of them in the middle, and compares what they found with its own
-computation. It leaves nothing behind.`,
-		Example: "  mainstay demo\n  mainstay demo --path ~/src/project --agents 5 --keep",
+computation. It leaves nothing behind.
+
+With --scenario healing it shows instead how the fleet looks after itself: one agent hangs, another reports that it is
+degraded; both are noticed, their work goes on elsewhere, and they are replaced.`,
+		Example: "  mainstay demo\n  mainstay demo --scenario healing\n  mainstay demo --path ~/src/project --agents 5 --keep",
 		Args:    exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if agents < 1 || agents > 100 {
 				return usageError("--agents must be 1 to 100")
 			}
-			return a.demo(c.Context(), path, agents, keep)
+			switch scenario {
+			case scenarioFailover:
+				return a.demo(c.Context(), path, agents, keep)
+			case scenarioHealing:
+				if c.Flags().Changed("path") || c.Flags().Changed("agents") {
+					return usageError("--path and --agents belong to --scenario failover")
+				}
+				return a.demoHealing(c.Context(), keep)
+			}
+			return usageError("--scenario must be failover or healing")
 		},
 	}
 	flags := command.Flags()
 	flags.StringVar(&path, "path", "", "folder to digest (default: the tracked files of the current repository, else the current folder)")
 	flags.IntVar(&agents, "agents", 3, "agents to run")
+	flags.StringVar(&scenario, "scenario", scenarioFailover, "what to show: failover or healing")
 	flags.BoolVar(&keep, "keep", false, "keep it running at the end, to look around in the Web UI")
 	a.outputFlag(command)
 	return command

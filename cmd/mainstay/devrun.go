@@ -50,6 +50,8 @@ type devOptions struct {
 	security     config.Security
 	open         bool   // without security whatever the environment says: the demo, on this machine alone
 	demoRoot     string // folder for the agents' demo handlers; empty: none
+	healthFiles  string // folder of the agents' health files, by id; empty: none
+	quietAgents  bool   // what happens to agents is only logged
 }
 
 // devRun is a running `dev`.
@@ -233,6 +235,9 @@ func (d *devRun) startAgents(ctx context.Context, a *app, o devOptions) error {
 		if o.demoRoot != "" {
 			args = append(args, "--demo-handlers", o.demoRoot)
 		}
+		if o.healthFiles != "" {
+			args = append(args, "--health-file", filepath.Join(o.healthFiles, id))
+		}
 		return args
 	})
 	if err != nil {
@@ -243,7 +248,7 @@ func (d *devRun) startAgents(ctx context.Context, a *app, o devOptions) error {
 	}
 	d.launcher.endLeftovers(d.ids)
 	say := a.say
-	if o.demoRoot != "" {
+	if o.demoRoot != "" || o.quietAgents {
 		say = d.note // the demo tells what happens to its agents itself
 	}
 	d.agents, err = startSupervisor(ctx, d.launcher, d.ids, time.After, say)

@@ -57,6 +57,19 @@ func TestDemoDigestsAFolder(t *testing.T) {
 	requireNothingLeft(t, p, folder, temporary)
 }
 
+func TestDemoOfHealing(t *testing.T) {
+	t.Parallel()
+	temporary := t.TempDir()
+	p := start(t, []string{"TMPDIR=" + temporary}, "demo", "--scenario", "healing")
+	require.Equal(t, 0, p.exit(t), "%s\n%s", &p.stdout, &p.stderr)
+	story := p.stdout.String()
+	for _, what := range []string{"hangs", "is given up: silent for longer than the failure threshold", "failed over: ", "is degraded", "healing drains agent-", "drained: agent-", "drain_agent"} {
+		require.Contains(t, story, what)
+	}
+	require.Equal(t, 2, strings.Count(story, "replaced: agent-"), "%s", story)
+	requireNothingLeft(t, p, temporary, temporary)
+}
+
 func TestInterruptedDemoLeavesNothing(t *testing.T) {
 	t.Parallel()
 	folder, temporary := demoFolder(t, 200), t.TempDir()
