@@ -71,6 +71,7 @@ get-cluster-health: cluster health x
 get-cluster-queue: queue x
 get-queue: queue
 get-overview: overview
+watch-events: events
 pause-cluster: cluster pause x
 resume-cluster: cluster resume x
 release-brake: cluster release-brake x
@@ -107,7 +108,6 @@ health: status
 
 // commandless are the operations that no person calls, and why.
 var commandless = map[string]string{
-	"watch-events":   "its command is `mainstay events`, which comes with it",
 	"healthz":        "for probes; `mainstay status` shows more",
 	"readyz":         "for probes; `mainstay status` shows more",
 	"register-agent": "of the agent protocol: `mainstay agent run` speaks it",
