@@ -71,6 +71,7 @@ get-cluster-health: cluster health x
 get-cluster-queue: queue x
 get-queue: queue
 get-overview: overview
+watch-events: events
 pause-cluster: cluster pause x
 resume-cluster: cluster resume x
 release-brake: cluster release-brake x
