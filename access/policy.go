@@ -43,9 +43,13 @@ func (p Policy) Scoped() Policy {
 // Declared reports whether the policy says anything.
 func (p Policy) Declared() bool { return p.need != "" }
 
-// IsOpen, IsJoin and IsSession tell the policies apart that ask for no role.
-func (p Policy) IsOpen() bool    { return p.need == needNothing }
-func (p Policy) IsJoin() bool    { return p.need == needJoin }
+// IsOpen reports whether everybody is let in.
+func (p Policy) IsOpen() bool { return p.need == needNothing }
+
+// IsJoin reports whether the policy is that of registering an agent.
+func (p Policy) IsJoin() bool { return p.need == needJoin }
+
+// IsSession reports whether the policy is that of a registered agent's requests.
 func (p Policy) IsSession() bool { return p.need == needSession }
 
 // Role is the least role that is let in; empty for policies that ask for none.

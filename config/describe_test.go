@@ -81,7 +81,7 @@ func TestNearest(t *testing.T) {
 	names := []string{"max_agents", "minimum_agents", "name", "http", "shards", "drain_timeout"}
 	for word, want := range map[string]string{
 		"htp": "http", "maxAgents": "max_agents", "max_agent": "max_agents", "minimum-agents": "minimum_agents", "minimumagnets": "minimum_agents",
-		"nmae": "name", "drain": "drain_timeout", "shard": "shards", "colour": "", "x": "",
+		"neme": "name", "drain": "drain_timeout", "shard": "shards", "colour": "", "x": "",
 	} {
 		require.Equal(t, want, nearest(word, names), word)
 	}

@@ -43,7 +43,7 @@ type ReadEventsInput struct {
 	// Process is the hub's process that After counts in; empty: whichever it is.
 	Process string    `json:"process,omitempty"`
 	After   int64     `json:"after,omitempty"`
-	From    time.Time `json:"from,omitzero"` // instead of After
+	From    time.Time `json:"from,omitzero"`   // instead of After
 	Hints   int64     `json:"hints,omitempty"` // as the reading before answered
 	// Newest asks only where the hub stands.
 	Newest bool `json:"newest,omitempty"`

@@ -1,21 +1,20 @@
 package fleet
 
 import (
-	"reflect"
 	"slices"
 	"time"
 )
 
 // ClusterSnapshot is what of a cluster changes with an event.
 type ClusterSnapshot struct {
-	members []memberSnapshot
-	leader  string
-	shards  []string          // owners
-	targets map[string]string // who has each, in an active_active cluster
-	reduced map[string]int    // slots
-	pauses  []Pause
-	brakes  []BrakeHold
-	config  ClusterConfig
+	members  []memberSnapshot
+	leader   string
+	shards   []string          // owners
+	targets  map[string]string // who has each, in an active_active cluster
+	reduced  map[string]int    // slots
+	pauses   []Pause
+	brakes   []BrakeHold
+	revision string
 }
 
 type memberSnapshot struct {
@@ -29,7 +28,7 @@ type memberSnapshot struct {
 func (c *Cluster) Snapshot() *ClusterSnapshot {
 	s := &ClusterSnapshot{
 		members: make([]memberSnapshot, len(c.Members)), leader: c.Leader, shards: make([]string, len(c.Shards)),
-		pauses: slices.Clone(c.Pauses), brakes: slices.Clone(c.BrakeHolds), config: c.Config,
+		pauses: slices.Clone(c.Pauses), brakes: slices.Clone(c.BrakeHolds), revision: c.Config.Revision(),
 		targets: make(map[string]string, len(c.Targets)), reduced: make(map[string]int, len(c.Reductions)),
 	}
 	for i := range c.Members {
@@ -59,7 +58,7 @@ func (c *Cluster) Changes(was *ClusterSnapshot, now time.Time) []Event {
 	d.reductions()
 	d.pauses()
 	d.brakes()
-	if !reflect.DeepEqual(was.config, c.Config) {
+	if was.revision != c.Config.Revision() {
 		d.add(EventClusterConfigured, EventData{})
 	}
 	return d.events

@@ -10,7 +10,8 @@ import (
 // Revision names a configuration: equal configurations have equal revisions. A default that is written out makes no
 // difference.
 func (c ClusterConfig) Revision() string {
-	text, err := json.Marshal(c.WithDefaults())
+	//workflowcheck:ignore
+	text, err := json.Marshal(c.WithDefaults()) // maps are written in the order of their keys
 	if err != nil {
 		return "" // only numbers that JSON has no form for, which Validate refuses
 	}

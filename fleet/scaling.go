@@ -412,31 +412,6 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// ScalingLanes are the lanes whose work the agents that scaling starts could do. More of them would not help what waits
-// in a paused lane, or for capabilities that they do not have.
-func (c *Cluster) ScalingLanes() []string {
-	var lanes []string
-	add := func(lane string) {
-		if c.PauseOf(lane) == nil {
-			lanes = append(lanes, lane)
-		}
-	}
-	if c.Config.ReplicationMode == Sharded {
-		for shard := range c.Config.Shards {
-			add(ShardLane(shard))
-		}
-		return lanes
-	}
-	add(DefaultLane)
-	have := sortedSet(c.Config.Scaling.Spawn.Capabilities)
-	for _, set := range c.CapabilitySets {
-		if HasAll(have, set) {
-			add(CapabilityLane(set))
-		}
-	}
-	return lanes
-}
-
 // Pin notes that work is pinned to an agent. It reports whether that was news.
 func (f *ScalingFacts) Pin(agent string) bool {
 	for i := range f.Agents {

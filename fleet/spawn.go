@@ -128,7 +128,7 @@ const maxSpawnPrefix = MaxIDLength - 10
 // SpawnID is the id of the nth agent of a scaling action. created tells clusters of the same name apart.
 func SpawnID(cluster string, created time.Time, action int64, n int) string {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%s/%d/%d/%d", cluster, created.UnixNano(), action, n)
+	_, _ = h.Write(fmt.Appendf(nil, "%s/%d/%d/%d", cluster, created.UnixNano(), action, n))
 	prefix := cluster[:min(len(cluster), maxSpawnPrefix)]
 	return prefix + "-" + fmt.Sprintf("%016x", h.Sum64())[:8]
 }

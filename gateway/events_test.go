@@ -297,8 +297,6 @@ type follower struct {
 	lines  []string
 	events []gateway.CloudEvent
 	last   string
-	status int
-	body   string
 	cancel context.CancelFunc
 	ended  chan struct{}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"maps"
 	"strings"
 	"time"
 
@@ -52,12 +51,6 @@ type positionText struct {
 type hubText struct {
 	Process string `json:"p"`
 	Seq     int64  `json:"s"`
-}
-
-func (p *position) clone() position {
-	c := *p
-	c.clusters, c.hubs = maps.Clone(p.clusters), maps.Clone(p.hubs)
-	return c
 }
 
 // String is the position for the wire.

@@ -52,18 +52,18 @@ func watchFleet(t *testing.T) *watchedFleet {
 }
 
 // told are all series as name{label="value"} and their values.
-func (w *watchedFleet) told(t *testing.T) map[string]float64 {
+func (f *watchedFleet) told(t *testing.T) map[string]float64 {
 	t.Helper()
-	families, err := w.registry.Gather()
+	families, err := f.registry.Gather()
 	require.NoError(t, err)
 	all := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
 			var labels []string
 			for _, l := range m.GetLabel() {
 				labels = append(labels, l.GetName()+"="+l.GetValue())
 			}
-			all[f.GetName()+"{"+strings.Join(labels, ",")+"}"] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			all[family.GetName()+"{"+strings.Join(labels, ",")+"}"] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
 	}
 	return all

@@ -171,4 +171,4 @@ func TestWhoIsLetIn(t *testing.T) {
 	}
 }
 
-var errAway = errors.New("Temporal is away")
+var errAway = errors.New("no answer from Temporal")

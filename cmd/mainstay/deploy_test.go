@@ -233,7 +233,7 @@ func checkManifests(t *testing.T, text []byte, secret bool) {
 		require.True(t, m.Kind == "Namespace" || m.Metadata.Namespace == "mainstay", "%s %s is in no namespace", m.Kind, m.Metadata.Name)
 		byKind[m.Kind] = append(byKind[m.Kind], m)
 	}
-	workloads := append(byKind["Deployment"], byKind["StatefulSet"]...)
+	workloads := slices.Concat(byKind["Deployment"], byKind["StatefulSet"])
 	require.Len(t, workloads, 4)
 	named := func(kind, prefix string) bool {
 		return slices.ContainsFunc(byKind[kind], func(m manifest) bool { return strings.HasPrefix(m.Metadata.Name, prefix) })

@@ -110,10 +110,8 @@ func (r *recorder) MustRegister(all ...prometheus.Collector) {
 			kind = dto.MetricType_HISTOGRAM
 		case prometheus.Histogram:
 			kind = dto.MetricType_HISTOGRAM
-		case prometheus.Gauge, prometheus.GaugeFunc:
-			kind = kindOf(c.(prometheus.Metric))
-		case prometheus.Counter:
-			kind = dto.MetricType_COUNTER
+		case prometheus.Metric:
+			kind = kindOf(c)
 		}
 		r.metrics = append(r.metrics, described(r.role, c, kind)...)
 	}

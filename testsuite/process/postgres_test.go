@@ -33,7 +33,7 @@ func postgres(t *testing.T) string {
 		}
 		programs[name] = path
 	}
-	dir, err := os.MkdirTemp("", "mainstay-pg-")
+	dir, err := os.MkdirTemp("", "mainstay-pg-") //nolint:usetesting // PostgreSQL's own user must be able to enter it
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	as := &syscall.SysProcAttr{Setpgid: true}
