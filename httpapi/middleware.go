@@ -46,7 +46,7 @@ func observe(m *metrics, logger *zap.Logger) gin.HandlerFunc {
 		start := time.Now()
 		logger := logger.With(zap.String("request_id", RequestID(c.Request.Context())))
 		c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), loggerKey{}, logger))
-		c.Header("X-Content-Type-Options", "nosniff")
+		strictHeaders(c)
 		c.Next()
 		took := time.Since(start)
 		m.duration.WithLabelValues(route(c), method(c.Request.Method), strconv.Itoa(c.Writer.Status())).Observe(took.Seconds())
@@ -138,4 +138,15 @@ func writeProblem(c *gin.Context, err error) {
 	}
 	c.Data(p.Status, problemType, body)
 	c.Abort()
+}
+
+// strictHeaders keep a browser from doing more with an answer than showing it. Pages set what they need instead.
+func strictHeaders(c *gin.Context) {
+	c.Header("X-Content-Type-Options", "nosniff")
+	c.Header("Referrer-Policy", "no-referrer")
+	c.Header("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	c.Header("Cross-Origin-Resource-Policy", "same-origin")
+	if strings.HasPrefix(c.Request.URL.Path, "/api/") {
+		c.Header("Cache-Control", "no-store")
+	}
 }

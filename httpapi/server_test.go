@@ -253,7 +253,11 @@ func TestSystemEndpoints(t *testing.T) {
 	ready := errors.New("canary: not yet")
 	h := serve(t, httpapi.Options{Registry: registry, Version: "1.2.3", Ready: func(context.Context) error { return ready }})
 
-	require.JSONEq(t, `{"status":"ok"}`, do(h, http.MethodGet, "/healthz", "").Body.String())
+	health := do(h, http.MethodGet, "/healthz", "")
+	require.JSONEq(t, `{"status":"ok"}`, health.Body.String())
+	for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", "Referrer-Policy": "no-referrer"} {
+		require.Equal(t, want, health.Header().Get(name))
+	}
 	w := do(h, http.MethodGet, "/readyz", "")
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.NotContains(t, w.Body.String(), "canary")

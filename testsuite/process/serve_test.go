@@ -99,6 +99,8 @@ func TestServeRefusesToStart(t *testing.T) {
 	t.Parallel()
 	server, err := temporal()
 	require.NoError(t, err)
+	const admin = "MAINSTAY_ADMIN_TOKEN=an admin token of tests has no blanks"
+	word := strings.ReplaceAll(admin, " ", "-")
 	nowhere, here, busy := "TEMPORAL_ADDRESS="+freeAddress(t), "TEMPORAL_ADDRESS="+server.Address(), busyAddress(t)
 	for name, c := range map[string]struct {
 		env   []string
@@ -106,11 +108,19 @@ func TestServeRefusesToStart(t *testing.T) {
 		code  int
 		texts []string
 	}{
-		"no Temporal":  {[]string{nowhere, tokenKey}, nil, 4, []string{"cannot reach Temporal at 127.0.0.1:", "TEMPORAL_ADDRESS"}},
-		"no namespace": {[]string{here, tokenKey, "TEMPORAL_NAMESPACE=none"}, nil, 1, []string{`has no namespace "none"`, "temporal operator namespace create"}},
+		"no Temporal":  {[]string{nowhere, tokenKey, word}, nil, 4, []string{"cannot reach Temporal at 127.0.0.1:", "TEMPORAL_ADDRESS"}},
+		"no namespace": {[]string{here, tokenKey, word, "TEMPORAL_NAMESPACE=none"}, nil, 1, []string{`has no namespace "none"`, "temporal operator namespace create"}},
 		"no key":       {[]string{here}, nil, 2, []string{"a hub needs a secret key", "openssl rand -hex 32", "MAINSTAY_TOKEN_KEY"}},
 		"short key":    {[]string{here, "MAINSTAY_TOKEN_KEY=hunter2"}, nil, 2, []string{"the key in MAINSTAY_TOKEN_KEY has 7 characters, at least 32 are needed"}},
 		"busy address": {[]string{here, tokenKey}, []string{"--http", busy}, 1, []string{"the REST API cannot listen on " + busy}},
+		"no admin":     {[]string{here, tokenKey}, nil, 2, []string{"MAINSTAY_ADMIN_TOKEN=$(openssl rand -hex 32)", "--insecure"}},
+		"blanks":       {[]string{here, tokenKey, admin}, nil, 2, []string{"must be one word"}},
+		"short token":  {[]string{here, tokenKey, "MAINSTAY_ADMIN_TOKEN=admin"}, nil, 2, []string{"has 5 characters, at least 32"}},
+		"one for both": {[]string{here, tokenKey, word, strings.Replace(word, "ADMIN", "JOIN", 1)}, nil, 2, []string{"agents would be admins"}},
+		"open to all":  {[]string{here, tokenKey}, []string{"--insecure", "--http", "0.0.0.0:0"}, 2, []string{"--insecure is for this machine alone"}},
+		"both ways":    {[]string{here, tokenKey}, []string{"--insecure", "--tls-cert", "/no/such", "--tls-key", "/no/such"}, 2, []string{"leave out the one or the others"}},
+		"no such cert": {[]string{here, tokenKey, word}, []string{"--tls-cert", "/no/such", "--tls-key", "/no/such"}, 2, []string{"/no/such"}},
+		"half of TLS":  {[]string{here, tokenKey, word}, []string{"--tls-cert", "/no/such"}, 2, []string{"tls_key"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
