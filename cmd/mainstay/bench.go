@@ -21,7 +21,7 @@ func (a *app) benchCommand() *cobra.Command {
 		Long: `Measure Mainstay on this machine. Each benchmark starts a control plane with an embedded Temporal of its own, on free
 ports and in a temporary folder, and leaves nothing behind. What is measured, and how, is in docs/BENCHMARKS.md.`,
 	}
-	command.AddCommand(a.benchThroughputCommand(), a.benchFailoverCommand(), a.benchIdleCommand(), a.benchDrainCommand(),
+	command.AddCommand(a.benchThroughputCommand(), a.benchFailoverCommand(), a.benchIdleCommand(), a.benchHealingCommand(), a.benchDrainCommand(),
 		a.benchQueueCommand(), a.benchGatewayCommand(), a.benchBareGatewayCommand(), a.benchAgentCommand(), a.benchTemporalCommand())
 	return command
 }
@@ -30,13 +30,16 @@ ports and in a temporary folder, and leaves nothing behind. What is measured, an
 func (a *app) benchAgentCommand() *cobra.Command {
 	var o agent.Options
 	var ledger string
-	var count int
+	var count, clusters int
 	command := &cobra.Command{
 		Use: "agent", Hidden: true, Args: exactly(),
 		Example: "  mainstay bench agent --hub http://127.0.0.1:8080 --id bench-1 --ledger /tmp/ledger",
 		Short:   "Run an agent for a benchmark",
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.Version, o.GiveUpAfter = version, 5*time.Minute
+			if clusters > 0 {
+				return eachCluster(o, clusters, count, func(o agent.Options) error { return runBenchAgent(c.Context(), o, ledger) })
+			}
 			return eachAgent(o, count, func(o agent.Options) error { return runBenchAgent(c.Context(), o, ledger) })
 		},
 	}
@@ -48,6 +51,7 @@ func (a *app) benchAgentCommand() *cobra.Command {
 	flags.StringArrayVar(&o.Capabilities, "capability", nil, "what tasks may ask for (repeatable)")
 	flags.DurationVar(&o.StopTimeout, "stop-timeout", agent.DefaultStopTimeout, "how long a stop waits for running tasks")
 	flags.StringVar(&ledger, "ledger", "", "file for what its tasks do")
+	flags.IntVar(&clusters, "clusters", 0, "spread them over this many clusters, so many in each: the cluster's name is numbered then")
 	flags.IntVar(&count, "count", 1, "agents in this process; with more than one the ids are numbered")
 	return command
 }
@@ -65,6 +69,19 @@ func eachAgent(o agent.Options, count int, run func(agent.Options) error) error 
 		agents.Go(func() { errs[n] = run(numbered) })
 	}
 	agents.Wait()
+	return errors.Join(errs...)
+}
+
+// eachCluster runs as many agents in each of several clusters.
+func eachCluster(o agent.Options, clusters, count int, run func(agent.Options) error) error {
+	var all sync.WaitGroup
+	errs := make([]error, clusters)
+	for n := range clusters {
+		numbered := o
+		numbered.Cluster, numbered.ID = fmt.Sprintf("%s-%d", o.Cluster, n+1), fmt.Sprintf("%s-%d", o.ID, n+1)
+		all.Go(func() { errs[n] = eachAgent(numbered, count, run) })
+	}
+	all.Wait()
 	return errors.Join(errs...)
 }
 
