@@ -189,8 +189,8 @@ func TestExamineForHealing(t *testing.T) {
 		change(f)
 		return f
 	}
-	ill := func(f *ClusterFacts, level HealthLevel, busy bool) {
-		f.Member("a").Health = &MemberHealth{Level: level, Since: long, Busy: busy}
+	ill := func(f *ClusterFacts, level HealthLevel) {
+		f.Member("a").Health = &MemberHealth{Level: level, Since: long}
 	}
 	for name, c := range map[string]struct {
 		change   func(*ClusterFacts)
@@ -201,9 +201,8 @@ func TestExamineForHealing(t *testing.T) {
 		suspects bool
 	}{
 		"all is well":         {func(*ClusterFacts) {}, false, 0, 2, 2, false},
-		"one is degraded":     {func(f *ClusterFacts) { ill(f, HealthDegraded, false) }, true, 1, 2, 1, false},
-		"one is only busy":    {func(f *ClusterFacts) { ill(f, HealthDegraded, true) }, false, 0, 2, 2, false},
-		"one has recovered":   {func(f *ClusterFacts) { ill(f, HealthHealthy, false) }, false, 0, 2, 2, false},
+		"one is degraded":     {func(f *ClusterFacts) { ill(f, HealthDegraded) }, true, 1, 2, 1, false},
+		"one has recovered":   {func(f *ClusterFacts) { ill(f, HealthHealthy) }, false, 0, 2, 2, false},
 		"one is offline":      {func(f *ClusterFacts) { f.Member("a").Status = AgentOffline }, false, 0, 1, 1, false},
 		"and it is missed":    {func(f *ClusterFacts) { f.Member("a").Status = AgentOffline; f.Config.DesiredAgents = 2 }, true, 0, 1, 1, false},
 		"one has just come":   {func(f *ClusterFacts) { f.Join(Join{AgentID: "d", Instance: "d"}, "h", noon) }, true, 0, 3, 3, true},

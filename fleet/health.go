@@ -111,12 +111,10 @@ type MemberHealth struct {
 	Score float64     `json:"score"`
 	Why   string      `json:"why,omitempty"`
 	Since time.Time   `json:"since"`
-	// Busy says that only its cpu or memory being in use keeps it from being healthy: that is no illness.
-	Busy bool `json:"busy,omitempty"`
 }
 
-// Fit reports whether the agent is well, or at most busy.
-func (h *MemberHealth) Fit() bool { return h == nil || h.Level == HealthHealthy || h.Busy }
+// Fit reports whether the agent is well. One that is only busy is: its hub does not tell of that.
+func (h *MemberHealth) Fit() bool { return h == nil || h.Level == HealthHealthy }
 
 // WorseThan reports whether a level is worse than another; an empty one counts as healthy.
 func (l HealthLevel) WorseThan(other HealthLevel) bool { return l.rank() > other.rank() }

@@ -109,7 +109,7 @@ func (c *Cluster) Apply(t Transition, hub string) bool {
 
 // setHealth keeps a member's new health; of a healthy one there is nothing to keep but since when, if it was not before.
 func (m *Member) setHealth(h *MemberHealth) bool {
-	if m.Health == nil && h.Level == HealthHealthy || m.Health != nil && m.Health.Level == h.Level && m.Health.Busy == h.Busy {
+	if m.Health == nil && h.Level == HealthHealthy || m.Health != nil && m.Health.Level == h.Level {
 		return false
 	}
 	kept := *h

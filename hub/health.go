@@ -37,10 +37,12 @@ func (h *Hub) tellHealth(s *session, now time.Time) {
 		return
 	}
 	health := h.assess(s, now)
-	same := !health.Level.WorseThan(s.toldLevel) && !s.toldLevel.WorseThan(health.Level)
-	worse := health.Level.WorseThan(s.toldLevel) || same && s.toldBusy && !health.Busy
+	if health.Busy { // that is no illness, and comes and goes
+		health.Level, health.Why = fleet.HealthHealthy, ""
+	}
+	worse := health.Level.WorseThan(s.toldLevel)
 	switch {
-	case same && health.Busy == s.toldBusy:
+	case !worse && !s.toldLevel.WorseThan(health.Level):
 		s.turnedAt = time.Time{}
 		return
 	case s.turnedAt.IsZero() || s.worsening != worse:
@@ -51,9 +53,9 @@ func (h *Hub) tellHealth(s *session, now time.Time) {
 	}
 	h.log.Info("An agent's health changed", zap.String("agent", s.agent), zap.String("from", string(s.toldLevel)), zap.String("to", string(health.Level)),
 		zap.Float64("score", health.Score), zap.String("why", health.Why))
-	s.toldLevel, s.toldBusy, s.turnedAt = health.Level, health.Busy, time.Time{}
+	s.toldLevel, s.turnedAt = health.Level, time.Time{}
 	h.notices.transition(s.cluster, fleet.Transition{AgentID: s.agent, Instance: s.instance, Epoch: s.epoch, At: now.UTC(),
-		Health: &fleet.MemberHealth{Level: health.Level, Score: health.Score, Why: health.Why, Busy: health.Busy, Since: now.UTC()}})
+		Health: &fleet.MemberHealth{Level: health.Level, Score: health.Score, Why: health.Why, Since: now.UTC()}})
 }
 
 // stuck is how many handlers do not stop although they were told to: as the agent says, or as its lists show.

@@ -117,6 +117,15 @@ func TestLastingChangesOfHealthAreTold(t *testing.T) {
 				a.rate(0, 5*time.Second)
 			}
 		}, []fleet.HealthLevel{fleet.HealthDegraded}},
+		"that it is busy is not told": {func(a *peer) {
+			for range 60 {
+				a.poll(func(p *protocol.Poll) { p.Metrics.CPUPercent = 100 })
+				a.b.pass(time.Second)
+			}
+			rated := a.b.rated("a")
+			require.Equal(a.b.t, fleet.HealthDegraded, rated.Level)
+			require.True(a.b.t, rated.Busy)
+		}, nil},
 		"silence is the failure detector's": {func(a *peer) { a.b.pass(14 * time.Second) }, nil},
 		"a session that re-attaches is told of anew": {func(a *peer) {
 			a.rate(0, time.Minute)

@@ -133,7 +133,7 @@ func (h *Hub) admit(reg protocol.Register, epoch int64, now time.Time) (*session
 		fresh := newSession(reg, epoch, now)
 		s.registration, s.candidate, s.access, s.lastContact, s.disconnectedAt = reg, fresh.candidate, reg.Providers, now, time.Time{}
 		s.sequence = 0
-		s.toldLevel, s.toldBusy, s.turnedAt = "", false, time.Time{} // its cluster has forgotten with the join
+		s.toldLevel, s.turnedAt = "", time.Time{} // its cluster has forgotten with the join
 		s.repeat()
 	}
 	listed := map[attemptKey]bool{}

@@ -56,8 +56,7 @@ type session struct {
 	health    fleet.HealthLevel  // as it was last rated; empty: not yet
 	score     float64
 	toldLevel fleet.HealthLevel // as its cluster last heard; empty: healthy
-	toldBusy  bool
-	turnedAt  time.Time // since when it is rated otherwise, to the worse if worsening
+	turnedAt  time.Time         // since when it is rated otherwise, to the worse if worsening
 	worsening bool
 	ownHealth *float64 // its own opinion, with why
 	ownNote   string
