@@ -88,6 +88,7 @@ func newScalingRun(t *testing.T) *scalingRun {
 			r.told = &told
 			return nil
 		}).Maybe()
+	r.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", contract.AnnounceSignal, mock.Anything).Return(nil).Maybe()
 	r.SetTestTimeout(20 * time.Second)
 	return r
 }

@@ -183,6 +183,9 @@ func TestEventsGoOnAtAnotherGateway(t *testing.T) {
 	for _, e := range l.list() {
 		seen[e.ID]++
 		require.Equal(t, 1, seen[e.ID], "%s comes twice in one stream", e.ID)
+		if strings.HasPrefix(e.Data.Reason, "hub ") && !strings.Contains(e.Data.Reason, b.node.Hub.ID()) && !strings.Contains(e.Data.Reason, other.Hub.ID()) {
+			continue // of another test, which has ended
+		}
 		require.NotEqual(t, fleet.EventGap, e.Type, "nothing is missing: %s", e.Data.Reason)
 	}
 	require.Zero(t, seen[first+".running"])

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,7 +68,7 @@ func TestIdleFleetWritesNothing(t *testing.T) {
 }
 
 // ownEvents describes the events of a workflow's newest run. The hubs of tests that end meanwhile are lost to all
-// clusters of the shared Temporal; these signals, and the workflow tasks between them and the next event, are left out.
+// clusters of the shared Temporal, and spawners that start are told to all; these signals, and the workflow tasks between them and the next event, are left out.
 func ownEvents(t testing.TB, workflowID string) (events []string) {
 	t.Helper()
 	foreign := false
@@ -75,15 +76,17 @@ func ownEvents(t testing.TB, workflowID string) (events []string) {
 	for history.HasNext() {
 		e, err := history.Next()
 		require.NoError(t, err)
+		signal := ""
 		switch e.GetEventType() {
 		case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
-			foreign = e.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() == contract.HubLostSignal
+			signal = e.GetWorkflowExecutionSignaledEventAttributes().GetSignalName()
+			foreign = signal == contract.HubLostSignal || signal == contract.SpawnerStartsSignal
 		case enumspb.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, enumspb.EVENT_TYPE_WORKFLOW_TASK_STARTED, enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
 		default:
 			foreign = false
 		}
 		if !foreign {
-			events = append(events, fmt.Sprintf("%s %d %s", workflowID, e.GetEventId(), e.GetEventType()))
+			events = append(events, strings.TrimSpace(fmt.Sprintf("%s %d %s %s", workflowID, e.GetEventId(), e.GetEventType(), signal)))
 		}
 	}
 	return events

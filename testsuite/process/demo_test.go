@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var agentPID = regexp.MustCompile(`agent-\d+ \(pid (\d+)\)`)
+var agentPID = regexp.MustCompile(`[a-z]+-[0-9a-f]+ \(pid (\d+)\)`)
 
 // demoFolder is a folder with files to digest.
 func demoFolder(t *testing.T, files int) string {
