@@ -68,7 +68,7 @@ func (p *walPosition) read(path string) (grown DatabaseWrites, err error) {
 	defer func() { _ = file.Close() }()
 	var header [walHeader]byte
 	if _, err := io.ReadFull(file, header[:]); err != nil {
-		return grown, nil //nolint:nilerr // it is empty still
+		return grown, nil // it is empty still
 	}
 	page := int64(binary.BigEndian.Uint32(header[8:]))
 	if salt := [8]byte(header[16:24]); salt != p.salt {
@@ -77,7 +77,7 @@ func (p *walPosition) read(path string) (grown DatabaseWrites, err error) {
 	for {
 		var frame [walFrame]byte
 		if _, err := file.ReadAt(frame[:], walHeader+p.frames*(walFrame+page)); err != nil {
-			return grown, nil //nolint:nilerr // the end
+			return grown, nil // the end
 		}
 		if [8]byte(frame[walFrameSalt:walFrameSalt+8]) != p.salt {
 			return grown, nil // of an earlier round
