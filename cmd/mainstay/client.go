@@ -103,18 +103,15 @@ func (c *apiClient) send(ctx context.Context, method, path string, hold time.Dur
 		}
 		body = bytes.NewReader(data)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	request, err := c.request(ctx, method, path, body)
 	if err != nil {
-		return nil, fmt.Errorf("make the request: %w", err)
+		return nil, err
 	}
 	for name, values := range header {
 		request.Header[name] = values
 	}
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
-	}
-	if c.token != "" {
-		request.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
@@ -134,6 +131,18 @@ func (c *apiClient) send(ctx context.Context, method, path string, hold time.Dur
 		}
 	}
 	return data, nil
+}
+
+// request makes a request that says who asks.
+func (c *apiClient) request(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	return request, nil
 }
 
 func (c *apiClient) unreachable(ctx context.Context, err error) error {

@@ -221,9 +221,9 @@ func shortType(t fleet.EventType) string {
 // stream opens a stream of events that goes on after the event with an id, unless that is empty. It is open until ctx
 // ends.
 func (c *apiClient) stream(ctx context.Context, path, last string) (io.ReadCloser, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
+	request, err := c.request(ctx, http.MethodGet, path, nil)
 	if err != nil {
-		return nil, fmt.Errorf("make the request: %w", err)
+		return nil, err
 	}
 	request.Header.Set("Accept", "text/event-stream")
 	if last != "" {

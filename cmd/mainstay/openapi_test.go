@@ -166,7 +166,7 @@ func TestEveryOperationHasACommand(t *testing.T) {
 	}
 }
 
-// asks runs a command and reports whether it made a request of this kind. The server answers nothing of use.
+// asks runs a command and reports whether it made a request of this kind, with the token that it was given. The server answers nothing of use.
 func asks(t *testing.T, args []string, wanted *regexp.Regexp) bool {
 	t.Helper()
 	var mu sync.Mutex
@@ -174,11 +174,11 @@ func asks(t *testing.T, args []string, wanted *regexp.Regexp) bool {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
-		found = found || wanted.MatchString(r.Method+" "+r.URL.Path)
+		found = found || wanted.MatchString(r.Method+" "+r.URL.Path) && r.Header.Get("Authorization") == "Bearer mst_test"
 		_, _ = w.Write([]byte(`{"status":"completed","id":"x","cluster":"c"}`))
 	}))
 	t.Cleanup(server.Close)
-	ran := run(t.Context(), "", append(args, "--server", server.URL, "-o", "json")...)
+	ran := run(t.Context(), "", append(args, "--server", server.URL, "--token", "mst_test", "-o", "json")...)
 	mu.Lock()
 	defer mu.Unlock()
 	if !found {

@@ -46,9 +46,9 @@ its own lease is fresh. An unhealthy one ends the command with exit code 4.`,
 
 // health asks /health, which answers an unhealthy process with 503 and the same body.
 func (c *apiClient) health(command *cobra.Command) (*httpapi.Health, json.RawMessage, error) {
-	request, err := http.NewRequestWithContext(command.Context(), http.MethodGet, c.base+"/health", nil)
+	request, err := c.request(command.Context(), http.MethodGet, "/health", nil)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make the request: %w", err)
+		return nil, nil, err
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
