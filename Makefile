@@ -9,10 +9,10 @@ export CGO_ENABLED = 0
 LINTERS := bin/golangci-lint bin/workflowcheck
 # Packages with goroutines of their own. Those that embed Temporal are left out: the race detector would build and
 # instrument the whole server, which is slow and finds nothing of ours.
-RACE    := $(patsubst %,./%/...,$(wildcard fleet contract protocol httpapi hub gateway agent workflows activities worker config))
+RACE    := $(patsubst %,./%/...,$(wildcard fleet contract protocol httpapi hub gateway access guard page telemetry spawner agent workflows activities worker config))
 
 .DEFAULT_GOAL := help
-.PHONY: e2e bench-page help demo dev build image openapi test race bench replay record lint fmt clean vuln
+.PHONY: help demo dev build image openapi test e2e race bench bench-page chaos replay record lint fmt clean vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
