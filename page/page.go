@@ -163,6 +163,8 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.Set("Cache-Control", "no-store"); strings.HasPrefix(r.URL.Path, p.base) {
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
+	// They are no secret, and the strip's frame has no origin that could be ours.
+	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
 	f.serve(w, r)
 }
 

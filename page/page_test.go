@@ -85,6 +85,7 @@ func TestOtherPaths(t *testing.T) {
 	old := get(t, p, "/page/0123456789ab/app.js")
 	require.Equal(t, http.StatusOK, old.StatusCode)
 	require.Equal(t, "no-store", old.Header.Get("Cache-Control"))
+	require.Equal(t, "cross-origin", old.Header.Get("Cross-Origin-Resource-Policy"), "the strip's frame has no origin")
 	for _, path := range []string{"/page/x/index.html", "/page/app.js", "/page/x/y/app.js", "/page/x/none.js", "/page/"} {
 		require.Equal(t, http.StatusNotFound, get(t, p, path).StatusCode, path)
 	}

@@ -2,6 +2,7 @@
 """An agent that needs only Python 3.9 or newer. It handles tasks of the type echo by returning their payload.
 
 HUB=http://127.0.0.1:8080 CLUSTER=demo ID=py-1 python3 agent.py     (docs/AGENT-PROTOCOL.md describes the messages)
+MAINSTAY_JOIN_TOKEN has the token to register with, where the hub wants one.
 """
 import http.client, json, os, sys, threading, time, urllib.parse, uuid
 from datetime import datetime, timezone
@@ -19,7 +20,8 @@ def connect():
 
 def post(connection, path, body):
     """Returns the status and the answer; status 0 means that no hub answered."""
-    headers = {"Content-Type": "application/json", "Authorization": "Bearer " + session}
+    token = os.environ.get("MAINSTAY_JOIN_TOKEN", "") if path == "register" else session
+    headers = {"Content-Type": "application/json", **({"Authorization": "Bearer " + token} if token else {})}
     try:
         connection.request("POST", "/api/v1/agents/" + path, json.dumps(body), headers)
         response = connection.getresponse()

@@ -1,16 +1,21 @@
 #!/bin/sh
 # An agent that needs only a POSIX shell, curl and sed. It handles tasks of the type echo by returning their payload.
 # Run: HUB=http://127.0.0.1:8080 CLUSTER=demo ID=sh-1 sh agent.sh     (docs/AGENT-PROTOCOL.md describes the messages)
+# MAINSTAY_JOIN_TOKEN has the token to register with, where the hub wants one.
 # It reads JSON with sed, so it relies on the hub's order of fields and runs one task at a time; with jq it need not.
 set -u
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT && trap 'exit 1' INT TERM
 instance=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 session='' sequence=0
+# curl reads the join token in a file, where others who list the processes do not see it.
+echo ${MAINSTAY_JOIN_TOKEN:+"Authorization: Bearer $MAINSTAY_JOIN_TOKEN"} >"$dir/join"
 now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
 
 # post PATH BODY prints the answer and then, on a line of its own, the status; 000 means that no hub answered.
 post() {
-	printf %s "$2" | curl -s -m 30 -H 'Content-Type: application/json' -H "Authorization: Bearer $session" \
+	auth="Authorization: Bearer $session"
+	[ "$1" != register ] || auth="@$dir/join"
+	printf %s "$2" | curl -s -m 30 -H 'Content-Type: application/json' -H "$auth" \
 		--data-binary @- -w '\n%{http_code}' "$HUB/api/v1/agents/$1"
 }
 
@@ -48,6 +53,7 @@ while :; do
 		;;
 	401 | 409) # unknown_session: the hub was restarted; register again, running work goes on
 		case $answer in *'"code":"fenced"'*) echo 'a newer process has this agent id' >&2 && exit 1 ;; esac
+		[ -n "$session" ] || echo "the hub does not let it register: $answer" >&2
 		session='' && sleep 0.2
 		;;
 	*) echo "no use of the hub: status $status" >&2 && sleep 1 ;;

@@ -60,7 +60,7 @@ function show() {
   const title = typeof view.title === "function" ? view.title(params) : view.title;
   document.title = `${title} · Mainstay`;
   const mine = shown;
-  setTimeout(() => { if (shown === mine && !mine.data && !mine.error) patch($("main"), [h("p.loading", { key: "loading" }, "Loading…")]); }, 250);
+  setTimeout(() => { if (shown === mine && !mine.data && !mine.error && !signingIn) patch($("main"), [h("p.loading", { key: "loading" }, "Loading…")]); }, 250);
   scrollTo(0, 0);
   listen();
   read();
@@ -124,6 +124,7 @@ function drawNav() {
 
 /** drawLive says whether what is shown is fresh. */
 function drawLive() {
+  if (signingIn) return;
   const trouble = [];
   let text = ["live", "Live"];
   if (failing) {
@@ -249,7 +250,7 @@ function drawTools() {
       drawTools();
     }, { kind: "quiet", key: "theme", title: "Colours: system, light or dark", "aria-label": `Colours: ${themeNames[theme]}` }),
     button("?", help, { kind: "quiet", key: "help", title: "Keys", "aria-label": "Keys" }),
-    session?.security && session.kind && button("Sign out", async () => { await signOut().catch(() => {}); location.reload(); }, { kind: "quiet", key: "out", title: `${session.name}, ${session.role}` }),
+    session?.kind === "token" && button("Sign out", leave, { kind: "quiet", key: "out", title: `${session.name}, ${session.role}` }),
   ].filter(Boolean));
 }
 
@@ -257,9 +258,23 @@ function drawTools() {
 
 let signingIn = false;
 
+async function leave() {
+  try {
+    await signOut();
+    location.reload();
+  } catch (error) {
+    say(`You are still signed in. ${error.message}`, "bad");
+  }
+}
+
+/** signIn shows the form in place of everything else; what is read and heard begins anew when the page is loaded again. */
 function signIn() {
   if (signingIn) return;
   signingIn = true;
+  stream.stop();
+  reading?.abort();
+  session = null;
+  drawTools();
   const problem_ = h("p.problem", { role: "alert", hidden: true });
   const form = h("form.card.signin", { on: { async submit(e) {
     e.preventDefault();
@@ -269,13 +284,16 @@ function signIn() {
     } catch (error) {
       problem_.textContent = error.status === 401 ? "This token is not valid, or is no longer." : error.message;
       problem_.hidden = false;
+      form.token.select();
     }
   } } },
   h("h1", null, "Sign in"), h("p", null, "This control plane wants to know who you are. Give the API token that you were given."),
   h("label", null, h("span", null, "API token"), h("input", { name: "token", type: "password", autocomplete: "current-password", required: true })),
   problem_, h("button.primary", { type: "submit" }, "Sign in"));
-  patch($("main"), [form]);
-  patch($("trouble"), []);
+  $("main").replaceChildren(form);
+  for (const id of ["live", "trouble"]) patch($(id), []);
+  for (const id of ["nav", "search"]) $(id).hidden = true;
+  document.title = "Sign in · Mainstay";
   form.token.focus();
 }
 

@@ -27,8 +27,14 @@ type fleet struct {
 // newFleet makes a cluster with agents that run as processes of their own.
 func newFleet(t testing.TB, settings map[string]any, agents ...string) *fleet {
 	t.Helper()
+	return newFleetOf(t, theDev, settings, agents...)
+}
+
+// newFleetOf is newFleet in a certain control plane.
+func newFleetOf(t testing.TB, start func() (devReport, error), settings map[string]any, agents ...string) *fleet {
+	t.Helper()
 	browserFor(t)
-	dev, err := theDev()
+	dev, err := start()
 	require.NoError(t, err)
 	f := &fleet{TB: t, devReport: dev, cluster: fmt.Sprintf("web-%d", clusterNumber.Add(1)), pids: map[string]int{}}
 	body := map[string]any{"name": f.cluster}
@@ -53,7 +59,11 @@ func (f *fleet) agent(agent string) {
 	f.Helper()
 	path, err := binary()
 	require.NoError(f, err)
-	command := exec.Command(path, "agent", "run", "--hub", f.URL, "--cluster", f.cluster, "--id", f.name(agent), "--slots", "2", "--allow-exec")
+	args := []string{"agent", "run", "--hub", f.URL, "--cluster", f.cluster, "--id", f.name(agent), "--slots", "2", "--allow-exec"}
+	if f.joinFile != "" {
+		args = append(args, "--join-token-file", f.joinFile)
+	}
+	command := exec.Command(path, args...)
 	command.Env = plainEnvironment()
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(f, command.Start())
@@ -96,6 +106,9 @@ func (f *fleet) call(method, path string, body, out any) {
 	}
 	request, err := http.NewRequestWithContext(f.Context(), method, f.URL+"/api/v1/agents"+path, reader)
 	require.NoError(f, err)
+	if f.token != "" {
+		request.Header.Set("Authorization", "Bearer "+f.token)
+	}
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}

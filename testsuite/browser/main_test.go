@@ -116,10 +116,26 @@ var binary = sync.OnceValues(func() (string, error) {
 type devReport struct {
 	URL   string `json:"url"`
 	UIURL string `json:"ui_url"`
+
+	// Where security is on: an admin's token, and the file of one that agents join with.
+	token, joinFile string
 }
 
 // theDev is the `mainstay dev` that all tests share; each has a cluster of its own there.
 var theDev = sync.OnceValues(func() (devReport, error) { return startDev("--agents", "1", "--ui", "127.0.0.1:0") })
+
+// theSecuredDev asks who one is.
+var theSecuredDev = sync.OnceValues(func() (devReport, error) {
+	admin, adminFile, joinFile := strings.Repeat("admin", 8), filepath.Join(shared.dir, "admin"), filepath.Join(shared.dir, "join")
+	for path, secret := range map[string]string{adminFile: admin, joinFile: strings.Repeat("join", 10)} {
+		if err := os.WriteFile(path, []byte(secret), 0o600); err != nil {
+			return devReport{}, err
+		}
+	}
+	report, err := startDev("--agents", "0", "--ui", "off", "--admin-token-file", adminFile, "--join-token-file", joinFile)
+	report.token, report.joinFile = admin, joinFile
+	return report, err
+})
 
 // startDev runs `mainstay dev` until all tests have ended.
 func startDev(more ...string) (devReport, error) {

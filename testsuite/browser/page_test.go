@@ -229,12 +229,11 @@ func TestStripInTheWebUI(t *testing.T) {
 	p := openTab(t, f.URL, "")
 	p.expects(strings.TrimPrefix(f.UIURL, "http://")) // the Web UI's own complaints are not ours
 	p.do(chromedp.Navigate(f.UIURL + "/namespaces/default/workflows"))
-	var frame *tab
-	require.True(t, eventually(func() bool { frame = p.frame(f.URL + page.Strip); return frame != nil }), "there is no frame")
-	frame.until("it has the numbers", `document.body.innerText.includes("agents online")`)
-	frame.until("it fits", `document.documentElement.scrollHeight <= innerHeight && document.documentElement.scrollWidth <= innerWidth`)
-	first := frame.text(`document.querySelector("time").dateTime`)
-	frame.until("it is renewed", `document.querySelector("time").dateTime > "`+first+`"`)
+	strip := &frame{page: p, address: f.URL + page.Strip}
+	strip.until("it has the numbers", `document.body.innerText.includes("agents online")`)
+	strip.until("it fits", `document.documentElement.scrollHeight <= innerHeight && document.documentElement.scrollWidth <= innerWidth`)
+	first := strip.text("it has a time", `document.querySelector("time").dateTime`)
+	strip.until("it is renewed", `document.querySelector("time").dateTime > "`+first+`"`)
 	p.shoot("web-ui")
 }
 

@@ -22,6 +22,7 @@ func TestDevForOthersAsksWhoTheyAre(t *testing.T) {
 	var report struct {
 		URL        string `json:"url"`
 		Security   bool   `json:"security"`
+		Cluster    string `json:"cluster"`
 		AdminToken string `json:"admin_token_file"`
 		JoinToken  string `json:"join_token_file"`
 	}
@@ -48,6 +49,14 @@ func TestDevForOthersAsksWhoTheyAre(t *testing.T) {
 	}
 	require.Contains(t, run("agent", "list"), "agent-1")
 	require.Contains(t, run("token", "whoami"), "first admin (token), admin of all tenants")
+	join, err := os.ReadFile(report.JoinToken)
+	require.NoError(t, err)
+	for program, example := range map[string]string{"python3": "../../examples/python/agent.py", "sh": "../../examples/shell/agent.sh"} {
+		id := "example-" + program
+		e := launch(t, []string{"HUB=" + report.URL, "CLUSTER=" + report.Cluster, "ID=" + id, "MAINSTAY_JOIN_TOKEN=" + strings.TrimSpace(string(join))}, program, example)
+		t.Cleanup(func() { _ = syscall.Kill(-e.pid(), syscall.SIGTERM); e.end(t) })
+		require.Contains(t, run("task", "submit", "--wait", "--type", "echo", "--agent", id, "--payload", `"from an example"`), "from an example")
+	}
 	seen := run("task", "submit", "--wait", "--", "env")
 	require.Contains(t, seen, "PATH=")
 	for _, name := range []string{"MAINSTAY_JOIN_TOKEN", "MAINSTAY_ADMIN_TOKEN", "MAINSTAY_TOKEN_KEY", "MAINSTAY_TOKEN="} {
