@@ -42,8 +42,8 @@ func (a *Healing) stuck(ctx context.Context, clusters []*fleet.ClusterFacts, aft
 		}
 		limit := now.Add(-c.Config.SelfHealing.WithDefaults().StuckAfter.Std())
 		if w.reviews > 0 && w.firstReview.Before(limit) {
-			found[c.Config.Name] = append(found[c.Config.Name], fleet.Stuck{What: "reviews", Count: w.reviews, Since: w.firstReview,
-				Reason: fmt.Sprintf("%d tasks wait for a person's decision, the oldest submitted %s", w.reviews, w.firstReview.UTC().Format(time.RFC3339))})
+			found[c.Config.Name] = append(found[c.Config.Name], fleet.Stuck{What: fleet.StuckReviews, Count: w.reviews, Since: w.firstReview,
+				Reason: fmt.Sprintf("%d tasks wait for a person's decision, the first since %s", w.reviews, w.firstReview.UTC().Format(time.RFC3339))})
 		}
 		if w.others == 0 {
 			continue
@@ -60,7 +60,7 @@ func (a *Healing) stuck(ctx context.Context, clusters []*fleet.ClusterFacts, aft
 // waitingTasks are the old open tasks of one cluster.
 type waitingTasks struct {
 	reviews, others int64
-	firstReview     time.Time
+	firstReview     time.Time       // since when the first of them waits for a person
 	pinned          map[string]bool // agents that tasks are pinned to
 }
 
@@ -78,8 +78,10 @@ func noteOld(waiting map[string]*waitingTasks, info *workflowpb.WorkflowExecutio
 	switch fleet.TaskStatus(status) {
 	case fleet.TaskReview:
 		w.reviews++
-		if at := info.GetStartTime().AsTime(); w.firstReview.IsZero() || at.Before(w.firstReview) {
-			w.firstReview = at
+		since := info.GetStartTime().AsTime()
+		decodeInto(fields[contract.AttrStatusAt.GetName()], &since)
+		if w.firstReview.IsZero() || since.Before(w.firstReview) {
+			w.firstReview = since
 		}
 	case fleet.TaskDeadLetter: // kept on purpose
 	default:
@@ -130,6 +132,6 @@ func (a *Healing) stuckLane(ctx context.Context, cluster, lane string, after tim
 	if err != nil || stats.GetApproximateBacklogCount() == 0 || age < after || stats.GetTasksDispatchRate() > 0 {
 		return fleet.Stuck{}, false
 	}
-	return fleet.Stuck{What: "lane:" + lane, Count: stats.GetApproximateBacklogCount(), Since: now.Add(-age).UTC(),
+	return fleet.Stuck{What: fleet.StuckLane + lane, Count: stats.GetApproximateBacklogCount(), Since: now.Add(-age).UTC(),
 		Reason: fmt.Sprintf("about %d tasks wait in lane %s, the first for %s, and no agent takes them", stats.GetApproximateBacklogCount(), lane, age.Round(time.Second))}, true
 }

@@ -86,9 +86,15 @@ type Orphan struct {
 	Since   time.Time `json:"since"`              // of its last sign of life
 }
 
+// What is stuck: reviews, or StuckLane and the lane's name.
+const (
+	StuckReviews = "reviews"
+	StuckLane    = "lane:"
+)
+
 // Stuck is something that waits and that nothing moves.
 type Stuck struct {
-	What   string    `json:"what"` // "reviews" or a lane
+	What   string    `json:"what"` // StuckReviews, or StuckLane and the lane's name
 	Count  int64     `json:"count"`
 	Since  time.Time `json:"since,omitzero"`
 	Reason string    `json:"reason"`

@@ -54,9 +54,9 @@ func (t *told) encode() {
 func subjectOf(e *fleet.Event) string {
 	what, _, _ := strings.Cut(strings.TrimPrefix(string(e.Type), fleet.EventPrefix), ".")
 	switch {
-	case what == "task":
+	case what == "task", what == "healing" && e.TaskID != "":
 		return "tasks/" + e.TaskID
-	case what == "lane" && e.Lane != "":
+	case (what == "lane" || what == "healing") && e.Lane != "":
 		return "lanes/" + e.Lane
 	case e.ID != "" && (what == "failover" || what == "drain"):
 		return what + "s/" + e.ID

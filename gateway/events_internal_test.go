@@ -161,6 +161,9 @@ func TestCloudEvent(t *testing.T) {
 		"drains/c:d-1":        {Type: fleet.EventDrainStarted, EventData: fleet.EventData{ID: "c:d-1"}},
 		"lanes/cap/gpu":       {Type: fleet.EventLanePaused, EventData: fleet.EventData{Lane: "cap/gpu"}},
 		"":                    {Type: fleet.EventGap},
+		"tasks/t-2":           {Type: fleet.EventHealing, EventData: fleet.EventData{TaskID: "t-2", AgentID: "a-1", ID: "x"}},
+		"lanes/shard/3":       {Type: fleet.EventHealing, EventData: fleet.EventData{Lane: "shard/3", ID: "x"}},
+		"agents/a-2":          {Type: fleet.EventHealing, EventData: fleet.EventData{AgentID: "a-2", ID: "x"}},
 		"agents/a-1 (leader)": {Type: fleet.EventLeaderElected, EventData: fleet.EventData{AgentID: "a-1"}},
 	} {
 		require.Equal(t, strings.TrimSuffix(want, " (leader)"), subjectOf(&e), e.Type)

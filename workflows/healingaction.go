@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -42,7 +43,17 @@ func (a *healingAction) announce(ctx workflow.Context) {
 		return
 	}
 	data := fleet.EventData{ID: r.ID, Outcome: string(r.Status), Reason: string(r.Type) + ": " + r.Reason}
-	if r.TargetID != r.Cluster {
+	switch orphan := r.Facts.Orphan; {
+	case r.Type == fleet.HealReassign:
+		data.TaskID = r.TargetID
+		if orphan != nil {
+			data.AgentID, data.Attempt = orphan.AgentID, orphan.Attempt
+		}
+	case r.Type == fleet.HealReport:
+		if lane, ok := strings.CutPrefix(r.TargetID, fleet.StuckLane); ok {
+			data.Lane = lane
+		}
+	case r.TargetID != r.Cluster:
 		data.AgentID = r.TargetID
 	}
 	if r.Outcome != "" {
@@ -138,10 +149,10 @@ func (a *healingAction) failOver(ctx workflow.Context) (string, error) {
 	}
 	outcome := fmt.Sprintf("%d tasks moved, %s took over", moved.TasksTransferred, moved.TargetAgentID)
 	if err == nil && moved.Status != fleet.FailoverSucceeded {
-		err = temporal.NewApplicationError("the failover is "+string(moved.Status)+": "+moved.Error, string(moved.Status))
+		err = endedAs("failover", string(moved.Status), moved.Error)
 	}
 	if _, out := a.drain(ctx, 0); err == nil && out != nil {
-		err = fmt.Errorf("its work was moved, and it could not be taken out of service: %w", out)
+		err = temporal.NewApplicationError("its work was moved, and it could not be taken out of service: "+reasonOf(out), "StillInService")
 	}
 	a.record.Ref = "failover " + contract.FailoverID(d.Cluster, d.TargetID, d.Facts.Epoch)
 	return outcome + "; it is out of service until it is healthy", err
@@ -167,10 +178,18 @@ func (a *healingAction) drain(ctx workflow.Context, timeout fleet.Duration) (str
 		return "", fmt.Errorf("the drain did not run: %w", err)
 	}
 	if record.Status != fleet.DrainCompleted {
-		return "", temporal.NewApplicationError("the drain is "+string(record.Status)+": "+record.Error, string(record.Status))
+		return "", endedAs("drain", string(record.Status), record.Error)
 	}
 	done := record.Agents[0]
 	return fmt.Sprintf("%d of its tasks finished, %d were moved; it is out of service until it is healthy", done.Finished, done.Moved), nil
+}
+
+// endedAs says how a drain or failover ended that did not do what was wanted.
+func endedAs(what, status, why string) error {
+	if why != "" {
+		why = ": " + why
+	}
+	return temporal.NewApplicationError("the "+what+" is "+status+why, status)
 }
 
 // replicate spreads shards and targets over the agents that there are, and has scaling start what is missing.

@@ -99,11 +99,16 @@ func TestDegradedAgentIsDrainedAndRestored(t *testing.T) {
 	require.Equal(t, fleet.HealthDegraded, planned.Facts.Level)
 	b.agentIs(t, ill, fleet.AgentOnline)
 
+	l := listen(t, b.node, url.Values{"cluster": {b.cluster}, "type": {"healing"}}, "")
 	b.healUntil(t, nil, fleet.HealDrain, ill, fleet.HealAct)
 	b.agentIs(t, ill, fleet.AgentDraining)
+	require.Equal(t, "running", l.await(t, "healing.action agents/"+ill).Data.Outcome, "its begin is announced")
 	require.Empty(t, b.heal(t, nil).Decisions, "it is in hand")
 	b.finish.Store(true)
 	done := b.healed(t, fleet.HealDrain, ill, fleet.HealingSucceeded)
+	require.True(t, waits(t, func() bool { return len(l.list()) == 2 }), "and its end; the plan is not: %v", l.lines())
+	last := l.list()[1].Data
+	require.Equal(t, []string{done.ID, ill, "succeeded"}, []string{last.ID, last.AgentID, last.Outcome})
 	require.Contains(t, done.Outcome, "1 of its tasks finished, 0 were moved")
 	require.Contains(t, done.Ref, "drain "+b.cluster+":healing-")
 	b.agentIs(t, ill, fleet.AgentMaintenance)

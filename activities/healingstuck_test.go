@@ -1,0 +1,225 @@
+package activities_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"mainstay.dev/mainstay/activities"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// lane is how a lane's queue stands.
+type lane struct {
+	waiting int64
+	age     time.Duration
+	rate    float32
+	err     error
+}
+
+// fakeQueues is a fleet with old open tasks and lanes.
+type fakeQueues struct {
+	fakeFleet
+	old      []*workflowpb.WorkflowExecutionInfo
+	lanes    map[string]lane // by queue
+	countErr error
+	listErr  error
+
+	mu      sync.Mutex
+	counted string   // the query
+	listed  int      // lists of tasks
+	looked  []string // queues
+}
+
+func (f *fakeQueues) CountWorkflow(_ context.Context, r *workflowservice.CountWorkflowExecutionsRequest) (*workflowservice.CountWorkflowExecutionsResponse, error) {
+	f.counted = r.GetQuery()
+	return &workflowservice.CountWorkflowExecutionsResponse{Count: int64(len(f.old))}, f.countErr
+}
+
+// ListWorkflow lists the old tasks, two a page; no healing was done before.
+func (f *fakeQueues) ListWorkflow(ctx context.Context, r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	switch {
+	case strings.Contains(r.GetQuery(), contract.Equals("WorkflowType", contract.HealingActionWorkflow)):
+		return &workflowservice.ListWorkflowExecutionsResponse{}, nil
+	case !strings.Contains(r.GetQuery(), contract.Equals("WorkflowType", contract.TaskWorkflow)):
+		return f.fakeFleet.ListWorkflow(ctx, r)
+	case r.GetQuery() != f.counted:
+		return nil, errors.New("what is listed is not what was counted")
+	}
+	from := len(r.GetNextPageToken())
+	f.listed++
+	answer := &workflowservice.ListWorkflowExecutionsResponse{Executions: f.old[from:min(from+2, len(f.old))]}
+	if from+2 < len(f.old) {
+		answer.NextPageToken = make([]byte, from+2)
+	}
+	return answer, f.listErr
+}
+
+func (f *fakeQueues) WorkflowService() workflowservice.WorkflowServiceClient {
+	return queues{f.fakeFleet.WorkflowService(), f}
+}
+
+type queues struct {
+	workflowservice.WorkflowServiceClient
+	of *fakeQueues
+}
+
+func (q queues) DescribeTaskQueue(_ context.Context, r *workflowservice.DescribeTaskQueueRequest, _ ...grpc.CallOption) (*workflowservice.DescribeTaskQueueResponse, error) {
+	q.of.mu.Lock()
+	defer q.of.mu.Unlock()
+	name := r.GetTaskQueue().GetName()
+	q.of.looked = append(q.of.looked, name)
+	l := q.of.lanes[name]
+	return &workflowservice.DescribeTaskQueueResponse{Stats: &taskqueuepb.TaskQueueStats{
+		ApproximateBacklogCount: l.waiting, ApproximateBacklogAge: durationpb.New(l.age), TasksDispatchRate: l.rate}}, l.err
+}
+
+// oldTask is an open task of a cluster that was submitted an hour ago.
+func oldTask(t *testing.T, cluster string, status fleet.TaskStatus, agent string, since time.Duration) *workflowpb.WorkflowExecutionInfo {
+	t.Helper()
+	fields := map[string]*commonpb.Payload{}
+	for name, value := range map[string]any{contract.AttrCluster.GetName(): cluster, contract.AttrStatus.GetName(): string(status),
+		contract.AttrAgent.GetName(): agent, contract.AttrStatusAt.GetName(): time.Now().Add(-since)} {
+		if value == "" {
+			continue
+		}
+		payload, err := converter.GetDefaultDataConverter().ToPayload(value)
+		require.NoError(t, err)
+		fields[name] = payload
+	}
+	return &workflowpb.WorkflowExecutionInfo{StartTime: timestamppb.New(time.Now().Add(-time.Hour)), SearchAttributes: &commonpb.SearchAttributes{IndexedFields: fields}}
+}
+
+func TestStuck(t *testing.T) {
+	t.Parallel()
+	const quarter, half = 15 * time.Minute, 30 * time.Minute
+	review := func(t *testing.T, since time.Duration) *workflowpb.WorkflowExecutionInfo {
+		return oldTask(t, "c", fleet.TaskReview, "", since)
+	}
+	for name, tc := range map[string]struct {
+		set    func(*testing.T, *fakeQueues)
+		view   fleet.Cluster
+		want   []string // cluster, what, count, minutes
+		looked []string
+		listed int
+	}{
+		"no task is old": {set: func(_ *testing.T, f *fakeQueues) { f.lanes["lane/c"] = lane{waiting: 3, age: half} }},
+		"reviews": {set: func(t *testing.T, f *fakeQueues) {
+			f.old = append(f.old, review(t, time.Minute), review(t, half), review(t, 20*time.Minute))
+		}, want: []string{"c reviews 3 30"}, listed: 2},
+		"reviews that wait only since": {set: func(t *testing.T, f *fakeQueues) { f.old = append(f.old, review(t, 14*time.Minute)) }, listed: 1},
+		"a review of unknown begin": {set: func(t *testing.T, f *fakeQueues) {
+			f.old = append(f.old, review(t, 0))
+			delete(f.old[0].GetSearchAttributes().GetIndexedFields(), contract.AttrStatusAt.GetName())
+		}, want: []string{"c reviews 1 60"}, listed: 1},
+		"dead letters": {set: func(t *testing.T, f *fakeQueues) {
+			f.old = append(f.old, oldTask(t, "c", fleet.TaskDeadLetter, "", half))
+			f.lanes["lane/c"] = lane{waiting: 3, age: half}
+		}, listed: 1},
+		"a lane": {set: func(t *testing.T, f *fakeQueues) {
+			f.old = append(f.old, oldTask(t, "c", "", "", half))
+			f.lanes["lane/c"] = lane{waiting: 3, age: half}
+		}, want: []string{"c lane:default 3 30"}, looked: []string{"lane/c"}, listed: 1},
+		"a lane that moves": {set: func(t *testing.T, f *fakeQueues) {
+			f.old = append(f.old, oldTask(t, "c", "", "", half))
+			f.lanes["lane/c"] = lane{waiting: 3, age: half, rate: 0.1}
+		}, looked: []string{"lane/c"}, listed: 1},
+		"a lane that is empty": {set: func(t *testing.T, f *fakeQueues) {
+			f.old = append(f.old, oldTask(t, "c", fleet.TaskRunning, "", half))
+			f.lanes["lane/c"] = lane{age: half}
+		}, looked: []string{"lane/c"}, listed: 1},
+		"a lane whose first is young": {set: func(t *testing.T, f *fakeQueues) {
+			f.old = append(f.old, oldTask(t, "c", fleet.TaskRetryWait, "", half))
+			f.lanes["lane/c"] = lane{waiting: 3, age: quarter - time.Second}
+		}, looked: []string{"lane/c"}, listed: 1},
+		"a lane that does not answer": {set: func(t *testing.T, f *fakeQueues) {
+			f.old = append(f.old, oldTask(t, "c", "", "", half))
+			f.lanes["lane/c"] = lane{waiting: 3, age: half, err: errors.New("away")}
+		}, looked: []string{"lane/c"}, listed: 1},
+		"all kinds of lanes, one paused": {set: func(t *testing.T, f *fakeQueues) {
+			f.old = append(f.old, oldTask(t, "c", "", "a-1", half))
+			for _, queue := range []string{"lane/c", "lane/c/cap/gpu", "lane/c/shard/0", "lane/c/shard/1", "lane/agent/a-1"} {
+				f.lanes[queue] = lane{waiting: 1, age: half}
+			}
+		}, view: fleet.Cluster{CapabilitySets: [][]string{{"gpu"}}, Shards: make([]fleet.ShardOwner, 2), Pauses: []fleet.Pause{{Lane: "shard/0"}}},
+			want:   []string{"c lane:default 1 30", "c lane:cap/gpu 1 30", "c lane:shard/1 1 30", "c lane:agent/a-1 1 30"},
+			looked: []string{"lane/c", "lane/c/cap/gpu", "lane/c/shard/1", "lane/agent/a-1"}, listed: 1},
+		"everything is paused": {set: func(t *testing.T, f *fakeQueues) {
+			f.old = append(f.old, oldTask(t, "c", "", "", half))
+			f.lanes["lane/c"] = lane{waiting: 3, age: half}
+		}, view: fleet.Cluster{Pauses: []fleet.Pause{{}}}, listed: 1},
+		"each cluster by its own patience, and not those that are off": {set: func(t *testing.T, f *fakeQueues) {
+			for _, cluster := range []string{"c", "off", "patient"} {
+				f.old = append(f.old, oldTask(t, cluster, fleet.TaskReview, "", half), oldTask(t, cluster, "", "", half))
+				f.lanes["lane/"+cluster] = lane{waiting: 1, age: half}
+			}
+			f.views["off"] = clusterView("off", fleet.HealingPolicy{Mode: fleet.HealingOff})
+			f.views["patient"] = clusterView("patient", fleet.HealingPolicy{StuckAfter: fleet.Duration(40 * time.Minute)})
+			f.names = append(f.names, "off", "patient")
+		}, want: []string{"c reviews 1 30", "c lane:default 1 30"}, looked: []string{"lane/c", "lane/patient"}, listed: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := stuckFleet(tc.view)
+			tc.set(t, f)
+			began := time.Now()
+			found, err := (&activities.Healing{Facts: &activities.Facts{Client: f, Namespace: "default"}}).ExamineFleet(t.Context(), contract.ExamineInput{At: began})
+			require.NoError(t, err)
+			var got []string
+			for _, c := range found.Cases {
+				for _, s := range c.Stuck {
+					require.WithinDuration(t, began.Add(-began.Sub(s.Since).Round(time.Minute)), s.Since, 10*time.Second)
+					require.NotEmpty(t, s.Reason)
+					got = append(got, fmt.Sprintf("%s %s %d %.0f", c.Cluster, s.What, s.Count, began.Sub(s.Since).Minutes()))
+				}
+			}
+			require.Equal(t, tc.want, got)
+			require.Equal(t, tc.looked, f.looked)
+			require.Equal(t, tc.listed, f.listed)
+			before := strings.Split(f.counted, "StartTime < ")
+			require.Len(t, before, 2)
+			at, err := time.Parse("'"+time.RFC3339+"'", before[1])
+			require.NoError(t, err)
+			require.WithinDuration(t, began.Add(-quarter), at, 10*time.Second, "tasks count that are as old as the least patient cluster says")
+		})
+	}
+}
+
+func clusterView(name string, policy fleet.HealingPolicy) contract.ClusterView {
+	return contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: name, SelfHealing: policy}}}
+}
+
+// stuckFleet is a fleet with one cluster, in which nothing is wrong.
+func stuckFleet(c fleet.Cluster) *fakeQueues {
+	c.Config.Name = "c"
+	return &fakeQueues{fakeFleet: fakeFleet{names: []string{"c"}, views: map[string]contract.ClusterView{"c": {Cluster: c}}}, lanes: map[string]lane{}}
+}
+
+func TestStuckIsNotKnown(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string]func(*fakeQueues){
+		"count the old tasks":    func(f *fakeQueues) { f.countErr = errors.New("away") },
+		"look for what is wrong": func(f *fakeQueues) { f.listErr = errors.New("away") },
+	} {
+		f := stuckFleet(fleet.Cluster{})
+		f.old = append(f.old, oldTask(t, "c", fleet.TaskReview, "", time.Hour))
+		set(f)
+		_, err := (&activities.Healing{Facts: &activities.Facts{Client: f, Namespace: "default"}}).ExamineFleet(t.Context(), contract.ExamineInput{At: time.Now()})
+		require.ErrorContains(t, err, name+": away")
+	}
+}

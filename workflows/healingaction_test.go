@@ -1,0 +1,391 @@
+package workflows_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	sdktestsuite "go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/workflows"
+)
+
+// healingRun is a run of a HealingAction workflow with a cluster, drains and a scaler that do as they are told.
+type healingRun struct {
+	*sdktestsuite.TestWorkflowEnvironment
+	errs      map[string]error // by activity, or signal
+	cancelled string           // the activity, or the drain, during which the action is cancelled
+	moved     fleet.FailoverRecord
+	drained   fleet.DrainRecord
+	spread    fleet.Rebalance
+	scaled    fleet.ScalingDecision
+
+	mu      sync.Mutex
+	calls   []string
+	drains  []contract.DrainInput
+	awaited []contract.AwaitFailoverInput
+	events  []fleet.Event
+	counted []fleet.HealingStatus
+}
+
+func newHealingRun(t *testing.T) *healingRun {
+	t.Helper()
+	var suite sdktestsuite.WorkflowTestSuite
+	r := &healingRun{
+		TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), errs: map[string]error{},
+		moved:   fleet.FailoverRecord{Status: fleet.FailoverSucceeded, TargetAgentID: "b-1", TasksTransferred: 2},
+		drained: fleet.DrainRecord{Status: fleet.DrainCompleted, Agents: []fleet.AgentDrain{{AgentID: "a-1", Finished: 3, Moved: 1}}},
+		spread:  fleet.Rebalance{Moves: make([]fleet.RebalanceMove, 4)},
+		scaled:  fleet.ScalingDecision{Change: fleet.ScaleUp, Count: 2, Reason: "2 are missing"},
+	}
+	r.RegisterWorkflowWithOptions(workflows.HealingAction, workflow.RegisterOptions{Name: contract.HealingActionWorkflow})
+	r.RegisterWorkflowWithOptions(r.drain, workflow.RegisterOptions{Name: contract.DrainWorkflow})
+	for name, does := range map[string]any{
+		contract.AwaitFailoverActivity: func(_ context.Context, in contract.AwaitFailoverInput) (fleet.FailoverRecord, error) {
+			r.awaited = append(r.awaited, in)
+			return r.moved, r.note(contract.AwaitFailoverActivity, in.AgentID)
+		},
+		contract.ReduceLoadActivity: func(_ context.Context, in contract.ClusterReduceLoad) (contract.LoadReduced, error) {
+			return contract.LoadReduced{MaxTasks: 8, EffectiveSlots: 4}, r.note(contract.ReduceLoadActivity, in.Request.AgentID, in.Request.Reason)
+		},
+		contract.EndOrphanActivity: func(_ context.Context, in contract.EndOrphanInput) (string, error) {
+			return "the attempt was ended", r.note(contract.EndOrphanActivity, in.Orphan.TaskID)
+		},
+		contract.UncordonActivity: func(_ context.Context, in contract.ClusterUncordon) (contract.Cordoned, error) {
+			return contract.Cordoned{}, r.note(contract.UncordonActivity, in.Request.AgentID)
+		},
+		contract.RebalanceActivity: func(_ context.Context, in contract.ClusterRebalance) (fleet.Rebalance, error) {
+			return r.spread, r.note(contract.RebalanceActivity, in.Cluster, in.Request.Reason)
+		},
+		contract.AskScaleActivity: func(_ context.Context, cluster string) (fleet.ScalingDecision, error) {
+			return r.scaled, r.note(contract.AskScaleActivity, cluster)
+		},
+		contract.CountHealingActivity: func(_ context.Context, record fleet.HealingRecord) error {
+			r.counted = append(r.counted, record.Status)
+			return r.errs[contract.CountHealingActivity]
+		},
+	} {
+		r.RegisterActivityWithOptions(does, activity.RegisterOptions{Name: name})
+	}
+	toCluster := func(name string, take any) {
+		r.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", name, mock.Anything).Return(take).Maybe()
+	}
+	toCluster(contract.AnnounceSignal, func(_, _, _, _ string, told any) error {
+		r.events = append(r.events, told.(contract.Announcement).Events...)
+		return r.errs[contract.AnnounceSignal]
+	})
+	toCluster(contract.ManualFailoverSignal, func(_, _, _, _ string, asked any) error {
+		m := asked.(contract.ManualFailover)
+		return r.note(contract.ManualFailoverSignal, m.AgentID, m.Reason)
+	})
+	r.SetTestTimeout(20 * time.Second)
+	return r
+}
+
+// note keeps a call once, however often it is tried again, and says how it ends.
+func (r *healingRun) note(name string, about ...string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if call := strings.Join(append([]string{name}, about...), " "); !slices.Contains(r.calls, call) {
+		r.calls = append(r.calls, call)
+	}
+	if r.cancelled == name {
+		r.CancelWorkflow()
+		return errors.New("tried again later")
+	}
+	return r.errs[name]
+}
+
+// drain plays the Drain workflow: it takes a minute, and ends early when it is cancelled.
+func (r *healingRun) drain(ctx workflow.Context, in contract.DrainInput) (fleet.DrainRecord, error) {
+	r.drains = append(r.drains, in)
+	if r.cancelled == contract.DrainWorkflow {
+		r.RegisterDelayedCallback(r.CancelWorkflow, 30*time.Second)
+	}
+	if err := workflow.Sleep(ctx, time.Minute); err != nil {
+		r.calls = append(r.calls, "the drain was cancelled")
+		return fleet.DrainRecord{Status: fleet.DrainCancelled, Agents: r.drained.Agents}, nil
+	}
+	return r.drained, r.errs[contract.DrainWorkflow]
+}
+
+var healingAt = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+
+// act runs the action of a decision to its end.
+func (r *healingRun) act(t *testing.T, d *fleet.HealingDecision) fleet.HealingRecord {
+	t.Helper()
+	d.Cluster, d.Priority, d.Reason = "c", 50, "why"
+	if d.Verdict == "" {
+		d.Verdict = fleet.HealAct
+	}
+	d.Facts.Epoch = 7
+	r.ExecuteWorkflow(contract.HealingActionWorkflow, contract.HealingActionInput{
+		Cycle: "cycle-1", Decision: *d, Policy: fleet.HealingPolicy{}.WithDefaults(), DecidedAt: healingAt})
+	require.True(t, r.IsWorkflowCompleted())
+	require.NoError(t, r.GetWorkflowError(), "how it ended is in the record")
+	var record, asked fleet.HealingRecord
+	require.NoError(t, r.GetWorkflowResult(&record))
+	value, err := r.QueryWorkflow(contract.HealingQuery)
+	require.NoError(t, err)
+	require.NoError(t, value.Get(&asked))
+	require.Equal(t, record, asked)
+	require.Equal(t, contract.HealingActionID("c", d.Type, d.TargetID, healingAt), record.ID)
+	require.Equal(t, "cycle-1", record.Cycle)
+	require.Equal(t, healingAt, record.DecidedAt)
+	require.NotNil(t, record.CompletedAt)
+	require.Equal(t, []fleet.HealingStatus{record.Status}, r.counted, "it is counted once")
+	return record
+}
+
+// outcomes are those of the events that were announced.
+func (r *healingRun) outcomes() []string {
+	var list []string
+	for _, e := range r.events {
+		list = append(list, e.Outcome)
+	}
+	return list
+}
+
+// ofKind is a decision of each kind that does something, and the first that is done for it.
+func ofKind(kind fleet.HealingType) (d *fleet.HealingDecision, first string) {
+	d = &fleet.HealingDecision{Type: kind, TargetID: "a-1"}
+	switch kind {
+	case fleet.HealFailover:
+		first = contract.AwaitFailoverActivity
+	case fleet.HealDrain:
+		first = contract.DrainWorkflow
+	case fleet.HealReduce:
+		first = contract.ReduceLoadActivity
+	case fleet.HealRestore:
+		first = contract.UncordonActivity
+	case fleet.HealReassign:
+		d.TargetID, first = "t-1", contract.EndOrphanActivity
+		d.Facts.Orphan = &fleet.Orphan{TaskID: "t-1", Attempt: 2, AgentID: "a-9"}
+	case fleet.HealRebalance:
+		d.TargetID, first, d.Facts.Scaled = "c", contract.RebalanceActivity, true
+	}
+	return d, first
+}
+
+var healingKinds = []fleet.HealingType{
+	fleet.HealFailover, fleet.HealReassign, fleet.HealRebalance, fleet.HealDrain, fleet.HealReduce, fleet.HealRestore}
+
+func TestHealingActionsSucceed(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		kind    fleet.HealingType
+		set     func(*healingRun, *fleet.HealingDecision)
+		outcome string
+		ref     string
+		calls   []string
+		drains  []fleet.Duration // their timeouts
+		event   fleet.EventData  // whom the events are about
+	}{
+		"failover": {
+			kind: fleet.HealFailover, outcome: "2 tasks moved, b-1 took over; it is out of service until it is healthy", ref: "failover c:a-1:7",
+			calls: []string{contract.ManualFailoverSignal + " a-1 healing: why", contract.AwaitFailoverActivity + " a-1"}, drains: []fleet.Duration{0},
+			event: fleet.EventData{AgentID: "a-1"},
+		},
+		"failover of one that is lost meanwhile": {
+			kind: fleet.HealFailover, outcome: "the agent was lost", ref: "failover c:a-1:7",
+			set: func(r *healingRun, _ *fleet.HealingDecision) {
+				r.errs[contract.AwaitFailoverActivity] = temporal.NewNonRetryableApplicationError("the agent was lost", contract.LostMeanwhile, nil)
+			},
+			calls: []string{contract.ManualFailoverSignal + " a-1 healing: why", contract.AwaitFailoverActivity + " a-1"},
+			event: fleet.EventData{AgentID: "a-1"},
+		},
+		"drain": {
+			kind: fleet.HealDrain, outcome: "3 of its tasks finished, 1 were moved; it is out of service until it is healthy",
+			ref: "drain " + contract.HealingDrainID("c", "a-1", healingAt), drains: []fleet.Duration{fleet.HealingPolicy{}.WithDefaults().DrainTimeout},
+			event: fleet.EventData{AgentID: "a-1"},
+		},
+		"reduce": {
+			kind: fleet.HealReduce, outcome: "it runs at most 4 of 8 tasks at a time until it is healthy",
+			calls: []string{contract.ReduceLoadActivity + " a-1 healing: why"}, event: fleet.EventData{AgentID: "a-1"},
+		},
+		"restore": {
+			kind: fleet.HealRestore, outcome: "it is given work again", calls: []string{contract.UncordonActivity + " a-1"}, event: fleet.EventData{AgentID: "a-1"},
+		},
+		"reassign": {
+			kind: fleet.HealReassign, outcome: "the attempt was ended", calls: []string{contract.EndOrphanActivity + " t-1"},
+			event: fleet.EventData{TaskID: "t-1", AgentID: "a-9", Attempt: 2},
+		},
+		"rebalance, and scaling starts": {
+			kind: fleet.HealRebalance, outcome: "4 shards and targets were moved; scaling starts 2 agents: 2 are missing",
+			calls: []string{contract.RebalanceActivity + " c healing: why", contract.AskScaleActivity + " c"},
+		},
+		"rebalance, and scaling is at it": {
+			kind: fleet.HealRebalance, outcome: "4 shards and targets were moved; scaling does what is needed: 2 are being started",
+			set: func(r *healingRun, _ *fleet.HealingDecision) {
+				r.scaled = fleet.ScalingDecision{Reason: "2 are being started"}
+			},
+			calls: []string{contract.RebalanceActivity + " c healing: why", contract.AskScaleActivity + " c"},
+		},
+		"rebalance without scaling": {
+			kind: fleet.HealRebalance, outcome: "4 shards and targets were moved; nobody starts agents here: start them, or turn scaling on",
+			set:   func(_ *healingRun, d *fleet.HealingDecision) { d.Facts.Scaled = false },
+			calls: []string{contract.RebalanceActivity + " c healing: why"},
+		},
+		"whatever becomes of the count and the events": {
+			kind: fleet.HealRestore, outcome: "it is given work again", calls: []string{contract.UncordonActivity + " a-1"}, event: fleet.EventData{AgentID: "a-1"},
+			set: func(r *healingRun, _ *fleet.HealingDecision) {
+				r.errs[contract.AnnounceSignal] = errors.New("no such cluster")
+				r.errs[contract.CountHealingActivity] = temporal.NewNonRetryableApplicationError("no metrics", "Lost", nil)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newHealingRun(t)
+			d, _ := ofKind(tc.kind)
+			if tc.set != nil {
+				tc.set(r, d)
+			}
+			record := r.act(t, d)
+			require.Equal(t, fleet.HealingSucceeded, record.Status)
+			require.Equal(t, tc.outcome, record.Outcome)
+			require.Equal(t, tc.ref, record.Ref)
+			require.Equal(t, tc.calls, r.calls)
+			var drains []fleet.Duration
+			for _, drain := range r.drains {
+				require.Equal(t, []string{"a-1"}, drain.Agents)
+				require.Equal(t, contract.HealingDrainID("c", "a-1", healingAt), drain.ID, "it is known for healing's")
+				drains = append(drains, drain.Timeout)
+			}
+			require.Equal(t, tc.drains, drains)
+			for _, in := range r.awaited {
+				require.Equal(t, contract.AwaitFailoverInput{Cluster: "c", AgentID: "a-1", Epoch: 7, After: healingAt}, in)
+			}
+			require.Equal(t, []string{"running", "succeeded"}, r.outcomes(), "its begin and end are announced")
+			for i, e := range r.events {
+				tc.event.ID, tc.event.Outcome, tc.event.Reason = record.ID, e.Outcome, string(tc.kind)+": why"
+				if i == 1 {
+					tc.event.Reason += ": " + tc.outcome
+				}
+				require.Equal(t, tc.event, e.EventData)
+				require.Equal(t, fleet.EventHealing, e.Type)
+			}
+		})
+	}
+}
+
+// TestHealingActionsDoNotSucceed has the first step of each kind be refused, fail, end late, and be cancelled.
+func TestHealingActionsDoNotSucceed(t *testing.T) {
+	t.Parallel()
+	for _, kind := range healingKinds {
+		for end, tc := range map[string]struct {
+			err     error
+			status  fleet.HealingStatus
+			outcome string
+		}{
+			"refused":   {temporal.NewNonRetryableApplicationError("not so", contract.Refused, nil), fleet.HealingSkipped, "not so"},
+			"failed":    {temporal.NewNonRetryableApplicationError("it broke", "Broken", nil), fleet.HealingFailed, "it broke"},
+			"late":      {temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil), fleet.HealingFailed, "StartToClose"},
+			"cancelled": {nil, fleet.HealingFailed, "cancelled"},
+		} {
+			t.Run(string(kind)+" "+end, func(t *testing.T) {
+				t.Parallel()
+				r := newHealingRun(t)
+				d, first := ofKind(kind)
+				if r.errs[first] = tc.err; tc.err == nil {
+					r.cancelled = first
+				}
+				record := r.act(t, d)
+				require.Equal(t, tc.status, record.Status)
+				require.Contains(t, record.Outcome, tc.outcome)
+				require.Equal(t, []string{"running", string(tc.status)}, r.outcomes(), "its begin and end are announced")
+				require.NotContains(t, r.calls, contract.AskScaleActivity+" c", "nothing comes after it")
+				require.Equal(t, kind == fleet.HealDrain && end == "cancelled", slices.Contains(r.calls, "the drain was cancelled"))
+				took := kind == fleet.HealDrain || kind == fleet.HealFailover && end != "cancelled"
+				require.Equal(t, took, len(r.drains) == 1, "an agent whose failover went wrong is taken out of service all the same")
+			})
+		}
+	}
+}
+
+func TestHealingActionsEndBadly(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		kind    fleet.HealingType
+		set     func(*healingRun)
+		status  fleet.HealingStatus
+		outcome string
+	}{
+		"the cluster is gone": {fleet.HealFailover, func(r *healingRun) { r.errs[contract.ManualFailoverSignal] = errors.New("no such workflow") },
+			fleet.HealingFailed, "the cluster was not asked for the failover: no such workflow"},
+		"the failover failed": {fleet.HealFailover, func(r *healingRun) {
+			r.moved = fleet.FailoverRecord{Status: fleet.FailoverFailed, Error: "nobody took over"}
+		}, fleet.HealingFailed, "the failover is failed: nobody took over"},
+		"its drain failed": {fleet.HealFailover, func(r *healingRun) { r.drained.Status, r.drained.Error = fleet.DrainFailed, "a-1: no hub" },
+			fleet.HealingFailed, "its work was moved, and it could not be taken out of service: the drain is failed: a-1: no hub"},
+		"the drain failed": {fleet.HealDrain, func(r *healingRun) { r.drained.Status, r.drained.Error = fleet.DrainFailed, "a-1: no hub" },
+			fleet.HealingFailed, "the drain is failed: a-1: no hub"},
+		"a person ended the drain": {fleet.HealDrain, func(r *healingRun) { r.drained.Status = fleet.DrainCancelled },
+			fleet.HealingFailed, "the drain is cancelled"},
+		"scaling is blocked": {fleet.HealRebalance, func(r *healingRun) { r.scaled = fleet.ScalingDecision{Blocked: true, Reason: "max_agents is 3"} },
+			fleet.HealingFailed, "4 shards and targets were moved; scaling cannot start agents now: max_agents is 3"},
+		"scaling refuses": {fleet.HealRebalance, func(r *healingRun) {
+			r.errs[contract.AskScaleActivity] = temporal.NewNonRetryableApplicationError("scaling is off", contract.Refused, nil)
+		}, fleet.HealingSkipped, "scaling is off"},
+		"a newer version's kind": {"dance", func(*healingRun) {}, fleet.HealingSkipped, "this version does not know the action"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newHealingRun(t)
+			tc.set(r)
+			d, _ := ofKind(tc.kind)
+			record := r.act(t, d)
+			require.Equal(t, tc.status, record.Status)
+			require.Equal(t, tc.outcome, record.Outcome)
+			require.Equal(t, []string{"running", string(tc.status)}, r.outcomes())
+		})
+	}
+}
+
+func TestHealingActionsThatOnlyRecord(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		decision fleet.HealingDecision
+		status   fleet.HealingStatus
+		outcome  string
+		events   []fleet.EventData
+	}{
+		"a dry run": {fleet.HealingDecision{Type: fleet.HealFailover, TargetID: "a-1", Verdict: fleet.HealPlan},
+			fleet.HealingPlanned, "a dry run: nothing was done", nil},
+		"a skip": {fleet.HealingDecision{Type: fleet.HealDrain, TargetID: "a-1", Verdict: fleet.HealSkip, Why: "it is the last agent"},
+			fleet.HealingSkipped, "it is the last agent", nil},
+		"reviews": {fleet.HealingDecision{Type: fleet.HealReport, TargetID: fleet.StuckReviews},
+			fleet.HealingReported, "this needs a person", []fleet.EventData{{Reason: "report: why: this needs a person"}}},
+		"a lane": {fleet.HealingDecision{Type: fleet.HealReport, TargetID: fleet.StuckLane + "cap/gpu"},
+			fleet.HealingReported, "this needs a person", []fleet.EventData{{Lane: "cap/gpu", Reason: "report: why: this needs a person"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newHealingRun(t)
+			record := r.act(t, &tc.decision)
+			require.Equal(t, tc.status, record.Status)
+			require.Equal(t, tc.outcome, record.Outcome)
+			require.Empty(t, r.calls)
+			require.Empty(t, r.drains)
+			var events []fleet.EventData
+			for _, e := range r.events {
+				require.Equal(t, []string{record.ID, string(tc.status)}, []string{e.ID, e.Outcome})
+				e.ID, e.Outcome = "", ""
+				events = append(events, e.EventData)
+			}
+			require.Equal(t, tc.events, events)
+		})
+	}
+}
