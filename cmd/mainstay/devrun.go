@@ -97,7 +97,12 @@ func (a *app) startDev(ctx context.Context, o devOptions) (_ *devRun, err error)
 		return nil, err
 	}
 	log := newLogger(d.log, zapcore.InfoLevel, false)
-	o.temporal.Strip = d.url + page.Strip
+	if err := d.takeTokens(o, listener, a.getenv); err != nil {
+		return nil, err
+	}
+	if d.tokens.admin == "" { // the Web UI's frame has no session, so it could only show that it may show nothing
+		o.temporal.Strip = d.url + page.Strip
+	}
 	if d.tracing, err = a.tracing(ctx); err != nil {
 		return nil, err
 	}
@@ -108,7 +113,7 @@ func (a *app) startDev(ctx context.Context, o devOptions) (_ *devRun, err error)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.secure(o, &plane, a.getenv); err != nil {
+	if err := d.secure(o, &plane); err != nil {
 		return nil, err
 	}
 	if d.plane, err = startControlPlane(ctx, plane); err != nil {

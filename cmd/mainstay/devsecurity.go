@@ -1,26 +1,34 @@
 package main
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 )
 
-// secure decides whether `dev` asks who one is: unless all that it serves is for this machine alone and no token is set.
-func (d *devRun) secure(o devOptions, p *planeOptions, getenv func(string) string) error {
+// takeTokens decides whether `dev` asks who one is: unless all that it serves is for this machine alone and no token is set.
+// Then there are tokens.
+func (d *devRun) takeTokens(o devOptions, listener net.Listener, getenv func(string) string) error {
 	if o.open {
 		return nil
 	}
-	tokens, err := readFirstTokens(o.security, getenv)
+	given, err := readFirstTokens(o.security, getenv)
 	if err != nil {
 		return err
 	}
 	d.exposedUI = o.temporal.UIPort != 0 && !onlyHere(o.temporal.UIHost)
-	if tokens.admin == "" && loopback(p.listener) && onlyHere(o.temporal.Host) && !d.exposedUI {
+	if given.admin == "" && loopback(listener) && onlyHere(o.temporal.Host) && !d.exposedUI {
 		return nil
 	}
-	if d.tokens, err = keptTokens(d.dir, tokens); err != nil {
-		return err
+	d.tokens, err = keptTokens(d.dir, given)
+	return err
+}
+
+// secure has the control plane ask for the tokens, if there are any.
+func (d *devRun) secure(o devOptions, p *planeOptions) (err error) {
+	if d.tokens.admin == "" {
+		return nil
 	}
 	p.metrics = metricsPolicy(o.security.OpenMetrics)
 	p.gate, p.audit, err = newGate(o.security, d.tokens, p.key, d.client, p.logger)

@@ -132,7 +132,7 @@ var theSecuredDev = sync.OnceValues(func() (devReport, error) {
 			return devReport{}, err
 		}
 	}
-	report, err := startDev("--agents", "0", "--ui", "off", "--admin-token-file", adminFile, "--join-token-file", joinFile)
+	report, err := startDev("--agents", "0", "--ui", "127.0.0.1:0", "--admin-token-file", adminFile, "--join-token-file", joinFile)
 	report.token, report.joinFile = admin, joinFile
 	return report, err
 })
