@@ -109,12 +109,14 @@ func (r *healingRun) note(name string, about ...string) error {
 }
 
 // drain plays the Drain workflow: it takes a minute, and ends early when it is cancelled.
+//
+//workflowcheck:ignore
 func (r *healingRun) drain(ctx workflow.Context, in contract.DrainInput) (fleet.DrainRecord, error) {
 	r.drains = append(r.drains, in)
 	if r.cancelled == contract.DrainWorkflow {
 		r.RegisterDelayedCallback(r.CancelWorkflow, 30*time.Second)
 	}
-	if err := workflow.Sleep(ctx, time.Minute); err != nil {
+	if workflow.Sleep(ctx, time.Minute) != nil {
 		r.calls = append(r.calls, "the drain was cancelled")
 		return fleet.DrainRecord{Status: fleet.DrainCancelled, Agents: r.drained.Agents}, nil
 	}
