@@ -116,7 +116,8 @@ func (r *healingRun) drain(ctx workflow.Context, in contract.DrainInput) (fleet.
 	if r.cancelled == contract.DrainWorkflow {
 		r.RegisterDelayedCallback(r.CancelWorkflow, 30*time.Second)
 	}
-	if workflow.Sleep(ctx, time.Minute) != nil {
+	_ = workflow.Sleep(ctx, time.Minute)
+	if ctx.Err() != nil {
 		r.calls = append(r.calls, "the drain was cancelled")
 		return fleet.DrainRecord{Status: fleet.DrainCancelled, Agents: r.drained.Agents}, nil
 	}
