@@ -116,10 +116,9 @@ func (r *healingRun) drain(ctx workflow.Context, in contract.DrainInput) (fleet.
 	if r.cancelled == contract.DrainWorkflow {
 		r.RegisterDelayedCallback(r.CancelWorkflow, 30*time.Second)
 	}
-	_ = workflow.Sleep(ctx, time.Minute)
-	if ctx.Err() != nil {
+	if err := workflow.Sleep(ctx, time.Minute); err != nil {
 		r.calls = append(r.calls, "the drain was cancelled")
-		return fleet.DrainRecord{Status: fleet.DrainCancelled, Agents: r.drained.Agents}, nil
+		return fleet.DrainRecord{Status: fleet.DrainCancelled, Agents: r.drained.Agents}, nil //nolint:nilerr // a cancelled drain is a record, not an error
 	}
 	return r.drained, r.errs[contract.DrainWorkflow]
 }
