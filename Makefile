@@ -45,9 +45,12 @@ bench-page: ## measure how long the fleet page takes with 500 agents and 5,000 t
 race: ## run the tests of the concurrent parts under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(RACE)
 
-bench: build ## measure throughput beside bare Temporal, an idle fleet, failover times and the queue (about 40 minutes, on a quiet machine)
+bench: build ## measure throughput and the gateway beside bare Temporal, an idle fleet, healing, failover, drain and the queue (about 50 minutes, on a quiet machine)
 	bin/mainstay bench throughput
+	bin/mainstay bench gateway
 	bin/mainstay bench idle
+	bin/mainstay bench healing
+	bin/mainstay bench drain
 	bin/mainstay bench failover
 	bin/mainstay bench queue
 
