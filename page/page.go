@@ -82,7 +82,7 @@ func New(o Options) (*Page, error) {
 			return nil
 		}
 		fmt.Fprintf(sum, "%s %d\n%s", name, len(data), data)
-		if strings.HasSuffix(name, ".js") && name != "theme.js" && name != "app.js" {
+		if strings.HasSuffix(name, ".js") && name != "early.js" && name != "app.js" {
 			modules = append(modules, name)
 		}
 		p.assets[name], err = newFile(name, data)

@@ -59,11 +59,12 @@ function show() {
   }
   const title = typeof view.title === "function" ? view.title(params) : view.title;
   document.title = `${title} · Mainstay`;
-  const mine = shown;
+  const mine = shown, first = mine.first;
   setTimeout(() => { if (shown === mine && !mine.data && !mine.error && !signingIn) patch($("main"), [h("p.loading", { key: "loading" }, "Loading…")]); }, 250);
   scrollTo(0, 0);
-  listen();
-  read();
+  if (!first) listen();
+  const done = read();
+  if (first) done.finally(() => { if (shown === mine && !signingIn) listen(); }); // the stream does not stand in the first view's way
 }
 
 /** read reads what the view shows, and draws it. */
