@@ -2,6 +2,7 @@ package contract
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"mainstay.dev/mainstay/fleet"
@@ -81,7 +82,7 @@ type Directive struct {
 	ElectionInterval fleet.Duration `json:"election_interval,omitempty"`
 	// Brake is when so many lost agents point to the network that their work is held back.
 	Brake fleet.BrakePolicy `json:"brake,omitzero"`
-	// Fences are the newest takeovers of agent ids: older sessions must end.
+	// Fences are the newest takeovers of agent ids, sorted by agent: older sessions must end.
 	Fences []Fence `json:"fences,omitempty"`
 	// Paused says that nothing is taken from any lane, also not from those of the cluster's agents.
 	Paused bool `json:"paused,omitempty"`
@@ -94,7 +95,8 @@ func (d *Directive) Holds(lane string) bool { return d.Paused || slices.Contains
 
 // Fenced reports whether a session of an agent has been replaced by a newer process's.
 func (d *Directive) Fenced(agentID string, epoch int64) bool {
-	return slices.ContainsFunc(d.Fences, func(f Fence) bool { return f.AgentID == agentID && epoch < f.MinEpoch })
+	i, found := slices.BinarySearchFunc(d.Fences, agentID, func(f Fence, id string) int { return strings.Compare(f.AgentID, id) })
+	return found && epoch < d.Fences[i].MinEpoch
 }
 
 // Replaces reports whether d is newer than another directive for the same cluster.
