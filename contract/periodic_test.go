@@ -35,14 +35,14 @@ func TestTaskQuery(t *testing.T) {
 		`WorkflowType = 'Task' AND MainstayCluster = 'c' AND MainstayTaskType = 't' AND MainstayTenant = 'acme' AND MainstayAgent = 'a'`: {Cluster: "c", Type: "t", Tenant: "acme", Agent: "a"},
 		`WorkflowType = 'Task' AND MainstayLabels = 'a=it%27s' AND MainstayLabels = 'b=%5C'`:                                             {Labels: map[string]string{"b": `\`, "a": "it's"}},
 		`WorkflowType = 'Task' AND StartTime >= '2026-11-21T02:00:00.0000005Z' AND StartTime < '2026-11-21T02:00:00.0000005Z'`:           {SubmittedAfter: at, SubmittedBefore: at},
-		`WorkflowType = 'Task' AND ExecutionStatus = 'Running' AND MainstayStatus = 'dead_letter'`:                                       {Status: fleet.TaskDeadLetter},
+		`WorkflowType = 'Task' AND ExecutionStatus = 'Running' AND MainstayStatus BETWEEN 'dead_letter' AND 'dead_letter'`:               {Status: fleet.TaskDeadLetter},
 		`WorkflowType = 'Task' AND ExecutionStatus = 'Running' AND (MainstayStatus IS NULL OR MainstayStatus = 'retry_wait')`:            {Status: fleet.TaskQueued},
 		`WorkflowType = 'Task' AND (ExecutionStatus = 'Canceled' OR ExecutionStatus = 'Terminated')`:                                     {Status: fleet.TaskCancelled},
 	} {
 		require.Equal(t, want, contract.TaskQuery(&filter))
 	}
 	retry := contract.BulkSpec{Action: fleet.BulkRetry, Filter: fleet.TaskFilter{Cluster: "c"}}
-	require.Equal(t, `WorkflowType = 'Task' AND MainstayCluster = 'c' AND ExecutionStatus = 'Running' AND MainstayStatus = 'dead_letter' AND ExecutionStatus = 'Running'`, retry.Query(),
+	require.Equal(t, `WorkflowType = 'Task' AND MainstayCluster = 'c' AND ExecutionStatus = 'Running' AND MainstayStatus BETWEEN 'dead_letter' AND 'dead_letter' AND ExecutionStatus = 'Running'`, retry.Query(),
 		"a retry asks for dead letters only")
 }
 

@@ -68,7 +68,7 @@ func openStore(o Options) (*Store, error) {
 	return store, nil
 }
 
-// openSQLite makes the schema of a new database.
+// openSQLite makes the schema of a new database, and our indexes in any.
 func openSQLite(o Options) (*config.SQL, error) {
 	conf := &config.SQL{PluginName: sqliteplugin.PluginName}
 	if o.DataDir == "" {
@@ -81,7 +81,7 @@ func openSQLite(o Options) (*config.SQL, error) {
 			return nil, err
 		}
 	}
-	return conf, nil
+	return conf, addIndexes(conf)
 }
 
 // setupSchema makes the database file if it is not there. It is made beside its place and renamed, so that a crash in

@@ -36,8 +36,8 @@ func (f *watchedFleet) CountWorkflow(_ context.Context, r *workflowservice.Count
 	answer := &workflowservice.CountWorkflowExecutionsResponse{}
 	for key, n := range f.counts {
 		status, cluster, _ := strings.Cut(key, " ")
-		_, only, one := strings.Cut(r.GetQuery(), "MainstayCluster = ")
-		if strings.Contains(r.GetQuery(), "MainstayStatus = '"+status+"'") && (!one || only == "'"+cluster+"'") {
+		of := strings.Contains(r.GetQuery(), "MainstayCluster = '"+cluster+"'") || !strings.Contains(r.GetQuery(), "MainstayCluster")
+		if of && strings.Contains(r.GetQuery(), "MainstayStatus BETWEEN '"+status+"' AND '"+status+"'") {
 			answer.Count += n
 		}
 	}

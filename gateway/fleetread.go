@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
@@ -151,12 +149,7 @@ func (g *Gateway) readBacklogs(ctx context.Context, clusters []clusterReading) e
 // clusters.
 func (g *Gateway) countTasks(ctx context.Context, clusters []clusterReading, status fleet.TaskStatus, of func(*clusterReading) *int64) error {
 	count := func(cluster string) (int64, error) {
-		answer, err := g.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
-			Namespace: g.namespace, Query: allOf(contract.Equals("WorkflowType", contract.TaskWorkflow),
-				contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING),
-				contract.Equals(contract.AttrStatus.GetName(), string(status)), filter(contract.AttrCluster.GetName(), cluster)),
-		})
-		return answer.GetCount(), g.answer(err, "count tasks", protocol.CodeNotFound)
+		return g.countWorkflows(ctx, contract.TaskQuery(&fleet.TaskFilter{Cluster: cluster, Status: status}))
 	}
 	left, err := count("")
 	for i := 0; err == nil && left > 0 && i < len(clusters); i++ {

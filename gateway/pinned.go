@@ -27,7 +27,7 @@ func (g *Gateway) pinnedAgents(ctx context.Context, only string) (map[string][]s
 			others = agent + " NOT IN (" + strings.Join(known, ", ") + ")"
 		}
 		found, next, err := g.workflowPage(ctx, "list pinned tasks", allOf(contract.Equals("WorkflowType", contract.TaskWorkflow),
-			contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), agent+" IS NOT NULL", filter(cluster, only), others), pinnedPage, "")
+			contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), agent+" > ''", filter(cluster, only), others), pinnedPage, "")
 		if err != nil {
 			return nil, err
 		}

@@ -179,7 +179,8 @@ func (d *devRun) startTemporal(ctx context.Context, o devOptions, log *zap.Logge
 		return err
 	}
 	d.client, err = client.DialContext(ctx, client.Options{HostPort: d.temporal.Address(), Namespace: d.temporal.Namespace(), Identity: planeIdentity(),
-		Logger: forSDK(log), MetricsHandler: telemetry.NewSDKMetrics(d.registry), Interceptors: interceptors})
+		Logger: forSDK(log), MetricsHandler: telemetry.NewSDKMetrics(d.registry), Interceptors: interceptors,
+		ConnectionOptions: client.ConnectionOptions{GrpcCompression: &client.GrpcCompressionNone{}}}) // it is in this process
 	if err != nil {
 		return fmt.Errorf("connect to the embedded Temporal: %w", err)
 	}

@@ -79,12 +79,12 @@ func (f *fleet) fill() {
 		}
 		f.call(http.MethodPost, "/tasks/batch", batch, nil)
 	}
+	var o struct {
+		Agents struct{ Online int }
+		Tasks  struct{ Open int }
+	}
 	for limit := time.Now().Add(3 * time.Minute); ; {
-		require.True(f, time.Now().Before(limit), "the installation never came up")
-		var o struct {
-			Agents struct{ Online int }
-			Tasks  struct{ Open int }
-		}
+		require.True(f, time.Now().Before(limit), "the installation never came up: %+v", o)
 		f.call(http.MethodGet, "/overview", nil, &o)
 		if o.Agents.Online == benchAgents && o.Tasks.Open == benchTasks-benchTasks/10 {
 			return
