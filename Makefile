@@ -12,7 +12,7 @@ LINTERS := bin/golangci-lint bin/workflowcheck
 RACE    := $(patsubst %,./%/...,$(wildcard fleet contract protocol httpapi hub gateway access guard page telemetry spawner agent workflows activities worker config))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev build image openapi test e2e race bench bench-page chaos replay record lint fmt clean vuln
+.PHONY: help demo dev build image openapi page test e2e race bench bench-page chaos replay record lint fmt clean vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ image: build ## build the container image `mainstay` (needs Docker; see docker-c
 openapi: ## write docs/openapi.json anew, after a change of the REST API; a test compares it with the code
 	$(GO) run ./cmd/mainstay openapi > docs/openapi.json.new
 	@mv docs/openapi.json.new docs/openapi.json
+
+page: ## make the fleet page's scripts anew, after a change of its modules; a test compares them
+	$(GO) test ./page -run '^TestBundle$$' -count=1 -args -write
 
 # One Temporal serves all of the end-to-end tests, so they run alone; the rest waits for faults and timers much of its time.
 test: ## run all tests; never from the cache, which does not see the programs that some of them build

@@ -1,5 +1,5 @@
 // Package page is the fleet page: hand-written HTML, CSS and ES modules that are part of the binary and read the REST API.
-// There is no build step and nothing is loaded from elsewhere.
+// Nothing is loaded from elsewhere. Of the modules in static, `make page` makes the two scripts in bundle.
 package page
 
 import (
@@ -7,18 +7,23 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"embed"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"html/template"
 	"io/fs"
 	"net/http"
 	"path"
-	"slices"
 	"strings"
 )
 
-//go:embed static
+//go:embed static/*.html static/*.css static/*.svg bundle
 var files embed.FS
+
+// early is the script that stands in the page itself.
+//
+//go:embed bundle/early.js
+var early string
 
 // Paths that the page is served at. What is below Assets has a digest of all files in its name.
 const (
@@ -63,10 +68,9 @@ func New(o Options) (*Page, error) {
 	if o.Namespace == "" {
 		o.Namespace = "default"
 	}
-	p := &Page{assets: map[string]file{}, policy: policy(o.Framers)}
+	p := &Page{assets: map[string]file{}}
 	sum, index := sha256.New(), []byte(nil)
-	var modules []string
-	err := fs.WalkDir(files, "static", func(name string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -78,28 +82,22 @@ func New(o Options) (*Page, error) {
 		case "index.html":
 			index = data
 			return nil
-		case "strip.html":
+		case "strip.html", "early.js":
 			return nil
 		}
 		fmt.Fprintf(sum, "%s %d\n%s", name, len(data), data)
-		if strings.HasSuffix(name, ".js") && name != "early.js" && name != "app.js" {
-			modules = append(modules, name)
-		}
 		p.assets[name], err = newFile(name, data)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the page's files: %w", err)
 	}
-	slices.Sort(modules)
 	p.base = Assets + hex.EncodeToString(sum.Sum(nil))[:12] + "/"
-	if err := p.makeIndex(index, o, modules); err != nil {
-		return nil, err
-	}
-	return p, nil
+	p.policy = policy(early, o.Framers)
+	return p, p.makeIndex(index, o)
 }
 
-func (p *Page) makeIndex(text []byte, o Options, modules []string) error {
+func (p *Page) makeIndex(text []byte, o Options) error {
 	t, err := template.New("index").Parse(string(text))
 	if err != nil {
 		return fmt.Errorf("parse the page: %w", err)
@@ -107,9 +105,9 @@ func (p *Page) makeIndex(text []byte, o Options, modules []string) error {
 	var page bytes.Buffer
 	if err := t.Execute(&page, struct {
 		Options
-		Base    string
-		Modules []string
-	}{o, p.base, modules}); err != nil {
+		Base  string
+		Early template.JS
+	}{o, p.base, template.JS(early)}); err != nil {
 		return fmt.Errorf("make the page: %w", err)
 	}
 	p.index, err = newFile("index.html", page.Bytes())
@@ -136,9 +134,11 @@ func newFile(name string, data []byte) (file, error) {
 	return file{kind: kind, plain: data, zip: zipped.Bytes(), etag: hex.EncodeToString(sum[:8])}, nil
 }
 
-// policy lets the page load its own files, call its own API, and nothing else; no text can become markup or a script.
-func policy(framers []string) string {
-	return "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; " +
+// policy lets the page run the one script that stands in it, load its own files, call its own API, and nothing else; no text can
+// become markup or a script.
+func policy(script string, framers []string) string {
+	sum := sha256.Sum256([]byte(script))
+	return "default-src 'none'; script-src 'self' 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; " +
 		"require-trusted-types-for 'script'; trusted-types 'none'; frame-ancestors " + strings.Join(append([]string{"'self'"}, framers...), " ")
 }
 

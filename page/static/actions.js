@@ -1,7 +1,8 @@
 // What a person can do: each asks in a dialog, calls the API, and says what came of it.
 
 import { h } from "./dom.js";
-import { post, call, seg, Problem } from "./api.js";
+import { seg } from "./address.js";
+import { post, call, Problem } from "./api.js";
 import { count, num } from "./format.js";
 
 let changed = () => {};

@@ -1,6 +1,6 @@
 // Calls of the REST API.
 
-export const base = "/api/v1/agents";
+import { base } from "./address.js";
 
 /** Problem is an answer that refuses, or none at all (status 0). */
 export class Problem extends Error {
@@ -31,8 +31,8 @@ export async function call(method, path, body, signal) {
     request.body = JSON.stringify(body);
   }
   let response;
-  const early = method === "GET" && path === "/overview" ? globalThis.early : null; // see early.js
-  if (early) globalThis.early = null;
+  const early = method === "GET" ? globalThis.early?.get(path) : null; // see early.js
+  if (early) globalThis.early.delete(path);
   try {
     response = await (early ?? fetch(path.startsWith("/api/") ? path : base + path, request));
   } catch (error) {
@@ -51,13 +51,3 @@ export async function call(method, path, body, signal) {
 
 export const get = (path, signal) => call("GET", path, undefined, signal);
 export const post = (path, body = {}) => call("POST", path, body);
-
-/** query makes ?a=b of what is set. */
-export function query(values) {
-  const q = new URLSearchParams();
-  for (const [name, value] of Object.entries(values)) if (value) q.append(name, value);
-  const text = q.toString();
-  return text ? "?" + text : "";
-}
-
-export const seg = encodeURIComponent;

@@ -1,8 +1,10 @@
 // The frame of the page: which view is shown, when it is read again, keys, search, theme and signing in.
 
 import { h, patch } from "./dom.js";
-import { call, get, whenUnauthorized, Problem, seg, base } from "./api.js";
-import { setClock, tick, clockTime, ago } from "./format.js";
+import { base, route, seg } from "./address.js";
+import { call, get, whenUnauthorized, Problem } from "./api.js";
+import { lists } from "./reads.js";
+import { setClock, tick, clockTime } from "./format.js";
 import { follow } from "./live.js";
 import { note } from "./happened.js";
 import { say, whenChanged, signOut } from "./actions.js";
@@ -12,7 +14,9 @@ import { agents, agent, clusters, cluster } from "./fleet.js";
 import { tasks, task, deadLetters, reviews } from "./tasks.js";
 import { queue, failovers, failover, drains } from "./work.js";
 
-const routes = { "": overview, agents, clusters, tasks, failovers, drains, queue, "dead-letters": deadLetters, reviews };
+performance.mark("script"); // a test reads it: by then the first view's reads are under way
+
+const views = { "": overview, agents, clusters, tasks, failovers, drains, queue, "dead-letters": deadLetters, reviews };
 const one = { agents: agent, clusters: cluster, tasks: task, failovers: failover };
 
 const nav = [["", "Overview", "o"], ["clusters", "Clusters", "c"], ["agents", "Agents", "a"], ["tasks", "Tasks", "t"], ["queue", "Queue", "q"], ["failovers", "Failovers", "f"],
@@ -31,24 +35,15 @@ let session = null;
 const app = { overview: () => known, clusterNames: () => known?.clusters.map((c) => c.name) ?? [], problem };
 
 async function readOverview(signal) {
-  const before = Date.now(), answer = await get("/overview", signal);
+  const before = Date.now(), answer = await get(lists[""]()[0], signal);
   setClock(answer.at, before, Date.now());
   known = answer;
   drawNav();
   return answer;
 }
 
-/** route reads the address: #/view/id?name=value. */
-function route() {
-  const [path, search] = location.hash.replace(/^#\/?/, "").split("?");
-  const [name, ...rest] = path.split("/"), params = Object.fromEntries(new URLSearchParams(search ?? ""));
-  const id = rest.length ? decodeURIComponent(rest.join("/")) : "";
-  if (id && one[name]) return { name, view: one[name], params: { ...params, id } };
-  return { name, view: routes[name], params };
-}
-
 function show() {
-  const { name, view, params } = route();
+  const { name, id, params } = route(location.hash), view = (id ? one : views)[name];
   reading?.abort();
   shown = { name, view, params, data: null, error: null, first: shown === null };
   drawNav();

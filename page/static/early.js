@@ -1,11 +1,19 @@
-// Runs before anything is painted, so that a chosen theme does not flash, and before the modules are there.
+// Stands in the page itself, and so runs before anything else is there.
+
+import { base, route } from "./address.js";
+import { lists, single } from "./reads.js";
+
+// A chosen theme must not flash.
 try {
   const chosen = localStorage.getItem("mainstay-theme");
   if (chosen) document.documentElement.dataset.theme = chosen;
 } catch { /* storage may be blocked: the system's theme is used */ }
 
-// Most visits begin with the overview: it is asked for while the modules load, and api.js takes the answer.
-if (/^#?\/?$/.test(location.hash)) {
-  globalThis.early = fetch("/api/v1/agents/overview", { credentials: "same-origin", cache: "no-store" });
-  globalThis.early.catch(() => {}); // whoever takes it says so
+// What the first view reads is asked for while the page's other files load; api.js takes the answers.
+globalThis.early = new Map();
+const { name, id, params } = route(location.hash);
+for (const path of (id ? single : lists)[name]?.(params) ?? []) {
+  const answer = fetch(base + path, { credentials: "same-origin", cache: "no-store" });
+  answer.catch(() => {}); // whoever takes it says so
+  globalThis.early.set(path, answer);
 }

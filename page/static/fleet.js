@@ -1,7 +1,9 @@
 // Clusters and agents.
 
 import { h } from "./dom.js";
-import { get, query, seg } from "./api.js";
+import { query } from "./address.js";
+import { get } from "./api.js";
+import { lists, single } from "./reads.js";
 import { ago, span, goDuration, num, count } from "./format.js";
 import { badge, section, table, facts, load, bar, agentLink, clusterLink, failoverItem, filters, button, temporalLink, label, tone } from "./parts.js";
 import { laneTable } from "./work.js";
@@ -33,7 +35,7 @@ export const agents = {
   every: 5000,
   wants: (type) => /^(agent|leader|shard|failover)\./.test(type),
   filters: ["cluster", "status", "zone", "group", "capability"],
-  load: (p, signal) => get("" + query({ cluster: p.cluster, status: p.status, zone: p.zone, group: p.group, capability: p.capability }), signal),
+  load: (p, signal) => get(lists.agents(p)[0], signal),
   render(d, p, app) {
     const more = Number(p.show) || shown, rows = d.agents.slice(0, more);
     return [
@@ -50,8 +52,8 @@ export const agent = {
   every: 5000,
   wants: (type, d, p) => d.agent_id === p.id || d.previous_agent_id === p.id,
   async load(p, signal) {
-    const [a, health, failovers] = await Promise.all([
-      get(`/${seg(p.id)}`, signal), get(`/${seg(p.id)}/health`, signal).catch(() => null), get("/failovers" + query({ agent: p.id, page_size: 10 }), signal).catch(() => null)]);
+    const [one, itsHealth, itsFailovers] = single.agents(p);
+    const [a, health, failovers] = await Promise.all([get(one, signal), get(itsHealth, signal).catch(() => null), get(itsFailovers, signal).catch(() => null)]);
     return { a, health, failovers };
   },
   render({ a, health, failovers }) {
@@ -92,7 +94,7 @@ export const clusters = {
   title: "Clusters",
   every: 10000,
   wants: (type) => !type.startsWith("task."),
-  load: (_, signal) => get("/clusters", signal),
+  load: (_, signal) => get(lists.clusters()[0], signal),
   render: (d) => [
     h("h1", { tabindex: "-1" }, "Clusters"),
     table("Clusters", [
@@ -108,9 +110,8 @@ export const cluster = {
   every: 5000,
   wants: (type, d, p) => d.cluster === p.id && !type.startsWith("task."),
   async load(p, signal) {
-    const id = seg(p.id);
-    const [c, members, queue, failovers] = await Promise.all([get(`/clusters/${id}`, signal), get(`/clusters/${id}/members`, signal),
-      get(`/clusters/${id}/queue`, signal).catch(() => null), get("/failovers" + query({ cluster: p.id, page_size: 8 }), signal).catch(() => null)]);
+    const [one, itsMembers, itsQueue, itsFailovers] = single.clusters(p);
+    const [c, members, queue, failovers] = await Promise.all([get(one, signal), get(itsMembers, signal), get(itsQueue, signal).catch(() => null), get(itsFailovers, signal).catch(() => null)]);
     return { c, members: members.members, queue, failovers };
   },
   render({ c, members, queue, failovers }, p, app) {

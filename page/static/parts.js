@@ -2,7 +2,7 @@
 
 import { h, svg } from "./dom.js";
 import { ago, clockTime, span, now, count } from "./format.js";
-import { seg } from "./api.js";
+import { seg } from "./address.js";
 
 // What a status looks like: a tone, and a sign for those who do not see the colour.
 const tones = {

@@ -1,13 +1,14 @@
 // Tasks: the list, one task with its attempts, dead letters and reviews.
 
 import { h, patch } from "./dom.js";
-import { get, query, seg } from "./api.js";
+import { query, seg } from "./address.js";
+import { get } from "./api.js";
+import { lists, single } from "./reads.js";
 import { ago, count } from "./format.js";
 import { badge, section, table, facts, attempts, agentLink, clusterLink, taskLink, filters, button, temporalLink, json } from "./parts.js";
 import * as act from "./actions.js";
 
 const statuses = ["queued", "running", "retry_wait", "review", "dead_letter", "completed", "failed", "cancelled", "expired"];
-const pageSize = 50;
 const pages = new Map(); // the token of the page before, by the token of each page that was seen
 
 const onAgent = (t) => agentLink(t.attempts?.at(-1)?.agent_id) ?? (t.agent ? [agentLink(t.agent), h("span.quiet", null, " only")] : null);
@@ -23,14 +24,12 @@ function pager(route, p, d) {
     d.next_page_token && h("a.button", { href: to(d.next_page_token), rel: "next" }, "Older →"));
 }
 
-const common = (p) => ({ cluster: p.cluster, tenant: p.tenant, page_size: pageSize, page_token: p.page });
-
 export const tasks = {
   title: "Tasks",
   every: 10000,
   everyTask: true,
   wants: (type, d, p) => type.startsWith("task.") && !p.page && (!p.cluster || d.cluster === p.cluster),
-  load: (p, signal) => get("/tasks" + query({ ...common(p), status: p.status, type: p.type, agent: p.agent, label: p.label }), signal),
+  load: (p, signal) => get(lists.tasks(p)[0], signal),
   render: (d, p, app) => [
     h("header.row", null, h("h1", { tabindex: "-1" }, "Tasks"), h("span.quiet", { role: "status" }, `${count(d.tasks.length, "task")} on this page, newest first`)),
     filters("tasks", p, [["status", "Status", statuses], ["cluster", "Cluster", app.clusterNames()], ["type", "Type"], ["tenant", "Tenant"], ["label", "Label, as name=value"]]),
@@ -48,7 +47,7 @@ export const deadLetters = {
   every: 10000,
   everyTask: true,
   wants: (type) => type.startsWith("task."),
-  load: (p, signal) => get("/tasks/queue/dead-letter" + query(common(p)), signal),
+  load: (p, signal) => get(lists["dead-letters"](p)[0], signal),
   render: (d, p, app) => [
     h("header.row", null, h("h1", { tabindex: "-1" }, "Dead letters"), h("span.quiet", { role: "status" }, count(d.tasks.length, "task") + (d.next_page_token ? " and more" : ""))),
     h("p.quiet", null, "Their attempts are used up. Mend the cause and retry them, or discard them; they fail when their retention ends."),
@@ -75,7 +74,7 @@ export const reviews = {
   everyTask: true,
   wants: (type) => type.startsWith("task."),
   async load(p, signal) {
-    const d = await get("/tasks" + query({ ...common(p), status: "review" }), signal);
+    const d = await get(lists.reviews(p)[0], signal);
     // Only a task by itself says why it is in review, and what was tried.
     d.tasks = await Promise.all(d.tasks.map((t, i) => (i < 20 ? get(`/tasks/${seg(t.id)}`, signal).catch(() => t) : t)));
     return d;
@@ -98,7 +97,7 @@ export const task = {
   every: 5000,
   everyTask: true,
   wants: (type, d, p) => d.task_id === p.id,
-  load: (p, signal) => get(`/tasks/${seg(p.id)}?include=payload`, signal),
+  load: (p, signal) => get(single.tasks(p)[0], signal),
   render: (t) => [
     h("nav.crumbs", { "aria-label": "Where this is" }, clusterLink(t.cluster), " / ", h("a", { href: "#/tasks" + query({ cluster: t.cluster }) }, "tasks")),
     h("header.row", null, h("h1.mono", { tabindex: "-1" }, t.id), badge(t.status)),

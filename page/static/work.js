@@ -1,7 +1,9 @@
 // Lanes, failovers and drains.
 
 import { h, svg } from "./dom.js";
-import { get, query, seg } from "./api.js";
+import { query } from "./address.js";
+import { get } from "./api.js";
+import { lists, single } from "./reads.js";
 import { ago, coarse, count, goDuration, now, num, span } from "./format.js";
 import { badge, section, table, facts, bar, agentLink, clusterLink, taskLink, failoverItem, failoverStages, filters, button, temporalLink, label, tone } from "./parts.js";
 import * as act from "./actions.js";
@@ -26,8 +28,7 @@ export const queue = {
   everyTask: true,
   wants: (type) => /^(lane|brake)\.|^task\.(queued|running|retry_wait)/.test(type),
   async load(p, signal) {
-    const lanes = p.cluster ? `/clusters/${seg(p.cluster)}/queue` : "/queue";
-    const [a, b] = await Promise.all([get(lanes + query({ page_token: p.page }), signal), get("/tasks/queue" + query({ cluster: p.cluster, tenant: p.tenant, page_size: 20 }), signal)]);
+    const [a, b] = await Promise.all(lists.queue(p).map((path) => get(path, signal)));
     return { ...a, tasks: b.tasks, more: b.next_page_token };
   },
   render: (d, p, app) => [
@@ -48,7 +49,7 @@ export const failovers = {
   title: "Failovers",
   every: 10000,
   wants: (type) => type.startsWith("failover.") || type === "agent.lost",
-  load: (p, signal) => get("/failovers" + query({ cluster: p.cluster, agent: p.agent, status: p.status, page_size: 50, page_token: p.page }), signal),
+  load: (p, signal) => get(lists.failovers(p)[0], signal),
   render: (d, p, app) => [
     h("header.row", null, h("h1", { tabindex: "-1" }, "Failovers"), h("span.quiet", { role: "status" }, count(d.failovers.length, "failover") + (d.next_page_token ? " and more" : "") + ", newest first")),
     filters("failovers", p, [["cluster", "Cluster", app.clusterNames()], ["agent", "Agent"], ["status", "Status", outcomes]]),
@@ -76,7 +77,7 @@ export const failover = {
   title: (p) => "Failover " + p.id,
   every: 5000,
   wants: (type, d, p) => d.id === p.id,
-  load: (p, signal) => get(`/failovers/${seg(p.id)}`, signal),
+  load: (p, signal) => get(single.failovers(p)[0], signal),
   render: (f) => [
     h("nav.crumbs", { "aria-label": "Where this is" }, clusterLink(f.cluster), " / ", h("a", { href: "#/failovers" }, "failovers")),
     h("header.row", null, h("h1", { tabindex: "-1" }, "Failover of ", agentLink(f.failed_agent_id)), badge(f.status)),
@@ -92,7 +93,7 @@ export const drains = {
   title: "Drains",
   every: 5000,
   wants: (type) => type.startsWith("drain.") || type.startsWith("agent."),
-  load: (p, signal) => get("/drains" + query({ cluster: p.cluster, page_size: 30, page_token: p.page }), signal),
+  load: (p, signal) => get(lists.drains(p)[0], signal),
   render: (d, p, app) => [
     h("h1", { tabindex: "-1" }, "Drains"),
     filters("drains", p, [["cluster", "Cluster", app.clusterNames()]]),

@@ -72,12 +72,16 @@ func (f *fleet) fill() {
 	for from := 0; from < benchTasks; from += benchBatch {
 		batch := make([]map[string]any, benchBatch)
 		for i := range batch {
-			batch[i] = map[string]any{"type": "noop", "cluster": f.cluster, "labels": map[string]string{"n": fmt.Sprint(from + i)}}
+			n := fmt.Sprint(from + i)
+			batch[i] = map[string]any{"type": "noop", "cluster": f.cluster, "labels": map[string]string{"n": n}, "idempotency_key": "bench-" + n}
 			if i%10 != 0 {
 				batch[i]["start_at"] = later
 			}
 		}
-		f.call(http.MethodPost, "/tasks/batch", batch, nil)
+		// While all agents come at once, the control plane may say that it has no time for some.
+		for answer := (struct{ Rejected int }{1}); answer.Rejected > 0; {
+			f.call(http.MethodPost, "/tasks/batch", batch, &answer)
+		}
 	}
 	var o struct {
 		Agents struct{ Online int }

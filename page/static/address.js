@@ -1,0 +1,29 @@
+// Addresses: those of views (#/view/id?name=value), and parts of those of the API.
+
+export const base = "/api/v1/agents";
+
+export const seg = encodeURIComponent;
+
+/** query makes ?a=b of what is set. */
+export function query(values) {
+  const q = new URLSearchParams();
+  for (const [name, value] of Object.entries(values)) if (value) q.append(name, value);
+  const text = q.toString();
+  return text ? "?" + text : "";
+}
+
+/** route reads the address of a view; without an id it is one of a list. */
+export function route(hash) {
+  const [path, search] = hash.replace(/^#\/?/, "").split("?");
+  const [name, ...rest] = path.split("/"), params = Object.fromEntries(new URLSearchParams(search ?? ""));
+  const id = decoded(rest.join("/"));
+  return { name, id, params: id ? { ...params, id } : params };
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // somebody typed it
+  }
+}

@@ -1,0 +1,28 @@
+// What views read of the API: paths below /api/v1/agents, by the view's parameters. They are apart from the views because
+// early.js asks for them before the views are there.
+
+import { query, seg } from "./address.js";
+
+const pageSize = 50;
+const pageOf = (p) => ({ cluster: p.cluster, tenant: p.tenant, page_size: pageSize, page_token: p.page });
+
+/** lists are the reads of views without an id, by the view's name. */
+export const lists = {
+  "": () => ["/overview"],
+  clusters: () => ["/clusters"],
+  agents: (p) => ["" + query({ cluster: p.cluster, status: p.status, zone: p.zone, group: p.group, capability: p.capability })],
+  tasks: (p) => ["/tasks" + query({ ...pageOf(p), status: p.status, type: p.type, agent: p.agent, label: p.label })],
+  queue: (p) => [(p.cluster ? `/clusters/${seg(p.cluster)}/queue` : "/queue") + query({ page_token: p.page }), "/tasks/queue" + query({ cluster: p.cluster, tenant: p.tenant, page_size: 20 })],
+  failovers: (p) => ["/failovers" + query({ cluster: p.cluster, agent: p.agent, status: p.status, page_size: pageSize, page_token: p.page })],
+  drains: (p) => ["/drains" + query({ cluster: p.cluster, page_size: 30, page_token: p.page })],
+  "dead-letters": (p) => ["/tasks/queue/dead-letter" + query(pageOf(p))],
+  reviews: (p) => ["/tasks" + query({ ...pageOf(p), status: "review" })],
+};
+
+/** single are the reads of views of one thing. */
+export const single = {
+  clusters: ({ id }) => [`/clusters/${seg(id)}`, `/clusters/${seg(id)}/members`, `/clusters/${seg(id)}/queue`, "/failovers" + query({ cluster: id, page_size: 8 })],
+  agents: ({ id }) => [`/${seg(id)}`, `/${seg(id)}/health`, "/failovers" + query({ agent: id, page_size: 10 })],
+  tasks: ({ id }) => [`/tasks/${seg(id)}?include=payload`],
+  failovers: ({ id }) => [`/failovers/${seg(id)}`],
+};
