@@ -2,7 +2,7 @@
 // runs what it is assigned with the handler of its type, and reports results until they are accepted. It goes on
 // working while no hub can be reached.
 //
-//	a, err := agent.New(agent.Options{HubURLs: []string{"http://127.0.0.1:8080"}, Cluster: "demo", ID: "worker-1"})
+//	a, err := agent.New(agent.Options{HubURLs: []string{"http://127.0.0.1:8080"}, Cluster: "default", ID: "worker-1"})
 //	a.Handle("greet", func(ctx context.Context, t *agent.Task) (any, error) { return "hello", nil })
 //	err = a.Run(ctx)
 package agent

@@ -94,7 +94,7 @@ func (r *run) opened(hub int, answer protocol.Registered) {
 // reconnecting tells that a hub could not be used.
 func (r *run) reconnecting(hub int, err error) {
 	url := r.client.url(hub)
-	r.agent.log.Warn("No use of the hub; trying again while work goes on", "hub", url, "error", err)
+	r.agent.log.Warn("The hub cannot be used; trying again, work goes on meanwhile", "hub", url, "error", err)
 	r.agent.emit(Event{Kind: EventReconnecting, HubURL: url, Err: err})
 }
 

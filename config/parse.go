@@ -112,5 +112,8 @@ func yamlError(name string, err error) error {
 		}
 	}
 	p.What = "not valid YAML: " + p.What
+	if strings.HasSuffix(p.What, "cannot start any token") { // nearly always a tab
+		p.What += "; lines are indented with blanks, not with tabs"
+	}
 	return &Error{[]Problem{p}}
 }

@@ -49,6 +49,7 @@ func TestParseErrors(t *testing.T) {
 		"merge":             {"temporal: &a {namespace: n}\nhttp: {<<: *a}", "f.yaml:2: http.<<: is no known key; known here are listen"},
 		"two documents":     {"http: {}\n---\nhttp: {}", "f.yaml: must hold one YAML document; remove what follows the second \"---\""},
 		"not YAML":          {"http:\n  listen: \"a", "f.yaml:2: not valid YAML: found unexpected end of stream"},
+		"a tab":             {"http:\n\tlisten: x", "f.yaml:2: not valid YAML: found character that cannot start any token; lines are indented with blanks, not with tabs"},
 		"address":           {"http:\n  listen: 8080", "f.yaml:2: http.listen: must be host:port with a port from 0 to 65535, like 127.0.0.1:8080"},
 		"port":              {"dev:\n  ui: localhost:http", "f.yaml:2: dev.ui: must be host:port with a port from 0 to 65535, like 127.0.0.1:8080"},
 		"no namespace":      {"temporal: {namespace: ''}", "f.yaml:1: temporal.namespace: must be the name of a namespace, like default"},

@@ -85,6 +85,7 @@ func (c *Cluster) Troubles(now time.Time) []Trouble {
 		}
 	}
 	add(c.missingAgents())
+	add(c.nobodyThere())
 	add(c.noLeader(now))
 	add(c.noOwner())
 	add(c.cordoned())
@@ -189,6 +190,24 @@ func whyMissing(lost, suspect []*Member) string {
 		parts = append(parts, text)
 	}
 	return strings.Join(parts, "; ")
+}
+
+// nobodyThere is about a cluster whose leader or shards nobody can be, because it has no agent at all and nobody has said
+// how many it needs. What waits for a leader or an owner waits for ever then.
+func (c *Cluster) nobodyThere() (Trouble, bool) {
+	if len(c.Members) > 0 || c.Status() != ClusterHealthy {
+		return Trouble{}, false
+	}
+	p := Trouble{Severity: SeverityWarning, Do: "Start agents: mainstay agent run --cluster " + c.Config.Name + "; or delete it: mainstay cluster delete " + c.Config.Name}
+	switch c.Config.ReplicationMode {
+	case ActivePassive:
+		p.Kind, p.What = TroubleNoLeader, "cluster "+c.Config.Name+" has no agent, and so no leader"
+	case Sharded:
+		p.Kind, p.What = TroubleNoOwner, "cluster "+c.Config.Name+" has no agent, and so no owner of its shards"
+	default:
+		return Trouble{}, false
+	}
+	return p, true
 }
 
 // noLeader is about a cluster that has agents to lead and no leader.

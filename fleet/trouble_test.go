@@ -26,7 +26,19 @@ func TestTroubles(t *testing.T) {
 		want    []told
 	}{
 		"empty and wanted so": {},
-		"as it should be":     {cluster: Cluster{Config: ClusterConfig{MinAgents: 1, DesiredAgents: 2}, Members: []Member{online("a"), online("b")}}},
+		"never had a leader": {
+			cluster: Cluster{Config: ClusterConfig{ReplicationMode: ActivePassive}},
+			want:    []told{{SeverityWarning, TroubleNoLeader, "cluster c has no agent, and so no leader", "", "mainstay cluster delete c"}},
+		},
+		"never had an owner": {
+			cluster: Cluster{Config: ClusterConfig{ReplicationMode: Sharded, Shards: 1}, Shards: []ShardOwner{{}}},
+			want:    []told{{SeverityWarning, TroubleNoOwner, "cluster c has no agent, and so no owner", "", "mainstay agent run --cluster c"}},
+		},
+		"a leader wanted, and agents too": {
+			cluster: Cluster{Config: ClusterConfig{ReplicationMode: ActivePassive, MinAgents: 1}},
+			want:    []told{{SeverityCritical, TroubleAgents, "cluster c has no online agent", "", "mainstay agent run --cluster c"}},
+		},
+		"as it should be": {cluster: Cluster{Config: ClusterConfig{MinAgents: 1, DesiredAgents: 2}, Members: []Member{online("a"), online("b")}}},
 		"one lost": {
 			cluster: Cluster{Members: []Member{online("a"), lost}},
 			want:    []told{{SeverityWarning, TroubleAgents, "1 agent of cluster c is lost", "lost lost: its host is gone", "Their work has moved"}},

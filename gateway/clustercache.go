@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -174,6 +175,10 @@ func (g *Gateway) openLane(ctx context.Context, cluster string, capabilities []s
 	open := slices.ContainsFunc(view.CapabilitySets, func(set []string) bool { return contract.CapabilityLane(cluster, set) == lane })
 	if !open {
 		if err := g.update(ctx, contract.ClusterWorkflowID(cluster), contract.OpenLaneUpdate, nil, contract.OpenLaneRequest{Capabilities: capabilities}); err != nil {
+			var unsure *unsureError
+			if errors.As(err, &unsure) { // nothing was submitted, and an open lane does no harm
+				err = unsure.err
+			}
 			return g.answer(err, "open a lane", protocol.CodeUnknownCluster)
 		}
 	}
@@ -186,8 +191,11 @@ func (g *Gateway) update(ctx context.Context, workflowID, name string, result an
 	handle, err := g.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: workflowID, UpdateName: name, Args: []any{arg}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = handle.Get(ctx, result)
 	}
-	return handle.Get(ctx, result)
+	if code, _ := classify(err, protocol.CodeNotFound); err != nil && code == protocol.CodeUnavailable {
+		return &unsureError{err}
+	}
+	return err
 }

@@ -24,7 +24,7 @@ func (g *Gateway) registerClusters(api huma.API) {
 			}
 			err := g.createCluster(ctx, config)
 			if isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
-				return nil, httpapi.Problem(protocol.CodeClusterExists, "there is a cluster with this name; change it with PATCH")
+				return nil, httpapi.Problem(protocol.CodeClusterExists, "there is a cluster with this name: change it (mainstay cluster update, or PATCH), or choose another name")
 			}
 			if err != nil {
 				return nil, g.answer(err, "create a cluster", protocol.CodeInternal)

@@ -317,7 +317,7 @@ func (g *Gateway) deleteCluster(ctx context.Context, name string, force bool, ex
 	answer := g.answer(err, "delete a cluster", protocol.CodeUnknownCluster)
 	if code, _ := problemCode(answer); code == protocol.CodeConflict && !force {
 		if view, viewErr := g.view(ctx, name); viewErr == nil && view.ServingCount() > 0 {
-			return httpapi.Problem(protocol.CodeClusterNotEmpty, "the cluster still has online agents: stop them first, or add ?force=true")
+			return httpapi.Problem(protocol.CodeClusterNotEmpty, "the cluster still has online agents: stop them first, or force it (mainstay cluster delete --force, or ?force=true)")
 		}
 	}
 	return answer

@@ -17,8 +17,16 @@ import (
 
 const (
 	unavailableDetail = "Temporal, or a worker for it, did not answer in time; try again"
-	internalDetail    = "the request failed on our side; the server's log says why"
+	// unsureDetail is for a change that Temporal may have taken although no worker has carried it out: one does when it comes.
+	unsureDetail   = "no worker carried the change out in time; it may be made as soon as one answers: look before you ask again"
+	internalDetail = "the request failed on our side; the server's log says why"
 )
+
+// unsureError is of a change that may yet be made.
+type unsureError struct{ err error }
+
+func (e *unsureError) Error() string { return e.err.Error() }
+func (e *unsureError) Unwrap() error { return e.err }
 
 // answer is the one place where errors of Temporal become answers. notFound is the code for "there is no such
 // workflow". What the client may see is ours; the error itself goes to the log.
@@ -55,6 +63,8 @@ func classify(err error, notFound string) (code, detail string) {
 		return notFound, notFoundDetail(notFound)
 	case isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err):
 		return protocol.CodeConflict, "it exists already"
+	case isAny[*unsureError](err):
+		return protocol.CodeUnavailable, unsureDetail
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
 		isAny[*serviceerror.Unavailable](err),
 		isAny[*serviceerror.DeadlineExceeded](err),
@@ -77,7 +87,7 @@ func notFoundDetail(code string) string {
 	case protocol.CodeUnknownTask:
 		return "there is no task with this id, or its retention has ended"
 	case protocol.CodeUnknownCluster:
-		return "there is no cluster with this name; create it with POST /api/v1/agents/clusters"
+		return "there is no cluster with this name: create it first (mainstay cluster create, or POST /api/v1/agents/clusters)"
 	case protocol.CodeUnknownAgent:
 		return "there is no agent with this id"
 	case protocol.CodeUnknownFailover:
@@ -89,7 +99,7 @@ func notFoundDetail(code string) string {
 	case protocol.CodeUnknownSchedule:
 		return "there is no schedule with this name"
 	case protocol.CodeUnknownToken:
-		return "there is no token with this id; GET /api/v1/agents/tokens lists them"
+		return "there is no token with this id; see those there are (mainstay token list, or GET /api/v1/agents/tokens)"
 	case protocol.CodeUnknownBulk:
 		return "there is no bulk operation with this id, or its retention has ended"
 	}

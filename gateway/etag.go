@@ -13,7 +13,7 @@ type IfMatch struct {
 	IfMatch string `header:"If-Match" maxLength:"512" doc:"The ETag that the change was made for. When the settings were changed since, the answer is 412 precondition_failed, and nothing happens."`
 }
 
-const outdatedDetail = "the cluster's settings were changed since the revision that If-Match names: get the cluster, look again, and send its new ETag"
+const outdatedDetail = "the cluster's settings are no longer of the revision that If-Match (--if-revision) names: get the cluster, look again, and send its new one"
 
 // outdated is the answer to a change that was meant for another revision.
 func outdated() error { return httpapi.Problem(protocol.CodePrecondition, outdatedDetail) }

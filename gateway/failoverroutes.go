@@ -137,6 +137,8 @@ func checkTarget(c *fleet.Cluster, agent, target string) error {
 		return invalid(location, errors.New("must be another agent than the one whose work is moved"))
 	case member == nil:
 		return invalid(location, errors.New("must be a member of the agent's cluster"))
+	case member.Status == fleet.AgentMaintenance:
+		return httpapi.Problem(protocol.CodeConflict, "the target is in maintenance and takes no work; choose an online agent, or leave target_agent_id out")
 	case member.Status != fleet.AgentOnline:
 		return httpapi.Problem(protocol.CodeConflict, "the target is "+string(member.Status)+
 			" and can take no work; choose an online agent, or leave target_agent_id out")

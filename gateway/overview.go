@@ -181,7 +181,8 @@ func (g *Gateway) countWorkflows(ctx context.Context, query string) (int64, erro
 // overviewBuilder collects the parts of an overview; they come side by side.
 type overviewBuilder struct {
 	Overview
-	mu sync.Mutex
+	mu     sync.Mutex
+	online map[string]bool // agents that are
 }
 
 func (b *overviewBuilder) missing(part string) { b.Missing = append(b.Missing, part) }
@@ -198,6 +199,10 @@ func (b *overviewBuilder) cluster(view *contract.ClusterView, live liveAgents) {
 		m := &view.Members[i]
 		switch m.Status {
 		case fleet.AgentOnline:
+			if b.online == nil {
+				b.online = map[string]bool{}
+			}
+			b.online[m.AgentID] = true
 			b.Agents.Online++
 			b.Agents.Slots += m.MaxTasks
 		case fleet.AgentSuspect:
@@ -306,6 +311,10 @@ func (t *Task) waitsForPersonSince() time.Time {
 }
 
 func (b *overviewBuilder) finish() Overview {
+	b.Problems = slices.DeleteFunc(b.Problems, func(p fleet.Trouble) bool {
+		at := slices.IndexFunc(b.Failovers, func(r fleet.FailoverRecord) bool { return r.ID == p.Failover })
+		return p.Kind == fleet.TroubleFailover && at >= 0 && b.Failovers[at].Status == fleet.FailoverNoTarget && b.online[b.Failovers[at].FailedAgentID] // it is back
+	})
 	fleet.SortTroubles(b.Problems)
 	slices.SortFunc(b.Clusters, func(x, y Cluster) int { return strings.Compare(x.Name, y.Name) })
 	slices.Sort(b.Missing)

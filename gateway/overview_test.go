@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,4 +40,19 @@ func TestOverview(t *testing.T) {
 	require.Equal(t, "web", kinds[fleet.TroubleAgents])
 	require.Equal(t, fleet.SeverityCritical, got.Problems[0].Severity)
 	require.WithinDuration(t, time.Now(), got.At, time.Minute)
+}
+
+// TestOverviewForgetsWhoIsBack: that nobody could take over is no problem any more when the agent itself goes on.
+func TestOverviewForgetsWhoIsBack(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[fleet.AgentStatus]bool{fleet.AgentOnline: false, fleet.AgentOffline: true} {
+		f := newFake()
+		f.withCluster(fleet.ClusterConfig{Name: "east"}, fleet.Member{AgentID: "a-1", Status: status, MaxTasks: 1})
+		record, now := recorded("a-1", 7, fleet.FailoverNoTarget), time.Now()
+		record.CompletedAt = &now
+		f.withFailover("a-1", 7).ended(record)
+		got := answer[gateway.Overview](t, do(serve(t, f), http.MethodGet, overviewPath, ""), http.StatusOK)
+		require.Len(t, got.Failovers, 1)
+		require.Equal(t, want, slices.ContainsFunc(got.Problems, func(p fleet.Trouble) bool { return p.Kind == fleet.TroubleFailover }), status)
+	}
 }

@@ -1,18 +1,36 @@
 package gateway_test
 
 import (
+	"context"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	workerpb "go.temporal.io/api/worker/v1"
+	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 )
+
+// TestChangesThatMayYetBeMade: an update that Temporal has and no worker took is made when a worker comes, so nobody may be told
+// that it failed.
+func TestChangesThatMayYetBeMade(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "web"}).update = func(string, any) (any, error) {
+		return nil, client.NewWorkflowUpdateServiceTimeoutOrCanceledError(context.DeadlineExceeded)
+	}
+	h := serve(t, f)
+	p := problem(t, do(h, http.MethodPost, clustersPath+"/web/pause", ""), 503, protocol.CodeUnavailable)
+	require.Contains(t, p.Detail, "may be made as soon as one answers")
+	// Of a submission nothing is left when its lane could not be opened.
+	p = problem(t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"web","required_capabilities":["gpu"]}`), 503, protocol.CodeUnavailable)
+	require.NotContains(t, p.Detail, "may be made")
+}
 
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()

@@ -114,6 +114,15 @@ func limitUnreadBody(c *gin.Context) {
 	}
 }
 
+// plainBody refuses compressed bodies as what they are, and not as bad JSON.
+func plainBody(c *gin.Context) {
+	switch c.GetHeader("Content-Encoding") {
+	case "", "identity":
+		return
+	}
+	writeProblem(c, newProblem(http.StatusUnsupportedMediaType, protocol.CodeInvalidRequest, "send the body as it is: no Content-Encoding is taken", nil))
+}
+
 func noRoute(c *gin.Context) {
 	writeProblem(c, Problem(protocol.CodeNotFound, "there is nothing at this path; /docs lists what there is"))
 }

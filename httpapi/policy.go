@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 	"github.com/gin-gonic/gin"
 
 	"mainstay.dev/mainstay/access"
@@ -108,7 +109,18 @@ type notingAdapter struct {
 func (a *notingAdapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 	policy, _ := op.Metadata[policyKey].(access.Policy)
 	a.server.addRoute(Route{Method: op.Method, Path: op.Path, Policy: policy, Operation: op.OperationID})
-	a.Adapter.Handle(op, handler)
+	if streaming(op) {
+		a.server.streams[op.Path] = true
+	}
+	single := singleParameters(op)
+	a.Adapter.Handle(op, func(ctx huma.Context) {
+		u := ctx.URL()
+		if err := repeated(single, u.Query()); err != nil {
+			writeProblem(humagin.Unwrap(ctx), err)
+			return
+		}
+		handler(ctx)
+	})
 }
 
 // admit asks the gate. Without one, security is off and everybody may do everything. What matches no route goes on to its

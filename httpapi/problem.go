@@ -20,6 +20,7 @@ var statuses = map[string]int{
 	protocol.CodeInvalidRequest:   http.StatusUnprocessableEntity,
 	protocol.CodeUnauthorized:     http.StatusUnauthorized,
 	protocol.CodeForbidden:        http.StatusForbidden,
+	protocol.CodeCrossOrigin:      http.StatusForbidden,
 	protocol.CodeRateLimited:      http.StatusTooManyRequests,
 	protocol.CodeNotFound:         http.StatusNotFound,
 	protocol.CodeUnknownToken:     http.StatusNotFound,
@@ -48,6 +49,9 @@ var statuses = map[string]int{
 	protocol.CodeNotSupported:     http.StatusNotImplemented,
 	protocol.CodeInternal:         http.StatusInternalServerError,
 }
+
+// invalidDetail goes with errors[].
+const invalidDetail = "the request is not valid; errors says where"
 
 // problem is an error that is written as application/problem+json.
 type problem struct {
@@ -146,7 +150,7 @@ func fromHuma(ctx huma.Context, status int, detail string, errs []error) *proble
 	case status == http.StatusBadRequest, status == http.StatusUnprocessableEntity:
 		fields := invalidFields(errs)
 		if detail == "validation failed" {
-			detail = "the request is not valid; errors says where"
+			detail = invalidDetail
 		}
 		return newProblem(status, protocol.CodeInvalidRequest, detail, fields)
 	}
@@ -227,7 +231,7 @@ func safeLocation(location string) string {
 
 // Invalid makes the invalid_request error for what huma's validation found in a part of a body.
 func Invalid(errs []error) error {
-	return newProblem(http.StatusUnprocessableEntity, protocol.CodeInvalidRequest, "the request is not valid; errors says where", invalidFields(errs))
+	return newProblem(http.StatusUnprocessableEntity, protocol.CodeInvalidRequest, invalidDetail, invalidFields(errs))
 }
 
 // Body returns the body that err would be answered with, and whether err is made by Problem or Invalid.

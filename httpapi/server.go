@@ -59,6 +59,8 @@ type Server struct {
 	api    huma.API
 	gate   Gate
 	routes map[string]Route // by method and path
+	// streams are the paths that answer without end.
+	streams map[string]bool
 
 	specOnce sync.Once
 	spec     []byte
@@ -85,10 +87,10 @@ func New(o Options) *Server {
 	}
 
 	engine := gin.New()
-	s := &Server{logger: o.Logger, engine: engine, gate: o.Gate, routes: map[string]Route{}}
+	s := &Server{logger: o.Logger, engine: engine, gate: o.Gate, routes: map[string]Route{}, streams: map[string]bool{}}
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false
-	engine.Use(identify, observe(newMetrics(o.Registry), o.Logger), recovery(), limitUnreadBody, s.admit)
+	engine.Use(identify, observe(newMetrics(o.Registry), o.Logger), recovery(), limitUnreadBody, plainBody, s.admit)
 	if o.Tracer != nil {
 		engine.Use(traced(o.Tracer))
 	}
@@ -149,12 +151,12 @@ func bodyLimit(op *huma.Operation) int64 { return op.MaxBodyBytes - 1 }
 func (s *Server) API() huma.API { return s.api }
 
 // Handler serves everything registered.
-func (s *Server) Handler() http.Handler { return s.engine }
+func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
 // HTTPServer is an http.Server for Handler with timeouts against slow clients. Set its Addr or give it a listener.
 func (s *Server) HTTPServer() *http.Server {
 	return &http.Server{
-		Handler:           s.engine,
+		Handler:           s.Handler(),
 		ReadHeaderTimeout: readHeaderTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,

@@ -223,6 +223,7 @@ const (
 	CodeInvalidRequest   = "invalid_request"      // 400 or 422: the body or a parameter is wrong; errors[] says where
 	CodeUnauthorized     = "invalid_token"        // 401: the token is missing, forged, revoked, expired or not yours
 	CodeForbidden        = "forbidden"            // 403: you are known, and may not do this
+	CodeCrossOrigin      = "cross_origin"         // 403: a web page from elsewhere asks, or by a name that this machine does not have
 	CodeRateLimited      = "rate_limited"         // 429: too many requests; Retry-After says when to come back
 	CodeUnknownToken     = "unknown_token"        // 404
 	CodeNotFound         = "not_found"            // 404

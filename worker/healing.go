@@ -30,7 +30,7 @@ func EnsureHealing(ctx context.Context, c client.Client) error {
 		Spec:          client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: fleet.DefaultHealingInterval}}},
 		Overlap:       enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
 		CatchupWindow: healingCatchUp,
-		Note:          "looks at all clusters and heals them; pause it here or with: mainstay healing pause",
+		Note:          "looks at all clusters and heals them; pause it in the Web UI, or with: mainstay healing pause",
 		Action: &client.ScheduleWorkflowAction{
 			ID: contract.HealingCycleWorkflowID(""), Workflow: contract.HealingCycleWorkflow, TaskQueue: contract.WorkerQueue,
 			Args:          []any{contract.HealingCycleInput{Every: fleet.Duration(fleet.DefaultHealingInterval)}},

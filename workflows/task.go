@@ -163,12 +163,19 @@ func (r *taskRun) reviewed(ctx workflow.Context) (fleet.TaskStatus, string) {
 	switch decision.Decision {
 	case fleet.ReviewCompleted:
 		r.result = decision.Result
-		return fleet.TaskCompleted, "completed by review: " + decision.Reason
+		return fleet.TaskCompleted, byReview("completed", decision.Reason)
 	case fleet.ReviewFailed:
-		return fleet.TaskFailed, "failed by review: " + decision.Reason
+		return fleet.TaskFailed, byReview("failed", decision.Reason)
 	}
 	r.restart(ctx, "review: run again")
 	return "", ""
+}
+
+func byReview(done, reason string) string {
+	if reason == "" {
+		return done + " by review"
+	}
+	return done + " by review: " + reason
 }
 
 // restart gives the task a fresh set of attempts and a fresh time to wait for an agent.

@@ -54,11 +54,19 @@ func (r *taskRun) setDiscardHandler(ctx workflow.Context) error {
 		}})
 }
 
+// standing is a status in words. The workflow itself does not know whether an agent has begun what it has queued.
+func standing(s fleet.TaskStatus) string {
+	if s == fleet.TaskQueued {
+		return "queued or running"
+	}
+	return string(s)
+}
+
 // refuseDeadLetter refuses what only a dead letter allows that nobody has decided about yet.
 func (r *taskRun) refuseDeadLetter(done string) error {
 	switch {
 	case r.status != fleet.TaskDeadLetter:
-		return refuse("only a dead letter can be %s; this task is %s", done, r.status)
+		return refuse("only a dead letter can be %s; this task is %s", done, standing(r.status))
 	case r.retry != nil:
 		return refuse("the dead letter is being retried")
 	case r.discard != nil:

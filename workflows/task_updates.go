@@ -53,7 +53,7 @@ func (r *taskRun) setUpdateHandlers(ctx workflow.Context) error {
 				return refuse("%s", err)
 			}
 			if r.status != fleet.TaskReview || r.review != nil {
-				return refuse("only a task in review can be decided; this task is %s", r.status)
+				return refuse("only a task in review can be decided; this task is %s", standing(r.status))
 			}
 			return nil
 		}})
