@@ -111,6 +111,14 @@ func undrained(r *fleet.DrainRecord, waited time.Duration) error {
 	return withExit(exitIncomplete, fmt.Errorf("drain %s ended as %s", r.ID, r.Status))
 }
 
+// statusWords is an agent's status within a sentence.
+func statusWords(s fleet.AgentStatus) string {
+	if s == fleet.AgentMaintenance {
+		return "in maintenance"
+	}
+	return string(s)
+}
+
 func (a *app) agentMaintenanceCommand() *cobra.Command {
 	var reason string
 	command := &cobra.Command{
@@ -136,7 +144,7 @@ as well, drain the agent. Maintenance stays when the agent restarts.`,
 				return err
 			}
 			return a.print(raw, func() error {
-				_, err := fmt.Fprintf(a.stdout, "Agent %s is %s.\n", g.ID, g.Status)
+				_, err := fmt.Fprintf(a.stdout, "Agent %s is %s.\n", g.ID, statusWords(g.Status))
 				return err
 			})
 		},

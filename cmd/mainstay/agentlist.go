@@ -65,7 +65,11 @@ func (a *app) printAgents(agents []gateway.Agent) error {
 		return err
 	}
 	full := slices.ContainsFunc(agents, func(g gateway.Agent) bool { return g.CurrentTasks != nil })
+	zones := slices.ContainsFunc(agents, func(g gateway.Agent) bool { return g.Zone != "" })
 	header := []string{"AGENT", "CLUSTER", "STATUS", "HEALTH", "ROLE", "TASKS", "EPOCH", "CPU", "HOST", "PID", "LAST HEARTBEAT"}
+	if zones {
+		header = slices.Insert(header, 8, "ZONE")
+	}
 	if full {
 		header = append(header, "STATE", "CURRENT TASKS")
 	}
@@ -73,6 +77,9 @@ func (a *app) printAgents(agents []gateway.Agent) error {
 	for i := range agents {
 		g := &agents[i]
 		cells := []string{g.ID, g.Cluster, string(g.Status), string(g.Health), string(g.Role), load(g), fmt.Sprint(g.Epoch), percent(g.CPUPercent), g.Host, pidText(g.PID), a.ago(g.LastHeartbeat)}
+		if zones {
+			cells = slices.Insert(cells, 8, g.Zone)
+		}
 		if full {
 			cells = append(cells, string(g.State), currentTasks(g, 3))
 		}

@@ -21,8 +21,14 @@ runs goes on. It gets its slots back by itself, step by step, when the time is o
   mainstay agent reduce-load agent-1 --factor 0.25 --until-healthy`,
 		Args: exactly("an agent's id"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if request.Slots < 0 {
-				return usageError("--slots must be 1 or more")
+			given := c.Flags().Changed
+			switch {
+			case given("slots") && given("factor"):
+				return usageError("give --slots or --factor, not both")
+			case given("slots") && request.Slots < 1:
+				return usageError("--slots must be 1 or more; to give the agent nothing new, drain it")
+			case given("factor") && (request.Factor <= 0 || request.Factor >= 1):
+				return usageError("--factor must lie between 0 and 1, such as 0.5")
 			}
 			return a.changeLoad(c, args[0], "reduce-load", request)
 		},
@@ -34,7 +40,6 @@ runs goes on. It gets its slots back by itself, step by step, when the time is o
 	flags.StringVar(&request.For, "for", "", "after how long it gets its slots back, for example 1h (default: 10m)")
 	flags.BoolVar(&request.UntilHealthy, "until-healthy", false, "give them back earlier, once its health is good again")
 	flags.StringVar(&request.Reason, "reason", "", "why; shown with the agent")
-	command.MarkFlagsMutuallyExclusive("slots", "factor")
 	a.outputFlag(command)
 	return command
 }

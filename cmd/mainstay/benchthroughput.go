@@ -71,7 +71,7 @@ turns.`,
 	flags.IntVar(&b.tasks, "tasks", plan.Tasks, "tasks in a round")
 	flags.IntVar(&b.clients, "clients", plan.Clients, "clients that submit at a time")
 	flags.IntVar(&b.slots, "slots", 32, "tasks that the agent runs at a time")
-	flags.StringVar(&b.durability, "durability", string(config.DurableProcess), "as of `mainstay dev`: process, power or none; all runs each")
+	flags.StringVar(&b.durability, "durability", string(config.DurableProcess), "as --durability of mainstay dev: process, power or none; all runs each")
 	flags.BoolVar(&b.memory, "memory", false, "keep Temporal's data in memory")
 	flags.StringVar(&b.cpuProfile, "cpu-profile", "", "write a CPU profile of the control plane to this file")
 	_ = flags.MarkHidden("cpu-profile") // it exists

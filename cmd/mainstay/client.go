@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -157,11 +158,23 @@ func (c *apiClient) unreachable(ctx context.Context, err error) error {
 	case errors.As(err, &operation):
 		reason = operation.Err
 	}
-	return withExit(exitUnreachable, fmt.Errorf("cannot reach the control plane at %s: %w\nIs `mainstay dev` running? Set its address with --server or %s", c.base, reason, serverEnv))
+	hint := "Is `mainstay dev` running? Set its address with --server or " + serverEnv
+	var distrusted *tls.CertificateVerificationError
+	var plain tls.RecordHeaderError
+	switch {
+	case errors.As(err, &distrusted):
+		reason, hint = distrusted.Err, "Its certificate is not trusted here. Name the file with its authority with --ca or "+caEnv
+	case errors.As(err, &plain), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"): // net/http makes the latter of the former
+		reason, hint = errors.New("it does not speak https"), "Write its address with http:// in --server or "+serverEnv
+	}
+	return withExit(exitUnreachable, fmt.Errorf("cannot reach the control plane at %s: %w\n%s", c.base, reason, hint))
 }
 
 func (c *apiClient) refused(status int, body []byte) error {
 	problem := &problemError{}
+	if bytes.Contains(body, []byte("HTTP request to an HTTPS server")) { // Go's own words
+		return withExit(exitUnreachable, fmt.Errorf("%s speaks https: write the address so, in --server or %s", c.base, serverEnv))
+	}
 	if json.Unmarshal(body, &problem.Problem) != nil || problem.Code == "" {
 		return fmt.Errorf("%s answered %d %s, and not as Mainstay does: is this the address of its REST API?", c.base, status, http.StatusText(status))
 	}

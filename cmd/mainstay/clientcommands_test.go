@@ -288,8 +288,9 @@ func TestDevReport(t *testing.T) {
 	require.Equal(t, strings.TrimLeft(`
 Mainstay is running. Ctrl-C stops it.
 
+  Fleet page http://127.0.0.1:8080/
   REST API   http://127.0.0.1:8080  (described at http://127.0.0.1:8080/docs)
-  Web UI     http://127.0.0.1:8233
+  Web UI     http://127.0.0.1:8233  (of Temporal)
   Temporal   127.0.0.1:7233, namespace default
   Data       /x/.mainstay
   Logs       /x/.mainstay/logs

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 )
 
@@ -49,12 +50,16 @@ func (a *app) printCluster(k *gateway.Cluster) error {
 	if k.SelfHealing.Mode != "" {
 		t.row("Healing", fmt.Sprintf("%s, every %s, after %s of trouble", k.SelfHealing.Mode, k.SelfHealing.CycleInterval, k.SelfHealing.Patience))
 	}
+	leader := k.Leader
+	if leader == "" && k.ReplicationMode == fleet.ActivePassive {
+		leader = "nobody"
+	}
 	var weights []string
 	for _, tenant := range slices.Sorted(maps.Keys(k.TenantWeights)) {
 		weights = append(weights, fmt.Sprintf("%s=%g", tenant, k.TenantWeights[tenant]))
 	}
 	for _, line := range [][2]string{
-		{"Tenant weights", strings.Join(weights, ", ")}, {"Leader", k.Leader}, {"Standbys", strings.Join(k.Standbys, ", ")},
+		{"Tenant weights", strings.Join(weights, ", ")}, {"Leader", leader}, {"Standbys", strings.Join(k.Standbys, ", ")},
 		{"Target group", k.TargetGroup}, {"Created", a.ago(k.CreatedAt)}, {"Revision", k.Revision},
 	} {
 		if line[1] != "" {

@@ -71,7 +71,11 @@ func (a *app) pauseCommand(word, short, example string, done func(cluster, lane 
 		},
 	}
 	command.Flags().StringVar(&request.Lane, "lane", "", laneUsage)
-	command.Flags().StringVar(&request.Reason, "reason", "", "why; shown with the pause, and kept in the history")
+	why := "why; shown with the pause, and kept in the history"
+	if word == "resume" {
+		why = "why; kept in the history"
+	}
+	command.Flags().StringVar(&request.Reason, "reason", "", why)
 	a.outputFlag(command)
 	return command
 }

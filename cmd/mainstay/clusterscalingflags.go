@@ -31,12 +31,12 @@ func (f *scalingFlags) add(c *cobra.Command) {
 	flags.StringVar(&f.mode, "scaling", "", "off, manual (as many agents as desired are kept) or auto (rules move the number between min and max) (default off)")
 	flags.StringVar(&f.measure, "queue-measure", "", "what the queue thresholds count: total or per_agent (default total)")
 	flags.IntVar(&f.upQueue, "scale-up-queue", 0, "start agents when more tasks than this wait (default 5)")
-	flags.Float64Var(&f.upCPU, "scale-up-cpu", 0, "or when no agent is idle and their machines are busier than this, in percent; 100: never (default 80)")
-	flags.DurationVar(&f.upCooldown, "scale-up-cooldown", 0, "least time between two starts (default 1m)")
+	flags.Float64Var(&f.upCPU, "scale-up-cpu", 0, "start agents when none is idle and their machines' cpu is busier than this, in percent; 100: never (default 80)")
+	flags.DurationVar(&f.upCooldown, "scale-up-cooldown", 0, "least time from one start of agents to the next (default 1m)")
 	flags.IntVar(&f.upIncrement, "scale-up-increment", 0, "agents started at a time (default 1)")
 	flags.IntVar(&f.downQueue, "scale-down-queue", 0, "stop agents when fewer tasks than this wait (default 1)")
-	flags.DurationVar(&f.idle, "scale-down-idle", 0, "and an agent had nothing to do for so long (default 5m)")
-	flags.DurationVar(&f.downCooldown, "scale-down-cooldown", 0, "least time after the last start or stop (default 5m)")
+	flags.DurationVar(&f.idle, "scale-down-idle", 0, "stop only agents that had nothing to do for so long (default 5m)")
+	flags.DurationVar(&f.downCooldown, "scale-down-cooldown", 0, "least time from the last start or stop of agents to a stop (default 5m)")
 	flags.IntVar(&f.downDecrement, "scale-down-decrement", 0, "agents stopped at a time (default 1)")
 	flags.StringVar(&f.spawner, "spawner", "", "name of the spawner that starts agents (default: any)")
 	flags.IntVar(&f.slots, "spawn-slots", 0, "tasks that a started agent runs at a time (default: as the spawner has it)")
@@ -48,8 +48,8 @@ func (f *scalingFlags) add(c *cobra.Command) {
 	flags.DurationVar(&f.joinTimeout, "spawn-join-timeout", 0, "how long a started agent may take to come online (default 1m)")
 	flags.DurationVar(&f.drainTimeout, "spawn-drain-timeout", 0, "how long an agent that is to stop may finish its work (default 5m)")
 	flags.StringVar(&f.retryStrategy, "spawn-backoff", "", "how tries are spaced while agents cannot be started: constant or exponential (default exponential)")
-	flags.DurationVar(&f.retryDelay, "spawn-backoff-delay", 0, "wait after the first failure (default 10s)")
-	flags.DurationVar(&f.retryMaxDelay, "spawn-backoff-max", 0, "longest wait (default 5m)")
+	flags.DurationVar(&f.retryDelay, "spawn-backoff-delay", 0, "wait after agents could not be started for the first time (default 10s)")
+	flags.DurationVar(&f.retryMaxDelay, "spawn-backoff-max", 0, "longest wait between tries to start agents (default 5m)")
 }
 
 // settings are the flags that were given; nil when none was.

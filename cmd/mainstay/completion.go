@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/fleet"
 )
 
 const (
@@ -38,8 +40,41 @@ var completedFlags = map[string]func(*app) cobra.CompletionFunc{
 	"priority":           words("critical", "high", "normal", "low", "background"),
 	"replication-mode":   words("active_active", "active_passive", "sharded"),
 	"selection-strategy": words("standby", "least_loaded", "round_robin", "affinity"),
+	"decision":           words("rerun", "completed", "failed"),
+	"overlap":            words("skip", "buffer_one", "allow_all", "cancel_other"),
+	"scaling":            words("off", "manual", "auto"),
+	"healing":            words("on", "dry_run", "off"),
 	"log-level":          words("debug", "info", "warn", "error"),
 	"log-format":         words("text", "json"),
+}
+
+// completedFlagsOf are those whose words differ from command to command.
+var completedFlagsOf = map[string]func(*app) cobra.CompletionFunc{
+	"task list --status":       words("queued", "running", "retry_wait", "review", "dead_letter", "completed", "failed", "cancelled", "expired"),
+	"agent list --status":      words("online", "suspect", "offline", "draining", "maintenance"),
+	"failover list --status":   words("running", "succeeded", "not_in_cluster", "no_target_available", "failed"),
+	"healing actions --status": words("running", "succeeded", "failed", "planned", "skipped", "reported"),
+	"healing actions --type":   words("failover_agent", "reassign_task", "rebalance_cluster", "drain_agent", "reduce_load", "restore_agent", "report"),
+	"events --type":            eventTypes,
+	"token create --kind":      words("api", "join"),
+	"token create --role":      words("viewer", "operator", "admin"),
+	"dev --durability":         words("process", "power"),
+	"demo --scenario":          words("failover", "healing"),
+}
+
+// eventTypes offers the types of events as people write them: without what all begin with.
+func eventTypes(*app) cobra.CompletionFunc {
+	var types []string
+	for _, m := range fleet.EventTypes {
+		types = append(types, strings.TrimPrefix(string(m.Type), fleet.EventPrefix))
+	}
+	return cobra.FixedCompletions(types, cobra.ShellCompDirectiveNoFileComp)
+}
+
+// completedSecond are the words of second arguments.
+var completedSecond = map[string][]string{
+	"agent maintenance": {"on", "off"},
+	"task priority":     {"critical", "high", "normal", "low", "background"},
 }
 
 // idSource is a list of the API whose items have ids.
@@ -75,6 +110,11 @@ func (a *app) addCompletion(c *cobra.Command) {
 			_ = c.RegisterFlagCompletionFunc(name, completion(a)) // fails only for a flag that is not there
 		}
 	}
+	for line, completion := range completedFlagsOf {
+		if command, flag, _ := strings.Cut(line, " --"); c.CommandPath() == "mainstay "+command {
+			_ = c.RegisterFlagCompletionFunc(flag, completion(a))
+		}
+	}
 }
 
 // takesID reports whether the command's first argument is the id of something that exists.
@@ -88,7 +128,11 @@ func (a *app) completeFirst(c *cobra.Command, source idSource) {
 		return
 	}
 	complete, many := source.complete(a), strings.Contains(c.Use, "ID…")
+	second := completedSecond[strings.TrimPrefix(c.CommandPath(), "mainstay ")]
 	c.ValidArgsFunction = func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) == 1 && second != nil {
+			return second, cobra.ShellCompDirectiveNoFileComp
+		}
 		if len(args) > 0 && !many {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

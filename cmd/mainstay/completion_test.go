@@ -46,6 +46,12 @@ func TestCompletion(t *testing.T) {
 		"task logs t":                            {"t-1"},
 		"task list --cluster s":                  {"studio"},
 		"task list -o ":                          {"text", "json"},
+		"agent list --status ":                   {"online", "suspect", "offline", "draining", "maintenance"},
+		"task review x --decision ":              {"rerun", "completed", "failed"},
+		"token create x --role ":                 {"viewer", "operator", "admin"},
+		"failover list --status ":                {"running", "succeeded", "not_in_cluster", "no_target_available", "failed"},
+		"agent maintenance build-1 ":             {"on", "off"},
+		"task priority t-1 ":                     {"critical", "high", "normal", "low", "background"},
 		"failover get ":                          {"default:build-1:3"},
 		"schedule trigger n":                     {"nightly"},
 		"cluster create x --selection-strategy ": {"standby", "least_loaded", "round_robin", "affinity"},
@@ -63,6 +69,7 @@ func TestCompletion(t *testing.T) {
 		require.Equal(t, ":4", lines[len(lines)-1], "%s: no file names", line)
 		require.ElementsMatch(t, want, lines[:len(lines)-1], line)
 	}
+	require.Contains(t, run(t.Context(), "", cobra.ShellCompNoDescRequestCmd, "events", "--type", "").stdout, "task.completed\n")
 	got := run(t.Context(), "", cobra.ShellCompNoDescRequestCmd, "agent", "get", "--server", "127.0.0.1:1", "")
 	require.Equal(t, ":4", strings.TrimSpace(got.stdout), "nobody answers: nothing is offered, and nothing is said")
 	require.Contains(t, run(t.Context(), "", "completion", "bash").stdout, "bash completion")

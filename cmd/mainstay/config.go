@@ -111,7 +111,7 @@ each comes from: the default, a line of the file, a variable or a flag. Secrets 
 	flags.StringVar(&file, "config", "", "configuration file (default: none, so the defaults)")
 	flags.StringVar(&listen, "http", "", "as of serve")
 	flags.StringVar(&hubID, "hub-id", "", "as of serve")
-	flags.BoolVar(&changed, "changed", false, "only what differs from the default's source")
+	flags.BoolVar(&changed, "changed", false, "only what was set, without the defaults")
 	a.outputFlag(command)
 	return command
 }

@@ -24,6 +24,7 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/page"
+	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/telemetry"
 	"mainstay.dev/mainstay/worker"
 )
@@ -285,7 +286,7 @@ func guardBrowsers(next http.Handler, hosts []string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.WriteHeader(http.StatusForbidden)
-			_, _ = fmt.Fprintf(w, `{"type":"about:blank","title":"Forbidden","status":403,"code":"cross_origin","detail":%q}`, detail)
+			_, _ = fmt.Fprintf(w, `{"type":"about:blank","title":"Forbidden","status":403,"code":%q,"detail":%q}`, protocol.CodeCrossOrigin, detail)
 		})
 	}
 	protection := http.NewCrossOriginProtection()

@@ -63,9 +63,10 @@ func (r *devReport) write(w io.Writer, program string) error {
 	var b strings.Builder
 	row := func(name, text string) { fmt.Fprintf(&b, "  %-10s %s\n", name, text) }
 	b.WriteString("Mainstay is running. Ctrl-C stops it.\n\n")
+	row("Fleet page", r.URL+"/")
 	row("REST API", r.URL+"  (described at "+r.DocsURL+")")
 	if r.UIURL != "" {
-		row("Web UI", r.UIURL)
+		row("Web UI", r.UIURL+"  (of Temporal)")
 	}
 	row("Temporal", r.Temporal+", namespace "+r.Namespace)
 	if r.DataDir != "" {
@@ -88,8 +89,11 @@ func (r *devReport) write(w io.Writer, program string) error {
 		server = " --server " + r.URL
 	}
 	b.WriteString("\nTry in another terminal:\n")
-	if r.AdminTokenFile != "" {
+	switch {
+	case r.AdminTokenFile != "":
 		fmt.Fprintf(&b, "  export MAINSTAY_TOKEN=$(cat %s)\n", r.AdminTokenFile)
+	case r.Security:
+		b.WriteString("  export MAINSTAY_TOKEN=<the admin token>\n")
 	}
 	if len(r.Agents) > 0 && r.Exec {
 		fmt.Fprintf(&b, "  %s task submit%s --wait -- echo hello\n", program, server)

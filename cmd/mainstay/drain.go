@@ -55,7 +55,7 @@ func (a *app) printDrains(records []fleet.DrainRecord) error {
 		if len(names) > 3 {
 			names = append(names[:3:3], fmt.Sprintf("and %d more", len(names)-3))
 		}
-		t.row(r.ID, string(r.Status), strings.Join(names, ", "), fmt.Sprintf("%d of %d", done, len(r.Agents)), a.ago(&r.RequestedAt), r.Reason)
+		t.row(r.ID, drainStatus(r.Status), strings.Join(names, ", "), fmt.Sprintf("%d of %d", done, len(r.Agents)), a.ago(&r.RequestedAt), r.Reason)
 	}
 	return t.flush()
 }
@@ -86,7 +86,7 @@ func (a *app) printDrain(raw json.RawMessage, r *fleet.DrainRecord) error {
 	return a.print(raw, func() error {
 		t := newTable(a.stdout)
 		for _, line := range [][2]string{
-			{"Drain", r.ID}, {"Status", string(r.Status)}, {"Error", r.Error}, {"Reason", r.Reason},
+			{"Drain", r.ID}, {"Status", drainStatus(r.Status)}, {"Error", r.Error}, {"Reason", r.Reason},
 			{"Deadline", r.Timeout.Std().String() + " for each agent"}, {"Requested", a.ago(&r.RequestedAt)}, {"Completed", a.ago(r.CompletedAt)},
 		} {
 			if line[1] != "" {
@@ -105,8 +105,20 @@ func (a *app) printDrain(raw json.RawMessage, r *fleet.DrainRecord) error {
 		if err := t.flush(); err != nil {
 			return err
 		}
-		return a.printDrainWork(r)
+		if err := a.printDrainWork(r); err != nil || r.Status != fleet.DrainRunning {
+			return err
+		}
+		_, err := fmt.Fprintf(a.stdout, "\nSee how far it is with: mainstay drain get %s\n", r.ID)
+		return err
 	})
+}
+
+// drainStatus is the status as people read it: a dry run is no plan that is carried out later.
+func drainStatus(s fleet.DrainStatus) string {
+	if s == fleet.DrainPlanned {
+		return "dry run"
+	}
+	return string(s)
 }
 
 func drainCounts(g *fleet.AgentDrain) string {

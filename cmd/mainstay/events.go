@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -132,7 +133,7 @@ func (v *eventsView) read(ctx context.Context) (connected bool, err error) {
 	defer silence.Stop()
 	query := v.query
 	if v.last == "" && v.since != "" {
-		query = url.Values{"since": {v.since}}
+		query = url.Values{"since": {strings.TrimPrefix(v.since, "-")}}
 		for name, values := range v.query {
 			query[name] = values
 		}

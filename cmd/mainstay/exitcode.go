@@ -68,6 +68,9 @@ func exitCode(err error) int {
 	}
 	var problem *problemError
 	if errors.As(err, &problem) {
+		if problem.Code == protocol.CodeNotFound {
+			return exitFailure // the address is wrong: nothing is known of what was asked for
+		}
 		switch problem.Status {
 		case http.StatusUnauthorized, http.StatusForbidden:
 			return exitRefused
@@ -90,6 +93,10 @@ type problemError struct{ protocol.Problem }
 func (e *problemError) Error() string {
 	var b strings.Builder
 	switch {
+	case e.Code == protocol.CodeNotFound:
+		b.WriteString("there is no such path at this address: is a gateway behind it, and of this version? `mainstay status` tells")
+	case len(e.Errors) > 0:
+		b.WriteString(strings.TrimSuffix(e.Detail, "; errors says where"))
 	case e.Detail != "":
 		b.WriteString(e.Detail)
 	default:

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,9 +23,10 @@ func TestExitCodes(t *testing.T) {
 		"not found":  {404, `{"title":"Not Found","detail":"there is no task with this id","code":"unknown_task"}`, []string{"task", "get", "x"}, exitNotFound, "there is no task with this id (unknown_task)"},
 		"conflict":   {409, `{"title":"Conflict","detail":"the task has ended","code":"conflict"}`, []string{"task", "cancel", "x"}, exitConflict, "the task has ended (conflict)"},
 		"away":       {503, `{"title":"Unavailable","detail":"Temporal did not answer","code":"temporal_unavailable"}`, []string{"agent", "list"}, exitUnreachable, "Temporal did not answer"},
-		"refused":    {422, `{"title":"x","detail":"not valid","code":"invalid_request","errors":[{"location":"query.status","message":"no such status"}]}`, []string{"task", "list", "--status", "x"}, exitUsage, "query.status: no such status"},
+		"refused":    {422, `{"title":"x","detail":"not valid; errors says where","code":"invalid_request","errors":[{"location":"query.status","message":"no such status"}]}`, []string{"task", "list", "--status", "x"}, exitUsage, "not valid (invalid_request)\n  query.status: no such status"},
 		"internal":   {500, `{"title":"x","detail":"on our side","code":"internal"}`, []string{"cluster", "list"}, exitFailure, "on our side"},
 		"a stranger": {502, `<html>`, []string{"cluster", "list"}, exitFailure, "not as Mainstay does"},
+		"no gateway": {404, `{"title":"Not Found","detail":"there is nothing at this path","code":"not_found"}`, []string{"task", "get", "x"}, exitFailure, "is a gateway behind it"},
 		"not JSON":   {200, `<html>`, []string{"cluster", "get", "x"}, exitFailure, "not of the Mainstay API"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,5 +108,24 @@ func TestWaitedForTaskThatDidNotComplete(t *testing.T) {
 			require.Equal(t, code, run(t.Context(), "", "task", "get", "t-1", "--wait", "--server", url).code)
 			require.Equal(t, exitOK, run(t.Context(), "", "task", "get", "t-1", "--server", url).code)
 		})
+	}
+}
+
+func TestTLSMistakesAreNamed(t *testing.T) {
+	t.Parallel()
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	t.Cleanup(secure.Close)
+	plain := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(plain.Close)
+	for server, says := range map[string]string{
+		secure.URL: "--ca or MAINSTAY_CA",
+		strings.Replace(secure.URL, "https:", "http:", 1): "speaks https: write the address so",
+		strings.Replace(plain.URL, "http:", "https:", 1):  "it does not speak https",
+	} {
+		got := run(t.Context(), "", "agent", "list", "--server", server)
+		require.Equal(t, exitUnreachable, got.code, got.stderr)
+		require.Contains(t, got.stderr, says)
+		require.NotContains(t, got.stderr, "mainstay dev")
 	}
 }

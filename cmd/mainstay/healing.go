@@ -56,7 +56,7 @@ func (a *app) printHealingStatus(raw json.RawMessage, s *gateway.HealingStatus) 
 		}
 		last := "none yet"
 		if s.LastCycle != nil {
-			last = fmt.Sprintf("%s: looked at %d agents in %d clusters", a.ago(&s.LastCycle.StartedAt), s.LastCycle.Agents, s.LastCycle.Clusters)
+			last = fmt.Sprintf("%s: looked at %s in %s", a.ago(&s.LastCycle.StartedAt), counted(s.LastCycle.Agents, "agent", "agents"), counted(s.LastCycle.Clusters, "cluster", "clusters"))
 		}
 		next := a.ago(s.NextCycleAt)
 		for _, line := range [][2]string{
@@ -167,7 +167,7 @@ func (a *app) healingTriggerCommand() *cobra.Command {
 				if r.DryRun {
 					what = "Dry run: looked at"
 				}
-				fmt.Fprintf(a.stdout, "%s %d agents in %d clusters.\n", what, r.Agents, r.Clusters)
+				fmt.Fprintf(a.stdout, "%s %s in %s.\n", what, counted(r.Agents, "agent", "agents"), counted(r.Clusters, "cluster", "clusters"))
 				return a.printHealingDecisions(&r)
 			})
 		},

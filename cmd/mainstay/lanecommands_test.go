@@ -109,11 +109,13 @@ func TestTaskListFilters(t *testing.T) {
 	require.Equal(t, exitUsage, got.code)
 	got = f.at(t, "task", "list", "--label", "a=it's", "--label", "b:2", "--submitted-after", "2h", "--submitted-before", "2026-11-21T11:00:00+01:00")
 	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, exitOK, f.at(t, "task", "list", "--label", "a=it's", "--label", "b:2", "--submitted-after", "-2h", "--submitted-before", "2026-11-21T11:00:00+01:00").code)
+	require.Equal(t, f.requests[0].uri, f.requests[1].uri, "2h ago either way")
 	_, query, _ := strings.Cut(f.requests[0].uri, "?")
 	values, err := url.ParseQuery(query)
 	require.NoError(t, err)
 	require.Equal(t, url.Values{"label": {"a=it's", "b:2"}, "submitted_after": {"2026-11-21T10:00:00Z"}, "submitted_before": {"2026-11-21T10:00:00Z"}, "page_size": {"50"}}, values)
-	for _, bad := range [][]string{{"--label", "a"}, {"--submitted-after", "yesterday"}, {"--submitted-before", "-2h"}} {
+	for _, bad := range [][]string{{"--label", "a"}, {"--submitted-after", "yesterday"}, {"--submitted-before", "+2h"}} {
 		got := f.at(t, append([]string{"task", "list"}, bad...)...)
 		require.Equal(t, exitUsage, got.code, "%v", bad)
 	}

@@ -48,8 +48,9 @@ func (a *app) printOverview(o *gateway.Overview) error {
 	for i := range o.Problems {
 		a.printTrouble(&o.Problems[i])
 	}
-	fmt.Fprintf(a.stdout, "\n%d agents online, %d suspect, %d lost; %d of %d slots busy; %d open tasks, %d in review, %d dead letters\n\n",
-		o.Agents.Online, o.Agents.Suspect, o.Agents.Offline, o.Agents.Running, o.Agents.Slots, o.Tasks.Open, o.Tasks.Review, o.Tasks.DeadLetter)
+	fmt.Fprintf(a.stdout, "\n%s online, %d suspect, %d lost; %d of %d slots busy; %s, %d in review, %s\n\n",
+		counted(o.Agents.Online, "agent", "agents"), o.Agents.Suspect, o.Agents.Offline, o.Agents.Running, o.Agents.Slots,
+		counted(o.Tasks.Open, "open task", "open tasks"), o.Tasks.Review, counted(o.Tasks.DeadLetter, "dead letter", "dead letters"))
 	waiting := map[string]int64{}
 	for i := range o.Lanes {
 		waiting[o.Lanes[i].Cluster] += o.Lanes[i].Depth
@@ -57,7 +58,11 @@ func (a *app) printOverview(o *gateway.Overview) error {
 	t := newTable(a.stdout, "CLUSTER", "STATUS", "AGENTS", "MODE", "LEADER", "WAITING")
 	for i := range o.Clusters {
 		c := &o.Clusters[i]
-		t.row(c.Name, string(c.Status), fmt.Sprintf("%d of %d", c.HealthyAgentCount, c.AgentCount), string(c.ReplicationMode), c.Leader, fmt.Sprint(waiting[c.Name]))
+		agents := fmt.Sprintf("%d of %d", c.HealthyAgentCount, c.AgentCount)
+		if c.Status == fleet.ClusterUnknown { // nobody could be asked
+			agents = "?"
+		}
+		t.row(c.Name, string(c.Status), agents, string(c.ReplicationMode), c.Leader, fmt.Sprint(waiting[c.Name]))
 	}
 	if err := t.flush(); err != nil {
 		return err

@@ -43,7 +43,7 @@ Begin with "mainstay dev", which runs everything on this machine, or "mainstay d
 		SilenceUsage:  true,
 	}
 	root.AddCommand(a.devCommand(), a.demoCommand(), a.serveCommand(), a.agentCommand(), a.taskCommand(), a.scheduleCommand(), a.overviewCommand(), a.clusterCommand(), a.queueCommand(), a.eventsCommand(), a.failoverCommand(), a.drainCommand(), a.tokenCommand(), a.scalingCommand(), a.healingCommand(), a.benchCommand(), a.statusCommand(), a.configCommand(), a.openapiCommand(), a.versionCommand())
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return withExit(exitUsage, err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return withExit(exitUsage, plainFlagError(err)) })
 	a.addCompletion(root)
 	classifyUsage(root)
 	return root
@@ -58,8 +58,17 @@ func classifyUsage(c *cobra.Command) {
 			}
 			return c.Help()
 		}
-	} else if check := c.Args; check != nil {
-		c.Args = func(c *cobra.Command, args []string) error { return withExit(exitUsage, check(c, args)) }
+	} else {
+		check := c.Args
+		if check == nil {
+			check = cobra.ArbitraryArgs
+		}
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := strayWait(c, args); err != nil {
+				return withExit(exitUsage, err)
+			}
+			return withExit(exitUsage, check(c, args))
+		}
 	}
 	for _, sub := range c.Commands() {
 		classifyUsage(sub)
@@ -84,6 +93,6 @@ func exactly(names ...string) cobra.PositionalArgs {
 		if len(names) == 0 {
 			return fmt.Errorf("takes no arguments, got %d", len(args))
 		}
-		return fmt.Errorf("needs %s, got %d arguments", strings.Join(names, " and "), len(args))
+		return fmt.Errorf("needs %s, got %s", strings.Join(names, " and "), counted(len(args), "argument", "arguments"))
 	}
 }

@@ -144,11 +144,15 @@ func TestEveryRouteTurnsAwayWhoMustNotUseIt(t *testing.T) {
 	routes := server.Routes()
 	for path := range paths {
 		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions} {
-			taker, taken := takerOf(routes, method, path)
+			as := method
+			if method == http.MethodHead && path != "/api/v1/agents/events" { // HEAD is GET without a body, but not of a stream
+				as = http.MethodGet
+			}
+			taker, taken := takerOf(routes, as, path)
 			for _, name := range who {
 				want := http.StatusMethodNotAllowed
 				if taken {
-					want = ruled(t, method, taker, name)
+					want = ruled(t, as, taker, name)
 				}
 				require.Equal(t, want, knock(server, method, path, tokens[name]), "%s %s by %s", method, path, name)
 			}

@@ -51,7 +51,7 @@ func TestTaskSubmitBatch(t *testing.T) {
 		f.requests = nil
 		got := f.at(t, "task", "submit-batch", path)
 		require.Equal(t, exitUsage, got.code)
-		require.Equal(t, "1 tasks accepted, 1 refused.\n", got.stdout)
+		require.Equal(t, "1 task accepted, 1 refused.\n", got.stdout)
 		require.Contains(t, got.stderr, "Task 2 was refused: no such cluster (unknown_cluster)")
 		require.Len(t, f.requests, 1)
 		require.Equal(t, http.MethodPost, f.requests[0].method)

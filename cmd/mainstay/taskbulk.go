@@ -23,7 +23,7 @@ func (a *app) taskBulkCommand() *cobra.Command {
 The command first says how many there are, and asks before it begins; --yes does not ask, --dry-run only looks. The
 operation runs in the control plane and goes on by itself.`,
 		Example: `  mainstay task bulk cancel --cluster studio --status queued --dry-run
-  mainstay task bulk retry --type render --submitted-after -24h --reason "disk is back" --yes
+  mainstay task bulk retry --type render --submitted-after 24h --reason "disk is back" --yes
   mainstay task bulk get b-06… --wait`,
 	}
 	command.AddCommand(
@@ -50,7 +50,7 @@ type bulkLine struct {
 
 var bulkExamples = map[fleet.BulkAction]string{
 	fleet.BulkCancel:   `cancel --cluster studio --status queued --reason "wrong input" --dry-run`,
-	fleet.BulkRetry:    `retry --type render --submitted-after -24h --reason "disk is back"`,
+	fleet.BulkRetry:    `retry --type render --submitted-after 24h --reason "disk is back"`,
 	fleet.BulkDiscard:  `discard --label project=film --reason "project has ended"`,
 	fleet.BulkReview:   `review --cluster billing --decision rerun --reason "no invoice was sent" --wait`,
 	fleet.BulkPriority: `priority --tenant acme --priority high --reason "deadline"`,
@@ -71,8 +71,8 @@ func (a *app) bulkActionCommand(action fleet.BulkAction, short string) *cobra.Co
 	flags.StringVar(&f.Tenant, "tenant", "", "tasks of this tenant")
 	flags.StringVar(&f.Agent, "agent", "", "tasks pinned to this agent")
 	flags.StringArrayVar(&l.labels, "label", nil, "tasks with this label, NAME=VALUE (repeatable)")
-	flags.StringVar(&l.after, "submitted-after", "", "tasks submitted at this time or later: 2026-12-24T18:00:00Z, or -2h for two hours ago")
-	flags.StringVar(&l.before, "submitted-before", "", "tasks submitted before this time: 2026-12-24T18:00:00Z, or -2h for two hours ago")
+	flags.StringVar(&l.after, "submitted-after", "", "tasks submitted at this time or later: 2026-12-24T18:00:00Z, or 2h for two hours ago")
+	flags.StringVar(&l.before, "submitted-before", "", "tasks submitted before this time: 2026-12-24T18:00:00Z, or 2h for two hours ago")
 	flags.StringArrayVar(&f.IDs, "id", nil, "this task (repeatable); not with other filters")
 	flags.BoolVar(&l.request.All, "all", false, "every task that this is possible for")
 	flags.StringVar(&l.request.Reason, "reason", "", "why; kept in the history of each task")
@@ -120,7 +120,7 @@ func (l *bulkLine) build(now time.Time) (*gateway.BulkRequest, error) {
 		into       **time.Time
 	}{{"--submitted-after", l.after, &r.Filter.SubmittedAfter}, {"--submitted-before", l.before, &r.Filter.SubmittedBefore}} {
 		if at.text != "" {
-			t, err := timeFlag(at.flag, at.text, now)
+			t, err := pastFlag(at.flag, at.text, now)
 			if err != nil {
 				return nil, err
 			}

@@ -88,7 +88,7 @@ func TestBulkRequests(t *testing.T) {
 		"--priority must be":                   {"priority", "--all", "--yes", "--reason", "x", "--priority", "urgent"},
 		"unknown flag: --decision":             {"cancel", "--decision", "failed"},
 		"takes no arguments":                   {"cancel", "t-1"},
-		"--submitted-after: write the time":    {"cancel", "--submitted-after", "-yesterday", "--reason", "x"},
+		"--submitted-after must be a time":     {"cancel", "--submitted-after", "-yesterday", "--reason", "x"},
 		"--label must be NAME=VALUE":           {"cancel", "--label", "x", "--reason", "x"},
 		`no command "mainstay task bulk kill"`: {"kill"},
 	} {

@@ -28,6 +28,18 @@ func startFlag(text string, now time.Time) (time.Time, error) {
 	return timeFlag("--start-at", text, now)
 }
 
+// pastFlag reads a time, or how long ago it was, such as 2h; -2h means the same.
+func pastFlag(flag, text string, now time.Time) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at.UTC(), nil
+	}
+	ago, err := fleet.ParseDuration(strings.TrimPrefix(text, "-"))
+	if err != nil || ago < 0 || strings.HasPrefix(text, "+") {
+		return time.Time{}, usageError("%s must be a time such as 2026-12-24T18:00:00Z, or how long ago, such as 2h", flag)
+	}
+	return now.Add(-ago).UTC(), nil
+}
+
 // timeFlag reads a time, or one counted from now, such as +10m, or -2h.
 func timeFlag(flag, text string, now time.Time) (time.Time, error) {
 	if strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -31,14 +30,17 @@ func (a *app) taskListCommand() *cobra.Command {
 				}
 				query.Add("label", label)
 			}
-			for name, text := range map[string]string{"submitted-after": after, "submitted-before": before} {
-				at, err := a.timeFlag(text)
+			for _, at := range []struct{ flag, parameter, text string }{
+				{"--submitted-after", "submitted_after", after}, {"--submitted-before", "submitted_before", before},
+			} {
+				if at.text == "" {
+					continue
+				}
+				t, err := pastFlag(at.flag, at.text, a.now())
 				if err != nil {
-					return usageError("--%s %w", name, err)
+					return err
 				}
-				if at != "" {
-					query.Set(strings.ReplaceAll(name, "-", "_"), at)
-				}
+				query.Set(at.parameter, t.Format(time.RFC3339Nano))
 			}
 			return printList(c, a, tasksPath, "tasks", query, limit, a.printTasks)
 		},
@@ -50,27 +52,11 @@ func (a *app) taskListCommand() *cobra.Command {
 	flags.StringVar(&tenant, "tenant", "", "only of this tenant")
 	flags.StringVar(&pinned, "agent", "", "only those pinned to this agent")
 	flags.StringArrayVar(&labels, "label", nil, "only with this label, as name=value; of several, those with all")
-	flags.StringVar(&after, "submitted-after", "", "only those submitted at this time or later: RFC 3339, or how long ago, like 2h")
-	flags.StringVar(&before, "submitted-before", "", "only those submitted before this time: RFC 3339, or how long ago, like 2h")
+	flags.StringVar(&after, "submitted-after", "", "only those submitted at this time or later: 2026-12-24T18:00:00Z, or 2h for two hours ago")
+	flags.StringVar(&before, "submitted-before", "", "only those submitted before this time: 2026-12-24T18:00:00Z, or 2h for two hours ago")
 	limitFlag(command, &limit)
 	a.outputFlag(command)
 	return command
-}
-
-// timeFlag reads a time, or how long ago it is; empty stays empty.
-func (a *app) timeFlag(text string) (string, error) {
-	if text == "" {
-		return "", nil
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		ago, err := fleet.ParseDuration(text)
-		if err != nil || ago < 0 {
-			return "", errors.New("must be a time like 2026-11-21T12:00:00Z, or how long ago, like 2h")
-		}
-		at = a.now().Add(-ago)
-	}
-	return at.UTC().Format(time.RFC3339Nano), nil
 }
 
 func (a *app) printTasks(tasks []gateway.Task) error {

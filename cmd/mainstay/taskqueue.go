@@ -83,8 +83,10 @@ idempotency_key in each, the command can be repeated without harm.`,
 
 // readTasks reads a JSON array, or JSON objects one after another.
 func readTasks(path string, stdin io.Reader) ([]json.RawMessage, error) {
-	in := stdin
-	if path != "-" {
+	in, name := stdin, path
+	if path == "-" {
+		name = "standard input"
+	} else {
 		file, err := os.Open(path)
 		if err != nil {
 			return nil, withExit(exitUsage, err)
@@ -99,18 +101,18 @@ func readTasks(path string, stdin io.Reader) ([]json.RawMessage, error) {
 		err := decoder.Decode(&value)
 		switch {
 		case errors.Is(err, io.EOF) && len(tasks) == 0:
-			return nil, usageError("%s holds no tasks", path)
+			return nil, usageError("%s holds no tasks", name)
 		case errors.Is(err, io.EOF):
 			return tasks, nil
 		case err != nil:
-			return nil, usageError("%s is not JSON after %d bytes: %w", path, decoder.InputOffset(), err)
+			return nil, usageError("%s is not JSON after %d bytes: %w", name, decoder.InputOffset(), err)
 		case value[0] != '[':
 			tasks = append(tasks, value)
 			continue
 		}
 		var list []json.RawMessage
 		if err := json.Unmarshal(value, &list); err != nil {
-			return nil, usageError("%s: %w", path, err)
+			return nil, usageError("%s: %w", name, err)
 		}
 		tasks = append(tasks, list...)
 	}
@@ -130,7 +132,7 @@ func (a *app) printBatch(answers []gateway.BatchItem) error {
 				fmt.Fprintf(a.stderr, "Task %d was refused: %s\n", i+1, &problemError{protocol.Problem{Code: p.Code, Detail: p.Detail, Errors: p.Errors}})
 			}
 		}
-		_, err := fmt.Fprintf(a.stdout, "%d tasks accepted, %d refused.\n", len(answers)-refused, refused)
+		_, err := fmt.Fprintf(a.stdout, "%s accepted, %d refused.\n", counted(len(answers)-refused, "task", "tasks"), refused)
 		return err
 	})
 	if err == nil && refused > 0 {

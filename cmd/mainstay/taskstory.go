@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -190,7 +191,7 @@ func printResult(w io.Writer, task *gateway.Task, show extent) error {
 		title += " of attempt " + strconv.Itoa(task.ResultAttempt)
 	}
 	var result agent.ExecResult
-	if task.Type != agent.ExecType || json.Unmarshal(task.Result, &result) != nil {
+	if task.Type != agent.ExecType || !strictly(task.Result, &result) { // a result that a review gave has any form
 		return printLong(w, task, title, readable(task.Result), show)
 	}
 	fmt.Fprintf(w, "\nExit code: %d\n", result.ExitCode)
@@ -203,6 +204,13 @@ func printResult(w io.Writer, task *gateway.Task, show extent) error {
 		}
 	}
 	return nil
+}
+
+// strictly reads JSON into a struct and reports whether it holds something, and nothing else.
+func strictly(raw json.RawMessage, into any) bool {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into) == nil && string(raw) != "{}"
 }
 
 // printLong shows a text under a title, or its beginning and how to see the rest.

@@ -1,6 +1,7 @@
 // Command go-agent is an agent in ten lines: it handles tasks of the type echo by returning their payload.
 //
-//	HUB=http://127.0.0.1:8080 CLUSTER=demo ID=go-1 go run ./examples/go-agent
+//	HUB=http://127.0.0.1:8080 CLUSTER=default ID=go-1 go run ./examples/go-agent
+//	mainstay task submit --type echo --payload '{"a": 1}' --wait
 package main
 
 import (

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """An agent that needs only Python 3.9 or newer. It handles tasks of the type echo by returning their payload.
 
-HUB=http://127.0.0.1:8080 CLUSTER=demo ID=py-1 python3 agent.py     (docs/AGENT-PROTOCOL.md describes the messages)
+HUB=http://127.0.0.1:8080 CLUSTER=default ID=py-1 python3 agent.py     (docs/AGENT-PROTOCOL.md describes the messages)
+mainstay task submit --type echo --payload '{"a": 1}' --wait                 gives it something to do
 MAINSTAY_JOIN_TOKEN has the token to register with, where the hub wants one.
 """
 import http.client, json, os, sys, threading, time, urllib.parse, uuid

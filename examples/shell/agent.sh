@@ -1,6 +1,7 @@
 #!/bin/sh
 # An agent that needs only a POSIX shell, curl and sed. It handles tasks of the type echo by returning their payload.
-# Run: HUB=http://127.0.0.1:8080 CLUSTER=demo ID=sh-1 sh agent.sh     (docs/AGENT-PROTOCOL.md describes the messages)
+# Run: HUB=http://127.0.0.1:8080 CLUSTER=default ID=sh-1 sh agent.sh     (docs/AGENT-PROTOCOL.md describes the messages)
+# mainstay task submit --type echo --payload '{"a": 1}' --wait gives it something to do.
 # MAINSTAY_JOIN_TOKEN has the token to register with, where the hub wants one.
 # It reads JSON with sed, so it relies on the hub's order of fields and runs one task at a time; with jq it need not.
 set -u

@@ -211,6 +211,11 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 		require.Equal(t, "docs/OPERATIONS.md#"+strings.ToLower(a.Alert), a.Annotations["runbook_url"], a.Alert)
 		require.Contains(t, string(text), "\n### "+a.Alert+"\n")
 	}
+	for _, section := range strings.Split(string(text), "\n### Mainstay")[1:] {
+		name, _, _ := strings.Cut(section, "\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		require.Contains(t, section, "**Over when** ", "Mainstay%s: its reader wants to see that it worked", name)
+	}
 	for _, heading := range regexp.MustCompile(`\n### (Mainstay\w+)\n`).FindAllStringSubmatch(string(text), -1) {
 		require.True(t, names[heading[1]], "%s has a runbook and no rule", heading[1])
 	}
