@@ -23,7 +23,7 @@ func TestAgentWithoutAHubKeepsTrying(t *testing.T) {
 	t.Parallel()
 	nowhere := "http://" + freeAddress(t)
 	patient := runAgent(t, nowhere, "default", "patient")
-	patient.says(t, "No use of the hub; trying again while work goes on")
+	patient.says(t, "The hub cannot be used; trying again, work goes on meanwhile")
 	patient.says(t, "connection refused")
 
 	begun := time.Now()

@@ -64,7 +64,7 @@ func TestServeRunsAFleet(t *testing.T) {
 	plane.signal(t, syscall.SIGTERM)
 	require.Equal(t, 0, plane.exit(t), "%s", &plane.stderr)
 	for _, a := range agents {
-		a.says(t, "No use of the hub; trying again while work goes on")
+		a.says(t, "The hub cannot be used; trying again, work goes on meanwhile")
 		a.signal(t, syscall.SIGTERM)
 		require.Equal(t, 0, a.exit(t), "%s", &a.stderr)
 	}
