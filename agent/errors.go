@@ -13,6 +13,9 @@ var (
 	ErrGaveUp = errors.New("agent: gave up: no hub has answered for too long")
 )
 
+// RefusalCode is the stable code with which a hub refused the agent, as in docs/AGENT-PROTOCOL.md; "" for errors of another kind.
+func RefusalCode(err error) string { return code(err) }
+
 // Causes of a handler's cancelled context; see context.Cause. A timeout's cause is context.DeadlineExceeded, and
 // ErrFenced and ErrGaveUp may be causes too.
 var (

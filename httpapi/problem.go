@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -49,6 +50,12 @@ var statuses = map[string]int{
 	protocol.CodeNotSupported:     http.StatusNotImplemented,
 	protocol.CodeInternal:         http.StatusInternalServerError,
 }
+
+// Patterns of the OpenAPI document that are said in words.
+const (
+	idPattern       = `^[a-z0-9][a-z0-9._-]*$`
+	durationPattern = `^[0-9]([0-9.:hms]|ns|us|µs)*$`
+)
 
 // invalidDetail goes with errors[].
 const invalidDetail = "the request is not valid; errors says where"
@@ -203,6 +210,14 @@ func invalidFields(errs []error) []protocol.ProblemField {
 // the parser's own words, which quote the value.
 func safeMessage(d *huma.ErrorDetail) string {
 	message := d.Message
+	switch {
+	case strings.HasPrefix(message, "expected value to be one of "): // only words of ours, of which the value may be a part
+		return message
+	case message == "expected string to match pattern "+idPattern:
+		return "must be lower-case letters, digits, \".\", \"_\" and \"-\", and begin with a letter or digit"
+	case message == "expected string to match pattern "+durationPattern:
+		return fleet.ErrDuration.Error()
+	}
 	for _, prefix := range []string{"expected string to be ", "expected duration"} {
 		if strings.HasPrefix(message, prefix) {
 			message, _, _ = strings.Cut(message, ": ")

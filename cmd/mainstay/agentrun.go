@@ -13,6 +13,7 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/guard"
+	"mainstay.dev/mainstay/protocol"
 )
 
 func (a *app) agentRunCommand() *cobra.Command {
@@ -122,6 +123,16 @@ func agentExit(err error) error {
 		return withExit(exitConflict, err)
 	case errors.Is(err, agent.ErrGaveUp):
 		return withExit(exitUnreachable, err)
+	}
+	switch agent.RefusalCode(err) {
+	case protocol.CodeUnauthorized, protocol.CodeForbidden:
+		return withExit(exitRefused, err)
+	case protocol.CodeUnknownCluster:
+		return withExit(exitNotFound, err)
+	case protocol.CodeInvalidRequest:
+		return withExit(exitUsage, err)
+	case protocol.CodeAgentIDInUse, protocol.CodeClusterFull, protocol.CodeConflict:
+		return withExit(exitConflict, err)
 	}
 	return err
 }

@@ -129,3 +129,17 @@ func TestTLSMistakesAreNamed(t *testing.T) {
 		require.NotContains(t, got.stderr, "mainstay dev")
 	}
 }
+
+// TestExitCodesOfAgents: whoever starts an agent sees why it did not come up, and does not try a wrong token for ever.
+func TestExitCodesOfAgents(t *testing.T) {
+	t.Parallel()
+	for code, test := range map[string]struct{ status, exit int }{
+		"invalid_token": {401, exitRefused}, "forbidden": {403, exitRefused}, "unknown_cluster": {404, exitNotFound},
+		"invalid_request": {422, exitUsage}, "cluster_full": {409, exitConflict}, "agent_id_in_use": {409, exitConflict}, "not_found": {404, exitFailure},
+	} {
+		url, _ := answering(t, test.status, "application/problem+json", `{"title":"x","detail":"so it is","code":"`+code+`"}`)
+		got := run(t.Context(), "", "agent", "run", "--hub", url, "--id", "a", "--allow-exec")
+		require.Equal(t, test.exit, got.code, "%s: %s", code, got.stderr)
+		require.Contains(t, got.stderr, "so it is")
+	}
+}
