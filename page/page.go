@@ -17,13 +17,19 @@ import (
 	"strings"
 )
 
-//go:embed static/*.html static/*.css static/*.svg bundle
+//go:embed static/*.html static/*.css static/*.svg
 var files embed.FS
 
-// early is the script that stands in the page itself.
-//
-//go:embed bundle/early.js
-var early string
+// What stands in the page, so that it comes with one request: the style; the script that runs before there is anything to see; the
+// one that does everything else.
+var (
+	//go:embed static/style.css
+	style string
+	//go:embed bundle/early.js
+	early string
+	//go:embed bundle/app.js
+	app string
+)
 
 // Paths that the page is served at. What is below Assets has a digest of all files in its name.
 const (
@@ -60,7 +66,7 @@ type file struct {
 
 // types are the media types of what is served, by extension. A file of another kind is a mistake.
 var types = map[string]string{
-	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".html": "text/html; charset=utf-8",
+	".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".html": "text/html; charset=utf-8",
 }
 
 // New prepares the page.
@@ -82,7 +88,7 @@ func New(o Options) (*Page, error) {
 		case "index.html":
 			index = data
 			return nil
-		case "strip.html", "early.js":
+		case "strip.html":
 			return nil
 		}
 		fmt.Fprintf(sum, "%s %d\n%s", name, len(data), data)
@@ -93,7 +99,7 @@ func New(o Options) (*Page, error) {
 		return nil, fmt.Errorf("read the page's files: %w", err)
 	}
 	p.base = Assets + hex.EncodeToString(sum.Sum(nil))[:12] + "/"
-	p.policy = policy(early, o.Framers)
+	p.policy = policy(o.Framers)
 	return p, p.makeIndex(index, o)
 }
 
@@ -106,8 +112,10 @@ func (p *Page) makeIndex(text []byte, o Options) error {
 	if err := t.Execute(&page, struct {
 		Options
 		Base  string
+		Style template.CSS
 		Early template.JS
-	}{o, p.base, template.JS(early)}); err != nil {
+		App   template.JS
+	}{o, p.base, template.CSS(style), template.JS(early), template.JS(app)}); err != nil {
 		return fmt.Errorf("make the page: %w", err)
 	}
 	p.index, err = newFile("index.html", page.Bytes())
@@ -134,12 +142,17 @@ func newFile(name string, data []byte) (file, error) {
 	return file{kind: kind, plain: data, zip: zipped.Bytes(), etag: hex.EncodeToString(sum[:8])}, nil
 }
 
-// policy lets the page run the one script that stands in it, load its own files, call its own API, and nothing else; no text can
-// become markup or a script.
-func policy(script string, framers []string) string {
-	sum := sha256.Sum256([]byte(script))
-	return "default-src 'none'; script-src 'self' 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; " +
+// policy lets the page run the scripts that stand in it, call its own API, and nothing else; no text can become markup or a
+// script.
+func policy(framers []string) string {
+	return "default-src 'none'; script-src " + digest(early) + " " + digest(app) + "; style-src 'self' " + digest(style) + "; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; " +
 		"require-trusted-types-for 'script'; trusted-types 'none'; frame-ancestors " + strings.Join(append([]string{"'self'"}, framers...), " ")
+}
+
+// digest is how a policy names what stands in the page.
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
 // ServeHTTP serves the page at Path and its files below Assets.

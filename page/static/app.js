@@ -96,7 +96,7 @@ let timer = 0, lastRead = 0;
 function draw() {
   const { view, params, data, error } = shown;
   if (data) {
-    if (!shown.drawn) performance.mark("drawn"); // when a view was first complete; the benchmark reads it
+    if (!shown.drawn) requestAnimationFrame(() => setTimeout(() => performance.mark("drawn"))); // on the screen; the benchmark reads it
     shown.drawn = true;
     const fresh = !$("main").querySelector("h1") || $("main").dataset.view !== location.hash;
     $("main").dataset.view = location.hash;

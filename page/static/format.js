@@ -38,19 +38,16 @@ export function goDuration(text) {
   return ms;
 }
 
-const absolute = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
-
 function words(ms, form) {
   if (form === "for") return coarse(ms);
   return ms < -999 ? `in ${coarse(ms)}` : ms < 1000 ? "now" : `${coarse(ms)} ago`;
 }
 
-/** ago is a time that ticks; hovering shows it absolute. form "for" says how long since, without "ago". */
+/** ago is a time that ticks. form "for" says how long since, without "ago". */
 export function ago(time, form = "ago") {
   if (!time) return null;
   const at = new Date(time);
-  return h("time", { datetime: time, title: absolute.format(at), "data-tick": form }, words(now() - at, form));
+  return h("time", { datetime: time, "data-tick": form }, words(now() - at, form));
 }
 
 /** tick renews all times that are shown. */
@@ -61,11 +58,18 @@ export function tick() {
   }
 }
 
-/** clockTime is a time of day; hovering shows the date too. */
-export function clockTime(time) {
-  const at = new Date(time);
-  return h("time", { datetime: time, title: absolute.format(at) }, clock.format(at));
-}
+/** clockTime is a time of day. */
+export const clockTime = (time) => h("time", { datetime: time }, new Date(time).toTimeString().slice(0, 8));
+
+let absolute; // made when it is first needed: that takes longer than all else that a view does
+
+// Pointing at a time shows it in full.
+addEventListener("pointerover", (e) => {
+  const shown = e.target.closest?.("time[datetime]");
+  if (!shown || shown.title) return;
+  absolute ??= new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+  shown.title = absolute.format(new Date(shown.dateTime));
+});
 
 const numbers = new Intl.NumberFormat();
 

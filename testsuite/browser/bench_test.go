@@ -60,14 +60,6 @@ func BenchmarkPage(b *testing.B) {
 // fill brings the agents and tasks in: a tenth of the tasks done, the rest waiting for their time.
 func (f *fleet) fill() {
 	f.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	atEnd(stop)
-	for i := range benchAgents {
-		a, err := agent.New(agent.Options{HubURLs: []string{f.URL}, Cluster: f.cluster, ID: fmt.Sprintf("bench-%03d", i), Slots: 4})
-		require.NoError(f, err)
-		a.Handle("noop", func(context.Context, *agent.Task) (any, error) { return map[string]bool{"done": true}, nil })
-		go func() { _ = a.Run(ctx) }()
-	}
 	later := time.Now().Add(10 * time.Hour).UTC().Format(time.RFC3339)
 	for from := 0; from < benchTasks; from += benchBatch {
 		batch := make([]map[string]any, benchBatch)
@@ -78,10 +70,17 @@ func (f *fleet) fill() {
 				batch[i]["start_at"] = later
 			}
 		}
-		// While all agents come at once, the control plane may say that it has no time for some.
-		for answer := (struct{ Rejected int }{1}); answer.Rejected > 0; {
+		for answer := (struct{ Rejected int }{1}); answer.Rejected > 0; { // a busy machine may have no time for some
 			f.call(http.MethodPost, "/tasks/batch", batch, &answer)
 		}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	atEnd(stop)
+	for i := range benchAgents {
+		a, err := agent.New(agent.Options{HubURLs: []string{f.URL}, Cluster: f.cluster, ID: fmt.Sprintf("bench-%03d", i), Slots: 4})
+		require.NoError(f, err)
+		a.Handle("noop", func(context.Context, *agent.Task) (any, error) { return map[string]bool{"done": true}, nil })
+		go func() { _ = a.Run(ctx) }()
 	}
 	var o struct {
 		Agents struct{ Online int }
