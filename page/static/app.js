@@ -56,8 +56,10 @@ function show() {
   document.title = `${title} · Mainstay`;
   const mine = shown, first = mine.first;
   setTimeout(() => { if (shown === mine && !mine.data && !mine.error && !signingIn) patch($("main"), [h("p.loading", { key: "loading" }, "Loading…")]); }, 250);
-  scrollTo(0, 0);
-  if (!first) listen();
+  if (!first) {
+    scrollTo(0, 0); // of a page that is still empty it would cost a layout
+    listen();
+  }
   const done = read();
   if (first) done.finally(() => { if (shown === mine && !signingIn) listen(); }); // the stream does not stand in the first view's way
 }
