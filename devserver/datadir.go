@@ -6,28 +6,36 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"go.temporal.io/server/common/headers"
 	"golang.org/x/sys/unix"
+
+	"mainstay.dev/mainstay/contract"
 )
 
 const (
 	lockFile    = "lock"
 	versionFile = "server-version"
+	// workflowsFile holds contract.WorkflowsVersion of the program that made the directory.
+	workflowsFile = "workflows-version"
 )
 
 // ErrDataDirInUse is wrapped when another process has the data directory.
 var ErrDataDirInUse = errors.New("the data directory is in use by another process")
+
+// ErrOldData is wrapped when the open workflows in a data directory cannot be replayed by this program.
+var ErrOldData = errors.New("the data directory is of another version")
 
 // dirLock is the hold of one process on a data directory. The kernel gives it free when the process dies.
 type dirLock struct{ file *os.File }
 
 func (l *dirLock) release() { _ = l.file.Close() }
 
-// openDataDir makes the directory, takes it for this process and checks that its database is of this server's version:
-// SQLite files have no schema upgrade.
-func openDataDir(dir string) (*dirLock, error) {
+// openDataDir makes the directory, takes it for this process and checks that its database is of this server's version,
+// as SQLite files have no schema upgrade, and that its workflows can be replayed.
+func openDataDir(dir string, acceptOld bool) (*dirLock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the data directory: %w", err)
 	}
@@ -39,11 +47,35 @@ func openDataDir(dir string) (*dirLock, error) {
 		_ = file.Close()
 		return nil, fmt.Errorf("%w (%s): is another `mainstay dev` running? Stop it, or choose another directory with --data-dir", ErrDataDirInUse, dir)
 	}
-	if err := checkVersion(dir); err != nil {
+	if err := checkVersions(dir, acceptOld); err != nil {
 		_ = file.Close()
 		return nil, err
 	}
 	return &dirLock{file}, nil
+}
+
+// checkVersions compares what wrote the directory with this program. A new directory is marked.
+func checkVersions(dir string, acceptOld bool) error {
+	if err := checkVersion(dir); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, workflowsFile)
+	recorded, err := os.ReadFile(path)
+	_, noData := os.Stat(filepath.Join(dir, databaseFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && errors.Is(noData, fs.ErrNotExist):
+		if err := os.WriteFile(path, fmt.Appendln(nil, contract.WorkflowsVersion), 0o600); err != nil {
+			return fmt.Errorf("record the version of the workflows: %w", err)
+		}
+		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("read the recorded version of the workflows: %w", err)
+	case strings.TrimSpace(string(recorded)) == strconv.Itoa(contract.WorkflowsVersion) || acceptOld:
+		return nil
+	}
+	return fmt.Errorf("%w: %s was written by another version of this program, and this one cannot go on with its open workflows. "+
+		"Remove the directory, or choose another one with --data-dir. If you need what is in it, run the program that wrote it until its work is done. "+
+		"--accept-old-data starts all the same: what cannot go on stays as it is", ErrOldData, dir)
 }
 
 func checkVersion(dir string) error {

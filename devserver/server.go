@@ -40,6 +40,8 @@ type Options struct {
 	Strip string
 	// DataDir holds the database; empty: all is in memory and gone at the end.
 	DataDir string
+	// AcceptOldData starts although open workflows in DataDir may be of a version that this program cannot replay.
+	AcceptOldData bool
 	// Durability says what the database survives. Default: ProcessCrash.
 	Durability Durability
 	// Store is where all is kept instead of DataDir; nil: SQLite. Its schemas are there already.
@@ -108,7 +110,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		address: net.JoinHostPort(o.Host, strconv.Itoa(o.Port)), namespace: o.Namespace,
 	}
 	if o.DataDir != "" {
-		if s.lock, err = openDataDir(o.DataDir); err != nil {
+		if s.lock, err = openDataDir(o.DataDir, o.AcceptOldData); err != nil {
 			return nil, err
 		}
 	}

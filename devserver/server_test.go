@@ -82,6 +82,33 @@ func TestAnotherVersionsDataIsRefused(t *testing.T) {
 	start(t, Options{DataDir: dir})
 }
 
+// Data whose open workflows this program cannot go on with is refused, also when it is of before that was recorded, unless its
+// owner wants it so; that is asked each time.
+func TestDataOfOldWorkflowsIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, c := start(t, Options{DataDir: dir})
+	c.Close()
+	s.Stop()
+	marker := filepath.Join(dir, workflowsFile)
+	require.FileExists(t, marker)
+	for name, record := range map[string]func() error{
+		"another version": func() error { return os.WriteFile(marker, []byte("0\n"), 0o600) },
+		"none recorded":   func() error { return os.Remove(marker) },
+	} {
+		require.NoError(t, record(), name)
+		_, err := Start(t.Context(), Options{DataDir: dir})
+		require.ErrorIs(t, err, ErrOldData, name)
+		require.ErrorContains(t, err, "--data-dir")
+		require.ErrorContains(t, err, "--accept-old-data")
+	}
+	s, c = start(t, Options{DataDir: dir, AcceptOldData: true})
+	c.Close()
+	s.Stop()
+	_, err := Start(t.Context(), Options{DataDir: dir})
+	require.ErrorIs(t, err, ErrOldData, "it is still old")
+}
+
 func TestHalfMadeDatabaseIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -21,6 +21,7 @@ func (a *app) benchCommand() *cobra.Command {
 		Long: `Measure Mainstay on this machine. Each benchmark starts a control plane with an embedded Temporal of its own, on free
 ports and in a temporary folder, and leaves nothing behind. What is measured, and how, is in docs/BENCHMARKS.md.`,
 	}
+	command.PersistentPreRunE = a.stopUnread
 	command.AddCommand(a.benchThroughputCommand(), a.benchFailoverCommand(), a.benchIdleCommand(), a.benchHealingCommand(), a.benchDrainCommand(),
 		a.benchQueueCommand(), a.benchGatewayCommand(), a.benchBareGatewayCommand(), a.benchAgentCommand(), a.benchTemporalCommand())
 	return command

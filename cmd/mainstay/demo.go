@@ -64,6 +64,7 @@ degraded; both are noticed, their work goes on elsewhere, and they are replaced.
 			return usageError("--scenario must be failover or healing")
 		},
 	}
+	command.PersistentPreRunE = a.stopUnread
 	flags := command.Flags()
 	flags.StringVar(&path, "path", "", "folder to digest (default: the tracked files of the current repository, else the current folder)")
 	flags.IntVar(&agents, "agents", 3, "agents to run")

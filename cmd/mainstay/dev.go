@@ -21,6 +21,7 @@ type devFlags struct {
 	http, ui, temporal string
 	dataDir            string
 	ephemeral          bool
+	acceptOldData      bool
 	agents, slots      int
 	allowExec          bool
 	durability         string
@@ -69,6 +70,7 @@ over by the next "mainstay dev" on the same data directory.`,
 	flags.StringVar(&f.temporal, "temporal", defaults.Dev.Temporal, "host:port of the embedded Temporal")
 	flags.StringVar(&f.dataDir, "data-dir", defaults.Dev.DataDir, "where all state and the logs are kept")
 	flags.BoolVar(&f.ephemeral, "ephemeral", false, "keep all state in memory; it is gone at the end")
+	flags.BoolVar(&f.acceptOldData, "accept-old-data", false, "start on the data of another version although its open workflows cannot go on")
 	flags.IntVar(&f.agents, "agents", defaults.Dev.Agents, "agents to run, 0 to 100")
 	flags.IntVar(&f.slots, "slots", defaults.Dev.Slots, "tasks that each agent runs at a time")
 	flags.BoolVar(&f.allowExec, "allow-exec", false, "let agents run commands although others than this machine can reach the API")
@@ -123,6 +125,7 @@ func (f *devFlags) options(c *config.Config, changed func(string) bool) (devOpti
 	}
 	var err error
 	o.temporal, err = temporalOptions(c)
+	o.temporal.AcceptOldData = f.acceptOldData
 	return o, err
 }
 

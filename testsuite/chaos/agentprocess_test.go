@@ -104,6 +104,7 @@ func workAsAgent(spec agentSpec) error {
 	ended := make(chan struct{})
 	var looking sync.WaitGroup
 	looking.Go(func() { w.watchRole(a, ended) })
+	looking.Go(func() { w.watchIllness(a, ended) })
 	err = a.Run(ctx)
 	close(ended)
 	looking.Wait()
@@ -168,6 +169,36 @@ func (w *worker) handle(ctx context.Context, t *agent.Task) (any, error) {
 	}
 	end("done")
 	return done{Agent: w.spec.ID, PID: w.out.pid, Attempt: t.Attempt, Nonce: todo.Nonce}, nil
+}
+
+// illLook is how often an agent looks whether it is to be ill.
+const illLook = 100 * time.Millisecond
+
+// watchIllness has the agent say of itself what it is told to, and notes when it began and ended to.
+func (w *worker) watchIllness(a *agent.Agent, ended <-chan struct{}) {
+	tick := time.NewTicker(illLook)
+	defer tick.Stop()
+	was := ""
+	for {
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+		}
+		text, err := os.ReadFile(illnessPath(w.spec.Ledger, w.spec.ID))
+		level := string(text)
+		switch {
+		case err != nil && !errors.Is(err, os.ErrNotExist), level == was:
+			continue
+		case level == "":
+			a.ReportHealth(1, "")
+			w.out.write(line{Kind: lineWell, Agent: w.spec.ID})
+		default:
+			a.ReportHealth(ownOpinions[fleet.HealthLevel(level)], "as it was told")
+			w.out.write(line{Kind: lineIll, Agent: w.spec.ID, Note: level})
+		}
+		was = level
+	}
 }
 
 // watchRole notes from when to when the agent takes itself for the leader. The end is the last time that it did, so the

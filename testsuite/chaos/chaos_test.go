@@ -46,6 +46,7 @@ func TestChaos(t *testing.T) {
 		t.Log(f)
 	}
 	in := install(t, installOptions{timing: tm, net: network})
+	in.healing = true
 	clusters := []string{clusterAll, clusterLeader, clusterShards}
 	for _, name := range clusters {
 		in.addCluster(t, name, clusterModes[name])
@@ -54,11 +55,13 @@ func TestChaos(t *testing.T) {
 		in.addAgent(t, clusters[i%len(clusters)], fmt.Sprintf("agent-%d", i), 4)
 	}
 	in.awaitFleet(t, clusters, 30*time.Second)
+	in.hurryHealing(t)
 
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	watch := in.watch(ctx, t, clusters)
 	x := newInjector(t, in)
+	x.looks = in.watchFleet(ctx, t)
 	submitted := make(chan struct{})
 	go func() { in.submitAll(ctx, jobs); close(submitted) }()
 	x.run(ctx, faults)
@@ -66,8 +69,10 @@ func TestChaos(t *testing.T) {
 	healed := time.Now()
 	fleetTime := in.awaitFleet(t, clusters, convergeLimit(tm))
 	<-submitted
+	jobs = append(jobs, x.proofs...)
 	open := in.settle(ctx, jobs, settleLimit)
 	settleTime := time.Since(healed)
+	slotsTime := in.awaitSlots(t)
 
 	refused, accepted := 0, 0
 	stale := in.metric(t, "mainstay_hub_stale_results_total")
@@ -77,9 +82,14 @@ func TestChaos(t *testing.T) {
 	}
 	stale = in.metric(t, "mainstay_hub_stale_results_total") - stale
 	stop()
+	x.looks.stop()
 	lines, err := in.book.read()
 	require.NoError(t, err)
-	v := judge(evidence{jobs: jobs, lines: lines, lives: in.lives(), fell: watch.fell, drains: x.drains})
+	actions, err := in.healingActions()
+	require.NoError(t, err)
+	e := evidence{jobs: jobs, lines: lines, lives: in.lives(), fell: watch.fell, drains: x.drains,
+		away: x.away, illnesses: x.illnesses, looks: x.looks.all(), actions: actions}
+	v := judge(e)
 	letters := in.checkDeadLetters(t, jobs)
 
 	unsure, doubled, repeated := 0, 0, 0
@@ -93,18 +103,19 @@ func TestChaos(t *testing.T) {
 	t.Logf(`chaos summary
 seed %d, %s of faults, %d agents, 2 control plane processes
 %stasks acknowledged %d of %d (%d submissions without an answer): %s
-lost %d · double begins %d · fenced overlaps %d · leaders at once %d · epoch faults %d · result faults %d · drain faults %d (of %d drains, %d with nothing else broken)
+lost %d · double begins %d · fenced overlaps %d · leaders at once %d · epoch faults %d · result faults %d · drain faults %d (of %d drains, %d with nothing else broken) · healing faults %d
+%s
 begins %d · results accepted %d · stale results rejected %d by agents' own late reports, %d of %d replayed (counted: %.0f)
 results delivered twice %d · assignments delivered twice %d · dead letters retried %d
 fenced work after SIGCONT ran on for %s at most · epochs watched %d times
 agent SIGKILL to the next begin elsewhere, idempotent work: %s; with the control plane killed too: %s
-fleet converged %.1f s after the last fault (limit %s), tasks settled after %.1f s (limit %s)`,
+fleet converged %.1f s after the last fault (limit %s), tasks settled after %.1f s (limit %s), all slots back after %.1f s more`,
 		*flagSeed, *flagDuration, *flagAgents, x.report(), v.acknowledged, len(jobs), unsure, outcomes(v.outcomes),
-		v.lost, v.doubleBegins, v.overlaps, v.leaderOverlaps, v.epochFaults, v.resultFaults, v.drainFaults, len(x.drains), calm(x.drains),
+		v.lost, v.doubleBegins, v.overlaps, v.leaderOverlaps, v.epochFaults, v.resultFaults, v.drainFaults, len(x.drains), calm(x.drains), v.healingFaults, v.healingLine(e),
 		len(attemptsOf(lines)), v.accepted, v.stale, refused, refused+accepted, stale,
 		doubled, repeated, letters, v.afterThaw.Round(time.Millisecond), watch.looks,
 		spread(quiet), spread(troubled),
-		fleetTime.Seconds(), convergeLimit(tm), settleTime.Seconds(), settleLimit)
+		fleetTime.Seconds(), convergeLimit(tm), settleTime.Seconds(), settleLimit, slotsTime.Seconds())
 	if len(v.problems) > 0 || open > 0 || t.Failed() {
 		keep(t, in)
 	}
@@ -125,19 +136,24 @@ func convergeLimit(tm timing) time.Duration {
 // hubLease is how long a hub that is gone keeps its agents.
 const hubLease = 10 * time.Second
 
-// awaitFleet waits until every agent is online, one leads, and every shard has an owner.
+// awaitFleet waits until every agent is online, one leads, and every shard has an owner. Agents that healing keeps out of
+// service are not missing while they are really not well, as after many late heartbeats.
 func (in *installation) awaitFleet(t testing.TB, clusters []string, limit time.Duration) time.Duration {
 	t.Helper()
 	begun := time.Now()
 	missing := ""
 	for whole := false; !whole; {
 		whole = true
+		seen := in.look(0)
 		for i, name := range clusters {
 			var c clusterView
 			want := 0
 			for _, m := range in.agents {
 				if m.cluster == name {
 					want++
+				}
+				if a := seen.of(m.id); a != nil && m.cluster == name && a.out(true) && a.Health != fleet.HealthHealthy {
+					want--
 				}
 			}
 			status, err := in.call(i, http.MethodGet, "/api/v1/agents/clusters/"+name, nil, &c)

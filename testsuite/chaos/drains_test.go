@@ -54,6 +54,7 @@ func calm(drains []drained) int {
 // agentView is what the driver reads of an agent.
 type agentView struct {
 	Status fleet.AgentStatus `json:"status"`
+	Reason string            `json:"status_reason"`
 }
 
 // drainAgent drains an agent, keeps it out of service for a while, and gives it back to its work.
@@ -62,7 +63,7 @@ func (x *injector) drainAgent(ctx context.Context, m *member, f fault) {
 	calm := x.breaking.Load() == 0
 	x.ask(ctx, path+"/drain", map[string]any{"deadline": "500ms", "reason": "chaos"})
 	done := x.awaitStatus(ctx, m, path, fleet.AgentMaintenance)
-	if done {
+	if done && x.isOperators(path) {
 		d := drained{agent: m.id, span: span{from: monotonic()}, calm: calm && x.breaking.Load() == 0 && x.broken.Load() == f.broken}
 		pause(ctx, f.hold)
 		d.to = monotonic()
@@ -72,6 +73,18 @@ func (x *injector) drainAgent(ctx context.Context, m *member, f fault) {
 	}
 	x.ask(ctx, path+"/maintenance", map[string]any{"enabled": false})
 	x.awaitStatus(ctx, m, path, fleet.AgentOnline)
+}
+
+// isOperators reports whether an agent is out of service for the driver's sake: healing may have been quicker, and then it is
+// healing's to end it.
+func (x *injector) isOperators(path string) bool {
+	var a agentView
+	for i := range x.in.planes {
+		if status, err := x.in.call(i, http.MethodGet, path, nil, &a); err == nil && status == http.StatusOK {
+			return a.Reason == "chaos"
+		}
+	}
+	return false
 }
 
 // ask repeats a request until some process of the control plane takes it, or says that it is so already.

@@ -37,7 +37,7 @@ const (
 	faultAll      faultKind = "everything SIGKILL"
 )
 
-var faultKinds = []faultKind{faultKill, faultFreeze, faultTerm, faultTwin, faultCut, faultHole, faultDeaf, faultDouble, faultDrain, faultNet, faultNetOut, faultNetIn, faultNetFlaps, faultHub, faultTemporal, faultAll}
+var faultKinds = []faultKind{faultKill, faultFreeze, faultTerm, faultTwin, faultCut, faultHole, faultDeaf, faultDouble, faultDrain, faultDegraded, faultWarning, faultCritical, faultKept, faultNet, faultNetOut, faultNetIn, faultNetFlaps, faultHub, faultTemporal, faultAll}
 
 // needsNetwork are the faults that only agents in network namespaces can have.
 var needsNetwork = []faultKind{faultNet, faultNetOut, faultNetIn, faultNetFlaps}
@@ -68,22 +68,32 @@ func possibleFaults(duration time.Duration, network bool, only string) []faultKi
 	})
 }
 
-// planFaults makes the schedule: every kind comes up before one comes again, agents' deaths most often.
+// planFaults makes the schedule: every kind comes up before one comes again, agents' deaths most often. Illnesses take long
+// and are a series of their own, so that not more than a third of the agents is ill at a time.
 func planFaults(random *rand.Rand, kinds []faultKind, agents int, duration time.Duration, tm timing) []fault {
-	var faults []fault
-	var bag []faultKind
-	for at := 2 * time.Second; at < duration; at += 600*time.Millisecond + rand1(random, 1200*time.Millisecond) {
-		if len(bag) == 0 {
-			bag = slices.Clone(kinds)
-			for _, often := range []faultKind{faultKill, faultKill, faultCut, faultFreeze} {
-				if slices.Contains(kinds, often) {
-					bag = append(bag, often)
-				}
-			}
-			random.Shuffle(len(bag), func(i, j int) { bag[i], bag[j] = bag[j], bag[i] })
+	var often []faultKind
+	for _, k := range []faultKind{faultKill, faultKill, faultCut, faultFreeze} {
+		if slices.Contains(kinds, k) {
+			often = append(often, k)
 		}
-		f := fault{at: at, kind: bag[0], target: random.IntN(agents)}
-		bag = bag[1:]
+	}
+	isIll := func(k faultKind) bool { return illnesses[k] != "" }
+	ill := faultBag{kinds: slices.DeleteFunc(slices.Clone(kinds), func(k faultKind) bool { return !isIll(k) })}
+	rest := faultBag{kinds: append(slices.DeleteFunc(slices.Clone(kinds), isIll), often...)}
+	var faults []fault
+	var well []time.Duration // when each agent that was made ill should be well
+	for at := 2 * time.Second; at < duration; at += 600*time.Millisecond + rand1(random, 1200*time.Millisecond) {
+		well = slices.DeleteFunc(well, func(end time.Duration) bool { return end <= at })
+		f := fault{at: at, target: random.IntN(agents)}
+		switch {
+		case len(ill.kinds) > 0 && len(well) < mostIll(agents):
+			f.kind = ill.next(random)
+			well = append(well, at+illTime(f.kind))
+		case len(rest.kinds) > 0:
+			f.kind = rest.next(random)
+		default:
+			continue
+		}
 		switch f.kind {
 		case faultFreeze, faultHole, faultNet:
 			f.hold = tm.Failure + time.Second + rand1(random, 2*time.Second)
@@ -95,6 +105,19 @@ func planFaults(random *rand.Rand, kinds []faultKind, agents int, duration time.
 		faults = append(faults, f)
 	}
 	return faults
+}
+
+// faultBag gives out every kind before it gives out one again.
+type faultBag struct{ kinds, left []faultKind }
+
+func (b *faultBag) next(random *rand.Rand) faultKind {
+	if len(b.left) == 0 {
+		b.left = slices.Clone(b.kinds)
+		random.Shuffle(len(b.left), func(i, j int) { b.left[i], b.left[j] = b.left[j], b.left[i] })
+	}
+	kind := b.left[0]
+	b.left = b.left[1:]
+	return kind
 }
 
 func rand1(random *rand.Rand, most time.Duration) time.Duration {
@@ -116,6 +139,11 @@ type injector struct {
 	breaking atomic.Int32 // faults of the control plane that wait or are under way
 	broken   atomic.Int32 // faults of the control plane that ever began
 	drains   []drained
+
+	ill       chan struct{} // one place for each agent that may be ill at the same time
+	illnesses []illness
+	proofs    []*job // work that only one agent may do, which shows that it serves
+	looks     *fleetWatch
 }
 
 // kill is an agent's death with what it was working on.
@@ -126,7 +154,7 @@ type kill struct {
 }
 
 func newInjector(t testing.TB, in *installation) *injector {
-	return &injector{in: in, t: t, struck: map[faultKind]int{}, idle: map[faultKind]int{}}
+	return &injector{in: in, t: t, struck: map[faultKind]int{}, idle: map[faultKind]int{}, ill: make(chan struct{}, mostIll(len(in.agents)))}
 }
 
 // run injects every fault at its time and returns when all of them have healed.
@@ -152,6 +180,15 @@ func (x *injector) strike(ctx context.Context, f fault) {
 	case faultAll:
 		x.strikeAll(ctx, f)
 	default:
+		if _, illness := illnesses[f.kind]; illness { // they take long, and the other faults need agents too
+			select {
+			case x.ill <- struct{}{}:
+				defer func() { <-x.ill }()
+			default:
+				x.count(f.kind, false)
+				return
+			}
+		}
 		m, busy := x.reserveWorking(ctx, f.target)
 		if m == nil {
 			x.count(f.kind, false)
@@ -275,6 +312,8 @@ func (x *injector) strikeAgent(ctx context.Context, m *member, f fault) {
 		x.awaitExit(ctx, p, f.kind) // the older one notices that it is fenced, and ends
 	case faultDrain:
 		x.drainAgent(ctx, m, f)
+	case faultDegraded, faultWarning, faultCritical, faultKept:
+		x.fallIll(ctx, m, f)
 	case faultNet, faultNetOut, faultNetIn, faultNetFlaps:
 		x.partition(ctx, m.site, f)
 	default:

@@ -21,6 +21,8 @@ const (
 	lineRegistered = "registered" // a process has a session; Epoch is its own
 	lineLead       = "lead"       // a process leads its cluster from here; Epoch is the leadership's
 	lineLeadEnd    = "lead-end"   // and knows until here that it does
+	lineIll        = "ill"        // a process says from here that it is not well; Note is the level that it was told
+	lineWell       = "well"       // and says from here that it is
 )
 
 // line is one line of the ledger.

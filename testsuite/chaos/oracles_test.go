@@ -66,16 +66,22 @@ type evidence struct {
 	lives  map[int]life
 	fell   []string // epochs that fell, as the watcher saw
 	drains []drained
+
+	away      []span // when processes of the control plane were missing
+	illnesses []illness
+	looks     []fleetLook
+	actions   []fleet.HealingRecord // newest first
 }
 
 // verdict counts what must not happen, and says it in words.
 type verdict struct {
-	lost, doubleBegins, overlaps, leaderOverlaps, epochFaults, resultFaults, drainFaults int
-	acknowledged                                                                         int
-	accepted, stale                                                                      int
-	afterThaw                                                                            time.Duration // the longest that fenced work ran on after SIGCONT
-	outcomes                                                                             map[fleet.TaskStatus]int
-	problems                                                                             []string
+	lost, doubleBegins, overlaps, leaderOverlaps, epochFaults, resultFaults, drainFaults, healingFaults int
+	treated, untreatable, outs, finishedIll                                                             int
+	acknowledged                                                                                        int
+	accepted, stale                                                                                     int
+	afterThaw                                                                                           time.Duration // the longest that fenced work ran on after SIGCONT
+	outcomes                                                                                            map[fleet.TaskStatus]int
+	problems                                                                                            []string
 }
 
 func (v *verdict) blame(count *int, format string, args ...any) {
@@ -83,7 +89,7 @@ func (v *verdict) blame(count *int, format string, args ...any) {
 	v.problems = append(v.problems, fmt.Sprintf(format, args...))
 }
 
-// judge is the oracles of invariants I1 to I5 and I7.
+// judge is the oracles of invariants I1 to I5 and I7, and of healing.
 func judge(e evidence) *verdict {
 	v := &verdict{outcomes: map[fleet.TaskStatus]int{}}
 	attempts := attemptsOf(e.lines)
@@ -101,9 +107,10 @@ func judge(e evidence) *verdict {
 		v.judgeBegins(j, byTask[j.id], e.lives)
 		v.judgeResults(j, byTask[j.id], e.lines)
 	}
-	v.judgeLeaders(attempts, e.lines, e.lives)
+	v.judgeLeaders(unpinned(attempts, e.jobs), e.lines, e.lives)
 	v.judgeEpochs(e)
 	v.judgeDrains(e, attempts)
+	v.judgeHealing(e, attempts)
 	return v
 }
 
@@ -215,6 +222,15 @@ func (v *verdict) judgeResults(j *job, attempts []ran, lines []line) {
 	case len(accepted) == 1 && !accepted[result.Attempt]:
 		v.blame(&v.resultFaults, "task %s has the result of attempt %d, but another one was accepted", j.id, result.Attempt)
 	}
+}
+
+// unpinned leaves out attempts of work that only one agent may do, whether it leads or not.
+func unpinned(attempts []ran, jobs []*job) []ran {
+	pinned := map[string]bool{}
+	for _, j := range jobs {
+		pinned[j.id] = j.pin != ""
+	}
+	return slices.DeleteFunc(slices.Clone(attempts), func(a ran) bool { return pinned[a.task] })
 }
 
 // judgeLeaders is the other half of I3: leaderships do not overlap, and work begins under ever newer ones.

@@ -39,6 +39,9 @@ var scenarios = map[string]scenario{
 	"leader cut off":     {clusterLeader, 2, leaderCutOff, []string{"role-lease-ignored"}},
 	"doubled assignment": {clusterAll, 1, doubledAssignment, []string{"duplicate-run"}},
 	"drained":            {clusterAll, 1, drainedAgent, []string{"drain-ignores-work", "cordon-ignored"}},
+	"degraded agent":     {clusterAll, 3, degradedAgent, []string{"healing-blind", "healing-forgets"}},
+	"ill in maintenance": {clusterAll, 3, illInMaintenance, []string{"healing-overrides"}},
+	"all agents ill":     {clusterAll, 3, allIll, []string{"healing-takes-all"}},
 	"second process":     {clusterAll, 1, secondProcess, []string{"epoch-reused"}},
 }
 

@@ -208,6 +208,9 @@ type installation struct {
 	client *http.Client
 	net    *network // nil: the agents are on loopback, behind their wires only
 
+	temporal string // its address
+	healing  bool   // clusters are made with the quick policy
+
 	programAgent string
 	agentEnv     []string
 
@@ -240,6 +243,7 @@ func install(t testing.TB, o installOptions) *installation {
 		"hub:\n  heartbeat_interval: %s\n  warning_threshold: %s\n  failure_threshold: %s\n  disconnect_grace: %s\n",
 		o.timing.Heartbeat, o.timing.Warning, o.timing.Failure, o.timing.Grace), 0o600))
 	temporal, first, second := freePort(t), freePort(t), freePort(t)
+	in.temporal = temporal
 	env := append([]string{"MAINSTAY_TOKEN_KEY=a key for chaos tests, not for people!", "TEMPORAL_ADDRESS=" + temporal}, o.env...)
 	add := func(name, address string, args ...string) {
 		in.planes = append(in.planes, &plane{url: "http://" + address, start: func() *process {
@@ -298,7 +302,7 @@ func (in *installation) addAgent(t testing.TB, cluster, id string, slots int) *m
 		listener, err = in.net.listen()
 	}
 	require.NoError(t, err)
-	m.wire = newWire(t, targets, listener)
+	m.wire = newWire(t, targets, slots, listener)
 	in.agents = append(in.agents, m)
 	m.up(t)
 	return m
@@ -357,6 +361,9 @@ func (in *installation) addCluster(t testing.TB, name, mode string) {
 	settings := map[string]any{"name": name, "replication_mode": mode, "role_lease": in.timing.RoleLease.String()}
 	if mode == "sharded" {
 		settings["shards"] = 4
+	}
+	if in.healing {
+		settings["self_healing"] = healingPolicy()
 	}
 	require.Eventually(t, func() bool {
 		status, err := in.call(0, http.MethodPost, "/api/v1/agents/clusters", settings, nil)

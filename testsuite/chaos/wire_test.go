@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -36,10 +38,12 @@ type wire struct {
 	listener  net.Listener
 	server    *http.Server
 	transport *http.Transport
+	slots     int // of the agent
 
 	mu       sync.Mutex
 	mode     wireMode
-	changed  chan struct{} // closed when mode changes
+	ill      fleet.HealthLevel // how the agent's host and handlers seem to be; empty: well
+	changed  chan struct{}     // closed when mode changes
 	conns    map[net.Conn]struct{}
 	again    map[string]json.RawMessage // assignments to send once more, by token
 	results  []capturedResult
@@ -55,8 +59,8 @@ type capturedResult struct {
 }
 
 // newWire makes the network of one agent. It listens where the agent can reach it.
-func newWire(t testing.TB, targets []string, listener net.Listener) *wire {
-	w := &wire{targets: targets, listener: listener, changed: make(chan struct{}), conns: map[net.Conn]struct{}{}, again: map[string]json.RawMessage{},
+func newWire(t testing.TB, targets []string, slots int, listener net.Listener) *wire {
+	w := &wire{targets: targets, slots: slots, listener: listener, changed: make(chan struct{}), conns: map[net.Conn]struct{}{}, again: map[string]json.RawMessage{},
 		transport: &http.Transport{DialContext: (&net.Dialer{Timeout: time.Second}).DialContext, MaxIdleConnsPerHost: 4}}
 	w.server = &http.Server{Handler: http.HandlerFunc(w.serve), ConnState: w.connState, ReadHeaderTimeout: time.Minute}
 	go func() { _ = w.server.Serve(listener) }()
@@ -120,6 +124,9 @@ func (w *wire) serve(out http.ResponseWriter, r *http.Request) {
 		return
 	}
 	target, path := w.targets[r.URL.Path[1]-'0'], r.URL.Path[2:]
+	if strings.HasSuffix(path, "/poll") {
+		body = w.hosted(body)
+	}
 	isResult := strings.HasSuffix(path, "/result")
 	answer, status, err := w.send(r.Context(), r.Method, target+path, r.Header.Get("Authorization"), body)
 	if err == nil && isResult {
@@ -135,6 +142,40 @@ func (w *wire) serve(out http.ResponseWriter, r *http.Request) {
 	out.Header().Set("Content-Type", "application/json")
 	out.WriteHeader(status)
 	_, _ = out.Write(answer)
+}
+
+// setHost sets how the agent's host and handlers seem to be.
+func (w *wire) setHost(level fleet.HealthLevel) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ill = level
+}
+
+// hosted gives the agent a host of its own: all agents share this machine, which a run keeps busy, and that must not count
+// as theirs. A host in warning has a full disk; at critical all the agent's slots are kept by handlers that do not stop.
+func (w *wire) hosted(body []byte) []byte {
+	var poll protocol.Poll
+	if json.Unmarshal(body, &poll) != nil {
+		return body
+	}
+	w.mu.Lock()
+	level := w.ill
+	w.mu.Unlock()
+	poll.Metrics = protocol.Metrics{CPUPercent: 10, MemoryPercent: 20, DiskPercent: 30}
+	switch level {
+	case fleet.HealthWarning:
+		poll.Metrics.DiskPercent = 100
+	case fleet.HealthCritical:
+		for i := range w.slots {
+			poll.Running = append(poll.Running, protocol.RunningAttempt{TaskID: fmt.Sprintf("hung-%d", i), Attempt: 1, State: protocol.RunningStuck})
+		}
+		poll.FreeSlots = 0
+	}
+	hosted, err := json.Marshal(poll)
+	if err != nil {
+		return body
+	}
+	return hosted
 }
 
 // through waits until the network lets something pass. False: it never will.

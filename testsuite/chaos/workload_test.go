@@ -27,6 +27,7 @@ var clusterModes = map[string]string{clusterAll: "active_active", clusterLeader:
 type job struct {
 	key     string
 	cluster string
+	pin     string // the agent that alone may do it; empty: any
 	safety  fleet.RetrySafety
 	work    work
 	at      time.Duration // when to submit it
@@ -100,10 +101,14 @@ func (in *installation) submit(ctx context.Context, j *job, first int) {
 }
 
 func (j *job) request() map[string]any {
-	return map[string]any{
+	request := map[string]any{
 		"type": "work", "cluster": j.cluster, "payload": j.work, "retry_safety": j.safety, "idempotency_key": j.key, "shard_key": j.key,
 		"timeout": "60s", "retry": map[string]any{"max_attempts": 2, "max_transfers": 20, "initial_interval": "200ms", "max_interval": "1s"},
 	}
+	if j.pin != "" {
+		request["agent"] = j.pin
+	}
+	return request
 }
 
 // settle waits until every acknowledged job has ended, waits for a person, or the limit is over; it returns how many are

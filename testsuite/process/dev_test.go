@@ -147,6 +147,8 @@ func TestDevRefusesToStart(t *testing.T) {
 	t.Parallel()
 	other := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(other, "server-version"), []byte("0.0.1\n"), 0o600))
+	old := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(old, "workflows-version"), []byte("0\n"), 0o600))
 	busy := busyAddress(t)
 	for name, c := range map[string]struct {
 		args  []string
@@ -156,6 +158,7 @@ func TestDevRefusesToStart(t *testing.T) {
 		"busy REST API":   {[]string{"--http", busy}, t.TempDir(), []string{"the REST API cannot listen on " + busy, "choose another address with --http"}},
 		"busy Temporal":   {[]string{"--temporal", busy}, t.TempDir(), []string{"Temporal cannot listen on " + busy, "choose another address with --temporal"}},
 		"busy Web UI":     {[]string{"--ui", busy}, t.TempDir(), []string{"The Web UI cannot listen on " + busy, "choose another address with --ui"}},
+		"old workflows":   {nil, old, []string{"was written by another version", "--data-dir", "--accept-old-data"}},
 		"another version": {nil, other, []string{"was written by Temporal 0.0.1", "choose another directory with --data-dir"}},
 	} {
 		t.Run(name, func(t *testing.T) {

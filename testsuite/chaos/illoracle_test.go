@@ -1,0 +1,278 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+const (
+	// awaySlack is how long after a break of the control plane nothing is demanded of healing: agents and workflows find
+	// back to it, and leases run.
+	awaySlack = 20 * time.Second
+	// factsAge is how old the facts of a healing decision may be.
+	factsAge = 5 * time.Second
+	// reducedSlack is when what a hub had given to an agent before it heard of its reduced load has begun.
+	reducedSlack = 3 * time.Second
+)
+
+// judgeHealing holds healing to docs/HEALING.md: it does what is due, nothing that it must not, and gives back what it took.
+func (v *verdict) judgeHealing(e evidence, attempts []ran) {
+	for i := range e.illnesses {
+		ill := &e.illnesses[i]
+		switch {
+		case ill.kept:
+			v.judgeKept(e, ill)
+		default:
+			v.judgeTreatment(e, ill)
+			v.judgeRelief(e, ill, attempts)
+			v.judgeOnce(e, ill, attempts)
+		}
+		if ill.serving == 0 {
+			v.blame(&v.healingFaults, "%s was %s, is well again and does not serve", ill.agent, ill.level)
+		}
+	}
+	v.judgeLimits(e)
+	v.judgeOuts(e, attempts)
+}
+
+// permits says whether healing may take so many agents away from a cluster by what one look shows: half must be left, and one
+// that is fit for the work (worst: the worst level at which it is).
+func (l *fleetLook) permits(cluster string, takes int, worst fleet.HealthLevel) bool {
+	members, serving, fit := 0, 0, 0
+	for i := range l.agents {
+		a := &l.agents[i]
+		if a.Cluster != cluster || a.Status == fleet.AgentOffline || a.Hub == "" || a.out(false) {
+			continue
+		}
+		members++
+		if a.Status != fleet.AgentOnline {
+			continue
+		}
+		serving++
+		if !a.Health.WorseThan(worst) {
+			fit++
+		}
+	}
+	return serving-takes >= max(1, (members+1)/2) && fit >= 1
+}
+
+// judgeTreatment looks for a time as long as healing needs in which an agent was ill, nothing was in the way, and nothing
+// was done.
+func (v *verdict) judgeTreatment(e evidence, ill *illness) {
+	if ill.treated != 0 {
+		v.treated++
+	}
+	end := ill.to
+	if ill.treated != 0 {
+		end = ill.treated
+	}
+	earlier := 0
+	for i := range e.illnesses {
+		if o := &e.illnesses[i]; o.agent == ill.agent && o.from < ill.from && o.treated != 0 {
+			earlier++
+		}
+	}
+	limit := healLimit
+	if earlier > 0 {
+		limit += healDamping << (earlier - 1) // damped, ever longer
+	}
+	var since int64
+	judged := false
+	for i := range e.looks {
+		l := &e.looks[i]
+		if l.at < ill.from || l.at > end {
+			continue
+		}
+		a := l.of(ill.agent)
+		free := a != nil && a.Status == fleet.AgentOnline && !a.treated() && !nearAway(e.away, l.at) &&
+			(ill.level == fleet.HealthWarning || l.permits(ill.cluster, 1, fleet.HealthHealthy))
+		switch {
+		case !free:
+			since = 0
+		case since == 0:
+			since = l.at
+		case time.Duration(l.at-since) > limit && !judged:
+			judged = true
+			v.blame(&v.healingFaults, "%s was %s for %s with nothing in the way (the API rates it %s), and healing did nothing", ill.agent, ill.level,
+				time.Duration(l.at-since).Round(time.Second), a.Health)
+		}
+	}
+	if ill.treated == 0 && !judged {
+		v.untreatable++
+	}
+}
+
+// nearAway reports whether the control plane was broken shortly before a time.
+func nearAway(away []span, at int64) bool {
+	return slices.ContainsFunc(away, func(s span) bool { return at >= s.from && at <= s.to+int64(awaySlack) })
+}
+
+// judgeKept is that healing leaves alone what an operator keeps out of service.
+func (v *verdict) judgeKept(e evidence, ill *illness) {
+	for i := range e.looks {
+		l := &e.looks[i]
+		if a := l.of(ill.agent); l.at > ill.from && l.at < ill.to && a != nil && !a.out(false) {
+			v.blame(&v.healingFaults, "%s is in an operator's maintenance, and is shown as %s: %s", ill.agent, a.Status, a.Reason)
+			return
+		}
+	}
+	for i := range e.actions {
+		if a := &e.actions[i]; a.TargetID == ill.agent && a.DecidedAt.After(ill.began) && a.DecidedAt.Before(ill.began.Add(time.Duration(ill.to-ill.from))) {
+			v.blame(&v.healingFaults, "%s is in an operator's maintenance, and healing decided on it: %s %s", ill.agent, a.Type, a.Status)
+		}
+	}
+}
+
+// judgeRelief is that an agent with reduced load does not begin more than it may.
+func (v *verdict) judgeRelief(e evidence, ill *illness, attempts []ran) {
+	if ill.treated == 0 || ill.level != fleet.HealthWarning {
+		return
+	}
+	from := ill.treated + int64(reducedSlack)
+	for _, a := range attempts {
+		if a.agent != ill.agent || a.begin < from || a.begin > ill.to {
+			continue
+		}
+		slots := slotsAt(e.looks, ill.agent, a.begin)
+		running := 1
+		for _, o := range attempts {
+			gone := e.lives[o.pid].gone
+			if o.agent == a.agent && o.begin < a.begin && (o.end == 0 || o.end > a.begin) && (gone == 0 || gone > a.begin) {
+				running++
+			}
+		}
+		if slots > 0 && running > slots {
+			v.blame(&v.healingFaults, "%s may run %d tasks at a time, and began %s as its %dth", ill.agent, slots, a.task, running)
+		}
+	}
+}
+
+// judgeOnce is that a drained agent's work is not run twice: what it had and finished while the control plane was whole begins
+// nowhere else.
+func (v *verdict) judgeOnce(e evidence, ill *illness, attempts []ran) {
+	if ill.treated == 0 || ill.level != fleet.HealthDegraded {
+		return
+	}
+	for _, a := range attempts {
+		if a.agent != ill.agent || a.begin > ill.treated || a.end < ill.from || a.how != "done" || nearAway(e.away, a.begin) || nearAway(e.away, a.end) {
+			continue
+		}
+		v.finishedIll++
+		for _, o := range attempts {
+			if o.task == a.task && o.begin > a.end {
+				v.blame(&v.healingFaults, "%s finished task %s while it was ill, and it began again: %s", ill.agent, a.task, told([]ran{a, o}))
+			}
+		}
+	}
+}
+
+// slotsAt is how many slots an agent had at a time by the look before and the one after; 0: they do not agree, or did not see.
+func slotsAt(looks []fleetLook, agent string, at int64) int {
+	i := slices.IndexFunc(looks, func(l fleetLook) bool { return l.at > at })
+	if i < 1 {
+		return 0
+	}
+	before, after := looks[i-1].of(agent), looks[i].of(agent)
+	if before == nil || after == nil || before.Slots != after.Slots {
+		return 0
+	}
+	return before.Slots
+}
+
+// judgeLimits is that healing takes no agent away that its cluster cannot spare: some look shortly before the decision must
+// allow it, together with what the same cycle took before.
+func (v *verdict) judgeLimits(e evidence) {
+	taken := map[[2]string]int{} // by cycle and cluster
+	for i := len(e.actions) - 1; i >= 0; i-- {
+		a := &e.actions[i]
+		if (a.Type != fleet.HealDrain && a.Type != fleet.HealFailover) || a.Status == fleet.HealingSkipped || a.Status == fleet.HealingPlanned {
+			continue
+		}
+		key := [2]string{a.Cycle, a.Cluster}
+		taken[key]++
+		worst := fleet.HealthHealthy
+		if a.Type == fleet.HealFailover {
+			worst = fleet.HealthWarning
+		}
+		looked, allowed := 0, false
+		for j := range e.looks {
+			l := &e.looks[j]
+			if len(l.agents) == 0 || l.wall.Before(a.DecidedAt.Add(-factsAge)) || l.wall.After(a.DecidedAt.Add(lookEvery)) {
+				continue
+			}
+			looked++
+			allowed = allowed || l.permits(a.Cluster, taken[key], worst)
+		}
+		if looked > 0 && !allowed {
+			v.blame(&v.healingFaults, "healing took %s away from %s (%s at %s) although that cannot spare it", a.TargetID, a.Cluster, a.Type, a.DecidedAt.Format(time.TimeOnly))
+		}
+	}
+}
+
+// judgeOuts is I7 for what healing took out of service: nothing begins there. It also wants a recorded decision for each.
+func (v *verdict) judgeOuts(e evidence, attempts []ran) {
+	for _, o := range outsByHealing(e.looks) {
+		v.outs++
+		for _, a := range attempts {
+			if a.agent == o.agent && a.begin > o.from && a.begin < o.to {
+				v.blame(&v.healingFaults, "attempt %d of %s began on %s, which healing had taken out of service", a.number, a.task, o.agent)
+			}
+		}
+		if !slices.ContainsFunc(e.actions, func(a fleet.HealingRecord) bool {
+			return a.TargetID == o.agent && (a.Type == fleet.HealDrain || a.Type == fleet.HealFailover) && a.Status != fleet.HealingSkipped && a.DecidedAt.Before(o.wall)
+		}) {
+			v.blame(&v.healingFaults, "%s is out of service because of healing, and no action says so", o.agent)
+		}
+	}
+}
+
+// outOfService is a time in which looks showed an agent in maintenance because of healing.
+type outOfService struct {
+	agent string
+	span
+	wall time.Time // of the first look
+}
+
+// outsByHealing are the times in which healing kept agents out of service, from the first look that shows each to the last.
+func outsByHealing(looks []fleetLook) []outOfService {
+	var all []outOfService
+	open := map[string]int{}
+	for i := range looks {
+		l := &looks[i]
+		for j := range l.agents {
+			a := &l.agents[j]
+			k, is := open[a.ID]
+			switch {
+			case !a.out(true) || a.Status != fleet.AgentMaintenance:
+				delete(open, a.ID)
+			case is:
+				all[k].to = l.asked
+			default:
+				open[a.ID] = len(all)
+				all = append(all, outOfService{agent: a.ID, span: span{l.at, l.asked}, wall: l.wall})
+			}
+		}
+	}
+	return all
+}
+
+// healingLine sums up the illnesses for the run's report.
+func (v *verdict) healingLine(e evidence) string {
+	return fmt.Sprintf("agents made ill %d: %d treated, %d could not be (others were away, or the control plane was), %d left alone in maintenance; times out of service by healing %d; tasks that drained agents finished %d; %s",
+		len(e.illnesses), v.treated, v.untreatable, keptOf(e.illnesses), v.outs, v.finishedIll, healed(e.actions))
+}
+
+func keptOf(all []illness) int {
+	n := 0
+	for i := range all {
+		if all[i].kept {
+			n++
+		}
+	}
+	return n
+}
