@@ -7,13 +7,13 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -214,32 +214,23 @@ type listedCluster struct {
 // listed lists the clusters that exist.
 func (g *Gateway) listed(ctx context.Context) ([]listedCluster, error) {
 	var clusters []listedCluster
-	var token []byte
-	for {
-		page, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: g.namespace, PageSize: 1000, NextPageToken: token,
-			Query: contract.Equals("WorkflowType", contract.ClusterWorkflow) + " AND " + contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING),
-		})
+	for info, err := range contract.Workflows(ctx, g.client, g.namespace, contract.OpenClusters()) {
 		if err != nil {
 			return nil, g.answer(err, "list clusters", protocol.CodeNotFound)
 		}
-		for _, info := range page.GetExecutions() {
-			if name, ok := contract.ClusterOfWorkflowID(info.GetExecution().GetWorkflowId()); ok {
-				config, _ := configFromMemo(info)
-				config.Name = name
-				clusters = append(clusters, listedCluster{name, config.WithDefaults()})
-			}
-		}
-		if token = page.GetNextPageToken(); len(token) == 0 {
-			return clusters, nil
+		if name, ok := contract.ClusterOfWorkflowID(info.GetExecution().GetWorkflowId()); ok {
+			config, _ := contract.ConfigOf(info)
+			config.Name = name
+			clusters = append(clusters, listedCluster{name, config.WithDefaults()})
 		}
 	}
+	return clusters, nil
 }
 
 // viewEach asks the clusters side by side; errs holds an error for each that did not answer.
 func (g *Gateway) viewEach(ctx context.Context, clusters []listedCluster) (views []contract.ClusterView, errs []error) {
 	views, errs = make([]contract.ClusterView, len(clusters)), make([]error, len(clusters))
-	forEach(len(clusters), func(i int) { views[i], errs[i] = g.view(ctx, clusters[i].name) })
+	parallel.Each(len(clusters), fanOut, func(i int) { views[i], errs[i] = g.view(ctx, clusters[i].name) })
 	return views, errs
 }
 

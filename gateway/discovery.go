@@ -11,6 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/parallel"
 )
 
 // WorkerState is what an agent is good for now (row B9).
@@ -101,7 +102,7 @@ func (g *Gateway) addTasks(ctx context.Context, c *fleet.Cluster, only string, a
 		}
 	}
 	results := make([]contract.ReadTasksResult, len(hubs))
-	forEach(len(hubs), func(i int) {
+	parallel.Each(len(hubs), fanOut, func(i int) {
 		_, err := g.ask(ctx, hubQuestion{
 			hub: hubs[i], activity: contract.ReadTasksActivity, id: contract.ReadTasksID(c.Config.Name, uuid.NewString()),
 			summary: "tasks of " + c.Config.Name, input: contract.ReadTasksInput{Cluster: c.Config.Name, AgentID: only},

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/parallel"
 )
 
 const (
@@ -57,7 +58,7 @@ func (r *feedRun) lookAtClusters(ctx context.Context) {
 		c.turn = r.looks
 	}
 	r.mu.Unlock()
-	forEach(len(due), func(i int) { r.lookAtCluster(ctx, due[i]) })
+	parallel.Each(len(due), fanOut, func(i int) { r.lookAtCluster(ctx, due[i]) })
 }
 
 // lookAtCluster reads a cluster's events if its workflow has done anything since the last look.
@@ -127,7 +128,7 @@ func (r *feedRun) publishWith(ctx context.Context, changed []string, events []to
 		defer c.mu.Unlock()
 	}
 	fetched, advances := make([][]told, len(sources)), make([]func(*position), len(sources))
-	forEach(len(sources), func(i int) { fetched[i], advances[i], _ = r.fetch(ctx, sources[i]) })
+	parallel.Each(len(sources), fanOut, func(i int) { fetched[i], advances[i], _ = r.fetch(ctx, sources[i]) })
 	r.publish(slices.Concat(append([][]told{events}, fetched...)...), func(p *position) {
 		advance(p)
 		for _, also := range advances {

@@ -10,6 +10,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -48,7 +49,7 @@ func (g *Gateway) past(ctx context.Context, p position, now time.Time) []told {
 		}
 	}
 	parts := make([][]told, len(clusters)+len(hubs)+1)
-	forEach(len(parts), func(i int) {
+	parallel.Each(len(parts), fanOut, func(i int) {
 		switch {
 		case i < len(clusters):
 			parts[i] = g.pastOfCluster(ctx, clusters[i], &p)

@@ -13,6 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/parallel"
 )
 
 const (
@@ -127,7 +128,7 @@ func (g *Gateway) taskChanges(ctx context.Context, looks []taskLook, since time.
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	found, cut, errs := make([][]told, len(looks)), make([]bool, len(looks)), make([]error, len(looks))
-	forEach(len(looks), func(i int) { found[i], cut[i], errs[i] = g.lookForTasks(ctx, looks[i], since) })
+	parallel.Each(len(looks), fanOut, func(i int) { found[i], cut[i], errs[i] = g.lookForTasks(ctx, looks[i], since) })
 	for i := range looks {
 		if errs[i] != nil {
 			return nil, false, errs[i]
@@ -184,7 +185,7 @@ func changesOf(info *workflowpb.WorkflowExecutionInfo, since time.Time) []told {
 	}
 	attributes := info.GetSearchAttributes().GetIndexedFields()
 	marked := statusAt(attributes)
-	ending := task.Status == fleet.TaskQueued && (keyword(attributes, contract.AttrStatus.GetName()) != "" || time.Since(marked) < settles)
+	ending := task.Status == fleet.TaskQueued && (contract.Keyword(attributes, contract.AttrStatus) != "" || time.Since(marked) < settles)
 	if marked.IsZero() || ending {
 		return changes // or about to: the next look tells
 	}
@@ -202,6 +203,6 @@ func changesOf(info *workflowpb.WorkflowExecutionInfo, since time.Time) []told {
 // statusAt is when the status attribute was set; zero: never.
 func statusAt(attributes map[string]*commonpb.Payload) time.Time {
 	var at time.Time
-	decode(attributes[contract.AttrStatusAt.GetName()], &at)
+	contract.Decode(attributes[contract.AttrStatusAt.GetName()], &at)
 	return at
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/parallel"
 )
 
 const (
@@ -49,7 +50,7 @@ func (r *feedRun) begin(ctx context.Context, loops *sync.WaitGroup) {
 		hubs = append(hubs, h)
 	}
 	r.mu.Unlock()
-	forEach(len(clusters), func(i int) { r.readCluster(limited, clusters[i]) })
+	parallel.Each(len(clusters), fanOut, func(i int) { r.readCluster(limited, clusters[i]) })
 	for _, h := range hubs {
 		select {
 		case <-h.begun:

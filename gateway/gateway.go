@@ -5,7 +5,6 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -115,22 +114,4 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	}
-}
-
-// forEach calls do for 0…n-1, at most fanOut at a time, and returns when all have ended.
-func forEach(n int, do func(i int)) {
-	var wg sync.WaitGroup
-	next := make(chan int)
-	for range min(n, fanOut) {
-		wg.Go(func() {
-			for i := range next {
-				do(i)
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
 }

@@ -19,6 +19,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -210,7 +211,7 @@ func (g *Gateway) healingRecords(ctx context.Context, infos []*workflowpb.Workfl
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	records := make([]fleet.HealingRecord, len(infos))
-	forEach(len(infos), func(i int) { records[i] = g.healingRecord(ctx, infos[i]) })
+	parallel.Each(len(infos), fanOut, func(i int) { records[i] = g.healingRecord(ctx, infos[i]) })
 	return slices.DeleteFunc(records, func(r fleet.HealingRecord) bool { return r.ID == "" })
 }
 

@@ -14,6 +14,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/parallel"
 )
 
 // Lane is a lane of a cluster as clients see it: what waits in it, and who takes it.
@@ -116,7 +117,7 @@ func (g *Gateway) queue(ctx context.Context, only string, in *QueuePageInput) (*
 // fillLanes puts in what waits in each lane and who serves it.
 func (g *Gateway) fillLanes(ctx context.Context, lanes []Lane, clusters map[string]*fleet.Cluster, live liveAgents) error {
 	errs := make([]error, len(lanes))
-	forEach(len(lanes), func(i int) {
+	parallel.Each(len(lanes), fanOut, func(i int) {
 		var stats laneStats
 		if stats, errs[i] = g.laneStats(ctx, lanes[i].TaskQueue); errs[i] == nil {
 			lanes[i].takeStats(stats)

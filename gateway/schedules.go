@@ -200,7 +200,7 @@ func (g *Gateway) describeSchedule(ctx context.Context, name string) (*workflows
 func tenantOfSchedule(d *workflowservice.DescribeScheduleResponse) string {
 	var input contract.PeriodicInput
 	if payloads := d.GetSchedule().GetAction().GetStartWorkflow().GetInput().GetPayloads(); len(payloads) > 0 {
-		decode(payloads[0], &input)
+		contract.Decode(payloads[0], &input)
 	}
 	return input.Spec.Tenant
 }
@@ -248,7 +248,7 @@ func (g *Gateway) scheduleOf(ctx context.Context, name string, d *workflowservic
 	schedule.Overlap = overlapOf(s.GetPolicies().GetOverlapPolicy())
 	schedule.CatchupWindow = fleet.Duration(s.GetPolicies().GetCatchupWindow().AsDuration())
 	var input contract.PeriodicInput
-	if payloads := s.GetAction().GetStartWorkflow().GetInput().GetPayloads(); len(payloads) == 0 || !decode(payloads[0], &input) {
+	if payloads := s.GetAction().GetStartWorkflow().GetInput().GetPayloads(); len(payloads) == 0 || !contract.Decode(payloads[0], &input) {
 		return schedule, g.answer(errors.New("the schedule's action is not Mainstay's"), "read a schedule", protocol.CodeInternal)
 	}
 	schedule.Task = requestOf(&input.Spec)
@@ -308,7 +308,7 @@ func scheduleEntry(name string, entry *schedulepb.ScheduleListEntry) ScheduleEnt
 	times := timesOf(info.GetSpec())
 	e := ScheduleEntry{
 		Name: name, Cron: times.Cron, TimeZone: times.TimeZone, Interval: times.Interval, Paused: info.GetPaused(), Note: info.GetNotes(),
-		Type: keyword(fields, contract.AttrTaskType.GetName()), Cluster: keyword(fields, contract.AttrCluster.GetName()), Tenant: keyword(fields, contract.AttrTenant.GetName()),
+		Type: contract.Keyword(fields, contract.AttrTaskType), Cluster: contract.Keyword(fields, contract.AttrCluster), Tenant: contract.Keyword(fields, contract.AttrTenant),
 	}
 	if next := info.GetFutureActionTimes(); len(next) > 0 && !e.Paused {
 		e.NextTime = timeOf(next[0])

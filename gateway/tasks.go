@@ -14,6 +14,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/parallel"
 )
 
 type getTaskInput struct {
@@ -148,7 +149,7 @@ func (g *Gateway) listTasks(ctx context.Context, in *listTasksInput) (*listTasks
 func (g *Gateway) refineAll(ctx context.Context, tasks []Task) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	forEach(len(tasks), func(i int) {
+	parallel.Each(len(tasks), fanOut, func(i int) {
 		if tasks[i].Status != fleet.TaskQueued {
 			return
 		}
