@@ -7,7 +7,6 @@ import (
 	"sort"
 
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/protocol"
 )
 
 // A page token carries a checksum of itself and of the list it belongs to: Temporal answers a token that is not its own
@@ -31,9 +30,7 @@ func openToken(list, text string) ([]byte, error) {
 	if err == nil && len(sealed) > tokenSum && subtle.ConstantTimeCompare(sealed[:tokenSum], sumOf(list, sealed[tokenSum:])) == 1 {
 		return sealed[tokenSum:], nil
 	}
-	return nil, httpapi.Problem(protocol.CodeInvalidRequest, "the request is not valid; errors says where", protocol.ProblemField{
-		Location: "query.page_token", Message: "is not the next_page_token of this list with these filters",
-	})
+	return nil, httpapi.InvalidField("query.page_token", "is not the next_page_token of this list with these filters")
 }
 
 func sumOf(list string, token []byte) []byte {
