@@ -58,8 +58,7 @@ type listAgentsInput struct {
 	Metadata   []string            `query:"metadata,explode" maxItems:"32" doc:"As name=value. Repeat it for several: all must fit."`
 	Health     []fleet.HealthLevel `query:"health" enum:"healthy,degraded,warning,critical,failed" doc:"Levels, separated by commas."`
 	ViewInput
-	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"1000"`
-	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+	PageInput
 }
 
 // wants reports whether an agent fits all filters.

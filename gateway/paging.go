@@ -9,6 +9,25 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 )
 
+// PageInput is the paging of lists that are at hand. It is exported, as those below are, because huma reads no unexported
+// embedded field.
+type PageInput struct {
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"1000"`
+	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+}
+
+// RecordPageInput is the paging of lists that visibility brings; each entry may cost a look at its workflow.
+type RecordPageInput struct {
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"200" default:"50"`
+	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+}
+
+// QueuePageInput is the paging of queue views, whose every lane costs a call to Temporal.
+type QueuePageInput struct {
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"200"`
+	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+}
+
 // A page token carries a checksum of itself and of the list it belongs to: Temporal answers a token that is not its own
 // as if it were unavailable, and a token of another list with the wrong page. It is no secret and no signature.
 const tokenSum = 8

@@ -47,12 +47,6 @@ type PriorityBacklog struct {
 	Backlog
 }
 
-// QueuePageInput is the paging of queue views, whose every lane costs a call to Temporal.
-type QueuePageInput struct {
-	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"200"`
-	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
-}
-
 type clusterQueueInput struct {
 	ID string `path:"id" doc:"The cluster's name."`
 	QueuePageInput
