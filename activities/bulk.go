@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/parallel"
 )
 
 const (
@@ -95,27 +96,16 @@ func (a *Bulks) read(ctx context.Context, in contract.BulkPageInput) (ids []stri
 
 // actOnAll acts on the tasks side by side and keeps what came of each in the page. It ends early only with its context.
 func (a *Bulks) actOnAll(ctx context.Context, in contract.BulkPageInput, page *bulkPage, ids []string) error {
-	var working sync.WaitGroup
-	next := make(chan string)
-	for range min(bulkFanOut, len(ids)) {
-		working.Go(func() {
-			for id := range next {
-				outcome := a.actOn(ctx, in, id)
-				if ctx.Err() != nil {
-					continue // it is not known what came of it
-				}
-				page.mu.Lock()
-				page.Outcomes[id] = outcome
-				activity.RecordHeartbeat(ctx, page)
-				page.mu.Unlock()
-			}
-		})
-	}
-	for _, id := range ids {
-		next <- id
-	}
-	close(next)
-	working.Wait()
+	parallel.Each(len(ids), bulkFanOut, func(i int) {
+		outcome := a.actOn(ctx, in, ids[i])
+		if ctx.Err() != nil {
+			return // it is not known what came of it
+		}
+		page.mu.Lock()
+		page.Outcomes[ids[i]] = outcome
+		activity.RecordHeartbeat(ctx, page)
+		page.mu.Unlock()
+	})
 	return ctx.Err()
 }
 

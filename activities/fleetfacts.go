@@ -11,11 +11,11 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	workerpb "go.temporal.io/api/worker/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/parallel"
 )
 
 const (
@@ -80,7 +80,7 @@ type clusterAnswer struct {
 
 func (a *Facts) askAll(ctx context.Context, ids []string) []clusterAnswer {
 	answers := make([]clusterAnswer, len(ids))
-	inParallel(len(ids), func(i int) { answers[i] = a.ask(ctx, ids[i]) })
+	parallel.Each(len(ids), factsFanOut, func(i int) { answers[i] = a.ask(ctx, ids[i]) })
 	return answers
 }
 
@@ -119,25 +119,14 @@ type agentProcess struct{ agent, instance string }
 // live reads what hubs publish of their agents.
 func (a *Facts) live(ctx context.Context) (map[agentProcess]fleet.LiveAgent, error) {
 	agents := map[agentProcess]fleet.LiveAgent{}
-	var page []byte
-	for {
-		found, err := a.Client.WorkflowService().ListWorkers(ctx, &workflowservice.ListWorkersRequest{
-			Namespace: a.Namespace, PageSize: registryPage, NextPageToken: page, Query: "WorkerIdentity STARTS_WITH 'agent/'",
-		})
+	for heartbeat, err := range contract.LiveAgents(ctx, a.Client, a.Namespace, contract.AllAgents) {
 		if err != nil {
 			return nil, fmt.Errorf("list the agents in the live registry: %w", err)
 		}
-		//nolint:staticcheck // deprecated, but what replaces it has no load
-		for _, worker := range found.GetWorkersInfo() {
-			heartbeat := worker.GetWorkerHeartbeat()
-			if _, agent, ok := contract.AgentOfIdentity(heartbeat.GetWorkerIdentity()); ok {
-				agents[agentProcess{agent, heartbeat.GetWorkerInstanceKey()}] = liveOf(heartbeat)
-			}
-		}
-		if page = found.GetNextPageToken(); len(page) == 0 {
-			return agents, nil
-		}
+		_, agent, _ := contract.AgentOfIdentity(heartbeat.GetWorkerIdentity())
+		agents[agentProcess{agent, heartbeat.GetWorkerInstanceKey()}] = liveOf(heartbeat)
 	}
+	return agents, nil
 }
 
 func liveOf(h *workerpb.WorkerHeartbeat) fleet.LiveAgent {

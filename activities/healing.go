@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -14,6 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/parallel"
 )
 
 const (
@@ -23,8 +23,6 @@ const (
 	suspectAge = 5 * time.Second
 	// pastActions bounds the earlier actions of one cluster that count.
 	pastActions = 500
-	// listPage is how many executions one call to visibility brings.
-	listPage = 200
 )
 
 // Healing looks at the fleet for the healing cycle. It changes nothing.
@@ -109,7 +107,7 @@ func (a *Healing) past(ctx context.Context, cluster string, now time.Time) ([]fl
 		contract.Equals(contract.AttrCluster.GetName(), cluster), now.Add(-24*time.Hour).UTC().Format(time.RFC3339))
 	err := a.each(ctx, query, pastActions, func(info *workflowpb.WorkflowExecutionInfo) {
 		var note contract.HealingNote
-		if decodeInto(info.GetMemo().GetFields()[contract.MemoHealing], &note) {
+		if contract.Decode(info.GetMemo().GetFields()[contract.MemoHealing], &note) {
 			past = append(past, fleet.HealingPast{Type: note.Type, TargetID: note.TargetID, Verdict: note.Verdict, At: note.At,
 				Running: info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING})
 		}
@@ -129,7 +127,7 @@ func (a *Healing) suspects(ctx context.Context, c *fleet.HealingCase, now time.T
 	}
 	least := max(c.Policy.Patience.Std(), suspectAge)
 	seen := make([]*fleet.Orphan, len(ids))
-	inParallel(len(ids), func(i int) {
+	parallel.Each(len(ids), factsFanOut, func(i int) {
 		d, err := a.Facts.Client.DescribeWorkflowExecution(ctx, ids[i], "")
 		if err == nil { // else it is not known; the backstop is there
 			seen[i] = runningAlone(d, now.Add(-least))
@@ -176,26 +174,17 @@ func runningAlone(d *workflowservice.DescribeWorkflowExecutionResponse, before t
 
 // each calls do for the workflows that a visibility query finds, up to a bound.
 func (a *Healing) each(ctx context.Context, query string, most int, do func(*workflowpb.WorkflowExecutionInfo)) error {
-	var page []byte
-	for n := 0; n < most; {
-		found, err := a.Facts.Client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: a.Facts.Namespace, PageSize: listPage, NextPageToken: page, Query: query})
+	n := 0
+	for info, err := range contract.Workflows(ctx, a.Facts.Client, a.Facts.Namespace, query) {
 		if err != nil {
 			return fmt.Errorf("look for what is wrong: %w", err)
 		}
-		for _, info := range found.GetExecutions() {
-			do(info)
-			n++
-		}
-		if page = found.GetNextPageToken(); len(page) == 0 {
+		do(info)
+		if n++; n == most {
 			break
 		}
 	}
 	return nil
-}
-
-func decodeInto(field *commonpb.Payload, into any) bool {
-	return field != nil && converter.GetDefaultDataConverter().FromPayload(field, into) == nil
 }
 
 // TuneHealing brings the schedule to an interval, if it is another.

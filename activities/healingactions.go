@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -118,22 +117,4 @@ func (a *HealingActions) EndOrphan(ctx context.Context, in contract.EndOrphanInp
 // AskScale has a cluster look at the number of its agents, and act if it is not what is wanted.
 func (a *HealingActions) AskScale(ctx context.Context, cluster string) (fleet.ScalingDecision, error) {
 	return askCluster[fleet.ScalingDecision](ctx, a.Client, cluster, contract.ScaleUpdate, contract.ScaleRequest{})
-}
-
-// inParallel calls do for 0…n-1, at most factsFanOut at a time.
-func inParallel(n int, do func(i int)) {
-	next := make(chan int)
-	var working sync.WaitGroup
-	for range min(factsFanOut, n) {
-		working.Go(func() {
-			for i := range next {
-				do(i)
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	working.Wait()
 }

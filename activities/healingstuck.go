@@ -66,27 +66,24 @@ type waitingTasks struct {
 
 func noteOld(waiting map[string]*waitingTasks, info *workflowpb.WorkflowExecutionInfo) {
 	fields := info.GetSearchAttributes().GetIndexedFields()
-	var cluster, status, agent string
-	decodeInto(fields[contract.AttrCluster.GetName()], &cluster)
-	decodeInto(fields[contract.AttrStatus.GetName()], &status)
-	decodeInto(fields[contract.AttrAgent.GetName()], &agent)
+	cluster := contract.Keyword(fields, contract.AttrCluster)
 	w := waiting[cluster]
 	if w == nil {
 		w = &waitingTasks{pinned: map[string]bool{}}
 		waiting[cluster] = w
 	}
-	switch fleet.TaskStatus(status) {
+	switch fleet.TaskStatus(contract.Keyword(fields, contract.AttrStatus)) {
 	case fleet.TaskReview:
 		w.reviews++
 		since := info.GetStartTime().AsTime()
-		decodeInto(fields[contract.AttrStatusAt.GetName()], &since)
+		contract.Decode(fields[contract.AttrStatusAt.GetName()], &since)
 		if w.firstReview.IsZero() || since.Before(w.firstReview) {
 			w.firstReview = since
 		}
 	case fleet.TaskDeadLetter: // kept on purpose
 	default:
 		w.others++
-		if agent != "" {
+		if agent := contract.Keyword(fields, contract.AttrAgent); agent != "" {
 			w.pinned[agent] = true
 		}
 	}

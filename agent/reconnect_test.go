@@ -59,11 +59,7 @@ func TestResultIsSentUntilItIsAnswered(t *testing.T) {
 
 func TestAttemptIsListedUntilItsResultIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
-		g := newGate()
-		start(t, hub, inMemory(hub), map[string]agent.Handler{"gate": g.handle})
-		hub.WaitRegistered(1)
-		hub.Assign(assign("t1", "gate"))
+		hub, g, _ := atWork(t)
 		hub.WaitRunning("t1")
 		hub.Fail(agenttest.OpResult, make([]agenttest.Fault, 10)...)
 		close(g.open)
@@ -93,11 +89,7 @@ func TestResultThatNoHubTakesIsDropped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
-				g := newGate()
-				b := start(t, hub, inMemory(hub), map[string]agent.Handler{"gate": g.handle})
-				hub.WaitRegistered(1)
-				hub.Assign(assign("t1", "gate"))
+				hub, g, b := atWork(t)
 				hub.WaitRunning("t1")
 				hub.Fail(agenttest.OpResult, c.faults...)
 				if c.before != nil {
@@ -220,11 +212,7 @@ func TestResultGoesToAnotherHub(t *testing.T) {
 
 func TestHubAwayForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
-		g := newGate()
-		b := start(t, hub, inMemory(hub), map[string]agent.Handler{"gate": g.handle})
-		hub.WaitRegistered(1)
-		hub.Assign(assign("t1", "gate"))
+		hub, g, b := atWork(t)
 		hub.WaitRunning("t1")
 		hub.Stop()
 		pass(time.Hour)

@@ -165,6 +165,17 @@ func (g *gate) count() int {
 	return g.calls
 }
 
+// atWork runs an agent in a bubble that has begun its only attempt, t1, behind a gate.
+func atWork(t *testing.T) (*agenttest.Hub, *gate, *bundle) {
+	t.Helper()
+	hub, g := agenttest.NewHub(t, agenttest.Options{InMemory: true}), newGate()
+	b := start(t, hub, inMemory(hub), map[string]agent.Handler{"gate": g.handle})
+	hub.WaitRegistered(1)
+	hub.Assign(assign("t1", "gate"))
+	<-g.started
+	return hub, g, b
+}
+
 // touch makes an empty file.
 func touch(t *testing.T, path string) {
 	t.Helper()

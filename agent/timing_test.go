@@ -156,11 +156,7 @@ func TestGracefulStop(t *testing.T) {
 	})
 	t.Run("finishes what runs and takes nothing new", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
-			g := newGate()
-			b := start(t, hub, inMemory(hub), map[string]agent.Handler{"gate": g.handle})
-			hub.WaitRegistered(1)
-			hub.Assign(assign("t1", "gate"))
+			hub, g, b := atWork(t)
 			hub.WaitRunning("t1")
 			pass(time.Second)
 			b.stop()
@@ -177,12 +173,7 @@ func TestGracefulStop(t *testing.T) {
 	})
 	t.Run("hands back what takes too long", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
-			g := newGate()
-			b := start(t, hub, inMemory(hub), map[string]agent.Handler{"gate": g.handle})
-			hub.WaitRegistered(1)
-			hub.Assign(assign("t1", "gate"))
-			<-g.started
+			hub, g, b := atWork(t)
 			b.stop()
 			stopped := time.Now()
 			require.NoError(t, b.ends())
@@ -196,12 +187,7 @@ func TestGracefulStop(t *testing.T) {
 	})
 	t.Run("without a hub it ends all the same", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
-			g := newGate()
-			b := start(t, hub, inMemory(hub), map[string]agent.Handler{"gate": g.handle})
-			hub.WaitRegistered(1)
-			hub.Assign(assign("t1", "gate"))
-			<-g.started
+			hub, g, b := atWork(t)
 			hub.Stop()
 			close(g.open)
 			b.stop()

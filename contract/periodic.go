@@ -5,7 +5,6 @@ import (
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/fleet"
@@ -38,11 +37,8 @@ const (
 // is not in its history, and so not there when that is replayed.
 func FiringOf(attributes *commonpb.SearchAttributes) (schedule string, at time.Time, ok bool) {
 	var id string
-	read := func(name string, value any) bool {
-		field := attributes.GetIndexedFields()[name]
-		return field != nil && converter.GetDefaultDataConverter().FromPayload(field, value) == nil
-	}
-	if !read(attrScheduledBy, &id) || !read(attrScheduledAt, &at) {
+	fields := attributes.GetIndexedFields()
+	if !Decode(fields[attrScheduledBy], &id) || !Decode(fields[attrScheduledAt], &at) {
 		return "", time.Time{}, false
 	}
 	schedule, ok = ScheduleOfID(id)

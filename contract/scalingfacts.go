@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
 
 	"mainstay.dev/mainstay/fleet"
 )
@@ -64,32 +62,19 @@ func hasPinnedWork(ctx context.Context, c client.Client, namespace, agent string
 // ScaledClusters are the names of the clusters that have scaling on, as visibility knows them.
 func ScaledClusters(ctx context.Context, c client.Client, namespace string) ([]string, error) {
 	var names []string
-	var page []byte
-	for {
-		found, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: namespace, NextPageToken: page, PageSize: 1000,
-			Query: Equals("WorkflowType", ClusterWorkflow) + " AND " + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING),
-		})
+	for info, err := range Workflows(ctx, c, namespace, OpenClusters()) {
 		if err != nil {
 			return nil, fmt.Errorf("list clusters: %w", err)
 		}
-		for _, info := range found.GetExecutions() {
-			if name, ok := ClusterOfWorkflowID(info.GetExecution().GetWorkflowId()); ok && scalingOn(info) {
-				names = append(names, name)
-			}
-		}
-		if page = found.GetNextPageToken(); len(page) == 0 {
-			return names, nil
+		if name, ok := ClusterOfWorkflowID(info.GetExecution().GetWorkflowId()); ok && scalingOn(info) {
+			names = append(names, name)
 		}
 	}
+	return names, nil
 }
 
 // scalingOn reads a cluster's memo. One without was started by other means, and is asked.
 func scalingOn(info *workflowpb.WorkflowExecutionInfo) bool {
-	payload := info.GetMemo().GetFields()[MemoConfig]
-	var config fleet.ClusterConfig
-	if payload == nil || converter.GetDefaultDataConverter().FromPayload(payload, &config) != nil {
-		return true
-	}
-	return config.Scaling.On()
+	config, ok := ConfigOf(info)
+	return !ok || config.Scaling.On()
 }

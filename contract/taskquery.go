@@ -7,7 +7,6 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/sdk/converter"
 
 	"mainstay.dev/mainstay/fleet"
 )
@@ -49,19 +48,13 @@ func OpenTaskQuery(f *fleet.TaskFilter) string {
 // HasLabels reports whether a task that visibility found has these labels indeed: SQLite compares them without case.
 func HasLabels(info *workflowpb.WorkflowExecutionInfo, labels map[string]string) bool {
 	var list []string
-	if field := info.GetSearchAttributes().GetIndexedFields()[AttrLabels.GetName()]; field != nil {
-		_ = converter.GetDefaultDataConverter().FromPayload(field, &list) // no list: no labels
-	}
+	Decode(info.GetSearchAttributes().GetIndexedFields()[AttrLabels.GetName()], &list) // no list: no labels
 	return !slices.ContainsFunc(LabelList(labels), func(label string) bool { return !slices.Contains(list, label) })
 }
 
 // TenantOf is the tenant of a workflow, "" if it has none.
 func TenantOf(info *workflowpb.WorkflowExecutionInfo) string {
-	var tenant string
-	if field := info.GetSearchAttributes().GetIndexedFields()[AttrTenant.GetName()]; field != nil {
-		_ = converter.GetDefaultDataConverter().FromPayload(field, &tenant) // no text: no tenant
-	}
-	return tenant
+	return Keyword(info.GetSearchAttributes().GetIndexedFields(), AttrTenant)
 }
 
 // LooksAlike reports whether visibility finds tasks of other statuses too for one.

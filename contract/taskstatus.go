@@ -3,10 +3,8 @@ package contract
 import (
 	"time"
 
-	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/converter"
 
 	"mainstay.dev/mainstay/fleet"
 )
@@ -38,14 +36,7 @@ func TaskStatusOf(execution enumspb.WorkflowExecutionStatus, marked fleet.TaskSt
 // running and retry_wait apart.
 func DescribedStatus(d *workflowservice.DescribeWorkflowExecutionResponse, now time.Time) fleet.TaskStatus {
 	info := d.GetWorkflowExecutionInfo()
-	read := func(field *commonpb.Payload, into any) {
-		if field != nil {
-			_ = converter.GetDefaultDataConverter().FromPayload(field, into) // what cannot be read is as if it were not set
-		}
-	}
-	var marked string
-	read(info.GetSearchAttributes().GetIndexedFields()[AttrStatus.GetName()], &marked)
-	status := TaskStatusOf(info.GetStatus(), fleet.TaskStatus(marked))
+	status := TaskStatusOf(info.GetStatus(), fleet.TaskStatus(Keyword(info.GetSearchAttributes().GetIndexedFields(), AttrStatus)))
 	if status != fleet.TaskQueued {
 		return status
 	}
@@ -59,7 +50,7 @@ func DescribedStatus(d *workflowservice.DescribeWorkflowExecutionResponse, now t
 		return fleet.TaskRunning
 	}
 	var start time.Time
-	read(info.GetMemo().GetFields()[MemoStartAt], &start)
+	Decode(info.GetMemo().GetFields()[MemoStartAt], &start)
 	if d.GetPendingWorkflowTask() == nil && !start.After(now) {
 		return fleet.TaskRetryWait // neither a delivery nor a workflow task is under way: it waits for a timer
 	}

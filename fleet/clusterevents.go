@@ -47,10 +47,10 @@ func (c *Cluster) Snapshot() *ClusterSnapshot {
 	return s
 }
 
-// Changes are the events that lead from a snapshot to how the cluster stands now. Two changes of one thing between the
-// two are one event, so it is asked after every step.
-func (c *Cluster) Changes(was *ClusterSnapshot, now time.Time) []Event {
-	d := clusterChanges{cluster: c, was: was, now: now}
+// Changes are the events that lead from a snapshot to how the cluster stands now, and the snapshot of that. Two changes of
+// one thing between the two are one event, so it is asked after every step.
+func (c *Cluster) Changes(was *ClusterSnapshot, now time.Time) ([]Event, *ClusterSnapshot) {
+	d, is := clusterChanges{cluster: c, was: was, now: now}, c.Snapshot()
 	d.members()
 	d.leader()
 	d.shards()
@@ -58,10 +58,10 @@ func (c *Cluster) Changes(was *ClusterSnapshot, now time.Time) []Event {
 	d.reductions()
 	d.pauses()
 	d.brakes()
-	if was.revision != c.Config.Revision() {
+	if is.revision != was.revision {
 		d.add(EventClusterConfigured, EventData{})
 	}
-	return d.events
+	return d.events, is
 }
 
 type clusterChanges struct {

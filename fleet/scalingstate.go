@@ -198,3 +198,10 @@ func (c *Cluster) Retire(agentID string) bool {
 	}
 	return known
 }
+
+// SettleScaling drops the actions that have certainly ended though nobody said so.
+func (c *Cluster) SettleScaling(now time.Time) {
+	if c.Scaling != nil {
+		c.Scaling.Active = slices.DeleteFunc(c.Scaling.Active, func(a ScalingAction) bool { return !now.Before(a.Until) })
+	}
+}

@@ -136,20 +136,25 @@ func handedOver(count int64, from, to string) int64 {
 	return count
 }
 
-// shardQuota is how many shards a serving member has and should have.
+// shardQuota is how many shards, or targets, a serving member has and should have.
 type shardQuota struct {
 	agentID      string
 	online       bool // else suspect
 	owned, quota int
 }
 
-// shardQuotas divides the shards among the serving members. Who has most keeps the larger part of an uneven division:
-// that needs the fewest moves. Suspect members come last, since they cannot be given it.
+// shardQuotas is how many shards each serving member has and should have.
 func (c *Cluster) shardQuotas() []shardQuota {
 	held := make(map[string]int, len(c.Members))
 	for i := range c.Shards {
 		held[c.Shards[i].Owner]++
 	}
+	return c.quotas(held, len(c.Shards))
+}
+
+// quotas divides so many things, shards or targets, among the serving members. Who has most keeps the larger part of an
+// uneven division: that needs the fewest moves. Suspect members come last, since they cannot be given it.
+func (c *Cluster) quotas(held map[string]int, things int) []shardQuota {
 	var members []shardQuota
 	for i := range c.Members {
 		if m := &c.Members[i]; m.Serving() {
@@ -159,7 +164,7 @@ func (c *Cluster) shardQuotas() []shardQuota {
 	slices.SortFunc(members, func(a, b shardQuota) int {
 		return cmp.Or(compareBool(a.online, b.online), cmp.Compare(b.owned, a.owned), strings.Compare(a.agentID, b.agentID))
 	})
-	divide(members, len(c.Shards))
+	divide(members, things)
 	return members
 }
 

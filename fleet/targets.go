@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -180,21 +179,11 @@ func (c *Cluster) releaseTargets(shares []shardQuota) {
 	}
 }
 
-// targetShares is how many targets each serving member has and should have, as shardQuotas has it for shards.
+// targetShares is how many targets each serving member has and should have.
 func (c *Cluster) targetShares() []shardQuota {
 	held := map[string]int{}
 	for _, t := range c.Targets {
 		held[t.Agent]++
 	}
-	var members []shardQuota
-	for i := range c.Members {
-		if m := &c.Members[i]; m.Serving() {
-			members = append(members, shardQuota{agentID: m.AgentID, online: m.Status == AgentOnline, owned: held[m.AgentID]})
-		}
-	}
-	slices.SortFunc(members, func(a, b shardQuota) int {
-		return cmp.Or(compareBool(a.online, b.online), cmp.Compare(b.owned, a.owned), strings.Compare(a.agentID, b.agentID))
-	})
-	divide(members, len(c.Targets))
-	return members
+	return c.quotas(held, len(c.Targets))
 }

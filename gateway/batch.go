@@ -14,6 +14,7 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -105,7 +106,7 @@ func (g *Gateway) submitBatch(ctx context.Context, schema *itemSchema, items []b
 	defer cancel()
 	answers := make([]BatchItem, len(items))
 	var away atomic.Bool
-	forEach(len(items), func(i int) {
+	parallel.Each(len(items), fanOut, func(i int) {
 		request, err := schema.read(items[i].raw)
 		var task Task
 		switch {

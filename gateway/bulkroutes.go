@@ -30,8 +30,7 @@ type cancelBulkInput struct {
 }
 
 type listBulksInput struct {
-	PageSize  int    `query:"page_size" minimum:"1" maximum:"200" default:"50"`
-	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+	RecordPageInput
 }
 
 type listBulksOutput struct {

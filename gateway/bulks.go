@@ -20,6 +20,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -173,7 +174,7 @@ func (g *Gateway) describeBulk(ctx context.Context, id string) (*workflowpb.Work
 // bulk is an operation as its record tells it, with the counts, which its workflow knows.
 func (g *Gateway) bulk(ctx context.Context, info *workflowpb.WorkflowExecutionInfo) Bulk {
 	var spec contract.BulkSpec
-	decode(info.GetMemo().GetFields()[contract.MemoBulk], &spec)
+	contract.Decode(info.GetMemo().GetFields()[contract.MemoBulk], &spec)
 	bulk := bulkOf(&spec)
 	bulk.ID, _ = contract.BulkOfWorkflowID(info.GetExecution().GetWorkflowId())
 	bulk.WorkflowID, bulk.StartedAt, bulk.ClosedAt = info.GetExecution().GetWorkflowId(), timeOf(info.GetStartTime()), timeOf(info.GetCloseTime())
@@ -270,7 +271,7 @@ func (g *Gateway) listBulks(ctx context.Context, in *listBulksInput) (*listBulks
 	}
 	out := &listBulksOutput{}
 	out.Body.Bulks = make([]Bulk, len(page.GetExecutions()))
-	forEach(len(out.Body.Bulks), func(i int) { out.Body.Bulks[i] = g.bulk(ctx, page.GetExecutions()[i]) })
+	parallel.Each(len(out.Body.Bulks), fanOut, func(i int) { out.Body.Bulks[i] = g.bulk(ctx, page.GetExecutions()[i]) })
 	out.Body.NextPageToken = sealToken(query, page.GetNextPageToken())
 	return out, nil
 }

@@ -8,10 +8,8 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -100,7 +98,7 @@ func (g *Gateway) knownCluster(ctx context.Context, name string) (clusterFacts, 
 	if err != nil {
 		return clusterFacts{}, err
 	}
-	config, ok := configFromMemo(description.GetWorkflowExecutionInfo())
+	config, ok := contract.ConfigOf(description.GetWorkflowExecutionInfo())
 	if !ok {
 		view, err := g.view(ctx, name)
 		if err != nil {
@@ -129,15 +127,6 @@ func (g *Gateway) describeCluster(ctx context.Context, name string) (*workflowse
 		return nil, unknown(protocol.CodeUnknownCluster)
 	}
 	return description, nil
-}
-
-func configFromMemo(info *workflowpb.WorkflowExecutionInfo) (fleet.ClusterConfig, bool) {
-	var config fleet.ClusterConfig
-	payload := info.GetMemo().GetFields()[contract.MemoConfig]
-	if payload == nil || converter.GetDefaultDataConverter().FromPayload(payload, &config) != nil {
-		return config, false
-	}
-	return config, true
 }
 
 // view asks a cluster's workflow how it stands.

@@ -86,12 +86,6 @@ type deleteClusterInput struct {
 	Force bool `query:"force" doc:"Delete it although it has online agents."`
 }
 
-// PageInput is the part of a list that every one has. It is exported because huma reads no unexported embedded field.
-type PageInput struct {
-	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"1000"`
-	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
-}
-
 type releaseBrakeInput struct {
 	ID   string         `path:"id" doc:"The cluster's name."`
 	Body *ReasonRequest `doc:"May be left out."`

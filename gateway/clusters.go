@@ -3,17 +3,16 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -71,105 +70,6 @@ func (s *ClusterSettings) config(name string) fleet.ClusterConfig {
 	return config
 }
 
-// Cluster is a cluster as clients see it.
-type Cluster struct {
-	Name                string                  `json:"name"`
-	Revision            string                  `json:"revision" doc:"Names its settings: it changes with them, and with nothing else. In quotes it is the ETag; send it as If-Match to change only what you have seen."`
-	TargetGroup         string                  `json:"target_group,omitempty"`
-	MinAgents           int                     `json:"min_agents"`
-	DesiredAgents       int                     `json:"desired_agents"`
-	MaxAgents           int                     `json:"max_agents"`
-	ReplicationMode     fleet.ReplicationMode   `json:"replication_mode" enum:"active_active,active_passive,sharded"`
-	Shards              int                     `json:"shards,omitempty" doc:"Only of a sharded cluster."`
-	Selection           fleet.SelectionStrategy `json:"selection_strategy" enum:"standby,least_loaded,round_robin,affinity"`
-	RoleLease           fleet.Duration          `json:"role_lease"`
-	ManualElection      bool                    `json:"manual_election"`
-	ElectionInterval    fleet.Duration          `json:"election_interval,omitempty" doc:"Absent: a third of role_lease."`
-	TaskDefaults        TaskDefaults            `json:"task_defaults"`
-	TransferTimeout     fleet.Duration          `json:"task_transfer_timeout"`
-	DeadLetterRetention fleet.Duration          `json:"dead_letter_retention"`
-	Brake               BrakeSettings           `json:"brake"`
-	SelfHealing         HealingSettings         `json:"self_healing"`
-	TenantWeights       map[string]float64      `json:"tenant_weights,omitempty"`
-	Scaling             *ScalingSettings        `json:"scaling,omitempty" doc:"When its agents are started and stopped."`
-	Paused              *Pause                  `json:"paused,omitempty" doc:"Nothing is taken from any of its lanes."`
-	PausedLanes         []PausedLane            `json:"paused_lanes,omitempty" doc:"Lanes that were paused by themselves."`
-	BrakeHolds          []BrakeHold             `json:"brake_holds,omitempty" doc:"Hubs whose mass-loss brake is engaged: failovers of the agents that they lost wait until the agents are back or the brake is released."`
-	Leader              string                  `json:"leader,omitempty" doc:"Serves alone in an active_passive cluster."`
-	LeaderEpoch         int64                   `json:"leader_epoch,omitempty"`
-	Standbys            []string                `json:"standbys,omitempty"`
-	ShardOwners         []ShardOwner            `json:"shard_owners,omitempty" doc:"Who serves each shard of a sharded cluster, by its number. Not in lists."`
-	TargetCount         int                     `json:"target_count,omitempty" doc:"How many deployment targets its agents look after."`
-	Status              fleet.ClusterStatus     `json:"status" enum:"healthy,degraded,critical,unknown" doc:"unknown: no worker answered for it."`
-	HealthyAgentCount   int                     `json:"healthy_agent_count"`
-	AgentCount          int                     `json:"agent_count"`
-	CreatedAt           *time.Time              `json:"created_at,omitempty"`
-}
-
-// BrakeHold is one hub's mass-loss brake while it is engaged.
-type BrakeHold struct {
-	Hub   string    `json:"hub"`
-	Since time.Time `json:"since"`
-	Lost  int       `json:"lost" doc:"How many agents had vanished when the hub last told."`
-}
-
-// ShardOwner says who serves a shard.
-type ShardOwner struct {
-	Shard int    `json:"shard"`
-	Owner string `json:"owner,omitempty" doc:"Absent while nobody may serve it."`
-	Epoch int64  `json:"epoch,omitempty" doc:"Of the newest ownership."`
-}
-
-func clusterOf(view *contract.ClusterView) Cluster {
-	c := settingsOf(view.Config)
-	if view.Config.ReplicationMode == fleet.ActivePassive && view.Leader != "" {
-		c.Leader, c.LeaderEpoch = view.Leader, view.LeaderEpoch
-	}
-	c.Standbys, c.TargetCount = view.Standbys, len(view.Targets)
-	c.Paused, c.PausedLanes = pausesOf(&view.Cluster)
-	for _, b := range view.BrakeHolds {
-		c.BrakeHolds = append(c.BrakeHolds, BrakeHold{Hub: b.Hub, Since: b.Since.UTC(), Lost: b.Lost})
-	}
-	c.Status, c.HealthyAgentCount, c.AgentCount, c.CreatedAt = view.Status(), view.HealthyCount(), len(view.Members), known(view.CreatedAt)
-	return c
-}
-
-// fullCluster is a cluster as it is shown by itself.
-func fullCluster(view *contract.ClusterView) Cluster {
-	c := clusterOf(view)
-	c.ShardOwners = shardOwners(&view.Cluster)
-	return c
-}
-
-// shardOwners lists the owners of a sharded cluster's shards.
-func shardOwners(c *fleet.Cluster) []ShardOwner {
-	if c.Config.ReplicationMode != fleet.Sharded {
-		return nil
-	}
-	owners := make([]ShardOwner, len(c.Shards))
-	for i, s := range c.Shards {
-		owners[i] = ShardOwner{Shard: i, Owner: s.Owner, Epoch: s.Epoch}
-	}
-	return owners
-}
-
-// settingsOf is a cluster of which only the configuration is known.
-func settingsOf(config fleet.ClusterConfig) Cluster {
-	c := Cluster{
-		Name: config.Name, Revision: config.Revision(), TargetGroup: config.TargetGroup, MinAgents: config.MinAgents, DesiredAgents: config.DesiredAgents,
-		MaxAgents: config.MaxAgents, ReplicationMode: config.ReplicationMode, Selection: config.Selection, Status: fleet.ClusterUnknown,
-		RoleLease: config.RoleLease, TransferTimeout: config.TransferTimeout, DeadLetterRetention: config.DeadLetterRetention,
-		SelfHealing:   HealingSettings(config.SelfHealing),
-		Brake:         BrakeSettings{Share: config.Brake.Share, MinLost: config.Brake.MinLost, Window: config.Brake.Window},
-		TenantWeights: config.TenantWeights, ManualElection: config.ManualElection, ElectionInterval: config.ElectionInterval,
-		TaskDefaults: TaskDefaults(config.TaskDefaults), Scaling: scalingSettings(config.Scaling),
-	}
-	if config.ReplicationMode == fleet.Sharded {
-		c.Shards = config.Shards
-	}
-	return c
-}
-
 // createCluster starts a cluster's workflow.
 func (g *Gateway) createCluster(ctx context.Context, config fleet.ClusterConfig) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -214,32 +114,23 @@ type listedCluster struct {
 // listed lists the clusters that exist.
 func (g *Gateway) listed(ctx context.Context) ([]listedCluster, error) {
 	var clusters []listedCluster
-	var token []byte
-	for {
-		page, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: g.namespace, PageSize: 1000, NextPageToken: token,
-			Query: contract.Equals("WorkflowType", contract.ClusterWorkflow) + " AND " + contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING),
-		})
+	for info, err := range contract.Workflows(ctx, g.client, g.namespace, contract.OpenClusters()) {
 		if err != nil {
 			return nil, g.answer(err, "list clusters", protocol.CodeNotFound)
 		}
-		for _, info := range page.GetExecutions() {
-			if name, ok := contract.ClusterOfWorkflowID(info.GetExecution().GetWorkflowId()); ok {
-				config, _ := configFromMemo(info)
-				config.Name = name
-				clusters = append(clusters, listedCluster{name, config.WithDefaults()})
-			}
-		}
-		if token = page.GetNextPageToken(); len(token) == 0 {
-			return clusters, nil
+		if name, ok := contract.ClusterOfWorkflowID(info.GetExecution().GetWorkflowId()); ok {
+			config, _ := contract.ConfigOf(info)
+			config.Name = name
+			clusters = append(clusters, listedCluster{name, config.WithDefaults()})
 		}
 	}
+	return clusters, nil
 }
 
 // viewEach asks the clusters side by side; errs holds an error for each that did not answer.
 func (g *Gateway) viewEach(ctx context.Context, clusters []listedCluster) (views []contract.ClusterView, errs []error) {
 	views, errs = make([]contract.ClusterView, len(clusters)), make([]error, len(clusters))
-	forEach(len(clusters), func(i int) { views[i], errs[i] = g.view(ctx, clusters[i].name) })
+	parallel.Each(len(clusters), fanOut, func(i int) { views[i], errs[i] = g.view(ctx, clusters[i].name) })
 	return views, errs
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/parallel"
 )
 
 // WorkerState is what an agent is good for now (row B9).
@@ -57,8 +58,7 @@ type listAgentsInput struct {
 	Metadata   []string            `query:"metadata,explode" maxItems:"32" doc:"As name=value. Repeat it for several: all must fit."`
 	Health     []fleet.HealthLevel `query:"health" enum:"healthy,degraded,warning,critical,failed" doc:"Levels, separated by commas."`
 	ViewInput
-	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"1000"`
-	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+	PageInput
 }
 
 // wants reports whether an agent fits all filters.
@@ -101,7 +101,7 @@ func (g *Gateway) addTasks(ctx context.Context, c *fleet.Cluster, only string, a
 		}
 	}
 	results := make([]contract.ReadTasksResult, len(hubs))
-	forEach(len(hubs), func(i int) {
+	parallel.Each(len(hubs), fanOut, func(i int) {
 		_, err := g.ask(ctx, hubQuestion{
 			hub: hubs[i], activity: contract.ReadTasksActivity, id: contract.ReadTasksID(c.Config.Name, uuid.NewString()),
 			summary: "tasks of " + c.Config.Name, input: contract.ReadTasksInput{Cluster: c.Config.Name, AgentID: only},

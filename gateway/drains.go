@@ -16,6 +16,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -159,7 +160,7 @@ func (g *Gateway) listDrains(ctx context.Context, in *listDrainsInput) (*listDra
 	records := make([]fleet.DrainRecord, len(page))
 	readCtx, done := context.WithTimeout(ctx, recordTimeout)
 	defer done()
-	forEach(len(records), func(i int) {
+	parallel.Each(len(records), fanOut, func(i int) {
 		info := page[i]
 		if id, ok := contract.DrainOfWorkflowID(info.GetExecution().GetWorkflowId()); ok {
 			records[i] = g.drainRecord(readCtx, id, info)

@@ -114,8 +114,7 @@ func invalid(location string, err error) error {
 	if errors.Is(err, fleet.ErrTooLarge) {
 		return httpapi.Problem(protocol.CodePayloadTooLarge, err.Error())
 	}
-	return httpapi.Problem(protocol.CodeInvalidRequest, "the request is not valid; errors says where",
-		protocol.ProblemField{Location: location, Message: err.Error()})
+	return httpapi.InvalidField(location, err.Error())
 }
 
 func isAny[E error](err error) bool {

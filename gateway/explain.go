@@ -7,6 +7,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/parallel"
 )
 
 // explainTimeout bounds saying why the tasks of a list wait. What did not answer by then is left out.
@@ -102,7 +103,7 @@ func (g *Gateway) explainAll(ctx context.Context, tasks []Task) {
 	var live liveAgents
 	var beside sync.WaitGroup
 	beside.Go(func() { live = g.live(ctx) })
-	forEach(len(clusters)+len(queues), func(i int) {
+	parallel.Each(len(clusters)+len(queues), fanOut, func(i int) {
 		if i < len(clusters) {
 			if view, err := g.view(ctx, clusters[i]); err == nil {
 				mu.Lock()

@@ -46,11 +46,10 @@ type failoverOutput struct {
 }
 
 type listFailoversInput struct {
-	Cluster   string               `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Agent     string               `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent whose work was moved."`
-	Status    fleet.FailoverStatus `query:"status" enum:"running,succeeded,not_in_cluster,no_target_available,failed" doc:"Those that have ended are told apart after the page is read, so a page may hold fewer than page_size."`
-	PageSize  int                  `query:"page_size" minimum:"1" maximum:"200" default:"50"`
-	PageToken string               `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+	Cluster string               `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Agent   string               `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent whose work was moved."`
+	Status  fleet.FailoverStatus `query:"status" enum:"running,succeeded,not_in_cluster,no_target_available,failed" doc:"Those that have ended are told apart after the page is read, so a page may hold fewer than page_size."`
+	RecordPageInput
 }
 
 type listFailoversOutput struct {

@@ -9,6 +9,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -59,7 +60,7 @@ func (g *Gateway) records(ctx context.Context, infos []*workflowpb.WorkflowExecu
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	records := make([]fleet.FailoverRecord, len(infos))
-	forEach(len(infos), func(i int) {
+	parallel.Each(len(infos), fanOut, func(i int) {
 		if record, ok := failoverOf(infos[i]); ok {
 			g.completeRecord(ctx, &record, infos[i])
 			records[i] = record

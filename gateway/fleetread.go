@@ -11,6 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -129,7 +130,7 @@ func (g *Gateway) readBacklogs(ctx context.Context, clusters []clusterReading) e
 		}
 	}
 	stats, errs := make([]laneStats, len(lanes)), make([]error, len(lanes))
-	forEach(len(lanes), func(i int) { stats[i], errs[i] = g.laneStats(ctx, lanes[i].queue) })
+	parallel.Each(len(lanes), fanOut, func(i int) { stats[i], errs[i] = g.laneStats(ctx, lanes[i].queue) })
 	for i, l := range lanes {
 		if errs[i] != nil {
 			return errs[i]

@@ -5,13 +5,14 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/gateway/events"
 )
 
 // Bounds of what one request may cost.
@@ -48,7 +49,7 @@ type Gateway struct {
 	opening   chan struct{} // held while a lane is opened
 	newID     func() string
 	pause     func(ctx context.Context, d time.Duration) error
-	feed      *feed
+	events    *events.Feed
 }
 
 // New makes a gateway. It calls nothing until it is asked.
@@ -66,7 +67,7 @@ func New(o Options) *Gateway {
 			Help: "Tasks submitted, by outcome: accepted, duplicate or rejected.",
 		}, []string{"outcome"}),
 	}
-	g.feed = newFeed(g)
+	g.events = events.New(events.Options{Client: g.client, Namespace: g.namespace, Logger: g.logger, AskHub: g.readEvents})
 	if o.Registerer != nil {
 		o.Registerer.MustRegister(g.submitted)
 	}
@@ -74,7 +75,7 @@ func New(o Options) *Gateway {
 }
 
 // Stop ends the streams of events. Call it before the HTTP server waits for its requests; it may be called twice.
-func (g *Gateway) Stop() { g.feed.close() }
+func (g *Gateway) Stop() { g.events.Close() }
 
 // Register adds the gateway's operations to api.
 func (g *Gateway) Register(api huma.API) {
@@ -96,7 +97,7 @@ func (g *Gateway) Register(api huma.API) {
 	g.registerBalance(api)
 	g.registerSyncs(api)
 	g.registerQueue(api)
-	g.registerEvents(api)
+	g.events.Register(api)
 	g.registerOverview(api)
 	g.registerScaling(api)
 	g.registerTokens(api)
@@ -115,22 +116,4 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	}
-}
-
-// forEach calls do for 0…n-1, at most fanOut at a time, and returns when all have ended.
-func forEach(n int, do func(i int)) {
-	var wg sync.WaitGroup
-	next := make(chan int)
-	for range min(n, fanOut) {
-		wg.Go(func() {
-			for i := range next {
-				do(i)
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
 }

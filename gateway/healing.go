@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 	enumspb "go.temporal.io/api/enums/v1"
-	schedulepb "go.temporal.io/api/schedule/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -19,6 +18,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -96,22 +96,11 @@ func (g *Gateway) describeHealing(ctx context.Context) (*workflowservice.Describ
 func (g *Gateway) pauseHealing(ctx context.Context, pause bool, why *ReasonRequest) (HealingStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	note := "paused by request"
-	if !pause {
-		note = "resumed by request"
-	}
-	if why != nil && why.Reason != "" {
-		note = why.Reason
-	}
-	patch := &schedulepb.SchedulePatch{Unpause: note}
-	if pause {
-		patch = &schedulepb.SchedulePatch{Pause: note}
-	}
 	if _, err := g.describeHealing(ctx); err != nil {
 		return HealingStatus{}, err
 	}
 	_, err := g.client.WorkflowService().PatchSchedule(ctx, &workflowservice.PatchScheduleRequest{
-		Namespace: g.namespace, ScheduleId: contract.HealingScheduleID, Patch: patch, RequestId: uuid.NewString(),
+		Namespace: g.namespace, ScheduleId: contract.HealingScheduleID, Patch: pausePatch(pause, why), RequestId: uuid.NewString(),
 	})
 	if err != nil {
 		return HealingStatus{}, g.answer(err, "pause or resume healing", protocol.CodeInternal)
@@ -210,7 +199,7 @@ func (g *Gateway) healingRecords(ctx context.Context, infos []*workflowpb.Workfl
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	records := make([]fleet.HealingRecord, len(infos))
-	forEach(len(infos), func(i int) { records[i] = g.healingRecord(ctx, infos[i]) })
+	parallel.Each(len(infos), fanOut, func(i int) { records[i] = g.healingRecord(ctx, infos[i]) })
 	return slices.DeleteFunc(records, func(r fleet.HealingRecord) bool { return r.ID == "" })
 }
 

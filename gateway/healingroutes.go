@@ -68,12 +68,11 @@ type healingReasonInput struct {
 }
 
 type listHealingInput struct {
-	Cluster   string              `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Agent     string              `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Type      fleet.HealingType   `query:"type" enum:"failover_agent,reassign_task,rebalance_cluster,drain_agent,reduce_load,restore_agent,report"`
-	Status    fleet.HealingStatus `query:"status" enum:"running,succeeded,failed,planned,skipped,reported" doc:"Those that have ended are told apart after the page is read, so a page may hold fewer than page_size."`
-	PageSize  int                 `query:"page_size" minimum:"1" maximum:"200" default:"50"`
-	PageToken string              `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+	Cluster string              `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Agent   string              `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Type    fleet.HealingType   `query:"type" enum:"failover_agent,reassign_task,rebalance_cluster,drain_agent,reduce_load,restore_agent,report"`
+	Status  fleet.HealingStatus `query:"status" enum:"running,succeeded,failed,planned,skipped,reported" doc:"Those that have ended are told apart after the page is read, so a page may hold fewer than page_size."`
+	RecordPageInput
 }
 
 type listHealingOutput struct {

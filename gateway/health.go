@@ -11,6 +11,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/parallel"
 )
 
 // AgentHealth is how well an agent does its work.
@@ -90,7 +91,7 @@ func (g *Gateway) healths(ctx context.Context, c *fleet.Cluster, only string) ([
 		}
 	}
 	results, errs := make([]contract.ReadHealthResult, len(hubs)), make([]error, len(hubs))
-	forEach(len(hubs), func(i int) {
+	parallel.Each(len(hubs), fanOut, func(i int) {
 		_, errs[i] = g.ask(ctx, hubQuestion{
 			hub: hubs[i], activity: contract.ReadHealthActivity, id: contract.ReadHealthID(c.Config.Name, uuid.NewString()), summary: "health of " + c.Config.Name,
 			input: contract.ReadHealthInput{Cluster: c.Config.Name, AgentID: only},

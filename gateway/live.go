@@ -5,18 +5,14 @@ import (
 	"time"
 
 	workerpb "go.temporal.io/api/worker/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
 
-const (
-	// liveTimeout bounds reading the worker registry: it is an extra, never worth waiting for.
-	liveTimeout = 2 * time.Second
-	livePage    = 1000
-)
+// liveTimeout bounds reading the worker registry: it is an extra, never worth waiting for.
+const liveTimeout = 2 * time.Second
 
 // liveAgents are Temporal's worker heartbeats of agents, by agent id and instance. It is a read model: what is missing
 // is not known, which says nothing about the agent.
@@ -26,7 +22,7 @@ type liveKey struct{ agent, instance string }
 
 // live reads the agents' heartbeats that hubs publish. When that fails there are none.
 func (g *Gateway) live(ctx context.Context) liveAgents {
-	return g.liveWhere(ctx, "WorkerIdentity STARTS_WITH 'agent/'")
+	return g.liveWhere(ctx, contract.AllAgents)
 }
 
 // liveAgent reads the heartbeats of one agent id.
@@ -38,26 +34,15 @@ func (g *Gateway) liveWhere(ctx context.Context, query string) liveAgents {
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
 	found := liveAgents{}
-	var token []byte
-	for {
-		page, err := g.client.WorkflowService().ListWorkers(ctx, &workflowservice.ListWorkersRequest{
-			Namespace: g.namespace, PageSize: livePage, NextPageToken: token, Query: query,
-		})
+	for heartbeat, err := range contract.LiveAgents(ctx, g.client, g.namespace, query) {
 		if err != nil {
 			g.logger.Debug("the worker registry did not answer", zap.Error(err))
-			return found
+			break
 		}
-		//nolint:staticcheck // deprecated, but what replaces it has no load and no slots, and needs a call for each agent
-		for _, info := range page.GetWorkersInfo() {
-			heartbeat := info.GetWorkerHeartbeat()
-			if _, agent, ok := contract.AgentOfIdentity(heartbeat.GetWorkerIdentity()); ok {
-				found[liveKey{agent, heartbeat.GetWorkerInstanceKey()}] = heartbeat
-			}
-		}
-		if token = page.GetNextPageToken(); len(token) == 0 {
-			return found
-		}
+		_, agent, _ := contract.AgentOfIdentity(heartbeat.GetWorkerIdentity())
+		found[liveKey{agent, heartbeat.GetWorkerInstanceKey()}] = heartbeat
 	}
+	return found
 }
 
 // running is how many tasks each member runs now, for those of which it is known.

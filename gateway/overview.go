@@ -86,7 +86,7 @@ func (g *Gateway) Overview(ctx context.Context) (Overview, error) {
 	parts.Go(func() { b.personal(g.personalTasks(ctx)) })
 	parts.Go(func() { b.open(g.openTasks(ctx)) })
 	parts.Go(func() {
-		records, err := g.listFailovers(ctx, &listFailoversInput{PageSize: overviewFailovers})
+		records, err := g.listFailovers(ctx, &listFailoversInput{RecordPageInput: RecordPageInput{PageSize: overviewFailovers}})
 		b.failovers(records, err)
 	})
 	views, live := g.overviewClusters(ctx, listed, &b)

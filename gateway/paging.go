@@ -7,8 +7,26 @@ import (
 	"sort"
 
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/protocol"
 )
+
+// PageInput is the paging of lists that are at hand. It is exported, as those below are, because huma reads no unexported
+// embedded field.
+type PageInput struct {
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"1000"`
+	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+}
+
+// RecordPageInput is the paging of lists that visibility brings; each entry may cost a look at its workflow.
+type RecordPageInput struct {
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"200" default:"50"`
+	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+}
+
+// QueuePageInput is the paging of queue views, whose every lane costs a call to Temporal.
+type QueuePageInput struct {
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"200"`
+	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+}
 
 // A page token carries a checksum of itself and of the list it belongs to: Temporal answers a token that is not its own
 // as if it were unavailable, and a token of another list with the wrong page. It is no secret and no signature.
@@ -31,9 +49,7 @@ func openToken(list, text string) ([]byte, error) {
 	if err == nil && len(sealed) > tokenSum && subtle.ConstantTimeCompare(sealed[:tokenSum], sumOf(list, sealed[tokenSum:])) == 1 {
 		return sealed[tokenSum:], nil
 	}
-	return nil, httpapi.Problem(protocol.CodeInvalidRequest, "the request is not valid; errors says where", protocol.ProblemField{
-		Location: "query.page_token", Message: "is not the next_page_token of this list with these filters",
-	})
+	return nil, httpapi.InvalidField("query.page_token", "is not the next_page_token of this list with these filters")
 }
 
 func sumOf(list string, token []byte) []byte {

@@ -34,7 +34,7 @@ func (g *Gateway) pinnedAgents(ctx context.Context, only string) (map[string][]s
 		seen := map[[2]string]bool{}
 		for _, info := range found {
 			attributes := info.GetSearchAttributes().GetIndexedFields()
-			key := [2]string{keyword(attributes, cluster), keyword(attributes, agent)}
+			key := [2]string{contract.Keyword(attributes, contract.AttrCluster), contract.Keyword(attributes, contract.AttrAgent)}
 			if key[1] == "" || seen[key] {
 				continue
 			}

@@ -14,6 +14,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/parallel"
 )
 
 // Lane is a lane of a cluster as clients see it: what waits in it, and who takes it.
@@ -44,12 +45,6 @@ type PriorityBacklog struct {
 	Priority int    `json:"priority"`
 	Name     string `json:"name"`
 	Backlog
-}
-
-// QueuePageInput is the paging of queue views, whose every lane costs a call to Temporal.
-type QueuePageInput struct {
-	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"200"`
-	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
 }
 
 type clusterQueueInput struct {
@@ -116,7 +111,7 @@ func (g *Gateway) queue(ctx context.Context, only string, in *QueuePageInput) (*
 // fillLanes puts in what waits in each lane and who serves it.
 func (g *Gateway) fillLanes(ctx context.Context, lanes []Lane, clusters map[string]*fleet.Cluster, live liveAgents) error {
 	errs := make([]error, len(lanes))
-	forEach(len(lanes), func(i int) {
+	parallel.Each(len(lanes), fanOut, func(i int) {
 		var stats laneStats
 		if stats, errs[i] = g.laneStats(ctx, lanes[i].TaskQueue); errs[i] == nil {
 			lanes[i].takeStats(stats)

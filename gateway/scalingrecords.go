@@ -8,6 +8,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -42,7 +43,7 @@ func (g *Gateway) scalings(ctx context.Context, cluster string, size int, token 
 	readCtx, done := context.WithTimeout(ctx, recordTimeout)
 	defer done()
 	records, ours := make([]fleet.ScalingRecord, len(page)), make([]bool, len(page))
-	forEach(len(page), func(i int) { records[i], ours[i] = g.readScaling(readCtx, page[i]) })
+	parallel.Each(len(page), fanOut, func(i int) { records[i], ours[i] = g.readScaling(readCtx, page[i]) })
 	out := &listScalingsOutput{}
 	out.Body.Scalings = make([]fleet.ScalingRecord, 0, len(records))
 	for i := range records {

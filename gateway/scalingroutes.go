@@ -87,9 +87,8 @@ type scalingRecordOutput struct {
 }
 
 type listScalingsInput struct {
-	Cluster   string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	PageSize  int    `query:"page_size" minimum:"1" maximum:"200" default:"50"`
-	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+	Cluster string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	RecordPageInput
 }
 
 type listScalingsOutput struct {

@@ -11,6 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/parallel"
 )
 
 // ScheduleRun is one firing of a schedule.
@@ -44,7 +45,7 @@ func (g *Gateway) runs(ctx context.Context, actions []*schedulepb.ScheduleAction
 			})
 		}
 	}
-	forEach(len(runs), func(i int) { g.completeRun(ctx, &runs[i], firings[i]) })
+	parallel.Each(len(runs), fanOut, func(i int) { g.completeRun(ctx, &runs[i], firings[i]) })
 	return runs
 }
 

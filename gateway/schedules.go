@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,22 +16,6 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
-
-// ScheduleEntry is a schedule in a list: what Temporal tells of it without asking the schedule itself.
-type ScheduleEntry struct {
-	Name     string         `json:"name"`
-	Cron     string         `json:"cron,omitempty"`
-	TimeZone string         `json:"time_zone,omitempty"`
-	Interval fleet.Duration `json:"interval,omitempty"`
-	Type     string         `json:"type" doc:"The type of its tasks."`
-	Cluster  string         `json:"cluster"`
-	Tenant   string         `json:"tenant,omitempty"`
-	Paused   bool           `json:"paused"`
-	Note     string         `json:"note,omitempty"`
-	NextTime *time.Time     `json:"next_time,omitempty"`
-	LastTime *time.Time     `json:"last_time,omitempty" doc:"When it last made a task."`
-	LastTask string         `json:"last_task_id,omitempty"`
-}
 
 // createSchedule makes a schedule. Its cluster must be there; the lane is found anew for each task.
 func (g *Gateway) createSchedule(ctx context.Context, r *ScheduleRequest) (Schedule, error) {
@@ -122,6 +105,16 @@ func (g *Gateway) pauseSchedule(ctx context.Context, name string, pause bool, wh
 	if err := g.seesSchedule(ctx, name); err != nil {
 		return Schedule{}, err
 	}
+	if err := g.patchSchedule(ctx, name, pausePatch(pause, why)); err != nil {
+		return Schedule{}, err
+	}
+	return g.scheduleWhen(ctx, name, func(d *workflowservice.DescribeScheduleResponse) bool {
+		return d.GetSchedule().GetState().GetPaused() == pause
+	})
+}
+
+// pausePatch pauses or resumes a schedule of Temporal; the reason becomes its note.
+func pausePatch(pause bool, why *ReasonRequest) *schedulepb.SchedulePatch {
 	note := "paused by request"
 	if !pause {
 		note = "resumed by request"
@@ -129,16 +122,10 @@ func (g *Gateway) pauseSchedule(ctx context.Context, name string, pause bool, wh
 	if why != nil && why.Reason != "" {
 		note = why.Reason
 	}
-	patch := &schedulepb.SchedulePatch{Unpause: note}
 	if pause {
-		patch = &schedulepb.SchedulePatch{Pause: note}
+		return &schedulepb.SchedulePatch{Pause: note}
 	}
-	if err := g.patchSchedule(ctx, name, patch); err != nil {
-		return Schedule{}, err
-	}
-	return g.scheduleWhen(ctx, name, func(d *workflowservice.DescribeScheduleResponse) bool {
-		return d.GetSchedule().GetState().GetPaused() == pause
-	})
+	return &schedulepb.SchedulePatch{Unpause: note}
 }
 
 func (g *Gateway) patchSchedule(ctx context.Context, name string, patch *schedulepb.SchedulePatch) error {
@@ -200,7 +187,7 @@ func (g *Gateway) describeSchedule(ctx context.Context, name string) (*workflows
 func tenantOfSchedule(d *workflowservice.DescribeScheduleResponse) string {
 	var input contract.PeriodicInput
 	if payloads := d.GetSchedule().GetAction().GetStartWorkflow().GetInput().GetPayloads(); len(payloads) > 0 {
-		decode(payloads[0], &input)
+		contract.Decode(payloads[0], &input)
 	}
 	return input.Spec.Tenant
 }
@@ -248,7 +235,7 @@ func (g *Gateway) scheduleOf(ctx context.Context, name string, d *workflowservic
 	schedule.Overlap = overlapOf(s.GetPolicies().GetOverlapPolicy())
 	schedule.CatchupWindow = fleet.Duration(s.GetPolicies().GetCatchupWindow().AsDuration())
 	var input contract.PeriodicInput
-	if payloads := s.GetAction().GetStartWorkflow().GetInput().GetPayloads(); len(payloads) == 0 || !decode(payloads[0], &input) {
+	if payloads := s.GetAction().GetStartWorkflow().GetInput().GetPayloads(); len(payloads) == 0 || !contract.Decode(payloads[0], &input) {
 		return schedule, g.answer(errors.New("the schedule's action is not Mainstay's"), "read a schedule", protocol.CodeInternal)
 	}
 	schedule.Task = requestOf(&input.Spec)
@@ -259,66 +246,4 @@ func (g *Gateway) scheduleOf(ctx context.Context, name string, d *workflowservic
 	}
 	schedule.Runs = g.runs(ctx, info.GetRecentActions())
 	return schedule, nil
-}
-
-func (g *Gateway) listSchedules(ctx context.Context, in *listSchedulesInput) (*listSchedulesOutput, error) {
-	var err error
-	if in.Tenant, err = ownTenant(ctx, in.Tenant); err != nil {
-		return nil, err
-	}
-	query := scheduleQuery(in)
-	token, err := openToken(query, in.PageToken)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	page, err := g.client.WorkflowService().ListSchedules(ctx, &workflowservice.ListSchedulesRequest{
-		Namespace: g.namespace, MaximumPageSize: int32(in.PageSize), NextPageToken: token, Query: query,
-	})
-	if err != nil {
-		return nil, g.answer(err, "list schedules", protocol.CodeNotFound)
-	}
-	out := &listSchedulesOutput{}
-	out.Body.Schedules = make([]ScheduleEntry, 0, len(page.GetSchedules()))
-	for _, entry := range page.GetSchedules() {
-		if name, ours := contract.ScheduleOfID(entry.GetScheduleId()); ours {
-			out.Body.Schedules = append(out.Body.Schedules, scheduleEntry(name, entry))
-		}
-	}
-	out.Body.NextPageToken = sealToken(query, page.GetNextPageToken())
-	return out, nil
-}
-
-// scheduleQuery finds Mainstay's schedules: each has the type of its tasks as a search attribute.
-func scheduleQuery(in *listSchedulesInput) string {
-	terms := []string{contract.AttrTaskType.GetName() + " IS NOT NULL"}
-	for _, filter := range []struct{ attribute, value string }{
-		{contract.AttrCluster.GetName(), in.Cluster}, {contract.AttrTaskType.GetName(), in.Type}, {contract.AttrTenant.GetName(), in.Tenant},
-	} {
-		if filter.value != "" {
-			terms = append(terms, contract.Equals(filter.attribute, filter.value))
-		}
-	}
-	return strings.Join(terms, " AND ")
-}
-
-func scheduleEntry(name string, entry *schedulepb.ScheduleListEntry) ScheduleEntry {
-	info, fields := entry.GetInfo(), entry.GetSearchAttributes().GetIndexedFields()
-	times := timesOf(info.GetSpec())
-	e := ScheduleEntry{
-		Name: name, Cron: times.Cron, TimeZone: times.TimeZone, Interval: times.Interval, Paused: info.GetPaused(), Note: info.GetNotes(),
-		Type: keyword(fields, contract.AttrTaskType.GetName()), Cluster: keyword(fields, contract.AttrCluster.GetName()), Tenant: keyword(fields, contract.AttrTenant.GetName()),
-	}
-	if next := info.GetFutureActionTimes(); len(next) > 0 && !e.Paused {
-		e.NextTime = timeOf(next[0])
-	}
-	if recent := info.GetRecentActions(); len(recent) > 0 {
-		last := recent[len(recent)-1]
-		e.LastTime = timeOf(last.GetActualTime())
-		if schedule, at, ok := contract.FiringOfWorkflowID(last.GetStartWorkflowResult().GetWorkflowId()); ok {
-			e.LastTask = contract.FiringTaskID(schedule, at)
-		}
-	}
-	return e
 }

@@ -17,6 +17,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -130,7 +131,7 @@ func (g *Gateway) lastSync(ctx context.Context, cluster string) (*fleet.SyncRepo
 func (g *Gateway) clusterSync(ctx context.Context, c *fleet.Cluster) (ClusterSync, error) {
 	hubs := c.Hubs()
 	results, errs := make([]contract.ReadStatesResult, len(hubs)), make([]error, len(hubs))
-	forEach(len(hubs), func(i int) {
+	parallel.Each(len(hubs), fanOut, func(i int) {
 		_, errs[i] = g.ask(ctx, hubQuestion{
 			hub: hubs[i], activity: contract.ReadStatesActivity, id: contract.ReadStatesID(c.Config.Name, uuid.NewString()),
 			summary: "states of " + c.Config.Name, input: contract.ReadStatesInput{Cluster: c.Config.Name},

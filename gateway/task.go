@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"time"
 
-	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/converter"
@@ -78,12 +77,12 @@ func taskOf(info *workflowpb.WorkflowExecutionInfo) Task {
 	attributes := info.GetSearchAttributes().GetIndexedFields()
 	task := Task{
 		ID: id, WorkflowID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId(),
-		Type: keyword(attributes, contract.AttrTaskType.GetName()), Cluster: keyword(attributes, contract.AttrCluster.GetName()),
-		Agent: keyword(attributes, contract.AttrAgent.GetName()), Tenant: keyword(attributes, contract.AttrTenant.GetName()),
-		Status: contract.TaskStatusOf(info.GetStatus(), fleet.TaskStatus(keyword(attributes, contract.AttrStatus.GetName()))),
+		Type: contract.Keyword(attributes, contract.AttrTaskType), Cluster: contract.Keyword(attributes, contract.AttrCluster),
+		Agent: contract.Keyword(attributes, contract.AttrAgent), Tenant: contract.Keyword(attributes, contract.AttrTenant),
+		Status: contract.TaskStatusOf(info.GetStatus(), fleet.TaskStatus(contract.Keyword(attributes, contract.AttrStatus))),
 	}
 	var labels []string
-	if decode(attributes[contract.AttrLabels.GetName()], &labels) && len(labels) > 0 {
+	if contract.Decode(attributes[contract.AttrLabels.GetName()], &labels) && len(labels) > 0 {
 		task.Labels = make(map[string]string, len(labels))
 		for _, label := range labels {
 			name, value := contract.ParseLabelTerm(label)
@@ -105,19 +104,19 @@ func taskOf(info *workflowpb.WorkflowExecutionInfo) Task {
 // takeMemo puts in what the memo tells.
 func (t *Task) takeMemo(info *workflowpb.WorkflowExecutionInfo) {
 	memo := info.GetMemo().GetFields()
-	decode(memo[contract.MemoCapabilities], &t.required)
-	decode(memo[contract.MemoSchedule], &t.Schedule)
-	decode(memo[contract.MemoDigest], &t.digest)
-	decode(memo[contract.MemoTrace], &t.TraceID)
+	contract.Decode(memo[contract.MemoCapabilities], &t.required)
+	contract.Decode(memo[contract.MemoSchedule], &t.Schedule)
+	contract.Decode(memo[contract.MemoDigest], &t.digest)
+	contract.Decode(memo[contract.MemoTrace], &t.TraceID)
 	priority := fleet.Priority(info.GetPriority().GetPriorityKey())
-	decode(memo[contract.MemoPriority], &priority)
+	contract.Decode(memo[contract.MemoPriority], &priority)
 	t.setPriority(priority)
 	var start time.Time
-	if decode(memo[contract.MemoStartAt], &start) {
+	if contract.Decode(memo[contract.MemoStartAt], &start) {
 		t.StartAt = known(start)
 	}
 	var dead fleet.DeadLetter
-	if t.Status == fleet.TaskDeadLetter && decode(memo[contract.MemoDeadLetter], &dead) {
+	if t.Status == fleet.TaskDeadLetter && contract.Decode(memo[contract.MemoDeadLetter], &dead) {
 		t.DeadLetter, t.Why = &dead, whyDeadLetter(&dead)
 	}
 }
@@ -171,14 +170,4 @@ func attemptOf(p *workflowpb.PendingActivityInfo) fleet.Attempt {
 		attempt.StartedAt = &at
 	}
 	return attempt
-}
-
-func keyword(fields map[string]*commonpb.Payload, name string) string {
-	var value string
-	decode(fields[name], &value)
-	return value
-}
-
-func decode(payload *commonpb.Payload, into any) bool {
-	return payload != nil && converter.GetDefaultDataConverter().FromPayload(payload, into) == nil
 }

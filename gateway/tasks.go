@@ -14,6 +14,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/parallel"
 )
 
 type getTaskInput struct {
@@ -39,27 +40,25 @@ type taskOutput struct {
 }
 
 type listTasksInput struct {
-	Cluster   string           `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Status    fleet.TaskStatus `query:"status" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired" doc:"queued, running and retry_wait are told apart after the page is read, so a page may hold fewer than page_size."`
-	Type      string           `query:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Tenant    string           `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Agent     string           `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent it is pinned to."`
-	Label     []string         `query:"label,explode" maxItems:"16" doc:"A label as name=value or name:value; of several, a task has all."`
-	After     time.Time        `query:"submitted_after" doc:"Submitted at this time or later (RFC 3339)."`
-	Before    time.Time        `query:"submitted_before" doc:"Submitted before this time (RFC 3339)."`
-	PageSize  int              `query:"page_size" minimum:"1" maximum:"200" default:"50"`
-	PageToken string           `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+	Cluster string           `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Status  fleet.TaskStatus `query:"status" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired" doc:"queued, running and retry_wait are told apart after the page is read, so a page may hold fewer than page_size."`
+	Type    string           `query:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Tenant  string           `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Agent   string           `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent it is pinned to."`
+	Label   []string         `query:"label,explode" maxItems:"16" doc:"A label as name=value or name:value; of several, a task has all."`
+	After   time.Time        `query:"submitted_after" doc:"Submitted at this time or later (RFC 3339)."`
+	Before  time.Time        `query:"submitted_before" doc:"Submitted before this time (RFC 3339)."`
+	RecordPageInput
 }
 
 type queueInput struct {
-	Cluster   string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Tenant    string `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	PageSize  int    `query:"page_size" minimum:"1" maximum:"200" default:"50"`
-	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+	Cluster string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Tenant  string `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	RecordPageInput
 }
 
 func (q *queueInput) list(status fleet.TaskStatus) *listTasksInput {
-	return &listTasksInput{Cluster: q.Cluster, Tenant: q.Tenant, PageSize: q.PageSize, PageToken: q.PageToken, Status: status}
+	return &listTasksInput{Cluster: q.Cluster, Tenant: q.Tenant, RecordPageInput: q.RecordPageInput, Status: status}
 }
 
 type listTasksOutput struct {
@@ -148,7 +147,7 @@ func (g *Gateway) listTasks(ctx context.Context, in *listTasksInput) (*listTasks
 func (g *Gateway) refineAll(ctx context.Context, tasks []Task) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	forEach(len(tasks), func(i int) {
+	parallel.Each(len(tasks), fanOut, func(i int) {
 		if tasks[i].Status != fleet.TaskQueued {
 			return
 		}

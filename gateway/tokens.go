@@ -124,7 +124,7 @@ func (g *Gateway) listTokens(ctx context.Context) ([]access.Record, error) {
 		return nil, g.answer(err, "list tokens", protocol.CodeInternal)
 	}
 	var records []access.Record
-	decode(d.GetWorkflowExecutionInfo().GetMemo().GetFields()[contract.MemoTokens], &records)
+	contract.Decode(d.GetWorkflowExecutionInfo().GetMemo().GetFields()[contract.MemoTokens], &records)
 	return records, nil
 }
 

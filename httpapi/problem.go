@@ -244,6 +244,12 @@ func safeLocation(location string) string {
 	return clean
 }
 
+// InvalidField makes the invalid_request error for one part of a request. message says what is wrong with it, without
+// repeating it.
+func InvalidField(location, message string) error {
+	return Problem(protocol.CodeInvalidRequest, invalidDetail, protocol.ProblemField{Location: location, Message: message})
+}
+
 // Invalid makes the invalid_request error for what huma's validation found in a part of a body.
 func Invalid(errs []error) error {
 	return newProblem(http.StatusUnprocessableEntity, protocol.CodeInvalidRequest, invalidDetail, invalidFields(errs))

@@ -44,10 +44,11 @@ func (r *clusterRun) openLog(ctx workflow.Context, in contract.ClusterInput) err
 
 // note keeps the events that led to the state as it is now. It is called after every step.
 func (r *clusterRun) note(ctx workflow.Context) {
-	for _, e := range r.state.Changes(r.log.known, workflow.Now(ctx)) {
+	events, known := r.state.Changes(r.log.known, workflow.Now(ctx))
+	for _, e := range events {
 		r.log.events.Add(e, fleet.MaxEventsKept)
 	}
-	r.log.known = r.state.Snapshot()
+	r.log.known = known
 }
 
 // tell keeps an event that the state does not show.

@@ -155,17 +155,13 @@ func (a *app) printAgent(g *gateway.Agent) error {
 	if since := a.ago(g.StatusSince); since != "" {
 		status += ", since " + since
 	}
-	for _, line := range [][2]string{
+	t.facts([][2]string{
 		{"Agent", g.ID}, {"Cluster", g.Cluster}, {"Status", status}, {"Reason", g.StatusReason}, {"State", string(g.State)}, {"Health", healthText(g)}, {"Role", string(g.Role)},
 		{"Epoch", fmt.Sprint(g.Epoch)}, {"Instance", g.InstanceID}, {"Tasks", load(g)}, {"Runs", currentTasks(g, 10)}, {"Load", a.reductionText(g)}, {"Targets", strings.Join(g.Targets, ", ")},
 		{"Completed", number(g.Completed)}, {"Failed", number(g.Failed)}, {"CPU", percent(g.CPUPercent)}, {"Memory", percent(g.MemoryPercent)},
 		{"Task types", strings.Join(g.TaskTypes, ", ")}, {"Capabilities", strings.Join(g.Capabilities, ", ")},
 		{"Host", g.Host}, {"Address", g.Address}, {"PID", pidText(g.PID)}, {"Zone", g.Zone}, {"Group", g.Group}, {"Version", g.Version}, {"Hub", g.Hub},
 		{"Metadata", labelText(g.Metadata)}, {"Started", a.ago(g.StartedAt)}, {"Joined", a.ago(g.JoinedAt)}, {"Last heartbeat", a.ago(g.LastHeartbeat)},
-	} {
-		if line[1] != "" {
-			t.row(line[0], line[1])
-		}
-	}
+	})
 	return t.flush()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
@@ -106,51 +105,4 @@ func runBenchAgent(ctx context.Context, o agent.Options, ledgerFile string) (err
 		runner.Handle(taskType, handler)
 	}
 	return agentExit(runner.Run(ctx))
-}
-
-// installer starts control planes for a benchmark, each in a folder of its own below dir.
-func (a *app) installer(dir string, s bench.Setting) func(context.Context) (*bench.Installation, error) {
-	return func(ctx context.Context) (*bench.Installation, error) {
-		var err error
-		if s.Dir, err = os.MkdirTemp(dir, "installation-"); err != nil {
-			return nil, fmt.Errorf("make a temporary folder: %w", err)
-		}
-		return a.install(ctx, s)
-	}
-}
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// benchFolder makes a folder for a benchmark's data and logs; done removes it, unless the benchmark failed.
-func benchFolder() (dir string, done func(error) error, err error) {
-	dir, err = os.MkdirTemp("", "mainstay-bench-")
-	if err != nil {
-		return "", nil, fmt.Errorf("make a temporary folder: %w", err)
-	}
-	return dir, func(err error) error {
-		if err != nil {
-			return fmt.Errorf("%w\nLogs are kept in %s", err, dir)
-		}
-		_ = os.RemoveAll(dir)
-		return nil
-	}, nil
-}
-
-// install starts a control plane for a benchmark.
-func (a *app) install(ctx context.Context, s bench.Setting) (*bench.Installation, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("find this program's file, to start it again: %w", err)
-	}
-	s.Program = program
-	installation, err := bench.Install(ctx, s)
-	if err != nil {
-		if installation != nil {
-			installation.Stop()
-		}
-		return nil, err
-	}
-	force := installation.Stop
-	a.atForce.Store(&force)
-	return installation, nil
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -104,11 +104,16 @@ func TestEachAgentNumbersThem(t *testing.T) {
 
 func TestBenchFolderStaysAfterFailure(t *testing.T) {
 	t.Parallel()
-	dir, done, err := benchFolder()
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "log"), nil, 0o600))
-	require.ErrorContains(t, done(errors.New("it broke")), dir)
-	require.FileExists(t, filepath.Join(dir, "log"))
-	require.NoError(t, done(nil))
+	var told strings.Builder
+	a := &app{stdout: &told, now: func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }}
+	var dir string
+	measure := func(outcome error) error {
+		return a.runBench(func(b *benchRun) error { dir = b.dir; return outcome })
+	}
+	require.ErrorContains(t, measure(errors.New("it broke")), "it broke\nLogs are kept in ")
+	require.DirExists(t, dir)
+	require.NoError(t, os.RemoveAll(dir))
+	require.Regexp(t, `^\d+ cores, \d+ GiB, .* 2026-11-21, load before the run [0-9.]+\n$`, told.String())
+	require.NoError(t, measure(nil))
 	require.NoDirExists(t, dir)
 }

@@ -47,7 +47,7 @@ handlers wrote down, whether anything was run again, lost, or begun on an agent 
 			case plan.Work < time.Second:
 				return usageError("--work must be at least %s", time.Second)
 			}
-			return a.benchDrain(c.Context(), plan)
+			return a.runBench(func(b *benchRun) error { return b.drain(c.Context(), plan) })
 		},
 	}
 	flags := command.Flags()
@@ -59,36 +59,26 @@ handlers wrote down, whether anything was run again, lost, or begun on an agent 
 	return command
 }
 
-func (a *app) benchDrain(ctx context.Context, p bench.DrainPlan) (err error) {
-	machine := bench.ThisMachine(version, a.now())
-	story := a.storyteller()
-	fmt.Fprintln(story, machine)
-	dir, done, err := benchFolder()
-	if err != nil {
-		return err
-	}
-	defer func() { err = done(err) }()
-	installation, err := a.installer(dir, bench.Setting{})(ctx)
+func (b *benchRun) drain(ctx context.Context, p bench.DrainPlan) error {
+	installation, err := b.install(ctx, bench.Setting{})
 	if err != nil {
 		return err
 	}
 	defer installation.Stop()
-	d, err := bench.MeasureDrain(ctx, p, installation, story)
+	d, err := bench.MeasureDrain(ctx, p, installation, b.story)
 	if err != nil {
 		return err
 	}
 	tails := bench.Summarize(d.Tails)
-	report := benchDrainReport{Machine: machine, Agents: d.Agents, MaxParallel: d.MaxParallel, Tasks: d.Tasks, Total: milliseconds(d.Total),
+	report := benchDrainReport{Machine: b.machine, Agents: d.Agents, MaxParallel: d.MaxParallel, Tasks: d.Tasks, Total: milliseconds(d.Total),
 		TailP50: milliseconds(tails.P50), TailMax: milliseconds(tails.Max), Rerun: d.Rerun, Lost: d.Lost, Late: d.Late, Moved: d.Moved, Undue: d.Undue, Met: d.Met()}
-	return a.print(report, func() error {
-		fmt.Fprintln(a.stdout)
-		t := newTable(a.stdout, fmt.Sprintf("| drain of %d agents, %d at a time", d.Agents, d.MaxParallel), "|   |")
-		t.row("|---", "|---|")
-		t.row("| in all", fmt.Sprintf("| %.1f s |", d.Total.Seconds()))
-		t.row("| from an agent's last work to maintenance, p50 / max", fmt.Sprintf("| %.0f ms / %.0f ms |", report.TailP50, report.TailMax))
-		t.row("| tasks at work or submitted meanwhile", fmt.Sprintf("| %d |", d.Tasks))
-		t.row("| run again / lost / moved", fmt.Sprintf("| %d / %d / %d |", d.Rerun, d.Lost, d.Moved))
-		t.row("| begun on an agent after new work was stopped", fmt.Sprintf("| %d |", d.Late))
-		return t.flush()
+	return b.print(report, func() error {
+		return b.table(fmt.Sprintf("drain of %d agents, %d at a time", d.Agents, d.MaxParallel), [][2]string{
+			{"in all", fmt.Sprintf("%.1f s", d.Total.Seconds())},
+			{"from an agent's last work to maintenance, p50 / max", fmt.Sprintf("%.0f ms / %.0f ms", report.TailP50, report.TailMax)},
+			{"tasks at work or submitted meanwhile", fmt.Sprint(d.Tasks)},
+			{"run again / lost / moved", fmt.Sprintf("%d / %d / %d", d.Rerun, d.Lost, d.Moved)},
+			{"begun on an agent after new work was stopped", fmt.Sprint(d.Late)},
+		})
 	})
 }

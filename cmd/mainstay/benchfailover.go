@@ -49,7 +49,7 @@ Faults: ` + strings.Join(bench.Faults(), ", ") + `.`,
 			if err := checkFailoverPlan(plan); err != nil {
 				return err
 			}
-			return a.benchFailover(c.Context(), plan)
+			return a.runBench(func(b *benchRun) error { return b.failover(c.Context(), plan) })
 		},
 	}
 	flags := command.Flags()
@@ -85,22 +85,15 @@ func checkFailoverPlan(p bench.FailoverPlan) error {
 	return nil
 }
 
-func (a *app) benchFailover(ctx context.Context, p bench.FailoverPlan) error {
-	report := benchFailoverReport{Machine: bench.ThisMachine(version, a.now()), Faults: []benchFault{}}
-	story := a.storyteller()
-	fmt.Fprintln(story, report.Machine)
-	dir, done, err := benchFolder()
-	if err != nil {
-		return err
-	}
-	rows, err := bench.Failover(ctx, p, a.installer(dir, bench.Setting{}), story)
-	err = done(err)
+func (b *benchRun) failover(ctx context.Context, p bench.FailoverPlan) error {
+	report := benchFailoverReport{Machine: b.machine, Faults: []benchFault{}}
+	rows, err := bench.Failover(ctx, p, b.installer(bench.Setting{}), b.story)
 	for i := range rows {
 		report.Faults = append(report.Faults, faultOf(&rows[i]))
 	}
-	return errors.Join(a.print(report, func() error {
-		fmt.Fprintln(a.stdout)
-		bench.WriteFailovers(a.stdout, rows)
+	return errors.Join(b.print(report, func() error {
+		fmt.Fprintln(b.stdout)
+		bench.WriteFailovers(b.stdout, rows)
 		return nil
 	}), err)
 }

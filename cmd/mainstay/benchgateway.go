@@ -45,7 +45,7 @@ of workflows is all there is to do.`,
 			if plan.Rounds < 1 || plan.Clients < 1 || plan.Clients > 1000 || plan.For < time.Second {
 				return usageError("--rounds and --clients must be at least 1, --clients at most 1000, --for at least 1s")
 			}
-			return a.benchGateway(c.Context(), plan)
+			return a.runBench(func(b *benchRun) error { return b.gateway(c.Context(), plan) })
 		},
 	}
 	flags := command.Flags()
@@ -56,20 +56,13 @@ of workflows is all there is to do.`,
 	return command
 }
 
-func (a *app) benchGateway(ctx context.Context, plan bench.GatewayPlan) (err error) {
-	dir, done, err := benchFolder()
-	if err != nil {
-		return err
-	}
-	defer func() { err = done(err) }()
-	installation, err := a.install(ctx, bench.Setting{Dir: dir, TemporalOnly: true})
+func (b *benchRun) gateway(ctx context.Context, plan bench.GatewayPlan) error {
+	installation, err := b.install(ctx, bench.Setting{TemporalOnly: true})
 	if err != nil {
 		return err
 	}
 	defer installation.Stop()
-	report := benchGatewayReport{Machine: bench.ThisMachine(version, a.now())}
-	story := a.storyteller()
-	fmt.Fprintf(story, "%s\n%d rounds of each side, each of %s from %d clients.\n\n", report.Machine, plan.Rounds, plan.For, plan.Clients)
+	fmt.Fprintf(b.story, "%d rounds of each side, each of %s from %d clients.\n\n", plan.Rounds, plan.For, plan.Clients)
 	if err := installation.StartGateway(ctx); err != nil {
 		return err
 	}
@@ -77,15 +70,15 @@ func (a *app) benchGateway(ctx context.Context, plan bench.GatewayPlan) (err err
 	if err != nil {
 		return err
 	}
-	m, err := bench.CompareGateways(ctx, plan, [2]string{"bare gin", "Mainstay"}, [2]string{bare, installation.URL}, story)
+	m, err := bench.CompareGateways(ctx, plan, [2]string{"bare gin", "Mainstay"}, [2]string{bare, installation.URL}, b.story)
 	if err != nil {
 		return err
 	}
-	report.Bare, report.Mainstay = gatewaySideOf(m[0]), gatewaySideOf(m[1])
+	report := benchGatewayReport{Machine: b.machine, Bare: gatewaySideOf(m[0]), Mainstay: gatewaySideOf(m[1])}
 	report.P99Ratio = report.Mainstay.P99 / report.Bare.P99
-	return a.print(report, func() error {
-		fmt.Fprintln(a.stdout)
-		bench.WriteGatewayTable(a.stdout, m)
+	return b.print(report, func() error {
+		fmt.Fprintln(b.stdout)
+		bench.WriteGatewayTable(b.stdout, m)
 		return nil
 	})
 }

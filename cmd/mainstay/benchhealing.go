@@ -34,7 +34,7 @@ database writes with the schedule paused and with it. It takes twice --for and t
 			if d < 90*time.Second {
 				return usageError("--for must be at least 90s: a cycle begins each minute")
 			}
-			return a.benchHealing(c.Context(), clusters, agents, d)
+			return a.runBench(func(b *benchRun) error { return b.healing(c.Context(), clusters, agents, d) })
 		},
 	}
 	flags := command.Flags()
@@ -45,40 +45,31 @@ database writes with the schedule paused and with it. It takes twice --for and t
 	return command
 }
 
-func (a *app) benchHealing(ctx context.Context, clusters, agents int, d time.Duration) (err error) {
-	report := benchHealingReport{Machine: bench.ThisMachine(version, a.now())}
-	story := a.storyteller()
-	fmt.Fprintln(story, report.Machine)
-	dir, done, err := benchFolder()
-	if err != nil {
-		return err
-	}
-	defer func() { err = done(err) }()
-	installation, err := a.installer(dir, bench.Setting{})(ctx)
+func (b *benchRun) healing(ctx context.Context, clusters, agents int, d time.Duration) error {
+	installation, err := b.install(ctx, bench.Setting{})
 	if err != nil {
 		return err
 	}
 	defer installation.Stop()
-	if report.HealingCost, err = bench.MeasureHealing(ctx, installation, clusters, agents, d, story); err != nil {
+	cost, err := bench.MeasureHealing(ctx, installation, clusters, agents, d, b.story)
+	if err != nil {
 		return err
 	}
-	report.Seconds, report.CycleMillis = report.For.Seconds(), milliseconds(report.CycleTime)
-	return a.print(report, func() error {
-		minute := func(n int64) string { return fmt.Sprintf("| %.1f |", report.PerMinute(n)) }
-		fmt.Fprintln(a.stdout)
-		t := newTable(a.stdout, fmt.Sprintf("| %d clusters of %d agents, a minute", clusters, agents), "|   |")
-		t.row("|---", "|---|")
-		t.row("| cycles", minute(int64(report.Cycles)))
-		t.row("| their workflow tasks", minute(report.WorkflowTasks))
-		t.row("| their history events", minute(report.Events))
-		t.row("| queries of clusters, which write nothing", minute(report.Queries))
-		t.row("| a cycle takes", fmt.Sprintf("| %.0f ms |", report.CycleMillis))
-		t.row("| database transactions, healing paused", minute(report.Paused.Transactions))
-		t.row("| database transactions, with healing", minute(report.Active.Transactions))
-		t.row("| database pages, healing paused", minute(report.Paused.Pages))
-		t.row("| database pages, with healing", minute(report.Active.Pages))
-		t.row("| control plane's cpu, healing paused", fmt.Sprintf("| %.1f %% of a core |", report.Paused.CPU))
-		t.row("| control plane's cpu, with healing", fmt.Sprintf("| %.1f %% of a core |", report.Active.CPU))
-		return t.flush()
+	report := benchHealingReport{Machine: b.machine, Seconds: cost.For.Seconds(), CycleMillis: milliseconds(cost.CycleTime), HealingCost: cost}
+	return b.print(report, func() error {
+		minute := func(n int64) string { return fmt.Sprintf("%.1f", cost.PerMinute(n)) }
+		return b.table(fmt.Sprintf("%d clusters of %d agents, a minute", clusters, agents), [][2]string{
+			{"cycles", minute(int64(cost.Cycles))},
+			{"their workflow tasks", minute(cost.WorkflowTasks)},
+			{"their history events", minute(cost.Events)},
+			{"queries of clusters, which write nothing", minute(cost.Queries)},
+			{"a cycle takes", fmt.Sprintf("%.0f ms", report.CycleMillis)},
+			{"database transactions, healing paused", minute(cost.Paused.Transactions)},
+			{"database transactions, with healing", minute(cost.Active.Transactions)},
+			{"database pages, healing paused", minute(cost.Paused.Pages)},
+			{"database pages, with healing", minute(cost.Active.Pages)},
+			{"control plane's cpu, healing paused", ofACore(cost.Paused.CPU)},
+			{"control plane's cpu, with healing", ofACore(cost.Active.CPU)},
+		})
 	})
 }

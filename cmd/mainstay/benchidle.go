@@ -33,7 +33,7 @@ and events written to workflow histories, of which there must be none.`,
 			if d < time.Second {
 				return usageError("--for must be at least 1s")
 			}
-			return a.benchIdle(c.Context(), agents, d)
+			return a.runBench(func(b *benchRun) error { return b.idle(c.Context(), agents, d) })
 		},
 	}
 	flags := command.Flags()
@@ -43,33 +43,25 @@ and events written to workflow histories, of which there must be none.`,
 	return command
 }
 
-func (a *app) benchIdle(ctx context.Context, agents int, d time.Duration) (err error) {
-	report := benchIdleReport{Machine: bench.ThisMachine(version, a.now())}
-	story := a.storyteller()
-	fmt.Fprintln(story, report.Machine)
-	dir, done, err := benchFolder()
-	if err != nil {
-		return err
-	}
-	defer func() { err = done(err) }()
-	installation, err := a.installer(dir, bench.Setting{})(ctx)
+func (b *benchRun) idle(ctx context.Context, agents int, d time.Duration) error {
+	installation, err := b.install(ctx, bench.Setting{})
 	if err != nil {
 		return err
 	}
 	defer installation.Stop()
-	if report.Idle, err = bench.MeasureIdle(ctx, installation, agents, d, story); err != nil {
+	idle, err := bench.MeasureIdle(ctx, installation, agents, d, b.story)
+	if err != nil {
 		return err
 	}
-	report.Seconds = report.For.Seconds()
-	return a.print(report, func() error {
-		fmt.Fprintln(a.stdout)
-		t := newTable(a.stdout, fmt.Sprintf("| %d idle agents for %s", agents, roughly(report.For)), "|   |")
-		t.row("|---", "|---|")
-		t.row("| hub process", fmt.Sprintf("| %.1f %% of a core |", report.HubCPU))
-		t.row("| Temporal, gateway and worker", fmt.Sprintf("| %.1f %% of a core |", report.PlaneCPU))
-		t.row("| polls", fmt.Sprintf("| %.1f /s |", report.Polls))
-		t.row("| open workflows", fmt.Sprintf("| %d |", report.Workflows))
-		t.row("| history events written", fmt.Sprintf("| %d |", report.Events))
-		return t.flush()
+	return b.print(benchIdleReport{Machine: b.machine, Seconds: idle.For.Seconds(), Idle: idle}, func() error {
+		return b.table(fmt.Sprintf("%d idle agents for %s", agents, roughly(idle.For)), [][2]string{
+			{"hub process", ofACore(idle.HubCPU)},
+			{"Temporal, gateway and worker", ofACore(idle.PlaneCPU)},
+			{"polls", fmt.Sprintf("%.1f /s", idle.Polls)},
+			{"open workflows", fmt.Sprint(idle.Workflows)},
+			{"history events written", fmt.Sprint(idle.Events)},
+		})
 	})
 }
+
+func ofACore(percent float64) string { return fmt.Sprintf("%.1f %% of a core", percent) }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -38,7 +37,7 @@ depth     a deep queue is filled through /tasks/batch and drained, beside bare T
 			if err := checkQueuePlan(&plan); err != nil {
 				return err
 			}
-			return a.benchQueue(c.Context(), &plan)
+			return a.runBench(func(b *benchRun) error { return b.queue(c.Context(), &plan) })
 		},
 	}
 	flags := command.Flags()
@@ -79,18 +78,11 @@ func checkQueuePlan(p *bench.QueuePlan) error {
 	return nil
 }
 
-func (a *app) benchQueue(ctx context.Context, p *bench.QueuePlan) error {
-	report := benchQueueReport{Machine: bench.ThisMachine(version, a.now())}
-	story := a.storyteller()
-	fmt.Fprintln(story, report.Machine)
-	dir, done, err := benchFolder()
-	if err != nil {
-		return err
-	}
-	report.Queue, err = bench.MeasureQueue(ctx, p, a.installer(dir, bench.Setting{}), a.installer(dir, bench.Setting{TemporalOnly: true}), story)
-	err = done(err)
-	return errors.Join(a.print(report, func() error {
-		report.Write(a.stdout)
+func (b *benchRun) queue(ctx context.Context, p *bench.QueuePlan) error {
+	queue, err := bench.MeasureQueue(ctx, p, b.installer(bench.Setting{}), b.installer(bench.Setting{TemporalOnly: true}), b.story)
+	report := benchQueueReport{Machine: b.machine, Queue: queue}
+	return errors.Join(b.print(report, func() error {
+		queue.Write(b.stdout)
 		return nil
 	}), err)
 }

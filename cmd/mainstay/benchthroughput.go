@@ -62,7 +62,7 @@ turns.`,
 			if err := b.check(c.Flags().Changed("durability")); err != nil {
 				return err
 			}
-			return a.benchThroughput(c.Context(), b)
+			return a.runBench(func(run *benchRun) error { return run.throughput(c.Context(), b) })
 		},
 	}
 	plan := bench.DefaultPlan()
@@ -113,49 +113,41 @@ func (b *benchThroughput) settings() (names []string, settings []bench.Setting) 
 	return append(names, "memory"), append(settings, bench.Setting{Memory: true})
 }
 
-func (a *app) benchThroughput(ctx context.Context, b benchThroughput) error {
-	report := benchThroughputReport{Machine: bench.ThisMachine(version, a.now())}
-	story := a.storyteller()
-	fmt.Fprintln(story, report.Machine)
-	names, settings := b.settings()
+func (b *benchRun) throughput(ctx context.Context, plan benchThroughput) error {
+	report := benchThroughputReport{Machine: b.machine}
+	names, settings := plan.settings()
 	for i, s := range settings {
-		fmt.Fprintf(story, "\nStorage: %s. %d rounds of each side, each of %d tasks from %d clients; an agent with %d slots.\n", names[i], b.rounds, b.tasks, b.clients, b.slots)
-		run, err := a.compare(ctx, b, s)
+		fmt.Fprintf(b.story, "\nStorage: %s. %d rounds of each side, each of %d tasks from %d clients; an agent with %d slots.\n", names[i], plan.rounds, plan.tasks, plan.clients, plan.slots)
+		run, err := b.compare(ctx, plan, s)
 		if err != nil {
 			return err
 		}
 		run.Storage = names[i]
 		report.Runs = append(report.Runs, *run)
 	}
-	return a.print(report, func() error {
+	return b.print(report, func() error {
 		if len(report.Runs) > 1 {
-			return report.writeStorages(a)
+			return report.writeStorages(b.app)
 		}
-		fmt.Fprintln(a.stdout)
-		bench.WriteTable(a.stdout, report.Runs[0].measured[0], report.Runs[0].measured[1])
+		fmt.Fprintln(b.stdout)
+		bench.WriteTable(b.stdout, report.Runs[0].measured[0], report.Runs[0].measured[1])
 		return nil
 	})
 }
 
 // compare measures both sides on one storage.
-func (a *app) compare(ctx context.Context, b benchThroughput, s bench.Setting) (_ *benchComparison, err error) {
-	dir, done, err := benchFolder()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = done(err) }()
-	s.Dir = dir
-	if b.cpuProfile != "" {
-		if s.CPUProfile, err = filepath.Abs(b.cpuProfile); err != nil {
+func (b *benchRun) compare(ctx context.Context, t benchThroughput, s bench.Setting) (_ *benchComparison, err error) {
+	if t.cpuProfile != "" {
+		if s.CPUProfile, err = filepath.Abs(t.cpuProfile); err != nil {
 			return nil, err
 		}
 	}
-	installation, err := a.install(ctx, s)
+	installation, err := b.install(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	defer installation.Stop()
-	agentProcess, err := installation.Start("agent", "bench", "agent", "--hub", installation.URL, "--id", "bench", "--slots", strconv.Itoa(b.slots))
+	agentProcess, err := installation.Start("agent", "bench", "agent", "--hub", installation.URL, "--id", "bench", "--slots", strconv.Itoa(t.slots))
 	if err != nil {
 		return nil, err
 	}
@@ -169,18 +161,18 @@ func (a *app) compare(ctx context.Context, b benchThroughput, s bench.Setting) (
 		return nil, err
 	}
 	defer bare.Close()
-	mainstay, err := bench.NewMainstay(client, installation.URL, devCluster, b.clients)
+	mainstay, err := bench.NewMainstay(client, installation.URL, devCluster, t.clients)
 	if err != nil {
 		return nil, err
 	}
 	plan := bench.DefaultPlan()
-	plan.Rounds, plan.Tasks, plan.Clients = b.rounds, b.tasks, b.clients
-	plan.LatencyTasks = min(plan.LatencyTasks, b.tasks)
+	plan.Rounds, plan.Tasks, plan.Clients = t.rounds, t.tasks, t.clients
+	plan.LatencyTasks = min(plan.LatencyTasks, t.tasks)
 	plan.CPU = func() bench.CPU {
 		server := bench.CPUTimes(installation.PID())
 		return bench.CPU{Server: server, All: server + bench.CPUTimes(agentProcess.PID(), os.Getpid()), Busy: bench.BusyTime()}
 	}
-	measured, err := bench.Compare(ctx, plan, [2]bench.Side{bare, mainstay}, a.storyteller())
+	measured, err := bench.Compare(ctx, plan, [2]bench.Side{bare, mainstay}, b.story)
 	if err != nil {
 		return nil, err
 	}

@@ -58,14 +58,10 @@ func (a *app) printCluster(k *gateway.Cluster) error {
 	for _, tenant := range slices.Sorted(maps.Keys(k.TenantWeights)) {
 		weights = append(weights, fmt.Sprintf("%s=%g", tenant, k.TenantWeights[tenant]))
 	}
-	for _, line := range [][2]string{
+	t.facts([][2]string{
 		{"Tenant weights", strings.Join(weights, ", ")}, {"Leader", leader}, {"Standbys", strings.Join(k.Standbys, ", ")},
 		{"Target group", k.TargetGroup}, {"Created", a.ago(k.CreatedAt)}, {"Revision", k.Revision},
-	} {
-		if line[1] != "" {
-			t.row(line[0], line[1])
-		}
-	}
+	})
 	return t.flush()
 }
 

@@ -117,16 +117,12 @@ func (a *app) clusterScalingCommand() *cobra.Command {
 func (a *app) printScaling(raw json.RawMessage, s *gateway.ScalingStatus) error {
 	return a.print(raw, func() error {
 		t := newTable(a.stdout)
-		for _, line := range [][2]string{
+		t.facts([][2]string{
 			{"Cluster", s.Cluster}, {"Scaling", scalingModeText(s)}, {"Agents", scalingCounts(s)}, {"Waiting", waitingText(s.Queue)},
 			{"Now", scalingNow(a, s.Decision)}, {"Blocked", evaluationText(a, s.Blocked)}, {"Stuck", evaluationText(a, s.Stuck)},
 			{"Last started", a.ago(s.LastUp)}, {"Last stopped", a.ago(s.LastDown)}, {"Next look", nextLook(a, s)},
 			{"Rules", rulesText(s.Settings)}, {"Spawners", spawnersText(a, s)},
-		} {
-			if line[1] != "" {
-				t.row(line[0], line[1])
-			}
-		}
+		})
 		if err := t.flush(); err != nil || len(s.Actions) == 0 {
 			return err
 		}

@@ -85,14 +85,10 @@ func (a *app) drainOneCommand(use, short, method string, more ...string) *cobra.
 func (a *app) printDrain(raw json.RawMessage, r *fleet.DrainRecord) error {
 	return a.print(raw, func() error {
 		t := newTable(a.stdout)
-		for _, line := range [][2]string{
+		t.facts([][2]string{
 			{"Drain", r.ID}, {"Status", drainStatus(r.Status)}, {"Error", r.Error}, {"Reason", r.Reason},
 			{"Deadline", r.Timeout.Std().String() + " for each agent"}, {"Requested", a.ago(&r.RequestedAt)}, {"Completed", a.ago(r.CompletedAt)},
-		} {
-			if line[1] != "" {
-				t.row(line[0], line[1])
-			}
-		}
+		})
 		if err := t.flush(); err != nil {
 			return err
 		}

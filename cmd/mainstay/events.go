@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/gateway/events"
 )
 
 const (
@@ -147,7 +147,7 @@ func (v *eventsView) read(ctx context.Context) (connected bool, err error) {
 		v.say("connected again")
 		v.told = ""
 	}
-	reader := gateway.NewEventReader(&sounding{body, func() { silence.Reset(eventSilence) }})
+	reader := events.NewReader(&sounding{body, func() { silence.Reset(eventSilence) }})
 	for {
 		raw, event, err := reader.Next()
 		v.last = reader.LastID
@@ -178,7 +178,7 @@ func (s *sounding) Read(p []byte) (int, error) {
 }
 
 // print shows an event once.
-func (v *eventsView) print(raw json.RawMessage, e *gateway.CloudEvent) error {
+func (v *eventsView) print(raw json.RawMessage, e *events.CloudEvent) error {
 	if v.seen[e.ID] {
 		return nil
 	}

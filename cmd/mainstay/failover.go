@@ -83,15 +83,11 @@ func (a *app) failoverGetCommand() *cobra.Command {
 func (a *app) printFailover(raw json.RawMessage, r *fleet.FailoverRecord) error {
 	return a.print(raw, func() error {
 		t := newTable(a.stdout)
-		for _, line := range [][2]string{
+		t.facts([][2]string{
 			{"Failover", r.ID}, {"Agent", fmt.Sprintf("%s, epoch %d, in cluster %s", r.FailedAgentID, r.Epoch, r.Cluster)},
 			{"Status", string(r.Status)}, {"Error", r.Error}, {"Trigger", triggerText(r.Trigger)}, {"Reason", r.Reason}, {"Target", r.TargetAgentID},
 			{"Tasks moved", transferred(r)}, {"Noticed", a.ago(&r.NoticedAt)}, {"Took", failoverTook(r)},
-		} {
-			if line[1] != "" {
-				t.row(line[0], line[1])
-			}
-		}
+		})
 		if err := t.flush(); err != nil {
 			return err
 		}

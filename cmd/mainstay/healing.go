@@ -59,14 +59,10 @@ func (a *app) printHealingStatus(raw json.RawMessage, s *gateway.HealingStatus) 
 			last = fmt.Sprintf("%s: looked at %s in %s", a.ago(&s.LastCycle.StartedAt), counted(s.LastCycle.Agents, "agent", "agents"), counted(s.LastCycle.Clusters, "cluster", "clusters"))
 		}
 		next := a.ago(s.NextCycleAt)
-		for _, line := range [][2]string{
+		t.facts([][2]string{
 			{"Healing", state}, {"Note", s.Note}, {"Every", s.CycleInterval.String()}, {"Last cycle", last}, {"Next cycle", next},
 			{"Clusters", fmt.Sprintf("%d on, %d dry run, %d off", modes[fleet.HealingOn], modes[fleet.HealingDryRun], modes[fleet.HealingOff])},
-		} {
-			if line[1] != "" {
-				t.row(line[0], line[1])
-			}
-		}
+		})
 		if err := t.flush(); err != nil {
 			return err
 		}

@@ -32,11 +32,7 @@ func (a *app) agentHealthCommand() *cobra.Command {
 
 func (a *app) printHealth(h *gateway.AgentHealth) error {
 	t := newTable(a.stdout)
-	for _, line := range [][2]string{{"Agent", h.AgentID}, {"Cluster", h.Cluster}, {"Status", string(h.Status)}, {"Health", string(h.Level)}, {"Score", score(h.Score)}, {"Why", h.Why}} {
-		if line[1] != "" {
-			t.row(line[0], line[1])
-		}
-	}
+	t.facts([][2]string{{"Agent", h.AgentID}, {"Cluster", h.Cluster}, {"Status", string(h.Status)}, {"Health", string(h.Level)}, {"Score", score(h.Score)}, {"Why", h.Why}})
 	if err := t.flush(); err != nil || len(h.Factors) == 0 {
 		return err
 	}

@@ -66,6 +66,15 @@ func (t *table) row(cells ...string) {
 	_, _ = fmt.Fprintln(t.w, strings.Join(clean, "\t")) // to memory
 }
 
+// facts adds a line for each value that there is: what is known of one thing.
+func (t *table) facts(lines [][2]string) {
+	for _, line := range lines {
+		if line[1] != "" {
+			t.row(line[0], line[1])
+		}
+	}
+}
+
 // flush writes the table, without blanks at the ends of lines.
 func (t *table) flush() error {
 	_ = t.w.Flush() // to memory

@@ -82,15 +82,11 @@ func (a *app) printScalingRecord(raw json.RawMessage, r *fleet.ScalingRecord) er
 		if r.Platform != "" {
 			spawner += " (" + string(r.Platform) + ")"
 		}
-		for _, line := range [][2]string{
+		t.facts([][2]string{
 			{"Action", r.ID}, {"Cluster", r.Cluster}, {"Change", fmt.Sprintf("%s, from %d to %d agents", r.Change, r.From, r.To)}, {"Status", string(r.Status)},
 			{"Error", r.Error}, {"Rule", string(r.Rule)}, {"Reason", r.Reason}, {"Spawner", spawner}, {"Drain", r.Drain},
 			{"Started", a.ago(&r.StartedAt)}, {"Took", scalingTook(r)},
-		} {
-			if line[1] != "" {
-				t.row(line[0], line[1])
-			}
-		}
+		})
 		if err := t.flush(); err != nil {
 			return err
 		}

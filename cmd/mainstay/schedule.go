@@ -34,30 +34,19 @@ func (a *app) scheduleListCommand() *cobra.Command {
 		Use: "list", Short: "List schedules", Args: exactly(),
 		Example: "  mainstay schedule list --cluster studio",
 		RunE: func(c *cobra.Command, _ []string) error {
-			if limit < 1 {
-				return usageError("--limit must be at least 1")
-			}
-			client, err := a.client()
-			if err != nil {
-				return err
-			}
-			raw, entries, more, err := list[gateway.ScheduleEntry](c.Context(), client, schedulesPath, "schedules", queryOf("cluster", cluster, "type", taskType, "tenant", tenant), limit)
-			if err != nil {
-				return err
-			}
-			return a.print(map[string]any{"schedules": raw}, func() error { return a.printSchedules(entries, more) })
+			return printList(c, a, schedulesPath, "schedules", queryOf("cluster", cluster, "type", taskType, "tenant", tenant), limit, a.printSchedules)
 		},
 	}
 	flags := command.Flags()
 	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
 	flags.StringVar(&taskType, "type", "", "only of this task type")
 	flags.StringVar(&tenant, "tenant", "", "only of this tenant")
-	flags.IntVar(&limit, "limit", 50, "at most this many")
+	limitFlag(command, &limit)
 	a.outputFlag(command)
 	return command
 }
 
-func (a *app) printSchedules(entries []gateway.ScheduleEntry, more bool) error {
+func (a *app) printSchedules(entries []gateway.ScheduleEntry) error {
 	if len(entries) == 0 {
 		_, err := fmt.Fprintln(a.stdout, "There are no such schedules.")
 		return err
@@ -71,13 +60,7 @@ func (a *app) printSchedules(entries []gateway.ScheduleEntry, more bool) error {
 		}
 		t.row(e.Name, whenText(e.Cron, e.TimeZone, e.Interval, 0), e.Type, e.Cluster, state, a.ago(e.NextTime), a.ago(e.LastTime), e.LastTask)
 	}
-	if err := t.flush(); err != nil {
-		return err
-	}
-	if more {
-		fmt.Fprintf(a.stderr, "There are more: raise --limit.\n")
-	}
-	return nil
+	return t.flush()
 }
 
 // whenText says when a schedule makes a task.
@@ -131,15 +114,11 @@ func (a *app) printSchedule(raw json.RawMessage, s *gateway.Schedule) error {
 		if s.Jitter != 0 {
 			jitter = "up to " + s.Jitter.String()
 		}
-		for _, line := range [][2]string{
+		t.facts([][2]string{
 			{"Schedule", s.Name}, {"State", state}, {"Note", s.Note}, {"When", whenText(s.Cron, s.TimeZone, s.Interval, s.Offset)}, {"Jitter", jitter},
 			{"From", timeText(s.StartAt)}, {"Until", timeText(s.EndAt)}, {"Overlap", string(s.Overlap)}, {"Catchup window", s.CatchupWindow.String()},
 			{"Task", s.Task.Type + " in " + s.Task.Cluster}, {"Next", strings.Join(next, ", ")}, {"Fired", countsText(&s.Counts)},
-		} {
-			if line[1] != "" {
-				t.row(line[0], line[1])
-			}
-		}
+		})
 		if err := t.flush(); err != nil || len(s.Runs) == 0 {
 			return err
 		}

@@ -78,11 +78,7 @@ func (a *app) printStatus(base string, h *httpapi.Health) error {
 			[2]string{"Renewed", a.ago(h.LastHeartbeat)})
 	}
 	rows = append(rows, [2]string{"Agents", number(h.Agents)}, [2]string{"Active leases", number(h.ActiveLeases)})
-	for _, row := range rows {
-		if row[1] != "" {
-			t.row(row[0], row[1])
-		}
-	}
+	t.facts(rows)
 	return t.flush()
 }
 

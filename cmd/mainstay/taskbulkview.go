@@ -69,15 +69,11 @@ func (a *app) printBulk(raw json.RawMessage, b *gateway.Bulk) error {
 		if b.StartedAt != nil && b.ClosedAt != nil {
 			ended = a.ago(b.ClosedAt) + ", after " + roughly(b.ClosedAt.Sub(*b.StartedAt))
 		}
-		for _, line := range [][2]string{
+		t.facts([][2]string{
 			{"Bulk operation", b.ID}, {"Action", actionWords(b)}, {"Tasks", filterText(b)}, {"Reason", b.Reason}, {"Status", string(b.Status)}, {"Why", b.Why},
 			{"Done", fmt.Sprintf("%d of %d", b.Done, b.Expected)}, {"Skipped", skippedText(b.Skipped)}, {"Failed", fmt.Sprint(b.Failed)},
 			{"Started", a.ago(b.StartedAt)}, {"Ended", ended}, {"Workflow", b.WorkflowID},
-		} {
-			if line[1] != "" {
-				t.row(line[0], line[1])
-			}
-		}
+		})
 		if err := t.flush(); err != nil || len(b.Examples) == 0 {
 			return err
 		}
@@ -139,26 +135,15 @@ func (a *app) bulkListCommand() *cobra.Command {
 		Use: "list", Short: "List bulk operations, newest first", Args: exactly(),
 		Example: "  mainstay task bulk list",
 		RunE: func(c *cobra.Command, _ []string) error {
-			if limit < 1 {
-				return usageError("--limit must be at least 1")
-			}
-			client, err := a.client()
-			if err != nil {
-				return err
-			}
-			raw, bulks, more, err := list[gateway.Bulk](c.Context(), client, bulkPath, "bulks", nil, limit)
-			if err != nil {
-				return err
-			}
-			return a.print(map[string]any{"bulks": raw}, func() error { return a.printBulks(bulks, more) })
+			return printList(c, a, bulkPath, "bulks", nil, limit, a.printBulks)
 		},
 	}
-	command.Flags().IntVar(&limit, "limit", 50, "at most this many")
+	limitFlag(command, &limit)
 	a.outputFlag(command)
 	return command
 }
 
-func (a *app) printBulks(bulks []gateway.Bulk, more bool) error {
+func (a *app) printBulks(bulks []gateway.Bulk) error {
 	if len(bulks) == 0 {
 		_, err := fmt.Fprintln(a.stdout, "There are no bulk operations.")
 		return err
@@ -168,13 +153,7 @@ func (a *app) printBulks(bulks []gateway.Bulk, more bool) error {
 		b := &bulks[i]
 		t.row(b.ID, actionWords(b), string(b.Status), fmt.Sprintf("%d of %d", b.Done, b.Expected), fmt.Sprint(b.Skipped), fmt.Sprint(b.Failed), a.ago(b.StartedAt), b.Reason)
 	}
-	if err := t.flush(); err != nil {
-		return err
-	}
-	if more {
-		fmt.Fprintf(a.stderr, "There are more: raise --limit.\n")
-	}
-	return nil
+	return t.flush()
 }
 
 func (a *app) bulkStopCommand() *cobra.Command {

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -118,21 +119,15 @@ func awaitCompleted(ctx context.Context, c client.Client, workflowType string, n
 // lastClose is when the last of a type's workflows closed, by the server's clock.
 func lastClose(ctx context.Context, c client.Client, workflowType string) (time.Time, error) {
 	var last time.Time
-	var page []byte
-	for {
-		list, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: completedQuery(workflowType), PageSize: 1000, NextPageToken: page})
+	for w, err := range contract.Workflows(ctx, c, "", completedQuery(workflowType)) {
 		if err != nil {
 			return last, fmt.Errorf("list workflows: %w", err)
 		}
-		for _, w := range list.GetExecutions() {
-			if closed := w.GetCloseTime().AsTime(); closed.After(last) {
-				last = closed
-			}
-		}
-		if page = list.GetNextPageToken(); len(page) == 0 {
-			return last, nil
+		if closed := w.GetCloseTime().AsTime(); closed.After(last) {
+			last = closed
 		}
 	}
+	return last, nil
 }
 
 // advancing reads a number until it is at least n, and gives up when it stands still for stuckLimit.

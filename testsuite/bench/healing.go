@@ -10,7 +10,6 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/contract"
@@ -121,12 +120,11 @@ func cmpErr(ctx context.Context, err error) error {
 
 // countCycles adds up the cycles that began since a time.
 func (h *HealingCost) countCycles(ctx context.Context, c client.Client, namespace string, since time.Time) error {
-	list, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Namespace: namespace, PageSize: 1000,
-		Query: fmt.Sprintf("%s AND StartTime >= '%s'", contract.Equals("WorkflowType", contract.HealingCycleWorkflow), since.UTC().Format(time.RFC3339Nano))})
-	if err != nil {
-		return fmt.Errorf("list the cycles: %w", err)
-	}
-	for _, info := range list.GetExecutions() {
+	query := fmt.Sprintf("%s AND StartTime >= '%s'", contract.Equals("WorkflowType", contract.HealingCycleWorkflow), since.UTC().Format(time.RFC3339Nano))
+	for info, err := range contract.Workflows(ctx, c, namespace, query) {
+		if err != nil {
+			return fmt.Errorf("list the cycles: %w", err)
+		}
 		if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED {
 			continue
 		}

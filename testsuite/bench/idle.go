@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -110,24 +110,18 @@ func takeIdle(ctx context.Context, i *Installation, c client.Client) (*idleReadi
 // histories are the lengths of the histories of all open workflows.
 func histories(ctx context.Context, c client.Client) (map[string]int64, error) {
 	events := map[string]int64{}
-	var page []byte
-	for {
-		list, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: "ExecutionStatus = 'Running'", NextPageToken: page})
+	for w, err := range contract.Workflows(ctx, c, "", "ExecutionStatus = 'Running'") {
 		if err != nil {
 			return nil, fmt.Errorf("list workflows: %w", err)
 		}
-		for _, w := range list.GetExecutions() {
-			id, run := w.GetExecution().GetWorkflowId(), w.GetExecution().GetRunId()
-			d, err := c.DescribeWorkflowExecution(ctx, id, run)
-			if err != nil {
-				return nil, fmt.Errorf("describe %s: %w", id, err)
-			}
-			events[id+" "+run] = d.GetWorkflowExecutionInfo().GetHistoryLength()
+		id, run := w.GetExecution().GetWorkflowId(), w.GetExecution().GetRunId()
+		d, err := c.DescribeWorkflowExecution(ctx, id, run)
+		if err != nil {
+			return nil, fmt.Errorf("describe %s: %w", id, err)
 		}
-		if page = list.GetNextPageToken(); len(page) == 0 {
-			return events, nil
-		}
+		events[id+" "+run] = d.GetWorkflowExecutionInfo().GetHistoryLength()
 	}
+	return events, nil
 }
 
 // grown adds up by how much histories grew. A workflow that is new counts whole.

@@ -80,7 +80,11 @@ func Install(ctx context.Context, s Setting) (*Installation, error) {
 		}
 		i.args = append(i.args, "--config", file)
 	}
-	return i, i.start(ctx, "127.0.0.1:0", "127.0.0.1:0")
+	if err := i.start(ctx, "127.0.0.1:0", "127.0.0.1:0"); err != nil {
+		i.Stop()
+		return nil, err
+	}
+	return i, nil
 }
 
 // start runs the control plane and waits until it says that all is up.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"mainstay.dev/mainstay/fleet"
@@ -40,9 +39,6 @@ func timesOf(all []time.Duration) Times {
 	s := Summarize(all)
 	return Times{Count: s.Count, P50: milliseconds(s.P50), P99: milliseconds(s.P99), Max: milliseconds(s.Max)}
 }
-
-// dispatched is one task.
-type dispatched struct{ submitted, acknowledged, began time.Time }
 
 // judgeDispatch sums up a side's tasks.
 func judgeDispatch(tasks []dispatched) DispatchSide {
@@ -124,36 +120,4 @@ func bestThroughputs(ctx context.Context, sides [2]Side, tasks int) (reached [2]
 		}
 	}
 	return reached, nil
-}
-
-// dispatch submits n tasks at a steady rate and returns their times.
-func dispatch(ctx context.Context, s Side, n int, every time.Duration) ([]dispatched, error) {
-	tasks, ids, errs := make([]dispatched, n), make([]string, n), make([]error, n)
-	var wg sync.WaitGroup
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for i := range n {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		wg.Go(func() {
-			tasks[i].submitted = time.Now()
-			ids[i], errs[i] = s.Submit(ctx)
-			tasks[i].acknowledged = time.Now()
-		})
-	}
-	wg.Wait()
-	err := eachOf(n, 4, func(i int) (err error) {
-		if errs[i] != nil {
-			return fmt.Errorf("submit: %w", errs[i])
-		}
-		tasks[i].began, _, err = s.Begun(ctx, ids[i])
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.Name(), err)
-	}
-	return tasks, nil
 }

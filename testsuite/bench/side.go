@@ -57,12 +57,13 @@ func throughput(ctx context.Context, s Side, n, clients int) (float64, error) {
 	return float64(n) / last.Sub(first).Seconds(), nil
 }
 
-// latency submits n tasks at a steady rate, well below what the side can do, and returns the times from just before the
-// submission to the handler's first instruction.
-func latency(ctx context.Context, s Side, n int, every time.Duration) ([]time.Duration, error) {
-	tasks := make([]submission, n)
+// dispatched is one task that was submitted at a steady rate.
+type dispatched struct{ submitted, acknowledged, began time.Time }
+
+// dispatch submits n tasks at a steady rate, well below what the side can do, and returns their times.
+func dispatch(ctx context.Context, s Side, n int, every time.Duration) ([]dispatched, error) {
+	tasks, ids, errs := make([]dispatched, n), make([]string, n), make([]error, n)
 	var wg sync.WaitGroup
-	errs := make(chan error, n)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for i := range n {
@@ -72,30 +73,33 @@ func latency(ctx context.Context, s Side, n int, every time.Duration) ([]time.Du
 			return nil, ctx.Err()
 		}
 		wg.Go(func() {
-			at := time.Now()
-			id, err := s.Submit(ctx)
-			if err != nil {
-				errs <- err
-			}
-			tasks[i] = submission{id, at}
+			tasks[i].submitted = time.Now()
+			ids[i], errs[i] = s.Submit(ctx)
+			tasks[i].acknowledged = time.Now()
 		})
 	}
 	wg.Wait()
-	select {
-	case err := <-errs:
-		return nil, fmt.Errorf("%s: submit: %w", s.Name(), err)
-	default:
-	}
-	times := make([]time.Duration, n)
-	err := eachOf(n, 4, func(i int) error {
-		began, _, err := s.Begun(ctx, tasks[i].id)
-		times[i] = began.Sub(tasks[i].at)
+	err := eachOf(n, 4, func(i int) (err error) {
+		if errs[i] != nil {
+			return fmt.Errorf("submit: %w", errs[i])
+		}
+		tasks[i].began, _, err = s.Begun(ctx, ids[i])
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: wait: %w", s.Name(), err)
+		return nil, fmt.Errorf("%s: %w", s.Name(), err)
 	}
-	return times, nil
+	return tasks, nil
+}
+
+// latency is the times of dispatch from just before the submission to the handler's first instruction.
+func latency(ctx context.Context, s Side, n int, every time.Duration) ([]time.Duration, error) {
+	tasks, err := dispatch(ctx, s, n, every)
+	times := make([]time.Duration, len(tasks))
+	for i, t := range tasks {
+		times[i] = t.began.Sub(t.submitted)
+	}
+	return times, err
 }
 
 // eachOf calls do for 0…n-1 from the given number of goroutines and returns the first error.

@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/gateway/events"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
 // listening is a stream of events and what came of it.
 type listening struct {
 	mu     sync.Mutex
-	events []gateway.CloudEvent
+	events []events.CloudEvent
 	at     []time.Time // when each came
 	last   string
 	stop   context.CancelFunc
@@ -44,7 +44,7 @@ func listen(t *testing.T, node *plane.Node, query url.Values, last string) *list
 	go func() {
 		defer close(l.ended)
 		defer response.Body.Close()
-		reader := gateway.NewEventReader(response.Body)
+		reader := events.NewReader(response.Body)
 		for {
 			_, event, err := reader.Next()
 			l.mu.Lock()
@@ -68,14 +68,14 @@ func (l *listening) leave() string {
 	return l.last
 }
 
-func (l *listening) list() []gateway.CloudEvent {
+func (l *listening) list() []events.CloudEvent {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.events)
 }
 
 // line is an event in short: its type without the prefix, and its subject.
-func line(e *gateway.CloudEvent) string {
+func line(e *events.CloudEvent) string {
 	return strings.TrimPrefix(string(e.Type), fleet.EventPrefix) + " " + e.Subject
 }
 
@@ -88,9 +88,9 @@ func (l *listening) lines() []string {
 }
 
 // await waits for an event by its line and returns the first.
-func (l *listening) await(t *testing.T, want string) gateway.CloudEvent {
+func (l *listening) await(t *testing.T, want string) events.CloudEvent {
 	t.Helper()
-	var found gateway.CloudEvent
+	var found events.CloudEvent
 	ok := func() bool {
 		for _, e := range l.list() {
 			if line(&e) == want {

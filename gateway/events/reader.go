@@ -1,4 +1,4 @@
-package gateway
+package events
 
 import (
 	"bufio"
@@ -12,22 +12,22 @@ import (
 // maxEvent bounds one line of a stream of events in bytes.
 const maxEvent = 1 << 20
 
-// EventReader reads a stream of server-sent events, for programs that are no browsers.
-type EventReader struct {
+// Reader reads a stream of server-sent events, for programs that are no browsers.
+type Reader struct {
 	lines *bufio.Scanner
 	// LastID is the newest id that was read. Sent as Last-Event-ID, it has another stream go on after what this one told.
 	LastID string
 }
 
-// NewEventReader reads from the body of an answer.
-func NewEventReader(body io.Reader) *EventReader {
+// NewReader reads from the body of an answer.
+func NewReader(body io.Reader) *Reader {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(make([]byte, 0, 64<<10), maxEvent)
-	return &EventReader{lines: lines}
+	return &Reader{lines: lines}
 }
 
 // Next returns the next event as it came, and decoded. It answers io.EOF when the stream has ended.
-func (r *EventReader) Next() (json.RawMessage, *CloudEvent, error) {
+func (r *Reader) Next() (json.RawMessage, *CloudEvent, error) {
 	var data bytes.Buffer
 	id := r.LastID
 	for r.lines.Scan() {

@@ -1,8 +1,9 @@
-package gateway
+package events
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/parallel"
 )
 
 const (
@@ -57,15 +59,15 @@ func (r *feedRun) lookAtClusters(ctx context.Context) {
 		c.turn = r.looks
 	}
 	r.mu.Unlock()
-	forEach(len(due), func(i int) { r.lookAtCluster(ctx, due[i]) })
+	parallel.Each(len(due), atOnce, func(i int) { r.lookAtCluster(ctx, due[i]) })
 }
 
 // lookAtCluster reads a cluster's events if its workflow has done anything since the last look.
 func (r *feedRun) lookAtCluster(ctx context.Context, c *clusterSource) {
-	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
+	callCtx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	description, err := r.feed.gateway.client.DescribeWorkflowExecution(callCtx, contract.ClusterWorkflowID(c.name), "")
-	if isAny[*serviceerror.NotFound](err) {
+	description, err := r.feed.client.DescribeWorkflowExecution(callCtx, contract.ClusterWorkflowID(c.name), "")
+	if isGone(err) {
 		r.dropCluster(c)
 		return
 	}
@@ -127,7 +129,7 @@ func (r *feedRun) publishWith(ctx context.Context, changed []string, events []to
 		defer c.mu.Unlock()
 	}
 	fetched, advances := make([][]told, len(sources)), make([]func(*position), len(sources))
-	forEach(len(sources), func(i int) { fetched[i], advances[i], _ = r.fetch(ctx, sources[i]) })
+	parallel.Each(len(sources), atOnce, func(i int) { fetched[i], advances[i], _ = r.fetch(ctx, sources[i]) })
 	r.publish(slices.Concat(append([][]told{events}, fetched...)...), func(p *position) {
 		advance(p)
 		for _, also := range advances {
@@ -147,16 +149,16 @@ func (r *feedRun) fetch(ctx context.Context, c *clusterSource) (events []told, a
 			since = contract.EventsSince{After: math.MaxInt64}
 		}
 	}
-	answer, err := r.feed.gateway.clusterEvents(ctx, c.name, since)
+	answer, err := r.feed.clusterEvents(ctx, c.name, since)
 	if err == nil && !c.created.IsZero() && !c.created.Equal(answer.CreatedAt) { // deleted, and made anew under the same name
 		since = contract.EventsSince{}
-		answer, err = r.feed.gateway.clusterEvents(ctx, c.name, since)
+		answer, err = r.feed.clusterEvents(ctx, c.name, since)
 	}
 	if err != nil {
-		if isAny[*serviceerror.NotFound](err) {
+		if isGone(err) {
 			r.dropCluster(c)
 		} else if ctx.Err() == nil {
-			r.feed.gateway.logger.Debug("a cluster did not tell its events", zap.String("cluster", c.name), zap.Error(err))
+			r.feed.logger.Debug("a cluster did not tell its events", zap.String("cluster", c.name), zap.Error(err))
 		}
 		return nil, nil, false
 	}
@@ -172,13 +174,19 @@ func (r *feedRun) fetch(ctx context.Context, c *clusterSource) (events []told, a
 }
 
 // clusterEvents asks a cluster's workflow for events.
-func (g *Gateway) clusterEvents(ctx context.Context, name string, since contract.EventsSince) (contract.ClusterEvents, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+func (f *Feed) clusterEvents(ctx context.Context, name string, since contract.EventsSince) (contract.ClusterEvents, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryLimit)
 	defer cancel()
 	var answer contract.ClusterEvents
-	value, err := g.client.QueryWorkflow(ctx, contract.ClusterWorkflowID(name), "", contract.EventsQuery, since)
+	value, err := f.client.QueryWorkflow(ctx, contract.ClusterWorkflowID(name), "", contract.EventsQuery, since)
 	if err != nil {
 		return answer, err
 	}
 	return answer, value.Get(&answer)
+}
+
+// isGone reports whether there is no such workflow.
+func isGone(err error) bool {
+	_, gone := errors.AsType[*serviceerror.NotFound](err)
+	return gone
 }

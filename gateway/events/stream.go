@@ -1,4 +1,4 @@
-package gateway
+package events
 
 import (
 	"bufio"
@@ -17,8 +17,8 @@ const (
 	eventWrite = 20 * time.Second
 )
 
-// eventStreamWriter writes server-sent events.
-type eventStreamWriter struct {
+// streamWriter writes server-sent events.
+type streamWriter struct {
 	w        *bufio.Writer
 	flush    func() error
 	extend   func(time.Time) error
@@ -26,12 +26,12 @@ type eventStreamWriter struct {
 }
 
 // newEventStream sends the headers. Nothing on the way may hold events back or keep them.
-func newEventStream(hc huma.Context) *eventStreamWriter {
+func newStreamWriter(hc huma.Context) *streamWriter {
 	hc.SetHeader("Content-Type", eventStream)
 	hc.SetHeader("Cache-Control", "no-cache, no-transform")
 	hc.SetHeader("X-Accel-Buffering", "no")
 	hc.SetStatus(http.StatusOK)
-	s := &eventStreamWriter{w: bufio.NewWriterSize(hc.BodyWriter(), 16<<10), flush: func() error { return nil }, extend: func(time.Time) error { return nil }}
+	s := &streamWriter{w: bufio.NewWriterSize(hc.BodyWriter(), 16<<10), flush: func() error { return nil }, extend: func(time.Time) error { return nil }}
 	if w, ok := hc.BodyWriter().(http.ResponseWriter); ok {
 		control := http.NewResponseController(w)
 		s.flush, s.extend = control.Flush, control.SetWriteDeadline
@@ -40,13 +40,13 @@ func newEventStream(hc huma.Context) *eventStreamWriter {
 }
 
 // open tells how soon to come back after a break.
-func (s *eventStreamWriter) open() error {
+func (s *streamWriter) open() error {
 	return s.write(func() { _, _ = s.w.WriteString(": events of the fleet; see docs/EVENTS.md\nretry: 1000\n\n") })
 }
 
 // send writes the events that the filter allows. position is the id from which on the client goes on after a break, once it
 // has them all; empty: the one it had.
-func (s *eventStreamWriter) send(filter eventFilter, events []told, position string) error {
+func (s *streamWriter) send(filter eventFilter, events []told, position string) error {
 	events = slices.DeleteFunc(events, func(e told) bool { return !filter.allows(&e.Event) })
 	if position == s.position {
 		position = ""
@@ -72,7 +72,7 @@ func (s *eventStreamWriter) send(filter eventFilter, events []told, position str
 	})
 }
 
-func (s *eventStreamWriter) id(position string) {
+func (s *streamWriter) id(position string) {
 	if position != "" {
 		s.position = position
 		_, _ = s.w.WriteString("id: " + position + "\n")
@@ -80,11 +80,11 @@ func (s *eventStreamWriter) id(position string) {
 }
 
 // beat shows that the stream is alive.
-func (s *eventStreamWriter) beat() error {
+func (s *streamWriter) beat() error {
 	return s.write(func() { _, _ = s.w.WriteString(": alive\n\n") })
 }
 
-func (s *eventStreamWriter) write(put func()) error {
+func (s *streamWriter) write(put func()) error {
 	if err := s.extend(time.Now().Add(eventWrite)); err != nil {
 		s.extend = func(time.Time) error { return nil } // no connection that has deadlines, as in tests
 	}

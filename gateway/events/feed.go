@@ -1,4 +1,6 @@
-package gateway
+// Package events tells listeners what happens in the fleet, as server-sent events. A Feed asks clusters, hubs and
+// visibility for it while somebody listens; a position says how far a listener is in all of them.
+package events
 
 import (
 	"context"
@@ -6,6 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -15,13 +21,32 @@ const (
 	maxListeners = 1000
 	// lingers is how long the feed goes on after the last listener has gone: most come back.
 	lingers = 5 * time.Second
+	// callLimit bounds the calls to Temporal for one purpose, and queryLimit a question to a workflow: it needs a worker,
+	// and there may be none.
+	callLimit  = 4500 * time.Millisecond
+	queryLimit = 3 * time.Second
+	// atOnce bounds the calls to Temporal at the same time.
+	atOnce = 32
 	// toldKept is how many ids of events are remembered, so that what two sources tell is told once.
 	toldKept = 32 << 10
 )
 
-// feed tells listeners what happens in the fleet. It asks for it only while somebody listens, and once for all who do.
-type feed struct {
-	gateway *Gateway
+// Options are what a feed needs.
+type Options struct {
+	Client    client.Client
+	Namespace string
+	Logger    *zap.Logger
+	// AskHub asks a hub for what it saw. answered is false when it does not answer in time. An error with the code
+	// not_supported says that this Temporal cannot ask hubs at all.
+	AskHub func(ctx context.Context, hub string, in contract.ReadEventsInput) (read contract.ReadEventsResult, answered bool, err error)
+}
+
+// Feed tells listeners what happens in the fleet. It asks for it only while somebody listens, and once for all who do.
+type Feed struct {
+	client    client.Client
+	namespace string
+	logger    *zap.Logger
+	askHub    func(context.Context, string, contract.ReadEventsInput) (contract.ReadEventsResult, bool, error)
 
 	mu        sync.Mutex
 	listeners map[*listener]struct{}
@@ -31,7 +56,7 @@ type feed struct {
 
 // feedRun is the feed from the first listener to the last.
 type feedRun struct {
-	feed   *feed
+	feed   *Feed
 	cancel context.CancelFunc
 	ready  chan struct{} // closed when every source has said where it stands
 	ended  chan struct{} // closed when all of it has stopped
@@ -53,10 +78,13 @@ type feedRun struct {
 	read     time.Time // what visibility had by then was told
 }
 
-func newFeed(g *Gateway) *feed { return &feed{gateway: g, listeners: map[*listener]struct{}{}} }
+// New makes a feed. It asks for nothing until somebody listens.
+func New(o Options) *Feed {
+	return &Feed{client: o.Client, namespace: o.Namespace, logger: o.Logger, askHub: o.AskHub, listeners: map[*listener]struct{}{}}
+}
 
 // listen registers a listener, which gets what happens from now on: everything after the run is ready.
-func (f *feed) listen(filter eventFilter) (*listener, *feedRun, error) {
+func (f *Feed) listen(filter eventFilter) (*listener, *feedRun, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -79,7 +107,7 @@ func (f *feed) listen(filter eventFilter) (*listener, *feedRun, error) {
 }
 
 // leave forgets a listener. The run ends a little after the last has left.
-func (f *feed) leave(l *listener) {
+func (f *Feed) leave(l *listener) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.listeners, l)
@@ -97,8 +125,8 @@ func (f *feed) leave(l *listener) {
 	})
 }
 
-// close ends all listeners and the run, and returns when it has stopped.
-func (f *feed) close() {
+// Close ends all listeners and the run, and returns when it has stopped. It may be called twice.
+func (f *Feed) Close() {
 	f.mu.Lock()
 	f.closed = true
 	for l := range f.listeners {
@@ -117,7 +145,7 @@ func (f *feed) close() {
 }
 
 // start begins a run. The mutex is held.
-func (f *feed) start() *feedRun {
+func (f *Feed) start() *feedRun {
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the run belongs to all listeners, and to no request
 	now := time.Now()
 	r := &feedRun{

@@ -1,4 +1,4 @@
-package gateway
+package events
 
 import (
 	"context"
@@ -9,15 +9,14 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/parallel"
 )
 
 // maxPast is how far back events are looked for.
 const maxPast = 24 * time.Hour
 
 // past reads what happened after a position from all sources, oldest first. What cannot be told is a gap.
-func (g *Gateway) past(ctx context.Context, p position, now time.Time) []told {
+func (f *Feed) past(ctx context.Context, p position, now time.Time) []told {
 	var events []told
 	if p.at.After(now) {
 		p.at = now
@@ -32,9 +31,9 @@ func (g *Gateway) past(ctx context.Context, p position, now time.Time) []told {
 	if oldest := now.Add(-maxPast); p.tasks.Before(oldest) {
 		p.tasks = oldest
 	}
-	clusters, hubs, err := g.places(ctx)
+	clusters, hubs, err := f.places(ctx)
 	if err != nil {
-		g.logger.Warn("the clusters and hubs were not listed", zap.Error(err))
+		f.logger.Warn("the clusters and hubs were not listed", zap.Error(err))
 		return append(events, gap(now, "", "Temporal did not answer: what happened meanwhile is not known", 0))
 	}
 	for name := range p.clusters {
@@ -48,14 +47,14 @@ func (g *Gateway) past(ctx context.Context, p position, now time.Time) []told {
 		}
 	}
 	parts := make([][]told, len(clusters)+len(hubs)+1)
-	forEach(len(parts), func(i int) {
+	parallel.Each(len(parts), atOnce, func(i int) {
 		switch {
 		case i < len(clusters):
-			parts[i] = g.pastOfCluster(ctx, clusters[i], &p)
+			parts[i] = f.pastOfCluster(ctx, clusters[i], &p)
 		case i < len(clusters)+len(hubs):
-			parts[i] = g.pastOfHub(ctx, hubs[i-len(clusters)], &p)
+			parts[i] = f.pastOfHub(ctx, hubs[i-len(clusters)], &p)
 		default:
-			parts[i] = g.pastOfTasks(ctx, p.tasks)
+			parts[i] = f.pastOfTasks(ctx, p.tasks)
 		}
 	})
 	seen := map[string]bool{}
@@ -72,16 +71,16 @@ func (g *Gateway) past(ctx context.Context, p position, now time.Time) []told {
 	return events
 }
 
-func (g *Gateway) pastOfCluster(ctx context.Context, name string, p *position) []told {
+func (f *Feed) pastOfCluster(ctx context.Context, name string, p *position) []told {
 	mark, known := p.clusters[name]
 	since := contract.EventsSince{From: p.from()}
 	if known {
 		since = contract.EventsSince{After: mark.seq}
 	}
-	answer, err := g.clusterEvents(ctx, name, since)
+	answer, err := f.clusterEvents(ctx, name, since)
 	if err == nil && known && answer.CreatedAt.UnixMilli() != mark.created.UnixMilli() {
 		since = contract.EventsSince{}
-		answer, err = g.clusterEvents(ctx, name, since)
+		answer, err = f.clusterEvents(ctx, name, since)
 	}
 	if err != nil {
 		return []told{gap(time.Now(), name, "the cluster did not answer, or is gone: what happened in it is not known", 0)}
@@ -89,24 +88,24 @@ func (g *Gateway) pastOfCluster(ctx context.Context, name string, p *position) [
 	return ofCluster(name, &answer, since)
 }
 
-func (g *Gateway) pastOfHub(ctx context.Context, id string, p *position) []told {
+func (f *Feed) pastOfHub(ctx context.Context, id string, p *position) []told {
 	mark, known := p.hubs[id]
 	ask := contract.ReadEventsInput{From: p.from()}
 	if known {
 		ask = contract.ReadEventsInput{Process: mark.process, After: mark.seq}
 	}
-	read, answered, err := g.hubEvents(ctx, id, ask)
-	switch code, _ := httpapi.Code(err); {
-	case code == protocol.CodeNotSupported:
-		return []told{gap(time.Now(), "", "what only hubs know (running, progress, suspect) cannot be told: "+noStandaloneActivities, 0)}
-	case err != nil || !answered:
+	read, answered, err := f.askHub(ctx, id, ask)
+	if why, never := cannotAsk(err); never {
+		return []told{deafness(why)}
+	}
+	if err != nil || !answered {
 		return []told{gap(time.Now(), "", "hub "+id+" did not answer: what its agents did is not known", 0)}
 	}
 	return ofHub(id, &read, ask)
 }
 
-func (g *Gateway) pastOfTasks(ctx context.Context, since time.Time) []told {
-	changes, more, err := g.taskChanges(ctx, allLooks(since), since)
+func (f *Feed) pastOfTasks(ctx context.Context, since time.Time) []told {
+	changes, more, err := f.taskChanges(ctx, allLooks(since), since)
 	if err != nil {
 		return []told{gap(time.Now(), "", "Temporal did not answer: what happened to tasks is not known", 0)}
 	}

@@ -1,11 +1,10 @@
-package gateway
+package events
 
 import (
 	"context"
 	"strconv"
 	"time"
 
-	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -13,6 +12,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/parallel"
 )
 
 const (
@@ -58,9 +58,9 @@ func markedLook(since time.Time) taskLook {
 // beginTasks notes what happened just before the run, so that it is no news.
 func (r *feedRun) beginTasks(ctx context.Context) {
 	since := r.begun.Add(-taskOverlap)
-	changes, _, err := r.feed.gateway.taskChanges(ctx, allLooks(since), since)
+	changes, _, err := r.feed.taskChanges(ctx, allLooks(since), since)
 	if err != nil {
-		r.feed.gateway.logger.Debug("tasks were not looked at", zap.Error(err))
+		r.feed.logger.Debug("tasks were not looked at", zap.Error(err))
 	}
 	f := r.feed
 	f.mu.Lock()
@@ -100,10 +100,10 @@ func (r *feedRun) lookAtTasks(ctx context.Context) {
 	default:
 		looks = looks[:2]
 	}
-	changes, more, err := r.feed.gateway.taskChanges(ctx, looks, since)
+	changes, more, err := r.feed.taskChanges(ctx, looks, since)
 	if err != nil {
 		if ctx.Err() == nil {
-			r.feed.gateway.logger.Debug("tasks were not looked at", zap.Error(err))
+			r.feed.logger.Debug("tasks were not looked at", zap.Error(err))
 		}
 		return
 	}
@@ -123,11 +123,11 @@ func (r *feedRun) lookAtTasks(ctx context.Context) {
 }
 
 // taskChanges are the changes since a time that the looks find. more says that there are more than they may read.
-func (g *Gateway) taskChanges(ctx context.Context, looks []taskLook, since time.Time) (changes []told, more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+func (f *Feed) taskChanges(ctx context.Context, looks []taskLook, since time.Time) (changes []told, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	found, cut, errs := make([][]told, len(looks)), make([]bool, len(looks)), make([]error, len(looks))
-	forEach(len(looks), func(i int) { found[i], cut[i], errs[i] = g.lookForTasks(ctx, looks[i], since) })
+	parallel.Each(len(looks), atOnce, func(i int) { found[i], cut[i], errs[i] = f.lookForTasks(ctx, looks[i], since) })
 	for i := range looks {
 		if errs[i] != nil {
 			return nil, false, errs[i]
@@ -137,11 +137,11 @@ func (g *Gateway) taskChanges(ctx context.Context, looks []taskLook, since time.
 	return changes, more, nil
 }
 
-func (g *Gateway) lookForTasks(ctx context.Context, look taskLook, since time.Time) (changes []told, more bool, err error) {
+func (f *Feed) lookForTasks(ctx context.Context, look taskLook, since time.Time) (changes []told, more bool, err error) {
 	var page []byte
 	for range taskPages {
-		answer, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: g.namespace, PageSize: taskPage, NextPageToken: page, Query: look.query,
+		answer, err := f.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+			Namespace: f.namespace, PageSize: taskPage, NextPageToken: page, Query: look.query,
 		})
 		if err != nil {
 			return nil, false, err
@@ -161,47 +161,50 @@ func (g *Gateway) lookForTasks(ctx context.Context, look taskLook, since time.Ti
 
 // changesOf are the changes of one task since a time, as far as visibility knows them.
 func changesOf(info *workflowpb.WorkflowExecutionInfo, since time.Time) []told {
-	task := taskOf(info)
-	if task.ID == "" {
+	task, ok := contract.TaskOfWorkflowID(info.GetExecution().GetWorkflowId())
+	if !ok {
 		return nil
 	}
-	base := fleet.EventData{Cluster: task.Cluster, Tenant: task.Tenant, TaskID: task.ID, TaskType: task.Type}
+	attributes, memo := info.GetSearchAttributes().GetIndexedFields(), info.GetMemo().GetFields()
+	mark := fleet.TaskStatus(contract.Keyword(attributes, contract.AttrStatus))
+	status := contract.TaskStatusOf(info.GetStatus(), mark)
+	base := fleet.EventData{
+		Cluster: contract.Keyword(attributes, contract.AttrCluster), Tenant: contract.Keyword(attributes, contract.AttrTenant),
+		TaskID: task, TaskType: contract.Keyword(attributes, contract.AttrTaskType),
+	}
 	var changes []told
-	add := func(id string, status fleet.TaskStatus, at time.Time, data fleet.EventData) {
+	add := func(id string, reached fleet.TaskStatus, at time.Time, data fleet.EventData) {
 		if !at.Before(since) {
-			changes = append(changes, told{id: id, Event: fleet.Event{Type: fleet.TaskEvent(status), Time: at.UTC(), EventData: data}})
+			changes = append(changes, told{id: id, Event: fleet.Event{Type: fleet.TaskEvent(reached), Time: at.UTC(), EventData: data}})
 		}
 	}
 	queued := base
-	queued.AgentID = task.Agent
-	if task.waitsForStart(time.Now()) {
-		queued.Reason, queued.NextAttemptAt = task.Why, task.NextAttemptAt
+	queued.AgentID = contract.Keyword(attributes, contract.AttrAgent)
+	var start time.Time
+	if contract.Decode(memo[contract.MemoStartAt], &start) && status == fleet.TaskQueued && start.After(time.Now()) {
+		start = start.UTC()
+		queued.Reason, queued.NextAttemptAt = fleet.StartsAt(start), &start
 	}
-	add(taskEventID(task.ID, fleet.TaskQueued), fleet.TaskQueued, info.GetStartTime().AsTime(), queued)
-	if task.Status.Final() {
-		add(taskEventID(task.ID, task.Status), task.Status, info.GetCloseTime().AsTime(), base)
+	add(taskEventID(task, fleet.TaskQueued), fleet.TaskQueued, info.GetStartTime().AsTime(), queued)
+	if status.Final() {
+		add(taskEventID(task, status), status, info.GetCloseTime().AsTime(), base)
 		return changes
 	}
-	attributes := info.GetSearchAttributes().GetIndexedFields()
-	marked := statusAt(attributes)
-	ending := task.Status == fleet.TaskQueued && (keyword(attributes, contract.AttrStatus.GetName()) != "" || time.Since(marked) < settles)
+	var marked time.Time // when the mark was set or removed; zero: never
+	contract.Decode(attributes[contract.AttrStatusAt.GetName()], &marked)
+	ending := status == fleet.TaskQueued && (mark != "" || time.Since(marked) < settles)
 	if marked.IsZero() || ending {
 		return changes // or about to: the next look tells
 	}
 	data := base
-	switch {
-	case task.Status == fleet.TaskQueued:
+	switch status {
+	case fleet.TaskQueued:
 		data.Reason = "a person had it run again"
-	case task.DeadLetter != nil:
-		data.Reason = task.DeadLetter.Cause
+	case fleet.TaskDeadLetter:
+		var dead fleet.DeadLetter
+		contract.Decode(memo[contract.MemoDeadLetter], &dead)
+		data.Reason = dead.Cause
 	}
-	add(taskEventID(task.ID, task.Status)+"."+strconv.FormatInt(marked.UnixMilli(), 36), task.Status, marked, data)
+	add(taskEventID(task, status)+"."+strconv.FormatInt(marked.UnixMilli(), 36), status, marked, data)
 	return changes
-}
-
-// statusAt is when the status attribute was set; zero: never.
-func statusAt(attributes map[string]*commonpb.Payload) time.Time {
-	var at time.Time
-	decode(attributes[contract.AttrStatusAt.GetName()], &at)
-	return at
 }

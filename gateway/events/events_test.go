@@ -1,7 +1,8 @@
-package gateway_test
+package events_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,19 +16,19 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/temporal"
-	"google.golang.org/grpc"
+	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/gateway/events"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -120,6 +121,18 @@ func (f *fakeFleet) sees(hub string, e fleet.Event) {
 	f.hubs[hub].signal()
 }
 
+func payload(value any) *commonpb.Payload {
+	p, err := converter.GetDefaultDataConverter().ToPayload(value)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func execution(id string, status enumspb.WorkflowExecutionStatus) *workflowpb.WorkflowExecutionInfo {
+	return &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: "run"}, Status: status, StartTime: timestamppb.Now()}
+}
+
 func (h *fakeEventHub) signal() {
 	close(h.wake)
 	h.wake = make(chan struct{})
@@ -129,9 +142,8 @@ func (h *fakeEventHub) signal() {
 func (f *fakeFleet) task(id string, status enumspb.WorkflowExecutionStatus, change ...func(*workflowpb.WorkflowExecutionInfo)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	info := newFake().withTask(contract.TaskState{}).info
-	info.Execution.WorkflowId = contract.TaskWorkflowID(id)
-	info.StartTime, info.Status = timestamppb.Now(), status
+	info := execution(contract.TaskWorkflowID(id), status)
+	info.SearchAttributes = &commonpb.SearchAttributes{IndexedFields: map[string]*commonpb.Payload{}}
 	if status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		info.CloseTime = timestamppb.Now()
 	}
@@ -150,10 +162,10 @@ func (f *fakeFleet) ListWorkflow(_ context.Context, r *workflowservice.ListWorkf
 	answer := &workflowservice.ListWorkflowExecutionsResponse{}
 	if strings.Contains(r.GetQuery(), "'Cluster'") {
 		for name := range f.clusters {
-			answer.Executions = append(answer.Executions, open(contract.ClusterWorkflowID(name), contract.ClusterWorkflow).info)
+			answer.Executions = append(answer.Executions, execution(contract.ClusterWorkflowID(name), enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING))
 		}
 		for id := range f.hubs {
-			answer.Executions = append(answer.Executions, open(contract.HubWorkflowID(id), contract.HubWorkflow).info)
+			answer.Executions = append(answer.Executions, execution(contract.HubWorkflowID(id), enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING))
 		}
 		return answer, nil
 	}
@@ -178,7 +190,7 @@ func (f *fakeFleet) DescribeWorkflowExecution(_ context.Context, id, _ string) (
 	if c == nil {
 		return nil, serviceerror.NewNotFound("canary: no such workflow")
 	}
-	info := open(id, contract.ClusterWorkflow).info
+	info := execution(id, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
 	info.HistoryLength = c.length
 	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: info}, nil
 }
@@ -203,99 +215,75 @@ func (f *fakeFleet) QueryWorkflow(_ context.Context, id, _, query string, args .
 	} else {
 		answer.Events = events
 	}
-	return encoded{answer}, nil
+	return client.NewValue(&commonpb.Payloads{Payloads: []*commonpb.Payload{payload(answer)}}), nil
 }
 
-func (f *fakeFleet) ExecuteActivity(_ context.Context, o client.StartActivityOptions, _ any, args ...any) (client.ActivityHandle, error) {
+// ask answers as hub.readEvents does.
+func (f *fakeFleet) ask(ctx context.Context, hub string, in contract.ReadEventsInput) (r contract.ReadEventsResult, answered bool, err error) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.count("ask"); err != nil {
-		return nil, err
-	}
+	err = f.count("ask")
 	if f.noAsk != nil {
-		return nil, f.noAsk
+		err = f.noAsk
 	}
-	return &fakeQuestion{f: f, hub: strings.TrimPrefix(o.TaskQueue, "hub/"), in: args[0].(contract.ReadEventsInput)}, nil
-}
-
-func (f *fakeFleet) WorkflowService() workflowservice.WorkflowServiceClient {
-	return fleetService{f: f}
-}
-
-type fleetService struct {
-	workflowservice.WorkflowServiceClient
-	f *fakeFleet
-}
-
-func (s fleetService) DeleteActivityExecution(context.Context, *workflowservice.DeleteActivityExecutionRequest, ...grpc.CallOption) (*workflowservice.DeleteActivityExecutionResponse, error) {
-	s.f.mu.Lock()
-	defer s.f.mu.Unlock()
-	return &workflowservice.DeleteActivityExecutionResponse{}, s.f.count("tidy")
-}
-
-// fakeQuestion is a question to a hub, which answers as hub.readEvents does.
-type fakeQuestion struct {
-	client.ActivityHandle
-	f   *fakeFleet
-	hub string
-	in  contract.ReadEventsInput
-}
-
-func (q *fakeQuestion) GetRunID() string { return "run" }
-
-func (q *fakeQuestion) Get(ctx context.Context, into any) error {
-	over := time.After(q.in.Wait.Std())
-	for last := false; ; {
-		q.f.mu.Lock()
-		h := q.f.hubs[q.hub]
+	f.mu.Unlock()
+	if err != nil {
+		return r, false, err
+	}
+	over := time.After(in.Wait.Std())
+	for last := in.Newest || in.Wait == 0; ; {
+		f.mu.Lock()
+		h := f.hubs[hub]
 		if h == nil || h.silent {
-			q.f.mu.Unlock()
+			f.mu.Unlock()
 			select {
 			case <-ctx.Done():
-				return ctx.Err()
+				return r, false, ctx.Err()
 			case <-time.After(3 * time.Second):
-				return temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+				return r, false, nil
 			}
 		}
-		r := contract.ReadEventsResult{Process: h.process, Seq: h.log.Seq, Hints: h.hints}
-		switch {
-		case q.in.Newest:
-			last = true
-		case q.in.Process != "" && q.in.Process != h.process:
-			r.Events, _ = h.log.After(0)
-			r.Missing = -1
-		case !q.in.From.IsZero():
-			r.Events, _ = h.log.Since(q.in.From)
-		default:
-			r.Events, r.Missing = h.log.After(q.in.After)
-		}
-		if !q.in.Newest {
-			for cluster, hint := range h.changed {
-				if hint > q.in.Hints {
-					r.Changed = append(r.Changed, cluster)
-				}
-			}
-		}
+		r = h.read(in)
 		wake := h.wake
-		q.f.mu.Unlock()
-		if last || q.in.Wait == 0 || len(r.Events)+len(r.Changed) > 0 || r.Missing != 0 {
-			return encoded{r}.Get(into)
+		f.mu.Unlock()
+		if last || len(r.Events)+len(r.Changed) > 0 || r.Missing != 0 {
+			return r, true, nil
 		}
 		select {
 		case <-wake:
 		case <-over:
 			last = true
 		case <-ctx.Done():
-			return ctx.Err()
+			return r, false, ctx.Err()
 		}
 	}
+}
+
+func (h *fakeEventHub) read(in contract.ReadEventsInput) contract.ReadEventsResult {
+	r := contract.ReadEventsResult{Process: h.process, Seq: h.log.Seq, Hints: h.hints}
+	switch {
+	case in.Newest:
+		return r
+	case in.Process != "" && in.Process != h.process:
+		r.Events, _ = h.log.After(0)
+		r.Missing = -1
+	case !in.From.IsZero():
+		r.Events, _ = h.log.Since(in.From)
+	default:
+		r.Events, r.Missing = h.log.After(in.After)
+	}
+	for cluster, hint := range h.changed {
+		if hint > in.Hints {
+			r.Changed = append(r.Changed, cluster)
+		}
+	}
+	return r
 }
 
 // follower reads a stream within a bubble.
 type follower struct {
 	mu     sync.Mutex
 	lines  []string
-	events []gateway.CloudEvent
+	events []events.CloudEvent
 	last   string
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -329,7 +317,7 @@ func follow(t *testing.T, h http.Handler, query, last string) *follower {
 	}()
 	go func() {
 		defer close(f.ended)
-		reader := gateway.NewEventReader(from)
+		reader := events.NewReader(from)
 		for {
 			_, event, err := reader.Next()
 			f.mu.Lock()
@@ -377,17 +365,32 @@ func inFleet(t *testing.T, test func(t *testing.T, f *fakeFleet, h http.Handler)
 		f.cluster("c")
 		f.hub("hub-1", "p1")
 		pass(time.Hour) // what is there is old
-		h, stop := eventGateway(f)
+		h, stop := serve(f)
 		defer stop()
 		test(t, f, h)
 	})
 }
 
-func eventGateway(f *fakeFleet) (http.Handler, func()) {
+func serve(f *fakeFleet) (http.Handler, func()) {
 	s := httpapi.New(httpapi.Options{})
-	g := gateway.New(gateway.Options{Client: f})
-	g.Register(s.API())
-	return s.Handler(), g.Stop
+	feed := events.New(events.Options{Client: f, Namespace: "default", Logger: zap.NewNop(), AskHub: f.ask})
+	feed.Register(s.API())
+	return s.Handler(), feed.Close
+}
+
+func get(h http.Handler, target string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, nil))
+	return w
+}
+
+func problem(t *testing.T, w *httptest.ResponseRecorder, status int, code string) {
+	t.Helper()
+	require.Equal(t, status, w.Code, w.Body.String())
+	var p protocol.Problem
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &p))
+	require.Equal(t, code, p.Code)
+	require.NotContains(t, w.Body.String(), "canary")
 }
 
 func pass(d time.Duration) {
@@ -522,7 +525,7 @@ func TestListenerGoesOnAtAnotherGateway(t *testing.T) {
 		f.cluster("new")
 		f.decides("new", "", fleet.EventClusterCreated, "")
 		pass(20 * time.Second)
-		other, stop := eventGateway(f)
+		other, stop := serve(f)
 		defer stop()
 		l = follow(t, other, "", last)
 		got := l.told()
@@ -609,7 +612,7 @@ func TestSilentHubAndTemporalAway(t *testing.T) {
 		l.leave()
 
 		f.mu.Lock()
-		f.noAsk = serviceerror.NewUnimplemented("canary")
+		f.noAsk = httpapi.Problem(protocol.CodeNotSupported, "no canary here")
 		f.mu.Unlock()
 		pass(time.Minute)
 		l = follow(t, h, "type=gap", "")
@@ -639,14 +642,14 @@ func TestStoppingGatewayEndsItsStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeFleet()
 		f.cluster("c")
-		h, stop := eventGateway(f)
+		h, stop := serve(f)
 		l := follow(t, h, "", "")
 		begun := time.Now()
 		stop()
 		stop()
 		<-l.ended
 		require.Less(t, time.Since(begun), time.Second)
-		w := do(h, http.MethodGet, "/api/v1/agents/events", "")
+		w := get(h, "/api/v1/agents/events")
 		problem(t, w, http.StatusServiceUnavailable, protocol.CodeUnavailable)
 	})
 }
@@ -667,7 +670,7 @@ func TestIdleStreamShowsThatItIsAlive(t *testing.T) {
 
 func TestEventsRefuseBadRequests(t *testing.T) {
 	t.Parallel()
-	h, stop := eventGateway(newFakeFleet())
+	h, stop := serve(newFakeFleet())
 	defer stop()
 	for _, query := range []string{"type=agents", "type=agent,", "cluster=NO", "agent=A", "since=yesterday", "since=-1m", "since=48h", "since=2020-01-01T00:00:00Z", "follow=maybe", "what=ever", "type=a&type=%00canary"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // what is accepted by mistake would stream for ever
@@ -678,9 +681,9 @@ func TestEventsRefuseBadRequests(t *testing.T) {
 	}
 }
 
-func TestEventReaderReadsWhatTheStandardAllows(t *testing.T) {
+func TestReaderReadsWhatTheStandardAllows(t *testing.T) {
 	t.Parallel()
-	r := gateway.NewEventReader(strings.NewReader(": hello\nretry: 1\n\nid: 1\n\ndata: {\"id\":\ndata:\"a\"}\n\nevent: x\nid:2\ndata: {\"id\":\"b\"}\n\nid: 3\ndata: {"))
+	r := events.NewReader(strings.NewReader(": hello\nretry: 1\n\nid: 1\n\ndata: {\"id\":\ndata:\"a\"}\n\nevent: x\nid:2\ndata: {\"id\":\"b\"}\n\nid: 3\ndata: {"))
 	_, e, err := r.Next()
 	require.NoError(t, err)
 	require.Equal(t, "a", e.ID)
@@ -692,6 +695,6 @@ func TestEventReaderReadsWhatTheStandardAllows(t *testing.T) {
 	_, _, err = r.Next()
 	require.True(t, errors.Is(err, io.EOF))
 	require.Equal(t, "2", r.LastID, "half an event is none")
-	_, _, err = gateway.NewEventReader(strings.NewReader("data: no\n\n")).Next()
+	_, _, err = events.NewReader(strings.NewReader("data: no\n\n")).Next()
 	require.ErrorContains(t, err, "read an event")
 }

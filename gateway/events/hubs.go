@@ -1,10 +1,8 @@
-package gateway
+package events
 
 import (
 	"context"
 	"time"
-
-	"github.com/google/uuid"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -13,10 +11,8 @@ import (
 )
 
 const (
-	// hubHold is how long one question waits for an event, and hubLate how much later an answer counts: a hub that was killed
-	// is asked again after both.
+	// hubHold is how long one question waits for an event.
 	hubHold = 10 * time.Second
-	hubLate = 3 * time.Second
 	// hubAgain spaces questions to a hub that does not answer: the first, and the longest pause.
 	hubAgain    = 500 * time.Millisecond
 	hubAgainMax = 5 * time.Second
@@ -46,15 +42,18 @@ func (r *feedRun) followHub(ctx context.Context, h *hubSource) {
 	}
 	silent := false
 	for pause := hubAgain; ctx.Err() == nil; {
-		read, answered, err := r.feed.gateway.hubEvents(ctx, h.id, ask)
-		if code, _ := httpapi.Code(err); code == protocol.CodeNotSupported {
-			r.goDeaf()
+		read, answered, err := r.feed.askHub(ctx, h.id, ask)
+		if why, never := cannotAsk(err); never {
+			r.goDeaf(why)
 			return
 		}
 		if err != nil || !answered {
 			begin()
 			silent = true
-			_ = r.feed.gateway.pause(ctx, pause)
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
 			pause = min(2*pause, hubAgainMax)
 			continue
 		}
@@ -73,22 +72,23 @@ func (r *feedRun) followHub(ctx context.Context, h *hubSource) {
 	}
 }
 
-// goDeaf notes that this Temporal has no standalone activities, so that hubs cannot be asked.
-func (r *feedRun) goDeaf() {
+// goDeaf notes that this Temporal cannot ask hubs.
+func (r *feedRun) goDeaf(why string) {
 	r.mu.Lock()
 	known := r.deaf
 	r.deaf = true
 	r.mu.Unlock()
 	if !known {
-		r.publish([]told{gap(time.Now(), "", "what only hubs know (running, progress, suspect) cannot be told: "+noStandaloneActivities, 0)}, nil)
+		r.publish([]told{deafness(why)}, nil)
 	}
 }
 
-// hubEvents asks a hub for events. answered is false when it does not answer in time.
-func (g *Gateway) hubEvents(ctx context.Context, hub string, in contract.ReadEventsInput) (read contract.ReadEventsResult, answered bool, err error) {
-	answered, err = g.ask(ctx, hubQuestion{
-		hub: hub, activity: contract.ReadEventsActivity, id: contract.ReadEventsID(hub, uuid.NewString()), summary: "events at hub " + hub,
-		input: in, wait: in.Wait.Std(), margin: hubLate,
-	}, &read)
-	return read, answered, err
+// cannotAsk reports whether this Temporal can never ask a hub, and why.
+func cannotAsk(err error) (why string, never bool) {
+	p, _ := httpapi.Body(err)
+	return p.Detail, p.Code == protocol.CodeNotSupported
+}
+
+func deafness(why string) told {
+	return gap(time.Now(), "", "what only hubs know (running, progress, suspect) cannot be told: "+why, 0)
 }

@@ -1,4 +1,4 @@
-package gateway
+package events
 
 import (
 	"context"
@@ -6,10 +6,10 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/parallel"
 )
 
 const (
@@ -49,7 +49,7 @@ func (r *feedRun) begin(ctx context.Context, loops *sync.WaitGroup) {
 		hubs = append(hubs, h)
 	}
 	r.mu.Unlock()
-	forEach(len(clusters), func(i int) { r.readCluster(limited, clusters[i]) })
+	parallel.Each(len(clusters), atOnce, func(i int) { r.readCluster(limited, clusters[i]) })
 	for _, h := range hubs {
 		select {
 		case <-h.begun:
@@ -62,10 +62,10 @@ func (r *feedRun) begin(ctx context.Context, loops *sync.WaitGroup) {
 // findPlaces looks which clusters and hubs there are. At the start all are known places whose past is no news; what is
 // found later tells from the start of the run on.
 func (r *feedRun) findPlaces(ctx context.Context, loops *sync.WaitGroup, first bool) bool {
-	clusters, hubs, err := r.feed.gateway.places(ctx)
+	clusters, hubs, err := r.feed.places(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			r.feed.gateway.logger.Warn("the clusters and hubs to watch were not listed", zap.Error(err))
+			r.feed.logger.Warn("the clusters and hubs to watch were not listed", zap.Error(err))
 		}
 		return false
 	}
@@ -96,31 +96,23 @@ func (r *feedRun) findPlaces(ctx context.Context, loops *sync.WaitGroup, first b
 }
 
 // places lists the open clusters and the hubs.
-func (g *Gateway) places(ctx context.Context) (clusters, hubs []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+func (f *Feed) places(ctx context.Context) (clusters, hubs []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	var page []byte
-	for {
-		found, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: g.namespace, NextPageToken: page, PageSize: 1000,
-			Query: "(" + contract.Equals("WorkflowType", contract.ClusterWorkflow) + " OR " + contract.Equals("WorkflowType", contract.HubWorkflow) + ") AND " +
-				contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING),
-		})
+	query := "(" + contract.Equals("WorkflowType", contract.ClusterWorkflow) + " OR " + contract.Equals("WorkflowType", contract.HubWorkflow) + ") AND " +
+		contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	for info, err := range contract.Workflows(ctx, f.client, f.namespace, query) {
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, info := range found.GetExecutions() {
-			id := info.GetExecution().GetWorkflowId()
-			if name, ok := contract.ClusterOfWorkflowID(id); ok {
-				clusters = append(clusters, name)
-			} else if hub, ok := contract.HubOfWorkflowID(id); ok {
-				hubs = append(hubs, hub)
-			}
-		}
-		if page = found.GetNextPageToken(); len(page) == 0 {
-			return clusters, hubs, nil
+		id := info.GetExecution().GetWorkflowId()
+		if name, ok := contract.ClusterOfWorkflowID(id); ok {
+			clusters = append(clusters, name)
+		} else if hub, ok := contract.HubOfWorkflowID(id); ok {
+			hubs = append(hubs, hub)
 		}
 	}
+	return clusters, hubs, nil
 }
 
 // every calls do at each interval until ctx ends.

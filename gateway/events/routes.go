@@ -1,4 +1,4 @@
-package gateway
+package events
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 )
 
-// eventsPath is where events are told.
-const eventsPath = "/api/v1/agents/events"
+// path is where events are told.
+const path = "/api/v1/agents/events"
 
-type eventsInput struct {
+type watchInput struct {
 	Type        []string `query:"type,explode" maxItems:"64" maxLength:"256" doc:"Only these types, or what begins with them: agent, task.completed, failover. The prefix dev.mainstay. may be left out; several are separated by commas."`
 	Cluster     []string `query:"cluster,explode" maxItems:"64" maxLength:"63" doc:"Only of these clusters."`
 	Agent       string   `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Only about this agent."`
@@ -28,8 +28,8 @@ type eventsInput struct {
 	LastID      string   `query:"last_event_id" doc:"The same, for clients that cannot set the header."`
 }
 
-// eventsRequest is what a listener asks for, as it was understood.
-type eventsRequest struct {
+// watchRequest is what a listener asks for, as it was understood.
+type watchRequest struct {
 	filter eventFilter
 	from   *position // nil: from now on
 	since  time.Time // zero: whatever comes after from
@@ -37,9 +37,10 @@ type eventsRequest struct {
 	follow bool
 }
 
-func (g *Gateway) registerEvents(api huma.API) {
+// Register adds the operation that streams events to api.
+func (f *Feed) Register(api huma.API) {
 	httpapi.Register(api, access.View.Scoped(), huma.Operation{
-		OperationID: "watch-events", Method: http.MethodGet, Path: eventsPath, Tags: []string{"Events"},
+		OperationID: "watch-events", Method: http.MethodGet, Path: path, Tags: []string{"Events"},
 		Summary: "Watch what happens in the fleet",
 		Description: "Server-sent events, each a CloudEvent (1.0, structured JSON). docs/EVENTS.md lists the types. A browser's EventSource reconnects by itself and goes on " +
 			"after the newest id; an event may then come twice, with the same id. Where events are missing, an event of type dev.mainstay.gap says so.",
@@ -47,42 +48,42 @@ func (g *Gateway) registerEvents(api huma.API) {
 			Description: "The stream.",
 			Content:     map[string]*huma.MediaType{eventStream: {Schema: &huma.Schema{Type: huma.TypeString, Description: "text/event-stream; data is a CloudEvent"}}},
 		}},
-	}, func(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+	}, func(ctx context.Context, in *watchInput) (*huma.StreamResponse, error) {
 		if id := access.From(ctx); id.Tenant != "" {
 			if in.Tenant != "" && in.Tenant != id.Tenant {
-				return nil, invalid("query.tenant", errors.New("your token sees only its own tenant's tasks: leave the tenant out"))
+				return nil, httpapi.InvalidField("query.tenant", "your token sees only its own tenant's tasks: leave the tenant out")
 			}
 			in.Tenant = id.Tenant
 		}
-		request, err := g.readEventsRequest(in, time.Now())
+		request, err := readRequest(in, time.Now())
 		if err != nil {
 			return nil, err
 		}
-		l, run, err := g.feed.listen(request.filter)
+		l, run, err := f.listen(request.filter)
 		if err != nil {
 			return nil, err
 		}
 		return &huma.StreamResponse{Body: func(hc huma.Context) {
-			defer g.feed.leave(l)
-			s := newEventStream(hc)
-			if err := g.stream(hc.Context(), s, l, run, request); err != nil {
-				g.logger.Debug("a listener to events has gone")
+			defer f.leave(l)
+			s := newStreamWriter(hc)
+			if err := f.stream(hc.Context(), s, l, run, request); err != nil {
+				f.logger.Debug("a listener to events has gone")
 			}
 		}}, nil
 	})
 }
 
-func (g *Gateway) readEventsRequest(in *eventsInput, now time.Time) (*eventsRequest, error) {
+func readRequest(in *watchInput, now time.Time) (*watchRequest, error) {
 	types, err := parseTypes(in.Type)
 	if err != nil {
-		return nil, invalid("query.type", err)
+		return nil, httpapi.InvalidField("query.type", err.Error())
 	}
 	for _, cluster := range in.Cluster {
 		if err := fleet.ValidateID("cluster", cluster); err != nil {
-			return nil, invalid("query.cluster", err)
+			return nil, httpapi.InvalidField("query.cluster", err.Error())
 		}
 	}
-	r := &eventsRequest{follow: in.Follow, filter: eventFilter{types: types, clusters: in.Cluster, agent: in.Agent, task: in.Task, tenant: in.Tenant}}
+	r := &watchRequest{follow: in.Follow, filter: eventFilter{types: types, clusters: in.Cluster, agent: in.Agent, task: in.Task, tenant: in.Tenant}}
 	last := in.LastEventID
 	if last == "" {
 		last = in.LastID
@@ -95,7 +96,7 @@ func (g *Gateway) readEventsRequest(in *eventsInput, now time.Time) (*eventsRequ
 		}
 	case in.Since != "":
 		if r.since, err = sinceWhen(in.Since, now); err != nil {
-			return nil, invalid("query.since", err)
+			return nil, httpapi.InvalidField("query.since", err.Error())
 		}
 		p := positionSince(r.since)
 		r.from = &p
@@ -116,7 +117,7 @@ func sinceWhen(text string, now time.Time) (time.Time, error) {
 }
 
 // stream tells a listener what it asked for until it goes, the gateway stops, or there is nothing more.
-func (g *Gateway) stream(ctx context.Context, s *eventStreamWriter, l *listener, run *feedRun, r *eventsRequest) error {
+func (f *Feed) stream(ctx context.Context, s *streamWriter, l *listener, run *feedRun, r *watchRequest) error {
 	select { // what happens once the stream is open is in it
 	case <-run.ready:
 	case <-run.ended:
@@ -133,7 +134,7 @@ func (g *Gateway) stream(ctx context.Context, s *eventStreamWriter, l *listener,
 		}
 	}
 	if r.from != nil {
-		events := g.past(ctx, *r.from, time.Now())
+		events := f.past(ctx, *r.from, time.Now())
 		if !r.since.IsZero() {
 			events = notBefore(events, r.since)
 		}

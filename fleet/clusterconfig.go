@@ -1,0 +1,155 @@
+package fleet
+
+import (
+	"fmt"
+	"time"
+)
+
+// ReplicationMode says which members of a cluster serve its lanes.
+type ReplicationMode string
+
+// The replication modes.
+const (
+	ActiveActive  ReplicationMode = "active_active"  // every member serves
+	ActivePassive ReplicationMode = "active_passive" // only the leader serves
+	Sharded       ReplicationMode = "sharded"        // each shard is served by its owner
+)
+
+// SelectionStrategy picks the target of a failover.
+type SelectionStrategy string
+
+// The selection strategies.
+const (
+	SelectStandby     SelectionStrategy = "standby"
+	SelectLeastLoaded SelectionStrategy = "least_loaded"
+	SelectRoundRobin  SelectionStrategy = "round_robin"
+	SelectAffinity    SelectionStrategy = "affinity"
+)
+
+// MaxMembers bounds a cluster.
+const MaxMembers = 1000
+
+// DefaultShards is the number of shards of a sharded cluster. It cannot change afterwards: keys are hashed to shards.
+const DefaultShards = 16
+
+// ClusterConfig is what an operator decides about a cluster.
+type ClusterConfig struct {
+	Name            string            `json:"name"`
+	TargetGroup     string            `json:"target_group,omitempty"`
+	MinAgents       int               `json:"min_agents,omitempty"`
+	DesiredAgents   int               `json:"desired_agents,omitempty"`
+	MaxAgents       int               `json:"max_agents,omitempty"`
+	ReplicationMode ReplicationMode   `json:"replication_mode,omitempty"`
+	Shards          int               `json:"shards,omitempty"`
+	Selection       SelectionStrategy `json:"selection_strategy,omitempty"`
+	// RoleLease is how long a leader or shard owner may go on without hearing from its hub, and so the longest time
+	// without one. Default 5 s.
+	RoleLease Duration `json:"role_lease,omitempty"`
+	// ManualElection says that a leader that was lost keeps its seat: the cluster waits until it is back, or until a person
+	// acts. Only in mode active_passive; its first leader is elected as ever.
+	ManualElection bool `json:"manual_election,omitempty"`
+	// ElectionInterval bounds the time between two looks at a leader or shard owner. 0: a third of RoleLease, which is also
+	// the longest that counts.
+	ElectionInterval Duration `json:"election_interval,omitempty"`
+	// TaskDefaults are what its tasks have that leave it out.
+	TaskDefaults TaskDefaults `json:"task_defaults,omitzero"`
+	// TransferTimeout bounds how long a failover watches its tasks. Default 5 min.
+	TransferTimeout Duration `json:"task_transfer_timeout,omitempty"`
+	// DeadLetterRetention is how long a dead letter of its tasks is kept for a retry. Default 7 days.
+	DeadLetterRetention Duration `json:"dead_letter_retention,omitempty"`
+	// Brake holds failovers back when many agents vanish at once.
+	Brake BrakePolicy `json:"brake,omitzero"`
+	// SelfHealing says what the healing cycle may do in the cluster.
+	SelfHealing HealingPolicy `json:"self_healing,omitzero"`
+	// TenantWeights are the tenants' shares of the lanes while several wait, 0.1 to 100. One that is not named has 1.
+	TenantWeights map[string]float64 `json:"tenant_weights,omitempty"`
+	// Scaling says when agents are started and stopped. Off by default.
+	Scaling ScalingPolicy `json:"scaling,omitzero"`
+}
+
+// DefaultRoleLease and DefaultTransferTimeout are the defaults of a cluster's configuration.
+const (
+	DefaultRoleLease       = 5 * time.Second
+	DefaultTransferTimeout = 5 * time.Minute
+)
+
+// WithDefaults fills what was left out.
+func (c ClusterConfig) WithDefaults() ClusterConfig {
+	if c.ReplicationMode == "" {
+		c.ReplicationMode = ActiveActive
+	}
+	if c.Shards == 0 {
+		c.Shards = DefaultShards
+	}
+	if c.Selection == "" {
+		c.Selection = SelectLeastLoaded
+	}
+	if c.MaxAgents == 0 {
+		c.MaxAgents = MaxMembers
+	}
+	c.RoleLease = Duration(c.RoleLease.Or(DefaultRoleLease))
+	c.TaskDefaults = c.TaskDefaults.WithDefaults()
+	c.TransferTimeout = Duration(c.TransferTimeout.Or(DefaultTransferTimeout))
+	c.DeadLetterRetention = Duration(c.DeadLetterRetention.Or(DefaultDeadLetterRetention))
+	c.Brake = c.Brake.WithDefaults()
+	c.SelfHealing = c.SelfHealing.WithDefaults()
+	c.Scaling = c.Scaling.WithDefaults()
+	return c
+}
+
+// Validate checks c after WithDefaults.
+func (c ClusterConfig) Validate() error {
+	if err := ValidateID("name", c.Name); err != nil {
+		return err
+	}
+	switch c.ReplicationMode {
+	case ActiveActive, ActivePassive, Sharded:
+	default:
+		return fmt.Errorf("replication_mode must be active_active, active_passive or sharded")
+	}
+	switch c.Selection {
+	case SelectStandby, SelectLeastLoaded, SelectRoundRobin, SelectAffinity:
+	default:
+		return fmt.Errorf("selection_strategy must be standby, least_loaded, round_robin or affinity")
+	}
+	if c.MinAgents < 0 || c.DesiredAgents < 0 || c.MaxAgents < 1 || c.MaxAgents > MaxMembers {
+		return fmt.Errorf("agent counts must lie between 0 and %d", MaxMembers)
+	}
+	if c.MinAgents > c.MaxAgents {
+		return fmt.Errorf("min_agents must not be more than max_agents")
+	}
+	if c.DesiredAgents != 0 && (c.DesiredAgents < c.MinAgents || c.DesiredAgents > c.MaxAgents) {
+		return fmt.Errorf("desired_agents must lie between min_agents and max_agents")
+	}
+	if c.Shards < 1 || c.Shards > 1024 {
+		return fmt.Errorf("shards must lie between 1 and 1024")
+	}
+	if err := ValidateDuration("role_lease", c.RoleLease, time.Second, time.Hour); err != nil {
+		return err
+	}
+	if err := ValidateDuration("election_interval", c.ElectionInterval, 100*time.Millisecond, time.Hour); err != nil {
+		return err
+	}
+	if c.ElectionInterval >= c.RoleLease {
+		return fmt.Errorf("election_interval must be shorter than role_lease")
+	}
+	if err := c.TaskDefaults.Validate(); err != nil {
+		return fmt.Errorf("task_defaults: %w", err)
+	}
+	if err := ValidateDuration("task_transfer_timeout", c.TransferTimeout, time.Second, time.Hour); err != nil {
+		return err
+	}
+	if err := ValidateDuration("dead_letter_retention", c.DeadLetterRetention, time.Second, 365*24*time.Hour); err != nil {
+		return err
+	}
+	if err := validateWeights(c.TenantWeights); err != nil {
+		return err
+	}
+	if err := c.SelfHealing.Validate(); err != nil {
+		return fmt.Errorf("self_healing: %w", err)
+	}
+	if err := c.Scaling.Validate(); err != nil {
+		return err
+	}
+	return c.Brake.Validate()
+}

@@ -1,0 +1,92 @@
+package gateway
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	schedulepb "go.temporal.io/api/schedule/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// ScheduleEntry is a schedule in a list: what Temporal tells of it without asking the schedule itself.
+type ScheduleEntry struct {
+	Name     string         `json:"name"`
+	Cron     string         `json:"cron,omitempty"`
+	TimeZone string         `json:"time_zone,omitempty"`
+	Interval fleet.Duration `json:"interval,omitempty"`
+	Type     string         `json:"type" doc:"The type of its tasks."`
+	Cluster  string         `json:"cluster"`
+	Tenant   string         `json:"tenant,omitempty"`
+	Paused   bool           `json:"paused"`
+	Note     string         `json:"note,omitempty"`
+	NextTime *time.Time     `json:"next_time,omitempty"`
+	LastTime *time.Time     `json:"last_time,omitempty" doc:"When it last made a task."`
+	LastTask string         `json:"last_task_id,omitempty"`
+}
+
+func (g *Gateway) listSchedules(ctx context.Context, in *listSchedulesInput) (*listSchedulesOutput, error) {
+	var err error
+	if in.Tenant, err = ownTenant(ctx, in.Tenant); err != nil {
+		return nil, err
+	}
+	query := scheduleQuery(in)
+	token, err := openToken(query, in.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	page, err := g.client.WorkflowService().ListSchedules(ctx, &workflowservice.ListSchedulesRequest{
+		Namespace: g.namespace, MaximumPageSize: int32(in.PageSize), NextPageToken: token, Query: query,
+	})
+	if err != nil {
+		return nil, g.answer(err, "list schedules", protocol.CodeNotFound)
+	}
+	out := &listSchedulesOutput{}
+	out.Body.Schedules = make([]ScheduleEntry, 0, len(page.GetSchedules()))
+	for _, entry := range page.GetSchedules() {
+		if name, ours := contract.ScheduleOfID(entry.GetScheduleId()); ours {
+			out.Body.Schedules = append(out.Body.Schedules, scheduleEntry(name, entry))
+		}
+	}
+	out.Body.NextPageToken = sealToken(query, page.GetNextPageToken())
+	return out, nil
+}
+
+// scheduleQuery finds Mainstay's schedules: each has the type of its tasks as a search attribute.
+func scheduleQuery(in *listSchedulesInput) string {
+	terms := []string{contract.AttrTaskType.GetName() + " IS NOT NULL"}
+	for _, filter := range []struct{ attribute, value string }{
+		{contract.AttrCluster.GetName(), in.Cluster}, {contract.AttrTaskType.GetName(), in.Type}, {contract.AttrTenant.GetName(), in.Tenant},
+	} {
+		if filter.value != "" {
+			terms = append(terms, contract.Equals(filter.attribute, filter.value))
+		}
+	}
+	return strings.Join(terms, " AND ")
+}
+
+func scheduleEntry(name string, entry *schedulepb.ScheduleListEntry) ScheduleEntry {
+	info, fields := entry.GetInfo(), entry.GetSearchAttributes().GetIndexedFields()
+	times := timesOf(info.GetSpec())
+	e := ScheduleEntry{
+		Name: name, Cron: times.Cron, TimeZone: times.TimeZone, Interval: times.Interval, Paused: info.GetPaused(), Note: info.GetNotes(),
+		Type: contract.Keyword(fields, contract.AttrTaskType), Cluster: contract.Keyword(fields, contract.AttrCluster), Tenant: contract.Keyword(fields, contract.AttrTenant),
+	}
+	if next := info.GetFutureActionTimes(); len(next) > 0 && !e.Paused {
+		e.NextTime = timeOf(next[0])
+	}
+	if recent := info.GetRecentActions(); len(recent) > 0 {
+		last := recent[len(recent)-1]
+		e.LastTime = timeOf(last.GetActualTime())
+		if schedule, at, ok := contract.FiringOfWorkflowID(last.GetStartWorkflowResult().GetWorkflowId()); ok {
+			e.LastTask = contract.FiringTaskID(schedule, at)
+		}
+	}
+	return e
+}
