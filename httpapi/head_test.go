@@ -62,6 +62,16 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 	}
 }
 
+func TestAllowNamesHead(t *testing.T) {
+	t.Parallel()
+	h := listServer(t).Config.Handler
+	for path, want := range map[string]string{"/list": "GET, HEAD", "/make": "POST", "/watch": "GET"} {
+		w := do(h, http.MethodDelete, path, "")
+		require.Equal(t, 405, w.Code, path)
+		require.Equal(t, want, w.Header().Get("Allow"), path)
+	}
+}
+
 func TestRepeatedParameters(t *testing.T) {
 	t.Parallel()
 	h := listServer(t).Config.Handler

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -127,7 +128,10 @@ func noRoute(c *gin.Context) {
 	writeProblem(c, Problem(protocol.CodeNotFound, "there is nothing at this path; /docs lists what there is"))
 }
 
-func noMethod(c *gin.Context) {
+func (s *Server) noMethod(c *gin.Context) {
+	if allow := c.Writer.Header().Get("Allow"); slices.Contains(strings.Split(allow, ", "), http.MethodGet) && !strings.Contains(allow, http.MethodHead) && !s.streams[c.Request.URL.Path] {
+		c.Header("Allow", allow+", "+http.MethodHead)
+	}
 	writeProblem(c, Problem(protocol.CodeMethodNotAllowed, "this path does not take this method; the Allow header lists those it takes"))
 }
 

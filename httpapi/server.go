@@ -95,7 +95,7 @@ func New(o Options) *Server {
 		engine.Use(traced(o.Tracer))
 	}
 	engine.NoRoute(noRoute)
-	engine.NoMethod(noMethod)
+	engine.NoMethod(s.noMethod)
 
 	config := humaConfig(o.Version)
 	s.api = &registrar{API: humagin.New(engine, config), server: s, config: config}
