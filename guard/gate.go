@@ -110,7 +110,7 @@ func (g *Gate) failed(r *http.Request, err error) error {
 	if code, _ := httpapi.Code(err); code != protocol.CodeUnauthorized {
 		return err
 	}
-	if wait := g.strangers.take(addressKey(r.RemoteAddr), g.now()); wait > 0 {
+	if wait := g.strangers.take(addressKey(httpapi.ClientOf(r).Address), g.now()); wait > 0 {
 		return tooMany(wait)
 	}
 	return err
@@ -125,7 +125,7 @@ func (g *Gate) limit(r *http.Request, route httpapi.Route, id *access.Identity) 
 		wait = g.callers.take(string(id.Kind)+" "+id.ID, g.now())
 	case route.Policy.IsOpen() && !mutates(r.Method):
 	default:
-		wait = g.strangers.take(addressKey(r.RemoteAddr), g.now())
+		wait = g.strangers.take(addressKey(httpapi.ClientOf(r).Address), g.now())
 	}
 	if wait > 0 {
 		return tooMany(wait)
@@ -171,7 +171,7 @@ func (g *Gate) finish(r *http.Request, route httpapi.Route, id *access.Identity,
 	if !refused && (!mutates(r.Method) || route.Policy.IsSession()) {
 		return
 	}
-	if refused && route.Policy.IsSession() && g.strangers.take(addressKey(r.RemoteAddr), at) > 0 {
+	if refused && route.Policy.IsSession() && g.strangers.take(addressKey(httpapi.ClientOf(r).Address), at) > 0 {
 		return
 	}
 	entry := entryOf(r, route, id, at, status)

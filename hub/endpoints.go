@@ -112,8 +112,8 @@ func fencedProblem() error {
 }
 
 func (h *Hub) registerAgent(ctx context.Context, in *registerInput) (*registerOutput, error) {
-	if conn, _ := ctx.Value(connectionKey{}).(*connection); conn != nil && in.Body.Address == "" {
-		in.Body.Address = conn.host
+	if in.Body.Address == "" {
+		in.Body.Address = hostOf(ctx)
 	}
 	access.Touch(ctx, "agent", in.Body.AgentID)
 	access.Touch(ctx, "cluster", in.Body.Cluster)
