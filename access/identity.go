@@ -2,7 +2,10 @@
 // of tokens. It is pure: it reads no clock, no file and no network.
 package access
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Role is what an identity may do in general. Each includes the one before.
 type Role string
@@ -53,6 +56,9 @@ type Identity struct {
 	Cluster, AgentID string
 	// Joins says that it may register agents.
 	Joins bool
+	// MaxUses is how many agents may register with a join token, 0: any number; ExpiresAt is when it ends, zero: not by itself.
+	MaxUses   int
+	ExpiresAt time.Time
 	// Cookie says that a browser sent it along by itself.
 	Cookie bool
 }

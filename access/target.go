@@ -25,6 +25,7 @@ func NewTargets(path map[string]string) *Targets {
 }
 
 func (t *Targets) add(kind, name string) {
+	name = Redact(name) // somebody may send a token where an id belongs
 	if len(name) > maxTarget {
 		name = name[:maxTarget]
 	}

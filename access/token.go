@@ -48,6 +48,8 @@ type Record struct {
 	CreatedAt time.Time `json:"created_at"`
 	CreatedBy string    `json:"created_by,omitempty"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// MaxUses is how many agents may join with a join token; 0: any number. Its cluster counts them.
+	MaxUses int `json:"max_uses,omitempty"`
 }
 
 // Hash is the SHA-256 of a token in hex. The secret has 256 random bits, so nobody finds it by trying: a slow hash, as for
@@ -115,9 +117,21 @@ func (r *Record) Expired(now time.Time) bool {
 func (r *Record) Identity() Identity {
 	id := Identity{Kind: KindToken, ID: r.ID, Name: r.Name, Role: r.Role, Tenant: r.Tenant}
 	if r.Kind == JoinToken {
-		id = Identity{Kind: KindJoin, ID: r.ID, Name: r.Name, Cluster: r.Cluster, AgentID: r.AgentID, Joins: true}
+		id = Identity{Kind: KindJoin, ID: r.ID, Name: r.Name, Cluster: r.Cluster, AgentID: r.AgentID, Joins: true,
+			MaxUses: r.MaxUses, ExpiresAt: r.ExpiresAt}
 	}
 	return id
+}
+
+// Kept reports whether an id is that of a token that is kept, and so can be revoked, and not of one that is known beforehand.
+func Kept(id string) bool { return len(id) == 2*idBytes && lowerHex(id) }
+
+// Redact is a text that may be a whole token, sent where its id belongs, without the secret.
+func Redact(text string) string {
+	if kind, id, ok := TokenID(text); ok {
+		return map[TokenKind]string{APIToken: apiPrefix, JoinToken: joinPrefix}[kind] + id + "_…"
+	}
+	return text
 }
 
 // MaxTokens is how many tokens an installation keeps.
@@ -134,6 +148,8 @@ func (r *Record) Validate() (field string, err error) {
 			return wrong("role", "an api token needs a role: viewer, operator or admin")
 		case r.Role == Admin && r.Tenant != "":
 			return wrong("tenant", "an admin token is of no tenant: clusters and tokens are everybody's")
+		case r.MaxUses != 0:
+			return wrong("max_uses", "is for join tokens; an api token's requests are bounded by the rate limit")
 		case r.Cluster != "" || r.AgentID != "":
 			return wrong("cluster", "cluster and agent_id are for join tokens")
 		}
@@ -143,6 +159,8 @@ func (r *Record) Validate() (field string, err error) {
 			return wrong("cluster", "a join token needs the cluster that its agents may join")
 		case r.Role != "" || r.Tenant != "":
 			return wrong("role", "a join token has neither role nor tenant: it only lets agents register")
+		case r.MaxUses < 0:
+			return wrong("max_uses", "must not be negative; 0: no limit")
 		}
 	default:
 		return wrong("kind", "the kind must be api or join")

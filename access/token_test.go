@@ -119,3 +119,16 @@ func TestExpiry(t *testing.T) {
 	require.False(t, r.Expired(at.Add(-1)))
 	require.True(t, r.Expired(at))
 }
+
+func TestASecretIsNotShownWhereAnIDBelongs(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []access.TokenKind{access.APIToken, access.JoinToken} {
+		token, record := access.Mint(kind, [access.RandomBytes]byte{1, 2, 3})
+		targets := access.NewTargets(map[string]string{"id": token, "task": "t-1"})
+		require.Equal(t, map[string]string{"id": token[:4] + record.ID + "_…", "task": "t-1"}, targets.Names())
+		require.True(t, access.Kept(record.ID))
+	}
+	for _, id := range []string{"", "first-join", "first-admin", "0123456789AB", "0123456789abc"} {
+		require.False(t, access.Kept(id))
+	}
+}

@@ -131,7 +131,8 @@ func New(o Options) (*Agent, error) {
 func (a *Agent) Handle(taskType string, h Handler) { a.handlers[taskType] = h }
 
 // Run registers and works until ctx is cancelled, which is a graceful stop: it takes nothing new, finishes its work or
-// hands it back, says goodbye and returns nil. It returns ErrFenced when a newer process has the agent's id, ErrGaveUp
+// hands it back, says goodbye and returns nil. It returns ErrFenced when a newer process has the agent's id, ErrRevoked
+// when its join token was revoked with its session, ErrGaveUp
 // after GiveUpAfter, and an error when the hub refuses the first registration or handlers outlive the stop.
 func (a *Agent) Run(ctx context.Context) error {
 	if len(a.handlers) == 0 {

@@ -231,7 +231,7 @@ func (at *attempt) result(ctx context.Context, output any, err error) (protocol.
 	cause := ended(ctx)
 	result := at.newResult()
 	switch {
-	case errors.Is(cause, ErrDropped), errors.Is(cause, ErrFenced), errors.Is(cause, ErrGaveUp):
+	case errors.Is(cause, ErrDropped), errors.Is(cause, ErrFenced), errors.Is(cause, ErrRevoked), errors.Is(cause, ErrGaveUp):
 		return result, false
 	case at.leaseIsOver():
 		// Not the handler's failure: the hub takes this, too, as work handed back.

@@ -3,12 +3,16 @@ package agent
 import (
 	"context"
 	"errors"
+
+	"mainstay.dev/mainstay/protocol"
 )
 
 // Errors of Run.
 var (
 	// ErrFenced says that a newer process runs under this agent's id. This one has stopped its work.
 	ErrFenced = errors.New("agent: a newer process has this agent id")
+	// ErrRevoked says that a person has revoked the agent's join token and ended its session with it. It has stopped its work.
+	ErrRevoked = errors.New("agent: its join token was revoked, and its session ended with it")
 	// ErrGaveUp says that no hub answered for Options.GiveUpAfter.
 	ErrGaveUp = errors.New("agent: gave up: no hub has answered for too long")
 )
@@ -17,7 +21,7 @@ var (
 func RefusalCode(err error) string { return code(err) }
 
 // Causes of a handler's cancelled context; see context.Cause. A timeout's cause is context.DeadlineExceeded, and
-// ErrFenced and ErrGaveUp may be causes too.
+// ErrFenced, ErrRevoked and ErrGaveUp may be causes too.
 var (
 	// ErrLeaseExpired stops a fenced task whose agent has been out of touch for so long that another may have it.
 	ErrLeaseExpired = errors.New("agent: the lease has run out: no hub has answered for too long")
@@ -43,6 +47,17 @@ func NonRetryable(err error) error {
 		return nil
 	}
 	return &nonRetryable{err}
+}
+
+// endOf is why a run must end by a hub's word; nil: it need not.
+func endOf(err error) error {
+	switch code(err) {
+	case protocol.CodeFenced:
+		return ErrFenced
+	case protocol.CodeSessionRevoked:
+		return ErrRevoked
+	}
+	return nil
 }
 
 type nonRetryable struct{ err error }

@@ -20,6 +20,7 @@ const (
 	EventRole           EventKind = "role"            // the agent's role, its shards or its targets changed
 	EventStopping       EventKind = "stopping"        // nothing new is taken any more
 	EventFenced         EventKind = "fenced"          // a newer process has the agent's id
+	EventRevoked        EventKind = "revoked"         // the agent's join token was revoked, and its session ended
 	EventGaveUp         EventKind = "gave_up"         // no hub answered for too long
 	EventStopped        EventKind = "stopped"         // Run is about to return
 )

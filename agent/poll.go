@@ -82,7 +82,7 @@ func (r *run) poll(retry *backoff) error {
 				r.contact()
 			}
 			if answer.err != nil {
-				if newest || code(answer.err) == protocol.CodeFenced {
+				if newest || endOf(answer.err) != nil {
 					r.missed()
 					return answer.err
 				}

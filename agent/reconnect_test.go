@@ -334,3 +334,59 @@ func repeat(f agenttest.Fault, n int) []agenttest.Fault {
 	}
 	return faults
 }
+
+// TestATokenThatDoesNotCountAnyMore has an agent register again after its join token was revoked or has expired: it goes on
+// with its session, unless that was ended too.
+func TestATokenThatDoesNotCountAnyMore(t *testing.T) {
+	t.Parallel()
+	over := agenttest.Fault{Status: http.StatusUnauthorized, Code: protocol.CodeUnauthorized}
+	for name, c := range map[string]struct {
+		register, resume []agenttest.Fault
+		end              error
+	}{
+		"goes on":                   {[]agenttest.Fault{over}, nil, nil},
+		"again after a failure":     {[]agenttest.Fault{over, over}, []agenttest.Fault{{Status: http.StatusServiceUnavailable, Code: protocol.CodeUnavailable}}, nil},
+		"the session helps neither": {[]agenttest.Fault{over}, []agenttest.Fault{over}, nil}, // and then the token does
+		"a hub that cannot do it":   {[]agenttest.Fault{over}, []agenttest.Fault{{Status: http.StatusMethodNotAllowed, Code: protocol.CodeMethodNotAllowed}}, nil},
+		"ended":                     {[]agenttest.Fault{over}, []agenttest.Fault{{Status: http.StatusForbidden, Code: protocol.CodeSessionRevoked}}, agent.ErrRevoked},
+		"ended, as the join says":   {[]agenttest.Fault{{Status: http.StatusForbidden, Code: protocol.CodeSessionRevoked}}, nil, agent.ErrRevoked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
+				g := newGate()
+				b := start(t, hub, inMemory(hub), map[string]agent.Handler{"gate": g.handle})
+				hub.WaitRegistered(1)
+				hub.Assign(assign("t1", "gate"))
+				<-g.started
+				hub.Fail(agenttest.OpRegister, c.register...)
+				hub.Fail(agenttest.OpResume, c.resume...)
+				hub.ForgetSession()
+				if c.end != nil {
+					require.ErrorIs(t, b.ends(), c.end)
+					require.ErrorIs(t, <-g.cause, c.end)
+					require.Equal(t, 1, b.count(agent.EventRevoked))
+					require.Zero(t, hub.Goodbyes())
+					return
+				}
+				again := hub.WaitRegistered(2)
+				require.Equal(t, hub.Registrations()[0].InstanceID, again.InstanceID)
+				require.Len(t, again.Running, 1, "it brings its work back")
+				require.Zero(t, hub.FaultsLeft(agenttest.OpRegister)+hub.FaultsLeft(agenttest.OpResume))
+				close(g.open)
+				hub.WaitResult("t1")
+			})
+		})
+	}
+	t.Run("a poll says so", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
+			b := start(t, hub, inMemory(hub), map[string]agent.Handler{"gate": newGate().handle})
+			hub.WaitRegistered(1)
+			hub.Fail(agenttest.OpPoll, agenttest.Fault{Status: http.StatusForbidden, Code: protocol.CodeSessionRevoked})
+			hub.DropConnections()
+			require.ErrorIs(t, b.ends(), agent.ErrRevoked)
+		})
+	})
+}

@@ -65,8 +65,8 @@ func (r *run) deliver(at *attempt, result protocol.Result) {
 		case code(err) == protocol.CodeSuperseded:
 			r.settled(at, "", err)
 			return
-		case code(err) == protocol.CodeFenced:
-			r.end(ErrFenced)
+		case endOf(err) != nil:
+			r.end(endOf(err))
 			return
 		case code(err) == protocol.CodeUnknownSession:
 			hub = r.sessionNow().hub // the poll finds out as well and registers again

@@ -95,9 +95,10 @@ func (r *run) loop() error {
 		if cause := ended(r.loopCtx); cause != nil {
 			return cause
 		}
+		if end := endOf(err); end != nil {
+			return end
+		}
 		switch code(err) {
-		case protocol.CodeFenced:
-			return ErrFenced
 		case protocol.CodeUnknownSession, protocol.CodeUnauthorized:
 			// The session is gone, and the work goes on: say so at once, and more slowly when it does not help.
 			if r.reconnecting(r.sessionNow().hub, err); retry.next() > reconnectFirst {
@@ -148,6 +149,9 @@ func (r *run) finish(reason error) error {
 	case errors.Is(reason, ErrFenced):
 		r.agent.log.Error("A newer process has this agent id: stopping all work")
 		r.agent.emit(Event{Kind: EventFenced})
+	case errors.Is(reason, ErrRevoked):
+		r.agent.log.Error("An admin has revoked this agent's join token and ended its session: stopping all work")
+		r.agent.emit(Event{Kind: EventRevoked})
 	case errors.Is(reason, ErrGaveUp):
 		r.agent.log.Error("No hub has answered for too long: stopping all work", "after", r.agent.options.GiveUpAfter)
 		r.agent.emit(Event{Kind: EventGaveUp})

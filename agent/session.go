@@ -20,7 +20,7 @@ const (
 )
 
 // register opens the session, or re-attaches it with what runs, at the first hub that agrees. Until the first session a
-// hub's refusal is final; later the control plane may be coming up, so only being fenced is.
+// hub's refusal is final; later the control plane may be coming up, so only being fenced or revoked is.
 func (r *run) register(first bool) error {
 	retry := backoff{first: reconnectFirst, limit: reconnectLimit}
 	for {
@@ -29,6 +29,9 @@ func (r *run) register(first bool) error {
 		err := r.client.send(r.loopCtx, r.client.calls, request{
 			hub: hub, method: http.MethodPost, path: protocol.RegisterPath, token: r.agent.options.JoinToken, body: r.registration(), timeout: callTimeout,
 		}, &answer)
+		if !first && code(err) == protocol.CodeUnauthorized {
+			err = r.resume(hub, &answer, err)
+		}
 		if cause := ended(r.loopCtx); cause != nil {
 			return cause
 		}
@@ -39,8 +42,8 @@ func (r *run) register(first bool) error {
 		case err == nil:
 			r.opened(hub, answer)
 			return nil
-		case code(err) == protocol.CodeFenced:
-			return ErrFenced
+		case endOf(err) != nil:
+			return endOf(err)
 		case first && isFinal(err):
 			return fmt.Errorf("agent: the hub refused the registration: %w", err)
 		}
@@ -51,6 +54,19 @@ func (r *run) register(first bool) error {
 			return cause
 		}
 	}
+}
+
+// resume goes on with the session that the agent has, where its join token does not count any more: that is for joining. It
+// returns refused where that does not help.
+func (r *run) resume(hub int, answer *protocol.Registered, refused error) error {
+	s := r.sessionNow()
+	err := r.client.send(r.loopCtx, r.client.calls, request{
+		hub: hub, method: http.MethodPost, path: r.client.path(protocol.SessionPath, ""), token: s.token, body: r.registration(), timeout: callTimeout,
+	}, answer)
+	if err == nil || endOf(err) != nil || !isFinal(err) {
+		return err
+	}
+	return refused // it says what a person can do
 }
 
 func (r *run) registration() protocol.Register {

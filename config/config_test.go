@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -197,4 +198,20 @@ spawner: {name: rack-1, hub_urls: ["http://10.0.0.5:8080"], command: [./agent]}
 		Backoff: fleet.SpawnBackoff{Strategy: fleet.BackoffConstant, Delay: fleet.Duration(5 * time.Second), MaxDelay: fleet.Duration(5 * time.Minute)}}, scaling.Spawn)
 	require.Equal(t, []string{"./agent"}, c.Spawner.Command)
 	require.Equal(t, fleet.Duration(40*time.Second), c.Spawner.StopGrace)
+}
+
+func TestTrustedProxies(t *testing.T) {
+	t.Parallel()
+	c, err := Parse("f.yaml", []byte("security: {trusted_proxies: [10.0.0.7/24, 192.0.2.1, '::ffff:198.51.100.0/120', 'fd00::/8'], proxy_header: Forwarded}"))
+	require.NoError(t, err)
+	blocks, err := c.Security.Proxies()
+	require.NoError(t, err)
+	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("192.0.2.1/32"),
+		netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("fd00::/8")}, blocks)
+	for _, wrong := range []string{"proxy.example", "10.0.0.0/33", "10.0.0.1:80", "0.0.0.0/0", "::/0", "::ffff:0.0.0.0/96", "fe80::1%eth0", ""} {
+		_, err := Parse("f.yaml", []byte("security: {trusted_proxies: [10.0.0.1, '"+wrong+"']}"))
+		require.ErrorContains(t, err, "security.trusted_proxies[1]", wrong)
+	}
+	_, err = Parse("f.yaml", []byte("security: {proxy_header: X-Real-IP}"))
+	require.ErrorContains(t, err, "X-Forwarded-For or Forwarded")
 }

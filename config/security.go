@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 )
 
@@ -20,6 +21,11 @@ type Security struct {
 	RequireClientCert bool `yaml:"require_client_cert"`
 	// Certificates give client certificates their roles. Default: none has one.
 	Certificates []ClientCertificate `yaml:"certificates"`
+	// TrustedProxies are the addresses of reverse proxies before this server, as CIDR blocks or one by one: their word about
+	// who a client is counts. Default: none, so that nobody can pretend to be another.
+	TrustedProxies []string `yaml:"trusted_proxies"`
+	// ProxyHeader is where they tell it: X-Forwarded-For or Forwarded. Default X-Forwarded-For.
+	ProxyHeader string `yaml:"proxy_header"`
 	// RateLimit is how many requests a second one token may make, and RateBurst how many at once; agents are not counted. 0:
 	// no limit. Default 200 and 1000.
 	RateLimit float64 `yaml:"rate_limit"`
@@ -43,12 +49,50 @@ type ClientCertificate struct {
 	Cluster string `yaml:"cluster"`
 }
 
+// Proxies are the blocks of TrustedProxies.
+func (s *Security) Proxies() ([]netip.Prefix, error) {
+	blocks := make([]netip.Prefix, 0, len(s.TrustedProxies))
+	for _, text := range s.TrustedProxies {
+		block, err := proxyPrefix(text)
+		if err != nil {
+			return nil, err
+		}
+		blocks = append(blocks, block)
+	}
+	return blocks, nil
+}
+
+// proxyPrefix reads a CIDR block or one address. One that holds all addresses is refused: every client could then say who
+// it is.
+func proxyPrefix(text string) (netip.Prefix, error) {
+	block, err := netip.ParsePrefix(text)
+	if err != nil {
+		address, err := netip.ParseAddr(text)
+		if err != nil || address.Zone() != "" {
+			return netip.Prefix{}, fmt.Errorf("%q is no address and no CIDR block", text)
+		}
+		block = netip.PrefixFrom(address, address.BitLen())
+	}
+	if bits := block.Bits() - 96; block.Addr().Is4In6() && bits >= 0 {
+		block = netip.PrefixFrom(block.Addr().Unmap(), bits)
+	}
+	if block.Bits() == 0 {
+		return netip.Prefix{}, fmt.Errorf("%q is everybody's", text)
+	}
+	return block.Masked(), nil
+}
+
 func (k *checker) security(s Security) {
 	k.check((s.TLSCert == "") == (s.TLSKey == ""), "security.tls_key", "must be set together with tls_cert")
 	k.check(s.TLSClientCA == "" || s.TLSCert != "", "security.tls_client_ca", "needs tls_cert and tls_key: certificates are shown over https only")
 	k.check(!s.RequireClientCert || s.TLSClientCA != "", "security.require_client_cert", "needs tls_client_ca")
 	k.check(s.RateLimit >= 0 && s.RateLimit <= 1e6, "security.rate_limit", "must lie between 0 and 1000000")
 	k.count("security.rate_burst", s.RateBurst, 1, 1_000_000)
+	for i, text := range s.TrustedProxies {
+		_, err := proxyPrefix(text)
+		k.check(err == nil, fmt.Sprintf("security.trusted_proxies[%d]", i), "must be an address or a CIDR block, as 10.0.0.7 or 10.0.0.0/24, and not everybody's")
+	}
+	k.check(slices.Contains([]string{"X-Forwarded-For", "Forwarded"}, s.ProxyHeader), "security.proxy_header", "must be X-Forwarded-For or Forwarded")
 	k.check(s.AuditLog != "", "security.audit_log", "must be log, off or a file")
 	for i, c := range s.Certificates {
 		at := fmt.Sprintf("security.certificates[%d].", i)

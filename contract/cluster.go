@@ -34,6 +34,8 @@ const (
 	UncordonUpdate       = "uncordon"        // UncordonRequest → Cordoned
 	PauseUpdate          = "pause"           // PauseRequest → ClusterView, once the hubs have heard
 	ResumeUpdate         = "resume"          // ResumeRequest → ClusterView
+	// RevokeJoinTokenUpdate keeps agents with a token out: RevokeJoinTokenRequest → RevokedJoinToken, once the hubs have heard.
+	RevokeJoinTokenUpdate = "revoke-join-token"
 )
 
 // JoinRequest registers or re-attaches a batch of agents of one hub.
@@ -84,6 +86,8 @@ type Directive struct {
 	Brake fleet.BrakePolicy `json:"brake,omitzero"`
 	// Fences are the newest takeovers of agent ids, sorted by agent: older sessions must end.
 	Fences []Fence `json:"fences,omitempty"`
+	// EndedTokens are the join tokens whose agents' sessions must end, sorted.
+	EndedTokens []string `json:"ended_tokens,omitempty"`
 	// Paused says that nothing is taken from any lane, also not from those of the cluster's agents.
 	Paused bool `json:"paused,omitempty"`
 	// PausedLanes are the lanes that were paused one by one.
@@ -97,6 +101,12 @@ func (d *Directive) Holds(lane string) bool { return d.Paused || slices.Contains
 func (d *Directive) Fenced(agentID string, epoch int64) bool {
 	i, found := slices.BinarySearchFunc(d.Fences, agentID, func(f Fence, id string) int { return strings.Compare(f.AgentID, id) })
 	return found && epoch < d.Fences[i].MinEpoch
+}
+
+// Ended reports whether sessions that were opened with a join token must end.
+func (d *Directive) Ended(token string) bool {
+	_, found := slices.BinarySearch(d.EndedTokens, token)
+	return found
 }
 
 // Replaces reports whether d is newer than another directive for the same cluster.
@@ -146,6 +156,18 @@ type MembersChanged struct {
 type PauseRequest struct {
 	Lane   string `json:"lane,omitempty"`
 	Reason string `json:"reason,omitempty"`
+}
+
+// RevokeJoinTokenRequest keeps agents out that come with a join token, and with EndSessions ends the sessions of those that
+// have joined with it.
+type RevokeJoinTokenRequest struct {
+	ID          string `json:"id"`
+	EndSessions bool   `json:"end_sessions,omitempty"`
+}
+
+// RevokedJoinToken names the agents whose sessions end.
+type RevokedJoinToken struct {
+	Agents []string `json:"agents,omitempty"`
 }
 
 // ResumeRequest takes the pause of a lane back, or that of the whole cluster when it names none.

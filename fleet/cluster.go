@@ -49,6 +49,10 @@ type Member struct {
 	JoinedAt     time.Time         `json:"joined_at"`
 	// Health is how well it does its work, as its hub last told; nil: healthy, or not connected.
 	Health *MemberHealth `json:"health,omitempty"`
+	// JoinToken is the id of the token that it joined with; empty: none that is kept.
+	JoinToken string `json:"join_token,omitempty"`
+	// Revoked says that its session was ended with that token, so its process may not go on with it.
+	Revoked bool `json:"revoked,omitempty"`
 	// FencedInstances are the newest processes that this one or its predecessors replaced; they may not come back.
 	FencedInstances []string `json:"fenced_instances,omitempty"`
 }
@@ -106,6 +110,9 @@ type Cluster struct {
 	HubStarts []HubStart `json:"hub_starts,omitempty"`
 	// Scaling is how the number of agents is kept; nil: it was never on.
 	Scaling *ScalingState `json:"scaling,omitempty"`
+	// TokenUses count the join tokens that have a maximum, and RevokedTokens are the newest that were revoked.
+	TokenUses     []TokenUses    `json:"token_uses,omitempty"`
+	RevokedTokens []RevokedToken `json:"revoked_tokens,omitempty"`
 	// Departures are the newest agents that said goodbye, oldest first.
 	Departures []Departure `json:"departures,omitempty"`
 }
@@ -128,6 +135,9 @@ type Join struct {
 	TaskTypes    []string          `json:"task_types,omitempty"`
 	MaxTasks     int               `json:"max_tasks"`
 	Metadata     map[string]string `json:"metadata,omitempty"`
+	// Token is what the agent joins with. Resume says that it shows its session instead, as when the token's time is over.
+	Token  JoinToken `json:"token,omitzero"`
+	Resume bool      `json:"resume,omitempty"`
 }
 
 // Joined answers a Join.
@@ -146,6 +156,11 @@ type Joined struct {
 const (
 	RefusedFull   = "cluster_full" // the cluster has MaxAgents members
 	RefusedFenced = "fenced"       // a newer process already took this agent id
+
+	RefusedToken   = "token_revoked"   // its join token was revoked
+	RefusedUses    = "token_used_up"   // its join token has let in as many agents as it may
+	RefusedRevoked = "session_revoked" // its session was ended with its join token
+	RefusedResume  = "not_a_member"    // there is no session that it could go on with
 )
 
 // Transition is one change of a member's status or health as its hub saw it. It is ignored unless Instance and Epoch are

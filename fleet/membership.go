@@ -33,8 +33,12 @@ func (c *Cluster) ServingCount() int {
 }
 
 // Join admits one agent process. The same instance re-attaches and keeps its epoch; a new instance under a known id
-// gets a new epoch and fences the older process; an instance that was fenced before is refused.
+// gets a new epoch and fences the older process; an instance that was fenced before is refused, and so is a credential that
+// does not count any more.
 func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
+	if why := c.refuseToken(j); why != "" {
+		return Joined{AgentID: j.AgentID, Refused: why}
+	}
 	i, known := c.search(j.AgentID)
 	if !known {
 		if len(c.Members) >= c.Config.MaxAgents && !c.dropLongestOffline() {
@@ -63,6 +67,10 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 		}
 		c.LastEpoch++
 		m.Instance, m.Epoch = j.Instance, c.LastEpoch
+	}
+	m.JoinToken, m.Revoked = j.Token.ID, false
+	if !j.Resume {
+		c.countUse(j.Token, j.AgentID, now)
 	}
 	answer.Epoch, m.Health = m.Epoch, nil // its hub tells again what is wrong
 	m.Hub, m.Host, m.PID, m.Zone, m.Group, m.Version = hub, j.Host, j.PID, j.Zone, j.Group, j.Version

@@ -46,6 +46,7 @@ type Agent struct {
 	Targets        []string          `json:"targets,omitempty" doc:"The deployment targets that it looks after."`
 	Metadata       map[string]string `json:"metadata,omitempty"`
 	JoinedAt       *time.Time        `json:"joined_at,omitempty"`
+	JoinToken      string            `json:"join_token,omitempty" doc:"The id of the join token that it registered with."`
 
 	Health fleet.HealthLevel `json:"health" enum:"healthy,degraded,warning,critical,failed" doc:"How well it does its work; GET /api/v1/agents/{id}/health says why. One that is not connected is failed."`
 
@@ -66,7 +67,7 @@ func agentOf(c *fleet.Cluster, m *fleet.Member, live liveAgents) Agent {
 		ID: m.AgentID, Cluster: c.Config.Name, Status: m.Status, StatusSince: known(m.StatusSince), StatusReason: m.StatusReason,
 		Role: c.RoleOf(m.AgentID), Shards: c.ShardsOf(m.AgentID), Epoch: m.Epoch, InstanceID: m.Instance, Host: m.Host, PID: m.PID, Hub: m.Hub,
 		Zone: m.Zone, Group: m.Group, Version: m.Version, Capabilities: m.Capabilities, TaskTypes: m.TaskTypes,
-		MaxTasks: m.MaxTasks, EffectiveSlots: c.EffectiveSlots(m), LoadReduction: loadReduction(c.ReductionOf(m.AgentID)), Targets: c.TargetsOf(m.AgentID), Metadata: m.Metadata, JoinedAt: known(m.JoinedAt), Address: m.Address, StartedAt: known(m.StartedAt),
+		MaxTasks: m.MaxTasks, EffectiveSlots: c.EffectiveSlots(m), LoadReduction: loadReduction(c.ReductionOf(m.AgentID)), Targets: c.TargetsOf(m.AgentID), Metadata: m.Metadata, JoinedAt: known(m.JoinedAt), Address: m.Address, StartedAt: known(m.StartedAt), JoinToken: m.JoinToken,
 	}
 	a.Health = m.HealthLevel()
 	if heartbeat := live[liveKey{m.AgentID, m.Instance}]; heartbeat != nil {

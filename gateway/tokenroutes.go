@@ -18,9 +18,12 @@ type newTokenOutput struct {
 	Body         NewToken
 }
 
-type tokenInput struct {
-	ID string `path:"id" doc:"The token's id, which is also its second part."`
+type revokeTokenInput struct {
+	ID          string `path:"id" doc:"The token's id, which is also its second part."`
+	EndSessions bool   `query:"end_sessions" doc:"Of a join token: also end the sessions of the agents that registered with it. Their tasks move as those of any agent that is gone."`
 }
+
+type revokedTokenOutput struct{ Body RevokedToken }
 
 type listTokensOutput struct {
 	Body struct {
@@ -60,9 +63,16 @@ func (g *Gateway) registerTokens(api huma.API) {
 			for i := range records {
 				out.Body.Tokens[i] = tokenOf(&records[i], time.Now())
 			}
+			g.withUses(ctx, out.Body.Tokens)
 			return out, nil
 		})
 	httpapi.Register(api, access.Administer, operation("revoke-token", http.MethodDelete, path+"/{id}", "Revoke a token",
-		"It stops to work within 5 s, and the browsers' sessions that it opened with it. Agents that registered with a join token stay.", http.StatusNoContent),
-		func(ctx context.Context, in *tokenInput) (*struct{}, error) { return nil, g.revokeToken(ctx, in.ID) })
+		"An api token stops to work within 5 s, with the browsers' sessions and the streams that it opened. A join token lets in no agent from now on; agents that have registered with it stay, unless end_sessions says otherwise.", http.StatusOK),
+		func(ctx context.Context, in *revokeTokenInput) (*revokedTokenOutput, error) {
+			revoked, err := g.revokeToken(ctx, in.ID, in.EndSessions)
+			if err != nil {
+				return nil, err
+			}
+			return &revokedTokenOutput{Body: revoked}, nil
+		})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -28,6 +29,7 @@ type TokenRequest struct {
 	Tenant    string           `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Of an api token: the only tenant whose tasks it sees and touches. Absent: all."`
 	Cluster   string           `json:"cluster,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Of a join token: the cluster that its agents may join. Required there."`
 	AgentID   string           `json:"agent_id,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Of a join token: the only agent that may use it. Absent: any."`
+	MaxUses   int              `json:"max_uses,omitempty" minimum:"0" maximum:"1000" doc:"Of a join token: how many agents may register with it. One that registers again, also as a new process, counts once. 0: no limit."`
 	ExpiresIn fleet.Duration   `json:"expires_in,omitempty" doc:"How long it lives, from a minute to ten years. Absent: until it is revoked."`
 }
 
@@ -44,6 +46,8 @@ type Token struct {
 	CreatedBy string           `json:"created_by,omitempty" doc:"The name of the token, or the certificate, that made it."`
 	ExpiresAt *time.Time       `json:"expires_at,omitempty"`
 	Expired   bool             `json:"expired,omitempty"`
+	MaxUses   int              `json:"max_uses,omitempty" doc:"Of a join token: how many agents may register with it. Absent: any number."`
+	Uses      *int             `json:"uses,omitempty" doc:"How many have. Only with max_uses, and while the cluster answers."`
 }
 
 // NewToken is a token with its secret.
@@ -55,7 +59,7 @@ type NewToken struct {
 func tokenOf(r *access.Record, now time.Time) Token {
 	return Token{
 		ID: r.ID, Name: r.Name, Kind: r.Kind, Role: r.Role, Tenant: r.Tenant, Cluster: r.Cluster, AgentID: r.AgentID,
-		CreatedAt: r.CreatedAt.UTC(), CreatedBy: r.CreatedBy, ExpiresAt: known(r.ExpiresAt), Expired: r.Expired(now),
+		CreatedAt: r.CreatedAt.UTC(), CreatedBy: r.CreatedBy, ExpiresAt: known(r.ExpiresAt), Expired: r.Expired(now), MaxUses: r.MaxUses,
 	}
 }
 
@@ -73,6 +77,7 @@ func (g *Gateway) createToken(ctx context.Context, r *TokenRequest) (NewToken, e
 	secret, record := access.Mint(kind, random)
 	by := access.From(ctx)
 	record.Name, record.Role, record.Tenant, record.Cluster, record.AgentID = r.Name, r.Role, r.Tenant, r.Cluster, r.AgentID
+	record.MaxUses = r.MaxUses
 	record.CreatedAt, record.CreatedBy = time.Now().UTC().Truncate(time.Second), by.Name
 	if r.ExpiresIn != 0 {
 		record.ExpiresAt = record.CreatedAt.Add(r.ExpiresIn.Std())
@@ -128,17 +133,67 @@ func (g *Gateway) listTokens(ctx context.Context) ([]access.Record, error) {
 	return records, nil
 }
 
-// revokeToken forgets a token.
-func (g *Gateway) revokeToken(ctx context.Context, id string) error {
-	if fleet.ValidateID("id", id) != nil {
-		return unknown(protocol.CodeUnknownToken)
+// withUses says how many agents have registered with tokens that have a maximum: their clusters count them. Where one does not
+// answer, nothing is said.
+func (g *Gateway) withUses(ctx context.Context, tokens []Token) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	views := map[string]*contract.ClusterView{}
+	for i := range tokens {
+		t := &tokens[i]
+		if t.MaxUses == 0 {
+			continue
+		}
+		view, asked := views[t.Cluster]
+		if !asked {
+			if v, err := g.view(ctx, t.Cluster); err == nil {
+				view = &v
+			}
+			views[t.Cluster] = view
+		}
+		if view != nil {
+			uses := view.UsesOf(t.ID)
+			t.Uses = &uses
+		}
+	}
+}
+
+// RevokedToken says what came of revoking a token.
+type RevokedToken struct {
+	ID            string   `json:"id"`
+	EndedSessions []string `json:"ended_sessions,omitempty" doc:"The agents that were connected and whose sessions end, with end_sessions."`
+}
+
+// revokeToken forgets a token. A join token's cluster hears first: it refuses the token from then on, whatever the doors of
+// the API still believe, and if that fails the token is still there to be revoked again.
+func (g *Gateway) revokeToken(ctx context.Context, id string, endSessions bool) (RevokedToken, error) {
+	revoked := RevokedToken{ID: id}
+	records, err := g.listTokens(ctx)
+	if err != nil {
+		return revoked, err
+	}
+	i := slices.IndexFunc(records, func(r access.Record) bool { return r.ID == id })
+	if i < 0 {
+		return revoked, unknown(protocol.CodeUnknownToken)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err := g.update(ctx, contract.AccessWorkflowID, contract.RevokeTokenUpdate, nil, contract.RevokeTokenRequest{ID: id})
+	switch record := &records[i]; {
+	case record.Kind == access.JoinToken:
+		var ended contract.RevokedJoinToken
+		err := g.update(ctx, contract.ClusterWorkflowID(record.Cluster), contract.RevokeJoinTokenUpdate, &ended,
+			contract.RevokeJoinTokenRequest{ID: id, EndSessions: endSessions})
+		if err != nil && !isAny[*serviceerror.NotFound](err) { // without the cluster nobody joins it
+			return revoked, g.answer(err, "revoke a join token", protocol.CodeUnknownToken)
+		}
+		revoked.EndedSessions = ended.Agents
+	case endSessions:
+		return revoked, invalid("query.end_sessions", errors.New("is for join tokens: the sessions that an api token opened always end with it"))
+	}
+	err = g.update(ctx, contract.AccessWorkflowID, contract.RevokeTokenUpdate, nil, contract.RevokeTokenRequest{ID: id})
 	var refused *temporal.ApplicationError
 	if errors.As(err, &refused) && refused.Type() == contract.UnknownToken {
-		return unknown(protocol.CodeUnknownToken)
+		return revoked, unknown(protocol.CodeUnknownToken)
 	}
-	return g.answer(err, "revoke a token", protocol.CodeUnknownToken)
+	return revoked, g.answer(err, "revoke a token", protocol.CodeUnknownToken)
 }

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -77,7 +78,8 @@ func TestATokenIsShownOnceAndKeptAsItsHash(t *testing.T) {
 	rest := answer[struct{ Tokens []gateway.Token }](t, do(h, http.MethodGet, tokensPath+"?page_size=1&page_token="+page.Next, ""), http.StatusOK)
 	require.NotEqual(t, page.Tokens[0].ID, rest.Tokens[0].ID)
 
-	require.Equal(t, http.StatusNoContent, do(h, http.MethodDelete, tokensPath+"/"+token.ID, "").Code)
+	problem(t, do(h, http.MethodDelete, tokensPath+"/"+token.ID+"?end_sessions=true", ""), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+	require.Equal(t, gateway.RevokedToken{ID: token.ID}, answer[gateway.RevokedToken](t, do(h, http.MethodDelete, tokensPath+"/"+token.ID, ""), http.StatusOK))
 	problem(t, do(h, http.MethodDelete, tokensPath+"/"+token.ID, ""), http.StatusNotFound, protocol.CodeUnknownToken)
 	problem(t, do(h, http.MethodDelete, tokensPath+"/Canary", ""), http.StatusNotFound, protocol.CodeUnknownToken)
 }
@@ -109,6 +111,8 @@ func TestTokensThatMakeNoSense(t *testing.T) {
 		"api for a cluster":   {`{"name":"x","role":"viewer","cluster":"c"}`, "body.cluster"},
 		"for a moment":        {`{"name":"x","role":"viewer","expires_in":"1s"}`, "body.expires_in"},
 		"for the past":        {`{"name":"x","role":"viewer","expires_in":"-1h"}`, "body.expires_in"},
+		"api with uses":       {`{"name":"x","role":"viewer","max_uses":1}`, "body.max_uses"},
+		"too many uses":       {`{"name":"x","kind":"join","cluster":"c","max_uses":1001}`, "body.max_uses"},
 		"a secret of its own": {`{"name":"x","role":"viewer","token":"abc"}`, "body.token"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,4 +122,52 @@ func TestTokensThatMakeNoSense(t *testing.T) {
 	}
 	problem(t, do(h, http.MethodPost, tokensPath, `{"name":"x","kind":"join","cluster":"nowhere"}`), http.StatusNotFound, protocol.CodeUnknownCluster)
 	require.Empty(t, f.updates)
+}
+
+// TestAJoinTokenIsRevokedWhereItIsCounted has the cluster hear before the token is forgotten.
+func TestAJoinTokenIsRevokedWhereItIsCounted(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	cluster := f.withCluster(fleet.ClusterConfig{Name: "build"})
+	f.withAccess()
+	h := serve(t, f)
+	create := func(body string) gateway.NewToken {
+		return answer[gateway.NewToken](t, do(h, http.MethodPost, tokensPath, body), http.StatusCreated)
+	}
+	list := func() []gateway.Token {
+		return answer[struct{ Tokens []gateway.Token }](t, do(h, http.MethodGet, tokensPath, ""), http.StatusOK).Tokens
+	}
+	known := cluster.query
+	limited := create(`{"name":"three","kind":"join","cluster":"build","max_uses":3}`)
+	cluster.query = func() (any, error) { return nil, errors.New("canary") }
+	require.Equal(t, 3, limited.MaxUses)
+	require.Nil(t, list()[0].Uses, "the cluster does not answer")
+	cluster.query = func() (any, error) {
+		return contract.ClusterView{Cluster: fleet.Cluster{TokenUses: []fleet.TokenUses{{ID: limited.ID, Agents: []string{"a", "b"}}}}}, nil
+	}
+	require.Equal(t, 2, *list()[0].Uses)
+
+	var asked []contract.RevokeJoinTokenRequest
+	down := true
+	cluster.update = func(name string, arg any) (any, error) {
+		require.Equal(t, contract.RevokeJoinTokenUpdate, name)
+		if down {
+			return nil, errors.New("canary")
+		}
+		asked = append(asked, arg.(contract.RevokeJoinTokenRequest))
+		return contract.RevokedJoinToken{Agents: []string{"a"}}, nil
+	}
+	require.Equal(t, http.StatusInternalServerError, do(h, http.MethodDelete, tokensPath+"/"+limited.ID, "").Code)
+	require.Len(t, list(), 1, "it is still there to be revoked")
+	down = false
+	revoked := answer[gateway.RevokedToken](t, do(h, http.MethodDelete, tokensPath+"/"+limited.ID+"?end_sessions=true", ""), http.StatusOK)
+	require.Equal(t, gateway.RevokedToken{ID: limited.ID, EndedSessions: []string{"a"}}, revoked)
+	require.Equal(t, []contract.RevokeJoinTokenRequest{{ID: limited.ID, EndSessions: true}}, asked)
+	require.Empty(t, list())
+
+	cluster.query = known
+	orphan := create(`{"name":"orphan","kind":"join","cluster":"build"}`)
+	delete(f.executions, contract.ClusterWorkflowID("build"))
+	answer[gateway.RevokedToken](t, do(h, http.MethodDelete, tokensPath+"/"+orphan.ID, ""), http.StatusOK)
+	require.Empty(t, list())
 }

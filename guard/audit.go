@@ -30,6 +30,7 @@ type Entry struct {
 	Tenant    string            `json:"tenant,omitempty"`
 	Browser   bool              `json:"browser,omitempty"` // by a browser's session
 	Address   string            `json:"address"`
+	Proxy     string            `json:"proxy,omitempty"` // that the request came by
 	Status    int               `json:"status"`
 	Outcome   string            `json:"outcome"` // done, refused or failed
 }
@@ -99,9 +100,10 @@ func (a *Audit) write(e *Entry) {
 
 // entryOf is the line of a request that has been answered.
 func entryOf(r *http.Request, route httpapi.Route, id *access.Identity, at time.Time, status int) *Entry {
+	client := httpapi.ClientOf(r)
 	return &Entry{
 		Time: at.UTC(), RequestID: httpapi.RequestID(r.Context()), Method: r.Method, Route: route.Path, Operation: route.Operation,
 		Kind: id.Kind, ID: id.ID, Name: id.Name, Role: id.Role, Tenant: id.Tenant, Browser: id.Cookie,
-		Address: r.RemoteAddr, Status: status, Outcome: outcomeOf(status),
+		Address: client.Address, Proxy: client.Proxy, Status: status, Outcome: outcomeOf(status),
 	}
 }

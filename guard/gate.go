@@ -84,9 +84,10 @@ func (g *Gate) Admit(r *http.Request, route httpapi.Route, params map[string]str
 	at := g.now()
 	ctx := r.Context()
 	var id access.Identity
+	var of proof
 	var err error
 	if !route.Policy.IsSession() { // an agent's session token is the hub's affair
-		id, err = g.identify(r)
+		id, of, err = g.identify(r)
 	}
 	targets := access.NewTargets(params)
 	finished := func(status int) { g.finish(r, route, &id, targets, at, status) }
@@ -102,7 +103,8 @@ func (g *Gate) Admit(r *http.Request, route httpapi.Route, params map[string]str
 	if id.Cookie && mutates(r.Method) && !fromOwnPage(r) {
 		return ctx, finished, httpapi.Problem(protocol.CodeForbidden, "a browser's session acts only from the page of this server: send a token as Authorization: Bearer from elsewhere")
 	}
-	return access.WithTargets(access.With(ctx, id), targets), finished, nil
+	ctx, answered := g.whileGood(ctx, of)
+	return access.WithTargets(access.With(ctx, id), targets), func(status int) { answered(); finished(status) }, nil
 }
 
 // failed is the answer to somebody who could not prove who they are. Whoever tries too often hears that instead.
@@ -110,7 +112,7 @@ func (g *Gate) failed(r *http.Request, err error) error {
 	if code, _ := httpapi.Code(err); code != protocol.CodeUnauthorized {
 		return err
 	}
-	if wait := g.strangers.take(addressKey(r.RemoteAddr), g.now()); wait > 0 {
+	if wait := g.strangers.take(addressKey(httpapi.ClientOf(r).Address), g.now()); wait > 0 {
 		return tooMany(wait)
 	}
 	return err
@@ -125,7 +127,7 @@ func (g *Gate) limit(r *http.Request, route httpapi.Route, id *access.Identity) 
 		wait = g.callers.take(string(id.Kind)+" "+id.ID, g.now())
 	case route.Policy.IsOpen() && !mutates(r.Method):
 	default:
-		wait = g.strangers.take(addressKey(r.RemoteAddr), g.now())
+		wait = g.strangers.take(addressKey(httpapi.ClientOf(r).Address), g.now())
 	}
 	if wait > 0 {
 		return tooMany(wait)
@@ -171,7 +173,7 @@ func (g *Gate) finish(r *http.Request, route httpapi.Route, id *access.Identity,
 	if !refused && (!mutates(r.Method) || route.Policy.IsSession()) {
 		return
 	}
-	if refused && route.Policy.IsSession() && g.strangers.take(addressKey(r.RemoteAddr), at) > 0 {
+	if refused && route.Policy.IsSession() && g.strangers.take(addressKey(httpapi.ClientOf(r).Address), at) > 0 {
 		return
 	}
 	entry := entryOf(r, route, id, at, status)

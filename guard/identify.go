@@ -15,36 +15,36 @@ import (
 
 // identify finds out who asks: by the token, else a browser's session, else the client certificate. Nobody is no error; a
 // wrong proof is one, so that a mistake is noticed.
-func (g *Gate) identify(r *http.Request) (access.Identity, error) {
+func (g *Gate) identify(r *http.Request) (access.Identity, proof, error) {
+	if len(r.Header.Values("Authorization")) > 1 {
+		return access.Identity{}, proof{}, httpapi.Problem(protocol.CodeUnauthorized, "send the header Authorization once: it is not clear who asks")
+	}
 	if header := r.Header.Get("Authorization"); header != "" {
 		scheme, token, _ := strings.Cut(header, " ")
 		if !strings.EqualFold(scheme, "Bearer") {
-			return access.Identity{}, httpapi.Problem(protocol.CodeUnauthorized, "the header Authorization must be Bearer and a token")
+			return access.Identity{}, proof{}, httpapi.Problem(protocol.CodeUnauthorized, "the header Authorization must be Bearer and a token")
 		}
 		record, err := g.verify(r.Context(), strings.TrimSpace(token))
 		if err != nil {
-			return access.Identity{}, err
+			return access.Identity{}, proof{}, err
 		}
-		return g.identityOf(&record), nil
+		return record.Identity(), g.proofOf(&record), nil
 	}
 	if cookie, err := r.Cookie(httpapi.SessionCookie); err == nil {
-		record, _, err := g.openSession(r.Context(), cookie.Value)
+		record, expires, err := g.openSession(r.Context(), cookie.Value)
 		if err != nil {
-			return access.Identity{}, err
+			return access.Identity{}, proof{}, err
 		}
-		id := g.identityOf(&record)
+		id := record.Identity()
 		id.Cookie = true
-		return id, nil
+		return id, proof{token: record.ID, print: printOf(&record), until: expires}, nil
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		id, _ := identityOfCertificate(g.certificates, r.TLS.VerifiedChains[0][0])
-		return id, nil
+		return id, proof{}, nil
 	}
-	return access.Identity{}, nil
+	return access.Identity{}, proof{}, nil
 }
-
-// identityOf is that of a token's record. The first join token is for every cluster.
-func (g *Gate) identityOf(record *access.Record) access.Identity { return record.Identity() }
 
 // verify returns the record of a token, or why it is refused.
 func (g *Gate) verify(ctx context.Context, token string) (access.Record, error) {

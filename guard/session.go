@@ -108,31 +108,18 @@ type signOutOutput struct {
 	SetCookie http.Cookie `header:"Set-Cookie"`
 }
 
-// Transport tells whether a request came by https, here or at a proxy before us.
-type Transport struct {
-	Forwarded string `header:"X-Forwarded-Proto" maxLength:"64" doc:"Set by a proxy that speaks https for this server."`
-	direct    bool
+// https reports whether a request came by https, here or at a proxy before us.
+func https(ctx context.Context) bool {
+	client, _ := httpapi.ClientFrom(ctx)
+	return client.HTTPS
 }
-
-// Resolve implements huma.Resolver.
-func (o *Transport) Resolve(ctx huma.Context) []error {
-	o.direct = ctx.TLS() != nil
-	return nil
-}
-
-func (o *Transport) secure() bool { return o.direct || o.Forwarded == "https" }
 
 // SignInRequest opens a browser's session.
 type SignInRequest struct {
 	Token string `json:"token" minLength:"1" maxLength:"512" doc:"An API token."`
 }
 
-type signInInput struct {
-	Transport
-	Body SignInRequest
-}
-
-type signOutInput struct{ Transport }
+type signInInput struct{ Body SignInRequest }
 
 type cookieInput struct {
 	Cookie string `cookie:"mainstay_session"`
@@ -160,14 +147,14 @@ func RegisterSession(api huma.API, gate *Gate) {
 		})
 	out := operation("sign-out", http.MethodDelete, "Sign a browser out", "")
 	out.DefaultStatus = http.StatusNoContent
-	httpapi.Register(api, access.Open, out, func(_ context.Context, in *signOutInput) (*signOutOutput, error) {
-		return &signOutOutput{SetCookie: cookie("", -1, in.secure())}, nil
+	httpapi.Register(api, access.Open, out, func(ctx context.Context, _ *struct{}) (*signOutOutput, error) {
+		return &signOutOutput{SetCookie: cookie("", -1, https(ctx))}, nil
 	})
 }
 
 func (g *Gate) signIn(ctx context.Context, in *signInInput) (*sessionOutput, error) {
 	if g == nil {
-		return &sessionOutput{SetCookie: cookie("", -1, in.secure()), Body: sessionOf(&access.Local)}, nil
+		return &sessionOutput{SetCookie: cookie("", -1, https(ctx)), Body: sessionOf(&access.Local)}, nil
 	}
 	record, err := g.verify(ctx, in.Body.Token)
 	if err != nil {
@@ -186,7 +173,7 @@ func (g *Gate) signIn(ctx context.Context, in *signInInput) (*sessionOutput, err
 	expires = expires.UTC().Truncate(time.Second)
 	body.ExpiresAt = &expires
 	value := g.sessions.seal(sessionClaims{Token: record.ID, Print: printOf(&record), Expires: expires.Unix()})
-	return &sessionOutput{SetCookie: cookie(value, int(expires.Sub(g.now())/time.Second), in.secure()), Body: body}, nil
+	return &sessionOutput{SetCookie: cookie(value, int(expires.Sub(g.now())/time.Second), https(ctx)), Body: body}, nil
 }
 
 // cookie makes the session's cookie; maxAge is in seconds, below 0 it deletes.

@@ -52,7 +52,7 @@ func observe(m *metrics, logger *zap.Logger) gin.HandlerFunc {
 		took := time.Since(start)
 		m.duration.WithLabelValues(route(c), method(c.Request.Method), strconv.Itoa(c.Writer.Status())).Observe(took.Seconds())
 		logger.Debug("request", zap.String("method", c.Request.Method), zap.String("route", route(c)),
-			zap.Int("status", c.Writer.Status()), zap.Duration("took", took))
+			zap.Int("status", c.Writer.Status()), zap.Duration("took", took), zap.String("client", ClientOf(c.Request).Address))
 	}
 }
 

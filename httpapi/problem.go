@@ -35,6 +35,7 @@ var statuses = map[string]int{
 	protocol.CodeUnknownScaling:   http.StatusNotFound,
 	protocol.CodeMethodNotAllowed: http.StatusMethodNotAllowed,
 	protocol.CodeUnknownSession:   http.StatusConflict,
+	protocol.CodeSessionRevoked:   http.StatusForbidden,
 	protocol.CodeFenced:           http.StatusConflict,
 	protocol.CodeAgentIDInUse:     http.StatusConflict,
 	protocol.CodeClusterFull:      http.StatusConflict,

@@ -48,6 +48,8 @@ type Options struct {
 	Version string
 	// Gate decides who may use which route; nil means that security is off.
 	Gate Gate
+	// Proxies are those whose word about a client's address counts; nil: nobody's.
+	Proxies *Proxies
 	// Metrics is the policy of /metrics. The zero value means access.View.
 	Metrics access.Policy
 }
@@ -90,7 +92,7 @@ func New(o Options) *Server {
 	s := &Server{logger: o.Logger, engine: engine, gate: o.Gate, routes: map[string]Route{}, streams: map[string]bool{}}
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false
-	engine.Use(identify, observe(newMetrics(o.Registry), o.Logger), recovery(), limitUnreadBody, plainBody, s.admit)
+	engine.Use(identify, locate(o.Proxies), observe(newMetrics(o.Registry), o.Logger), recovery(), limitUnreadBody, plainBody, s.admit)
 	if o.Tracer != nil {
 		engine.Use(traced(o.Tracer))
 	}

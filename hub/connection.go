@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"mainstay.dev/mainstay/httpapi"
 )
 
 // connection is one TCP connection to the hub. The session that last polled on it dies with it, unless it polls again
@@ -26,6 +28,17 @@ func (h *Hub) ConnContext(ctx context.Context, c net.Conn) context.Context {
 	h.conns[c] = conn
 	h.mu.Unlock()
 	return context.WithValue(ctx, connectionKey{}, conn)
+}
+
+// hostOf is where an agent registers from, as far as it is known.
+func hostOf(ctx context.Context) string {
+	if client, _ := httpapi.ClientFrom(ctx); client.Proxy != "" {
+		return client.Address
+	}
+	if conn, _ := ctx.Value(connectionKey{}).(*connection); conn != nil {
+		return conn.host
+	}
+	return ""
 }
 
 // ConnState belongs in http.Server.ConnState: a closed connection without a goodbye makes its session suspect at once.

@@ -77,10 +77,12 @@ func (h *Hub) notAccepted(a *attempt) {
 // ending is why and how a session ends.
 type ending struct {
 	reason string
-	left   bool          // the agent said goodbye
-	fenced bool          // a newer process has its id
-	lease  time.Duration // how long it may go on with fenced work
-	at     time.Time
+	left   bool // the agent said goodbye
+	fenced bool // a newer process has its id
+	// revoked says that a person ended it together with its join token.
+	revoked bool
+	lease   time.Duration // how long it may go on with fenced work
+	at      time.Time
 }
 
 // end closes a session: its attempts are lost or given back, its lanes released, and the cluster is told. The mutex is
@@ -133,6 +135,8 @@ func endKind(e ending) string {
 		return "left"
 	case e.fenced:
 		return "fenced"
+	case e.revoked:
+		return "revoked"
 	}
 	return "lost"
 }

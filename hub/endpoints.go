@@ -54,6 +54,11 @@ type logOutput struct{ Body protocol.LogTaken }
 
 type goodbyeInput struct{ Authorized }
 
+type resumeInput struct {
+	Authorized
+	Body protocol.Register
+}
+
 // Register adds the agent protocol to an API.
 func (h *Hub) Register(api huma.API) {
 	httpapi.Register(api, access.Join, huma.Operation{
@@ -77,6 +82,11 @@ func (h *Hub) Register(api huma.API) {
 		Summary: "Answer a command about the state that the agent shares with its cluster", MaxBodyBytes: maxStateBytes,
 	}, h.takeState)
 	httpapi.Register(api, access.Session, huma.Operation{
+		OperationID: "resume-session", Method: http.MethodPost, Path: protocol.SessionPath, Tags: []string{"agent protocol"},
+		Summary: "Go on with a session at a hub that does not know it", Description: "For an agent that registered with a join token whose time is over, or that was revoked since, and whose hub was restarted. " +
+			"The body is that of registering, by the same process.",
+	}, h.resumeSession)
+	httpapi.Register(api, access.Session, huma.Operation{
 		OperationID: "end-session", Method: http.MethodDelete, Path: protocol.SessionPath, Tags: []string{"agent protocol"},
 		Summary: "Say goodbye", DefaultStatus: http.StatusNoContent,
 	}, h.goodbye)
@@ -95,8 +105,10 @@ func (h *Hub) authorize(a Authorized) (sessionClaims, error) {
 
 // find returns the session that the claims name, or the problem to answer with. The mutex is held.
 func (h *Hub) find(claims sessionClaims) (*session, error) {
-	s := h.sessions[claims.Agent]
+	s, directive := h.sessions[claims.Agent], h.directives[claims.Cluster]
 	switch {
+	case directive.Ended(claims.Token):
+		return nil, revokedProblem()
 	case s == nil:
 		return nil, httpapi.Problem(protocol.CodeUnknownSession, "this hub does not know the session: register again with the same instance_id; running work is kept")
 	case s.instance == claims.Instance && s.epoch == claims.Epoch:
@@ -111,16 +123,54 @@ func fencedProblem() error {
 	return httpapi.Problem(protocol.CodeFenced, "a newer process has this agent id: this one must stop")
 }
 
+func revokedProblem() error {
+	return httpapi.Problem(protocol.CodeSessionRevoked, "an admin has revoked the join token that this agent registered with, and ended its session: stop")
+}
+
 func (h *Hub) registerAgent(ctx context.Context, in *registerInput) (*registerOutput, error) {
-	if conn, _ := ctx.Value(connectionKey{}).(*connection); conn != nil && in.Body.Address == "" {
-		in.Body.Address = conn.host
+	if in.Body.Address == "" {
+		in.Body.Address = hostOf(ctx)
 	}
 	access.Touch(ctx, "agent", in.Body.AgentID)
 	access.Touch(ctx, "cluster", in.Body.Cluster)
-	if who := access.From(ctx); !who.MayJoin(in.Body.Cluster, in.Body.AgentID) {
+	who := access.From(ctx)
+	if !who.MayJoin(in.Body.Cluster, in.Body.AgentID) {
 		return nil, httpapi.Problem(protocol.CodeForbidden, "the join token is for another cluster, or for another agent: ask an admin for one that fits")
 	}
-	registered, err := h.openSession(ctx, in.Body)
+	registered, err := h.openSession(ctx, in.Body, joinTokenOf(&who), false)
+	if err != nil {
+		return nil, err
+	}
+	return &registerOutput{Body: registered}, nil
+}
+
+// joinTokenOf is what a cluster must know of the token that an agent registers with; nothing of what is not kept, as a
+// certificate or the first join token: that cannot be revoked.
+func joinTokenOf(who *access.Identity) fleet.JoinToken {
+	if who.Kind != access.KindJoin || !access.Kept(who.ID) {
+		return fleet.JoinToken{}
+	}
+	return fleet.JoinToken{ID: who.ID, MaxUses: who.MaxUses, ExpiresAt: who.ExpiresAt}
+}
+
+// resumeSession lets an agent go on that has a session, at a hub that does not know it, as after a restart. Its join token
+// need not be good any more: that is for joining. A session that was opened with what can not be revoked is no proof, since
+// changing that would change nothing then.
+func (h *Hub) resumeSession(ctx context.Context, in *resumeInput) (*registerOutput, error) {
+	claims, err := h.authorize(in.Authorized)
+	if err != nil {
+		return nil, err
+	}
+	if who := access.From(ctx); claims.Token == "" && who.Kind != access.KindLocal {
+		return nil, httpapi.Problem(protocol.CodeUnauthorized, "this session is no proof: register with a join token")
+	}
+	if in.Body.AgentID != claims.Agent || in.Body.Cluster != claims.Cluster || in.Body.InstanceID != claims.Instance {
+		return nil, httpapi.Problem(protocol.CodeForbidden, "the session is that of another agent, cluster or process: register with a join token")
+	}
+	if in.Body.Address == "" {
+		in.Body.Address = hostOf(ctx)
+	}
+	registered, err := h.openSession(ctx, in.Body, fleet.JoinToken{ID: claims.Token}, true)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 // metrics are the hub's Prometheus metrics.
 type metrics struct {
 	registered prometheus.Counter
-	ended      *prometheus.CounterVec // kind: left, lost, fenced
+	ended      *prometheus.CounterVec // kind: left, lost, fenced, revoked
 	reattached prometheus.Counter
 	results    *prometheus.CounterVec // outcome
 	stale      prometheus.Counter
@@ -77,7 +77,7 @@ func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
 		failover: histogram("mainstay_hub_failover_seconds", "From noticing that an agent is lost until another has accepted an attempt that it had. Objective: 99 % within 5 s.",
 			.05, .1, .25, .5, 1, 2, 3, 5, 7.5, 10, 15, 30, 60, 300),
 		registered: counter("mainstay_hub_sessions_opened_total", "Sessions opened."),
-		ended:      vector("mainstay_hub_sessions_ended_total", "Sessions ended, by kind: left, lost or fenced.", "kind"),
+		ended:      vector("mainstay_hub_sessions_ended_total", "Sessions ended, by kind: left, lost, fenced or revoked.", "kind"),
 		reattached: counter("mainstay_hub_attempts_reattached_total", "Running attempts taken over from agents that re-attached."),
 		results:    vector("mainstay_hub_results_total", "Results that Temporal accepted, by outcome.", "outcome"),
 		stale:      counter("mainstay_hub_stale_results_total", "Results of superseded attempts that were rejected."),

@@ -17,8 +17,9 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// openSession joins the cluster and opens, or re-attaches, the session.
-func (h *Hub) openSession(ctx context.Context, reg protocol.Register) (protocol.Registered, error) {
+// openSession joins the cluster and opens, or re-attaches, the session. token is what the agent joins with; with resume it
+// shows the session that it has instead.
+func (h *Hub) openSession(ctx context.Context, reg protocol.Register, token fleet.JoinToken, resume bool) (protocol.Registered, error) {
 	if err := validateRegistration(reg); err != nil {
 		return protocol.Registered{}, err
 	}
@@ -29,6 +30,7 @@ func (h *Hub) openSession(ctx context.Context, reg protocol.Register) (protocol.
 		AgentID: reg.AgentID, Instance: reg.InstanceID, Host: reg.Host, PID: reg.PID, Zone: reg.Zone, Group: reg.Group,
 		Address: reg.Address, StartedAt: reg.StartedAt.UTC(),
 		Version: reg.Version, Capabilities: reg.Capabilities, TaskTypes: reg.TaskTypes, MaxTasks: reg.MaxTasks, Metadata: reg.Metadata,
+		Token: token, Resume: resume,
 	})
 	if err != nil {
 		return protocol.Registered{}, err
@@ -37,6 +39,14 @@ func (h *Hub) openSession(ctx context.Context, reg protocol.Register) (protocol.
 	case "":
 	case fleet.RefusedFenced:
 		return protocol.Registered{}, fencedProblem()
+	case fleet.RefusedRevoked:
+		return protocol.Registered{}, revokedProblem()
+	case fleet.RefusedToken:
+		return protocol.Registered{}, httpapi.Problem(protocol.CodeUnauthorized, "the join token was revoked: ask an admin for another")
+	case fleet.RefusedUses:
+		return protocol.Registered{}, httpapi.Problem(protocol.CodeForbidden, "the join token has let in as many agents as it may (max_uses): ask an admin for another")
+	case fleet.RefusedResume:
+		return protocol.Registered{}, httpapi.Problem(protocol.CodeUnauthorized, "the cluster does not know the session any more: register with a join token")
 	case fleet.RefusedFull:
 		return protocol.Registered{}, httpapi.Problem(protocol.CodeClusterFull, "the cluster has its maximum of agents: raise max_agents, or stop one")
 	default:
@@ -47,12 +57,12 @@ func (h *Hub) openSession(ctx context.Context, reg protocol.Register) (protocol.
 	if h.stopping {
 		return protocol.Registered{}, httpapi.Problem(protocol.CodeUnavailable, "this hub is stopping: try another or try again")
 	}
-	s, err := h.admit(reg, joined.Epoch, time.Now())
+	s, err := h.admit(reg, token.ID, joined.Epoch, time.Now())
 	if err != nil {
 		return protocol.Registered{}, err
 	}
 	return protocol.Registered{
-		SessionToken:      h.seal.session(sessionClaims{Agent: s.agent, Cluster: s.cluster, Instance: s.instance, Epoch: s.epoch}),
+		SessionToken:      h.seal.session(sessionClaims{Agent: s.agent, Cluster: s.cluster, Instance: s.instance, Epoch: s.epoch, Token: s.token}),
 		Epoch:             s.epoch,
 		HubID:             h.id,
 		HeartbeatInterval: fleet.Duration(h.config.Timing.HeartbeatInterval),
@@ -116,10 +126,13 @@ func (h *Hub) refuseForeign(ctx context.Context, reg protocol.Register) error {
 }
 
 // admit opens the session of a joined agent, or brings an existing one up to date. The mutex is held.
-func (h *Hub) admit(reg protocol.Register, epoch int64, now time.Time) (*session, error) {
+func (h *Hub) admit(reg protocol.Register, token string, epoch int64, now time.Time) (*session, error) {
 	s, directive := h.sessions[reg.AgentID], h.directives[reg.Cluster]
 	if s != nil && (s.epoch > epoch || s.epoch == epoch && s.instance != reg.InstanceID) || directive.Fenced(reg.AgentID, epoch) {
 		return nil, fencedProblem() // a newer process registered while this one joined, here or at another hub
+	}
+	if directive.Ended(token) {
+		return nil, revokedProblem() // meanwhile
 	}
 	if s != nil && s.instance != reg.InstanceID {
 		h.end(s, ending{reason: "a newer process took its agent id", fenced: true, lease: h.leaseLeft(s, now), at: now})
@@ -136,6 +149,7 @@ func (h *Hub) admit(reg protocol.Register, epoch int64, now time.Time) (*session
 		s.toldLevel, s.turnedAt = "", time.Time{} // its cluster has forgotten with the join
 		s.repeat()
 	}
+	s.token = token
 	listed := map[attemptKey]bool{}
 	for _, r := range reg.Running {
 		listed[attemptKey{r.TaskID, r.Attempt}] = true

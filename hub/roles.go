@@ -91,6 +91,8 @@ func (h *Hub) direct(d contract.Directive) {
 		case s.cluster != d.Cluster:
 		case d.Fenced(s.agent, s.epoch):
 			h.end(s, ending{reason: "a newer process took its agent id", fenced: true, lease: h.leaseLeft(s, now), at: now})
+		case d.Ended(s.token):
+			h.end(s, ending{reason: "its join token was revoked, and its session ended with it", revoked: true, lease: h.leaseLeft(s, now), at: now})
 		default:
 			h.serve(s)
 			h.tellRole(s)

@@ -92,10 +92,10 @@ func TestReplacedWhileRegistering(t *testing.T) {
 		require.NoError(t, b.directActivity(t.Context(), newer))
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		_, err := b.admit(older, 7, time.Now())
+		_, err := b.admit(older, "", 7, time.Now())
 		require.Error(t, err)
 		require.Nil(t, b.sessions["b"])
-		_, err = b.admit(older, 8, time.Now())
+		_, err = b.admit(older, "", 8, time.Now())
 		require.NoError(t, err)
 	})
 }

@@ -16,12 +16,13 @@ type sealer struct{ key []byte }
 
 var errSeal = errors.New("the token is missing, forged or damaged")
 
-// sessionClaims identify one session.
+// sessionClaims identify one session. Token is the id of the join token that it was opened with; empty: none that is kept.
 type sessionClaims struct {
 	Agent    string `json:"a"`
 	Cluster  string `json:"c"`
 	Instance string `json:"i"`
 	Epoch    int64  `json:"e"`
+	Token    string `json:"t,omitempty"`
 }
 
 // attemptClaims identify one attempt in one session. Temporal is the activity's task token.

@@ -17,6 +17,7 @@ import (
 type session struct {
 	agent, cluster, instance string
 	epoch                    int64
+	token                    string // id of the join token that it was opened with
 	registration             protocol.Register
 	candidate                fleet.Candidate // its static part; Running and the load are set when a task is placed
 	openedAt                 time.Time

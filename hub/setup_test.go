@@ -37,6 +37,7 @@ type fakeTemporal struct {
 	respond  error // answers the ends of attempts when set
 	epochs   map[string]fleet.Joined
 	joins    []contract.JoinRequest
+	refuse   string // answers joins when set
 	direct   map[string]contract.Directive
 	changes  []fleet.Transition
 	brake    *fleet.BrakeHold // as last told
@@ -175,6 +176,10 @@ func (c fakeClient) UpdateWorkflow(_ context.Context, o client.UpdateWorkflowOpt
 	cluster, _ := contract.ClusterOfWorkflowID(o.WorkflowID)
 	response := contract.JoinResponse{Directive: c.temporal.direct[cluster]}
 	for _, j := range request.Joins {
+		if c.temporal.refuse != "" {
+			response.Results = append(response.Results, fleet.Joined{AgentID: j.AgentID, Refused: c.temporal.refuse})
+			continue
+		}
 		joined := c.temporal.epochs[j.AgentID]
 		if joined.Replaced != j.Instance {
 			joined = fleet.Joined{AgentID: j.AgentID, Epoch: joined.Epoch + 1, Replaced: j.Instance}
@@ -248,7 +253,7 @@ func (b *bench) register(id string, slots int, change ...func(*protocol.Register
 	for _, c := range change {
 		c(&reg)
 	}
-	answer, err := b.openSession(b.t.Context(), reg)
+	answer, err := b.openSession(b.t.Context(), reg, fleet.JoinToken{}, false)
 	require.NoError(b.t, err)
 	claims, err := b.seal.openSession(answer.SessionToken)
 	require.NoError(b.t, err)

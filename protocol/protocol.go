@@ -16,7 +16,7 @@ const (
 	PollPath     = "/api/v1/agents/{id}/poll"                   // POST Poll → Polled
 	ResultPath   = "/api/v1/agents/{id}/tasks/{task_id}/result" // POST Result → ResultAccepted
 	LogPath      = "/api/v1/agents/{id}/tasks/{task_id}/log"    // POST Log → LogTaken
-	SessionPath  = "/api/v1/agents/{id}/session"                // DELETE: goodbye
+	SessionPath  = "/api/v1/agents/{id}/session"                // POST Register → Registered: go on; DELETE: goodbye
 )
 
 // Register opens or re-attaches a session. The same InstanceID re-attaches: it keeps its epoch and its running
@@ -236,6 +236,7 @@ const (
 	CodeUnknownBulk      = "unknown_bulk"         // 404
 	CodeUnknownScaling   = "unknown_scaling"      // 404
 	CodeUnknownSession   = "unknown_session"      // 409: register again with the same instance_id; running work is kept
+	CodeSessionRevoked   = "session_revoked"      // 403: the agent's join token was revoked, and with it this session; stop
 	CodeFenced           = "fenced"               // 409: a newer process has this agent id; stop
 	CodeAgentIDInUse     = "agent_id_in_use"      // 409: another cluster has this agent id online
 	CodeClusterFull      = "cluster_full"         // 409

@@ -198,7 +198,7 @@ func (r *clusterRun) directive() contract.Directive {
 		Cluster: s.Config.Name, CreatedAt: r.created, Version: s.Version, Mode: s.Config.ReplicationMode, CapabilitySets: s.CapabilitySets,
 		Leader: s.Leader, LeaderEpoch: s.LeaderEpoch, Standbys: s.Standbys, Shards: s.Shards,
 		RoleLease: s.Config.RoleLease, ElectionInterval: s.Config.ElectionInterval, Brake: s.Config.Brake, Fences: fences(s.Members), Cordoned: cordoned(s.Cordons), Slots: s.SlotLimits(), Targets: s.Targets,
-		Paused: paused, PausedLanes: lanes,
+		Paused: paused, PausedLanes: lanes, EndedTokens: s.EndedTokens(),
 	}
 }
 

@@ -13,6 +13,9 @@ func (r *clusterRun) setUpdateHandlers(ctx workflow.Context) error {
 	if err := r.setPauseHandlers(ctx); err != nil {
 		return err
 	}
+	if err := workflow.SetUpdateHandler(ctx, contract.RevokeJoinTokenUpdate, r.revokeToken); err != nil {
+		return err
+	}
 	if err := workflow.SetUpdateHandlerWithOptions(ctx, contract.JoinUpdate, r.join,
 		workflow.UpdateHandlerOptions{Validator: func(contract.JoinRequest) error { return r.refuseDeleted() }}); err != nil {
 		return err

@@ -10,6 +10,7 @@ type Op string
 // The requests that can be made to fail.
 const (
 	OpRegister Op = "register"
+	OpResume   Op = "resume"
 	OpPoll     Op = "poll"
 	OpResult   Op = "result"
 	OpGoodbye  Op = "goodbye"

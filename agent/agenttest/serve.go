@@ -23,6 +23,7 @@ func (h *Hub) routes() http.Handler {
 	mux.HandleFunc("POST "+protocol.ResultPath, h.serveResult)
 	mux.HandleFunc("POST "+protocol.LogPath, h.serveLog)
 	mux.HandleFunc("POST "+protocol.StatePath, h.serveState)
+	mux.HandleFunc("POST "+protocol.SessionPath, h.serveResume)
 	mux.HandleFunc("DELETE "+protocol.SessionPath, h.serveGoodbye)
 	return mux
 }
@@ -46,6 +47,24 @@ func (h *Hub) serveRegister(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	h.open(w, reg)
+}
+
+// serveResume opens a session on the word of an older one of the same process.
+func (h *Hub) serveResume(w http.ResponseWriter, r *http.Request) {
+	var reg protocol.Register
+	if !h.read(w, r, &reg) || h.fault(w, OpResume) {
+		return
+	}
+	if !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer session-") || reg.AgentID != r.PathValue("id") {
+		problem(w, http.StatusUnauthorized, protocol.CodeUnauthorized, "the session token is missing, forged or another agent's")
+		return
+	}
+	h.open(w, reg)
+}
+
+// open opens a session.
+func (h *Hub) open(w http.ResponseWriter, reg protocol.Register) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.fenced[reg.InstanceID] {

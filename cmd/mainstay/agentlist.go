@@ -157,7 +157,7 @@ func (a *app) printAgent(g *gateway.Agent) error {
 	}
 	t.facts([][2]string{
 		{"Agent", g.ID}, {"Cluster", g.Cluster}, {"Status", status}, {"Reason", g.StatusReason}, {"State", string(g.State)}, {"Health", healthText(g)}, {"Role", string(g.Role)},
-		{"Epoch", fmt.Sprint(g.Epoch)}, {"Instance", g.InstanceID}, {"Tasks", load(g)}, {"Runs", currentTasks(g, 10)}, {"Load", a.reductionText(g)}, {"Targets", strings.Join(g.Targets, ", ")},
+		{"Epoch", fmt.Sprint(g.Epoch)}, {"Instance", g.InstanceID}, {"Join token", g.JoinToken}, {"Tasks", load(g)}, {"Runs", currentTasks(g, 10)}, {"Load", a.reductionText(g)}, {"Targets", strings.Join(g.Targets, ", ")},
 		{"Completed", number(g.Completed)}, {"Failed", number(g.Failed)}, {"CPU", percent(g.CPUPercent)}, {"Memory", percent(g.MemoryPercent)},
 		{"Task types", strings.Join(g.TaskTypes, ", ")}, {"Capabilities", strings.Join(g.Capabilities, ", ")},
 		{"Host", g.Host}, {"Address", g.Address}, {"PID", pidText(g.PID)}, {"Zone", g.Zone}, {"Group", g.Group}, {"Version", g.Version}, {"Hub", g.Hub},

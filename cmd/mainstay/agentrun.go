@@ -121,6 +121,8 @@ func agentExit(err error) error {
 	switch {
 	case errors.Is(err, agent.ErrFenced):
 		return withExit(exitConflict, err)
+	case errors.Is(err, agent.ErrRevoked):
+		return withExit(exitRefused, err)
 	case errors.Is(err, agent.ErrGaveUp):
 		return withExit(exitUnreachable, err)
 	}

@@ -96,6 +96,7 @@ type planeOptions struct {
 	gate      *guard.Gate     // nil: security is off
 	audit     *guard.Audit
 	tls       *tls.Config // nil: plain http
+	proxies   *httpapi.Proxies
 	metrics   access.Policy
 	hosts     []string // names under which browsers may reach it; nil: any
 	page      page.Options
@@ -142,7 +143,7 @@ func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, er
 		tracer = o.tracing.Provider().Tracer(tracerName)
 	}
 	api := httpapi.New(httpapi.Options{
-		Logger: o.logger, Tracer: tracer, Registry: registry, Version: version, Gate: apiGate(o.gate), Metrics: o.metrics,
+		Logger: o.logger, Tracer: tracer, Registry: registry, Version: version, Gate: apiGate(o.gate), Proxies: o.proxies, Metrics: o.metrics,
 		Health: p.health(o.roles), Ready: answers,
 	})
 	if o.roles.worker {
@@ -280,7 +281,8 @@ var localHosts = []string{"localhost", "127.0.0.1", "::1"}
 
 // guardBrowsers keeps web pages that a person happens to visit from using the API: agents of `dev` run commands.
 // Programs, which send no Origin, are not affected. hosts, unless nil, are the only host names that are served, so
-// that a page cannot get in by renaming its own host (DNS rebinding).
+// that a page cannot get in by renaming its own host (DNS rebinding); and nothing that a proxy brings is, because security is
+// off then, and others may be behind it.
 func guardBrowsers(next http.Handler, hosts []string) http.Handler {
 	deny := func(detail string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -296,7 +298,12 @@ func guardBrowsers(next http.Handler, hosts []string) http.Handler {
 		return guarded
 	}
 	wrongHost := deny("this control plane serves only its own machine, under the names localhost and 127.0.0.1")
+	proxied := deny("security is off because only this machine can reach the control plane, but this came by a proxy, behind which others may be: set " + adminTokenEnv)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(httpapi.ForwardedFor) != "" || r.Header.Get(httpapi.Forwarded) != "" {
+			proxied.ServeHTTP(w, r)
+			return
+		}
 		host := r.Host
 		if name, _, err := net.SplitHostPort(host); err == nil {
 			host = name

@@ -31,6 +31,10 @@ func (d *devRun) secure(o devOptions, p *planeOptions) (err error) {
 		return nil
 	}
 	p.metrics = metricsPolicy(o.security.OpenMetrics)
+	p.hosts = nil // other pages have no token, whatever host they pretend to be; and a proxy has a name of its own
+	if p.proxies, err = trustedProxies(o.security); err != nil {
+		return err
+	}
 	p.gate, p.audit, err = newGate(o.security, d.tokens, p.key, d.client, p.logger)
 	return err
 }

@@ -58,7 +58,7 @@ resume-schedule: schedule resume x
 trigger-schedule: schedule trigger x
 create-token: token create x --role viewer
 list-tokens: token list
-revoke-token: token revoke x
+revoke-token: token revoke x --end-sessions
 get-session: token whoami
 create-cluster: cluster create x
 list-clusters: cluster list
@@ -119,6 +119,7 @@ var commandless = map[string]string{
 	"send-state":     "of the agent protocol",
 	"sign-in":        "for browsers; commands send a token",
 	"sign-out":       "for browsers",
+	"resume-session": "of the agent protocol",
 	"end-session":    "of the agent protocol",
 }
 

@@ -216,11 +216,12 @@ func knock(server *httpapi.Server, method, path, token string) int {
 func TestHubsTurnAwayForgedSessions(t *testing.T) {
 	t.Parallel()
 	bodies := map[string]string{
-		"poll-agent":    `{"sequence":1,"free_slots":1}`,
-		"report-result": `{"token":"x","attempt":1,"outcome":"completed","started_at":"2026-11-21T12:00:00Z","ended_at":"2026-11-21T12:00:01Z"}`,
-		"send-log":      `{"attempt":1,"lines":[]}`,
-		"send-state":    `{"request":"x","state":{"digest":"","entries":0,"version":{"number":0}},"captured_at":"2026-11-21T12:00:00Z"}`,
-		"end-session":   ``,
+		"poll-agent":     `{"sequence":1,"free_slots":1}`,
+		"report-result":  `{"token":"x","attempt":1,"outcome":"completed","started_at":"2026-11-21T12:00:00Z","ended_at":"2026-11-21T12:00:01Z"}`,
+		"send-log":       `{"attempt":1,"lines":[]}`,
+		"send-state":     `{"request":"x","state":{"digest":"","entries":0,"version":{"number":0}},"captured_at":"2026-11-21T12:00:00Z"}`,
+		"resume-session": `{"agent_id":"a-1","instance_id":"12345678","cluster":"c","max_tasks":1}`,
+		"end-session":    ``,
 	}
 	tokens, gate := testTokens()
 	server := everyRoute(t, httpapi.Options{Gate: gate})

@@ -28,6 +28,7 @@ type securityFlags struct {
 	adminTokenFile, joinTokenFile string
 	tlsCert, tlsKey, tlsClientCA  string
 	auditLog                      string
+	proxies                       []string
 	insecure                      bool
 }
 
@@ -36,6 +37,7 @@ func (f *securityFlags) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&f.adminTokenFile, "admin-token-file", "", "file with the first admin token (default: $"+adminTokenEnv+")")
 	flags.StringVar(&f.joinTokenFile, "join-token-file", "", "file with a join token for the agents of all clusters (default: $"+joinTokenEnv+")")
 	flags.StringVar(&f.auditLog, "audit-log", "", "where each change is written: log, off or a file (default: security.audit_log of the configuration, else log)")
+	flags.StringSliceVar(&f.proxies, "trusted-proxies", nil, "addresses or CIDR blocks of the reverse proxies before this server, whose X-Forwarded-For tells who a client is (default: security.trusted_proxies of the configuration, else none)")
 }
 
 // addServing adds those of `serve` alone.
@@ -60,7 +62,19 @@ func (f *securityFlags) over(s config.Security) config.Security {
 			*field.into = field.flag
 		}
 	}
+	if len(f.proxies) > 0 {
+		s.TrustedProxies = f.proxies
+	}
 	return s
+}
+
+// trustedProxies are the proxies that are believed; nil: none.
+func trustedProxies(s config.Security) (*httpapi.Proxies, error) {
+	blocks, err := s.Proxies()
+	if err != nil || len(blocks) == 0 {
+		return nil, withExit(exitUsage, err)
+	}
+	return httpapi.NewProxies(blocks, s.ProxyHeader)
 }
 
 // firstTokens are the tokens that are known before any was made.

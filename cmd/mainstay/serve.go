@@ -143,6 +143,9 @@ func (a *app) serve(ctx context.Context, s serving) error {
 	if err := ensureSearchAttributes(ctx, o.temporal, o.namespace, log); err != nil {
 		return err
 	}
+	if o.proxies, err = trustedProxies(security); err != nil {
+		return err
+	}
 	if err := o.secure(&s.security, security, tokens); err != nil {
 		return err
 	}

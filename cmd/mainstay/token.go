@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,7 +38,8 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 		Use: "create NAME", Short: "Make a token and show it, this once",
 		Example: `  mainstay token create ci --role operator
   mainstay token create acme-portal --role viewer --tenant acme --expires-in 720h
-  mainstay token create builders --kind join --cluster build`,
+  mainstay token create builders --kind join --cluster build
+  mainstay token create three-hosts --kind join --cluster build --max-uses 3 --expires-in 1h`,
 		Args: exactly("a name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
@@ -61,6 +64,7 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 	flags.StringVar(&r.Tenant, "tenant", "", "the only tenant whose tasks an api token sees and touches (default: all)")
 	flags.StringVar(&r.Cluster, "cluster", "", "the cluster that the agents of a join token may join")
 	flags.StringVar(&r.AgentID, "agent", "", "the only agent that may use a join token (default: any)")
+	flags.IntVar(&r.MaxUses, "max-uses", 0, "how many agents may register with a join token; one that comes again counts once (default: any number)")
 	flags.DurationVar(&expires, "expires-in", 0, "how long it lives (default: until it is revoked)")
 	a.outputFlag(command)
 	return command
@@ -91,7 +95,7 @@ func (a *app) printTokens(tokens []gateway.Token) error {
 		_, err := fmt.Fprintln(a.stdout, "There are no tokens but those that the control plane was started with.")
 		return err
 	}
-	t := newTable(a.stdout, "TOKEN", "NAME", "KIND", "MAY", "FOR", "CREATED", "BY", "EXPIRES")
+	t := newTable(a.stdout, "TOKEN", "NAME", "KIND", "MAY", "FOR", "USES", "CREATED", "BY", "EXPIRES")
 	for i := range tokens {
 		k := &tokens[i]
 		may, of := string(k.Role), cmp.Or(k.Tenant, "all tenants")
@@ -101,6 +105,10 @@ func (a *app) printTokens(tokens []gateway.Token) error {
 				of = "agent " + k.AgentID + " in " + of
 			}
 		}
+		uses := "-"
+		if k.MaxUses > 0 {
+			uses = fmt.Sprintf("%s of %d", known(k.Uses), k.MaxUses)
+		}
 		expires := "never"
 		switch {
 		case k.Expired:
@@ -108,33 +116,65 @@ func (a *app) printTokens(tokens []gateway.Token) error {
 		case k.ExpiresAt != nil:
 			expires = k.ExpiresAt.Local().Format("2006-01-02 15:04")
 		}
-		t.row(k.ID, k.Name, string(k.Kind), may, of, a.ago(&k.CreatedAt), k.CreatedBy, expires)
+		t.row(k.ID, k.Name, string(k.Kind), may, of, uses, a.ago(&k.CreatedAt), k.CreatedBy, expires)
 	}
 	return t.flush()
 }
 
+// known is a number, or a question mark while nobody can tell.
+func known(n *int) string {
+	if n == nil {
+		return "?"
+	}
+	return strconv.Itoa(*n)
+}
+
 func (a *app) tokenRevokeCommand() *cobra.Command {
+	var endSessions bool
 	command := &cobra.Command{
 		Use: "revoke ID", Short: "Revoke a token: within seconds it no longer works",
-		Long: `Revoke a token, by its id. It and the browsers' sessions that it opened stop to work within 5 s. Agents that registered
-with a join token stay; they need another one when they register anew.`,
-		Example: "  mainstay token revoke 3f0c5e8a91b2", Args: exactly("a token's id"),
+		Long: `Revoke a token, by its id. An api token stops to work within 5 s, with the browsers' sessions and the streams that it opened.
+A join token lets in no agent from now on. Agents that have registered with it stay, also when their hub is started again,
+for as long as their process lives. With --end-sessions they are told to stop at once, and their tasks move to others.`,
+		Example: "  mainstay token revoke 3f0c5e8a91b2\n  mainstay token revoke 95b0832ac43e --end-sessions", Args: exactly("a token's id"),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {
 				return err
 			}
-			if _, err := client.call(c.Context(), http.MethodDelete, pathOf(tokensPath, args[0]), 0, nil, nil); err != nil {
+			id := args[0]
+			if _, named, whole := access.TokenID(id); whole { // its secret need not travel, nor stand in a log
+				id = named
+			}
+			path := pathOf(tokensPath, id)
+			if endSessions {
+				path += "?end_sessions=true"
+			}
+			var revoked gateway.RevokedToken
+			raw, err := client.call(c.Context(), http.MethodDelete, path, 0, nil, &revoked)
+			if err != nil {
 				return err
 			}
-			return a.print(map[string]string{"revoked": args[0]}, func() error {
-				_, err := fmt.Fprintf(a.stdout, "Token %s is revoked.\n", args[0])
-				return err
-			})
+			return a.print(raw, func() error { return a.printRevoked(&revoked, endSessions) })
 		},
 	}
+	command.Flags().BoolVar(&endSessions, "end-sessions", false, "also end the sessions of the agents that registered with a join token")
 	a.outputFlag(command)
 	return command
+}
+
+func (a *app) printRevoked(t *gateway.RevokedToken, endSessions bool) error {
+	ended := ""
+	switch n := len(t.EndedSessions); {
+	case n == 1:
+		ended = " The session of agent " + t.EndedSessions[0] + " ends."
+	case n > 1:
+		ended = fmt.Sprintf(" The sessions of %d agents end: %s.", n, strings.Join(t.EndedSessions, ", "))
+	case endSessions:
+		ended = " No agent that registered with it is connected."
+	}
+	_, err := fmt.Fprintf(a.stdout, "Token %s is revoked.%s\n", t.ID, ended)
+	return err
 }
 
 func (a *app) whoAmICommand() *cobra.Command {

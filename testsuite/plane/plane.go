@@ -141,6 +141,8 @@ type NodeOptions struct {
 	Config hub.Config
 	// Gate asks who one is; nil: security is off.
 	Gate *guard.Gate
+	// Proxies are those whose word about a client's address counts.
+	Proxies *httpapi.Proxies
 	// TLS serves https.
 	TLS *tls.Config
 	// DialTemporal opens the node's connections to Temporal, so that a test can cut them.
@@ -191,7 +193,7 @@ func NewNode(t testing.TB, o NodeOptions) *Node {
 	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
 	n := &Node{Registry: prometheus.NewRegistry()}
 	tracer := Tracer().Tracer("test")
-	serving := httpapi.Options{Logger: log, Tracer: tracer, Registry: n.Registry, Version: "test", Health: n.health, Ready: func(ctx context.Context) error {
+	serving := httpapi.Options{Logger: log, Tracer: tracer, Registry: n.Registry, Version: "test", Proxies: o.Proxies, Health: n.health, Ready: func(ctx context.Context) error {
 		_, err := c.CheckHealth(ctx, &client.CheckHealthRequest{})
 		return err
 	}}

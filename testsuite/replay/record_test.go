@@ -93,6 +93,10 @@ func TestRecord(t *testing.T) {
 		update(t, c, contract.ClusterWorkflowID(cluster), contract.ResumeUpdate, contract.ResumeRequest{Lane: lane})
 	}
 
+	t.Log("a join token is revoked, and then its sessions end")
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.RevokeJoinTokenUpdate, contract.RevokeJoinTokenRequest{ID: "0123456789ab"})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.RevokeJoinTokenUpdate, contract.RevokeJoinTokenRequest{ID: "0123456789ab", EndSessions: true})
+
 	for _, id := range []string{"completed", "retried", "failed", "dead-letter", "cancelled", "expired", "timed-out", "unhandled", "moved", "reviewed"} {
 		if id != "dead-letter" {
 			closed(t, c, contract.TaskWorkflowID(id))
