@@ -85,7 +85,7 @@ func (g *Gateway) readHealingSchedule(ctx context.Context, status *HealingStatus
 }
 
 func (g *Gateway) describeHealing(ctx context.Context) (*workflowservice.DescribeScheduleResponse, error) {
-	d, err := g.client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{Namespace: g.namespace, ScheduleId: contract.HealingScheduleID})
+	d, err := g.describeLoop(ctx, contract.HealingScheduleID)
 	if isAny[*serviceerror.NotFound](err) {
 		return nil, httpapi.Problem(protocol.CodeConflict, noHealing)
 	}

@@ -17,6 +17,8 @@ const (
 	runFresh = 5 * time.Second
 	// runTimeout bounds reading one: the overview does not wait longer for it.
 	runTimeout = time.Second
+	// describePatience bounds the pauses between asking for a schedule that cannot be told about right now.
+	describePatience = 400 * time.Millisecond
 )
 
 // runCache remembers for a short time whether the schedules of healing and scaling run.
@@ -52,6 +54,20 @@ func (c *runCache) forget(id string) {
 	delete(c.entries, id)
 }
 
+// describeLoop describes the schedule of healing or scaling. For a moment after a schedule was paused, resumed or triggered
+// Temporal cannot tell how it stands: it is asked again.
+func (g *Gateway) describeLoop(ctx context.Context, id string) (*workflowservice.DescribeScheduleResponse, error) {
+	for wait := 2 * firstPause; ; wait *= 2 {
+		d, err := g.client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{Namespace: g.namespace, ScheduleId: id})
+		if !isAny[*serviceerror.Unavailable](err) && !isAny[*serviceerror.WorkflowNotReady](err) && !isAny[*serviceerror.ResourceExhausted](err) || wait > describePatience {
+			return d, err
+		}
+		if g.pause(ctx, wait) != nil {
+			return nil, err
+		}
+	}
+}
+
 // scheduleRun tells whether a schedule runs. That one is missing is not remembered: it is about to be made.
 func (g *Gateway) scheduleRun(ctx context.Context, id string) (fleet.ScheduleRun, error) {
 	now := time.Now()
@@ -60,7 +76,7 @@ func (g *Gateway) scheduleRun(ctx context.Context, id string) (fleet.ScheduleRun
 	}
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
-	d, err := g.client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{Namespace: g.namespace, ScheduleId: id})
+	d, err := g.describeLoop(ctx, id)
 	if isAny[*serviceerror.NotFound](err) {
 		return fleet.ScheduleRun{Missing: true}, nil
 	}
