@@ -165,6 +165,9 @@ type HealingRecord struct {
 	Ref         string     `json:"ref,omitempty"`
 	DecidedAt   time.Time  `json:"decided_at"`
 	CompletedAt *time.Time `json:"completed_at,omitempty"`
+	// WorkflowID and RunID are of its workflow in Temporal; who reads the record adds them.
+	WorkflowID string `json:"workflow_id,omitempty"`
+	RunID      string `json:"run_id,omitempty"`
 }
 
 // HealingCycleRecord tells one healing cycle.

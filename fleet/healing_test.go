@@ -87,7 +87,7 @@ func TestDecideHealing(t *testing.T) {
 		"a dry run's does not count":      {with(caseOf(illFor("a", HealthDegraded, long)), func(c *HealingCase) { c.Past = past(HealDrain, "a", time.Minute); c.Past[0].Verdict = HealPlan }), "drain_agent a act", ""},
 		"what is skipped is recorded once": {with(caseOf(illFor("a", HealthCritical, long)), func(c *HealingCase) {
 			c.Braked, c.Past = true, []HealingPast{{Type: HealFailover, TargetID: "a", Verdict: HealSkip, At: noon.Add(-time.Minute)}}
-		}), "failover_agent a waiting", "done once"},
+		}), "failover_agent a waiting", "network is the likelier culprit; recorded once"},
 
 		"healthy again":             {caseOf(out(HealthHealthy, 6*time.Minute)), "restore_agent a act", ""},
 		"not for long":              {caseOf(out(HealthHealthy, 4*time.Minute)), "restore_agent a waiting", "it is given 5m0s"},
@@ -100,7 +100,7 @@ func TestDecideHealing(t *testing.T) {
 		"something stuck":           {with(caseOf(), func(c *HealingCase) { c.Stuck = []Stuck{{What: "reviews", Reason: "2 tasks wait"}} }), "report reviews act", ""},
 		"stuck, reported": {with(caseOf(), func(c *HealingCase) {
 			c.Stuck, c.Past = []Stuck{{What: "reviews"}}, past(HealReport, "reviews", 59*time.Minute)
-		}), "report reviews waiting", "done once"},
+		}), "report reviews waiting", "recorded once"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

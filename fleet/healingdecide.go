@@ -105,7 +105,12 @@ func (h *healer) judge(d *HealingDecision) {
 	}
 	times, until := h.damped(d)
 	if d.Facts.Times = times; h.now.Before(until) {
-		d.Verdict, d.Why = HealWait, fmt.Sprintf("done %s within a day; not again before %s", often(times), until.UTC().Format(time.RFC3339))
+		done := "done"
+		if d.Verdict != HealAct || d.Type == HealReport {
+			done = "recorded"
+		}
+		d.Why = joined(d.Why, fmt.Sprintf("%s %s within a day; not again before %s", done, often(times), until.UTC().Format(time.RFC3339))) // why it must not be done stays worth knowing
+		d.Verdict = HealWait
 		return
 	}
 	switch {

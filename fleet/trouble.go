@@ -35,12 +35,16 @@ const (
 	TroubleDeadLetter TroubleKind = "dead_letter"
 	TroubleReview     TroubleKind = "review"
 	TroubleFailover   TroubleKind = "failover"
+	TroubleHealth     TroubleKind = "health"         // agents are unwell
+	TroubleHealing    TroubleKind = "healing"        // healing is kept from mending that, or does not run
+	TroublePausedHeal TroubleKind = "healing_paused" // a person paused it
+	TroubleScaling    TroubleKind = "scaling"        // agents cannot be started or stopped as they should
 )
 
 // Trouble is something that a person should know of: what, where, since when, why, and what to do.
 type Trouble struct {
 	Severity Severity    `json:"severity" enum:"critical,warning,notice"`
-	Kind     TroubleKind `json:"kind" enum:"unanswered,agents,no_leader,no_owner,brake,paused,cordoned,not_served,old_work,dead_letter,review,failover"`
+	Kind     TroubleKind `json:"kind" enum:"unanswered,agents,no_leader,no_owner,brake,paused,cordoned,not_served,old_work,dead_letter,review,failover,health,healing,healing_paused,scaling"`
 	Cluster  string      `json:"cluster,omitempty"`
 	Lane     string      `json:"lane,omitempty"`
 	Agents   []string    `json:"agents,omitempty" doc:"Some of the agents that it is about."`
@@ -160,8 +164,14 @@ func (c *Cluster) missingAgents() (Trouble, bool) {
 		p.Do = "Their work waits in its lanes. Look at their hosts and start them again; an agent that comes back takes its place at once."
 	case len(lost) > 0:
 		p.Do = "Their work has moved. Look at their hosts and start them again; an agent that comes back takes its place at once."
-	case len(suspect) == 0:
+	case len(suspect) > 0:
+	case c.Config.Scaling.On() && (c.Scaling == nil || c.Scaling.Blocked == nil):
+		p.Do = "Scaling starts what is missing."
+	default:
 		p.Do = "Start agents: mainstay agent run --cluster " + c.Config.Name
+	}
+	if c.Config.Scaling.On() && c.Scaling != nil && c.Scaling.Blocked != nil {
+		p.Why = joined(p.Why, "scaling cannot start agents: "+c.Scaling.Blocked.Reason)
 	}
 	return p, true
 }
@@ -246,15 +256,17 @@ func (c *Cluster) noOwner() (Trouble, bool) {
 		Why:  what + " " + strings.Join(shown, ", ") + more + ": the last owner's lease must run out first"}, true
 }
 
-// cordoned is about agents that are given no work because a person wants so.
+// cordoned is about agents that are given no work because a person, or scaling, wants so. Those that healing took out of
+// service are a matter of their health.
 func (c *Cluster) cordoned() (Trouble, bool) {
-	if len(c.Cordons) == 0 {
+	cordons := slices.DeleteFunc(slices.Clone(c.Cordons), func(k Cordon) bool { return c.outBy(k.AgentID) == outByHealing })
+	if len(cordons) == 0 {
 		return Trouble{}, false
 	}
-	p := Trouble{Severity: SeverityNotice, Kind: TroubleCordoned, Count: int64(len(c.Cordons)), Since: since(c.Cordons[0].Since)}
+	p := Trouble{Severity: SeverityNotice, Kind: TroubleCordoned, Count: int64(len(cordons)), Since: since(cordons[0].Since)}
 	draining := 0
-	for i := range c.Cordons {
-		k := &c.Cordons[i]
+	for i := range cordons {
+		k := &cordons[i]
 		if k.Since.Before(*p.Since) {
 			p.Since = since(k.Since)
 		}
@@ -265,7 +277,7 @@ func (c *Cluster) cordoned() (Trouble, bool) {
 			draining++
 		}
 	}
-	switch maintained := len(c.Cordons) - draining; {
+	switch maintained := len(cordons) - draining; {
 	case draining == 0:
 		p.What = fmt.Sprintf("%s of cluster %s %s in maintenance", agentCount(maintained), c.Config.Name, isAre(maintained))
 		p.Do = "End the maintenance when the work on them is done."
@@ -274,8 +286,8 @@ func (c *Cluster) cordoned() (Trouble, bool) {
 	default:
 		p.What = fmt.Sprintf("%d agents of cluster %s are being drained, %d are in maintenance", draining, c.Config.Name, maintained)
 	}
-	if len(c.Cordons) == 1 {
-		p.Why = c.Cordons[0].Reason
+	if len(cordons) == 1 {
+		p.Why = cordons[0].Reason
 	}
 	return p, true
 }

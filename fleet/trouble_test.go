@@ -55,6 +55,14 @@ func TestTroubles(t *testing.T) {
 			cluster: Cluster{Config: ClusterConfig{MinAgents: 1}},
 			want:    []told{{SeverityCritical, TroubleAgents, "cluster c has no online agent", "", "mainstay agent run --cluster c"}},
 		},
+		"none, and scaling is at it": {
+			cluster: Cluster{Config: ClusterConfig{MinAgents: 1, Scaling: ScalingPolicy{Mode: ScalingManual}}},
+			want:    []told{{SeverityCritical, TroubleAgents, "cluster c has no online agent", "", "Scaling starts"}},
+		},
+		"none, and scaling cannot help": {
+			cluster: Cluster{Config: ClusterConfig{MinAgents: 1, Scaling: ScalingPolicy{Mode: ScalingManual}}, Scaling: &ScalingState{Blocked: &Blocked{Reason: "no spawner"}}},
+			want:    []told{{SeverityCritical, TroubleAgents, "cluster c has no online agent", "scaling cannot start agents: no spawner", "mainstay agent run --cluster c"}},
+		},
 		"all lost": {
 			cluster: Cluster{Members: []Member{lost}},
 			want:    []told{{SeverityCritical, TroubleAgents, "cluster c has no online agent", "lost", "waits in its lanes"}},

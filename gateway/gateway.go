@@ -46,6 +46,7 @@ type Gateway struct {
 	every     time.Duration         // between two readings of the fleet
 	submitted *prometheus.CounterVec
 	clusters  clusterCache
+	loopRuns  runCache
 	opening   chan struct{} // held while a lane is opened
 	newID     func() string
 	pause     func(ctx context.Context, d time.Duration) error

@@ -85,7 +85,7 @@ func (g *Gateway) readHealingSchedule(ctx context.Context, status *HealingStatus
 }
 
 func (g *Gateway) describeHealing(ctx context.Context) (*workflowservice.DescribeScheduleResponse, error) {
-	d, err := g.client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{Namespace: g.namespace, ScheduleId: contract.HealingScheduleID})
+	d, err := g.describeLoop(ctx, contract.HealingScheduleID)
 	if isAny[*serviceerror.NotFound](err) {
 		return nil, httpapi.Problem(protocol.CodeConflict, noHealing)
 	}
@@ -102,6 +102,7 @@ func (g *Gateway) pauseHealing(ctx context.Context, pause bool, why *ReasonReque
 	_, err := g.client.WorkflowService().PatchSchedule(ctx, &workflowservice.PatchScheduleRequest{
 		Namespace: g.namespace, ScheduleId: contract.HealingScheduleID, Patch: pausePatch(pause, why), RequestId: uuid.NewString(),
 	})
+	defer g.loopRuns.forget(contract.HealingScheduleID)
 	if err != nil {
 		return HealingStatus{}, g.answer(err, "pause or resume healing", protocol.CodeInternal)
 	}
@@ -207,6 +208,7 @@ func (g *Gateway) healingRecords(ctx context.Context, infos []*workflowpb.Workfl
 func (g *Gateway) healingRecord(ctx context.Context, info *workflowpb.WorkflowExecutionInfo) fleet.HealingRecord {
 	record, why := workflowRecord[fleet.HealingRecord](ctx, g, info, contract.HealingQuery)
 	if why == "" {
+		record.WorkflowID, record.RunID = info.GetExecution().GetWorkflowId(), info.GetExecution().GetRunId()
 		return record
 	}
 	cluster, kind, target, ok := contract.HealingActionOfWorkflowID(info.GetExecution().GetWorkflowId())
@@ -215,7 +217,8 @@ func (g *Gateway) healingRecord(ctx context.Context, info *workflowpb.WorkflowEx
 	}
 	at := info.GetStartTime().AsTime().UTC()
 	record = fleet.HealingRecord{ID: contract.HealingActionID(cluster, kind, target, at), Cluster: cluster, Type: kind, TargetID: target,
-		Status: fleet.HealingRunning, Outcome: why, DecidedAt: at}
+		Status: fleet.HealingRunning, Outcome: why, DecidedAt: at,
+		WorkflowID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId()}
 	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		record.Status, record.CompletedAt = fleet.HealingFailed, timeOf(info.GetCloseTime())
 	}

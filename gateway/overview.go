@@ -89,9 +89,12 @@ func (g *Gateway) Overview(ctx context.Context) (Overview, error) {
 		records, err := g.listFailovers(ctx, &listFailoversInput{RecordPageInput: RecordPageInput{PageSize: overviewFailovers}})
 		b.failovers(records, err)
 	})
+	var runs selfCareRuns
+	parts.Go(func() { runs = b.loops(ctx, g) })
 	views, live := g.overviewClusters(ctx, listed, &b)
 	b.lanes(g.overviewLanes(ctx, views, live))
 	parts.Wait()
+	b.selfCare(views, live, runs)
 	if b.broken() {
 		g.logger.Debug("parts of an overview were not read", zap.Strings("missing", b.Missing))
 	}

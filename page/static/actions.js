@@ -5,12 +5,15 @@ import { seg } from "./address.js";
 import { post, call, Problem } from "./api.js";
 import { count, num } from "./format.js";
 
-let changed = () => {};
+let afterwards = () => {};
 
 /** whenChanged calls back after something was done. */
 export function whenChanged(callback) {
-  changed = callback;
+  afterwards = callback;
 }
+
+/** changed says that something was done. */
+export const changed = () => afterwards();
 
 /** say shows a message for a while, and has it read out. */
 export function say(text, kind = "ok") {
@@ -20,7 +23,8 @@ export function say(text, kind = "ok") {
   setTimeout(() => toast.remove(), kind === "bad" ? 12000 : 5000);
 }
 
-function words(error) {
+/** words says what went wrong. */
+export function words(error) {
   if (!(error instanceof Problem)) return "Something went wrong on this page: " + error.message;
   return [error.message, ...error.fields.map((f) => `${f.location}: ${f.message}`)].join(" ");
 }
@@ -66,8 +70,8 @@ function field(f) {
   return h("label", { for: props.id }, h("span", null, f.label), control);
 }
 
-const reason = (required) => ({ name: "reason", label: required ? "Reason" : "Reason (optional)", required, hint: "kept in the history" });
-const because = (v) => (v.reason ? { reason: v.reason } : {});
+export const reason = (required) => ({ name: "reason", label: required ? "Reason" : "Reason (optional)", required, hint: "kept in the history" });
+export const because = (v) => (v.reason ? { reason: v.reason } : {});
 const taskPath = (id, word) => `/tasks/${seg(id)}/${word}`;
 
 /** retryTask needs no dialog: it does what the button says, and no more. */

@@ -13,14 +13,16 @@ import { overview, problem } from "./overview.js";
 import { agents, agent, clusters, cluster } from "./fleet.js";
 import { tasks, task, deadLetters, reviews } from "./tasks.js";
 import { queue, failovers, failover, drains } from "./work.js";
+import { healing } from "./healing.js";
+import { scaling } from "./scaling.js";
 
 performance.mark("script"); // a test reads it: by then the first view's reads are under way
 
-const views = { "": overview, agents, clusters, tasks, failovers, drains, queue, "dead-letters": deadLetters, reviews };
+const views = { "": overview, agents, clusters, tasks, failovers, drains, healing, scaling, queue, "dead-letters": deadLetters, reviews };
 const one = { agents: agent, clusters: cluster, tasks: task, failovers: failover };
 
 const nav = [["", "Overview", "o"], ["clusters", "Clusters", "c"], ["agents", "Agents", "a"], ["tasks", "Tasks", "t"], ["queue", "Queue", "q"], ["failovers", "Failovers", "f"],
-  ["drains", "Drains", "d"], ["dead-letters", "Dead letters", "l", (o) => o.tasks.dead_letter], ["reviews", "Reviews", "r", (o) => o.tasks.review]];
+  ["drains", "Drains", "d"], ["healing", "Healing", "h"], ["scaling", "Scaling", "s"], ["dead-letters", "Dead letters", "l", (o) => o.tasks.dead_letter], ["reviews", "Reviews", "r", (o) => o.tasks.review]];
 
 const $ = (id) => document.getElementById(id);
 

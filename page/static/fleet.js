@@ -7,6 +7,8 @@ import { lists, single } from "./reads.js";
 import { ago, span, goDuration, num, count } from "./format.js";
 import { badge, section, table, facts, load, bar, agentLink, clusterLink, failoverItem, filters, button, temporalLink, label, tone } from "./parts.js";
 import { laneTable } from "./work.js";
+import { healingList, healingMode } from "./healing.js";
+import { scalingButtons, scalingItem, scalingNow } from "./scaling.js";
 import * as act from "./actions.js";
 
 const percent = (n) => (n === undefined ? null : `${Math.round(n)} %`);
@@ -54,11 +56,11 @@ export const agent = {
   every: 5000,
   wants: (type, d, p) => d.agent_id === p.id || d.previous_agent_id === p.id,
   async load(p, signal) {
-    const [one, itsHealth, itsFailovers] = single.agents(p);
-    const [a, health, failovers] = await Promise.all([get(one, signal), get(itsHealth, signal).catch(() => null), get(itsFailovers, signal).catch(() => null)]);
-    return { a, health, failovers };
+    const [one, ...more] = single.agents(p);
+    const [a, health, failovers, healing] = await Promise.all([get(one, signal), ...more.map((path) => get(path, signal).catch(() => null))]);
+    return { a, health, failovers, healing };
   },
-  render({ a, health, failovers }) {
+  render({ a, health, failovers, healing }) {
     const serving = a.status === "online" || a.status === "suspect";
     return [
       h("nav.crumbs", { "aria-label": "Where this is" }, clusterLink(a.cluster), " / ", h("span", null, "agent")),
@@ -75,6 +77,7 @@ export const agent = {
         ["Hub", a.hub], ["Version", a.version], ["Capabilities", a.capabilities?.join(", ")], ["Task types", a.task_types?.join(", ") || "any"], ["Process", h("span.mono", null, a.instance_id)],
         ...Object.entries(a.metadata ?? {})),
       section("Health", { aside: health?.level && badge(health.level, `${label(health.level)} ${health.score?.toFixed(2) ?? ""}`) }, healthParts(health)),
+      section("Healing", { aside: h("a", { href: "#/healing" + query({ agent: a.id }) }, "all") }, healingList(healing?.actions, "Healing never had to do anything about it.")),
       section("Failovers", null, failovers?.failovers.length ? h("ul.plain", null, failovers.failovers.map(failoverItem)) : h("p.empty", null, "Its work was never moved.")),
     ];
   },
@@ -113,11 +116,11 @@ export const cluster = {
   long: true,
   wants: (type, d, p) => d.cluster === p.id && !type.startsWith("task."),
   async load(p, signal) {
-    const [one, itsMembers, itsQueue, itsFailovers] = single.clusters(p);
-    const [c, members, queue, failovers] = await Promise.all([get(one, signal), get(itsMembers, signal), get(itsQueue, signal).catch(() => null), get(itsFailovers, signal).catch(() => null)]);
-    return { c, members: members.members, queue, failovers };
+    const [one, itsMembers, ...more] = single.clusters(p);
+    const [c, members, queue, failovers, healing, scaling] = await Promise.all([get(one, signal), get(itsMembers, signal), ...more.map((path) => get(path, signal).catch(() => null))]);
+    return { c, members: members.members, queue, failovers, healing, scaling };
   },
-  render({ c, members, queue, failovers }, p, app) {
+  render({ c, members, queue, failovers, healing, scaling }, p, app) {
     const troubles = app.overview()?.problems.filter((x) => x.cluster === c.name) ?? [];
     return [
       h("nav.crumbs", { "aria-label": "Where this is" }, h("a", { href: "#/clusters" }, "clusters")),
@@ -135,6 +138,11 @@ export const cluster = {
       section("Lanes", null, queue ? laneTable(queue.lanes, false) : h("p.empty", null, "Temporal did not tell what waits.")),
       section("Failovers", { aside: h("a", { href: "#/failovers" + query({ cluster: c.name }) }, "all") },
         failovers?.failovers.length ? h("ul.plain", null, failovers.failovers.map(failoverItem)) : h("p.empty", null, "None.")),
+      section("Healing", { aside: [badge(c.self_healing.mode), h("a", { href: "#/healing" + query({ cluster: c.name }) }, "all")] },
+        healingList(healing?.actions, "It did not have to do anything here."),
+        h("div.actions", null, button("Mode…", () => healingMode(c.name, c.self_healing.mode), { "aria-label": `Change healing of cluster ${c.name}` }))),
+      section("Scaling", { aside: [badge(c.scaling?.mode || "off"), h("a", { href: "#/scaling" + query({ cluster: c.name }) }, "all")] },
+        scaling ? h("div.stack", null, scalingNow(scaling), scaling.actions.length > 0 && h("ul.plain", null, scaling.actions.slice(0, 3).map(scalingItem)), scalingButtons(scaling)) : h("p.empty", null, "Temporal did not tell.")),
       section("Settings", null, facts(["Agents", [c.min_agents && `at least ${c.min_agents}`, c.desired_agents && `${c.desired_agents} desired`, `at most ${num(c.max_agents)}`].filter(Boolean).join(", ")], ["Selection", label(c.selection_strategy)], ["Role lease", c.role_lease],
         ["Transfer timeout", span(goDuration(c.task_transfer_timeout))], ["Dead letters kept", span(goDuration(c.dead_letter_retention))], ["Target group", c.target_group],
         ["Brake", c.brake.share >= 1 ? "off" : `more than ${Math.round(c.brake.share * 100)} % and at least ${c.brake.min_lost} agents within ${c.brake.window}`],

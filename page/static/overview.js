@@ -4,6 +4,7 @@ import { h } from "./dom.js";
 import { ago, coarse, goDuration, num, count } from "./format.js";
 import { badge, tone, section, clusterLink, agentLink, failoverItem, bar, button } from "./parts.js";
 import { happened } from "./happened.js";
+import { resumeHealing } from "./healing.js";
 import * as act from "./actions.js";
 
 const urgency = { critical: "bad", warning: "warn", notice: "wait" };
@@ -14,8 +15,10 @@ function target(p) {
   if (p.kind === "review") return `#/reviews?cluster=${p.cluster}`;
   if (p.kind === "failover") return `#/failovers/${encodeURIComponent(p.failover)}`;
   if (p.kind === "not_served" || p.kind === "old_work") return `#/queue?cluster=${p.cluster}`;
-  if (p.kind === "agents" && p.agents?.length === 1 && p.count === 1) return `#/agents/${p.agents[0]}`;
-  if (p.kind === "agents" && p.count > 0) return `#/agents?cluster=${p.cluster}`;
+  if (p.kind.startsWith("healing")) return `#/healing${p.cluster ? "?cluster=" + p.cluster : ""}`;
+  if (p.kind === "scaling") return `#/scaling${p.cluster ? "?cluster=" + p.cluster : ""}`;
+  if ((p.kind === "agents" || p.kind === "health") && p.agents?.length === 1 && p.count === 1) return `#/agents/${p.agents[0]}`;
+  if ((p.kind === "agents" || p.kind === "health") && p.count > 0) return `#/agents?cluster=${p.cluster}`;
   return `#/clusters/${p.cluster}`;
 }
 
@@ -24,6 +27,7 @@ function remedy(p) {
   if (p.kind === "paused") return button("Resume", () => act.resume(p.cluster, p.lane));
   if (p.kind === "dead_letter") return button(p.count === 1 ? "Retry it" : `Retry all ${num(p.count)}`, () => act.bulk("retry", { cluster: p.cluster, status: "dead_letter" }, "Retry"));
   if (p.kind === "review") return h("a.button", { href: target(p) }, "Decide");
+  if (p.kind === "healing_paused") return button("Resume healing…", resumeHealing);
   if (p.kind === "cordoned" && p.count === 1 && p.agents) return h("a.button", { href: `#/agents/${p.agents[0]}` }, "Show");
   return null;
 }
@@ -31,7 +35,7 @@ function remedy(p) {
 const sentence = (text) => text[0].toUpperCase() + text.slice(1);
 
 export function problem(p) {
-  return h("li.problem-row.t-" + urgency[p.severity], { key: [p.kind, p.cluster, p.lane, p.failover].join(" ") },
+  return h("li.problem-row.t-" + urgency[p.severity], { key: [p.kind, p.cluster, p.lane, p.failover, p.agents?.[0]].join(" ") },
     h("p.headline", null, h("span.badge.t-" + urgency[p.severity], null, h("span", { "aria-hidden": "true" }, { critical: "✕", warning: "▲", notice: "○" }[p.severity]), p.severity),
       h("a", { href: target(p) }, h("strong", null, sentence(p.what))), p.since && h("span.quiet", null, "since ", ago(p.since, "for"))),
     p.why && h("p", null, p.why),

@@ -6,11 +6,11 @@ import { seg } from "./address.js";
 
 // What a status looks like: a tone, and a sign for those who do not see the colour.
 const tones = {
-  ok: "online completed healthy succeeded leader pass",
-  run: "running moving",
-  warn: "suspect degraded warning warn retry_wait review dead_letter no_target_available draining unknown",
-  bad: "offline critical failed lost fail timed_out error expired",
-  wait: "queued waiting standby planned notice maintenance paused",
+  ok: "online completed healthy succeeded leader pass active on auto manual",
+  run: "running moving act",
+  warn: "suspect degraded warning warn retry_wait review dead_letter no_target_available draining unknown partial blocked skipped reported",
+  bad: "offline critical failed lost fail timed_out error expired missing",
+  wait: "queued waiting standby planned notice maintenance paused dry_run",
   off: "cancelled member not_in_cluster",
 };
 const signs = { ok: "●", run: "▶", warn: "▲", bad: "✕", wait: "○", off: "–" };
@@ -46,6 +46,13 @@ export function temporalLink(workflowID, runID, text = "Temporal") {
   if (!ui || !workflowID) return null;
   const path = `/namespaces/${seg(meta("temporal-namespace"))}/workflows/${seg(workflowID)}` + (runID ? `/${seg(runID)}` : "");
   return h("a.out", { href: ui.replace(/\/$/, "") + path, target: "_blank", rel: "noopener", title: `${workflowID} in the Temporal Web UI` }, text);
+}
+
+/** temporalSchedule leads to a schedule there. */
+export function temporalSchedule(id) {
+  const ui = meta("temporal-ui");
+  if (!ui) return null;
+  return h("a.out", { href: `${ui.replace(/\/$/, "")}/namespaces/${seg(meta("temporal-namespace"))}/schedules/${seg(id)}`, target: "_blank", rel: "noopener", title: `The schedule ${id} in the Temporal Web UI` }, "Temporal");
 }
 
 /** section is a part of a page with its heading. */

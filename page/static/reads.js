@@ -15,14 +15,17 @@ export const lists = {
   queue: (p) => [(p.cluster ? `/clusters/${seg(p.cluster)}/queue` : "/queue") + query({ page_token: p.page }), "/tasks/queue" + query({ cluster: p.cluster, tenant: p.tenant, page_size: 20 })],
   failovers: (p) => ["/failovers" + query({ cluster: p.cluster, agent: p.agent, status: p.status, page_size: pageSize, page_token: p.page })],
   drains: (p) => ["/drains" + query({ cluster: p.cluster, page_size: 30, page_token: p.page })],
+  healing: (p) => ["/healing/status", "/healing/actions" + query({ cluster: p.cluster, agent: p.agent, type: p.type, status: p.status, page_size: 30, page_token: p.page })],
+  scaling: (p) => ["/clusters", "/scalings" + query({ cluster: p.cluster, page_size: 30, page_token: p.page })],
   "dead-letters": (p) => ["/tasks/queue/dead-letter" + query(pageOf(p))],
   reviews: (p) => ["/tasks" + query({ ...pageOf(p), status: "review" })],
 };
 
 /** single are the reads of views of one thing. */
 export const single = {
-  clusters: ({ id }) => [`/clusters/${seg(id)}`, `/clusters/${seg(id)}/members`, `/clusters/${seg(id)}/queue`, "/failovers" + query({ cluster: id, page_size: 8 })],
-  agents: ({ id }) => [`/${seg(id)}`, `/${seg(id)}/health`, "/failovers" + query({ agent: id, page_size: 10 })],
+  clusters: ({ id }) => [`/clusters/${seg(id)}`, `/clusters/${seg(id)}/members`, `/clusters/${seg(id)}/queue`, "/failovers" + query({ cluster: id, page_size: 8 }),
+    "/healing/actions" + query({ cluster: id, page_size: 3 }), `/clusters/${seg(id)}/scaling`],
+  agents: ({ id }) => [`/${seg(id)}`, `/${seg(id)}/health`, "/failovers" + query({ agent: id, page_size: 10 }), "/healing/actions" + query({ agent: id, page_size: 5 })],
   tasks: ({ id }) => [`/tasks/${seg(id)}?include=payload`],
   failovers: ({ id }) => [`/failovers/${seg(id)}`],
 };

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -55,11 +57,12 @@ func newFleetOf(t testing.TB, start func() (devReport, error), settings map[stri
 func (f *fleet) name(agent string) string { return f.cluster + "-" + agent }
 
 // agent starts an agent that is killed with the test.
-func (f *fleet) agent(agent string) {
+func (f *fleet) agent(agent string, more ...string) {
 	f.Helper()
 	path, err := binary()
 	require.NoError(f, err)
 	args := []string{"agent", "run", "--hub", f.URL, "--cluster", f.cluster, "--id", f.name(agent), "--slots", "2", "--allow-exec"}
+	args = append(args, more...)
 	if f.joinFile != "" {
 		args = append(args, "--join-token-file", f.joinFile)
 	}
@@ -74,6 +77,27 @@ func (f *fleet) agent(agent string) {
 		_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL)
 		<-ended
 	})
+}
+
+// illAgent starts an agent that says it has disk errors once ill is called, and waits until its cluster knows that.
+func (f *fleet) illAgent(agent string) (ill func()) {
+	f.Helper()
+	file := filepath.Join(f.TempDir(), "health")
+	f.agent(agent, "--health-file", file)
+	require.True(f, eventually(func() bool { return f.status(agent) == "online" }), "agent %s never came online", agent)
+	return func() {
+		require.NoError(f, os.WriteFile(file, []byte("0.3 disk errors"), 0o600))
+		require.True(f, eventually(func() bool {
+			var cycle struct {
+				Decisions []struct {
+					TargetID string `json:"target_id"`
+					Verdict  string
+				}
+			}
+			f.call(http.MethodPost, "/healing/trigger", map[string]any{"cluster": f.cluster, "dry_run": true}, &cycle)
+			return len(cycle.Decisions) == 1 && cycle.Decisions[0].TargetID == f.name(agent) && cycle.Decisions[0].Verdict != "waiting"
+		}), "healing never saw that agent %s is ill", agent)
+	}
 }
 
 // kill ends an agent's process at once.

@@ -23,6 +23,13 @@ func busyFleet(t testing.TB) (f *fleet, views []string) {
 	single.becomes(once, "running")
 	single.kill("a")
 	single.becomes(once, "review")
+	healed := newFleet(t, quickHealing, "a", "b")
+	healed.illAgent("ill")()
+	healed.call("POST", "/healing/trigger", map[string]any{"cluster": healed.cluster}, nil)
+	alone := newFleet(t, quickHealing)
+	alone.illAgent("ill")()
+	blocked := newFleet(t, blockedScaling)
+	blocked.isBlocked()
 	f.call("POST", "/"+f.name("b")+"/drain", map[string]any{"reason": "new disk"}, nil)
 	var failovers struct{ Failovers []struct{ ID string } }
 	require.True(t, eventually(func() bool {
@@ -33,6 +40,8 @@ func busyFleet(t testing.TB) (f *fleet, views []string) {
 		"#/", "#/clusters", "#/clusters/" + f.cluster, "#/clusters/" + single.cluster, "#/agents", "#/agents/" + f.name("a"), "#/agents/" + single.name("a"),
 		"#/tasks", "#/tasks?cluster=" + single.cluster, "#/tasks/" + once, "#/tasks/" + dead, "#/tasks/" + waiting, "#/queue", "#/failovers",
 		"#/failovers/" + failovers.Failovers[0].ID, "#/drains", "#/dead-letters", "#/reviews",
+		"#/healing", "#/healing?cluster=" + healed.cluster, "#/agents/" + healed.name("ill"), "#/clusters/" + alone.cluster,
+		"#/scaling", "#/scaling?cluster=" + blocked.cluster, "#/clusters/" + blocked.cluster,
 	}
 }
 

@@ -1,0 +1,64 @@
+package gateway_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	schedulepb "go.temporal.io/api/schedule/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway"
+)
+
+// troublesOf are an overview's problems of a kind, by cluster.
+func troublesOf(o *gateway.Overview, kind fleet.TroubleKind) map[string]fleet.Trouble {
+	found := map[string]fleet.Trouble{}
+	for _, p := range o.Problems {
+		if p.Kind == kind {
+			found[p.Cluster] = p
+		}
+	}
+	return found
+}
+
+func TestOverviewTellsOfHealingAndScaling(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	h := serve(t, f)
+	read := func() *gateway.Overview {
+		o := answer[gateway.Overview](t, do(h, http.MethodGet, overviewPath, ""), http.StatusOK)
+		return &o
+	}
+	minutes := time.Now().Add(-10 * time.Minute)
+	member := func(id string, health *fleet.MemberHealth) fleet.Member {
+		return fleet.Member{AgentID: id, Status: fleet.AgentOnline, StatusSince: minutes, Hub: "h", MaxTasks: 1, Health: health}
+	}
+	ill := &fleet.MemberHealth{Level: fleet.HealthDegraded, Score: 0.8, Why: "disk errors", Since: minutes}
+	f.withCluster(fleet.ClusterConfig{Name: "well"}.WithDefaults(), member("a", nil))
+	missing := read()
+	require.Equal(t, fleet.SeverityWarning, troublesOf(missing, fleet.TroubleHealing)[""].Severity, "no worker made the schedule")
+
+	f.schedules.byID = map[string]*workflowservice.DescribeScheduleResponse{contract.HealingScheduleID: {
+		Schedule: &schedulepb.Schedule{State: &schedulepb.ScheduleState{}}, Info: &schedulepb.ScheduleInfo{}}}
+	require.Empty(t, read().Problems, "that it was missing is not remembered, and all is well")
+
+	answer[gateway.HealingStatus](t, do(h, http.MethodPost, "/api/v1/agents/healing/pause", `{"reason": "kernels"}`), http.StatusOK)
+	require.Equal(t, "kernels", troublesOf(read(), fleet.TroublePausedHeal)[""].Why, "a pause shows at once, whatever is remembered")
+	f.withCluster(fleet.ClusterConfig{Name: "ill"}.WithDefaults(), member("b", nil), member("c", nil), member("d", ill))
+	f.withCluster(fleet.ClusterConfig{Name: "full", MaxAgents: 1, Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingAuto}}.WithDefaults(), member("e", nil))
+	f.backlogs = map[string]map[int32]int64{"lane/full": {3: 40}}
+	held := troublesOf(read(), fleet.TroublePausedHeal)
+	require.Len(t, held, 1, "the pause itself is told with what it holds up")
+	require.Equal(t, []string{"d"}, held["ill"].Agents)
+	require.Contains(t, held["ill"].Why, "disk errors")
+
+	answer[gateway.HealingStatus](t, do(h, http.MethodPost, "/api/v1/agents/healing/resume", ""), http.StatusOK)
+	after := read()
+	require.Empty(t, troublesOf(after, fleet.TroublePausedHeal))
+	require.Equal(t, "agent d of cluster ill is degraded", troublesOf(after, fleet.TroubleHealth)["ill"].What)
+	require.Empty(t, after.Missing)
+}

@@ -1,0 +1,92 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+const (
+	// runFresh is how old what is known of a schedule may be in an overview: these are read often, and schedules seldom change.
+	runFresh = 5 * time.Second
+	// runTimeout bounds reading one: the overview does not wait longer for it.
+	runTimeout = time.Second
+	// describePatience bounds the pauses between asking for a schedule that cannot be told about right now.
+	describePatience = 400 * time.Millisecond
+)
+
+// runCache remembers for a short time whether the schedules of healing and scaling run.
+type runCache struct {
+	mu      sync.Mutex
+	entries map[string]runEntry
+}
+
+type runEntry struct {
+	run fleet.ScheduleRun
+	at  time.Time
+}
+
+func (c *runCache) get(id string, now time.Time) (fleet.ScheduleRun, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, known := c.entries[id]
+	return e.run, known && now.Sub(e.at) < runFresh
+}
+
+func (c *runCache) put(id string, run fleet.ScheduleRun, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entries == nil {
+		c.entries = map[string]runEntry{}
+	}
+	c.entries[id] = runEntry{run, now}
+}
+
+func (c *runCache) forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.entries, id)
+}
+
+// describeLoop describes the schedule of healing or scaling. For a moment after a schedule was paused, resumed or triggered
+// Temporal cannot tell how it stands: it is asked again.
+func (g *Gateway) describeLoop(ctx context.Context, id string) (*workflowservice.DescribeScheduleResponse, error) {
+	for wait := 2 * firstPause; ; wait *= 2 {
+		d, err := g.client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{Namespace: g.namespace, ScheduleId: id})
+		if !isAny[*serviceerror.Unavailable](err) && !isAny[*serviceerror.WorkflowNotReady](err) && !isAny[*serviceerror.ResourceExhausted](err) || wait > describePatience {
+			return d, err
+		}
+		if g.pause(ctx, wait) != nil {
+			return nil, err
+		}
+	}
+}
+
+// scheduleRun tells whether a schedule runs. That one is missing is not remembered: it is about to be made.
+func (g *Gateway) scheduleRun(ctx context.Context, id string) (fleet.ScheduleRun, error) {
+	now := time.Now()
+	if run, known := g.loopRuns.get(id, now); known {
+		return run, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
+	defer cancel()
+	d, err := g.describeLoop(ctx, id)
+	if isAny[*serviceerror.NotFound](err) {
+		return fleet.ScheduleRun{Missing: true}, nil
+	}
+	if err != nil {
+		return fleet.ScheduleRun{}, g.answer(err, "describe a schedule", protocol.CodeInternal)
+	}
+	run := fleet.ScheduleRun{Paused: d.GetSchedule().GetState().GetPaused(), Note: d.GetSchedule().GetState().GetNotes()}
+	if recent := d.GetInfo().GetRecentActions(); len(recent) > 0 {
+		run.Last = recent[len(recent)-1].GetActualTime().AsTime()
+	}
+	g.loopRuns.put(id, run, now)
+	return run, nil
+}
