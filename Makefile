@@ -1,6 +1,7 @@
 # A newcomer needs Go and make, nothing else: `make demo`, `make test`. `make` lists the rest.
 
 GO      ?= go
+TEST    ?= $(GO) test
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The SQLite of the embedded Temporal is pure Go, so nothing needs a C compiler but the race detector. One value for
 # every target, so that build, test and lint share the build cache.
@@ -38,8 +39,8 @@ page: ## make the fleet page's scripts anew, after a change of its modules; a te
 
 # One Temporal serves all of the end-to-end tests, so they run alone; the rest waits for faults and timers much of its time.
 test: ## run all tests; never from the cache, which does not see the programs that some of them build
-	$(GO) test -count=1 -timeout 10m ./testsuite/e2e
-	$(GO) test -count=1 -timeout 10m $$($(GO) list ./... | grep -v '/testsuite/e2e$$')
+	$(TEST) -count=1 -timeout 10m ./testsuite/e2e
+	$(TEST) -count=1 -timeout 10m $$($(GO) list ./... | grep -v '/testsuite/e2e$$')
 
 e2e: ## run the tests of the whole, with the fleet page in a browser (needs Chromium: Debian's package chromium)
 	MAINSTAY_REQUIRE_BROWSER=1 $(GO) test -count=1 -timeout 15m ./testsuite/e2e ./testsuite/browser

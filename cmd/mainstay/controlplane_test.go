@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
@@ -205,6 +206,9 @@ func TestSearchAttributesOnATemporalWithoutThem(t *testing.T) {
 		err = probeEach(ctx, c, "bare", contract.SearchAttributes())
 		return err != nil && strings.Contains(err.Error(), "--name MainstayCluster --type Keyword")
 	}, 30*time.Second, 100*time.Millisecond)
+	// Another part of the installation has just added them: they are listed, and Temporal does not take them yet.
+	_, err = c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{Namespace: "bare", SearchAttributes: contract.SearchAttributes()})
+	require.NoError(t, err)
 	require.NoError(t, ensureSearchAttributes(ctx, c, "bare", zap.NewNop()))
 	require.NoError(t, probeEach(ctx, c, "bare", contract.SearchAttributes()))
 	require.NoError(t, ensureSearchAttributes(ctx, c, "bare", zap.NewNop()))

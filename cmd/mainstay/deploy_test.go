@@ -151,7 +151,8 @@ type podSpec struct {
 		RunAsNonRoot   bool `yaml:"runAsNonRoot"`
 		SeccompProfile struct{ Type string }
 	} `yaml:"securityContext"`
-	Containers []struct {
+	TopologySpreadConstraints []struct{ NodeTaintsPolicy string }
+	Containers                []struct {
 		Image                                       string
 		Args                                        []string
 		Ports                                       []struct{ Name string }
@@ -265,6 +266,9 @@ func checkManifests(t *testing.T, text []byte, secret bool) {
 		require.True(t, selects("PodDisruptionBudget", w.Spec.Template.Metadata.Labels), "%s has no PodDisruptionBudget", where)
 		if w.Metadata.Name == "hub" || w.Metadata.Name == "gateway" {
 			require.True(t, selects("Service", w.Spec.Template.Metadata.Labels), "%s has no Service", where)
+		}
+		for _, spread := range pod.TopologySpreadConstraints { // else a node that is being drained counts, and its pods wait for it
+			require.Equal(t, "Honor", spread.NodeTaintsPolicy, where)
 		}
 		require.Len(t, pod.Containers, 1)
 		c := pod.Containers[0]

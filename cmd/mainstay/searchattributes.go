@@ -32,18 +32,20 @@ func ensureSearchAttributes(ctx context.Context, c client.Client, namespace stri
 		return probeEach(ctx, c, namespace, wanted)
 	}
 	missing, err := compareAttributes(wanted, listed.GetCustomAttributes())
-	if err != nil || len(missing) == 0 {
+	if err != nil {
 		return err
 	}
-	_, err = c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{Namespace: namespace, SearchAttributes: missing})
-	if err != nil {
-		return missingAttributes(namespace, missing, err)
+	if len(missing) > 0 {
+		if err = addAttributes(ctx, c, namespace, missing); err != nil {
+			return err
+		}
+		log.Info("Registered search attributes", zap.Strings("names", sortedKeys(missing)), zap.String("namespace", namespace))
 	}
-	log.Info("Registered search attributes", zap.Strings("names", sortedKeys(missing)), zap.String("namespace", namespace))
+	// Even if none was missing: another process may have added them a moment ago, and Temporal lists them before it takes them.
 	ctx, cancel := context.WithTimeout(ctx, visibleLimit)
 	defer cancel()
 	for {
-		if err = probeEach(ctx, c, namespace, missing); err == nil {
+		if err = probeEach(ctx, c, namespace, wanted); err == nil {
 			return nil
 		}
 		select {
@@ -52,6 +54,22 @@ func ensureSearchAttributes(ctx context.Context, c client.Client, namespace stri
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
+}
+
+// addAttributes adds what is missing. Of several processes that start at the same time only one may succeed.
+func addAttributes(ctx context.Context, c client.Client, namespace string, missing map[string]enumspb.IndexedValueType) error {
+	_, err := c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{Namespace: namespace, SearchAttributes: missing})
+	if err == nil {
+		return nil
+	}
+	listed, again := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
+	if again == nil {
+		var left map[string]enumspb.IndexedValueType
+		if left, again = compareAttributes(missing, listed.GetCustomAttributes()); again == nil && len(left) == 0 {
+			return nil
+		}
+	}
+	return missingAttributes(namespace, missing, err)
 }
 
 // compareAttributes finds what is missing; one of another type is an error.

@@ -59,7 +59,8 @@ func (d *Dashboard) JSON() ([]byte, error) {
 	err := encoder.Encode(object{
 		"uid": d.UID, "title": d.Title, "description": d.Description, "tags": []string{"mainstay"}, "timezone": "browser", "schemaVersion": 39,
 		"editable": true, "graphTooltip": 1, "refresh": "30s", "time": object{"from": "now-1h", "to": "now"},
-		"links":      []object{{"type": "dashboards", "title": "Mainstay", "tags": []string{"mainstay"}, "asDropdown": true, "keepTime": true, "includeVars": true}},
+		"links": []object{{"type": "dashboards", "title": "Mainstay", "tooltip": "The other dashboards of Mainstay", "icon": "external link", "tags": []string{"mainstay"},
+			"asDropdown": true, "keepTime": true, "includeVars": true, "targetBlank": false}},
 		"templating": object{"list": variables()}, "panels": panels,
 	})
 	if err != nil {
@@ -75,7 +76,7 @@ func variables() []object {
 	return []object{
 		{"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
 		{"name": "cluster", "label": "Cluster", "type": "query", "datasource": source, "query": object{"query": ClusterVariable, "refId": "clusters"},
-			"definition": ClusterVariable, "refresh": 2, "sort": 1, "includeAll": true, "multi": true, "allValue": ".*", "current": object{"text": []string{"All"}, "value": []string{"$__all"}}},
+			"refresh": 2, "sort": 1, "includeAll": true, "multi": true, "allValue": ".*", "current": object{"text": []string{"All"}, "value": []string{"$__all"}}},
 	}
 }
 
@@ -100,6 +101,8 @@ func (p *Panel) object(id, x, y int) object {
 		target := object{"refId": string(rune('A' + i)), "expr": q.Expr, "legendFormat": q.Legend, "datasource": source}
 		if p.Kind == "table" {
 			target["format"], target["instant"] = "table", true
+		} else {
+			target["range"] = true
 		}
 		targets = append(targets, target)
 	}
