@@ -23,8 +23,6 @@ const (
 	factsFanOut = 16
 	// factsAnswer bounds how long one cluster may take to answer.
 	factsAnswer = 5 * time.Second
-	// registryPage is how many agents one call to the live registry brings.
-	registryPage = 1000
 )
 
 // Facts reads how the whole fleet stands. It writes nothing: clusters are queried, and the live registry is in memory.

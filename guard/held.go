@@ -18,9 +18,9 @@ var errTokenGone = httpapi.Problem(protocol.CodeUnauthorized, "the token was rev
 
 // proof is what an identity rests on: a token, until it or the browser's session ends (zero: not by itself).
 type proof struct {
-	token string // its id; empty: none that can end
-	print string
-	until time.Time
+	token  string // its id; empty: none that can end
+	digest string
+	until  time.Time
 }
 
 // holds reports whether the proof is still one. While nobody can tell, it is.
@@ -29,7 +29,7 @@ func (g *Gate) holds(ctx context.Context, p proof) bool {
 		return false
 	}
 	record, err := g.record(ctx, p.token)
-	return err != nil || record.ID != "" && printOf(&record) == p.print && !record.Expired(g.now())
+	return err != nil || record.ID != "" && printOf(&record) == p.digest && !record.Expired(g.now())
 }
 
 // held ends a request that outlives the proof it came with: a stream of events, or a wait.
@@ -76,5 +76,5 @@ func (g *Gate) proofOf(record *access.Record) proof {
 			return proof{}
 		}
 	}
-	return proof{token: record.ID, print: printOf(record), until: record.ExpiresAt}
+	return proof{token: record.ID, digest: printOf(record), until: record.ExpiresAt}
 }

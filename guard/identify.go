@@ -37,7 +37,7 @@ func (g *Gate) identify(r *http.Request) (access.Identity, proof, error) {
 		}
 		id := record.Identity()
 		id.Cookie = true
-		return id, proof{token: record.ID, print: printOf(&record), until: expires}, nil
+		return id, proof{token: record.ID, digest: printOf(&record), until: expires}, nil
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		id, _ := identityOfCertificate(g.certificates, r.TLS.VerifiedChains[0][0])

@@ -38,8 +38,8 @@ func TestUnreadOutputStops(t *testing.T) {
 					_ = syscall.Kill(pid, syscall.SIGKILL)
 				}
 			})
-			ended := make(chan error, 1)
-			go func() { ended <- command.Wait() }()
+			ended := make(chan struct{})
+			go func() { _ = command.Wait(); close(ended) }()
 			_, err = bufio.NewReader(read).ReadString('\n')
 			require.NoError(t, err, "it says how it begins")
 			require.NoError(t, read.Close())

@@ -45,6 +45,7 @@ type event struct{ Action, Package, Test, Output string }
 func tell(events io.Reader, said, skips io.Writer) error {
 	outputs := map[string]map[string][]string{} // of the tests that have not ended, by package
 	out := bufio.NewWriter(said)
+	say := func(text string) { _, _ = out.WriteString(text) } // Flush tells of errors
 	lines := bufio.NewScanner(events)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
@@ -59,14 +60,14 @@ func tell(events io.Reader, said, skips io.Writer) error {
 		}
 		switch {
 		case e.Action == "build-output", e.Action == "output" && e.Test == "" && e.Output != "PASS\n":
-			out.WriteString(e.Output)
+			say(e.Output)
 		case e.Action == "output" && e.Test != "" && !strings.HasPrefix(e.Output, "=== "):
 			tests[e.Test] = append(tests[e.Test], e.Output)
 		case e.Action == "fail" && e.Test != "":
-			out.WriteString(strings.Join(tests[e.Test], ""))
+			say(strings.Join(tests[e.Test], ""))
 		case e.Action == "fail": // a package: a panic or a timeout ends it with tests under way
 			for _, text := range tests {
-				out.WriteString(strings.Join(text, ""))
+				say(strings.Join(text, ""))
 			}
 		case e.Action == "skip" && e.Test != "":
 			if _, err := fmt.Fprintf(skips, "%s %s: %s\n", e.Package, e.Test, reason(tests[e.Test])); err != nil {
