@@ -63,7 +63,17 @@ function show() {
     listen();
   }
   const done = read();
-  if (first) done.finally(() => { if (shown === mine && !signingIn) listen(); }); // the stream does not stand in the first view's way
+  if (first) done.finally(() => painted(begin));
+}
+
+/** painted runs something when what was drawn is on the screen; at once where nobody looks. */
+const painted = (run) => (document.hidden ? run() : requestAnimationFrame(() => setTimeout(run)));
+
+/** begin starts what must not stand in the first view's way. */
+function begin() {
+  if (signingIn) return;
+  listen();
+  call("GET", "/api/v1/session").then((s) => { session = s; drawTools(); }, () => {});
 }
 
 /** read reads what the view shows, and draws it. */
@@ -75,7 +85,7 @@ async function read() {
   if (!mine?.view || signingIn) return;
   const { view, params } = mine;
   try {
-    const data = await view.load(params, controller.signal, readOverview);
+    const data = await view.load(params, controller.signal, { known: readOverview, first: !mine.drawn });
     if (shown !== mine || controller.signal.aborted) return;
     mine.data = data;
     mine.error = null;
@@ -89,7 +99,7 @@ async function read() {
   draw();
   if (view !== overview && (!known || Date.now() - (readOverview.at ?? 0) > 10000)) {
     readOverview.at = Date.now();
-    readOverview().catch(() => {}); // the counts in the navigation stay as they were
+    painted(() => readOverview().catch(() => {})); // the counts in the navigation stay as they were
   }
   if (reading === controller) reading = null;
   timer = setTimeout(() => (document.hidden ? 0 : read()), failing ? 3000 : up ? view.every : Math.min(view.every, 3000));
@@ -101,7 +111,10 @@ function draw() {
   const { view, params, data, error } = shown;
   if (data) {
     app.brief = !shown.drawn;
-    if (app.brief) requestAnimationFrame(() => setTimeout(afterFirst, 0, shown));
+    if (app.brief) {
+      const mine = shown;
+      painted(() => afterFirst(mine));
+    }
     shown.drawn = true;
     const fresh = !$("main").querySelector("h1") || $("main").dataset.view !== location.hash;
     $("main").dataset.view = location.hash;
@@ -115,10 +128,12 @@ function draw() {
   tick();
 }
 
-/** afterFirst runs when a view is on the screen: now there is time for what a long list left out. */
+/** afterFirst runs when a view is on the screen: now there is time for the rest of a long list. */
 function afterFirst(mine) {
   performance.mark("drawn"); // the benchmark reads it
-  if (shown === mine && mine.view.long) draw();
+  if (shown !== mine) return;
+  if (mine.view.partial?.(mine.data)) read();
+  else if (mine.view.redraw) draw();
 }
 
 function drawNav() {
@@ -313,4 +328,3 @@ setInterval(() => { tick(); if (!up) drawLive(); }, 1000);
 
 drawTools();
 show();
-call("GET", "/api/v1/session").then((s) => { session = s; drawTools(); }, () => {});

@@ -12,7 +12,7 @@ try {
 // What the first view reads is asked for while the page's other files load; api.js takes the answers.
 globalThis.early = new Map();
 const { name, id, params } = route(location.hash);
-for (const path of (id ? single : lists)[name]?.(params) ?? []) {
+for (const path of (id ? single : lists)[name]?.(params, true) ?? []) {
   const answer = fetch(base + path, { credentials: "same-origin", cache: "no-store" });
   answer.catch(() => {}); // whoever takes it says so
   globalThis.early.set(path, answer);

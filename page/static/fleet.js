@@ -30,22 +30,21 @@ const agentColumns = (withCluster) => [
   ["Host", (a) => [a.host, a.zone && h("span.quiet", null, ` ${a.zone}`)]],
 ].filter(Boolean);
 
-/** rowsOf is how many rows of a long list are drawn before somebody asks for more. */
-const rowsOf = (app) => (app.brief ? 40 : 200);
+const rows = 200; // of a long list that are drawn before somebody asks for more
 
 export const agents = {
   title: "Agents",
   every: 5000,
-  long: true,
+  partial: (d) => d.next_page_token,
   wants: (type) => /^(agent|leader|shard|failover)\./.test(type),
   filters: ["cluster", "status", "zone", "group", "capability"],
-  load: (p, signal) => get(lists.agents(p)[0], signal),
+  load: (p, signal, { first }) => get(lists.agents(p, first)[0], signal),
   render(d, p, app) {
-    const more = app.brief ? rowsOf(app) : Number(p.show) || rowsOf(app), rows = d.agents.slice(0, more);
+    const more = Number(p.show) || rows, whole = !app.brief || !d.next_page_token;
     return [
-      h("header.row", null, h("h1", { tabindex: "-1" }, "Agents"), h("span.quiet", { role: "status" }, count(d.agents.length, "agent") + (d.next_page_token ? " and more" : ""))),
+      h("header.row", null, h("h1", { tabindex: "-1" }, "Agents"), h("span.quiet", { role: "status" }, whole && count(d.agents.length, "agent") + (d.next_page_token ? " and more" : ""))),
       filters("agents", p, [["cluster", "Cluster", app.clusterNames()], ["status", "Status", ["online", "suspect", "offline", "draining", "maintenance"]], ["zone", "Zone"], ["capability", "Capability"]]),
-      table("Agents", agentColumns(true), rows, { key: (a) => a.id + "@" + a.cluster, empty: Object.keys(p).length ? "No agent matches." : "No agent has registered yet. Start one: mainstay agent run" }),
+      table("Agents", agentColumns(true), d.agents.slice(0, more), { key: (a) => a.id + "@" + a.cluster, empty: Object.keys(p).length ? "No agent matches." : "No agent has registered yet. Start one: mainstay agent run" }),
       d.agents.length > more && h("p", null, h("a.button", { href: "#/agents" + query({ ...p, show: d.agents.length }) }, `Show all ${num(d.agents.length)}`)),
     ];
   },
@@ -113,7 +112,7 @@ export const clusters = {
 export const cluster = {
   title: (p) => "Cluster " + p.id,
   every: 5000,
-  long: true,
+  redraw: true,
   wants: (type, d, p) => d.cluster === p.id && !type.startsWith("task."),
   async load(p, signal) {
     const [one, itsMembers, ...more] = single.clusters(p);
@@ -133,8 +132,8 @@ export const cluster = {
         h("a.button", { href: "#/tasks" + query({ cluster: c.name }) }, "Tasks"), temporalLink("cluster/" + c.name)),
       section("Topology", { aside: h("span.quiet", null, label(c.replication_mode)) }, topology(c, members)),
       section("Members", { aside: h("span.quiet", null, `${c.healthy_agent_count} of ${c.agent_count} online`) },
-        table("Members", agentColumns(false), members.slice(0, rowsOf(app)), { key: (a) => a.id, empty: `No agent yet. Start one: mainstay agent run --cluster ${c.name}` }),
-        members.length > rowsOf(app) && h("p", null, h("a", { href: "#/agents" + query({ cluster: c.name, show: members.length }) }, `All ${num(members.length)} agents`))),
+        table("Members", agentColumns(false), members.slice(0, app.brief ? rows / 10 : rows), { key: (a) => a.id, empty: `No agent yet. Start one: mainstay agent run --cluster ${c.name}` }),
+        members.length > rows && h("p", null, h("a", { href: "#/agents" + query({ cluster: c.name, show: members.length }) }, `All ${num(members.length)} agents`))),
       section("Lanes", null, queue ? laneTable(queue.lanes, false) : h("p.empty", null, "Temporal did not tell what waits.")),
       section("Failovers", { aside: h("a", { href: "#/failovers" + query({ cluster: c.name }) }, "all") },
         failovers?.failovers.length ? h("ul.plain", null, failovers.failovers.map(failoverItem)) : h("p.empty", null, "None.")),

@@ -82,7 +82,7 @@ export const overview = {
   title: "Overview",
   every: 10000,
   wants: () => true,
-  load: (_, signal, known) => known(signal),
+  load: (_, signal, { known }) => known(signal),
   render(o) {
     const [t, sign, text] = verdict(o);
     return [

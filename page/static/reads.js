@@ -1,18 +1,19 @@
 // What views read of the API: paths below /api/v1/agents, by the view's parameters. They are apart from the views because
-// early.js asks for them before the views are there.
+// early.js asks for them before the views are there. Of a long list the first read brings only what fits a screen.
 
 import { query, seg } from "./address.js";
 
 const pageSize = 50;
-const pageOf = (p) => ({ cluster: p.cluster, tenant: p.tenant, page_size: pageSize, page_token: p.page });
+const screen = 20;
+const pageOf = (p, first) => ({ cluster: p.cluster, tenant: p.tenant, page_size: first ? screen : pageSize, page_token: p.page });
 
 /** lists are the reads of views without an id, by the view's name. */
 export const lists = {
   "": () => ["/overview"],
   clusters: () => ["/clusters"],
-  agents: (p) => ["" + query({ cluster: p.cluster, status: p.status, zone: p.zone, group: p.group, capability: p.capability })],
-  tasks: (p) => ["/tasks" + query({ ...pageOf(p), status: p.status, type: p.type, agent: p.agent, label: p.label })],
-  queue: (p) => [(p.cluster ? `/clusters/${seg(p.cluster)}/queue` : "/queue") + query({ page_token: p.page }), "/tasks/queue" + query({ cluster: p.cluster, tenant: p.tenant, page_size: 20 })],
+  agents: (p, first) => ["" + query({ cluster: p.cluster, status: p.status, zone: p.zone, group: p.group, capability: p.capability, page_size: first && screen })],
+  tasks: (p, first) => ["/tasks" + query({ ...pageOf(p, first), status: p.status, type: p.type, agent: p.agent, label: p.label })],
+  queue: (p, first) => [(p.cluster ? `/clusters/${seg(p.cluster)}/queue` : "/queue") + query({ page_token: p.page }), "/tasks/queue" + query({ cluster: p.cluster, tenant: p.tenant, page_size: first ? screen / 2 : screen })],
   failovers: (p) => ["/failovers" + query({ cluster: p.cluster, agent: p.agent, status: p.status, page_size: pageSize, page_token: p.page })],
   drains: (p) => ["/drains" + query({ cluster: p.cluster, page_size: 30, page_token: p.page })],
   healing: (p) => ["/healing/status", "/healing/actions" + query({ cluster: p.cluster, agent: p.agent, type: p.type, status: p.status, page_size: 30, page_token: p.page })],

@@ -27,18 +27,19 @@ function pager(route, p, d) {
 export const tasks = {
   title: "Tasks",
   every: 10000,
+  partial: (d) => d.next_page_token,
   everyTask: true,
   wants: (type, d, p) => type.startsWith("task.") && !p.page && (!p.cluster || d.cluster === p.cluster),
-  load: (p, signal) => get(lists.tasks(p)[0], signal),
+  load: (p, signal, { first }) => get(lists.tasks(p, first)[0], signal),
   render: (d, p, app) => [
-    h("header.row", null, h("h1", { tabindex: "-1" }, "Tasks"), h("span.quiet", { role: "status" }, `${count(d.tasks.length, "task")} on this page, newest first`)),
+    h("header.row", null, h("h1", { tabindex: "-1" }, "Tasks"), h("span.quiet", { role: "status" }, (!app.brief || !d.next_page_token) && `${count(d.tasks.length, "task")} on this page, newest first`)),
     filters("tasks", p, [["status", "Status", statuses], ["cluster", "Cluster", app.clusterNames()], ["type", "Type"], ["tenant", "Tenant"], ["label", "Label, as name=value"]]),
     table("Tasks", [
       ["Task", (t) => taskLink(t.id)], ["Status", (t) => badge(t.status)], ["Type", (t) => t.type], ["Cluster", (t) => clusterLink(t.cluster)], ["Agent", onAgent],
       ["Priority", (t) => (t.priority_name === "normal" ? "" : t.priority_name)], ["Submitted", (t) => ago(t.created_at)],
       ["Why", (t) => [t.status === "completed" ? "" : t.why, labelsOf(t)], "wide"]],
     d.tasks, { key: (t) => t.id, empty: Object.keys(p).length ? "No task matches." : "No task was submitted yet. Try: mainstay task submit -- echo hello" }),
-    pager("tasks", p, d),
+    !app.brief && pager("tasks", p, d),
   ],
 };
 

@@ -25,10 +25,11 @@ export function laneTable(lanes, withCluster) {
 export const queue = {
   title: "Queue",
   every: 5000,
+  partial: (d) => d.more,
   everyTask: true,
   wants: (type) => /^(lane|brake)\.|^task\.(queued|running|retry_wait)/.test(type),
-  async load(p, signal) {
-    const [a, b] = await Promise.all(lists.queue(p).map((path) => get(path, signal)));
+  async load(p, signal, { first }) {
+    const [a, b] = await Promise.all(lists.queue(p, first).map((path) => get(path, signal)));
     return { ...a, tasks: b.tasks, more: b.next_page_token };
   },
   render: (d, p, app) => [
