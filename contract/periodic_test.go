@@ -36,7 +36,8 @@ func TestTaskQuery(t *testing.T) {
 		`WorkflowType = 'Task' AND MainstayLabels = 'a=it%27s' AND MainstayLabels = 'b=%5C'`:                                             {Labels: map[string]string{"b": `\`, "a": "it's"}},
 		`WorkflowType = 'Task' AND StartTime >= '2026-11-21T02:00:00.0000005Z' AND StartTime < '2026-11-21T02:00:00.0000005Z'`:           {SubmittedAfter: at, SubmittedBefore: at},
 		`WorkflowType = 'Task' AND ExecutionStatus = 'Running' AND MainstayStatus BETWEEN 'dead_letter' AND 'dead_letter'`:               {Status: fleet.TaskDeadLetter},
-		`WorkflowType = 'Task' AND ExecutionStatus = 'Running' AND (MainstayStatus IS NULL OR MainstayStatus = 'retry_wait')`:            {Status: fleet.TaskQueued},
+		`WorkflowType = 'Task' AND ExecutionStatus = 'Running' AND MainstayStatus BETWEEN 'unhandled' AND 'unhandled'`:                   {Status: contract.TaskUnhandled},
+		`WorkflowType = 'Task' AND ExecutionStatus = 'Running' AND (MainstayStatus IS NULL OR MainstayStatus = 'unhandled')`:             {Status: fleet.TaskQueued},
 		`WorkflowType = 'Task' AND (ExecutionStatus = 'Canceled' OR ExecutionStatus = 'Terminated')`:                                     {Status: fleet.TaskCancelled},
 	} {
 		require.Equal(t, want, contract.TaskQuery(&filter))

@@ -6,7 +6,7 @@ import (
 )
 
 // Search attributes of Mainstay's workflows. They are set at start; only Status and StatusAt change later, and only for states that
-// the execution status does not tell (retry_wait, review, dead_letter, expired).
+// the execution status does not tell (review, dead_letter, expired; TaskUnhandled).
 var (
 	AttrCluster  = temporal.NewSearchAttributeKeyKeyword("MainstayCluster")
 	AttrTaskType = temporal.NewSearchAttributeKeyKeyword("MainstayTaskType")

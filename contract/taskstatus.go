@@ -26,7 +26,7 @@ func TaskStatusOf(execution enumspb.WorkflowExecutionStatus, marked fleet.TaskSt
 		return fleet.TaskExpired
 	}
 	switch marked {
-	case fleet.TaskReview, fleet.TaskDeadLetter, fleet.TaskRetryWait:
+	case fleet.TaskReview, fleet.TaskDeadLetter:
 		return marked
 	}
 	return fleet.TaskQueued

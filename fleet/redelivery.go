@@ -42,6 +42,8 @@ type Redelivery struct {
 	Wait   time.Duration
 	Why    string
 	Tally  Tally
+	// Unhandled says that no agent could run the task when it was offered, more than once.
+	Unhandled bool
 }
 
 // Redeliver decides what happens after an attempt ended without a result. It is the one gate of every redelivery:
@@ -50,7 +52,8 @@ func Redeliver(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Redel
 	if end.Outcome == AttemptReturned || !end.Begun && end.Outcome == AttemptLost {
 		tally.Returns++
 		if wait := returnWait(taskID, tally.Returns, end); wait > 0 {
-			return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally, Why: "no agent took the task: " + end.Reason}
+			return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally, Why: "no agent took the task: " + end.Reason,
+				Unhandled: end.Unhandled && tally.Returns >= unhandledNoted}
 		}
 		return Redelivery{Status: TaskQueued, Tally: tally, Why: end.Reason}
 	}
@@ -152,6 +155,7 @@ const (
 	returnLimit    = 5 * time.Second
 	unhandledFirst = 500 * time.Millisecond
 	unhandledLimit = 30 * time.Second
+	unhandledNoted = 3 // returns in a row, about two seconds: an agent that only starts anew is back by then, and another hub may have one
 )
 
 // returnWait spaces deliveries that no agent takes. Where every agent that could take the task was busy, the first ones

@@ -32,6 +32,7 @@ const (
 	TroubleCordoned   TroubleKind = "cordoned" // agents are drained or in maintenance
 	TroubleNotServed  TroubleKind = "not_served"
 	TroubleOldWork    TroubleKind = "old_work"
+	TroubleUnhandled  TroubleKind = "unhandled" // tasks that no agent handles
 	TroubleDeadLetter TroubleKind = "dead_letter"
 	TroubleReview     TroubleKind = "review"
 	TroubleFailover   TroubleKind = "failover"
@@ -44,9 +45,10 @@ const (
 // Trouble is something that a person should know of: what, where, since when, why, and what to do.
 type Trouble struct {
 	Severity Severity    `json:"severity" enum:"critical,warning,notice"`
-	Kind     TroubleKind `json:"kind" enum:"unanswered,agents,no_leader,no_owner,brake,paused,cordoned,not_served,old_work,dead_letter,review,failover,health,healing,healing_paused,scaling"`
+	Kind     TroubleKind `json:"kind" enum:"unanswered,agents,no_leader,no_owner,brake,paused,cordoned,not_served,old_work,unhandled,dead_letter,review,failover,health,healing,healing_paused,scaling"`
 	Cluster  string      `json:"cluster,omitempty"`
 	Lane     string      `json:"lane,omitempty"`
+	TaskType string      `json:"task_type,omitempty" doc:"Of the tasks that it is about, if they are of one type."`
 	Agents   []string    `json:"agents,omitempty" doc:"Some of the agents that it is about."`
 	Failover string      `json:"failover,omitempty"`
 	Count    int64       `json:"count,omitempty" doc:"How many agents, shards or tasks it is about."`

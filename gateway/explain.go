@@ -17,6 +17,14 @@ const explainTimeout = time.Second
 func (g *Gateway) explain(ctx context.Context, t *Task) {
 	switch t.Status {
 	case fleet.TaskRetryWait:
+		if t.unhandled {
+			if view, err := g.view(ctx, t.Cluster); err == nil {
+				if why := t.whyUnhandled(&view.Cluster); why != "" {
+					t.Why = why
+					return
+				}
+			}
+		}
 		if t.NextAttemptAt != nil {
 			reason := t.Why
 			t.Why = "backoff until " + t.NextAttemptAt.UTC().Format(time.RFC3339)
@@ -76,7 +84,12 @@ func (t *Task) waiting(c *fleet.Cluster, live liveAgents, stats laneStats) strin
 	})
 }
 
-// explainAll says why the queued tasks of a page wait. It asks for each cluster and each lane once.
+// explained reports whether a list says why a task waits.
+func (t *Task) explained() bool {
+	return t.Cluster != "" && t.NextAttemptAt == nil && (t.Status == fleet.TaskQueued || t.Status == fleet.TaskRetryWait && t.unhandled)
+}
+
+// explainAll says why tasks of a page wait. It asks for each cluster and each lane once.
 func (g *Gateway) explainAll(ctx context.Context, tasks []Task) {
 	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 	defer cancel()
@@ -84,7 +97,7 @@ func (g *Gateway) explainAll(ctx context.Context, tasks []Task) {
 	var clusters, queues []string
 	for i := range tasks {
 		t := &tasks[i]
-		if t.Status != fleet.TaskQueued || t.Cluster == "" || t.NextAttemptAt != nil {
+		if !t.explained() {
 			continue
 		}
 		if _, seen := views[t.Cluster]; !seen {
@@ -120,8 +133,13 @@ func (g *Gateway) explainAll(ctx context.Context, tasks []Task) {
 	})
 	beside.Wait()
 	for i := range tasks {
-		if t := &tasks[i]; t.Status == fleet.TaskQueued && t.NextAttemptAt == nil && views[t.Cluster] != nil {
-			t.Why = t.waiting(&views[t.Cluster].Cluster, live, lanes[t.queue])
+		t := &tasks[i]
+		switch view := views[t.Cluster]; {
+		case view == nil || !t.explained():
+		case t.Status == fleet.TaskRetryWait:
+			t.Why = t.whyUnhandled(&view.Cluster)
+		default:
+			t.Why = t.waiting(&view.Cluster, live, lanes[t.queue])
 		}
 	}
 }

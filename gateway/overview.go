@@ -91,10 +91,14 @@ func (g *Gateway) Overview(ctx context.Context) (Overview, error) {
 	})
 	var runs selfCareRuns
 	parts.Go(func() { runs = b.loops(ctx, g) })
+	var nobodys unhandled
+	var unread error
+	parts.Go(func() { nobodys, unread = g.unhandledTasks(ctx) })
 	views, live := g.overviewClusters(ctx, listed, &b)
 	b.lanes(g.overviewLanes(ctx, views, live))
 	parts.Wait()
 	b.selfCare(views, live, runs)
+	b.unhandled(views, nobodys, unread)
 	if b.broken() {
 		g.logger.Debug("parts of an overview were not read", zap.Strings("missing", b.Missing))
 	}

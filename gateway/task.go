@@ -45,6 +45,8 @@ type Task struct {
 	digest   string   // of what was submitted
 	queue    string   // the task queue of its pending delivery
 	level    int32    // the priority of its pending delivery
+
+	unhandled bool // no agent could run it when it was last offered
 }
 
 // newTask is a task as it stands right after it was accepted.
@@ -81,6 +83,7 @@ func taskOf(info *workflowpb.WorkflowExecutionInfo) Task {
 		Agent: contract.Keyword(attributes, contract.AttrAgent), Tenant: contract.Keyword(attributes, contract.AttrTenant),
 		Status: contract.TaskStatusOf(info.GetStatus(), fleet.TaskStatus(contract.Keyword(attributes, contract.AttrStatus))),
 	}
+	task.unhandled = contract.Keyword(attributes, contract.AttrStatus) == string(contract.TaskUnhandled)
 	var labels []string
 	if contract.Decode(attributes[contract.AttrLabels.GetName()], &labels) && len(labels) > 0 {
 		task.Labels = make(map[string]string, len(labels))

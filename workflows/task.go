@@ -60,6 +60,8 @@ func newTaskRun(ctx workflow.Context, in contract.TaskInput) (*taskRun, error) {
 	r := &taskRun{in: in, status: fleet.TaskQueued}
 	if in.Carried != nil {
 		r.carry, r.log = *in.Carried, in.Carried.Attempts
+		marked, _ := workflow.GetTypedSearchAttributes(ctx).GetKeyword(contract.AttrStatus)
+		r.marked = fleet.TaskStatus(marked)
 	} else {
 		r.carry.WaitingSince = workflow.GetInfo(ctx).WorkflowStartTime
 		if in.Spec.StartAt.After(r.carry.WaitingSince) {
@@ -103,6 +105,9 @@ func (r *taskRun) loop(ctx workflow.Context) (contract.TaskState, error) {
 		r.carry.Tally = next.Tally
 		if report.Begun {
 			r.carry.WaitingSince = workflow.Now(ctx) // an agent had it: what expires is the wait for the next
+			if r.marked == contract.TaskUnhandled {
+				r.mark(ctx, "")
+			}
 		}
 		if next.Status == fleet.TaskFailed {
 			return r.end(ctx, fleet.TaskFailed, next.Why)
@@ -123,6 +128,9 @@ func (r *taskRun) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.Task
 	r.status, r.why = next.Status, next.Why
 	switch next.Status {
 	case fleet.TaskRetryWait:
+		if next.Unhandled {
+			r.mark(ctx, contract.TaskUnhandled)
+		}
 		at := workflow.Now(ctx).Add(next.Wait)
 		r.next = &at
 		_, _ = workflow.AwaitWithOptions(ctx, named(next.Wait, "wait before the next attempt"), func() bool { return r.cancel != nil })
@@ -230,12 +238,15 @@ func (r *taskRun) mark(ctx workflow.Context, status fleet.TaskStatus) {
 	if r.marked == status {
 		return
 	}
-	r.marked = status
-	update := contract.AttrStatus.ValueUnset()
-	if status != "" {
+	update, at := contract.AttrStatus.ValueUnset(), contract.AttrStatusAt.ValueSet(workflow.Now(ctx))
+	switch {
+	case status != "":
 		update = contract.AttrStatus.ValueSet(string(status))
+	case r.marked == contract.TaskUnhandled:
+		at = contract.AttrStatusAt.ValueUnset() // that an agent has it, its hub tells
 	}
-	if err := workflow.UpsertTypedSearchAttributes(ctx, update, contract.AttrStatusAt.ValueSet(workflow.Now(ctx))); err != nil {
+	r.marked = status
+	if err := workflow.UpsertTypedSearchAttributes(ctx, update, at); err != nil {
 		workflow.GetLogger(ctx).Warn("The status search attribute was not set", "error", err)
 	}
 }

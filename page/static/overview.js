@@ -15,6 +15,7 @@ function target(p) {
   if (p.kind === "review") return `#/reviews?cluster=${p.cluster}`;
   if (p.kind === "failover") return `#/failovers/${encodeURIComponent(p.failover)}`;
   if (p.kind === "not_served" || p.kind === "old_work") return `#/queue?cluster=${p.cluster}`;
+  if (p.kind === "unhandled") return `#/tasks?cluster=${p.cluster}&status=retry_wait&type=${encodeURIComponent(p.task_type)}`;
   if (p.kind.startsWith("healing")) return `#/healing${p.cluster ? "?cluster=" + p.cluster : ""}`;
   if (p.kind === "scaling") return `#/scaling${p.cluster ? "?cluster=" + p.cluster : ""}`;
   if ((p.kind === "agents" || p.kind === "health") && p.agents?.length === 1 && p.count === 1) return `#/agents/${p.agents[0]}`;
@@ -35,7 +36,7 @@ function remedy(p) {
 const sentence = (text) => text[0].toUpperCase() + text.slice(1);
 
 export function problem(p) {
-  return h("li.problem-row.t-" + urgency[p.severity], { key: [p.kind, p.cluster, p.lane, p.failover, p.agents?.[0]].join(" ") },
+  return h("li.problem-row.t-" + urgency[p.severity], { key: [p.kind, p.cluster, p.lane, p.failover, p.agents?.[0], p.task_type].join(" ") },
     h("p.headline", null, h("span.badge.t-" + urgency[p.severity], null, h("span", { "aria-hidden": "true" }, { critical: "✕", warning: "▲", notice: "○" }[p.severity]), p.severity),
       h("a", { href: target(p) }, h("strong", null, sentence(p.what))), p.since && h("span.quiet", null, "since ", ago(p.since, "for"))),
     p.why && h("p", null, p.why),

@@ -1,0 +1,65 @@
+package gateway
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// overviewUnhandled is how many of the tasks that no agent could run are read.
+const overviewUnhandled = 200
+
+// unhandled are the open tasks that no agent could run when they were last offered.
+type unhandled struct {
+	byCluster map[string][]fleet.UnhandledTask
+	more      bool // there are others, submitted before these
+}
+
+func (g *Gateway) unhandledTasks(ctx context.Context) (u unhandled, err error) {
+	query := contract.TaskQuery(&fleet.TaskFilter{Status: contract.TaskUnhandled})
+	infos, next, err := g.workflowPage(ctx, "list tasks that no agent handles", query, overviewUnhandled, "")
+	if err != nil {
+		return unhandled{}, err
+	}
+	u = unhandled{byCluster: map[string][]fleet.UnhandledTask{}, more: next != ""}
+	for _, info := range infos {
+		t := taskOf(info)
+		task := fleet.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.required}
+		contract.Decode(info.GetSearchAttributes().GetIndexedFields()[contract.AttrStatusAt.GetName()], &task.Since) // else: not known since when
+		u.byCluster[t.Cluster] = append(u.byCluster[t.Cluster], task)
+	}
+	return u, nil
+}
+
+// unhandled tells of those tasks that the clusters' agents cannot run as they are now: an agent may have come that can.
+func (b *overviewBuilder) unhandled(views []contract.ClusterView, u unhandled, err error) {
+	if err != nil {
+		b.missing("which tasks no agent handles")
+		return
+	}
+	for i := range views {
+		problems := views[i].UnhandledTroubles(u.byCluster[views[i].Config.Name])
+		for j := range problems {
+			if u.more {
+				problems[j].Why = strings.TrimPrefix(problems[j].Why+"; counted are only the newest", "; ")
+			}
+		}
+		b.Problems = append(b.Problems, problems...)
+	}
+}
+
+// whyUnhandled says why a task is in retry_wait that no agent could run when it was last offered; "" when one can by now, or when
+// it is no such task.
+func (t *Task) whyUnhandled(c *fleet.Cluster) string {
+	if t.Status != fleet.TaskRetryWait || !t.unhandled {
+		return ""
+	}
+	why := c.WhyUnhandled(&fleet.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.required})
+	if why != "" && t.NextAttemptAt != nil {
+		why += "; it is offered again at " + t.NextAttemptAt.UTC().Format(time.RFC3339)
+	}
+	return why
+}
