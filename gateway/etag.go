@@ -37,7 +37,7 @@ func (m IfMatch) revisions() ([]string, error) {
 		if len(tag) < 2 || tag[0] != '"' || tag[len(tag)-1] != '"' {
 			return nil, invalid("header.If-Match", errors.New(`must be an ETag in double quotes, as it was answered, or *`))
 		}
-		revisions = append(revisions, tag[1:len(tag)-1])
+		revisions = append(revisions, strings.TrimSuffix(tag[1:len(tag)-1], httpapi.CompressedTag)) // it may have come compressed
 	}
 	return revisions, nil
 }

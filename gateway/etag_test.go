@@ -89,6 +89,8 @@ func TestIfMatch(t *testing.T) {
 	w := doWith(h, http.MethodPatch, path, `{"max_agents":9}`, "If-Match", `"other", `+newest)
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
 	require.Equal(t, 9, config.MaxAgents)
+	compressed := strings.TrimSuffix(w.Header().Get("ETag"), `"`) + `-gzip"`
+	require.Equal(t, http.StatusOK, doWith(h, http.MethodPatch, path, `{"max_agents":9}`, "If-Match", compressed).Code, "as a large answer has it")
 	require.Equal(t, http.StatusOK, doWith(h, http.MethodPut, path, `{"desired_agents":3}`, "If-Match", w.Header().Get("ETag")).Code)
 	require.Equal(t, 3, config.DesiredAgents)
 	require.Zero(t, config.MinAgents, "PUT replaces: what is left out has its default")

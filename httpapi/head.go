@@ -16,6 +16,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		get.Method = http.MethodGet
 		r = &get
 	}
+	if s.mayCompress(r) {
+		s.compressed.ServeHTTP(w, r)
+		return
+	}
 	s.engine.ServeHTTP(w, r)
 }
 

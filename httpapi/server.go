@@ -58,9 +58,11 @@ type Options struct {
 type Server struct {
 	logger *zap.Logger
 	engine *gin.Engine
-	api    huma.API
-	gate   Gate
-	routes map[string]Route // by method and path
+	// compressed is the engine for answers that may be compressed.
+	compressed http.Handler
+	api        huma.API
+	gate       Gate
+	routes     map[string]Route // by method and path
 	// streams are the paths that answer without end.
 	streams map[string]bool
 
@@ -89,7 +91,7 @@ func New(o Options) *Server {
 	}
 
 	engine := gin.New()
-	s := &Server{logger: o.Logger, engine: engine, gate: o.Gate, routes: map[string]Route{}, streams: map[string]bool{}}
+	s := &Server{logger: o.Logger, engine: engine, compressed: compressing(engine), gate: o.Gate, routes: map[string]Route{}, streams: map[string]bool{}}
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false
 	engine.Use(identify, locate(o.Proxies), observe(newMetrics(o.Registry), o.Logger), recovery(), limitUnreadBody, plainBody, s.admit)
