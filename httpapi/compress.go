@@ -24,7 +24,7 @@ func compressing(next http.Handler) http.Handler {
 			return strings.HasPrefix(kind, "application/json") || strings.HasPrefix(kind, problemType)
 		}))
 	if err != nil {
-		panic(fmt.Errorf("httpapi: compression: %w", err)) // the options are constants
+		panic(fmt.Errorf("httpapi: compression: %w", err)) //nolint:forbidigo // the options are constants: it never happens
 	}
 	return wrap(next)
 }
