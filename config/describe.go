@@ -33,8 +33,8 @@ const (
 type Override struct{ Flag, Value string }
 
 // Describe reads and checks the file at path ("": none) and lists every value that holds, in the order of the file's
-// form. flags are values that the command line gives, by key; they win, after the environment. It lists no secrets: the
-// file names where they are.
+// form. flags are values that the command line gives, by key; they win, after the environment, and are checked like the others. It
+// lists no secrets: the file names where they are.
 func Describe(path string, env envconfig.EnvLookup, flags map[string]Override) ([]Setting, error) {
 	c, in := Default(), &inspection{lines: map[string]int{}}
 	if path != "" {
@@ -46,12 +46,35 @@ func Describe(path string, env envconfig.EnvLookup, flags map[string]Override) (
 			return nil, err
 		}
 	}
+	if err := c.checkFlags(flags); err != nil {
+		return nil, err
+	}
 	d := &description{in: in, path: path}
 	d.walk("", reflect.ValueOf(*c))
 	if err := d.overrule(c, env, flags); err != nil {
 		return nil, err
 	}
 	return d.settings, nil
+}
+
+// checkFlags says what is wrong with the values that flags give.
+func (c *Config) checkFlags(flags map[string]Override) error {
+	given := *c
+	for key, target := range map[string]*string{"http.listen": &given.HTTP.Listen, "hub.id": &given.Hub.ID} {
+		if o, there := flags[key]; there {
+			*target = o.Value
+		}
+	}
+	var wrong []Problem
+	for _, p := range given.problems() { // those of the file are not there: it was read
+		if o, there := flags[p.Field]; there {
+			wrong = append(wrong, Problem{Field: "--" + o.Flag, What: p.What})
+		}
+	}
+	if len(wrong) > 0 {
+		return &Error{wrong}
+	}
+	return nil
 }
 
 type description struct {

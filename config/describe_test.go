@@ -74,6 +74,11 @@ agent_cluster:
 	}
 	_, err = Describe(filepath.Join(t.TempDir(), "none"), fixedEnv{}, nil)
 	require.ErrorIs(t, err, os.ErrNotExist)
+
+	_, err = Describe(path, fixedEnv{}, map[string]Override{"http.listen": {"http", "8080"}})
+	require.EqualError(t, err, "--http: must be host:port with a port from 0 to 65535, like 127.0.0.1:8080")
+	_, err = Describe(path, fixedEnv{}, map[string]Override{"hub.id": {"hub-id", "Hub 1"}, "http.listen": {"http", ":0"}})
+	require.ErrorContains(t, err, "--hub-id: must be 1 to 63 characters")
 }
 
 func TestNearest(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -12,11 +13,12 @@ import (
 )
 
 // inspection compares a YAML tree with the types of Config before it is decoded, because the decoder's own errors name
-// Go types and, for durations, no line.
+// Go types and, for durations, no line. What is wrong is taken out of the tree, so that the rest can be read and checked.
 type inspection struct {
 	file     string
 	lines    map[string]int // by field
 	problems []Problem
+	unread   []string // the names of keys whose values are not known: wrong in form, or misspelt
 }
 
 func inspect(file string, document *yaml.Node) *inspection {
@@ -42,37 +44,42 @@ func (in *inspection) report(line int, field, format string, args ...any) {
 	in.problems = append(in.problems, Problem{File: in.file, Line: line, Field: field, What: fmt.Sprintf(format, args...)})
 }
 
-func (in *inspection) value(field string, n *yaml.Node, t reflect.Type) {
+// value reports whether there is something to be read.
+func (in *inspection) value(field string, n *yaml.Node, t reflect.Type) bool {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	switch {
 	case n.Kind == yaml.AliasNode:
 		in.report(n.Line, field, "must be written out: aliases are not allowed")
+		return false
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null":
 		// Nothing is written, so the default stays.
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
-		in.scalar(field, n, t)
+		return in.scalar(field, n, t)
 	case t.Kind() == reflect.Struct:
-		in.section(field, n, t)
+		return in.section(field, n, t)
 	case t.Kind() == reflect.Map:
-		in.entries(field, n, t)
+		return in.entries(field, n, t)
 	case t.Kind() == reflect.Slice:
 		if n.Kind != yaml.SequenceNode {
 			in.report(n.Line, field, "must be a list")
-			return
+			return false
 		}
+		whole := true
 		for i, item := range n.Content {
 			itemField := fmt.Sprintf("%s[%d]", field, i)
 			in.lines[itemField] = item.Line
-			in.value(itemField, item, t.Elem())
+			whole = in.value(itemField, item, t.Elem()) && whole
 		}
+		return whole
 	default:
-		in.scalar(field, n, t)
+		return in.scalar(field, n, t)
 	}
+	return true
 }
 
-func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) {
+func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) bool {
 	types := map[string]reflect.Type{}
 	var names []string
 	for i := range t.NumField() {
@@ -82,8 +89,9 @@ func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) {
 	}
 	if n.Kind != yaml.MappingNode {
 		in.report(n.Line, field, "must be a section with some of the keys %s", strings.Join(names, ", "))
-		return
+		return false
 	}
+	var kept []*yaml.Node
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		keyField := key.Value
@@ -94,6 +102,7 @@ func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) {
 		if !known || key.Kind != yaml.ScalarNode {
 			if near := nearest(key.Value, names); near != "" {
 				in.report(key.Line, keyField, "is no known key; did you mean %s?", near)
+				in.unread = append(in.unread, near)
 			} else {
 				in.report(key.Line, keyField, "is no known key; known here are %s", strings.Join(names, ", "))
 			}
@@ -104,16 +113,23 @@ func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) {
 			continue
 		}
 		in.lines[keyField] = key.Line
-		in.value(keyField, value, keyType)
+		if in.value(keyField, value, keyType) {
+			kept = append(kept, key, value)
+		} else {
+			in.unread = append(in.unread, key.Value)
+		}
 	}
+	n.Content = kept
+	return true
 }
 
 // entries checks a section whose keys the user chooses.
-func (in *inspection) entries(field string, n *yaml.Node, t reflect.Type) {
+func (in *inspection) entries(field string, n *yaml.Node, t reflect.Type) bool {
 	if n.Kind != yaml.MappingNode {
 		in.report(n.Line, field, "must be a section with keys of your own")
-		return
+		return false
 	}
+	var kept []*yaml.Node
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
 		entry := field + "." + key.Value
@@ -122,13 +138,17 @@ func (in *inspection) entries(field string, n *yaml.Node, t reflect.Type) {
 			continue
 		}
 		in.lines[entry] = key.Line
-		in.value(entry, n.Content[i+1], t.Elem())
+		if in.value(entry, n.Content[i+1], t.Elem()) {
+			kept = append(kept, key, n.Content[i+1])
+		}
 	}
+	n.Content = kept
+	return true
 }
 
-func (in *inspection) scalar(field string, n *yaml.Node, t reflect.Type) {
+func (in *inspection) scalar(field string, n *yaml.Node, t reflect.Type) bool {
 	if n.Kind == yaml.ScalarNode && n.Decode(reflect.New(t).Interface()) == nil {
-		return
+		return true
 	}
 	switch {
 	case t == reflect.TypeFor[fleet.Duration]():
@@ -142,4 +162,24 @@ func (in *inspection) scalar(field string, n *yaml.Node, t reflect.Type) {
 	default:
 		in.report(n.Line, field, "must be text")
 	}
+	return false
+}
+
+// doubtful reports whether a problem of a value may only follow from what could not be read: it stands there, in it or around it,
+// or is about a key of that name, or compares with one.
+func (in *inspection) doubtful(p Problem) bool {
+	for i := range in.problems {
+		if wrong := in.problems[i].Field; within(p.Field, wrong) || within(wrong, p.Field) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(in.unread, func(name string) bool {
+		return strings.HasSuffix(p.Field, "."+name) || strings.Contains(p.What, name+" (")
+	})
+}
+
+// within reports whether a field is a section, or is in it. The whole file is "".
+func within(field, section string) bool {
+	rest, in := strings.CutPrefix(field, section)
+	return in && (section == "" || rest == "" || rest[0] == '.' || rest[0] == '[')
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -44,7 +45,7 @@ func parse(name string, text []byte) (*Config, *inspection, error) {
 
 	found := inspect(name, &document)
 	if len(found.problems) > 0 {
-		return nil, nil, &Error{found.problems}
+		return nil, nil, &Error{append(found.problems, found.values(&document)...)}
 	}
 	c := blank()
 	if _, given := found.lines["agent_cluster"]; given {
@@ -56,13 +57,32 @@ func parse(name string, text []byte) (*Config, *inspection, error) {
 		return nil, nil, yamlError(name, err)
 	}
 	c.fill()
-	if problems := c.problems(); len(problems) > 0 {
-		for i := range problems {
-			problems[i].File, problems[i].Line = name, found.line(problems[i].Field)
-		}
+	if problems := found.placed(c.problems()); len(problems) > 0 {
 		return nil, nil, &Error{problems}
 	}
 	return c, found, nil
+}
+
+// values are what is wrong with the values of a document that is wrong in form too, so that all is said at once. document is what
+// is left of it.
+func (in *inspection) values(document *yaml.Node) []Problem {
+	c := blank()
+	if _, given := in.lines["agent_cluster"]; given {
+		c.AgentCluster = blankAgentCluster()
+	}
+	if document.Decode(c) != nil {
+		return nil // what is wrong in form is said, and hides the rest
+	}
+	c.fill()
+	return in.placed(slices.DeleteFunc(c.problems(), in.doubtful))
+}
+
+// placed are the problems with where they are.
+func (in *inspection) placed(problems []Problem) []Problem {
+	for i := range problems {
+		problems[i].File, problems[i].Line = in.file, in.line(problems[i].Field)
+	}
+	return problems
 }
 
 // Error says everything that is wrong with a configuration.

@@ -73,6 +73,11 @@ func TestParseErrors(t *testing.T) {
 		"spawner":           {"spawner: {name: A B, slots: -1}", "f.yaml:1: spawner.name: must be 1 to 63 characters of a-z, 0-9, \".\", \"_\" and \"-\", and begin with a letter or digit\nf.yaml:1: spawner.slots: must lie between 0 and 10000"},
 		"lease":             {"agent_cluster:\n  name: a\n  leader_election: {election_interval: 30s}", "f.yaml:3: agent_cluster.leader_election.lease_duration: must be longer than election_interval (30s)"},
 		"all at once":       {"dev: {slots: 0}\nhub: {lane_pollers: 0}", "f.yaml:1: dev.slots: must lie between 1 and 1000\nf.yaml:2: hub.lane_pollers: must lie between 1 and 1000"},
+		"form and values":   {"htp: {}\nhub:\n  park: 5\n  lane_pollers: 0\ndev: {slots: 0}", "f.yaml:1: htp: is no known key; did you mean http?\nf.yaml:3: hub.park: must be a duration like \"30s\", \"1m30s\" or \"00:00:30\"\nf.yaml:5: dev.slots: must lie between 1 and 1000\nf.yaml:4: hub.lane_pollers: must lie between 1 and 1000"},
+		"compares misspelt": {"hub: {warning_treshold: 2s, failure_threshold: 3s, heartbeat_interval: 1s}", "f.yaml:1: hub.warning_treshold: is no known key; did you mean warning_threshold?"},
+		"required misspelt": {"clusters: [{nam: a}]\ndev: {slots: 0}", "f.yaml:1: clusters[0].nam: is no known key; did you mean name?\nf.yaml:2: dev.slots: must lie between 1 and 1000"},
+		"compares unread":   {"hub: {warning_threshold: soon, failure_threshold: 3s, heartbeat_interval: 1s}", "f.yaml:1: hub.warning_threshold: must be a duration like \"30s\", \"1m30s\" or \"00:00:30\""},
+		"nothing of it":     {"agent_cluster: a\ndev: {slots: 0}", "f.yaml:1: agent_cluster: must be a section with some of the keys name, target_group_id, membership, replication_mode, shards, failover, health_monitoring, task_queue, self_healing, leader_election, brake, tenant_weights, scaling\nf.yaml:2: dev.slots: must lie between 1 and 1000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -93,7 +93,7 @@ each comes from: the default, a line of the file, a variable or a flag. Secrets 
 		RunE: func(c *cobra.Command, _ []string) error {
 			flags := map[string]config.Override{}
 			for name, key := range map[string]string{"http": "http.listen", "hub-id": "hub.id"} {
-				if f := c.Flags().Lookup(name); f.Changed {
+				if f := c.Flags().Lookup(name); f.Changed && f.Value.String() != "" { // as serve has it
 					flags[key] = config.Override{Flag: name, Value: f.Value.String()}
 				}
 			}

@@ -36,6 +36,9 @@ SETTING      VALUE  SOURCE  FROM
 http.listen  :9     flag    --http
 hub.park     3s     file    `+file+`:2
 `, "\n"), got.stdout)
+	got = run(t.Context(), "", "config", "print", "--config", file, "--http", "8080")
+	require.Equal(t, exitUsage, got.code)
+	require.Contains(t, got.stderr, "--http: must be host:port")
 	require.Equal(t, "Every setting has its default.\n", run(t.Context(), "", "config", "print", "--changed").stdout)
 	var printed struct{ Settings []map[string]any }
 	require.NoError(t, json.Unmarshal([]byte(run(t.Context(), "", "config", "print", "-o", "json").stdout), &printed))
