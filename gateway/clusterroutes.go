@@ -49,6 +49,9 @@ func (g *Gateway) registerClusters(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
+			if err := g.noneMatches(ctx, in.ID, in.IfNoneMatch); err != nil {
+				return nil, err
+			}
 			cluster, err := g.replaceCluster(ctx, in.ID, &in.Body, expected)
 			if err != nil {
 				return nil, err
@@ -77,7 +80,8 @@ type clusterInput struct {
 type replaceClusterInput struct {
 	ID string `path:"id" doc:"The cluster's name."`
 	IfMatch
-	Body ClusterSettings
+	IfNoneMatch string `header:"If-None-Match" maxLength:"512" doc:"Only * is taken: there must be no such cluster. It is then answered 412 precondition_failed if there is one; PUT makes none, so POST is what creates."`
+	Body        ClusterSettings
 }
 
 type deleteClusterInput struct {

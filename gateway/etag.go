@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"strings"
 
@@ -40,6 +41,23 @@ func (m IfMatch) revisions() ([]string, error) {
 		revisions = append(revisions, strings.TrimSuffix(tag[1:len(tag)-1], httpapi.CompressedTag)) // it may have come compressed
 	}
 	return revisions, nil
+}
+
+// noneMatches is about PUT with If-None-Match, of which only * has a meaning here: that there is no such cluster.
+func (g *Gateway) noneMatches(ctx context.Context, name, header string) error {
+	switch strings.TrimSpace(header) {
+	case "":
+		return nil
+	case "*":
+	default:
+		return invalid("header.If-None-Match", errors.New("must be *, or be left out: the revision that a change was made for goes into If-Match"))
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := g.describeCluster(ctx, name); err != nil {
+		return err
+	}
+	return httpapi.Problem(protocol.CodePrecondition, "there is a cluster with this name, and If-None-Match: * says that there must be none: leave it out to replace the cluster's settings")
 }
 
 // tagged is a cluster with its ETag.

@@ -94,6 +94,11 @@ func TestIfMatch(t *testing.T) {
 	require.Equal(t, http.StatusOK, doWith(h, http.MethodPut, path, `{"desired_agents":3}`, "If-Match", w.Header().Get("ETag")).Code)
 	require.Equal(t, 3, config.DesiredAgents)
 	require.Zero(t, config.MinAgents, "PUT replaces: what is left out has its default")
+	p := problem(t, doWith(h, http.MethodPut, path, `{"desired_agents":5}`, "If-None-Match", "*"), 412, protocol.CodePrecondition)
+	require.Contains(t, p.Detail, "there is a cluster with this name")
+	problem(t, doWith(h, http.MethodPut, path, `{"desired_agents":5}`, "If-None-Match", newest), 422, protocol.CodeInvalidRequest)
+	problem(t, doWith(h, http.MethodPut, clustersPath+"/none", `{}`, "If-None-Match", "*"), 404, protocol.CodeUnknownCluster)
+	require.Equal(t, 3, config.DesiredAgents)
 	require.Equal(t, http.StatusNoContent, doWith(h, http.MethodDelete, path, "", "If-Match", "*").Code)
 }
 
