@@ -73,4 +73,8 @@ func TestCompletion(t *testing.T) {
 	got := run(t.Context(), "", cobra.ShellCompNoDescRequestCmd, "agent", "get", "--server", "127.0.0.1:1", "")
 	require.Equal(t, ":4", strings.TrimSpace(got.stdout), "nobody answers: nothing is offered, and nothing is said")
 	require.Contains(t, run(t.Context(), "", "completion", "bash").stdout, "bash completion")
+	wrong := run(t.Context(), "", "completion", "nonsense")
+	require.Equal(t, exitUsage, wrong.code)
+	require.Contains(t, wrong.stderr, `there is no command "mainstay completion nonsense"`)
+	require.Contains(t, run(t.Context(), "", "completion").stdout, "zsh", "help")
 }

@@ -20,6 +20,7 @@ const (
 	exitConflict    = 5
 	exitIncomplete  = 6
 	exitRefused     = 7
+	exitInterrupted = 130 // as shells have it for Ctrl-C
 )
 
 // exitCodes documents them; the help of the root command shows the table.
@@ -35,6 +36,7 @@ var exitCodes = []struct {
 	{exitConflict, "fenced by a newer process, or not possible in the present state"},
 	{exitIncomplete, "the task or failover that was waited for did not complete"},
 	{exitRefused, "the token is missing or wrong, or does not allow it"},
+	{exitInterrupted, "interrupted, as by Ctrl-C; what the control plane was asked for goes on"},
 }
 
 // exitError is an error that ends the process with a code of its own.

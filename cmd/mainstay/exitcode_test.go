@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"log"
 	"net/http"
@@ -142,4 +143,18 @@ func TestExitCodesOfAgents(t *testing.T) {
 		require.Equal(t, test.exit, got.code, "%s: %s", code, got.stderr)
 		require.Contains(t, got.stderr, "so it is")
 	}
+}
+
+func TestInterruptedWhileWaiting(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		interrupt() // once it waits
+		<-r.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	got := run(ctx, "", "task", "get", "t-1", "--wait", "--server", server.URL)
+	require.Equal(t, 130, got.code)
+	require.Equal(t, "Error: interrupted\n", got.stderr)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -15,11 +16,18 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
+	root.InitDefaultCompletionCmd() // it writes where the root does at this time
+	if completion, _, err := root.Find([]string{"completion"}); err == nil && completion != root {
+		classifyUsage(completion)
+	}
 	command, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
 	}
 	code := exitCode(err)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		code = exitInterrupted
+	}
 	if text := message(err); text != "" {
 		fmt.Fprintln(a.stderr, "Error:", text)
 	}
@@ -79,7 +87,7 @@ func exitCodeHelp() string {
 	var b strings.Builder
 	b.WriteString("Exit codes:\n")
 	for _, e := range exitCodes {
-		fmt.Fprintf(&b, "  %d  %s\n", e.code, e.meaning)
+		fmt.Fprintf(&b, "  %3d  %s\n", e.code, e.meaning)
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
