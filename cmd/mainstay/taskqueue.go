@@ -28,7 +28,7 @@ func (a *app) waitingCommand(name, short, path string) *cobra.Command {
 	command := &cobra.Command{
 		Use: name, Short: short, Example: "  mainstay task " + name + " --cluster default", Args: exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return printList(c, a, path, "tasks", queryOf("cluster", cluster, "tenant", tenant), limit, a.printTasks)
+			return printList(c, a, path, "tasks", queryOf("cluster", cluster, "tenant", tenant), limit, a.printWaiting)
 		},
 	}
 	flags := command.Flags()
@@ -37,6 +37,19 @@ func (a *app) waitingCommand(name, short, path string) *cobra.Command {
 	limitFlag(command, &limit)
 	a.outputFlag(command)
 	return command
+}
+
+// printWaiting says of each task why it waits.
+func (a *app) printWaiting(tasks []gateway.Task) error {
+	if len(tasks) == 0 {
+		return a.printTasks(nil)
+	}
+	t := newTable(a.stdout, "TASK", "TYPE", "CLUSTER", "PRIORITY", "STATUS", "AGENT", "SUBMITTED", "WHY")
+	for i := range tasks {
+		task := &tasks[i]
+		t.row(task.ID, task.Type, task.Cluster, task.PriorityName, a.statusText(task), agentOf(task), a.ago(task.CreatedAt), task.Why)
+	}
+	return t.flush()
 }
 
 // batchSize is how many tasks one request takes; maxBatchFile bounds what is read, in bytes.
