@@ -71,7 +71,7 @@ func (x *injector) drainAgent(ctx context.Context, m *member, f fault) {
 		x.drains = append(x.drains, d)
 		x.mu.Unlock()
 	}
-	x.ask(ctx, path+"/maintenance", map[string]any{"enabled": false})
+	x.endMaintenance(ctx, path)
 	x.awaitStatus(ctx, m, path, fleet.AgentOnline)
 }
 
@@ -97,6 +97,16 @@ func (x *injector) ask(ctx context.Context, path string, body any) {
 	}
 }
 
+// endMaintenance asks until it is taken: while a drain is under way, its end would put the agent into maintenance again.
+func (x *injector) endMaintenance(ctx context.Context, path string) {
+	for i := 0; ; i++ {
+		status, err := x.in.call(i, http.MethodPost, path+"/maintenance", map[string]any{"enabled": false}, nil)
+		if err == nil && status < 300 || !pause(ctx, 100*time.Millisecond) {
+			return
+		}
+	}
+}
+
 // awaitStatus waits until the API shows an agent so; only time in which the control plane was whole counts.
 func (x *injector) awaitStatus(ctx context.Context, m *member, path string, want fleet.AgentStatus) bool {
 	const look = 50 * time.Millisecond
@@ -112,7 +122,7 @@ func (x *injector) awaitStatus(ctx context.Context, m *member, path string, want
 			return false
 		}
 	}
-	x.t.Errorf("agent %s is %s and does not become %s", m.id, a.Status, want)
+	x.t.Errorf("agent %s is %s (%s) and does not become %s", m.id, a.Status, a.Reason, want)
 	return false
 }
 
@@ -132,7 +142,7 @@ func drainedAgent(t *testing.T, g *stage) []string {
 	g.submit(g.ctx, late, 0)
 	_, began := g.await(2*time.Second, func(l line) bool { return l.Kind == lineBegin && l.Task == late.id })
 	d.to = monotonic()
-	x.ask(g.ctx, "/api/v1/agents/"+m.id+"/maintenance", map[string]any{"enabled": false})
+	x.endMaintenance(g.ctx, "/api/v1/agents/"+m.id)
 	g.settle(g.ctx, g.jobs, 20*time.Second)
 	lines, err := g.book.read()
 	if err != nil {

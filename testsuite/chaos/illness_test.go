@@ -112,6 +112,7 @@ func (x *injector) fallIll(ctx context.Context, m *member, f fault) {
 	if ill.kept {
 		x.ask(ctx, path+"/drain", map[string]any{"deadline": "500ms", "reason": "chaos"})
 		if !x.awaitStatus(ctx, m, path, fleet.AgentMaintenance) || !x.isOperators(path) {
+			x.endMaintenance(ctx, path)
 			return
 		}
 	}
@@ -135,7 +136,7 @@ func (x *injector) fallIll(ctx context.Context, m *member, f fault) {
 		x.mu.Lock()
 		x.drains = append(x.drains, drained{agent: m.id, span: span{ill.from, monotonic()}})
 		x.mu.Unlock()
-		x.ask(ctx, path+"/maintenance", map[string]any{"enabled": false})
+		x.endMaintenance(ctx, path)
 	}
 	x.awaitServing(ctx, m, &ill)
 	x.mu.Lock()
