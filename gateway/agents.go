@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -155,11 +156,14 @@ func (g *Gateway) listAgents(ctx context.Context, in *listAgentsInput) (*listAge
 	if err != nil {
 		return nil, err
 	}
+	var live liveAgents
+	var beside sync.WaitGroup
+	beside.Go(func() { live = g.live(ctx) })
 	views, err := g.views(ctx, in.Cluster)
+	beside.Wait()
 	if err != nil {
 		return nil, err
 	}
-	live := g.live(ctx)
 	agents := []Agent{}
 	for v := range views {
 		found, err := g.discover(ctx, &views[v].Cluster, live, in)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -81,11 +82,17 @@ func (g *Gateway) queue(ctx context.Context, only string, in *QueuePageInput) (*
 	if err != nil {
 		return nil, err
 	}
+	var pinned map[string][]string
+	var pinnedErr error
+	var live liveAgents
+	var beside sync.WaitGroup
+	beside.Go(func() { pinned, pinnedErr = g.pinnedAgents(ctx, only) })
+	beside.Go(func() { live = g.live(ctx) })
 	views, err := g.views(ctx, only)
-	if err != nil {
-		return nil, err
+	beside.Wait()
+	if err == nil {
+		err = pinnedErr
 	}
-	pinned, err := g.pinnedAgents(ctx, only)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +104,7 @@ func (g *Gateway) queue(ctx context.Context, only string, in *QueuePageInput) (*
 		lanes = append(lanes, lanesOf(c, pinned[c.Config.Name])...)
 	}
 	lanes, next := page(lanes, string(after), in.PageSize, (*Lane).key)
-	if err := g.fillLanes(ctx, lanes, clusters, g.live(ctx)); err != nil {
+	if err := g.fillLanes(ctx, lanes, clusters, live); err != nil {
 		return nil, err
 	}
 	out := &lanesOutput{}
