@@ -41,8 +41,8 @@ func TestAgentIsRefused(t *testing.T) {
 	here, there := cluster(t, url, "refused-here"), cluster(t, url, "refused-there")
 	runAgent(t, url, here, "refused-1")
 	online(t, url, "refused-1")
-	fails(t, nil, 1, []string{"no such cluster", "unknown_cluster"}, "agent", "run", "--hub", url, "--cluster", "refused-nowhere", "--id", "refused-2", "--allow-exec")
-	fails(t, nil, 1, []string{"another cluster has this agent id online", "agent_id_in_use"}, "agent", "run", "--hub", url, "--cluster", there, "--id", "refused-1", "--allow-exec")
+	fails(t, nil, 3, []string{"no such cluster", "unknown_cluster"}, "agent", "run", "--hub", url, "--cluster", "refused-nowhere", "--id", "refused-2", "--allow-exec")
+	fails(t, nil, 5, []string{"another cluster has this agent id online", "agent_id_in_use"}, "agent", "run", "--hub", url, "--cluster", there, "--id", "refused-1", "--allow-exec")
 }
 
 func TestSecondProcessFencesTheFirst(t *testing.T) {

@@ -40,7 +40,7 @@ func TestDevForOthersAsksWhoTheyAre(t *testing.T) {
 	const refused = 7
 	fails(t, nil, refused, []string{"MAINSTAY_TOKEN"}, "agent", "list", "--server", report.URL)
 	fails(t, []string{"MAINSTAY_TOKEN=wrong"}, refused, []string{"not known here"}, "agent", "list", "--server", report.URL)
-	fails(t, nil, 1, []string{"join token"}, "agent", "run", "--allow-exec", "--id", "stranger", "--hub", report.URL)
+	fails(t, nil, refused, []string{"join token"}, "agent", "run", "--allow-exec", "--id", "stranger", "--hub", report.URL)
 	token := "MAINSTAY_TOKEN=" + strings.TrimSpace(string(admin))
 	run := func(args ...string) string {
 		c := start(t, []string{token, "MAINSTAY_SERVER=" + report.URL}, args...)
