@@ -40,7 +40,7 @@ page: ## make the fleet page's scripts anew, after a change of its modules; a te
 # One Temporal serves all of the end-to-end tests, so they run alone; the rest waits for faults and timers much of its time.
 test: ## run all tests; never from the cache, which does not see the programs that some of them build
 	$(TEST) -count=1 -timeout 10m ./testsuite/e2e
-	$(TEST) -count=1 -timeout 10m $$($(GO) list ./... | grep -v '/testsuite/e2e$$')
+	$(TEST) -count=1 -timeout 15m $$($(GO) list ./... | grep -v '/testsuite/e2e$$')
 
 e2e: ## run the tests of the whole, with the fleet page in a browser (needs Chromium: Debian's package chromium)
 	MAINSTAY_REQUIRE_BROWSER=1 $(GO) test -count=1 -timeout 15m ./testsuite/e2e ./testsuite/browser
