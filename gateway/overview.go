@@ -269,11 +269,6 @@ func (b *overviewBuilder) failovers(list *listFailoversOutput, err error) {
 		return
 	}
 	b.Failovers = append(b.Failovers, list.Body.Failovers...)
-	for i := range b.Failovers {
-		if p, there := b.Failovers[i].Trouble(b.At); there {
-			b.Problems = append(b.Problems, p)
-		}
-	}
 }
 
 // personal tells of the tasks that wait for a person, cluster by cluster. When not all were read, the total is in the
@@ -318,10 +313,13 @@ func (t *Task) waitsForPersonSince() time.Time {
 }
 
 func (b *overviewBuilder) finish() Overview {
-	b.Problems = slices.DeleteFunc(b.Problems, func(p fleet.Trouble) bool {
-		at := slices.IndexFunc(b.Failovers, func(r fleet.FailoverRecord) bool { return r.ID == p.Failover })
-		return p.Kind == fleet.TroubleFailover && at >= 0 && b.Failovers[at].Status == fleet.FailoverNoTarget && b.online[b.Failovers[at].FailedAgentID] // it is back
-	})
+	for i := range b.Failovers {
+		r := &b.Failovers[i]
+		back := r.Status == fleet.FailoverNoTarget && b.online[r.FailedAgentID]
+		if p, there := r.Trouble(b.At); there && !back {
+			b.Problems = append(b.Problems, p)
+		}
+	}
 	fleet.SortTroubles(b.Problems)
 	slices.SortFunc(b.Clusters, func(x, y Cluster) int { return strings.Compare(x.Name, y.Name) })
 	slices.Sort(b.Missing)

@@ -66,8 +66,8 @@ function show() {
   if (first) done.finally(() => painted(begin));
 }
 
-/** painted runs something when what was drawn is on the screen; at once where nobody looks. */
-const painted = (run) => (document.hidden ? run() : requestAnimationFrame(() => setTimeout(run)));
+/** painted runs something when what is being drawn is on the screen; where nobody looks, when it is drawn. */
+const painted = (run) => (document.hidden ? setTimeout(run) : requestAnimationFrame(() => setTimeout(run)));
 
 /** begin starts what must not stand in the first view's way. */
 function begin() {
