@@ -225,11 +225,8 @@ func agents(n int) string {
 }
 
 func waiting(n int64) string {
-	switch n {
-	case 0:
+	if n == 0 {
 		return "nothing waits"
-	case 1:
-		return "1 task waits"
 	}
-	return fmt.Sprintf("%d tasks wait", n)
+	return tasksWait(n)
 }
