@@ -55,6 +55,7 @@ var statuses = map[string]int{
 // Patterns of the OpenAPI document that are said in words.
 const (
 	idPattern       = `^[a-z0-9][a-z0-9._-]*$`
+	fullIDPattern   = `^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$`
 	durationPattern = `^[0-9]([0-9.:hms]|ns|us|µs)*$`
 )
 
@@ -216,6 +217,8 @@ func safeMessage(d *huma.ErrorDetail) string {
 		return message
 	case message == "expected string to match pattern "+idPattern:
 		return "must be lower-case letters, digits, \".\", \"_\" and \"-\", and begin with a letter or digit"
+	case message == "expected string to match pattern "+fullIDPattern:
+		return "must be lower-case letters, digits, \".\", \"_\" and \"-\", and begin with a letter or digit; the tenant and \":\" may stand before it"
 	case message == "expected string to match pattern "+durationPattern:
 		return fleet.ErrDuration.Error()
 	}
