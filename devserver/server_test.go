@@ -41,7 +41,8 @@ func TestMemoryHasSearchAttributesAndUI(t *testing.T) {
 	}
 	ui, err := s.UI("")
 	require.NoError(t, err)
-	for path, text := range map[string]string{"/namespaces/default/workflows": "<html", "/api/v1/namespaces": `"namespaceInfo"`} {
+	pages := map[string]string{"/namespaces/default/workflows": "<html", "/api/v1/namespaces": `"namespaceInfo"`}
+	for path, text := range pages {
 		w := httptest.NewRecorder()
 		ui.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 		require.Equal(t, http.StatusOK, w.Code, path)

@@ -16,9 +16,10 @@ import (
 	"github.com/temporalio/ui-server/v2/ui"
 )
 
-// UI makes the Web UI. It asks nobody who they are and serves any Host, so the caller must put a guard before it. This is what
-// the UI's own server does but for its listener, which would let everybody in. strip is an address on this machine whose page
-// the UI shows in a strip below its top bar; empty: none. The UI takes http only from loopback addresses; another is left out.
+// UI makes the Web UI. It asks nobody who they are and serves any Host, so the caller must put a guard before it. This is
+// what the UI's own server does but for its listener, which would let everybody in. strip is an address on this machine
+// whose page the UI shows in a strip below its top bar; empty: none. The UI takes http only from loopback addresses;
+// another is left out.
 func (s *Server) UI(strip string) (http.Handler, error) {
 	settings, err := uiconfig.NewConfigProviderWithRefresh(&uiconfig.Config{
 		TemporalGRPCAddress: s.address,

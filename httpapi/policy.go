@@ -63,8 +63,8 @@ func (s *Server) Handle(policy access.Policy, method, path string, handler http.
 	s.engine.Handle(method, ginPath(path), gin.WrapH(handler))
 }
 
-// Guarding makes a server of one handler, with a policy for all its paths and methods, and nothing beside it. Of the options
-// it takes Logger, Gate and Proxies.
+// Guarding makes a server of one handler, with a policy for all its paths and methods, and nothing beside it. Of the
+// options it takes Logger, which must not be nil, Gate and Proxies.
 func Guarding(o Options, policy access.Policy, handler http.Handler) *Server {
 	releaseMode()
 	engine := gin.New()

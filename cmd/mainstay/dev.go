@@ -74,7 +74,8 @@ over by the next "mainstay dev" on the same data directory.`,
 	flags.BoolVar(&f.acceptOldData, "accept-old-data", false, "start on the data of another version although its open workflows cannot go on")
 	flags.IntVar(&f.agents, "agents", defaults.Dev.Agents, "agents to run, 0 to 100")
 	flags.IntVar(&f.slots, "slots", defaults.Dev.Slots, "tasks that each agent runs at a time")
-	flags.BoolVar(&f.allowExec, "allow-exec", false, "let agents run commands although others than this machine can reach the API, Temporal or its Web UI")
+	flags.BoolVar(&f.allowExec, "allow-exec", false,
+		"let agents run commands although others than this machine can reach the API, Temporal or its Web UI")
 	flags.StringVar(&f.durability, "durability", string(defaults.Dev.Durability), "what acknowledged tasks survive: process (a crash of the program) or power (a power loss too)")
 	f.security.addTo(flags)
 	flags.StringVar(&f.configFile, "config", "", "configuration file; flags win over it")

@@ -37,7 +37,8 @@ type devAgent struct {
 
 func (d *devRun) report() devReport {
 	r := devReport{
-		URL: d.url, DocsURL: d.url + "/docs", UIURL: d.ui.address(), Temporal: d.temporal.Address(), Namespace: d.temporal.Namespace(),
+		URL: d.url, DocsURL: d.url + "/docs", UIURL: d.ui.address(),
+		Temporal: d.temporal.Address(), Namespace: d.temporal.Namespace(),
 		Logs: filepath.Join(d.dir, "logs"), Hub: d.hubID, Cluster: devCluster, Agents: []devAgent{}, Slots: d.slots, Exec: d.exec,
 	}
 	r.Security, r.OpenTemporal = d.tokens.admin != "", !onlyHere(d.temporal.Address())

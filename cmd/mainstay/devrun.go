@@ -100,7 +100,8 @@ func (a *app) startDev(ctx context.Context, o devOptions) (_ *devRun, err error)
 	d.exposed = o.exposed(listener, d.ui)
 	d.exec = o.demoRoot == "" && (o.allowExec || len(d.exposed) == 0)
 	if !d.exec && o.agents > 0 && o.demoRoot == "" {
-		return nil, usageError("others than this machine can reach %s, and could run any command through the agents: add --allow-exec if you want that, else --agents 0, or listen on 127.0.0.1", strings.Join(d.exposed, " and "))
+		return nil, usageError("others than this machine can reach %s, and could run any command through the agents: "+
+			"add --allow-exec if you want that, else --agents 0, or listen on 127.0.0.1", strings.Join(d.exposed, " and "))
 	}
 	if err := d.prepareDir(o.dataDir); err != nil {
 		return nil, err

@@ -127,7 +127,7 @@ func TestUsageErrorsEndWithCode2(t *testing.T) {
 		"dev exec for all":          {[]string{"dev", "--ephemeral", "--http", "0.0.0.0:0"}, "add --allow-exec"},
 		"dev exec and Temporal": {
 			[]string{"dev", "--ephemeral", "--http", "127.0.0.1:0", "--ui", "off", "--temporal", "192.0.2.1:7233"},
-			"others than this machine can reach Temporal on 192.0.2.1:7233, and could run any command through the agents: add --allow-exec",
+			"can reach Temporal on 192.0.2.1:7233, and could run any command through the agents: add --allow-exec",
 		},
 		"dev exec and the Web UI": {
 			[]string{"dev", "--ephemeral", "--http", "127.0.0.1:0", "--ui", "0.0.0.0:0", "--temporal", "127.0.0.1:0"},

@@ -13,8 +13,8 @@ import (
 	"mainstay.dev/mainstay/page"
 )
 
-// webUI serves the Web UI of the embedded Temporal behind the guard of the REST API: whoever can use it can start any workflow,
-// and so run commands on the agents. A nil webUI is none.
+// webUI serves the Web UI of the embedded Temporal behind the guard of the REST API: who can use it can start any
+// workflow, and so run commands on the agents. A nil webUI is none.
 type webUI struct {
 	listener net.Listener
 	server   *http.Server // nil until it is served
@@ -37,7 +37,8 @@ func (u *webUI) address() string {
 	return localURL(u.listener)
 }
 
-// startUI serves the Web UI, if there is to be one. Where security is on it asks for an admin, because Temporal knows no roles.
+// startUI serves the Web UI, if there is to be one. Where security is on it asks for an admin, because Temporal knows no
+// roles.
 func (d *devRun) startUI(o planeOptions) error {
 	if d.ui == nil {
 		return nil
@@ -50,7 +51,8 @@ func (d *devRun) startUI(o planeOptions) error {
 	if err != nil {
 		return err
 	}
-	guarded := httpapi.Guarding(httpapi.Options{Logger: o.logger, Gate: apiGate(o.gate), Proxies: o.proxies}, access.Administer, ui)
+	options := httpapi.Options{Logger: o.logger, Gate: apiGate(o.gate), Proxies: o.proxies}
+	guarded := httpapi.Guarding(options, access.Administer, ui)
 	d.ui.server = guarded.HTTPServer()
 	handler := d.ui.server.Handler
 	if o.gate != nil {
@@ -65,7 +67,8 @@ func (d *devRun) startUI(o planeOptions) error {
 	return nil
 }
 
-// toSignIn sends a person who is not signed in to the fleet page, where that is done. Cookies are the same on all ports of a host.
+// toSignIn sends a person who is not signed in to the fleet page, where that is done. Cookies are the same on all ports of
+// a host.
 func toSignIn(next http.Handler, api net.Listener) http.Handler {
 	_, port, _ := net.SplitHostPort(api.Addr().String())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

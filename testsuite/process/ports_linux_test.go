@@ -2,6 +2,7 @@ package process
 
 import (
 	"bufio"
+	"context"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -30,8 +31,9 @@ type foreigner struct {
 const newWorkflow = "/api/v1/namespaces/default/workflows/"
 
 var (
-	crossSite = map[string]string{"Origin": "https://attacker.example", "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
-	// sameOrigin is a page whose host name leads to this machine by now (DNS rebinding). It can read and send the UI's token.
+	crossSite = map[string]string{"Origin": "https://attacker.example", "Sec-Fetch-Site": "cross-site"}
+	// sameOrigin is a page whose host name leads to this machine by now (DNS rebinding). It can read and send the UI's
+	// token.
 	sameOrigin = map[string]string{
 		"Origin": "http://attacker.example:%s", "Sec-Fetch-Site": "same-origin",
 		"Cookie": "_csrf=0123456789abcdef0123456789abcdef", "X-CSRF-Token": "0123456789abcdef0123456789abcdef",
@@ -48,13 +50,14 @@ var (
 	}
 )
 
-// TestNoPortOfDevIsForWebPages connects to every port that `dev` and its agents listen on, as a page of another site would.
+// TestNoPortOfDevIsForWebPages connects to every port that `dev` and its agents listen on, as a page of another site
+// would.
 func TestNoPortOfDevIsForWebPages(t *testing.T) {
 	t.Parallel()
 	p, report := startDev(t, t.TempDir(), "127.0.0.1:0", "--ui", "127.0.0.1:0")
 	addresses := listening(t, p.pid())
-	for _, known := range []string{strings.TrimPrefix(report.URL, "http://"), strings.TrimPrefix(report.UIURL, "http://"), report.Temporal} {
-		require.Contains(t, addresses, known, "the search for ports must find what is known")
+	for _, known := range []string{report.URL, report.UIURL, report.Temporal} {
+		require.Contains(t, addresses, strings.TrimPrefix(known, "http://"), "the search must find what is known")
 	}
 	temporal, err := client.Dial(client.Options{HostPort: report.Temporal})
 	require.NoError(t, err)
@@ -73,7 +76,8 @@ func TestNoPortOfDevIsForWebPages(t *testing.T) {
 		}
 	}
 	own := foreigner{http.MethodPost, newWorkflow, "application/json", "", map[string]string{
-		"Origin": report.UIURL, "Sec-Fetch-Site": "same-origin", "Cookie": sameOrigin["Cookie"], "X-CSRF-Token": sameOrigin["X-CSRF-Token"],
+		"Origin": report.UIURL, "Sec-Fetch-Site": "same-origin",
+		"Cookie": sameOrigin["Cookie"], "X-CSRF-Token": sameOrigin["X-CSRF-Token"],
 	}}
 	address := strings.TrimPrefix(report.UIURL, "http://")
 	require.Equal(t, http.StatusOK, own.ask(t, address, "", "own"), "the Web UI's own page can start a workflow")
@@ -97,7 +101,7 @@ func (f foreigner) ask(t *testing.T, address, port, workflow string) int {
 	c := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := c.Do(request)
 	if err != nil {
-		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "%s does not answer at all", address)
+		require.NotErrorIs(t, err, context.DeadlineExceeded, "%s does not answer at all", address)
 		return 0
 	}
 	_, _ = io.Copy(io.Discard, response.Body)
@@ -134,7 +138,7 @@ func listening(t *testing.T, pid int) []string {
 	return addresses
 }
 
-// addressOf reads an address as the kernel writes it: hex, each four bytes of the IP in the machine's (little-endian) order.
+// addressOf reads an address as the kernel writes it: hex, each four bytes of the IP in little-endian order.
 func addressOf(t *testing.T, text string) string {
 	t.Helper()
 	host, port, _ := strings.Cut(text, ":")

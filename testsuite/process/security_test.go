@@ -18,7 +18,8 @@ func TestDevForOthersAsksWhoTheyAre(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	secret := "MAINSTAY_TOKEN_KEY=" + strings.Repeat("k", 40)
-	p := start(t, []string{secret}, append(devArgs(dir, "0.0.0.0:0"), "--agents", "1", "--allow-exec", "--ui", "0.0.0.0:0")...)
+	args := append(devArgs(dir, "0.0.0.0:0"), "--agents", "1", "--allow-exec", "--ui", "0.0.0.0:0")
+	p := start(t, []string{secret}, args...)
 	t.Cleanup(func() { killAgents(dir) })
 	var report struct {
 		URL        string `json:"url"`
