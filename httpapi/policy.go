@@ -63,6 +63,21 @@ func (s *Server) Handle(policy access.Policy, method, path string, handler http.
 	s.engine.Handle(method, ginPath(path), gin.WrapH(handler))
 }
 
+// Guarding makes a server of one handler, with a policy for all its paths and methods, and nothing beside it. Of the
+// options it takes Logger, which must not be nil, Gate and Proxies.
+func Guarding(o Options, policy access.Policy, handler http.Handler) *Server {
+	releaseMode()
+	engine := gin.New()
+	s := &Server{logger: o.Logger, engine: engine, compressed: engine, gate: o.Gate, routes: map[string]Route{}}
+	engine.Use(identify, locate(o.Proxies), limitUnreadBody, s.admit)
+	for _, method := range []string{
+		http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
+	} {
+		s.Handle(policy, method, "/*path", handler)
+	}
+	return s
+}
+
 // handleGin is Handle for the server's own pages.
 func (s *Server) handleGin(policy access.Policy, path string, handler gin.HandlerFunc) {
 	s.addRoute(Route{Method: http.MethodGet, Path: path, Policy: policy})

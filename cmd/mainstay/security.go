@@ -201,13 +201,10 @@ const (
 	joinTokenName  = "join-token"
 )
 
-// onlyHere reports whether an address that the embedded Temporal or its UI listens on is of this machine alone.
-func onlyHere(host string) bool {
-	if host == "" || host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
+// onlyHere reports whether the IP address with a port that the embedded Temporal listens on is of this machine alone.
+func onlyHere(address string) bool {
+	host, _, _ := net.SplitHostPort(address)
+	return net.ParseIP(host).IsLoopback()
 }
 
 var errNoTLSInDev = errors.New("dev speaks plain http: use `mainstay serve` for https, or put a proxy that speaks it before dev (security.tls_cert)")
