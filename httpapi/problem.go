@@ -139,6 +139,10 @@ var overrideHuma = sync.OnceFunc(func() {
 
 // fromHuma words the errors that huma itself finds. ctx may be nil.
 func fromHuma(ctx huma.Context, status int, detail string, errs []error) *problem {
+	var ours *problem
+	if len(errs) == 1 && errors.As(errs[0], &ours) { // of a body that was too much
+		return ours
+	}
 	switch {
 	case status == http.StatusRequestEntityTooLarge:
 		if ctx != nil {

@@ -155,7 +155,7 @@ func (h *Hub) admit(reg protocol.Register, token string, epoch int64, now time.T
 		listed[attemptKey{r.TaskID, r.Attempt}] = true
 		h.reattach(s, r, now)
 	}
-	h.settleUnlisted(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 })
+	h.settleUnlisted(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 }, h.giveBack)
 	for _, a := range s.attempts {
 		a.deliveredIn = min(a.deliveredIn, 1) // the poll sequence starts anew
 	}

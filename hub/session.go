@@ -89,8 +89,9 @@ type attempt struct {
 	takenAt     time.Time              // when the lane's poll brought it; zero for one that the agent brought
 	inLane      time.Duration          // how long it had waited there, by Temporal's clock
 	assignedAt  time.Time
-	deliveredIn int64 // sequence of the poll whose answer carried it; 0: none yet
-	accepted    bool  // the agent listed it as running
+	deliveredIn int64       // sequence of the poll whose answer carried it; 0: none yet
+	deliveredOn *connection // that the answer went over
+	accepted    bool        // the agent listed it as running
 	startedAt   time.Time
 	progress    *fleet.Progress
 	checkpoint  json.RawMessage

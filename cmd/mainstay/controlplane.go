@@ -143,7 +143,7 @@ func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, er
 		tracer = o.tracing.Provider().Tracer(tracerName)
 	}
 	api := httpapi.New(httpapi.Options{
-		Logger: o.logger, Tracer: tracer, Registry: registry, Version: version, Gate: apiGate(o.gate), Proxies: o.proxies, Metrics: o.metrics,
+		Logger: o.logger, Tracer: tracer, Registry: registry, Version: version, Gate: apiGate(o.gate, o.key), Proxies: o.proxies, Metrics: o.metrics,
 		Health: p.health(o.roles), Ready: answers,
 	})
 	if o.roles.worker {
