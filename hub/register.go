@@ -150,6 +150,7 @@ func (h *Hub) admit(reg protocol.Register, token string, epoch int64, now time.T
 		s.repeat()
 	}
 	s.token = token
+	h.tellStatesAgain(s)
 	listed := map[attemptKey]bool{}
 	for _, r := range reg.Running {
 		listed[attemptKey{r.TaskID, r.Attempt}] = true
