@@ -31,20 +31,22 @@ type run struct {
 	// wake tells the loop that pollAt has changed.
 	wake chan struct{}
 
-	mu        sync.Mutex
-	session   session
-	sequence  int64 // of the newest poll; grows for as long as the process lives, so no hub takes a new poll for an old one
-	polledAt  time.Time
-	pollAt    time.Time // when the next poll is wanted although one is held; zero: not
-	attempts  map[attemptKey]*attempt
-	done      recentKeys // attempts whose result was answered
-	returned  []protocol.RunningAttempt
-	counters  protocol.Counters
-	metrics   hostMetrics
-	role      protocol.Command // the newest role
-	stateTold string           // digest of the state that the hub knows
-	stopping  bool
-	stopTimer *time.Timer
+	mu      sync.Mutex
+	session session
+	// registrations counts those that were sent, so that no cluster takes one that was under way for long for the newest.
+	registrations int64
+	sequence      int64 // of the newest poll; grows for as long as the process lives, so no hub takes a new poll for an old one
+	polledAt      time.Time
+	pollAt        time.Time // when the next poll is wanted although one is held; zero: not
+	attempts      map[attemptKey]*attempt
+	done          recentKeys // attempts whose result was answered
+	returned      []protocol.RunningAttempt
+	counters      protocol.Counters
+	metrics       hostMetrics
+	role          protocol.Command // the newest role
+	stateTold     string           // digest of the state that the hub knows
+	stopping      bool
+	stopTimer     *time.Timer
 
 	beat       beat
 	leaseFrom  time.Time // when the newest answered poll was sent

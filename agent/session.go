@@ -79,6 +79,8 @@ func (r *run) registration() protocol.Register {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.registrations++
+	reg.Registration = r.registrations
 	for _, at := range r.attempts {
 		if !at.reported {
 			reg.Running = append(reg.Running, at.listing(true))

@@ -31,6 +31,7 @@ type Member struct {
 	AgentID      string            `json:"agent_id"`
 	Instance     string            `json:"instance_id"`
 	Epoch        int64             `json:"epoch"`
+	Registration int64             `json:"registration,omitempty"` // of the process's registrations the newest that came; 0: it does not count them
 	Status       AgentStatus       `json:"status"`
 	StatusSince  time.Time         `json:"status_since"`
 	StatusReason string            `json:"status_reason,omitempty"`
@@ -124,6 +125,7 @@ const MaxCapabilitySets = 256
 type Join struct {
 	AgentID      string            `json:"agent_id"`
 	Instance     string            `json:"instance_id"`
+	Registration int64             `json:"registration,omitempty"` // which of the process's registrations this is; 0: it does not count them
 	Host         string            `json:"host,omitempty"`
 	PID          int               `json:"pid,omitempty"`
 	Address      string            `json:"address,omitempty"`
@@ -156,6 +158,7 @@ type Joined struct {
 const (
 	RefusedFull   = "cluster_full" // the cluster has MaxAgents members
 	RefusedFenced = "fenced"       // a newer process already took this agent id
+	RefusedLate   = "late"         // a later registration of the same process came first
 
 	RefusedToken   = "token_revoked"   // its join token was revoked
 	RefusedUses    = "token_used_up"   // its join token has let in as many agents as it may

@@ -27,7 +27,7 @@ func (h *Hub) openSession(ctx context.Context, reg protocol.Register, token flee
 		return protocol.Registered{}, err
 	}
 	joined, err := h.joins.join(ctx, reg.Cluster, fleet.Join{
-		AgentID: reg.AgentID, Instance: reg.InstanceID, Host: reg.Host, PID: reg.PID, Zone: reg.Zone, Group: reg.Group,
+		AgentID: reg.AgentID, Instance: reg.InstanceID, Registration: reg.Registration, Host: reg.Host, PID: reg.PID, Zone: reg.Zone, Group: reg.Group,
 		Address: reg.Address, StartedAt: reg.StartedAt.UTC(),
 		Version: reg.Version, Capabilities: reg.Capabilities, TaskTypes: reg.TaskTypes, MaxTasks: reg.MaxTasks, Metadata: reg.Metadata,
 		Token: token, Resume: resume,
@@ -39,6 +39,8 @@ func (h *Hub) openSession(ctx context.Context, reg protocol.Register, token flee
 	case "":
 	case fleet.RefusedFenced:
 		return protocol.Registered{}, fencedProblem()
+	case fleet.RefusedLate:
+		return protocol.Registered{}, httpapi.Problem(protocol.CodeConflict, "a later registration of this process came first")
 	case fleet.RefusedRevoked:
 		return protocol.Registered{}, revokedProblem()
 	case fleet.RefusedToken:

@@ -24,6 +24,7 @@ const (
 type Register struct {
 	AgentID      string            `json:"agent_id" doc:"Lower-case slug, unique in the namespace."`
 	InstanceID   string            `json:"instance_id" minLength:"8" maxLength:"64" doc:"Random, new for each process."`
+	Registration int64             `json:"registration,omitempty" minimum:"1" doc:"Counts the registrations that this process sends, from 1. One that arrives after a later one is refused."`
 	Cluster      string            `json:"cluster"`
 	MaxTasks     int               `json:"max_tasks" minimum:"1" maximum:"10000" doc:"Slots: tasks it runs at a time."`
 	TaskTypes    []string          `json:"task_types,omitempty" maxItems:"256" doc:"Handled task types; empty means any."`

@@ -117,7 +117,7 @@ fleet converged %.1f s after the last fault (limit %s), tasks settled after %.1f
 		spread(quiet), spread(troubled),
 		fleetTime.Seconds(), convergeLimit(tm), settleTime.Seconds(), settleLimit, slotsTime.Seconds())
 	if len(v.problems) > 0 || open > 0 || t.Failed() {
-		keep(t, in)
+		keep(t, in, e)
 	}
 	require.Empty(t, v.problems)
 	require.Zero(t, open)
