@@ -43,7 +43,7 @@ func (c *Candidate) Fits(spec *TaskSpec) bool {
 			return false
 		}
 	}
-	if needsTreeEnd(spec.Type, spec.Safety()) && !c.EndsProcessTrees {
+	if spec.NeedsTreeEnd() && !c.EndsProcessTrees {
 		return false
 	}
 	return HasAll(c.Capabilities, spec.RequiredCapabilities)

@@ -10,30 +10,28 @@ import (
 // cgroup is the folder of a cgroup (version 2) for one command's tree, or "" where there is none.
 type cgroup string
 
-// cgroupOf is the folder for the tree of a guard with this process id: below the cgroup of the calling process, which the
-// guard inherits. It is "" where no file system of cgroups is mounted.
-func cgroupOf(guard int) string {
-	own := ownCgroup()
-	if own == "" {
+// cgroupOf is for the tree of a guard with this process id, in the folder of another cgroup, if there is one.
+func cgroupOf(below string, guard int) cgroup {
+	if below == "" {
 		return ""
 	}
-	return own + "/" + Name + "-" + strconv.Itoa(guard)
+	return cgroup(below + "/" + Name + "-" + strconv.Itoa(guard))
 }
 
-func makeCgroup(guard int) cgroup {
-	folder := cgroupOf(guard)
-	if folder == "" {
+func makeCgroup(below string, guard int) cgroup {
+	c := cgroupOf(below, guard)
+	if c == "" {
 		return ""
 	}
-	err := os.Mkdir(folder, 0o755)
+	err := os.Mkdir(string(c), 0o755)
 	if errors.Is(err, os.ErrExist) { // of a guard that was killed together with its agent
-		cgroup(folder).kill()
+		c.kill()
 		err = nil
 	}
 	if err != nil {
 		return "" // read-only, or not this user's
 	}
-	return cgroup(folder)
+	return c
 }
 
 func (c cgroup) open() (*os.File, error) {
@@ -55,7 +53,8 @@ func (c cgroup) remove() bool {
 	return c == "" || !errors.Is(syscall.Rmdir(string(c)), syscall.EBUSY)
 }
 
-// ownCgroup is the folder of the calling process's cgroup, or "".
+// ownCgroup is the folder of the calling process's cgroup, which a guard inherits; "" where no file system of cgroups is
+// mounted.
 func ownCgroup() string {
 	path := ""
 	for _, line := range lines("/proc/self/cgroup") { // "0::/path"

@@ -11,7 +11,7 @@ import (
 // process: the kernel kills the command when the thread that started it ends.
 func init() {
 	if len(os.Args) == 1 && os.Args[0] == Name {
-		guard(os.NewFile(Socket, "agent"))
+		guard(os.NewFile(Socket, "agent"), ownCgroup())
 		os.Exit(0)
 	}
 }
@@ -23,8 +23,9 @@ type tree struct {
 	group   cgroup
 }
 
-// guard starts the command that the agent names once everything is set up, and returns when nothing of it is left.
-func guard(agent *os.File) {
+// guard starts the command that the agent names once everything is set up, and returns when nothing of it is left. below is
+// the folder of the cgroup that the command's own is made in, or "".
+func guard(agent *os.File, below string) {
 	syscall.CloseOnExec(Socket)
 	const setChildSubreaper = 36
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0); errno != 0 {
@@ -43,7 +44,7 @@ func guard(agent *os.File) {
 	orders := make(chan order)
 	go readOrders(agent, orders)
 	t := &tree{agent: agent}
-	if errno := t.start(&command); errno != 0 {
+	if errno := t.start(&command, makeCgroup(below, os.Getpid())); errno != 0 {
 		t.group.remove()
 		report(agent, reportFailed, uint32(errno))
 		report(agent, reportEmpty, 0)
@@ -66,10 +67,10 @@ func keepOn() {
 }
 
 // start starts the command in a process group of its own, and in a cgroup of its own where one may be made.
-func (t *tree) start(c *Command) syscall.Errno {
+func (t *tree) start(c *Command, group cgroup) syscall.Errno {
 	attr := &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: []uintptr{0, 1, 2},
 		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}}
-	t.group = makeCgroup(os.Getpid())
+	t.group = group
 	err := error(syscall.ENOSYS)
 	if folder, opened := t.group.open(); opened == nil {
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(folder.Fd())

@@ -10,7 +10,7 @@ import (
 // KillLeft kills what a guard that was killed has left: what is in its cgroup, and without one what is in its session.
 // Call it before the guard is waited for, so that its id is not used again. It returns when nothing is left.
 func KillLeft(guard int) {
-	group := cgroup(cgroupOf(guard))
+	group := cgroupOf(ownCgroup(), guard)
 	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
 		group.kill()
 		if signalSession(guard, syscall.SIGKILL) == 0 && group.remove() {
