@@ -57,41 +57,7 @@ func TestSecondProcessFencesTheFirst(t *testing.T) {
 	require.Eventually(t, func() bool { return online(t, url, "fence-1") == second.pid() }, patience, tick)
 }
 
-// family runs until it is killed: a child, a grandchild and a daemon that has left the session, all deaf to SIGTERM. Each
-// writes its process id to a file in $0, which is there whole when it is renamed.
-const family = `trap "" TERM
-mark() { echo "$1" >"$0/.$2-$1" && mv "$0/.$2-$1" "$0/$2-$1"; }
-sh -c 'sh -c "echo \$\$ >$0/.g-\$\$ && mv $0/.g-\$\$ $0/grandchild-\$\$; while :; do sleep 0.1; done" ; true' "$0" &
-(setsid sh -c '(sh -c "echo \$\$ >$0/.d-\$\$ && mv $0/.d-\$\$ $0/daemon-\$\$; while :; do sleep 0.1; done" &)' "$0" >/dev/null 2>&1 &)
-mark $! child
-wait; true`
-
-func TestKilledAgentLeavesNoProcessBehind(t *testing.T) {
-	t.Parallel()
-	_, url := serve(t, "hub-family")
-	c := cluster(t, url, "family")
-	agents := map[string]*program{"family-1": runAgent(t, url, c, "family-1"), "family-2": runAgent(t, url, c, "family-2")}
-	online(t, url, "family-1")
-	online(t, url, "family-2")
-	dir := t.TempDir()
-	task := execTask(c, family, dir)
-	task["retry_safety"] = "fenced"
-	id := submit(t, url, task)
-	first := awaitFamily(t, dir, 1)
-	lost := running(t, url, id)
-	agents[lost].signal(t, syscall.SIGKILL)
-	begun := time.Now()
-	require.Eventually(t, func() bool { return !slices.ContainsFunc(first, alive) }, time.Second, tick, "a process of the command is left")
-	t.Logf("nothing was left after %s", time.Since(begun).Round(time.Millisecond))
-	second := awaitFamily(t, dir, 2)
-	require.NotContains(t, second[1:], first[0])
-	for _, pid := range first {
-		require.False(t, alive(pid), "it runs beside the next attempt")
-	}
-	require.NotEqual(t, lost, running(t, url, id))
-}
-
-(t *testing.T) {
+func TestAgentFinishesItsWorkAtSIGTERM(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, "hub-term")
 	c := cluster(t, url, "term")
