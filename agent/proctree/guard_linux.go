@@ -104,7 +104,7 @@ func (t *tree) watch(orders <-chan order, children, gone <-chan os.Signal) {
 				return
 			case o.kind == orderTerminate:
 				signalSession(os.Getpid(), syscall.SIGTERM)
-			case o.kind == orderLease:
+			case o.kind == orderLease && !plantLeaseIgnored:
 				lease = time.After(o.at - Monotonic())
 			}
 		case <-lease:

@@ -2,5 +2,8 @@
 
 package proctree
 
-// A planted bug, which testsuite/chaos must catch. It exists only in programs built with -tags plant; see plants_on.go.
-const plantTreeLeft = false // the guard ends without killing the tree
+// Planted bugs, which testsuite/chaos must catch. They exist only in programs built with -tags plant; see plants_on.go.
+const (
+	plantTreeLeft     = false // the guard ends without killing the tree
+	plantLeaseIgnored = false // the tree lives on when its lease is over
+)

@@ -4,4 +4,10 @@ package proctree
 
 import "os"
 
-var plantTreeLeft = os.Getenv("MAINSTAY_PLANT") == "tree-left"
+// planted is the name of the bug that this process has.
+var planted = os.Getenv("MAINSTAY_PLANT")
+
+var (
+	plantTreeLeft     = planted == "tree-left"
+	plantLeaseIgnored = planted == "guard-ignores-lease"
+)
