@@ -51,6 +51,7 @@ type run struct {
 	beat       beat
 	leaseFrom  time.Time // when the newest answered poll was sent
 	leaseTimer *time.Timer
+	renewed    chan struct{} // closed when the lease is renewed
 	giveUp     *time.Timer
 }
 
@@ -67,7 +68,7 @@ type session struct {
 func newRun(ctx context.Context, a *Agent) *run {
 	r := &run{
 		agent: a, client: newClient(a.options), instance: newInstance(), startedAt: time.Now(), wake: make(chan struct{}, 1),
-		attempts: map[attemptKey]*attempt{}, done: newRecentKeys(),
+		attempts: map[attemptKey]*attempt{}, done: newRecentKeys(), renewed: make(chan struct{}),
 	}
 	outlive := context.WithoutCancel(ctx)
 	r.work, r.endWork = context.WithCancelCause(outlive)

@@ -48,6 +48,8 @@ type Member struct {
 	MaxTasks     int               `json:"max_tasks"`
 	Metadata     map[string]string `json:"metadata,omitempty"`
 	JoinedAt     time.Time         `json:"joined_at"`
+	// EndsProcessTrees says that no process of an exec task outlives its attempt or this agent.
+	EndsProcessTrees bool `json:"ends_process_trees,omitempty"`
 	// Health is how well it does its work, as its hub last told; nil: healthy, or not connected.
 	Health *MemberHealth `json:"health,omitempty"`
 	// JoinToken is the id of the token that it joined with; empty: none that is kept.
@@ -137,6 +139,8 @@ type Join struct {
 	TaskTypes    []string          `json:"task_types,omitempty"`
 	MaxTasks     int               `json:"max_tasks"`
 	Metadata     map[string]string `json:"metadata,omitempty"`
+	// EndsProcessTrees says that no process of an exec task outlives its attempt or this agent.
+	EndsProcessTrees bool `json:"ends_process_trees,omitempty"`
 	// Token is what the agent joins with. Resume says that it shows its session instead, as when the token's time is over.
 	Token  JoinToken `json:"token,omitzero"`
 	Resume bool      `json:"resume,omitempty"`

@@ -79,6 +79,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	m.Hub, m.Host, m.PID, m.Zone, m.Group, m.Version = hub, j.Host, j.PID, j.Zone, j.Group, j.Version
 	m.Address, m.StartedAt = j.Address, j.StartedAt
 	m.Capabilities, m.TaskTypes, m.MaxTasks, m.Metadata = sortedSet(j.Capabilities), sortedSet(j.TaskTypes), j.MaxTasks, j.Metadata
+	m.EndsProcessTrees = j.EndsProcessTrees
 	if c.CordonOf(m.AgentID) == nil || m.Status == AgentOffline {
 		m.setStatus(AgentOnline, "", now)
 	}

@@ -30,7 +30,7 @@ func (h *Hub) openSession(ctx context.Context, reg protocol.Register, token flee
 		AgentID: reg.AgentID, Instance: reg.InstanceID, Registration: reg.Registration, Host: reg.Host, PID: reg.PID, Zone: reg.Zone, Group: reg.Group,
 		Address: reg.Address, StartedAt: reg.StartedAt.UTC(),
 		Version: reg.Version, Capabilities: reg.Capabilities, TaskTypes: reg.TaskTypes, MaxTasks: reg.MaxTasks, Metadata: reg.Metadata,
-		Token: token, Resume: resume,
+		EndsProcessTrees: reg.EndsProcessTrees, Token: token, Resume: resume,
 	})
 	if err != nil {
 		return protocol.Registered{}, err

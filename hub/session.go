@@ -117,7 +117,8 @@ func newSession(reg protocol.Register, epoch int64, now time.Time) *session {
 		openedAt: now, workedAt: now, lastContact: now, answeredAt: now, judged: fleet.Alive,
 		wake: make(chan struct{}, 1), attempts: map[attemptKey]*attempt{}, access: reg.Providers,
 	}
-	s.candidate = fleet.Candidate{AgentID: s.agent, Capabilities: sorted(reg.Capabilities), TaskTypes: sorted(reg.TaskTypes), MaxTasks: reg.MaxTasks}
+	s.candidate = fleet.Candidate{AgentID: s.agent, Capabilities: sorted(reg.Capabilities), TaskTypes: sorted(reg.TaskTypes), MaxTasks: reg.MaxTasks,
+		EndsProcessTrees: reg.EndsProcessTrees}
 	return s
 }
 

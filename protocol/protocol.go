@@ -39,6 +39,8 @@ type Register struct {
 	Metadata     map[string]string `json:"metadata,omitempty"`
 	Providers    fleet.Providers   `json:"providers,omitempty" doc:"Access to outside services that tasks may name as provider."`
 	Running      []RunningAttempt  `json:"running,omitempty" maxItems:"10000" doc:"Attempts this process still runs, when it re-attaches."`
+	// EndsProcessTrees says that no process that an exec task has started outlives its attempt or its agent.
+	EndsProcessTrees bool `json:"ends_process_trees,omitempty" doc:"No process that an exec task has started outlives its attempt, its agent or, if it is fenced, its lease. Absent: the agent is given no exec task whose retry_safety is fenced or at_most_once."`
 }
 
 // Registered is the hub's answer to Register.
