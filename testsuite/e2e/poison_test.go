@@ -43,7 +43,7 @@ func TestTasksThatNoAgentCanReadHurtNobodyElse(t *testing.T) {
 		fenced = append(fenced, id)
 		require.Eventually(t, func() bool { return getTask(t, node.URL, id, "0s").Status == fleet.TaskRunning }, 20*time.Second, 50*time.Millisecond)
 	}
-	deep := []byte(strings.Repeat("[", 9_996) + strings.Repeat("]", 9_996))
+	deep := []byte(strings.Repeat("[", 9_998) + strings.Repeat("]", 9_998))
 	var ids []string
 	for i := range poisons {
 		id := plane.UniqueID(fmt.Sprintf("poison-%d", i))
