@@ -52,7 +52,7 @@ func recordSync(t *testing.T, c client.Client, node *plane.Node) {
 	stopStandby()
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate, contract.DeleteRequest{Force: true})
 	closed(t, c, contract.ClusterWorkflowID(cluster))
-	save(t, c, contract.ClusterWorkflow, "synced", contract.ClusterWorkflowID(cluster))
+	save(t, c, contract.ClusterWorkflow, "synced-soon", contract.ClusterWorkflowID(cluster))
 }
 
 // runKeeper runs an agent that keeps state, until stop is called.
