@@ -93,9 +93,10 @@ func play(t *testing.T, s scenario, plant string) []string {
 	if plant != "" {
 		o.tags, o.env = "plant", []string{"MAINSTAY_PLANT=" + plant}
 	}
+	in := install(t, o) // which may build programs: that is not the scenario's time
 	ctx, stop := context.WithTimeout(t.Context(), scenarioLimit)
 	defer stop()
-	g := &stage{installation: install(t, o), ctx: ctx}
+	g := &stage{installation: in, ctx: ctx}
 	g.addCluster(t, s.cluster, clusterModes[s.cluster])
 	for i := range s.agents {
 		g.addAgent(t, s.cluster, fmt.Sprintf("agent-%d", i), 4)
