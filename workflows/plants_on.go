@@ -28,10 +28,15 @@ func decideHealing(c *fleet.HealingCase, now time.Time) []fleet.HealingDecision 
 		for i := range c.Agents {
 			c.Agents[i].OutBy = ""
 		}
-	case "healing-takes-all": // the cluster never has too few
+	case "healing-takes-all": // the cluster never has too few, and all are drained
 		c.Members, c.Serving, c.Healthy = 1, c.Serving+100, c.Healthy+100
 	}
 	decisions := fleet.DecideHealing(c, now)
+	for i := range decisions {
+		if d := &decisions[i]; planted == "healing-takes-all" && d.Type == fleet.HealFailover {
+			d.Type = fleet.HealDrain
+		}
+	}
 	return slices.DeleteFunc(decisions, func(d fleet.HealingDecision) bool {
 		return planted == "healing-blind" && d.Type == fleet.HealDrain || planted == "healing-forgets" && d.Type == fleet.HealRestore
 	})

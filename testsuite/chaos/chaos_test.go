@@ -90,6 +90,11 @@ func TestChaos(t *testing.T) {
 	require.NoError(t, err)
 	e := evidence{jobs: jobs, lines: lines, lives: in.lives(), fell: watch.fell, drains: x.drains,
 		away: x.away, illnesses: x.illnesses, looks: x.looks.all(), actions: actions}
+	defer func() {
+		if t.Failed() {
+			keep(t, in, e)
+		}
+	}()
 	v := judge(e)
 	letters := in.checkDeadLetters(t, jobs)
 
@@ -117,9 +122,6 @@ fleet converged %.1f s after the last fault (limit %s), tasks settled after %.1f
 		doubled, repeated, letters, v.afterThaw.Round(time.Millisecond), watch.looks,
 		spread(quiet), spread(troubled),
 		fleetTime.Seconds(), convergeLimit(tm), settleTime.Seconds(), settleLimit, slotsTime.Seconds())
-	if len(v.problems) > 0 || open > 0 || t.Failed() {
-		keep(t, in, e)
-	}
 	require.Empty(t, v.problems)
 	require.Zero(t, open)
 	require.Equal(t, len(jobs), v.acknowledged, "every submission is acknowledged in the end")

@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds every wait; a test that passes needs little of it.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // program is a process that a test has started.
 type program struct {
