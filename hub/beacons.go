@@ -41,7 +41,7 @@ func (h *Hub) endOverdue(a *attempt, now time.Time) {
 	h.log.Warn("A handler gives no sign of life and its agent does not end it", zap.String("agent", s.agent), zap.String("task", a.task),
 		zap.Int("attempt", a.number), zap.Duration("beacon_timeout", a.beacon))
 	h.metrics.overdue.Inc()
-	s.noteEnd(a, fleet.AttemptTimedOut, now)
+	s.countEnd(a, fleet.AttemptTimedOut, now)
 	reason := fmt.Sprintf("no beacon for %s", a.beacon)
 	s.leave(a.attemptKey, leftover{toldAt: now})
 	h.forget(a)

@@ -41,7 +41,7 @@ func (h *Hub) settleBrakes(now time.Time) map[string]bool {
 			h.reprieve(cluster, now)
 		}
 		if was != is {
-			h.notices.tell(cluster)
+			h.notices.Notify(cluster)
 			h.log.Warn("The mass-loss brake changed", zap.String("cluster", cluster), zap.Bool("engaged", is), zap.Int("lost", len(b.Losses)), zap.Int("online", online[cluster]))
 		}
 	}
@@ -75,7 +75,7 @@ func (h *Hub) hold(s *session, now time.Time) {
 	}
 	s.held = true
 	h.slotsChanged(s)
-	h.notices.transition(s.cluster, fleet.Transition{
+	h.notices.Notify(s.cluster, fleet.Transition{
 		AgentID: s.agent, Instance: s.instance, Epoch: s.epoch, Status: fleet.AgentSuspect, At: now.UTC(),
 		Reason: fmt.Sprintf("held by the mass-loss brake: %d agents vanished at once; its %d attempts wait for it", len(h.brake(s.cluster).Losses), len(s.attempts)),
 	})
@@ -87,7 +87,7 @@ func (h *Hub) unhold(s *session, now time.Time) {
 		return
 	}
 	s.held = false
-	h.notices.transition(s.cluster, fleet.Transition{
+	h.notices.Notify(s.cluster, fleet.Transition{
 		AgentID: s.agent, Instance: s.instance, Epoch: s.epoch, Status: fleet.AgentOnline, Reason: "it is back", At: now.UTC()})
 }
 
@@ -96,7 +96,7 @@ func (h *Hub) releaseBrake(_ context.Context, request contract.ReleaseBrakeReque
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.brake(request.Cluster).Release()
-	h.notices.tell(request.Cluster)
+	h.notices.Notify(request.Cluster)
 	now := time.Now()
 	for _, s := range h.sessions {
 		if s.cluster == request.Cluster && s.held {
@@ -104,15 +104,4 @@ func (h *Hub) releaseBrake(_ context.Context, request contract.ReleaseBrakeReque
 		}
 	}
 	return nil
-}
-
-// brakeHold is how a cluster's brake stands, for the cluster; nil: it is not engaged.
-func (h *Hub) brakeHold(cluster string) *fleet.BrakeHold {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	b := h.brakes[cluster]
-	if b == nil || b.EngagedAt.IsZero() {
-		return nil
-	}
-	return &fleet.BrakeHold{Hub: h.id, Process: h.instance, Since: b.EngagedAt.UTC(), Lost: len(b.Losses)}
 }

@@ -1,19 +1,25 @@
 package hub
 
 import (
+	"context"
 	"time"
 
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub/loop"
 )
 
 // detectEvery is how often sessions are looked at; it adds to the time to notice a loss.
 const detectEvery = 50 * time.Millisecond
 
-// detect watches the sessions until the hub stops.
-func (h *Hub) detect() {
-	h.every(detectEvery, func(now time.Time) {
+// detector watches the sessions.
+type detector struct{ hub *Hub }
+
+// Run looks at the sessions until the context ends.
+func (d detector) Run(ctx context.Context) {
+	h := d.hub
+	loop.Every(ctx, detectEvery, func(now time.Time) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if !h.stopping {
@@ -26,9 +32,8 @@ func (h *Hub) detect() {
 // mutex is held.
 func (h *Hub) judgeAll(now time.Time) {
 	braked := h.settleBrakes(now)
-	h.forgetLogs(now)
 	for _, s := range h.sessions {
-		h.noteSilence(s, now)
+		s.countMissed(h.config.Timing.Hold(h.leaseOf(s)), now)
 		judged := h.judge(s, now)
 		if judged == fleet.Lost {
 			if braked[s.cluster] {
@@ -44,7 +49,7 @@ func (h *Hub) judgeAll(now time.Time) {
 		}
 		if judged != s.judged {
 			h.log.Info("An agent's liveness changed", zap.String("agent", s.agent), zap.String("from", string(s.judged)), zap.String("to", string(judged)))
-			h.tellLiveness(s, judged, now)
+			h.publishLiveness(s, judged, now)
 			s.judged = judged
 		}
 		for _, a := range s.attempts {
@@ -71,7 +76,7 @@ func (h *Hub) notAccepted(a *attempt) {
 		h.giveBack(a, "the agent did not accept it in time")
 		return
 	}
-	h.lose(a, "the agent did not accept it in time", h.lease(a.session))
+	h.lose(a, "the agent did not accept it in time", h.leaseOf(a.session))
 }
 
 // ending is why and how a session ends.
@@ -94,11 +99,13 @@ func (h *Hub) end(s *session, e ending) {
 	h.log.Info("A session ended", zap.String("agent", s.agent), zap.String("cluster", s.cluster), zap.String("reason", e.reason), zap.Int("attempts", len(s.attempts)))
 	h.metrics.ended.WithLabelValues(endKind(e)).Inc()
 	s.gone, s.fenced = true, e.fenced
-	h.statesChanged = h.statesChanged || s.state != nil
+	if s.state != nil {
+		h.states.Changed()
+	}
 	if h.sessions[s.agent] == s {
 		delete(h.sessions, s.agent)
 	}
-	h.forgetHeartbeats(e.at)
+	h.closeListening(s, e.at)
 	if s.conn != nil {
 		s.conn.session = nil
 		s.conn = nil
@@ -121,12 +128,18 @@ func (h *Hub) end(s *session, e ending) {
 	h.serve(s)
 	s.signal()
 	if !e.fenced {
-		h.notices.transition(s.cluster, fleet.Transition{
+		h.notices.Notify(s.cluster, fleet.Transition{
 			AgentID: s.agent, Instance: s.instance, Epoch: s.epoch, Status: fleet.AgentOffline, Reason: e.reason, At: e.at.UTC(), Left: e.left,
 			LeaseRemaining: &lease, Attempts: held,
 		})
 	}
-	h.notices.shutdown(s)
+	h.registry.Remove(s.workerGone())
+}
+
+// closeListening ends what the listeners keep of a session.
+func (h *Hub) closeListening(s *session, now time.Time) {
+	s.health.Close(now)
+	h.states.Forget(s.agent)
 }
 
 func endKind(e ending) string {

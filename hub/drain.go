@@ -71,7 +71,7 @@ func (h *Hub) awaitIdle(ctx context.Context, in contract.AwaitIdleInput) error {
 		case !here:
 			return noSession()
 		case idle:
-			h.notices.publishSoon() // whoever looks now sees that it is idle
+			h.registry.Soon() // whoever looks now sees that it is idle
 			return nil
 		}
 		activity.RecordHeartbeat(ctx)

@@ -52,6 +52,12 @@ type logInput struct {
 }
 type logOutput struct{ Body protocol.LogTaken }
 
+type stateInput struct {
+	Authorized
+	Body protocol.StateReport
+}
+type stateOutput struct{ Body protocol.StateTaken }
+
 type goodbyeInput struct{ Authorized }
 
 type resumeInput struct {
@@ -76,11 +82,11 @@ func (h *Hub) Register(api huma.API) {
 	httpapi.Register(api, access.Session, huma.Operation{
 		OperationID: "send-log", Method: http.MethodPost, Path: protocol.LogPath, Tags: []string{"agent protocol"},
 		Summary: "Send log lines of an attempt that somebody watches", MaxBodyBytes: maxLogBytes,
-	}, h.takeLog)
+	}, h.sendLog)
 	httpapi.Register(api, access.Session, huma.Operation{
 		OperationID: "send-state", Method: http.MethodPost, Path: protocol.StatePath, Tags: []string{"agent protocol"},
 		Summary: "Answer a command about the state that the agent shares with its cluster", MaxBodyBytes: maxStateBytes,
-	}, h.takeState)
+	}, h.sendState)
 	httpapi.Register(api, access.Session, huma.Operation{
 		OperationID: "resume-session", Method: http.MethodPost, Path: protocol.SessionPath, Tags: []string{"agent protocol"},
 		Summary: "Go on with a session at a hub that does not know it", Description: "For an agent that registered with a join token whose time is over, or that was revoked since, and whose hub was restarted. " +

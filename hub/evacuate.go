@@ -88,5 +88,5 @@ func (h *Hub) endEvacuation(s *session) {
 	defer h.mu.Unlock()
 	s.evacuating = false
 	h.slotsChanged(s)
-	h.notices.publishSoon() // whoever looks now sees that it is idle
+	h.registry.Soon() // whoever looks now sees that it is idle
 }

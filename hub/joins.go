@@ -124,7 +124,7 @@ func (j *joiner) update(cluster string, batch []*pendingJoin) (contract.JoinResp
 	}
 	h.mu.Lock()
 	h.direct(response.Directive)
-	h.hint(cluster)
 	h.mu.Unlock()
+	h.events.Hint(cluster)
 	return response, nil
 }

@@ -10,6 +10,9 @@ import (
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/hub/control"
+	"mainstay.dev/mainstay/hub/loop"
 )
 
 const (
@@ -126,7 +129,7 @@ func (h *Hub) pollLane(l *lane) {
 		task, err := h.poll(l.name, key)
 		if err != nil && h.run.Err() == nil {
 			h.log.Debug("A lane poll failed", zap.String("lane", l.name), zap.Error(err))
-			h.pause(pollRetry)
+			loop.Pause(h.run, pollRetry)
 		}
 		h.mu.Lock()
 		l.polls--
@@ -154,7 +157,7 @@ func (h *Hub) poll(name, key string) (*workflowservice.PollActivityTaskQueueResp
 		TaskQueue:              &taskqueuepb.TaskQueue{Name: name, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
 		Identity:               h.identity(),
 		WorkerInstanceKey:      key,
-		WorkerControlTaskQueue: h.controlQueue(),
+		WorkerControlTaskQueue: control.Queue(h.namespace, h.instance),
 	})
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil, nil
@@ -183,13 +186,5 @@ func (h *Hub) releasePolls(ctx context.Context, r laneRelease) {
 	})
 	if err != nil {
 		h.log.Debug("Polls were not released; they end by themselves", zap.String("lane", r.lane), zap.Error(err))
-	}
-}
-
-// pause waits, or less when the hub stops.
-func (h *Hub) pause(d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-h.run.Done():
 	}
 }

@@ -64,8 +64,8 @@ func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
 	})
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mainstay_hub_lease_age_seconds",
 		Help: "Time since Temporal last took the heartbeat of the hub's own lease. Above 5 it renews no leases of agents; above 10 it may have been given up."},
-		func() float64 { return h.leaseAge(time.Now()).Seconds() }))
-	r.MustRegister(newAgentMetrics(h))
+		func() float64 { return h.lease.Age(time.Now()).Seconds() }))
+	r.MustRegister(h.health)
 	histogram := func(name, help string, buckets ...float64) *prometheus.HistogramVec {
 		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{"cluster_id"})
 		r.MustRegister(v)
@@ -86,16 +86,6 @@ func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
 		overdue:    counter("mainstay_hub_beacons_missed_total", "Attempts that the hub ended because their handlers gave no sign of life and their agents did not end them."),
 		parked:     counter("mainstay_hub_tasks_parked_total", "Tasks that had to wait in the hub for a free slot."),
 	}
-}
-
-// leaseAge is how long ago Temporal last took the heartbeat of the hub's lease; 0 before the first.
-func (h *Hub) leaseAge(now time.Time) time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.renewedAt.IsZero() {
-		return 0
-	}
-	return max(0, now.Sub(h.renewedAt))
 }
 
 // waitedInLane is how long Temporal kept a task before it gave it out.

@@ -73,7 +73,7 @@ func (h *Hub) unknown(claims sessionClaims) error {
 
 // answer empties the outbox and the commands into one answer. The mutex is held.
 func (h *Hub) answer(s *session, now time.Time) protocol.Polled {
-	answer := protocol.Polled{Commands: s.commands, LeaseHeld: !h.leaseIsFresh(now)}
+	answer := protocol.Polled{Commands: s.commands, LeaseHeld: !h.lease.Fresh(now)}
 	for _, a := range s.outbox {
 		a.deliveredIn = s.sequence
 		answer.Assignments = append(answer.Assignments, a.assignment())
@@ -88,18 +88,17 @@ func (h *Hub) answer(s *session, now time.Time) protocol.Polled {
 
 // take brings the session up to date with a poll. The mutex is held.
 func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Time) {
-	s.window.Heartbeat(now.Sub(s.lastContact), h.holdTime(s), now)
+	s.health.Heartbeat(now.Sub(s.lastContact), h.holdTime(s), poll.Metrics, now)
 	s.sequence, s.lastContact, s.told = poll.Sequence, now, nil
-	h.noteHeartbeat(s)
 	s.attach(conn)
 	h.unhold(s, now)
-	s.window.Sampled(poll.Metrics.CPUPercent, poll.Metrics.MemoryPercent, now)
 	s.metrics, s.counters, s.ownHealth, s.ownNote = poll.Metrics, poll.Counters, poll.Health, poll.HealthNote
 	if poll.Providers != nil {
 		s.access = poll.Providers
 	}
 	if poll.State != nil && (s.state == nil || s.state.Digest != poll.State.Digest) {
-		s.state, h.statesChanged = poll.State, true
+		s.state = poll.State
+		h.states.Changed()
 	}
 	s.stopping = s.stopping || poll.Stopping
 	for _, r := range poll.Returned {
@@ -137,9 +136,9 @@ func (h *Hub) update(a *attempt, r protocol.RunningAttempt, now time.Time) {
 	a.update(r, now)
 	if !accepted {
 		h.noteAccepted(a, now)
-		h.tellRunning(a)
+		h.publishRunning(a)
 	}
-	h.tellProgress(a, now)
+	h.publishProgress(a, now)
 }
 
 // update takes what the agent says of one running attempt; the first time is its acceptance.
@@ -215,6 +214,6 @@ func (h *Hub) fail(a *attempt, report contract.AttemptReport) {
 	h.responder.fail(a.token, report, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.tellEnded(a, report)
+		h.publishEnded(a, &report)
 	})
 }

@@ -67,7 +67,7 @@ func (h *Hub) openSession(ctx context.Context, reg protocol.Register, token flee
 		HubID:             h.id,
 		HeartbeatInterval: fleet.Duration(h.config.Timing.HeartbeatInterval),
 		FailureThreshold:  fleet.Duration(h.config.Timing.FailureThreshold),
-		Lease:             fleet.Duration(fleet.AgentLease(h.lease(s))),
+		Lease:             fleet.Duration(fleet.AgentLease(h.leaseOf(s))),
 	}, nil
 }
 
@@ -140,13 +140,14 @@ func (h *Hub) admit(reg protocol.Register, token string, epoch int64, now time.T
 	}
 	if s == nil {
 		s = newSession(reg, epoch, now)
+		s.health = h.health.Open(s.agent)
 		h.sessions[s.agent] = s
 		h.metrics.registered.Inc()
 	} else {
 		fresh := newSession(reg, epoch, now)
 		s.registration, s.candidate, s.access, s.lastContact, s.disconnectedAt = reg, fresh.candidate, reg.Providers, now, time.Time{}
 		s.sequence = 0
-		s.toldLevel, s.turnedAt = "", time.Time{} // its cluster has forgotten with the join
+		s.health.Rejoined()
 		s.repeat()
 	}
 	s.token = token
@@ -163,7 +164,7 @@ func (h *Hub) admit(reg protocol.Register, token string, epoch int64, now time.T
 	h.slotsChanged(s)
 	h.serve(s)
 	h.tellRole(s)
-	h.notices.publishSoon()
+	h.registry.Soon()
 	return s, nil
 }
 

@@ -60,16 +60,6 @@ func (r *responder) fail(token []byte, report contract.AttemptReport, taken func
 	})
 }
 
-// drain waits for what is queued.
-func (r *responder) drain(ctx context.Context) {
-	done := make(chan struct{})
-	go func() { r.pending.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
-}
-
 func (r *responder) complete(ctx context.Context, token []byte, report contract.AttemptReport) error {
 	payloads, err := payloads(report)
 	if err != nil {

@@ -46,7 +46,7 @@ func (h *Hub) reportResult(ctx context.Context, in *resultInput) (*resultOutput,
 	if in.Body.Stuck {
 		h.keepSlot(session, key)
 	}
-	h.tellResult(claims, session.Cluster, report)
+	h.publishResult(claims, session.Cluster, report)
 	h.settled(session, key, in.Body.Outcome)
 	return &resultOutput{Body: protocol.ResultAccepted{Accepted: true}}, nil
 }
@@ -117,7 +117,7 @@ func (h *Hub) settled(c sessionClaims, key attemptKey, outcome fleet.AttemptOutc
 	defer h.mu.Unlock()
 	if s := h.sessions[c.Agent]; s != nil && s.instance == c.Instance {
 		if a := s.attempts[key]; a != nil {
-			s.noteEnd(a, outcome, time.Now())
+			s.countEnd(a, outcome, time.Now())
 			h.forget(a)
 		}
 	}

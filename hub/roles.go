@@ -84,7 +84,7 @@ func (h *Hub) direct(d contract.Directive) {
 		return
 	}
 	h.directives[d.Cluster] = d
-	h.hint(d.Cluster)
+	h.events.Hint(d.Cluster)
 	now := time.Now()
 	for _, s := range h.sessions {
 		switch {
@@ -122,9 +122,9 @@ func (h *Hub) tellRole(s *session) {
 	s.command(role)
 }
 
-// lease is how long the hub waits after its last answer before a session's agent has certainly stopped. The mutex is
+// leaseOf is how long the hub waits after its last answer before a session's agent has certainly stopped. The mutex is
 // held.
-func (h *Hub) lease(s *session) time.Duration {
+func (h *Hub) leaseOf(s *session) time.Duration {
 	d := h.directives[s.cluster]
 	return h.config.Timing.Lease(d.Mode, d.RoleLease.Or(fleet.DefaultRoleLease))
 }
@@ -132,7 +132,7 @@ func (h *Hub) lease(s *session) time.Duration {
 // holdTime is the longest that a poll of a session is held, and so the longest between two looks at the agent. The mutex is held.
 func (h *Hub) holdTime(s *session) time.Duration {
 	d := h.directives[s.cluster]
-	hold := h.config.Timing.Hold(h.lease(s))
+	hold := h.config.Timing.Hold(h.leaseOf(s))
 	if d.Mode == fleet.ActiveActive {
 		return hold
 	}
@@ -144,5 +144,5 @@ func (h *Hub) leaseLeft(s *session, now time.Time) time.Duration {
 	if plantLeaseIgnored {
 		return 0
 	}
-	return max(0, s.answeredAt.Add(h.lease(s)).Sub(now))
+	return max(0, s.answeredAt.Add(h.leaseOf(s)).Sub(now))
 }

@@ -221,9 +221,10 @@ func inBubble(t *testing.T, config Config, test func(t *testing.T, b *bench)) {
 		b.Hub, err = New(Options{ID: "hub-1", Client: fakeClient{temporal: b.temporal}, Namespace: "default",
 			Registerer: b.registry, Key: []byte("0123456789abcdef"), Config: config})
 		require.NoError(t, err)
-		b.renewedAt = time.Now().Add(24 * time.Hour)
+		b.lease.Renewed(time.Now().Add(24 * time.Hour))
 		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: fleet.ActiveActive}
-		b.wg.Go(b.detect)
+		b.start(detector{b.Hub})
+		b.start(b.logs)
 		defer func() {
 			b.Stop(t.Context())
 			require.Zero(t, b.temporal.cut, "a lane poll was cancelled: it could have swallowed a task")
@@ -287,6 +288,9 @@ func (p *peer) pollAs(ctx context.Context, seq int64, change ...func(*protocol.P
 	synctest.Wait()
 	return answers
 }
+
+// cancelAttempt cancels an attempt as the server's command does.
+func (b *bench) cancelAttempt(a *attempt) { facts{b.Hub}.cancel(a.token) }
 
 // session is the hub's side of it; nil when it has ended.
 func (p *peer) session() *session {

@@ -1,0 +1,95 @@
+// Package registry publishes a hub's sessions to Temporal's worker registry.
+package registry
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	workerpb "go.temporal.io/api/worker/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/hub/loop"
+)
+
+const (
+	// batch bounds the sessions in one call.
+	batch = 500
+	// settle gathers what changes at once into one publication.
+	settle = 100 * time.Millisecond
+)
+
+// Options are what a publisher needs.
+type Options struct {
+	Service             workflowservice.WorkflowServiceClient
+	Namespace, Identity string
+	Logger              *zap.Logger
+	// Interval is the time between two publications of all sessions.
+	Interval time.Duration
+	// Sessions are the entries of all sessions.
+	Sessions func() []*workerpb.WorkerHeartbeat
+}
+
+// Publisher keeps the worker registry up to date: all sessions at each interval, and soon after one opens or ends. The
+// registry is memory only and a read model; nothing is decided from it.
+type Publisher struct {
+	o    Options
+	soon loop.Signal
+
+	mu   sync.Mutex
+	gone []*workerpb.WorkerHeartbeat
+}
+
+// New makes a publisher.
+func New(o Options) *Publisher { return &Publisher{o: o, soon: loop.NewSignal()} }
+
+// Run publishes until the context ends.
+func (p *Publisher) Run(ctx context.Context) {
+	tick := time.NewTicker(p.o.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-p.soon:
+			loop.Pause(ctx, settle)
+		}
+		p.publish(ctx)
+	}
+}
+
+// Soon asks for a publication without waiting for the next regular one.
+func (p *Publisher) Soon() { p.soon.Send() }
+
+// Remove publishes soon that a session has ended. The entry says so.
+func (p *Publisher) Remove(entry *workerpb.WorkerHeartbeat) {
+	p.mu.Lock()
+	p.gone = append(p.gone, entry)
+	p.mu.Unlock()
+	p.Soon()
+}
+
+func (p *Publisher) publish(ctx context.Context) {
+	p.mu.Lock()
+	entries := p.gone
+	p.gone = nil
+	p.mu.Unlock()
+	entries = append(entries, p.o.Sessions()...)
+	for len(entries) > 0 {
+		n := min(len(entries), batch)
+		call, cancel := context.WithTimeout(ctx, 5*time.Second)
+		_, err := p.o.Service.RecordWorkerHeartbeat(call, &workflowservice.RecordWorkerHeartbeatRequest{
+			Namespace:       p.o.Namespace,
+			Identity:        p.o.Identity,
+			WorkerHeartbeat: entries[:n],
+			ResourceId:      "worker:" + p.o.Identity,
+		})
+		cancel()
+		if err != nil {
+			p.o.Logger.Debug("The worker registry was not updated", zap.Error(err))
+		}
+		entries = entries[n:]
+	}
+}

@@ -1,0 +1,76 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+
+	"go.temporal.io/sdk/activity"
+	sdkworker "go.temporal.io/sdk/worker"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/hub/lease"
+)
+
+// startWorker runs the activities that must run in this hub.
+func (h *Hub) startWorker() error {
+	w := sdkworker.New(h.client, contract.HubQueue(h.id), sdkworker.Options{
+		Identity:                         h.identity(),
+		DisableWorkflowWorker:            true,
+		MaxConcurrentActivityTaskPollers: 2,
+		MaxHeartbeatThrottleInterval:     lease.Beat,
+		DefaultHeartbeatThrottleInterval: lease.Beat,
+	})
+	for name, do := range map[string]any{
+		contract.HoldLeaseActivity:     h.holdLease,
+		contract.DirectActivity:        h.directActivity,
+		contract.EvacuateActivity:      h.evacuate,
+		contract.StopWorkActivity:      h.stopWork,
+		contract.AwaitIdleActivity:     h.awaitIdle,
+		contract.ReleaseBrakeActivity:  h.releaseBrake,
+		contract.ReadTasksActivity:     h.readTasks,
+		contract.HoldsAttemptsActivity: h.holdsAttempts,
+		contract.ReadStatesActivity:    untilStopped(h, h.states.Read),
+		contract.CompareStatesActivity: untilStopped(h, h.states.Compare),
+		contract.ReadEntriesActivity:   untilStopped(h, h.states.ReadEntries),
+		contract.ApplyStateActivity:    untilStopped(h, h.states.Apply),
+		contract.ReadHealthActivity:    h.health.Read,
+		contract.ReadLogActivity:       untilStopped(h, h.logs.Read),
+		contract.ReadEventsActivity:    untilStopped(h, h.events.Read),
+	} {
+		w.RegisterActivityWithOptions(do, activity.RegisterOptions{Name: name})
+	}
+	if err := w.Start(); err != nil {
+		return fmt.Errorf("start the hub's worker on queue %s: %w", contract.HubQueue(h.id), err)
+	}
+	h.worker = w
+	return nil
+}
+
+// untilStopped makes an activity that ends when the hub stops.
+func untilStopped[In, Out any](h *Hub, read func(context.Context, In) (Out, error)) func(context.Context, In) (Out, error) {
+	return func(ctx context.Context, in In) (Out, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(h.run, cancel)()
+		return read(ctx, in)
+	}
+}
+
+// holdLease holds the hub's lease until the hub stops.
+func (h *Hub) holdLease(ctx context.Context, in contract.HoldLeaseInput) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(h.run, cancel)()
+	if err := h.lease.Hold(ctx, in); h.run.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// directActivity takes a cluster's directive.
+func (h *Hub) directActivity(_ context.Context, d contract.Directive) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.direct(d)
+	return nil
+}
