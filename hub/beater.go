@@ -12,7 +12,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/hub/loop"
+	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -32,7 +32,7 @@ type beater struct{ hub *Hub }
 
 // Run sends the heartbeats that are due until the context ends.
 func (b beater) Run(ctx context.Context) {
-	loop.Every(ctx, beatTick, func(now time.Time) { b.send(ctx, b.due(now)) })
+	part.Every(ctx, beatTick, func(now time.Time) { b.send(ctx, b.due(now)) })
 }
 
 // dueBeat is one heartbeat to send.

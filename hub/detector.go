@@ -7,7 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/hub/loop"
+	"mainstay.dev/mainstay/hub/part"
 )
 
 // detectEvery is how often sessions are looked at; it adds to the time to notice a loss.
@@ -19,7 +19,7 @@ type detector struct{ hub *Hub }
 // Run looks at the sessions until the context ends.
 func (d detector) Run(ctx context.Context) {
 	h := d.hub
-	loop.Every(ctx, detectEvery, func(now time.Time) {
+	part.Every(ctx, detectEvery, func(now time.Time) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if !h.stopping {

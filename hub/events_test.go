@@ -103,7 +103,7 @@ func TestProgressIsNotKeptWhileNobodyListens(t *testing.T) {
 func TestReadEventsWaits(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		_, start := b.events(contract.ReadEventsInput{Newest: true})
-		require.Equal(t, b.instance[:processName], start.Process)
+		require.Equal(t, b.Hub.events.Process(), start.Process)
 		begun := time.Now()
 		lines, _ := b.events(contract.ReadEventsInput{Process: start.Process, After: start.Seq, Hints: start.Hints, Wait: fleet.Duration(10 * time.Second)})
 		require.Empty(t, lines)

@@ -24,8 +24,8 @@ import (
 	"mainstay.dev/mainstay/hub/health"
 	"mainstay.dev/mainstay/hub/lease"
 	"mainstay.dev/mainstay/hub/log"
-	"mainstay.dev/mainstay/hub/loop"
 	"mainstay.dev/mainstay/hub/notice"
+	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/hub/registry"
 	"mainstay.dev/mainstay/hub/statesync"
 )
@@ -106,6 +106,7 @@ type Hub struct {
 	logs      *log.Logs
 	health    *health.Monitor
 	states    *statesync.States
+	control   *control.Control
 	reclaimer *reclaimer
 
 	mu         sync.Mutex
@@ -150,64 +151,29 @@ func New(o Options) (*Hub, error) {
 	h.joins = newJoiner(h)
 	h.responder = newResponder(h)
 	h.reclaimer = newReclaimer(h)
-	h.makeListeners()
+	h.makeParts()
 	h.metrics = newMetrics(o.Registerer, h)
 	return h, nil
 }
 
-// makeListeners makes the parts that have locks of their own.
-func (h *Hub) makeListeners() {
-	facts := facts{h}
-	h.lease = lease.New(lease.Options{
-		Hub:       h.id,
+// makeParts makes the parts that have locks of their own.
+func (h *Hub) makeParts() {
+	self, facts := part.Hub{
+		ID:        h.id,
 		Instance:  h.instance,
 		Client:    h.client,
 		Namespace: h.namespace,
 		Identity:  h.identity(),
 		Logger:    h.log,
-		Lost:      facts.rejoin,
-	})
-	h.notices = notice.New(notice.Options{
-		Context: h.run,
-		Hub:     h.id,
-		Client:  h.client,
-		Logger:  h.log,
-		Brake:   facts.brake,
-		Told:    func(cluster string) { h.events.Hint(cluster) },
-	})
-	h.registry = registry.New(registry.Options{
-		Service:   h.service,
-		Namespace: h.namespace,
-		Identity:  h.identity(),
-		Logger:    h.log,
-		Interval:  h.config.Timing.HeartbeatInterval,
-		Sessions:  facts.entries,
-	})
-	h.states = statesync.New(statesync.Options{
-		Hub:     facts,
-		HubID:   h.id,
-		Client:  h.client,
-		Logger:  h.log,
-		Spacing: h.config.StateSpacing,
-	})
-	h.events = event.NewLog(h.id, h.instance[:processName], h.notices.Busy)
+	}, facts{h}
+	h.lease = lease.New(self, facts.rejoin)
+	h.notices = notice.New(h.run, self, facts.brake, func(cluster string) { h.events.Hint(cluster) })
+	h.registry = registry.New(self, h.config.Timing.HeartbeatInterval, facts.entries)
+	h.states = statesync.New(self, facts, h.config.StateSpacing)
+	h.events = event.NewLog(self, h.notices.Busy)
 	h.logs = log.New(facts)
 	h.health = health.New(facts, h.log, h.config.HealthInterval)
-}
-
-// parts are what works while the hub runs.
-func (h *Hub) parts() []loop.Part {
-	return []loop.Part{
-		detector{h}, beater{h}, h.lease, h.health, h.registry, h.states, h.logs, h.reclaimer,
-		control.New(control.Options{
-			Service:   h.service,
-			Namespace: h.namespace,
-			Identity:  h.identity(),
-			Instance:  h.instance,
-			Logger:    h.log,
-			Cancel:    facts{h}.cancel,
-		}),
-	}
+	h.control = control.New(self, facts.cancel)
 }
 
 // Start takes the hub's lease and starts its parts. Register must have been called for agents to reach it.
@@ -219,13 +185,15 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.worker.Stop()
 		return err
 	}
-	for _, part := range h.parts() {
-		h.start(part)
-	}
+	h.start(detector{h}, beater{h}, h.lease, h.health, h.registry, h.states, h.logs, h.control, h.reclaimer)
 	return nil
 }
 
-func (h *Hub) start(part loop.Part) { h.wg.Go(func() { part.Run(h.run) }) }
+func (h *Hub) start(parts ...part.Runner) {
+	for _, p := range parts {
+		h.wg.Go(func() { p.Run(h.run) })
+	}
+}
 
 // Stop answers the held polls, gives back the open lane polls and what is parked, and returns when all is done or ctx
 // ends. Attempts go on in their agents, which re-attach to this hub's next process or to another hub. It may be called
@@ -280,9 +248,6 @@ func within(ctx context.Context, do func()) bool {
 
 // ID is the hub's id.
 func (h *Hub) ID() string { return h.id }
-
-// processName is how many characters of its id name the hub's process to listeners.
-const processName = 8
 
 // identity is how the hub appears in Temporal as a poller.
 func (h *Hub) identity() string { return contract.HubIdentity(h.id) }

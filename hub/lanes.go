@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/hub/control"
-	"mainstay.dev/mainstay/hub/loop"
+	"mainstay.dev/mainstay/hub/part"
 )
 
 const (
@@ -129,7 +129,7 @@ func (h *Hub) pollLane(l *lane) {
 		task, err := h.poll(l.name, key)
 		if err != nil && h.run.Err() == nil {
 			h.log.Debug("A lane poll failed", zap.String("lane", l.name), zap.Error(err))
-			loop.Pause(h.run, pollRetry)
+			part.Pause(h.run, pollRetry)
 		}
 		h.mu.Lock()
 		l.polls--

@@ -8,29 +8,29 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/hub/loop"
+	"mainstay.dev/mainstay/hub/part"
 )
 
 // reclaimer gives up the members that the clusters count on this hub and that did not come back to it after it started, or
 // after it was out of touch with Temporal: nobody else would notice that they died meanwhile.
 type reclaimer struct {
 	hub  *Hub
-	soon loop.Signal // asks for another look
+	soon part.Signal // asks for another look
 }
 
-func newReclaimer(h *Hub) *reclaimer { return &reclaimer{hub: h, soon: loop.NewSignal()} }
+func newReclaimer(h *Hub) *reclaimer { return &reclaimer{hub: h, soon: part.NewSignal()} }
 
 // Run looks once the agents had the failure threshold to come back, and then waits until it is asked again.
 func (r *reclaimer) Run(ctx context.Context) {
 	for {
-		loop.Pause(ctx, r.hub.config.Timing.FailureThreshold)
+		part.Pause(ctx, r.hub.config.Timing.FailureThreshold)
 		for wait := time.Second; ctx.Err() == nil; wait = min(2*wait, 30*time.Second) {
 			err := r.giveUpMissing(ctx)
 			if err == nil || ctx.Err() != nil {
 				break
 			}
 			r.hub.log.Warn("The members of an earlier run were not looked at; trying again", zap.Error(err))
-			loop.Pause(ctx, wait)
+			part.Pause(ctx, wait)
 		}
 		select {
 		case <-r.soon:

@@ -223,8 +223,7 @@ func inBubble(t *testing.T, config Config, test func(t *testing.T, b *bench)) {
 		require.NoError(t, err)
 		b.lease.Renewed(time.Now().Add(24 * time.Hour))
 		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: fleet.ActiveActive}
-		b.start(detector{b.Hub})
-		b.start(b.logs)
+		b.start(detector{b.Hub}, b.logs)
 		defer func() {
 			b.Stop(t.Context())
 			require.Zero(t, b.temporal.cut, "a lane poll was cancelled: it could have swallowed a task")

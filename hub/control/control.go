@@ -17,7 +17,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
-	"mainstay.dev/mainstay/hub/loop"
+	"mainstay.dev/mainstay/hub/part"
 )
 
 const (
@@ -33,20 +33,14 @@ func Queue(namespace, instance string) string {
 	return fmt.Sprintf("temporal-sys/worker-commands/%s/%s", namespace, instance)
 }
 
-// Options are what the control needs.
-type Options struct {
-	Service                       workflowservice.WorkflowServiceClient
-	Namespace, Identity, Instance string
-	Logger                        *zap.Logger
-	// Cancel cancels the attempt with this Temporal token, if the hub has it.
-	Cancel func(token []byte)
+// Control carries out the server's commands, which push a cancellation at once.
+type Control struct {
+	hub    part.Hub
+	cancel func(token []byte)
 }
 
-// Control carries out the server's commands, which push a cancellation at once.
-type Control struct{ o Options }
-
-// New makes the control of a process of a hub.
-func New(o Options) *Control { return &Control{o: o} }
+// New makes the control of a process of a hub. cancel cancels the attempt with this Temporal token, if the hub has it.
+func New(hub part.Hub, cancel func(token []byte)) *Control { return &Control{hub: hub, cancel: cancel} }
 
 // Run takes commands until the context ends.
 func (c *Control) Run(ctx context.Context) {
@@ -54,14 +48,14 @@ func (c *Control) Run(ctx context.Context) {
 		task, err := c.poll(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				c.o.Logger.Debug("The poll for worker commands failed", zap.Error(err))
-				loop.Pause(ctx, retry)
+				c.hub.Logger.Debug("The poll for worker commands failed", zap.Error(err))
+				part.Pause(ctx, retry)
 			}
 			continue
 		}
 		if len(task.GetTaskToken()) > 0 {
 			if err := c.carryOut(ctx, task); err != nil && ctx.Err() == nil {
-				c.o.Logger.Warn("A worker command was not carried out", zap.Error(err))
+				c.hub.Logger.Warn("A worker command was not carried out", zap.Error(err))
 			}
 		}
 	}
@@ -72,12 +66,12 @@ func (c *Control) Run(ctx context.Context) {
 func (c *Control) poll(run context.Context) (*workflowservice.PollNexusTaskQueueResponse, error) {
 	ctx, cancel := context.WithTimeout(run, pollTimeout)
 	defer cancel()
-	task, err := c.o.Service.PollNexusTaskQueue(ctx, &workflowservice.PollNexusTaskQueueRequest{
-		Namespace:         c.o.Namespace,
-		Identity:          c.o.Identity,
-		WorkerInstanceKey: c.o.Instance,
+	task, err := c.hub.Client.WorkflowService().PollNexusTaskQueue(ctx, &workflowservice.PollNexusTaskQueueRequest{
+		Namespace:         c.hub.Namespace,
+		Identity:          c.hub.Identity,
+		WorkerInstanceKey: c.hub.Instance,
 		TaskQueue: &taskqueuepb.TaskQueue{
-			Name: Queue(c.o.Namespace, c.o.Instance),
+			Name: Queue(c.hub.Namespace, c.hub.Instance),
 			Kind: enumspb.TASK_QUEUE_KIND_WORKER_COMMANDS,
 		},
 		DeploymentOptions: &deploymentpb.WorkerDeploymentOptions{
@@ -99,7 +93,7 @@ func (c *Control) carryOut(ctx context.Context, task *workflowservice.PollNexusT
 	var response workerservicepb.ExecuteCommandsResponse
 	for _, command := range request.GetCommands() {
 		if cancel := command.GetCancelActivity(); cancel != nil {
-			c.o.Cancel(cancel.GetTaskToken())
+			c.cancel(cancel.GetTaskToken())
 			response.Results = append(response.Results, &workerpb.WorkerCommandResult{
 				Type: &workerpb.WorkerCommandResult_CancelActivity{CancelActivity: &workerpb.CancelActivityResult{}}})
 			continue
@@ -112,9 +106,9 @@ func (c *Control) carryOut(ctx context.Context, task *workflowservice.PollNexusT
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	_, err = c.o.Service.RespondNexusTaskCompleted(ctx, &workflowservice.RespondNexusTaskCompletedRequest{
-		Namespace:     c.o.Namespace,
-		Identity:      c.o.Identity,
+	_, err = c.hub.Client.WorkflowService().RespondNexusTaskCompleted(ctx, &workflowservice.RespondNexusTaskCompletedRequest{
+		Namespace:     c.hub.Namespace,
+		Identity:      c.hub.Identity,
 		TaskToken:     task.GetTaskToken(),
 		PollerGroupId: task.GetPollerGroupId(),
 		Response: &nexuspb.Response{Variant: &nexuspb.Response_StartOperation{StartOperation: &nexuspb.StartOperationResponse{

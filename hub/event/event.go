@@ -9,6 +9,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub/part"
 )
 
 const (
@@ -24,8 +25,8 @@ const (
 
 // Log has the newest events of one process of a hub. Its methods may be called from any goroutine.
 type Log struct {
-	hub, process string
-	notifying    func() bool
+	hub       part.Hub
+	notifying func() bool
 
 	mu       sync.Mutex
 	events   fleet.EventLog
@@ -35,20 +36,17 @@ type Log struct {
 	appended chan struct{}    // closed and replaced when something is new
 }
 
-// NewLog makes the log of a process of a hub. notifying reports whether the hub is notifying clusters of changes.
-func NewLog(hub, process string, notifying func() bool) *Log {
-	return &Log{
-		hub:       hub,
-		process:   process,
-		notifying: notifying,
-		changed:   map[string]int64{},
-		appended:  make(chan struct{}),
-	}
+// NewLog makes the log of a hub. notifying reports whether the hub is notifying clusters of changes.
+func NewLog(hub part.Hub, notifying func() bool) *Log {
+	return &Log{hub: hub, notifying: notifying, changed: map[string]int64{}, appended: make(chan struct{})}
 }
+
+// Process names the hub's process to listeners.
+func (l *Log) Process() string { return l.hub.Instance[:8] }
 
 // Publish adds an event for the listeners.
 func (l *Log) Publish(e fleet.Event) {
-	e.Hub, e.Time = l.hub, e.Time.UTC()
+	e.Hub, e.Time = l.hub.ID, e.Time.UTC()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.events.Add(e, kept)
@@ -115,11 +113,11 @@ func (l *Log) Read(ctx context.Context, in contract.ReadEventsInput) (contract.R
 }
 
 func (l *Log) read(in *contract.ReadEventsInput) contract.ReadEventsResult {
-	r := contract.ReadEventsResult{Process: l.process, Seq: l.events.Seq, Hints: l.hints}
+	r := contract.ReadEventsResult{Process: l.Process(), Seq: l.events.Seq, Hints: l.hints}
 	switch {
 	case in.Newest:
 		return r
-	case in.Process != "" && in.Process != l.process:
+	case in.Process != "" && in.Process != l.Process():
 		r.Events, _ = l.events.After(0)
 		r.Missing = -1
 	case !in.From.IsZero():

@@ -10,7 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/hub/loop"
+	"mainstay.dev/mainstay/hub/part"
 )
 
 // A cluster is notified of another level once it has lasted: of a worse one soon, of a better one later, so that what
@@ -31,8 +31,8 @@ type Agent struct {
 	Alive bool
 }
 
-// Hub is what the monitor needs of the hub.
-type Hub interface {
+// Facts are what the monitor needs of the hub.
+type Facts interface {
 	// Agents are those that have a session now.
 	Agents(now time.Time) []Agent
 	// NotifyHealth notifies the agent's cluster, unless its session has ended.
@@ -41,7 +41,7 @@ type Hub interface {
 
 // Monitor rates agents. Its methods may be called from any goroutine.
 type Monitor struct {
-	hub      Hub
+	hub      Facts
 	log      *zap.Logger
 	interval time.Duration
 
@@ -50,13 +50,13 @@ type Monitor struct {
 }
 
 // New makes a monitor that rates all agents at each interval.
-func New(hub Hub, log *zap.Logger, interval time.Duration) *Monitor {
+func New(hub Facts, log *zap.Logger, interval time.Duration) *Monitor {
 	return &Monitor{hub: hub, log: log, interval: interval, heartbeats: map[string]*heartbeats{}}
 }
 
 // Run rates the agents until the context ends, and notifies their clusters of lasting changes.
 func (m *Monitor) Run(ctx context.Context) {
-	loop.Every(ctx, m.interval, func(now time.Time) {
+	part.Every(ctx, m.interval, func(now time.Time) {
 		agents := m.hub.Agents(now)
 		for i := range agents {
 			if a := &agents[i]; a.Alive {

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/hub/loop"
+	"mainstay.dev/mainstay/hub/part"
 )
 
 const (
@@ -29,27 +29,18 @@ const (
 	lost = 10 * time.Second
 )
 
-// Options are what a lease needs.
-type Options struct {
-	// Hub is the hub's id, Instance that of its process.
-	Hub, Instance       string
-	Client              client.Client
-	Namespace, Identity string
-	Logger              *zap.Logger
-	// Lost is called when the lease is renewed after the hub may have been given up, before it counts as renewed.
-	Lost func()
-}
-
 // Lease is the lease of one hub. Its methods may be called from any goroutine.
 type Lease struct {
-	o Options
+	hub     part.Hub
+	rejoins func()
 
 	mu        sync.Mutex
 	renewedAt time.Time
 }
 
-// New makes a lease that nobody holds yet.
-func New(o Options) *Lease { return &Lease{o: o} }
+// New makes a lease that nobody holds yet. rejoins is called when the lease is renewed after the hub may have been given
+// up, before it counts as renewed.
+func New(hub part.Hub, rejoins func()) *Lease { return &Lease{hub: hub, rejoins: rejoins} }
 
 // Take starts the Hub workflow, or tells the running one that a new process plays the hub.
 func (l *Lease) Take(ctx context.Context) error {
@@ -57,12 +48,12 @@ func (l *Lease) Take(ctx context.Context) error {
 	if err != nil {
 		host = "unknown"
 	}
-	_, err = l.o.Client.SignalWithStartWorkflow(ctx, contract.HubWorkflowID(l.o.Hub), contract.HubStartedSignal,
-		contract.HubStarted{Instance: l.o.Instance, Host: host, PID: os.Getpid()},
-		client.StartWorkflowOptions{TaskQueue: contract.WorkerQueue, StaticSummary: "lease of hub " + l.o.Hub},
-		contract.HubWorkflow, contract.HubInput{Hub: l.o.Hub})
+	_, err = l.hub.Client.SignalWithStartWorkflow(ctx, contract.HubWorkflowID(l.hub.ID), contract.HubStartedSignal,
+		contract.HubStarted{Instance: l.hub.Instance, Host: host, PID: os.Getpid()},
+		client.StartWorkflowOptions{TaskQueue: contract.WorkerQueue, StaticSummary: "lease of hub " + l.hub.ID},
+		contract.HubWorkflow, contract.HubInput{Hub: l.hub.ID})
 	if err != nil {
-		return fmt.Errorf("take the lease of hub %s: %w", l.o.Hub, err)
+		return fmt.Errorf("take the lease of hub %s: %w", l.hub.ID, err)
 	}
 	return nil
 }
@@ -70,14 +61,14 @@ func (l *Lease) Take(ctx context.Context) error {
 // Run takes the lease anew when it was not renewed for so long that the hub may have been given up: the workflow that held
 // it may have ended.
 func (l *Lease) Run(ctx context.Context) {
-	loop.Every(ctx, fresh, func(now time.Time) {
+	part.Every(ctx, fresh, func(now time.Time) {
 		if now.Sub(l.RenewedAt()) <= lost {
 			return
 		}
 		ctx, cancel := context.WithTimeout(ctx, fresh)
 		defer cancel()
 		if err := l.Take(ctx); err != nil {
-			l.o.Logger.Warn("The hub's lease could not be taken anew; trying again", zap.Error(err))
+			l.hub.Logger.Warn("The hub's lease could not be taken anew; trying again", zap.Error(err))
 		}
 	})
 }
@@ -104,21 +95,21 @@ func (l *Lease) renew(ctx context.Context, token []byte) (gone bool) {
 	ctx, cancel := context.WithTimeout(ctx, Beat)
 	defer cancel()
 	sent := time.Now()
-	_, err := l.o.Client.WorkflowService().RecordActivityTaskHeartbeat(ctx, &workflowservice.RecordActivityTaskHeartbeatRequest{
+	_, err := l.hub.Client.WorkflowService().RecordActivityTaskHeartbeat(ctx, &workflowservice.RecordActivityTaskHeartbeatRequest{
 		TaskToken: token,
-		Identity:  l.o.Identity,
-		Namespace: l.o.Namespace,
+		Identity:  l.hub.Identity,
+		Namespace: l.hub.Namespace,
 	})
 	var missing *serviceerror.NotFound
 	if errors.As(err, &missing) {
 		return true
 	}
 	if err != nil {
-		l.o.Logger.Warn("Temporal did not take the heartbeat of the hub's lease", zap.Error(err))
+		l.hub.Logger.Warn("Temporal did not take the heartbeat of the hub's lease", zap.Error(err))
 		return false
 	}
 	if before := l.RenewedAt(); !before.IsZero() && sent.Sub(before) > lost {
-		l.o.Lost()
+		l.rejoins()
 	}
 	l.Renewed(sent)
 	return false

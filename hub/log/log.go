@@ -9,7 +9,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/hub/loop"
+	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -28,8 +28,8 @@ const (
 	forgetEvery = time.Second
 )
 
-// Hub is what the logs need of the hub.
-type Hub interface {
+// Facts are what the logs need of the hub.
+type Facts interface {
 	// HolderOf is the agent that has an attempt; empty when none has.
 	HolderOf(task string, attempt int) (agent string)
 	// Command sends an agent a command with the answer of its poll, if it has a session.
@@ -38,7 +38,7 @@ type Hub interface {
 
 // Logs keeps lines while they are read. Its methods may be called from any goroutine.
 type Logs struct {
-	hub Hub
+	hub Facts
 
 	mu      sync.Mutex
 	watches map[key]*watch
@@ -60,11 +60,11 @@ type watch struct {
 }
 
 // New makes the logs of a hub.
-func New(hub Hub) *Logs { return &Logs{hub: hub, watches: map[key]*watch{}} }
+func New(hub Facts) *Logs { return &Logs{hub: hub, watches: map[key]*watch{}} }
 
 // Run drops the lines that nobody reads any more.
 func (l *Logs) Run(ctx context.Context) {
-	loop.Every(ctx, forgetEvery, func(now time.Time) {
+	part.Every(ctx, forgetEvery, func(now time.Time) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for key, w := range l.watches {

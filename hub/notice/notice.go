@@ -8,30 +8,19 @@ import (
 	"time"
 
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/hub/loop"
+	"mainstay.dev/mainstay/hub/part"
 )
-
-// Options are what the notices need.
-type Options struct {
-	// Context ends when the hub stops.
-	Context context.Context
-	Hub     string
-	Client  client.Client
-	Logger  *zap.Logger
-	// Brake is how a cluster's mass-loss brake stands; nil: it is not engaged.
-	Brake func(cluster string) *fleet.BrakeHold
-	// Told is called after a cluster was notified.
-	Told func(cluster string)
-}
 
 // Notices signals changes of members to the cluster workflows, batched per cluster. It never blocks the hub.
 type Notices struct {
-	o       Options
+	run     context.Context // ends when the hub stops
+	hub     part.Hub
+	brake   func(cluster string) *fleet.BrakeHold
+	done    func(cluster string)
 	pending sync.WaitGroup
 
 	mu      sync.Mutex
@@ -39,9 +28,10 @@ type Notices struct {
 	active  map[string]bool
 }
 
-// New makes the notices of a hub.
-func New(o Options) *Notices {
-	return &Notices{o: o, waiting: map[string][]fleet.Transition{}, active: map[string]bool{}}
+// New makes the notices of a hub that runs until the context ends. brake is how a cluster's mass-loss brake stands, or nil
+// when it is not engaged; done is called after a cluster was notified.
+func New(run context.Context, hub part.Hub, brake func(string) *fleet.BrakeHold, done func(cluster string)) *Notices {
+	return &Notices{run: run, hub: hub, brake: brake, done: done, waiting: map[string][]fleet.Transition{}, active: map[string]bool{}}
 }
 
 // Notify queues changes of members. Without any, the cluster only hears how its brake stands.
@@ -75,29 +65,29 @@ func (n *Notices) send(cluster string) {
 		err := n.signal(cluster, batch)
 		var missing *serviceerror.NotFound
 		if err == nil {
-			n.o.Told(cluster)
+			n.done(cluster)
 		}
 		if err == nil || errors.As(err, &missing) {
 			wait = 100 * time.Millisecond
 			continue
 		}
-		n.o.Logger.Warn("A cluster was not notified of its agents' changes; trying again", zap.String("cluster", cluster), zap.Error(err))
+		n.hub.Logger.Warn("A cluster was not notified of its agents' changes; trying again", zap.String("cluster", cluster), zap.Error(err))
 		n.mu.Lock()
 		n.waiting[cluster] = append(batch, n.waiting[cluster]...)
 		n.mu.Unlock()
-		loop.Pause(n.o.Context, wait)
+		part.Pause(n.run, wait)
 		wait = min(2*wait, 5*time.Second)
-		if n.o.Context.Err() != nil {
+		if n.run.Err() != nil {
 			return
 		}
 	}
 }
 
 func (n *Notices) signal(cluster string, batch []fleet.Transition) error {
-	ctx, cancel := context.WithTimeout(n.o.Context, 10*time.Second)
+	ctx, cancel := context.WithTimeout(n.run, 10*time.Second)
 	defer cancel()
-	return n.o.Client.SignalWorkflow(ctx, contract.ClusterWorkflowID(cluster), "", contract.MembersChangedSignal,
-		contract.MembersChanged{Hub: n.o.Hub, Changes: batch, Brake: n.o.Brake(cluster)})
+	return n.hub.Client.SignalWorkflow(ctx, contract.ClusterWorkflowID(cluster), "", contract.MembersChangedSignal,
+		contract.MembersChanged{Hub: n.hub.ID, Changes: batch, Brake: n.brake(cluster)})
 }
 
 // Busy reports whether some cluster is not notified of everything yet.

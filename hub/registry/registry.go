@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/hub/loop"
+	"mainstay.dev/mainstay/hub/part"
 )
 
 const (
@@ -20,33 +20,26 @@ const (
 	settle = 100 * time.Millisecond
 )
 
-// Options are what a publisher needs.
-type Options struct {
-	Service             workflowservice.WorkflowServiceClient
-	Namespace, Identity string
-	Logger              *zap.Logger
-	// Interval is the time between two publications of all sessions.
-	Interval time.Duration
-	// Sessions are the entries of all sessions.
-	Sessions func() []*workerpb.WorkerHeartbeat
-}
-
 // Publisher keeps the worker registry up to date: all sessions at each interval, and soon after one opens or ends. The
 // registry is memory only and a read model; nothing is decided from it.
 type Publisher struct {
-	o    Options
-	soon loop.Signal
+	hub      part.Hub
+	interval time.Duration
+	sessions func() []*workerpb.WorkerHeartbeat
+	soon     part.Signal
 
 	mu   sync.Mutex
 	gone []*workerpb.WorkerHeartbeat
 }
 
-// New makes a publisher.
-func New(o Options) *Publisher { return &Publisher{o: o, soon: loop.NewSignal()} }
+// New makes a publisher of what sessions returns.
+func New(hub part.Hub, interval time.Duration, sessions func() []*workerpb.WorkerHeartbeat) *Publisher {
+	return &Publisher{hub: hub, interval: interval, sessions: sessions, soon: part.NewSignal()}
+}
 
 // Run publishes until the context ends.
 func (p *Publisher) Run(ctx context.Context) {
-	tick := time.NewTicker(p.o.Interval)
+	tick := time.NewTicker(p.interval)
 	defer tick.Stop()
 	for {
 		select {
@@ -54,7 +47,7 @@ func (p *Publisher) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 		case <-p.soon:
-			loop.Pause(ctx, settle)
+			part.Pause(ctx, settle)
 		}
 		p.publish(ctx)
 	}
@@ -76,19 +69,19 @@ func (p *Publisher) publish(ctx context.Context) {
 	entries := p.gone
 	p.gone = nil
 	p.mu.Unlock()
-	entries = append(entries, p.o.Sessions()...)
+	entries = append(entries, p.sessions()...)
 	for len(entries) > 0 {
 		n := min(len(entries), batch)
 		call, cancel := context.WithTimeout(ctx, 5*time.Second)
-		_, err := p.o.Service.RecordWorkerHeartbeat(call, &workflowservice.RecordWorkerHeartbeatRequest{
-			Namespace:       p.o.Namespace,
-			Identity:        p.o.Identity,
+		_, err := p.hub.Client.WorkflowService().RecordWorkerHeartbeat(call, &workflowservice.RecordWorkerHeartbeatRequest{
+			Namespace:       p.hub.Namespace,
+			Identity:        p.hub.Identity,
 			WorkerHeartbeat: entries[:n],
-			ResourceId:      "worker:" + p.o.Identity,
+			ResourceId:      "worker:" + p.hub.Identity,
 		})
 		cancel()
 		if err != nil {
-			p.o.Logger.Debug("The worker registry was not updated", zap.Error(err))
+			p.hub.Logger.Debug("The worker registry was not updated", zap.Error(err))
 		}
 		entries = entries[n:]
 	}

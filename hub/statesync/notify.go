@@ -11,7 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/hub/loop"
+	"mainstay.dev/mainstay/hub/part"
 )
 
 const (
@@ -33,9 +33,9 @@ func (s *States) Changed() { s.changed.Store(true) }
 // Run notifies clusters when the states of their agents have changed, until the context ends. While nobody writes, no
 // cluster is notified.
 func (s *States) Run(ctx context.Context) {
-	loop.Every(ctx, look, func(now time.Time) {
+	part.Every(ctx, look, func(now time.Time) {
 		if s.changed.Swap(false) {
-			for cluster, digests := range s.due(s.o.Hub.Digests(), now) {
+			for cluster, digests := range s.due(s.facts.Digests(), now) {
 				s.notify(ctx, cluster, digests, now)
 			}
 		}
@@ -60,7 +60,7 @@ func (s *States) due(byCluster map[string][]string, now time.Time) map[string][]
 		quiet := !known && slices.Equal(digests, []string{fleet.EmptyState})
 		switch {
 		case quiet || known && slices.Equal(digests, last.digests):
-		case known && now.Sub(last.at) < s.o.Spacing:
+		case known && now.Sub(last.at) < s.spacing:
 			s.Changed() // later
 		default:
 			due[cluster] = digests
@@ -73,14 +73,14 @@ func (s *States) due(byCluster map[string][]string, now time.Time) map[string][]
 func (s *States) notify(ctx context.Context, cluster string, digests []string, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	err := s.o.Client.SignalWorkflow(ctx, contract.ClusterWorkflowID(cluster), "", contract.StatesSignal,
-		contract.StatesChanged{Hub: s.o.HubID, Digests: digests})
+	err := s.hub.Client.SignalWorkflow(ctx, contract.ClusterWorkflowID(cluster), "", contract.StatesSignal,
+		contract.StatesChanged{Hub: s.hub.ID, Digests: digests})
 	var missing *serviceerror.NotFound
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case err != nil && !errors.As(err, &missing):
-		s.o.Logger.Warn("A cluster was not notified of its agents' states; trying again", zap.String("cluster", cluster), zap.Error(err))
+		s.hub.Logger.Warn("A cluster was not notified of its agents' states; trying again", zap.String("cluster", cluster), zap.Error(err))
 		s.Changed()
 	case len(digests) == 0:
 		delete(s.notified, cluster)

@@ -11,11 +11,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"go.temporal.io/sdk/client"
-	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -26,8 +25,8 @@ const (
 	manifestFresh = 30 * time.Second
 )
 
-// Hub is what the states need of the hub.
-type Hub interface {
+// Facts are what the states need of the hub.
+type Facts interface {
 	// States are the agents of a cluster that have a session here, with what their heartbeats say, sorted.
 	States(cluster string) []contract.AgentState
 	// Digests are those of the agents that have a session here, by cluster, without clusters where all agents are alike.
@@ -36,19 +35,11 @@ type Hub interface {
 	CommandKeeper(agent string, c protocol.Command) bool
 }
 
-// Options are what the states need.
-type Options struct {
-	Hub    Hub
-	HubID  string
-	Client client.Client
-	Logger *zap.Logger
-	// Spacing is the least time between two signals to a cluster.
-	Spacing time.Duration
-}
-
 // States knows what the agents of a hub keep. Its methods may be called from any goroutine.
 type States struct {
-	o       Options
+	hub     part.Hub
+	facts   Facts
+	spacing time.Duration
 	changed atomic.Bool // since Run looked
 
 	mu        sync.Mutex
@@ -57,9 +48,10 @@ type States struct {
 	notified  map[string]notified // by cluster
 }
 
-// New makes the states of a hub.
-func New(o Options) *States {
-	return &States{o: o, asks: map[string]*ask{}, manifests: map[string]manifest{}, notified: map[string]notified{}}
+// New makes the states of a hub. spacing is the least time between two signals to a cluster.
+func New(hub part.Hub, facts Facts, spacing time.Duration) *States {
+	return &States{hub: hub, facts: facts, spacing: spacing,
+		asks: map[string]*ask{}, manifests: map[string]manifest{}, notified: map[string]notified{}}
 }
 
 // ask is a command about the state that waits for its answer.
@@ -106,7 +98,7 @@ func (s *States) ask(ctx context.Context, agent string, c protocol.Command) (rep
 		defer s.mu.Unlock()
 		delete(s.asks, c.Request)
 	}()
-	if !s.o.Hub.CommandKeeper(agent, c) {
+	if !s.facts.CommandKeeper(agent, c) {
 		return protocol.StateReport{}, false
 	}
 	limit := time.NewTimer(answerTime)
@@ -122,7 +114,7 @@ func (s *States) ask(ctx context.Context, agent string, c protocol.Command) (rep
 
 // Read tells what the hub's agents of a cluster have: from their heartbeats, or by asking each for its manifest.
 func (s *States) Read(ctx context.Context, in contract.ReadStatesInput) (contract.ReadStatesResult, error) {
-	result := contract.ReadStatesResult{Agents: s.o.Hub.States(in.Cluster)}
+	result := contract.ReadStatesResult{Agents: s.facts.States(in.Cluster)}
 	if !in.Manifests {
 		return result, nil
 	}
@@ -179,7 +171,7 @@ func (s *States) readManifest(ctx context.Context, agent string) ([]fleet.StateL
 
 // Compare tells what the hub's agents lack of what they should have. It takes what Read has just read.
 func (s *States) Compare(ctx context.Context, in contract.CompareStatesInput) (contract.CompareStatesResult, error) {
-	agents := s.o.Hub.States(in.Cluster)
+	agents := s.facts.States(in.Cluster)
 	diffs := make([]fleet.StateDiff, len(agents))
 	eachKeeper(agents, func(i int, agent string) {
 		s.mu.Lock()
