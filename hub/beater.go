@@ -107,7 +107,7 @@ func (b beater) sendOne(ctx context.Context, d dueBeat) {
 // dropLocked tells the agent to stop an attempt whose result no longer counts.
 func (h *Hub) dropLocked(a *attempt, why string) {
 	if s := a.session; s.attempts[a.attemptKey] == a {
-		h.forget(a)
+		h.forgetLocked(a)
 		s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: a.task, Attempt: a.number, Reason: why})
 	}
 }

@@ -19,8 +19,8 @@ func (a *attempt) event(kind fleet.EventType, at time.Time) fleet.Event {
 	return fleet.Event{Type: kind, Time: at, EventData: data}
 }
 
-// publishRunning publishes that an agent has begun an attempt.
-func (h *Hub) publishRunning(a *attempt) {
+// publishRunningLocked publishes that an agent has begun an attempt.
+func (h *Hub) publishRunningLocked(a *attempt) {
 	e := a.event(fleet.EventTaskRunning, time.Now())
 	e.PreviousAgentID = a.input.TransferredFrom
 	if !a.queuedAt.IsZero() {
@@ -30,8 +30,8 @@ func (h *Hub) publishRunning(a *attempt) {
 	h.events.Publish(e)
 }
 
-// publishProgress publishes how far a task is, while somebody listens.
-func (h *Hub) publishProgress(a *attempt, now time.Time) {
+// publishProgressLocked publishes how far a task is, while somebody listens.
+func (h *Hub) publishProgressLocked(a *attempt, now time.Time) {
 	if a.progress == nil || a.published == *a.progress || now.Sub(a.publishedAt) < progressSpacing || !h.events.Wanted(now) {
 		return
 	}
@@ -42,9 +42,9 @@ func (h *Hub) publishProgress(a *attempt, now time.Time) {
 	h.events.Publish(e)
 }
 
-// publishEnded publishes the end of an attempt. Of one that brought no result it says what comes after it by the rule that
+// publishEndedLocked publishes the end of an attempt. Of one that brought no result it says what comes after it by the rule that
 // its task goes by. What a person must decide about, and what ends the task, visibility tells.
-func (h *Hub) publishEnded(a *attempt, report *contract.AttemptReport) {
+func (h *Hub) publishEndedLocked(a *attempt, report *contract.AttemptReport) {
 	now := time.Now()
 	if report.Outcome == fleet.AttemptCompleted {
 		e := a.event(fleet.EventTaskCompleted, now)
@@ -69,8 +69,8 @@ func (h *Hub) publishEnded(a *attempt, report *contract.AttemptReport) {
 	h.events.Publish(e)
 }
 
-// publishLiveness publishes that an agent is suspect, or is no longer.
-func (h *Hub) publishLiveness(s *session, judged fleet.Liveness, now time.Time) {
+// publishLivenessLocked publishes that an agent is suspect, or is no longer.
+func (h *Hub) publishLivenessLocked(s *session, judged fleet.Liveness, now time.Time) {
 	e := fleet.Event{Time: now, EventData: fleet.EventData{Cluster: s.cluster, AgentID: s.agent, Epoch: s.epoch}}
 	switch {
 	case judged == fleet.Alive && s.suspected:
@@ -85,23 +85,4 @@ func (h *Hub) publishLiveness(s *session, judged fleet.Liveness, now time.Time) 
 	}
 	s.suspected = judged != fleet.Alive
 	h.events.Publish(e)
-}
-
-// publishResult publishes the end of an attempt that its agent reported. claims are what the hub knows for certain, since the
-// attempt may be another hub's.
-func (h *Hub) publishResult(claims attemptClaims, cluster string, report contract.AttemptReport) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	a := &attempt{attemptKey: attemptKey{claims.Task, claims.Attempt}, taskType: claims.Type, tenant: claims.Tenant}
-	if s := h.sessions[claims.Agent]; s != nil && s.instance == claims.Instance {
-		if own := s.attempts[a.attemptKey]; own != nil {
-			a = own
-		}
-	}
-	if a.session == nil {
-		a.session = &session{agent: claims.Agent, cluster: cluster, instance: claims.Instance, epoch: claims.Epoch}
-	} else if !a.accepted {
-		h.publishRunning(a) // it ended before the agent's next poll
-	}
-	h.publishEnded(a, &report)
 }

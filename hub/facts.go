@@ -98,7 +98,7 @@ func (f facts) Agents(now time.Time) []health.Agent {
 				Slots:         s.registration.MaxTasks,
 				Stuck:         s.stuck(now),
 				Silence:       now.Sub(s.lastContact),
-				Interval:      f.hub.holdTime(s),
+				Interval:      f.hub.holdTimeLocked(s),
 				CPUPercent:    &metrics.CPUPercent,
 				MemoryPercent: &metrics.MemoryPercent,
 				DiskPercent:   &metrics.DiskPercent,
@@ -134,7 +134,7 @@ func (f facts) entries() []*workerpb.WorkerHeartbeat {
 	return entries
 }
 
-// brake is how a cluster's brake stands, for the cluster; nil: it is not engaged.
+// brakeLocked is how a cluster's brake stands, for the cluster; nil: it is not engaged.
 func (f facts) brake(cluster string) *fleet.BrakeHold {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
@@ -167,13 +167,13 @@ func (f facts) rejoin() {
 	defer h.mu.Unlock()
 	h.log.Warn("The hub was out of touch with Temporal; its agents register again", zap.Int("agents", len(h.sessions)))
 	for agent, s := range h.sessions {
-		h.returnUndelivered(s, "the hub was out of touch with Temporal")
+		h.returnUndeliveredLocked(s, "the hub was out of touch with Temporal")
 		delete(h.sessions, agent)
 		s.gone = true
 		clear(s.attempts)
-		h.closeListening(s, time.Now())
-		h.slotsChanged(s)
-		h.serve(s)
+		h.closeListeningLocked(s, time.Now())
+		h.slotsChangedLocked(s)
+		h.serveLocked(s)
 		s.signal()
 	}
 	h.reclaimer.soon.Send()

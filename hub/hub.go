@@ -206,13 +206,13 @@ func (h *Hub) Stop(ctx context.Context) {
 	}
 	h.stopping = true
 	for _, s := range h.sessions {
-		h.returnUndelivered(s, "the hub is stopping")
+		h.returnUndeliveredLocked(s, "the hub is stopping")
 		s.signal()
 	}
 	var released []laneRelease
 	for _, l := range h.lanes {
-		h.returnParked(l, "the hub is stopping")
-		released = append(released, l.release())
+		l.returnParkedLocked("the hub is stopping")
+		released = append(released, l.releaseLocked())
 	}
 	h.mu.Unlock()
 	var releasing sync.WaitGroup

@@ -123,7 +123,7 @@ func (j *joiner) update(cluster string, batch []*pendingJoin) (contract.JoinResp
 		return response, temporalProblem(err)
 	}
 	h.mu.Lock()
-	h.direct(response.Directive)
+	h.applyDirectiveLocked(response.Directive)
 	h.mu.Unlock()
 	h.events.Hint(cluster)
 	return response, nil

@@ -16,10 +16,9 @@ type leftover struct {
 	since    time.Time // when it was first listed as such
 }
 
-// takeLeftovers notes what an agent lists and the hub does not count. What it was told to drop and still has keeps a slot.
+// countLeftoversLocked notes what an agent lists and the hub does not count. What it was told to drop and still has keeps a slot.
 // An attempt that is listed for the first time may just have ended, with a poll that crossed its result: it keeps none.
-// The mutex is held.
-func (h *Hub) takeLeftovers(s *session, running []protocol.RunningAttempt, now time.Time) {
+func (h *Hub) countLeftoversLocked(s *session, running []protocol.RunningAttempt, now time.Time) {
 	var left map[attemptKey]*leftover // seldom any
 	for _, r := range running {
 		key := attemptKey{r.TaskID, r.Attempt}
@@ -55,7 +54,7 @@ func (h *Hub) takeLeftovers(s *session, running []protocol.RunningAttempt, now t
 }
 
 // leave notes an attempt that ends although its handler runs on: its slot stays in use until the agent no longer lists it.
-// Call it before the attempt is forgotten. The mutex is held.
+// Call it before the attempt is forgotten.
 func (s *session) leave(key attemptKey, l leftover) {
 	if s.leftovers == nil {
 		s.leftovers = map[attemptKey]*leftover{}

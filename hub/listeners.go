@@ -7,35 +7,35 @@ import (
 )
 
 // sendLog takes lines that an agent sends because somebody reads them.
-func (h *Hub) sendLog(_ context.Context, in *logInput) (*logOutput, error) {
-	agent, err := h.agentOf(in.Authorized)
+func (e endpoints) sendLog(_ context.Context, in *logInput) (*logOutput, error) {
+	agent, err := e.agentOf(in.Authorized)
 	if err != nil {
 		return nil, err
 	}
-	return &logOutput{Body: protocol.LogTaken{Watching: h.logs.Add(agent, in.TaskID, in.Body)}}, nil
+	return &logOutput{Body: protocol.LogTaken{Watching: e.hub.logs.Add(agent, in.TaskID, in.Body)}}, nil
 }
 
 // sendState hands an agent's report to the request that waits for it.
-func (h *Hub) sendState(_ context.Context, in *stateInput) (*stateOutput, error) {
-	agent, err := h.agentOf(in.Authorized)
+func (e endpoints) sendState(_ context.Context, in *stateInput) (*stateOutput, error) {
+	agent, err := e.agentOf(in.Authorized)
 	if err != nil {
 		return nil, err
 	}
 	if err := validateReport(&in.Body); err != nil {
 		return nil, err
 	}
-	return &stateOutput{Body: protocol.StateTaken{Awaited: h.states.Answer(agent, in.Body)}}, nil
+	return &stateOutput{Body: protocol.StateTaken{Awaited: e.hub.states.Answer(agent, in.Body)}}, nil
 }
 
 // agentOf is the agent whose session at this hub a request belongs to.
-func (h *Hub) agentOf(a Authorized) (string, error) {
-	claims, err := h.authorize(a)
+func (e endpoints) agentOf(a Authorized) (string, error) {
+	claims, err := e.authorize(a)
 	if err != nil {
 		return "", err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s, err := h.find(claims)
+	e.hub.mu.Lock()
+	defer e.hub.mu.Unlock()
+	s, err := e.hub.findLocked(claims)
 	if err != nil {
 		return "", err
 	}

@@ -96,9 +96,9 @@ func waitedInLane(task *workflowservice.PollActivityTaskQueueResponse) time.Dura
 	return max(0, task.GetStartedTime().AsTime().Sub(task.GetScheduledTime().AsTime()))
 }
 
-// noteAccepted counts how long an attempt waited until its agent had it, and if another agent was lost with the one
-// before, how long the failover took. The mutex is held.
-func (h *Hub) noteAccepted(a *attempt, now time.Time) {
+// countAcceptedLocked counts how long an attempt waited until its agent had it, and if another agent was lost with the one
+// before, how long the failover took.
+func (h *Hub) countAcceptedLocked(a *attempt, now time.Time) {
 	if a.takenAt.IsZero() {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 // there is something to say, else after the heartbeat interval.
 func (h *Hub) holdPoll(ctx context.Context, claims sessionClaims, conn *connection, poll protocol.Poll) (protocol.Polled, error) {
 	h.mu.Lock()
-	s, err := h.find(claims)
+	s, err := h.findLocked(claims)
 	if err != nil {
 		h.mu.Unlock()
 		return protocol.Polled{}, err
@@ -22,18 +22,18 @@ func (h *Hub) holdPoll(ctx context.Context, claims sessionClaims, conn *connecti
 		h.mu.Unlock()
 		return protocol.Polled{}, nil // a late duplicate of a poll that was answered
 	}
-	h.take(s, conn, poll, time.Now())
+	h.applyPollLocked(s, conn, poll, time.Now())
 	s.signal() // an older poll that is still held must end; this one looks at the outbox first
-	hold := time.NewTimer(h.holdTime(s))
+	hold := time.NewTimer(h.holdTimeLocked(s))
 	defer hold.Stop()
 	for waiting := !s.answerNow; ; {
 		if s.gone {
-			fenced := s.fenced
-			h.mu.Unlock()
-			if fenced {
+			defer h.mu.Unlock()
+			if s.fenced {
 				return protocol.Polled{}, fencedProblem()
 			}
-			return protocol.Polled{}, h.unknown(claims)
+			_, err := h.findLocked(claims)
+			return protocol.Polled{}, err
 		}
 		if s.sequence != poll.Sequence {
 			h.mu.Unlock()
@@ -41,7 +41,7 @@ func (h *Hub) holdPoll(ctx context.Context, claims sessionClaims, conn *connecti
 			return protocol.Polled{}, nil
 		}
 		if len(s.outbox) > 0 || len(s.commands) > 0 || !waiting || h.stopping {
-			answer := h.answer(s, time.Now())
+			answer := h.answerLocked(s, time.Now())
 			h.mu.Unlock()
 			return answer, nil
 		}
@@ -55,7 +55,7 @@ func (h *Hub) holdPoll(ctx context.Context, claims sessionClaims, conn *connecti
 			// in front), this does.
 			h.mu.Lock()
 			if s.sequence == poll.Sequence && !s.gone && s.disconnectedAt.IsZero() {
-				h.disconnected(s, time.Now())
+				h.disconnectedLocked(s, time.Now())
 			}
 			h.mu.Unlock()
 			return protocol.Polled{}, nil // nobody reads it
@@ -64,15 +64,8 @@ func (h *Hub) holdPoll(ctx context.Context, claims sessionClaims, conn *connecti
 	}
 }
 
-func (h *Hub) unknown(claims sessionClaims) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	_, err := h.find(claims)
-	return err
-}
-
-// answer empties the outbox and the commands into one answer. The mutex is held.
-func (h *Hub) answer(s *session, now time.Time) protocol.Polled {
+// answerLocked empties the outbox and the commands into one answer.
+func (h *Hub) answerLocked(s *session, now time.Time) protocol.Polled {
 	answer := protocol.Polled{Commands: s.commands, LeaseHeld: !h.lease.Fresh(now)}
 	for _, a := range s.outbox {
 		a.deliveredIn = s.sequence
@@ -86,12 +79,12 @@ func (h *Hub) answer(s *session, now time.Time) protocol.Polled {
 	return answer
 }
 
-// take brings the session up to date with a poll. The mutex is held.
-func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Time) {
-	s.health.Heartbeat(now.Sub(s.lastContact), h.holdTime(s), poll.Metrics, now)
+// applyPollLocked brings the session up to date with a poll.
+func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, now time.Time) {
+	s.health.Heartbeat(now.Sub(s.lastContact), h.holdTimeLocked(s), poll.Metrics, now)
 	s.sequence, s.lastContact, s.told = poll.Sequence, now, nil
 	s.attach(conn)
-	h.unhold(s, now)
+	h.unholdLocked(s, now)
 	s.metrics, s.counters, s.ownHealth, s.ownNote = poll.Metrics, poll.Counters, poll.Health, poll.HealthNote
 	if poll.Providers != nil {
 		s.access = poll.Providers
@@ -103,8 +96,8 @@ func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Ti
 	s.stopping = s.stopping || poll.Stopping
 	for _, r := range poll.Returned {
 		if a := s.attempts[attemptKey{r.TaskID, r.Attempt}]; a != nil && !a.accepted {
-			h.forget(a)
-			h.giveBack(a, "the agent handed it back")
+			h.forgetLocked(a)
+			h.giveBackLocked(a, "the agent handed it back")
 		}
 	}
 	listed := make(map[attemptKey]bool, len(poll.Running))
@@ -113,36 +106,36 @@ func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Ti
 		key := attemptKey{r.TaskID, r.Attempt}
 		listed[key] = true
 		if a := s.attempts[key]; a != nil {
-			h.update(a, r, now)
+			h.applyRunningLocked(a, r, now)
 			if h.overdue(a, r, now) {
 				overdue = append(overdue, a)
 			}
 		}
 	}
-	h.takeLeftovers(s, poll.Running, now)
+	h.countLeftoversLocked(s, poll.Running, now)
 	for _, a := range overdue {
-		h.endOverdue(a, now)
+		h.endOverdueLocked(a, now)
 	}
-	h.settleUnlisted(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 && a.deliveredIn < poll.Sequence })
+	h.settleUnlistedLocked(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 && a.deliveredIn < poll.Sequence })
 	if s.stopping {
-		h.returnUndelivered(s, "the agent is stopping")
+		h.returnUndeliveredLocked(s, "the agent is stopping")
 	}
-	h.slotsChanged(s)
+	h.slotsChangedLocked(s)
 }
 
-// update takes what the agent says of one running attempt, and tells listeners what is new. The mutex is held.
-func (h *Hub) update(a *attempt, r protocol.RunningAttempt, now time.Time) {
+// applyRunningLocked takes what the agent says of one running attempt, and tells listeners what is new.
+func (h *Hub) applyRunningLocked(a *attempt, r protocol.RunningAttempt, now time.Time) {
 	accepted := a.accepted
-	a.update(r, now)
+	a.apply(r, now)
 	if !accepted {
-		h.noteAccepted(a, now)
-		h.publishRunning(a)
+		h.countAcceptedLocked(a, now)
+		h.publishRunningLocked(a)
 	}
-	h.publishProgress(a, now)
+	h.publishProgressLocked(a, now)
 }
 
-// update takes what the agent says of one running attempt; the first time is its acceptance.
-func (a *attempt) update(r protocol.RunningAttempt, now time.Time) {
+// applyRunningLocked takes what the agent says of one running attempt; the first time is its acceptance.
+func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 	if !a.accepted {
 		a.accepted, a.startedAt, a.aliveAt = true, now, now
 		if r.StartedAt != nil {
@@ -160,24 +153,24 @@ func (a *attempt) update(r protocol.RunningAttempt, now time.Time) {
 	}
 }
 
-// settleUnlisted ends the attempts that the agent should have listed and did not: one it never took goes back to its
-// lane, one it had is lost. The mutex is held.
-func (h *Hub) settleUnlisted(s *session, listed map[attemptKey]bool, shouldList func(*attempt) bool) {
+// settleUnlistedLocked ends the attempts that the agent should have listed and did not: one it never took goes back to its
+// lane, one it had is lost.
+func (h *Hub) settleUnlistedLocked(s *session, listed map[attemptKey]bool, shouldList func(*attempt) bool) {
 	for key, a := range s.attempts {
 		if listed[key] || !shouldList(a) {
 			continue
 		}
-		h.forget(a)
+		h.forgetLocked(a)
 		if !a.accepted {
-			h.giveBack(a, "the agent did not receive it")
+			h.giveBackLocked(a, "the agent did not receive it")
 			continue
 		}
-		h.lose(a, "the agent no longer has the attempt", 0) // it says itself that it has stopped
+		h.loseLocked(a, "the agent no longer has the attempt", 0) // it says itself that it has stopped
 	}
 }
 
-// forget takes an attempt out of its session; the caller says what becomes of it. The mutex is held.
-func (h *Hub) forget(a *attempt) {
+// forgetLocked takes an attempt out of its session; the caller says what becomes of it.
+func (h *Hub) forgetLocked(a *attempt) {
 	s := a.session
 	if s.attempts[a.attemptKey] != a {
 		return
@@ -189,12 +182,12 @@ func (h *Hub) forget(a *attempt) {
 			break
 		}
 	}
-	h.slotsChanged(s)
+	h.slotsChangedLocked(s)
 }
 
-// lose reports an attempt that may have begun and will bring no result. lease is how long the agent may still go on
-// with it. The mutex is held.
-func (h *Hub) lose(a *attempt, why string, lease time.Duration) {
+// loseLocked reports an attempt that may have begun and will bring no result. lease is how long the agent may still go on
+// with it.
+func (h *Hub) loseLocked(a *attempt, why string, lease time.Duration) {
 	h.metrics.lost.Inc()
 	a.traceFailed(why)
 	now := time.Now().UTC()
@@ -214,6 +207,6 @@ func (h *Hub) fail(a *attempt, report contract.AttemptReport) {
 	h.responder.fail(a.token, report, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.publishEnded(a, &report)
+		h.publishEndedLocked(a, &report)
 	})
 }

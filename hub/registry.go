@@ -21,7 +21,7 @@ func (s *session) workerEntry(now time.Time) *workerpb.WorkerHeartbeat {
 	if s.stopping {
 		status = enumspb.WORKER_STATUS_SHUTTING_DOWN
 	}
-	s.noteWork(now)
+	s.markWork(now)
 	level, score := s.health.Last()
 	return &workerpb.WorkerHeartbeat{
 		WorkerInstanceKey: s.instance,

@@ -78,8 +78,8 @@ func (s *session) targets(d contract.Directive) []string {
 	return ids
 }
 
-// direct takes a cluster's directive, unless a newer one is known. The mutex is held.
-func (h *Hub) direct(d contract.Directive) {
+// applyDirectiveLocked takes a cluster's directive, unless a newer one is known.
+func (h *Hub) applyDirectiveLocked(d contract.Directive) {
 	if known, ok := h.directives[d.Cluster]; ok && !d.Replaces(&known) {
 		return
 	}
@@ -90,18 +90,18 @@ func (h *Hub) direct(d contract.Directive) {
 		switch {
 		case s.cluster != d.Cluster:
 		case d.Fenced(s.agent, s.epoch):
-			h.end(s, ending{reason: "a newer process took its agent id", fenced: true, lease: h.leaseLeft(s, now), at: now})
+			h.endLocked(s, ending{reason: "a newer process took its agent id", fenced: true, lease: h.leaseLeftLocked(s, now), at: now})
 		case d.Ended(s.token):
-			h.end(s, ending{reason: "its join token was revoked, and its session ended with it", revoked: true, lease: h.leaseLeft(s, now), at: now})
+			h.endLocked(s, ending{reason: "its join token was revoked, and its session ended with it", revoked: true, lease: h.leaseLeftLocked(s, now), at: now})
 		default:
-			h.serve(s)
-			h.tellRole(s)
+			h.serveLocked(s)
+			h.sendRoleLocked(s)
 		}
 	}
 }
 
-// tellRole tells an agent its role when it changed. The mutex is held.
-func (h *Hub) tellRole(s *session) {
+// sendRoleLocked tells an agent its role when it changed.
+func (h *Hub) sendRoleLocked(s *session) {
 	d := h.directives[s.cluster]
 	role := protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleMember, Leader: d.Leader, Epoch: d.LeaderEpoch, Shards: s.owns(d), Targets: s.targets(d)}
 	switch {
@@ -122,27 +122,26 @@ func (h *Hub) tellRole(s *session) {
 	s.command(role)
 }
 
-// leaseOf is how long the hub waits after its last answer before a session's agent has certainly stopped. The mutex is
-// held.
-func (h *Hub) leaseOf(s *session) time.Duration {
+// leaseOfLocked is how long the hub waits after its last answer before a session's agent has certainly stopped.
+func (h *Hub) leaseOfLocked(s *session) time.Duration {
 	d := h.directives[s.cluster]
 	return h.config.Timing.Lease(d.Mode, d.RoleLease.Or(fleet.DefaultRoleLease))
 }
 
-// holdTime is the longest that a poll of a session is held, and so the longest between two looks at the agent. The mutex is held.
-func (h *Hub) holdTime(s *session) time.Duration {
+// holdTimeLocked is the longest that a poll of a session is held, and so the longest between two looks at the agent.
+func (h *Hub) holdTimeLocked(s *session) time.Duration {
 	d := h.directives[s.cluster]
-	hold := h.config.Timing.Hold(h.leaseOf(s))
+	hold := h.config.Timing.Hold(h.leaseOfLocked(s))
 	if d.Mode == fleet.ActiveActive {
 		return hold
 	}
 	return min(hold, d.ElectionInterval.Or(hold))
 }
 
-// leaseLeft is how long from now a session's agent may still go on with fenced work and its roles. The mutex is held.
-func (h *Hub) leaseLeft(s *session, now time.Time) time.Duration {
+// leaseLeftLocked is how long from now a session's agent may still go on with fenced work and its roles.
+func (h *Hub) leaseLeftLocked(s *session, now time.Time) time.Duration {
 	if plantLeaseIgnored {
 		return 0
 	}
-	return max(0, s.answeredAt.Add(h.leaseOf(s)).Sub(now))
+	return max(0, s.answeredAt.Add(h.leaseOfLocked(s)).Sub(now))
 }

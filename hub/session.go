@@ -150,8 +150,8 @@ func (s *session) limit(d contract.Directive) {
 	}
 }
 
-// noteWork keeps when the session last had work.
-func (s *session) noteWork(now time.Time) {
+// markWork records when the session last had work.
+func (s *session) markWork(now time.Time) {
 	had := s.busy
 	s.busy = len(s.attempts)+s.occupied() > 0
 	if had || s.busy {

@@ -123,7 +123,7 @@ func (f *fakeTemporal) RespondActivityTaskFailed(_ context.Context, in *workflow
 	return &workflowservice.RespondActivityTaskFailedResponse{}, f.take(report{string(in.GetTaskToken()), "failed", r})
 }
 
-// take takes the first end of an attempt; later ones are told that there is no such attempt, as Temporal does.
+// applyPollLocked takes the first end of an attempt; later ones are told that there is no such attempt, as Temporal does.
 func (f *fakeTemporal) take(r report) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -206,6 +206,8 @@ func (u fakeUpdate) Get(_ context.Context, into any) error {
 // bench is a hub on a fakeTemporal, in a bubble where time passes when everybody waits.
 type bench struct {
 	*Hub
+	activities
+	endpoints
 	t        *testing.T
 	temporal *fakeTemporal
 	registry *prometheus.Registry
@@ -221,6 +223,7 @@ func inBubble(t *testing.T, config Config, test func(t *testing.T, b *bench)) {
 		b.Hub, err = New(Options{ID: "hub-1", Client: fakeClient{temporal: b.temporal}, Namespace: "default",
 			Registerer: b.registry, Key: []byte("0123456789abcdef"), Config: config})
 		require.NoError(t, err)
+		b.activities, b.endpoints = activities{b.Hub}, endpoints{b.Hub}
 		b.lease.Renewed(time.Now().Add(24 * time.Hour))
 		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: fleet.ActiveActive}
 		b.start(detector{b.Hub}, b.logs)
@@ -288,6 +291,12 @@ func (p *peer) pollAs(ctx context.Context, seq int64, change ...func(*protocol.P
 	return answers
 }
 
+// settled settles an attempt of an agent that has reported its end.
+func (b *bench) settled(c sessionClaims, key attemptKey, outcome fleet.AttemptOutcome) {
+	b.settle(&attemptClaims{Task: key.task, Attempt: key.number, Agent: c.Agent, Instance: c.Instance}, c.Cluster,
+		&protocol.Result{Outcome: outcome}, &contract.AttemptReport{Outcome: outcome})
+}
+
 // cancelAttempt cancels an attempt as the server's command does.
 func (b *bench) cancelAttempt(a *attempt) { facts{b.Hub}.cancel(a.token) }
 
@@ -302,7 +311,7 @@ func (p *peer) session() *session {
 func (p *peer) hangUp() {
 	p.b.mu.Lock()
 	if s := p.b.sessions[p.claims.Agent]; s != nil && s.conn == p.conn {
-		p.b.disconnected(s, time.Now())
+		p.b.disconnectedLocked(s, time.Now())
 	}
 	p.b.mu.Unlock()
 	p.conn = &connection{}

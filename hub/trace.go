@@ -18,7 +18,7 @@ const temporalTraceField = "_tracer-data"
 
 // traceDelivery begins the span of a delivery, from the lane until an agent has accepted it, in the trace of its task.
 // Where nobody traces, what the task was given is only passed on.
-func (h *Hub) traceDelivery(a *attempt, header *commonpb.Header) {
+func (a *attempt) traceDelivery(h *Hub, header *commonpb.Header) {
 	carrier := propagation.MapCarrier{}
 	if payload := header.GetFields()[temporalTraceField]; payload != nil {
 		_ = converter.GetDefaultDataConverter().FromPayload(payload, &carrier) // by whom ever it was written: without it there is no trace

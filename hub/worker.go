@@ -11,8 +11,12 @@ import (
 	"mainstay.dev/mainstay/hub/lease"
 )
 
+// activities are what clusters, failovers, drains and gateways ask of a hub, on its own queue.
+type activities struct{ hub *Hub }
+
 // startWorker runs the activities that must run in this hub.
 func (h *Hub) startWorker() error {
+	own := activities{h}
 	w := sdkworker.New(h.client, contract.HubQueue(h.id), sdkworker.Options{
 		Identity:                         h.identity(),
 		DisableWorkflowWorker:            true,
@@ -21,14 +25,14 @@ func (h *Hub) startWorker() error {
 		DefaultHeartbeatThrottleInterval: lease.Beat,
 	})
 	for name, do := range map[string]any{
-		contract.HoldLeaseActivity:     h.holdLease,
-		contract.DirectActivity:        h.directActivity,
-		contract.EvacuateActivity:      h.evacuate,
-		contract.StopWorkActivity:      h.stopWork,
-		contract.AwaitIdleActivity:     h.awaitIdle,
-		contract.ReleaseBrakeActivity:  h.releaseBrake,
-		contract.ReadTasksActivity:     h.readTasks,
-		contract.HoldsAttemptsActivity: h.holdsAttempts,
+		contract.HoldLeaseActivity:     own.holdLease,
+		contract.DirectActivity:        own.direct,
+		contract.EvacuateActivity:      own.evacuate,
+		contract.StopWorkActivity:      own.stopWork,
+		contract.AwaitIdleActivity:     own.awaitIdle,
+		contract.ReleaseBrakeActivity:  own.releaseBrake,
+		contract.ReadTasksActivity:     own.readTasks,
+		contract.HoldsAttemptsActivity: own.holdsAttempts,
 		contract.ReadStatesActivity:    untilStopped(h, h.states.Read),
 		contract.CompareStatesActivity: untilStopped(h, h.states.Compare),
 		contract.ReadEntriesActivity:   untilStopped(h, h.states.ReadEntries),
@@ -57,20 +61,20 @@ func untilStopped[In, Out any](h *Hub, read func(context.Context, In) (Out, erro
 }
 
 // holdLease holds the hub's lease until the hub stops.
-func (h *Hub) holdLease(ctx context.Context, in contract.HoldLeaseInput) error {
+func (c activities) holdLease(ctx context.Context, in contract.HoldLeaseInput) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(h.run, cancel)()
-	if err := h.lease.Hold(ctx, in); h.run.Err() == nil {
+	defer context.AfterFunc(c.hub.run, cancel)()
+	if err := c.hub.lease.Hold(ctx, in); c.hub.run.Err() == nil {
 		return err
 	}
 	return nil
 }
 
-// directActivity takes a cluster's directive.
-func (h *Hub) directActivity(_ context.Context, d contract.Directive) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.direct(d)
+// direct takes a cluster's directive.
+func (c activities) direct(_ context.Context, d contract.Directive) error {
+	c.hub.mu.Lock()
+	defer c.hub.mu.Unlock()
+	c.hub.applyDirectiveLocked(d)
 	return nil
 }
