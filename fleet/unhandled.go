@@ -12,6 +12,7 @@ type UnhandledTask struct {
 	Type         string
 	Agent        string // the one it is pinned to
 	Capabilities []string
+	Safety       RetrySafety
 	Since        time.Time
 }
 
@@ -25,7 +26,7 @@ func (c *Cluster) UnhandledTroubles(tasks []UnhandledTask) []Trouble {
 	index := map[string]int{}
 	for i := range tasks {
 		t := &tasks[i]
-		key := t.Type + " " + t.Agent + " " + strings.Join(sortedSet(t.Capabilities), "+")
+		key := t.Type + " " + t.Agent + " " + strings.Join(sortedSet(t.Capabilities), "+") + " " + string(t.Safety)
 		at, seen := index[key]
 		if !seen {
 			at = -1
@@ -63,7 +64,9 @@ func (c *Cluster) WhyUnhandled(t *UnhandledTask) string {
 // unhandled is the problem of one task; What is who does not handle it.
 func (c *Cluster) unhandled(t *UnhandledTask) (Trouble, bool) {
 	takers := c.takersOf(t)
-	runs := func(m *Member) bool { return HasAll(m.Capabilities, t.Capabilities) && handles(m, t.Type) }
+	runs := func(m *Member) bool {
+		return HasAll(m.Capabilities, t.Capabilities) && handles(m, t.Type) && m.endsTree(t.Type, t.Safety)
+	}
 	if len(takers) == 0 || slices.ContainsFunc(takers, runs) {
 		return Trouble{}, false
 	}
@@ -92,6 +95,12 @@ func (c *Cluster) unhandled(t *UnhandledTask) (Trouble, bool) {
 	}
 	if only != "" {
 		p.Do = "Give " + only + " a handler for it, or cancel them: they are offered to it again and again until they expire."
+	}
+	able := slices.DeleteFunc(slices.Clone(takers), func(m *Member) bool { return !HasAll(m.Capabilities, t.Capabilities) || !handles(m, t.Type) })
+	if lackTreeEnd(able, t.Type, t.Safety) {
+		p.What, p.Do = "no agent that handles it "+treeEndWords(t.Safety), strings.ToUpper(treeEndDo[:1])+treeEndDo[1:]+"."
+		p.Why = "agents of this release on Linux do"
+		return p, true
 	}
 	p.Why = c.whyUnhandled(takers, runs, t.Agent != "")
 	return p, true

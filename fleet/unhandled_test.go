@@ -76,6 +76,11 @@ func TestUnhandledTroubles(t *testing.T) {
 			cluster: Cluster{Config: ClusterConfig{ReplicationMode: Sharded}, Members: []Member{echo, render}}, tasks: []UnhandledTask{resize},
 			what: []string{"1 task of type resize in cluster c: no agent handles it"}, why: []string{"2 agents could be given it, and handle echo, render"}, todo: []string{"Start an agent that handles it" + offered},
 		},
+		"nobody ends the processes of a command": {
+			cluster: Cluster{Members: []Member{echo, member("r", AgentOnline, "exec")}}, tasks: []UnhandledTask{{Type: "exec", Safety: Fenced, Since: since}},
+			what: []string{"1 task of type exec in cluster c: no agent that handles it ends all processes of a command when it is lost, as a task of type exec that is fenced needs"},
+			why:  []string{"agents of this release on Linux do"}, todo: []string{"Start an agent of this release on Linux, or submit such work as idempotent."},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

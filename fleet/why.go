@@ -94,6 +94,8 @@ func whyOne(c *Cluster, m *Member, who string, w Waiting) string {
 		return fmt.Sprintf("%s does not have %s", who, capabilityWords(missing))
 	case !handles(m, w.Spec.Type):
 		return fmt.Sprintf("%s does not handle tasks of type %s", who, w.Spec.Type)
+	case !m.endsTree(w.Spec.Type, w.Spec.Safety()):
+		return fmt.Sprintf("%s is not one that %s: %s", who, treeEndWords(w.Spec.Safety()), treeEndDo)
 	case m.Status == AgentSuspect:
 		return fmt.Sprintf("%s is not answering%s; the task waits for it", who, sinceWords(m))
 	case c.busy(m, w.Running):
@@ -113,6 +115,10 @@ func whyAnyone(c *Cluster, serving []*Member, w Waiting) string {
 	if len(able) == 0 {
 		return fmt.Sprintf("no online agent of cluster %s that could take it handles tasks of type %s", name, w.Spec.Type)
 	}
+	if lackTreeEnd(able, w.Spec.Type, w.Spec.Safety()) {
+		return fmt.Sprintf("no online agent of cluster %s that could take it %s: %s", name, treeEndWords(w.Spec.Safety()), treeEndDo)
+	}
+	able = slices.DeleteFunc(able, func(m *Member) bool { return !m.endsTree(w.Spec.Type, w.Spec.Safety()) })
 	who, slots := fmt.Sprintf("the %d agents of cluster %s", len(able), name), 0
 	if len(able) == 1 {
 		who = "the only agent of cluster " + name

@@ -22,6 +22,7 @@ func TestWhyWaiting(t *testing.T) {
 	can := func(capabilities ...string) func(*Member) { return func(m *Member) { m.Capabilities = capabilities } }
 	slots := func(n int) func(*Member) { return func(m *Member) { m.MaxTasks = n } }
 	onlyBuild := func(m *Member) { m.TaskTypes = []string{"build"} }
+	endsTrees := func(m *Member) { m.EndsProcessTrees = true }
 	of := func(members ...Member) Cluster { return Cluster{Members: members} }
 	paused := func(c Cluster, pauses ...Pause) Cluster { c.Pauses = pauses; return c }
 	led := func(leader string, members ...Member) Cluster {
@@ -56,6 +57,8 @@ func TestWhyWaiting(t *testing.T) {
 		"nobody has both":        {of(online("a", can("gpu")), online("b", can("arm"))), Waiting{}, needs("gpu", "arm"), "no online agent of cluster c has all of the required capabilities arm, gpu"},
 		"one that has is away":   {of(online("a"), online("b", can("gpu"), status(AgentOffline))), Waiting{}, needs("gpu"), "no online agent of cluster c has the required capability gpu; agent b would, but it is offline since " + at},
 		"nobody handles it":      {of(online("a", onlyBuild)), Waiting{}, TaskSpec{Type: "exec"}, "no online agent of cluster c that could take it handles tasks of type exec"},
+		"nobody ends trees":      {of(online("a"), online("b")), Waiting{}, TaskSpec{Type: "exec", RetrySafety: AtMostOnce}, "no online agent of cluster c that could take it ends all processes of a command when it is lost, as a task of type exec that is at_most_once needs: start an agent of this release on Linux, or submit such work as idempotent"},
+		"one that does is busy":  {of(online("a", endsTrees), online("b")), Waiting{Running: full}, TaskSpec{Type: "exec", RetrySafety: Fenced}, "all 2 slots of the only agent of cluster c that could take it are in use"},
 
 		"cluster paused":           {paused(of(online("a")), Pause{Since: since, Reason: "new disks"}), Waiting{}, TaskSpec{}, "cluster c is paused since " + at + ": new disks"},
 		"cluster and lane paused":  {paused(of(), Pause{Since: since}, Pause{Lane: "default", Since: since, Reason: "x"}), Waiting{}, TaskSpec{}, "cluster c is paused since " + at},
@@ -76,6 +79,8 @@ func TestWhyWaiting(t *testing.T) {
 		"pinned, has a slot":     {of(online("a")), Waiting{Running: map[string]int{"a": 0}}, pinned, "waiting for agent a to take it"},
 		"pinned, incapable":      {of(online("a", can("arm"))), Waiting{}, TaskSpec{Agent: "a", RequiredCapabilities: []string{"gpu", "arm"}}, "agent a does not have the required capability gpu"},
 		"pinned, another's type": {of(online("a", onlyBuild)), Waiting{}, TaskSpec{Agent: "a", Type: "exec"}, "agent a does not handle tasks of type exec"},
+
+		"pinned, leaves trees": {of(online("a")), Waiting{}, TaskSpec{Agent: "a", Type: "exec", RetrySafety: Fenced}, "agent a is not one that ends all processes of a command when it is lost, as a task of type exec that is fenced needs: start an agent of this release on Linux, or submit such work as idempotent"},
 
 		"leader is busy":     {led("a", online("a"), online("b")), Waiting{Running: full}, TaskSpec{}, "agent a, the leader of cluster c, is busy: all 2 slots are in use"},
 		"leader has a slot":  {led("a", online("a"), online("b")), Waiting{}, TaskSpec{}, "waiting for agent a, the leader of cluster c, to take it"},

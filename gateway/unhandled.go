@@ -27,7 +27,7 @@ func (g *Gateway) unhandledTasks(ctx context.Context) (u unhandled, err error) {
 	u = unhandled{byCluster: map[string][]fleet.UnhandledTask{}, more: next != ""}
 	for _, info := range infos {
 		t := taskOf(info)
-		task := fleet.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.required}
+		task := fleet.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.required, Safety: t.safety}
 		contract.Decode(info.GetSearchAttributes().GetIndexedFields()[contract.AttrStatusAt.GetName()], &task.Since) // else: not known since when
 		u.byCluster[t.Cluster] = append(u.byCluster[t.Cluster], task)
 	}
@@ -57,7 +57,7 @@ func (t *Task) whyUnhandled(c *fleet.Cluster) string {
 	if t.Status != fleet.TaskRetryWait || !t.unhandled {
 		return ""
 	}
-	why := c.WhyUnhandled(&fleet.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.required})
+	why := c.WhyUnhandled(&fleet.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.required, Safety: t.safety})
 	if why != "" && t.NextAttemptAt != nil {
 		why += "; it is offered again at " + t.NextAttemptAt.UTC().Format(time.RFC3339)
 	}

@@ -68,7 +68,7 @@ func (h *Hub) holdPoll(ctx context.Context, claims sessionClaims, conn *connecti
 func (h *Hub) answerLocked(s *session, now time.Time) protocol.Polled {
 	answer := protocol.Polled{Commands: s.commands, LeaseHeld: !h.lease.Fresh(now)}
 	for _, a := range s.outbox {
-		a.deliveredIn = s.sequence
+		a.deliveredIn, a.deliveredOn = s.sequence, s.conn
 		answer.Assignments = append(answer.Assignments, a.assignment())
 	}
 	s.told = s.commands
@@ -97,6 +97,10 @@ func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, 
 	for _, r := range poll.Returned {
 		if a := s.attempts[attemptKey{r.TaskID, r.Attempt}]; a != nil && !a.accepted {
 			h.forgetLocked(a)
+			if r.Unreadable != "" {
+				h.giveBackUnreceivedLocked(a, "agent "+s.agent+" cannot read it: "+r.Unreadable)
+				continue
+			}
 			h.giveBackLocked(a, "the agent handed it back")
 		}
 	}
@@ -116,7 +120,7 @@ func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, 
 	for _, a := range overdue {
 		h.endOverdueLocked(a, now)
 	}
-	h.settleUnlistedLocked(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 && a.deliveredIn < poll.Sequence })
+	h.settleUnlistedLocked(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 && a.deliveredIn < poll.Sequence }, h.giveBackUnlistedLocked)
 	if s.stopping {
 		h.returnUndeliveredLocked(s, "the agent is stopping")
 	}
@@ -134,7 +138,7 @@ func (h *Hub) applyRunningLocked(a *attempt, r protocol.RunningAttempt, now time
 	h.publishProgressLocked(a, now)
 }
 
-// applyRunningLocked takes what the agent says of one running attempt; the first time is its acceptance.
+// apply takes what the agent says of one running attempt; the first time is its acceptance.
 func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 	if !a.accepted {
 		a.accepted, a.startedAt, a.aliveAt = true, now, now
@@ -154,19 +158,32 @@ func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 }
 
 // settleUnlistedLocked ends the attempts that the agent should have listed and did not: one it never took goes back to its
-// lane, one it had is lost.
-func (h *Hub) settleUnlistedLocked(s *session, listed map[attemptKey]bool, shouldList func(*attempt) bool) {
+// lane with giveBack, one it had is lost.
+func (h *Hub) settleUnlistedLocked(s *session, listed map[attemptKey]bool, shouldList func(*attempt) bool,
+	giveBack func(a *attempt, why string),
+) {
 	for key, a := range s.attempts {
 		if listed[key] || !shouldList(a) {
 			continue
 		}
 		h.forgetLocked(a)
 		if !a.accepted {
-			h.giveBackLocked(a, "the agent did not receive it")
+			giveBack(a, "the agent did not receive it")
 			continue
 		}
 		h.loseLocked(a, "the agent no longer has the attempt", 0) // it says itself that it has stopped
 	}
+}
+
+// giveBackUnlistedLocked gives back an attempt that the agent's next poll does not list. Where that poll came on the connection that the
+// answerLocked went over, the answer had arrived, so the agent did not heed the assignment although it lives. On another connection the
+// poll may have been sent before the answer arrived, or the answer was lost.
+func (h *Hub) giveBackUnlistedLocked(a *attempt, why string) {
+	if a.deliveredOn == a.session.conn {
+		h.giveBackUnreceivedLocked(a, "agent "+a.session.agent+" was given it and did not list it in its next poll")
+		return
+	}
+	h.giveBackLocked(a, why)
 }
 
 // forgetLocked takes an attempt out of its session; the caller says what becomes of it.

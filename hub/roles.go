@@ -80,8 +80,12 @@ func (s *session) targets(d contract.Directive) []string {
 
 // applyDirectiveLocked takes a cluster's directive, unless a newer one is known.
 func (h *Hub) applyDirectiveLocked(d contract.Directive) {
-	if known, ok := h.directives[d.Cluster]; ok && !d.Replaces(&known) {
+	known, ok := h.directives[d.Cluster]
+	if ok && !d.Replaces(&known) {
 		return
+	}
+	if d.Mode != known.Mode { // the agents of an active_active cluster share no state
+		h.states.Changed()
 	}
 	h.directives[d.Cluster] = d
 	h.events.Hint(d.Cluster)

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
 )
 
@@ -25,13 +24,29 @@ const (
 type notified struct {
 	digests []string
 	at      time.Time
+	// again says that the cluster may have forgotten it: a cluster drops what a hub without members sent.
+	again bool
 }
 
 // Changed says that a session's state, or which sessions there are, changed.
 func (s *States) Changed() { s.changed.Store(true) }
 
-// Run notifies clusters when the states of their agents have changed, until the context ends. While nobody writes, no
-// cluster is notified.
+// Rejoined says that an agent of a cluster has joined again: the cluster may have forgotten what it was told while the agent
+// was away. A new session's first poll brings its state; one that goes on has it already.
+func (s *States) Rejoined(cluster string, hasState bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last, known := s.notified[cluster]; known {
+		last.again = true
+		s.notified[cluster] = last
+		if hasState {
+			s.Changed()
+		}
+	}
+}
+
+// Run notifies clusters when the states of their agents have changed, until the context ends. While nobody
+// writes and no agent comes or goes, no cluster is notified.
 func (s *States) Run(ctx context.Context) {
 	part.Every(ctx, look, func(now time.Time) {
 		if s.changed.Swap(false) {
@@ -57,9 +72,8 @@ func (s *States) due(byCluster map[string][]string, now time.Time) map[string][]
 		digests = slices.Compact(digests)
 		digests = digests[:min(len(digests), maxDigests)]
 		last, known := s.notified[cluster]
-		quiet := !known && slices.Equal(digests, []string{fleet.EmptyState})
 		switch {
-		case quiet || known && slices.Equal(digests, last.digests):
+		case known && !last.again && slices.Equal(digests, last.digests):
 		case known && now.Sub(last.at) < s.spacing:
 			s.Changed() // later
 		default:
