@@ -69,7 +69,7 @@ func (d detector) reprieveLocked(cluster string, now time.Time) {
 	}
 }
 
-// holdLocked keeps a lost session and its attempts while the brake is engaged, and tells the cluster once.
+// holdLocked keeps a lost session and its attempts while the brake is engaged, and notifies the cluster once.
 func (d detector) holdLocked(s *session, now time.Time) {
 	h := d.hub
 	if s.held {

@@ -69,7 +69,7 @@ func (h *Hub) disconnectedLocked(s *session, now time.Time) {
 	h.slotsChangedLocked(s)
 }
 
-// attach notes that a session polls on this connection.
+// attach makes this the connection that the session polls on.
 func (s *session) attach(conn *connection) {
 	s.disconnectedAt = time.Time{}
 	if conn == nil || s.conn == conn {

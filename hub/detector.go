@@ -91,7 +91,7 @@ type ending struct {
 	at      time.Time
 }
 
-// endLocked closes a session: its attempts are lost or given back, its lanes released, and the cluster is told.
+// endLocked closes a session: its attempts are lost or given back, its lanes released, and the cluster is notified.
 func (h *Hub) endLocked(s *session, e ending) {
 	if s.gone {
 		return

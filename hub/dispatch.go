@@ -85,7 +85,7 @@ func (h *Hub) assignLocked(s *session, a *attempt) {
 	s.signal()
 }
 
-// assignment is what the agent is told of an attempt.
+// assignment is the message that gives an agent the attempt.
 func (a *attempt) assignment() protocol.Assignment {
 	spec := &a.input.Spec
 	return protocol.Assignment{
@@ -136,7 +136,7 @@ func (l *lane) returnParkedLocked(why string) {
 	l.parked = nil
 }
 
-// returnUndeliveredLocked returns what a session was assigned but never told.
+// returnUndeliveredLocked returns what a session was assigned but was never sent.
 func (h *Hub) returnUndeliveredLocked(s *session, why string) {
 	h.returnUndeliveredIfLocked(s, why, func(*attempt) bool { return true })
 }

@@ -16,8 +16,8 @@ import (
 // idleLook is how often a drain looks whether the agent has finished.
 const idleLook = 100 * time.Millisecond
 
-// stopWork keeps new work from an agent, takes back what it was not told of yet, and lists what it has once the agent has
-// answered for all that it was told of. Nothing arrives at the agent after it. It may be repeated.
+// stopWork keeps new work from an agent, takes back what was not sent to it yet, and lists what it has once the agent has
+// confirmed all that was sent. Nothing arrives at the agent after it. It may be repeated.
 func (c activities) stopWork(ctx context.Context, in contract.StopWorkInput) (contract.StopWorkResult, error) {
 	tick := time.NewTicker(idleLook)
 	defer tick.Stop()
@@ -71,7 +71,7 @@ func (c activities) awaitIdle(ctx context.Context, in contract.AwaitIdleInput) e
 		case !here:
 			return noSession()
 		case idle:
-			c.hub.registry.Soon() // whoever looks now sees that it is idle
+			c.hub.registry.Soon() // so that scaling sees that it is idle
 			return nil
 		}
 		activity.RecordHeartbeat(ctx)
@@ -90,7 +90,7 @@ func (s *session) cordoned(d contract.Directive) bool {
 	return (listed || s.cordonedUntil > d.Version) && !plantCordonIgnored
 }
 
-// drainWork is what a drain tells of an attempt. Of one that was re-attached after a restart the task is not known.
+// drainWork is what a drain reports of an attempt. Of one that was re-attached after a restart the task is not known.
 func (a *attempt) drainWork() fleet.DrainWork {
 	work := fleet.DrainWork{TaskID: a.task, Attempt: a.number}
 	if spec := &a.input.Spec; spec.Type != "" {

@@ -19,7 +19,7 @@ const (
 	maxPollBytes = 8 << 20
 	// maxLogBytes bounds log lines: a character of text may take six bytes of JSON.
 	maxLogBytes = 6*fleet.MaxLogBytes + 128<<10
-	// maxStateBytes bounds what an agent tells of its state: its manifest, or a part of the entries.
+	// maxStateBytes bounds what an agent reports of its state: its manifest, or a part of the entries.
 	maxStateBytes = 2 << 20
 )
 

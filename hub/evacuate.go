@@ -88,5 +88,5 @@ func (c activities) endEvacuation(s *session) {
 	defer c.hub.mu.Unlock()
 	s.evacuating = false
 	c.hub.slotsChangedLocked(s)
-	c.hub.registry.Soon() // whoever looks now sees that it is idle
+	c.hub.registry.Soon() // so that scaling sees that it is idle
 }

@@ -43,7 +43,7 @@ func (h *Hub) publishProgressLocked(a *attempt, now time.Time) {
 }
 
 // publishEndedLocked publishes the end of an attempt. Of one that brought no result it says what comes after it by the rule that
-// its task goes by. What a person must decide about, and what ends the task, visibility tells.
+// its task goes by. Gateways find in visibility what a person must decide about, and what ends the task.
 func (h *Hub) publishEndedLocked(a *attempt, report *contract.AttemptReport) {
 	now := time.Now()
 	if report.Outcome == fleet.AttemptCompleted {

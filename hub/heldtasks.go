@@ -9,7 +9,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 )
 
-// readTasks tells what the agents of a cluster that have a session here run, the oldest first.
+// readTasks lists what the agents of a cluster that have a session here run, the oldest first.
 func (c activities) readTasks(_ context.Context, in contract.ReadTasksInput) (contract.ReadTasksResult, error) {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()

@@ -23,11 +23,11 @@ import (
 	"mainstay.dev/mainstay/hub/event"
 	"mainstay.dev/mainstay/hub/health"
 	"mainstay.dev/mainstay/hub/lease"
-	"mainstay.dev/mainstay/hub/log"
 	"mainstay.dev/mainstay/hub/notice"
 	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/hub/registry"
 	"mainstay.dev/mainstay/hub/statesync"
+	"mainstay.dev/mainstay/hub/tasklog"
 )
 
 // Config sizes and times a hub. Zero fields take their defaults.
@@ -103,7 +103,7 @@ type Hub struct {
 	notices   *notice.Notices
 	registry  *registry.Publisher
 	events    *event.Log
-	logs      *log.Logs
+	logs      *tasklog.Logs
 	health    *health.Monitor
 	states    *statesync.States
 	control   *control.Control
@@ -171,7 +171,7 @@ func (h *Hub) makeParts() {
 	h.registry = registry.New(self, h.config.Timing.HeartbeatInterval, facts.entries)
 	h.states = statesync.New(self, facts, h.config.StateSpacing)
 	h.events = event.NewLog(self, h.notices.Busy)
-	h.logs = log.New(facts)
+	h.logs = tasklog.New(facts)
 	h.health = health.New(facts, h.log, h.config.HealthInterval)
 	h.control = control.New(self, facts.cancel)
 }

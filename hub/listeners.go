@@ -6,7 +6,7 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// sendLog takes lines that an agent sends because somebody reads them.
+// sendLog accepts lines that an agent sends because somebody reads them.
 func (e endpoints) sendLog(_ context.Context, in *logInput) (*logOutput, error) {
 	agent, err := e.agentOf(in.Authorized)
 	if err != nil {

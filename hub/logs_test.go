@@ -10,7 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/hub/log"
+	"mainstay.dev/mainstay/hub/tasklog"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -60,7 +60,7 @@ func TestLogIsReadFromTheAgent(t *testing.T) {
 		require.False(t, a.sendLog(1), "nobody watches")
 		held := a.poll(lists(given))
 		got := b.read(0, 20*time.Second)
-		require.Equal(t, []protocol.Command{{Type: protocol.CommandLog, TaskID: "t1", Attempt: 1, Hold: fleet.Duration(log.Interest)}}, (<-held).Commands)
+		require.Equal(t, []protocol.Command{{Type: protocol.CommandLog, TaskID: "t1", Attempt: 1, Hold: fleet.Duration(tasklog.Interest)}}, (<-held).Commands)
 		require.True(t, a.sendLog(2, 1, 3))
 		first := <-got
 		require.NoError(t, first.err)
@@ -76,7 +76,7 @@ func TestLogIsReadFromTheAgent(t *testing.T) {
 		b.pass(100 * time.Millisecond)
 		second := <-got
 		require.Equal(t, []int64{4}, numbers(second))
-		require.Less(t, second.took, 4*time.Second+log.Gather)
+		require.Less(t, second.took, 4*time.Second+tasklog.Gather)
 
 		a.poll(lists(given))
 		require.Empty(t, (<-b.read(4, 0)).Lines)
@@ -109,7 +109,7 @@ func TestLogEndsWithItsAttempt(t *testing.T) {
 		require.Less(t, end.took, time.Second)
 		a.sendLog(2) // a straggler
 		require.Equal(t, []int64{2}, numbers(<-b.read(1, 20*time.Second)), "the end is kept for a while")
-		b.pass(log.Interest + time.Second)
+		b.pass(tasklog.Interest + time.Second)
 		late := <-b.read(0, 20*time.Second)
 		require.Equal(t, contract.ReadLogResult{Gone: true}, late.ReadLogResult, "nothing of it is left")
 		require.Zero(t, late.took)
@@ -121,12 +121,12 @@ func TestLogOfAnAgentThatDoesNotAnswer(t *testing.T) {
 		a := b.register("a", 1)
 		a.give(task("t1"))
 		got := b.read(0, 0)
-		b.pass(log.Answer + time.Second)
+		b.pass(tasklog.Answer + time.Second)
 		end := <-got
 		require.True(t, end.Silent)
 		require.False(t, end.Gone)
 		require.Empty(t, end.Lines)
-		require.InDelta(t, log.Answer, end.took, float64(log.Look))
+		require.InDelta(t, tasklog.Answer, end.took, float64(tasklog.Look))
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// holdPoll takes one poll: it is the session's heartbeat, acknowledges assignments and brings the answer at once when
+// holdPoll handles one poll: it is the session's heartbeat, acknowledges assignments and brings the answer at once when
 // there is something to say, else after the heartbeat interval.
 func (h *Hub) holdPoll(ctx context.Context, claims sessionClaims, conn *connection, poll protocol.Poll) (protocol.Polled, error) {
 	h.mu.Lock()
@@ -51,8 +51,8 @@ func (h *Hub) holdPoll(ctx context.Context, claims sessionClaims, conn *connecti
 		case <-hold.C:
 			waiting = false
 		case <-ctx.Done():
-			// The connection closed or the server stops. ConnState has told, or will; where it cannot (another server
-			// in front), this does.
+			// The connection closed or the server stops. ConnState marks the session, unless another server is in
+			// front.
 			h.mu.Lock()
 			if s.sequence == poll.Sequence && !s.gone && s.disconnectedAt.IsZero() {
 				h.disconnectedLocked(s, time.Now())
@@ -127,7 +127,7 @@ func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, 
 	h.slotsChangedLocked(s)
 }
 
-// applyRunningLocked takes what the agent says of one running attempt, and tells listeners what is new.
+// applyRunningLocked applies what the agent says of one running attempt, and publishes what is new.
 func (h *Hub) applyRunningLocked(a *attempt, r protocol.RunningAttempt, now time.Time) {
 	accepted := a.accepted
 	a.apply(r, now)
@@ -138,7 +138,7 @@ func (h *Hub) applyRunningLocked(a *attempt, r protocol.RunningAttempt, now time
 	h.publishProgressLocked(a, now)
 }
 
-// apply takes what the agent says of one running attempt; the first time is its acceptance.
+// apply applies what the agent says of one running attempt; the first time is its acceptance.
 func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 	if !a.accepted {
 		a.accepted, a.startedAt, a.aliveAt = true, now, now

@@ -187,7 +187,7 @@ func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Tim
 		h.metrics.reattached.Inc()
 	}
 	a.apply(r, now)
-	a.beatNeeds = true // tell Temporal soon that somebody looks after it
+	a.beatNeeds = true // so that Temporal soon knows that this hub has it
 }
 
 // temporalProblem is the answer when Temporal refuses or cannot be reached.

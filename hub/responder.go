@@ -24,7 +24,7 @@ const (
 	failGiveUp = 2 * time.Minute
 )
 
-// responder tells Temporal how attempts ended. Results are handed over within their request; ends without a result are
+// responder reports to Temporal how attempts ended. Results are handed over within their request; ends without a result are
 // queued, and tried again until Temporal has them or the backstop has made them needless.
 type responder struct {
 	hub     *Hub

@@ -47,7 +47,7 @@ func (e endpoints) reportResult(ctx context.Context, in *resultInput) (*resultOu
 	return accepted, nil
 }
 
-// attemptReport is what Temporal is told of the end of an attempt, and how.
+// attemptReport is the report of the end of an attempt to Temporal, and the call that sends it.
 func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 	report contract.AttemptReport, send func(context.Context, []byte, contract.AttemptReport) error,
 ) {

@@ -78,7 +78,7 @@ func (s *session) targets(d contract.Directive) []string {
 	return ids
 }
 
-// applyDirectiveLocked takes a cluster's directive, unless a newer one is known.
+// applyDirectiveLocked applies a cluster's directive, unless a newer one is known.
 func (h *Hub) applyDirectiveLocked(d contract.Directive) {
 	known, ok := h.directives[d.Cluster]
 	if ok && !d.Replaces(&known) {
@@ -104,7 +104,7 @@ func (h *Hub) applyDirectiveLocked(d contract.Directive) {
 	}
 }
 
-// sendRoleLocked tells an agent its role when it changed.
+// sendRoleLocked sends an agent its role when it changed.
 func (h *Hub) sendRoleLocked(s *session) {
 	d := h.directives[s.cluster]
 	role := protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleMember, Leader: d.Leader, Epoch: d.LeaderEpoch, Shards: s.owns(d), Targets: s.targets(d)}

@@ -14,7 +14,7 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// session is one registration of one agent process. The hub's mutex guards it.
+// session is one registration of one agent process. The hub's mutex guards it: its methods need it held.
 type session struct {
 	agent, cluster, instance string
 	epoch                    int64
@@ -69,7 +69,7 @@ type attemptKey struct {
 	number int
 }
 
-// attempt is one delivery that a session has or is about to get.
+// attempt is one delivery that a session has or is about to get. The hub's mutex guards it, too.
 type attempt struct {
 	attemptKey
 	session *session
@@ -92,7 +92,7 @@ type attempt struct {
 	cancelling  bool
 	beacon      time.Duration           // the task's beacon timeout; 0: none
 	beacons     int64                   // the agent's count
-	aliveAt     time.Time               // when the hub last saw a sign of life of the handler, for agents that do not tell its age
+	aliveAt     time.Time               // when the hub last saw a sign of life of the handler, for agents that do not report its age
 	evacuation  *contract.EvacuateInput // set while a failover by hand takes it off the agent
 
 	taskType, tenant string

@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// temporalTraceField is where the Temporal SDK's tracing keeps the trace of whoever scheduled an activity.
+// temporalTraceField is where the Temporal SDK's tracing keeps the trace of what scheduled an activity.
 const temporalTraceField = "_tracer-data"
 
 // traceDelivery begins the span of a delivery, from the lane until an agent has accepted it, in the trace of its task.

@@ -71,7 +71,7 @@ func (c activities) holdLease(ctx context.Context, in contract.HoldLeaseInput) e
 	return nil
 }
 
-// direct takes a cluster's directive.
+// direct applies a cluster's directive.
 func (c activities) direct(_ context.Context, d contract.Directive) error {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()

@@ -38,7 +38,7 @@ func (m *Monitor) Describe(descs chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector. The values are read from the sessions when they are asked for, so nothing stays
-// of an agent that is gone, and only the hub that has an agent's session tells of it.
+// of an agent that is gone, and only the hub that has an agent's session reports it.
 func (m *Monitor) Collect(metrics chan<- prometheus.Metric) {
 	now := time.Now()
 	for _, metric := range m.collect(m.hub.Agents(now), now) {

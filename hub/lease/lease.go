@@ -42,7 +42,7 @@ type Lease struct {
 // up, before it counts as renewed.
 func New(hub part.Hub, rejoins func()) *Lease { return &Lease{hub: hub, rejoins: rejoins} }
 
-// Take starts the Hub workflow, or tells the running one that a new process plays the hub.
+// Take starts the Hub workflow, or signals the running one that a new process plays the hub.
 func (l *Lease) Take(ctx context.Context) error {
 	host, err := os.Hostname()
 	if err != nil {

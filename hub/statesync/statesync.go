@@ -112,7 +112,7 @@ func (s *States) ask(ctx context.Context, agent string, c protocol.Command) (rep
 	return protocol.StateReport{}, false
 }
 
-// Read tells what the hub's agents of a cluster have: from their heartbeats, or by asking each for its manifest.
+// Read reports what the hub's agents of a cluster have: from their heartbeats, or by asking each for its manifest.
 func (s *States) Read(ctx context.Context, in contract.ReadStatesInput) (contract.ReadStatesResult, error) {
 	result := contract.ReadStatesResult{Agents: s.facts.States(in.Cluster)}
 	if !in.Manifests {
@@ -169,7 +169,7 @@ func (s *States) readManifest(ctx context.Context, agent string) ([]fleet.StateL
 	return report.Manifest, true
 }
 
-// Compare tells what the hub's agents lack of what they should have. It takes what Read has just read.
+// Compare reports what the hub's agents lack of what they should have. It uses what Read has just read.
 func (s *States) Compare(ctx context.Context, in contract.CompareStatesInput) (contract.CompareStatesResult, error) {
 	agents := s.facts.States(in.Cluster)
 	diffs := make([]fleet.StateDiff, len(agents))

@@ -1,5 +1,5 @@
-// Package log keeps the log lines of attempts that somebody reads.
-package log
+// Package tasklog keeps the log lines of attempts that somebody reads.
+package tasklog
 
 import (
 	"context"
