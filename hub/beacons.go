@@ -34,17 +34,17 @@ func (h *Hub) overdue(a *attempt, r protocol.RunningAttempt, now time.Time) bool
 	return a.beaconAge(r, now) > allowed
 }
 
-// endOverdue ends an attempt whose handler gives no sign of life and which its agent does not end: the agent lives, so no
-// failure detector would notice. Its slot stays in use until the agent no longer lists it. The mutex is held.
-func (h *Hub) endOverdue(a *attempt, now time.Time) {
+// endOverdueLocked ends an attempt whose handler gives no sign of life and which its agent does not end: the agent lives, so no
+// failure detector would notice. Its slot stays in use until the agent no longer lists it.
+func (h *Hub) endOverdueLocked(a *attempt, now time.Time) {
 	s := a.session
 	h.log.Warn("A handler gives no sign of life and its agent does not end it", zap.String("agent", s.agent), zap.String("task", a.task),
 		zap.Int("attempt", a.number), zap.Duration("beacon_timeout", a.beacon))
 	h.metrics.overdue.Inc()
-	s.noteEnd(a, fleet.AttemptTimedOut, now)
+	s.countEnd(a, fleet.AttemptTimedOut, now)
 	reason := fmt.Sprintf("no beacon for %s", a.beacon)
 	s.leave(a.attemptKey, leftover{toldAt: now})
-	h.forget(a)
+	h.forgetLocked(a)
 	s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: a.task, Attempt: a.number, Reason: reason})
 	ended := now.UTC()
 	report := a.report(h.id)

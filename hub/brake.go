@@ -15,14 +15,14 @@ import (
 // cannot connect tries every two seconds at the latest.
 const reprieveGraces = 5
 
-// settleBrakes brings every cluster's mass-loss brake up to date and returns the clusters where it is engaged. Agents
-// count as soon as they are suspect: when the first of many is given up, the brake must know of the others. The mutex is
-// held.
-func (h *Hub) settleBrakes(now time.Time) map[string]bool {
+// settleBrakesLocked brings every cluster's mass-loss brake up to date and returns the clusters where it is engaged. Agents
+// count as soon as they are suspect: when the first of many is given up, the brake must know of the others.
+func (d detector) settleBrakesLocked(now time.Time) map[string]bool {
+	h := d.hub
 	online := map[string]int{}
 	for _, s := range h.sessions {
-		b := h.brake(s.cluster)
-		switch h.judge(s, now) {
+		b := h.brakeLocked(s.cluster)
+		switch h.judgeLocked(s, now) {
 		case fleet.Suspect, fleet.Lost:
 			b.Lost(s.agent, now)
 		default:
@@ -38,17 +38,17 @@ func (h *Hub) settleBrakes(now time.Time) map[string]bool {
 			engaged[cluster] = true
 		}
 		if was && !is {
-			h.reprieve(cluster, now)
+			d.reprieveLocked(cluster, now)
 		}
 		if was != is {
-			h.notices.tell(cluster)
+			h.notices.Notify(cluster)
 			h.log.Warn("The mass-loss brake changed", zap.String("cluster", cluster), zap.Bool("engaged", is), zap.Int("lost", len(b.Losses)), zap.Int("online", online[cluster]))
 		}
 	}
 	return engaged
 }
 
-func (h *Hub) brake(cluster string) *fleet.Brake {
+func (h *Hub) brakeLocked(cluster string) *fleet.Brake {
 	b := h.brakes[cluster]
 	if b == nil {
 		b = &fleet.Brake{}
@@ -58,9 +58,10 @@ func (h *Hub) brake(cluster string) *fleet.Brake {
 	return b
 }
 
-// reprieve gives the sessions that the brake held some time to come back after it cleared: what returned first shows that
-// the network heals, and the others may be on their way. The mutex is held.
-func (h *Hub) reprieve(cluster string, now time.Time) {
+// reprieveLocked gives the sessions that the brake held some time to come back after it cleared: what returned first shows that
+// the network heals, and the others may be on their way.
+func (d detector) reprieveLocked(cluster string, now time.Time) {
+	h := d.hub
 	for _, s := range h.sessions {
 		if s.cluster == cluster && s.held {
 			s.reprieve = now.Add(reprieveGraces * h.config.Timing.DisconnectGrace)
@@ -68,51 +69,41 @@ func (h *Hub) reprieve(cluster string, now time.Time) {
 	}
 }
 
-// hold keeps a lost session and its attempts while the brake is engaged, and tells the cluster once. The mutex is held.
-func (h *Hub) hold(s *session, now time.Time) {
+// holdLocked keeps a lost session and its attempts while the brake is engaged, and notifies the cluster once.
+func (d detector) holdLocked(s *session, now time.Time) {
+	h := d.hub
 	if s.held {
 		return
 	}
 	s.held = true
-	h.slotsChanged(s)
-	h.notices.transition(s.cluster, fleet.Transition{
+	h.slotsChangedLocked(s)
+	h.notices.Notify(s.cluster, fleet.Transition{
 		AgentID: s.agent, Instance: s.instance, Epoch: s.epoch, Status: fleet.AgentSuspect, At: now.UTC(),
-		Reason: fmt.Sprintf("held by the mass-loss brake: %d agents vanished at once; its %d attempts wait for it", len(h.brake(s.cluster).Losses), len(s.attempts)),
+		Reason: fmt.Sprintf("held by the mass-loss brake: %d agents vanished at once; its %d attempts wait for it", len(h.brakeLocked(s.cluster).Losses), len(s.attempts)),
 	})
 }
 
-// unhold takes a held session back when its agent polls again. The mutex is held.
-func (h *Hub) unhold(s *session, now time.Time) {
+// unholdLocked takes a held session back when its agent polls again.
+func (h *Hub) unholdLocked(s *session, now time.Time) {
 	if !s.held {
 		return
 	}
 	s.held = false
-	h.notices.transition(s.cluster, fleet.Transition{
+	h.notices.Notify(s.cluster, fleet.Transition{
 		AgentID: s.agent, Instance: s.instance, Epoch: s.epoch, Status: fleet.AgentOnline, Reason: "it is back", At: now.UTC()})
 }
 
 // releaseBrake gives up the agents that the brake holds, by a person's word.
-func (h *Hub) releaseBrake(_ context.Context, request contract.ReleaseBrakeRequest) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.brake(request.Cluster).Release()
-	h.notices.tell(request.Cluster)
+func (c activities) releaseBrake(_ context.Context, request contract.ReleaseBrakeRequest) error {
+	c.hub.mu.Lock()
+	defer c.hub.mu.Unlock()
+	c.hub.brakeLocked(request.Cluster).Release()
+	c.hub.notices.Notify(request.Cluster)
 	now := time.Now()
-	for _, s := range h.sessions {
+	for _, s := range c.hub.sessions {
 		if s.cluster == request.Cluster && s.held {
-			h.end(s, ending{reason: "lost; the mass-loss brake was released by hand", lease: h.leaseLeft(s, now), at: now})
+			c.hub.endLocked(s, ending{reason: "lost; the mass-loss brake was released by hand", lease: c.hub.leaseLeftLocked(s, now), at: now})
 		}
 	}
 	return nil
-}
-
-// brakeHold is how a cluster's brake stands, for the cluster; nil: it is not engaged.
-func (h *Hub) brakeHold(cluster string) *fleet.BrakeHold {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	b := h.brakes[cluster]
-	if b == nil || b.EngagedAt.IsZero() {
-		return nil
-	}
-	return &fleet.BrakeHold{Hub: h.id, Process: h.instance, Since: b.EngagedAt.UTC(), Lost: len(b.Losses)}
 }

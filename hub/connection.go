@@ -54,22 +54,22 @@ func (h *Hub) ConnState(c net.Conn, state http.ConnState) {
 		return
 	}
 	if s := conn.session; s.conn == conn {
-		h.disconnected(s, time.Now())
+		h.disconnectedLocked(s, time.Now())
 	}
 }
 
-// disconnected marks a session suspect. The mutex is held.
-func (h *Hub) disconnected(s *session, now time.Time) {
+// disconnectedLocked marks a session suspect.
+func (h *Hub) disconnectedLocked(s *session, now time.Time) {
 	s.conn = nil
 	if s.gone || h.stopping {
 		return
 	}
 	s.disconnectedAt = now
 	s.repeat()
-	h.slotsChanged(s)
+	h.slotsChangedLocked(s)
 }
 
-// attach notes that a session polls on this connection. The mutex is held.
+// attach makes this the connection that the session polls on.
 func (s *session) attach(conn *connection) {
 	s.disconnectedAt = time.Time{}
 	if conn == nil || s.conn == conn {

@@ -1,61 +1,66 @@
 package hub
 
 import (
+	"context"
 	"time"
 
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub/part"
 )
 
 // detectEvery is how often sessions are looked at; it adds to the time to notice a loss.
 const detectEvery = 50 * time.Millisecond
 
-// detect watches the sessions until the hub stops.
-func (h *Hub) detect() {
-	h.every(detectEvery, func(now time.Time) {
+// detector watches the sessions.
+type detector struct{ hub *Hub }
+
+// Run looks at the sessions until the context ends.
+func (d detector) Run(ctx context.Context) {
+	h := d.hub
+	part.Every(ctx, detectEvery, func(now time.Time) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if !h.stopping {
-			h.judgeAll(now)
+			d.judgeAllLocked(now)
 		}
 	})
 }
 
-// judgeAll ends lost sessions, unless their cluster's brake is engaged, and takes back what was not accepted in time. The
-// mutex is held.
-func (h *Hub) judgeAll(now time.Time) {
-	braked := h.settleBrakes(now)
-	h.forgetLogs(now)
+// judgeAllLocked ends lost sessions, unless their cluster's brake is engaged, and takes back what was not accepted in time.
+func (d detector) judgeAllLocked(now time.Time) {
+	h := d.hub
+	braked := d.settleBrakesLocked(now)
 	for _, s := range h.sessions {
-		h.noteSilence(s, now)
-		judged := h.judge(s, now)
+		s.countMissed(h.config.Timing.Hold(h.leaseOfLocked(s)), now)
+		judged := h.judgeLocked(s, now)
 		if judged == fleet.Lost {
 			if braked[s.cluster] {
-				h.hold(s, now)
+				d.holdLocked(s, now)
 				continue
 			}
 			reason := "silent for longer than the failure threshold"
 			if !s.disconnectedAt.IsZero() {
 				reason = "its connection closed and it did not come back"
 			}
-			h.end(s, ending{reason: reason, lease: h.leaseLeft(s, now), at: now})
+			h.endLocked(s, ending{reason: reason, lease: h.leaseLeftLocked(s, now), at: now})
 			continue
 		}
 		if judged != s.judged {
 			h.log.Info("An agent's liveness changed", zap.String("agent", s.agent), zap.String("from", string(s.judged)), zap.String("to", string(judged)))
-			h.tellLiveness(s, judged, now)
+			h.publishLivenessLocked(s, judged, now)
 			s.judged = judged
 		}
 		for _, a := range s.attempts {
 			if !a.accepted && now.Sub(a.assignedAt) > h.config.AcceptTimeout {
-				h.notAccepted(a)
+				d.takeBackLocked(a)
 			}
 		}
 	}
 }
 
-func (h *Hub) judge(s *session, now time.Time) fleet.Liveness {
+func (h *Hub) judgeLocked(s *session, now time.Time) fleet.Liveness {
 	judged := h.config.Timing.Judge(s.lastContact, s.disconnectedAt, now)
 	if judged == fleet.Lost && now.Before(s.reprieve) {
 		return fleet.Suspect
@@ -63,15 +68,16 @@ func (h *Hub) judge(s *session, now time.Time) fleet.Liveness {
 	return judged
 }
 
-// notAccepted takes back an attempt that the agent did not list as running in time. One that was never in an answer goes
+// takeBackLocked takes back an attempt that the agent did not list as running in time. One that was never in an answer goes
 // back to its lane, and so does idempotent work; otherwise the agent may have begun it, so it counts as lost.
-func (h *Hub) notAccepted(a *attempt) {
-	h.forget(a)
+func (d detector) takeBackLocked(a *attempt) {
+	h := d.hub
+	h.forgetLocked(a)
 	if !a.mayHaveBegun() || a.input.Spec.Safety() == fleet.Idempotent {
-		h.giveBack(a, "the agent did not accept it in time")
+		h.giveBackLocked(a, "the agent did not accept it in time")
 		return
 	}
-	h.lose(a, "the agent did not accept it in time", h.lease(a.session))
+	h.loseLocked(a, "the agent did not accept it in time", h.leaseOfLocked(a.session))
 }
 
 // ending is why and how a session ends.
@@ -85,20 +91,21 @@ type ending struct {
 	at      time.Time
 }
 
-// end closes a session: its attempts are lost or given back, its lanes released, and the cluster is told. The mutex is
-// held.
-func (h *Hub) end(s *session, e ending) {
+// endLocked closes a session: its attempts are lost or given back, its lanes released, and the cluster is notified.
+func (h *Hub) endLocked(s *session, e ending) {
 	if s.gone {
 		return
 	}
 	h.log.Info("A session ended", zap.String("agent", s.agent), zap.String("cluster", s.cluster), zap.String("reason", e.reason), zap.Int("attempts", len(s.attempts)))
 	h.metrics.ended.WithLabelValues(endKind(e)).Inc()
 	s.gone, s.fenced = true, e.fenced
-	h.statesChanged = h.statesChanged || s.state != nil
+	if s.state != nil {
+		h.states.Changed()
+	}
 	if h.sessions[s.agent] == s {
 		delete(h.sessions, s.agent)
 	}
-	h.forgetHeartbeats(e.at)
+	h.closeListeningLocked(s, e.at)
 	if s.conn != nil {
 		s.conn.session = nil
 		s.conn = nil
@@ -110,23 +117,29 @@ func (h *Hub) end(s *session, e ending) {
 			held = append(held, fleet.HeldAttempt{TaskID: a.task, Attempt: a.number})
 		}
 		if a.mayHaveBegun() {
-			h.lose(a, e.reason, e.lease)
+			h.loseLocked(a, e.reason, e.lease)
 		} else {
-			h.giveBack(a, e.reason)
+			h.giveBackLocked(a, e.reason)
 		}
 	}
 	clear(s.attempts)
 	s.outbox = nil
-	h.slotsChanged(s)
-	h.serve(s)
+	h.slotsChangedLocked(s)
+	h.serveLocked(s)
 	s.signal()
 	if !e.fenced {
-		h.notices.transition(s.cluster, fleet.Transition{
+		h.notices.Notify(s.cluster, fleet.Transition{
 			AgentID: s.agent, Instance: s.instance, Epoch: s.epoch, Status: fleet.AgentOffline, Reason: e.reason, At: e.at.UTC(), Left: e.left,
 			LeaseRemaining: &lease, Attempts: held,
 		})
 	}
-	h.notices.shutdown(s)
+	h.registry.Remove(s.workerGone())
+}
+
+// closeListeningLocked ends what the listeners keep of a session.
+func (h *Hub) closeListeningLocked(s *session, now time.Time) {
+	s.health.Close(now)
+	h.states.Forget(s.agent)
 }
 
 func endKind(e ending) string {

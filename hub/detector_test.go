@@ -56,7 +56,7 @@ func TestComingBackWithinTheGrace(t *testing.T) {
 		a := b.register("a", 1)
 		given := a.give(task("t1"))
 		a.hangUp()
-		require.Equal(t, fleet.Suspect, b.judge(a.session(), time.Now()))
+		require.Equal(t, fleet.Suspect, b.judgeLocked(a.session(), time.Now()))
 		b.pass(b.config.Timing.DisconnectGrace - detectEvery)
 		a.poll(lists(given))
 		b.pass(2 * b.config.Timing.DisconnectGrace)

@@ -19,9 +19,10 @@ type parked struct {
 	timer   *time.Timer
 }
 
-// took takes a task that a lane poll brought: it goes to the best session with a free slot, or is parked if one may become free. The mutex is
-// held.
-func (h *Hub) took(l *lane, task *workflowservice.PollActivityTaskQueueResponse) {
+// handleTaskLocked handles a task that a poll of the lane brought: it goes to the best session with a free slot, or is parked
+// if one may become free.
+func (l *lane) handleTaskLocked(task *workflowservice.PollActivityTaskQueueResponse) {
+	h := l.hub
 	a := &attempt{token: task.GetTaskToken(), lane: l.name, takenAt: time.Now(), inLane: waitedInLane(task)}
 	if err := converter.GetDefaultDataConverter().FromPayloads(task.GetInput(), &a.input); err != nil {
 		h.log.Error("A task on a lane cannot be read", zap.String("lane", l.name), zap.Error(err))
@@ -29,34 +30,34 @@ func (h *Hub) took(l *lane, task *workflowservice.PollActivityTaskQueueResponse)
 		return
 	}
 	a.attemptKey = attemptKey{a.input.TaskID, a.input.Attempt}
-	h.traceDelivery(a, task.GetHeader())
+	a.traceDelivery(h, task.GetHeader())
 	a.taskType, a.tenant = a.input.Spec.Type, a.input.Spec.Tenant
 	if t := task.GetScheduledTime(); t != nil {
 		a.queuedAt = t.AsTime()
 	}
 	if h.stopping {
-		h.giveBack(a, "the hub is stopping")
+		h.giveBackLocked(a, "the hub is stopping")
 		return
 	}
-	if h.place(l, a) {
+	if l.placeLocked(a) {
 		return
 	}
 	if len(l.sessions) == 0 {
-		h.giveBack(a, "no agent of this hub serves the lane any more")
+		h.giveBackLocked(a, "no agent of this hub serves the lane any more")
 		return
 	}
-	if !l.mayServe(&a.input.Spec, time.Now()) {
-		h.giveBackUnplaced(l, a, time.Now()) // to wait here would help nobody
+	if !l.mayServeLocked(&a.input.Spec, time.Now()) {
+		l.giveBackUnplacedLocked(a, time.Now()) // to wait here would help nobody
 		return
 	}
 	h.metrics.parked.Inc()
 	p := &parked{attempt: a}
-	p.timer = time.AfterFunc(h.config.Park, func() { h.parkEnded(l, p) })
+	p.timer = time.AfterFunc(h.config.Park, func() { l.endParking(p) })
 	l.parked = append(l.parked, p)
 }
 
-// place gives an attempt to the best session of the lane. It reports false when none has a free slot. The mutex is held.
-func (h *Hub) place(l *lane, a *attempt) bool {
+// placeLocked gives an attempt to the best session of the lane. It reports false when none has a free slot.
+func (l *lane) placeLocked(a *attempt) bool {
 	sessions := make([]*session, 0, len(l.sessions))
 	candidates := make([]fleet.Candidate, 0, len(l.sessions))
 	for s := range l.sessions {
@@ -69,22 +70,22 @@ func (h *Hub) place(l *lane, a *attempt) bool {
 	if chosen < 0 {
 		return false
 	}
-	h.assign(sessions[chosen], a)
+	l.hub.assignLocked(sessions[chosen], a)
 	return true
 }
 
-// assign puts an attempt in a session's outbox and wakes its poll. The mutex is held.
-func (h *Hub) assign(s *session, a *attempt) {
+// assignLocked puts an attempt in a session's outbox and wakes its poll.
+func (h *Hub) assignLocked(s *session, a *attempt) {
 	a.session, a.assignedAt, a.beacon = s, time.Now(), a.input.Spec.BeaconTimeout.Std()
 	a.sealed = h.seal.attempt(attemptClaims{Task: a.task, Attempt: a.number, Agent: s.agent, Instance: s.instance, Epoch: s.epoch, Lane: a.lane, Temporal: a.token, Beacon: a.input.Spec.BeaconTimeout,
 		Type: a.taskType, Tenant: a.tenant})
 	s.attempts[a.attemptKey] = a
 	s.outbox = append(s.outbox, a)
-	h.slotsChanged(s)
+	h.slotsChangedLocked(s)
 	s.signal()
 }
 
-// assignment is what the agent is told of an attempt.
+// assignment is the message that gives an agent the attempt.
 func (a *attempt) assignment() protocol.Assignment {
 	spec := &a.input.Spec
 	return protocol.Assignment{
@@ -95,12 +96,12 @@ func (a *attempt) assignment() protocol.Assignment {
 	}
 }
 
-// unpark places parked tasks while slots are free. The mutex is held.
-func (h *Hub) unpark(l *lane) {
+// placeParkedLocked places parked tasks while slots are free.
+func (l *lane) placeParkedLocked() {
 	for len(l.parked) > 0 && l.free > 0 {
 		placed := false
 		for i, p := range l.parked {
-			if h.place(l, p.attempt) {
+			if l.placeLocked(p.attempt) {
 				p.timer.Stop()
 				l.parked = slices.Delete(l.parked, i, i+1)
 				placed = true
@@ -113,34 +114,34 @@ func (h *Hub) unpark(l *lane) {
 	}
 }
 
-// parkEnded returns a task that waited long enough.
-func (h *Hub) parkEnded(l *lane, p *parked) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// endParking returns a task that waited long enough.
+func (l *lane) endParking(p *parked) {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
 	i := slices.Index(l.parked, p)
 	if i < 0 {
 		return
 	}
 	l.parked = slices.Delete(l.parked, i, i+1)
-	h.giveBackUnplaced(l, p.attempt, time.Now())
-	h.fill(l)
+	l.giveBackUnplacedLocked(p.attempt, time.Now())
+	l.fillLocked()
 }
 
-// returnParked returns all parked tasks of a lane. The mutex is held.
-func (h *Hub) returnParked(l *lane, why string) {
+// returnParkedLocked returns all parked tasks of a lane.
+func (l *lane) returnParkedLocked(why string) {
 	for _, p := range l.parked {
 		p.timer.Stop()
-		h.giveBack(p.attempt, why)
+		l.hub.giveBackLocked(p.attempt, why)
 	}
 	l.parked = nil
 }
 
-// returnUndelivered returns what a session was assigned but never told. The mutex is held.
-func (h *Hub) returnUndelivered(s *session, why string) {
-	h.returnUndeliveredIf(s, why, func(*attempt) bool { return true })
+// returnUndeliveredLocked returns what a session was assigned but was never sent.
+func (h *Hub) returnUndeliveredLocked(s *session, why string) {
+	h.returnUndeliveredIfLocked(s, why, func(*attempt) bool { return true })
 }
 
-func (h *Hub) returnUndeliveredIf(s *session, why string, returns func(*attempt) bool) {
+func (h *Hub) returnUndeliveredIfLocked(s *session, why string, returns func(*attempt) bool) {
 	var kept []*attempt
 	for _, a := range s.outbox {
 		if !returns(a) {
@@ -148,27 +149,26 @@ func (h *Hub) returnUndeliveredIf(s *session, why string, returns func(*attempt)
 			continue
 		}
 		delete(s.attempts, a.attemptKey)
-		h.giveBack(a, why)
+		h.giveBackLocked(a, why)
 	}
 	s.outbox = kept
-	h.slotsChanged(s)
+	h.slotsChangedLocked(s)
 }
 
-// giveBack returns an attempt that certainly never began to its lane; it does not count as an attempt. The mutex is
-// held.
-func (h *Hub) giveBack(a *attempt, why string) {
-	h.giveBackAs(a, why, false)
+// giveBackLocked returns an attempt that certainly never began to its lane; it does not count as an attempt.
+func (h *Hub) giveBackLocked(a *attempt, why string) {
+	h.giveBackAsLocked(a, why, false)
 }
 
-// giveBackUnreceived is giveBack for an attempt that reached an agent that lives and that did not receive it: it may be that the
-// task cannot be read. The mutex is held.
-func (h *Hub) giveBackUnreceived(a *attempt, why string) {
+// giveBackUnreceivedLocked is giveBack for an attempt that reached an agent that lives and that did not receive it: it may be that the
+// task cannot be read.
+func (h *Hub) giveBackUnreceivedLocked(a *attempt, why string) {
 	h.metrics.notReceived.Inc()
 	h.log.Warn("An agent did not receive a task", zap.String("agent", a.session.agent), zap.String("task", a.task), zap.Int("attempt", a.number), zap.String("why", why))
-	h.giveBackAs(a, why, true)
+	h.giveBackAsLocked(a, why, true)
 }
 
-func (h *Hub) giveBackAs(a *attempt, why string, notReceived bool) {
+func (h *Hub) giveBackAsLocked(a *attempt, why string, notReceived bool) {
 	h.metrics.returned.Inc()
 	a.traceFailed(why)
 	report := a.report(h.id)

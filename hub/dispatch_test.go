@@ -38,7 +38,7 @@ func TestUnplacedSaysWhy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			why, unhandled, after := l.unplaced(&c.spec, now)
+			why, unhandled, after := l.whyUnplacedLocked(&c.spec, now)
 			require.Contains(t, why, c.wants)
 			require.Equal(t, c.unhandled, unhandled)
 			require.Equal(t, c.after, after.Std())

@@ -16,13 +16,13 @@ import (
 // idleLook is how often a drain looks whether the agent has finished.
 const idleLook = 100 * time.Millisecond
 
-// stopWork keeps new work from an agent, takes back what it was not told of yet, and lists what it has once the agent has
-// answered for all that it was told of. Nothing arrives at the agent after it. It may be repeated.
-func (h *Hub) stopWork(ctx context.Context, in contract.StopWorkInput) (contract.StopWorkResult, error) {
+// stopWork keeps new work from an agent, takes back what was not sent to it yet, and lists what it has once the agent has
+// confirmed all that was sent. Nothing arrives at the agent after it. It may be repeated.
+func (c activities) stopWork(ctx context.Context, in contract.StopWorkInput) (contract.StopWorkResult, error) {
 	tick := time.NewTicker(idleLook)
 	defer tick.Stop()
 	for {
-		result, settled, err := h.tryStopWork(in)
+		result, settled, err := c.tryStopWork(in)
 		if err != nil || settled || in.DryRun {
 			return result, err
 		}
@@ -35,17 +35,17 @@ func (h *Hub) stopWork(ctx context.Context, in contract.StopWorkInput) (contract
 	}
 }
 
-func (h *Hub) tryStopWork(in contract.StopWorkInput) (result contract.StopWorkResult, settled bool, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := h.sessions[in.AgentID]
+func (c activities) tryStopWork(in contract.StopWorkInput) (result contract.StopWorkResult, settled bool, err error) {
+	c.hub.mu.Lock()
+	defer c.hub.mu.Unlock()
+	s := c.hub.sessions[in.AgentID]
 	if s == nil || s.instance != in.Instance || s.epoch != in.Epoch {
 		return result, false, noSession()
 	}
 	if !in.DryRun {
 		s.cordonedUntil = in.Version
-		h.serve(s)
-		h.returnUndelivered(s, "the agent is being drained")
+		c.hub.serveLocked(s)
+		c.hub.returnUndeliveredLocked(s, "the agent is being drained")
 	}
 	settled = true
 	for _, a := range s.attempts {
@@ -58,20 +58,20 @@ func (h *Hub) tryStopWork(in contract.StopWorkInput) (result contract.StopWorkRe
 }
 
 // awaitIdle returns when the agent has nothing in flight.
-func (h *Hub) awaitIdle(ctx context.Context, in contract.AwaitIdleInput) error {
+func (c activities) awaitIdle(ctx context.Context, in contract.AwaitIdleInput) error {
 	tick := time.NewTicker(idleLook)
 	defer tick.Stop()
 	for {
-		h.mu.Lock()
-		s := h.sessions[in.AgentID]
+		c.hub.mu.Lock()
+		s := c.hub.sessions[in.AgentID]
 		here := s != nil && s.instance == in.Instance && s.epoch == in.Epoch
 		idle := here && (len(s.attempts) == 0 || plantDrainIgnores)
-		h.mu.Unlock()
+		c.hub.mu.Unlock()
 		switch {
 		case !here:
 			return noSession()
 		case idle:
-			h.notices.publishSoon() // whoever looks now sees that it is idle
+			c.hub.registry.Soon() // so that scaling sees that it is idle
 			return nil
 		}
 		activity.RecordHeartbeat(ctx)
@@ -84,13 +84,13 @@ func (h *Hub) awaitIdle(ctx context.Context, in contract.AwaitIdleInput) error {
 }
 
 // cordoned reports whether the session is given no work: its cluster says so, or a drain did whose word has not come from
-// the cluster yet. The mutex is held.
+// the cluster yet.
 func (s *session) cordoned(d contract.Directive) bool {
 	_, listed := slices.BinarySearch(d.Cordoned, s.agent)
 	return (listed || s.cordonedUntil > d.Version) && !plantCordonIgnored
 }
 
-// drainWork is what a drain tells of an attempt. Of one that was re-attached after a restart the task is not known.
+// drainWork is what a drain reports of an attempt. Of one that was re-attached after a restart the task is not known.
 func (a *attempt) drainWork() fleet.DrainWork {
 	work := fleet.DrainWork{TaskID: a.task, Attempt: a.number}
 	if spec := &a.input.Spec; spec.Type != "" {

@@ -19,7 +19,7 @@ const (
 	maxPollBytes = 8 << 20
 	// maxLogBytes bounds log lines: a character of text may take six bytes of JSON.
 	maxLogBytes = 6*fleet.MaxLogBytes + 128<<10
-	// maxStateBytes bounds what an agent tells of its state: its manifest, or a part of the entries.
+	// maxStateBytes bounds what an agent reports of its state: its manifest, or a part of the entries.
 	maxStateBytes = 2 << 20
 )
 
@@ -52,6 +52,12 @@ type logInput struct {
 }
 type logOutput struct{ Body protocol.LogTaken }
 
+type stateInput struct {
+	Authorized
+	Body protocol.StateReport
+}
+type stateOutput struct{ Body protocol.StateTaken }
+
 type goodbyeInput struct{ Authorized }
 
 type resumeInput struct {
@@ -59,43 +65,47 @@ type resumeInput struct {
 	Body protocol.Register
 }
 
+// endpoints are the requests of agents.
+type endpoints struct{ hub *Hub }
+
 // Register adds the agent protocol to an API.
 func (h *Hub) Register(api huma.API) {
+	e := endpoints{h}
 	httpapi.Register(api, access.Join, huma.Operation{
 		OperationID: "register-agent", Method: http.MethodPost, Path: protocol.RegisterPath, Tags: []string{"agent protocol"},
 		Summary: "Open or re-attach an agent's session",
-	}, h.registerAgent)
+	}, e.registerAgent)
 	httpapi.Register(api, access.Session, huma.Operation{
 		OperationID: "poll-agent", Method: http.MethodPost, Path: protocol.PollPath, Tags: []string{"agent protocol"},
 		Summary: "Heartbeat, and wait for assignments and commands", MaxBodyBytes: maxPollBytes,
-	}, h.pollAgent)
+	}, e.pollAgent)
 	httpapi.Register(api, access.Session, huma.Operation{
 		OperationID: "report-result", Method: http.MethodPost, Path: protocol.ResultPath, Tags: []string{"agent protocol"},
 		Summary: "Report how an attempt ended", MaxBodyBytes: 2 * fleet.MaxPayloadBytes,
-	}, h.reportResult)
+	}, e.reportResult)
 	httpapi.Register(api, access.Session, huma.Operation{
 		OperationID: "send-log", Method: http.MethodPost, Path: protocol.LogPath, Tags: []string{"agent protocol"},
 		Summary: "Send log lines of an attempt that somebody watches", MaxBodyBytes: maxLogBytes,
-	}, h.takeLog)
+	}, e.sendLog)
 	httpapi.Register(api, access.Session, huma.Operation{
 		OperationID: "send-state", Method: http.MethodPost, Path: protocol.StatePath, Tags: []string{"agent protocol"},
 		Summary: "Answer a command about the state that the agent shares with its cluster", MaxBodyBytes: maxStateBytes,
-	}, h.takeState)
+	}, e.sendState)
 	httpapi.Register(api, access.Session, huma.Operation{
 		OperationID: "resume-session", Method: http.MethodPost, Path: protocol.SessionPath, Tags: []string{"agent protocol"},
 		Summary: "Go on with a session at a hub that does not know it", Description: "For an agent that registered with a join token whose time is over, or that was revoked since, and whose hub was restarted. " +
 			"The body is that of registering, by the same process.",
-	}, h.resumeSession)
+	}, e.resumeSession)
 	httpapi.Register(api, access.Session, huma.Operation{
 		OperationID: "end-session", Method: http.MethodDelete, Path: protocol.SessionPath, Tags: []string{"agent protocol"},
 		Summary: "Say goodbye", DefaultStatus: http.StatusNoContent,
-	}, h.goodbye)
+	}, e.goodbye)
 }
 
 // authorize reads the session token and checks that it belongs to the agent in the path.
-func (h *Hub) authorize(a Authorized) (sessionClaims, error) {
+func (e endpoints) authorize(a Authorized) (sessionClaims, error) {
 	token, isBearer := strings.CutPrefix(a.Authorization, "Bearer ")
-	claims, err := h.seal.openSession(token)
+	claims, err := e.hub.seal.openSession(token)
 	if !isBearer || err != nil || claims.Agent != a.ID {
 		return sessionClaims{}, httpapi.Problem(protocol.CodeUnauthorized,
 			"the session token is missing, forged or another agent's: register, and send its session_token as Authorization: Bearer")
@@ -103,8 +113,8 @@ func (h *Hub) authorize(a Authorized) (sessionClaims, error) {
 	return claims, nil
 }
 
-// find returns the session that the claims name, or the problem to answer with. The mutex is held.
-func (h *Hub) find(claims sessionClaims) (*session, error) {
+// findLocked returns the session that the claims name, or the problem to answer with.
+func (h *Hub) findLocked(claims sessionClaims) (*session, error) {
 	s, directive := h.sessions[claims.Agent], h.directives[claims.Cluster]
 	switch {
 	case directive.Ended(claims.Token):
@@ -127,7 +137,7 @@ func revokedProblem() error {
 	return httpapi.Problem(protocol.CodeSessionRevoked, "an admin has revoked the join token that this agent registered with, and ended its session: stop")
 }
 
-func (h *Hub) registerAgent(ctx context.Context, in *registerInput) (*registerOutput, error) {
+func (e endpoints) registerAgent(ctx context.Context, in *registerInput) (*registerOutput, error) {
 	if in.Body.Address == "" {
 		in.Body.Address = hostOf(ctx)
 	}
@@ -137,7 +147,7 @@ func (h *Hub) registerAgent(ctx context.Context, in *registerInput) (*registerOu
 	if !who.MayJoin(in.Body.Cluster, in.Body.AgentID) {
 		return nil, httpapi.Problem(protocol.CodeForbidden, "the join token is for another cluster, or for another agent: ask an admin for one that fits")
 	}
-	registered, err := h.openSession(ctx, in.Body, joinTokenOf(&who), false)
+	registered, err := e.openSession(ctx, in.Body, joinTokenOf(&who), false)
 	if err != nil {
 		return nil, err
 	}
@@ -156,8 +166,8 @@ func joinTokenOf(who *access.Identity) fleet.JoinToken {
 // resumeSession lets an agent go on that has a session, at a hub that does not know it, as after a restart. Its join token
 // need not be good any more: that is for joining. A session that was opened with what can not be revoked is no proof, since
 // changing that would change nothing then.
-func (h *Hub) resumeSession(ctx context.Context, in *resumeInput) (*registerOutput, error) {
-	claims, err := h.authorize(in.Authorized)
+func (e endpoints) resumeSession(ctx context.Context, in *resumeInput) (*registerOutput, error) {
+	claims, err := e.authorize(in.Authorized)
 	if err != nil {
 		return nil, err
 	}
@@ -170,15 +180,15 @@ func (h *Hub) resumeSession(ctx context.Context, in *resumeInput) (*registerOutp
 	if in.Body.Address == "" {
 		in.Body.Address = hostOf(ctx)
 	}
-	registered, err := h.openSession(ctx, in.Body, fleet.JoinToken{ID: claims.Token}, true)
+	registered, err := e.openSession(ctx, in.Body, fleet.JoinToken{ID: claims.Token}, true)
 	if err != nil {
 		return nil, err
 	}
 	return &registerOutput{Body: registered}, nil
 }
 
-func (h *Hub) pollAgent(ctx context.Context, in *pollInput) (*pollOutput, error) {
-	claims, err := h.authorize(in.Authorized)
+func (e endpoints) pollAgent(ctx context.Context, in *pollInput) (*pollOutput, error) {
+	claims, err := e.authorize(in.Authorized)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +201,7 @@ func (h *Hub) pollAgent(ctx context.Context, in *pollInput) (*pollOutput, error)
 		}
 	}
 	conn, _ := ctx.Value(connectionKey{}).(*connection)
-	answer, err := h.holdPoll(ctx, claims, conn, in.Body)
+	answer, err := e.hub.holdPoll(ctx, claims, conn, in.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -199,17 +209,17 @@ func (h *Hub) pollAgent(ctx context.Context, in *pollInput) (*pollOutput, error)
 }
 
 // goodbye ends a session on the agent's word. What it still had has stopped, so nothing needs to wait for its lease.
-func (h *Hub) goodbye(_ context.Context, in *goodbyeInput) (*struct{}, error) {
-	claims, err := h.authorize(in.Authorized)
+func (e endpoints) goodbye(_ context.Context, in *goodbyeInput) (*struct{}, error) {
+	claims, err := e.authorize(in.Authorized)
 	if err != nil {
 		return nil, err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s, err := h.find(claims)
+	e.hub.mu.Lock()
+	defer e.hub.mu.Unlock()
+	s, err := e.hub.findLocked(claims)
 	if err != nil {
 		return nil, err
 	}
-	h.end(s, ending{reason: "the agent stopped", left: true, at: time.Now()})
+	e.hub.endLocked(s, ending{reason: "the agent stopped", left: true, at: time.Now()})
 	return nil, nil
 }

@@ -21,12 +21,12 @@ const (
 
 // evacuate takes an agent's work off it, for a failover by hand, and returns when the agent has stopped all of it. The
 // agent takes nothing new meanwhile.
-func (h *Hub) evacuate(ctx context.Context, in contract.EvacuateInput) (contract.EvacuateResult, error) {
-	s, moving, err := h.beginEvacuation(in)
+func (c activities) evacuate(ctx context.Context, in contract.EvacuateInput) (contract.EvacuateResult, error) {
+	s, moving, err := c.beginEvacuation(in)
 	if err != nil {
 		return contract.EvacuateResult{}, err
 	}
-	defer h.endEvacuation(s)
+	defer c.endEvacuation(s)
 	var result contract.EvacuateResult
 	for _, a := range moving {
 		result.Attempts = append(result.Attempts, fleet.HeldAttempt{TaskID: a.task, Attempt: a.number})
@@ -35,7 +35,7 @@ func (h *Hub) evacuate(ctx context.Context, in contract.EvacuateInput) (contract
 	defer tick.Stop()
 	limit := time.NewTimer(evacuateLimit)
 	defer limit.Stop()
-	for !h.evacuated(s, moving) {
+	for !c.evacuated(s, moving) {
 		activity.RecordHeartbeat(ctx)
 		select {
 		case <-tick.C:
@@ -48,20 +48,20 @@ func (h *Hub) evacuate(ctx context.Context, in contract.EvacuateInput) (contract
 	return result, nil
 }
 
-func (h *Hub) beginEvacuation(in contract.EvacuateInput) (*session, []*attempt, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := h.sessions[in.AgentID]
+func (c activities) beginEvacuation(in contract.EvacuateInput) (*session, []*attempt, error) {
+	c.hub.mu.Lock()
+	defer c.hub.mu.Unlock()
+	s := c.hub.sessions[in.AgentID]
 	if s == nil || s.instance != in.Instance || s.epoch != in.Epoch {
 		return nil, nil, noSession()
 	}
 	s.evacuating = true
-	h.slotsChanged(s)
+	c.hub.slotsChangedLocked(s)
 	var moving []*attempt
 	for _, a := range s.attempts {
 		if !a.mayHaveBegun() {
-			h.forget(a)
-			h.giveBack(a, in.Reason)
+			c.hub.forgetLocked(a)
+			c.hub.giveBackLocked(a, in.Reason)
 			continue
 		}
 		a.evacuation = &in
@@ -72,9 +72,9 @@ func (h *Hub) beginEvacuation(in contract.EvacuateInput) (*session, []*attempt, 
 }
 
 // evacuated reports whether the session has none of the attempts any more: the agent no longer lists them, or is gone.
-func (h *Hub) evacuated(s *session, moving []*attempt) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (c activities) evacuated(s *session, moving []*attempt) bool {
+	c.hub.mu.Lock()
+	defer c.hub.mu.Unlock()
 	for _, a := range moving {
 		if s.attempts[a.attemptKey] == a {
 			return false
@@ -83,10 +83,10 @@ func (h *Hub) evacuated(s *session, moving []*attempt) bool {
 	return true
 }
 
-func (h *Hub) endEvacuation(s *session) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (c activities) endEvacuation(s *session) {
+	c.hub.mu.Lock()
+	defer c.hub.mu.Unlock()
 	s.evacuating = false
-	h.slotsChanged(s)
-	h.notices.publishSoon() // whoever looks now sees that it is idle
+	c.hub.slotsChangedLocked(s)
+	c.hub.registry.Soon() // so that scaling sees that it is idle
 }

@@ -17,7 +17,7 @@ import (
 // events reads what the hub saw, in short.
 func (b *bench) events(in contract.ReadEventsInput) ([]string, contract.ReadEventsResult) {
 	b.t.Helper()
-	read, err := b.readEvents(b.t.Context(), in)
+	read, err := b.Hub.events.Read(b.t.Context(), in)
 	require.NoError(b.t, err)
 	var lines []string
 	for _, e := range read.Events {
@@ -49,7 +49,7 @@ func TestHubTellsOfTasks(t *testing.T) {
 		at := read.Seq
 		a.poll(lists(one), progresses(10))
 		a.poll(lists(one), progresses(20))
-		b.pass(eventProgress)
+		b.pass(progressSpacing)
 		a.poll(lists(one), progresses(30))
 		a.poll(lists(one), progresses(30))
 		lines, read := b.events(contract.ReadEventsInput{After: at})
@@ -103,7 +103,7 @@ func TestProgressIsNotKeptWhileNobodyListens(t *testing.T) {
 func TestReadEventsWaits(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		_, start := b.events(contract.ReadEventsInput{Newest: true})
-		require.Equal(t, b.instance[:processName], start.Process)
+		require.Equal(t, b.Hub.events.Process(), start.Process)
 		begun := time.Now()
 		lines, _ := b.events(contract.ReadEventsInput{Process: start.Process, After: start.Seq, Hints: start.Hints, Wait: fleet.Duration(10 * time.Second)})
 		require.Empty(t, lines)
@@ -114,7 +114,7 @@ func TestReadEventsWaits(t *testing.T) {
 		_, start = b.events(contract.ReadEventsInput{Newest: true})
 		read := make(chan contract.ReadEventsResult, 1)
 		go func() {
-			r, _ := b.readEvents(t.Context(), contract.ReadEventsInput{Process: start.Process, After: start.Seq, Hints: start.Hints, Wait: fleet.Duration(time.Minute)})
+			r, _ := b.Hub.events.Read(t.Context(), contract.ReadEventsInput{Process: start.Process, After: start.Seq, Hints: start.Hints, Wait: fleet.Duration(time.Minute)})
 			read <- r
 		}()
 		synctest.Wait()
@@ -136,7 +136,7 @@ func TestReadEventsWaits(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := b.readEvents(ctx, contract.ReadEventsInput{Process: r.Process, After: r.Seq, Hints: r.Hints, Wait: fleet.Duration(time.Hour)})
+		_, err := b.Hub.events.Read(ctx, contract.ReadEventsInput{Process: r.Process, After: r.Seq, Hints: r.Hints, Wait: fleet.Duration(time.Hour)})
 		require.NoError(t, err, "a reader that has gone waits no longer")
 	})
 }

@@ -56,7 +56,7 @@ func wire(f testing.TB) wired {
 	h.Register(s.API())
 	w := wired{handler: s.Handler()}
 	w.attempt = h.seal.attempt(attemptClaims{Task: "t1", Attempt: 1, Agent: "a", Instance: "a-instance", Epoch: 1, Lane: "lane/c", Temporal: []byte("t1/1")})
-	registered, err := h.openSession(f.Context(), protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c", MaxTasks: 1,
+	registered, err := endpoints{h}.openSession(f.Context(), protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c", MaxTasks: 1,
 		Running: []protocol.RunningAttempt{{TaskID: "t1", Attempt: 1, Token: w.attempt}}}, fleet.JoinToken{}, false)
 	require.NoError(f, err)
 	w.session = registered.SessionToken

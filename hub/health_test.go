@@ -8,12 +8,13 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub/health"
 	"mainstay.dev/mainstay/protocol"
 )
 
 // rated is the health of an agent as the hub tells it.
 func (b *bench) rated(agent string) fleet.Health {
-	result, err := b.readHealth(b.t.Context(), contract.ReadHealthInput{Cluster: "c", AgentID: agent})
+	result, err := b.health.Read(b.t.Context(), contract.ReadHealthInput{Cluster: "c", AgentID: agent})
 	require.NoError(b.t, err)
 	require.Contains(b.t, result.Agents, agent)
 	return result.Agents[agent]
@@ -35,8 +36,8 @@ func TestHealthOfWhatAnAgentDoes(t *testing.T) {
 			}
 		}, .75, fleet.HealthCritical},
 		"it rates itself low": {func(a *peer) {
-			health := 0.25
-			a.poll(func(p *protocol.Poll) { p.Health, p.HealthNote = &health, "disk errors" })
+			low := 0.25
+			a.poll(func(p *protocol.Poll) { p.Health, p.HealthNote = &low, "disk errors" })
 			a.b.pass(0)
 		}, .85, fleet.HealthDegraded},
 		"what was cancelled does not count": {func(a *peer) {
@@ -69,7 +70,7 @@ func TestHealthIsOfOneClusterAndAgent(t *testing.T) {
 		b.register("a", 1)
 		b.register("b", 1)
 		for in, want := range map[contract.ReadHealthInput]int{{Cluster: "c"}: 2, {Cluster: "c", AgentID: "a"}: 1, {Cluster: "other"}: 0, {Cluster: "c", AgentID: "z"}: 0} {
-			result, err := b.readHealth(t.Context(), in)
+			result, err := b.health.Read(t.Context(), in)
 			require.NoError(t, err)
 			require.Len(t, result.Agents, want, "%+v", in)
 		}
@@ -89,9 +90,9 @@ func (b *bench) healthTold() []fleet.HealthLevel {
 }
 
 // rate lets the agent go on for a while with an opinion of itself.
-func (a *peer) rate(health float64, d time.Duration) {
+func (a *peer) rate(own float64, d time.Duration) {
 	for ; d > 0; d -= time.Second {
-		a.poll(func(p *protocol.Poll) { p.Health = &health })
+		a.poll(func(p *protocol.Poll) { p.Health = &own })
 		a.b.pass(min(d, time.Second))
 	}
 }
@@ -103,10 +104,10 @@ func TestLastingChangesOfHealthAreTold(t *testing.T) {
 	}{
 		"nothing is written while nothing is wrong": {func(a *peer) { a.rate(1, time.Minute) }, nil},
 		"a worse level, once":                       {func(a *peer) { a.rate(0, time.Minute) }, []fleet.HealthLevel{fleet.HealthDegraded}},
-		"what passes is not told":                   {func(a *peer) { a.rate(0, worseAfter-time.Second); a.rate(1, time.Minute) }, nil},
+		"what passes is not told":                   {func(a *peer) { a.rate(0, health.WorseAfter-time.Second); a.rate(1, time.Minute) }, nil},
 		"better again, later": {func(a *peer) {
 			a.rate(0, time.Minute)
-			a.rate(1, betterAfter-time.Second)
+			a.rate(1, health.BetterAfter-time.Second)
 			require.Len(a.b.t, a.b.healthTold(), 1)
 			a.rate(1, 10*time.Second)
 		}, []fleet.HealthLevel{fleet.HealthDegraded, fleet.HealthHealthy}},
@@ -135,7 +136,7 @@ func TestLastingChangesOfHealthAreTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
-				b.wg.Go(b.watchHealth)
+				b.start(b.health)
 				a := b.register("a", 1)
 				c.do(a)
 				require.Equal(t, c.told, b.healthTold())

@@ -9,18 +9,18 @@ import (
 	"mainstay.dev/mainstay/contract"
 )
 
-// readTasks tells what the agents of a cluster that have a session here run, the oldest first.
-func (h *Hub) readTasks(_ context.Context, in contract.ReadTasksInput) (contract.ReadTasksResult, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// readTasks lists what the agents of a cluster that have a session here run, the oldest first.
+func (c activities) readTasks(_ context.Context, in contract.ReadTasksInput) (contract.ReadTasksResult, error) {
+	c.hub.mu.Lock()
+	defer c.hub.mu.Unlock()
 	result := contract.ReadTasksResult{Agents: map[string][]contract.HeldTask{}}
-	for _, s := range h.sessions {
+	for _, s := range c.hub.sessions {
 		if s.cluster != in.Cluster || in.AgentID != "" && s.agent != in.AgentID {
 			continue
 		}
 		held := []contract.HeldTask{}
 		for _, a := range s.attempts {
-			task := contract.HeldTask{TaskID: a.task, Attempt: a.number, StartedAt: a.report(h.id).StartedAt}
+			task := contract.HeldTask{TaskID: a.task, Attempt: a.number, StartedAt: a.report(c.hub.id).StartedAt}
 			if a.progress != nil {
 				task.Percent = a.progress.Percent
 			}

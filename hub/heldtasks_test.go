@@ -62,8 +62,8 @@ func TestStatus(t *testing.T) {
 		require.Zero(t, status.Leases)
 		b.mu.Lock()
 		b.directives["c"] = contract.Directive{Cluster: "c", Mode: "active_passive", Leader: "a", LeaderEpoch: 99}
-		b.renewedAt = time.Now().Add(-time.Minute)
 		b.mu.Unlock()
+		b.lease.Renewed(time.Now().Add(-time.Minute))
 		status = b.Status()
 		require.Equal(t, 1, status.Leases)
 		require.False(t, status.Fresh, "a hub that Temporal does not hear renews no lease")

@@ -8,11 +8,11 @@ import (
 )
 
 // holdsAttempts says which attempts agents of this hub have, or wait in it: healing ends those that nobody has.
-func (h *Hub) holdsAttempts(_ context.Context, in contract.HoldsAttemptsInput) (contract.HoldsAttemptsResult, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (c activities) holdsAttempts(_ context.Context, in contract.HoldsAttemptsInput) (contract.HoldsAttemptsResult, error) {
+	c.hub.mu.Lock()
+	defer c.hub.mu.Unlock()
 	held := map[attemptKey]bool{}
-	for _, s := range h.sessions {
+	for _, s := range c.hub.sessions {
 		if s.cluster != in.Cluster {
 			continue
 		}
@@ -20,7 +20,7 @@ func (h *Hub) holdsAttempts(_ context.Context, in contract.HoldsAttemptsInput) (
 			held[key] = true
 		}
 	}
-	for _, l := range h.lanes {
+	for _, l := range c.hub.lanes {
 		for _, p := range l.parked {
 			held[p.attempt.attemptKey] = true
 		}

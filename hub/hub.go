@@ -19,6 +19,15 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub/control"
+	"mainstay.dev/mainstay/hub/event"
+	"mainstay.dev/mainstay/hub/health"
+	"mainstay.dev/mainstay/hub/lease"
+	"mainstay.dev/mainstay/hub/notice"
+	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/hub/registry"
+	"mainstay.dev/mainstay/hub/statesync"
+	"mainstay.dev/mainstay/hub/tasklog"
 )
 
 // Config sizes and times a hub. Zero fields take their defaults.
@@ -49,7 +58,7 @@ func (c Config) withDefaults() Config {
 		c.Park = 2 * time.Second
 	}
 	if c.HealthInterval == 0 {
-		c.HealthInterval = healthLook
+		c.HealthInterval = time.Second
 	}
 	if c.LanePollers == 0 {
 		c.LanePollers = 16
@@ -89,30 +98,29 @@ type Hub struct {
 	seal      sealer
 	metrics   *metrics
 	joins     *joiner
-	notices   *notices
 	responder *responder
+	lease     *lease.Lease
+	notices   *notice.Notices
+	registry  *registry.Publisher
+	events    *event.Log
+	logs      *tasklog.Logs
+	health    *health.Monitor
+	states    *statesync.States
+	control   *control.Control
+	reclaimer *reclaimer
 
 	mu         sync.Mutex
 	sessions   map[string]*session // by agent id
 	lanes      map[string]*lane    // by name
 	directives map[string]contract.Directive
 	brakes     map[string]*fleet.Brake // by cluster
-	watches    map[attemptKey]*logWatch
-	events     *eventLog
-	heartbeats map[string]*heartbeats // by agent id
-	stateAsks  map[string]*stateAsk   // by request
-	statesTold map[string]statesTold
-	// statesChanged says that a session's state, or which sessions there are, changed since watchStates looked.
-	statesChanged bool
-	renewedAt     time.Time // when Temporal last took the heartbeat of the hub's own lease
-	conns         map[net.Conn]*connection
-	stopping      bool
+	conns      map[net.Conn]*connection
+	stopping   bool
 
-	reclaimAgain chan struct{}
-	run          context.Context // ends when the hub stops: for work that belongs to no request
-	cancel       context.CancelFunc
-	wg           sync.WaitGroup
-	worker       interface{ Stop() }
+	run    context.Context // ends when the hub stops: for work that belongs to no request
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	worker interface{ Stop() }
 }
 
 // New checks the options and makes a hub that is not started yet.
@@ -137,30 +145,54 @@ func New(o Options) (*Hub, error) {
 		id:     o.ID, instance: uuid.NewString(), client: o.Client, service: o.Client.WorkflowService(), namespace: o.Namespace,
 		log: o.Logger.With(zap.String("hub", o.ID)), config: o.Config.withDefaults(), seal: sealer{key: o.Key},
 		sessions: map[string]*session{}, lanes: map[string]*lane{}, directives: map[string]contract.Directive{},
-		brakes: map[string]*fleet.Brake{}, watches: map[attemptKey]*logWatch{}, events: newEventLog(), stateAsks: map[string]*stateAsk{}, statesTold: map[string]statesTold{}, reclaimAgain: make(chan struct{}, 1),
-		conns: map[net.Conn]*connection{}, heartbeats: map[string]*heartbeats{},
+		brakes: map[string]*fleet.Brake{}, conns: map[net.Conn]*connection{},
 	}
 	h.run, h.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // the hub's own lifetime, ended by Stop
-	h.metrics = newMetrics(o.Registerer, h)
 	h.joins = newJoiner(h)
-	h.notices = newNotices(h)
 	h.responder = newResponder(h)
+	h.reclaimer = newReclaimer(h)
+	h.makeParts()
+	h.metrics = newMetrics(o.Registerer, h)
 	return h, nil
 }
 
-// Start takes the hub's lease and begins to watch sessions. Register must have been called for agents to reach it.
+// makeParts makes the parts that have locks of their own.
+func (h *Hub) makeParts() {
+	self, facts := part.Hub{
+		ID:        h.id,
+		Instance:  h.instance,
+		Client:    h.client,
+		Namespace: h.namespace,
+		Identity:  h.identity(),
+		Logger:    h.log,
+	}, facts{h}
+	h.lease = lease.New(self, facts.rejoin)
+	h.notices = notice.New(h.run, self, facts.brake, func(cluster string) { h.events.Hint(cluster) })
+	h.registry = registry.New(self, h.config.Timing.HeartbeatInterval, facts.entries)
+	h.states = statesync.New(self, facts, h.config.StateSpacing)
+	h.events = event.NewLog(self, h.notices.Busy)
+	h.logs = tasklog.New(facts)
+	h.health = health.New(facts, h.log, h.config.HealthInterval)
+	h.control = control.New(self, facts.cancel)
+}
+
+// Start takes the hub's lease and starts its parts. Register must have been called for agents to reach it.
 func (h *Hub) Start(ctx context.Context) error {
 	if err := h.startWorker(); err != nil {
 		return err
 	}
-	if err := h.takeLease(ctx); err != nil {
+	if err := h.lease.Take(ctx); err != nil {
 		h.worker.Stop()
 		return err
 	}
-	for _, loop := range []func(){h.detect, h.watchHealth, h.beat, h.publish, h.takeCommands, h.watchLease, h.reclaim, h.watchStates} {
-		h.wg.Go(loop)
-	}
+	h.start(detector{h}, beater{h}, h.lease, h.health, h.registry, h.states, h.logs, h.control, h.reclaimer)
 	return nil
+}
+
+func (h *Hub) start(parts ...part.Runner) {
+	for _, p := range parts {
+		h.wg.Go(func() { p.Run(h.run) })
+	}
 }
 
 // Stop answers the held polls, gives back the open lane polls and what is parked, and returns when all is done or ctx
@@ -174,13 +206,13 @@ func (h *Hub) Stop(ctx context.Context) {
 	}
 	h.stopping = true
 	for _, s := range h.sessions {
-		h.returnUndelivered(s, "the hub is stopping")
+		h.returnUndeliveredLocked(s, "the hub is stopping")
 		s.signal()
 	}
 	var released []laneRelease
 	for _, l := range h.lanes {
-		h.returnParked(l, "the hub is stopping")
-		released = append(released, l.release())
+		l.returnParkedLocked("the hub is stopping")
+		released = append(released, l.releaseLocked())
 	}
 	h.mu.Unlock()
 	var releasing sync.WaitGroup
@@ -188,35 +220,29 @@ func (h *Hub) Stop(ctx context.Context) {
 		releasing.Go(func() { h.releasePolls(ctx, r) })
 	}
 	releasing.Wait()
-	h.responder.drain(ctx)
-	h.notices.drain(ctx)
+	within(ctx, h.responder.pending.Wait)
+	within(ctx, h.notices.Wait)
 	h.cancel()
-	done := make(chan struct{})
-	go func() {
+	stopped := within(ctx, func() {
 		h.wg.Wait()
 		if h.worker != nil {
 			h.worker.Stop()
 		}
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
+	})
+	if !stopped {
 		h.log.Warn("The hub did not stop in time")
 	}
 }
 
-// every calls do at each tick until the hub stops.
-func (h *Hub) every(interval time.Duration, do func(now time.Time)) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-h.run.Done():
-			return
-		case now := <-tick.C:
-			do(now)
-		}
+// within waits until do returns or ctx ends. It reports whether do has returned.
+func within(ctx context.Context, do func()) bool {
+	done := make(chan struct{})
+	go func() { do(); close(done) }()
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

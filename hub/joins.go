@@ -123,8 +123,8 @@ func (j *joiner) update(cluster string, batch []*pendingJoin) (contract.JoinResp
 		return response, temporalProblem(err)
 	}
 	h.mu.Lock()
-	h.direct(response.Directive)
-	h.hint(cluster)
+	h.applyDirectiveLocked(response.Directive)
 	h.mu.Unlock()
+	h.events.Hint(cluster)
 	return response, nil
 }

@@ -10,6 +10,9 @@ import (
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/hub/control"
+	"mainstay.dev/mainstay/hub/part"
 )
 
 const (
@@ -19,11 +22,12 @@ const (
 	pollRetry = 500 * time.Millisecond
 )
 
-// lane is one activity task queue that sessions of this hub serve. The hub's mutex guards it.
+// lane is one activity task queue that sessions of this hub serve. The hub's mutex guards it; methods named Locked need it held.
 //
 // A poll is never cancelled: a cancelled poll can swallow a task. An unwanted poll is released through ShutdownWorker,
 // or its task is parked and returned.
 type lane struct {
+	hub      *Hub
 	name     string
 	sessions map[*session]struct{}
 	free     int // slots of its sessions
@@ -32,11 +36,11 @@ type lane struct {
 	key      string // the worker instance key of the open polls; new after a release
 }
 
-// serve makes the lanes of a session those that its cluster's directive gives it. The mutex is held.
-func (h *Hub) serve(s *session) {
+// serveLocked makes the lanes of a session those that its cluster's directive gives it.
+func (h *Hub) serveLocked(s *session) {
 	directive := h.directives[s.cluster]
 	s.limit(directive)
-	h.slotsChanged(s)
+	h.slotsChangedLocked(s)
 	wanted := map[string]bool{}
 	if !s.gone {
 		for _, name := range lanesOf(s, directive) {
@@ -56,40 +60,41 @@ func (h *Hub) serve(s *session) {
 		if !s.gone && holds(directive, l.name) {
 			why = lanePaused
 		}
-		h.laneUnserved(l, why)
+		l.endLocked(why)
 	}
 	s.lanes = kept
 	for name := range wanted {
 		l := h.lanes[name]
 		if l == nil {
-			l = &lane{name: name, sessions: map[*session]struct{}{}, key: uuid.NewString()}
+			l = &lane{hub: h, name: name, sessions: map[*session]struct{}{}, key: uuid.NewString()}
 			h.lanes[name] = l
 		}
 		l.sessions[s] = struct{}{}
 		l.free += s.free
 		s.lanes = append(s.lanes, l)
-		h.fill(l)
+		l.fillLocked()
 	}
-	h.returnUndeliveredIf(s, lanePaused, func(a *attempt) bool { return holds(directive, a.lane) })
+	h.returnUndeliveredIfLocked(s, lanePaused, func(a *attempt) bool { return holds(directive, a.lane) })
 }
 
-// laneUnserved releases the polls of a lane that no session serves any more. The mutex is held.
-func (h *Hub) laneUnserved(l *lane, why string) {
+// endLocked releases the polls of a lane if no session serves it any more.
+func (l *lane) endLocked(why string) {
+	h := l.hub
 	if len(l.sessions) > 0 {
 		return
 	}
-	h.returnParked(l, why)
+	l.returnParkedLocked(why)
 	if l.polls == 0 {
 		delete(h.lanes, l.name)
 		return
 	}
-	release := l.release()
+	release := l.releaseLocked()
 	h.wg.Go(func() { h.releasePolls(h.run, release) })
 }
 
-// slotsChanged brings the lanes' free slots up to date with a session. The mutex is held.
-func (h *Hub) slotsChanged(s *session) {
-	s.noteWork(time.Now())
+// slotsChangedLocked brings the lanes' free slots up to date with a session.
+func (h *Hub) slotsChangedLocked(s *session) {
+	s.markWork(time.Now())
 	now := s.slots()
 	delta := now - s.free
 	s.free = now
@@ -101,39 +106,42 @@ func (h *Hub) slotsChanged(s *session) {
 	}
 	if delta > 0 {
 		for _, l := range s.lanes {
-			h.unpark(l)
-			h.fill(l)
+			l.placeParkedLocked()
+			l.fillLocked()
 		}
 	}
 }
 
-// fill opens as many polls on the lane as there are slots for. The mutex is held.
-func (h *Hub) fill(l *lane) {
-	for !h.stopping && l.polls < h.wantedPolls(l) {
+// fillLocked opens as many polls on the lane as there are slots for.
+func (l *lane) fillLocked() {
+	for l.needsPollLocked() {
 		l.polls++
-		h.wg.Go(func() { h.pollLane(l) })
+		l.hub.wg.Go(l.poll)
 	}
 }
 
-func (h *Hub) wantedPolls(l *lane) int { return min(h.config.LanePollers, l.free-len(l.parked)) }
+func (l *lane) needsPollLocked() bool {
+	return !l.hub.stopping && l.polls < min(l.hub.config.LanePollers, l.free-len(l.parked))
+}
 
-// pollLane polls until the lane has more polls than it needs.
-func (h *Hub) pollLane(l *lane) {
+// poll polls until the lane has more polls than it needs.
+func (l *lane) poll() {
+	h := l.hub
 	for {
 		h.mu.Lock()
 		key := l.key
 		h.mu.Unlock()
-		task, err := h.poll(l.name, key)
+		task, err := l.pollOnce(key)
 		if err != nil && h.run.Err() == nil {
 			h.log.Debug("A lane poll failed", zap.String("lane", l.name), zap.Error(err))
-			h.pause(pollRetry)
+			part.Pause(h.run, pollRetry)
 		}
 		h.mu.Lock()
 		l.polls--
 		if task != nil && len(task.GetTaskToken()) > 0 {
-			h.took(l, task)
+			l.handleTaskLocked(task)
 		}
-		again := !h.stopping && l.polls < h.wantedPolls(l)
+		again := l.needsPollLocked()
 		if again {
 			l.polls++
 		} else if l.polls == 0 && len(l.sessions) == 0 && len(l.parked) == 0 && h.lanes[l.name] == l {
@@ -146,15 +154,16 @@ func (h *Hub) pollLane(l *lane) {
 	}
 }
 
-func (h *Hub) poll(name, key string) (*workflowservice.PollActivityTaskQueueResponse, error) {
+func (l *lane) pollOnce(key string) (*workflowservice.PollActivityTaskQueueResponse, error) {
+	h := l.hub
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.run), pollTimeout)
 	defer cancel()
 	task, err := h.service.PollActivityTaskQueue(ctx, &workflowservice.PollActivityTaskQueueRequest{
 		Namespace:              h.namespace,
-		TaskQueue:              &taskqueuepb.TaskQueue{Name: name, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+		TaskQueue:              &taskqueuepb.TaskQueue{Name: l.name, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
 		Identity:               h.identity(),
 		WorkerInstanceKey:      key,
-		WorkerControlTaskQueue: h.controlQueue(),
+		WorkerControlTaskQueue: control.Queue(h.namespace, h.instance),
 	})
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil, nil
@@ -165,8 +174,8 @@ func (h *Hub) poll(name, key string) (*workflowservice.PollActivityTaskQueueResp
 // laneRelease names the polls to give back.
 type laneRelease struct{ lane, key string }
 
-// release forgets the open polls' key; polls opened later have another. The mutex is held.
-func (l *lane) release() laneRelease {
+// releaseLocked forgets the open polls' key; polls opened later have another.
+func (l *lane) releaseLocked() laneRelease {
 	r := laneRelease{lane: l.name, key: l.key}
 	l.key = uuid.NewString()
 	return r
@@ -183,13 +192,5 @@ func (h *Hub) releasePolls(ctx context.Context, r laneRelease) {
 	})
 	if err != nil {
 		h.log.Debug("Polls were not released; they end by themselves", zap.String("lane", r.lane), zap.Error(err))
-	}
-}
-
-// pause waits, or less when the hub stops.
-func (h *Hub) pause(d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-h.run.Done():
 	}
 }

@@ -52,7 +52,7 @@ func TestLaneIsReleasedWithItsLastAgent(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 2)
 		b.mu.Lock()
-		b.end(a.session0(), ending{reason: "the agent stopped", left: true, at: time.Now()})
+		b.endLocked(a.session0(), ending{reason: "the agent stopped", left: true, at: time.Now()})
 		b.mu.Unlock()
 		b.pass(0)
 		require.ElementsMatch(t, []string{"lane/c", "lane/agent/a"}, b.temporal.released)
@@ -74,7 +74,7 @@ func TestTaskThatComesTooLateGoesBack(t *testing.T) {
 		open.key = "another" // its release does not reach it
 		b.temporal.mu.Unlock()
 		b.mu.Lock()
-		b.end(a.session0(), ending{reason: "the agent stopped", left: true, at: time.Now()})
+		b.endLocked(a.session0(), ending{reason: "the agent stopped", left: true, at: time.Now()})
 		b.mu.Unlock()
 		b.pass(0)
 		b.queue("lane/c", task("t1"))
@@ -93,7 +93,7 @@ func TestTaskWithoutASlotIsParked(t *testing.T) {
 		l := b.lanes["lane/c"]
 		l.polls++ // as when two lanes answer at once for one slot
 		b.mu.Unlock()
-		b.wg.Go(func() { b.pollLane(l) })
+		b.wg.Go(l.poll)
 		b.pass(0)
 		b.queue("lane/c", task("parked"))
 		require.Len(t, l.parked, 1)
@@ -132,7 +132,7 @@ func TestUnreadableTaskFails(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.register("a", 1)
 		b.mu.Lock()
-		b.took(b.lanes["lane/c"], badTask)
+		b.lanes["lane/c"].handleTaskLocked(badTask)
 		b.mu.Unlock()
 		b.pass(0)
 		require.Len(t, b.reported(), 1)

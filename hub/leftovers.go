@@ -10,16 +10,15 @@ import (
 
 // leftover is an attempt that an agent still has although it no longer counts: it is about to drop it, or cannot.
 type leftover struct {
-	toldAt   time.Time // when the agent was last told to drop it
+	toldAt   time.Time // when the agent was last asked to drop it
 	occupies bool      // it keeps a slot from other work
 	stuck    bool      // the agent says that it cannot stop it
 	since    time.Time // when it was first listed as such
 }
 
-// takeLeftovers notes what an agent lists and the hub does not count. What it was told to drop and still has keeps a slot.
+// countLeftoversLocked records what an agent lists and the hub does not count. What it was told to drop and still has keeps a slot.
 // An attempt that is listed for the first time may just have ended, with a poll that crossed its result: it keeps none.
-// The mutex is held.
-func (h *Hub) takeLeftovers(s *session, running []protocol.RunningAttempt, now time.Time) {
+func (h *Hub) countLeftoversLocked(s *session, running []protocol.RunningAttempt, now time.Time) {
 	var left map[attemptKey]*leftover // seldom any
 	for _, r := range running {
 		key := attemptKey{r.TaskID, r.Attempt}
@@ -54,8 +53,8 @@ func (h *Hub) takeLeftovers(s *session, running []protocol.RunningAttempt, now t
 	s.leftovers = left
 }
 
-// leave notes an attempt that ends although its handler runs on: its slot stays in use until the agent no longer lists it.
-// Call it before the attempt is forgotten. The mutex is held.
+// leave records an attempt that ends although its handler runs on: its slot stays in use until the agent no longer lists it.
+// Call it before the attempt is forgotten.
 func (s *session) leave(key attemptKey, l leftover) {
 	if s.leftovers == nil {
 		s.leftovers = map[attemptKey]*leftover{}

@@ -10,6 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub/tasklog"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -24,7 +25,7 @@ func (b *bench) read(after int64, wait time.Duration) <-chan reading {
 	done := make(chan reading, 1)
 	begun := time.Now()
 	go func() {
-		result, err := b.readLog(b.t.Context(), contract.ReadLogInput{TaskID: "t1", Attempt: 1, After: after, Wait: fleet.Duration(wait)})
+		result, err := b.logs.Read(b.t.Context(), contract.ReadLogInput{TaskID: "t1", Attempt: 1, After: after, Wait: fleet.Duration(wait)})
 		done <- reading{result, err, time.Since(begun)}
 	}()
 	synctest.Wait()
@@ -38,7 +39,7 @@ func (p *peer) sendLog(numbers ...int64) bool {
 	for _, n := range numbers {
 		in.Body.Lines = append(in.Body.Lines, fleet.LogLine{Number: n, At: time.Now(), Text: fmt.Sprint("line ", n)})
 	}
-	out, err := p.b.takeLog(p.b.t.Context(), in)
+	out, err := p.b.sendLog(p.b.t.Context(), in)
 	require.NoError(p.b.t, err)
 	synctest.Wait()
 	return out.Body.Watching
@@ -59,7 +60,7 @@ func TestLogIsReadFromTheAgent(t *testing.T) {
 		require.False(t, a.sendLog(1), "nobody watches")
 		held := a.poll(lists(given))
 		got := b.read(0, 20*time.Second)
-		require.Equal(t, []protocol.Command{{Type: protocol.CommandLog, TaskID: "t1", Attempt: 1, Hold: fleet.Duration(logInterest)}}, (<-held).Commands)
+		require.Equal(t, []protocol.Command{{Type: protocol.CommandLog, TaskID: "t1", Attempt: 1, Hold: fleet.Duration(tasklog.Interest)}}, (<-held).Commands)
 		require.True(t, a.sendLog(2, 1, 3))
 		first := <-got
 		require.NoError(t, first.err)
@@ -75,7 +76,7 @@ func TestLogIsReadFromTheAgent(t *testing.T) {
 		b.pass(100 * time.Millisecond)
 		second := <-got
 		require.Equal(t, []int64{4}, numbers(second))
-		require.Less(t, second.took, 4*time.Second+logGather)
+		require.Less(t, second.took, 4*time.Second+tasklog.Gather)
 
 		a.poll(lists(given))
 		require.Empty(t, (<-b.read(4, 0)).Lines)
@@ -108,10 +109,9 @@ func TestLogEndsWithItsAttempt(t *testing.T) {
 		require.Less(t, end.took, time.Second)
 		a.sendLog(2) // a straggler
 		require.Equal(t, []int64{2}, numbers(<-b.read(1, 20*time.Second)), "the end is kept for a while")
-		b.pass(logInterest + time.Second)
-		require.Empty(t, b.watches)
+		b.pass(tasklog.Interest + time.Second)
 		late := <-b.read(0, 20*time.Second)
-		require.True(t, late.Gone)
+		require.Equal(t, contract.ReadLogResult{Gone: true}, late.ReadLogResult, "nothing of it is left")
 		require.Zero(t, late.took)
 	})
 }
@@ -121,12 +121,12 @@ func TestLogOfAnAgentThatDoesNotAnswer(t *testing.T) {
 		a := b.register("a", 1)
 		a.give(task("t1"))
 		got := b.read(0, 0)
-		b.pass(logAnswer + time.Second)
+		b.pass(tasklog.Answer + time.Second)
 		end := <-got
 		require.True(t, end.Silent)
 		require.False(t, end.Gone)
 		require.Empty(t, end.Lines)
-		require.InDelta(t, logAnswer, end.took, float64(logLook))
+		require.InDelta(t, tasklog.Answer, end.took, float64(tasklog.Look))
 	})
 }
 

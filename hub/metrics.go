@@ -65,8 +65,8 @@ func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
 	})
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mainstay_hub_lease_age_seconds",
 		Help: "Time since Temporal last took the heartbeat of the hub's own lease. Above 5 it renews no leases of agents; above 10 it may have been given up."},
-		func() float64 { return h.leaseAge(time.Now()).Seconds() }))
-	r.MustRegister(newAgentMetrics(h))
+		func() float64 { return h.lease.Age(time.Now()).Seconds() }))
+	r.MustRegister(h.health)
 	histogram := func(name, help string, buckets ...float64) *prometheus.HistogramVec {
 		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{"cluster_id"})
 		r.MustRegister(v)
@@ -90,16 +90,6 @@ func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
 	}
 }
 
-// leaseAge is how long ago Temporal last took the heartbeat of the hub's lease; 0 before the first.
-func (h *Hub) leaseAge(now time.Time) time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.renewedAt.IsZero() {
-		return 0
-	}
-	return max(0, now.Sub(h.renewedAt))
-}
-
 // waitedInLane is how long Temporal kept a task before it gave it out.
 func waitedInLane(task *workflowservice.PollActivityTaskQueueResponse) time.Duration {
 	if task.GetScheduledTime() == nil || task.GetStartedTime() == nil {
@@ -108,9 +98,9 @@ func waitedInLane(task *workflowservice.PollActivityTaskQueueResponse) time.Dura
 	return max(0, task.GetStartedTime().AsTime().Sub(task.GetScheduledTime().AsTime()))
 }
 
-// noteAccepted counts how long an attempt waited until its agent had it, and if another agent was lost with the one
-// before, how long the failover took. The mutex is held.
-func (h *Hub) noteAccepted(a *attempt, now time.Time) {
+// countAcceptedLocked counts how long an attempt waited until its agent had it, and if another agent was lost with the one
+// before, how long the failover took.
+func (h *Hub) countAcceptedLocked(a *attempt, now time.Time) {
 	if a.takenAt.IsZero() {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 func TestPausedLanesAreNotPolled(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		tell := func(version int64, paused bool, lanes ...string) {
-			require.NoError(t, b.directActivity(t.Context(), contract.Directive{Cluster: "c", Version: version, Mode: fleet.ActiveActive,
+			require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: version, Mode: fleet.ActiveActive,
 				CapabilitySets: [][]string{{"gpu"}}, Paused: paused, PausedLanes: lanes}))
 			b.pass(0)
 		}
@@ -53,11 +53,11 @@ func TestPauseReturnsWhatIsParked(t *testing.T) {
 		l := b.lanes["lane/c"]
 		l.polls++
 		b.mu.Unlock()
-		b.wg.Go(func() { b.pollLane(l) })
+		b.wg.Go(l.poll)
 		b.pass(0)
 		b.queue("lane/c", task("parked"))
 		require.Len(t, l.parked, 1)
-		require.NoError(t, b.directActivity(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive, Paused: true}))
+		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive, Paused: true}))
 		b.pass(0)
 		require.Empty(t, l.parked)
 		require.Len(t, b.reported(), 1)
@@ -73,7 +73,7 @@ func TestPauseReturnsWhatWasNotDelivered(t *testing.T) {
 		b.queue("lane/c", task("t1"))
 		b.queue("lane/agent/a", task("t2"))
 		require.Len(t, a.session().outbox, 2)
-		require.NoError(t, b.directActivity(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive, PausedLanes: []string{"default"}}))
+		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive, PausedLanes: []string{"default"}}))
 		b.pass(0)
 		require.Len(t, b.reported(), 1)
 		require.Equal(t, "t1/1", b.reported()[0].token)

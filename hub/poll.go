@@ -9,11 +9,11 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// holdPoll takes one poll: it is the session's heartbeat, acknowledges assignments and brings the answer at once when
+// holdPoll handles one poll: it is the session's heartbeat, acknowledges assignments and brings the answer at once when
 // there is something to say, else after the heartbeat interval.
 func (h *Hub) holdPoll(ctx context.Context, claims sessionClaims, conn *connection, poll protocol.Poll) (protocol.Polled, error) {
 	h.mu.Lock()
-	s, err := h.find(claims)
+	s, err := h.findLocked(claims)
 	if err != nil {
 		h.mu.Unlock()
 		return protocol.Polled{}, err
@@ -22,18 +22,18 @@ func (h *Hub) holdPoll(ctx context.Context, claims sessionClaims, conn *connecti
 		h.mu.Unlock()
 		return protocol.Polled{}, nil // a late duplicate of a poll that was answered
 	}
-	h.take(s, conn, poll, time.Now())
+	h.applyPollLocked(s, conn, poll, time.Now())
 	s.signal() // an older poll that is still held must end; this one looks at the outbox first
-	hold := time.NewTimer(h.holdTime(s))
+	hold := time.NewTimer(h.holdTimeLocked(s))
 	defer hold.Stop()
 	for waiting := !s.answerNow; ; {
 		if s.gone {
-			fenced := s.fenced
-			h.mu.Unlock()
-			if fenced {
+			defer h.mu.Unlock()
+			if s.fenced {
 				return protocol.Polled{}, fencedProblem()
 			}
-			return protocol.Polled{}, h.unknown(claims)
+			_, err := h.findLocked(claims)
+			return protocol.Polled{}, err
 		}
 		if s.sequence != poll.Sequence {
 			h.mu.Unlock()
@@ -41,7 +41,7 @@ func (h *Hub) holdPoll(ctx context.Context, claims sessionClaims, conn *connecti
 			return protocol.Polled{}, nil
 		}
 		if len(s.outbox) > 0 || len(s.commands) > 0 || !waiting || h.stopping {
-			answer := h.answer(s, time.Now())
+			answer := h.answerLocked(s, time.Now())
 			h.mu.Unlock()
 			return answer, nil
 		}
@@ -51,11 +51,11 @@ func (h *Hub) holdPoll(ctx context.Context, claims sessionClaims, conn *connecti
 		case <-hold.C:
 			waiting = false
 		case <-ctx.Done():
-			// The connection closed or the server stops. ConnState has told, or will; where it cannot (another server
-			// in front), this does.
+			// The connection closed or the server stops. ConnState marks the session, unless another server is in
+			// front.
 			h.mu.Lock()
 			if s.sequence == poll.Sequence && !s.gone && s.disconnectedAt.IsZero() {
-				h.disconnected(s, time.Now())
+				h.disconnectedLocked(s, time.Now())
 			}
 			h.mu.Unlock()
 			return protocol.Polled{}, nil // nobody reads it
@@ -64,16 +64,9 @@ func (h *Hub) holdPoll(ctx context.Context, claims sessionClaims, conn *connecti
 	}
 }
 
-func (h *Hub) unknown(claims sessionClaims) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	_, err := h.find(claims)
-	return err
-}
-
-// answer empties the outbox and the commands into one answer. The mutex is held.
-func (h *Hub) answer(s *session, now time.Time) protocol.Polled {
-	answer := protocol.Polled{Commands: s.commands, LeaseHeld: !h.leaseIsFresh(now)}
+// answerLocked empties the outbox and the commands into one answer.
+func (h *Hub) answerLocked(s *session, now time.Time) protocol.Polled {
+	answer := protocol.Polled{Commands: s.commands, LeaseHeld: !h.lease.Fresh(now)}
 	for _, a := range s.outbox {
 		a.deliveredIn, a.deliveredOn = s.sequence, s.conn
 		answer.Assignments = append(answer.Assignments, a.assignment())
@@ -86,30 +79,29 @@ func (h *Hub) answer(s *session, now time.Time) protocol.Polled {
 	return answer
 }
 
-// take brings the session up to date with a poll. The mutex is held.
-func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Time) {
-	s.window.Heartbeat(now.Sub(s.lastContact), h.holdTime(s), now)
+// applyPollLocked brings the session up to date with a poll.
+func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, now time.Time) {
+	s.health.Heartbeat(now.Sub(s.lastContact), h.holdTimeLocked(s), poll.Metrics, now)
 	s.sequence, s.lastContact, s.told = poll.Sequence, now, nil
-	h.noteHeartbeat(s)
 	s.attach(conn)
-	h.unhold(s, now)
-	s.window.Sampled(poll.Metrics.CPUPercent, poll.Metrics.MemoryPercent, now)
+	h.unholdLocked(s, now)
 	s.metrics, s.counters, s.ownHealth, s.ownNote = poll.Metrics, poll.Counters, poll.Health, poll.HealthNote
 	if poll.Providers != nil {
 		s.access = poll.Providers
 	}
 	if poll.State != nil && (s.state == nil || s.state.Digest != poll.State.Digest) {
-		s.state, h.statesChanged = poll.State, true
+		s.state = poll.State
+		h.states.Changed()
 	}
 	s.stopping = s.stopping || poll.Stopping
 	for _, r := range poll.Returned {
 		if a := s.attempts[attemptKey{r.TaskID, r.Attempt}]; a != nil && !a.accepted {
-			h.forget(a)
+			h.forgetLocked(a)
 			if r.Unreadable != "" {
-				h.giveBackUnreceived(a, "agent "+s.agent+" cannot read it: "+r.Unreadable)
+				h.giveBackUnreceivedLocked(a, "agent "+s.agent+" cannot read it: "+r.Unreadable)
 				continue
 			}
-			h.giveBack(a, "the agent handed it back")
+			h.giveBackLocked(a, "the agent handed it back")
 		}
 	}
 	listed := make(map[attemptKey]bool, len(poll.Running))
@@ -118,36 +110,36 @@ func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Ti
 		key := attemptKey{r.TaskID, r.Attempt}
 		listed[key] = true
 		if a := s.attempts[key]; a != nil {
-			h.update(a, r, now)
+			h.applyRunningLocked(a, r, now)
 			if h.overdue(a, r, now) {
 				overdue = append(overdue, a)
 			}
 		}
 	}
-	h.takeLeftovers(s, poll.Running, now)
+	h.countLeftoversLocked(s, poll.Running, now)
 	for _, a := range overdue {
-		h.endOverdue(a, now)
+		h.endOverdueLocked(a, now)
 	}
-	h.settleUnlisted(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 && a.deliveredIn < poll.Sequence }, h.notReceived)
+	h.settleUnlistedLocked(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 && a.deliveredIn < poll.Sequence }, h.giveBackUnlistedLocked)
 	if s.stopping {
-		h.returnUndelivered(s, "the agent is stopping")
+		h.returnUndeliveredLocked(s, "the agent is stopping")
 	}
-	h.slotsChanged(s)
+	h.slotsChangedLocked(s)
 }
 
-// update takes what the agent says of one running attempt, and tells listeners what is new. The mutex is held.
-func (h *Hub) update(a *attempt, r protocol.RunningAttempt, now time.Time) {
+// applyRunningLocked applies what the agent says of one running attempt, and publishes what is new.
+func (h *Hub) applyRunningLocked(a *attempt, r protocol.RunningAttempt, now time.Time) {
 	accepted := a.accepted
-	a.update(r, now)
+	a.apply(r, now)
 	if !accepted {
-		h.noteAccepted(a, now)
-		h.tellRunning(a)
+		h.countAcceptedLocked(a, now)
+		h.publishRunningLocked(a)
 	}
-	h.tellProgress(a, now)
+	h.publishProgressLocked(a, now)
 }
 
-// update takes what the agent says of one running attempt; the first time is its acceptance.
-func (a *attempt) update(r protocol.RunningAttempt, now time.Time) {
+// apply applies what the agent says of one running attempt; the first time is its acceptance.
+func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 	if !a.accepted {
 		a.accepted, a.startedAt, a.aliveAt = true, now, now
 		if r.StartedAt != nil {
@@ -165,35 +157,37 @@ func (a *attempt) update(r protocol.RunningAttempt, now time.Time) {
 	}
 }
 
-// settleUnlisted ends the attempts that the agent should have listed and did not: one it never took goes back to its
-// lane with giveBack, one it had is lost. The mutex is held.
-func (h *Hub) settleUnlisted(s *session, listed map[attemptKey]bool, shouldList func(*attempt) bool, giveBack func(a *attempt, why string)) {
+// settleUnlistedLocked ends the attempts that the agent should have listed and did not: one it never took goes back to its
+// lane with giveBack, one it had is lost.
+func (h *Hub) settleUnlistedLocked(s *session, listed map[attemptKey]bool, shouldList func(*attempt) bool,
+	giveBack func(a *attempt, why string),
+) {
 	for key, a := range s.attempts {
 		if listed[key] || !shouldList(a) {
 			continue
 		}
-		h.forget(a)
+		h.forgetLocked(a)
 		if !a.accepted {
 			giveBack(a, "the agent did not receive it")
 			continue
 		}
-		h.lose(a, "the agent no longer has the attempt", 0) // it says itself that it has stopped
+		h.loseLocked(a, "the agent no longer has the attempt", 0) // it says itself that it has stopped
 	}
 }
 
-// notReceived gives back an attempt that the agent's next poll does not list. Where that poll came on the connection that the
-// answer went over, the answer had arrived, so the agent did not heed the assignment although it lives. On another connection the
-// poll may have been sent before the answer arrived, or the answer was lost. The mutex is held.
-func (h *Hub) notReceived(a *attempt, why string) {
+// giveBackUnlistedLocked gives back an attempt that the agent's next poll does not list. Where that poll came on the connection that the
+// answerLocked went over, the answer had arrived, so the agent did not heed the assignment although it lives. On another connection the
+// poll may have been sent before the answer arrived, or the answer was lost.
+func (h *Hub) giveBackUnlistedLocked(a *attempt, why string) {
 	if a.deliveredOn == a.session.conn {
-		h.giveBackUnreceived(a, "agent "+a.session.agent+" was given it and did not list it in its next poll")
+		h.giveBackUnreceivedLocked(a, "agent "+a.session.agent+" was given it and did not list it in its next poll")
 		return
 	}
-	h.giveBack(a, why)
+	h.giveBackLocked(a, why)
 }
 
-// forget takes an attempt out of its session; the caller says what becomes of it. The mutex is held.
-func (h *Hub) forget(a *attempt) {
+// forgetLocked takes an attempt out of its session; the caller says what becomes of it.
+func (h *Hub) forgetLocked(a *attempt) {
 	s := a.session
 	if s.attempts[a.attemptKey] != a {
 		return
@@ -205,12 +199,12 @@ func (h *Hub) forget(a *attempt) {
 			break
 		}
 	}
-	h.slotsChanged(s)
+	h.slotsChangedLocked(s)
 }
 
-// lose reports an attempt that may have begun and will bring no result. lease is how long the agent may still go on
-// with it. The mutex is held.
-func (h *Hub) lose(a *attempt, why string, lease time.Duration) {
+// loseLocked reports an attempt that may have begun and will bring no result. lease is how long the agent may still go on
+// with it.
+func (h *Hub) loseLocked(a *attempt, why string, lease time.Duration) {
 	h.metrics.lost.Inc()
 	a.traceFailed(why)
 	now := time.Now().UTC()
@@ -230,6 +224,6 @@ func (h *Hub) fail(a *attempt, report contract.AttemptReport) {
 	h.responder.fail(a.token, report, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.tellEnded(a, report)
+		h.publishEndedLocked(a, &report)
 	})
 }

@@ -19,14 +19,14 @@ import (
 
 // openSession joins the cluster and opens, or re-attaches, the session. token is what the agent joins with; with resume it
 // shows the session that it has instead.
-func (h *Hub) openSession(ctx context.Context, reg protocol.Register, token fleet.JoinToken, resume bool) (protocol.Registered, error) {
+func (e endpoints) openSession(ctx context.Context, reg protocol.Register, token fleet.JoinToken, resume bool) (protocol.Registered, error) {
 	if err := validateRegistration(reg); err != nil {
 		return protocol.Registered{}, err
 	}
-	if err := h.refuseForeign(ctx, reg); err != nil {
+	if err := e.refuseForeign(ctx, reg); err != nil {
 		return protocol.Registered{}, err
 	}
-	joined, err := h.joins.join(ctx, reg.Cluster, fleet.Join{
+	joined, err := e.hub.joins.join(ctx, reg.Cluster, fleet.Join{
 		AgentID: reg.AgentID, Instance: reg.InstanceID, Registration: reg.Registration, Host: reg.Host, PID: reg.PID, Zone: reg.Zone, Group: reg.Group,
 		Address: reg.Address, StartedAt: reg.StartedAt.UTC(),
 		Version: reg.Version, Capabilities: reg.Capabilities, TaskTypes: reg.TaskTypes, MaxTasks: reg.MaxTasks, Metadata: reg.Metadata,
@@ -54,22 +54,22 @@ func (h *Hub) openSession(ctx context.Context, reg protocol.Register, token flee
 	default:
 		return protocol.Registered{}, httpapi.Problem(protocol.CodeConflict, "the cluster refused the agent: "+joined.Refused)
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.stopping {
+	e.hub.mu.Lock()
+	defer e.hub.mu.Unlock()
+	if e.hub.stopping {
 		return protocol.Registered{}, httpapi.Problem(protocol.CodeUnavailable, "this hub is stopping: try another or try again")
 	}
-	s, err := h.admit(reg, token.ID, joined.Epoch, time.Now())
+	s, err := e.hub.admitLocked(reg, token.ID, joined.Epoch, time.Now())
 	if err != nil {
 		return protocol.Registered{}, err
 	}
 	return protocol.Registered{
-		SessionToken:      h.seal.session(sessionClaims{Agent: s.agent, Cluster: s.cluster, Instance: s.instance, Epoch: s.epoch, Token: s.token}),
+		SessionToken:      e.hub.seal.session(sessionClaims{Agent: s.agent, Cluster: s.cluster, Instance: s.instance, Epoch: s.epoch, Token: s.token}),
 		Epoch:             s.epoch,
-		HubID:             h.id,
-		HeartbeatInterval: fleet.Duration(h.config.Timing.HeartbeatInterval),
-		FailureThreshold:  fleet.Duration(h.config.Timing.FailureThreshold),
-		Lease:             fleet.Duration(fleet.AgentLease(h.lease(s))),
+		HubID:             e.hub.id,
+		HeartbeatInterval: fleet.Duration(e.hub.config.Timing.HeartbeatInterval),
+		FailureThreshold:  fleet.Duration(e.hub.config.Timing.FailureThreshold),
+		Lease:             fleet.Duration(fleet.AgentLease(e.hub.leaseOfLocked(s))),
 	}, nil
 }
 
@@ -101,15 +101,15 @@ func invalidField(location string, err error) error {
 }
 
 // refuseForeign refuses an agent id that another cluster has online: ids are unique in a namespace.
-func (h *Hub) refuseForeign(ctx context.Context, reg protocol.Register) error {
-	h.mu.Lock()
-	s := h.sessions[reg.AgentID]
+func (e endpoints) refuseForeign(ctx context.Context, reg protocol.Register) error {
+	e.hub.mu.Lock()
+	s := e.hub.sessions[reg.AgentID]
 	foreign := s != nil && s.cluster != reg.Cluster
 	own := s != nil && s.cluster == reg.Cluster
-	h.mu.Unlock()
+	e.hub.mu.Unlock()
 	if !foreign && !own {
-		found, err := h.service.ListWorkers(ctx, &workflowservice.ListWorkersRequest{
-			Namespace: h.namespace, PageSize: 10,
+		found, err := e.hub.service.ListWorkers(ctx, &workflowservice.ListWorkersRequest{
+			Namespace: e.hub.namespace, PageSize: 10,
 			Query: fmt.Sprintf("WorkerIdentity starts_with '%s'", contract.AgentIdentityPrefix(reg.AgentID)),
 		})
 		if err != nil {
@@ -127,8 +127,8 @@ func (h *Hub) refuseForeign(ctx context.Context, reg protocol.Register) error {
 	return nil
 }
 
-// admit opens the session of a joined agent, or brings an existing one up to date. The mutex is held.
-func (h *Hub) admit(reg protocol.Register, token string, epoch int64, now time.Time) (*session, error) {
+// admitLocked opens the session of a joined agent, or brings an existing one up to date.
+func (h *Hub) admitLocked(reg protocol.Register, token string, epoch int64, now time.Time) (*session, error) {
 	s, directive := h.sessions[reg.AgentID], h.directives[reg.Cluster]
 	if s != nil && (s.epoch > epoch || s.epoch == epoch && s.instance != reg.InstanceID) || directive.Fenced(reg.AgentID, epoch) {
 		return nil, fencedProblem() // a newer process registered while this one joined, here or at another hub
@@ -137,41 +137,42 @@ func (h *Hub) admit(reg protocol.Register, token string, epoch int64, now time.T
 		return nil, revokedProblem() // meanwhile
 	}
 	if s != nil && s.instance != reg.InstanceID {
-		h.end(s, ending{reason: "a newer process took its agent id", fenced: true, lease: h.leaseLeft(s, now), at: now})
+		h.endLocked(s, ending{reason: "a newer process took its agent id", fenced: true, lease: h.leaseLeftLocked(s, now), at: now})
 		s = nil
 	}
 	if s == nil {
 		s = newSession(reg, epoch, now)
+		s.health = h.health.Open(s.agent)
 		h.sessions[s.agent] = s
 		h.metrics.registered.Inc()
 	} else {
 		fresh := newSession(reg, epoch, now)
 		s.registration, s.candidate, s.access, s.lastContact, s.disconnectedAt = reg, fresh.candidate, reg.Providers, now, time.Time{}
 		s.sequence = 0
-		s.toldLevel, s.turnedAt = "", time.Time{} // its cluster has forgotten with the join
+		s.health.Rejoined()
 		s.repeat()
 	}
 	s.token = token
-	h.tellStatesAgain(s)
+	h.states.Rejoined(s.cluster, s.state != nil)
 	listed := map[attemptKey]bool{}
 	for _, r := range reg.Running {
 		listed[attemptKey{r.TaskID, r.Attempt}] = true
-		h.reattach(s, r, now)
+		h.reattachLocked(s, r, now)
 	}
-	h.settleUnlisted(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 }, h.giveBack)
+	h.settleUnlistedLocked(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 }, h.giveBackLocked)
 	for _, a := range s.attempts {
 		a.deliveredIn = min(a.deliveredIn, 1) // the poll sequence starts anew
 	}
 	s.answerNow = len(reg.Running) > 0
-	h.slotsChanged(s)
-	h.serve(s)
-	h.tellRole(s)
-	h.notices.publishSoon()
+	h.slotsChangedLocked(s)
+	h.serveLocked(s)
+	h.sendRoleLocked(s)
+	h.registry.Soon()
 	return s, nil
 }
 
-// reattach takes over an attempt that the agent still runs, as after a restart of the hub. The mutex is held.
-func (h *Hub) reattach(s *session, r protocol.RunningAttempt, now time.Time) {
+// reattachLocked takes over an attempt that the agent still runs, as after a restart of the hub.
+func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Time) {
 	key := attemptKey{r.TaskID, r.Attempt}
 	a := s.attempts[key]
 	if a == nil {
@@ -185,8 +186,8 @@ func (h *Hub) reattach(s *session, r protocol.RunningAttempt, now time.Time) {
 		s.attempts[key] = a
 		h.metrics.reattached.Inc()
 	}
-	a.update(r, now)
-	a.beatNeeds = true // tell Temporal soon that somebody looks after it
+	a.apply(r, now)
+	a.beatNeeds = true // so that Temporal soon knows that this hub has it
 }
 
 // temporalProblem is the answer when Temporal refuses or cannot be reached.

@@ -24,7 +24,7 @@ const (
 	failGiveUp = 2 * time.Minute
 )
 
-// responder tells Temporal how attempts ended. Results are handed over within their request; ends without a result are
+// responder reports to Temporal how attempts ended. Results are handed over within their request; ends without a result are
 // queued, and tried again until Temporal has them or the backstop has made them needless.
 type responder struct {
 	hub     *Hub
@@ -58,16 +58,6 @@ func (r *responder) fail(token []byte, report contract.AttemptReport, taken func
 			}
 		}
 	})
-}
-
-// drain waits for what is queued.
-func (r *responder) drain(ctx context.Context) {
-	done := make(chan struct{})
-	go func() { r.pending.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
 }
 
 func (r *responder) complete(ctx context.Context, token []byte, report contract.AttemptReport) error {

@@ -114,7 +114,7 @@ func TestFailedAndCancelledResults(t *testing.T) {
 
 func TestBeatsAreRareAndBringTemporalsWord(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		b.wg.Go(b.beat)
+		b.start(beater{b.Hub})
 		a := b.register("a", 3)
 		keep := func(given ...protocol.Assignment) []protocol.Command {
 			for begun := time.Now(); time.Since(begun) < 2*beatRenew; {

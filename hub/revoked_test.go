@@ -35,7 +35,7 @@ func TestARevokedTokenEndsSessions(t *testing.T) {
 		require.Zero(t, b.temporal.joins[1].Joins[0].Token, "what cannot be revoked is not counted")
 		given := a.give(task("t1"))
 		polls := []<-chan answered{a.poll(lists(given)), other.poll()}
-		require.NoError(t, b.directActivity(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive, EndedTokens: []string{someToken}}))
+		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive, EndedTokens: []string{someToken}}))
 		got := <-polls[0]
 		requireCode(t, protocol.CodeSessionRevoked, got.err)
 		require.Nil(t, a.session())
@@ -52,7 +52,7 @@ func TestARevokedTokenEndsSessions(t *testing.T) {
 
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		_, err := b.admit(protocol.Register{AgentID: "n", InstanceID: "n-instance", Cluster: "c", MaxTasks: 1}, someToken, 9, time.Now())
+		_, err := b.admitLocked(protocol.Register{AgentID: "n", InstanceID: "n-instance", Cluster: "c", MaxTasks: 1}, someToken, 9, time.Now())
 		requireCode(t, protocol.CodeSessionRevoked, err) // its registration was on its way
 	})
 }

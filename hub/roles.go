@@ -78,32 +78,34 @@ func (s *session) targets(d contract.Directive) []string {
 	return ids
 }
 
-// direct takes a cluster's directive, unless a newer one is known. The mutex is held.
-func (h *Hub) direct(d contract.Directive) {
+// applyDirectiveLocked applies a cluster's directive, unless a newer one is known.
+func (h *Hub) applyDirectiveLocked(d contract.Directive) {
 	known, ok := h.directives[d.Cluster]
 	if ok && !d.Replaces(&known) {
 		return
 	}
-	h.statesChanged = h.statesChanged || d.Mode != known.Mode // the agents of an active_active cluster share no state
+	if d.Mode != known.Mode { // the agents of an active_active cluster share no state
+		h.states.Changed()
+	}
 	h.directives[d.Cluster] = d
-	h.hint(d.Cluster)
+	h.events.Hint(d.Cluster)
 	now := time.Now()
 	for _, s := range h.sessions {
 		switch {
 		case s.cluster != d.Cluster:
 		case d.Fenced(s.agent, s.epoch):
-			h.end(s, ending{reason: "a newer process took its agent id", fenced: true, lease: h.leaseLeft(s, now), at: now})
+			h.endLocked(s, ending{reason: "a newer process took its agent id", fenced: true, lease: h.leaseLeftLocked(s, now), at: now})
 		case d.Ended(s.token):
-			h.end(s, ending{reason: "its join token was revoked, and its session ended with it", revoked: true, lease: h.leaseLeft(s, now), at: now})
+			h.endLocked(s, ending{reason: "its join token was revoked, and its session ended with it", revoked: true, lease: h.leaseLeftLocked(s, now), at: now})
 		default:
-			h.serve(s)
-			h.tellRole(s)
+			h.serveLocked(s)
+			h.sendRoleLocked(s)
 		}
 	}
 }
 
-// tellRole tells an agent its role when it changed. The mutex is held.
-func (h *Hub) tellRole(s *session) {
+// sendRoleLocked sends an agent its role when it changed.
+func (h *Hub) sendRoleLocked(s *session) {
 	d := h.directives[s.cluster]
 	role := protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleMember, Leader: d.Leader, Epoch: d.LeaderEpoch, Shards: s.owns(d), Targets: s.targets(d)}
 	switch {
@@ -124,27 +126,26 @@ func (h *Hub) tellRole(s *session) {
 	s.command(role)
 }
 
-// lease is how long the hub waits after its last answer before a session's agent has certainly stopped. The mutex is
-// held.
-func (h *Hub) lease(s *session) time.Duration {
+// leaseOfLocked is how long the hub waits after its last answer before a session's agent has certainly stopped.
+func (h *Hub) leaseOfLocked(s *session) time.Duration {
 	d := h.directives[s.cluster]
 	return h.config.Timing.Lease(d.Mode, d.RoleLease.Or(fleet.DefaultRoleLease))
 }
 
-// holdTime is the longest that a poll of a session is held, and so the longest between two looks at the agent. The mutex is held.
-func (h *Hub) holdTime(s *session) time.Duration {
+// holdTimeLocked is the longest that a poll of a session is held, and so the longest between two looks at the agent.
+func (h *Hub) holdTimeLocked(s *session) time.Duration {
 	d := h.directives[s.cluster]
-	hold := h.config.Timing.Hold(h.lease(s))
+	hold := h.config.Timing.Hold(h.leaseOfLocked(s))
 	if d.Mode == fleet.ActiveActive {
 		return hold
 	}
 	return min(hold, d.ElectionInterval.Or(hold))
 }
 
-// leaseLeft is how long from now a session's agent may still go on with fenced work and its roles. The mutex is held.
-func (h *Hub) leaseLeft(s *session, now time.Time) time.Duration {
+// leaseLeftLocked is how long from now a session's agent may still go on with fenced work and its roles.
+func (h *Hub) leaseLeftLocked(s *session, now time.Time) time.Duration {
 	if plantLeaseIgnored {
 		return 0
 	}
-	return max(0, s.answeredAt.Add(h.lease(s)).Sub(now))
+	return max(0, s.answeredAt.Add(h.leaseOfLocked(s)).Sub(now))
 }

@@ -50,14 +50,14 @@ func TestNewerDirectiveMovesLanes(t *testing.T) {
 		require.Equal(t, fleet.RoleStandby, got.Commands[0].Role)
 		require.Equal(t, 2, b.open("lane/c"))
 
-		require.NoError(t, b.directActivity(t.Context(), lead(3, "b", 11)))
+		require.NoError(t, b.direct(t.Context(), lead(3, "b", 11)))
 		b.pass(0)
 		require.Equal(t, fleet.RoleStandby, (<-a.poll()).Commands[0].Role)
 		require.Equal(t, fleet.RoleLeader, (<-other.poll()).Commands[0].Role)
 		require.Contains(t, b.lanes["lane/c"].sessions, other.session())
 		require.Len(t, b.lanes["lane/c"].sessions, 1)
 
-		require.NoError(t, b.directActivity(t.Context(), lead(2, "a", 10)))
+		require.NoError(t, b.direct(t.Context(), lead(2, "a", 10)))
 		b.pass(0)
 		require.Contains(t, b.lanes["lane/c"].sessions, other.session(), "a directive that comes late changes nothing")
 		require.Empty(t, (<-other.poll()).Commands)
@@ -69,7 +69,7 @@ func TestFenceEndsOlderSessions(t *testing.T) {
 		a, other := b.register("a", 1), b.register("b", 1)
 		given := a.give(task("t1"))
 		polls := []<-chan answered{a.poll(lists(given)), other.poll()}
-		require.NoError(t, b.directActivity(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive,
+		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive,
 			Fences: []contract.Fence{{AgentID: "a", MinEpoch: 2}, {AgentID: "b", MinEpoch: 1}}}))
 		got := <-polls[0]
 		requireCode(t, protocol.CodeFenced, got.err)
@@ -89,13 +89,13 @@ func TestReplacedWhileRegistering(t *testing.T) {
 		b.register("a", 1)
 		older := protocol.Register{AgentID: "b", InstanceID: "older", Cluster: "c", MaxTasks: 1}
 		newer := contract.Directive{Cluster: "c", Version: 9, Fences: []contract.Fence{{AgentID: "b", MinEpoch: 8}}}
-		require.NoError(t, b.directActivity(t.Context(), newer))
+		require.NoError(t, b.direct(t.Context(), newer))
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		_, err := b.admit(older, "", 7, time.Now())
+		_, err := b.admitLocked(older, "", 7, time.Now())
 		require.Error(t, err)
 		require.Nil(t, b.sessions["b"])
-		_, err = b.admit(older, "", 8, time.Now())
+		_, err = b.admitLocked(older, "", 8, time.Now())
 		require.NoError(t, err)
 	})
 }
@@ -114,7 +114,7 @@ func TestHoldOfARoleHolder(t *testing.T) {
 		} {
 			b.mu.Lock()
 			b.directives["c"] = c.directive
-			require.Equal(t, c.want, b.holdTime(s), name)
+			require.Equal(t, c.want, b.holdTimeLocked(s), name)
 			b.mu.Unlock()
 		}
 	})

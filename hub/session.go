@@ -10,10 +10,11 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub/health"
 	"mainstay.dev/mainstay/protocol"
 )
 
-// session is one registration of one agent process. The hub's mutex guards it.
+// session is one registration of one agent process. The hub's mutex guards it: its methods need it held.
 type session struct {
 	agent, cluster, instance string
 	epoch                    int64
@@ -38,7 +39,6 @@ type session struct {
 	role           protocol.Command
 
 	sequence int64 // of the newest poll
-	missed   int   // heartbeats since the newest one
 	wake     chan struct{}
 
 	attempts map[attemptKey]*attempt
@@ -53,20 +53,14 @@ type session struct {
 	busy      bool
 	workedAt  time.Time // when it last had work, or opened
 	lanes     []*lane
-	window    fleet.HealthWindow // what it did within the last minutes
-	health    fleet.HealthLevel  // as it was last rated; empty: not yet
-	score     float64
-	toldLevel fleet.HealthLevel // as its cluster last heard; empty: healthy
-	turnedAt  time.Time         // since when it is rated otherwise, to the worse if worsening
-	worsening bool
-	ownHealth *float64 // its own opinion, with why
+	health    *health.Record // what it did within the last minutes
+	ownHealth *float64       // its own opinion, with why
 	ownNote   string
 	state     *fleet.StateSummary // what it keeps for its cluster; nil: nothing
-	manifest  *manifest           // what it had when it was last asked
 	metrics   protocol.Metrics
 	counters  protocol.Counters
 	access    fleet.Providers
-	suspected bool // listeners to events were told so
+	suspected bool // as the listeners to events know
 }
 
 // attemptKey names an attempt within a hub.
@@ -75,7 +69,7 @@ type attemptKey struct {
 	number int
 }
 
-// attempt is one delivery that a session has or is about to get.
+// attempt is one delivery that a session has or is about to get. The hub's mutex guards it, too.
 type attempt struct {
 	attemptKey
 	session *session
@@ -98,13 +92,13 @@ type attempt struct {
 	cancelling  bool
 	beacon      time.Duration           // the task's beacon timeout; 0: none
 	beacons     int64                   // the agent's count
-	aliveAt     time.Time               // when the hub last saw a sign of life of the handler, for agents that do not tell its age
+	aliveAt     time.Time               // when the hub last saw a sign of life of the handler, for agents that do not report its age
 	evacuation  *contract.EvacuateInput // set while a failover by hand takes it off the agent
 
 	taskType, tenant string
 	queuedAt         time.Time      // since when it waited in its lane; zero: not known
-	progressTold     fleet.Progress // as listeners to events were told
-	progressToldAt   time.Time
+	published        fleet.Progress // the newest progress that the listeners to events know
+	publishedAt      time.Time
 
 	beatAt    time.Time // last heartbeat sent to Temporal
 	beatNeeds bool      // progress or checkpoint changed since
@@ -158,12 +152,43 @@ func (s *session) limit(d contract.Directive) {
 	}
 }
 
-// noteWork keeps when the session last had work.
-func (s *session) noteWork(now time.Time) {
+// markWork records when the session last had work.
+func (s *session) markWork(now time.Time) {
 	had := s.busy
 	s.busy = len(s.attempts)+s.occupied() > 0
 	if had || s.busy {
 		s.workedAt = now
+	}
+}
+
+// stuck is how many handlers do not stop although they were told to: as the agent says, or as its lists show.
+func (s *session) stuck(now time.Time) int {
+	n := 0
+	for _, l := range s.leftovers {
+		if l.stuck || l.occupies && !l.since.IsZero() && now.Sub(l.since) > endingAllowance {
+			n++
+		}
+	}
+	return n
+}
+
+// countEnd counts the end of an attempt that an agent reported. One that was cancelled or taken off it says nothing about
+// the agent.
+func (s *session) countEnd(a *attempt, outcome fleet.AttemptOutcome, now time.Time) {
+	if !a.cancelling && a.evacuation == nil {
+		s.health.Ended(outcome, now)
+	}
+}
+
+// countMissed counts the heartbeats that the session has missed since its last one: one for each interval that it is
+// silent, half an interval late, and one at once when its connection broke.
+func (s *session) countMissed(interval time.Duration, now time.Time) {
+	missed := int((now.Sub(s.lastContact) - interval/2) / interval)
+	if !s.disconnectedAt.IsZero() {
+		missed = max(missed, 1)
+	}
+	if missed > 0 {
+		s.health.Missed(missed)
 	}
 }
 

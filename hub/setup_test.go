@@ -125,7 +125,7 @@ func (f *fakeTemporal) RespondActivityTaskFailed(_ context.Context, in *workflow
 	return &workflowservice.RespondActivityTaskFailedResponse{}, f.take(report{string(in.GetTaskToken()), "failed", r})
 }
 
-// take takes the first end of an attempt; later ones are told that there is no such attempt, as Temporal does.
+// applyPollLocked takes the first end of an attempt; later ones are told that there is no such attempt, as Temporal does.
 func (f *fakeTemporal) take(r report) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -215,6 +215,8 @@ func (u fakeUpdate) Get(_ context.Context, into any) error {
 // bench is a hub on a fakeTemporal, in a bubble where time passes when everybody waits.
 type bench struct {
 	*Hub
+	activities
+	endpoints
 	t        *testing.T
 	temporal *fakeTemporal
 	registry *prometheus.Registry
@@ -230,9 +232,10 @@ func inBubble(t *testing.T, config Config, test func(t *testing.T, b *bench)) {
 		b.Hub, err = New(Options{ID: "hub-1", Client: fakeClient{temporal: b.temporal}, Namespace: "default",
 			Registerer: b.registry, Key: []byte("0123456789abcdef"), Config: config})
 		require.NoError(t, err)
-		b.renewedAt = time.Now().Add(24 * time.Hour)
+		b.activities, b.endpoints = activities{b.Hub}, endpoints{b.Hub}
+		b.lease.Renewed(time.Now().Add(24 * time.Hour))
 		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: fleet.ActiveActive}
-		b.wg.Go(b.detect)
+		b.start(detector{b.Hub}, b.logs)
 		defer func() {
 			b.Stop(t.Context())
 			require.Zero(t, b.temporal.cut, "a lane poll was cancelled: it could have swallowed a task")
@@ -297,6 +300,15 @@ func (p *peer) pollAs(ctx context.Context, seq int64, change ...func(*protocol.P
 	return answers
 }
 
+// settled settles an attempt of an agent that has reported its end.
+func (b *bench) settled(c sessionClaims, key attemptKey, outcome fleet.AttemptOutcome) {
+	b.settle(&attemptClaims{Task: key.task, Attempt: key.number, Agent: c.Agent, Instance: c.Instance}, c.Cluster,
+		&protocol.Result{Outcome: outcome}, &contract.AttemptReport{Outcome: outcome})
+}
+
+// cancelAttempt cancels an attempt as the server's command does.
+func (b *bench) cancelAttempt(a *attempt) { facts{b.Hub}.cancel(a.token) }
+
 // session is the hub's side of it; nil when it has ended.
 func (p *peer) session() *session {
 	p.b.mu.Lock()
@@ -308,7 +320,7 @@ func (p *peer) session() *session {
 func (p *peer) hangUp() {
 	p.b.mu.Lock()
 	if s := p.b.sessions[p.claims.Agent]; s != nil && s.conn == p.conn {
-		p.b.disconnected(s, time.Now())
+		p.b.disconnectedLocked(s, time.Now())
 	}
 	p.b.mu.Unlock()
 	p.conn = &connection{}

@@ -16,7 +16,7 @@ type Status struct {
 func (h *Hub) Status() Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	status := Status{Agents: len(h.sessions), RenewedAt: h.renewedAt, Fresh: h.leaseIsFresh(time.Now())}
+	status := Status{Agents: len(h.sessions), RenewedAt: h.lease.RenewedAt(), Fresh: h.lease.Fresh(time.Now())}
 	for _, s := range h.sessions {
 		d := h.directives[s.cluster]
 		status.Leases += len(s.owns(d))

@@ -13,12 +13,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// temporalTraceField is where the Temporal SDK's tracing keeps the trace of whoever scheduled an activity.
+// temporalTraceField is where the Temporal SDK's tracing keeps the trace of what scheduled an activity.
 const temporalTraceField = "_tracer-data"
 
 // traceDelivery begins the span of a delivery, from the lane until an agent has accepted it, in the trace of its task.
 // Where nobody traces, what the task was given is only passed on.
-func (h *Hub) traceDelivery(a *attempt, header *commonpb.Header) {
+func (a *attempt) traceDelivery(h *Hub, header *commonpb.Header) {
 	carrier := propagation.MapCarrier{}
 	if payload := header.GetFields()[temporalTraceField]; payload != nil {
 		_ = converter.GetDefaultDataConverter().FromPayload(payload, &carrier) // by whom ever it was written: without it there is no trace

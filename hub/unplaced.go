@@ -7,19 +7,19 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// giveBackUnplaced returns a task that no agent of the lane took, with why, and how long it need not come again. The mutex
-// is held.
-func (h *Hub) giveBackUnplaced(l *lane, a *attempt, now time.Time) {
+// giveBackUnplacedLocked returns a task that no agent of the lane took, with why, and how long it need not come again.
+func (l *lane) giveBackUnplacedLocked(a *attempt, now time.Time) {
+	h := l.hub
 	h.metrics.returned.Inc()
 	a.traceFailed("no agent could take it")
 	report := a.report(h.id)
 	report.Outcome = fleet.AttemptReturned
-	report.Reason, report.Unhandled, report.RetryAfter = l.unplaced(&a.input.Spec, now)
+	report.Reason, report.Unhandled, report.RetryAfter = l.whyUnplacedLocked(&a.input.Spec, now)
 	h.fail(a, report)
 }
 
-// mayServe reports whether an agent of the lane can run a task, busy or not. The mutex is held.
-func (l *lane) mayServe(spec *fleet.TaskSpec, now time.Time) bool {
+// mayServeLocked reports whether an agent of the lane can run a task, busy or not.
+func (l *lane) mayServeLocked(spec *fleet.TaskSpec, now time.Time) bool {
 	for s := range l.sessions {
 		c := s.live()
 		if c.Eligible(spec, now) {
@@ -29,11 +29,11 @@ func (l *lane) mayServe(spec *fleet.TaskSpec, now time.Time) bool {
 	return false
 }
 
-// unplaced says why no agent of the lane took a task: whether none could, busy or not, and when the first rate limit that
-// keeps one from it ends. The mutex is held.
-func (l *lane) unplaced(spec *fleet.TaskSpec, now time.Time) (why string, unhandled bool, retryAfter fleet.Duration) {
+// whyUnplacedLocked says why no agent of the lane took a task: whether none could, busy or not, and when the first rate limit that
+// keeps one from it ends.
+func (l *lane) whyUnplacedLocked(spec *fleet.TaskSpec, now time.Time) (why string, unhandled bool, retryAfter fleet.Duration) {
 	var first time.Time
-	if l.mayServe(spec, now) {
+	if l.mayServeLocked(spec, now) {
 		return "every agent that can run it is busy", false, 0
 	}
 	for s := range l.sessions {

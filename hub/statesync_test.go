@@ -72,7 +72,7 @@ func TestStatesAreTold(t *testing.T) {
 			require.Len(b.t, b.statesHeard(), 1)
 			s := a.session()
 			b.mu.Lock()
-			b.end(s, ending{reason: "test", at: time.Now()})
+			b.endLocked(s, ending{reason: "test", at: time.Now()})
 			b.mu.Unlock()
 			b.register("a", 1).poll(has(one))
 			b.pass(b.config.StateSpacing)
@@ -81,22 +81,16 @@ func TestStatesAreTold(t *testing.T) {
 			b.register("a", 1).poll(has(one))
 			b.pass(soon)
 			require.Len(b.t, b.statesHeard(), 1)
-			b.mu.Lock()
-			b.rejoin()
-			b.mu.Unlock()
+			facts{b.Hub}.rejoin()
 			b.register("a", 1).poll(has(one))
 			b.pass(b.config.StateSpacing)
 		}, [][]string{{one}}},
 		{"the cluster is active_active, and then is not", func(b *bench) {
-			b.mu.Lock()
-			b.direct(contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive})
-			b.mu.Unlock()
+			require.NoError(b.t, b.direct(b.t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive}))
 			b.register("a", 1).poll(has(one))
 			b.pass(soon)
 			require.Empty(b.t, b.statesHeard())
-			b.mu.Lock()
-			b.direct(contract.Directive{Cluster: "c", Version: 3, Mode: fleet.ActivePassive})
-			b.mu.Unlock()
+			require.NoError(b.t, b.direct(b.t.Context(), contract.Directive{Cluster: "c", Version: 3, Mode: fleet.ActivePassive}))
 			b.pass(soon)
 		}, [][]string{{one}}},
 	}
@@ -104,7 +98,7 @@ func TestStatesAreTold(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				b.temporal.direct["c"] = passive
-				b.wg.Go(b.watchStates)
+				b.start(b.states)
 				test.play(b)
 				require.Equal(t, test.want, b.statesHeard())
 			})

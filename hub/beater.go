@@ -12,6 +12,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -26,9 +27,12 @@ const (
 	beaters        = 8
 )
 
-// beat renews the attempts' heartbeats until the hub stops.
-func (h *Hub) beat() {
-	h.every(beatTick, func(now time.Time) { h.sendBeats(h.dueBeats(now)) })
+// beater renews the attempts' heartbeats.
+type beater struct{ hub *Hub }
+
+// Run sends the heartbeats that are due until the context ends.
+func (b beater) Run(ctx context.Context) {
+	part.Every(ctx, beatTick, func(now time.Time) { b.send(ctx, b.due(now)) })
 }
 
 // dueBeat is one heartbeat to send.
@@ -38,15 +42,15 @@ type dueBeat struct {
 	report  contract.AttemptReport
 }
 
-func (h *Hub) dueBeats(now time.Time) []dueBeat {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (b beater) due(now time.Time) []dueBeat {
+	b.hub.mu.Lock()
+	defer b.hub.mu.Unlock()
 	var due []dueBeat
-	for _, s := range h.sessions {
+	for _, s := range b.hub.sessions {
 		for _, a := range s.attempts {
 			if a.beatDue(now) {
 				a.beatAt, a.beatNeeds, a.beatCheck = now, false, false
-				due = append(due, dueBeat{a, a.token, a.report(h.id)})
+				due = append(due, dueBeat{a, a.token, a.report(b.hub.id)})
 			}
 		}
 	}
@@ -61,59 +65,56 @@ func (a *attempt) beatDue(now time.Time) bool {
 	return since >= beatRenew || a.beatCheck && since >= beatCheckpoint || a.beatNeeds && since >= beatProgress
 }
 
-func (h *Hub) sendBeats(due []dueBeat) {
+func (b beater) send(ctx context.Context, due []dueBeat) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, beaters)
 	for _, d := range due {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			h.sendBeat(d)
+			b.sendOne(ctx, d)
 		})
 	}
 	wg.Wait()
 }
 
-func (h *Hub) sendBeat(d dueBeat) {
+func (b beater) sendOne(ctx context.Context, d dueBeat) {
+	h := b.hub
 	details, err := payloads(d.report)
 	if err != nil {
 		h.log.Error("A heartbeat cannot be encoded", zap.Error(err))
 		return
 	}
-	ctx, cancel := context.WithTimeout(h.run, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	answer, err := h.service.RecordActivityTaskHeartbeat(ctx, &workflowservice.RecordActivityTaskHeartbeatRequest{
 		TaskToken: d.token, Details: details, Identity: h.identity(), Namespace: h.namespace,
 	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	var missing *serviceerror.NotFound
 	switch {
 	case errors.As(err, &missing):
-		h.drop(d.attempt, "the attempt no longer counts")
+		h.dropLocked(d.attempt, "the attempt no longer counts")
 	case err != nil:
-		h.mu.Lock()
 		d.attempt.beatNeeds = true // again in a while; the backstop is long
-		h.mu.Unlock()
 		h.log.Debug("A heartbeat was not taken", zap.Error(err))
 	case answer.GetCancelRequested():
-		h.cancelAttempt(d.attempt)
+		h.cancelAttemptLocked(d.attempt)
 	}
 }
 
-// drop tells the agent to stop an attempt whose result no longer counts.
-func (h *Hub) drop(a *attempt, why string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// dropLocked tells the agent to stop an attempt whose result no longer counts.
+func (h *Hub) dropLocked(a *attempt, why string) {
 	if s := a.session; s.attempts[a.attemptKey] == a {
-		h.forget(a)
+		h.forgetLocked(a)
 		s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: a.task, Attempt: a.number, Reason: why})
 	}
 }
 
-// cancelAttempt tells the agent to stop an attempt and report; again whenever Temporal asks again, in case the agent did
+// cancelAttemptLocked tells the agent to stop an attempt and report; again whenever Temporal asks again, in case the agent did
 // not hear it.
-func (h *Hub) cancelAttempt(a *attempt) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (h *Hub) cancelAttemptLocked(a *attempt) {
 	if s := a.session; s.attempts[a.attemptKey] == a {
 		a.cancelling = true
 		s.command(protocol.Command{Type: protocol.CommandCancel, TaskID: a.task, Attempt: a.number, Reason: "the task was cancelled"})

@@ -1,0 +1,138 @@
+// Package event keeps the events of one hub in memory, for those who listen.
+package event
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub/part"
+)
+
+const (
+	// kept is how many events stay for listeners that come, or come back.
+	kept = 4096
+	// gather is the least time of a reading that waited: what comes at once is one answer.
+	gather = 20 * time.Millisecond
+	// settle is how much longer a reading waits while the hub notifies clusters, so that their events come in order.
+	settle = 200 * time.Millisecond
+	// interest is how long after a reading somebody still counts as listening.
+	interest = time.Minute
+)
+
+// Log has the newest events of one process of a hub. Its methods may be called from any goroutine.
+type Log struct {
+	hub       part.Hub
+	notifying func() bool
+
+	mu       sync.Mutex
+	events   fleet.EventLog
+	hints    int64            // counts the hints
+	changed  map[string]int64 // clusters that may have events of their own, by the newest hint at each
+	wanted   time.Time        // until when somebody listens
+	appended chan struct{}    // closed and replaced when something is new
+}
+
+// NewLog makes the log of a hub. notifying reports whether the hub is notifying clusters of changes.
+func NewLog(hub part.Hub, notifying func() bool) *Log {
+	return &Log{hub: hub, notifying: notifying, changed: map[string]int64{}, appended: make(chan struct{})}
+}
+
+// Process names the hub's process to listeners.
+func (l *Log) Process() string { return l.hub.Instance[:8] }
+
+// Publish adds an event for the listeners.
+func (l *Log) Publish(e fleet.Event) {
+	e.Hub, e.Time = l.hub.ID, e.Time.UTC()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events.Add(e, kept)
+	l.wake()
+}
+
+// Hint says that a cluster has, or may have, new events of its own.
+func (l *Log) Hint(cluster string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hints++
+	l.changed[cluster] = l.hints
+	l.wake()
+}
+
+func (l *Log) wake() {
+	close(l.appended)
+	l.appended = make(chan struct{})
+}
+
+// Wanted reports whether somebody listens: some events are for nobody else.
+func (l *Log) Wanted(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return now.Before(l.wanted)
+}
+
+// Read answers the events since the last reading. It waits for something new if there is nothing.
+func (l *Log) Read(ctx context.Context, in contract.ReadEventsInput) (contract.ReadEventsResult, error) {
+	wait := time.NewTimer(in.Wait.Std())
+	defer wait.Stop()
+	over := in.Wait <= 0
+	var news time.Time // when there was something first
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for {
+		now := time.Now()
+		l.wanted = now.Add(interest)
+		result := l.read(&in)
+		if over || in.Newest || ctx.Err() != nil {
+			return result, nil
+		}
+		appended, again := l.appended, make(<-chan time.Time)
+		if len(result.Events) > 0 || len(result.Changed) > 0 || result.Missing != 0 {
+			if news.IsZero() {
+				news = now
+			}
+			passed := now.Sub(news)
+			if passed >= gather && (passed >= settle || !l.notifying()) {
+				return result, nil
+			}
+			appended, again = nil, time.After(gather)
+		}
+		l.mu.Unlock()
+		select {
+		case <-appended:
+		case <-again:
+		case <-wait.C:
+			over = true
+		case <-ctx.Done():
+		}
+		l.mu.Lock()
+	}
+}
+
+func (l *Log) read(in *contract.ReadEventsInput) contract.ReadEventsResult {
+	r := contract.ReadEventsResult{Process: l.Process(), Seq: l.events.Seq, Hints: l.hints}
+	switch {
+	case in.Newest:
+		return r
+	case in.Process != "" && in.Process != l.Process():
+		r.Events, _ = l.events.After(0)
+		r.Missing = -1
+	case !in.From.IsZero():
+		var missing bool
+		if r.Events, missing = l.events.Since(in.From); missing {
+			r.Missing = 1
+		}
+	default:
+		r.Events, r.Missing = l.events.After(in.After)
+	}
+	for cluster, hint := range l.changed {
+		if hint > in.Hints {
+			r.Changed = append(r.Changed, cluster)
+		}
+	}
+	slices.Sort(r.Changed)
+	return r
+}

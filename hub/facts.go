@@ -1,0 +1,204 @@
+package hub
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"time"
+
+	workerpb "go.temporal.io/api/worker/v1"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub/health"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// facts is the hub as its listeners see it. Each method takes the hub's lock. The hub may hold its lock when it calls a
+// listener, so a listener must not hold its own when it calls one of these.
+type facts struct{ hub *Hub }
+
+// HolderOf is the agent that has an attempt; empty when none has.
+func (f facts) HolderOf(task string, number int) string {
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	for _, s := range f.hub.sessions {
+		if s.attempts[attemptKey{task, number}] != nil {
+			return s.agent
+		}
+	}
+	return ""
+}
+
+// Command sends an agent a command with the answer of its poll, if it has a session.
+func (f facts) Command(agent string, c protocol.Command) {
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	if s := f.hub.sessions[agent]; s != nil {
+		s.command(c)
+	}
+}
+
+// CommandKeeper sends an agent a command. It reports false when the agent has no session or keeps no state.
+func (f facts) CommandKeeper(agent string, c protocol.Command) bool {
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	s := f.hub.sessions[agent]
+	if s == nil || s.state == nil {
+		return false
+	}
+	s.command(c)
+	return true
+}
+
+// States are the agents of a cluster, with what their heartbeats say of their state, sorted.
+func (f facts) States(cluster string) (states []contract.AgentState) {
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	for _, s := range f.hub.sessions {
+		if s.cluster == cluster {
+			states = append(states, contract.AgentState{AgentID: s.agent, State: s.state})
+		}
+	}
+	slices.SortFunc(states, func(a, b contract.AgentState) int { return strings.Compare(a.AgentID, b.AgentID) })
+	return states
+}
+
+// Digests are those of the agents' states, by cluster, without clusters where all agents are alike.
+func (f facts) Digests() map[string][]string {
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	digests := map[string][]string{}
+	for _, s := range f.hub.sessions {
+		if s.state != nil && f.hub.directives[s.cluster].Mode != fleet.ActiveActive {
+			digests[s.cluster] = append(digests[s.cluster], s.state.Digest)
+		}
+	}
+	return digests
+}
+
+// Agents are those that have a session, with what their health depends on.
+func (f facts) Agents(now time.Time) []health.Agent {
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	agents := make([]health.Agent, 0, len(f.hub.sessions))
+	for _, s := range f.hub.sessions {
+		metrics := s.metrics
+		agents = append(agents, health.Agent{
+			ID:       s.agent,
+			Cluster:  s.cluster,
+			Instance: s.instance,
+			Epoch:    s.epoch,
+			Record:   s.health,
+			Alive:    !s.held && s.judged == fleet.Alive,
+			Facts: fleet.HealthFacts{
+				SelfReported:  s.ownHealth,
+				SelfNote:      s.ownNote,
+				Slots:         s.registration.MaxTasks,
+				Stuck:         s.stuck(now),
+				Silence:       now.Sub(s.lastContact),
+				Interval:      f.hub.holdTimeLocked(s),
+				CPUPercent:    &metrics.CPUPercent,
+				MemoryPercent: &metrics.MemoryPercent,
+				DiskPercent:   &metrics.DiskPercent,
+			},
+		})
+	}
+	return agents
+}
+
+// NotifyHealth notifies the agent's cluster, unless the session has ended.
+func (f facts) NotifyHealth(a *health.Agent, is fleet.MemberHealth) {
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	if s := f.hub.sessions[a.ID]; s != nil && s.health == a.Record {
+		f.hub.notices.Notify(s.cluster, fleet.Transition{
+			AgentID:  s.agent,
+			Instance: s.instance,
+			Epoch:    s.epoch,
+			At:       is.Since,
+			Health:   &is,
+		})
+	}
+}
+
+// entries are the sessions as entries of the worker registry.
+func (f facts) entries() []*workerpb.WorkerHeartbeat {
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	entries := make([]*workerpb.WorkerHeartbeat, 0, len(f.hub.sessions))
+	for _, s := range f.hub.sessions {
+		entries = append(entries, s.workerEntry(time.Now()))
+	}
+	return entries
+}
+
+// brakeLocked is how a cluster's brake stands, for the cluster; nil: it is not engaged.
+func (f facts) brake(cluster string) *fleet.BrakeHold {
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	b := f.hub.brakes[cluster]
+	if b == nil || b.EngagedAt.IsZero() {
+		return nil
+	}
+	return &fleet.BrakeHold{Hub: f.hub.id, Process: f.hub.instance, Since: b.EngagedAt.UTC(), Lost: len(b.Losses)}
+}
+
+// cancel cancels the attempt with this Temporal token.
+func (f facts) cancel(token []byte) {
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	for _, s := range f.hub.sessions {
+		for _, a := range s.attempts {
+			if bytes.Equal(a.token, token) {
+				f.hub.cancelAttemptLocked(a)
+				return
+			}
+		}
+	}
+}
+
+// rejoin makes all agents register again, because the clusters may have given them up together with this hub. Running work
+// goes on: the agents bring it back with their registrations.
+func (f facts) rejoin() {
+	h := f.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.log.Warn("The hub was out of touch with Temporal; its agents register again", zap.Int("agents", len(h.sessions)))
+	for agent, s := range h.sessions {
+		h.returnUndeliveredLocked(s, "the hub was out of touch with Temporal")
+		delete(h.sessions, agent)
+		s.gone = true
+		clear(s.attempts)
+		h.closeListeningLocked(s, time.Now())
+		h.slotsChangedLocked(s)
+		h.serveLocked(s)
+		s.signal()
+	}
+	h.reclaimer.soon.Send()
+}
+
+// giveUpMissing notifies a cluster of every member that it counts on this hub and that has no session here.
+func (f facts) giveUpMissing(view *contract.ClusterView) {
+	h := f.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range view.Members {
+		m := &view.Members[i]
+		if m.Hub != h.id || !m.Serving() {
+			continue
+		}
+		if s := h.sessions[m.AgentID]; s != nil && s.epoch >= m.Epoch {
+			continue
+		}
+		h.notices.Notify(view.Config.Name, fleet.Transition{
+			AgentID:  m.AgentID,
+			Instance: m.Instance,
+			Epoch:    m.Epoch,
+			Status:   fleet.AgentOffline,
+			At:       time.Now().UTC(),
+			Reason:   "it did not come back after its hub restarted",
+		})
+	}
+}

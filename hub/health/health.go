@@ -1,0 +1,110 @@
+// Package health rates the agents of a hub by what they did within the last minutes.
+package health
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub/part"
+)
+
+// A cluster is notified of another level once it has lasted: of a worse one soon, of a better one later, so that what
+// comes and goes writes little.
+const (
+	WorseAfter  = 2 * time.Second
+	BetterAfter = 15 * time.Second
+)
+
+// Agent is what the hub knows of an agent that has a session.
+type Agent struct {
+	ID, Cluster, Instance string
+	Epoch                 int64
+	Record                *Record
+	// Facts are those that the record does not have.
+	Facts fleet.HealthFacts
+	// Alive says that it polls in time. Of others the failure detector notifies the cluster.
+	Alive bool
+}
+
+// Facts are what the monitor needs of the hub.
+type Facts interface {
+	// Agents are those that have a session now.
+	Agents(now time.Time) []Agent
+	// NotifyHealth notifies the agent's cluster, unless its session has ended.
+	NotifyHealth(a *Agent, health fleet.MemberHealth)
+}
+
+// Monitor rates agents. Its methods may be called from any goroutine.
+type Monitor struct {
+	hub      Facts
+	log      *zap.Logger
+	interval time.Duration
+
+	mu         sync.Mutex             // guards the records, too
+	heartbeats map[string]*heartbeats // by agent
+}
+
+// New makes a monitor that rates all agents at each interval.
+func New(hub Facts, log *zap.Logger, interval time.Duration) *Monitor {
+	return &Monitor{hub: hub, log: log, interval: interval, heartbeats: map[string]*heartbeats{}}
+}
+
+// Run rates the agents until the context ends, and notifies their clusters of lasting changes.
+func (m *Monitor) Run(ctx context.Context) {
+	part.Every(ctx, m.interval, func(now time.Time) {
+		agents := m.hub.Agents(now)
+		for i := range agents {
+			if a := &agents[i]; a.Alive {
+				if changed := m.lasting(a, now); changed != nil {
+					m.hub.NotifyHealth(a, *changed)
+				}
+			}
+		}
+	})
+}
+
+// lasting is an agent's health if its level has changed for long enough to notify its cluster.
+func (m *Monitor) lasting(a *Agent, now time.Time) *fleet.MemberHealth {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := a.Record
+	health := r.assess(a.Facts, now)
+	if health.Busy { // that is no illness, and comes and goes
+		health.Level, health.Why = fleet.HealthHealthy, ""
+	}
+	worse := health.Level.WorseThan(r.notified)
+	switch {
+	case !worse && !r.notified.WorseThan(health.Level):
+		r.turnedAt = time.Time{}
+		return nil
+	case r.turnedAt.IsZero() || r.worsening != worse:
+		r.turnedAt, r.worsening = now, worse
+		return nil
+	case worse && now.Sub(r.turnedAt) < WorseAfter, !worse && now.Sub(r.turnedAt) < BetterAfter:
+		return nil
+	}
+	m.log.Info("An agent's health changed", zap.String("agent", a.ID), zap.String("from", string(r.notified)),
+		zap.String("to", string(health.Level)), zap.Float64("score", health.Score), zap.String("why", health.Why))
+	r.notified, r.turnedAt = health.Level, time.Time{}
+	return &fleet.MemberHealth{Level: health.Level, Score: health.Score, Why: health.Why, Since: now.UTC()}
+}
+
+// Read rates the agents of a cluster that have a session here.
+func (m *Monitor) Read(_ context.Context, in contract.ReadHealthInput) (contract.ReadHealthResult, error) {
+	now := time.Now()
+	agents := m.hub.Agents(now)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	result := contract.ReadHealthResult{Agents: map[string]fleet.Health{}}
+	for _, a := range agents {
+		if a.Cluster == in.Cluster && (in.AgentID == "" || a.ID == in.AgentID) {
+			result.Agents[a.ID] = a.Record.assess(a.Facts, now)
+		}
+	}
+	return result, nil
+}

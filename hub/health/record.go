@@ -1,0 +1,92 @@
+package health
+
+import (
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// Record is what a session did, and how it was rated. The monitor's mutex guards it.
+type Record struct {
+	monitor   *Monitor
+	agent     string
+	window    fleet.HealthWindow
+	missed    int               // heartbeats since the newest one
+	level     fleet.HealthLevel // as it was last rated; empty: not yet
+	score     float64
+	notified  fleet.HealthLevel // as its cluster last heard; empty: healthy
+	turnedAt  time.Time         // since when it is rated otherwise, to the worse if worsening
+	worsening bool
+}
+
+// Open begins the record of a session.
+func (m *Monitor) Open(agent string) *Record { return &Record{monitor: m, agent: agent} }
+
+// Heartbeat counts a poll that came gap after the one before, when one is expected every interval.
+func (r *Record) Heartbeat(gap, interval time.Duration, metrics protocol.Metrics, now time.Time) {
+	r.monitor.mu.Lock()
+	defer r.monitor.mu.Unlock()
+	r.counts().came++
+	r.missed = 0
+	r.window.Heartbeat(gap, interval, now)
+	r.window.Sampled(metrics.CPUPercent, metrics.MemoryPercent, now)
+}
+
+// Missed says how many heartbeats the session has missed since its newest.
+func (r *Record) Missed(n int) {
+	r.monitor.mu.Lock()
+	defer r.monitor.mu.Unlock()
+	if n > r.missed {
+		r.counts().missed += int64(n - r.missed)
+		r.missed = n
+	}
+}
+
+// Ended counts the end of an attempt.
+func (r *Record) Ended(outcome fleet.AttemptOutcome, now time.Time) {
+	r.monitor.mu.Lock()
+	defer r.monitor.mu.Unlock()
+	r.window.Ended(outcome, now)
+}
+
+// Rejoined says that the agent has joined again: its cluster has forgotten its health.
+func (r *Record) Rejoined() {
+	r.monitor.mu.Lock()
+	defer r.monitor.mu.Unlock()
+	r.notified, r.turnedAt = "", time.Time{}
+}
+
+// Last is how the session was last rated; empty: not yet.
+func (r *Record) Last() (fleet.HealthLevel, float64) {
+	r.monitor.mu.Lock()
+	defer r.monitor.mu.Unlock()
+	return r.level, r.score
+}
+
+// Close ends the record with its session.
+func (r *Record) Close(now time.Time) {
+	r.monitor.mu.Lock()
+	defer r.monitor.mu.Unlock()
+	if c := r.monitor.heartbeats[r.agent]; c != nil {
+		c.endedAt = now
+	}
+	r.monitor.forget(now)
+}
+
+func (r *Record) assess(f fleet.HealthFacts, now time.Time) fleet.Health {
+	health := fleet.AssessHealth(r.window.Facts(f, now), r.level)
+	r.level, r.score = health.Level, health.Score
+	return health
+}
+
+// counts are the heartbeats of the record's agent, which has a session now.
+func (r *Record) counts() *heartbeats {
+	c := r.monitor.heartbeats[r.agent]
+	if c == nil {
+		c = &heartbeats{}
+		r.monitor.heartbeats[r.agent] = c
+	}
+	c.endedAt = time.Time{}
+	return c
+}

@@ -1,0 +1,142 @@
+// Package lease holds a hub's lease at its Hub workflow.
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/hub/part"
+)
+
+const (
+	// Beat is how often the hub renews its lease.
+	Beat = 2 * time.Second
+	// fresh is how long after a renewal the hub may renew agents' leases: half of its own, so that an agent's role lease
+	// ends before the hub is given up and its roles go to others.
+	fresh = 5 * time.Second
+	// lost is how long without a renewal the hub must assume that it was given up.
+	lost = 10 * time.Second
+)
+
+// Lease is the lease of one hub. Its methods may be called from any goroutine.
+type Lease struct {
+	hub     part.Hub
+	rejoins func()
+
+	mu        sync.Mutex
+	renewedAt time.Time
+}
+
+// New makes a lease that nobody holds yet. rejoins is called when the lease is renewed after the hub may have been given
+// up, before it counts as renewed.
+func New(hub part.Hub, rejoins func()) *Lease { return &Lease{hub: hub, rejoins: rejoins} }
+
+// Take starts the Hub workflow, or signals the running one that a new process plays the hub.
+func (l *Lease) Take(ctx context.Context) error {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	_, err = l.hub.Client.SignalWithStartWorkflow(ctx, contract.HubWorkflowID(l.hub.ID), contract.HubStartedSignal,
+		contract.HubStarted{Instance: l.hub.Instance, Host: host, PID: os.Getpid()},
+		client.StartWorkflowOptions{TaskQueue: contract.WorkerQueue, StaticSummary: "lease of hub " + l.hub.ID},
+		contract.HubWorkflow, contract.HubInput{Hub: l.hub.ID})
+	if err != nil {
+		return fmt.Errorf("take the lease of hub %s: %w", l.hub.ID, err)
+	}
+	return nil
+}
+
+// Run takes the lease anew when it was not renewed for so long that the hub may have been given up: the workflow that held
+// it may have ended.
+func (l *Lease) Run(ctx context.Context) {
+	part.Every(ctx, fresh, func(now time.Time) {
+		if now.Sub(l.RenewedAt()) <= lost {
+			return
+		}
+		ctx, cancel := context.WithTimeout(ctx, fresh)
+		defer cancel()
+		if err := l.Take(ctx); err != nil {
+			l.hub.Logger.Warn("The hub's lease could not be taken anew; trying again", zap.Error(err))
+		}
+	})
+}
+
+// Hold is the activity that renews the lease until its context ends. It sends the heartbeats itself, not through the SDK,
+// to know when Temporal took them.
+func (l *Lease) Hold(ctx context.Context, _ contract.HoldLeaseInput) error {
+	token := activity.GetInfo(ctx).TaskToken
+	tick := time.NewTicker(Beat)
+	defer tick.Stop()
+	for {
+		if gone := l.renew(ctx, token); gone {
+			return nil // the lease is held anew by another activity
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (l *Lease) renew(ctx context.Context, token []byte) (gone bool) {
+	ctx, cancel := context.WithTimeout(ctx, Beat)
+	defer cancel()
+	sent := time.Now()
+	_, err := l.hub.Client.WorkflowService().RecordActivityTaskHeartbeat(ctx, &workflowservice.RecordActivityTaskHeartbeatRequest{
+		TaskToken: token,
+		Identity:  l.hub.Identity,
+		Namespace: l.hub.Namespace,
+	})
+	var missing *serviceerror.NotFound
+	if errors.As(err, &missing) {
+		return true
+	}
+	if err != nil {
+		l.hub.Logger.Warn("Temporal did not take the heartbeat of the hub's lease", zap.Error(err))
+		return false
+	}
+	if before := l.RenewedAt(); !before.IsZero() && sent.Sub(before) > lost {
+		l.rejoins()
+	}
+	l.Renewed(sent)
+	return false
+}
+
+// Renewed records when Temporal took a heartbeat of the lease.
+func (l *Lease) Renewed(at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.renewedAt = at
+}
+
+// RenewedAt is when Temporal last took the heartbeat of the lease; zero before the first.
+func (l *Lease) RenewedAt() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.renewedAt
+}
+
+// Fresh reports whether the hub may renew agents' leases.
+func (l *Lease) Fresh(now time.Time) bool { return now.Sub(l.RenewedAt()) <= fresh }
+
+// Age is how long ago Temporal last took the heartbeat of the lease; 0 before the first.
+func (l *Lease) Age(now time.Time) time.Duration {
+	at := l.RenewedAt()
+	if at.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(at))
+}

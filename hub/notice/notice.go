@@ -1,0 +1,101 @@
+// Package notice notifies clusters of what a hub saw of their agents.
+package notice
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub/part"
+)
+
+// Notices signals changes of members to the cluster workflows, batched per cluster. It never blocks the hub.
+type Notices struct {
+	run     context.Context // ends when the hub stops
+	hub     part.Hub
+	brake   func(cluster string) *fleet.BrakeHold
+	done    func(cluster string)
+	pending sync.WaitGroup
+
+	mu      sync.Mutex
+	waiting map[string][]fleet.Transition // by cluster
+	active  map[string]bool
+}
+
+// New makes the notices of a hub that runs until the context ends. brake is how a cluster's mass-loss brake stands, or nil
+// when it is not engaged; done is called after a cluster was notified.
+func New(run context.Context, hub part.Hub, brake func(string) *fleet.BrakeHold, done func(cluster string)) *Notices {
+	return &Notices{run: run, hub: hub, brake: brake, done: done, waiting: map[string][]fleet.Transition{}, active: map[string]bool{}}
+}
+
+// Notify queues changes of members. Without any, the cluster only hears how its brake stands.
+func (n *Notices) Notify(cluster string, changes ...fleet.Transition) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.waiting[cluster] = append(n.waiting[cluster], changes...)
+	if n.waiting[cluster] == nil {
+		n.waiting[cluster] = []fleet.Transition{}
+	}
+	if !n.active[cluster] {
+		n.active[cluster] = true
+		n.pending.Go(func() { n.send(cluster) })
+	}
+}
+
+// send signals a cluster until nothing waits for it. What gathers while a signal is under way is the next batch.
+func (n *Notices) send(cluster string) {
+	for wait := 100 * time.Millisecond; ; {
+		n.mu.Lock()
+		batch := n.waiting[cluster]
+		if batch == nil {
+			delete(n.active, cluster)
+			delete(n.waiting, cluster)
+			n.mu.Unlock()
+			return
+		}
+		n.waiting[cluster] = nil
+		n.mu.Unlock()
+
+		err := n.signal(cluster, batch)
+		var missing *serviceerror.NotFound
+		if err == nil {
+			n.done(cluster)
+		}
+		if err == nil || errors.As(err, &missing) {
+			wait = 100 * time.Millisecond
+			continue
+		}
+		n.hub.Logger.Warn("A cluster was not notified of its agents' changes; trying again", zap.String("cluster", cluster), zap.Error(err))
+		n.mu.Lock()
+		n.waiting[cluster] = append(batch, n.waiting[cluster]...)
+		n.mu.Unlock()
+		part.Pause(n.run, wait)
+		wait = min(2*wait, 5*time.Second)
+		if n.run.Err() != nil {
+			return
+		}
+	}
+}
+
+func (n *Notices) signal(cluster string, batch []fleet.Transition) error {
+	ctx, cancel := context.WithTimeout(n.run, 10*time.Second)
+	defer cancel()
+	return n.hub.Client.SignalWorkflow(ctx, contract.ClusterWorkflowID(cluster), "", contract.MembersChangedSignal,
+		contract.MembersChanged{Hub: n.hub.ID, Changes: batch, Brake: n.brake(cluster)})
+}
+
+// Busy reports whether some cluster is not notified of everything yet.
+func (n *Notices) Busy() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.active) > 0
+}
+
+// Wait returns when every cluster is notified.
+func (n *Notices) Wait() { n.pending.Wait() }

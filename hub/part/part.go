@@ -1,0 +1,59 @@
+// Package part has what the long-lived parts of a hub share: what they know of it, and how they run.
+package part
+
+import (
+	"context"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+)
+
+// Runner is a long-lived part of a hub. Run works until the context ends, and returns soon after that.
+type Runner interface{ Run(ctx context.Context) }
+
+// Hub is one process of a hub, as its parts know it.
+type Hub struct {
+	ID        string
+	Instance  string // of the process
+	Client    client.Client
+	Namespace string
+	Identity  string // how the hub appears in Temporal as a poller
+	Logger    *zap.Logger
+}
+
+// Every calls do at each tick until the context ends.
+func Every(ctx context.Context, interval time.Duration, do func(now time.Time)) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			do(now)
+		}
+	}
+}
+
+// Pause waits until the time is over or the context ends.
+func Pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// Signal is a wish for another round of a part. Wishes that come before the round count as one.
+type Signal chan struct{}
+
+// NewSignal makes a signal that nobody has sent.
+func NewSignal() Signal { return make(Signal, 1) }
+
+// Send never blocks.
+func (s Signal) Send() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}

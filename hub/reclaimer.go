@@ -1,0 +1,58 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/hub/part"
+)
+
+// reclaimer gives up the members that the clusters count on this hub and that did not come back to it after it started, or
+// after it was out of touch with Temporal: nobody else would notice that they died meanwhile.
+type reclaimer struct {
+	hub  *Hub
+	soon part.Signal // asks for another look
+}
+
+func newReclaimer(h *Hub) *reclaimer { return &reclaimer{hub: h, soon: part.NewSignal()} }
+
+// Run looks once the agents had the failure threshold to come back, and then waits until it is asked again.
+func (r *reclaimer) Run(ctx context.Context) {
+	for {
+		part.Pause(ctx, r.hub.config.Timing.FailureThreshold)
+		for wait := time.Second; ctx.Err() == nil; wait = min(2*wait, 30*time.Second) {
+			err := r.giveUpMissing(ctx)
+			if err == nil || ctx.Err() != nil {
+				break
+			}
+			r.hub.log.Warn("The members of an earlier run were not looked at; trying again", zap.Error(err))
+			part.Pause(ctx, wait)
+		}
+		select {
+		case <-r.soon:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (r *reclaimer) giveUpMissing(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return contract.EachCluster(ctx, r.hub.client, r.hub.namespace, func(ctx context.Context, workflowID string) error {
+		value, err := r.hub.client.QueryWorkflow(ctx, workflowID, "", contract.ViewQuery)
+		if err != nil {
+			return fmt.Errorf("query %s: %w", workflowID, err)
+		}
+		var view contract.ClusterView
+		if err := value.Get(&view); err != nil {
+			return fmt.Errorf("read %s: %w", workflowID, err)
+		}
+		facts{r.hub}.giveUpMissing(&view)
+		return nil
+	})
+}

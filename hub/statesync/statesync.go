@@ -1,0 +1,244 @@
+// Package statesync asks the agents of a hub what state they keep, and notifies their clusters of changes.
+package statesync
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/protocol"
+)
+
+const (
+	// answerTime is how long an agent has to answer a command about its state.
+	answerTime = 5 * time.Second
+	// manifestFresh is how long a manifest is good for comparing after it was read.
+	manifestFresh = 30 * time.Second
+)
+
+// Facts are what the states need of the hub.
+type Facts interface {
+	// States are the agents of a cluster that have a session here, with what their heartbeats say, sorted.
+	States(cluster string) []contract.AgentState
+	// Digests are those of the agents that have a session here, by cluster, without clusters where all agents are alike.
+	Digests() map[string][]string
+	// CommandKeeper sends an agent a command. It reports false when the agent has no session here or keeps no state.
+	CommandKeeper(agent string, c protocol.Command) bool
+}
+
+// States knows what the agents of a hub keep. Its methods may be called from any goroutine.
+type States struct {
+	hub     part.Hub
+	facts   Facts
+	spacing time.Duration
+	changed atomic.Bool // since Run looked
+
+	mu        sync.Mutex
+	asks      map[string]*ask     // by request
+	manifests map[string]manifest // by agent
+	notified  map[string]notified // by cluster
+}
+
+// New makes the states of a hub. spacing is the least time between two signals to a cluster.
+func New(hub part.Hub, facts Facts, spacing time.Duration) *States {
+	return &States{hub: hub, facts: facts, spacing: spacing,
+		asks: map[string]*ask{}, manifests: map[string]manifest{}, notified: map[string]notified{}}
+}
+
+// ask is a command about the state that waits for its answer.
+type ask struct {
+	agent  string
+	answer chan protocol.StateReport // buffered
+}
+
+// manifest is what an agent had when it was last asked.
+type manifest struct {
+	lines []fleet.StateLine
+	at    time.Time
+}
+
+// Answer hands an agent's report to the request that waits for it. It reports false when none does.
+func (s *States) Answer(agent string, report protocol.StateReport) (awaited bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.asks[report.Request]
+	if a == nil || a.agent != agent {
+		return false
+	}
+	delete(s.asks, report.Request)
+	a.answer <- report
+	return true
+}
+
+// Forget drops what is known of an agent whose session has ended.
+func (s *States) Forget(agent string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.manifests, agent)
+}
+
+// ask sends an agent a command about its state and waits for the answer. ok is false when none came.
+func (s *States) ask(ctx context.Context, agent string, c protocol.Command) (report protocol.StateReport, ok bool) {
+	a := &ask{agent: agent, answer: make(chan protocol.StateReport, 1)}
+	c.Request = uuid.NewString()
+	s.mu.Lock()
+	s.asks[c.Request] = a
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.asks, c.Request)
+	}()
+	if !s.facts.CommandKeeper(agent, c) {
+		return protocol.StateReport{}, false
+	}
+	limit := time.NewTimer(answerTime)
+	defer limit.Stop()
+	select {
+	case report = <-a.answer:
+		return report, true
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	return protocol.StateReport{}, false
+}
+
+// Read reports what the hub's agents of a cluster have: from their heartbeats, or by asking each for its manifest.
+func (s *States) Read(ctx context.Context, in contract.ReadStatesInput) (contract.ReadStatesResult, error) {
+	result := contract.ReadStatesResult{Agents: s.facts.States(in.Cluster)}
+	if !in.Manifests {
+		return result, nil
+	}
+	s.mu.Lock()
+	maps.DeleteFunc(s.manifests, func(_ string, m manifest) bool { return time.Since(m.at) >= manifestFresh })
+	s.mu.Unlock()
+	manifests := make([]*fleet.AgentManifest, len(result.Agents))
+	eachKeeper(result.Agents, func(i int, agent string) {
+		lines, ok := s.readManifest(ctx, agent)
+		if !ok {
+			result.Agents[i].Silent = true
+			return
+		}
+		summary := fleet.SummaryOf(lines)
+		result.Agents[i].State = &summary
+		manifests[i] = &fleet.AgentManifest{AgentID: agent, Lines: lines}
+	})
+	known := make([]fleet.AgentManifest, 0, len(manifests))
+	for _, m := range manifests {
+		switch {
+		case m == nil:
+		case m.AgentID == in.First:
+			known = slices.Insert(known, 0, *m)
+		default:
+			known = append(known, *m)
+		}
+	}
+	result.Merged = fleet.MergeManifests(known, func(string) bool { return true }) // who is a member, the workflow knows
+	return result, nil
+}
+
+// eachKeeper does something for each agent that keeps state, at the same time.
+func eachKeeper(agents []contract.AgentState, do func(i int, agent string)) {
+	var all sync.WaitGroup
+	for i := range agents {
+		if agents[i].State != nil {
+			all.Go(func() { do(i, agents[i].AgentID) })
+		}
+	}
+	all.Wait()
+}
+
+// readManifest asks an agent what it has, and remembers it for comparing.
+func (s *States) readManifest(ctx context.Context, agent string) ([]fleet.StateLine, bool) {
+	report, ok := s.ask(ctx, agent, protocol.Command{Type: protocol.CommandState})
+	if !ok {
+		return nil, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.manifests[agent] = manifest{lines: report.Manifest, at: time.Now()}
+	return report.Manifest, true
+}
+
+// Compare reports what the hub's agents lack of what they should have. It uses what Read has just read.
+func (s *States) Compare(ctx context.Context, in contract.CompareStatesInput) (contract.CompareStatesResult, error) {
+	agents := s.facts.States(in.Cluster)
+	diffs := make([]fleet.StateDiff, len(agents))
+	eachKeeper(agents, func(i int, agent string) {
+		s.mu.Lock()
+		known, ok := s.manifests[agent]
+		s.mu.Unlock()
+		if ok && time.Since(known.at) < manifestFresh {
+			diffs[i] = fleet.DiffState(in.Want, known.lines)
+		} else if lines, ok := s.readManifest(ctx, agent); ok {
+			diffs[i] = fleet.DiffState(in.Want, lines)
+		}
+	})
+	var result contract.CompareStatesResult
+	missing, extra := map[fleet.StateRef]bool{}, map[fleet.StateRef]bool{}
+	for i := range diffs {
+		d := &diffs[i]
+		if len(d.Missing)+len(d.Extra) > 0 {
+			result.Lagging = append(result.Lagging, contract.AgentLag{AgentID: agents[i].AgentID, Behind: d.Behind()})
+		}
+		for _, ref := range d.Missing {
+			missing[ref] = true
+		}
+		for _, ref := range d.Extra {
+			extra[ref] = true
+		}
+	}
+	result.Missing, result.Extra = sortedRefs(missing), sortedRefs(extra)
+	return result, nil
+}
+
+func sortedRefs(set map[fleet.StateRef]bool) []fleet.StateRef {
+	var refs []fleet.StateRef
+	for ref := range set {
+		refs = append(refs, ref)
+	}
+	slices.SortFunc(refs, func(a, b fleet.StateRef) int {
+		return strings.Compare(string(a.Section)+"\x00"+a.Key, string(b.Section)+"\x00"+b.Key)
+	})
+	return refs
+}
+
+// ReadEntries reads entries from one agent.
+func (s *States) ReadEntries(ctx context.Context, in contract.ReadEntriesInput) (contract.ReadEntriesResult, error) {
+	report, ok := s.ask(ctx, in.AgentID, protocol.Command{Type: protocol.CommandState, Refs: in.Refs})
+	return contract.ReadEntriesResult{Entries: report.Entries, Silent: !ok}, nil
+}
+
+// Apply hands entries to agents and waits until each has taken them.
+func (s *States) Apply(ctx context.Context, in contract.ApplyStateInput) (contract.ApplyStateResult, error) {
+	failed := make([]string, len(in.Agents))
+	var all sync.WaitGroup
+	for i, agent := range in.Agents {
+		all.Go(func() {
+			report, ok := s.ask(ctx, agent, protocol.Command{Type: protocol.CommandSync, Entries: in.Entries, Refs: in.Forget})
+			if failed[i] = report.Error; !ok {
+				failed[i] = "the agent did not answer"
+			}
+		})
+	}
+	all.Wait()
+	var result contract.ApplyStateResult
+	for i, why := range failed {
+		if why != "" {
+			result.Failed = append(result.Failed, contract.StateRefusal{AgentID: in.Agents[i], Why: why})
+		}
+	}
+	for _, agent := range in.Agents {
+		s.Forget(agent)
+	}
+	return result, nil
+}
