@@ -109,7 +109,7 @@ func (h *healer) judge(d *HealingDecision) {
 		if d.Verdict != HealAct || d.Type == HealReport {
 			done = "recorded"
 		}
-		d.Why = joined(d.Why, fmt.Sprintf("%s %s within a day; not again before %s", done, often(times), until.UTC().Format(time.RFC3339))) // why it must not be done stays worth knowing
+		d.Why = Reasons(d.Why, fmt.Sprintf("%s %s within a day; not again before %s", done, often(times), until.UTC().Format(time.RFC3339))) // why it must not be done stays worth knowing
 		d.Verdict = HealWait
 		return
 	}

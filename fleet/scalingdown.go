@@ -18,7 +18,7 @@ func (d *scaler) shrink(depth int64, what string) ScalingDecision {
 	case depth >= int64(*down.QueueThreshold):
 		return ScalingDecision{Reason: what + ", neither too many nor few enough"}
 	case d.current <= d.Config.MinAgents:
-		return ScalingDecision{Reason: fmt.Sprintf("%s, and %s may not become fewer: min_agents is %d", what, agents(d.current), d.Config.MinAgents)}
+		return ScalingDecision{Reason: fmt.Sprintf("%s, and %s may not become fewer: min_agents is %d", what, Count(d.current, "agent"), d.Config.MinAgents)}
 	}
 	var idle []string
 	var next time.Time

@@ -49,8 +49,8 @@ func (a *app) printOverview(o *gateway.Overview) error {
 		a.printTrouble(&o.Problems[i])
 	}
 	fmt.Fprintf(a.stdout, "\n%s online, %d suspect, %d lost; %d of %d slots busy; %s, %d in review, %s\n\n",
-		counted(o.Agents.Online, "agent", "agents"), o.Agents.Suspect, o.Agents.Offline, o.Agents.Running, o.Agents.Slots,
-		counted(o.Tasks.Open, "open task", "open tasks"), o.Tasks.Review, counted(o.Tasks.DeadLetter, "dead letter", "dead letters"))
+		fleet.Count(o.Agents.Online, "agent"), o.Agents.Suspect, o.Agents.Offline, o.Agents.Running, o.Agents.Slots,
+		fleet.Count(o.Tasks.Open, "open task"), o.Tasks.Review, fleet.Count(o.Tasks.DeadLetter, "dead letter"))
 	waiting := map[string]int64{}
 	for i := range o.Lanes {
 		waiting[o.Lanes[i].Cluster] += o.Lanes[i].Depth
