@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"time"
 )
 
@@ -60,6 +61,14 @@ type Member struct {
 // Serving reports whether the member may be given work.
 func (m *Member) Serving() bool { return m.Status == AgentOnline || m.Status == AgentSuspect }
 
+// Can reports whether the member has a capability.
+func (m *Member) Can(capability string) bool { return HasAll(m.Capabilities, []string{capability}) }
+
+// Handles reports whether the member has a handler for tasks of a type. One that names no types handles any.
+func (m *Member) Handles(taskType string) bool {
+	return len(m.TaskTypes) == 0 || slices.Contains(m.TaskTypes, taskType)
+}
+
 // Cluster is the state of one cluster: what its workflow carries. Members are sorted by id.
 type Cluster struct {
 	Config  ClusterConfig `json:"config"`
@@ -113,8 +122,7 @@ type Cluster struct {
 	// TokenUses count the join tokens that have a maximum, and RevokedTokens are the newest that were revoked.
 	TokenUses     []TokenUses    `json:"token_uses,omitempty"`
 	RevokedTokens []RevokedToken `json:"revoked_tokens,omitempty"`
-	// Departures are the newest agents that said goodbye, oldest first.
-	Departures []Departure `json:"departures,omitempty"`
+	Departures    Departures     `json:"departures,omitempty"`
 }
 
 // MaxCapabilitySets bounds how many different sets of required capabilities a cluster's tasks may name.

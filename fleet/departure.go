@@ -15,26 +15,28 @@ type Departure struct {
 	At      time.Time `json:"at"`
 }
 
-// departed remembers an agent that left; the oldest departure gives way.
-func (c *Cluster) departed(agent string, at time.Time) {
-	c.returned(agent)
-	c.Departures = append(c.Departures, Departure{agent, at})
-	if extra := len(c.Departures) - maxDepartures; extra > 0 {
-		c.Departures = slices.Delete(c.Departures, 0, extra)
+// Departures are the newest agents that said goodbye, oldest first.
+type Departures []Departure
+
+// add remembers an agent that left; the oldest departure gives way.
+func (d *Departures) add(agent string, at time.Time) {
+	d.remove(agent)
+	*d = append(*d, Departure{agent, at})
+	if extra := len(*d) - maxDepartures; extra > 0 {
+		*d = slices.Delete(*d, 0, extra)
 	}
 }
 
-// returned forgets the departure of an agent that is there again.
-func (c *Cluster) returned(agent string) {
-	c.Departures = slices.DeleteFunc(c.Departures, func(d Departure) bool { return d.AgentID == agent })
+// remove forgets the departure of an agent that is there again.
+func (d *Departures) remove(agent string) {
+	*d = slices.DeleteFunc(*d, func(d Departure) bool { return d.AgentID == agent })
 }
 
-// departure is when an agent that is no member left, if that is known.
-func (c *Cluster) departure(agent string) (time.Time, bool) {
-	for _, d := range c.Departures {
-		if d.AgentID == agent {
-			return d.At, true
-		}
+// Of returns when an agent that is no member left, if that is known.
+func (d Departures) Of(agent string) (time.Time, bool) {
+	i := slices.IndexFunc(d, func(d Departure) bool { return d.AgentID == agent })
+	if i < 0 {
+		return time.Time{}, false
 	}
-	return time.Time{}, false
+	return d[i].At, true
 }

@@ -18,7 +18,7 @@ const (
 
 // CapabilityLane is the lane of work that needs a set of capabilities. Order and repetition do not matter.
 func CapabilityLane(capabilities []string) string {
-	return capLanes + strings.Join(sortedSet(capabilities), "+")
+	return capLanes + strings.Join(SortedSet(capabilities), "+")
 }
 
 // ShardLane is the lane of one shard of a sharded cluster.
@@ -36,7 +36,7 @@ func ParseLane(name string) (string, error) {
 		return name, nil
 	}
 	if list, ok := strings.CutPrefix(name, capLanes); ok {
-		set := sortedSet(strings.Split(list, "+"))
+		set := SortedSet(strings.Split(list, "+"))
 		for _, c := range set {
 			if ValidateID("capability", c) != nil {
 				return "", ErrLane

@@ -47,7 +47,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 		i, _ = c.search(j.AgentID)
 		c.Members = slices.Insert(c.Members, i, Member{AgentID: j.AgentID, JoinedAt: now})
 	}
-	c.returned(j.AgentID)
+	c.Departures.remove(j.AgentID)
 	m := &c.Members[i]
 	answer := Joined{AgentID: j.AgentID}
 	switch {
@@ -75,7 +75,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	answer.Epoch, m.Health = m.Epoch, nil // its hub tells again what is wrong
 	m.Hub, m.Host, m.PID, m.Zone, m.Group, m.Version = hub, j.Host, j.PID, j.Zone, j.Group, j.Version
 	m.Address, m.StartedAt = j.Address, j.StartedAt
-	m.Capabilities, m.TaskTypes, m.MaxTasks, m.Metadata = sortedSet(j.Capabilities), sortedSet(j.TaskTypes), j.MaxTasks, j.Metadata
+	m.Capabilities, m.TaskTypes, m.MaxTasks, m.Metadata = SortedSet(j.Capabilities), SortedSet(j.TaskTypes), j.MaxTasks, j.Metadata
 	if c.CordonOf(m.AgentID) == nil || m.Status == AgentOffline {
 		m.setStatus(AgentOnline, "", now)
 	}
@@ -100,7 +100,7 @@ func (c *Cluster) Apply(t Transition, hub string) bool {
 	cordoned := c.CordonOf(t.AgentID) != nil
 	if t.Left && !cordoned {
 		c.Members = slices.Delete(c.Members, i, i+1)
-		c.departed(t.AgentID, t.At)
+		c.Departures.add(t.AgentID, t.At)
 		return true
 	}
 	if t.Left || t.Status == AgentOffline {
@@ -151,7 +151,7 @@ func (c *Cluster) Hubs() []string {
 			hubs = append(hubs, c.Members[i].Hub)
 		}
 	}
-	return sortedSet(hubs)
+	return SortedSet(hubs)
 }
 
 // LoseHub marks the members that are still attached to a lost hub as offline and returns their ids.
@@ -171,7 +171,7 @@ func (c *Cluster) LoseHub(hub string, now time.Time) []string {
 // OpenLane records that tasks need this set of capabilities, so that hubs poll its lane. It reports whether the set was
 // new, and false in ok when the cluster has too many sets.
 func (c *Cluster) OpenLane(capabilities []string) (changed, ok bool) {
-	set := sortedSet(capabilities)
+	set := SortedSet(capabilities)
 	for _, known := range c.CapabilitySets {
 		if slices.Equal(known, set) {
 			return false, true
@@ -217,8 +217,8 @@ func HasAll(have, want []string) bool {
 	return true
 }
 
-// sortedSet returns a sorted copy without repetitions, nil when empty.
-func sortedSet(list []string) []string {
+// SortedSet returns a sorted copy without repetitions, nil when empty.
+func SortedSet(list []string) []string {
 	if len(list) == 0 {
 		return nil
 	}

@@ -16,7 +16,7 @@ func (c *Cluster) ScalingLanes() []string {
 		return lanes
 	}
 	add(DefaultLane)
-	have := sortedSet(c.Config.Scaling.Spawn.Capabilities)
+	have := SortedSet(c.Config.Scaling.Spawn.Capabilities)
 	for _, set := range c.CapabilitySets {
 		if HasAll(have, set) {
 			add(CapabilityLane(set))

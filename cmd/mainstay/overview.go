@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 )
@@ -46,7 +47,7 @@ func (a *app) printOverview(o *gateway.Overview) error {
 		fmt.Fprintln(a.stdout, "Nothing is wrong.")
 	}
 	for i := range o.Problems {
-		a.printTrouble(&o.Problems[i])
+		a.printProblem(&o.Problems[i])
 	}
 	fmt.Fprintf(a.stdout, "\n%s online, %d suspect, %d lost; %d of %d slots busy; %s, %d in review, %s\n\n",
 		fleet.Count(o.Agents.Online, "agent"), o.Agents.Suspect, o.Agents.Offline, o.Agents.Running, o.Agents.Slots,
@@ -73,7 +74,7 @@ func (a *app) printOverview(o *gateway.Overview) error {
 	return nil
 }
 
-func (a *app) printTrouble(p *fleet.Trouble) {
+func (a *app) printProblem(p *diagnosis.Problem) {
 	line := fmt.Sprintf("%-8s  %s", p.Severity, oneLine(p.What))
 	if p.Since != nil {
 		line += ", since " + a.ago(p.Since)
