@@ -81,7 +81,7 @@ func missingAgents(c *fleet.Cluster) (Problem, bool) {
 	for i := range c.Members {
 		m := &c.Members[i]
 		switch {
-		case c.CordonOf(m.AgentID) != nil:
+		case c.Cordons.Of(m.AgentID) != nil:
 			continue
 		case m.Status == fleet.AgentOffline:
 			lost = append(lost, m)

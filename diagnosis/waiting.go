@@ -27,7 +27,7 @@ func WhyWaiting(c *fleet.Cluster, w Waiting) string {
 	} else if w.Lane == "" && c.Config.ReplicationMode != fleet.Sharded {
 		w.Lane = fleet.LaneOf(w.Spec)
 	}
-	if p := c.PauseOf(w.Lane); p != nil {
+	if p := c.Pauses.Of(w.Lane); p != nil {
 		return whyPaused(c, p)
 	}
 	if w.Spec.Agent != "" {

@@ -32,6 +32,6 @@ func (c *Cluster) SetBrake(hub string, hold *BrakeHold) {
 
 // HubProcess notes which process plays a hub now: what an earlier one held is over.
 func (c *Cluster) HubProcess(hub, process string, now time.Time) {
-	c.noteHubStart(hub, process, now)
+	c.HubStarts.add(hub, process, now)
 	c.BrakeHolds = slices.DeleteFunc(c.BrakeHolds, func(b BrakeHold) bool { return b.Hub == hub && b.Process != process })
 }

@@ -160,7 +160,7 @@ func (d *clusterChanges) member(was *memberSnapshot, m *Member) {
 
 func (d *clusterChanges) cordoned(m *Member) EventData {
 	data := of(m)
-	if k := d.cluster.CordonOf(m.AgentID); k != nil {
+	if k := d.cluster.Cordons.Of(m.AgentID); k != nil {
 		data.ID, data.Reason = k.Drain, k.Reason
 	}
 	return data

@@ -29,7 +29,7 @@ func (c *Cluster) Elect(loads map[string]int, now time.Time) (Election, bool) {
 	var best *Member
 	for i := range c.Members {
 		m := &c.Members[i]
-		if m.Status == AgentOnline && c.electable(m) && (best == nil || c.compareForLeader(m, best, loads) < 0) {
+		if m.Status == AgentOnline && electable(c, m) && (best == nil || compareForLeader(c, m, best, loads) < 0) {
 			best = m
 		}
 	}
@@ -41,7 +41,7 @@ func (c *Cluster) Elect(loads map[string]int, now time.Time) (Election, bool) {
 
 // electable reports whether a member may be elected without a person's word: where elections are off, only the leader
 // before, or anybody as the first.
-func (c *Cluster) electable(m *Member) bool {
+func electable(c *Cluster, m *Member) bool {
 	return !c.Config.ManualElection || c.LastLeader == "" || m.AgentID == c.LastLeader
 }
 
@@ -52,7 +52,7 @@ func (c *Cluster) Contested(now time.Time) bool {
 	}
 	online := 0
 	for i := range c.Members {
-		if c.Members[i].Status == AgentOnline && c.electable(&c.Members[i]) {
+		if c.Members[i].Status == AgentOnline && electable(c, &c.Members[i]) {
 			online++
 		}
 	}
@@ -94,7 +94,7 @@ func (c *Cluster) seatOpen(now time.Time) (Election, bool) {
 	return Election{}, true
 }
 
-func (c *Cluster) compareForLeader(a, b *Member, loads map[string]int) int {
+func compareForLeader(c *Cluster, a, b *Member, loads map[string]int) int {
 	return cmp.Or(
 		compareBool(b.AgentID == c.LastLeader, a.AgentID == c.LastLeader),
 		compareBool(slices.Contains(c.Standbys, a.AgentID), slices.Contains(c.Standbys, b.AgentID)),

@@ -28,7 +28,7 @@ func ExamineForHealing(f *ClusterFacts, now time.Time) (HealingCase, bool) {
 	for i := range f.Members {
 		m := &f.Members[i]
 		agent := HealingAgent{AgentID: m.AgentID, Status: m.Status, Since: m.StatusSince, Epoch: m.Epoch, Slots: m.MaxTasks,
-			Health: MemberHealth{Level: HealthHealthy}, Running: f.Live[m.AgentID].Running, Reduced: f.ReductionOf(m.AgentID) != nil, OutBy: outBy(&f.Cluster, m.AgentID)}
+			Health: MemberHealth{Level: HealthHealthy}, Running: f.Live[m.AgentID].Running, Reduced: f.Reductions.Of(m.AgentID) != nil, OutBy: outBy(&f.Cluster, m.AgentID)}
 		if m.Health != nil {
 			agent.Health = *m.Health
 		}
@@ -56,7 +56,7 @@ func ExamineForHealing(f *ClusterFacts, now time.Time) (HealingCase, bool) {
 
 // outBy says who keeps an agent out of service.
 func outBy(c *Cluster, agentID string) string {
-	k := c.CordonOf(agentID)
+	k := c.Cordons.Of(agentID)
 	switch {
 	case k == nil:
 		return ""

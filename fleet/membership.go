@@ -11,21 +11,23 @@ const maxFencedKept = 4
 
 // Member returns the member with the given id, or nil.
 func (c *Cluster) Member(agentID string) *Member {
-	if i, found := c.search(agentID); found {
+	if i, found := searchMember(c.Members, agentID); found {
 		return &c.Members[i]
 	}
 	return nil
 }
 
-func (c *Cluster) search(agentID string) (int, bool) {
-	return slices.BinarySearchFunc(c.Members, agentID, func(m Member, id string) int { return strings.Compare(m.AgentID, id) })
+func searchMember(members []Member, agentID string) (int, bool) {
+	return slices.BinarySearchFunc(members, agentID, func(m Member, id string) int { return strings.Compare(m.AgentID, id) })
 }
 
 // ServingCount is the number of members that may be given work.
-func (c *Cluster) ServingCount() int {
+func (c *Cluster) ServingCount() int { return count(c.Members, (*Member).Serving) }
+
+func count(members []Member, pass func(*Member) bool) int {
 	n := 0
-	for i := range c.Members {
-		if c.Members[i].Serving() {
+	for i := range members {
+		if pass(&members[i]) {
 			n++
 		}
 	}
@@ -39,12 +41,12 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	if why := c.refuseToken(j); why != "" {
 		return Joined{AgentID: j.AgentID, Refused: why}
 	}
-	i, known := c.search(j.AgentID)
+	i, known := searchMember(c.Members, j.AgentID)
 	if !known {
-		if len(c.Members) >= c.Config.MaxAgents && !c.dropLongestOffline() {
+		if len(c.Members) >= c.Config.MaxAgents && !dropLongestOffline(c) {
 			return Joined{AgentID: j.AgentID, Refused: RefusedFull}
 		}
-		i, _ = c.search(j.AgentID)
+		i, _ = searchMember(c.Members, j.AgentID)
 		c.Members = slices.Insert(c.Members, i, Member{AgentID: j.AgentID, JoinedAt: now})
 	}
 	c.Departures.remove(j.AgentID)
@@ -76,7 +78,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	m.Hub, m.Host, m.PID, m.Zone, m.Group, m.Version = hub, j.Host, j.PID, j.Zone, j.Group, j.Version
 	m.Address, m.StartedAt = j.Address, j.StartedAt
 	m.Capabilities, m.TaskTypes, m.MaxTasks, m.Metadata = SortedSet(j.Capabilities), SortedSet(j.TaskTypes), j.MaxTasks, j.Metadata
-	if c.CordonOf(m.AgentID) == nil || m.Status == AgentOffline {
+	if c.Cordons.Of(m.AgentID) == nil || m.Status == AgentOffline {
 		m.setStatus(AgentOnline, "", now)
 	}
 	m.settleCordon(c, now)
@@ -86,7 +88,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 // Apply takes one transition that a hub saw and reports whether it changed anything. A transition about another
 // instance or epoch than the member's present one is stale and ignored, and so is one from a hub that the agent left.
 func (c *Cluster) Apply(t Transition, hub string) bool {
-	i, known := c.search(t.AgentID)
+	i, known := searchMember(c.Members, t.AgentID)
 	if !known {
 		return false
 	}
@@ -97,7 +99,7 @@ func (c *Cluster) Apply(t Transition, hub string) bool {
 	if t.Status == "" && t.Health != nil {
 		return m.setHealth(t.Health)
 	}
-	cordoned := c.CordonOf(t.AgentID) != nil
+	cordoned := c.Cordons.Of(t.AgentID) != nil
 	if t.Left && !cordoned {
 		c.Members = slices.Delete(c.Members, i, i+1)
 		c.Departures.add(t.AgentID, t.At)
@@ -137,7 +139,7 @@ func (m *Member) HealthLevel() HealthLevel {
 func (m *Member) disconnect(c *Cluster, reason string, at time.Time) {
 	m.setStatus(AgentOffline, reason, at)
 	m.Health = nil
-	if c.CordonOf(m.AgentID) != nil {
+	if c.Cordons.Of(m.AgentID) != nil {
 		m.Hub = ""
 		m.settleCordon(c, at)
 	}
@@ -192,7 +194,7 @@ func (m *Member) setStatus(s AgentStatus, reason string, at time.Time) {
 }
 
 // dropLongestOffline makes room in a full cluster by forgetting the member that is offline for longest.
-func (c *Cluster) dropLongestOffline() bool {
+func dropLongestOffline(c *Cluster) bool {
 	oldest := -1
 	for i := range c.Members {
 		m := &c.Members[i]

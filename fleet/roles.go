@@ -34,20 +34,20 @@ func (c *Cluster) RefreshStandbys() {
 	var standbys []string
 	known := make(map[string]bool, len(c.Standbys))
 	for _, id := range c.Standbys {
-		if !known[id] && c.mayStandBy(c.Member(id)) {
+		if !known[id] && mayStandBy(c, c.Member(id)) {
 			standbys = append(standbys, id)
 		}
 		known[id] = true
 	}
 	for i := range c.Members {
-		if m := &c.Members[i]; !known[m.AgentID] && c.mayStandBy(m) {
+		if m := &c.Members[i]; !known[m.AgentID] && mayStandBy(c, m) {
 			standbys = append(standbys, m.AgentID)
 		}
 	}
 	c.Standbys = standbys
 }
 
-func (c *Cluster) mayStandBy(m *Member) bool {
+func mayStandBy(c *Cluster, m *Member) bool {
 	return m != nil && m.Status == AgentOnline && m.AgentID != c.Leader
 }
 

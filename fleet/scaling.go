@@ -116,7 +116,7 @@ func (d *scaler) byRules() ScalingDecision {
 	case d.facts == nil:
 		return ScalingDecision{Reason: "enough agents; queue and load were not looked at"}
 	}
-	if whole, _ := d.PausedLanes(); whole {
+	if whole, _ := d.Pauses.Lanes(); whole {
 		return ScalingDecision{Reason: "the cluster is paused: what waits says nothing about its agents"}
 	}
 	up := &d.policy.ScaleUp

@@ -125,7 +125,7 @@ func (d *scaler) toRetire() (gone []string, why string) {
 		if !d.mayStop(m) || d.leaving[m.AgentID] || len(gone) == MaxScaleStep {
 			continue
 		}
-		cordon := d.CordonOf(m.AgentID)
+		cordon := d.Cordons.Of(m.AgentID)
 		switch {
 		case m.Status == AgentOffline && cordon == nil && d.now.Sub(m.StatusSince) >= retireAfter:
 		case m.Status == AgentMaintenance && cordon != nil && IsScalingDrain(cordon.Drain) && d.now.Sub(cordon.Since) >= retireAfter:

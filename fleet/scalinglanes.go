@@ -5,7 +5,7 @@ package fleet
 func (c *Cluster) ScalingLanes() []string {
 	var lanes []string
 	add := func(lane string) {
-		if c.PauseOf(lane) == nil {
+		if c.Pauses.Of(lane) == nil {
 			lanes = append(lanes, lane)
 		}
 	}

@@ -177,6 +177,15 @@ type MemberSync struct {
 	Why        string        `json:"why,omitempty"`
 }
 
+// SyncState is what a cluster knows of its agents' states, and when it makes them the same.
+type SyncState struct {
+	// StateDigests are what the hubs say of the states of their agents, sorted by hub.
+	StateDigests []HubDigests `json:"state_digests,omitempty"`
+	// SyncAt is when the next state sync is due, and Syncs how many were begun, while the states differ.
+	SyncAt time.Time `json:"sync_at,omitzero"`
+	Syncs  int       `json:"syncs,omitempty"`
+}
+
 // HubDigests are the different digests of the states that one hub's agents of a cluster have.
 type HubDigests struct {
 	Hub     string   `json:"hub"`
@@ -197,7 +206,7 @@ func (c *Cluster) SetStateDigests(hub string, digests []string, now time.Time) {
 		c.StateDigests = append(c.StateDigests, HubDigests{Hub: hub, Digests: digests})
 		slices.SortFunc(c.StateDigests, func(a, b HubDigests) int { return strings.Compare(a.Hub, b.Hub) })
 	}
-	c.settleSync(now)
+	c.settleSync(c.Config.ReplicationMode, now)
 }
 
 // DropStateDigests forgets hubs that have no members any more.
@@ -206,24 +215,25 @@ func (c *Cluster) DropStateDigests(now time.Time) {
 	n := len(c.StateDigests)
 	c.StateDigests = slices.DeleteFunc(c.StateDigests, func(h HubDigests) bool { return !slices.Contains(hubs, h.Hub) })
 	if len(c.StateDigests) != n {
-		c.settleSync(now)
+		c.settleSync(c.Config.ReplicationMode, now)
 	}
 }
 
-func (c *Cluster) settleSync(now time.Time) {
+// settleSync sets when the next sync is due. An active_active cluster needs none.
+func (s *SyncState) settleSync(mode ReplicationMode, now time.Time) {
 	switch {
-	case c.StatesAgree() || c.Config.ReplicationMode == ActiveActive:
-		c.SyncAt, c.Syncs = time.Time{}, 0
-	case c.SyncAt.IsZero():
-		c.SyncAt = now
+	case s.StatesAgree() || mode == ActiveActive:
+		s.SyncAt, s.Syncs = time.Time{}, 0
+	case s.SyncAt.IsZero():
+		s.SyncAt = now
 	}
 }
 
 // StatesAgree reports whether all members that keep state have the same, as far as their hubs have told. A hub that told
 // nothing has agents without state, or none.
-func (c *Cluster) StatesAgree() bool {
+func (s *SyncState) StatesAgree() bool {
 	first := ""
-	for _, h := range c.StateDigests {
+	for _, h := range s.StateDigests {
 		for _, d := range h.Digests {
 			if first == "" {
 				first = d
@@ -237,15 +247,15 @@ func (c *Cluster) StatesAgree() bool {
 }
 
 // SyncDue reports whether a sync should begin now, and notes when the next may if this one does not help.
-func (c *Cluster) SyncDue(now time.Time) bool {
-	if c.SyncAt.IsZero() || now.Before(c.SyncAt) {
+func (s *SyncState) SyncDue(now time.Time) bool {
+	if s.SyncAt.IsZero() || now.Before(s.SyncAt) {
 		return false
 	}
 	wait := syncAgainMax
-	if c.Syncs < 5 {
-		wait = syncAgain << c.Syncs
+	if s.Syncs < 5 {
+		wait = syncAgain << s.Syncs
 	}
-	c.Syncs++
-	c.SyncAt = now.Add(min(wait, syncAgainMax))
+	s.Syncs++
+	s.SyncAt = now.Add(min(wait, syncAgainMax))
 	return true
 }
