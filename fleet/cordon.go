@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Cordon keeps an agent from being given work (rows A13, C16). It belongs to the agent's id, not to a session: it stays
+// Cordon keeps an agent from being given work. It belongs to the agent's id, not to a session: it stays
 // when the agent restarts, leaves and comes back, until it is lifted.
 type Cordon struct {
 	AgentID string `json:"agent_id"`

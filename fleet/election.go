@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Election is the outcome of one election (row A10). When no leader may be granted yet, only WaitUntil is set.
+// Election is the outcome of one election. When no leader may be granted yet, only WaitUntil is set.
 type Election struct {
 	Leader string `json:"leader,omitempty"`
 	// Previous led before. It may be Leader itself, when nobody else was there.
@@ -17,7 +17,7 @@ type Election struct {
 	WaitUntil time.Time `json:"wait_until,omitzero"`
 }
 
-// Elect gives an active_passive cluster without a leader a new one (row A10): of the online members standbys come first,
+// Elect gives an active_passive cluster without a leader a new one: of the online members standbys come first,
 // then the least loaded, then the lowest id. The leader before is chosen only when it is alone, so that a failover by
 // hand does move the leadership. loads are running tasks by agent id. It does nothing while there is a leader; one that
 // is LeaderLost must be vacated first.
@@ -59,7 +59,7 @@ func (c *Cluster) Contested(now time.Time) bool {
 	return online > 1
 }
 
-// Promote makes the given online member the leader, as the target of a failover (row A7), by the rules of Elect.
+// Promote makes the given online member the leader, as the target of a failover, by the rules of Elect.
 func (c *Cluster) Promote(agentID string, now time.Time) (Election, bool) {
 	if wait, open := c.seatOpen(now); !open {
 		return wait, false

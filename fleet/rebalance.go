@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Rebalance is the answer to asking a cluster to spread its work evenly (row A15).
+// Rebalance is the answer to asking a cluster to spread its work evenly.
 type Rebalance struct {
 	Cluster string          `json:"cluster"`
 	DryRun  bool            `json:"dry_run,omitempty"`

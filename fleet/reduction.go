@@ -18,7 +18,7 @@ const (
 	DefaultReduceFactor = 0.5
 )
 
-// LoadReduction lets an agent run fewer tasks at a time than it has slots (row A14). What it runs already goes on. It
+// LoadReduction lets an agent run fewer tasks at a time than it has slots. What it runs already goes on. It
 // belongs to the agent's id, as a cordon does.
 type LoadReduction struct {
 	AgentID string `json:"agent_id"`

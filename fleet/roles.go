@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// RoleOf returns an agent's role (row A4). Only an active_passive cluster has a leader and standbys; everyone else, also
+// RoleOf returns an agent's role. Only an active_passive cluster has a leader and standbys; everyone else, also
 // an agent that is not known, is a member.
 func (c *Cluster) RoleOf(agentID string) Role {
 	switch {
@@ -51,7 +51,7 @@ func mayStandBy(c *Cluster, m *Member) bool {
 	return m != nil && m.Status == AgentOnline && m.AgentID != c.Leader
 }
 
-// SwitchMode changes between active_active and active_passive (row A3). On the way to active_passive every member may
+// SwitchMode changes between active_active and active_passive. On the way to active_passive every member may
 // still be serving, so the first leader waits for roleLease: the longest that a member may go on before it heard.
 func (c *Cluster) SwitchMode(mode ReplicationMode, roleLease time.Duration, now time.Time) {
 	if mode == c.Config.ReplicationMode {

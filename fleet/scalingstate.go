@@ -40,7 +40,7 @@ type ScalingState struct {
 	Stuck *Blocked `json:"stuck,omitempty"`
 }
 
-// Blocked is a placement that cannot be made now (row C15): why, since when, and when it is tried again.
+// Blocked is a placement that cannot be made now: why, since when, and when it is tried again.
 type Blocked struct {
 	Reason   string    `json:"reason"`
 	Since    time.Time `json:"since"`

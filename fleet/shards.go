@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ShardOwner says who owns one shard (rows A3, D2).
+// ShardOwner says who owns one shard.
 type ShardOwner struct {
 	Owner string `json:"owner,omitempty"` // "" while nobody may serve the shard
 	Epoch int64  `json:"epoch,omitempty"` // of the newest ownership
