@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
@@ -31,10 +32,13 @@ func (a *Cordons) update(ctx context.Context, cluster, name string, request any)
 	return askCluster[contract.Cordoned](ctx, a.Client, cluster, name, request)
 }
 
-// askCluster sends an update to a cluster. A refusal is final.
+// askCluster sends an update to a cluster. A refusal is final. An activity that is tried again asks under the same id: it gets the
+// answer of the first time, and not a refusal of what it has done already.
 func askCluster[T any](ctx context.Context, c client.Client, cluster, name string, request any) (T, error) {
 	var answer T
+	info := activity.GetInfo(ctx)
 	handle, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		UpdateID:   info.WorkflowExecution.RunID + "/" + info.ActivityID,
 		WorkflowID: contract.ClusterWorkflowID(cluster), UpdateName: name, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err == nil {

@@ -61,14 +61,14 @@ func (a *HealingActions) failover(ctx context.Context, id string, in contract.Aw
 	return record, true, nil
 }
 
-// stillThere fails when the agent's session is not what it was: its failover by hand does not come then.
+// stillThere fails when the cluster refuses the failover, as when the agent's session is not what it was: it does not come then.
 func (a *HealingActions) stillThere(ctx context.Context, in contract.AwaitFailoverInput) error {
 	view, err := (&Facts{Client: a.Client, Namespace: a.Namespace}).view(ctx, in.Cluster)
 	if err != nil {
 		return err
 	}
-	if m := view.Member(in.AgentID); m == nil || m.Epoch != in.Epoch || !m.Serving() {
-		return temporal.NewNonRetryableApplicationError("the agent was lost, replaced or taken out of service meanwhile", contract.LostMeanwhile, nil)
+	if err := view.CheckHealing(in.AgentID, "", fleet.HealingCheck{Type: fleet.HealFailover, Epoch: in.Epoch}); err != nil {
+		return temporal.NewNonRetryableApplicationError(err.Error(), contract.Refused, nil)
 	}
 	return nil
 }

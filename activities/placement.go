@@ -15,9 +15,18 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// Placements finds the lanes of tasks.
+// Placements serves the firings of schedules: it finds the lanes of their tasks.
 type Placements struct {
 	Client client.Client
+}
+
+// IsMadeBy tells whether a task is one that a schedule made.
+func (a *Placements) IsMadeBy(ctx context.Context, in contract.IsMadeByInput) (bool, error) {
+	d, err := a.Client.DescribeWorkflowExecution(ctx, contract.TaskWorkflowID(in.TaskID), "")
+	if err != nil {
+		return false, fmt.Errorf("describe task %s: %w", in.TaskID, err)
+	}
+	return contract.MadeBy(d.GetWorkflowExecutionInfo(), in.Schedule), nil
 }
 
 // PlaceTask asks the cluster as it is now for a task's lane, and opens that lane if nobody polls it yet. A cluster that

@@ -137,7 +137,12 @@ func (c *client) send(ctx context.Context, via *http.Client, q request, out any)
 	if out == nil {
 		return nil
 	}
-	if err := json.Unmarshal(data, out); err != nil {
+	if polled, piecewise := out.(*protocol.ReadPolled); piecewise {
+		err = polled.Read(data)
+	} else {
+		err = json.Unmarshal(data, out)
+	}
+	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	return nil

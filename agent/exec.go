@@ -12,10 +12,12 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"mainstay.dev/mainstay/fleet"
 )
 
 // ExecType is the task type that ExecHandler is meant for.
-const ExecType = "exec"
+const ExecType = fleet.ExecType
 
 const (
 	// maxExecOutput bounds stdout and stderr each, in bytes.
@@ -41,8 +43,14 @@ type ExecResult struct {
 }
 
 // ExecHandler runs commands without a shell. A non-zero exit code is a failure, of a type such as "exit_3". When ctx ends
-// the command's process group gets SIGTERM, and SIGKILL after 5 s; at once when the lease has run out. What it writes is
-// the attempt's log, and a beacon. It lets whoever submits tasks run anything as the agent's user.
+// the command's process groups get SIGTERM, and everything that it has started SIGKILL after 5 s; at once when the lease
+// has run out. What the command writes is the attempt's log, and a beacon. Whoever may submit tasks can run anything as the
+// agent's user.
+//
+// On Linux nothing that a command has started outlives its attempt or its agent, background processes included: the
+// handler runs each command below a guard process, which is the calling program started again. Package proctree stops
+// that program in an init function, before main; init functions of other packages that Go runs earlier run in the guard,
+// too, so they must not do anything but initialise.
 func ExecHandler() Handler {
 	return func(ctx context.Context, task *Task) (any, error) {
 		payload, err := decodeExec(task.Payload)
@@ -93,31 +101,35 @@ func runCommand(ctx context.Context, p ExecPayload, task *Task) (any, error) {
 		defer errs.end()
 		cmd.Stdout, cmd.Stderr = io.MultiWriter(stdout, out), io.MultiWriter(stderr, errs)
 	}
-	err := runGroup(ctx, cmd)
+	end, err := runTree(ctx, cmd, task)
 	if cause := ended(ctx); cause != nil {
 		return nil, fmt.Errorf("exec: the command was stopped: %w", cause)
 	}
-	result := ExecResult{ExitCode: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
-	var exit *exec.ExitError
 	switch {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay): // the latter: it exited 0 and left something behind that holds its output
-		return result, nil
-	case errors.As(err, &exit):
-		text := "exec: " + exit.String() // "exit status 3", "signal: killed"
+	case err == nil && end.code == 0:
+		return ExecResult{Stdout: stdout.String(), Stderr: stderr.String()}, nil
+	case err == nil:
+		text := "exec: " + end.text
 		if tail := stderr.tail(maxExecError); tail != "" {
 			text += ": " + tail
 		}
-		return nil, Typed(exitType(exit.ProcessState), errors.New(text))
+		return nil, Typed(end.errorType(), errors.New(text))
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return nil, NonRetryable(fmt.Errorf("exec: the command cannot be run on this agent: %w", err))
 	}
 	return nil, fmt.Errorf("exec: %w", err)
 }
 
-// exitType names the failure of a command: "exit_3", or "signal" when a signal ended it.
-func exitType(state *os.ProcessState) string {
-	if code := state.ExitCode(); code >= 0 {
-		return fmt.Sprintf("exit_%d", code)
+// commandEnd is how a command ended.
+type commandEnd struct {
+	code int    // the exit code; -1: a signal ended it
+	text string // as "exit status 3" or "signal: killed"
+}
+
+// errorType names the failure of a command: "exit_3", or "signal" when a signal ended it.
+func (e commandEnd) errorType() string {
+	if e.code >= 0 {
+		return fmt.Sprintf("exit_%d", e.code)
 	}
 	return "signal"
 }

@@ -1,6 +1,240 @@
 package agent
 
-import "syscall"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
 
-// dieWithParent kills the command when the agent dies: its work is then given to another.
-func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
+	"mainstay.dev/mainstay/agent/proctree"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// ownProgram is this process's program, even after an upgrade has replaced its file.
+const ownProgram = "/proc/self/exe"
+
+// endsProcessTrees reports whether no process of an exec task can outlive its attempt and its agent.
+func endsProcessTrees() bool {
+	_, err := os.Stat(ownProgram)
+	return err == nil
+}
+
+// runTree runs a command below a guard process (package proctree), and returns when nothing that it started is left.
+func runTree(ctx context.Context, cmd *exec.Cmd, task *Task) (commandEnd, error) {
+	if err := errors.Join(cmd.Err, ctx.Err()); err != nil {
+		return commandEnd{}, err
+	}
+	command := proctree.Command{Path: cmd.Path, Dir: cmd.Dir, Args: cmd.Args, Env: cmd.Environ()}
+	start, err := command.Start()
+	if err != nil {
+		return commandEnd{}, &fs.PathError{Op: "fork/exec", Path: cmd.Path, Err: err}
+	}
+	// The kernel tells the guard when the thread that started it ends, so keep the thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	g, err := startGuard(cmd)
+	if err != nil {
+		return commandEnd{}, fmt.Errorf("the guard process of the command cannot be started: %w", err)
+	}
+	g.lease = leaseOf(task)
+	g.order(append(start, g.leaseOrder()...))
+	end, err := g.watch(ctx)
+	if g.failed != 0 {
+		return end, &fs.PathError{Op: "fork/exec", Path: cmd.Path, Err: g.failed}
+	}
+	return end, err
+}
+
+// guarded is a command's guard process as the agent has it.
+type guarded struct {
+	process *exec.Cmd
+	socket  *os.File
+	lease   *lease
+	reports chan proctree.Report // closed when the guard has ended
+	output  chan struct{}        // closed when nobody can write to the command's output any more
+	pipes   []*os.File
+	failed  syscall.Errno // why the command could not be started
+}
+
+// startGuard starts the guard. What is written to its output goes to cmd's.
+func startGuard(cmd *exec.Cmd) (*guarded, error) {
+	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	_ = syscall.SetNonblock(ends[0], true) // so that closing it ends a reading
+	g := &guarded{socket: os.NewFile(uintptr(ends[0]), "guard"), process: exec.Command(ownProgram), output: make(chan struct{}), reports: make(chan proctree.Report)}
+	theirs := os.NewFile(uintptr(ends[1]), "agent")
+	defer func() { _ = theirs.Close() }()
+	var writers []*os.File
+	copied := make(chan struct{}, 2)
+	for _, to := range []io.Writer{cmd.Stdout, cmd.Stderr} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			g.close()
+			closeAll(writers)
+			return nil, err
+		}
+		g.pipes, writers = append(g.pipes, r), append(writers, w)
+		go func() {
+			_, _ = io.Copy(to, r) // what is read before the pipe is closed counts
+			copied <- struct{}{}
+		}()
+	}
+	defer closeAll(writers)
+	g.process.Args = []string{proctree.Name}
+	g.process.Env = append(WithoutSecrets(os.Environ()), "GOGC=off", "GOMAXPROCS=1") // it allocates next to nothing
+	g.process.Stdout, g.process.Stderr, g.process.ExtraFiles = writers[0], writers[1], []*os.File{theirs}
+	g.process.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: proctree.AgentGone}
+	if err := g.process.Start(); err != nil {
+		g.close()
+		return nil, err
+	}
+	go func() {
+		<-copied
+		<-copied
+		close(g.output)
+	}()
+	go func() {
+		defer close(g.reports)
+		for {
+			r, err := proctree.ReadReport(g.socket)
+			if err != nil {
+				return
+			}
+			g.reports <- r
+		}
+	}()
+	return g, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+func (g *guarded) close() {
+	_ = g.socket.Close()
+	closeAll(g.pipes)
+}
+
+// order sends the guard a message. One that has ended needs none.
+func (g *guarded) order(message []byte) { _, _ = g.socket.Write(message) }
+
+// watch follows the command to its end. When ctx ends the command gets SIGTERM, and its tree SIGKILL after a while, or at
+// once when the lease has run out. What is left of the tree when the command has ended is killed once it has closed the
+// command's output, or after a while.
+func (g *guarded) watch(ctx context.Context) (commandEnd, error) {
+	defer g.close()
+	var end commandEnd
+	var kill <-chan time.Time
+	told, output := ctx.Done(), g.output
+	ended, empty, stopped := false, false, false
+	for !empty {
+		select {
+		case <-told:
+			told, stopped = nil, true
+			if errors.Is(context.Cause(ctx), ErrLeaseExpired) {
+				g.order(proctree.Kill()) // another agent may start the same work any moment
+				continue
+			}
+			g.order(proctree.Terminate())
+			kill = time.After(execKillAfter)
+		case <-kill:
+			g.order(proctree.Kill())
+		case <-g.lease.renewed():
+			g.order(g.leaseOrder())
+		case <-output:
+			output = nil
+		case r, open := <-g.reports:
+			switch {
+			case !open:
+				return end, g.died()
+			case r.Ended:
+				end, ended = endOfCommand(r.Status), true
+				if kill == nil {
+					kill = time.After(execKillAfter + time.Second)
+				}
+			case r.Failed != 0:
+				g.failed = r.Failed
+			}
+			empty = r.Empty
+		}
+		if ended && output == nil && !stopped {
+			g.order(proctree.Kill()) // what it left in the background
+		}
+	}
+	err := g.process.Wait()
+	g.awaitOutput()
+	return end, err
+}
+
+// died is about a guard that was killed: its command died with it, and what that had started is killed now.
+func (g *guarded) died() error {
+	proctree.KillLeft(g.process.Process.Pid)
+	err := g.process.Wait()
+	g.awaitOutput()
+	return fmt.Errorf("the command's guard process was ended by something else (%w); the command was killed with all that it had started", err)
+}
+
+// awaitOutput lets the rest of the output be read. What a process outside of the tree holds open is given up.
+func (g *guarded) awaitOutput() {
+	select {
+	case <-g.output:
+	case <-time.After(time.Second):
+		closeAll(g.pipes)
+		<-g.output
+	}
+}
+
+func endOfCommand(status syscall.WaitStatus) commandEnd {
+	switch {
+	case status.Exited():
+		return commandEnd{code: status.ExitStatus(), text: fmt.Sprintf("exit status %d", status.ExitStatus())}
+	case status.CoreDump():
+		return commandEnd{code: -1, text: "signal: " + status.Signal().String() + " (core dumped)"}
+	}
+	return commandEnd{code: -1, text: "signal: " + status.Signal().String()}
+}
+
+// lease is the lease that a command runs under. nil: it needs none.
+type lease struct {
+	run *run
+	// news is closed when the lease was renewed since its end was last read.
+	news <-chan struct{}
+}
+
+func leaseOf(task *Task) *lease {
+	if task.attempt == nil || task.RetrySafety != fleet.Fenced {
+		return nil
+	}
+	return &lease{run: task.attempt.run}
+}
+
+func (l *lease) renewed() <-chan struct{} {
+	if l == nil {
+		return nil
+	}
+	return l.news
+}
+
+// leaseOrder tells the guard when the lease ends, which holds even while this process is frozen; empty: never.
+func (g *guarded) leaseOrder() []byte {
+	if g.lease == nil {
+		return nil
+	}
+	now := proctree.Monotonic() // read first: a process that is frozen here must not make the lease longer
+	end, news := g.lease.run.leaseEnd()
+	g.lease.news = news
+	if end.IsZero() {
+		return nil
+	}
+	return proctree.Lease(now + time.Until(end))
+}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// runGroup runs a command; where there are no process groups only the command itself is killed when ctx ends.
-func runGroup(_ context.Context, cmd *exec.Cmd) error {
+// runTree runs a command; where there are no process groups only the command itself is killed when ctx ends.
+func runTree(_ context.Context, cmd *exec.Cmd, _ *Task) (commandEnd, error) {
 	cmd.WaitDelay = execKillAfter + time.Second
-	return cmd.Run()
+	return endOfProcess(cmd.Run())
 }

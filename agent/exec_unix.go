@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && !linux
 
 package agent
 
@@ -6,18 +6,13 @@ import (
 	"context"
 	"errors"
 	"os/exec"
-	"runtime"
 	"syscall"
 	"time"
 )
 
-// runGroup runs a command in a process group of its own and ends the whole group when ctx ends.
-func runGroup(ctx context.Context, cmd *exec.Cmd) error {
-	// The kernel kills the command when the thread that started it ends (dieWithParent), so keep the thread.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+// runTree runs a command in a process group of its own and ends the whole group when ctx ends.
+func runTree(ctx context.Context, cmd *exec.Cmd, _ *Task) (commandEnd, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	dieWithParent(cmd.SysProcAttr)
 	cmd.WaitDelay = execKillAfter + time.Second // for what left the group and still holds the output
 	var kill *time.Timer
 	cmd.Cancel = func() error {
@@ -34,5 +29,5 @@ func runGroup(ctx context.Context, cmd *exec.Cmd) error {
 		kill.Stop()
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // members that closed the output and ignored SIGTERM
 	}
-	return err
+	return endOfProcess(err)
 }

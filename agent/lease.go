@@ -12,8 +12,20 @@ import (
 func (r *run) renewLease(sentAt time.Time) {
 	if sentAt.After(r.leaseFrom) {
 		r.leaseFrom = sentAt
+		close(r.renewed)
+		r.renewed = make(chan struct{})
 	}
 	r.watchLease()
+}
+
+// leaseEnd is when the lease runs out as it is now, zero for never, and a channel that is closed when it is renewed.
+func (r *run) leaseEnd() (time.Time, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if plantLeaseIgnored || r.session.lease <= 0 || r.leaseFrom.IsZero() {
+		return time.Time{}, r.renewed
+	}
+	return r.leaseFrom.Add(r.session.lease), r.renewed
 }
 
 // watchLease sets the timer to the lease's end. The mutex is held.

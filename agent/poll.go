@@ -39,7 +39,7 @@ type listedAttempt struct {
 
 type pollAnswer struct {
 	poll   sentPoll
-	polled protocol.Polled
+	polled protocol.ReadPolled
 	err    error
 }
 
@@ -94,8 +94,9 @@ func (r *run) poll(retry *backoff) error {
 				continue
 			}
 			r.confirmed(answer.poll, answer.polled.LeaseHeld)
+			r.returnUnreadable(answer.polled)
 			began := r.accept(r.inTime(answer))
-			if quick++; began > 0 || time.Since(answer.poll.sentAt) > quickAnswer {
+			if quick++; began+len(answer.polled.Unreadable) > 0 || time.Since(answer.poll.sentAt) > quickAnswer {
 				quick = 0
 				slowDown.reset()
 			} else if quick > quickFree {
@@ -104,6 +105,19 @@ func (r *run) poll(retry *backoff) error {
 			send()
 		}
 	}
+}
+
+// returnUnreadable tells the hub, with the next poll, which assignments of an answer cannot be read.
+func (r *run) returnUnreadable(p protocol.ReadPolled) {
+	if p.Ignored > 0 {
+		r.agent.log.Error("A part of a hub's answer cannot be read and is ignored; this agent may be too old", "parts", p.Ignored)
+	}
+	for _, u := range p.Unreadable {
+		r.agent.log.Error("An assignment cannot be read; it goes back", "task", u.TaskID, "attempt", u.Attempt, "error", u.Unreadable)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.returned = append(r.returned, p.Unreadable...)
 }
 
 // awaitTaken waits until a hub has taken an agent's last poll, which lists nothing, so that the goodbye after it cannot

@@ -372,6 +372,7 @@ func TestATokenThatDoesNotCountAnyMore(t *testing.T) {
 				}
 				again := hub.WaitRegistered(2)
 				require.Equal(t, hub.Registrations()[0].InstanceID, again.InstanceID)
+				require.Greater(t, again.Registration, hub.Registrations()[0].Registration, "hubs can tell the later one")
 				require.Len(t, again.Running, 1, "it brings its work back")
 				require.Zero(t, hub.FaultsLeft(agenttest.OpRegister)+hub.FaultsLeft(agenttest.OpResume))
 				close(g.open)

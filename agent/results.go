@@ -34,6 +34,8 @@ func (at *attempt) attach(result *protocol.Result, output any) {
 		fail(result, fmt.Sprintf("the handler's result cannot be written as JSON: %v", err))
 	case len(data) > fleet.MaxPayloadBytes:
 		fail(result, fmt.Sprintf("the result has %d bytes, %d are allowed: store it elsewhere and return where", len(data), fleet.MaxPayloadBytes))
+	case fleet.CheckJSONDepth(data, fleet.MaxJSONValueDepth) != nil:
+		fail(result, "the result cannot be sent: "+fleet.ErrJSONDepth.Error())
 	default:
 		result.Output = data
 	}

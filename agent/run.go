@@ -31,24 +31,27 @@ type run struct {
 	// wake tells the loop that pollAt has changed.
 	wake chan struct{}
 
-	mu        sync.Mutex
-	session   session
-	sequence  int64 // of the newest poll; grows for as long as the process lives, so no hub takes a new poll for an old one
-	polledAt  time.Time
-	pollAt    time.Time // when the next poll is wanted although one is held; zero: not
-	attempts  map[attemptKey]*attempt
-	done      recentKeys // attempts whose result was answered
-	returned  []protocol.RunningAttempt
-	counters  protocol.Counters
-	metrics   hostMetrics
-	role      protocol.Command // the newest role
-	stateTold string           // digest of the state that the hub knows
-	stopping  bool
-	stopTimer *time.Timer
+	mu      sync.Mutex
+	session session
+	// registrations counts those that were sent, so that no cluster takes one that was under way for long for the newest.
+	registrations int64
+	sequence      int64 // of the newest poll; grows for as long as the process lives, so no hub takes a new poll for an old one
+	polledAt      time.Time
+	pollAt        time.Time // when the next poll is wanted although one is held; zero: not
+	attempts      map[attemptKey]*attempt
+	done          recentKeys // attempts whose result was answered
+	returned      []protocol.RunningAttempt
+	counters      protocol.Counters
+	metrics       hostMetrics
+	role          protocol.Command // the newest role
+	stateTold     string           // digest of the state that the hub knows
+	stopping      bool
+	stopTimer     *time.Timer
 
 	beat       beat
 	leaseFrom  time.Time // when the newest answered poll was sent
 	leaseTimer *time.Timer
+	renewed    chan struct{} // closed when the lease is renewed
 	giveUp     *time.Timer
 }
 
@@ -65,7 +68,7 @@ type session struct {
 func newRun(ctx context.Context, a *Agent) *run {
 	r := &run{
 		agent: a, client: newClient(a.options), instance: newInstance(), startedAt: time.Now(), wake: make(chan struct{}, 1),
-		attempts: map[attemptKey]*attempt{}, done: newRecentKeys(),
+		attempts: map[attemptKey]*attempt{}, done: newRecentKeys(), renewed: make(chan struct{}),
 	}
 	outlive := context.WithoutCancel(ctx)
 	r.work, r.endWork = context.WithCancelCause(outlive)

@@ -76,9 +76,12 @@ func (r *run) registration() protocol.Register {
 		AgentID: o.ID, InstanceID: r.instance, Cluster: o.Cluster, MaxTasks: o.Slots, TaskTypes: r.agent.taskTypes(),
 		Capabilities: o.Capabilities, Host: host, PID: os.Getpid(), Zone: o.Zone, Group: o.Group, Version: o.Version,
 		Metadata: o.Metadata, Providers: r.agent.ownProviders(), Address: o.Address, StartedAt: r.startedAt.UTC(),
+		EndsProcessTrees: endsProcessTrees(),
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.registrations++
+	reg.Registration = r.registrations
 	for _, at := range r.attempts {
 		if !at.reported {
 			reg.Running = append(reg.Running, at.listing(true))

@@ -84,6 +84,9 @@ func (t *Task) SaveCheckpoint(v any) error {
 	if len(data) > fleet.MaxCheckpointBytes {
 		return fmt.Errorf("agent: the checkpoint has %d bytes, %d are allowed: store it elsewhere and save where", len(data), fleet.MaxCheckpointBytes)
 	}
+	if err := fleet.CheckJSONDepth(data, fleet.MaxJSONValueDepth); err != nil {
+		return fmt.Errorf("agent: the checkpoint: %w", err)
+	}
 	if t.attempt == nil {
 		return nil
 	}

@@ -15,6 +15,8 @@ type DrainInput struct {
 	// Timeout is how long each agent may finish its work.
 	Timeout     fleet.Duration `json:"timeout"`
 	MaxParallel int            `json:"max_parallel"`
+	// Healing is what healing decided, if it is healing that drains; the cluster refuses what does not hold any more.
+	Healing *fleet.HealingCheck `json:"healing,omitempty"`
 	// DryRun only looks what would happen.
 	DryRun bool `json:"dry_run,omitempty"`
 }
@@ -50,12 +52,16 @@ type CordonRequest struct {
 	Status  fleet.AgentStatus `json:"status"` // draining or maintenance
 	Reason  string            `json:"reason,omitempty"`
 	Drain   string            `json:"drain,omitempty"`
+	// Healing is what healing decided, if it is healing that asks; the cluster refuses what does not hold any more.
+	Healing *fleet.HealingCheck `json:"healing,omitempty"`
 }
 
 // UncordonRequest is the argument of UncordonUpdate: let an agent be given work again.
 type UncordonRequest struct {
 	AgentID string `json:"agent_id"`
 	Drain   string `json:"drain,omitempty"`
+	// Healing is as in CordonRequest.
+	Healing *fleet.HealingCheck `json:"healing,omitempty"`
 }
 
 // Cordoned answers both, and FindMemberActivity: where the agent is connected now, and the version of the directive that says so to the hubs.

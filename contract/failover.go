@@ -14,6 +14,8 @@ type ManualFailover struct {
 	// TargetAgentID takes over; empty: the cluster's strategy selects.
 	TargetAgentID string `json:"target_agent_id,omitempty"`
 	Reason        string `json:"reason,omitempty"`
+	// Healing is what healing decided, if it is healing that asks; the cluster refuses what does not hold any more.
+	Healing *fleet.HealingCheck `json:"healing,omitempty"`
 }
 
 // FailoverInput starts a Failover workflow, a child of the agent's Cluster.

@@ -146,9 +146,6 @@ type AwaitFailoverInput struct {
 	After   time.Time `json:"after"` // failovers that began before are not meant
 }
 
-// LostMeanwhile is the application error type of an awaited failover that does not come, since the agent is gone.
-const LostMeanwhile = "LostMeanwhile"
-
 // EndOrphanInput is the input of EndOrphanActivity, which says in words what came of it.
 type EndOrphanInput struct {
 	Cluster string       `json:"cluster"`

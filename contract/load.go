@@ -29,6 +29,8 @@ type ReduceLoadRequest struct {
 	// UntilHealthy gives them back earlier, once its health is good again.
 	UntilHealthy bool   `json:"until_healthy,omitempty"`
 	Reason       string `json:"reason,omitempty"`
+	// Healing is what healing decided, if it is healing that asks; the cluster refuses what does not hold any more.
+	Healing *fleet.HealingCheck `json:"healing,omitempty"`
 }
 
 // Reduce is the request in the words of the domain.

@@ -6,7 +6,9 @@ const (
 	MemoConfig = "config"
 	// MemoCapabilities are a task's required capabilities: they say why it waits.
 	MemoCapabilities = "required_capabilities"
-	// MemoSchedule is the name of the schedule that made a task.
+	// MemoSafety is a task's retry safety, unless it is idempotent: it, too, says why it waits.
+	MemoSafety = "retry_safety"
+	// MemoSchedule is the full name of the schedule that made a task.
 	MemoSchedule = "schedule"
 	// MemoBulk is the BulkSpec of a bulk operation, its ids left out.
 	MemoBulk = "bulk"

@@ -3,6 +3,8 @@
 package contract
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strconv"
 	"strings"
 
@@ -54,6 +56,8 @@ const (
 	CountFailoverActivity = "CountFailover"
 	// PlaceTaskActivity finds the lane of a task that a schedule makes.
 	PlaceTaskActivity = "PlaceTask"
+	// IsMadeByActivity tells whether a task is one that a schedule made.
+	IsMadeByActivity = "IsMadeBy"
 	// BulkPageActivity acts on one page of the tasks of a bulk operation.
 	BulkPageActivity = "BulkPage"
 	// AnnounceHubLostActivity tells every cluster that a hub is lost.
@@ -95,7 +99,17 @@ func TaskWorkflowID(task string) string { return "task/" + task }
 // TaskOfWorkflowID is the inverse of TaskWorkflowID.
 func TaskOfWorkflowID(id string) (string, bool) { return strings.CutPrefix(id, "task/") }
 
-// ScheduleID is the id of a schedule in Temporal.
+// KeyedTaskID is the id of the one task that an idempotency key may start in a tenant's cluster: "key@<hash>".
+func KeyedTaskID(tenant, cluster, key string) string {
+	h := sha256.New()
+	for _, part := range []string{tenant, cluster, key} {
+		h.Write([]byte(part))
+		h.Write([]byte{0})
+	}
+	return fleet.Qualify(tenant, "key@"+hex.EncodeToString(h.Sum(nil)[:20]))
+}
+
+// ScheduleID is the id of a schedule in Temporal. Here and below, a schedule's name is the full one, with its tenant.
 func ScheduleID(name string) string { return "schedule/" + name }
 
 // ScheduleOfID is the inverse of ScheduleID.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/fleet"
@@ -21,7 +22,7 @@ func FiringOfWorkflowID(id string) (schedule string, at time.Time, ok bool) {
 		return "", time.Time{}, false
 	}
 	at, err := time.Parse(firingTime, rest[cut:])
-	if err != nil || fleet.ValidateScheduleName(rest[:cut]) != nil {
+	if err != nil || !fleet.IsScheduleName(rest[:cut]) {
 		return "", time.Time{}, false
 	}
 	return rest[:cut], at.UTC(), true
@@ -42,7 +43,7 @@ func FiringOf(attributes *commonpb.SearchAttributes) (schedule string, at time.T
 		return "", time.Time{}, false
 	}
 	schedule, ok = ScheduleOfID(id)
-	return schedule, at.UTC(), ok && fleet.ValidateScheduleName(schedule) == nil
+	return schedule, at.UTC(), ok && fleet.IsScheduleName(schedule)
 }
 
 // FiringAttributes are what Temporal gives to a firing, for tests that start one by themselves.
@@ -57,9 +58,22 @@ func FiringWorkflowID(schedule string, at time.Time) string {
 	return PeriodicWorkflowID(schedule) + at.UTC().Format(firingTime)
 }
 
-// FiringTaskID is the id of the one task of a firing: "nightly-20261121t030000z".
+// FiringTaskID is the id of the one task of a firing: "nightly@20261121t030000z".
 func FiringTaskID(schedule string, at time.Time) string {
-	return schedule + strings.ToLower(at.UTC().Format("-20060102T150405Z"))
+	return schedule + strings.ToLower(at.UTC().Format("@20060102T150405Z"))
+}
+
+// MadeBy reports whether a task is one that a schedule made. What only has the id of a firing's task is not.
+func MadeBy(info *workflowpb.WorkflowExecutionInfo, schedule string) bool {
+	var maker string
+	tenant, _ := fleet.CutTenant(schedule)
+	return Decode(info.GetMemo().GetFields()[MemoSchedule], &maker) && maker == schedule && TenantOf(info) == tenant
+}
+
+// IsMadeByInput is the input of IsMadeByActivity.
+type IsMadeByInput struct {
+	TaskID   string `json:"task_id"`
+	Schedule string `json:"schedule"`
 }
 
 // PeriodicInput starts a Periodic workflow: one firing of a schedule.
@@ -87,6 +101,9 @@ type TaskSettled struct {
 
 // UnknownCluster is the application error type of a firing whose cluster is not there.
 const UnknownCluster = "UnknownCluster"
+
+// IDTaken is the application error type of a firing whose task's id another task has.
+const IDTaken = "IDTaken"
 
 // PlaceTaskInput is the input of PlaceTaskActivity: what decides about a task's lane, and its place in it.
 type PlaceTaskInput struct {

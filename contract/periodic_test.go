@@ -1,6 +1,8 @@
 package contract_test
 
 import (
+	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,12 +21,77 @@ func TestFiringNames(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, "nightly-backup", schedule)
 	require.Equal(t, at, when)
-	require.Equal(t, "nightly-backup-20261121t030000z", contract.FiringTaskID(schedule, when))
-	require.NoError(t, fleet.ValidateTaskID(contract.FiringTaskID(schedule, when)))
-	for _, other := range []string{"", "periodic/", "periodic/nightly", "task/nightly-2026-11-21T03:00:00Z", "periodic/-2026-11-21T03:00:00Z", "periodic/a/b-2026-11-21T03:00:00Z", "periodic/a-2026-13-21T03:00:00Z"} {
+	require.Equal(t, "nightly-backup@20261121t030000z", contract.FiringTaskID(schedule, when))
+	require.Equal(t, "acme:nightly@20261121t030000z", contract.FiringTaskID("acme:nightly", when))
+	for _, other := range []string{"", "periodic/", "periodic/nightly", "task/nightly-2026-11-21T03:00:00Z", "periodic/-2026-11-21T03:00:00Z", "periodic/a/b-2026-11-21T03:00:00Z", "periodic/:a-2026-11-21T03:00:00Z", "periodic/a:b:c-2026-11-21T03:00:00Z", "periodic/a-2026-13-21T03:00:00Z"} {
 		_, _, ok := contract.FiringOfWorkflowID(other)
 		require.False(t, ok, other)
 	}
+}
+
+// TestIDsNeverCollide makes ids of random tenants, names, keys and times: each has its inverse, no two are the same, and what
+// is made is never what a client can choose.
+func TestIDsNeverCollide(t *testing.T) {
+	t.Parallel()
+	const first, rest = "ab0", "ab0._-"
+	r := rand.New(rand.NewPCG(7, 77))
+	slug := func(most int) string {
+		text := []byte{first[r.IntN(len(first))]}
+		for range r.IntN(most) {
+			text = append(text, rest[r.IntN(len(rest))])
+		}
+		return string(text)
+	}
+	makers := map[string][]string{} // an id, and all that it was made of
+	is := func(id string, parts ...string) {
+		if known, there := makers[id]; there {
+			require.Equal(t, known, parts, id)
+		}
+		makers[id] = parts
+		require.True(t, fleet.IsTaskID(id), id)
+		found, ok := contract.TaskOfWorkflowID(contract.TaskWorkflowID(id))
+		require.True(t, ok)
+		require.Equal(t, id, found)
+	}
+	for range 20_000 {
+		tenant := ""
+		if r.IntN(3) > 0 {
+			tenant = slug(3)
+		}
+		name, key := slug(4), slug(2)
+		full := fleet.Qualify(tenant, name)
+		cutTenant, cutName := fleet.CutTenant(full)
+		require.Equal(t, []string{tenant, name}, []string{cutTenant, cutName})
+		is(full, "chosen", tenant, name)
+
+		at := time.Unix(1_800_000_000+r.Int64N(5), 0).UTC()
+		firing := contract.FiringTaskID(full, at)
+		is(firing, "firing", tenant, name, at.String())
+		schedule, when, ok := contract.FiringOfWorkflowID(contract.FiringWorkflowID(full, at))
+		require.True(t, ok)
+		require.Equal(t, full, schedule)
+		require.Equal(t, at, when)
+		scheduled, ok := contract.ScheduleOfID(contract.ScheduleID(full))
+		require.True(t, ok)
+		require.Equal(t, full, scheduled)
+
+		keyed := contract.KeyedTaskID(tenant, "c", key)
+		is(keyed, "key", tenant, key)
+		for _, made := range []string{firing, keyed} {
+			_, chosen := fleet.CutTenant(made)
+			require.Error(t, fleet.ValidateTaskID(chosen), "no client can choose it")
+		}
+	}
+	require.Greater(t, len(makers), 10_000)
+	for _, bad := range []string{"", ":", ":x", "a:", "a:b:c", "@", "x@", "@x", "x@y@z", "a:@x", "A:x", "a:X", "a/b", "a~b", strings.Repeat("x", 64)} {
+		require.False(t, fleet.IsTaskID(bad), bad)
+		require.False(t, fleet.IsScheduleName(bad), bad)
+	}
+	require.False(t, fleet.IsScheduleName("nightly@20261121t030000z"))
+	longest := fleet.Qualify(strings.Repeat("t", fleet.MaxIDLength), strings.Repeat("n", fleet.MaxScheduleName))
+	require.True(t, fleet.IsScheduleName(longest))
+	require.True(t, fleet.IsTaskID(contract.FiringTaskID(longest, time.Now())), "the ids of its tasks fit")
+	require.Len(t, contract.FiringTaskID(longest, time.Now()), 127, "what the API's paths take")
 }
 
 func TestTaskQuery(t *testing.T) {

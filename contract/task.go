@@ -134,6 +134,8 @@ type AttemptReport struct {
 	NoticedAt *time.Time `json:"noticed_at,omitempty"`
 	// Begun is false when the agent certainly never began the attempt.
 	Begun bool `json:"begun,omitempty"`
+	// NotReceived says of a returned attempt that it reached an agent that lives and that did not receive it.
+	NotReceived bool `json:"not_received,omitempty"`
 	// Unhandled and RetryAfter say of a returned attempt that no agent of the hub could run it, busy or not, and from when
 	// one may.
 	Unhandled  bool           `json:"unhandled,omitempty"`
@@ -145,6 +147,7 @@ func (r *AttemptReport) End() fleet.AttemptEnd {
 	return fleet.AttemptEnd{
 		Outcome: r.Outcome, Begun: r.Begun, Final: r.Final, LeaseRemaining: r.LeaseRemaining, Reason: r.Reason,
 		ErrorType: r.ErrorType, Planned: r.Planned, Unhandled: r.Unhandled, RetryAfter: r.RetryAfter,
+		NotReceived: r.NotReceived,
 	}
 }
 

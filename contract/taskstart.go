@@ -33,6 +33,9 @@ func StartOf(id string, spec *fleet.TaskSpec, weight float64) TaskStart {
 	if len(spec.RequiredCapabilities) > 0 {
 		memo[MemoCapabilities] = spec.RequiredCapabilities
 	}
+	if safety := spec.Safety(); safety != fleet.Idempotent {
+		memo[MemoSafety] = safety
+	}
 	if !spec.StartAt.IsZero() {
 		memo[MemoStartAt] = spec.StartAt
 	}

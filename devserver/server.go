@@ -11,9 +11,6 @@ import (
 	"sync"
 	"time"
 
-	uiserver "github.com/temporalio/ui-server/v2/server"
-	uiconfig "github.com/temporalio/ui-server/v2/server/config"
-	uioptions "github.com/temporalio/ui-server/v2/server/server_options"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/server/common/authorization"
@@ -31,13 +28,6 @@ type Options struct {
 	Host string
 	// Port is the frontend's gRPC port; 0 takes a free one.
 	Port int
-	// UIHost is where the Web UI listens. Default: Host.
-	UIHost string
-	// UIPort is the Web UI's port; 0: no Web UI, -1: a free port.
-	UIPort int
-	// Strip is an address on this machine whose page the Web UI shows in a strip below its top bar; empty: none. The Web UI
-	// takes http only from loopback addresses; another is left out.
-	Strip string
 	// DataDir holds the database; empty: all is in memory and gone at the end.
 	DataDir string
 	// AcceptOldData starts although open workflows in DataDir may be of a version that this program cannot replay.
@@ -58,9 +48,6 @@ func (o Options) withDefaults() Options {
 	if o.Host == "" {
 		o.Host = "127.0.0.1"
 	}
-	if o.UIHost == "" {
-		o.UIHost = o.Host
-	}
 	if o.Durability == "" {
 		o.Durability = ProcessCrash
 	}
@@ -79,10 +66,8 @@ func (o Options) withDefaults() Options {
 // Server is a running Temporal.
 type Server struct {
 	address   string
-	uiURL     string
 	namespace string
 	temporal  temporal.Server
-	ui        *uiserver.Server
 	lock      *dirLock
 	stop      sync.Once
 }
@@ -93,10 +78,7 @@ func (s *Server) Address() string { return s.address }
 // Namespace is the namespace that was asked for.
 func (s *Server) Namespace() string { return s.namespace }
 
-// UIURL is where the Web UI is, empty without one.
-func (s *Server) UIURL() string { return s.uiURL }
-
-// Start checks ports and data directory, starts Temporal and the Web UI, and returns when the frontend answers.
+// Start checks ports and data directory, starts Temporal, and returns when the frontend answers.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	o = o.withDefaults()
 	if err := o.Durability.Validate(); err != nil {
@@ -133,13 +115,7 @@ func (s *Server) start(ctx context.Context, o Options, ports servicePorts) error
 	if err := s.temporal.Start(); err != nil {
 		return fmt.Errorf("start Temporal: %w", err)
 	}
-	if err := s.answers(ctx); err != nil {
-		return err
-	}
-	if o.UIPort != 0 {
-		s.startUI(o)
-	}
-	return nil
+	return s.answers(ctx)
 }
 
 func newTemporal(conf *config.Config, zapLog *zap.Logger) (temporal.Server, error) {
@@ -191,26 +167,9 @@ func (s *Server) answers(ctx context.Context) error {
 	}
 }
 
-func (s *Server) startUI(o Options) {
-	s.uiURL = "http://" + net.JoinHostPort(o.UIHost, strconv.Itoa(o.UIPort))
-	s.ui = uiserver.NewServer(uioptions.WithConfigProvider(&uiconfig.Config{
-		Host: o.UIHost, Port: o.UIPort, TemporalGRPCAddress: s.address, EnableUI: true, DefaultNamespace: o.Namespace,
-		CORS: uiconfig.CORS{CookieInsecure: true}, HideLogs: true, DisableNewsFetch: true, CustomUI: stripUI(o.Strip),
-	}))
-	ui := s.ui
-	go func() {
-		if err := ui.Start(); err != nil {
-			o.Logger.Error("The Web UI stopped", zap.Error(err))
-		}
-	}()
-}
-
 // Stop stops all and gives the data directory free. It may be called twice.
 func (s *Server) Stop() {
 	s.stop.Do(func() {
-		if s.ui != nil {
-			s.ui.Stop()
-		}
 		if s.temporal != nil {
 			_ = s.temporal.Stop()
 		}

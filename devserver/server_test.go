@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
@@ -32,20 +33,21 @@ func start(t *testing.T, o Options) (*Server, client.Client) {
 
 func TestMemoryHasSearchAttributesAndUI(t *testing.T) {
 	t.Parallel()
-	s, c := start(t, Options{UIPort: -1})
+	s, c := start(t, Options{})
 	found, err := c.OperatorService().ListSearchAttributes(t.Context(), &operatorservice.ListSearchAttributesRequest{Namespace: s.Namespace()})
 	require.NoError(t, err)
 	for name, kind := range contract.SearchAttributes() {
 		require.Equal(t, kind, found.GetCustomAttributes()[name], name)
 	}
-	require.Eventually(t, func() bool {
-		response, err := http.Get(s.UIURL() + "/namespaces/default/workflows")
-		if err != nil {
-			return false
-		}
-		defer response.Body.Close()
-		return response.StatusCode == http.StatusOK
-	}, 10*time.Second, 20*time.Millisecond)
+	ui, err := s.UI("")
+	require.NoError(t, err)
+	pages := map[string]string{"/namespaces/default/workflows": "<html", "/api/v1/namespaces": `"namespaceInfo"`}
+	for path, text := range pages {
+		w := httptest.NewRecorder()
+		ui.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+		require.Equal(t, http.StatusOK, w.Code, path)
+		require.Contains(t, w.Body.String(), text)
+	}
 	s.Stop()
 	s.Stop()
 }
@@ -121,14 +123,12 @@ func TestBusyPort(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	port := l.Addr().(*net.TCPAddr).Port
-	for flag, o := range map[string]Options{"--temporal": {Port: port}, "--ui": {UIPort: port}} {
-		_, err := Start(t.Context(), o)
-		var busy *PortInUseError
-		require.ErrorAs(t, err, &busy)
-		require.Equal(t, flag, busy.Flag)
-		require.ErrorContains(t, err, "in use")
-	}
+	_, err = Start(t.Context(), Options{Port: l.Addr().(*net.TCPAddr).Port})
+	var busy *PortInUseError
+	require.ErrorAs(t, err, &busy)
+	require.Equal(t, l.Addr().String(), busy.Address)
+	require.ErrorContains(t, err, "in use")
+	require.ErrorContains(t, err, "--temporal")
 }
 
 func TestUnknownDurability(t *testing.T) {

@@ -14,6 +14,7 @@ type UnhandledTask struct {
 	Type         string
 	Agent        string // the agent that it is pinned to; empty: none
 	Capabilities []string
+	Safety       fleet.RetrySafety
 	Since        time.Time // when it was first not handled
 }
 
@@ -22,12 +23,16 @@ const typesNamed = 8
 
 // runs reports whether a member can run the task at all.
 func (t *UnhandledTask) runs(m *fleet.Member) bool {
+	return t.handledBy(m) && m.EndsTree(t.Type, t.Safety)
+}
+
+func (t *UnhandledTask) handledBy(m *fleet.Member) bool {
 	return fleet.HasAll(m.Capabilities, t.Capabilities) && m.Handles(t.Type)
 }
 
 // group is equal for tasks that get the same text.
 func (t *UnhandledTask) group() string {
-	return t.Type + " " + t.Agent + " " + strings.Join(fleet.SortedSet(t.Capabilities), "+")
+	return t.Type + " " + t.Agent + " " + strings.Join(fleet.SortedSet(t.Capabilities), "+") + " " + string(t.Safety)
 }
 
 // OfUnhandled is about those of the tasks that no agent of the cluster can run as it is now, one problem for each type,
@@ -106,6 +111,12 @@ func unhandled(c *fleet.Cluster, t *UnhandledTask) (Problem, bool) {
 	}
 	if only != "" {
 		p.Do = "Give " + only + " a handler for it, or cancel them: they are offered to it again and again until they expire."
+	}
+	if slices.ContainsFunc(takers, t.handledBy) { // so all that they lack is to end the command's processes
+		p.What = "no agent that handles it " + treeEndWords(t.Safety)
+		p.Why = "agents of this release on Linux do"
+		p.Do = strings.ToUpper(treeEndDo[:1]) + treeEndDo[1:] + "."
+		return p, true
 	}
 	p.Why = whyUnhandled(c, t, takers)
 	return p, true

@@ -78,6 +78,11 @@ func TestOfUnhandled(t *testing.T) {
 			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.Sharded}, Members: []fleet.Member{echo, render}}, tasks: []UnhandledTask{resize},
 			what: []string{"1 task of type resize in cluster c: no agent handles it"}, why: []string{"2 agents could be given it, and handle echo, render"}, todo: []string{"Start an agent that handles it" + offered},
 		},
+		"nobody ends the processes of a command": {
+			cluster: fleet.Cluster{Members: []fleet.Member{echo, member("r", fleet.AgentOnline, "exec")}}, tasks: []UnhandledTask{{Type: "exec", Safety: fleet.Fenced, Since: since}},
+			what: []string{"1 task of type exec in cluster c: no agent that handles it ends all processes of a command when it is lost, as a task of type exec that is fenced needs"},
+			why:  []string{"agents of this release on Linux do"}, todo: []string{"Start an agent of this release on Linux, or submit such work as idempotent."},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

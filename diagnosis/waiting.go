@@ -94,6 +94,8 @@ func whyOne(c *fleet.Cluster, m *fleet.Member, who string, w Waiting) string {
 		return fmt.Sprintf("%s does not have %s", who, capabilityWords(missing))
 	case !m.Handles(w.Spec.Type):
 		return fmt.Sprintf("%s does not handle tasks of type %s", who, w.Spec.Type)
+	case !m.EndsTree(w.Spec.Type, w.Spec.Safety()):
+		return fmt.Sprintf("%s is not one that %s: %s", who, treeEndWords(w.Spec.Safety()), treeEndDo)
 	case m.Status == fleet.AgentSuspect:
 		return fmt.Sprintf("%s is not answering%s; the task waits for it", who, sinceWords(m))
 	case w.busy(c, m):
@@ -112,6 +114,10 @@ func whyAnyone(c *fleet.Cluster, serving []*fleet.Member, w Waiting) string {
 	able := only(capable, func(m *fleet.Member) bool { return m.Handles(w.Spec.Type) })
 	if len(able) == 0 {
 		return fmt.Sprintf("no online agent of cluster %s that could take it handles tasks of type %s", name, w.Spec.Type)
+	}
+	able = only(able, func(m *fleet.Member) bool { return m.EndsTree(w.Spec.Type, w.Spec.Safety()) })
+	if len(able) == 0 {
+		return fmt.Sprintf("no online agent of cluster %s that could take it %s: %s", name, treeEndWords(w.Spec.Safety()), treeEndDo)
 	}
 	who, slots := fmt.Sprintf("the %d agents of cluster %s", len(able), name), 0
 	if len(able) == 1 {
@@ -163,6 +169,13 @@ func whyIncapable(c *fleet.Cluster, serving []*fleet.Member, required []string) 
 func only(members []*fleet.Member, pass func(*fleet.Member) bool) []*fleet.Member {
 	return slices.DeleteFunc(slices.Clone(members), func(m *fleet.Member) bool { return !pass(m) })
 }
+
+// treeEndWords say what an agent cannot do that may leave processes of a command behind, and treeEndDo what to do.
+func treeEndWords(safety fleet.RetrySafety) string {
+	return "ends all processes of a command when it is lost, as a task of type exec that is " + string(safety) + " needs"
+}
+
+const treeEndDo = "start an agent of this release on Linux, or submit such work as idempotent"
 
 // busy reports whether all slots of a member are known to be in use.
 func (w *Waiting) busy(c *fleet.Cluster, m *fleet.Member) bool {

@@ -28,6 +28,7 @@ func TestWhyWaiting(t *testing.T) {
 	}
 	slots := func(n int) func(*fleet.Member) { return func(m *fleet.Member) { m.MaxTasks = n } }
 	onlyBuild := func(m *fleet.Member) { m.TaskTypes = []string{"build"} }
+	endsTrees := func(m *fleet.Member) { m.EndsProcessTrees = true }
 	of := func(members ...fleet.Member) fleet.Cluster { return fleet.Cluster{Members: members} }
 	paused := func(c fleet.Cluster, pauses ...fleet.Pause) fleet.Cluster { c.Pauses = pauses; return c }
 	led := func(leader string, members ...fleet.Member) fleet.Cluster {
@@ -62,6 +63,8 @@ func TestWhyWaiting(t *testing.T) {
 		"nobody has both":        {of(online("a", can("gpu")), online("b", can("arm"))), Waiting{}, needs("gpu", "arm"), "no online agent of cluster c has all of the required capabilities arm, gpu"},
 		"one that has is away":   {of(online("a"), online("b", can("gpu"), status(fleet.AgentOffline))), Waiting{}, needs("gpu"), "no online agent of cluster c has the required capability gpu; agent b would, but it is offline since " + at},
 		"nobody handles it":      {of(online("a", onlyBuild)), Waiting{}, fleet.TaskSpec{Type: "exec"}, "no online agent of cluster c that could take it handles tasks of type exec"},
+		"nobody ends trees":      {of(online("a"), online("b")), Waiting{}, fleet.TaskSpec{Type: "exec", RetrySafety: fleet.AtMostOnce}, "no online agent of cluster c that could take it ends all processes of a command when it is lost, as a task of type exec that is at_most_once needs: start an agent of this release on Linux, or submit such work as idempotent"},
+		"one that does is busy":  {of(online("a", endsTrees), online("b")), Waiting{Running: full}, fleet.TaskSpec{Type: "exec", RetrySafety: fleet.Fenced}, "all 2 slots of the only agent of cluster c that could take it are in use"},
 
 		"cluster paused":           {paused(of(online("a")), fleet.Pause{Since: since, Reason: "new disks"}), Waiting{}, fleet.TaskSpec{}, "cluster c is paused since " + at + ": new disks"},
 		"cluster and lane paused":  {paused(of(), fleet.Pause{Since: since}, fleet.Pause{Lane: "default", Since: since, Reason: "x"}), Waiting{}, fleet.TaskSpec{}, "cluster c is paused since " + at},
@@ -82,6 +85,8 @@ func TestWhyWaiting(t *testing.T) {
 		"pinned, has a slot":     {of(online("a")), Waiting{Running: map[string]int{"a": 0}}, pinned, "waiting for agent a to take it"},
 		"pinned, incapable":      {of(online("a", can("arm"))), Waiting{}, fleet.TaskSpec{Agent: "a", RequiredCapabilities: []string{"gpu", "arm"}}, "agent a does not have the required capability gpu"},
 		"pinned, another's type": {of(online("a", onlyBuild)), Waiting{}, fleet.TaskSpec{Agent: "a", Type: "exec"}, "agent a does not handle tasks of type exec"},
+
+		"pinned, leaves trees": {of(online("a")), Waiting{}, fleet.TaskSpec{Agent: "a", Type: "exec", RetrySafety: fleet.Fenced}, "agent a is not one that ends all processes of a command when it is lost, as a task of type exec that is fenced needs: start an agent of this release on Linux, or submit such work as idempotent"},
 
 		"leader is busy":     {led("a", online("a"), online("b")), Waiting{Running: full}, fleet.TaskSpec{}, "agent a, the leader of cluster c, is busy: all 2 slots are in use"},
 		"leader has a slot":  {led("a", online("a"), online("b")), Waiting{}, fleet.TaskSpec{}, "waiting for agent a, the leader of cluster c, to take it"},

@@ -111,7 +111,7 @@ func (b *Bulk) Validate() error {
 		return &FieldError{"filter.labels", err}
 	}
 	for _, id := range b.IDs {
-		if ValidateID("id", id) != nil {
+		if !IsTaskID(id) {
 			return &FieldError{"filter.ids", errors.New("must be ids of tasks")}
 		}
 	}

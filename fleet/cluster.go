@@ -32,6 +32,7 @@ type Member struct {
 	AgentID      string            `json:"agent_id"`
 	Instance     string            `json:"instance_id"`
 	Epoch        int64             `json:"epoch"`
+	Registration int64             `json:"registration,omitempty"` // of the process's registrations the newest that came; 0: it does not count them
 	Status       AgentStatus       `json:"status"`
 	StatusSince  time.Time         `json:"status_since"`
 	StatusReason string            `json:"status_reason,omitempty"`
@@ -48,6 +49,8 @@ type Member struct {
 	MaxTasks     int               `json:"max_tasks"`
 	Metadata     map[string]string `json:"metadata,omitempty"`
 	JoinedAt     time.Time         `json:"joined_at"`
+	// EndsProcessTrees says that no process of an exec task outlives its attempt or this agent.
+	EndsProcessTrees bool `json:"ends_process_trees,omitempty"`
 	// Health is how well it does its work, as its hub last told; nil: healthy, or not connected.
 	Health *MemberHealth `json:"health,omitempty"`
 	// JoinToken is the id of the token that it joined with; empty: none that is kept.
@@ -127,6 +130,7 @@ const MaxCapabilitySets = 256
 type Join struct {
 	AgentID      string            `json:"agent_id"`
 	Instance     string            `json:"instance_id"`
+	Registration int64             `json:"registration,omitempty"` // which of the process's registrations this is; 0: it does not count them
 	Host         string            `json:"host,omitempty"`
 	PID          int               `json:"pid,omitempty"`
 	Address      string            `json:"address,omitempty"`
@@ -138,6 +142,8 @@ type Join struct {
 	TaskTypes    []string          `json:"task_types,omitempty"`
 	MaxTasks     int               `json:"max_tasks"`
 	Metadata     map[string]string `json:"metadata,omitempty"`
+	// EndsProcessTrees says that no process of an exec task outlives its attempt or this agent.
+	EndsProcessTrees bool `json:"ends_process_trees,omitempty"`
 	// Token is what the agent joins with. Resume says that it shows its session instead, as when the token's time is over.
 	Token  JoinToken `json:"token,omitzero"`
 	Resume bool      `json:"resume,omitempty"`
@@ -159,6 +165,7 @@ type Joined struct {
 const (
 	RefusedFull   = "cluster_full" // the cluster has MaxAgents members
 	RefusedFenced = "fenced"       // a newer process already took this agent id
+	RefusedLate   = "late"         // a later registration of the same process came first
 
 	RefusedToken   = "token_revoked"   // its join token was revoked
 	RefusedUses    = "token_used_up"   // its join token has let in as many agents as it may

@@ -61,15 +61,18 @@ func (c *Cluster) SetCordon(k Cordon) error {
 	return nil
 }
 
-// LiftCordon lets the agent be given work again. A cordon that a drain is at can be lifted by that drain only. It reports
+// LiftCordon lets the agent be given work again. A cordon that a drain is at can be lifted by that drain only, and a drain lifts only its own. It reports
 // whether there was one.
 func (c *Cluster) LiftCordon(agentID, drain string, now time.Time) (bool, error) {
 	i, found := c.Cordons.search(agentID)
 	if !found {
 		return false, nil
 	}
-	if k := &c.Cordons[i]; k.Status == AgentDraining && k.Drain != drain {
+	switch k := &c.Cordons[i]; {
+	case k.Status == AgentDraining && k.Drain != drain:
 		return false, fmt.Errorf("the agent is being drained by %s: cancel that drain", k.Drain)
+	case drain != "" && k.Drain != drain:
+		return false, nil // what a drain gives back is not what somebody put there since
 	}
 	c.Cordons = slices.Delete(c.Cordons, i, i+1)
 	if m := c.Member(agentID); m != nil {

@@ -48,8 +48,15 @@ func TestCordon(t *testing.T) {
 	require.Equal(t, AgentMaintenance, status())
 	require.Equal(t, ClusterHealthy, c.Status(), "who is in maintenance is not missing")
 
+	t.Log("what an operator makes of it, a drain that is cancelled late does not end")
+	require.NoError(t, c.SetCordon(Cordon{AgentID: "a", Status: AgentMaintenance, Since: later}))
+	lifted, err := c.LiftCordon("a", "c:d1", later)
+	require.NoError(t, err)
+	require.False(t, lifted)
+	require.Equal(t, AgentMaintenance, status())
+
 	t.Log("ending it tells whether the agent is there")
-	lifted, err := c.LiftCordon("a", "", later)
+	lifted, err = c.LiftCordon("a", "", later)
 	require.NoError(t, err)
 	require.True(t, lifted)
 	require.Equal(t, AgentOffline, status())

@@ -44,6 +44,8 @@ type AgentDrain struct {
 	AgentID string      `json:"agent_id"`
 	Status  DrainStatus `json:"status"`
 	Error   string      `json:"error,omitempty"`
+	// Refused says that the drain failed since the cluster refused it: the agent is as it was.
+	Refused bool `json:"refused,omitempty"`
 	// AcknowledgedAt is when the hub had stopped all new work; nothing arrives at the agent after it.
 	AcknowledgedAt *time.Time `json:"acknowledged_at,omitempty"`
 	Deadline       *time.Time `json:"deadline,omitempty"`

@@ -41,6 +41,7 @@ const (
 	EventHealing         EventType = EventPrefix + "healing.action"
 	EventScaling         EventType = EventPrefix + "scaling.action"
 	EventStateSync       EventType = EventPrefix + "state_sync.ended"
+	EventScheduleFailed  EventType = EventPrefix + "schedule.failed"
 
 	EventClusterCreated    EventType = EventPrefix + "cluster.created"
 	EventClusterConfigured EventType = EventPrefix + "cluster.configured"
@@ -97,6 +98,7 @@ var EventTypes = []EventMeaning{
 	{EventHealing, "healing begins to do something, or has done it; outcome says which, reason what and why"},
 	{EventScaling, "the number of agents is being changed to count, or has been; outcome says which"},
 	{EventStateSync, "the agents' states were brought to the same, or could not be"},
+	{EventScheduleFailed, "a schedule could not make a task because another task has its id; id names the schedule"},
 	{EventClusterCreated, "a cluster was created"},
 	{EventClusterConfigured, "a cluster's configuration was changed"},
 	{EventClusterDeleted, "a cluster was deleted"},
@@ -132,7 +134,7 @@ type Event struct {
 // EventData says more of an event. Which fields there are goes by its type.
 type EventData struct {
 	Cluster string `json:"cluster,omitempty"`
-	Tenant  string `json:"tenant,omitempty" doc:"Of a task."`
+	Tenant  string `json:"tenant,omitempty" doc:"Of a task or a schedule."`
 	AgentID string `json:"agent_id,omitempty" doc:"The agent that it is about, or that has the task."`
 	Epoch   int64  `json:"epoch,omitempty" doc:"Of the agent's session, or of the role."`
 	Hub     string `json:"hub,omitempty"`
@@ -149,8 +151,8 @@ type EventData struct {
 	NextAttemptAt *time.Time     `json:"next_attempt_at,omitempty" doc:"When the wait ends."`
 	Progress      *Progress      `json:"progress,omitempty"`
 
-	// ID is the record that tells more: of a failover, a drain, an action; or the target.
-	ID string `json:"id,omitempty" doc:"The failover, drain or action that it is part of, or the target."`
+	// ID is the record that tells more: of a failover, a drain, an action; or the target, or the schedule.
+	ID string `json:"id,omitempty" doc:"The failover, drain or action that it is part of, or the target, or the schedule."`
 	// Lane is the lane that was paused or resumed; empty: the whole cluster.
 	Lane    string `json:"lane,omitempty"`
 	Count   int    `json:"count,omitempty" doc:"How many: tasks that moved, agents that vanished, slots, events that are missing."`

@@ -170,7 +170,7 @@ func TestHealingLeavesEnough(t *testing.T) {
 			}
 			require.False(t, operators[d.TargetID], "%+v", d)
 			require.False(t, c.Braked, "%+v", d)
-			if d.takesAway() {
+			if takesAway(d.Type) {
 				left--
 				require.GreaterOrEqual(t, left, max(1, (c.Members+1)/2))
 			}

@@ -123,14 +123,14 @@ func (h *healer) judge(d *HealingDecision) {
 		d.Verdict, d.Why = HealWait, fmt.Sprintf("max_actions: %d are enough for one cycle", h.Policy.MaxActions)
 	default:
 		h.acted++
-		if d.takesAway() {
+		if takesAway(d.Type) {
 			h.serving--
 		}
 	}
 }
 
 // takesAway reports whether the cluster has one agent less to work with.
-func (d *HealingDecision) takesAway() bool { return d.Type == HealFailover || d.Type == HealDrain }
+func takesAway(action HealingType) bool { return action == HealFailover || action == HealDrain }
 
 // verdict says whether a decision may be carried out, apart from how often it was.
 func (h *healer) verdict(d *HealingDecision) (HealingVerdict, string) {
@@ -142,35 +142,45 @@ func (h *healer) verdict(d *HealingDecision) (HealingVerdict, string) {
 			return HealWait, "an action on it is under way: " + string(p.Type)
 		}
 	}
-	onAgent := d.takesAway() || d.Type == HealReduce || d.Type == HealRestore
+	onAgent := takesAway(d.Type) || d.Type == HealReduce || d.Type == HealRestore
 	if onAgent {
-		if why := h.leftAlone(d.TargetID); why != "" {
-			return HealWait, why
+		for i := range h.Agents {
+			if a := &h.Agents[i]; a.AgentID == d.TargetID {
+				if why := leftAlone(a.OutBy, a.Status); why != "" {
+					return HealWait, why
+				}
+			}
 		}
 	}
 	if h.Braked && d.Type != HealReassign {
-		return HealSkip, "the mass-loss brake is engaged: the network is the likelier culprit"
+		return HealSkip, brakedWhy
 	}
 	if wait := h.patience(d) - h.now.Sub(d.Facts.Since); wait > 0 && d.Type != HealReassign {
 		return HealWait, fmt.Sprintf("only since %s; it is given %s", d.Facts.Since.UTC().Format(time.RFC3339), h.patience(d))
 	}
-	if !d.takesAway() {
-		return HealAct, ""
-	}
-	half := (h.Members + 1) / 2
-	switch rest := h.serving - 1; {
-	case d.Type == HealFailover && h.able() == 0:
-		return HealSkip, "no other agent is fit to take over"
-	case d.Type == HealDrain && h.Healthy == 0:
-		return HealSkip, "no healthy agent would be left to do its work: every agent of the cluster is unhealthy"
-	case rest < 1:
-		return HealSkip, "it is the last agent that serves the cluster"
-	case d.Type == HealDrain && rest < h.Minimum:
-		return HealSkip, fmt.Sprintf("%d agents would be left, and min_agents is %d", rest, h.Minimum)
-	case rest < half:
-		return HealSkip, fmt.Sprintf("%d of %d agents would be left: when so many are unhealthy, the cause is likelier elsewhere", rest, h.Members)
+	if why := h.needed(d.Type); why != "" {
+		return HealSkip, why
 	}
 	return HealAct, ""
+}
+
+// needed says why the cluster cannot do without the agent that an action takes away; empty: it can, or keeps it.
+func (h *healer) needed(action HealingType) string {
+	half := (h.Members + 1) / 2
+	switch rest := h.serving - 1; {
+	case !takesAway(action):
+	case action == HealFailover && h.able() == 0:
+		return "no other agent is fit to take over"
+	case action == HealDrain && h.Healthy == 0:
+		return "no healthy agent would be left to do its work: every agent of the cluster is unhealthy"
+	case rest < 1:
+		return "it is the last agent that serves the cluster"
+	case action == HealDrain && rest < h.Minimum:
+		return fmt.Sprintf("%d agents would be left, and min_agents is %d", rest, h.Minimum)
+	case rest < half:
+		return fmt.Sprintf("%d of %d agents would be left: when so many are unhealthy, the cause is likelier elsewhere", rest, h.Members)
+	}
+	return ""
 }
 
 // able is how many agents are given work and fit to do more.
@@ -196,23 +206,6 @@ func (h *healer) patience(d *HealingDecision) time.Duration {
 		}
 	}
 	return grown(h.Policy.RestoreAfter.Std(), times-1)
-}
-
-// leftAlone says why an agent is none of healing's business.
-func (h *healer) leftAlone(agent string) string {
-	for i := range h.Agents {
-		a := &h.Agents[i]
-		switch {
-		case a.AgentID != agent:
-		case a.OutBy == outByOperator:
-			return "an operator keeps it out of service (" + string(a.Status) + ")"
-		case a.Status == AgentDraining:
-			return "it is being drained"
-		case a.Status == AgentSuspect:
-			return "the failure detector is at it"
-		}
-	}
-	return ""
 }
 
 // damped says how often the same was done, and until when it is not done again.

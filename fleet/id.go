@@ -52,7 +52,7 @@ func ValidateAgentID(id string) error {
 // ReservedTaskIDs are the words that stand where a task's id would in the paths of the API.
 var ReservedTaskIDs = []string{"batch", "bulk", "queue"}
 
-// ValidateTaskID checks that id is a slug and no word that the API's paths use.
+// ValidateTaskID checks that what a client chose as id, without its tenant, is a slug and no word that the API's paths use.
 func ValidateTaskID(id string) error {
 	if err := ValidateID("id", id); err != nil {
 		return err

@@ -36,7 +36,8 @@ func count(members []Member, pass func(*Member) bool) int {
 
 // Join admits one agent process. The same instance re-attaches and keeps its epoch; a new instance under a known id
 // gets a new epoch and fences the older process; an instance that was fenced before is refused, and so is a credential that
-// does not count any more.
+// does not count any more. A registration that was under way for so long that a later one of the same process came first is
+// refused too: the process is where that one went.
 func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	if why := c.refuseToken(j); why != "" {
 		return Joined{AgentID: j.AgentID, Refused: why}
@@ -53,6 +54,8 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	m := &c.Members[i]
 	answer := Joined{AgentID: j.AgentID}
 	switch {
+	case m.Instance == j.Instance && j.Registration != 0 && j.Registration < m.Registration:
+		return Joined{AgentID: j.AgentID, Refused: RefusedLate}
 	case m.Instance == j.Instance:
 	case slices.Contains(m.FencedInstances, j.Instance):
 		return Joined{AgentID: j.AgentID, Refused: RefusedFenced}
@@ -70,7 +73,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 		c.LastEpoch++
 		m.Instance, m.Epoch = j.Instance, c.LastEpoch
 	}
-	m.JoinToken, m.Revoked = j.Token.ID, false
+	m.JoinToken, m.Revoked, m.Registration = j.Token.ID, false, j.Registration
 	if !j.Resume {
 		c.countUse(j.Token, j.AgentID, now)
 	}
@@ -78,6 +81,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	m.Hub, m.Host, m.PID, m.Zone, m.Group, m.Version = hub, j.Host, j.PID, j.Zone, j.Group, j.Version
 	m.Address, m.StartedAt = j.Address, j.StartedAt
 	m.Capabilities, m.TaskTypes, m.MaxTasks, m.Metadata = SortedSet(j.Capabilities), SortedSet(j.TaskTypes), j.MaxTasks, j.Metadata
+	m.EndsProcessTrees = j.EndsProcessTrees
 	if c.Cordons.Of(m.AgentID) == nil || m.Status == AgentOffline {
 		m.setStatus(AgentOnline, "", now)
 	}

@@ -42,6 +42,40 @@ func TestJoin(t *testing.T) {
 	require.Nil(t, c.Member("a"))
 }
 
+// A registration may be under way for so long that the process gives it up and is with another hub when it comes.
+func TestJoinRefusesALateRegistration(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		numbers []int64 // of the registrations of one process, in the order in which they come, each at the next hub
+		late    bool    // the last one
+		hub     string  // that the cluster counts the process on
+	}{
+		"one after the other":            {[]int64{1, 2}, false, "h2"},
+		"the earlier one comes later":    {[]int64{2, 1}, true, "h1"},
+		"far too late":                   {[]int64{1, 3, 4, 2}, true, "h3"},
+		"the same one twice":             {[]int64{1, 1}, false, "h2"},
+		"a process that does not count":  {[]int64{0, 0}, false, "h2"},
+		"and one that began to count":    {[]int64{0, 1}, false, "h2"},
+		"nothing is known of its number": {[]int64{5, 0}, false, "h2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(0)
+			var last Joined
+			for i, number := range tc.numbers {
+				last = c.Join(Join{AgentID: "a", Instance: "a1", Registration: number}, fmt.Sprintf("h%d", i+1), noon)
+			}
+			want := Joined{AgentID: "a", Epoch: 1}
+			if tc.late {
+				want = Joined{AgentID: "a", Refused: RefusedLate}
+			}
+			require.Equal(t, want, last)
+			require.Equal(t, tc.hub, c.Member("a").Hub)
+			require.EqualValues(t, 2, c.Join(Join{AgentID: "a", Instance: "a2", Registration: 1}, "h9", noon).Epoch, "a new process counts anew")
+		})
+	}
+}
+
 func TestApply(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -16,6 +16,8 @@ type Candidate struct {
 	CPUPercent    float64
 	MemoryPercent float64
 	Providers     Providers
+	// EndsProcessTrees says that no process of an exec task outlives its attempt or the agent.
+	EndsProcessTrees bool
 }
 
 // FreeSlots is how many more tasks the candidate may run.
@@ -40,6 +42,9 @@ func (c *Candidate) Fits(spec *TaskSpec) bool {
 		if _, handles := slices.BinarySearch(c.TaskTypes, spec.Type); !handles {
 			return false
 		}
+	}
+	if spec.NeedsTreeEnd() && !c.EndsProcessTrees {
+		return false
 	}
 	return HasAll(c.Capabilities, spec.RequiredCapabilities)
 }

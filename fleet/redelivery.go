@@ -15,7 +15,13 @@ type Tally struct {
 	Failures int `json:"failures,omitempty"` // attempts whose handler reported a failure or ran out of time
 	Losses   int `json:"losses,omitempty"`   // attempts lost with their agent after they may have begun
 	Returns  int `json:"returns,omitempty"`  // deliveries in a row that never began
+	// NotReceived counts deliveries since the last one that began that reached an agent, which lives, and that it did not receive.
+	NotReceived int `json:"not_received,omitempty"`
 }
+
+// maxNotReceived is how many deliveries may reach agents without being received before the task is a dead letter: it is then the
+// task that agents cannot read.
+const maxNotReceived = 5
 
 // AttemptEnd is what is known about an attempt that ended without a result.
 type AttemptEnd struct {
@@ -29,10 +35,18 @@ type AttemptEnd struct {
 	// Planned says that a person or a drain took it off the agent: it does not count as a loss.
 	Planned   bool
 	ErrorType string // what kind of failure it was, if the handler named it
+	// NotReceived says of a return that its delivery reached an agent that lives, and that the agent could not read it or acted as
+	// if it had not come.
+	NotReceived bool
 	// Unhandled says, after a return, that no agent of that hub could run the task at all, busy or not.
 	Unhandled bool
 	// RetryAfter is, after a return, how long until any agent of that hub could take the task; 0: not known.
 	RetryAfter Duration
+}
+
+// LastUnreceived reports whether the delivery was one too many that no agent received.
+func (e *AttemptEnd) LastUnreceived(tally Tally) bool {
+	return e.NotReceived && tally.NotReceived+1 >= maxNotReceived
 }
 
 // Redelivery is what to do with a task after an attempt ended without a result.
@@ -52,13 +66,21 @@ type Redelivery struct {
 func Redeliver(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Redelivery {
 	if end.Outcome == AttemptReturned || !end.Begun && end.Outcome == AttemptLost {
 		tally.Returns++
+		if end.LastUnreceived(tally) {
+			tally.NotReceived++
+			return Redelivery{Status: TaskDeadLetter, Tally: tally, Why: fmt.Sprintf(
+				"%d deliveries reached agents and none of them received the task, so it may be one that they cannot read; last: %s", tally.NotReceived, end.Reason)}
+		}
+		if end.NotReceived {
+			tally.NotReceived++
+		}
 		if wait := returnWait(taskID, tally.Returns, end); wait > 0 {
 			return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally, Why: "no agent took the task: " + end.Reason,
 				Unhandled: end.Unhandled && tally.Returns >= unhandledNoted}
 		}
 		return Redelivery{Status: TaskQueued, Tally: tally, Why: end.Reason}
 	}
-	tally.Returns = 0
+	tally.Returns, tally.NotReceived = 0, 0
 	switch end.Outcome {
 	case AttemptFailed:
 		return afterFailure(spec, taskID, tally, end)

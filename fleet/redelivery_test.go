@@ -52,6 +52,11 @@ func TestRedeliver(t *testing.T) {
 		{"at_most_once that never began is delivered again", TaskSpec{RetrySafety: AtMostOnce}, Tally{}, AttemptEnd{Outcome: AttemptReturned}, TaskQueued, 0, Tally{Returns: 1}},
 		{"lost before it began is no loss", TaskSpec{RetrySafety: AtMostOnce}, Tally{}, AttemptEnd{Outcome: AttemptLost}, TaskQueued, 0, Tally{Returns: 1}},
 		{"many returns are spaced", TaskSpec{}, Tally{Returns: 3}, AttemptEnd{Outcome: AttemptReturned}, TaskRetryWait, -1, Tally{Returns: 4}},
+		{"not received", TaskSpec{}, Tally{NotReceived: 1, Returns: 1}, AttemptEnd{Outcome: AttemptReturned, NotReceived: true}, TaskQueued, 0, Tally{NotReceived: 2, Returns: 2}},
+		{"not received five times", TaskSpec{}, Tally{NotReceived: 4, Returns: 40}, AttemptEnd{Outcome: AttemptReturned, NotReceived: true}, TaskDeadLetter, 0, Tally{NotReceived: 5, Returns: 41}},
+		{"at_most_once not received five times", TaskSpec{RetrySafety: AtMostOnce}, Tally{NotReceived: 4}, AttemptEnd{Outcome: AttemptReturned, NotReceived: true}, TaskDeadLetter, 0, Tally{NotReceived: 5, Returns: 1}},
+		{"returned for another reason after four that were not received", TaskSpec{}, Tally{NotReceived: 4}, AttemptEnd{Outcome: AttemptReturned}, TaskQueued, 0, Tally{NotReceived: 4, Returns: 1}},
+		{"a begun attempt was received", TaskSpec{}, Tally{NotReceived: 4, Returns: 4}, AttemptEnd{Outcome: AttemptLost, Begun: true}, TaskQueued, 0, Tally{Losses: 1}},
 		{"a begun attempt ends a row of returns", TaskSpec{}, Tally{Returns: 3}, AttemptEnd{Outcome: AttemptLost, Begun: true}, TaskQueued, 0, Tally{Losses: 1}},
 	}
 	for _, tt := range tests {

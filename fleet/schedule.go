@@ -19,7 +19,7 @@ const (
 // Bounds and defaults of schedules.
 const (
 	// MaxScheduleName leaves room for the time in the ids of a schedule's tasks.
-	MaxScheduleName = MaxIDLength - len("-20060102t150405z")
+	MaxScheduleName = MaxIDLength - len("@20060102t150405z")
 	// DefaultCatchupWindow is how late a task may be made that was due while Mainstay was down.
 	DefaultCatchupWindow = time.Hour
 	minInterval          = time.Second
@@ -101,7 +101,7 @@ func (p *SchedulePlan) Validate(now time.Time) error {
 	return nil
 }
 
-// ValidateScheduleName checks that name is a slug that leaves room for the time in task ids.
+// ValidateScheduleName checks that name, without its tenant, is a slug that leaves room for the time in task ids.
 func ValidateScheduleName(name string) error {
 	if err := ValidateID("name", name); err != nil {
 		return err

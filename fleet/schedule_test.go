@@ -55,7 +55,7 @@ func TestScheduleNames(t *testing.T) {
 	t.Parallel()
 	longest := strings.Repeat("n", fleet.MaxScheduleName)
 	require.NoError(t, fleet.ValidateScheduleName(longest))
-	require.NoError(t, fleet.ValidateTaskID(longest+"-20261121t030000z"), "the ids of its tasks fit")
+	require.True(t, fleet.IsTaskID(longest+"@20261121t030000z"), "the ids of its tasks fit")
 	require.ErrorIs(t, fleet.ValidateScheduleName(longest+"n"), fleet.ErrInvalidID)
 	require.ErrorIs(t, fleet.ValidateScheduleName("Nightly"), fleet.ErrInvalidID)
 }

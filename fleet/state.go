@@ -110,6 +110,8 @@ func (e StateEntry) Validate() error {
 		return fmt.Errorf("a digest must have 8 to 64 hexadecimal digits")
 	case !e.Removed && !json.Valid(e.Value):
 		return fmt.Errorf("a value must be JSON")
+	case CheckJSONDepth(e.Value, MaxJSONValueDepth) != nil:
+		return ErrJSONDepth
 	case len(e.Value) > MaxStateValue:
 		return fmt.Errorf("a value may have at most %d bytes", MaxStateValue)
 	case e.Epoch < 0 || e.Number < 1:

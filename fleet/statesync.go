@@ -196,17 +196,34 @@ const (
 	// syncAgain and syncAgainMax space the syncs of a cluster whose members stay different.
 	syncAgain    = 30 * time.Second
 	syncAgainMax = 10 * time.Minute
+	// syncSoon is the first wait when states changed after a sync began; the waits grow to syncAgain while they go on changing.
+	syncSoon = 5 * time.Second
 )
 
 // SetStateDigests notes what a hub says of its agents' states; none: it has no agent that keeps state. The first sync is due
-// at once when the states differ.
-func (c *Cluster) SetStateDigests(hub string, digests []string, now time.Time) {
+// at once when the states differ. It reports whether they differ in another way than before; see SyncSoon.
+func (c *Cluster) SetStateDigests(hub string, digests []string, now time.Time) bool {
+	before := slices.Clone(c.StateDigests)
 	c.StateDigests = slices.DeleteFunc(c.StateDigests, func(h HubDigests) bool { return h.Hub == hub })
 	if len(digests) > 0 {
 		c.StateDigests = append(c.StateDigests, HubDigests{Hub: hub, Digests: digests})
 		slices.SortFunc(c.StateDigests, func(a, b HubDigests) int { return strings.Compare(a.Hub, b.Hub) })
 	}
 	c.settleSync(c.Config.ReplicationMode, now)
+	same := func(a, b HubDigests) bool { return a.Hub == b.Hub && slices.Equal(a.Digests, b.Digests) }
+	return !c.SyncAt.IsZero() && !slices.EqualFunc(before, c.StateDigests, same)
+}
+
+// SyncSoon brings the next sync forward: the last one may have read the states before they became what they are, so that
+// they still differ does not show that syncs do not help.
+func (s *SyncState) SyncSoon(now time.Time) {
+	wait := syncAgain
+	if s.Syncs <= 3 {
+		wait = min(wait, syncSoon<<max(0, s.Syncs-1))
+	}
+	if at := now.Add(wait); at.Before(s.SyncAt) {
+		s.SyncAt = at
+	}
 }
 
 // DropStateDigests forgets hubs that have no members any more.

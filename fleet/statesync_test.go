@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -47,6 +48,45 @@ func TestSyncIsDueWhenStatesDiffer(t *testing.T) {
 	c = clusterOf(ActiveActive, "a", "b")
 	c.SetStateDigests("h", []string{"d1", "d2"}, noon)
 	require.False(t, c.SyncDue(noon), "in an active_active cluster nobody leads")
+}
+
+// TestSyncIsDueSoonWhenStatesChange: that states differ after a sync shows that it did not help only if they differ as before.
+func TestSyncIsDueSoonWhenStatesChange(t *testing.T) {
+	t.Parallel()
+	c := clusterOf(ActivePassive, "a", "b")
+	hub, now := c.Member("a").Hub, noon
+	// tell is what the cluster workflow does with a hub's word.
+	tell := func(digests ...string) (changed bool) {
+		if changed = c.SetStateDigests(hub, digests, now); changed {
+			c.SyncSoon(now)
+		}
+		return changed
+	}
+	require.False(t, tell("d1"), "they agree")
+	require.True(t, tell("d1", "d2"))
+	require.True(t, c.SyncDue(now), "the first is due at once")
+	require.False(t, tell("d1", "d2"), "nothing new")
+	require.Equal(t, now.Add(syncAgain), c.SyncAt)
+
+	now = now.Add(time.Second) // the leader writes while the sync is under way
+	require.True(t, tell("d1", "d3"))
+	require.Equal(t, now.Add(syncSoon), c.SyncAt)
+	now = now.Add(time.Second)
+	require.True(t, tell("d3", "d4"))
+	require.Equal(t, now.Add(syncSoon-time.Second), c.SyncAt, "more changes do not put it off")
+
+	for i := range 20 { // a leader that writes all the time
+		now = c.SyncAt
+		require.True(t, c.SyncDue(now))
+		require.True(t, tell("d3", fmt.Sprint("d", 5+i)))
+		wait := c.SyncAt.Sub(now)
+		require.LessOrEqual(t, wait, syncAgain)
+		require.True(t, i < 2 || wait == syncAgain, "the waits grow: %s", wait)
+	}
+	require.False(t, tell("d3"), "they agree")
+	require.Zero(t, c.SyncAt)
+	c.SyncSoon(now)
+	require.Zero(t, c.SyncAt, "nothing is to be synced")
 }
 
 func TestTargetsHeld(t *testing.T) {

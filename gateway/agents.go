@@ -41,6 +41,8 @@ type Agent struct {
 	Capabilities []string          `json:"capabilities,omitempty"`
 	TaskTypes    []string          `json:"task_types,omitempty" doc:"Empty: any."`
 	MaxTasks     int               `json:"max_tasks"`
+	// EndsProcessTrees decides about exec tasks that are fenced or at_most_once.
+	EndsProcessTrees bool `json:"ends_process_trees" doc:"No process of an exec task outlives its attempt or the agent; without it the agent gets no exec task that is fenced or at_most_once."`
 	// EffectiveSlots is below MaxTasks while its load is reduced.
 	EffectiveSlots int               `json:"effective_slots" doc:"How many tasks it may run at a time now; below max_tasks while its load is reduced."`
 	LoadReduction  *LoadReduction    `json:"load_reduction,omitempty" doc:"Why it may run fewer tasks than it has slots."`
@@ -69,6 +71,7 @@ func agentOf(c *fleet.Cluster, m *fleet.Member, live liveAgents) Agent {
 		Role: c.RoleOf(m.AgentID), Shards: c.ShardsOf(m.AgentID), Epoch: m.Epoch, InstanceID: m.Instance, Host: m.Host, PID: m.PID, Hub: m.Hub,
 		Zone: m.Zone, Group: m.Group, Version: m.Version, Capabilities: m.Capabilities, TaskTypes: m.TaskTypes,
 		MaxTasks: m.MaxTasks, EffectiveSlots: c.EffectiveSlots(m), LoadReduction: loadReduction(c.Reductions.Of(m.AgentID)), Targets: c.TargetsOf(m.AgentID), Metadata: m.Metadata, JoinedAt: known(m.JoinedAt), Address: m.Address, StartedAt: known(m.StartedAt), JoinToken: m.JoinToken,
+		EndsProcessTrees: m.EndsProcessTrees,
 	}
 	a.Health = m.HealthLevel()
 	if heartbeat := live[liveKey{m.AgentID, m.Instance}]; heartbeat != nil {

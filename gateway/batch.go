@@ -133,19 +133,8 @@ type itemSchema struct {
 // read holds one item to the schema of a task.
 func (s *itemSchema) read(raw json.RawMessage) (TaskRequest, error) {
 	var request TaskRequest
-	var parsed any
-	if err := json.Unmarshal(raw, &parsed); err != nil {
-		return request, httpapi.Problem(protocol.CodeInvalidRequest, "the task is not valid JSON")
-	}
-	result := &huma.ValidateResult{}
-	huma.Validate(s.registry, s.task, huma.NewPathBuffer(nil, 0), huma.ModeWriteToServer, parsed, result)
-	if len(result.Errors) > 0 {
-		return request, httpapi.Invalid(result.Errors)
-	}
-	if err := json.Unmarshal(raw, &request); err != nil {
-		return request, httpapi.Problem(protocol.CodeInvalidRequest, "a value cannot be read; check its form against /docs")
-	}
-	return request, nil
+	err := httpapi.ReadJSON(s.registry, s.task, raw, &request)
+	return request, err
 }
 
 func batchAnswer(task Task, err error) BatchItem {

@@ -35,6 +35,11 @@ const (
 
 // startBulk starts an operation, or says what it would act on.
 func (g *Gateway) startBulk(ctx context.Context, r *BulkRequest) (Bulk, error) {
+	for i, id := range r.Filter.IDs {
+		if full, ok := ownID(ctx, id); ok { // of another tenant's the operation says that there is no such task
+			r.Filter.IDs[i] = full
+		}
+	}
 	spec, err := r.spec()
 	if err != nil {
 		return Bulk{}, err

@@ -80,7 +80,7 @@ func (g *Gateway) laneOfTask(ctx context.Context, t *Task) laneStats {
 func (t *Task) waiting(c *fleet.Cluster, live liveAgents, stats laneStats) string {
 	_, lane, _ := contract.LaneOfQueue(t.queue)
 	return diagnosis.WhyWaiting(c, diagnosis.Waiting{
-		Spec: &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent, RequiredCapabilities: t.required},
+		Spec: &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent, RequiredCapabilities: t.required, RetrySafety: t.safety},
 		Lane: lane, Running: live.running(c), Ahead: stats.ahead(t.level),
 	})
 }

@@ -35,7 +35,7 @@ type ScheduleTimes struct {
 
 // ScheduleRequest is a schedule as a client creates or replaces it.
 type ScheduleRequest struct {
-	Name string `json:"name,omitempty" maxLength:"46" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The schedule's name; the ids of its tasks begin with it. Needed to create one; may be left out to replace one."`
+	Name string `json:"name,omitempty" maxLength:"110" pattern:"^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$" doc:"The schedule's name, up to 46 characters; the tenant of its task and a colon may stand before it. The ids of its tasks begin with it. Needed to create one; may be left out to replace one."`
 	ScheduleTimes
 	Task   TaskRequest `json:"task" doc:"The task to make each time, as in a submission, without id, idempotency_key and start_at."`
 	Paused *bool       `json:"paused,omitempty" doc:"A paused schedule makes no task but by trigger. Left out of a replacement: as it is."`

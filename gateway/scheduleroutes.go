@@ -11,7 +11,6 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/protocol"
 )
 
 type createScheduleInput struct {
@@ -76,7 +75,7 @@ func (g *Gateway) registerSchedules(api huma.API) {
 		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"Schedules"}, Summary: summary, Description: description}
 	}
 	create := operation("create-schedule", http.MethodPost, path, "Submit a task again and again",
-		"Each time is one task, whose id is the schedule's name and the time. Answers 409 schedule_exists when there is one with this name.")
+		"Each time is one task, whose id is the schedule's name, @ and the time. A schedule belongs to the tenant of its task, which stands before its name in answers, as in acme:nightly. Answers 409 schedule_exists when the tenant has one with this name.")
 	create.DefaultStatus = http.StatusCreated
 	httpapi.Register(api, access.Operate.Scoped(), create, func(ctx context.Context, in *createScheduleInput) (*scheduleOutput, error) {
 		return described(g.createSchedule(ctx, &in.Body))
@@ -91,10 +90,14 @@ func (g *Gateway) registerSchedules(api huma.API) {
 	httpapi.Register(api, access.Operate.Scoped(), operation("replace-schedule", http.MethodPut, one, "Replace a schedule",
 		"The tasks that it has made go on as they are."),
 		func(ctx context.Context, in *replaceScheduleInput) (*scheduleOutput, error) {
-			if in.Body.Name != "" && in.Body.Name != in.Name {
+			name, err := ownSchedule(ctx, in.Name)
+			if err != nil {
+				return nil, err
+			}
+			if named, _ := ownID(ctx, in.Body.Name); in.Body.Name != "" && named != name {
 				return nil, invalid("body.name", errors.New("must be the name in the path, or be left out: a schedule cannot be renamed"))
 			}
-			return described(g.replaceSchedule(ctx, in.Name, &in.Body))
+			return described(g.replaceSchedule(ctx, name, &in.Body))
 		})
 	httpapi.Register(api, access.Operate.Scoped(), operation("pause-schedule", http.MethodPost, one+"/pause", "Pause a schedule", "It makes no task until it is resumed, but by trigger."),
 		func(ctx context.Context, in *scheduleReasonInput) (*scheduleOutput, error) {
@@ -112,11 +115,15 @@ func (g *Gateway) registerSchedules(api huma.API) {
 		if in.Body != nil {
 			overlap = in.Body.Overlap
 		}
-		task, err := g.triggerSchedule(ctx, in.Name, overlap, time.Now())
+		name, err := ownSchedule(ctx, in.Name)
 		if err != nil {
 			return nil, err
 		}
-		return &triggerOutput{Body: Triggered{Name: in.Name, TaskID: task}}, nil
+		task, err := g.triggerSchedule(ctx, name, overlap, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		return &triggerOutput{Body: Triggered{Name: name, TaskID: task}}, nil
 	})
 	remove := operation("delete-schedule", http.MethodDelete, one, "Delete a schedule", "The tasks that it has made go on as they are.")
 	remove.DefaultStatus = http.StatusNoContent
@@ -130,12 +137,4 @@ func described(schedule Schedule, err error) (*scheduleOutput, error) {
 		return nil, err
 	}
 	return &scheduleOutput{Body: schedule}, nil
-}
-
-// checkScheduleName checks a name in a path.
-func checkScheduleName(name string) error {
-	if fleet.ValidateScheduleName(name) != nil {
-		return unknown(protocol.CodeUnknownSchedule)
-	}
-	return nil
 }

@@ -32,31 +32,31 @@ const (
 )
 
 // runs tells what became of a schedule's newest firings, newest first.
-func (g *Gateway) runs(ctx context.Context, actions []*schedulepb.ScheduleActionResult) []ScheduleRun {
+func (g *Gateway) runs(ctx context.Context, name string, actions []*schedulepb.ScheduleActionResult) []ScheduleRun {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	runs, firings := make([]ScheduleRun, 0, len(actions)), make([]string, 0, len(actions))
 	for i := len(actions) - 1; i >= 0; i-- {
 		firing := actions[i].GetStartWorkflowResult().GetWorkflowId()
-		if schedule, at, ok := contract.FiringOfWorkflowID(firing); ok {
+		if schedule, at, ok := contract.FiringOfWorkflowID(firing); ok && schedule == name {
 			firings = append(firings, firing)
 			runs = append(runs, ScheduleRun{
-				TaskID: contract.FiringTaskID(schedule, at), Status: runUnknown, ScheduledAt: at, FiredAt: timeOf(actions[i].GetActualTime()),
+				TaskID: contract.FiringTaskID(name, at), Status: runUnknown, ScheduledAt: at, FiredAt: timeOf(actions[i].GetActualTime()),
 			})
 		}
 	}
-	parallel.Each(len(runs), fanOut, func(i int) { g.completeRun(ctx, &runs[i], firings[i]) })
+	parallel.Each(len(runs), fanOut, func(i int) { g.completeRun(ctx, &runs[i], name, firings[i]) })
 	return runs
 }
 
 // completeRun puts in how the task stands, or why there is none.
-func (g *Gateway) completeRun(ctx context.Context, run *ScheduleRun, firing string) {
+func (g *Gateway) completeRun(ctx context.Context, run *ScheduleRun, schedule, firing string) {
 	d, err := g.client.DescribeWorkflowExecution(ctx, contract.TaskWorkflowID(run.TaskID), "")
-	if err == nil {
+	if err == nil && contract.MadeBy(d.GetWorkflowExecutionInfo(), schedule) {
 		run.Status, run.ClosedAt = contract.DescribedStatus(d, time.Now()), timeOf(d.GetWorkflowExecutionInfo().GetCloseTime())
 		return
 	}
-	if !isAny[*serviceerror.NotFound](err) {
+	if err != nil && !isAny[*serviceerror.NotFound](err) {
 		return
 	}
 	if d, err = g.client.DescribeWorkflowExecution(ctx, firing, ""); err != nil {
@@ -86,7 +86,7 @@ func (g *Gateway) whyFailed(ctx context.Context, d *workflowservice.DescribeWork
 		for failure.GetCause() != nil {
 			failure = failure.GetCause()
 		}
-		if failure.GetApplicationFailureInfo().GetType() == contract.UnknownCluster {
+		if kind := failure.GetApplicationFailureInfo().GetType(); kind == contract.UnknownCluster || kind == contract.IDTaken {
 			return failure.GetMessage()
 		}
 	}

@@ -19,12 +19,20 @@ import (
 
 // createSchedule makes a schedule. Its cluster must be there; the lane is found anew for each task.
 func (g *Gateway) createSchedule(ctx context.Context, r *ScheduleRequest) (Schedule, error) {
-	if err := fleet.ValidateScheduleName(r.Name); err != nil {
+	name, ok := ownID(ctx, r.Name)
+	if !ok {
+		return Schedule{}, unknown(protocol.CodeUnknownSchedule)
+	}
+	tenant, plain := fleet.CutTenant(name)
+	if err := fleet.ValidateScheduleName(plain); err != nil {
 		return Schedule{}, invalid("body.name", err)
+	}
+	if tenant == "" {
+		name = fleet.Qualify(r.Task.Tenant, plain)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	schedule, spec, err := g.buildSchedule(ctx, r.Name, r)
+	schedule, spec, err := g.buildSchedule(ctx, name, r)
 	if err != nil {
 		return Schedule{}, err
 	}
@@ -33,7 +41,7 @@ func (g *Gateway) createSchedule(ctx context.Context, r *ScheduleRequest) (Sched
 		return Schedule{}, g.answer(err, "create a schedule", protocol.CodeInternal)
 	}
 	_, err = g.client.WorkflowService().CreateSchedule(ctx, &workflowservice.CreateScheduleRequest{
-		Namespace: g.namespace, ScheduleId: contract.ScheduleID(r.Name), Schedule: schedule, SearchAttributes: attributes, RequestId: uuid.NewString(),
+		Namespace: g.namespace, ScheduleId: contract.ScheduleID(name), Schedule: schedule, SearchAttributes: attributes, RequestId: uuid.NewString(),
 	})
 	if isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err) || isAny[*serviceerror.AlreadyExists](err) {
 		return Schedule{}, httpapi.Problem(protocol.CodeScheduleExists, "there is a schedule with this name; replace it with PUT, or choose another name")
@@ -41,17 +49,24 @@ func (g *Gateway) createSchedule(ctx context.Context, r *ScheduleRequest) (Sched
 	if err != nil {
 		return Schedule{}, g.answer(err, "create a schedule", protocol.CodeInternal)
 	}
-	return g.schedule(ctx, r.Name)
+	return g.schedule(ctx, name)
 }
 
-// buildSchedule checks a request and makes Temporal's schedule of it.
+// buildSchedule checks a request and makes Temporal's schedule of it. Its tasks are of the tenant that its name is of.
 func (g *Gateway) buildSchedule(ctx context.Context, name string, r *ScheduleRequest) (*schedulepb.Schedule, fleet.TaskSpec, error) {
+	tenant, _ := fleet.CutTenant(name)
+	if r.Task.Tenant == "" {
+		r.Task.Tenant = tenant
+	}
 	spec, err := r.check(time.Now())
 	if err != nil {
 		return nil, spec, err
 	}
 	if spec.Tenant, err = ownTenant(ctx, spec.Tenant); err != nil {
 		return nil, spec, err
+	}
+	if spec.Tenant != tenant {
+		return nil, spec, invalid("body.task.tenant", errors.New("must be the tenant before the schedule's name, or be left out"))
 	}
 	if _, err := g.knownCluster(ctx, spec.Cluster); err != nil {
 		return nil, spec, err
@@ -97,7 +112,8 @@ func (g *Gateway) replaceSchedule(ctx context.Context, name string, r *ScheduleR
 }
 
 func (g *Gateway) pauseSchedule(ctx context.Context, name string, pause bool, why *ReasonRequest) (Schedule, error) {
-	if err := checkScheduleName(name); err != nil {
+	name, err := ownSchedule(ctx, name)
+	if err != nil {
 		return Schedule{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -157,7 +173,8 @@ func (g *Gateway) triggerSchedule(ctx context.Context, name string, overlap flee
 }
 
 func (g *Gateway) deleteSchedule(ctx context.Context, name string) error {
-	if err := checkScheduleName(name); err != nil {
+	name, err := ownSchedule(ctx, name)
+	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -165,14 +182,11 @@ func (g *Gateway) deleteSchedule(ctx context.Context, name string) error {
 	if err := g.seesSchedule(ctx, name); err != nil {
 		return err
 	}
-	_, err := g.client.WorkflowService().DeleteSchedule(ctx, &workflowservice.DeleteScheduleRequest{Namespace: g.namespace, ScheduleId: contract.ScheduleID(name)})
+	_, err = g.client.WorkflowService().DeleteSchedule(ctx, &workflowservice.DeleteScheduleRequest{Namespace: g.namespace, ScheduleId: contract.ScheduleID(name)})
 	return g.answer(err, "delete a schedule", protocol.CodeUnknownSchedule)
 }
 
 func (g *Gateway) describeSchedule(ctx context.Context, name string) (*workflowservice.DescribeScheduleResponse, error) {
-	if err := checkScheduleName(name); err != nil {
-		return nil, err
-	}
 	d, err := g.client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{Namespace: g.namespace, ScheduleId: contract.ScheduleID(name)})
 	if err != nil {
 		return nil, g.answer(err, "describe a schedule", protocol.CodeUnknownSchedule)
@@ -203,6 +217,10 @@ func (g *Gateway) seesSchedule(ctx context.Context, name string) error {
 
 // schedule returns a schedule as it stands.
 func (g *Gateway) schedule(ctx context.Context, name string) (Schedule, error) {
+	name, err := ownSchedule(ctx, name)
+	if err != nil {
+		return Schedule{}, err
+	}
 	return g.scheduleWhen(ctx, name, func(*workflowservice.DescribeScheduleResponse) bool { return true })
 }
 
@@ -244,6 +262,6 @@ func (g *Gateway) scheduleOf(ctx context.Context, name string, d *workflowservic
 			schedule.NextTimes = append(schedule.NextTimes, t.AsTime().UTC())
 		}
 	}
-	schedule.Runs = g.runs(ctx, info.GetRecentActions())
+	schedule.Runs = g.runs(ctx, name, info.GetRecentActions())
 	return schedule, nil
 }

@@ -47,11 +47,11 @@ func TestScheduleIsMadeAndRead(t *testing.T) {
 	require.Equal(t, fleet.Fenced, made.Task.RetrySafety)
 	require.EqualValues(t, 2, made.Task.Priority)
 
-	s := f.schedules.byID[contract.ScheduleID("nightly")].GetSchedule()
+	s := f.schedules.byID[contract.ScheduleID("acme:nightly")].GetSchedule()
 	require.Len(t, s.GetSpec().GetStructuredCalendar(), 2, "the 13th, and each Friday")
 	require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_BUFFER_ONE, s.GetPolicies().GetOverlapPolicy())
 	action := s.GetAction().GetStartWorkflow()
-	require.Equal(t, contract.PeriodicWorkflowID("nightly"), action.GetWorkflowId())
+	require.Equal(t, contract.PeriodicWorkflowID("acme:nightly"), action.GetWorkflowId())
 	require.Equal(t, contract.PeriodicWorkflow, action.GetWorkflowType().GetName())
 	require.Equal(t, contract.WorkerQueue, action.GetTaskQueue().GetName())
 
@@ -59,7 +59,7 @@ func TestScheduleIsMadeAndRead(t *testing.T) {
 	list := answer[struct{ Schedules []gateway.ScheduleEntry }](t, do(h, http.MethodGet, schedulesPath+"?cluster=default&tenant=acme", ""), http.StatusOK)
 	require.Equal(t, "MainstayTaskType IS NOT NULL AND MainstayCluster = 'default' AND MainstayTenant = 'acme'", f.schedules.query)
 	require.Len(t, list.Schedules, 1)
-	require.Equal(t, gateway.ScheduleEntry{Name: "nightly", Cron: "0 3 13 * fri", TimeZone: "Europe/Berlin", Type: "exec", Cluster: "default", Tenant: "acme", Note: "backup"}, list.Schedules[0])
+	require.Equal(t, gateway.ScheduleEntry{Name: "acme:nightly", Cron: "0 3 13 * fri", TimeZone: "Europe/Berlin", Type: "exec", Cluster: "default", Tenant: "acme", Note: "backup"}, list.Schedules[0])
 }
 
 func TestScheduleReplaced(t *testing.T) {
@@ -68,18 +68,22 @@ func TestScheduleReplaced(t *testing.T) {
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	answer[gateway.Schedule](t, do(h, http.MethodPost, schedulesPath, nightly), http.StatusCreated)
-	paused := answer[gateway.Schedule](t, do(h, http.MethodPost, schedulesPath+"/nightly/pause", `{"reason":"holiday"}`), http.StatusOK)
+	paused := answer[gateway.Schedule](t, do(h, http.MethodPost, schedulesPath+"/acme:nightly/pause", `{"reason":"holiday"}`), http.StatusOK)
 	require.True(t, paused.Paused)
-	replaced := answer[gateway.Schedule](t, do(h, http.MethodPut, schedulesPath+"/nightly", `{"interval":"6h","offset":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusOK)
+	replaced := answer[gateway.Schedule](t, do(h, http.MethodPut, schedulesPath+"/acme:nightly", `{"interval":"6h","offset":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusOK)
 	require.True(t, replaced.Paused, "what is not said stays")
 	require.Equal(t, "holiday", replaced.Note)
 	require.Equal(t, []time.Duration{6 * time.Hour, time.Hour, time.Hour}, []time.Duration{replaced.Interval.Std(), replaced.Offset.Std(), replaced.CatchupWindow.Std()})
 	require.Empty(t, replaced.Cron)
 	require.Empty(t, replaced.Task.Labels)
-	replaced = answer[gateway.Schedule](t, do(h, http.MethodPut, schedulesPath+"/nightly", `{"name":"nightly","interval":"6h","paused":false,"note":"","task":{"type":"poll","cluster":"default"}}`), http.StatusOK)
+	replaced = answer[gateway.Schedule](t, do(h, http.MethodPut, schedulesPath+"/acme:nightly", `{"name":"acme:nightly","interval":"6h","paused":false,"note":"","task":{"type":"poll","cluster":"default"}}`), http.StatusOK)
 	require.False(t, replaced.Paused)
 	require.Empty(t, replaced.Note)
-	problem(t, do(h, http.MethodPut, schedulesPath+"/nightly", `{"name":"daily","interval":"6h","task":{"type":"poll","cluster":"default"}}`), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+	require.Equal(t, "acme", replaced.Task.Tenant, "a schedule stays with its tenant")
+	p := problem(t, do(h, http.MethodPut, schedulesPath+"/acme:nightly", `{"interval":"6h","task":{"type":"poll","cluster":"default","tenant":"beta"}}`), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+	require.Equal(t, "body.task.tenant", p.Errors[0].Location)
+	problem(t, do(h, http.MethodPut, schedulesPath+"/nightly", `{"interval":"6h","task":{"type":"poll","cluster":"default","tenant":"acme"}}`), http.StatusNotFound, protocol.CodeUnknownSchedule)
+	problem(t, do(h, http.MethodPut, schedulesPath+"/acme:nightly", `{"name":"daily","interval":"6h","task":{"type":"poll","cluster":"default"}}`), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
 }
 
 func TestScheduleTrigger(t *testing.T) {
@@ -108,13 +112,14 @@ func TestScheduleRuns(t *testing.T) {
 	answer[gateway.Schedule](t, do(h, http.MethodPost, schedulesPath, `{"name":"poll","interval":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusCreated)
 	hour := func(n int) time.Time { return time.Date(2026, 11, 21, n, 0, 0, 0, time.UTC) }
 	info := f.schedules.byID[contract.ScheduleID("poll")].Info
-	for n := range 5 {
+	for n := range 6 {
 		info.RecentActions = append(info.RecentActions, &schedulepb.ScheduleActionResult{ActualTime: timestamppb.New(hour(n)),
 			StartWorkflowResult: &commonpb.WorkflowExecution{WorkflowId: contract.FiringWorkflowID("poll", hour(n))}})
 	}
 	task := func(n int, status enumspb.WorkflowExecutionStatus) *execution {
 		e := open(contract.TaskWorkflowID(contract.FiringTaskID("poll", hour(n))), contract.TaskWorkflow)
 		e.info.Status = status
+		e.info.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{contract.MemoSchedule: payload("poll")}}
 		f.executions[e.info.GetExecution().GetWorkflowId()] = e
 		return e
 	}
@@ -127,17 +132,24 @@ func TestScheduleRuns(t *testing.T) {
 	task(4, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
 	task(3, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
 	firing(2, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
-	firing(1, enumspb.WORKFLOW_EXECUTION_STATUS_FAILED).last = &historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
-		WorkflowExecutionFailedEventAttributes: &historypb.WorkflowExecutionFailedEventAttributes{Failure: &failurepb.Failure{Message: "canary", Cause: &failurepb.Failure{
-			Message: "there is no cluster default any more", FailureInfo: &failurepb.Failure_ApplicationFailureInfo{ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: contract.UnknownCluster}}}}}}}
+	fails := func(n int, kind, why string) {
+		firing(n, enumspb.WORKFLOW_EXECUTION_STATUS_FAILED).last = &historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
+			WorkflowExecutionFailedEventAttributes: &historypb.WorkflowExecutionFailedEventAttributes{Failure: &failurepb.Failure{Message: "canary", Cause: &failurepb.Failure{
+				Message: why, FailureInfo: &failurepb.Failure_ApplicationFailureInfo{ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: kind}}}}}}}
+	}
+	fails(1, contract.UnknownCluster, "there is no cluster default any more")
+	task(5, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED).info.Memo = nil
+	fails(5, contract.IDTaken, "there is a task already")
 	got := answer[gateway.Schedule](t, do(h, http.MethodGet, schedulesPath+"/poll", ""), http.StatusOK)
 	statuses := make([]string, len(got.Runs))
 	for i, run := range got.Runs {
 		statuses[i] = string(run.Status)
 	}
-	require.Equal(t, []string{"retry_wait", "completed", "starting", "not_submitted", "unknown"}, statuses, "newest first")
-	require.Equal(t, "poll-20261121t010000z", got.Runs[3].TaskID)
-	require.Equal(t, "there is no cluster default any more", got.Runs[3].Why)
+	require.Equal(t, []string{"not_submitted", "retry_wait", "completed", "starting", "not_submitted", "unknown"}, statuses, "newest first")
+	require.Equal(t, "poll@20261121t010000z", got.Runs[4].TaskID)
+	require.Equal(t, "there is no cluster default any more", got.Runs[4].Why)
+	require.Equal(t, "there is a task already", got.Runs[0].Why)
+	require.Nil(t, got.Runs[0].ClosedAt, "the time of a task that is not the schedule's is not told")
 }
 
 func TestScheduleBadRequests(t *testing.T) {

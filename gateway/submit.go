@@ -58,6 +58,13 @@ func (g *Gateway) registerSubmit(api huma.API) {
 // submit starts the task's workflow, or answers the task that was started under its id before.
 func (g *Gateway) submit(ctx context.Context, r *TaskRequest) (task Task, err error) {
 	defer func() { g.count(task, err) }()
+	named, ok := ownID(ctx, r.ID)
+	if !ok {
+		return Task{}, unknown(protocol.CodeUnknownTask)
+	}
+	if r.Tenant == "" {
+		r.Tenant, _ = fleet.CutTenant(named)
+	}
 	if r.Tenant, err = ownTenant(ctx, r.Tenant); err != nil {
 		return Task{}, err
 	}
@@ -122,9 +129,6 @@ func recordedTrace(ctx context.Context) string {
 // duplicate answers the task that was submitted before, unless that was with another body.
 func (g *Gateway) duplicate(ctx context.Context, id, digest string) (Task, error) {
 	description, err := g.describeTask(ctx, id)
-	if code, _ := httpapi.Code(err); code == protocol.CodeUnknownTask && limited(ctx) {
-		return Task{}, httpapi.Problem(protocol.CodeIdempotency, "this id is taken: use another")
-	}
 	if err != nil {
 		return Task{}, err
 	}

@@ -47,7 +47,7 @@ func TestSubmitStartsAWorkflow(t *testing.T) {
 		`{"type":"exec","cluster":"default","payload":{"command":["true"],"big":12345678901234567890},"priority":2,"tenant":"acme",
 		  "labels":{"b":"2","a":"1=1"},"timeout":"00:00:30","expires_in":"5m","retry":{"max_attempts":5,"initial_interval":"100ms"},
 		  "retry_safety":"at_most_once"}`), http.StatusAccepted)
-	require.Regexp(t, `^t-[0-9a-z]{26}$`, task.ID)
+	require.Regexp(t, `^acme:t-[0-9a-z]{32}$`, task.ID)
 	require.Equal(t, fleet.TaskQueued, task.Status)
 	require.False(t, task.Duplicate)
 
@@ -110,7 +110,7 @@ func TestOneKeyOneTask(t *testing.T) {
 			fmt.Sprintf(`{"type":"x","cluster":%q,"tenant":%q,"idempotency_key":"order 7"}`, cluster, tenant)), status)
 	}
 	first := submit("default", "acme", http.StatusAccepted)
-	require.True(t, strings.HasPrefix(first.ID, "k-"))
+	require.True(t, strings.HasPrefix(first.ID, "acme:key@"))
 	again := submit("default", "acme", http.StatusOK)
 	require.Equal(t, first.ID, again.ID)
 	require.True(t, again.Duplicate)
@@ -150,6 +150,8 @@ func TestSubmitRefuses(t *testing.T) {
 		"safety":          {`{"type":"x","cluster":"default","retry_safety":"canary"}`, 422, protocol.CodeInvalidRequest, "body.retry_safety"},
 		"capability":      {`{"type":"x","cluster":"default","required_capabilities":["canary canary"]}`, 422, protocol.CodeInvalidRequest, "body"},
 		"id and key":      {`{"type":"x","cluster":"default","id":"a","idempotency_key":"b"}`, 422, protocol.CodeInvalidRequest, "body.id"},
+		"id of tenants":   {`{"type":"x","cluster":"default","id":"acme:a","tenant":"beta"}`, 422, protocol.CodeInvalidRequest, "body.id"},
+		"id of a firing":  {`{"type":"x","cluster":"default","id":"a@20261121t030000z"}`, 422, protocol.CodeInvalidRequest, "body.id"},
 		"reserved id":     {`{"type":"x","cluster":"default","id":"queue"}`, 422, protocol.CodeInvalidRequest, "body.id"},
 		"big payload":     {`{"type":"x","cluster":"default","payload":"` + strings.Repeat("p", 3<<19) + `"}`, 413, protocol.CodePayloadTooLarge, ""},
 		"2 MiB payload":   {`{"type":"x","cluster":"default","payload":"` + strings.Repeat("p", 2<<20) + `"}`, 413, protocol.CodePayloadTooLarge, ""},

@@ -42,9 +42,10 @@ type Task struct {
 	Duplicate     bool              `json:"duplicate,omitempty" doc:"The id or idempotency key was submitted before."`
 
 	required []string // capabilities, to say why it waits
-	digest   string   // of what was submitted
-	queue    string   // the task queue of its pending delivery
-	level    int32    // the priority of its pending delivery
+	safety   fleet.RetrySafety
+	digest   string // of what was submitted
+	queue    string // the task queue of its pending delivery
+	level    int32  // the priority of its pending delivery
 
 	unhandled bool // no agent could run it when it was last offered
 }
@@ -108,6 +109,7 @@ func taskOf(info *workflowpb.WorkflowExecutionInfo) Task {
 func (t *Task) takeMemo(info *workflowpb.WorkflowExecutionInfo) {
 	memo := info.GetMemo().GetFields()
 	contract.Decode(memo[contract.MemoCapabilities], &t.required)
+	contract.Decode(memo[contract.MemoSafety], &t.safety)
 	contract.Decode(memo[contract.MemoSchedule], &t.Schedule)
 	contract.Decode(memo[contract.MemoDigest], &t.digest)
 	contract.Decode(memo[contract.MemoTrace], &t.TraceID)

@@ -110,8 +110,9 @@ func action(id, word, summary, description string) huma.Operation {
 
 // act runs an update on an open task and answers the task as it stands afterwards.
 func (g *Gateway) act(ctx context.Context, id, update string, request any) (*taskOutput, error) {
-	if fleet.ValidateID("id", id) != nil {
-		return nil, unknown(protocol.CodeUnknownTask)
+	id, err := ownTask(ctx, id)
+	if err != nil {
+		return nil, err
 	}
 	if limited(ctx) {
 		if _, err := g.describeTask(ctx, id); err != nil {
@@ -120,7 +121,7 @@ func (g *Gateway) act(ctx context.Context, id, update string, request any) (*tas
 	}
 	updateCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err := g.update(updateCtx, contract.TaskWorkflowID(id), update, nil, request)
+	err = g.update(updateCtx, contract.TaskWorkflowID(id), update, nil, request)
 	if isAny[*serviceerror.NotFound](err) {
 		// Temporal says the same of a workflow that has ended; a task that never was fails here.
 		task, err := g.task(ctx, id)

@@ -53,8 +53,9 @@ func (g *Gateway) task(ctx context.Context, id string) (Task, error) {
 }
 
 func (g *Gateway) describeTask(ctx context.Context, id string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
-	if fleet.ValidateID("id", id) != nil {
-		return nil, unknown(protocol.CodeUnknownTask)
+	id, err := ownTask(ctx, id)
+	if err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

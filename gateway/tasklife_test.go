@@ -94,7 +94,7 @@ func TestOneKeyOneBody(t *testing.T) {
 	h := serve(t, f)
 	for name, c := range map[string]struct{ first, same, other string }{
 		"key":     {`"cluster":"default","idempotency_key":"k","payload":{"a":1,"b":2}`, `"payload":{"b": 2,"a":1},"cluster":"default","idempotency_key":"k","priority":"normal"`, `"cluster":"default","idempotency_key":"k","payload":{"a":1}`},
-		"id":      {`"cluster":"default","id":"mine"`, `"cluster":"default","id":"mine","timeout":"24h"`, `"cluster":"default","id":"mine","tenant":"acme"`},
+		"id":      {`"cluster":"default","id":"mine"`, `"cluster":"default","id":"mine","timeout":"24h"`, `"cluster":"default","id":"mine","labels":{"a":"b"}`},
 		"sharded": {`"cluster":"keyed","id":"yours"`, `"cluster":"keyed","id":"yours"`, `"cluster":"keyed","id":"yours","shard_key":"s"`},
 	} {
 		t.Run(name, func(t *testing.T) {

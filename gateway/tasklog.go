@@ -70,6 +70,11 @@ func (g *Gateway) registerTaskLog(api huma.API) {
 // taskLog reads from the hub that has the attempt. It looks again while there is none yet, or the attempt is between two
 // hubs.
 func (g *Gateway) taskLog(ctx context.Context, in *taskLogInput, wait time.Duration) (TaskLog, error) {
+	id, err := ownTask(ctx, in.ID)
+	if err != nil {
+		return TaskLog{}, err
+	}
+	in.ID = id
 	start := time.Now()
 	for {
 		description, err := g.describeTask(ctx, in.ID)

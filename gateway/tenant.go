@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -19,6 +20,36 @@ func ownTenant(ctx context.Context, named string) (string, error) {
 		return id.Tenant, nil
 	}
 	return "", httpapi.Problem(protocol.CodeForbidden, "your token is of one tenant: leave tenant out, or name that one")
+}
+
+// ownID is the full form of a task's id or a schedule's name in a request: one of one tenant may leave its tenant out. ok is
+// false for what is of another tenant; it is answered like what does not exist.
+func ownID(ctx context.Context, id string) (full string, ok bool) {
+	own := access.From(ctx).Tenant
+	tenant, name := fleet.CutTenant(id)
+	switch {
+	case own == "", tenant == own:
+		return id, true
+	case tenant == "":
+		return fleet.Qualify(own, name), true
+	}
+	return "", false
+}
+
+// ownTask is ownID of a task that should be there.
+func ownTask(ctx context.Context, id string) (string, error) {
+	if full, ok := ownID(ctx, id); ok && fleet.IsTaskID(full) {
+		return full, nil
+	}
+	return "", unknown(protocol.CodeUnknownTask)
+}
+
+// ownSchedule is ownID of a schedule that should be there.
+func ownSchedule(ctx context.Context, name string) (string, error) {
+	if full, ok := ownID(ctx, name); ok && fleet.IsScheduleName(full) {
+		return full, nil
+	}
+	return "", unknown(protocol.CodeUnknownSchedule)
 }
 
 // sees reports whether the request may see and touch what is of a tenant.

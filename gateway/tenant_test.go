@@ -56,7 +56,7 @@ func TestWhatIsOfAnotherTenantIsNotThere(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, do("acme", http.MethodPost, tasksPath, `{"id":"named","type":"exec","cluster":"default"}`).Code)
 	require.Equal(t, http.StatusCreated, do("acme", http.MethodPost, "/api/v1/agents/schedules", `{"name":"named","interval":"1h","task":{"type":"exec","cluster":"default"}}`).Code)
 	bulk := answer[gateway.Bulk](t, do("acme", http.MethodPost, bulkPath, `{"action":"cancel","all":true,"reason":"x"}`), http.StatusAccepted)
-	task := f.executions[contract.TaskWorkflowID("named")]
+	task := f.executions[contract.TaskWorkflowID("acme:named")]
 	task.update = func(string, any) (any, error) { return nil, nil }
 	task.query = func() (any, error) { return contract.TaskState{Status: fleet.TaskQueued}, nil }
 	f.executions[contract.BulkWorkflowID(bulk.ID)].query = func() (any, error) { return contract.BulkState{Status: contract.BulkRunning}, nil }
@@ -66,25 +66,27 @@ func TestWhatIsOfAnotherTenantIsNotThere(t *testing.T) {
 			continue
 		}
 		seen++
-		target := strings.NewReplacer("{name}", "named", "{id}", "named").Replace(route.Path)
-		if strings.Contains(route.Path, "/bulk/") {
-			target = strings.Replace(route.Path, "{id}", bulk.ID, 1)
+		for _, id := range []string{"named", "acme:named"} {
+			target := strings.NewReplacer("{name}", id, "{id}", id).Replace(route.Path)
+			if strings.Contains(route.Path, "/bulk/") {
+				target = strings.Replace(route.Path, "{id}", bulk.ID, 1)
+			}
+			before := len(f.updates)
+			w := do("beta", route.Method, target, bodies[route.Operation])
+			require.Equal(t, http.StatusNotFound, w.Code, "%s: %s", route.Operation, w.Body)
+			require.NotContains(t, w.Body.String(), "acme")
+			require.Len(t, f.updates, before, route.Operation)
+			require.Empty(t, f.schedules.patches, route.Operation)
+			require.Len(t, f.schedules.byID, 1, route.Operation)
 		}
-		before := len(f.updates)
-		w := do("beta", route.Method, target, bodies[route.Operation])
-		require.Equal(t, http.StatusNotFound, w.Code, "%s: %s", route.Operation, w.Body)
-		require.NotContains(t, w.Body.String(), "acme")
-		require.Len(t, f.updates, before, route.Operation)
-		require.Empty(t, f.schedules.patches, route.Operation)
-		require.Len(t, f.schedules.byID, 1, route.Operation)
 	}
 	require.GreaterOrEqual(t, seen, 15)
-	for _, tenant := range []string{"acme", ""} {
-		require.Equal(t, http.StatusOK, do(tenant, http.MethodGet, tasksPath+"/named", "").Code)
-		require.Equal(t, http.StatusOK, do(tenant, http.MethodPost, tasksPath+"/named/cancel", "").Code)
-		require.Equal(t, http.StatusOK, do(tenant, http.MethodGet, bulkPath+"/"+bulk.ID, "").Code)
-		require.Equal(t, http.StatusOK, do(tenant, http.MethodGet, "/api/v1/agents/schedules/named", "").Code)
-		require.Equal(t, http.StatusOK, do(tenant, http.MethodPost, "/api/v1/agents/schedules/named/pause", "").Code)
+	for _, by := range []struct{ tenant, id string }{{"acme", "named"}, {"acme", "acme:named"}, {"", "acme:named"}} {
+		require.Equal(t, http.StatusOK, do(by.tenant, http.MethodGet, tasksPath+"/"+by.id, "").Code)
+		require.Equal(t, http.StatusOK, do(by.tenant, http.MethodPost, tasksPath+"/"+by.id+"/cancel", "").Code)
+		require.Equal(t, http.StatusOK, do(by.tenant, http.MethodGet, bulkPath+"/"+bulk.ID, "").Code)
+		require.Equal(t, http.StatusOK, do(by.tenant, http.MethodGet, "/api/v1/agents/schedules/"+by.id, "").Code)
+		require.Equal(t, http.StatusOK, do(by.tenant, http.MethodPost, "/api/v1/agents/schedules/"+by.id+"/pause", "").Code)
 	}
 }
 
@@ -95,14 +97,22 @@ func TestWhatATenantSubmitsIsItsOwn(t *testing.T) {
 	_, do := tenants(t, f)
 	mine := answer[gateway.Task](t, do("acme", http.MethodPost, tasksPath, `{"id":"one","type":"exec","cluster":"default"}`), http.StatusAccepted)
 	require.Equal(t, "acme", mine.Tenant)
-	e := f.executions[contract.TaskWorkflowID("one")]
+	e := f.executions[contract.TaskWorkflowID("acme:one")]
 	require.Equal(t, "acme", e.input.(contract.TaskInput).Spec.Tenant)
 	require.Equal(t, "acme", e.options.Priority.FairnessKey, "it cannot take another's share either")
 	named := answer[gateway.Task](t, do("acme", http.MethodPost, tasksPath, `{"type":"exec","cluster":"default","tenant":"acme"}`), http.StatusAccepted)
 	require.Equal(t, "acme", named.Tenant)
 	problem(t, do("acme", http.MethodPost, tasksPath, `{"type":"exec","cluster":"default","tenant":"beta"}`), http.StatusForbidden, protocol.CodeForbidden)
-	problem(t, do("beta", http.MethodPost, tasksPath, `{"id":"one","type":"exec","cluster":"default"}`), http.StatusConflict, protocol.CodeIdempotency)
-	w := do("beta", http.MethodPost, tasksPath+"/batch", `[{"id":"one","type":"exec","cluster":"default"},{"type":"exec","cluster":"default"},{"type":"exec","cluster":"default","tenant":"acme"}]`)
+	for _, c := range []struct{ tenant, body string }{{"acme", `"id":"one"`}, {"acme", `"id":"acme:one"`}, {"", `"id":"acme:one"`}, {"", `"id":"one","tenant":"acme"`}} {
+		again := answer[gateway.Task](t, do(c.tenant, http.MethodPost, tasksPath, `{`+c.body+`,"type":"exec","cluster":"default"}`), http.StatusOK)
+		require.Equal(t, "acme:one", again.ID, c.body)
+	}
+	for tenant, id := range map[string]string{"beta": "beta:one", "": "one"} {
+		other := answer[gateway.Task](t, do(tenant, http.MethodPost, tasksPath, `{"id":"one","type":"exec","cluster":"default"}`), http.StatusAccepted)
+		require.Equal(t, id, other.ID, "each tenant has its own ids")
+	}
+	problem(t, do("beta", http.MethodPost, tasksPath, `{"id":"acme:one","type":"exec","cluster":"default"}`), http.StatusNotFound, protocol.CodeUnknownTask)
+	w := do("beta", http.MethodPost, tasksPath+"/batch", `[{"id":"acme:one","type":"exec","cluster":"default"},{"type":"exec","cluster":"default"},{"type":"exec","cluster":"default","tenant":"acme"}]`)
 	require.Equal(t, http.StatusAccepted, w.Code)
 	require.NotContains(t, w.Body.String(), "acme")
 	require.Contains(t, w.Body.String(), `"accepted":1`)
@@ -115,6 +125,12 @@ func TestWhatATenantSubmitsIsItsOwn(t *testing.T) {
 	problem(t, do("acme", http.MethodPost, "/api/v1/agents/schedules", `{"name":"n","interval":"1h","task":{"type":"exec","cluster":"default","tenant":"beta"}}`), http.StatusForbidden, protocol.CodeForbidden)
 	schedule := answer[gateway.Schedule](t, do("acme", http.MethodPost, "/api/v1/agents/schedules", `{"name":"n","interval":"1h","task":{"type":"exec","cluster":"default"}}`), http.StatusCreated)
 	require.Equal(t, "acme", schedule.Task.Tenant)
+	require.Equal(t, "acme:n", schedule.Name)
+	for tenant, name := range map[string]string{"beta": "beta:n", "": "n"} {
+		schedule := answer[gateway.Schedule](t, do(tenant, http.MethodPost, "/api/v1/agents/schedules", `{"name":"n","interval":"1h","task":{"type":"exec","cluster":"default"}}`), http.StatusCreated)
+		require.Equal(t, name, schedule.Name, "each tenant has its own names")
+	}
+	problem(t, do("beta", http.MethodPost, "/api/v1/agents/schedules", `{"name":"acme:n","interval":"1h","task":{"type":"exec","cluster":"default"}}`), http.StatusNotFound, protocol.CodeUnknownSchedule)
 	everybodys := answer[gateway.Task](t, do("", http.MethodPost, tasksPath, `{"type":"exec","cluster":"default","tenant":"beta"}`), http.StatusAccepted)
 	require.Equal(t, "beta", everybodys.Tenant)
 }
@@ -167,4 +183,7 @@ func TestABulkOperationOfATenantMeansItsTasks(t *testing.T) {
 		require.Contains(t, spec.Query(), "MainstayTenant = 'acme'")
 		require.Equal(t, "acme", contract.TenantOf(e.info), "the list of operations finds it by this")
 	}
+	bulk := answer[gateway.Bulk](t, do("acme", http.MethodPost, bulkPath, `{"action":"cancel","filter":{"ids":["b","acme:a","a","beta:a"]},"reason":"x"}`), http.StatusAccepted)
+	require.Equal(t, []string{"acme:a", "acme:b", "beta:a"}, f.executions[contract.BulkWorkflowID(bulk.ID)].input.(contract.BulkInput).Spec.IDs,
+		"its own in full; what is not its own, the operation does not find")
 }

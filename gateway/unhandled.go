@@ -27,7 +27,7 @@ func (g *Gateway) unhandledTasks(ctx context.Context) (u unhandled, err error) {
 	u = unhandled{byCluster: map[string][]diagnosis.UnhandledTask{}, more: next != ""}
 	for _, info := range infos {
 		t := taskOf(info)
-		task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.required}
+		task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.required, Safety: t.safety}
 		contract.Decode(info.GetSearchAttributes().GetIndexedFields()[contract.AttrStatusAt.GetName()], &task.Since) // else: not known since when
 		u.byCluster[t.Cluster] = append(u.byCluster[t.Cluster], task)
 	}
@@ -57,7 +57,8 @@ func (t *Task) whyUnhandled(c *fleet.Cluster) string {
 	if t.Status != fleet.TaskRetryWait || !t.unhandled {
 		return ""
 	}
-	why := diagnosis.WhyUnhandled(c, &diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.required})
+	task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.required, Safety: t.safety}
+	why := diagnosis.WhyUnhandled(c, &task)
 	if why != "" && t.NextAttemptAt != nil {
 		why += "; it is offered again at " + t.NextAttemptAt.UTC().Format(time.RFC3339)
 	}

@@ -41,7 +41,7 @@ func TestEveryChangeIsWrittenDown(t *testing.T) {
 	ask(t, g, access.Administer, request(http.MethodDelete, token))
 	ask(t, g, access.View, request(http.MethodGet, "a-wrong-token"))
 	ask(t, g, access.View.Scoped(), request(http.MethodGet, token))
-	ask(t, g, access.Session, request(http.MethodPost, "sealed"))
+	ask(t, g, access.Session, request(http.MethodPost, "sealed-by-a-hub"))
 	ask(t, g, access.Open, request(http.MethodGet, ""))
 	for range failedBurst * 2 {
 		ask(t, g, access.View, request(http.MethodGet, "a-wrong-token"))

@@ -42,6 +42,9 @@ type Options struct {
 	Burst int
 	// Audit takes the changes; nil: nobody does.
 	Audit *Audit
+	// Sessions returns the agent that an agent's session token was made for, and whether it is good; see hub.SessionsOf. nil: no
+	// session token is, as where there is no hub.
+	Sessions func(token string) (agent string, good bool)
 }
 
 // Gate implements httpapi.Gate.
@@ -54,6 +57,7 @@ type Gate struct {
 	callers      *limiter // by token
 	strangers    *limiter // by address
 	audit        *Audit
+	agents       func(token string) (agent string, good bool)
 	now          func() time.Time
 }
 
@@ -65,7 +69,7 @@ func New(o Options) *Gate {
 	g := &Gate{
 		logger: o.Logger, tokens: &directory{read: o.Tokens, now: time.Now, pause: pause}, sessions: newSessionSeal(o.SessionKey),
 		certificates: o.Certificates, callers: newLimiter(o.Rate, o.Burst), strangers: newLimiter(failedRate, failedBurst),
-		audit: o.Audit, now: time.Now,
+		audit: o.Audit, agents: o.Sessions, now: time.Now,
 	}
 	if o.Rate <= 0 {
 		g.strangers = newLimiter(0, 0)
@@ -86,7 +90,9 @@ func (g *Gate) Admit(r *http.Request, route httpapi.Route, params map[string]str
 	var id access.Identity
 	var of proof
 	var err error
-	if !route.Policy.IsSession() { // an agent's session token is the hub's affair
+	if route.Policy.IsSession() {
+		err = checkSession(g.agents, r, params["id"])
+	} else {
 		id, of, err = g.identify(r)
 	}
 	targets := access.NewTargets(params)
@@ -173,7 +179,7 @@ func (g *Gate) finish(r *http.Request, route httpapi.Route, id *access.Identity,
 	if !refused && (!mutates(r.Method) || route.Policy.IsSession()) {
 		return
 	}
-	if refused && route.Policy.IsSession() && g.strangers.take(addressKey(httpapi.ClientOf(r).Address), at) > 0 {
+	if status == http.StatusForbidden && route.Policy.IsSession() && g.strangers.take(addressKey(httpapi.ClientOf(r).Address), at) > 0 {
 		return
 	}
 	entry := entryOf(r, route, id, at, status)

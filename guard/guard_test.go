@@ -84,6 +84,9 @@ func (s *shelf) add(seed byte, r access.Record) (token string, record access.Rec
 // gate is a gate before the shelf. Change its options with o.
 func (s *shelf) gate(o Options) *Gate {
 	o.Tokens = s.read
+	if o.Sessions == nil {
+		o.Sessions = func(token string) (string, bool) { return "", token == "sealed-by-a-hub" }
+	}
 	g := New(o)
 	g.now, g.tokens.now = s.clock, s.clock
 	g.tokens.pause = func(_ context.Context, d time.Duration) { s.pass(d) }
@@ -152,6 +155,9 @@ func TestWhoIsLetIn(t *testing.T) {
 		"wrong token at a probe": {"Bearer " + gone, access.Open, "", ""},
 		"undeclared":             {"Bearer " + admin, access.Policy{}, protocol.CodeForbidden, ""},
 		"a session token":        {"Bearer sealed-by-a-hub", access.Session, "", ""},
+		"a forged session token": {"Bearer sealed-by-nobody", access.Session, protocol.CodeUnauthorized, ""},
+		"an admin's, as session": {"Bearer " + admin, access.Session, protocol.CodeUnauthorized, ""},
+		"no session token":       {"", access.Session, protocol.CodeUnauthorized, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

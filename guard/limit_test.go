@@ -35,7 +35,7 @@ func TestEachClientHasItsOwnBudget(t *testing.T) {
 	require.Equal(t, protocol.CodeRateLimited, code(one, access.View), "what was refused has cost nothing")
 	for range 100 {
 		require.Empty(t, code(join, access.Join), "agents that register are not held back")
-		require.Empty(t, code("sealed", access.Session), "nor their polls")
+		require.Empty(t, code("sealed-by-a-hub", access.Session), "nor their polls")
 		require.Empty(t, code("", access.Open), "nor probes")
 	}
 }
@@ -69,7 +69,11 @@ func TestGuessingIsSlow(t *testing.T) {
 		}
 	}
 	require.Equal(t, 50, limited)
-	_, code := ask(t, g, access.View, request(http.MethodGet, good))
+	_, code := ask(t, g, access.Session, request(http.MethodPost, "guess"))
+	require.Equal(t, protocol.CodeRateLimited, code, "nor are sessions guessed")
+	_, code = ask(t, g, access.Session, request(http.MethodPost, "sealed-by-a-hub"))
+	require.Empty(t, code, "agents behind the address go on")
+	_, code = ask(t, g, access.View, request(http.MethodGet, good))
 	require.Empty(t, code, "who has a token is not punished for neighbours behind one address")
 }
 

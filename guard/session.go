@@ -17,6 +17,9 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
+// maxSignIn bounds the body of signing in, in bytes: anybody may send one.
+const maxSignIn = 4 << 10
+
 // sessionLife is how long a browser stays signed in.
 const sessionLife = 12 * time.Hour
 
@@ -131,8 +134,10 @@ func RegisterSession(api huma.API, gate *Gate) {
 	operation := func(id, method, summary, description string) huma.Operation {
 		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"Access"}, Summary: summary, Description: description}
 	}
-	httpapi.Register(api, access.Open, operation("sign-in", http.MethodPost, "Sign a browser in",
-		"Sets a cookie that stands for the token: HttpOnly, SameSite=Strict, Secure over https, for 12 h. It ends with the token."),
+	in := operation("sign-in", http.MethodPost, "Sign a browser in",
+		"Sets a cookie that stands for the token: HttpOnly, SameSite=Strict, Secure over https, for 12 h. It ends with the token.")
+	in.MaxBodyBytes = maxSignIn
+	httpapi.Register(api, access.Open, in,
 		func(ctx context.Context, in *signInInput) (*sessionOutput, error) { return gate.signIn(ctx, in) })
 	httpapi.Register(api, access.View.Scoped(), operation("get-session", http.MethodGet, "Who am I", "Also tells whether security is on at all."),
 		func(ctx context.Context, in *cookieInput) (*shownSession, error) {

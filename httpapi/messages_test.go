@@ -15,6 +15,7 @@ import (
 type wordedInput struct {
 	Body struct {
 		ID     string `json:"id,omitempty" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+		Full   string `json:"full,omitempty" pattern:"^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$"`
 		Status string `json:"status,omitempty" enum:"queued,dead_letter"`
 		Wait   string `json:"wait,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$"`
 	}
@@ -30,6 +31,7 @@ func TestMessagesAreForPeople(t *testing.T) {
 		})
 	for body, want := range map[string]string{
 		`{"id":"A B"}`:      `must be lower-case letters, digits, ".", "_" and "-", and begin with a letter or digit`,
+		`{"full":"a@b"}`:    `must be lower-case letters, digits, ".", "_" and "-", and begin with a letter or digit; the tenant and ":" may stand before it`,
 		`{"status":"dead"}`: `expected value to be one of "queued, dead_letter"`,
 		`{"wait":"long"}`:   `not a duration: write it like "30s", "1m30s" or "00:00:30"`,
 	} {

@@ -34,6 +34,9 @@ const policyKey = "mainstay.policy"
 // Register adds an operation that policy guards. Use it, not huma.Register: an operation without a policy lets nobody in
 // while security is on, and fails the tests.
 func Register[I, O any](api huma.API, policy access.Policy, op huma.Operation, handler func(context.Context, *I) (*O, error)) {
+	if r, ours := api.(*registrar); ours {
+		api = &registrar{API: r.API, server: r.server, config: r.config, single: true}
+	}
 	huma.Register(api, Guarded(policy, op), handler)
 }
 
@@ -61,6 +64,21 @@ func Guarded(policy access.Policy, op huma.Operation) huma.Operation {
 func (s *Server) Handle(policy access.Policy, method, path string, handler http.Handler) {
 	s.addRoute(Route{Method: method, Path: path, Policy: policy})
 	s.engine.Handle(method, ginPath(path), gin.WrapH(handler))
+}
+
+// Guarding makes a server of one handler, with a policy for all its paths and methods, and nothing beside it. Of the
+// options it takes Logger, which must not be nil, Gate and Proxies.
+func Guarding(o Options, policy access.Policy, handler http.Handler) *Server {
+	releaseMode()
+	engine := gin.New()
+	s := &Server{logger: o.Logger, engine: engine, compressed: engine, gate: o.Gate, routes: map[string]Route{}}
+	engine.Use(identify, locate(o.Proxies), limitUnreadBody, s.admit)
+	for _, method := range []string{
+		http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
+	} {
+		s.Handle(policy, method, "/*path", handler)
+	}
+	return s
 }
 
 // handleGin is Handle for the server's own pages.
@@ -92,35 +110,70 @@ type registrar struct {
 	huma.API
 	server *Server
 	config huma.Config
+	// single says that this is the API of one operation, and body is the schema of its body; nil: it takes none.
+	single bool
+	body   *huma.Schema
 }
 
 // Config hands huma its settings: it asks the API for them in an interface of its own.
 func (a *registrar) Config() huma.Config { return a.config }
 
 // Adapter implements huma.API.
-func (a *registrar) Adapter() huma.Adapter { return &notingAdapter{a.API.Adapter(), a.server} }
+func (a *registrar) Adapter() huma.Adapter { return &notingAdapter{a.API.Adapter(), a} }
+
+// Unmarshal implements huma.API. What is read only to be validated is read as far as that needs.
+func (a *registrar) Unmarshal(contentType string, data []byte, into any) error {
+	tree, validates := into.(*any)
+	if !validates || a.body == nil || len(data) <= smallBody {
+		return a.API.Unmarshal(contentType, data, into)
+	}
+	if err := a.API.Unmarshal(contentType, data, &ignored{}); err != nil {
+		return err
+	}
+	read, err := skeleton(a.OpenAPI().Components.Schemas, a.body, data)
+	if err != nil {
+		return describeJSON(data, err)
+	}
+	*tree = read
+	return nil
+}
 
 type notingAdapter struct {
 	huma.Adapter
-	server *Server
+	api *registrar
 }
 
 // Handle implements huma.Adapter.
 func (a *notingAdapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 	policy, _ := op.Metadata[policyKey].(access.Policy)
-	a.server.addRoute(Route{Method: op.Method, Path: op.Path, Policy: policy, Operation: op.OperationID})
+	a.api.server.addRoute(Route{Method: op.Method, Path: op.Path, Policy: policy, Operation: op.OperationID})
 	if streaming(op) {
-		a.server.streams[op.Path] = true
+		a.api.server.streams[op.Path] = true
 	}
 	single := singleParameters(op)
+	registry, body := a.api.OpenAPI().Components.Schemas, bodySchema(op)
+	if a.api.single {
+		a.api.body = body
+	}
 	a.Adapter.Handle(op, func(ctx huma.Context) {
 		u := ctx.URL()
 		if err := repeated(single, u.Query()); err != nil {
 			writeProblem(humagin.Unwrap(ctx), err)
 			return
 		}
+		if body != nil {
+			ctx = &boundedBody{humaContext: ctx, bounds: &bounds{registry: registry, root: body, name: "body"}}
+		}
 		handler(ctx)
 	})
+}
+
+// bodySchema is the schema of an operation's body; nil: it takes none.
+func bodySchema(op *huma.Operation) *huma.Schema {
+	if op.RequestBody == nil || op.RequestBody.Content["application/json"] == nil {
+		return nil
+	}
+	return op.RequestBody.Content["application/json"].Schema
 }
 
 // admit asks the gate. Without one, security is off and everybody may do everything. What matches no route goes on to its
@@ -155,6 +208,7 @@ func (s *Server) admit(c *gin.Context) {
 		}()
 	}
 	if err != nil {
+		closeUnread(c)
 		writeProblem(c, err)
 		return
 	}

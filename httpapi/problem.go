@@ -55,6 +55,7 @@ var statuses = map[string]int{
 // Patterns of the OpenAPI document that are said in words.
 const (
 	idPattern       = `^[a-z0-9][a-z0-9._-]*$`
+	fullIDPattern   = `^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$`
 	durationPattern = `^[0-9]([0-9.:hms]|ns|us|µs)*$`
 )
 
@@ -138,6 +139,10 @@ var overrideHuma = sync.OnceFunc(func() {
 
 // fromHuma words the errors that huma itself finds. ctx may be nil.
 func fromHuma(ctx huma.Context, status int, detail string, errs []error) *problem {
+	var ours *problem
+	if len(errs) == 1 && errors.As(errs[0], &ours) { // of a body that was too much
+		return ours
+	}
 	switch {
 	case status == http.StatusRequestEntityTooLarge:
 		if ctx != nil {
@@ -216,6 +221,8 @@ func safeMessage(d *huma.ErrorDetail) string {
 		return message
 	case message == "expected string to match pattern "+idPattern:
 		return "must be lower-case letters, digits, \".\", \"_\" and \"-\", and begin with a letter or digit"
+	case message == "expected string to match pattern "+fullIDPattern:
+		return "must be lower-case letters, digits, \".\", \"_\" and \"-\", and begin with a letter or digit; the tenant and \":\" may stand before it"
 	case message == "expected string to match pattern "+durationPattern:
 		return fleet.ErrDuration.Error()
 	}

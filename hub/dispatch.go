@@ -157,9 +157,21 @@ func (h *Hub) returnUndeliveredIf(s *session, why string, returns func(*attempt)
 // giveBack returns an attempt that certainly never began to its lane; it does not count as an attempt. The mutex is
 // held.
 func (h *Hub) giveBack(a *attempt, why string) {
+	h.giveBackAs(a, why, false)
+}
+
+// giveBackUnreceived is giveBack for an attempt that reached an agent that lives and that did not receive it: it may be that the
+// task cannot be read. The mutex is held.
+func (h *Hub) giveBackUnreceived(a *attempt, why string) {
+	h.metrics.notReceived.Inc()
+	h.log.Warn("An agent did not receive a task", zap.String("agent", a.session.agent), zap.String("task", a.task), zap.Int("attempt", a.number), zap.String("why", why))
+	h.giveBackAs(a, why, true)
+}
+
+func (h *Hub) giveBackAs(a *attempt, why string, notReceived bool) {
 	h.metrics.returned.Inc()
 	a.traceFailed(why)
 	report := a.report(h.id)
-	report.Outcome, report.Reason, report.Begun = fleet.AttemptReturned, why, false
+	report.Outcome, report.Reason, report.Begun, report.NotReceived = fleet.AttemptReturned, why, false, notReceived
 	h.fail(a, report)
 }

@@ -30,6 +30,7 @@ func TestUnplacedSaysWhy(t *testing.T) {
 	}{
 		"busy":                     {fleet.TaskSpec{Type: "exec", RequiredCapabilities: []string{"gpu"}}, "is busy", false, 0},
 		"no handler":               {fleet.TaskSpec{Type: "bake"}, "no agent here has a handler", true, 0},
+		"leaves processes":         {fleet.TaskSpec{Type: "exec", RetrySafety: fleet.Fenced}, "ends all of their processes", true, 0},
 		"not on one agent":         {fleet.TaskSpec{Type: "render", RequiredCapabilities: []string{"gpu"}}, "no agent here has a handler", true, 0},
 		"rate limited":             {fleet.TaskSpec{Type: "render", Provider: "llm"}, "provider llm limits the rate of every agent that can run it, the first until 2026-11-21T12:01:30Z", false, 90 * time.Second},
 		"was rate limited":         {fleet.TaskSpec{Type: "render", Provider: "old"}, "is busy", false, 0},
@@ -43,6 +44,19 @@ func TestUnplacedSaysWhy(t *testing.T) {
 			require.Equal(t, c.after, after.Std())
 		})
 	}
+}
+
+func TestCommandsThatMustNotOutliveTheirAgentGoToThoseThatEndTrees(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.register("a", 5).poll()
+		able := b.register("b", 1, func(r *protocol.Register) { r.EndsProcessTrees = true })
+		answer := able.poll()
+		fenced := task("t1")
+		fenced.Spec.Type, fenced.Spec.RetrySafety = fleet.ExecType, fleet.Fenced
+		b.queue("lane/c", fenced)
+		b.pass(0)
+		require.Equal(t, "t1", (<-answer).Assignments[0].TaskID, "agent a has more free slots, and may leave processes")
+	})
 }
 
 func TestTaskThatNobodyHandlesComesBackRarely(t *testing.T) {

@@ -40,14 +40,14 @@ type pollOutput struct{ Body protocol.Polled }
 
 type resultInput struct {
 	Authorized
-	TaskID string `path:"task_id" maxLength:"63"`
+	TaskID string `path:"task_id" maxLength:"127"`
 	Body   protocol.Result
 }
 type resultOutput struct{ Body protocol.ResultAccepted }
 
 type logInput struct {
 	Authorized
-	TaskID string `path:"task_id" maxLength:"63"`
+	TaskID string `path:"task_id" maxLength:"127"`
 	Body   protocol.Log
 }
 type logOutput struct{ Body protocol.LogTaken }

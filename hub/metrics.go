@@ -9,17 +9,18 @@ import (
 
 // metrics are the hub's Prometheus metrics.
 type metrics struct {
-	registered prometheus.Counter
-	ended      *prometheus.CounterVec // kind: left, lost, fenced, revoked
-	reattached prometheus.Counter
-	results    *prometheus.CounterVec // outcome
-	stale      prometheus.Counter
-	lost       prometheus.Counter
-	returned   prometheus.Counter
-	parked     prometheus.Counter
-	overdue    prometheus.Counter
-	latency    *prometheus.HistogramVec // cluster
-	failover   *prometheus.HistogramVec // cluster
+	registered  prometheus.Counter
+	ended       *prometheus.CounterVec // kind: left, lost, fenced, revoked
+	reattached  prometheus.Counter
+	results     *prometheus.CounterVec // outcome
+	stale       prometheus.Counter
+	lost        prometheus.Counter
+	returned    prometheus.Counter
+	notReceived prometheus.Counter
+	parked      prometheus.Counter
+	overdue     prometheus.Counter
+	latency     *prometheus.HistogramVec // cluster
+	failover    *prometheus.HistogramVec // cluster
 }
 
 func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
@@ -76,15 +77,16 @@ func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
 			.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600),
 		failover: histogram("mainstay_hub_failover_seconds", "From noticing that an agent is lost until another has accepted an attempt that it had. Objective: 99 % within 5 s.",
 			.05, .1, .25, .5, 1, 2, 3, 5, 7.5, 10, 15, 30, 60, 300),
-		registered: counter("mainstay_hub_sessions_opened_total", "Sessions opened."),
-		ended:      vector("mainstay_hub_sessions_ended_total", "Sessions ended, by kind: left, lost, fenced or revoked.", "kind"),
-		reattached: counter("mainstay_hub_attempts_reattached_total", "Running attempts taken over from agents that re-attached."),
-		results:    vector("mainstay_hub_results_total", "Results that Temporal accepted, by outcome.", "outcome"),
-		stale:      counter("mainstay_hub_stale_results_total", "Results of superseded attempts that were rejected."),
-		lost:       counter("mainstay_hub_attempts_lost_total", "Attempts lost with their agents."),
-		returned:   counter("mainstay_hub_attempts_returned_total", "Attempts given back to their lanes before they began."),
-		overdue:    counter("mainstay_hub_beacons_missed_total", "Attempts that the hub ended because their handlers gave no sign of life and their agents did not end them."),
-		parked:     counter("mainstay_hub_tasks_parked_total", "Tasks that had to wait in the hub for a free slot."),
+		registered:  counter("mainstay_hub_sessions_opened_total", "Sessions opened."),
+		ended:       vector("mainstay_hub_sessions_ended_total", "Sessions ended, by kind: left, lost, fenced or revoked.", "kind"),
+		reattached:  counter("mainstay_hub_attempts_reattached_total", "Running attempts taken over from agents that re-attached."),
+		results:     vector("mainstay_hub_results_total", "Results that Temporal accepted, by outcome.", "outcome"),
+		stale:       counter("mainstay_hub_stale_results_total", "Results of superseded attempts that were rejected."),
+		lost:        counter("mainstay_hub_attempts_lost_total", "Attempts lost with their agents."),
+		returned:    counter("mainstay_hub_attempts_returned_total", "Attempts given back to their lanes before they began."),
+		notReceived: counter("mainstay_hub_attempts_not_received_total", "Attempts among those given back that reached an agent that lives, which could not read them or did not list them."),
+		overdue:     counter("mainstay_hub_beacons_missed_total", "Attempts that the hub ended because their handlers gave no sign of life and their agents did not end them."),
+		parked:      counter("mainstay_hub_tasks_parked_total", "Tasks that had to wait in the hub for a free slot."),
 	}
 }
 

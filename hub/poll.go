@@ -75,7 +75,7 @@ func (h *Hub) unknown(claims sessionClaims) error {
 func (h *Hub) answer(s *session, now time.Time) protocol.Polled {
 	answer := protocol.Polled{Commands: s.commands, LeaseHeld: !h.leaseIsFresh(now)}
 	for _, a := range s.outbox {
-		a.deliveredIn = s.sequence
+		a.deliveredIn, a.deliveredOn = s.sequence, s.conn
 		answer.Assignments = append(answer.Assignments, a.assignment())
 	}
 	s.told = s.commands
@@ -105,6 +105,10 @@ func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Ti
 	for _, r := range poll.Returned {
 		if a := s.attempts[attemptKey{r.TaskID, r.Attempt}]; a != nil && !a.accepted {
 			h.forget(a)
+			if r.Unreadable != "" {
+				h.giveBackUnreceived(a, "agent "+s.agent+" cannot read it: "+r.Unreadable)
+				continue
+			}
 			h.giveBack(a, "the agent handed it back")
 		}
 	}
@@ -124,7 +128,7 @@ func (h *Hub) take(s *session, conn *connection, poll protocol.Poll, now time.Ti
 	for _, a := range overdue {
 		h.endOverdue(a, now)
 	}
-	h.settleUnlisted(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 && a.deliveredIn < poll.Sequence })
+	h.settleUnlisted(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 && a.deliveredIn < poll.Sequence }, h.notReceived)
 	if s.stopping {
 		h.returnUndelivered(s, "the agent is stopping")
 	}
@@ -162,19 +166,30 @@ func (a *attempt) update(r protocol.RunningAttempt, now time.Time) {
 }
 
 // settleUnlisted ends the attempts that the agent should have listed and did not: one it never took goes back to its
-// lane, one it had is lost. The mutex is held.
-func (h *Hub) settleUnlisted(s *session, listed map[attemptKey]bool, shouldList func(*attempt) bool) {
+// lane with giveBack, one it had is lost. The mutex is held.
+func (h *Hub) settleUnlisted(s *session, listed map[attemptKey]bool, shouldList func(*attempt) bool, giveBack func(a *attempt, why string)) {
 	for key, a := range s.attempts {
 		if listed[key] || !shouldList(a) {
 			continue
 		}
 		h.forget(a)
 		if !a.accepted {
-			h.giveBack(a, "the agent did not receive it")
+			giveBack(a, "the agent did not receive it")
 			continue
 		}
 		h.lose(a, "the agent no longer has the attempt", 0) // it says itself that it has stopped
 	}
+}
+
+// notReceived gives back an attempt that the agent's next poll does not list. Where that poll came on the connection that the
+// answer went over, the answer had arrived, so the agent did not heed the assignment although it lives. On another connection the
+// poll may have been sent before the answer arrived, or the answer was lost. The mutex is held.
+func (h *Hub) notReceived(a *attempt, why string) {
+	if a.deliveredOn == a.session.conn {
+		h.giveBackUnreceived(a, "agent "+a.session.agent+" was given it and did not list it in its next poll")
+		return
+	}
+	h.giveBack(a, why)
 }
 
 // forget takes an attempt out of its session; the caller says what becomes of it. The mutex is held.

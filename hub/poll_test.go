@@ -64,6 +64,57 @@ func TestDuplicateAndSupersededPolls(t *testing.T) {
 	})
 }
 
+// TestAttemptsThatAreNotReceived has an agent get assignments and not list them. It counts against the task only where the agent
+// certainly had the answer.
+func TestAttemptsThatAreNotReceived(t *testing.T) {
+	for name, c := range map[string]struct {
+		next func(a *peer, given protocol.Assignment)
+		want bool
+		why  string
+	}{
+		"its next poll on the same connection does not list it": {
+			next: func(a *peer, _ protocol.Assignment) { a.poll() }, want: true, why: "agent a was given it and did not list it in its next poll"},
+		"a poll on another connection, which may be older than the answer": {
+			next: func(a *peer, _ protocol.Assignment) { a.conn = &connection{}; a.poll() }, why: "the agent did not receive it"},
+		"the connection broke": {
+			next: func(a *peer, _ protocol.Assignment) { a.hangUp(); a.poll() }, why: "the agent did not receive it"},
+		"the agent cannot read it": {
+			next: func(a *peer, given protocol.Assignment) {
+				a.conn = &connection{}
+				a.poll(func(p *protocol.Poll) {
+					p.Returned = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: given.Attempt, Unreadable: "too deep"}}
+				})
+			}, want: true, why: "agent a cannot read it: too deep"},
+		"the agent hands it back": {
+			next: func(a *peer, given protocol.Assignment) {
+				a.poll(func(p *protocol.Poll) {
+					p.Returned = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: given.Attempt}}
+				})
+			}, why: "the agent handed it back"},
+		"the agent registers again": {
+			next: func(a *peer, _ protocol.Assignment) { a.b.register("a", 1) }, why: "the agent did not receive it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				a := b.register("a", 1)
+				answer := a.poll()
+				b.queue("lane/c", task("t1"))
+				got := <-answer
+				require.Len(t, got.Assignments, 1)
+				c.next(a, got.Assignments[0])
+				b.pass(0)
+				require.Len(t, b.reported(), 1)
+				report := b.reported()[0]
+				require.Equal(t, fleet.AttemptReturned, report.Outcome)
+				require.Equal(t, c.want, report.NotReceived)
+				require.Equal(t, c.why, report.Reason)
+				require.EqualValues(t, map[bool]int{true: 1}[c.want], b.counted("mainstay_hub_attempts_not_received_total"))
+				require.EqualValues(t, 1, b.counted("mainstay_hub_attempts_returned_total"))
+			})
+		})
+	}
+}
+
 func TestUnlistedAttempts(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 3)

@@ -27,10 +27,10 @@ func (h *Hub) openSession(ctx context.Context, reg protocol.Register, token flee
 		return protocol.Registered{}, err
 	}
 	joined, err := h.joins.join(ctx, reg.Cluster, fleet.Join{
-		AgentID: reg.AgentID, Instance: reg.InstanceID, Host: reg.Host, PID: reg.PID, Zone: reg.Zone, Group: reg.Group,
+		AgentID: reg.AgentID, Instance: reg.InstanceID, Registration: reg.Registration, Host: reg.Host, PID: reg.PID, Zone: reg.Zone, Group: reg.Group,
 		Address: reg.Address, StartedAt: reg.StartedAt.UTC(),
 		Version: reg.Version, Capabilities: reg.Capabilities, TaskTypes: reg.TaskTypes, MaxTasks: reg.MaxTasks, Metadata: reg.Metadata,
-		Token: token, Resume: resume,
+		EndsProcessTrees: reg.EndsProcessTrees, Token: token, Resume: resume,
 	})
 	if err != nil {
 		return protocol.Registered{}, err
@@ -39,6 +39,8 @@ func (h *Hub) openSession(ctx context.Context, reg protocol.Register, token flee
 	case "":
 	case fleet.RefusedFenced:
 		return protocol.Registered{}, fencedProblem()
+	case fleet.RefusedLate:
+		return protocol.Registered{}, httpapi.Problem(protocol.CodeConflict, "a later registration of this process came first")
 	case fleet.RefusedRevoked:
 		return protocol.Registered{}, revokedProblem()
 	case fleet.RefusedToken:
@@ -150,12 +152,13 @@ func (h *Hub) admit(reg protocol.Register, token string, epoch int64, now time.T
 		s.repeat()
 	}
 	s.token = token
+	h.tellStatesAgain(s)
 	listed := map[attemptKey]bool{}
 	for _, r := range reg.Running {
 		listed[attemptKey{r.TaskID, r.Attempt}] = true
 		h.reattach(s, r, now)
 	}
-	h.settleUnlisted(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 })
+	h.settleUnlisted(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 }, h.giveBack)
 	for _, a := range s.attempts {
 		a.deliveredIn = min(a.deliveredIn, 1) // the poll sequence starts anew
 	}

@@ -80,9 +80,11 @@ func (s *session) targets(d contract.Directive) []string {
 
 // direct takes a cluster's directive, unless a newer one is known. The mutex is held.
 func (h *Hub) direct(d contract.Directive) {
-	if known, ok := h.directives[d.Cluster]; ok && !d.Replaces(&known) {
+	known, ok := h.directives[d.Cluster]
+	if ok && !d.Replaces(&known) {
 		return
 	}
+	h.statesChanged = h.statesChanged || d.Mode != known.Mode // the agents of an active_active cluster share no state
 	h.directives[d.Cluster] = d
 	h.hint(d.Cluster)
 	now := time.Now()

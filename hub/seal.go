@@ -41,6 +41,16 @@ type attemptClaims struct {
 	Tenant string `json:"f,omitempty"`
 }
 
+// SessionsOf knows the session tokens of the hubs that have a key: it returns the agent that one was made for, and whether it is
+// good. It keeps nothing and asks nobody, so it can be asked before a request's body is read.
+func SessionsOf(key []byte) func(token string) (agent string, good bool) {
+	seal := sealer{key: key}
+	return func(token string) (string, bool) {
+		claims, err := seal.openSession(token)
+		return claims.Agent, err == nil
+	}
+}
+
 func (s sealer) session(c sessionClaims) string { return s.sealJSON("session", c) }
 func (s sealer) attempt(c attemptClaims) string { return s.sealJSON("attempt", c) }
 

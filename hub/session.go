@@ -89,8 +89,9 @@ type attempt struct {
 	takenAt     time.Time              // when the lane's poll brought it; zero for one that the agent brought
 	inLane      time.Duration          // how long it had waited there, by Temporal's clock
 	assignedAt  time.Time
-	deliveredIn int64 // sequence of the poll whose answer carried it; 0: none yet
-	accepted    bool  // the agent listed it as running
+	deliveredIn int64       // sequence of the poll whose answer carried it; 0: none yet
+	deliveredOn *connection // that the answer went over
+	accepted    bool        // the agent listed it as running
 	startedAt   time.Time
 	progress    *fleet.Progress
 	checkpoint  json.RawMessage
@@ -116,7 +117,8 @@ func newSession(reg protocol.Register, epoch int64, now time.Time) *session {
 		openedAt: now, workedAt: now, lastContact: now, answeredAt: now, judged: fleet.Alive,
 		wake: make(chan struct{}, 1), attempts: map[attemptKey]*attempt{}, access: reg.Providers,
 	}
-	s.candidate = fleet.Candidate{AgentID: s.agent, Capabilities: sorted(reg.Capabilities), TaskTypes: sorted(reg.TaskTypes), MaxTasks: reg.MaxTasks}
+	s.candidate = fleet.Candidate{AgentID: s.agent, Capabilities: sorted(reg.Capabilities), TaskTypes: sorted(reg.TaskTypes), MaxTasks: reg.MaxTasks,
+		EndsProcessTrees: reg.EndsProcessTrees}
 	return s
 }
 

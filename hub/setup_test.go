@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -41,6 +42,7 @@ type fakeTemporal struct {
 	direct   map[string]contract.Directive
 	changes  []fleet.Transition
 	brake    *fleet.BrakeHold // as last told
+	states   [][]string       // digests, as told
 }
 
 type fakePoll struct {
@@ -162,8 +164,15 @@ func (c fakeClient) WorkflowService() workflowservice.WorkflowServiceClient { re
 func (c fakeClient) SignalWorkflow(_ context.Context, _, _, _ string, arg any) error {
 	c.temporal.mu.Lock()
 	defer c.temporal.mu.Unlock()
-	c.temporal.changes = append(c.temporal.changes, arg.(contract.MembersChanged).Changes...)
-	c.temporal.brake = arg.(contract.MembersChanged).Brake
+	switch told := arg.(type) {
+	case contract.MembersChanged:
+		c.temporal.changes = append(c.temporal.changes, told.Changes...)
+		c.temporal.brake = told.Brake
+	case contract.StatesChanged:
+		c.temporal.states = append(c.temporal.states, told.Digests)
+	default:
+		return fmt.Errorf("the test knows no signal with a %T", arg)
+	}
 	return nil
 }
 

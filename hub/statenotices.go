@@ -24,10 +24,12 @@ const (
 type statesTold struct {
 	digests []string
 	at      time.Time
+	// again says that the cluster may have forgotten it: a cluster drops what a hub without members told.
+	again bool
 }
 
-// watchStates tells clusters when the states of their agents have changed, until the hub stops. While nobody writes, nothing
-// is told.
+// watchStates tells clusters when the states of their agents have changed, until the hub stops. While nobody writes and no
+// agent comes or goes, nothing is told.
 func (h *Hub) watchStates() {
 	h.every(statesLook, func(now time.Time) {
 		for _, changed := range h.changedStates(now) {
@@ -66,9 +68,8 @@ func (h *Hub) changedStates(now time.Time) []clusterDigests {
 		digests = slices.Compact(digests)
 		digests = digests[:min(len(digests), maxDigests)]
 		told, known := h.statesTold[cluster]
-		quiet := !known && slices.Equal(digests, []string{fleet.EmptyState})
 		switch {
-		case quiet || known && slices.Equal(digests, told.digests):
+		case known && !told.again && slices.Equal(digests, told.digests):
 		case known && now.Sub(told.at) < h.config.StateSpacing:
 			h.statesChanged = true // later
 		default:
@@ -76,6 +77,15 @@ func (h *Hub) changedStates(now time.Time) []clusterDigests {
 		}
 	}
 	return changed
+}
+
+// tellStatesAgain has a cluster told once more what it may have forgotten while a session's agent was away. The mutex is held.
+func (h *Hub) tellStatesAgain(s *session) {
+	if told, known := h.statesTold[s.cluster]; known {
+		told.again = true
+		h.statesTold[s.cluster] = told
+		h.statesChanged = h.statesChanged || s.state != nil // a new session's first poll brings its state
+	}
 }
 
 // tellStates signals one cluster. What was not taken is told again.

@@ -46,5 +46,8 @@ func (l *lane) unplaced(spec *fleet.TaskSpec, now time.Time) (why string, unhand
 		return fmt.Sprintf("provider %s limits the rate of every agent that can run it, the first until %s", spec.Provider, first.UTC().Format(time.RFC3339)),
 			false, fleet.Duration(first.Sub(now))
 	}
+	if spec.NeedsTreeEnd() {
+		return "no agent here that has the capabilities it needs runs commands and ends all of their processes when it is lost", true, 0
+	}
 	return "no agent here has a handler for its type and the capabilities it needs", true, 0
 }

@@ -24,6 +24,7 @@ const (
 type Register struct {
 	AgentID      string            `json:"agent_id" doc:"Lower-case slug, unique in the namespace."`
 	InstanceID   string            `json:"instance_id" minLength:"8" maxLength:"64" doc:"Random, new for each process."`
+	Registration int64             `json:"registration,omitempty" minimum:"1" doc:"Counts the registrations that this process sends, from 1. One that arrives after a later one is refused."`
 	Cluster      string            `json:"cluster"`
 	MaxTasks     int               `json:"max_tasks" minimum:"1" maximum:"10000" doc:"Slots: tasks it runs at a time."`
 	TaskTypes    []string          `json:"task_types,omitempty" maxItems:"256" doc:"Handled task types; empty means any."`
@@ -37,7 +38,9 @@ type Register struct {
 	Version      string            `json:"version,omitempty" maxLength:"63"`
 	Metadata     map[string]string `json:"metadata,omitempty"`
 	Providers    fleet.Providers   `json:"providers,omitempty" doc:"Access to outside services that tasks may name as provider."`
-	Running      []RunningAttempt  `json:"running,omitempty" doc:"Attempts this process still runs, when it re-attaches."`
+	Running      []RunningAttempt  `json:"running,omitempty" maxItems:"10000" doc:"Attempts this process still runs, when it re-attaches."`
+	// EndsProcessTrees says that no process that an exec task has started outlives its attempt or its agent.
+	EndsProcessTrees bool `json:"ends_process_trees,omitempty" doc:"No process that an exec task has started outlives its attempt, its agent or, if it is fenced, its lease. Absent: the agent is given no exec task whose retry_safety is fenced or at_most_once."`
 }
 
 // Registered is the hub's answer to Register.
@@ -67,6 +70,8 @@ type RunningAttempt struct {
 	// beacon_timeout watches them.
 	Beacons   int64           `json:"beacons,omitempty"`
 	BeaconAge *fleet.Duration `json:"beacon_age,omitempty" doc:"For a task with a beacon_timeout: how long ago its handler last gave a sign of life."`
+	// Unreadable belongs to Poll.Returned: why the agent cannot read the assignment. It does not repeat what stood there.
+	Unreadable string `json:"unreadable,omitempty" maxLength:"512" doc:"Under returned: why the agent cannot read the assignment. A task that agents cannot read becomes a dead letter."`
 	// State is set once the handler must end.
 	State RunningState `json:"state,omitempty" enum:"ending,stuck" doc:"Absent: it runs. ending: it was told to stop. stuck: it was told to stop and does not; its slot stays in use."`
 }
@@ -98,7 +103,7 @@ type Poll struct {
 	// Sequence grows by one with each poll of a session, so the hub can tell a late duplicate from the newest.
 	Sequence  int64            `json:"sequence"`
 	FreeSlots int              `json:"free_slots" minimum:"0"`
-	Running   []RunningAttempt `json:"running,omitempty"`
+	Running   []RunningAttempt `json:"running,omitempty" maxItems:"10000"`
 	Metrics   Metrics          `json:"metrics,omitzero"`
 	Counters  Counters         `json:"counters,omitzero"`
 	// Providers are the outside services that the agent tells about; absent: as before.
@@ -112,7 +117,7 @@ type Poll struct {
 	// State tells of the state that the agent keeps for its cluster; absent: as before, or it keeps none.
 	State *fleet.StateSummary `json:"state,omitempty" doc:"Of the state that it shares with its cluster; absent: as before."`
 	// Returned lists attempts the agent hands back without having begun them.
-	Returned []RunningAttempt `json:"returned,omitempty"`
+	Returned []RunningAttempt `json:"returned,omitempty" maxItems:"10000"`
 }
 
 // Polled is the hub's answer: at once when there is something to say, else empty after the heartbeat interval.

@@ -95,6 +95,7 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	w.RegisterActivityWithOptions(transfers.AwaitTransfers, activity.RegisterOptions{Name: contract.AwaitTransfersActivity})
 	placements := &activities.Placements{Client: c}
 	w.RegisterActivityWithOptions(placements.PlaceTask, activity.RegisterOptions{Name: contract.PlaceTaskActivity})
+	w.RegisterActivityWithOptions(placements.IsMadeBy, activity.RegisterOptions{Name: contract.IsMadeByActivity})
 	scaling := &activities.Scaling{Client: c, Namespace: o.Namespace}
 	w.RegisterActivityWithOptions(scaling.SweepScaling, activity.RegisterOptions{Name: contract.SweepScalingActivity})
 	w.RegisterActivityWithOptions(scaling.ReadScaling, activity.RegisterOptions{Name: contract.ReadScalingActivity})

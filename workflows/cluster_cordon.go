@@ -24,6 +24,9 @@ func (r *clusterRun) cordon(ctx workflow.Context, req contract.CordonRequest) (c
 	if req.Status == fleet.AgentDraining {
 		status = fleet.AgentDraining
 	}
+	if err := r.refuseHealing(req.AgentID, req.Drain, req.Healing); err != nil {
+		return contract.Cordoned{}, err
+	}
 	err := r.state.SetCordon(fleet.Cordon{AgentID: req.AgentID, Status: status, Since: workflow.Now(ctx), Reason: req.Reason, Drain: req.Drain})
 	if err != nil {
 		return contract.Cordoned{}, refuse("%s", err)
@@ -34,6 +37,9 @@ func (r *clusterRun) cordon(ctx workflow.Context, req contract.CordonRequest) (c
 }
 
 func (r *clusterRun) uncordon(ctx workflow.Context, req contract.UncordonRequest) (contract.Cordoned, error) {
+	if err := r.refuseHealing(req.AgentID, "", req.Healing); err != nil {
+		return contract.Cordoned{}, err
+	}
 	lifted, err := r.state.LiftCordon(req.AgentID, req.Drain, workflow.Now(ctx))
 	if err != nil {
 		return contract.Cordoned{}, refuse("%s", err)
@@ -43,6 +49,17 @@ func (r *clusterRun) uncordon(ctx workflow.Context, req contract.UncordonRequest
 		r.joined = true
 	}
 	return r.cordonAnswer(req.AgentID), nil
+}
+
+// refuseHealing refuses what healing decided (nil: something else asks) on facts that do not hold any more.
+func (r *clusterRun) refuseHealing(agent, drain string, decided *fleet.HealingCheck) error {
+	if decided == nil || plantHealingUnchecked {
+		return nil
+	}
+	if err := r.state.CheckHealing(agent, drain, *decided); err != nil {
+		return refuse("%s", err)
+	}
+	return nil
 }
 
 func (r *clusterRun) cordonAnswer(agent string) contract.Cordoned {

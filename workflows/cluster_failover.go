@@ -48,6 +48,10 @@ func (r *clusterRun) manualFailover(ctx workflow.Context, request contract.Manua
 		r.failover(fleet.Member{AgentID: request.AgentID}, in)
 		return
 	}
+	if err := r.refuseHealing(request.AgentID, "", request.Healing); err != nil {
+		workflow.GetLogger(ctx).Info("A failover that healing asked for is refused", "agent", request.AgentID, "error", err)
+		return
+	}
 	if !member.Serving() {
 		workflow.GetLogger(ctx).Warn("A manual-failover signal names an agent that is offline; its work has moved already")
 		return

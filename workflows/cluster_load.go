@@ -50,6 +50,9 @@ func (r *clusterRun) setLoadHandlers(ctx workflow.Context) error {
 
 // reduceLoad answers when the hubs have heard, so that nothing above the limit begins afterwards.
 func (r *clusterRun) reduceLoad(ctx workflow.Context, req contract.ReduceLoadRequest) (contract.LoadReduced, error) {
+	if err := r.refuseHealing(req.AgentID, "", req.Healing); err != nil {
+		return contract.LoadReduced{}, err
+	}
 	changed, err := r.state.ReduceLoad(req.AgentID, req.Reduce(), workflow.Now(ctx))
 	if err != nil {
 		return contract.LoadReduced{}, refuse("%s", err)

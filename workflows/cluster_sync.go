@@ -18,13 +18,20 @@ const syncBound = 5 * time.Minute
 func (r *clusterRun) takeStates(ctx workflow.Context) {
 	for r.states.Len() > 0 {
 		var told contract.StatesChanged
-		if r.states.ReceiveAsync(&told) {
-			r.state.SetStateDigests(told.Hub, told.Digests, workflow.Now(ctx))
+		if r.states.ReceiveAsync(&told) && r.state.SetStateDigests(told.Hub, told.Digests, workflow.Now(ctx)) {
+			r.syncSoon(ctx)
 		}
 	}
 }
 
-// syncStates starts a state sync when the members' states differ. One that is under way already does it.
+// syncSoon brings the next sync forward. Runs that began without it wait as long as before.
+func (r *clusterRun) syncSoon(ctx workflow.Context) {
+	if workflow.GetVersion(ctx, "sync-soon", workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+		r.state.SyncSoon(workflow.Now(ctx))
+	}
+}
+
+// syncStates starts a state sync when the members' states differ. While one is under way it tries again soon.
 func (r *clusterRun) syncStates(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	r.state.DropStateDigests(now)
@@ -34,6 +41,7 @@ func (r *clusterRun) syncStates(ctx workflow.Context) {
 	child := startSync(ctx, contract.SyncInput{Cluster: r.state.Config.Name, Reason: "the members' states differ"})
 	if err := child.GetChildWorkflowExecution().Get(ctx, nil); err != nil {
 		workflow.GetLogger(ctx).Info("A state sync was not started; one is under way", "error", err)
+		r.syncSoon(ctx) // that one may have read the states before they changed
 		return
 	}
 	r.followSync(ctx, child)

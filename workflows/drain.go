@@ -119,6 +119,7 @@ func (a *agentDrain) run(ctx workflow.Context) {
 		a.giveBack(ctx)
 		a.close(ctx, fleet.DrainCancelled, "")
 	case err != nil:
+		a.record.Refused = isType(err, contract.Refused)
 		a.keepOut(ctx, err)
 		a.close(ctx, fleet.DrainFailed, reasonOf(err))
 	case a.drain.in.DryRun:
@@ -164,7 +165,8 @@ func (a *agentDrain) carryOut(ctx workflow.Context) error {
 func (a *agentDrain) cordon(ctx workflow.Context, status fleet.AgentStatus) error {
 	return workflow.ExecuteActivity(onWorker(ctx, a.record.AgentID+": "+string(status)), contract.CordonActivity, contract.ClusterCordon{
 		Cluster: a.drain.in.Cluster,
-		Request: contract.CordonRequest{AgentID: a.record.AgentID, Status: status, Reason: a.drain.in.Reason, Drain: a.drain.in.ID},
+		Request: contract.CordonRequest{AgentID: a.record.AgentID, Status: status, Reason: a.drain.in.Reason, Drain: a.drain.in.ID,
+			Healing: a.drain.in.Healing},
 	}).Get(ctx, &a.place)
 }
 

@@ -88,6 +88,7 @@ func (a *healingAction) run(ctx workflow.Context) {
 		a.end(fleet.HealingFailed, "cancelled")
 	case isType(err, contract.Refused):
 		a.end(fleet.HealingSkipped, reasonOf(err))
+		a.forget(ctx)
 	case err != nil:
 		a.end(fleet.HealingFailed, reasonOf(err))
 	default:
@@ -97,6 +98,18 @@ func (a *healingAction) run(ctx workflow.Context) {
 
 func (a *healingAction) end(status fleet.HealingStatus, outcome string) {
 	a.record.Status, a.record.Outcome = status, outcome
+}
+
+// forget notes that nothing was done, so that the action does not keep the same one from being decided again soon.
+func (a *healingAction) forget(ctx workflow.Context) {
+	if workflow.GetVersion(ctx, "forget-refused-action", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return
+	}
+	d := &a.in.Decision
+	err := workflow.UpsertMemo(ctx, map[string]any{contract.MemoHealing: contract.HealingNote{Type: d.Type, TargetID: d.TargetID, Verdict: fleet.HealWait, At: a.in.DecidedAt}})
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("The memo was not set", "error", err)
+	}
 }
 
 // carryOut does what was decided and says what came of it.
@@ -110,7 +123,7 @@ func (a *healingAction) carryOut(ctx workflow.Context) (string, error) {
 	case fleet.HealReduce:
 		var reduced contract.LoadReduced
 		err := workflow.ExecuteActivity(onWorker(ctx, "reduce the load of "+d.TargetID), contract.ReduceLoadActivity, contract.ClusterReduceLoad{
-			Cluster: d.Cluster, Request: contract.ReduceLoadRequest{AgentID: d.TargetID, UntilHealthy: true, Reason: "healing: " + d.Reason},
+			Cluster: d.Cluster, Request: contract.ReduceLoadRequest{AgentID: d.TargetID, UntilHealthy: true, Reason: "healing: " + d.Reason, Healing: a.check()},
 		}).Get(ctx, &reduced)
 		return fmt.Sprintf("it runs at most %d of %d tasks at a time until it is healthy", reduced.EffectiveSlots, reduced.MaxTasks), err
 	case fleet.HealReassign:
@@ -122,10 +135,15 @@ func (a *healingAction) carryOut(ctx workflow.Context) (string, error) {
 		return a.replicate(ctx)
 	case fleet.HealRestore:
 		err := workflow.ExecuteActivity(onWorker(ctx, "give work again to "+d.TargetID), contract.UncordonActivity, contract.ClusterUncordon{
-			Cluster: d.Cluster, Request: contract.UncordonRequest{AgentID: d.TargetID}}).Get(ctx, nil)
+			Cluster: d.Cluster, Request: contract.UncordonRequest{AgentID: d.TargetID, Healing: a.check()}}).Get(ctx, nil)
 		return "it is given work again", err
 	}
 	return "", temporal.NewNonRetryableApplicationError("this version does not know the action", contract.Refused, nil)
+}
+
+// check is what the cluster checks once more before anything is done to the agent.
+func (a *healingAction) check() *fleet.HealingCheck {
+	return &fleet.HealingCheck{Type: a.in.Decision.Type, Epoch: a.in.Decision.Facts.Epoch}
 }
 
 // failOver moves the agent's work and roles away, and then takes it out of service, so that it does not take new work as
@@ -133,7 +151,7 @@ func (a *healingAction) carryOut(ctx workflow.Context) (string, error) {
 func (a *healingAction) failOver(ctx workflow.Context) (string, error) {
 	d := &a.in.Decision
 	err := workflow.SignalExternalWorkflow(ctx, contract.ClusterWorkflowID(d.Cluster), "", contract.ManualFailoverSignal,
-		contract.ManualFailover{AgentID: d.TargetID, Reason: "healing: " + d.Reason}).Get(ctx, nil)
+		contract.ManualFailover{AgentID: d.TargetID, Reason: "healing: " + d.Reason, Healing: a.check()}).Get(ctx, nil)
 	if err != nil {
 		return "", fmt.Errorf("the cluster was not asked for the failover: %w", err)
 	}
@@ -144,8 +162,8 @@ func (a *healingAction) failOver(ctx workflow.Context) (string, error) {
 	err = workflow.ExecuteActivity(watchCtx, contract.AwaitFailoverActivity, contract.AwaitFailoverInput{
 		Cluster: d.Cluster, AgentID: d.TargetID, Epoch: d.Facts.Epoch, After: a.in.DecidedAt,
 	}).Get(ctx, &moved)
-	if isType(err, contract.LostMeanwhile) {
-		return reasonOf(err), nil
+	if isType(err, contract.Refused) {
+		return "", err
 	}
 	outcome := fmt.Sprintf("%d tasks moved, %s took over", moved.TasksTransferred, moved.TargetAgentID)
 	if err == nil && moved.Status != fleet.FailoverSucceeded {
@@ -172,10 +190,13 @@ func (a *healingAction) drain(ctx workflow.Context, timeout fleet.Duration) (str
 	})
 	var record fleet.DrainRecord
 	err := workflow.ExecuteChildWorkflow(childCtx, contract.DrainWorkflow, contract.DrainInput{
-		ID: id, Cluster: d.Cluster, Agents: []string{d.TargetID}, Reason: "healing: " + d.Reason, Timeout: timeout, MaxParallel: 1,
+		ID: id, Cluster: d.Cluster, Agents: []string{d.TargetID}, Reason: "healing: " + d.Reason, Timeout: timeout, MaxParallel: 1, Healing: a.check(),
 	}).Get(ctx, &record)
 	if err != nil {
 		return "", fmt.Errorf("the drain did not run: %w", err)
+	}
+	if record.Status == fleet.DrainFailed && record.Agents[0].Refused {
+		return "", temporal.NewNonRetryableApplicationError(record.Agents[0].Error, contract.Refused, nil)
 	}
 	if record.Status != fleet.DrainCompleted {
 		return "", endedAs("drain", string(record.Status), record.Error)

@@ -37,6 +37,8 @@ type healingRun struct {
 	drains  []contract.DrainInput
 	awaited []contract.AwaitFailoverInput
 	events  []fleet.Event
+	notes   []contract.HealingNote // that the memo was changed to
+	checks  []fleet.HealingCheck   // that the cluster was handed
 	counted []fleet.HealingStatus
 }
 
@@ -58,12 +60,14 @@ func newHealingRun(t *testing.T) *healingRun {
 			return r.moved, r.note(contract.AwaitFailoverActivity, in.AgentID)
 		},
 		contract.ReduceLoadActivity: func(_ context.Context, in contract.ClusterReduceLoad) (contract.LoadReduced, error) {
+			r.checks = append(r.checks, *in.Request.Healing)
 			return contract.LoadReduced{MaxTasks: 8, EffectiveSlots: 4}, r.note(contract.ReduceLoadActivity, in.Request.AgentID, in.Request.Reason)
 		},
 		contract.EndOrphanActivity: func(_ context.Context, in contract.EndOrphanInput) (string, error) {
 			return "the attempt was ended", r.note(contract.EndOrphanActivity, in.Orphan.TaskID)
 		},
 		contract.UncordonActivity: func(_ context.Context, in contract.ClusterUncordon) (contract.Cordoned, error) {
+			r.checks = append(r.checks, *in.Request.Healing)
 			return contract.Cordoned{}, r.note(contract.UncordonActivity, in.Request.AgentID)
 		},
 		contract.RebalanceActivity: func(_ context.Context, in contract.ClusterRebalance) (fleet.Rebalance, error) {
@@ -88,8 +92,12 @@ func newHealingRun(t *testing.T) *healingRun {
 	})
 	toCluster(contract.ManualFailoverSignal, func(_, _, _, _ string, asked any) error {
 		m := asked.(contract.ManualFailover)
+		r.checks = append(r.checks, *m.Healing)
 		return r.note(contract.ManualFailoverSignal, m.AgentID, m.Reason)
 	})
+	r.OnUpsertMemo(mock.Anything).Run(func(args mock.Arguments) {
+		r.notes = append(r.notes, args.Get(0).(map[string]any)[contract.MemoHealing].(contract.HealingNote))
+	}).Return(nil).Maybe()
 	r.SetTestTimeout(20 * time.Second)
 	return r
 }
@@ -113,6 +121,7 @@ func (r *healingRun) note(name string, about ...string) error {
 //workflowcheck:ignore
 func (r *healingRun) drain(ctx workflow.Context, in contract.DrainInput) (fleet.DrainRecord, error) {
 	r.drains = append(r.drains, in)
+	r.checks = append(r.checks, *in.Healing)
 	if r.cancelled == contract.DrainWorkflow {
 		r.RegisterDelayedCallback(r.CancelWorkflow, 30*time.Second)
 	}
@@ -200,14 +209,6 @@ func TestHealingActionsSucceed(t *testing.T) {
 			calls: []string{contract.ManualFailoverSignal + " a-1 healing: why", contract.AwaitFailoverActivity + " a-1"}, drains: []fleet.Duration{0},
 			event: fleet.EventData{AgentID: "a-1"},
 		},
-		"failover of one that is lost meanwhile": {
-			kind: fleet.HealFailover, outcome: "the agent was lost", ref: "failover c:a-1:7",
-			set: func(r *healingRun, _ *fleet.HealingDecision) {
-				r.errs[contract.AwaitFailoverActivity] = temporal.NewNonRetryableApplicationError("the agent was lost", contract.LostMeanwhile, nil)
-			},
-			calls: []string{contract.ManualFailoverSignal + " a-1 healing: why", contract.AwaitFailoverActivity + " a-1"},
-			event: fleet.EventData{AgentID: "a-1"},
-		},
 		"drain": {
 			kind: fleet.HealDrain, outcome: "3 of its tasks finished, 1 were moved; it is out of service until it is healthy",
 			ref: "drain " + contract.HealingDrainID("c", "a-1", healingAt), drains: []fleet.Duration{fleet.HealingPolicy{}.WithDefaults().DrainTimeout},
@@ -267,6 +268,9 @@ func TestHealingActionsSucceed(t *testing.T) {
 				drains = append(drains, drain.Timeout)
 			}
 			require.Equal(t, tc.drains, drains)
+			for _, check := range r.checks {
+				require.Equal(t, fleet.HealingCheck{Type: tc.kind, Epoch: 7}, check, "the cluster hears what was decided")
+			}
 			for _, in := range r.awaited {
 				require.Equal(t, contract.AwaitFailoverInput{Cluster: "c", AgentID: "a-1", Epoch: 7, After: healingAt}, in)
 			}
@@ -309,9 +313,14 @@ func TestHealingActionsDoNotSucceed(t *testing.T) {
 				require.Contains(t, record.Outcome, tc.outcome)
 				require.Equal(t, []string{"running", string(tc.status)}, r.outcomes(), "its begin and end are announced")
 				require.NotContains(t, r.calls, contract.AskScaleActivity+" c", "nothing comes after it")
+				var forgotten []contract.HealingNote
+				if tc.status == fleet.HealingSkipped {
+					forgotten = []contract.HealingNote{{Type: kind, TargetID: d.TargetID, Verdict: fleet.HealWait, At: healingAt}}
+				}
+				require.Equal(t, forgotten, r.notes, "what was refused does not keep healing from the same soon")
 				require.Equal(t, kind == fleet.HealDrain && end == "cancelled", slices.Contains(r.calls, "the drain was cancelled"))
-				took := kind == fleet.HealDrain || kind == fleet.HealFailover && end != "cancelled"
-				require.Equal(t, took, len(r.drains) == 1, "an agent whose failover went wrong is taken out of service all the same")
+				took := kind == fleet.HealDrain || kind == fleet.HealFailover && end != "cancelled" && end != "refused"
+				require.Equal(t, took, len(r.drains) == 1, "an agent whose failover went wrong is taken out of service all the same, but not one whose failover is refused")
 			})
 		}
 	}
@@ -330,6 +339,9 @@ func TestHealingActionsEndBadly(t *testing.T) {
 		"the failover failed": {fleet.HealFailover, func(r *healingRun) {
 			r.moved = fleet.FailoverRecord{Status: fleet.FailoverFailed, Error: "nobody took over"}
 		}, fleet.HealingFailed, "the failover is failed: nobody took over"},
+		"the drain is refused": {fleet.HealDrain, func(r *healingRun) {
+			r.drained = fleet.DrainRecord{Status: fleet.DrainFailed, Agents: []fleet.AgentDrain{{AgentID: "a-1", Error: "an operator has it", Refused: true}}}
+		}, fleet.HealingSkipped, "an operator has it"},
 		"its drain failed": {fleet.HealFailover, func(r *healingRun) { r.drained.Status, r.drained.Error = fleet.DrainFailed, "a-1: no hub" },
 			fleet.HealingFailed, "its work was moved, and it could not be taken out of service: the drain is failed: a-1: no hub"},
 		"the drain failed": {fleet.HealDrain, func(r *healingRun) { r.drained.Status, r.drained.Error = fleet.DrainFailed, "a-1: no hub" },

@@ -13,7 +13,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// placeTimeout bounds how long a firing waits for its cluster to say where the task goes.
+// placeTimeout bounds how long a firing waits for its cluster to say where the task goes, or for what it asks about a task.
 const placeTimeout = 15 * time.Minute
 
 // Periodic is one firing of a schedule: it makes one task and waits until that is settled, which is what Temporal's
@@ -45,9 +45,9 @@ func Periodic(ctx workflow.Context, in contract.PeriodicInput) (contract.Periodi
 		Priority:              start.Priority,
 	}), contract.TaskWorkflow, task)
 	if err := child.GetChildWorkflowExecution().Get(ctx, nil); err != nil {
-		if temporal.IsWorkflowExecutionAlreadyStartedError(err) { // by an earlier firing of the same time
+		if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
 			result.Repeated = true
-			return result, nil
+			return result, madeBefore(ctx, schedule, result.TaskID, &task.Spec)
 		}
 		return result, fmt.Errorf("start task %s: %w", result.TaskID, err)
 	}
@@ -61,10 +61,7 @@ func placed(ctx workflow.Context, id string, spec fleet.TaskSpec) (task contract
 	if key == "" {
 		key = id
 	}
-	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: contract.WorkerQueue, StartToCloseTimeout: 15 * time.Second, ScheduleToCloseTimeout: placeTimeout,
-		RetryPolicy: &temporal.RetryPolicy{MaximumInterval: 15 * time.Second}, Summary: "find the lane in " + spec.Cluster,
-	})
+	ctx = workflow.WithActivityOptions(ctx, firingActivity("find the lane in "+spec.Cluster))
 	var place contract.TaskPlace
 	err = workflow.ExecuteActivity(ctx, contract.PlaceTaskActivity, contract.PlaceTaskInput{
 		Cluster: spec.Cluster, Tenant: spec.Tenant, Agent: spec.Agent, ShardKey: key, RequiredCapabilities: spec.RequiredCapabilities,
@@ -77,6 +74,31 @@ func placed(ctx workflow.Context, id string, spec fleet.TaskSpec) (task contract
 	}
 	place.Defaults.Apply(&spec)
 	return contract.TaskInput{TaskID: id, Spec: spec, Lane: place.Lane, DeadLetterRetention: place.DeadLetterRetention}, place.TenantWeight, nil
+}
+
+func firingActivity(summary string) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		TaskQueue:              contract.WorkerQueue,
+		StartToCloseTimeout:    15 * time.Second,
+		ScheduleToCloseTimeout: placeTimeout,
+		RetryPolicy:            &temporal.RetryPolicy{MaximumInterval: 15 * time.Second},
+		Summary:                summary,
+	}
+}
+
+// madeBefore is nil if the task that has this firing's id is of an earlier firing of the same time. If the schedule did not
+// make it, the firing has no task: it fails, and an event tells so.
+func madeBefore(ctx workflow.Context, schedule, id string, spec *fleet.TaskSpec) error {
+	var own bool
+	asked := workflow.WithActivityOptions(ctx, firingActivity("look who made task "+id))
+	err := workflow.ExecuteActivity(asked, contract.IsMadeByActivity, contract.IsMadeByInput{TaskID: id, Schedule: schedule}).Get(ctx, &own)
+	if err != nil || own {
+		return err
+	}
+	why := fmt.Sprintf("there is a task %s already, which schedule %s did not make, so no task was made", id, schedule)
+	announce(ctx, spec.Cluster, fleet.Event{Type: fleet.EventScheduleFailed,
+		EventData: fleet.EventData{Tenant: spec.Tenant, ID: schedule, Reason: why}})
+	return temporal.NewNonRetryableApplicationError(why, contract.IDTaken, nil)
 }
 
 // awaitTask waits until the task has ended or needs a person. When the firing is cancelled, so is its task.

@@ -5,11 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	sdktestsuite "go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -53,7 +55,7 @@ func inLane(lane string, sharded bool) func() (contract.TaskPlace, error) {
 
 func TestFiringMakesItsTask(t *testing.T) {
 	t.Parallel()
-	const id = "nightly-20261121t030000z"
+	const id = "nightly@20261121t030000z"
 	f := newFiring(t, inLane("lane/default/shard/1", true), func() (contract.AttemptReport, error) { return contract.AttemptReport{Begun: true}, nil })
 	f.start(fleet.TaskSpec{})
 	require.NoError(t, f.GetWorkflowError())
@@ -80,7 +82,7 @@ func TestFiringEndsAsItsTask(t *testing.T) {
 		kind    string
 		says    string
 	}{
-		"failed": {inLane("lane/default", false), fails(true), "failed", "task nightly-20261121t030000z is failed"},
+		"failed": {inLane("lane/default", false), fails(true), "failed", "task nightly@20261121t030000z is failed"},
 		"no cluster": {func() (contract.TaskPlace, error) {
 			return contract.TaskPlace{}, temporal.NewNonRetryableApplicationError("there is no cluster default any more", contract.UnknownCluster, nil)
 		}, nil, contract.UnknownCluster, "there is no cluster default"},
@@ -93,6 +95,61 @@ func TestFiringEndsAsItsTask(t *testing.T) {
 			require.True(t, asError(f.GetWorkflowError(), &failed), "%v", f.GetWorkflowError())
 			require.Equal(t, c.kind, failed.Type())
 			require.Contains(t, failed.Message(), c.says)
+		})
+	}
+}
+
+// TestFiringWhoseTaskIsThere has another task, or one of an earlier firing, under the id of the firing's task.
+func TestFiringWhoseTaskIsThere(t *testing.T) {
+	t.Parallel()
+	const schedule, id = "acme:nightly", "acme:nightly@20261121t030000z"
+	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	for name, own := range map[string]bool{"of an earlier firing": true, "of somebody else": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFiring(t, inLane("lane/default", false), nil)
+			var asked []contract.IsMadeByInput
+			f.RegisterActivityWithOptions(func(_ context.Context, in contract.IsMadeByInput) (bool, error) {
+				asked = append(asked, in)
+				return own, nil
+			}, activity.RegisterOptions{Name: contract.IsMadeByActivity})
+			f.RegisterWorkflowWithOptions(func(workflow.Context) error { return nil }, workflow.RegisterOptions{Name: "Other"})
+			var result contract.PeriodicResult
+			fire := func(ctx workflow.Context) error {
+				other := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{WorkflowID: contract.TaskWorkflowID(id)})
+				if err := workflow.ExecuteChildWorkflow(other, "Other").Get(ctx, nil); err != nil {
+					return err
+				}
+				firing := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+					WorkflowID:            contract.FiringWorkflowID(schedule, at),
+					TypedSearchAttributes: contract.FiringAttributes(schedule, at),
+				})
+				return workflow.ExecuteChildWorkflow(firing, contract.PeriodicWorkflow, contract.PeriodicInput{
+					Spec: fleet.TaskSpec{Type: "backup", Cluster: "default", Tenant: "acme"},
+				}).Get(ctx, &result)
+			}
+			f.RegisterWorkflowWithOptions(fire, workflow.RegisterOptions{Name: "Fire"})
+			var told []fleet.Event
+			f.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("default"), "", contract.AnnounceSignal, mock.Anything).
+				Return(func(_, _, _, _ string, a any) error {
+					told = append(told, a.(contract.Announcement).Events...)
+					return nil
+				}).Maybe()
+			f.ExecuteWorkflow("Fire")
+			require.Equal(t, []contract.IsMadeByInput{{TaskID: id, Schedule: schedule}}, asked)
+			require.Empty(t, f.deliveries)
+			if own {
+				require.NoError(t, f.GetWorkflowError())
+				require.Equal(t, contract.PeriodicResult{TaskID: id, Repeated: true}, result)
+				require.Empty(t, told)
+				return
+			}
+			var failed *temporal.ApplicationError
+			require.True(t, asError(f.GetWorkflowError(), &failed), "%v", f.GetWorkflowError())
+			require.Equal(t, contract.IDTaken, failed.Type())
+			require.Len(t, told, 1)
+			require.Equal(t, fleet.EventScheduleFailed, told[0].Type)
+			require.Equal(t, fleet.EventData{Tenant: "acme", ID: schedule, Reason: failed.Message()}, told[0].EventData)
 		})
 	}
 }

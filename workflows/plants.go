@@ -14,6 +14,7 @@ const (
 	plantDeadLetterDropped = false // a dead letter ends the task
 	plantRoleLeaseIgnored  = false // a role goes to another at once
 	plantEpochReused       = false // epochs start anew with each join
+	plantHealingUnchecked  = false // a cluster lets healing do whatever it decided
 )
 
 // decideHealing is the fleet's decision, or what a planted bug makes of it.

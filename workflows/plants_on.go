@@ -18,6 +18,7 @@ var (
 	plantDeadLetterDropped = planted == "dead-letter-dropped"
 	plantRoleLeaseIgnored  = planted == "role-lease-ignored"
 	plantEpochReused       = planted == "epoch-reused"
+	plantHealingUnchecked  = planted == "healing-overrides" || planted == "healing-takes-all"
 )
 
 // decideHealing is the fleet's decision with the planted bug.

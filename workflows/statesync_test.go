@@ -227,3 +227,26 @@ func TestClusterSyncsStates(t *testing.T) {
 	require.NoError(t, run.GetWorkflowError())
 	require.Equal(t, 30*time.Second, syncs[1].Sub(syncs[0]))
 }
+
+// A leader that writes while a sync is under way, or just after, is not kept waiting as if syncs did not help.
+func TestClusterSyncsSoonAfterChanges(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	var syncs []time.Time
+	run.OnWorkflow(contract.StateSyncWorkflow, mock.Anything, mock.Anything).Return(func(ctx workflow.Context, _ contract.SyncInput) (fleet.SyncReport, error) {
+		syncs = append(syncs, workflow.Now(ctx))
+		return fleet.SyncReport{}, nil
+	})
+	tell := func(digests ...string) {
+		run.SignalWorkflow(contract.StatesSignal, contract.StatesChanged{Hub: "h1", Digests: digests})
+	}
+	run.at(time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "a", "b")) })
+	run.at(10*time.Second, func() { tell("d1", "d2") })
+	run.at(11*time.Second, func() { tell("d1", "d3") })
+	run.at(20*time.Second, func() { tell("d3") })
+	run.at(time.Hour, func() { run.update(contract.DeleteUpdate, contract.DeleteRequest{Force: true}) })
+	run.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
+	require.NoError(t, run.GetWorkflowError())
+	require.Len(t, syncs, 2)
+	require.Equal(t, 6*time.Second, syncs[1].Sub(syncs[0]), "5 s after the change")
+}

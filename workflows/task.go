@@ -101,7 +101,7 @@ func (r *taskRun) loop(ctx workflow.Context) (contract.TaskState, error) {
 		if plantRunAgain {
 			spec.RetrySafety = fleet.Idempotent
 		}
-		next := fleet.Redeliver(&spec, r.in.TaskID, r.carry.Tally, report.End())
+		next := fleet.Redeliver(&spec, r.in.TaskID, r.carry.Tally, r.heedUnreceived(ctx, report.End()))
 		r.carry.Tally = next.Tally
 		if report.Begun {
 			r.carry.WaitingSince = workflow.Now(ctx) // an agent had it: what expires is the wait for the next
@@ -116,6 +116,14 @@ func (r *taskRun) loop(ctx workflow.Context) (contract.TaskState, error) {
 			return r.end(ctx, final, why)
 		}
 	}
+}
+
+// heedUnreceived keeps what earlier releases did with a task that no agent receives: they delivered it again and again.
+func (r *taskRun) heedUnreceived(ctx workflow.Context, end fleet.AttemptEnd) fleet.AttemptEnd {
+	if end.LastUnreceived(r.carry.Tally) && workflow.GetVersion(ctx, "not-received", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		end.NotReceived = false
+	}
+	return end
 }
 
 // named is a wait with a word about it for people who read the history.

@@ -308,6 +308,11 @@ Try in another terminal:
 `, "\n"), out.String())
 
 	out.Reset()
+	r.Temporal, r.OpenTemporal, r.Security = "192.0.2.1:7233", true, true
+	require.NoError(t, r.write(&out, "mainstay"))
+	require.Contains(t, out.String(), "Warning    others than this machine can reach Temporal on 192.0.2.1:7233, ")
+
+	out.Reset()
 	r.Agents, r.URL, r.DataDir, r.UIURL = nil, "http://127.0.0.1:9", "", ""
 	require.NoError(t, r.write(&out, "bin/mainstay"))
 	require.Contains(t, out.String(), "in memory, gone at the end")

@@ -143,7 +143,7 @@ func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, er
 		tracer = o.tracing.Provider().Tracer(tracerName)
 	}
 	api := httpapi.New(httpapi.Options{
-		Logger: o.logger, Tracer: tracer, Registry: registry, Version: version, Gate: apiGate(o.gate), Proxies: o.proxies, Metrics: o.metrics,
+		Logger: o.logger, Tracer: tracer, Registry: registry, Version: version, Gate: apiGate(o.gate, o.key), Proxies: o.proxies, Metrics: o.metrics,
 		Health: p.health(o.roles), Ready: answers,
 	})
 	if o.roles.worker {
@@ -245,8 +245,8 @@ func (p *controlPlane) stop() {
 	})
 }
 
-// listen opens the REST API's address; its error says what to do.
-func listen(address string) (net.Listener, error) {
+// listen opens the address that a flag has set for a part of the program; its error says what to do.
+func listen(part, address, flag string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)
 	if err == nil {
 		return listener, nil
@@ -255,7 +255,8 @@ func listen(address string) (net.Listener, error) {
 	if errors.As(err, &operation) {
 		err = operation.Err
 	}
-	return nil, fmt.Errorf("the REST API cannot listen on %s: %w\nStop the process that uses it, or choose another address with --http", address, err)
+	return nil, fmt.Errorf("%s cannot listen on %s: %w\n"+
+		"Stop the process that uses it, or choose another address with %s", part, address, err, flag)
 }
 
 // loopback reports whether only this machine can reach the listener.
@@ -279,7 +280,8 @@ func localURL(l net.Listener) string {
 // localHosts are the names of this machine to itself.
 var localHosts = []string{"localhost", "127.0.0.1", "::1"}
 
-// guardBrowsers keeps web pages that a person happens to visit from using the API: agents of `dev` run commands.
+// guardBrowsers keeps web pages that a person happens to visit from using the API or the Web UI: agents of `dev` run
+// commands.
 // Programs, which send no Origin, are not affected. hosts, unless nil, are the only host names that are served, so
 // that a page cannot get in by renaming its own host (DNS rebinding); and nothing that a proxy brings is, because security is
 // off then, and others may be behind it.

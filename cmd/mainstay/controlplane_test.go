@@ -150,13 +150,13 @@ func TestDevOptions(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 7, o.agents, "a flag that was not given does not win over the file")
 	require.Equal(t, "127.0.0.1:9000", o.http)
-	require.Zero(t, o.temporal.UIPort)
+	require.Empty(t, o.ui)
 	require.Equal(t, 7233, o.temporal.Port)
 	require.Len(t, o.clusters, 1)
 
 	o, err = (&devFlags{ui: "0", ephemeral: true, temporal: "localhost:0"}).options(config.Default(), given("ui", "temporal"))
 	require.NoError(t, err)
-	require.Equal(t, -1, o.temporal.UIPort, "a free port")
+	require.Equal(t, "127.0.0.1:0", o.ui, "a free port")
 	require.Equal(t, "127.0.0.1", o.temporal.Host)
 	require.Empty(t, o.dataDir)
 }

@@ -110,9 +110,7 @@ func (a *app) demo(ctx context.Context, path string, agents int, keep bool) erro
 	if err != nil {
 		return err
 	}
-	if d.temporal.UIURL() != "" {
-		result.UIURL = d.temporal.UIURL() + "/namespaces/" + d.temporal.Namespace() + "/workflows"
-	}
+	result.UIURL = d.ui.address() + "/namespaces/" + d.temporal.Namespace() + "/workflows"
 	if err := a.print(result, func() error { return result.write(a.stdout) }); err != nil {
 		return err
 	}
@@ -134,7 +132,8 @@ func (a *app) storyteller() io.Writer {
 // demoOptions is a `dev` beside any other: free ports, nothing on disk but logs, agents that run no commands.
 func demoOptions(folder string, agents int) devOptions {
 	return devOptions{
-		http: "127.0.0.1:0", temporal: devserver.Options{Host: "127.0.0.1", UIPort: -1}, agents: agents, slots: demoSlots,
+		http: "127.0.0.1:0", ui: "127.0.0.1:0", temporal: devserver.Options{Host: "127.0.0.1"},
+		agents: agents, slots: demoSlots,
 		hub: hubConfig(config.Default()), clusters: []fleet.ClusterConfig{{Name: devCluster}}, demoRoot: folder, open: true,
 	}
 }

@@ -66,7 +66,8 @@ func (a *app) demoHealing(ctx context.Context, keep bool) error {
 	}
 	defer func() { _ = os.RemoveAll(health) }()
 	d, err := a.startDev(ctx, devOptions{
-		http: "127.0.0.1:0", temporal: devserver.Options{Host: "127.0.0.1", UIPort: -1}, agents: healingDemoAgents, slots: demoSlots,
+		http: "127.0.0.1:0", ui: "127.0.0.1:0", temporal: devserver.Options{Host: "127.0.0.1"},
+		agents: healingDemoAgents, slots: demoSlots,
 		hub: hubConfig(config.Default()), healthFiles: health, quietAgents: true,
 		clusters: []fleet.ClusterConfig{{Name: devCluster, DesiredAgents: healingDemoAgents,
 			SelfHealing: fleet.HealingPolicy{Patience: fleet.Duration(3 * time.Second), CycleInterval: fleet.Duration(healingDemoCycle)}}},
@@ -90,10 +91,7 @@ func (a *app) demoHealing(ctx context.Context, keep bool) error {
 	if _, err := demo.client.call(ctx, http.MethodPatch, pathOf(clustersPath, devCluster), 0, scaling, nil); err != nil {
 		return err
 	}
-	report := healingDemoReport{}
-	if d.temporal.UIURL() != "" {
-		report.UIURL = d.temporal.UIURL() + "/namespaces/" + d.temporal.Namespace() + "/workflows"
-	}
+	report := healingDemoReport{UIURL: d.ui.address() + "/namespaces/" + d.temporal.Namespace() + "/workflows"}
 	if err := demo.run(ctx, health); err != nil {
 		return err
 	}

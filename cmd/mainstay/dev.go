@@ -38,8 +38,9 @@ func (a *app) devCommand() *cobra.Command {
 		Long: `Run everything on this machine: an embedded Temporal with its Web UI, hub, gateway and worker in this process, and
 agents as processes of their own, which are started again when they die.
 
-The agents run commands (task type exec) because the API is reachable from this machine only. When others can reach it too,
-or an admin token is set, every request needs a token: docs/SECURITY.md.
+The agents run commands (task type exec) because only this machine can reach the API, Temporal and its Web UI. When others
+can reach one of them too, or an admin token is set, every request to the API and the Web UI needs a token, and agents run
+commands only with --allow-exec. Temporal itself asks for no token: docs/SECURITY.md.
 
 Ctrl-C stops all; a second one stops at once. If this process is killed, its agents live on for a minute and are taken
 over by the next "mainstay dev" on the same data directory.`,
@@ -73,7 +74,8 @@ over by the next "mainstay dev" on the same data directory.`,
 	flags.BoolVar(&f.acceptOldData, "accept-old-data", false, "start on the data of another version although its open workflows cannot go on")
 	flags.IntVar(&f.agents, "agents", defaults.Dev.Agents, "agents to run, 0 to 100")
 	flags.IntVar(&f.slots, "slots", defaults.Dev.Slots, "tasks that each agent runs at a time")
-	flags.BoolVar(&f.allowExec, "allow-exec", false, "let agents run commands although others than this machine can reach the API")
+	flags.BoolVar(&f.allowExec, "allow-exec", false,
+		"let agents run commands although others than this machine can reach the API, Temporal or its Web UI")
 	flags.StringVar(&f.durability, "durability", string(defaults.Dev.Durability), "what acknowledged tasks survive: process (a crash of the program) or power (a power loss too)")
 	f.security.addTo(flags)
 	flags.StringVar(&f.configFile, "config", "", "configuration file; flags win over it")
@@ -124,6 +126,9 @@ func (f *devFlags) options(c *config.Config, changed func(string) bool) (devOpti
 		security: c.Security,
 	}
 	var err error
+	if o.ui, err = uiListen(c); err != nil {
+		return devOptions{}, err
+	}
 	o.temporal, err = temporalOptions(c)
 	o.temporal.AcceptOldData = f.acceptOldData
 	return o, err
@@ -147,19 +152,19 @@ func temporalOptions(c *config.Config) (devserver.Options, error) {
 	if o.Host, o.Port, err = splitIP("--temporal", c.Dev.Temporal); err != nil {
 		return o, err
 	}
-	if c.Dev.UI == "" {
-		return o, nil
-	}
-	if o.UIHost, o.UIPort, err = splitIP("--ui", c.Dev.UI); err != nil {
-		return o, err
-	}
-	if o.UIPort == 0 {
-		o.UIPort = -1 // devserver's word for a free port
-	}
 	return o, nil
 }
 
-// splitIP reads host:port where the embedded Temporal needs an IP address.
+// uiListen is the address of the Web UI; empty: none.
+func uiListen(c *config.Config) (string, error) {
+	if c.Dev.UI == "" {
+		return "", nil
+	}
+	host, port, err := splitIP("--ui", c.Dev.UI)
+	return net.JoinHostPort(host, strconv.Itoa(port)), err
+}
+
+// splitIP reads host:port where the host is an IP address.
 func splitIP(flag, address string) (string, int, error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {

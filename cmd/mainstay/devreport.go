@@ -26,7 +26,8 @@ type devReport struct {
 	// AdminTokenFile and JoinTokenFile are where the tokens are that `dev` has made.
 	AdminTokenFile string `json:"admin_token_file,omitempty"`
 	JoinTokenFile  string `json:"join_token_file,omitempty"`
-	ExposedUI      bool   `json:"ui_open_to_others,omitempty"`
+	// OpenTemporal: others than this machine can reach Temporal, which asks nobody who they are.
+	OpenTemporal bool `json:"temporal_open_to_others,omitempty"`
 }
 
 type devAgent struct {
@@ -36,10 +37,11 @@ type devAgent struct {
 
 func (d *devRun) report() devReport {
 	r := devReport{
-		URL: d.url, DocsURL: d.url + "/docs", UIURL: d.temporal.UIURL(), Temporal: d.temporal.Address(), Namespace: d.temporal.Namespace(),
+		URL: d.url, DocsURL: d.url + "/docs", UIURL: d.ui.address(),
+		Temporal: d.temporal.Address(), Namespace: d.temporal.Namespace(),
 		Logs: filepath.Join(d.dir, "logs"), Hub: d.hubID, Cluster: devCluster, Agents: []devAgent{}, Slots: d.slots, Exec: d.exec,
 	}
-	r.Security, r.ExposedUI = d.tokens.admin != "", d.exposedUI
+	r.Security, r.OpenTemporal = d.tokens.admin != "", !onlyHere(d.temporal.Address())
 	r.AdminTokenFile, r.JoinTokenFile = d.madeToken(adminTokenName, d.tokens.admin), d.madeToken(joinTokenName, d.tokens.join)
 	if !d.temporary {
 		r.DataDir = d.dir

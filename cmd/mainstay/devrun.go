@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +22,6 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/hub"
-	"mainstay.dev/mainstay/page"
 	"mainstay.dev/mainstay/telemetry"
 )
 
@@ -38,6 +38,7 @@ const (
 // devOptions are what one machine runs.
 type devOptions struct {
 	http         string // host:port
+	ui           string // host:port; empty: no Web UI
 	temporal     devserver.Options
 	dataDir      string // empty: memory, and a temporary folder for the rest
 	agents       int
@@ -46,7 +47,7 @@ type devOptions struct {
 	tokenKeyFile string // empty: as hubID
 	hub          hub.Config
 	clusters     []fleet.ClusterConfig
-	allowExec    bool // although others can reach the API
+	allowExec    bool // although others can reach the API, Temporal or its Web UI
 	security     config.Security
 	open         bool   // without security whatever the environment says: the demo, on this machine alone
 	demoRoot     string // folder for the agents' demo handlers; empty: none
@@ -63,9 +64,10 @@ type devRun struct {
 	slots     int
 	exec      bool
 	tokens    firstTokens // of who may use it; empty: security is off
-	exposedUI bool        // others can reach Temporal's Web UI
+	exposed   []string    // what others than this machine can reach, as part and address
 	ids       []string
 	temporal  *devserver.Server
+	ui        *webUI // nil: none
 	client    client.Client
 	registry  *prometheus.Registry
 	tracing   *telemetry.Tracing
@@ -79,29 +81,34 @@ type devRun struct {
 
 // startDev starts everything, or nothing: what it has started when it fails, it stops.
 func (a *app) startDev(ctx context.Context, o devOptions) (_ *devRun, err error) {
-	listener, err := listen(o.http)
+	listener, err := listen("the REST API", o.http, "--http")
 	if err != nil {
 		return nil, err
 	}
-	d := &devRun{url: localURL(listener), slots: o.slots, exec: o.demoRoot == "" && (o.allowExec || loopback(listener)), ids: agentIDs(o.agents)}
+	d := &devRun{url: localURL(listener), slots: o.slots, ids: agentIDs(o.agents)}
 	defer func() {
 		if err != nil {
 			_ = listener.Close()
 			d.stop()
 		}
 	}()
+	if o.ui != "" {
+		if d.ui, err = listenUI(o.ui); err != nil {
+			return nil, err
+		}
+	}
+	d.exposed = o.exposed(listener, d.ui)
+	d.exec = o.demoRoot == "" && (o.allowExec || len(d.exposed) == 0)
 	if !d.exec && o.agents > 0 && o.demoRoot == "" {
-		return nil, usageError("others than this machine can reach %s, and could run any command through the agents: add --allow-exec if you want that, else --agents 0", o.http)
+		return nil, usageError("others than this machine can reach %s, and could run any command through the agents: "+
+			"add --allow-exec if you want that, else --agents 0, or listen on 127.0.0.1", strings.Join(d.exposed, " and "))
 	}
 	if err := d.prepareDir(o.dataDir); err != nil {
 		return nil, err
 	}
 	log := newLogger(d.log, zapcore.InfoLevel, false)
-	if err := d.takeTokens(o, listener, a.getenv); err != nil {
+	if err := d.takeTokens(o, a.getenv); err != nil {
 		return nil, err
-	}
-	if d.tokens.admin == "" { // the Web UI's frame has no session, so it could only show that it may show nothing
-		o.temporal.Strip = d.url + page.Strip
 	}
 	if d.tracing, err = a.tracing(ctx); err != nil {
 		return nil, err
@@ -117,6 +124,9 @@ func (a *app) startDev(ctx context.Context, o devOptions) (_ *devRun, err error)
 		return nil, err
 	}
 	if d.plane, err = startControlPlane(ctx, plane); err != nil {
+		return nil, err
+	}
+	if err := d.startUI(plane); err != nil {
 		return nil, err
 	}
 	if err := d.startAgents(ctx, a, o); err != nil {
@@ -190,7 +200,7 @@ func (d *devRun) startTemporal(ctx context.Context, o devOptions, log *zap.Logge
 func (d *devRun) planeOptions(o devOptions, listener net.Listener, log *zap.Logger, getenv func(string) string) (planeOptions, error) {
 	p := planeOptions{
 		temporal: d.client, namespace: d.temporal.Namespace(), logger: log, roles: allRoles, hubID: o.hubID, hub: o.hub,
-		clusters: o.clusters, listener: listener, page: devPage(d.temporal),
+		clusters: o.clusters, listener: listener, page: devPage(d.ui.address(), d.temporal.Namespace()),
 		registry: d.registry, tracing: d.tracing,
 	}
 	if loopback(listener) {
@@ -303,6 +313,7 @@ func (d *devRun) awaitAgents(ctx context.Context) bool {
 func (d *devRun) stop() {
 	d.stopping.Do(func() {
 		d.stopAgents()
+		d.ui.stop()
 		if d.plane != nil {
 			d.plane.stop()
 		}

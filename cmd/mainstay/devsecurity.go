@@ -4,12 +4,27 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
+// exposed lists what others than this machine can reach, as part and address.
+func (o *devOptions) exposed(listener net.Listener, ui *webUI) (parts []string) {
+	if !loopback(listener) {
+		parts = append(parts, "the REST API on "+o.http)
+	}
+	if address := net.JoinHostPort(o.temporal.Host, strconv.Itoa(o.temporal.Port)); !onlyHere(address) {
+		parts = append(parts, "Temporal on "+address)
+	}
+	if ui != nil && !loopback(ui.listener) {
+		parts = append(parts, "Temporal's Web UI on "+o.ui)
+	}
+	return parts
+}
+
 // takeTokens decides whether `dev` asks who one is: unless all that it serves is for this machine alone and no token is set.
 // Then there are tokens.
-func (d *devRun) takeTokens(o devOptions, listener net.Listener, getenv func(string) string) error {
+func (d *devRun) takeTokens(o devOptions, getenv func(string) string) error {
 	if o.open {
 		return nil
 	}
@@ -17,8 +32,7 @@ func (d *devRun) takeTokens(o devOptions, listener net.Listener, getenv func(str
 	if err != nil {
 		return err
 	}
-	d.exposedUI = o.temporal.UIPort != 0 && !onlyHere(o.temporal.UIHost)
-	if given.admin == "" && loopback(listener) && onlyHere(o.temporal.Host) && !d.exposedUI {
+	if given.admin == "" && len(d.exposed) == 0 {
 		return nil
 	}
 	d.tokens, err = keptTokens(d.dir, given)
@@ -60,7 +74,8 @@ func (r *devReport) writeSecurity(row func(name, text string)) {
 	default:
 		row("Security", "on, with the admin token that was given")
 	}
-	if r.ExposedUI {
-		row("", "Temporal's Web UI asks nobody who they are: others can reach it, and see and stop everything")
+	if r.OpenTemporal {
+		row("Warning", "others than this machine can reach Temporal on "+r.Temporal+", and it asks nobody who they are:")
+		row("", "they can see, stop and start everything, and run commands on the agents")
 	}
 }

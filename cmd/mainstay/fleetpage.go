@@ -7,7 +7,6 @@ import (
 	"net/url"
 
 	"mainstay.dev/mainstay/access"
-	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
@@ -57,9 +56,9 @@ func glance(ctx context.Context, g *gateway.Gateway) (page.Glance, error) {
 }
 
 // devPage is the fleet page of `dev`: it links to the Web UI of the embedded Temporal, which may show it in a frame.
-func devPage(temporal *devserver.Server) page.Options {
-	o := page.Options{TemporalUI: temporal.UIURL(), Namespace: temporal.Namespace()}
-	if u, err := url.Parse(temporal.UIURL()); err == nil && u.Host != "" {
+func devPage(ui, namespace string) page.Options {
+	o := page.Options{TemporalUI: ui, Namespace: namespace}
+	if u, err := url.Parse(ui); err == nil && u.Host != "" {
 		o.Framers = localOrigins(u)
 	}
 	return o

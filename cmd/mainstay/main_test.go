@@ -125,8 +125,16 @@ func TestUsageErrorsEndWithCode2(t *testing.T) {
 		"dev durability":            {[]string{"dev", "--durability", "eternal"}, "durability"},
 		"dev temporal":              {[]string{"dev", "--temporal", "0.0.0.0:7233"}, "--temporal: the host must be one IP address"},
 		"dev exec for all":          {[]string{"dev", "--ephemeral", "--http", "0.0.0.0:0"}, "add --allow-exec"},
-		"demo agents":               {[]string{"demo", "--agents", "0"}, "--agents must be 1 to 100"},
-		"demo folder":               {[]string{"demo", "--path", "/no/such"}, "--path"},
+		"dev exec and Temporal": {
+			[]string{"dev", "--ephemeral", "--http", "127.0.0.1:0", "--ui", "off", "--temporal", "192.0.2.1:7233"},
+			"can reach Temporal on 192.0.2.1:7233, and could run any command through the agents: add --allow-exec",
+		},
+		"dev exec and the Web UI": {
+			[]string{"dev", "--ephemeral", "--http", "127.0.0.1:0", "--ui", "0.0.0.0:0", "--temporal", "127.0.0.1:0"},
+			"others than this machine can reach Temporal's Web UI on 0.0.0.0:0, and could run any command",
+		},
+		"demo agents": {[]string{"demo", "--agents", "0"}, "--agents must be 1 to 100"},
+		"demo folder": {[]string{"demo", "--path", "/no/such"}, "--path"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

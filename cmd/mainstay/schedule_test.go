@@ -11,8 +11,8 @@ import (
 const scheduleJSON = `{"name":"nightly","cron":"0 3 * * 1-5","time_zone":"Europe/Berlin","overlap":"skip","catchup_window":"1h0m0s",
 "task":{"type":"exec","cluster":"default"},"paused":false,"note":"the\u001b[2J backup","next_times":["2026-11-24T02:00:00Z","2026-11-25T02:00:00Z"],
 "recent_runs":[
-{"task_id":"nightly-20261121t020000z","status":"running","scheduled_at":"2026-11-21T02:00:00Z","fired_at":"2026-11-21T11:59:00Z"},
-{"task_id":"nightly-20261120t020000z","status":"not_submitted","why":"there is no cluster default any more","scheduled_at":"2026-11-20T02:00:00Z","fired_at":"2026-11-20T02:00:00Z","closed_at":"2026-11-20T02:00:01Z"}],
+{"task_id":"nightly@20261121t020000z","status":"running","scheduled_at":"2026-11-21T02:00:00Z","fired_at":"2026-11-21T11:59:00Z"},
+{"task_id":"nightly@20261120t020000z","status":"not_submitted","why":"there is no cluster default any more","scheduled_at":"2026-11-20T02:00:00Z","fired_at":"2026-11-20T02:00:00Z","closed_at":"2026-11-20T02:00:01Z"}],
 "counts":{"fired":2,"skipped_overlap":1,"missed_catchup_window":0}}`
 
 func TestScheduleCreate(t *testing.T) {
@@ -58,18 +58,18 @@ func TestScheduleCreate(t *testing.T) {
 func TestSchedules(t *testing.T) {
 	t.Parallel()
 	f := newFakeAPI(t, map[string]answer{
-		"GET /api/v1/agents/schedules": {200, `{"schedules":[{"name":"nightly","cron":"0 3 * * *","type":"exec","cluster":"default","paused":false,"next_time":"2026-11-22T03:00:00Z","last_time":"2026-11-21T11:00:00Z","last_task_id":"nightly-20261121t030000z"},
+		"GET /api/v1/agents/schedules": {200, `{"schedules":[{"name":"nightly","cron":"0 3 * * *","type":"exec","cluster":"default","paused":false,"next_time":"2026-11-22T03:00:00Z","last_time":"2026-11-21T11:00:00Z","last_task_id":"nightly@20261121t030000z"},
 			{"name":"poll","interval":"30s","type":"poll","cluster":"studio","paused":true}]}`},
 		"GET /api/v1/agents/schedules/nightly":          {200, scheduleJSON},
 		"POST /api/v1/agents/schedules/nightly/pause":   {200, scheduleJSON},
 		"POST /api/v1/agents/schedules/nightly/resume":  {200, scheduleJSON},
-		"POST /api/v1/agents/schedules/nightly/trigger": {202, `{"name":"nightly","task_id":"nightly-20261121t120000z"}`},
+		"POST /api/v1/agents/schedules/nightly/trigger": {202, `{"name":"nightly","task_id":"nightly@20261121t120000z"}`},
 		"DELETE /api/v1/agents/schedules/nightly":       {204, ""},
 	})
 	for _, c := range []struct{ args, wants string }{
 		{"schedule list --cluster default", `
 SCHEDULE  WHEN             TYPE  CLUSTER  STATE   NEXT    LAST     LAST TASK
-nightly   0 3 * * * (UTC)  exec  default  active  in 15h  60m ago  nightly-20261121t030000z
+nightly   0 3 * * * (UTC)  exec  default  active  in 15h  60m ago  nightly@20261121t030000z
 poll      every 30s        poll  studio   paused  -       -
 `},
 		{"schedule get nightly", `
@@ -84,12 +84,12 @@ Next            2026-11-24T02:00:00Z, 2026-11-25T02:00:00Z
 Fired           2 times, 1 skipped because the last task had not ended
 
 TASK                      STATUS         FOR                   FIRED    TOOK  WHY
-nightly-20261121t020000z  running        2026-11-21T02:00:00Z  60s ago  -
-nightly-20261120t020000z  not_submitted  2026-11-20T02:00:00Z  34h ago  1.0s  there is no cluster default any more
+nightly@20261121t020000z  running        2026-11-21T02:00:00Z  60s ago  -
+nightly@20261120t020000z  not_submitted  2026-11-20T02:00:00Z  34h ago  1.0s  there is no cluster default any more
 `},
 		{"schedule pause nightly --reason holiday", "\nSchedule nightly is paused. Resume it with: mainstay schedule resume nightly\n"},
 		{"schedule resume nightly", "\nSchedule nightly goes on. See its next times with: mainstay schedule get nightly\n"},
-		{"schedule trigger nightly --overlap allow_all", "\nSchedule nightly makes task nightly-20261121t120000z. See it with: mainstay task get nightly-20261121t120000z\n"},
+		{"schedule trigger nightly --overlap allow_all", "\nSchedule nightly makes task nightly@20261121t120000z. See it with: mainstay task get nightly@20261121t120000z\n"},
 		{"schedule delete nightly", "\nSchedule nightly is deleted. The tasks that it has made go on.\n"},
 		{"schedule delete nightly -o json", "\n{\n  \"deleted\": \"nightly\"\n}\n"},
 	} {

@@ -33,7 +33,7 @@ func (a *app) scheduleCreateCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "create NAME (--cron SPEC | --every DURATION) [flags] [-- COMMAND ARGUMENT…]",
 		Short: "Make a schedule",
-		Long: `Make a schedule. Each time is one task, whose id is the schedule's name and the time, such as nightly-20261121t030000z.
+		Long: `Make a schedule. Each time is one task, whose id is the schedule's name, @ and the time, such as nightly@20261121t030000z.
 
 What stands after "--" is run as a command by an agent that allows it, as with "mainstay task submit".`,
 		Example: `  mainstay schedule create nightly --cron "0 3 * * *" --time-zone Europe/Berlin -- ./backup.sh

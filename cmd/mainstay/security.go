@@ -15,6 +15,7 @@ import (
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/hub"
 )
 
 // Environment of the control plane's security. joinTokenEnv is read by agents too.
@@ -156,14 +157,14 @@ func newGate(s config.Security, t firstTokens, key []byte, temporal client.Clien
 	}
 	return guard.New(guard.Options{
 		Tokens: guard.FromTemporal(temporal), Logger: log.Named("guard"), AdminToken: t.admin, JoinToken: t.join, SessionKey: key, Certificates: certificates,
-		Rate: s.RateLimit, Burst: s.RateBurst, Audit: audit,
+		Rate: s.RateLimit, Burst: s.RateBurst, Audit: audit, Sessions: hub.SessionsOf(key),
 	}), audit, nil
 }
 
-// apiGate keeps a nil gate from becoming an interface that is not nil.
-func apiGate(g *guard.Gate) httpapi.Gate {
+// apiGate is the gate of the API; g is nil while security is off.
+func apiGate(g *guard.Gate, key []byte) httpapi.Gate {
 	if g == nil {
-		return nil
+		return guard.Unlocked{Sessions: hub.SessionsOf(key)}
 	}
 	return g
 }
@@ -201,13 +202,10 @@ const (
 	joinTokenName  = "join-token"
 )
 
-// onlyHere reports whether an address that the embedded Temporal or its UI listens on is of this machine alone.
-func onlyHere(host string) bool {
-	if host == "" || host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
+// onlyHere reports whether the IP address with a port that the embedded Temporal listens on is of this machine alone.
+func onlyHere(address string) bool {
+	host, _, _ := net.SplitHostPort(address)
+	return net.ParseIP(host).IsLoopback()
 }
 
 var errNoTLSInDev = errors.New("dev speaks plain http: use `mainstay serve` for https, or put a proxy that speaks it before dev (security.tls_cert)")

@@ -104,7 +104,7 @@ func (a *app) serve(ctx context.Context, s serving) error {
 	if s.http == "" {
 		s.http = settings.HTTP.Listen
 	}
-	if o.listener, err = listen(s.http); err != nil {
+	if o.listener, err = listen("the REST API", s.http, "--http"); err != nil {
 		return err
 	}
 	defer func() { _ = o.listener.Close() }()

@@ -75,7 +75,7 @@ what it writes comes out here as if it had run here; what becomes of the task is
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&s.request.ID, "id", "", "id of the task (default: one is made); the same id again is the same task")
+	flags.StringVar(&s.request.ID, "id", "", "id of the task (default: one is made); the same id again is the same task of its tenant")
 	flags.StringVar(&s.request.IdempotencyKey, "idempotency-key", "", "the same key again is the same task")
 	flags.StringVar(&s.startAt, "start-at", "", "when it may begin: a time such as 2026-12-24T18:00:00Z, or +10m from now (default at once)")
 	s.taskFlags(command)

@@ -17,7 +17,7 @@ type CloudEvent struct {
 	ID              string          `json:"id" doc:"The same event has the same id, however often and by whichever gateway it is told."`
 	Source          string          `json:"source" doc:"The cluster that it is of, as a path of this API."`
 	Type            fleet.EventType `json:"type" example:"dev.mainstay.agent.lost"`
-	Subject         string          `json:"subject,omitempty" example:"agents/agent-1" doc:"What it is about: agents/…, tasks/…, failovers/…, drains/… or lanes/…"`
+	Subject         string          `json:"subject,omitempty" example:"agents/agent-1" doc:"What it is about: agents/…, tasks/…, failovers/…, drains/…, schedules/… or lanes/…"`
 	Time            time.Time       `json:"time"`
 	DataContentType string          `json:"datacontenttype" enum:"application/json"`
 	Data            fleet.EventData `json:"data"`
@@ -58,7 +58,7 @@ func subjectOf(e *fleet.Event) string {
 		return "tasks/" + e.TaskID
 	case (what == "lane" || what == "healing") && e.Lane != "":
 		return "lanes/" + e.Lane
-	case e.ID != "" && (what == "failover" || what == "drain"):
+	case e.ID != "" && (what == "failover" || what == "drain" || what == "schedule"):
 		return what + "s/" + e.ID
 	case e.AgentID != "":
 		return "agents/" + e.AgentID

@@ -158,6 +158,7 @@ func TestCloudEvent(t *testing.T) {
 		"agents/a-1":          {Type: fleet.EventAgentLost, EventData: fleet.EventData{AgentID: "a-1", ID: "x"}},
 		"tasks/t-1":           {Type: fleet.EventTaskRunning, EventData: fleet.EventData{TaskID: "t-1", AgentID: "a-1"}},
 		"failovers/c:a-1:1":   {Type: fleet.EventFailoverEnded, EventData: fleet.EventData{ID: "c:a-1:1", AgentID: "a-1"}},
+		"schedules/acme:n":    {Type: fleet.EventScheduleFailed, EventData: fleet.EventData{ID: "acme:n"}},
 		"drains/c:d-1":        {Type: fleet.EventDrainStarted, EventData: fleet.EventData{ID: "c:d-1"}},
 		"lanes/cap/gpu":       {Type: fleet.EventLanePaused, EventData: fleet.EventData{Lane: "cap/gpu"}},
 		"":                    {Type: fleet.EventGap},

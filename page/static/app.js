@@ -175,7 +175,7 @@ function changed() {
   soon ||= setTimeout(() => { soon = 0; read(); }, Math.max(quickest, lastRead + apart - Date.now()));
 }
 
-const always = "agent,leader,shard,failover,drain,healing,scaling,state_sync,cluster,lane,brake,task.review,task.dead_letter,task.failed,task.expired";
+const always = "agent,leader,shard,failover,drain,healing,scaling,state_sync,schedule,cluster,lane,brake,task.review,task.dead_letter,task.failed,task.expired";
 let stream = { types: "", stop() {} };
 
 /** listen follows the events that the view needs: those of all tasks only where tasks are shown. */

@@ -5,8 +5,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 )
@@ -111,6 +113,7 @@ func TestWebUIHasNoStripWhereTokensAreAsked(t *testing.T) {
 		f := newFleetOf(t, *start, nil)
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.UIURL+"/api/v1/settings", nil)
 		require.NoError(t, err)
+		request.Header.Set("Authorization", "Bearer "+f.token)
 		response, err := http.DefaultClient.Do(request)
 		require.NoError(t, err)
 		var settings struct{ CustomUI struct{ Enabled bool } }
@@ -118,6 +121,21 @@ func TestWebUIHasNoStripWhereTokensAreAsked(t *testing.T) {
 		require.NoError(t, response.Body.Close())
 		require.Equal(t, has, settings.CustomUI.Enabled)
 	}
+}
+
+// TestWebUIAsksForAnAdmin opens the Web UI as nobody, who is sent to sign in, and then with that session on another port.
+func TestWebUIAsksForAnAdmin(t *testing.T) {
+	t.Parallel()
+	f := newFleetOf(t, theSecuredDev, nil)
+	p := openTab(t, f.UIURL, "")
+	p.expects("status of 401")
+	p.expects(strings.TrimPrefix(f.UIURL, "http://")) // the Web UI's own complaints are not ours
+	require.Equal(t, f.URL+"/", p.text("location.href"))
+	p.signIn(f.token)
+	p.shows(f.cluster)
+	p.do(chromedp.Navigate(f.UIURL + "/namespaces/default/workflows"))
+	p.until("its workflows are there", `document.body.innerText.includes("cluster/`+f.cluster+`")`)
+	p.shoot("web-ui-secured")
 }
 
 type newToken struct {

@@ -35,6 +35,7 @@ type agentSpec struct {
 // work is the payload of every task.
 type work struct {
 	MS    int    `json:"ms"`             // how long the handler works
+	Tree  bool   `json:"tree,omitempty"` // it is a command with child processes
 	Fail  string `json:"fail,omitempty"` // failFirst, failAlways or nothing
 	Nonce string `json:"nonce"`          // comes back in the result
 }
@@ -86,7 +87,7 @@ func runAgent(text string) {
 }
 
 func workAsAgent(spec agentSpec) error {
-	out, err := openLedger(spec.Ledger)
+	out, err := openLedger(spec.Ledger, os.O_SYNC)
 	if err != nil {
 		return err
 	}
@@ -99,6 +100,7 @@ func workAsAgent(spec agentSpec) error {
 		return err
 	}
 	a.Handle("work", w.handle)
+	a.Handle(agent.ExecType, w.handleExec)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	ended := make(chan struct{})
@@ -143,6 +145,20 @@ func (w *worker) event(e agent.Event) {
 }
 
 func (w *worker) handle(ctx context.Context, t *agent.Task) (any, error) {
+	return w.attempt(ctx, t, func(todo work) error {
+		timer := time.NewTimer(time.Duration(todo.MS) * time.Millisecond)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+}
+
+// attempt does the work of an attempt and writes down when it began and ended.
+func (w *worker) attempt(ctx context.Context, t *agent.Task, do func(work) error) (any, error) {
 	var todo work
 	if err := t.Decode(&todo); err != nil {
 		return nil, err
@@ -155,13 +171,9 @@ func (w *worker) handle(ctx context.Context, t *agent.Task) (any, error) {
 	end := func(how string) {
 		w.out.write(line{Kind: lineEnd, Agent: w.spec.ID, Task: t.ID, Attempt: t.Attempt, Note: how})
 	}
-	timer := time.NewTimer(time.Duration(todo.MS) * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+	if err := do(todo); err != nil {
 		end("stopped")
-		return nil, context.Cause(ctx)
+		return nil, err
 	}
 	if w.fails(t, todo) {
 		end("failed")

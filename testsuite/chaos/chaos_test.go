@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -105,19 +106,19 @@ seed %d, %s of faults, %d agents, 2 control plane processes
 %stasks acknowledged %d of %d (%d submissions without an answer): %s
 lost %d · double begins %d · fenced overlaps %d · leaders at once %d · epoch faults %d · result faults %d · drain faults %d (of %d drains, %d with nothing else broken) · healing faults %d
 %s
-begins %d · results accepted %d · stale results rejected %d by agents' own late reports, %d of %d replayed (counted: %.0f)
+begins %d, %d processes of commands · results accepted %d · stale results rejected %d by agents' own late reports, %d of %d replayed (counted: %.0f)
 results delivered twice %d · assignments delivered twice %d · dead letters retried %d
 fenced work after SIGCONT ran on for %s at most · epochs watched %d times
 agent SIGKILL to the next begin elsewhere, idempotent work: %s; with the control plane killed too: %s
 fleet converged %.1f s after the last fault (limit %s), tasks settled after %.1f s (limit %s), all slots back after %.1f s more`,
 		*flagSeed, *flagDuration, *flagAgents, x.report(), v.acknowledged, len(jobs), unsure, outcomes(v.outcomes),
 		v.lost, v.doubleBegins, v.overlaps, v.leaderOverlaps, v.epochFaults, v.resultFaults, v.drainFaults, len(x.drains), calm(x.drains), v.healingFaults, v.healingLine(e),
-		len(attemptsOf(lines)), v.accepted, v.stale, refused, refused+accepted, stale,
+		len(attemptsOf(lines)), v.leaves, v.accepted, v.stale, refused, refused+accepted, stale,
 		doubled, repeated, letters, v.afterThaw.Round(time.Millisecond), watch.looks,
 		spread(quiet), spread(troubled),
 		fleetTime.Seconds(), convergeLimit(tm), settleTime.Seconds(), settleLimit, slotsTime.Seconds())
 	if len(v.problems) > 0 || open > 0 || t.Failed() {
-		keep(t, in)
+		keep(t, in, e)
 	}
 	require.Empty(t, v.problems)
 	require.Zero(t, open)
@@ -228,7 +229,7 @@ func (in *installation) checkDeadLetters(t testing.TB, jobs []*job) int {
 		require.Equal(t, 2, failed, "the dead letter %s keeps its attempts and why each failed: %+v", j.id, j.task)
 		require.NotEmpty(t, j.task.Why)
 	}
-	mended, err := openLedger(mendedPath(in.book.path))
+	mended, err := openLedger(mendedPath(in.book.path), os.O_SYNC)
 	require.NoError(t, err)
 	require.NoError(t, mended.file.Close())
 	for _, j := range letters {

@@ -5,6 +5,7 @@ package chaos
 import (
 	"context"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -71,7 +72,7 @@ func (x *injector) drainAgent(ctx context.Context, m *member, f fault) {
 		x.drains = append(x.drains, d)
 		x.mu.Unlock()
 	}
-	x.endMaintenance(ctx, path)
+	x.endMaintenance(ctx, m)
 	x.awaitStatus(ctx, m, path, fleet.AgentOnline)
 }
 
@@ -97,14 +98,52 @@ func (x *injector) ask(ctx context.Context, path string, body any) {
 	}
 }
 
-// endMaintenance asks until it is taken: while a drain is under way, its end would put the agent into maintenance again.
-func (x *injector) endMaintenance(ctx context.Context, path string) {
+// endMaintenance asks until it is taken, after the drains that the driver asked for: the end of one that is under way would put
+// the agent into maintenance again.
+func (x *injector) endMaintenance(ctx context.Context, m *member) {
+	x.awaitDrains(ctx, m)
 	for i := 0; ; i++ {
-		status, err := x.in.call(i, http.MethodPost, path+"/maintenance", map[string]any{"enabled": false}, nil)
+		status, err := x.in.call(i, http.MethodPost, "/api/v1/agents/"+m.id+"/maintenance", map[string]any{"enabled": false}, nil)
 		if err == nil && status < 300 || !pause(ctx, 100*time.Millisecond) {
 			return
 		}
 	}
+}
+
+// awaitDrains waits until no drain of the agent is under way that the driver asked for. There are two where the first answer
+// was lost, and one may begin late, while the agent is in maintenance for healing's sake.
+func (x *injector) awaitDrains(ctx context.Context, m *member) {
+	const look = 100 * time.Millisecond
+	const listed = 2 * time.Second // a drain appears within about a second of its start
+	var open []fleet.DrainRecord
+	quiet := time.Duration(0)
+	for i, left := 0, exitLimit; left > 0; i++ {
+		var answer struct {
+			Drains []fleet.DrainRecord `json:"drains"`
+		}
+		status, err := x.in.call(i, http.MethodGet, "/api/v1/agents/drains?page_size=50&cluster="+m.cluster, nil, &answer)
+		answered := err == nil && status == http.StatusOK
+		open = slices.DeleteFunc(answer.Drains, func(d fleet.DrainRecord) bool {
+			readable := len(d.Agents) > 0
+			return d.Status != fleet.DrainRunning || readable && (d.Reason != "chaos" || d.Agents[0].AgentID != m.id)
+		})
+		switch {
+		case len(open) > 0:
+			quiet = 0
+		case answered:
+			quiet += look
+		}
+		if quiet >= listed {
+			return
+		}
+		if answered && x.breaking.Load() == 0 {
+			left -= look
+		}
+		if !pause(ctx, look) {
+			return
+		}
+	}
+	x.t.Errorf("drains of agent %s do not end: %+v", m.id, open)
 }
 
 // awaitStatus waits until the API shows an agent so; only time in which the control plane was whole counts.
@@ -142,7 +181,7 @@ func drainedAgent(t *testing.T, g *stage) []string {
 	g.submit(g.ctx, late, 0)
 	_, began := g.await(2*time.Second, func(l line) bool { return l.Kind == lineBegin && l.Task == late.id })
 	d.to = monotonic()
-	x.endMaintenance(g.ctx, "/api/v1/agents/"+m.id)
+	x.endMaintenance(g.ctx, m)
 	g.settle(g.ctx, g.jobs, 20*time.Second)
 	lines, err := g.book.read()
 	if err != nil {

@@ -102,6 +102,17 @@ func (w *fleetWatch) newest(id string) *agentLook {
 	return w.looks[len(w.looks)-1].of(id)
 }
 
+// answered reports whether the API has shown all agents within this time.
+func (w *fleetWatch) answered(within time.Duration) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.looks) == 0 {
+		return false
+	}
+	last := &w.looks[len(w.looks)-1]
+	return len(last.agents) > 0 && time.Duration(monotonic()-last.at) < within
+}
+
 func (w *fleetWatch) all() []fleetLook {
 	w.mu.Lock()
 	defer w.mu.Unlock()

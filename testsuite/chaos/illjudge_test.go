@@ -48,6 +48,12 @@ func (s *illStory) act(at int, agent string, kind fleet.HealingType) *illStory {
 	return s
 }
 
+// refused has the cluster refuse the newest decision of healing.
+func (s *illStory) refused() *illStory {
+	s.actions[0].Status = fleet.HealingSkipped
+	return s
+}
+
 func (s *illStory) treated(at int) *illStory {
 	s.illnesses[0].treated = int64(time.Duration(at) * time.Second)
 	return s
@@ -99,7 +105,10 @@ func TestHealingOracle(t *testing.T) {
 		"left alone in maintenance":                        {kept(), false},
 		"an operator's maintenance ended":                  {kept().show("a", 30, 45, out(fleet.AgentOnline, "")), true},
 		"an operator's maintenance became healing's":       {kept().show("a", 30, 45, healed).act(29, "a", fleet.HealDrain), true},
-		"a decision about what an operator keeps":          {kept().act(29, "a", fleet.HealReduce), true},
+		"an action on what an operator keeps":              {kept().act(29, "a", fleet.HealReduce), true},
+		"an action on it that the cluster refused":         {kept().act(29, "a", fleet.HealReduce).refused(), false},
+		"refused, and the load is reduced all the same":    {kept().act(29, "a", fleet.HealReduce).refused().show("a", 30, 45, reduced), true},
+		"load reduced before the operator came":            {kept().show("a", 0, 30, reduced), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -112,7 +112,7 @@ func (x *injector) fallIll(ctx context.Context, m *member, f fault) {
 	if ill.kept {
 		x.ask(ctx, path+"/drain", map[string]any{"deadline": "500ms", "reason": "chaos"})
 		if !x.awaitStatus(ctx, m, path, fleet.AgentMaintenance) || !x.isOperators(path) {
-			x.endMaintenance(ctx, path)
+			x.endMaintenance(ctx, m)
 			return
 		}
 	}
@@ -136,7 +136,7 @@ func (x *injector) fallIll(ctx context.Context, m *member, f fault) {
 		x.mu.Lock()
 		x.drains = append(x.drains, drained{agent: m.id, span: span{ill.from, monotonic()}})
 		x.mu.Unlock()
-		x.endMaintenance(ctx, path)
+		x.endMaintenance(ctx, m)
 	}
 	x.awaitServing(ctx, m, &ill)
 	x.mu.Lock()
@@ -158,7 +158,7 @@ func (x *injector) awaitTreatment(ctx context.Context, ill *illness) {
 func (x *injector) pauseWhole(ctx context.Context, d time.Duration) {
 	const look = 100 * time.Millisecond
 	for d > 0 && pause(ctx, look) {
-		if x.breaking.Load() == 0 {
+		if x.whole() {
 			d -= look
 		}
 	}
@@ -180,7 +180,7 @@ func (x *injector) awaitServing(ctx context.Context, m *member, ill *illness) {
 		default:
 			steady += look
 		}
-		if x.breaking.Load() > 0 || steady > 0 {
+		if !x.whole() || steady > 0 {
 			continue
 		}
 		if left -= look; left < 0 {
@@ -226,10 +226,16 @@ func (x *injector) giveProof(ctx context.Context, m *member, ill *illness) {
 		if ill.serving != 0 {
 			return
 		}
-		if x.breaking.Load() == 0 {
+		if x.whole() {
 			left -= look
 		}
 	}
+}
+
+// whole reports whether nothing of the control plane is being broken, and it answers: after a break it takes a while to come up,
+// and on a busy machine a long one.
+func (x *injector) whole() bool {
+	return x.breaking.Load() == 0 && x.looks.answered(time.Second)
 }
 
 // awaitSlots waits until every agent has all its slots again, which are given back in steps.

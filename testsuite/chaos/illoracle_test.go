@@ -3,6 +3,8 @@
 package chaos
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -112,18 +114,28 @@ func nearAway(away []span, at int64) bool {
 	return slices.ContainsFunc(away, func(s span) bool { return at >= s.from && at <= s.to+int64(awaySlack) })
 }
 
-// judgeKept is that healing leaves alone what an operator keeps out of service.
+// judgeKept is that healing leaves alone what an operator keeps out of service: its status, its slots, and whatever an action
+// would change. A decision on facts from before the operator came is no fault where the cluster refused it.
 func (v *verdict) judgeKept(e evidence, ill *illness) {
+	slots := 0 // at the look before; an agent gets them back in maintenance too, and loses none
 	for i := range e.looks {
 		l := &e.looks[i]
-		if a := l.of(ill.agent); l.at > ill.from && l.at < ill.to && a != nil && !a.out(false) {
+		a := l.of(ill.agent)
+		if l.at <= ill.from || l.at >= ill.to || a == nil {
+			continue
+		}
+		if !a.out(false) {
 			v.blame(&v.healingFaults, "%s is in an operator's maintenance, and is shown as %s: %s", ill.agent, a.Status, a.Reason)
 			return
 		}
+		if a.Slots < slots {
+			v.blame(&v.healingFaults, "%s is in an operator's maintenance, and its slots went from %d to %d", ill.agent, slots, a.Slots)
+		}
+		slots = a.Slots
 	}
 	for i := range e.actions {
-		if a := &e.actions[i]; a.TargetID == ill.agent && a.DecidedAt.After(ill.began) && a.DecidedAt.Before(ill.began.Add(time.Duration(ill.to-ill.from))) {
-			v.blame(&v.healingFaults, "%s is in an operator's maintenance, and healing decided on it: %s %s", ill.agent, a.Type, a.Status)
+		if a := &e.actions[i]; a.TargetID == ill.agent && a.Status != fleet.HealingSkipped && a.DecidedAt.After(ill.began) && a.DecidedAt.Before(ill.began.Add(time.Duration(ill.to-ill.from))) {
+			v.blame(&v.healingFaults, "%s is in an operator's maintenance, and healing did something to it: %s %s", ill.agent, a.Type, a.Status)
 		}
 	}
 }
@@ -265,6 +277,35 @@ func outsByHealing(looks []fleetLook) []outOfService {
 func (v *verdict) healingLine(e evidence) string {
 	return fmt.Sprintf("agents made ill %d: %d treated, %d could not be (others were away, or the control plane was), %d left alone in maintenance; times out of service by healing %d; tasks that drained agents finished %d; %s",
 		len(e.illnesses), v.treated, v.untreatable, keptOf(e.illnesses), v.outs, v.finishedIll, healed(e.actions))
+}
+
+// healingStory tells all that the oracle of healing goes by, for a person who looks for the cause of a fault: illnesses,
+// actions, times in which the control plane was broken, and each look that shows an agent otherwise than the one before.
+func (e *evidence) healingStory() []byte {
+	var b bytes.Buffer
+	for i := range e.illnesses {
+		ill := &e.illnesses[i]
+		fmt.Fprintf(&b, "illness of %s (%s, kept %t) from %d to %d, treated %d, serving %d, began %s\n", ill.agent, ill.level, ill.kept, ill.from, ill.to,
+			ill.treated, ill.serving, ill.began.UTC().Format(time.RFC3339Nano))
+	}
+	for _, s := range e.away {
+		fmt.Fprintf(&b, "control plane broken from %d to %d\n", s.from, s.to)
+	}
+	for i := range e.actions {
+		text, _ := json.Marshal(&e.actions[i])
+		fmt.Fprintf(&b, "action %s\n", text)
+	}
+	before := map[string]agentLook{}
+	for i := range e.looks {
+		l := &e.looks[i]
+		for _, a := range l.agents {
+			if before[a.ID] != a {
+				before[a.ID] = a
+				fmt.Fprintf(&b, "look asked %d (%s) answered %d: %+v\n", l.asked, l.wall.UTC().Format(time.RFC3339Nano), l.at, a)
+			}
+		}
+	}
+	return b.Bytes()
 }
 
 func keptOf(all []illness) int {

@@ -34,6 +34,9 @@ func TestOraclesSeeWhatMustNotHappen(t *testing.T) {
 	}
 	under := func(l line, note string) line { l.Note = note; return l }
 	result := func(attempt, pid int) *done { return &done{Agent: "a", PID: pid, Attempt: attempt, Nonce: "n"} }
+	leaf := func(kind string, attempt, pid int, at int64) line {
+		return line{Kind: kind, Task: "t", Attempt: attempt, Agent: "a", PID: pid, NS: at * ms, Note: "child"}
+	}
 	once := []line{begin(1, 1, 0), end(1, 1, 10, "done")}
 	twice := []line{begin(1, 1, 0), begin(2, 2, 500), end(1, 1, 1000, "stopped"), end(2, 2, 1500, "done")}
 	for name, c := range map[string]struct {
@@ -71,6 +74,14 @@ func TestOraclesSeeWhatMustNotHappen(t *testing.T) {
 		"epoch of one process":   {fleet.Idempotent, fleet.TaskCompleted, result(1, 1), append(once, registered(1, 4), registered(1, 5)), nil, nil, func(v *verdict) int { return v.epochFaults }},
 		"work without leading":   {fleet.Idempotent, fleet.TaskCompleted, result(1, 1), []line{under(once[0], "lead 0"), once[1]}, nil, nil, func(v *verdict) int { return v.leaderOverlaps }},
 		"work under an old lead": {fleet.Idempotent, fleet.TaskCompleted, result(2, 2), []line{under(begin(1, 1, 0), "lead 7"), under(begin(2, 2, 20), "lead 5"), end(2, 2, 30, "done")}, nil, nil, func(v *verdict) int { return v.leaderOverlaps }},
+		"a process of the first attempt lives on": {fleet.Fenced, fleet.TaskCompleted, result(2, 2), []line{twice[0], leaf(lineLeafBegin, 1, 10, 5), twice[1],
+			leaf(lineLeafBegin, 2, 20, 505), leaf(lineLeaf, 1, 10, 525), twice[3]}, map[int]life{1: {gone: 400 * ms}}, nil, func(v *verdict) int { return v.overlaps }},
+		"the first attempt's process ended before": {fleet.Fenced, fleet.TaskCompleted, result(2, 2), []line{twice[0], leaf(lineLeafBegin, 1, 10, 5), leaf(lineLeaf, 1, 10, 25), twice[1],
+			leaf(lineLeafBegin, 2, 20, 505), twice[3]}, map[int]life{1: {gone: 400 * ms}}, nil, nil},
+		"a process outlives its attempt": {fleet.Idempotent, fleet.TaskCompleted, result(1, 1), append([]line{leaf(lineLeafBegin, 1, 10, 5), leaf(lineLeaf, 1, 10, 25)}, once...), nil, nil,
+			func(v *verdict) int { return v.overlaps }},
+		"processes of at_most_once work in two attempts": {fleet.AtMostOnce, fleet.TaskReview, nil, []line{begin(1, 1, 0), leaf(lineLeafBegin, 1, 10, 5), leaf(lineLeafBegin, 2, 20, 9)}, map[int]life{1: {gone: 7}}, nil,
+			func(v *verdict) int { return v.doubleBegins }},
 		"two leaders": {fleet.Idempotent, fleet.TaskCompleted, result(1, 1),
 			append(once, lead(lineLead, "a", 1, 5, 0), lead(lineLead, "b", 2, 6, 100), lead(lineLeadEnd, "a", 1, 5, 150)), nil, nil,
 			func(v *verdict) int { return v.leaderOverlaps }},

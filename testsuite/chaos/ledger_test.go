@@ -22,6 +22,8 @@ const (
 	lineLead       = "lead"       // a process leads its cluster from here; Epoch is the leadership's
 	lineLeadEnd    = "lead-end"   // and knows until here that it does
 	lineIll        = "ill"        // a process says from here that it is not well; Note is the level that it was told
+	lineLeafBegin  = "leaf-begin" // a process of a command begins; Note is which one
+	lineLeaf       = "leaf"       // and lives
 	lineWell       = "well"       // and says from here that it is
 )
 
@@ -52,8 +54,9 @@ type ledgerWriter struct {
 	pid  int
 }
 
-func openLedger(path string) (*ledgerWriter, error) {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|os.O_SYNC, 0o600)
+// openLedger opens the ledger to append to it. With os.O_SYNC lines are on disk when they are written.
+func openLedger(path string, sync int) (*ledgerWriter, error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|sync, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,9 @@ var buildDir string
 
 // TestMain lets the test binary play the agents as well.
 func TestMain(m *testing.M) {
+	if spec := os.Getenv(leafEnv); spec != "" {
+		runLeaf(spec)
+	}
 	if spec := os.Getenv(agentEnv); spec != "" {
 		runAgent(spec)
 	}

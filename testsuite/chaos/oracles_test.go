@@ -77,7 +77,7 @@ type evidence struct {
 type verdict struct {
 	lost, doubleBegins, overlaps, leaderOverlaps, epochFaults, resultFaults, drainFaults, healingFaults int
 	treated, untreatable, outs, finishedIll                                                             int
-	acknowledged                                                                                        int
+	acknowledged, leaves                                                                                int
 	accepted, stale                                                                                     int
 	afterThaw                                                                                           time.Duration // the longest that fenced work ran on after SIGCONT
 	outcomes                                                                                            map[fleet.TaskStatus]int
@@ -97,10 +97,13 @@ func judge(e evidence) *verdict {
 	for _, a := range attempts {
 		byTask[a.task] = append(byTask[a.task], a)
 	}
+	leaves := leavesOf(e.lines)
 	for _, j := range e.jobs {
 		if j.id == "" {
 			continue
 		}
+		v.leaves += len(leaves[j.id])
+		v.judgeLeaves(j, leaves[j.id], byTask[j.id])
 		v.acknowledged++
 		v.outcomes[j.task.Status]++
 		v.judgeEnd(j)

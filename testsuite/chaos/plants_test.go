@@ -36,6 +36,8 @@ var scenarios = map[string]scenario{
 	"hub restarts":       {clusterAll, 1, hubRestarts, []string{"reattach-dropped"}},
 	"at most once":       {clusterAll, 2, atMostOnceKilled, []string{"run-again"}},
 	"dead letter":        {clusterAll, 1, deadLetter, []string{"dead-letter-dropped"}},
+	"killed with a tree": {clusterAll, 2, killedWithTree, []string{"tree-left"}},
+	"frozen with a tree": {clusterAll, 2, frozenWithTree, []string{"guard-ignores-lease"}},
 	"leader cut off":     {clusterLeader, 2, leaderCutOff, []string{"role-lease-ignored"}},
 	"doubled assignment": {clusterAll, 1, doubledAssignment, []string{"duplicate-run"}},
 	"drained":            {clusterAll, 1, drainedAgent, []string{"drain-ignores-work", "cordon-ignored"}},
@@ -93,9 +95,10 @@ func play(t *testing.T, s scenario, plant string) []string {
 	if plant != "" {
 		o.tags, o.env = "plant", []string{"MAINSTAY_PLANT=" + plant}
 	}
+	in := install(t, o) // builds programs, which takes minutes the first time
 	ctx, stop := context.WithTimeout(t.Context(), scenarioLimit)
 	defer stop()
-	g := &stage{installation: install(t, o), ctx: ctx}
+	g := &stage{installation: in, ctx: ctx}
 	g.addCluster(t, s.cluster, clusterModes[s.cluster])
 	for i := range s.agents {
 		g.addAgent(t, s.cluster, fmt.Sprintf("agent-%d", i), 4)
@@ -248,6 +251,41 @@ func atMostOnceKilled(t *testing.T, g *stage) []string {
 		v.problems = append(v.problems, "the task is not in review: "+outcomes(v.outcomes))
 	}
 	return v.problems
+}
+
+// killedWithTree kills the agent of a fenced command with children and grandchildren, and waits until another runs it.
+func killedWithTree(t *testing.T, g *stage) []string {
+	first := g.beginTree(t)
+	g.agentNamed(first.Agent).current().kill()
+	g.awaitNextTree(t, first)
+	return g.verdict(t, 30*time.Second).problems
+}
+
+// frozenWithTree stops the agent of such a command until another runs it: the lease of the command's processes ends as well.
+func frozenWithTree(t *testing.T, g *stage) []string {
+	first := g.beginTree(t)
+	p := g.agentNamed(first.Agent).current()
+	p.freeze()
+	g.awaitNextTree(t, first)
+	p.thaw()
+	return g.verdict(t, 30*time.Second).problems
+}
+
+// beginTree begins a fenced command and waits until its deepest process lives.
+func (g *stage) beginTree(t *testing.T) line {
+	t.Helper()
+	g.begin(t, &job{safety: fleet.Fenced, work: work{MS: 12_000, Tree: true}})
+	l, found := g.await(20*time.Second, func(l line) bool { return l.Kind == lineLeafBegin && l.Note == "grandchild" })
+	require.True(t, found, "the command begins its grandchild")
+	return l
+}
+
+func (g *stage) awaitNextTree(t *testing.T, first line) {
+	t.Helper()
+	_, found := g.await(30*time.Second, func(l line) bool {
+		return l.Kind == lineLeafBegin && l.Attempt != first.Attempt && l.Note == first.Note
+	})
+	require.True(t, found, "the work moves")
 }
 
 // deadLetter lets a task fail until it is a dead letter, and retries it.

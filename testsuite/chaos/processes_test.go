@@ -371,11 +371,11 @@ func (in *installation) addCluster(t testing.TB, name, mode string) {
 	}, 20*time.Second, 100*time.Millisecond, "cluster %s", name)
 }
 
-// keep copies ledger and logs to where they outlive the test.
-func keep(t testing.TB, in *installation) {
+// keep copies ledger and logs to where they outlive the test, and writes what the oracle of healing saw beside them.
+func keep(t testing.TB, in *installation, e evidence) {
 	to, err := os.MkdirTemp("", "chaos-kept-") //nolint:usetesting // is meant to outlive the test
 	if err == nil {
-		err = os.CopyFS(to, os.DirFS(in.dir))
+		err = errors.Join(os.CopyFS(to, os.DirFS(in.dir)), os.WriteFile(filepath.Join(to, "healing.txt"), e.healingStory(), 0o600))
 	}
 	t.Logf("ledger and logs are in %s (error: %v)", to, err)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -52,7 +53,7 @@ func (t *apiTask) settled() bool {
 
 const tasksPath = "/api/v1/agents/tasks"
 
-// planJobs makes the work of a run: all safeties, durations up to 3 s, some of it failing.
+// planJobs makes the work of a run: all safeties, durations up to 3 s, some of it failing, some of it commands with child processes.
 func planJobs(random *rand.Rand, n int, duration time.Duration) []*job {
 	jobs := make([]*job, n)
 	safeties := []fleet.RetrySafety{fleet.Idempotent, fleet.Idempotent, fleet.Fenced, fleet.AtMostOnce}
@@ -67,6 +68,7 @@ func planJobs(random *rand.Rand, n int, duration time.Duration) []*job {
 		case p < 3:
 			j.work.Fail = failFirst
 		}
+		j.work.Tree = i%5 == 0
 		jobs[i] = j
 	}
 	return jobs
@@ -104,6 +106,9 @@ func (j *job) request() map[string]any {
 	request := map[string]any{
 		"type": "work", "cluster": j.cluster, "payload": j.work, "retry_safety": j.safety, "idempotency_key": j.key, "shard_key": j.key,
 		"timeout": "60s", "retry": map[string]any{"max_attempts": 2, "max_transfers": 20, "initial_interval": "200ms", "max_interval": "1s"},
+	}
+	if j.work.Tree {
+		request["type"] = agent.ExecType
 	}
 	if j.pin != "" {
 		request["agent"] = j.pin

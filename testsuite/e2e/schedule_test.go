@@ -82,7 +82,7 @@ func TestSchedule(t *testing.T) {
 	done := func(r *gateway.ScheduleRun) bool { return r.Status == fleet.TaskCompleted }
 	got := s.until(t, name, func(g *gateway.Schedule) bool { return len(g.Runs) >= 2 && done(&g.Runs[len(g.Runs)-1]) })
 	run := got.Runs[len(got.Runs)-1]
-	require.Equal(t, name+run.ScheduledAt.Format("-20060102t150405z"), run.TaskID)
+	require.Equal(t, name+run.ScheduledAt.Format("@20060102t150405z"), run.TaskID)
 	require.Positive(t, calls.Load())
 	var made gateway.Task
 	status, _ = call(t, http.MethodGet, node.URL+"/api/v1/agents/tasks/"+run.TaskID, nil, &made)

@@ -27,6 +27,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/guard"
+	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -49,7 +50,7 @@ func newSecured(t *testing.T, o plane.NodeOptions, certificates ...guard.Certifi
 	t.Cleanup(func() { require.NoError(t, audit.Close()) })
 	o.Gate = guard.New(guard.Options{
 		Tokens: guard.FromTemporal(plane.Temporal(t)), AdminToken: firstAdmin, SessionKey: plane.Key, Certificates: certificates,
-		Rate: guard.DefaultRate, Burst: guard.DefaultBurst, Audit: audit,
+		Rate: guard.DefaultRate, Burst: guard.DefaultBurst, Audit: audit, Sessions: hub.SessionsOf(plane.Key),
 	})
 	s.Node = plane.NewNode(t, o)
 	s.cluster = s.EnsureCluster(t, fleet.ClusterConfig{})

@@ -19,17 +19,19 @@ import (
 
 // devReport is what tests read of what `dev` reports when all is up.
 type devReport struct {
-	URL    string `json:"url"`
-	Agents []struct {
+	URL      string `json:"url"`
+	UIURL    string `json:"ui_url"`
+	Temporal string `json:"temporal_address"`
+	Agents   []struct {
 		ID  string `json:"id"`
 		PID int    `json:"pid"`
 	} `json:"agents"`
 }
 
 // startDev runs `dev` on a data directory and waits until it reports. Whatever it leaves is killed with the test.
-func startDev(t *testing.T, dir, address string) (*program, devReport) {
+func startDev(t *testing.T, dir, address string, more ...string) (*program, devReport) {
 	t.Helper()
-	p := start(t, nil, devArgs(dir, address)...)
+	p := start(t, nil, append(devArgs(dir, address), more...)...)
 	t.Cleanup(func() { killAgents(dir) })
 	var report devReport
 	require.Eventually(t, func() bool { return json.Unmarshal([]byte(p.stdout.String()), &report) == nil }, patience, 20*time.Millisecond, "%s", &p.stderr)
@@ -157,7 +159,7 @@ func TestDevRefusesToStart(t *testing.T) {
 	}{
 		"busy REST API":   {[]string{"--http", busy}, t.TempDir(), []string{"the REST API cannot listen on " + busy, "choose another address with --http"}},
 		"busy Temporal":   {[]string{"--temporal", busy}, t.TempDir(), []string{"Temporal cannot listen on " + busy, "choose another address with --temporal"}},
-		"busy Web UI":     {[]string{"--ui", busy}, t.TempDir(), []string{"The Web UI cannot listen on " + busy, "choose another address with --ui"}},
+		"busy Web UI":     {[]string{"--ui", busy}, t.TempDir(), []string{"the Web UI cannot listen on " + busy, "choose another address with --ui"}},
 		"old workflows":   {nil, old, []string{"was written by another version", "--data-dir", "--accept-old-data"}},
 		"another version": {nil, other, []string{"was written by Temporal 0.0.1", "choose another directory with --data-dir"}},
 	} {

@@ -2,6 +2,7 @@ package process
 
 import (
 	"encoding/json"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -17,10 +18,12 @@ func TestDevForOthersAsksWhoTheyAre(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	secret := "MAINSTAY_TOKEN_KEY=" + strings.Repeat("k", 40)
-	p := start(t, []string{secret}, append(devArgs(dir, "0.0.0.0:0"), "--agents", "1", "--allow-exec")...)
+	args := append(devArgs(dir, "0.0.0.0:0"), "--agents", "1", "--allow-exec", "--ui", "0.0.0.0:0")
+	p := start(t, []string{secret}, args...)
 	t.Cleanup(func() { killAgents(dir) })
 	var report struct {
 		URL        string `json:"url"`
+		UIURL      string `json:"ui_url"`
 		Security   bool   `json:"security"`
 		Cluster    string `json:"cluster"`
 		AdminToken string `json:"admin_token_file"`
@@ -49,6 +52,35 @@ func TestDevForOthersAsksWhoTheyAre(t *testing.T) {
 	}
 	require.Contains(t, run("agent", "list"), "agent-1")
 	require.Contains(t, run("token", "whoami"), "first admin (token), admin of all tenants")
+	ui := func(token, accept string) (int, string) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, report.UIURL+"/api/v1/namespaces", nil)
+		require.NoError(t, err)
+		request.Header.Set("Accept", accept)
+		if token != "" {
+			request.Header.Set("Authorization", "Bearer "+token)
+		}
+		response, err := http.DefaultTransport.RoundTrip(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		return response.StatusCode, response.Header.Get("Location")
+	}
+	var made struct{ Token string }
+	require.NoError(t, json.Unmarshal([]byte(run("token", "create", "looker", "--role", "operator", "-o", "json")), &made))
+	for _, c := range []struct {
+		token, accept string
+		status        int
+		location      string
+	}{
+		{"", "application/json", http.StatusUnauthorized, ""},
+		{"", "text/html,*/*", http.StatusSeeOther, report.URL + "/"},
+		{"wrong", "text/html,*/*", http.StatusUnauthorized, ""},
+		{made.Token, "application/json", http.StatusForbidden, ""},
+		{strings.TrimSpace(string(admin)), "application/json", http.StatusOK, ""},
+	} {
+		status, location := ui(c.token, c.accept)
+		require.Equal(t, c.status, status, "the Web UI for %+v", c)
+		require.Equal(t, c.location, location)
+	}
 	join, err := os.ReadFile(report.JoinToken)
 	require.NoError(t, err)
 	for program, example := range map[string]string{"python3": "../../examples/python/agent.py", "sh": "../../examples/shell/agent.sh"} {

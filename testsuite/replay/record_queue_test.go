@@ -44,11 +44,14 @@ func recordPeriodic(t *testing.T, c client.Client, node *plane.Node) {
 	fire("dead-letter", fleet.TaskSpec{Type: "fail", Retry: fleet.RetryPolicy{MaxAttempts: 1}})
 	fire("cancelled", fleet.TaskSpec{Type: "wait"})
 	fire("unknown-cluster", fleet.TaskSpec{Type: "echo"})
-	start(t, c, contract.FiringTaskID("repeated", at), fleet.TaskSpec{Type: "echo", Cluster: cluster})
+	start(t, c, contract.FiringTaskID("taken", at), fleet.TaskSpec{Type: "echo", Cluster: cluster})
+	fire("taken", fleet.TaskSpec{Type: "echo"})
+	fire("repeated", fleet.TaskSpec{Type: "echo"})
+	closed(t, c, contract.FiringWorkflowID("repeated", at))
 	fire("repeated", fleet.TaskSpec{Type: "echo"})
 	started(t, c, contract.FiringTaskID("cancelled", at))
 	require.NoError(t, c.CancelWorkflow(t.Context(), contract.FiringWorkflowID("cancelled", at), ""))
-	for _, schedule := range []string{"completed", "failed", "dead-letter", "cancelled", "unknown-cluster", "repeated"} {
+	for _, schedule := range []string{"completed", "failed", "dead-letter", "cancelled", "unknown-cluster", "repeated", "taken"} {
 		closed(t, c, contract.FiringWorkflowID(schedule, at))
 		save(t, c, contract.PeriodicWorkflow, schedule, contract.FiringWorkflowID(schedule, at))
 	}

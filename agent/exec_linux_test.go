@@ -1,0 +1,139 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/agent/agenttest"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// family leaves a child, a grandchild and a daemon in a session of its own, all of them deaf to SIGTERM and silent. Each
+// writes its process id to a file.
+const family = `exec </dev/null; trap "" TERM
+sh -c 'echo $$ >child; sh -c "echo \$\$ >grandchild; while :; do sleep 1000; done"; true' >/dev/null 2>&1 &
+(setsid sh -c '(sh -c "echo \$\$ >daemon; while :; do sleep 1000; done" &)' >/dev/null 2>&1 &)
+for name in child grandchild daemon; do until [ -s $name ]; do sleep 0.01; done; done
+trap - TERM; echo $$ >command
+`
+
+// begin runs a script in a folder with an agent and a fake hub.
+func begin(t *testing.T, script string, change func(*protocol.Assignment)) (*agenttest.Hub, string) {
+	t.Helper()
+	dir := t.TempDir()
+	payload, err := json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c", script}, Dir: dir})
+	require.NoError(t, err)
+	hub := agenttest.NewHub(t, agenttest.Options{})
+	start(t, hub, nil, map[string]agent.Handler{agent.ExecType: agent.ExecHandler()})
+	hub.WaitRegistered(1)
+	a := protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload}
+	if change != nil {
+		change(&a)
+	}
+	hub.Assign(a)
+	require.Eventually(t, func() bool { return exists(filepath.Join(dir, "command")) }, 20*time.Second, 5*time.Millisecond)
+	return hub, dir
+}
+
+func requireNothingLeft(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		require.True(t, gone(readPID(t, filepath.Join(dir, name))), "%s is left although the attempt has ended", name)
+	}
+}
+
+func TestExecLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	cancel := func(hub *agenttest.Hub) {
+		hub.Command(protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1})
+	}
+	for name, c := range map[string]struct {
+		script  string
+		change  func(*protocol.Assignment)
+		then    func(*agenttest.Hub)
+		outcome fleet.AttemptOutcome
+	}{
+		"ends":      {script: "echo fine", outcome: fleet.AttemptCompleted},
+		"fails":     {script: "exit 3", outcome: fleet.AttemptFailed},
+		"cancelled": {script: "sleep 1000; true", then: cancel, outcome: fleet.AttemptCancelled},
+		"timed out": {script: "sleep 1000; true", outcome: fleet.AttemptTimedOut,
+			change: func(a *protocol.Assignment) { a.Timeout = fleet.Duration(2 * time.Second) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hub, dir := begin(t, family+c.script, c.change)
+			if c.then != nil {
+				c.then(hub)
+			}
+			result := hub.WaitResult("t1")
+			requireNothingLeft(t, dir, "command", "child", "grandchild", "daemon")
+			require.Equal(t, c.outcome, result.Outcome, result.Error)
+		})
+	}
+}
+
+func TestExecReadsWhatTheBackgroundStillWrites(t *testing.T) {
+	t.Parallel()
+	result := execute(t, `{"command":["sh","-c","(sleep 0.3; echo late) & echo early"]}`)
+	require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
+	var out agent.ExecResult
+	require.NoError(t, json.Unmarshal(result.Output, &out))
+	require.Equal(t, "early\nlate\n", out.Stdout)
+}
+
+func TestExecWhoseGuardIsKilled(t *testing.T) {
+	t.Parallel()
+	hub, dir := begin(t, family+"sleep 1000; true", nil)
+	require.NoError(t, syscall.Kill(parentOf(t, readPID(t, filepath.Join(dir, "command"))), syscall.SIGKILL))
+	result := hub.WaitResult("t1")
+	requireNothingLeft(t, dir, "command", "child", "grandchild")
+	require.Equal(t, fleet.AttemptFailed, result.Outcome)
+	require.Contains(t, result.Error, "the command's guard process was ended by something else (signal: killed)")
+	daemon := readPID(t, filepath.Join(dir, "daemon")) // without a cgroup nobody finds it
+	_ = syscall.Kill(daemon, syscall.SIGKILL)
+}
+
+func TestExecEndsWithItsLeaseWhateverTheAgentDoes(t *testing.T) {
+	t.Parallel()
+	hub := agenttest.NewHub(t, agenttest.Options{HeartbeatInterval: 500 * time.Millisecond, Lease: 2 * time.Second})
+	dir := t.TempDir()
+	payload, err := json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c", family + "sleep 1000; true"}, Dir: dir})
+	require.NoError(t, err)
+	start(t, hub, nil, map[string]agent.Handler{agent.ExecType: agent.ExecHandler()})
+	hub.WaitRegistered(1)
+	hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload, RetrySafety: fleet.Fenced})
+	require.Eventually(t, func() bool { return exists(filepath.Join(dir, "command")) }, 20*time.Second, 5*time.Millisecond)
+	hub.Command(protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1})
+	hub.Stop()
+	require.Eventually(t, func() bool { return gone(readPID(t, filepath.Join(dir, "daemon"))) }, 4*time.Second, 5*time.Millisecond,
+		"the 5 s that a cancelled command has do not go beyond the lease")
+	requireNothingLeft(t, dir, "child", "grandchild")
+	hub.Start() // so that the agent can say goodbye
+}
+
+func TestAgentSaysThatItEndsProcessTrees(t *testing.T) {
+	t.Parallel()
+	hub := agenttest.NewHub(t, agenttest.Options{})
+	start(t, hub, nil, map[string]agent.Handler{agent.ExecType: agent.ExecHandler()})
+	require.True(t, hub.WaitRegistered(1).EndsProcessTrees)
+}
+
+func parentOf(t *testing.T, pid int) int {
+	t.Helper()
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(string(status), "PPid:")
+	var parent int
+	require.NoError(t, json.Unmarshal([]byte(strings.Fields(rest)[0]), &parent))
+	return parent
+}

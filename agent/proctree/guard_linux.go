@@ -1,0 +1,151 @@
+package proctree
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// init is where a program that was started as a guard stays. It runs on the main thread, which lives as long as the
+// process: the kernel kills the command when the thread that started it ends.
+func init() {
+	if len(os.Args) == 1 && os.Args[0] == Name {
+		guard(os.NewFile(Socket, "agent"), ownCgroup())
+		os.Exit(0)
+	}
+}
+
+// tree is a command and everything that it has started.
+type tree struct {
+	agent   *os.File
+	command int // its process id
+	group   cgroup
+}
+
+// guard starts the command that the agent names once everything is set up, and returns when nothing of it is left. below is
+// the folder of the cgroup that the command's own is made in, or "".
+func guard(agent *os.File, below string) {
+	syscall.CloseOnExec(Socket)
+	const setChildSubreaper = 36
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0); errno != 0 {
+		report(agent, reportFailed, uint32(errno))
+		report(agent, reportEmpty, 0)
+		return
+	}
+	children, gone := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	signal.Notify(children, syscall.SIGCHLD)
+	signal.Notify(gone, AgentGone)
+	keepOn()
+	command, err := readCommand(agent)
+	if err != nil {
+		return // the agent has ended before it said anything
+	}
+	orders := make(chan order)
+	go readOrders(agent, orders)
+	t := &tree{agent: agent}
+	if errno := t.start(&command, makeCgroup(below, os.Getpid())); errno != 0 {
+		t.group.remove()
+		report(agent, reportFailed, uint32(errno))
+		report(agent, reportEmpty, 0)
+		return
+	}
+	t.watch(orders, children, gone)
+	t.end()
+	report(agent, reportEmpty, 0)
+}
+
+// keepOn lets the guard outlive signals that reach a whole service or terminal: the agent decides what ends. Those that
+// were ignored stay so, for the command inherits that.
+func keepOn() {
+	unread := make(chan os.Signal, 1)
+	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
+		if !signal.Ignored(s) {
+			signal.Notify(unread, s)
+		}
+	}
+}
+
+// start starts the command in a process group of its own, and in a cgroup of its own where one may be made.
+func (t *tree) start(c *Command, group cgroup) syscall.Errno {
+	attr := &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: []uintptr{0, 1, 2},
+		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}}
+	t.group = group
+	err := error(syscall.ENOSYS)
+	if folder, opened := t.group.open(); opened == nil {
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(folder.Fd())
+		t.command, err = syscall.ForkExec(c.Path, c.Args, attr)
+		_ = folder.Close()
+	}
+	if err != nil { // perhaps only since the kernel does not start it in that cgroup
+		attr.Sys.UseCgroupFD = false
+		t.command, err = syscall.ForkExec(c.Path, c.Args, attr)
+	}
+	// The output is the command's: the agent reads it until nobody holds it.
+	_ = syscall.Dup3(0, 1, 0)
+	_ = syscall.Dup3(0, 2, 0)
+	if errno, is := err.(syscall.Errno); is { //nolint:errorlint // ForkExec does not wrap
+		return errno
+	}
+	if err != nil {
+		return syscall.EINVAL
+	}
+	return 0
+}
+
+// watch follows the agent's orders until the tree is to be killed, or nothing of it is left.
+func (t *tree) watch(orders <-chan order, children, gone <-chan os.Signal) {
+	var lease <-chan time.Time
+	for {
+		select {
+		case o, open := <-orders:
+			switch {
+			case !open || o.kind == orderKill:
+				return
+			case o.kind == orderTerminate:
+				signalSession(os.Getpid(), syscall.SIGTERM)
+			case o.kind == orderLease && !plantLeaseIgnored:
+				lease = time.After(o.at - Monotonic())
+			}
+		case <-lease:
+			return
+		case <-gone:
+			return
+		case <-children:
+			if t.reap() {
+				return
+			}
+		}
+	}
+}
+
+// reap takes note of processes that have ended. It reports true when none is left.
+func (t *tree) reap() bool {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		switch {
+		case err == syscall.EINTR: //nolint:errorlint // Wait4 does not wrap
+		case err != nil:
+			return true
+		case pid == 0:
+			return false
+		case pid == t.command:
+			report(t.agent, reportEnded, uint32(status))
+		}
+	}
+}
+
+// end kills what is left until nothing is. Descendants of those that die become children of the guard, whatever session
+// or group they are in.
+func (t *tree) end() {
+	if plantTreeLeft {
+		return
+	}
+	for wait := time.Millisecond; !t.reap(); wait = min(2*wait, 20*time.Millisecond) {
+		t.group.kill()
+		killBelow(os.Getpid())
+		time.Sleep(wait)
+	}
+	t.group.remove()
+}

@@ -1,0 +1,211 @@
+package proctree
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// withoutCgroup is the argv[0] of a guard that makes no cgroup, as where it may not.
+const withoutCgroup = "guard-without-cgroup"
+
+func TestMain(m *testing.M) {
+	if os.Args[0] == withoutCgroup {
+		runtime.LockOSThread()
+		guard(os.NewFile(Socket, "agent"), "")
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// family is a command with a child, a grandchild, one that ignores SIGTERM, a daemon in a session of its own and one whose
+// parents have ended. Each writes its process id to a file.
+const family = `
+sh -c 'echo $$ >child; sh -c "echo \$\$ >grandchild; sleep 1000; true"; true' &
+(trap "" TERM; sh -c 'echo $$ >deaf; while :; do sleep 1000; done') &
+setsid sh -c 'echo $$ >daemon; sleep 1000; true' &
+(setsid sh -c '(sh -c "echo \$\$ >orphan; trap \"\" TERM HUP; while :; do sleep 1000; done" &) ; exit' &)
+for name in child grandchild deaf daemon orphan; do until [ -s $name ]; do sleep 0.01; done; done
+echo $$ >command
+`
+
+var members = []string{"child", "grandchild", "deaf", "daemon", "orphan"}
+
+// guarded is a guard and the agent's end of its socket.
+type guarded struct {
+	process *exec.Cmd
+	socket  *os.File
+	dir     string
+}
+
+func startGuard(t *testing.T, name, script string) *guarded {
+	t.Helper()
+	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	require.NoError(t, syscall.SetNonblock(ends[0], true))
+	g := &guarded{process: exec.Command("/proc/self/exe"), socket: os.NewFile(uintptr(ends[0]), "guard"), dir: t.TempDir()}
+	theirs := os.NewFile(uintptr(ends[1]), "agent")
+	g.process.Args, g.process.ExtraFiles, g.process.SysProcAttr = []string{name}, []*os.File{theirs}, &syscall.SysProcAttr{Setsid: true}
+	require.NoError(t, g.process.Start())
+	require.NoError(t, theirs.Close())
+	t.Cleanup(func() {
+		_ = g.socket.Close()
+		_ = g.process.Wait()
+	})
+	command := Command{Path: "/bin/sh", Dir: g.dir, Args: []string{"sh", "-c", script}, Env: os.Environ()}
+	start, err := command.Start()
+	require.NoError(t, err)
+	_, err = g.socket.Write(start)
+	require.NoError(t, err)
+	return g
+}
+
+func (g *guarded) pid(t *testing.T, name string) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(g.dir, name))
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	require.NoError(t, err)
+	return pid
+}
+
+func (g *guarded) await(t *testing.T, name string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		text, err := os.ReadFile(filepath.Join(g.dir, name))
+		return err == nil && strings.HasSuffix(string(text), "\n")
+	}, 20*time.Second, 5*time.Millisecond, "%s does not come up", name)
+}
+
+func (g *guarded) requireNothingLeft(t *testing.T) {
+	t.Helper()
+	for _, name := range members {
+		_, lives := readProcess(g.pid(t, name))
+		require.False(t, lives, "%s is left", name)
+	}
+	own := ownCgroup()
+	require.NoDirExists(t, string(cgroupOf(own, g.process.Process.Pid)))
+}
+
+func TestGuardKillsTheWholeTree(t *testing.T) {
+	t.Parallel()
+	send := func(message []byte) func(*testing.T, *guarded) {
+		return func(t *testing.T, g *guarded) {
+			_, err := g.socket.Write(message)
+			require.NoError(t, err)
+		}
+	}
+	for cause, do := range map[string]func(*testing.T, *guarded){
+		"the agent has ended": func(t *testing.T, g *guarded) { require.NoError(t, g.socket.Close()) },
+		"the kernel tells that it has ended": func(t *testing.T, g *guarded) {
+			require.NoError(t, g.process.Process.Signal(AgentGone))
+		},
+		"the agent says so":   send(Kill()),
+		"the lease is over":   send(Lease(Monotonic() + 50*time.Millisecond)),
+		"the lease was over":  send(Lease(Monotonic() - time.Hour)),
+		"the lease is cut":    send(append(Lease(Monotonic()+time.Hour), Lease(Monotonic()+50*time.Millisecond)...)),
+		"first more politely": send(append(Terminate(), Kill()...)),
+	} {
+		for _, name := range []string{Name, withoutCgroup} {
+			t.Run(cause+", "+name, func(t *testing.T) {
+				t.Parallel()
+				g := startGuard(t, name, family+"sleep 1000; true")
+				g.await(t, "command")
+				do(t, g)
+				require.NoError(t, g.process.Wait())
+				g.requireNothingLeft(t)
+				_, lives := readProcess(g.pid(t, "command"))
+				require.False(t, lives)
+			})
+		}
+	}
+}
+
+func TestGuardReportsTheEndAndKeepsTheRestUntilTold(t *testing.T) {
+	t.Parallel()
+	g := startGuard(t, Name, family+"exit 7")
+	r, err := ReadReport(g.socket)
+	require.NoError(t, err)
+	require.True(t, r.Ended)
+	require.Equal(t, 7, r.Status.ExitStatus())
+	_, lives := readProcess(g.pid(t, "daemon"))
+	require.True(t, lives, "it may still write what the agent reads")
+	_, err = g.socket.Write(Kill())
+	require.NoError(t, err)
+	r, err = ReadReport(g.socket)
+	require.NoError(t, err)
+	require.True(t, r.Empty)
+	g.requireNothingLeft(t)
+}
+
+func TestLeaseIsRenewed(t *testing.T) {
+	t.Parallel()
+	g := startGuard(t, Name, "echo $$ >command; until [ -e go ]; do sleep 0.01; done; exit 3")
+	g.await(t, "command")
+	_, err := g.socket.Write(append(Lease(Monotonic()+200*time.Millisecond), Lease(Monotonic()+time.Hour)...))
+	require.NoError(t, err)
+	<-time.After(300 * time.Millisecond)
+	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "go"), nil, 0o600))
+	r, err := ReadReport(g.socket)
+	require.NoError(t, err)
+	require.Equal(t, 3, r.Status.ExitStatus(), "the first lease does not count any more")
+}
+
+func TestGuardWithoutAnAgentStartsNothing(t *testing.T) {
+	t.Parallel()
+	g := &guarded{process: exec.Command("/proc/self/exe")}
+	ours, theirs, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, theirs.Close())
+	g.process.Args, g.process.ExtraFiles = []string{Name}, []*os.File{ours}
+	require.NoError(t, g.process.Run())
+	require.NoError(t, ours.Close())
+}
+
+func TestKillLeft(t *testing.T) {
+	t.Parallel()
+	g := startGuard(t, Name, family+"sleep 1000; true")
+	g.await(t, "command")
+	require.NoError(t, g.process.Process.Kill())
+	KillLeft(g.process.Process.Pid)
+	names := members
+	if ownCgroup() == "" || !writable(ownCgroup()) {
+		names = []string{"child", "grandchild", "deaf"} // those that left the session are not found
+	}
+	for _, name := range names {
+		require.Eventually(t, func() bool { _, lives := readProcess(g.pid(t, name)); return !lives }, 10*time.Second, 5*time.Millisecond, name)
+	}
+}
+
+func writable(folder string) bool {
+	probe := cgroup(folder + "/probe-" + strconv.Itoa(os.Getpid()))
+	return os.Mkdir(string(probe), 0o755) == nil && probe.remove()
+}
+
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	for _, c := range []Command{
+		{Path: "/bin/true", Args: []string{"true"}},
+		{Path: "a", Dir: "/x y", Args: []string{"", "b\n", ""}, Env: []string{"A=", "B=ü"}},
+	} {
+		start, err := c.Start()
+		require.NoError(t, err)
+		got, err := readCommand(strings.NewReader(string(start)))
+		require.NoError(t, err)
+		require.Equal(t, c.Args, got.Args)
+		require.ElementsMatch(t, c.Env, got.Env)
+		require.Equal(t, [2]string{c.Path, c.Dir}, [2]string{got.Path, got.Dir})
+		_, err = readCommand(strings.NewReader(string(start[:len(start)-1])))
+		require.Error(t, err, "the agent ended while it wrote")
+	}
+	_, err := (&Command{Path: "a\x00b"}).Start()
+	require.Error(t, err)
+}

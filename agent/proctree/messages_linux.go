@@ -1,0 +1,177 @@
+package proctree
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// Name is the guard's argv[0], by which a program knows that it is one. It has no other arguments.
+const Name = "mainstay-exec-guard"
+
+// AgentGone is the signal that the kernel is to send the guard when the agent's thread that started it ends.
+const AgentGone = syscall.SIGUSR1
+
+// Socket is the guard's file descriptor of the socket to the agent. Nobody else has an end of it, so both sides notice
+// the other's death.
+const Socket = 3
+
+// Command is what the guard starts: a program with its arguments, of which the first is its name, folder and environment.
+type Command struct {
+	Path, Dir string
+	Args, Env []string
+}
+
+// The orders that follow the command on the socket. The end of the stream is an order to kill, too.
+const (
+	orderTerminate = 'T' // SIGTERM to the process groups of the command's session
+	orderKill      = 'K' // SIGKILL to the whole tree
+	orderLease     = 'L' // kill at a time: 8 bytes, nanoseconds of CLOCK_MONOTONIC; it replaces the one before
+)
+
+// The reports of the guard: a letter and 4 bytes.
+const (
+	reportFailed = 'F' // the command cannot be started; the number is an errno
+	reportEnded  = 'E' // the command has ended; the number is its wait status
+	reportEmpty  = 'D' // and nothing of its tree is left; the guard's last word
+)
+
+// Report is one message of the guard. One of Failed and Ended comes first, unless the guard is killed; Empty is the last.
+type Report struct {
+	Failed syscall.Errno // not 0: the command cannot be started
+	Ended  bool          // the command has ended with Status
+	Status syscall.WaitStatus
+	Empty  bool // nothing of the command's tree is left
+}
+
+// Start is the message that has the guard start a command. Texts with zero bytes are refused.
+func (c *Command) Start() ([]byte, error) {
+	fields := append([]string{c.Path, c.Dir, strconv.Itoa(len(c.Args))}, append(c.Args[:len(c.Args):len(c.Args)], c.Env...)...)
+	body := make([]byte, 4)
+	for _, field := range fields {
+		for i := range len(field) {
+			if field[i] == 0 {
+				return nil, syscall.EINVAL
+			}
+		}
+		body = append(append(body, field...), 0)
+	}
+	putUint(body[:4], uint64(len(body)-4))
+	return body, nil
+}
+
+// Terminate, Kill and Lease are the messages that follow. Lease has the guard kill the tree at a time of Monotonic.
+func Terminate() []byte { return []byte{orderTerminate} }
+
+// Kill is the order to kill the whole tree at once.
+func Kill() []byte { return []byte{orderKill} }
+
+// Lease is the order to kill the whole tree at a time of Monotonic, instead of at one that was ordered before.
+func Lease(end time.Duration) []byte {
+	message := make([]byte, 9)
+	message[0] = orderLease
+	putUint(message[1:], uint64(end)) //nolint:gosec // a time since the machine's start is not negative
+	return message
+}
+
+// Monotonic is the machine's clock since its start, the same in all of its processes.
+func Monotonic() time.Duration {
+	var now syscall.Timespec
+	const clockMonotonic = 1
+	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockMonotonic, uintptr(unsafe.Pointer(&now)), 0) // never fails
+	return time.Duration(now.Nano())
+}
+
+// ReadReport reads the guard's next message; io.EOF after the last.
+func ReadReport(from io.Reader) (Report, error) {
+	var message [5]byte
+	if _, err := io.ReadFull(from, message[:]); err != nil {
+		return Report{}, err
+	}
+	number := uint32(getUint(message[1:])) //nolint:gosec // of 4 bytes
+	switch message[0] {
+	case reportFailed:
+		return Report{Failed: syscall.Errno(number)}, nil
+	case reportEnded:
+		return Report{Ended: true, Status: syscall.WaitStatus(number)}, nil
+	case reportEmpty:
+		return Report{Empty: true}, nil
+	}
+	return Report{}, errors.New("the guard process sent something unknown")
+}
+
+func report(to *os.File, kind byte, number uint32) {
+	message := make([]byte, 5)
+	message[0] = kind
+	putUint(message[1:], uint64(number))
+	_, _ = to.Write(message) // an agent that is gone needs none
+}
+
+func readCommand(from io.Reader) (Command, error) {
+	var c Command
+	head := make([]byte, 4)
+	if _, err := io.ReadFull(from, head); err != nil {
+		return c, err
+	}
+	body := make([]byte, getUint(head))
+	if _, err := io.ReadFull(from, body); err != nil {
+		return c, err
+	}
+	var fields []string
+	for at, i := 0, 0; i < len(body); i++ {
+		if body[i] == 0 {
+			fields, at = append(fields, string(body[at:i])), i+1
+		}
+	}
+	if len(fields) < 3 {
+		return c, syscall.EINVAL
+	}
+	n, err := strconv.Atoi(fields[2])
+	if err != nil || n < 0 || n > len(fields)-3 {
+		return c, syscall.EINVAL
+	}
+	c.Path, c.Dir, c.Args, c.Env = fields[0], fields[1], fields[3:3+n], fields[3+n:]
+	return c, nil
+}
+
+// order is one message of the agent after the command.
+type order struct {
+	kind byte
+	at   time.Duration // of a lease
+}
+
+// readOrders sends what the agent orders, and closes the channel when the agent has closed its end.
+func readOrders(from io.Reader, to chan<- order) {
+	defer close(to)
+	for {
+		message := make([]byte, 9)
+		if _, err := io.ReadFull(from, message[:1]); err != nil {
+			return
+		}
+		o := order{kind: message[0]}
+		if o.kind == orderLease {
+			if _, err := io.ReadFull(from, message[1:]); err != nil {
+				return
+			}
+			o.at = time.Duration(getUint(message[1:])) //nolint:gosec // as Lease wrote it
+		}
+		to <- o
+	}
+}
+
+func putUint(to []byte, n uint64) {
+	for i := range to {
+		to[i] = byte(n >> (8 * i))
+	}
+}
+
+func getUint(from []byte) (n uint64) {
+	for i, b := range from {
+		n |= uint64(b) << (8 * i)
+	}
+	return n
+}

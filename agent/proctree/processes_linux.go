@@ -1,0 +1,104 @@
+package proctree
+
+import (
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// KillLeft kills what a guard that was killed has left: what is in its cgroup, and without one what is in its session.
+// Call it before the guard is waited for, so that its id is not used again. It returns when nothing is left.
+func KillLeft(guard int) {
+	group := cgroupOf(ownCgroup(), guard)
+	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+		group.kill()
+		if signalSession(guard, syscall.SIGKILL) == 0 && group.remove() {
+			return
+		}
+		time.Sleep(wait)
+	}
+}
+
+// process is what /proc tells of a process.
+type process struct{ pid, parent, group, session int }
+
+// killBelow kills the children of a guard and all that is in its session.
+func killBelow(guard int) {
+	signalSession(guard, syscall.SIGKILL)
+	for _, p := range processes() {
+		if p.parent == guard {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// signalSession signals the process groups of a guard's session, but not the guard, and returns how many there are.
+func signalSession(guard int, s syscall.Signal) int {
+	groups := map[int]bool{}
+	for _, p := range processes() {
+		if p.session == guard && p.pid != guard && !groups[p.group] {
+			groups[p.group] = true
+			_ = syscall.Kill(-p.group, s)
+		}
+	}
+	return len(groups)
+}
+
+// processes are those of the machine that have not ended.
+func processes() []process {
+	folder, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = folder.Close() }()
+	names, _ := folder.Readdirnames(-1) // what was read counts
+	list := make([]process, 0, len(names))
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if p, lives := readProcess(pid); lives {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// readProcess reads "pid (name) state parent group session …"; the name may have any byte but is the last with a ')'.
+func readProcess(pid int) (process, bool) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return process{}, false
+	}
+	at := len(stat) - 1
+	for at >= 0 && stat[at] != ')' {
+		at--
+	}
+	fields := words(string(stat[at+1:]))
+	if len(fields) < 4 || fields[0] == "Z" || fields[0] == "X" {
+		return process{}, false
+	}
+	p := process{pid: pid}
+	for i, to := range []*int{&p.parent, &p.group, &p.session} {
+		if *to, err = strconv.Atoi(fields[1+i]); err != nil {
+			return process{}, false
+		}
+	}
+	return p, true
+}
+
+// words splits at spaces.
+func words(text string) (list []string) {
+	from := 0
+	for i := 0; i <= len(text); i++ {
+		if i == len(text) || text[i] == ' ' || text[i] == '\n' {
+			if i > from {
+				list = append(list, text[from:i])
+			}
+			from = i + 1
+		}
+	}
+	return list
+}

@@ -1,0 +1,129 @@
+package fleet
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// MaxJSONDepth is how deep JSON from outside may be nested: payloads, results, checkpoints, state, settings, and what they
+// come in. encoding/json stops at 10,000, so what was taken can be read again in every message that wraps it.
+const MaxJSONDepth = 256
+
+// MaxJSONValueDepth is how deep a value may be nested that an agent sends: what it is sent in adds some levels.
+const MaxJSONValueDepth = MaxJSONDepth - 8
+
+// ErrJSONDepth says that JSON is nested too deep.
+var ErrJSONDepth = fmt.Errorf("JSON may be nested at most %d levels deep, with what it is sent in", MaxJSONDepth)
+
+// maxJSONKey bounds the text of a key that JSONOutline tells, in bytes.
+const maxJSONKey = 1024
+
+// JSONMark is a place in JSON text where something begins or ends.
+type JSONMark struct {
+	// What is '{', '[', '}', ']', '"' for the end of a key, or 'v' for the beginning of any other value.
+	What byte
+	// Key is the text of a key. One that is longer than 1 KiB is cut off.
+	Key string
+	// Offset is where the byte stands, in bytes from the beginning. Of a key it is that of its last quote.
+	Offset int
+	// Depth is how many objects and arrays are open around it.
+	Depth int
+}
+
+// JSONOutline finds where objects, arrays, keys and values begin and end in JSON text that comes in pieces. It makes no
+// values, has no limit of depth and keeps one byte for each level. It does not check the text: of text that is not JSON, the
+// marks mean nothing.
+type JSONOutline struct {
+	open     []byte // '{' or '[' of each level
+	offset   int
+	text     bool // within a string
+	escaped  bool // after a backslash
+	key      bool // the string is a key
+	keyNext  bool // the next string of the object is a key
+	scalar   bool // within a number or a word
+	keyBytes []byte
+}
+
+// Read reads the next piece and calls at for each mark in it, in order. It stops at the first error of at, and returns it.
+func (o *JSONOutline) Read(piece []byte, at func(JSONMark) error) error {
+	for _, c := range piece {
+		if err := o.next(c, at); err != nil {
+			return err
+		}
+		o.offset++
+	}
+	return nil
+}
+
+func (o *JSONOutline) next(c byte, at func(JSONMark) error) error {
+	mark := JSONMark{What: c, Offset: o.offset, Depth: len(o.open)}
+	if o.text {
+		return o.nextOfText(c, mark, at)
+	}
+	switch c {
+	case ' ', '\t', '\r', '\n', ':':
+		o.scalar = false
+		return nil
+	case ',':
+		o.scalar, o.keyNext = false, mark.Depth > 0 && o.open[mark.Depth-1] == '{'
+		return nil
+	case '{', '[':
+		o.scalar, o.keyNext = false, c == '{'
+		o.open = append(o.open, c)
+		return at(mark)
+	case '}', ']':
+		o.scalar, o.keyNext = false, false
+		if mark.Depth > 0 {
+			mark.Depth--
+			o.open = o.open[:mark.Depth]
+		}
+		return at(mark)
+	case '"':
+		o.text, o.key, o.keyNext, o.scalar, o.keyBytes = true, o.keyNext, false, false, o.keyBytes[:0]
+		if o.key {
+			return nil
+		}
+		mark.What = 'v'
+		return at(mark)
+	}
+	if o.scalar {
+		return nil
+	}
+	o.scalar, mark.What = true, 'v'
+	return at(mark)
+}
+
+func (o *JSONOutline) nextOfText(c byte, mark JSONMark, at func(JSONMark) error) error {
+	ends := c == '"' && !o.escaped
+	o.escaped = c == '\\' && !o.escaped
+	if !ends {
+		if o.key && len(o.keyBytes) < maxJSONKey {
+			o.keyBytes = append(o.keyBytes, c)
+		}
+		return nil
+	}
+	o.text = false
+	if !o.key {
+		return nil
+	}
+	mark.Key = string(o.keyBytes)
+	var plain string
+	if json.Unmarshal([]byte(`"`+mark.Key+`"`), &plain) == nil {
+		mark.Key = plain // escapes
+	}
+	return at(mark)
+}
+
+// CheckJSONDepth returns ErrJSONDepth for text that is nested deeper than most levels.
+func CheckJSONDepth(text []byte, most int) error {
+	if len(text) <= most {
+		return nil // too short for it
+	}
+	var outline JSONOutline
+	return outline.Read(text, func(m JSONMark) error {
+		if m.Depth >= most && (m.What == '{' || m.What == '[') {
+			return ErrJSONDepth
+		}
+		return nil
+	})
+}

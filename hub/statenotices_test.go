@@ -1,0 +1,113 @@
+package hub
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// has makes a poll tell a digest of the agent's state.
+func has(digest string) func(*protocol.Poll) {
+	return func(p *protocol.Poll) { p.State = &fleet.StateSummary{Digest: digest} }
+}
+
+// statesHeard are the digests that the cluster was told since the last call, in order.
+func (b *bench) statesHeard() [][]string {
+	synctest.Wait()
+	b.temporal.mu.Lock()
+	defer b.temporal.mu.Unlock()
+	heard := b.temporal.states
+	b.temporal.states = nil
+	return slices.Clone(heard)
+}
+
+const one, two = "1111111111111111", "2222222222222222"
+
+// TestStatesAreTold plays what happens to the agents of one hub. A cluster compares what its hubs told, so it must hear of
+// every hub with agents that keep state, whatever these have.
+func TestStatesAreTold(t *testing.T) {
+	t.Parallel()
+	const soon = time.Second // longer than the hub's looks, shorter than the spacing
+	passive := contract.Directive{Cluster: "c", Version: 1, Mode: fleet.ActivePassive}
+	tests := []struct {
+		name string
+		play func(b *bench)
+		want [][]string
+	}{
+		{"an agent has something", func(b *bench) {
+			b.register("a", 1).poll(has(one))
+			b.pass(soon)
+		}, [][]string{{one}}},
+		{"standbys have nothing: the leader at another hub may have something", func(b *bench) {
+			b.register("a", 1).poll(has(fleet.EmptyState))
+			b.register("b", 1).poll(has(fleet.EmptyState))
+			b.pass(soon)
+		}, [][]string{{fleet.EmptyState}}},
+		{"an agent keeps no state", func(b *bench) {
+			b.register("a", 1).poll()
+			b.pass(soon)
+		}, nil},
+		{"nothing is told twice, and changes are spaced", func(b *bench) {
+			a := b.register("a", 1)
+			a.poll(has(one))
+			b.pass(soon)
+			a.poll(has(two))
+			b.pass(soon)
+			require.Len(b.t, b.statesHeard(), 1)
+			b.pass(b.config.StateSpacing)
+			a.poll(has(two))
+			b.pass(soon)
+		}, [][]string{{two}}},
+		{"the agent came back before the cluster was told that it had gone", func(b *bench) {
+			a := b.register("a", 1)
+			a.poll(has(one))
+			b.pass(soon)
+			require.Len(b.t, b.statesHeard(), 1)
+			s := a.session()
+			b.mu.Lock()
+			b.end(s, ending{reason: "test", at: time.Now()})
+			b.mu.Unlock()
+			b.register("a", 1).poll(has(one))
+			b.pass(b.config.StateSpacing)
+		}, [][]string{{one}}},
+		{"the hub was out of touch, and the cluster gave up its agents", func(b *bench) {
+			b.register("a", 1).poll(has(one))
+			b.pass(soon)
+			require.Len(b.t, b.statesHeard(), 1)
+			b.mu.Lock()
+			b.rejoin()
+			b.mu.Unlock()
+			b.register("a", 1).poll(has(one))
+			b.pass(b.config.StateSpacing)
+		}, [][]string{{one}}},
+		{"the cluster is active_active, and then is not", func(b *bench) {
+			b.mu.Lock()
+			b.direct(contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive})
+			b.mu.Unlock()
+			b.register("a", 1).poll(has(one))
+			b.pass(soon)
+			require.Empty(b.t, b.statesHeard())
+			b.mu.Lock()
+			b.direct(contract.Directive{Cluster: "c", Version: 3, Mode: fleet.ActivePassive})
+			b.mu.Unlock()
+			b.pass(soon)
+		}, [][]string{{one}}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				b.temporal.direct["c"] = passive
+				b.wg.Go(b.watchStates)
+				test.play(b)
+				require.Equal(t, test.want, b.statesHeard())
+			})
+		})
+	}
+}
