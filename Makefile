@@ -13,7 +13,7 @@ LINTERS := bin/golangci-lint bin/workflowcheck
 RACE    := $(patsubst %,./%/...,$(wildcard fleet contract protocol parallel httpapi hub gateway access guard page telemetry spawner agent workflows activities worker config))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev build image openapi page test e2e race bench bench-page chaos replay record lint fmt clean vuln
+.PHONY: help demo dev build image openapi page test plants e2e race bench bench-page chaos replay record lint fmt clean vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,10 +37,16 @@ openapi: ## write docs/openapi.json anew, after a change of the REST API; a test
 page: ## make the fleet page's scripts anew, after a change of its modules; a test compares them
 	$(GO) test ./page -run '^TestBundle$$' -count=1 -args -write
 
+# The tests that plant bugs in the program. They build it a second time and take minutes, so they are not in `make test`.
+PLANTS := ^TestPlants$$
+
 # One Temporal serves all of the end-to-end tests, so they run alone; the rest waits for faults and timers much of its time.
-test: ## run all tests; never from the cache, which does not see the programs that some of them build
+test: ## run all tests but the planted bugs; never from the cache, which does not see the programs that some of them build
 	$(TEST) -count=1 -timeout 10m ./testsuite/e2e
-	$(TEST) -count=1 -timeout 15m $$($(GO) list ./... | grep -v '/testsuite/e2e$$')
+	$(TEST) -count=1 -timeout 15m -p 4 -skip '$(PLANTS)' $$($(GO) list ./... | grep -v '/testsuite/e2e$$')
+
+plants: ## plant known bugs in the program, one at a time, and see that each is noticed
+	$(TEST) -count=1 -timeout 15m -parallel 4 -run '$(PLANTS)' ./testsuite/chaos
 
 e2e: ## run the tests of the whole, with the fleet page in a browser (needs Chromium: Debian's package chromium)
 	MAINSTAY_REQUIRE_BROWSER=1 $(GO) test -count=1 -timeout 15m ./testsuite/e2e ./testsuite/browser

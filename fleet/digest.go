@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -60,12 +61,71 @@ func canonicalJSON(data json.RawMessage) (json.RawMessage, error) {
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
-	var value any
-	if err := decoder.Decode(&value); err != nil {
+	text, err := appendCanonical(nil, decoder)
+	if err != nil {
 		return nil, err
 	}
-	if value == nil {
+	if string(text) == "null" {
 		return nil, nil // null is no payload
 	}
-	return json.Marshal(value)
+	return text, nil
+}
+
+// appendCanonical adds the decoder's next value to text, as json.Marshal would write it. It makes no values, whose memory may be
+// many times that of their text.
+func appendCanonical(text []byte, decoder *json.Decoder) ([]byte, error) {
+	token, err := decoder.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch token {
+	case json.Delim('['):
+		text = append(text, '[')
+		for i := 0; decoder.More(); i++ {
+			if i > 0 {
+				text = append(text, ',')
+			}
+			if text, err = appendCanonical(text, decoder); err != nil {
+				return nil, err
+			}
+		}
+		_, err = decoder.Token()
+		return append(text, ']'), err
+	case json.Delim('{'):
+		return appendCanonicalObject(text, decoder)
+	}
+	plain, err := json.Marshal(token)
+	return append(text, plain...), err
+}
+
+func appendCanonicalObject(text []byte, decoder *json.Decoder) ([]byte, error) {
+	var members map[string][]byte
+	for decoder.More() {
+		key, err := decoder.Token()
+		if err != nil {
+			return nil, err
+		}
+		value, err := appendCanonical(nil, decoder)
+		if err != nil {
+			return nil, err
+		}
+		if members == nil {
+			members = map[string][]byte{}
+		}
+		name, _ := key.(string)
+		members[name] = value
+	}
+	text = append(text, '{')
+	for i, name := range slices.Sorted(maps.Keys(members)) {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		key, err := json.Marshal(name)
+		if err != nil {
+			return nil, err
+		}
+		text = append(append(append(text, key...), ':'), members[name]...)
+	}
+	_, err := decoder.Token()
+	return append(text, '}'), err
 }

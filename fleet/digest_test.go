@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,4 +50,27 @@ func TestDigestsOfDifferentTasks(t *testing.T) {
 	}
 	_, err := (&TaskSpec{Payload: json.RawMessage(`{`)}).Digest()
 	require.Error(t, err)
+}
+
+// TestCanonicalJSONIsWhatTheParserAndTheWriterMake keeps digests as earlier releases made them.
+func TestCanonicalJSONIsWhatTheParserAndTheWriterMake(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`{}`, `[]`, `7`, `"<a&\u00e9\u2028\ud800>"`, ` { "b" : [ 1.0 , 1e5, -0, {"z":null,"a":true} ] , "a" : {} , "b" : [2,{}]} `,
+		`{"<":1,"\u003c":2,"é":3,"":4}`, `[[[]],[{}],"",false]`, `123456789012345678901234567890`, `"\ufffd"`,
+	} {
+		decoder := json.NewDecoder(strings.NewReader(text))
+		decoder.UseNumber()
+		var value any
+		require.NoError(t, decoder.Decode(&value))
+		want, err := json.Marshal(value)
+		require.NoError(t, err)
+		got, err := canonicalJSON([]byte(text))
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(got), text)
+	}
+	for _, text := range []string{`[1`, `{"a"}`, `{"a":}`, `]`, `{"a":1`} {
+		_, err := canonicalJSON([]byte(text))
+		require.Error(t, err, text)
+	}
 }

@@ -86,6 +86,7 @@ func TestTaskOutcomes(t *testing.T) {
 	final := failed
 	final.Final = true
 	returned := contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "every agent is busy"}
+	unreceived := contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "agent a-1 cannot read it", NotReceived: true}
 	tests := []struct {
 		name     string
 		spec     fleet.TaskSpec
@@ -98,6 +99,10 @@ func TestTaskOutcomes(t *testing.T) {
 		{"is tried again after a failure", fleet.TaskSpec{}, script{ended(failed), ended(failed), completed(`1`)}, fleet.TaskCompleted, []fleet.AttemptOutcome{fleet.AttemptFailed, fleet.AttemptFailed, fleet.AttemptCompleted}},
 		{"final failure", fleet.TaskSpec{}, script{ended(final)}, fleet.TaskFailed, []fleet.AttemptOutcome{fleet.AttemptFailed}},
 		{"returned is delivered again", fleet.TaskSpec{RetrySafety: fleet.AtMostOnce}, script{ended(returned), completed(`1`)}, fleet.TaskCompleted, []fleet.AttemptOutcome{fleet.AttemptReturned, fleet.AttemptCompleted}},
+		{"not received", fleet.TaskSpec{}, script{ended(unreceived), ended(unreceived), ended(unreceived), ended(unreceived), completed(`1`)}, fleet.TaskCompleted,
+			[]fleet.AttemptOutcome{fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptCompleted}},
+		{"not received five times is a dead letter", fleet.TaskSpec{}, script{ended(unreceived), ended(unreceived), ended(unreceived), ended(unreceived), ended(unreceived)}, fleet.TaskFailed,
+			[]fleet.AttemptOutcome{fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptReturned}},
 		{"a dead letter nobody retries fails in the end", fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}}, script{ended(failed)}, fleet.TaskFailed, []fleet.AttemptOutcome{fleet.AttemptFailed}},
 	}
 	for _, tt := range tests {

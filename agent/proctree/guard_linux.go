@@ -125,7 +125,7 @@ func (t *tree) reap() bool {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
 		switch {
-		case err == syscall.EINTR: //nolint:errorlint // Wait4 does not wrap
+		case err == syscall.EINTR:
 		case err != nil:
 			return true
 		case pid == 0:

@@ -64,7 +64,7 @@ func (c *Command) Start() ([]byte, error) {
 	return body, nil
 }
 
-// Terminate, Kill and Lease are the messages that follow. Lease has the guard kill the tree at a time of Monotonic.
+// Terminate is the order to send SIGTERM to the whole tree. It and the orders below may follow the start.
 func Terminate() []byte { return []byte{orderTerminate} }
 
 // Kill is the order to kill the whole tree at once.

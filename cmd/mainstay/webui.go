@@ -51,7 +51,7 @@ func (d *devRun) startUI(o planeOptions) error {
 	if err != nil {
 		return err
 	}
-	options := httpapi.Options{Logger: o.logger, Gate: apiGate(o.gate), Proxies: o.proxies}
+	options := httpapi.Options{Logger: o.logger, Gate: apiGate(o.gate, o.key), Proxies: o.proxies}
 	guarded := httpapi.Guarding(options, access.Administer, ui)
 	d.ui.server = guarded.HTTPServer()
 	handler := d.ui.server.Handler

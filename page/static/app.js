@@ -207,8 +207,11 @@ function listen() {
   }) };
 }
 
+/** announce has a sentence read out. It adds to the last ones: several may come in one turn, and each of them counts. */
 function announce(text) {
-  $("announce").textContent = text;
+  const log = $("announce");
+  log.append(h("p", null, text));
+  if (log.children.length > 10) log.firstChild.remove();
 }
 
 // Keys.

@@ -119,8 +119,28 @@ func (f *fleet) status(agent string) string {
 	return ""
 }
 
-// call calls the API below /api/v1/agents.
+// call calls the API below /api/v1/agents. On a busy machine the control plane may answer 503, and ask to try again; what
+// was asked for may have been done all the same, so that the next try finds it done.
 func (f *fleet) call(method, path string, body, out any) {
+	f.Helper()
+	var text []byte
+	status, tries := 0, 0
+	eventually(func() bool {
+		status, text = f.try(method, path, body)
+		tries++
+		return status != http.StatusServiceUnavailable
+	})
+	if done := map[string]int{http.MethodPost: http.StatusConflict, http.MethodDelete: http.StatusNotFound}[method]; tries > 1 && status == done && out == nil {
+		return
+	}
+	require.Less(f, status, 300, "%s %s: %s", method, path, text)
+	if out != nil {
+		require.NoError(f, json.Unmarshal(text, out), "%s", text)
+	}
+}
+
+// try sends one request.
+func (f *fleet) try(method, path string, body any) (status int, answer []byte) {
 	f.Helper()
 	var reader io.Reader
 	if body != nil {
@@ -139,12 +159,9 @@ func (f *fleet) call(method, path string, body, out any) {
 	response, err := http.DefaultClient.Do(request)
 	require.NoError(f, err)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
+	answer, err = io.ReadAll(response.Body)
 	require.NoError(f, err)
-	require.Less(f, response.StatusCode, 300, "%s %s: %s", method, path, text)
-	if out != nil {
-		require.NoError(f, json.Unmarshal(text, out), "%s", text)
-	}
+	return response.StatusCode, answer
 }
 
 // submit submits a shell script as a task.

@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 )
@@ -32,11 +33,14 @@ type tab struct {
 	expected []string // complaints that have one of these in them are no mistake
 }
 
+// busy is what the browser says of an answer that asks to try again, as a control plane on a busy machine gives.
+const busy = "status of 503"
+
 // openTab opens a page of the control plane at base.
 func openTab(t testing.TB, base, hash string, before ...step) *tab {
 	t.Helper()
 	ctx, end := chromedp.NewContext(browserFor(t), chromedp.WithNewBrowserContext())
-	p := &tab{TB: t, ctx: ctx, base: base}
+	p := &tab{TB: t, ctx: ctx, base: base, expected: []string{busy}}
 	listening, quit := context.WithCancel(ctx)
 	console := chromedp.Console(listening)
 	var listeners sync.WaitGroup
@@ -273,6 +277,14 @@ func eventually(holds func() bool) bool {
 func window(width, height int64, mobile bool) step {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: mobile})
+		return err
+	})
+}
+
+// onLoad runs a script before those of every page that is loaded.
+func onLoad(script string) step {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
 		return err
 	})
 }

@@ -267,6 +267,7 @@ func frozenWithTree(t *testing.T, g *stage) []string {
 	p := g.agentNamed(first.Agent).current()
 	p.freeze()
 	g.awaitNextTree(t, first)
+	pause(g.ctx, time.Second) // both write for a while, if the first lives on
 	p.thaw()
 	return g.verdict(t, 30*time.Second).problems
 }

@@ -113,7 +113,7 @@ func (f foreigner) ask(t *testing.T, address, port, workflow string) int {
 func listening(t *testing.T, pid int) []string {
 	t.Helper()
 	sockets := map[string]bool{} // by inode
-	for _, p := range family(t, pid) {
+	for _, p := range withDescendants(t, pid) {
 		links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p))
 		require.NoError(t, err)
 		for _, link := range links {
@@ -152,8 +152,8 @@ func addressOf(t *testing.T, text string) string {
 	return net.JoinHostPort(net.IP(ip).String(), strconv.FormatUint(number, 10))
 }
 
-// family is a process and its descendants.
-func family(t *testing.T, pid int) []int {
+// withDescendants is a process and its descendants.
+func withDescendants(t *testing.T, pid int) []int {
 	t.Helper()
 	all := []int{pid}
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")

@@ -1,0 +1,75 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/agent/agenttest"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// deep is JSON text of a depth.
+func deep(levels int) json.RawMessage {
+	return json.RawMessage(strings.Repeat("[", levels) + strings.Repeat("]", levels))
+}
+
+// TestAnAssignmentThatCannotBeReadGoesBack has it come beside one that can, in one answer. The fake hub leaves the text as it is.
+func TestAnAssignmentThatCannotBeReadGoesBack(t *testing.T) {
+	t.Parallel()
+	for name, payload := range map[string]json.RawMessage{"deeper than may be": deep(fleet.MaxJSONDepth + 1), "deeper than a parser goes": deep(9_998)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hub := agenttest.NewHub(t, agenttest.Options{})
+			start(t, hub, nil, map[string]agent.Handler{"echo": func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil }})
+			hub.WaitRegistered(1)
+			hub.Assign(
+				protocol.Assignment{TaskID: "poison", Type: "echo", Payload: payload},
+				protocol.Assignment{TaskID: "good", Type: "echo", Payload: []byte(`7`), RetrySafety: fleet.Fenced},
+			)
+			require.Equal(t, fleet.AttemptCompleted, hub.WaitResult("good").Outcome)
+			var returned []protocol.RunningAttempt
+			require.Eventually(t, func() bool {
+				returned = nil
+				for _, p := range hub.Polls() {
+					returned = append(returned, p.Returned...)
+				}
+				return len(returned) > 0
+			}, 10*time.Second, 5*time.Millisecond)
+			require.Equal(t, []protocol.RunningAttempt{{TaskID: "poison", Attempt: 1, Unreadable: fleet.ErrJSONDepth.Error()}}, returned)
+			require.Len(t, hub.Registrations(), 1, "the session goes on")
+		})
+	}
+}
+
+// TestWhatIsNestedTooDeepIsNotSent has a handler save and return it: the hub would refuse the agent's polls with it.
+func TestWhatIsNestedTooDeepIsNotSent(t *testing.T) {
+	t.Parallel()
+	hub := agenttest.NewHub(t, agenttest.Options{})
+	start(t, hub, nil, map[string]agent.Handler{"deep": func(_ context.Context, task *agent.Task) (any, error) {
+		if err := task.SaveCheckpoint(deep(fleet.MaxJSONValueDepth)); err != nil {
+			return nil, err
+		}
+		if err := task.SaveCheckpoint(deep(fleet.MaxJSONValueDepth + 1)); !errors.Is(err, fleet.ErrJSONDepth) {
+			return nil, fmt.Errorf("the checkpoint was taken: %w", err)
+		}
+		return deep(fleet.MaxJSONValueDepth + 1), nil
+	}})
+	hub.WaitRegistered(1)
+	hub.Assign(assign("t", "deep"))
+	result := hub.WaitResult("t")
+	require.Equal(t, fleet.AttemptFailed, result.Outcome)
+	require.True(t, result.NonRetryable)
+	require.Contains(t, result.Error, "nested")
+	state := agent.NewState()
+	require.ErrorIs(t, state.SetConfiguration("a", deep(fleet.MaxJSONValueDepth+1)), fleet.ErrJSONDepth)
+	require.NoError(t, state.SetConfiguration("a", deep(fleet.MaxJSONValueDepth)))
+}
