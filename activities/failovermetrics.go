@@ -8,7 +8,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// FailoverMetrics counts finished failovers. Names and labels are those of row A18.
+// FailoverMetrics counts finished failovers. Dashboards and alerts rely on the names and labels (docs/METRICS.md).
 type FailoverMetrics struct {
 	total       *prometheus.CounterVec
 	duration    *prometheus.HistogramVec

@@ -9,7 +9,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// HealingMetrics counts healing. Names and labels are those of row A18.
+// HealingMetrics counts healing actions. Dashboards and alerts rely on the names and labels (docs/METRICS.md).
 type HealingMetrics struct {
 	actions  *prometheus.CounterVec
 	duration prometheus.Histogram

@@ -91,7 +91,7 @@ func noteOld(waiting map[string]*waitingTasks, info *workflowpb.WorkflowExecutio
 
 // lanesOfCluster are the lanes in which old tasks may wait and that nobody has paused.
 func lanesOfCluster(c *fleet.Cluster, pinned map[string]bool) []string {
-	whole, paused := c.PausedLanes()
+	whole, paused := c.Pauses.Lanes()
 	if whole {
 		return nil
 	}

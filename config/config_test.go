@@ -60,7 +60,7 @@ func TestDefault(t *testing.T) {
 	}
 }
 
-// The document's section Configuration, as printed (row A19).
+// A whole agent_cluster section, with durations written as clock times.
 func TestDocumentsAgentCluster(t *testing.T) {
 	t.Parallel()
 	c, err := Load("testdata/agent_cluster.yaml")

@@ -94,7 +94,7 @@ func eachLeaf(at string, section reflect.Type, do func(path string, of reflect.T
 	}
 }
 
-// TestEveryKeyOfTheDocumentHasAnEffect changes the document's section key by key: each value is what some part is handed.
+// TestEveryKeyOfTheDocumentHasAnEffect changes a whole agent_cluster section key by key: some part gets each value.
 func TestEveryKeyOfTheDocumentHasAnEffect(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("testdata/agent_cluster.yaml")
@@ -122,7 +122,7 @@ func TestEveryKeyOfTheDocumentHasAnEffect(t *testing.T) {
 			case "replication_mode", "failover.selection_strategy", "failover.task_transfer_timeout", "failover.max_transfer_retries",
 				"task_queue.max_delivery_attempts", "task_queue.default_expiration", "task_queue.dead_letter_retention",
 				"self_healing.enabled", "self_healing.cycle_interval", "self_healing.drain_timeout", "leader_election.enabled":
-				require.Equal(t, whole, effectOf(t, string(left)), "the document's %s is our default", at+key)
+				require.Equal(t, whole, effectOf(t, string(left)), "%s of the section is our default", at+key)
 			default:
 				if c, err := Parse("f.yaml", left); err == nil {
 					require.NotEqual(t, whole, effect{c.ClusterConfigs(), c.Timing(), c.Hub}, "without %s", at+key)

@@ -3,10 +3,11 @@ package fleet
 import (
 	"errors"
 	"slices"
+	"strings"
 	"time"
 )
 
-// BrakePolicy says when so many agents vanish at once that the network is to be suspected, not the agents (row G7).
+// BrakePolicy says when so many agents vanish at once that the network is to be suspected, not the agents.
 type BrakePolicy struct {
 	// Share of the agents, above 0 and up to 1, of which more must vanish. 1 turns the brake off. Default 0.5.
 	Share float64 `json:"share,omitempty"`
@@ -47,7 +48,7 @@ type AgentLoss struct {
 	At      time.Time `json:"at"`
 }
 
-// Brake stops automatic failover while a cluster has lost too many agents at once (row G7). Report losses and returns,
+// Brake stops automatic failover while a cluster has lost too many agents at once. Report losses and returns,
 // then Settle; failovers wait while it is engaged. An agent that said goodbye or is drained is no loss.
 type Brake struct {
 	Policy BrakePolicy `json:"policy,omitzero"`
@@ -109,4 +110,34 @@ func (b *Brake) tooMany(policy BrakePolicy, online int) bool {
 
 func (b *Brake) forget(before time.Time) {
 	b.Losses = slices.DeleteFunc(b.Losses, func(l AgentLoss) bool { return !l.At.After(before) })
+}
+
+// BrakeHold says that a hub's mass-loss brake is engaged: the failovers of the cluster's agents that it lost wait.
+type BrakeHold struct {
+	Hub string `json:"hub"`
+	// Process is the hub's process: its successor knows nothing of the hold.
+	Process string    `json:"process"`
+	Since   time.Time `json:"since"`
+	// Lost is how many agents had vanished when the hub last told.
+	Lost int `json:"lost"`
+}
+
+// SetBrake notes how a hub's brake stands; nil: it is not engaged.
+func (c *Cluster) SetBrake(hub string, hold *BrakeHold) {
+	i, known := slices.BinarySearchFunc(c.BrakeHolds, hub, func(b BrakeHold, name string) int { return strings.Compare(b.Hub, name) })
+	switch {
+	case hold == nil && known:
+		c.BrakeHolds = slices.Delete(c.BrakeHolds, i, i+1)
+	case hold == nil:
+	case known:
+		c.BrakeHolds[i] = *hold
+	default:
+		c.BrakeHolds = slices.Insert(c.BrakeHolds, i, *hold)
+	}
+}
+
+// HubProcess notes which process plays a hub now: what an earlier one held is over.
+func (c *Cluster) HubProcess(hub, process string, now time.Time) {
+	c.HubStarts.add(hub, process, now)
+	c.BrakeHolds = slices.DeleteFunc(c.BrakeHolds, func(b BrakeHold) bool { return b.Hub == hub && b.Process != process })
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"time"
 )
 
@@ -63,6 +64,14 @@ type Member struct {
 // Serving reports whether the member may be given work.
 func (m *Member) Serving() bool { return m.Status == AgentOnline || m.Status == AgentSuspect }
 
+// Can reports whether the member has a capability.
+func (m *Member) Can(capability string) bool { return HasAll(m.Capabilities, []string{capability}) }
+
+// Handles reports whether the member has a handler for tasks of a type. One that names no types handles any.
+func (m *Member) Handles(taskType string) bool {
+	return len(m.TaskTypes) == 0 || slices.Contains(m.TaskTypes, taskType)
+}
+
 // Cluster is the state of one cluster: what its workflow carries. Members are sorted by id.
 type Cluster struct {
 	Config  ClusterConfig `json:"config"`
@@ -88,36 +97,30 @@ type Cluster struct {
 	Standbys []string `json:"standbys,omitempty"`
 
 	// Cordons are the agents that are given no work, sorted by id.
-	Cordons []Cordon `json:"cordons,omitempty"`
+	Cordons Cordons `json:"cordons,omitempty"`
 
 	// Reductions are the agents that may use fewer slots than they have, sorted by id.
-	Reductions []LoadReduction `json:"load_reductions,omitempty"`
+	Reductions Reductions `json:"load_reductions,omitempty"`
 
 	// Shards says who owns each shard of a sharded cluster.
 	Shards []ShardOwner `json:"shards,omitempty"`
 	// Targets are what its agents look after, sorted by id.
-	Targets []Target `json:"targets,omitempty"`
-	// StateDigests are what the hubs say of the states of their agents, sorted by hub.
-	StateDigests []HubDigests `json:"state_digests,omitempty"`
-	// SyncAt is when the next state sync is due, and Syncs how many were begun, while the states differ.
-	SyncAt time.Time `json:"sync_at,omitzero"`
-	Syncs  int       `json:"syncs,omitempty"`
+	Targets Targets `json:"targets,omitempty"`
+	SyncState
 	// RoundRobin counts the targets that the round_robin strategy has picked.
 	RoundRobin int64 `json:"round_robin,omitempty"`
 
 	// Pauses are the lanes that nothing is taken from, sorted by lane; that of the whole cluster comes first.
-	Pauses []Pause `json:"pauses,omitempty"`
+	Pauses Pauses `json:"pauses,omitempty"`
 	// BrakeHolds are the hubs whose mass-loss brake is engaged, sorted by hub.
 	BrakeHolds []BrakeHold `json:"brake_holds,omitempty"`
 	// HubStarts are the newest processes of the hubs that brought agents, sorted by hub.
-	HubStarts []HubStart `json:"hub_starts,omitempty"`
+	HubStarts HubStarts `json:"hub_starts,omitempty"`
 	// Scaling is how the number of agents is kept; nil: it was never on.
 	Scaling *ScalingState `json:"scaling,omitempty"`
-	// TokenUses count the join tokens that have a maximum, and RevokedTokens are the newest that were revoked.
-	TokenUses     []TokenUses    `json:"token_uses,omitempty"`
-	RevokedTokens []RevokedToken `json:"revoked_tokens,omitempty"`
+	TokenLedger
 	// Departures are the newest agents that said goodbye, oldest first.
-	Departures []Departure `json:"departures,omitempty"`
+	Departures Departures `json:"departures,omitempty"`
 }
 
 // MaxCapabilitySets bounds how many different sets of required capabilities a cluster's tasks may name.

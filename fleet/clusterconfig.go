@@ -1,7 +1,11 @@
 package fleet
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -152,4 +156,44 @@ func (c ClusterConfig) Validate() error {
 		return err
 	}
 	return c.Brake.Validate()
+}
+
+// Revision names a configuration: equal configurations have equal revisions. A default that is written out makes no
+// difference.
+func (c ClusterConfig) Revision() string {
+	//workflowcheck:ignore
+	text, err := json.Marshal(c.WithDefaults()) // maps are written in the order of their keys
+	if err != nil {
+		return "" // only numbers that JSON has no form for, which Validate refuses
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// RevisionIs reports whether the configuration is of one of the revisions; of none given, it always is.
+func (c ClusterConfig) RevisionIs(revisions []string) bool {
+	return len(revisions) == 0 || slices.Contains(revisions, c.Revision())
+}
+
+// Bounds of tenant weights.
+const (
+	MaxTenantWeights = 100
+	MinTenantWeight  = 0.1
+	MaxTenantWeight  = 100
+)
+
+// validateWeights checks the weights with which tenants share a cluster's lanes.
+func validateWeights(weights map[string]float64) error {
+	if len(weights) > MaxTenantWeights {
+		return fmt.Errorf("tenant_weights may name at most %d tenants", MaxTenantWeights)
+	}
+	for tenant, weight := range weights {
+		if err := ValidateID("tenant_weights: a tenant", tenant); err != nil {
+			return err
+		}
+		if !(weight >= MinTenantWeight && weight <= MaxTenantWeight) { // also refuses NaN
+			return fmt.Errorf("tenant_weights must lie between %g and %d; a tenant that is not named has 1", MinTenantWeight, MaxTenantWeight)
+		}
+	}
+	return nil
 }

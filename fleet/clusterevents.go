@@ -104,7 +104,7 @@ func of(m *Member) EventData {
 }
 
 func (d *clusterChanges) gone(m *memberSnapshot) {
-	at, left := d.cluster.departure(m.agent)
+	at, left := d.cluster.Departures.Of(m.agent)
 	reason := "it said goodbye"
 	if !left {
 		at, reason = d.now, "it was offline for longest, and the cluster was full"
@@ -160,7 +160,7 @@ func (d *clusterChanges) member(was *memberSnapshot, m *Member) {
 
 func (d *clusterChanges) cordoned(m *Member) EventData {
 	data := of(m)
-	if k := d.cluster.CordonOf(m.AgentID); k != nil {
+	if k := d.cluster.Cordons.Of(m.AgentID); k != nil {
 		data.ID, data.Reason = k.Drain, k.Reason
 	}
 	return data
@@ -198,7 +198,7 @@ func (d *clusterChanges) shards() {
 			agents = append(agents, owner)
 		}
 	}
-	agents = sortedSet(agents)
+	agents = SortedSet(agents)
 	for _, agent := range agents {
 		if shards := taken[agent]; len(shards) > 0 {
 			d.add(EventShardVacated, EventData{AgentID: agent, Shards: shards})
@@ -254,7 +254,7 @@ func (d *clusterChanges) targets() {
 			agents = append(agents, t.Agent)
 		}
 	}
-	for _, agent := range sortedSet(agents) {
+	for _, agent := range SortedSet(agents) {
 		data := EventData{AgentID: agent, Count: len(got[agent])}
 		if len(got[agent]) == 1 {
 			data.ID = got[agent][0]

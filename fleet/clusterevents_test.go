@@ -62,7 +62,7 @@ func TestClusterChanges(t *testing.T) {
 		"shards": {config: fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 4}, before: []func(*fleet.Cluster){join("a", "i", "h1"), join("b", "i", "h1")},
 			step: func(c *fleet.Cluster) { c.AssignShards(time.Second, now) }, want: "shard.assigned a 0 [0 2]; shard.assigned b 0 [1 3]"},
 		"pause":  {step: func(c *fleet.Cluster) { _, _ = c.Pause("", "night", now) }, want: "lane.paused : night"},
-		"resume": {before: []func(*fleet.Cluster){func(c *fleet.Cluster) { _, _ = c.Pause("", "night", now) }}, step: func(c *fleet.Cluster) { c.Resume("") }, want: "lane.resumed "},
+		"resume": {before: []func(*fleet.Cluster){func(c *fleet.Cluster) { _, _ = c.Pause("", "night", now) }}, step: func(c *fleet.Cluster) { c.Pauses.Resume("") }, want: "lane.resumed "},
 		"brake":  {step: func(c *fleet.Cluster) { c.SetBrake("h1", &fleet.BrakeHold{Hub: "h1", Lost: 3}) }, want: "brake.engaged "},
 		"brake off": {before: []func(*fleet.Cluster){func(c *fleet.Cluster) { c.SetBrake("h1", &fleet.BrakeHold{Hub: "h1", Lost: 3}) }},
 			step: func(c *fleet.Cluster) { c.SetBrake("h1", nil) }, want: "brake.released "},

@@ -12,24 +12,10 @@ const (
 )
 
 // HealthyCount is the number of members that are online and not suspected.
-func (c *Cluster) HealthyCount() int {
-	n := 0
-	for i := range c.Members {
-		if c.Members[i].Status == AgentOnline {
-			n++
-		}
-	}
-	return n
-}
+func (c *Cluster) HealthyCount() int { return count(c.Members, hasStatus(AgentOnline)) }
 
-func (c *Cluster) inMaintenance() int {
-	n := 0
-	for i := range c.Members {
-		if c.Members[i].Status == AgentMaintenance {
-			n++
-		}
-	}
-	return n
+func hasStatus(s AgentStatus) func(*Member) bool {
+	return func(m *Member) bool { return m.Status == s }
 }
 
 // Status judges the cluster by its healthy members. A cluster that never had an agent and wants none is healthy.
@@ -42,7 +28,7 @@ func (c *Cluster) Status() ClusterStatus {
 		return ClusterCritical
 	case healthy < wanted:
 		return ClusterDegraded
-	case wanted == 0 && healthy < len(c.Members)-c.inMaintenance():
+	case wanted == 0 && healthy < len(c.Members)-count(c.Members, hasStatus(AgentMaintenance)):
 		return ClusterDegraded
 	}
 	return ClusterHealthy

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Cordon keeps an agent from being given work (rows A13, C16). It belongs to the agent's id, not to a session: it stays
+// Cordon keeps an agent from being given work. It belongs to the agent's id, not to a session: it stays
 // when the agent restarts, leaves and comes back, until it is lifted.
 type Cordon struct {
 	AgentID string `json:"agent_id"`
@@ -19,16 +19,19 @@ type Cordon struct {
 	Drain string `json:"drain,omitempty"`
 }
 
-// CordonOf returns the agent's cordon, or nil.
-func (c *Cluster) CordonOf(agentID string) *Cordon {
-	if i, found := c.searchCordon(agentID); found {
-		return &c.Cordons[i]
+// Cordons are the agents that are given no work, sorted by id.
+type Cordons []Cordon
+
+// Of returns the agent's cordon, or nil.
+func (l Cordons) Of(agentID string) *Cordon {
+	if i, found := l.search(agentID); found {
+		return &l[i]
 	}
 	return nil
 }
 
-func (c *Cluster) searchCordon(agentID string) (int, bool) {
-	return slices.BinarySearchFunc(c.Cordons, agentID, func(k Cordon, id string) int { return strings.Compare(k.AgentID, id) })
+func (l Cordons) search(agentID string) (int, bool) {
+	return slices.BinarySearchFunc(l, agentID, func(k Cordon, id string) int { return strings.Compare(k.AgentID, id) })
 }
 
 // SetCordon puts a cordon on a member, or changes the one it has. Since stays that of the first. It is refused for an
@@ -38,7 +41,7 @@ func (c *Cluster) SetCordon(k Cordon) error {
 	if m == nil {
 		return fmt.Errorf("the agent is not a member of the cluster")
 	}
-	i, found := c.searchCordon(k.AgentID)
+	i, found := c.Cordons.search(k.AgentID)
 	if !found {
 		c.Cordons = slices.Insert(c.Cordons, i, k)
 	} else {
@@ -61,7 +64,7 @@ func (c *Cluster) SetCordon(k Cordon) error {
 // LiftCordon lets the agent be given work again. A cordon that a drain is at can be lifted by that drain only, and a drain lifts only its own. It reports
 // whether there was one.
 func (c *Cluster) LiftCordon(agentID, drain string, now time.Time) (bool, error) {
-	i, found := c.searchCordon(agentID)
+	i, found := c.Cordons.search(agentID)
 	if !found {
 		return false, nil
 	}
@@ -87,7 +90,7 @@ func (c *Cluster) LiftCordon(agentID, drain string, now time.Time) (bool, error)
 // settleCordon shows a cordon in the status of its member. A connected one is draining or in maintenance instead of online;
 // one that is not connected is in maintenance instead of offline, since nobody needs to be woken for it.
 func (m *Member) settleCordon(c *Cluster, now time.Time) {
-	k := c.CordonOf(m.AgentID)
+	k := c.Cordons.Of(m.AgentID)
 	switch {
 	case k == nil:
 	case m.Connected():

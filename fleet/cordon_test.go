@@ -38,7 +38,7 @@ func TestCordon(t *testing.T) {
 	require.Equal(t, AgentOffline, status())
 	require.NoError(t, c.SetCordon(rest))
 	require.Equal(t, AgentMaintenance, status())
-	require.Equal(t, "update", c.CordonOf("a").Reason, "the reason is kept where none is given")
+	require.Equal(t, "update", c.Cordons.Of("a").Reason, "the reason is kept where none is given")
 	require.False(t, c.Member("a").Connected())
 	c.Join(Join{AgentID: "a", Instance: "a2"}, "h2", later)
 	require.Equal(t, AgentMaintenance, status())
@@ -100,10 +100,10 @@ func TestCordonHolds(t *testing.T) {
 			}
 			for i := range c.Members {
 				m := &c.Members[i]
-				if c.CordonOf(m.AgentID) != nil && m.Serving() {
+				if c.Cordons.Of(m.AgentID) != nil && m.Serving() {
 					t.Fatalf("%s is cordoned and serves: %+v", m.AgentID, m)
 				}
-				if c.CordonOf(m.AgentID) == nil && m.Connected() != m.Serving() {
+				if c.Cordons.Of(m.AgentID) == nil && m.Connected() != m.Serving() {
 					t.Fatalf("%s has no cordon: connected %t, serving %t: %+v", m.AgentID, m.Connected(), m.Serving(), m)
 				}
 			}

@@ -17,19 +17,19 @@ func TestDepartures(t *testing.T) {
 		require.True(t, c.Apply(Transition{AgentID: id, Instance: "i", Epoch: joined.Epoch, Status: AgentOffline, At: at, Left: true}, "h"))
 	}
 	leave("a")
-	got, known := c.departure("a")
+	got, known := c.Departures.Of("a")
 	require.True(t, known)
 	require.Equal(t, at, got)
 	leave("a")
 	require.Len(t, c.Departures, 1, "the newest departure counts")
 	c.Join(Join{AgentID: "a", Instance: "j", MaxTasks: 1}, "h", at)
-	_, known = c.departure("a")
+	_, known = c.Departures.Of("a")
 	require.False(t, known, "it is back")
 	for i := range maxDepartures + 5 {
 		leave(fmt.Sprint("b-", i))
 	}
 	require.Len(t, c.Departures, maxDepartures)
-	_, known = c.departure("b-4")
+	_, known = c.Departures.Of("b-4")
 	require.False(t, known, "the oldest gave way")
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Election is the outcome of one election (row A10). When no leader may be granted yet, only WaitUntil is set.
+// Election is the outcome of one election. When no leader may be granted yet, only WaitUntil is set.
 type Election struct {
 	Leader string `json:"leader,omitempty"`
 	// Previous led before. It may be Leader itself, when nobody else was there.
@@ -17,7 +17,7 @@ type Election struct {
 	WaitUntil time.Time `json:"wait_until,omitzero"`
 }
 
-// Elect gives an active_passive cluster without a leader a new one (row A10): of the online members standbys come first,
+// Elect gives an active_passive cluster without a leader a new one: of the online members standbys come first,
 // then the least loaded, then the lowest id. The leader before is chosen only when it is alone, so that a failover by
 // hand does move the leadership. loads are running tasks by agent id. It does nothing while there is a leader; one that
 // is LeaderLost must be vacated first.
@@ -29,7 +29,7 @@ func (c *Cluster) Elect(loads map[string]int, now time.Time) (Election, bool) {
 	var best *Member
 	for i := range c.Members {
 		m := &c.Members[i]
-		if m.Status == AgentOnline && c.electable(m) && (best == nil || c.compareForLeader(m, best, loads) < 0) {
+		if m.Status == AgentOnline && electable(c, m) && (best == nil || compareForLeader(c, m, best, loads) < 0) {
 			best = m
 		}
 	}
@@ -41,7 +41,7 @@ func (c *Cluster) Elect(loads map[string]int, now time.Time) (Election, bool) {
 
 // electable reports whether a member may be elected without a person's word: where elections are off, only the leader
 // before, or anybody as the first.
-func (c *Cluster) electable(m *Member) bool {
+func electable(c *Cluster, m *Member) bool {
 	return !c.Config.ManualElection || c.LastLeader == "" || m.AgentID == c.LastLeader
 }
 
@@ -52,14 +52,14 @@ func (c *Cluster) Contested(now time.Time) bool {
 	}
 	online := 0
 	for i := range c.Members {
-		if c.Members[i].Status == AgentOnline && c.electable(&c.Members[i]) {
+		if c.Members[i].Status == AgentOnline && electable(c, &c.Members[i]) {
 			online++
 		}
 	}
 	return online > 1
 }
 
-// Promote makes the given online member the leader, as the target of a failover (row A7), by the rules of Elect.
+// Promote makes the given online member the leader, as the target of a failover, by the rules of Elect.
 func (c *Cluster) Promote(agentID string, now time.Time) (Election, bool) {
 	if wait, open := c.seatOpen(now); !open {
 		return wait, false
@@ -94,7 +94,7 @@ func (c *Cluster) seatOpen(now time.Time) (Election, bool) {
 	return Election{}, true
 }
 
-func (c *Cluster) compareForLeader(a, b *Member, loads map[string]int) int {
+func compareForLeader(c *Cluster, a, b *Member, loads map[string]int) int {
 	return cmp.Or(
 		compareBool(b.AgentID == c.LastLeader, a.AgentID == c.LastLeader),
 		compareBool(slices.Contains(c.Standbys, a.AgentID), slices.Contains(c.Standbys, b.AgentID)),

@@ -73,7 +73,7 @@ func TestCompareForLeaderPrefersStandbys(t *testing.T) {
 	t.Parallel()
 	c := clusterOf(ActivePassive, "a", "b")
 	c.Standbys = []string{"b"}
-	require.Negative(t, c.compareForLeader(c.Member("b"), c.Member("a"), map[string]int{"b": 9}))
+	require.Negative(t, compareForLeader(c, c.Member("b"), c.Member("a"), map[string]int{"b": 9}))
 }
 
 func TestLeaderIsDemoted(t *testing.T) {

@@ -12,7 +12,7 @@ const (
 	TriggerManual  FailoverTrigger = "manual"   // a person asked
 )
 
-// FailoverStatus is how a failover ended (row A7), or that it runs.
+// FailoverStatus is how a failover ended, or that it runs.
 type FailoverStatus string
 
 // The statuses.
@@ -30,7 +30,7 @@ type HeldAttempt struct {
 	Attempt int    `json:"attempt"`
 }
 
-// Transfer is the move of one task (row A9).
+// Transfer is the move of one task.
 type Transfer struct {
 	TaskID string `json:"task_id"`
 	From   string `json:"from"`

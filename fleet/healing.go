@@ -2,7 +2,7 @@ package fleet
 
 import "time"
 
-// HealingType is what healing can do (row A12).
+// HealingType is what healing can do.
 type HealingType string
 
 // The types of healing actions, the most urgent first.

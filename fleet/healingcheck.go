@@ -20,8 +20,8 @@ type HealingCheck struct {
 // CheckHealing refuses an action of healing whose reasons do not hold any more, with what changed. drain is the id of the
 // drain that asks, if one does: a drain that has begun goes on whatever comes.
 func (c *Cluster) CheckHealing(agentID, drain string, h HealingCheck) error {
-	m, outBy := c.Member(agentID), c.outBy(agentID)
-	if k := c.CordonOf(agentID); k != nil && drain != "" && k.Drain == drain {
+	m, outBy := c.Member(agentID), outBy(c, agentID)
+	if k := c.Cordons.Of(agentID); k != nil && drain != "" && k.Drain == drain {
 		return nil
 	}
 	if m == nil || !m.Connected() {
@@ -45,7 +45,7 @@ func (c *Cluster) CheckHealing(agentID, drain string, h HealingCheck) error {
 		return errors.New("healing has taken the agent out of service already")
 	case !restore && !ill:
 		return errors.New("the agent is healthy again")
-	case h.Type == HealReduce && c.ReductionOf(agentID) != nil:
+	case h.Type == HealReduce && c.Reductions.Of(agentID) != nil:
 		return errors.New("the agent's load is reduced already")
 	}
 	now, _ := ExamineForHealing(&ClusterFacts{Cluster: *c}, time.Time{})

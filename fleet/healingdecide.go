@@ -19,7 +19,7 @@ const (
 	orphansPerCycle = 20
 )
 
-// DecideHealing says what is to be done in one cluster (row A12), the most urgent first. It never touches what an operator
+// DecideHealing says what is to be done in one cluster, the most urgent first. It never touches what an operator
 // keeps out of service, an agent that the failure detector is at, or anything while the mass-loss brake is engaged; it
 // never takes the last healthy agent away, nor more than half of the agents; and it does the same thing to the same
 // target again only after a wait that grows.
@@ -62,7 +62,7 @@ type healer struct {
 	orphans int
 }
 
-// agent finds what an agent's level asks for, by the document's table.
+// agent finds the action that an agent's level of health asks for.
 func (h *healer) agent(a *HealingAgent) {
 	facts := HealingFacts{Status: a.Status, Level: a.Health.Level, Detail: a.Health.Why, Since: a.Health.Since, Epoch: a.Epoch, Running: a.Running}
 	if a.Health.Level != HealthHealthy {
@@ -109,7 +109,7 @@ func (h *healer) judge(d *HealingDecision) {
 		if d.Verdict != HealAct || d.Type == HealReport {
 			done = "recorded"
 		}
-		d.Why = joined(d.Why, fmt.Sprintf("%s %s within a day; not again before %s", done, often(times), until.UTC().Format(time.RFC3339))) // why it must not be done stays worth knowing
+		d.Why = Reasons(d.Why, fmt.Sprintf("%s %s within a day; not again before %s", done, often(times), until.UTC().Format(time.RFC3339))) // why it must not be done stays worth knowing
 		d.Verdict = HealWait
 		return
 	}

@@ -28,7 +28,7 @@ func ExamineForHealing(f *ClusterFacts, now time.Time) (HealingCase, bool) {
 	for i := range f.Members {
 		m := &f.Members[i]
 		agent := HealingAgent{AgentID: m.AgentID, Status: m.Status, Since: m.StatusSince, Epoch: m.Epoch, Slots: m.MaxTasks,
-			Health: MemberHealth{Level: HealthHealthy}, Running: f.Live[m.AgentID].Running, Reduced: f.ReductionOf(m.AgentID) != nil, OutBy: f.outBy(m.AgentID)}
+			Health: MemberHealth{Level: HealthHealthy}, Running: f.Live[m.AgentID].Running, Reduced: f.Reductions.Of(m.AgentID) != nil, OutBy: outBy(&f.Cluster, m.AgentID)}
 		if m.Health != nil {
 			agent.Health = *m.Health
 		}
@@ -55,15 +55,20 @@ func ExamineForHealing(f *ClusterFacts, now time.Time) (HealingCase, bool) {
 }
 
 // outBy says who keeps an agent out of service.
-func (c *Cluster) outBy(agentID string) string {
-	k := c.CordonOf(agentID)
+func outBy(c *Cluster, agentID string) string {
+	k := c.Cordons.Of(agentID)
 	switch {
 	case k == nil:
 		return ""
-	case strings.HasPrefix(k.Drain, c.Config.Name+":"+HealingDrainPrefix):
+	case k.ByHealing(c.Config.Name):
 		return outByHealing
 	}
 	return outByOperator
+}
+
+// ByHealing reports whether healing took the agent out of service, in the cluster with this name.
+func (k *Cordon) ByHealing(cluster string) bool {
+	return strings.HasPrefix(k.Drain, cluster+":"+HealingDrainPrefix)
 }
 
 // DueForHealing reports whether a cycle that begins at a time is to look at a cluster with this interval, when cycles begin

@@ -15,7 +15,7 @@ const (
 	HealingOff    HealingMode = "off"
 )
 
-// HealingPolicy is how a cluster wants to be healed (row A12). Zero fields take their defaults.
+// HealingPolicy is how a cluster wants to be healed. Zero fields take their defaults.
 type HealingPolicy struct {
 	// Mode is on, dry_run or off. Default on.
 	Mode HealingMode `json:"mode,omitempty"`

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// HealthLevel says how well an agent does its work (row A5).
+// HealthLevel says how well an agent does its work.
 type HealthLevel string
 
 // The levels, from best to worst.
@@ -29,7 +29,7 @@ var healthLevels = []struct {
 // it, so that a score at the threshold does not flap. A fall counts at once.
 const healthRise = 0.02
 
-// Weights of the factors of a health score (row A5).
+// Weights of the factors of a health score.
 const (
 	weightSelfReported = 0.2
 	weightHeartbeats   = 0.3
@@ -85,7 +85,7 @@ const (
 	CheckFail CheckStatus = "fail"
 )
 
-// HealthCheck is one check of an agent (row B6): cpu, memory, disk or agent.
+// HealthCheck is one check of an agent: cpu, memory, disk or agent.
 type HealthCheck struct {
 	Name   string      `json:"name"`
 	Status CheckStatus `json:"status"`
@@ -130,7 +130,7 @@ func (l HealthLevel) rank() int {
 // ScoreOf is what an agent reports of itself when it names a level.
 func ScoreOf(l HealthLevel) float64 { return 1 - 0.25*float64(l.rank()) }
 
-// AssessHealth rates an agent by its facts (row A5): the weighted mean of five factors. before is the level that it had, or
+// AssessHealth rates an agent by its facts: the weighted mean of five factors. before is the level that it had, or
 // "" for none; a better level needs a little more than its threshold. An agent that lives but does not work is critical
 // whatever its score, and one with a handler that does not stop is no better than degraded: its heartbeats and its host
 // may be fine, and would outweigh that.

@@ -16,23 +16,26 @@ type HubStart struct {
 	Since   time.Time `json:"since"`
 }
 
-// noteHubStart notes a hub's process if it is new. Beyond maxHubStarts the oldest is forgotten.
-func (c *Cluster) noteHubStart(hub, process string, now time.Time) {
-	i, known := slices.BinarySearchFunc(c.HubStarts, hub, func(s HubStart, id string) int { return strings.Compare(s.Hub, id) })
+// HubStarts are the newest processes of the hubs that brought agents, sorted by hub.
+type HubStarts []HubStart
+
+// add remembers a hub's process if it is new. Beyond maxHubStarts the oldest is forgotten.
+func (l *HubStarts) add(hub, process string, now time.Time) {
+	i, known := slices.BinarySearchFunc(*l, hub, func(s HubStart, id string) int { return strings.Compare(s.Hub, id) })
 	switch start := (HubStart{hub, process, now}); {
 	case !known:
-		c.HubStarts = slices.Insert(c.HubStarts, i, start)
-	case c.HubStarts[i].Process != process:
-		c.HubStarts[i] = start
+		*l = slices.Insert(*l, i, start)
+	case (*l)[i].Process != process:
+		(*l)[i] = start
 	}
-	if len(c.HubStarts) > maxHubStarts {
+	if len(*l) > maxHubStarts {
 		oldest := 0
-		for j := range c.HubStarts {
-			if c.HubStarts[j].Since.Before(c.HubStarts[oldest].Since) {
+		for j := range *l {
+			if (*l)[j].Since.Before((*l)[oldest].Since) {
 				oldest = j
 			}
 		}
-		c.HubStarts = slices.Delete(c.HubStarts, oldest, oldest+1)
+		*l = slices.Delete(*l, oldest, oldest+1)
 	}
 }
 

@@ -40,6 +40,13 @@ type RevokedToken struct {
 	EndSessions bool `json:"end_sessions,omitempty"`
 }
 
+// TokenLedger is what a cluster remembers of join tokens.
+type TokenLedger struct {
+	// TokenUses count the join tokens that have a maximum, and RevokedTokens are the newest that were revoked.
+	TokenUses     []TokenUses    `json:"token_uses,omitempty"`
+	RevokedTokens []RevokedToken `json:"revoked_tokens,omitempty"`
+}
+
 // refuseToken says why the credential of a join does not count here; empty when it does. An agent that resumes shows the
 // session that it has instead of its token, and may only go on with that.
 func (c *Cluster) refuseToken(j Join) string {
@@ -62,35 +69,35 @@ func (c *Cluster) refuseToken(j Join) string {
 	return ""
 }
 
-func (c *Cluster) revoked(id string) (revoked, ended bool) {
-	i := slices.IndexFunc(c.RevokedTokens, func(r RevokedToken) bool { return r.ID == id })
-	return i >= 0, i >= 0 && c.RevokedTokens[i].EndSessions
+func (l *TokenLedger) revoked(id string) (revoked, ended bool) {
+	i := slices.IndexFunc(l.RevokedTokens, func(r RevokedToken) bool { return r.ID == id })
+	return i >= 0, i >= 0 && l.RevokedTokens[i].EndSessions
 }
 
-func (c *Cluster) usesOf(id string) *TokenUses {
-	if i := slices.IndexFunc(c.TokenUses, func(u TokenUses) bool { return u.ID == id }); i >= 0 {
-		return &c.TokenUses[i]
+func (l *TokenLedger) usesOf(id string) *TokenUses {
+	if i := slices.IndexFunc(l.TokenUses, func(u TokenUses) bool { return u.ID == id }); i >= 0 {
+		return &l.TokenUses[i]
 	}
 	return nil
 }
 
 // UsesOf is how many agents have joined with a token that has a maximum.
-func (c *Cluster) UsesOf(id string) int {
-	if u := c.usesOf(id); u != nil {
+func (l *TokenLedger) UsesOf(id string) int {
+	if u := l.usesOf(id); u != nil {
 		return len(u.Agents)
 	}
 	return 0
 }
 
-func (c *Cluster) mayUse(t JoinToken, agentID string) bool {
+func (l *TokenLedger) mayUse(t JoinToken, agentID string) bool {
 	if t.MaxUses == 0 {
 		return true
 	}
 	kept := 0
-	for i := range c.TokenUses {
-		kept += len(c.TokenUses[i].Agents)
+	for i := range l.TokenUses {
+		kept += len(l.TokenUses[i].Agents)
 	}
-	u := c.usesOf(t.ID)
+	u := l.usesOf(t.ID)
 	if u == nil {
 		return kept < maxUsesKept
 	}
@@ -99,15 +106,15 @@ func (c *Cluster) mayUse(t JoinToken, agentID string) bool {
 }
 
 // countUse notes that an agent has joined with a token. Tokens whose time is over are forgotten: nobody joins with them.
-func (c *Cluster) countUse(t JoinToken, agentID string, now time.Time) {
+func (l *TokenLedger) countUse(t JoinToken, agentID string, now time.Time) {
 	if t.MaxUses == 0 {
 		return
 	}
-	c.TokenUses = slices.DeleteFunc(c.TokenUses, func(u TokenUses) bool { return !u.ExpiresAt.IsZero() && u.ExpiresAt.Before(now) && u.ID != t.ID })
-	u := c.usesOf(t.ID)
+	l.TokenUses = slices.DeleteFunc(l.TokenUses, func(u TokenUses) bool { return !u.ExpiresAt.IsZero() && u.ExpiresAt.Before(now) && u.ID != t.ID })
+	u := l.usesOf(t.ID)
 	if u == nil {
-		c.TokenUses = append(c.TokenUses, TokenUses{ID: t.ID, ExpiresAt: t.ExpiresAt})
-		u = &c.TokenUses[len(c.TokenUses)-1]
+		l.TokenUses = append(l.TokenUses, TokenUses{ID: t.ID, ExpiresAt: t.ExpiresAt})
+		u = &l.TokenUses[len(l.TokenUses)-1]
 	}
 	if i, counted := slices.BinarySearch(u.Agents, agentID); !counted {
 		u.Agents = slices.Insert(u.Agents, i, agentID)
@@ -117,15 +124,10 @@ func (c *Cluster) countUse(t JoinToken, agentID string, now time.Time) {
 // RevokeToken keeps agents out that come with a token. With endSessions those that joined with it must stop as well; they
 // are returned as far as they are connected, and cannot come back with the sessions that they had.
 func (c *Cluster) RevokeToken(id string, endSessions bool) (ended []string) {
-	c.TokenUses = slices.DeleteFunc(c.TokenUses, func(u TokenUses) bool { return u.ID == id })
 	if _, before := c.revoked(id); before {
 		endSessions = true
 	}
-	c.RevokedTokens = slices.DeleteFunc(c.RevokedTokens, func(r RevokedToken) bool { return r.ID == id })
-	c.RevokedTokens = append(c.RevokedTokens, RevokedToken{ID: id, EndSessions: endSessions})
-	if extra := len(c.RevokedTokens) - maxRevokedKept; extra > 0 {
-		c.RevokedTokens = slices.Delete(c.RevokedTokens, 0, extra)
-	}
+	c.revoke(id, endSessions)
 	if !endSessions {
 		return nil
 	}
@@ -142,10 +144,20 @@ func (c *Cluster) RevokeToken(id string, endSessions bool) (ended []string) {
 	return ended
 }
 
+// revoke remembers a revoked token; the oldest gives way.
+func (l *TokenLedger) revoke(id string, endSessions bool) {
+	l.TokenUses = slices.DeleteFunc(l.TokenUses, func(u TokenUses) bool { return u.ID == id })
+	l.RevokedTokens = slices.DeleteFunc(l.RevokedTokens, func(r RevokedToken) bool { return r.ID == id })
+	l.RevokedTokens = append(l.RevokedTokens, RevokedToken{ID: id, EndSessions: endSessions})
+	if extra := len(l.RevokedTokens) - maxRevokedKept; extra > 0 {
+		l.RevokedTokens = slices.Delete(l.RevokedTokens, 0, extra)
+	}
+}
+
 // EndedTokens are the tokens whose agents must stop, sorted.
-func (c *Cluster) EndedTokens() []string {
+func (l *TokenLedger) EndedTokens() []string {
 	var ended []string
-	for _, r := range c.RevokedTokens {
+	for _, r := range l.RevokedTokens {
 		if r.EndSessions {
 			ended = append(ended, r.ID)
 		}

@@ -18,7 +18,7 @@ const (
 
 // CapabilityLane is the lane of work that needs a set of capabilities. Order and repetition do not matter.
 func CapabilityLane(capabilities []string) string {
-	return capLanes + strings.Join(sortedSet(capabilities), "+")
+	return capLanes + strings.Join(SortedSet(capabilities), "+")
 }
 
 // ShardLane is the lane of one shard of a sharded cluster.
@@ -36,7 +36,7 @@ func ParseLane(name string) (string, error) {
 		return name, nil
 	}
 	if list, ok := strings.CutPrefix(name, capLanes); ok {
-		set := sortedSet(strings.Split(list, "+"))
+		set := SortedSet(strings.Split(list, "+"))
 		for _, c := range set {
 			if ValidateID("capability", c) != nil {
 				return "", ErrLane
@@ -67,4 +67,44 @@ func ShardOfLane(lane string) (int, bool) {
 func AgentOfLane(lane string) (string, bool) {
 	agent, ok := strings.CutPrefix(lane, agentLanes)
 	return agent, ok && ValidateID("agent", agent) == nil
+}
+
+// ServersOf are the members that serve a lane, if it is not paused: those that may take its tasks when they have a free
+// slot and a handler.
+func (c *Cluster) ServersOf(lane string, capabilities []string) []*Member {
+	var servers []*Member
+	for i := range c.Members {
+		if m := &c.Members[i]; m.Serving() && c.serves(m, lane) && HasAll(m.Capabilities, capabilities) {
+			servers = append(servers, m)
+		}
+	}
+	return servers
+}
+
+func (c *Cluster) serves(m *Member, lane string) bool {
+	if agent, pinned := AgentOfLane(lane); pinned {
+		return m.AgentID == agent
+	}
+	if shard, ok := ShardOfLane(lane); ok {
+		return c.Config.ReplicationMode == Sharded && shard < len(c.Shards) &&
+			c.Shards[shard].Owner == m.AgentID && c.holds(m.AgentID, c.Shards[shard].Epoch)
+	}
+	switch c.Config.ReplicationMode {
+	case Sharded:
+		return false
+	case ActivePassive:
+		return c.RoleOf(m.AgentID) == RoleLeader
+	}
+	return true
+}
+
+// LaneOf is the lane of an unsharded cluster where a task waits.
+func LaneOf(spec *TaskSpec) string {
+	switch {
+	case spec.Agent != "":
+		return AgentLane(spec.Agent)
+	case len(spec.RequiredCapabilities) > 0:
+		return CapabilityLane(spec.RequiredCapabilities)
+	}
+	return DefaultLane
 }

@@ -24,9 +24,14 @@ type Timing struct {
 	DisconnectGrace time.Duration
 }
 
-// DefaultTiming is the timing of DESIGN §11.
+// DefaultTiming is the timing of a hub whose configuration names none.
 func DefaultTiming() Timing {
-	return Timing{HeartbeatInterval: 5 * time.Second, WarningThreshold: 10 * time.Second, FailureThreshold: 15 * time.Second, DisconnectGrace: time.Second}
+	return Timing{
+		HeartbeatInterval: 5 * time.Second,
+		WarningThreshold:  10 * time.Second,
+		FailureThreshold:  15 * time.Second,
+		DisconnectGrace:   time.Second,
+	}
 }
 
 // Judge says what to think of a session that was last heard of at lastContact and whose connection closed at

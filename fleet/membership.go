@@ -11,21 +11,23 @@ const maxFencedKept = 4
 
 // Member returns the member with the given id, or nil.
 func (c *Cluster) Member(agentID string) *Member {
-	if i, found := c.search(agentID); found {
+	if i, found := searchMember(c.Members, agentID); found {
 		return &c.Members[i]
 	}
 	return nil
 }
 
-func (c *Cluster) search(agentID string) (int, bool) {
-	return slices.BinarySearchFunc(c.Members, agentID, func(m Member, id string) int { return strings.Compare(m.AgentID, id) })
+func searchMember(members []Member, agentID string) (int, bool) {
+	return slices.BinarySearchFunc(members, agentID, func(m Member, id string) int { return strings.Compare(m.AgentID, id) })
 }
 
 // ServingCount is the number of members that may be given work.
-func (c *Cluster) ServingCount() int {
+func (c *Cluster) ServingCount() int { return count(c.Members, (*Member).Serving) }
+
+func count(members []Member, pass func(*Member) bool) int {
 	n := 0
-	for i := range c.Members {
-		if c.Members[i].Serving() {
+	for i := range members {
+		if pass(&members[i]) {
 			n++
 		}
 	}
@@ -40,15 +42,15 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	if why := c.refuseToken(j); why != "" {
 		return Joined{AgentID: j.AgentID, Refused: why}
 	}
-	i, known := c.search(j.AgentID)
+	i, known := searchMember(c.Members, j.AgentID)
 	if !known {
-		if len(c.Members) >= c.Config.MaxAgents && !c.dropLongestOffline() {
+		if len(c.Members) >= c.Config.MaxAgents && !dropLongestOffline(c) {
 			return Joined{AgentID: j.AgentID, Refused: RefusedFull}
 		}
-		i, _ = c.search(j.AgentID)
+		i, _ = searchMember(c.Members, j.AgentID)
 		c.Members = slices.Insert(c.Members, i, Member{AgentID: j.AgentID, JoinedAt: now})
 	}
-	c.returned(j.AgentID)
+	c.Departures.remove(j.AgentID)
 	m := &c.Members[i]
 	answer := Joined{AgentID: j.AgentID}
 	switch {
@@ -78,9 +80,9 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	answer.Epoch, m.Health = m.Epoch, nil // its hub tells again what is wrong
 	m.Hub, m.Host, m.PID, m.Zone, m.Group, m.Version = hub, j.Host, j.PID, j.Zone, j.Group, j.Version
 	m.Address, m.StartedAt = j.Address, j.StartedAt
-	m.Capabilities, m.TaskTypes, m.MaxTasks, m.Metadata = sortedSet(j.Capabilities), sortedSet(j.TaskTypes), j.MaxTasks, j.Metadata
+	m.Capabilities, m.TaskTypes, m.MaxTasks, m.Metadata = SortedSet(j.Capabilities), SortedSet(j.TaskTypes), j.MaxTasks, j.Metadata
 	m.EndsProcessTrees = j.EndsProcessTrees
-	if c.CordonOf(m.AgentID) == nil || m.Status == AgentOffline {
+	if c.Cordons.Of(m.AgentID) == nil || m.Status == AgentOffline {
 		m.setStatus(AgentOnline, "", now)
 	}
 	m.settleCordon(c, now)
@@ -90,7 +92,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 // Apply takes one transition that a hub saw and reports whether it changed anything. A transition about another
 // instance or epoch than the member's present one is stale and ignored, and so is one from a hub that the agent left.
 func (c *Cluster) Apply(t Transition, hub string) bool {
-	i, known := c.search(t.AgentID)
+	i, known := searchMember(c.Members, t.AgentID)
 	if !known {
 		return false
 	}
@@ -101,10 +103,10 @@ func (c *Cluster) Apply(t Transition, hub string) bool {
 	if t.Status == "" && t.Health != nil {
 		return m.setHealth(t.Health)
 	}
-	cordoned := c.CordonOf(t.AgentID) != nil
+	cordoned := c.Cordons.Of(t.AgentID) != nil
 	if t.Left && !cordoned {
 		c.Members = slices.Delete(c.Members, i, i+1)
-		c.departed(t.AgentID, t.At)
+		c.Departures.add(t.AgentID, t.At)
 		return true
 	}
 	if t.Left || t.Status == AgentOffline {
@@ -141,7 +143,7 @@ func (m *Member) HealthLevel() HealthLevel {
 func (m *Member) disconnect(c *Cluster, reason string, at time.Time) {
 	m.setStatus(AgentOffline, reason, at)
 	m.Health = nil
-	if c.CordonOf(m.AgentID) != nil {
+	if c.Cordons.Of(m.AgentID) != nil {
 		m.Hub = ""
 		m.settleCordon(c, at)
 	}
@@ -155,7 +157,7 @@ func (c *Cluster) Hubs() []string {
 			hubs = append(hubs, c.Members[i].Hub)
 		}
 	}
-	return sortedSet(hubs)
+	return SortedSet(hubs)
 }
 
 // LoseHub marks the members that are still attached to a lost hub as offline and returns their ids.
@@ -175,7 +177,7 @@ func (c *Cluster) LoseHub(hub string, now time.Time) []string {
 // OpenLane records that tasks need this set of capabilities, so that hubs poll its lane. It reports whether the set was
 // new, and false in ok when the cluster has too many sets.
 func (c *Cluster) OpenLane(capabilities []string) (changed, ok bool) {
-	set := sortedSet(capabilities)
+	set := SortedSet(capabilities)
 	for _, known := range c.CapabilitySets {
 		if slices.Equal(known, set) {
 			return false, true
@@ -196,7 +198,7 @@ func (m *Member) setStatus(s AgentStatus, reason string, at time.Time) {
 }
 
 // dropLongestOffline makes room in a full cluster by forgetting the member that is offline for longest.
-func (c *Cluster) dropLongestOffline() bool {
+func dropLongestOffline(c *Cluster) bool {
 	oldest := -1
 	for i := range c.Members {
 		m := &c.Members[i]
@@ -221,12 +223,48 @@ func HasAll(have, want []string) bool {
 	return true
 }
 
-// sortedSet returns a sorted copy without repetitions, nil when empty.
-func sortedSet(list []string) []string {
+// SortedSet returns a sorted copy without repetitions, nil when empty.
+func SortedSet(list []string) []string {
 	if len(list) == 0 {
 		return nil
 	}
 	set := slices.Clone(list)
 	slices.Sort(set)
 	return slices.Compact(set)
+}
+
+// maxDepartures is how many agents that said goodbye are remembered, so that work pinned to one can say what it waits
+// for.
+const maxDepartures = 100
+
+// Departure is an agent that said goodbye: it is no member any more.
+type Departure struct {
+	AgentID string    `json:"agent_id"`
+	At      time.Time `json:"at"`
+}
+
+// Departures are the newest agents that said goodbye, oldest first.
+type Departures []Departure
+
+// add remembers an agent that left; the oldest departure gives way.
+func (d *Departures) add(agent string, at time.Time) {
+	d.remove(agent)
+	*d = append(*d, Departure{agent, at})
+	if extra := len(*d) - maxDepartures; extra > 0 {
+		*d = slices.Delete(*d, 0, extra)
+	}
+}
+
+// remove forgets the departure of an agent that is there again.
+func (d *Departures) remove(agent string) {
+	*d = slices.DeleteFunc(*d, func(d Departure) bool { return d.AgentID == agent })
+}
+
+// Of returns when an agent that is no member left, if that is known.
+func (d Departures) Of(agent string) (time.Time, bool) {
+	i := slices.IndexFunc(d, func(d Departure) bool { return d.AgentID == agent })
+	if i < 0 {
+		return time.Time{}, false
+	}
+	return d[i].At, true
 }

@@ -18,13 +18,16 @@ type Pause struct {
 	Reason string    `json:"reason,omitempty"`
 }
 
+// Pauses are the lanes of a cluster that nothing is taken from, sorted by lane.
+type Pauses []Pause
+
 // Pause holds a lane back, or the whole cluster when lane is empty. It reports whether lanes are served otherwise than
 // before; pausing again only changes the reason. lane has the form that ParseLane returns.
 func (c *Cluster) Pause(lane, reason string, now time.Time) (changed bool, err error) {
 	if err := c.MayPause(lane); err != nil {
 		return false, err
 	}
-	i, paused := c.searchPause(lane)
+	i, paused := c.Pauses.search(lane)
 	if paused {
 		if reason != "" {
 			c.Pauses[i].Reason = reason
@@ -37,38 +40,38 @@ func (c *Cluster) Pause(lane, reason string, now time.Time) (changed bool, err e
 
 // Resume takes a pause back: that of a lane, or that of the whole cluster when lane is empty. Lanes that were paused one
 // by one stay so. It reports whether there was one.
-func (c *Cluster) Resume(lane string) bool {
-	i, paused := c.searchPause(lane)
+func (p *Pauses) Resume(lane string) bool {
+	i, paused := p.search(lane)
 	if paused {
-		c.Pauses = slices.Delete(c.Pauses, i, i+1)
+		*p = slices.Delete(*p, i, i+1)
 	}
 	return paused
 }
 
-// PauseOf is the pause that holds a lane back, or nil. A pause of the whole cluster holds back every lane.
-func (c *Cluster) PauseOf(lane string) *Pause {
+// Of returns the pause that holds a lane back, or nil. A pause of the whole cluster holds back every lane.
+func (p Pauses) Of(lane string) *Pause {
 	for _, name := range []string{"", lane} {
-		if i, paused := c.searchPause(name); paused {
-			return &c.Pauses[i]
+		if i, paused := p.search(name); paused {
+			return &p[i]
 		}
 	}
 	return nil
 }
 
-// PausedLanes are what is paused, for hubs: the whole cluster, and single lanes.
-func (c *Cluster) PausedLanes() (all bool, lanes []string) {
-	for i := range c.Pauses {
-		if c.Pauses[i].Lane == "" {
+// Lanes says whether the whole cluster is paused, and names the lanes that are paused one by one.
+func (p Pauses) Lanes() (all bool, lanes []string) {
+	for i := range p {
+		if p[i].Lane == "" {
 			all = true
 		} else {
-			lanes = append(lanes, c.Pauses[i].Lane)
+			lanes = append(lanes, p[i].Lane)
 		}
 	}
 	return all, lanes
 }
 
-func (c *Cluster) searchPause(lane string) (int, bool) {
-	return slices.BinarySearchFunc(c.Pauses, lane, func(p Pause, name string) int { return strings.Compare(p.Lane, name) })
+func (p Pauses) search(lane string) (int, bool) {
+	return slices.BinarySearchFunc(p, lane, func(p Pause, name string) int { return strings.Compare(p.Lane, name) })
 }
 
 // MayPause refuses lanes that a cluster of this kind never has, and more pauses than the state can hold. The whole
@@ -79,7 +82,7 @@ func (c *Cluster) MayPause(lane string) error {
 	}
 	shard, isShard := ShardOfLane(lane)
 	_, isAgent := AgentOfLane(lane)
-	_, paused := c.searchPause(lane)
+	_, paused := c.Pauses.search(lane)
 	switch sharded := c.Config.ReplicationMode == Sharded; {
 	case !sharded && isShard:
 		return fmt.Errorf("only a sharded cluster has lanes of shards")

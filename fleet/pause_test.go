@@ -52,7 +52,7 @@ func TestPause(t *testing.T) {
 			for i, s := range c.steps {
 				var changed bool
 				if s.resume {
-					changed = cluster.Resume(s.lane)
+					changed = cluster.Pauses.Resume(s.lane)
 				} else {
 					var err error
 					changed, err = cluster.Pause(s.lane, s.reason, at(i))
@@ -64,12 +64,12 @@ func TestPause(t *testing.T) {
 			require.True(t, slices.IsSortedFunc(cluster.Pauses, func(a, b Pause) int { return strings.Compare(a.Lane, b.Lane) }))
 			held := map[string]string{}
 			for _, lane := range []string{"default", "cap/gpu", "agent/a"} {
-				if p := cluster.PauseOf(lane); p != nil {
+				if p := cluster.Pauses.Of(lane); p != nil {
 					held[lane] = p.Reason
 				}
 			}
 			require.Equal(t, c.held, held)
-			all, lanes := cluster.PausedLanes()
+			all, lanes := cluster.Pauses.Lanes()
 			require.Equal(t, len(cluster.Pauses), len(lanes)+map[bool]int{true: 1}[all])
 		})
 	}

@@ -62,7 +62,7 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// The document's example: 100 + 10 per preferred capability − 0.3 cpu − 0.2 memory (row B7).
+// A worked example: 100 + 10 per preferred capability − 0.3 cpu − 0.2 memory.
 func TestScore(t *testing.T) {
 	t.Parallel()
 	c := Candidate{AgentID: "a", Capabilities: []string{"docker", "gpu"}, MaxTasks: 10, CPUPercent: 50, MemoryPercent: 40}

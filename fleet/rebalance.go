@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Rebalance is the answer to asking a cluster to spread its work evenly (row A15).
+// Rebalance is the answer to asking a cluster to spread its work evenly.
 type Rebalance struct {
 	Cluster string          `json:"cluster"`
 	DryRun  bool            `json:"dry_run,omitempty"`
@@ -42,8 +42,7 @@ type AgentShare struct {
 // has run out; call AssignShards as ever. What it moved is what it answers; asked again, it finds nothing to do.
 func (c *Cluster) Rebalance(roleLease time.Duration, now time.Time, dryRun bool) Rebalance {
 	answer := Rebalance{Cluster: c.Config.Name, DryRun: dryRun, Mode: c.Config.ReplicationMode, Moves: []RebalanceMove{}}
-	before := c.copyOwners()
-	after := c.copyOwners()
+	before, after := copyOwners(c), copyOwners(c)
 	switch c.Config.ReplicationMode {
 	case ActiveActive:
 		answer.Moves = append(answer.Moves, after.AssignTargets()...)
@@ -53,9 +52,9 @@ func (c *Cluster) Rebalance(roleLease time.Duration, now time.Time, dryRun bool)
 	case Sharded:
 		after.settleShards(now)
 		after.exchangeShards()
-		answer.Moves = append(answer.Moves, c.shardMoves(after.Shards)...)
+		answer.Moves = append(answer.Moves, shardMoves(c, after.Shards)...)
 		if !dryRun {
-			c.planShards(after.Shards, now.Add(max(roleLease, 0)))
+			planShards(c, after.Shards, now.Add(max(roleLease, 0)))
 		}
 	}
 	answer.Agents = shares(before, after)
@@ -63,14 +62,17 @@ func (c *Cluster) Rebalance(roleLease time.Duration, now time.Time, dryRun bool)
 	return answer
 }
 
-func (c *Cluster) copyOwners() *Cluster {
+// ownersPlan is a copy of a cluster in which shards and targets may change their owners.
+type ownersPlan struct{ *Cluster }
+
+func copyOwners(c *Cluster) ownersPlan {
 	copied := *c
 	copied.Shards, copied.Targets = slices.Clone(c.Shards), slices.Clone(c.Targets)
-	return &copied
+	return ownersPlan{&copied}
 }
 
 // settleShards assigns shards as they will be when nothing waits for a lease any more.
-func (c *Cluster) settleShards(now time.Time) {
+func (c ownersPlan) settleShards(now time.Time) {
 	for range 3 { // what is on its way, what is taken for it, and that nothing is left
 		_, wait := c.AssignShards(0, now)
 		if wait.IsZero() {
@@ -84,7 +86,7 @@ func (c *Cluster) settleShards(now time.Time) {
 
 // exchangeShards evens out the targets of online members: as long as that helps, who has most gives a shard to who has
 // fewest, for one with fewer targets or, where it has more shards too, for none.
-func (c *Cluster) exchangeShards() {
+func (c ownersPlan) exchangeShards() {
 	weights := make([]int, len(c.Shards))
 	for _, t := range c.Targets {
 		weights[ShardOf(t.ID, len(c.Shards))]++
@@ -126,7 +128,7 @@ type holding struct {
 }
 
 // extremes are the online members with the most and the fewest targets; nil when there are not two.
-func (c *Cluster) extremes(weights []int) (most, fewest *holding) {
+func (c ownersPlan) extremes(weights []int) (most, fewest *holding) {
 	byAgent := map[string]*holding{}
 	var holdings []*holding
 	for i := range c.Members {
@@ -149,7 +151,7 @@ func (c *Cluster) extremes(weights []int) (most, fewest *holding) {
 }
 
 // shardMoves are what must move to come to the wanted owners.
-func (c *Cluster) shardMoves(wanted []ShardOwner) []RebalanceMove {
+func shardMoves(c *Cluster, wanted []ShardOwner) []RebalanceMove {
 	inShard := map[int][]string{}
 	for _, t := range c.Targets {
 		shard := ShardOf(t.ID, len(wanted))
@@ -172,7 +174,7 @@ func (c *Cluster) shardMoves(wanted []ShardOwner) []RebalanceMove {
 }
 
 // planShards takes the shards that are to move from their owners, and notes who gets each.
-func (c *Cluster) planShards(wanted []ShardOwner, freeAt time.Time) {
+func planShards(c *Cluster, wanted []ShardOwner, freeAt time.Time) {
 	for len(c.Shards) < len(wanted) {
 		c.Shards = append(c.Shards, ShardOwner{})
 	}
@@ -188,7 +190,7 @@ func (c *Cluster) planShards(wanted []ShardOwner, freeAt time.Time) {
 	}
 }
 
-func shares(before, after *Cluster) []AgentShare {
+func shares(before, after ownersPlan) []AgentShare {
 	all := []AgentShare{}
 	for i := range before.Members {
 		id := before.Members[i].AgentID
@@ -201,7 +203,7 @@ func shares(before, after *Cluster) []AgentShare {
 	return all
 }
 
-func (c *Cluster) owned(agentID string) int {
+func (c ownersPlan) owned(agentID string) int {
 	n := 0
 	for i := range c.Shards {
 		if c.Shards[i].Owner == agentID {
@@ -212,7 +214,7 @@ func (c *Cluster) owned(agentID string) int {
 }
 
 // assigned are an agent's targets also where its roles are only planned.
-func (c *Cluster) assigned(agentID string) []string {
+func (c ownersPlan) assigned(agentID string) []string {
 	if c.Config.ReplicationMode != Sharded {
 		return c.TargetsOf(agentID)
 	}

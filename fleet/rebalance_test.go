@@ -15,7 +15,7 @@ func withTargets(t require.TestingT, c *Cluster, n int) *Cluster {
 	for i := range n {
 		ids = append(ids, fmt.Sprintf("t-%d", i))
 	}
-	_, err := c.ChangeTargets(ids, nil)
+	_, err := c.Targets.Change(ids, nil)
 	require.NoError(t, err)
 	return c
 }
@@ -39,26 +39,26 @@ func spread(counts map[string]int, agents []string) int {
 func TestChangeTargets(t *testing.T) {
 	t.Parallel()
 	c := clusterOf(ActiveActive, "a", "b")
-	changed, err := c.ChangeTargets([]string{"y", "x", "x"}, nil)
+	changed, err := c.Targets.Change([]string{"y", "x", "x"}, nil)
 	require.NoError(t, err)
 	require.True(t, changed)
-	require.Equal(t, []string{"x", "y"}, c.TargetIDs())
-	changed, err = c.ChangeTargets([]string{"x"}, []string{"z"})
+	require.Equal(t, []string{"x", "y"}, idsOfTargets(c))
+	changed, err = c.Targets.Change([]string{"x"}, []string{"z"})
 	require.NoError(t, err)
 	require.False(t, changed)
-	changed, err = c.ChangeTargets(nil, []string{"x"})
+	changed, err = c.Targets.Change(nil, []string{"x"})
 	require.NoError(t, err)
 	require.True(t, changed)
-	require.Equal(t, []string{"y"}, c.TargetIDs())
-	_, err = c.ChangeTargets([]string{"Not a slug"}, nil)
+	require.Equal(t, []string{"y"}, idsOfTargets(c))
+	_, err = c.Targets.Change([]string{"Not a slug"}, nil)
 	require.ErrorIs(t, err, ErrInvalidID)
 	var many []string
 	for i := range MaxTargets {
 		many = append(many, fmt.Sprintf("m-%d", i))
 	}
-	_, err = c.ChangeTargets(many, nil)
+	_, err = c.Targets.Change(many, nil)
 	require.ErrorContains(t, err, "at most 1000")
-	require.Equal(t, []string{"y"}, c.TargetIDs())
+	require.Equal(t, []string{"y"}, idsOfTargets(c))
 }
 
 func TestTargetsFollowRoles(t *testing.T) {
@@ -126,7 +126,7 @@ func TestRebalanceEvensTargets(t *testing.T) {
 			ids = append(ids, id)
 		}
 	}
-	_, err := c.ChangeTargets(ids, nil)
+	_, err := c.Targets.Change(ids, nil)
 	require.NoError(t, err)
 	require.Equal(t, map[string]int{"a": 12}, targetCounts(c))
 
@@ -203,4 +203,11 @@ func TestRebalanceProperties(t *testing.T) {
 		}
 		require.Empty(t, c.Rebalance(roleLease, now, false).Moves)
 	})
+}
+
+func idsOfTargets(c *Cluster) (ids []string) {
+	for _, target := range c.Targets {
+		ids = append(ids, target.ID)
+	}
+	return ids
 }

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 )
@@ -37,9 +38,9 @@ type AttemptEnd struct {
 	// NotReceived says of a return that its delivery reached an agent that lives, and that the agent could not read it or acted as
 	// if it had not come.
 	NotReceived bool
-	// Unhandled says of a return that no agent there could run the task at all, busy or not.
+	// Unhandled says, after a return, that no agent of that hub could run the task at all, busy or not.
 	Unhandled bool
-	// RetryAfter says of a return that nobody there can take it sooner; 0: not known.
+	// RetryAfter is, after a return, how long until any agent of that hub could take the task; 0: not known.
 	RetryAfter Duration
 }
 
@@ -202,4 +203,36 @@ func spaced(taskID string, returns, nth int, first, limit time.Duration) time.Du
 		wait *= 2
 	}
 	return min(wait+jitter(taskID, returns, wait/2), limit)
+}
+
+// Backoff bounds between the attempts of a task.
+const (
+	DefaultInitialInterval = 2 * time.Second
+	DefaultMaxInterval     = 5 * time.Minute
+	maxJitter              = time.Second
+)
+
+// Backoff is the wait after the nth failed attempt: initial·2^(n-1) plus jitter, at most max. The jitter (up to one
+// second, and never more than the wait itself) comes from the task's id, so that replay finds the same value.
+func Backoff(policy RetryPolicy, taskID string, failures int) time.Duration {
+	wait := policy.InitialInterval.Or(DefaultInitialInterval)
+	limit := policy.MaxInterval.Or(DefaultMaxInterval)
+	for i := 1; i < failures && wait < limit; i++ {
+		wait *= 2
+	}
+	if wait > limit {
+		wait = limit
+	}
+	return min(wait+jitter(taskID, failures, min(maxJitter, wait)), limit)
+}
+
+// jitter is a fixed value in [0, bound) for a task and a count.
+func jitter(taskID string, n int, bound time.Duration) time.Duration {
+	if bound <= 0 {
+		return 0
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(taskID))
+	_, _ = h.Write([]byte{byte(n), byte(n >> 8)})
+	return time.Duration(h.Sum64() % uint64(bound))
 }

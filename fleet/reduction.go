@@ -18,7 +18,7 @@ const (
 	DefaultReduceFactor = 0.5
 )
 
-// LoadReduction lets an agent run fewer tasks at a time than it has slots (row A14). What it runs already goes on. It
+// LoadReduction lets an agent run fewer tasks at a time than it has slots. What it runs already goes on. It
 // belongs to the agent's id, as a cordon does.
 type LoadReduction struct {
 	AgentID string `json:"agent_id"`
@@ -70,21 +70,24 @@ func (r Reduce) SlotsOf(maxTasks int) int {
 	return max(1, int(float64(maxTasks)*factor))
 }
 
-// ReductionOf returns an agent's reduction, or nil.
-func (c *Cluster) ReductionOf(agentID string) *LoadReduction {
-	if i, found := c.searchReduction(agentID); found {
-		return &c.Reductions[i]
+// Reductions are the agents that may use fewer slots than they have, sorted by id.
+type Reductions []LoadReduction
+
+// Of returns an agent's reduction, or nil.
+func (l Reductions) Of(agentID string) *LoadReduction {
+	if i, found := l.search(agentID); found {
+		return &l[i]
 	}
 	return nil
 }
 
-func (c *Cluster) searchReduction(agentID string) (int, bool) {
-	return slices.BinarySearchFunc(c.Reductions, agentID, func(r LoadReduction, id string) int { return strings.Compare(r.AgentID, id) })
+func (l Reductions) search(agentID string) (int, bool) {
+	return slices.BinarySearchFunc(l, agentID, func(r LoadReduction, id string) int { return strings.Compare(r.AgentID, id) })
 }
 
 // EffectiveSlots is how many tasks a member may run at a time now.
 func (c *Cluster) EffectiveSlots(m *Member) int {
-	if r := c.ReductionOf(m.AgentID); r != nil {
+	if r := c.Reductions.Of(m.AgentID); r != nil {
 		return min(r.Slots, m.MaxTasks)
 	}
 	return m.MaxTasks
@@ -113,7 +116,7 @@ func (c *Cluster) ReduceLoad(agentID string, r Reduce, now time.Time) (changed b
 	if r.UntilHealthy {
 		next.NextStep = earliest(next.Until, now.Add(RestoreStep))
 	}
-	i, found := c.searchReduction(agentID)
+	i, found := c.Reductions.search(agentID)
 	if found {
 		next.Since = c.Reductions[i].Since
 		if next.Reason == "" {
@@ -126,20 +129,20 @@ func (c *Cluster) ReduceLoad(agentID string, r Reduce, now time.Time) (changed b
 	return before != slots, nil
 }
 
-// RestoreLoad gives an agent all its slots back at once. It reports whether it had fewer.
-func (c *Cluster) RestoreLoad(agentID string) bool {
-	i, found := c.searchReduction(agentID)
+// Restore gives an agent all its slots back at once. It reports whether it had fewer.
+func (l *Reductions) Restore(agentID string) bool {
+	i, found := l.search(agentID)
 	if found {
-		c.Reductions = slices.Delete(c.Reductions, i, i+1)
+		*l = slices.Delete(*l, i, i+1)
 	}
 	return found
 }
 
-// NextRestore is when StepReductions has something to do; zero: never.
-func (c *Cluster) NextRestore() time.Time {
+// NextStep is when StepReductions has something to do; zero: never.
+func (l Reductions) NextStep() time.Time {
 	var next time.Time
-	for i := range c.Reductions {
-		if at := c.Reductions[i].NextStep; next.IsZero() || at.Before(next) {
+	for i := range l {
+		if at := l[i].NextStep; next.IsZero() || at.Before(next) {
 			next = at
 		}
 	}
@@ -147,10 +150,10 @@ func (c *Cluster) NextRestore() time.Time {
 }
 
 // HealthAwaited names the agents whose health decides on their next step, which is due.
-func (c *Cluster) HealthAwaited(now time.Time) []string {
+func (l Reductions) HealthAwaited(now time.Time) []string {
 	var agents []string
-	for i := range c.Reductions {
-		if r := &c.Reductions[i]; r.UntilHealthy && !now.Before(r.NextStep) && now.Before(r.Until) {
+	for i := range l {
+		if r := &l[i]; r.UntilHealthy && !now.Before(r.NextStep) && now.Before(r.Until) {
 			agents = append(agents, r.AgentID)
 		}
 	}
@@ -195,14 +198,14 @@ func (c *Cluster) StepReductions(healthy map[string]bool, now time.Time) bool {
 	return changed
 }
 
-// SlotLimits are the slots of the agents that have fewer than their own, for hubs.
-func (c *Cluster) SlotLimits() map[string]int {
-	if len(c.Reductions) == 0 {
+// Limits are how many slots each of the agents may use, by agent id.
+func (l Reductions) Limits() map[string]int {
+	if len(l) == 0 {
 		return nil
 	}
-	limits := make(map[string]int, len(c.Reductions))
-	for i := range c.Reductions {
-		limits[c.Reductions[i].AgentID] = c.Reductions[i].Slots
+	limits := make(map[string]int, len(l))
+	for i := range l {
+		limits[l[i].AgentID] = l[i].Slots
 	}
 	return limits
 }

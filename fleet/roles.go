@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// RoleOf returns an agent's role (row A4). Only an active_passive cluster has a leader and standbys; everyone else, also
+// RoleOf returns an agent's role. Only an active_passive cluster has a leader and standbys; everyone else, also
 // an agent that is not known, is a member.
 func (c *Cluster) RoleOf(agentID string) Role {
 	switch {
@@ -34,24 +34,24 @@ func (c *Cluster) RefreshStandbys() {
 	var standbys []string
 	known := make(map[string]bool, len(c.Standbys))
 	for _, id := range c.Standbys {
-		if !known[id] && c.mayStandBy(c.Member(id)) {
+		if !known[id] && mayStandBy(c, c.Member(id)) {
 			standbys = append(standbys, id)
 		}
 		known[id] = true
 	}
 	for i := range c.Members {
-		if m := &c.Members[i]; !known[m.AgentID] && c.mayStandBy(m) {
+		if m := &c.Members[i]; !known[m.AgentID] && mayStandBy(c, m) {
 			standbys = append(standbys, m.AgentID)
 		}
 	}
 	c.Standbys = standbys
 }
 
-func (c *Cluster) mayStandBy(m *Member) bool {
+func mayStandBy(c *Cluster, m *Member) bool {
 	return m != nil && m.Status == AgentOnline && m.AgentID != c.Leader
 }
 
-// SwitchMode changes between active_active and active_passive (row A3). On the way to active_passive every member may
+// SwitchMode changes between active_active and active_passive. On the way to active_passive every member may
 // still be serving, so the first leader waits for roleLease: the longest that a member may go on before it heard.
 func (c *Cluster) SwitchMode(mode ReplicationMode, roleLease time.Duration, now time.Time) {
 	if mode == c.Config.ReplicationMode {

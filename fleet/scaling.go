@@ -93,13 +93,13 @@ func (d *scaler) decide() ScalingDecision {
 	case len(d.BrakeHolds) > 0:
 		return ScalingDecision{Blocked: true, Reason: "the mass-loss brake is engaged: so many agents vanished at once that the network is the likelier culprit"}
 	case d.current < least:
-		return d.up(RuleMinimum, target, fmt.Sprintf("%s, and min_agents is %d", agents(d.current), least))
+		return d.up(RuleMinimum, target, fmt.Sprintf("%s, and min_agents is %d", Count(d.current, "agent"), least))
 	case d.current < target:
-		return d.up(RuleDesired, target, fmt.Sprintf("%s, and %d are wanted", agents(d.current), target))
+		return d.up(RuleDesired, target, fmt.Sprintf("%s, and %d are wanted", Count(d.current, "agent"), target))
 	case d.current > most:
-		return d.down(RuleMaximum, most, fmt.Sprintf("%s, and max_agents is %d", agents(d.current), most))
+		return d.down(RuleMaximum, most, fmt.Sprintf("%s, and max_agents is %d", Count(d.current, "agent"), most))
 	case d.current > target && (d.policy.Mode == ScalingManual || d.Scaling != nil && d.Scaling.ByHand):
-		return d.down(RuleDesired, target, fmt.Sprintf("%s, and %d are wanted", agents(d.current), target))
+		return d.down(RuleDesired, target, fmt.Sprintf("%s, and %d are wanted", Count(d.current, "agent"), target))
 	}
 	decision := d.byRules()
 	if gone, why := d.toRetire(); len(gone) > 0 && decision.Change == "" {
@@ -112,11 +112,11 @@ func (d *scaler) decide() ScalingDecision {
 func (d *scaler) byRules() ScalingDecision {
 	switch {
 	case d.policy.Mode == ScalingManual:
-		return ScalingDecision{Reason: fmt.Sprintf("%s, as many as are wanted", agents(d.current))}
+		return ScalingDecision{Reason: fmt.Sprintf("%s, as many as are wanted", Count(d.current, "agent"))}
 	case d.facts == nil:
 		return ScalingDecision{Reason: "enough agents; queue and load were not looked at"}
 	}
-	if whole, _ := d.PausedLanes(); whole {
+	if whole, _ := d.Pauses.Lanes(); whole {
 		return ScalingDecision{Reason: "the cluster is paused: what waits says nothing about its agents"}
 	}
 	up := &d.policy.ScaleUp
@@ -217,16 +217,34 @@ func (d *scaler) room() int {
 	return places
 }
 
-func agents(n int) string {
-	if n == 1 {
-		return "1 agent"
-	}
-	return fmt.Sprintf("%d agents", n)
-}
-
 func waiting(n int64) string {
 	if n == 0 {
 		return "nothing waits"
 	}
-	return tasksWait(n)
+	return Count(n, "task") + Plural(n, " waits", " wait")
+}
+
+// ScalingLanes are the lanes whose work the agents that scaling starts could do. More of them would not help what waits
+// in a paused lane, or for capabilities that they do not have.
+func (c *Cluster) ScalingLanes() []string {
+	var lanes []string
+	add := func(lane string) {
+		if c.Pauses.Of(lane) == nil {
+			lanes = append(lanes, lane)
+		}
+	}
+	if c.Config.ReplicationMode == Sharded {
+		for shard := range c.Config.Shards {
+			add(ShardLane(shard))
+		}
+		return lanes
+	}
+	add(DefaultLane)
+	have := SortedSet(c.Config.Scaling.Spawn.Capabilities)
+	for _, set := range c.CapabilitySets {
+		if HasAll(have, set) {
+			add(CapabilityLane(set))
+		}
+	}
+	return lanes
 }

@@ -340,7 +340,7 @@ func TestRetire(t *testing.T) {
 	c.Apply(Transition{AgentID: "a-00", Instance: m.Instance, Epoch: m.Epoch, Left: true, Status: AgentOffline, At: scaleNow}, "h")
 	require.True(t, c.Retire("a-00"))
 	require.Nil(t, c.Member("a-00"))
-	require.Nil(t, c.CordonOf("a-00"))
+	require.Nil(t, c.Cordons.Of("a-00"))
 	require.False(t, c.Retire("a-00"))
 }
 

@@ -18,7 +18,7 @@ func (d *scaler) shrink(depth int64, what string) ScalingDecision {
 	case depth >= int64(*down.QueueThreshold):
 		return ScalingDecision{Reason: what + ", neither too many nor few enough"}
 	case d.current <= d.Config.MinAgents:
-		return ScalingDecision{Reason: fmt.Sprintf("%s, and %s may not become fewer: min_agents is %d", what, agents(d.current), d.Config.MinAgents)}
+		return ScalingDecision{Reason: fmt.Sprintf("%s, and %s may not become fewer: min_agents is %d", what, Count(d.current, "agent"), d.Config.MinAgents)}
 	}
 	var idle []string
 	var next time.Time
@@ -125,7 +125,7 @@ func (d *scaler) toRetire() (gone []string, why string) {
 		if !d.mayStop(m) || d.leaving[m.AgentID] || len(gone) == MaxScaleStep {
 			continue
 		}
-		cordon := d.CordonOf(m.AgentID)
+		cordon := d.Cordons.Of(m.AgentID)
 		switch {
 		case m.Status == AgentOffline && cordon == nil && d.now.Sub(m.StatusSince) >= retireAfter:
 		case m.Status == AgentMaintenance && cordon != nil && IsScalingDrain(cordon.Drain) && d.now.Sub(cordon.Since) >= retireAfter:

@@ -25,7 +25,7 @@ const (
 	QueuePerAgent QueueMeasure = "per_agent" // those, shared among its agents
 )
 
-// ScalingPolicy says when agents are started and stopped (row B8). Between which numbers is the cluster's min_agents and
+// ScalingPolicy says when agents are started and stopped. Between which numbers is the cluster's min_agents and
 // max_agents.
 type ScalingPolicy struct {
 	Mode         ScalingMode   `json:"mode,omitempty"`

@@ -40,7 +40,7 @@ type ScalingState struct {
 	Stuck *Blocked `json:"stuck,omitempty"`
 }
 
-// Blocked is a placement that cannot be made now (row C15): why, since when, and when it is tried again.
+// Blocked is a placement that cannot be made now: why, since when, and when it is tried again.
 type Blocked struct {
 	Reason   string    `json:"reason"`
 	Since    time.Time `json:"since"`
@@ -186,22 +186,22 @@ func (c *Cluster) scaling() *ScalingState {
 
 // Retire forgets a member whose process has been stopped for good, with its cordon. One that is connected stays.
 func (c *Cluster) Retire(agentID string) bool {
-	i, known := c.search(agentID)
+	i, known := searchMember(c.Members, agentID)
 	if known && c.Members[i].Connected() {
 		return false
 	}
 	if known {
 		c.Members = slices.Delete(c.Members, i, i+1)
 	}
-	if k, cordoned := c.searchCordon(agentID); cordoned {
+	if k, cordoned := c.Cordons.search(agentID); cordoned {
 		c.Cordons = slices.Delete(c.Cordons, k, k+1)
 	}
 	return known
 }
 
-// SettleScaling drops the actions that have certainly ended though nobody said so.
-func (c *Cluster) SettleScaling(now time.Time) {
-	if c.Scaling != nil {
-		c.Scaling.Active = slices.DeleteFunc(c.Scaling.Active, func(a ScalingAction) bool { return !now.Before(a.Until) })
+// Settle drops the actions that have certainly ended without a report. A nil state has none.
+func (s *ScalingState) Settle(now time.Time) {
+	if s != nil {
+		s.Active = slices.DeleteFunc(s.Active, func(a ScalingAction) bool { return !now.Before(a.Until) })
 	}
 }

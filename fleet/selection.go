@@ -16,7 +16,7 @@ type FailoverNeed struct {
 	RoundRobin int64 `json:"round_robin,omitempty"`
 }
 
-// SelectTarget picks the agent that takes over from a failed one (row A8), and false when none can: it must be online,
+// SelectTarget picks the agent that takes over from a failed one, and false when none can: it must be online,
 // another one, and have every required capability. loads are running tasks by agent id; load is compared by the share of
 // slots in use. Ties go to the lower id, so equal facts give equal targets.
 //

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ShardOwner says who owns one shard (rows A3, D2).
+// ShardOwner says who owns one shard.
 type ShardOwner struct {
 	Owner string `json:"owner,omitempty"` // "" while nobody may serve the shard
 	Epoch int64  `json:"epoch,omitempty"` // of the newest ownership
@@ -43,7 +43,7 @@ func (c *Cluster) AssignShards(roleLease time.Duration, now time.Time) (moves []
 		c.Shards = append(c.Shards, ShardOwner{})
 	}
 	moves = c.releaseShards(now.Add(max(roleLease, 0)))
-	members := c.shardQuotas()
+	members := shardQuotas(c)
 	for i := range c.Shards {
 		s := &c.Shards[i]
 		switch {
@@ -77,7 +77,7 @@ func (c *Cluster) releaseShards(freeAt time.Time) (moves []ShardMove) {
 			unowned++
 		}
 	}
-	members := c.shardQuotas()
+	members := shardQuotas(c)
 	byAgent := make(map[string]*shardQuota, len(members))
 	lacking := -unowned
 	for i := range members {
@@ -144,20 +144,20 @@ type shardQuota struct {
 }
 
 // shardQuotas is how many shards each serving member has and should have.
-func (c *Cluster) shardQuotas() []shardQuota {
+func shardQuotas(c *Cluster) []shardQuota {
 	held := make(map[string]int, len(c.Members))
 	for i := range c.Shards {
 		held[c.Shards[i].Owner]++
 	}
-	return c.quotas(held, len(c.Shards))
+	return quotas(c.Members, held, len(c.Shards))
 }
 
 // quotas divides so many things, shards or targets, among the serving members. Who has most keeps the larger part of an
 // uneven division: that needs the fewest moves. Suspect members come last, since they cannot be given it.
-func (c *Cluster) quotas(held map[string]int, things int) []shardQuota {
+func quotas(all []Member, held map[string]int, things int) []shardQuota {
 	var members []shardQuota
-	for i := range c.Members {
-		if m := &c.Members[i]; m.Serving() {
+	for i := range all {
+		if m := &all[i]; m.Serving() {
 			members = append(members, shardQuota{agentID: m.AgentID, online: m.Status == AgentOnline, owned: held[m.AgentID]})
 		}
 	}

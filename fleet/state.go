@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// StateSection is a part of the state that the agents of a cluster share (row A16).
+// StateSection is a part of the state that the agents of a cluster share.
 type StateSection string
 
 // The sections. In the first two each agent tells about itself, under its id; the others the leader writes, or in a

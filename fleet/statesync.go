@@ -177,6 +177,15 @@ type MemberSync struct {
 	Why        string        `json:"why,omitempty"`
 }
 
+// SyncState is what a cluster knows of its agents' states, and when it makes them the same.
+type SyncState struct {
+	// StateDigests are what the hubs say of the states of their agents, sorted by hub.
+	StateDigests []HubDigests `json:"state_digests,omitempty"`
+	// SyncAt is when the next state sync is due, and Syncs how many were begun, while the states differ.
+	SyncAt time.Time `json:"sync_at,omitzero"`
+	Syncs  int       `json:"syncs,omitempty"`
+}
+
 // HubDigests are the different digests of the states that one hub's agents of a cluster have.
 type HubDigests struct {
 	Hub     string   `json:"hub"`
@@ -200,20 +209,20 @@ func (c *Cluster) SetStateDigests(hub string, digests []string, now time.Time) b
 		c.StateDigests = append(c.StateDigests, HubDigests{Hub: hub, Digests: digests})
 		slices.SortFunc(c.StateDigests, func(a, b HubDigests) int { return strings.Compare(a.Hub, b.Hub) })
 	}
-	c.settleSync(now)
+	c.settleSync(c.Config.ReplicationMode, now)
 	same := func(a, b HubDigests) bool { return a.Hub == b.Hub && slices.Equal(a.Digests, b.Digests) }
 	return !c.SyncAt.IsZero() && !slices.EqualFunc(before, c.StateDigests, same)
 }
 
 // SyncSoon brings the next sync forward: the last one may have read the states before they became what they are, so that
 // they still differ does not show that syncs do not help.
-func (c *Cluster) SyncSoon(now time.Time) {
+func (s *SyncState) SyncSoon(now time.Time) {
 	wait := syncAgain
-	if c.Syncs <= 3 {
-		wait = min(wait, syncSoon<<max(0, c.Syncs-1))
+	if s.Syncs <= 3 {
+		wait = min(wait, syncSoon<<max(0, s.Syncs-1))
 	}
-	if at := now.Add(wait); at.Before(c.SyncAt) {
-		c.SyncAt = at
+	if at := now.Add(wait); at.Before(s.SyncAt) {
+		s.SyncAt = at
 	}
 }
 
@@ -223,24 +232,25 @@ func (c *Cluster) DropStateDigests(now time.Time) {
 	n := len(c.StateDigests)
 	c.StateDigests = slices.DeleteFunc(c.StateDigests, func(h HubDigests) bool { return !slices.Contains(hubs, h.Hub) })
 	if len(c.StateDigests) != n {
-		c.settleSync(now)
+		c.settleSync(c.Config.ReplicationMode, now)
 	}
 }
 
-func (c *Cluster) settleSync(now time.Time) {
+// settleSync sets when the next sync is due. An active_active cluster needs none.
+func (s *SyncState) settleSync(mode ReplicationMode, now time.Time) {
 	switch {
-	case c.StatesAgree() || c.Config.ReplicationMode == ActiveActive:
-		c.SyncAt, c.Syncs = time.Time{}, 0
-	case c.SyncAt.IsZero():
-		c.SyncAt = now
+	case s.StatesAgree() || mode == ActiveActive:
+		s.SyncAt, s.Syncs = time.Time{}, 0
+	case s.SyncAt.IsZero():
+		s.SyncAt = now
 	}
 }
 
 // StatesAgree reports whether all members that keep state have the same, as far as their hubs have told. A hub that told
 // nothing has agents without state, or none.
-func (c *Cluster) StatesAgree() bool {
+func (s *SyncState) StatesAgree() bool {
 	first := ""
-	for _, h := range c.StateDigests {
+	for _, h := range s.StateDigests {
 		for _, d := range h.Digests {
 			if first == "" {
 				first = d
@@ -254,15 +264,15 @@ func (c *Cluster) StatesAgree() bool {
 }
 
 // SyncDue reports whether a sync should begin now, and notes when the next may if this one does not help.
-func (c *Cluster) SyncDue(now time.Time) bool {
-	if c.SyncAt.IsZero() || now.Before(c.SyncAt) {
+func (s *SyncState) SyncDue(now time.Time) bool {
+	if s.SyncAt.IsZero() || now.Before(s.SyncAt) {
 		return false
 	}
 	wait := syncAgainMax
-	if c.Syncs < 5 {
-		wait = syncAgain << c.Syncs
+	if s.Syncs < 5 {
+		wait = syncAgain << s.Syncs
 	}
-	c.Syncs++
-	c.SyncAt = now.Add(min(wait, syncAgainMax))
+	s.Syncs++
+	s.SyncAt = now.Add(min(wait, syncAgainMax))
 	return true
 }

@@ -10,7 +10,7 @@ import (
 // MaxTargets bounds the deployment targets of a cluster: hubs are told all of them.
 const MaxTargets = 1000
 
-// Target is a deployment target of a cluster: something that one of its agents looks after (rows A7, A16). In an
+// Target is a deployment target of a cluster: something that one of its agents looks after. In an
 // active_passive cluster that is the leader; in a sharded one the owner of the shard that its id is hashed to, so a task
 // with the target as its shard_key goes to the same agent; in an active_active one they are spread evenly.
 type Target struct {
@@ -26,22 +26,25 @@ func ShardOf(key string, n int) int {
 	return int(h.Sum32() % uint32(n))
 }
 
-// ChangeTargets adds and removes targets. What is there already, or not there, is left as it is.
-func (c *Cluster) ChangeTargets(add, remove []string) (changed bool, err error) {
+// Targets are the deployment targets of a cluster, sorted by id.
+type Targets []Target
+
+// Change adds and removes targets. What is there already, or not there, is left as it is.
+func (l *Targets) Change(add, remove []string) (changed bool, err error) {
 	for _, id := range add {
 		if err := ValidateID("target", id); err != nil {
 			return false, err
 		}
 	}
-	next := slices.Clone(c.Targets)
+	next := slices.Clone(*l)
 	for _, id := range add {
-		if i, found := searchTarget(next, id); !found {
+		if i, found := next.search(id); !found {
 			next = slices.Insert(next, i, Target{ID: id})
 			changed = true
 		}
 	}
 	for _, id := range remove {
-		if i, found := searchTarget(next, id); found {
+		if i, found := next.search(id); found {
 			next = slices.Delete(next, i, i+1)
 			changed = true
 		}
@@ -49,21 +52,12 @@ func (c *Cluster) ChangeTargets(add, remove []string) (changed bool, err error) 
 	if len(next) > MaxTargets {
 		return false, fmt.Errorf("a cluster may have at most %d targets", MaxTargets)
 	}
-	c.Targets = next
+	*l = next
 	return changed, nil
 }
 
-func searchTarget(targets []Target, id string) (int, bool) {
-	return slices.BinarySearchFunc(targets, id, func(t Target, id string) int { return strings.Compare(t.ID, id) })
-}
-
-// TargetIDs are the cluster's targets, sorted.
-func (c *Cluster) TargetIDs() []string {
-	ids := make([]string, len(c.Targets))
-	for i := range c.Targets {
-		ids[i] = c.Targets[i].ID
-	}
-	return ids
+func (l Targets) search(id string) (int, bool) {
+	return slices.BinarySearchFunc(l, id, func(t Target, id string) int { return strings.Compare(t.ID, id) })
 }
 
 // AgentOfTarget is who looks after a target now; empty: nobody may yet.
@@ -133,11 +127,11 @@ func (c *Cluster) AssignTargets() []RebalanceMove {
 			t.Agent = ""
 		}
 	}
-	shares := c.targetShares()
+	shares := targetShares(c)
 	if len(shares) == 0 {
 		return nil
 	}
-	c.releaseTargets(shares)
+	c.Targets.release(shares)
 	var moves []RebalanceMove
 	for i := range c.Targets {
 		t := &c.Targets[i]
@@ -154,8 +148,8 @@ func (c *Cluster) AssignTargets() []RebalanceMove {
 	return moves
 }
 
-// releaseTargets takes from those with too many what others lack beyond what is free.
-func (c *Cluster) releaseTargets(shares []shardQuota) {
+// release takes from those with too many what others lack beyond what is free.
+func (l Targets) release(shares []shardQuota) {
 	lacking := 0
 	byAgent := map[string]*shardQuota{}
 	for i := range shares {
@@ -165,25 +159,25 @@ func (c *Cluster) releaseTargets(shares []shardQuota) {
 			lacking += max(0, q.quota-q.owned)
 		}
 	}
-	for i := range c.Targets {
-		if c.Targets[i].Agent == "" {
+	for i := range l {
+		if l[i].Agent == "" {
 			lacking--
 		}
 	}
-	for i := len(c.Targets) - 1; i >= 0 && lacking > 0; i-- {
-		if q := byAgent[c.Targets[i].Agent]; q != nil && q.online && q.owned > q.quota {
+	for i := len(l) - 1; i >= 0 && lacking > 0; i-- {
+		if q := byAgent[l[i].Agent]; q != nil && q.online && q.owned > q.quota {
 			q.owned--
 			lacking--
-			c.Targets[i].Agent = ""
+			l[i].Agent = ""
 		}
 	}
 }
 
 // targetShares is how many targets each serving member has and should have.
-func (c *Cluster) targetShares() []shardQuota {
+func targetShares(c *Cluster) []shardQuota {
 	held := map[string]int{}
 	for _, t := range c.Targets {
 		held[t.Agent]++
 	}
-	return c.quotas(held, len(c.Targets))
+	return quotas(c.Members, held, len(c.Targets))
 }

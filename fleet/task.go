@@ -2,8 +2,11 @@ package fleet
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // TaskStatus is where a task stands. See docs/ARCHITECTURE.md for the state diagram.
@@ -225,3 +228,68 @@ type Attempt struct {
 
 // ErrTooLarge is wrapped by errors about bodies and payloads over their bound.
 var ErrTooLarge = fmt.Errorf("too large")
+
+// DeadLetter says since when and why a task is a dead letter, and until when it is kept for a retry.
+type DeadLetter struct {
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until"`
+	Cause string    `json:"cause"`
+}
+
+// ReviewDecision is what a person decides about a task in review.
+type ReviewDecision string
+
+// The decisions.
+const (
+	ReviewRerun     ReviewDecision = "rerun"     // it is safe: deliver it again
+	ReviewCompleted ReviewDecision = "completed" // it was done; take the given result
+	ReviewFailed    ReviewDecision = "failed"    // give it up
+)
+
+// Validate checks the decision.
+func (d ReviewDecision) Validate() error {
+	switch d {
+	case ReviewRerun, ReviewCompleted, ReviewFailed:
+		return nil
+	}
+	return fmt.Errorf("decision must be rerun, completed or failed")
+}
+
+// ValidateStartAt checks when a task may first be delivered: at any time in the past, which means at once, or at most a
+// year ahead. The zero time passes.
+func ValidateStartAt(at, now time.Time) error {
+	if at.After(now.AddDate(1, 0, 0)) {
+		return errors.New("start_at must be at most 1 year ahead")
+	}
+	return nil
+}
+
+// StartsAt says in words when a task begins that must wait for its time.
+func StartsAt(at time.Time) string { return "starts at " + at.UTC().Format(time.RFC3339) }
+
+// Bounds of the types of failures, which handlers name freely.
+const (
+	MaxErrorTypeBytes = 128
+	maxErrorTypes     = 32
+)
+
+// ErrorTypeNoBeacon is the type of failure of an attempt without signs of life, whoever ends it.
+const ErrorTypeNoBeacon = "no_beacon"
+
+// ValidErrorType reports whether a text can be the type of a failure: printable, on one line, 1 to 128 bytes.
+func ValidErrorType(text string) bool {
+	return text != "" && len(text) <= MaxErrorTypeBytes && strings.TrimSpace(text) == text &&
+		!strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+func validateErrorTypes(what string, types []string) error {
+	if len(types) > maxErrorTypes {
+		return fmt.Errorf("%s may have at most %d entries", what, maxErrorTypes)
+	}
+	for _, t := range types {
+		if !ValidErrorType(t) {
+			return fmt.Errorf("an entry of %s must be 1 to %d printable characters, without blanks around it", what, MaxErrorTypeBytes)
+		}
+	}
+	return nil
+}

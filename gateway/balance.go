@@ -96,7 +96,7 @@ func (g *Gateway) changeTargets(ctx context.Context, in *changeTargetsInput) (*t
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var check fleet.Cluster
-	if _, err := check.ChangeTargets(in.Body.Add, nil); err != nil {
+	if _, err := check.Targets.Change(in.Body.Add, nil); err != nil {
 		return nil, invalid("body.add", err)
 	}
 	if _, err := g.describeCluster(ctx, in.ID); err != nil {

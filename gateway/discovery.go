@@ -14,7 +14,7 @@ import (
 	"mainstay.dev/mainstay/parallel"
 )
 
-// WorkerState is what an agent is good for now (row B9).
+// WorkerState is what an agent is good for now.
 type WorkerState string
 
 // The states.

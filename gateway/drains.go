@@ -66,7 +66,7 @@ func (g *Gateway) startDrain(ctx context.Context, c *fleet.Cluster, r *DrainAgen
 		timeout = fleet.Duration(d)
 	}
 	for _, agent := range r.Agents {
-		if k := c.CordonOf(agent); !r.DryRun && k != nil && k.Status == fleet.AgentDraining {
+		if k := c.Cordons.Of(agent); !r.DryRun && k != nil && k.Status == fleet.AgentDraining {
 			return nil, httpapi.Problem(protocol.CodeConflict, "agent "+agent+" is being drained by "+k.Drain+": cancel that first, or wait for its end")
 		}
 	}

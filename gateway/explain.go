@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/parallel"
 )
@@ -78,7 +79,7 @@ func (g *Gateway) laneOfTask(ctx context.Context, t *Task) laneStats {
 
 func (t *Task) waiting(c *fleet.Cluster, live liveAgents, stats laneStats) string {
 	_, lane, _ := contract.LaneOfQueue(t.queue)
-	return fleet.WhyWaiting(c, fleet.Waiting{
+	return diagnosis.WhyWaiting(c, diagnosis.Waiting{
 		Spec: &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent, RequiredCapabilities: t.required, RetrySafety: t.safety},
 		Lane: lane, Running: live.running(c), Ahead: stats.ahead(t.level),
 	})

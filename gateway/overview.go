@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
@@ -28,12 +30,14 @@ const (
 	overviewPersonal = 200
 	// overviewFailovers is how many of the newest failovers are read.
 	overviewFailovers = 10
+	// onlyNewest is added to a problem whose tasks were not all read.
+	onlyNewest = "counted are only the newest"
 )
 
 // Overview is the whole fleet at a glance.
 type Overview struct {
 	At        time.Time              `json:"at" doc:"When it was read."`
-	Problems  []fleet.Trouble        `json:"problems" doc:"What a person should know of, most urgent first. Empty: nothing is wrong."`
+	Problems  []diagnosis.Problem    `json:"problems" doc:"What a person should know of, most urgent first. Empty: nothing is wrong."`
 	Agents    OverviewAgents         `json:"agents"`
 	Tasks     OverviewTasks          `json:"tasks"`
 	Clusters  []Cluster              `json:"clusters" doc:"Sorted by name."`
@@ -60,9 +64,14 @@ type OverviewTasks struct {
 	DeadLetter int64 `json:"dead_letter"`
 }
 
+// fleetProblem names the schema of a problem in the OpenAPI document, where "Problem" is the body of an error.
+type fleetProblem diagnosis.Problem
+
 type overviewOutput struct{ Body Overview }
 
 func (g *Gateway) registerOverview(api huma.API) {
+	schemas := api.OpenAPI().Components.Schemas
+	schemas.RegisterTypeAlias(reflect.TypeFor[diagnosis.Problem](), reflect.TypeFor[fleetProblem]())
 	httpapi.Register(api, access.View, huma.Operation{
 		OperationID: "get-overview", Method: http.MethodGet, Path: "/api/v1/agents/overview", Tags: []string{"Clusters"},
 		Summary:     "Show whether anything is wrong, where, and since when",
@@ -81,7 +90,13 @@ func (g *Gateway) Overview(ctx context.Context) (Overview, error) {
 	if err != nil {
 		return Overview{}, err
 	}
-	b := overviewBuilder{Overview: Overview{At: time.Now().UTC(), Problems: []fleet.Trouble{}, Clusters: []Cluster{}, Lanes: []Lane{}, Failovers: []fleet.FailoverRecord{}}}
+	b := overviewBuilder{Overview: Overview{
+		At:        time.Now().UTC(),
+		Problems:  []diagnosis.Problem{},
+		Clusters:  []Cluster{},
+		Lanes:     []Lane{},
+		Failovers: []fleet.FailoverRecord{},
+	}}
 	var parts sync.WaitGroup
 	parts.Go(func() { b.personal(g.personalTasks(ctx)) })
 	parts.Go(func() { b.open(g.openTasks(ctx)) })
@@ -200,7 +215,7 @@ func (b *overviewBuilder) cluster(view *contract.ClusterView, live liveAgents) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.Clusters = append(b.Clusters, fullCluster(view))
-	b.Problems = append(b.Problems, view.Troubles(b.At)...)
+	b.Problems = append(b.Problems, diagnosis.OfCluster(&view.Cluster, b.At)...)
 	running := live.running(&view.Cluster)
 	for i := range view.Members {
 		m := &view.Members[i]
@@ -230,10 +245,7 @@ func (b *overviewBuilder) unanswered(c listedCluster) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.Clusters = append(b.Clusters, settingsOf(c.config))
-	b.Problems = append(b.Problems, fleet.Trouble{
-		Severity: fleet.SeverityCritical, Kind: fleet.TroubleUnanswered, Cluster: c.name, What: "no worker answers for cluster " + c.name,
-		Why: "how it stands is not known, and nothing in it is decided until one does", Do: "Look whether processes with the role worker run.",
-	})
+	b.Problems = append(b.Problems, diagnosis.Unanswered(c.name))
 }
 
 func (b *overviewBuilder) lanes(lanes []Lane, err error) {
@@ -246,8 +258,16 @@ func (b *overviewBuilder) lanes(lanes []Lane, err error) {
 	b.Lanes = append(b.Lanes, lanes...)
 	for i := range lanes {
 		l := &lanes[i]
-		facts := fleet.LaneFacts{Cluster: l.Cluster, Lane: l.Lane, Depth: l.Depth, Oldest: l.OldestAge.Std(), Agents: l.Agents, Slots: l.Slots, Paused: l.Paused != nil}
-		if p, there := facts.Trouble(b.At); there {
+		facts := diagnosis.LaneFacts{
+			Cluster: l.Cluster,
+			Lane:    l.Lane,
+			Depth:   l.Depth,
+			Oldest:  l.OldestAge.Std(),
+			Agents:  l.Agents,
+			Slots:   l.Slots,
+			Paused:  l.Paused != nil,
+		}
+		if p, there := diagnosis.OfLane(facts, b.At); there {
 			b.Problems = append(b.Problems, p)
 		}
 	}
@@ -296,15 +316,15 @@ func (b *overviewBuilder) personal(p personal, err error) {
 		}
 	}
 	for key, n := range counts {
-		problem := fleet.PersonalTrouble(key.cluster, key.status, n, first[key])
+		problem := diagnosis.OfUndecided(key.cluster, key.status, n, first[key])
 		if p.more && p.count[key.status] > overviewPersonal {
-			problem.Why = strings.TrimPrefix(problem.Why+"; counted are only the newest", "; ")
+			problem.Why = fleet.Reasons(problem.Why, onlyNewest)
 		}
 		b.Problems = append(b.Problems, problem)
 	}
 }
 
-// waitsForPersonSince is known of dead letters, and of others no better than that it is after their submission.
+// waitsForPersonSince is set for dead letters only; reviews do not record when they began.
 func (t *Task) waitsForPersonSince() time.Time {
 	if t.DeadLetter != nil {
 		return t.DeadLetter.Since
@@ -316,11 +336,11 @@ func (b *overviewBuilder) finish() Overview {
 	for i := range b.Failovers {
 		r := &b.Failovers[i]
 		back := r.Status == fleet.FailoverNoTarget && b.online[r.FailedAgentID]
-		if p, there := r.Trouble(b.At); there && !back {
+		if p, there := diagnosis.OfFailover(r, b.At); there && !back {
 			b.Problems = append(b.Problems, p)
 		}
 	}
-	fleet.SortTroubles(b.Problems)
+	diagnosis.Sort(b.Problems)
 	slices.SortFunc(b.Clusters, func(x, y Cluster) int { return strings.Compare(x.Name, y.Name) })
 	slices.Sort(b.Missing)
 	return b.Overview

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 )
@@ -32,13 +33,13 @@ func TestOverview(t *testing.T) {
 	require.Equal(t, fleet.ClusterUnknown, got.Clusters[0].Status)
 	require.Len(t, got.Lanes, 1)
 	require.EqualValues(t, 4, got.Lanes[0].Depth)
-	kinds := map[fleet.TroubleKind]string{}
+	kinds := map[diagnosis.Kind]string{}
 	for _, p := range got.Problems {
 		kinds[p.Kind] = p.Cluster
 	}
-	require.Equal(t, "silent", kinds[fleet.TroubleUnanswered])
-	require.Equal(t, "web", kinds[fleet.TroubleAgents])
-	require.Equal(t, fleet.SeverityCritical, got.Problems[0].Severity)
+	require.Equal(t, "silent", kinds[diagnosis.KindUnanswered])
+	require.Equal(t, "web", kinds[diagnosis.KindAgents])
+	require.Equal(t, diagnosis.SeverityCritical, got.Problems[0].Severity)
 	require.WithinDuration(t, time.Now(), got.At, time.Minute)
 }
 
@@ -53,6 +54,6 @@ func TestOverviewForgetsWhoIsBack(t *testing.T) {
 		f.withFailover("a-1", 7).ended(record)
 		got := answer[gateway.Overview](t, do(serve(t, f), http.MethodGet, overviewPath, ""), http.StatusOK)
 		require.Len(t, got.Failovers, 1)
-		require.Equal(t, want, slices.ContainsFunc(got.Problems, func(p fleet.Trouble) bool { return p.Kind == fleet.TroubleFailover }), status)
+		require.Equal(t, want, slices.ContainsFunc(got.Problems, func(p diagnosis.Problem) bool { return p.Kind == diagnosis.KindFailover }), status)
 	}
 }

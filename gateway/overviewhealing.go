@@ -5,16 +5,17 @@ import (
 	"sync"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 )
 
 // selfCareRuns is whether healing, and the rules of scaling, run by themselves.
-type selfCareRuns struct{ healing, scaling fleet.ScheduleRun }
+type selfCareRuns struct{ healing, scaling diagnosis.ScheduleRun }
 
 // loops reads both side by side; one that cannot be read counts as running, and is told as missing.
 func (b *overviewBuilder) loops(ctx context.Context, g *Gateway) (runs selfCareRuns) {
 	var both sync.WaitGroup
-	read := func(id, part string, into *fleet.ScheduleRun) {
+	read := func(id, part string, into *diagnosis.ScheduleRun) {
 		run, err := g.scheduleRun(ctx, id)
 		if *into = run; err != nil {
 			b.mu.Lock()
@@ -58,10 +59,10 @@ func (b *overviewBuilder) selfCare(views []contract.ClusterView, live liveAgents
 				oldest = max(oldest, lane.OldestAge)
 			}
 		}
-		b.Problems = append(b.Problems, c.ScalingTroubles(&backlog, oldest.Std(), b.At)...)
+		b.Problems = append(b.Problems, diagnosis.OfScaling(c, &backlog, oldest.Std(), b.At)...)
 	}
-	b.Problems = append(b.Problems, fleet.HealingTroubles(facts, runs.healing, b.At)...)
-	if p, there := fleet.ScalingRunTrouble(runs.scaling, ruled); there {
+	b.Problems = append(b.Problems, diagnosis.OfHealing(facts, runs.healing, b.At)...)
+	if p, there := diagnosis.OfScalingRun(runs.scaling, ruled); there {
 		b.Problems = append(b.Problems, p)
 	}
 }

@@ -10,13 +10,14 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 )
 
-// troublesOf are an overview's problems of a kind, by cluster.
-func troublesOf(o *gateway.Overview, kind fleet.TroubleKind) map[string]fleet.Trouble {
-	found := map[string]fleet.Trouble{}
+// problemsOf are an overview's problems of a kind, by cluster.
+func problemsOf(o *gateway.Overview, kind diagnosis.Kind) map[string]diagnosis.Problem {
+	found := map[string]diagnosis.Problem{}
 	for _, p := range o.Problems {
 		if p.Kind == kind {
 			found[p.Cluster] = p
@@ -40,25 +41,25 @@ func TestOverviewTellsOfHealingAndScaling(t *testing.T) {
 	ill := &fleet.MemberHealth{Level: fleet.HealthDegraded, Score: 0.8, Why: "disk errors", Since: minutes}
 	f.withCluster(fleet.ClusterConfig{Name: "well"}.WithDefaults(), member("a", nil))
 	missing := read()
-	require.Equal(t, fleet.SeverityWarning, troublesOf(missing, fleet.TroubleHealing)[""].Severity, "no worker made the schedule")
+	require.Equal(t, diagnosis.SeverityWarning, problemsOf(missing, diagnosis.KindHealing)[""].Severity, "no worker made the schedule")
 
 	f.schedules.byID = map[string]*workflowservice.DescribeScheduleResponse{contract.HealingScheduleID: {
 		Schedule: &schedulepb.Schedule{State: &schedulepb.ScheduleState{}}, Info: &schedulepb.ScheduleInfo{}}}
 	require.Empty(t, read().Problems, "that it was missing is not remembered, and all is well")
 
 	answer[gateway.HealingStatus](t, do(h, http.MethodPost, "/api/v1/agents/healing/pause", `{"reason": "kernels"}`), http.StatusOK)
-	require.Equal(t, "kernels", troublesOf(read(), fleet.TroublePausedHeal)[""].Why, "a pause shows at once, whatever is remembered")
+	require.Equal(t, "kernels", problemsOf(read(), diagnosis.KindHealingPaused)[""].Why, "a pause shows at once, whatever is remembered")
 	f.withCluster(fleet.ClusterConfig{Name: "ill"}.WithDefaults(), member("b", nil), member("c", nil), member("d", ill))
 	f.withCluster(fleet.ClusterConfig{Name: "full", MaxAgents: 1, Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingAuto}}.WithDefaults(), member("e", nil))
 	f.backlogs = map[string]map[int32]int64{"lane/full": {3: 40}}
-	held := troublesOf(read(), fleet.TroublePausedHeal)
+	held := problemsOf(read(), diagnosis.KindHealingPaused)
 	require.Len(t, held, 1, "the pause itself is told with what it holds up")
 	require.Equal(t, []string{"d"}, held["ill"].Agents)
 	require.Contains(t, held["ill"].Why, "disk errors")
 
 	answer[gateway.HealingStatus](t, do(h, http.MethodPost, "/api/v1/agents/healing/resume", ""), http.StatusOK)
 	after := read()
-	require.Empty(t, troublesOf(after, fleet.TroublePausedHeal))
-	require.Equal(t, "agent d of cluster ill is degraded", troublesOf(after, fleet.TroubleHealth)["ill"].What)
+	require.Empty(t, problemsOf(after, diagnosis.KindHealingPaused))
+	require.Equal(t, "agent d of cluster ill is degraded", problemsOf(after, diagnosis.KindHealth)["ill"].What)
 	require.Empty(t, after.Missing)
 }

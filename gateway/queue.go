@@ -208,7 +208,7 @@ func (l *Lane) takeServers(c *fleet.Cluster, running map[string]int) {
 	if known {
 		l.BusySlots = &busy
 	}
-	if p := c.PauseOf(l.Lane); p != nil {
+	if p := c.Pauses.Of(l.Lane); p != nil {
 		l.Paused = &Pause{Since: p.Since.UTC(), Reason: p.Reason}
 	}
 }

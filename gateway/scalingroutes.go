@@ -63,7 +63,7 @@ type Evaluation struct {
 	NextAt   time.Time `json:"next_at" doc:"When it is tried again, at the latest: at once when a spawner comes up."`
 }
 
-// SpawnerSeen is a spawner that asked for work of late.
+// SpawnerSeen is a spawner that polled recently.
 type SpawnerSeen struct {
 	Name     string    `json:"name"`
 	LastSeen time.Time `json:"last_seen"`

@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -28,18 +28,18 @@ type runCache struct {
 }
 
 type runEntry struct {
-	run fleet.ScheduleRun
+	run diagnosis.ScheduleRun
 	at  time.Time
 }
 
-func (c *runCache) get(id string, now time.Time) (fleet.ScheduleRun, bool) {
+func (c *runCache) get(id string, now time.Time) (diagnosis.ScheduleRun, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, known := c.entries[id]
 	return e.run, known && now.Sub(e.at) < runFresh
 }
 
-func (c *runCache) put(id string, run fleet.ScheduleRun, now time.Time) {
+func (c *runCache) put(id string, run diagnosis.ScheduleRun, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.entries == nil {
@@ -69,7 +69,7 @@ func (g *Gateway) describeLoop(ctx context.Context, id string) (*workflowservice
 }
 
 // scheduleRun tells whether a schedule runs. That one is missing is not remembered: it is about to be made.
-func (g *Gateway) scheduleRun(ctx context.Context, id string) (fleet.ScheduleRun, error) {
+func (g *Gateway) scheduleRun(ctx context.Context, id string) (diagnosis.ScheduleRun, error) {
 	now := time.Now()
 	if run, known := g.loopRuns.get(id, now); known {
 		return run, nil
@@ -78,12 +78,12 @@ func (g *Gateway) scheduleRun(ctx context.Context, id string) (fleet.ScheduleRun
 	defer cancel()
 	d, err := g.describeLoop(ctx, id)
 	if isAny[*serviceerror.NotFound](err) {
-		return fleet.ScheduleRun{Missing: true}, nil
+		return diagnosis.ScheduleRun{Missing: true}, nil
 	}
 	if err != nil {
-		return fleet.ScheduleRun{}, g.answer(err, "describe a schedule", protocol.CodeInternal)
+		return diagnosis.ScheduleRun{}, g.answer(err, "describe a schedule", protocol.CodeInternal)
 	}
-	run := fleet.ScheduleRun{Paused: d.GetSchedule().GetState().GetPaused(), Note: d.GetSchedule().GetState().GetNotes()}
+	run := diagnosis.ScheduleRun{Paused: d.GetSchedule().GetState().GetPaused(), Note: d.GetSchedule().GetState().GetNotes()}
 	if recent := d.GetInfo().GetRecentActions(); len(recent) > 0 {
 		run.Last = recent[len(recent)-1].GetActualTime().AsTime()
 	}

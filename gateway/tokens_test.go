@@ -143,7 +143,9 @@ func TestAJoinTokenIsRevokedWhereItIsCounted(t *testing.T) {
 	require.Equal(t, 3, limited.MaxUses)
 	require.Nil(t, list()[0].Uses, "the cluster does not answer")
 	cluster.query = func() (any, error) {
-		return contract.ClusterView{Cluster: fleet.Cluster{TokenUses: []fleet.TokenUses{{ID: limited.ID, Agents: []string{"a", "b"}}}}}, nil
+		return contract.ClusterView{Cluster: fleet.Cluster{TokenLedger: fleet.TokenLedger{
+			TokenUses: []fleet.TokenUses{{ID: limited.ID, Agents: []string{"a", "b"}}},
+		}}}, nil
 	}
 	require.Equal(t, 2, *list()[0].Uses)
 

@@ -2,10 +2,10 @@ package gateway
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -14,7 +14,7 @@ const overviewUnhandled = 200
 
 // unhandled are the open tasks that no agent could run when they were last offered.
 type unhandled struct {
-	byCluster map[string][]fleet.UnhandledTask
+	byCluster map[string][]diagnosis.UnhandledTask
 	more      bool // there are others, submitted before these
 }
 
@@ -24,10 +24,10 @@ func (g *Gateway) unhandledTasks(ctx context.Context) (u unhandled, err error) {
 	if err != nil {
 		return unhandled{}, err
 	}
-	u = unhandled{byCluster: map[string][]fleet.UnhandledTask{}, more: next != ""}
+	u = unhandled{byCluster: map[string][]diagnosis.UnhandledTask{}, more: next != ""}
 	for _, info := range infos {
 		t := taskOf(info)
-		task := fleet.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.required, Safety: t.safety}
+		task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.required, Safety: t.safety}
 		contract.Decode(info.GetSearchAttributes().GetIndexedFields()[contract.AttrStatusAt.GetName()], &task.Since) // else: not known since when
 		u.byCluster[t.Cluster] = append(u.byCluster[t.Cluster], task)
 	}
@@ -41,10 +41,10 @@ func (b *overviewBuilder) unhandled(views []contract.ClusterView, u unhandled, e
 		return
 	}
 	for i := range views {
-		problems := views[i].UnhandledTroubles(u.byCluster[views[i].Config.Name])
+		problems := diagnosis.OfUnhandled(&views[i].Cluster, u.byCluster[views[i].Config.Name])
 		for j := range problems {
 			if u.more {
-				problems[j].Why = strings.TrimPrefix(problems[j].Why+"; counted are only the newest", "; ")
+				problems[j].Why = fleet.Reasons(problems[j].Why, onlyNewest)
 			}
 		}
 		b.Problems = append(b.Problems, problems...)
@@ -57,7 +57,8 @@ func (t *Task) whyUnhandled(c *fleet.Cluster) string {
 	if t.Status != fleet.TaskRetryWait || !t.unhandled {
 		return ""
 	}
-	why := c.WhyUnhandled(&fleet.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.required, Safety: t.safety})
+	task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.required, Safety: t.safety}
+	why := diagnosis.WhyUnhandled(c, &task)
 	if why != "" && t.NextAttemptAt != nil {
 		why += "; it is offered again at " + t.NextAttemptAt.UTC().Format(time.RFC3339)
 	}

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 )
@@ -71,7 +72,7 @@ func TestOverviewNamesWhatNobodyHandles(t *testing.T) {
 				return answer, nil
 			}
 			got := answer[gateway.Overview](t, do(serve(t, f), http.MethodGet, overviewPath, ""), http.StatusOK)
-			i := slices.IndexFunc(got.Problems, func(p fleet.Trouble) bool { return p.Kind == fleet.TroubleUnhandled })
+			i := slices.IndexFunc(got.Problems, func(p diagnosis.Problem) bool { return p.Kind == diagnosis.KindUnhandled })
 			require.Equal(t, c.broken, slices.Contains(got.Missing, "which tasks no agent handles"), got.Missing)
 			require.Equal(t, c.want != "", i >= 0)
 			if i >= 0 {

@@ -193,11 +193,11 @@ func (r *clusterRun) onEachHub(ctx workflow.Context, hubs []string, activity, su
 
 func (r *clusterRun) directive() contract.Directive {
 	s := &r.state
-	paused, lanes := s.PausedLanes()
+	paused, lanes := s.Pauses.Lanes()
 	return contract.Directive{
 		Cluster: s.Config.Name, CreatedAt: r.created, Version: s.Version, Mode: s.Config.ReplicationMode, CapabilitySets: s.CapabilitySets,
 		Leader: s.Leader, LeaderEpoch: s.LeaderEpoch, Standbys: s.Standbys, Shards: s.Shards,
-		RoleLease: s.Config.RoleLease, ElectionInterval: s.Config.ElectionInterval, Brake: s.Config.Brake, Fences: fences(s.Members), Cordoned: cordoned(s.Cordons), Slots: s.SlotLimits(), Targets: s.Targets,
+		RoleLease: s.Config.RoleLease, ElectionInterval: s.Config.ElectionInterval, Brake: s.Config.Brake, Fences: fences(s.Members), Cordoned: cordoned(s.Cordons), Slots: s.Reductions.Limits(), Targets: s.Targets,
 		Paused: paused, PausedLanes: lanes, EndedTokens: s.EndedTokens(),
 	}
 }

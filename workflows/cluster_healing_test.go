@@ -34,14 +34,14 @@ func TestClusterChecksHealing(t *testing.T) {
 		"drain": {
 			update: contract.CordonUpdate, arg: contract.CordonRequest{AgentID: "a", Status: fleet.AgentDraining, Drain: healings, Healing: check(fleet.HealDrain)},
 			done: func(t *testing.T, _ *clusterRun, v contract.ClusterView) {
-				require.Equal(t, healings, v.CordonOf("a").Drain)
+				require.Equal(t, healings, v.Cordons.Of("a").Drain)
 			},
 		},
 		"restore": {
 			before: []contract.CordonRequest{cordon(healings)},
 			update: contract.UncordonUpdate, arg: contract.UncordonRequest{AgentID: "a", Healing: check(fleet.HealRestore)},
 			done: func(t *testing.T, _ *clusterRun, v contract.ClusterView) {
-				require.Nil(t, v.CordonOf("a"))
+				require.Nil(t, v.Cordons.Of("a"))
 			},
 		},
 		"failover": {

@@ -36,7 +36,7 @@ func (r *clusterRun) setLoadHandlers(ctx workflow.Context) error {
 	err = workflow.SetUpdateHandlerWithOptions(ctx, contract.TargetsUpdate, r.changeTargets,
 		workflow.UpdateHandlerOptions{Validator: func(req contract.TargetsRequest) error {
 			try := r.state
-			if _, err := try.ChangeTargets(req.Add, req.Remove); err != nil {
+			if _, err := try.Targets.Change(req.Add, req.Remove); err != nil {
 				return refuse("%s", err)
 			}
 			return r.refuseDeleted()
@@ -67,7 +67,7 @@ func (r *clusterRun) reduceLoad(ctx workflow.Context, req contract.ReduceLoadReq
 }
 
 func (r *clusterRun) restoreLoad(_ workflow.Context, req contract.RestoreLoadRequest) (contract.LoadReduced, error) {
-	restored := r.state.RestoreLoad(req.AgentID)
+	restored := r.state.Reductions.Restore(req.AgentID)
 	if restored {
 		r.state.Version++
 	}
@@ -76,7 +76,7 @@ func (r *clusterRun) restoreLoad(_ workflow.Context, req contract.RestoreLoadReq
 
 func (r *clusterRun) loadAnswer(agent string, changed bool) contract.LoadReduced {
 	answer := contract.LoadReduced{AgentID: agent, Changed: changed}
-	if reduction := r.state.ReductionOf(agent); reduction != nil {
+	if reduction := r.state.Reductions.Of(agent); reduction != nil {
 		as := *reduction // as it is now: the state goes on
 		answer.Reduction = &as
 	}
@@ -91,11 +91,11 @@ func (r *clusterRun) loadAnswer(agent string, changed bool) contract.LoadReduced
 func (r *clusterRun) restoreLoads(ctx workflow.Context) {
 	r.reduced = false
 	now := workflow.Now(ctx)
-	next := r.state.NextRestore()
+	next := r.state.Reductions.NextStep()
 	if r.askingHealth || next.IsZero() || now.Before(next) {
 		return
 	}
-	agents := r.state.HealthAwaited(now)
+	agents := r.state.Reductions.HealthAwaited(now)
 	if len(agents) == 0 {
 		r.stepReductions(nil, now)
 		return
@@ -119,7 +119,7 @@ func (r *clusterRun) nextRestore() time.Time {
 	if r.askingHealth {
 		return time.Time{}
 	}
-	return r.state.NextRestore()
+	return r.state.Reductions.NextStep()
 }
 
 // healthy asks the agents' hubs which of them do well. One that is not known does not.
@@ -160,7 +160,7 @@ func (r *clusterRun) rebalance(ctx workflow.Context, req contract.RebalanceReque
 }
 
 func (r *clusterRun) changeTargets(_ workflow.Context, req contract.TargetsRequest) (contract.ClusterView, error) {
-	changed, err := r.state.ChangeTargets(req.Add, req.Remove)
+	changed, err := r.state.Targets.Change(req.Add, req.Remove)
 	if err != nil {
 		return contract.ClusterView{}, refuse("%s", err)
 	}

@@ -62,7 +62,7 @@ func (r *clusterRun) resume(_ workflow.Context, req contract.ResumeRequest) (con
 	if err != nil {
 		return contract.ClusterView{}, err
 	}
-	if r.state.Resume(lane) {
+	if r.state.Pauses.Resume(lane) {
 		r.state.Version++
 	}
 	return r.view(), nil

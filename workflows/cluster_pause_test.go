@@ -99,7 +99,7 @@ func TestClusterPauseIsCarriedOn(t *testing.T) {
 	var joined *answer
 	again.at(time.Second, func() {
 		view := again.view(t)
-		require.Equal(t, "disks", view.PauseOf("default").Reason)
+		require.Equal(t, "disks", view.Pauses.Of("default").Reason)
 		require.Equal(t, 4, view.BrakeHolds[0].Lost)
 		request := joins("h1", "b")
 		request.HubProcess = "q"

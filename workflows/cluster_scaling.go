@@ -107,7 +107,7 @@ func (r *clusterRun) settleScaling(ctx workflow.Context) {
 // decideScaling decides, and notes what is to be begun. It changes the state in one step.
 func (r *clusterRun) decideScaling(ctx workflow.Context, facts *fleet.ScalingFacts) fleet.ScalingDecision {
 	now := workflow.Now(ctx)
-	r.state.SettleScaling(now)
+	r.state.Scaling.Settle(now)
 	decision := r.state.DecideScaling(facts, now)
 	if decision.Change == fleet.ScaleNone {
 		return decision

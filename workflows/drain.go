@@ -21,7 +21,7 @@ const (
 )
 
 // Drain takes agents out of service, MaxParallel at a time: new work stops at once, what runs may finish until the timeout,
-// the rest is taken off by its retry safety, and the agent ends in maintenance with nothing in flight (rows A13, C16).
+// the rest is taken off by its retry safety, and the agent ends in maintenance with nothing in flight.
 // Cancelling the workflow gives the agents that are not done back to their work.
 func Drain(ctx workflow.Context, in contract.DrainInput) (fleet.DrainRecord, error) {
 	d := &drain{in: in, record: fleet.DrainRecord{

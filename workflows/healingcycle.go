@@ -20,7 +20,7 @@ const (
 	holdsLimit = 10 * time.Second
 )
 
-// HealingCycle looks once at all clusters and starts an action for each thing that is to be done (row A12). A Temporal
+// HealingCycle looks once at all clusters and starts an action for each thing that is to be done. A Temporal
 // Schedule starts it again and again, so people pause and trigger it there. While nothing is wrong it is one workflow task
 // with one local activity, and ends with that.
 func HealingCycle(ctx workflow.Context, in contract.HealingCycleInput) (fleet.HealingCycleRecord, error) {

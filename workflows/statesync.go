@@ -21,7 +21,7 @@ const (
 // hubSilent is why nothing is known of a member's state.
 const hubSilent = "its hub did not answer"
 
-// StateSync makes the states of a cluster's members the same (row A16). What all should have is of each key the newest
+// StateSync makes the states of a cluster's members the same. What all should have is of each key the newest
 // writing that any member has; who lacks some is sent it, in parts, and the digests are compared again. Values pass through
 // history only for entries that somebody lacks.
 func StateSync(ctx workflow.Context, in contract.SyncInput) (fleet.SyncReport, error) {

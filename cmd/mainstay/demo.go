@@ -149,7 +149,7 @@ func (a *app) keepDemo(ctx context.Context, keep bool, r *demoReport) {
 }
 
 func (r *demoReport) write(w io.Writer) error {
-	fmt.Fprintf(w, "\n%s with %s (%s) in %s\n\n", plural(r.Tasks, "task"), plural(r.Files, "file"), byteCount(r.Bytes), r.Took)
+	fmt.Fprintf(w, "\n%s with %s (%s) in %s\n\n", fleet.Count(r.Tasks, "task"), fleet.Count(r.Files, "file"), byteCount(r.Bytes), r.Took)
 	t := newTable(w, "AGENT", "TASKS", "FILES", "BYTES")
 	for _, s := range r.Agents {
 		t.row(s.Agent, strconv.Itoa(s.Tasks), strconv.Itoa(s.Files), byteCount(s.Bytes))

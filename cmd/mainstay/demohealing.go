@@ -226,7 +226,7 @@ func (h *healingDemo) hang(ctx context.Context, agent gateway.Agent) error {
 			to = append(to, t.To)
 		}
 		slices.Sort(to)
-		h.tell(fmt.Sprintf("failed over: %s moved to %s", plural(record.TasksTransferred, "task"), strings.Join(slices.Compact(to), " and ")), "")
+		h.tell(fmt.Sprintf("failed over: %s moved to %s", fleet.Count(record.TasksTransferred, "task"), strings.Join(slices.Compact(to), " and ")), "")
 		return true, nil
 	})
 }

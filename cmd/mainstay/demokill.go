@@ -198,20 +198,13 @@ func (k *demoKill) write(w io.Writer, total int) error {
 		t.row("", "moved", "nothing: it had no task under way at that moment")
 		return t.flush()
 	}
-	moved := fmt.Sprintf("%s under way on %s to %s", plural(k.Lost, "task"), k.Agent, strings.Join(k.To, " and "))
+	moved := fmt.Sprintf("%s under way on %s to %s", fleet.Count(k.Lost, "task"), k.Agent, strings.Join(k.To, " and "))
 	if k.Behind > 0 {
 		moved += fmt.Sprintf(", after %d that waited already", k.Behind)
 	}
 	row(k.Moved, "moved", moved)
 	row(k.Finish, "done", lastOf(k.Lost))
 	return t.flush()
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func lastOf(n int) string {

@@ -51,7 +51,7 @@ func (r *demoRun) do(ctx context.Context, folder string, files []string) (*demoR
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(r.story, "Submitted %s for %s of %s in %s\n", plural(len(ids), "task"), plural(len(files), "file"), folder, roughly(time.Since(begun)))
+	fmt.Fprintf(r.story, "Submitted %s for %s of %s in %s\n", fleet.Count(len(ids), "task"), fleet.Count(len(files), "file"), folder, roughly(time.Since(begun)))
 	if rounds > 1 {
 		fmt.Fprintf(r.story, "The files are small: each is digested %d times over, to have work that can be interrupted.\n", rounds)
 	}

@@ -37,10 +37,10 @@ func eventText(e *events.CloudEvent) string {
 		case what == "drain":
 			add(" of %d agents", d.Count)
 		case d.Count > 0:
-			add(", %s", plural(d.Count, "task"))
+			add(", %s", fleet.Count(d.Count, "task"))
 		}
 	case "scaling":
-		add("%s to %s", d.ID, plural(d.Count, "agent"))
+		add("%s to %s", d.ID, fleet.Count(d.Count, "agent"))
 	case "lane":
 		if add("%s", d.Lane); d.Lane == "" {
 			add("every lane")
@@ -133,7 +133,7 @@ func agentText(e *events.CloudEvent, add func(string, ...any)) {
 		add(" is %s", d.Level)
 	}
 	if e.Type == fleet.EventLoadReduced {
-		add(" to %s", plural(d.Count, "slot"))
+		add(" to %s", fleet.Count(d.Count, "slot"))
 	}
 	switch e.Type {
 	case fleet.EventAgentJoined, fleet.EventAgentMoved, fleet.EventAgentRecovered, fleet.EventAgentReplaced:

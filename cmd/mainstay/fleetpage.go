@@ -7,7 +7,7 @@ import (
 	"net/url"
 
 	"mainstay.dev/mainstay/access"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/page"
@@ -41,11 +41,11 @@ func glance(ctx context.Context, g *gateway.Gateway) (page.Glance, error) {
 	line := page.Glance{At: o.At, Online: o.Agents.Online, Running: o.Agents.Running, Slots: o.Agents.Slots, Open: o.Tasks.Open}
 	for i := range o.Problems {
 		switch o.Problems[i].Severity {
-		case fleet.SeverityCritical:
+		case diagnosis.SeverityCritical:
 			line.Critical++
-		case fleet.SeverityWarning:
+		case diagnosis.SeverityWarning:
 			line.Warnings++
-		case fleet.SeverityNotice:
+		case diagnosis.SeverityNotice:
 			continue
 		}
 		if line.First == "" {

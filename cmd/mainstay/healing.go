@@ -56,7 +56,7 @@ func (a *app) printHealingStatus(raw json.RawMessage, s *gateway.HealingStatus) 
 		}
 		last := "none yet"
 		if s.LastCycle != nil {
-			last = fmt.Sprintf("%s: looked at %s in %s", a.ago(&s.LastCycle.StartedAt), counted(s.LastCycle.Agents, "agent", "agents"), counted(s.LastCycle.Clusters, "cluster", "clusters"))
+			last = fmt.Sprintf("%s: looked at %s in %s", a.ago(&s.LastCycle.StartedAt), fleet.Count(s.LastCycle.Agents, "agent"), fleet.Count(s.LastCycle.Clusters, "cluster"))
 		}
 		next := a.ago(s.NextCycleAt)
 		t.facts([][2]string{
@@ -163,7 +163,7 @@ func (a *app) healingTriggerCommand() *cobra.Command {
 				if r.DryRun {
 					what = "Dry run: looked at"
 				}
-				fmt.Fprintf(a.stdout, "%s %s in %s.\n", what, counted(r.Agents, "agent", "agents"), counted(r.Clusters, "cluster", "clusters"))
+				fmt.Fprintf(a.stdout, "%s %s in %s.\n", what, fleet.Count(r.Agents, "agent"), fleet.Count(r.Clusters, "cluster"))
 				return a.printHealingDecisions(&r)
 			})
 		},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 )
@@ -46,11 +47,11 @@ func (a *app) printOverview(o *gateway.Overview) error {
 		fmt.Fprintln(a.stdout, "Nothing is wrong.")
 	}
 	for i := range o.Problems {
-		a.printTrouble(&o.Problems[i])
+		a.printProblem(&o.Problems[i])
 	}
 	fmt.Fprintf(a.stdout, "\n%s online, %d suspect, %d lost; %d of %d slots busy; %s, %d in review, %s\n\n",
-		counted(o.Agents.Online, "agent", "agents"), o.Agents.Suspect, o.Agents.Offline, o.Agents.Running, o.Agents.Slots,
-		counted(o.Tasks.Open, "open task", "open tasks"), o.Tasks.Review, counted(o.Tasks.DeadLetter, "dead letter", "dead letters"))
+		fleet.Count(o.Agents.Online, "agent"), o.Agents.Suspect, o.Agents.Offline, o.Agents.Running, o.Agents.Slots,
+		fleet.Count(o.Tasks.Open, "open task"), o.Tasks.Review, fleet.Count(o.Tasks.DeadLetter, "dead letter"))
 	waiting := map[string]int64{}
 	for i := range o.Lanes {
 		waiting[o.Lanes[i].Cluster] += o.Lanes[i].Depth
@@ -73,7 +74,7 @@ func (a *app) printOverview(o *gateway.Overview) error {
 	return nil
 }
 
-func (a *app) printTrouble(p *fleet.Trouble) {
+func (a *app) printProblem(p *diagnosis.Problem) {
 	line := fmt.Sprintf("%-8s  %s", p.Severity, oneLine(p.What))
 	if p.Since != nil {
 		line += ", since " + a.ago(p.Since)

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/fleet"
 )
 
 // run executes a command line and returns the process's exit code.
@@ -101,6 +103,6 @@ func exactly(names ...string) cobra.PositionalArgs {
 		if len(names) == 0 {
 			return fmt.Errorf("takes no arguments, got %d", len(args))
 		}
-		return fmt.Errorf("needs %s, got %s", strings.Join(names, " and "), counted(len(args), "argument", "arguments"))
+		return fmt.Errorf("needs %s, got %s", strings.Join(names, " and "), fleet.Count(len(args), "argument"))
 	}
 }

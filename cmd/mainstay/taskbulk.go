@@ -205,10 +205,7 @@ func actionText(b *gateway.Bulk) string {
 }
 
 func taskCount(b *gateway.Bulk) string {
-	text := fmt.Sprintf("%d tasks", b.Expected)
-	if b.Expected == 1 {
-		text = "1 task"
-	}
+	text := fleet.Count(b.Expected, "task")
 	if b.AtMost {
 		text = "at most " + text
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -145,7 +146,7 @@ func (a *app) printBatch(answers []gateway.BatchItem) error {
 				fmt.Fprintf(a.stderr, "Task %d was refused: %s\n", i+1, &problemError{protocol.Problem{Code: p.Code, Detail: p.Detail, Errors: p.Errors}})
 			}
 		}
-		_, err := fmt.Fprintf(a.stdout, "%s accepted, %d refused.\n", counted(len(answers)-refused, "task", "tasks"), refused)
+		_, err := fmt.Fprintf(a.stdout, "%s accepted, %d refused.\n", fleet.Count(len(answers)-refused, "task"), refused)
 		return err
 	})
 	if err == nil && refused > 0 {

@@ -46,11 +46,3 @@ func strayWait(c *cobra.Command, args []string) error {
 	}
 	return nil
 }
-
-// counted is a number with its noun.
-func counted[N int | int64](n N, one, many string) string {
-	if n == 1 {
-		return fmt.Sprintf("%d %s", n, one)
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}

@@ -120,12 +120,12 @@ export const cluster = {
     return { c, members: members.members, queue, failovers, healing, scaling };
   },
   render({ c, members, queue, failovers, healing, scaling }, p, app) {
-    const troubles = app.overview()?.problems.filter((x) => x.cluster === c.name) ?? [];
+    const problems = app.overview()?.problems.filter((x) => x.cluster === c.name) ?? [];
     return [
       h("nav.crumbs", { "aria-label": "Where this is" }, h("a", { href: "#/clusters" }, "clusters")),
       h("header.row", null, h("h1", { tabindex: "-1" }, c.name), badge(c.status), c.paused && badge("paused")),
       c.paused && h("p.why", null, "Paused for ", ago(c.paused.since, "for"), c.paused.reason && `: ${c.paused.reason}`),
-      troubles.length > 0 && h("ul.problems", { "aria-label": "Problems of this cluster" }, troubles.map(app.problem)),
+      problems.length > 0 && h("ul.problems", { "aria-label": "Problems of this cluster" }, problems.map(app.problem)),
       h("div.actions", null,
         c.paused ? button("Resume…", () => act.resume(c.name)) : button("Pause…", () => act.pause(c.name)),
         c.brake_holds?.length && button("Release the brake…", () => act.releaseBrake(c.name), { kind: "danger" }),

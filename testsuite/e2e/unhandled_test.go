@@ -10,18 +10,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
 // unhandled is what the overview says of tasks of the cluster that no agent handles; nil: nothing.
-func (b *bench) unhandled(t *testing.T) *fleet.Trouble {
+func (b *bench) unhandled(t *testing.T) *diagnosis.Problem {
 	t.Helper()
 	var o gateway.Overview
 	status, problem := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/overview", nil, &o)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
-	i := slices.IndexFunc(o.Problems, func(p fleet.Trouble) bool { return p.Kind == fleet.TroubleUnhandled && p.Cluster == b.cluster })
+	i := slices.IndexFunc(o.Problems, func(p diagnosis.Problem) bool { return p.Kind == diagnosis.KindUnhandled && p.Cluster == b.cluster })
 	if i < 0 {
 		return nil
 	}
@@ -39,7 +40,7 @@ func TestTasksThatNobodyHandlesAreAProblem(t *testing.T) {
 	p := b.unhandled(t)
 	require.Equal(t, "2 tasks of type resize in cluster "+b.cluster+": no agent handles it", p.What)
 	require.Equal(t, "agent "+first+" handles hold", p.Why)
-	require.Equal(t, fleet.SeverityWarning, p.Severity)
+	require.Equal(t, diagnosis.SeverityWarning, p.Severity)
 	require.WithinRange(t, *p.Since, begun, time.Now())
 	var page struct{ Tasks []gateway.Task }
 	require.Eventually(t, func() bool {

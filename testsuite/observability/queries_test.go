@@ -220,7 +220,7 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 		require.True(t, names[heading[1]], "%s has a runbook and no rule", heading[1])
 	}
 	for _, name := range []string{"AgentDown", "MultipleAgentsDown", "OrphanedPartitions", "HighFailoverRate", "HeartbeatFailures"} {
-		require.True(t, names["Mainstay"+name], "the document's alert %s", name)
+		require.True(t, names["Mainstay"+name], "the promised alert %s", name)
 	}
 	// Each alert has a unit test.
 	tests, err := os.ReadFile("../../deploy/prometheus/alerts_test.yaml")

@@ -1,0 +1,278 @@
+package diagnosis
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Unanswered is the problem of a cluster for which no worker answers.
+func Unanswered(cluster string) Problem {
+	return Problem{
+		Severity: SeverityCritical,
+		Kind:     KindUnanswered,
+		Cluster:  cluster,
+		What:     "no worker answers for cluster " + cluster,
+		Why:      "how it stands is not known, and nothing in it is decided until one does",
+		Do:       "Look whether processes with the role worker run.",
+	}
+}
+
+// OfCluster returns the problems of a cluster's members, roles, brake and pauses.
+func OfCluster(c *fleet.Cluster, now time.Time) []Problem {
+	var problems []Problem
+	add := func(p Problem, found bool) {
+		if found {
+			p.Cluster = c.Config.Name
+			problems = append(problems, p)
+		}
+	}
+	add(missingAgents(c))
+	add(noAgentAtAll(c))
+	add(noLeader(c, now))
+	add(noOwner(c))
+	add(cordoned(c))
+	for i := range c.BrakeHolds {
+		add(braked(c, &c.BrakeHolds[i]), true)
+	}
+	for i := range c.Pauses {
+		p := &c.Pauses[i]
+		add(Problem{
+			Severity: SeverityNotice,
+			Kind:     KindPaused,
+			Lane:     p.Lane,
+			Since:    since(p.Since),
+			What:     pausedPart(c, p) + " is paused",
+			Why:      p.Reason,
+			Do:       "Resume it when the reason is gone. What waits in it expires in the meantime.",
+		}, true)
+	}
+	return problems
+}
+
+func braked(c *fleet.Cluster, b *fleet.BrakeHold) Problem {
+	return Problem{
+		Severity: SeverityCritical,
+		Kind:     KindBrake,
+		Count:    int64(b.Lost),
+		Since:    since(b.Since),
+		What: fmt.Sprintf("%s of cluster %s vanished at once: the brake holds their failovers back",
+			fleet.Count(b.Lost, "agent"), c.Config.Name),
+		Why: "so many losses point to the network between them and hub " + b.Hub,
+		Do: "Repair the network and they are back at once. " +
+			"If they are really gone, release the brake: their work then moves.",
+	}
+}
+
+// pausedPart names what a pause holds back.
+func pausedPart(c *fleet.Cluster, p *fleet.Pause) string {
+	if p.Lane == "" {
+		return "cluster " + c.Config.Name
+	}
+	return "lane " + p.Lane + " of cluster " + c.Config.Name
+}
+
+// missingAgents is about agents that are lost or do not answer, and about too few of them.
+func missingAgents(c *fleet.Cluster) (Problem, bool) {
+	var lost, suspect []*fleet.Member
+	var from time.Time
+	for i := range c.Members {
+		m := &c.Members[i]
+		switch {
+		case c.Cordons.Of(m.AgentID) != nil:
+			continue
+		case m.Status == fleet.AgentOffline:
+			lost = append(lost, m)
+		case m.Status == fleet.AgentSuspect:
+			suspect = append(suspect, m)
+		default:
+			continue
+		}
+		if from.IsZero() || m.StatusSince.Before(from) {
+			from = m.StatusSince
+		}
+	}
+	status, missing := c.Status(), slices.Concat(lost, suspect)
+	if status == fleet.ClusterHealthy && len(missing) == 0 {
+		return Problem{}, false
+	}
+	p := Problem{
+		Severity: SeverityWarning,
+		Kind:     KindAgents,
+		Agents:   idsOf(first(missing, namedInProblem)),
+		Count:    int64(len(missing)),
+		Since:    since(from),
+		What:     whatIsMissing(c, status, len(lost), len(suspect)),
+		Why:      whyMissing(lost, suspect),
+		Do:       whatToDoAboutMissing(c, len(lost), len(suspect)),
+	}
+	if status == fleet.ClusterCritical {
+		p.Severity = SeverityCritical
+	}
+	if c.Config.Scaling.On() && c.Scaling != nil && c.Scaling.Blocked != nil {
+		p.Why = fleet.Reasons(p.Why, "scaling cannot start agents: "+c.Scaling.Blocked.Reason)
+	}
+	return p, true
+}
+
+func whatIsMissing(c *fleet.Cluster, status fleet.ClusterStatus, lost, suspect int) string {
+	name, online := c.Config.Name, c.HealthyCount()
+	switch {
+	case online == 0:
+		return "cluster " + name + " has no online agent"
+	case online < c.Config.MinAgents:
+		return fmt.Sprintf("cluster %s has %s online; at least %d are needed", name, fleet.Count(online, "agent"), c.Config.MinAgents)
+	case online < c.Config.DesiredAgents:
+		return fmt.Sprintf("cluster %s has %d of %d desired agents online", name, online, c.Config.DesiredAgents)
+	case lost > 0:
+		return agentsAre(lost, name, "lost")
+	case suspect > 0:
+		return agentsAre(suspect, name, "not answering")
+	}
+	return "cluster " + name + " is " + string(status) // all that it has are cordoned
+}
+
+// agentsAre says of so many agents how they are, as in "2 agents of cluster web are lost".
+func agentsAre(n int, cluster, how string) string {
+	return fmt.Sprintf("%s of cluster %s %s %s", fleet.Count(n, "agent"), cluster, fleet.Plural(n, "is", "are"), how)
+}
+
+func whyMissing(lost, suspect []*fleet.Member) string {
+	reason := func(members []*fleet.Member, how string) string {
+		if len(members) == 0 {
+			return ""
+		}
+		text := listOf(idsOf(members), namedInProblem) + " " + how
+		if len(members) == 1 && members[0].StatusReason != "" {
+			text += ": " + members[0].StatusReason
+		}
+		return text
+	}
+	return fleet.Reasons(reason(lost, "lost"), reason(suspect, "not answering"))
+}
+
+func whatToDoAboutMissing(c *fleet.Cluster, lost, suspect int) string {
+	const startAgain = "Look at their hosts and start them again; an agent that comes back takes its place at once."
+	switch {
+	case len(c.BrakeHolds) > 0: // the brake's own problem says what to do
+		return ""
+	case c.HealthyCount() == 0 && lost > 0:
+		return "Their work waits in its lanes. " + startAgain
+	case lost > 0:
+		return "Their work has moved. " + startAgain
+	case suspect > 0: // they are back or lost within seconds
+		return ""
+	case c.Config.Scaling.On() && (c.Scaling == nil || c.Scaling.Blocked == nil):
+		return "Scaling starts what is missing."
+	}
+	return startAgents(c)
+}
+
+func startAgents(c *fleet.Cluster) string {
+	return "Start agents: mainstay agent run --cluster " + c.Config.Name
+}
+
+func idsOf(members []*fleet.Member) []string {
+	var ids []string
+	for _, m := range members {
+		ids = append(ids, m.AgentID)
+	}
+	return ids
+}
+
+// noAgentAtAll is about a cluster that needs a leader or owners of shards and has no agent, while its settings ask for
+// none. Its tasks wait until an agent comes.
+func noAgentAtAll(c *fleet.Cluster) (Problem, bool) {
+	if len(c.Members) > 0 || c.Status() != fleet.ClusterHealthy {
+		return Problem{}, false
+	}
+	p := Problem{Severity: SeverityWarning, Do: startAgents(c) + "; or delete it: mainstay cluster delete " + c.Config.Name}
+	switch c.Config.ReplicationMode {
+	case fleet.ActivePassive:
+		p.Kind, p.What = KindNoLeader, "cluster "+c.Config.Name+" has no agent, and so no leader"
+	case fleet.Sharded:
+		p.Kind, p.What = KindNoOwner, "cluster "+c.Config.Name+" has no agent, and so no owner of its shards"
+	default:
+		return Problem{}, false
+	}
+	return p, true
+}
+
+// noLeader is about a cluster that has online agents and no leader.
+func noLeader(c *fleet.Cluster, now time.Time) (Problem, bool) {
+	led := c.Leader != "" && !c.LeaderLost()
+	if c.Config.ReplicationMode != fleet.ActivePassive || led || c.HealthyCount() == 0 {
+		return Problem{}, false
+	}
+	p := Problem{
+		Severity: SeverityCritical,
+		Kind:     KindNoLeader,
+		What:     "cluster " + c.Config.Name + " has no leader: nothing is taken from its lanes",
+	}
+	if c.LeaderFreeAt.After(now) {
+		p.Severity = SeverityWarning
+		p.Why = "the last leader's lease runs until " + clockTime(c.LeaderFreeAt) + "; the next one is elected then"
+	}
+	return p, true
+}
+
+// noOwner is about shards that no agent serves although there are online agents.
+func noOwner(c *fleet.Cluster) (Problem, bool) {
+	var without []string
+	for i := range c.Shards {
+		if c.Shards[i].Owner == "" {
+			without = append(without, fmt.Sprint(i))
+		}
+	}
+	n := len(without)
+	if c.Config.ReplicationMode != fleet.Sharded || n == 0 || c.HealthyCount() == 0 {
+		return Problem{}, false
+	}
+	return Problem{
+		Severity: SeverityCritical,
+		Kind:     KindNoOwner,
+		Count:    int64(n),
+		What: fmt.Sprintf("%s of cluster %s %s no owner", fleet.Count(n, "shard"), c.Config.Name,
+			fleet.Plural(n, "has", "have")),
+		Why: fleet.Plural(n, "shard ", "shards ") + listOf(without, namedInProblem) + ": the last owner's lease must run out first",
+	}, true
+}
+
+// cordoned is about agents that a person or scaling keeps from being given work. Agents that healing took out of service
+// belong to the problems of their health.
+func cordoned(c *fleet.Cluster) (Problem, bool) {
+	byHealing := func(k fleet.Cordon) bool { return k.ByHealing(c.Config.Name) }
+	cordons := slices.DeleteFunc(slices.Clone(c.Cordons), byHealing)
+	if len(cordons) == 0 {
+		return Problem{}, false
+	}
+	p := Problem{Severity: SeverityNotice, Kind: KindCordoned, Count: int64(len(cordons)), Since: since(cordons[0].Since)}
+	draining := 0
+	for i := range cordons {
+		k := &cordons[i]
+		if k.Since.Before(*p.Since) {
+			p.Since = since(k.Since)
+		}
+		if len(p.Agents) < namedInProblem {
+			p.Agents = append(p.Agents, k.AgentID)
+		}
+		if k.Status == fleet.AgentDraining {
+			draining++
+		}
+	}
+	switch maintained := len(cordons) - draining; {
+	case draining == 0:
+		p.What = agentsAre(maintained, c.Config.Name, "in maintenance")
+		p.Do = "End the maintenance when the work on them is done."
+	case maintained == 0:
+		p.What = agentsAre(draining, c.Config.Name, "being drained")
+	default:
+		p.What = fmt.Sprintf("%d agents of cluster %s are being drained, %d are in maintenance", draining, c.Config.Name, maintained)
+	}
+	if len(cordons) == 1 {
+		p.Why = cordons[0].Reason
+	}
+	return p, true
+}

@@ -1,0 +1,101 @@
+// Package diagnosis says in words what is wrong with a fleet and why work waits. It reads the facts and the decisions of
+// package fleet, and decides nothing itself.
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Severity says how urgent a problem is.
+type Severity string
+
+// The severities, most urgent first.
+const (
+	SeverityCritical Severity = "critical" // work is not done, or soon will not be
+	SeverityWarning  Severity = "warning"  // somebody should look, or decide
+	SeverityNotice   Severity = "notice"   // a person brought it about, or it ends by itself
+)
+
+// Kind names what kind of problem it is.
+type Kind string
+
+// The kinds of problems.
+const (
+	KindUnanswered    Kind = "unanswered" // no worker answers for the cluster
+	KindAgents        Kind = "agents"     // agents are lost or suspect, or too few
+	KindNoLeader      Kind = "no_leader"
+	KindNoOwner       Kind = "no_owner" // shards that no agent serves
+	KindBrake         Kind = "brake"
+	KindPaused        Kind = "paused"
+	KindCordoned      Kind = "cordoned" // agents are drained or in maintenance
+	KindNotServed     Kind = "not_served"
+	KindOldWork       Kind = "old_work"
+	KindUnhandled     Kind = "unhandled" // tasks that no agent handles
+	KindDeadLetter    Kind = "dead_letter"
+	KindReview        Kind = "review"
+	KindFailover      Kind = "failover"
+	KindHealth        Kind = "health"         // agents are unhealthy
+	KindHealing       Kind = "healing"        // healing may not act on unhealthy agents, or does not run
+	KindHealingPaused Kind = "healing_paused" // a person paused it
+	KindScaling       Kind = "scaling"        // agents cannot be started or stopped as they should
+)
+
+// Problem is something that a person should know of: what, where, since when, why, and what to do.
+type Problem struct {
+	Severity Severity   `json:"severity" enum:"critical,warning,notice"`
+	Kind     Kind       `json:"kind" enum:"unanswered,agents,no_leader,no_owner,brake,paused,cordoned,not_served,old_work,unhandled,dead_letter,review,failover,health,healing,healing_paused,scaling"`
+	Cluster  string     `json:"cluster,omitempty"`
+	Lane     string     `json:"lane,omitempty"`
+	TaskType string     `json:"task_type,omitempty" doc:"Of the tasks that it is about, if they are of one type."`
+	Agents   []string   `json:"agents,omitempty" doc:"Some of the agents that it is about."`
+	Failover string     `json:"failover,omitempty"`
+	Count    int64      `json:"count,omitempty" doc:"How many agents, shards or tasks it is about."`
+	Since    *time.Time `json:"since,omitempty"`
+	What     string     `json:"what"`
+	Why      string     `json:"why,omitempty"`
+	Do       string     `json:"do,omitempty" doc:"What can be done about it. Absent: it ends by itself."`
+}
+
+// namedInProblem bounds how many agents or shards a problem names.
+const namedInProblem = 5
+
+// Sort puts the most urgent problems first, and of equally urgent ones the newest.
+func Sort(problems []Problem) {
+	rank := map[Severity]int{SeverityCritical: 0, SeverityWarning: 1, SeverityNotice: 2}
+	at := func(p *Problem) time.Time {
+		if p.Since == nil {
+			return time.Time{}
+		}
+		return *p.Since
+	}
+	slices.SortStableFunc(problems, func(a, b Problem) int {
+		return cmp.Or(rank[a.Severity]-rank[b.Severity], at(&b).Compare(at(&a)), strings.Compare(a.What, b.What))
+	})
+}
+
+// since is the time of a problem in UTC; nil for the zero time.
+func since(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// clockTime writes an instant into a text.
+func clockTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// listOf names the first entries of a list and counts the rest.
+func listOf(names []string, most int) string {
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+}
+
+// first returns at most n entries of a list.
+func first[T any](list []T, n int) []T { return list[:min(n, len(list))] }

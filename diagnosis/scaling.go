@@ -1,0 +1,84 @@
+package diagnosis
+
+import (
+	"fmt"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// OfScaling is about agents that scaling cannot start or stop, and about work that waits because the cluster may have no
+// more agents. facts are nil when they are not known; oldest is how long the first task has waited.
+func OfScaling(c *fleet.Cluster, facts *fleet.ScalingFacts, oldest time.Duration, now time.Time) []Problem {
+	if !c.Config.Scaling.On() || len(c.BrakeHolds) > 0 {
+		return nil
+	}
+	var problems []Problem
+	name := c.Config.Name
+	add := func(what, why, todo string, from time.Time) {
+		problems = append(problems, Problem{
+			Severity: SeverityWarning,
+			Kind:     KindScaling,
+			Cluster:  name,
+			Since:    since(from),
+			What:     what,
+			Why:      why,
+			Do:       todo,
+		})
+	}
+	decision := c.DecideScaling(facts, now)
+	var state fleet.ScalingState
+	if c.Scaling != nil {
+		state = *c.Scaling
+	}
+	switch b := state.Blocked; {
+	case b != nil:
+		what := "scaling cannot start agents of cluster " + name
+		if missing := c.Wanted() - c.HealthyCount(); missing > 0 {
+			what += fmt.Sprintf(": %d of %d are missing", missing, c.Wanted())
+		}
+		add(what, tries(b, now), "Remove the cause: it is tried again by itself, and at once when a spawner comes up. "+
+			"Or start agents by hand: mainstay agent run --cluster "+name+".", b.Since)
+	case !decision.Blocked:
+	case decision.Rule != fleet.RuleQueue && decision.Rule != fleet.RuleCPU: // it is full
+		add("scaling cannot start agents of cluster "+name, decision.Reason,
+			"End the drains and maintenances, or raise max_agents.", time.Time{})
+	case decision.Rule == fleet.RuleQueue && oldest >= OldWork:
+		more := min(2*c.Config.MaxAgents, fleet.MaxMembers)
+		add("cluster "+name+" has as many agents as it may, and work waits", decision.Reason,
+			fmt.Sprintf("Let it have more: mainstay cluster scale %s --max %d.", name, more), now.Add(-oldest))
+	}
+	if b := state.Stuck; b != nil {
+		add("scaling cannot stop agents of cluster "+name, tries(b, now), "They are given no work and stay in maintenance. "+
+			"Start their spawner again: the stop is tried again by itself.", b.Since)
+	}
+	return problems
+}
+
+// tries says why starting or stopping agents is blocked and when it is tried again.
+func tries(b *fleet.Blocked, now time.Time) string {
+	next := "the next try is under way"
+	if b.NextAt.After(now) {
+		next = "the next try is at " + clockTime(b.NextAt)
+	}
+	often := "once"
+	if b.Failures != 1 {
+		often = fleet.Count(b.Failures, "time")
+	}
+	return b.Reason + "; tried " + often + ", " + next
+}
+
+// OfScalingRun is about the rules of scaling while their schedule is paused. ruled is how many clusters use them.
+func OfScalingRun(run ScheduleRun, ruled int) (Problem, bool) {
+	if !run.Paused || ruled == 0 {
+		return Problem{}, false
+	}
+	return Problem{
+		Severity: SeverityNotice,
+		Kind:     KindScaling,
+		Since:    since(run.Last),
+		What:     "the rules of scaling are paused",
+		Why:      run.Note,
+		Do:       "Resume the schedule \"scaling\" in Temporal. Until then only lost agents are replaced.",
+	}, true
+}

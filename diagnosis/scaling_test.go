@@ -1,0 +1,107 @@
+package diagnosis
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// scaledCluster has n agents that a spawner started.
+func scaledCluster(n, least, most int) *fleet.Cluster {
+	config := fleet.ClusterConfig{Name: "c", MinAgents: least, MaxAgents: most, Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingAuto}}
+	c := &fleet.Cluster{Config: config.WithDefaults()}
+	for i := range n {
+		id := fmt.Sprintf("a-%02d", i)
+		spawned := map[string]string{fleet.MetadataSpawner: "here", fleet.MetadataSpawnID: id}
+		c.Join(fleet.Join{AgentID: id, Instance: "i-" + id, MaxTasks: 1, Metadata: spawned}, "h", noon.Add(-time.Hour))
+	}
+	return c
+}
+
+// busyWith are facts in which every member is busy, and so much waits.
+func busyWith(c *fleet.Cluster, queue int64) *fleet.ScalingFacts {
+	f := &fleet.ScalingFacts{Queue: queue}
+	for i := range c.Members {
+		f.Agents = append(f.Agents, fleet.AgentActivity{AgentID: c.Members[i].AgentID, Running: 1, CPUPercent: 10})
+	}
+	return f
+}
+
+func TestOfScaling(t *testing.T) {
+	t.Parallel()
+	blocked := &fleet.Blocked{Reason: "no spawner is there", Since: noon.Add(-time.Hour), Failures: 3, NextAt: noon.Add(time.Minute)}
+	for name, c := range map[string]struct {
+		change func(c *fleet.Cluster)
+		queue  int64
+		oldest time.Duration
+		what   string // empty: no problem
+		why    string
+		todo   string
+		since  time.Time
+	}{
+		"as it should be": {change: func(*fleet.Cluster) {}},
+		"off": {change: func(c *fleet.Cluster) {
+			c.Config.Scaling.Mode = fleet.ScalingOff
+			c.Scaling = &fleet.ScalingState{Blocked: blocked}
+		}},
+		"the brake holds": {change: func(c *fleet.Cluster) {
+			c.BrakeHolds = []fleet.BrakeHold{{Hub: "h"}}
+			c.Scaling = &fleet.ScalingState{Blocked: blocked}
+		}},
+		"being started":      {change: func(c *fleet.Cluster) { c.Config.DesiredAgents = 3 }},
+		"cooling down":       {change: func(c *fleet.Cluster) { c.Config.MaxAgents = 9; c.Scaling = &fleet.ScalingState{LastUp: noon} }, queue: 50, oldest: time.Hour},
+		"full, little waits": {change: func(*fleet.Cluster) {}, queue: 5, oldest: time.Hour},
+		"full, for a moment": {change: func(*fleet.Cluster) {}, queue: 50, oldest: time.Second},
+		"blocked": {change: func(c *fleet.Cluster) { c.Config.DesiredAgents = 3; c.Scaling = &fleet.ScalingState{Blocked: blocked} },
+			what: "scaling cannot start agents of cluster c: 1 of 3 are missing", why: "no spawner is there; tried 3 times, the next try is at 2026-11-21T12:01:00Z", todo: "spawner comes up", since: blocked.Since},
+		"blocked, and tried now": {change: func(c *fleet.Cluster) {
+			c.Config.DesiredAgents = 3
+			c.Scaling = &fleet.ScalingState{Blocked: &fleet.Blocked{Reason: "no room", Failures: 1, NextAt: noon}}
+		}, what: "1 of 3 are missing", why: "no room; tried once, the next try is under way", todo: "tried again"},
+		"stuck": {change: func(c *fleet.Cluster) { c.Scaling = &fleet.ScalingState{Stuck: blocked} },
+			what: "scaling cannot stop agents of cluster c", why: "no spawner is there", todo: "Start their spawner again", since: blocked.Since},
+		"as many as may be": {change: func(*fleet.Cluster) {}, queue: 50, oldest: 5 * time.Minute,
+			what: "cluster c has as many agents as it may, and work waits", why: "max_agents of 3", todo: "mainstay cluster scale c --max 6", since: noon.Add(-5 * time.Minute)},
+		"no place left": {change: func(c *fleet.Cluster) {
+			c.Config.MaxAgents, c.Config.DesiredAgents = 2, 2
+			takeOut(c, "a-00", noon, "")
+		}, what: "scaling cannot start agents of cluster c", why: "the cluster is full", todo: "End the drains"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := scaledCluster(2, 1, 3)
+			if c.what == "" || c.queue > 0 {
+				cluster = scaledCluster(3, 1, 3)
+			}
+			c.change(cluster)
+			got := OfScaling(cluster, busyWith(cluster, c.queue), c.oldest, noon)
+			if c.what == "" {
+				require.Empty(t, got)
+				return
+			}
+			require.Len(t, got, 1, "%+v", got)
+			require.Equal(t, SeverityWarning, got[0].Severity)
+			require.Equal(t, KindScaling, got[0].Kind)
+			require.Contains(t, got[0].What, c.what)
+			require.Contains(t, got[0].Why, c.why)
+			require.Contains(t, got[0].Do, c.todo)
+			require.Equal(t, since(c.since), got[0].Since)
+		})
+	}
+}
+
+func TestOfScalingRun(t *testing.T) {
+	t.Parallel()
+	p, there := OfScalingRun(ScheduleRun{Paused: true, Note: "budget"}, 2)
+	require.True(t, there)
+	require.Equal(t, SeverityNotice, p.Severity)
+	require.Equal(t, "budget", p.Why)
+	_, there = OfScalingRun(ScheduleRun{Paused: true}, 0)
+	require.False(t, there, "no cluster goes by the rules")
+	_, there = OfScalingRun(ScheduleRun{}, 2)
+	require.False(t, there)
+}

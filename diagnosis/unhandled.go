@@ -1,0 +1,164 @@
+package diagnosis
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// UnhandledTask is an open task that no agent could run when it was last offered.
+type UnhandledTask struct {
+	Type         string
+	Agent        string // the agent that it is pinned to; empty: none
+	Capabilities []string
+	Safety       fleet.RetrySafety
+	Since        time.Time // when it was first not handled
+}
+
+// typesNamed bounds how many task types a problem names.
+const typesNamed = 8
+
+// runs reports whether a member can run the task at all.
+func (t *UnhandledTask) runs(m *fleet.Member) bool {
+	return t.handledBy(m) && m.EndsTree(t.Type, t.Safety)
+}
+
+func (t *UnhandledTask) handledBy(m *fleet.Member) bool {
+	return fleet.HasAll(m.Capabilities, t.Capabilities) && m.Handles(t.Type)
+}
+
+// group is equal for tasks that get the same text.
+func (t *UnhandledTask) group() string {
+	return t.Type + " " + t.Agent + " " + strings.Join(fleet.SortedSet(t.Capabilities), "+") + " " + string(t.Safety)
+}
+
+// OfUnhandled is about those of the tasks that no agent of the cluster can run as it is now, one problem for each type,
+// pinned agent and set of capabilities. Where no agent may take them at all, other problems say so.
+func OfUnhandled(c *fleet.Cluster, tasks []UnhandledTask) []Problem {
+	var problems []Problem
+	const handled = -1
+	index := map[string]int{} // of a group's problem, or handled
+	for i := range tasks {
+		t := &tasks[i]
+		at, seen := index[t.group()]
+		if !seen {
+			at = handled
+			if p, found := unhandled(c, t); found {
+				at = len(problems)
+				problems = append(problems, p)
+			}
+			index[t.group()] = at
+		}
+		if at == handled {
+			continue
+		}
+		p := &problems[at]
+		p.Count++
+		if !t.Since.IsZero() && (p.Since == nil || t.Since.Before(*p.Since)) {
+			p.Since = since(t.Since)
+		}
+	}
+	for i := range problems {
+		p := &problems[i]
+		p.What = fleet.Count(p.Count, "task") + " of type " + p.TaskType + " in cluster " + c.Config.Name + ": " + p.What
+	}
+	return problems
+}
+
+// WhyUnhandled says why no agent of the cluster can run a task; "" if one can, or if none may take it at all.
+func WhyUnhandled(c *fleet.Cluster, t *UnhandledTask) string {
+	p, _ := unhandled(c, t)
+	return fleet.Reasons(p.What, p.Why)
+}
+
+// unhandled is the problem of one task. Its What says only which agents do not handle the task.
+func unhandled(c *fleet.Cluster, t *UnhandledTask) (Problem, bool) {
+	takers := takersOf(c, t)
+	if len(takers) == 0 || slices.ContainsFunc(takers, t.runs) {
+		return Problem{}, false
+	}
+	p := Problem{
+		Severity: SeverityWarning,
+		Kind:     KindUnhandled,
+		Cluster:  c.Config.Name,
+		TaskType: t.Type,
+		What:     "no agent handles it",
+		Do:       "Start an agent that handles it, or cancel them: they are offered again and again until they expire.",
+	}
+	required := ""
+	if len(t.Capabilities) > 0 {
+		required = capabilityWords(t.Capabilities)
+		if c.Config.ReplicationMode != fleet.Sharded {
+			p.Lane = fleet.CapabilityLane(t.Capabilities)
+		}
+	}
+	only := ""
+	if t.Agent != "" {
+		only, p.Lane, p.Agents = "agent "+t.Agent, fleet.AgentLane(t.Agent), []string{t.Agent}
+	} else if c.Config.ReplicationMode == fleet.ActivePassive {
+		only = "the leader " + takers[0].AgentID
+	}
+	switch {
+	case only != "" && required != "":
+		p.What = only + " does not handle it, or lacks " + required
+	case only != "":
+		p.What = only + " does not handle it"
+	case required != "":
+		p.What = "no agent handles it and has " + required
+	}
+	if only != "" {
+		p.Do = "Give " + only + " a handler for it, or cancel them: they are offered to it again and again until they expire."
+	}
+	if slices.ContainsFunc(takers, t.handledBy) { // so all that they lack is to end the command's processes
+		p.What = "no agent that handles it " + treeEndWords(t.Safety)
+		p.Why = "agents of this release on Linux do"
+		p.Do = strings.ToUpper(treeEndDo[:1]) + treeEndDo[1:] + "."
+		return p, true
+	}
+	p.Why = whyUnhandled(c, t, takers)
+	return p, true
+}
+
+// takersOf are the members that may take a task as far as its lane is concerned.
+func takersOf(c *fleet.Cluster, t *UnhandledTask) []*fleet.Member {
+	if t.Agent == "" && c.Config.ReplicationMode != fleet.Sharded {
+		return c.ServersOf(fleet.DefaultLane, t.Capabilities)
+	}
+	var takers []*fleet.Member
+	for i := range c.Members {
+		if m := &c.Members[i]; m.Serving() && (t.Agent == "" || m.AgentID == t.Agent) {
+			takers = append(takers, m)
+		}
+	}
+	return takers
+}
+
+// whyUnhandled names an agent that would run the task if it could be given it, or else what the takers handle.
+func whyUnhandled(c *fleet.Cluster, t *UnhandledTask, takers []*fleet.Member) string {
+	for i := range c.Members {
+		m := &c.Members[i]
+		switch {
+		case t.Agent != "" || !t.runs(m):
+		case m.Serving():
+			return fmt.Sprintf("agent %s would, but it does not lead", m.AgentID)
+		default:
+			return fmt.Sprintf("agent %s would, but it is %s%s", m.AgentID, statusWords(m.Status), sinceWords(m))
+		}
+	}
+	var types []string
+	for _, m := range takers {
+		types = append(types, m.TaskTypes...)
+	}
+	types = fleet.SortedSet(types)
+	if len(types) == 0 {
+		return ""
+	}
+	who := "agent " + takers[0].AgentID + " handles "
+	if len(takers) > 1 {
+		who = fleet.Count(len(takers), "agent") + " could be given it, and handle "
+	}
+	return who + listOf(types, typesNamed)
+}

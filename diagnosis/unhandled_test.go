@@ -1,0 +1,109 @@
+package diagnosis
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+func TestOfUnhandled(t *testing.T) {
+	t.Parallel()
+	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	member := func(id string, s fleet.AgentStatus, types ...string) fleet.Member {
+		return fleet.Member{AgentID: id, Status: s, StatusSince: since, MaxTasks: 2, Epoch: 1, TaskTypes: types}
+	}
+	able := func(m fleet.Member, capabilities ...string) fleet.Member { m.Capabilities = capabilities; return m }
+	echo, render := member("a", fleet.AgentOnline, "echo"), member("b", fleet.AgentOnline, "render", "echo")
+	resize := UnhandledTask{Type: "resize", Since: since}
+	pinned := UnhandledTask{Type: "resize", Agent: "a", Since: since}
+	gpu := UnhandledTask{Type: "resize", Capabilities: []string{"gpu"}, Since: since}
+	const offered = ", or cancel them: they are offered again and again until they expire."
+	for name, c := range map[string]struct {
+		cluster         fleet.Cluster
+		tasks           []UnhandledTask
+		what, why, todo []string
+	}{
+		"nothing waits":                    {cluster: fleet.Cluster{Members: []fleet.Member{echo}}},
+		"an agent came that handles it":    {cluster: fleet.Cluster{Members: []fleet.Member{echo, member("r", fleet.AgentOnline, "resize")}}, tasks: []UnhandledTask{resize}},
+		"one that may be back":             {cluster: fleet.Cluster{Members: []fleet.Member{echo, member("r", fleet.AgentSuspect, "resize")}}, tasks: []UnhandledTask{resize}},
+		"one that handles any":             {cluster: fleet.Cluster{Members: []fleet.Member{echo, member("r", fleet.AgentOnline)}}, tasks: []UnhandledTask{resize}},
+		"no agent at all":                  {cluster: fleet.Cluster{Members: []fleet.Member{member("a", fleet.AgentOffline, "echo")}}, tasks: []UnhandledTask{resize}},
+		"its agent is away":                {cluster: fleet.Cluster{Members: []fleet.Member{member("a", fleet.AgentOffline, "echo"), render}}, tasks: []UnhandledTask{pinned}},
+		"nobody has the capability":        {cluster: fleet.Cluster{Members: []fleet.Member{echo}}, tasks: []UnhandledTask{gpu}},
+		"a capable one handles it":         {cluster: fleet.Cluster{Members: []fleet.Member{echo, able(member("r", fleet.AgentOnline, "resize"), "gpu")}}, tasks: []UnhandledTask{gpu}},
+		"the leader handles it":            {cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive}, Leader: "r", LeaderEpoch: 2, Members: []fleet.Member{echo, member("r", fleet.AgentOnline, "resize")}}, tasks: []UnhandledTask{resize}},
+		"an owner of a shard may be right": {cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.Sharded}, Members: []fleet.Member{echo, member("r", fleet.AgentOnline, "resize")}}, tasks: []UnhandledTask{resize}},
+		"one": {
+			cluster: fleet.Cluster{Members: []fleet.Member{echo}}, tasks: []UnhandledTask{resize},
+			what: []string{"1 task of type resize in cluster c: no agent handles it"}, why: []string{"agent a handles echo"}, todo: []string{"Start an agent that handles it" + offered},
+		},
+		"several, of two types": {
+			cluster: fleet.Cluster{Members: []fleet.Member{echo, render}}, tasks: []UnhandledTask{{Type: "resize", Since: since.Add(time.Minute)}, {Type: "crop", Since: since}, resize, {Type: "echo"}, {Type: "resize"}},
+			what: []string{"3 tasks of type resize in cluster c: no agent handles it", "1 task of type crop in cluster c: no agent handles it"},
+			why:  []string{"2 agents could be given it, and handle echo, render", "2 agents could be given it, and handle echo, render"},
+			todo: []string{"Start an agent that handles it" + offered, "Start an agent that handles it" + offered},
+		},
+		"many other types": {
+			cluster: fleet.Cluster{Members: []fleet.Member{member("a", fleet.AgentOnline, "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9", "u1")}}, tasks: []UnhandledTask{resize},
+			what: []string{"1 task of type resize in cluster c: no agent handles it"}, why: []string{"agent a handles t1, t2, t3, t4, t5, t6, t7, t8 and 2 more"}, todo: []string{"Start an agent that handles it" + offered},
+		},
+		"who would is offline": {
+			cluster: fleet.Cluster{Members: []fleet.Member{echo, member("r", fleet.AgentOffline, "resize")}}, tasks: []UnhandledTask{resize},
+			what: []string{"1 task of type resize in cluster c: no agent handles it"}, why: []string{"agent r would, but it is offline since 2026-11-21T12:00:00Z"}, todo: []string{"Start an agent that handles it" + offered},
+		},
+		"pinned": {
+			cluster: fleet.Cluster{Members: []fleet.Member{echo, member("r", fleet.AgentOnline, "resize")}}, tasks: []UnhandledTask{pinned},
+			what: []string{"1 task of type resize in cluster c: agent a does not handle it"}, why: []string{"agent a handles echo"},
+			todo: []string{"Give agent a a handler for it, or cancel them: they are offered to it again and again until they expire."},
+		},
+		"pinned, with a capability": {
+			cluster: fleet.Cluster{Members: []fleet.Member{member("a", fleet.AgentOnline, "resize")}}, tasks: []UnhandledTask{{Type: "resize", Agent: "a", Capabilities: []string{"gpu"}, Since: since}},
+			what: []string{"1 task of type resize in cluster c: agent a does not handle it, or lacks the required capability gpu"}, why: []string{"agent a handles resize"},
+			todo: []string{"Give agent a a handler for it, or cancel them: they are offered to it again and again until they expire."},
+		},
+		"capable, but of other types": {
+			cluster: fleet.Cluster{Members: []fleet.Member{able(echo, "gpu"), member("r", fleet.AgentOnline, "resize")}}, tasks: []UnhandledTask{gpu},
+			what: []string{"1 task of type resize in cluster c: no agent handles it and has the required capability gpu"}, why: []string{"agent a handles echo"}, todo: []string{"Start an agent that handles it" + offered},
+		},
+		"only a standby handles it": {
+			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive}, Leader: "a", LeaderEpoch: 2, Members: []fleet.Member{echo, member("r", fleet.AgentOnline, "resize")}}, tasks: []UnhandledTask{resize},
+			what: []string{"1 task of type resize in cluster c: the leader a does not handle it"}, why: []string{"agent r would, but it does not lead"},
+			todo: []string{"Give the leader a a handler for it, or cancel them: they are offered to it again and again until they expire."},
+		},
+		"no owner of a shard": {
+			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.Sharded}, Members: []fleet.Member{echo, render}}, tasks: []UnhandledTask{resize},
+			what: []string{"1 task of type resize in cluster c: no agent handles it"}, why: []string{"2 agents could be given it, and handle echo, render"}, todo: []string{"Start an agent that handles it" + offered},
+		},
+		"nobody ends the processes of a command": {
+			cluster: fleet.Cluster{Members: []fleet.Member{echo, member("r", fleet.AgentOnline, "exec")}}, tasks: []UnhandledTask{{Type: "exec", Safety: fleet.Fenced, Since: since}},
+			what: []string{"1 task of type exec in cluster c: no agent that handles it ends all processes of a command when it is lost, as a task of type exec that is fenced needs"},
+			why:  []string{"agents of this release on Linux do"}, todo: []string{"Start an agent of this release on Linux, or submit such work as idempotent."},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.cluster.Config.Name = "c"
+			var what, why, todo []string
+			if len(c.tasks) > 0 && len(c.what) == 0 {
+				require.Empty(t, WhyUnhandled(&c.cluster, &c.tasks[0]))
+			}
+			for _, p := range OfUnhandled(&c.cluster, c.tasks) {
+				require.Equal(t, SeverityWarning, p.Severity)
+				require.Equal(t, KindUnhandled, p.Kind)
+				require.Equal(t, since, *p.Since, "the first of them")
+				what, why, todo = append(what, p.What), append(why, p.Why), append(todo, p.Do)
+			}
+			require.Equal(t, c.what, what)
+			require.Equal(t, c.why, why)
+			require.Equal(t, c.todo, todo)
+			if len(what) > 0 {
+				_, words, _ := strings.Cut(what[0], ": ")
+				require.Equal(t, words+"; "+why[0], WhyUnhandled(&c.cluster, &c.tasks[0]))
+			}
+		})
+	}
+}

@@ -1,0 +1,112 @@
+package diagnosis
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+func TestWhyWaiting(t *testing.T) {
+	t.Parallel()
+	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	const at = "2026-11-21T12:00:00Z"
+	online := func(id string, more ...func(*fleet.Member)) fleet.Member {
+		m := fleet.Member{AgentID: id, Status: fleet.AgentOnline, MaxTasks: 2, Epoch: 1}
+		for _, f := range more {
+			f(&m)
+		}
+		return m
+	}
+	status := func(s fleet.AgentStatus) func(*fleet.Member) {
+		return func(m *fleet.Member) { m.Status, m.StatusSince = s, since }
+	}
+	can := func(capabilities ...string) func(*fleet.Member) {
+		return func(m *fleet.Member) { m.Capabilities = capabilities }
+	}
+	slots := func(n int) func(*fleet.Member) { return func(m *fleet.Member) { m.MaxTasks = n } }
+	onlyBuild := func(m *fleet.Member) { m.TaskTypes = []string{"build"} }
+	endsTrees := func(m *fleet.Member) { m.EndsProcessTrees = true }
+	of := func(members ...fleet.Member) fleet.Cluster { return fleet.Cluster{Members: members} }
+	paused := func(c fleet.Cluster, pauses ...fleet.Pause) fleet.Cluster { c.Pauses = pauses; return c }
+	led := func(leader string, members ...fleet.Member) fleet.Cluster {
+		return fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive}, Members: members, Leader: leader, LeaderEpoch: 5}
+	}
+	sharded := func(owner string, members ...fleet.Member) fleet.Cluster {
+		return fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 2}, Members: members, Shards: []fleet.ShardOwner{{}, {Owner: owner, Epoch: 5}}}
+	}
+	needs := func(capabilities ...string) fleet.TaskSpec { return fleet.TaskSpec{RequiredCapabilities: capabilities} }
+	pinned := fleet.TaskSpec{Agent: "a"}
+	full := map[string]int{"a": 2, "b": 3}
+	for name, c := range map[string]struct {
+		cluster fleet.Cluster
+		task    Waiting
+		spec    fleet.TaskSpec
+		want    string
+	}{
+		"no members":             {of(), Waiting{}, fleet.TaskSpec{}, "no online agent in cluster c"},
+		"none online":            {of(online("a", status(fleet.AgentOffline)), online("b", status(fleet.AgentMaintenance)), online("c", status(fleet.AgentOffline))), Waiting{}, fleet.TaskSpec{}, "no online agent in cluster c (2 offline, 1 in maintenance)"},
+		"load not known":         {of(online("a")), Waiting{}, fleet.TaskSpec{}, "waiting for an agent of cluster c to take it"},
+		"one has a slot":         {of(online("a"), online("b")), Waiting{Running: map[string]int{"a": 2, "b": 1}}, fleet.TaskSpec{}, "waiting for an agent of cluster c to take it"},
+		"others are ahead":       {of(online("a")), Waiting{Ahead: 7}, fleet.TaskSpec{}, "waiting for an agent of cluster c to take it; up to about 7 tasks are ahead of it"},
+		"all busy":               {of(online("a"), online("b", slots(3))), Waiting{Running: full, Ahead: 1}, fleet.TaskSpec{}, "all 5 slots of the 2 agents of cluster c are in use; perhaps 1 task is ahead of it"},
+		"the only one is busy":   {of(online("a")), Waiting{Running: full}, fleet.TaskSpec{}, "all 2 slots of the only agent of cluster c are in use"},
+		"its only slot is busy":  {of(online("a", slots(1))), Waiting{Running: full}, fleet.TaskSpec{}, "the only slot of the only agent of cluster c is in use"},
+		"a suspect has no slot":  {of(online("a"), online("b", status(fleet.AgentSuspect))), Waiting{Running: map[string]int{"a": 2}}, fleet.TaskSpec{}, "all 4 slots of the 2 agents of cluster c are in use"},
+		"one suspect":            {of(online("a", status(fleet.AgentSuspect))), Waiting{}, fleet.TaskSpec{}, "the only agent of cluster c is not answering"},
+		"all suspect, held":      {fleet.Cluster{Members: []fleet.Member{online("a", status(fleet.AgentSuspect)), online("b", status(fleet.AgentSuspect))}, BrakeHolds: []fleet.BrakeHold{{Since: since}}}, Waiting{}, fleet.TaskSpec{}, "none of the 2 agents of cluster c is answering; the mass-loss brake holds since " + at},
+		"capable are busy":       {of(online("a", can("gpu")), online("b")), Waiting{Running: full}, needs("gpu"), "all 2 slots of the only agent of cluster c that could take it are in use"},
+		"one capability missing": {of(online("a", can("gpu"))), Waiting{}, needs("gpu", "arm"), "no online agent of cluster c has the required capability arm"},
+		"two missing":            {of(online("a")), Waiting{}, needs("gpu", "arm"), "no online agent of cluster c has the required capabilities arm, gpu"},
+		"nobody has both":        {of(online("a", can("gpu")), online("b", can("arm"))), Waiting{}, needs("gpu", "arm"), "no online agent of cluster c has all of the required capabilities arm, gpu"},
+		"one that has is away":   {of(online("a"), online("b", can("gpu"), status(fleet.AgentOffline))), Waiting{}, needs("gpu"), "no online agent of cluster c has the required capability gpu; agent b would, but it is offline since " + at},
+		"nobody handles it":      {of(online("a", onlyBuild)), Waiting{}, fleet.TaskSpec{Type: "exec"}, "no online agent of cluster c that could take it handles tasks of type exec"},
+		"nobody ends trees":      {of(online("a"), online("b")), Waiting{}, fleet.TaskSpec{Type: "exec", RetrySafety: fleet.AtMostOnce}, "no online agent of cluster c that could take it ends all processes of a command when it is lost, as a task of type exec that is at_most_once needs: start an agent of this release on Linux, or submit such work as idempotent"},
+		"one that does is busy":  {of(online("a", endsTrees), online("b")), Waiting{Running: full}, fleet.TaskSpec{Type: "exec", RetrySafety: fleet.Fenced}, "all 2 slots of the only agent of cluster c that could take it are in use"},
+
+		"cluster paused":           {paused(of(online("a")), fleet.Pause{Since: since, Reason: "new disks"}), Waiting{}, fleet.TaskSpec{}, "cluster c is paused since " + at + ": new disks"},
+		"cluster and lane paused":  {paused(of(), fleet.Pause{Since: since}, fleet.Pause{Lane: "default", Since: since, Reason: "x"}), Waiting{}, fleet.TaskSpec{}, "cluster c is paused since " + at},
+		"lane paused":              {paused(of(online("a")), fleet.Pause{Lane: "cap/arm+gpu", Since: since, Reason: "driver"}), Waiting{}, needs("gpu", "arm"), "lane cap/arm+gpu of cluster c is paused since " + at + ": driver"},
+		"another lane paused":      {paused(of(online("a")), fleet.Pause{Lane: "cap/gpu", Since: since}), Waiting{}, fleet.TaskSpec{}, "waiting for an agent of cluster c to take it"},
+		"pinned to a paused agent": {paused(of(online("a")), fleet.Pause{Lane: "agent/a", Since: since}), Waiting{}, pinned, "lane agent/a of cluster c is paused since " + at},
+		"pinned, cluster paused":   {paused(of(online("a")), fleet.Pause{Since: since}), Waiting{}, pinned, "cluster c is paused since " + at},
+		"shard paused":             {paused(sharded("a", online("a")), fleet.Pause{Lane: "shard/1", Since: since}), Waiting{Lane: "shard/1"}, fleet.TaskSpec{}, "lane shard/1 of cluster c is paused since " + at},
+
+		"pinned, unknown":        {of(), Waiting{}, pinned, "agent a is not in cluster c; the task waits for it"},
+		"pinned, left":           {fleet.Cluster{Departures: []fleet.Departure{{AgentID: "b"}, {AgentID: "a", At: since}}}, Waiting{}, pinned, "agent a left cluster c at " + at + "; the task waits for it"},
+		"pinned, offline":        {of(online("a", status(fleet.AgentOffline))), Waiting{}, pinned, "agent a is offline since " + at + "; the task waits for it"},
+		"pinned, draining":       {of(online("a", status(fleet.AgentDraining))), Waiting{}, pinned, "agent a is draining since " + at + "; the task waits for it"},
+		"pinned, cordoned":       {of(online("a", status(fleet.AgentMaintenance), func(m *fleet.Member) { m.StatusReason = "new disks" })), Waiting{}, pinned, "agent a is in maintenance since " + at + " (new disks); the task waits for it"},
+		"pinned, suspect":        {of(online("a", status(fleet.AgentSuspect))), Waiting{}, pinned, "agent a is not answering since " + at + "; the task waits for it"},
+		"pinned, busy":           {of(online("a"), online("b")), Waiting{Running: full, Ahead: 3}, pinned, "agent a is busy: all 2 slots are in use; up to about 3 tasks are ahead of it"},
+		"pinned, one busy slot":  {of(online("a", slots(1))), Waiting{Running: full}, pinned, "agent a is busy: its only slot is in use"},
+		"pinned, has a slot":     {of(online("a")), Waiting{Running: map[string]int{"a": 0}}, pinned, "waiting for agent a to take it"},
+		"pinned, incapable":      {of(online("a", can("arm"))), Waiting{}, fleet.TaskSpec{Agent: "a", RequiredCapabilities: []string{"gpu", "arm"}}, "agent a does not have the required capability gpu"},
+		"pinned, another's type": {of(online("a", onlyBuild)), Waiting{}, fleet.TaskSpec{Agent: "a", Type: "exec"}, "agent a does not handle tasks of type exec"},
+
+		"pinned, leaves trees": {of(online("a")), Waiting{}, fleet.TaskSpec{Agent: "a", Type: "exec", RetrySafety: fleet.Fenced}, "agent a is not one that ends all processes of a command when it is lost, as a task of type exec that is fenced needs: start an agent of this release on Linux, or submit such work as idempotent"},
+
+		"leader is busy":     {led("a", online("a"), online("b")), Waiting{Running: full}, fleet.TaskSpec{}, "agent a, the leader of cluster c, is busy: all 2 slots are in use"},
+		"leader has a slot":  {led("a", online("a"), online("b")), Waiting{}, fleet.TaskSpec{}, "waiting for agent a, the leader of cluster c, to take it"},
+		"leader can't":       {led("a", online("a"), online("b", can("gpu"))), Waiting{}, needs("gpu"), "agent a, the leader of cluster c, does not have the required capability gpu"},
+		"no leader":          {fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive}, Members: []fleet.Member{online("a")}, LeaderFreeAt: since}, Waiting{}, fleet.TaskSpec{}, "cluster c has no leader now; it waits for the next, which the last one's lease allows from " + at},
+		"leader's successor": {led("a", online("a", func(m *fleet.Member) { m.Epoch = 9 })), Waiting{}, fleet.TaskSpec{}, "cluster c has no leader now; it waits for the next"},
+		"leader, nobody":     {led("a", online("a", status(fleet.AgentOffline))), Waiting{}, fleet.TaskSpec{}, "no online agent in cluster c (1 offline)"},
+
+		"shard's owner is busy": {sharded("a", online("a"), online("b")), Waiting{Lane: "shard/1", Running: full}, fleet.TaskSpec{}, "agent a, which owns shard 1 of cluster c, is busy: all 2 slots are in use"},
+		"shard without owner":   {sharded("a", online("a")), Waiting{Lane: "shard/0"}, fleet.TaskSpec{}, "shard 0 of cluster c has no owner now; it waits for the next"},
+		"shard not known":       {sharded("a", online("a")), Waiting{}, fleet.TaskSpec{}, "waiting for the agent of cluster c that owns its shard"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := c.cluster
+			cluster.Config.Name = "c"
+			before := len(cluster.Members)
+			c.task.Spec = &c.spec
+			require.Equal(t, c.want, WhyWaiting(&cluster, c.task))
+			require.Len(t, cluster.Members, before, "a question changes nothing")
+		})
+	}
+}

@@ -1,0 +1,102 @@
+package diagnosis
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+const (
+	// OldWork is how long the first task of a lane may wait before that is a problem.
+	OldWork = time.Minute
+	// recentFailover is how long a failover that did not succeed stays a problem.
+	recentFailover = time.Hour
+)
+
+// LaneFacts are what is known of a lane's backlog.
+type LaneFacts struct {
+	Cluster, Lane string
+	Depth         int64
+	// Oldest is how long the first task has waited.
+	Oldest time.Duration
+	// Agents serve it now, with Slots tasks at a time.
+	Agents, Slots int
+	Paused        bool
+}
+
+// OfLane is about work that waits too long in a lane, or that no agent takes. A pause is a problem of its own.
+func OfLane(l LaneFacts, now time.Time) (Problem, bool) {
+	if l.Depth == 0 || l.Paused {
+		return Problem{}, false
+	}
+	p := Problem{Cluster: l.Cluster, Lane: l.Lane, Count: l.Depth, Since: since(now.Add(-l.Oldest))}
+	waits := fleet.Count(l.Depth, "task") + fleet.Plural(l.Depth, " waits", " wait")
+	where := "lane " + l.Lane + " of cluster " + l.Cluster
+	switch agent, pinned := fleet.AgentOfLane(l.Lane); {
+	case l.Agents == 0 && pinned:
+		p.Severity, p.Kind = SeverityWarning, KindNotServed
+		p.What = fmt.Sprintf("%s for agent %s, which is not online", waits, agent)
+		p.Do = "Start the agent again, or cancel the tasks: no other agent may do them."
+	case l.Agents == 0:
+		p.Severity, p.Kind = SeverityCritical, KindNotServed
+		p.What = fmt.Sprintf("%s in %s, which no online agent serves", waits, where)
+		p.Do = "Start an agent that may serve it."
+		if capabilities, ok := strings.CutPrefix(l.Lane, "cap/"); ok {
+			p.Do = "Start an agent with the capabilities " + strings.ReplaceAll(capabilities, "+", ", ") + "."
+		}
+	case l.Oldest >= OldWork:
+		p.Severity, p.Kind = SeverityWarning, KindOldWork
+		p.What = fmt.Sprintf("%s in %s, the first for longer than a minute", waits, where)
+		p.Why = fmt.Sprintf("%s with %d slots %s it", fleet.Count(l.Agents, "agent"), l.Slots, fleet.Plural(l.Agents, "serves", "serve"))
+		p.Do = "If it does not get shorter, start more agents."
+	default:
+		return Problem{}, false
+	}
+	return p, true
+}
+
+// OfUndecided is about so many tasks of a cluster that wait for a person in the given status (review or dead letter), the
+// first of them since from.
+func OfUndecided(cluster string, status fleet.TaskStatus, count int64, from time.Time) Problem {
+	p := Problem{Severity: SeverityWarning, Cluster: cluster, Count: count, Since: since(from)}
+	if status == fleet.TaskDeadLetter {
+		p.Kind = KindDeadLetter
+		p.What = fleet.Count(count, "dead letter") + " of cluster " + cluster
+		p.Do = "Remove the cause and retry them, or discard them. They fail by themselves when their retention ends."
+		return p
+	}
+	p.Kind = KindReview
+	p.What = fmt.Sprintf("%s of cluster %s %s for a decision", fleet.Count(count, "task"), cluster, fleet.Plural(count, "waits", "wait"))
+	p.Why = "running them again may not be safe: their agent was lost and may have done them"
+	p.Do = "Find out whether they were done, and decide."
+	return p
+}
+
+// OfFailover is about a failover that runs, or that ended without success within the last hour.
+func OfFailover(r *fleet.FailoverRecord, now time.Time) (Problem, bool) {
+	p := Problem{
+		Severity: SeverityWarning,
+		Kind:     KindFailover,
+		Cluster:  r.Cluster,
+		Agents:   []string{r.FailedAgentID},
+		Failover: r.ID,
+		Since:    since(r.NoticedAt),
+		Count:    int64(len(r.Transfers)),
+	}
+	switch {
+	case r.Status == fleet.FailoverRunning:
+		p.Severity, p.What = SeverityNotice, "the work of agent "+r.FailedAgentID+" is being moved"
+		p.Why = r.Reason
+	case r.Status == fleet.FailoverSucceeded || r.CompletedAt == nil || now.Sub(*r.CompletedAt) > recentFailover:
+		return Problem{}, false
+	case r.Status == fleet.FailoverNoTarget:
+		p.What, p.Why = "no agent could take over from "+r.FailedAgentID, r.Error
+		p.Do = "Its work waits in its lanes: start an agent that may serve them."
+	default:
+		p.What, p.Why = "the failover of agent "+r.FailedAgentID+" did not succeed", r.Error
+		p.Do = "Its record says how far it came."
+	}
+	return p, true
+}

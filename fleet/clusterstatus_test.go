@@ -1,0 +1,38 @@
+package fleet
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestClusterStatus(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		min, desired, online, offline int
+		want                          ClusterStatus
+	}{
+		"empty and wants none":      {0, 0, 0, 0, ClusterHealthy},
+		"empty but wants some":      {0, 1, 0, 0, ClusterCritical},
+		"all gone":                  {0, 0, 0, 2, ClusterCritical},
+		"one gone, no count set":    {0, 0, 1, 1, ClusterDegraded},
+		"one gone, enough are left": {1, 2, 2, 1, ClusterHealthy},
+		"below desired":             {1, 3, 2, 0, ClusterDegraded},
+		"at the minimum":            {2, 0, 2, 0, ClusterHealthy},
+		"below the minimum":         {2, 3, 1, 2, ClusterCritical},
+		"all there":                 {1, 2, 2, 0, ClusterHealthy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := Cluster{Config: ClusterConfig{MinAgents: c.min, DesiredAgents: c.desired}}
+			for range c.online {
+				cluster.Members = append(cluster.Members, Member{Status: AgentOnline})
+			}
+			for range c.offline {
+				cluster.Members = append(cluster.Members, Member{Status: AgentOffline})
+			}
+			require.Equal(t, c.want, cluster.Status())
+			require.Equal(t, c.online, cluster.HealthyCount())
+		})
+	}
+}

@@ -1,0 +1,25 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Count is a number with its noun, as in "1 agent" and "3 agents".
+func Count[N int | int64](n N, noun string) string {
+	return fmt.Sprintf("%d %s", n, Plural(n, noun, noun+"s"))
+}
+
+// Plural returns one for the number 1, and many for every other.
+func Plural[N int | int64](n N, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// Reasons joins reasons to one text and leaves out empty ones.
+func Reasons(reasons ...string) string {
+	return strings.Join(slices.DeleteFunc(reasons, func(r string) bool { return r == "" }), "; ")
+}
