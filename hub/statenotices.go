@@ -28,8 +28,8 @@ type statesTold struct {
 	again bool
 }
 
-// watchStates tells clusters when the states of their agents have changed, until the hub stops. While nobody writes and no
-// agent comes or goes, nothing is told.
+// watchStates tells clusters when the states of their agents have changed, until the hub stops. While nobody writes and
+// no agent comes or goes, nothing is told.
 func (h *Hub) watchStates() {
 	h.every(statesLook, func(now time.Time) {
 		for _, changed := range h.changedStates(now) {
@@ -79,7 +79,8 @@ func (h *Hub) changedStates(now time.Time) []clusterDigests {
 	return changed
 }
 
-// tellStatesAgain has a cluster told once more what it may have forgotten while a session's agent was away. The mutex is held.
+// tellStatesAgain has a cluster told once more what it may have forgotten while a session's agent was away. The mutex is
+// held.
 func (h *Hub) tellStatesAgain(s *session) {
 	if told, known := h.statesTold[s.cluster]; known {
 		told.again = true

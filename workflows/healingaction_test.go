@@ -42,9 +42,8 @@ type healingRun struct {
 
 func newHealingRun(t *testing.T) *healingRun {
 	t.Helper()
-	var suite sdktestsuite.WorkflowTestSuite
 	r := &healingRun{
-		TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), errs: map[string]error{},
+		TestWorkflowEnvironment: newEnvironment(), errs: map[string]error{},
 		moved:   fleet.FailoverRecord{Status: fleet.FailoverSucceeded, TargetAgentID: "b-1", TasksTransferred: 2},
 		drained: fleet.DrainRecord{Status: fleet.DrainCompleted, Agents: []fleet.AgentDrain{{AgentID: "a-1", Finished: 3, Moved: 1}}},
 		spread:  fleet.Rebalance{Moves: make([]fleet.RebalanceMove, 4)},
@@ -90,7 +89,6 @@ func newHealingRun(t *testing.T) *healingRun {
 		m := asked.(contract.ManualFailover)
 		return r.note(contract.ManualFailoverSignal, m.AgentID, m.Reason)
 	})
-	r.SetTestTimeout(20 * time.Second)
 	return r
 }
 
