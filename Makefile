@@ -37,11 +37,11 @@ openapi: ## write docs/openapi.json anew, after a change of the REST API; a test
 page: ## make the fleet page's scripts anew, after a change of its modules; a test compares them
 	$(GO) test ./page -run '^TestBundle$$' -count=1 -args -write
 
-# The tests that plant bugs in the program. They build it a second time and take minutes, so they are not in `make test`.
+# The tests that plant bugs in the program. They build it a second time and take minutes.
 PLANTS := ^TestPlants$$
 
 # One Temporal serves all of the end-to-end tests, so they run alone; the rest waits for faults and timers much of its time.
-test: ## run all tests but the planted bugs; never from the cache, which does not see the programs that some of them build
+test: ## run all tests but the planted bugs; never from the cache, which does not see the programs that they build
 	$(TEST) -count=1 -timeout 10m ./testsuite/e2e
 	$(TEST) -count=1 -timeout 15m -p 4 -skip '$(PLANTS)' $$($(GO) list ./... | grep -v '/testsuite/e2e$$')
 

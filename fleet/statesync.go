@@ -196,7 +196,8 @@ const (
 	// syncAgain and syncAgainMax space the syncs of a cluster whose members stay different.
 	syncAgain    = 30 * time.Second
 	syncAgainMax = 10 * time.Minute
-	// syncSoon is the first wait when states changed after a sync began; the waits grow to syncAgain while they go on changing.
+	// syncSoon is the first wait when states changed after a sync began. While they go on changing, the waits grow to
+	// syncAgain.
 	syncSoon = 5 * time.Second
 )
 
@@ -214,8 +215,8 @@ func (c *Cluster) SetStateDigests(hub string, digests []string, now time.Time) b
 	return !c.SyncAt.IsZero() && !slices.EqualFunc(before, c.StateDigests, same)
 }
 
-// SyncSoon brings the next sync forward: the last one may have read the states before they became what they are, so that
-// they still differ does not show that syncs do not help.
+// SyncSoon brings the next sync forward. It is for states that changed after the last sync began: that sync may have read
+// them before, so it is worth trying again.
 func (s *SyncState) SyncSoon(now time.Time) {
 	wait := syncAgain
 	if s.Syncs <= 3 {

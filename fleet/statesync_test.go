@@ -50,7 +50,7 @@ func TestSyncIsDueWhenStatesDiffer(t *testing.T) {
 	require.False(t, c.SyncDue(noon), "in an active_active cluster nobody leads")
 }
 
-// TestSyncIsDueSoonWhenStatesChange: that states differ after a sync shows that it did not help only if they differ as before.
+// TestSyncIsDueSoonWhenStatesChange: a sync did not help only if the states differ afterwards as they did before.
 func TestSyncIsDueSoonWhenStatesChange(t *testing.T) {
 	t.Parallel()
 	c := clusterOf(ActivePassive, "a", "b")

@@ -30,8 +30,8 @@ func (b *bench) statesHeard() [][]string {
 
 const one, two = "1111111111111111", "2222222222222222"
 
-// TestStatesAreTold plays what happens to the agents of one hub. A cluster compares what its hubs told, so it must hear of
-// every hub with agents that keep state, whatever these have.
+// TestStatesAreTold plays what happens to the agents of one hub. A cluster compares what its hubs told, so it must hear
+// of every hub with agents that keep state, whatever these have.
 func TestStatesAreTold(t *testing.T) {
 	t.Parallel()
 	const soon = time.Second // longer than the hub's looks, shorter than the spacing

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
-	sdktestsuite "go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/access"
@@ -25,8 +24,7 @@ func viewerToken(id string) access.Record {
 // TestAccessKeepsTokensInItsMemo has tokens made, made again, revoked and refused; the memo says each time what there is.
 func TestAccessKeepsTokensInItsMemo(t *testing.T) {
 	t.Parallel()
-	var suite sdktestsuite.WorkflowTestSuite
-	env := suite.NewTestWorkflowEnvironment()
+	env := newEnvironment()
 	worker.RegisterWorkflows(env)
 	var published [][]string
 	env.OnUpsertMemo(mock.Anything).Run(func(args mock.Arguments) {
@@ -65,8 +63,7 @@ func TestAccessKeepsTokensInItsMemo(t *testing.T) {
 
 func TestAccessHasRoomForSoManyTokens(t *testing.T) {
 	t.Parallel()
-	var suite sdktestsuite.WorkflowTestSuite
-	env := suite.NewTestWorkflowEnvironment()
+	env := newEnvironment()
 	worker.RegisterWorkflows(env)
 	env.OnUpsertMemo(mock.Anything).Return(nil)
 	var full []access.Record
@@ -83,8 +80,7 @@ func TestAccessHasRoomForSoManyTokens(t *testing.T) {
 // TestAccessCarriesTokensOn has a run whose history has become long.
 func TestAccessCarriesTokensOn(t *testing.T) {
 	t.Parallel()
-	var suite sdktestsuite.WorkflowTestSuite
-	env := suite.NewTestWorkflowEnvironment()
+	env := newEnvironment()
 	worker.RegisterWorkflows(env)
 	env.OnUpsertMemo(mock.Anything).Return(nil)
 	env.RegisterDelayedCallback(func() {

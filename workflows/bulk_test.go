@@ -24,8 +24,7 @@ type bulk struct {
 }
 
 func newBulk(page func(b *bulk, in contract.BulkPageInput) (contract.BulkPageResult, error)) *bulk {
-	var suite sdktestsuite.WorkflowTestSuite
-	b := &bulk{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment()}
+	b := &bulk{TestWorkflowEnvironment: newEnvironment()}
 	worker.RegisterWorkflows(b)
 	b.RegisterActivityWithOptions(func(_ context.Context, in contract.BulkPageInput) (contract.BulkPageResult, error) {
 		b.pages = append(b.pages, in)

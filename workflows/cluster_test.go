@@ -28,8 +28,7 @@ type clusterRun struct {
 
 func newCluster(t *testing.T) *clusterRun {
 	t.Helper()
-	var suite sdktestsuite.WorkflowTestSuite
-	run := &clusterRun{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment()}
+	run := &clusterRun{TestWorkflowEnvironment: newEnvironment()}
 	worker.RegisterWorkflows(run)
 	run.RegisterActivityWithOptions(func(_ context.Context, d contract.Directive) error {
 		run.directives = append(run.directives, d)

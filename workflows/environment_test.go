@@ -3,13 +3,26 @@ package workflows_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/converter"
+	sdktestsuite "go.temporal.io/sdk/testsuite"
+	sdkworker "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
 )
+
+// newEnvironment makes the SDK's environment for the test of a workflow. On a busy machine a workflow may wait for seconds
+// to be run; by default the SDK takes one second for a deadlock, and three without an event for a test that hangs.
+func newEnvironment() *sdktestsuite.TestWorkflowEnvironment {
+	var suite sdktestsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetWorkerOptions(sdkworker.Options{DeadlockDetectionTimeout: time.Minute})
+	env.SetTestTimeout(time.Minute)
+	return env
+}
 
 func asError[E error](err error, target *E) bool { return errors.As(err, target) }
 

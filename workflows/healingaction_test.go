@@ -44,9 +44,8 @@ type healingRun struct {
 
 func newHealingRun(t *testing.T) *healingRun {
 	t.Helper()
-	var suite sdktestsuite.WorkflowTestSuite
 	r := &healingRun{
-		TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), errs: map[string]error{},
+		TestWorkflowEnvironment: newEnvironment(), errs: map[string]error{},
 		moved:   fleet.FailoverRecord{Status: fleet.FailoverSucceeded, TargetAgentID: "b-1", TasksTransferred: 2},
 		drained: fleet.DrainRecord{Status: fleet.DrainCompleted, Agents: []fleet.AgentDrain{{AgentID: "a-1", Finished: 3, Moved: 1}}},
 		spread:  fleet.Rebalance{Moves: make([]fleet.RebalanceMove, 4)},
@@ -98,7 +97,6 @@ func newHealingRun(t *testing.T) *healingRun {
 	r.OnUpsertMemo(mock.Anything).Run(func(args mock.Arguments) {
 		r.notes = append(r.notes, args.Get(0).(map[string]any)[contract.MemoHealing].(contract.HealingNote))
 	}).Return(nil).Maybe()
-	r.SetTestTimeout(20 * time.Second)
 	return r
 }
 

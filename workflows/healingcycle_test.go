@@ -40,8 +40,7 @@ type cycleRun struct {
 
 func newCycleRun(t *testing.T) *cycleRun {
 	t.Helper()
-	var suite sdktestsuite.WorkflowTestSuite
-	r := &cycleRun{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), actions: map[string]contract.HealingActionInput{}}
+	r := &cycleRun{TestWorkflowEnvironment: newEnvironment(), actions: map[string]contract.HealingActionInput{}}
 	r.SetStartTime(healingAt)
 	r.RegisterWorkflowWithOptions(workflows.HealingCycle, workflow.RegisterOptions{Name: contract.HealingCycleWorkflow})
 	r.RegisterWorkflowWithOptions(func(workflow.Context, contract.HealingActionInput) (fleet.HealingRecord, error) {
@@ -75,7 +74,6 @@ func newCycleRun(t *testing.T) *cycleRun {
 	} {
 		r.RegisterActivityWithOptions(does, activity.RegisterOptions{Name: name})
 	}
-	r.SetTestTimeout(20 * time.Second)
 	return r
 }
 

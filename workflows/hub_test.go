@@ -3,13 +3,11 @@ package workflows_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
-	sdktestsuite "go.temporal.io/sdk/testsuite"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/worker"
@@ -30,8 +28,7 @@ func TestHubLease(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			var suite sdktestsuite.WorkflowTestSuite
-			env := suite.NewTestWorkflowEnvironment()
+			env := newEnvironment()
 			worker.RegisterWorkflows(env)
 			held, announced := 0, 0
 			env.RegisterActivityWithOptions(func(context.Context, contract.HoldLeaseInput) error {
@@ -43,7 +40,6 @@ func TestHubLease(t *testing.T) {
 				announced++
 				return nil
 			}, activity.RegisterOptions{Name: contract.AnnounceHubLostActivity})
-			env.SetTestTimeout(10 * time.Second)
 			env.ExecuteWorkflow(contract.HubWorkflow, contract.HubInput{Hub: "h1"})
 			require.NoError(t, env.GetWorkflowError())
 			require.Equal(t, len(tt.leases), held)

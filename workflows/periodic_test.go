@@ -27,8 +27,7 @@ type firing struct {
 
 func newFiring(t *testing.T, place func() (contract.TaskPlace, error), deliver func() (contract.AttemptReport, error)) *firing {
 	t.Helper()
-	var suite sdktestsuite.WorkflowTestSuite
-	f := &firing{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment()}
+	f := &firing{TestWorkflowEnvironment: newEnvironment()}
 	worker.RegisterWorkflows(f)
 	f.RegisterActivityWithOptions(func(_ context.Context, in contract.PlaceTaskInput) (contract.TaskPlace, error) {
 		f.asked = append(f.asked, in)
@@ -170,8 +169,7 @@ func TestFiringDoesNotWaitForAPerson(t *testing.T) {
 
 func TestOnlyAScheduleFires(t *testing.T) {
 	t.Parallel()
-	var suite sdktestsuite.WorkflowTestSuite
-	env := suite.NewTestWorkflowEnvironment()
+	env := newEnvironment()
 	worker.RegisterWorkflows(env)
 	env.ExecuteWorkflow(contract.PeriodicWorkflow, contract.PeriodicInput{})
 	var failed *temporal.ApplicationError

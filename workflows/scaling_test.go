@@ -37,8 +37,7 @@ type scalingRun struct {
 
 func newScalingRun(t *testing.T) *scalingRun {
 	t.Helper()
-	var suite sdktestsuite.WorkflowTestSuite
-	r := &scalingRun{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), stopped: map[string]bool{}}
+	r := &scalingRun{TestWorkflowEnvironment: newEnvironment(), stopped: map[string]bool{}}
 	worker.RegisterWorkflows(r)
 	register := func(name string, f any) {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
@@ -89,7 +88,6 @@ func newScalingRun(t *testing.T) *scalingRun {
 			return nil
 		}).Maybe()
 	r.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", contract.AnnounceSignal, mock.Anything).Return(nil).Maybe()
-	r.SetTestTimeout(20 * time.Second)
 	return r
 }
 
@@ -238,8 +236,7 @@ func TestAgentsAreStopped(t *testing.T) {
 // TestBlockedStartsAreTriedAgain: by the cluster's own timer, ever later, and at once when a spawner comes up.
 func TestBlockedStartsAreTriedAgain(t *testing.T) {
 	t.Parallel()
-	var suite sdktestsuite.WorkflowTestSuite
-	env := suite.NewTestWorkflowEnvironment()
+	env := newEnvironment()
 	worker.RegisterWorkflows(env)
 	begun := env.Now()
 	var at []time.Duration
@@ -257,7 +254,6 @@ func TestBlockedStartsAreTriedAgain(t *testing.T) {
 	env.RegisterDelayedCallback(func() {
 		env.UpdateWorkflow(contract.DeleteUpdate, "", &answer{}, contract.DeleteRequest{Force: true})
 	}, 85*time.Second)
-	env.SetTestTimeout(20 * time.Second)
 	env.ExecuteWorkflow(contract.ClusterWorkflow, contract.ClusterInput{Config: fleet.ClusterConfig{Name: "c", MinAgents: 2,
 		Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingManual, Spawn: fleet.SpawnPolicy{Spawner: "mine"}}}.WithDefaults()})
 	require.True(t, env.IsWorkflowCompleted())

@@ -32,8 +32,7 @@ type syncRun struct {
 
 func newSync(t *testing.T, agents ...string) *syncRun {
 	t.Helper()
-	var suite sdktestsuite.WorkflowTestSuite
-	r := &syncRun{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), tables: map[string]*fleet.StateTable{}, silent: map[string]bool{}}
+	r := &syncRun{TestWorkflowEnvironment: newEnvironment(), tables: map[string]*fleet.StateTable{}, silent: map[string]bool{}}
 	worker.RegisterWorkflows(r)
 	for i, a := range agents {
 		role := fleet.RoleStandby
@@ -233,10 +232,11 @@ func TestClusterSyncsSoonAfterChanges(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
 	var syncs []time.Time
-	run.OnWorkflow(contract.StateSyncWorkflow, mock.Anything, mock.Anything).Return(func(ctx workflow.Context, _ contract.SyncInput) (fleet.SyncReport, error) {
+	sync := func(ctx workflow.Context, _ contract.SyncInput) (fleet.SyncReport, error) {
 		syncs = append(syncs, workflow.Now(ctx))
 		return fleet.SyncReport{}, nil
-	})
+	}
+	run.OnWorkflow(contract.StateSyncWorkflow, mock.Anything, mock.Anything).Return(sync)
 	tell := func(digests ...string) {
 		run.SignalWorkflow(contract.StatesSignal, contract.StatesChanged{Hub: "h1", Digests: digests})
 	}

@@ -26,8 +26,7 @@ type taskRun struct {
 
 func newTask(t *testing.T, hub script) *taskRun {
 	t.Helper()
-	var suite sdktestsuite.WorkflowTestSuite
-	run := &taskRun{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment()}
+	run := &taskRun{TestWorkflowEnvironment: newEnvironment()}
 	worker.RegisterWorkflows(run)
 	run.RegisterActivityWithOptions(func(_ context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
 		run.deliveries = append(run.deliveries, in)

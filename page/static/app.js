@@ -207,7 +207,7 @@ function listen() {
   }) };
 }
 
-/** announce has a sentence read out. It adds to the last ones: several may come in one turn, and each of them counts. */
+/** announce has a sentence read out. It is added to the last ones, because several may come in one turn. */
 function announce(text) {
   const log = $("announce");
   log.append(h("p", null, text));

@@ -119,8 +119,8 @@ func (f *fleet) status(agent string) string {
 	return ""
 }
 
-// call calls the API below /api/v1/agents. On a busy machine the control plane may answer 503, and ask to try again; what
-// was asked for may have been done all the same, so that the next try finds it done.
+// call calls the API below /api/v1/agents. On a busy machine the control plane may answer 503, which asks to try again.
+// The first try may have worked all the same: then the next one finds it done.
 func (f *fleet) call(method, path string, body, out any) {
 	f.Helper()
 	var text []byte
@@ -130,7 +130,8 @@ func (f *fleet) call(method, path string, body, out any) {
 		tries++
 		return status != http.StatusServiceUnavailable
 	})
-	if done := map[string]int{http.MethodPost: http.StatusConflict, http.MethodDelete: http.StatusNotFound}[method]; tries > 1 && status == done && out == nil {
+	done := map[string]int{http.MethodPost: http.StatusConflict, http.MethodDelete: http.StatusNotFound}[method]
+	if tries > 1 && status == done && out == nil {
 		return
 	}
 	require.Less(f, status, 300, "%s %s: %s", method, path, text)

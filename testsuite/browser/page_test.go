@@ -49,18 +49,26 @@ func TestKillShowsUp(t *testing.T) {
 	p.shoot("kill")
 }
 
-// TestEventsThatComeTogetherAreReadOut: a busy browser reads several events in one turn, and none of them may be lost on a
-// person who hears the page.
+// TestEventsThatComeTogetherAreReadOut: a busy browser reads several events in one turn, and a person who hears the page
+// must hear each of them.
 func TestEventsThatComeTogetherAreReadOut(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, nil)
 	p := openTab(t, f.URL, "", onLoad(`
 		const get = window.fetch;
-		window.fetch = (url, options) => !String(url).includes("/events") ? get(url, options) : Promise.resolve(new Response(new ReadableStream({ start(stream) {
-			const event = (id, type) => "id: " + id + "\ndata: " + JSON.stringify({ id, type: "dev.mainstay." + type, data: { agent_id: "agent-" + id } }) + "\n\n";
-			stream.enqueue(new TextEncoder().encode(event("1", "agent.lost") + event("2", "agent.recovered")));
-		} }), { headers: { "Content-Type": "text/event-stream" } }));`))
-	p.until("both are read out", `["agent-1 was lost", "agent-2 is back"].every((text) => document.querySelector("#announce").textContent.includes(text))`)
+		const event = (id, type) => {
+			const data = { id, type: "dev.mainstay." + type, data: { agent_id: "agent-" + id } };
+			return "id: " + id + "\ndata: " + JSON.stringify(data) + "\n\n";
+		};
+		window.fetch = async (url, options) => {
+			if (!String(url).includes("/events")) return get(url, options);
+			const body = new ReadableStream({ start(stream) {
+				stream.enqueue(new TextEncoder().encode(event("1", "agent.lost") + event("2", "agent.recovered")));
+			} });
+			return new Response(body, { headers: { "Content-Type": "text/event-stream" } });
+		};`))
+	p.until("both are read out", `["agent-1 was lost", "agent-2 is back"].every((text) =>
+		document.querySelector("#announce").textContent.includes(text))`)
 }
 
 func TestDeadLetterIsRetriedByClick(t *testing.T) {

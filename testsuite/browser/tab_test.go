@@ -284,7 +284,8 @@ func window(width, height int64, mobile bool) step {
 // onLoad runs a script before those of every page that is loaded.
 func onLoad(script string) step {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+		params := page.AddScriptToEvaluateOnNewDocumentParams{Source: script}
+		_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, params)
 		return err
 	})
 }
