@@ -66,7 +66,7 @@ func requestOf(s *fleet.TaskSpec) TaskRequest {
 			InitialInterval: s.Retry.InitialInterval, MaxInterval: s.Retry.MaxInterval, NonRetryable: s.Retry.NonRetryable,
 		},
 		RetrySafety: s.RetrySafety, Timeout: s.Timeout, ExpiresIn: s.ExpiresIn, BeaconTimeout: s.BeaconTimeout,
-		Tenant: s.Tenant, Labels: s.Labels,
+		Provider: s.Provider, Tenant: s.Tenant, Labels: s.Labels,
 	}
 }
 
