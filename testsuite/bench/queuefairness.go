@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 
 	"mainstay.dev/mainstay/fleet"
 )
@@ -69,7 +68,8 @@ func measureFairness(ctx context.Context, i *Installation, p *QueuePlan, bigWeig
 		if n >= f.Big {
 			tenant = smallTenant
 		}
-		tasks[n] = queuedTask{ID: cluster + "-" + tenant + "-" + strconv.Itoa(n), Type: WorkType, Cluster: cluster, Tenant: tenant, Payload: trivialWork}
+		id := fleet.Qualify(tenant, cluster+"-"+strconv.Itoa(n)) // as the agent has it
+		tasks[n] = queuedTask{ID: id, Type: WorkType, Cluster: cluster, Tenant: tenant, Payload: trivialWork}
 	}
 	settings := map[string]any{"tenant_weights": map[string]int{bigTenant: bigWeight, smallTenant: smallWeight}}
 	ids, err := drainQueued(ctx, i, newCrew(i, cluster, 1, fleet.Idempotent), settings, tasks, p.Slots, progress)
@@ -78,10 +78,7 @@ func measureFairness(ctx context.Context, i *Installation, p *QueuePlan, bigWeig
 	}
 	began := make([]string, len(ids))
 	for n, id := range ids {
-		began[n] = bigTenant
-		if strings.HasPrefix(id, cluster+"-"+smallTenant+"-") {
-			began[n] = smallTenant
-		}
+		began[n], _ = fleet.CutTenant(id)
 	}
 	f.judge(began)
 	return f, nil
