@@ -18,8 +18,9 @@ func TestCheckHealing(t *testing.T) {
 	}
 	apply := func(change Transition) func(*testing.T, *Cluster) {
 		return func(t *testing.T, c *Cluster) {
-			change.AgentID, change.Instance, change.Epoch, change.At = "a", "a1", 1, noon
-			require.True(t, c.Apply(change, "h1"))
+			own := change // the cases run side by side
+			own.AgentID, own.Instance, own.Epoch, own.At = "a", "a1", 1, noon
+			require.True(t, c.Apply(own, "h1"))
 		}
 	}
 	then := func(steps ...func(*testing.T, *Cluster)) func(*testing.T, *Cluster) {
