@@ -27,12 +27,6 @@ const (
 	bulkFirstPause  = 250 * time.Millisecond
 )
 
-// Bulks acts on many tasks.
-type Bulks struct {
-	Client    client.Client
-	Namespace string
-}
-
 // bulkPage is a page under way, and the activity's heartbeat: the next try goes on from it. The page is kept because
 // visibility shows another one once tasks have changed.
 type bulkPage struct {
@@ -44,7 +38,7 @@ type bulkPage struct {
 
 // BulkPage acts on one page of tasks. A try after a crash may ask a task again: the update has the same id then, so the
 // task answers what it answered before.
-func (a *Bulks) BulkPage(ctx context.Context, in contract.BulkPageInput) (contract.BulkPageResult, error) {
+func (a *Control) BulkPage(ctx context.Context, in contract.BulkPageInput) (contract.BulkPageResult, error) {
 	page := &bulkPage{}
 	if !activity.HasHeartbeatDetails(ctx) || activity.GetHeartbeatDetails(ctx, page) != nil || page.Outcomes == nil {
 		var err error
@@ -71,7 +65,7 @@ func (a *Bulks) BulkPage(ctx context.Context, in contract.BulkPageInput) (contra
 }
 
 // read finds the tasks of the page.
-func (a *Bulks) read(ctx context.Context, in contract.BulkPageInput) (ids []string, next []byte, err error) {
+func (a *Control) read(ctx context.Context, in contract.BulkPageInput) (ids []string, next []byte, err error) {
 	if len(in.IDs) > 0 {
 		return slices.Compact(slices.Sorted(slices.Values(in.IDs))), nil, nil
 	}
@@ -95,7 +89,7 @@ func (a *Bulks) read(ctx context.Context, in contract.BulkPageInput) (ids []stri
 }
 
 // actOnAll acts on the tasks side by side and keeps what came of each in the page. It ends early only with its context.
-func (a *Bulks) actOnAll(ctx context.Context, in contract.BulkPageInput, page *bulkPage, ids []string) error {
+func (a *Control) actOnAll(ctx context.Context, in contract.BulkPageInput, page *bulkPage, ids []string) error {
 	parallel.Each(len(ids), bulkFanOut, func(i int) {
 		outcome := a.actOn(ctx, in, ids[i])
 		if ctx.Err() != nil {
@@ -110,7 +104,7 @@ func (a *Bulks) actOnAll(ctx context.Context, in contract.BulkPageInput, page *b
 }
 
 // actOn acts on one task. An example without outcome is a task that does not match after all.
-func (a *Bulks) actOn(ctx context.Context, in contract.BulkPageInput, id string) contract.BulkExample {
+func (a *Control) actOn(ctx context.Context, in contract.BulkPageInput, id string) contract.BulkExample {
 	example := contract.BulkExample{TaskID: id}
 	if tenant := in.Spec.Filter.Tenant; tenant != "" && len(in.IDs) > 0 { // ids that anybody may have named
 		own, err := a.ofTenant(ctx, id, tenant)
@@ -139,16 +133,9 @@ func (a *Bulks) actOn(ctx context.Context, in contract.BulkPageInput, id string)
 			return example
 		}
 	}
-	name, request := in.Spec.Update()
 	err := again(ctx, func(ctx context.Context) error {
-		handle, err := a.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-			UpdateID: contract.BulkUpdateID(in.Bulk), WorkflowID: contract.TaskWorkflowID(id), UpdateName: name,
-			Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted,
-		})
-		if err != nil {
-			return err
-		}
-		return handle.Get(ctx, nil)
+		_, err := in.Spec.Send(ctx, a.Client, contract.TaskWorkflowID(id), contract.BulkUpdateID(in.Bulk))
+		return err
 	})
 	var refused *temporal.ApplicationError
 	var gone *serviceerror.NotFound
@@ -169,7 +156,7 @@ func (a *Bulks) actOn(ctx context.Context, in contract.BulkPageInput, id string)
 const noSuchTask = "there is no task with this id, or its retention has ended"
 
 // ofTenant reports whether a task is a tenant's.
-func (a *Bulks) ofTenant(ctx context.Context, id, tenant string) (own bool, err error) {
+func (a *Control) ofTenant(ctx context.Context, id, tenant string) (own bool, err error) {
 	err = again(ctx, func(ctx context.Context) error {
 		d, err := a.Client.DescribeWorkflowExecution(ctx, contract.TaskWorkflowID(id), "")
 		own = contract.TenantOf(d.GetWorkflowExecutionInfo()) == tenant
@@ -179,7 +166,7 @@ func (a *Bulks) ofTenant(ctx context.Context, id, tenant string) (own bool, err 
 }
 
 // asked reports whether an earlier try has acted on the task, which is why it is in another status now.
-func (a *Bulks) asked(ctx context.Context, bulk, id string) bool {
+func (a *Control) asked(ctx context.Context, bulk, id string) bool {
 	return again(ctx, func(ctx context.Context) error {
 		return a.Client.GetWorkflowUpdateHandle(client.GetWorkflowUpdateHandleOptions{
 			WorkflowID: contract.TaskWorkflowID(id), UpdateID: contract.BulkUpdateID(bulk),
@@ -188,7 +175,7 @@ func (a *Bulks) asked(ctx context.Context, bulk, id string) bool {
 }
 
 // ended tells a task that has ended from one that never was: Temporal says the same of both.
-func (a *Bulks) ended(ctx context.Context, id string) (contract.BulkOutcome, string) {
+func (a *Control) ended(ctx context.Context, id string) (contract.BulkOutcome, string) {
 	ctx, cancel := context.WithTimeout(ctx, bulkTaskTimeout)
 	defer cancel()
 	_, err := a.Client.DescribeWorkflowExecution(ctx, contract.TaskWorkflowID(id), "")

@@ -81,7 +81,7 @@ func (f *fakeTasks) DescribeWorkflowExecution(_ context.Context, id, _ string) (
 		state = enumspb.PENDING_ACTIVITY_STATE_STARTED
 	}
 	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: f.info(id), PendingActivities: []*workflowpb.PendingActivityInfo{
-		{ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity}, State: state}}}, nil
+		{ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity.Name}, State: state}}}, nil
 }
 
 // UpdateWorkflow ends the task, as a cancellation does.
@@ -126,12 +126,12 @@ func runPage(t *testing.T, f *fakeTasks, in contract.BulkPageInput, heartbeat an
 	t.Helper()
 	var suite sdktestsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
-	bulks := &activities.Bulks{Client: f, Namespace: "default"}
-	env.RegisterActivityWithOptions(bulks.BulkPage, activity.RegisterOptions{Name: contract.BulkPageActivity})
+	bulks := &activities.Control{Client: f, Namespace: "default"}
+	env.RegisterActivityWithOptions(bulks.BulkPage, activity.RegisterOptions{Name: contract.BulkPageActivity.Name})
 	if heartbeat != nil {
 		env.SetHeartbeatDetails(heartbeat)
 	}
-	value, err := env.ExecuteActivity(contract.BulkPageActivity, in)
+	value, err := env.ExecuteActivity(contract.BulkPageActivity.Name, in)
 	var result contract.BulkPageResult
 	if err == nil {
 		require.NoError(t, value.Get(&result))

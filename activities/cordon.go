@@ -13,37 +13,24 @@ import (
 	"mainstay.dev/mainstay/contract"
 )
 
-// Cordons asks clusters to keep work from agents.
-type Cordons struct {
-	Client client.Client
-}
-
 // Cordon keeps an agent from being given work and says where it is connected. A refusal is final.
-func (a *Cordons) Cordon(ctx context.Context, in contract.ClusterCordon) (contract.Cordoned, error) {
-	return a.update(ctx, in.Cluster, contract.CordonUpdate, in.Request)
+func (a *Control) Cordon(ctx context.Context, in contract.ClusterCordon) (contract.Cordoned, error) {
+	return askCluster(ctx, a.Client, in.Cluster, contract.CordonUpdate, in.Request)
 }
 
 // Uncordon lets an agent be given work again. A refusal is final.
-func (a *Cordons) Uncordon(ctx context.Context, in contract.ClusterUncordon) (contract.Cordoned, error) {
-	return a.update(ctx, in.Cluster, contract.UncordonUpdate, in.Request)
-}
-
-func (a *Cordons) update(ctx context.Context, cluster, name string, request any) (contract.Cordoned, error) {
-	return askCluster[contract.Cordoned](ctx, a.Client, cluster, name, request)
+func (a *Control) Uncordon(ctx context.Context, in contract.ClusterUncordon) (contract.Cordoned, error) {
+	return askCluster(ctx, a.Client, in.Cluster, contract.UncordonUpdate, in.Request)
 }
 
 // askCluster sends an update to a cluster. A refusal is final. An activity that is tried again asks under the same id: it gets the
 // answer of the first time, and not a refusal of what it has done already.
-func askCluster[T any](ctx context.Context, c client.Client, cluster, name string, request any) (T, error) {
-	var answer T
+func askCluster[In, Out any](
+	ctx context.Context, c client.Client, cluster string, update contract.Update[In, Out], request In,
+) (Out, error) {
 	info := activity.GetInfo(ctx)
-	handle, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		UpdateID:   info.WorkflowExecution.RunID + "/" + info.ActivityID,
-		WorkflowID: contract.ClusterWorkflowID(cluster), UpdateName: name, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted,
-	})
-	if err == nil {
-		err = handle.Get(ctx, &answer)
-	}
+	id := info.WorkflowExecution.RunID + "/" + info.ActivityID
+	answer, err := update.SendOnce(ctx, c, contract.ClusterWorkflowID(cluster), id, request)
 	var refused *temporal.ApplicationError
 	var missing *serviceerror.NotFound
 	switch {
@@ -52,20 +39,16 @@ func askCluster[T any](ctx context.Context, c client.Client, cluster, name strin
 	case errors.As(err, &missing):
 		return answer, temporal.NewNonRetryableApplicationError("the cluster does not exist any more", contract.Refused, nil)
 	case err != nil:
-		return answer, fmt.Errorf("%s in cluster %s: %w", name, cluster, err)
+		return answer, fmt.Errorf("%s in cluster %s: %w", update.Name, cluster, err)
 	}
 	return answer, nil
 }
 
 // FindMember looks where an agent is connected, and changes nothing.
-func (a *Cordons) FindMember(ctx context.Context, in contract.FindMemberInput) (contract.Cordoned, error) {
-	value, err := a.Client.QueryWorkflow(ctx, contract.ClusterWorkflowID(in.Cluster), "", contract.ViewQuery)
+func (a *Control) FindMember(ctx context.Context, in contract.FindMemberInput) (contract.Cordoned, error) {
+	view, err := viewCluster(ctx, a.Client, in.Cluster)
 	if err != nil {
-		return contract.Cordoned{}, fmt.Errorf("look at cluster %s: %w", in.Cluster, err)
-	}
-	var view contract.ClusterView
-	if err := value.Get(&view); err != nil {
-		return contract.Cordoned{}, fmt.Errorf("read the view of cluster %s: %w", in.Cluster, err)
+		return contract.Cordoned{}, err
 	}
 	member := view.Member(in.AgentID)
 	if member == nil {

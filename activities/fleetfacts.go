@@ -95,7 +95,7 @@ func (a *Facts) ask(ctx context.Context, id string) clusterAnswer {
 	ctx, cancel := context.WithTimeout(ctx, factsAnswer)
 	defer cancel()
 	answer, err := a.Client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
-		WorkflowID: id, QueryType: contract.ViewQuery, QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN,
+		WorkflowID: id, QueryType: contract.ViewQuery.Name, QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN,
 	})
 	var missing *serviceerror.NotFound
 	switch {

@@ -25,22 +25,16 @@ const (
 	pastActions = 500
 )
 
-// Healing looks at the fleet for the healing cycle. It changes nothing.
-type Healing struct {
-	Facts   *Facts
-	Metrics *HealingMetrics
-}
-
 // ExamineFleet looks at all clusters that are due, or the one named, and returns those in which something may be wrong.
 // While nothing is, it costs one query of each cluster's workflow, one list, one count and one look at the live registry,
 // and no write.
-func (a *Healing) ExamineFleet(ctx context.Context, in contract.ExamineInput) (contract.Examined, error) {
+func (a *Control) ExamineFleet(ctx context.Context, in contract.ExamineInput) (contract.Examined, error) {
 	began := time.Now()
 	var only []string
 	if in.Cluster != "" {
 		only = []string{in.Cluster}
 	}
-	facts, err := a.Facts.Read(ctx, only...)
+	facts, err := a.facts().Read(ctx, only...)
 	if err != nil {
 		return contract.Examined{}, err
 	}
@@ -96,12 +90,12 @@ func (a *Healing) ExamineFleet(ctx context.Context, in contract.ExamineInput) (c
 		}
 		found.Cases = append(found.Cases, one)
 	}
-	a.Metrics.cycle(time.Since(began))
+	a.Cycles.cycle(time.Since(began))
 	return found, nil
 }
 
 // past are the newest actions and recorded skips of a cluster within a day.
-func (a *Healing) past(ctx context.Context, cluster string, now time.Time) ([]fleet.HealingPast, error) {
+func (a *Control) past(ctx context.Context, cluster string, now time.Time) ([]fleet.HealingPast, error) {
 	var past []fleet.HealingPast
 	query := fmt.Sprintf("%s AND %s AND StartTime >= '%s'", contract.Equals("WorkflowType", contract.HealingActionWorkflow),
 		contract.Equals(contract.AttrCluster.GetName(), cluster), now.Add(-24*time.Hour).UTC().Format(time.RFC3339))
@@ -116,7 +110,7 @@ func (a *Healing) past(ctx context.Context, cluster string, now time.Time) ([]fl
 }
 
 // suspects are the attempts of a cluster's open tasks that count as running and gave no sign of life for long.
-func (a *Healing) suspects(ctx context.Context, c *fleet.HealingCase, now time.Time) ([]fleet.Orphan, error) {
+func (a *Control) suspects(ctx context.Context, c *fleet.HealingCase, now time.Time) ([]fleet.Orphan, error) {
 	var ids []string
 	query := contract.TaskQuery(&fleet.TaskFilter{Cluster: c.Cluster, Status: fleet.TaskRunning})
 	err := a.each(ctx, query, suspectTasks, func(info *workflowpb.WorkflowExecutionInfo) {
@@ -128,7 +122,7 @@ func (a *Healing) suspects(ctx context.Context, c *fleet.HealingCase, now time.T
 	least := max(c.Policy.Patience.Std(), suspectAge)
 	seen := make([]*fleet.Orphan, len(ids))
 	parallel.Each(len(ids), factsFanOut, func(i int) {
-		d, err := a.Facts.Client.DescribeWorkflowExecution(ctx, ids[i], "")
+		d, err := a.Client.DescribeWorkflowExecution(ctx, ids[i], "")
 		if err == nil { // else it is not known; the backstop is there
 			seen[i] = runningAlone(d, now.Add(-least))
 		}
@@ -173,9 +167,9 @@ func runningAlone(d *workflowservice.DescribeWorkflowExecutionResponse, before t
 }
 
 // each calls do for the workflows that a visibility query finds, up to a bound.
-func (a *Healing) each(ctx context.Context, query string, most int, do func(*workflowpb.WorkflowExecutionInfo)) error {
+func (a *Control) each(ctx context.Context, query string, most int, do func(*workflowpb.WorkflowExecutionInfo)) error {
 	n := 0
-	for info, err := range contract.Workflows(ctx, a.Facts.Client, a.Facts.Namespace, query) {
+	for info, err := range contract.Workflows(ctx, a.Client, a.Namespace, query) {
 		if err != nil {
 			return fmt.Errorf("look for what is wrong: %w", err)
 		}
@@ -188,8 +182,8 @@ func (a *Healing) each(ctx context.Context, query string, most int, do func(*wor
 }
 
 // TuneHealing brings the schedule to an interval, if it is another.
-func (a *Healing) TuneHealing(ctx context.Context, every fleet.Duration) error {
-	handle := a.Facts.Client.ScheduleClient().GetHandle(ctx, contract.HealingScheduleID)
+func (a *Control) TuneHealing(ctx context.Context, every fleet.Duration) error {
+	handle := a.Client.ScheduleClient().GetHandle(ctx, contract.HealingScheduleID)
 	err := handle.Update(ctx, client.ScheduleUpdateOptions{DoUpdate: func(in client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
 		s := in.Description.Schedule
 		action, ok := s.Action.(*client.ScheduleWorkflowAction)

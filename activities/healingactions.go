@@ -11,7 +11,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
@@ -19,14 +18,8 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// HealingActions carries out what needs more than a cluster's or hub's answer.
-type HealingActions struct {
-	Client    client.Client
-	Namespace string
-}
-
 // AwaitFailover watches a failover that was asked for until it has ended, and returns its record. It changes nothing.
-func (a *HealingActions) AwaitFailover(ctx context.Context, in contract.AwaitFailoverInput) (fleet.FailoverRecord, error) {
+func (a *Control) AwaitFailover(ctx context.Context, in contract.AwaitFailoverInput) (fleet.FailoverRecord, error) {
 	id := contract.FailoverWorkflowID(in.Cluster, in.AgentID, in.Epoch)
 	for wait := watchFirst; ; wait = min(wait*3/2, watchMost) {
 		record, ended, err := a.failover(ctx, id, in)
@@ -42,7 +35,7 @@ func (a *HealingActions) AwaitFailover(ctx context.Context, in contract.AwaitFai
 	}
 }
 
-func (a *HealingActions) failover(ctx context.Context, id string, in contract.AwaitFailoverInput) (record fleet.FailoverRecord, ended bool, err error) {
+func (a *Control) failover(ctx context.Context, id string, in contract.AwaitFailoverInput) (record fleet.FailoverRecord, ended bool, err error) {
 	described, err := a.Client.DescribeWorkflowExecution(ctx, id, "")
 	var missing *serviceerror.NotFound
 	info := described.GetWorkflowExecutionInfo()
@@ -62,8 +55,8 @@ func (a *HealingActions) failover(ctx context.Context, id string, in contract.Aw
 }
 
 // stillThere fails when the cluster refuses the failover, as when the agent's session is not what it was: it does not come then.
-func (a *HealingActions) stillThere(ctx context.Context, in contract.AwaitFailoverInput) error {
-	view, err := (&Facts{Client: a.Client, Namespace: a.Namespace}).view(ctx, in.Cluster)
+func (a *Control) stillThere(ctx context.Context, in contract.AwaitFailoverInput) error {
+	view, err := a.facts().view(ctx, in.Cluster)
 	if err != nil {
 		return err
 	}
@@ -75,7 +68,7 @@ func (a *HealingActions) stillThere(ctx context.Context, in contract.AwaitFailov
 
 // EndOrphan ends an attempt that no agent runs, unless it has given a sign of life since: its task goes through the one
 // gate of every redelivery then. It says what came of it.
-func (a *HealingActions) EndOrphan(ctx context.Context, in contract.EndOrphanInput) (string, error) {
+func (a *Control) EndOrphan(ctx context.Context, in contract.EndOrphanInput) (string, error) {
 	o := in.Orphan
 	id := contract.TaskWorkflowID(o.TaskID)
 	described, err := a.Client.DescribeWorkflowExecution(ctx, id, o.RunID)
@@ -115,6 +108,6 @@ func (a *HealingActions) EndOrphan(ctx context.Context, in contract.EndOrphanInp
 }
 
 // AskScale has a cluster look at the number of its agents, and act if it is not what is wanted.
-func (a *HealingActions) AskScale(ctx context.Context, cluster string) (fleet.ScalingDecision, error) {
-	return askCluster[fleet.ScalingDecision](ctx, a.Client, cluster, contract.ScaleUpdate, contract.ScaleRequest{})
+func (a *Control) AskScale(ctx context.Context, cluster string) (fleet.ScalingDecision, error) {
+	return askCluster(ctx, a.Client, cluster, contract.ScaleUpdate, contract.ScaleRequest{})
 }

@@ -19,10 +19,10 @@ const oldTasks = 1000
 
 // stuck finds what waits for a person, and lanes that move nothing, by cluster. While no open task is old, it costs one
 // count.
-func (a *Healing) stuck(ctx context.Context, clusters []*fleet.ClusterFacts, after time.Duration, now time.Time) (map[string][]fleet.Stuck, error) {
+func (a *Control) stuck(ctx context.Context, clusters []*fleet.ClusterFacts, after time.Duration, now time.Time) (map[string][]fleet.Stuck, error) {
 	old := fmt.Sprintf("%s AND %s AND StartTime < '%s'", contract.Equals("WorkflowType", contract.TaskWorkflow),
 		contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), now.Add(-after).UTC().Format(time.RFC3339))
-	count, err := a.Facts.Client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: a.Facts.Namespace, Query: old})
+	count, err := a.Client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: a.Namespace, Query: old})
 	if err != nil {
 		return nil, fmt.Errorf("count the old tasks: %w", err)
 	}
@@ -119,9 +119,9 @@ func lanesOfCluster(c *fleet.Cluster, pinned map[string]bool) []string {
 }
 
 // stuckLane reports whether tasks wait in a lane for long and nothing takes them.
-func (a *Healing) stuckLane(ctx context.Context, cluster, lane string, after time.Duration, now time.Time) (fleet.Stuck, bool) {
-	answer, err := a.Facts.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-		Namespace: a.Facts.Namespace, ReportStats: true, TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
+func (a *Control) stuckLane(ctx context.Context, cluster, lane string, after time.Duration, now time.Time) (fleet.Stuck, bool) {
+	answer, err := a.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+		Namespace: a.Namespace, ReportStats: true, TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
 		TaskQueue: &taskqueuepb.TaskQueue{Name: contract.LaneQueue(cluster, lane), Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
 	})
 	stats := answer.GetStats()

@@ -1,5 +1,3 @@
-// Package activities holds the activities that call anything but agents, one struct per set of dependencies. The
-// activities that call agents run in hubs.
 package activities
 
 import (
@@ -9,18 +7,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/contract"
 )
-
-// Clusters acts on all Cluster workflows of a namespace.
-type Clusters struct {
-	Client    client.Client
-	Namespace string
-	// Lost counts the hubs that were announced; nil: nobody counts.
-	Lost prometheus.Counter
-}
 
 // NewHubsLost makes and registers the counter of lost hubs.
 func NewHubsLost(r prometheus.Registerer) prometheus.Counter {
@@ -32,9 +21,9 @@ func NewHubsLost(r prometheus.Registerer) prometheus.Counter {
 
 // AnnounceHubLost signals every open cluster that a hub is lost. Clusters without agents on it ignore the signal, so
 // repeating it does no harm.
-func (a *Clusters) AnnounceHubLost(ctx context.Context, lost contract.HubLost) error {
+func (a *Control) AnnounceHubLost(ctx context.Context, lost contract.HubLost) error {
 	err := contract.EachCluster(ctx, a.Client, a.Namespace, func(ctx context.Context, id string) error {
-		err := a.Client.SignalWorkflow(ctx, id, "", contract.HubLostSignal, lost)
+		err := contract.HubLostSignal.Send(ctx, a.Client, id, lost)
 		var gone *serviceerror.NotFound
 		if err != nil && !errors.As(err, &gone) {
 			return fmt.Errorf("signal %s: %w", id, err)

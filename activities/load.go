@@ -2,29 +2,31 @@ package activities
 
 import (
 	"context"
-
-	"go.temporal.io/sdk/client"
+	"fmt"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
 
-// LoadChanges asks clusters to change how much their agents do.
-type LoadChanges struct {
-	Client client.Client
-}
-
 // ReduceLoad lets an agent use fewer of its slots. A refusal is final.
-func (a *LoadChanges) ReduceLoad(ctx context.Context, in contract.ClusterReduceLoad) (contract.LoadReduced, error) {
-	return askCluster[contract.LoadReduced](ctx, a.Client, in.Cluster, contract.ReduceLoadUpdate, in.Request)
-}
-
-// RestoreLoad gives an agent its slots back. A refusal is final.
-func (a *LoadChanges) RestoreLoad(ctx context.Context, in contract.ClusterRestoreLoad) (contract.LoadReduced, error) {
-	return askCluster[contract.LoadReduced](ctx, a.Client, in.Cluster, contract.RestoreLoadUpdate, in.Request)
+func (a *Control) ReduceLoad(ctx context.Context, in contract.ClusterReduceLoad) (contract.LoadReduced, error) {
+	return askCluster(ctx, a.Client, in.Cluster, contract.ReduceLoadUpdate, in.Request)
 }
 
 // Rebalance spreads shards and targets evenly. A refusal is final.
-func (a *LoadChanges) Rebalance(ctx context.Context, in contract.ClusterRebalance) (fleet.Rebalance, error) {
-	return askCluster[fleet.Rebalance](ctx, a.Client, in.Cluster, contract.RebalanceUpdate, in.Request)
+func (a *Control) Rebalance(ctx context.Context, in contract.ClusterRebalance) (fleet.Rebalance, error) {
+	return askCluster(ctx, a.Client, in.Cluster, contract.RebalanceUpdate, in.Request)
+}
+
+// ReadLoads returns how many tasks each agent of a cluster runs now, by agent id, for those of which it is known.
+func (a *Control) ReadLoads(ctx context.Context, cluster string) (map[string]int, error) {
+	loads := map[string]int{}
+	for heartbeat, err := range contract.LiveAgents(ctx, a.Client, a.Namespace, fmt.Sprintf("TaskQueue = '%s'", contract.ClusterLane(cluster))) {
+		if err != nil {
+			return nil, fmt.Errorf("list the workers of cluster %s: %w", cluster, err)
+		}
+		_, agent, _ := contract.AgentOfIdentity(heartbeat.GetWorkerIdentity())
+		loads[agent] = int(heartbeat.GetActivityTaskSlotsInfo().GetCurrentUsedSlots())
+	}
+	return loads, nil
 }

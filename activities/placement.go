@@ -8,20 +8,14 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
 
-// Placements serves the firings of schedules: it finds the lanes of their tasks.
-type Placements struct {
-	Client client.Client
-}
-
 // IsMadeBy tells whether a task is one that a schedule made.
-func (a *Placements) IsMadeBy(ctx context.Context, in contract.IsMadeByInput) (bool, error) {
+func (a *Control) IsMadeBy(ctx context.Context, in contract.IsMadeByInput) (bool, error) {
 	d, err := a.Client.DescribeWorkflowExecution(ctx, contract.TaskWorkflowID(in.TaskID), "")
 	if err != nil {
 		return false, fmt.Errorf("describe task %s: %w", in.TaskID, err)
@@ -31,7 +25,7 @@ func (a *Placements) IsMadeBy(ctx context.Context, in contract.IsMadeByInput) (b
 
 // PlaceTask asks the cluster as it is now for a task's lane, and opens that lane if nobody polls it yet. A cluster that
 // is not there fails with contract.UnknownCluster.
-func (a *Placements) PlaceTask(ctx context.Context, in contract.PlaceTaskInput) (contract.TaskPlace, error) {
+func (a *Control) PlaceTask(ctx context.Context, in contract.PlaceTaskInput) (contract.TaskPlace, error) {
 	id := contract.ClusterWorkflowID(in.Cluster)
 	description, err := a.Client.DescribeWorkflowExecution(ctx, id, "")
 	var missing *serviceerror.NotFound
@@ -42,13 +36,9 @@ func (a *Placements) PlaceTask(ctx context.Context, in contract.PlaceTaskInput) 
 	if err != nil {
 		return contract.TaskPlace{}, fmt.Errorf("describe cluster %s: %w", in.Cluster, err)
 	}
-	value, err := a.Client.QueryWorkflow(ctx, id, "", contract.ViewQuery)
+	view, err := viewCluster(ctx, a.Client, in.Cluster)
 	if err != nil {
-		return contract.TaskPlace{}, fmt.Errorf("query cluster %s: %w", in.Cluster, err)
-	}
-	var view contract.ClusterView
-	if err := value.Get(&view); err != nil {
-		return contract.TaskPlace{}, fmt.Errorf("read the view of cluster %s: %w", in.Cluster, err)
+		return contract.TaskPlace{}, err
 	}
 	shards := 0
 	if view.Config.ReplicationMode == fleet.Sharded {
@@ -63,14 +53,8 @@ func (a *Placements) PlaceTask(ctx context.Context, in contract.PlaceTaskInput) 
 	if slices.ContainsFunc(view.CapabilitySets, func(set []string) bool { return contract.CapabilityLane(in.Cluster, set) == place.Lane }) {
 		return place, nil
 	}
-	handle, err := a.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: id, UpdateName: contract.OpenLaneUpdate, WaitForStage: client.WorkflowUpdateStageCompleted,
-		Args: []any{contract.OpenLaneRequest{Capabilities: in.RequiredCapabilities}},
-	})
-	if err == nil {
-		err = handle.Get(ctx, nil)
-	}
-	if err != nil {
+	open := contract.OpenLaneRequest{Capabilities: in.RequiredCapabilities}
+	if _, err := contract.OpenLaneUpdate.Send(ctx, a.Client, id, open); err != nil {
 		return place, fmt.Errorf("open a lane in cluster %s: %w", in.Cluster, err)
 	}
 	return place, nil

@@ -75,7 +75,7 @@ func TestPlaceTask(t *testing.T) {
 			c.in.Cluster = "c"
 			c.want.Defaults = f.view.Config.TaskDefaults
 			c.want.DeadLetterRetention = f.view.Config.DeadLetterRetention
-			got, err := (&activities.Placements{Client: f}).PlaceTask(t.Context(), c.in)
+			got, err := (&activities.Control{Client: f}).PlaceTask(t.Context(), c.in)
 			require.NoError(t, err)
 			require.Equal(t, c.want, got)
 			require.Len(t, f.opened, c.opened)
@@ -89,13 +89,13 @@ func TestPlaceTaskWithoutACluster(t *testing.T) {
 		"never was": {err: serviceerror.NewNotFound("no such workflow")},
 		"deleted":   {status: enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED},
 	} {
-		_, err := (&activities.Placements{Client: f}).PlaceTask(t.Context(), contract.PlaceTaskInput{Cluster: "c"})
+		_, err := (&activities.Control{Client: f}).PlaceTask(t.Context(), contract.PlaceTaskInput{Cluster: "c"})
 		var refused *temporal.ApplicationError
 		require.ErrorAs(t, err, &refused, name)
 		require.Equal(t, contract.UnknownCluster, refused.Type())
 		require.True(t, refused.NonRetryable())
 	}
-	_, err := (&activities.Placements{Client: &fakeCluster{err: serviceerror.NewUnavailable("away")}}).PlaceTask(t.Context(), contract.PlaceTaskInput{Cluster: "c"})
+	_, err := (&activities.Control{Client: &fakeCluster{err: serviceerror.NewUnavailable("away")}}).PlaceTask(t.Context(), contract.PlaceTaskInput{Cluster: "c"})
 	var refused *temporal.ApplicationError
 	require.NotErrorAs(t, err, &refused, "this is tried again")
 	require.Error(t, err)

@@ -9,23 +9,16 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"mainstay.dev/mainstay/contract"
 )
 
-// Lanes changes what waits in lanes.
-type Lanes struct {
-	Client    client.Client
-	Namespace string
-}
-
 // Reprioritize changes the priority of a delivery that waits in its lane: Temporal queues it again. One that an agent
 // has is not disturbed, and one that is over is left alone. Fairness key and weight stay: what an activity does not say
 // of its priority is the workflow's. It takes Temporal up to about a second, as it does so with a timer.
-func (a *Lanes) Reprioritize(ctx context.Context, in contract.ReprioritizeInput) error {
+func (a *Control) Reprioritize(ctx context.Context, in contract.ReprioritizeInput) error {
 	_, err := a.Client.WorkflowService().UpdateActivityOptions(ctx, &workflowservice.UpdateActivityOptionsRequest{
 		Namespace:       a.Namespace,
 		Execution:       &commonpb.WorkflowExecution{WorkflowId: in.WorkflowID, RunId: in.RunID},

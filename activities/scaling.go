@@ -16,22 +16,15 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// Scaling looks at clusters to see whether agents are to be started or stopped.
-type Scaling struct {
-	Client    client.Client
-	Namespace string
-}
-
 // SweepScaling looks at every cluster that has scaling on, and asks those where something is to be done. Where nothing is,
 // nothing is written.
-func (a *Scaling) SweepScaling(ctx context.Context) (contract.SweepResult, error) {
+func (a *Control) SweepScaling(ctx context.Context) (contract.SweepResult, error) {
 	var result contract.SweepResult
 	names, err := contract.ScaledClusters(ctx, a.Client, a.Namespace)
 	if err != nil || len(names) == 0 {
 		return result, err
 	}
-	facts := Facts{Client: a.Client, Namespace: a.Namespace}
-	read, err := facts.Read(ctx, names...)
+	read, err := a.facts().Read(ctx, names...)
 	if err != nil {
 		return result, err
 	}
@@ -64,25 +57,20 @@ func (a *Scaling) SweepScaling(ctx context.Context) (contract.SweepResult, error
 
 // sweepOne decides for one cluster, and has the cluster decide too where something is to be done: it alone knows what is
 // under way.
-func (a *Scaling) sweepOne(ctx context.Context, cluster *fleet.ClusterFacts) (fleet.ScalingDecision, error) {
+func (a *Control) sweepOne(ctx context.Context, cluster *fleet.ClusterFacts) (fleet.ScalingDecision, error) {
 	decision, facts, err := a.decide(ctx, cluster)
 	if err != nil || decision.Change == fleet.ScaleNone {
 		return decision, err
 	}
-	handle, err := a.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: contract.ClusterWorkflowID(cluster.Config.Name), UpdateName: contract.ScaleUpdate,
-		Args: []any{contract.ScaleRequest{Facts: &facts}}, WaitForStage: client.WorkflowUpdateStageCompleted,
-	})
-	if err == nil {
-		err = handle.Get(ctx, &decision)
-	}
+	id := contract.ClusterWorkflowID(cluster.Config.Name)
+	decision, err = contract.ScaleUpdate.Send(ctx, a.Client, id, contract.ScaleRequest{Facts: &facts})
 	if err != nil {
 		return decision, fmt.Errorf("scale cluster %s: %w", cluster.Config.Name, err)
 	}
 	return decision, nil
 }
 
-func (a *Scaling) decide(ctx context.Context, cluster *fleet.ClusterFacts) (fleet.ScalingDecision, fleet.ScalingFacts, error) {
+func (a *Control) decide(ctx context.Context, cluster *fleet.ClusterFacts) (fleet.ScalingDecision, fleet.ScalingFacts, error) {
 	var facts fleet.ScalingFacts
 	for agent, live := range cluster.Live {
 		facts.Agents = append(facts.Agents, fleet.AgentActivity{AgentID: agent, Running: live.Running, IdleSince: live.WorkedAt, CPUPercent: live.CPUPercent})
@@ -95,9 +83,8 @@ func (a *Scaling) decide(ctx context.Context, cluster *fleet.ClusterFacts) (flee
 }
 
 // ReadScaling reads what changes every second of one cluster.
-func (a *Scaling) ReadScaling(ctx context.Context, cluster string) (fleet.ScalingFacts, error) {
-	facts := Facts{Client: a.Client, Namespace: a.Namespace}
-	read, err := facts.Read(ctx, cluster)
+func (a *Control) ReadScaling(ctx context.Context, cluster string) (fleet.ScalingFacts, error) {
+	read, err := a.facts().Read(ctx, cluster)
 	if err != nil {
 		return fleet.ScalingFacts{}, err
 	}
@@ -115,7 +102,7 @@ const (
 )
 
 // AwaitJoined returns when all agents are online, or the time is over.
-func (a *Scaling) AwaitJoined(ctx context.Context, in contract.AwaitJoinedInput) (contract.AwaitJoinedResult, error) {
+func (a *Control) AwaitJoined(ctx context.Context, in contract.AwaitJoinedInput) (contract.AwaitJoinedResult, error) {
 	deadline := activity.GetInfo(ctx).StartedTime.Add(in.Timeout.Std())
 	result := contract.AwaitJoinedResult{Joined: map[string]time.Time{}}
 	for wait := joinedFirst; ; wait = min(wait*3/2, joinedMost) {
@@ -141,11 +128,7 @@ func (a *Scaling) AwaitJoined(ctx context.Context, in contract.AwaitJoinedInput)
 }
 
 func viewCluster(ctx context.Context, c client.Client, cluster string) (contract.ClusterView, error) {
-	var view contract.ClusterView
-	value, err := c.QueryWorkflow(ctx, contract.ClusterWorkflowID(cluster), "", contract.ViewQuery)
-	if err == nil {
-		err = value.Get(&view)
-	}
+	view, err := contract.ViewQuery.Ask(ctx, c, contract.ClusterWorkflowID(cluster))
 	if err != nil {
 		return view, fmt.Errorf("look at cluster %s: %w", cluster, err)
 	}
@@ -154,13 +137,8 @@ func viewCluster(ctx context.Context, c client.Client, cluster string) (contract
 
 // Retire has a cluster forget an agent that was stopped for good. It is tried again while the agent is still connected;
 // where the cluster is gone, so is the agent.
-func (a *Scaling) Retire(ctx context.Context, in contract.ClusterRetire) error {
-	handle, err := a.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: contract.ClusterWorkflowID(in.Cluster), UpdateName: contract.RetireUpdate, Args: []any{in.Request}, WaitForStage: client.WorkflowUpdateStageCompleted,
-	})
-	if err == nil {
-		err = handle.Get(ctx, nil)
-	}
+func (a *Control) Retire(ctx context.Context, in contract.ClusterRetire) error {
+	_, err := contract.RetireUpdate.Send(ctx, a.Client, contract.ClusterWorkflowID(in.Cluster), in.Request)
 	var missing *serviceerror.NotFound
 	var refused *temporal.ApplicationError
 	switch {

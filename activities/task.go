@@ -42,12 +42,8 @@ func readTask(ctx context.Context, c client.Client, id string) (contract.TaskSta
 		}
 		return state, nil, nil
 	}
-	value, err := c.QueryWorkflow(ctx, workflowID, "", contract.StatusQuery)
-	if err != nil {
+	if state, err = contract.StatusQuery.Ask(ctx, c, workflowID); err != nil {
 		return state, nil, fmt.Errorf("query task %s: %w", id, err)
-	}
-	if err := value.Get(&state); err != nil {
-		return state, nil, fmt.Errorf("read task %s: %w", id, err)
 	}
 	for _, pending := range description.GetPendingActivities() {
 		number := contract.AttemptOfActivityID(pending.GetActivityId())

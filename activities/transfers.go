@@ -7,16 +7,10 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
-
-// Transfers watches work move from one agent to others.
-type Transfers struct {
-	Client client.Client
-}
 
 // watchFirst and watchMost space the looks at tasks that have not moved yet.
 const (
@@ -26,9 +20,9 @@ const (
 
 // AwaitTransfers looks at the failed agent's tasks and roles until all have moved, or the time is over. It changes
 // nothing, so it may be repeated.
-func (a *Transfers) AwaitTransfers(ctx context.Context, in contract.AwaitTransfersInput) (contract.AwaitTransfersResult, error) {
+func (a *Control) AwaitTransfers(ctx context.Context, in contract.AwaitTransfersInput) (contract.AwaitTransfersResult, error) {
 	deadline := time.Now().Add(in.Timeout.Or(fleet.DefaultTransferTimeout))
-	w := watch{Transfers: a, in: in, transfers: make([]fleet.Transfer, len(in.Attempts)), moved: make([]bool, len(in.Attempts))}
+	w := watch{Control: a, in: in, transfers: make([]fleet.Transfer, len(in.Attempts)), moved: make([]bool, len(in.Attempts))}
 	for wait := watchFirst; ; wait = min(wait*3/2, watchMost) {
 		missing, err := w.look(ctx)
 		if err != nil {
@@ -52,7 +46,7 @@ func (a *Transfers) AwaitTransfers(ctx context.Context, in contract.AwaitTransfe
 
 // watch is one call of AwaitTransfers.
 type watch struct {
-	*Transfers
+	*Control
 	in        contract.AwaitTransfersInput
 	transfers []fleet.Transfer
 	moved     []bool
@@ -85,13 +79,9 @@ func (w *watch) look(ctx context.Context) (missing string, err error) {
 }
 
 func (w *watch) lookAtRoles(ctx context.Context) (missing string, err error) {
-	value, err := w.Client.QueryWorkflow(ctx, contract.ClusterWorkflowID(w.in.Cluster), "", contract.ViewQuery)
+	view, err := viewCluster(ctx, w.Client, w.in.Cluster)
 	if err != nil {
-		return "", fmt.Errorf("look at cluster %s: %w", w.in.Cluster, err)
-	}
-	var view contract.ClusterView
-	if err := value.Get(&view); err != nil {
-		return "", fmt.Errorf("read the view of cluster %s: %w", w.in.Cluster, err)
+		return "", err
 	}
 	if w.in.WasLeader {
 		if view.Leader == "" || view.LeaderEpoch <= w.in.Epoch {

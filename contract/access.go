@@ -17,11 +17,11 @@ const AccessWorkflow = "Access"
 const MemoTokens = "tokens"
 
 // Updates of the Access workflow.
-const (
-	// CreateTokenUpdate keeps a token: access.Record → access.Record. The secret never leaves the gateway.
-	CreateTokenUpdate = "create-token"
-	// RevokeTokenUpdate forgets one: RevokeTokenRequest → access.Record.
-	RevokeTokenUpdate = "revoke-token"
+var (
+	// CreateTokenUpdate keeps a token. The secret never leaves the gateway.
+	CreateTokenUpdate = Update[access.Record, access.Record]{"create-token"}
+	// RevokeTokenUpdate forgets one.
+	RevokeTokenUpdate = Update[RevokeTokenRequest, access.Record]{"revoke-token"}
 )
 
 // RevokeTokenRequest names a token.

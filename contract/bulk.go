@@ -1,7 +1,10 @@
 package contract
 
 import (
+	"context"
 	"time"
+
+	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/fleet"
 )
@@ -10,8 +13,13 @@ import (
 // the same.
 func BulkUpdateID(bulk string) string { return "bulk-" + bulk }
 
-// BulkQuery → BulkState. The workflow also takes CancelUpdate: CancelRequest → BulkState.
-const BulkQuery = "state"
+// Messages of the Bulk workflow.
+var (
+	BulkQuery        = Query[BulkState]{"state"}
+	BulkCancelUpdate = Update[CancelRequest, BulkState]{"cancel"}
+	// BulkPageActivity acts on one page of the tasks of a bulk operation.
+	BulkPageActivity = Activity[BulkPageInput, BulkPageResult]{"BulkPage"}
+)
 
 // BulkPageSize is how many tasks one activity of a bulk operation acts on.
 const BulkPageSize = 100
@@ -37,19 +45,20 @@ func (b *BulkSpec) Query() string {
 	return OpenTaskQuery(&filter)
 }
 
-// Update is the update of a task that does it.
-func (b *BulkSpec) Update() (name string, request any) {
+// Send sends a task the update that does it, under an id.
+func (b *BulkSpec) Send(ctx context.Context, c client.Client, workflowID, updateID string) (TaskState, error) {
 	switch b.Action {
 	case fleet.BulkRetry:
-		return RetryUpdate, RetryRequest{Reason: b.Reason}
+		return RetryUpdate.SendOnce(ctx, c, workflowID, updateID, RetryRequest{Reason: b.Reason})
 	case fleet.BulkDiscard:
-		return DiscardUpdate, DiscardRequest{Reason: b.Reason}
+		return DiscardUpdate.SendOnce(ctx, c, workflowID, updateID, DiscardRequest{Reason: b.Reason})
 	case fleet.BulkReview:
-		return ReviewUpdate, ReviewRequest{Decision: b.Decision, Reason: b.Reason}
+		return ReviewUpdate.SendOnce(ctx, c, workflowID, updateID, ReviewRequest{Decision: b.Decision, Reason: b.Reason})
 	case fleet.BulkPriority:
-		return ReprioritizeUpdate, ReprioritizeRequest{Priority: b.Priority, Reason: b.Reason}
+		request := ReprioritizeRequest{Priority: b.Priority, Reason: b.Reason}
+		return ReprioritizeUpdate.SendOnce(ctx, c, workflowID, updateID, request)
 	}
-	return CancelUpdate, CancelRequest{Reason: b.Reason}
+	return CancelUpdate.SendOnce(ctx, c, workflowID, updateID, CancelRequest{Reason: b.Reason})
 }
 
 // BulkInput starts a Bulk workflow.

@@ -18,24 +18,32 @@ type ClusterInput struct {
 	Events *fleet.EventLog `json:"events,omitempty"`
 }
 
-// Names of the Cluster workflow's handlers.
-const (
-	JoinUpdate           = "join"            // JoinRequest → JoinResponse
-	ConfigureUpdate      = "configure"       // ConfigureRequest → ClusterView
-	DeleteUpdate         = "delete"          // DeleteRequest → nothing; refused while members are online
-	OpenLaneUpdate       = "open-lane"       // OpenLaneRequest → nothing
-	ViewQuery            = "view"            // → ClusterView
-	MembersChangedSignal = "members-changed" // MembersChanged
-	HubLostSignal        = "hub-lost"        // HubLost
-	ManualFailoverSignal = "manual-failover" // ManualFailover, as plain JSON from tctl or temporal
-	EvacuatedSignal      = "evacuated"       // Evacuated, from a failover by hand
-	ReleaseBrakeUpdate   = "release-brake"   // ReleaseBrakeRequest → nothing
-	CordonUpdate         = "cordon"          // CordonRequest → Cordoned
-	UncordonUpdate       = "uncordon"        // UncordonRequest → Cordoned
-	PauseUpdate          = "pause"           // PauseRequest → ClusterView, once the hubs have heard
-	ResumeUpdate         = "resume"          // ResumeRequest → ClusterView
-	// RevokeJoinTokenUpdate keeps agents with a token out: RevokeJoinTokenRequest → RevokedJoinToken, once the hubs have heard.
-	RevokeJoinTokenUpdate = "revoke-join-token"
+// Messages of the Cluster workflow.
+var (
+	ViewQuery       = Query[ClusterView]{"view"}
+	JoinUpdate      = Update[JoinRequest, JoinResponse]{"join"}
+	ConfigureUpdate = Update[ConfigureRequest, ClusterView]{"configure"}
+	OpenLaneUpdate  = Update[OpenLaneRequest, None]{"open-lane"}
+	// DeleteUpdate is refused while members are online.
+	DeleteUpdate = Update[DeleteRequest, None]{"delete"}
+	// PauseUpdate answers once the hubs have heard.
+	PauseUpdate        = Update[PauseRequest, ClusterView]{"pause"}
+	ResumeUpdate       = Update[PauseRequest, ClusterView]{"resume"}
+	ReleaseBrakeUpdate = Update[ReleaseBrakeRequest, None]{"release-brake"}
+	// RevokeJoinTokenUpdate keeps agents with a token out, and answers once the hubs have heard.
+	RevokeJoinTokenUpdate = Update[RevokeJoinTokenRequest, RevokedJoinToken]{"revoke-join-token"}
+	MembersChangedSignal  = Signal[MembersChanged]{"members-changed"}
+	HubLostSignal         = Signal[HubLost]{"hub-lost"}
+)
+
+// What a cluster asks of others.
+var (
+	// DirectActivity runs on a hub's own queue and hands it a cluster's directive.
+	DirectActivity = Activity[Directive, None]{"Direct"}
+	// ReleaseBrakeActivity runs on a hub's own queue and gives up the agents that the mass-loss brake held on to.
+	ReleaseBrakeActivity = Activity[ReleaseBrakeRequest, None]{"ReleaseBrake"}
+	// ReadLoadsActivity reads how many tasks each agent of the cluster of this name runs.
+	ReadLoadsActivity = Activity[string, map[string]int]{"ReadLoads"}
 )
 
 // JoinRequest registers or re-attaches a batch of agents of one hub.
@@ -152,7 +160,7 @@ type MembersChanged struct {
 	Brake *fleet.BrakeHold `json:"brake,omitempty"`
 }
 
-// PauseRequest holds a lane back, or the whole cluster when it names none.
+// PauseRequest holds a lane back or lets it go on, or the whole cluster when it names none.
 type PauseRequest struct {
 	Lane   string `json:"lane,omitempty"`
 	Reason string `json:"reason,omitempty"`
@@ -168,12 +176,6 @@ type RevokeJoinTokenRequest struct {
 // RevokedJoinToken names the agents whose sessions end.
 type RevokedJoinToken struct {
 	Agents []string `json:"agents,omitempty"`
-}
-
-// ResumeRequest takes the pause of a lane back, or that of the whole cluster when it names none.
-type ResumeRequest struct {
-	Lane   string `json:"lane,omitempty"`
-	Reason string `json:"reason,omitempty"`
 }
 
 // HubLost says that a hub's lease ran out and that it did not answer within the grace.

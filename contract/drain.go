@@ -21,9 +21,24 @@ type DrainInput struct {
 	DryRun bool `json:"dry_run,omitempty"`
 }
 
-// DrainQuery → fleet.DrainRecord, while it runs and after; the workflow also returns it. A drain is cancelled by
+// DrainQuery answers while a drain runs and after; the workflow also returns the record. A drain is cancelled by
 // cancelling its workflow.
-const DrainQuery = "record"
+var DrainQuery = Query[fleet.DrainRecord]{"record"}
+
+// Messages that keep work from an agent, or let it have work again.
+var (
+	CordonUpdate   = Update[CordonRequest, Cordoned]{"cordon"}
+	UncordonUpdate = Update[UncordonRequest, Cordoned]{"uncordon"}
+	// CordonActivity and UncordonActivity ask a cluster for it. A refusal is final, with the type Refused.
+	CordonActivity   = Activity[ClusterCordon, Cordoned]{"Cordon"}
+	UncordonActivity = Activity[ClusterUncordon, Cordoned]{"Uncordon"}
+	// FindMemberActivity looks where an agent is connected.
+	FindMemberActivity = Activity[FindMemberInput, Cordoned]{"FindMember"}
+	// StopWorkActivity runs on a hub's own queue: the agent is given nothing new, and what it has is listed.
+	StopWorkActivity = Activity[StopWorkInput, StopWorkResult]{"StopWork"}
+	// AwaitIdleActivity runs on a hub's own queue until an agent has nothing in flight.
+	AwaitIdleActivity = Activity[AwaitIdleInput, None]{"AwaitIdle"}
+)
 
 // DrainID names a drain in the REST API: "<cluster>:<name>".
 func DrainID(cluster, name string) string { return cluster + ":" + name }

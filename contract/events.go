@@ -6,14 +6,13 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-const (
-	// EventsQuery asks a Cluster workflow for its newest events. EventsSince → ClusterEvents.
-	EventsQuery = "events"
-	// AnnounceSignal gives a Cluster workflow events to keep: of drains, healing, scaling and the like. Announcement.
-	AnnounceSignal = "announce"
+var (
+	// EventsQuery asks a Cluster workflow for its newest events.
+	EventsQuery = QueryWith[EventsSince, ClusterEvents]{"events"}
+	// AnnounceSignal gives a Cluster workflow events to keep: of drains, healing, scaling and the like.
+	AnnounceSignal = Signal[Announcement]{"announce"}
 	// ReadEventsActivity runs on a hub's own queue, as an activity without a workflow: it reads what the hub saw happen.
-	// ReadEventsInput → ReadEventsResult.
-	ReadEventsActivity = "ReadEvents"
+	ReadEventsActivity = Activity[ReadEventsInput, ReadEventsResult]{"ReadEvents"}
 )
 
 // EventsSince says which events are wanted: those after a number, or, if From is set, those from a time on.

@@ -45,8 +45,20 @@ type FailoverInput struct {
 	StateKept bool `json:"state_kept,omitempty"`
 }
 
-// FailoverQuery → fleet.FailoverRecord, while it runs and after; the workflow also returns it.
-const FailoverQuery = "record"
+// Messages of failovers.
+var (
+	// FailoverQuery answers while the failover runs and after; the workflow also returns the record.
+	FailoverQuery = Query[fleet.FailoverRecord]{"record"}
+	// ManualFailoverSignal may also come as plain JSON from tctl or temporal.
+	ManualFailoverSignal = Signal[ManualFailover]{"manual-failover"}
+	EvacuatedSignal      = Signal[Evacuated]{"evacuated"}
+	// EvacuateActivity runs on a hub's own queue and takes an agent's work off it.
+	EvacuateActivity = Activity[EvacuateInput, EvacuateResult]{"Evacuate"}
+	// AwaitTransfersActivity watches the tasks and roles of a failed agent until others have them.
+	AwaitTransfersActivity = Activity[AwaitTransfersInput, AwaitTransfersResult]{"AwaitTransfers"}
+	// CountFailoverActivity counts a finished failover in the worker's metrics.
+	CountFailoverActivity = Activity[fleet.FailoverRecord, None]{"CountFailover"}
+)
 
 // EvacuateInput is the input of EvacuateActivity.
 type EvacuateInput struct {

@@ -18,21 +18,21 @@ const (
 )
 
 // Activities of healing.
-const (
+var (
 	// ExamineFleetActivity is local: it looks at all clusters and returns those in which something may be wrong.
-	ExamineFleetActivity = "ExamineFleet"
+	ExamineFleetActivity = Activity[ExamineInput, Examined]{"ExamineFleet"}
 	// HoldsAttemptsActivity runs on a hub's own queue and says which attempts its agents have.
-	HoldsAttemptsActivity = "HoldsAttempts"
+	HoldsAttemptsActivity = Activity[HoldsAttemptsInput, HoldsAttemptsResult]{"HoldsAttempts"}
 	// TuneHealingActivity brings the schedule's interval to the shortest that a cluster asks for.
-	TuneHealingActivity = "TuneHealing"
+	TuneHealingActivity = Activity[fleet.Duration, None]{"TuneHealing"}
 	// AwaitFailoverActivity watches a failover by hand until it has ended.
-	AwaitFailoverActivity = "AwaitFailover"
-	// EndOrphanActivity ends an attempt that no agent runs, so that its task is delivered again.
-	EndOrphanActivity = "EndOrphan"
-	// AskScaleActivity has a cluster look at the number of its agents. Its name → fleet.ScalingDecision.
-	AskScaleActivity = "AskScale"
+	AwaitFailoverActivity = Activity[AwaitFailoverInput, fleet.FailoverRecord]{"AwaitFailover"}
+	// EndOrphanActivity ends an attempt that no agent runs, so that its task is delivered again. It answers in words.
+	EndOrphanActivity = Activity[EndOrphanInput, string]{"EndOrphan"}
+	// AskScaleActivity has the cluster of this name look at the number of its agents.
+	AskScaleActivity = Activity[string, fleet.ScalingDecision]{"AskScale"}
 	// CountHealingActivity counts an action in the worker's metrics.
-	CountHealingActivity = "CountHealing"
+	CountHealingActivity = Activity[fleet.HealingRecord, None]{"CountHealing"}
 )
 
 // HealingScheduleID is the id of the one schedule that starts the cycles. People may pause and trigger it.
@@ -101,8 +101,8 @@ type HealingActionInput struct {
 	DecidedAt time.Time             `json:"decided_at"`
 }
 
-// HealingQuery → fleet.HealingRecord, while the action runs and after; the workflow also returns it.
-const HealingQuery = "record"
+// HealingQuery answers while an action runs and after; the workflow also returns the record.
+var HealingQuery = Query[fleet.HealingRecord]{"record"}
 
 // HealingNote is what lists tell of an action without asking it: its memo MemoHealing.
 type HealingNote struct {

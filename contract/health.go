@@ -33,8 +33,7 @@ func HealthOf(h *workerpb.WorkerHeartbeat) (level fleet.HealthLevel, score float
 }
 
 // ReadHealthActivity runs on a hub's own queue, as an activity without a workflow: it rates the hub's agents of a cluster.
-// ReadHealthInput → ReadHealthResult.
-const ReadHealthActivity = "ReadHealth"
+var ReadHealthActivity = Activity[ReadHealthInput, ReadHealthResult]{"ReadHealth"}
 
 // ReadHealthInput says which agents.
 type ReadHealthInput struct {

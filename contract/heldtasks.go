@@ -3,8 +3,8 @@ package contract
 import "time"
 
 // ReadTasksActivity runs on a hub's own queue, as an activity without a workflow: it tells what the hub's agents of a
-// cluster run. ReadTasksInput → ReadTasksResult.
-const ReadTasksActivity = "ReadTasks"
+// cluster run.
+var ReadTasksActivity = Activity[ReadTasksInput, ReadTasksResult]{"ReadTasks"}
 
 // ReadTasksInput says which agents.
 type ReadTasksInput struct {

@@ -2,19 +2,16 @@ package contract
 
 import "mainstay.dev/mainstay/fleet"
 
-// Names of the Cluster workflow's handlers about how much its agents do.
-const (
-	ReduceLoadUpdate  = "reduce-load"  // ReduceLoadRequest → LoadReduced, once the hubs have heard
-	RestoreLoadUpdate = "restore-load" // RestoreLoadRequest → LoadReduced
-	RebalanceUpdate   = "rebalance"    // RebalanceRequest → fleet.Rebalance
-	TargetsUpdate     = "targets"      // TargetsRequest → ClusterView
-)
-
-// Activities of the worker that ask a cluster for the same, for workflows. A refusal is final, with the type Refused.
-const (
-	ReduceLoadActivity  = "ReduceLoad"  // ClusterReduceLoad → LoadReduced
-	RestoreLoadActivity = "RestoreLoad" // ClusterRestoreLoad → LoadReduced
-	RebalanceActivity   = "Rebalance"   // ClusterRebalance → fleet.Rebalance
+// Messages of the Cluster workflow about how much its agents do.
+var (
+	// ReduceLoadUpdate answers once the hubs have heard.
+	ReduceLoadUpdate  = Update[ReduceLoadRequest, LoadReduced]{"reduce-load"}
+	RestoreLoadUpdate = Update[RestoreLoadRequest, LoadReduced]{"restore-load"}
+	RebalanceUpdate   = Update[RebalanceRequest, fleet.Rebalance]{"rebalance"}
+	TargetsUpdate     = Update[TargetsRequest, ClusterView]{"targets"}
+	// ReduceLoadActivity and RebalanceActivity ask a cluster for the same. A refusal is final, with the type Refused.
+	ReduceLoadActivity = Activity[ClusterReduceLoad, LoadReduced]{"ReduceLoad"}
+	RebalanceActivity  = Activity[ClusterRebalance, fleet.Rebalance]{"Rebalance"}
 )
 
 // ReduceLoadRequest lets an agent use fewer of its slots. To ask again changes how many and begins the time anew; a
@@ -57,12 +54,6 @@ type LoadReduced struct {
 type ClusterReduceLoad struct {
 	Cluster string            `json:"cluster"`
 	Request ReduceLoadRequest `json:"request"`
-}
-
-// ClusterRestoreLoad is the input of RestoreLoadActivity.
-type ClusterRestoreLoad struct {
-	Cluster string             `json:"cluster"`
-	Request RestoreLoadRequest `json:"request"`
 }
 
 // RebalanceRequest spreads shards and targets evenly over the agents, with as few moves as that needs. Asked again, it

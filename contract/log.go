@@ -3,8 +3,8 @@ package contract
 import "mainstay.dev/mainstay/fleet"
 
 // ReadLogActivity runs on a hub's own queue, as an activity without a workflow: it reads lines of the log of an attempt
-// that one of the hub's agents runs. ReadLogInput → ReadLogResult.
-const ReadLogActivity = "ReadLog"
+// that one of the hub's agents runs.
+var ReadLogActivity = Activity[ReadLogInput, ReadLogResult]{"ReadLog"}
 
 // ReadLogInput says which lines.
 type ReadLogInput struct {

@@ -25,45 +25,6 @@ const (
 	BulkWorkflow     = "Bulk"
 )
 
-// Activity types.
-const (
-	// RunTaskActivity is one delivery of a task. It is scheduled on a lane; hubs poll lanes and complete it by token.
-	RunTaskActivity = "RunTask"
-	// HoldLeaseActivity runs on a hub's own queue for as long as the hub lives; its heartbeat is the hub's lease.
-	HoldLeaseActivity = "HoldLease"
-	// DirectActivity runs on a hub's own queue and hands it a cluster's Directive.
-	DirectActivity = "Direct"
-	// EvacuateActivity runs on a hub's own queue and takes an agent's work off it, for a failover by hand.
-	EvacuateActivity = "Evacuate"
-	// StopWorkActivity runs on a hub's own queue: the agent is given nothing new, and what it has is listed.
-	StopWorkActivity = "StopWork"
-	// AwaitIdleActivity runs on a hub's own queue until an agent has nothing in flight.
-	AwaitIdleActivity = "AwaitIdle"
-	// CordonActivity and UncordonActivity ask a cluster to keep work from an agent, or to let it have work again.
-	CordonActivity   = "Cordon"
-	UncordonActivity = "Uncordon"
-	// FindMemberActivity looks where an agent is connected.
-	FindMemberActivity = "FindMember"
-	// ReleaseBrakeActivity runs on a hub's own queue and gives up the agents that the mass-loss brake held on to.
-	ReleaseBrakeActivity = "ReleaseBrake"
-	// AwaitTransfersActivity watches the tasks and roles of a failed agent until others have them.
-	AwaitTransfersActivity = "AwaitTransfers"
-	// ReadLoadsActivity reads how many tasks each agent of a cluster runs.
-	ReadLoadsActivity = "ReadLoads"
-	// ReprioritizeActivity changes the priority of a delivery that waits in its lane.
-	ReprioritizeActivity = "Reprioritize"
-	// CountFailoverActivity counts a finished failover in the worker's metrics.
-	CountFailoverActivity = "CountFailover"
-	// PlaceTaskActivity finds the lane of a task that a schedule makes.
-	PlaceTaskActivity = "PlaceTask"
-	// IsMadeByActivity tells whether a task is one that a schedule made.
-	IsMadeByActivity = "IsMadeBy"
-	// BulkPageActivity acts on one page of the tasks of a bulk operation.
-	BulkPageActivity = "BulkPage"
-	// AnnounceHubLostActivity tells every cluster that a hub is lost.
-	AnnounceHubLostActivity = "AnnounceHubLost"
-)
-
 // HubQueue is the task queue of the activities that must run in one particular hub.
 func HubQueue(hub string) string { return "hub/" + hub }
 

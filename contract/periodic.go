@@ -70,6 +70,17 @@ func MadeBy(info *workflowpb.WorkflowExecutionInfo, schedule string) bool {
 	return Decode(info.GetMemo().GetFields()[MemoSchedule], &maker) && maker == schedule && TenantOf(info) == tenant
 }
 
+// Messages of the Periodic workflow: a firing of a schedule.
+var (
+	// SettledSignal tells the firing that made a task that the task goes no further without a person. The schedule goes
+	// on: a dead letter does not hold it up for a week.
+	SettledSignal = Signal[TaskSettled]{"settled"}
+	// PlaceTaskActivity finds the lane of a task that a schedule makes.
+	PlaceTaskActivity = Activity[PlaceTaskInput, TaskPlace]{"PlaceTask"}
+	// IsMadeByActivity tells whether a task is one that a schedule made.
+	IsMadeByActivity = Activity[IsMadeByInput, bool]{"IsMadeBy"}
+)
+
 // IsMadeByInput is the input of IsMadeByActivity.
 type IsMadeByInput struct {
 	TaskID   string `json:"task_id"`
@@ -88,10 +99,6 @@ type PeriodicResult struct {
 	// Repeated says that the task was there before: the same time fired twice.
 	Repeated bool `json:"repeated,omitempty"`
 }
-
-// SettledSignal tells the firing that made a task that the task goes no further without a person; its argument is
-// TaskSettled. The schedule goes on: a dead letter does not hold it up for a week.
-const SettledSignal = "settled"
 
 // TaskSettled says in which status.
 type TaskSettled struct {

@@ -8,33 +8,39 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// Names of the Cluster workflow's handlers for scaling.
-const (
-	ScaleUpdate         = "scale"          // ScaleRequest → fleet.ScalingDecision
-	RetireUpdate        = "retire"         // RetireRequest → nothing; refused while the agent is connected
-	ScaledSignal        = "scaled"         // fleet.ScalingResult, from a Scaling workflow
-	SpawnerStartsSignal = "spawner-starts" // SpawnerStarts
-)
-
-// Workflow and activity types of scaling.
+// Workflow types of scaling.
 const (
 	// ScalingWorkflow carries out one change of the number of a cluster's agents.
 	ScalingWorkflow = "Scaling"
 	// ScalingSweepWorkflow looks once at all clusters; a Temporal Schedule starts it.
 	ScalingSweepWorkflow = "ScalingSweep"
+)
+
+// Messages of the Cluster workflow for scaling.
+var (
+	ScaleUpdate = Update[ScaleRequest, fleet.ScalingDecision]{"scale"}
+	// RetireUpdate is refused while the agent is connected.
+	RetireUpdate = Update[RetireRequest, None]{"retire"}
+	// ScaledSignal comes from a Scaling workflow.
+	ScaledSignal        = Signal[fleet.ScalingResult]{"scaled"}
+	SpawnerStartsSignal = Signal[SpawnerStarts]{"spawner-starts"}
+)
+
+// Activities of scaling.
+var (
 	// SweepScalingActivity looks at the clusters that have scaling on, and asks those where something is to be done.
-	SweepScalingActivity = "SweepScaling"
-	// ReadScalingActivity reads what changes every second of one cluster.
-	ReadScalingActivity = "ReadScaling"
+	SweepScalingActivity = Activity[None, SweepResult]{"SweepScaling"}
+	// ReadScalingActivity reads what changes every second of the cluster of this name.
+	ReadScalingActivity = Activity[string, fleet.ScalingFacts]{"ReadScaling"}
 	// AwaitJoinedActivity watches started agents until they are online.
-	AwaitJoinedActivity = "AwaitJoined"
+	AwaitJoinedActivity = Activity[AwaitJoinedInput, AwaitJoinedResult]{"AwaitJoined"}
 	// RetireActivity has a cluster forget an agent that was stopped for good.
-	RetireActivity = "Retire"
-	// FindSpawnerActivity runs on a queue of spawners; it answers SpawnerInfo of the one that took it.
-	FindSpawnerActivity = "FindSpawner"
+	RetireActivity = Activity[ClusterRetire, None]{"Retire"}
+	// FindSpawnerActivity runs on a queue of spawners; the one that took it answers.
+	FindSpawnerActivity = Activity[None, SpawnerInfo]{"FindSpawner"}
 	// SpawnAgentActivity and TerminateAgentActivity run on the queue of one spawner.
-	SpawnAgentActivity     = "SpawnAgent"
-	TerminateAgentActivity = "TerminateAgent"
+	SpawnAgentActivity     = Activity[fleet.SpawnSpec, fleet.Spawned]{"SpawnAgent"}
+	TerminateAgentActivity = Activity[TerminateInput, None]{"TerminateAgent"}
 )
 
 // The schedule of the sweep.
@@ -76,8 +82,8 @@ type StopAgent struct {
 	Spawner string `json:"spawner"`
 }
 
-// ScalingQuery → fleet.ScalingRecord, while it runs and after; the workflow also returns it.
-const ScalingQuery = "record"
+// ScalingQuery answers while an action runs and after; the workflow also returns the record.
+var ScalingQuery = Query[fleet.ScalingRecord]{"record"}
 
 // ScalingWorkflowID is the id of the workflow of an action.
 func ScalingWorkflowID(cluster string, number int64) string {

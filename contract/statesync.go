@@ -9,24 +9,25 @@ import (
 // StateSyncWorkflow makes the states of a cluster's members the same. SyncInput → fleet.SyncReport.
 const StateSyncWorkflow = "StateSync"
 
-// SyncQuery → fleet.SyncReport, while it runs and after.
-const SyncQuery = "report"
-
-// StatesSignal tells a cluster what the states of one hub's agents are. Its argument is StatesChanged.
-const StatesSignal = "states"
+var (
+	// SyncQuery answers while a state sync runs and after.
+	SyncQuery = Query[fleet.SyncReport]{"report"}
+	// StatesSignal tells a cluster what the states of one hub's agents are.
+	StatesSignal = Signal[StatesChanged]{"states"}
+)
 
 // Activities about the agents' states. The first runs on the worker's queue, the others on a hub's own.
-const (
-	// SyncMembersActivity lists a cluster's members with their hubs. The cluster's name → SyncMembersResult.
-	SyncMembersActivity = "SyncMembers"
-	// ReadStatesActivity reads what a hub's agents of a cluster have. ReadStatesInput → ReadStatesResult.
-	ReadStatesActivity = "ReadStates"
-	// CompareStatesActivity compares them with what they should have. CompareStatesInput → CompareStatesResult.
-	CompareStatesActivity = "CompareStates"
-	// ReadEntriesActivity reads entries from one agent. ReadEntriesInput → ReadEntriesResult.
-	ReadEntriesActivity = "ReadEntries"
-	// ApplyStateActivity hands entries to agents. ApplyStateInput → ApplyStateResult.
-	ApplyStateActivity = "ApplyState"
+var (
+	// SyncMembersActivity lists the members, with their hubs, of the cluster of this name.
+	SyncMembersActivity = Activity[string, SyncMembersResult]{"SyncMembers"}
+	// ReadStatesActivity reads what a hub's agents of a cluster have.
+	ReadStatesActivity = Activity[ReadStatesInput, ReadStatesResult]{"ReadStates"}
+	// CompareStatesActivity compares them with what they should have.
+	CompareStatesActivity = Activity[CompareStatesInput, CompareStatesResult]{"CompareStates"}
+	// ReadEntriesActivity reads entries from one agent.
+	ReadEntriesActivity = Activity[ReadEntriesInput, ReadEntriesResult]{"ReadEntries"}
+	// ApplyStateActivity hands entries to agents.
+	ApplyStateActivity = Activity[ApplyStateInput, ApplyStateResult]{"ApplyState"}
 )
 
 // SyncWorkflowID is the id of a cluster's state sync; there is one at a time.

@@ -45,15 +45,19 @@ type TaskState struct {
 	DeadLetter *fleet.DeadLetter `json:"dead_letter,omitempty"`
 }
 
-// Names of the Task workflow's handlers.
-const (
-	StatusQuery  = "status" // → TaskState
-	CancelUpdate = "cancel" // CancelRequest → TaskState
-	RetryUpdate  = "retry"  // RetryRequest → TaskState; only a dead letter
-	ReviewUpdate = "review" // ReviewRequest → TaskState; only a task in review
-
-	DiscardUpdate      = "discard"      // DiscardRequest → TaskState; only a dead letter
-	ReprioritizeUpdate = "reprioritize" // ReprioritizeRequest → TaskState
+// Messages of the Task workflow.
+var (
+	StatusQuery  = Query[TaskState]{"status"}
+	CancelUpdate = Update[CancelRequest, TaskState]{"cancel"}
+	// RetryUpdate and DiscardUpdate are for dead letters only, ReviewUpdate for a task in review.
+	RetryUpdate        = Update[RetryRequest, TaskState]{"retry"}
+	DiscardUpdate      = Update[DiscardRequest, TaskState]{"discard"}
+	ReviewUpdate       = Update[ReviewRequest, TaskState]{"review"}
+	ReprioritizeUpdate = Update[ReprioritizeRequest, TaskState]{"reprioritize"}
+	// RunTaskActivity is one delivery of a task. It is scheduled on a lane; hubs poll lanes and complete it by token.
+	RunTaskActivity = Activity[RunTaskInput, AttemptReport]{"RunTask"}
+	// ReprioritizeActivity changes the priority of a delivery that waits in its lane.
+	ReprioritizeActivity = Activity[ReprioritizeInput, None]{"Reprioritize"}
 )
 
 // CancelRequest ends an open task.

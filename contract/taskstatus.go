@@ -41,7 +41,7 @@ func DescribedStatus(d *workflowservice.DescribeWorkflowExecutionResponse, now t
 		return status
 	}
 	for _, p := range d.GetPendingActivities() {
-		if p.GetActivityType().GetName() != RunTaskActivity {
+		if p.GetActivityType().GetName() != RunTaskActivity.Name {
 			continue
 		}
 		if p.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {

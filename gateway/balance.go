@@ -86,7 +86,7 @@ func (g *Gateway) rebalance(ctx context.Context, in *rebalanceInput) (*rebalance
 		request = contract.RebalanceRequest{DryRun: in.Body.DryRun, Reason: in.Body.Reason}
 	}
 	out := &rebalanceOutput{}
-	if err := g.update(ctx, contract.ClusterWorkflowID(in.ID), contract.RebalanceUpdate, &out.Body, request); err != nil {
+	if err := g.update(ctx, contract.ClusterWorkflowID(in.ID), contract.RebalanceUpdate.Name, &out.Body, request); err != nil {
 		return nil, g.answer(err, "rebalance a cluster", protocol.CodeUnknownCluster)
 	}
 	return out, nil
@@ -104,7 +104,7 @@ func (g *Gateway) changeTargets(ctx context.Context, in *changeTargetsInput) (*t
 	}
 	var view contract.ClusterView
 	request := contract.TargetsRequest{Add: in.Body.Add, Remove: in.Body.Remove}
-	if err := g.update(ctx, contract.ClusterWorkflowID(in.ID), contract.TargetsUpdate, &view, request); err != nil {
+	if err := g.update(ctx, contract.ClusterWorkflowID(in.ID), contract.TargetsUpdate.Name, &view, request); err != nil {
 		return nil, g.answer(err, "change a cluster's targets", protocol.CodeUnknownCluster)
 	}
 	return targetPage(&view.Cluster, &PageInput{PageSize: fleet.MaxTargets})

@@ -134,7 +134,7 @@ func (g *Gateway) view(ctx context.Context, name string) (contract.ClusterView, 
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	var view contract.ClusterView
-	value, err := g.client.QueryWorkflow(ctx, contract.ClusterWorkflowID(name), "", contract.ViewQuery)
+	value, err := g.client.QueryWorkflow(ctx, contract.ClusterWorkflowID(name), "", contract.ViewQuery.Name)
 	if err == nil {
 		err = value.Get(&view)
 	}
@@ -163,7 +163,7 @@ func (g *Gateway) openLane(ctx context.Context, cluster string, capabilities []s
 	}
 	open := slices.ContainsFunc(view.CapabilitySets, func(set []string) bool { return contract.CapabilityLane(cluster, set) == lane })
 	if !open {
-		if err := g.update(ctx, contract.ClusterWorkflowID(cluster), contract.OpenLaneUpdate, nil, contract.OpenLaneRequest{Capabilities: capabilities}); err != nil {
+		if err := g.update(ctx, contract.ClusterWorkflowID(cluster), contract.OpenLaneUpdate.Name, nil, contract.OpenLaneRequest{Capabilities: capabilities}); err != nil {
 			var unsure *unsureError
 			if errors.As(err, &unsure) { // nothing was submitted, and an open lane does no harm
 				err = unsure.err

@@ -180,7 +180,7 @@ func (g *Gateway) configure(ctx context.Context, name string, expected []string,
 		}
 		request := contract.ConfigureRequest{ClusterConfig: config, IfRevisions: []string{current.Config.Revision()}}
 		var view contract.ClusterView
-		err = g.update(ctx, contract.ClusterWorkflowID(name), contract.ConfigureUpdate, &view, request)
+		err = g.update(ctx, contract.ClusterWorkflowID(name), contract.ConfigureUpdate.Name, &view, request)
 		if err == nil {
 			g.clusters.forget(name)
 			g.afterConfigure(ctx, config.Scaling.On())
@@ -201,7 +201,7 @@ func (g *Gateway) deleteCluster(ctx context.Context, name string, force bool, ex
 		return err
 	}
 	g.clusters.forget(name)
-	err := g.update(ctx, contract.ClusterWorkflowID(name), contract.DeleteUpdate, nil, contract.DeleteRequest{Force: force, IfRevisions: expected})
+	err := g.update(ctx, contract.ClusterWorkflowID(name), contract.DeleteUpdate.Name, nil, contract.DeleteRequest{Force: force, IfRevisions: expected})
 	if err == nil {
 		return nil
 	}

@@ -126,7 +126,7 @@ func TestReleaseBrake(t *testing.T) {
 	f := newFake()
 	var got []contract.ReleaseBrakeRequest
 	f.withCluster(fleet.ClusterConfig{Name: "web"}).update = func(name string, arg any) (any, error) {
-		require.Equal(t, contract.ReleaseBrakeUpdate, name)
+		require.Equal(t, contract.ReleaseBrakeUpdate.Name, name)
 		got = append(got, arg.(contract.ReleaseBrakeRequest))
 		return nil, nil
 	}

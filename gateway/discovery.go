@@ -103,7 +103,7 @@ func (g *Gateway) addTasks(ctx context.Context, c *fleet.Cluster, only string, a
 	results := make([]contract.ReadTasksResult, len(hubs))
 	parallel.Each(len(hubs), fanOut, func(i int) {
 		_, err := g.ask(ctx, hubQuestion{
-			hub: hubs[i], activity: contract.ReadTasksActivity, id: contract.ReadTasksID(c.Config.Name, uuid.NewString()),
+			hub: hubs[i], activity: contract.ReadTasksActivity.Name, id: contract.ReadTasksID(c.Config.Name, uuid.NewString()),
 			summary: "tasks of " + c.Config.Name, input: contract.ReadTasksInput{Cluster: c.Config.Name, AgentID: only},
 		}, &results[i])
 		if err != nil {

@@ -55,7 +55,7 @@ func (g *Gateway) registerLoads(api huma.API) {
 		OperationID: "restore-load", Method: http.MethodPost, Path: "/api/v1/agents/{id}/restore-load", Tags: []string{"Agents"},
 		Summary: "Give an agent all its slots back", Description: "At once. Where nothing was reduced, nothing happens.",
 	}, func(ctx context.Context, in *agentInput) (*agentOutput, error) {
-		return g.changeLoad(ctx, in.ID, contract.RestoreLoadUpdate, contract.RestoreLoadRequest{AgentID: in.ID})
+		return g.changeLoad(ctx, in.ID, contract.RestoreLoadUpdate.Name, contract.RestoreLoadRequest{AgentID: in.ID})
 	})
 }
 
@@ -77,7 +77,7 @@ func (g *Gateway) reduceLoad(ctx context.Context, in *reduceLoadInput) (*agentOu
 			return nil, invalid("body", err)
 		}
 	}
-	return g.changeLoad(ctx, in.ID, contract.ReduceLoadUpdate, request)
+	return g.changeLoad(ctx, in.ID, contract.ReduceLoadUpdate.Name, request)
 }
 
 // changeLoad asks an agent's cluster, and answers the agent as it stands then.

@@ -42,15 +42,15 @@ func (g *Gateway) registerPauses(api huma.API) {
 	pause.Description = "Nothing more is taken from its lanes; what runs goes on, and tasks can be submitted. Answers when the hubs have heard, " +
 		"at most after 2 s. What waits in a paused lane still expires. Pausing again only changes the reason."
 	httpapi.Register(api, access.Operate, pause, func(ctx context.Context, in *pauseInput) (*clusterOutput, error) {
-		return g.pauseOrResume(ctx, in, contract.PauseUpdate, func(lane, reason string) any {
+		return g.pauseOrResume(ctx, in, contract.PauseUpdate.Name, func(lane, reason string) any {
 			return contract.PauseRequest{Lane: lane, Reason: reason}
 		})
 	})
 	resume := clusterOperation("resume-cluster", http.MethodPost, "/{id}/resume", "Resume a cluster or one of its lanes", http.StatusOK)
 	resume.Description = "Takes back what pause did: lanes that were paused by themselves stay so until they are named. Where nothing is paused, nothing happens."
 	httpapi.Register(api, access.Operate, resume, func(ctx context.Context, in *pauseInput) (*clusterOutput, error) {
-		return g.pauseOrResume(ctx, in, contract.ResumeUpdate, func(lane, reason string) any {
-			return contract.ResumeRequest{Lane: lane, Reason: reason}
+		return g.pauseOrResume(ctx, in, contract.ResumeUpdate.Name, func(lane, reason string) any {
+			return contract.PauseRequest{Lane: lane, Reason: reason}
 		})
 	})
 }

@@ -52,7 +52,7 @@ func TestPauseAndResume(t *testing.T) {
 	answer[gateway.Cluster](t, do(h, http.MethodPost, clustersPath+"/web/resume", `{"lane":"default"}`), http.StatusOK)
 	require.Equal(t, []any{
 		"pause", contract.PauseRequest{Lane: "cap/arm+gpu", Reason: "driver"}, "pause", contract.PauseRequest{},
-		"resume", contract.ResumeRequest{Lane: "default"},
+		"resume", contract.PauseRequest{Lane: "default"},
 	}, asked)
 
 	p := problem(t, do(h, http.MethodPost, clustersPath+"/web/pause", `{"lane":"canary"}`), 422, protocol.CodeInvalidRequest)

@@ -19,7 +19,7 @@ func (g *Gateway) readLog(ctx context.Context, task string, attempt *fleet.Attem
 	wait = max(0, wait)
 	var read contract.ReadLogResult
 	answered, err := g.ask(ctx, hubQuestion{
-		hub: attempt.Hub, activity: contract.ReadLogActivity, id: contract.ReadLogID(task, uuid.NewString()), summary: "read the log of task " + task,
+		hub: attempt.Hub, activity: contract.ReadLogActivity.Name, id: contract.ReadLogID(task, uuid.NewString()), summary: "read the log of task " + task,
 		input: contract.ReadLogInput{TaskID: task, Attempt: attempt.Number, After: after, Wait: fleet.Duration(wait)}, wait: wait,
 	}, &read)
 	if !answered {

@@ -44,7 +44,7 @@ func (g *Gateway) scaleCluster(ctx context.Context, in *scaleInput) (*scalingOut
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
 	if r.Desired != nil { // the rules may have moved the number since it was last set
-		if err := g.update(ctx, contract.ClusterWorkflowID(in.ID), contract.ScaleUpdate, nil, contract.ScaleRequest{To: r.Desired}); err != nil {
+		if err := g.update(ctx, contract.ClusterWorkflowID(in.ID), contract.ScaleUpdate.Name, nil, contract.ScaleRequest{To: r.Desired}); err != nil {
 			return nil, g.answer(err, "scale a cluster", protocol.CodeUnknownCluster)
 		}
 	}

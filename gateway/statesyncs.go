@@ -117,7 +117,7 @@ func (g *Gateway) lastSync(ctx context.Context, cluster string) (*fleet.SyncRepo
 		return nil, g.answer(err, "describe a state sync", protocol.CodeInternal)
 	}
 	info := description.GetWorkflowExecutionInfo()
-	report, why := workflowRecord[fleet.SyncReport](ctx, g, info, contract.SyncQuery)
+	report, why := workflowRecord[fleet.SyncReport](ctx, g, info, contract.SyncQuery.Name)
 	if why != "" {
 		report = fleet.SyncReport{Cluster: cluster, Status: fleet.SyncRunning, Why: why, Members: []fleet.MemberSync{}, StartedAt: info.GetStartTime().AsTime().UTC()}
 		if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
@@ -133,7 +133,7 @@ func (g *Gateway) clusterSync(ctx context.Context, c *fleet.Cluster) (ClusterSyn
 	results, errs := make([]contract.ReadStatesResult, len(hubs)), make([]error, len(hubs))
 	parallel.Each(len(hubs), fanOut, func(i int) {
 		_, errs[i] = g.ask(ctx, hubQuestion{
-			hub: hubs[i], activity: contract.ReadStatesActivity, id: contract.ReadStatesID(c.Config.Name, uuid.NewString()),
+			hub: hubs[i], activity: contract.ReadStatesActivity.Name, id: contract.ReadStatesID(c.Config.Name, uuid.NewString()),
 			summary: "states of " + c.Config.Name, input: contract.ReadStatesInput{Cluster: c.Config.Name},
 		}, &results[i])
 	})

@@ -27,7 +27,7 @@ func (f *fakeTemporal) withClusterState(state *fleet.Cluster) *execution {
 	e := open(contract.ClusterWorkflowID(state.Config.Name), contract.ClusterWorkflow)
 	e.query = func() (any, error) { return contract.ClusterView{Cluster: *state}, nil }
 	e.update = func(name string, arg any) (any, error) {
-		if name == contract.OpenLaneUpdate {
+		if name == contract.OpenLaneUpdate.Name {
 			state.OpenLane(arg.(contract.OpenLaneRequest).Capabilities)
 		}
 		return nil, nil
@@ -94,7 +94,7 @@ func TestLanes(t *testing.T) {
 		task := answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, c.body), http.StatusAccepted)
 		require.Equal(t, c.lane, f.executions[contract.TaskWorkflowID(task.ID)].input.(contract.TaskInput).Lane, name)
 	}
-	require.Equal(t, []string{contract.OpenLaneUpdate}, f.updates, "only the capability lane is opened")
+	require.Equal(t, []string{contract.OpenLaneUpdate.Name}, f.updates, "only the capability lane is opened")
 	answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default","required_capabilities":["arm","gpu"]}`), http.StatusAccepted)
 	require.Len(t, f.updates, 1, "an open lane is not opened again")
 }

@@ -146,7 +146,7 @@ func (t *Task) takeState(s contract.TaskState) {
 // false when no delivery is pending.
 func (t *Task) takeActivity(pending []*workflowpb.PendingActivityInfo) bool {
 	for _, p := range pending {
-		if p.GetActivityType().GetName() != contract.RunTaskActivity {
+		if p.GetActivityType().GetName() != contract.RunTaskActivity.Name {
 			continue
 		}
 		t.queue = p.GetActivityOptions().GetTaskQueue().GetName()

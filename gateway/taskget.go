@@ -97,7 +97,7 @@ func (g *Gateway) queryTask(ctx context.Context, id string) (contract.TaskState,
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	var state contract.TaskState
-	value, err := g.client.QueryWorkflow(ctx, contract.TaskWorkflowID(id), "", contract.StatusQuery)
+	value, err := g.client.QueryWorkflow(ctx, contract.TaskWorkflowID(id), "", contract.StatusQuery.Name)
 	if err != nil {
 		return state, err
 	}

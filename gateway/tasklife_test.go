@@ -180,7 +180,7 @@ func TestDiscardAndPriority(t *testing.T) {
 	answer[gateway.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/priority", `{"priority":5}`), http.StatusOK)
 	require.Equal(t, []any{contract.DiscardRequest{Reason: "the customer is gone"},
 		contract.ReprioritizeRequest{Priority: fleet.PriorityHigh, Reason: "late"}, contract.ReprioritizeRequest{Priority: fleet.PriorityBackground}}, got)
-	require.Equal(t, []string{contract.DiscardUpdate, contract.ReprioritizeUpdate, contract.ReprioritizeUpdate}, f.updates)
+	require.Equal(t, []string{contract.DiscardUpdate.Name, contract.ReprioritizeUpdate.Name, contract.ReprioritizeUpdate.Name}, f.updates)
 	for target, bodies := range map[string][]string{"discard": {``, `{}`, `{"reason":""}`}, "priority": {``, `{}`, `{"priority":0}`, `{"priority":null}`, `{"priority":"canary"}`}} {
 		for _, body := range bodies {
 			w := do(h, http.MethodPost, tasksPath+"/t-1/"+target, body)

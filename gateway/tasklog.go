@@ -117,7 +117,7 @@ func (g *Gateway) taskLog(ctx context.Context, in *taskLogInput, wait time.Durat
 // runningAttempt is the delivery that a hub has, or nil.
 func runningAttempt(pending []*workflowpb.PendingActivityInfo) *fleet.Attempt {
 	for _, p := range pending {
-		if p.GetActivityType().GetName() != contract.RunTaskActivity || p.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
+		if p.GetActivityType().GetName() != contract.RunTaskActivity.Name || p.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
 			continue
 		}
 		attempt := attemptOf(p)

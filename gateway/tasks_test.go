@@ -42,7 +42,7 @@ func (e *execution) close(status enumspb.WorkflowExecutionStatus, event *history
 
 func delivery(number int, state enumspb.PendingActivityState, report *contract.AttemptReport) *workflowpb.PendingActivityInfo {
 	p := &workflowpb.PendingActivityInfo{
-		ActivityId: contract.AttemptActivityID(number), ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity},
+		ActivityId: contract.AttemptActivityID(number), ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity.Name},
 		State: state, LastStartedTime: timestamppb.New(time.Unix(1_800_000_005, 0)),
 	}
 	if report != nil {
@@ -246,7 +246,7 @@ func TestActions(t *testing.T) {
 	var got []any
 	e.update = func(name string, arg any) (any, error) {
 		got = append(got, arg)
-		if name == contract.ReviewUpdate {
+		if name == contract.ReviewUpdate.Name {
 			return nil, temporal.NewNonRetryableApplicationError("only a task in review can be decided", contract.Refused, nil)
 		}
 		return nil, nil

@@ -29,7 +29,7 @@ func (f *fakeTemporal) withAccess() {
 	}
 	e.update = func(name string, arg any) (any, error) {
 		defer publish()
-		if name == contract.CreateTokenUpdate {
+		if name == contract.CreateTokenUpdate.Name {
 			tokens = append(tokens, arg.(access.Record))
 			return nil, nil
 		}
@@ -92,7 +92,7 @@ func TestTheFirstTokenStartsTheirWorkflow(t *testing.T) {
 	problem(t, do(h, http.MethodDelete, tokensPath+"/abc", ""), http.StatusNotFound, protocol.CodeUnknownToken)
 	f.onStart = func(e *execution) { e.update = func(string, any) (any, error) { return nil, nil } }
 	answer[gateway.NewToken](t, do(h, http.MethodPost, tokensPath, `{"name":"ci","role":"viewer"}`), http.StatusCreated)
-	require.Equal(t, []string{contract.CreateTokenUpdate}, f.updates)
+	require.Equal(t, []string{contract.CreateTokenUpdate.Name}, f.updates)
 }
 
 func TestTokensThatMakeNoSense(t *testing.T) {
@@ -152,7 +152,7 @@ func TestAJoinTokenIsRevokedWhereItIsCounted(t *testing.T) {
 	var asked []contract.RevokeJoinTokenRequest
 	down := true
 	cluster.update = func(name string, arg any) (any, error) {
-		require.Equal(t, contract.RevokeJoinTokenUpdate, name)
+		require.Equal(t, contract.RevokeJoinTokenUpdate.Name, name)
 		if down {
 			return nil, errors.New("canary")
 		}

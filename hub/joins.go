@@ -105,7 +105,7 @@ func (j *joiner) update(cluster string, batch []*pendingJoin) (contract.JoinResp
 	defer cancel()
 	var response contract.JoinResponse
 	handle, err := h.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: contract.ClusterWorkflowID(cluster), UpdateName: contract.JoinUpdate, Args: []any{request},
+		WorkflowID: contract.ClusterWorkflowID(cluster), UpdateName: contract.JoinUpdate.Name, Args: []any{request},
 		WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err == nil {

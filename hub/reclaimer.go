@@ -44,7 +44,7 @@ func (r *reclaimer) giveUpMissing(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	return contract.EachCluster(ctx, r.hub.client, r.hub.namespace, func(ctx context.Context, workflowID string) error {
-		value, err := r.hub.client.QueryWorkflow(ctx, workflowID, "", contract.ViewQuery)
+		value, err := r.hub.client.QueryWorkflow(ctx, workflowID, "", contract.ViewQuery.Name)
 		if err != nil {
 			return fmt.Errorf("query %s: %w", workflowID, err)
 		}

@@ -7,13 +7,11 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	sdkworker "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
@@ -46,19 +44,4 @@ func EnsureHealing(ctx context.Context, c client.Client) error {
 func registerHealingWorkflows(r sdkworker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(workflows.HealingCycle, workflow.RegisterOptions{Name: contract.HealingCycleWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.HealingAction, workflow.RegisterOptions{Name: contract.HealingActionWorkflow})
-}
-
-func registerHealingActivities(r sdkworker.ActivityRegistry, c client.Client, namespace string, metrics *activities.HealingMetrics) {
-	looks := &activities.Healing{Facts: &activities.Facts{Client: c, Namespace: namespace}, Metrics: metrics}
-	actions := &activities.HealingActions{Client: c, Namespace: namespace}
-	for name, does := range map[string]any{
-		contract.ExamineFleetActivity:  looks.ExamineFleet,
-		contract.TuneHealingActivity:   looks.TuneHealing,
-		contract.AwaitFailoverActivity: actions.AwaitFailover,
-		contract.EndOrphanActivity:     actions.EndOrphan,
-		contract.AskScaleActivity:      actions.AskScale,
-		contract.CountHealingActivity:  metrics.CountHealing,
-	} {
-		r.RegisterActivityWithOptions(does, activity.RegisterOptions{Name: name})
-	}
 }

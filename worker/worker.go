@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	sdkworker "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -75,36 +74,9 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	})
 	RegisterWorkflows(w)
 	metrics := NewMetrics(o.Registerer)
-	clusters := &activities.Clusters{Client: c, Namespace: o.Namespace, Lost: metrics.HubsLost}
-	w.RegisterActivityWithOptions(clusters.AnnounceHubLost, activity.RegisterOptions{Name: contract.AnnounceHubLostActivity})
-	loads := &activities.Loads{Client: c, Namespace: o.Namespace}
-	w.RegisterActivityWithOptions(loads.ReadLoads, activity.RegisterOptions{Name: contract.ReadLoadsActivity})
-	cordons := &activities.Cordons{Client: c}
-	w.RegisterActivityWithOptions(cordons.Cordon, activity.RegisterOptions{Name: contract.CordonActivity})
-	w.RegisterActivityWithOptions(cordons.Uncordon, activity.RegisterOptions{Name: contract.UncordonActivity})
-	w.RegisterActivityWithOptions(cordons.FindMember, activity.RegisterOptions{Name: contract.FindMemberActivity})
-	load := &activities.LoadChanges{Client: c}
-	w.RegisterActivityWithOptions(load.ReduceLoad, activity.RegisterOptions{Name: contract.ReduceLoadActivity})
-	w.RegisterActivityWithOptions(load.RestoreLoad, activity.RegisterOptions{Name: contract.RestoreLoadActivity})
-	w.RegisterActivityWithOptions(load.Rebalance, activity.RegisterOptions{Name: contract.RebalanceActivity})
-	syncs := &activities.StateSyncs{Client: c}
-	w.RegisterActivityWithOptions(syncs.SyncMembers, activity.RegisterOptions{Name: contract.SyncMembersActivity})
-	lanes := &activities.Lanes{Client: c, Namespace: o.Namespace}
-	w.RegisterActivityWithOptions(lanes.Reprioritize, activity.RegisterOptions{Name: contract.ReprioritizeActivity})
-	transfers := &activities.Transfers{Client: c}
-	w.RegisterActivityWithOptions(transfers.AwaitTransfers, activity.RegisterOptions{Name: contract.AwaitTransfersActivity})
-	placements := &activities.Placements{Client: c}
-	w.RegisterActivityWithOptions(placements.PlaceTask, activity.RegisterOptions{Name: contract.PlaceTaskActivity})
-	w.RegisterActivityWithOptions(placements.IsMadeBy, activity.RegisterOptions{Name: contract.IsMadeByActivity})
-	scaling := &activities.Scaling{Client: c, Namespace: o.Namespace}
-	w.RegisterActivityWithOptions(scaling.SweepScaling, activity.RegisterOptions{Name: contract.SweepScalingActivity})
-	w.RegisterActivityWithOptions(scaling.ReadScaling, activity.RegisterOptions{Name: contract.ReadScalingActivity})
-	w.RegisterActivityWithOptions(scaling.AwaitJoined, activity.RegisterOptions{Name: contract.AwaitJoinedActivity})
-	w.RegisterActivityWithOptions(scaling.Retire, activity.RegisterOptions{Name: contract.RetireActivity})
-	bulks := &activities.Bulks{Client: c, Namespace: o.Namespace}
-	w.RegisterActivityWithOptions(bulks.BulkPage, activity.RegisterOptions{Name: contract.BulkPageActivity})
-	w.RegisterActivityWithOptions(metrics.Failovers.CountFailover, activity.RegisterOptions{Name: contract.CountFailoverActivity})
-	registerHealingActivities(w, c, o.Namespace, metrics.Healing)
+	w.RegisterActivity(&activities.Control{Client: c, Namespace: o.Namespace, Lost: metrics.HubsLost, Cycles: metrics.Healing})
+	w.RegisterActivity(metrics.Failovers)
+	w.RegisterActivity(metrics.Healing)
 	if err := w.Start(); err != nil {
 		return nil, fmt.Errorf("start the worker on queue %s: %w", contract.WorkerQueue, err)
 	}

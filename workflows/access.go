@@ -33,26 +33,24 @@ func Access(ctx workflow.Context, in contract.AccessInput) error {
 type accessRun struct{ tokens []access.Record }
 
 func (r *accessRun) setUpdateHandlers(ctx workflow.Context) error {
-	err := workflow.SetUpdateHandlerWithOptions(ctx, contract.CreateTokenUpdate, r.create,
-		workflow.UpdateHandlerOptions{Validator: func(token access.Record) error {
-			if _, err := token.Validate(); err != nil {
-				return refuse("%s", err)
-			}
-			if len(r.tokens) >= access.MaxTokens {
-				return refuse("there are %d tokens, which is the most: revoke some", len(r.tokens))
-			}
-			return nil
-		}})
+	err := contract.CreateTokenUpdate.Handle(ctx, r.create, func(token access.Record) error {
+		if _, err := token.Validate(); err != nil {
+			return refuse("%s", err)
+		}
+		if len(r.tokens) >= access.MaxTokens {
+			return refuse("there are %d tokens, which is the most: revoke some", len(r.tokens))
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	return workflow.SetUpdateHandlerWithOptions(ctx, contract.RevokeTokenUpdate, r.revoke,
-		workflow.UpdateHandlerOptions{Validator: func(req contract.RevokeTokenRequest) error {
-			if r.find(req.ID) < 0 {
-				return temporal.NewApplicationError("there is no such token", contract.UnknownToken)
-			}
-			return nil
-		}})
+	return contract.RevokeTokenUpdate.Handle(ctx, r.revoke, func(req contract.RevokeTokenRequest) error {
+		if r.find(req.ID) < 0 {
+			return temporal.NewApplicationError("there is no such token", contract.UnknownToken)
+		}
+		return nil
+	})
 }
 
 func (r *accessRun) find(id string) int {

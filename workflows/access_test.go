@@ -43,12 +43,12 @@ func TestAccessKeepsTokensInItsMemo(t *testing.T) {
 	}
 	old := viewerToken("old")
 	old.ExpiresAt = env.Now().Add(-contract.ExpiredTokenKept)
-	send("one", contract.CreateTokenUpdate, viewerToken("one"))
-	send("again", contract.CreateTokenUpdate, viewerToken("one"))
-	send("two", contract.CreateTokenUpdate, viewerToken("two"))
-	send("no role", contract.CreateTokenUpdate, access.Record{ID: "x", Kind: access.APIToken})
-	send("revoked", contract.RevokeTokenUpdate, contract.RevokeTokenRequest{ID: "one"})
-	send("unknown", contract.RevokeTokenUpdate, contract.RevokeTokenRequest{ID: "one"})
+	send("one", contract.CreateTokenUpdate.Name, viewerToken("one"))
+	send("again", contract.CreateTokenUpdate.Name, viewerToken("one"))
+	send("two", contract.CreateTokenUpdate.Name, viewerToken("two"))
+	send("no role", contract.CreateTokenUpdate.Name, access.Record{ID: "x", Kind: access.APIToken})
+	send("revoked", contract.RevokeTokenUpdate.Name, contract.RevokeTokenRequest{ID: "one"})
+	send("unknown", contract.RevokeTokenUpdate.Name, contract.RevokeTokenRequest{ID: "one"})
 	env.RegisterDelayedCallback(env.CancelWorkflow, at+time.Minute)
 	env.ExecuteWorkflow(contract.AccessWorkflow, contract.AccessInput{Tokens: []access.Record{old}})
 	require.True(t, env.IsWorkflowCompleted())
@@ -71,7 +71,7 @@ func TestAccessHasRoomForSoManyTokens(t *testing.T) {
 		full = append(full, viewerToken(fmt.Sprint(i)))
 	}
 	refused := &answer{}
-	env.RegisterDelayedCallback(func() { env.UpdateWorkflow(contract.CreateTokenUpdate, "", refused, viewerToken("more")) }, time.Minute)
+	env.RegisterDelayedCallback(func() { env.UpdateWorkflow(contract.CreateTokenUpdate.Name, "", refused, viewerToken("more")) }, time.Minute)
 	env.RegisterDelayedCallback(env.CancelWorkflow, time.Hour)
 	env.ExecuteWorkflow(contract.AccessWorkflow, contract.AccessInput{Tokens: full})
 	require.ErrorContains(t, refused.err, "revoke some")
@@ -84,11 +84,11 @@ func TestAccessCarriesTokensOn(t *testing.T) {
 	worker.RegisterWorkflows(env)
 	env.OnUpsertMemo(mock.Anything).Return(nil)
 	env.RegisterDelayedCallback(func() {
-		env.UpdateWorkflow(contract.CreateTokenUpdate, "", &answer{}, viewerToken("last"))
+		env.UpdateWorkflow(contract.CreateTokenUpdate.Name, "", &answer{}, viewerToken("last"))
 	}, time.Minute)
 	env.RegisterDelayedCallback(func() {
 		env.SetCurrentHistoryLength(10_000)
-		env.UpdateWorkflow(contract.RevokeTokenUpdate, "", &answer{}, contract.RevokeTokenRequest{ID: "none"})
+		env.UpdateWorkflow(contract.RevokeTokenUpdate.Name, "", &answer{}, contract.RevokeTokenRequest{ID: "none"})
 	}, time.Hour)
 	env.ExecuteWorkflow(contract.AccessWorkflow, contract.AccessInput{})
 	var next *workflow.ContinueAsNewError

@@ -43,19 +43,18 @@ type bulkRun struct {
 }
 
 func (r *bulkRun) setHandlers(ctx workflow.Context) error {
-	if err := workflow.SetQueryHandler(ctx, contract.BulkQuery, func() (contract.BulkState, error) { return r.State, nil }); err != nil {
+	if err := contract.BulkQuery.Handle(ctx, func() contract.BulkState { return r.State }); err != nil {
 		return err
 	}
-	return workflow.SetUpdateHandlerWithOptions(ctx, contract.CancelUpdate,
-		func(_ workflow.Context, req contract.CancelRequest) (contract.BulkState, error) {
-			r.cancel = &req
-			return r.State, nil
-		}, workflow.UpdateHandlerOptions{Validator: func(contract.CancelRequest) error {
-			if r.cancel != nil || r.State.Status != contract.BulkRunning {
-				return refuse("the bulk operation has ended or is being cancelled")
-			}
-			return nil
-		}})
+	return contract.BulkCancelUpdate.Handle(ctx, func(_ workflow.Context, req contract.CancelRequest) (contract.BulkState, error) {
+		r.cancel = &req
+		return r.State, nil
+	}, func(contract.CancelRequest) error {
+		if r.cancel != nil || r.State.Status != contract.BulkRunning {
+			return refuse("the bulk operation has ended or is being cancelled")
+		}
+		return nil
+	})
 }
 
 // loop acts page by page. A cancellation lets the page under way finish, so that the counts are right.
@@ -77,8 +76,8 @@ func (r *bulkRun) loop(ctx workflow.Context) (contract.BulkState, error) {
 			next.Carried = &r.BulkCarried
 			return r.State, workflow.NewContinueAsNewError(ctx, contract.BulkWorkflow, next)
 		}
-		var page contract.BulkPageResult
-		if err := workflow.ExecuteActivity(pageCtx, contract.BulkPageActivity, r.page()).Get(pageCtx, &page); err != nil {
+		page, err := contract.BulkPageActivity.Execute(pageCtx, r.page()).Get(pageCtx)
+		if err != nil {
 			return r.end(ctx, contract.BulkFailed, err.Error())
 		}
 		r.State.Add(page.Counts)

@@ -29,7 +29,7 @@ func newBulk(page func(b *bulk, in contract.BulkPageInput) (contract.BulkPageRes
 	b.RegisterActivityWithOptions(func(_ context.Context, in contract.BulkPageInput) (contract.BulkPageResult, error) {
 		b.pages = append(b.pages, in)
 		return page(b, in)
-	}, activity.RegisterOptions{Name: contract.BulkPageActivity})
+	}, activity.RegisterOptions{Name: contract.BulkPageActivity.Name})
 	return b
 }
 
@@ -79,7 +79,7 @@ func TestBulkIsStopped(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(b *bulk){
 		"by update": func(b *bulk) {
-			b.UpdateWorkflow(contract.CancelUpdate, "", &answer{}, contract.CancelRequest{Reason: "enough"})
+			b.UpdateWorkflow(contract.CancelUpdate.Name, "", &answer{}, contract.CancelRequest{Reason: "enough"})
 		},
 		"by cancelling the workflow": func(b *bulk) { b.CancelWorkflow() },
 	} {

@@ -51,17 +51,21 @@ type clusterRun struct {
 
 	scaling clusterScaling
 
-	changed, hubLost, manual, evacuated, states workflow.ReceiveChannel
+	changed   contract.Inbox[contract.MembersChanged]
+	hubLost   contract.Inbox[contract.HubLost]
+	manual    contract.Inbox[contract.ManualFailover]
+	evacuated contract.Inbox[contract.Evacuated]
+	states    contract.Inbox[contract.StatesChanged]
 }
 
 func newClusterRun(ctx workflow.Context, in contract.ClusterInput) (*clusterRun, error) {
 	r := &clusterRun{
 		created:   workflow.GetInfo(ctx).WorkflowStartTime,
-		changed:   workflow.GetSignalChannel(ctx, contract.MembersChangedSignal),
-		hubLost:   workflow.GetSignalChannel(ctx, contract.HubLostSignal),
-		manual:    workflow.GetSignalChannel(ctx, contract.ManualFailoverSignal),
-		evacuated: workflow.GetSignalChannel(ctx, contract.EvacuatedSignal),
-		states:    workflow.GetSignalChannel(ctx, contract.StatesSignal),
+		changed:   contract.MembersChangedSignal.Inbox(ctx),
+		hubLost:   contract.HubLostSignal.Inbox(ctx),
+		manual:    contract.ManualFailoverSignal.Inbox(ctx),
+		evacuated: contract.EvacuatedSignal.Inbox(ctx),
+		states:    contract.StatesSignal.Inbox(ctx),
 		joined:    true,
 		scaling:   newClusterScaling(ctx),
 	}
@@ -73,7 +77,7 @@ func newClusterRun(ctx workflow.Context, in contract.ClusterInput) (*clusterRun,
 	if err := r.openLog(ctx, in); err != nil {
 		return nil, err
 	}
-	if err := workflow.SetQueryHandler(ctx, contract.ViewQuery, func() (contract.ClusterView, error) { return r.view(), nil }); err != nil {
+	if err := contract.ViewQuery.Handle(ctx, func() contract.ClusterView { return r.view() }); err != nil {
 		return nil, err
 	}
 	return r, r.setUpdateHandlers(ctx)
@@ -158,11 +162,11 @@ func (r *clusterRun) tellHubs(ctx workflow.Context) {
 	if len(former) > 0 { // beside the rest: one that is gone must not hold the cluster up
 		workflow.GoNamed(ctx, "tell former hubs", func(ctx workflow.Context) {
 			r.telling++
-			r.onEachHub(ctx, former, contract.DirectActivity, "tell former hub ", directive)
+			onEachHub(ctx, former, contract.DirectActivity, "tell former hub ", directive)
 			r.telling--
 		})
 	}
-	r.onEachHub(ctx, hubs, contract.DirectActivity, "tell hub ", directive)
+	onEachHub(ctx, hubs, contract.DirectActivity, "tell hub ", directive)
 	r.heard = directive.Version
 }
 
@@ -170,11 +174,13 @@ func (r *clusterRun) tellHubs(ctx workflow.Context) {
 func (r *clusterRun) tellRelease(ctx workflow.Context) {
 	request := r.release[0]
 	r.release = r.release[1:]
-	r.onEachHub(ctx, r.state.Hubs(), contract.ReleaseBrakeActivity, "release the brake at hub ", request)
+	onEachHub(ctx, r.state.Hubs(), contract.ReleaseBrakeActivity, "release the brake at hub ", request)
 }
 
-func (r *clusterRun) onEachHub(ctx workflow.Context, hubs []string, activity, summary string, argument any) {
-	var futures []workflow.Future
+func onEachHub[In any](
+	ctx workflow.Context, hubs []string, activity contract.Activity[In, contract.None], summary string, argument In,
+) {
+	var futures []contract.Future[contract.None]
 	for _, hub := range hubs {
 		hubCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 			TaskQueue:              contract.HubQueue(hub),
@@ -182,10 +188,10 @@ func (r *clusterRun) onEachHub(ctx workflow.Context, hubs []string, activity, su
 			RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 3},
 			Summary:                summary + hub,
 		})
-		futures = append(futures, workflow.ExecuteActivity(hubCtx, activity, argument))
+		futures = append(futures, activity.Execute(hubCtx, argument))
 	}
 	for _, f := range futures {
-		if err := f.Get(ctx, nil); err != nil {
+		if _, err := f.Get(ctx); err != nil {
 			workflow.GetLogger(ctx).Warn("A hub was not told of a change; it hears at its next join", "error", err)
 		}
 	}

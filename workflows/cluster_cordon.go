@@ -10,13 +10,11 @@ import (
 // setCordonHandlers lets drains and people keep work from agents. Who is cordoned gives up its roles as if it were lost:
 // others get them once its lease has run out.
 func (r *clusterRun) setCordonHandlers(ctx workflow.Context) error {
-	err := workflow.SetUpdateHandlerWithOptions(ctx, contract.CordonUpdate, r.cordon,
-		workflow.UpdateHandlerOptions{Validator: func(contract.CordonRequest) error { return r.refuseDeleted() }})
+	err := contract.CordonUpdate.Handle(ctx, r.cordon, func(contract.CordonRequest) error { return r.refuseDeleted() })
 	if err != nil {
 		return err
 	}
-	return workflow.SetUpdateHandlerWithOptions(ctx, contract.UncordonUpdate, r.uncordon,
-		workflow.UpdateHandlerOptions{Validator: func(contract.UncordonRequest) error { return r.refuseDeleted() }})
+	return contract.UncordonUpdate.Handle(ctx, r.uncordon, func(contract.UncordonRequest) error { return r.refuseDeleted() })
 }
 
 func (r *clusterRun) cordon(ctx workflow.Context, req contract.CordonRequest) (contract.Cordoned, error) {

@@ -22,9 +22,9 @@ func TestClusterEndsWhenNothingIsUnderWay(t *testing.T) {
 	ends := map[string]func(*clusterRun){
 		"a long history": func(run *clusterRun) {
 			run.SetCurrentHistoryLength(10_000)
-			run.SignalWorkflow(contract.MembersChangedSignal, contract.MembersChanged{Hub: "h1"})
+			run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1"})
 		},
-		"its deletion": func(run *clusterRun) { run.update(contract.DeleteUpdate, contract.DeleteRequest{Force: true}) },
+		"its deletion": func(run *clusterRun) { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) },
 	}
 	for name, tt := range map[string]struct {
 		update string
@@ -33,11 +33,11 @@ func TestClusterEndsWhenNothingIsUnderWay(t *testing.T) {
 		left   func(t *testing.T, state *fleet.Cluster) // what the next run must know
 	}{
 		"an update": {
-			contract.PauseUpdate, contract.PauseRequest{Reason: "an update"}, 500 * time.Millisecond,
+			contract.PauseUpdate.Name, contract.PauseRequest{Reason: "an update"}, 500 * time.Millisecond,
 			func(t *testing.T, state *fleet.Cluster) { require.Len(t, state.Pauses, 1) },
 		},
 		"a look at an agent's health": {
-			contract.ReduceLoadUpdate, contract.ReduceLoadRequest{AgentID: "a", UntilHealthy: true}, fleet.RestoreStep + 2*time.Second,
+			contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "a", UntilHealthy: true}, fleet.RestoreStep + 2*time.Second,
 			func(t *testing.T, state *fleet.Cluster) {
 				require.Empty(t, state.Reductions, "it does well, so it has its slots back")
 			},
@@ -49,12 +49,12 @@ func TestClusterEndsWhenNothingIsUnderWay(t *testing.T) {
 				run := newCluster(t)
 				run.RegisterActivityWithOptions(func(context.Context, contract.ReadHealthInput) (contract.ReadHealthResult, error) {
 					return contract.ReadHealthResult{}, nil
-				}, activity.RegisterOptions{Name: contract.ReadHealthActivity})
-				run.OnActivity(contract.DirectActivity, mock.Anything, mock.Anything).After(time.Second).Return(nil)
-				run.OnActivity(contract.ReadHealthActivity, mock.Anything, mock.Anything).After(4*time.Second).Return(
+				}, activity.RegisterOptions{Name: contract.ReadHealthActivity.Name})
+				run.OnActivity(contract.DirectActivity.Name, mock.Anything, mock.Anything).After(time.Second).Return(nil)
+				run.OnActivity(contract.ReadHealthActivity.Name, mock.Anything, mock.Anything).After(4*time.Second).Return(
 					contract.ReadHealthResult{Agents: map[string]fleet.Health{"a": {Level: fleet.HealthHealthy}}}, nil)
 				var begun *answer
-				run.at(time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "a")) })
+				run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
 				run.at(10*time.Second, func() { begun = run.update(tt.update, tt.arg) })
 				run.at(10*time.Second+tt.end, func() { end(run) })
 				run.start(fleet.ClusterConfig{})

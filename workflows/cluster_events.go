@@ -15,7 +15,7 @@ type clusterLog struct {
 	events fleet.EventLog
 	known  *fleet.ClusterSnapshot // the state up to which events are kept
 
-	announced workflow.ReceiveChannel
+	announced contract.Inbox[contract.Announcement]
 }
 
 // openLog takes over what the run before kept, and answers queries.
@@ -23,22 +23,22 @@ func (r *clusterRun) openLog(ctx workflow.Context, in contract.ClusterInput) err
 	if in.Events != nil {
 		r.log.events = *in.Events
 	}
-	r.log.announced = workflow.GetSignalChannel(ctx, contract.AnnounceSignal)
+	r.log.announced = contract.AnnounceSignal.Inbox(ctx)
 	r.log.known = r.state.Snapshot()
 	if in.State == nil {
 		r.tell(r.created, fleet.EventClusterCreated, fleet.EventData{})
 	}
-	return workflow.SetQueryHandler(ctx, contract.EventsQuery, func(q contract.EventsSince) (contract.ClusterEvents, error) {
+	return contract.EventsQuery.Handle(ctx, func(q contract.EventsSince) contract.ClusterEvents {
 		answer := contract.ClusterEvents{CreatedAt: r.created, Seq: r.log.events.Seq}
 		if q.From.IsZero() {
 			answer.Events, answer.Missing = r.log.events.After(q.After)
-			return answer, nil
+			return answer
 		}
 		events, missing := r.log.events.Since(q.From)
 		if answer.Events = events; missing {
 			answer.Missing = 1
 		}
-		return answer, nil
+		return answer
 	})
 }
 
@@ -59,18 +59,14 @@ func (r *clusterRun) tell(at time.Time, kind fleet.EventType, data fleet.EventDa
 
 // takeAnnouncements keeps what others tell of the cluster.
 func (r *clusterRun) takeAnnouncements(ctx workflow.Context) {
-	for r.log.announced.Len() > 0 {
-		var a contract.Announcement
-		if !r.log.announced.ReceiveAsync(&a) {
-			continue
-		}
+	r.log.announced.Take(func(a contract.Announcement) {
 		for _, e := range a.Events[:min(len(a.Events), fleet.MaxEventsKept)] {
 			if e.Time.IsZero() {
 				e.Time = workflow.Now(ctx)
 			}
 			r.tell(e.Time, e.Type, e.EventData)
 		}
-	}
+	})
 }
 
 // announce tells a cluster of events, from another workflow. An event that is lost changes nothing.
@@ -80,8 +76,7 @@ func announce(ctx workflow.Context, cluster string, events ...fleet.Event) {
 	for i := range events {
 		events[i].Time = workflow.Now(ctx).UTC()
 	}
-	err := workflow.SignalExternalWorkflow(ctx, contract.ClusterWorkflowID(cluster), "", contract.AnnounceSignal,
-		contract.Announcement{Events: events}).Get(ctx, nil)
+	err := contract.AnnounceSignal.SendFrom(ctx, contract.ClusterWorkflowID(cluster), "", contract.Announcement{Events: events}).Get(ctx, nil)
 	if err != nil {
 		workflow.GetLogger(ctx).Info("An event was not told to the cluster", "cluster", cluster, "error", err)
 	}

@@ -15,7 +15,7 @@ import (
 // told asks the cluster for its events, in short.
 func (r *clusterRun) told(t *testing.T, since contract.EventsSince) ([]string, contract.ClusterEvents) {
 	t.Helper()
-	value, err := r.QueryWorkflow(contract.EventsQuery, since)
+	value, err := r.QueryWorkflow(contract.EventsQuery.Name, since)
 	require.NoError(t, err)
 	var answer contract.ClusterEvents
 	require.NoError(t, value.Get(&answer))
@@ -36,13 +36,13 @@ func TestClusterTellsWhatHappens(t *testing.T) {
 	t.Parallel()
 	r := newCluster(t)
 	joins := contract.JoinRequest{Hub: "h1", HubProcess: "p", Joins: []fleet.Join{{AgentID: "a", Instance: "i", MaxTasks: 1}, {AgentID: "b", Instance: "i", MaxTasks: 1}}}
-	r.at(time.Second, func() { r.update(contract.JoinUpdate, joins) })
+	r.at(time.Second, func() { r.update(contract.JoinUpdate.Name, joins) })
 	r.at(2*time.Second, func() {
 		lines, _ := r.told(t, contract.EventsSince{})
 		require.Equal(t, []string{"cluster.created", "agent.joined a", "agent.joined b", "leader.elected a"}, lines)
 	})
 	r.at(3*time.Second, func() {
-		r.SignalWorkflow(contract.MembersChangedSignal, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+		r.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
 			{AgentID: "a", Instance: "i", Epoch: 1, Status: fleet.AgentOffline, Reason: "gone", At: r.Now()}}})
 	})
 	r.at(20*time.Second, func() {
@@ -50,12 +50,12 @@ func TestClusterTellsWhatHappens(t *testing.T) {
 		require.Equal(t, []string{"agent.lost a", "leader.vacated a"}, lines[:2])
 		require.ElementsMatch(t, []string{"failover.started a", "failover.ended a succeeded", "leader.elected b"}, lines[2:])
 		require.EqualValues(t, 9, answer.Seq)
-		r.SignalWorkflow(contract.AnnounceSignal, contract.Announcement{Events: []fleet.Event{{Type: fleet.EventDrainStarted, EventData: fleet.EventData{ID: "default:d", Cluster: "another"}}}})
+		r.SignalWorkflow(contract.AnnounceSignal.Name, contract.Announcement{Events: []fleet.Event{{Type: fleet.EventDrainStarted, EventData: fleet.EventData{ID: "default:d", Cluster: "another"}}}})
 	})
 	r.at(21*time.Second, func() {
 		lines, _ := r.told(t, contract.EventsSince{From: r.Now().Add(-2 * time.Second)})
 		require.Equal(t, []string{"drain.started"}, lines)
-		r.update(contract.DeleteUpdate, contract.DeleteRequest{Force: true})
+		r.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
 	r.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive, RoleLease: fleet.Duration(time.Second)})
 	require.NoError(t, r.GetWorkflowError())
@@ -67,11 +67,11 @@ func TestClusterKeepsItsEventsOverContinueAsNew(t *testing.T) {
 	t.Parallel()
 	r := newCluster(t)
 	r.at(time.Second, func() {
-		r.update(contract.JoinUpdate, contract.JoinRequest{Hub: "h1", HubProcess: "p", Joins: []fleet.Join{{AgentID: "a", Instance: "i", MaxTasks: 1}}})
+		r.update(contract.JoinUpdate.Name, contract.JoinRequest{Hub: "h1", HubProcess: "p", Joins: []fleet.Join{{AgentID: "a", Instance: "i", MaxTasks: 1}}})
 	})
 	r.at(2*time.Second, func() {
 		r.SetContinueAsNewSuggested(true)
-		r.SignalWorkflow(contract.AnnounceSignal, contract.Announcement{})
+		r.SignalWorkflow(contract.AnnounceSignal.Name, contract.Announcement{})
 	})
 	r.start(fleet.ClusterConfig{})
 	var next *workflow.ContinueAsNewError
@@ -84,7 +84,7 @@ func TestClusterKeepsItsEventsOverContinueAsNew(t *testing.T) {
 		lines, answer := again.told(t, contract.EventsSince{After: 1})
 		require.Equal(t, []string{"agent.joined a"}, lines, "and nothing is told twice")
 		require.True(t, answer.CreatedAt.Equal(input.CreatedAt), "it is the same cluster")
-		again.update(contract.DeleteUpdate, contract.DeleteRequest{Force: true})
+		again.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
 	again.ExecuteWorkflow(contract.ClusterWorkflow, input)
 	require.NoError(t, again.GetWorkflowError())

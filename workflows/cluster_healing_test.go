@@ -26,20 +26,20 @@ func TestClusterChecksHealing(t *testing.T) {
 		done   func(*testing.T, *clusterRun, contract.ClusterView)
 	}{
 		"reduce": {
-			update: contract.ReduceLoadUpdate, arg: contract.ReduceLoadRequest{AgentID: "a", UntilHealthy: true, Healing: check(fleet.HealReduce)},
+			update: contract.ReduceLoadUpdate.Name, arg: contract.ReduceLoadRequest{AgentID: "a", UntilHealthy: true, Healing: check(fleet.HealReduce)},
 			done: func(t *testing.T, _ *clusterRun, v contract.ClusterView) {
 				require.Equal(t, 1, v.EffectiveSlots(v.Member("a")))
 			},
 		},
 		"drain": {
-			update: contract.CordonUpdate, arg: contract.CordonRequest{AgentID: "a", Status: fleet.AgentDraining, Drain: healings, Healing: check(fleet.HealDrain)},
+			update: contract.CordonUpdate.Name, arg: contract.CordonRequest{AgentID: "a", Status: fleet.AgentDraining, Drain: healings, Healing: check(fleet.HealDrain)},
 			done: func(t *testing.T, _ *clusterRun, v contract.ClusterView) {
 				require.Equal(t, healings, v.Cordons.Of("a").Drain)
 			},
 		},
 		"restore": {
 			before: []contract.CordonRequest{cordon(healings)},
-			update: contract.UncordonUpdate, arg: contract.UncordonRequest{AgentID: "a", Healing: check(fleet.HealRestore)},
+			update: contract.UncordonUpdate.Name, arg: contract.UncordonRequest{AgentID: "a", Healing: check(fleet.HealRestore)},
 			done: func(t *testing.T, _ *clusterRun, v contract.ClusterView) {
 				require.Nil(t, v.Cordons.Of("a"))
 			},
@@ -69,18 +69,18 @@ func TestClusterChecksHealing(t *testing.T) {
 				}
 				var asked *answer
 				var was, is contract.ClusterView
-				run.at(time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "a", "b")) })
+				run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
 				run.at(2*time.Second, func() {
-					run.SignalWorkflow(contract.MembersChangedSignal, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+					run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
 						{AgentID: "a", Instance: "a-1", Epoch: 1, At: run.Now(), Health: &fleet.MemberHealth{Level: level, Since: run.Now()}}}})
 					for _, c := range before {
-						run.update(contract.CordonUpdate, c)
+						run.update(contract.CordonUpdate.Name, c)
 					}
 				})
 				run.at(time.Minute, func() {
 					was = run.view(t)
 					if tc.update == "" {
-						run.SignalWorkflow(contract.ManualFailoverSignal, tc.arg)
+						run.SignalWorkflow(contract.ManualFailoverSignal.Name, tc.arg)
 					} else {
 						asked = run.update(tc.update, tc.arg)
 					}

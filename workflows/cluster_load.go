@@ -16,36 +16,32 @@ const healthRead = 5 * time.Second
 
 // setLoadHandlers takes what is said about how much an agent may run.
 func (r *clusterRun) setLoadHandlers(ctx workflow.Context) error {
-	err := workflow.SetUpdateHandlerWithOptions(ctx, contract.ReduceLoadUpdate, r.reduceLoad,
-		workflow.UpdateHandlerOptions{Validator: func(req contract.ReduceLoadRequest) error {
-			try := r.state
-			try.Reductions = slices.Clone(try.Reductions)
-			if _, err := try.ReduceLoad(req.AgentID, req.Reduce(), time.Time{}); err != nil {
-				return refuse("%s", err)
-			}
-			return r.refuseDeleted()
-		}})
+	err := contract.ReduceLoadUpdate.Handle(ctx, r.reduceLoad, func(req contract.ReduceLoadRequest) error {
+		try := r.state
+		try.Reductions = slices.Clone(try.Reductions)
+		if _, err := try.ReduceLoad(req.AgentID, req.Reduce(), time.Time{}); err != nil {
+			return refuse("%s", err)
+		}
+		return r.refuseDeleted()
+	})
 	if err != nil {
 		return err
 	}
-	err = workflow.SetUpdateHandlerWithOptions(ctx, contract.RebalanceUpdate, r.rebalance,
-		workflow.UpdateHandlerOptions{Validator: func(contract.RebalanceRequest) error { return r.refuseDeleted() }})
+	err = contract.RebalanceUpdate.Handle(ctx, r.rebalance, func(contract.RebalanceRequest) error { return r.refuseDeleted() })
 	if err != nil {
 		return err
 	}
-	err = workflow.SetUpdateHandlerWithOptions(ctx, contract.TargetsUpdate, r.changeTargets,
-		workflow.UpdateHandlerOptions{Validator: func(req contract.TargetsRequest) error {
-			try := r.state
-			if _, err := try.Targets.Change(req.Add, req.Remove); err != nil {
-				return refuse("%s", err)
-			}
-			return r.refuseDeleted()
-		}})
+	err = contract.TargetsUpdate.Handle(ctx, r.changeTargets, func(req contract.TargetsRequest) error {
+		try := r.state
+		if _, err := try.Targets.Change(req.Add, req.Remove); err != nil {
+			return refuse("%s", err)
+		}
+		return r.refuseDeleted()
+	})
 	if err != nil {
 		return err
 	}
-	return workflow.SetUpdateHandlerWithOptions(ctx, contract.RestoreLoadUpdate, r.restoreLoad,
-		workflow.UpdateHandlerOptions{Validator: func(contract.RestoreLoadRequest) error { return r.refuseDeleted() }})
+	return contract.RestoreLoadUpdate.Handle(ctx, r.restoreLoad, func(contract.RestoreLoadRequest) error { return r.refuseDeleted() })
 }
 
 // reduceLoad answers when the hubs have heard, so that nothing above the limit begins afterwards.
@@ -134,9 +130,7 @@ func (r *clusterRun) healthy(ctx workflow.Context, agents []string) map[string]b
 			TaskQueue: contract.HubQueue(m.Hub), ScheduleToCloseTimeout: healthRead,
 			RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: "health of " + agent,
 		})
-		var read contract.ReadHealthResult
-		err := workflow.ExecuteActivity(hubCtx, contract.ReadHealthActivity,
-			contract.ReadHealthInput{Cluster: r.state.Config.Name, AgentID: agent}).Get(ctx, &read)
+		read, err := contract.ReadHealthActivity.Execute(hubCtx, contract.ReadHealthInput{Cluster: r.state.Config.Name, AgentID: agent}).Get(ctx)
 		if err != nil {
 			workflow.GetLogger(ctx).Info("The health of an agent with reduced load is not known", "agent", agent, "error", err)
 			continue

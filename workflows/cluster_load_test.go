@@ -21,13 +21,13 @@ func TestClusterReducesLoad(t *testing.T) {
 	join.Joins[0].MaxTasks, join.Joins[1].MaxTasks = 8, 1
 	var limits []int
 	var atEnd contract.ClusterView
-	run.at(time.Second, func() { run.update(contract.JoinUpdate, join) })
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, join) })
 	run.at(2*time.Second, func() {
-		first = run.update(contract.ReduceLoadUpdate, contract.ReduceLoadRequest{AgentID: "a", For: fleet.Duration(time.Minute), Reason: "slow disk"})
+		first = run.update(contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "a", For: fleet.Duration(time.Minute), Reason: "slow disk"})
 	})
 	run.at(3*time.Second, func() {
-		again = run.update(contract.ReduceLoadUpdate, contract.ReduceLoadRequest{AgentID: "a", For: fleet.Duration(time.Minute)})
-		one = run.update(contract.ReduceLoadUpdate, contract.ReduceLoadRequest{AgentID: "b"})
+		again = run.update(contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "a", For: fleet.Duration(time.Minute)})
+		one = run.update(contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "b"})
 		view := run.view(t)
 		require.Equal(t, 4, view.EffectiveSlots(view.Member("a")))
 	})
@@ -36,12 +36,12 @@ func TestClusterReducesLoad(t *testing.T) {
 			limits = append(limits, d.Slots["a"])
 		}
 		atEnd = run.view(t)
-		run.update(contract.ReduceLoadUpdate, contract.ReduceLoadRequest{AgentID: "a", Slots: 1})
+		run.update(contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "a", Slots: 1})
 	})
 	run.at(4*time.Minute, func() {
-		restored = run.update(contract.RestoreLoadUpdate, contract.RestoreLoadRequest{AgentID: "a"})
+		restored = run.update(contract.RestoreLoadUpdate.Name, contract.RestoreLoadRequest{AgentID: "a"})
 	})
-	run.at(5*time.Minute, func() { run.update(contract.DeleteUpdate, contract.DeleteRequest{Force: true}) })
+	run.at(5*time.Minute, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
 	run.start(fleet.ClusterConfig{})
 
 	require.NoError(t, run.GetWorkflowError())
@@ -68,10 +68,10 @@ func TestClusterRestoresLoadWithHealth(t *testing.T) {
 	run.RegisterActivityWithOptions(func(_ context.Context, in contract.ReadHealthInput) (contract.ReadHealthResult, error) {
 		asked++
 		return contract.ReadHealthResult{Agents: map[string]fleet.Health{in.AgentID: {Level: level}}}, nil
-	}, activity.RegisterOptions{Name: contract.ReadHealthActivity})
-	run.at(time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "a")) })
+	}, activity.RegisterOptions{Name: contract.ReadHealthActivity.Name})
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
 	run.at(2*time.Second, func() {
-		run.update(contract.ReduceLoadUpdate, contract.ReduceLoadRequest{AgentID: "a", For: fleet.Duration(time.Hour), UntilHealthy: true})
+		run.update(contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "a", For: fleet.Duration(time.Hour), UntilHealthy: true})
 	})
 	run.at(3*time.Minute, func() {
 		require.Len(t, run.view(t).Reductions, 1, "it does not do well yet")
@@ -80,7 +80,7 @@ func TestClusterRestoresLoadWithHealth(t *testing.T) {
 	})
 	run.at(4*time.Minute, func() {
 		require.Empty(t, run.view(t).Reductions)
-		run.update(contract.DeleteUpdate, contract.DeleteRequest{Force: true})
+		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
 	run.start(fleet.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
@@ -96,14 +96,14 @@ func TestClusterRebalances(t *testing.T) {
 		}
 	}
 	var plan, done, again, nonsense *answer
-	run.at(time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "a", "b")) })
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
 	run.at(2*time.Second, func() {
-		run.update(contract.TargetsUpdate, contract.TargetsRequest{Add: targets})
-		nonsense = run.update(contract.TargetsUpdate, contract.TargetsRequest{Add: []string{"Not a slug"}})
+		run.update(contract.TargetsUpdate.Name, contract.TargetsRequest{Add: targets})
+		nonsense = run.update(contract.TargetsUpdate.Name, contract.TargetsRequest{Add: []string{"Not a slug"}})
 	})
-	run.at(time.Minute, func() { plan = run.update(contract.RebalanceUpdate, contract.RebalanceRequest{DryRun: true}) })
-	run.at(2*time.Minute, func() { done = run.update(contract.RebalanceUpdate, contract.RebalanceRequest{}) })
-	run.at(3*time.Minute, func() { again = run.update(contract.RebalanceUpdate, contract.RebalanceRequest{}) })
+	run.at(time.Minute, func() { plan = run.update(contract.RebalanceUpdate.Name, contract.RebalanceRequest{DryRun: true}) })
+	run.at(2*time.Minute, func() { done = run.update(contract.RebalanceUpdate.Name, contract.RebalanceRequest{}) })
+	run.at(3*time.Minute, func() { again = run.update(contract.RebalanceUpdate.Name, contract.RebalanceRequest{}) })
 	run.at(4*time.Minute, func() {
 		view := run.view(t)
 		for _, s := range view.Shards {
@@ -111,7 +111,7 @@ func TestClusterRebalances(t *testing.T) {
 		}
 		require.NotEmpty(t, view.TargetsOf("a"))
 		require.NotEmpty(t, view.TargetsOf("b"))
-		run.update(contract.DeleteUpdate, contract.DeleteRequest{Force: true})
+		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
 	run.start(fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 4})
 	require.NoError(t, run.GetWorkflowError())

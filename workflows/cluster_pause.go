@@ -14,18 +14,16 @@ const heardTimeout = 2 * time.Second
 
 // setPauseHandlers takes what operators say about pausing.
 func (r *clusterRun) setPauseHandlers(ctx workflow.Context) error {
-	err := workflow.SetUpdateHandlerWithOptions(ctx, contract.PauseUpdate, r.pause,
-		workflow.UpdateHandlerOptions{Validator: r.validatePause})
+	err := contract.PauseUpdate.Handle(ctx, r.pause, r.validatePause)
 	if err != nil {
 		return err
 	}
-	return workflow.SetUpdateHandlerWithOptions(ctx, contract.ResumeUpdate, r.resume,
-		workflow.UpdateHandlerOptions{Validator: func(req contract.ResumeRequest) error {
-			if _, err := laneName(req.Lane); err != nil {
-				return err
-			}
-			return r.refuseDeleted()
-		}})
+	return contract.ResumeUpdate.Handle(ctx, r.resume, func(req contract.PauseRequest) error {
+		if _, err := laneName(req.Lane); err != nil {
+			return err
+		}
+		return r.refuseDeleted()
+	})
 }
 
 func (r *clusterRun) validatePause(req contract.PauseRequest) error {
@@ -57,7 +55,7 @@ func (r *clusterRun) pause(ctx workflow.Context, req contract.PauseRequest) (con
 	return r.view(), nil
 }
 
-func (r *clusterRun) resume(_ workflow.Context, req contract.ResumeRequest) (contract.ClusterView, error) {
+func (r *clusterRun) resume(_ workflow.Context, req contract.PauseRequest) (contract.ClusterView, error) {
 	lane, err := laneName(req.Lane)
 	if err != nil {
 		return contract.ClusterView{}, err

@@ -17,26 +17,26 @@ func TestClusterPauses(t *testing.T) {
 	run := newCluster(t)
 	var paused, again, late, shard, nonsense *answer
 	var heardBefore int
-	run.at(time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "a")) })
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
 	run.at(2*time.Second, func() {
-		paused = run.update(contract.PauseUpdate, contract.PauseRequest{Lane: "cap/gpu+arm", Reason: "driver"})
+		paused = run.update(contract.PauseUpdate.Name, contract.PauseRequest{Lane: "cap/gpu+arm", Reason: "driver"})
 	})
 	run.at(3*time.Second, func() {
 		heardBefore = len(run.directives)
-		again = run.update(contract.PauseUpdate, contract.PauseRequest{Lane: "cap/arm+gpu", Reason: "a newer driver"})
-		shard = run.update(contract.PauseUpdate, contract.PauseRequest{Lane: "shard/1"})
-		nonsense = run.update(contract.PauseUpdate, contract.PauseRequest{Lane: "gpu"})
+		again = run.update(contract.PauseUpdate.Name, contract.PauseRequest{Lane: "cap/arm+gpu", Reason: "a newer driver"})
+		shard = run.update(contract.PauseUpdate.Name, contract.PauseRequest{Lane: "shard/1"})
+		nonsense = run.update(contract.PauseUpdate.Name, contract.PauseRequest{Lane: "gpu"})
 	})
 	run.at(4*time.Second, func() {
 		require.Len(t, run.directives, heardBefore, "lanes are served as before")
-		run.update(contract.PauseUpdate, contract.PauseRequest{Reason: "all"})
+		run.update(contract.PauseUpdate.Name, contract.PauseRequest{Reason: "all"})
 	})
-	run.at(5*time.Second, func() { late = run.update(contract.JoinUpdate, joins("h2", "b")) })
+	run.at(5*time.Second, func() { late = run.update(contract.JoinUpdate.Name, joins("h2", "b")) })
 	run.at(6*time.Second, func() {
-		run.update(contract.ResumeUpdate, contract.ResumeRequest{})
-		run.update(contract.ResumeUpdate, contract.ResumeRequest{Lane: "default"})
+		run.update(contract.ResumeUpdate.Name, contract.PauseRequest{})
+		run.update(contract.ResumeUpdate.Name, contract.PauseRequest{Lane: "default"})
 	})
-	run.at(7*time.Second, func() { run.update(contract.DeleteUpdate, contract.DeleteRequest{Force: true}) })
+	run.at(7*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
 	run.start(fleet.ClusterConfig{})
 
 	require.NoError(t, run.GetWorkflowError())
@@ -67,13 +67,13 @@ func TestClusterPauses(t *testing.T) {
 func TestClusterPauseWaitsForHubs(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
-	run.OnActivity(contract.DirectActivity, mock.Anything, mock.Anything).After(5 * time.Second).Return(nil)
-	run.at(time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "a")) })
+	run.OnActivity(contract.DirectActivity.Name, mock.Anything, mock.Anything).After(5 * time.Second).Return(nil)
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
 	var paused *answer
-	run.at(2*time.Second, func() { paused = run.update(contract.PauseUpdate, contract.PauseRequest{}) })
+	run.at(2*time.Second, func() { paused = run.update(contract.PauseUpdate.Name, contract.PauseRequest{}) })
 	run.at(3900*time.Millisecond, func() { require.Nil(t, paused.value) })
 	run.at(4100*time.Millisecond, func() { require.NotNil(t, paused.value) })
-	run.at(20*time.Second, func() { run.update(contract.DeleteUpdate, contract.DeleteRequest{Force: true}) })
+	run.at(20*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
 	run.start(fleet.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
 }
@@ -82,14 +82,14 @@ func TestClusterPauseWaitsForHubs(t *testing.T) {
 func TestClusterPauseIsCarriedOn(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
-	run.at(time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "a")) })
-	run.at(2*time.Second, func() { run.update(contract.PauseUpdate, contract.PauseRequest{Reason: "disks"}) })
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
+	run.at(2*time.Second, func() { run.update(contract.PauseUpdate.Name, contract.PauseRequest{Reason: "disks"}) })
 	run.at(3*time.Second, func() {
-		run.SignalWorkflow(contract.MembersChangedSignal, contract.MembersChanged{Hub: "h1", Brake: &fleet.BrakeHold{Hub: "h1", Process: "p", Since: run.Now(), Lost: 4}})
+		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Brake: &fleet.BrakeHold{Hub: "h1", Process: "p", Since: run.Now(), Lost: 4}})
 	})
 	run.at(4*time.Second, func() {
 		run.SetCurrentHistoryLength(10_000)
-		run.SignalWorkflow(contract.HubLostSignal, contract.HubLost{Hub: "another", At: run.Now()})
+		run.SignalWorkflow(contract.HubLostSignal.Name, contract.HubLost{Hub: "another", At: run.Now()})
 	})
 	run.start(fleet.ClusterConfig{})
 	var next *workflow.ContinueAsNewError
@@ -103,10 +103,10 @@ func TestClusterPauseIsCarriedOn(t *testing.T) {
 		require.Equal(t, 4, view.BrakeHolds[0].Lost)
 		request := joins("h1", "b")
 		request.HubProcess = "q"
-		joined = again.update(contract.JoinUpdate, request)
+		joined = again.update(contract.JoinUpdate.Name, request)
 	})
 	again.at(2*time.Second, func() { require.Empty(t, again.view(t).BrakeHolds, "another process plays the hub") })
-	again.at(3*time.Second, func() { again.update(contract.DeleteUpdate, contract.DeleteRequest{Force: true}) })
+	again.at(3*time.Second, func() { again.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
 	again.ExecuteWorkflow(contract.ClusterWorkflow, continuedInput(t, next))
 	require.NoError(t, again.GetWorkflowError())
 	require.True(t, joined.value.(contract.JoinResponse).Directive.Paused)

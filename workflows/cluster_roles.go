@@ -13,35 +13,21 @@ import (
 // loadsTimeout bounds reading the members' loads; an election waits for it.
 const loadsTimeout = time.Second
 
-// takeSignals applies what hubs and people sent. A signal that cannot be read was dropped by the SDK.
+// takeSignals applies what hubs and people sent.
 func (r *clusterRun) takeSignals(ctx workflow.Context) {
-	for r.changed.Len() > 0 {
-		var m contract.MembersChanged
-		if r.changed.ReceiveAsync(&m) {
-			r.membersChanged(ctx, m)
-			r.note(ctx)
-		}
-	}
-	for r.hubLost.Len() > 0 {
-		var lost contract.HubLost
-		if r.hubLost.ReceiveAsync(&lost) {
-			r.loseHub(ctx, lost)
-			r.note(ctx)
-		}
-	}
-	for r.manual.Len() > 0 {
-		var request contract.ManualFailover
-		if r.manual.ReceiveAsync(&request) {
-			r.manualFailover(ctx, request)
-		}
-	}
-	for r.evacuated.Len() > 0 {
-		var done contract.Evacuated
-		if r.evacuated.ReceiveAsync(&done) {
-			r.takeEvacuated(ctx, done)
-			r.note(ctx)
-		}
-	}
+	r.changed.Take(func(m contract.MembersChanged) {
+		r.membersChanged(ctx, m)
+		r.note(ctx)
+	})
+	r.hubLost.Take(func(lost contract.HubLost) {
+		r.loseHub(ctx, lost)
+		r.note(ctx)
+	})
+	r.manual.Take(func(request contract.ManualFailover) { r.manualFailover(ctx, request) })
+	r.evacuated.Take(func(done contract.Evacuated) {
+		r.takeEvacuated(ctx, done)
+		r.note(ctx)
+	})
 	r.takeAnnouncements(ctx)
 	r.takeStates(ctx)
 }
@@ -143,8 +129,8 @@ func (r *clusterRun) loads(ctx workflow.Context) map[string]int {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: contract.WorkerQueue, ScheduleToCloseTimeout: loadsTimeout,
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: "read the members' loads"})
-	var loads map[string]int
-	if err := workflow.ExecuteActivity(ctx, contract.ReadLoadsActivity, r.state.Config.Name).Get(ctx, &loads); err != nil {
+	loads, err := contract.ReadLoadsActivity.Execute(ctx, r.state.Config.Name).Get(ctx)
+	if err != nil {
 		workflow.GetLogger(ctx).Warn("The members' loads are not known", "error", err)
 	}
 	return loads

@@ -13,23 +13,23 @@ import (
 // gone tells the cluster that an agent's session ended.
 func (r *clusterRun) gone(agent string, epoch int64, lease time.Duration, left bool, attempts ...fleet.HeldAttempt) {
 	remaining := fleet.Duration(lease)
-	r.SignalWorkflow(contract.MembersChangedSignal, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{{
+	r.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{{
 		AgentID: agent, Instance: agent + "-1", Epoch: epoch, Status: fleet.AgentOffline, Reason: "gone", At: r.Now(),
 		Left: left, LeaseRemaining: &remaining, Attempts: attempts}}})
 }
 
 func (r *clusterRun) deleteAt(after time.Duration) {
-	r.at(after, func() { r.update(contract.DeleteUpdate, contract.DeleteRequest{Force: true}) })
+	r.at(after, func() { r.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
 }
 
 func TestClusterElection(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
 	run.loads = map[string]int{"b": 2, "c": 1}
-	run.at(time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "a")) })
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
 	run.at(2*time.Second, func() {
 		require.Equal(t, "a", run.view(t).Leader)
-		run.update(contract.JoinUpdate, joins("h1", "b", "c"))
+		run.update(contract.JoinUpdate.Name, joins("h1", "b", "c"))
 	})
 	run.at(10*time.Second, func() { run.gone("a", 1, 3*time.Second, false, fleet.HeldAttempt{TaskID: "t-1", Attempt: 1}) })
 	run.at(12*time.Second, func() { require.Empty(t, run.view(t).Leader, "the old leader's lease has not run out") })
@@ -60,9 +60,9 @@ func TestClusterElection(t *testing.T) {
 func TestClusterHubLost(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
-	run.at(time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "a")) })
-	run.at(2*time.Second, func() { run.update(contract.JoinUpdate, joins("h2", "b")) })
-	run.at(3*time.Second, func() { run.SignalWorkflow(contract.HubLostSignal, contract.HubLost{Hub: "h1", At: run.Now()}) })
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
+	run.at(2*time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h2", "b")) })
+	run.at(3*time.Second, func() { run.SignalWorkflow(contract.HubLostSignal.Name, contract.HubLost{Hub: "h1", At: run.Now()}) })
 	run.at(4*time.Second, func() {
 		require.Empty(t, run.view(t).Leader, "what the lost hub granted is unknown: a whole lease is waited")
 	})
@@ -78,12 +78,12 @@ func TestClusterShards(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
 	owned := func(agent string) int { view := run.view(t); return len(view.ShardsOf(agent)) }
-	run.at(time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "a", "b")) })
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
 	run.at(2*time.Second, func() { require.Equal(t, []int{4, 4}, []int{owned("a"), owned("b")}) })
 	run.at(3*time.Second, func() { run.gone("a", 1, 2*time.Second, false) })
 	run.at(4*time.Second, func() { require.Equal(t, 4, owned("b"), "the lost owner's lease has not run out") })
 	run.at(6*time.Second, func() { require.Equal(t, 8, owned("b")) })
-	run.at(7*time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "c")) })
+	run.at(7*time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "c")) })
 	run.at(8*time.Second, func() {
 		require.Equal(t, []int{4, 0}, []int{owned("b"), owned("c")}, "a living owner's lease is waited out too")
 	})
@@ -97,14 +97,14 @@ func TestClusterShards(t *testing.T) {
 func TestClusterManualFailover(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
-	run.at(time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "a", "b", "c")) })
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b", "c")) })
 	for i, request := range []any{
 		contract.ManualFailover{AgentID: "a", TargetAgentID: "c", Reason: "disk"}, // as asked
 		contract.ManualFailover{AgentID: "b", TargetAgentID: "nobody"},            // another target is selected
 		contract.ManualFailover{AgentID: "unknown"},
 		contract.ManualFailover{AgentID: "NOT A SLUG"}, contract.ManualFailover{}, "a string", 7, // ignored
 	} {
-		run.at(time.Duration(2+i)*time.Second, func() { run.SignalWorkflow(contract.ManualFailoverSignal, request) })
+		run.at(time.Duration(2+i)*time.Second, func() { run.SignalWorkflow(contract.ManualFailoverSignal.Name, request) })
 	}
 	run.deleteAt(30 * time.Second)
 	run.start(fleet.ClusterConfig{})

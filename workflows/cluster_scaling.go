@@ -19,15 +19,16 @@ type clusterScaling struct {
 	queue []contract.ScalingInput // decided, not begun
 	wake  time.Time               // when what is blocked is tried again; zero: nothing waits
 	// look says that what the members do is worth reading, once, if it decides which of them to stop.
-	look           bool
-	scaled, starts workflow.ReceiveChannel
+	look   bool
+	scaled contract.Inbox[fleet.ScalingResult]
+	starts contract.Inbox[contract.SpawnerStarts]
 }
 
 func newClusterScaling(ctx workflow.Context) clusterScaling {
 	return clusterScaling{
 		look:   true,
-		scaled: workflow.GetSignalChannel(ctx, contract.ScaledSignal),
-		starts: workflow.GetSignalChannel(ctx, contract.SpawnerStartsSignal),
+		scaled: contract.ScaledSignal.Inbox(ctx),
+		starts: contract.SpawnerStartsSignal.Inbox(ctx),
 	}
 }
 
@@ -35,46 +36,34 @@ func (s *clusterScaling) signalled() bool { return s.scaled.Len() > 0 || s.start
 
 // setScalingHandlers takes the sweep's word, and that of actions that have stopped agents.
 func (r *clusterRun) setScalingHandlers(ctx workflow.Context) error {
-	err := workflow.SetUpdateHandlerWithOptions(ctx, contract.ScaleUpdate,
-		func(ctx workflow.Context, req contract.ScaleRequest) (fleet.ScalingDecision, error) {
-			if req.To != nil {
-				r.state.ScaleTo(*req.To)
-				r.scaling.look, r.joined = true, true
-			}
-			return r.decideScaling(ctx, req.Facts), nil
-		}, workflow.UpdateHandlerOptions{Validator: func(contract.ScaleRequest) error { return r.refuseDeleted() }})
+	err := contract.ScaleUpdate.Handle(ctx, func(ctx workflow.Context, req contract.ScaleRequest) (fleet.ScalingDecision, error) {
+		if req.To != nil {
+			r.state.ScaleTo(*req.To)
+			r.scaling.look, r.joined = true, true
+		}
+		return r.decideScaling(ctx, req.Facts), nil
+	}, func(contract.ScaleRequest) error { return r.refuseDeleted() })
 	if err != nil {
 		return err
 	}
-	return workflow.SetUpdateHandlerWithOptions(ctx, contract.RetireUpdate,
-		func(_ workflow.Context, req contract.RetireRequest) error {
-			if r.state.Retire(req.AgentID) {
-				r.state.Version++
-				r.joined = true
-			}
-			return nil
-		}, workflow.UpdateHandlerOptions{Validator: func(req contract.RetireRequest) error {
-			if m := r.state.Member(req.AgentID); m != nil && m.Connected() {
-				return refuse("the agent is still connected")
-			}
-			return r.refuseDeleted()
-		}})
+	return contract.RetireUpdate.Handle(ctx, contract.NoAnswer(func(_ workflow.Context, req contract.RetireRequest) error {
+		if r.state.Retire(req.AgentID) {
+			r.state.Version++
+			r.joined = true
+		}
+		return nil
+	}), func(req contract.RetireRequest) error {
+		if m := r.state.Member(req.AgentID); m != nil && m.Connected() {
+			return refuse("the agent is still connected")
+		}
+		return r.refuseDeleted()
+	})
 }
 
 // takeScalingSignals notes how actions ended, and that spawners came up.
 func (r *clusterRun) takeScalingSignals(ctx workflow.Context) {
-	for r.scaling.scaled.Len() > 0 {
-		var result fleet.ScalingResult
-		if r.scaling.scaled.ReceiveAsync(&result) {
-			r.state.EndScaling(result, workflow.Now(ctx))
-		}
-	}
-	for r.scaling.starts.Len() > 0 {
-		var started contract.SpawnerStarts
-		if r.scaling.starts.ReceiveAsync(&started) {
-			r.state.SpawnerBack(started.Spawner)
-		}
-	}
+	r.scaling.scaled.Take(func(result fleet.ScalingResult) { r.state.EndScaling(result, workflow.Now(ctx)) })
+	r.scaling.starts.Take(func(started contract.SpawnerStarts) { r.state.SpawnerBack(started.Spawner) })
 }
 
 // settleScaling looks at the number of agents whenever something has changed: too few are made up for at once. What
@@ -130,8 +119,7 @@ func (r *clusterRun) readScaling(ctx workflow.Context) (fleet.ScalingFacts, erro
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: contract.WorkerQueue, ScheduleToCloseTimeout: scalingFactsTimeout,
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 2}, Summary: "read what the agents do"})
-	var facts fleet.ScalingFacts
-	err := workflow.ExecuteActivity(ctx, contract.ReadScalingActivity, r.state.Config.Name).Get(ctx, &facts)
+	facts, err := contract.ReadScalingActivity.Execute(ctx, r.state.Config.Name).Get(ctx)
 	return facts, err
 }
 

@@ -16,12 +16,11 @@ const syncBound = 5 * time.Minute
 
 // takeStates takes what hubs say of their agents' states.
 func (r *clusterRun) takeStates(ctx workflow.Context) {
-	for r.states.Len() > 0 {
-		var told contract.StatesChanged
-		if r.states.ReceiveAsync(&told) && r.state.SetStateDigests(told.Hub, told.Digests, workflow.Now(ctx)) {
+	r.states.Take(func(told contract.StatesChanged) {
+		if r.state.SetStateDigests(told.Hub, told.Digests, workflow.Now(ctx)) {
 			r.syncSoon(ctx)
 		}
-	}
+	})
 }
 
 // syncSoon brings the next sync forward. Runs that began without it wait as long as before.

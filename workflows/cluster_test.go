@@ -33,9 +33,9 @@ func newCluster(t *testing.T) *clusterRun {
 	run.RegisterActivityWithOptions(func(_ context.Context, d contract.Directive) error {
 		run.directives = append(run.directives, d)
 		return nil
-	}, activity.RegisterOptions{Name: contract.DirectActivity})
+	}, activity.RegisterOptions{Name: contract.DirectActivity.Name})
 	run.RegisterActivityWithOptions(func(context.Context, string) (map[string]int, error) { return run.loads, nil },
-		activity.RegisterOptions{Name: contract.ReadLoadsActivity})
+		activity.RegisterOptions{Name: contract.ReadLoadsActivity.Name})
 	run.OnWorkflow(contract.FailoverWorkflow, mock.Anything, mock.Anything).Return(func(_ workflow.Context, in contract.FailoverInput) (fleet.FailoverRecord, error) {
 		run.failovers = append(run.failovers, in)
 		return fleet.FailoverRecord{Status: fleet.FailoverSucceeded}, nil
@@ -58,7 +58,7 @@ func (r *clusterRun) update(name string, arg any) *answer {
 
 func (r *clusterRun) view(t *testing.T) contract.ClusterView {
 	t.Helper()
-	value, err := r.QueryWorkflow(contract.ViewQuery)
+	value, err := r.QueryWorkflow(contract.ViewQuery.Name)
 	require.NoError(t, err)
 	var view contract.ClusterView
 	require.NoError(t, value.Get(&view))
@@ -77,14 +77,14 @@ func TestClusterMembership(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
 	var joined, early, lane, forced *answer
-	run.at(time.Second, func() { joined = run.update(contract.JoinUpdate, joins("h1", "a", "b")) })
+	run.at(time.Second, func() { joined = run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
 	run.at(2*time.Second, func() {
 		require.Len(t, run.view(t).Members, 2)
-		early = run.update(contract.DeleteUpdate, contract.DeleteRequest{})
-		lane = run.update(contract.OpenLaneUpdate, contract.OpenLaneRequest{Capabilities: []string{"gpu"}})
+		early = run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{})
+		lane = run.update(contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{Capabilities: []string{"gpu"}})
 	})
 	run.at(3*time.Second, func() {
-		run.SignalWorkflow(contract.MembersChangedSignal, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
 			{AgentID: "a", Instance: "a-1", Epoch: 1, Status: fleet.AgentOffline, Reason: "gone", At: run.Now()},
 			{AgentID: "b", Instance: "b-0", Epoch: 1, Status: fleet.AgentOffline, At: run.Now()},
 		}})
@@ -94,11 +94,11 @@ func TestClusterMembership(t *testing.T) {
 		require.Equal(t, fleet.AgentOffline, view.Member("a").Status)
 		require.Equal(t, fleet.AgentOnline, view.Member("b").Status, "the transition was about another instance")
 	})
-	run.at(5*time.Second, func() { run.SignalWorkflow(contract.HubLostSignal, contract.HubLost{Hub: "h1", At: run.Now()}) })
+	run.at(5*time.Second, func() { run.SignalWorkflow(contract.HubLostSignal.Name, contract.HubLost{Hub: "h1", At: run.Now()}) })
 	run.at(6*time.Second, func() {
 		view := run.view(t)
 		require.Zero(t, view.ServingCount())
-		forced = run.update(contract.DeleteUpdate, contract.DeleteRequest{})
+		forced = run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{})
 	})
 	run.start(fleet.ClusterConfig{})
 
@@ -133,9 +133,9 @@ func TestClusterConfigure(t *testing.T) {
 			run := newCluster(t)
 			var configured *answer
 			run.at(time.Second, func() {
-				configured = run.update(contract.ConfigureUpdate, contract.ConfigureRequest{ClusterConfig: tt.config})
+				configured = run.update(contract.ConfigureUpdate.Name, contract.ConfigureRequest{ClusterConfig: tt.config})
 			})
-			run.at(2*time.Second, func() { run.update(contract.DeleteUpdate, contract.DeleteRequest{}) })
+			run.at(2*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{}) })
 			run.start(fleet.ClusterConfig{})
 			require.True(t, run.IsWorkflowCompleted())
 			require.Equal(t, tt.refused, configured.refused, "%v", configured.err)
@@ -151,15 +151,15 @@ func TestClusterRevision(t *testing.T) {
 	next := fleet.ClusterConfig{Name: "default", MaxAgents: 9}
 	var changed, late, early, gone *answer
 	run.at(time.Second, func() {
-		changed = run.update(contract.ConfigureUpdate, contract.ConfigureRequest{ClusterConfig: next, IfRevisions: []string{"other", first}})
+		changed = run.update(contract.ConfigureUpdate.Name, contract.ConfigureRequest{ClusterConfig: next, IfRevisions: []string{"other", first}})
 	})
 	run.at(2*time.Second, func() {
-		late = run.update(contract.ConfigureUpdate, contract.ConfigureRequest{ClusterConfig: fleet.ClusterConfig{Name: "default"}, IfRevisions: []string{first}})
-		early = run.update(contract.DeleteUpdate, contract.DeleteRequest{IfRevisions: []string{first}})
+		late = run.update(contract.ConfigureUpdate.Name, contract.ConfigureRequest{ClusterConfig: fleet.ClusterConfig{Name: "default"}, IfRevisions: []string{first}})
+		early = run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{IfRevisions: []string{first}})
 	})
 	run.at(3*time.Second, func() {
 		require.Equal(t, 9, run.view(t).Config.MaxAgents)
-		gone = run.update(contract.DeleteUpdate, contract.DeleteRequest{IfRevisions: []string{next.Revision()}})
+		gone = run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{IfRevisions: []string{next.Revision()}})
 	})
 	run.start(fleet.ClusterConfig{})
 	require.True(t, run.IsWorkflowCompleted())
@@ -175,10 +175,10 @@ func TestClusterContinuesAsNew(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
 	created := run.Now()
-	run.at(time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "a")) })
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
 	run.at(2*time.Second, func() {
 		run.SetCurrentHistoryLength(10_000)
-		run.SignalWorkflow(contract.MembersChangedSignal, contract.MembersChanged{Hub: "h1"})
+		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1"})
 	})
 	run.start(fleet.ClusterConfig{MaxAgents: 7})
 	var next *workflow.ContinueAsNewError
@@ -191,9 +191,9 @@ func TestClusterContinuesAsNew(t *testing.T) {
 		require.WithinDuration(t, created, view.CreatedAt, time.Second)
 		require.Equal(t, 7, view.Config.MaxAgents)
 		require.Equal(t, "a-1", view.Member("a").Instance)
-		joined = again.update(contract.JoinUpdate, joins("h1", "b"))
+		joined = again.update(contract.JoinUpdate.Name, joins("h1", "b"))
 	})
-	again.at(2*time.Second, func() { again.update(contract.DeleteUpdate, contract.DeleteRequest{Force: true}) })
+	again.at(2*time.Second, func() { again.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
 	again.ExecuteWorkflow(contract.ClusterWorkflow, continuedInput(t, next))
 	require.NoError(t, again.GetWorkflowError())
 	require.EqualValues(t, 2, joined.value.(contract.JoinResponse).Results[0].Epoch, "epochs only grow, across runs too")
@@ -203,18 +203,18 @@ func TestClusterContinuesAsNew(t *testing.T) {
 func TestClusterManyTransitions(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
-	run.at(time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "a")) })
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
 	for i := range 300 {
 		status := fleet.AgentOffline
 		if i%2 == 1 {
 			status = fleet.AgentOnline
 		}
 		run.at(2*time.Second+time.Duration(i)*time.Millisecond, func() {
-			run.SignalWorkflow(contract.MembersChangedSignal, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+			run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
 				{AgentID: "a", Instance: "a-1", Epoch: 1, Status: status, Reason: fmt.Sprint(i), At: run.Now()}}})
 		})
 	}
-	run.at(10*time.Second, func() { run.update(contract.DeleteUpdate, contract.DeleteRequest{Force: true}) })
+	run.at(10*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
 	run.start(fleet.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
 }

@@ -24,21 +24,23 @@ func TestClusterRevokesAJoinToken(t *testing.T) {
 	token, other := fleet.JoinToken{ID: "t", MaxUses: 2}, fleet.JoinToken{ID: "other"}
 	var joined, kept, resumed, ended, late *answer
 	run.at(time.Second, func() {
-		joined = run.update(contract.JoinUpdate, with(token, "a", "b", "c"))
-		run.update(contract.JoinUpdate, with(other, "d"))
+		joined = run.update(contract.JoinUpdate.Name, with(token, "a", "b", "c"))
+		run.update(contract.JoinUpdate.Name, with(other, "d"))
 	})
-	run.at(2*time.Second, func() { kept = run.update(contract.RevokeJoinTokenUpdate, contract.RevokeJoinTokenRequest{ID: "t"}) })
+	run.at(2*time.Second, func() {
+		kept = run.update(contract.RevokeJoinTokenUpdate.Name, contract.RevokeJoinTokenRequest{ID: "t"})
+	})
 	run.at(3*time.Second, func() {
 		require.Empty(t, run.directives, "sessions go on")
 		request := with(fleet.JoinToken{ID: "t"}, "a")
 		request.Joins[0].Resume = true
-		resumed = run.update(contract.JoinUpdate, request)
+		resumed = run.update(contract.JoinUpdate.Name, request)
 	})
 	run.at(4*time.Second, func() {
-		ended = run.update(contract.RevokeJoinTokenUpdate, contract.RevokeJoinTokenRequest{ID: "t", EndSessions: true})
+		ended = run.update(contract.RevokeJoinTokenUpdate.Name, contract.RevokeJoinTokenRequest{ID: "t", EndSessions: true})
 	})
-	run.at(5*time.Second, func() { late = run.update(contract.JoinUpdate, with(token, "a", "e")) })
-	run.at(6*time.Second, func() { run.update(contract.DeleteUpdate, contract.DeleteRequest{Force: true}) })
+	run.at(5*time.Second, func() { late = run.update(contract.JoinUpdate.Name, with(token, "a", "e")) })
+	run.at(6*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
 	run.start(fleet.ClusterConfig{})
 
 	require.NoError(t, run.GetWorkflowError())

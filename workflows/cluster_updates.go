@@ -13,27 +13,23 @@ func (r *clusterRun) setUpdateHandlers(ctx workflow.Context) error {
 	if err := r.setPauseHandlers(ctx); err != nil {
 		return err
 	}
-	if err := workflow.SetUpdateHandler(ctx, contract.RevokeJoinTokenUpdate, r.revokeToken); err != nil {
+	if err := contract.RevokeJoinTokenUpdate.Handle(ctx, r.revokeToken, nil); err != nil {
 		return err
 	}
-	if err := workflow.SetUpdateHandlerWithOptions(ctx, contract.JoinUpdate, r.join,
-		workflow.UpdateHandlerOptions{Validator: func(contract.JoinRequest) error { return r.refuseDeleted() }}); err != nil {
+	if err := contract.JoinUpdate.Handle(ctx, r.join, func(contract.JoinRequest) error { return r.refuseDeleted() }); err != nil {
 		return err
 	}
-	if err := workflow.SetUpdateHandlerWithOptions(ctx, contract.OpenLaneUpdate, r.openLane,
-		workflow.UpdateHandlerOptions{Validator: func(contract.OpenLaneRequest) error { return r.refuseDeleted() }}); err != nil {
+	if err := contract.OpenLaneUpdate.Handle(ctx, contract.NoAnswer(r.openLane), func(contract.OpenLaneRequest) error { return r.refuseDeleted() }); err != nil {
 		return err
 	}
-	if err := workflow.SetUpdateHandlerWithOptions(ctx, contract.ConfigureUpdate, r.configure,
-		workflow.UpdateHandlerOptions{Validator: r.validateConfig}); err != nil {
+	if err := contract.ConfigureUpdate.Handle(ctx, r.configure, r.validateConfig); err != nil {
 		return err
 	}
-	if err := workflow.SetUpdateHandlerWithOptions(ctx, contract.ReleaseBrakeUpdate,
-		func(_ workflow.Context, req contract.ReleaseBrakeRequest) error {
-			req.Cluster = r.state.Config.Name
-			r.release = append(r.release, req)
-			return nil
-		}, workflow.UpdateHandlerOptions{Validator: func(contract.ReleaseBrakeRequest) error { return r.refuseDeleted() }}); err != nil {
+	if err := contract.ReleaseBrakeUpdate.Handle(ctx, contract.NoAnswer(func(_ workflow.Context, req contract.ReleaseBrakeRequest) error {
+		req.Cluster = r.state.Config.Name
+		r.release = append(r.release, req)
+		return nil
+	}), func(contract.ReleaseBrakeRequest) error { return r.refuseDeleted() }); err != nil {
 		return err
 	}
 	if err := r.setScalingHandlers(ctx); err != nil {
@@ -45,20 +41,19 @@ func (r *clusterRun) setUpdateHandlers(ctx workflow.Context) error {
 	if err := r.setLoadHandlers(ctx); err != nil {
 		return err
 	}
-	return workflow.SetUpdateHandlerWithOptions(ctx, contract.DeleteUpdate,
-		func(ctx workflow.Context, _ contract.DeleteRequest) error {
-			r.deleted = true
-			r.tell(workflow.Now(ctx), fleet.EventClusterDeleted, fleet.EventData{})
-			return nil
-		}, workflow.UpdateHandlerOptions{Validator: func(req contract.DeleteRequest) error {
-			if err := r.refuseOutdated(req.IfRevisions); err != nil {
-				return err
-			}
-			if n := r.state.ServingCount(); n > 0 && !req.Force {
-				return refuse("the cluster still has %d online agents: stop them first, or force", n)
-			}
-			return r.refuseDeleted()
-		}})
+	return contract.DeleteUpdate.Handle(ctx, contract.NoAnswer(func(ctx workflow.Context, _ contract.DeleteRequest) error {
+		r.deleted = true
+		r.tell(workflow.Now(ctx), fleet.EventClusterDeleted, fleet.EventData{})
+		return nil
+	}), func(req contract.DeleteRequest) error {
+		if err := r.refuseOutdated(req.IfRevisions); err != nil {
+			return err
+		}
+		if n := r.state.ServingCount(); n > 0 && !req.Force {
+			return refuse("the cluster still has %d online agents: stop them first, or force", n)
+		}
+		return r.refuseDeleted()
+	})
 }
 
 func (r *clusterRun) join(ctx workflow.Context, req contract.JoinRequest) (contract.JoinResponse, error) {

@@ -31,7 +31,7 @@ func Drain(ctx workflow.Context, in contract.DrainInput) (fleet.DrainRecord, err
 	for i, agent := range in.Agents {
 		d.record.Agents[i] = fleet.AgentDrain{AgentID: agent, Status: fleet.DrainWaiting}
 	}
-	if err := workflow.SetQueryHandler(ctx, contract.DrainQuery, func() (fleet.DrainRecord, error) { return d.record, nil }); err != nil {
+	if err := contract.DrainQuery.Handle(ctx, func() fleet.DrainRecord { return d.record }); err != nil {
 		return d.record, err
 	}
 	d.announce(ctx, fleet.EventDrainStarted, "", in.Reason)
@@ -163,11 +163,15 @@ func (a *agentDrain) carryOut(ctx workflow.Context) error {
 
 // cordon tells the cluster and learns where the agent is connected.
 func (a *agentDrain) cordon(ctx workflow.Context, status fleet.AgentStatus) error {
-	return workflow.ExecuteActivity(onWorker(ctx, a.record.AgentID+": "+string(status)), contract.CordonActivity, contract.ClusterCordon{
+	place, err := contract.CordonActivity.Execute(onWorker(ctx, a.record.AgentID+": "+string(status)), contract.ClusterCordon{
 		Cluster: a.drain.in.Cluster,
 		Request: contract.CordonRequest{AgentID: a.record.AgentID, Status: status, Reason: a.drain.in.Reason, Drain: a.drain.in.ID,
 			Healing: a.drain.in.Healing},
-	}).Get(ctx, &a.place)
+	}).Get(ctx)
+	if err == nil {
+		a.place = place
+	}
+	return err
 }
 
 // giveBack lifts the cordon of a drain that is given up. It does so even when the workflow is cancelled.
@@ -177,8 +181,8 @@ func (a *agentDrain) giveBack(ctx workflow.Context) {
 	}
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
-	err := workflow.ExecuteActivity(onWorker(ctx, "give work again to "+a.record.AgentID), contract.UncordonActivity, contract.ClusterUncordon{
-		Cluster: a.drain.in.Cluster, Request: contract.UncordonRequest{AgentID: a.record.AgentID, Drain: a.drain.in.ID}}).Get(ctx, nil)
+	_, err := contract.UncordonActivity.Execute(onWorker(ctx, "give work again to "+a.record.AgentID), contract.ClusterUncordon{
+		Cluster: a.drain.in.Cluster, Request: contract.UncordonRequest{AgentID: a.record.AgentID, Drain: a.drain.in.ID}}).Get(ctx)
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("The agent's cordon was not lifted; end its maintenance by hand", "agent", a.record.AgentID, "error", err)
 	}
@@ -201,10 +205,9 @@ func (a *agentDrain) stopNewWork(ctx workflow.Context) error {
 		if err := a.find(ctx); err != nil || a.place.Hub == "" {
 			return err
 		}
-		var stopped contract.StopWorkResult
-		err := workflow.ExecuteActivity(a.onHub(ctx, drainCall, "stop new work for "+a.record.AgentID), contract.StopWorkActivity, contract.StopWorkInput{
+		stopped, err := contract.StopWorkActivity.Execute(a.onHub(ctx, drainCall, "stop new work for "+a.record.AgentID), contract.StopWorkInput{
 			AgentID: a.record.AgentID, Instance: a.place.Instance, Epoch: a.place.Epoch, Version: a.place.Version, DryRun: a.drain.in.DryRun,
-		}).Get(ctx, &stopped)
+		}).Get(ctx)
 		if err == nil {
 			a.record.Work = stopped.Work
 			return nil
@@ -220,8 +223,11 @@ func (a *agentDrain) find(ctx workflow.Context) error {
 	if !a.drain.in.DryRun {
 		return a.cordon(ctx, fleet.AgentDraining)
 	}
-	return workflow.ExecuteActivity(onWorker(ctx, "find "+a.record.AgentID), contract.FindMemberActivity,
-		contract.FindMemberInput{Cluster: a.drain.in.Cluster, AgentID: a.record.AgentID}).Get(ctx, &a.place)
+	place, err := contract.FindMemberActivity.Execute(onWorker(ctx, "find "+a.record.AgentID), contract.FindMemberInput{Cluster: a.drain.in.Cluster, AgentID: a.record.AgentID}).Get(ctx)
+	if err == nil {
+		a.place = place
+	}
+	return err
 }
 
 // awaitIdle waits until the agent has nothing in flight; false: the deadline passed first.
@@ -231,8 +237,7 @@ func (a *agentDrain) awaitIdle(ctx workflow.Context, deadline time.Time) (bool, 
 		if left <= 0 {
 			return false, nil
 		}
-		err := workflow.ExecuteActivity(a.onHub(ctx, left, "until "+a.record.AgentID+" has finished"), contract.AwaitIdleActivity,
-			contract.AwaitIdleInput{AgentID: a.record.AgentID, Instance: a.place.Instance, Epoch: a.place.Epoch}).Get(ctx, nil)
+		_, err := contract.AwaitIdleActivity.Execute(a.onHub(ctx, left, "until "+a.record.AgentID+" has finished"), contract.AwaitIdleInput{AgentID: a.record.AgentID, Instance: a.place.Instance, Epoch: a.place.Epoch}).Get(ctx)
 		if err == nil {
 			return true, nil
 		}
@@ -252,10 +257,9 @@ func (a *agentDrain) awaitIdle(ctx workflow.Context, deadline time.Time) (bool, 
 // evacuate takes what is left off the agent; its work has stopped when it returns.
 func (a *agentDrain) evacuate(ctx workflow.Context) error {
 	for a.place.Hub != "" {
-		var moved contract.EvacuateResult
-		err := workflow.ExecuteActivity(a.onHub(ctx, evacuateTimeout, "take what is left off "+a.record.AgentID), contract.EvacuateActivity, contract.EvacuateInput{
+		moved, err := contract.EvacuateActivity.Execute(a.onHub(ctx, evacuateTimeout, "take what is left off "+a.record.AgentID), contract.EvacuateInput{
 			AgentID: a.record.AgentID, Instance: a.place.Instance, Epoch: a.place.Epoch, Reason: "drained: the deadline passed",
-		}).Get(ctx, &moved)
+		}).Get(ctx)
 		if err == nil {
 			a.noteMoved(moved.Attempts)
 			return nil

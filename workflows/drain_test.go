@@ -25,9 +25,9 @@ func TestDrainThatIsRefused(t *testing.T) {
 	env.RegisterActivityWithOptions(func(_ context.Context, in contract.ClusterCordon) (contract.Cordoned, error) {
 		asked = append(asked, in.Request)
 		return contract.Cordoned{}, temporal.NewNonRetryableApplicationError("an operator has it", contract.Refused, nil)
-	}, activity.RegisterOptions{Name: contract.CordonActivity})
+	}, activity.RegisterOptions{Name: contract.CordonActivity.Name})
 	env.RegisterWorkflowWithOptions(workflows.Drain, workflow.RegisterOptions{Name: contract.DrainWorkflow})
-	env.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", contract.AnnounceSignal, mock.Anything).Return(nil)
+	env.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", contract.AnnounceSignal.Name, mock.Anything).Return(nil)
 	decided := &fleet.HealingCheck{Type: fleet.HealDrain, Epoch: 7}
 	env.ExecuteWorkflow(contract.DrainWorkflow, contract.DrainInput{ID: "c:healing-1", Cluster: "c", Agents: []string{"a"}, Healing: decided})
 	require.NoError(t, env.GetWorkflowError())

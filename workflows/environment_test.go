@@ -28,7 +28,7 @@ func asError[E error](err error, target *E) bool { return errors.As(err, target)
 
 func (r *taskRun) query(t *testing.T) contract.TaskState {
 	t.Helper()
-	value, err := r.QueryWorkflow(contract.StatusQuery)
+	value, err := r.QueryWorkflow(contract.StatusQuery.Name)
 	require.NoError(t, err)
 	var state contract.TaskState
 	require.NoError(t, value.Get(&state))

@@ -22,7 +22,7 @@ func Failover(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRe
 		TargetAgentID: in.Target, Trigger: in.Trigger, Reason: in.Reason, Status: fleet.FailoverRunning, Targets: in.Targets,
 		NoticedAt: in.NoticedAt, StartedAt: workflow.Now(ctx),
 	}
-	if err := workflow.SetQueryHandler(ctx, contract.FailoverQuery, func() (fleet.FailoverRecord, error) { return record, nil }); err != nil {
+	if err := contract.FailoverQuery.Handle(ctx, func() fleet.FailoverRecord { return record }); err != nil {
 		return record, err
 	}
 	record.Status, record.Error = failOver(ctx, in, &record)
@@ -38,7 +38,7 @@ func publish(ctx workflow.Context, record fleet.FailoverRecord) {
 	record.Transfers = nil
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: contract.WorkerQueue, StartToCloseTimeout: 10 * time.Second, ScheduleToCloseTimeout: time.Minute, Summary: "count the failover"})
-	if err := workflow.ExecuteActivity(ctx, contract.CountFailoverActivity, record).Get(ctx, nil); err != nil {
+	if _, err := contract.CountFailoverActivity.Execute(ctx, record).Get(ctx); err != nil {
 		workflow.GetLogger(ctx).Warn("A failover was not counted", "error", err)
 	}
 }
@@ -80,21 +80,17 @@ func evacuate(ctx workflow.Context, in contract.FailoverInput) (contract.Evacuat
 		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 2},
 		Summary:                "take the work off " + in.FailedAgent,
 	})
-	var result contract.EvacuateResult
-	err := workflow.ExecuteActivity(hubCtx, contract.EvacuateActivity,
-		contract.EvacuateInput{AgentID: in.FailedAgent, Instance: in.Instance, Epoch: in.Epoch, Target: in.Target, Reason: in.Reason}).Get(ctx, &result)
+	result, err := contract.EvacuateActivity.Execute(hubCtx, contract.EvacuateInput{AgentID: in.FailedAgent, Instance: in.Instance, Epoch: in.Epoch, Target: in.Target, Reason: in.Reason}).Get(ctx)
 	if err != nil {
 		return result, err
 	}
-	return result, workflow.SignalExternalWorkflow(ctx, contract.ClusterWorkflowID(in.Cluster), "", contract.EvacuatedSignal,
-		contract.Evacuated{AgentID: in.FailedAgent, Epoch: in.Epoch, Target: in.Target}).Get(ctx, nil)
+	return result, contract.EvacuatedSignal.SendFrom(ctx, contract.ClusterWorkflowID(in.Cluster), "", contract.Evacuated{AgentID: in.FailedAgent, Epoch: in.Epoch, Target: in.Target}).Get(ctx, nil)
 }
 
 // awaitTransfers watches until the tasks and roles are with others.
 func awaitTransfers(ctx workflow.Context, in contract.FailoverInput) (contract.AwaitTransfersResult, error) {
-	var moved contract.AwaitTransfersResult
 	if len(in.Attempts) == 0 && !in.WasLeader && len(in.Shards) == 0 {
-		return moved, nil
+		return contract.AwaitTransfersResult{}, nil
 	}
 	watchCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              contract.WorkerQueue,
@@ -102,10 +98,10 @@ func awaitTransfers(ctx workflow.Context, in contract.FailoverInput) (contract.A
 		HeartbeatTimeout:       30 * time.Second,
 		Summary:                "watch the work of " + in.FailedAgent + " move",
 	})
-	err := workflow.ExecuteActivity(watchCtx, contract.AwaitTransfersActivity, contract.AwaitTransfersInput{
+	moved, err := contract.AwaitTransfersActivity.Execute(watchCtx, contract.AwaitTransfersInput{
 		Cluster: in.Cluster, FailedAgent: in.FailedAgent, Epoch: in.Epoch, WasLeader: in.WasLeader, Shards: in.Shards,
 		Attempts: in.Attempts, Reason: in.Reason, Timeout: in.Timeout,
-	}).Get(ctx, &moved)
+	}).Get(ctx)
 	if err == nil && moved.Incomplete != "" {
 		return moved, temporal.NewApplicationError(moved.Incomplete, "Incomplete")
 	}

@@ -24,7 +24,7 @@ func HealingAction(ctx workflow.Context, in contract.HealingActionInput) (fleet.
 		ID: contract.HealingActionID(d.Cluster, d.Type, d.TargetID, in.DecidedAt), Cycle: in.Cycle, Cluster: d.Cluster, Type: d.Type,
 		TargetID: d.TargetID, Priority: d.Priority, Reason: d.Reason, Facts: d.Facts, Status: fleet.HealingRunning, DecidedAt: in.DecidedAt,
 	}}
-	if err := workflow.SetQueryHandler(ctx, contract.HealingQuery, func() (fleet.HealingRecord, error) { return a.record, nil }); err != nil {
+	if err := contract.HealingQuery.Handle(ctx, func() fleet.HealingRecord { return a.record }); err != nil {
 		return a.record, err
 	}
 	a.run(ctx)
@@ -121,21 +121,18 @@ func (a *healingAction) carryOut(ctx workflow.Context) (string, error) {
 	case fleet.HealDrain:
 		return a.drain(ctx, a.in.Policy.DrainTimeout)
 	case fleet.HealReduce:
-		var reduced contract.LoadReduced
-		err := workflow.ExecuteActivity(onWorker(ctx, "reduce the load of "+d.TargetID), contract.ReduceLoadActivity, contract.ClusterReduceLoad{
+		reduced, err := contract.ReduceLoadActivity.Execute(onWorker(ctx, "reduce the load of "+d.TargetID), contract.ClusterReduceLoad{
 			Cluster: d.Cluster, Request: contract.ReduceLoadRequest{AgentID: d.TargetID, UntilHealthy: true, Reason: "healing: " + d.Reason, Healing: a.check()},
-		}).Get(ctx, &reduced)
+		}).Get(ctx)
 		return fmt.Sprintf("it runs at most %d of %d tasks at a time until it is healthy", reduced.EffectiveSlots, reduced.MaxTasks), err
 	case fleet.HealReassign:
-		var outcome string
-		err := workflow.ExecuteActivity(onWorker(ctx, "end an attempt that nobody runs"), contract.EndOrphanActivity,
-			contract.EndOrphanInput{Cluster: d.Cluster, Orphan: *d.Facts.Orphan}).Get(ctx, &outcome)
+		outcome, err := contract.EndOrphanActivity.Execute(onWorker(ctx, "end an attempt that nobody runs"), contract.EndOrphanInput{Cluster: d.Cluster, Orphan: *d.Facts.Orphan}).Get(ctx)
 		return outcome, err
 	case fleet.HealRebalance:
 		return a.replicate(ctx)
 	case fleet.HealRestore:
-		err := workflow.ExecuteActivity(onWorker(ctx, "give work again to "+d.TargetID), contract.UncordonActivity, contract.ClusterUncordon{
-			Cluster: d.Cluster, Request: contract.UncordonRequest{AgentID: d.TargetID, Healing: a.check()}}).Get(ctx, nil)
+		_, err := contract.UncordonActivity.Execute(onWorker(ctx, "give work again to "+d.TargetID), contract.ClusterUncordon{
+			Cluster: d.Cluster, Request: contract.UncordonRequest{AgentID: d.TargetID, Healing: a.check()}}).Get(ctx)
 		return "it is given work again", err
 	}
 	return "", temporal.NewNonRetryableApplicationError("this version does not know the action", contract.Refused, nil)
@@ -150,18 +147,16 @@ func (a *healingAction) check() *fleet.HealingCheck {
 // ill as it is. It is restored when it is healthy again.
 func (a *healingAction) failOver(ctx workflow.Context) (string, error) {
 	d := &a.in.Decision
-	err := workflow.SignalExternalWorkflow(ctx, contract.ClusterWorkflowID(d.Cluster), "", contract.ManualFailoverSignal,
-		contract.ManualFailover{AgentID: d.TargetID, Reason: "healing: " + d.Reason, Healing: a.check()}).Get(ctx, nil)
+	err := contract.ManualFailoverSignal.SendFrom(ctx, contract.ClusterWorkflowID(d.Cluster), "", contract.ManualFailover{AgentID: d.TargetID, Reason: "healing: " + d.Reason, Healing: a.check()}).Get(ctx, nil)
 	if err != nil {
 		return "", fmt.Errorf("the cluster was not asked for the failover: %w", err)
 	}
 	a.record.Ref = "failover " + contract.FailoverID(d.Cluster, d.TargetID, d.Facts.Epoch)
 	watchCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: contract.WorkerQueue, ScheduleToCloseTimeout: failoverWatch, HeartbeatTimeout: 30 * time.Second, Summary: "until the failover has ended"})
-	var moved fleet.FailoverRecord
-	err = workflow.ExecuteActivity(watchCtx, contract.AwaitFailoverActivity, contract.AwaitFailoverInput{
+	moved, err := contract.AwaitFailoverActivity.Execute(watchCtx, contract.AwaitFailoverInput{
 		Cluster: d.Cluster, AgentID: d.TargetID, Epoch: d.Facts.Epoch, After: a.in.DecidedAt,
-	}).Get(ctx, &moved)
+	}).Get(ctx)
 	if isType(err, contract.Refused) {
 		return "", err
 	}
@@ -216,9 +211,8 @@ func endedAs(what, status, why string) error {
 // replicate spreads shards and targets over the agents that there are, and has scaling start what is missing.
 func (a *healingAction) replicate(ctx workflow.Context) (string, error) {
 	d := &a.in.Decision
-	var spread fleet.Rebalance
-	err := workflow.ExecuteActivity(onWorker(ctx, "rebalance "+d.Cluster), contract.RebalanceActivity, contract.ClusterRebalance{
-		Cluster: d.Cluster, Request: contract.RebalanceRequest{Reason: "healing: " + d.Reason}}).Get(ctx, &spread)
+	spread, err := contract.RebalanceActivity.Execute(onWorker(ctx, "rebalance "+d.Cluster), contract.ClusterRebalance{
+		Cluster: d.Cluster, Request: contract.RebalanceRequest{Reason: "healing: " + d.Reason}}).Get(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -226,8 +220,8 @@ func (a *healingAction) replicate(ctx workflow.Context) (string, error) {
 	if !d.Facts.Scaled {
 		return moved + "nobody starts agents here: start them, or turn scaling on", nil
 	}
-	var scaled fleet.ScalingDecision
-	if err := workflow.ExecuteActivity(onWorker(ctx, "ask for agents"), contract.AskScaleActivity, d.Cluster).Get(ctx, &scaled); err != nil {
+	scaled, err := contract.AskScaleActivity.Execute(onWorker(ctx, "ask for agents"), d.Cluster).Get(ctx)
+	if err != nil {
 		return "", err
 	}
 	switch {
@@ -245,7 +239,7 @@ func countHealing(ctx workflow.Context, record fleet.HealingRecord) {
 	defer done()
 	record.Facts = fleet.HealingFacts{}
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{ScheduleToCloseTimeout: 10 * time.Second})
-	if err := workflow.ExecuteLocalActivity(ctx, contract.CountHealingActivity, record).Get(ctx, nil); err != nil {
+	if _, err := contract.CountHealingActivity.ExecuteLocal(ctx, record).Get(ctx); err != nil {
 		workflow.GetLogger(ctx).Warn("A healing action was not counted", "error", err)
 	}
 }

@@ -54,30 +54,30 @@ func newHealingRun(t *testing.T) *healingRun {
 	r.RegisterWorkflowWithOptions(workflows.HealingAction, workflow.RegisterOptions{Name: contract.HealingActionWorkflow})
 	r.RegisterWorkflowWithOptions(r.drain, workflow.RegisterOptions{Name: contract.DrainWorkflow})
 	for name, does := range map[string]any{
-		contract.AwaitFailoverActivity: func(_ context.Context, in contract.AwaitFailoverInput) (fleet.FailoverRecord, error) {
+		contract.AwaitFailoverActivity.Name: func(_ context.Context, in contract.AwaitFailoverInput) (fleet.FailoverRecord, error) {
 			r.awaited = append(r.awaited, in)
-			return r.moved, r.note(contract.AwaitFailoverActivity, in.AgentID)
+			return r.moved, r.note(contract.AwaitFailoverActivity.Name, in.AgentID)
 		},
-		contract.ReduceLoadActivity: func(_ context.Context, in contract.ClusterReduceLoad) (contract.LoadReduced, error) {
+		contract.ReduceLoadActivity.Name: func(_ context.Context, in contract.ClusterReduceLoad) (contract.LoadReduced, error) {
 			r.checks = append(r.checks, *in.Request.Healing)
-			return contract.LoadReduced{MaxTasks: 8, EffectiveSlots: 4}, r.note(contract.ReduceLoadActivity, in.Request.AgentID, in.Request.Reason)
+			return contract.LoadReduced{MaxTasks: 8, EffectiveSlots: 4}, r.note(contract.ReduceLoadActivity.Name, in.Request.AgentID, in.Request.Reason)
 		},
-		contract.EndOrphanActivity: func(_ context.Context, in contract.EndOrphanInput) (string, error) {
-			return "the attempt was ended", r.note(contract.EndOrphanActivity, in.Orphan.TaskID)
+		contract.EndOrphanActivity.Name: func(_ context.Context, in contract.EndOrphanInput) (string, error) {
+			return "the attempt was ended", r.note(contract.EndOrphanActivity.Name, in.Orphan.TaskID)
 		},
-		contract.UncordonActivity: func(_ context.Context, in contract.ClusterUncordon) (contract.Cordoned, error) {
+		contract.UncordonActivity.Name: func(_ context.Context, in contract.ClusterUncordon) (contract.Cordoned, error) {
 			r.checks = append(r.checks, *in.Request.Healing)
-			return contract.Cordoned{}, r.note(contract.UncordonActivity, in.Request.AgentID)
+			return contract.Cordoned{}, r.note(contract.UncordonActivity.Name, in.Request.AgentID)
 		},
-		contract.RebalanceActivity: func(_ context.Context, in contract.ClusterRebalance) (fleet.Rebalance, error) {
-			return r.spread, r.note(contract.RebalanceActivity, in.Cluster, in.Request.Reason)
+		contract.RebalanceActivity.Name: func(_ context.Context, in contract.ClusterRebalance) (fleet.Rebalance, error) {
+			return r.spread, r.note(contract.RebalanceActivity.Name, in.Cluster, in.Request.Reason)
 		},
-		contract.AskScaleActivity: func(_ context.Context, cluster string) (fleet.ScalingDecision, error) {
-			return r.scaled, r.note(contract.AskScaleActivity, cluster)
+		contract.AskScaleActivity.Name: func(_ context.Context, cluster string) (fleet.ScalingDecision, error) {
+			return r.scaled, r.note(contract.AskScaleActivity.Name, cluster)
 		},
-		contract.CountHealingActivity: func(_ context.Context, record fleet.HealingRecord) error {
+		contract.CountHealingActivity.Name: func(_ context.Context, record fleet.HealingRecord) error {
 			r.counted = append(r.counted, record.Status)
-			return r.errs[contract.CountHealingActivity]
+			return r.errs[contract.CountHealingActivity.Name]
 		},
 	} {
 		r.RegisterActivityWithOptions(does, activity.RegisterOptions{Name: name})
@@ -85,14 +85,14 @@ func newHealingRun(t *testing.T) *healingRun {
 	toCluster := func(name string, take any) {
 		r.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", name, mock.Anything).Return(take).Maybe()
 	}
-	toCluster(contract.AnnounceSignal, func(_, _, _, _ string, told any) error {
+	toCluster(contract.AnnounceSignal.Name, func(_, _, _, _ string, told any) error {
 		r.events = append(r.events, told.(contract.Announcement).Events...)
-		return r.errs[contract.AnnounceSignal]
+		return r.errs[contract.AnnounceSignal.Name]
 	})
-	toCluster(contract.ManualFailoverSignal, func(_, _, _, _ string, asked any) error {
+	toCluster(contract.ManualFailoverSignal.Name, func(_, _, _, _ string, asked any) error {
 		m := asked.(contract.ManualFailover)
 		r.checks = append(r.checks, *m.Healing)
-		return r.note(contract.ManualFailoverSignal, m.AgentID, m.Reason)
+		return r.note(contract.ManualFailoverSignal.Name, m.AgentID, m.Reason)
 	})
 	r.OnUpsertMemo(mock.Anything).Run(func(args mock.Arguments) {
 		r.notes = append(r.notes, args.Get(0).(map[string]any)[contract.MemoHealing].(contract.HealingNote))
@@ -146,7 +146,7 @@ func (r *healingRun) act(t *testing.T, d *fleet.HealingDecision) fleet.HealingRe
 	require.NoError(t, r.GetWorkflowError(), "how it ended is in the record")
 	var record, asked fleet.HealingRecord
 	require.NoError(t, r.GetWorkflowResult(&record))
-	value, err := r.QueryWorkflow(contract.HealingQuery)
+	value, err := r.QueryWorkflow(contract.HealingQuery.Name)
 	require.NoError(t, err)
 	require.NoError(t, value.Get(&asked))
 	require.Equal(t, record, asked)
@@ -172,18 +172,18 @@ func ofKind(kind fleet.HealingType) (d *fleet.HealingDecision, first string) {
 	d = &fleet.HealingDecision{Type: kind, TargetID: "a-1"}
 	switch kind {
 	case fleet.HealFailover:
-		first = contract.AwaitFailoverActivity
+		first = contract.AwaitFailoverActivity.Name
 	case fleet.HealDrain:
 		first = contract.DrainWorkflow
 	case fleet.HealReduce:
-		first = contract.ReduceLoadActivity
+		first = contract.ReduceLoadActivity.Name
 	case fleet.HealRestore:
-		first = contract.UncordonActivity
+		first = contract.UncordonActivity.Name
 	case fleet.HealReassign:
-		d.TargetID, first = "t-1", contract.EndOrphanActivity
+		d.TargetID, first = "t-1", contract.EndOrphanActivity.Name
 		d.Facts.Orphan = &fleet.Orphan{TaskID: "t-1", Attempt: 2, AgentID: "a-9"}
 	case fleet.HealRebalance:
-		d.TargetID, first, d.Facts.Scaled = "c", contract.RebalanceActivity, true
+		d.TargetID, first, d.Facts.Scaled = "c", contract.RebalanceActivity.Name, true
 	}
 	return d, first
 }
@@ -204,7 +204,7 @@ func TestHealingActionsSucceed(t *testing.T) {
 	}{
 		"failover": {
 			kind: fleet.HealFailover, outcome: "2 tasks moved, b-1 took over; it is out of service until it is healthy", ref: "failover c:a-1:7",
-			calls: []string{contract.ManualFailoverSignal + " a-1 healing: why", contract.AwaitFailoverActivity + " a-1"}, drains: []fleet.Duration{0},
+			calls: []string{contract.ManualFailoverSignal.Name + " a-1 healing: why", contract.AwaitFailoverActivity.Name + " a-1"}, drains: []fleet.Duration{0},
 			event: fleet.EventData{AgentID: "a-1"},
 		},
 		"drain": {
@@ -214,36 +214,36 @@ func TestHealingActionsSucceed(t *testing.T) {
 		},
 		"reduce": {
 			kind: fleet.HealReduce, outcome: "it runs at most 4 of 8 tasks at a time until it is healthy",
-			calls: []string{contract.ReduceLoadActivity + " a-1 healing: why"}, event: fleet.EventData{AgentID: "a-1"},
+			calls: []string{contract.ReduceLoadActivity.Name + " a-1 healing: why"}, event: fleet.EventData{AgentID: "a-1"},
 		},
 		"restore": {
-			kind: fleet.HealRestore, outcome: "it is given work again", calls: []string{contract.UncordonActivity + " a-1"}, event: fleet.EventData{AgentID: "a-1"},
+			kind: fleet.HealRestore, outcome: "it is given work again", calls: []string{contract.UncordonActivity.Name + " a-1"}, event: fleet.EventData{AgentID: "a-1"},
 		},
 		"reassign": {
-			kind: fleet.HealReassign, outcome: "the attempt was ended", calls: []string{contract.EndOrphanActivity + " t-1"},
+			kind: fleet.HealReassign, outcome: "the attempt was ended", calls: []string{contract.EndOrphanActivity.Name + " t-1"},
 			event: fleet.EventData{TaskID: "t-1", AgentID: "a-9", Attempt: 2},
 		},
 		"rebalance, and scaling starts": {
 			kind: fleet.HealRebalance, outcome: "4 shards and targets were moved; scaling starts 2 agents: 2 are missing",
-			calls: []string{contract.RebalanceActivity + " c healing: why", contract.AskScaleActivity + " c"},
+			calls: []string{contract.RebalanceActivity.Name + " c healing: why", contract.AskScaleActivity.Name + " c"},
 		},
 		"rebalance, and scaling is at it": {
 			kind: fleet.HealRebalance, outcome: "4 shards and targets were moved; scaling does what is needed: 2 are being started",
 			set: func(r *healingRun, _ *fleet.HealingDecision) {
 				r.scaled = fleet.ScalingDecision{Reason: "2 are being started"}
 			},
-			calls: []string{contract.RebalanceActivity + " c healing: why", contract.AskScaleActivity + " c"},
+			calls: []string{contract.RebalanceActivity.Name + " c healing: why", contract.AskScaleActivity.Name + " c"},
 		},
 		"rebalance without scaling": {
 			kind: fleet.HealRebalance, outcome: "4 shards and targets were moved; nobody starts agents here: start them, or turn scaling on",
 			set:   func(_ *healingRun, d *fleet.HealingDecision) { d.Facts.Scaled = false },
-			calls: []string{contract.RebalanceActivity + " c healing: why"},
+			calls: []string{contract.RebalanceActivity.Name + " c healing: why"},
 		},
 		"whatever becomes of the count and the events": {
-			kind: fleet.HealRestore, outcome: "it is given work again", calls: []string{contract.UncordonActivity + " a-1"}, event: fleet.EventData{AgentID: "a-1"},
+			kind: fleet.HealRestore, outcome: "it is given work again", calls: []string{contract.UncordonActivity.Name + " a-1"}, event: fleet.EventData{AgentID: "a-1"},
 			set: func(r *healingRun, _ *fleet.HealingDecision) {
-				r.errs[contract.AnnounceSignal] = errors.New("no such cluster")
-				r.errs[contract.CountHealingActivity] = temporal.NewNonRetryableApplicationError("no metrics", "Lost", nil)
+				r.errs[contract.AnnounceSignal.Name] = errors.New("no such cluster")
+				r.errs[contract.CountHealingActivity.Name] = temporal.NewNonRetryableApplicationError("no metrics", "Lost", nil)
 			},
 		},
 	} {
@@ -310,7 +310,7 @@ func TestHealingActionsDoNotSucceed(t *testing.T) {
 				require.Equal(t, tc.status, record.Status)
 				require.Contains(t, record.Outcome, tc.outcome)
 				require.Equal(t, []string{"running", string(tc.status)}, r.outcomes(), "its begin and end are announced")
-				require.NotContains(t, r.calls, contract.AskScaleActivity+" c", "nothing comes after it")
+				require.NotContains(t, r.calls, contract.AskScaleActivity.Name+" c", "nothing comes after it")
 				var forgotten []contract.HealingNote
 				if tc.status == fleet.HealingSkipped {
 					forgotten = []contract.HealingNote{{Type: kind, TargetID: d.TargetID, Verdict: fleet.HealWait, At: healingAt}}
@@ -332,7 +332,7 @@ func TestHealingActionsEndBadly(t *testing.T) {
 		status  fleet.HealingStatus
 		outcome string
 	}{
-		"the cluster is gone": {fleet.HealFailover, func(r *healingRun) { r.errs[contract.ManualFailoverSignal] = errors.New("no such workflow") },
+		"the cluster is gone": {fleet.HealFailover, func(r *healingRun) { r.errs[contract.ManualFailoverSignal.Name] = errors.New("no such workflow") },
 			fleet.HealingFailed, "the cluster was not asked for the failover: no such workflow"},
 		"the failover failed": {fleet.HealFailover, func(r *healingRun) {
 			r.moved = fleet.FailoverRecord{Status: fleet.FailoverFailed, Error: "nobody took over"}
@@ -349,7 +349,7 @@ func TestHealingActionsEndBadly(t *testing.T) {
 		"scaling is blocked": {fleet.HealRebalance, func(r *healingRun) { r.scaled = fleet.ScalingDecision{Blocked: true, Reason: "max_agents is 3"} },
 			fleet.HealingFailed, "4 shards and targets were moved; scaling cannot start agents now: max_agents is 3"},
 		"scaling refuses": {fleet.HealRebalance, func(r *healingRun) {
-			r.errs[contract.AskScaleActivity] = temporal.NewNonRetryableApplicationError("scaling is off", contract.Refused, nil)
+			r.errs[contract.AskScaleActivity.Name] = temporal.NewNonRetryableApplicationError("scaling is off", contract.Refused, nil)
 		}, fleet.HealingSkipped, "scaling is off"},
 		"a newer version's kind": {"dance", func(*healingRun) {}, fleet.HealingSkipped, "this version does not know the action"},
 	} {

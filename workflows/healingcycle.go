@@ -58,8 +58,7 @@ func examine(ctx workflow.Context, in contract.ExamineInput) (contract.Examined,
 		ScheduleToCloseTimeout: examineLimit, StartToCloseTimeout: examineLimit / 2,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, MaximumAttempts: 3}, Summary: "look at all clusters",
 	})
-	var found contract.Examined
-	err := workflow.ExecuteLocalActivity(ctx, contract.ExamineFleetActivity, in).Get(ctx, &found)
+	found, err := contract.ExamineFleetActivity.ExecuteLocal(ctx, in).Get(ctx)
 	return found, err
 }
 
@@ -73,18 +72,18 @@ func findOrphans(ctx workflow.Context, c *fleet.HealingCase) {
 	for _, s := range c.Suspects {
 		question.Attempts = append(question.Attempts, fleet.HeldAttempt{TaskID: s.TaskID, Attempt: s.Attempt})
 	}
-	var answers []workflow.Future
+	var answers []contract.Future[contract.HoldsAttemptsResult]
 	for _, hub := range c.Hubs {
 		hubCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 			TaskQueue: contract.HubQueue(hub), ScheduleToCloseTimeout: holdsLimit,
 			RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 2}, Summary: "which attempts hub " + hub + " has",
 		})
-		answers = append(answers, workflow.ExecuteActivity(hubCtx, contract.HoldsAttemptsActivity, question))
+		answers = append(answers, contract.HoldsAttemptsActivity.Execute(hubCtx, question))
 	}
 	held := map[fleet.HeldAttempt]bool{}
 	for i, answer := range answers {
-		var result contract.HoldsAttemptsResult
-		if err := answer.Get(ctx, &result); err != nil {
+		result, err := answer.Get(ctx)
+		if err != nil {
 			workflow.GetLogger(ctx).Warn("A hub did not say which attempts it has; its cluster's are left to the backstop", "hub", c.Hubs[i], "error", err)
 			return
 		}
@@ -136,7 +135,7 @@ func tune(ctx workflow.Context, every fleet.Duration) {
 		TaskQueue: contract.WorkerQueue, StartToCloseTimeout: 10 * time.Second, ScheduleToCloseTimeout: 30 * time.Second,
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 2}, Summary: "cycle every " + every.String(),
 	})
-	if err := workflow.ExecuteActivity(ctx, contract.TuneHealingActivity, every).Get(ctx, nil); err != nil {
+	if _, err := contract.TuneHealingActivity.Execute(ctx, every).Get(ctx); err != nil {
 		workflow.GetLogger(ctx).Warn("The interval of the healing schedule was not changed", "error", err)
 	}
 }

@@ -52,11 +52,11 @@ func newCycleRun(t *testing.T) *cycleRun {
 		r.actions[info.WorkflowExecution.ID] = in
 	})
 	for name, does := range map[string]any{
-		contract.ExamineFleetActivity: func(_ context.Context, in contract.ExamineInput) (contract.Examined, error) {
+		contract.ExamineFleetActivity.Name: func(_ context.Context, in contract.ExamineInput) (contract.Examined, error) {
 			r.examined = append(r.examined, in)
 			return r.found, r.examineErr
 		},
-		contract.HoldsAttemptsActivity: func(_ context.Context, in contract.HoldsAttemptsInput) (contract.HoldsAttemptsResult, error) {
+		contract.HoldsAttemptsActivity.Name: func(_ context.Context, in contract.HoldsAttemptsInput) (contract.HoldsAttemptsResult, error) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if r.asked = append(r.asked, in); len(r.asked) == 1 {
@@ -67,7 +67,7 @@ func newCycleRun(t *testing.T) *cycleRun {
 			}
 			return contract.HoldsAttemptsResult{}, nil
 		},
-		contract.TuneHealingActivity: func(_ context.Context, every fleet.Duration) error {
+		contract.TuneHealingActivity.Name: func(_ context.Context, every fleet.Duration) error {
 			r.tuned = append(r.tuned, every)
 			return r.tuneErr
 		},

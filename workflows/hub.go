@@ -26,7 +26,7 @@ const (
 // Hub holds one hub's lease as a heartbeating activity on the hub's own queue, which writes no history while all is
 // well. When the hub is silent and does not answer, the clusters are told and the workflow ends; the hub starts it anew.
 func Hub(ctx workflow.Context, in contract.HubInput) (string, error) {
-	started := workflow.GetSignalChannel(ctx, contract.HubStartedSignal)
+	started := contract.HubStartedSignal.Inbox(ctx)
 	for {
 		for started.ReceiveAsync(nil) {
 		}
@@ -38,7 +38,7 @@ func Hub(ctx workflow.Context, in contract.HubInput) (string, error) {
 			RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
 			Summary:                "lease of hub " + in.Hub,
 		}))
-		lease := workflow.ExecuteActivity(leaseCtx, contract.HoldLeaseActivity, contract.HoldLeaseInput{Hub: in.Hub})
+		lease := contract.HoldLeaseActivity.Execute(leaseCtx, contract.HoldLeaseInput{Hub: in.Hub})
 		err := workflow.Await(ctx, func() bool { return lease.IsReady() || started.Len() > 0 })
 		if err != nil {
 			release()
@@ -48,7 +48,7 @@ func Hub(ctx workflow.Context, in contract.HubInput) (string, error) {
 			release() // a new process plays the hub: hold its lease instead
 			continue
 		}
-		if leaseErr := lease.Get(ctx, nil); didNotAnswer(leaseErr) && started.Len() == 0 {
+		if _, leaseErr := lease.Get(ctx); didNotAnswer(leaseErr) && started.Len() == 0 {
 			return "lost", announceHubLost(ctx, in.Hub)
 		}
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
@@ -69,5 +69,6 @@ func announceHubLost(ctx workflow.Context, hub string) error {
 		StartToCloseTimeout: 30 * time.Second,
 		Summary:             "tell the clusters that hub " + hub + " is lost",
 	})
-	return workflow.ExecuteActivity(ctx, contract.AnnounceHubLostActivity, contract.HubLost{Hub: hub, At: workflow.Now(ctx)}).Get(ctx, nil)
+	_, err := contract.AnnounceHubLostActivity.Execute(ctx, contract.HubLost{Hub: hub, At: workflow.Now(ctx)}).Get(ctx)
+	return err
 }

@@ -34,12 +34,12 @@ func TestHubLease(t *testing.T) {
 			env.RegisterActivityWithOptions(func(context.Context, contract.HoldLeaseInput) error {
 				held++
 				return tt.leases[held-1]
-			}, activity.RegisterOptions{Name: contract.HoldLeaseActivity})
+			}, activity.RegisterOptions{Name: contract.HoldLeaseActivity.Name})
 			env.RegisterActivityWithOptions(func(_ context.Context, lost contract.HubLost) error {
 				require.Equal(t, "h1", lost.Hub)
 				announced++
 				return nil
-			}, activity.RegisterOptions{Name: contract.AnnounceHubLostActivity})
+			}, activity.RegisterOptions{Name: contract.AnnounceHubLostActivity.Name})
 			env.ExecuteWorkflow(contract.HubWorkflow, contract.HubInput{Hub: "h1"})
 			require.NoError(t, env.GetWorkflowError())
 			require.Equal(t, len(tt.leases), held)

@@ -22,8 +22,8 @@ func FuzzManualFailoverSignal(f *testing.F) {
 			t.Skip("the sender's own tool refuses it")
 		}
 		run := newCluster(t)
-		run.at(time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "a", "b")) })
-		run.at(2*time.Second, func() { run.SignalWorkflow(contract.ManualFailoverSignal, json.RawMessage(payload)) })
+		run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
+		run.at(2*time.Second, func() { run.SignalWorkflow(contract.ManualFailoverSignal.Name, json.RawMessage(payload)) })
 		run.at(20*time.Second, func() { require.Len(t, run.view(t).Members, 2, "the cluster goes on") })
 		run.deleteAt(30 * time.Second)
 		run.start(fleet.ClusterConfig{})

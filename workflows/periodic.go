@@ -62,10 +62,9 @@ func placed(ctx workflow.Context, id string, spec fleet.TaskSpec) (task contract
 		key = id
 	}
 	ctx = workflow.WithActivityOptions(ctx, firingActivity("find the lane in "+spec.Cluster))
-	var place contract.TaskPlace
-	err = workflow.ExecuteActivity(ctx, contract.PlaceTaskActivity, contract.PlaceTaskInput{
+	place, err := contract.PlaceTaskActivity.Execute(ctx, contract.PlaceTaskInput{
 		Cluster: spec.Cluster, Tenant: spec.Tenant, Agent: spec.Agent, ShardKey: key, RequiredCapabilities: spec.RequiredCapabilities,
-	}).Get(ctx, &place)
+	}).Get(ctx)
 	if err != nil {
 		return task, 0, err
 	}
@@ -89,9 +88,8 @@ func firingActivity(summary string) workflow.ActivityOptions {
 // madeBefore is nil if the task that has this firing's id is of an earlier firing of the same time. If the schedule did not
 // make it, the firing has no task: it fails, and an event tells so.
 func madeBefore(ctx workflow.Context, schedule, id string, spec *fleet.TaskSpec) error {
-	var own bool
 	asked := workflow.WithActivityOptions(ctx, firingActivity("look who made task "+id))
-	err := workflow.ExecuteActivity(asked, contract.IsMadeByActivity, contract.IsMadeByInput{TaskID: id, Schedule: schedule}).Get(ctx, &own)
+	own, err := contract.IsMadeByActivity.Execute(asked, contract.IsMadeByInput{TaskID: id, Schedule: schedule}).Get(ctx)
 	if err != nil || own {
 		return err
 	}
@@ -103,7 +101,7 @@ func madeBefore(ctx workflow.Context, schedule, id string, spec *fleet.TaskSpec)
 
 // awaitTask waits until the task has ended or needs a person. When the firing is cancelled, so is its task.
 func awaitTask(ctx workflow.Context, child workflow.ChildWorkflowFuture, result contract.PeriodicResult) (contract.PeriodicResult, error) {
-	ended := workflow.GetSignalChannel(ctx, contract.SettledSignal)
+	ended := contract.SettledSignal.Inbox(ctx)
 	waitCtx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	_ = workflow.Await(waitCtx, func() bool { return child.IsReady() || ended.Len() > 0 })
@@ -142,6 +140,6 @@ func (r *taskRun) tellFiring(ctx workflow.Context) {
 		return
 	}
 	if _, _, ok := contract.FiringOfWorkflowID(parent.ID); ok {
-		workflow.SignalExternalWorkflow(ctx, parent.ID, parent.RunID, contract.SettledSignal, contract.TaskSettled{Status: r.status, Why: r.why})
+		contract.SettledSignal.SendFrom(ctx, parent.ID, parent.RunID, contract.TaskSettled{Status: r.status, Why: r.why})
 	}
 }

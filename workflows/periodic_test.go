@@ -32,11 +32,11 @@ func newFiring(t *testing.T, place func() (contract.TaskPlace, error), deliver f
 	f.RegisterActivityWithOptions(func(_ context.Context, in contract.PlaceTaskInput) (contract.TaskPlace, error) {
 		f.asked = append(f.asked, in)
 		return place()
-	}, activity.RegisterOptions{Name: contract.PlaceTaskActivity})
+	}, activity.RegisterOptions{Name: contract.PlaceTaskActivity.Name})
 	f.RegisterActivityWithOptions(func(_ context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
 		f.deliveries = append(f.deliveries, in)
 		return deliver()
-	}, activity.RegisterOptions{Name: contract.RunTaskActivity})
+	}, activity.RegisterOptions{Name: contract.RunTaskActivity.Name})
 	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 	f.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: contract.FiringWorkflowID("nightly", at)})
 	require.NoError(t, f.SetTypedSearchAttributesOnStart(contract.FiringAttributes("nightly", at)))
@@ -111,7 +111,7 @@ func TestFiringWhoseTaskIsThere(t *testing.T) {
 			f.RegisterActivityWithOptions(func(_ context.Context, in contract.IsMadeByInput) (bool, error) {
 				asked = append(asked, in)
 				return own, nil
-			}, activity.RegisterOptions{Name: contract.IsMadeByActivity})
+			}, activity.RegisterOptions{Name: contract.IsMadeByActivity.Name})
 			f.RegisterWorkflowWithOptions(func(workflow.Context) error { return nil }, workflow.RegisterOptions{Name: "Other"})
 			var result contract.PeriodicResult
 			fire := func(ctx workflow.Context) error {
@@ -129,7 +129,7 @@ func TestFiringWhoseTaskIsThere(t *testing.T) {
 			}
 			f.RegisterWorkflowWithOptions(fire, workflow.RegisterOptions{Name: "Fire"})
 			var told []fleet.Event
-			f.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("default"), "", contract.AnnounceSignal, mock.Anything).
+			f.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("default"), "", contract.AnnounceSignal.Name, mock.Anything).
 				Return(func(_, _, _, _ string, a any) error {
 					told = append(told, a.(contract.Announcement).Events...)
 					return nil

@@ -44,7 +44,7 @@ func Scaling(ctx workflow.Context, in contract.ScalingInput) (fleet.ScalingRecor
 	for _, stop := range in.Stops {
 		s.record.Agents = append(s.record.Agents, fleet.ScaledAgent{AgentID: stop.AgentID, Spawner: stop.Spawner, Status: fleet.ScaledWaiting})
 	}
-	if err := workflow.SetQueryHandler(ctx, contract.ScalingQuery, func() (fleet.ScalingRecord, error) { return s.record, nil }); err != nil {
+	if err := contract.ScalingQuery.Handle(ctx, func() fleet.ScalingRecord { return s.record }); err != nil {
 		return s.record, err
 	}
 	s.announce(ctx)
@@ -85,15 +85,14 @@ func (s *scaling) tellCluster(ctx workflow.Context) {
 	if s.record.Status != fleet.ScalingSucceeded {
 		result.Failed = s.record.Error
 	}
-	if err := workflow.SignalExternalWorkflow(ctx, contract.ClusterWorkflowID(s.in.Cluster), "", contract.ScaledSignal, result).Get(ctx, nil); err != nil {
+	if err := contract.ScaledSignal.SendFrom(ctx, contract.ClusterWorkflowID(s.in.Cluster), "", result).Get(ctx, nil); err != nil {
 		workflow.GetLogger(ctx).Warn("The cluster was not told how a scaling action ended", "error", err)
 	}
 }
 
 // startAgents starts all at one spawner and waits until they are online.
 func (s *scaling) startAgents(ctx workflow.Context) {
-	var spawner contract.SpawnerInfo
-	err := workflow.ExecuteActivity(atSpawner(ctx, s.in.Spawn.Spawner, spawnerAnswer, "find a spawner"), contract.FindSpawnerActivity).Get(ctx, &spawner)
+	spawner, err := contract.FindSpawnerActivity.Execute(atSpawner(ctx, s.in.Spawn.Spawner, spawnerAnswer, "find a spawner"), contract.None{}).Get(ctx)
 	if err != nil {
 		s.record.Error = noSpawner(s.in.Spawn.Spawner, err)
 		for i := range s.record.Agents {
@@ -114,11 +113,10 @@ func (s *scaling) startAgents(ctx workflow.Context) {
 // start starts one agent. What became of a start that failed is unknown: it is undone.
 func (s *scaling) start(ctx workflow.Context, a *fleet.ScaledAgent) {
 	a.Spawner = s.record.Spawner
-	var spawned fleet.Spawned
-	err := workflow.ExecuteActivity(atSpawner(ctx, a.Spawner, spawnLimit, "start "+a.AgentID), contract.SpawnAgentActivity, fleet.SpawnSpec{
+	spawned, err := contract.SpawnAgentActivity.Execute(atSpawner(ctx, a.Spawner, spawnLimit, "start "+a.AgentID), fleet.SpawnSpec{
 		ID: a.AgentID, Cluster: s.in.Cluster, Slots: s.in.Spawn.Slots, Capabilities: s.in.Spawn.Capabilities,
 		Resources: s.in.Spawn.Resources, Environment: s.in.Spawn.Environment,
-	}).Get(ctx, &spawned)
+	}).Get(ctx)
 	if err != nil {
 		s.giveUp(ctx, a, "it could not be started: "+reasonOf(err))
 		return
@@ -141,9 +139,7 @@ func (s *scaling) awaitOnline(ctx workflow.Context) {
 		TaskQueue: contract.WorkerQueue, ScheduleToCloseTimeout: s.in.Spawn.JoinTimeout.Std() + time.Minute,
 		HeartbeatTimeout: 15 * time.Second, Summary: "until the agents are online",
 	})
-	var result contract.AwaitJoinedResult
-	err := workflow.ExecuteActivity(watchCtx, contract.AwaitJoinedActivity,
-		contract.AwaitJoinedInput{Cluster: s.in.Cluster, Agents: started, Timeout: s.in.Spawn.JoinTimeout}).Get(ctx, &result)
+	result, err := contract.AwaitJoinedActivity.Execute(watchCtx, contract.AwaitJoinedInput{Cluster: s.in.Cluster, Agents: started, Timeout: s.in.Spawn.JoinTimeout}).Get(ctx)
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("It is not known which agents have come online", "error", err)
 	}
@@ -166,8 +162,8 @@ func (s *scaling) giveUp(ctx workflow.Context, a *fleet.ScaledAgent, why string)
 }
 
 func (s *scaling) terminate(ctx workflow.Context, a *fleet.ScaledAgent, graceful bool) error {
-	return workflow.ExecuteActivity(atSpawner(ctx, a.Spawner, terminateLimit, "stop "+a.AgentID), contract.TerminateAgentActivity,
-		contract.TerminateInput{ID: a.AgentID, Graceful: graceful}).Get(ctx, nil)
+	_, err := contract.TerminateAgentActivity.Execute(atSpawner(ctx, a.Spawner, terminateLimit, "stop "+a.AgentID), contract.TerminateInput{ID: a.AgentID, Graceful: graceful}).Get(ctx)
+	return err
 }
 
 // stopAgents drains the agents, stops their processes and has the cluster forget them.
@@ -219,8 +215,7 @@ func (s *scaling) stop(ctx workflow.Context, a *fleet.ScaledAgent) {
 		TaskQueue: contract.WorkerQueue, StartToCloseTimeout: directTimeout, ScheduleToCloseTimeout: retireLimit, Summary: "forget " + a.AgentID,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond, MaximumInterval: 5 * time.Second, MaximumAttempts: s.retireTries(stopErr)},
 	})
-	err := workflow.ExecuteActivity(retireCtx, contract.RetireActivity,
-		contract.ClusterRetire{Cluster: s.in.Cluster, Request: contract.RetireRequest{AgentID: a.AgentID}}).Get(ctx, nil)
+	_, err := contract.RetireActivity.Execute(retireCtx, contract.ClusterRetire{Cluster: s.in.Cluster, Request: contract.RetireRequest{AgentID: a.AgentID}}).Get(ctx)
 	switch {
 	case err == nil:
 		s.end(ctx, a, fleet.ScaledStopped, "")

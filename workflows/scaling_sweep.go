@@ -18,7 +18,6 @@ func ScalingSweep(ctx workflow.Context) (contract.SweepResult, error) {
 		TaskQueue: contract.WorkerQueue, ScheduleToCloseTimeout: sweepLimit, HeartbeatTimeout: 30 * time.Second,
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 2}, Summary: "look at the clusters that have scaling on",
 	})
-	var result contract.SweepResult
-	err := workflow.ExecuteActivity(ctx, contract.SweepScalingActivity).Get(ctx, &result)
+	result, err := contract.SweepScalingActivity.Execute(ctx, contract.None{}).Get(ctx)
 	return result, err
 }

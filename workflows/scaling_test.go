@@ -43,13 +43,13 @@ func newScalingRun(t *testing.T) *scalingRun {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
 	late := temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
-	register(contract.FindSpawnerActivity, func(context.Context) (contract.SpawnerInfo, error) {
+	register(contract.FindSpawnerActivity.Name, func(context.Context) (contract.SpawnerInfo, error) {
 		if r.noSpawner {
 			return contract.SpawnerInfo{}, late
 		}
 		return contract.SpawnerInfo{Name: "here", Platform: fleet.PlatformProcess}, nil
 	})
-	register(contract.SpawnAgentActivity, func(_ context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
+	register(contract.SpawnAgentActivity.Name, func(_ context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if err := r.spawnErr[spec.ID]; err != nil {
@@ -58,13 +58,13 @@ func newScalingRun(t *testing.T) *scalingRun {
 		r.started = append(r.started, spec.ID)
 		return fleet.Spawned{ID: spec.ID, Spawner: "here", Handle: "42", StartedAt: time.Now()}, nil
 	})
-	register(contract.TerminateAgentActivity, func(_ context.Context, in contract.TerminateInput) error {
+	register(contract.TerminateAgentActivity.Name, func(_ context.Context, in contract.TerminateInput) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.stopped[in.ID] = in.Graceful
 		return r.stopErr
 	})
-	register(contract.AwaitJoinedActivity, func(_ context.Context, in contract.AwaitJoinedInput) (contract.AwaitJoinedResult, error) {
+	register(contract.AwaitJoinedActivity.Name, func(_ context.Context, in contract.AwaitJoinedInput) (contract.AwaitJoinedResult, error) {
 		result := contract.AwaitJoinedResult{Joined: map[string]time.Time{}}
 		for _, agent := range in.Agents {
 			if r.joins[agent] {
@@ -73,7 +73,7 @@ func newScalingRun(t *testing.T) *scalingRun {
 		}
 		return result, nil
 	})
-	register(contract.RetireActivity, func(_ context.Context, in contract.ClusterRetire) error {
+	register(contract.RetireActivity.Name, func(_ context.Context, in contract.ClusterRetire) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.retireErr == nil {
@@ -81,13 +81,13 @@ func newScalingRun(t *testing.T) *scalingRun {
 		}
 		return r.retireErr
 	})
-	r.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", contract.ScaledSignal, mock.Anything).Return(
+	r.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", contract.ScaledSignal.Name, mock.Anything).Return(
 		func(_, _, _, _ string, result any) error {
 			told := result.(fleet.ScalingResult)
 			r.told = &told
 			return nil
 		}).Maybe()
-	r.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", contract.AnnounceSignal, mock.Anything).Return(nil).Maybe()
+	r.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", contract.AnnounceSignal.Name, mock.Anything).Return(nil).Maybe()
 	return r
 }
 
@@ -245,14 +245,16 @@ func TestBlockedStartsAreTriedAgain(t *testing.T) {
 		require.Len(t, in.Starts, 2)
 		require.Equal(t, int64(len(at)), in.Number)
 		env.RegisterDelayedCallback(func() {
-			env.SignalWorkflow(contract.ScaledSignal, fleet.ScalingResult{Number: in.Number, Failed: "no spawner"})
+			env.SignalWorkflow(contract.ScaledSignal.Name, fleet.ScalingResult{Number: in.Number, Failed: "no spawner"})
 		}, 0)
 		return fleet.ScalingRecord{}, nil
 	})
-	env.RegisterDelayedCallback(func() { env.SignalWorkflow(contract.SpawnerStartsSignal, contract.SpawnerStarts{Spawner: "another"}) }, 75*time.Second)
-	env.RegisterDelayedCallback(func() { env.SignalWorkflow(contract.SpawnerStartsSignal, contract.SpawnerStarts{Spawner: "mine"}) }, 80*time.Second)
 	env.RegisterDelayedCallback(func() {
-		env.UpdateWorkflow(contract.DeleteUpdate, "", &answer{}, contract.DeleteRequest{Force: true})
+		env.SignalWorkflow(contract.SpawnerStartsSignal.Name, contract.SpawnerStarts{Spawner: "another"})
+	}, 75*time.Second)
+	env.RegisterDelayedCallback(func() { env.SignalWorkflow(contract.SpawnerStartsSignal.Name, contract.SpawnerStarts{Spawner: "mine"}) }, 80*time.Second)
+	env.RegisterDelayedCallback(func() {
+		env.UpdateWorkflow(contract.DeleteUpdate.Name, "", &answer{}, contract.DeleteRequest{Force: true})
 	}, 85*time.Second)
 	env.ExecuteWorkflow(contract.ClusterWorkflow, contract.ClusterInput{Config: fleet.ClusterConfig{Name: "c", MinAgents: 2,
 		Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingManual, Spawn: fleet.SpawnPolicy{Spawner: "mine"}}}.WithDefaults()})

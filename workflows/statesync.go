@@ -28,7 +28,7 @@ func StateSync(ctx workflow.Context, in contract.SyncInput) (fleet.SyncReport, e
 	s := &stateSync{in: in, report: fleet.SyncReport{
 		Cluster: in.Cluster, Status: fleet.SyncRunning, Reason: in.Reason, StartedAt: workflow.Now(ctx), Members: []fleet.MemberSync{},
 	}}
-	if err := workflow.SetQueryHandler(ctx, contract.SyncQuery, func() (fleet.SyncReport, error) { return s.report, nil }); err != nil {
+	if err := contract.SyncQuery.Handle(ctx, func() fleet.SyncReport { return s.report }); err != nil {
 		return s.report, err
 	}
 	s.report.Status, s.report.Why = s.run(ctx)
@@ -74,8 +74,8 @@ func (s *stateSync) run(ctx workflow.Context) (fleet.SyncStatus, string) {
 
 // read learns who the members are, what each has and what all should have.
 func (s *stateSync) read(ctx workflow.Context) error {
-	s.members = contract.SyncMembersResult{}
-	if err := workflow.ExecuteActivity(onWorker(ctx, "list the members"), contract.SyncMembersActivity, s.in.Cluster).Get(ctx, &s.members); err != nil {
+	var err error
+	if s.members, err = contract.SyncMembersActivity.Execute(onWorker(ctx, "list the members"), s.in.Cluster).Get(ctx); err != nil {
 		return err
 	}
 	s.hubs = nil
@@ -90,7 +90,7 @@ func (s *stateSync) read(ctx workflow.Context) error {
 		}
 	}
 	slices.Sort(s.hubs)
-	results := onHubs[contract.ReadStatesResult](ctx, s.hubs, contract.ReadStatesActivity, "read states at hub ", func(string) any {
+	results := onHubs(ctx, s.hubs, contract.ReadStatesActivity, "read states at hub ", func(string) contract.ReadStatesInput {
 		return contract.ReadStatesInput{Cluster: s.in.Cluster, Manifests: true, First: s.members.Leader}
 	})
 	var held []fleet.HeldLine
@@ -159,7 +159,7 @@ type lacks map[string]*contract.CompareStatesResult
 func (s *stateSync) compare(ctx workflow.Context) lacks {
 	found := lacks{}
 	want := fleet.LinesOf(s.want)
-	results := onHubs[contract.CompareStatesResult](ctx, s.hubs, contract.CompareStatesActivity, "compare states at hub ", func(string) any {
+	results := onHubs(ctx, s.hubs, contract.CompareStatesActivity, "compare states at hub ", func(string) contract.CompareStatesInput {
 		return contract.CompareStatesInput{Cluster: s.in.Cluster, Want: want}
 	})
 	for i, result := range results {
@@ -203,9 +203,7 @@ func (s *stateSync) fetch(ctx workflow.Context, part fleet.StatePart) ([]fleet.S
 	if holder == nil || holder.Hub == "" {
 		return nil, false
 	}
-	var read contract.ReadEntriesResult
-	err := workflow.ExecuteActivity(syncAtHub(ctx, holder.Hub, "read entries from "+part.Holder), contract.ReadEntriesActivity,
-		contract.ReadEntriesInput{AgentID: part.Holder, Refs: part.Refs}).Get(ctx, &read)
+	read, err := contract.ReadEntriesActivity.Execute(syncAtHub(ctx, holder.Hub, "read entries from "+part.Holder), contract.ReadEntriesInput{AgentID: part.Holder, Refs: part.Refs}).Get(ctx)
 	if err != nil || read.Silent {
 		holder.Why = "it did not give its entries"
 		return nil, false
@@ -247,7 +245,7 @@ func (s *stateSync) forget(ctx workflow.Context, l lacks) bool {
 // hand gives something to the agents of some hubs, and counts those that took it.
 func (s *stateSync) hand(ctx workflow.Context, hubs []string, what func(hub string) contract.ApplyStateInput) int {
 	took := 0
-	results := onHubs[contract.ApplyStateResult](ctx, hubs, contract.ApplyStateActivity, "send entries at hub ", func(hub string) any { return what(hub) })
+	results := onHubs(ctx, hubs, contract.ApplyStateActivity, "send entries at hub ", what)
 	for i, result := range results {
 		if result == nil {
 			continue
@@ -271,19 +269,21 @@ func laggards(r *contract.CompareStatesResult) []string {
 }
 
 // onHubs runs an activity on several hubs at the same time; nil is the result of one that failed.
-func onHubs[T any](ctx workflow.Context, hubs []string, activity, summary string, input func(hub string) any) []*T {
-	futures := make([]workflow.Future, len(hubs))
+func onHubs[In, Out any](
+	ctx workflow.Context, hubs []string, activity contract.Activity[In, Out], summary string, input func(hub string) In,
+) []*Out {
+	futures := make([]contract.Future[Out], len(hubs))
 	for i, hub := range hubs {
-		futures[i] = workflow.ExecuteActivity(syncAtHub(ctx, hub, summary+hub), activity, input(hub))
+		futures[i] = activity.Execute(syncAtHub(ctx, hub, summary+hub), input(hub))
 	}
-	results := make([]*T, len(hubs))
+	results := make([]*Out, len(hubs))
 	for i, hub := range hubs {
-		result := new(T)
-		if err := futures[i].Get(ctx, result); err != nil {
+		result, err := futures[i].Get(ctx)
+		if err != nil {
 			workflow.GetLogger(ctx).Info("A hub did not do its part of a state sync", "hub", hub, "error", err)
 			continue
 		}
-		results[i] = result
+		results[i] = &result
 	}
 	return results
 }

@@ -43,11 +43,11 @@ func newSync(t *testing.T, agents ...string) *syncRun {
 		r.tables[a] = &fleet.StateTable{}
 	}
 	register := func(name string, f any) { r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
-	register(contract.SyncMembersActivity, func(context.Context, string) (contract.SyncMembersResult, error) {
+	register(contract.SyncMembersActivity.Name, func(context.Context, string) (contract.SyncMembersResult, error) {
 		return contract.SyncMembersResult{Mode: fleet.ActivePassive, Leader: agents[0], Members: r.members}, nil
 	})
-	register(contract.ReadStatesActivity, r.readStates)
-	register(contract.CompareStatesActivity, func(_ context.Context, in contract.CompareStatesInput) (contract.CompareStatesResult, error) {
+	register(contract.ReadStatesActivity.Name, r.readStates)
+	register(contract.CompareStatesActivity.Name, func(_ context.Context, in contract.CompareStatesInput) (contract.CompareStatesResult, error) {
 		var result contract.CompareStatesResult
 		for _, m := range r.members {
 			if table := r.tables[m.AgentID]; table != nil && !r.silent[m.AgentID] {
@@ -59,10 +59,10 @@ func newSync(t *testing.T, agents ...string) *syncRun {
 		}
 		return result, nil
 	})
-	register(contract.ReadEntriesActivity, func(_ context.Context, in contract.ReadEntriesInput) (contract.ReadEntriesResult, error) {
+	register(contract.ReadEntriesActivity.Name, func(_ context.Context, in contract.ReadEntriesInput) (contract.ReadEntriesResult, error) {
 		return contract.ReadEntriesResult{Entries: r.tables[in.AgentID].Entries(in.Refs), Silent: r.silent[in.AgentID]}, nil
 	})
-	register(contract.ApplyStateActivity, func(_ context.Context, in contract.ApplyStateInput) (contract.ApplyStateResult, error) {
+	register(contract.ApplyStateActivity.Name, func(_ context.Context, in contract.ApplyStateInput) (contract.ApplyStateResult, error) {
 		r.applied++
 		for _, a := range in.Agents {
 			for _, e := range in.Entries {
@@ -117,7 +117,7 @@ func (r *syncRun) report(t *testing.T) fleet.SyncReport {
 	var report fleet.SyncReport
 	require.NoError(t, r.GetWorkflowResult(&report))
 	require.NotNil(t, report.CompletedAt)
-	value, err := r.QueryWorkflow(contract.SyncQuery)
+	value, err := r.QueryWorkflow(contract.SyncQuery.Name)
 	require.NoError(t, err)
 	var asked fleet.SyncReport
 	require.NoError(t, value.Get(&asked))
@@ -210,17 +210,17 @@ func TestClusterSyncsStates(t *testing.T) {
 		return fleet.SyncReport{}, nil
 	})
 	tell := func(hub string, digests ...string) {
-		run.SignalWorkflow(contract.StatesSignal, contract.StatesChanged{Hub: hub, Digests: digests})
+		run.SignalWorkflow(contract.StatesSignal.Name, contract.StatesChanged{Hub: hub, Digests: digests})
 	}
-	run.at(time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "a")) })
-	run.at(2*time.Second, func() { run.update(contract.JoinUpdate, joins("h2", "b")) })
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
+	run.at(2*time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h2", "b")) })
 	run.at(10*time.Second, func() { tell("h1", "d1") })
 	run.at(11*time.Second, func() { tell("h2", "d1") })
 	run.at(20*time.Second, func() { require.Empty(t, syncs); tell("h1", "d2") })
 	run.at(time.Minute, func() { require.Len(t, syncs, 2, "at once, and once more after 30 s"); tell("h2", "d2") })
 	run.at(time.Hour, func() {
 		require.Len(t, syncs, 2)
-		run.update(contract.DeleteUpdate, contract.DeleteRequest{Force: true})
+		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
 	run.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
 	require.NoError(t, run.GetWorkflowError())
@@ -238,13 +238,13 @@ func TestClusterSyncsSoonAfterChanges(t *testing.T) {
 	}
 	run.OnWorkflow(contract.StateSyncWorkflow, mock.Anything, mock.Anything).Return(sync)
 	tell := func(digests ...string) {
-		run.SignalWorkflow(contract.StatesSignal, contract.StatesChanged{Hub: "h1", Digests: digests})
+		run.SignalWorkflow(contract.StatesSignal.Name, contract.StatesChanged{Hub: "h1", Digests: digests})
 	}
-	run.at(time.Second, func() { run.update(contract.JoinUpdate, joins("h1", "a", "b")) })
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
 	run.at(10*time.Second, func() { tell("d1", "d2") })
 	run.at(11*time.Second, func() { tell("d1", "d3") })
 	run.at(20*time.Second, func() { tell("d3") })
-	run.at(time.Hour, func() { run.update(contract.DeleteUpdate, contract.DeleteRequest{Force: true}) })
+	run.at(time.Hour, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
 	run.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
 	require.NoError(t, run.GetWorkflowError())
 	require.Len(t, syncs, 2)

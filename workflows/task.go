@@ -68,7 +68,7 @@ func newTaskRun(ctx workflow.Context, in contract.TaskInput) (*taskRun, error) {
 			r.carry.WaitingSince = in.Spec.StartAt
 		}
 	}
-	if err := workflow.SetQueryHandler(ctx, contract.StatusQuery, func() (contract.TaskState, error) { return r.state(), nil }); err != nil {
+	if err := contract.StatusQuery.Handle(ctx, func() contract.TaskState { return r.state() }); err != nil {
 		return nil, err
 	}
 	return r, r.setUpdateHandlers(ctx)

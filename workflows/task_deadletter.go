@@ -42,16 +42,15 @@ func (r *taskRun) keepDeadLetter(ctx workflow.Context, cause string) (fleet.Task
 }
 
 func (r *taskRun) setDiscardHandler(ctx workflow.Context) error {
-	return workflow.SetUpdateHandlerWithOptions(ctx, contract.DiscardUpdate,
-		func(_ workflow.Context, req contract.DiscardRequest) (contract.TaskState, error) {
-			r.discard = &req
-			return r.state(), nil
-		}, workflow.UpdateHandlerOptions{Validator: func(req contract.DiscardRequest) error {
-			if req.Reason == "" {
-				return refuse("a dead letter is discarded with a reason")
-			}
-			return r.refuseDeadLetter("discarded")
-		}})
+	return contract.DiscardUpdate.Handle(ctx, func(_ workflow.Context, req contract.DiscardRequest) (contract.TaskState, error) {
+		r.discard = &req
+		return r.state(), nil
+	}, func(req contract.DiscardRequest) error {
+		if req.Reason == "" {
+			return refuse("a dead letter is discarded with a reason")
+		}
+		return r.refuseDeadLetter("discarded")
+	})
 }
 
 // standing is a status in words. The workflow itself does not know whether an agent has begun what it has queued.

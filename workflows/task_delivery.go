@@ -48,7 +48,7 @@ func (r *taskRun) deliver(ctx workflow.Context) (contract.AttemptReport, deliver
 		// What is left out, fairness key and weight, is the workflow's.
 		attemptCtx = workflow.WithPriority(attemptCtx, temporal.Priority{PriorityKey: int(p)})
 	}
-	future := workflow.ExecuteActivity(attemptCtx, contract.RunTaskActivity, input)
+	future := contract.RunTaskActivity.Execute(attemptCtx, input)
 	_ = workflow.Await(ctx, func() bool { return future.IsReady() || r.cancel != nil })
 	if !future.IsReady() {
 		if r.cancel == nil {
@@ -64,8 +64,7 @@ func (r *taskRun) deliver(ctx workflow.Context) (contract.AttemptReport, deliver
 		r.record(number, report)
 		return report, deliveryCancelled
 	}
-	var report contract.AttemptReport
-	err := future.Get(ctx, &report)
+	report, err := future.Get(ctx)
 	how := deliveryCompleted
 	if err != nil {
 		report, how = classify(err)

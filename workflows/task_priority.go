@@ -27,21 +27,20 @@ func (r *taskRun) deliveryPriority() fleet.Priority {
 }
 
 func (r *taskRun) setReprioritizeHandler(ctx workflow.Context) error {
-	return workflow.SetUpdateHandlerWithOptions(ctx, contract.ReprioritizeUpdate,
-		func(ctx workflow.Context, req contract.ReprioritizeRequest) (contract.TaskState, error) {
-			r.reprioritize(ctx, req.Priority)
-			return r.state(), nil
-		}, workflow.UpdateHandlerOptions{Validator: func(req contract.ReprioritizeRequest) error {
-			switch {
-			case !req.Priority.Valid():
-				return refuse("%s", fleet.ErrPriority)
-			case r.status.Final():
-				return refuse("the task has ended: it is %s", r.status)
-			case r.cancel != nil:
-				return refuse("the task is being cancelled")
-			}
-			return nil
-		}})
+	return contract.ReprioritizeUpdate.Handle(ctx, func(ctx workflow.Context, req contract.ReprioritizeRequest) (contract.TaskState, error) {
+		r.reprioritize(ctx, req.Priority)
+		return r.state(), nil
+	}, func(req contract.ReprioritizeRequest) error {
+		switch {
+		case !req.Priority.Valid():
+			return refuse("%s", fleet.ErrPriority)
+		case r.status.Final():
+			return refuse("the task has ended: it is %s", r.status)
+		case r.cancel != nil:
+			return refuse("the task is being cancelled")
+		}
+		return nil
+	})
 }
 
 // reprioritize sets the priority of later deliveries, and moves the one that waits in its lane now. It returns when
@@ -58,14 +57,14 @@ func (r *taskRun) reprioritize(ctx workflow.Context, priority fleet.Priority) {
 		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond, MaximumInterval: 5 * time.Second},
 		Summary:             "change the priority in the lane to " + priority.String(),
 	})
-	moved := workflow.ExecuteActivity(activityCtx, contract.ReprioritizeActivity, contract.ReprioritizeInput{
+	moved := contract.ReprioritizeActivity.Execute(activityCtx, contract.ReprioritizeInput{
 		WorkflowID: info.WorkflowExecution.ID, RunID: info.WorkflowExecution.RunID,
 		Attempt: r.delivering, Priority: r.deliveryPriority(),
 	})
 	// The end of the task ends the wait, so that the update is answered before the workflow closes.
 	_ = workflow.Await(ctx, func() bool { return moved.IsReady() || r.status.Final() })
 	if moved.IsReady() {
-		if err := moved.Get(ctx, nil); err != nil {
+		if _, err := moved.Get(ctx); err != nil {
 			workflow.GetLogger(ctx).Warn("The delivery that waits keeps its priority", "error", err)
 		}
 	}

@@ -34,7 +34,7 @@ func newTask(t *testing.T, hub script) *taskRun {
 			return contract.AttemptReport{}, temporal.NewNonRetryableApplicationError("one delivery too many", "Test", nil)
 		}
 		return hub[len(run.deliveries)-1](in)
-	}, activity.RegisterOptions{Name: contract.RunTaskActivity})
+	}, activity.RegisterOptions{Name: contract.RunTaskActivity.Name})
 	return run
 }
 
@@ -164,8 +164,8 @@ func TestTaskReview(t *testing.T) {
 			var retry, review *answer
 			run.RegisterDelayedCallback(func() {
 				require.Equal(t, fleet.TaskReview, run.query(t).Status)
-				retry = run.update(contract.RetryUpdate, contract.RetryRequest{})
-				review = run.update(contract.ReviewUpdate, contract.ReviewRequest{Decision: tt.decision, Result: json.RawMessage(`"by hand"`)})
+				retry = run.update(contract.RetryUpdate.Name, contract.RetryRequest{})
+				review = run.update(contract.ReviewUpdate.Name, contract.ReviewRequest{Decision: tt.decision, Result: json.RawMessage(`"by hand"`)})
 			}, 48*time.Hour)
 			run.start(fleet.TaskSpec{RetrySafety: fleet.AtMostOnce})
 			require.True(t, retry.refused, "a task in review is no dead letter")
@@ -185,7 +185,7 @@ func TestTaskDeadLetterIsRetried(t *testing.T) {
 		state := run.query(t)
 		require.Equal(t, fleet.TaskDeadLetter, state.Status)
 		require.Contains(t, state.Why, "disk full")
-		run.update(contract.RetryUpdate, contract.RetryRequest{})
+		run.update(contract.RetryUpdate.Name, contract.RetryRequest{})
 	}, 24*time.Hour)
 	run.start(fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}})
 	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
@@ -195,7 +195,7 @@ func TestTaskDeadLetterIsRetried(t *testing.T) {
 func TestTaskCancelledWhileWaiting(t *testing.T) {
 	t.Parallel()
 	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true})})
-	run.RegisterDelayedCallback(func() { run.update(contract.CancelUpdate, contract.CancelRequest{Reason: "not needed"}) }, time.Second)
+	run.RegisterDelayedCallback(func() { run.update(contract.CancelUpdate.Name, contract.CancelRequest{Reason: "not needed"}) }, time.Second)
 	run.start(fleet.TaskSpec{})
 	state := run.outcome(t)
 	require.Equal(t, fleet.TaskCancelled, state.Status)

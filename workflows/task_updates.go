@@ -12,29 +12,27 @@ import (
 
 // setUpdateHandlers lets people act on an open task. A validator's error reaches the caller as contract.Refused.
 func (r *taskRun) setUpdateHandlers(ctx workflow.Context) error {
-	err := workflow.SetUpdateHandlerWithOptions(ctx, contract.CancelUpdate,
-		func(ctx workflow.Context, req contract.CancelRequest) (contract.TaskState, error) {
-			if req.Reason == "" {
-				req.Reason = "cancelled by request"
-			}
-			r.cancel = &req
-			return r.state(), nil
-		}, workflow.UpdateHandlerOptions{Validator: func(contract.CancelRequest) error {
-			if r.cancel != nil || r.status.Final() {
-				return refuse("the task has ended or is being cancelled")
-			}
-			return nil
-		}})
+	err := contract.CancelUpdate.Handle(ctx, func(ctx workflow.Context, req contract.CancelRequest) (contract.TaskState, error) {
+		if req.Reason == "" {
+			req.Reason = "cancelled by request"
+		}
+		r.cancel = &req
+		return r.state(), nil
+	}, func(contract.CancelRequest) error {
+		if r.cancel != nil || r.status.Final() {
+			return refuse("the task has ended or is being cancelled")
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	err = workflow.SetUpdateHandlerWithOptions(ctx, contract.RetryUpdate,
-		func(ctx workflow.Context, req contract.RetryRequest) (contract.TaskState, error) {
-			r.retry = &req
-			return r.state(), nil
-		}, workflow.UpdateHandlerOptions{Validator: func(contract.RetryRequest) error {
-			return r.refuseDeadLetter("retried")
-		}})
+	err = contract.RetryUpdate.Handle(ctx, func(ctx workflow.Context, req contract.RetryRequest) (contract.TaskState, error) {
+		r.retry = &req
+		return r.state(), nil
+	}, func(contract.RetryRequest) error {
+		return r.refuseDeadLetter("retried")
+	})
 	if err != nil {
 		return err
 	}
@@ -44,19 +42,18 @@ func (r *taskRun) setUpdateHandlers(ctx workflow.Context) error {
 	if err := r.setReprioritizeHandler(ctx); err != nil {
 		return err
 	}
-	return workflow.SetUpdateHandlerWithOptions(ctx, contract.ReviewUpdate,
-		func(ctx workflow.Context, req contract.ReviewRequest) (contract.TaskState, error) {
-			r.review = &req
-			return r.state(), nil
-		}, workflow.UpdateHandlerOptions{Validator: func(req contract.ReviewRequest) error {
-			if err := req.Decision.Validate(); err != nil {
-				return refuse("%s", err)
-			}
-			if r.status != fleet.TaskReview || r.review != nil {
-				return refuse("only a task in review can be decided; this task is %s", standing(r.status))
-			}
-			return nil
-		}})
+	return contract.ReviewUpdate.Handle(ctx, func(ctx workflow.Context, req contract.ReviewRequest) (contract.TaskState, error) {
+		r.review = &req
+		return r.state(), nil
+	}, func(req contract.ReviewRequest) error {
+		if err := req.Decision.Validate(); err != nil {
+			return refuse("%s", err)
+		}
+		if r.status != fleet.TaskReview || r.review != nil {
+			return refuse("only a task in review can be decided; this task is %s", standing(r.status))
+		}
+		return nil
+	})
 }
 
 // refuse is the error of an update that is not possible in the present state.

@@ -51,7 +51,7 @@ func TestTaskWhoseStartHasPassedBeginsAtOnce(t *testing.T) {
 func TestTaskIsCancelledBeforeItsStart(t *testing.T) {
 	t.Parallel()
 	for name, cancel := range map[string]func(*taskRun){
-		"by update":     func(r *taskRun) { r.update(contract.CancelUpdate, contract.CancelRequest{Reason: "not needed"}) },
+		"by update":     func(r *taskRun) { r.update(contract.CancelUpdate.Name, contract.CancelRequest{Reason: "not needed"}) },
 		"in the Web UI": func(r *taskRun) { r.CancelWorkflow() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,11 +91,11 @@ func TestDeadLetterIsDiscarded(t *testing.T) {
 	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: "disk full"})})
 	var early, silent, discarded *answer
 	run.RegisterDelayedCallback(func() {
-		early = run.update(contract.DiscardUpdate, contract.DiscardRequest{Reason: "too early"})
+		early = run.update(contract.DiscardUpdate.Name, contract.DiscardRequest{Reason: "too early"})
 	}, 0)
 	run.RegisterDelayedCallback(func() {
-		silent = run.update(contract.DiscardUpdate, contract.DiscardRequest{})
-		discarded = run.update(contract.DiscardUpdate, contract.DiscardRequest{Reason: "the customer is gone"})
+		silent = run.update(contract.DiscardUpdate.Name, contract.DiscardRequest{})
+		discarded = run.update(contract.DiscardUpdate.Name, contract.DiscardRequest{Reason: "the customer is gone"})
 	}, time.Hour)
 	run.start(fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}})
 	state := run.outcome(t)
@@ -111,7 +111,7 @@ func TestDeadLetterIsDiscarded(t *testing.T) {
 func TestRetriedDeadLetterIsNoneAnyMore(t *testing.T) {
 	t.Parallel()
 	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true}), completed(`1`)})
-	run.RegisterDelayedCallback(func() { run.update(contract.RetryUpdate, contract.RetryRequest{Reason: "more disk"}) }, time.Hour)
+	run.RegisterDelayedCallback(func() { run.update(contract.RetryUpdate.Name, contract.RetryRequest{Reason: "more disk"}) }, time.Hour)
 	run.start(fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}})
 	state := run.outcome(t)
 	require.Equal(t, fleet.TaskCompleted, state.Status)
@@ -136,11 +136,11 @@ func TestReprioritizeBetweenDeliveries(t *testing.T) {
 	run.RegisterActivityWithOptions(func(context.Context, contract.ReprioritizeInput) error {
 		t.Error("nothing waited in the lane")
 		return nil
-	}, activity.RegisterOptions{Name: contract.ReprioritizeActivity})
+	}, activity.RegisterOptions{Name: contract.ReprioritizeActivity.Name})
 	var wrong, raised *answer
 	run.RegisterDelayedCallback(func() {
-		wrong = run.update(contract.ReprioritizeUpdate, contract.ReprioritizeRequest{Priority: 9})
-		raised = run.update(contract.ReprioritizeUpdate, contract.ReprioritizeRequest{Priority: fleet.PriorityCritical, Reason: "late"})
+		wrong = run.update(contract.ReprioritizeUpdate.Name, contract.ReprioritizeRequest{Priority: 9})
+		raised = run.update(contract.ReprioritizeUpdate.Name, contract.ReprioritizeRequest{Priority: fleet.PriorityCritical, Reason: "late"})
 	}, time.Second)
 	run.start(fleet.TaskSpec{Priority: fleet.PriorityLow, Tenant: "acme"})
 	state := run.outcome(t)
@@ -154,7 +154,7 @@ func TestReprioritizeBetweenDeliveries(t *testing.T) {
 func (r *taskRun) onDelivery(number int, do func()) {
 	begun := 0
 	r.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
-		if info.ActivityType.Name != contract.RunTaskActivity {
+		if info.ActivityType.Name != contract.RunTaskActivity.Name {
 			return
 		}
 		if begun++; begun == number {
@@ -176,10 +176,10 @@ func TestReprioritizeMovesWhatWaits(t *testing.T) {
 		moves = append(moves, in)
 		close(moved)
 		return nil
-	}, activity.RegisterOptions{Name: contract.ReprioritizeActivity})
+	}, activity.RegisterOptions{Name: contract.ReprioritizeActivity.Name})
 	var raised *answer
 	run.onDelivery(2, func() {
-		raised = run.update(contract.ReprioritizeUpdate, contract.ReprioritizeRequest{Priority: fleet.PriorityHigh})
+		raised = run.update(contract.ReprioritizeUpdate.Name, contract.ReprioritizeRequest{Priority: fleet.PriorityHigh})
 	})
 	run.start(fleet.TaskSpec{Priority: fleet.PriorityBackground})
 	state := run.outcome(t)
@@ -205,15 +205,15 @@ func TestTaskEndsWhileItsPriorityIsChanged(t *testing.T) {
 		close(asked)
 		<-over
 		return nil
-	}, activity.RegisterOptions{Name: contract.ReprioritizeActivity})
+	}, activity.RegisterOptions{Name: contract.ReprioritizeActivity.Name})
 	run.SetOnActivityCompletedListener(func(info *activity.Info, _ converter.EncodedValue, _ error) {
-		if info.ActivityType.Name == contract.RunTaskActivity {
+		if info.ActivityType.Name == contract.RunTaskActivity.Name {
 			t.Cleanup(func() { close(over) })
 		}
 	})
 	var raised *answer
 	run.onDelivery(1, func() {
-		raised = run.update(contract.ReprioritizeUpdate, contract.ReprioritizeRequest{Priority: fleet.PriorityHigh})
+		raised = run.update(contract.ReprioritizeUpdate.Name, contract.ReprioritizeRequest{Priority: fleet.PriorityHigh})
 	})
 	run.start(fleet.TaskSpec{})
 	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)

@@ -81,7 +81,7 @@ func (a *app) demoHealing(ctx context.Context, keep bool) error {
 	if !d.awaitAgents(ctx) {
 		return errors.Join(ctx.Err(), errors.New("the agents did not come online in time"))
 	}
-	looks := &activities.Healing{Facts: &activities.Facts{Client: d.client, Namespace: d.temporal.Namespace()}}
+	looks := &activities.Control{Client: d.client, Namespace: d.temporal.Namespace()}
 	if err := looks.TuneHealing(ctx, fleet.Duration(healingDemoCycle)); err != nil {
 		return err
 	}

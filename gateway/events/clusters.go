@@ -178,7 +178,7 @@ func (f *Feed) clusterEvents(ctx context.Context, name string, since contract.Ev
 	ctx, cancel := context.WithTimeout(ctx, queryLimit)
 	defer cancel()
 	var answer contract.ClusterEvents
-	value, err := f.client.QueryWorkflow(ctx, contract.ClusterWorkflowID(name), "", contract.EventsQuery, since)
+	value, err := f.client.QueryWorkflow(ctx, contract.ClusterWorkflowID(name), "", contract.EventsQuery.Name, since)
 	if err != nil {
 		return answer, err
 	}

@@ -203,7 +203,7 @@ func (f *fakeFleet) QueryWorkflow(_ context.Context, id, _, query string, args .
 	}
 	name, _ := contract.ClusterOfWorkflowID(id)
 	c := f.clusters[name]
-	if c == nil || query != contract.EventsQuery {
+	if c == nil || query != contract.EventsQuery.Name {
 		return nil, serviceerror.NewNotFound("canary: no such workflow")
 	}
 	since := args[0].(contract.EventsSince)

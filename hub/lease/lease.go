@@ -48,7 +48,7 @@ func (l *Lease) Take(ctx context.Context) error {
 	if err != nil {
 		host = "unknown"
 	}
-	_, err = l.hub.Client.SignalWithStartWorkflow(ctx, contract.HubWorkflowID(l.hub.ID), contract.HubStartedSignal,
+	_, err = l.hub.Client.SignalWithStartWorkflow(ctx, contract.HubWorkflowID(l.hub.ID), contract.HubStartedSignal.Name,
 		contract.HubStarted{Instance: l.hub.Instance, Host: host, PID: os.Getpid()},
 		client.StartWorkflowOptions{TaskQueue: contract.WorkerQueue, StaticSummary: "lease of hub " + l.hub.ID},
 		contract.HubWorkflow, contract.HubInput{Hub: l.hub.ID})

@@ -72,7 +72,7 @@ func (in *installation) hurryHealing(t testing.TB) {
 	c, err := client.DialContext(t.Context(), client.Options{HostPort: in.temporal})
 	require.NoError(t, err)
 	defer c.Close()
-	looks := &activities.Healing{Facts: &activities.Facts{Client: c, Namespace: client.DefaultNamespace}}
+	looks := &activities.Control{Client: c, Namespace: client.DefaultNamespace}
 	require.Eventually(t, func() bool { return looks.TuneHealing(t.Context(), fleet.Duration(healCycle)) == nil }, 20*time.Second, 100*time.Millisecond,
 		"the healing schedule is there")
 }

@@ -112,7 +112,7 @@ func (b *bench) waitBegins(t *testing.T, task string, n int) []entry {
 
 func (b *bench) view(t *testing.T) *contract.ClusterView {
 	t.Helper()
-	value, err := plane.Temporal(t).QueryWorkflow(t.Context(), contract.ClusterWorkflowID(b.cluster), "", contract.ViewQuery)
+	value, err := plane.Temporal(t).QueryWorkflow(t.Context(), contract.ClusterWorkflowID(b.cluster), "", contract.ViewQuery.Name)
 	require.NoError(t, err)
 	var view contract.ClusterView
 	require.NoError(t, value.Get(&view))
@@ -125,7 +125,7 @@ func (b *bench) failover(t *testing.T, agentID string, epoch int64) fleet.Failov
 	c := plane.Temporal(t)
 	var record fleet.FailoverRecord
 	require.Eventually(t, func() bool {
-		value, err := c.QueryWorkflow(t.Context(), contract.FailoverWorkflowID(b.cluster, agentID, epoch), "", contract.FailoverQuery)
+		value, err := c.QueryWorkflow(t.Context(), contract.FailoverWorkflowID(b.cluster, agentID, epoch), "", contract.FailoverQuery.Name)
 		return err == nil && value.Get(&record) == nil && record.Status != fleet.FailoverRunning
 	}, 30*time.Second, 20*time.Millisecond, "failover of %s", agentID)
 	return record
@@ -322,7 +322,7 @@ func (b *bench) rawSignal(t *testing.T, encoding, text string) {
 	t.Helper()
 	_, err := plane.Temporal(t).WorkflowService().SignalWorkflowExecution(t.Context(), &workflowservice.SignalWorkflowExecutionRequest{
 		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: contract.ClusterWorkflowID(b.cluster)},
-		SignalName: contract.ManualFailoverSignal, Identity: "tctl@test",
+		SignalName: contract.ManualFailoverSignal.Name, Identity: "tctl@test",
 		Input: &commonpb.Payloads{Payloads: []*commonpb.Payload{{Metadata: map[string][]byte{"encoding": []byte(encoding)}, Data: []byte(text)}}},
 	})
 	require.NoError(t, err)

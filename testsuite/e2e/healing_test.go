@@ -253,7 +253,7 @@ func TestHealingSchedule(t *testing.T) {
 	require.Equal(t, gateway.HealingPaused, paused.State)
 	require.Equal(t, "a test", paused.Note)
 	require.Nil(t, paused.NextCycleAt)
-	looks := &activities.Healing{Facts: &activities.Facts{Client: plane.Temporal(t), Namespace: "default"}}
+	looks := &activities.Control{Client: plane.Temporal(t), Namespace: "default"}
 	require.NoError(t, looks.TuneHealing(t.Context(), fleet.Duration(time.Second)))
 
 	ill, well := plane.UniqueID("a"), plane.UniqueID("b")

@@ -80,7 +80,7 @@ func ownEvents(t testing.TB, workflowID string) (events []string) {
 		switch e.GetEventType() {
 		case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
 			signal = e.GetWorkflowExecutionSignaledEventAttributes().GetSignalName()
-			foreign = signal == contract.HubLostSignal || signal == contract.SpawnerStartsSignal
+			foreign = signal == contract.HubLostSignal.Name || signal == contract.SpawnerStartsSignal.Name
 		case enumspb.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, enumspb.EVENT_TYPE_WORKFLOW_TASK_STARTED, enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
 		default:
 			foreign = false

@@ -66,7 +66,7 @@ func TestTasksThatNoAgentCanReadHurtNobodyElse(t *testing.T) {
 	for _, id := range ids {
 		var state contract.TaskState
 		require.Eventually(t, func() bool {
-			value, err := temporal.QueryWorkflow(t.Context(), contract.TaskWorkflowID(id), "", contract.StatusQuery)
+			value, err := temporal.QueryWorkflow(t.Context(), contract.TaskWorkflowID(id), "", contract.StatusQuery.Name)
 			return err == nil && value.Get(&state) == nil && state.Status == fleet.TaskDeadLetter
 		}, 2*time.Minute, 20*time.Millisecond, "%s", id)
 		require.Contains(t, state.Why, "5 deliveries reached agents and none of them received the task")

@@ -13,7 +13,7 @@ import (
 func release(t *testing.T, c client.Client, cluster string) {
 	t.Helper()
 	handle, err := c.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
-		WorkflowID: contract.ClusterWorkflowID(cluster), UpdateName: contract.ReleaseBrakeUpdate,
+		WorkflowID: contract.ClusterWorkflowID(cluster), UpdateName: contract.ReleaseBrakeUpdate.Name,
 		Args: []any{contract.ReleaseBrakeRequest{Reason: "test"}}, WaitForStage: client.WorkflowUpdateStageCompleted})
 	require.NoError(t, err)
 	require.NoError(t, handle.Get(t.Context(), nil))

@@ -137,7 +137,7 @@ func TestLogOfARunningTaskIsFollowed(t *testing.T) {
 	require.Equal(t, protocol.CodeUnknownTask, problem.Code)
 
 	require.Eventually(t, func() bool { // what was read is not kept
-		found, err := plane.Temporal(t).ListActivities(t.Context(), client.ListActivitiesOptions{Query: fmt.Sprintf("ActivityType = '%s' AND TaskQueue = '%s'", contract.ReadLogActivity, contract.HubQueue(node.Hub.ID()))})
+		found, err := plane.Temporal(t).ListActivities(t.Context(), client.ListActivitiesOptions{Query: fmt.Sprintf("ActivityType = '%s' AND TaskQueue = '%s'", contract.ReadLogActivity.Name, contract.HubQueue(node.Hub.ID()))})
 		require.NoError(t, err)
 		for _, err := range found.Results {
 			require.NoError(t, err)

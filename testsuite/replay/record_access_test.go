@@ -21,8 +21,8 @@ func TestRecordAccess(t *testing.T) {
 	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: contract.WorkerQueue}, contract.AccessWorkflow, contract.AccessInput{})
 	require.NoError(t, err)
 	for _, name := range []string{"one", "two"} {
-		update(t, c, id, contract.CreateTokenUpdate, access.Record{ID: name, Name: name, Kind: access.APIToken, Role: access.Viewer, Hash: access.HashOf(name)})
+		update(t, c, id, contract.CreateTokenUpdate.Name, access.Record{ID: name, Name: name, Kind: access.APIToken, Role: access.Viewer, Hash: access.HashOf(name)})
 	}
-	update(t, c, id, contract.RevokeTokenUpdate, contract.RevokeTokenRequest{ID: "one"})
+	update(t, c, id, contract.RevokeTokenUpdate.Name, contract.RevokeTokenRequest{ID: "one"})
 	save(t, c, contract.AccessWorkflow, "tokens", id)
 }

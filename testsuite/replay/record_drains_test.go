@@ -37,13 +37,13 @@ func recordDrains(t *testing.T, c client.Client, node *plane.Node) {
 	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.Member("r-2").Status == fleet.AgentDraining })
 	require.NoError(t, c.CancelWorkflow(t.Context(), drainWorkflowID(t, kept.ID), ""))
 	closed(t, c, drainWorkflowID(t, kept.ID))
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.UncordonUpdate, contract.UncordonRequest{AgentID: "r-1"})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.UncordonUpdate.Name, contract.UncordonRequest{AgentID: "r-1"})
 	stopFirst()
 	stopSecond()
 	for _, name := range []string{"planned", "moved", "cancelled"} {
 		save(t, c, contract.DrainWorkflow, name, drainWorkflowID(t, contract.DrainID(cluster, name)))
 	}
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate, contract.DeleteRequest{Force: true})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	closed(t, c, contract.ClusterWorkflowID(cluster))
 	save(t, c, contract.ClusterWorkflow, "drained", contract.ClusterWorkflowID(cluster))
 }

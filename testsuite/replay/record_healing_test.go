@@ -85,7 +85,7 @@ func recordHealing(t *testing.T, c client.Client, node *plane.Node) {
 	awaitView(t, c, cluster, func(v *contract.ClusterView) bool {
 		return v.ServingCount() == 0 && !slices.ContainsFunc(v.Members, func(m fleet.Member) bool { return m.Connected() })
 	})
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate, contract.DeleteRequest{Force: true})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	closed(t, c, contract.ClusterWorkflowID(cluster))
 	save(t, c, contract.ClusterWorkflow, "healed", contract.ClusterWorkflowID(cluster))
 }

@@ -56,7 +56,7 @@ func recordPeriodic(t *testing.T, c client.Client, node *plane.Node) {
 		save(t, c, contract.PeriodicWorkflow, schedule, contract.FiringWorkflowID(schedule, at))
 	}
 	dead := contract.FiringTaskID("dead-letter", at)
-	update(t, c, contract.TaskWorkflowID(dead), contract.CancelUpdate, contract.CancelRequest{Reason: "seen"})
+	update(t, c, contract.TaskWorkflowID(dead), contract.CancelUpdate.Name, contract.CancelRequest{Reason: "seen"})
 	closed(t, c, contract.TaskWorkflowID(dead))
 	save(t, c, contract.TaskWorkflow, "periodic-dead-letter", contract.TaskWorkflowID(dead))
 	stop()
@@ -84,7 +84,7 @@ func recordBulk(t *testing.T, c client.Client, node *plane.Node) {
 		require.NoError(t, err)
 	}
 	begin("stopped", contract.BulkSpec{Action: fleet.BulkCancel, IDs: ids, Reason: "recorded"})
-	update(t, c, contract.BulkWorkflowID("stopped"), contract.CancelUpdate, contract.CancelRequest{Reason: "enough"})
+	update(t, c, contract.BulkWorkflowID("stopped"), contract.CancelUpdate.Name, contract.CancelRequest{Reason: "enough"})
 	begin("ids", contract.BulkSpec{Action: fleet.BulkReview, Decision: fleet.ReviewFailed, IDs: append(ids[:2:2], "many-000"), Reason: "recorded"})
 	begin("filter", contract.BulkSpec{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Cluster: cluster, Status: fleet.TaskQueued}, Reason: "recorded"})
 	for _, id := range []string{"stopped", "ids", "filter"} {

@@ -72,13 +72,13 @@ func recordScaling(t *testing.T, c client.Client, node *plane.Node) {
 	defer host.Stop()
 	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.ServingCount() == 2 })
 	closed(t, c, contract.ScalingWorkflowID(cluster, 2))
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.ScaleUpdate, contract.ScaleRequest{To: new(1)})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.ScaleUpdate.Name, contract.ScaleRequest{To: new(1)})
 	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return len(v.Members) == 1 })
 	closed(t, c, contract.ScalingWorkflowID(cluster, 3))
 	y.mu.Lock()
 	y.mute = true
 	y.mu.Unlock()
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.ScaleUpdate, contract.ScaleRequest{To: new(2)})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.ScaleUpdate.Name, contract.ScaleRequest{To: new(2)})
 	closed(t, c, contract.ScalingWorkflowID(cluster, 4))
 	_, err = c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "sweep", TaskQueue: contract.WorkerQueue}, contract.ScalingSweepWorkflow)
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func recordScaling(t *testing.T, c client.Client, node *plane.Node) {
 		save(t, c, contract.ScalingWorkflow, name, contract.ScalingWorkflowID(cluster, number))
 	}
 	save(t, c, contract.ScalingSweepWorkflow, "sweep", "sweep")
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate, contract.DeleteRequest{Force: true})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	closed(t, c, contract.ClusterWorkflowID(cluster))
 	save(t, c, contract.ClusterWorkflow, "scaled", contract.ClusterWorkflowID(cluster))
 	for _, cancel := range y.agents {

@@ -33,7 +33,7 @@ func recordSync(t *testing.T, c client.Client, node *plane.Node) {
 	leader, standby := agent.NewState(), agent.NewState()
 	stopLeader := runKeeper(t, node, cluster, "s-1", leader)
 	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.RoleOf("s-1") == fleet.RoleLeader })
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.TargetsUpdate, contract.TargetsRequest{Add: []string{"host-1"}})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.TargetsUpdate.Name, contract.TargetsRequest{Add: []string{"host-1"}})
 	require.NoError(t, leader.SetConfiguration("retention", 30))
 	stopStandby := runKeeper(t, node, cluster, "s-2", standby)
 	require.Eventually(t, func() bool {
@@ -46,11 +46,11 @@ func recordSync(t *testing.T, c client.Client, node *plane.Node) {
 	saveSync("consistent")
 	stopLeader()
 	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.RoleOf("s-2") == fleet.RoleLeader })
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.ReduceLoadUpdate, contract.ReduceLoadRequest{AgentID: "s-2", For: fleet.Duration(time.Second)})
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.RebalanceUpdate, contract.RebalanceRequest{})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "s-2", For: fleet.Duration(time.Second)})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.RebalanceUpdate.Name, contract.RebalanceRequest{})
 	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return len(v.Reductions) == 0 })
 	stopStandby()
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate, contract.DeleteRequest{Force: true})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	closed(t, c, contract.ClusterWorkflowID(cluster))
 	save(t, c, contract.ClusterWorkflow, "synced-soon", contract.ClusterWorkflowID(cluster))
 }

@@ -69,11 +69,11 @@ func TestRecord(t *testing.T) {
 	start(t, c, "timed-out", fleet.TaskSpec{Type: "hang", Cluster: cluster, BeaconTimeout: fleet.Duration(time.Second), Retry: quick})
 	start(t, c, "unhandled", fleet.TaskSpec{Type: "nobodys", Cluster: cluster, ExpiresIn: fleet.Duration(3 * time.Second)})
 	await(t, c, "dead-letter", fleet.TaskDeadLetter)
-	update(t, c, contract.TaskWorkflowID("dead-letter"), contract.RetryUpdate, contract.RetryRequest{})
+	update(t, c, contract.TaskWorkflowID("dead-letter"), contract.RetryUpdate.Name, contract.RetryRequest{})
 	await(t, c, "dead-letter", fleet.TaskDeadLetter)
 	recordTaskLife(t, c, cluster)
 	started(t, c, "cancelled")
-	update(t, c, contract.TaskWorkflowID("cancelled"), contract.CancelUpdate, contract.CancelRequest{Reason: "not needed"})
+	update(t, c, contract.TaskWorkflowID("cancelled"), contract.CancelUpdate.Name, contract.CancelRequest{Reason: "not needed"})
 
 	t.Log("an agent stops with work under way: it moves, waits for review, or waits out the lease")
 	start(t, c, "reviewed", fleet.TaskSpec{Type: "wait", Cluster: cluster, RetrySafety: fleet.AtMostOnce})
@@ -84,18 +84,18 @@ func TestRecord(t *testing.T) {
 	handlers["wait"] = func(context.Context, *agent.Task) (any, error) { return "done", nil }
 	stop = runAgent(t, node, cluster, "a-2", handlers)
 	await(t, c, "reviewed", fleet.TaskReview)
-	update(t, c, contract.TaskWorkflowID("reviewed"), contract.ReviewUpdate, contract.ReviewRequest{Decision: fleet.ReviewRerun})
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.OpenLaneUpdate, contract.OpenLaneRequest{Capabilities: []string{"gpu"}})
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.ConfigureUpdate, fleet.ClusterConfig{Name: cluster, MinAgents: 2, DesiredAgents: 3})
+	update(t, c, contract.TaskWorkflowID("reviewed"), contract.ReviewUpdate.Name, contract.ReviewRequest{Decision: fleet.ReviewRerun})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{Capabilities: []string{"gpu"}})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.ConfigureUpdate.Name, fleet.ClusterConfig{Name: cluster, MinAgents: 2, DesiredAgents: 3})
 
 	for _, lane := range []string{"cap/gpu", ""} {
-		update(t, c, contract.ClusterWorkflowID(cluster), contract.PauseUpdate, contract.PauseRequest{Lane: lane, Reason: "new disks"})
-		update(t, c, contract.ClusterWorkflowID(cluster), contract.ResumeUpdate, contract.ResumeRequest{Lane: lane})
+		update(t, c, contract.ClusterWorkflowID(cluster), contract.PauseUpdate.Name, contract.PauseRequest{Lane: lane, Reason: "new disks"})
+		update(t, c, contract.ClusterWorkflowID(cluster), contract.ResumeUpdate.Name, contract.PauseRequest{Lane: lane})
 	}
 
 	t.Log("a join token is revoked, and then its sessions end")
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.RevokeJoinTokenUpdate, contract.RevokeJoinTokenRequest{ID: "0123456789ab"})
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.RevokeJoinTokenUpdate, contract.RevokeJoinTokenRequest{ID: "0123456789ab", EndSessions: true})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.RevokeJoinTokenUpdate.Name, contract.RevokeJoinTokenRequest{ID: "0123456789ab"})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.RevokeJoinTokenUpdate.Name, contract.RevokeJoinTokenRequest{ID: "0123456789ab", EndSessions: true})
 
 	for _, id := range []string{"completed", "retried", "failed", "dead-letter", "cancelled", "expired", "timed-out", "unhandled", "moved", "reviewed"} {
 		if id != "dead-letter" {
@@ -114,7 +114,7 @@ func TestRecord(t *testing.T) {
 	node.Stop()
 	t.Log("the hub is silent and does not answer: it is lost, and the cluster hears")
 	closed(t, c, contract.HubWorkflowID("recorder"))
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate, contract.DeleteRequest{Force: true})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	closed(t, c, contract.ClusterWorkflowID(cluster))
 	save(t, c, contract.HubWorkflow, "lost", contract.HubWorkflowID("recorder"))
 	save(t, c, contract.ClusterWorkflow, "active-active", contract.ClusterWorkflowID(cluster))
@@ -128,9 +128,9 @@ func recordTaskLife(t *testing.T, c client.Client, cluster string) {
 	start(t, c, "discarded", fleet.TaskSpec{Type: "fail", Cluster: cluster, Retry: fleet.RetryPolicy{MaxAttempts: 1}})
 	start(t, c, "reprioritized", fleet.TaskSpec{Type: "echo", Cluster: cluster, Agent: "nobody", ExpiresIn: fleet.Duration(3 * time.Second)})
 	await(t, c, "reprioritized", fleet.TaskQueued)
-	update(t, c, contract.TaskWorkflowID("reprioritized"), contract.ReprioritizeUpdate, contract.ReprioritizeRequest{Priority: fleet.PriorityHigh})
+	update(t, c, contract.TaskWorkflowID("reprioritized"), contract.ReprioritizeUpdate.Name, contract.ReprioritizeRequest{Priority: fleet.PriorityHigh})
 	await(t, c, "discarded", fleet.TaskDeadLetter)
-	update(t, c, contract.TaskWorkflowID("discarded"), contract.DiscardUpdate, contract.DiscardRequest{Reason: "not needed"})
+	update(t, c, contract.TaskWorkflowID("discarded"), contract.DiscardUpdate.Name, contract.DiscardRequest{Reason: "not needed"})
 	for _, id := range []string{"scheduled", "discarded", "reprioritized"} {
 		closed(t, c, contract.TaskWorkflowID(id))
 		save(t, c, contract.TaskWorkflow, id, contract.TaskWorkflowID(id))
@@ -150,15 +150,15 @@ func recordFailovers(t *testing.T, c client.Client, node *plane.Node) {
 	awaitView(t, c, led, func(v *contract.ClusterView) bool { return len(v.Standbys) == 1 })
 	start(t, c, "by-hand", fleet.TaskSpec{Type: "wait", Cluster: led})
 	started(t, c, "by-hand")
-	signal(t, c, led, contract.ManualFailoverSignal, contract.ManualFailover{AgentID: "l-1", TargetAgentID: "l-2", Reason: "disk is failing"})
+	signal(t, c, led, contract.ManualFailoverSignal.Name, contract.ManualFailover{AgentID: "l-1", TargetAgentID: "l-2", Reason: "disk is failing"})
 	awaitView(t, c, led, func(v *contract.ClusterView) bool { return v.Leader == "l-2" })
 	closed(t, c, contract.FailoverWorkflowID(led, "l-1", 1))
-	signal(t, c, led, contract.ManualFailoverSignal, contract.ManualFailover{AgentID: "nobody"})
+	signal(t, c, led, contract.ManualFailoverSignal.Name, contract.ManualFailover{AgentID: "nobody"})
 	closed(t, c, contract.FailoverWorkflowID(led, "nobody", 0))
 	t.Log("the leader goes with work under way, which counts as a failover")
 	view := awaitView(t, c, led, func(*contract.ClusterView) bool { return true })
 	epoch := view.Member("l-2").Epoch
-	signal(t, c, led, contract.MembersChangedSignal, contract.MembersChanged{Hub: "recorder", Changes: []fleet.Transition{{
+	signal(t, c, led, contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "recorder", Changes: []fleet.Transition{{
 		AgentID: "l-2", Instance: view.Member("l-2").Instance, Epoch: epoch, Status: fleet.AgentOffline, Reason: "its connection closed", At: time.Now()}}})
 	closed(t, c, contract.FailoverWorkflowID(led, "l-2", epoch))
 	awaitView(t, c, led, func(v *contract.ClusterView) bool { return v.Leader == "l-1" })
@@ -169,7 +169,7 @@ func recordFailovers(t *testing.T, c client.Client, node *plane.Node) {
 	awaitView(t, c, sharded, func(v *contract.ClusterView) bool { return len(v.ShardsOf("s-2")) == 2 })
 	stopSecond()
 	awaitView(t, c, sharded, func(v *contract.ClusterView) bool { return len(v.ShardsOf("s-1")) == 4 })
-	update(t, c, contract.ClusterWorkflowID(led), contract.ReleaseBrakeUpdate, contract.ReleaseBrakeRequest{})
+	update(t, c, contract.ClusterWorkflowID(led), contract.ReleaseBrakeUpdate.Name, contract.ReleaseBrakeRequest{})
 	for _, stop := range []func(){stopLeader, stopStandby, stopFirst} {
 		stop()
 	}
@@ -177,7 +177,7 @@ func recordFailovers(t *testing.T, c client.Client, node *plane.Node) {
 		save(t, c, contract.FailoverWorkflow, name, id)
 	}
 	for name, cluster := range map[string]string{"active-passive": led, "sharded": sharded} {
-		update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate, contract.DeleteRequest{Force: true})
+		update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 		closed(t, c, contract.ClusterWorkflowID(cluster))
 		save(t, c, contract.ClusterWorkflow, name, contract.ClusterWorkflowID(cluster))
 	}
@@ -192,7 +192,7 @@ func awaitView(t *testing.T, c client.Client, cluster string, condition func(*co
 	t.Helper()
 	var view contract.ClusterView
 	require.Eventually(t, func() bool {
-		value, err := c.QueryWorkflow(t.Context(), contract.ClusterWorkflowID(cluster), "", contract.ViewQuery)
+		value, err := c.QueryWorkflow(t.Context(), contract.ClusterWorkflowID(cluster), "", contract.ViewQuery.Name)
 		view = contract.ClusterView{}
 		return err == nil && value.Get(&view) == nil && condition(&view)
 	}, 30*time.Second, 20*time.Millisecond, "cluster %s", cluster)
@@ -239,7 +239,7 @@ func update(t *testing.T, c client.Client, workflowID, name string, argument any
 func await(t *testing.T, c client.Client, id string, status fleet.TaskStatus) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		value, err := c.QueryWorkflow(t.Context(), contract.TaskWorkflowID(id), "", contract.StatusQuery)
+		value, err := c.QueryWorkflow(t.Context(), contract.TaskWorkflowID(id), "", contract.StatusQuery.Name)
 		var state contract.TaskState
 		return err == nil && value.Get(&state) == nil && state.Status == status
 	}, 30*time.Second, 20*time.Millisecond, "task %s", id)

@@ -1,0 +1,21 @@
+// Package activities holds the activities that call anything but agents, one struct for each set of dependencies. Its
+// methods are the activities of their names. The activities that call agents run in hubs.
+package activities
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"go.temporal.io/sdk/client"
+)
+
+// Control does what workflows ask of Temporal and of other workflows.
+type Control struct {
+	Client    client.Client
+	Namespace string
+	// Lost counts the hubs that were announced; nil: nobody counts.
+	Lost prometheus.Counter
+	// Cycles measures the healing cycles; nil: nobody measures.
+	Cycles *HealingMetrics
+}
+
+// facts reads how the fleet stands.
+func (a *Control) facts() *Facts { return &Facts{Client: a.Client, Namespace: a.Namespace} }
