@@ -178,7 +178,7 @@ func TestStuck(t *testing.T) {
 			f := stuckFleet(tc.view)
 			tc.set(t, f)
 			began := time.Now()
-			found, err := (&activities.Control{Facts: &activities.Facts{Client: f, Namespace: "default"}}).ExamineFleet(t.Context(), contract.ExamineInput{At: began})
+			found, err := (&activities.Control{Client: f, Namespace: "default"}).ExamineFleet(t.Context(), contract.ExamineInput{At: began})
 			require.NoError(t, err)
 			var got []string
 			for _, c := range found.Cases {
@@ -219,7 +219,7 @@ func TestStuckIsNotKnown(t *testing.T) {
 		f := stuckFleet(fleet.Cluster{})
 		f.old = append(f.old, oldTask(t, "c", fleet.TaskReview, "", time.Hour))
 		set(f)
-		_, err := (&activities.Control{Facts: &activities.Facts{Client: f, Namespace: "default"}}).ExamineFleet(t.Context(), contract.ExamineInput{At: time.Now()})
+		_, err := (&activities.Control{Client: f, Namespace: "default"}).ExamineFleet(t.Context(), contract.ExamineInput{At: time.Now()})
 		require.ErrorContains(t, err, name+": away")
 	}
 }

@@ -28,46 +28,46 @@ const noStandaloneActivities = "asking a hub for what only it knows needs standa
 
 // hubQuestion is a question to one hub.
 type hubQuestion struct {
-	hub      string
-	activity string // its type
-	id       string // its id; unique
-	summary  string
-	input    any
-	wait     time.Duration // how long the hub may take on purpose
-	margin   time.Duration // how much longer the answer may take; zero: hubMargin
+	hub     string
+	id      string // unique
+	summary string
+	wait    time.Duration // how long the hub may take on purpose
+	margin  time.Duration // how much longer the answer may take; zero: hubMargin
 }
 
 // ask puts a question to a hub through an activity without a workflow on the hub's own queue, so that hub and gateway need
 // not reach each other. answered is false when the hub does not answer in time. Nothing of it is kept in Temporal.
-func (g *Gateway) ask(ctx context.Context, q hubQuestion, answer any) (answered bool, err error) {
+func ask[In, Out any](
+	ctx context.Context, g *Gateway, activity contract.Activity[In, Out], q hubQuestion, in In,
+) (answer Out, answered bool, err error) {
 	margin := cmp.Or(q.margin, hubMargin)
 	ctx, cancel := context.WithTimeout(ctx, hubAnswer+q.wait+margin)
 	defer cancel()
 	handle, err := g.client.ExecuteActivity(ctx, client.StartActivityOptions{
 		ID: q.id, TaskQueue: contract.HubQueue(q.hub), ScheduleToStartTimeout: hubAnswer, StartToCloseTimeout: q.wait + margin,
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: q.summary,
-	}, q.activity, q.input)
+	}, activity.Name, in)
 	if isAny[*serviceerror.Unimplemented](err) {
-		return false, httpapi.Problem(protocol.CodeNotSupported, noStandaloneActivities)
+		return answer, false, httpapi.Problem(protocol.CodeNotSupported, noStandaloneActivities)
 	}
 	if err != nil && context.Cause(ctx) == context.Canceled { //nolint:errorlint // the asker has gone, which is no fault
-		return false, ctx.Err()
+		return answer, false, ctx.Err()
 	}
 	if err != nil {
-		return false, g.answer(err, "ask a hub", protocol.CodeInternal)
+		return answer, false, g.answer(err, "ask a hub", protocol.CodeInternal)
 	}
 	defer g.tidy(ctx, q.id, handle.GetRunID())
-	err = handle.Get(ctx, answer)
+	err = handle.Get(ctx, &answer)
 	var late *temporal.TimeoutError
 	switch {
 	case err == nil:
-		return true, nil
+		return answer, true, nil
 	case errors.As(err, &late):
-		return false, nil
+		return answer, false, nil
 	case ctx.Err() != nil && context.Cause(ctx) == context.Canceled: //nolint:errorlint // the asker has gone, which is no fault
-		return false, ctx.Err()
+		return answer, false, ctx.Err()
 	}
-	return false, g.answer(err, "read a hub's answer", protocol.CodeInternal)
+	return answer, false, g.answer(err, "read a hub's answer", protocol.CodeInternal)
 }
 
 // tidy removes a question from Temporal: a log, above all, is not to be kept there. It is done even if the client has gone.

@@ -85,11 +85,11 @@ func (g *Gateway) rebalance(ctx context.Context, in *rebalanceInput) (*rebalance
 	if in.Body != nil {
 		request = contract.RebalanceRequest{DryRun: in.Body.DryRun, Reason: in.Body.Reason}
 	}
-	out := &rebalanceOutput{}
-	if err := g.update(ctx, contract.ClusterWorkflowID(in.ID), contract.RebalanceUpdate.Name, &out.Body, request); err != nil {
+	answer, err := update(ctx, g, contract.RebalanceUpdate, contract.ClusterWorkflowID(in.ID), request)
+	if err != nil {
 		return nil, g.answer(err, "rebalance a cluster", protocol.CodeUnknownCluster)
 	}
-	return out, nil
+	return &rebalanceOutput{Body: answer}, nil
 }
 
 func (g *Gateway) changeTargets(ctx context.Context, in *changeTargetsInput) (*targetsOutput, error) {
@@ -102,9 +102,9 @@ func (g *Gateway) changeTargets(ctx context.Context, in *changeTargetsInput) (*t
 	if _, err := g.describeCluster(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	var view contract.ClusterView
 	request := contract.TargetsRequest{Add: in.Body.Add, Remove: in.Body.Remove}
-	if err := g.update(ctx, contract.ClusterWorkflowID(in.ID), contract.TargetsUpdate.Name, &view, request); err != nil {
+	view, err := update(ctx, g, contract.TargetsUpdate, contract.ClusterWorkflowID(in.ID), request)
+	if err != nil {
 		return nil, g.answer(err, "change a cluster's targets", protocol.CodeUnknownCluster)
 	}
 	return targetPage(&view.Cluster, &PageInput{PageSize: fleet.MaxTargets})

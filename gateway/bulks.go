@@ -209,11 +209,7 @@ func (g *Gateway) bulkState(ctx context.Context, info *workflowpb.WorkflowExecut
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 		defer cancel()
-		value, err := g.client.QueryWorkflow(ctx, id, run, contract.BulkQuery.Name)
-		if err != nil {
-			return state, err
-		}
-		return state, value.Get(&state)
+		return contract.BulkQuery.AskRun(ctx, g.client, id, run)
 	}
 	events := g.client.GetWorkflowHistory(ctx, id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
 	for events.HasNext() {
@@ -249,7 +245,7 @@ func (g *Gateway) cancelBulk(ctx context.Context, id string, why *ReasonRequest)
 	}
 	updateCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err = g.update(updateCtx, info.GetExecution().GetWorkflowId(), contract.CancelUpdate.Name, nil, request)
+	_, err = update(updateCtx, g, contract.BulkCancelUpdate, info.GetExecution().GetWorkflowId(), request)
 	if isAny[*serviceerror.NotFound](err) {
 		return Bulk{}, httpapi.Problem(protocol.CodeConflict, "the bulk operation has ended")
 	}

@@ -9,7 +9,6 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -133,11 +132,7 @@ func (g *Gateway) describeCluster(ctx context.Context, name string) (*workflowse
 func (g *Gateway) view(ctx context.Context, name string) (contract.ClusterView, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	var view contract.ClusterView
-	value, err := g.client.QueryWorkflow(ctx, contract.ClusterWorkflowID(name), "", contract.ViewQuery.Name)
-	if err == nil {
-		err = value.Get(&view)
-	}
+	view, err := contract.ViewQuery.Ask(ctx, g.client, contract.ClusterWorkflowID(name))
 	return view, g.answer(noWorker(err), "query a cluster", protocol.CodeUnknownCluster)
 }
 
@@ -163,7 +158,8 @@ func (g *Gateway) openLane(ctx context.Context, cluster string, capabilities []s
 	}
 	open := slices.ContainsFunc(view.CapabilitySets, func(set []string) bool { return contract.CapabilityLane(cluster, set) == lane })
 	if !open {
-		if err := g.update(ctx, contract.ClusterWorkflowID(cluster), contract.OpenLaneUpdate.Name, nil, contract.OpenLaneRequest{Capabilities: capabilities}); err != nil {
+		request := contract.OpenLaneRequest{Capabilities: capabilities}
+		if _, err := update(ctx, g, contract.OpenLaneUpdate, contract.ClusterWorkflowID(cluster), request); err != nil {
 			var unsure *unsureError
 			if errors.As(err, &unsure) { // nothing was submitted, and an open lane does no harm
 				err = unsure.err
@@ -175,16 +171,13 @@ func (g *Gateway) openLane(ctx context.Context, cluster string, capabilities []s
 	return nil
 }
 
-// update runs a workflow update to its end and decodes its answer into result unless that is nil.
-func (g *Gateway) update(ctx context.Context, workflowID, name string, result any, arg any) error {
-	handle, err := g.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: workflowID, UpdateName: name, Args: []any{arg}, WaitForStage: client.WorkflowUpdateStageCompleted,
-	})
-	if err == nil {
-		err = handle.Get(ctx, result)
-	}
+// update runs a workflow update to its end.
+func update[In, Out any](
+	ctx context.Context, g *Gateway, u contract.Update[In, Out], workflowID string, request In,
+) (Out, error) {
+	answer, err := u.Send(ctx, g.client, workflowID, request)
 	if code, _ := classify(err, protocol.CodeNotFound); err != nil && code == protocol.CodeUnavailable {
-		return &unsureError{err}
+		return answer, &unsureError{err}
 	}
-	return err
+	return answer, err
 }

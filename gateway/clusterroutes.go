@@ -205,7 +205,7 @@ func (g *Gateway) releaseBrake(ctx context.Context, in *releaseBrakeInput) (*rel
 	if in.Body != nil {
 		request.Reason = in.Body.Reason
 	}
-	if err := g.update(ctx, contract.ClusterWorkflowID(in.ID), contract.ReleaseBrakeUpdate.Name, nil, request); err != nil {
+	if _, err := update(ctx, g, contract.ReleaseBrakeUpdate, contract.ClusterWorkflowID(in.ID), request); err != nil {
 		return nil, g.answer(err, "release a brake", protocol.CodeUnknownCluster)
 	}
 	out := &releaseBrakeOutput{}

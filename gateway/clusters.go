@@ -179,8 +179,7 @@ func (g *Gateway) configure(ctx context.Context, name string, expected []string,
 			return Cluster{}, invalid("body", err)
 		}
 		request := contract.ConfigureRequest{ClusterConfig: config, IfRevisions: []string{current.Config.Revision()}}
-		var view contract.ClusterView
-		err = g.update(ctx, contract.ClusterWorkflowID(name), contract.ConfigureUpdate.Name, &view, request)
+		view, err := update(ctx, g, contract.ConfigureUpdate, contract.ClusterWorkflowID(name), request)
 		if err == nil {
 			g.clusters.forget(name)
 			g.afterConfigure(ctx, config.Scaling.On())
@@ -201,7 +200,8 @@ func (g *Gateway) deleteCluster(ctx context.Context, name string, force bool, ex
 		return err
 	}
 	g.clusters.forget(name)
-	err := g.update(ctx, contract.ClusterWorkflowID(name), contract.DeleteUpdate.Name, nil, contract.DeleteRequest{Force: force, IfRevisions: expected})
+	request := contract.DeleteRequest{Force: force, IfRevisions: expected}
+	_, err := update(ctx, g, contract.DeleteUpdate, contract.ClusterWorkflowID(name), request)
 	if err == nil {
 		return nil
 	}

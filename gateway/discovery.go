@@ -102,10 +102,11 @@ func (g *Gateway) addTasks(ctx context.Context, c *fleet.Cluster, only string, a
 	}
 	results := make([]contract.ReadTasksResult, len(hubs))
 	parallel.Each(len(hubs), fanOut, func(i int) {
-		_, err := g.ask(ctx, hubQuestion{
-			hub: hubs[i], activity: contract.ReadTasksActivity.Name, id: contract.ReadTasksID(c.Config.Name, uuid.NewString()),
-			summary: "tasks of " + c.Config.Name, input: contract.ReadTasksInput{Cluster: c.Config.Name, AgentID: only},
-		}, &results[i])
+		var err error
+		results[i], _, err = ask(ctx, g, contract.ReadTasksActivity, hubQuestion{
+			hub: hubs[i], id: contract.ReadTasksID(c.Config.Name, uuid.NewString()),
+			summary: "tasks of " + c.Config.Name,
+		}, contract.ReadTasksInput{Cluster: c.Config.Name, AgentID: only})
 		if err != nil {
 			g.logger.Debug("what the agents run is not known", zap.String("hub", hubs[i]), zap.Error(err))
 		}

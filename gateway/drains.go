@@ -135,7 +135,7 @@ func (g *Gateway) drain(ctx context.Context, id string) (fleet.DrainRecord, erro
 
 // drainRecord reads a drain's record; what Temporal alone knows is told when nothing else answers.
 func (g *Gateway) drainRecord(ctx context.Context, id string, info *workflowpb.WorkflowExecutionInfo) fleet.DrainRecord {
-	record, why := workflowRecord[fleet.DrainRecord](ctx, g, info, contract.DrainQuery.Name)
+	record, why := workflowRecord(ctx, g, info, contract.DrainQuery)
 	if why == "" {
 		return record
 	}
@@ -204,9 +204,13 @@ func (g *Gateway) setMaintenance(ctx context.Context, in *maintenanceInput) (*ag
 	}
 	cluster := contract.ClusterWorkflowID(view.Config.Name)
 	if in.Body.Enabled {
-		err = g.update(ctx, cluster, contract.CordonUpdate.Name, nil, contract.CordonRequest{AgentID: in.ID, Status: fleet.AgentMaintenance, Reason: in.Body.Reason})
+		_, err = update(ctx, g, contract.CordonUpdate, cluster, contract.CordonRequest{
+			AgentID: in.ID,
+			Status:  fleet.AgentMaintenance,
+			Reason:  in.Body.Reason,
+		})
 	} else {
-		err = g.update(ctx, cluster, contract.UncordonUpdate.Name, nil, contract.UncordonRequest{AgentID: in.ID})
+		_, err = update(ctx, g, contract.UncordonUpdate, cluster, contract.UncordonRequest{AgentID: in.ID})
 	}
 	if err != nil {
 		return nil, g.answer(err, "set an agent's maintenance", protocol.CodeUnknownAgent)

@@ -100,7 +100,7 @@ func (g *Gateway) startFailover(ctx context.Context, in *startFailoverInput) (*s
 		return nil, err
 	}
 	cluster := view.Config.Name
-	if err := g.client.SignalWorkflow(ctx, contract.ClusterWorkflowID(cluster), "", contract.ManualFailoverSignal.Name, request); err != nil {
+	if err := contract.ManualFailoverSignal.Send(ctx, g.client, contract.ClusterWorkflowID(cluster), request); err != nil {
 		return nil, g.answer(err, "ask for a failover", protocol.CodeUnknownAgent)
 	}
 	return &startFailoverOutput{Body: FailoverAccepted{

@@ -110,7 +110,7 @@ func failoverOf(info *workflowpb.WorkflowExecutionInfo) (fleet.FailoverRecord, b
 
 // completeRecord puts in what the workflow knows. When it does not answer, the record stays as it is and its error says so.
 func (g *Gateway) completeRecord(ctx context.Context, record *fleet.FailoverRecord, info *workflowpb.WorkflowExecutionInfo) {
-	full, why := workflowRecord[fleet.FailoverRecord](ctx, g, info, contract.FailoverQuery.Name)
+	full, why := workflowRecord(ctx, g, info, contract.FailoverQuery)
 	if why != "" {
 		record.Error = why
 		return

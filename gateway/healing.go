@@ -206,7 +206,7 @@ func (g *Gateway) healingRecords(ctx context.Context, infos []*workflowpb.Workfl
 
 // healingRecord reads an action's record; what Temporal alone knows is told when nothing else answers.
 func (g *Gateway) healingRecord(ctx context.Context, info *workflowpb.WorkflowExecutionInfo) fleet.HealingRecord {
-	record, why := workflowRecord[fleet.HealingRecord](ctx, g, info, contract.HealingQuery.Name)
+	record, why := workflowRecord(ctx, g, info, contract.HealingQuery)
 	if why == "" {
 		record.WorkflowID, record.RunID = info.GetExecution().GetWorkflowId(), info.GetExecution().GetRunId()
 		return record

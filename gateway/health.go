@@ -92,10 +92,9 @@ func (g *Gateway) healths(ctx context.Context, c *fleet.Cluster, only string) ([
 	}
 	results, errs := make([]contract.ReadHealthResult, len(hubs)), make([]error, len(hubs))
 	parallel.Each(len(hubs), fanOut, func(i int) {
-		_, errs[i] = g.ask(ctx, hubQuestion{
-			hub: hubs[i], activity: contract.ReadHealthActivity.Name, id: contract.ReadHealthID(c.Config.Name, uuid.NewString()), summary: "health of " + c.Config.Name,
-			input: contract.ReadHealthInput{Cluster: c.Config.Name, AgentID: only},
-		}, &results[i])
+		results[i], _, errs[i] = ask(ctx, g, contract.ReadHealthActivity, hubQuestion{
+			hub: hubs[i], id: contract.ReadHealthID(c.Config.Name, uuid.NewString()), summary: "health of " + c.Config.Name,
+		}, contract.ReadHealthInput{Cluster: c.Config.Name, AgentID: only})
 	})
 	for i, hub := range hubs {
 		if errs[i] != nil {

@@ -55,7 +55,7 @@ func (g *Gateway) registerLoads(api huma.API) {
 		OperationID: "restore-load", Method: http.MethodPost, Path: "/api/v1/agents/{id}/restore-load", Tags: []string{"Agents"},
 		Summary: "Give an agent all its slots back", Description: "At once. Where nothing was reduced, nothing happens.",
 	}, func(ctx context.Context, in *agentInput) (*agentOutput, error) {
-		return g.changeLoad(ctx, in.ID, contract.RestoreLoadUpdate.Name, contract.RestoreLoadRequest{AgentID: in.ID})
+		return changeLoad(ctx, g, in.ID, contract.RestoreLoadUpdate, contract.RestoreLoadRequest{AgentID: in.ID})
 	})
 }
 
@@ -77,18 +77,20 @@ func (g *Gateway) reduceLoad(ctx context.Context, in *reduceLoadInput) (*agentOu
 			return nil, invalid("body", err)
 		}
 	}
-	return g.changeLoad(ctx, in.ID, contract.ReduceLoadUpdate.Name, request)
+	return changeLoad(ctx, g, in.ID, contract.ReduceLoadUpdate, request)
 }
 
 // changeLoad asks an agent's cluster, and answers the agent as it stands then.
-func (g *Gateway) changeLoad(ctx context.Context, id, update string, request any) (*agentOutput, error) {
+func changeLoad[In any](
+	ctx context.Context, g *Gateway, id string, u contract.Update[In, contract.LoadReduced], request In,
+) (*agentOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	view, live, err := g.clusterOfAgent(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if err := g.update(ctx, contract.ClusterWorkflowID(view.Config.Name), update, nil, request); err != nil {
+	if _, err := update(ctx, g, u, contract.ClusterWorkflowID(view.Config.Name), request); err != nil {
 		return nil, g.answer(err, "change an agent's load", protocol.CodeUnknownAgent)
 	}
 	after, err := g.view(ctx, view.Config.Name)

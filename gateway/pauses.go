@@ -42,20 +42,18 @@ func (g *Gateway) registerPauses(api huma.API) {
 	pause.Description = "Nothing more is taken from its lanes; what runs goes on, and tasks can be submitted. Answers when the hubs have heard, " +
 		"at most after 2 s. What waits in a paused lane still expires. Pausing again only changes the reason."
 	httpapi.Register(api, access.Operate, pause, func(ctx context.Context, in *pauseInput) (*clusterOutput, error) {
-		return g.pauseOrResume(ctx, in, contract.PauseUpdate.Name, func(lane, reason string) any {
-			return contract.PauseRequest{Lane: lane, Reason: reason}
-		})
+		return g.pauseOrResume(ctx, in, contract.PauseUpdate)
 	})
 	resume := clusterOperation("resume-cluster", http.MethodPost, "/{id}/resume", "Resume a cluster or one of its lanes", http.StatusOK)
 	resume.Description = "Takes back what pause did: lanes that were paused by themselves stay so until they are named. Where nothing is paused, nothing happens."
 	httpapi.Register(api, access.Operate, resume, func(ctx context.Context, in *pauseInput) (*clusterOutput, error) {
-		return g.pauseOrResume(ctx, in, contract.ResumeUpdate.Name, func(lane, reason string) any {
-			return contract.PauseRequest{Lane: lane, Reason: reason}
-		})
+		return g.pauseOrResume(ctx, in, contract.ResumeUpdate)
 	})
 }
 
-func (g *Gateway) pauseOrResume(ctx context.Context, in *pauseInput, update string, request func(lane, reason string) any) (*clusterOutput, error) {
+func (g *Gateway) pauseOrResume(
+	ctx context.Context, in *pauseInput, u contract.Update[contract.PauseRequest, contract.ClusterView],
+) (*clusterOutput, error) {
 	var body PauseRequest
 	if in.Body != nil {
 		body = *in.Body
@@ -72,9 +70,10 @@ func (g *Gateway) pauseOrResume(ctx context.Context, in *pauseInput, update stri
 	if _, err := g.describeCluster(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	var view contract.ClusterView
-	if err := g.update(ctx, contract.ClusterWorkflowID(in.ID), update, &view, request(body.Lane, body.Reason)); err != nil {
-		return nil, g.answer(err, update+" a cluster", protocol.CodeUnknownCluster)
+	request := contract.PauseRequest{Lane: body.Lane, Reason: body.Reason}
+	view, err := update(ctx, g, u, contract.ClusterWorkflowID(in.ID), request)
+	if err != nil {
+		return nil, g.answer(err, u.Name+" a cluster", protocol.CodeUnknownCluster)
 	}
 	return tagged(fullCluster(&view)), nil
 }

@@ -14,9 +14,8 @@ const eventsLate = 3 * time.Second
 
 // readEvents asks a hub for what it saw. answered is false when it does not answer in time.
 func (g *Gateway) readEvents(ctx context.Context, hub string, in contract.ReadEventsInput) (read contract.ReadEventsResult, answered bool, err error) {
-	answered, err = g.ask(ctx, hubQuestion{
-		hub: hub, activity: contract.ReadEventsActivity.Name, id: contract.ReadEventsID(hub, uuid.NewString()), summary: "events at hub " + hub,
-		input: in, wait: in.Wait.Std(), margin: eventsLate,
-	}, &read)
-	return read, answered, err
+	return ask(ctx, g, contract.ReadEventsActivity, hubQuestion{
+		hub: hub, id: contract.ReadEventsID(hub, uuid.NewString()), summary: "events at hub " + hub,
+		wait: in.Wait.Std(), margin: eventsLate,
+	}, in)
 }

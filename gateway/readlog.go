@@ -17,11 +17,9 @@ func (g *Gateway) readLog(ctx context.Context, task string, attempt *fleet.Attem
 		return contract.ReadLogResult{Gone: true}, nil
 	}
 	wait = max(0, wait)
-	var read contract.ReadLogResult
-	answered, err := g.ask(ctx, hubQuestion{
-		hub: attempt.Hub, activity: contract.ReadLogActivity.Name, id: contract.ReadLogID(task, uuid.NewString()), summary: "read the log of task " + task,
-		input: contract.ReadLogInput{TaskID: task, Attempt: attempt.Number, After: after, Wait: fleet.Duration(wait)}, wait: wait,
-	}, &read)
+	read, answered, err := ask(ctx, g, contract.ReadLogActivity, hubQuestion{
+		hub: attempt.Hub, id: contract.ReadLogID(task, uuid.NewString()), summary: "read the log of task " + task, wait: wait,
+	}, contract.ReadLogInput{TaskID: task, Attempt: attempt.Number, After: after, Wait: fleet.Duration(wait)})
 	if !answered {
 		return contract.ReadLogResult{Gone: true}, err
 	}

@@ -8,21 +8,20 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/converter"
 	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
 )
 
 // workflowRecord reads the record that a workflow keeps of what it does: it is asked by query while it runs, and what it
 // returned tells afterwards. When neither can be had, why says so in a sentence for people.
-func workflowRecord[T any](ctx context.Context, g *Gateway, info *workflowpb.WorkflowExecutionInfo, query string) (record T, why string) {
+func workflowRecord[T any](ctx context.Context, g *Gateway, info *workflowpb.WorkflowExecutionInfo, query contract.Query[T]) (record T, why string) {
 	workflowID, runID := info.GetExecution().GetWorkflowId(), info.GetExecution().GetRunId()
 	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		return endedRecord[T](ctx, g, workflowID, runID)
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	value, err := g.client.QueryWorkflow(ctx, workflowID, runID, query)
-	if err == nil {
-		err = value.Get(&record)
-	}
+	record, err := query.AskRun(ctx, g.client, workflowID, runID)
 	if err != nil {
 		g.logger.Debug("a workflow did not tell its record", zap.String("workflow", workflowID), zap.Error(err))
 		return record, "no worker answered for it; only what Temporal itself knows is shown"

@@ -44,7 +44,8 @@ func (g *Gateway) scaleCluster(ctx context.Context, in *scaleInput) (*scalingOut
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
 	if r.Desired != nil { // the rules may have moved the number since it was last set
-		if err := g.update(ctx, contract.ClusterWorkflowID(in.ID), contract.ScaleUpdate.Name, nil, contract.ScaleRequest{To: r.Desired}); err != nil {
+		request := contract.ScaleRequest{To: r.Desired}
+		if _, err := update(ctx, g, contract.ScaleUpdate, contract.ClusterWorkflowID(in.ID), request); err != nil {
 			return nil, g.answer(err, "scale a cluster", protocol.CodeUnknownCluster)
 		}
 	}

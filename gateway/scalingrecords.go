@@ -61,7 +61,7 @@ func (g *Gateway) readScaling(ctx context.Context, info *workflowpb.WorkflowExec
 	if !ok {
 		return fleet.ScalingRecord{}, false
 	}
-	record, why := workflowRecord[fleet.ScalingRecord](ctx, g, info, contract.ScalingQuery.Name)
+	record, why := workflowRecord(ctx, g, info, contract.ScalingQuery)
 	if why == "" {
 		return record, true
 	}

@@ -117,7 +117,7 @@ func (g *Gateway) lastSync(ctx context.Context, cluster string) (*fleet.SyncRepo
 		return nil, g.answer(err, "describe a state sync", protocol.CodeInternal)
 	}
 	info := description.GetWorkflowExecutionInfo()
-	report, why := workflowRecord[fleet.SyncReport](ctx, g, info, contract.SyncQuery.Name)
+	report, why := workflowRecord(ctx, g, info, contract.SyncQuery)
 	if why != "" {
 		report = fleet.SyncReport{Cluster: cluster, Status: fleet.SyncRunning, Why: why, Members: []fleet.MemberSync{}, StartedAt: info.GetStartTime().AsTime().UTC()}
 		if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
@@ -132,10 +132,10 @@ func (g *Gateway) clusterSync(ctx context.Context, c *fleet.Cluster) (ClusterSyn
 	hubs := c.Hubs()
 	results, errs := make([]contract.ReadStatesResult, len(hubs)), make([]error, len(hubs))
 	parallel.Each(len(hubs), fanOut, func(i int) {
-		_, errs[i] = g.ask(ctx, hubQuestion{
-			hub: hubs[i], activity: contract.ReadStatesActivity.Name, id: contract.ReadStatesID(c.Config.Name, uuid.NewString()),
-			summary: "states of " + c.Config.Name, input: contract.ReadStatesInput{Cluster: c.Config.Name},
-		}, &results[i])
+		results[i], _, errs[i] = ask(ctx, g, contract.ReadStatesActivity, hubQuestion{
+			hub: hubs[i], id: contract.ReadStatesID(c.Config.Name, uuid.NewString()),
+			summary: "states of " + c.Config.Name,
+		}, contract.ReadStatesInput{Cluster: c.Config.Name})
 	})
 	known := map[string]*fleet.StateSummary{}
 	for i := range hubs {

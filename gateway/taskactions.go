@@ -69,15 +69,15 @@ func (g *Gateway) registerTaskActions(api huma.API) {
 	httpapi.Register(api, access.Operate.Scoped(), action("cancel-task", "cancel", "Cancel an open task",
 		"A running attempt is told to stop; the task ends when its agent has, or after 30 s."),
 		func(ctx context.Context, in *reasonInput) (*taskOutput, error) {
-			return g.act(ctx, in.ID, contract.CancelUpdate.Name, contract.CancelRequest{Reason: in.reason()})
+			return act(ctx, g, in.ID, contract.CancelUpdate, contract.CancelRequest{Reason: in.reason()})
 		})
 	httpapi.Register(api, access.Operate.Scoped(), action("retry-task", "retry", "Retry a dead letter", "It gets a fresh set of attempts."),
 		func(ctx context.Context, in *reasonInput) (*taskOutput, error) {
-			return g.act(ctx, in.ID, contract.RetryUpdate.Name, contract.RetryRequest{Reason: in.reason()})
+			return act(ctx, g, in.ID, contract.RetryUpdate, contract.RetryRequest{Reason: in.reason()})
 		})
 	httpapi.Register(api, access.Operate.Scoped(), action("discard-task", "discard", "Give a dead letter up", "It ends as failed at once, and not when its retention does."),
 		func(ctx context.Context, in *discardInput) (*taskOutput, error) {
-			return g.act(ctx, in.ID, contract.DiscardUpdate.Name, contract.DiscardRequest{Reason: in.Body.Reason})
+			return act(ctx, g, in.ID, contract.DiscardUpdate, contract.DiscardRequest{Reason: in.Body.Reason})
 		})
 	httpapi.Register(api, access.Operate.Scoped(), action("set-task-priority", "priority", "Change the priority of an open task",
 		"A task that waits in its lane is moved there within about a second; what an agent has already is not disturbed, and the priority holds for later attempts."),
@@ -85,7 +85,7 @@ func (g *Gateway) registerTaskActions(api huma.API) {
 			if !fleet.Priority(in.Body.Priority).Valid() {
 				return nil, invalid("body.priority", fleet.ErrPriority)
 			}
-			return g.act(ctx, in.ID, contract.ReprioritizeUpdate.Name, contract.ReprioritizeRequest{
+			return act(ctx, g, in.ID, contract.ReprioritizeUpdate, contract.ReprioritizeRequest{
 				Priority: fleet.Priority(in.Body.Priority), Reason: in.Body.Reason,
 			})
 		})
@@ -95,7 +95,7 @@ func (g *Gateway) registerTaskActions(api huma.API) {
 			if len(in.Body.Result) > fleet.MaxPayloadBytes {
 				return nil, httpapi.Problem(protocol.CodePayloadTooLarge, "result is larger than 1 MiB")
 			}
-			return g.act(ctx, in.ID, contract.ReviewUpdate.Name, contract.ReviewRequest{
+			return act(ctx, g, in.ID, contract.ReviewUpdate, contract.ReviewRequest{
 				Decision: in.Body.Decision, Result: in.Body.Result, Reason: in.Body.Reason,
 			})
 		})
@@ -109,7 +109,9 @@ func action(id, word, summary, description string) huma.Operation {
 }
 
 // act runs an update on an open task and answers the task as it stands afterwards.
-func (g *Gateway) act(ctx context.Context, id, update string, request any) (*taskOutput, error) {
+func act[In any](
+	ctx context.Context, g *Gateway, id string, u contract.Update[In, contract.TaskState], request In,
+) (*taskOutput, error) {
 	id, err := ownTask(ctx, id)
 	if err != nil {
 		return nil, err
@@ -121,7 +123,7 @@ func (g *Gateway) act(ctx context.Context, id, update string, request any) (*tas
 	}
 	updateCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err = g.update(updateCtx, contract.TaskWorkflowID(id), update, nil, request)
+	_, err = update(updateCtx, g, u, contract.TaskWorkflowID(id), request)
 	if isAny[*serviceerror.NotFound](err) {
 		// Temporal says the same of a workflow that has ended; a task that never was fails here.
 		task, err := g.task(ctx, id)

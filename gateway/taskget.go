@@ -96,12 +96,7 @@ func (g *Gateway) complete(ctx context.Context, d *workflowservice.DescribeWorkf
 func (g *Gateway) queryTask(ctx context.Context, id string) (contract.TaskState, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	var state contract.TaskState
-	value, err := g.client.QueryWorkflow(ctx, contract.TaskWorkflowID(id), "", contract.StatusQuery.Name)
-	if err != nil {
-		return state, err
-	}
-	return state, value.Get(&state)
+	return contract.StatusQuery.Ask(ctx, g.client, contract.TaskWorkflowID(id))
 }
 
 // completeClosed reads how the task ended from its workflow's last event.

@@ -101,7 +101,7 @@ func (g *Gateway) createToken(ctx context.Context, r *TokenRequest) (NewToken, e
 
 // keepToken hands a token to the workflow that keeps them, which the first one starts.
 func (g *Gateway) keepToken(ctx context.Context, record access.Record) error {
-	err := g.update(ctx, contract.AccessWorkflowID, contract.CreateTokenUpdate.Name, nil, record)
+	_, err := update(ctx, g, contract.CreateTokenUpdate, contract.AccessWorkflowID, record)
 	if !isAny[*serviceerror.NotFound](err) {
 		return err
 	}
@@ -114,7 +114,8 @@ func (g *Gateway) keepToken(ctx context.Context, record access.Record) error {
 	if err != nil && !isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
 		return err
 	}
-	return g.update(ctx, contract.AccessWorkflowID, contract.CreateTokenUpdate.Name, nil, record)
+	_, err = update(ctx, g, contract.CreateTokenUpdate, contract.AccessWorkflowID, record)
+	return err
 }
 
 // listTokens reads them where the doors of the API read them.
@@ -180,8 +181,7 @@ func (g *Gateway) revokeToken(ctx context.Context, id string, endSessions bool) 
 	defer cancel()
 	switch record := &records[i]; {
 	case record.Kind == access.JoinToken:
-		var ended contract.RevokedJoinToken
-		err := g.update(ctx, contract.ClusterWorkflowID(record.Cluster), contract.RevokeJoinTokenUpdate.Name, &ended,
+		ended, err := update(ctx, g, contract.RevokeJoinTokenUpdate, contract.ClusterWorkflowID(record.Cluster),
 			contract.RevokeJoinTokenRequest{ID: id, EndSessions: endSessions})
 		if err != nil && !isAny[*serviceerror.NotFound](err) { // without the cluster nobody joins it
 			return revoked, g.answer(err, "revoke a join token", protocol.CodeUnknownToken)
@@ -190,7 +190,7 @@ func (g *Gateway) revokeToken(ctx context.Context, id string, endSessions bool) 
 	case endSessions:
 		return revoked, invalid("query.end_sessions", errors.New("is for join tokens: the sessions that an api token opened always end with it"))
 	}
-	err = g.update(ctx, contract.AccessWorkflowID, contract.RevokeTokenUpdate.Name, nil, contract.RevokeTokenRequest{ID: id})
+	_, err = update(ctx, g, contract.RevokeTokenUpdate, contract.AccessWorkflowID, contract.RevokeTokenRequest{ID: id})
 	var refused *temporal.ApplicationError
 	if errors.As(err, &refused) && refused.Type() == contract.UnknownToken {
 		return revoked, unknown(protocol.CodeUnknownToken)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"go.uber.org/zap"
 
@@ -103,14 +102,7 @@ func (j *joiner) update(cluster string, batch []*pendingJoin) (contract.JoinResp
 	}
 	ctx, cancel := context.WithTimeout(h.run, joinTimeout)
 	defer cancel()
-	var response contract.JoinResponse
-	handle, err := h.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: contract.ClusterWorkflowID(cluster), UpdateName: contract.JoinUpdate.Name, Args: []any{request},
-		WaitForStage: client.WorkflowUpdateStageCompleted,
-	})
-	if err == nil {
-		err = handle.Get(ctx, &response)
-	}
+	response, err := contract.JoinUpdate.Send(ctx, h.client, contract.ClusterWorkflowID(cluster), request)
 	if err != nil {
 		var refused *temporal.ApplicationError
 		if errors.As(err, &refused) && refused.Type() == contract.Refused {

@@ -44,13 +44,9 @@ func (r *reclaimer) giveUpMissing(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	return contract.EachCluster(ctx, r.hub.client, r.hub.namespace, func(ctx context.Context, workflowID string) error {
-		value, err := r.hub.client.QueryWorkflow(ctx, workflowID, "", contract.ViewQuery.Name)
+		view, err := contract.ViewQuery.Ask(ctx, r.hub.client, workflowID)
 		if err != nil {
 			return fmt.Errorf("query %s: %w", workflowID, err)
-		}
-		var view contract.ClusterView
-		if err := value.Get(&view); err != nil {
-			return fmt.Errorf("read %s: %w", workflowID, err)
 		}
 		facts{r.hub}.giveUpMissing(&view)
 		return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"go.temporal.io/sdk/activity"
 	sdkworker "go.temporal.io/sdk/worker"
 
 	"mainstay.dev/mainstay/contract"
@@ -24,25 +23,21 @@ func (h *Hub) startWorker() error {
 		MaxHeartbeatThrottleInterval:     lease.Beat,
 		DefaultHeartbeatThrottleInterval: lease.Beat,
 	})
-	for name, do := range map[string]any{
-		contract.HoldLeaseActivity.Name:     own.holdLease,
-		contract.DirectActivity.Name:        own.direct,
-		contract.EvacuateActivity.Name:      own.evacuate,
-		contract.StopWorkActivity.Name:      own.stopWork,
-		contract.AwaitIdleActivity.Name:     own.awaitIdle,
-		contract.ReleaseBrakeActivity.Name:  own.releaseBrake,
-		contract.ReadTasksActivity.Name:     own.readTasks,
-		contract.HoldsAttemptsActivity.Name: own.holdsAttempts,
-		contract.ReadStatesActivity.Name:    untilStopped(h, h.states.Read),
-		contract.CompareStatesActivity.Name: untilStopped(h, h.states.Compare),
-		contract.ReadEntriesActivity.Name:   untilStopped(h, h.states.ReadEntries),
-		contract.ApplyStateActivity.Name:    untilStopped(h, h.states.Apply),
-		contract.ReadHealthActivity.Name:    h.health.Read,
-		contract.ReadLogActivity.Name:       untilStopped(h, h.logs.Read),
-		contract.ReadEventsActivity.Name:    untilStopped(h, h.events.Read),
-	} {
-		w.RegisterActivityWithOptions(do, activity.RegisterOptions{Name: name})
-	}
+	contract.HoldLeaseActivity.Register(w, contract.NoAnswer(own.holdLease))
+	contract.DirectActivity.Register(w, contract.NoAnswer(own.direct))
+	contract.EvacuateActivity.Register(w, own.evacuate)
+	contract.StopWorkActivity.Register(w, own.stopWork)
+	contract.AwaitIdleActivity.Register(w, contract.NoAnswer(own.awaitIdle))
+	contract.ReleaseBrakeActivity.Register(w, contract.NoAnswer(own.releaseBrake))
+	contract.ReadTasksActivity.Register(w, own.readTasks)
+	contract.HoldsAttemptsActivity.Register(w, own.holdsAttempts)
+	contract.ReadStatesActivity.Register(w, untilStopped(h, h.states.Read))
+	contract.CompareStatesActivity.Register(w, untilStopped(h, h.states.Compare))
+	contract.ReadEntriesActivity.Register(w, untilStopped(h, h.states.ReadEntries))
+	contract.ApplyStateActivity.Register(w, untilStopped(h, h.states.Apply))
+	contract.ReadHealthActivity.Register(w, h.health.Read)
+	contract.ReadLogActivity.Register(w, untilStopped(h, h.logs.Read))
+	contract.ReadEventsActivity.Register(w, untilStopped(h, h.events.Read))
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start the hub's worker on queue %s: %w", contract.HubQueue(h.id), err)
 	}

@@ -59,8 +59,8 @@ func Start(ctx context.Context, o HostOptions) (*Host, error) {
 		})
 		w.RegisterActivityWithOptions(h.find, activity.RegisterOptions{Name: contract.FindSpawnerActivity.Name})
 		if queue != contract.SpawnerQueue("") { // what is about one agent goes to the spawner that has it
-			w.RegisterActivityWithOptions(h.spawn, activity.RegisterOptions{Name: contract.SpawnAgentActivity.Name})
-			w.RegisterActivityWithOptions(h.terminate, activity.RegisterOptions{Name: contract.TerminateAgentActivity.Name})
+			contract.SpawnAgentActivity.Register(w, h.spawn)
+			contract.TerminateAgentActivity.Register(w, contract.NoAnswer(h.terminate))
 		}
 		if err := w.Start(); err != nil {
 			h.stopWorkers()
@@ -111,7 +111,7 @@ func (h *Host) tellClusters(ctx context.Context) error {
 		return err
 	}
 	for _, cluster := range clusters {
-		err := h.o.Client.SignalWorkflow(ctx, contract.ClusterWorkflowID(cluster), "", contract.SpawnerStartsSignal.Name, contract.SpawnerStarts{Spawner: h.o.Name})
+		err := contract.SpawnerStartsSignal.Send(ctx, h.o.Client, contract.ClusterWorkflowID(cluster), contract.SpawnerStarts{Spawner: h.o.Name})
 		var missing *serviceerror.NotFound
 		if err != nil && !errors.As(err, &missing) {
 			return fmt.Errorf("tell cluster %s: %w", cluster, err)

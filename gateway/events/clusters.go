@@ -177,12 +177,7 @@ func (r *feedRun) fetch(ctx context.Context, c *clusterSource) (events []told, a
 func (f *Feed) clusterEvents(ctx context.Context, name string, since contract.EventsSince) (contract.ClusterEvents, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryLimit)
 	defer cancel()
-	var answer contract.ClusterEvents
-	value, err := f.client.QueryWorkflow(ctx, contract.ClusterWorkflowID(name), "", contract.EventsQuery.Name, since)
-	if err != nil {
-		return answer, err
-	}
-	return answer, value.Get(&answer)
+	return contract.EventsQuery.Ask(ctx, f.client, contract.ClusterWorkflowID(name), since)
 }
 
 // isGone reports whether there is no such workflow.

@@ -86,7 +86,7 @@ func (n *Notices) send(cluster string) {
 func (n *Notices) signal(cluster string, batch []fleet.Transition) error {
 	ctx, cancel := context.WithTimeout(n.run, 10*time.Second)
 	defer cancel()
-	return n.hub.Client.SignalWorkflow(ctx, contract.ClusterWorkflowID(cluster), "", contract.MembersChangedSignal.Name,
+	return contract.MembersChangedSignal.Send(ctx, n.hub.Client, contract.ClusterWorkflowID(cluster),
 		contract.MembersChanged{Hub: n.hub.ID, Changes: batch, Brake: n.brake(cluster)})
 }
 

@@ -87,7 +87,7 @@ func (s *States) due(byCluster map[string][]string, now time.Time) map[string][]
 func (s *States) notify(ctx context.Context, cluster string, digests []string, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	err := s.hub.Client.SignalWorkflow(ctx, contract.ClusterWorkflowID(cluster), "", contract.StatesSignal.Name,
+	err := contract.StatesSignal.Send(ctx, s.hub.Client, contract.ClusterWorkflowID(cluster),
 		contract.StatesChanged{Hub: s.hub.ID, Digests: digests})
 	var missing *serviceerror.NotFound
 	s.mu.Lock()
