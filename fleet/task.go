@@ -71,30 +71,29 @@ type RetryPolicy struct {
 	// MaxInterval caps the backoff. 0 means 5 min.
 	MaxInterval Duration `json:"max_interval,omitempty" doc:"Longest wait between attempts. Default 5m."`
 	// NonRetryable are the types of failures, as handlers name them, that must not be tried again.
-	NonRetryable []string `json:"non_retryable,omitempty"`
+	NonRetryable []string `json:"non_retryable,omitempty" maxItems:"32" doc:"Types of failures, as agents report them in error_type, that must not be tried again: the task fails at once."`
 }
 
 // TaskSpec is what a client submits.
 type TaskSpec struct {
-	Type                  string          `json:"type"`
-	Cluster               string          `json:"cluster"`
-	Payload               json.RawMessage `json:"payload,omitempty"`
-	Priority              Priority        `json:"priority,omitempty"`
-	Agent                 string          `json:"agent,omitempty"`
-	ShardKey              string          `json:"shard_key,omitempty"`
-	RequiredCapabilities  []string        `json:"required_capabilities,omitempty"`
-	PreferredCapabilities []string        `json:"preferred_capabilities,omitempty"`
-	Affinity              string          `json:"affinity,omitempty"`
-	Retry                 RetryPolicy     `json:"retry,omitzero"`
-	RetrySafety           RetrySafety     `json:"retry_safety,omitempty"`
-	Timeout               Duration        `json:"timeout,omitempty"`
-	// StartAt is when it may first be delivered; zero: at once. ExpiresIn counts from then.
-	StartAt       time.Time         `json:"start_at,omitzero"`
-	ExpiresIn     Duration          `json:"expires_in,omitempty"`
-	BeaconTimeout Duration          `json:"beacon_timeout,omitempty"`
-	Provider      string            `json:"provider,omitempty"`
-	Tenant        string            `json:"tenant,omitempty"`
-	Labels        map[string]string `json:"labels,omitempty"`
+	Type                  string            `json:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"What kind of work it is; agents declare which types they handle."`
+	Cluster               string            `json:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The cluster whose agents may do it."`
+	Payload               json.RawMessage   `json:"payload,omitempty" doc:"Any JSON up to 1 MiB; handed to the agent's handler."`
+	Priority              Priority          `json:"priority,omitempty" doc:"1 (first) to 5 (last), or critical, high, normal, low or background. Default 3, normal."`
+	Agent                 string            `json:"agent,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Only this agent may do it. It need not be online: the task waits for it."`
+	ShardKey              string            `json:"shard_key,omitempty" maxLength:"256" doc:"In a sharded cluster, tasks of one key go to one shard. Left out: the task's id."`
+	RequiredCapabilities  []string          `json:"required_capabilities,omitempty" maxItems:"32" doc:"Only agents with all of these may do it."`
+	PreferredCapabilities []string          `json:"preferred_capabilities,omitempty" maxItems:"32" doc:"Agents with these are preferred."`
+	Affinity              string            `json:"affinity,omitempty" maxLength:"256" doc:"The agent that is preferred for it."`
+	Retry                 RetryPolicy       `json:"retry,omitzero" doc:"Bounds and spaces the attempts."`
+	RetrySafety           RetrySafety       `json:"retry_safety,omitempty" enum:"idempotent,fenced,at_most_once" doc:"When it may run again after its agent was lost: at once (idempotent, the default), after the lost agent's lease has ended (fenced), or only when a person says so (at_most_once)."`
+	Timeout               Duration          `json:"timeout,omitempty" doc:"How long one attempt may run. Default 24h."`
+	StartAt               time.Time         `json:"start_at,omitzero" doc:"When it may first be delivered, at most a year ahead. In the past or left out: at once."`
+	ExpiresIn             Duration          `json:"expires_in,omitempty" doc:"How long it may wait for an agent before it expires, counted from start_at. Default 1h."`
+	BeaconTimeout         Duration          `json:"beacon_timeout,omitempty" doc:"An attempt whose handler gives no sign of life for this long is ended and counts as failed. 45s, with a sign every 15s, is the usual choice. Default: not watched."`
+	Provider              string            `json:"provider,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The outside service that it calls, as agents name it. Agents with access are preferred; one that the provider limits the rate of does not get it before the limit ends."`
+	Tenant                string            `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Whose work it is; tenants share agents fairly."`
+	Labels                map[string]string `json:"labels,omitempty" doc:"Up to 16 names and values, to find tasks by."`
 }
 
 // Validate checks the fields that need no knowledge of the fleet. Messages never repeat the submitted value.

@@ -29,7 +29,7 @@ type BulkRequest struct {
 	All      bool                 `json:"all,omitempty" doc:"Needed when filter selects nothing: every task that the action is possible for."`
 	Reason   string               `json:"reason" minLength:"1" maxLength:"512" doc:"Kept in the history of the operation and of each task."`
 	Decision fleet.ReviewDecision `json:"decision,omitempty" enum:"rerun,completed,failed" doc:"With the action review."`
-	Priority Priority             `json:"priority,omitempty" doc:"With the action priority: 1 (first) to 5 (last), or critical, high, normal, low or background."`
+	Priority fleet.Priority       `json:"priority,omitempty" doc:"With the action priority: 1 (first) to 5 (last), or critical, high, normal, low or background."`
 	DryRun   bool                 `json:"dry_run,omitempty" doc:"Only say how many tasks there are, and some of them."`
 }
 
@@ -45,7 +45,7 @@ func (r *BulkRequest) spec() (contract.BulkSpec, error) {
 		filter.SubmittedBefore = *r.Filter.SubmittedBefore
 	}
 	ids := slices.Compact(slices.Sorted(slices.Values(r.Filter.IDs)))
-	bulk := fleet.Bulk{Action: r.Action, Filter: filter, IDs: ids, All: r.All, Decision: r.Decision, Priority: fleet.Priority(r.Priority), Reason: r.Reason}
+	bulk := fleet.Bulk{Action: r.Action, Filter: filter, IDs: ids, All: r.All, Decision: r.Decision, Priority: r.Priority, Reason: r.Reason}
 	if err := bulk.Validate(); err != nil {
 		var field *fleet.FieldError
 		if errors.As(err, &field) {
@@ -53,7 +53,7 @@ func (r *BulkRequest) spec() (contract.BulkSpec, error) {
 		}
 		return contract.BulkSpec{}, invalid("body", err)
 	}
-	return contract.BulkSpec{Action: r.Action, Filter: filter, IDs: ids, All: r.All, Decision: r.Decision, Priority: fleet.Priority(r.Priority), Reason: r.Reason}, nil
+	return contract.BulkSpec{Action: r.Action, Filter: filter, IDs: ids, All: r.All, Decision: r.Decision, Priority: r.Priority, Reason: r.Reason}, nil
 }
 
 // Bulk is a bulk operation as clients see it, or what a dry run found.

@@ -20,12 +20,12 @@ type ClusterPatch struct {
 	MaxAgents           *int                     `json:"max_agents,omitempty" minimum:"0" maximum:"1000" doc:"More agents are refused."`
 	ReplicationMode     *fleet.ReplicationMode   `json:"replication_mode,omitempty" enum:"active_active,active_passive,sharded" doc:"Whether it is sharded is fixed at creation."`
 	Selection           *fleet.SelectionStrategy `json:"selection_strategy,omitempty" enum:"standby,least_loaded,round_robin,affinity" doc:"How a failover's target is picked."`
-	RoleLease           *fleet.Duration          `json:"role_lease,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a leader or the owner of a shard may go on without hearing from its hub."`
+	RoleLease           *fleet.Duration          `json:"role_lease,omitempty" doc:"How long a leader or the owner of a shard may go on without hearing from its hub."`
 	ManualElection      *bool                    `json:"manual_election,omitempty" doc:"Whether a lost leader keeps its seat until it is back or a person acts."`
-	ElectionInterval    *fleet.Duration          `json:"election_interval,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"The longest between two looks at a leader or shard owner."`
+	ElectionInterval    *fleet.Duration          `json:"election_interval,omitempty" doc:"The longest between two looks at a leader or shard owner."`
 	TaskDefaults        *TaskDefaultsPatch       `json:"task_defaults,omitempty" doc:"What its tasks have that leave it out."`
-	TransferTimeout     *fleet.Duration          `json:"task_transfer_timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a failover watches the tasks that it moves."`
-	DeadLetterRetention *fleet.Duration          `json:"dead_letter_retention,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a dead letter of its tasks is kept for a retry. Holds for tasks submitted from then on."`
+	TransferTimeout     *fleet.Duration          `json:"task_transfer_timeout,omitempty" doc:"How long a failover watches the tasks that it moves."`
+	DeadLetterRetention *fleet.Duration          `json:"dead_letter_retention,omitempty" doc:"How long a dead letter of its tasks is kept for a retry. Holds for tasks submitted from then on."`
 	Brake               *BrakePatch              `json:"brake,omitempty" doc:"When so many agents vanish at once that their failovers wait."`
 	SelfHealing         *HealingPatch            `json:"self_healing,omitempty" doc:"What the healing cycle may do in the cluster."`
 	TenantWeights       map[string]float64       `json:"tenant_weights,omitempty" doc:"Weights to set, by tenant, 0.1 to 100; 0 takes a tenant's weight away. Tenants that are not named keep theirs."`
@@ -36,14 +36,14 @@ type ClusterPatch struct {
 type BrakePatch struct {
 	Share   *float64        `json:"share,omitempty" minimum:"0" maximum:"1" doc:"Of the cluster's agents, more than this share must vanish. 1 turns the brake off."`
 	MinLost *int            `json:"min_lost,omitempty" minimum:"0" maximum:"1000" doc:"And at least so many."`
-	Window  *fleet.Duration `json:"window,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"Within this time."`
+	Window  *fleet.Duration `json:"window,omitempty" doc:"Within this time."`
 }
 
 // TaskDefaultsPatch changes some of what tasks have that leave it out.
 type TaskDefaultsPatch struct {
 	MaxAttempts  *int            `json:"max_attempts,omitempty" minimum:"0" maximum:"100"`
 	MaxTransfers *int            `json:"max_transfers,omitempty" minimum:"0" maximum:"100"`
-	ExpiresIn    *fleet.Duration `json:"expires_in,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$"`
+	ExpiresIn    *fleet.Duration `json:"expires_in,omitempty"`
 }
 
 // apply is the configuration with the patch.

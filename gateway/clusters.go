@@ -31,12 +31,12 @@ type ClusterSettings struct {
 	ReplicationMode     fleet.ReplicationMode   `json:"replication_mode,omitempty" enum:"active_active,active_passive,sharded" doc:"Who serves: every member (the default), only the leader, or each shard's owner. Whether it is sharded is fixed at creation."`
 	Shards              int                     `json:"shards,omitempty" minimum:"0" maximum:"1024" doc:"Number of shards of a sharded cluster, fixed at creation. Default 16."`
 	Selection           fleet.SelectionStrategy `json:"selection_strategy,omitempty" enum:"standby,least_loaded,round_robin,affinity" doc:"How a failover's target is picked. Default least_loaded."`
-	RoleLease           fleet.Duration          `json:"role_lease,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a leader or the owner of a shard may go on without hearing from its hub, and so the longest time without one. Default 5s."`
+	RoleLease           fleet.Duration          `json:"role_lease,omitempty" doc:"How long a leader or the owner of a shard may go on without hearing from its hub, and so the longest time without one. Default 5s."`
 	ManualElection      bool                    `json:"manual_election,omitempty" doc:"In mode active_passive, a leader that was lost keeps its seat: the cluster waits until it is back, or until a person turns this off."`
-	ElectionInterval    fleet.Duration          `json:"election_interval,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"The longest between two looks at a leader or shard owner; shorter than role_lease. Default a third of it."`
+	ElectionInterval    fleet.Duration          `json:"election_interval,omitempty" doc:"The longest between two looks at a leader or shard owner; shorter than role_lease. Default a third of it."`
 	TaskDefaults        TaskDefaults            `json:"task_defaults,omitzero" doc:"What its tasks have that leave it out. Holds for tasks submitted from then on."`
-	TransferTimeout     fleet.Duration          `json:"task_transfer_timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a failover watches the tasks that it moves. Default 5m."`
-	DeadLetterRetention fleet.Duration          `json:"dead_letter_retention,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a dead letter of its tasks is kept for a retry, at most 8760h. Holds for tasks submitted from then on. Default 168h (7 days)."`
+	TransferTimeout     fleet.Duration          `json:"task_transfer_timeout,omitempty" doc:"How long a failover watches the tasks that it moves. Default 5m."`
+	DeadLetterRetention fleet.Duration          `json:"dead_letter_retention,omitempty" doc:"How long a dead letter of its tasks is kept for a retry, at most 8760h. Holds for tasks submitted from then on. Default 168h (7 days)."`
 	Brake               BrakeSettings           `json:"brake,omitzero" doc:"When so many agents vanish at once that their failovers wait."`
 	SelfHealing         HealingSettings         `json:"self_healing,omitzero" doc:"What the healing cycle may do in the cluster."`
 	TenantWeights       map[string]float64      `json:"tenant_weights,omitempty" doc:"The tenants' shares of the lanes while work of several waits, 0.1 to 100; at most 100 tenants. One that is not named has 1. Counts for tasks submitted from then on."`
@@ -47,14 +47,14 @@ type ClusterSettings struct {
 type BrakeSettings struct {
 	Share   float64        `json:"share,omitempty" minimum:"0" maximum:"1" doc:"Of the cluster's agents, more than this share must vanish. 1 turns the brake off. Default 0.5."`
 	MinLost int            `json:"min_lost,omitempty" minimum:"0" maximum:"1000" doc:"And at least so many. Default 3."`
-	Window  fleet.Duration `json:"window,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"Within this time. Default 10s."`
+	Window  fleet.Duration `json:"window,omitempty" doc:"Within this time. Default 10s."`
 }
 
 // TaskDefaults are fleet.TaskDefaults as a client submits and sees them.
 type TaskDefaults struct {
 	MaxAttempts  int            `json:"max_attempts,omitempty" minimum:"0" maximum:"100" doc:"Attempts that may fail before a task is a dead letter. Default 3."`
 	MaxTransfers int            `json:"max_transfers,omitempty" minimum:"0" maximum:"100" doc:"Agents a task may be lost with before it is a dead letter. Default 3."`
-	ExpiresIn    fleet.Duration `json:"expires_in,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a task may wait for an agent. Default 1h."`
+	ExpiresIn    fleet.Duration `json:"expires_in,omitempty" doc:"How long a task may wait for an agent. Default 1h."`
 }
 
 func (s *ClusterSettings) config(name string) fleet.ClusterConfig {

@@ -18,15 +18,15 @@ type ScalingSettings struct {
 type ScaleUpSettings struct {
 	QueueThreshold *int            `json:"queue_threshold,omitempty" minimum:"0" maximum:"1000000" doc:"When more tasks than this wait. Default 5."`
 	CPUThreshold   *float64        `json:"cpu_threshold,omitempty" minimum:"0" maximum:"100" doc:"Or when no agent is idle and their machines are busier than this on average, in percent. 100: never. Default 80."`
-	Cooldown       *fleet.Duration `json:"cooldown,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"The least time between two of them. Default 1m."`
+	Cooldown       *fleet.Duration `json:"cooldown,omitempty" doc:"The least time between two of them. Default 1m."`
 	Increment      *int            `json:"increment,omitempty" minimum:"0" maximum:"1000" doc:"How many agents are started at a time. Default 1."`
 }
 
 // ScaleDownSettings are fleet.ScaleDownRule.
 type ScaleDownSettings struct {
 	QueueThreshold *int            `json:"queue_threshold,omitempty" minimum:"0" maximum:"1000000" doc:"When fewer tasks than this wait. Default 1."`
-	IdleTimeout    *fleet.Duration `json:"idle_timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"And an agent had nothing to do for so long. Default 5m."`
-	Cooldown       *fleet.Duration `json:"cooldown,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"The least time after the last change in either direction. Default 5m."`
+	IdleTimeout    *fleet.Duration `json:"idle_timeout,omitempty" doc:"And an agent had nothing to do for so long. Default 5m."`
+	Cooldown       *fleet.Duration `json:"cooldown,omitempty" doc:"The least time after the last change in either direction. Default 5m."`
 	Decrement      *int            `json:"decrement,omitempty" minimum:"0" maximum:"1000" doc:"How many agents are stopped at a time. Default 1."`
 }
 
@@ -37,16 +37,16 @@ type SpawnSettings struct {
 	Capabilities []string              `json:"capabilities,omitempty" maxItems:"64" doc:"What the agents can do. Work that asks for something else starts none."`
 	Resources    *fleet.Resources      `json:"resources,omitempty" doc:"What each agent is given: cpu in cores (\"2\", \"500m\"), memory and storage in bytes (\"4Gi\")."`
 	Environment  map[string]string     `json:"environment,omitempty" doc:"Variables of the agents' environment. It is no place for secrets: whoever sees the cluster sees them."`
-	JoinTimeout  *fleet.Duration       `json:"join_timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long a started agent may take to come online; then it is stopped again. Default 1m."`
-	DrainTimeout *fleet.Duration       `json:"drain_timeout,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How long an agent that is to stop may finish its work. Default 5m."`
+	JoinTimeout  *fleet.Duration       `json:"join_timeout,omitempty" doc:"How long a started agent may take to come online; then it is stopped again. Default 1m."`
+	DrainTimeout *fleet.Duration       `json:"drain_timeout,omitempty" doc:"How long an agent that is to stop may finish its work. Default 5m."`
 	Backoff      *SpawnBackoffSettings `json:"backoff,omitempty" doc:"How tries are spaced while agents cannot be started."`
 }
 
 // SpawnBackoffSettings are fleet.SpawnBackoff.
 type SpawnBackoffSettings struct {
 	Strategy *fleet.BackoffStrategy `json:"strategy,omitempty" enum:"constant,exponential" doc:"Default exponential."`
-	Delay    *fleet.Duration        `json:"delay,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"After the first failure. Default 10s."`
-	MaxDelay *fleet.Duration        `json:"max_delay,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"The longest. Default 5m."`
+	Delay    *fleet.Duration        `json:"delay,omitempty" doc:"After the first failure. Default 10s."`
+	MaxDelay *fleet.Duration        `json:"max_delay,omitempty" doc:"The longest. Default 5m."`
 }
 
 // apply changes what is set; a nil changes nothing.

@@ -24,11 +24,11 @@ import (
 type ScheduleTimes struct {
 	Cron          string         `json:"cron,omitempty" maxLength:"200" example:"0 3 * * *" doc:"Five fields: minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly, @yearly. Give this or interval. When both days are restricted, either may match, as cron has it."`
 	TimeZone      string         `json:"time_zone,omitempty" maxLength:"64" example:"Europe/Berlin" doc:"IANA name of the time zone of cron. Default UTC. A time that a change of the clock leaves out is left out."`
-	Interval      fleet.Duration `json:"interval,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"One task every so long, from 1s, counted from 1970-01-01 UTC. Give this or cron."`
-	Offset        fleet.Duration `json:"offset,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"Shifts interval; less than it."`
+	Interval      fleet.Duration `json:"interval,omitempty" doc:"One task every so long, from 1s, counted from 1970-01-01 UTC. Give this or cron."`
+	Offset        fleet.Duration `json:"offset,omitempty" doc:"Shifts interval; less than it."`
 	Overlap       fleet.Overlap  `json:"overlap,omitempty" enum:"skip,buffer_one,allow_all,cancel_other" doc:"When it is time and the last task has not ended: leave this one out (skip, the default), make it when the last one ends (buffer_one), make it all the same (allow_all), or cancel the last one first (cancel_other). A task in review or a dead letter does not hold up the next."`
-	CatchupWindow fleet.Duration `json:"catchup_window,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"How late a task may still be made that was due while Temporal was down. From 10s; default 1h."`
-	Jitter        fleet.Duration `json:"jitter,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$" doc:"Delays each task by a different time, up to this."`
+	CatchupWindow fleet.Duration `json:"catchup_window,omitempty" doc:"How late a task may still be made that was due while Temporal was down. From 10s; default 1h."`
+	Jitter        fleet.Duration `json:"jitter,omitempty" doc:"Delays each task by a different time, up to this."`
 	StartAt       *time.Time     `json:"start_at,omitempty" doc:"No task before this time."`
 	EndAt         *time.Time     `json:"end_at,omitempty" doc:"No task after this time."`
 }
@@ -97,7 +97,7 @@ func (r *ScheduleRequest) check(now time.Time) (fleet.TaskSpec, error) {
 	case !r.Task.StartAt.IsZero():
 		return fleet.TaskSpec{}, invalid("body.task.start_at", errors.New("must be left out: the schedule says when a task starts"))
 	}
-	spec := r.Task.spec()
+	spec := r.Task.TaskSpec
 	if err := spec.Validate(); err != nil {
 		return fleet.TaskSpec{}, invalid("body.task", err)
 	}

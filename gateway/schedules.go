@@ -256,7 +256,7 @@ func (g *Gateway) scheduleOf(ctx context.Context, name string, d *workflowservic
 	if payloads := s.GetAction().GetStartWorkflow().GetInput().GetPayloads(); len(payloads) == 0 || !contract.Decode(payloads[0], &input) {
 		return schedule, g.answer(errors.New("the schedule's action is not Mainstay's"), "read a schedule", protocol.CodeInternal)
 	}
-	schedule.Task = requestOf(&input.Spec)
+	schedule.Task.TaskSpec = input.Spec
 	if !schedule.Paused {
 		for _, t := range info.GetFutureActionTimes() {
 			schedule.NextTimes = append(schedule.NextTimes, t.AsTime().UTC())

@@ -68,7 +68,8 @@ func (g *Gateway) submit(ctx context.Context, r *TaskRequest) (task Task, err er
 	if r.Tenant, err = ownTenant(ctx, r.Tenant); err != nil {
 		return Task{}, err
 	}
-	spec := r.spec()
+	spec := r.TaskSpec
+	spec.StartAt = spec.StartAt.UTC()
 	if err := spec.Validate(); err != nil {
 		return Task{}, invalid("body", err)
 	}

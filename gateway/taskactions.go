@@ -46,8 +46,8 @@ type DiscardTaskRequest struct {
 
 // TaskPriorityRequest changes a task's priority.
 type TaskPriorityRequest struct {
-	Priority Priority `json:"priority" doc:"1 (first) to 5 (last), or critical, high, normal, low or background."`
-	Reason   string   `json:"reason,omitempty" maxLength:"512" doc:"Kept in the task's history."`
+	Priority fleet.Priority `json:"priority" doc:"1 (first) to 5 (last), or critical, high, normal, low or background."`
+	Reason   string         `json:"reason,omitempty" maxLength:"512" doc:"Kept in the task's history."`
 }
 
 type discardInput struct {
@@ -82,11 +82,11 @@ func (g *Gateway) registerTaskActions(api huma.API) {
 	httpapi.Register(api, access.Operate.Scoped(), action("set-task-priority", "priority", "Change the priority of an open task",
 		"A task that waits in its lane is moved there within about a second; what an agent has already is not disturbed, and the priority holds for later attempts."),
 		func(ctx context.Context, in *taskPriorityInput) (*taskOutput, error) {
-			if !fleet.Priority(in.Body.Priority).Valid() {
+			if !in.Body.Priority.Valid() {
 				return nil, invalid("body.priority", fleet.ErrPriority)
 			}
 			return act(ctx, g, in.ID, contract.ReprioritizeUpdate, contract.ReprioritizeRequest{
-				Priority: fleet.Priority(in.Body.Priority), Reason: in.Body.Reason,
+				Priority: in.Body.Priority, Reason: in.Body.Reason,
 			})
 		})
 	httpapi.Register(api, access.Operate.Scoped(), action("review-task", "review", "Decide about a task in review",

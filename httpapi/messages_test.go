@@ -9,15 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 )
 
 type wordedInput struct {
 	Body struct {
-		ID     string `json:"id,omitempty" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-		Full   string `json:"full,omitempty" pattern:"^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$"`
-		Status string `json:"status,omitempty" enum:"queued,dead_letter"`
-		Wait   string `json:"wait,omitempty" pattern:"^[0-9]([0-9.:hms]|ns|us|µs)*$"`
+		ID     string         `json:"id,omitempty" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+		Full   string         `json:"full,omitempty" pattern:"^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$"`
+		Status string         `json:"status,omitempty" enum:"queued,dead_letter"`
+		Wait   fleet.Duration `json:"wait,omitempty"`
 	}
 }
 

@@ -114,6 +114,7 @@ func humaConfig(version string) huma.Config {
 	c.Components.SecuritySchemes = securitySchemes()
 	c.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
+	describeTypes(c.Components.Schemas)
 	c.CreateHooks = nil // no $schema fields in answers
 	c.RejectUnknownQueryParameters = true
 	c.OnAddOperation = append(c.OnAddOperation, func(spec *huma.OpenAPI, op *huma.Operation) {

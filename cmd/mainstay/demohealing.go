@@ -151,7 +151,7 @@ func (h *healingDemo) run(ctx context.Context, health string) error {
 
 func (h *healingDemo) submit(ctx context.Context, n int) error {
 	for range n {
-		request := gateway.TaskRequest{Type: "exec", Cluster: devCluster, Payload: fmt.Appendf(nil, `{"command": ["sleep", "%d"]}`, healingDemoTask)}
+		request := gateway.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "exec", Cluster: devCluster, Payload: fmt.Appendf(nil, `{"command": ["sleep", "%d"]}`, healingDemoTask)}}
 		if _, err := h.client.call(ctx, http.MethodPost, tasksPath, 0, request, nil); err != nil {
 			return err
 		}

@@ -88,7 +88,7 @@ func (r *demoRun) submit(ctx context.Context, groups [][]string, rounds int) ([]
 			if err != nil {
 				return nil, err
 			}
-			requests[i] = gateway.TaskRequest{Type: checksumType, Cluster: devCluster, Payload: payload}
+			requests[i] = gateway.TaskRequest{TaskSpec: fleet.TaskSpec{Type: checksumType, Cluster: devCluster, Payload: payload}}
 		}
 		var answer struct {
 			Tasks []gateway.BatchItem `json:"tasks"`

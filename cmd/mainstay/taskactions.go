@@ -65,7 +65,7 @@ then holds for later attempts.`,
 				return err
 			}
 			task := &gateway.Task{}
-			request := gateway.TaskPriorityRequest{Priority: gateway.Priority(priority), Reason: reason}
+			request := gateway.TaskPriorityRequest{Priority: priority, Reason: reason}
 			raw, err := client.call(c.Context(), http.MethodPost, pathOf(tasksPath, args[0], "priority"), 0, request, task)
 			if err != nil {
 				return err

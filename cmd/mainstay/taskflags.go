@@ -5,11 +5,10 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 // priorityFlag reads --priority; empty is the default.
-func priorityFlag(text string) (gateway.Priority, error) {
+func priorityFlag(text string) (fleet.Priority, error) {
 	if text == "" {
 		return 0, nil
 	}
@@ -17,7 +16,7 @@ func priorityFlag(text string) (gateway.Priority, error) {
 	if err != nil {
 		return 0, usageError("--%w", err)
 	}
-	return gateway.Priority(priority), nil
+	return priority, nil
 }
 
 // startFlag reads --start-at: a time, or +DURATION from now. Empty is the zero time.

@@ -141,10 +141,7 @@ func (s *submission) build(stdin io.Reader, now time.Time, args []string, dash i
 	if err != nil {
 		return nil, err
 	}
-	spec := fleet.TaskSpec{Type: r.Type, Cluster: r.Cluster, Agent: r.Agent, Priority: fleet.Priority(r.Priority), RetrySafety: r.RetrySafety,
-		Timeout: r.Timeout, ExpiresIn: r.ExpiresIn, BeaconTimeout: r.BeaconTimeout, Provider: r.Provider, Tenant: r.Tenant, RequiredCapabilities: r.RequiredCapabilities, Labels: r.Labels,
-		Retry: fleet.RetryPolicy{NonRetryable: r.Retry.NonRetryable}}
-	return &r, withExit(exitUsage, spec.Validate())
+	return &r, withExit(exitUsage, r.Validate())
 }
 
 func (s *submission) command(r *gateway.TaskRequest, args []string) error {
