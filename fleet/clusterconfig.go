@@ -38,37 +38,37 @@ const DefaultShards = 16
 
 // ClusterConfig is what an operator decides about a cluster.
 type ClusterConfig struct {
-	Name            string            `json:"name"`
-	TargetGroup     string            `json:"target_group,omitempty"`
-	MinAgents       int               `json:"min_agents,omitempty"`
-	DesiredAgents   int               `json:"desired_agents,omitempty"`
-	MaxAgents       int               `json:"max_agents,omitempty"`
-	ReplicationMode ReplicationMode   `json:"replication_mode,omitempty"`
-	Shards          int               `json:"shards,omitempty"`
-	Selection       SelectionStrategy `json:"selection_strategy,omitempty"`
+	Name            string            `json:"name" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	TargetGroup     string            `json:"target_group,omitempty" maxLength:"255" doc:"The group of deployment targets it serves."`
+	MinAgents       int               `json:"min_agents,omitempty" minimum:"0" maximum:"1000" doc:"With fewer online agents it is critical."`
+	DesiredAgents   int               `json:"desired_agents,omitempty" minimum:"0" maximum:"1000" doc:"With fewer online agents it is degraded."`
+	MaxAgents       int               `json:"max_agents,omitempty" minimum:"0" maximum:"1000" doc:"More agents are refused. Default 1000."`
+	ReplicationMode ReplicationMode   `json:"replication_mode,omitempty" enum:"active_active,active_passive,sharded" doc:"Who serves: every member (the default), only the leader, or each shard's owner. Whether it is sharded is fixed at creation."`
+	Shards          int               `json:"shards,omitempty" minimum:"0" maximum:"1024" doc:"Number of shards of a sharded cluster, fixed at creation. Default 16."`
+	Selection       SelectionStrategy `json:"selection_strategy,omitempty" enum:"standby,least_loaded,round_robin,affinity" doc:"How a failover's target is picked. Default least_loaded."`
 	// RoleLease is how long a leader or shard owner may go on without hearing from its hub, and so the longest time
 	// without one. Default 5 s.
-	RoleLease Duration `json:"role_lease,omitempty"`
+	RoleLease Duration `json:"role_lease,omitempty" doc:"How long a leader or the owner of a shard may go on without hearing from its hub, and so the longest time without one. Default 5s."`
 	// ManualElection says that a leader that was lost keeps its seat: the cluster waits until it is back, or until a person
 	// acts. Only in mode active_passive; its first leader is elected as ever.
-	ManualElection bool `json:"manual_election,omitempty"`
+	ManualElection bool `json:"manual_election,omitempty" doc:"In mode active_passive, a leader that was lost keeps its seat: the cluster waits until it is back, or until a person turns this off."`
 	// ElectionInterval bounds the time between two looks at a leader or shard owner. 0: a third of RoleLease, which is also
 	// the longest that counts.
-	ElectionInterval Duration `json:"election_interval,omitempty"`
+	ElectionInterval Duration `json:"election_interval,omitempty" doc:"The longest between two looks at a leader or shard owner; shorter than role_lease. Default a third of it."`
 	// TaskDefaults are what its tasks have that leave it out.
-	TaskDefaults TaskDefaults `json:"task_defaults,omitzero"`
+	TaskDefaults TaskDefaults `json:"task_defaults,omitzero" doc:"What its tasks have that leave it out. Holds for tasks submitted from then on."`
 	// TransferTimeout bounds how long a failover watches its tasks. Default 5 min.
-	TransferTimeout Duration `json:"task_transfer_timeout,omitempty"`
+	TransferTimeout Duration `json:"task_transfer_timeout,omitempty" doc:"How long a failover watches the tasks that it moves. Default 5m."`
 	// DeadLetterRetention is how long a dead letter of its tasks is kept for a retry. Default 7 days.
-	DeadLetterRetention Duration `json:"dead_letter_retention,omitempty"`
+	DeadLetterRetention Duration `json:"dead_letter_retention,omitempty" doc:"How long a dead letter of its tasks is kept for a retry, at most 8760h. Holds for tasks submitted from then on. Default 168h (7 days)."`
 	// Brake holds failovers back when many agents vanish at once.
-	Brake BrakePolicy `json:"brake,omitzero"`
+	Brake BrakePolicy `json:"brake,omitzero" doc:"When so many agents vanish at once that their failovers wait."`
 	// SelfHealing says what the healing cycle may do in the cluster.
-	SelfHealing HealingPolicy `json:"self_healing,omitzero"`
+	SelfHealing HealingPolicy `json:"self_healing,omitzero" doc:"What the healing cycle may do in the cluster."`
 	// TenantWeights are the tenants' shares of the lanes while several wait, 0.1 to 100. One that is not named has 1.
-	TenantWeights map[string]float64 `json:"tenant_weights,omitempty"`
+	TenantWeights map[string]float64 `json:"tenant_weights,omitempty" doc:"The tenants' shares of the lanes while work of several waits, 0.1 to 100; at most 100 tenants. One that is not named has 1. Counts for tasks submitted from then on."`
 	// Scaling says when agents are started and stopped. Off by default.
-	Scaling ScalingPolicy `json:"scaling,omitzero"`
+	Scaling ScalingPolicy `json:"scaling,omitzero" doc:"When its agents are started and stopped."`
 }
 
 // DefaultRoleLease and DefaultTransferTimeout are the defaults of a cluster's configuration.

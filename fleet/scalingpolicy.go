@@ -28,51 +28,51 @@ const (
 // ScalingPolicy says when agents are started and stopped. Between which numbers is the cluster's min_agents and
 // max_agents.
 type ScalingPolicy struct {
-	Mode         ScalingMode   `json:"mode,omitempty"`
-	QueueMeasure QueueMeasure  `json:"queue_measure,omitempty"`
-	ScaleUp      ScaleUpRule   `json:"scale_up,omitzero"`
-	ScaleDown    ScaleDownRule `json:"scale_down,omitzero"`
-	Spawn        SpawnPolicy   `json:"spawn,omitzero"`
+	Mode         ScalingMode   `json:"mode,omitempty" enum:"off,manual,auto" doc:"off: others start and stop the agents. manual: as many as desired_agents are kept. auto: the rules move the number between min_agents and max_agents. Default off."`
+	QueueMeasure QueueMeasure  `json:"queue_measure,omitempty" enum:"total,per_agent" doc:"What the queue thresholds count: the tasks that wait in the cluster, or those for each agent. Default total."`
+	ScaleUp      ScaleUpRule   `json:"scale_up,omitzero" doc:"When agents are started."`
+	ScaleDown    ScaleDownRule `json:"scale_down,omitzero" doc:"When agents are stopped."`
+	Spawn        SpawnPolicy   `json:"spawn,omitzero" doc:"What agents are started, and by whom."`
 }
 
 // ScaleUpRule starts agents.
 type ScaleUpRule struct {
 	// QueueThreshold: more tasks than this wait. nil: the default, 5.
-	QueueThreshold *int `json:"queue_threshold,omitempty"`
+	QueueThreshold *int `json:"queue_threshold,omitempty" minimum:"0" maximum:"1000000" doc:"When more tasks than this wait. Default 5."`
 	// CPUThreshold: the agents' machines are busier than this on average, in percent, and no agent is idle. 100 never
 	// holds. Default 80.
-	CPUThreshold float64 `json:"cpu_threshold,omitempty"`
+	CPUThreshold float64 `json:"cpu_threshold,omitempty" minimum:"0" maximum:"100" doc:"Or when no agent is idle and their machines are busier than this on average, in percent. 100: never. Default 80."`
 	// Cooldown is the least time between two of them. Default 1 min.
-	Cooldown Duration `json:"cooldown,omitempty"`
+	Cooldown Duration `json:"cooldown,omitempty" doc:"The least time between two of them. Default 1m."`
 	// Increment is how many agents are started at a time. Default 1.
-	Increment int `json:"increment,omitempty"`
+	Increment int `json:"increment,omitempty" minimum:"0" maximum:"1000" doc:"How many agents are started at a time. Default 1."`
 }
 
 // ScaleDownRule stops agents.
 type ScaleDownRule struct {
 	// QueueThreshold: fewer tasks than this wait. nil: the default, 1.
-	QueueThreshold *int `json:"queue_threshold,omitempty"`
+	QueueThreshold *int `json:"queue_threshold,omitempty" minimum:"0" maximum:"1000000" doc:"When fewer tasks than this wait. Default 1."`
 	// IdleTimeout: the agent had nothing to do for so long. Default 5 min.
-	IdleTimeout Duration `json:"idle_timeout,omitempty"`
+	IdleTimeout Duration `json:"idle_timeout,omitempty" doc:"And an agent had nothing to do for so long. Default 5m."`
 	// Cooldown is the least time after the last change in either direction. Default 5 min.
-	Cooldown Duration `json:"cooldown,omitempty"`
+	Cooldown Duration `json:"cooldown,omitempty" doc:"The least time after the last change in either direction. Default 5m."`
 	// Decrement is how many agents are stopped at a time. Default 1.
-	Decrement int `json:"decrement,omitempty"`
+	Decrement int `json:"decrement,omitempty" minimum:"0" maximum:"1000" doc:"How many agents are stopped at a time. Default 1."`
 }
 
 // SpawnPolicy says what agents are started, and by whom.
 type SpawnPolicy struct {
 	// Spawner is the name of one; empty: any takes it.
-	Spawner      string            `json:"spawner,omitempty"`
-	Slots        int               `json:"slots,omitempty"` // 0: as the spawner has it
-	Capabilities []string          `json:"capabilities,omitempty"`
-	Resources    Resources         `json:"resources,omitzero"`
-	Environment  map[string]string `json:"environment,omitempty"`
+	Spawner      string            `json:"spawner,omitempty" maxLength:"63" doc:"The name of a spawner. Left out or empty: any takes it."`
+	Slots        int               `json:"slots,omitempty" minimum:"0" maximum:"10000" doc:"Tasks that an agent runs at a time. 0: as the spawner has it."` // 0: as the spawner has it
+	Capabilities []string          `json:"capabilities,omitempty" maxItems:"64" doc:"What the agents can do. Work that asks for something else starts none."`
+	Resources    Resources         `json:"resources,omitzero" doc:"What each agent is given: cpu in cores (\"2\", \"500m\"), memory and storage in bytes (\"4Gi\")."`
+	Environment  map[string]string `json:"environment,omitempty" doc:"Variables of the agents' environment. It is no place for secrets: whoever sees the cluster sees them."`
 	// JoinTimeout is how long a started agent may take to come online; then it is stopped again. Default 1 min.
-	JoinTimeout Duration `json:"join_timeout,omitempty"`
+	JoinTimeout Duration `json:"join_timeout,omitempty" doc:"How long a started agent may take to come online; then it is stopped again. Default 1m."`
 	// DrainTimeout is how long an agent that is to stop may finish its work. Default 5 min.
-	DrainTimeout Duration     `json:"drain_timeout,omitempty"`
-	Backoff      SpawnBackoff `json:"backoff,omitzero"`
+	DrainTimeout Duration     `json:"drain_timeout,omitempty" doc:"How long an agent that is to stop may finish its work. Default 5m."`
+	Backoff      SpawnBackoff `json:"backoff,omitzero" doc:"How tries are spaced while agents cannot be started."`
 }
 
 // BackoffStrategy says how waits grow.
@@ -86,9 +86,9 @@ const (
 
 // SpawnBackoff spaces tries while agents cannot be started.
 type SpawnBackoff struct {
-	Strategy BackoffStrategy `json:"strategy,omitempty"`  // default exponential
-	Delay    Duration        `json:"delay,omitempty"`     // after the first failure; default 10 s
-	MaxDelay Duration        `json:"max_delay,omitempty"` // default 5 min
+	Strategy BackoffStrategy `json:"strategy,omitempty" enum:"constant,exponential" doc:"Default exponential."` // default exponential
+	Delay    Duration        `json:"delay,omitempty" doc:"After the first failure. Default 10s."`               // after the first failure; default 10 s
+	MaxDelay Duration        `json:"max_delay,omitempty" doc:"The longest. Default 5m."`                        // default 5 min
 }
 
 // Wait is how long to wait after the nth failure.

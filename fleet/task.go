@@ -220,9 +220,8 @@ type Attempt struct {
 	Outcome   AttemptOutcome `json:"outcome,omitempty"`
 	Reason    string         `json:"reason,omitempty"`
 	// ErrorType is what kind of failure it was, if the handler named it.
-	ErrorType string          `json:"error_type,omitempty"`
-	Progress  *Progress       `json:"progress,omitempty"`
-	Details   json.RawMessage `json:"details,omitempty"`
+	ErrorType string    `json:"error_type,omitempty"`
+	Progress  *Progress `json:"progress,omitempty"`
 }
 
 // ErrTooLarge is wrapped by errors about bodies and payloads over their bound.

@@ -8,11 +8,11 @@ import (
 // TaskDefaults are what a cluster's tasks have that leave it out. Zero fields take the installation's defaults.
 type TaskDefaults struct {
 	// MaxAttempts is how many attempts may fail before a task is a dead letter. Default 3.
-	MaxAttempts int `json:"max_attempts,omitempty"`
+	MaxAttempts int `json:"max_attempts,omitempty" minimum:"0" maximum:"100" doc:"Attempts that may fail before a task is a dead letter. Default 3."`
 	// MaxTransfers is how many agents a task may be lost with before it is a dead letter. Default 3.
-	MaxTransfers int `json:"max_transfers,omitempty"`
+	MaxTransfers int `json:"max_transfers,omitempty" minimum:"0" maximum:"100" doc:"Agents a task may be lost with before it is a dead letter. Default 3."`
 	// ExpiresIn is how long a task may wait for an agent. Default 1 h.
-	ExpiresIn Duration `json:"expires_in,omitempty"`
+	ExpiresIn Duration `json:"expires_in,omitempty" doc:"How long a task may wait for an agent. Default 1h."`
 }
 
 // WithDefaults fills what was left out.

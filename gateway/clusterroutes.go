@@ -17,8 +17,8 @@ import (
 
 func (g *Gateway) registerClusters(api huma.API) {
 	httpapi.Register(api, access.Administer, clusterOperation("create-cluster", http.MethodPost, "", "Create a cluster", http.StatusCreated),
-		func(ctx context.Context, in *struct{ Body ClusterRequest }) (*clusterOutput, error) {
-			config := in.Body.config(in.Body.Name).WithDefaults()
+		func(ctx context.Context, in *struct{ Body fleet.ClusterConfig }) (*clusterOutput, error) {
+			config := in.Body.WithDefaults()
 			if err := config.Validate(); err != nil {
 				return nil, invalid("body", err)
 			}

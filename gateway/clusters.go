@@ -3,7 +3,9 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"github.com/danielgtaylor/huma/v2"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
@@ -16,58 +18,21 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// ClusterRequest creates a cluster.
-type ClusterRequest struct {
-	Name string `json:"name" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	ClusterSettings
+// ClusterSettings are a cluster's configuration without its name, which the path has.
+type ClusterSettings fleet.ClusterConfig
+
+// TransformSchema implements huma.SchemaTransformer.
+func (ClusterSettings) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	return without(s, "name")
 }
 
-// ClusterSettings are what an operator decides about a cluster.
-type ClusterSettings struct {
-	TargetGroup         string                  `json:"target_group,omitempty" maxLength:"255" doc:"The group of deployment targets it serves."`
-	MinAgents           int                     `json:"min_agents,omitempty" minimum:"0" maximum:"1000" doc:"With fewer online agents it is critical."`
-	DesiredAgents       int                     `json:"desired_agents,omitempty" minimum:"0" maximum:"1000" doc:"With fewer online agents it is degraded."`
-	MaxAgents           int                     `json:"max_agents,omitempty" minimum:"0" maximum:"1000" doc:"More agents are refused. Default 1000."`
-	ReplicationMode     fleet.ReplicationMode   `json:"replication_mode,omitempty" enum:"active_active,active_passive,sharded" doc:"Who serves: every member (the default), only the leader, or each shard's owner. Whether it is sharded is fixed at creation."`
-	Shards              int                     `json:"shards,omitempty" minimum:"0" maximum:"1024" doc:"Number of shards of a sharded cluster, fixed at creation. Default 16."`
-	Selection           fleet.SelectionStrategy `json:"selection_strategy,omitempty" enum:"standby,least_loaded,round_robin,affinity" doc:"How a failover's target is picked. Default least_loaded."`
-	RoleLease           fleet.Duration          `json:"role_lease,omitempty" doc:"How long a leader or the owner of a shard may go on without hearing from its hub, and so the longest time without one. Default 5s."`
-	ManualElection      bool                    `json:"manual_election,omitempty" doc:"In mode active_passive, a leader that was lost keeps its seat: the cluster waits until it is back, or until a person turns this off."`
-	ElectionInterval    fleet.Duration          `json:"election_interval,omitempty" doc:"The longest between two looks at a leader or shard owner; shorter than role_lease. Default a third of it."`
-	TaskDefaults        TaskDefaults            `json:"task_defaults,omitzero" doc:"What its tasks have that leave it out. Holds for tasks submitted from then on."`
-	TransferTimeout     fleet.Duration          `json:"task_transfer_timeout,omitempty" doc:"How long a failover watches the tasks that it moves. Default 5m."`
-	DeadLetterRetention fleet.Duration          `json:"dead_letter_retention,omitempty" doc:"How long a dead letter of its tasks is kept for a retry, at most 8760h. Holds for tasks submitted from then on. Default 168h (7 days)."`
-	Brake               BrakeSettings           `json:"brake,omitzero" doc:"When so many agents vanish at once that their failovers wait."`
-	SelfHealing         HealingSettings         `json:"self_healing,omitzero" doc:"What the healing cycle may do in the cluster."`
-	TenantWeights       map[string]float64      `json:"tenant_weights,omitempty" doc:"The tenants' shares of the lanes while work of several waits, 0.1 to 100; at most 100 tenants. One that is not named has 1. Counts for tasks submitted from then on."`
-	Scaling             *ScalingSettings        `json:"scaling,omitempty" doc:"When its agents are started and stopped."`
-}
-
-// BrakeSettings are fleet.BrakePolicy as a client submits and sees it.
-type BrakeSettings struct {
-	Share   float64        `json:"share,omitempty" minimum:"0" maximum:"1" doc:"Of the cluster's agents, more than this share must vanish. 1 turns the brake off. Default 0.5."`
-	MinLost int            `json:"min_lost,omitempty" minimum:"0" maximum:"1000" doc:"And at least so many. Default 3."`
-	Window  fleet.Duration `json:"window,omitempty" doc:"Within this time. Default 10s."`
-}
-
-// TaskDefaults are fleet.TaskDefaults as a client submits and sees them.
-type TaskDefaults struct {
-	MaxAttempts  int            `json:"max_attempts,omitempty" minimum:"0" maximum:"100" doc:"Attempts that may fail before a task is a dead letter. Default 3."`
-	MaxTransfers int            `json:"max_transfers,omitempty" minimum:"0" maximum:"100" doc:"Agents a task may be lost with before it is a dead letter. Default 3."`
-	ExpiresIn    fleet.Duration `json:"expires_in,omitempty" doc:"How long a task may wait for an agent. Default 1h."`
-}
-
-func (s *ClusterSettings) config(name string) fleet.ClusterConfig {
-	config := fleet.ClusterConfig{
-		Name: name, TargetGroup: s.TargetGroup, MinAgents: s.MinAgents, DesiredAgents: s.DesiredAgents, MaxAgents: s.MaxAgents,
-		ReplicationMode: s.ReplicationMode, Shards: s.Shards, Selection: s.Selection,
-		RoleLease: s.RoleLease, TransferTimeout: s.TransferTimeout, DeadLetterRetention: s.DeadLetterRetention,
-		Brake:         fleet.BrakePolicy{Share: s.Brake.Share, MinLost: s.Brake.MinLost, Window: s.Brake.Window},
-		TenantWeights: s.TenantWeights, SelfHealing: fleet.HealingPolicy(s.SelfHealing),
-		ManualElection: s.ManualElection, ElectionInterval: s.ElectionInterval, TaskDefaults: fleet.TaskDefaults(s.TaskDefaults),
+// without drops properties from the schema of an object.
+func without(s *huma.Schema, names ...string) *huma.Schema {
+	for _, name := range names {
+		delete(s.Properties, name)
+		s.Required = slices.DeleteFunc(s.Required, func(required string) bool { return required == name })
 	}
-	s.Scaling.apply(&config.Scaling)
-	return config
+	return s
 }
 
 // createCluster starts a cluster's workflow.
@@ -143,15 +108,16 @@ func problemCode(err error) (string, bool) {
 
 // replaceCluster changes a cluster's settings. What is fixed at creation keeps its value when left out.
 func (g *Gateway) replaceCluster(ctx context.Context, name string, settings *ClusterSettings, expected []string) (Cluster, error) {
-	return g.configure(ctx, name, expected, func(current fleet.ClusterConfig) fleet.ClusterConfig {
-		config := settings.config(name)
+	return g.configure(ctx, name, expected, func(current fleet.ClusterConfig) (fleet.ClusterConfig, error) {
+		config := fleet.ClusterConfig(*settings)
+		config.Name = name
 		if config.ReplicationMode == "" {
 			config.ReplicationMode = current.ReplicationMode
 		}
 		if config.Shards == 0 {
 			config.Shards = current.Shards
 		}
-		return config
+		return config, nil
 	})
 }
 
@@ -160,7 +126,7 @@ const configureTries = 5
 
 // configure changes a cluster's configuration to what change makes of the present one, if that is of one of the expected
 // revisions. With none expected, a change that comes between is not lost: it is read, and changed in turn.
-func (g *Gateway) configure(ctx context.Context, name string, expected []string, change func(current fleet.ClusterConfig) fleet.ClusterConfig) (Cluster, error) {
+func (g *Gateway) configure(ctx context.Context, name string, expected []string, change func(fleet.ClusterConfig) (fleet.ClusterConfig, error)) (Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, err := g.describeCluster(ctx, name); err != nil {
@@ -174,8 +140,12 @@ func (g *Gateway) configure(ctx context.Context, name string, expected []string,
 		if !current.Config.RevisionIs(expected) {
 			return Cluster{}, outdated()
 		}
-		config := change(current.Config).WithDefaults()
-		if err := config.Validate(); err != nil {
+		config, err := change(current.Config)
+		if err == nil {
+			config = config.WithDefaults()
+			err = config.Validate()
+		}
+		if err != nil {
 			return Cluster{}, invalid("body", err)
 		}
 		request := contract.ConfigureRequest{ClusterConfig: config, IfRevisions: []string{current.Config.Revision()}}

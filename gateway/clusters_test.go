@@ -94,14 +94,14 @@ func TestSettingsOfFailover(t *testing.T) {
 	created := answer[gateway.Cluster](t, do(h, http.MethodPost, clustersPath, `{"name":"plain"}`), http.StatusCreated)
 	require.Equal(t, fleet.Duration(5*time.Second), created.RoleLease)
 	require.Equal(t, fleet.Duration(5*time.Minute), created.TransferTimeout)
-	require.Equal(t, gateway.BrakeSettings{Share: .5, MinLost: 3, Window: fleet.Duration(10 * time.Second)}, created.Brake)
+	require.Equal(t, fleet.BrakePolicy{Share: .5, MinLost: 3, Window: fleet.Duration(10 * time.Second)}, created.Brake)
 
 	body := `{"name":"tuned","role_lease":"2s","task_transfer_timeout":"00:01:00","brake":{"share":0.25,"min_lost":7,"window":"30s"}}`
 	w := do(h, http.MethodPost, clustersPath, body)
 	require.Contains(t, w.Body.String(), `"role_lease":"2s"`, "durations are text")
 	created = answer[gateway.Cluster](t, w, http.StatusCreated)
 	brake := fleet.BrakePolicy{Share: .25, MinLost: 7, Window: fleet.Duration(30 * time.Second)}
-	require.Equal(t, gateway.BrakeSettings(brake), created.Brake)
+	require.Equal(t, brake, created.Brake)
 	config := f.executions[contract.ClusterWorkflowID("tuned")].input.(contract.ClusterInput).Config
 	require.Equal(t, brake, config.Brake)
 	require.Equal(t, fleet.Duration(2*time.Second), config.RoleLease)

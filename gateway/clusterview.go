@@ -21,13 +21,13 @@ type Cluster struct {
 	RoleLease           fleet.Duration          `json:"role_lease"`
 	ManualElection      bool                    `json:"manual_election"`
 	ElectionInterval    fleet.Duration          `json:"election_interval,omitempty" doc:"Absent: a third of role_lease."`
-	TaskDefaults        TaskDefaults            `json:"task_defaults"`
+	TaskDefaults        fleet.TaskDefaults      `json:"task_defaults"`
 	TransferTimeout     fleet.Duration          `json:"task_transfer_timeout"`
 	DeadLetterRetention fleet.Duration          `json:"dead_letter_retention"`
-	Brake               BrakeSettings           `json:"brake"`
-	SelfHealing         HealingSettings         `json:"self_healing"`
+	Brake               fleet.BrakePolicy       `json:"brake"`
+	SelfHealing         fleet.HealingPolicy     `json:"self_healing"`
 	TenantWeights       map[string]float64      `json:"tenant_weights,omitempty"`
-	Scaling             *ScalingSettings        `json:"scaling,omitempty" doc:"When its agents are started and stopped."`
+	Scaling             fleet.ScalingPolicy     `json:"scaling,omitzero" doc:"When its agents are started and stopped."`
 	Paused              *Pause                  `json:"paused,omitempty" doc:"Nothing is taken from any of its lanes."`
 	PausedLanes         []PausedLane            `json:"paused_lanes,omitempty" doc:"Lanes that were paused by themselves."`
 	BrakeHolds          []BrakeHold             `json:"brake_holds,omitempty" doc:"Hubs whose mass-loss brake is engaged: failovers of the agents that they lost wait until the agents are back or the brake is released."`
@@ -95,10 +95,10 @@ func settingsOf(config fleet.ClusterConfig) Cluster {
 		Name: config.Name, Revision: config.Revision(), TargetGroup: config.TargetGroup, MinAgents: config.MinAgents, DesiredAgents: config.DesiredAgents,
 		MaxAgents: config.MaxAgents, ReplicationMode: config.ReplicationMode, Selection: config.Selection, Status: fleet.ClusterUnknown,
 		RoleLease: config.RoleLease, TransferTimeout: config.TransferTimeout, DeadLetterRetention: config.DeadLetterRetention,
-		SelfHealing:   HealingSettings(config.SelfHealing),
-		Brake:         BrakeSettings{Share: config.Brake.Share, MinLost: config.Brake.MinLost, Window: config.Brake.Window},
+		SelfHealing:   config.SelfHealing,
+		Brake:         config.Brake,
 		TenantWeights: config.TenantWeights, ManualElection: config.ManualElection, ElectionInterval: config.ElectionInterval,
-		TaskDefaults: TaskDefaults(config.TaskDefaults), Scaling: scalingSettings(config.Scaling),
+		TaskDefaults: config.TaskDefaults, Scaling: config.Scaling.WithDefaults(),
 	}
 	if config.ReplicationMode == fleet.Sharded {
 		c.Shards = config.Shards

@@ -26,7 +26,7 @@ func (g *Gateway) scaleCluster(ctx context.Context, in *scaleInput) (*scalingOut
 	if r.Desired == nil && r.Min == nil && r.Max == nil {
 		return nil, invalid("body", errors.New("must name desired, min or max"))
 	}
-	_, err := g.configure(ctx, in.ID, nil, func(c fleet.ClusterConfig) fleet.ClusterConfig {
+	_, err := g.configure(ctx, in.ID, nil, func(c fleet.ClusterConfig) (fleet.ClusterConfig, error) {
 		set(&c.DesiredAgents, r.Desired)
 		set(&c.MinAgents, r.Min)
 		set(&c.MaxAgents, r.Max)
@@ -36,7 +36,7 @@ func (g *Gateway) scaleCluster(ctx context.Context, in *scaleInput) (*scalingOut
 		if r.Desired != nil && !c.Scaling.On() {
 			c.Scaling.Mode = fleet.ScalingManual
 		}
-		return c
+		return c, nil
 	})
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (g *Gateway) scalingStatus(ctx context.Context, name string) (ScalingStatus
 	config, now := &view.Config, time.Now()
 	s := ScalingStatus{
 		Cluster: name, Mode: config.Scaling.Mode, Min: config.MinAgents, Desired: config.DesiredAgents, Max: config.MaxAgents,
-		Target: view.Wanted(), Settings: scalingSettings(config.Scaling), Spawners: []SpawnerSeen{}, Actions: []fleet.ScalingRecord{},
+		Target: view.Wanted(), Settings: config.Scaling.WithDefaults(), Spawners: []SpawnerSeen{}, Actions: []fleet.ScalingRecord{},
 	}
 	for i := range view.Members {
 		if _, spawned := view.Members[i].SpawnedBy(); spawned && view.Members[i].Serving() {

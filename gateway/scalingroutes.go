@@ -40,7 +40,7 @@ type ScalingStatus struct {
 	Paused    bool                  `json:"paused,omitempty" doc:"The schedule \"scaling\" is paused in Temporal: the rules do not act. Lost agents are replaced all the same."`
 	Spawners  []SpawnerSeen         `json:"spawners" doc:"Spawners that would start agents for it and were there within the last minutes."`
 	Actions   []fleet.ScalingRecord `json:"actions" doc:"The newest actions, newest first."`
-	Settings  *ScalingSettings      `json:"settings"`
+	Settings  fleet.ScalingPolicy   `json:"settings"`
 }
 
 // ScalingDecision is fleet.ScalingDecision as clients see it.

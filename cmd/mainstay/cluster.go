@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 )
 
@@ -18,27 +19,30 @@ func (a *app) clusterCommand() *cobra.Command {
 }
 
 func (a *app) clusterCreateCommand() *cobra.Command {
-	var settings clusterFlags
-	var scaling scalingFlags
 	command := &cobra.Command{
 		Use:     "create NAME",
 		Short:   "Create a cluster",
 		Example: "  mainstay cluster create studio --min-agents 2 --desired-agents 5\n  mainstay cluster create shared --tenant-weight acme=5 --tenant-weight trial=0.5",
 		Args:    exactly("a name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			r, err := settings.request(args[0])
+			settings, err := settingsGiven(c.Flags())
 			if err != nil {
 				return err
 			}
-			if r.Scaling, err = scaling.settings(c); err != nil {
-				return err
+			config, err := fleet.ClusterConfig{Name: args[0]}.Changed(settings)
+			if err == nil {
+				err = config.WithDefaults().Validate()
 			}
+			if err != nil {
+				return withExit(exitUsage, err)
+			}
+			settings["name"] = args[0]
 			client, err := a.client()
 			if err != nil {
 				return err
 			}
 			var cluster gateway.Cluster
-			raw, err := client.call(c.Context(), http.MethodPost, clustersPath, 0, r, &cluster)
+			raw, err := client.call(c.Context(), http.MethodPost, clustersPath, 0, settings, &cluster)
 			if err != nil {
 				return err
 			}
@@ -48,9 +52,8 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 			})
 		},
 	}
-	settings.add(command)
-	scaling.add(command)
-	command.Flags().IntVar(&settings.Shards, "shards", 0, "shards of a sharded cluster, fixed from then on (default 16)")
+	addClusterFlags(command.Flags())
+	command.Flags().Int("shards", 0, "shards of a sharded cluster, fixed from then on (default 16)")
 	a.outputFlag(command)
 	return command
 }

@@ -38,7 +38,7 @@ func (a *app) printCluster(k *gateway.Cluster) error {
 		t.row("Elections", "off: a lost leader keeps its seat until it is back, or a person acts")
 	}
 	t.row("Transfer timeout", k.TransferTimeout.String())
-	if d := k.TaskDefaults; d != (gateway.TaskDefaults{}) {
+	if d := k.TaskDefaults; d != (fleet.TaskDefaults{}) {
 		t.row("Tasks", fmt.Sprintf("%d attempts, %d transfers, expire after %s; where a task does not say", d.MaxAttempts, d.MaxTransfers, roughly(d.ExpiresIn.Std())))
 	}
 	t.row("Dead letters", "kept for "+roughly(k.DeadLetterRetention.Std()))

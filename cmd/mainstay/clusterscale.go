@@ -121,7 +121,7 @@ func (a *app) printScaling(raw json.RawMessage, s *gateway.ScalingStatus) error 
 			{"Cluster", s.Cluster}, {"Scaling", scalingModeText(s)}, {"Agents", scalingCounts(s)}, {"Waiting", waitingText(s.Queue)},
 			{"Now", scalingNow(a, s.Decision)}, {"Blocked", evaluationText(a, s.Blocked)}, {"Stuck", evaluationText(a, s.Stuck)},
 			{"Last started", a.ago(s.LastUp)}, {"Last stopped", a.ago(s.LastDown)}, {"Next look", nextLook(a, s)},
-			{"Rules", rulesText(s.Settings)}, {"Spawners", spawnersText(a, s)},
+			{"Rules", rulesText(&s.Settings)}, {"Spawners", spawnersText(a, s)},
 		})
 		if err := t.flush(); err != nil || len(s.Actions) == 0 {
 			return err
@@ -190,17 +190,17 @@ func nextLook(a *app, s *gateway.ScalingStatus) string {
 	return ""
 }
 
-func rulesText(s *gateway.ScalingSettings) string {
-	if s == nil || s.Mode == nil || *s.Mode != fleet.ScalingAuto {
+func rulesText(s *fleet.ScalingPolicy) string {
+	if s.Mode != fleet.ScalingAuto {
 		return ""
 	}
 	up, down := s.ScaleUp, s.ScaleDown
 	each := ""
-	if *s.QueueMeasure == fleet.QueuePerAgent {
+	if s.QueueMeasure == fleet.QueuePerAgent {
 		each = " for each agent"
 	}
 	return fmt.Sprintf("%d more when over %d tasks wait%s or the cpu is over %.0f %%, at most every %s; %d fewer when under %d wait%s and idle for %s, at most every %s",
-		*up.Increment, *up.QueueThreshold, each, *up.CPUThreshold, *up.Cooldown, *down.Decrement, *down.QueueThreshold, each, *down.IdleTimeout, *down.Cooldown)
+		up.Increment, *up.QueueThreshold, each, up.CPUThreshold, up.Cooldown, down.Decrement, *down.QueueThreshold, each, down.IdleTimeout, down.Cooldown)
 }
 
 func spawnersText(a *app, s *gateway.ScalingStatus) string {
@@ -215,4 +215,12 @@ func spawnersText(a *app, s *gateway.ScalingStatus) string {
 		names[i] = spawner.Name + " (" + a.ago(&spawner.LastSeen) + ")"
 	}
 	return strings.Join(names, ", ")
+}
+
+// when is the value of a flag that was given, else nil.
+func when[T any](given bool, value T) *T {
+	if !given {
+		return nil
+	}
+	return &value
 }

@@ -199,7 +199,7 @@ func actionText(b *gateway.Bulk) string {
 	case fleet.BulkReview:
 		return "decide \"" + string(b.Decision) + "\" for"
 	case fleet.BulkPriority:
-		return "set priority " + b.Priority.String() + " for"
+		return "set priority " + fleet.Priority(b.Priority).String() + " for"
 	}
 	return string(b.Action)
 }

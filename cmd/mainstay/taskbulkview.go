@@ -98,7 +98,7 @@ func actionWords(b *gateway.Bulk) string {
 	case fleet.BulkReview:
 		return "review: " + string(b.Decision)
 	case fleet.BulkPriority:
-		return "priority: " + b.Priority.String()
+		return "priority: " + fleet.Priority(b.Priority).String()
 	}
 	return string(b.Action)
 }
