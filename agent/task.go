@@ -109,6 +109,6 @@ func (t *Task) Beacon() {
 // Estimate says how long the handler expects to take in all.
 func (t *Task) Estimate(d time.Duration) {
 	if t.attempt != nil {
-		t.attempt.report(func(at *attempt) { at.estimate = d })
+		t.attempt.report(func(at *attempt) { at.estimate = max(0, d) })
 	}
 }
