@@ -103,7 +103,7 @@ func TestInvalidRequestsSayWhereAndEchoNothing(t *testing.T) {
 		"out of range":          {body: `{"name":"a","count":73417341}`, status: 422, location: "body.count"},
 		"format":                {body: `{"name":"a","mail":"` + canary + `"}`, status: 422, location: "body.mail"},
 		"enum":                  {body: `{"name":"a","kind":"` + canary + `"}`, status: 422, location: "body.kind"},
-		"duration":              {body: `{"name":"a","wait":"` + canary + `"}`, status: 422, location: "body"},
+		"duration":              {body: `{"name":"a","wait":"` + canary + `"}`, status: 422, location: "body.wait"},
 		"duration as a number":  {body: `{"name":"a","wait":73417341}`, status: 422, location: "body.wait"},
 		"label of wrong type":   {body: `{"name":"a","labels":{"x":73417341}}`, status: 422, location: "body.labels.x"},
 		"missing":               {body: `{}`, status: 422, location: "body"},
