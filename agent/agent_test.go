@@ -94,14 +94,14 @@ func TestTaskIsRunAndItsResultReported(t *testing.T) {
 
 	hub.Assign(protocol.Assignment{
 		TaskID: "t1", Type: "greet", Attempt: 2, Payload: json.RawMessage(`{"name":"ada"}`), Labels: map[string]string{"a": "b"},
-		Checkpoint: json.RawMessage(`{"n":1}`), TransferredFrom: "worker-0", Tenant: "acme", Shard: 3,
+		Checkpoint: json.RawMessage(`{"n":1}`), TransferredFrom: "worker-0", Tenant: "acme", Shard: new(3),
 	})
 	listed := hub.WaitRunning("t1")
 	require.Equal(t, 2, listed.Attempt)
 	require.NotEmpty(t, listed.Token, "the first listing is the acknowledgement and carries the token")
 	require.NotNil(t, listed.StartedAt)
 	poll := hub.WaitPoll("acknowledgement", func(p protocol.Poll) bool { return len(p.Running) == 1 })
-	require.Equal(t, 3, poll.FreeSlots)
+	require.Equal(t, int64(1), *poll.Answered, "the answer that brought it was read")
 
 	close(proceed)
 	result := hub.WaitResult("t1")
@@ -114,7 +114,7 @@ func TestTaskIsRunAndItsResultReported(t *testing.T) {
 	require.Equal(t, 2, got.Attempt)
 	require.Equal(t, "worker-0", got.TransferredFrom)
 	require.Equal(t, "acme", got.Tenant)
-	require.Equal(t, 3, got.Shard)
+	require.Equal(t, 3, *got.Shard)
 	require.JSONEq(t, `{"n":1}`, string(got.Checkpoint))
 	require.Equal(t, map[string]string{"a": "b"}, got.Labels)
 

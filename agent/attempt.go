@@ -43,7 +43,6 @@ type attempt struct {
 	checkpoint        []byte
 	checkpointVersion int
 	checkpointSent    int // the version that the hub has
-	estimate          time.Duration
 	leaseExpired      bool
 	state             protocol.RunningState
 	reported          bool // its result was answered although its handler has not returned
@@ -296,7 +295,7 @@ func (at *attempt) listing(withToken bool) protocol.RunningAttempt {
 	started := at.startedAt.UTC()
 	entry := protocol.RunningAttempt{
 		TaskID: at.attemptKey.task, Attempt: at.number, StartedAt: &started, Progress: at.progress,
-		EstimatedDuration: fleet.Duration(at.estimate), Beacons: at.signs.count.Load(), State: at.state,
+		Beacons: at.signs.count.Load(), State: at.state,
 	}
 	if at.beacon > 0 {
 		age := fleet.Duration(at.signs.age().Round(time.Millisecond))

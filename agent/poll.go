@@ -90,6 +90,7 @@ func (r *run) poll(retry *backoff) error {
 			}
 			retry.reset()
 			r.obey(answer.polled.Commands)
+			r.answered = max(r.answered, answer.poll.body.Sequence)
 			if !newest {
 				continue
 			}
@@ -151,7 +152,7 @@ func (r *run) nextPoll() sentPoll {
 	r.sequence++
 	r.pollAt = time.Time{}
 	p := sentPoll{session: r.session, sentAt: time.Now(), body: protocol.Poll{
-		Sequence: r.sequence, FreeSlots: max(0, r.agent.options.Slots-len(r.attempts)), Metrics: metrics, Counters: r.counters,
+		Sequence: r.sequence, Answered: new(r.answered), Metrics: metrics, Counters: r.counters,
 		Health: health, HealthNote: note, Stopping: r.stopping, Returned: r.returned, Providers: providers, State: state,
 	}}
 	budget := checkpointBudget

@@ -36,6 +36,7 @@ type run struct {
 	// registrations counts those that were sent, so that no cluster takes one that was under way for long for the newest.
 	registrations int64
 	sequence      int64 // of the newest poll; grows for as long as the process lives, so no hub takes a new poll for an old one
+	answered      int64 // the newest poll whose answer was read; only the loop uses it
 	polledAt      time.Time
 	pollAt        time.Time // when the next poll is wanted although one is held; zero: not
 	attempts      map[attemptKey]*attempt

@@ -27,7 +27,8 @@ type Task struct {
 	Checkpoint json.RawMessage
 	Labels     map[string]string
 	Tenant     string
-	Shard      int
+	// Shard is the shard that the task belongs to; nil where the cluster is not sharded.
+	Shard *int
 	// TransferredFrom is the agent that had the task before and was lost, or "".
 	TransferredFrom string
 
@@ -99,16 +100,9 @@ func (t *Task) SaveCheckpoint(v any) error {
 }
 
 // Beacon is a sign of life from the handler itself, for tasks with a beacon timeout: an attempt without one for so long is
-// ended. Progress, checkpoints, estimates and log lines count as beacons too.
+// ended. Progress, checkpoints and log lines count as beacons too.
 func (t *Task) Beacon() {
 	if t.attempt != nil {
 		t.attempt.report(func(*attempt) {})
-	}
-}
-
-// Estimate says how long the handler expects to take in all.
-func (t *Task) Estimate(d time.Duration) {
-	if t.attempt != nil {
-		t.attempt.report(func(at *attempt) { at.estimate = max(0, d) })
 	}
 }

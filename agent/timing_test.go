@@ -247,7 +247,6 @@ func TestTaskWorksWithoutAnAgent(t *testing.T) {
 	task := &agent.Task{Payload: []byte(`{"a":1}`)}
 	task.Progress(10, "x")
 	task.Beacon()
-	task.Estimate(time.Second)
 	require.NoError(t, task.SaveCheckpoint(1))
 	var v map[string]int
 	require.NoError(t, task.Decode(&v))

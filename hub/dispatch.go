@@ -88,10 +88,15 @@ func (h *Hub) assignLocked(s *session, a *attempt) {
 // assignment is the message that gives an agent the attempt.
 func (a *attempt) assignment() protocol.Assignment {
 	spec := &a.input.Spec
+	var shard *int
+	_, lane, _ := contract.LaneOfQueue(a.lane)
+	if n, sharded := fleet.ShardOfLane(lane); sharded {
+		shard = &n
+	}
 	return protocol.Assignment{
 		TaskID: a.task, Attempt: a.number, Type: spec.Type, Cluster: spec.Cluster, Payload: spec.Payload, Token: a.sealed,
 		RetrySafety: spec.Safety(), Timeout: fleet.Duration(spec.Timeout.Or(fleet.DefaultTaskTimeout)), Beacon: spec.BeaconTimeout,
-		Checkpoint: a.input.Checkpoint, Labels: spec.Labels, Tenant: spec.Tenant, TransferredFrom: a.input.TransferredFrom,
+		Checkpoint: a.input.Checkpoint, Labels: spec.Labels, Tenant: spec.Tenant, Shard: shard, TransferredFrom: a.input.TransferredFrom,
 		TraceParent: a.trace["traceparent"], TraceState: a.trace["tracestate"],
 	}
 }

@@ -111,7 +111,7 @@ func FuzzPoll(f *testing.F) {
 	w := wire(f)
 	age := fleet.Duration(-time.Hour)
 	for _, seed := range append(slices.Clone(oddBodies), text(f, protocol.Poll{
-		Sequence: 9, FreeSlots: 1, Providers: fleet.Providers{"llm": {}}, Returned: []protocol.RunningAttempt{{TaskID: "t3"}},
+		Sequence: 9, Answered: new(int64(8)), Providers: fleet.Providers{"llm": {}}, Returned: []protocol.RunningAttempt{{TaskID: "t3"}},
 		Running: []protocol.RunningAttempt{
 			{TaskID: "t1", Attempt: 1, Beacons: -1, BeaconAge: &age, State: protocol.RunningStuck, Progress: &fleet.Progress{Percent: 50, Message: "on"}, Checkpoint: json.RawMessage(`{"a":1}`)},
 			{TaskID: "t1", Attempt: 1}, {TaskID: "t9", Attempt: 1, State: protocol.RunningEnding}}})) {

@@ -71,7 +71,7 @@ func (h *Hub) answerLocked(s *session, now time.Time) protocol.Polled {
 		a.deliveredIn, a.deliveredOn = s.sequence, s.conn
 		answer.Assignments = append(answer.Assignments, a.assignment())
 	}
-	s.told = s.commands
+	s.told, s.toldIn = s.commands, s.sequence
 	s.outbox, s.commands, s.answerNow = nil, nil, false
 	if !answer.LeaseHeld {
 		s.answeredAt = now
@@ -82,6 +82,9 @@ func (h *Hub) answerLocked(s *session, now time.Time) protocol.Polled {
 // applyPollLocked brings the session up to date with a poll.
 func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, now time.Time) {
 	s.health.Heartbeat(now.Sub(s.lastContact), h.holdTimeLocked(s), poll.Metrics, now)
+	if poll.Answered != nil && *poll.Answered < s.toldIn {
+		s.repeat()
+	}
 	s.sequence, s.lastContact, s.told = poll.Sequence, now, nil
 	s.attach(conn)
 	h.unholdLocked(s, now)

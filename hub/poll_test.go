@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
@@ -51,6 +52,21 @@ func TestAssignmentAnswersAtOnceAndIsAccepted(t *testing.T) {
 	})
 }
 
+func TestAssignmentNamesItsShard(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: fleet.Sharded,
+			Shards: []fleet.ShardOwner{{Owner: "b", Epoch: 2}, {Owner: "a", Epoch: 2}}}
+		a := b.register("a", 2)
+		<-a.poll() // its role
+		answer := a.poll()
+		b.queue("lane/c/shard/1", task("t1"))
+		require.Equal(t, new(1), (<-answer).Assignments[0].Shard)
+		answer = a.poll()
+		b.queue("lane/agent/a", task("t2"))
+		require.Nil(t, (<-answer).Assignments[0].Shard)
+	})
+}
+
 func TestDuplicateAndSupersededPolls(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 2)
@@ -62,6 +78,41 @@ func TestDuplicateAndSupersededPolls(t *testing.T) {
 		b.queue("lane/c", task("t1"))
 		require.Len(t, (<-second).Assignments, 1, "the newest poll gets the work")
 	})
+}
+
+// TestCommandsAreRepeatedUntilTheirAnswerWasRead has a command in an answer that the agent does not get, and then another poll.
+func TestCommandsAreRepeatedUntilTheirAnswerWasRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		answered *int64 // of the poll after the lost answer, which is the second
+		repeated bool
+	}{
+		"no answer was read":                 {new(int64(0)), true},
+		"the one before was read":            {new(int64(1)), true},
+		"it was read after all":              {new(int64(2)), false},
+		"the agent does not say what it has": {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				a := b.register("a", 1)
+				<-a.poll()
+				lost := a.poll()
+				role := protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleLeader, Epoch: 7}
+				session := a.session()
+				b.mu.Lock()
+				session.command(role)
+				b.mu.Unlock()
+				require.Equal(t, []protocol.Command{role}, (<-lost).Commands)
+				a.conn = &connection{} // the agent polls on another connection, and the hub does not see the first one close
+				next := a.poll(func(p *protocol.Poll) { p.Answered = c.answered })
+				if !c.repeated {
+					require.Empty(t, next, "it is held: there is nothing to say")
+					return
+				}
+				require.Equal(t, []protocol.Command{role}, (<-next).Commands)
+				require.Empty(t, a.poll(func(p *protocol.Poll) { p.Answered = new(int64(3)) }), "it was read now")
+			})
+		})
+	}
 }
 
 // TestAttemptsThatAreNotReceived has an agent get assignments and not list them. It counts against the task only where the agent

@@ -44,7 +44,8 @@ type session struct {
 	attempts map[attemptKey]*attempt
 	outbox   []*attempt // assigned, not yet in a poll's answer
 	commands []protocol.Command
-	told     []protocol.Command // commands of the newest answer, until the next poll shows that it was read
+	told     []protocol.Command // commands of the newest answer, until a poll shows that it was read
+	toldIn   int64              // sequence of the poll that it answered
 
 	// leftovers are attempts that the agent has although they no longer count.
 	leftovers map[attemptKey]*leftover
@@ -130,7 +131,7 @@ func (s *session) command(c protocol.Command) {
 	s.signal()
 }
 
-// repeat queues the newest answer's commands again: its connection broke, and the agent may not have read it.
+// repeat queues the newest answer's commands again: the agent may not have read it.
 func (s *session) repeat() {
 	s.commands = append(s.told, s.commands...)
 	s.told = nil

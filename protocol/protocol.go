@@ -64,8 +64,6 @@ type RunningAttempt struct {
 	StartedAt  *time.Time      `json:"started_at,omitempty"`
 	Progress   *fleet.Progress `json:"progress,omitempty"`
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty" doc:"Newest checkpoint, when it changed since the last poll."`
-	// EstimatedDuration is the handler's guess, when it made one.
-	EstimatedDuration fleet.Duration `json:"estimated_duration,omitempty"`
 	// Beacons counts signs of life from the handler itself, and BeaconAge is how long ago the last one was. A task's
 	// beacon_timeout watches them.
 	Beacons   int64           `json:"beacons,omitempty"`
@@ -101,11 +99,13 @@ type Counters struct {
 // Poll asks for work and is the heartbeat. An agent always has exactly one open.
 type Poll struct {
 	// Sequence grows by one with each poll of a session, so the hub can tell a late duplicate from the newest.
-	Sequence  int64            `json:"sequence"`
-	FreeSlots int              `json:"free_slots" minimum:"0"`
-	Running   []RunningAttempt `json:"running,omitempty" maxItems:"10000"`
-	Metrics   Metrics          `json:"metrics,omitzero"`
-	Counters  Counters         `json:"counters,omitzero"`
+	Sequence int64 `json:"sequence"`
+	// Answered is the sequence of the newest poll whose answer the agent has read; 0: of none yet. A hub repeats the
+	// commands of an answer that was not read. Absent: each poll shows that the answer before it was read.
+	Answered *int64           `json:"answered,omitempty" minimum:"0" doc:"The newest poll whose answer was read; 0: none. Absent: the last one was."`
+	Running  []RunningAttempt `json:"running,omitempty" maxItems:"10000"`
+	Metrics  Metrics          `json:"metrics,omitzero"`
+	Counters Counters         `json:"counters,omitzero"`
 	// Providers are the outside services that the agent tells about; absent: as before.
 	Providers fleet.Providers `json:"providers,omitempty" doc:"Access to outside services, by name; absent: as before."`
 	// Health is the agent's own opinion of itself, 0 (failed) to 1 (healthy); absent means 1.
@@ -142,7 +142,7 @@ type Assignment struct {
 	Checkpoint      json.RawMessage   `json:"checkpoint,omitempty" doc:"Newest checkpoint of an earlier attempt."`
 	Labels          map[string]string `json:"labels,omitempty"`
 	Tenant          string            `json:"tenant,omitempty"`
-	Shard           int               `json:"shard,omitempty"`
+	Shard           *int              `json:"shard,omitempty" doc:"The shard of a sharded cluster that the task belongs to."`
 	TransferredFrom string            `json:"transferred_from,omitempty" doc:"The agent that had the attempt before."`
 	TraceParent     string            `json:"traceparent,omitempty" doc:"The W3C trace that the attempt is part of."`
 	TraceState      string            `json:"tracestate,omitempty"`

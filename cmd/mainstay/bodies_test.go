@@ -73,7 +73,7 @@ func TestLargeBodiesCostLittle(t *testing.T) { //nolint:paralleltest // see abov
 	tokens, gate := testTokens()
 	server := everyRoute(t, httpapi.Options{Gate: gate})
 	const batch, poll = "/api/v1/agents/tasks/batch", "/api/v1/agents/x/poll"
-	polled := `{"sequence":1,"free_slots":1,"running":`
+	polled := `{"sequence":1,"running":`
 	var fields strings.Builder
 	for i := range 600_000 {
 		fields.WriteString(`,"` + strconv.FormatInt(int64(i), 36) + `":1`)
@@ -92,8 +92,8 @@ func TestLargeBodiesCostLittle(t *testing.T) { //nolint:paralleltest // see abov
 		{"too many elements under another case", poll, "registered agent", `{"RUNNING":` + emptyObjects(8<<20-100) + "}", 422, 4 << 20},
 		{"too many elements under an escaped name", poll, "registered agent", `{"\u0072unning":` + emptyObjects(8<<20-100) + "}", 422, 4 << 20},
 		{"as many elements as may be", poll, "registered agent", polled + emptyObjects(29_000) + "}", 422, 64 << 20},
-		{"too many fields", poll, "registered agent", `{"sequence":1,"free_slots":1` + fields.String() + "}", 422, 4 << 20},
-		{"too many members", poll, "registered agent", `{"sequence":1,"free_slots":1,"providers":{"a":{}` + fields.String() + "}}", 422, 16 << 20},
+		{"too many fields", poll, "registered agent", `{"sequence":1` + fields.String() + "}", 422, 4 << 20},
+		{"too many members", poll, "registered agent", `{"sequence":1,"providers":{"a":{}` + fields.String() + "}}", 422, 16 << 20},
 		{"a list in place of a text", poll, "registered agent", `{"health_note":` + emptyObjects(7<<20) + "}", 422, 64 << 20},
 		{"a list that nothing is known of", poll, "registered agent", `{"colour":` + emptyObjects(7<<20) + "}", 422, 64 << 20},
 		{"too many tasks", batch, "operator", emptyObjects(32<<20 - 100), 422, 4 << 20},

@@ -220,7 +220,7 @@ func knock(server *httpapi.Server, method, path, token string) int {
 func TestHubsTurnAwayForgedSessions(t *testing.T) {
 	t.Parallel()
 	bodies := map[string]string{
-		"poll-agent":     `{"sequence":1,"free_slots":1}`,
+		"poll-agent":     `{"sequence":1}`,
 		"report-result":  `{"token":"x","attempt":1,"outcome":"completed","started_at":"2026-11-21T12:00:00Z","ended_at":"2026-11-21T12:00:01Z"}`,
 		"send-log":       `{"attempt":1,"lines":[]}`,
 		"send-state":     `{"request":"x","state":{"digest":"","entries":0,"version":{"number":0}},"captured_at":"2026-11-21T12:00:00Z"}`,

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 HUB, AGENT, SLOTS = urllib.parse.urlsplit(os.environ["HUB"]), os.environ["ID"], 4
 HANDLERS = {"echo": lambda payload: payload}
 me = {"agent_id": AGENT, "instance_id": uuid.uuid4().hex, "cluster": os.environ["CLUSTER"], "max_tasks": SLOTS, "task_types": list(HANDLERS)}
-running, session, sequence = {}, "", 0  # running: (task, attempt) → what polls say of it
+running, session, sequence, answered = {}, "", 0, 0  # running: (task, attempt) → what polls say of it
 
 
 def connect():
@@ -55,8 +55,9 @@ while True:
         session = answer.get("session_token", "")
     else:
         sequence += 1
-        free = max(0, SLOTS - len(running))
-        status, answer = post(polls, AGENT + "/poll", {"sequence": sequence, "free_slots": free, "running": list(running.values())})
+        status, answer = post(polls, AGENT + "/poll", {"sequence": sequence, "answered": answered, "running": list(running.values())})
+        if status == 200:
+            answered = sequence
         for task in answer.get("assignments", []):
             key = (task["task_id"], task["attempt"])
             if key not in running:  # it may be delivered twice; the next poll lists it, which accepts it

@@ -7,7 +7,7 @@
 set -u
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT && trap 'exit 1' INT TERM
 instance=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
-session='' sequence=0
+session='' sequence=0 answered=0
 # curl reads the join token in a file, where others who list the processes do not see it.
 echo ${MAINSTAY_JOIN_TOKEN:+"Authorization: Bearer $MAINSTAY_JOIN_TOKEN"} >"$dir/join"
 now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
@@ -33,13 +33,13 @@ while :; do
 		answer=$(post register "{\"agent_id\":\"$ID\",\"instance_id\":\"$instance\",\"cluster\":\"$CLUSTER\",\"max_tasks\":1,\"task_types\":[\"echo\"],\"running\":[$running]}")
 		session=$(printf '%s\n' "$answer" | sed -n 's/.*"session_token":"\([^"]*\)".*/\1/p')
 	else
-		sequence=$((sequence + 1)) free=1
-		[ -z "$running" ] || free=0
-		answer=$(post "$ID/poll" "{\"sequence\":$sequence,\"free_slots\":$free,\"running\":[$running]}")
+		sequence=$((sequence + 1))
+		answer=$(post "$ID/poll" "{\"sequence\":$sequence,\"answered\":$answered,\"running\":[$running]}")
 	fi
 	status=$(printf '%s\n' "$answer" | tail -n 1)
 	case $status in
 	200)
+		answered=$sequence
 		# One assignment at most: TASK ATTEMPT TOKEN on the first line, its payload on the second.
 		printf '%s\n' "$answer" | sed -n 's/.*"assignments":\[{"task_id":"\([^"]*\)","attempt":\([0-9]*\),"type":"[^"]*","cluster":"[^"]*","payload":\(.*\),"token":"\([^"]*\)","retry_safety".*/\1 \2 \4\
 \3/p' >"$dir/task"

@@ -169,7 +169,6 @@ func (w *wire) hosted(body []byte) []byte {
 		for i := range w.slots {
 			poll.Running = append(poll.Running, protocol.RunningAttempt{TaskID: fmt.Sprintf("hung-%d", i), Attempt: 1, State: protocol.RunningStuck})
 		}
-		poll.FreeSlots = 0
 	}
 	hosted, err := json.Marshal(poll)
 	if err != nil {

@@ -69,7 +69,7 @@ func TestBadRequestsAreExplained(t *testing.T) {
 		"short instance id":        {"POST", register, agent("a", "hunter2", cluster, ""), 422, invalid},
 		"agent's unknown field":    {"POST", register, agent("a", "12345678", cluster, `,"colour":"`+secret+`"`), 422, invalid},
 		"agent's task type":        {"POST", register, agent("a", "12345678", cluster, `,"task_types":["`+secret+` x"]`), 422, invalid},
-		"poll without a session":   {"POST", "/api/v1/agents/a/poll", `{"sequence":1,"free_slots":1}`, 401, protocol.CodeUnauthorized},
+		"poll without a session":   {"POST", "/api/v1/agents/a/poll", `{"sequence":1}`, 401, protocol.CodeUnauthorized},
 		"result without a session": {"POST", "/api/v1/agents/a/tasks/t/result", `{"token":"` + secret + `","attempt":1,"outcome":"completed","started_at":"2026-01-01T00:00:00Z","ended_at":"2026-01-01T00:00:00Z"}`, 401, protocol.CodeUnauthorized},
 		"result of wrong outcome":  {"POST", "/api/v1/agents/a/tasks/t/result", `{"token":"x","attempt":1,"outcome":"` + secret + `","started_at":"2026-01-01T00:00:00Z","ended_at":"2026-01-01T00:00:00Z"}`, 422, invalid},
 		"result at a wrong time":   {"POST", "/api/v1/agents/a/tasks/t/result", `{"token":"x","attempt":1,"outcome":"completed","started_at":"` + secret + `","ended_at":"2026-01-01T00:00:00Z"}`, 422, invalid},

@@ -49,7 +49,7 @@ func (w *wireAgent) poll(t testing.TB, running ...protocol.RunningAttempt) (int,
 	w.sequence++
 	var polled protocol.Polled
 	status, text := w.send(t, http.MethodPost, strings.ReplaceAll(protocol.PollPath, "{id}", w.id), w.session,
-		protocol.Poll{Sequence: w.sequence, FreeSlots: 1, Running: running}, &polled)
+		protocol.Poll{Sequence: w.sequence, Running: running}, &polled)
 	return status, polled, text
 }
 
