@@ -177,7 +177,7 @@ func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Tim
 	a := s.attempts[key]
 	if a == nil {
 		claims, err := h.seal.openAttempt(r.Token)
-		if plantReattachDropped || err != nil || claims.Agent != s.agent || claims.Instance != s.instance || claims.Task != r.TaskID || claims.Attempt != r.Attempt {
+		if err != nil || claims.Agent != s.agent || claims.Instance != s.instance || claims.Task != r.TaskID || claims.Attempt != r.Attempt {
 			s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: r.TaskID, Attempt: r.Attempt, Reason: "its token is not this session's"})
 			return
 		}

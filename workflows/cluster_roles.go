@@ -81,9 +81,6 @@ func (r *clusterRun) loseHub(ctx workflow.Context, lost contract.HubLost) {
 
 // vacate takes an agent's roles away. Whoever gets them waits until the lease has run out.
 func (r *clusterRun) vacate(agent string, lease time.Duration, now time.Time) (wasLeader bool, shards []int) {
-	if plantRoleLeaseIgnored {
-		lease = 0
-	}
 	r.targets = r.state.TargetsHeld(agent)
 	if r.state.Leader == agent {
 		r.state.VacateLeader(lease, now)

@@ -61,9 +61,6 @@ func (r *clusterRun) join(ctx workflow.Context, req contract.JoinRequest) (contr
 	r.state.HubProcess(req.Hub, req.HubProcess, now)
 	answer := contract.JoinResponse{Results: make([]fleet.Joined, 0, len(req.Joins))}
 	for _, j := range req.Joins {
-		if plantEpochReused {
-			r.state.LastEpoch = 0
-		}
 		joined := r.state.Join(j, req.Hub, now)
 		if joined.Replaced != "" {
 			r.state.Version++ // other hubs must end the replaced process's session

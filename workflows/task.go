@@ -97,11 +97,7 @@ func (r *taskRun) loop(ctx workflow.Context) (contract.TaskState, error) {
 		case deliveryExpired:
 			return r.end(ctx, fleet.TaskExpired, "the task expired before an agent took it")
 		}
-		spec := r.in.Spec
-		if plantRunAgain {
-			spec.RetrySafety = fleet.Idempotent
-		}
-		next := fleet.Redeliver(&spec, r.in.TaskID, r.carry.Tally, r.heedUnreceived(ctx, report.End()))
+		next := fleet.Redeliver(&r.in.Spec, r.in.TaskID, r.carry.Tally, r.heedUnreceived(ctx, report.End()))
 		r.carry.Tally = next.Tally
 		if report.Begun {
 			r.carry.WaitingSince = workflow.Now(ctx) // an agent had it: what expires is the wait for the next
@@ -154,9 +150,6 @@ func (r *taskRun) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.Task
 			return r.reviewed(ctx)
 		}
 	case fleet.TaskDeadLetter:
-		if plantDeadLetterDropped {
-			return fleet.TaskFailed, next.Why
-		}
 		if final, why := r.keepDeadLetter(ctx, next.Why); final != "" {
 			return final, why
 		}
