@@ -74,27 +74,27 @@ var plantedBugs = map[string][]edit{
 	// The tree lives on when its lease is over.
 	"guard-ignores-lease": {{"agent/proctree/guard_linux.go", `case o.kind == orderLease:`, `case o.kind == orderLease && !plants("guard-ignores-lease"):`}},
 	// Every task is delivered again as if it were idempotent.
-	"run-again": {{"workflows/task.go", `		next := fleet.Redeliver(&r.in.Spec,`, `		spec := r.in.Spec
+	"run-again": {{"workflows/task/task.go", `		next := fleet.Redeliver(&r.in.Spec,`, `		spec := r.in.Spec
 		if plants("run-again") {
 			spec.RetrySafety = fleet.Idempotent
 		}
 		next := fleet.Redeliver(&spec,`}},
 	// A dead letter ends the task.
-	"dead-letter-dropped": {{"workflows/task.go", `	case fleet.TaskDeadLetter:
+	"dead-letter-dropped": {{"workflows/task/task.go", `	case fleet.TaskDeadLetter:
 `, `	case fleet.TaskDeadLetter:
 		if plants("dead-letter-dropped") {
 			return fleet.TaskFailed, next.Why
 		}
 `}},
 	// A role goes to another at once.
-	"role-lease-ignored": {{"workflows/cluster_roles.go", `	r.targets = r.state.TargetsHeld(agent)
-	if r.state.Leader == agent {`, `	if plants("role-lease-ignored") {
+	"role-lease-ignored": {{"workflows/cluster/roles.go", `	s := &p.run.state
+	had := held{`, `	s := &p.run.state
+	if plants("role-lease-ignored") {
 		lease = 0
 	}
-	r.targets = r.state.TargetsHeld(agent)
-	if r.state.Leader == agent {`}},
+	had := held{`}},
 	// Epochs start anew with each join.
-	"epoch-reused": {{"workflows/cluster_updates.go", `		joined := r.state.Join(j, req.Hub, now)
+	"epoch-reused": {{"workflows/cluster/members.go", `		joined := r.state.Join(j, req.Hub, now)
 `, `		if plants("epoch-reused") {
 			r.state.LastEpoch = 0
 		}
@@ -109,7 +109,7 @@ var plantedBugs = map[string][]edit{
 // The bugs of healing share two edits and plantedHealing. A cluster lets healing do whatever it decided.
 var (
 	healingDecided   = edit{"workflows/healingcycle.go", `decisions := fleet.DecideHealing(c,`, `decisions := plantedHealing(c,`}
-	healingUnchecked = edit{"workflows/cluster_cordon.go", `	if decided == nil {
+	healingUnchecked = edit{"workflows/cluster/cordons.go", `	if decided == nil {
 		return nil`, `	if decided == nil || plants("healing-overrides") || plants("healing-takes-all") {
 		return nil`}
 )
