@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/parallel"
 )
 
@@ -30,9 +31,9 @@ const (
 // bulkPage is a page under way, and the activity's heartbeat: the next try goes on from it. The page is kept because
 // visibility shows another one once tasks have changed.
 type bulkPage struct {
-	IDs      []string                        `json:"ids"`
-	Next     []byte                          `json:"next,omitempty"`
-	Outcomes map[string]contract.BulkExample `json:"outcomes"`
+	IDs      []string                     `json:"ids"`
+	Next     []byte                       `json:"next,omitempty"`
+	Outcomes map[string]fleet.BulkExample `json:"outcomes"`
 	mu       sync.Mutex
 }
 
@@ -45,7 +46,7 @@ func (a *Control) BulkPage(ctx context.Context, in contract.BulkPageInput) (cont
 		if page.IDs, page.Next, err = a.read(ctx, in); err != nil {
 			return contract.BulkPageResult{}, err
 		}
-		page.Outcomes = map[string]contract.BulkExample{}
+		page.Outcomes = map[string]fleet.BulkExample{}
 		activity.RecordHeartbeat(ctx, page)
 	}
 	var left []string
@@ -104,12 +105,12 @@ func (a *Control) actOnAll(ctx context.Context, in contract.BulkPageInput, page 
 }
 
 // actOn acts on one task. An example without outcome is a task that does not match after all.
-func (a *Control) actOn(ctx context.Context, in contract.BulkPageInput, id string) contract.BulkExample {
-	example := contract.BulkExample{TaskID: id}
+func (a *Control) actOn(ctx context.Context, in contract.BulkPageInput, id string) fleet.BulkExample {
+	example := fleet.BulkExample{TaskID: id}
 	if tenant := in.Spec.Filter.Tenant; tenant != "" && len(in.IDs) > 0 { // ids that anybody may have named
 		own, err := a.ofTenant(ctx, id, tenant)
 		if err != nil || !own {
-			example.Outcome, example.Reason = contract.BulkTaskFailed, noSuchTask
+			example.Outcome, example.Reason = fleet.BulkTaskFailed, noSuchTask
 			if err != nil {
 				example.Outcome, example.Reason = failure(ctx, err)
 			}
@@ -128,7 +129,7 @@ func (a *Control) actOn(ctx context.Context, in contract.BulkPageInput, id strin
 			return example
 		case contract.DescribedStatus(described, time.Now()) != status:
 			if activity.GetInfo(ctx).Attempt > 1 && a.asked(ctx, in.Bulk, id) {
-				example.Outcome = contract.BulkTaskDone
+				example.Outcome = fleet.BulkTaskDone
 			}
 			return example
 		}
@@ -141,9 +142,9 @@ func (a *Control) actOn(ctx context.Context, in contract.BulkPageInput, id strin
 	var gone *serviceerror.NotFound
 	switch {
 	case err == nil:
-		example.Outcome = contract.BulkTaskDone
+		example.Outcome = fleet.BulkTaskDone
 	case errors.As(err, &refused) && refused.Type() == contract.Refused:
-		example.Outcome, example.Reason = contract.BulkTaskSkipped, refused.Message()
+		example.Outcome, example.Reason = fleet.BulkTaskSkipped, refused.Message()
 	case errors.As(err, &gone):
 		example.Outcome, example.Reason = a.ended(ctx, id)
 	default:
@@ -175,30 +176,30 @@ func (a *Control) asked(ctx context.Context, bulk, id string) bool {
 }
 
 // ended tells a task that has ended from one that never was: Temporal says the same of both.
-func (a *Control) ended(ctx context.Context, id string) (contract.BulkOutcome, string) {
+func (a *Control) ended(ctx context.Context, id string) (fleet.BulkOutcome, string) {
 	ctx, cancel := context.WithTimeout(ctx, bulkTaskTimeout)
 	defer cancel()
 	_, err := a.Client.DescribeWorkflowExecution(ctx, contract.TaskWorkflowID(id), "")
 	if err != nil {
 		return failure(ctx, err)
 	}
-	return contract.BulkTaskSkipped, "the task has ended"
+	return fleet.BulkTaskSkipped, "the task has ended"
 }
 
 // failure says why a task could not be asked. The error itself goes to the log: people outside read the reason.
-func failure(ctx context.Context, err error) (contract.BulkOutcome, string) {
+func failure(ctx context.Context, err error) (fleet.BulkOutcome, string) {
 	var missing *serviceerror.NotFound
 	var precondition *serviceerror.FailedPrecondition
 	switch {
 	case errors.As(err, &missing):
-		return contract.BulkTaskFailed, noSuchTask
+		return fleet.BulkTaskFailed, noSuchTask
 	case errors.As(err, &precondition):
-		return contract.BulkTaskFailed, "Temporal does not allow it now: its workflow may be paused"
+		return fleet.BulkTaskFailed, "Temporal does not allow it now: its workflow may be paused"
 	case mayPass(err):
-		return contract.BulkTaskFailed, "Temporal, or a worker for it, did not answer in time"
+		return fleet.BulkTaskFailed, "Temporal, or a worker for it, did not answer in time"
 	}
 	activity.GetLogger(ctx).Error("A bulk operation failed on a task", "error", err)
-	return contract.BulkTaskFailed, "it failed on our side; the worker's log says why"
+	return fleet.BulkTaskFailed, "it failed on our side; the worker's log says why"
 }
 
 // again makes a call until it was answered, at most bulkTries times.

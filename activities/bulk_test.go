@@ -160,9 +160,9 @@ func TestBulkPage(t *testing.T) {
 	require.Equal(t, "next", string(result.Next))
 	c := result.Counts
 	require.Equal(t, []int{4, 2, 1, 1}, []int{c.Matched, c.Done, c.Skipped, c.Failed})
-	require.ElementsMatch(t, []contract.BulkExample{
-		{TaskID: "refuses", Outcome: contract.BulkTaskSkipped, Reason: "the task is being cancelled"},
-		{TaskID: "broken", Outcome: contract.BulkTaskFailed, Reason: "it failed on our side; the worker's log says why"},
+	require.ElementsMatch(t, []fleet.BulkExample{
+		{TaskID: "refuses", Outcome: fleet.BulkTaskSkipped, Reason: "the task is being cancelled"},
+		{TaskID: "broken", Outcome: fleet.BulkTaskFailed, Reason: "it failed on our side; the worker's log says why"},
 	}, c.Examples)
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, f.tasks["running"].status, "what runs was not meant")
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, f.tasks["other-label"].status)
@@ -178,8 +178,8 @@ func TestBulkPage(t *testing.T) {
 func TestBulkPageGoesOn(t *testing.T) {
 	t.Parallel()
 	f := newTasks("a", "b", "new")
-	heartbeat := map[string]any{"ids": []string{"a", "b", "gone"}, "next": []byte("kept"), "outcomes": map[string]contract.BulkExample{
-		"a": {TaskID: "a", Outcome: contract.BulkTaskDone}, "gone": {TaskID: "gone", Outcome: contract.BulkTaskSkipped, Reason: "the task has ended"}}}
+	heartbeat := map[string]any{"ids": []string{"a", "b", "gone"}, "next": []byte("kept"), "outcomes": map[string]fleet.BulkExample{
+		"a": {TaskID: "a", Outcome: fleet.BulkTaskDone}, "gone": {TaskID: "gone", Outcome: fleet.BulkTaskSkipped, Reason: "the task has ended"}}}
 	result, err := runPage(t, f, cancelling(fleet.TaskFilter{Type: "x"}), heartbeat)
 	require.NoError(t, err)
 	require.Equal(t, "kept", string(result.Next))

@@ -83,63 +83,35 @@ type BulkPlace struct {
 	IDs   int    `json:"ids,omitempty"`
 }
 
-// BulkStatus is where a bulk operation stands.
-type BulkStatus string
-
-// The statuses of a bulk operation.
-const (
-	BulkRunning   BulkStatus = "running"
-	BulkCompleted BulkStatus = "completed" // all tasks were asked; the counts say what came of it
-	BulkCancelled BulkStatus = "cancelled" // stopped before the end
-	BulkFailed    BulkStatus = "failed"
-)
-
 // BulkState is what the query BulkQuery answers and what a Bulk workflow returns.
 type BulkState struct {
-	Status    BulkStatus `json:"status"`
-	Why       string     `json:"why,omitempty"`
-	Expected  int        `json:"expected"`
-	StartedAt time.Time  `json:"started_at"`
+	Status    fleet.BulkStatus `json:"status"`
+	Why       string           `json:"why,omitempty"`
+	Expected  int              `json:"expected"`
+	StartedAt time.Time        `json:"started_at"`
 	BulkCounts
 }
 
 // BulkCounts say what came of the tasks so far.
 type BulkCounts struct {
-	Matched  int           `json:"matched"`
-	Done     int           `json:"done"`
-	Skipped  int           `json:"skipped"` // no longer in a state for it
-	Failed   int           `json:"failed"`
-	Examples []BulkExample `json:"examples,omitempty"`
+	Matched  int                 `json:"matched"`
+	Done     int                 `json:"done"`
+	Skipped  int                 `json:"skipped"` // no longer in a state for it
+	Failed   int                 `json:"failed"`
+	Examples []fleet.BulkExample `json:"examples,omitempty"`
 }
-
-// BulkExample is a task that was not acted on, and why.
-type BulkExample struct {
-	TaskID  string      `json:"task_id"`
-	Outcome BulkOutcome `json:"outcome"`
-	Reason  string      `json:"reason"`
-}
-
-// BulkOutcome is what came of one task.
-type BulkOutcome string
-
-// The outcomes. A task that does not match after all has none.
-const (
-	BulkTaskDone    BulkOutcome = "done"
-	BulkTaskSkipped BulkOutcome = "skipped"
-	BulkTaskFailed  BulkOutcome = "failed"
-)
 
 // maxExamples bounds the examples of each outcome.
 const maxExamples = 20
 
 // Count adds the outcome of one task.
-func (c *BulkCounts) Count(example BulkExample) {
+func (c *BulkCounts) Count(example fleet.BulkExample) {
 	switch example.Outcome {
-	case BulkTaskDone:
+	case fleet.BulkTaskDone:
 		c.Done++
-	case BulkTaskSkipped:
+	case fleet.BulkTaskSkipped:
 		c.Skipped++
-	case BulkTaskFailed:
+	case fleet.BulkTaskFailed:
 		c.Failed++
 	default:
 		return
@@ -156,8 +128,8 @@ func (c *BulkCounts) Add(page BulkCounts) {
 	}
 }
 
-func (c *BulkCounts) remember(example BulkExample) {
-	if example.Outcome == BulkTaskDone {
+func (c *BulkCounts) remember(example fleet.BulkExample) {
+	if example.Outcome == fleet.BulkTaskDone {
 		return
 	}
 	same := 0

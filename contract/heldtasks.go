@@ -1,6 +1,6 @@
 package contract
 
-import "time"
+import "mainstay.dev/mainstay/fleet"
 
 // ReadTasksActivity runs on a hub's own queue, as an activity without a workflow: it tells what the hub's agents of a
 // cluster run.
@@ -15,15 +15,7 @@ type ReadTasksInput struct {
 
 // ReadTasksResult has what the agents run, by agent.
 type ReadTasksResult struct {
-	Agents map[string][]HeldTask `json:"agents,omitempty"`
-}
-
-// HeldTask is an attempt that an agent has.
-type HeldTask struct {
-	TaskID    string     `json:"task_id"`
-	Attempt   int        `json:"attempt"`
-	StartedAt *time.Time `json:"started_at,omitempty" doc:"Absent: it was assigned, and has not begun."`
-	Percent   int        `json:"percent,omitempty" doc:"Of its progress, as its handler last said."`
+	Agents map[string][]fleet.HeldTask `json:"agents,omitempty"`
 }
 
 // MaxHeldTasks bounds how many of one agent's are told.

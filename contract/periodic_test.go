@@ -118,19 +118,19 @@ func TestBulkCounts(t *testing.T) {
 	t.Parallel()
 	var all, page contract.BulkCounts
 	for i := range 30 {
-		page.Count(contract.BulkExample{TaskID: "s", Outcome: contract.BulkTaskSkipped, Reason: "has ended"})
-		page.Count(contract.BulkExample{TaskID: "d", Outcome: contract.BulkTaskDone})
-		page.Count(contract.BulkExample{TaskID: "no match"})
+		page.Count(fleet.BulkExample{TaskID: "s", Outcome: fleet.BulkTaskSkipped, Reason: "has ended"})
+		page.Count(fleet.BulkExample{TaskID: "d", Outcome: fleet.BulkTaskDone})
+		page.Count(fleet.BulkExample{TaskID: "no match"})
 		if i < 2 {
-			page.Count(contract.BulkExample{TaskID: "f", Outcome: contract.BulkTaskFailed, Reason: "no such task"})
+			page.Count(fleet.BulkExample{TaskID: "f", Outcome: fleet.BulkTaskFailed, Reason: "no such task"})
 		}
 	}
 	all.Add(page)
 	all.Add(page)
 	require.Equal(t, []int{124, 60, 60, 4}, []int{all.Matched, all.Done, all.Skipped, all.Failed})
-	kept := map[contract.BulkOutcome]int{}
+	kept := map[fleet.BulkOutcome]int{}
 	for _, e := range all.Examples {
 		kept[e.Outcome]++
 	}
-	require.Equal(t, map[contract.BulkOutcome]int{contract.BulkTaskSkipped: 20, contract.BulkTaskFailed: 4}, kept)
+	require.Equal(t, map[fleet.BulkOutcome]int{fleet.BulkTaskSkipped: 20, fleet.BulkTaskFailed: 4}, kept)
 }

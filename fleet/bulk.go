@@ -135,3 +135,31 @@ func oneOf(statuses []TaskStatus) string {
 	}
 	return text
 }
+
+// BulkStatus is where a bulk operation stands.
+type BulkStatus string
+
+// The statuses of a bulk operation.
+const (
+	BulkRunning   BulkStatus = "running"
+	BulkCompleted BulkStatus = "completed" // all tasks were asked; the counts say what came of it
+	BulkCancelled BulkStatus = "cancelled" // stopped before the end
+	BulkFailed    BulkStatus = "failed"
+)
+
+// BulkExample is a task that was not acted on, and why.
+type BulkExample struct {
+	TaskID  string      `json:"task_id"`
+	Outcome BulkOutcome `json:"outcome"`
+	Reason  string      `json:"reason"`
+}
+
+// BulkOutcome is what came of one task.
+type BulkOutcome string
+
+// The outcomes. A task that does not match after all has none.
+const (
+	BulkTaskDone    BulkOutcome = "done"
+	BulkTaskSkipped BulkOutcome = "skipped"
+	BulkTaskFailed  BulkOutcome = "failed"
+)

@@ -21,6 +21,14 @@ func CapabilityLane(capabilities []string) string {
 	return capLanes + strings.Join(SortedSet(capabilities), "+")
 }
 
+// CapabilitiesOfLane is the inverse of CapabilityLane; none of another lane.
+func CapabilitiesOfLane(lane string) []string {
+	if list, ok := strings.CutPrefix(lane, capLanes); ok {
+		return strings.Split(list, "+")
+	}
+	return nil
+}
+
 // ShardLane is the lane of one shard of a sharded cluster.
 func ShardLane(shard int) string { return shardLanes + strconv.Itoa(shard) }
 
@@ -35,14 +43,13 @@ func ParseLane(name string) (string, error) {
 	if name == DefaultLane {
 		return name, nil
 	}
-	if list, ok := strings.CutPrefix(name, capLanes); ok {
-		set := SortedSet(strings.Split(list, "+"))
-		for _, c := range set {
+	if capabilities := CapabilitiesOfLane(name); capabilities != nil {
+		for _, c := range capabilities {
 			if ValidateID("capability", c) != nil {
 				return "", ErrLane
 			}
 		}
-		return CapabilityLane(set), nil
+		return CapabilityLane(capabilities), nil
 	}
 	if shard, ok := ShardOfLane(name); ok {
 		return ShardLane(shard), nil

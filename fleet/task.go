@@ -291,3 +291,11 @@ func validateErrorTypes(what string, types []string) error {
 	}
 	return nil
 }
+
+// HeldTask is an attempt that an agent has.
+type HeldTask struct {
+	TaskID    string     `json:"task_id"`
+	Attempt   int        `json:"attempt"`
+	StartedAt *time.Time `json:"started_at,omitempty" doc:"Absent: it was assigned, and has not begun."`
+	Percent   int        `json:"percent,omitempty" doc:"Of its progress, as its handler last said."`
+}

@@ -7,41 +7,23 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
 
-// RebalanceRequest spreads a cluster's shards and targets evenly over its agents.
-type RebalanceRequest struct {
-	DryRun bool   `json:"dry_run,omitempty" doc:"Only tell what would move."`
-	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the cluster's history."`
-}
-
-// TargetsRequest changes which deployment targets a cluster has.
-type TargetsRequest struct {
-	Add    []string `json:"add,omitempty" maxItems:"1000" doc:"Lower-case slugs. What is there already stays."`
-	Remove []string `json:"remove,omitempty" maxItems:"1000"`
-}
-
-// Target is a deployment target and who looks after it.
-type Target struct {
-	ID    string `json:"id"`
-	Agent string `json:"agent_id,omitempty" doc:"Absent while nobody may."`
-	Shard *int   `json:"shard,omitempty" doc:"Of a sharded cluster. A task with the target's id as its shard_key goes to the same agent."`
-}
-
 type rebalanceInput struct {
-	ID   string            `path:"id" doc:"The cluster's name."`
-	Body *RebalanceRequest `doc:"May be left out."`
+	ID   string                `path:"id" doc:"The cluster's name."`
+	Body *api.RebalanceRequest `doc:"May be left out."`
 }
 
 type rebalanceOutput struct{ Body fleet.Rebalance }
 
 type changeTargetsInput struct {
 	ID   string `path:"id" doc:"The cluster's name."`
-	Body TargetsRequest
+	Body api.TargetsRequest
 }
 
 type listTargetsInput struct {
@@ -51,22 +33,22 @@ type listTargetsInput struct {
 
 type targetsOutput struct {
 	Body struct {
-		Targets       []Target `json:"targets"`
-		NextPageToken string   `json:"next_page_token,omitempty"`
+		Targets       []api.Target `json:"targets"`
+		NextPageToken string       `json:"next_page_token,omitempty"`
 	}
 }
 
-func (g *Gateway) registerBalance(api huma.API) {
+func (g *Gateway) registerBalance(routes huma.API) {
 	rebalance := clusterOperation("rebalance-cluster", http.MethodPost, "/{id}/rebalance", "Spread shards and targets evenly", http.StatusOK)
 	rebalance.Description = "A cluster keeps the number of shards even by itself. This also evens out the targets in them, with as few moves as that needs, and tells what moved. " +
 		"A shard that moves has no owner until its old owner's lease has run out. What waits in a lane, pinned work too, stays where it is. Asked again, nothing moves."
-	httpapi.Register(api, access.Operate, rebalance, g.rebalance)
+	httpapi.Register(routes, access.Operate, rebalance, g.rebalance)
 	change := clusterOperation("change-targets", http.MethodPost, "/{id}/targets", "Add and remove deployment targets", http.StatusOK)
 	change.Description = "Answers the cluster's first 1,000 targets as they stand then, with who looks after each."
-	httpapi.Register(api, access.Administer, change, g.changeTargets)
+	httpapi.Register(routes, access.Administer, change, g.changeTargets)
 	list := clusterOperation("list-targets", http.MethodGet, "/{id}/targets", "List deployment targets and who looks after them", http.StatusOK)
 	list.Description = "In an active_passive cluster that is the leader; in a sharded one the owner of the target's shard; in an active_active one they are spread evenly."
-	httpapi.Register(api, access.View, list, func(ctx context.Context, in *listTargetsInput) (*targetsOutput, error) {
+	httpapi.Register(routes, access.View, list, func(ctx context.Context, in *listTargetsInput) (*targetsOutput, error) {
 		view, err := g.oneView(ctx, in.ID)
 		if err != nil {
 			return nil, err
@@ -115,15 +97,15 @@ func targetPage(c *fleet.Cluster, p *PageInput) (*targetsOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	targets := make([]Target, len(c.Targets))
+	targets := make([]api.Target, len(c.Targets))
 	for i, t := range c.Targets {
-		targets[i] = Target{ID: t.ID, Agent: c.AgentOfTarget(t)}
+		targets[i] = api.Target{ID: t.ID, Agent: c.AgentOfTarget(t)}
 		if c.Config.ReplicationMode == fleet.Sharded {
 			shard := fleet.ShardOf(t.ID, c.Config.Shards)
 			targets[i].Shard = &shard
 		}
 	}
 	out := &targetsOutput{}
-	out.Body.Targets, out.Body.NextPageToken = page(targets, string(after), p.PageSize, func(t *Target) string { return t.ID })
+	out.Body.Targets, out.Body.NextPageToken = page(targets, string(after), p.PageSize, func(t *api.Target) string { return t.ID })
 	return out, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mainstay.dev/mainstay/access"
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
@@ -44,33 +44,18 @@ type batchInput struct {
 	Body           []batchItem `minItems:"1" maxItems:"1000"`
 }
 
-// BatchItem answers one task of a batch: the task's id and status, or why it was not accepted.
-type BatchItem struct {
-	ID        string           `json:"id,omitempty"`
-	Status    fleet.TaskStatus `json:"status,omitempty"`
-	Duplicate bool             `json:"duplicate,omitempty"`
-	Error     *BatchError      `json:"error,omitempty"`
-}
-
-// BatchError is why one task of a batch was not accepted.
-type BatchError struct {
-	Code   string                  `json:"code"`
-	Detail string                  `json:"detail"`
-	Errors []protocol.ProblemField `json:"errors,omitempty"`
-}
-
 type batchOutput struct {
 	Body struct {
-		Tasks    []BatchItem `json:"tasks" doc:"One answer for each task, in the order submitted."`
-		Accepted int         `json:"accepted"`
-		Rejected int         `json:"rejected"`
+		Tasks    []api.BatchItem `json:"tasks" doc:"One answer for each task, in the order submitted."`
+		Accepted int             `json:"accepted"`
+		Rejected int             `json:"rejected"`
 	}
 }
 
-func (g *Gateway) registerBatch(api huma.API) {
-	schema := &itemSchema{registry: api.OpenAPI().Components.Schemas}
-	schema.task = schema.registry.Schema(reflect.TypeFor[TaskRequest](), true, taskSchemaTitle)
-	httpapi.Register(api, access.Operate.Scoped(), huma.Operation{
+func (g *Gateway) registerBatch(routes huma.API) {
+	schema := &itemSchema{registry: routes.OpenAPI().Components.Schemas}
+	schema.task = schema.registry.Schema(reflect.TypeFor[api.TaskRequest](), true, taskSchemaTitle)
+	httpapi.Register(routes, access.Operate.Scoped(), huma.Operation{
 		OperationID: "submit-tasks", Method: http.MethodPost, Path: "/api/v1/agents/tasks/batch", Tags: []string{"Tasks"},
 		Summary: "Submit up to 1,000 tasks", DefaultStatus: http.StatusAccepted,
 		Description:  "Each task is accepted or rejected by itself. When Temporal cannot be reached and nothing was accepted, the answer is 503.",
@@ -101,14 +86,14 @@ func (g *Gateway) registerBatch(api huma.API) {
 }
 
 // submitBatch submits the items side by side. Once Temporal is away it does not wait for it again for each item.
-func (g *Gateway) submitBatch(ctx context.Context, schema *itemSchema, items []batchItem) []BatchItem {
+func (g *Gateway) submitBatch(ctx context.Context, schema *itemSchema, items []batchItem) []api.BatchItem {
 	ctx, cancel := context.WithTimeout(ctx, batchWorkLimit)
 	defer cancel()
-	answers := make([]BatchItem, len(items))
+	answers := make([]api.BatchItem, len(items))
 	var away atomic.Bool
 	parallel.Each(len(items), fanOut, func(i int) {
 		request, err := schema.read(items[i].raw)
-		var task Task
+		var task api.Task
 		switch {
 		case err != nil:
 		case away.Load():
@@ -131,19 +116,19 @@ type itemSchema struct {
 }
 
 // read holds one item to the schema of a task.
-func (s *itemSchema) read(raw json.RawMessage) (TaskRequest, error) {
-	var request TaskRequest
+func (s *itemSchema) read(raw json.RawMessage) (api.TaskRequest, error) {
+	var request api.TaskRequest
 	err := httpapi.ReadJSON(s.registry, s.task, raw, &request)
 	return request, err
 }
 
-func batchAnswer(task Task, err error) BatchItem {
+func batchAnswer(task api.Task, err error) api.BatchItem {
 	if err == nil {
-		return BatchItem{ID: task.ID, Status: task.Status, Duplicate: task.Duplicate}
+		return api.BatchItem{ID: task.ID, Status: task.Status, Duplicate: task.Duplicate}
 	}
 	problem, ok := httpapi.Body(err)
 	if !ok {
 		problem = protocol.Problem{Code: protocol.CodeInternal, Detail: internalDetail}
 	}
-	return BatchItem{Error: &BatchError{Code: problem.Code, Detail: problem.Detail, Errors: problem.Errors}}
+	return api.BatchItem{Error: &api.BatchError{Code: problem.Code, Detail: problem.Detail, Errors: problem.Errors}}
 }

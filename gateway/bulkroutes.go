@@ -7,16 +7,17 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
 )
 
 type bulkInput struct {
-	Body BulkRequest
+	Body api.BulkRequest
 }
 
 type bulkOutput struct {
 	Status int
-	Body   Bulk
+	Body   api.Bulk
 }
 
 type getBulkInput struct {
@@ -25,8 +26,8 @@ type getBulkInput struct {
 }
 
 type cancelBulkInput struct {
-	ID   string         `path:"id" doc:"The operation's id."`
-	Body *ReasonRequest `doc:"May be left out."`
+	ID   string             `path:"id" doc:"The operation's id."`
+	Body *api.ReasonRequest `doc:"May be left out."`
 }
 
 type listBulksInput struct {
@@ -35,12 +36,12 @@ type listBulksInput struct {
 
 type listBulksOutput struct {
 	Body struct {
-		Bulks         []Bulk `json:"bulks"`
-		NextPageToken string `json:"next_page_token,omitempty"`
+		Bulks         []api.Bulk `json:"bulks"`
+		NextPageToken string     `json:"next_page_token,omitempty"`
 	}
 }
 
-func (g *Gateway) registerBulk(api huma.API) {
+func (g *Gateway) registerBulk(routes huma.API) {
 	const path, one = "/api/v1/agents/tasks/bulk", "/api/v1/agents/tasks/bulk/{id}"
 	operation := func(id, method, path, summary, description string) huma.Operation {
 		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"Bulk operations"}, Summary: summary, Description: description}
@@ -50,9 +51,9 @@ func (g *Gateway) registerBulk(api huma.API) {
 			"Tasks submitted within the last second may be left out. Each task is asked once; what it refuses counts as skipped.")
 	start.DefaultStatus = http.StatusAccepted
 	start.Responses = map[string]*huma.Response{"200": {Description: "What a dry run found", Content: map[string]*huma.MediaType{
-		"application/json": {Schema: api.OpenAPI().Components.Schemas.Schema(bulkType, true, "Bulk")},
+		"application/json": {Schema: routes.OpenAPI().Components.Schemas.Schema(bulkType, true, "Bulk")},
 	}}}
-	httpapi.Register(api, access.Operate.Scoped(), start, func(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
+	httpapi.Register(routes, access.Operate.Scoped(), start, func(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
 		bulk, err := g.startBulk(ctx, &in.Body)
 		if err != nil {
 			return nil, err
@@ -63,8 +64,8 @@ func (g *Gateway) registerBulk(api huma.API) {
 		}
 		return &bulkOutput{Status: status, Body: bulk}, nil
 	})
-	httpapi.Register(api, access.View.Scoped(), operation("list-bulks", http.MethodGet, path, "List bulk operations", "Newest first. An operation appears within about a second of its start."), g.listBulks)
-	httpapi.Register(api, access.View.Scoped(), operation("get-bulk", http.MethodGet, one, "Get a bulk operation, or wait for it", "Its counts grow a page of tasks at a time."),
+	httpapi.Register(routes, access.View.Scoped(), operation("list-bulks", http.MethodGet, path, "List bulk operations", "Newest first. An operation appears within about a second of its start."), g.listBulks)
+	httpapi.Register(routes, access.View.Scoped(), operation("get-bulk", http.MethodGet, one, "Get a bulk operation, or wait for it", "Its counts grow a page of tasks at a time."),
 		func(ctx context.Context, in *getBulkInput) (*bulkOutput, error) {
 			wait, err := (&getTaskInput{Wait: in.Wait}).wait()
 			if err != nil {
@@ -76,7 +77,7 @@ func (g *Gateway) registerBulk(api huma.API) {
 			}
 			return &bulkOutput{Status: http.StatusOK, Body: bulk}, nil
 		})
-	httpapi.Register(api, access.Operate.Scoped(), operation("cancel-bulk", http.MethodPost, one+"/cancel", "Stop a bulk operation",
+	httpapi.Register(routes, access.Operate.Scoped(), operation("cancel-bulk", http.MethodPost, one+"/cancel", "Stop a bulk operation",
 		"What it has done stays done. The page of tasks under way is finished first. Answers 409 conflict when it has ended."),
 		func(ctx context.Context, in *cancelBulkInput) (*bulkOutput, error) {
 			bulk, err := g.cancelBulk(ctx, in.ID, in.Body)

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -24,7 +25,7 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-var bulkType = reflect.TypeFor[Bulk]()
+var bulkType = reflect.TypeFor[api.Bulk]()
 
 const (
 	// sampleSize is how many ids a dry run shows.
@@ -34,36 +35,36 @@ const (
 )
 
 // startBulk starts an operation, or says what it would act on.
-func (g *Gateway) startBulk(ctx context.Context, r *BulkRequest) (Bulk, error) {
+func (g *Gateway) startBulk(ctx context.Context, r *api.BulkRequest) (api.Bulk, error) {
 	for i, id := range r.Filter.IDs {
 		if full, ok := ownID(ctx, id); ok { // of another tenant's the operation says that there is no such task
 			r.Filter.IDs[i] = full
 		}
 	}
-	spec, err := r.spec()
+	spec, err := bulkSpec(r)
 	if err != nil {
-		return Bulk{}, err
+		return api.Bulk{}, err
 	}
 	if spec.Filter.Tenant, err = ownTenant(ctx, spec.Filter.Tenant); err != nil {
-		return Bulk{}, err
+		return api.Bulk{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if spec.Filter.Cluster != "" {
 		if _, err := g.knownCluster(ctx, spec.Filter.Cluster); err != nil {
-			return Bulk{}, err
+			return api.Bulk{}, err
 		}
 	}
 	bulk := bulkOf(&spec)
 	if err := g.preview(ctx, &bulk, &spec); err != nil {
-		return Bulk{}, err
+		return api.Bulk{}, err
 	}
 	if r.DryRun {
 		bulk.DryRun = true
 		return bulk, nil
 	}
 	bulk.Sample = nil
-	bulk.ID, bulk.Status = "b"+strings.TrimPrefix(newTaskID(), "t"), contract.BulkRunning
+	bulk.ID, bulk.Status = "b"+strings.TrimPrefix(newTaskID(), "t"), fleet.BulkRunning
 	access.Touch(ctx, "bulk", bulk.ID)
 	bulk.WorkflowID = contract.BulkWorkflowID(bulk.ID)
 	short := spec
@@ -88,7 +89,7 @@ func bulkAttributes(spec *contract.BulkSpec) temporal.SearchAttributes {
 }
 
 // preview counts the tasks and names some of them.
-func (g *Gateway) preview(ctx context.Context, bulk *Bulk, spec *contract.BulkSpec) error {
+func (g *Gateway) preview(ctx context.Context, bulk *api.Bulk, spec *contract.BulkSpec) error {
 	if len(spec.IDs) > 0 {
 		bulk.Expected, bulk.Sample = len(spec.IDs), spec.IDs[:min(sampleSize, len(spec.IDs))]
 		return nil
@@ -121,7 +122,7 @@ func (g *Gateway) preview(ctx context.Context, bulk *Bulk, spec *contract.BulkSp
 
 // look leaves out the tasks that visibility found and the filter does not mean.
 func (g *Gateway) look(ctx context.Context, infos []*workflowpb.WorkflowExecutionInfo, filter *fleet.TaskFilter) []string {
-	tasks := make([]Task, 0, len(infos))
+	tasks := make([]taskView, 0, len(infos))
 	for _, info := range infos {
 		if contract.HasLabels(info, filter.Labels) {
 			tasks = append(tasks, taskOf(info))
@@ -141,15 +142,15 @@ func (g *Gateway) look(ctx context.Context, infos []*workflowpb.WorkflowExecutio
 }
 
 // waitForBulk returns an operation once it has ended, or as it stands when wait is over.
-func (g *Gateway) waitForBulk(ctx context.Context, id string, wait time.Duration) (Bulk, error) {
+func (g *Gateway) waitForBulk(ctx context.Context, id string, wait time.Duration) (api.Bulk, error) {
 	if fleet.ValidateID("id", id) != nil {
-		return Bulk{}, unknown(protocol.CodeUnknownBulk)
+		return api.Bulk{}, unknown(protocol.CodeUnknownBulk)
 	}
 	start := time.Now()
 	for {
 		info, err := g.describeBulk(ctx, id)
 		if err != nil {
-			return Bulk{}, err
+			return api.Bulk{}, err
 		}
 		elapsed := time.Since(start)
 		if elapsed >= wait || info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
@@ -158,7 +159,7 @@ func (g *Gateway) waitForBulk(ctx context.Context, id string, wait time.Duration
 			return g.bulk(ctx, info), nil
 		}
 		if err := g.pause(ctx, min(nextPause(elapsed), wait-elapsed)); err != nil {
-			return Bulk{}, g.answer(err, "wait for a bulk operation", protocol.CodeUnknownBulk)
+			return api.Bulk{}, g.answer(err, "wait for a bulk operation", protocol.CodeUnknownBulk)
 		}
 	}
 }
@@ -177,7 +178,7 @@ func (g *Gateway) describeBulk(ctx context.Context, id string) (*workflowpb.Work
 }
 
 // bulk is an operation as its record tells it, with the counts, which its workflow knows.
-func (g *Gateway) bulk(ctx context.Context, info *workflowpb.WorkflowExecutionInfo) Bulk {
+func (g *Gateway) bulk(ctx context.Context, info *workflowpb.WorkflowExecutionInfo) api.Bulk {
 	var spec contract.BulkSpec
 	contract.Decode(info.GetMemo().GetFields()[contract.MemoBulk], &spec)
 	bulk := bulkOf(&spec)
@@ -185,20 +186,20 @@ func (g *Gateway) bulk(ctx context.Context, info *workflowpb.WorkflowExecutionIn
 	bulk.WorkflowID, bulk.StartedAt, bulk.ClosedAt = info.GetExecution().GetWorkflowId(), timeOf(info.GetStartTime()), timeOf(info.GetCloseTime())
 	state, err := g.bulkState(ctx, info)
 	if err == nil {
-		bulk.take(&state)
+		takeBulk(&bulk, &state)
 		return bulk
 	}
 	g.logger.Debug("a bulk operation's state is not known", zap.String("bulk", bulk.ID), zap.Error(err))
 	bulk.Why = "its counts are not known now; the Temporal Web UI may show more"
 	switch info.GetStatus() {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		bulk.Status = contract.BulkRunning
+		bulk.Status = fleet.BulkRunning
 	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		bulk.Status = contract.BulkCompleted
+		bulk.Status = fleet.BulkCompleted
 	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
-		bulk.Status = contract.BulkCancelled
+		bulk.Status = fleet.BulkCancelled
 	default:
-		bulk.Status = contract.BulkFailed
+		bulk.Status = fleet.BulkFailed
 	}
 	return bulk
 }
@@ -231,13 +232,13 @@ func (g *Gateway) bulkState(ctx context.Context, info *workflowpb.WorkflowExecut
 }
 
 // cancelBulk stops an operation.
-func (g *Gateway) cancelBulk(ctx context.Context, id string, why *ReasonRequest) (Bulk, error) {
+func (g *Gateway) cancelBulk(ctx context.Context, id string, why *api.ReasonRequest) (api.Bulk, error) {
 	if fleet.ValidateID("id", id) != nil {
-		return Bulk{}, unknown(protocol.CodeUnknownBulk)
+		return api.Bulk{}, unknown(protocol.CodeUnknownBulk)
 	}
 	info, err := g.describeBulk(ctx, id)
 	if err != nil {
-		return Bulk{}, err
+		return api.Bulk{}, err
 	}
 	request := contract.CancelRequest{Reason: "cancelled by request"}
 	if why != nil && why.Reason != "" {
@@ -247,10 +248,10 @@ func (g *Gateway) cancelBulk(ctx context.Context, id string, why *ReasonRequest)
 	defer cancel()
 	_, err = update(updateCtx, g, contract.BulkCancelUpdate, info.GetExecution().GetWorkflowId(), request)
 	if isAny[*serviceerror.NotFound](err) {
-		return Bulk{}, httpapi.Problem(protocol.CodeConflict, "the bulk operation has ended")
+		return api.Bulk{}, httpapi.Problem(protocol.CodeConflict, "the bulk operation has ended")
 	}
 	if err != nil {
-		return Bulk{}, g.answer(err, "cancel a bulk operation", protocol.CodeUnknownBulk)
+		return api.Bulk{}, g.answer(err, "cancel a bulk operation", protocol.CodeUnknownBulk)
 	}
 	return g.waitForBulk(ctx, id, queryTimeout)
 }
@@ -271,7 +272,7 @@ func (g *Gateway) listBulks(ctx context.Context, in *listBulksInput) (*listBulks
 		return nil, g.answer(err, "list bulk operations", protocol.CodeNotFound)
 	}
 	out := &listBulksOutput{}
-	out.Body.Bulks = make([]Bulk, len(page.GetExecutions()))
+	out.Body.Bulks = make([]api.Bulk, len(page.GetExecutions()))
 	parallel.Each(len(out.Body.Bulks), fanOut, func(i int) { out.Body.Bulks[i] = g.bulk(ctx, page.GetExecutions()[i]) })
 	out.Body.NextPageToken = sealToken(query, page.GetNextPageToken())
 	return out, nil

@@ -13,9 +13,9 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -52,7 +52,7 @@ func TestBulkDryRun(t *testing.T) {
 	f := newFake()
 	f.withDelivered(5, 2)
 	h := serve(t, f)
-	found := answer[gateway.Bulk](t, do(h, http.MethodPost, bulkPath, `{"action":"cancel","filter":{"status":"queued"},"reason":"x","dry_run":true}`), http.StatusOK)
+	found := answer[api.Bulk](t, do(h, http.MethodPost, bulkPath, `{"action":"cancel","filter":{"status":"queued"},"reason":"x","dry_run":true}`), http.StatusOK)
 	require.Equal(t, 3, found.Expected, "those with an agent are not meant")
 	require.ElementsMatch(t, []string{"t-2", "t-3", "t-4"}, found.Sample)
 	require.False(t, found.AtMost)
@@ -62,7 +62,7 @@ func TestBulkDryRun(t *testing.T) {
 	f.list = func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 		return &workflowservice.ListWorkflowExecutionsResponse{NextPageToken: []byte("more")}, nil
 	}
-	found = answer[gateway.Bulk](t, do(h, http.MethodPost, bulkPath, `{"action":"cancel","filter":{"status":"queued"},"reason":"x","dry_run":true}`), http.StatusOK)
+	found = answer[api.Bulk](t, do(h, http.MethodPost, bulkPath, `{"action":"cancel","filter":{"status":"queued"},"reason":"x","dry_run":true}`), http.StatusOK)
 	require.True(t, found.AtMost, "not all could be looked at")
 	require.Equal(t, 5, found.Expected)
 }
@@ -73,7 +73,7 @@ func TestBulkIsStartedAndRead(t *testing.T) {
 	f.withCluster(fleet.ClusterConfig{Name: "studio"})
 	f.withDelivered(3, 0)
 	h := serve(t, f)
-	bulk := answer[gateway.Bulk](t, do(h, http.MethodPost, bulkPath, `{"action":"priority","priority":"high","filter":{"cluster":"studio","labels":{"a":"b"}},"reason":"deadline"}`), http.StatusAccepted)
+	bulk := answer[api.Bulk](t, do(h, http.MethodPost, bulkPath, `{"action":"priority","priority":"high","filter":{"cluster":"studio","labels":{"a":"b"}},"reason":"deadline"}`), http.StatusAccepted)
 	e := f.executions[contract.BulkWorkflowID(bulk.ID)]
 	in := e.input.(contract.BulkInput)
 	require.Equal(t, bulk.ID, in.ID)
@@ -81,21 +81,21 @@ func TestBulkIsStartedAndRead(t *testing.T) {
 	require.Equal(t, fleet.TaskFilter{Cluster: "studio", Labels: map[string]string{"a": "b"}}, in.Spec.Filter)
 
 	e.query = func() (any, error) {
-		return contract.BulkState{Status: contract.BulkRunning, Expected: 3, BulkCounts: contract.BulkCounts{Matched: 2, Done: 2}}, nil
+		return contract.BulkState{Status: fleet.BulkRunning, Expected: 3, BulkCounts: contract.BulkCounts{Matched: 2, Done: 2}}, nil
 	}
-	got := answer[gateway.Bulk](t, do(h, http.MethodGet, bulkPath+"/"+bulk.ID, ""), http.StatusOK)
+	got := answer[api.Bulk](t, do(h, http.MethodGet, bulkPath+"/"+bulk.ID, ""), http.StatusOK)
 	require.Equal(t, []int{3, 2, 2}, []int{got.Expected, got.Matched, got.Done})
 	require.Equal(t, "studio", got.Filter.Cluster)
 	require.Equal(t, "deadline", got.Reason)
 
 	e.info.Status = enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED
 	e.last = &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED, Attributes: &historypb.HistoryEvent_WorkflowExecutionCanceledEventAttributes{
-		WorkflowExecutionCanceledEventAttributes: &historypb.WorkflowExecutionCanceledEventAttributes{Details: payloads(contract.BulkState{Status: contract.BulkCancelled, Why: "enough", BulkCounts: contract.BulkCounts{Done: 2}})}}}
-	got = answer[gateway.Bulk](t, do(h, http.MethodGet, bulkPath+"/"+bulk.ID+"?wait=30s", ""), http.StatusOK)
-	require.Equal(t, contract.BulkCancelled, got.Status)
+		WorkflowExecutionCanceledEventAttributes: &historypb.WorkflowExecutionCanceledEventAttributes{Details: payloads(contract.BulkState{Status: fleet.BulkCancelled, Why: "enough", BulkCounts: contract.BulkCounts{Done: 2}})}}}
+	got = answer[api.Bulk](t, do(h, http.MethodGet, bulkPath+"/"+bulk.ID+"?wait=30s", ""), http.StatusOK)
+	require.Equal(t, fleet.BulkCancelled, got.Status)
 	require.Equal(t, "enough", got.Why)
 	problem(t, do(h, http.MethodPost, bulkPath+"/"+bulk.ID+"/cancel", ""), http.StatusConflict, protocol.CodeConflict)
-	list := answer[struct{ Bulks []gateway.Bulk }](t, do(h, http.MethodGet, bulkPath, ""), http.StatusOK)
+	list := answer[struct{ Bulks []api.Bulk }](t, do(h, http.MethodGet, bulkPath, ""), http.StatusOK)
 	require.Len(t, list.Bulks, 1)
 	require.Equal(t, 2, list.Bulks[0].Done)
 	for _, path := range []string{"/canary", "/No%20canary"} {

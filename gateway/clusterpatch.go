@@ -35,10 +35,10 @@ func set[T any](field *T, value *T) {
 	}
 }
 
-func (g *Gateway) registerClusterPatch(api huma.API) {
+func (g *Gateway) registerClusterPatch(routes huma.API) {
 	operation := clusterOperation("update-cluster", http.MethodPatch, "/{id}", "Change some settings of a cluster", http.StatusOK)
 	operation.Description = "What is left out stays as it is, unlike with PUT. A zero takes the default."
-	httpapi.Register(api, access.Administer, operation, func(ctx context.Context, in *struct {
+	httpapi.Register(routes, access.Administer, operation, func(ctx context.Context, in *struct {
 		ID string `path:"id" doc:"The cluster's name."`
 		IfMatch
 		Body ClusterPatch

@@ -9,14 +9,15 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
 
-func (g *Gateway) registerClusters(api huma.API) {
-	httpapi.Register(api, access.Administer, clusterOperation("create-cluster", http.MethodPost, "", "Create a cluster", http.StatusCreated),
+func (g *Gateway) registerClusters(routes huma.API) {
+	httpapi.Register(routes, access.Administer, clusterOperation("create-cluster", http.MethodPost, "", "Create a cluster", http.StatusCreated),
 		func(ctx context.Context, in *struct{ Body fleet.ClusterConfig }) (*clusterOutput, error) {
 			config := in.Body.WithDefaults()
 			if err := config.Validate(); err != nil {
@@ -32,8 +33,8 @@ func (g *Gateway) registerClusters(api huma.API) {
 			now := time.Now()
 			return tagged(clusterOf(&contract.ClusterView{Cluster: fleet.Cluster{Config: config}, CreatedAt: now})), nil
 		})
-	httpapi.Register(api, access.View, clusterOperation("list-clusters", http.MethodGet, "", "List clusters", http.StatusOK), g.listClusters)
-	httpapi.Register(api, access.View, clusterOperation("get-cluster", http.MethodGet, "/{id}", "Get a cluster", http.StatusOK),
+	httpapi.Register(routes, access.View, clusterOperation("list-clusters", http.MethodGet, "", "List clusters", http.StatusOK), g.listClusters)
+	httpapi.Register(routes, access.View, clusterOperation("get-cluster", http.MethodGet, "/{id}", "Get a cluster", http.StatusOK),
 		func(ctx context.Context, in *clusterInput) (*clusterOutput, error) {
 			view, err := g.oneView(ctx, in.ID)
 			if err != nil {
@@ -43,7 +44,7 @@ func (g *Gateway) registerClusters(api huma.API) {
 		})
 	replace := clusterOperation("replace-cluster", http.MethodPut, "/{id}", "Replace a cluster's settings", http.StatusOK)
 	replace.Description = "What is left out takes its default, but for replication_mode and shards, which stay."
-	httpapi.Register(api, access.Administer, replace,
+	httpapi.Register(routes, access.Administer, replace,
 		func(ctx context.Context, in *replaceClusterInput) (*clusterOutput, error) {
 			expected, err := in.revisions()
 			if err != nil {
@@ -58,8 +59,8 @@ func (g *Gateway) registerClusters(api huma.API) {
 			}
 			return tagged(cluster), nil
 		})
-	g.registerClusterPatch(api)
-	httpapi.Register(api, access.Administer, clusterOperation("delete-cluster", http.MethodDelete, "/{id}", "Delete a cluster", http.StatusNoContent),
+	g.registerClusterPatch(routes)
+	httpapi.Register(routes, access.Administer, clusterOperation("delete-cluster", http.MethodDelete, "/{id}", "Delete a cluster", http.StatusNoContent),
 		func(ctx context.Context, in *deleteClusterInput) (*struct{}, error) {
 			expected, err := in.revisions()
 			if err != nil {
@@ -69,8 +70,8 @@ func (g *Gateway) registerClusters(api huma.API) {
 		})
 	release := clusterOperation("release-brake", http.MethodPost, "/{id}/brake/release", "Release the mass-loss brake", http.StatusOK)
 	release.Description = "Says that the agents that vanished at once are really gone: their failovers begin. Where the brake holds nothing, nothing happens."
-	httpapi.Register(api, access.Operate, release, g.releaseBrake)
-	httpapi.Register(api, access.View, clusterOperation("list-members", http.MethodGet, "/{id}/members", "List a cluster's members", http.StatusOK), g.listMembers)
+	httpapi.Register(routes, access.Operate, release, g.releaseBrake)
+	httpapi.Register(routes, access.View, clusterOperation("list-members", http.MethodGet, "/{id}/members", "List a cluster's members", http.StatusOK), g.listMembers)
 }
 
 type clusterInput struct {
@@ -91,8 +92,8 @@ type deleteClusterInput struct {
 }
 
 type releaseBrakeInput struct {
-	ID   string         `path:"id" doc:"The cluster's name."`
-	Body *ReasonRequest `doc:"May be left out."`
+	ID   string             `path:"id" doc:"The cluster's name."`
+	Body *api.ReasonRequest `doc:"May be left out."`
 }
 
 type releaseBrakeOutput struct {
@@ -108,20 +109,20 @@ type membersInput struct {
 
 type clusterOutput struct {
 	ETag string `header:"ETag" doc:"The revision of its settings, for If-Match."`
-	Body Cluster
+	Body api.Cluster
 }
 
 type listClustersOutput struct {
 	Body struct {
-		Clusters      []Cluster `json:"clusters"`
-		NextPageToken string    `json:"next_page_token,omitempty"`
+		Clusters      []api.Cluster `json:"clusters"`
+		NextPageToken string        `json:"next_page_token,omitempty"`
 	}
 }
 
 type listMembersOutput struct {
 	Body struct {
-		Members       []Agent `json:"members"`
-		NextPageToken string  `json:"next_page_token,omitempty"`
+		Members       []api.Agent `json:"members"`
+		NextPageToken string      `json:"next_page_token,omitempty"`
 	}
 }
 
@@ -161,7 +162,7 @@ func (g *Gateway) listClusters(ctx context.Context, in *PageInput) (*listCluster
 	clusters, next := page(clusters, string(after), in.PageSize, func(c *listedCluster) string { return c.name })
 	views, errs := g.viewEach(ctx, clusters)
 	out := &listClustersOutput{}
-	out.Body.Clusters = make([]Cluster, 0, len(clusters))
+	out.Body.Clusters = make([]api.Cluster, 0, len(clusters))
 	for i := range clusters {
 		switch code, _ := problemCode(errs[i]); {
 		case errs[i] == nil:
@@ -185,12 +186,12 @@ func (g *Gateway) listMembers(ctx context.Context, in *membersInput) (*listMembe
 		return nil, err
 	}
 	live := g.live(ctx)
-	members := make([]Agent, len(view.Members))
+	members := make([]api.Agent, len(view.Members))
 	for i := range view.Members {
 		members[i] = agentOf(&view.Cluster, &view.Members[i], live)
 	}
 	out := &listMembersOutput{}
-	out.Body.Members, out.Body.NextPageToken = page(members, string(after), in.PageSize, func(a *Agent) string { return a.ID })
+	out.Body.Members, out.Body.NextPageToken = page(members, string(after), in.PageSize, func(a *api.Agent) string { return a.ID })
 	return out, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -107,7 +108,7 @@ func problemCode(err error) (string, bool) {
 }
 
 // replaceCluster changes a cluster's settings. What is fixed at creation keeps its value when left out.
-func (g *Gateway) replaceCluster(ctx context.Context, name string, settings *ClusterSettings, expected []string) (Cluster, error) {
+func (g *Gateway) replaceCluster(ctx context.Context, name string, settings *ClusterSettings, expected []string) (api.Cluster, error) {
 	return g.configure(ctx, name, expected, func(current fleet.ClusterConfig) (fleet.ClusterConfig, error) {
 		config := fleet.ClusterConfig(*settings)
 		config.Name = name
@@ -126,19 +127,19 @@ const configureTries = 5
 
 // configure changes a cluster's configuration to what change makes of the present one, if that is of one of the expected
 // revisions. With none expected, a change that comes between is not lost: it is read, and changed in turn.
-func (g *Gateway) configure(ctx context.Context, name string, expected []string, change func(fleet.ClusterConfig) (fleet.ClusterConfig, error)) (Cluster, error) {
+func (g *Gateway) configure(ctx context.Context, name string, expected []string, change func(fleet.ClusterConfig) (fleet.ClusterConfig, error)) (api.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, err := g.describeCluster(ctx, name); err != nil {
-		return Cluster{}, err
+		return api.Cluster{}, err
 	}
 	for try := 1; ; try++ {
 		current, err := g.view(ctx, name)
 		if err != nil {
-			return Cluster{}, err
+			return api.Cluster{}, err
 		}
 		if !current.Config.RevisionIs(expected) {
-			return Cluster{}, outdated()
+			return api.Cluster{}, outdated()
 		}
 		config, err := change(current.Config)
 		if err == nil {
@@ -146,7 +147,7 @@ func (g *Gateway) configure(ctx context.Context, name string, expected []string,
 			err = config.Validate()
 		}
 		if err != nil {
-			return Cluster{}, invalid("body", err)
+			return api.Cluster{}, invalid("body", err)
 		}
 		request := contract.ConfigureRequest{ClusterConfig: config, IfRevisions: []string{current.Config.Revision()}}
 		view, err := update(ctx, g, contract.ConfigureUpdate, contract.ClusterWorkflowID(name), request)
@@ -157,7 +158,7 @@ func (g *Gateway) configure(ctx context.Context, name string, expected []string,
 		}
 		answer := g.answer(err, "configure a cluster", protocol.CodeUnknownCluster)
 		if code, _ := problemCode(answer); code != protocol.CodePrecondition || len(expected) > 0 || try == configureTries {
-			return Cluster{}, answer
+			return api.Cluster{}, answer
 		}
 	}
 }

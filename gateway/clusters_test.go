@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
@@ -28,7 +29,7 @@ func TestClusters(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	h := serve(t, f)
-	created := answer[gateway.Cluster](t, do(h, http.MethodPost, clustersPath, `{"name":"web","min_agents":1,"desired_agents":2}`), http.StatusCreated)
+	created := answer[api.Cluster](t, do(h, http.MethodPost, clustersPath, `{"name":"web","min_agents":1,"desired_agents":2}`), http.StatusCreated)
 	require.Equal(t, fleet.ActiveActive, created.ReplicationMode)
 	require.Equal(t, fleet.ClusterCritical, created.Status)
 	require.NotNil(t, created.CreatedAt)
@@ -40,14 +41,14 @@ func TestClusters(t *testing.T) {
 	problem(t, do(h, http.MethodPost, clustersPath, `{"name":"w","extra":"canary"}`), 422, protocol.CodeInvalidRequest)
 
 	// No worker answers yet: the list still has it, with what it was created with.
-	list := answer[struct{ Clusters []gateway.Cluster }](t, do(h, http.MethodGet, clustersPath, ""), http.StatusOK)
+	list := answer[struct{ Clusters []api.Cluster }](t, do(h, http.MethodGet, clustersPath, ""), http.StatusOK)
 	require.Len(t, list.Clusters, 1)
 	require.Equal(t, fleet.ClusterUnknown, list.Clusters[0].Status)
 	require.Equal(t, 2, list.Clusters[0].DesiredAgents)
 	problem(t, do(h, http.MethodGet, clustersPath+"/web", ""), 503, protocol.CodeUnavailable)
 
 	f.withCluster(in.Config, fleet.Member{AgentID: "a-1", Status: fleet.AgentOnline}, fleet.Member{AgentID: "a-2", Status: fleet.AgentSuspect})
-	got := answer[gateway.Cluster](t, do(h, http.MethodGet, clustersPath+"/web", ""), http.StatusOK)
+	got := answer[api.Cluster](t, do(h, http.MethodGet, clustersPath+"/web", ""), http.StatusOK)
 	require.Equal(t, fleet.ClusterDegraded, got.Status)
 	require.Equal(t, 1, got.HealthyAgentCount)
 	require.Equal(t, 2, got.AgentCount)
@@ -74,7 +75,7 @@ func TestChangeAndDeleteCluster(t *testing.T) {
 		return nil, temporal.NewNonRetryableApplicationError("refused", contract.Refused, nil)
 	}
 	h := serve(t, f)
-	changed := answer[gateway.Cluster](t, do(h, http.MethodPut, clustersPath+"/keyed", `{"desired_agents":3}`), http.StatusOK)
+	changed := answer[api.Cluster](t, do(h, http.MethodPut, clustersPath+"/keyed", `{"desired_agents":3}`), http.StatusOK)
 	require.Equal(t, 3, changed.DesiredAgents)
 	require.Equal(t, 4, configured.Shards, "what is fixed keeps its value")
 	require.Equal(t, fleet.Sharded, configured.ReplicationMode)
@@ -91,7 +92,7 @@ func TestSettingsOfFailover(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	h := serve(t, f)
-	created := answer[gateway.Cluster](t, do(h, http.MethodPost, clustersPath, `{"name":"plain"}`), http.StatusCreated)
+	created := answer[api.Cluster](t, do(h, http.MethodPost, clustersPath, `{"name":"plain"}`), http.StatusCreated)
 	require.Equal(t, fleet.Duration(5*time.Second), created.RoleLease)
 	require.Equal(t, fleet.Duration(5*time.Minute), created.TransferTimeout)
 	require.Equal(t, fleet.BrakePolicy{Share: .5, MinLost: 3, Window: fleet.Duration(10 * time.Second)}, created.Brake)
@@ -99,7 +100,7 @@ func TestSettingsOfFailover(t *testing.T) {
 	body := `{"name":"tuned","role_lease":"2s","task_transfer_timeout":"00:01:00","brake":{"share":0.25,"min_lost":7,"window":"30s"}}`
 	w := do(h, http.MethodPost, clustersPath, body)
 	require.Contains(t, w.Body.String(), `"role_lease":"2s"`, "durations are text")
-	created = answer[gateway.Cluster](t, w, http.StatusCreated)
+	created = answer[api.Cluster](t, w, http.StatusCreated)
 	brake := fleet.BrakePolicy{Share: .25, MinLost: 7, Window: fleet.Duration(30 * time.Second)}
 	require.Equal(t, brake, created.Brake)
 	config := f.executions[contract.ClusterWorkflowID("tuned")].input.(contract.ClusterInput).Config
@@ -115,7 +116,7 @@ func TestSettingsOfFailover(t *testing.T) {
 		configured = arg.(contract.ConfigureRequest).ClusterConfig
 		return contract.ClusterView{Cluster: fleet.Cluster{Config: configured}}, nil
 	}
-	changed := answer[gateway.Cluster](t, do(h, http.MethodPut, clustersPath+"/tuned", `{"role_lease":"3s","brake":{"share":1}}`), http.StatusOK)
+	changed := answer[api.Cluster](t, do(h, http.MethodPut, clustersPath+"/tuned", `{"role_lease":"3s","brake":{"share":1}}`), http.StatusOK)
 	require.Equal(t, fleet.Duration(3*time.Second), configured.RoleLease)
 	require.InDelta(t, 1, configured.Brake.Share, 0)
 	require.Equal(t, 3, changed.Brake.MinLost, "what is left out has its default")
@@ -163,7 +164,7 @@ func TestRoles(t *testing.T) {
 		Shards:  []fleet.ShardOwner{{Owner: "s-1", Epoch: 4}, {From: "s-1", Epoch: 5}, {Owner: "s-1", Epoch: 6}},
 	})
 	h := serve(t, f)
-	led := answer[gateway.Cluster](t, do(h, http.MethodGet, clustersPath+"/led", ""), http.StatusOK)
+	led := answer[api.Cluster](t, do(h, http.MethodGet, clustersPath+"/led", ""), http.StatusOK)
 	require.Equal(t, "a-2", led.Leader)
 	require.EqualValues(t, 9, led.LeaderEpoch)
 	require.Equal(t, []string{"a-1"}, led.Standbys)
@@ -173,13 +174,13 @@ func TestRoles(t *testing.T) {
 		roles[m.ID] = m.Role
 	}
 	require.Equal(t, map[string]fleet.Role{"a-1": fleet.RoleStandby, "a-2": fleet.RoleLeader, "a-3": fleet.RoleMember}, roles)
-	require.Equal(t, fleet.RoleLeader, answer[gateway.Agent](t, do(h, http.MethodGet, "/api/v1/agents/a-2", ""), http.StatusOK).Role)
+	require.Equal(t, fleet.RoleLeader, answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/a-2", ""), http.StatusOK).Role)
 
-	keyed := answer[gateway.Cluster](t, do(h, http.MethodGet, clustersPath+"/keyed", ""), http.StatusOK)
+	keyed := answer[api.Cluster](t, do(h, http.MethodGet, clustersPath+"/keyed", ""), http.StatusOK)
 	require.Equal(t, 3, keyed.Shards)
-	require.Equal(t, []gateway.ShardOwner{{Shard: 0, Owner: "s-1", Epoch: 4}, {Shard: 1, Epoch: 5}, {Shard: 2, Owner: "s-1", Epoch: 6}}, keyed.ShardOwners)
-	require.Equal(t, []int{0, 2}, answer[gateway.Agent](t, do(h, http.MethodGet, "/api/v1/agents/s-1", ""), http.StatusOK).Shards)
-	require.Empty(t, answer[gateway.Agent](t, do(h, http.MethodGet, "/api/v1/agents/s-2", ""), http.StatusOK).Shards)
+	require.Equal(t, []api.ShardOwner{{Shard: 0, Owner: "s-1", Epoch: 4}, {Shard: 1, Epoch: 5}, {Shard: 2, Owner: "s-1", Epoch: 6}}, keyed.ShardOwners)
+	require.Equal(t, []int{0, 2}, answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/s-1", ""), http.StatusOK).Shards)
+	require.Empty(t, answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/s-2", ""), http.StatusOK).Shards)
 }
 
 func TestEnsureClusters(t *testing.T) {
@@ -196,9 +197,9 @@ func TestEnsureClusters(t *testing.T) {
 }
 
 type agentPage struct {
-	Agents        []gateway.Agent `json:"agents"`
-	Members       []gateway.Agent `json:"members"`
-	NextPageToken string          `json:"next_page_token"`
+	Agents        []api.Agent `json:"agents"`
+	Members       []api.Agent `json:"members"`
+	NextPageToken string      `json:"next_page_token"`
 }
 
 func TestAgents(t *testing.T) {
@@ -236,16 +237,16 @@ func TestAgents(t *testing.T) {
 	require.Len(t, first.Agents, 2)
 	require.Equal(t, []string{"b-1"}, ids("?page_size=2&page_token="+first.NextPageToken))
 
-	a := answer[gateway.Agent](t, do(h, http.MethodGet, "/api/v1/agents/a-1", ""), http.StatusOK)
+	a := answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/a-1", ""), http.StatusOK)
 	require.Equal(t, "east", a.Cluster)
 	require.Equal(t, 3, *a.Running, "of its present process")
 	require.InDelta(t, 25.6, *a.CPUPercent, .01)
 	require.NotNil(t, a.LastHeartbeat)
-	require.Equal(t, "b-1", answer[gateway.Agent](t, do(h, http.MethodGet, "/api/v1/agents/b-1", ""), http.StatusOK).ID, "found through the clusters")
+	require.Equal(t, "b-1", answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/b-1", ""), http.StatusOK).ID, "found through the clusters")
 	problem(t, do(h, http.MethodGet, "/api/v1/agents/canary", ""), 404, protocol.CodeUnknownAgent)
 
 	f.workersErr = errors.New("canary")
-	a = answer[gateway.Agent](t, do(h, http.MethodGet, "/api/v1/agents/a-1", ""), http.StatusOK)
+	a = answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/a-1", ""), http.StatusOK)
 	require.Nil(t, a.Running, "the registry is only an extra")
 	members := answer[agentPage](t, do(h, http.MethodGet, clustersPath+"/east/members?page_size=1", ""), http.StatusOK)
 	require.Len(t, members.Members, 1)
@@ -281,7 +282,7 @@ func TestPathsOfTheHubFitBeside(t *testing.T) {
 	} {
 		require.Contains(t, do(s.Handler(), request[0], request[1], "").Body.String(), `"`+want+`"`, request)
 	}
-	require.Equal(t, "t-1", answer[gateway.Task](t, do(s.Handler(), http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK).ID)
+	require.Equal(t, "t-1", answer[api.Task](t, do(s.Handler(), http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK).ID)
 	for _, word := range fleet.ReservedAgentIDs {
 		require.Error(t, fleet.ValidateAgentID(word))
 	}

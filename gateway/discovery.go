@@ -9,34 +9,24 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/parallel"
 )
 
-// WorkerState is what an agent is good for now.
-type WorkerState string
-
-// The states.
-const (
-	WorkerReady    WorkerState = "ready"
-	WorkerBusy     WorkerState = "busy"
-	WorkerDraining WorkerState = "draining"
-	WorkerDead     WorkerState = "dead"
-)
-
 // stateOf says what an agent is good for. One whose load is not known is taken to have a free slot.
-func stateOf(a *Agent) WorkerState {
+func stateOf(a *api.Agent) api.WorkerState {
 	switch a.Status {
 	case fleet.AgentOffline:
-		return WorkerDead
+		return api.WorkerDead
 	case fleet.AgentDraining, fleet.AgentMaintenance:
-		return WorkerDraining
+		return api.WorkerDraining
 	}
 	if a.Running != nil && *a.Running >= a.EffectiveSlots {
-		return WorkerBusy
+		return api.WorkerBusy
 	}
-	return WorkerReady
+	return api.WorkerReady
 }
 
 // ViewInput says how much to tell of an agent. It is exported because huma reads no unexported embedded field.
@@ -49,7 +39,7 @@ func (v ViewInput) full() bool { return v.View == "full" }
 type listAgentsInput struct {
 	Cluster    string              `query:"cluster"`
 	Status     fleet.AgentStatus   `query:"status" enum:"online,suspect,offline,draining,maintenance"`
-	State      WorkerState         `query:"state" enum:"ready,busy,draining,dead" doc:"What it is good for now."`
+	State      api.WorkerState     `query:"state" enum:"ready,busy,draining,dead" doc:"What it is good for now."`
 	Live       bool                `query:"live" doc:"Only those that a hub has a session of."`
 	Zone       string              `query:"zone"`
 	Group      string              `query:"group"`
@@ -62,7 +52,7 @@ type listAgentsInput struct {
 }
 
 // wants reports whether an agent fits all filters.
-func (in *listAgentsInput) wants(a *Agent) bool {
+func (in *listAgentsInput) wants(a *api.Agent) bool {
 	return (in.Status == "" || a.Status == in.Status) && (in.State == "" || a.State == in.State) &&
 		(!in.Live || a.Hub != "" && a.Status != fleet.AgentOffline) &&
 		(len(in.Health) == 0 || slices.Contains(in.Health, a.Health)) && (in.Zone == "" || a.Zone == in.Zone) && (in.Group == "" || a.Group == in.Group) &&
@@ -76,11 +66,11 @@ func (in *listAgentsInput) wants(a *Agent) bool {
 }
 
 // discover lists the agents of a cluster that fit.
-func (g *Gateway) discover(ctx context.Context, c *fleet.Cluster, live liveAgents, in *listAgentsInput) ([]Agent, error) {
+func (g *Gateway) discover(ctx context.Context, c *fleet.Cluster, live liveAgents, in *listAgentsInput) ([]api.Agent, error) {
 	if slices.ContainsFunc(in.Metadata, func(term string) bool { return strings.Index(term, "=") < 1 }) {
 		return nil, invalid("query.metadata", errors.New("must be like name=value"))
 	}
-	var agents []Agent
+	var agents []api.Agent
 	for i := range c.Members {
 		if a := agentOf(c, &c.Members[i], live); in.wants(&a) {
 			agents = append(agents, a)
@@ -93,7 +83,7 @@ func (g *Gateway) discover(ctx context.Context, c *fleet.Cluster, live liveAgent
 }
 
 // addTasks asks hubs what the agents run. What a hub does not tell stays absent.
-func (g *Gateway) addTasks(ctx context.Context, c *fleet.Cluster, only string, agents []Agent) {
+func (g *Gateway) addTasks(ctx context.Context, c *fleet.Cluster, only string, agents []api.Agent) {
 	var hubs []string
 	for i := range c.Members {
 		if m := &c.Members[i]; m.Connected() && (only == "" || m.AgentID == only) && !slices.Contains(hubs, m.Hub) {

@@ -9,9 +9,9 @@ import (
 	"go.temporal.io/api/serviceerror"
 	workerpb "go.temporal.io/api/worker/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -33,7 +33,7 @@ func newRegistry() *fakeHub {
 		if queue == contract.HubQueue("h2") {
 			return contract.ReadTasksResult{}, serviceerror.NewUnavailable("canary")
 		}
-		return contract.ReadTasksResult{Agents: map[string][]contract.HeldTask{"busy": {{TaskID: "t-1", Attempt: 1, StartedAt: &began, Percent: 40}, {TaskID: "t-2", Attempt: 3}}}}, nil
+		return contract.ReadTasksResult{Agents: map[string][]fleet.HeldTask{"busy": {{TaskID: "t-1", Attempt: 1, StartedAt: &began, Percent: 40}, {TaskID: "t-2", Attempt: 3}}}}, nil
 	}
 	return f
 }
@@ -72,14 +72,14 @@ func TestRegistryView(t *testing.T) {
 	t.Parallel()
 	f := newRegistry()
 	h := serveWith(t, f)
-	plain := answer[gateway.Agent](t, do(h, http.MethodGet, "/api/v1/agents/busy", ""), http.StatusOK)
-	require.Equal(t, gateway.WorkerBusy, plain.State)
+	plain := answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/busy", ""), http.StatusOK)
+	require.Equal(t, api.WorkerBusy, plain.State)
 	require.Equal(t, "10.0.0.5:9091", plain.Address)
 	require.NotNil(t, plain.StartedAt)
 	require.Empty(t, plain.CurrentTasks)
 	require.Empty(t, f.queues, "the basic view asks no hub")
 
-	full := answer[gateway.Agent](t, do(h, http.MethodGet, "/api/v1/agents/busy?view=full", ""), http.StatusOK)
+	full := answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/busy?view=full", ""), http.StatusOK)
 	require.Equal(t, []string{"t-1", "t-2"}, []string{full.CurrentTasks[0].TaskID, full.CurrentTasks[1].TaskID})
 	require.Equal(t, 40, full.CurrentTasks[0].Percent)
 	require.Equal(t, fleet.HealthHealthy, full.Health)
@@ -92,6 +92,6 @@ func TestRegistryView(t *testing.T) {
 
 	// Without standalone activities the view tells what it can.
 	f.start = serviceerror.NewUnimplemented("no such method")
-	require.Empty(t, answer[gateway.Agent](t, do(h, http.MethodGet, "/api/v1/agents/busy?view=full", ""), http.StatusOK).CurrentTasks)
+	require.Empty(t, answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/busy?view=full", ""), http.StatusOK).CurrentTasks)
 	require.Len(t, answer[agentPage](t, do(h, http.MethodGet, "/api/v1/agents?view=full", ""), http.StatusOK).Agents, 4)
 }

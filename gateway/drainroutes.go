@@ -9,38 +9,19 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 )
 
-// DrainRequest asks to take an agent out of service.
-type DrainRequest struct {
-	Deadline string `json:"deadline,omitempty" maxLength:"32" example:"5m" doc:"How long the agent may finish what it has, 0s to 24h. What is left then is taken off it: it runs elsewhere, or goes to review if it is at_most_once. Default 5m."`
-	Reason   string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the drain's record and shown with the agent."`
-	DryRun   bool   `json:"dry_run,omitempty" doc:"Only tell what would happen to the work that the agent has now."`
-}
-
-// DrainAgentsRequest asks to take several agents out of service, some at a time.
-type DrainAgentsRequest struct {
-	DrainRequest
-	Agents      []string `json:"agents" minItems:"1" maxItems:"1000" uniqueItems:"true"`
-	MaxParallel int      `json:"max_parallel,omitempty" minimum:"1" maximum:"1000" doc:"How many are drained at the same time. Default 1."`
-}
-
-// MaintenanceRequest puts an agent into maintenance, or ends it.
-type MaintenanceRequest struct {
-	Enabled bool   `json:"enabled" doc:"true: it is given nothing new; what it runs goes on. false: it is given work again."`
-	Reason  string `json:"reason,omitempty" maxLength:"512" doc:"Shown with the agent."`
-}
-
 type drainAgentInput struct {
-	ID   string        `path:"id" doc:"The agent's id."`
-	Body *DrainRequest `doc:"May be left out."`
+	ID   string            `path:"id" doc:"The agent's id."`
+	Body *api.DrainRequest `doc:"May be left out."`
 }
 
 type drainAgentsInput struct {
 	Name string `path:"id" doc:"The cluster's name."`
-	Body DrainAgentsRequest
+	Body api.DrainAgentsRequest
 }
 
 type drainInput struct {
@@ -66,43 +47,43 @@ type listDrainsOutput struct {
 
 type maintenanceInput struct {
 	ID   string `path:"id" doc:"The agent's id."`
-	Body MaintenanceRequest
+	Body api.MaintenanceRequest
 }
 
-func (g *Gateway) registerDrains(api huma.API) {
-	record := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[fleet.DrainRecord](), true, "DrainRecord")
+func (g *Gateway) registerDrains(routes huma.API) {
+	record := routes.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[fleet.DrainRecord](), true, "DrainRecord")
 	planned := map[string]*huma.Response{"200": {
 		Description: "A dry run: what would happen", Content: map[string]*huma.MediaType{"application/json": {Schema: record}},
 	}}
-	httpapi.Register(api, access.Operate, huma.Operation{
+	httpapi.Register(routes, access.Operate, huma.Operation{
 		OperationID: "drain-agent", Method: http.MethodPost, Path: "/api/v1/agents/{id}/drain", Tags: []string{"Drains"},
 		Summary: "Take an agent out of service", DefaultStatus: http.StatusAccepted, Responses: planned,
 		Description: "Nothing new is given to it, what it has may finish until the deadline, and it ends in maintenance with nothing in flight. Answers 409 conflict when it is being drained already. A dry run answers 200 with what would happen.",
 	}, g.drainAgent)
-	httpapi.Register(api, access.Operate, huma.Operation{
+	httpapi.Register(routes, access.Operate, huma.Operation{
 		OperationID: "drain-agents", Method: http.MethodPost, Path: "/api/v1/agents/clusters/{id}/drain", Tags: []string{"Drains"},
 		Summary: "Take agents of a cluster out of service, some at a time", DefaultStatus: http.StatusAccepted, Responses: maps.Clone(planned),
 	}, g.drainAgents)
-	httpapi.Register(api, access.View, huma.Operation{
+	httpapi.Register(routes, access.View, huma.Operation{
 		OperationID: "list-drains", Method: http.MethodGet, Path: "/api/v1/agents/drains", Tags: []string{"Drains"},
 		Summary: "List drains", Description: "Newest first, dry runs among them. A drain appears within about a second of its start.",
 	}, g.listDrains)
-	httpapi.Register(api, access.View, huma.Operation{
+	httpapi.Register(routes, access.View, huma.Operation{
 		OperationID: "get-drain", Method: http.MethodGet, Path: "/api/v1/agents/drains/{id}", Tags: []string{"Drains"},
 		Summary: "Get a drain", Description: "How far it is with each agent, what the agent had, and how that ended.",
 	}, func(ctx context.Context, in *drainInput) (*drainOutput, error) {
 		record, err := g.drain(ctx, in.ID)
 		return &drainOutput{Status: http.StatusOK, Body: record}, err
 	})
-	httpapi.Register(api, access.Operate, huma.Operation{
+	httpapi.Register(routes, access.Operate, huma.Operation{
 		OperationID: "cancel-drain", Method: http.MethodPost, Path: "/api/v1/agents/drains/{id}/cancel", Tags: []string{"Drains"},
 		Summary: "Cancel a drain", DefaultStatus: http.StatusAccepted,
 		Description: "Agents that are not done are given work again; those that are done stay in maintenance.",
 	}, g.cancelDrain)
 }
 
-func (g *Gateway) registerMaintenance(api huma.API) {
-	httpapi.Register(api, access.Operate, huma.Operation{
+func (g *Gateway) registerMaintenance(routes huma.API) {
+	httpapi.Register(routes, access.Operate, huma.Operation{
 		OperationID: "set-maintenance", Method: http.MethodPost, Path: "/api/v1/agents/{id}/maintenance", Tags: []string{"Drains"},
 		Summary:     "Put an agent into maintenance, or end it",
 		Description: "It stays in maintenance when it restarts. Answers 409 conflict while it is being drained.",

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -30,7 +31,7 @@ func (g *Gateway) drainAgent(ctx context.Context, in *drainAgentInput) (*drainOu
 	if err != nil {
 		return nil, err
 	}
-	request := DrainAgentsRequest{Agents: []string{in.ID}}
+	request := api.DrainAgentsRequest{Agents: []string{in.ID}}
 	if in.Body != nil {
 		request.DrainRequest = *in.Body
 	}
@@ -53,7 +54,7 @@ func (g *Gateway) drainAgents(ctx context.Context, in *drainAgentsInput) (*drain
 }
 
 // startDrain starts a Drain workflow, and waits for the end of a dry run.
-func (g *Gateway) startDrain(ctx context.Context, c *fleet.Cluster, r *DrainAgentsRequest) (*drainOutput, error) {
+func (g *Gateway) startDrain(ctx context.Context, c *fleet.Cluster, r *api.DrainAgentsRequest) (*drainOutput, error) {
 	timeout := fleet.Duration(fleet.DefaultDrainTimeout)
 	if r.Deadline != "" {
 		d, err := fleet.ParseDuration(r.Deadline)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -61,4 +62,4 @@ func (g *Gateway) noneMatches(ctx context.Context, name, header string) error {
 }
 
 // tagged is a cluster with its ETag.
-func tagged(c Cluster) *clusterOutput { return &clusterOutput{ETag: etag(c.Revision), Body: c} }
+func tagged(c api.Cluster) *clusterOutput { return &clusterOutput{ETag: etag(c.Revision), Body: c} }

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -66,9 +66,9 @@ func TestIfMatch(t *testing.T) {
 	path := clustersPath + "/web"
 	seen := do(h, http.MethodGet, path, "")
 	tag := seen.Header().Get("ETag")
-	got := answer[gateway.Cluster](t, seen, http.StatusOK)
+	got := answer[api.Cluster](t, seen, http.StatusOK)
 	require.Equal(t, `"`+got.Revision+`"`, tag)
-	list := answer[struct{ Clusters []gateway.Cluster }](t, do(h, http.MethodGet, clustersPath, ""), http.StatusOK)
+	list := answer[struct{ Clusters []api.Cluster }](t, do(h, http.MethodGet, clustersPath, ""), http.StatusOK)
 	require.Equal(t, got.Revision, list.Clusters[0].Revision)
 
 	// Another person changes it: what was made for the older settings is refused.
@@ -127,9 +127,9 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 	h := serve(t, f)
 	const path = "/api/v1/agents/tasks"
 	body := func(key string) string { return `{"type":"t","cluster":"web"` + key + `}` }
-	inBody := answer[gateway.Task](t, do(h, http.MethodPost, path, body(`,"idempotency_key":"k-1"`)), http.StatusAccepted)
+	inBody := answer[api.Task](t, do(h, http.MethodPost, path, body(`,"idempotency_key":"k-1"`)), http.StatusAccepted)
 	for _, header := range []string{"k-1", `"k-1"`} {
-		again := answer[gateway.Task](t, doWith(h, http.MethodPost, path, body(""), "Idempotency-Key", header), http.StatusOK)
+		again := answer[api.Task](t, doWith(h, http.MethodPost, path, body(""), "Idempotency-Key", header), http.StatusOK)
 		require.Equal(t, inBody.ID, again.ID, "header and body mean the same")
 		require.True(t, again.Duplicate)
 	}

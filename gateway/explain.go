@@ -15,7 +15,7 @@ import (
 const explainTimeout = time.Second
 
 // explain fills in why a task is not running.
-func (g *Gateway) explain(ctx context.Context, t *Task) {
+func (g *Gateway) explain(ctx context.Context, t *taskView) {
 	switch t.Status {
 	case fleet.TaskRetryWait:
 		if t.unhandled {
@@ -67,7 +67,7 @@ func whyDeadLetter(d *fleet.DeadLetter) string {
 }
 
 // laneOfTask reads the backlog of a waiting task's lane; empty when it cannot be had.
-func (g *Gateway) laneOfTask(ctx context.Context, t *Task) laneStats {
+func (g *Gateway) laneOfTask(ctx context.Context, t *taskView) laneStats {
 	if t.queue == "" {
 		return laneStats{}
 	}
@@ -77,7 +77,7 @@ func (g *Gateway) laneOfTask(ctx context.Context, t *Task) laneStats {
 	return stats
 }
 
-func (t *Task) waiting(c *fleet.Cluster, live liveAgents, stats laneStats) string {
+func (t *taskView) waiting(c *fleet.Cluster, live liveAgents, stats laneStats) string {
 	_, lane, _ := contract.LaneOfQueue(t.queue)
 	return diagnosis.WhyWaiting(c, diagnosis.Waiting{
 		Spec: &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent, RequiredCapabilities: t.required, RetrySafety: t.safety},
@@ -86,12 +86,12 @@ func (t *Task) waiting(c *fleet.Cluster, live liveAgents, stats laneStats) strin
 }
 
 // explained reports whether a list says why a task waits.
-func (t *Task) explained() bool {
+func (t *taskView) explained() bool {
 	return t.Cluster != "" && t.NextAttemptAt == nil && (t.Status == fleet.TaskQueued || t.Status == fleet.TaskRetryWait && t.unhandled)
 }
 
 // explainAll says why tasks of a page wait. It asks for each cluster and each lane once.
-func (g *Gateway) explainAll(ctx context.Context, tasks []Task) {
+func (g *Gateway) explainAll(ctx context.Context, tasks []taskView) {
 	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 	defer cancel()
 	views, lanes := map[string]*contract.ClusterView{}, map[string]laneStats{}

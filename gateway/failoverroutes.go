@@ -9,32 +9,20 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
 
-// FailoverRequest asks to move an agent's work and roles away.
-type FailoverRequest struct {
-	TargetAgentID string `json:"target_agent_id,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent that takes over. Left out: the cluster's strategy selects."`
-	Reason        string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the failover's record."`
-}
-
-// FailoverAccepted answers a request for a failover.
-type FailoverAccepted struct {
-	Cluster    string `json:"cluster"`
-	AgentID    string `json:"agent_id"`
-	FailoverID string `json:"failover_id" doc:"Its record will be at /api/v1/agents/failovers/{failover_id}."`
-}
-
 type startFailoverInput struct {
-	ID   string           `path:"id" doc:"The agent's id."`
-	Body *FailoverRequest `doc:"May be left out."`
+	ID   string               `path:"id" doc:"The agent's id."`
+	Body *api.FailoverRequest `doc:"May be left out."`
 }
 
 type startFailoverOutput struct {
-	Body FailoverAccepted
+	Body api.FailoverAccepted
 }
 
 type failoverInput struct {
@@ -59,17 +47,17 @@ type listFailoversOutput struct {
 	}
 }
 
-func (g *Gateway) registerFailovers(api huma.API) {
-	httpapi.Register(api, access.Operate, huma.Operation{
+func (g *Gateway) registerFailovers(routes huma.API) {
+	httpapi.Register(routes, access.Operate, huma.Operation{
 		OperationID: "failover-agent", Method: http.MethodPost, Path: "/api/v1/agents/{id}/failover", Tags: []string{"Failovers"},
 		Summary: "Move an agent's work and roles away", DefaultStatus: http.StatusAccepted,
 		Description: "Answers 202 once the request is durable. Answers 409 conflict when the agent is offline, as its work has moved already, and when the target cannot take work now.",
 	}, g.startFailover)
-	httpapi.Register(api, access.View, huma.Operation{
+	httpapi.Register(routes, access.View, huma.Operation{
 		OperationID: "list-failovers", Method: http.MethodGet, Path: "/api/v1/agents/failovers", Tags: []string{"Failovers"},
 		Summary: "List failovers", Description: "Newest first. A failover appears within about a second of its start.",
 	}, g.listFailovers)
-	httpapi.Register(api, access.View, huma.Operation{
+	httpapi.Register(routes, access.View, huma.Operation{
 		OperationID: "get-failover", Method: http.MethodGet, Path: "/api/v1/agents/failovers/{id}", Tags: []string{"Failovers"},
 		Summary: "Get a failover", Description: "Its trigger, each task that was moved and to whom, the roles that were moved, and when.",
 	}, func(ctx context.Context, in *failoverInput) (*failoverOutput, error) {
@@ -103,7 +91,7 @@ func (g *Gateway) startFailover(ctx context.Context, in *startFailoverInput) (*s
 	if err := contract.ManualFailoverSignal.Send(ctx, g.client, contract.ClusterWorkflowID(cluster), request); err != nil {
 		return nil, g.answer(err, "ask for a failover", protocol.CodeUnknownAgent)
 	}
-	return &startFailoverOutput{Body: FailoverAccepted{
+	return &startFailoverOutput{Body: api.FailoverAccepted{
 		Cluster: cluster, AgentID: in.ID, FailoverID: contract.FailoverID(cluster, in.ID, view.Member(in.ID).Epoch),
 	}}, nil
 }

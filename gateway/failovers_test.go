@@ -12,9 +12,9 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -37,8 +37,8 @@ func TestFailoverByHand(t *testing.T) {
 		{"", contract.ManualFailover{AgentID: "a-1"}},
 	} {
 		f.signals = nil
-		accepted := answer[gateway.FailoverAccepted](t, do(h, http.MethodPost, "/api/v1/agents/a-1/failover", request.body), http.StatusAccepted)
-		require.Equal(t, gateway.FailoverAccepted{Cluster: "east", AgentID: "a-1", FailoverID: "east:a-1:7"}, accepted)
+		accepted := answer[api.FailoverAccepted](t, do(h, http.MethodPost, "/api/v1/agents/a-1/failover", request.body), http.StatusAccepted)
+		require.Equal(t, api.FailoverAccepted{Cluster: "east", AgentID: "a-1", FailoverID: "east:a-1:7"}, accepted)
 		require.Equal(t, []fakeSignal{{"cluster/east", "manual-failover", request.sent}}, f.signals)
 	}
 

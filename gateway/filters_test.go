@@ -9,8 +9,8 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -41,7 +41,7 @@ func TestTaskFilters(t *testing.T) {
 		"with status": {url.Values{"status": {"completed"}, "label": {"a=1"}}, all + " AND MainstayLabels = 'a=1' AND ExecutionStatus = 'Completed'"},
 	} {
 		t.Run(name, func(t *testing.T) { //nolint:paralleltest // one query at a time
-			answer[struct{ Tasks []gateway.Task }](t, do(h, http.MethodGet, tasksPath+"?"+c.params.Encode(), ""), http.StatusOK)
+			answer[struct{ Tasks []api.Task }](t, do(h, http.MethodGet, tasksPath+"?"+c.params.Encode(), ""), http.StatusOK)
 			require.Equal(t, c.want, query)
 		})
 	}
@@ -63,7 +63,7 @@ func TestLabelsAreComparedExactly(t *testing.T) {
 	}
 	h := serve(t, f)
 	for label, n := range map[string]int{"project=it's Film": 1, "project=it's film": 0} {
-		page := answer[struct{ Tasks []gateway.Task }](t, do(h, http.MethodGet, tasksPath+"?label="+url.QueryEscape(label), ""), http.StatusOK)
+		page := answer[struct{ Tasks []api.Task }](t, do(h, http.MethodGet, tasksPath+"?label="+url.QueryEscape(label), ""), http.StatusOK)
 		require.Len(t, page.Tasks, n, label)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
@@ -62,7 +63,7 @@ func FuzzSubmit(f *testing.F) {
 		if w.Code >= 300 {
 			return
 		}
-		var task gateway.Task
+		var task api.Task
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &task))
 		require.NoError(t, fleet.ValidateTaskID(task.ID))
 	})
@@ -81,7 +82,7 @@ func FuzzBatch(f *testing.F) {
 			return
 		}
 		var answer struct {
-			Tasks              []gateway.BatchItem
+			Tasks              []api.BatchItem
 			Accepted, Rejected int
 		}
 		var sent []json.RawMessage

@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -32,10 +33,10 @@ const (
 const noHealing = "healing has no schedule in this namespace: start a worker (mainstay serve --roles worker), which makes it"
 
 // healingStatus tells how healing stands.
-func (g *Gateway) healingStatus(ctx context.Context) (HealingStatus, error) {
+func (g *Gateway) healingStatus(ctx context.Context) (api.HealingStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	status := HealingStatus{State: HealingMissing, Running: []fleet.HealingRecord{}, Clusters: []HealingCluster{}}
+	status := api.HealingStatus{State: api.HealingMissing, Running: []fleet.HealingRecord{}, Clusters: []api.HealingCluster{}}
 	d, err := g.describeHealing(ctx)
 	code, _ := problemCode(err)
 	switch {
@@ -51,9 +52,9 @@ func (g *Gateway) healingStatus(ctx context.Context) (HealingStatus, error) {
 	}
 	for i := range listed {
 		policy := listed[i].config.SelfHealing.WithDefaults()
-		status.Clusters = append(status.Clusters, HealingCluster{Cluster: listed[i].name, Mode: policy.Mode, CycleInterval: policy.CycleInterval})
+		status.Clusters = append(status.Clusters, api.HealingCluster{Cluster: listed[i].name, Mode: policy.Mode, CycleInterval: policy.CycleInterval})
 	}
-	slices.SortFunc(status.Clusters, func(a, b HealingCluster) int { return strings.Compare(a.Cluster, b.Cluster) })
+	slices.SortFunc(status.Clusters, func(a, b api.HealingCluster) int { return strings.Compare(a.Cluster, b.Cluster) })
 	running, _, err := g.workflowPage(ctx, "list healing actions", healingQuery(&listHealingInput{Status: fleet.HealingRunning}), runningHealing, "")
 	if err != nil {
 		return status, err
@@ -63,16 +64,16 @@ func (g *Gateway) healingStatus(ctx context.Context) (HealingStatus, error) {
 }
 
 // readHealingSchedule takes what Temporal knows of the schedule, and its newest cycle that has ended.
-func (g *Gateway) readHealingSchedule(ctx context.Context, status *HealingStatus, d *workflowservice.DescribeScheduleResponse) {
+func (g *Gateway) readHealingSchedule(ctx context.Context, status *api.HealingStatus, d *workflowservice.DescribeScheduleResponse) {
 	s, info := d.GetSchedule(), d.GetInfo()
-	status.State, status.Note, status.Cycles = HealingActive, s.GetState().GetNotes(), info.GetActionCount()
+	status.State, status.Note, status.Cycles = api.HealingActive, s.GetState().GetNotes(), info.GetActionCount()
 	if s.GetState().GetPaused() {
-		status.State = HealingPaused
+		status.State = api.HealingPaused
 	}
 	if intervals := s.GetSpec().GetInterval(); len(intervals) == 1 {
 		status.CycleInterval = fleet.Duration(intervals[0].GetInterval().AsDuration())
 	}
-	if next := info.GetFutureActionTimes(); len(next) > 0 && status.State == HealingActive {
+	if next := info.GetFutureActionTimes(); len(next) > 0 && status.State == api.HealingActive {
 		status.NextCycleAt = timeOf(next[0])
 	}
 	recent := info.GetRecentActions()
@@ -93,29 +94,29 @@ func (g *Gateway) describeHealing(ctx context.Context) (*workflowservice.Describ
 }
 
 // pauseHealing pauses or resumes the schedule, and answers once it shows.
-func (g *Gateway) pauseHealing(ctx context.Context, pause bool, why *ReasonRequest) (HealingStatus, error) {
+func (g *Gateway) pauseHealing(ctx context.Context, pause bool, why *api.ReasonRequest) (api.HealingStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, err := g.describeHealing(ctx); err != nil {
-		return HealingStatus{}, err
+		return api.HealingStatus{}, err
 	}
 	_, err := g.client.WorkflowService().PatchSchedule(ctx, &workflowservice.PatchScheduleRequest{
 		Namespace: g.namespace, ScheduleId: contract.HealingScheduleID, Patch: pausePatch(pause, why), RequestId: uuid.NewString(),
 	})
 	defer g.loopRuns.forget(contract.HealingScheduleID)
 	if err != nil {
-		return HealingStatus{}, g.answer(err, "pause or resume healing", protocol.CodeInternal)
+		return api.HealingStatus{}, g.answer(err, "pause or resume healing", protocol.CodeInternal)
 	}
 	for start := time.Now(); ; {
 		d, err := g.describeHealing(ctx)
 		if err != nil {
-			return HealingStatus{}, err
+			return api.HealingStatus{}, err
 		}
 		if d.GetSchedule().GetState().GetPaused() == pause || time.Since(start) > queryTimeout {
 			return g.healingStatus(ctx)
 		}
 		if err := g.pause(ctx, 2*firstPause); err != nil {
-			return HealingStatus{}, g.answer(err, "wait for the healing schedule", protocol.CodeInternal)
+			return api.HealingStatus{}, g.answer(err, "wait for the healing schedule", protocol.CodeInternal)
 		}
 	}
 }

@@ -5,57 +5,19 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 )
 
-// HealingState is whether the healing cycle runs by itself.
-type HealingState string
-
-// The states of the healing cycle.
-const (
-	HealingActive  HealingState = "active"
-	HealingPaused  HealingState = "paused"  // a person paused it; by request it still runs
-	HealingMissing HealingState = "missing" // its schedule does not exist; a worker's start makes it
-)
-
-// HealingStatus is how healing stands.
-type HealingStatus struct {
-	State HealingState `json:"state" enum:"active,paused,missing"`
-	Note  string       `json:"note,omitempty" doc:"What was said when it was paused or resumed."`
-	// CycleInterval and what follows are of its schedule in Temporal.
-	CycleInterval fleet.Duration `json:"cycle_interval,omitempty"`
-	NextCycleAt   *time.Time     `json:"next_cycle_at,omitempty"`
-	Cycles        int64          `json:"cycles" doc:"How many the schedule has started."`
-	// LastCycle is the newest that the schedule started and that has ended.
-	LastCycle *fleet.HealingCycleRecord `json:"last_cycle,omitempty"`
-	Running   []fleet.HealingRecord     `json:"running" doc:"The actions under way, at most 50."`
-	Clusters  []HealingCluster          `json:"clusters"`
-}
-
-// HealingCluster is what healing may do in a cluster.
-type HealingCluster struct {
-	Cluster       string            `json:"cluster"`
-	Mode          fleet.HealingMode `json:"mode" enum:"on,dry_run,off"`
-	CycleInterval fleet.Duration    `json:"cycle_interval"`
-}
-
-// HealingTrigger asks for a cycle now.
-type HealingTrigger struct {
-	Cluster string `json:"cluster,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The one to look at. Left out: all."`
-	DryRun  bool   `json:"dry_run,omitempty" doc:"Only tell what would be done."`
-	Reason  string `json:"reason,omitempty" maxLength:"512"`
-}
-
-type healingStatusOutput struct{ Body HealingStatus }
+type healingStatusOutput struct{ Body api.HealingStatus }
 
 type healingTriggerInput struct {
-	Body *HealingTrigger `doc:"May be left out."`
+	Body *api.HealingTrigger `doc:"May be left out."`
 }
 
 type healingCycleOutput struct {
@@ -64,7 +26,7 @@ type healingCycleOutput struct {
 }
 
 type healingReasonInput struct {
-	Body *ReasonRequest `doc:"May be left out."`
+	Body *api.ReasonRequest `doc:"May be left out."`
 }
 
 type listHealingInput struct {
@@ -82,29 +44,29 @@ type listHealingOutput struct {
 	}
 }
 
-func (g *Gateway) registerHealing(api huma.API) {
+func (g *Gateway) registerHealing(routes huma.API) {
 	const path = "/api/v1/agents/healing"
 	operation := func(id, method, path, summary, description string) huma.Operation {
 		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"Healing"}, Summary: summary, Description: description}
 	}
-	httpapi.Register(api, access.View, operation("get-healing", http.MethodGet, path+"/status", "Get how healing stands",
+	httpapi.Register(routes, access.View, operation("get-healing", http.MethodGet, path+"/status", "Get how healing stands",
 		"Whether it runs, its last cycle with what that decided and why, and the actions under way."),
 		func(ctx context.Context, _ *struct{}) (*healingStatusOutput, error) {
 			status, err := g.healingStatus(ctx)
 			return &healingStatusOutput{Body: status}, err
 		})
-	httpapi.Register(api, access.View, operation("list-healing-actions", http.MethodGet, path+"/actions", "List healing actions",
+	httpapi.Register(routes, access.View, operation("list-healing-actions", http.MethodGet, path+"/actions", "List healing actions",
 		"Newest first: what was done, what was deliberately not done, and what needs a person, each with the facts that led to it."), g.listHealing)
 	trigger := operation("trigger-healing", http.MethodPost, path+"/trigger", "Run a healing cycle now",
 		"Also while healing is paused; clusters whose mode is off or dry_run stay so. Answers 200 with what the cycle decided, or 202 when it takes longer than a few seconds.")
-	record := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[fleet.HealingCycleRecord](), true, "HealingCycleRecord")
+	record := routes.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[fleet.HealingCycleRecord](), true, "HealingCycleRecord")
 	later := map[string]*huma.Response{"202": {Description: "It is under way", Content: map[string]*huma.MediaType{"application/json": {Schema: record}}}}
 	trigger.DefaultStatus, trigger.Responses = http.StatusOK, maps.Clone(later)
-	httpapi.Register(api, access.Operate, trigger, g.triggerHealing)
+	httpapi.Register(routes, access.Operate, trigger, g.triggerHealing)
 	for action, description := range map[string]string{
 		"pause": "No cycle begins by itself until it is resumed. What is under way goes on.", "resume": "Cycles begin by themselves again.",
 	} {
-		httpapi.Register(api, access.Operate, operation(action+"-healing", http.MethodPost, path+"/"+action, map[string]string{"pause": "Pause healing", "resume": "Resume healing"}[action], description),
+		httpapi.Register(routes, access.Operate, operation(action+"-healing", http.MethodPost, path+"/"+action, map[string]string{"pause": "Pause healing", "resume": "Resume healing"}[action], description),
 			func(ctx context.Context, in *healingReasonInput) (*healingStatusOutput, error) {
 				status, err := g.pauseHealing(ctx, action == "pause", in.Body)
 				return &healingStatusOutput{Body: status}, err

@@ -8,43 +8,23 @@ import (
 	"github.com/google/uuid"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/parallel"
 )
 
-// AgentHealth is how well an agent does its work.
-type AgentHealth struct {
-	AgentID string            `json:"agent_id"`
-	Cluster string            `json:"cluster"`
-	Status  fleet.AgentStatus `json:"status" enum:"online,suspect,offline,draining,maintenance"`
-	// Level is empty when it is not known.
-	Level   fleet.HealthLevel    `json:"level,omitempty" enum:"healthy,degraded,warning,critical,failed" doc:"Absent: not known, and why says so."`
-	Score   *float64             `json:"score,omitempty" minimum:"0" maximum:"1" doc:"The weighted mean of the factors."`
-	Why     string               `json:"why,omitempty" doc:"What is wrong, or why its health is not known."`
-	Factors []fleet.HealthFactor `json:"factors,omitempty" doc:"Of the last five minutes."`
-	Checks  []fleet.HealthCheck  `json:"checks,omitempty"`
-}
-
-// ClusterHealth is how well the agents of a cluster do their work.
-type ClusterHealth struct {
-	Cluster string              `json:"cluster"`
-	Status  fleet.ClusterStatus `json:"status" enum:"healthy,degraded,critical,unknown" doc:"Whether it has the agents that it should have."`
-	Score   *float64            `json:"score,omitempty" doc:"The mean of its agents' scores, those in maintenance left out. Absent: none is known."`
-	Agents  []AgentHealth       `json:"agents"`
-}
-
-type agentHealthOutput struct{ Body AgentHealth }
+type agentHealthOutput struct{ Body api.AgentHealth }
 
 type clusterHealthInput struct {
 	ID string `path:"id" doc:"The cluster's name."`
 }
 
-type clusterHealthOutput struct{ Body ClusterHealth }
+type clusterHealthOutput struct{ Body api.ClusterHealth }
 
-func (g *Gateway) registerHealth(api huma.API) {
-	httpapi.Register(api, access.View, huma.Operation{
+func (g *Gateway) registerHealth(routes huma.API) {
+	httpapi.Register(routes, access.View, huma.Operation{
 		OperationID: "get-agent-health", Method: http.MethodGet, Path: "/api/v1/agents/{id}/health", Tags: []string{"Agents"},
 		Summary:     "Get an agent's health, with what it is made of",
 		Description: "Its hub rates it by the last five minutes. Answers 501 not_supported when Temporal has no standalone activities.",
@@ -61,7 +41,7 @@ func (g *Gateway) registerHealth(api huma.API) {
 		}
 		return &agentHealthOutput{Body: agents[0]}, nil
 	})
-	httpapi.Register(api, access.View, huma.Operation{
+	httpapi.Register(routes, access.View, huma.Operation{
 		OperationID: "get-cluster-health", Method: http.MethodGet, Path: "/api/v1/agents/clusters/{id}/health", Tags: []string{"Clusters"},
 		Summary: "Get the health of a cluster's agents",
 	}, func(ctx context.Context, in *clusterHealthInput) (*clusterHealthOutput, error) {
@@ -75,12 +55,12 @@ func (g *Gateway) registerHealth(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		return &clusterHealthOutput{Body: ClusterHealth{Cluster: view.Config.Name, Status: view.Status(), Score: meanScore(agents), Agents: agents}}, nil
+		return &clusterHealthOutput{Body: api.ClusterHealth{Cluster: view.Config.Name, Status: view.Status(), Score: meanScore(agents), Agents: agents}}, nil
 	})
 }
 
 // healths asks the hubs of a cluster's members, or that of one member, how well they do.
-func (g *Gateway) healths(ctx context.Context, c *fleet.Cluster, only string) ([]AgentHealth, error) {
+func (g *Gateway) healths(ctx context.Context, c *fleet.Cluster, only string) ([]api.AgentHealth, error) {
 	byHub := map[string]contract.ReadHealthResult{}
 	var hubs []string
 	for i := range c.Members {
@@ -102,7 +82,7 @@ func (g *Gateway) healths(ctx context.Context, c *fleet.Cluster, only string) ([
 		}
 		byHub[hub] = results[i]
 	}
-	agents := []AgentHealth{}
+	agents := []api.AgentHealth{}
 	for i := range c.Members {
 		if m := &c.Members[i]; only == "" || m.AgentID == only {
 			agents = append(agents, healthOf(c, m, byHub))
@@ -112,8 +92,8 @@ func (g *Gateway) healths(ctx context.Context, c *fleet.Cluster, only string) ([
 }
 
 // healthOf joins what the cluster knows of a member with what its hub says.
-func healthOf(c *fleet.Cluster, m *fleet.Member, byHub map[string]contract.ReadHealthResult) AgentHealth {
-	a := AgentHealth{AgentID: m.AgentID, Cluster: c.Config.Name, Status: m.Status}
+func healthOf(c *fleet.Cluster, m *fleet.Member, byHub map[string]contract.ReadHealthResult) api.AgentHealth {
+	a := api.AgentHealth{AgentID: m.AgentID, Cluster: c.Config.Name, Status: m.Status}
 	rated, known := byHub[m.Hub].Agents[m.AgentID]
 	switch {
 	case !m.Connected():
@@ -127,7 +107,7 @@ func healthOf(c *fleet.Cluster, m *fleet.Member, byHub map[string]contract.ReadH
 	return a
 }
 
-func meanScore(agents []AgentHealth) *float64 {
+func meanScore(agents []api.AgentHealth) *float64 {
 	sum, n := 0.0, 0
 	for i := range agents {
 		if a := &agents[i]; a.Score != nil && a.Status != fleet.AgentMaintenance {

@@ -9,9 +9,9 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -34,7 +34,7 @@ func TestHealthOfACluster(t *testing.T) {
 	t.Parallel()
 	f := newHealthHub()
 	h := serveWith(t, f)
-	got := answer[gateway.ClusterHealth](t, do(h, http.MethodGet, "/api/v1/agents/clusters/east/health", ""), http.StatusOK)
+	got := answer[api.ClusterHealth](t, do(h, http.MethodGet, "/api/v1/agents/clusters/east/health", ""), http.StatusOK)
 	require.Len(t, got.Agents, 4)
 	require.Equal(t, fleet.HealthHealthy, got.Agents[0].Level)
 	require.InDelta(t, .9, *got.Agents[0].Score, .001)
@@ -52,7 +52,7 @@ func TestHealthOfAnAgent(t *testing.T) {
 	t.Parallel()
 	f := newHealthHub()
 	h := serveWith(t, f)
-	got := answer[gateway.AgentHealth](t, do(h, http.MethodGet, "/api/v1/agents/a-1/health", ""), http.StatusOK)
+	got := answer[api.AgentHealth](t, do(h, http.MethodGet, "/api/v1/agents/a-1/health", ""), http.StatusOK)
 	require.Equal(t, "a-1", got.AgentID)
 	require.Equal(t, []string{contract.HubQueue("h1")}, f.queues, "only its own hub is asked")
 	problem(t, do(h, http.MethodGet, "/api/v1/agents/canary/health", ""), http.StatusNotFound, protocol.CodeUnknownAgent)

@@ -3,11 +3,13 @@ package gateway
 import (
 	"errors"
 	"strings"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // takeKey takes the Idempotency-Key header, which means what idempotency_key means in the body. The header's own form has
 // quotes around the key; they are no part of it.
-func (r *TaskRequest) takeKey(header string) error {
+func takeKey(r *api.TaskRequest, header string) error {
 	key := strings.TrimSpace(header)
 	if len(key) >= 2 && strings.HasPrefix(key, `"`) && strings.HasSuffix(key, `"`) {
 		key = key[1 : len(key)-1]

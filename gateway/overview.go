@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
@@ -34,45 +35,15 @@ const (
 	onlyNewest = "counted are only the newest"
 )
 
-// Overview is the whole fleet at a glance.
-type Overview struct {
-	At        time.Time              `json:"at" doc:"When it was read."`
-	Problems  []diagnosis.Problem    `json:"problems" doc:"What a person should know of, most urgent first. Empty: nothing is wrong."`
-	Agents    OverviewAgents         `json:"agents"`
-	Tasks     OverviewTasks          `json:"tasks"`
-	Clusters  []Cluster              `json:"clusters" doc:"Sorted by name."`
-	Lanes     []Lane                 `json:"lanes" doc:"Of the clusters, at most 200; GET /api/v1/agents/queue has all."`
-	Failovers []fleet.FailoverRecord `json:"failovers" doc:"The newest ten."`
-	Missing   []string               `json:"missing,omitempty" doc:"Parts that could not be read this time, in words."`
-}
-
-// OverviewAgents counts agents.
-type OverviewAgents struct {
-	Online      int `json:"online"`
-	Suspect     int `json:"suspect"`
-	Offline     int `json:"offline"`
-	Draining    int `json:"draining"`
-	Maintenance int `json:"maintenance"`
-	Slots       int `json:"slots" doc:"Tasks that the online agents run at a time."`
-	Running     int `json:"running" doc:"Tasks that they run now, as far as their hubs have told."`
-}
-
-// OverviewTasks counts tasks that have not ended.
-type OverviewTasks struct {
-	Open       int64 `json:"open"`
-	Review     int64 `json:"review"`
-	DeadLetter int64 `json:"dead_letter"`
-}
-
 // fleetProblem names the schema of a problem in the OpenAPI document, where "Problem" is the body of an error.
 type fleetProblem diagnosis.Problem
 
-type overviewOutput struct{ Body Overview }
+type overviewOutput struct{ Body api.Overview }
 
-func (g *Gateway) registerOverview(api huma.API) {
-	schemas := api.OpenAPI().Components.Schemas
+func (g *Gateway) registerOverview(routes huma.API) {
+	schemas := routes.OpenAPI().Components.Schemas
 	schemas.RegisterTypeAlias(reflect.TypeFor[diagnosis.Problem](), reflect.TypeFor[fleetProblem]())
-	httpapi.Register(api, access.View, huma.Operation{
+	httpapi.Register(routes, access.View, huma.Operation{
 		OperationID: "get-overview", Method: http.MethodGet, Path: "/api/v1/agents/overview", Tags: []string{"Clusters"},
 		Summary:     "Show whether anything is wrong, where, and since when",
 		Description: "Clusters, lanes, counts and the newest failovers in one answer, with the problems that a person should know of. A part that cannot be read is left out, and missing says so.",
@@ -83,18 +54,18 @@ func (g *Gateway) registerOverview(api huma.API) {
 }
 
 // Overview reads the whole fleet at a glance.
-func (g *Gateway) Overview(ctx context.Context) (Overview, error) {
+func (g *Gateway) Overview(ctx context.Context) (api.Overview, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	listed, err := g.listed(ctx)
 	if err != nil {
-		return Overview{}, err
+		return api.Overview{}, err
 	}
-	b := overviewBuilder{Overview: Overview{
+	b := overviewBuilder{Overview: api.Overview{
 		At:        time.Now().UTC(),
 		Problems:  []diagnosis.Problem{},
-		Clusters:  []Cluster{},
-		Lanes:     []Lane{},
+		Clusters:  []api.Cluster{},
+		Lanes:     []api.Lane{},
 		Failovers: []fleet.FailoverRecord{},
 	}}
 	var parts sync.WaitGroup
@@ -142,25 +113,25 @@ func (g *Gateway) overviewClusters(ctx context.Context, listed []listedCluster, 
 	return kept, live
 }
 
-func (g *Gateway) overviewLanes(ctx context.Context, views []contract.ClusterView, live liveAgents) ([]Lane, error) {
+func (g *Gateway) overviewLanes(ctx context.Context, views []contract.ClusterView, live liveAgents) ([]api.Lane, error) {
 	pinned, err := g.pinnedAgents(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	var lanes []Lane
+	var lanes []api.Lane
 	clusters := make(map[string]*fleet.Cluster, len(views))
 	for i := range views {
 		c := &views[i].Cluster
 		clusters[c.Config.Name] = c
 		lanes = append(lanes, lanesOf(c, pinned[c.Config.Name])...)
 	}
-	lanes, _ = page(lanes, "", overviewLanes, (*Lane).key)
+	lanes, _ = page(lanes, "", overviewLanes, laneKey)
 	return lanes, g.fillLanes(ctx, lanes, clusters, live)
 }
 
 // personal are the tasks that wait for a person.
 type personal struct {
-	tasks []Task // some of them, when there are more
+	tasks []api.Task // some of them, when there are more
 	more  bool
 	count map[fleet.TaskStatus]int64
 }
@@ -174,7 +145,7 @@ func (g *Gateway) personalTasks(ctx context.Context) (personal, error) {
 			return p, err
 		}
 		for _, info := range infos {
-			p.tasks = append(p.tasks, taskOf(info))
+			p.tasks = append(p.tasks, taskOf(info).Task)
 		}
 		p.count[status] = int64(len(infos))
 		if next == "" {
@@ -202,7 +173,7 @@ func (g *Gateway) countWorkflows(ctx context.Context, query string) (int64, erro
 
 // overviewBuilder collects the parts of an overview; they come side by side.
 type overviewBuilder struct {
-	Overview
+	api.Overview
 	mu     sync.Mutex
 	online map[string]bool // agents that are
 }
@@ -248,7 +219,7 @@ func (b *overviewBuilder) unanswered(c listedCluster) {
 	b.Problems = append(b.Problems, diagnosis.Unanswered(c.name))
 }
 
-func (b *overviewBuilder) lanes(lanes []Lane, err error) {
+func (b *overviewBuilder) lanes(lanes []api.Lane, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
@@ -310,7 +281,7 @@ func (b *overviewBuilder) personal(p personal, err error) {
 		t := &p.tasks[i]
 		key := group{t.Cluster, t.Status}
 		counts[key]++
-		at := t.waitsForPersonSince()
+		at := waitsForPersonSince(t)
 		if first[key].IsZero() || !at.IsZero() && at.Before(first[key]) {
 			first[key] = at
 		}
@@ -325,14 +296,14 @@ func (b *overviewBuilder) personal(p personal, err error) {
 }
 
 // waitsForPersonSince is set for dead letters only; reviews do not record when they began.
-func (t *Task) waitsForPersonSince() time.Time {
+func waitsForPersonSince(t *api.Task) time.Time {
 	if t.DeadLetter != nil {
 		return t.DeadLetter.Since
 	}
 	return time.Time{}
 }
 
-func (b *overviewBuilder) finish() Overview {
+func (b *overviewBuilder) finish() api.Overview {
 	for i := range b.Failovers {
 		r := &b.Failovers[i]
 		back := r.Status == fleet.FailoverNoTarget && b.online[r.FailedAgentID]
@@ -341,7 +312,7 @@ func (b *overviewBuilder) finish() Overview {
 		}
 	}
 	diagnosis.Sort(b.Problems)
-	slices.SortFunc(b.Clusters, func(x, y Cluster) int { return strings.Compare(x.Name, y.Name) })
+	slices.SortFunc(b.Clusters, func(x, y api.Cluster) int { return strings.Compare(x.Name, y.Name) })
 	slices.Sort(b.Missing)
 	return b.Overview
 }

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 const overviewPath = "/api/v1/agents/overview"
@@ -19,7 +19,7 @@ func TestOverview(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	h := serve(t, f)
-	empty := answer[gateway.Overview](t, do(h, http.MethodGet, overviewPath, ""), http.StatusOK)
+	empty := answer[api.Overview](t, do(h, http.MethodGet, overviewPath, ""), http.StatusOK)
 	require.Empty(t, empty.Problems)
 	require.Empty(t, empty.Clusters)
 
@@ -27,8 +27,8 @@ func TestOverview(t *testing.T) {
 		fleet.Member{AgentID: "b", Status: fleet.AgentOffline, StatusSince: time.Now(), MaxTasks: 3})
 	f.executions["cluster/silent"] = open("cluster/silent", "Cluster")
 	f.backlogs = map[string]map[int32]int64{"lane/web": {3: 4}}
-	got := answer[gateway.Overview](t, do(h, http.MethodGet, overviewPath, ""), http.StatusOK)
-	require.Equal(t, gateway.OverviewAgents{Online: 1, Offline: 1, Slots: 3}, got.Agents)
+	got := answer[api.Overview](t, do(h, http.MethodGet, overviewPath, ""), http.StatusOK)
+	require.Equal(t, api.OverviewAgents{Online: 1, Offline: 1, Slots: 3}, got.Agents)
 	require.Len(t, got.Clusters, 2)
 	require.Equal(t, fleet.ClusterUnknown, got.Clusters[0].Status)
 	require.Len(t, got.Lanes, 1)
@@ -52,7 +52,7 @@ func TestOverviewForgetsWhoIsBack(t *testing.T) {
 		record, now := recorded("a-1", 7, fleet.FailoverNoTarget), time.Now()
 		record.CompletedAt = &now
 		f.withFailover("a-1", 7).ended(record)
-		got := answer[gateway.Overview](t, do(serve(t, f), http.MethodGet, overviewPath, ""), http.StatusOK)
+		got := answer[api.Overview](t, do(serve(t, f), http.MethodGet, overviewPath, ""), http.StatusOK)
 		require.Len(t, got.Failovers, 1)
 		require.Equal(t, want, slices.ContainsFunc(got.Problems, func(p diagnosis.Problem) bool { return p.Kind == diagnosis.KindFailover }), status)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
@@ -33,7 +34,7 @@ func (b *overviewBuilder) loops(ctx context.Context, g *Gateway) (runs selfCareR
 func (b *overviewBuilder) selfCare(views []contract.ClusterView, live liveAgents, runs selfCareRuns) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	byCluster := map[string][]*Lane{}
+	byCluster := map[string][]*api.Lane{}
 	for i := range b.Lanes {
 		byCluster[b.Lanes[i].Cluster] = append(byCluster[b.Lanes[i].Cluster], &b.Lanes[i])
 	}

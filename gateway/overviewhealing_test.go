@@ -9,14 +9,14 @@ import (
 	schedulepb "go.temporal.io/api/schedule/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 // problemsOf are an overview's problems of a kind, by cluster.
-func problemsOf(o *gateway.Overview, kind diagnosis.Kind) map[string]diagnosis.Problem {
+func problemsOf(o *api.Overview, kind diagnosis.Kind) map[string]diagnosis.Problem {
 	found := map[string]diagnosis.Problem{}
 	for _, p := range o.Problems {
 		if p.Kind == kind {
@@ -30,8 +30,8 @@ func TestOverviewTellsOfHealingAndScaling(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	h := serve(t, f)
-	read := func() *gateway.Overview {
-		o := answer[gateway.Overview](t, do(h, http.MethodGet, overviewPath, ""), http.StatusOK)
+	read := func() *api.Overview {
+		o := answer[api.Overview](t, do(h, http.MethodGet, overviewPath, ""), http.StatusOK)
 		return &o
 	}
 	minutes := time.Now().Add(-10 * time.Minute)
@@ -47,7 +47,7 @@ func TestOverviewTellsOfHealingAndScaling(t *testing.T) {
 		Schedule: &schedulepb.Schedule{State: &schedulepb.ScheduleState{}}, Info: &schedulepb.ScheduleInfo{}}}
 	require.Empty(t, read().Problems, "that it was missing is not remembered, and all is well")
 
-	answer[gateway.HealingStatus](t, do(h, http.MethodPost, "/api/v1/agents/healing/pause", `{"reason": "kernels"}`), http.StatusOK)
+	answer[api.HealingStatus](t, do(h, http.MethodPost, "/api/v1/agents/healing/pause", `{"reason": "kernels"}`), http.StatusOK)
 	require.Equal(t, "kernels", problemsOf(read(), diagnosis.KindHealingPaused)[""].Why, "a pause shows at once, whatever is remembered")
 	f.withCluster(fleet.ClusterConfig{Name: "ill"}.WithDefaults(), member("b", nil), member("c", nil), member("d", ill))
 	f.withCluster(fleet.ClusterConfig{Name: "full", MaxAgents: 1, Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingAuto}}.WithDefaults(), member("e", nil))
@@ -57,7 +57,7 @@ func TestOverviewTellsOfHealingAndScaling(t *testing.T) {
 	require.Equal(t, []string{"d"}, held["ill"].Agents)
 	require.Contains(t, held["ill"].Why, "disk errors")
 
-	answer[gateway.HealingStatus](t, do(h, http.MethodPost, "/api/v1/agents/healing/resume", ""), http.StatusOK)
+	answer[api.HealingStatus](t, do(h, http.MethodPost, "/api/v1/agents/healing/resume", ""), http.StatusOK)
 	after := read()
 	require.Empty(t, problemsOf(after, diagnosis.KindHealingPaused))
 	require.Equal(t, "agent d of cluster ill is degraded", problemsOf(after, diagnosis.KindHealth)["ill"].What)

@@ -10,9 +10,9 @@ import (
 	workerpb "go.temporal.io/api/worker/v1"
 	"go.temporal.io/sdk/client"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -45,11 +45,11 @@ func TestPauseAndResume(t *testing.T) {
 		}}}, nil
 	}
 	h := serve(t, f)
-	got := answer[gateway.Cluster](t, do(h, http.MethodPost, clustersPath+"/web/pause", `{"lane":"cap/gpu+arm","reason":"driver"}`), http.StatusOK)
-	require.Equal(t, &gateway.Pause{Since: since, Reason: "disks"}, got.Paused)
-	require.Equal(t, []gateway.PausedLane{{Lane: "cap/gpu", Pause: gateway.Pause{Since: since}}}, got.PausedLanes)
-	answer[gateway.Cluster](t, do(h, http.MethodPost, clustersPath+"/web/pause", ""), http.StatusOK)
-	answer[gateway.Cluster](t, do(h, http.MethodPost, clustersPath+"/web/resume", `{"lane":"default"}`), http.StatusOK)
+	got := answer[api.Cluster](t, do(h, http.MethodPost, clustersPath+"/web/pause", `{"lane":"cap/gpu+arm","reason":"driver"}`), http.StatusOK)
+	require.Equal(t, &api.Pause{Since: since, Reason: "disks"}, got.Paused)
+	require.Equal(t, []api.PausedLane{{Lane: "cap/gpu", Pause: api.Pause{Since: since}}}, got.PausedLanes)
+	answer[api.Cluster](t, do(h, http.MethodPost, clustersPath+"/web/pause", ""), http.StatusOK)
+	answer[api.Cluster](t, do(h, http.MethodPost, clustersPath+"/web/resume", `{"lane":"default"}`), http.StatusOK)
 	require.Equal(t, []any{
 		"pause", contract.PauseRequest{Lane: "cap/arm+gpu", Reason: "driver"}, "pause", contract.PauseRequest{},
 		"resume", contract.PauseRequest{Lane: "default"},
@@ -63,8 +63,8 @@ func TestPauseAndResume(t *testing.T) {
 }
 
 type lanePage struct {
-	Lanes         []gateway.Lane `json:"lanes"`
-	NextPageToken string         `json:"next_page_token"`
+	Lanes         []api.Lane `json:"lanes"`
+	NextPageToken string     `json:"next_page_token"`
 }
 
 func TestQueueViews(t *testing.T) {
@@ -96,7 +96,7 @@ func TestQueueViews(t *testing.T) {
 	h := serve(t, f)
 
 	east := answer[lanePage](t, do(h, http.MethodGet, clustersPath+"/east/queue", ""), http.StatusOK).Lanes
-	names := func(lanes []gateway.Lane) (list []string) {
+	names := func(lanes []api.Lane) (list []string) {
 		for _, l := range lanes {
 			list = append(list, l.Cluster+" "+l.Lane)
 		}
@@ -120,7 +120,7 @@ func TestQueueViews(t *testing.T) {
 	gpu := east[1]
 	require.Equal(t, 1, gpu.Agents)
 	require.Equal(t, 3, *gpu.BusySlots)
-	require.Equal(t, &gateway.Pause{Since: since, Reason: "driver"}, gpu.Paused)
+	require.Equal(t, &api.Pause{Since: since, Reason: "driver"}, gpu.Paused)
 	require.NotNil(t, east[2].Paused)
 	require.Equal(t, "lane/agent/a-9", east[3].TaskQueue)
 	require.Zero(t, east[3].Agents)
@@ -155,14 +155,14 @@ func TestPatchCluster(t *testing.T) {
 		return contract.ClusterView{Cluster: fleet.Cluster{Config: got}}, nil
 	}
 	h := serve(t, f)
-	patched := answer[gateway.Cluster](t, do(h, http.MethodPatch, clustersPath+"/web",
+	patched := answer[api.Cluster](t, do(h, http.MethodPatch, clustersPath+"/web",
 		`{"desired_agents":6,"role_lease":"8s","brake":{"min_lost":5},"tenant_weights":{"acme":7.5,"new":0.1,"old":0}}`), http.StatusOK)
 	want := before
 	want.DesiredAgents, want.RoleLease, want.Brake.MinLost = 6, fleet.Duration(8*time.Second), 5
 	want.TenantWeights = map[string]float64{"acme": 7.5, "new": .1}
 	require.Equal(t, want, got)
 	require.Equal(t, want.TenantWeights, patched.TenantWeights)
-	answer[gateway.Cluster](t, do(h, http.MethodPatch, clustersPath+"/web", `{"target_group":"","min_agents":0}`), http.StatusOK)
+	answer[api.Cluster](t, do(h, http.MethodPatch, clustersPath+"/web", `{"target_group":"","min_agents":0}`), http.StatusOK)
 	require.Empty(t, got.TargetGroup)
 	require.Zero(t, got.MinAgents)
 	require.Equal(t, before.TenantWeights, got.TenantWeights)
@@ -177,9 +177,9 @@ func TestTenantWeightIsSubmitted(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	h := serve(t, f)
-	answer[gateway.Cluster](t, do(h, http.MethodPost, clustersPath, `{"name":"shared","tenant_weights":{"acme":5}}`), http.StatusCreated)
+	answer[api.Cluster](t, do(h, http.MethodPost, clustersPath, `{"name":"shared","tenant_weights":{"acme":5}}`), http.StatusCreated)
 	for tenant, weight := range map[string]float32{"acme": 5, "other": 0} {
-		task := answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"shared","tenant":"`+tenant+`"}`), http.StatusAccepted)
+		task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"shared","tenant":"`+tenant+`"}`), http.StatusAccepted)
 		priority := f.executions[task.WorkflowID].options.Priority
 		require.Equal(t, tenant, priority.FairnessKey)
 		require.InDelta(t, weight, priority.FairnessWeight, 1e-6)

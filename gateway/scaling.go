@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
@@ -57,17 +58,17 @@ func (g *Gateway) scaleCluster(ctx context.Context, in *scaleInput) (*scalingOut
 }
 
 // scalingStatus tells how a cluster's number of agents is kept, and decides once more what is to be done, for show.
-func (g *Gateway) scalingStatus(ctx context.Context, name string) (ScalingStatus, error) {
+func (g *Gateway) scalingStatus(ctx context.Context, name string) (api.ScalingStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
 	view, err := g.oneView(ctx, name)
 	if err != nil {
-		return ScalingStatus{}, err
+		return api.ScalingStatus{}, err
 	}
 	config, now := &view.Config, time.Now()
-	s := ScalingStatus{
+	s := api.ScalingStatus{
 		Cluster: name, Mode: config.Scaling.Mode, Min: config.MinAgents, Desired: config.DesiredAgents, Max: config.MaxAgents,
-		Target: view.Wanted(), Settings: config.Scaling.WithDefaults(), Spawners: []SpawnerSeen{}, Actions: []fleet.ScalingRecord{},
+		Target: view.Wanted(), Settings: config.Scaling.WithDefaults(), Spawners: []api.SpawnerSeen{}, Actions: []fleet.ScalingRecord{},
 	}
 	for i := range view.Members {
 		if _, spawned := view.Members[i].SpawnedBy(); spawned && view.Members[i].Serving() {
@@ -94,7 +95,7 @@ func (g *Gateway) scalingStatus(ctx context.Context, name string) (ScalingStatus
 }
 
 // judgeScaling decides with what can be read now; what cannot be read is left out.
-func (g *Gateway) judgeScaling(ctx context.Context, c *fleet.Cluster, s *ScalingStatus, now time.Time) {
+func (g *Gateway) judgeScaling(ctx context.Context, c *fleet.Cluster, s *api.ScalingStatus, now time.Time) {
 	facts := fleet.ScalingFacts{Agents: g.live(ctx).activities(c)}
 	decision, err := contract.CompleteScaling(ctx, g.client, g.namespace, c, &facts, func() fleet.ScalingDecision { return c.DecideScaling(&facts, now) })
 	if err != nil {
@@ -122,15 +123,15 @@ func (l liveAgents) activities(c *fleet.Cluster) []fleet.AgentActivity {
 	return list
 }
 
-func scalingDecision(d fleet.ScalingDecision) *ScalingDecision {
-	return &ScalingDecision{At: d.At.UTC(), Change: d.Change, Count: d.Count, Agents: d.Agents, Rule: d.Rule, Reason: d.Reason, Blocked: d.Blocked, NextAt: known(d.NextAt)}
+func scalingDecision(d fleet.ScalingDecision) *api.ScalingDecision {
+	return &api.ScalingDecision{At: d.At.UTC(), Change: d.Change, Count: d.Count, Agents: d.Agents, Rule: d.Rule, Reason: d.Reason, Blocked: d.Blocked, NextAt: known(d.NextAt)}
 }
 
-func evaluation(b *fleet.Blocked) *Evaluation {
+func evaluation(b *fleet.Blocked) *api.Evaluation {
 	if b == nil {
 		return nil
 	}
-	return &Evaluation{Reason: b.Reason, Since: b.Since.UTC(), Failures: b.Failures, NextAt: b.NextAt.UTC()}
+	return &api.Evaluation{Reason: b.Reason, Since: b.Since.UTC(), Failures: b.Failures, NextAt: b.NextAt.UTC()}
 }
 
 // nextSweep is when the schedule looks at the clusters next; nil when that is not known.
@@ -150,8 +151,8 @@ func (g *Gateway) nextSweep(ctx context.Context) (next *time.Time, paused bool) 
 }
 
 // spawnersSeen are the spawners that poll the queue of a name, or of all. Temporal forgets one after some minutes.
-func (g *Gateway) spawnersSeen(ctx context.Context, name string) []SpawnerSeen {
-	seen := []SpawnerSeen{}
+func (g *Gateway) spawnersSeen(ctx context.Context, name string) []api.SpawnerSeen {
+	seen := []api.SpawnerSeen{}
 	answer, err := g.client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
 		Namespace: g.namespace, TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
 		TaskQueue: &taskqueuepb.TaskQueue{Name: contract.SpawnerQueue(name), Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
@@ -162,9 +163,9 @@ func (g *Gateway) spawnersSeen(ctx context.Context, name string) []SpawnerSeen {
 	}
 	for _, poller := range answer.GetPollers() {
 		if spawner, ok := contract.SpawnerOfIdentity(poller.GetIdentity()); ok {
-			seen = append(seen, SpawnerSeen{Name: spawner, LastSeen: poller.GetLastAccessTime().AsTime().UTC()})
+			seen = append(seen, api.SpawnerSeen{Name: spawner, LastSeen: poller.GetLastAccessTime().AsTime().UTC()})
 		}
 	}
-	slices.SortFunc(seen, func(a, b SpawnerSeen) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(seen, func(a, b api.SpawnerSeen) int { return strings.Compare(a.Name, b.Name) })
 	return seen
 }

@@ -16,55 +16,13 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
 
-// ScheduleTimes say when a schedule makes a task.
-type ScheduleTimes struct {
-	Cron          string         `json:"cron,omitempty" maxLength:"200" example:"0 3 * * *" doc:"Five fields: minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly, @yearly. Give this or interval. When both days are restricted, either may match, as cron has it."`
-	TimeZone      string         `json:"time_zone,omitempty" maxLength:"64" example:"Europe/Berlin" doc:"IANA name of the time zone of cron. Default UTC. A time that a change of the clock leaves out is left out."`
-	Interval      fleet.Duration `json:"interval,omitempty" doc:"One task every so long, from 1s, counted from 1970-01-01 UTC. Give this or cron."`
-	Offset        fleet.Duration `json:"offset,omitempty" doc:"Shifts interval; less than it."`
-	Overlap       fleet.Overlap  `json:"overlap,omitempty" enum:"skip,buffer_one,allow_all,cancel_other" doc:"When it is time and the last task has not ended: leave this one out (skip, the default), make it when the last one ends (buffer_one), make it all the same (allow_all), or cancel the last one first (cancel_other). A task in review or a dead letter does not hold up the next."`
-	CatchupWindow fleet.Duration `json:"catchup_window,omitempty" doc:"How late a task may still be made that was due while Temporal was down. From 10s; default 1h."`
-	Jitter        fleet.Duration `json:"jitter,omitempty" doc:"Delays each task by a different time, up to this."`
-	StartAt       *time.Time     `json:"start_at,omitempty" doc:"No task before this time."`
-	EndAt         *time.Time     `json:"end_at,omitempty" doc:"No task after this time."`
-}
-
-// ScheduleRequest is a schedule as a client creates or replaces it.
-type ScheduleRequest struct {
-	Name string `json:"name,omitempty" maxLength:"110" pattern:"^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$" doc:"The schedule's name, up to 46 characters; the tenant of its task and a colon may stand before it. The ids of its tasks begin with it. Needed to create one; may be left out to replace one."`
-	ScheduleTimes
-	Task   TaskRequest `json:"task" doc:"The task to make each time, as in a submission, without id, idempotency_key and start_at."`
-	Paused *bool       `json:"paused,omitempty" doc:"A paused schedule makes no task but by trigger. Left out of a replacement: as it is."`
-	Note   *string     `json:"note,omitempty" maxLength:"512" doc:"A word for people. Left out of a replacement: as it is."`
-}
-
-// Schedule is a schedule as clients see it.
-type Schedule struct {
-	Name string `json:"name"`
-	ScheduleTimes
-	Task      TaskRequest   `json:"task"`
-	Paused    bool          `json:"paused"`
-	Note      string        `json:"note,omitempty"`
-	NextTimes []time.Time   `json:"next_times" doc:"When the next tasks are due; none while it is paused."`
-	Runs      []ScheduleRun `json:"recent_runs" doc:"The newest firings, newest first."`
-	Counts    ScheduleCount `json:"counts"`
-	CreatedAt *time.Time    `json:"created_at,omitempty"`
-	UpdatedAt *time.Time    `json:"updated_at,omitempty"`
-}
-
-// ScheduleCount counts the firings of a schedule since it was made.
-type ScheduleCount struct {
-	Fired          int64 `json:"fired"`
-	SkippedOverlap int64 `json:"skipped_overlap" doc:"Left out because the last task had not ended."`
-	MissedWindow   int64 `json:"missed_catchup_window" doc:"Left out because they would have been too late."`
-}
-
-// plan is the times as fleet checks them.
-func (t *ScheduleTimes) plan() *fleet.SchedulePlan {
+// planOf is the times as fleet checks them.
+func planOf(t *api.ScheduleTimes) *fleet.SchedulePlan {
 	plan := &fleet.SchedulePlan{Cron: t.Cron, TimeZone: t.TimeZone, Interval: t.Interval, Offset: t.Offset, Overlap: t.Overlap, CatchupWindow: t.CatchupWindow, Jitter: t.Jitter}
 	if t.StartAt != nil {
 		plan.StartAt = *t.StartAt
@@ -75,9 +33,9 @@ func (t *ScheduleTimes) plan() *fleet.SchedulePlan {
 	return plan
 }
 
-// check finds mistakes in the times and the task, and returns the task's spec.
-func (r *ScheduleRequest) check(now time.Time) (fleet.TaskSpec, error) {
-	if err := r.plan().Validate(now); err != nil {
+// checkSchedule finds mistakes in the times and the task, and returns the task's spec.
+func checkSchedule(r *api.ScheduleRequest, now time.Time) (fleet.TaskSpec, error) {
+	if err := planOf(&r.ScheduleTimes).Validate(now); err != nil {
 		var field *fleet.FieldError
 		if errors.As(err, &field) {
 			return fleet.TaskSpec{}, invalid("body."+field.Field, field.Err)
@@ -125,8 +83,8 @@ func overlapOf(policy enumspb.ScheduleOverlapPolicy) fleet.Overlap {
 	return fleet.Overlap(policy.String())
 }
 
-// build makes Temporal's schedule of a checked request.
-func (r *ScheduleRequest) build(name string, spec fleet.TaskSpec) (*schedulepb.Schedule, error) {
+// buildSchedule makes Temporal's schedule of a checked request.
+func buildSchedule(r *api.ScheduleRequest, name string, spec fleet.TaskSpec) (*schedulepb.Schedule, error) {
 	input, err := converter.GetDefaultDataConverter().ToPayloads(contract.PeriodicInput{Spec: spec})
 	if err != nil {
 		return nil, fmt.Errorf("encode a schedule's task: %w", err)
@@ -140,7 +98,7 @@ func (r *ScheduleRequest) build(name string, spec fleet.TaskSpec) (*schedulepb.S
 		return nil, err
 	}
 	schedule := &schedulepb.Schedule{
-		Spec: r.times(),
+		Spec: scheduleSpec(&r.ScheduleTimes),
 		Action: &schedulepb.ScheduleAction{Action: &schedulepb.ScheduleAction_StartWorkflow{StartWorkflow: &workflowpb.NewWorkflowExecutionInfo{
 			WorkflowId: contract.PeriodicWorkflowID(name), WorkflowType: &commonpb.WorkflowType{Name: contract.PeriodicWorkflow},
 			TaskQueue: &taskqueuepb.TaskQueue{Name: contract.WorkerQueue}, Input: input, SearchAttributes: attributes,
@@ -160,8 +118,8 @@ func (r *ScheduleRequest) build(name string, spec fleet.TaskSpec) (*schedulepb.S
 	return schedule, nil
 }
 
-// times is the plan in Temporal's words. A calendar's comment keeps the text of cron for people and for GET.
-func (t *ScheduleTimes) times() *schedulepb.ScheduleSpec {
+// scheduleSpec is the plan in Temporal's words. A calendar's comment keeps the text of cron for people and for GET.
+func scheduleSpec(t *api.ScheduleTimes) *schedulepb.ScheduleSpec {
 	spec := &schedulepb.ScheduleSpec{TimezoneName: t.TimeZone}
 	if t.Cron == "" {
 		spec.Interval = []*schedulepb.IntervalSpec{{Interval: durationpb.New(t.Interval.Std()), Phase: durationpb.New(t.Offset.Std())}}
@@ -213,8 +171,8 @@ func scheduleAttributes(spec *fleet.TaskSpec) (*commonpb.SearchAttributes, error
 }
 
 // timesOf reads what times wrote. Of a schedule that another tool changed, what has no word here is left out.
-func timesOf(spec *schedulepb.ScheduleSpec) ScheduleTimes {
-	t := ScheduleTimes{TimeZone: spec.GetTimezoneName(), Jitter: fleet.Duration(spec.GetJitter().AsDuration())}
+func timesOf(spec *schedulepb.ScheduleSpec) api.ScheduleTimes {
+	t := api.ScheduleTimes{TimeZone: spec.GetTimezoneName(), Jitter: fleet.Duration(spec.GetJitter().AsDuration())}
 	if calendars := spec.GetStructuredCalendar(); len(calendars) > 0 {
 		t.Cron = calendars[0].GetComment()
 	}

@@ -3,31 +3,14 @@ package gateway
 import (
 	"context"
 	"strings"
-	"time"
 
 	schedulepb "go.temporal.io/api/schedule/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
-
-// ScheduleEntry is a schedule in a list: what Temporal tells of it without asking the schedule itself.
-type ScheduleEntry struct {
-	Name     string         `json:"name"`
-	Cron     string         `json:"cron,omitempty"`
-	TimeZone string         `json:"time_zone,omitempty"`
-	Interval fleet.Duration `json:"interval,omitempty"`
-	Type     string         `json:"type" doc:"The type of its tasks."`
-	Cluster  string         `json:"cluster"`
-	Tenant   string         `json:"tenant,omitempty"`
-	Paused   bool           `json:"paused"`
-	Note     string         `json:"note,omitempty"`
-	NextTime *time.Time     `json:"next_time,omitempty"`
-	LastTime *time.Time     `json:"last_time,omitempty" doc:"When it last made a task."`
-	LastTask string         `json:"last_task_id,omitempty"`
-}
 
 func (g *Gateway) listSchedules(ctx context.Context, in *listSchedulesInput) (*listSchedulesOutput, error) {
 	var err error
@@ -48,7 +31,7 @@ func (g *Gateway) listSchedules(ctx context.Context, in *listSchedulesInput) (*l
 		return nil, g.answer(err, "list schedules", protocol.CodeNotFound)
 	}
 	out := &listSchedulesOutput{}
-	out.Body.Schedules = make([]ScheduleEntry, 0, len(page.GetSchedules()))
+	out.Body.Schedules = make([]api.ScheduleEntry, 0, len(page.GetSchedules()))
 	for _, entry := range page.GetSchedules() {
 		if name, ours := contract.ScheduleOfID(entry.GetScheduleId()); ours {
 			out.Body.Schedules = append(out.Body.Schedules, scheduleEntry(name, entry))
@@ -71,10 +54,10 @@ func scheduleQuery(in *listSchedulesInput) string {
 	return strings.Join(terms, " AND ")
 }
 
-func scheduleEntry(name string, entry *schedulepb.ScheduleListEntry) ScheduleEntry {
+func scheduleEntry(name string, entry *schedulepb.ScheduleListEntry) api.ScheduleEntry {
 	info, fields := entry.GetInfo(), entry.GetSearchAttributes().GetIndexedFields()
 	times := timesOf(info.GetSpec())
-	e := ScheduleEntry{
+	e := api.ScheduleEntry{
 		Name: name, Cron: times.Cron, TimeZone: times.TimeZone, Interval: times.Interval, Paused: info.GetPaused(), Note: info.GetNotes(),
 		Type: contract.Keyword(fields, contract.AttrTaskType), Cluster: contract.Keyword(fields, contract.AttrCluster), Tenant: contract.Keyword(fields, contract.AttrTenant),
 	}

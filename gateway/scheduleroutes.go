@@ -9,17 +9,18 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 )
 
 type createScheduleInput struct {
-	Body ScheduleRequest
+	Body api.ScheduleRequest
 }
 
 type replaceScheduleInput struct {
 	Name string `path:"name" doc:"The schedule's name."`
-	Body ScheduleRequest
+	Body api.ScheduleRequest
 }
 
 type scheduleInput struct {
@@ -27,32 +28,21 @@ type scheduleInput struct {
 }
 
 type scheduleReasonInput struct {
-	Name string         `path:"name" doc:"The schedule's name."`
-	Body *ReasonRequest `doc:"May be left out. The reason becomes the schedule's note."`
-}
-
-// TriggerRequest asks for a task now.
-type TriggerRequest struct {
-	Overlap fleet.Overlap `json:"overlap,omitempty" enum:"skip,buffer_one,allow_all,cancel_other" doc:"For this once, instead of the schedule's."`
+	Name string             `path:"name" doc:"The schedule's name."`
+	Body *api.ReasonRequest `doc:"May be left out. The reason becomes the schedule's note."`
 }
 
 type triggerInput struct {
-	Name string          `path:"name" doc:"The schedule's name."`
-	Body *TriggerRequest `doc:"May be left out."`
-}
-
-// Triggered answers a trigger.
-type Triggered struct {
-	Name   string `json:"name"`
-	TaskID string `json:"task_id" doc:"The task that is made now, or, with buffer_one or cancel_other, when the last one has ended."`
+	Name string              `path:"name" doc:"The schedule's name."`
+	Body *api.TriggerRequest `doc:"May be left out."`
 }
 
 type triggerOutput struct {
-	Body Triggered
+	Body api.Triggered
 }
 
 type scheduleOutput struct {
-	Body Schedule
+	Body api.Schedule
 }
 
 type listSchedulesInput struct {
@@ -64,12 +54,12 @@ type listSchedulesInput struct {
 
 type listSchedulesOutput struct {
 	Body struct {
-		Schedules     []ScheduleEntry `json:"schedules"`
-		NextPageToken string          `json:"next_page_token,omitempty"`
+		Schedules     []api.ScheduleEntry `json:"schedules"`
+		NextPageToken string              `json:"next_page_token,omitempty"`
 	}
 }
 
-func (g *Gateway) registerSchedules(api huma.API) {
+func (g *Gateway) registerSchedules(routes huma.API) {
 	const path, one = "/api/v1/agents/schedules", "/api/v1/agents/schedules/{name}"
 	operation := func(id, method, path, summary, description string) huma.Operation {
 		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"Schedules"}, Summary: summary, Description: description}
@@ -77,17 +67,17 @@ func (g *Gateway) registerSchedules(api huma.API) {
 	create := operation("create-schedule", http.MethodPost, path, "Submit a task again and again",
 		"Each time is one task, whose id is the schedule's name, @ and the time. A schedule belongs to the tenant of its task, which stands before its name in answers, as in acme:nightly. Answers 409 schedule_exists when the tenant has one with this name.")
 	create.DefaultStatus = http.StatusCreated
-	httpapi.Register(api, access.Operate.Scoped(), create, func(ctx context.Context, in *createScheduleInput) (*scheduleOutput, error) {
+	httpapi.Register(routes, access.Operate.Scoped(), create, func(ctx context.Context, in *createScheduleInput) (*scheduleOutput, error) {
 		return described(g.createSchedule(ctx, &in.Body))
 	})
-	httpapi.Register(api, access.View.Scoped(), operation("list-schedules", http.MethodGet, path, "List schedules",
+	httpapi.Register(routes, access.View.Scoped(), operation("list-schedules", http.MethodGet, path, "List schedules",
 		"A schedule appears within about a second of its change."), g.listSchedules)
-	httpapi.Register(api, access.View.Scoped(), operation("get-schedule", http.MethodGet, one, "Get a schedule",
+	httpapi.Register(routes, access.View.Scoped(), operation("get-schedule", http.MethodGet, one, "Get a schedule",
 		"With its next times, and what became of its newest tasks."),
 		func(ctx context.Context, in *scheduleInput) (*scheduleOutput, error) {
 			return described(g.schedule(ctx, in.Name))
 		})
-	httpapi.Register(api, access.Operate.Scoped(), operation("replace-schedule", http.MethodPut, one, "Replace a schedule",
+	httpapi.Register(routes, access.Operate.Scoped(), operation("replace-schedule", http.MethodPut, one, "Replace a schedule",
 		"The tasks that it has made go on as they are."),
 		func(ctx context.Context, in *replaceScheduleInput) (*scheduleOutput, error) {
 			name, err := ownSchedule(ctx, in.Name)
@@ -99,18 +89,18 @@ func (g *Gateway) registerSchedules(api huma.API) {
 			}
 			return described(g.replaceSchedule(ctx, name, &in.Body))
 		})
-	httpapi.Register(api, access.Operate.Scoped(), operation("pause-schedule", http.MethodPost, one+"/pause", "Pause a schedule", "It makes no task until it is resumed, but by trigger."),
+	httpapi.Register(routes, access.Operate.Scoped(), operation("pause-schedule", http.MethodPost, one+"/pause", "Pause a schedule", "It makes no task until it is resumed, but by trigger."),
 		func(ctx context.Context, in *scheduleReasonInput) (*scheduleOutput, error) {
 			return described(g.pauseSchedule(ctx, in.Name, true, in.Body))
 		})
-	httpapi.Register(api, access.Operate.Scoped(), operation("resume-schedule", http.MethodPost, one+"/resume", "Resume a schedule", "What was due while it was paused is not made up for."),
+	httpapi.Register(routes, access.Operate.Scoped(), operation("resume-schedule", http.MethodPost, one+"/resume", "Resume a schedule", "What was due while it was paused is not made up for."),
 		func(ctx context.Context, in *scheduleReasonInput) (*scheduleOutput, error) {
 			return described(g.pauseSchedule(ctx, in.Name, false, in.Body))
 		})
 	trigger := operation("trigger-schedule", http.MethodPost, one+"/trigger", "Make a task now",
 		"Also while the schedule is paused. Answers 409 conflict when overlap is skip and the last task has not ended.")
 	trigger.DefaultStatus = http.StatusAccepted
-	httpapi.Register(api, access.Operate.Scoped(), trigger, func(ctx context.Context, in *triggerInput) (*triggerOutput, error) {
+	httpapi.Register(routes, access.Operate.Scoped(), trigger, func(ctx context.Context, in *triggerInput) (*triggerOutput, error) {
 		var overlap fleet.Overlap
 		if in.Body != nil {
 			overlap = in.Body.Overlap
@@ -123,16 +113,16 @@ func (g *Gateway) registerSchedules(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		return &triggerOutput{Body: Triggered{Name: name, TaskID: task}}, nil
+		return &triggerOutput{Body: api.Triggered{Name: name, TaskID: task}}, nil
 	})
 	remove := operation("delete-schedule", http.MethodDelete, one, "Delete a schedule", "The tasks that it has made go on as they are.")
 	remove.DefaultStatus = http.StatusNoContent
-	httpapi.Register(api, access.Operate.Scoped(), remove, func(ctx context.Context, in *scheduleInput) (*struct{}, error) {
+	httpapi.Register(routes, access.Operate.Scoped(), remove, func(ctx context.Context, in *scheduleInput) (*struct{}, error) {
 		return nil, g.deleteSchedule(ctx, in.Name)
 	})
 }
 
-func described(schedule Schedule, err error) (*scheduleOutput, error) {
+func described(schedule api.Schedule, err error) (*scheduleOutput, error) {
 	if err != nil {
 		return nil, err
 	}

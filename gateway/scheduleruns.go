@@ -9,21 +9,11 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/parallel"
 )
-
-// ScheduleRun is one firing of a schedule.
-type ScheduleRun struct {
-	TaskID string `json:"task_id"`
-	// Status of the task; two more words for a firing without one.
-	Status      fleet.TaskStatus `json:"status" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired,starting,not_submitted,unknown" doc:"The task's. starting: the task is being made. not_submitted: it could not be made. unknown: Temporal did not tell in time, or its retention has ended."`
-	Why         string           `json:"why,omitempty"`
-	ScheduledAt time.Time        `json:"scheduled_at" doc:"The time it was for."`
-	FiredAt     *time.Time       `json:"fired_at,omitempty"`
-	ClosedAt    *time.Time       `json:"closed_at,omitempty"`
-}
 
 const (
 	runStarting     fleet.TaskStatus = "starting"
@@ -32,15 +22,15 @@ const (
 )
 
 // runs tells what became of a schedule's newest firings, newest first.
-func (g *Gateway) runs(ctx context.Context, name string, actions []*schedulepb.ScheduleActionResult) []ScheduleRun {
+func (g *Gateway) runs(ctx context.Context, name string, actions []*schedulepb.ScheduleActionResult) []api.ScheduleRun {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
-	runs, firings := make([]ScheduleRun, 0, len(actions)), make([]string, 0, len(actions))
+	runs, firings := make([]api.ScheduleRun, 0, len(actions)), make([]string, 0, len(actions))
 	for i := len(actions) - 1; i >= 0; i-- {
 		firing := actions[i].GetStartWorkflowResult().GetWorkflowId()
 		if schedule, at, ok := contract.FiringOfWorkflowID(firing); ok && schedule == name {
 			firings = append(firings, firing)
-			runs = append(runs, ScheduleRun{
+			runs = append(runs, api.ScheduleRun{
 				TaskID: contract.FiringTaskID(name, at), Status: runUnknown, ScheduledAt: at, FiredAt: timeOf(actions[i].GetActualTime()),
 			})
 		}
@@ -50,7 +40,7 @@ func (g *Gateway) runs(ctx context.Context, name string, actions []*schedulepb.S
 }
 
 // completeRun puts in how the task stands, or why there is none.
-func (g *Gateway) completeRun(ctx context.Context, run *ScheduleRun, schedule, firing string) {
+func (g *Gateway) completeRun(ctx context.Context, run *api.ScheduleRun, schedule, firing string) {
 	d, err := g.client.DescribeWorkflowExecution(ctx, contract.TaskWorkflowID(run.TaskID), "")
 	if err == nil && contract.MadeBy(d.GetWorkflowExecutionInfo(), schedule) {
 		run.Status, run.ClosedAt = contract.DescribedStatus(d, time.Now()), timeOf(d.GetWorkflowExecutionInfo().GetCloseTime())

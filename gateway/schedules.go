@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -18,14 +19,14 @@ import (
 )
 
 // createSchedule makes a schedule. Its cluster must be there; the lane is found anew for each task.
-func (g *Gateway) createSchedule(ctx context.Context, r *ScheduleRequest) (Schedule, error) {
+func (g *Gateway) createSchedule(ctx context.Context, r *api.ScheduleRequest) (api.Schedule, error) {
 	name, ok := ownID(ctx, r.Name)
 	if !ok {
-		return Schedule{}, unknown(protocol.CodeUnknownSchedule)
+		return api.Schedule{}, unknown(protocol.CodeUnknownSchedule)
 	}
 	tenant, plain := fleet.CutTenant(name)
 	if err := fleet.ValidateScheduleName(plain); err != nil {
-		return Schedule{}, invalid("body.name", err)
+		return api.Schedule{}, invalid("body.name", err)
 	}
 	if tenant == "" {
 		name = fleet.Qualify(r.Task.Tenant, plain)
@@ -34,31 +35,31 @@ func (g *Gateway) createSchedule(ctx context.Context, r *ScheduleRequest) (Sched
 	defer cancel()
 	schedule, spec, err := g.buildSchedule(ctx, name, r)
 	if err != nil {
-		return Schedule{}, err
+		return api.Schedule{}, err
 	}
 	attributes, err := scheduleAttributes(&spec)
 	if err != nil {
-		return Schedule{}, g.answer(err, "create a schedule", protocol.CodeInternal)
+		return api.Schedule{}, g.answer(err, "create a schedule", protocol.CodeInternal)
 	}
 	_, err = g.client.WorkflowService().CreateSchedule(ctx, &workflowservice.CreateScheduleRequest{
 		Namespace: g.namespace, ScheduleId: contract.ScheduleID(name), Schedule: schedule, SearchAttributes: attributes, RequestId: uuid.NewString(),
 	})
 	if isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err) || isAny[*serviceerror.AlreadyExists](err) {
-		return Schedule{}, httpapi.Problem(protocol.CodeScheduleExists, "there is a schedule with this name; replace it with PUT, or choose another name")
+		return api.Schedule{}, httpapi.Problem(protocol.CodeScheduleExists, "there is a schedule with this name; replace it with PUT, or choose another name")
 	}
 	if err != nil {
-		return Schedule{}, g.answer(err, "create a schedule", protocol.CodeInternal)
+		return api.Schedule{}, g.answer(err, "create a schedule", protocol.CodeInternal)
 	}
 	return g.schedule(ctx, name)
 }
 
 // buildSchedule checks a request and makes Temporal's schedule of it. Its tasks are of the tenant that its name is of.
-func (g *Gateway) buildSchedule(ctx context.Context, name string, r *ScheduleRequest) (*schedulepb.Schedule, fleet.TaskSpec, error) {
+func (g *Gateway) buildSchedule(ctx context.Context, name string, r *api.ScheduleRequest) (*schedulepb.Schedule, fleet.TaskSpec, error) {
 	tenant, _ := fleet.CutTenant(name)
 	if r.Task.Tenant == "" {
 		r.Task.Tenant = tenant
 	}
-	spec, err := r.check(time.Now())
+	spec, err := checkSchedule(r, time.Now())
 	if err != nil {
 		return nil, spec, err
 	}
@@ -71,21 +72,21 @@ func (g *Gateway) buildSchedule(ctx context.Context, name string, r *ScheduleReq
 	if _, err := g.knownCluster(ctx, spec.Cluster); err != nil {
 		return nil, spec, err
 	}
-	schedule, err := r.build(name, spec)
+	schedule, err := buildSchedule(r, name, spec)
 	return schedule, spec, g.answer(err, "build a schedule", protocol.CodeInternal)
 }
 
 // replaceSchedule puts all but the past in place of what was there.
-func (g *Gateway) replaceSchedule(ctx context.Context, name string, r *ScheduleRequest) (Schedule, error) {
+func (g *Gateway) replaceSchedule(ctx context.Context, name string, r *api.ScheduleRequest) (api.Schedule, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	present, err := g.describeSchedule(ctx, name)
 	if err != nil {
-		return Schedule{}, err
+		return api.Schedule{}, err
 	}
 	schedule, spec, err := g.buildSchedule(ctx, name, r)
 	if err != nil {
-		return Schedule{}, err
+		return api.Schedule{}, err
 	}
 	if r.Paused == nil {
 		schedule.State.Paused = present.GetSchedule().GetState().GetPaused()
@@ -101,28 +102,28 @@ func (g *Gateway) replaceSchedule(ctx context.Context, name string, r *ScheduleR
 		})
 	}
 	if isAny[*serviceerror.FailedPrecondition](err) {
-		return Schedule{}, httpapi.Problem(protocol.CodeConflict, "the schedule was changed by somebody else just now; look at it and try again")
+		return api.Schedule{}, httpapi.Problem(protocol.CodeConflict, "the schedule was changed by somebody else just now; look at it and try again")
 	}
 	if err != nil {
-		return Schedule{}, g.answer(err, "replace a schedule", protocol.CodeUnknownSchedule)
+		return api.Schedule{}, g.answer(err, "replace a schedule", protocol.CodeUnknownSchedule)
 	}
 	return g.scheduleWhen(ctx, name, func(d *workflowservice.DescribeScheduleResponse) bool {
 		return string(d.GetConflictToken()) != string(present.GetConflictToken())
 	})
 }
 
-func (g *Gateway) pauseSchedule(ctx context.Context, name string, pause bool, why *ReasonRequest) (Schedule, error) {
+func (g *Gateway) pauseSchedule(ctx context.Context, name string, pause bool, why *api.ReasonRequest) (api.Schedule, error) {
 	name, err := ownSchedule(ctx, name)
 	if err != nil {
-		return Schedule{}, err
+		return api.Schedule{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := g.seesSchedule(ctx, name); err != nil {
-		return Schedule{}, err
+		return api.Schedule{}, err
 	}
 	if err := g.patchSchedule(ctx, name, pausePatch(pause, why)); err != nil {
-		return Schedule{}, err
+		return api.Schedule{}, err
 	}
 	return g.scheduleWhen(ctx, name, func(d *workflowservice.DescribeScheduleResponse) bool {
 		return d.GetSchedule().GetState().GetPaused() == pause
@@ -130,7 +131,7 @@ func (g *Gateway) pauseSchedule(ctx context.Context, name string, pause bool, wh
 }
 
 // pausePatch pauses or resumes a schedule of Temporal; the reason becomes its note.
-func pausePatch(pause bool, why *ReasonRequest) *schedulepb.SchedulePatch {
+func pausePatch(pause bool, why *api.ReasonRequest) *schedulepb.SchedulePatch {
 	note := "paused by request"
 	if !pause {
 		note = "resumed by request"
@@ -216,39 +217,39 @@ func (g *Gateway) seesSchedule(ctx context.Context, name string) error {
 }
 
 // schedule returns a schedule as it stands.
-func (g *Gateway) schedule(ctx context.Context, name string) (Schedule, error) {
+func (g *Gateway) schedule(ctx context.Context, name string) (api.Schedule, error) {
 	name, err := ownSchedule(ctx, name)
 	if err != nil {
-		return Schedule{}, err
+		return api.Schedule{}, err
 	}
 	return g.scheduleWhen(ctx, name, func(*workflowservice.DescribeScheduleResponse) bool { return true })
 }
 
 // scheduleWhen returns a schedule once a change shows: Temporal makes changes soon after it has accepted them.
-func (g *Gateway) scheduleWhen(ctx context.Context, name string, done func(*workflowservice.DescribeScheduleResponse) bool) (Schedule, error) {
+func (g *Gateway) scheduleWhen(ctx context.Context, name string, done func(*workflowservice.DescribeScheduleResponse) bool) (api.Schedule, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	for start := time.Now(); ; {
 		d, err := g.describeSchedule(ctx, name)
 		if err != nil {
-			return Schedule{}, err
+			return api.Schedule{}, err
 		}
 		if done(d) || time.Since(start) > queryTimeout {
 			return g.scheduleOf(ctx, name, d)
 		}
 		if err := g.pause(ctx, 2*firstPause); err != nil {
-			return Schedule{}, g.answer(err, "wait for a schedule", protocol.CodeUnknownSchedule)
+			return api.Schedule{}, g.answer(err, "wait for a schedule", protocol.CodeUnknownSchedule)
 		}
 	}
 }
 
 // scheduleOf is a schedule as its description and its tasks tell it.
-func (g *Gateway) scheduleOf(ctx context.Context, name string, d *workflowservice.DescribeScheduleResponse) (Schedule, error) {
+func (g *Gateway) scheduleOf(ctx context.Context, name string, d *workflowservice.DescribeScheduleResponse) (api.Schedule, error) {
 	s, info := d.GetSchedule(), d.GetInfo()
-	schedule := Schedule{
+	schedule := api.Schedule{
 		Name: name, ScheduleTimes: timesOf(s.GetSpec()), Paused: s.GetState().GetPaused(), Note: s.GetState().GetNotes(),
 		NextTimes: []time.Time{}, CreatedAt: timeOf(info.GetCreateTime()), UpdatedAt: timeOf(info.GetUpdateTime()),
-		Counts: ScheduleCount{Fired: info.GetActionCount(), SkippedOverlap: info.GetOverlapSkipped(), MissedWindow: info.GetMissedCatchupWindow()},
+		Counts: api.ScheduleCount{Fired: info.GetActionCount(), SkippedOverlap: info.GetOverlapSkipped(), MissedWindow: info.GetMissedCatchupWindow()},
 	}
 	schedule.Overlap = overlapOf(s.GetPolicies().GetOverlapPolicy())
 	schedule.CatchupWindow = fleet.Duration(s.GetPolicies().GetCatchupWindow().AsDuration())

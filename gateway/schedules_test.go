@@ -14,9 +14,9 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -31,7 +31,7 @@ func TestScheduleIsMadeAndRead(t *testing.T) {
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	h := serve(t, f)
-	made := answer[gateway.Schedule](t, do(h, http.MethodPost, schedulesPath, nightly), http.StatusCreated)
+	made := answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath, nightly), http.StatusCreated)
 	require.Equal(t, "0 3 13 * fri", made.Cron)
 	require.Equal(t, "Europe/Berlin", made.TimeZone)
 	require.Equal(t, fleet.OverlapBufferOne, made.Overlap)
@@ -56,10 +56,10 @@ func TestScheduleIsMadeAndRead(t *testing.T) {
 	require.Equal(t, contract.WorkerQueue, action.GetTaskQueue().GetName())
 
 	problem(t, do(h, http.MethodPost, schedulesPath, nightly), http.StatusConflict, protocol.CodeScheduleExists)
-	list := answer[struct{ Schedules []gateway.ScheduleEntry }](t, do(h, http.MethodGet, schedulesPath+"?cluster=default&tenant=acme", ""), http.StatusOK)
+	list := answer[struct{ Schedules []api.ScheduleEntry }](t, do(h, http.MethodGet, schedulesPath+"?cluster=default&tenant=acme", ""), http.StatusOK)
 	require.Equal(t, "MainstayTaskType IS NOT NULL AND MainstayCluster = 'default' AND MainstayTenant = 'acme'", f.schedules.query)
 	require.Len(t, list.Schedules, 1)
-	require.Equal(t, gateway.ScheduleEntry{Name: "acme:nightly", Cron: "0 3 13 * fri", TimeZone: "Europe/Berlin", Type: "exec", Cluster: "default", Tenant: "acme", Note: "backup"}, list.Schedules[0])
+	require.Equal(t, api.ScheduleEntry{Name: "acme:nightly", Cron: "0 3 13 * fri", TimeZone: "Europe/Berlin", Type: "exec", Cluster: "default", Tenant: "acme", Note: "backup"}, list.Schedules[0])
 }
 
 func TestScheduleReplaced(t *testing.T) {
@@ -67,16 +67,16 @@ func TestScheduleReplaced(t *testing.T) {
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	h := serve(t, f)
-	answer[gateway.Schedule](t, do(h, http.MethodPost, schedulesPath, nightly), http.StatusCreated)
-	paused := answer[gateway.Schedule](t, do(h, http.MethodPost, schedulesPath+"/acme:nightly/pause", `{"reason":"holiday"}`), http.StatusOK)
+	answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath, nightly), http.StatusCreated)
+	paused := answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath+"/acme:nightly/pause", `{"reason":"holiday"}`), http.StatusOK)
 	require.True(t, paused.Paused)
-	replaced := answer[gateway.Schedule](t, do(h, http.MethodPut, schedulesPath+"/acme:nightly", `{"interval":"6h","offset":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusOK)
+	replaced := answer[api.Schedule](t, do(h, http.MethodPut, schedulesPath+"/acme:nightly", `{"interval":"6h","offset":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusOK)
 	require.True(t, replaced.Paused, "what is not said stays")
 	require.Equal(t, "holiday", replaced.Note)
 	require.Equal(t, []time.Duration{6 * time.Hour, time.Hour, time.Hour}, []time.Duration{replaced.Interval.Std(), replaced.Offset.Std(), replaced.CatchupWindow.Std()})
 	require.Empty(t, replaced.Cron)
 	require.Empty(t, replaced.Task.Labels)
-	replaced = answer[gateway.Schedule](t, do(h, http.MethodPut, schedulesPath+"/acme:nightly", `{"name":"acme:nightly","interval":"6h","paused":false,"note":"","task":{"type":"poll","cluster":"default"}}`), http.StatusOK)
+	replaced = answer[api.Schedule](t, do(h, http.MethodPut, schedulesPath+"/acme:nightly", `{"name":"acme:nightly","interval":"6h","paused":false,"note":"","task":{"type":"poll","cluster":"default"}}`), http.StatusOK)
 	require.False(t, replaced.Paused)
 	require.Empty(t, replaced.Note)
 	require.Equal(t, "acme", replaced.Task.Tenant, "a schedule stays with its tenant")
@@ -91,15 +91,15 @@ func TestScheduleTrigger(t *testing.T) {
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	h := serve(t, f)
-	answer[gateway.Schedule](t, do(h, http.MethodPost, schedulesPath, `{"name":"poll","interval":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusCreated)
-	triggered := answer[gateway.Triggered](t, do(h, http.MethodPost, schedulesPath+"/poll/trigger", ""), http.StatusAccepted)
+	answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath, `{"name":"poll","interval":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusCreated)
+	triggered := answer[api.Triggered](t, do(h, http.MethodPost, schedulesPath+"/poll/trigger", ""), http.StatusAccepted)
 	patch := f.schedules.patches[0].GetTriggerImmediately()
 	require.Equal(t, triggered.TaskID, contract.FiringTaskID("poll", patch.GetScheduledTime().AsTime()), "the id is known before the task is there")
 	require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, patch.GetOverlapPolicy())
 
 	f.schedules.byID[contract.ScheduleID("poll")].Info.RunningWorkflows = []*commonpb.WorkflowExecution{{WorkflowId: "periodic/poll-2026-11-21T03:00:00Z"}}
 	problem(t, do(h, http.MethodPost, schedulesPath+"/poll/trigger", ""), http.StatusConflict, protocol.CodeConflict)
-	answer[gateway.Triggered](t, do(h, http.MethodPost, schedulesPath+"/poll/trigger", `{"overlap":"cancel_other"}`), http.StatusAccepted)
+	answer[api.Triggered](t, do(h, http.MethodPost, schedulesPath+"/poll/trigger", `{"overlap":"cancel_other"}`), http.StatusAccepted)
 	require.Len(t, f.schedules.patches, 2)
 	require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_CANCEL_OTHER, f.schedules.patches[1].GetTriggerImmediately().GetOverlapPolicy())
 }
@@ -109,7 +109,7 @@ func TestScheduleRuns(t *testing.T) {
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	h := serve(t, f)
-	answer[gateway.Schedule](t, do(h, http.MethodPost, schedulesPath, `{"name":"poll","interval":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusCreated)
+	answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath, `{"name":"poll","interval":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusCreated)
 	hour := func(n int) time.Time { return time.Date(2026, 11, 21, n, 0, 0, 0, time.UTC) }
 	info := f.schedules.byID[contract.ScheduleID("poll")].Info
 	for n := range 6 {
@@ -140,7 +140,7 @@ func TestScheduleRuns(t *testing.T) {
 	fails(1, contract.UnknownCluster, "there is no cluster default any more")
 	task(5, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED).info.Memo = nil
 	fails(5, contract.IDTaken, "there is a task already")
-	got := answer[gateway.Schedule](t, do(h, http.MethodGet, schedulesPath+"/poll", ""), http.StatusOK)
+	got := answer[api.Schedule](t, do(h, http.MethodGet, schedulesPath+"/poll", ""), http.StatusOK)
 	statuses := make([]string, len(got.Runs))
 	for i, run := range got.Runs {
 		statuses[i] = string(run.Status)

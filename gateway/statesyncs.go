@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -28,18 +29,9 @@ const (
 	syncWait = 5 * time.Second
 )
 
-// ClusterSync is how the states of a cluster's members compare now.
-type ClusterSync struct {
-	Cluster    string             `json:"cluster"`
-	Consistent bool               `json:"consistent" doc:"Every connected member that keeps state has the same."`
-	Why        string             `json:"why"`
-	Members    []fleet.MemberSync `json:"members"`
-	LastSync   *fleet.SyncReport  `json:"last_sync,omitempty" doc:"Without its members. Absent: none is known."`
-}
-
 type syncInput struct {
-	ID   string         `path:"id" doc:"The cluster's name."`
-	Body *ReasonRequest `doc:"May be left out."`
+	ID   string             `path:"id" doc:"The cluster's name."`
+	Body *api.ReasonRequest `doc:"May be left out."`
 }
 
 type syncOutput struct {
@@ -47,16 +39,16 @@ type syncOutput struct {
 	Body   fleet.SyncReport
 }
 
-type clusterSyncOutput struct{ Body ClusterSync }
+type clusterSyncOutput struct{ Body api.ClusterSync }
 
-func (g *Gateway) registerSyncs(api huma.API) {
+func (g *Gateway) registerSyncs(routes huma.API) {
 	start := clusterOperation("sync-cluster", http.MethodPost, "/{id}/sync", "Make the states of a cluster's members the same", http.StatusOK)
 	start.Description = "For active_passive and sharded clusters, whose members do it by themselves when their states differ. What the leader wrote is sent to the members that lack it. " +
 		"Answers with the report when it has ended, or with the one that is running after 5 s. One that is under way is joined."
-	httpapi.Register(api, access.Operate, start, g.syncCluster)
+	httpapi.Register(routes, access.Operate, start, g.syncCluster)
 	look := clusterOperation("get-cluster-sync", http.MethodGet, "/{id}/sync", "Compare the states of a cluster's members", http.StatusOK)
 	look.Description = "By the digests that their heartbeats tell. Answers 501 not_supported when Temporal has no standalone activities."
-	httpapi.Register(api, access.View, look, func(ctx context.Context, in *clusterInput) (*clusterSyncOutput, error) {
+	httpapi.Register(routes, access.View, look, func(ctx context.Context, in *clusterInput) (*clusterSyncOutput, error) {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		view, err := g.oneView(ctx, in.ID)
@@ -128,7 +120,7 @@ func (g *Gateway) lastSync(ctx context.Context, cluster string) (*fleet.SyncRepo
 }
 
 // clusterSync asks the hubs what their agents' heartbeats told.
-func (g *Gateway) clusterSync(ctx context.Context, c *fleet.Cluster) (ClusterSync, error) {
+func (g *Gateway) clusterSync(ctx context.Context, c *fleet.Cluster) (api.ClusterSync, error) {
 	hubs := c.Hubs()
 	results, errs := make([]contract.ReadStatesResult, len(hubs)), make([]error, len(hubs))
 	parallel.Each(len(hubs), fanOut, func(i int) {
@@ -140,7 +132,7 @@ func (g *Gateway) clusterSync(ctx context.Context, c *fleet.Cluster) (ClusterSyn
 	known := map[string]*fleet.StateSummary{}
 	for i := range hubs {
 		if errs[i] != nil {
-			return ClusterSync{}, errs[i]
+			return api.ClusterSync{}, errs[i]
 		}
 		for _, agent := range results[i].Agents {
 			known[agent.AgentID] = agent.State
@@ -149,7 +141,7 @@ func (g *Gateway) clusterSync(ctx context.Context, c *fleet.Cluster) (ClusterSyn
 	answer := compareSummaries(c, known)
 	last, err := g.lastSync(ctx, c.Config.Name)
 	if err != nil {
-		return ClusterSync{}, err
+		return api.ClusterSync{}, err
 	}
 	if last != nil {
 		last.Members = []fleet.MemberSync{}
@@ -159,8 +151,8 @@ func (g *Gateway) clusterSync(ctx context.Context, c *fleet.Cluster) (ClusterSyn
 }
 
 // compareSummaries compares the members' states with the leader's, or where there is none with the newest.
-func compareSummaries(c *fleet.Cluster, known map[string]*fleet.StateSummary) ClusterSync {
-	answer := ClusterSync{Cluster: c.Config.Name, Members: []fleet.MemberSync{}}
+func compareSummaries(c *fleet.Cluster, known map[string]*fleet.StateSummary) api.ClusterSync {
+	answer := api.ClusterSync{Cluster: c.Config.Name, Members: []fleet.MemberSync{}}
 	measure := known[c.Leader]
 	for i := range c.Members {
 		s := known[c.Members[i].AgentID]

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -21,17 +22,17 @@ import (
 
 type submitInput struct {
 	IdempotencyKey string `header:"Idempotency-Key" maxLength:"258" doc:"The same as idempotency_key in the body. With quotes around it or without."`
-	Body           TaskRequest
+	Body           api.TaskRequest
 }
 
 type submitOutput struct {
 	Status int
-	Body   Task
+	Body   api.Task
 }
 
-func (g *Gateway) registerSubmit(api huma.API) {
-	task := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Task](), true, "Task")
-	httpapi.Register(api, access.Operate.Scoped(), huma.Operation{
+func (g *Gateway) registerSubmit(routes huma.API) {
+	task := routes.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Task](), true, "Task")
+	httpapi.Register(routes, access.Operate.Scoped(), huma.Operation{
 		OperationID: "submit-task", Method: http.MethodPost, Path: "/api/v1/agents/tasks", Tags: []string{"Tasks"},
 		Summary: "Submit a task", DefaultStatus: http.StatusAccepted,
 		Description: "Answers 202 once the task is durable. A task whose id or idempotency key was submitted before is answered as it stands, with 200 and \"duplicate\": true; with another body it is refused with 409 idempotency_conflict.",
@@ -39,7 +40,7 @@ func (g *Gateway) registerSubmit(api huma.API) {
 			Description: "It was submitted before", Content: map[string]*huma.MediaType{"application/json": {Schema: task}},
 		}},
 	}, func(ctx context.Context, in *submitInput) (*submitOutput, error) {
-		if err := in.Body.takeKey(in.IdempotencyKey); err != nil {
+		if err := takeKey(&in.Body, in.IdempotencyKey); err != nil {
 			return nil, err
 		}
 		task, err := g.submit(ctx, &in.Body)
@@ -52,44 +53,44 @@ func (g *Gateway) registerSubmit(api huma.API) {
 		}
 		return &submitOutput{Status: status, Body: task}, nil
 	})
-	g.registerBatch(api)
+	g.registerBatch(routes)
 }
 
 // submit starts the task's workflow, or answers the task that was started under its id before.
-func (g *Gateway) submit(ctx context.Context, r *TaskRequest) (task Task, err error) {
+func (g *Gateway) submit(ctx context.Context, r *api.TaskRequest) (task api.Task, err error) {
 	defer func() { g.count(task, err) }()
 	named, ok := ownID(ctx, r.ID)
 	if !ok {
-		return Task{}, unknown(protocol.CodeUnknownTask)
+		return api.Task{}, unknown(protocol.CodeUnknownTask)
 	}
 	if r.Tenant == "" {
 		r.Tenant, _ = fleet.CutTenant(named)
 	}
 	if r.Tenant, err = ownTenant(ctx, r.Tenant); err != nil {
-		return Task{}, err
+		return api.Task{}, err
 	}
 	spec := r.TaskSpec
 	spec.StartAt = spec.StartAt.UTC()
 	if err := spec.Validate(); err != nil {
-		return Task{}, invalid("body", err)
+		return api.Task{}, invalid("body", err)
 	}
 	if err := fleet.ValidateStartAt(spec.StartAt, time.Now()); err != nil {
-		return Task{}, invalid("body.start_at", err)
+		return api.Task{}, invalid("body.start_at", err)
 	}
 	digest, err := spec.Digest()
 	if err != nil {
-		return Task{}, invalid("body.payload", err)
+		return api.Task{}, invalid("body.payload", err)
 	}
-	id, err := r.taskID(g.newID)
+	id, err := idOf(r, g.newID)
 	if err != nil {
-		return Task{}, invalid("body.id", err)
+		return api.Task{}, invalid("body.id", err)
 	}
 	access.Touch(ctx, "task", id)
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	facts, err := g.knownCluster(ctx, spec.Cluster)
 	if err != nil {
-		return Task{}, err
+		return api.Task{}, err
 	}
 	facts.defaults.Apply(&spec)
 	if facts.shards > 0 && spec.ShardKey == "" {
@@ -98,7 +99,7 @@ func (g *Gateway) submit(ctx context.Context, r *TaskRequest) (task Task, err er
 	lane := contract.Lane(&spec, facts.shards)
 	if len(spec.RequiredCapabilities) > 0 && lane == contract.CapabilityLane(spec.Cluster, spec.RequiredCapabilities) {
 		if err := g.openLane(ctx, spec.Cluster, spec.RequiredCapabilities); err != nil {
-			return Task{}, err
+			return api.Task{}, err
 		}
 	}
 	start := startOptions(id, &spec, digest, facts.weights[spec.Tenant])
@@ -112,7 +113,7 @@ func (g *Gateway) submit(ctx context.Context, r *TaskRequest) (task Task, err er
 		return g.duplicate(ctx, id, digest)
 	}
 	if err != nil {
-		return Task{}, g.answer(err, "start a task", protocol.CodeInternal)
+		return api.Task{}, g.answer(err, "start a task", protocol.CodeInternal)
 	}
 	task = newTask(id, &spec, run.GetRunID())
 	task.TraceID = traceID
@@ -128,13 +129,13 @@ func recordedTrace(ctx context.Context) string {
 }
 
 // duplicate answers the task that was submitted before, unless that was with another body.
-func (g *Gateway) duplicate(ctx context.Context, id, digest string) (Task, error) {
+func (g *Gateway) duplicate(ctx context.Context, id, digest string) (api.Task, error) {
 	description, err := g.describeTask(ctx, id)
 	if err != nil {
-		return Task{}, err
+		return api.Task{}, err
 	}
 	if first := taskOf(description.GetWorkflowExecutionInfo()).digest; first != "" && first != digest {
-		return Task{}, httpapi.Problem(protocol.CodeIdempotency,
+		return api.Task{}, httpapi.Problem(protocol.CodeIdempotency,
 			"a task with this id or idempotency key was submitted before with another body: submit the same body, or use another id or key")
 	}
 	task, err := g.complete(ctx, description)
@@ -142,7 +143,7 @@ func (g *Gateway) duplicate(ctx context.Context, id, digest string) (Task, error
 	return task, err
 }
 
-func (g *Gateway) count(task Task, err error) {
+func (g *Gateway) count(task api.Task, err error) {
 	switch {
 	case err != nil:
 		g.submitted.WithLabelValues("rejected").Inc()

@@ -11,9 +11,9 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -43,7 +43,7 @@ func TestSubmitStartsAWorkflow(t *testing.T) {
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	h := serve(t, f)
-	task := answer[gateway.Task](t, do(h, http.MethodPost, tasksPath,
+	task := answer[api.Task](t, do(h, http.MethodPost, tasksPath,
 		`{"type":"exec","cluster":"default","payload":{"command":["true"],"big":12345678901234567890},"priority":2,"tenant":"acme",
 		  "labels":{"b":"2","a":"1=1"},"timeout":"00:00:30","expires_in":"5m","retry":{"max_attempts":5,"initial_interval":"100ms"},
 		  "retry_safety":"at_most_once"}`), http.StatusAccepted)
@@ -73,7 +73,7 @@ func TestSubmitStartsAWorkflow(t *testing.T) {
 	require.Equal(t, 5, in.Spec.Retry.MaxAttempts)
 
 	e.wft = nil
-	got := answer[gateway.Task](t, do(h, http.MethodGet, tasksPath+"/"+task.ID, ""), http.StatusOK)
+	got := answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/"+task.ID, ""), http.StatusOK)
 	require.Equal(t, map[string]string{"a": "1=1", "b": "2"}, got.Labels)
 	require.Equal(t, "acme", got.Tenant)
 }
@@ -91,11 +91,11 @@ func TestLanes(t *testing.T) {
 		"shard":      {`{"type":"x","cluster":"keyed","shard_key":"k"}`, contract.ShardLane("keyed", contract.ShardOf("k", 4))},
 		"no key":     {`{"type":"x","cluster":"keyed","id":"the-id"}`, contract.ShardLane("keyed", contract.ShardOf("the-id", 4))},
 	} {
-		task := answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, c.body), http.StatusAccepted)
+		task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, c.body), http.StatusAccepted)
 		require.Equal(t, c.lane, f.executions[contract.TaskWorkflowID(task.ID)].input.(contract.TaskInput).Lane, name)
 	}
 	require.Equal(t, []string{contract.OpenLaneUpdate.Name}, f.updates, "only the capability lane is opened")
-	answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default","required_capabilities":["arm","gpu"]}`), http.StatusAccepted)
+	answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default","required_capabilities":["arm","gpu"]}`), http.StatusAccepted)
 	require.Len(t, f.updates, 1, "an open lane is not opened again")
 }
 
@@ -105,8 +105,8 @@ func TestOneKeyOneTask(t *testing.T) {
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	f.withCluster(fleet.ClusterConfig{Name: "other"})
 	h := serve(t, f)
-	submit := func(cluster, tenant string, status int) gateway.Task {
-		return answer[gateway.Task](t, do(h, http.MethodPost, tasksPath,
+	submit := func(cluster, tenant string, status int) api.Task {
+		return answer[api.Task](t, do(h, http.MethodPost, tasksPath,
 			fmt.Sprintf(`{"type":"x","cluster":%q,"tenant":%q,"idempotency_key":"order 7"}`, cluster, tenant)), status)
 	}
 	first := submit("default", "acme", http.StatusAccepted)
@@ -179,8 +179,8 @@ func TestSubmitNeedsNoWorkerForAClusterOfTheGateway(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	h := serve(t, f)
-	answer[gateway.Cluster](t, do(h, http.MethodPost, "/api/v1/agents/clusters", `{"name":"fresh","replication_mode":"sharded","shards":8}`), http.StatusCreated)
-	task := answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"fresh","shard_key":"k"}`), http.StatusAccepted)
+	answer[api.Cluster](t, do(h, http.MethodPost, "/api/v1/agents/clusters", `{"name":"fresh","replication_mode":"sharded","shards":8}`), http.StatusCreated)
+	task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"fresh","shard_key":"k"}`), http.StatusAccepted)
 	require.Equal(t, contract.ShardLane("fresh", contract.ShardOf("k", 8)), f.executions[contract.TaskWorkflowID(task.ID)].input.(contract.TaskInput).Lane)
 }
 
@@ -190,15 +190,15 @@ func TestKnownClustersAreCached(t *testing.T) {
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	for range 5 {
-		answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default"}`), http.StatusAccepted)
+		answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default"}`), http.StatusAccepted)
 	}
 	require.Equal(t, 1, f.describes)
 }
 
 type batchAnswer struct {
-	Tasks    []gateway.BatchItem `json:"tasks"`
-	Accepted int                 `json:"accepted"`
-	Rejected int                 `json:"rejected"`
+	Tasks    []api.BatchItem `json:"tasks"`
+	Accepted int             `json:"accepted"`
+	Rejected int             `json:"rejected"`
 }
 
 func TestBatch(t *testing.T) {
@@ -248,7 +248,7 @@ func TestBatchOpensALaneOnce(t *testing.T) {
 	f := newFake()
 	e := f.withCluster(fleet.ClusterConfig{Name: "default"})
 	h := serve(t, f)
-	answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default"}`), http.StatusAccepted) // it knows the cluster now
+	answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default"}`), http.StatusAccepted) // it knows the cluster now
 	queries, query := 0, e.query
 	e.query = func() (any, error) { queries++; return query() }
 	const lanes = 20

@@ -2,45 +2,20 @@ package gateway
 
 import (
 	"cmp"
-	"encoding/json"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/converter"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
 
-// Task is a task as clients see it.
-type Task struct {
-	ID            string            `json:"id"`
-	Type          string            `json:"type"`
-	Cluster       string            `json:"cluster"`
-	Status        fleet.TaskStatus  `json:"status" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired"`
-	Why           string            `json:"why,omitempty" doc:"Why it is not running, or why it ended as it did."`
-	Agent         string            `json:"agent,omitempty" doc:"The agent it is pinned to."`
-	Priority      int               `json:"priority,omitempty" doc:"1 (first) to 5 (last): the one in force."`
-	PriorityName  string            `json:"priority_name,omitempty" enum:"critical,high,normal,low,background"`
-	Tenant        string            `json:"tenant,omitempty"`
-	Labels        map[string]string `json:"labels,omitempty"`
-	Attempts      []fleet.Attempt   `json:"attempts,omitempty" doc:"The newest attempts, oldest first. One without ended_at is running."`
-	Payload       json.RawMessage   `json:"payload,omitempty" doc:"What was submitted; only with include=payload."`
-	Result        json.RawMessage   `json:"result,omitempty" doc:"What the handler returned."`
-	ResultAttempt int               `json:"result_attempt,omitempty" doc:"The number of the attempt that the result is of."`
-
-	StartAt       *time.Time        `json:"start_at,omitempty" doc:"When it may first be delivered, if that was not at once."`
-	NextAttemptAt *time.Time        `json:"next_attempt_at,omitempty" doc:"When the backoff ends, or the task starts."`
-	DeadLetter    *fleet.DeadLetter `json:"dead_letter,omitempty" doc:"Of a dead letter, and of a task that ended as one: since when, until when it is kept for a retry, and why. In lists the cause may be shortened."`
-	CreatedAt     *time.Time        `json:"created_at,omitempty"`
-	ClosedAt      *time.Time        `json:"closed_at,omitempty"`
-	WorkflowID    string            `json:"workflow_id" doc:"Where the task is in Temporal."`
-	RunID         string            `json:"run_id,omitempty"`
-	TraceID       string            `json:"trace_id,omitempty" doc:"The OpenTelemetry trace in which it was submitted, if that is recorded."`
-	Schedule      string            `json:"schedule,omitempty" doc:"The schedule that made it."`
-	Duplicate     bool              `json:"duplicate,omitempty" doc:"The id or idempotency key was submitted before."`
-
+// taskView is a task with what was read beside it.
+type taskView struct {
+	api.Task
 	required []string // capabilities, to say why it waits
 	safety   fleet.RetrySafety
 	digest   string // of what was submitted
@@ -51,22 +26,22 @@ type Task struct {
 }
 
 // newTask is a task as it stands right after it was accepted.
-func newTask(id string, spec *fleet.TaskSpec, runID string) Task {
-	task := Task{
+func newTask(id string, spec *fleet.TaskSpec, runID string) api.Task {
+	task := api.Task{
 		ID: id, Type: spec.Type, Cluster: spec.Cluster, Status: fleet.TaskQueued, Agent: spec.Agent,
 		Tenant: spec.Tenant, Labels: spec.Labels, WorkflowID: contract.TaskWorkflowID(id), RunID: runID, StartAt: known(spec.StartAt),
 	}
-	task.setPriority(spec.Priority)
-	task.waitsForStart(time.Now())
+	setPriority(&task, spec.Priority)
+	waitsForStart(&task, time.Now())
 	return task
 }
 
-func (t *Task) setPriority(p fleet.Priority) {
+func setPriority(t *api.Task, p fleet.Priority) {
 	t.Priority, t.PriorityName = int(p.OrDefault()), p.OrDefault().String()
 }
 
 // waitsForStart reports whether the task's time has not come, and then says so in the task.
-func (t *Task) waitsForStart(now time.Time) bool {
+func waitsForStart(t *api.Task, now time.Time) bool {
 	if t.Status != fleet.TaskQueued || t.StartAt == nil || !t.StartAt.After(now) {
 		return false
 	}
@@ -75,15 +50,15 @@ func (t *Task) waitsForStart(now time.Time) bool {
 }
 
 // taskOf is what an execution's record tells of a task, without asking its workflow.
-func taskOf(info *workflowpb.WorkflowExecutionInfo) Task {
+func taskOf(info *workflowpb.WorkflowExecutionInfo) taskView {
 	id, _ := contract.TaskOfWorkflowID(info.GetExecution().GetWorkflowId())
 	attributes := info.GetSearchAttributes().GetIndexedFields()
-	task := Task{
+	task := taskView{Task: api.Task{
 		ID: id, WorkflowID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId(),
 		Type: contract.Keyword(attributes, contract.AttrTaskType), Cluster: contract.Keyword(attributes, contract.AttrCluster),
 		Agent: contract.Keyword(attributes, contract.AttrAgent), Tenant: contract.Keyword(attributes, contract.AttrTenant),
 		Status: contract.TaskStatusOf(info.GetStatus(), fleet.TaskStatus(contract.Keyword(attributes, contract.AttrStatus))),
-	}
+	}}
 	task.unhandled = contract.Keyword(attributes, contract.AttrStatus) == string(contract.TaskUnhandled)
 	var labels []string
 	if contract.Decode(attributes[contract.AttrLabels.GetName()], &labels) && len(labels) > 0 {
@@ -106,7 +81,7 @@ func taskOf(info *workflowpb.WorkflowExecutionInfo) Task {
 }
 
 // takeMemo puts in what the memo tells.
-func (t *Task) takeMemo(info *workflowpb.WorkflowExecutionInfo) {
+func (t *taskView) takeMemo(info *workflowpb.WorkflowExecutionInfo) {
 	memo := info.GetMemo().GetFields()
 	contract.Decode(memo[contract.MemoCapabilities], &t.required)
 	contract.Decode(memo[contract.MemoSafety], &t.safety)
@@ -115,7 +90,7 @@ func (t *Task) takeMemo(info *workflowpb.WorkflowExecutionInfo) {
 	contract.Decode(memo[contract.MemoTrace], &t.TraceID)
 	priority := fleet.Priority(info.GetPriority().GetPriorityKey())
 	contract.Decode(memo[contract.MemoPriority], &priority)
-	t.setPriority(priority)
+	setPriority(&t.Task, priority)
 	var start time.Time
 	if contract.Decode(memo[contract.MemoStartAt], &start) {
 		t.StartAt = known(start)
@@ -132,19 +107,19 @@ func settled(s fleet.TaskStatus) bool {
 }
 
 // takeState puts in what the workflow itself says.
-func (t *Task) takeState(s contract.TaskState) {
+func (t *taskView) takeState(s contract.TaskState) {
 	if s.Status != "" {
 		t.Status = s.Status
 	}
 	t.Why, t.Attempts, t.Result, t.ResultAttempt, t.NextAttemptAt, t.DeadLetter = s.Why, s.Attempts, s.Result, s.ResultAttempt, s.NextAttempt, s.DeadLetter
 	if s.Priority != 0 {
-		t.setPriority(s.Priority)
+		setPriority(&t.Task, s.Priority)
 	}
 }
 
 // takeActivity puts in what the pending delivery tells: whether an agent has it, and what it last reported. It returns
 // false when no delivery is pending.
-func (t *Task) takeActivity(pending []*workflowpb.PendingActivityInfo) bool {
+func (t *taskView) takeActivity(pending []*workflowpb.PendingActivityInfo) bool {
 	for _, p := range pending {
 		if p.GetActivityType().GetName() != contract.RunTaskActivity.Name {
 			continue

@@ -2,34 +2,22 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 	"go.temporal.io/api/serviceerror"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
 
-// ReasonRequest says why a person acts.
-type ReasonRequest struct {
-	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the history."`
-}
-
-// ReviewTaskRequest is a person's decision about a task in review.
-type ReviewTaskRequest struct {
-	Decision fleet.ReviewDecision `json:"decision" enum:"rerun,completed,failed" doc:"rerun: it is safe, deliver it again. completed: it was done, take result. failed: give it up."`
-	Result   json.RawMessage      `json:"result,omitempty" doc:"The task's result, with the decision completed."`
-	Reason   string               `json:"reason,omitempty" maxLength:"512" doc:"Kept in the task's history."`
-}
-
 type reasonInput struct {
-	ID   string         `path:"id" doc:"The task's id."`
-	Body *ReasonRequest `doc:"May be left out."`
+	ID   string             `path:"id" doc:"The task's id."`
+	Body *api.ReasonRequest `doc:"May be left out."`
 }
 
 func (in *reasonInput) reason() string {
@@ -39,47 +27,36 @@ func (in *reasonInput) reason() string {
 	return in.Body.Reason
 }
 
-// DiscardTaskRequest gives a dead letter up.
-type DiscardTaskRequest struct {
-	Reason string `json:"reason" minLength:"1" maxLength:"512" doc:"Why; the task's why says it afterwards."`
-}
-
-// TaskPriorityRequest changes a task's priority.
-type TaskPriorityRequest struct {
-	Priority fleet.Priority `json:"priority" doc:"1 (first) to 5 (last), or critical, high, normal, low or background."`
-	Reason   string         `json:"reason,omitempty" maxLength:"512" doc:"Kept in the task's history."`
-}
-
 type discardInput struct {
 	ID   string `path:"id" doc:"The task's id."`
-	Body DiscardTaskRequest
+	Body api.DiscardTaskRequest
 }
 
 type taskPriorityInput struct {
 	ID   string `path:"id" doc:"The task's id."`
-	Body TaskPriorityRequest
+	Body api.TaskPriorityRequest
 }
 
 type reviewInput struct {
 	ID   string `path:"id" doc:"The task's id."`
-	Body ReviewTaskRequest
+	Body api.ReviewTaskRequest
 }
 
-func (g *Gateway) registerTaskActions(api huma.API) {
-	httpapi.Register(api, access.Operate.Scoped(), action("cancel-task", "cancel", "Cancel an open task",
+func (g *Gateway) registerTaskActions(routes huma.API) {
+	httpapi.Register(routes, access.Operate.Scoped(), action("cancel-task", "cancel", "Cancel an open task",
 		"A running attempt is told to stop; the task ends when its agent has, or after 30 s."),
 		func(ctx context.Context, in *reasonInput) (*taskOutput, error) {
 			return act(ctx, g, in.ID, contract.CancelUpdate, contract.CancelRequest{Reason: in.reason()})
 		})
-	httpapi.Register(api, access.Operate.Scoped(), action("retry-task", "retry", "Retry a dead letter", "It gets a fresh set of attempts."),
+	httpapi.Register(routes, access.Operate.Scoped(), action("retry-task", "retry", "Retry a dead letter", "It gets a fresh set of attempts."),
 		func(ctx context.Context, in *reasonInput) (*taskOutput, error) {
 			return act(ctx, g, in.ID, contract.RetryUpdate, contract.RetryRequest{Reason: in.reason()})
 		})
-	httpapi.Register(api, access.Operate.Scoped(), action("discard-task", "discard", "Give a dead letter up", "It ends as failed at once, and not when its retention does."),
+	httpapi.Register(routes, access.Operate.Scoped(), action("discard-task", "discard", "Give a dead letter up", "It ends as failed at once, and not when its retention does."),
 		func(ctx context.Context, in *discardInput) (*taskOutput, error) {
 			return act(ctx, g, in.ID, contract.DiscardUpdate, contract.DiscardRequest{Reason: in.Body.Reason})
 		})
-	httpapi.Register(api, access.Operate.Scoped(), action("set-task-priority", "priority", "Change the priority of an open task",
+	httpapi.Register(routes, access.Operate.Scoped(), action("set-task-priority", "priority", "Change the priority of an open task",
 		"A task that waits in its lane is moved there within about a second; what an agent has already is not disturbed, and the priority holds for later attempts."),
 		func(ctx context.Context, in *taskPriorityInput) (*taskOutput, error) {
 			if !in.Body.Priority.Valid() {
@@ -89,7 +66,7 @@ func (g *Gateway) registerTaskActions(api huma.API) {
 				Priority: in.Body.Priority, Reason: in.Body.Reason,
 			})
 		})
-	httpapi.Register(api, access.Operate.Scoped(), action("review-task", "review", "Decide about a task in review",
+	httpapi.Register(routes, access.Operate.Scoped(), action("review-task", "review", "Decide about a task in review",
 		"A task is in review when running it again may not be safe."),
 		func(ctx context.Context, in *reviewInput) (*taskOutput, error) {
 			if len(in.Body.Result) > fleet.MaxPayloadBytes {

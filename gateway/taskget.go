@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
@@ -26,19 +27,19 @@ const (
 
 // waitForTask returns the task as soon as it is settled, or as it stands when wait is over. It looks again and again:
 // history long polls miss a completion now and then.
-func (g *Gateway) waitForTask(ctx context.Context, id string, wait time.Duration) (Task, error) {
+func (g *Gateway) waitForTask(ctx context.Context, id string, wait time.Duration) (api.Task, error) {
 	start := time.Now()
 	for {
 		description, err := g.describeTask(ctx, id)
 		if err != nil {
-			return Task{}, err
+			return api.Task{}, err
 		}
 		elapsed := time.Since(start)
 		if elapsed >= wait || settled(taskOf(description.GetWorkflowExecutionInfo()).Status) {
 			return g.complete(ctx, description)
 		}
 		if err := g.pause(ctx, min(nextPause(elapsed), wait-elapsed)); err != nil {
-			return Task{}, g.answer(err, "wait for a task", protocol.CodeUnknownTask)
+			return api.Task{}, g.answer(err, "wait for a task", protocol.CodeUnknownTask)
 		}
 	}
 }
@@ -48,7 +49,7 @@ func nextPause(elapsed time.Duration) time.Duration {
 }
 
 // task returns a task as it stands.
-func (g *Gateway) task(ctx context.Context, id string) (Task, error) {
+func (g *Gateway) task(ctx context.Context, id string) (api.Task, error) {
 	return g.waitForTask(ctx, id, 0)
 }
 
@@ -70,7 +71,7 @@ func (g *Gateway) describeTask(ctx context.Context, id string) (*workflowservice
 }
 
 // complete adds to an execution's record what only the workflow, its history or its cluster knows.
-func (g *Gateway) complete(ctx context.Context, d *workflowservice.DescribeWorkflowExecutionResponse) (Task, error) {
+func (g *Gateway) complete(ctx context.Context, d *workflowservice.DescribeWorkflowExecutionResponse) (api.Task, error) {
 	task := taskOf(d.GetWorkflowExecutionInfo())
 	if task.Status.Final() {
 		return g.completeClosed(ctx, task)
@@ -83,14 +84,14 @@ func (g *Gateway) complete(ctx context.Context, d *workflowservice.DescribeWorkf
 		if !task.takeActivity(d.GetPendingActivities()) || task.Status != fleet.TaskRunning {
 			task.Why = "no worker answered for the task; only what Temporal itself knows is shown"
 		}
-		return task, nil
+		return task.Task, nil
 	}
 	task.takeState(state)
 	if state.Status == fleet.TaskQueued {
 		task.takeActivity(d.GetPendingActivities())
 	}
 	g.explain(ctx, &task)
-	return task, nil
+	return task.Task, nil
 }
 
 func (g *Gateway) queryTask(ctx context.Context, id string) (contract.TaskState, error) {
@@ -100,7 +101,7 @@ func (g *Gateway) queryTask(ctx context.Context, id string) (contract.TaskState,
 }
 
 // completeClosed reads how the task ended from its workflow's last event.
-func (g *Gateway) completeClosed(ctx context.Context, task Task) (Task, error) {
+func (g *Gateway) completeClosed(ctx context.Context, task taskView) (api.Task, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	events := g.client.GetWorkflowHistory(ctx, task.WorkflowID, task.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
@@ -108,16 +109,16 @@ func (g *Gateway) completeClosed(ctx context.Context, task Task) (Task, error) {
 	for events.HasNext() {
 		event, err := events.Next()
 		if err != nil {
-			return Task{}, g.answer(err, "read a task's end", protocol.CodeUnknownTask)
+			return api.Task{}, g.answer(err, "read a task's end", protocol.CodeUnknownTask)
 		}
 		last = event
 	}
 	takeEnd(&task, last)
-	return task, nil
+	return task.Task, nil
 }
 
 // takeEnd puts in what a closing event carries. The status is the execution's unless the state says more.
-func takeEnd(task *Task, event *historypb.HistoryEvent) {
+func takeEnd(task *taskView, event *historypb.HistoryEvent) {
 	var state contract.TaskState
 	switch event.GetEventType() {
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
@@ -149,11 +150,11 @@ func takeEnd(task *Task, event *historypb.HistoryEvent) {
 }
 
 // refine tells a running task from a waiting one by its pending delivery alone, for lists.
-func refine(t *Task, d *workflowservice.DescribeWorkflowExecutionResponse) {
+func refine(t *taskView, d *workflowservice.DescribeWorkflowExecutionResponse) {
 	*t = taskOf(d.GetWorkflowExecutionInfo())
 	if t.Status == fleet.TaskQueued {
 		if !t.takeActivity(d.GetPendingActivities()) {
-			t.waitsForStart(time.Now())
+			waitsForStart(&t.Task, time.Now())
 		}
 		t.Status = contract.DescribedStatus(d, time.Now())
 	}

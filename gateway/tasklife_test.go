@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -26,7 +26,7 @@ func TestPriorityIsANumberOrAName(t *testing.T) {
 		if given != "" {
 			body = `{"type":"x","cluster":"default","priority":` + given + `}`
 		}
-		task := answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, body), http.StatusAccepted)
+		task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, body), http.StatusAccepted)
 		e := f.executions[contract.TaskWorkflowID(task.ID)]
 		require.Equal(t, want, e.options.Priority.PriorityKey, given)
 		require.EqualValues(t, want, e.input.(contract.TaskInput).Spec.Priority, given)
@@ -51,8 +51,8 @@ func TestStartAt(t *testing.T) {
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	at := time.Now().Add(time.Hour).Truncate(time.Second).UTC()
-	submit := func(id string, at time.Time, status int) gateway.Task {
-		return answer[gateway.Task](t, do(h, http.MethodPost, tasksPath,
+	submit := func(id string, at time.Time, status int) api.Task {
+		return answer[api.Task](t, do(h, http.MethodPost, tasksPath,
 			fmt.Sprintf(`{"type":"x","cluster":"default","id":%q,"start_at":%q}`, id, at.In(time.FixedZone("", 7200)).Format(time.RFC3339))), status)
 	}
 	task := submit("later", at, http.StatusAccepted)
@@ -100,8 +100,8 @@ func TestOneKeyOneBody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			body := func(fields string) string { return `{"type":"x",` + fields + `}` }
-			first := answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, body(c.first)), http.StatusAccepted)
-			again := answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, body(c.same)), http.StatusOK)
+			first := answer[api.Task](t, do(h, http.MethodPost, tasksPath, body(c.first)), http.StatusAccepted)
+			again := answer[api.Task](t, do(h, http.MethodPost, tasksPath, body(c.same)), http.StatusOK)
 			require.True(t, again.Duplicate)
 			require.Equal(t, first.ID, again.ID)
 			problem(t, do(h, http.MethodPost, tasksPath, body(c.other)), 409, protocol.CodeIdempotency)
@@ -120,7 +120,7 @@ func TestTaskWithoutADigestIsADuplicate(t *testing.T) {
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	f.withTask(contract.TaskState{Status: fleet.TaskQueued})
-	task := answer[gateway.Task](t, do(serve(t, f), http.MethodPost, tasksPath, `{"type":"x","cluster":"default","id":"t-1"}`), http.StatusOK)
+	task := answer[api.Task](t, do(serve(t, f), http.MethodPost, tasksPath, `{"type":"x","cluster":"default","id":"t-1"}`), http.StatusOK)
 	require.True(t, task.Duplicate)
 }
 
@@ -128,11 +128,11 @@ func TestDeadLetterRetentionIsTheClusters(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	h := serve(t, f)
-	cluster := answer[gateway.Cluster](t, do(h, http.MethodPost, "/api/v1/agents/clusters", `{"name":"kept","dead_letter_retention":"30.00:00:00"}`), http.StatusCreated)
+	cluster := answer[api.Cluster](t, do(h, http.MethodPost, "/api/v1/agents/clusters", `{"name":"kept","dead_letter_retention":"30.00:00:00"}`), http.StatusCreated)
 	require.Equal(t, 30*24*time.Hour, cluster.DeadLetterRetention.Std())
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	for name, want := range map[string]time.Duration{"kept": 30 * 24 * time.Hour, "default": 7 * 24 * time.Hour} {
-		task := answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"`+name+`"}`), http.StatusAccepted)
+		task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"`+name+`"}`), http.StatusAccepted)
 		require.Equal(t, want, f.executions[contract.TaskWorkflowID(task.ID)].input.(contract.TaskInput).DeadLetterRetention.Std())
 	}
 	problem(t, do(h, http.MethodPost, "/api/v1/agents/clusters", `{"name":"x","dead_letter_retention":"1ms"}`), 422, protocol.CodeInvalidRequest)
@@ -145,8 +145,8 @@ func TestDeadLetterRetentionIsTheClusters(t *testing.T) {
 		f.executions[contract.ClusterWorkflowID("kept")].info.Memo.Fields[contract.MemoConfig] = payload(config)
 		return contract.ClusterView{Cluster: fleet.Cluster{Config: config}}, nil
 	}
-	answer[gateway.Cluster](t, do(h, http.MethodPut, "/api/v1/agents/clusters/kept", `{"dead_letter_retention":"1h"}`), http.StatusOK)
-	task := answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"kept"}`), http.StatusAccepted)
+	answer[api.Cluster](t, do(h, http.MethodPut, "/api/v1/agents/clusters/kept", `{"dead_letter_retention":"1h"}`), http.StatusOK)
+	task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"kept"}`), http.StatusAccepted)
 	require.Equal(t, time.Hour, f.executions[contract.TaskWorkflowID(task.ID)].input.(contract.TaskInput).DeadLetterRetention.Std(), "a change is not overlooked")
 }
 
@@ -159,7 +159,7 @@ func TestDeadLettersSayWhy(t *testing.T) {
 	e.info.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{contract.MemoDeadLetter: payload(dead), contract.MemoPriority: payload(2)}}
 	h := serve(t, f)
 	listed := answer[taskPage](t, do(h, http.MethodGet, tasksPath+"/queue/dead-letter", ""), http.StatusOK).Tasks
-	got := answer[gateway.Task](t, do(h, http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
+	got := answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
 	for _, task := range append(listed, got) {
 		require.Equal(t, &dead, task.DeadLetter)
 		require.Equal(t, "dead letter because 3 of 3 attempts failed; kept until 2027-01-22T08:00:00Z", task.Why)
@@ -175,9 +175,9 @@ func TestDiscardAndPriority(t *testing.T) {
 	var got []any
 	e.update = func(_ string, arg any) (any, error) { got = append(got, arg); return nil, nil }
 	h := serve(t, f)
-	answer[gateway.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/discard", `{"reason":"the customer is gone"}`), http.StatusOK)
-	answer[gateway.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/priority", `{"priority":"high","reason":"late"}`), http.StatusOK)
-	answer[gateway.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/priority", `{"priority":5}`), http.StatusOK)
+	answer[api.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/discard", `{"reason":"the customer is gone"}`), http.StatusOK)
+	answer[api.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/priority", `{"priority":"high","reason":"late"}`), http.StatusOK)
+	answer[api.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/priority", `{"priority":5}`), http.StatusOK)
 	require.Equal(t, []any{contract.DiscardRequest{Reason: "the customer is gone"},
 		contract.ReprioritizeRequest{Priority: fleet.PriorityHigh, Reason: "late"}, contract.ReprioritizeRequest{Priority: fleet.PriorityBackground}}, got)
 	require.Equal(t, []string{contract.DiscardUpdate.Name, contract.ReprioritizeUpdate.Name, contract.ReprioritizeUpdate.Name}, f.updates)
@@ -194,9 +194,9 @@ func TestPayloadIsAnsweredWhenAskedFor(t *testing.T) {
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	h := serve(t, f)
-	answer[gateway.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default","id":"mine","payload":{"n":12345678901234567890}}`), http.StatusAccepted)
-	got := answer[gateway.Task](t, do(h, http.MethodGet, tasksPath+"/mine?include=payload", ""), http.StatusOK)
+	answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default","id":"mine","payload":{"n":12345678901234567890}}`), http.StatusAccepted)
+	got := answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/mine?include=payload", ""), http.StatusOK)
 	require.Equal(t, `{"n":12345678901234567890}`, string(got.Payload))
-	require.Empty(t, answer[gateway.Task](t, do(h, http.MethodGet, tasksPath+"/mine", ""), http.StatusOK).Payload)
+	require.Empty(t, answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/mine", ""), http.StatusOK).Payload)
 	problem(t, do(h, http.MethodGet, tasksPath+"/mine?include=canary", ""), 422, protocol.CodeInvalidRequest)
 }

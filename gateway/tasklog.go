@@ -11,6 +11,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -20,16 +21,6 @@ import (
 // logKept is for how long after an attempt its hub may still have the last lines, when they were watched.
 const logKept = 45 * time.Second
 
-// TaskLog has lines of the log of one attempt.
-type TaskLog struct {
-	Lines   []fleet.LogLine `json:"lines" doc:"Up to 500 lines, of 64 KiB in all. A gap in the numbers means that older lines are no longer kept."`
-	Next    int64           `json:"next" doc:"Send it as after to go on."`
-	Attempt int             `json:"attempt,omitempty" doc:"The attempt that wrote them. Absent: none has begun."`
-	AgentID string          `json:"agent_id,omitempty"`
-	Ended   bool            `json:"ended" doc:"The attempt has ended, and so has its log. What it wrote in the end is in the task's result."`
-	Why     string          `json:"why,omitempty" doc:"Why there are no lines."`
-}
-
 type taskLogInput struct {
 	ID      string `path:"id" doc:"The task's id."`
 	After   int64  `query:"after" minimum:"0" doc:"Only lines with a greater number. 0: all that are kept."`
@@ -38,11 +29,11 @@ type taskLogInput struct {
 }
 
 type taskLogOutput struct {
-	Body TaskLog
+	Body api.TaskLog
 }
 
-func (g *Gateway) registerTaskLog(api huma.API) {
-	httpapi.Register(api, access.View.Scoped(), huma.Operation{
+func (g *Gateway) registerTaskLog(routes huma.API) {
+	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
 		OperationID: "read-task-log", Method: http.MethodGet, Path: "/api/v1/agents/tasks/{id}/log", Tags: []string{"Tasks"},
 		Summary: "Read, or follow, what a running task writes",
 		Description: "Agents keep the newest lines of what they run, and send them only while somebody reads. Nothing of it is kept after the attempt has ended: " +
@@ -69,26 +60,26 @@ func (g *Gateway) registerTaskLog(api huma.API) {
 
 // taskLog reads from the hub that has the attempt. It looks again while there is none yet, or the attempt is between two
 // hubs.
-func (g *Gateway) taskLog(ctx context.Context, in *taskLogInput, wait time.Duration) (TaskLog, error) {
+func (g *Gateway) taskLog(ctx context.Context, in *taskLogInput, wait time.Duration) (api.TaskLog, error) {
 	id, err := ownTask(ctx, in.ID)
 	if err != nil {
-		return TaskLog{}, err
+		return api.TaskLog{}, err
 	}
 	in.ID = id
 	start := time.Now()
 	for {
 		description, err := g.describeTask(ctx, in.ID)
 		if err != nil {
-			return TaskLog{}, err
+			return api.TaskLog{}, err
 		}
 		running := runningAttempt(description.GetPendingActivities())
-		log := TaskLog{Attempt: in.Attempt}
+		log := api.TaskLog{Attempt: in.Attempt}
 		switch {
 		case running != nil && (in.Attempt == 0 || in.Attempt == running.Number):
 			log.Attempt, log.AgentID = running.Number, running.AgentID
 			read, err := g.readLog(ctx, in.ID, running, in.After, wait-time.Since(start))
 			if err != nil || len(read.Lines) > 0 || !read.Gone {
-				log.take(read)
+				takeLines(&log, read)
 				return log, err
 			}
 			log.Why = "the attempt has just begun, just ended, or is between two hubs"
@@ -97,7 +88,7 @@ func (g *Gateway) taskLog(ctx context.Context, in *taskLogInput, wait time.Durat
 		default:
 			task, err := g.complete(ctx, description)
 			if err != nil {
-				return TaskLog{}, err
+				return api.TaskLog{}, err
 			}
 			if attempt, ended := endedAttempt(&task, in.Attempt); ended {
 				return g.endOfLog(ctx, in, attempt), nil
@@ -109,7 +100,7 @@ func (g *Gateway) taskLog(ctx context.Context, in *taskLogInput, wait time.Durat
 			return log, nil
 		}
 		if err := g.pause(ctx, min(nextPause(elapsed), wait-elapsed)); err != nil {
-			return TaskLog{}, g.answer(err, "wait for a task's log", protocol.CodeUnknownTask)
+			return api.TaskLog{}, g.answer(err, "wait for a task's log", protocol.CodeUnknownTask)
 		}
 	}
 }
@@ -130,7 +121,7 @@ func runningAttempt(pending []*workflowpb.PendingActivityInfo) *fleet.Attempt {
 }
 
 // endedAttempt is the attempt that was asked for, 0 being the last of a task that is settled, if it has ended.
-func endedAttempt(task *Task, number int) (fleet.Attempt, bool) {
+func endedAttempt(task *api.Task, number int) (fleet.Attempt, bool) {
 	last := fleet.Attempt{}
 	for _, attempt := range task.Attempts {
 		if attempt.Number == number && attempt.Outcome != fleet.AttemptRunning {
@@ -145,11 +136,11 @@ func endedAttempt(task *Task, number int) (fleet.Attempt, bool) {
 }
 
 // endOfLog is the answer for an attempt that has ended. Its last lines may still be in its hub if somebody watched.
-func (g *Gateway) endOfLog(ctx context.Context, in *taskLogInput, attempt fleet.Attempt) TaskLog {
-	log := TaskLog{Attempt: attempt.Number, AgentID: attempt.AgentID, Ended: true}
+func (g *Gateway) endOfLog(ctx context.Context, in *taskLogInput, attempt fleet.Attempt) api.TaskLog {
+	log := api.TaskLog{Attempt: attempt.Number, AgentID: attempt.AgentID, Ended: true}
 	if attempt.EndedAt != nil && time.Since(*attempt.EndedAt) < logKept && attempt.Hub != "" {
 		if read, err := g.readLog(ctx, in.ID, &attempt, in.After, 0); err == nil {
-			log.take(read)
+			takeLines(&log, read)
 		}
 	}
 	if len(log.Lines) == 0 {
@@ -158,7 +149,7 @@ func (g *Gateway) endOfLog(ctx context.Context, in *taskLogInput, attempt fleet.
 	return log
 }
 
-func (l *TaskLog) take(read contract.ReadLogResult) {
+func takeLines(l *api.TaskLog, read contract.ReadLogResult) {
 	l.Lines = read.Lines
 	if read.AgentID != "" {
 		l.AgentID = read.AgentID

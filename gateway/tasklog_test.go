@@ -18,9 +18,9 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"google.golang.org/grpc"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -122,56 +122,56 @@ func TestTaskLog(t *testing.T) {
 		query   string
 		answers []func(contract.ReadLogInput) (contract.ReadLogResult, error)
 		queues  []string
-		wants   gateway.TaskLog // Lines are only counted
+		wants   api.TaskLog // Lines are only counted
 		lines   int
 	}{
 		"of the attempt that runs": {
 			state: queued, pending: started(&contract.AttemptReport{AgentID: "a-2", Hub: "hub-1"}), query: "?after=3&wait=2s",
 			answers: []func(contract.ReadLogInput) (contract.ReadLogResult, error){says(4, 5)},
-			queues:  []string{"hub/hub-1"}, lines: 2, wants: gateway.TaskLog{Attempt: 2, AgentID: "a-2", Next: 5},
+			queues:  []string{"hub/hub-1"}, lines: 2, wants: api.TaskLog{Attempt: 2, AgentID: "a-2", Next: 5},
 		},
 		"before the first heartbeat": {
 			state: queued, pending: started(nil), answers: []func(contract.ReadLogInput) (contract.ReadLogResult, error){says()},
-			queues: []string{"hub/hub-2"}, wants: gateway.TaskLog{Attempt: 2, AgentID: "a-2"},
+			queues: []string{"hub/hub-2"}, wants: api.TaskLog{Attempt: 2, AgentID: "a-2"},
 		},
 		"an agent that cannot": {
 			state: queued, pending: started(nil), answers: []func(contract.ReadLogInput) (contract.ReadLogResult, error){
 				func(contract.ReadLogInput) (contract.ReadLogResult, error) {
 					return contract.ReadLogResult{AgentID: "a-2", Silent: true}, nil
 				}},
-			queues: []string{"hub/hub-2"}, wants: gateway.TaskLog{Attempt: 2, AgentID: "a-2", Why: "the agent does not send its log; it may not know how to"},
+			queues: []string{"hub/hub-2"}, wants: api.TaskLog{Attempt: 2, AgentID: "a-2", Why: "the agent does not send its log; it may not know how to"},
 		},
 		"looks again while it is between two hubs": {
 			state: queued, pending: started(nil), query: "?wait=20s",
 			answers: []func(contract.ReadLogInput) (contract.ReadLogResult, error){gone, func(contract.ReadLogInput) (contract.ReadLogResult, error) {
 				return contract.ReadLogResult{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, errors.New("canary"))
 			}, says(1)},
-			queues: []string{"hub/hub-2", "hub/hub-2", "hub/hub-2"}, lines: 1, wants: gateway.TaskLog{Attempt: 2, AgentID: "a-2", Next: 1},
+			queues: []string{"hub/hub-2", "hub/hub-2", "hub/hub-2"}, lines: 1, wants: api.TaskLog{Attempt: 2, AgentID: "a-2", Next: 1},
 		},
 		"of an earlier attempt": {
 			state: queued, pending: started(nil), query: "?attempt=1&after=7",
-			wants: gateway.TaskLog{Attempt: 1, AgentID: "a-1", Next: 7, Ended: true, Why: "the attempt has ended; what came of it is in the task's result"},
+			wants: api.TaskLog{Attempt: 1, AgentID: "a-1", Next: 7, Ended: true, Why: "the attempt has ended; what came of it is in the task's result"},
 		},
 		"of an attempt to come": {
-			state: queued, pending: started(nil), query: "?attempt=3", wants: gateway.TaskLog{Attempt: 3, Why: "attempt 3 has not begun"},
+			state: queued, pending: started(nil), query: "?attempt=3", wants: api.TaskLog{Attempt: 3, Why: "attempt 3 has not begun"},
 		},
 		"between attempts": {
 			state: contract.TaskState{Status: fleet.TaskRetryWait, Why: "attempt failed", Attempts: []fleet.Attempt{first}}, query: "?wait=20ms",
-			wants: gateway.TaskLog{Why: "attempt failed"},
+			wants: api.TaskLog{Why: "attempt failed"},
 		},
 		"of a dead letter": {
 			state: contract.TaskState{Status: fleet.TaskDeadLetter, Attempts: []fleet.Attempt{first}}, query: "?wait=20s",
-			wants: gateway.TaskLog{Attempt: 1, AgentID: "a-1", Ended: true, Why: "the attempt has ended; what came of it is in the task's result"},
+			wants: api.TaskLog{Attempt: 1, AgentID: "a-1", Ended: true, Why: "the attempt has ended; what came of it is in the task's result"},
 		},
 		"the last lines of a task that has just ended": {
 			closed: true, query: "?after=1&wait=20s", state: contract.TaskState{Status: fleet.TaskCompleted, Attempts: []fleet.Attempt{
 				{Number: 2, AgentID: "a-2", Hub: "hub-1", Outcome: fleet.AttemptCompleted, EndedAt: &recently}}},
 			answers: []func(contract.ReadLogInput) (contract.ReadLogResult, error){says(2)},
-			queues:  []string{"hub/hub-1"}, lines: 1, wants: gateway.TaskLog{Attempt: 2, AgentID: "a-2", Next: 2, Ended: true},
+			queues:  []string{"hub/hub-1"}, lines: 1, wants: api.TaskLog{Attempt: 2, AgentID: "a-2", Next: 2, Ended: true},
 		},
 		"of a task that no agent ever had": {
 			closed: true, state: contract.TaskState{Status: fleet.TaskExpired},
-			wants: gateway.TaskLog{Ended: true, Why: "the attempt has ended; what came of it is in the task's result"},
+			wants: api.TaskLog{Ended: true, Why: "the attempt has ended; what came of it is in the task's result"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestTaskLog(t *testing.T) {
 						WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{Result: payloads(c.state)}},
 				})
 			}
-			got := answer[gateway.TaskLog](t, do(serveWith(t, f), http.MethodGet, tasksPath+"/t-1/log"+c.query, ""), http.StatusOK)
+			got := answer[api.TaskLog](t, do(serveWith(t, f), http.MethodGet, tasksPath+"/t-1/log"+c.query, ""), http.StatusOK)
 			require.NotNil(t, got.Lines)
 			require.Len(t, got.Lines, c.lines)
 			got.Lines = nil

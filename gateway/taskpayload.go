@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -16,7 +17,7 @@ import (
 const includePayload = "payload"
 
 // addPayload reads what was submitted from the first event of the task's history; it needs no worker.
-func (g *Gateway) addPayload(ctx context.Context, task *Task) error {
+func (g *Gateway) addPayload(ctx context.Context, task *api.Task) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	page, err := g.client.WorkflowService().GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{

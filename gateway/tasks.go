@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -36,7 +38,7 @@ func (in *getTaskInput) wait() (time.Duration, error) {
 }
 
 type taskOutput struct {
-	Body Task
+	Body api.Task
 }
 
 type listTasksInput struct {
@@ -63,13 +65,13 @@ func (q *queueInput) list(status fleet.TaskStatus) *listTasksInput {
 
 type listTasksOutput struct {
 	Body struct {
-		Tasks         []Task `json:"tasks"`
-		NextPageToken string `json:"next_page_token,omitempty"`
+		Tasks         []api.Task `json:"tasks"`
+		NextPageToken string     `json:"next_page_token,omitempty"`
 	}
 }
 
-func (g *Gateway) registerTasks(api huma.API) {
-	httpapi.Register(api, access.View.Scoped(), huma.Operation{
+func (g *Gateway) registerTasks(routes huma.API) {
+	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
 		OperationID: "get-task", Method: http.MethodGet, Path: "/api/v1/agents/tasks/{id}", Tags: []string{"Tasks"},
 		Summary: "Get a task, or wait for it",
 	}, func(ctx context.Context, in *getTaskInput) (*taskOutput, error) {
@@ -86,18 +88,18 @@ func (g *Gateway) registerTasks(api huma.API) {
 		}
 		return &taskOutput{Body: task}, nil
 	})
-	httpapi.Register(api, access.View.Scoped(), huma.Operation{
+	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
 		OperationID: "list-tasks", Method: http.MethodGet, Path: "/api/v1/agents/tasks", Tags: []string{"Tasks"},
 		Summary: "List tasks", Description: "Newest first. A task appears within about a second of its change.",
 	}, g.listTasks)
-	httpapi.Register(api, access.View.Scoped(), huma.Operation{
+	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
 		OperationID: "list-queue", Method: http.MethodGet, Path: "/api/v1/agents/tasks/queue", Tags: []string{"Tasks"},
 		Summary: "List tasks that wait for an agent or for the end of a backoff",
 	}, func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {
 		out, err := g.listTasks(ctx, in.list(contract.TaskWaiting))
 		return out, err
 	})
-	httpapi.Register(api, access.View.Scoped(), huma.Operation{
+	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
 		OperationID: "list-dead-letters", Method: http.MethodGet, Path: "/api/v1/agents/tasks/queue/dead-letter", Tags: []string{"Tasks"},
 		Summary: "List dead letters", Description: "Tasks whose attempts are used up; retry them, or they fail when their retention ends.",
 	}, func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {
@@ -126,25 +128,23 @@ func (g *Gateway) listTasks(ctx context.Context, in *listTasksInput) (*listTasks
 	if err != nil {
 		return nil, err
 	}
-	tasks := make([]Task, len(page))
+	tasks := make([]taskView, len(page))
 	for i, info := range page {
 		tasks[i] = taskOf(info)
 	}
 	g.refineAll(ctx, tasks)
+	tasks = slices.DeleteFunc(tasks, func(t taskView) bool { return !matches(t.Status, in.Status) || !hasLabels(&t.Task, labels) })
+	g.explainAll(ctx, tasks)
 	out := &listTasksOutput{}
-	out.Body.Tasks = make([]Task, 0, len(tasks))
+	out.Body.Tasks, out.Body.NextPageToken = make([]api.Task, len(tasks)), next
 	for i := range tasks {
-		if matches(tasks[i].Status, in.Status) && hasLabels(&tasks[i], labels) {
-			out.Body.Tasks = append(out.Body.Tasks, tasks[i])
-		}
+		out.Body.Tasks[i] = tasks[i].Task
 	}
-	g.explainAll(ctx, out.Body.Tasks)
-	out.Body.NextPageToken = next
 	return out, nil
 }
 
 // refineAll tells running from queued for the open tasks of a page. What cannot be told stays queued.
-func (g *Gateway) refineAll(ctx context.Context, tasks []Task) {
+func (g *Gateway) refineAll(ctx context.Context, tasks []taskView) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	parallel.Each(len(tasks), fanOut, func(i int) {
@@ -185,7 +185,7 @@ func parseLabels(list []string) (map[string]string, error) {
 }
 
 // hasLabels compares exactly: where visibility is kept in SQLite, it does not tell upper from lower case.
-func hasLabels(t *Task, labels map[string]string) bool {
+func hasLabels(t *api.Task, labels map[string]string) bool {
 	for name, value := range labels {
 		if own, ok := t.Labels[name]; !ok || own != value {
 			return false

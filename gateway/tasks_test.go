@@ -19,9 +19,9 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -58,7 +58,7 @@ func TestRunningTaskShowsItsAttempt(t *testing.T) {
 	e := f.withTask(contract.TaskState{Status: fleet.TaskQueued, Attempts: []fleet.Attempt{lost}})
 	e.pending = []*workflowpb.PendingActivityInfo{delivery(2, enumspb.PENDING_ACTIVITY_STATE_STARTED,
 		&contract.AttemptReport{AgentID: "a-2", Epoch: 7, Hub: "hub-1", Progress: &fleet.Progress{Percent: 40, Step: "copying"}})}
-	task := answer[gateway.Task](t, do(serve(t, f), http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
+	task := answer[api.Task](t, do(serve(t, f), http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
 	require.Equal(t, fleet.TaskRunning, task.Status)
 	require.Equal(t, "exec", task.Type)
 	require.Equal(t, "default", task.Cluster)
@@ -111,7 +111,7 @@ func TestOpenTasksSayWhy(t *testing.T) {
 			waiting.ActivityOptions = &activitypb.ActivityOptions{TaskQueue: &taskqueuepb.TaskQueue{Name: "lane/default"}}
 			e.pending = []*workflowpb.PendingActivityInfo{waiting}
 			f.backlogs = map[string]map[int32]int64{"lane/default": {2: 2, 3: 3, 4: 9}}
-			task := answer[gateway.Task](t, do(serve(t, f), http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
+			task := answer[api.Task](t, do(serve(t, f), http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
 			require.Equal(t, c.status, task.Status)
 			require.Equal(t, c.why, task.Why)
 		})
@@ -124,11 +124,11 @@ func TestTaskWithoutAWorkerIsStillShown(t *testing.T) {
 	e := f.withTask(contract.TaskState{})
 	e.query = nil
 	h := serve(t, f)
-	task := answer[gateway.Task](t, do(h, http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
+	task := answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
 	require.Equal(t, fleet.TaskQueued, task.Status)
 	require.Contains(t, task.Why, "no worker answered")
 	e.pending = []*workflowpb.PendingActivityInfo{delivery(1, enumspb.PENDING_ACTIVITY_STATE_STARTED, nil)}
-	task = answer[gateway.Task](t, do(h, http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
+	task = answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
 	require.Equal(t, fleet.TaskRunning, task.Status)
 }
 
@@ -176,7 +176,7 @@ func TestClosedTasks(t *testing.T) {
 				e.info.SearchAttributes.IndexedFields[contract.AttrStatus.GetName()] = payload(c.marked)
 			}
 			w := do(serve(t, f), http.MethodGet, tasksPath+"/t-1?wait=30s", "")
-			task := answer[gateway.Task](t, w, http.StatusOK)
+			task := answer[api.Task](t, w, http.StatusOK)
 			require.NotContains(t, w.Body.String(), "canary")
 			require.Equal(t, c.status, task.Status)
 			require.Equal(t, c.why, task.Why)
@@ -207,7 +207,7 @@ func TestWaitReturnsWhenTheTaskIsSettled(t *testing.T) {
 				}
 			}
 			start := time.Now()
-			task := answer[gateway.Task](t, do(serve(t, f), http.MethodGet, tasksPath+"/t-1?wait=00:00:30", ""), http.StatusOK)
+			task := answer[api.Task](t, do(serve(t, f), http.MethodGet, tasksPath+"/t-1?wait=00:00:30", ""), http.StatusOK)
 			require.Contains(t, []fleet.TaskStatus{fleet.TaskExpired, fleet.TaskDeadLetter}, task.Status)
 			require.Less(t, time.Since(start), 10*time.Second)
 			require.Equal(t, 4, f.describes)
@@ -221,7 +221,7 @@ func TestWaitEnds(t *testing.T) {
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	f.withTask(contract.TaskState{Status: fleet.TaskQueued})
 	h := serve(t, f)
-	task := answer[gateway.Task](t, do(h, http.MethodGet, tasksPath+"/t-1?wait=60ms", ""), http.StatusOK)
+	task := answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/t-1?wait=60ms", ""), http.StatusOK)
 	require.Equal(t, fleet.TaskQueued, task.Status)
 	require.GreaterOrEqual(t, f.describes, 2)
 	require.LessOrEqual(t, f.describes, 8, "it does not spin")
@@ -252,8 +252,8 @@ func TestActions(t *testing.T) {
 		return nil, nil
 	}
 	h := serve(t, f)
-	answer[gateway.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/retry", `{"reason":"fixed"}`), http.StatusOK)
-	answer[gateway.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/cancel", ``), http.StatusOK)
+	answer[api.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/retry", `{"reason":"fixed"}`), http.StatusOK)
+	answer[api.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/cancel", ``), http.StatusOK)
 	require.Equal(t, []any{contract.RetryRequest{Reason: "fixed"}, contract.CancelRequest{}}, got)
 	p := problem(t, do(h, http.MethodPost, tasksPath+"/t-1/review", `{"decision":"completed","result":{"a":1}}`), 409, protocol.CodeConflict)
 	require.Equal(t, "only a task in review can be decided", p.Detail)
@@ -266,8 +266,8 @@ func TestActions(t *testing.T) {
 }
 
 type taskPage struct {
-	Tasks         []gateway.Task `json:"tasks"`
-	NextPageToken string         `json:"next_page_token"`
+	Tasks         []api.Task `json:"tasks"`
+	NextPageToken string     `json:"next_page_token"`
 }
 
 func TestListTasks(t *testing.T) {

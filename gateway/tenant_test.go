@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
@@ -55,11 +56,11 @@ func TestWhatIsOfAnotherTenantIsNotThere(t *testing.T) {
 	s, do := tenants(t, f)
 	require.Equal(t, http.StatusAccepted, do("acme", http.MethodPost, tasksPath, `{"id":"named","type":"exec","cluster":"default"}`).Code)
 	require.Equal(t, http.StatusCreated, do("acme", http.MethodPost, "/api/v1/agents/schedules", `{"name":"named","interval":"1h","task":{"type":"exec","cluster":"default"}}`).Code)
-	bulk := answer[gateway.Bulk](t, do("acme", http.MethodPost, bulkPath, `{"action":"cancel","all":true,"reason":"x"}`), http.StatusAccepted)
+	bulk := answer[api.Bulk](t, do("acme", http.MethodPost, bulkPath, `{"action":"cancel","all":true,"reason":"x"}`), http.StatusAccepted)
 	task := f.executions[contract.TaskWorkflowID("acme:named")]
 	task.update = func(string, any) (any, error) { return nil, nil }
 	task.query = func() (any, error) { return contract.TaskState{Status: fleet.TaskQueued}, nil }
-	f.executions[contract.BulkWorkflowID(bulk.ID)].query = func() (any, error) { return contract.BulkState{Status: contract.BulkRunning}, nil }
+	f.executions[contract.BulkWorkflowID(bulk.ID)].query = func() (any, error) { return contract.BulkState{Status: fleet.BulkRunning}, nil }
 	seen := 0
 	for _, route := range s.Routes() {
 		if !route.Policy.IsScoped() || !strings.Contains(route.Path, "{") {
@@ -95,20 +96,20 @@ func TestWhatATenantSubmitsIsItsOwn(t *testing.T) {
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	_, do := tenants(t, f)
-	mine := answer[gateway.Task](t, do("acme", http.MethodPost, tasksPath, `{"id":"one","type":"exec","cluster":"default"}`), http.StatusAccepted)
+	mine := answer[api.Task](t, do("acme", http.MethodPost, tasksPath, `{"id":"one","type":"exec","cluster":"default"}`), http.StatusAccepted)
 	require.Equal(t, "acme", mine.Tenant)
 	e := f.executions[contract.TaskWorkflowID("acme:one")]
 	require.Equal(t, "acme", e.input.(contract.TaskInput).Spec.Tenant)
 	require.Equal(t, "acme", e.options.Priority.FairnessKey, "it cannot take another's share either")
-	named := answer[gateway.Task](t, do("acme", http.MethodPost, tasksPath, `{"type":"exec","cluster":"default","tenant":"acme"}`), http.StatusAccepted)
+	named := answer[api.Task](t, do("acme", http.MethodPost, tasksPath, `{"type":"exec","cluster":"default","tenant":"acme"}`), http.StatusAccepted)
 	require.Equal(t, "acme", named.Tenant)
 	problem(t, do("acme", http.MethodPost, tasksPath, `{"type":"exec","cluster":"default","tenant":"beta"}`), http.StatusForbidden, protocol.CodeForbidden)
 	for _, c := range []struct{ tenant, body string }{{"acme", `"id":"one"`}, {"acme", `"id":"acme:one"`}, {"", `"id":"acme:one"`}, {"", `"id":"one","tenant":"acme"`}} {
-		again := answer[gateway.Task](t, do(c.tenant, http.MethodPost, tasksPath, `{`+c.body+`,"type":"exec","cluster":"default"}`), http.StatusOK)
+		again := answer[api.Task](t, do(c.tenant, http.MethodPost, tasksPath, `{`+c.body+`,"type":"exec","cluster":"default"}`), http.StatusOK)
 		require.Equal(t, "acme:one", again.ID, c.body)
 	}
 	for tenant, id := range map[string]string{"beta": "beta:one", "": "one"} {
-		other := answer[gateway.Task](t, do(tenant, http.MethodPost, tasksPath, `{"id":"one","type":"exec","cluster":"default"}`), http.StatusAccepted)
+		other := answer[api.Task](t, do(tenant, http.MethodPost, tasksPath, `{"id":"one","type":"exec","cluster":"default"}`), http.StatusAccepted)
 		require.Equal(t, id, other.ID, "each tenant has its own ids")
 	}
 	problem(t, do("beta", http.MethodPost, tasksPath, `{"id":"acme:one","type":"exec","cluster":"default"}`), http.StatusNotFound, protocol.CodeUnknownTask)
@@ -118,20 +119,20 @@ func TestWhatATenantSubmitsIsItsOwn(t *testing.T) {
 	require.Contains(t, w.Body.String(), `"accepted":1`)
 
 	key := `{"idempotency_key":"order-7","type":"exec","cluster":"default"}`
-	first := answer[gateway.Task](t, do("acme", http.MethodPost, tasksPath, key), http.StatusAccepted)
-	second := answer[gateway.Task](t, do("beta", http.MethodPost, tasksPath, key), http.StatusAccepted)
+	first := answer[api.Task](t, do("acme", http.MethodPost, tasksPath, key), http.StatusAccepted)
+	second := answer[api.Task](t, do("beta", http.MethodPost, tasksPath, key), http.StatusAccepted)
 	require.NotEqual(t, first.ID, second.ID, "each tenant has its own keys")
 
 	problem(t, do("acme", http.MethodPost, "/api/v1/agents/schedules", `{"name":"n","interval":"1h","task":{"type":"exec","cluster":"default","tenant":"beta"}}`), http.StatusForbidden, protocol.CodeForbidden)
-	schedule := answer[gateway.Schedule](t, do("acme", http.MethodPost, "/api/v1/agents/schedules", `{"name":"n","interval":"1h","task":{"type":"exec","cluster":"default"}}`), http.StatusCreated)
+	schedule := answer[api.Schedule](t, do("acme", http.MethodPost, "/api/v1/agents/schedules", `{"name":"n","interval":"1h","task":{"type":"exec","cluster":"default"}}`), http.StatusCreated)
 	require.Equal(t, "acme", schedule.Task.Tenant)
 	require.Equal(t, "acme:n", schedule.Name)
 	for tenant, name := range map[string]string{"beta": "beta:n", "": "n"} {
-		schedule := answer[gateway.Schedule](t, do(tenant, http.MethodPost, "/api/v1/agents/schedules", `{"name":"n","interval":"1h","task":{"type":"exec","cluster":"default"}}`), http.StatusCreated)
+		schedule := answer[api.Schedule](t, do(tenant, http.MethodPost, "/api/v1/agents/schedules", `{"name":"n","interval":"1h","task":{"type":"exec","cluster":"default"}}`), http.StatusCreated)
 		require.Equal(t, name, schedule.Name, "each tenant has its own names")
 	}
 	problem(t, do("beta", http.MethodPost, "/api/v1/agents/schedules", `{"name":"acme:n","interval":"1h","task":{"type":"exec","cluster":"default"}}`), http.StatusNotFound, protocol.CodeUnknownSchedule)
-	everybodys := answer[gateway.Task](t, do("", http.MethodPost, tasksPath, `{"type":"exec","cluster":"default","tenant":"beta"}`), http.StatusAccepted)
+	everybodys := answer[api.Task](t, do("", http.MethodPost, tasksPath, `{"type":"exec","cluster":"default","tenant":"beta"}`), http.StatusAccepted)
 	require.Equal(t, "beta", everybodys.Tenant)
 }
 
@@ -176,14 +177,14 @@ func TestABulkOperationOfATenantMeansItsTasks(t *testing.T) {
 	for _, body := range []string{
 		`{"action":"cancel","all":true,"reason":"x"}`, `{"action":"cancel","filter":{"ids":["t-of-beta"]},"reason":"x"}`, `{"action":"cancel","filter":{"tenant":"acme"},"reason":"x"}`,
 	} {
-		bulk := answer[gateway.Bulk](t, do("acme", http.MethodPost, bulkPath, body), http.StatusAccepted)
+		bulk := answer[api.Bulk](t, do("acme", http.MethodPost, bulkPath, body), http.StatusAccepted)
 		e := f.executions[contract.BulkWorkflowID(bulk.ID)]
 		spec := e.input.(contract.BulkInput).Spec
 		require.Equal(t, "acme", spec.Filter.Tenant, body)
 		require.Contains(t, spec.Query(), "MainstayTenant = 'acme'")
 		require.Equal(t, "acme", contract.TenantOf(e.info), "the list of operations finds it by this")
 	}
-	bulk := answer[gateway.Bulk](t, do("acme", http.MethodPost, bulkPath, `{"action":"cancel","filter":{"ids":["b","acme:a","a","beta:a"]},"reason":"x"}`), http.StatusAccepted)
+	bulk := answer[api.Bulk](t, do("acme", http.MethodPost, bulkPath, `{"action":"cancel","filter":{"ids":["b","acme:a","a","beta:a"]},"reason":"x"}`), http.StatusAccepted)
 	require.Equal(t, []string{"acme:a", "acme:b", "beta:a"}, f.executions[contract.BulkWorkflowID(bulk.ID)].input.(contract.BulkInput).Spec.IDs,
 		"its own in full; what is not its own, the operation does not find")
 }

@@ -8,14 +8,15 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
 )
 
-type createTokenInput struct{ Body TokenRequest }
+type createTokenInput struct{ Body api.TokenRequest }
 
 type newTokenOutput struct {
 	CacheControl string `header:"Cache-Control"`
-	Body         NewToken
+	Body         api.NewToken
 }
 
 type revokeTokenInput struct {
@@ -23,21 +24,21 @@ type revokeTokenInput struct {
 	EndSessions bool   `query:"end_sessions" doc:"Of a join token: also end the sessions of the agents that registered with it. Their tasks move as those of any agent that is gone."`
 }
 
-type revokedTokenOutput struct{ Body RevokedToken }
+type revokedTokenOutput struct{ Body api.RevokedToken }
 
 type listTokensOutput struct {
 	Body struct {
-		Tokens        []Token `json:"tokens"`
-		NextPageToken string  `json:"next_page_token,omitempty"`
+		Tokens        []api.Token `json:"tokens"`
+		NextPageToken string      `json:"next_page_token,omitempty"`
 	}
 }
 
-func (g *Gateway) registerTokens(api huma.API) {
+func (g *Gateway) registerTokens(routes huma.API) {
 	const path = "/api/v1/agents/tokens"
 	operation := func(id, method, path, summary, description string, status int) huma.Operation {
 		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"Access"}, Summary: summary, Description: description, DefaultStatus: status}
 	}
-	httpapi.Register(api, access.Administer, operation("create-token", http.MethodPost, path, "Make a token",
+	httpapi.Register(routes, access.Administer, operation("create-token", http.MethodPost, path, "Make a token",
 		"The answer holds the token itself, this once. It works at once, also at other gateways and hubs.", http.StatusCreated),
 		func(ctx context.Context, in *createTokenInput) (*newTokenOutput, error) {
 			token, err := g.createToken(ctx, &in.Body)
@@ -46,7 +47,7 @@ func (g *Gateway) registerTokens(api huma.API) {
 			}
 			return &newTokenOutput{CacheControl: "no-store", Body: token}, nil
 		})
-	httpapi.Register(api, access.Administer, operation("list-tokens", http.MethodGet, path, "List tokens",
+	httpapi.Register(routes, access.Administer, operation("list-tokens", http.MethodGet, path, "List tokens",
 		"Sorted by id, without their secrets. An expired token is listed for 30 days more.", http.StatusOK),
 		func(ctx context.Context, in *PageInput) (*listTokensOutput, error) {
 			after, err := openToken(byKey, in.PageToken)
@@ -59,14 +60,14 @@ func (g *Gateway) registerTokens(api huma.API) {
 			}
 			records, next := page(records, string(after), in.PageSize, func(r *access.Record) string { return r.ID })
 			out := &listTokensOutput{}
-			out.Body.Tokens, out.Body.NextPageToken = make([]Token, len(records)), next
+			out.Body.Tokens, out.Body.NextPageToken = make([]api.Token, len(records)), next
 			for i := range records {
 				out.Body.Tokens[i] = tokenOf(&records[i], time.Now())
 			}
 			g.withUses(ctx, out.Body.Tokens)
 			return out, nil
 		})
-	httpapi.Register(api, access.Administer, operation("revoke-token", http.MethodDelete, path+"/{id}", "Revoke a token",
+	httpapi.Register(routes, access.Administer, operation("revoke-token", http.MethodDelete, path+"/{id}", "Revoke a token",
 		"An api token stops to work within 5 s, with the browsers' sessions and the streams that it opened. A join token lets in no agent from now on; agents that have registered with it stay, unless end_sessions says otherwise.", http.StatusOK),
 		func(ctx context.Context, in *revokeTokenInput) (*revokedTokenOutput, error) {
 			revoked, err := g.revokeToken(ctx, in.ID, in.EndSessions)

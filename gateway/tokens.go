@@ -13,60 +13,25 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
 // maxTokenLife bounds how long a token may live that does not live for ever.
 const maxTokenLife = 10 * 365 * 24 * time.Hour
 
-// TokenRequest asks for a token.
-type TokenRequest struct {
-	Name      string           `json:"name" minLength:"1" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"For people: who or what uses it. The audit log has it."`
-	Kind      access.TokenKind `json:"kind,omitempty" enum:"api,join" default:"api" doc:"api: a client of the API. join: agents that register."`
-	Role      access.Role      `json:"role,omitempty" enum:"viewer,operator,admin" doc:"Of an api token: what it may do."`
-	Tenant    string           `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Of an api token: the only tenant whose tasks it sees and touches. Absent: all."`
-	Cluster   string           `json:"cluster,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Of a join token: the cluster that its agents may join. Required there."`
-	AgentID   string           `json:"agent_id,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Of a join token: the only agent that may use it. Absent: any."`
-	MaxUses   int              `json:"max_uses,omitempty" minimum:"0" maximum:"1000" doc:"Of a join token: how many agents may register with it. One that registers again, also as a new process, counts once. 0: no limit."`
-	ExpiresIn fleet.Duration   `json:"expires_in,omitempty" doc:"How long it lives, from a minute to ten years. Absent: until it is revoked."`
-}
-
-// Token is a token as it is kept.
-type Token struct {
-	ID        string           `json:"id"`
-	Name      string           `json:"name"`
-	Kind      access.TokenKind `json:"kind" enum:"api,join"`
-	Role      access.Role      `json:"role,omitempty" enum:"viewer,operator,admin"`
-	Tenant    string           `json:"tenant,omitempty"`
-	Cluster   string           `json:"cluster,omitempty"`
-	AgentID   string           `json:"agent_id,omitempty"`
-	CreatedAt time.Time        `json:"created_at"`
-	CreatedBy string           `json:"created_by,omitempty" doc:"The name of the token, or the certificate, that made it."`
-	ExpiresAt *time.Time       `json:"expires_at,omitempty"`
-	Expired   bool             `json:"expired,omitempty"`
-	MaxUses   int              `json:"max_uses,omitempty" doc:"Of a join token: how many agents may register with it. Absent: any number."`
-	Uses      *int             `json:"uses,omitempty" doc:"How many have. Only with max_uses, and while the cluster answers."`
-}
-
-// NewToken is a token with its secret.
-type NewToken struct {
-	Token
-	Secret string `json:"token" doc:"The token itself. Only its hash is kept, so it is shown this once."`
-}
-
-func tokenOf(r *access.Record, now time.Time) Token {
-	return Token{
+func tokenOf(r *access.Record, now time.Time) api.Token {
+	return api.Token{
 		ID: r.ID, Name: r.Name, Kind: r.Kind, Role: r.Role, Tenant: r.Tenant, Cluster: r.Cluster, AgentID: r.AgentID,
 		CreatedAt: r.CreatedAt.UTC(), CreatedBy: r.CreatedBy, ExpiresAt: known(r.ExpiresAt), Expired: r.Expired(now), MaxUses: r.MaxUses,
 	}
 }
 
 // createToken makes a token and keeps its hash.
-func (g *Gateway) createToken(ctx context.Context, r *TokenRequest) (NewToken, error) {
+func (g *Gateway) createToken(ctx context.Context, r *api.TokenRequest) (api.NewToken, error) {
 	if r.ExpiresIn != 0 && (r.ExpiresIn.Std() < time.Minute || r.ExpiresIn.Std() > maxTokenLife) {
-		return NewToken{}, invalid("body.expires_in", errors.New("must lie between 1m and 87600h"))
+		return api.NewToken{}, invalid("body.expires_in", errors.New("must lie between 1m and 87600h"))
 	}
 	var random [access.RandomBytes]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -83,20 +48,20 @@ func (g *Gateway) createToken(ctx context.Context, r *TokenRequest) (NewToken, e
 		record.ExpiresAt = record.CreatedAt.Add(r.ExpiresIn.Std())
 	}
 	if field, err := record.Validate(); err != nil {
-		return NewToken{}, invalid("body."+field, err)
+		return api.NewToken{}, invalid("body."+field, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if record.Cluster != "" {
 		if _, err := g.knownCluster(ctx, record.Cluster); err != nil {
-			return NewToken{}, err
+			return api.NewToken{}, err
 		}
 	}
 	access.Touch(ctx, "token", record.ID)
 	if err := g.keepToken(ctx, record); err != nil {
-		return NewToken{}, g.answer(err, "keep a token", protocol.CodeInternal)
+		return api.NewToken{}, g.answer(err, "keep a token", protocol.CodeInternal)
 	}
-	return NewToken{Token: tokenOf(&record, time.Now()), Secret: secret}, nil
+	return api.NewToken{Token: tokenOf(&record, time.Now()), Secret: secret}, nil
 }
 
 // keepToken hands a token to the workflow that keeps them, which the first one starts.
@@ -136,7 +101,7 @@ func (g *Gateway) listTokens(ctx context.Context) ([]access.Record, error) {
 
 // withUses says how many agents have registered with tokens that have a maximum: their clusters count them. Where one does not
 // answer, nothing is said.
-func (g *Gateway) withUses(ctx context.Context, tokens []Token) {
+func (g *Gateway) withUses(ctx context.Context, tokens []api.Token) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	views := map[string]*contract.ClusterView{}
@@ -159,16 +124,10 @@ func (g *Gateway) withUses(ctx context.Context, tokens []Token) {
 	}
 }
 
-// RevokedToken says what came of revoking a token.
-type RevokedToken struct {
-	ID            string   `json:"id"`
-	EndedSessions []string `json:"ended_sessions,omitempty" doc:"The agents that were connected and whose sessions end, with end_sessions."`
-}
-
 // revokeToken forgets a token. A join token's cluster hears first: it refuses the token from then on, whatever the doors of
 // the API still believe, and if that fails the token is still there to be revoked again.
-func (g *Gateway) revokeToken(ctx context.Context, id string, endSessions bool) (RevokedToken, error) {
-	revoked := RevokedToken{ID: id}
+func (g *Gateway) revokeToken(ctx context.Context, id string, endSessions bool) (api.RevokedToken, error) {
+	revoked := api.RevokedToken{ID: id}
 	records, err := g.listTokens(ctx)
 	if err != nil {
 		return revoked, err

@@ -12,9 +12,9 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -51,35 +51,35 @@ func TestATokenIsShownOnceAndKeptAsItsHash(t *testing.T) {
 	f.withAccess()
 	h := serve(t, f)
 	w := do(h, http.MethodPost, tokensPath, `{"name":"ci","role":"operator","tenant":"acme","expires_in":"720h"}`)
-	token := answer[gateway.NewToken](t, w, http.StatusCreated)
+	token := answer[api.NewToken](t, w, http.StatusCreated)
 	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
 	kind, id, ok := access.TokenID(token.Secret)
 	require.True(t, ok)
 	require.Equal(t, access.APIToken, kind)
 	require.Equal(t, token.ID, id)
 	require.WithinDuration(t, time.Now().Add(720*time.Hour), *token.ExpiresAt, time.Minute)
-	join := answer[gateway.NewToken](t, do(h, http.MethodPost, tokensPath, `{"name":"builders","kind":"join","cluster":"build","agent_id":"b-1"}`), http.StatusCreated)
+	join := answer[api.NewToken](t, do(h, http.MethodPost, tokensPath, `{"name":"builders","kind":"join","cluster":"build","agent_id":"b-1"}`), http.StatusCreated)
 	require.True(t, strings.HasPrefix(join.Secret, "msj_"))
 
 	w = do(h, http.MethodGet, tokensPath, "")
-	list := answer[struct{ Tokens []gateway.Token }](t, w, http.StatusOK)
+	list := answer[struct{ Tokens []api.Token }](t, w, http.StatusOK)
 	require.Len(t, list.Tokens, 2)
-	require.ElementsMatch(t, []gateway.Token{token.Token, join.Token}, list.Tokens)
+	require.ElementsMatch(t, []api.Token{token.Token, join.Token}, list.Tokens)
 	for _, secret := range []string{token.Secret, join.Secret} {
 		require.NotContains(t, w.Body.String(), secret[17:])
 		require.NotContains(t, f.executions[contract.AccessWorkflowID].info.GetMemo().String(), secret[17:])
 	}
 	require.NotContains(t, w.Body.String(), "hash")
 	page := answer[struct {
-		Tokens []gateway.Token
+		Tokens []api.Token
 		Next   string `json:"next_page_token"`
 	}](t, do(h, http.MethodGet, tokensPath+"?page_size=1", ""), http.StatusOK)
 	require.Len(t, page.Tokens, 1)
-	rest := answer[struct{ Tokens []gateway.Token }](t, do(h, http.MethodGet, tokensPath+"?page_size=1&page_token="+page.Next, ""), http.StatusOK)
+	rest := answer[struct{ Tokens []api.Token }](t, do(h, http.MethodGet, tokensPath+"?page_size=1&page_token="+page.Next, ""), http.StatusOK)
 	require.NotEqual(t, page.Tokens[0].ID, rest.Tokens[0].ID)
 
 	problem(t, do(h, http.MethodDelete, tokensPath+"/"+token.ID+"?end_sessions=true", ""), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
-	require.Equal(t, gateway.RevokedToken{ID: token.ID}, answer[gateway.RevokedToken](t, do(h, http.MethodDelete, tokensPath+"/"+token.ID, ""), http.StatusOK))
+	require.Equal(t, api.RevokedToken{ID: token.ID}, answer[api.RevokedToken](t, do(h, http.MethodDelete, tokensPath+"/"+token.ID, ""), http.StatusOK))
 	problem(t, do(h, http.MethodDelete, tokensPath+"/"+token.ID, ""), http.StatusNotFound, protocol.CodeUnknownToken)
 	problem(t, do(h, http.MethodDelete, tokensPath+"/Canary", ""), http.StatusNotFound, protocol.CodeUnknownToken)
 }
@@ -88,10 +88,10 @@ func TestTheFirstTokenStartsTheirWorkflow(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	h := serve(t, f)
-	require.Empty(t, answer[struct{ Tokens []gateway.Token }](t, do(h, http.MethodGet, tokensPath, ""), http.StatusOK).Tokens)
+	require.Empty(t, answer[struct{ Tokens []api.Token }](t, do(h, http.MethodGet, tokensPath, ""), http.StatusOK).Tokens)
 	problem(t, do(h, http.MethodDelete, tokensPath+"/abc", ""), http.StatusNotFound, protocol.CodeUnknownToken)
 	f.onStart = func(e *execution) { e.update = func(string, any) (any, error) { return nil, nil } }
-	answer[gateway.NewToken](t, do(h, http.MethodPost, tokensPath, `{"name":"ci","role":"viewer"}`), http.StatusCreated)
+	answer[api.NewToken](t, do(h, http.MethodPost, tokensPath, `{"name":"ci","role":"viewer"}`), http.StatusCreated)
 	require.Equal(t, []string{contract.CreateTokenUpdate.Name}, f.updates)
 }
 
@@ -131,11 +131,11 @@ func TestAJoinTokenIsRevokedWhereItIsCounted(t *testing.T) {
 	cluster := f.withCluster(fleet.ClusterConfig{Name: "build"})
 	f.withAccess()
 	h := serve(t, f)
-	create := func(body string) gateway.NewToken {
-		return answer[gateway.NewToken](t, do(h, http.MethodPost, tokensPath, body), http.StatusCreated)
+	create := func(body string) api.NewToken {
+		return answer[api.NewToken](t, do(h, http.MethodPost, tokensPath, body), http.StatusCreated)
 	}
-	list := func() []gateway.Token {
-		return answer[struct{ Tokens []gateway.Token }](t, do(h, http.MethodGet, tokensPath, ""), http.StatusOK).Tokens
+	list := func() []api.Token {
+		return answer[struct{ Tokens []api.Token }](t, do(h, http.MethodGet, tokensPath, ""), http.StatusOK).Tokens
 	}
 	known := cluster.query
 	limited := create(`{"name":"three","kind":"join","cluster":"build","max_uses":3}`)
@@ -162,14 +162,14 @@ func TestAJoinTokenIsRevokedWhereItIsCounted(t *testing.T) {
 	require.Equal(t, http.StatusInternalServerError, do(h, http.MethodDelete, tokensPath+"/"+limited.ID, "").Code)
 	require.Len(t, list(), 1, "it is still there to be revoked")
 	down = false
-	revoked := answer[gateway.RevokedToken](t, do(h, http.MethodDelete, tokensPath+"/"+limited.ID+"?end_sessions=true", ""), http.StatusOK)
-	require.Equal(t, gateway.RevokedToken{ID: limited.ID, EndedSessions: []string{"a"}}, revoked)
+	revoked := answer[api.RevokedToken](t, do(h, http.MethodDelete, tokensPath+"/"+limited.ID+"?end_sessions=true", ""), http.StatusOK)
+	require.Equal(t, api.RevokedToken{ID: limited.ID, EndedSessions: []string{"a"}}, revoked)
 	require.Equal(t, []contract.RevokeJoinTokenRequest{{ID: limited.ID, EndSessions: true}}, asked)
 	require.Empty(t, list())
 
 	cluster.query = known
 	orphan := create(`{"name":"orphan","kind":"join","cluster":"build"}`)
 	delete(f.executions, contract.ClusterWorkflowID("build"))
-	answer[gateway.RevokedToken](t, do(h, http.MethodDelete, tokensPath+"/"+orphan.ID, ""), http.StatusOK)
+	answer[api.RevokedToken](t, do(h, http.MethodDelete, tokensPath+"/"+orphan.ID, ""), http.StatusOK)
 	require.Empty(t, list())
 }

@@ -53,7 +53,7 @@ func (b *overviewBuilder) unhandled(views []contract.ClusterView, u unhandled, e
 
 // whyUnhandled says why a task is in retry_wait that no agent could run when it was last offered; "" when one can by now, or when
 // it is no such task.
-func (t *Task) whyUnhandled(c *fleet.Cluster) string {
+func (t *taskView) whyUnhandled(c *fleet.Cluster) string {
 	if t.Status != fleet.TaskRetryWait || !t.unhandled {
 		return ""
 	}

@@ -12,10 +12,10 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 // withUnhandled adds tasks of a type that no agent could run when they were last offered.
@@ -71,7 +71,7 @@ func TestOverviewNamesWhatNobodyHandles(t *testing.T) {
 				}
 				return answer, nil
 			}
-			got := answer[gateway.Overview](t, do(serve(t, f), http.MethodGet, overviewPath, ""), http.StatusOK)
+			got := answer[api.Overview](t, do(serve(t, f), http.MethodGet, overviewPath, ""), http.StatusOK)
 			i := slices.IndexFunc(got.Problems, func(p diagnosis.Problem) bool { return p.Kind == diagnosis.KindUnhandled })
 			require.Equal(t, c.broken, slices.Contains(got.Missing, "which tasks no agent handles"), got.Missing)
 			require.Equal(t, c.want != "", i >= 0)
@@ -106,7 +106,7 @@ func TestWhyNobodyHandlesATask(t *testing.T) {
 				return contract.TaskState{Status: fleet.TaskRetryWait, Why: "no agent took the task", NextAttempt: &next}, nil
 			}
 			h := serve(t, f)
-			one := answer[gateway.Task](t, do(h, http.MethodGet, tasksPath+"/resize-0", ""), http.StatusOK)
+			one := answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/resize-0", ""), http.StatusOK)
 			require.Equal(t, fleet.TaskRetryWait, one.Status)
 			require.Equal(t, c.one, one.Why)
 			list := answer[taskPage](t, do(h, http.MethodGet, tasksPath+"/queue", ""), http.StatusOK)

@@ -7,26 +7,27 @@ import (
 	"strings"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 )
 
 // readTasks lists what the agents of a cluster that have a session here run, the oldest first.
 func (c activities) readTasks(_ context.Context, in contract.ReadTasksInput) (contract.ReadTasksResult, error) {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
-	result := contract.ReadTasksResult{Agents: map[string][]contract.HeldTask{}}
+	result := contract.ReadTasksResult{Agents: map[string][]fleet.HeldTask{}}
 	for _, s := range c.hub.sessions {
 		if s.cluster != in.Cluster || in.AgentID != "" && s.agent != in.AgentID {
 			continue
 		}
-		held := []contract.HeldTask{}
+		held := []fleet.HeldTask{}
 		for _, a := range s.attempts {
-			task := contract.HeldTask{TaskID: a.task, Attempt: a.number, StartedAt: a.report(c.hub.id).StartedAt}
+			task := fleet.HeldTask{TaskID: a.task, Attempt: a.number, StartedAt: a.report(c.hub.id).StartedAt}
 			if a.progress != nil {
 				task.Percent = a.progress.Percent
 			}
 			held = append(held, task)
 		}
-		slices.SortFunc(held, func(a, b contract.HeldTask) int {
+		slices.SortFunc(held, func(a, b fleet.HeldTask) int {
 			return cmp.Or(compareTimes(a, b), strings.Compare(a.TaskID, b.TaskID))
 		})
 		result.Agents[s.agent] = held[:min(len(held), contract.MaxHeldTasks)]
@@ -35,7 +36,7 @@ func (c activities) readTasks(_ context.Context, in contract.ReadTasksInput) (co
 }
 
 // compareTimes puts what began earlier first, and what has not begun last.
-func compareTimes(a, b contract.HeldTask) int {
+func compareTimes(a, b fleet.HeldTask) int {
 	switch {
 	case a.StartedAt == nil && b.StartedAt == nil:
 		return 0

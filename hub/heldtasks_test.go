@@ -9,6 +9,7 @@ import (
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -25,7 +26,7 @@ func TestReadTasks(t *testing.T) {
 		second := got.Assignments[0]
 		a.poll(lists(first, second))
 		b.register("idle", 1)
-		read := func(in contract.ReadTasksInput) map[string][]contract.HeldTask {
+		read := func(in contract.ReadTasksInput) map[string][]fleet.HeldTask {
 			result, err := b.readTasks(t.Context(), in)
 			require.NoError(t, err)
 			return result.Agents
@@ -44,7 +45,7 @@ func TestReadTasks(t *testing.T) {
 func TestHeldTasksOldestFirst(t *testing.T) {
 	t.Parallel()
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
-	begun := func(at *time.Time) contract.HeldTask { return contract.HeldTask{StartedAt: at} }
+	begun := func(at *time.Time) fleet.HeldTask { return fleet.HeldTask{StartedAt: at} }
 	require.Negative(t, compareTimes(begun(&early), begun(&late)))
 	require.Negative(t, compareTimes(begun(&late), begun(nil)), "what has not begun comes last")
 	require.Positive(t, compareTimes(begun(nil), begun(&early)))

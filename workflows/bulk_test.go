@@ -51,7 +51,7 @@ func TestBulkReadsAllPages(t *testing.T) {
 	require.NoError(t, b.GetWorkflowError())
 	var state contract.BulkState
 	require.NoError(t, b.GetWorkflowResult(&state))
-	require.Equal(t, contract.BulkCompleted, state.Status)
+	require.Equal(t, fleet.BulkCompleted, state.Status)
 	require.Equal(t, []int{7, 6, 3, 3}, []int{state.Expected, state.Matched, state.Done, state.Skipped})
 	require.Equal(t, []string{"", "1", "2"}, []string{string(b.pages[0].Token), string(b.pages[1].Token), string(b.pages[2].Token)})
 	require.False(t, b.pages[0].Spec.Filter.SubmittedBefore.IsZero(), "what is submitted later was not meant")
@@ -102,7 +102,7 @@ func TestBulkIsStopped(t *testing.T) {
 			require.True(t, errors.As(b.GetWorkflowError(), &cancelled), "%v", b.GetWorkflowError())
 			var state contract.BulkState
 			require.NoError(t, cancelled.Details(&state))
-			require.Equal(t, contract.BulkCancelled, state.Status)
+			require.Equal(t, fleet.BulkCancelled, state.Status)
 			require.NotEmpty(t, state.Why)
 			require.GreaterOrEqual(t, state.Done, 2)
 			require.Equal(t, len(b.pages), state.Done, "the page under way counts")
@@ -123,7 +123,7 @@ func TestBulkFails(t *testing.T) {
 	require.True(t, errors.As(b.GetWorkflowError(), &failed), "%v", b.GetWorkflowError())
 	var state contract.BulkState
 	require.NoError(t, failed.Details(&state))
-	require.Equal(t, contract.BulkFailed, state.Status)
+	require.Equal(t, fleet.BulkFailed, state.Status)
 	require.Equal(t, 1, state.Done, "what was done before is told")
 	require.Contains(t, state.Why, "Temporal refuses the filter")
 }
@@ -133,7 +133,7 @@ func TestBulkContinuesAsNew(t *testing.T) {
 	b := newBulk(threePages)
 	b.SetContinueAsNewSuggested(true)
 	b.ExecuteWorkflow(contract.BulkWorkflow, contract.BulkInput{ID: "b-1", Spec: contract.BulkSpec{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Type: "x"}},
-		Carried: &contract.BulkCarried{Place: contract.BulkPlace{Token: []byte("1")}, State: contract.BulkState{Status: contract.BulkRunning, BulkCounts: contract.BulkCounts{Matched: 5, Done: 5}}}})
+		Carried: &contract.BulkCarried{Place: contract.BulkPlace{Token: []byte("1")}, State: contract.BulkState{Status: fleet.BulkRunning, BulkCounts: contract.BulkCounts{Matched: 5, Done: 5}}}})
 	var next *workflow.ContinueAsNewError
 	require.True(t, errors.As(b.GetWorkflowError(), &next), "%v", b.GetWorkflowError())
 	var input contract.BulkInput

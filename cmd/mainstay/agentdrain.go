@@ -9,15 +9,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 // drainPause is the time between two looks at a drain that is waited for.
 const drainPause = 200 * time.Millisecond
 
 func (a *app) agentDrainCommand() *cobra.Command {
-	var request gateway.DrainAgentsRequest
+	var request api.DrainAgentsRequest
 	var wait time.Duration
 	command := &cobra.Command{
 		Use:   "drain ID…",
@@ -66,10 +66,10 @@ after a restart, until "mainstay agent maintenance ID off". Several agents are d
 }
 
 // startDrain asks for a drain of one agent, or of several of the first one's cluster.
-func (c *apiClient) startDrain(ctx context.Context, r *gateway.DrainAgentsRequest) (json.RawMessage, *fleet.DrainRecord, error) {
+func (c *apiClient) startDrain(ctx context.Context, r *api.DrainAgentsRequest) (json.RawMessage, *fleet.DrainRecord, error) {
 	path, body := pathOf(agentsPath, r.Agents[0], "drain"), any(r.DrainRequest)
 	if len(r.Agents) > 1 {
-		var first gateway.Agent
+		var first api.Agent
 		if _, err := c.call(ctx, http.MethodGet, pathOf(agentsPath, r.Agents[0]), 0, nil, &first); err != nil {
 			return nil, nil, err
 		}
@@ -137,9 +137,9 @@ as well, drain the agent. Maintenance stays when the agent restarts.`,
 			if err != nil {
 				return err
 			}
-			var g gateway.Agent
+			var g api.Agent
 			raw, err := client.call(c.Context(), http.MethodPost, pathOf(agentsPath, args[0], "maintenance"), 0,
-				gateway.MaintenanceRequest{Enabled: args[1] == "on", Reason: reason}, &g)
+				api.MaintenanceRequest{Enabled: args[1] == "on", Reason: reason}, &g)
 			if err != nil {
 				return err
 			}

@@ -10,16 +10,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 // failoverPause is the time between two looks at a failover that is waited for.
 const failoverPause = 200 * time.Millisecond
 
 func (a *app) agentFailoverCommand() *cobra.Command {
-	var request gateway.FailoverRequest
+	var request api.FailoverRequest
 	var wait time.Duration
 	command := &cobra.Command{
 		Use:     "failover ID",
@@ -37,7 +37,7 @@ func (a *app) agentFailoverCommand() *cobra.Command {
 					return err
 				}
 			}
-			var accepted gateway.FailoverAccepted
+			var accepted api.FailoverAccepted
 			raw, err := client.call(c.Context(), http.MethodPost, pathOf(agentsPath, args[0], "failover"), 0, request, &accepted)
 			if err != nil {
 				return err
@@ -71,7 +71,7 @@ func (a *app) agentFailoverCommand() *cobra.Command {
 // lastFailover is when the newest failover of the agent's present session began; zero when there was none. A failover of
 // the same session has the same id, and only its start tells it from the one before.
 func (c *apiClient) lastFailover(ctx context.Context, agent string) (time.Time, error) {
-	var g gateway.Agent
+	var g api.Agent
 	if _, err := c.call(ctx, http.MethodGet, pathOf(agentsPath, agent), 0, nil, &g); err != nil {
 		return time.Time{}, err
 	}

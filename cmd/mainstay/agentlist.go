@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/api"
 )
 
 func (a *app) agentCommand() *cobra.Command {
@@ -59,13 +59,13 @@ func (a *app) agentListCommand() *cobra.Command {
 	return command
 }
 
-func (a *app) printAgents(agents []gateway.Agent) error {
+func (a *app) printAgents(agents []api.Agent) error {
 	if len(agents) == 0 {
 		_, err := fmt.Fprintln(a.stdout, "There are no such agents.")
 		return err
 	}
-	full := slices.ContainsFunc(agents, func(g gateway.Agent) bool { return g.CurrentTasks != nil })
-	zones := slices.ContainsFunc(agents, func(g gateway.Agent) bool { return g.Zone != "" })
+	full := slices.ContainsFunc(agents, func(g api.Agent) bool { return g.CurrentTasks != nil })
+	zones := slices.ContainsFunc(agents, func(g api.Agent) bool { return g.Zone != "" })
 	header := []string{"AGENT", "CLUSTER", "STATUS", "HEALTH", "ROLE", "TASKS", "EPOCH", "CPU", "HOST", "PID", "LAST HEARTBEAT"}
 	if zones {
 		header = slices.Insert(header, 8, "ZONE")
@@ -89,7 +89,7 @@ func (a *app) printAgents(agents []gateway.Agent) error {
 }
 
 // currentTasks names what an agent runs, at most so many.
-func currentTasks(g *gateway.Agent, most int) string {
+func currentTasks(g *api.Agent, most int) string {
 	var ids []string
 	for i, held := range g.CurrentTasks {
 		if i == most {
@@ -102,7 +102,7 @@ func currentTasks(g *gateway.Agent, most int) string {
 }
 
 // load is how many of its slots an agent uses.
-func load(g *gateway.Agent) string {
+func load(g *api.Agent) string {
 	text := "?"
 	if g.Running != nil {
 		text = fmt.Sprint(*g.Running)
@@ -114,7 +114,7 @@ func load(g *gateway.Agent) string {
 }
 
 // healthText is an agent's level with its score.
-func healthText(g *gateway.Agent) string {
+func healthText(g *api.Agent) string {
 	if g.HealthScore == nil {
 		return ""
 	}
@@ -136,7 +136,7 @@ func (a *app) agentGetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var g gateway.Agent
+			var g api.Agent
 			raw, err := client.call(c.Context(), http.MethodGet, pathOf(agentsPath, args[0])+"?view=full", 0, nil, &g)
 			if err != nil {
 				return err
@@ -149,7 +149,7 @@ func (a *app) agentGetCommand() *cobra.Command {
 	return command
 }
 
-func (a *app) printAgent(g *gateway.Agent) error {
+func (a *app) printAgent(g *api.Agent) error {
 	t := newTable(a.stdout)
 	status := string(g.Status)
 	if since := a.ago(g.StatusSince); since != "" {

@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/api"
 )
 
 func (a *app) agentReduceLoadCommand() *cobra.Command {
-	var request gateway.ReduceLoadRequest
+	var request api.ReduceLoadRequest
 	command := &cobra.Command{
 		Use:   "reduce-load ID",
 		Short: "Let an agent run fewer tasks at a time",
@@ -60,7 +60,7 @@ func (a *app) changeLoad(c *cobra.Command, agent, word string, body any) error {
 	if err != nil {
 		return err
 	}
-	var g gateway.Agent
+	var g api.Agent
 	raw, err := client.call(c.Context(), http.MethodPost, pathOf(agentsPath, agent, word), 0, body, &g)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (a *app) changeLoad(c *cobra.Command, agent, word string, body any) error {
 }
 
 // reductionText tells how an agent's load is reduced; empty: it is not.
-func (a *app) reductionText(g *gateway.Agent) string {
+func (a *app) reductionText(g *api.Agent) string {
 	r := g.LoadReduction
 	if r == nil {
 		return ""

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 func (a *app) clusterCommand() *cobra.Command {
@@ -41,7 +41,7 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var cluster gateway.Cluster
+			var cluster api.Cluster
 			raw, err := client.call(c.Context(), http.MethodPost, clustersPath, 0, settings, &cluster)
 			if err != nil {
 				return err
@@ -62,7 +62,7 @@ func (a *app) clusterListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "list", Short: "List clusters", Example: "  mainstay cluster list", Args: exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return printList(c, a, clustersPath, "clusters", nil, 0, func(clusters []gateway.Cluster) error {
+			return printList(c, a, clustersPath, "clusters", nil, 0, func(clusters []api.Cluster) error {
 				if len(clusters) == 0 {
 					_, err := fmt.Fprintln(a.stdout, "There are no clusters. Create one with: mainstay cluster create NAME")
 					return err
@@ -88,7 +88,7 @@ func (a *app) clusterGetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var k gateway.Cluster
+			var k api.Cluster
 			raw, err := client.call(c.Context(), http.MethodGet, pathOf(clustersPath, args[0]), 0, nil, &k)
 			if err != nil {
 				return err

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 // appliedCluster is what came of one cluster of the file.
@@ -77,7 +77,7 @@ func (c *apiClient) applyCluster(command *cobra.Command, config fleet.ClusterCon
 	if err != nil {
 		return done, err
 	}
-	var present gateway.Cluster
+	var present api.Cluster
 	raw, err := c.call(command.Context(), http.MethodGet, pathOf(clustersPath, config.Name), 0, nil, &present)
 	var refused *problemError
 	switch {

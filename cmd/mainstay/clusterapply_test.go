@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 func configFile(t *testing.T, text string) string {
@@ -94,9 +94,9 @@ func TestSettingsOfClustersAreShown(t *testing.T) {
 		}
 		return found
 	}
-	shown := names(reflect.TypeFor[gateway.Cluster]())
+	shown := names(reflect.TypeFor[api.Cluster]())
 	for name := range names(reflect.TypeFor[fleet.ClusterConfig]()) {
-		require.True(t, shown[name], "%s of fleet.ClusterConfig is not in gateway.Cluster", name)
+		require.True(t, shown[name], "%s of fleet.ClusterConfig is not in api.Cluster", name)
 	}
 }
 

@@ -6,12 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 func (a *app) clusterRebalanceCommand() *cobra.Command {
-	var request gateway.RebalanceRequest
+	var request api.RebalanceRequest
 	command := &cobra.Command{
 		Use:   "rebalance NAME",
 		Short: "Spread a cluster's shards and targets evenly over its agents",
@@ -72,7 +72,7 @@ func change(before, after int) string {
 }
 
 func (a *app) clusterTargetsCommand() *cobra.Command {
-	var request gateway.TargetsRequest
+	var request api.TargetsRequest
 	command := &cobra.Command{
 		Use:     "targets NAME",
 		Short:   "List a cluster's deployment targets and who looks after them; add and remove some",
@@ -97,7 +97,7 @@ func (a *app) clusterTargetsCommand() *cobra.Command {
 	return command
 }
 
-func (a *app) printTargets(targets []gateway.Target) error {
+func (a *app) printTargets(targets []api.Target) error {
 	if len(targets) == 0 {
 		_, err := fmt.Fprintln(a.stdout, "The cluster has no targets. Add some with --add.")
 		return err

@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/api"
 )
 
 func (a *app) clusterReleaseBrakeCommand() *cobra.Command {
-	var request gateway.ReasonRequest
+	var request api.ReasonRequest
 	command := &cobra.Command{
 		Use:   "release-brake NAME",
 		Short: "Say that agents that vanished at once are really gone",

@@ -7,11 +7,11 @@ import (
 	"strconv"
 	"strings"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
-func (a *app) printCluster(k *gateway.Cluster) error {
+func (a *app) printCluster(k *api.Cluster) error {
 	t := newTable(a.stdout)
 	t.row("Cluster", k.Name)
 	t.row("Status", string(k.Status))
@@ -66,7 +66,7 @@ func (a *app) printCluster(k *gateway.Cluster) error {
 }
 
 // pausedText is what is paused of a cluster, in a list.
-func (a *app) pausedText(k *gateway.Cluster) string {
+func (a *app) pausedText(k *api.Cluster) string {
 	if k.Paused != nil {
 		return a.pauseText(k.Paused)
 	}
@@ -79,7 +79,7 @@ func (a *app) pausedText(k *gateway.Cluster) string {
 }
 
 // shardText tells who owns which shards: "16: a-1 owns 0-7; nobody owns 8-15".
-func shardText(n int, owners []gateway.ShardOwner) string {
+func shardText(n int, owners []api.ShardOwner) string {
 	shards := map[string][]int{}
 	for _, s := range owners {
 		shards[s.Owner] = append(shards[s.Owner], s.Shard)

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 const laneUsage = "only this lane: default, cap/<capability>+<capability>, shard/<number> or agent/<id>, as the queue command shows them"
@@ -16,7 +16,7 @@ func (a *app) clusterPauseCommand() *cobra.Command {
 	return a.pauseCommand("pause", "Take nothing more from a cluster's lanes, or from one", `
   mainstay cluster pause default --reason "the disks are being changed"
   mainstay cluster pause default --lane cap/gpu`,
-		func(cluster, lane string, k *gateway.Cluster) string {
+		func(cluster, lane string, k *api.Cluster) string {
 			if lane != "" {
 				return fmt.Sprintf("Lane %s of cluster %s is paused. What runs goes on; what waits in it still expires. Go on with: mainstay cluster resume %s --lane %s\n", lane, cluster, cluster, lane)
 			}
@@ -28,7 +28,7 @@ func (a *app) clusterResumeCommand() *cobra.Command {
 	return a.pauseCommand("resume", "Take from a cluster's lanes again, or from one", `
   mainstay cluster resume default
   mainstay cluster resume default --lane cap/gpu`,
-		func(cluster, lane string, k *gateway.Cluster) string {
+		func(cluster, lane string, k *api.Cluster) string {
 			switch {
 			case k.Paused != nil && lane != "":
 				return fmt.Sprintf("Lane %s is not paused by itself now, but all of cluster %s is. Go on with: mainstay cluster resume %s\n", lane, cluster, cluster)
@@ -43,8 +43,8 @@ func (a *app) clusterResumeCommand() *cobra.Command {
 		})
 }
 
-func (a *app) pauseCommand(word, short, example string, done func(cluster, lane string, k *gateway.Cluster) string) *cobra.Command {
-	var request gateway.PauseRequest
+func (a *app) pauseCommand(word, short, example string, done func(cluster, lane string, k *api.Cluster) string) *cobra.Command {
+	var request api.PauseRequest
 	command := &cobra.Command{
 		Use: word + " NAME", Short: short, Example: example[1:], Args: exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -59,7 +59,7 @@ func (a *app) pauseCommand(word, short, example string, done func(cluster, lane 
 			if err != nil {
 				return err
 			}
-			var k gateway.Cluster
+			var k api.Cluster
 			raw, err := client.call(c.Context(), http.MethodPost, pathOf(clustersPath, args[0], word), 0, request, &k)
 			if err != nil {
 				return err

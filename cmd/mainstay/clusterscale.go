@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 // scaleWait is how long --wait may take by default.
@@ -30,8 +30,8 @@ on: the number is kept. In mode auto, the rules go on from there.`,
 		Args:    exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			given := c.Flags().Changed
-			r := gateway.ScaleRequest{Desired: when(given("to"), to), Min: when(given("min"), least), Max: when(given("max"), most)}
-			if r == (gateway.ScaleRequest{}) {
+			r := api.ScaleRequest{Desired: when(given("to"), to), Min: when(given("min"), least), Max: when(given("max"), most)}
+			if r == (api.ScaleRequest{}) {
 				return usageError("give --to, --min or --max")
 			}
 			client, err := a.client()
@@ -39,7 +39,7 @@ on: the number is kept. In mode auto, the rules go on from there.`,
 				return err
 			}
 			path := pathOf(clustersPath, args[0], "scaling")
-			var status gateway.ScalingStatus
+			var status api.ScalingStatus
 			raw, err := client.call(c.Context(), http.MethodPost, path, 0, r, &status)
 			if err != nil {
 				return err
@@ -63,10 +63,10 @@ on: the number is kept. In mode auto, the rules go on from there.`,
 }
 
 // awaitScaled looks until the cluster has as many agents as it is to have, and none is on its way.
-func awaitScaled(c *cobra.Command, client *apiClient, path string, status *gateway.ScalingStatus, timeout time.Duration) (json.RawMessage, error) {
+func awaitScaled(c *cobra.Command, client *apiClient, path string, status *api.ScalingStatus, timeout time.Duration) (json.RawMessage, error) {
 	deadline := time.Now().Add(timeout)
 	for {
-		*status = gateway.ScalingStatus{}
+		*status = api.ScalingStatus{}
 		raw, err := client.call(c.Context(), http.MethodGet, path, 0, nil, status)
 		if err != nil {
 			return nil, err
@@ -102,7 +102,7 @@ func (a *app) clusterScalingCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var status gateway.ScalingStatus
+			var status api.ScalingStatus
 			raw, err := client.call(c.Context(), http.MethodGet, pathOf(clustersPath, args[0], "scaling"), 0, nil, &status)
 			if err != nil {
 				return err
@@ -114,7 +114,7 @@ func (a *app) clusterScalingCommand() *cobra.Command {
 	return command
 }
 
-func (a *app) printScaling(raw json.RawMessage, s *gateway.ScalingStatus) error {
+func (a *app) printScaling(raw json.RawMessage, s *api.ScalingStatus) error {
 	return a.print(raw, func() error {
 		t := newTable(a.stdout)
 		t.facts([][2]string{
@@ -131,7 +131,7 @@ func (a *app) printScaling(raw json.RawMessage, s *gateway.ScalingStatus) error 
 	})
 }
 
-func scalingModeText(s *gateway.ScalingStatus) string {
+func scalingModeText(s *api.ScalingStatus) string {
 	switch s.Mode {
 	case fleet.ScalingManual:
 		return "manual: as many agents as desired are kept"
@@ -141,7 +141,7 @@ func scalingModeText(s *gateway.ScalingStatus) string {
 	return "off; turn it on with: mainstay cluster scale " + s.Cluster + " --to N, or mainstay cluster update " + s.Cluster + " --scaling auto"
 }
 
-func scalingCounts(s *gateway.ScalingStatus) string {
+func scalingCounts(s *api.ScalingStatus) string {
 	text := fmt.Sprintf("%d, of which %d by spawners", s.Current, s.Spawned)
 	if s.Mode != fleet.ScalingOff {
 		text += fmt.Sprintf("; %d wanted", s.Target)
@@ -159,7 +159,7 @@ func waitingText(queue *int64) string {
 	return fmt.Sprintf("%d tasks", *queue)
 }
 
-func scalingNow(a *app, d *gateway.ScalingDecision) string {
+func scalingNow(a *app, d *api.ScalingDecision) string {
 	if d == nil {
 		return ""
 	}
@@ -173,14 +173,14 @@ func scalingNow(a *app, d *gateway.ScalingDecision) string {
 	return text
 }
 
-func evaluationText(a *app, e *gateway.Evaluation) string {
+func evaluationText(a *app, e *api.Evaluation) string {
 	if e == nil {
 		return ""
 	}
 	return fmt.Sprintf("since %s, %d times: %s; next try %s", a.clock(e.Since), e.Failures, e.Reason, a.clock(e.NextAt))
 }
 
-func nextLook(a *app, s *gateway.ScalingStatus) string {
+func nextLook(a *app, s *api.ScalingStatus) string {
 	switch {
 	case s.Paused:
 		return `the schedule "scaling" is paused in Temporal: the rules do not act`
@@ -203,7 +203,7 @@ func rulesText(s *fleet.ScalingPolicy) string {
 		up.Increment, *up.QueueThreshold, each, up.CPUThreshold, up.Cooldown, down.Decrement, *down.QueueThreshold, each, down.IdleTimeout, down.Cooldown)
 }
 
-func spawnersText(a *app, s *gateway.ScalingStatus) string {
+func spawnersText(a *app, s *api.ScalingStatus) string {
 	if s.Mode == fleet.ScalingOff {
 		return ""
 	}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 func (a *app) clusterSyncCommand() *cobra.Command {
@@ -27,7 +27,7 @@ Exits with an error when some still differ.`,
 			}
 			path := pathOf(clustersPath, args[0], "sync")
 			if check {
-				var k gateway.ClusterSync
+				var k api.ClusterSync
 				raw, err := client.call(c.Context(), http.MethodGet, path, 0, nil, &k)
 				if err != nil {
 					return err
@@ -38,7 +38,7 @@ Exits with an error when some still differ.`,
 				return withExit(exitIncomplete, fmt.Errorf("the states of cluster %s differ", args[0]))
 			}
 			var r fleet.SyncReport
-			raw, err := client.call(c.Context(), http.MethodPost, path, 0, gateway.ReasonRequest{Reason: reason}, &r)
+			raw, err := client.call(c.Context(), http.MethodPost, path, 0, api.ReasonRequest{Reason: reason}, &r)
 			if err != nil {
 				return err
 			}
@@ -66,7 +66,7 @@ func (a *app) printSync(r *fleet.SyncReport) error {
 	return a.printMemberStates(r.Members)
 }
 
-func (a *app) printClusterSync(k *gateway.ClusterSync) error {
+func (a *app) printClusterSync(k *api.ClusterSync) error {
 	fmt.Fprintf(a.stdout, "Cluster %s: %s.\n", k.Cluster, k.Why)
 	if l := k.LastSync; l != nil {
 		fmt.Fprintf(a.stdout, "Last sync: %s, %s (%s).\n", a.ago(&l.StartedAt), l.Status, l.Reason)

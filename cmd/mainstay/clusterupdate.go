@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/api"
 )
 
 func (a *app) clusterUpdateCommand() *cobra.Command {
@@ -29,7 +29,7 @@ func (a *app) clusterUpdateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var k gateway.Cluster
+			var k api.Cluster
 			raw, err := client.ifRevision(c.Context(), revision, http.MethodPatch, pathOf(clustersPath, args[0]), changes, &k)
 			if err != nil {
 				return err

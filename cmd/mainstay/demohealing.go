@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/activities"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 const (
@@ -141,7 +141,7 @@ func (h *healingDemo) run(ctx context.Context, health string) error {
 	if err != nil {
 		return err
 	}
-	ill := second[slices.IndexFunc(second, func(g gateway.Agent) bool { return slices.Contains(h.dev.ids, g.ID) })]
+	ill := second[slices.IndexFunc(second, func(g api.Agent) bool { return slices.Contains(h.dev.ids, g.ID) })]
 	if err := h.degrade(ctx, ill.ID, filepath.Join(health, ill.ID)); err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (h *healingDemo) run(ctx context.Context, health string) error {
 
 func (h *healingDemo) submit(ctx context.Context, n int) error {
 	for range n {
-		request := gateway.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "exec", Cluster: devCluster, Payload: fmt.Appendf(nil, `{"command": ["sleep", "%d"]}`, healingDemoTask)}}
+		request := api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "exec", Cluster: devCluster, Payload: fmt.Appendf(nil, `{"command": ["sleep", "%d"]}`, healingDemoTask)}}
 		if _, err := h.client.call(ctx, http.MethodPost, tasksPath, 0, request, nil); err != nil {
 			return err
 		}
@@ -180,16 +180,16 @@ func (h *healingDemo) await(ctx context.Context, what string, look func(context.
 	}
 }
 
-func (h *healingDemo) agents(ctx context.Context, status fleet.AgentStatus) ([]gateway.Agent, error) {
-	_, agents, _, err := list[gateway.Agent](ctx, h.client, agentsPath, "agents", queryOf("cluster", devCluster, "status", string(status)), 0)
+func (h *healingDemo) agents(ctx context.Context, status fleet.AgentStatus) ([]api.Agent, error) {
+	_, agents, _, err := list[api.Agent](ctx, h.client, agentsPath, "agents", queryOf("cluster", devCluster, "status", string(status)), 0)
 	return agents, err
 }
 
 // busy waits for an agent of ours that works.
-func (h *healingDemo) busy(ctx context.Context) (agent gateway.Agent, err error) {
+func (h *healingDemo) busy(ctx context.Context) (agent api.Agent, err error) {
 	err = h.await(ctx, "the begin of the tasks", func(ctx context.Context) (bool, error) {
 		agents, err := h.agents(ctx, fleet.AgentOnline)
-		i := slices.IndexFunc(agents, func(g gateway.Agent) bool { return g.Running != nil && *g.Running > 0 })
+		i := slices.IndexFunc(agents, func(g api.Agent) bool { return g.Running != nil && *g.Running > 0 })
 		if i >= 0 {
 			agent = agents[i]
 		}
@@ -199,7 +199,7 @@ func (h *healingDemo) busy(ctx context.Context) (agent gateway.Agent, err error)
 }
 
 // hang stops an agent's process, as a hanging machine would, and waits until its work is with others.
-func (h *healingDemo) hang(ctx context.Context, agent gateway.Agent) error {
+func (h *healingDemo) hang(ctx context.Context, agent api.Agent) error {
 	if err := syscall.Kill(agent.PID, syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("stop the process of %s: %w", agent.ID, err)
 	}
@@ -232,7 +232,7 @@ func (h *healingDemo) hang(ctx context.Context, agent gateway.Agent) error {
 }
 
 // replaced waits until so many agents as wanted are online although some are gone.
-func (h *healingDemo) replaced(ctx context.Context, gone ...string) (online []gateway.Agent, err error) {
+func (h *healingDemo) replaced(ctx context.Context, gone ...string) (online []api.Agent, err error) {
 	err = h.await(ctx, "the replacement of "+gone[len(gone)-1], func(ctx context.Context) (bool, error) {
 		var err error
 		online, err = h.agents(ctx, fleet.AgentOnline)
@@ -286,17 +286,17 @@ func (h *healingDemo) degrade(ctx context.Context, agent, file string) error {
 
 // letFinish cancels what a drained agent still works at, as the tasks of the demo are longer than anybody wants to wait.
 func (h *healingDemo) letFinish(ctx context.Context, agent string) error {
-	_, tasks, _, err := list[gateway.Task](ctx, h.client, tasksPath, "tasks", queryOf("cluster", devCluster, "status", string(fleet.TaskRunning)), 0)
+	_, tasks, _, err := list[api.Task](ctx, h.client, tasksPath, "tasks", queryOf("cluster", devCluster, "status", string(fleet.TaskRunning)), 0)
 	if err != nil {
 		return err
 	}
 	for i := range tasks {
-		var task gateway.Task
+		var task api.Task
 		if _, err := h.client.call(ctx, http.MethodGet, pathOf(tasksPath, tasks[i].ID), 0, nil, &task); err != nil {
 			return err
 		}
 		if n := len(task.Attempts); n > 0 && task.Attempts[n-1].AgentID == agent {
-			if _, err := h.client.call(ctx, http.MethodPost, pathOf(tasksPath, task.ID, "cancel"), 0, gateway.ReasonRequest{Reason: "the demo does not wait for it"}, nil); err != nil {
+			if _, err := h.client.call(ctx, http.MethodPost, pathOf(tasksPath, task.ID, "cancel"), 0, api.ReasonRequest{Reason: "the demo does not wait for it"}, nil); err != nil {
 				return err
 			}
 		}

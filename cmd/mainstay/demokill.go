@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 const (
@@ -59,8 +59,8 @@ func (d *demoDelay) UnmarshalJSON(data []byte) error {
 func (d demoDelay) String() string { return fmt.Sprintf("%.2f s", time.Duration(d).Seconds()) }
 
 // busiest is the online agent that was last seen with most tasks; nil when there is none.
-func busiest(agents []gateway.Agent) *gateway.Agent {
-	var best *gateway.Agent
+func busiest(agents []api.Agent) *api.Agent {
+	var best *api.Agent
 	most := -1
 	for i := range agents {
 		running := 0
@@ -76,7 +76,7 @@ func busiest(agents []gateway.Agent) *gateway.Agent {
 
 // strike kills the busiest agent; it returns nil when there is none.
 func (r *demoRun) strike(ctx context.Context, done int) (*demoKill, error) {
-	_, agents, _, err := list[gateway.Agent](ctx, r.client, agentsPath, "agents", queryOf("cluster", devCluster), 0)
+	_, agents, _, err := list[api.Agent](ctx, r.client, agentsPath, "agents", queryOf("cluster", devCluster), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (m *demoMiddle) reached(ctx context.Context, done int) error {
 }
 
 // follow completes what became of the killed agent's work from the record of the failover and from the tasks' attempts.
-func (k *demoKill) follow(ctx context.Context, client *apiClient, tasks []*gateway.Task) error {
+func (k *demoKill) follow(ctx context.Context, client *apiClient, tasks []*api.Task) error {
 	record, err := k.await(ctx, client)
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func (k *demoKill) await(ctx context.Context, client *apiClient) (*fleet.Failove
 }
 
 // take finds the attempts that ended with the agent, and those that came after them.
-func (k *demoKill) take(tasks []*gateway.Task, noticed time.Time) {
+func (k *demoKill) take(tasks []*api.Task, noticed time.Time) {
 	k.Noticed = k.after(noticed)
 	var began, finished time.Time
 	for _, task := range tasks {

@@ -7,23 +7,23 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 func TestBusiest(t *testing.T) {
 	t.Parallel()
-	agent := func(id string, status fleet.AgentStatus, running int) gateway.Agent {
-		a := gateway.Agent{ID: id, Status: status}
+	agent := func(id string, status fleet.AgentStatus, running int) api.Agent {
+		a := api.Agent{ID: id, Status: status}
 		if running >= 0 {
 			a.Running = &running
 		}
 		return a
 	}
 	require.Nil(t, busiest(nil))
-	require.Nil(t, busiest([]gateway.Agent{agent("a", fleet.AgentOffline, 4)}))
-	require.Equal(t, "a", busiest([]gateway.Agent{agent("a", fleet.AgentOnline, -1)}).ID)
-	require.Equal(t, "c", busiest([]gateway.Agent{agent("a", fleet.AgentOnline, -1), agent("b", fleet.AgentOffline, 4), agent("c", fleet.AgentOnline, 2), agent("d", fleet.AgentOnline, 2)}).ID)
+	require.Nil(t, busiest([]api.Agent{agent("a", fleet.AgentOffline, 4)}))
+	require.Equal(t, "a", busiest([]api.Agent{agent("a", fleet.AgentOnline, -1)}).ID)
+	require.Equal(t, "c", busiest([]api.Agent{agent("a", fleet.AgentOnline, -1), agent("b", fleet.AgentOffline, 4), agent("c", fleet.AgentOnline, 2), agent("d", fleet.AgentOnline, 2)}).ID)
 }
 
 func TestDemoKillTimeline(t *testing.T) {
@@ -35,28 +35,28 @@ func TestDemoKillTimeline(t *testing.T) {
 	}
 	const ms = time.Millisecond
 	noticed := 1010 * ms
-	before := &gateway.Task{Attempts: []fleet.Attempt{attempt("agent-1", fleet.AttemptCompleted, -50*ms, -10*ms)}}
+	before := &api.Task{Attempts: []fleet.Attempt{attempt("agent-1", fleet.AttemptCompleted, -50*ms, -10*ms)}}
 	lost := attempt("agent-1", fleet.AttemptLost, -20*ms, noticed)
-	moved := &gateway.Task{Attempts: []fleet.Attempt{lost, attempt("agent-3", fleet.AttemptCompleted, 1200*ms, 1300*ms)}}
-	movedLater := &gateway.Task{Attempts: []fleet.Attempt{lost, attempt("agent-2", fleet.AttemptFailed, 1100*ms, 1110*ms), attempt("agent-2", fleet.AttemptCompleted, 1400*ms, 1500*ms)}}
-	waited := &gateway.Task{Attempts: []fleet.Attempt{attempt("agent-2", fleet.AttemptCompleted, 1050*ms, 1060*ms)}}
+	moved := &api.Task{Attempts: []fleet.Attempt{lost, attempt("agent-3", fleet.AttemptCompleted, 1200*ms, 1300*ms)}}
+	movedLater := &api.Task{Attempts: []fleet.Attempt{lost, attempt("agent-2", fleet.AttemptFailed, 1100*ms, 1110*ms), attempt("agent-2", fleet.AttemptCompleted, 1400*ms, 1500*ms)}}
+	waited := &api.Task{Attempts: []fleet.Attempt{attempt("agent-2", fleet.AttemptCompleted, 1050*ms, 1060*ms)}}
 	for name, c := range map[string]struct {
-		tasks []*gateway.Task
+		tasks []*api.Task
 		wants string
 	}{
-		"two tasks": {[]*gateway.Task{before, movedLater, waited, moved}, `
+		"two tasks": {[]*api.Task{before, movedLater, waited, moved}, `
 +0.00 s  killed   agent-1 (pid 7) by SIGKILL, with 4 of 10 tasks done
 +1.01 s  noticed  its connection closed
 +1.20 s  moved    2 tasks under way on agent-1 to agent-2 and agent-3, after 1 that waited already
 +1.50 s  done     the last of them
 `},
-		"one task": {[]*gateway.Task{before, moved}, `
+		"one task": {[]*api.Task{before, moved}, `
 +0.00 s  killed   agent-1 (pid 7) by SIGKILL, with 4 of 10 tasks done
 +1.01 s  noticed  its connection closed
 +1.20 s  moved    1 task under way on agent-1 to agent-3
 +1.30 s  done     it
 `},
-		"nothing under way": {[]*gateway.Task{before, waited}, `
+		"nothing under way": {[]*api.Task{before, waited}, `
 +0.00 s  killed   agent-1 (pid 7) by SIGKILL, with 4 of 10 tasks done
 +1.01 s  noticed  its connection closed
 -        moved    nothing: it had no task under way at that moment

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 const (
@@ -82,16 +82,16 @@ func (r *demoRun) do(ctx context.Context, folder string, files []string) (*demoR
 func (r *demoRun) submit(ctx context.Context, groups [][]string, rounds int) ([]string, error) {
 	var ids []string
 	for part := range slices.Chunk(groups, batchLimit) {
-		requests := make([]gateway.TaskRequest, len(part))
+		requests := make([]api.TaskRequest, len(part))
 		for i, group := range part {
 			payload, err := json.Marshal(checksumPayload{Files: group, Rounds: rounds})
 			if err != nil {
 				return nil, err
 			}
-			requests[i] = gateway.TaskRequest{TaskSpec: fleet.TaskSpec{Type: checksumType, Cluster: devCluster, Payload: payload}}
+			requests[i] = api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: checksumType, Cluster: devCluster, Payload: payload}}
 		}
 		var answer struct {
-			Tasks []gateway.BatchItem `json:"tasks"`
+			Tasks []api.BatchItem `json:"tasks"`
 		}
 		if _, err := r.client.call(ctx, http.MethodPost, batchPath, batchHold, requests, &answer); err != nil {
 			return nil, err
@@ -110,10 +110,10 @@ func (r *demoRun) submit(ctx context.Context, groups [][]string, rounds int) ([]
 const batchHold = 90 * time.Second
 
 // await waits for all tasks, shows how far they are, and kills an agent in the middle.
-func (r *demoRun) await(ctx context.Context, ids []string) ([]*gateway.Task, *demoKill, error) {
+func (r *demoRun) await(ctx context.Context, ids []string) ([]*api.Task, *demoKill, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	tasks, errs := make([]*gateway.Task, len(ids)), make([]error, len(ids))
+	tasks, errs := make([]*api.Task, len(ids)), make([]error, len(ids))
 	bar := &progress{w: r.story, tty: r.tty, unit: "tasks are done", total: len(ids)}
 	next := make(chan int)
 	middle := &demoMiddle{run: r, bar: bar}
@@ -156,7 +156,7 @@ func firstCause(errs []error) error {
 }
 
 // take counts who did what and returns all digests.
-func (d *demoReport) take(tasks []*gateway.Task) ([]fileSum, error) {
+func (d *demoReport) take(tasks []*api.Task) ([]fileSum, error) {
 	var sums []fileSum
 	shares := map[string]*demoShare{}
 	for _, task := range tasks {
@@ -186,7 +186,7 @@ func (d *demoReport) take(tasks []*gateway.Task) ([]fileSum, error) {
 }
 
 // doneBy is the agent whose attempt completed the task.
-func doneBy(task *gateway.Task) string {
+func doneBy(task *api.Task) string {
 	for _, attempt := range task.Attempts {
 		if attempt.Outcome == fleet.AttemptCompleted {
 			return attempt.AgentID

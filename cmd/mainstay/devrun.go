@@ -17,10 +17,10 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/telemetry"
 )
@@ -288,7 +288,7 @@ func (d *devRun) awaitAgents(ctx context.Context) bool {
 	query := url.Values{"cluster": {devCluster}, "status": {string(fleet.AgentOnline)}}
 	for {
 		var page struct {
-			Agents []gateway.Agent `json:"agents"`
+			Agents []api.Agent `json:"agents"`
 		}
 		_, err := c.call(ctx, http.MethodGet, agentsPath+"?"+query.Encode(), 0, nil, &page)
 		if waiting := d.agents.pids(); err == nil {

@@ -13,8 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway/events"
 )
 
 const (
@@ -147,7 +148,7 @@ func (v *eventsView) read(ctx context.Context) (connected bool, err error) {
 		v.say("connected again")
 		v.told = ""
 	}
-	reader := events.NewReader(&sounding{body, func() { silence.Reset(eventSilence) }})
+	reader := client.NewEventReader(&sounding{body, func() { silence.Reset(eventSilence) }})
 	for {
 		raw, event, err := reader.Next()
 		v.last = reader.LastID
@@ -178,7 +179,7 @@ func (s *sounding) Read(p []byte) (int, error) {
 }
 
 // print shows an event once.
-func (v *eventsView) print(raw json.RawMessage, e *events.CloudEvent) error {
+func (v *eventsView) print(raw json.RawMessage, e *api.CloudEvent) error {
 	if v.seen[e.ID] {
 		return nil
 	}

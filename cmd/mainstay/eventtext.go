@@ -5,12 +5,12 @@ import (
 	"strconv"
 	"strings"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway/events"
 )
 
 // eventText tells an event in a line for people: whom it is about, where, and why.
-func eventText(e *events.CloudEvent) string {
+func eventText(e *api.CloudEvent) string {
 	d := &e.Data
 	var b strings.Builder
 	add := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
@@ -82,7 +82,7 @@ func eventText(e *events.CloudEvent) string {
 	return strings.TrimSpace(b.String())
 }
 
-func taskText(e *events.CloudEvent, add func(string, ...any)) {
+func taskText(e *api.CloudEvent, add func(string, ...any)) {
 	d := &e.Data
 	ended := d.AttemptEnd != "" && d.AttemptEnd != fleet.AttemptCompleted
 	switch {
@@ -106,7 +106,7 @@ func taskText(e *events.CloudEvent, add func(string, ...any)) {
 	}
 }
 
-func agentText(e *events.CloudEvent, add func(string, ...any)) {
+func agentText(e *api.CloudEvent, add func(string, ...any)) {
 	d := &e.Data
 	if e.Type == fleet.EventTargetMoved && d.AgentID != "" {
 		if d.ID != "" {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 const healingPath = "/api/v1/agents/healing"
@@ -31,7 +31,7 @@ func (a *app) healingStatusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var s gateway.HealingStatus
+			var s api.HealingStatus
 			raw, err := client.call(c.Context(), http.MethodGet, healingPath+"/status", 0, nil, &s)
 			if err != nil {
 				return err
@@ -43,11 +43,11 @@ func (a *app) healingStatusCommand() *cobra.Command {
 	return command
 }
 
-func (a *app) printHealingStatus(raw json.RawMessage, s *gateway.HealingStatus) error {
+func (a *app) printHealingStatus(raw json.RawMessage, s *api.HealingStatus) error {
 	return a.print(raw, func() error {
 		t := newTable(a.stdout)
 		state := string(s.State)
-		if s.State == gateway.HealingMissing {
+		if s.State == api.HealingMissing {
 			state = "missing: no worker has run here yet; its start makes the schedule"
 		}
 		modes := map[fleet.HealingMode]int{}
@@ -140,7 +140,7 @@ func (a *app) printHealingActions(records []fleet.HealingRecord) error {
 }
 
 func (a *app) healingTriggerCommand() *cobra.Command {
-	var request gateway.HealingTrigger
+	var request api.HealingTrigger
 	command := &cobra.Command{
 		Use: "trigger", Short: "Run a healing cycle now, also while healing is paused", Args: exactly(),
 		Example: "  mainstay healing trigger --dry-run\n  mainstay healing trigger --cluster default --reason \"the disks are replaced\"",
@@ -184,8 +184,8 @@ func (a *app) healingPauseCommand(action, short, example string) *cobra.Command 
 			if err != nil {
 				return err
 			}
-			var s gateway.HealingStatus
-			raw, err := client.call(c.Context(), http.MethodPost, healingPath+"/"+action, 0, gateway.ReasonRequest{Reason: reason}, &s)
+			var s api.HealingStatus
+			raw, err := client.call(c.Context(), http.MethodPost, healingPath+"/"+action, 0, api.ReasonRequest{Reason: reason}, &s)
 			if err != nil {
 				return err
 			}

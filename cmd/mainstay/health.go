@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/api"
 )
 
 func (a *app) agentHealthCommand() *cobra.Command {
@@ -17,7 +17,7 @@ func (a *app) agentHealthCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var h gateway.AgentHealth
+			var h api.AgentHealth
 			raw, err := client.call(c.Context(), http.MethodGet, pathOf(agentsPath, args[0], "health"), 0, nil, &h)
 			if err != nil {
 				return err
@@ -30,7 +30,7 @@ func (a *app) agentHealthCommand() *cobra.Command {
 	return command
 }
 
-func (a *app) printHealth(h *gateway.AgentHealth) error {
+func (a *app) printHealth(h *api.AgentHealth) error {
 	t := newTable(a.stdout)
 	t.facts([][2]string{{"Agent", h.AgentID}, {"Cluster", h.Cluster}, {"Status", string(h.Status)}, {"Health", string(h.Level)}, {"Score", score(h.Score)}, {"Why", h.Why}})
 	if err := t.flush(); err != nil || len(h.Factors) == 0 {
@@ -60,7 +60,7 @@ func (a *app) clusterHealthCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var h gateway.ClusterHealth
+			var h api.ClusterHealth
 			raw, err := client.call(c.Context(), http.MethodGet, pathOf(clustersPath, args[0], "health"), 0, nil, &h)
 			if err != nil {
 				return err
@@ -81,7 +81,7 @@ func (a *app) clusterHealthCommand() *cobra.Command {
 }
 
 // worst is the factor that costs an agent most.
-func worst(g *gateway.AgentHealth) string {
+func worst(g *api.AgentHealth) string {
 	why, most := g.Why, 0.0
 	for _, f := range g.Factors {
 		if cost := (1 - f.Score) * f.Weight; cost > most {

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 // overviewPath answers how the whole fleet stands.
@@ -29,7 +29,7 @@ The fleet page, at the address of the REST API, shows the same and more in a bro
 			if err != nil {
 				return err
 			}
-			var o gateway.Overview
+			var o api.Overview
 			raw, err := client.call(c.Context(), http.MethodGet, overviewPath, 0, nil, &o)
 			if err != nil {
 				return err
@@ -42,7 +42,7 @@ The fleet page, at the address of the REST API, shows the same and more in a bro
 	return command
 }
 
-func (a *app) printOverview(o *gateway.Overview) error {
+func (a *app) printOverview(o *api.Overview) error {
 	if len(o.Problems) == 0 {
 		fmt.Fprintln(a.stdout, "Nothing is wrong.")
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/gateway"
+	"mainstay.dev/mainstay/api"
 )
 
 func (a *app) queueCommand() *cobra.Command {
@@ -36,7 +36,7 @@ single agent is shown while open work is pinned to it, or it is paused.`,
 	return command
 }
 
-func (a *app) printLanes(lanes []gateway.Lane) error {
+func (a *app) printLanes(lanes []api.Lane) error {
 	if len(lanes) == 0 {
 		_, err := fmt.Fprintln(a.stdout, "There are no clusters. Create one with: mainstay cluster create NAME")
 		return err
@@ -54,7 +54,7 @@ func (a *app) printLanes(lanes []gateway.Lane) error {
 	return t.flush()
 }
 
-func busySlots(l *gateway.Lane) string {
+func busySlots(l *api.Lane) string {
 	if l.BusySlots == nil {
 		return fmt.Sprintf("? of %d", l.Slots)
 	}
@@ -62,7 +62,7 @@ func busySlots(l *gateway.Lane) string {
 }
 
 // byPriority tells how many wait with each priority, leaving out those where none does.
-func byPriority(levels []gateway.PriorityBacklog) string {
+func byPriority(levels []api.PriorityBacklog) string {
 	var parts []string
 	for _, p := range levels {
 		if p.Depth > 0 {
@@ -73,7 +73,7 @@ func byPriority(levels []gateway.PriorityBacklog) string {
 }
 
 // pauseText is a pause in a few words; empty for nil.
-func (a *app) pauseText(p *gateway.Pause) string {
+func (a *app) pauseText(p *api.Pause) string {
 	if p == nil {
 		return ""
 	}

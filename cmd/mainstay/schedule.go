@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 const schedulesPath = "/api/v1/agents/schedules"
@@ -46,7 +46,7 @@ func (a *app) scheduleListCommand() *cobra.Command {
 	return command
 }
 
-func (a *app) printSchedules(entries []gateway.ScheduleEntry) error {
+func (a *app) printSchedules(entries []api.ScheduleEntry) error {
 	if len(entries) == 0 {
 		_, err := fmt.Fprintln(a.stdout, "There are no such schedules.")
 		return err
@@ -87,7 +87,7 @@ func (a *app) scheduleGetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var schedule gateway.Schedule
+			var schedule api.Schedule
 			raw, err := client.call(c.Context(), http.MethodGet, pathOf(schedulesPath, args[0]), 0, nil, &schedule)
 			if err != nil {
 				return err
@@ -99,7 +99,7 @@ func (a *app) scheduleGetCommand() *cobra.Command {
 	return command
 }
 
-func (a *app) printSchedule(raw json.RawMessage, s *gateway.Schedule) error {
+func (a *app) printSchedule(raw json.RawMessage, s *api.Schedule) error {
 	return a.print(raw, func() error {
 		t := newTable(a.stdout)
 		state := "active"
@@ -143,7 +143,7 @@ func timeText(t *time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-func countsText(c *gateway.ScheduleCount) string {
+func countsText(c *api.ScheduleCount) string {
 	text := strconv.FormatInt(c.Fired, 10) + " times"
 	if c.Fired == 1 {
 		text = "once"
@@ -167,7 +167,7 @@ func (a *app) schedulePauseCommand(action, short, then string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			raw, err := client.call(c.Context(), http.MethodPost, pathOf(schedulesPath, args[0], action), 0, gateway.ReasonRequest{Reason: reason}, nil)
+			raw, err := client.call(c.Context(), http.MethodPost, pathOf(schedulesPath, args[0], action), 0, api.ReasonRequest{Reason: reason}, nil)
 			if err != nil {
 				return err
 			}
@@ -192,8 +192,8 @@ func (a *app) scheduleTriggerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var triggered gateway.Triggered
-			raw, err := client.call(c.Context(), http.MethodPost, pathOf(schedulesPath, args[0], "trigger"), 0, gateway.TriggerRequest{Overlap: fleet.Overlap(overlap)}, &triggered)
+			var triggered api.Triggered
+			raw, err := client.call(c.Context(), http.MethodPost, pathOf(schedulesPath, args[0], "trigger"), 0, api.TriggerRequest{Overlap: fleet.Overlap(overlap)}, &triggered)
 			if err != nil {
 				return err
 			}

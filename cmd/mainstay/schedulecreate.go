@@ -9,14 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 // scheduling is the command line of `schedule create` and `schedule replace`.
 type scheduling struct {
 	task     submission
-	times    gateway.ScheduleTimes
+	times    api.ScheduleTimes
 	overlap  string
 	interval time.Duration
 	offset   time.Duration
@@ -95,8 +95,8 @@ func (s *scheduling) args(c *cobra.Command, args []string) error {
 }
 
 // build checks the command line.
-func (s *scheduling) build(c *cobra.Command, stdin io.Reader, now time.Time, args []string) (*gateway.ScheduleRequest, error) {
-	r := &gateway.ScheduleRequest{Name: args[0], ScheduleTimes: s.times}
+func (s *scheduling) build(c *cobra.Command, stdin io.Reader, now time.Time, args []string) (*api.ScheduleRequest, error) {
+	r := &api.ScheduleRequest{Name: args[0], ScheduleTimes: s.times}
 	r.Interval, r.Offset, r.Overlap = fleet.Duration(s.interval), fleet.Duration(s.offset), fleet.Overlap(s.overlap)
 	r.CatchupWindow, r.Jitter = fleet.Duration(s.catchup), fleet.Duration(s.jitter)
 	for _, at := range []struct {
@@ -135,7 +135,7 @@ func (a *app) sendSchedule(c *cobra.Command, s *scheduling, args []string, metho
 	if err != nil {
 		return err
 	}
-	var schedule gateway.Schedule
+	var schedule api.Schedule
 	raw, err := client.call(c.Context(), method, path, 0, request, &schedule)
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (a *app) sendSchedule(c *cobra.Command, s *scheduling, args []string, metho
 	return a.printScheduled(raw, &schedule, done)
 }
 
-func (a *app) printScheduled(raw json.RawMessage, s *gateway.Schedule, done string) error {
+func (a *app) printScheduled(raw json.RawMessage, s *api.Schedule, done string) error {
 	return a.print(raw, func() error {
 		next := "It has no next time."
 		switch {

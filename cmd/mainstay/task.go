@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 func (a *app) taskCommand() *cobra.Command {
@@ -24,7 +24,7 @@ func (a *app) taskCommand() *cobra.Command {
 }
 
 // printCommand gives what a command wrote, byte for byte unless it goes to a terminal, and says the rest beside it.
-func (a *app) printCommand(task *gateway.Task) error {
+func (a *app) printCommand(task *api.Task) error {
 	var result agent.ExecResult
 	if len(task.Result) > 0 && json.Unmarshal(task.Result, &result) != nil {
 		return printResult(a.stdout, task, wholeText)
@@ -60,7 +60,7 @@ func labelText(labels map[string]string) string {
 }
 
 // incomplete is the error for a task that was waited for and is not completed.
-func incomplete(task *gateway.Task, waited time.Duration) error {
+func incomplete(task *api.Task, waited time.Duration) error {
 	switch {
 	case task.Status == fleet.TaskCompleted:
 		return nil

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 func (a *app) taskCancelCommand() *cobra.Command {
@@ -37,7 +37,7 @@ func (a *app) taskDiscardCommand() *cobra.Command {
 			if strings.TrimSpace(reason) == "" {
 				return usageError("say why with --reason")
 			}
-			return a.act(c, args[0], "discard", gateway.DiscardTaskRequest{Reason: reason})
+			return a.act(c, args[0], "discard", api.DiscardTaskRequest{Reason: reason})
 		},
 	}
 	command.Flags().StringVar(&reason, "reason", "", "why; the task says it afterwards (required)")
@@ -64,8 +64,8 @@ then holds for later attempts.`,
 			if err != nil {
 				return err
 			}
-			task := &gateway.Task{}
-			request := gateway.TaskPriorityRequest{Priority: priority, Reason: reason}
+			task := &api.Task{}
+			request := api.TaskPriorityRequest{Priority: priority, Reason: reason}
 			raw, err := client.call(c.Context(), http.MethodPost, pathOf(tasksPath, args[0], "priority"), 0, request, task)
 			if err != nil {
 				return err
@@ -85,7 +85,7 @@ func (a *app) reasonCommand(command *cobra.Command, action string) *cobra.Comman
 	var reason string
 	command.Args = exactly("a task's id")
 	command.RunE = func(c *cobra.Command, args []string) error {
-		return a.act(c, args[0], action, gateway.ReasonRequest{Reason: reason})
+		return a.act(c, args[0], action, api.ReasonRequest{Reason: reason})
 	}
 	command.Flags().StringVar(&reason, "reason", "", "why; kept in the task's history")
 	a.outputFlag(command)
@@ -105,7 +105,7 @@ func (a *app) taskReviewCommand() *cobra.Command {
 		Example: `  mainstay task review t-06… --decision rerun --reason "no invoice was sent"`,
 		Args:    exactly("a task's id"),
 		RunE: func(c *cobra.Command, args []string) error {
-			request := gateway.ReviewTaskRequest{Decision: fleet.ReviewDecision(decision), Reason: reason}
+			request := api.ReviewTaskRequest{Decision: fleet.ReviewDecision(decision), Reason: reason}
 			if err := request.Decision.Validate(); err != nil {
 				return usageError("--%w", err)
 			}
@@ -133,7 +133,7 @@ func (a *app) act(c *cobra.Command, id, action string, request any) error {
 	if err != nil {
 		return err
 	}
-	task := &gateway.Task{}
+	task := &api.Task{}
 	raw, err := client.call(c.Context(), http.MethodPost, pathOf(tasksPath, id, action), 0, request, task)
 	if err != nil {
 		return err

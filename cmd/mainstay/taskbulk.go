@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 const bulkPath = "/api/v1/agents/tasks/bulk"
@@ -38,7 +38,7 @@ operation runs in the control plane and goes on by itself.`,
 
 // bulkLine is the command line of a bulk action.
 type bulkLine struct {
-	request       gateway.BulkRequest
+	request       api.BulkRequest
 	status        string
 	labels        []string
 	after, before string
@@ -103,7 +103,7 @@ func bulkWaitFlag(c *cobra.Command, wait *time.Duration) {
 }
 
 // build checks the command line; the rest is the server's.
-func (l *bulkLine) build(now time.Time) (*gateway.BulkRequest, error) {
+func (l *bulkLine) build(now time.Time) (*api.BulkRequest, error) {
 	r := l.request
 	r.Filter.Status, r.Decision = fleet.TaskStatus(l.status), fleet.ReviewDecision(l.decision)
 	var err error
@@ -148,7 +148,7 @@ func (a *app) runBulk(c *cobra.Command, l *bulkLine) error {
 	if !l.yes || request.DryRun {
 		preview := *request
 		preview.DryRun = true
-		var found gateway.Bulk
+		var found api.Bulk
 		raw, err := client.call(c.Context(), http.MethodPost, bulkPath, 0, &preview, &found)
 		if err != nil {
 			return err
@@ -160,7 +160,7 @@ func (a *app) runBulk(c *cobra.Command, l *bulkLine) error {
 			return err
 		}
 	}
-	var bulk gateway.Bulk
+	var bulk api.Bulk
 	raw, err := client.call(c.Context(), http.MethodPost, bulkPath, 0, request, &bulk)
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ func (a *app) runBulk(c *cobra.Command, l *bulkLine) error {
 }
 
 // confirm asks a person; without one to ask, nothing is done.
-func (a *app) confirm(found *gateway.Bulk) (bool, error) {
+func (a *app) confirm(found *api.Bulk) (bool, error) {
 	if found.Expected == 0 {
 		fmt.Fprintln(a.stderr, "There are no such tasks.")
 		return false, nil
@@ -194,7 +194,7 @@ func (a *app) confirm(found *gateway.Bulk) (bool, error) {
 	return false, nil
 }
 
-func actionText(b *gateway.Bulk) string {
+func actionText(b *api.Bulk) string {
 	switch b.Action {
 	case fleet.BulkReview:
 		return "decide \"" + string(b.Decision) + "\" for"
@@ -204,7 +204,7 @@ func actionText(b *gateway.Bulk) string {
 	return string(b.Action)
 }
 
-func taskCount(b *gateway.Bulk) string {
+func taskCount(b *api.Bulk) string {
 	text := fleet.Count(b.Expected, "task")
 	if b.AtMost {
 		text = "at most " + text
@@ -212,7 +212,7 @@ func taskCount(b *gateway.Bulk) string {
 	return text
 }
 
-func (a *app) printDryRun(b *gateway.Bulk) error {
+func (a *app) printDryRun(b *api.Bulk) error {
 	if _, err := fmt.Fprintf(a.stdout, "This would %s %s.\n", actionText(b), taskCount(b)); err != nil || len(b.Sample) == 0 {
 		return err
 	}

@@ -9,9 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 func (a *app) bulkGetCommand() *cobra.Command {
@@ -41,28 +40,28 @@ func (a *app) waitForBulk(c *cobra.Command, client *apiClient, id string, wait t
 		if hold > 0 {
 			path += "?wait=" + hold.String()
 		}
-		var bulk gateway.Bulk
+		var bulk api.Bulk
 		raw, err := client.call(c.Context(), http.MethodGet, path, hold, nil, &bulk)
 		if err != nil {
 			return err
 		}
-		if bulk.Status == contract.BulkRunning && hold > 0 && time.Now().Before(deadline) {
+		if bulk.Status == fleet.BulkRunning && hold > 0 && time.Now().Before(deadline) {
 			continue
 		}
 		if err := a.printBulk(raw, &bulk); err != nil || wait == 0 {
 			return err
 		}
 		switch {
-		case bulk.Status == contract.BulkRunning:
+		case bulk.Status == fleet.BulkRunning:
 			return withExit(exitIncomplete, fmt.Errorf("bulk operation %s is still running after %s; it goes on by itself", bulk.ID, wait))
-		case bulk.Status != contract.BulkCompleted || bulk.Failed > 0:
+		case bulk.Status != fleet.BulkCompleted || bulk.Failed > 0:
 			return withExit(exitIncomplete, fmt.Errorf("bulk operation %s is %s, with %d failures", bulk.ID, bulk.Status, bulk.Failed))
 		}
 		return nil
 	}
 }
 
-func (a *app) printBulk(raw json.RawMessage, b *gateway.Bulk) error {
+func (a *app) printBulk(raw json.RawMessage, b *api.Bulk) error {
 	return a.print(raw, func() error {
 		t := newTable(a.stdout)
 		var ended string
@@ -93,7 +92,7 @@ func skippedText(n int) string {
 	return fmt.Sprintf("%d, no longer in a state for it", n)
 }
 
-func actionWords(b *gateway.Bulk) string {
+func actionWords(b *api.Bulk) string {
 	switch b.Action {
 	case fleet.BulkReview:
 		return "review: " + string(b.Decision)
@@ -104,7 +103,7 @@ func actionWords(b *gateway.Bulk) string {
 }
 
 // filterText says which tasks were meant.
-func filterText(b *gateway.Bulk) string {
+func filterText(b *api.Bulk) string {
 	f := b.Filter
 	switch {
 	case b.All:
@@ -143,7 +142,7 @@ func (a *app) bulkListCommand() *cobra.Command {
 	return command
 }
 
-func (a *app) printBulks(bulks []gateway.Bulk) error {
+func (a *app) printBulks(bulks []api.Bulk) error {
 	if len(bulks) == 0 {
 		_, err := fmt.Fprintln(a.stdout, "There are no bulk operations.")
 		return err
@@ -166,8 +165,8 @@ func (a *app) bulkStopCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var bulk gateway.Bulk
-			raw, err := client.call(c.Context(), http.MethodPost, pathOf(bulkPath, args[0], "cancel"), 0, gateway.ReasonRequest{Reason: reason}, &bulk)
+			var bulk api.Bulk
+			raw, err := client.call(c.Context(), http.MethodPost, pathOf(bulkPath, args[0], "cancel"), 0, api.ReasonRequest{Reason: reason}, &bulk)
 			if err != nil {
 				return err
 			}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 const (
@@ -66,7 +66,7 @@ func waitFlag(c *cobra.Command, wait *time.Duration) {
 
 // waitForTask returns a task as soon as it has ended or needs a person, or as it stands when the time is over.
 // parameters are names and values of the query.
-func (c *apiClient) waitForTask(ctx context.Context, id string, wait time.Duration, parameters ...string) (json.RawMessage, *gateway.Task, error) {
+func (c *apiClient) waitForTask(ctx context.Context, id string, wait time.Duration, parameters ...string) (json.RawMessage, *api.Task, error) {
 	deadline := time.Now().Add(wait)
 	for {
 		hold := min(max(0, time.Until(deadline)), maxHold)
@@ -78,7 +78,7 @@ func (c *apiClient) waitForTask(ctx context.Context, id string, wait time.Durati
 		if len(query) > 0 {
 			path += "?" + query.Encode()
 		}
-		task := &gateway.Task{}
+		task := &api.Task{}
 		raw, err := c.call(ctx, http.MethodGet, path, hold, nil, task)
 		if err != nil {
 			return nil, nil, err

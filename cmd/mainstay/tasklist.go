@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 func (a *app) taskListCommand() *cobra.Command {
@@ -59,7 +59,7 @@ func (a *app) taskListCommand() *cobra.Command {
 	return command
 }
 
-func (a *app) printTasks(tasks []gateway.Task) error {
+func (a *app) printTasks(tasks []api.Task) error {
 	if len(tasks) == 0 {
 		_, err := fmt.Fprintln(a.stdout, "There are no such tasks.")
 		return err
@@ -77,7 +77,7 @@ func (a *app) printTasks(tasks []gateway.Task) error {
 }
 
 // statusText is the status, with the time that the task waits for.
-func (a *app) statusText(task *gateway.Task) string {
+func (a *app) statusText(task *api.Task) string {
 	text := string(task.Status)
 	if task.NextAttemptAt != nil {
 		text += ", " + a.ago(task.NextAttemptAt)
@@ -86,7 +86,7 @@ func (a *app) statusText(task *gateway.Task) string {
 }
 
 // agentOf is the agent that has the task, else the one it is pinned to.
-func agentOf(task *gateway.Task) string {
+func agentOf(task *api.Task) string {
 	if n := len(task.Attempts); n > 0 && task.Attempts[n-1].Outcome == fleet.AttemptRunning {
 		return task.Attempts[n-1].AgentID
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 const (
@@ -74,7 +74,7 @@ ended or needs a person.`,
 	return command
 }
 
-func (v *logView) read(ctx context.Context, hold time.Duration) (json.RawMessage, *gateway.TaskLog, error) {
+func (v *logView) read(ctx context.Context, hold time.Duration) (json.RawMessage, *api.TaskLog, error) {
 	query := url.Values{"after": {strconv.FormatInt(v.after, 10)}}
 	if v.attempt > 0 {
 		query.Set("attempt", strconv.Itoa(v.attempt))
@@ -82,7 +82,7 @@ func (v *logView) read(ctx context.Context, hold time.Duration) (json.RawMessage
 	if hold > 0 {
 		query.Set("wait", hold.String())
 	}
-	log := &gateway.TaskLog{}
+	log := &api.TaskLog{}
 	raw, err := v.client.call(ctx, http.MethodGet, pathOf(tasksPath, v.id, "log")+"?"+query.Encode(), hold, nil, log)
 	return raw, log, err
 }
@@ -153,7 +153,7 @@ func (v *logView) followAll(ctx context.Context) error {
 }
 
 // show writes the lines, or a JSON object for each.
-func (v *logView) show(log *gateway.TaskLog) error {
+func (v *logView) show(log *api.TaskLog) error {
 	last := v.after
 	for i := range log.Lines {
 		line := &log.Lines[i]

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -41,7 +41,7 @@ func (a *app) waitingCommand(name, short, path string) *cobra.Command {
 }
 
 // printWaiting says of each task why it waits.
-func (a *app) printWaiting(tasks []gateway.Task) error {
+func (a *app) printWaiting(tasks []api.Task) error {
 	if len(tasks) == 0 {
 		return a.printTasks(nil)
 	}
@@ -79,10 +79,10 @@ idempotency_key in each, the command can be repeated without harm.`,
 			if err != nil {
 				return err
 			}
-			answers := []gateway.BatchItem{}
+			answers := []api.BatchItem{}
 			for len(tasks) > 0 {
 				n := min(len(tasks), batchSize)
-				var answer struct{ Tasks []gateway.BatchItem }
+				var answer struct{ Tasks []api.BatchItem }
 				if _, err := client.call(c.Context(), http.MethodPost, batchPath, batchHold, tasks[:n], &answer); err != nil {
 					return errors.Join(fmt.Errorf("after %d tasks: %w", len(answers), err), a.printBatch(answers))
 				}
@@ -133,7 +133,7 @@ func readTasks(path string, stdin io.Reader) ([]json.RawMessage, error) {
 }
 
 // printBatch tells what became of each task. That some were refused is an error.
-func (a *app) printBatch(answers []gateway.BatchItem) error {
+func (a *app) printBatch(answers []api.BatchItem) error {
 	refused := 0
 	for i := range answers {
 		if answers[i].Error != nil {

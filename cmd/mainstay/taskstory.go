@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 // extent is how much of a long text is shown.
@@ -29,7 +29,7 @@ const (
 )
 
 // printTask tells a task's story: what it is, what was submitted, its attempts one after the other, and its result.
-func (a *app) printTask(raw json.RawMessage, task *gateway.Task, show extent) error {
+func (a *app) printTask(raw json.RawMessage, task *api.Task, show extent) error {
 	return a.print(raw, func() error {
 		if err := a.taskSummary(task); err != nil {
 			return err
@@ -49,7 +49,7 @@ func (a *app) printTask(raw json.RawMessage, task *gateway.Task, show extent) er
 	})
 }
 
-func (a *app) taskSummary(task *gateway.Task) error {
+func (a *app) taskSummary(task *api.Task) error {
 	t := newTable(a.stdout)
 	t.row("Task", task.ID)
 	t.row("Type", task.Type)
@@ -182,7 +182,7 @@ func (a *app) took(at *fleet.Attempt) string {
 }
 
 // printResult shows what a command wrote as it wrote it, and any other result as JSON.
-func printResult(w io.Writer, task *gateway.Task, show extent) error {
+func printResult(w io.Writer, task *api.Task, show extent) error {
 	if len(task.Result) == 0 || string(task.Result) == "null" {
 		return nil
 	}
@@ -214,7 +214,7 @@ func strictly(raw json.RawMessage, into any) bool {
 }
 
 // printLong shows a text under a title, or its beginning and how to see the rest.
-func printLong(w io.Writer, task *gateway.Task, title, text string, show extent) error {
+func printLong(w io.Writer, task *api.Task, title, text string, show extent) error {
 	text = strings.TrimRight(printable(text), "\n")
 	if show == shortText {
 		if begin := beginning(text); begin != text {

@@ -13,13 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 )
 
 // submission is the command line of `task submit`.
 type submission struct {
-	request   gateway.TaskRequest
+	request   api.TaskRequest
 	payload   string
 	safety    string
 	priority  string
@@ -55,7 +55,7 @@ what it writes comes out here as if it had run here; what becomes of the task is
 			if err != nil {
 				return err
 			}
-			task := &gateway.Task{}
+			task := &api.Task{}
 			raw, err := client.call(c.Context(), http.MethodPost, tasksPath, 0, request, task)
 			if err != nil {
 				return err
@@ -110,7 +110,7 @@ func (s *submission) taskFlags(command *cobra.Command) {
 }
 
 // build checks the command line. dash is how many arguments stand before "--", -1 without one.
-func (s *submission) build(stdin io.Reader, now time.Time, args []string, dash int) (*gateway.TaskRequest, error) {
+func (s *submission) build(stdin io.Reader, now time.Time, args []string, dash int) (*api.TaskRequest, error) {
 	r := s.request
 	r.RetrySafety, r.Timeout, r.ExpiresIn = fleet.RetrySafety(s.safety), fleet.Duration(s.timeout), fleet.Duration(s.expiresIn)
 	r.BeaconTimeout = fleet.Duration(s.beacon)
@@ -144,7 +144,7 @@ func (s *submission) build(stdin io.Reader, now time.Time, args []string, dash i
 	return &r, withExit(exitUsage, r.Validate())
 }
 
-func (s *submission) command(r *gateway.TaskRequest, args []string) error {
+func (s *submission) command(r *api.TaskRequest, args []string) error {
 	if s.payload != "" {
 		return usageError("give --payload or a command after --, not both")
 	}
@@ -209,7 +209,7 @@ func readJSON(flag, value string, stdin io.Reader) (json.RawMessage, error) {
 	return any, nil
 }
 
-func (a *app) printSubmitted(raw json.RawMessage, task *gateway.Task) error {
+func (a *app) printSubmitted(raw json.RawMessage, task *api.Task) error {
 	return a.print(raw, func() error {
 		note := "submitted"
 		switch {

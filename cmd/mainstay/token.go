@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/guard"
 )
 
@@ -31,7 +31,7 @@ do this; the first admin token is set where the control plane runs.`,
 }
 
 func (a *app) tokenCreateCommand() *cobra.Command {
-	var r gateway.TokenRequest
+	var r api.TokenRequest
 	var kind, role string
 	var expires time.Duration
 	command := &cobra.Command{
@@ -50,7 +50,7 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 			if r.Kind == access.APIToken && r.Role == "" {
 				return usageError("--role is missing: viewer, operator or admin")
 			}
-			var token gateway.NewToken
+			var token api.NewToken
 			raw, err := client.call(c.Context(), http.MethodPost, tokensPath, 0, r, &token)
 			if err != nil {
 				return err
@@ -70,7 +70,7 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 	return command
 }
 
-func (a *app) printNewToken(t *gateway.NewToken) error {
+func (a *app) printNewToken(t *api.NewToken) error {
 	env := tokenEnv
 	if t.Kind == access.JoinToken {
 		env = joinTokenEnv
@@ -90,7 +90,7 @@ func (a *app) tokenListCommand() *cobra.Command {
 	return command
 }
 
-func (a *app) printTokens(tokens []gateway.Token) error {
+func (a *app) printTokens(tokens []api.Token) error {
 	if len(tokens) == 0 {
 		_, err := fmt.Fprintln(a.stdout, "There are no tokens but those that the control plane was started with.")
 		return err
@@ -150,7 +150,7 @@ for as long as their process lives. With --end-sessions they are told to stop at
 			if endSessions {
 				path += "?end_sessions=true"
 			}
-			var revoked gateway.RevokedToken
+			var revoked api.RevokedToken
 			raw, err := client.call(c.Context(), http.MethodDelete, path, 0, nil, &revoked)
 			if err != nil {
 				return err
@@ -163,7 +163,7 @@ for as long as their process lives. With --end-sessions they are told to stop at
 	return command
 }
 
-func (a *app) printRevoked(t *gateway.RevokedToken, endSessions bool) error {
+func (a *app) printRevoked(t *api.RevokedToken, endSessions bool) error {
 	ended := ""
 	switch n := len(t.EndedSessions); {
 	case n == 1:

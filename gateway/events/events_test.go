@@ -3,7 +3,6 @@ package events_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -26,6 +25,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"mainstay.dev/mainstay/api"
+	rest "mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/events"
@@ -283,7 +284,7 @@ func (h *fakeEventHub) read(in contract.ReadEventsInput) contract.ReadEventsResu
 type follower struct {
 	mu     sync.Mutex
 	lines  []string
-	events []events.CloudEvent
+	events []api.CloudEvent
 	last   string
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -317,7 +318,7 @@ func follow(t *testing.T, h http.Handler, query, last string) *follower {
 	}()
 	go func() {
 		defer close(f.ended)
-		reader := events.NewReader(from)
+		reader := rest.NewEventReader(from)
 		for {
 			_, event, err := reader.Next()
 			f.mu.Lock()
@@ -679,22 +680,4 @@ func TestEventsRefuseBadRequests(t *testing.T) {
 		cancel()
 		problem(t, w, http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
 	}
-}
-
-func TestReaderReadsWhatTheStandardAllows(t *testing.T) {
-	t.Parallel()
-	r := events.NewReader(strings.NewReader(": hello\nretry: 1\n\nid: 1\n\ndata: {\"id\":\ndata:\"a\"}\n\nevent: x\nid:2\ndata: {\"id\":\"b\"}\n\nid: 3\ndata: {"))
-	_, e, err := r.Next()
-	require.NoError(t, err)
-	require.Equal(t, "a", e.ID)
-	require.Equal(t, "1", r.LastID)
-	_, e, err = r.Next()
-	require.NoError(t, err)
-	require.Equal(t, "b", e.ID)
-	require.Equal(t, "2", r.LastID)
-	_, _, err = r.Next()
-	require.True(t, errors.Is(err, io.EOF))
-	require.Equal(t, "2", r.LastID, "half an event is none")
-	_, _, err = events.NewReader(strings.NewReader("data: no\n\n")).Next()
-	require.ErrorContains(t, err, "read an event")
 }

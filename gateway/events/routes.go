@@ -38,8 +38,8 @@ type watchRequest struct {
 }
 
 // Register adds the operation that streams events to api.
-func (f *Feed) Register(api huma.API) {
-	httpapi.Register(api, access.View.Scoped(), huma.Operation{
+func (f *Feed) Register(routes huma.API) {
+	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
 		OperationID: "watch-events", Method: http.MethodGet, Path: path, Tags: []string{"Events"},
 		Summary: "Watch what happens in the fleet",
 		Description: "Server-sent events, each a CloudEvent (1.0, structured JSON). docs/EVENTS.md lists the types. A browser's EventSource reconnects by itself and goes on " +

@@ -18,7 +18,7 @@ import (
 	sdklog "go.temporal.io/sdk/log"
 
 	"mainstay.dev/mainstay/agent"
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
@@ -31,13 +31,13 @@ import (
 const bulkPath = "/api/v1/agents/tasks/bulk"
 
 // waitBulk waits until the operation has ended.
-func waitBulk(t testing.TB, url, id string) gateway.Bulk {
+func waitBulk(t testing.TB, url, id string) api.Bulk {
 	t.Helper()
-	var got gateway.Bulk
+	var got api.Bulk
 	require.Eventually(t, func() bool {
 		status, problem := call(t, http.MethodGet, url+bulkPath+"/"+id+"?wait=30s", nil, &got)
 		require.Equal(t, http.StatusOK, status, "%+v", problem)
-		return got.Status != contract.BulkRunning
+		return got.Status != fleet.BulkRunning
 	}, 90*time.Second, 10*time.Millisecond)
 	return got
 }
@@ -75,24 +75,24 @@ func TestBulkSurvivesItsWorker(t *testing.T) {
 		return stop
 	}
 	stop := work()
-	api := httpapi.New(httpapi.Options{})
+	routes := httpapi.New(httpapi.Options{})
 	g := gateway.New(gateway.Options{Client: c, Namespace: server.Namespace()})
-	g.Register(api.API())
-	rest := httptest.NewServer(api.Handler())
+	g.Register(routes.API())
+	rest := httptest.NewServer(routes.Handler())
 	t.Cleanup(rest.Close)
 	require.NoError(t, g.EnsureClusters(t.Context(), []fleet.ClusterConfig{{Name: "c"}, {Name: "other"}}))
 
 	const tasks = 300
 	ids := submitMany(t, rest.URL, tasks, map[string]any{"type": "x", "cluster": "c"})
 	bystander := submit(t, rest.URL, map[string]any{"type": "x", "cluster": "other"})
-	ask := func(dry bool, want int) gateway.Bulk {
-		var bulk gateway.Bulk
+	ask := func(dry bool, want int) api.Bulk {
+		var bulk api.Bulk
 		status, problem := call(t, http.MethodPost, rest.URL+bulkPath, map[string]any{
 			"action": "cancel", "filter": map[string]any{"cluster": "c", "status": "queued"}, "reason": "wrong input", "dry_run": dry}, &bulk)
 		require.Equal(t, want, status, "%+v", problem)
 		return bulk
 	}
-	var found gateway.Bulk
+	var found api.Bulk
 	require.Eventually(t, func() bool { found = ask(true, http.StatusOK); return found.Expected == tasks }, 10*time.Second, 50*time.Millisecond)
 	require.True(t, found.DryRun)
 	require.Len(t, found.Sample, 20)
@@ -111,7 +111,7 @@ func TestBulkSurvivesItsWorker(t *testing.T) {
 	}
 	defer func() { stop() }()
 	got := waitBulk(t, rest.URL, bulk.ID)
-	require.Equal(t, contract.BulkCompleted, got.Status, got.Why)
+	require.Equal(t, fleet.BulkCompleted, got.Status, got.Why)
 	require.Equal(t, []int{tasks, tasks, 0, 0}, []int{got.Matched, got.Done, got.Skipped, got.Failed}, "%+v", got.Examples)
 	for _, i := range []int{0, 99, 100, 150, 299} {
 		require.Equal(t, fleet.TaskCancelled, getTask(t, rest.URL, ids[i], "10s").Status)
@@ -145,8 +145,8 @@ func TestBulkActions(t *testing.T) {
 		waitTask(t, node.URL, id, fleet.TaskDeadLetter)
 	}
 	broken.Store(false)
-	start := func(body map[string]any) gateway.Bulk {
-		var bulk gateway.Bulk
+	start := func(body map[string]any) api.Bulk {
+		var bulk api.Bulk
 		status, problem := call(t, http.MethodPost, node.URL+bulkPath, body, &bulk)
 		require.Contains(t, []int{http.StatusOK, http.StatusAccepted}, status, "%+v", problem)
 		return bulk
@@ -172,9 +172,9 @@ func TestBulkActions(t *testing.T) {
 	t.Log("by ids: what has ended is skipped, what never was has failed, each with its reason")
 	got = waitBulk(t, node.URL, start(map[string]any{"action": "cancel", "reason": "x", "filter": map[string]any{"ids": []string{other[0], dead[0], "nobody", dead[0]}}}).ID)
 	require.Equal(t, []int{3, 1, 1, 1}, []int{got.Matched, got.Done, got.Skipped, got.Failed})
-	require.ElementsMatch(t, []contract.BulkExample{
-		{TaskID: dead[0], Outcome: contract.BulkTaskSkipped, Reason: "the task has ended"},
-		{TaskID: "nobody", Outcome: contract.BulkTaskFailed, Reason: "there is no task with this id, or its retention has ended"},
+	require.ElementsMatch(t, []fleet.BulkExample{
+		{TaskID: dead[0], Outcome: fleet.BulkTaskSkipped, Reason: "the task has ended"},
+		{TaskID: "nobody", Outcome: fleet.BulkTaskFailed, Reason: "there is no task with this id, or its retention has ended"},
 	}, got.Examples)
 	require.Equal(t, fleet.TaskDeadLetter, getTask(t, node.URL, other[1], "0s").Status)
 	refused := waitBulk(t, node.URL, start(map[string]any{"action": "review", "decision": "rerun", "reason": "x", "filter": map[string]any{"ids": []string{other[1]}}}).ID)
@@ -184,10 +184,10 @@ func TestBulkActions(t *testing.T) {
 	t.Log("one that has ended cannot be stopped, and is in the list")
 	status, problem := call(t, http.MethodPost, node.URL+bulkPath+"/"+refused.ID+"/cancel", nil, nil)
 	require.Equal(t, http.StatusConflict, status, "%+v", problem)
-	var list struct{ Bulks []gateway.Bulk }
+	var list struct{ Bulks []api.Bulk }
 	require.Eventually(t, func() bool {
 		status, _ := call(t, http.MethodGet, node.URL+bulkPath, nil, &list)
-		return status == http.StatusOK && slices.ContainsFunc(list.Bulks, func(b gateway.Bulk) bool { return b.ID == refused.ID && b.Skipped == 1 && b.Action == fleet.BulkReview })
+		return status == http.StatusOK && slices.ContainsFunc(list.Bulks, func(b api.Bulk) bool { return b.ID == refused.ID && b.Skipped == 1 && b.Action == fleet.BulkReview })
 	}, 10*time.Second, 50*time.Millisecond)
 }
 

@@ -12,15 +12,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway/events"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
 // listening is a stream of events and what came of it.
 type listening struct {
 	mu     sync.Mutex
-	events []events.CloudEvent
+	events []api.CloudEvent
 	at     []time.Time // when each came
 	last   string
 	stop   context.CancelFunc
@@ -44,7 +45,7 @@ func listen(t *testing.T, node *plane.Node, query url.Values, last string) *list
 	go func() {
 		defer close(l.ended)
 		defer response.Body.Close()
-		reader := events.NewReader(response.Body)
+		reader := client.NewEventReader(response.Body)
 		for {
 			_, event, err := reader.Next()
 			l.mu.Lock()
@@ -68,14 +69,14 @@ func (l *listening) leave() string {
 	return l.last
 }
 
-func (l *listening) list() []events.CloudEvent {
+func (l *listening) list() []api.CloudEvent {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.events)
 }
 
 // line is an event in short: its type without the prefix, and its subject.
-func line(e *events.CloudEvent) string {
+func line(e *api.CloudEvent) string {
 	return strings.TrimPrefix(string(e.Type), fleet.EventPrefix) + " " + e.Subject
 }
 
@@ -88,9 +89,9 @@ func (l *listening) lines() []string {
 }
 
 // await waits for an event by its line and returns the first.
-func (l *listening) await(t *testing.T, want string) events.CloudEvent {
+func (l *listening) await(t *testing.T, want string) api.CloudEvent {
 	t.Helper()
-	var found events.CloudEvent
+	var found api.CloudEvent
 	ok := func() bool {
 		for _, e := range l.list() {
 			if line(&e) == want {
@@ -159,7 +160,7 @@ func TestEventsOfAKillComeInOrder(t *testing.T) {
 	record := b.failover(t, first, 1)
 	l.await(t, "failover.ended failovers/"+record.ID)
 	// What the hub saw and what the cluster did may reach a busy gateway by turns: the events' times have the order.
-	slices.SortStableFunc(l.events, func(a, b events.CloudEvent) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(l.events, func(a, b api.CloudEvent) int { return a.Time.Compare(b.Time) })
 	l.inOrder(t, "agent.joined agents/"+first, "task.queued tasks/"+id, "task.running tasks/"+id, "agent.suspect agents/"+first,
 		"agent.lost agents/"+first, "task.running tasks/"+id, "task.completed tasks/"+id)
 	l.inOrder(t, "agent.lost agents/"+first, "failover.started failovers/"+record.ID, "failover.ended failovers/"+record.ID)

@@ -15,9 +15,9 @@ import (
 
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/worker"
 )
@@ -60,7 +60,7 @@ func (b *bench) healUntil(t *testing.T, request map[string]any, kind fleet.Heali
 	return found
 }
 
-func (b *bench) healingStatus(t *testing.T) (s gateway.HealingStatus, ok bool) {
+func (b *bench) healingStatus(t *testing.T) (s api.HealingStatus, ok bool) {
 	t.Helper()
 	code, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/healing/status", nil, &s)
 	return s, code == http.StatusOK
@@ -246,14 +246,14 @@ func TestHealingSchedule(t *testing.T) {
 	b := newBench(t, fleet.ClusterConfig{SelfHealing: policy})
 	require.NoError(t, worker.EnsureHealing(t.Context(), plane.Temporal(t)))
 	require.NoError(t, worker.EnsureHealing(t.Context(), plane.Temporal(t)), "it may be there already")
-	pause := func(action string) gateway.HealingStatus {
-		var status gateway.HealingStatus
+	pause := func(action string) api.HealingStatus {
+		var status api.HealingStatus
 		code, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/healing/"+action, map[string]any{"reason": "a test"}, &status)
 		require.Equal(t, http.StatusOK, code, "%+v", p)
 		return status
 	}
 	paused := pause("pause")
-	require.Equal(t, gateway.HealingPaused, paused.State)
+	require.Equal(t, api.HealingPaused, paused.State)
 	require.Equal(t, "a test", paused.Note)
 	require.Nil(t, paused.NextCycleAt)
 	looks := &activities.Control{Client: plane.Temporal(t), Namespace: "default"}
@@ -273,7 +273,7 @@ func TestHealingSchedule(t *testing.T) {
 	b.agentIs(t, ill, fleet.AgentOnline)
 
 	resumed := pause("resume")
-	require.Equal(t, gateway.HealingActive, resumed.State)
+	require.Equal(t, api.HealingActive, resumed.State)
 	b.healed(t, fleet.HealDrain, ill, fleet.HealingSucceeded)
 	require.Eventually(t, func() bool {
 		s, ok := b.healingStatus(t)

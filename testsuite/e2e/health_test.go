@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -30,13 +30,13 @@ func TestHealth(t *testing.T) {
 		waitTask(t, node.URL, submit(t, node.URL, map[string]any{"type": "work", "cluster": cluster, "agent": good}), fleet.TaskCompleted)
 		waitTask(t, node.URL, submit(t, node.URL, map[string]any{"type": "work", "cluster": cluster, "agent": bad}), fleet.TaskFailed)
 	}
-	health := func(id string) gateway.AgentHealth {
-		var h gateway.AgentHealth
+	health := func(id string) api.AgentHealth {
+		var h api.AgentHealth
 		status, p := call(t, http.MethodGet, node.URL+"/api/v1/agents/"+id+"/health", nil, &h)
 		require.Equal(t, http.StatusOK, status, "%+v", p)
 		return h
 	}
-	factor := func(h gateway.AgentHealth, name string) fleet.HealthFactor {
+	factor := func(h api.AgentHealth, name string) fleet.HealthFactor {
 		for _, f := range h.Factors {
 			if f.Name == name {
 				return f
@@ -53,7 +53,7 @@ func TestHealth(t *testing.T) {
 
 	stopped.stop(t)
 	require.Eventually(t, func() bool {
-		var h gateway.ClusterHealth
+		var h api.ClusterHealth
 		status, _ := call(t, http.MethodGet, node.URL+"/api/v1/agents/clusters/"+cluster+"/health", nil, &h)
 		return status == http.StatusOK && len(h.Agents) == 1 && h.Agents[0].AgentID == good && h.Score != nil
 	}, 10*time.Second, 20*time.Millisecond)

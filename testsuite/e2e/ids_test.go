@@ -14,8 +14,8 @@ import (
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -30,15 +30,15 @@ type neighbours struct {
 func newNeighbours(t *testing.T) *neighbours {
 	t.Helper()
 	n := &neighbours{secured: newSecured(t, plane.NodeOptions{})}
-	join := n.token(t, gateway.TokenRequest{Name: "agents", Kind: access.JoinToken, Cluster: n.cluster})
+	join := n.token(t, api.TokenRequest{Name: "agents", Kind: access.JoinToken, Cluster: n.cluster})
 	keep := func(_ context.Context, task *agent.Task) (any, error) {
 		n.got.Store(string(task.Payload), true)
 		return nil, nil
 	}
 	startAgent(t, agent.Options{HubURLs: []string{n.URL}, Cluster: n.cluster, ID: plane.UniqueID("a"), Slots: 8, JoinToken: join.Secret},
 		map[string]agent.Handler{"keep": keep})
-	n.acme = n.token(t, gateway.TokenRequest{Name: "acme", Role: access.Operator, Tenant: "acme"}).Secret
-	n.beta = n.token(t, gateway.TokenRequest{Name: "beta", Role: access.Operator, Tenant: "beta"}).Secret
+	n.acme = n.token(t, api.TokenRequest{Name: "acme", Role: access.Operator, Tenant: "acme"}).Secret
+	n.beta = n.token(t, api.TokenRequest{Name: "beta", Role: access.Operator, Tenant: "beta"}).Secret
 	return n
 }
 
@@ -63,12 +63,12 @@ func (n *neighbours) fire(t *testing.T, token, name, payload string) string {
 	t.Helper()
 	status, p := n.ask(t, token, http.MethodPost, "/schedules/"+name+"/trigger", nil, nil)
 	require.Equal(t, http.StatusAccepted, status, "%+v", p)
-	var schedule gateway.Schedule
+	var schedule api.Schedule
 	require.Eventually(t, func() bool {
 		status, _ := n.ask(t, token, http.MethodGet, "/schedules/"+name, nil, &schedule)
 		return status == http.StatusOK && len(schedule.Runs) == 1 && schedule.Runs[0].Status == fleet.TaskCompleted
 	}, 30*time.Second, 50*time.Millisecond, "the firing ends")
-	var made gateway.Task
+	var made api.Task
 	status, p = n.ask(t, token, http.MethodGet, "/tasks/"+schedule.Runs[0].TaskID, nil, &made)
 	require.Equal(t, http.StatusOK, status, "%+v", p)
 	require.Equal(t, schedule.Name, made.Schedule)

@@ -13,8 +13,8 @@ import (
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -23,7 +23,7 @@ import (
 func (s *secured) online(t *testing.T, id string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		var a gateway.Agent
+		var a api.Agent
 		status, _ := s.ask(t, firstAdmin, http.MethodGet, "/"+id, nil, &a)
 		return status == http.StatusOK && a.Status == fleet.AgentOnline && a.Hub == s.Hub.ID()
 	}, 20*time.Second, 50*time.Millisecond)
@@ -33,8 +33,8 @@ func (s *secured) online(t *testing.T, id string) {
 func TestRevokingAJoinTokenEndsSessions(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t, plane.NodeOptions{})
-	leaked := s.token(t, gateway.TokenRequest{Name: "leaked", Kind: access.JoinToken, Cluster: s.cluster, MaxUses: 1})
-	good := s.token(t, gateway.TokenRequest{Name: "good", Kind: access.JoinToken, Cluster: s.cluster})
+	leaked := s.token(t, api.TokenRequest{Name: "leaked", Kind: access.JoinToken, Cluster: s.cluster, MaxUses: 1})
+	good := s.token(t, api.TokenRequest{Name: "good", Kind: access.JoinToken, Cluster: s.cluster})
 	var begun atomic.Int64
 	handlers := map[string]agent.Handler{"hold": func(ctx context.Context, _ *agent.Task) (any, error) {
 		if begun.Add(1) > 1 {
@@ -55,7 +55,7 @@ func TestRevokingAJoinTokenEndsSessions(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("a second agent came in with a token for one")
 	}
-	var tokens struct{ Tokens []gateway.Token }
+	var tokens struct{ Tokens []api.Token }
 	s.ask(t, firstAdmin, http.MethodGet, "/tokens?page_size=500", nil, &tokens)
 	for _, token := range tokens.Tokens {
 		if token.ID == leaked.ID {
@@ -69,7 +69,7 @@ func TestRevokingAJoinTokenEndsSessions(t *testing.T) {
 	run(two, good.Secret)
 	s.online(t, two)
 
-	var revoked gateway.RevokedToken
+	var revoked api.RevokedToken
 	status, p = s.ask(t, firstAdmin, http.MethodDelete, "/tokens/"+leaked.ID+"?end_sessions=true", nil, &revoked)
 	require.Equal(t, http.StatusOK, status, "%+v", p)
 	require.Equal(t, []string{one}, revoked.EndedSessions)
@@ -94,7 +94,7 @@ func TestRevokingAJoinTokenEndsSessions(t *testing.T) {
 func TestAHubIsRestartedAfterAJoinTokenWasRevoked(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t, plane.NodeOptions{})
-	token := s.token(t, gateway.TokenRequest{Name: "once", Kind: access.JoinToken, Cluster: s.cluster})
+	token := s.token(t, api.TokenRequest{Name: "once", Kind: access.JoinToken, Cluster: s.cluster})
 	other := newSecured(t, plane.NodeOptions{}) // the hub that it goes on at
 	id := plane.UniqueID("a")
 	open := make(chan struct{})
@@ -128,7 +128,7 @@ func TestAHubIsRestartedAfterAJoinTokenWasRevoked(t *testing.T) {
 func TestAStreamEndsWithItsToken(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t, plane.NodeOptions{})
-	token := s.token(t, gateway.TokenRequest{Name: "listener", Role: access.Viewer})
+	token := s.token(t, api.TokenRequest{Name: "listener", Role: access.Viewer})
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/api/v1/agents/events", http.NoBody)
 	require.NoError(t, err)
 	r.Header.Set("Authorization", "Bearer "+token.Secret)

@@ -12,35 +12,35 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
 // ask posts to the cluster's API and reads the cluster that it answers.
-func (b *bench) ask(t *testing.T, method, path string, body any) gateway.Cluster {
+func (b *bench) ask(t *testing.T, method, path string, body any) api.Cluster {
 	t.Helper()
-	var k gateway.Cluster
+	var k api.Cluster
 	status, problem := call(t, method, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+path, body, &k)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
 	return k
 }
 
 // lanes is the cluster's queue view, by lane.
-func (b *bench) lanes(t *testing.T) map[string]gateway.Lane {
+func (b *bench) lanes(t *testing.T) map[string]api.Lane {
 	t.Helper()
-	var page struct{ Lanes []gateway.Lane }
+	var page struct{ Lanes []api.Lane }
 	status, problem := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+"/queue", nil, &page)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
-	lanes := map[string]gateway.Lane{}
+	lanes := map[string]api.Lane{}
 	for _, l := range page.Lanes {
 		lanes[l.Lane] = l
 	}
 	return lanes
 }
 
-func (b *bench) waitDepth(t *testing.T, lane string, depth int64) gateway.Lane {
+func (b *bench) waitDepth(t *testing.T, lane string, depth int64) api.Lane {
 	t.Helper()
 	require.Eventually(t, func() bool { return b.lanes(t)[lane].Depth == depth }, 20*time.Second, 50*time.Millisecond, "%d wait in %s", depth, lane)
 	return b.lanes(t)[lane]
@@ -154,10 +154,10 @@ func TestQueueViewAndWhy(t *testing.T) {
 	for _, l := range listed.Tasks {
 		require.Contains(t, l.Why, "all 4 slots", "lists say why too")
 	}
-	var all struct{ Lanes []gateway.Lane }
+	var all struct{ Lanes []api.Lane }
 	status, problem := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/queue?page_size=1000", nil, &all)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
-	require.True(t, slices.ContainsFunc(all.Lanes, func(l gateway.Lane) bool { return l.Cluster == b.cluster && l.Lane == "default" && l.Depth == 6 }))
+	require.True(t, slices.ContainsFunc(all.Lanes, func(l api.Lane) bool { return l.Cluster == b.cluster && l.Lane == "default" && l.Depth == 6 }))
 	b.finish.Store(true)
 }
 
@@ -220,7 +220,7 @@ func TestTasksAreFoundByLabelAndTime(t *testing.T) {
 	require.Empty(t, find(url.Values{"label": {"v=nobody"}}))
 	require.Empty(t, find(url.Values{"label": {"v=film", "all=no"}}))
 
-	var first gateway.Task
+	var first api.Task
 	call(t, http.MethodGet, b.node.URL+"/api/v1/agents/tasks/"+ids["Film"], nil, &first)
 	at := first.CreatedAt.Format(time.RFC3339Nano)
 	require.Len(t, find(url.Values{"submitted_before": {at}}), 1, "those before it")

@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
-func (b *bench) changeLoad(t *testing.T, agentID, word string, body any) gateway.Agent {
+func (b *bench) changeLoad(t *testing.T, agentID, word string, body any) api.Agent {
 	t.Helper()
-	var g gateway.Agent
+	var g api.Agent
 	status, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/"+agentID+"/"+word, body, &g)
 	require.Equal(t, http.StatusOK, status, "%+v", p)
 	return g
@@ -79,7 +79,7 @@ func TestReducedLoad(t *testing.T) {
 	g = b.changeLoad(t, id, "reduce-load", map[string]any{"slots": 3, "for": "1s"})
 	require.Equal(t, 3, g.EffectiveSlots)
 	require.Eventually(t, func() bool {
-		var now gateway.Agent
+		var now api.Agent
 		status, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/"+id, nil, &now)
 		return status == http.StatusOK && now.EffectiveSlots == 4
 	}, 20*time.Second, 20*time.Millisecond, "by itself")
@@ -132,7 +132,7 @@ func TestRebalanceMovesTargets(t *testing.T) {
 		}
 	}
 	path := b.node.URL + "/api/v1/agents/clusters/" + b.cluster
-	var list struct{ Targets []gateway.Target }
+	var list struct{ Targets []api.Target }
 	status, p := call(t, http.MethodPost, path+"/targets", map[string]any{"add": targets}, &list)
 	require.Equal(t, http.StatusOK, status, "%+v", p)
 	require.Len(t, list.Targets, 8)
@@ -166,7 +166,7 @@ func TestRebalanceMovesTargets(t *testing.T) {
 	require.Less(t, len(view.TargetsOf(first)), 8)
 	require.Len(t, view.TargetsOf(first), 8-len(view.TargetsOf(second)))
 	require.Equal(t, fleet.TaskQueued, getTask(t, b.node.URL, pinned, "").Status, "pinned work is untouched")
-	var g gateway.Agent
+	var g api.Agent
 	call(t, http.MethodGet, b.node.URL+"/api/v1/agents/"+second, nil, &g)
 	require.Equal(t, view.TargetsOf(second), g.Targets)
 	status, _ = call(t, http.MethodPost, b.node.URL+"/api/v1/agents/clusters/nothing-here/rebalance", nil, nil)

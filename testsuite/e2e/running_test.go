@@ -12,9 +12,9 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
@@ -78,9 +78,9 @@ func TestHangingHandlerIsNoticed(t *testing.T) {
 }
 
 // readLog reads a task's log.
-func readLog(t testing.TB, url, id string, after int64, wait string) gateway.TaskLog {
+func readLog(t testing.TB, url, id string, after int64, wait string) api.TaskLog {
 	t.Helper()
-	var log gateway.TaskLog
+	var log api.TaskLog
 	status, problem := call(t, http.MethodGet, fmt.Sprintf("%s/api/v1/agents/tasks/%s/log?after=%d&wait=%s", url, id, after, wait), nil, &log)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
 	return log
@@ -112,7 +112,7 @@ func TestLogOfARunningTaskIsFollowed(t *testing.T) {
 	require.Equal(t, 1, log.Attempt)
 	require.False(t, log.Ended)
 
-	answered := make(chan gateway.TaskLog, 1)
+	answered := make(chan api.TaskLog, 1)
 	go func() { answered <- readLog(t, other.URL, task, log.Next, "20s") }()
 	begun := time.Now()
 	require.Empty(t, readLog(t, node.URL, task, log.Next, "1s").Lines)

@@ -14,9 +14,9 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/spawner"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -147,9 +147,9 @@ func sweep(t *testing.T) {
 	require.NoError(t, run.Get(t.Context(), &result))
 }
 
-func (b *bench) scalingStatus(t *testing.T) gateway.ScalingStatus {
+func (b *bench) scalingStatus(t *testing.T) api.ScalingStatus {
 	t.Helper()
-	var s gateway.ScalingStatus
+	var s api.ScalingStatus
 	status, p := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+"/scaling", nil, &s)
 	require.Equal(t, http.StatusOK, status, "%+v", p)
 	return s
@@ -195,7 +195,7 @@ func TestTheFleetFollowsItsQueue(t *testing.T) {
 	require.Eventually(t, func() bool { return b.begunCount() == 3 }, 20*time.Second, 20*time.Millisecond, "each works")
 	sweep(t)
 	require.Len(t, y.running(), 3)
-	var status gateway.ScalingStatus
+	var status api.ScalingStatus
 	require.Eventually(t, func() bool { status = b.scalingStatus(t); return status.Decision != nil && status.Decision.Blocked }, 20*time.Second, 100*time.Millisecond)
 	require.Contains(t, status.Decision.Reason, "the cluster has its max_agents of 3")
 	require.Equal(t, []int{3, 3, 3}, []int{status.Current, status.Spawned, status.Target})
@@ -233,7 +233,7 @@ func TestTooFewAgentsAreMadeUpForAtOnce(t *testing.T) {
 	failed := b.scaled(t, "1")
 	require.Equal(t, fleet.ScalingFailed, failed.Status)
 	require.Equal(t, "spawner "+y.name+" does not answer", failed.Error)
-	var status gateway.ScalingStatus
+	var status api.ScalingStatus
 	require.Eventually(t, func() bool { status = b.scalingStatus(t); return status.Blocked != nil }, 20*time.Second, 50*time.Millisecond)
 	require.Equal(t, failed.Error, status.Blocked.Reason)
 	require.Equal(t, 1, status.Blocked.Failures)
@@ -285,8 +285,8 @@ func TestScalingByHand(t *testing.T) {
 	y.open(t)
 	settings := y.scaling(fleet.ScalingOff)
 	b.patch(t, map[string]any{"scaling": settings})
-	scale := func(body map[string]any) gateway.ScalingStatus {
-		var s gateway.ScalingStatus
+	scale := func(body map[string]any) api.ScalingStatus {
+		var s api.ScalingStatus
 		status, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+"/scaling", body, &s)
 		require.Equal(t, http.StatusOK, status, "%+v", p)
 		return s
@@ -301,7 +301,7 @@ func TestScalingByHand(t *testing.T) {
 	task := b.submit(t, nil)
 	busy := b.waitBegins(t, task, 1)[0].agent
 	require.Eventually(t, func() bool { // the registry shows it
-		var a gateway.Agent
+		var a api.Agent
 		status, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/"+busy, nil, &a)
 		return status == http.StatusOK && a.Running != nil && *a.Running == 1
 	}, 10*time.Second, 50*time.Millisecond)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -23,9 +23,9 @@ const schedulesPath = "/api/v1/agents/schedules"
 // schedules calls the API for the schedules of one node.
 type schedules struct{ url string }
 
-func (s schedules) call(t testing.TB, method, path string, body any, want int) gateway.Schedule {
+func (s schedules) call(t testing.TB, method, path string, body any, want int) api.Schedule {
 	t.Helper()
-	var got gateway.Schedule
+	var got api.Schedule
 	var out any = &got
 	if want == http.StatusNoContent {
 		out = nil
@@ -36,9 +36,9 @@ func (s schedules) call(t testing.TB, method, path string, body any, want int) g
 }
 
 // until waits until the schedule is as the test wants it.
-func (s schedules) until(t testing.TB, name string, condition func(*gateway.Schedule) bool) gateway.Schedule {
+func (s schedules) until(t testing.TB, name string, condition func(*api.Schedule) bool) api.Schedule {
 	t.Helper()
-	var got gateway.Schedule
+	var got api.Schedule
 	require.Eventually(t, func() bool {
 		got = s.call(t, http.MethodGet, "/"+name, nil, http.StatusOK)
 		return condition(&got)
@@ -79,12 +79,12 @@ func TestSchedule(t *testing.T) {
 	require.Equal(t, protocol.CodeScheduleExists, problem.Code)
 
 	t.Log("it makes tasks like a submission's")
-	done := func(r *gateway.ScheduleRun) bool { return r.Status == fleet.TaskCompleted }
-	got := s.until(t, name, func(g *gateway.Schedule) bool { return len(g.Runs) >= 2 && done(&g.Runs[len(g.Runs)-1]) })
+	done := func(r *api.ScheduleRun) bool { return r.Status == fleet.TaskCompleted }
+	got := s.until(t, name, func(g *api.Schedule) bool { return len(g.Runs) >= 2 && done(&g.Runs[len(g.Runs)-1]) })
 	run := got.Runs[len(got.Runs)-1]
 	require.Equal(t, name+run.ScheduledAt.Format("@20060102t150405z"), run.TaskID)
 	require.Positive(t, calls.Load())
-	var made gateway.Task
+	var made api.Task
 	status, _ = call(t, http.MethodGet, node.URL+"/api/v1/agents/tasks/"+run.TaskID, nil, &made)
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, name, made.Schedule)
@@ -97,19 +97,19 @@ func TestSchedule(t *testing.T) {
 	require.True(t, paused.Paused)
 	require.Equal(t, "holiday", paused.Note)
 	require.Empty(t, paused.NextTimes)
-	settled := s.until(t, name, func(g *gateway.Schedule) bool { return done(&g.Runs[0]) })
+	settled := s.until(t, name, func(g *api.Schedule) bool { return done(&g.Runs[0]) })
 	clock := plane.UniqueID("clock")
 	s.delete(t, clock)
 	s.call(t, http.MethodPost, "", map[string]any{"name": clock, "interval": "1s", "overlap": "allow_all", "task": map[string]any{"type": "tick", "cluster": cluster}}, http.StatusCreated)
-	s.until(t, clock, func(g *gateway.Schedule) bool { return g.Counts.Fired >= 2 })
+	s.until(t, clock, func(g *api.Schedule) bool { return g.Counts.Fired >= 2 })
 	s.call(t, http.MethodDelete, "/"+clock, nil, http.StatusNoContent)
 	require.Equal(t, settled.Counts.Fired, s.call(t, http.MethodGet, "/"+name, nil, http.StatusOK).Counts.Fired)
 
 	t.Log("trigger works while it is paused")
-	var triggered gateway.Triggered
+	var triggered api.Triggered
 	status, problem = call(t, http.MethodPost, node.URL+schedulesPath+"/"+name+"/trigger", nil, &triggered)
 	require.Equal(t, http.StatusAccepted, status, "%+v", problem)
-	s.until(t, name, func(g *gateway.Schedule) bool { return g.Runs[0].TaskID == triggered.TaskID && done(&g.Runs[0]) })
+	s.until(t, name, func(g *api.Schedule) bool { return g.Runs[0].TaskID == triggered.TaskID && done(&g.Runs[0]) })
 
 	t.Log("a replacement keeps the pause; then it goes on in its new way")
 	replaced := s.call(t, http.MethodPut, "/"+name, map[string]any{"cron": "0 3 * * mon-fri", "time_zone": "Europe/Berlin", "task": map[string]any{"type": "tick", "cluster": cluster}}, http.StatusOK)
@@ -126,7 +126,7 @@ func TestSchedule(t *testing.T) {
 		require.NotContains(t, []time.Weekday{time.Saturday, time.Sunday}, at.In(berlin).Weekday())
 	}
 
-	var list struct{ Schedules []gateway.ScheduleEntry }
+	var list struct{ Schedules []api.ScheduleEntry }
 	require.Eventually(t, func() bool {
 		status, problem := call(t, http.MethodGet, node.URL+schedulesPath+"?cluster="+cluster, nil, &list)
 		require.Equal(t, http.StatusOK, status, "%+v", problem)
@@ -170,26 +170,26 @@ func TestScheduleOverlap(t *testing.T) {
 	}
 	skip, cancel, broken := make("skip", "hold"), make("cancel_other", "hold"), make("skip", "break")
 
-	got := s.until(t, skip, func(g *gateway.Schedule) bool { return g.Counts.SkippedOverlap >= 2 })
+	got := s.until(t, skip, func(g *api.Schedule) bool { return g.Counts.SkippedOverlap >= 2 })
 	require.Len(t, got.Runs, 1)
 	held := got.Runs[0].TaskID
 	waitTask(t, node.URL, held, fleet.TaskRunning)
 	status, problem := call(t, http.MethodPost, node.URL+schedulesPath+"/"+skip+"/trigger", nil, nil)
 	require.Equal(t, http.StatusConflict, status)
 	require.Contains(t, problem.Detail, "allow_all")
-	var triggered gateway.Triggered
+	var triggered api.Triggered
 	status, _ = call(t, http.MethodPost, node.URL+schedulesPath+"/"+skip+"/trigger", map[string]any{"overlap": "allow_all"}, &triggered)
 	require.Equal(t, http.StatusAccepted, status)
-	s.until(t, skip, func(g *gateway.Schedule) bool {
+	s.until(t, skip, func(g *api.Schedule) bool {
 		return g.Runs[0].TaskID == triggered.TaskID && g.Runs[0].Status == fleet.TaskRunning
 	})
 
 	t.Log("the last one is cancelled")
-	s.until(t, cancel, func(g *gateway.Schedule) bool {
+	s.until(t, cancel, func(g *api.Schedule) bool {
 		return len(g.Runs) >= 2 && g.Runs[len(g.Runs)-1].Status == fleet.TaskCancelled
 	})
 	t.Log("a dead letter does not hold up the next")
-	s.until(t, broken, func(g *gateway.Schedule) bool {
+	s.until(t, broken, func(g *api.Schedule) bool {
 		return len(g.Runs) >= 2 && g.Runs[0].Status == fleet.TaskDeadLetter && g.Runs[1].Status == fleet.TaskDeadLetter
 	})
 
@@ -211,18 +211,18 @@ func TestScheduleOfDeletedCluster(t *testing.T) {
 	status, _ := call(t, http.MethodDelete, node.URL+"/api/v1/agents/clusters/"+cluster, nil, nil)
 	require.Equal(t, http.StatusNoContent, status)
 	trigger := func() string {
-		var triggered gateway.Triggered
+		var triggered api.Triggered
 		status, problem := call(t, http.MethodPost, node.URL+schedulesPath+"/"+name+"/trigger", nil, &triggered)
 		require.Equal(t, http.StatusAccepted, status, "%+v", problem)
 		return triggered.TaskID
 	}
 	first := trigger()
-	got := s.until(t, name, func(g *gateway.Schedule) bool { return len(g.Runs) == 1 && g.Runs[0].Status == "not_submitted" })
+	got := s.until(t, name, func(g *api.Schedule) bool { return len(g.Runs) == 1 && g.Runs[0].Status == "not_submitted" })
 	require.Equal(t, first, got.Runs[0].TaskID)
 	require.Contains(t, got.Runs[0].Why, "there is no cluster")
 
 	node.EnsureCluster(t, fleet.ClusterConfig{Name: cluster, ReplicationMode: fleet.Sharded, Shards: 3})
 	require.Eventually(t, func() bool { return trigger() != first }, 10*time.Second, 50*time.Millisecond)
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")}, map[string]agent.Handler{"x": echo})
-	s.until(t, name, func(g *gateway.Schedule) bool { return g.Runs[0].Status == fleet.TaskCompleted })
+	s.until(t, name, func(g *api.Schedule) bool { return g.Runs[0].Status == fleet.TaskCompleted })
 }

@@ -24,8 +24,8 @@ import (
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/protocol"
@@ -64,9 +64,9 @@ func (s *secured) ask(t *testing.T, token, method, path string, body, out any) (
 }
 
 // token makes one, as the first admin.
-func (s *secured) token(t *testing.T, request gateway.TokenRequest) gateway.NewToken {
+func (s *secured) token(t *testing.T, request api.TokenRequest) api.NewToken {
 	t.Helper()
-	var token gateway.NewToken
+	var token api.NewToken
 	status, p := s.ask(t, firstAdmin, http.MethodPost, "/tokens", request, &token)
 	require.Equal(t, http.StatusCreated, status, "%+v", p)
 	return token
@@ -76,10 +76,10 @@ func (s *secured) token(t *testing.T, request gateway.TokenRequest) gateway.NewT
 func TestTwoTenants(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t, plane.NodeOptions{})
-	join := s.token(t, gateway.TokenRequest{Name: "agents", Kind: access.JoinToken, Cluster: s.cluster})
+	join := s.token(t, api.TokenRequest{Name: "agents", Kind: access.JoinToken, Cluster: s.cluster})
 	startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: plane.UniqueID("a"), Slots: 4, JoinToken: join.Secret}, map[string]agent.Handler{"echo": echo})
-	acme := s.token(t, gateway.TokenRequest{Name: "acme", Role: access.Operator, Tenant: "acme"}).Secret
-	beta := s.token(t, gateway.TokenRequest{Name: "beta", Role: access.Operator, Tenant: "beta"}).Secret
+	acme := s.token(t, api.TokenRequest{Name: "acme", Role: access.Operator, Tenant: "acme"}).Secret
+	beta := s.token(t, api.TokenRequest{Name: "beta", Role: access.Operator, Tenant: "beta"}).Secret
 	ids := map[string]string{}
 	for _, token := range []string{acme, beta} {
 		var done task
@@ -98,7 +98,7 @@ func TestTwoTenants(t *testing.T) {
 			require.Equal(t, protocol.CodeUnknownTask, p.Code)
 		}
 		require.Eventually(t, func() bool {
-			var list struct{ Tasks []gateway.Task }
+			var list struct{ Tasks []api.Task }
 			status, _ := s.ask(t, own, http.MethodGet, "/tasks?cluster="+s.cluster, nil, &list)
 			return status == http.StatusOK && len(list.Tasks) == 1 && list.Tasks[0].ID == ids[own]
 		}, 20*time.Second, 100*time.Millisecond, "its own, and nothing else")
@@ -111,8 +111,8 @@ func TestTwoTenants(t *testing.T) {
 func TestABulkOperationDoesNotReachAnotherTenant(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t, plane.NodeOptions{})
-	acme := s.token(t, gateway.TokenRequest{Name: "acme", Role: access.Operator, Tenant: "acme"}).Secret
-	beta := s.token(t, gateway.TokenRequest{Name: "beta", Role: access.Operator, Tenant: "beta"}).Secret
+	acme := s.token(t, api.TokenRequest{Name: "acme", Role: access.Operator, Tenant: "acme"}).Secret
+	beta := s.token(t, api.TokenRequest{Name: "beta", Role: access.Operator, Tenant: "beta"}).Secret
 	submit := func(token string) string {
 		var made task
 		status, p := s.ask(t, token, http.MethodPost, "/tasks", map[string]any{"type": "echo", "cluster": s.cluster}, &made)
@@ -120,7 +120,7 @@ func TestABulkOperationDoesNotReachAnotherTenant(t *testing.T) {
 		return made.ID
 	}
 	mine, theirs := submit(acme), submit(beta)
-	var bulk gateway.Bulk
+	var bulk api.Bulk
 	status, p := s.ask(t, acme, http.MethodPost, "/tasks/bulk", map[string]any{"action": "cancel", "filter": map[string]any{"ids": []string{mine, theirs}}, "reason": "test"}, &bulk)
 	require.Equal(t, http.StatusAccepted, status, "%+v", p)
 	status, _ = s.ask(t, beta, http.MethodGet, "/tasks/bulk/"+bulk.ID, nil, nil)
@@ -141,7 +141,7 @@ func TestABulkOperationDoesNotReachAnotherTenant(t *testing.T) {
 func TestARevokedTokenStopsToWork(t *testing.T) {
 	t.Parallel()
 	one, two := newSecured(t, plane.NodeOptions{}), newSecured(t, plane.NodeOptions{})
-	token := one.token(t, gateway.TokenRequest{Name: "ci", Role: access.Viewer})
+	token := one.token(t, api.TokenRequest{Name: "ci", Role: access.Viewer})
 	for _, s := range []*secured{one, two} {
 		status, p := s.ask(t, token.Secret, http.MethodGet, "/tasks", nil, nil)
 		require.Equal(t, http.StatusOK, status, "a new token works everywhere at once: %+v", p)
@@ -180,9 +180,9 @@ func TestWhoMayRegister(t *testing.T) {
 	s := newSecured(t, plane.NodeOptions{})
 	elsewhere := s.EnsureCluster(t, fleet.ClusterConfig{})
 	id := plane.UniqueID("a")
-	other := s.token(t, gateway.TokenRequest{Name: "other", Kind: access.JoinToken, Cluster: elsewhere}).Secret
-	another := s.token(t, gateway.TokenRequest{Name: "another", Kind: access.JoinToken, Cluster: s.cluster, AgentID: "somebody"}).Secret
-	operator := s.token(t, gateway.TokenRequest{Name: "op", Role: access.Admin}).Secret
+	other := s.token(t, api.TokenRequest{Name: "other", Kind: access.JoinToken, Cluster: elsewhere}).Secret
+	another := s.token(t, api.TokenRequest{Name: "another", Kind: access.JoinToken, Cluster: s.cluster, AgentID: "somebody"}).Secret
+	operator := s.token(t, api.TokenRequest{Name: "op", Role: access.Admin}).Secret
 	run := func(token string) *running {
 		return startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: id, JoinToken: token}, map[string]agent.Handler{"echo": echo})
 	}
@@ -194,7 +194,7 @@ func TestWhoMayRegister(t *testing.T) {
 			t.Fatalf("%s: the agent was not refused", name)
 		}
 	}
-	own := s.token(t, gateway.TokenRequest{Name: "own", Kind: access.JoinToken, Cluster: s.cluster, AgentID: id}).Secret
+	own := s.token(t, api.TokenRequest{Name: "own", Kind: access.JoinToken, Cluster: s.cluster, AgentID: id}).Secret
 	run(own)
 	require.Eventually(t, func() bool {
 		var a struct{ Status string }

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -80,9 +80,9 @@ func (b *bench) sync(t *testing.T) fleet.SyncReport {
 	return report
 }
 
-func (b *bench) comparison(t *testing.T) gateway.ClusterSync {
+func (b *bench) comparison(t *testing.T) api.ClusterSync {
 	t.Helper()
-	var k gateway.ClusterSync
+	var k api.ClusterSync
 	status, p := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+"/sync", nil, &k)
 	require.Equal(t, http.StatusOK, status, "%+v", p)
 	return k

@@ -14,9 +14,9 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -97,7 +97,7 @@ func TestRaisedTaskRunsNext(t *testing.T) {
 	}
 	awaitBacklog(t, low...)
 	raised, lowered := low[3], low[0]
-	var answer gateway.Task
+	var answer api.Task
 	status, problem := call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks/"+raised+"/priority", map[string]any{"priority": "critical", "reason": "the customer waits"}, &answer)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
 	require.Equal(t, "critical", answer.PriorityName)
@@ -156,7 +156,7 @@ func TestDeadLetterIsDiscardedByHand(t *testing.T) {
 	id := submit(t, node.URL, body)
 	waitTask(t, node.URL, id, fleet.TaskDeadLetter)
 
-	var dead gateway.Task
+	var dead api.Task
 	status, problem := call(t, http.MethodGet, node.URL+"/api/v1/agents/tasks/"+id+"?include=payload", nil, &dead)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
 	require.JSONEq(t, `{"n":7}`, string(dead.Payload))
@@ -164,7 +164,7 @@ func TestDeadLetterIsDiscardedByHand(t *testing.T) {
 	require.Contains(t, dead.Why, "dead letter because 1 of 1 attempts failed; last: disk full; kept until ")
 	require.Equal(t, "io", dead.Attempts[0].ErrorType)
 	require.Eventually(t, func() bool {
-		var list struct{ Tasks []gateway.Task }
+		var list struct{ Tasks []api.Task }
 		status, _ := call(t, http.MethodGet, node.URL+"/api/v1/agents/tasks/queue/dead-letter?cluster="+cluster, nil, &list)
 		return status == http.StatusOK && len(list.Tasks) == 1 && list.Tasks[0].DeadLetter != nil && list.Tasks[0].DeadLetter.Cause == dead.DeadLetter.Cause
 	}, 10*time.Second, 50*time.Millisecond, "the list says why, too")
@@ -190,7 +190,7 @@ func TestOneKeyTwoBodies(t *testing.T) {
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
 	body := map[string]any{"type": "echo", "cluster": cluster, "idempotency_key": "order 7", "payload": map[string]any{"a": 1, "b": 2}}
 	id := submit(t, node.URL, body)
-	var again gateway.Task
+	var again api.Task
 	status, problem := call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks", body, &again)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
 	require.Equal(t, id, again.ID)

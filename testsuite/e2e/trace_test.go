@@ -15,13 +15,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
 // submitTraced submits a task as a client that traces.
-func submitTraced(t *testing.T, url, traceparent string, spec map[string]any) gateway.Task {
+func submitTraced(t *testing.T, url, traceparent string, spec map[string]any) api.Task {
 	t.Helper()
 	body, err := json.Marshal(spec)
 	require.NoError(t, err)
@@ -33,7 +33,7 @@ func submitTraced(t *testing.T, url, traceparent string, spec map[string]any) ga
 	require.NoError(t, err)
 	defer answer.Body.Close()
 	require.Equal(t, http.StatusAccepted, answer.StatusCode)
-	var task gateway.Task
+	var task api.Task
 	require.NoError(t, json.NewDecoder(answer.Body).Decode(&task))
 	return task
 }
@@ -90,7 +90,7 @@ func TestOneTraceOverAFailover(t *testing.T) {
 	close(finish)
 	done := waitTask(t, node.URL, task.ID, fleet.TaskCompleted)
 	require.JSONEq(t, `"`+traceID+`"`, string(done.Result))
-	var shown gateway.Task
+	var shown api.Task
 	call(t, http.MethodGet, node.URL+"/api/v1/agents/tasks/"+task.ID, nil, &shown)
 	require.Equal(t, traceID, shown.TraceID)
 
@@ -138,7 +138,7 @@ func TestNoTrace(t *testing.T) {
 		}})
 	id := submit(t, node.URL, map[string]any{"type": "look", "cluster": cluster})
 	require.JSONEq(t, `false`, string(waitTask(t, node.URL, id, fleet.TaskCompleted).Result))
-	var shown gateway.Task
+	var shown api.Task
 	call(t, http.MethodGet, node.URL+"/api/v1/agents/tasks/"+id, nil, &shown)
 	require.Empty(t, shown.TraceID)
 }

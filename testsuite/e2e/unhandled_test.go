@@ -10,16 +10,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
 // unhandled is what the overview says of tasks of the cluster that no agent handles; nil: nothing.
 func (b *bench) unhandled(t *testing.T) *diagnosis.Problem {
 	t.Helper()
-	var o gateway.Overview
+	var o api.Overview
 	status, problem := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/overview", nil, &o)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
 	i := slices.IndexFunc(o.Problems, func(p diagnosis.Problem) bool { return p.Kind == diagnosis.KindUnhandled && p.Cluster == b.cluster })
@@ -42,7 +42,7 @@ func TestTasksThatNobodyHandlesAreAProblem(t *testing.T) {
 	require.Equal(t, "agent "+first+" handles hold", p.Why)
 	require.Equal(t, diagnosis.SeverityWarning, p.Severity)
 	require.WithinRange(t, *p.Since, begun, time.Now())
-	var page struct{ Tasks []gateway.Task }
+	var page struct{ Tasks []api.Task }
 	require.Eventually(t, func() bool {
 		status, problem := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/tasks/queue?cluster="+b.cluster, nil, &page)
 		require.Equal(t, http.StatusOK, status, "%+v", problem)

@@ -1,4 +1,5 @@
-package events
+// Package client is the Go client of the REST API.
+package client
 
 import (
 	"bufio"
@@ -7,27 +8,29 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"mainstay.dev/mainstay/api"
 )
 
 // maxEvent bounds one line of a stream of events in bytes.
 const maxEvent = 1 << 20
 
-// Reader reads a stream of server-sent events, for programs that are no browsers.
-type Reader struct {
+// EventReader reads a stream of server-sent events, for programs that are no browsers.
+type EventReader struct {
 	lines *bufio.Scanner
 	// LastID is the newest id that was read. Sent as Last-Event-ID, it has another stream go on after what this one told.
 	LastID string
 }
 
-// NewReader reads from the body of an answer.
-func NewReader(body io.Reader) *Reader {
+// NewEventReader reads from the body of an answer.
+func NewEventReader(body io.Reader) *EventReader {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(make([]byte, 0, 64<<10), maxEvent)
-	return &Reader{lines: lines}
+	return &EventReader{lines: lines}
 }
 
 // Next returns the next event as it came, and decoded. It answers io.EOF when the stream has ended.
-func (r *Reader) Next() (json.RawMessage, *CloudEvent, error) {
+func (r *EventReader) Next() (json.RawMessage, *api.CloudEvent, error) {
 	var data bytes.Buffer
 	id := r.LastID
 	for r.lines.Scan() {
@@ -37,7 +40,7 @@ func (r *Reader) Next() (json.RawMessage, *CloudEvent, error) {
 			if data.Len() == 0 {
 				continue
 			}
-			event := &CloudEvent{}
+			event := &api.CloudEvent{}
 			if err := json.Unmarshal(data.Bytes(), event); err != nil {
 				return nil, nil, fmt.Errorf("read an event: %w", err)
 			}

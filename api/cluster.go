@@ -1,0 +1,110 @@
+package api
+
+import (
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Cluster is a cluster as clients see it.
+type Cluster struct {
+	Name                string                  `json:"name"`
+	Revision            string                  `json:"revision" doc:"Names its settings: it changes with them, and with nothing else. In quotes it is the ETag; send it as If-Match to change only what you have seen."`
+	TargetGroup         string                  `json:"target_group,omitempty"`
+	MinAgents           int                     `json:"min_agents"`
+	DesiredAgents       int                     `json:"desired_agents"`
+	MaxAgents           int                     `json:"max_agents"`
+	ReplicationMode     fleet.ReplicationMode   `json:"replication_mode" enum:"active_active,active_passive,sharded"`
+	Shards              int                     `json:"shards,omitempty" doc:"Only of a sharded cluster."`
+	Selection           fleet.SelectionStrategy `json:"selection_strategy" enum:"standby,least_loaded,round_robin,affinity"`
+	RoleLease           fleet.Duration          `json:"role_lease"`
+	ManualElection      bool                    `json:"manual_election"`
+	ElectionInterval    fleet.Duration          `json:"election_interval,omitempty" doc:"Absent: a third of role_lease."`
+	TaskDefaults        fleet.TaskDefaults      `json:"task_defaults"`
+	TransferTimeout     fleet.Duration          `json:"task_transfer_timeout"`
+	DeadLetterRetention fleet.Duration          `json:"dead_letter_retention"`
+	Brake               fleet.BrakePolicy       `json:"brake"`
+	SelfHealing         fleet.HealingPolicy     `json:"self_healing"`
+	TenantWeights       map[string]float64      `json:"tenant_weights,omitempty"`
+	Scaling             fleet.ScalingPolicy     `json:"scaling,omitzero" doc:"When its agents are started and stopped."`
+	Paused              *Pause                  `json:"paused,omitempty" doc:"Nothing is taken from any of its lanes."`
+	PausedLanes         []PausedLane            `json:"paused_lanes,omitempty" doc:"Lanes that were paused by themselves."`
+	BrakeHolds          []BrakeHold             `json:"brake_holds,omitempty" doc:"Hubs whose mass-loss brake is engaged: failovers of the agents that they lost wait until the agents are back or the brake is released."`
+	Leader              string                  `json:"leader,omitempty" doc:"Serves alone in an active_passive cluster."`
+	LeaderEpoch         int64                   `json:"leader_epoch,omitempty"`
+	Standbys            []string                `json:"standbys,omitempty"`
+	ShardOwners         []ShardOwner            `json:"shard_owners,omitempty" doc:"Who serves each shard of a sharded cluster, by its number. Not in lists."`
+	TargetCount         int                     `json:"target_count,omitempty" doc:"How many deployment targets its agents look after."`
+	Status              fleet.ClusterStatus     `json:"status" enum:"healthy,degraded,critical,unknown" doc:"unknown: no worker answered for it."`
+	HealthyAgentCount   int                     `json:"healthy_agent_count"`
+	AgentCount          int                     `json:"agent_count"`
+	CreatedAt           *time.Time              `json:"created_at,omitempty"`
+}
+
+// BrakeHold is one hub's mass-loss brake while it is engaged.
+type BrakeHold struct {
+	Hub   string    `json:"hub"`
+	Since time.Time `json:"since"`
+	Lost  int       `json:"lost" doc:"How many agents had vanished when the hub last told."`
+}
+
+// ShardOwner says who serves a shard.
+type ShardOwner struct {
+	Shard int    `json:"shard"`
+	Owner string `json:"owner,omitempty" doc:"Absent while nobody may serve it."`
+	Epoch int64  `json:"epoch,omitempty" doc:"Of the newest ownership."`
+}
+
+// Pause is what holds a cluster or a lane back.
+type Pause struct {
+	Since  time.Time `json:"since"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// PausedLane is a lane that was paused by itself.
+type PausedLane struct {
+	Lane string `json:"lane"`
+	Pause
+}
+
+// PauseRequest holds a cluster or one of its lanes back, or lets it go on.
+type PauseRequest struct {
+	Lane   string `json:"lane,omitempty" maxLength:"2100" doc:"default, cap/<capability>+<capability>, shard/<number> or agent/<id>, as in the queue view. Left out: the whole cluster, with the work pinned to its agents."`
+	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Shown with the pause, and kept in the history."`
+}
+
+// RebalanceRequest spreads a cluster's shards and targets evenly over its agents.
+type RebalanceRequest struct {
+	DryRun bool   `json:"dry_run,omitempty" doc:"Only tell what would move."`
+	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the cluster's history."`
+}
+
+// TargetsRequest changes which deployment targets a cluster has.
+type TargetsRequest struct {
+	Add    []string `json:"add,omitempty" maxItems:"1000" doc:"Lower-case slugs. What is there already stays."`
+	Remove []string `json:"remove,omitempty" maxItems:"1000"`
+}
+
+// Target is a deployment target and who looks after it.
+type Target struct {
+	ID    string `json:"id"`
+	Agent string `json:"agent_id,omitempty" doc:"Absent while nobody may."`
+	Shard *int   `json:"shard,omitempty" doc:"Of a sharded cluster. A task with the target's id as its shard_key goes to the same agent."`
+}
+
+// ClusterHealth is how well the agents of a cluster do their work.
+type ClusterHealth struct {
+	Cluster string              `json:"cluster"`
+	Status  fleet.ClusterStatus `json:"status" enum:"healthy,degraded,critical,unknown" doc:"Whether it has the agents that it should have."`
+	Score   *float64            `json:"score,omitempty" doc:"The mean of its agents' scores, those in maintenance left out. Absent: none is known."`
+	Agents  []AgentHealth       `json:"agents"`
+}
+
+// ClusterSync is how the states of a cluster's members compare now.
+type ClusterSync struct {
+	Cluster    string             `json:"cluster"`
+	Consistent bool               `json:"consistent" doc:"Every connected member that keeps state has the same."`
+	Why        string             `json:"why"`
+	Members    []fleet.MemberSync `json:"members"`
+	LastSync   *fleet.SyncReport  `json:"last_sync,omitempty" doc:"Without its members. Absent: none is known."`
+}

@@ -1,0 +1,64 @@
+package api
+
+import (
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// ScaleRequest says how many agents a cluster is to have.
+type ScaleRequest struct {
+	Desired *int `json:"desired,omitempty" minimum:"0" maximum:"1000" doc:"How many agents are kept from now on. With scaling off, it is turned to manual; in auto, the rules go on from there."`
+	Min     *int `json:"min,omitempty" minimum:"0" maximum:"1000" doc:"Never fewer: min_agents."`
+	Max     *int `json:"max,omitempty" minimum:"1" maximum:"1000" doc:"Never more: max_agents."`
+}
+
+// ScalingStatus is how a cluster's number of agents is kept.
+type ScalingStatus struct {
+	Cluster   string                `json:"cluster"`
+	Mode      fleet.ScalingMode     `json:"mode" enum:"off,manual,auto"`
+	Min       int                   `json:"min_agents"`
+	Desired   int                   `json:"desired_agents" doc:"As it was set."`
+	Max       int                   `json:"max_agents"`
+	Target    int                   `json:"target_agents" doc:"How many are kept now: what was set, or what rules have made of it."`
+	Current   int                   `json:"current_agents" doc:"Online agents, and those that are being started."`
+	Spawned   int                   `json:"spawned_agents" doc:"Online agents that a spawner started; only these are ever stopped."`
+	Queue     *int64                `json:"queue,omitempty" doc:"About how many tasks wait that such agents could do. Absent when not known."`
+	Decision  *ScalingDecision      `json:"decision,omitempty" doc:"What would be decided now. Absent when queue and load are not known."`
+	Blocked   *Evaluation           `json:"blocked,omitempty" doc:"Agents are wanted that could not be started."`
+	Stuck     *Evaluation           `json:"stuck,omitempty" doc:"Agents are to be stopped that could not be."`
+	Last      *ScalingDecision      `json:"last_decision,omitempty" doc:"The newest one to do something."`
+	LastUp    *time.Time            `json:"last_scale_up,omitempty"`
+	LastDown  *time.Time            `json:"last_scale_down,omitempty"`
+	NextCheck *time.Time            `json:"next_evaluation,omitempty" doc:"When all is looked at again, at the latest. Absent while the schedule \"scaling\" is paused in Temporal, or scaling is off."`
+	Paused    bool                  `json:"paused,omitempty" doc:"The schedule \"scaling\" is paused in Temporal: the rules do not act. Lost agents are replaced all the same."`
+	Spawners  []SpawnerSeen         `json:"spawners" doc:"Spawners that would start agents for it and were there within the last minutes."`
+	Actions   []fleet.ScalingRecord `json:"actions" doc:"The newest actions, newest first."`
+	Settings  fleet.ScalingPolicy   `json:"settings"`
+}
+
+// ScalingDecision is fleet.ScalingDecision as clients see it.
+type ScalingDecision struct {
+	At      time.Time         `json:"at"`
+	Change  fleet.ScaleChange `json:"change" enum:"none,up,down"`
+	Count   int               `json:"count,omitempty"`
+	Agents  []string          `json:"agents,omitempty" doc:"Those that are stopped."`
+	Rule    fleet.ScalingRule `json:"rule,omitempty" enum:"minimum,desired,maximum,queue,cpu,idle,retire"`
+	Reason  string            `json:"reason"`
+	Blocked bool              `json:"blocked,omitempty" doc:"Agents are wanted that cannot be had now."`
+	NextAt  *time.Time        `json:"next_at,omitempty" doc:"When what holds it back ends by itself."`
+}
+
+// Evaluation is fleet.Blocked as clients see it.
+type Evaluation struct {
+	Reason   string    `json:"reason"`
+	Since    time.Time `json:"since"`
+	Failures int       `json:"failures"`
+	NextAt   time.Time `json:"next_at" doc:"When it is tried again, at the latest: at once when a spawner comes up."`
+}
+
+// SpawnerSeen is a spawner that polled recently.
+type SpawnerSeen struct {
+	Name     string    `json:"name"`
+	LastSeen time.Time `json:"last_seen"`
+}

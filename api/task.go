@@ -1,0 +1,93 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// TaskRequest is a task as a client submits it.
+type TaskRequest struct {
+	ID             string `json:"id,omitempty" maxLength:"127" pattern:"^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$" doc:"The task's id, up to 63 characters; the task's tenant and a colon may stand before it, as in the id of the answer. Left out: one is made. Submitting the same task again answers the one that has the id; another body is refused with 409 idempotency_conflict."`
+	IdempotencyKey string `json:"idempotency_key,omitempty" maxLength:"256" doc:"One key in a tenant and cluster starts one task, however often it is submitted, also after the task has ended. With another body it is refused with 409 idempotency_conflict. Not together with id."`
+	fleet.TaskSpec
+}
+
+// Task is a task as clients see it.
+type Task struct {
+	ID            string            `json:"id"`
+	Type          string            `json:"type"`
+	Cluster       string            `json:"cluster"`
+	Status        fleet.TaskStatus  `json:"status" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired"`
+	Why           string            `json:"why,omitempty" doc:"Why it is not running, or why it ended as it did."`
+	Agent         string            `json:"agent,omitempty" doc:"The agent it is pinned to."`
+	Priority      int               `json:"priority,omitempty" doc:"1 (first) to 5 (last): the one in force."`
+	PriorityName  string            `json:"priority_name,omitempty" enum:"critical,high,normal,low,background"`
+	Tenant        string            `json:"tenant,omitempty"`
+	Labels        map[string]string `json:"labels,omitempty"`
+	Attempts      []fleet.Attempt   `json:"attempts,omitempty" doc:"The newest attempts, oldest first. One without ended_at is running."`
+	Payload       json.RawMessage   `json:"payload,omitempty" doc:"What was submitted; only with include=payload."`
+	Result        json.RawMessage   `json:"result,omitempty" doc:"What the handler returned."`
+	ResultAttempt int               `json:"result_attempt,omitempty" doc:"The number of the attempt that the result is of."`
+
+	StartAt       *time.Time        `json:"start_at,omitempty" doc:"When it may first be delivered, if that was not at once."`
+	NextAttemptAt *time.Time        `json:"next_attempt_at,omitempty" doc:"When the backoff ends, or the task starts."`
+	DeadLetter    *fleet.DeadLetter `json:"dead_letter,omitempty" doc:"Of a dead letter, and of a task that ended as one: since when, until when it is kept for a retry, and why. In lists the cause may be shortened."`
+	CreatedAt     *time.Time        `json:"created_at,omitempty"`
+	ClosedAt      *time.Time        `json:"closed_at,omitempty"`
+	WorkflowID    string            `json:"workflow_id" doc:"Where the task is in Temporal."`
+	RunID         string            `json:"run_id,omitempty"`
+	TraceID       string            `json:"trace_id,omitempty" doc:"The OpenTelemetry trace in which it was submitted, if that is recorded."`
+	Schedule      string            `json:"schedule,omitempty" doc:"The schedule that made it."`
+	Duplicate     bool              `json:"duplicate,omitempty" doc:"The id or idempotency key was submitted before."`
+}
+
+// TaskLog has lines of the log of one attempt.
+type TaskLog struct {
+	Lines   []fleet.LogLine `json:"lines" doc:"Up to 500 lines, of 64 KiB in all. A gap in the numbers means that older lines are no longer kept."`
+	Next    int64           `json:"next" doc:"Send it as after to go on."`
+	Attempt int             `json:"attempt,omitempty" doc:"The attempt that wrote them. Absent: none has begun."`
+	AgentID string          `json:"agent_id,omitempty"`
+	Ended   bool            `json:"ended" doc:"The attempt has ended, and so has its log. What it wrote in the end is in the task's result."`
+	Why     string          `json:"why,omitempty" doc:"Why there are no lines."`
+}
+
+// ReasonRequest says why a person acts.
+type ReasonRequest struct {
+	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the history."`
+}
+
+// BatchItem answers one task of a batch: the task's id and status, or why it was not accepted.
+type BatchItem struct {
+	ID        string           `json:"id,omitempty"`
+	Status    fleet.TaskStatus `json:"status,omitempty"`
+	Duplicate bool             `json:"duplicate,omitempty"`
+	Error     *BatchError      `json:"error,omitempty"`
+}
+
+// BatchError is why one task of a batch was not accepted.
+type BatchError struct {
+	Code   string                  `json:"code"`
+	Detail string                  `json:"detail"`
+	Errors []protocol.ProblemField `json:"errors,omitempty"`
+}
+
+// ReviewTaskRequest is a person's decision about a task in review.
+type ReviewTaskRequest struct {
+	Decision fleet.ReviewDecision `json:"decision" enum:"rerun,completed,failed" doc:"rerun: it is safe, deliver it again. completed: it was done, take result. failed: give it up."`
+	Result   json.RawMessage      `json:"result,omitempty" doc:"The task's result, with the decision completed."`
+	Reason   string               `json:"reason,omitempty" maxLength:"512" doc:"Kept in the task's history."`
+}
+
+// DiscardTaskRequest gives a dead letter up.
+type DiscardTaskRequest struct {
+	Reason string `json:"reason" minLength:"1" maxLength:"512" doc:"Why; the task's why says it afterwards."`
+}
+
+// TaskPriorityRequest changes a task's priority.
+type TaskPriorityRequest struct {
+	Priority fleet.Priority `json:"priority" doc:"1 (first) to 5 (last), or critical, high, normal, low or background."`
+	Reason   string         `json:"reason,omitempty" maxLength:"512" doc:"Kept in the task's history."`
+}
