@@ -44,8 +44,10 @@ type run struct {
 
 // part is one concern of a cluster.
 type part interface {
-	// open takes over what the run before left and registers the part's updates and queries.
-	open(ctx workflow.Context, in contract.ClusterInput) error
+	// open takes over what the run before left.
+	open(ctx workflow.Context, in contract.ClusterInput)
+	// handle registers the part's updates and queries. An update that waits already is handled at once, so all parts are open.
+	handle(ctx workflow.Context) error
 	// signalled reports whether signals wait for settle.
 	signalled() bool
 	// settle applies the signals and does what is due. It is called whenever something has changed, and may be called when
@@ -58,10 +60,11 @@ type part interface {
 // quiet is a part without signals, work of its own or a time.
 type quiet struct{}
 
-func (quiet) open(workflow.Context, contract.ClusterInput) error { return nil }
-func (quiet) signalled() bool                                    { return false }
-func (quiet) settle(workflow.Context)                            {}
-func (quiet) wake() (time.Time, string)                          { return time.Time{}, "" }
+func (quiet) open(workflow.Context, contract.ClusterInput) {}
+func (quiet) handle(workflow.Context) error                { return nil }
+func (quiet) signalled() bool                              { return false }
+func (quiet) settle(workflow.Context)                      {}
+func (quiet) wake() (time.Time, string)                    { return time.Time{}, "" }
 
 // parts are in the order in which they settle.
 func (r *run) parts() []part {
@@ -76,7 +79,10 @@ func newRun(ctx workflow.Context, in contract.ClusterInput) (*run, error) {
 	r.state.Config = in.Config.WithDefaults()
 	r.events.run, r.hubs.run, r.members.run, r.roles.run, r.failovers.run, r.loads.run, r.states.run, r.scaling.run = r, r, r, r, r, r, r, r
 	for _, p := range r.parts() {
-		if err := p.open(ctx, in); err != nil {
+		p.open(ctx, in)
+	}
+	for _, p := range r.parts() {
+		if err := p.handle(ctx); err != nil {
 			return nil, err
 		}
 	}

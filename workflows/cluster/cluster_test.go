@@ -201,6 +201,18 @@ func TestClusterContinuesAsNew(t *testing.T) {
 	require.EqualValues(t, 2, joined.Value.(contract.JoinResponse).Results[0].Epoch, "epochs only grow, across runs too")
 }
 
+// An update that waits when a run begins is handled as soon as its handler is registered.
+func TestClusterTakesAnUpdateThatWaits(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	var joined *workflowtest.Answer
+	run.at(0, func() { joined = run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
+	run.at(2*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
+	run.start(fleet.ClusterConfig{})
+	require.NoError(t, run.GetWorkflowError())
+	require.EqualValues(t, 1, joined.Value.(contract.JoinResponse).Results[0].Epoch)
+}
+
 // Thousands of transitions do not fail a run.
 func TestClusterManyTransitions(t *testing.T) {
 	t.Parallel()

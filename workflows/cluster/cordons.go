@@ -15,7 +15,7 @@ type cordons struct {
 	run *run
 }
 
-func (c cordons) open(ctx workflow.Context, _ contract.ClusterInput) error {
+func (c cordons) handle(ctx workflow.Context) error {
 	if err := handle(ctx, c.run, contract.CordonUpdate, c.cordon, nil); err != nil {
 		return err
 	}

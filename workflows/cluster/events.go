@@ -19,8 +19,8 @@ type eventLog struct {
 	announced contract.Inbox[contract.Announcement]
 }
 
-// open takes over what the run before kept, and answers queries.
-func (l *eventLog) open(ctx workflow.Context, in contract.ClusterInput) error {
+// open takes over what the run before kept.
+func (l *eventLog) open(ctx workflow.Context, in contract.ClusterInput) {
 	if in.Events != nil {
 		l.kept = *in.Events
 	}
@@ -29,6 +29,9 @@ func (l *eventLog) open(ctx workflow.Context, in contract.ClusterInput) error {
 	if in.State == nil {
 		l.publish(l.run.created, fleet.EventClusterCreated, fleet.EventData{})
 	}
+}
+
+func (l *eventLog) handle(ctx workflow.Context) error {
 	return contract.EventsQuery.Handle(ctx, func(q contract.EventsSince) contract.ClusterEvents {
 		answer := contract.ClusterEvents{CreatedAt: l.run.created, Seq: l.kept.Seq}
 		if q.From.IsZero() {

@@ -18,9 +18,8 @@ type failovers struct {
 	evacuated contract.Inbox[contract.Evacuated]
 }
 
-func (f *failovers) open(ctx workflow.Context, _ contract.ClusterInput) error {
+func (f *failovers) open(ctx workflow.Context, _ contract.ClusterInput) {
 	f.manual, f.evacuated = contract.ManualFailoverSignal.Inbox(ctx), contract.EvacuatedSignal.Inbox(ctx)
-	return nil
 }
 
 func (f *failovers) signalled() bool { return f.manual.Len() > 0 || f.evacuated.Len() > 0 }

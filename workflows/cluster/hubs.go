@@ -33,9 +33,12 @@ type hubs struct {
 	release  []contract.ReleaseBrakeRequest
 }
 
-func (h *hubs) open(ctx workflow.Context, _ contract.ClusterInput) error {
+func (h *hubs) open(workflow.Context, contract.ClusterInput) {
 	h.content = content(h.run.rules())
 	h.sent, h.followed = h.run.state.Version, h.run.state.Version
+}
+
+func (h *hubs) handle(ctx workflow.Context) error {
 	return handle(ctx, h.run, contract.ReleaseBrakeUpdate, contract.NoAnswer(func(_ workflow.Context, req contract.ReleaseBrakeRequest) error {
 		req.Cluster = h.run.state.Config.Name
 		h.release = append(h.release, req)
@@ -54,6 +57,9 @@ func (h *hubs) directive() contract.Directive {
 	return d
 }
 
+// content is a directive as JSON: it has no pointers into the state, and its maps are in order.
+//
+//workflowcheck:ignore
 func content(d contract.Directive) []byte {
 	data, err := json.Marshal(d)
 	if err != nil {

@@ -22,7 +22,7 @@ type loads struct {
 	asking bool // hubs are being asked how agents with reduced load do
 }
 
-func (l *loads) open(ctx workflow.Context, _ contract.ClusterInput) error {
+func (l *loads) handle(ctx workflow.Context) error {
 	err := handle(ctx, l.run, contract.ReduceLoadUpdate, l.reduce, func(req contract.ReduceLoadRequest) error {
 		try := l.run.state
 		try.Reductions = slices.Clone(try.Reductions)

@@ -16,8 +16,11 @@ type members struct {
 	hubLost contract.Inbox[contract.HubLost]
 }
 
-func (m *members) open(ctx workflow.Context, _ contract.ClusterInput) error {
+func (m *members) open(ctx workflow.Context, _ contract.ClusterInput) {
 	m.changed, m.hubLost = contract.MembersChangedSignal.Inbox(ctx), contract.HubLostSignal.Inbox(ctx)
+}
+
+func (m *members) handle(ctx workflow.Context) error {
 	if err := handle(ctx, m.run, contract.JoinUpdate, m.join, nil); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ type pauses struct {
 	run *run
 }
 
-func (p pauses) open(ctx workflow.Context, _ contract.ClusterInput) error {
+func (p pauses) handle(ctx workflow.Context) error {
 	err := handle(ctx, p.run, contract.PauseUpdate, p.pause, func(req contract.PauseRequest) error {
 		lane, err := laneName(req.Lane)
 		if err != nil {

@@ -27,9 +27,12 @@ type scaling struct {
 	starts contract.Inbox[contract.SpawnerStarts]
 }
 
-// open takes the sweep's word, and that of actions that have stopped agents.
-func (s *scaling) open(ctx workflow.Context, _ contract.ClusterInput) error {
+func (s *scaling) open(ctx workflow.Context, _ contract.ClusterInput) {
 	s.look, s.scaled, s.starts = true, contract.ScaledSignal.Inbox(ctx), contract.SpawnerStartsSignal.Inbox(ctx)
+}
+
+// handle takes the sweep's word, and that of actions that have stopped agents.
+func (s *scaling) handle(ctx workflow.Context) error {
 	err := handle(ctx, s.run, contract.ScaleUpdate, func(ctx workflow.Context, req contract.ScaleRequest) (fleet.ScalingDecision, error) {
 		if req.To != nil {
 			s.run.state.ScaleTo(*req.To)

@@ -15,7 +15,7 @@ type settings struct {
 	run *run
 }
 
-func (s settings) open(ctx workflow.Context, _ contract.ClusterInput) error {
+func (s settings) handle(ctx workflow.Context) error {
 	if err := handle(ctx, s.run, contract.ConfigureUpdate, s.configure, s.validate); err != nil {
 		return err
 	}

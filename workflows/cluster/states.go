@@ -17,9 +17,8 @@ type states struct {
 	changed contract.Inbox[contract.StatesChanged]
 }
 
-func (s *states) open(ctx workflow.Context, _ contract.ClusterInput) error {
+func (s *states) open(ctx workflow.Context, _ contract.ClusterInput) {
 	s.changed = contract.StatesSignal.Inbox(ctx)
-	return nil
 }
 
 func (s *states) signalled() bool { return s.changed.Len() > 0 }
