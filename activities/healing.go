@@ -21,6 +21,8 @@ const (
 	suspectTasks = 1000
 	// suspectAge is how long an attempt must at least have given no sign of life: in the hub it may be on its way.
 	suspectAge = 5 * time.Second
+	// describesAtOnce bounds the tasks that are looked at at the same time.
+	describesAtOnce = 16
 	// pastActions bounds the earlier actions of one cluster that count.
 	pastActions = 500
 )
@@ -34,7 +36,7 @@ func (a *Control) ExamineFleet(ctx context.Context, in contract.ExamineInput) (c
 	if in.Cluster != "" {
 		only = []string{in.Cluster}
 	}
-	facts, err := a.facts().Read(ctx, only...)
+	facts, err := a.clusters().Facts(ctx, only...)
 	if err != nil {
 		return contract.Examined{}, err
 	}
@@ -121,7 +123,7 @@ func (a *Control) suspects(ctx context.Context, c *fleet.HealingCase, now time.T
 	}
 	least := max(c.Policy.Patience.Std(), suspectAge)
 	seen := make([]*fleet.Orphan, len(ids))
-	parallel.Each(len(ids), factsFanOut, func(i int) {
+	parallel.Each(len(ids), describesAtOnce, func(i int) {
 		d, err := a.Client.DescribeWorkflowExecution(ctx, ids[i], "")
 		if err == nil { // else it is not known; the backstop is there
 			seen[i] = runningAlone(d, now.Add(-least))
@@ -169,7 +171,7 @@ func runningAlone(d *workflowservice.DescribeWorkflowExecutionResponse, before t
 // each calls do for the workflows that a visibility query finds, up to a bound.
 func (a *Control) each(ctx context.Context, query string, most int, do func(*workflowpb.WorkflowExecutionInfo)) error {
 	n := 0
-	for info, err := range contract.Workflows(ctx, a.Client, a.Namespace, query) {
+	for info, err := range a.store().Workflows(ctx, query) {
 		if err != nil {
 			return fmt.Errorf("look for what is wrong: %w", err)
 		}

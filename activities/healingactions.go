@@ -56,7 +56,7 @@ func (a *Control) failover(ctx context.Context, id string, in contract.AwaitFail
 
 // stillThere fails when the cluster refuses the failover, as when the agent's session is not what it was: it does not come then.
 func (a *Control) stillThere(ctx context.Context, in contract.AwaitFailoverInput) error {
-	view, err := a.facts().view(ctx, in.Cluster)
+	view, err := a.view(ctx, in.Cluster)
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func (w *watch) look(ctx context.Context) (missing string, err error) {
 }
 
 func (w *watch) lookAtRoles(ctx context.Context) (missing string, err error) {
-	view, err := viewCluster(ctx, w.Client, w.in.Cluster)
+	view, err := w.view(ctx, w.in.Cluster)
 	if err != nil {
 		return "", err
 	}

@@ -8,9 +8,7 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
@@ -23,6 +21,7 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 var bulkType = reflect.TypeFor[api.Bulk]()
@@ -95,23 +94,23 @@ func (g *Gateway) preview(ctx context.Context, bulk *api.Bulk, spec *contract.Bu
 		return nil
 	}
 	query := spec.Query()
-	count, err := g.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: g.namespace, Query: query})
+	count, err := g.store.Count(ctx, query)
 	if err != nil {
 		return g.answer(err, "count tasks", protocol.CodeNotFound)
 	}
 	look := contract.LooksAlike(spec.Filter.Status) || len(spec.Filter.Labels) > 0
-	size := int32(sampleSize)
+	size := sampleSize
 	if look {
 		size = lookLimit
 	}
-	page, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Namespace: g.namespace, PageSize: size, Query: query})
+	page, next, err := g.store.Page(ctx, query, size, nil)
 	if err != nil {
 		return g.answer(err, "list tasks", protocol.CodeNotFound)
 	}
-	matched := g.look(ctx, page.GetExecutions(), &spec.Filter)
-	bulk.Expected = int(count.GetCount())
+	matched := g.look(ctx, page, &spec.Filter)
+	bulk.Expected = int(count)
 	switch {
-	case look && len(page.GetNextPageToken()) == 0:
+	case look && len(next) == 0:
 		bulk.Expected = len(matched)
 	case look:
 		bulk.AtMost = true
@@ -246,8 +245,8 @@ func (g *Gateway) cancelBulk(ctx context.Context, id string, why *api.ReasonRequ
 	}
 	updateCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err = update(updateCtx, g, contract.BulkCancelUpdate, info.GetExecution().GetWorkflowId(), request)
-	if isAny[*serviceerror.NotFound](err) {
+	_, err = store.Update(updateCtx, g.store, contract.BulkCancelUpdate, info.GetExecution().GetWorkflowId(), request)
+	if store.KindOf(err) == store.NotFound {
 		return api.Bulk{}, httpapi.Problem(protocol.CodeConflict, "the bulk operation has ended")
 	}
 	if err != nil {
@@ -259,21 +258,15 @@ func (g *Gateway) cancelBulk(ctx context.Context, id string, why *api.ReasonRequ
 func (g *Gateway) listBulks(ctx context.Context, in *listBulksInput) (*listBulksOutput, error) {
 	query := allOf(contract.Equals("WorkflowType", contract.BulkWorkflow), "ExecutionStatus != 'ContinuedAsNew'",
 		filter(contract.AttrTenant.GetName(), access.From(ctx).Tenant))
-	token, err := openToken(query, in.PageToken)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	page, next, err := g.workflowPage(ctx, "list bulk operations", query, in.PageSize, in.PageToken)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	page, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: g.namespace, PageSize: int32(in.PageSize), NextPageToken: token, Query: query,
-	})
-	if err != nil {
-		return nil, g.answer(err, "list bulk operations", protocol.CodeNotFound)
-	}
 	out := &listBulksOutput{}
-	out.Body.Bulks = make([]api.Bulk, len(page.GetExecutions()))
-	parallel.Each(len(out.Body.Bulks), fanOut, func(i int) { out.Body.Bulks[i] = g.bulk(ctx, page.GetExecutions()[i]) })
-	out.Body.NextPageToken = sealToken(query, page.GetNextPageToken())
+	out.Body.Bulks = make([]api.Bulk, len(page))
+	parallel.Each(len(out.Body.Bulks), fanOut, func(i int) { out.Body.Bulks[i] = g.bulk(ctx, page[i]) })
+	out.Body.NextPageToken = next
 	return out, nil
 }

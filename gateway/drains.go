@@ -19,6 +19,7 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // dryRunLook is how often a dry run is looked at until it has ended.
@@ -205,13 +206,13 @@ func (g *Gateway) setMaintenance(ctx context.Context, in *maintenanceInput) (*ag
 	}
 	cluster := contract.ClusterWorkflowID(view.Config.Name)
 	if in.Body.Enabled {
-		_, err = update(ctx, g, contract.CordonUpdate, cluster, contract.CordonRequest{
+		_, err = store.Update(ctx, g.store, contract.CordonUpdate, cluster, contract.CordonRequest{
 			AgentID: in.ID,
 			Status:  fleet.AgentMaintenance,
 			Reason:  in.Body.Reason,
 		})
 	} else {
-		_, err = update(ctx, g, contract.UncordonUpdate, cluster, contract.UncordonRequest{AgentID: in.ID})
+		_, err = store.Update(ctx, g.store, contract.UncordonUpdate, cluster, contract.UncordonRequest{AgentID: in.ID})
 	}
 	if err != nil {
 		return nil, g.answer(err, "set an agent's maintenance", protocol.CodeUnknownAgent)

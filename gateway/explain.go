@@ -9,6 +9,7 @@ import (
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/store"
 )
 
 // explainTimeout bounds saying why the tasks of a list wait. What did not answer by then is left out.
@@ -52,7 +53,7 @@ func (g *Gateway) explain(ctx context.Context, t *taskView) {
 			}
 			return
 		}
-		var stats laneStats
+		var stats store.LaneStats
 		var beside sync.WaitGroup
 		beside.Go(func() { stats = g.laneOfTask(ctx, t) })
 		live := g.live(ctx)
@@ -67,9 +68,9 @@ func whyDeadLetter(d *fleet.DeadLetter) string {
 }
 
 // laneOfTask reads the backlog of a waiting task's lane; empty when it cannot be had.
-func (g *Gateway) laneOfTask(ctx context.Context, t *taskView) laneStats {
+func (g *Gateway) laneOfTask(ctx context.Context, t *taskView) store.LaneStats {
 	if t.queue == "" {
-		return laneStats{}
+		return store.LaneStats{}
 	}
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
@@ -77,11 +78,11 @@ func (g *Gateway) laneOfTask(ctx context.Context, t *taskView) laneStats {
 	return stats
 }
 
-func (t *taskView) waiting(c *fleet.Cluster, live liveAgents, stats laneStats) string {
+func (t *taskView) waiting(c *fleet.Cluster, live store.Live, stats store.LaneStats) string {
 	_, lane, _ := contract.LaneOfQueue(t.queue)
 	return diagnosis.WhyWaiting(c, diagnosis.Waiting{
 		Spec: &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent, RequiredCapabilities: t.required, RetrySafety: t.safety},
-		Lane: lane, Running: live.running(c), Ahead: stats.ahead(t.level),
+		Lane: lane, Running: live.Running(c), Ahead: stats.Ahead(t.level),
 	})
 }
 
@@ -94,7 +95,7 @@ func (t *taskView) explained() bool {
 func (g *Gateway) explainAll(ctx context.Context, tasks []taskView) {
 	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 	defer cancel()
-	views, lanes := map[string]*contract.ClusterView{}, map[string]laneStats{}
+	views, lanes := map[string]*contract.ClusterView{}, map[string]store.LaneStats{}
 	var clusters, queues []string
 	for i := range tasks {
 		t := &tasks[i]
@@ -106,7 +107,7 @@ func (g *Gateway) explainAll(ctx context.Context, tasks []taskView) {
 			clusters = append(clusters, t.Cluster)
 		}
 		if _, seen := lanes[t.queue]; !seen && t.queue != "" {
-			lanes[t.queue] = laneStats{}
+			lanes[t.queue] = store.LaneStats{}
 			queues = append(queues, t.queue)
 		}
 	}
@@ -114,7 +115,7 @@ func (g *Gateway) explainAll(ctx context.Context, tasks []taskView) {
 		return
 	}
 	var mu sync.Mutex
-	var live liveAgents
+	var live store.Live
 	var beside sync.WaitGroup
 	beside.Go(func() { live = g.live(ctx) })
 	parallel.Each(len(clusters)+len(queues), fanOut, func(i int) {

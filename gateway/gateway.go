@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/gateway/events"
+	"mainstay.dev/mainstay/store"
 )
 
 // Bounds of what one request may cost.
@@ -39,6 +40,7 @@ type Options struct {
 
 // Gateway answers the clients' part of the API.
 type Gateway struct {
+	store     store.Store
 	client    client.Client
 	namespace string
 	logger    *zap.Logger
@@ -62,13 +64,13 @@ func New(o Options) *Gateway {
 		o.Namespace = client.DefaultNamespace
 	}
 	g := &Gateway{
-		client: o.Client, namespace: o.Namespace, logger: o.Logger, registry: o.Registerer, every: cmp.Or(o.FleetEvery, fleetFresh), newID: newTaskID, pause: pause, opening: make(chan struct{}, 1),
+		store: store.Store{Client: o.Client, Namespace: o.Namespace}, client: o.Client, namespace: o.Namespace, logger: o.Logger, registry: o.Registerer, every: cmp.Or(o.FleetEvery, fleetFresh), newID: newTaskID, pause: pause, opening: make(chan struct{}, 1),
 		submitted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mainstay_gateway_tasks_submitted_total",
 			Help: "Tasks submitted, by outcome: accepted, duplicate or rejected.",
 		}, []string{"outcome"}),
 	}
-	g.events = events.New(events.Options{Client: g.client, Namespace: g.namespace, Logger: g.logger, AskHub: g.readEvents})
+	g.events = events.New(events.Options{Store: g.store, Logger: g.logger, AskHub: g.readEvents})
 	if o.Registerer != nil {
 		o.Registerer.MustRegister(g.submitted)
 	}

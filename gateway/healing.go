@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
@@ -21,6 +20,7 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -51,8 +51,8 @@ func (g *Gateway) healingStatus(ctx context.Context) (api.HealingStatus, error) 
 		return status, err
 	}
 	for i := range listed {
-		policy := listed[i].config.SelfHealing.WithDefaults()
-		status.Clusters = append(status.Clusters, api.HealingCluster{Cluster: listed[i].name, Mode: policy.Mode, CycleInterval: policy.CycleInterval})
+		policy := listed[i].Config.SelfHealing.WithDefaults()
+		status.Clusters = append(status.Clusters, api.HealingCluster{Cluster: listed[i].Name, Mode: policy.Mode, CycleInterval: policy.CycleInterval})
 	}
 	slices.SortFunc(status.Clusters, func(a, b api.HealingCluster) int { return strings.Compare(a.Cluster, b.Cluster) })
 	running, _, err := g.workflowPage(ctx, "list healing actions", healingQuery(&listHealingInput{Status: fleet.HealingRunning}), runningHealing, "")
@@ -87,7 +87,7 @@ func (g *Gateway) readHealingSchedule(ctx context.Context, status *api.HealingSt
 
 func (g *Gateway) describeHealing(ctx context.Context) (*workflowservice.DescribeScheduleResponse, error) {
 	d, err := g.describeLoop(ctx, contract.HealingScheduleID)
-	if isAny[*serviceerror.NotFound](err) {
+	if store.KindOf(err) == store.NotFound {
 		return nil, httpapi.Problem(protocol.CodeConflict, noHealing)
 	}
 	return d, g.answer(err, "describe the healing schedule", protocol.CodeInternal)
@@ -134,7 +134,7 @@ func (g *Gateway) triggerHealing(ctx context.Context, in *healingTriggerInput) (
 	}
 	var attributes temporal.SearchAttributes
 	if request.Cluster != "" {
-		if _, err := g.describeCluster(ctx, request.Cluster); err != nil {
+		if _, err := g.clusterConfig(ctx, request.Cluster); err != nil {
 			return nil, err
 		}
 		attributes = temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(request.Cluster))

@@ -15,7 +15,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/protocol"
 )
 
 // newestActions is how many actions a status shows.
@@ -46,8 +45,8 @@ func (g *Gateway) scaleCluster(ctx context.Context, in *scaleInput) (*scalingOut
 	defer cancel()
 	if r.Desired != nil { // the rules may have moved the number since it was last set
 		request := contract.ScaleRequest{To: r.Desired}
-		if _, err := update(ctx, g, contract.ScaleUpdate, contract.ClusterWorkflowID(in.ID), request); err != nil {
-			return nil, g.answer(err, "scale a cluster", protocol.CodeUnknownCluster)
+		if _, err := updateCluster(ctx, g, "scale a cluster", contract.ScaleUpdate, in.ID, request); err != nil {
+			return nil, err
 		}
 	}
 	status, err := g.scalingStatus(ctx, in.ID)
@@ -61,7 +60,7 @@ func (g *Gateway) scaleCluster(ctx context.Context, in *scaleInput) (*scalingOut
 func (g *Gateway) scalingStatus(ctx context.Context, name string) (api.ScalingStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
-	view, err := g.oneView(ctx, name)
+	view, err := g.view(ctx, name)
 	if err != nil {
 		return api.ScalingStatus{}, err
 	}
@@ -96,31 +95,13 @@ func (g *Gateway) scalingStatus(ctx context.Context, name string) (api.ScalingSt
 
 // judgeScaling decides with what can be read now; what cannot be read is left out.
 func (g *Gateway) judgeScaling(ctx context.Context, c *fleet.Cluster, s *api.ScalingStatus, now time.Time) {
-	facts := fleet.ScalingFacts{Agents: g.live(ctx).activities(c)}
-	decision, err := contract.CompleteScaling(ctx, g.client, g.namespace, c, &facts, func() fleet.ScalingDecision { return c.DecideScaling(&facts, now) })
+	facts := fleet.ScalingFacts{Agents: g.live(ctx).Activities(c)}
+	decision, err := g.store.Clusters().CompleteScaling(ctx, c, &facts, func() fleet.ScalingDecision { return c.DecideScaling(&facts, now) })
 	if err != nil {
 		g.logger.Debug("what scaling would do is not known", zap.Error(err))
 		return
 	}
 	s.Queue, s.Decision = &facts.Queue, scalingDecision(decision)
-}
-
-// activities is what the members do now, for those of which it is known.
-func (l liveAgents) activities(c *fleet.Cluster) []fleet.AgentActivity {
-	var list []fleet.AgentActivity
-	for i := range c.Members {
-		m := &c.Members[i]
-		h := l[liveKey{m.AgentID, m.Instance}]
-		if h.GetActivityTaskSlotsInfo() == nil {
-			continue
-		}
-		a := fleet.AgentActivity{AgentID: m.AgentID, Running: int(h.GetActivityTaskSlotsInfo().GetCurrentUsedSlots()), CPUPercent: percent(h.GetHostInfo().GetCurrentHostCpuUsage())}
-		if t := h.GetActivityPollerInfo().GetLastSuccessfulPollTime(); t != nil {
-			a.IdleSince = t.AsTime()
-		}
-		list = append(list, a)
-	}
-	return list
 }
 
 func scalingDecision(d fleet.ScalingDecision) *api.ScalingDecision {

@@ -5,11 +5,11 @@ import (
 	"sync"
 	"time"
 
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -59,7 +59,7 @@ func (c *runCache) forget(id string) {
 func (g *Gateway) describeLoop(ctx context.Context, id string) (*workflowservice.DescribeScheduleResponse, error) {
 	for wait := 2 * firstPause; ; wait *= 2 {
 		d, err := g.client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{Namespace: g.namespace, ScheduleId: id})
-		if !isAny[*serviceerror.Unavailable](err) && !isAny[*serviceerror.WorkflowNotReady](err) && !isAny[*serviceerror.ResourceExhausted](err) || wait > describePatience {
+		if store.KindOf(err) != store.Unavailable || wait > describePatience {
 			return d, err
 		}
 		if g.pause(ctx, wait) != nil {
@@ -77,7 +77,7 @@ func (g *Gateway) scheduleRun(ctx context.Context, id string) (diagnosis.Schedul
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
 	d, err := g.describeLoop(ctx, id)
-	if isAny[*serviceerror.NotFound](err) {
+	if store.KindOf(err) == store.NotFound {
 		return diagnosis.ScheduleRun{Missing: true}, nil
 	}
 	if err != nil {

@@ -6,13 +6,13 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	schedulepb "go.temporal.io/api/schedule/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -46,7 +46,7 @@ func (g *Gateway) completeRun(ctx context.Context, run *api.ScheduleRun, schedul
 		run.Status, run.ClosedAt = contract.DescribedStatus(d, time.Now()), timeOf(d.GetWorkflowExecutionInfo().GetCloseTime())
 		return
 	}
-	if err != nil && !isAny[*serviceerror.NotFound](err) {
+	if err != nil && store.KindOf(err) != store.NotFound {
 		return
 	}
 	if d, err = g.client.DescribeWorkflowExecution(ctx, firing, ""); err != nil {

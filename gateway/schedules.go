@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 	schedulepb "go.temporal.io/api/schedule/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -16,6 +15,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // createSchedule makes a schedule. Its cluster must be there; the lane is found anew for each task.
@@ -44,7 +44,7 @@ func (g *Gateway) createSchedule(ctx context.Context, r *api.ScheduleRequest) (a
 	_, err = g.client.WorkflowService().CreateSchedule(ctx, &workflowservice.CreateScheduleRequest{
 		Namespace: g.namespace, ScheduleId: contract.ScheduleID(name), Schedule: schedule, SearchAttributes: attributes, RequestId: uuid.NewString(),
 	})
-	if isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err) || isAny[*serviceerror.AlreadyExists](err) {
+	if store.KindOf(err) == store.Exists {
 		return api.Schedule{}, httpapi.Problem(protocol.CodeScheduleExists, "there is a schedule with this name; replace it with PUT, or choose another name")
 	}
 	if err != nil {
@@ -101,7 +101,7 @@ func (g *Gateway) replaceSchedule(ctx context.Context, name string, r *api.Sched
 			SearchAttributes: attributes, RequestId: uuid.NewString(),
 		})
 	}
-	if isAny[*serviceerror.FailedPrecondition](err) {
+	if store.KindOf(err) == store.Blocked {
 		return api.Schedule{}, httpapi.Problem(protocol.CodeConflict, "the schedule was changed by somebody else just now; look at it and try again")
 	}
 	if err != nil {

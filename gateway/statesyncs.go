@@ -9,7 +9,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
@@ -20,6 +19,7 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -51,7 +51,7 @@ func (g *Gateway) registerSyncs(routes huma.API) {
 	httpapi.Register(routes, access.View, look, func(ctx context.Context, in *clusterInput) (*clusterSyncOutput, error) {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		view, err := g.oneView(ctx, in.ID)
+		view, err := g.view(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -66,7 +66,7 @@ func (g *Gateway) registerSyncs(routes huma.API) {
 func (g *Gateway) syncCluster(ctx context.Context, in *syncInput) (*syncOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	view, err := g.oneView(ctx, in.ID)
+	view, err := g.view(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (g *Gateway) syncCluster(ctx context.Context, in *syncInput) (*syncOutput, 
 // lastSync is the report of a cluster's newest state sync; nil: there is none.
 func (g *Gateway) lastSync(ctx context.Context, cluster string) (*fleet.SyncReport, error) {
 	description, err := g.client.DescribeWorkflowExecution(ctx, contract.SyncWorkflowID(cluster), "")
-	if isAny[*serviceerror.NotFound](err) {
+	if store.KindOf(err) == store.NotFound {
 		return nil, nil
 	}
 	if err != nil {

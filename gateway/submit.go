@@ -9,7 +9,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"go.opentelemetry.io/otel/trace"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/access"
@@ -18,6 +17,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 type submitInput struct {
@@ -109,7 +109,7 @@ func (g *Gateway) submit(ctx context.Context, r *api.TaskRequest) (task api.Task
 	}
 	run, err := g.client.ExecuteWorkflow(ctx, start, contract.TaskWorkflow,
 		contract.TaskInput{TaskID: id, Spec: spec, Lane: lane, DeadLetterRetention: facts.deadLetterRetention})
-	if isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
+	if store.KindOf(err) == store.Exists {
 		return g.duplicate(ctx, id, digest)
 	}
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/protocol"
@@ -17,13 +16,8 @@ func (g *Gateway) workflowPage(ctx context.Context, doing, query string, size in
 	if err != nil {
 		return nil, "", err
 	}
-	answer, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: g.namespace, PageSize: int32(size), NextPageToken: token, Query: query,
-	})
-	if err != nil {
-		return nil, "", g.answer(err, doing, protocol.CodeNotFound)
-	}
-	return answer.GetExecutions(), sealToken(query, answer.GetNextPageToken()), nil
+	page, after, err := g.store.Page(ctx, query, size, token)
+	return page, sealToken(query, after), g.answer(err, doing, protocol.CodeNotFound)
 }
 
 // allOf is the query of those that meet all terms; empty terms are left out.

@@ -7,7 +7,6 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
@@ -140,19 +139,17 @@ func (f *Feed) taskChanges(ctx context.Context, looks []taskLook, since time.Tim
 func (f *Feed) lookForTasks(ctx context.Context, look taskLook, since time.Time) (changes []told, more bool, err error) {
 	var page []byte
 	for range taskPages {
-		answer, err := f.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: f.namespace, PageSize: taskPage, NextPageToken: page, Query: look.query,
-		})
+		found, next, err := f.store.Page(ctx, look.query, taskPage, page)
 		if err != nil {
 			return nil, false, err
 		}
-		for _, info := range answer.GetExecutions() {
+		for _, info := range found {
 			if look.at != nil && look.at(info).Before(since) {
 				return changes, false, nil
 			}
 			changes = append(changes, changesOf(info, since)...)
 		}
-		if page = answer.GetNextPageToken(); len(page) == 0 {
+		if page = next; len(page) == 0 {
 			return changes, false, nil
 		}
 	}
