@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
@@ -77,9 +76,9 @@ func (a *Control) read(ctx context.Context, in contract.BulkPageInput) (ids []st
 		return nil, nil, fmt.Errorf("list tasks: %w", err)
 	}
 	for _, info := range found {
-		id, ok := contract.TaskOfWorkflowID(info.GetExecution().GetWorkflowId())
-		if ok && contract.HasLabels(info, in.Spec.Filter.Labels) && !slices.Contains(ids, id) {
-			ids = append(ids, id)
+		task := store.OfInfo(info)
+		if task.ID != "" && task.HasLabels(in.Spec.Filter.Labels) && !slices.Contains(ids, task.ID) {
+			ids = append(ids, task.ID)
 		}
 	}
 	return ids, next, nil
@@ -104,8 +103,8 @@ func (a *Control) actOnAll(ctx context.Context, in contract.BulkPageInput, page 
 func (a *Control) actOn(ctx context.Context, in contract.BulkPageInput, id string) fleet.BulkExample {
 	example := fleet.BulkExample{TaskID: id}
 	if tenant := in.Spec.Filter.Tenant; tenant != "" && len(in.IDs) > 0 { // ids that anybody may have named
-		own, err := a.ofTenant(ctx, id, tenant)
-		if err != nil || !own {
+		task, err := a.look(ctx, id)
+		if err != nil || task.Tenant != tenant {
 			example.Outcome, example.Reason = fleet.BulkTaskFailed, noSuchTask
 			if err != nil {
 				example.Outcome, example.Reason = failure(ctx, err)
@@ -113,17 +112,14 @@ func (a *Control) actOn(ctx context.Context, in contract.BulkPageInput, id strin
 			return example
 		}
 	}
-	if status := in.Spec.Filter.Status; contract.LooksAlike(status) {
-		var described *workflowservice.DescribeWorkflowExecutionResponse
-		err := again(ctx, func(ctx context.Context) (err error) {
-			described, err = a.Client.DescribeWorkflowExecution(ctx, contract.TaskWorkflowID(id), "")
-			return err
-		})
+	if status := in.Spec.Filter.Status; store.LooksAlike(status) {
+		task, err := a.look(ctx, id)
+		task.Refine(time.Now())
 		switch {
 		case err != nil:
 			example.Outcome, example.Reason = failure(ctx, err)
 			return example
-		case contract.DescribedStatus(described, time.Now()) != status:
+		case task.Status != status:
 			if activity.GetInfo(ctx).Attempt > 1 && a.asked(ctx, in.Bulk, id) {
 				example.Outcome = fleet.BulkTaskDone
 			}
@@ -150,14 +146,13 @@ func (a *Control) actOn(ctx context.Context, in contract.BulkPageInput, id strin
 // noSuchTask is also said of a task of another tenant.
 const noSuchTask = "there is no task with this id, or its retention has ended"
 
-// ofTenant reports whether a task is a tenant's.
-func (a *Control) ofTenant(ctx context.Context, id, tenant string) (own bool, err error) {
+// look describes a task.
+func (a *Control) look(ctx context.Context, id string) (task store.Task, err error) {
 	err = again(ctx, func(ctx context.Context) error {
-		d, err := a.Client.DescribeWorkflowExecution(ctx, contract.TaskWorkflowID(id), "")
-		own = contract.TenantOf(d.GetWorkflowExecutionInfo()) == tenant
+		task, err = a.tasks().Describe(ctx, id)
 		return err
 	})
-	return own, err
+	return task, err
 }
 
 // asked reports whether an earlier try has acted on the task, which is why it is in another status now.
@@ -173,8 +168,7 @@ func (a *Control) asked(ctx context.Context, bulk, id string) bool {
 func (a *Control) ended(ctx context.Context, id string) (fleet.BulkOutcome, string) {
 	ctx, cancel := context.WithTimeout(ctx, bulkTaskTimeout)
 	defer cancel()
-	_, err := a.Client.DescribeWorkflowExecution(ctx, contract.TaskWorkflowID(id), "")
-	if err != nil {
+	if _, err := a.tasks().Describe(ctx, id); err != nil {
 		return failure(ctx, err)
 	}
 	return fleet.BulkTaskSkipped, "the task has ended"

@@ -22,3 +22,5 @@ type Control struct {
 func (a *Control) store() store.Store { return store.Store{Client: a.Client, Namespace: a.Namespace} }
 
 func (a *Control) clusters() store.Clusters { return a.store().Clusters() }
+
+func (a *Control) tasks() store.Tasks { return a.store().Tasks() }

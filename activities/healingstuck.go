@@ -10,6 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/store"
 )
 
 // oldTasks bounds the old open tasks that one cycle looks at.
@@ -63,26 +64,27 @@ type waitingTasks struct {
 }
 
 func noteOld(waiting map[string]*waitingTasks, info *workflowpb.WorkflowExecutionInfo) {
-	fields := info.GetSearchAttributes().GetIndexedFields()
-	cluster := contract.Keyword(fields, contract.AttrCluster)
-	w := waiting[cluster]
+	task := store.OfInfo(info)
+	w := waiting[task.Cluster]
 	if w == nil {
 		w = &waitingTasks{pinned: map[string]bool{}}
-		waiting[cluster] = w
+		waiting[task.Cluster] = w
 	}
-	switch fleet.TaskStatus(contract.Keyword(fields, contract.AttrStatus)) {
+	switch task.Status {
 	case fleet.TaskReview:
 		w.reviews++
-		since := info.GetStartTime().AsTime()
-		contract.Decode(fields[contract.AttrStatusAt.GetName()], &since)
+		since := task.MarkedAt
+		if since.IsZero() {
+			since = info.GetStartTime().AsTime()
+		}
 		if w.firstReview.IsZero() || since.Before(w.firstReview) {
 			w.firstReview = since
 		}
 	case fleet.TaskDeadLetter: // kept on purpose
 	default:
 		w.others++
-		if agent := contract.Keyword(fields, contract.AttrAgent); agent != "" {
-			w.pinned[agent] = true
+		if task.Agent != "" {
+			w.pinned[task.Agent] = true
 		}
 	}
 }

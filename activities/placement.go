@@ -13,11 +13,11 @@ import (
 
 // IsMadeBy tells whether a task is one that a schedule made.
 func (a *Control) IsMadeBy(ctx context.Context, in contract.IsMadeByInput) (bool, error) {
-	d, err := a.Client.DescribeWorkflowExecution(ctx, contract.TaskWorkflowID(in.TaskID), "")
+	task, err := a.tasks().Describe(ctx, in.TaskID)
 	if err != nil {
 		return false, fmt.Errorf("describe task %s: %w", in.TaskID, err)
 	}
-	return contract.MadeBy(d.GetWorkflowExecutionInfo(), in.Schedule), nil
+	return task.MadeBy(in.Schedule), nil
 }
 
 // PlaceTask asks the cluster as it is now for a task's lane, and opens that lane if nobody polls it yet. A cluster that

@@ -5,10 +5,12 @@ package store
 import (
 	"context"
 	"iter"
+	"time"
 
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/contract"
 )
@@ -82,4 +84,13 @@ func Update[In, Out any](
 		return answer, &unsureError{err}
 	}
 	return answer, err
+}
+
+// TimeOf is a time of Temporal's in UTC, nil when there is none.
+func TimeOf(t *timestamppb.Timestamp) *time.Time {
+	if t == nil || t.AsTime().IsZero() {
+		return nil
+	}
+	at := t.AsTime().UTC()
+	return &at
 }
