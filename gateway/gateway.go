@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/gateway/events"
+	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -106,6 +107,33 @@ func (g *Gateway) Register(routes huma.API) {
 	g.registerTokens(routes)
 	if g.registry != nil {
 		g.registry.MustRegister(newFleetMetrics(g)) // only of a process that plays the gateway
+	}
+}
+
+// Bounds of the pause after which a wait looks again: an eighth of the time waited so far.
+const (
+	maxWait    = 60 * time.Second
+	firstPause = 10 * time.Millisecond
+	lastPause  = 500 * time.Millisecond
+)
+
+// waitUntil looks again and again until it has found what it looks for, fails, or the time to wait is over; last says that
+// it does not look again after that.
+func (g *Gateway) waitUntil(
+	ctx context.Context, wait time.Duration, doing string, look func(ctx context.Context, last bool) (found bool, err error),
+) error {
+	start := time.Now()
+	for {
+		elapsed := time.Since(start)
+		found, err := look(ctx, elapsed >= wait)
+		if found || err != nil || elapsed >= wait {
+			return err
+		}
+		elapsed = time.Since(start)
+		next := min(max(elapsed/8, firstPause), lastPause)
+		if err := g.pause(ctx, max(0, min(next, wait-elapsed))); err != nil {
+			return g.answer(err, doing, protocol.CodeInternal)
+		}
 	}
 }
 

@@ -131,7 +131,7 @@ func (g *Gateway) overviewLanes(ctx context.Context, views []contract.ClusterVie
 
 // personal are the tasks that wait for a person.
 type personal struct {
-	tasks []api.Task // some of them, when there are more
+	tasks []store.Task // some of them, when there are more
 	more  bool
 	count map[fleet.TaskStatus]int64
 }
@@ -140,15 +140,13 @@ func (g *Gateway) personalTasks(ctx context.Context) (personal, error) {
 	p := personal{count: map[fleet.TaskStatus]int64{}}
 	for _, status := range []fleet.TaskStatus{fleet.TaskReview, fleet.TaskDeadLetter} {
 		query := contract.TaskQuery(&fleet.TaskFilter{Status: status})
-		infos, next, err := g.workflowPage(ctx, "list tasks that wait for a person", query, overviewPersonal, "")
+		tasks, next, err := g.store.Tasks().Page(ctx, query, overviewPersonal, nil)
 		if err != nil {
-			return p, err
+			return p, g.answer(err, "list tasks that wait for a person", protocol.CodeNotFound)
 		}
-		for _, info := range infos {
-			p.tasks = append(p.tasks, taskOf(info).Task)
-		}
-		p.count[status] = int64(len(infos))
-		if next == "" {
+		p.tasks = append(p.tasks, tasks...)
+		p.count[status] = int64(len(tasks))
+		if len(next) == 0 {
 			continue
 		}
 		p.more = true
@@ -278,7 +276,7 @@ func (b *overviewBuilder) personal(p personal, err error) {
 		t := &p.tasks[i]
 		key := group{t.Cluster, t.Status}
 		counts[key]++
-		at := waitsForPersonSince(t)
+		at := waitsForPersonSince(&t.Task)
 		if first[key].IsZero() || !at.IsZero() && at.Before(first[key]) {
 			first[key] = at
 		}

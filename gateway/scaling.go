@@ -15,6 +15,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/store"
 )
 
 // newestActions is how many actions a status shows.
@@ -82,7 +83,8 @@ func (g *Gateway) scalingStatus(ctx context.Context, name string) (api.ScalingSt
 			s.Last = scalingDecision(*state.Last)
 		}
 	}
-	if records, err := g.scalings(ctx, name, newestActions, ""); err == nil {
+	actions := &listScalingsInput{Cluster: name, RecordPageInput: RecordPageInput{PageSize: newestActions}}
+	if records, err := g.listScalings(ctx, actions); err == nil {
 		s.Actions = records.Body.Scalings
 	}
 	if config.Scaling.On() {
@@ -126,7 +128,7 @@ func (g *Gateway) nextSweep(ctx context.Context) (next *time.Time, paused bool) 
 		return nil, true
 	}
 	if times := d.GetInfo().GetFutureActionTimes(); len(times) > 0 {
-		next = timeOf(times[0])
+		next = store.TimeOf(times[0])
 	}
 	return next, false
 }

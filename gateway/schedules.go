@@ -229,18 +229,15 @@ func (g *Gateway) schedule(ctx context.Context, name string) (api.Schedule, erro
 func (g *Gateway) scheduleWhen(ctx context.Context, name string, done func(*workflowservice.DescribeScheduleResponse) bool) (api.Schedule, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	for start := time.Now(); ; {
-		d, err := g.describeSchedule(ctx, name)
-		if err != nil {
-			return api.Schedule{}, err
-		}
-		if done(d) || time.Since(start) > queryTimeout {
-			return g.scheduleOf(ctx, name, d)
-		}
-		if err := g.pause(ctx, 2*firstPause); err != nil {
-			return api.Schedule{}, g.answer(err, "wait for a schedule", protocol.CodeUnknownSchedule)
-		}
+	var d *workflowservice.DescribeScheduleResponse
+	err := g.waitUntil(ctx, queryTimeout, "wait for a schedule", func(ctx context.Context, _ bool) (_ bool, err error) {
+		d, err = g.describeSchedule(ctx, name)
+		return err == nil && done(d), err
+	})
+	if err != nil {
+		return api.Schedule{}, err
 	}
+	return g.scheduleOf(ctx, name, d)
 }
 
 // scheduleOf is a schedule as its description and its tasks tell it.
@@ -248,7 +245,7 @@ func (g *Gateway) scheduleOf(ctx context.Context, name string, d *workflowservic
 	s, info := d.GetSchedule(), d.GetInfo()
 	schedule := api.Schedule{
 		Name: name, ScheduleTimes: timesOf(s.GetSpec()), Paused: s.GetState().GetPaused(), Note: s.GetState().GetNotes(),
-		NextTimes: []time.Time{}, CreatedAt: timeOf(info.GetCreateTime()), UpdatedAt: timeOf(info.GetUpdateTime()),
+		NextTimes: []time.Time{}, CreatedAt: store.TimeOf(info.GetCreateTime()), UpdatedAt: store.TimeOf(info.GetUpdateTime()),
 		Counts: api.ScheduleCount{Fired: info.GetActionCount(), SkippedOverlap: info.GetOverlapSkipped(), MissedWindow: info.GetMissedCatchupWindow()},
 	}
 	schedule.Overlap = overlapOf(s.GetPolicies().GetOverlapPolicy())

@@ -4,19 +4,20 @@ import (
 	"context"
 	"strings"
 
-	workflowpb "go.temporal.io/api/workflow/v1"
-
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/protocol"
 )
 
-// workflowPage reads one page of the workflows that a visibility query finds. A page token belongs to its query.
-func (g *Gateway) workflowPage(ctx context.Context, doing, query string, size int, pageToken string) (page []*workflowpb.WorkflowExecutionInfo, next string, err error) {
+// pageOf reads one page of what a visibility query finds. A page token belongs to its query.
+func pageOf[T any](
+	ctx context.Context, g *Gateway, doing string, read func(context.Context, string, int, []byte) ([]T, []byte, error),
+	query string, size int, pageToken string,
+) (page []T, next string, err error) {
 	token, err := openToken(query, pageToken)
 	if err != nil {
 		return nil, "", err
 	}
-	page, after, err := g.store.Page(ctx, query, size, token)
+	page, after, err := read(ctx, query, size, token)
 	return page, sealToken(query, after), g.answer(err, doing, protocol.CodeNotFound)
 }
 

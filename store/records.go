@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
@@ -25,6 +26,8 @@ type Records[T any] struct {
 	// Partial makes a record of what Temporal itself knows. It is used when the record cannot be had; why says so in words
 	// for people. ok is false for a workflow that keeps no such record.
 	Partial func(info *workflowpb.WorkflowExecutionInfo, why string) (record T, ok bool)
+	// Locate puts in what only Temporal knows; nil: nothing.
+	Locate func(record *T, run *commonpb.WorkflowExecution)
 }
 
 // Get is the record of a workflow's newest run.
@@ -58,8 +61,7 @@ func (r Records[T]) Page(ctx context.Context, query string, size int, token []by
 
 // Of is the record of a run.
 func (r Records[T]) Of(ctx context.Context, info *workflowpb.WorkflowExecutionInfo) (record T, ok bool) {
-	partial, ok := r.Partial(info, "")
-	if !ok {
+	if _, ok := r.Partial(info, ""); !ok {
 		return record, false
 	}
 	var why string
@@ -74,11 +76,13 @@ func (r Records[T]) Of(ctx context.Context, info *workflowpb.WorkflowExecutionIn
 	} else {
 		record, why = EndRecord[T](ctx, r.Store, id, run)
 	}
-	if why == "" {
-		return record, true
+	if why != "" {
+		record, _ = r.Partial(info, why)
 	}
-	partial, _ = r.Partial(info, why)
-	return partial, true
+	if r.Locate != nil {
+		r.Locate(&record, info.GetExecution())
+	}
+	return record, true
 }
 
 // EndRecord is the record that a closed run of a workflow returned. When it cannot be had, why says so in words for people.

@@ -3,12 +3,14 @@ package store
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 
 	"mainstay.dev/mainstay/api"
@@ -273,8 +275,9 @@ func (t *Task) takeEnd(end End) {
 	}
 }
 
-// Payload is what was submitted, from the first event of the task's history; it needs no worker.
-func (s Tasks) Payload(ctx context.Context, t *Task) ([]byte, error) {
+// Payload is what was submitted, from the first event of the task's history; it needs no worker. There is none of an input
+// that cannot be read.
+func (s Tasks) Payload(ctx context.Context, t *api.Task) (json.RawMessage, error) {
 	page, err := s.Client.WorkflowService().GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{
 		Namespace: s.Namespace, MaximumPageSize: 1,
 		Execution: &commonpb.WorkflowExecution{WorkflowId: t.WorkflowID, RunId: t.RunID},
@@ -284,9 +287,10 @@ func (s Tasks) Payload(ctx context.Context, t *Task) ([]byte, error) {
 		return nil, err
 	}
 	var input contract.TaskInput
-	started := events[0].GetWorkflowExecutionStartedEventAttributes().GetInput()
-	err = converter.GetDefaultDataConverter().FromPayloads(started, &input)
-	return input.Spec.Payload, err
+	if p := events[0].GetWorkflowExecutionStartedEventAttributes().GetInput().GetPayloads(); len(p) > 0 {
+		contract.Decode(p[0], &input)
+	}
+	return input.Spec.Payload, nil
 }
 
 // Settled reports whether the task goes no further by itself: it has ended, or a person must act.
@@ -313,4 +317,85 @@ func (t *Task) MadeBy(schedule string) bool {
 // LooksAlike reports whether visibility finds tasks of other statuses too for one.
 func LooksAlike(status fleet.TaskStatus) bool {
 	return status == fleet.TaskQueued || status == fleet.TaskRunning || status == fleet.TaskRetryWait
+}
+
+// Queue is the task queue in which the pending delivery is or was; "" without one.
+func (t *Task) Queue() string {
+	if t.Delivery == nil {
+		return ""
+	}
+	return t.Delivery.Queue
+}
+
+// Level is the priority of the pending delivery, or else the task's own.
+func (t *Task) Level() int32 {
+	if t.Delivery == nil {
+		return int32(t.Priority)
+	}
+	return cmp.Or(t.Delivery.Priority, int32(t.Priority))
+}
+
+// Unhandled reports whether no agent could run the task when it was last offered.
+func (t *Task) Unhandled() bool { return t.Mark == contract.TaskUnhandled }
+
+// Running is the attempt that a hub has; nil: none has one.
+func (t *Task) Running() *fleet.Attempt {
+	if t.Delivery == nil || !t.Delivery.Started() {
+		return nil
+	}
+	attempt := t.Delivery.Attempt
+	attempt.Hub = cmp.Or(attempt.Hub, t.Delivery.Hub) // before its first heartbeat
+	return &attempt
+}
+
+// Page is one page of the tasks that a visibility query finds, and the token of the next.
+func (s Tasks) Page(ctx context.Context, query string, size int, token []byte) (tasks []Task, next []byte, err error) {
+	infos, next, err := s.Store.Page(ctx, query, size, token)
+	tasks = make([]Task, len(infos))
+	for i, info := range infos {
+		tasks[i] = OfInfo(info)
+	}
+	return tasks, next, err
+}
+
+// Submission is a task that is to be started.
+type Submission struct {
+	contract.TaskInput
+	Digest  string  // of what was submitted
+	TraceID string  // of the trace that records it, if one does
+	Weight  float64 // of its tenant in the cluster; 0: it has none
+}
+
+// Start starts a task. One with the same id is an error of the kind Exists.
+func (s Tasks) Start(ctx context.Context, in *Submission) (Task, error) {
+	start := contract.StartOf(in.TaskID, &in.Spec, in.Weight)
+	start.Memo[contract.MemoDigest] = in.Digest
+	if in.TraceID != "" {
+		start.Memo[contract.MemoTrace] = in.TraceID
+	}
+	run, err := s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID:                                       start.WorkflowID,
+		TaskQueue:                                contract.WorkerQueue,
+		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		EnableEagerStart:                         true,
+		TypedSearchAttributes:                    start.Attributes,
+		Memo:                                     start.Memo,
+		StaticSummary:                            start.Summary,
+		Priority:                                 start.Priority,
+	}, contract.TaskWorkflow, in.TaskInput)
+	if err != nil {
+		return Task{}, err
+	}
+	t := Task{Task: api.Task{
+		ID: in.TaskID, WorkflowID: start.WorkflowID, RunID: run.GetRunID(), TraceID: in.TraceID, Status: fleet.TaskQueued,
+		Type: in.Spec.Type, Cluster: in.Spec.Cluster, Agent: in.Spec.Agent, Tenant: in.Spec.Tenant, Labels: in.Spec.Labels,
+	}}
+	if !in.Spec.StartAt.IsZero() {
+		t.StartAt = &in.Spec.StartAt
+	}
+	t.setPriority(in.Spec.Priority)
+	t.WaitsForStart(time.Now())
+	return t, nil
 }
