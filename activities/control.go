@@ -5,6 +5,8 @@ package activities
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
+
+	"mainstay.dev/mainstay/store"
 )
 
 // Control does what workflows ask of Temporal and of other workflows.
@@ -17,5 +19,8 @@ type Control struct {
 	Cycles *HealingMetrics
 }
 
-// facts reads how the fleet stands.
-func (a *Control) facts() *Facts { return &Facts{Client: a.Client, Namespace: a.Namespace} }
+func (a *Control) store() store.Store { return store.Store{Client: a.Client, Namespace: a.Namespace} }
+
+func (a *Control) clusters() store.Clusters { return a.store().Clusters() }
+
+func (a *Control) tasks() store.Tasks { return a.store().Tasks() }

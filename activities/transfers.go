@@ -10,6 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/store"
 )
 
 // watchFirst and watchMost space the looks at tasks that have not moved yet.
@@ -79,7 +80,7 @@ func (w *watch) look(ctx context.Context) (missing string, err error) {
 }
 
 func (w *watch) lookAtRoles(ctx context.Context) (missing string, err error) {
-	view, err := viewCluster(ctx, w.Client, w.in.Cluster)
+	view, err := w.view(ctx, w.in.Cluster)
 	if err != nil {
 		return "", err
 	}
@@ -105,19 +106,20 @@ func (w *watch) lookAtRoles(ctx context.Context) (missing string, err error) {
 // waits for a person.
 func (w *watch) lookAtTask(ctx context.Context, held fleet.HeldAttempt) (fleet.Transfer, bool, error) {
 	t := fleet.Transfer{TaskID: held.TaskID, From: w.in.FailedAgent, Why: w.in.Reason, RetryCount: held.Attempt}
-	state, running, err := readTask(ctx, w.Client, held.TaskID)
-	if err != nil {
-		return t, false, err
+	task, err := w.tasks().Describe(ctx, held.TaskID)
+	if err == nil {
+		err = w.tasks().Complete(ctx, &task)
 	}
-	t.Status = state.Status
-	later := slices.IndexFunc(state.Attempts, func(at fleet.Attempt) bool { return at.Number > held.Attempt && at.AgentID != "" })
+	if err != nil {
+		return t, false, fmt.Errorf("read task %s: %w", held.TaskID, err)
+	}
+	t.Status = task.Status
+	later := slices.IndexFunc(task.Attempts, func(at fleet.Attempt) bool { return at.Number > held.Attempt && at.AgentID != "" })
 	switch {
 	case later >= 0:
-		next := state.Attempts[later]
+		next := task.Attempts[later]
 		t.To, t.Epoch, t.At = next.AgentID, next.Epoch, next.StartedAt
-	case running != nil && running.number > held.Attempt && running.report.AgentID != "":
-		t.To, t.Epoch, t.At, t.Status = running.report.AgentID, running.report.Epoch, running.report.StartedAt, fleet.TaskRunning
-	case !state.Status.Final() && state.Status != fleet.TaskReview && state.Status != fleet.TaskDeadLetter:
+	case !store.Settled(task.Status):
 		return t, false, nil
 	}
 	return t, true, nil

@@ -17,10 +17,11 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // agentOf joins a member with its roles and its live facts.
-func agentOf(c *fleet.Cluster, m *fleet.Member, live liveAgents) api.Agent {
+func agentOf(c *fleet.Cluster, m *fleet.Member, live store.Live) api.Agent {
 	a := api.Agent{
 		ID: m.AgentID, Cluster: c.Config.Name, Status: m.Status, StatusSince: known(m.StatusSince), StatusReason: m.StatusReason,
 		Role: c.RoleOf(m.AgentID), Shards: c.ShardsOf(m.AgentID), Epoch: m.Epoch, InstanceID: m.Instance, Host: m.Host, PID: m.PID, Hub: m.Hub,
@@ -29,7 +30,7 @@ func agentOf(c *fleet.Cluster, m *fleet.Member, live liveAgents) api.Agent {
 		EndsProcessTrees: m.EndsProcessTrees,
 	}
 	a.Health = m.HealthLevel()
-	if heartbeat := live[liveKey{m.AgentID, m.Instance}]; heartbeat != nil {
+	if heartbeat := live.Of(m); heartbeat != nil {
 		takeLive(&a, heartbeat)
 	}
 	if !m.Connected() {
@@ -53,13 +54,10 @@ func takeLive(a *api.Agent, h *workerpb.WorkerHeartbeat) {
 		a.Running, a.Completed, a.Failed = &running, &completed, &failed
 	}
 	if host := h.GetHostInfo(); host != nil {
-		cpu, memory := percent(host.GetCurrentHostCpuUsage()), percent(host.GetCurrentHostMemUsage())
+		cpu, memory := store.Percent(host.GetCurrentHostCpuUsage()), store.Percent(host.GetCurrentHostMemUsage())
 		a.CPUPercent, a.MemoryPercent = &cpu, &memory
 	}
 }
-
-// percent turns a share of 1 into one of 100 with one decimal.
-func percent(share float32) float64 { return float64(int(share*1000+.5)) / 10 }
 
 func known(t time.Time) *time.Time {
 	if t.IsZero() {
@@ -114,7 +112,7 @@ func (g *Gateway) listAgents(ctx context.Context, in *listAgentsInput) (*listAge
 	if err != nil {
 		return nil, err
 	}
-	var live liveAgents
+	var live store.Live
 	var beside sync.WaitGroup
 	beside.Go(func() { live = g.live(ctx) })
 	views, err := g.views(ctx, in.Cluster)
@@ -151,12 +149,12 @@ func (g *Gateway) agent(ctx context.Context, id string, full bool) (api.Agent, e
 }
 
 // clusterOfAgent finds the cluster that an agent is a member of, through the live registry, else through all clusters.
-func (g *Gateway) clusterOfAgent(ctx context.Context, id string) (*contract.ClusterView, liveAgents, error) {
+func (g *Gateway) clusterOfAgent(ctx context.Context, id string) (*contract.ClusterView, store.Live, error) {
 	if fleet.ValidateAgentID(id) != nil {
 		return nil, nil, unknown(protocol.CodeUnknownAgent)
 	}
 	live := g.liveAgent(ctx, id)
-	if cluster, ok := live.clusterOf(id); ok {
+	if cluster, ok := live.ClusterOf(id); ok {
 		if view, err := g.view(ctx, cluster); err == nil && view.Member(id) != nil {
 			return &view, live, nil
 		}
@@ -180,14 +178,12 @@ func (g *Gateway) clusterOfAgent(ctx context.Context, id string) (*contract.Clus
 // views asks all clusters how they stand, or only the one named; sorted by name. A cluster that does not answer fails
 // the request: agents must not seem gone because no worker runs.
 func (g *Gateway) views(ctx context.Context, only string) ([]contract.ClusterView, error) {
-	clusters := []listedCluster{{name: only}}
+	clusters := []store.ListedCluster{{Name: only}}
 	if only == "" {
 		var err error
 		if clusters, err = g.listed(ctx); err != nil {
 			return nil, err
 		}
-	} else if _, err := g.describeCluster(ctx, only); err != nil {
-		return nil, err
 	}
 	views, errs := g.viewEach(ctx, clusters)
 	kept := views[:0]

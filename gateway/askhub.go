@@ -6,7 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
@@ -14,6 +13,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -47,7 +47,7 @@ func ask[In, Out any](
 		ID: q.id, TaskQueue: contract.HubQueue(q.hub), ScheduleToStartTimeout: hubAnswer, StartToCloseTimeout: q.wait + margin,
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: q.summary,
 	}, activity.Name, in)
-	if isAny[*serviceerror.Unimplemented](err) {
+	if store.KindOf(err) == store.Unsupported {
 		return answer, false, httpapi.Problem(protocol.CodeNotSupported, noStandaloneActivities)
 	}
 	if err != nil && context.Cause(ctx) == context.Canceled { //nolint:errorlint // the asker has gone, which is no fault

@@ -11,7 +11,6 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/protocol"
 )
 
 type rebalanceInput struct {
@@ -49,7 +48,7 @@ func (g *Gateway) registerBalance(routes huma.API) {
 	list := clusterOperation("list-targets", http.MethodGet, "/{id}/targets", "List deployment targets and who looks after them", http.StatusOK)
 	list.Description = "In an active_passive cluster that is the leader; in a sharded one the owner of the target's shard; in an active_active one they are spread evenly."
 	httpapi.Register(routes, access.View, list, func(ctx context.Context, in *listTargetsInput) (*targetsOutput, error) {
-		view, err := g.oneView(ctx, in.ID)
+		view, err := g.view(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -60,16 +59,13 @@ func (g *Gateway) registerBalance(routes huma.API) {
 func (g *Gateway) rebalance(ctx context.Context, in *rebalanceInput) (*rebalanceOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if _, err := g.describeCluster(ctx, in.ID); err != nil {
-		return nil, err
-	}
 	var request contract.RebalanceRequest
 	if in.Body != nil {
 		request = contract.RebalanceRequest{DryRun: in.Body.DryRun, Reason: in.Body.Reason}
 	}
-	answer, err := update(ctx, g, contract.RebalanceUpdate, contract.ClusterWorkflowID(in.ID), request)
+	answer, err := updateCluster(ctx, g, "rebalance a cluster", contract.RebalanceUpdate, in.ID, request)
 	if err != nil {
-		return nil, g.answer(err, "rebalance a cluster", protocol.CodeUnknownCluster)
+		return nil, err
 	}
 	return &rebalanceOutput{Body: answer}, nil
 }
@@ -81,13 +77,10 @@ func (g *Gateway) changeTargets(ctx context.Context, in *changeTargetsInput) (*t
 	if _, err := check.Targets.Change(in.Body.Add, nil); err != nil {
 		return nil, invalid("body.add", err)
 	}
-	if _, err := g.describeCluster(ctx, in.ID); err != nil {
-		return nil, err
-	}
 	request := contract.TargetsRequest{Add: in.Body.Add, Remove: in.Body.Remove}
-	view, err := update(ctx, g, contract.TargetsUpdate, contract.ClusterWorkflowID(in.ID), request)
+	view, err := updateCluster(ctx, g, "change a cluster's targets", contract.TargetsUpdate, in.ID, request)
 	if err != nil {
-		return nil, g.answer(err, "change a cluster's targets", protocol.CodeUnknownCluster)
+		return nil, err
 	}
 	return targetPage(&view.Cluster, &PageInput{PageSize: fleet.MaxTargets})
 }

@@ -2,19 +2,15 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
-	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
@@ -23,6 +19,7 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 var bulkType = reflect.TypeFor[api.Bulk]()
@@ -95,23 +92,23 @@ func (g *Gateway) preview(ctx context.Context, bulk *api.Bulk, spec *contract.Bu
 		return nil
 	}
 	query := spec.Query()
-	count, err := g.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: g.namespace, Query: query})
+	count, err := g.store.Count(ctx, query)
 	if err != nil {
 		return g.answer(err, "count tasks", protocol.CodeNotFound)
 	}
-	look := contract.LooksAlike(spec.Filter.Status) || len(spec.Filter.Labels) > 0
-	size := int32(sampleSize)
+	look := store.LooksAlike(spec.Filter.Status) || len(spec.Filter.Labels) > 0
+	size := sampleSize
 	if look {
 		size = lookLimit
 	}
-	page, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Namespace: g.namespace, PageSize: size, Query: query})
+	page, next, err := g.store.Tasks().Page(ctx, query, size, nil)
 	if err != nil {
 		return g.answer(err, "list tasks", protocol.CodeNotFound)
 	}
-	matched := g.look(ctx, page.GetExecutions(), &spec.Filter)
-	bulk.Expected = int(count.GetCount())
+	matched := g.look(ctx, page, &spec.Filter)
+	bulk.Expected = int(count)
 	switch {
-	case look && len(page.GetNextPageToken()) == 0:
+	case look && len(next) == 0:
 		bulk.Expected = len(matched)
 	case look:
 		bulk.AtMost = true
@@ -121,16 +118,11 @@ func (g *Gateway) preview(ctx context.Context, bulk *api.Bulk, spec *contract.Bu
 }
 
 // look leaves out the tasks that visibility found and the filter does not mean.
-func (g *Gateway) look(ctx context.Context, infos []*workflowpb.WorkflowExecutionInfo, filter *fleet.TaskFilter) []string {
-	tasks := make([]taskView, 0, len(infos))
-	for _, info := range infos {
-		if contract.HasLabels(info, filter.Labels) {
-			tasks = append(tasks, taskOf(info))
-		}
-	}
-	alike := contract.LooksAlike(filter.Status)
+func (g *Gateway) look(ctx context.Context, tasks []store.Task, filter *fleet.TaskFilter) []string {
+	tasks = slices.DeleteFunc(tasks, func(t store.Task) bool { return !t.HasLabels(filter.Labels) })
+	alike := store.LooksAlike(filter.Status)
 	if alike {
-		g.refineAll(ctx, tasks)
+		g.store.Tasks().RefineAll(ctx, tasks)
 	}
 	ids := make([]string, 0, len(tasks))
 	for i := range tasks {
@@ -142,100 +134,67 @@ func (g *Gateway) look(ctx context.Context, infos []*workflowpb.WorkflowExecutio
 }
 
 // waitForBulk returns an operation once it has ended, or as it stands when wait is over.
-func (g *Gateway) waitForBulk(ctx context.Context, id string, wait time.Duration) (api.Bulk, error) {
-	if fleet.ValidateID("id", id) != nil {
-		return api.Bulk{}, unknown(protocol.CodeUnknownBulk)
-	}
-	start := time.Now()
-	for {
+func (g *Gateway) waitForBulk(ctx context.Context, id string, wait time.Duration) (bulk api.Bulk, err error) {
+	err = g.waitUntil(ctx, wait, "wait for a bulk operation", func(ctx context.Context, last bool) (bool, error) {
 		info, err := g.describeBulk(ctx, id)
-		if err != nil {
-			return api.Bulk{}, err
+		if err != nil || !last && info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+			return false, err
 		}
-		elapsed := time.Since(start)
-		if elapsed >= wait || info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-			ctx, cancel := context.WithTimeout(ctx, callTimeout)
-			defer cancel()
-			return g.bulk(ctx, info), nil
-		}
-		if err := g.pause(ctx, min(nextPause(elapsed), wait-elapsed)); err != nil {
-			return api.Bulk{}, g.answer(err, "wait for a bulk operation", protocol.CodeUnknownBulk)
-		}
-	}
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		bulk = g.bulk(ctx, info)
+		return true, nil
+	})
+	return bulk, err
 }
 
 func (g *Gateway) describeBulk(ctx context.Context, id string) (*workflowpb.WorkflowExecutionInfo, error) {
+	if fleet.ValidateID("id", id) != nil {
+		return nil, unknown(protocol.CodeUnknownBulk)
+	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	d, err := g.client.DescribeWorkflowExecution(ctx, contract.BulkWorkflowID(id), "")
+	info, err := g.store.Describe(ctx, contract.BulkWorkflowID(id))
 	if err != nil {
 		return nil, g.answer(err, "describe a bulk operation", protocol.CodeUnknownBulk)
 	}
-	if !sees(ctx, contract.TenantOf(d.GetWorkflowExecutionInfo())) {
+	if !sees(ctx, contract.Keyword(info.GetSearchAttributes().GetIndexedFields(), contract.AttrTenant)) {
 		return nil, unknown(protocol.CodeUnknownBulk)
 	}
-	return d.GetWorkflowExecutionInfo(), nil
+	return info, nil
 }
 
-// bulk is an operation as its record tells it, with the counts, which its workflow knows.
+// bulk is an operation as its memo tells it, with the counts, which its workflow knows.
 func (g *Gateway) bulk(ctx context.Context, info *workflowpb.WorkflowExecutionInfo) api.Bulk {
 	var spec contract.BulkSpec
 	contract.Decode(info.GetMemo().GetFields()[contract.MemoBulk], &spec)
 	bulk := bulkOf(&spec)
-	bulk.ID, _ = contract.BulkOfWorkflowID(info.GetExecution().GetWorkflowId())
-	bulk.WorkflowID, bulk.StartedAt, bulk.ClosedAt = info.GetExecution().GetWorkflowId(), timeOf(info.GetStartTime()), timeOf(info.GetCloseTime())
-	state, err := g.bulkState(ctx, info)
-	if err == nil {
-		takeBulk(&bulk, &state)
-		return bulk
-	}
-	g.logger.Debug("a bulk operation's state is not known", zap.String("bulk", bulk.ID), zap.Error(err))
-	bulk.Why = "its counts are not known now; the Temporal Web UI may show more"
-	switch info.GetStatus() {
-	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		bulk.Status = fleet.BulkRunning
-	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		bulk.Status = fleet.BulkCompleted
-	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
-		bulk.Status = fleet.BulkCancelled
-	default:
-		bulk.Status = fleet.BulkFailed
-	}
+	bulk.WorkflowID, bulk.StartedAt, bulk.ClosedAt = info.GetExecution().GetWorkflowId(), store.TimeOf(info.GetStartTime()), store.TimeOf(info.GetCloseTime())
+	bulk.ID, _ = contract.BulkOfWorkflowID(bulk.WorkflowID)
+	states := store.Records[contract.BulkState]{Store: g.store, Query: contract.BulkQuery, Partial: partialBulk}
+	state, _ := states.Of(ctx, info)
+	takeBulk(&bulk, &state)
 	return bulk
 }
 
-// bulkState asks the workflow while it runs, and reads its last event afterwards.
-func (g *Gateway) bulkState(ctx context.Context, info *workflowpb.WorkflowExecutionInfo) (state contract.BulkState, err error) {
-	id, run := info.GetExecution().GetWorkflowId(), info.GetExecution().GetRunId()
-	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		ctx, cancel := context.WithTimeout(ctx, queryTimeout)
-		defer cancel()
-		return contract.BulkQuery.AskRun(ctx, g.client, id, run)
+// partialBulk is what Temporal itself knows of an operation.
+func partialBulk(info *workflowpb.WorkflowExecutionInfo, _ string) (contract.BulkState, bool) {
+	state := contract.BulkState{
+		Status: fleet.BulkFailed, Why: "its counts are not known now; the Temporal Web UI may show more",
 	}
-	events := g.client.GetWorkflowHistory(ctx, id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
-	for events.HasNext() {
-		event, err := events.Next()
-		if err != nil {
-			return state, err
-		}
-		data := converter.GetDefaultDataConverter()
-		switch event.GetEventType() {
-		case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
-			return state, data.FromPayloads(event.GetWorkflowExecutionCompletedEventAttributes().GetResult(), &state)
-		case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED:
-			return state, data.FromPayloads(event.GetWorkflowExecutionCanceledEventAttributes().GetDetails(), &state)
-		case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
-			return state, data.FromPayloads(event.GetWorkflowExecutionFailedEventAttributes().GetFailure().GetApplicationFailureInfo().GetDetails(), &state)
-		}
+	switch info.GetStatus() {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		state.Status = fleet.BulkRunning
+	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		state.Status = fleet.BulkCompleted
+	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		state.Status = fleet.BulkCancelled
 	}
-	return state, errors.New("its workflow did not end by itself")
+	return state, true
 }
 
 // cancelBulk stops an operation.
 func (g *Gateway) cancelBulk(ctx context.Context, id string, why *api.ReasonRequest) (api.Bulk, error) {
-	if fleet.ValidateID("id", id) != nil {
-		return api.Bulk{}, unknown(protocol.CodeUnknownBulk)
-	}
 	info, err := g.describeBulk(ctx, id)
 	if err != nil {
 		return api.Bulk{}, err
@@ -246,8 +205,8 @@ func (g *Gateway) cancelBulk(ctx context.Context, id string, why *api.ReasonRequ
 	}
 	updateCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err = update(updateCtx, g, contract.BulkCancelUpdate, info.GetExecution().GetWorkflowId(), request)
-	if isAny[*serviceerror.NotFound](err) {
+	_, err = store.Update(updateCtx, g.store, contract.BulkCancelUpdate, info.GetExecution().GetWorkflowId(), request)
+	if store.KindOf(err) == store.NotFound {
 		return api.Bulk{}, httpapi.Problem(protocol.CodeConflict, "the bulk operation has ended")
 	}
 	if err != nil {
@@ -259,21 +218,15 @@ func (g *Gateway) cancelBulk(ctx context.Context, id string, why *api.ReasonRequ
 func (g *Gateway) listBulks(ctx context.Context, in *listBulksInput) (*listBulksOutput, error) {
 	query := allOf(contract.Equals("WorkflowType", contract.BulkWorkflow), "ExecutionStatus != 'ContinuedAsNew'",
 		filter(contract.AttrTenant.GetName(), access.From(ctx).Tenant))
-	token, err := openToken(query, in.PageToken)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	page, next, err := pageOf(ctx, g, "list bulk operations", g.store.Page, query, in.PageSize, in.PageToken)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	page, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: g.namespace, PageSize: int32(in.PageSize), NextPageToken: token, Query: query,
-	})
-	if err != nil {
-		return nil, g.answer(err, "list bulk operations", protocol.CodeNotFound)
-	}
 	out := &listBulksOutput{}
-	out.Body.Bulks = make([]api.Bulk, len(page.GetExecutions()))
-	parallel.Each(len(out.Body.Bulks), fanOut, func(i int) { out.Body.Bulks[i] = g.bulk(ctx, page.GetExecutions()[i]) })
-	out.Body.NextPageToken = sealToken(query, page.GetNextPageToken())
+	out.Body.Bulks = make([]api.Bulk, len(page))
+	parallel.Each(len(out.Body.Bulks), fanOut, func(i int) { out.Body.Bulks[i] = g.bulk(ctx, page[i]) })
+	out.Body.NextPageToken = next
 	return out, nil
 }

@@ -2,17 +2,13 @@ package gateway
 
 import (
 	"context"
-	"errors"
-	"slices"
 	"sync"
 	"time"
-
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // knownFor is how long the gateway believes that a cluster exists. Names that are unknown are never remembered.
@@ -93,17 +89,9 @@ func (g *Gateway) knownCluster(ctx context.Context, name string) (clusterFacts, 
 	if facts, ok := g.clusters.get(name, time.Now()); ok {
 		return facts, nil
 	}
-	description, err := g.describeCluster(ctx, name)
+	config, err := g.clusterConfig(ctx, name)
 	if err != nil {
 		return clusterFacts{}, err
-	}
-	config, ok := contract.ConfigOf(description.GetWorkflowExecutionInfo())
-	if !ok {
-		view, err := g.view(ctx, name)
-		if err != nil {
-			return clusterFacts{}, err
-		}
-		config = view.Config
 	}
 	facts := clusterFacts{deadLetterRetention: config.WithDefaults().DeadLetterRetention, weights: config.TenantWeights, defaults: config.WithDefaults().TaskDefaults}
 	if config.ReplicationMode == fleet.Sharded {
@@ -113,27 +101,18 @@ func (g *Gateway) knownCluster(ctx context.Context, name string) (clusterFacts, 
 	return facts, nil
 }
 
-// describeCluster finds a cluster's open workflow, or answers unknown_cluster.
-func (g *Gateway) describeCluster(ctx context.Context, name string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
-	if fleet.ValidateID("cluster", name) != nil {
-		return nil, unknown(protocol.CodeUnknownCluster)
-	}
-	description, err := g.client.DescribeWorkflowExecution(ctx, contract.ClusterWorkflowID(name), "")
-	if err != nil {
-		return nil, g.answer(err, "describe a cluster", protocol.CodeUnknownCluster)
-	}
-	if description.GetWorkflowExecutionInfo().GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		return nil, unknown(protocol.CodeUnknownCluster)
-	}
-	return description, nil
+// clusterConfig is a cluster's configuration, or unknown_cluster.
+func (g *Gateway) clusterConfig(ctx context.Context, name string) (fleet.ClusterConfig, error) {
+	config, err := g.store.Clusters().Config(ctx, name)
+	return config, g.answer(err, "describe a cluster", protocol.CodeUnknownCluster)
 }
 
 // view asks a cluster's workflow how it stands.
 func (g *Gateway) view(ctx context.Context, name string) (contract.ClusterView, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	view, err := contract.ViewQuery.Ask(ctx, g.client, contract.ClusterWorkflowID(name))
-	return view, g.answer(noWorker(err), "query a cluster", protocol.CodeUnknownCluster)
+	view, err := g.store.Clusters().View(ctx, name)
+	return view, g.answer(err, "query a cluster", protocol.CodeUnknownCluster)
 }
 
 // openLane makes sure that hubs poll the lane of a set of capabilities. One request at a time asks for it: a cluster takes
@@ -156,28 +135,17 @@ func (g *Gateway) openLane(ctx context.Context, cluster string, capabilities []s
 	if err != nil {
 		return err
 	}
-	open := slices.ContainsFunc(view.CapabilitySets, func(set []string) bool { return contract.CapabilityLane(cluster, set) == lane })
-	if !open {
-		request := contract.OpenLaneRequest{Capabilities: capabilities}
-		if _, err := update(ctx, g, contract.OpenLaneUpdate, contract.ClusterWorkflowID(cluster), request); err != nil {
-			var unsure *unsureError
-			if errors.As(err, &unsure) { // nothing was submitted, and an open lane does no harm
-				err = unsure.err
-			}
-			return g.answer(err, "open a lane", protocol.CodeUnknownCluster)
-		}
+	if err := g.store.Clusters().OpenLane(ctx, &view, capabilities); err != nil {
+		return g.answer(err, "open a lane", protocol.CodeUnknownCluster)
 	}
 	g.clusters.markLane(cluster, lane)
 	return nil
 }
 
-// update runs a workflow update to its end.
-func update[In, Out any](
-	ctx context.Context, g *Gateway, u contract.Update[In, Out], workflowID string, request In,
+// updateCluster changes a cluster.
+func updateCluster[In, Out any](
+	ctx context.Context, g *Gateway, doing string, u contract.Update[In, Out], name string, request In,
 ) (Out, error) {
-	answer, err := u.Send(ctx, g.client, workflowID, request)
-	if code, _ := classify(err, protocol.CodeNotFound); err != nil && code == protocol.CodeUnavailable {
-		return answer, &unsureError{err}
-	}
-	return answer, err
+	answer, err := store.UpdateCluster(ctx, g.store.Clusters(), u, name, request)
+	return answer, g.answer(err, doing, protocol.CodeUnknownCluster)
 }

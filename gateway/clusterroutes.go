@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"go.temporal.io/api/serviceerror"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
@@ -14,6 +13,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 func (g *Gateway) registerClusters(routes huma.API) {
@@ -24,7 +24,7 @@ func (g *Gateway) registerClusters(routes huma.API) {
 				return nil, invalid("body", err)
 			}
 			err := g.createCluster(ctx, config)
-			if isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
+			if store.KindOf(err) == store.Exists {
 				return nil, httpapi.Problem(protocol.CodeClusterExists, "there is a cluster with this name: change it (mainstay cluster update, or PATCH), or choose another name")
 			}
 			if err != nil {
@@ -36,11 +36,11 @@ func (g *Gateway) registerClusters(routes huma.API) {
 	httpapi.Register(routes, access.View, clusterOperation("list-clusters", http.MethodGet, "", "List clusters", http.StatusOK), g.listClusters)
 	httpapi.Register(routes, access.View, clusterOperation("get-cluster", http.MethodGet, "/{id}", "Get a cluster", http.StatusOK),
 		func(ctx context.Context, in *clusterInput) (*clusterOutput, error) {
-			view, err := g.oneView(ctx, in.ID)
+			view, err := g.view(ctx, in.ID)
 			if err != nil {
 				return nil, err
 			}
-			return tagged(fullCluster(view)), nil
+			return tagged(fullCluster(&view)), nil
 		})
 	replace := clusterOperation("replace-cluster", http.MethodPut, "/{id}", "Replace a cluster's settings", http.StatusOK)
 	replace.Description = "What is left out takes its default, but for replication_mode and shards, which stay."
@@ -133,20 +133,6 @@ func clusterOperation(id, method, path, summary string, status int) huma.Operati
 	}
 }
 
-// oneView answers unknown_cluster at once for a name that nobody gave, without waiting for a worker.
-func (g *Gateway) oneView(ctx context.Context, name string) (*contract.ClusterView, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	if _, err := g.describeCluster(ctx, name); err != nil {
-		return nil, err
-	}
-	view, err := g.view(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return &view, nil
-}
-
 // listClusters shows a cluster whose workflow does not answer as unknown rather than leaving it out.
 func (g *Gateway) listClusters(ctx context.Context, in *PageInput) (*listClustersOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -159,7 +145,7 @@ func (g *Gateway) listClusters(ctx context.Context, in *PageInput) (*listCluster
 	if err != nil {
 		return nil, err
 	}
-	clusters, next := page(clusters, string(after), in.PageSize, func(c *listedCluster) string { return c.name })
+	clusters, next := page(clusters, string(after), in.PageSize, func(c *store.ListedCluster) string { return c.Name })
 	views, errs := g.viewEach(ctx, clusters)
 	out := &listClustersOutput{}
 	out.Body.Clusters = make([]api.Cluster, 0, len(clusters))
@@ -169,7 +155,7 @@ func (g *Gateway) listClusters(ctx context.Context, in *PageInput) (*listCluster
 			out.Body.Clusters = append(out.Body.Clusters, clusterOf(&views[i]))
 		case code == protocol.CodeUnknownCluster: // deleted since it was listed
 		default:
-			out.Body.Clusters = append(out.Body.Clusters, settingsOf(clusters[i].config))
+			out.Body.Clusters = append(out.Body.Clusters, settingsOf(clusters[i].Config))
 		}
 	}
 	out.Body.NextPageToken = next
@@ -181,7 +167,7 @@ func (g *Gateway) listMembers(ctx context.Context, in *membersInput) (*listMembe
 	if err != nil {
 		return nil, err
 	}
-	view, err := g.oneView(ctx, in.ID)
+	view, err := g.view(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -199,15 +185,12 @@ func (g *Gateway) listMembers(ctx context.Context, in *membersInput) (*listMembe
 func (g *Gateway) releaseBrake(ctx context.Context, in *releaseBrakeInput) (*releaseBrakeOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if _, err := g.describeCluster(ctx, in.ID); err != nil {
-		return nil, err
-	}
 	request := contract.ReleaseBrakeRequest{Cluster: in.ID}
 	if in.Body != nil {
 		request.Reason = in.Body.Reason
 	}
-	if _, err := update(ctx, g, contract.ReleaseBrakeUpdate, contract.ClusterWorkflowID(in.ID), request); err != nil {
-		return nil, g.answer(err, "release a brake", protocol.CodeUnknownCluster)
+	if _, err := updateCluster(ctx, g, "release a brake", contract.ReleaseBrakeUpdate, in.ID, request); err != nil {
+		return nil, err
 	}
 	out := &releaseBrakeOutput{}
 	out.Body.Released = true

@@ -6,17 +6,13 @@ import (
 	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // ClusterSettings are a cluster's configuration without its name, which the path has.
@@ -40,16 +36,7 @@ func without(s *huma.Schema, names ...string) *huma.Schema {
 func (g *Gateway) createCluster(ctx context.Context, config fleet.ClusterConfig) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err := g.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID:                                       contract.ClusterWorkflowID(config.Name),
-		TaskQueue:                                contract.WorkerQueue,
-		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		WorkflowExecutionErrorWhenAlreadyStarted: true,
-		TypedSearchAttributes:                    temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(config.Name)),
-		Memo:                                     map[string]any{contract.MemoConfig: config},
-		StaticSummary:                            "cluster " + config.Name,
-	}, contract.ClusterWorkflow, contract.ClusterInput{Config: config})
+	err := g.store.Clusters().Create(ctx, config)
 	if err == nil {
 		g.afterConfigure(ctx, config.Scaling.On())
 	}
@@ -64,39 +51,29 @@ func (g *Gateway) EnsureClusters(ctx context.Context, configs []fleet.ClusterCon
 			return fmt.Errorf("cluster %q: %w", config.Name, err)
 		}
 		err := g.createCluster(ctx, config)
-		if err != nil && !isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
+		if err != nil && store.KindOf(err) != store.Exists {
 			return fmt.Errorf("create cluster %q: %w", config.Name, err)
 		}
 	}
 	return nil
 }
 
-// listedCluster is a cluster as visibility has it.
-type listedCluster struct {
-	name   string
-	config fleet.ClusterConfig
-}
-
 // listed lists the clusters that exist.
-func (g *Gateway) listed(ctx context.Context) ([]listedCluster, error) {
-	var clusters []listedCluster
-	for info, err := range contract.Workflows(ctx, g.client, g.namespace, contract.OpenClusters()) {
-		if err != nil {
-			return nil, g.answer(err, "list clusters", protocol.CodeNotFound)
-		}
-		if name, ok := contract.ClusterOfWorkflowID(info.GetExecution().GetWorkflowId()); ok {
-			config, _ := contract.ConfigOf(info)
-			config.Name = name
-			clusters = append(clusters, listedCluster{name, config.WithDefaults()})
-		}
-	}
-	return clusters, nil
+func (g *Gateway) listed(ctx context.Context) ([]store.ListedCluster, error) {
+	clusters, err := g.store.Clusters().List(ctx)
+	return clusters, g.answer(err, "list clusters", protocol.CodeNotFound)
 }
 
 // viewEach asks the clusters side by side; errs holds an error for each that did not answer.
-func (g *Gateway) viewEach(ctx context.Context, clusters []listedCluster) (views []contract.ClusterView, errs []error) {
-	views, errs = make([]contract.ClusterView, len(clusters)), make([]error, len(clusters))
-	parallel.Each(len(clusters), fanOut, func(i int) { views[i], errs[i] = g.view(ctx, clusters[i].name) })
+func (g *Gateway) viewEach(ctx context.Context, clusters []store.ListedCluster) (views []contract.ClusterView, errs []error) {
+	names := make([]string, len(clusters))
+	for i := range clusters {
+		names[i] = clusters[i].Name
+	}
+	views, errs = g.store.Clusters().ViewEach(ctx, names, queryTimeout)
+	for i := range errs {
+		errs[i] = g.answer(errs[i], "query a cluster", protocol.CodeUnknownCluster)
+	}
 	return views, errs
 }
 
@@ -130,9 +107,6 @@ const configureTries = 5
 func (g *Gateway) configure(ctx context.Context, name string, expected []string, change func(fleet.ClusterConfig) (fleet.ClusterConfig, error)) (api.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if _, err := g.describeCluster(ctx, name); err != nil {
-		return api.Cluster{}, err
-	}
 	for try := 1; ; try++ {
 		current, err := g.view(ctx, name)
 		if err != nil {
@@ -150,15 +124,14 @@ func (g *Gateway) configure(ctx context.Context, name string, expected []string,
 			return api.Cluster{}, invalid("body", err)
 		}
 		request := contract.ConfigureRequest{ClusterConfig: config, IfRevisions: []string{current.Config.Revision()}}
-		view, err := update(ctx, g, contract.ConfigureUpdate, contract.ClusterWorkflowID(name), request)
+		view, err := updateCluster(ctx, g, "configure a cluster", contract.ConfigureUpdate, name, request)
 		if err == nil {
 			g.clusters.forget(name)
 			g.afterConfigure(ctx, config.Scaling.On())
 			return fullCluster(&view), nil
 		}
-		answer := g.answer(err, "configure a cluster", protocol.CodeUnknownCluster)
-		if code, _ := problemCode(answer); code != protocol.CodePrecondition || len(expected) > 0 || try == configureTries {
-			return api.Cluster{}, answer
+		if code, _ := problemCode(err); code != protocol.CodePrecondition || len(expected) > 0 || try == configureTries {
+			return api.Cluster{}, err
 		}
 	}
 }
@@ -167,20 +140,13 @@ func (g *Gateway) configure(ctx context.Context, name string, expected []string,
 func (g *Gateway) deleteCluster(ctx context.Context, name string, force bool, expected []string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if _, err := g.describeCluster(ctx, name); err != nil {
-		return err
-	}
 	g.clusters.forget(name)
 	request := contract.DeleteRequest{Force: force, IfRevisions: expected}
-	_, err := update(ctx, g, contract.DeleteUpdate, contract.ClusterWorkflowID(name), request)
-	if err == nil {
-		return nil
-	}
-	answer := g.answer(err, "delete a cluster", protocol.CodeUnknownCluster)
-	if code, _ := problemCode(answer); code == protocol.CodeConflict && !force {
+	_, err := updateCluster(ctx, g, "delete a cluster", contract.DeleteUpdate, name, request)
+	if code, _ := problemCode(err); code == protocol.CodeConflict && !force {
 		if view, viewErr := g.view(ctx, name); viewErr == nil && view.ServingCount() > 0 {
 			return httpapi.Problem(protocol.CodeClusterNotEmpty, "the cluster still has online agents: stop them first, or force it (mainstay cluster delete --force, or ?force=true)")
 		}
 	}
-	return answer
+	return err
 }

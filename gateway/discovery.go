@@ -13,6 +13,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/store"
 )
 
 // stateOf says what an agent is good for. One whose load is not known is taken to have a free slot.
@@ -66,7 +67,7 @@ func (in *listAgentsInput) wants(a *api.Agent) bool {
 }
 
 // discover lists the agents of a cluster that fit.
-func (g *Gateway) discover(ctx context.Context, c *fleet.Cluster, live liveAgents, in *listAgentsInput) ([]api.Agent, error) {
+func (g *Gateway) discover(ctx context.Context, c *fleet.Cluster, live store.Live, in *listAgentsInput) ([]api.Agent, error) {
 	if slices.ContainsFunc(in.Metadata, func(term string) bool { return strings.Index(term, "=") < 1 }) {
 		return nil, invalid("query.metadata", errors.New("must be like name=value"))
 	}

@@ -17,12 +17,9 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
-
-// dryRunLook is how often a dry run is looked at until it has ended.
-const dryRunLook = 25 * time.Millisecond
 
 func (g *Gateway) drainAgent(ctx context.Context, in *drainAgentInput) (*drainOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -109,15 +106,17 @@ func newDrainRecord(in *contract.DrainInput, now time.Time) fleet.DrainRecord {
 }
 
 func (g *Gateway) awaitDryRun(ctx context.Context, id string) (*drainOutput, error) {
-	for {
-		record, err := g.drain(ctx, id)
-		if err != nil || record.CompletedAt != nil {
-			return &drainOutput{Status: http.StatusOK, Body: record}, err
-		}
-		if err := g.pause(ctx, dryRunLook); err != nil {
-			return nil, httpapi.Problem(protocol.CodeUnavailable, unavailableDetail)
-		}
-	}
+	out := &drainOutput{Status: http.StatusOK}
+	err := g.waitUntil(ctx, callTimeout, "wait for a dry run", func(ctx context.Context, _ bool) (_ bool, err error) {
+		out.Body, err = g.drain(ctx, id)
+		return out.Body.CompletedAt != nil, err
+	})
+	return out, err
+}
+
+// drains are the records of drains.
+func (g *Gateway) drains() store.Records[fleet.DrainRecord] {
+	return store.Records[fleet.DrainRecord]{Store: g.store, Query: contract.DrainQuery, Partial: partialDrain}
 }
 
 func (g *Gateway) drain(ctx context.Context, id string) (fleet.DrainRecord, error) {
@@ -127,55 +126,31 @@ func (g *Gateway) drain(ctx context.Context, id string) (fleet.DrainRecord, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	description, err := g.client.DescribeWorkflowExecution(ctx, workflowID, "")
-	if err != nil {
-		return fleet.DrainRecord{}, g.answer(err, "describe a drain", protocol.CodeUnknownDrain)
-	}
-	return g.drainRecord(ctx, id, description.GetWorkflowExecutionInfo()), nil
+	record, err := g.drains().Get(ctx, workflowID)
+	return record, g.answer(err, "describe a drain", protocol.CodeUnknownDrain)
 }
 
-// drainRecord reads a drain's record; what Temporal alone knows is told when nothing else answers.
-func (g *Gateway) drainRecord(ctx context.Context, id string, info *workflowpb.WorkflowExecutionInfo) fleet.DrainRecord {
-	record, why := workflowRecord(ctx, g, info, contract.DrainQuery)
-	if why == "" {
-		return record
-	}
-	record = fleet.DrainRecord{ID: id, Status: fleet.DrainRunning, Error: why, Agents: []fleet.AgentDrain{}}
-	if t := info.GetStartTime(); t != nil {
-		record.RequestedAt = t.AsTime().UTC()
+// partialDrain is what Temporal itself knows of a drain.
+func partialDrain(info *workflowpb.WorkflowExecutionInfo, why string) (fleet.DrainRecord, bool) {
+	id, ok := contract.DrainOfWorkflowID(info.GetExecution().GetWorkflowId())
+	record := fleet.DrainRecord{ID: id, Status: fleet.DrainRunning, Error: why, Agents: []fleet.AgentDrain{}}
+	if t := store.TimeOf(info.GetStartTime()); t != nil {
+		record.RequestedAt = *t
 	}
 	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		record.Status = fleet.DrainFailed
 	}
-	return record
+	return record, ok
 }
 
 func (g *Gateway) listDrains(ctx context.Context, in *listDrainsInput) (*listDrainsOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	query := allOf(contract.Equals("WorkflowType", contract.DrainWorkflow), filter(contract.AttrCluster.GetName(), in.Cluster))
-	page, next, err := g.workflowPage(ctx, "list drains", query, in.PageSize, in.PageToken)
-	if err != nil {
-		return nil, err
-	}
-	records := make([]fleet.DrainRecord, len(page))
-	readCtx, done := context.WithTimeout(ctx, recordTimeout)
-	defer done()
-	parallel.Each(len(records), fanOut, func(i int) {
-		info := page[i]
-		if id, ok := contract.DrainOfWorkflowID(info.GetExecution().GetWorkflowId()); ok {
-			records[i] = g.drainRecord(readCtx, id, info)
-		}
-	})
 	out := &listDrainsOutput{}
-	out.Body.Drains = make([]fleet.DrainRecord, 0, len(records))
-	for i := range records {
-		if records[i].ID != "" {
-			out.Body.Drains = append(out.Body.Drains, records[i])
-		}
-	}
-	out.Body.NextPageToken = next
-	return out, nil
+	var err error
+	out.Body.Drains, out.Body.NextPageToken, err = pageOf(ctx, g, "list drains", g.drains().Page, query, in.PageSize, in.PageToken)
+	return out, err
 }
 
 func (g *Gateway) cancelDrain(ctx context.Context, in *drainInput) (*drainOutput, error) {
@@ -205,13 +180,13 @@ func (g *Gateway) setMaintenance(ctx context.Context, in *maintenanceInput) (*ag
 	}
 	cluster := contract.ClusterWorkflowID(view.Config.Name)
 	if in.Body.Enabled {
-		_, err = update(ctx, g, contract.CordonUpdate, cluster, contract.CordonRequest{
+		_, err = store.Update(ctx, g.store, contract.CordonUpdate, cluster, contract.CordonRequest{
 			AgentID: in.ID,
 			Status:  fleet.AgentMaintenance,
 			Reason:  in.Body.Reason,
 		})
 	} else {
-		_, err = update(ctx, g, contract.UncordonUpdate, cluster, contract.UncordonRequest{AgentID: in.ID})
+		_, err = store.Update(ctx, g.store, contract.UncordonUpdate, cluster, contract.UncordonRequest{AgentID: in.ID})
 	}
 	if err != nil {
 		return nil, g.answer(err, "set an agent's maintenance", protocol.CodeUnknownAgent)

@@ -1,18 +1,14 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 
-	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -21,12 +17,6 @@ const (
 	unsureDetail   = "no worker carried the change out in time; it may be made as soon as one answers: look before you ask again"
 	internalDetail = "the request failed on our side; the server's log says why"
 )
-
-// unsureError is of a change that may yet be made.
-type unsureError struct{ err error }
-
-func (e *unsureError) Error() string { return e.err.Error() }
-func (e *unsureError) Unwrap() error { return e.err }
 
 // answer is the one place where errors of Temporal become answers. notFound is the code for "there is no such
 // workflow". What the client may see is ours; the error itself goes to the log.
@@ -49,34 +39,22 @@ func (g *Gateway) answer(err error, doing, notFound string) error {
 	return httpapi.Problem(code, detail)
 }
 
-// classify maps an error of the SDK to a code and a detail.
+// classify maps an error of Temporal to a code and a detail.
 func classify(err error, notFound string) (code, detail string) {
-	var refused *temporal.ApplicationError
-	if errors.As(err, &refused) && refused.Type() == contract.Refused {
-		return protocol.CodeConflict, refused.Message()
-	}
-	if errors.As(err, &refused) && refused.Type() == contract.Outdated {
+	switch store.KindOf(err) {
+	case store.Refused:
+		return protocol.CodeConflict, store.Refusal(err)
+	case store.Outdated:
 		return protocol.CodePrecondition, outdatedDetail
-	}
-	switch {
-	case isAny[*serviceerror.NotFound](err):
+	case store.NotFound:
 		return notFound, notFoundDetail(notFound)
-	case isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err):
+	case store.Exists:
 		return protocol.CodeConflict, "it exists already"
-	case isAny[*unsureError](err):
+	case store.Unsure:
 		return protocol.CodeUnavailable, unsureDetail
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
-		isAny[*serviceerror.Unavailable](err),
-		isAny[*serviceerror.DeadlineExceeded](err),
-		isAny[*serviceerror.Canceled](err),
-		isAny[*serviceerror.Aborted](err),
-		isAny[*serviceerror.ResourceExhausted](err),
-		isAny[*serviceerror.NamespaceUnavailable](err),
-		isAny[*serviceerror.NamespaceNotActive](err),
-		isAny[*serviceerror.WorkflowNotReady](err),
-		isAny[*client.WorkflowUpdateServiceTimeoutOrCanceledError](err):
+	case store.Unavailable:
 		return protocol.CodeUnavailable, unavailableDetail
-	case isAny[*serviceerror.InvalidArgument](err):
+	case store.Invalid:
 		return protocol.CodeInvalidRequest, "Temporal refuses the request; check the parameters, above all page_token"
 	}
 	return protocol.CodeInternal, internalDetail
@@ -115,18 +93,4 @@ func invalid(location string, err error) error {
 		return httpapi.Problem(protocol.CodePayloadTooLarge, err.Error())
 	}
 	return httpapi.InvalidField(location, err.Error())
-}
-
-func isAny[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
-}
-
-// noWorker turns Temporal's "no poller seen recently", which a query gets, into what it is to a client: try again.
-func noWorker(err error) error {
-	var precondition *serviceerror.FailedPrecondition
-	if errors.As(err, &precondition) {
-		return serviceerror.NewUnavailable(precondition.Error())
-	}
-	return err
 }

@@ -55,7 +55,7 @@ func (g *Gateway) noneMatches(ctx context.Context, name, header string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if _, err := g.describeCluster(ctx, name); err != nil {
+	if _, err := g.clusterConfig(ctx, name); err != nil {
 		return err
 	}
 	return httpapi.Problem(protocol.CodePrecondition, "there is a cluster with this name, and If-None-Match: * says that there must be none: leave it out to replace the cluster's settings")

@@ -9,18 +9,19 @@ import (
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/store"
 )
 
 // explainTimeout bounds saying why the tasks of a list wait. What did not answer by then is left out.
 const explainTimeout = time.Second
 
 // explain fills in why a task is not running.
-func (g *Gateway) explain(ctx context.Context, t *taskView) {
+func (g *Gateway) explain(ctx context.Context, t *store.Task) {
 	switch t.Status {
 	case fleet.TaskRetryWait:
-		if t.unhandled {
+		if t.Unhandled() {
 			if view, err := g.view(ctx, t.Cluster); err == nil {
-				if why := t.whyUnhandled(&view.Cluster); why != "" {
+				if why := whyUnhandled(t, &view.Cluster); why != "" {
 					t.Why = why
 					return
 				}
@@ -52,12 +53,12 @@ func (g *Gateway) explain(ctx context.Context, t *taskView) {
 			}
 			return
 		}
-		var stats laneStats
+		var stats store.LaneStats
 		var beside sync.WaitGroup
 		beside.Go(func() { stats = g.laneOfTask(ctx, t) })
 		live := g.live(ctx)
 		beside.Wait()
-		t.Why = t.waiting(&view.Cluster, live, stats)
+		t.Why = whyWaiting(t, &view.Cluster, live, stats)
 	}
 }
 
@@ -67,54 +68,57 @@ func whyDeadLetter(d *fleet.DeadLetter) string {
 }
 
 // laneOfTask reads the backlog of a waiting task's lane; empty when it cannot be had.
-func (g *Gateway) laneOfTask(ctx context.Context, t *taskView) laneStats {
-	if t.queue == "" {
-		return laneStats{}
+func (g *Gateway) laneOfTask(ctx context.Context, t *store.Task) store.LaneStats {
+	if t.Queue() == "" {
+		return store.LaneStats{}
 	}
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
-	stats, _ := g.laneStats(ctx, t.queue) // an extra; the failure is in the log
+	stats, _ := g.laneStats(ctx, t.Queue()) // an extra; the failure is in the log
 	return stats
 }
 
-func (t *taskView) waiting(c *fleet.Cluster, live liveAgents, stats laneStats) string {
-	_, lane, _ := contract.LaneOfQueue(t.queue)
+func whyWaiting(t *store.Task, c *fleet.Cluster, live store.Live, stats store.LaneStats) string {
+	_, lane, _ := contract.LaneOfQueue(t.Queue())
 	return diagnosis.WhyWaiting(c, diagnosis.Waiting{
-		Spec: &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent, RequiredCapabilities: t.required, RetrySafety: t.safety},
-		Lane: lane, Running: live.running(c), Ahead: stats.ahead(t.level),
+		Spec: &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent, RequiredCapabilities: t.Capabilities, RetrySafety: t.Safety},
+		Lane: lane, Running: live.Running(c), Ahead: stats.Ahead(t.Level()),
 	})
 }
 
 // explained reports whether a list says why a task waits.
-func (t *taskView) explained() bool {
-	return t.Cluster != "" && t.NextAttemptAt == nil && (t.Status == fleet.TaskQueued || t.Status == fleet.TaskRetryWait && t.unhandled)
+func explained(t *store.Task) bool {
+	return t.Cluster != "" && t.NextAttemptAt == nil && (t.Status == fleet.TaskQueued || t.Status == fleet.TaskRetryWait && t.Unhandled())
 }
 
 // explainAll says why tasks of a page wait. It asks for each cluster and each lane once.
-func (g *Gateway) explainAll(ctx context.Context, tasks []taskView) {
+func (g *Gateway) explainAll(ctx context.Context, tasks []store.Task) {
 	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 	defer cancel()
-	views, lanes := map[string]*contract.ClusterView{}, map[string]laneStats{}
+	views, lanes := map[string]*contract.ClusterView{}, map[string]store.LaneStats{}
 	var clusters, queues []string
 	for i := range tasks {
 		t := &tasks[i]
-		if !t.explained() {
+		if t.DeadLetter != nil {
+			t.Why = whyDeadLetter(t.DeadLetter)
+		}
+		if !explained(t) {
 			continue
 		}
 		if _, seen := views[t.Cluster]; !seen {
 			views[t.Cluster] = nil
 			clusters = append(clusters, t.Cluster)
 		}
-		if _, seen := lanes[t.queue]; !seen && t.queue != "" {
-			lanes[t.queue] = laneStats{}
-			queues = append(queues, t.queue)
+		if _, seen := lanes[t.Queue()]; !seen && t.Queue() != "" {
+			lanes[t.Queue()] = store.LaneStats{}
+			queues = append(queues, t.Queue())
 		}
 	}
 	if len(clusters) == 0 {
 		return
 	}
 	var mu sync.Mutex
-	var live liveAgents
+	var live store.Live
 	var beside sync.WaitGroup
 	beside.Go(func() { live = g.live(ctx) })
 	parallel.Each(len(clusters)+len(queues), fanOut, func(i int) {
@@ -136,11 +140,11 @@ func (g *Gateway) explainAll(ctx context.Context, tasks []taskView) {
 	for i := range tasks {
 		t := &tasks[i]
 		switch view := views[t.Cluster]; {
-		case view == nil || !t.explained():
+		case view == nil || !explained(t):
 		case t.Status == fleet.TaskRetryWait:
-			t.Why = t.whyUnhandled(&view.Cluster)
+			t.Why = whyUnhandled(t, &view.Cluster)
 		default:
-			t.Why = t.waiting(&view.Cluster, live, lanes[t.queue])
+			t.Why = whyWaiting(t, &view.Cluster, live, lanes[t.Queue()])
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -83,9 +84,9 @@ func (g *Gateway) readFleet(ctx context.Context, now time.Time) (*fleetReading, 
 		return nil, err
 	}
 	reading := &fleetReading{at: now}
-	slices.SortFunc(clusters, func(a, b listedCluster) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(clusters, func(a, b store.ListedCluster) int { return strings.Compare(a.Name, b.Name) })
 	// Visibility may list two runs of one for a moment.
-	clusters = slices.CompactFunc(clusters, func(a, b listedCluster) bool { return a.name == b.name })
+	clusters = slices.CompactFunc(clusters, func(a, b store.ListedCluster) bool { return a.Name == b.Name })
 	views, errs := g.viewEach(ctx, clusters)
 	for i := range views {
 		if errs[i] == nil {
@@ -129,17 +130,17 @@ func (g *Gateway) readBacklogs(ctx context.Context, clusters []clusterReading) e
 			lanes = append(lanes, laneOf{i, l.TaskQueue})
 		}
 	}
-	stats, errs := make([]laneStats, len(lanes)), make([]error, len(lanes))
+	stats, errs := make([]store.LaneStats, len(lanes)), make([]error, len(lanes))
 	parallel.Each(len(lanes), fanOut, func(i int) { stats[i], errs[i] = g.laneStats(ctx, lanes[i].queue) })
 	for i, l := range lanes {
 		if errs[i] != nil {
 			return errs[i]
 		}
 		c := &clusters[l.cluster]
-		for priority, s := range stats[i].byPriority {
+		for priority, s := range stats[i].ByPriority {
 			c.waiting[fleet.Priority(priority)] += s.GetApproximateBacklogCount()
 		}
-		if s := stats[i].total; s.GetApproximateBacklogCount() > 0 {
+		if s := stats[i].Total; s.GetApproximateBacklogCount() > 0 {
 			c.oldest = max(c.oldest, s.GetApproximateBacklogAge().AsDuration())
 		}
 	}

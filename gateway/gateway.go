@@ -13,6 +13,8 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/gateway/events"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // Bounds of what one request may cost.
@@ -39,6 +41,7 @@ type Options struct {
 
 // Gateway answers the clients' part of the API.
 type Gateway struct {
+	store     store.Store
 	client    client.Client
 	namespace string
 	logger    *zap.Logger
@@ -62,13 +65,13 @@ func New(o Options) *Gateway {
 		o.Namespace = client.DefaultNamespace
 	}
 	g := &Gateway{
-		client: o.Client, namespace: o.Namespace, logger: o.Logger, registry: o.Registerer, every: cmp.Or(o.FleetEvery, fleetFresh), newID: newTaskID, pause: pause, opening: make(chan struct{}, 1),
+		store: store.Store{Client: o.Client, Namespace: o.Namespace}, client: o.Client, namespace: o.Namespace, logger: o.Logger, registry: o.Registerer, every: cmp.Or(o.FleetEvery, fleetFresh), newID: newTaskID, pause: pause, opening: make(chan struct{}, 1),
 		submitted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mainstay_gateway_tasks_submitted_total",
 			Help: "Tasks submitted, by outcome: accepted, duplicate or rejected.",
 		}, []string{"outcome"}),
 	}
-	g.events = events.New(events.Options{Client: g.client, Namespace: g.namespace, Logger: g.logger, AskHub: g.readEvents})
+	g.events = events.New(events.Options{Store: g.store, Logger: g.logger, AskHub: g.readEvents})
 	if o.Registerer != nil {
 		o.Registerer.MustRegister(g.submitted)
 	}
@@ -104,6 +107,33 @@ func (g *Gateway) Register(routes huma.API) {
 	g.registerTokens(routes)
 	if g.registry != nil {
 		g.registry.MustRegister(newFleetMetrics(g)) // only of a process that plays the gateway
+	}
+}
+
+// Bounds of the pause after which a wait looks again: an eighth of the time waited so far.
+const (
+	maxWait    = 60 * time.Second
+	firstPause = 10 * time.Millisecond
+	lastPause  = 500 * time.Millisecond
+)
+
+// waitUntil looks again and again until it has found what it looks for, fails, or the time to wait is over; last says that
+// it does not look again after that.
+func (g *Gateway) waitUntil(
+	ctx context.Context, wait time.Duration, doing string, look func(ctx context.Context, last bool) (found bool, err error),
+) error {
+	start := time.Now()
+	for {
+		elapsed := time.Since(start)
+		found, err := look(ctx, elapsed >= wait)
+		if found || err != nil || elapsed >= wait {
+			return err
+		}
+		elapsed = time.Since(start)
+		next := min(max(elapsed/8, firstPause), lastPause)
+		if err := g.pause(ctx, max(0, min(next, wait-elapsed))); err != nil {
+			return g.answer(err, doing, protocol.CodeInternal)
+		}
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
@@ -19,15 +19,13 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
 	// runningHealing bounds the actions under way that the status lists.
 	runningHealing = 50
-	// cycleLook is how often a cycle that was asked for is looked at until it has ended.
-	cycleLook = 50 * time.Millisecond
 )
 
 const noHealing = "healing has no schedule in this namespace: start a worker (mainstay serve --roles worker), which makes it"
@@ -51,16 +49,13 @@ func (g *Gateway) healingStatus(ctx context.Context) (api.HealingStatus, error) 
 		return status, err
 	}
 	for i := range listed {
-		policy := listed[i].config.SelfHealing.WithDefaults()
-		status.Clusters = append(status.Clusters, api.HealingCluster{Cluster: listed[i].name, Mode: policy.Mode, CycleInterval: policy.CycleInterval})
+		policy := listed[i].Config.SelfHealing.WithDefaults()
+		status.Clusters = append(status.Clusters, api.HealingCluster{Cluster: listed[i].Name, Mode: policy.Mode, CycleInterval: policy.CycleInterval})
 	}
 	slices.SortFunc(status.Clusters, func(a, b api.HealingCluster) int { return strings.Compare(a.Cluster, b.Cluster) })
-	running, _, err := g.workflowPage(ctx, "list healing actions", healingQuery(&listHealingInput{Status: fleet.HealingRunning}), runningHealing, "")
-	if err != nil {
-		return status, err
-	}
-	status.Running = g.healingRecords(ctx, running)
-	return status, nil
+	query := healingQuery(&listHealingInput{Status: fleet.HealingRunning})
+	status.Running, _, err = pageOf(ctx, g, "list healing actions", g.actions().Page, query, runningHealing, "")
+	return status, err
 }
 
 // readHealingSchedule takes what Temporal knows of the schedule, and its newest cycle that has ended.
@@ -74,12 +69,12 @@ func (g *Gateway) readHealingSchedule(ctx context.Context, status *api.HealingSt
 		status.CycleInterval = fleet.Duration(intervals[0].GetInterval().AsDuration())
 	}
 	if next := info.GetFutureActionTimes(); len(next) > 0 && status.State == api.HealingActive {
-		status.NextCycleAt = timeOf(next[0])
+		status.NextCycleAt = store.TimeOf(next[0])
 	}
 	recent := info.GetRecentActions()
 	for i := len(recent) - 1; i >= 0 && status.LastCycle == nil; i-- {
 		started := recent[i].GetStartWorkflowResult()
-		if record, why := endedRecord[fleet.HealingCycleRecord](ctx, g, started.GetWorkflowId(), started.GetRunId()); why == "" {
+		if record, why := store.EndRecord[fleet.HealingCycleRecord](ctx, g.store, started.GetWorkflowId(), started.GetRunId()); why == "" {
 			status.LastCycle = &record
 		}
 	}
@@ -87,7 +82,7 @@ func (g *Gateway) readHealingSchedule(ctx context.Context, status *api.HealingSt
 
 func (g *Gateway) describeHealing(ctx context.Context) (*workflowservice.DescribeScheduleResponse, error) {
 	d, err := g.describeLoop(ctx, contract.HealingScheduleID)
-	if isAny[*serviceerror.NotFound](err) {
+	if store.KindOf(err) == store.NotFound {
 		return nil, httpapi.Problem(protocol.CodeConflict, noHealing)
 	}
 	return d, g.answer(err, "describe the healing schedule", protocol.CodeInternal)
@@ -107,18 +102,14 @@ func (g *Gateway) pauseHealing(ctx context.Context, pause bool, why *api.ReasonR
 	if err != nil {
 		return api.HealingStatus{}, g.answer(err, "pause or resume healing", protocol.CodeInternal)
 	}
-	for start := time.Now(); ; {
+	err = g.waitUntil(ctx, queryTimeout, "wait for the healing schedule", func(ctx context.Context, _ bool) (bool, error) {
 		d, err := g.describeHealing(ctx)
-		if err != nil {
-			return api.HealingStatus{}, err
-		}
-		if d.GetSchedule().GetState().GetPaused() == pause || time.Since(start) > queryTimeout {
-			return g.healingStatus(ctx)
-		}
-		if err := g.pause(ctx, 2*firstPause); err != nil {
-			return api.HealingStatus{}, g.answer(err, "wait for the healing schedule", protocol.CodeInternal)
-		}
+		return d.GetSchedule().GetState().GetPaused() == pause, err
+	})
+	if err != nil {
+		return api.HealingStatus{}, err
 	}
+	return g.healingStatus(ctx)
 }
 
 // triggerHealing runs a cycle beside the schedule, so that it may be for one cluster or change nothing.
@@ -134,7 +125,7 @@ func (g *Gateway) triggerHealing(ctx context.Context, in *healingTriggerInput) (
 	}
 	var attributes temporal.SearchAttributes
 	if request.Cluster != "" {
-		if _, err := g.describeCluster(ctx, request.Cluster); err != nil {
+		if _, err := g.clusterConfig(ctx, request.Cluster); err != nil {
 			return nil, err
 		}
 		attributes = temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(request.Cluster))
@@ -146,37 +137,40 @@ func (g *Gateway) triggerHealing(ctx context.Context, in *healingTriggerInput) (
 	if err != nil {
 		return nil, g.answer(err, "start a healing cycle", protocol.CodeInternal)
 	}
-	started := time.Now().UTC()
-	for {
-		d, err := g.client.DescribeWorkflowExecution(ctx, id, run.GetRunID())
-		if err != nil {
-			return nil, g.answer(err, "look at a healing cycle", protocol.CodeInternal)
-		}
-		if d.GetWorkflowExecutionInfo().GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-			record, why := endedRecord[fleet.HealingCycleRecord](ctx, g, id, run.GetRunID())
-			if why != "" {
-				return nil, httpapi.Problem(protocol.CodeUnavailable, "the cycle did not come to its end: "+why)
-			}
-			return &healingCycleOutput{Status: http.StatusOK, Body: record}, nil
-		}
-		if time.Since(started) > queryTimeout {
-			return &healingCycleOutput{Status: http.StatusAccepted, Body: fleet.HealingCycleRecord{ID: id, DryRun: request.DryRun, StartedAt: started}}, nil
-		}
-		if err := g.pause(ctx, cycleLook); err != nil {
-			return nil, g.answer(err, "wait for a healing cycle", protocol.CodeInternal)
-		}
+	out := &healingCycleOutput{
+		Status: http.StatusAccepted,
+		Body:   fleet.HealingCycleRecord{ID: id, DryRun: request.DryRun, StartedAt: time.Now().UTC()},
 	}
+	err = g.waitUntil(ctx, queryTimeout, "wait for a healing cycle", func(ctx context.Context, _ bool) (bool, error) {
+		info, err := g.store.Describe(ctx, id)
+		if err != nil {
+			return false, g.answer(err, "look at a healing cycle", protocol.CodeInternal)
+		}
+		if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+			return false, nil
+		}
+		record, why := store.EndRecord[fleet.HealingCycleRecord](ctx, g.store, id, run.GetRunID())
+		if why != "" {
+			return false, httpapi.Problem(protocol.CodeUnavailable, "the cycle did not come to its end: "+why)
+		}
+		out.Status, out.Body = http.StatusOK, record
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (g *Gateway) listHealing(ctx context.Context, in *listHealingInput) (*listHealingOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	page, next, err := g.workflowPage(ctx, "list healing actions", healingQuery(in), in.PageSize, in.PageToken)
+	records, next, err := pageOf(ctx, g, "list healing actions", g.actions().Page, healingQuery(in), in.PageSize, in.PageToken)
 	if err != nil {
 		return nil, err
 	}
 	out := &listHealingOutput{}
-	out.Body.Actions = slices.DeleteFunc(g.healingRecords(ctx, page), func(r fleet.HealingRecord) bool { return in.Status != "" && r.Status != in.Status })
+	out.Body.Actions = slices.DeleteFunc(records, func(r fleet.HealingRecord) bool { return in.Status != "" && r.Status != in.Status })
 	out.Body.NextPageToken = next
 	return out, nil
 }
@@ -196,32 +190,26 @@ func healingQuery(in *listHealingInput) string {
 		filter(contract.AttrAgent.GetName(), in.Agent), filter(contract.AttrTaskType.GetName(), string(in.Type)), status)
 }
 
-// healingRecords reads the records of a page side by side.
-func (g *Gateway) healingRecords(ctx context.Context, infos []*workflowpb.WorkflowExecutionInfo) []fleet.HealingRecord {
-	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
-	defer cancel()
-	records := make([]fleet.HealingRecord, len(infos))
-	parallel.Each(len(infos), fanOut, func(i int) { records[i] = g.healingRecord(ctx, infos[i]) })
-	return slices.DeleteFunc(records, func(r fleet.HealingRecord) bool { return r.ID == "" })
+// actions are the records of healing actions.
+func (g *Gateway) actions() store.Records[fleet.HealingRecord] {
+	return store.Records[fleet.HealingRecord]{
+		Store: g.store, Query: contract.HealingQuery, Partial: partialHealing,
+		Locate: func(r *fleet.HealingRecord, run *commonpb.WorkflowExecution) {
+			r.WorkflowID, r.RunID = run.GetWorkflowId(), run.GetRunId()
+		},
+	}
 }
 
-// healingRecord reads an action's record; what Temporal alone knows is told when nothing else answers.
-func (g *Gateway) healingRecord(ctx context.Context, info *workflowpb.WorkflowExecutionInfo) fleet.HealingRecord {
-	record, why := workflowRecord(ctx, g, info, contract.HealingQuery)
-	if why == "" {
-		record.WorkflowID, record.RunID = info.GetExecution().GetWorkflowId(), info.GetExecution().GetRunId()
-		return record
-	}
+// partialHealing is what Temporal itself knows of an action.
+func partialHealing(info *workflowpb.WorkflowExecutionInfo, why string) (fleet.HealingRecord, bool) {
 	cluster, kind, target, ok := contract.HealingActionOfWorkflowID(info.GetExecution().GetWorkflowId())
-	if !ok {
-		return fleet.HealingRecord{}
-	}
 	at := info.GetStartTime().AsTime().UTC()
-	record = fleet.HealingRecord{ID: contract.HealingActionID(cluster, kind, target, at), Cluster: cluster, Type: kind, TargetID: target,
+	record := fleet.HealingRecord{
+		ID: contract.HealingActionID(cluster, kind, target, at), Cluster: cluster, Type: kind, TargetID: target,
 		Status: fleet.HealingRunning, Outcome: why, DecidedAt: at,
-		WorkflowID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId()}
-	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		record.Status, record.CompletedAt = fleet.HealingFailed, timeOf(info.GetCloseTime())
 	}
-	return record
+	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		record.Status, record.CompletedAt = fleet.HealingFailed, store.TimeOf(info.GetCloseTime())
+	}
+	return record, ok
 }

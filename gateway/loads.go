@@ -14,6 +14,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 func loadReduction(r *fleet.LoadReduction) *api.LoadReduction {
@@ -74,7 +75,7 @@ func changeLoad[In any](
 	if err != nil {
 		return nil, err
 	}
-	if _, err := update(ctx, g, u, contract.ClusterWorkflowID(view.Config.Name), request); err != nil {
+	if _, err := store.Update(ctx, g.store, u, contract.ClusterWorkflowID(view.Config.Name), request); err != nil {
 		return nil, g.answer(err, "change an agent's load", protocol.CodeUnknownAgent)
 	}
 	after, err := g.view(ctx, view.Config.Name)

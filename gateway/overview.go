@@ -11,7 +11,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
@@ -21,6 +20,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // Bounds of an overview.
@@ -92,8 +92,8 @@ func (g *Gateway) Overview(ctx context.Context) (api.Overview, error) {
 }
 
 // overviewClusters asks all clusters how they stand. One that does not answer is a problem of its own.
-func (g *Gateway) overviewClusters(ctx context.Context, listed []listedCluster, b *overviewBuilder) ([]contract.ClusterView, liveAgents) {
-	var live liveAgents
+func (g *Gateway) overviewClusters(ctx context.Context, listed []store.ListedCluster, b *overviewBuilder) ([]contract.ClusterView, store.Live) {
+	var live store.Live
 	var views []contract.ClusterView
 	var errs []error
 	var both sync.WaitGroup
@@ -113,7 +113,7 @@ func (g *Gateway) overviewClusters(ctx context.Context, listed []listedCluster, 
 	return kept, live
 }
 
-func (g *Gateway) overviewLanes(ctx context.Context, views []contract.ClusterView, live liveAgents) ([]api.Lane, error) {
+func (g *Gateway) overviewLanes(ctx context.Context, views []contract.ClusterView, live store.Live) ([]api.Lane, error) {
 	pinned, err := g.pinnedAgents(ctx, "")
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (g *Gateway) overviewLanes(ctx context.Context, views []contract.ClusterVie
 
 // personal are the tasks that wait for a person.
 type personal struct {
-	tasks []api.Task // some of them, when there are more
+	tasks []store.Task // some of them, when there are more
 	more  bool
 	count map[fleet.TaskStatus]int64
 }
@@ -140,15 +140,13 @@ func (g *Gateway) personalTasks(ctx context.Context) (personal, error) {
 	p := personal{count: map[fleet.TaskStatus]int64{}}
 	for _, status := range []fleet.TaskStatus{fleet.TaskReview, fleet.TaskDeadLetter} {
 		query := contract.TaskQuery(&fleet.TaskFilter{Status: status})
-		infos, next, err := g.workflowPage(ctx, "list tasks that wait for a person", query, overviewPersonal, "")
+		tasks, next, err := g.store.Tasks().Page(ctx, query, overviewPersonal, nil)
 		if err != nil {
-			return p, err
+			return p, g.answer(err, "list tasks that wait for a person", protocol.CodeNotFound)
 		}
-		for _, info := range infos {
-			p.tasks = append(p.tasks, taskOf(info).Task)
-		}
-		p.count[status] = int64(len(infos))
-		if next == "" {
+		p.tasks = append(p.tasks, tasks...)
+		p.count[status] = int64(len(tasks))
+		if len(next) == 0 {
 			continue
 		}
 		p.more = true
@@ -164,11 +162,8 @@ func (g *Gateway) openTasks(ctx context.Context) (int64, error) {
 }
 
 func (g *Gateway) countWorkflows(ctx context.Context, query string) (int64, error) {
-	count, err := g.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: g.namespace, Query: query})
-	if err != nil {
-		return 0, g.answer(err, "count tasks", protocol.CodeNotFound)
-	}
-	return count.GetCount(), nil
+	count, err := g.store.Count(ctx, query)
+	return count, g.answer(err, "count tasks", protocol.CodeNotFound)
 }
 
 // overviewBuilder collects the parts of an overview; they come side by side.
@@ -182,12 +177,12 @@ func (b *overviewBuilder) missing(part string) { b.Missing = append(b.Missing, p
 
 func (b *overviewBuilder) broken() bool { return len(b.Missing) > 0 }
 
-func (b *overviewBuilder) cluster(view *contract.ClusterView, live liveAgents) {
+func (b *overviewBuilder) cluster(view *contract.ClusterView, live store.Live) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.Clusters = append(b.Clusters, fullCluster(view))
 	b.Problems = append(b.Problems, diagnosis.OfCluster(&view.Cluster, b.At)...)
-	running := live.running(&view.Cluster)
+	running := live.Running(&view.Cluster)
 	for i := range view.Members {
 		m := &view.Members[i]
 		switch m.Status {
@@ -212,11 +207,11 @@ func (b *overviewBuilder) cluster(view *contract.ClusterView, live liveAgents) {
 	}
 }
 
-func (b *overviewBuilder) unanswered(c listedCluster) {
+func (b *overviewBuilder) unanswered(c store.ListedCluster) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.Clusters = append(b.Clusters, settingsOf(c.config))
-	b.Problems = append(b.Problems, diagnosis.Unanswered(c.name))
+	b.Clusters = append(b.Clusters, settingsOf(c.Config))
+	b.Problems = append(b.Problems, diagnosis.Unanswered(c.Name))
 }
 
 func (b *overviewBuilder) lanes(lanes []api.Lane, err error) {
@@ -281,7 +276,7 @@ func (b *overviewBuilder) personal(p personal, err error) {
 		t := &p.tasks[i]
 		key := group{t.Cluster, t.Status}
 		counts[key]++
-		at := waitsForPersonSince(t)
+		at := waitsForPersonSince(&t.Task)
 		if first[key].IsZero() || !at.IsZero() && at.Before(first[key]) {
 			first[key] = at
 		}

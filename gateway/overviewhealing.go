@@ -8,6 +8,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/store"
 )
 
 // selfCareRuns is whether healing, and the rules of scaling, run by themselves.
@@ -31,7 +32,7 @@ func (b *overviewBuilder) loops(ctx context.Context, g *Gateway) (runs selfCareR
 }
 
 // selfCare tells what is wrong with healing and scaling, from what was read for the rest of the overview.
-func (b *overviewBuilder) selfCare(views []contract.ClusterView, live liveAgents, runs selfCareRuns) {
+func (b *overviewBuilder) selfCare(views []contract.ClusterView, live store.Live, runs selfCareRuns) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	byCluster := map[string][]*api.Lane{}
@@ -49,7 +50,7 @@ func (b *overviewBuilder) selfCare(views []contract.ClusterView, live liveAgents
 		if c.Config.Scaling.Mode == fleet.ScalingAuto {
 			ruled++
 		}
-		backlog, oldest := fleet.ScalingFacts{Agents: live.activities(c)}, fleet.Duration(0)
+		backlog, oldest := fleet.ScalingFacts{Agents: live.Activities(c)}, fleet.Duration(0)
 		counts := map[string]bool{}
 		for _, lane := range c.ScalingLanes() {
 			counts[lane] = true

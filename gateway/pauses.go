@@ -11,7 +11,6 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/protocol"
 )
 
 type pauseInput struct {
@@ -49,13 +48,10 @@ func (g *Gateway) pauseOrResume(
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if _, err := g.describeCluster(ctx, in.ID); err != nil {
-		return nil, err
-	}
 	request := contract.PauseRequest{Lane: body.Lane, Reason: body.Reason}
-	view, err := update(ctx, g, u, contract.ClusterWorkflowID(in.ID), request)
+	view, err := updateCluster(ctx, g, u.Name+" a cluster", u, in.ID, request)
 	if err != nil {
-		return nil, g.answer(err, u.Name+" a cluster", protocol.CodeUnknownCluster)
+		return nil, err
 	}
 	return tagged(fullCluster(&view)), nil
 }

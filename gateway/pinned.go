@@ -26,7 +26,7 @@ func (g *Gateway) pinnedAgents(ctx context.Context, only string) (map[string][]s
 		if len(known) > 0 {
 			others = agent + " NOT IN (" + strings.Join(known, ", ") + ")"
 		}
-		found, next, err := g.workflowPage(ctx, "list pinned tasks", allOf(contract.Equals("WorkflowType", contract.TaskWorkflow),
+		found, next, err := pageOf(ctx, g, "list pinned tasks", g.store.Page, allOf(contract.Equals("WorkflowType", contract.TaskWorkflow),
 			contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), agent+" > ''", filter(cluster, only), others), pinnedPage, "")
 		if err != nil {
 			return nil, err

@@ -17,6 +17,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/store"
 )
 
 type clusterQueueInput struct {
@@ -55,7 +56,7 @@ func (g *Gateway) queue(ctx context.Context, only string, in *QueuePageInput) (*
 	}
 	var pinned map[string][]string
 	var pinnedErr error
-	var live liveAgents
+	var live store.Live
 	var beside sync.WaitGroup
 	beside.Go(func() { pinned, pinnedErr = g.pinnedAgents(ctx, only) })
 	beside.Go(func() { live = g.live(ctx) })
@@ -87,10 +88,10 @@ func (g *Gateway) queue(ctx context.Context, only string, in *QueuePageInput) (*
 }
 
 // fillLanes puts in what waits in each lane and who serves it.
-func (g *Gateway) fillLanes(ctx context.Context, lanes []api.Lane, clusters map[string]*fleet.Cluster, live liveAgents) error {
+func (g *Gateway) fillLanes(ctx context.Context, lanes []api.Lane, clusters map[string]*fleet.Cluster, live store.Live) error {
 	errs := make([]error, len(lanes))
 	parallel.Each(len(lanes), fanOut, func(i int) {
-		var stats laneStats
+		var stats store.LaneStats
 		if stats, errs[i] = g.laneStats(ctx, lanes[i].TaskQueue); errs[i] == nil {
 			takeStats(&lanes[i], stats)
 		}
@@ -102,7 +103,7 @@ func (g *Gateway) fillLanes(ctx context.Context, lanes []api.Lane, clusters map[
 		}
 		c := clusters[lanes[i].Cluster]
 		if running[lanes[i].Cluster] == nil {
-			running[lanes[i].Cluster] = live.running(c)
+			running[lanes[i].Cluster] = live.Running(c)
 		}
 		takeServers(&lanes[i], c, running[lanes[i].Cluster])
 	}
@@ -151,9 +152,9 @@ func laneKey(l *api.Lane) string {
 	return l.Cluster + " " + kind
 }
 
-func takeStats(l *api.Lane, s laneStats) {
-	l.Backlog = backlogOf(s.total)
-	for priority, stats := range s.byPriority {
+func takeStats(l *api.Lane, s store.LaneStats) {
+	l.Backlog = backlogOf(s.Total)
+	for priority, stats := range s.ByPriority {
 		l.Priorities = append(l.Priorities, api.PriorityBacklog{Priority: int(priority), Name: fleet.Priority(priority).String(), Backlog: backlogOf(stats)})
 	}
 	slices.SortFunc(l.Priorities, func(a, b api.PriorityBacklog) int { return a.Priority - b.Priority })

@@ -15,7 +15,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // newestActions is how many actions a status shows.
@@ -46,8 +46,8 @@ func (g *Gateway) scaleCluster(ctx context.Context, in *scaleInput) (*scalingOut
 	defer cancel()
 	if r.Desired != nil { // the rules may have moved the number since it was last set
 		request := contract.ScaleRequest{To: r.Desired}
-		if _, err := update(ctx, g, contract.ScaleUpdate, contract.ClusterWorkflowID(in.ID), request); err != nil {
-			return nil, g.answer(err, "scale a cluster", protocol.CodeUnknownCluster)
+		if _, err := updateCluster(ctx, g, "scale a cluster", contract.ScaleUpdate, in.ID, request); err != nil {
+			return nil, err
 		}
 	}
 	status, err := g.scalingStatus(ctx, in.ID)
@@ -61,7 +61,7 @@ func (g *Gateway) scaleCluster(ctx context.Context, in *scaleInput) (*scalingOut
 func (g *Gateway) scalingStatus(ctx context.Context, name string) (api.ScalingStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
-	view, err := g.oneView(ctx, name)
+	view, err := g.view(ctx, name)
 	if err != nil {
 		return api.ScalingStatus{}, err
 	}
@@ -83,7 +83,8 @@ func (g *Gateway) scalingStatus(ctx context.Context, name string) (api.ScalingSt
 			s.Last = scalingDecision(*state.Last)
 		}
 	}
-	if records, err := g.scalings(ctx, name, newestActions, ""); err == nil {
+	actions := &listScalingsInput{Cluster: name, RecordPageInput: RecordPageInput{PageSize: newestActions}}
+	if records, err := g.listScalings(ctx, actions); err == nil {
 		s.Actions = records.Body.Scalings
 	}
 	if config.Scaling.On() {
@@ -96,31 +97,13 @@ func (g *Gateway) scalingStatus(ctx context.Context, name string) (api.ScalingSt
 
 // judgeScaling decides with what can be read now; what cannot be read is left out.
 func (g *Gateway) judgeScaling(ctx context.Context, c *fleet.Cluster, s *api.ScalingStatus, now time.Time) {
-	facts := fleet.ScalingFacts{Agents: g.live(ctx).activities(c)}
-	decision, err := contract.CompleteScaling(ctx, g.client, g.namespace, c, &facts, func() fleet.ScalingDecision { return c.DecideScaling(&facts, now) })
+	facts := fleet.ScalingFacts{Agents: g.live(ctx).Activities(c)}
+	decision, err := g.store.Clusters().CompleteScaling(ctx, c, &facts, func() fleet.ScalingDecision { return c.DecideScaling(&facts, now) })
 	if err != nil {
 		g.logger.Debug("what scaling would do is not known", zap.Error(err))
 		return
 	}
 	s.Queue, s.Decision = &facts.Queue, scalingDecision(decision)
-}
-
-// activities is what the members do now, for those of which it is known.
-func (l liveAgents) activities(c *fleet.Cluster) []fleet.AgentActivity {
-	var list []fleet.AgentActivity
-	for i := range c.Members {
-		m := &c.Members[i]
-		h := l[liveKey{m.AgentID, m.Instance}]
-		if h.GetActivityTaskSlotsInfo() == nil {
-			continue
-		}
-		a := fleet.AgentActivity{AgentID: m.AgentID, Running: int(h.GetActivityTaskSlotsInfo().GetCurrentUsedSlots()), CPUPercent: percent(h.GetHostInfo().GetCurrentHostCpuUsage())}
-		if t := h.GetActivityPollerInfo().GetLastSuccessfulPollTime(); t != nil {
-			a.IdleSince = t.AsTime()
-		}
-		list = append(list, a)
-	}
-	return list
 }
 
 func scalingDecision(d fleet.ScalingDecision) *api.ScalingDecision {
@@ -145,7 +128,7 @@ func (g *Gateway) nextSweep(ctx context.Context) (next *time.Time, paused bool) 
 		return nil, true
 	}
 	if times := d.GetInfo().GetFutureActionTimes(); len(times) > 0 {
-		next = timeOf(times[0])
+		next = store.TimeOf(times[0])
 	}
 	return next, false
 }

@@ -8,9 +8,14 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
+
+// scalings are the records of what scaling has done.
+func (g *Gateway) scalings() store.Records[fleet.ScalingRecord] {
+	return store.Records[fleet.ScalingRecord]{Store: g.store, Query: contract.ScalingQuery, Partial: partialScaling}
+}
 
 // scalingRecord returns the newest action with an id.
 func (g *Gateway) scalingRecord(ctx context.Context, id string) (fleet.ScalingRecord, error) {
@@ -20,57 +25,33 @@ func (g *Gateway) scalingRecord(ctx context.Context, id string) (fleet.ScalingRe
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	description, err := g.client.DescribeWorkflowExecution(ctx, contract.ScalingWorkflowID(cluster, number), "")
-	if err != nil {
-		return fleet.ScalingRecord{}, g.answer(err, "describe an action of scaling", protocol.CodeUnknownScaling)
-	}
-	record, _ := g.readScaling(ctx, description.GetWorkflowExecutionInfo())
-	return record, nil
+	record, err := g.scalings().Get(ctx, contract.ScalingWorkflowID(cluster, number))
+	return record, g.answer(err, "describe an action of scaling", protocol.CodeUnknownScaling)
 }
 
 func (g *Gateway) listScalings(ctx context.Context, in *listScalingsInput) (*listScalingsOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return g.scalings(ctx, in.Cluster, in.PageSize, in.PageToken)
-}
-
-func (g *Gateway) scalings(ctx context.Context, cluster string, size int, token string) (*listScalingsOutput, error) {
-	query := allOf(contract.Equals("WorkflowType", contract.ScalingWorkflow), filter(contract.AttrCluster.GetName(), cluster))
-	page, next, err := g.workflowPage(ctx, "list actions of scaling", query, size, token)
-	if err != nil {
-		return nil, err
-	}
-	readCtx, done := context.WithTimeout(ctx, recordTimeout)
-	defer done()
-	records, ours := make([]fleet.ScalingRecord, len(page)), make([]bool, len(page))
-	parallel.Each(len(page), fanOut, func(i int) { records[i], ours[i] = g.readScaling(readCtx, page[i]) })
+	query := allOf(contract.Equals("WorkflowType", contract.ScalingWorkflow), filter(contract.AttrCluster.GetName(), in.Cluster))
 	out := &listScalingsOutput{}
-	out.Body.Scalings = make([]fleet.ScalingRecord, 0, len(records))
-	for i := range records {
-		if ours[i] {
-			out.Body.Scalings = append(out.Body.Scalings, records[i])
-		}
-	}
-	out.Body.NextPageToken = next
-	return out, nil
+	var err error
+	out.Body.Scalings, out.Body.NextPageToken, err = pageOf(
+		ctx, g, "list actions of scaling", g.scalings().Page, query, in.PageSize, in.PageToken)
+	return out, err
 }
 
-// readScaling reads an action's record; what Temporal alone knows is told when nothing else answers.
-func (g *Gateway) readScaling(ctx context.Context, info *workflowpb.WorkflowExecutionInfo) (fleet.ScalingRecord, bool) {
+// partialScaling is what Temporal itself knows of an action.
+func partialScaling(info *workflowpb.WorkflowExecutionInfo, why string) (fleet.ScalingRecord, bool) {
 	cluster, number, ok := contract.ScalingOfWorkflowID(info.GetExecution().GetWorkflowId())
-	if !ok {
-		return fleet.ScalingRecord{}, false
+	record := fleet.ScalingRecord{
+		ID: contract.ScalingID(cluster, number), Cluster: cluster, Status: fleet.ScalingRunning, Error: why,
+		Agents: []fleet.ScaledAgent{},
 	}
-	record, why := workflowRecord(ctx, g, info, contract.ScalingQuery)
-	if why == "" {
-		return record, true
-	}
-	record = fleet.ScalingRecord{ID: contract.ScalingID(cluster, number), Cluster: cluster, Status: fleet.ScalingRunning, Error: why, Agents: []fleet.ScaledAgent{}}
-	if t := info.GetStartTime(); t != nil {
-		record.StartedAt = t.AsTime().UTC()
+	if t := store.TimeOf(info.GetStartTime()); t != nil {
+		record.StartedAt = *t
 	}
 	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		record.Status = fleet.ScalingFailed
 	}
-	return record, true
+	return record, ok
 }

@@ -9,7 +9,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	schedulepb "go.temporal.io/api/schedule/v1"
 	sdkpb "go.temporal.io/api/sdk/v1"
-	"go.temporal.io/api/serviceerror"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -18,11 +17,12 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/store"
 )
 
 // EnsureScaling makes the schedule that looks at the clusters, if one of them has scaling on.
 func (g *Gateway) EnsureScaling(ctx context.Context) error {
-	clusters, err := contract.ScaledClusters(ctx, g.client, g.namespace)
+	clusters, err := g.store.Clusters().Scaled(ctx)
 	if err != nil || len(clusters) == 0 {
 		return err
 	}
@@ -48,7 +48,7 @@ func (g *Gateway) ensureSweep(ctx context.Context) error {
 			State:    &schedulepb.ScheduleState{Notes: "Mainstay looks at the clusters that have scaling on. Pause it to hold all automatic scaling."},
 		},
 	})
-	if isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err) || isAny[*serviceerror.AlreadyExists](err) {
+	if store.KindOf(err) == store.Exists {
 		return nil
 	}
 	if err != nil {

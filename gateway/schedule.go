@@ -19,6 +19,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/store"
 )
 
 // planOf is the times as fleet checks them.
@@ -179,14 +180,6 @@ func timesOf(spec *schedulepb.ScheduleSpec) api.ScheduleTimes {
 	if intervals := spec.GetInterval(); len(intervals) > 0 {
 		t.Interval, t.Offset = fleet.Duration(intervals[0].GetInterval().AsDuration()), fleet.Duration(intervals[0].GetPhase().AsDuration())
 	}
-	t.StartAt, t.EndAt = timeOf(spec.GetStartTime()), timeOf(spec.GetEndTime())
+	t.StartAt, t.EndAt = store.TimeOf(spec.GetStartTime()), store.TimeOf(spec.GetEndTime())
 	return t
-}
-
-// timeOf is a time of Temporal's, nil when there is none.
-func timeOf(t *timestamppb.Timestamp) *time.Time {
-	if t == nil {
-		return nil
-	}
-	return known(t.AsTime())
 }

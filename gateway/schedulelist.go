@@ -10,6 +10,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 func (g *Gateway) listSchedules(ctx context.Context, in *listSchedulesInput) (*listSchedulesOutput, error) {
@@ -62,11 +63,11 @@ func scheduleEntry(name string, entry *schedulepb.ScheduleListEntry) api.Schedul
 		Type: contract.Keyword(fields, contract.AttrTaskType), Cluster: contract.Keyword(fields, contract.AttrCluster), Tenant: contract.Keyword(fields, contract.AttrTenant),
 	}
 	if next := info.GetFutureActionTimes(); len(next) > 0 && !e.Paused {
-		e.NextTime = timeOf(next[0])
+		e.NextTime = store.TimeOf(next[0])
 	}
 	if recent := info.GetRecentActions(); len(recent) > 0 {
 		last := recent[len(recent)-1]
-		e.LastTime = timeOf(last.GetActualTime())
+		e.LastTime = store.TimeOf(last.GetActualTime())
 		if schedule, at, ok := contract.FiringOfWorkflowID(last.GetStartWorkflowResult().GetWorkflowId()); ok {
 			e.LastTask = contract.FiringTaskID(schedule, at)
 		}

@@ -5,11 +5,11 @@ import (
 	"sync"
 	"time"
 
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -17,8 +17,8 @@ const (
 	runFresh = 5 * time.Second
 	// runTimeout bounds reading one: the overview does not wait longer for it.
 	runTimeout = time.Second
-	// describePatience bounds the pauses between asking for a schedule that cannot be told about right now.
-	describePatience = 400 * time.Millisecond
+	// describePatience is how long a schedule is asked for again that cannot be told about right now.
+	describePatience = 600 * time.Millisecond
 )
 
 // runCache remembers for a short time whether the schedules of healing and scaling run.
@@ -57,15 +57,17 @@ func (c *runCache) forget(id string) {
 // describeLoop describes the schedule of healing or scaling. For a moment after a schedule was paused, resumed or triggered
 // Temporal cannot tell how it stands: it is asked again.
 func (g *Gateway) describeLoop(ctx context.Context, id string) (*workflowservice.DescribeScheduleResponse, error) {
-	for wait := 2 * firstPause; ; wait *= 2 {
-		d, err := g.client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{Namespace: g.namespace, ScheduleId: id})
-		if !isAny[*serviceerror.Unavailable](err) && !isAny[*serviceerror.WorkflowNotReady](err) && !isAny[*serviceerror.ResourceExhausted](err) || wait > describePatience {
-			return d, err
+	var d *workflowservice.DescribeScheduleResponse
+	err := g.waitUntil(ctx, describePatience, "describe a schedule", func(ctx context.Context, last bool) (_ bool, err error) {
+		d, err = g.client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{
+			Namespace: g.namespace, ScheduleId: id,
+		})
+		if store.KindOf(err) == store.Unavailable && !last {
+			return false, nil
 		}
-		if g.pause(ctx, wait) != nil {
-			return nil, err
-		}
-	}
+		return true, err
+	})
+	return d, err
 }
 
 // scheduleRun tells whether a schedule runs. That one is missing is not remembered: it is about to be made.
@@ -77,7 +79,7 @@ func (g *Gateway) scheduleRun(ctx context.Context, id string) (diagnosis.Schedul
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
 	d, err := g.describeLoop(ctx, id)
-	if isAny[*serviceerror.NotFound](err) {
+	if store.KindOf(err) == store.NotFound {
 		return diagnosis.ScheduleRun{Missing: true}, nil
 	}
 	if err != nil {

@@ -4,15 +4,15 @@ import (
 	"context"
 	"time"
 
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	schedulepb "go.temporal.io/api/schedule/v1"
-	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 
 // runs tells what became of a schedule's newest firings, newest first.
 func (g *Gateway) runs(ctx context.Context, name string, actions []*schedulepb.ScheduleActionResult) []api.ScheduleRun {
-	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	runs, firings := make([]api.ScheduleRun, 0, len(actions)), make([]string, 0, len(actions))
 	for i := len(actions) - 1; i >= 0; i-- {
@@ -31,7 +31,7 @@ func (g *Gateway) runs(ctx context.Context, name string, actions []*schedulepb.S
 		if schedule, at, ok := contract.FiringOfWorkflowID(firing); ok && schedule == name {
 			firings = append(firings, firing)
 			runs = append(runs, api.ScheduleRun{
-				TaskID: contract.FiringTaskID(name, at), Status: runUnknown, ScheduledAt: at, FiredAt: timeOf(actions[i].GetActualTime()),
+				TaskID: contract.FiringTaskID(name, at), Status: runUnknown, ScheduledAt: at, FiredAt: store.TimeOf(actions[i].GetActualTime()),
 			})
 		}
 	}
@@ -41,44 +41,42 @@ func (g *Gateway) runs(ctx context.Context, name string, actions []*schedulepb.S
 
 // completeRun puts in how the task stands, or why there is none.
 func (g *Gateway) completeRun(ctx context.Context, run *api.ScheduleRun, schedule, firing string) {
-	d, err := g.client.DescribeWorkflowExecution(ctx, contract.TaskWorkflowID(run.TaskID), "")
-	if err == nil && contract.MadeBy(d.GetWorkflowExecutionInfo(), schedule) {
-		run.Status, run.ClosedAt = contract.DescribedStatus(d, time.Now()), timeOf(d.GetWorkflowExecutionInfo().GetCloseTime())
+	task, err := g.store.Tasks().Describe(ctx, run.TaskID)
+	if err == nil && task.MadeBy(schedule) {
+		task.Refine(time.Now())
+		run.Status, run.ClosedAt = task.Status, task.ClosedAt
 		return
 	}
-	if err != nil && !isAny[*serviceerror.NotFound](err) {
+	if err != nil && store.KindOf(err) != store.NotFound {
 		return
 	}
-	if d, err = g.client.DescribeWorkflowExecution(ctx, firing, ""); err != nil {
+	info, err := g.store.Describe(ctx, firing)
+	if err != nil {
 		return
 	}
-	run.ClosedAt = timeOf(d.GetWorkflowExecutionInfo().GetCloseTime())
-	switch d.GetWorkflowExecutionInfo().GetStatus() {
+	run.ClosedAt = store.TimeOf(info.GetCloseTime())
+	switch info.GetStatus() {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		run.Status = runStarting
 	case enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:
-		run.Status, run.Why = runNotSubmitted, g.whyFailed(ctx, d)
+		run.Status, run.Why = runNotSubmitted, g.whyFailed(ctx, info.GetExecution())
 	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
 		run.Status, run.Why = runNotSubmitted, "the firing was cancelled before it had made its task"
 	}
 }
 
 // whyFailed is the innermost message of a failed firing; it is ours.
-func (g *Gateway) whyFailed(ctx context.Context, d *workflowservice.DescribeWorkflowExecutionResponse) string {
-	execution := d.GetWorkflowExecutionInfo().GetExecution()
-	events := g.client.GetWorkflowHistory(ctx, execution.GetWorkflowId(), execution.GetRunId(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
-	for events.HasNext() {
-		event, err := events.Next()
-		if err != nil {
-			return ""
-		}
-		failure := event.GetWorkflowExecutionFailedEventAttributes().GetFailure()
-		for failure.GetCause() != nil {
-			failure = failure.GetCause()
-		}
-		if kind := failure.GetApplicationFailureInfo().GetType(); kind == contract.UnknownCluster || kind == contract.IDTaken {
-			return failure.GetMessage()
-		}
+func (g *Gateway) whyFailed(ctx context.Context, firing *commonpb.WorkflowExecution) string {
+	end, err := g.store.End(ctx, firing.GetWorkflowId(), firing.GetRunId())
+	if err != nil {
+		return ""
 	}
-	return "the firing failed; the Temporal Web UI shows why, under " + execution.GetWorkflowId()
+	failure := end.Failure()
+	for failure.GetCause() != nil {
+		failure = failure.GetCause()
+	}
+	if kind := failure.GetApplicationFailureInfo().GetType(); kind == contract.UnknownCluster || kind == contract.IDTaken {
+		return failure.GetMessage()
+	}
+	return "the firing failed; the Temporal Web UI shows why, under " + firing.GetWorkflowId()
 }

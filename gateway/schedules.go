@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 	schedulepb "go.temporal.io/api/schedule/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -16,6 +15,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // createSchedule makes a schedule. Its cluster must be there; the lane is found anew for each task.
@@ -44,7 +44,7 @@ func (g *Gateway) createSchedule(ctx context.Context, r *api.ScheduleRequest) (a
 	_, err = g.client.WorkflowService().CreateSchedule(ctx, &workflowservice.CreateScheduleRequest{
 		Namespace: g.namespace, ScheduleId: contract.ScheduleID(name), Schedule: schedule, SearchAttributes: attributes, RequestId: uuid.NewString(),
 	})
-	if isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err) || isAny[*serviceerror.AlreadyExists](err) {
+	if store.KindOf(err) == store.Exists {
 		return api.Schedule{}, httpapi.Problem(protocol.CodeScheduleExists, "there is a schedule with this name; replace it with PUT, or choose another name")
 	}
 	if err != nil {
@@ -101,7 +101,7 @@ func (g *Gateway) replaceSchedule(ctx context.Context, name string, r *api.Sched
 			SearchAttributes: attributes, RequestId: uuid.NewString(),
 		})
 	}
-	if isAny[*serviceerror.FailedPrecondition](err) {
+	if store.KindOf(err) == store.Blocked {
 		return api.Schedule{}, httpapi.Problem(protocol.CodeConflict, "the schedule was changed by somebody else just now; look at it and try again")
 	}
 	if err != nil {
@@ -229,18 +229,15 @@ func (g *Gateway) schedule(ctx context.Context, name string) (api.Schedule, erro
 func (g *Gateway) scheduleWhen(ctx context.Context, name string, done func(*workflowservice.DescribeScheduleResponse) bool) (api.Schedule, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	for start := time.Now(); ; {
-		d, err := g.describeSchedule(ctx, name)
-		if err != nil {
-			return api.Schedule{}, err
-		}
-		if done(d) || time.Since(start) > queryTimeout {
-			return g.scheduleOf(ctx, name, d)
-		}
-		if err := g.pause(ctx, 2*firstPause); err != nil {
-			return api.Schedule{}, g.answer(err, "wait for a schedule", protocol.CodeUnknownSchedule)
-		}
+	var d *workflowservice.DescribeScheduleResponse
+	err := g.waitUntil(ctx, queryTimeout, "wait for a schedule", func(ctx context.Context, _ bool) (_ bool, err error) {
+		d, err = g.describeSchedule(ctx, name)
+		return err == nil && done(d), err
+	})
+	if err != nil {
+		return api.Schedule{}, err
 	}
+	return g.scheduleOf(ctx, name, d)
 }
 
 // scheduleOf is a schedule as its description and its tasks tell it.
@@ -248,7 +245,7 @@ func (g *Gateway) scheduleOf(ctx context.Context, name string, d *workflowservic
 	s, info := d.GetSchedule(), d.GetInfo()
 	schedule := api.Schedule{
 		Name: name, ScheduleTimes: timesOf(s.GetSpec()), Paused: s.GetState().GetPaused(), Note: s.GetState().GetNotes(),
-		NextTimes: []time.Time{}, CreatedAt: timeOf(info.GetCreateTime()), UpdatedAt: timeOf(info.GetUpdateTime()),
+		NextTimes: []time.Time{}, CreatedAt: store.TimeOf(info.GetCreateTime()), UpdatedAt: store.TimeOf(info.GetUpdateTime()),
 		Counts: api.ScheduleCount{Fired: info.GetActionCount(), SkippedOverlap: info.GetOverlapSkipped(), MissedWindow: info.GetMissedCatchupWindow()},
 	}
 	schedule.Overlap = overlapOf(s.GetPolicies().GetOverlapPolicy())

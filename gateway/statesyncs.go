@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
@@ -20,14 +20,11 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
-const (
-	// syncLook is how often a state sync is looked at while it is waited for.
-	syncLook = 50 * time.Millisecond
-	// syncWait is how long the start of one waits for its end.
-	syncWait = 5 * time.Second
-)
+// syncWait is how long the start of a state sync waits for its end.
+const syncWait = 5 * time.Second
 
 type syncInput struct {
 	ID   string             `path:"id" doc:"The cluster's name."`
@@ -51,7 +48,7 @@ func (g *Gateway) registerSyncs(routes huma.API) {
 	httpapi.Register(routes, access.View, look, func(ctx context.Context, in *clusterInput) (*clusterSyncOutput, error) {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		view, err := g.oneView(ctx, in.ID)
+		view, err := g.view(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -66,7 +63,7 @@ func (g *Gateway) registerSyncs(routes huma.API) {
 func (g *Gateway) syncCluster(ctx context.Context, in *syncInput) (*syncOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	view, err := g.oneView(ctx, in.ID)
+	view, err := g.view(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -85,38 +82,42 @@ func (g *Gateway) syncCluster(ctx context.Context, in *syncInput) (*syncOutput, 
 	if err != nil {
 		return nil, g.answer(err, "start a state sync", protocol.CodeInternal)
 	}
-	for until := time.Now().Add(syncWait); ; {
+	out := &syncOutput{Status: http.StatusOK}
+	err = g.waitUntil(ctx, syncWait, "wait for a state sync", func(ctx context.Context, _ bool) (bool, error) {
 		report, err := g.lastSync(ctx, in.ID)
 		if err != nil || report == nil {
-			return nil, g.answer(err, "read a state sync", protocol.CodeInternal)
+			return true, g.answer(err, "read a state sync", protocol.CodeInternal)
 		}
-		if report.Status != fleet.SyncRunning || time.Now().After(until) {
-			return &syncOutput{Status: http.StatusOK, Body: *report}, nil
-		}
-		if err := g.pause(ctx, syncLook); err != nil {
-			return nil, httpapi.Problem(protocol.CodeUnavailable, unavailableDetail)
-		}
+		out.Body = *report
+		return report.Status != fleet.SyncRunning, nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	return out, nil
 }
 
 // lastSync is the report of a cluster's newest state sync; nil: there is none.
 func (g *Gateway) lastSync(ctx context.Context, cluster string) (*fleet.SyncReport, error) {
-	description, err := g.client.DescribeWorkflowExecution(ctx, contract.SyncWorkflowID(cluster), "")
-	if isAny[*serviceerror.NotFound](err) {
+	syncs := store.Records[fleet.SyncReport]{Store: g.store, Query: contract.SyncQuery, Partial: partialSync}
+	report, err := syncs.Get(ctx, contract.SyncWorkflowID(cluster))
+	if store.KindOf(err) == store.NotFound {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, g.answer(err, "describe a state sync", protocol.CodeInternal)
+	return &report, g.answer(err, "describe a state sync", protocol.CodeInternal)
+}
+
+// partialSync is what Temporal itself knows of a state sync.
+func partialSync(info *workflowpb.WorkflowExecutionInfo, why string) (fleet.SyncReport, bool) {
+	cluster, ok := contract.SyncOfWorkflowID(info.GetExecution().GetWorkflowId())
+	report := fleet.SyncReport{
+		Cluster: cluster, Status: fleet.SyncRunning, Why: why, Members: []fleet.MemberSync{},
+		StartedAt: info.GetStartTime().AsTime().UTC(),
 	}
-	info := description.GetWorkflowExecutionInfo()
-	report, why := workflowRecord(ctx, g, info, contract.SyncQuery)
-	if why != "" {
-		report = fleet.SyncReport{Cluster: cluster, Status: fleet.SyncRunning, Why: why, Members: []fleet.MemberSync{}, StartedAt: info.GetStartTime().AsTime().UTC()}
-		if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-			report.Status = fleet.SyncFailed
-		}
+	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		report.Status = fleet.SyncFailed
 	}
-	return &report, nil
+	return report, ok
 }
 
 // clusterSync asks the hubs what their agents' heartbeats told.

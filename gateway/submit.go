@@ -8,9 +8,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"go.opentelemetry.io/otel/trace"
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
@@ -18,6 +15,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 type submitInput struct {
@@ -102,22 +100,14 @@ func (g *Gateway) submit(ctx context.Context, r *api.TaskRequest) (task api.Task
 			return api.Task{}, err
 		}
 	}
-	start := startOptions(id, &spec, digest, facts.weights[spec.Tenant])
-	traceID := recordedTrace(ctx)
-	if traceID != "" {
-		start.Memo[contract.MemoTrace] = traceID
-	}
-	run, err := g.client.ExecuteWorkflow(ctx, start, contract.TaskWorkflow,
-		contract.TaskInput{TaskID: id, Spec: spec, Lane: lane, DeadLetterRetention: facts.deadLetterRetention})
-	if isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
+	started, err := g.store.Tasks().Start(ctx, &store.Submission{
+		TaskInput: contract.TaskInput{TaskID: id, Spec: spec, Lane: lane, DeadLetterRetention: facts.deadLetterRetention},
+		Digest:    digest, TraceID: recordedTrace(ctx), Weight: facts.weights[spec.Tenant],
+	})
+	if store.KindOf(err) == store.Exists {
 		return g.duplicate(ctx, id, digest)
 	}
-	if err != nil {
-		return api.Task{}, g.answer(err, "start a task", protocol.CodeInternal)
-	}
-	task = newTask(id, &spec, run.GetRunID())
-	task.TraceID = traceID
-	return task, nil
+	return started.Task, g.answer(err, "start a task", protocol.CodeInternal)
 }
 
 // recordedTrace is the id of the trace that a context is in, or "" if nobody records it.
@@ -130,15 +120,15 @@ func recordedTrace(ctx context.Context) string {
 
 // duplicate answers the task that was submitted before, unless that was with another body.
 func (g *Gateway) duplicate(ctx context.Context, id, digest string) (api.Task, error) {
-	description, err := g.describeTask(ctx, id)
+	first, err := g.describeTask(ctx, id)
 	if err != nil {
 		return api.Task{}, err
 	}
-	if first := taskOf(description.GetWorkflowExecutionInfo()).digest; first != "" && first != digest {
+	if first.Digest != "" && first.Digest != digest {
 		return api.Task{}, httpapi.Problem(protocol.CodeIdempotency,
 			"a task with this id or idempotency key was submitted before with another body: submit the same body, or use another id or key")
 	}
-	task, err := g.complete(ctx, description)
+	task, err := g.complete(ctx, first)
 	task.Duplicate = true
 	return task, err
 }
@@ -151,23 +141,5 @@ func (g *Gateway) count(task api.Task, err error) {
 		g.submitted.WithLabelValues("duplicate").Inc()
 	default:
 		g.submitted.WithLabelValues("accepted").Inc()
-	}
-}
-
-// startOptions start a task; weight is its tenant's in the cluster, 0 if it has none.
-func startOptions(id string, spec *fleet.TaskSpec, digest string, weight float64) client.StartWorkflowOptions {
-	start := contract.StartOf(id, spec, weight)
-	start.Memo[contract.MemoDigest] = digest
-	return client.StartWorkflowOptions{
-		ID:                                       start.WorkflowID,
-		TaskQueue:                                contract.WorkerQueue,
-		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		WorkflowExecutionErrorWhenAlreadyStarted: true,
-		EnableEagerStart:                         true,
-		TypedSearchAttributes:                    start.Attributes,
-		Memo:                                     start.Memo,
-		StaticSummary:                            start.Summary,
-		Priority:                                 start.Priority,
 	}
 }

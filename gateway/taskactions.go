@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
-	"go.temporal.io/api/serviceerror"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
@@ -13,6 +12,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 type reasonInput struct {
@@ -100,8 +100,8 @@ func act[In any](
 	}
 	updateCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err = update(updateCtx, g, u, contract.TaskWorkflowID(id), request)
-	if isAny[*serviceerror.NotFound](err) {
+	_, err = store.Update(updateCtx, g.store, u, contract.TaskWorkflowID(id), request)
+	if store.KindOf(err) == store.NotFound {
 		// Temporal says the same of a workflow that has ended; a task that never was fails here.
 		task, err := g.task(ctx, id)
 		if err != nil {

@@ -7,15 +7,13 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	enumspb "go.temporal.io/api/enums/v1"
-	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // logKept is for how long after an attempt its hub may still have the last lines, when they were watched.
@@ -67,57 +65,39 @@ func (g *Gateway) taskLog(ctx context.Context, in *taskLogInput, wait time.Durat
 	}
 	in.ID = id
 	start := time.Now()
-	for {
-		description, err := g.describeTask(ctx, in.ID)
+	var log api.TaskLog
+	err = g.waitUntil(ctx, wait, "wait for a task's log", func(ctx context.Context, _ bool) (bool, error) {
+		found, err := g.describeTask(ctx, in.ID)
 		if err != nil {
-			return api.TaskLog{}, err
+			return false, err
 		}
-		running := runningAttempt(description.GetPendingActivities())
-		log := api.TaskLog{Attempt: in.Attempt}
+		running := found.Running()
+		log = api.TaskLog{Attempt: in.Attempt}
 		switch {
 		case running != nil && (in.Attempt == 0 || in.Attempt == running.Number):
 			log.Attempt, log.AgentID = running.Number, running.AgentID
 			read, err := g.readLog(ctx, in.ID, running, in.After, wait-time.Since(start))
 			if err != nil || len(read.Lines) > 0 || !read.Gone {
 				takeLines(&log, read)
-				return log, err
+				return true, err
 			}
 			log.Why = "the attempt has just begun, just ended, or is between two hubs"
 		case running != nil && in.Attempt > running.Number:
 			log.Why = fmt.Sprintf("attempt %d has not begun", in.Attempt)
 		default:
-			task, err := g.complete(ctx, description)
+			task, err := g.complete(ctx, found)
 			if err != nil {
-				return api.TaskLog{}, err
+				return false, err
 			}
 			if attempt, ended := endedAttempt(&task, in.Attempt); ended {
-				return g.endOfLog(ctx, in, attempt), nil
+				log = g.endOfLog(ctx, in, attempt)
+				return true, nil
 			}
 			log.Why = task.Why
 		}
-		elapsed := time.Since(start)
-		if elapsed >= wait {
-			return log, nil
-		}
-		if err := g.pause(ctx, min(nextPause(elapsed), wait-elapsed)); err != nil {
-			return api.TaskLog{}, g.answer(err, "wait for a task's log", protocol.CodeUnknownTask)
-		}
-	}
-}
-
-// runningAttempt is the delivery that a hub has, or nil.
-func runningAttempt(pending []*workflowpb.PendingActivityInfo) *fleet.Attempt {
-	for _, p := range pending {
-		if p.GetActivityType().GetName() != contract.RunTaskActivity.Name || p.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
-			continue
-		}
-		attempt := attemptOf(p)
-		if attempt.Hub == "" { // before its first heartbeat
-			attempt.Hub, _ = contract.HubOfIdentity(p.GetLastWorkerIdentity())
-		}
-		return &attempt
-	}
-	return nil
+		return false, nil
+	})
+	return log, err
 }
 
 // endedAttempt is the attempt that was asked for, 0 being the last of a task that is settled, if it has ended.
@@ -130,7 +110,7 @@ func endedAttempt(task *api.Task, number int) (fleet.Attempt, bool) {
 		last = attempt
 	}
 	if number == 0 {
-		return last, settled(task.Status)
+		return last, store.Settled(task.Status)
 	}
 	return fleet.Attempt{Number: number}, number < last.Number || task.Status.Final()
 }

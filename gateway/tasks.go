@@ -16,7 +16,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/store"
 )
 
 type getTaskInput struct {
@@ -124,16 +124,12 @@ func (g *Gateway) listTasks(ctx context.Context, in *listTasksInput) (*listTasks
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	page, next, err := g.workflowPage(ctx, "list tasks", contract.TaskQuery(in.filter(labels)), in.PageSize, in.PageToken)
+	tasks, next, err := pageOf(ctx, g, "list tasks", g.store.Tasks().Page, contract.TaskQuery(in.filter(labels)), in.PageSize, in.PageToken)
 	if err != nil {
 		return nil, err
 	}
-	tasks := make([]taskView, len(page))
-	for i, info := range page {
-		tasks[i] = taskOf(info)
-	}
-	g.refineAll(ctx, tasks)
-	tasks = slices.DeleteFunc(tasks, func(t taskView) bool { return !matches(t.Status, in.Status) || !hasLabels(&t.Task, labels) })
+	g.store.Tasks().RefineAll(ctx, tasks)
+	tasks = slices.DeleteFunc(tasks, func(t store.Task) bool { return !matches(t.Status, in.Status) || !t.HasLabels(labels) })
 	g.explainAll(ctx, tasks)
 	out := &listTasksOutput{}
 	out.Body.Tasks, out.Body.NextPageToken = make([]api.Task, len(tasks)), next
@@ -141,20 +137,6 @@ func (g *Gateway) listTasks(ctx context.Context, in *listTasksInput) (*listTasks
 		out.Body.Tasks[i] = tasks[i].Task
 	}
 	return out, nil
-}
-
-// refineAll tells running from queued for the open tasks of a page. What cannot be told stays queued.
-func (g *Gateway) refineAll(ctx context.Context, tasks []taskView) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	parallel.Each(len(tasks), fanOut, func(i int) {
-		if tasks[i].Status != fleet.TaskQueued {
-			return
-		}
-		if d, err := g.client.DescribeWorkflowExecution(ctx, tasks[i].WorkflowID, tasks[i].RunID); err == nil {
-			refine(&tasks[i], d)
-		}
-	})
 }
 
 func matches(status, wanted fleet.TaskStatus) bool {
@@ -182,14 +164,4 @@ func parseLabels(list []string) (map[string]string, error) {
 		labels[name] = value
 	}
 	return labels, nil
-}
-
-// hasLabels compares exactly: where visibility is kept in SQLite, it does not tell upper from lower case.
-func hasLabels(t *api.Task, labels map[string]string) bool {
-	for name, value := range labels {
-		if own, ok := t.Labels[name]; !ok || own != value {
-			return false
-		}
-	}
-	return true
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
@@ -16,6 +15,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // maxTokenLife bounds how long a token may live that does not live for ever.
@@ -66,8 +66,8 @@ func (g *Gateway) createToken(ctx context.Context, r *api.TokenRequest) (api.New
 
 // keepToken hands a token to the workflow that keeps them, which the first one starts.
 func (g *Gateway) keepToken(ctx context.Context, record access.Record) error {
-	_, err := update(ctx, g, contract.CreateTokenUpdate, contract.AccessWorkflowID, record)
-	if !isAny[*serviceerror.NotFound](err) {
+	_, err := store.Update(ctx, g.store, contract.CreateTokenUpdate, contract.AccessWorkflowID, record)
+	if store.KindOf(err) != store.NotFound {
 		return err
 	}
 	_, err = g.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
@@ -76,10 +76,10 @@ func (g *Gateway) keepToken(ctx context.Context, record access.Record) error {
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		Memo:                     map[string]any{contract.MemoTokens: []access.Record{}},
 	}, contract.AccessWorkflow, contract.AccessInput{})
-	if err != nil && !isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
+	if err != nil && store.KindOf(err) != store.Exists {
 		return err
 	}
-	_, err = update(ctx, g, contract.CreateTokenUpdate, contract.AccessWorkflowID, record)
+	_, err = store.Update(ctx, g.store, contract.CreateTokenUpdate, contract.AccessWorkflowID, record)
 	return err
 }
 
@@ -87,16 +87,8 @@ func (g *Gateway) keepToken(ctx context.Context, record access.Record) error {
 func (g *Gateway) listTokens(ctx context.Context) ([]access.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	d, err := g.client.DescribeWorkflowExecution(ctx, contract.AccessWorkflowID, "")
-	if isAny[*serviceerror.NotFound](err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, g.answer(err, "list tokens", protocol.CodeInternal)
-	}
-	var records []access.Record
-	contract.Decode(d.GetWorkflowExecutionInfo().GetMemo().GetFields()[contract.MemoTokens], &records)
-	return records, nil
+	records, err := g.store.Tokens(ctx)
+	return records, g.answer(err, "list tokens", protocol.CodeInternal)
 }
 
 // withUses says how many agents have registered with tokens that have a maximum: their clusters count them. Where one does not
@@ -140,16 +132,16 @@ func (g *Gateway) revokeToken(ctx context.Context, id string, endSessions bool) 
 	defer cancel()
 	switch record := &records[i]; {
 	case record.Kind == access.JoinToken:
-		ended, err := update(ctx, g, contract.RevokeJoinTokenUpdate, contract.ClusterWorkflowID(record.Cluster),
+		ended, err := store.Update(ctx, g.store, contract.RevokeJoinTokenUpdate, contract.ClusterWorkflowID(record.Cluster),
 			contract.RevokeJoinTokenRequest{ID: id, EndSessions: endSessions})
-		if err != nil && !isAny[*serviceerror.NotFound](err) { // without the cluster nobody joins it
+		if err != nil && store.KindOf(err) != store.NotFound { // without the cluster nobody joins it
 			return revoked, g.answer(err, "revoke a join token", protocol.CodeUnknownToken)
 		}
 		revoked.EndedSessions = ended.Agents
 	case endSessions:
 		return revoked, invalid("query.end_sessions", errors.New("is for join tokens: the sessions that an api token opened always end with it"))
 	}
-	_, err = update(ctx, g, contract.RevokeTokenUpdate, contract.AccessWorkflowID, contract.RevokeTokenRequest{ID: id})
+	_, err = store.Update(ctx, g.store, contract.RevokeTokenUpdate, contract.AccessWorkflowID, contract.RevokeTokenRequest{ID: id})
 	var refused *temporal.ApplicationError
 	if errors.As(err, &refused) && refused.Type() == contract.UnknownToken {
 		return revoked, unknown(protocol.CodeUnknownToken)

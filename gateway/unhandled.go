@@ -7,6 +7,8 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // overviewUnhandled is how many of the tasks that no agent could run are read.
@@ -20,15 +22,14 @@ type unhandled struct {
 
 func (g *Gateway) unhandledTasks(ctx context.Context) (u unhandled, err error) {
 	query := contract.TaskQuery(&fleet.TaskFilter{Status: contract.TaskUnhandled})
-	infos, next, err := g.workflowPage(ctx, "list tasks that no agent handles", query, overviewUnhandled, "")
+	tasks, next, err := g.store.Tasks().Page(ctx, query, overviewUnhandled, nil)
 	if err != nil {
-		return unhandled{}, err
+		return unhandled{}, g.answer(err, "list tasks that no agent handles", protocol.CodeNotFound)
 	}
-	u = unhandled{byCluster: map[string][]diagnosis.UnhandledTask{}, more: next != ""}
-	for _, info := range infos {
-		t := taskOf(info)
-		task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.required, Safety: t.safety}
-		contract.Decode(info.GetSearchAttributes().GetIndexedFields()[contract.AttrStatusAt.GetName()], &task.Since) // else: not known since when
+	u = unhandled{byCluster: map[string][]diagnosis.UnhandledTask{}, more: len(next) > 0}
+	for i := range tasks {
+		t := &tasks[i]
+		task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.Capabilities, Safety: t.Safety, Since: t.MarkedAt}
 		u.byCluster[t.Cluster] = append(u.byCluster[t.Cluster], task)
 	}
 	return u, nil
@@ -53,11 +54,11 @@ func (b *overviewBuilder) unhandled(views []contract.ClusterView, u unhandled, e
 
 // whyUnhandled says why a task is in retry_wait that no agent could run when it was last offered; "" when one can by now, or when
 // it is no such task.
-func (t *taskView) whyUnhandled(c *fleet.Cluster) string {
-	if t.Status != fleet.TaskRetryWait || !t.unhandled {
+func whyUnhandled(t *store.Task, c *fleet.Cluster) string {
+	if t.Status != fleet.TaskRetryWait || !t.Unhandled() {
 		return ""
 	}
-	task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.required, Safety: t.safety}
+	task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.Capabilities, Safety: t.Safety}
 	why := diagnosis.WhyUnhandled(c, &task)
 	if why != "" && t.NextAttemptAt != nil {
 		why += "; it is offered again at " + t.NextAttemptAt.UTC().Format(time.RFC3339)

@@ -4,26 +4,21 @@ import (
 	"context"
 	"strings"
 
-	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
-
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/protocol"
 )
 
-// workflowPage reads one page of the workflows that a visibility query finds. A page token belongs to its query.
-func (g *Gateway) workflowPage(ctx context.Context, doing, query string, size int, pageToken string) (page []*workflowpb.WorkflowExecutionInfo, next string, err error) {
+// pageOf reads one page of what a visibility query finds. A page token belongs to its query.
+func pageOf[T any](
+	ctx context.Context, g *Gateway, doing string, read func(context.Context, string, int, []byte) ([]T, []byte, error),
+	query string, size int, pageToken string,
+) (page []T, next string, err error) {
 	token, err := openToken(query, pageToken)
 	if err != nil {
 		return nil, "", err
 	}
-	answer, err := g.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: g.namespace, PageSize: int32(size), NextPageToken: token, Query: query,
-	})
-	if err != nil {
-		return nil, "", g.answer(err, doing, protocol.CodeNotFound)
-	}
-	return answer.GetExecutions(), sealToken(query, answer.GetNextPageToken()), nil
+	page, after, err := read(ctx, query, size, token)
+	return page, sealToken(query, after), g.answer(err, doing, protocol.CodeNotFound)
 }
 
 // allOf is the query of those that meet all terms; empty terms are left out.

@@ -2,19 +2,17 @@ package hub
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/api/workflowservice/v1"
-
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // openSession joins the cluster and opens, or re-attaches, the session. token is what the agent joins with; with resume it
@@ -192,8 +190,7 @@ func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Tim
 
 // temporalProblem is the answer when Temporal refuses or cannot be reached.
 func temporalProblem(err error) error {
-	var missing *serviceerror.NotFound
-	if errors.As(err, &missing) {
+	if store.KindOf(err) == store.NotFound {
 		return httpapi.Problem(protocol.CodeUnknownCluster, "no such cluster: create it first (mainstay cluster create, or POST /api/v1/agents/clusters)")
 	}
 	return httpapi.Problem(protocol.CodeUnavailable, "Temporal does not answer: try again")
