@@ -62,7 +62,7 @@ func (e endpoints) openSession(ctx context.Context, reg protocol.Register, token
 		return protocol.Registered{}, err
 	}
 	return protocol.Registered{
-		SessionToken:      e.hub.seal.session(sessionClaims{Agent: s.agent, Cluster: s.cluster, Instance: s.instance, Epoch: s.epoch, Token: s.token}),
+		SessionToken:      e.hub.seal.session(sessionClaims{Hub: e.hub.id, Agent: s.agent, Cluster: s.cluster, Instance: s.instance, Epoch: s.epoch, Token: s.token}),
 		Epoch:             s.epoch,
 		HubID:             e.hub.id,
 		HeartbeatInterval: fleet.Duration(e.hub.config.Timing.HeartbeatInterval),
