@@ -2,21 +2,21 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/fleet"
 )
 
 const (
 	// completionLimit bounds what a person waits for after pressing Tab.
 	completionLimit = 2 * time.Second
-	completionPage  = "?page_size=200"
+	// completionPage is how many ids are offered at most.
+	completionPage = 200
 )
 
 // completed says which resource the first argument of a command is, by the command's group. Words that are no ids are
@@ -27,7 +27,7 @@ var completedArguments = map[string]idSource{
 }
 
 // completedFlags says what the values of flags are, whichever command has them.
-var completedFlags = map[string]func(*app) cobra.CompletionFunc{
+var completedFlags = map[string]func(*app.App) cobra.CompletionFunc{
 	"cluster": idsOfClusters.complete,
 	"agent":   idsOfAgents.complete,
 	"to":      idsOfAgents.complete,
@@ -49,7 +49,7 @@ var completedFlags = map[string]func(*app) cobra.CompletionFunc{
 }
 
 // completedFlagsOf are those whose words differ from command to command.
-var completedFlagsOf = map[string]func(*app) cobra.CompletionFunc{
+var completedFlagsOf = map[string]func(*app.App) cobra.CompletionFunc{
 	"task list --status":       words("queued", "running", "retry_wait", "review", "dead_letter", "completed", "failed", "cancelled", "expired"),
 	"agent list --status":      words("online", "suspect", "offline", "draining", "maintenance"),
 	"failover list --status":   words("running", "succeeded", "not_in_cluster", "no_target_available", "failed"),
@@ -63,7 +63,7 @@ var completedFlagsOf = map[string]func(*app) cobra.CompletionFunc{
 }
 
 // eventTypes offers the types of events as people write them: without what all begin with.
-func eventTypes(*app) cobra.CompletionFunc {
+func eventTypes(*app.App) cobra.CompletionFunc {
 	var types []string
 	for _, m := range fleet.EventTypes {
 		types = append(types, strings.TrimPrefix(string(m.Type), fleet.EventPrefix))
@@ -81,29 +81,29 @@ var completedSecond = map[string][]string{
 type idSource struct{ path, plural, id string }
 
 var (
-	idsOfAgents    = idSource{agentsPath, "agents", "id"}
-	idsOfClusters  = idSource{clustersPath, "clusters", "name"}
-	idsOfTasks     = idSource{tasksPath, "tasks", "id"}
-	idsOfFailovers = idSource{failoversPath, "failovers", "id"}
-	idsOfDrains    = idSource{drainsPath, "drains", "id"}
-	idsOfSchedules = idSource{schedulesPath, "schedules", "name"}
-	idsOfBulks     = idSource{bulkPath, "bulks", "id"}
+	idsOfAgents    = idSource{app.AgentsPath, "agents", "id"}
+	idsOfClusters  = idSource{app.ClustersPath, "clusters", "name"}
+	idsOfTasks     = idSource{app.TasksPath, "tasks", "id"}
+	idsOfFailovers = idSource{app.FailoversPath, "failovers", "id"}
+	idsOfDrains    = idSource{app.DrainsPath, "drains", "id"}
+	idsOfSchedules = idSource{app.SchedulesPath, "schedules", "name"}
+	idsOfBulks     = idSource{app.BulksPath, "bulks", "id"}
 )
 
 // addCompletion gives every command below c the completion of its ids and flags. The shell asks the control plane that
 // the command line names.
-func (a *app) addCompletion(c *cobra.Command) {
+func addCompletion(a *app.App, c *cobra.Command) {
 	if source, known := completedArguments[c.Name()]; known && c.Runnable() {
-		a.completeFirst(c, source)
+		completeFirst(a, c, source)
 	}
 	for _, sub := range c.Commands() {
 		if source, known := completedArguments[c.Name()]; known && takesID(sub) {
-			a.completeFirst(sub, source)
+			completeFirst(a, sub, source)
 		}
 		if sub.ValidArgsFunction == nil && sub.Runnable() && !strings.ContainsAny(strings.TrimPrefix(sub.Use, sub.Name()), "FC") {
 			sub.ValidArgsFunction = cobra.NoFileCompletions // no FILE, FOLDER or COMMAND
 		}
-		a.addCompletion(sub)
+		addCompletion(a, sub)
 	}
 	for name, completion := range completedFlags {
 		if c.LocalFlags().Lookup(name) != nil {
@@ -123,7 +123,7 @@ func takesID(c *cobra.Command) bool {
 	return len(words) > 1 && c.Name() != "create" && (strings.HasPrefix(words[1], "ID") || words[1] == "NAME" || words[1] == "[-f]")
 }
 
-func (a *app) completeFirst(c *cobra.Command, source idSource) {
+func completeFirst(a *app.App, c *cobra.Command, source idSource) {
 	if c.ValidArgsFunction != nil {
 		return
 	}
@@ -142,9 +142,9 @@ func (a *app) completeFirst(c *cobra.Command, source idSource) {
 }
 
 // complete offers the ids that begin as the person has begun. When nobody answers there are none.
-func (s idSource) complete(a *app) cobra.CompletionFunc {
+func (s idSource) complete(a *app.App) cobra.CompletionFunc {
 	return func(c *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		client, err := a.client()
+		client, err := a.Client()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -154,12 +154,8 @@ func (s idSource) complete(a *app) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(ctx, completionLimit)
 		defer cancel()
-		var page map[string]json.RawMessage
-		if _, err := client.call(ctx, http.MethodGet, s.path+completionPage, 0, nil, &page); err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var items []map[string]any
-		if decodeField(page[s.plural], &items) != nil {
+		_, items, _, err := app.List[map[string]any](ctx, client, s.path, s.plural, nil, completionPage)
+		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var ids []cobra.Completion
@@ -173,8 +169,8 @@ func (s idSource) complete(a *app) cobra.CompletionFunc {
 }
 
 // words offers fixed words.
-func words(list ...string) func(*app) cobra.CompletionFunc {
-	return func(*app) cobra.CompletionFunc {
+func words(list ...string) func(*app.App) cobra.CompletionFunc {
+	return func(*app.App) cobra.CompletionFunc {
 		return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)
 	}
 }

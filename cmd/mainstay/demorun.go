@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -27,7 +28,7 @@ const (
 
 // demoRun submits the work of the demo and gathers what came of it.
 type demoRun struct {
-	client *apiClient
+	client *app.Client
 	story  io.Writer
 	tty    bool
 	kill   func(agent string) (pid int, killed bool) // kills an agent's process; nil: none is killed
@@ -51,7 +52,7 @@ func (r *demoRun) do(ctx context.Context, folder string, files []string) (*demoR
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(r.story, "Submitted %s for %s of %s in %s\n", fleet.Count(len(ids), "task"), fleet.Count(len(files), "file"), folder, roughly(time.Since(begun)))
+	fmt.Fprintf(r.story, "Submitted %s for %s of %s in %s\n", fleet.Count(len(ids), "task"), fleet.Count(len(files), "file"), folder, app.Roughly(time.Since(begun)))
 	if rounds > 1 {
 		fmt.Fprintf(r.story, "The files are small: each is digested %d times over, to have work that can be interrupted.\n", rounds)
 	}
@@ -59,7 +60,7 @@ func (r *demoRun) do(ctx context.Context, folder string, files []string) (*demoR
 	if err != nil {
 		return nil, err
 	}
-	report := &demoReport{Folder: folder, Files: len(files), Tasks: len(ids), Took: roughly(time.Since(begun)), Killed: killed}
+	report := &demoReport{Folder: folder, Files: len(files), Tasks: len(ids), Took: app.Roughly(time.Since(begun)), Killed: killed}
 	if killed != nil {
 		if err := killed.follow(ctx, r.client, tasks); err != nil {
 			return nil, err
@@ -93,7 +94,7 @@ func (r *demoRun) submit(ctx context.Context, groups [][]string, rounds int) ([]
 		var answer struct {
 			Tasks []api.BatchItem `json:"tasks"`
 		}
-		if _, err := r.client.call(ctx, http.MethodPost, batchPath, batchHold, requests, &answer); err != nil {
+		if _, err := r.client.Call(ctx, http.MethodPost, app.BatchPath, batchHold, requests, &answer); err != nil {
 			return nil, err
 		}
 		for _, task := range answer.Tasks {
@@ -114,14 +115,14 @@ func (r *demoRun) await(ctx context.Context, ids []string) ([]*api.Task, *demoKi
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	tasks, errs := make([]*api.Task, len(ids)), make([]error, len(ids))
-	bar := &progress{w: r.story, tty: r.tty, unit: "tasks are done", total: len(ids)}
+	bar := &app.Progress{To: r.story, TTY: r.tty, Unit: "tasks are done", Total: len(ids)}
 	next := make(chan int)
 	middle := &demoMiddle{run: r, bar: bar}
 	var waiters sync.WaitGroup
 	for range min(demoWaiters, len(ids)) {
 		waiters.Go(func() {
 			for i := range next {
-				_, task, err := r.client.waitForTask(ctx, ids[i], demoTaskLimit)
+				_, task, err := waitForTask(ctx, r.client, ids[i], demoTaskLimit)
 				if err == nil {
 					err = incomplete(task, demoTaskLimit)
 				}
@@ -129,7 +130,7 @@ func (r *demoRun) await(ctx context.Context, ids []string) ([]*api.Task, *demoKi
 					cancel()
 					continue
 				}
-				if err := middle.reached(ctx, bar.step()); err != nil {
+				if err := middle.reached(ctx, bar.Step()); err != nil {
 					errs[i] = err
 					cancel()
 				}

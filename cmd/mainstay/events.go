@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -31,8 +31,8 @@ const (
 
 // eventsView is the command line of `events`, and where it is in the stream.
 type eventsView struct {
-	app    *app
-	client *apiClient
+	app    *app.App
+	client *app.Client
 	follow bool
 	since  string
 	query  url.Values
@@ -44,7 +44,7 @@ type eventsView struct {
 	told string   // what was last said beside the events
 }
 
-func (a *app) eventsCommand() *cobra.Command {
+func eventsCommand(a *app.App) *cobra.Command {
 	v := &eventsView{app: a, seen: map[string]bool{}}
 	var types, clusters []string
 	var agent, task, tenant string
@@ -59,14 +59,14 @@ on after what was seen once it is back; a line of type gap says where events are
 		Example: `  mainstay events -f
   mainstay events -f --type agent,failover,leader
   mainstay events --since 1h --task t-06…`,
-		Args: exactly(),
+		Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
 			v.client = client
-			v.query = queryOf("agent", agent, "task", task, "tenant", tenant)
+			v.query = app.Query("agent", agent, "task", task, "tenant", tenant)
 			for _, t := range types {
 				v.query.Add("type", t)
 			}
@@ -90,8 +90,8 @@ on after what was seen once it is back; a line of type gap says where events are
 	flags.StringVar(&agent, "agent", "", "only about this agent")
 	flags.StringVar(&task, "task", "", "only about this task")
 	flags.StringVar(&tenant, "tenant", "", "only about this tenant's tasks")
-	a.serverFlag(command)
-	a.outputFlag(command)
+	a.ServerFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
@@ -108,7 +108,7 @@ func (v *eventsView) show(ctx context.Context) error {
 			return context.Canceled
 		case !v.follow || !reached && !connected:
 			return err
-		case err != nil && exitCode(err) != exitUnreachable:
+		case err != nil && app.ExitCode(err) != app.ExitUnreachable:
 			return err
 		}
 		reached = true
@@ -139,7 +139,7 @@ func (v *eventsView) read(ctx context.Context) (connected bool, err error) {
 			query[name] = values
 		}
 	}
-	body, err := v.client.stream(ctx, eventsPath+"?"+query.Encode(), v.last)
+	body, err := v.client.Stream(ctx, eventsPath+"?"+query.Encode(), v.last)
 	if err != nil {
 		return false, err
 	}
@@ -156,7 +156,7 @@ func (v *eventsView) read(ctx context.Context) (connected bool, err error) {
 		case errors.Is(err, io.EOF):
 			return true, nil
 		case err != nil:
-			return true, v.client.unreachable(ctx, err)
+			return true, v.client.Unreachable(ctx, err)
 		}
 		if err := v.print(raw, event); err != nil {
 			return true, err
@@ -188,27 +188,27 @@ func (v *eventsView) print(raw json.RawMessage, e *api.CloudEvent) error {
 		delete(v.seen, v.old[0])
 		v.old = v.old[1:]
 	}
-	if v.app.output == "json" {
-		_, err := fmt.Fprintf(v.app.stdout, "%s\n", raw)
+	if v.app.JSON() {
+		_, err := fmt.Fprintf(v.app.Stdout, "%s\n", raw)
 		return err
 	}
 	at := e.Time.Local()
 	if day := at.Format(time.DateOnly); day != v.day {
-		if v.day != "" || day != v.app.now().Local().Format(time.DateOnly) {
-			if _, err := fmt.Fprintf(v.app.stdout, "--- %s\n", day); err != nil {
+		if v.day != "" || day != v.app.Now().Local().Format(time.DateOnly) {
+			if _, err := fmt.Fprintf(v.app.Stdout, "--- %s\n", day); err != nil {
 				return err
 			}
 		}
 		v.day = day
 	}
-	_, err := fmt.Fprintf(v.app.stdout, "%s  %-18s %s\n", at.Format("15:04:05.000"), shortType(e.Type), oneLine(eventText(e)))
+	_, err := fmt.Fprintf(v.app.Stdout, "%s  %-18s %s\n", at.Format("15:04:05.000"), shortType(e.Type), app.OneLine(eventText(e)))
 	return err
 }
 
 // say says something beside the events, once in a row.
 func (v *eventsView) say(text string) {
 	if v.told != text {
-		fmt.Fprintln(v.app.stderr, "["+oneLine(text)+"]")
+		fmt.Fprintln(v.app.Stderr, "["+app.OneLine(text)+"]")
 	}
 	v.told = text
 }
@@ -218,30 +218,4 @@ func shortType(t fleet.EventType) string {
 		return string(t[len(fleet.EventPrefix):])
 	}
 	return string(t)
-}
-
-// stream opens a stream of events that goes on after the event with an id, unless that is empty. It is open until ctx
-// ends.
-func (c *apiClient) stream(ctx context.Context, path, last string) (io.ReadCloser, error) {
-	request, err := c.request(ctx, http.MethodGet, path, nil)
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Accept", "text/event-stream")
-	if last != "" {
-		request.Header.Set("Last-Event-ID", last)
-	}
-	response, err := c.http.Do(request)
-	if err != nil {
-		return nil, c.unreachable(ctx, err)
-	}
-	if response.StatusCode == http.StatusOK {
-		return response.Body, nil
-	}
-	defer func() { _ = response.Body.Close() }()
-	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	if err != nil {
-		return nil, c.unreachable(ctx, err)
-	}
-	return nil, c.refused(response.StatusCode, data)
 }

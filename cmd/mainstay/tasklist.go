@@ -8,10 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/fleet"
 )
 
-func (a *app) taskListCommand() *cobra.Command {
+func taskListCommand(a *app.App) *cobra.Command {
 	var cluster, status, taskType, tenant, pinned, after, before string
 	var labels []string
 	var limit int
@@ -21,12 +22,12 @@ func (a *app) taskListCommand() *cobra.Command {
 		Example: `  mainstay task list --status running
   mainstay task list --label project=film --submitted-after 2h
   mainstay task list --status dead_letter --cluster studio -o json`,
-		Args: exactly(),
+		Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			query := queryOf("cluster", cluster, "status", status, "type", taskType, "tenant", tenant, "agent", pinned)
+			query := app.Query("cluster", cluster, "status", status, "type", taskType, "tenant", tenant, "agent", pinned)
 			for _, label := range labels {
 				if !strings.ContainsAny(label, "=:") {
-					return usageError("--label must be name=value")
+					return app.UsageError("--label must be name=value")
 				}
 				query.Add("label", label)
 			}
@@ -36,13 +37,13 @@ func (a *app) taskListCommand() *cobra.Command {
 				if at.text == "" {
 					continue
 				}
-				t, err := pastFlag(at.flag, at.text, a.now())
+				t, err := app.PastFlag(at.flag, at.text, a.Now())
 				if err != nil {
 					return err
 				}
 				query.Set(at.parameter, t.Format(time.RFC3339Nano))
 			}
-			return printList(c, a, tasksPath, "tasks", query, limit, a.printTasks)
+			return app.PrintList(c, a, app.TasksPath, "tasks", query, limit, printTasks)
 		},
 	}
 	flags := command.Flags()
@@ -54,33 +55,33 @@ func (a *app) taskListCommand() *cobra.Command {
 	flags.StringArrayVar(&labels, "label", nil, "only with this label, as name=value; of several, those with all")
 	flags.StringVar(&after, "submitted-after", "", "only those submitted at this time or later: 2026-12-24T18:00:00Z, or 2h for two hours ago")
 	flags.StringVar(&before, "submitted-before", "", "only those submitted before this time: 2026-12-24T18:00:00Z, or 2h for two hours ago")
-	limitFlag(command, &limit)
-	a.outputFlag(command)
+	app.LimitFlag(command, &limit)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) printTasks(tasks []api.Task) error {
+func printTasks(a *app.App, tasks []api.Task) error {
 	if len(tasks) == 0 {
-		_, err := fmt.Fprintln(a.stdout, "There are no such tasks.")
+		_, err := fmt.Fprintln(a.Stdout, "There are no such tasks.")
 		return err
 	}
-	t := newTable(a.stdout, "TASK", "TYPE", "CLUSTER", "PRIORITY", "STATUS", "AGENT", "SUBMITTED", "TOOK")
+	t := app.NewTable(a.Stdout, "TASK", "TYPE", "CLUSTER", "PRIORITY", "STATUS", "AGENT", "SUBMITTED", "TOOK")
 	for i := range tasks {
 		task := &tasks[i]
 		var took string
 		if task.CreatedAt != nil && task.ClosedAt != nil {
-			took = roughly(task.ClosedAt.Sub(*task.CreatedAt))
+			took = app.Roughly(task.ClosedAt.Sub(*task.CreatedAt))
 		}
-		t.row(task.ID, task.Type, task.Cluster, task.PriorityName, a.statusText(task), agentOf(task), a.ago(task.CreatedAt), took)
+		t.Row(task.ID, task.Type, task.Cluster, task.PriorityName, statusText(a, task), agentOf(task), a.Ago(task.CreatedAt), took)
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // statusText is the status, with the time that the task waits for.
-func (a *app) statusText(task *api.Task) string {
+func statusText(a *app.App, task *api.Task) string {
 	text := string(task.Status)
 	if task.NextAttemptAt != nil {
-		text += ", " + a.ago(task.NextAttemptAt)
+		text += ", " + a.Ago(task.NextAttemptAt)
 	}
 	return text
 }
