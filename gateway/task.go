@@ -101,11 +101,6 @@ func (t *taskView) takeMemo(info *workflowpb.WorkflowExecutionInfo) {
 	}
 }
 
-// settled reports whether waiting for a task is over: it has ended, or a person must act.
-func settled(s fleet.TaskStatus) bool {
-	return s.Final() || s == fleet.TaskReview || s == fleet.TaskDeadLetter
-}
-
 // takeState puts in what the workflow itself says.
 func (t *taskView) takeState(s contract.TaskState) {
 	if s.Status != "" {

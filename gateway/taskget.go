@@ -35,7 +35,7 @@ func (g *Gateway) waitForTask(ctx context.Context, id string, wait time.Duration
 			return api.Task{}, err
 		}
 		elapsed := time.Since(start)
-		if elapsed >= wait || settled(taskOf(description.GetWorkflowExecutionInfo()).Status) {
+		if elapsed >= wait || taskOf(description.GetWorkflowExecutionInfo()).Status.Settled() {
 			return g.complete(ctx, description)
 		}
 		if err := g.pause(ctx, min(nextPause(elapsed), wait-elapsed)); err != nil {

@@ -130,7 +130,7 @@ func endedAttempt(task *api.Task, number int) (fleet.Attempt, bool) {
 		last = attempt
 	}
 	if number == 0 {
-		return last, settled(task.Status)
+		return last, task.Status.Settled()
 	}
 	return fleet.Attempt{Number: number}, number < last.Number || task.Status.Final()
 }

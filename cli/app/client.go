@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/api"
 )
 
 const (
@@ -305,7 +305,7 @@ func (c *Client) Stream(ctx context.Context, path, last string) (io.ReadCloser, 
 }
 
 // Health asks /health, which answers an unhealthy process with 503 and the same body.
-func (c *Client) Health(command *cobra.Command) (*httpapi.Health, json.RawMessage, error) {
+func (c *Client) Health(command *cobra.Command) (*api.Health, json.RawMessage, error) {
 	request, err := c.request(command.Context(), http.MethodGet, "/health", nil)
 	if err != nil {
 		return nil, nil, err
@@ -319,7 +319,7 @@ func (c *Client) Health(command *cobra.Command) (*httpapi.Health, json.RawMessag
 	if err != nil {
 		return nil, nil, c.Unreachable(command.Context(), err)
 	}
-	health := &httpapi.Health{}
+	health := &api.Health{}
 	if json.Unmarshal(data, health) != nil || health.Status != "healthy" && health.Status != "unhealthy" {
 		return nil, nil, c.refused(response.StatusCode, data)
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/httpapi"
 )
 
 func statusCommand(a *app.App) *cobra.Command {
@@ -42,7 +42,7 @@ its own lease is fresh. An unhealthy one ends the command with exit code 4.`,
 	return command
 }
 
-func printStatus(a *app.App, base string, h *httpapi.Health) error {
+func printStatus(a *app.App, base string, h *api.Health) error {
 	t := app.NewTable(a.Stdout)
 	rows := [][2]string{
 		{"Server", base}, {"Status", h.Status}, {"Roles", strings.Join(h.Roles, ", ")}, {"Version", h.Version},

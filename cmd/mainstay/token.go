@@ -14,7 +14,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/guard"
 )
 
 const tokensPath = "/api/v1/agents/tokens"
@@ -186,7 +185,7 @@ func whoAmICommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var session guard.Session
+			var session api.Session
 			raw, err := client.Call(c.Context(), http.MethodGet, "/api/v1/session", 0, nil, &session)
 			if err != nil {
 				return err
