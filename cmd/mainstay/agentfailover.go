@@ -2,15 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -33,26 +32,25 @@ func agentFailoverCommand(a *app.App) *cobra.Command {
 			}
 			var before time.Time
 			if wait > 0 {
-				if before, err = lastFailover(c.Context(), client, args[0]); err != nil {
+				if before, err = lastFailover(c.Context(), client.Client, args[0]); err != nil {
 					return err
 				}
 			}
-			var accepted api.FailoverAccepted
-			raw, err := client.Call(c.Context(), http.MethodPost, app.Path(app.AgentsPath, args[0], "failover"), 0, request, &accepted)
+			accepted, err := client.StartFailover(c.Context(), args[0], request)
 			if err != nil {
 				return err
 			}
 			if wait == 0 {
-				return a.Print(raw, func() error {
+				return a.Print(client.Answer, func() error {
 					_, err := fmt.Fprintf(a.Stdout, "Failover %s is asked for. See it with: mainstay failover get %s\n", accepted.FailoverID, accepted.FailoverID)
 					return err
 				})
 			}
-			raw, record, err := waitForFailover(c.Context(), client, accepted.FailoverID, before, wait)
+			record, err := waitForFailover(c.Context(), client.Client, accepted.FailoverID, before, wait)
 			if err != nil {
 				return err
 			}
-			if err := printFailover(a, raw, record); err != nil {
+			if err := printFailover(a, client.Answer, record); err != nil {
 				return err
 			}
 			return unfinished(record, wait)
@@ -69,39 +67,40 @@ func agentFailoverCommand(a *app.App) *cobra.Command {
 
 // lastFailover is when the newest failover of the agent's present session began; zero when there was none. A failover of
 // the same session has the same id, and only its start tells it from the one before.
-func lastFailover(ctx context.Context, c *app.Client, agent string) (time.Time, error) {
-	var g api.Agent
-	if _, err := c.Call(ctx, http.MethodGet, app.Path(app.AgentsPath, agent), 0, nil, &g); err != nil {
+func lastFailover(ctx context.Context, c *client.Client, agent string) (time.Time, error) {
+	g, err := c.Agent(ctx, agent, false)
+	if err != nil {
 		return time.Time{}, err
 	}
-	var record fleet.FailoverRecord
-	_, err := c.Call(ctx, http.MethodGet, app.Path(app.FailoversPath, contract.FailoverID(g.Cluster, g.ID, g.Epoch)), 0, nil, &record)
-	if app.IsNotFound(err) {
+	record, err := c.Failover(ctx, contract.FailoverID(g.Cluster, g.ID, g.Epoch))
+	switch {
+	case client.IsNotFound(err):
 		return time.Time{}, nil
+	case err != nil:
+		return time.Time{}, err
 	}
-	return record.StartedAt, err
+	return record.StartedAt, nil
 }
 
 // waitForFailover returns a failover that began after before as soon as it has ended, or as it stands when the time is
 // over.
-func waitForFailover(ctx context.Context, c *app.Client, id string, before time.Time, wait time.Duration) (json.RawMessage, *fleet.FailoverRecord, error) {
+func waitForFailover(ctx context.Context, c *client.Client, id string, before time.Time, wait time.Duration) (*fleet.FailoverRecord, error) {
 	deadline := time.Now().Add(wait)
 	for {
-		record := &fleet.FailoverRecord{}
-		raw, err := c.Call(ctx, http.MethodGet, app.Path(app.FailoversPath, id), 0, nil, record)
-		if err != nil && !app.IsNotFound(err) {
-			return nil, nil, err
+		record, err := c.Failover(ctx, id)
+		if err != nil && !client.IsNotFound(err) {
+			return nil, err
 		}
 		begun, over := err == nil && record.StartedAt.After(before), !time.Now().Before(deadline)
 		switch {
 		case begun && (over || record.CompletedAt != nil):
-			return raw, record, nil
+			return record, nil
 		case over:
-			return nil, nil, app.WithExit(app.ExitIncomplete, fmt.Errorf("failover %s has not begun after %s; it is asked for, and begins when a worker runs", id, wait))
+			return nil, app.WithExit(app.ExitIncomplete, fmt.Errorf("failover %s has not begun after %s; it is asked for, and begins when a worker runs", id, wait))
 		}
 		select {
 		case <-ctx.Done():
-			return nil, nil, ctx.Err()
+			return nil, ctx.Err()
 		case <-time.After(min(failoverPause, time.Until(deadline))):
 		}
 	}

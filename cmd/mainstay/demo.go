@@ -106,7 +106,11 @@ func demo(ctx context.Context, a *app.App, path string, agents int, keep bool) e
 		fmt.Fprintf(story, " %s (pid %d)", agent.ID, agent.PID)
 	}
 	fmt.Fprintln(story)
-	run := demoRun{client: app.NewClient(d.url, ""), story: story, tty: a.StdoutTTY && !a.JSON(), kill: d.agents.killOne}
+	server, err := d.connect("")
+	if err != nil {
+		return err
+	}
+	run := demoRun{client: server, story: story, tty: a.StdoutTTY && !a.JSON(), kill: d.agents.killOne}
 	result, err := run.do(ctx, folder, files)
 	if err != nil {
 		return err

@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -28,7 +28,7 @@ const (
 
 // demoRun submits the work of the demo and gathers what came of it.
 type demoRun struct {
-	client *app.Client
+	client *client.Client
 	story  io.Writer
 	tty    bool
 	kill   func(agent string) (pid int, killed bool) // kills an agent's process; nil: none is killed
@@ -91,13 +91,11 @@ func (r *demoRun) submit(ctx context.Context, groups [][]string, rounds int) ([]
 			}
 			requests[i] = api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: checksumType, Cluster: devCluster, Payload: payload}}
 		}
-		var answer struct {
-			Tasks []api.BatchItem `json:"tasks"`
-		}
-		if _, err := r.client.Call(ctx, http.MethodPost, app.BatchPath, batchHold, requests, &answer); err != nil {
+		answers, err := client.SubmitAll(ctx, r.client, requests)
+		if err != nil {
 			return nil, err
 		}
-		for _, task := range answer.Tasks {
+		for _, task := range answers {
 			if task.Error != nil {
 				return nil, fmt.Errorf("a task was refused: %s (%s)", task.Error.Detail, task.Error.Code)
 			}
@@ -106,9 +104,6 @@ func (r *demoRun) submit(ctx context.Context, groups [][]string, rounds int) ([]
 	}
 	return ids, nil
 }
-
-// batchHold is how much longer than a simple call a batch may take.
-const batchHold = 90 * time.Second
 
 // await waits for all tasks, shows how far they are, and kills an agent in the middle.
 func (r *demoRun) await(ctx context.Context, ids []string) ([]*api.Task, *demoKill, error) {
@@ -122,7 +117,7 @@ func (r *demoRun) await(ctx context.Context, ids []string) ([]*api.Task, *demoKi
 	for range min(demoWaiters, len(ids)) {
 		waiters.Go(func() {
 			for i := range next {
-				_, task, err := waitForTask(ctx, r.client, ids[i], demoTaskLimit)
+				task, err := r.client.WaitForTask(ctx, ids[i], demoTaskLimit)
 				if err == nil {
 					err = incomplete(task, demoTaskLimit)
 				}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,8 +15,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	rest "mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/fleet"
@@ -274,21 +272,25 @@ func (d *devRun) startAgents(ctx context.Context, a *app.App, o devOptions) erro
 	return err
 }
 
+// connect makes a client of the run's API. It repeats nothing: what it asks comes again anyway.
+func (d *devRun) connect(token string) (*rest.Client, error) {
+	return rest.New(rest.Options{URL: d.url, Token: token, Retries: -1})
+}
+
 // awaitAgents returns when every agent that runs is online with its present process; false when that takes too long.
 func (d *devRun) awaitAgents(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, onlineLimit)
 	defer cancel()
-	c := app.NewClient(d.url, d.tokens.admin)
-	query := url.Values{"cluster": {devCluster}, "status": {string(fleet.AgentOnline)}}
+	c, err := d.connect(d.tokens.admin)
+	if err != nil {
+		return false
+	}
 	for {
-		var page struct {
-			Agents []api.Agent `json:"agents"`
-		}
-		_, err := c.Call(ctx, http.MethodGet, app.AgentsPath+"?"+query.Encode(), 0, nil, &page)
+		agents, err := c.Agents(rest.AgentQuery{Cluster: devCluster, Status: fleet.AgentOnline}).Take(ctx, 0)
 		if waiting := d.agents.pids(); err == nil {
-			for i := range page.Agents {
-				if waiting[page.Agents[i].ID] == page.Agents[i].PID {
-					delete(waiting, page.Agents[i].ID)
+			for i := range agents {
+				if waiting[agents[i].ID] == agents[i].PID {
+					delete(waiting, agents[i].ID)
 				}
 			}
 			if len(waiting) == 0 {

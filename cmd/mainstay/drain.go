@@ -1,22 +1,23 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
 func drainCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "drain", Short: "See and cancel drains of agents; begin one with `mainstay agent drain`"}
 	a.ServerFlag(command)
-	command.AddCommand(drainListCommand(a), drainOneCommand(a, "get ID", "Show a drain: how far it is, and how the agents' work ended", http.MethodGet),
-		drainOneCommand(a, "cancel ID", "Cancel a drain: agents that are not done are given work again", http.MethodPost, "cancel"))
+	command.AddCommand(drainListCommand(a), drainOneCommand(a, "get ID", "Show a drain: how far it is, and how the agents' work ended", (*client.Client).Drain),
+		drainOneCommand(a, "cancel ID", "Cancel a drain: agents that are not done are given work again", (*client.Client).CancelDrain))
 	return command
 }
 
@@ -26,7 +27,8 @@ func drainListCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "list", Short: "List drains, newest first", Example: "  mainstay drain list --cluster default", Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return app.PrintList(c, a, app.DrainsPath, "drains", app.Query("cluster", cluster), limit, printDrains)
+			list := func(s *client.Client) *client.List[fleet.DrainRecord] { return s.Drains(cluster) }
+			return app.PrintList(c, a, list, limit, printDrains)
 		},
 	}
 	command.Flags().StringVar(&cluster, "cluster", "", "only of this cluster")
@@ -60,7 +62,9 @@ func printDrains(a *app.App, records []fleet.DrainRecord) error {
 }
 
 // drainOneCommand is a command about one drain, which it shows as it stands then.
-func drainOneCommand(a *app.App, use, short, method string, more ...string) *cobra.Command {
+func drainOneCommand(
+	a *app.App, use, short string, do func(*client.Client, context.Context, string) (*fleet.DrainRecord, error),
+) *cobra.Command {
 	command := &cobra.Command{
 		Use: use, Short: short, Example: "  mainstay drain " + strings.Replace(use, "ID", "default:d-06gzw9pw", 1), Args: app.Exactly("a drain's id"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -68,12 +72,11 @@ func drainOneCommand(a *app.App, use, short, method string, more ...string) *cob
 			if err != nil {
 				return err
 			}
-			record := &fleet.DrainRecord{}
-			raw, err := client.Call(c.Context(), method, app.Path(app.DrainsPath, args[0], more...), 0, nil, record)
+			record, err := do(client.Client, c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return printDrain(a, raw, record)
+			return printDrain(a, client.Answer, record)
 		},
 	}
 	a.OutputFlag(command)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -24,7 +24,7 @@ func failoverCommand(a *app.App) *cobra.Command {
 }
 
 func failoverListCommand(a *app.App) *cobra.Command {
-	var cluster, agent, status string
+	var q client.FailoverQuery
 	var limit int
 	command := &cobra.Command{
 		Use:     "list",
@@ -32,13 +32,14 @@ func failoverListCommand(a *app.App) *cobra.Command {
 		Example: "  mainstay failover list --cluster default --agent agent-1",
 		Args:    app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return app.PrintList(c, a, app.FailoversPath, "failovers", app.Query("cluster", cluster, "agent", agent, "status", status), limit, printFailovers)
+			list := func(s *client.Client) *client.List[fleet.FailoverRecord] { return s.Failovers(q) }
+			return app.PrintList(c, a, list, limit, printFailovers)
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
-	flags.StringVar(&agent, "agent", "", "only of this agent")
-	flags.StringVar(&status, "status", "", "only with this status: running, succeeded, not_in_cluster, no_target_available or failed")
+	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
+	flags.StringVar(&q.Agent, "agent", "", "only of this agent")
+	flags.StringVar((*string)(&q.Status), "status", "", "only with this status: running, succeeded, not_in_cluster, no_target_available or failed")
 	app.LimitFlag(command, &limit)
 	a.OutputFlag(command)
 	return command
@@ -66,12 +67,11 @@ func failoverGetCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var record fleet.FailoverRecord
-			raw, err := client.Call(c.Context(), http.MethodGet, app.Path(app.FailoversPath, args[0]), 0, nil, &record)
+			record, err := client.Failover(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return printFailover(a, raw, &record)
+			return printFailover(a, client.Answer, record)
 		},
 	}
 	a.OutputFlag(command)

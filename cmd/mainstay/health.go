@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
@@ -18,12 +17,11 @@ func agentHealthCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var h api.AgentHealth
-			raw, err := client.Call(c.Context(), http.MethodGet, app.Path(app.AgentsPath, args[0], "health"), 0, nil, &h)
+			h, err := client.AgentHealth(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return a.Print(raw, func() error { return printHealth(a, &h) })
+			return a.Print(client.Answer, func() error { return printHealth(a, h) })
 		},
 	}
 	a.ServerFlag(command)
@@ -61,12 +59,11 @@ func clusterHealthCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var h api.ClusterHealth
-			raw, err := client.Call(c.Context(), http.MethodGet, app.Path(app.ClustersPath, args[0], "health"), 0, nil, &h)
+			h, err := client.ClusterHealth(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return a.Print(raw, func() error {
+			return a.Print(client.Answer, func() error {
 				fmt.Fprintf(a.Stdout, "Cluster %s is %s; score %s\n\n", h.Cluster, h.Status, score(h.Score))
 				t := app.NewTable(a.Stdout, "AGENT", "STATUS", "HEALTH", "SCORE", "WHY")
 				for i := range h.Agents {

@@ -46,7 +46,7 @@ Active leases  1
 
 func TestTaskSubmitBatch(t *testing.T) {
 	t.Parallel()
-	f := newFakeAPI(t, map[string]answer{"POST " + app.BatchPath: {202, `{"tasks":[{"id":"t-1","status":"queued"},{"error":{"code":"unknown_cluster","detail":"no such cluster"}}],"accepted":1,"rejected":1}`}})
+	f := newFakeAPI(t, map[string]answer{"POST /api/v1/agents/tasks/batch": {202, `{"tasks":[{"id":"t-1","status":"queued"},{"error":{"code":"unknown_cluster","detail":"no such cluster"}}],"accepted":1,"rejected":1}`}})
 	path := filepath.Join(t.TempDir(), "tasks.jsonl")
 	for _, text := range []string{`[{"type":"a"},{"type":"b"}]`, `{"type":"a"}` + "\n" + `{"type":"b"}`} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))

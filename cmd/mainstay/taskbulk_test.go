@@ -36,7 +36,7 @@ func TestBulkAsks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFakeAPI(t, map[string]answer{"POST " + app.BulksPath: {200, dryRunJSON}})
+			f := newFakeAPI(t, map[string]answer{"POST /api/v1/agents/tasks/bulk": {200, dryRunJSON}})
 			f.Config.Handler = sayBoth(f)
 			got := run(t.Context(), c.stdin, append([]string{"task", "bulk", "--server", f.URL, "cancel", "--cluster", "studio", "--reason", "wrong input"}, c.args...)...)
 			require.Equal(t, c.code, got.code, got.stderr)
@@ -80,7 +80,7 @@ func TestBulkRequests(t *testing.T) {
 		{[]string{"review", "--decision", "failed", "--id", "t-1", "--id", "t-2"}, `{"action":"review","reason":"x","decision":"failed","filter":{"ids":["t-1","t-2"]}}`},
 		{[]string{"priority", "--priority", "critical", "--cluster", "studio"}, `{"action":"priority","reason":"x","priority":1,"filter":{"cluster":"studio"}}`},
 	} {
-		f := newFakeAPI(t, map[string]answer{"POST " + app.BulksPath: {202, bulkJSON}})
+		f := newFakeAPI(t, map[string]answer{"POST /api/v1/agents/tasks/bulk": {202, bulkJSON}})
 		got := f.at(t, append([]string{"task", "bulk"}, append(c.args, "--reason", "x", "--yes")...)...)
 		require.Equal(t, app.ExitOK, got.code, got.stderr)
 		require.JSONEq(t, c.body, f.requests[0].body)
@@ -103,9 +103,9 @@ func TestBulkRequests(t *testing.T) {
 func TestBulkViews(t *testing.T) {
 	t.Parallel()
 	f := newFakeAPI(t, map[string]answer{
-		"GET " + app.BulksPath:                  {200, `{"bulks":[` + bulkJSON + `]}`},
-		"GET " + app.BulksPath + "/b-1":         {200, bulkJSON},
-		"POST " + app.BulksPath + "/b-1/cancel": {200, bulkJSON},
+		"GET /api/v1/agents/tasks/bulk":             {200, `{"bulks":[` + bulkJSON + `]}`},
+		"GET /api/v1/agents/tasks/bulk/b-1":         {200, bulkJSON},
+		"POST /api/v1/agents/tasks/bulk/b-1/cancel": {200, bulkJSON},
 	})
 	got := f.at(t, "task", "bulk", "get", "b-1", "--wait")
 	require.Equal(t, app.ExitIncomplete, got.code, "one task failed")
