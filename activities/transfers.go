@@ -10,7 +10,6 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/store"
 )
 
 // watchFirst and watchMost space the looks at tasks that have not moved yet.
@@ -119,7 +118,7 @@ func (w *watch) lookAtTask(ctx context.Context, held fleet.HeldAttempt) (fleet.T
 	case later >= 0:
 		next := task.Attempts[later]
 		t.To, t.Epoch, t.At = next.AgentID, next.Epoch, next.StartedAt
-	case !store.Settled(task.Status):
+	case !task.Status.Settled():
 		return t, false, nil
 	}
 	return t, true, nil

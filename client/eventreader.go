@@ -1,4 +1,3 @@
-// Package client is the Go client of the REST API.
 package client
 
 import (

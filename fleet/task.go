@@ -34,6 +34,9 @@ func (s TaskStatus) Final() bool {
 	return false
 }
 
+// Settled reports whether nothing more happens to the task by itself: it has ended, or a person must act.
+func (s TaskStatus) Settled() bool { return s.Final() || s == TaskReview || s == TaskDeadLetter }
+
 // RetrySafety says when a task may be delivered again after its agent was lost.
 type RetrySafety string
 

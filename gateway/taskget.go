@@ -17,7 +17,7 @@ import (
 func (g *Gateway) waitForTask(ctx context.Context, id string, wait time.Duration) (task api.Task, err error) {
 	err = g.waitUntil(ctx, wait, "wait for a task", func(ctx context.Context, last bool) (bool, error) {
 		found, err := g.describeTask(ctx, id)
-		if err != nil || !last && !store.Settled(found.Status) {
+		if err != nil || !last && !found.Status.Settled() {
 			return false, err
 		}
 		task, err = g.complete(ctx, found)

@@ -13,7 +13,6 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/store"
 )
 
 // logKept is for how long after an attempt its hub may still have the last lines, when they were watched.
@@ -110,7 +109,7 @@ func endedAttempt(task *api.Task, number int) (fleet.Attempt, bool) {
 		last = attempt
 	}
 	if number == 0 {
-		return last, store.Settled(task.Status)
+		return last, task.Status.Settled()
 	}
 	return fleet.Attempt{Number: number}, number < last.Number || task.Status.Final()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -83,28 +84,18 @@ func (g *Gate) openSession(ctx context.Context, value string) (access.Record, ti
 	return record, expires, nil
 }
 
-// Session says who asks.
-type Session struct {
-	Security  bool        `json:"security" doc:"false: security is off, and everybody may do everything."`
-	Kind      access.Kind `json:"kind" enum:"local,token,certificate"`
-	Name      string      `json:"name,omitempty"`
-	Role      access.Role `json:"role" enum:"viewer,operator,admin"`
-	Tenant    string      `json:"tenant,omitempty" doc:"The only one whose tasks are shown. Absent: all."`
-	ExpiresAt *time.Time  `json:"expires_at,omitempty" doc:"When a browser must sign in again."`
-}
-
-func sessionOf(id *access.Identity) Session {
-	return Session{Security: id.Kind != access.KindLocal, Kind: id.Kind, Name: id.Name, Role: id.Role, Tenant: id.Tenant}
+func sessionOf(id *access.Identity) api.Session {
+	return api.Session{Security: id.Kind != access.KindLocal, Kind: id.Kind, Name: id.Name, Role: id.Role, Tenant: id.Tenant}
 }
 
 type sessionOutput struct {
 	SetCookie http.Cookie `header:"Set-Cookie"`
-	Body      Session
+	Body      api.Session
 }
 
 type shownSession struct {
 	CacheControl string `header:"Cache-Control"`
-	Body         Session
+	Body         api.Session
 }
 
 type signOutOutput struct {

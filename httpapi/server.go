@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 )
 
 // DefaultMaxBody is how many bytes a request body may have unless its operation sets MaxBodyBytes.
@@ -41,7 +42,7 @@ type Options struct {
 	// Ready answers /readyz; nil means always ready. It is given a few seconds.
 	Ready func(ctx context.Context) error
 	// Health fills what the parts know of how the process stands, for /health; nil: nothing.
-	Health func(*Health)
+	Health func(*api.Health)
 	// Tracer makes a span of each request; nil: none.
 	Tracer trace.Tracer
 	// Version is shown in the OpenAPI document and at /health.

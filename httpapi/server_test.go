@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
@@ -223,7 +224,7 @@ func TestNotReadySaysWhy(t *testing.T) {
 	var away error
 	fresh := true
 	h := serve(t, httpapi.Options{Registry: prometheus.NewRegistry(), Ready: func(context.Context) error { return away },
-		Health: func(h *httpapi.Health) { h.Roles, h.LastHeartbeatSuccess = []string{"hub", "worker"}, &fresh }})
+		Health: func(h *api.Health) { h.Roles, h.LastHeartbeatSuccess = []string{"hub", "worker"}, &fresh }})
 	for _, step := range []struct {
 		away  error
 		fresh bool

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -59,7 +60,7 @@ func (s *Server) registerSystem(o Options) {
 // unready says why the process cannot do its work now; empty when it can. It names nothing of the installation: probes do
 // not say who they are.
 func (s *Server) unready(ctx context.Context, o Options) string {
-	var h Health
+	var h api.Health
 	if o.Health != nil {
 		o.Health(&h)
 	}

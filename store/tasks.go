@@ -293,11 +293,6 @@ func (s Tasks) Payload(ctx context.Context, t *api.Task) (json.RawMessage, error
 	return input.Spec.Payload, nil
 }
 
-// Settled reports whether the task goes no further by itself: it has ended, or a person must act.
-func Settled(s fleet.TaskStatus) bool {
-	return s.Final() || s == fleet.TaskReview || s == fleet.TaskDeadLetter
-}
-
 // HasLabels compares exactly: where visibility is kept in SQLite, it does not tell upper from lower case.
 func (t *Task) HasLabels(labels map[string]string) bool {
 	for name, value := range labels {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
@@ -107,4 +108,14 @@ func (t *Tracing) Stop(ctx context.Context) error {
 		return nil
 	}
 	return t.provider.Shutdown(ctx)
+}
+
+// flushLimit bounds Close.
+const flushLimit = 3 * time.Second
+
+// Close hands on what is left, within flushLimit. What cannot be handed on is lost: it must not hold up a stop.
+func (t *Tracing) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
+	defer cancel()
+	_ = t.Stop(ctx)
 }

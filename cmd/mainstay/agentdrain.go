@@ -2,21 +2,21 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
 // drainPause is the time between two looks at a drain that is waited for.
 const drainPause = 200 * time.Millisecond
 
-func (a *app) agentDrainCommand() *cobra.Command {
+func agentDrainCommand(a *app.App) *cobra.Command {
 	var request api.DrainAgentsRequest
 	var wait time.Duration
 	command := &cobra.Command{
@@ -35,63 +35,58 @@ after a restart, until "mainstay agent maintenance ID off". Several agents are d
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
 			request.Agents = args
-			raw, record, err := client.startDrain(c.Context(), &request)
+			record, err := startDrain(c.Context(), client.Client, &request)
 			if err == nil && wait > 0 && !request.DryRun {
-				raw, record, err = client.waitForDrain(c.Context(), record.ID, wait)
+				record, err = waitForDrain(c.Context(), client.Client, record.ID, wait)
 			}
 			if err != nil {
 				return err
 			}
-			if err := a.printDrain(raw, record); err != nil {
+			if err := printDrain(a, client.Answer, record); err != nil {
 				return err
 			}
 			return undrained(record, wait)
 		},
 	}
-	a.serverFlag(command)
+	a.ServerFlag(command)
 	flags := command.Flags()
 	flags.StringVar(&request.Deadline, "deadline", "", "how long each agent may finish its work, for example 10m (default: 5m)")
 	flags.StringVar(&request.Reason, "reason", "", "why; kept in the record and shown with the agent")
 	flags.IntVar(&request.MaxParallel, "max-parallel", 0, "how many are drained at the same time (default: 1)")
 	flags.BoolVar(&request.DryRun, "dry-run", false, "only show what would happen")
-	waitFlag(command, &wait)
-	flags.Lookup("wait").Usage = "wait until the drain has ended, at most this long (--wait alone: 30s)"
-	a.outputFlag(command)
+	app.WaitFlag(command, &wait, "the drain has ended")
+	a.OutputFlag(command)
 	return command
 }
 
 // startDrain asks for a drain of one agent, or of several of the first one's cluster.
-func (c *apiClient) startDrain(ctx context.Context, r *api.DrainAgentsRequest) (json.RawMessage, *fleet.DrainRecord, error) {
-	path, body := pathOf(agentsPath, r.Agents[0], "drain"), any(r.DrainRequest)
-	if len(r.Agents) > 1 {
-		var first api.Agent
-		if _, err := c.call(ctx, http.MethodGet, pathOf(agentsPath, r.Agents[0]), 0, nil, &first); err != nil {
-			return nil, nil, err
-		}
-		path, body = pathOf(clustersPath, first.Cluster, "drain"), r
+func startDrain(ctx context.Context, c *client.Client, r *api.DrainAgentsRequest) (*fleet.DrainRecord, error) {
+	if len(r.Agents) == 1 {
+		return c.DrainAgent(ctx, r.Agents[0], r.DrainRequest)
 	}
-	record := &fleet.DrainRecord{}
-	raw, err := c.call(ctx, http.MethodPost, path, 0, body, record)
-	return raw, record, err
+	first, err := c.Agent(ctx, r.Agents[0], false)
+	if err != nil {
+		return nil, err
+	}
+	return c.DrainAgents(ctx, first.Cluster, r)
 }
 
 // waitForDrain returns a drain as soon as it has ended, or as it stands when the time is over.
-func (c *apiClient) waitForDrain(ctx context.Context, id string, wait time.Duration) (json.RawMessage, *fleet.DrainRecord, error) {
+func waitForDrain(ctx context.Context, c *client.Client, id string, wait time.Duration) (*fleet.DrainRecord, error) {
 	deadline := time.Now().Add(wait)
 	for {
-		record := &fleet.DrainRecord{}
-		raw, err := c.call(ctx, http.MethodGet, pathOf(drainsPath, id), 0, nil, record)
+		record, err := c.Drain(ctx, id)
 		if err != nil || record.CompletedAt != nil || !time.Now().Before(deadline) {
-			return raw, record, err
+			return record, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, nil, ctx.Err()
+			return nil, ctx.Err()
 		case <-time.After(min(drainPause, time.Until(deadline))):
 		}
 	}
@@ -106,9 +101,9 @@ func undrained(r *fleet.DrainRecord, waited time.Duration) error {
 		if waited == 0 {
 			return nil
 		}
-		return withExit(exitIncomplete, fmt.Errorf("drain %s still runs after %s; it goes on by itself", r.ID, waited))
+		return app.WithExit(app.ExitIncomplete, fmt.Errorf("drain %s still runs after %s; it goes on by itself", r.ID, waited))
 	}
-	return withExit(exitIncomplete, fmt.Errorf("drain %s ended as %s", r.ID, r.Status))
+	return app.WithExit(app.ExitIncomplete, fmt.Errorf("drain %s ended as %s", r.ID, r.Status))
 }
 
 // statusWords is an agent's status within a sentence.
@@ -119,7 +114,7 @@ func statusWords(s fleet.AgentStatus) string {
 	return string(s)
 }
 
-func (a *app) agentMaintenanceCommand() *cobra.Command {
+func agentMaintenanceCommand(a *app.App) *cobra.Command {
 	var reason string
 	command := &cobra.Command{
 		Use:   "maintenance ID on|off",
@@ -128,29 +123,27 @@ func (a *app) agentMaintenanceCommand() *cobra.Command {
 as well, drain the agent. Maintenance stays when the agent restarts.`,
 		Example: `  mainstay agent maintenance agent-1 on --reason "disk is being replaced"
   mainstay agent maintenance agent-1 off`,
-		Args: exactly("an agent's id", "on or off"),
+		Args: app.Exactly("an agent's id", "on or off"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if args[1] != "on" && args[1] != "off" {
-				return usageError("the second argument must be on or off")
+				return app.UsageError("the second argument must be on or off")
 			}
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			var g api.Agent
-			raw, err := client.call(c.Context(), http.MethodPost, pathOf(agentsPath, args[0], "maintenance"), 0,
-				api.MaintenanceRequest{Enabled: args[1] == "on", Reason: reason}, &g)
+			g, err := client.SetMaintenance(c.Context(), args[0], api.MaintenanceRequest{Enabled: args[1] == "on", Reason: reason})
 			if err != nil {
 				return err
 			}
-			return a.print(raw, func() error {
-				_, err := fmt.Fprintf(a.stdout, "Agent %s is %s.\n", g.ID, statusWords(g.Status))
+			return a.Print(client.Answer, func() error {
+				_, err := fmt.Fprintf(a.Stdout, "Agent %s is %s.\n", g.ID, statusWords(g.Status))
 				return err
 			})
 		},
 	}
-	a.serverFlag(command)
+	a.ServerFlag(command)
 	command.Flags().StringVar(&reason, "reason", "", "why; shown with the agent")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }

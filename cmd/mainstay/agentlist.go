@@ -2,66 +2,55 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 )
 
-func (a *app) agentCommand() *cobra.Command {
+func agentCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "agent", Short: "Run an agent; list and show agents; move their work, drain them"}
-	command.AddCommand(a.agentRunCommand(), a.agentListCommand(), a.agentGetCommand(), a.agentFailoverCommand(), a.agentHealthCommand(), a.agentDrainCommand(), a.agentMaintenanceCommand(),
-		a.agentReduceLoadCommand(), a.agentRestoreLoadCommand())
+	command.AddCommand(agentRunCommand(a), agentListCommand(a), agentGetCommand(a), agentFailoverCommand(a), agentHealthCommand(a), agentDrainCommand(a), agentMaintenanceCommand(a),
+		agentReduceLoadCommand(a), agentRestoreLoadCommand(a))
 	return command
 }
 
-func (a *app) agentListCommand() *cobra.Command {
-	var cluster, status, state, zone, group, taskType string
-	var capabilities, metadata, health []string
-	var live, full bool
+func agentListCommand(a *app.App) *cobra.Command {
+	var q client.AgentQuery
+	var health []string
 	command := &cobra.Command{
-		Use: "list", Short: "List agents", Args: exactly(),
+		Use: "list", Short: "List agents", Args: app.Exactly(),
 		Example: "  mainstay agent list --cluster default --status online\n  mainstay agent list --live --zone eu-1 --capability gpu --health healthy,degraded\n  mainstay agent list --state busy --full",
 		RunE: func(c *cobra.Command, _ []string) error {
-			query := queryOf("cluster", cluster, "status", status, "state", state, "zone", zone, "group", group, "task_type", taskType, "health", strings.Join(health, ","))
-			for _, term := range capabilities {
-				query.Add("capability", term)
-			}
-			for _, term := range metadata {
-				query.Add("metadata", term)
-			}
-			if live {
-				query.Set("live", "true")
-			}
-			if full {
-				query.Set("view", "full")
-			}
-			return printList(c, a, agentsPath, "agents", query, 0, a.printAgents)
+			q.Health = strings.Join(health, ",")
+			list := func(s *client.Client) *client.List[api.Agent] { return s.Agents(q) }
+			return app.PrintList(c, a, list, 0, printAgents)
 		},
 	}
-	a.serverFlag(command)
+	a.ServerFlag(command)
 	flags := command.Flags()
-	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
-	flags.StringVar(&status, "status", "", "only with this status: online, suspect, offline, draining or maintenance")
-	flags.StringVar(&state, "state", "", "only those that are ready (a slot is free), busy, draining or dead")
-	flags.BoolVar(&live, "live", false, "only those that a hub has a session of")
-	flags.StringVar(&zone, "zone", "", "only in this zone")
-	flags.StringVar(&group, "group", "", "only of this group")
-	flags.StringArrayVar(&capabilities, "capability", nil, "only with this capability (repeatable)")
-	flags.StringVar(&taskType, "type", "", "only those that handle this type of task")
-	flags.StringArrayVar(&metadata, "metadata", nil, "only with this metadata, as name=value (repeatable)")
+	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
+	flags.StringVar((*string)(&q.Status), "status", "", "only with this status: online, suspect, offline, draining or maintenance")
+	flags.StringVar((*string)(&q.State), "state", "", "only those that are ready (a slot is free), busy, draining or dead")
+	flags.BoolVar(&q.Live, "live", false, "only those that a hub has a session of")
+	flags.StringVar(&q.Zone, "zone", "", "only in this zone")
+	flags.StringVar(&q.Group, "group", "", "only of this group")
+	flags.StringArrayVar(&q.Capabilities, "capability", nil, "only with this capability (repeatable)")
+	flags.StringVar(&q.TaskType, "type", "", "only those that handle this type of task")
+	flags.StringArrayVar(&q.Metadata, "metadata", nil, "only with this metadata, as name=value (repeatable)")
 	flags.StringSliceVar(&health, "health", nil, "only of these levels: healthy, degraded, warning, critical, failed")
-	flags.BoolVar(&full, "full", false, "show what they run too; their hubs are asked")
-	a.outputFlag(command)
+	flags.BoolVar(&q.Full, "full", false, "show what they run too; their hubs are asked")
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) printAgents(agents []api.Agent) error {
+func printAgents(a *app.App, agents []api.Agent) error {
 	if len(agents) == 0 {
-		_, err := fmt.Fprintln(a.stdout, "There are no such agents.")
+		_, err := fmt.Fprintln(a.Stdout, "There are no such agents.")
 		return err
 	}
 	full := slices.ContainsFunc(agents, func(g api.Agent) bool { return g.CurrentTasks != nil })
@@ -73,19 +62,19 @@ func (a *app) printAgents(agents []api.Agent) error {
 	if full {
 		header = append(header, "STATE", "CURRENT TASKS")
 	}
-	t := newTable(a.stdout, header...)
+	t := app.NewTable(a.Stdout, header...)
 	for i := range agents {
 		g := &agents[i]
-		cells := []string{g.ID, g.Cluster, string(g.Status), string(g.Health), string(g.Role), load(g), fmt.Sprint(g.Epoch), percent(g.CPUPercent), g.Host, pidText(g.PID), a.ago(g.LastHeartbeat)}
+		cells := []string{g.ID, g.Cluster, string(g.Status), string(g.Health), string(g.Role), load(g), fmt.Sprint(g.Epoch), app.Percent(g.CPUPercent), g.Host, pidText(g.PID), a.Ago(g.LastHeartbeat)}
 		if zones {
 			cells = slices.Insert(cells, 8, g.Zone)
 		}
 		if full {
 			cells = append(cells, string(g.State), currentTasks(g, 3))
 		}
-		t.row(cells...)
+		t.Row(cells...)
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // currentTasks names what an agent runs, at most so many.
@@ -128,40 +117,39 @@ func pidText(pid int) string {
 	return fmt.Sprint(pid)
 }
 
-func (a *app) agentGetCommand() *cobra.Command {
+func agentGetCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "get ID", Short: "Show an agent", Example: "  mainstay agent get agent-1", Args: exactly("an agent's id"),
+		Use: "get ID", Short: "Show an agent", Example: "  mainstay agent get agent-1", Args: app.Exactly("an agent's id"),
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			var g api.Agent
-			raw, err := client.call(c.Context(), http.MethodGet, pathOf(agentsPath, args[0])+"?view=full", 0, nil, &g)
+			g, err := client.Agent(c.Context(), args[0], true)
 			if err != nil {
 				return err
 			}
-			return a.print(raw, func() error { return a.printAgent(&g) })
+			return a.Print(client.Answer, func() error { return printAgent(a, g) })
 		},
 	}
-	a.serverFlag(command)
-	a.outputFlag(command)
+	a.ServerFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) printAgent(g *api.Agent) error {
-	t := newTable(a.stdout)
+func printAgent(a *app.App, g *api.Agent) error {
+	t := app.NewTable(a.Stdout)
 	status := string(g.Status)
-	if since := a.ago(g.StatusSince); since != "" {
+	if since := a.Ago(g.StatusSince); since != "" {
 		status += ", since " + since
 	}
-	t.facts([][2]string{
+	t.Facts([][2]string{
 		{"Agent", g.ID}, {"Cluster", g.Cluster}, {"Status", status}, {"Reason", g.StatusReason}, {"State", string(g.State)}, {"Health", healthText(g)}, {"Role", string(g.Role)},
-		{"Epoch", fmt.Sprint(g.Epoch)}, {"Instance", g.InstanceID}, {"Join token", g.JoinToken}, {"Tasks", load(g)}, {"Runs", currentTasks(g, 10)}, {"Load", a.reductionText(g)}, {"Targets", strings.Join(g.Targets, ", ")},
-		{"Completed", number(g.Completed)}, {"Failed", number(g.Failed)}, {"CPU", percent(g.CPUPercent)}, {"Memory", percent(g.MemoryPercent)},
+		{"Epoch", fmt.Sprint(g.Epoch)}, {"Instance", g.InstanceID}, {"Join token", g.JoinToken}, {"Tasks", load(g)}, {"Runs", currentTasks(g, 10)}, {"Load", reductionText(a, g)}, {"Targets", strings.Join(g.Targets, ", ")},
+		{"Completed", app.Number(g.Completed)}, {"Failed", app.Number(g.Failed)}, {"CPU", app.Percent(g.CPUPercent)}, {"Memory", app.Percent(g.MemoryPercent)},
 		{"Task types", strings.Join(g.TaskTypes, ", ")}, {"Capabilities", strings.Join(g.Capabilities, ", ")},
 		{"Host", g.Host}, {"Address", g.Address}, {"PID", pidText(g.PID)}, {"Zone", g.Zone}, {"Group", g.Group}, {"Version", g.Version}, {"Hub", g.Hub},
-		{"Metadata", labelText(g.Metadata)}, {"Started", a.ago(g.StartedAt)}, {"Joined", a.ago(g.JoinedAt)}, {"Last heartbeat", a.ago(g.LastHeartbeat)},
+		{"Metadata", app.LabelText(g.Metadata)}, {"Started", a.Ago(g.StartedAt)}, {"Joined", a.Ago(g.JoinedAt)}, {"Last heartbeat", a.Ago(g.LastHeartbeat)},
 	})
-	return t.flush()
+	return t.Flush()
 }

@@ -2,14 +2,15 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 )
 
-func (a *app) agentReduceLoadCommand() *cobra.Command {
+func agentReduceLoadCommand(a *app.App) *cobra.Command {
 	var request api.ReduceLoadRequest
 	command := &cobra.Command{
 		Use:   "reduce-load ID",
@@ -19,64 +20,65 @@ runs goes on. It gets its slots back by itself, step by step, when the time is o
 		Example: `  mainstay agent reduce-load agent-1 --reason "the disk is slow"
   mainstay agent reduce-load agent-1 --slots 2 --for 1h
   mainstay agent reduce-load agent-1 --factor 0.25 --until-healthy`,
-		Args: exactly("an agent's id"),
+		Args: app.Exactly("an agent's id"),
 		RunE: func(c *cobra.Command, args []string) error {
 			given := c.Flags().Changed
 			switch {
 			case given("slots") && given("factor"):
-				return usageError("give --slots or --factor, not both")
+				return app.UsageError("give --slots or --factor, not both")
 			case given("slots") && request.Slots < 1:
-				return usageError("--slots must be 1 or more; to give the agent nothing new, drain it")
+				return app.UsageError("--slots must be 1 or more; to give the agent nothing new, drain it")
 			case given("factor") && (request.Factor <= 0 || request.Factor >= 1):
-				return usageError("--factor must lie between 0 and 1, such as 0.5")
+				return app.UsageError("--factor must lie between 0 and 1, such as 0.5")
 			}
-			return a.changeLoad(c, args[0], "reduce-load", request)
+			return changeLoad(a, func(s *client.Client) (*api.Agent, error) { return s.ReduceLoad(c.Context(), args[0], request) })
 		},
 	}
-	a.serverFlag(command)
+	a.ServerFlag(command)
 	flags := command.Flags()
 	flags.IntVar(&request.Slots, "slots", 0, "how many tasks it may run at a time")
 	flags.Float64Var(&request.Factor, "factor", 0, "this share of its slots, between 0 and 1 (default: 0.5)")
 	flags.StringVar(&request.For, "for", "", "after how long it gets its slots back, for example 1h (default: 10m)")
 	flags.BoolVar(&request.UntilHealthy, "until-healthy", false, "give them back earlier, once its health is good again")
 	flags.StringVar(&request.Reason, "reason", "", "why; shown with the agent")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) agentRestoreLoadCommand() *cobra.Command {
+func agentRestoreLoadCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "restore-load ID", Short: "Give an agent all its slots back, at once", Example: "  mainstay agent restore-load agent-1",
-		Args: exactly("an agent's id"),
-		RunE: func(c *cobra.Command, args []string) error { return a.changeLoad(c, args[0], "restore-load", nil) },
+		Args: app.Exactly("an agent's id"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return changeLoad(a, func(s *client.Client) (*api.Agent, error) { return s.RestoreLoad(c.Context(), args[0]) })
+		},
 	}
-	a.serverFlag(command)
-	a.outputFlag(command)
+	a.ServerFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) changeLoad(c *cobra.Command, agent, word string, body any) error {
-	client, err := a.client()
+func changeLoad(a *app.App, change func(*client.Client) (*api.Agent, error)) error {
+	client, err := a.Client()
 	if err != nil {
 		return err
 	}
-	var g api.Agent
-	raw, err := client.call(c.Context(), http.MethodPost, pathOf(agentsPath, agent, word), 0, body, &g)
+	g, err := change(client.Client)
 	if err != nil {
 		return err
 	}
-	return a.print(raw, func() error {
-		text := a.reductionText(&g)
+	return a.Print(client.Answer, func() error {
+		text := reductionText(a, g)
 		if text == "" {
 			text = fmt.Sprintf("may use all its %d slots", g.MaxTasks)
 		}
-		_, err := fmt.Fprintf(a.stdout, "Agent %s %s.\n", g.ID, text)
+		_, err := fmt.Fprintf(a.Stdout, "Agent %s %s.\n", g.ID, text)
 		return err
 	})
 }
 
 // reductionText tells how an agent's load is reduced; empty: it is not.
-func (a *app) reductionText(g *api.Agent) string {
+func reductionText(a *app.App, g *api.Agent) string {
 	r := g.LoadReduction
 	if r == nil {
 		return ""

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 // sleepNumber makes command lines that no other process has.
@@ -122,7 +124,7 @@ func TestExitCodeOfAChild(t *testing.T) {
 	require.NoError(t, err)
 	p, err := l.Launch("agent-1")
 	require.NoError(t, err)
-	require.Equal(t, ending{exitConflict, "ended with exit code 5"}, p.Wait())
+	require.Equal(t, ending{app.ExitConflict, "ended with exit code 5"}, p.Wait())
 	log, err := os.ReadFile(l.logPath("agent-1"))
 	require.NoError(t, err)
 	require.Equal(t, "said\n", string(log))

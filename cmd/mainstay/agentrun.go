@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -11,19 +12,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/telemetry"
 )
 
-func (a *app) agentRunCommand() *cobra.Command {
+func agentRunCommand(a *app.App) *cobra.Command {
 	var o agent.Options
 	var allowExec bool
 	var health string
 	var demoRoot string
 	var healthFile string
 	var providers []string
-	var own clientAccess
+	var own app.Access
 	var joinTokenFile string
 	command := &cobra.Command{
 		Use:   "run",
@@ -33,44 +35,44 @@ func (a *app) agentRunCommand() *cobra.Command {
 With --allow-exec, whoever may submit tasks may run any command here as this user. Agents with handlers of their own are
 programs that embed the package mainstay.dev/mainstay/agent, or speak its protocol in any language.`,
 		Example: "  mainstay agent run --hub http://10.0.0.5:8080 --cluster build --id build-1 --slots 4 --allow-exec",
-		Args:    exactly(),
+		Args:    app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			o.Version = version
+			o.Version = a.Version
 			if o.ID == "" {
 				o.ID = generatedAgentID()
 			}
-			own.fill(func(name string) string {
-				if name == tokenEnv {
+			own.Fill(func(name string) string {
+				if name == app.TokenEnv {
 					return "" // an API token is no business of an agent
 				}
-				return a.getenv(name)
+				return a.Getenv(name)
 			})
 			var err error
-			if o.JoinToken, err = joinToken(joinTokenFile, a.getenv); err != nil {
+			if o.JoinToken, err = joinToken(joinTokenFile, a.Getenv); err != nil {
 				return err
 			}
-			if o.TLS, err = guard.ClientTLS(own.ca, own.cert, own.key); err != nil {
-				return withExit(exitUsage, err)
+			if o.TLS, err = own.TLS(); err != nil {
+				return err
 			}
-			o.Logger = slog.New(slog.NewTextHandler(a.stderr, nil))
+			o.Logger = slog.New(slog.NewTextHandler(a.Stderr, nil))
 			o.State = agent.NewState()
-			tracing, err := a.tracing(c.Context())
+			tracing, err := telemetry.NewTracing(c.Context(), a.Getenv, "mainstay", a.Version)
 			if err != nil {
-				return err
+				return app.WithExit(app.ExitUsage, err)
 			}
-			defer stopTracing(tracing)
+			defer tracing.Close()
 			o.TracerProvider = tracing.Provider()
 			runner, err := agent.New(o)
 			if err != nil {
-				return withExit(exitUsage, err)
+				return app.WithExit(app.ExitUsage, err)
 			}
 			for _, name := range providers {
 				if err := runner.SetProvider(name, fleet.ProviderAccess{Available: true}); err != nil {
-					return withExit(exitUsage, err)
+					return app.WithExit(app.ExitUsage, err)
 				}
 			}
 			if !allowExec && demoRoot == "" {
-				return usageError("this agent could do nothing: add --allow-exec to let it run commands (whoever may submit tasks may then run anything as this user)")
+				return app.UsageError("this agent could do nothing: add --allow-exec to let it run commands (whoever may submit tasks may then run anything as this user)")
 			}
 			if allowExec {
 				runner.Handle(agent.ExecType, agent.ExecHandler())
@@ -78,7 +80,7 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 			if demoRoot != "" {
 				handler, err := checksumHandler(demoRoot)
 				if err != nil {
-					return withExit(exitUsage, err)
+					return app.WithExit(app.ExitUsage, err)
 				}
 				runner.Handle(checksumType, handler)
 			}
@@ -94,7 +96,7 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 		},
 	}
 	flags := command.Flags()
-	flags.StringSliceVar(&o.HubURLs, "hub", []string{defaultServer}, "URLs of the hubs; it stays with one until that fails")
+	flags.StringSliceVar(&o.HubURLs, "hub", []string{app.DefaultServer}, "URLs of the hubs; it stays with one until that fails")
 	flags.StringVar(&o.Cluster, "cluster", "default", "cluster to join")
 	flags.StringVar(&o.ID, "id", "", "the agent's own id, unique in the installation (default: the host's name and something random)")
 	flags.IntVar(&o.Slots, "slots", 1, "tasks that it runs at a time")
@@ -103,8 +105,8 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 	flags.StringVar(&health, "health", "", "host:port for health probes of this agent: /health, /readyz and /healthz (default: none)")
 	flags.StringVar(&o.Address, "address", "", "where it can be reached, as host:port, for people and tools (default: where it registers from)")
 	flags.StringToStringVar(&o.Metadata, "metadata", nil, "facts about it that others can find it by, as name=value (repeatable)")
-	flags.StringVar(&joinTokenFile, "join-token-file", "", "file with the join token, where the control plane asks for one (default $"+joinTokenEnv+")")
-	own.tlsFlags(flags)
+	flags.StringVar(&joinTokenFile, "join-token-file", "", "file with the join token, where the control plane asks for one (default $"+app.JoinTokenEnv+")")
+	own.Flags(flags)
 	flags.StringVar(&o.Zone, "zone", "", "availability zone")
 	flags.StringVar(&o.Group, "group", "", "group")
 	flags.BoolVar(&allowExec, "allow-exec", false, "run any command that is submitted (task type exec)")
@@ -120,21 +122,21 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 func agentExit(err error) error {
 	switch {
 	case errors.Is(err, agent.ErrFenced):
-		return withExit(exitConflict, err)
+		return app.WithExit(app.ExitConflict, err)
 	case errors.Is(err, agent.ErrRevoked):
-		return withExit(exitRefused, err)
+		return app.WithExit(app.ExitRefused, err)
 	case errors.Is(err, agent.ErrGaveUp):
-		return withExit(exitUnreachable, err)
+		return app.WithExit(app.ExitUnreachable, err)
 	}
 	switch agent.RefusalCode(err) {
 	case protocol.CodeUnauthorized, protocol.CodeForbidden:
-		return withExit(exitRefused, err)
+		return app.WithExit(app.ExitRefused, err)
 	case protocol.CodeUnknownCluster:
-		return withExit(exitNotFound, err)
+		return app.WithExit(app.ExitNotFound, err)
 	case protocol.CodeInvalidRequest:
-		return withExit(exitUsage, err)
+		return app.WithExit(app.ExitUsage, err)
 	case protocol.CodeAgentIDInUse, protocol.CodeClusterFull, protocol.CodeConflict:
-		return withExit(exitConflict, err)
+		return app.WithExit(app.ExitConflict, err)
 	}
 	return err
 }
@@ -143,31 +145,17 @@ func agentExit(err error) error {
 func generatedAgentID() string {
 	var suffix [3]byte
 	_, _ = rand.Read(suffix[:]) // never fails
-	return slug(hostName(), fleet.MaxIDLength-7) + "-" + hex.EncodeToString(suffix[:])
+	return app.Slug(app.HostName(), fleet.MaxIDLength-7) + "-" + hex.EncodeToString(suffix[:])
 }
 
-func hostName() string {
-	name, err := os.Hostname()
-	if err != nil || name == "" {
-		return "host"
+// joinToken reads the token with which an agent registers: a file, else the environment.
+func joinToken(file string, getenv func(string) string) (string, error) {
+	if file == "" {
+		return strings.TrimSpace(getenv(app.JoinTokenEnv)), nil
 	}
-	return name
-}
-
-// slug makes an id of any text, of at most limit characters.
-func slug(text string, limit int) string {
-	id := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
-			return r
-		}
-		return '-'
-	}, strings.ToLower(text))
-	if id = strings.TrimLeft(id, ".-_"); len(id) > limit {
-		id = id[:limit]
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", app.WithExit(app.ExitUsage, fmt.Errorf("read the join token: %w", err))
 	}
-	if id == "" {
-		return "host"
-	}
-	return id
+	return strings.TrimSpace(string(data)), nil
 }

@@ -10,33 +10,34 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/testsuite/bench"
 )
 
-func (a *app) benchCommand() *cobra.Command {
+func benchCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure this installation's program on this machine",
 		Long: `Measure Mainstay on this machine. Each benchmark starts a control plane with an embedded Temporal of its own, on free
 ports and in a temporary folder, and leaves nothing behind. What is measured, and how, is in docs/BENCHMARKS.md.`,
 	}
-	command.PersistentPreRunE = a.stopUnread
-	command.AddCommand(a.benchThroughputCommand(), a.benchFailoverCommand(), a.benchIdleCommand(), a.benchHealingCommand(), a.benchDrainCommand(),
-		a.benchQueueCommand(), a.benchGatewayCommand(), a.benchBareGatewayCommand(), a.benchAgentCommand(), a.benchTemporalCommand())
+	command.PersistentPreRunE = a.StopUnread
+	command.AddCommand(benchThroughputCommand(a), benchFailoverCommand(a), benchIdleCommand(a), benchHealingCommand(a), benchDrainCommand(a),
+		benchQueueCommand(a), benchGatewayCommand(a), benchBareGatewayCommand(a), benchAgentCommand(a), benchTemporalCommand(a))
 	return command
 }
 
 // benchAgentCommand is the agent process of the benchmarks.
-func (a *app) benchAgentCommand() *cobra.Command {
+func benchAgentCommand(a *app.App) *cobra.Command {
 	var o agent.Options
 	var ledger string
 	var count, clusters int
 	command := &cobra.Command{
-		Use: "agent", Hidden: true, Args: exactly(),
+		Use: "agent", Hidden: true, Args: app.Exactly(),
 		Example: "  mainstay bench agent --hub http://127.0.0.1:8080 --id bench-1 --ledger /tmp/ledger",
 		Short:   "Run an agent for a benchmark",
 		RunE: func(c *cobra.Command, _ []string) error {
-			o.Version, o.GiveUpAfter = version, 5*time.Minute
+			o.Version, o.GiveUpAfter = a.Version, 5*time.Minute
 			if clusters > 0 {
 				return eachCluster(o, clusters, count, func(o agent.Options) error { return runBenchAgent(c.Context(), o, ledger) })
 			}
@@ -44,7 +45,7 @@ func (a *app) benchAgentCommand() *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringSliceVar(&o.HubURLs, "hub", []string{defaultServer}, "URLs of the hubs")
+	flags.StringSliceVar(&o.HubURLs, "hub", []string{app.DefaultServer}, "URLs of the hubs")
 	flags.StringVar(&o.Cluster, "cluster", devCluster, "cluster to join")
 	flags.StringVar(&o.ID, "id", "bench", "the agent's id")
 	flags.IntVar(&o.Slots, "slots", 1, "tasks that it runs at a time")
@@ -99,7 +100,7 @@ func runBenchAgent(ctx context.Context, o agent.Options, ledgerFile string) (err
 	}
 	runner, err := agent.New(o)
 	if err != nil {
-		return withExit(exitUsage, err)
+		return app.WithExit(app.ExitUsage, err)
 	}
 	for taskType, handler := range handlers {
 		runner.Handle(taskType, handler)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/testsuite/bench"
 )
 
@@ -40,7 +41,7 @@ func TestBenchUsage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := run(t.Context(), "", append([]string{"bench"}, test.args...)...)
-			require.Equal(t, exitUsage, r.code, r.stderr)
+			require.Equal(t, app.ExitUsage, r.code, r.stderr)
 			require.Contains(t, r.stderr, test.says)
 			require.Empty(t, r.stdout)
 		})
@@ -105,10 +106,10 @@ func TestEachAgentNumbersThem(t *testing.T) {
 func TestBenchFolderStaysAfterFailure(t *testing.T) {
 	t.Parallel()
 	var told strings.Builder
-	a := &app{stdout: &told, now: func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }}
+	a := &app.App{Stdout: &told, Now: func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }}
 	var dir string
 	measure := func(outcome error) error {
-		return a.runBench(func(b *benchRun) error { dir = b.dir; return outcome })
+		return runBench(a, func(b *benchRun) error { dir = b.dir; return outcome })
 	}
 	require.ErrorContains(t, measure(errors.New("it broke")), "it broke\nLogs are kept in ")
 	require.DirExists(t, dir)

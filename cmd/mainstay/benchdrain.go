@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/testsuite/bench"
 )
 
@@ -27,7 +28,7 @@ type benchDrainReport struct {
 	Met         bool          `json:"met"`
 }
 
-func (a *app) benchDrainCommand() *cobra.Command {
+func benchDrainCommand(a *app.App) *cobra.Command {
 	plan := bench.DefaultDrainPlan()
 	command := &cobra.Command{
 		Use:   "drain",
@@ -35,19 +36,19 @@ func (a *app) benchDrainCommand() *cobra.Command {
 		Long: `Measure a drain of many agents, each a process with running work, while more work comes: how long it takes, and by what the
 handlers wrote down, whether anything was run again, lost, or begun on an agent after its drain said that nothing would be.`,
 		Example: "  mainstay bench drain --agents 50 --max-parallel 10",
-		Args:    exactly(),
+		Args:    app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case plan.Agents < 1 || plan.Agents > 500:
-				return usageError("--agents must be 1 to 500")
+				return app.UsageError("--agents must be 1 to 500")
 			case plan.Rest < 1 || plan.Rest > 500:
-				return usageError("--rest must be 1 to 500")
+				return app.UsageError("--rest must be 1 to 500")
 			case plan.MaxParallel < 1 || plan.MaxParallel > 500:
-				return usageError("--max-parallel must be 1 to 500")
+				return app.UsageError("--max-parallel must be 1 to 500")
 			case plan.Work < time.Second:
-				return usageError("--work must be at least %s", time.Second)
+				return app.UsageError("--work must be at least %s", time.Second)
 			}
-			return a.runBench(func(b *benchRun) error { return b.drain(c.Context(), plan) })
+			return runBench(a, func(b *benchRun) error { return b.drain(c.Context(), plan) })
 		},
 	}
 	flags := command.Flags()
@@ -55,7 +56,7 @@ handlers wrote down, whether anything was run again, lost, or begun on an agent 
 	flags.IntVar(&plan.Rest, "rest", plan.Rest, "agents that stay")
 	flags.IntVar(&plan.MaxParallel, "max-parallel", plan.MaxParallel, "how many are drained at the same time")
 	flags.DurationVar(&plan.Work, "work", plan.Work, "how long each task goes on")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
@@ -72,7 +73,7 @@ func (b *benchRun) drain(ctx context.Context, p bench.DrainPlan) error {
 	tails := bench.Summarize(d.Tails)
 	report := benchDrainReport{Machine: b.machine, Agents: d.Agents, MaxParallel: d.MaxParallel, Tasks: d.Tasks, Total: milliseconds(d.Total),
 		TailP50: milliseconds(tails.P50), TailMax: milliseconds(tails.Max), Rerun: d.Rerun, Lost: d.Lost, Late: d.Late, Moved: d.Moved, Undue: d.Undue, Met: d.Met()}
-	return b.print(report, func() error {
+	return b.Print(report, func() error {
 		return b.table(fmt.Sprintf("drain of %d agents, %d at a time", d.Agents, d.MaxParallel), [][2]string{
 			{"in all", fmt.Sprintf("%.1f s", d.Total.Seconds())},
 			{"from an agent's last work to maintenance, p50 / max", fmt.Sprintf("%.0f ms / %.0f ms", report.TailP50, report.TailMax)},

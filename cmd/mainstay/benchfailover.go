@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/testsuite/bench"
 )
 
@@ -34,7 +35,7 @@ type benchFailoverReport struct {
 	Faults  []benchFault  `json:"faults"`
 }
 
-func (a *app) benchFailoverCommand() *cobra.Command {
+func benchFailoverCommand(a *app.App) *cobra.Command {
 	plan := bench.DefaultFailoverPlan()
 	command := &cobra.Command{
 		Use:   "failover",
@@ -44,12 +45,12 @@ are killed, stopped and frozen, and what becomes of running work when parts of t
 
 Faults: ` + strings.Join(bench.Faults(), ", ") + `.`,
 		Example: "  mainstay bench failover\n  mainstay bench failover --only kill,leader --kills 100",
-		Args:    exactly(),
+		Args:    app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkFailoverPlan(plan); err != nil {
 				return err
 			}
-			return a.runBench(func(b *benchRun) error { return b.failover(c.Context(), plan) })
+			return runBench(a, func(b *benchRun) error { return b.failover(c.Context(), plan) })
 		},
 	}
 	flags := command.Flags()
@@ -61,7 +62,7 @@ Faults: ` + strings.Join(bench.Faults(), ", ") + `.`,
 	flags.IntVar(&plan.OutageAgents, "outage-agents", plan.OutageAgents, "agents with work when parts of the control plane die")
 	flags.DurationVar(&plan.Away, "away", plan.Away, "how long Temporal is away")
 	flags.StringSliceVar(&plan.Only, "only", nil, "faults to measure (default: all)")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
@@ -71,15 +72,15 @@ func checkFailoverPlan(p bench.FailoverPlan) error {
 		value, lowest int
 	}{{"--agents", p.Agents, 5}, {"--kills", p.Kills, 1}, {"--freezes", p.Freezes, 1}, {"--stops", p.Stops, 1}, {"--leaders", p.Leaders, 1}, {"--outage-agents", p.OutageAgents, 1}} {
 		if n.value < n.lowest || n.value > 1000 {
-			return usageError("%s must be %d to 1000", n.flag, n.lowest)
+			return app.UsageError("%s must be %d to 1000", n.flag, n.lowest)
 		}
 	}
 	if p.Away < 0 {
-		return usageError("--away must not be negative")
+		return app.UsageError("--away must not be negative")
 	}
 	for _, name := range p.Only {
 		if !slices.Contains(bench.Faults(), name) {
-			return usageError("--only must name some of %s", strings.Join(bench.Faults(), ", "))
+			return app.UsageError("--only must name some of %s", strings.Join(bench.Faults(), ", "))
 		}
 	}
 	return nil
@@ -91,9 +92,9 @@ func (b *benchRun) failover(ctx context.Context, p bench.FailoverPlan) error {
 	for i := range rows {
 		report.Faults = append(report.Faults, faultOf(&rows[i]))
 	}
-	return errors.Join(b.print(report, func() error {
-		fmt.Fprintln(b.stdout)
-		bench.WriteFailovers(b.stdout, rows)
+	return errors.Join(b.Print(report, func() error {
+		fmt.Fprintln(b.Stdout)
+		bench.WriteFailovers(b.Stdout, rows)
 		return nil
 	}), err)
 }

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/testsuite/bench"
 )
 
@@ -31,7 +32,7 @@ type benchGatewayReport struct {
 	P99Ratio float64          `json:"p99_ratio"`
 }
 
-func (a *app) benchGatewayCommand() *cobra.Command {
+func benchGatewayCommand(a *app.App) *cobra.Command {
 	plan := bench.GatewayPlan{}
 	command := &cobra.Command{
 		Use:   "gateway",
@@ -40,19 +41,19 @@ func (a *app) benchGatewayCommand() *cobra.Command {
 same workflow. Each is a process of its own; both use one embedded Temporal, in turns. No worker runs, so that the start
 of workflows is all there is to do.`,
 		Example: "  mainstay bench gateway\n  mainstay bench gateway --clients 32 --for 20s",
-		Args:    exactly(),
+		Args:    app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if plan.Rounds < 1 || plan.Clients < 1 || plan.Clients > 1000 || plan.For < time.Second {
-				return usageError("--rounds and --clients must be at least 1, --clients at most 1000, --for at least 1s")
+				return app.UsageError("--rounds and --clients must be at least 1, --clients at most 1000, --for at least 1s")
 			}
-			return a.runBench(func(b *benchRun) error { return b.gateway(c.Context(), plan) })
+			return runBench(a, func(b *benchRun) error { return b.gateway(c.Context(), plan) })
 		},
 	}
 	flags := command.Flags()
 	flags.IntVar(&plan.Rounds, "rounds", 5, "rounds of each side")
 	flags.IntVar(&plan.Clients, "clients", 8, "clients that submit at a time")
 	flags.DurationVar(&plan.For, "for", 10*time.Second, "length of a round")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
@@ -76,9 +77,9 @@ func (b *benchRun) gateway(ctx context.Context, plan bench.GatewayPlan) error {
 	}
 	report := benchGatewayReport{Machine: b.machine, Bare: gatewaySideOf(m[0]), Mainstay: gatewaySideOf(m[1])}
 	report.P99Ratio = report.Mainstay.P99 / report.Bare.P99
-	return b.print(report, func() error {
-		fmt.Fprintln(b.stdout)
-		bench.WriteGatewayTable(b.stdout, m)
+	return b.Print(report, func() error {
+		fmt.Fprintln(b.Stdout)
+		bench.WriteGatewayTable(b.Stdout, m)
 		return nil
 	})
 }
@@ -89,10 +90,10 @@ func gatewaySideOf(m bench.GatewayMeasured) benchGatewaySide {
 }
 
 // benchBareGatewayCommand is the bare handler of the benchmark, in a process of its own.
-func (a *app) benchBareGatewayCommand() *cobra.Command {
+func benchBareGatewayCommand(a *app.App) *cobra.Command {
 	var listen, temporal, namespace string
 	command := &cobra.Command{
-		Use: "bare-gateway", Hidden: true, Args: exactly(), Short: "Run a bare handler for a benchmark",
+		Use: "bare-gateway", Hidden: true, Args: app.Exactly(), Short: "Run a bare handler for a benchmark",
 		Example: "  mainstay bench bare-gateway --http 127.0.0.1:8081 --temporal 127.0.0.1:7233",
 		RunE: func(c *cobra.Command, _ []string) error {
 			temporalClient, err := connect(c.Context(), client.Options{HostPort: temporal, Namespace: namespace, Logger: forSDK(zap.NewNop())})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/testsuite/bench"
 )
 
@@ -17,7 +18,7 @@ type benchHealingReport struct {
 	*bench.HealingCost
 }
 
-func (a *app) benchHealingCommand() *cobra.Command {
+func benchHealingCommand(a *app.App) *cobra.Command {
 	var clusters, agents int
 	var d time.Duration
 	command := &cobra.Command{
@@ -26,22 +27,22 @@ func (a *app) benchHealingCommand() *cobra.Command {
 		Long: `Measure what the healing cycle costs while nothing is wrong: workflow tasks, events and queries of its cycles, and what the
 database writes with the schedule paused and with it. It takes twice --for and three minutes more.`,
 		Example: "  mainstay bench healing --clusters 100 --agents 10 --for 3m",
-		Args:    exactly(),
+		Args:    app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if clusters < 1 || agents < 1 || clusters*agents > 2000 {
-				return usageError("--clusters and --agents must be 1 or more, and 2000 agents together at most")
+				return app.UsageError("--clusters and --agents must be 1 or more, and 2000 agents together at most")
 			}
 			if d < 90*time.Second {
-				return usageError("--for must be at least 90s: a cycle begins each minute")
+				return app.UsageError("--for must be at least 90s: a cycle begins each minute")
 			}
-			return a.runBench(func(b *benchRun) error { return b.healing(c.Context(), clusters, agents, d) })
+			return runBench(a, func(b *benchRun) error { return b.healing(c.Context(), clusters, agents, d) })
 		},
 	}
 	flags := command.Flags()
 	flags.IntVar(&clusters, "clusters", 100, "clusters")
 	flags.IntVar(&agents, "agents", 10, "agents in each, that have nothing to do")
 	flags.DurationVar(&d, "for", 3*time.Minute, "how long to measure, once with the schedule paused and once with it")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
@@ -56,7 +57,7 @@ func (b *benchRun) healing(ctx context.Context, clusters, agents int, d time.Dur
 		return err
 	}
 	report := benchHealingReport{Machine: b.machine, Seconds: cost.For.Seconds(), CycleMillis: milliseconds(cost.CycleTime), HealingCost: cost}
-	return b.print(report, func() error {
+	return b.Print(report, func() error {
 		minute := func(n int64) string { return fmt.Sprintf("%.1f", cost.PerMinute(n)) }
 		return b.table(fmt.Sprintf("%d clusters of %d agents, a minute", clusters, agents), [][2]string{
 			{"cycles", minute(int64(cost.Cycles))},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/testsuite/bench"
 )
 
@@ -16,7 +17,7 @@ type benchIdleReport struct {
 	*bench.Idle
 }
 
-func (a *app) benchIdleCommand() *cobra.Command {
+func benchIdleCommand(a *app.App) *cobra.Command {
 	var agents int
 	var d time.Duration
 	command := &cobra.Command{
@@ -25,21 +26,21 @@ func (a *app) benchIdleCommand() *cobra.Command {
 		Long: `Measure what a fleet without work costs: processor time of the hub and of the rest of the control plane, polls a second,
 and events written to workflow histories, of which there must be none.`,
 		Example: "  mainstay bench idle --agents 500 --for 2m",
-		Args:    exactly(),
+		Args:    app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if agents < 1 || agents > 1000 {
-				return usageError("--agents must be 1 to 1000")
+				return app.UsageError("--agents must be 1 to 1000")
 			}
 			if d < time.Second {
-				return usageError("--for must be at least 1s")
+				return app.UsageError("--for must be at least 1s")
 			}
-			return a.runBench(func(b *benchRun) error { return b.idle(c.Context(), agents, d) })
+			return runBench(a, func(b *benchRun) error { return b.idle(c.Context(), agents, d) })
 		},
 	}
 	flags := command.Flags()
 	flags.IntVar(&agents, "agents", 100, "agents that have nothing to do")
 	flags.DurationVar(&d, "for", time.Minute, "how long to measure")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
@@ -53,8 +54,8 @@ func (b *benchRun) idle(ctx context.Context, agents int, d time.Duration) error 
 	if err != nil {
 		return err
 	}
-	return b.print(benchIdleReport{Machine: b.machine, Seconds: idle.For.Seconds(), Idle: idle}, func() error {
-		return b.table(fmt.Sprintf("%d idle agents for %s", agents, roughly(idle.For)), [][2]string{
+	return b.Print(benchIdleReport{Machine: b.machine, Seconds: idle.For.Seconds(), Idle: idle}, func() error {
+		return b.table(fmt.Sprintf("%d idle agents for %s", agents, app.Roughly(idle.For)), [][2]string{
 			{"hub process", ofACore(idle.HubCPU)},
 			{"Temporal, gateway and worker", ofACore(idle.PlaneCPU)},
 			{"polls", fmt.Sprintf("%.1f /s", idle.Polls)},

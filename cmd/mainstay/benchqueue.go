@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/testsuite/bench"
 )
@@ -17,7 +18,7 @@ type benchQueueReport struct {
 	*bench.Queue
 }
 
-func (a *app) benchQueueCommand() *cobra.Command {
+func benchQueueCommand(a *app.App) *cobra.Command {
 	plan := bench.DefaultQueuePlan()
 	plan.Pollers = config.Default().Hub.LanePollers
 	command := &cobra.Command{
@@ -32,12 +33,12 @@ latency   from a task's acknowledgement to its first instruction, at half load, 
 control   from a cancel to the end of the running command, and from an offline agent's return to its waiting task
 depth     a deep queue is filled through /tasks/batch and drained, beside bare Temporal: rates, and the memory it takes`,
 		Example: "  mainstay bench queue\n  mainstay bench queue --only depth --depth 50000\n  mainstay bench queue --only order,fairness,control",
-		Args:    exactly(),
+		Args:    app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkQueuePlan(&plan); err != nil {
 				return err
 			}
-			return a.runBench(func(b *benchRun) error { return b.queue(c.Context(), &plan) })
+			return runBench(a, func(b *benchRun) error { return b.queue(c.Context(), &plan) })
 		},
 	}
 	flags := command.Flags()
@@ -51,7 +52,7 @@ depth     a deep queue is filled through /tasks/batch and drained, beside bare T
 	flags.IntVar(&plan.Cancels, "cancels", plan.Cancels, "running commands to cancel")
 	flags.IntVar(&plan.Returns, "returns", plan.Returns, "returns of an offline agent")
 	flags.StringSliceVar(&plan.Only, "only", nil, "parts to measure (default: all)")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
@@ -64,15 +65,15 @@ func checkQueuePlan(p *bench.QueuePlan) error {
 		{"--rounds", p.Rounds, 1, 1000}, {"--latency-tasks", p.LatencyTasks, 1, 100_000}, {"--cancels", p.Cancels, 1, 1000}, {"--returns", p.Returns, 1, 1000},
 	} {
 		if n.value < n.least || n.value > n.most {
-			return usageError("%s must be %d to %d", n.flag, n.least, n.most)
+			return app.UsageError("%s must be %d to %d", n.flag, n.least, n.most)
 		}
 	}
 	if p.Rate < 0 || p.Rate > 10_000 {
-		return usageError("--rate must be 0 to 10000")
+		return app.UsageError("--rate must be 0 to 10000")
 	}
 	for _, name := range p.Only {
 		if !slices.Contains(bench.QueueParts(), name) {
-			return usageError("--only must name some of %s", strings.Join(bench.QueueParts(), ", "))
+			return app.UsageError("--only must name some of %s", strings.Join(bench.QueueParts(), ", "))
 		}
 	}
 	return nil
@@ -81,8 +82,8 @@ func checkQueuePlan(p *bench.QueuePlan) error {
 func (b *benchRun) queue(ctx context.Context, p *bench.QueuePlan) error {
 	queue, err := bench.MeasureQueue(ctx, p, b.installer(bench.Setting{}), b.installer(bench.Setting{TemporalOnly: true}), b.story)
 	report := benchQueueReport{Machine: b.machine, Queue: queue}
-	return errors.Join(b.print(report, func() error {
-		queue.Write(b.stdout)
+	return errors.Join(b.Print(report, func() error {
+		queue.Write(b.Stdout)
 		return nil
 	}), err)
 }

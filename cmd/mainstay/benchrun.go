@@ -7,24 +7,25 @@ import (
 	"os"
 	"time"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/testsuite/bench"
 )
 
 // benchRun is one benchmark under way.
 type benchRun struct {
-	*app
+	*app.App
 	machine bench.Machine // what its numbers depend on; told before anything is measured
 	story   io.Writer     // takes its progress
 	dir     string        // for data and logs
 }
 
 // runBench tells which machine, commit and day this is, and measures. What was written stays if that fails.
-func (a *app) runBench(measure func(*benchRun) error) error {
+func runBench(a *app.App, measure func(*benchRun) error) error {
 	dir, err := os.MkdirTemp("", "mainstay-bench-")
 	if err != nil {
 		return fmt.Errorf("make a temporary folder: %w", err)
 	}
-	b := &benchRun{app: a, machine: bench.ThisMachine(version, a.now()), story: a.storyteller(), dir: dir}
+	b := &benchRun{App: a, machine: bench.ThisMachine(a.Version, a.Now()), story: a.Storyteller(), dir: dir}
 	fmt.Fprintln(b.story, b.machine)
 	if err := measure(b); err != nil {
 		return fmt.Errorf("%w\nLogs are kept in %s", err, dir)
@@ -47,7 +48,7 @@ func (b *benchRun) install(ctx context.Context, s bench.Setting) (*bench.Install
 		return nil, err
 	}
 	force := installation.Stop
-	b.atForce.Store(&force)
+	b.AtForce.Store(&force)
 	return installation, nil
 }
 
@@ -58,13 +59,13 @@ func (b *benchRun) installer(s bench.Setting) func(context.Context) (*bench.Inst
 
 // table prints what was measured, ready for docs/BENCHMARKS.md.
 func (b *benchRun) table(title string, rows [][2]string) error {
-	fmt.Fprintln(b.stdout)
-	t := newTable(b.stdout, "| "+title, "|   |")
-	t.row("|---", "|---|")
+	fmt.Fprintln(b.Stdout)
+	t := app.NewTable(b.Stdout, "| "+title, "|   |")
+	t.Row("|---", "|---|")
 	for _, row := range rows {
-		t.row("| "+row[0], "| "+row[1]+" |")
+		t.Row("| "+row[0], "| "+row[1]+" |")
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -7,19 +7,20 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap/zapcore"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/devserver"
 )
 
 // benchTemporalCommand is the embedded Temporal in a process of its own, for benchmarks that measure what is beside it.
-func (a *app) benchTemporalCommand() *cobra.Command {
+func benchTemporalCommand(a *app.App) *cobra.Command {
 	var address, durability, dataDir string
 	var memory bool
 	command := &cobra.Command{
-		Use: "temporal", Hidden: true, Args: exactly(),
+		Use: "temporal", Hidden: true, Args: app.Exactly(),
 		Example: "  mainstay bench temporal --temporal 127.0.0.1:0 --ephemeral",
 		Short:   "Run nothing but the embedded Temporal, for a benchmark",
 		RunE: func(c *cobra.Command, _ []string) error {
-			o := devserver.Options{DataDir: dataDir, Durability: devserver.Durability(durability), Logger: newLogger(a.stderr, zapcore.WarnLevel, false)}
+			o := devserver.Options{DataDir: dataDir, Durability: devserver.Durability(durability), Logger: newLogger(a.Stderr, zapcore.WarnLevel, false)}
 			if memory {
 				o.DataDir = ""
 			}
@@ -27,7 +28,7 @@ func (a *app) benchTemporalCommand() *cobra.Command {
 			if o.Host, o.Port, err = splitIP("--temporal", address); err != nil {
 				return err
 			}
-			return a.benchTemporal(c.Context(), o)
+			return benchTemporal(c.Context(), a, o)
 		},
 	}
 	flags := command.Flags()
@@ -39,7 +40,7 @@ func (a *app) benchTemporalCommand() *cobra.Command {
 }
 
 // benchTemporal serves until ctx ends. Its first line of output says where.
-func (a *app) benchTemporal(ctx context.Context, o devserver.Options) error {
+func benchTemporal(ctx context.Context, a *app.App, o devserver.Options) error {
 	starting, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	server, err := devserver.Start(starting, o)
@@ -47,7 +48,7 @@ func (a *app) benchTemporal(ctx context.Context, o devserver.Options) error {
 		return err
 	}
 	defer within(temporalLimit, server.Stop)
-	if err := json.NewEncoder(a.stdout).Encode(map[string]string{"temporal_address": server.Address(), "namespace": server.Namespace()}); err != nil {
+	if err := json.NewEncoder(a.Stdout).Encode(map[string]string{"temporal_address": server.Address(), "namespace": server.Namespace()}); err != nil {
 		return err
 	}
 	<-ctx.Done()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/testsuite/bench"
 )
@@ -48,7 +49,7 @@ type benchThroughputReport struct {
 	Runs    []benchComparison `json:"runs"`
 }
 
-func (a *app) benchThroughputCommand() *cobra.Command {
+func benchThroughputCommand(a *app.App) *cobra.Command {
 	b := benchThroughput{}
 	command := &cobra.Command{
 		Use:   "throughput",
@@ -57,12 +58,12 @@ func (a *app) benchThroughputCommand() *cobra.Command {
 Temporal: a workflow with one activity for each task, run by a worker of Temporal's SDK. Both use one embedded server, in
 turns.`,
 		Example: "  mainstay bench throughput\n  mainstay bench throughput --durability all --rounds 2",
-		Args:    exactly(),
+		Args:    app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := b.check(c.Flags().Changed("durability")); err != nil {
 				return err
 			}
-			return a.runBench(func(run *benchRun) error { return run.throughput(c.Context(), b) })
+			return runBench(a, func(run *benchRun) error { return run.throughput(c.Context(), b) })
 		},
 	}
 	plan := bench.DefaultPlan()
@@ -75,7 +76,7 @@ turns.`,
 	flags.BoolVar(&b.memory, "memory", false, "keep Temporal's data in memory")
 	flags.StringVar(&b.cpuProfile, "cpu-profile", "", "write a CPU profile of the control plane to this file")
 	_ = flags.MarkHidden("cpu-profile") // it exists
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
@@ -85,16 +86,16 @@ func (b *benchThroughput) check(durabilityGiven bool) error {
 		value, max int
 	}{{"--rounds", b.rounds, 1000}, {"--tasks", b.tasks, 100_000}, {"--clients", b.clients, 1000}, {"--slots", b.slots, 1000}} {
 		if n.value < 1 || n.value > n.max {
-			return usageError("%s must be 1 to %d", n.flag, n.max)
+			return app.UsageError("%s must be 1 to %d", n.flag, n.max)
 		}
 	}
 	switch b.durability {
 	case "all", string(config.DurableProcess), string(config.DurablePower), string(config.DurableNone):
 	default:
-		return usageError("--durability must be process, power, none or all")
+		return app.UsageError("--durability must be process, power, none or all")
 	}
 	if b.memory && durabilityGiven {
-		return usageError("give --memory or --durability, not both")
+		return app.UsageError("give --memory or --durability, not both")
 	}
 	return nil
 }
@@ -125,12 +126,12 @@ func (b *benchRun) throughput(ctx context.Context, plan benchThroughput) error {
 		run.Storage = names[i]
 		report.Runs = append(report.Runs, *run)
 	}
-	return b.print(report, func() error {
+	return b.Print(report, func() error {
 		if len(report.Runs) > 1 {
-			return report.writeStorages(b.app)
+			return report.writeStorages(b.App)
 		}
-		fmt.Fprintln(b.stdout)
-		bench.WriteTable(b.stdout, report.Runs[0].measured[0], report.Runs[0].measured[1])
+		fmt.Fprintln(b.Stdout)
+		bench.WriteTable(b.Stdout, report.Runs[0].measured[0], report.Runs[0].measured[1])
 		return nil
 	})
 }
@@ -189,13 +190,13 @@ func sideOf(m bench.Measured) benchSide {
 }
 
 // writeStorages compares the storages, ready for docs/BENCHMARKS.md.
-func (r *benchThroughputReport) writeStorages(a *app) error {
-	t := newTable(a.stdout, "| storage", "| bare, tasks/s", "| Mainstay, tasks/s", "| ratio", "| bare p50", "| Mainstay p50", "|")
-	t.row("|---", "|---", "|---", "|---", "|---", "|---", "|")
+func (r *benchThroughputReport) writeStorages(a *app.App) error {
+	t := app.NewTable(a.Stdout, "| storage", "| bare, tasks/s", "| Mainstay, tasks/s", "| ratio", "| bare p50", "| Mainstay p50", "|")
+	t.Row("|---", "|---", "|---", "|---", "|---", "|---", "|")
 	for _, run := range r.Runs {
-		t.row("| "+run.Storage, fmt.Sprintf("| %.1f", run.Bare.Median), fmt.Sprintf("| %.1f", run.Mainstay.Median), fmt.Sprintf("| %.2f", run.Mainstay.Median/run.Bare.Median),
+		t.Row("| "+run.Storage, fmt.Sprintf("| %.1f", run.Bare.Median), fmt.Sprintf("| %.1f", run.Mainstay.Median), fmt.Sprintf("| %.2f", run.Mainstay.Median/run.Bare.Median),
 			fmt.Sprintf("| %.1f ms", run.Bare.P50), fmt.Sprintf("| %.1f ms", run.Mainstay.P50), "|")
 	}
-	fmt.Fprintln(a.stdout)
-	return t.flush()
+	fmt.Fprintln(a.Stdout)
+	return t.Flush()
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 const taskJSON = `{"id":"t-1","type":"exec","cluster":"default","status":"completed","priority":2,"priority_name":"high","payload":{"command":["echo","hello"]},"labels":{"b":"2","a":"1"},
@@ -21,7 +23,7 @@ func TestTaskGet(t *testing.T) {
 	t.Parallel()
 	f := newFakeAPI(t, map[string]answer{"GET /api/v1/agents/tasks/t-1": {200, taskJSON}})
 	got := f.at(t, "task", "get", "t-1")
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	require.Equal(t, strings.TrimLeft(`
 Task       t-1
 Type       exec
@@ -62,7 +64,7 @@ func TestReturnsOfOneReasonAreOneLine(t *testing.T) {
 {"number":3,"outcome":"returned","reason":"none is online"},{"number":4,"agent_id":"a","epoch":2,"outcome":"returned","reason":"none is online"},
 {"number":5,"outcome":"returned","reason":"all are busy"},{"number":6,"outcome":"returned","reason":"all are busy"}]}`}})
 	got := f.at(t, "task", "get", "t-1")
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	require.Contains(t, got.stdout, strings.TrimLeft(`
 ATTEMPT  AGENT  EPOCH  STARTED  TOOK  OUTCOME   PROGRESS  REASON
 1 to 2   -      -      -        -     returned  -         all are busy
@@ -81,11 +83,11 @@ func TestTaskSubmitPrintsWhatTheCommandWrote(t *testing.T) {
 	}{
 		"completed": {
 			`{"id":"t-1","type":"exec","status":"completed","attempts":[{"number":1,"agent_id":"agent-1","outcome":"completed"}],"result":{"exit_code":0,"stdout":"a\u001b[1m\n\nb","stderr":"oops\u001b[2J"}}`,
-			exitOK, "a\x1b[1m\n\nb", "oops\uFFFD[2J\nTask t-1 completed on agent-1.\n",
+			app.ExitOK, "a\x1b[1m\n\nb", "oops\uFFFD[2J\nTask t-1 completed on agent-1.\n",
 		},
 		"failed": {
 			`{"id":"t-1","type":"exec","status":"dead_letter","why":"3 of 3 attempts failed; last: exec: exit status 3"}`,
-			exitIncomplete, "", "3 of 3 attempts failed; last: exec: exit status 3\nError: task t-1 has used up its attempts: try it again with `mainstay task retry t-1`\n",
+			app.ExitIncomplete, "", "3 of 3 attempts failed; last: exec: exit status 3\nError: task t-1 has used up its attempts: try it again with `mainstay task retry t-1`\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,10 +107,10 @@ func TestTaskGetWaits(t *testing.T) {
 		code  int
 		wants string
 	}{
-		"completed":   {exitOK, ""},
-		"failed":      {exitIncomplete, "task t-1 is failed"},
-		"review":      {exitIncomplete, "needs a decision"},
-		"dead_letter": {exitIncomplete, "mainstay task retry t-1"},
+		"completed":   {app.ExitOK, ""},
+		"failed":      {app.ExitIncomplete, "task t-1 is failed"},
+		"review":      {app.ExitIncomplete, "needs a decision"},
+		"dead_letter": {app.ExitIncomplete, "mainstay task retry t-1"},
 	} {
 		t.Run(status, func(t *testing.T) {
 			t.Parallel()
@@ -125,7 +127,7 @@ func TestTaskGetWaits(t *testing.T) {
 		t.Parallel()
 		f := newFakeAPI(t, map[string]answer{"GET /api/v1/agents/tasks/t-1": {200, `{"id":"t-1","type":"x","cluster":"c","status":"queued","why":"no agent is online"}`}})
 		got := f.at(t, "task", "get", "t-1", "--wait=20ms")
-		require.Equal(t, exitIncomplete, got.code)
+		require.Equal(t, app.ExitIncomplete, got.code)
 		require.Contains(t, got.stderr, "task t-1 is still queued after 20ms")
 		require.Contains(t, got.stdout, "Why      no agent is online")
 	})
@@ -151,7 +153,7 @@ func TestTaskSubmit(t *testing.T) {
 			t.Parallel()
 			f := newFakeAPI(t, accepted)
 			got := f.at(t, append([]string{"task", "submit"}, c.args...)...)
-			require.Equal(t, exitOK, got.code, got.stderr)
+			require.Equal(t, app.ExitOK, got.code, got.stderr)
 			require.Equal(t, "Task t-9 submitted. See it with: mainstay task get t-9 --wait\n", got.stdout)
 			require.Len(t, f.requests, 1)
 			require.JSONEq(t, c.body, f.requests[0].body)
@@ -166,7 +168,7 @@ func TestTaskSubmit(t *testing.T) {
 		t.Parallel()
 		f := newFakeAPI(t, map[string]answer{"POST /api/v1/agents/tasks": {202, `{"id":"t-1"}`}, "GET /api/v1/agents/tasks/t-1": {200, taskJSON}})
 		got := f.at(t, "task", "submit", "--wait=1m", "-o", "json", "--", "true")
-		require.Equal(t, exitOK, got.code, got.stderr)
+		require.Equal(t, app.ExitOK, got.code, got.stderr)
 		require.JSONEq(t, taskJSON, got.stdout)
 	})
 }
@@ -179,7 +181,7 @@ func TestTaskActions(t *testing.T) {
 	})
 	for _, args := range [][]string{{"cancel", "t-1"}, {"retry", "t-1", "--reason", "why"}, {"review", "t-1", "--decision", "completed", "--result", "7"}} {
 		got := f.at(t, append([]string{"task"}, args...)...)
-		require.Equal(t, exitOK, got.code, got.stderr)
+		require.Equal(t, app.ExitOK, got.code, got.stderr)
 		require.Equal(t, "Task t-1 is now queued.\n", got.stdout)
 	}
 	require.Equal(t, []string{`{}`, `{"reason":"why"}`, `{"decision":"completed","result":7}`}, []string{f.requests[0].body, f.requests[1].body, f.requests[2].body})
@@ -206,7 +208,7 @@ func TestListReadsAllPages(t *testing.T) {
 	t.Parallel()
 	f := newFakeAPI(t, map[string]answer{"GET /api/v1/agents/tasks": {200, `{"tasks":[{"id":"t-1"},{"id":"t-2"}],"next_page_token":"abc"}`}})
 	got := f.at(t, "task", "list", "--limit", "5", "-o", "json")
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	require.Equal(t, 6, strings.Count(got.stdout, `"id"`), "pages of two until there are five or more")
 	require.Equal(t, "/api/v1/agents/tasks?page_size=3&page_token=abc", f.requests[1].uri)
 }
@@ -271,7 +273,7 @@ agent-1  default  online  -       member  1/4    4      12%  h     12   500ms ag
 		{"cluster delete default -o json", "\n{\n  \"deleted\": \"default\"\n}\n"},
 	} {
 		got := f.at(t, strings.Fields(c.args)...)
-		require.Equal(t, exitOK, got.code, "%s: %s", c.args, got.stderr)
+		require.Equal(t, app.ExitOK, got.code, "%s: %s", c.args, got.stderr)
 		require.Equal(t, c.wants[1:], got.stdout, c.args)
 	}
 	require.Equal(t, "/api/v1/agents/clusters/default?force=true", f.requests[6].uri)
@@ -326,27 +328,27 @@ func TestWords(t *testing.T) {
 	for d, wants := range map[time.Duration]string{
 		999 * time.Millisecond: "999ms", 1500 * time.Millisecond: "1.5s", 59 * time.Second: "59s", 3 * time.Minute: "3m", 5 * time.Hour: "5h", 72 * time.Hour: "3d",
 	} {
-		require.Equal(t, wants, roughly(d))
+		require.Equal(t, wants, app.Roughly(d))
 	}
 	for n, wants := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1 << 20: "1.0 MiB", 5 << 30: "5.0 GiB"} {
-		require.Equal(t, wants, byteCount(n))
+		require.Equal(t, wants, app.ByteCount(n))
 	}
 	for text, wants := range map[string]string{"Build-Box.local": "build-box.local", "-x": "x", "ÄÖ": "host", "": "host", "a b": "a-b"} {
-		require.Equal(t, wants, slug(text, 20), text)
+		require.Equal(t, wants, app.Slug(text, 20), text)
 	}
-	require.Equal(t, "abc", slug("abcdef", 3))
+	require.Equal(t, "abc", app.Slug("abcdef", 3))
 }
 
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	var lines, bar bytes.Buffer
-	plain := &progress{w: &lines, unit: "tasks", total: 10}
-	tty := &progress{w: &bar, tty: true, unit: "tasks", total: 2}
+	plain := &app.Progress{To: &lines, Unit: "tasks", Total: 10}
+	tty := &app.Progress{To: &bar, TTY: true, Unit: "tasks", Total: 2}
 	for range 10 {
-		plain.step()
+		plain.Step()
 	}
 	require.Equal(t, "3 of 10 tasks\n5 of 10 tasks\n8 of 10 tasks\n10 of 10 tasks\n", lines.String())
-	tty.step()
-	tty.step()
+	tty.Step()
+	tty.Step()
 	require.Equal(t, "\r["+strings.Repeat("#", 20)+strings.Repeat(".", 20)+"] 1 of 2 tasks\r["+strings.Repeat("#", 40)+"] 2 of 2 tasks\n", bar.String())
 }

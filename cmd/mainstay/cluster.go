@@ -2,28 +2,29 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
-func (a *app) clusterCommand() *cobra.Command {
+func clusterCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "cluster", Short: "Create, list, show, change, pause and delete clusters"}
-	a.serverFlag(command)
-	command.AddCommand(a.clusterCreateCommand(), a.clusterListCommand(), a.clusterGetCommand(), a.clusterMembersCommand(), a.clusterHealthCommand(),
-		a.clusterUpdateCommand(), a.clusterApplyCommand(), a.clusterPauseCommand(), a.clusterResumeCommand(), a.clusterScaleCommand(), a.clusterScalingCommand(), a.clusterRebalanceCommand(), a.clusterTargetsCommand(), a.clusterSyncCommand(), a.clusterReleaseBrakeCommand(), a.clusterDeleteCommand())
+	a.ServerFlag(command)
+	command.AddCommand(clusterCreateCommand(a), clusterListCommand(a), clusterGetCommand(a), clusterMembersCommand(a), clusterHealthCommand(a),
+		clusterUpdateCommand(a), clusterApplyCommand(a), clusterPauseCommand(a), clusterResumeCommand(a), clusterScaleCommand(a), clusterScalingCommand(a), clusterRebalanceCommand(a), clusterTargetsCommand(a), clusterSyncCommand(a), clusterReleaseBrakeCommand(a), clusterDeleteCommand(a))
 	return command
 }
 
-func (a *app) clusterCreateCommand() *cobra.Command {
+func clusterCreateCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "create NAME",
 		Short:   "Create a cluster",
 		Example: "  mainstay cluster create studio --min-agents 2 --desired-agents 5\n  mainstay cluster create shared --tenant-weight acme=5 --tenant-weight trial=0.5",
-		Args:    exactly("a name"),
+		Args:    app.Exactly("a name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			settings, err := settingsGiven(c.Flags())
 			if err != nil {
@@ -34,108 +35,103 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 				err = config.WithDefaults().Validate()
 			}
 			if err != nil {
-				return withExit(exitUsage, err)
+				return app.WithExit(app.ExitUsage, err)
 			}
 			settings["name"] = args[0]
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			var cluster api.Cluster
-			raw, err := client.call(c.Context(), http.MethodPost, clustersPath, 0, settings, &cluster)
+			cluster, err := client.CreateCluster(c.Context(), settings)
 			if err != nil {
 				return err
 			}
-			return a.print(raw, func() error {
-				_, err := fmt.Fprintf(a.stdout, "Cluster %s is there. Agents join it with: mainstay agent run --cluster %s\n", cluster.Name, cluster.Name)
+			return a.Print(client.Answer, func() error {
+				_, err := fmt.Fprintf(a.Stdout, "Cluster %s is there. Agents join it with: mainstay agent run --cluster %s\n", cluster.Name, cluster.Name)
 				return err
 			})
 		},
 	}
 	addClusterFlags(command.Flags())
 	command.Flags().Int("shards", 0, "shards of a sharded cluster, fixed from then on (default 16)")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) clusterListCommand() *cobra.Command {
+func clusterListCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "list", Short: "List clusters", Example: "  mainstay cluster list", Args: exactly(),
+		Use: "list", Short: "List clusters", Example: "  mainstay cluster list", Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return printList(c, a, clustersPath, "clusters", nil, 0, func(clusters []api.Cluster) error {
+			return app.PrintList(c, a, (*client.Client).Clusters, 0, func(_ *app.App, clusters []api.Cluster) error {
 				if len(clusters) == 0 {
-					_, err := fmt.Fprintln(a.stdout, "There are no clusters. Create one with: mainstay cluster create NAME")
+					_, err := fmt.Fprintln(a.Stdout, "There are no clusters. Create one with: mainstay cluster create NAME")
 					return err
 				}
-				t := newTable(a.stdout, "CLUSTER", "STATUS", "MODE", "HEALTHY", "AGENTS", "LEADER", "CREATED", "PAUSED")
+				t := app.NewTable(a.Stdout, "CLUSTER", "STATUS", "MODE", "HEALTHY", "AGENTS", "LEADER", "CREATED", "PAUSED")
 				for i := range clusters {
 					k := &clusters[i]
-					t.row(k.Name, string(k.Status), string(k.ReplicationMode), fmt.Sprint(k.HealthyAgentCount), fmt.Sprint(k.AgentCount), k.Leader, a.ago(k.CreatedAt), a.pausedText(k))
+					t.Row(k.Name, string(k.Status), string(k.ReplicationMode), fmt.Sprint(k.HealthyAgentCount), fmt.Sprint(k.AgentCount), k.Leader, a.Ago(k.CreatedAt), pausedText(a, k))
 				}
-				return t.flush()
+				return t.Flush()
 			})
 		},
 	}
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) clusterGetCommand() *cobra.Command {
+func clusterGetCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "get NAME", Short: "Show a cluster", Example: "  mainstay cluster get default", Args: exactly("a cluster's name"),
+		Use: "get NAME", Short: "Show a cluster", Example: "  mainstay cluster get default", Args: app.Exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			var k api.Cluster
-			raw, err := client.call(c.Context(), http.MethodGet, pathOf(clustersPath, args[0]), 0, nil, &k)
+			k, err := client.Cluster(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return a.print(raw, func() error { return a.printCluster(&k) })
+			return a.Print(client.Answer, func() error { return printCluster(a, k) })
 		},
 	}
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) clusterMembersCommand() *cobra.Command {
+func clusterMembersCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "members NAME", Short: "List a cluster's members", Example: "  mainstay cluster members default", Args: exactly("a cluster's name"),
+		Use: "members NAME", Short: "List a cluster's members", Example: "  mainstay cluster members default", Args: app.Exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return printList(c, a, pathOf(clustersPath, args[0], "members"), "members", nil, 0, a.printAgents)
+			list := func(s *client.Client) *client.List[api.Agent] { return s.Members(args[0]) }
+			return app.PrintList(c, a, list, 0, printAgents)
 		},
 	}
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) clusterDeleteCommand() *cobra.Command {
+func clusterDeleteCommand(a *app.App) *cobra.Command {
 	var force bool
 	var revision string
 	command := &cobra.Command{
-		Use: "delete NAME", Short: "Delete a cluster", Example: "  mainstay cluster delete studio", Args: exactly("a cluster's name"),
+		Use: "delete NAME", Short: "Delete a cluster", Example: "  mainstay cluster delete studio", Args: app.Exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			path := pathOf(clustersPath, args[0])
-			if force {
-				path += "?force=true"
-			}
-			if _, err := client.ifRevision(c.Context(), revision, http.MethodDelete, path, nil, nil); err != nil {
+			if err := client.DeleteCluster(c.Context(), args[0], force, revision); err != nil {
 				return err
 			}
-			return a.print(map[string]string{"deleted": args[0]}, func() error {
-				_, err := fmt.Fprintf(a.stdout, "Cluster %s is deleted.\n", args[0])
+			return a.Print(map[string]string{"deleted": args[0]}, func() error {
+				_, err := fmt.Fprintf(a.Stdout, "Cluster %s is deleted.\n", args[0])
 				return err
 			})
 		},
 	}
 	command.Flags().BoolVar(&force, "force", false, "delete it although it has online agents")
 	ifRevisionFlag(command, &revision)
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }

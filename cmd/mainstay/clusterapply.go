@@ -1,18 +1,18 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -30,7 +30,7 @@ type settingChange struct {
 	To      any    `json:"to"`
 }
 
-func (a *app) clusterApplyCommand() *cobra.Command {
+func clusterApplyCommand(a *app.App) *cobra.Command {
 	var dryRun bool
 	command := &cobra.Command{
 		Use:   "apply FILE",
@@ -40,64 +40,62 @@ One that does gets the file's settings as a whole: what the file leaves out take
 not name stay as they are. What a person changes in between is not overwritten unseen: the command fails instead, and can
 be repeated.`,
 		Example: "  mainstay cluster apply mainstay.yaml --dry-run\n  mainstay cluster apply mainstay.yaml",
-		Args:    exactly("a configuration file"),
+		Args:    app.Exactly("a configuration file"),
 		RunE: func(c *cobra.Command, args []string) error {
-			settings, err := loadConfig(args[0])
+			settings, err := app.LoadConfig(args[0])
 			if err != nil {
 				return err
 			}
 			wanted := settings.ClusterConfigs()
 			if len(wanted) == 0 {
-				return usageError("%s describes no clusters: they stand in its sections clusters and agent_cluster", args[0])
+				return app.UsageError("%s describes no clusters: they stand in its sections clusters and agent_cluster", args[0])
 			}
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
 			var applied []appliedCluster
 			for _, config := range wanted {
-				done, err := client.applyCluster(c, config, dryRun)
+				done, err := applyCluster(c.Context(), client, config, dryRun)
 				if err != nil {
 					return fmt.Errorf("cluster %s: %w", config.Name, err)
 				}
 				applied = append(applied, done)
 			}
-			return a.print(map[string]any{"clusters": applied, "dry_run": dryRun}, func() error { return a.printApplied(applied) })
+			return a.Print(map[string]any{"clusters": applied, "dry_run": dryRun}, func() error { return printApplied(a, applied) })
 		},
 	}
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done, and do nothing")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
 // applyCluster creates a cluster, or replaces its settings if they differ.
-func (c *apiClient) applyCluster(command *cobra.Command, config fleet.ClusterConfig, dryRun bool) (appliedCluster, error) {
+func applyCluster(ctx context.Context, c *app.Client, config fleet.ClusterConfig, dryRun bool) (appliedCluster, error) {
 	done := appliedCluster{Cluster: config.Name, Action: "unchanged"}
 	wanted, err := settingsOf(config.WithDefaults())
 	if err != nil {
 		return done, err
 	}
-	var present api.Cluster
-	raw, err := c.call(command.Context(), http.MethodGet, pathOf(clustersPath, config.Name), 0, nil, &present)
-	var refused *problemError
+	present, err := c.Cluster(ctx, config.Name)
 	switch {
-	case errors.As(err, &refused) && refused.Status == http.StatusNotFound:
+	case client.IsNotFound(err):
 		done.Action = "created"
 		if !dryRun {
 			wanted["name"] = config.Name
-			_, err = c.call(command.Context(), http.MethodPost, clustersPath, 0, wanted, nil)
+			_, err = c.CreateCluster(ctx, wanted)
 			return done, err
 		}
 		return done, nil
 	case err != nil:
 		return done, err
 	}
-	if done.Changes, err = settingChanges(raw, wanted); err != nil || len(done.Changes) == 0 {
+	if done.Changes, err = settingChanges(c.Answer, wanted); err != nil || len(done.Changes) == 0 {
 		return done, err
 	}
 	done.Action = "changed"
 	if !dryRun {
-		_, err = c.ifRevision(command.Context(), present.Revision, http.MethodPut, pathOf(clustersPath, config.Name), wanted, nil)
+		_, err = c.ReplaceCluster(ctx, config.Name, wanted, present.Revision)
 	}
 	return done, err
 }
@@ -150,8 +148,8 @@ func isNothing(value any) bool {
 	return value == nil || reflect.ValueOf(value).IsZero() || reflect.ValueOf(value).Kind() == reflect.Map && reflect.ValueOf(value).Len() == 0
 }
 
-func (a *app) printApplied(applied []appliedCluster) error {
-	t := newTable(a.stdout, "CLUSTER", "ACTION", "SETTING", "FROM", "TO")
+func printApplied(a *app.App, applied []appliedCluster) error {
+	t := app.NewTable(a.Stdout, "CLUSTER", "ACTION", "SETTING", "FROM", "TO")
 	text := func(value any) string {
 		if value == nil {
 			return "(none)"
@@ -164,15 +162,15 @@ func (a *app) printApplied(applied []appliedCluster) error {
 	}
 	for _, done := range applied {
 		if len(done.Changes) == 0 {
-			t.row(done.Cluster, done.Action, "", "", "")
+			t.Row(done.Cluster, done.Action, "", "", "")
 		}
 		for i, change := range done.Changes {
 			name, action := done.Cluster, done.Action
 			if i > 0 {
 				name, action = " ", " "
 			}
-			t.row(name, action, change.Setting, text(change.From), text(change.To))
+			t.Row(name, action, change.Setting, text(change.From), text(change.To))
 		}
 	}
-	return t.flush()
+	return t.Flush()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -54,7 +55,7 @@ func TestClusterApply(t *testing.T) {
 			args = append(args, "--dry-run")
 		}
 		got := f.at(t, args...)
-		require.Equal(t, exitOK, got.code, got.stderr)
+		require.Equal(t, app.ExitOK, got.code, got.stderr)
 		require.Equal(t, strings.TrimLeft(`
 CLUSTER  ACTION     SETTING         FROM    TO
 same     unchanged  -               -
@@ -79,7 +80,7 @@ new      created    -               -
 		require.Contains(t, writes[1].body, `"name":"new"`)
 	}
 	got := run(t.Context(), "", "cluster", "apply", configFile(t, "http: {}"))
-	require.Equal(t, exitUsage, got.code)
+	require.Equal(t, app.ExitUsage, got.code)
 	require.Contains(t, got.stderr, "describes no clusters")
 }
 
@@ -108,7 +109,7 @@ func TestIfRevision(t *testing.T) {
 		{"cluster", "update", "x", "--min-agents", "1", "--if-revision", "abc"}, {"cluster", "delete", "x", "--if-revision", `"abc"`}, {"cluster", "delete", "x"},
 	} {
 		got := run(t.Context(), "", append(args, "--server", server)...)
-		require.Equal(t, exitConflict, got.code)
+		require.Equal(t, app.ExitConflict, got.code)
 		require.Contains(t, got.stderr, "the settings were changed (precondition_failed)")
 	}
 	require.Equal(t, []string{`"abc"`, `"abc"`, ""}, sent)

@@ -2,14 +2,14 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
 )
 
-func (a *app) clusterReleaseBrakeCommand() *cobra.Command {
+func clusterReleaseBrakeCommand(a *app.App) *cobra.Command {
 	var request api.ReasonRequest
 	command := &cobra.Command{
 		Use:   "release-brake NAME",
@@ -18,23 +18,22 @@ func (a *app) clusterReleaseBrakeCommand() *cobra.Command {
 seconds, the network is to be suspected and not the agents; so their failovers wait until the agents are back, or until
 you are sure that they are not and release the brake.`,
 		Example: `  mainstay cluster release-brake default --reason "the rack has no power"`,
-		Args:    exactly("a cluster's name"),
+		Args:    app.Exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			raw, err := client.call(c.Context(), http.MethodPost, pathOf(clustersPath, args[0], "brake", "release"), 0, request, nil)
-			if err != nil {
+			if err := client.ReleaseBrake(c.Context(), args[0], request.Reason); err != nil {
 				return err
 			}
-			return a.print(raw, func() error {
-				_, err := fmt.Fprintf(a.stdout, "The brake of cluster %s is released.\n", args[0])
+			return a.Print(client.Answer, func() error {
+				_, err := fmt.Fprintf(a.Stdout, "The brake of cluster %s is released.\n", args[0])
 				return err
 			})
 		},
 	}
 	command.Flags().StringVar(&request.Reason, "reason", "", "why; kept in the history")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -150,7 +151,7 @@ func tenantWeights(entries []string) (map[string]any, error) {
 		tenant, number, _ := strings.Cut(text, "=")
 		weight, err := strconv.ParseFloat(number, 64)
 		if err != nil || fleet.ValidateID("tenant", tenant) != nil {
-			return nil, usageError("--tenant-weight must be like acme=5")
+			return nil, app.UsageError("--tenant-weight must be like acme=5")
 		}
 		weights[tenant] = weight
 	}
@@ -162,7 +163,7 @@ func environment(entries []string) (map[string]any, error) {
 	for _, entry := range entries {
 		name, value, found := strings.Cut(entry, "=")
 		if !found || name == "" {
-			return nil, usageError("--spawn-env must be like NAME=value")
+			return nil, app.UsageError("--spawn-env must be like NAME=value")
 		}
 		variables[name] = value
 	}

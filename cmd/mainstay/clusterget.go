@@ -8,47 +8,48 @@ import (
 	"strings"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/fleet"
 )
 
-func (a *app) printCluster(k *api.Cluster) error {
-	t := newTable(a.stdout)
-	t.row("Cluster", k.Name)
-	t.row("Status", string(k.Status))
+func printCluster(a *app.App, k *api.Cluster) error {
+	t := app.NewTable(a.Stdout)
+	t.Row("Cluster", k.Name)
+	t.Row("Status", string(k.Status))
 	if k.Paused != nil {
-		t.row("Paused", a.pauseText(k.Paused))
+		t.Row("Paused", pauseText(a, k.Paused))
 	}
 	for i := range k.PausedLanes {
-		t.row("Paused lane", k.PausedLanes[i].Lane+" "+a.pauseText(&k.PausedLanes[i].Pause))
+		t.Row("Paused lane", k.PausedLanes[i].Lane+" "+pauseText(a, &k.PausedLanes[i].Pause))
 	}
 	for _, b := range k.BrakeHolds {
-		t.row("Brake holds", fmt.Sprintf("since %s at hub %s: %d agents lost; their failovers wait until they are back, or: mainstay cluster release-brake %s", a.ago(&b.Since), b.Hub, b.Lost, k.Name))
+		t.Row("Brake holds", fmt.Sprintf("since %s at hub %s: %d agents lost; their failovers wait until they are back, or: mainstay cluster release-brake %s", a.Ago(&b.Since), b.Hub, b.Lost, k.Name))
 	}
-	t.row("Agents", fmt.Sprintf("%d healthy of %d (min %d, desired %d, max %d)", k.HealthyAgentCount, k.AgentCount, k.MinAgents, k.DesiredAgents, k.MaxAgents))
-	t.row("Mode", string(k.ReplicationMode))
+	t.Row("Agents", fmt.Sprintf("%d healthy of %d (min %d, desired %d, max %d)", k.HealthyAgentCount, k.AgentCount, k.MinAgents, k.DesiredAgents, k.MaxAgents))
+	t.Row("Mode", string(k.ReplicationMode))
 	if k.Shards > 0 {
-		t.row("Shards", shardText(k.Shards, k.ShardOwners))
+		t.Row("Shards", shardText(k.Shards, k.ShardOwners))
 	}
 	if k.TargetCount > 0 {
-		t.row("Targets", fmt.Sprintf("%d; see them with: mainstay cluster targets %s", k.TargetCount, k.Name))
+		t.Row("Targets", fmt.Sprintf("%d; see them with: mainstay cluster targets %s", k.TargetCount, k.Name))
 	}
-	t.row("Selection", string(k.Selection))
-	t.row("Role lease", k.RoleLease.String())
+	t.Row("Selection", string(k.Selection))
+	t.Row("Role lease", k.RoleLease.String())
 	if k.ManualElection {
-		t.row("Elections", "off: a lost leader keeps its seat until it is back, or a person acts")
+		t.Row("Elections", "off: a lost leader keeps its seat until it is back, or a person acts")
 	}
-	t.row("Transfer timeout", k.TransferTimeout.String())
+	t.Row("Transfer timeout", k.TransferTimeout.String())
 	if d := k.TaskDefaults; d != (fleet.TaskDefaults{}) {
-		t.row("Tasks", fmt.Sprintf("%d attempts, %d transfers, expire after %s; where a task does not say", d.MaxAttempts, d.MaxTransfers, roughly(d.ExpiresIn.Std())))
+		t.Row("Tasks", fmt.Sprintf("%d attempts, %d transfers, expire after %s; where a task does not say", d.MaxAttempts, d.MaxTransfers, app.Roughly(d.ExpiresIn.Std())))
 	}
-	t.row("Dead letters", "kept for "+roughly(k.DeadLetterRetention.Std()))
+	t.Row("Dead letters", "kept for "+app.Roughly(k.DeadLetterRetention.Std()))
 	brake := "off"
 	if k.Brake.Share < 1 {
 		brake = fmt.Sprintf("when at least %d and more than %.4g%% of the agents vanish within %s", k.Brake.MinLost, 100*k.Brake.Share, k.Brake.Window)
 	}
-	t.row("Brake", brake)
+	t.Row("Brake", brake)
 	if k.SelfHealing.Mode != "" {
-		t.row("Healing", fmt.Sprintf("%s, every %s, after %s of trouble", k.SelfHealing.Mode, k.SelfHealing.CycleInterval, k.SelfHealing.Patience))
+		t.Row("Healing", fmt.Sprintf("%s, every %s, after %s of trouble", k.SelfHealing.Mode, k.SelfHealing.CycleInterval, k.SelfHealing.Patience))
 	}
 	leader := k.Leader
 	if leader == "" && k.ReplicationMode == fleet.ActivePassive {
@@ -58,17 +59,17 @@ func (a *app) printCluster(k *api.Cluster) error {
 	for _, tenant := range slices.Sorted(maps.Keys(k.TenantWeights)) {
 		weights = append(weights, fmt.Sprintf("%s=%g", tenant, k.TenantWeights[tenant]))
 	}
-	t.facts([][2]string{
+	t.Facts([][2]string{
 		{"Tenant weights", strings.Join(weights, ", ")}, {"Leader", leader}, {"Standbys", strings.Join(k.Standbys, ", ")},
-		{"Target group", k.TargetGroup}, {"Created", a.ago(k.CreatedAt)}, {"Revision", k.Revision},
+		{"Target group", k.TargetGroup}, {"Created", a.Ago(k.CreatedAt)}, {"Revision", k.Revision},
 	})
-	return t.flush()
+	return t.Flush()
 }
 
 // pausedText is what is paused of a cluster, in a list.
-func (a *app) pausedText(k *api.Cluster) string {
+func pausedText(a *app.App, k *api.Cluster) string {
 	if k.Paused != nil {
-		return a.pauseText(k.Paused)
+		return pauseText(a, k.Paused)
 	}
 	if n := len(k.PausedLanes); n == 1 {
 		return "lane " + k.PausedLanes[0].Lane

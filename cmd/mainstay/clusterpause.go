@@ -1,19 +1,21 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
 const laneUsage = "only this lane: default, cap/<capability>+<capability>, shard/<number> or agent/<id>, as the queue command shows them"
 
-func (a *app) clusterPauseCommand() *cobra.Command {
-	return a.pauseCommand("pause", "Take nothing more from a cluster's lanes, or from one", `
+func clusterPauseCommand(a *app.App) *cobra.Command {
+	return pauseCommand(a, "pause", (*client.Client).PauseCluster, "Take nothing more from a cluster's lanes, or from one", `
   mainstay cluster pause default --reason "the disks are being changed"
   mainstay cluster pause default --lane cap/gpu`,
 		func(cluster, lane string, k *api.Cluster) string {
@@ -24,8 +26,8 @@ func (a *app) clusterPauseCommand() *cobra.Command {
 		})
 }
 
-func (a *app) clusterResumeCommand() *cobra.Command {
-	return a.pauseCommand("resume", "Take from a cluster's lanes again, or from one", `
+func clusterResumeCommand(a *app.App) *cobra.Command {
+	return pauseCommand(a, "resume", (*client.Client).ResumeCluster, "Take from a cluster's lanes again, or from one", `
   mainstay cluster resume default
   mainstay cluster resume default --lane cap/gpu`,
 		func(cluster, lane string, k *api.Cluster) string {
@@ -43,29 +45,32 @@ func (a *app) clusterResumeCommand() *cobra.Command {
 		})
 }
 
-func (a *app) pauseCommand(word, short, example string, done func(cluster, lane string, k *api.Cluster) string) *cobra.Command {
+func pauseCommand(
+	a *app.App, word string,
+	change func(*client.Client, context.Context, string, api.PauseRequest) (*api.Cluster, error), short, example string,
+	done func(cluster, lane string, k *api.Cluster) string,
+) *cobra.Command {
 	var request api.PauseRequest
 	command := &cobra.Command{
-		Use: word + " NAME", Short: short, Example: example[1:], Args: exactly("a cluster's name"),
+		Use: word + " NAME", Short: short, Example: example[1:], Args: app.Exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if request.Lane != "" {
 				lane, err := fleet.ParseLane(request.Lane)
 				if err != nil {
-					return usageError("--lane %w", err)
+					return app.UsageError("--lane %w", err)
 				}
 				request.Lane = lane
 			}
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			var k api.Cluster
-			raw, err := client.call(c.Context(), http.MethodPost, pathOf(clustersPath, args[0], word), 0, request, &k)
+			k, err := change(client.Client, c.Context(), args[0], request)
 			if err != nil {
 				return err
 			}
-			return a.print(raw, func() error {
-				_, err := fmt.Fprint(a.stdout, done(args[0], request.Lane, &k))
+			return a.Print(client.Answer, func() error {
+				_, err := fmt.Fprint(a.Stdout, done(args[0], request.Lane, k))
 				return err
 			})
 		},
@@ -76,6 +81,6 @@ func (a *app) pauseCommand(word, short, example string, done func(cluster, lane 
 		why = "why; kept in the history"
 	}
 	command.Flags().StringVar(&request.Reason, "reason", "", why)
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }

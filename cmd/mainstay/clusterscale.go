@@ -1,22 +1,24 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
 // scaleWait is how long --wait may take by default.
 const scaleWait = 5 * time.Minute
 
-func (a *app) clusterScaleCommand() *cobra.Command {
+func clusterScaleCommand(a *app.App) *cobra.Command {
 	var to, least, most int
 	var wait bool
 	var timeout time.Duration
@@ -27,29 +29,27 @@ func (a *app) clusterScaleCommand() *cobra.Command {
 finishes its work first, and only agents that a spawner started are stopped. Where scaling was off, it is manual from then
 on: the number is kept. In mode auto, the rules go on from there.`,
 		Example: "  mainstay cluster scale builders --to 5\n  mainstay cluster scale builders --min 2 --max 20",
-		Args:    exactly("a cluster's name"),
+		Args:    app.Exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			given := c.Flags().Changed
 			r := api.ScaleRequest{Desired: when(given("to"), to), Min: when(given("min"), least), Max: when(given("max"), most)}
 			if r == (api.ScaleRequest{}) {
-				return usageError("give --to, --min or --max")
+				return app.UsageError("give --to, --min or --max")
 			}
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			path := pathOf(clustersPath, args[0], "scaling")
-			var status api.ScalingStatus
-			raw, err := client.call(c.Context(), http.MethodPost, path, 0, r, &status)
+			status, err := client.Scale(c.Context(), args[0], r)
 			if err != nil {
 				return err
 			}
 			if wait && r.Desired != nil {
-				if raw, err = awaitScaled(c, client, path, &status, timeout); err != nil {
+				if status, err = awaitScaled(c.Context(), client.Client, args[0], timeout); err != nil {
 					return err
 				}
 			}
-			return a.printScaling(raw, &status)
+			return printScaling(a, client.Answer, status)
 		},
 	}
 	flags := command.Flags()
@@ -58,16 +58,15 @@ on: the number is kept. In mode auto, the rules go on from there.`,
 	flags.IntVar(&most, "max", 0, "never more")
 	flags.BoolVar(&wait, "wait", false, "return when there are so many")
 	flags.DurationVar(&timeout, "timeout", scaleWait, "how long --wait may take")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
 // awaitScaled looks until the cluster has as many agents as it is to have, and none is on its way.
-func awaitScaled(c *cobra.Command, client *apiClient, path string, status *api.ScalingStatus, timeout time.Duration) (json.RawMessage, error) {
+func awaitScaled(ctx context.Context, c *client.Client, cluster string, timeout time.Duration) (*api.ScalingStatus, error) {
 	deadline := time.Now().Add(timeout)
 	for {
-		*status = api.ScalingStatus{}
-		raw, err := client.call(c.Context(), http.MethodGet, path, 0, nil, status)
+		status, err := c.Scaling(ctx, cluster)
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +75,7 @@ func awaitScaled(c *cobra.Command, client *apiClient, path string, status *api.S
 			running = running || status.Actions[i].Status == fleet.ScalingRunning
 		}
 		if status.Current == status.Target && !running && status.Blocked == nil {
-			return raw, nil
+			return status, nil
 		}
 		if time.Now().After(deadline) {
 			why := ""
@@ -86,48 +85,47 @@ func awaitScaled(c *cobra.Command, client *apiClient, path string, status *api.S
 			return nil, fmt.Errorf("the cluster has %d of %d agents after %s%s", status.Current, status.Target, timeout, why)
 		}
 		select {
-		case <-c.Context().Done():
-			return nil, c.Context().Err()
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
 }
 
-func (a *app) clusterScalingCommand() *cobra.Command {
+func clusterScalingCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "scaling NAME", Short: "Show how a cluster's number of agents is kept, and what was done about it",
-		Example: "  mainstay cluster scaling builders", Args: exactly("a cluster's name"),
+		Example: "  mainstay cluster scaling builders", Args: app.Exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			var status api.ScalingStatus
-			raw, err := client.call(c.Context(), http.MethodGet, pathOf(clustersPath, args[0], "scaling"), 0, nil, &status)
+			status, err := client.Scaling(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return a.printScaling(raw, &status)
+			return printScaling(a, client.Answer, status)
 		},
 	}
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) printScaling(raw json.RawMessage, s *api.ScalingStatus) error {
-	return a.print(raw, func() error {
-		t := newTable(a.stdout)
-		t.facts([][2]string{
+func printScaling(a *app.App, raw json.RawMessage, s *api.ScalingStatus) error {
+	return a.Print(raw, func() error {
+		t := app.NewTable(a.Stdout)
+		t.Facts([][2]string{
 			{"Cluster", s.Cluster}, {"Scaling", scalingModeText(s)}, {"Agents", scalingCounts(s)}, {"Waiting", waitingText(s.Queue)},
 			{"Now", scalingNow(a, s.Decision)}, {"Blocked", evaluationText(a, s.Blocked)}, {"Stuck", evaluationText(a, s.Stuck)},
-			{"Last started", a.ago(s.LastUp)}, {"Last stopped", a.ago(s.LastDown)}, {"Next look", nextLook(a, s)},
+			{"Last started", a.Ago(s.LastUp)}, {"Last stopped", a.Ago(s.LastDown)}, {"Next look", nextLook(a, s)},
 			{"Rules", rulesText(&s.Settings)}, {"Spawners", spawnersText(a, s)},
 		})
-		if err := t.flush(); err != nil || len(s.Actions) == 0 {
+		if err := t.Flush(); err != nil || len(s.Actions) == 0 {
 			return err
 		}
-		fmt.Fprintln(a.stdout)
-		return a.printScalings(s.Actions)
+		fmt.Fprintln(a.Stdout)
+		return printScalings(a, s.Actions)
 	})
 }
 
@@ -159,7 +157,7 @@ func waitingText(queue *int64) string {
 	return fmt.Sprintf("%d tasks", *queue)
 }
 
-func scalingNow(a *app, d *api.ScalingDecision) string {
+func scalingNow(a *app.App, d *api.ScalingDecision) string {
 	if d == nil {
 		return ""
 	}
@@ -168,24 +166,24 @@ func scalingNow(a *app, d *api.ScalingDecision) string {
 		text = fmt.Sprintf("%s %d: %s", d.Change, d.Count, d.Reason)
 	}
 	if d.NextAt != nil {
-		text += " (until " + a.clock(*d.NextAt) + ")"
+		text += " (until " + clockText(a, *d.NextAt) + ")"
 	}
 	return text
 }
 
-func evaluationText(a *app, e *api.Evaluation) string {
+func evaluationText(a *app.App, e *api.Evaluation) string {
 	if e == nil {
 		return ""
 	}
-	return fmt.Sprintf("since %s, %d times: %s; next try %s", a.clock(e.Since), e.Failures, e.Reason, a.clock(e.NextAt))
+	return fmt.Sprintf("since %s, %d times: %s; next try %s", clockText(a, e.Since), e.Failures, e.Reason, clockText(a, e.NextAt))
 }
 
-func nextLook(a *app, s *api.ScalingStatus) string {
+func nextLook(a *app.App, s *api.ScalingStatus) string {
 	switch {
 	case s.Paused:
 		return `the schedule "scaling" is paused in Temporal: the rules do not act`
 	case s.NextCheck != nil:
-		return a.clock(*s.NextCheck)
+		return clockText(a, *s.NextCheck)
 	}
 	return ""
 }
@@ -203,7 +201,7 @@ func rulesText(s *fleet.ScalingPolicy) string {
 		up.Increment, *up.QueueThreshold, each, up.CPUThreshold, up.Cooldown, down.Decrement, *down.QueueThreshold, each, down.IdleTimeout, down.Cooldown)
 }
 
-func spawnersText(a *app, s *api.ScalingStatus) string {
+func spawnersText(a *app.App, s *api.ScalingStatus) string {
 	if s.Mode == fleet.ScalingOff {
 		return ""
 	}
@@ -212,7 +210,7 @@ func spawnersText(a *app, s *api.ScalingStatus) string {
 	}
 	names := make([]string, len(s.Spawners))
 	for i, spawner := range s.Spawners {
-		names[i] = spawner.Name + " (" + a.ago(&spawner.LastSeen) + ")"
+		names[i] = spawner.Name + " (" + a.Ago(&spawner.LastSeen) + ")"
 	}
 	return strings.Join(names, ", ")
 }

@@ -2,15 +2,15 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/fleet"
 )
 
-func (a *app) clusterSyncCommand() *cobra.Command {
+func clusterSyncCommand(a *app.App) *cobra.Command {
 	var check bool
 	var reason string
 	command := &cobra.Command{
@@ -19,64 +19,61 @@ func (a *app) clusterSyncCommand() *cobra.Command {
 		Long: `Make the states of a cluster's members the same: what the leader wrote is sent to the members that lack it. Clusters that
 are active_passive or sharded do it by themselves when their members' states differ. With --check, only compare them.
 Exits with an error when some still differ.`,
-		Example: "  mainstay cluster sync default\n  mainstay cluster sync default --check", Args: exactly("a cluster's name"),
+		Example: "  mainstay cluster sync default\n  mainstay cluster sync default --check", Args: app.Exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			path := pathOf(clustersPath, args[0], "sync")
 			if check {
-				var k api.ClusterSync
-				raw, err := client.call(c.Context(), http.MethodGet, path, 0, nil, &k)
+				k, err := client.ClusterSync(c.Context(), args[0])
 				if err != nil {
 					return err
 				}
-				if err := a.print(raw, func() error { return a.printClusterSync(&k) }); err != nil || k.Consistent {
+				if err := a.Print(client.Answer, func() error { return printClusterSync(a, k) }); err != nil || k.Consistent {
 					return err
 				}
-				return withExit(exitIncomplete, fmt.Errorf("the states of cluster %s differ", args[0]))
+				return app.WithExit(app.ExitIncomplete, fmt.Errorf("the states of cluster %s differ", args[0]))
 			}
-			var r fleet.SyncReport
-			raw, err := client.call(c.Context(), http.MethodPost, path, 0, api.ReasonRequest{Reason: reason}, &r)
+			r, err := client.SyncCluster(c.Context(), args[0], reason)
 			if err != nil {
 				return err
 			}
-			if err := a.print(raw, func() error { return a.printSync(&r) }); err != nil {
+			if err := a.Print(client.Answer, func() error { return printSync(a, r) }); err != nil {
 				return err
 			}
 			if r.Status == fleet.SyncConsistent || r.Status == fleet.SyncSkipped {
 				return nil
 			}
-			return withExit(exitIncomplete, fmt.Errorf("the state sync of cluster %s is %s", args[0], r.Status))
+			return app.WithExit(app.ExitIncomplete, fmt.Errorf("the state sync of cluster %s is %s", args[0], r.Status))
 		},
 	}
 	command.Flags().BoolVar(&check, "check", false, "only compare them")
 	command.Flags().StringVar(&reason, "reason", "", "why; kept in the record")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) printSync(r *fleet.SyncReport) error {
+func printSync(a *app.App, r *fleet.SyncReport) error {
 	text := fmt.Sprintf("Cluster %s: %s", r.Cluster, r.Status)
 	if r.Why != "" {
 		text += ": " + r.Why
 	}
-	fmt.Fprintf(a.stdout, "%s.\nEntries %d, digest %s; %d entries sent (%d bytes).\n\n", text, r.State.Entries, r.State.Digest, r.EntriesSent, r.BytesSent)
-	return a.printMemberStates(r.Members)
+	fmt.Fprintf(a.Stdout, "%s.\nEntries %d, digest %s; %d entries sent (%d bytes).\n\n", text, r.State.Entries, r.State.Digest, r.EntriesSent, r.BytesSent)
+	return printMemberStates(a, r.Members)
 }
 
-func (a *app) printClusterSync(k *api.ClusterSync) error {
-	fmt.Fprintf(a.stdout, "Cluster %s: %s.\n", k.Cluster, k.Why)
+func printClusterSync(a *app.App, k *api.ClusterSync) error {
+	fmt.Fprintf(a.Stdout, "Cluster %s: %s.\n", k.Cluster, k.Why)
 	if l := k.LastSync; l != nil {
-		fmt.Fprintf(a.stdout, "Last sync: %s, %s (%s).\n", a.ago(&l.StartedAt), l.Status, l.Reason)
+		fmt.Fprintf(a.Stdout, "Last sync: %s, %s (%s).\n", a.Ago(&l.StartedAt), l.Status, l.Reason)
 	}
-	fmt.Fprintln(a.stdout)
-	return a.printMemberStates(k.Members)
+	fmt.Fprintln(a.Stdout)
+	return printMemberStates(a, k.Members)
 }
 
-func (a *app) printMemberStates(members []fleet.MemberSync) error {
-	t := newTable(a.stdout, "AGENT", "ROLE", "SAME", "ENTRIES", "BEHIND", "VERSION", "DIGEST", "")
+func printMemberStates(a *app.App, members []fleet.MemberSync) error {
+	t := app.NewTable(a.Stdout, "AGENT", "ROLE", "SAME", "ENTRIES", "BEHIND", "VERSION", "DIGEST", "")
 	for _, m := range members {
 		same, entries, behind, version, digest := "", "", "", "", ""
 		if m.State != nil {
@@ -86,7 +83,7 @@ func (a *app) printMemberStates(members []fleet.MemberSync) error {
 				same = "yes"
 			}
 		}
-		t.row(m.AgentID, string(m.Role), same, entries, behind, version, digest, m.Why)
+		t.Row(m.AgentID, string(m.Role), same, entries, behind, version, digest, m.Why)
 	}
-	return t.flush()
+	return t.Flush()
 }

@@ -2,50 +2,48 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
 )
 
-func (a *app) clusterUpdateCommand() *cobra.Command {
+func clusterUpdateCommand(a *app.App) *cobra.Command {
 	var revision string
 	command := &cobra.Command{
 		Use:   "update NAME",
 		Short: "Change some settings of a cluster; the others stay",
 		Example: `  mainstay cluster update studio --desired-agents 8
   mainstay cluster update shared --tenant-weight acme=5 --tenant-weight trial=0`,
-		Args: exactly("a cluster's name"),
+		Args: app.Exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			changes, err := settingsGiven(c.Flags())
 			if err != nil {
 				return err
 			}
 			if len(changes) == 0 {
-				return usageError("give at least one setting to change")
+				return app.UsageError("give at least one setting to change")
 			}
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			var k api.Cluster
-			raw, err := client.ifRevision(c.Context(), revision, http.MethodPatch, pathOf(clustersPath, args[0]), changes, &k)
+			k, err := client.UpdateCluster(c.Context(), args[0], changes, revision)
 			if err != nil {
 				return err
 			}
-			return a.print(raw, func() error {
-				if _, err := fmt.Fprintf(a.stdout, "Cluster %s is changed.\n\n", k.Name); err != nil {
+			return a.Print(client.Answer, func() error {
+				if _, err := fmt.Fprintf(a.Stdout, "Cluster %s is changed.\n\n", k.Name); err != nil {
 					return err
 				}
-				return a.printCluster(&k)
+				return printCluster(a, k)
 			})
 		},
 	}
 	addClusterFlags(command.Flags())
 	command.Flags().Lookup("tenant-weight").Usage = "a tenant's share while work of several waits, as tenant=weight, 0.1 to 100; 0 takes it back to 1; may be repeated"
 	ifRevisionFlag(command, &revision)
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 

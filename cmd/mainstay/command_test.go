@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 // ran is what a command line left behind.
@@ -21,11 +23,12 @@ var testNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // run runs a command line as a process would.
 func run(ctx context.Context, stdin string, args ...string) ran {
 	var stdout, stderr bytes.Buffer
-	a := &app{
-		stdin: strings.NewReader(stdin), stdout: &stdout, stderr: &stderr,
-		getenv: func(string) string { return "" }, now: func() time.Time { return testNow },
+	a := &app.App{
+		Version: "dev",
+		Stdin:   strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr,
+		Getenv: func(string) string { return "" }, Now: func() time.Time { return testNow },
 	}
-	code := a.run(ctx, args)
+	code := a.Execute(ctx, rootCommand(a), args)
 	return ran{code, stdout.String(), stderr.String()}
 }
 

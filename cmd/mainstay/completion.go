@@ -2,21 +2,23 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
 const (
 	// completionLimit bounds what a person waits for after pressing Tab.
 	completionLimit = 2 * time.Second
-	completionPage  = "?page_size=200"
+	// completionPage is how many ids are offered at most.
+	completionPage = 200
 )
 
 // completed says which resource the first argument of a command is, by the command's group. Words that are no ids are
@@ -27,7 +29,7 @@ var completedArguments = map[string]idSource{
 }
 
 // completedFlags says what the values of flags are, whichever command has them.
-var completedFlags = map[string]func(*app) cobra.CompletionFunc{
+var completedFlags = map[string]func(*app.App) cobra.CompletionFunc{
 	"cluster": idsOfClusters.complete,
 	"agent":   idsOfAgents.complete,
 	"to":      idsOfAgents.complete,
@@ -49,7 +51,7 @@ var completedFlags = map[string]func(*app) cobra.CompletionFunc{
 }
 
 // completedFlagsOf are those whose words differ from command to command.
-var completedFlagsOf = map[string]func(*app) cobra.CompletionFunc{
+var completedFlagsOf = map[string]func(*app.App) cobra.CompletionFunc{
 	"task list --status":       words("queued", "running", "retry_wait", "review", "dead_letter", "completed", "failed", "cancelled", "expired"),
 	"agent list --status":      words("online", "suspect", "offline", "draining", "maintenance"),
 	"failover list --status":   words("running", "succeeded", "not_in_cluster", "no_target_available", "failed"),
@@ -63,7 +65,7 @@ var completedFlagsOf = map[string]func(*app) cobra.CompletionFunc{
 }
 
 // eventTypes offers the types of events as people write them: without what all begin with.
-func eventTypes(*app) cobra.CompletionFunc {
+func eventTypes(*app.App) cobra.CompletionFunc {
 	var types []string
 	for _, m := range fleet.EventTypes {
 		types = append(types, strings.TrimPrefix(string(m.Type), fleet.EventPrefix))
@@ -77,33 +79,49 @@ var completedSecond = map[string][]string{
 	"task priority":     {"critical", "high", "normal", "low", "background"},
 }
 
-// idSource is a list of the API whose items have ids.
-type idSource struct{ path, plural, id string }
+// idSource reads the ids of what there is of a kind.
+type idSource func(context.Context, *client.Client) ([]string, error)
 
 var (
-	idsOfAgents    = idSource{agentsPath, "agents", "id"}
-	idsOfClusters  = idSource{clustersPath, "clusters", "name"}
-	idsOfTasks     = idSource{tasksPath, "tasks", "id"}
-	idsOfFailovers = idSource{failoversPath, "failovers", "id"}
-	idsOfDrains    = idSource{drainsPath, "drains", "id"}
-	idsOfSchedules = idSource{schedulesPath, "schedules", "name"}
-	idsOfBulks     = idSource{bulkPath, "bulks", "id"}
+	idsOfAgents = idsOf(func(s *client.Client) *client.List[api.Agent] { return s.Agents(client.AgentQuery{}) },
+		func(g *api.Agent) string { return g.ID })
+	idsOfClusters = idsOf((*client.Client).Clusters, func(k *api.Cluster) string { return k.Name })
+	idsOfTasks    = idsOf(func(s *client.Client) *client.List[api.Task] { return s.Tasks(client.TaskQuery{}) },
+		func(t *api.Task) string { return t.ID })
+	idsOfFailovers = idsOf(func(s *client.Client) *client.List[fleet.FailoverRecord] { return s.Failovers(client.FailoverQuery{}) },
+		func(r *fleet.FailoverRecord) string { return r.ID })
+	idsOfDrains = idsOf(func(s *client.Client) *client.List[fleet.DrainRecord] { return s.Drains("") },
+		func(r *fleet.DrainRecord) string { return r.ID })
+	idsOfSchedules = idsOf(func(s *client.Client) *client.List[api.ScheduleEntry] { return s.Schedules(client.ScheduleQuery{}) },
+		func(e *api.ScheduleEntry) string { return e.Name })
+	idsOfBulks = idsOf((*client.Client).Bulks, func(b *api.Bulk) string { return b.ID })
 )
+
+func idsOf[T any](list func(*client.Client) *client.List[T], id func(*T) string) idSource {
+	return func(ctx context.Context, s *client.Client) ([]string, error) {
+		items, err := list(s).Take(ctx, completionPage)
+		ids := make([]string, len(items))
+		for i := range items {
+			ids[i] = id(&items[i])
+		}
+		return ids, err
+	}
+}
 
 // addCompletion gives every command below c the completion of its ids and flags. The shell asks the control plane that
 // the command line names.
-func (a *app) addCompletion(c *cobra.Command) {
+func addCompletion(a *app.App, c *cobra.Command) {
 	if source, known := completedArguments[c.Name()]; known && c.Runnable() {
-		a.completeFirst(c, source)
+		completeFirst(a, c, source)
 	}
 	for _, sub := range c.Commands() {
 		if source, known := completedArguments[c.Name()]; known && takesID(sub) {
-			a.completeFirst(sub, source)
+			completeFirst(a, sub, source)
 		}
 		if sub.ValidArgsFunction == nil && sub.Runnable() && !strings.ContainsAny(strings.TrimPrefix(sub.Use, sub.Name()), "FC") {
 			sub.ValidArgsFunction = cobra.NoFileCompletions // no FILE, FOLDER or COMMAND
 		}
-		a.addCompletion(sub)
+		addCompletion(a, sub)
 	}
 	for name, completion := range completedFlags {
 		if c.LocalFlags().Lookup(name) != nil {
@@ -123,7 +141,7 @@ func takesID(c *cobra.Command) bool {
 	return len(words) > 1 && c.Name() != "create" && (strings.HasPrefix(words[1], "ID") || words[1] == "NAME" || words[1] == "[-f]")
 }
 
-func (a *app) completeFirst(c *cobra.Command, source idSource) {
+func completeFirst(a *app.App, c *cobra.Command, source idSource) {
 	if c.ValidArgsFunction != nil {
 		return
 	}
@@ -142,9 +160,9 @@ func (a *app) completeFirst(c *cobra.Command, source idSource) {
 }
 
 // complete offers the ids that begin as the person has begun. When nobody answers there are none.
-func (s idSource) complete(a *app) cobra.CompletionFunc {
+func (s idSource) complete(a *app.App) cobra.CompletionFunc {
 	return func(c *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		client, err := a.client()
+		client, err := a.Client()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -154,27 +172,17 @@ func (s idSource) complete(a *app) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(ctx, completionLimit)
 		defer cancel()
-		var page map[string]json.RawMessage
-		if _, err := client.call(ctx, http.MethodGet, s.path+completionPage, 0, nil, &page); err != nil {
+		ids, err := s(ctx, client.Client)
+		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		var items []map[string]any
-		if decodeField(page[s.plural], &items) != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var ids []cobra.Completion
-		for _, item := range items {
-			if id, ok := item[s.id].(string); ok && strings.HasPrefix(id, begun) {
-				ids = append(ids, id)
-			}
-		}
-		return ids, cobra.ShellCompDirectiveNoFileComp
+		return slices.DeleteFunc(ids, func(id string) bool { return !strings.HasPrefix(id, begun) }), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
 // words offers fixed words.
-func words(list ...string) func(*app) cobra.CompletionFunc {
-	return func(*app) cobra.CompletionFunc {
+func words(list ...string) func(*app.App) cobra.CompletionFunc {
+	return func(*app.App) cobra.CompletionFunc {
 		return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 // newRecorder answers every request alike, after it was seen.
@@ -28,11 +30,11 @@ func TestCompletion(t *testing.T) {
 		return answer{200, `{"` + plural + `":[{"` + field + `":"` + strings.Join(list, `"},{"`+field+`":"`) + `"}]}`}
 	}
 	f := newFakeAPI(t, map[string]answer{
-		"GET " + agentsPath:    ids("agents", "id", "build-1", "build-2", "other"),
-		"GET " + clustersPath:  ids("clusters", "name", "default", "studio"),
-		"GET " + tasksPath:     ids("tasks", "id", "t-1"),
-		"GET " + failoversPath: ids("failovers", "id", "default:build-1:3"),
-		"GET " + schedulesPath: ids("schedules", "name", "nightly"),
+		"GET /api/v1/agents":           ids("agents", "id", "build-1", "build-2", "other"),
+		"GET /api/v1/agents/clusters":  ids("clusters", "name", "default", "studio"),
+		"GET /api/v1/agents/tasks":     ids("tasks", "id", "t-1"),
+		"GET /api/v1/agents/failovers": ids("failovers", "id", "default:build-1:3"),
+		"GET /api/v1/agents/schedules": ids("schedules", "name", "nightly"),
 	})
 	for line, want := range map[string][]string{
 		"agent get b":                            {"build-1", "build-2"},
@@ -64,7 +66,7 @@ func TestCompletion(t *testing.T) {
 		}
 		args = append(append(args, "--server", f.URL), words[1:]...)
 		got := run(t.Context(), "", args...)
-		require.Equal(t, exitOK, got.code, "%s: %s", line, got.stderr)
+		require.Equal(t, app.ExitOK, got.code, "%s: %s", line, got.stderr)
 		lines := strings.Split(strings.TrimSpace(got.stdout), "\n")
 		require.Equal(t, ":4", lines[len(lines)-1], "%s: no file names", line)
 		require.ElementsMatch(t, want, lines[:len(lines)-1], line)
@@ -74,7 +76,7 @@ func TestCompletion(t *testing.T) {
 	require.Equal(t, ":4", strings.TrimSpace(got.stdout), "nobody answers: nothing is offered, and nothing is said")
 	require.Contains(t, run(t.Context(), "", "completion", "bash").stdout, "bash completion")
 	wrong := run(t.Context(), "", "completion", "nonsense")
-	require.Equal(t, exitUsage, wrong.code)
+	require.Equal(t, app.ExitUsage, wrong.code)
 	require.Contains(t, wrong.stderr, `there is no command "mainstay completion nonsense"`)
 	require.Contains(t, run(t.Context(), "", "completion").stdout, "zsh", "help")
 }

@@ -8,16 +8,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/config"
 )
 
-func (a *app) configCommand() *cobra.Command {
+func configCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "config", Short: "Check a configuration file, and show what holds and why"}
-	command.AddCommand(a.configCheckCommand(), a.configPrintCommand())
+	command.AddCommand(configCheckCommand(a), configPrintCommand(a))
 	return command
 }
 
-func (a *app) configCheckCommand() *cobra.Command {
+func configCheckCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "check FILE…",
 		Short: "Check configuration files",
@@ -26,7 +27,7 @@ Nothing is contacted: a file that is read well may still name a Temporal that is
 		Example: "  mainstay config check mainstay.yaml",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError("needs a configuration file")
+				return app.UsageError("needs a configuration file")
 			}
 			return nil
 		},
@@ -52,10 +53,10 @@ Nothing is contacted: a file that is read well may still name a Temporal that is
 				}
 				all = append(all, done)
 			}
-			err := a.print(map[string]any{"files": all}, func() error {
+			err := a.Print(map[string]any{"files": all}, func() error {
 				for _, done := range all {
 					for _, problem := range done.Problems {
-						fmt.Fprintln(a.stderr, problem)
+						fmt.Fprintln(a.Stderr, problem)
 					}
 					if !done.Valid {
 						continue
@@ -64,23 +65,23 @@ Nothing is contacted: a file that is read well may still name a Temporal that is
 					if len(done.Clusters) > 0 {
 						clusters = "it describes the clusters " + strings.Join(done.Clusters, ", ")
 					}
-					if _, err := fmt.Fprintf(a.stdout, "%s is good; %s.\n", done.File, clusters); err != nil {
+					if _, err := fmt.Fprintf(a.Stdout, "%s is good; %s.\n", done.File, clusters); err != nil {
 						return err
 					}
 				}
 				return nil
 			})
 			if err == nil && wrong > 0 {
-				err = withExit(exitUsage, fmt.Errorf("%d of %d files cannot be used", wrong, len(args)))
+				err = app.WithExit(app.ExitUsage, fmt.Errorf("%d of %d files cannot be used", wrong, len(args)))
 			}
 			return err
 		},
 	}
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) configPrintCommand() *cobra.Command {
+func configPrintCommand(a *app.App) *cobra.Command {
 	var file, listen, hubID string
 	var changed bool
 	command := &cobra.Command{
@@ -89,7 +90,7 @@ func (a *app) configPrintCommand() *cobra.Command {
 		Long: `Show every setting as it would hold for "mainstay serve" with this file, these flags and this environment, and where
 each comes from: the default, a line of the file, a variable or a flag. Secrets are not shown.`,
 		Example: "  mainstay config print --config mainstay.yaml\n  mainstay config print --config mainstay.yaml --changed",
-		Args:    exactly(),
+		Args:    app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			flags := map[string]config.Override{}
 			for name, key := range map[string]string{"http": "http.listen", "hub-id": "hub.id"} {
@@ -97,14 +98,14 @@ each comes from: the default, a line of the file, a variable or a flag. Secrets 
 					flags[key] = config.Override{Flag: name, Value: f.Value.String()}
 				}
 			}
-			settings, err := config.Describe(file, lookup(a.getenv), flags)
+			settings, err := config.Describe(file, lookup(a.Getenv), flags)
 			if err != nil {
-				return withExit(exitUsage, err)
+				return app.WithExit(app.ExitUsage, err)
 			}
 			if changed {
 				settings = slices.DeleteFunc(settings, func(s config.Setting) bool { return s.Source == config.FromDefault })
 			}
-			return a.print(map[string]any{"settings": settings}, func() error { return a.printSettings(settings) })
+			return a.Print(map[string]any{"settings": settings}, func() error { return printSettings(a, settings) })
 		},
 	}
 	flags := command.Flags()
@@ -112,20 +113,20 @@ each comes from: the default, a line of the file, a variable or a flag. Secrets 
 	flags.StringVar(&listen, "http", "", "as of serve")
 	flags.StringVar(&hubID, "hub-id", "", "as of serve")
 	flags.BoolVar(&changed, "changed", false, "only what was set, without the defaults")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) printSettings(settings []config.Setting) error {
+func printSettings(a *app.App, settings []config.Setting) error {
 	if len(settings) == 0 {
-		_, err := fmt.Fprintln(a.stdout, "Every setting has its default.")
+		_, err := fmt.Fprintln(a.Stdout, "Every setting has its default.")
 		return err
 	}
-	t := newTable(a.stdout, "SETTING", "VALUE", "SOURCE", "FROM")
+	t := app.NewTable(a.Stdout, "SETTING", "VALUE", "SOURCE", "FROM")
 	for _, s := range settings {
-		t.row(s.Key, s.Text(), s.Source, s.From)
+		t.Row(s.Key, s.Text(), s.Source, s.From)
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // lookup is the environment as commands have it.

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/guard"
@@ -72,17 +73,18 @@ func parseRoles(list []string) (roles, error) {
 		case "spawner":
 			r.spawner = true
 		default:
-			return r, usageError("--roles must name some of hub, gateway, worker and spawner")
+			return r, app.UsageError("--roles must name some of hub, gateway, worker and spawner")
 		}
 	}
 	if r == (roles{}) {
-		return r, usageError("--roles is empty: name some of hub, gateway, worker and spawner")
+		return r, app.UsageError("--roles is empty: name some of hub, gateway, worker and spawner")
 	}
 	return r, nil
 }
 
 // planeOptions are what a control plane process needs.
 type planeOptions struct {
+	version   string // of the program
 	temporal  client.Client
 	namespace string
 	logger    *zap.Logger
@@ -131,7 +133,7 @@ func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, er
 	defer cancel()
 	registry := o.registry
 	if registry == nil {
-		registry = telemetry.NewRegistry(version)
+		registry = telemetry.NewRegistry(o.version)
 	}
 	answers := func(ctx context.Context) error {
 		_, err := o.temporal.CheckHealth(ctx, &client.CheckHealthRequest{})
@@ -143,7 +145,7 @@ func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, er
 		tracer = o.tracing.Provider().Tracer(tracerName)
 	}
 	api := httpapi.New(httpapi.Options{
-		Logger: o.logger, Tracer: tracer, Registry: registry, Version: version, Gate: apiGate(o.gate, o.key), Proxies: o.proxies, Metrics: o.metrics,
+		Logger: o.logger, Tracer: tracer, Registry: registry, Version: o.version, Gate: apiGate(o.gate, o.key), Proxies: o.proxies, Metrics: o.metrics,
 		Health: p.health(o.roles), Ready: answers,
 	})
 	if o.roles.worker {
@@ -158,7 +160,7 @@ func startControlPlane(ctx context.Context, o planeOptions) (_ *controlPlane, er
 	p.gateway = clusters
 	if o.roles.gateway {
 		clusters.Register(api.API())
-		if err := mountPage(api, clusters, o.page); err != nil {
+		if err := mountPage(api, clusters, o.version, o.page); err != nil {
 			return nil, err
 		}
 		guard.RegisterSession(api.API(), o.gate)

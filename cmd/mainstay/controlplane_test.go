@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/devserver"
@@ -74,14 +75,14 @@ func TestBusyPortIsSaid(t *testing.T) {
 	address := l.Addr().String()
 	dir := filepath.Join(t.TempDir(), "data")
 	got := run(t.Context(), "", "dev", "--http", address, "--data-dir", dir)
-	require.Equal(t, exitFailure, got.code)
+	require.Equal(t, app.ExitFailure, got.code)
 	require.Contains(t, got.stderr, "the REST API cannot listen on "+address+": ")
 	require.Contains(t, got.stderr, "choose another address with --http")
 	_, err = os.Stat(dir)
 	require.ErrorIs(t, err, os.ErrNotExist, "nothing may have been started")
 
 	got = run(t.Context(), "", "dev", "--http", "127.0.0.1:0", "--temporal", address, "--data-dir", dir)
-	require.Equal(t, exitFailure, got.code)
+	require.Equal(t, app.ExitFailure, got.code)
 	require.Contains(t, got.stderr, "Temporal cannot listen on "+address)
 	require.Contains(t, got.stderr, "--temporal")
 }
@@ -221,7 +222,7 @@ func TestUnreachableTemporal(t *testing.T) {
 	address := l.Addr().String()
 	require.NoError(t, l.Close())
 	_, err = connect(t.Context(), client.Options{HostPort: address, Namespace: "default", Logger: forSDK(zap.NewNop())})
-	require.Equal(t, exitUnreachable, exitCode(err))
+	require.Equal(t, app.ExitUnreachable, app.ExitCode(err))
 	require.ErrorContains(t, err, "cannot reach Temporal at "+address+" (namespace default)")
 	require.ErrorContains(t, err, "TEMPORAL_ADDRESS")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/fleet"
@@ -33,7 +34,7 @@ type demoReport struct {
 	UIURL  string      `json:"ui_url,omitempty"`
 }
 
-func (a *app) demoCommand() *cobra.Command {
+func demoCommand(a *app.App) *cobra.Command {
 	var path, scenario string
 	var agents int
 	var keep bool
@@ -47,34 +48,34 @@ computation. It leaves nothing behind.
 With --scenario healing it shows instead how the fleet looks after itself: one agent hangs, another reports that it is
 degraded; both are noticed, their work goes on elsewhere, and they are replaced.`,
 		Example: "  mainstay demo\n  mainstay demo --scenario healing\n  mainstay demo --path ~/src/project --agents 5 --keep",
-		Args:    exactly(),
+		Args:    app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if agents < 1 || agents > 100 {
-				return usageError("--agents must be 1 to 100")
+				return app.UsageError("--agents must be 1 to 100")
 			}
 			switch scenario {
 			case scenarioFailover:
-				return a.demo(c.Context(), path, agents, keep)
+				return demo(c.Context(), a, path, agents, keep)
 			case scenarioHealing:
 				if c.Flags().Changed("path") || c.Flags().Changed("agents") {
-					return usageError("--path and --agents belong to --scenario failover")
+					return app.UsageError("--path and --agents belong to --scenario failover")
 				}
-				return a.demoHealing(c.Context(), keep)
+				return demoHealing(c.Context(), a, keep)
 			}
-			return usageError("--scenario must be failover or healing")
+			return app.UsageError("--scenario must be failover or healing")
 		},
 	}
-	command.PersistentPreRunE = a.stopUnread
+	command.PersistentPreRunE = a.StopUnread
 	flags := command.Flags()
 	flags.StringVar(&path, "path", "", "folder to digest (default: the tracked files of the current repository, else the current folder)")
 	flags.IntVar(&agents, "agents", 3, "agents to run")
 	flags.StringVar(&scenario, "scenario", scenarioFailover, "what to show: failover or healing")
 	flags.BoolVar(&keep, "keep", false, "keep it running at the end, to look around in the Web UI")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) demo(ctx context.Context, path string, agents int, keep bool) error {
+func demo(ctx context.Context, a *app.App, path string, agents int, keep bool) error {
 	folder, err := demoFolder(ctx, path)
 	if err != nil {
 		return err
@@ -84,49 +85,45 @@ func (a *app) demo(ctx context.Context, path string, agents int, keep bool) erro
 		return err
 	}
 	if len(files) == 0 {
-		return usageError("there are no files in %s", folder)
+		return app.UsageError("there are no files in %s", folder)
 	}
-	story := a.storyteller()
+	story := a.Storyteller()
 	fmt.Fprintf(story, "Starting Temporal, the control plane and %d agents…\n", agents)
 	begun := time.Now()
-	d, err := a.startDev(ctx, demoOptions(folder, agents))
+	d, err := startDev(ctx, a, demoOptions(folder, agents))
 	if err != nil {
 		return err
 	}
 	defer d.stop()
 	force := d.kill
-	a.atForce.Store(&force)
+	a.AtForce.Store(&force)
 	if !d.awaitAgents(ctx) {
 		return errors.Join(ctx.Err(), errors.New("the agents did not come online in time"))
 	}
-	fmt.Fprintf(story, "All is up after %s:", roughly(time.Since(begun)))
+	fmt.Fprintf(story, "All is up after %s:", app.Roughly(time.Since(begun)))
 	report := d.report()
 	for _, agent := range report.Agents {
 		fmt.Fprintf(story, " %s (pid %d)", agent.ID, agent.PID)
 	}
 	fmt.Fprintln(story)
-	run := demoRun{client: newAPIClient(d.url), story: story, tty: a.stdoutTTY && a.output != "json", kill: d.agents.killOne}
+	server, err := d.connect("")
+	if err != nil {
+		return err
+	}
+	run := demoRun{client: server, story: story, tty: a.StdoutTTY && !a.JSON(), kill: d.agents.killOne}
 	result, err := run.do(ctx, folder, files)
 	if err != nil {
 		return err
 	}
 	result.UIURL = d.ui.address() + "/namespaces/" + d.temporal.Namespace() + "/workflows"
-	if err := a.print(result, func() error { return result.write(a.stdout) }); err != nil {
+	if err := a.Print(result, func() error { return result.write(a.Stdout) }); err != nil {
 		return err
 	}
-	a.keepDemo(ctx, keep, result)
+	keepDemo(ctx, a, keep, result)
 	if !result.Equal {
 		return errors.New("the digests differ: has a file changed meanwhile?")
 	}
 	return nil
-}
-
-// storyteller is where the demo says what it does: beside JSON, which must stay clean, the standard error.
-func (a *app) storyteller() io.Writer {
-	if a.output == "json" {
-		return a.stderr
-	}
-	return a.stdout
 }
 
 // demoOptions is a `dev` beside any other: free ports, nothing on disk but logs, agents that run no commands.
@@ -138,10 +135,10 @@ func demoOptions(folder string, agents int) devOptions {
 	}
 }
 
-func (a *app) keepDemo(ctx context.Context, keep bool, r *demoReport) {
-	story := a.storyteller()
+func keepDemo(ctx context.Context, a *app.App, keep bool, r *demoReport) {
+	story := a.Storyteller()
 	if !keep {
-		fmt.Fprintf(story, "Each task is a workflow in the Temporal Web UI; to look at them: %s demo --keep\n", programName())
+		fmt.Fprintf(story, "Each task is a workflow in the Temporal Web UI; to look at them: %s demo --keep\n", app.ProgramName())
 		return
 	}
 	fmt.Fprintf(story, "Each task is a workflow, see %s\nIt goes on running. Ctrl-C ends it.\n", r.UIURL)
@@ -149,12 +146,12 @@ func (a *app) keepDemo(ctx context.Context, keep bool, r *demoReport) {
 }
 
 func (r *demoReport) write(w io.Writer) error {
-	fmt.Fprintf(w, "\n%s with %s (%s) in %s\n\n", fleet.Count(r.Tasks, "task"), fleet.Count(r.Files, "file"), byteCount(r.Bytes), r.Took)
-	t := newTable(w, "AGENT", "TASKS", "FILES", "BYTES")
+	fmt.Fprintf(w, "\n%s with %s (%s) in %s\n\n", fleet.Count(r.Tasks, "task"), fleet.Count(r.Files, "file"), app.ByteCount(r.Bytes), r.Took)
+	t := app.NewTable(w, "AGENT", "TASKS", "FILES", "BYTES")
 	for _, s := range r.Agents {
-		t.row(s.Agent, strconv.Itoa(s.Tasks), strconv.Itoa(s.Files), byteCount(s.Bytes))
+		t.Row(s.Agent, strconv.Itoa(s.Tasks), strconv.Itoa(s.Files), app.ByteCount(s.Bytes))
 	}
-	if err := t.flush(); err != nil {
+	if err := t.Flush(); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)

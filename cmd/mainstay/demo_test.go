@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 func TestDemo(t *testing.T) {
@@ -19,7 +21,7 @@ func TestDemo(t *testing.T) {
 		write(t, folder, fmt.Sprintf("dir/file-%02d", i), strings.Repeat("x", i))
 	}
 	got := run(t.Context(), "", "demo", "--path", folder, "--agents", "2", "-o", "json")
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	var report demoReport
 	require.NoError(t, json.Unmarshal([]byte(got.stdout), &report))
 	require.Equal(t, 20, report.Files)

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"unicode/utf8"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 const (
@@ -36,7 +38,7 @@ func demoFolder(ctx context.Context, path string) (string, error) {
 		return "", err
 	}
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return "", usageError("--path: %s is not a folder that can be read", path)
+		return "", app.UsageError("--path: %s is not a folder that can be read", path)
 	}
 	return folder, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,8 @@ import (
 
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/fleet"
@@ -36,7 +37,7 @@ const (
 // healingDemo shows how the fleet looks after itself: each step waits until the fleet has mended what was broken.
 type healingDemo struct {
 	dev    *devRun
-	client *apiClient
+	client *client.Client
 	story  io.Writer
 	begun  time.Time
 	seen   []string // agents that were there before
@@ -57,15 +58,15 @@ type healingDemoReport struct {
 	UIURL   string                `json:"ui_url,omitempty"`
 }
 
-func (a *app) demoHealing(ctx context.Context, keep bool) error {
-	story := a.storyteller()
+func demoHealing(ctx context.Context, a *app.App, keep bool) error {
+	story := a.Storyteller()
 	fmt.Fprintf(story, "Starting Temporal, the control plane and %d agents…\n", healingDemoAgents)
 	health, err := os.MkdirTemp("", "mainstay-health-")
 	if err != nil {
 		return fmt.Errorf("make a folder for the agents' health files: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(health) }()
-	d, err := a.startDev(ctx, devOptions{
+	d, err := startDev(ctx, a, devOptions{
 		http: "127.0.0.1:0", ui: "127.0.0.1:0", temporal: devserver.Options{Host: "127.0.0.1"},
 		agents: healingDemoAgents, slots: demoSlots,
 		hub: hubConfig(config.Default()), healthFiles: health, quietAgents: true,
@@ -77,7 +78,7 @@ func (a *app) demoHealing(ctx context.Context, keep bool) error {
 	}
 	defer d.stop()
 	force := d.kill
-	a.atForce.Store(&force)
+	a.AtForce.Store(&force)
 	if !d.awaitAgents(ctx) {
 		return errors.Join(ctx.Err(), errors.New("the agents did not come online in time"))
 	}
@@ -85,32 +86,36 @@ func (a *app) demoHealing(ctx context.Context, keep bool) error {
 	if err := looks.TuneHealing(ctx, fleet.Duration(healingDemoCycle)); err != nil {
 		return err
 	}
-	demo := &healingDemo{dev: d, client: newAPIClient(d.url), story: story, begun: time.Now(), seen: slices.Clone(d.ids)}
+	server, err := d.connect("")
+	if err != nil {
+		return err
+	}
+	demo := &healingDemo{dev: d, client: server, story: story, begun: time.Now(), seen: slices.Clone(d.ids)}
 	// Not before: it would start agents in place of those that had not come yet.
-	scaling := map[string]any{"scaling": map[string]any{"mode": fleet.ScalingManual}}
-	if _, err := demo.client.call(ctx, http.MethodPatch, pathOf(clustersPath, devCluster), 0, scaling, nil); err != nil {
+	scaling := client.Settings{"scaling": map[string]any{"mode": fleet.ScalingManual}}
+	if _, err := server.UpdateCluster(ctx, devCluster, scaling, ""); err != nil {
 		return err
 	}
 	report := healingDemoReport{UIURL: d.ui.address() + "/namespaces/" + d.temporal.Namespace() + "/workflows"}
 	if err := demo.run(ctx, health); err != nil {
 		return err
 	}
-	if _, report.Actions, _, err = list[fleet.HealingRecord](ctx, demo.client, healingPath+"/actions", "actions", nil, 50); err != nil {
+	if report.Actions, err = server.HealingActions(client.HealingQuery{}).Take(ctx, 50); err != nil {
 		return err
 	}
 	report.Steps = demo.steps
-	err = a.print(report, func() error {
-		fmt.Fprintln(a.stdout, "\nWhat healing did, and why (mainstay healing actions):")
-		if err := a.printHealingActions(report.Actions); err != nil {
+	err = a.Print(report, func() error {
+		fmt.Fprintln(a.Stdout, "\nWhat healing did, and why (mainstay healing actions):")
+		if err := printHealingActions(a, report.Actions); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintln(a.stdout)
+		_, err := fmt.Fprintln(a.Stdout)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	a.keepDemo(ctx, keep, &demoReport{UIURL: report.UIURL})
+	keepDemo(ctx, a, keep, &demoReport{UIURL: report.UIURL})
 	return nil
 }
 
@@ -122,7 +127,7 @@ func (h *healingDemo) tell(what, why string) {
 	if why != "" {
 		line += ": " + why
 	}
-	fmt.Fprintf(h.story, "%9s  %s\n", "+"+step.After.String(), oneLine(line))
+	fmt.Fprintf(h.story, "%9s  %s\n", "+"+step.After.String(), app.OneLine(line))
 }
 
 func (h *healingDemo) run(ctx context.Context, health string) error {
@@ -152,7 +157,7 @@ func (h *healingDemo) run(ctx context.Context, health string) error {
 func (h *healingDemo) submit(ctx context.Context, n int) error {
 	for range n {
 		request := api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "exec", Cluster: devCluster, Payload: fmt.Appendf(nil, `{"command": ["sleep", "%d"]}`, healingDemoTask)}}
-		if _, err := h.client.call(ctx, http.MethodPost, tasksPath, 0, request, nil); err != nil {
+		if _, err := h.client.Submit(ctx, &request); err != nil {
 			return err
 		}
 	}
@@ -181,8 +186,7 @@ func (h *healingDemo) await(ctx context.Context, what string, look func(context.
 }
 
 func (h *healingDemo) agents(ctx context.Context, status fleet.AgentStatus) ([]api.Agent, error) {
-	_, agents, _, err := list[api.Agent](ctx, h.client, agentsPath, "agents", queryOf("cluster", devCluster, "status", string(status)), 0)
-	return agents, err
+	return h.client.Agents(client.AgentQuery{Cluster: devCluster, Status: status}).Take(ctx, 0)
 }
 
 // busy waits for an agent of ours that works.
@@ -205,13 +209,10 @@ func (h *healingDemo) hang(ctx context.Context, agent api.Agent) error {
 	}
 	h.tell(fmt.Sprintf("%s (pid %d) hangs", agent.ID, agent.PID), "the demo stopped its process with SIGSTOP; it answers nothing, and its connection stays open")
 	id := fmt.Sprintf("%s:%s:%d", devCluster, agent.ID, agent.Epoch)
-	var record fleet.FailoverRecord
 	noticed := false
 	return h.await(ctx, "the failover of "+agent.ID, func(ctx context.Context) (bool, error) {
-		record = fleet.FailoverRecord{}
-		_, err := h.client.call(ctx, http.MethodGet, pathOf(failoversPath, id), 0, nil, &record)
-		var problem *problemError
-		if errors.As(err, &problem) && problem.Status == http.StatusNotFound {
+		record, err := h.client.Failover(ctx, id)
+		if client.IsNotFound(err) {
 			return false, nil
 		}
 		if err == nil && !noticed {
@@ -260,7 +261,7 @@ func (h *healingDemo) degrade(ctx context.Context, agent, file string) error {
 	h.tell(agent+" is degraded", "it reports health 0.45, \"disk errors\"; it lives and works")
 	told := map[fleet.HealingStatus]bool{}
 	return h.await(ctx, "the drain of "+agent, func(ctx context.Context) (bool, error) {
-		_, records, _, err := list[fleet.HealingRecord](ctx, h.client, healingPath+"/actions", "actions", queryOf("cluster", devCluster, "agent", agent, "type", string(fleet.HealDrain)), 10)
+		records, err := h.client.HealingActions(client.HealingQuery{Cluster: devCluster, Agent: agent, Type: fleet.HealDrain}).Take(ctx, 10)
 		for i := range records {
 			r := &records[i]
 			if told[r.Status] {
@@ -286,17 +287,17 @@ func (h *healingDemo) degrade(ctx context.Context, agent, file string) error {
 
 // letFinish cancels what a drained agent still works at, as the tasks of the demo are longer than anybody wants to wait.
 func (h *healingDemo) letFinish(ctx context.Context, agent string) error {
-	_, tasks, _, err := list[api.Task](ctx, h.client, tasksPath, "tasks", queryOf("cluster", devCluster, "status", string(fleet.TaskRunning)), 0)
+	tasks, err := h.client.Tasks(client.TaskQuery{Cluster: devCluster, Status: fleet.TaskRunning}).Take(ctx, 0)
 	if err != nil {
 		return err
 	}
 	for i := range tasks {
-		var task api.Task
-		if _, err := h.client.call(ctx, http.MethodGet, pathOf(tasksPath, tasks[i].ID), 0, nil, &task); err != nil {
+		task, err := h.client.Task(ctx, tasks[i].ID)
+		if err != nil {
 			return err
 		}
 		if n := len(task.Attempts); n > 0 && task.Attempts[n-1].AgentID == agent {
-			if _, err := h.client.call(ctx, http.MethodPost, pathOf(tasksPath, task.ID, "cancel"), 0, api.ReasonRequest{Reason: "the demo does not wait for it"}, nil); err != nil {
+			if _, err := h.client.CancelTask(ctx, task.ID, "the demo does not wait for it"); err != nil {
 				return err
 			}
 		}

@@ -4,16 +4,16 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -76,7 +76,7 @@ func busiest(agents []api.Agent) *api.Agent {
 
 // strike kills the busiest agent; it returns nil when there is none.
 func (r *demoRun) strike(ctx context.Context, done int) (*demoKill, error) {
-	_, agents, _, err := list[api.Agent](ctx, r.client, agentsPath, "agents", queryOf("cluster", devCluster), 0)
+	agents, err := r.client.Agents(client.AgentQuery{Cluster: devCluster}).Take(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (r *demoRun) strike(ctx context.Context, done int) (*demoKill, error) {
 // demoMiddle waits for the middle of the demo, to kill an agent then.
 type demoMiddle struct {
 	run *demoRun
-	bar *progress
+	bar *app.Progress
 
 	mu     sync.Mutex
 	killed *demoKill
@@ -103,7 +103,7 @@ type demoMiddle struct {
 
 // reached kills an agent when enough tasks are done and none was killed yet.
 func (m *demoMiddle) reached(ctx context.Context, done int) error {
-	if share := 100 * done / m.bar.total; m.run.kill == nil || share < killFrom || share > killUntil || !m.mu.TryLock() {
+	if share := 100 * done / m.bar.Total; m.run.kill == nil || share < killFrom || share > killUntil || !m.mu.TryLock() {
 		return nil
 	}
 	defer m.mu.Unlock()
@@ -112,14 +112,14 @@ func (m *demoMiddle) reached(ctx context.Context, done int) error {
 	}
 	var err error
 	if m.killed, err = m.run.strike(ctx, done); m.killed != nil {
-		m.bar.tell(fmt.Sprintf("Killed %s (pid %d), as a crash would", m.killed.Agent, m.killed.PID))
+		m.bar.Tell(fmt.Sprintf("Killed %s (pid %d), as a crash would", m.killed.Agent, m.killed.PID))
 	}
 	return err
 }
 
 // follow completes what became of the killed agent's work from the record of the failover and from the tasks' attempts.
-func (k *demoKill) follow(ctx context.Context, client *apiClient, tasks []*api.Task) error {
-	record, err := k.await(ctx, client)
+func (k *demoKill) follow(ctx context.Context, c *client.Client, tasks []*api.Task) error {
+	record, err := k.await(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -129,14 +129,12 @@ func (k *demoKill) follow(ctx context.Context, client *apiClient, tasks []*api.T
 }
 
 // await waits until the failover is on record.
-func (k *demoKill) await(ctx context.Context, client *apiClient) (*fleet.FailoverRecord, error) {
+func (k *demoKill) await(ctx context.Context, c *client.Client) (*fleet.FailoverRecord, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, noticeLimit, fmt.Errorf("no failover of %s is on record %s after it was killed", k.Agent, noticeLimit))
 	defer cancel()
 	for {
-		record := &fleet.FailoverRecord{}
-		_, err := client.call(ctx, http.MethodGet, pathOf(failoversPath, k.record), 0, nil, record)
-		var problem *problemError
-		if err == nil || ctx.Err() == nil && !(errors.As(err, &problem) && problem.Status == http.StatusNotFound) {
+		record, err := c.Failover(ctx, k.record)
+		if err == nil || ctx.Err() == nil && !client.IsNotFound(err) {
 			return record, err
 		}
 		select {
@@ -190,13 +188,13 @@ func (k *demoKill) write(w io.Writer, total int) error {
 		_, err := fmt.Fprintln(w, "No agent was killed: there is no middle in so few tasks. Try a folder with more files: --path DIR.")
 		return err
 	}
-	t := newTable(w)
-	row := func(at demoDelay, what, details string) { t.row("+"+at.String(), what, details) }
+	t := app.NewTable(w)
+	row := func(at demoDelay, what, details string) { t.Row("+"+at.String(), what, details) }
 	row(0, "killed", fmt.Sprintf("%s (pid %d) by SIGKILL, with %d of %d tasks done", k.Agent, k.PID, k.Done, total))
 	row(k.Noticed, "noticed", cmp.Or(k.Reason, "the agent was given up"))
 	if k.Lost == 0 {
-		t.row("", "moved", "nothing: it had no task under way at that moment")
-		return t.flush()
+		t.Row("", "moved", "nothing: it had no task under way at that moment")
+		return t.Flush()
 	}
 	moved := fmt.Sprintf("%s under way on %s to %s", fleet.Count(k.Lost, "task"), k.Agent, strings.Join(k.To, " and "))
 	if k.Behind > 0 {
@@ -204,7 +202,7 @@ func (k *demoKill) write(w io.Writer, total int) error {
 	}
 	row(k.Moved, "moved", moved)
 	row(k.Finish, "done", lastOf(k.Lost))
-	return t.flush()
+	return t.Flush()
 }
 
 func lastOf(n int) string {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -83,9 +84,9 @@ func TestProgressTellsBetween(t *testing.T) {
 		true:  "\r\x1b[Kbetween\n\r[........................................] 0 of 2 tasks\r[####################....................] 1 of 2 tasks",
 	} {
 		var out bytes.Buffer
-		p := &progress{w: &out, tty: tty, unit: "tasks", total: 2}
-		p.tell("between")
-		require.Equal(t, 1, p.step())
+		p := &app.Progress{To: &out, TTY: tty, Unit: "tasks", Total: 2}
+		p.Tell("between")
+		require.Equal(t, 1, p.Step())
 		require.Equal(t, wants, out.String())
 	}
 }

@@ -7,12 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -27,7 +28,7 @@ const (
 
 // demoRun submits the work of the demo and gathers what came of it.
 type demoRun struct {
-	client *apiClient
+	client *client.Client
 	story  io.Writer
 	tty    bool
 	kill   func(agent string) (pid int, killed bool) // kills an agent's process; nil: none is killed
@@ -51,7 +52,7 @@ func (r *demoRun) do(ctx context.Context, folder string, files []string) (*demoR
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(r.story, "Submitted %s for %s of %s in %s\n", fleet.Count(len(ids), "task"), fleet.Count(len(files), "file"), folder, roughly(time.Since(begun)))
+	fmt.Fprintf(r.story, "Submitted %s for %s of %s in %s\n", fleet.Count(len(ids), "task"), fleet.Count(len(files), "file"), folder, app.Roughly(time.Since(begun)))
 	if rounds > 1 {
 		fmt.Fprintf(r.story, "The files are small: each is digested %d times over, to have work that can be interrupted.\n", rounds)
 	}
@@ -59,7 +60,7 @@ func (r *demoRun) do(ctx context.Context, folder string, files []string) (*demoR
 	if err != nil {
 		return nil, err
 	}
-	report := &demoReport{Folder: folder, Files: len(files), Tasks: len(ids), Took: roughly(time.Since(begun)), Killed: killed}
+	report := &demoReport{Folder: folder, Files: len(files), Tasks: len(ids), Took: app.Roughly(time.Since(begun)), Killed: killed}
 	if killed != nil {
 		if err := killed.follow(ctx, r.client, tasks); err != nil {
 			return nil, err
@@ -90,13 +91,11 @@ func (r *demoRun) submit(ctx context.Context, groups [][]string, rounds int) ([]
 			}
 			requests[i] = api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: checksumType, Cluster: devCluster, Payload: payload}}
 		}
-		var answer struct {
-			Tasks []api.BatchItem `json:"tasks"`
-		}
-		if _, err := r.client.call(ctx, http.MethodPost, batchPath, batchHold, requests, &answer); err != nil {
+		answers, err := client.SubmitAll(ctx, r.client, requests)
+		if err != nil {
 			return nil, err
 		}
-		for _, task := range answer.Tasks {
+		for _, task := range answers {
 			if task.Error != nil {
 				return nil, fmt.Errorf("a task was refused: %s (%s)", task.Error.Detail, task.Error.Code)
 			}
@@ -106,22 +105,19 @@ func (r *demoRun) submit(ctx context.Context, groups [][]string, rounds int) ([]
 	return ids, nil
 }
 
-// batchHold is how much longer than a simple call a batch may take.
-const batchHold = 90 * time.Second
-
 // await waits for all tasks, shows how far they are, and kills an agent in the middle.
 func (r *demoRun) await(ctx context.Context, ids []string) ([]*api.Task, *demoKill, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	tasks, errs := make([]*api.Task, len(ids)), make([]error, len(ids))
-	bar := &progress{w: r.story, tty: r.tty, unit: "tasks are done", total: len(ids)}
+	bar := &app.Progress{To: r.story, TTY: r.tty, Unit: "tasks are done", Total: len(ids)}
 	next := make(chan int)
 	middle := &demoMiddle{run: r, bar: bar}
 	var waiters sync.WaitGroup
 	for range min(demoWaiters, len(ids)) {
 		waiters.Go(func() {
 			for i := range next {
-				_, task, err := r.client.waitForTask(ctx, ids[i], demoTaskLimit)
+				task, err := r.client.WaitForTask(ctx, ids[i], demoTaskLimit)
 				if err == nil {
 					err = incomplete(task, demoTaskLimit)
 				}
@@ -129,7 +125,7 @@ func (r *demoRun) await(ctx context.Context, ids []string) ([]*api.Task, *demoKi
 					cancel()
 					continue
 				}
-				if err := middle.reached(ctx, bar.step()); err != nil {
+				if err := middle.reached(ctx, bar.Step()); err != nil {
 					errs[i] = err
 					cancel()
 				}

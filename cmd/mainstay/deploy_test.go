@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/config"
 )
 
@@ -24,7 +25,7 @@ const repository = "../.."
 // takes checks a command line as far as it can be without running it: the command is there, and takes these flags.
 func takes(t *testing.T, where string, args []string) {
 	t.Helper()
-	command, rest, err := (&app{getenv: func(string) string { return "" }}).rootCommand().Find(args)
+	command, rest, err := rootCommand(&app.App{Getenv: func(string) string { return "" }}).Find(args)
 	require.NoError(t, err, where)
 	require.NotEqual(t, "mainstay", command.Name(), "%s: %v is no command", where, args)
 	require.NoError(t, command.ParseFlags(rest), where)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/fleet"
@@ -30,7 +31,7 @@ type devFlags struct {
 	security           securityFlags
 }
 
-func (a *app) devCommand() *cobra.Command {
+func devCommand(a *app.App) *cobra.Command {
 	var f devFlags
 	command := &cobra.Command{
 		Use:   "dev",
@@ -46,9 +47,9 @@ Ctrl-C stops all; a second one stops at once. If this process is killed, its age
 over by the next "mainstay dev" on the same data directory.`,
 		Example: `  mainstay dev
   mainstay dev --ephemeral --agents 5 --http 127.0.0.1:9090 --ui off`,
-		Args: exactly(),
+		Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			settings, err := loadConfig(f.configFile)
+			settings, err := app.LoadConfig(f.configFile)
 			if err != nil {
 				return err
 			}
@@ -61,7 +62,7 @@ over by the next "mainstay dev" on the same data directory.`,
 				return err
 			}
 			defer stop()
-			return a.dev(c.Context(), o)
+			return dev(c.Context(), a, o)
 		},
 	}
 	defaults := config.Default()
@@ -81,7 +82,7 @@ over by the next "mainstay dev" on the same data directory.`,
 	flags.StringVar(&f.configFile, "config", "", "configuration file; flags win over it")
 	flags.StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile of this process to a file")
 	_ = flags.MarkHidden("cpu-profile") // it exists
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
@@ -109,16 +110,16 @@ func (f *devFlags) options(c *config.Config, changed func(string) bool) (devOpti
 	}
 	c.Security = f.security.over(c.Security)
 	if c.Security.TLSCert != "" {
-		return devOptions{}, withExit(exitUsage, errNoTLSInDev)
+		return devOptions{}, app.WithExit(app.ExitUsage, errNoTLSInDev)
 	}
 	if f.ephemeral {
 		if changed("data-dir") {
-			return devOptions{}, usageError("give --data-dir or --ephemeral, not both")
+			return devOptions{}, app.UsageError("give --data-dir or --ephemeral, not both")
 		}
 		c.Dev.DataDir = ""
 	}
 	if err := c.Validate(); err != nil {
-		return devOptions{}, withExit(exitUsage, err)
+		return devOptions{}, app.WithExit(app.ExitUsage, err)
 	}
 	o := devOptions{
 		http: c.HTTP.Listen, dataDir: c.Dev.DataDir, agents: c.Dev.Agents, slots: c.Dev.Slots, hubID: c.Hub.ID,
@@ -168,17 +169,17 @@ func uiListen(c *config.Config) (string, error) {
 func splitIP(flag, address string) (string, int, error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", 0, usageError("%s must be host:port", flag)
+		return "", 0, app.UsageError("%s must be host:port", flag)
 	}
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
-		return "", 0, usageError("%s: the port must be 0 to 65535", flag)
+		return "", 0, app.UsageError("%s: the port must be 0 to 65535", flag)
 	}
 	if host == "localhost" || host == "" {
 		host = "127.0.0.1"
 	}
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() && flag == "--temporal" {
-		return "", 0, usageError("%s: the host must be one IP address of this machine", flag)
+		return "", 0, app.UsageError("%s: the host must be one IP address of this machine", flag)
 	}
 	return host, int(port), nil
 }
@@ -196,26 +197,26 @@ func withDevCluster(clusters []fleet.ClusterConfig) []fleet.ClusterConfig {
 }
 
 // dev runs until a signal comes or something that all depends on ends.
-func (a *app) dev(ctx context.Context, o devOptions) error {
-	d, err := a.startDev(ctx, o)
+func dev(ctx context.Context, a *app.App, o devOptions) error {
+	d, err := startDev(ctx, a, o)
 	if err != nil {
 		return err
 	}
 	defer d.stop()
 	force := d.kill
-	a.atForce.Store(&force)
+	a.AtForce.Store(&force)
 	if !d.awaitAgents(ctx) && ctx.Err() == nil {
-		fmt.Fprintf(a.stderr, "Not all agents are online yet; their logs are in %s.\n", filepath.Join(d.dir, "logs"))
+		fmt.Fprintf(a.Stderr, "Not all agents are online yet; their logs are in %s.\n", filepath.Join(d.dir, "logs"))
 	}
-	if err := a.reportDev(d); err != nil {
+	if err := reportDev(a, d); err != nil {
 		return err
 	}
 	select {
 	case <-ctx.Done():
-		fmt.Fprintln(a.stderr, "Stopping agents and control plane. Ctrl-C again stops at once.")
+		fmt.Fprintln(a.Stderr, "Stopping agents and control plane. Ctrl-C again stops at once.")
 		begun := time.Now()
 		d.stop()
-		fmt.Fprintf(a.stderr, "Stopped in %s.\n", roughly(time.Since(begun)))
+		fmt.Fprintf(a.Stderr, "Stopped in %s.\n", app.Roughly(time.Since(begun)))
 		return nil
 	case err := <-d.plane.failed():
 		return served(err)

@@ -3,9 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 // devReport is what `dev` says when all is up.
@@ -55,9 +56,9 @@ func (d *devRun) report() devReport {
 	return r
 }
 
-func (a *app) reportDev(d *devRun) error {
+func reportDev(a *app.App, d *devRun) error {
 	r := d.report()
-	return a.print(r, func() error { return r.write(a.stdout, programName()) })
+	return a.Print(r, func() error { return r.write(a.Stdout, app.ProgramName()) })
 }
 
 // write shows the report to a person; program is how the person calls this program.
@@ -87,7 +88,7 @@ func (r *devReport) write(w io.Writer, program string) error {
 	}
 	r.writeSecurity(row)
 	server := ""
-	if r.URL != defaultServer {
+	if r.URL != app.DefaultServer {
 		server = " --server " + r.URL
 	}
 	b.WriteString("\nTry in another terminal:\n")
@@ -113,12 +114,4 @@ func (r *devReport) write(w io.Writer, program string) error {
 	fmt.Fprintf(&b, "  %s demo\n\n", program)
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// programName is how a person has called this program.
-func programName() string {
-	if name := os.Args[0]; strings.ContainsRune(name, os.PathSeparator) {
-		return name
-	}
-	return "mainstay"
 }

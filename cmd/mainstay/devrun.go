@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +15,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	rest "mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/fleet"
@@ -80,7 +79,7 @@ type devRun struct {
 }
 
 // startDev starts everything, or nothing: what it has started when it fails, it stops.
-func (a *app) startDev(ctx context.Context, o devOptions) (_ *devRun, err error) {
+func startDev(ctx context.Context, a *app.App, o devOptions) (_ *devRun, err error) {
 	listener, err := listen("the REST API", o.http, "--http")
 	if err != nil {
 		return nil, err
@@ -100,23 +99,23 @@ func (a *app) startDev(ctx context.Context, o devOptions) (_ *devRun, err error)
 	d.exposed = o.exposed(listener, d.ui)
 	d.exec = o.demoRoot == "" && (o.allowExec || len(d.exposed) == 0)
 	if !d.exec && o.agents > 0 && o.demoRoot == "" {
-		return nil, usageError("others than this machine can reach %s, and could run any command through the agents: "+
+		return nil, app.UsageError("others than this machine can reach %s, and could run any command through the agents: "+
 			"add --allow-exec if you want that, else --agents 0, or listen on 127.0.0.1", strings.Join(d.exposed, " and "))
 	}
 	if err := d.prepareDir(o.dataDir); err != nil {
 		return nil, err
 	}
 	log := newLogger(d.log, zapcore.InfoLevel, false)
-	if err := d.takeTokens(o, a.getenv); err != nil {
+	if err := d.takeTokens(o, a.Getenv); err != nil {
 		return nil, err
 	}
-	if d.tracing, err = a.tracing(ctx); err != nil {
+	if d.tracing, err = telemetry.NewTracing(ctx, a.Getenv, "mainstay", a.Version); err != nil {
+		return nil, app.WithExit(app.ExitUsage, err)
+	}
+	if err := d.startTemporal(ctx, a.Version, o, log); err != nil {
 		return nil, err
 	}
-	if err := d.startTemporal(ctx, o, log); err != nil {
-		return nil, err
-	}
-	plane, err := d.planeOptions(o, listener, log, a.getenv)
+	plane, err := d.planeOptions(a, o, listener, log)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +171,7 @@ func (d *devRun) prepareDir(dir string) error {
 	return nil
 }
 
-func (d *devRun) startTemporal(ctx context.Context, o devOptions, log *zap.Logger) error {
+func (d *devRun) startTemporal(ctx context.Context, version string, o devOptions, log *zap.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	o.temporal.Logger = log.Named("temporal")
@@ -197,9 +196,9 @@ func (d *devRun) startTemporal(ctx context.Context, o devOptions, log *zap.Logge
 	return ensureSearchAttributes(ctx, d.client, d.temporal.Namespace(), log) // a data directory may be older than some
 }
 
-func (d *devRun) planeOptions(o devOptions, listener net.Listener, log *zap.Logger, getenv func(string) string) (planeOptions, error) {
+func (d *devRun) planeOptions(a *app.App, o devOptions, listener net.Listener, log *zap.Logger) (planeOptions, error) {
 	p := planeOptions{
-		temporal: d.client, namespace: d.temporal.Namespace(), logger: log, roles: allRoles, hubID: o.hubID, hub: o.hub,
+		version: a.Version, temporal: d.client, namespace: d.temporal.Namespace(), logger: log, roles: allRoles, hubID: o.hubID, hub: o.hub,
 		clusters: o.clusters, listener: listener, page: devPage(d.ui.address(), d.temporal.Namespace()),
 		registry: d.registry, tracing: d.tracing,
 	}
@@ -218,8 +217,8 @@ func (d *devRun) planeOptions(o devOptions, listener net.Listener, log *zap.Logg
 		}
 	}
 	d.hubID = p.hubID
-	if o.tokenKeyFile != "" || getenv(tokenKeyEnv) != "" {
-		p.key, err = loadTokenKey(o.tokenKeyFile, getenv)
+	if o.tokenKeyFile != "" || a.Getenv(tokenKeyEnv) != "" {
+		p.key, err = loadTokenKey(o.tokenKeyFile, a.Getenv)
 		return p, err
 	}
 	key, err := kept(d.dir, "token-key", func() (string, error) { return randomHex(32) })
@@ -238,7 +237,7 @@ func agentIDs(n int) []string {
 	return ids
 }
 
-func (d *devRun) startAgents(ctx context.Context, a *app, o devOptions) error {
+func (d *devRun) startAgents(ctx context.Context, a *app.App, o devOptions) error {
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program's file, to start agents: %w", err)
@@ -260,41 +259,38 @@ func (d *devRun) startAgents(ctx context.Context, a *app, o devOptions) error {
 		return err
 	}
 	if d.tokens.join != "" {
-		d.launcher.env = []string{joinTokenEnv + "=" + d.tokens.join}
+		d.launcher.env = []string{app.JoinTokenEnv + "=" + d.tokens.join}
 	}
 	d.launcher.endLeftovers(d.ids)
-	say := a.say
-	if o.demoRoot != "" || o.quietAgents {
-		say = d.note // the demo tells what happens to its agents itself
+	say := func(format string, args ...any) {
+		fmt.Fprintf(a.Stderr, "%s  %s\n", a.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+	}
+	if o.demoRoot != "" || o.quietAgents { // the demo tells what happens to its agents itself
+		say = func(format string, args ...any) { fmt.Fprintf(d.log, format+"\n", args...) }
 	}
 	d.agents, err = startSupervisor(ctx, d.launcher, d.ids, time.After, say)
 	return err
 }
 
-// note writes one line to the log.
-func (d *devRun) note(format string, args ...any) { fmt.Fprintf(d.log, format+"\n", args...) }
-
-// say prints one line about something that happened.
-func (a *app) say(format string, args ...any) {
-	fmt.Fprintf(a.stderr, "%s  %s\n", a.now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+// connect makes a client of the run's API. It repeats nothing: what it asks comes again anyway.
+func (d *devRun) connect(token string) (*rest.Client, error) {
+	return rest.New(rest.Options{URL: d.url, Token: token, Retries: -1})
 }
 
 // awaitAgents returns when every agent that runs is online with its present process; false when that takes too long.
 func (d *devRun) awaitAgents(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, onlineLimit)
 	defer cancel()
-	c := newAPIClient(d.url)
-	c.token = d.tokens.admin
-	query := url.Values{"cluster": {devCluster}, "status": {string(fleet.AgentOnline)}}
+	c, err := d.connect(d.tokens.admin)
+	if err != nil {
+		return false
+	}
 	for {
-		var page struct {
-			Agents []api.Agent `json:"agents"`
-		}
-		_, err := c.call(ctx, http.MethodGet, agentsPath+"?"+query.Encode(), 0, nil, &page)
+		agents, err := c.Agents(rest.AgentQuery{Cluster: devCluster, Status: fleet.AgentOnline}).Take(ctx, 0)
 		if waiting := d.agents.pids(); err == nil {
-			for i := range page.Agents {
-				if waiting[page.Agents[i].ID] == page.Agents[i].PID {
-					delete(waiting, page.Agents[i].ID)
+			for i := range agents {
+				if waiting[agents[i].ID] == agents[i].PID {
+					delete(waiting, agents[i].ID)
 				}
 			}
 			if len(waiting) == 0 {
@@ -320,7 +316,7 @@ func (d *devRun) stop() {
 		if d.client != nil {
 			d.client.Close()
 		}
-		stopTracing(d.tracing)
+		d.tracing.Close()
 		if d.temporal != nil {
 			within(temporalLimit, d.temporal.Stop)
 		}

@@ -1,47 +1,48 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
-const drainsPath = "/api/v1/agents/drains"
-
-func (a *app) drainCommand() *cobra.Command {
+func drainCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "drain", Short: "See and cancel drains of agents; begin one with `mainstay agent drain`"}
-	a.serverFlag(command)
-	command.AddCommand(a.drainListCommand(), a.drainOneCommand("get ID", "Show a drain: how far it is, and how the agents' work ended", http.MethodGet),
-		a.drainOneCommand("cancel ID", "Cancel a drain: agents that are not done are given work again", http.MethodPost, "cancel"))
+	a.ServerFlag(command)
+	command.AddCommand(drainListCommand(a), drainOneCommand(a, "get ID", "Show a drain: how far it is, and how the agents' work ended", (*client.Client).Drain),
+		drainOneCommand(a, "cancel ID", "Cancel a drain: agents that are not done are given work again", (*client.Client).CancelDrain))
 	return command
 }
 
-func (a *app) drainListCommand() *cobra.Command {
+func drainListCommand(a *app.App) *cobra.Command {
 	var cluster string
 	var limit int
 	command := &cobra.Command{
-		Use: "list", Short: "List drains, newest first", Example: "  mainstay drain list --cluster default", Args: exactly(),
+		Use: "list", Short: "List drains, newest first", Example: "  mainstay drain list --cluster default", Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return printList(c, a, drainsPath, "drains", queryOf("cluster", cluster), limit, a.printDrains)
+			list := func(s *client.Client) *client.List[fleet.DrainRecord] { return s.Drains(cluster) }
+			return app.PrintList(c, a, list, limit, printDrains)
 		},
 	}
 	command.Flags().StringVar(&cluster, "cluster", "", "only of this cluster")
-	limitFlag(command, &limit)
-	a.outputFlag(command)
+	app.LimitFlag(command, &limit)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) printDrains(records []fleet.DrainRecord) error {
+func printDrains(a *app.App, records []fleet.DrainRecord) error {
 	if len(records) == 0 {
-		_, err := fmt.Fprintln(a.stdout, "There are no such drains.")
+		_, err := fmt.Fprintln(a.Stdout, "There are no such drains.")
 		return err
 	}
-	t := newTable(a.stdout, "DRAIN", "STATUS", "AGENTS", "DONE", "REQUESTED", "REASON")
+	t := app.NewTable(a.Stdout, "DRAIN", "STATUS", "AGENTS", "DONE", "REQUESTED", "REASON")
 	for i := range records {
 		r := &records[i]
 		done := 0
@@ -55,56 +56,57 @@ func (a *app) printDrains(records []fleet.DrainRecord) error {
 		if len(names) > 3 {
 			names = append(names[:3:3], fmt.Sprintf("and %d more", len(names)-3))
 		}
-		t.row(r.ID, drainStatus(r.Status), strings.Join(names, ", "), fmt.Sprintf("%d of %d", done, len(r.Agents)), a.ago(&r.RequestedAt), r.Reason)
+		t.Row(r.ID, drainStatus(r.Status), strings.Join(names, ", "), fmt.Sprintf("%d of %d", done, len(r.Agents)), a.Ago(&r.RequestedAt), r.Reason)
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // drainOneCommand is a command about one drain, which it shows as it stands then.
-func (a *app) drainOneCommand(use, short, method string, more ...string) *cobra.Command {
+func drainOneCommand(
+	a *app.App, use, short string, do func(*client.Client, context.Context, string) (*fleet.DrainRecord, error),
+) *cobra.Command {
 	command := &cobra.Command{
-		Use: use, Short: short, Example: "  mainstay drain " + strings.Replace(use, "ID", "default:d-06gzw9pw", 1), Args: exactly("a drain's id"),
+		Use: use, Short: short, Example: "  mainstay drain " + strings.Replace(use, "ID", "default:d-06gzw9pw", 1), Args: app.Exactly("a drain's id"),
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			record := &fleet.DrainRecord{}
-			raw, err := client.call(c.Context(), method, pathOf(drainsPath, args[0], more...), 0, nil, record)
+			record, err := do(client.Client, c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return a.printDrain(raw, record)
+			return printDrain(a, client.Answer, record)
 		},
 	}
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
 // printDrain shows a drain, agent by agent, with the work that each had.
-func (a *app) printDrain(raw json.RawMessage, r *fleet.DrainRecord) error {
-	return a.print(raw, func() error {
-		t := newTable(a.stdout)
-		t.facts([][2]string{
+func printDrain(a *app.App, raw json.RawMessage, r *fleet.DrainRecord) error {
+	return a.Print(raw, func() error {
+		t := app.NewTable(a.Stdout)
+		t.Facts([][2]string{
 			{"Drain", r.ID}, {"Status", drainStatus(r.Status)}, {"Error", r.Error}, {"Reason", r.Reason},
-			{"Deadline", r.Timeout.Std().String() + " for each agent"}, {"Requested", a.ago(&r.RequestedAt)}, {"Completed", a.ago(r.CompletedAt)},
+			{"Deadline", r.Timeout.Std().String() + " for each agent"}, {"Requested", a.Ago(&r.RequestedAt)}, {"Completed", a.Ago(r.CompletedAt)},
 		})
-		if err := t.flush(); err != nil {
+		if err := t.Flush(); err != nil {
 			return err
 		}
-		fmt.Fprintln(a.stdout)
-		t = newTable(a.stdout, "AGENT", "STATUS", "WORK", "")
+		fmt.Fprintln(a.Stdout)
+		t = app.NewTable(a.Stdout, "AGENT", "STATUS", "WORK", "")
 		for i := range r.Agents {
 			g := &r.Agents[i]
-			t.row(g.AgentID, string(g.Status), drainCounts(g), g.Error)
+			t.Row(g.AgentID, string(g.Status), drainCounts(g), g.Error)
 		}
-		if err := t.flush(); err != nil {
+		if err := t.Flush(); err != nil {
 			return err
 		}
-		if err := a.printDrainWork(r); err != nil || r.Status != fleet.DrainRunning {
+		if err := printDrainWork(a, r); err != nil || r.Status != fleet.DrainRunning {
 			return err
 		}
-		_, err := fmt.Fprintf(a.stdout, "\nSee how far it is with: mainstay drain get %s\n", r.ID)
+		_, err := fmt.Fprintf(a.Stdout, "\nSee how far it is with: mainstay drain get %s\n", r.ID)
 		return err
 	})
 }
@@ -127,8 +129,8 @@ func drainCounts(g *fleet.AgentDrain) string {
 	return fmt.Sprintf("%d when it began", len(g.Work))
 }
 
-func (a *app) printDrainWork(r *fleet.DrainRecord) error {
-	t := newTable(a.stdout, "TASK", "AGENT", "TYPE", "STARTED", "AT THE DEADLINE")
+func printDrainWork(a *app.App, r *fleet.DrainRecord) error {
+	t := app.NewTable(a.Stdout, "TASK", "AGENT", "TYPE", "STARTED", "AT THE DEADLINE")
 	rows := 0
 	for i := range r.Agents {
 		g := &r.Agents[i]
@@ -141,13 +143,13 @@ func (a *app) printDrainWork(r *fleet.DrainRecord) error {
 			case g.Status == fleet.DrainCompleted:
 				fate = "finished before"
 			}
-			t.row(w.TaskID, g.AgentID, w.Type, a.ago(w.StartedAt), fate)
+			t.Row(w.TaskID, g.AgentID, w.Type, a.Ago(w.StartedAt), fate)
 			rows++
 		}
 	}
 	if rows == 0 {
 		return nil
 	}
-	fmt.Fprintln(a.stdout)
-	return t.flush()
+	fmt.Fprintln(a.Stdout)
+	return t.Flush()
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 // eventServer answers each stream in turn and then ends it; what stands for no stream is answered 503. It notes what was
@@ -61,7 +63,7 @@ func TestEventsShowsWhatHappenedLately(t *testing.T) {
 	lost := event("1", "agent.lost", at, `"cluster":"c","agent_id":"a-1","reason":"its connection\u001b[2J closed"`)
 	server, asked := eventServer(t, nil, ": hello\n\n"+frame("p1", lost), frame("p1", lost))
 	got := run(t.Context(), "", "events", "--server", server.URL, "--type", "agent,failover", "--cluster", "c", "--tenant", "film")
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	require.Equal(t, localTime(t, at)+"  agent.lost         a-1 in c: its connection [2J closed\n", got.stdout)
 	got = run(t.Context(), "", "events", "--server", server.URL, "-o", "json", "--since", "1h")
 	require.Equal(t, lost+"\n", got.stdout)
@@ -76,7 +78,7 @@ func TestEventsGoesOnAfterABreak(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	server, asked := eventServer(t, cancel, frame("p1", one), "", frame("p2", one)+frame("p3", two)+frame("p4", missing))
 	got := run(ctx, "", "events", "-f", "--server", server.URL)
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	clock := localTime(t, at)
 	require.Equal(t, clock+"  agent.joined       a-1 (epoch 1, hub h)\n"+clock+"  agent.left         a-1\n"+clock+"  gap                events are missing (7): hub h was restarted\n", got.stdout,
 		"what comes again is shown once, and the gap is shown")
@@ -87,11 +89,11 @@ func TestEventsGoesOnAfterABreak(t *testing.T) {
 func TestEventsThatCannotBegin(t *testing.T) {
 	t.Parallel()
 	server, _ := eventServer(t, nil, "")
-	require.Equal(t, exitUnreachable, run(t.Context(), "", "events", "-f", "--server", server.URL).code)
-	require.Equal(t, exitUnreachable, run(t.Context(), "", "events", "-f", "--server", "127.0.0.1:1").code)
-	require.Equal(t, exitUsage, run(t.Context(), "", "events", "extra").code)
+	require.Equal(t, app.ExitUnreachable, run(t.Context(), "", "events", "-f", "--server", server.URL).code)
+	require.Equal(t, app.ExitUnreachable, run(t.Context(), "", "events", "-f", "--server", "127.0.0.1:1").code)
+	require.Equal(t, app.ExitUsage, run(t.Context(), "", "events", "extra").code)
 	url, _ := answering(t, http.StatusUnprocessableEntity, "application/problem+json", problem(422, "invalid_request", "names no type").body)
-	require.Equal(t, exitUsage, run(t.Context(), "", "events", "-f", "--server", url, "--type", "no").code)
+	require.Equal(t, app.ExitUsage, run(t.Context(), "", "events", "-f", "--server", url, "--type", "no").code)
 }
 
 func TestEventLines(t *testing.T) {

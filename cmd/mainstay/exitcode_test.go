@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -21,14 +23,14 @@ func TestExitCodes(t *testing.T) {
 		code   int
 		says   string
 	}{
-		"not found":  {404, `{"title":"Not Found","detail":"there is no task with this id","code":"unknown_task"}`, []string{"task", "get", "x"}, exitNotFound, "there is no task with this id (unknown_task)"},
-		"conflict":   {409, `{"title":"Conflict","detail":"the task has ended","code":"conflict"}`, []string{"task", "cancel", "x"}, exitConflict, "the task has ended (conflict)"},
-		"away":       {503, `{"title":"Unavailable","detail":"Temporal did not answer","code":"temporal_unavailable"}`, []string{"agent", "list"}, exitUnreachable, "Temporal did not answer"},
-		"refused":    {422, `{"title":"x","detail":"not valid; errors says where","code":"invalid_request","errors":[{"location":"query.status","message":"no such status"}]}`, []string{"task", "list", "--status", "x"}, exitUsage, "not valid (invalid_request)\n  query.status: no such status"},
-		"internal":   {500, `{"title":"x","detail":"on our side","code":"internal"}`, []string{"cluster", "list"}, exitFailure, "on our side"},
-		"a stranger": {502, `<html>`, []string{"cluster", "list"}, exitFailure, "not as Mainstay does"},
-		"no gateway": {404, `{"title":"Not Found","detail":"there is nothing at this path","code":"not_found"}`, []string{"task", "get", "x"}, exitFailure, "is a gateway behind it"},
-		"not JSON":   {200, `<html>`, []string{"cluster", "get", "x"}, exitFailure, "not of the Mainstay API"},
+		"not found":  {404, `{"title":"Not Found","detail":"there is no task with this id","code":"unknown_task"}`, []string{"task", "get", "x"}, app.ExitNotFound, "there is no task with this id (unknown_task)"},
+		"conflict":   {409, `{"title":"Conflict","detail":"the task has ended","code":"conflict"}`, []string{"task", "cancel", "x"}, app.ExitConflict, "the task has ended (conflict)"},
+		"away":       {503, `{"title":"Unavailable","detail":"Temporal did not answer","code":"temporal_unavailable"}`, []string{"agent", "list"}, app.ExitUnreachable, "Temporal did not answer"},
+		"refused":    {422, `{"title":"x","detail":"not valid; errors says where","code":"invalid_request","errors":[{"location":"query.status","message":"no such status"}]}`, []string{"task", "list", "--status", "x"}, app.ExitUsage, "not valid (invalid_request)\n  query.status: no such status"},
+		"internal":   {500, `{"title":"x","detail":"on our side","code":"internal"}`, []string{"cluster", "list"}, app.ExitFailure, "on our side"},
+		"a stranger": {502, `<html>`, []string{"cluster", "list"}, app.ExitFailure, "not as Mainstay does"},
+		"no gateway": {404, `{"title":"Not Found","detail":"there is nothing at this path","code":"not_found"}`, []string{"task", "get", "x"}, app.ExitFailure, "is a gateway behind it"},
+		"not JSON":   {200, `<html>`, []string{"cluster", "get", "x"}, app.ExitFailure, "not of the Mainstay API"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -47,7 +49,7 @@ func TestUnreachable(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
 	got := run(t.Context(), "", "agent", "list", "--server", server.URL)
-	require.Equal(t, exitUnreachable, got.code)
+	require.Equal(t, app.ExitUnreachable, got.code)
 	require.Contains(t, got.stderr, server.URL)
 	require.Contains(t, got.stderr, "`mainstay dev`")
 }
@@ -75,7 +77,7 @@ func TestUsage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := run(t.Context(), "", args...)
-			require.Equal(t, exitUsage, got.code, got.stderr)
+			require.Equal(t, app.ExitUsage, got.code, got.stderr)
 			require.NotEmpty(t, got.stderr)
 			require.NotContains(t, got.stderr, "secret")
 		})
@@ -86,7 +88,7 @@ func TestSubmitCommand(t *testing.T) {
 	t.Parallel()
 	url, body := answering(t, 202, "application/json", `{"id":"t-1","type":"exec","cluster":"default","status":"queued","workflow_id":"task/t-1"}`)
 	got := run(t.Context(), "", "task", "submit", "--server", url, "--priority", "1", "--label", "a=b=c", "--capability", "gpu", "--", "echo", "--hello")
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	require.Contains(t, got.stdout, "t-1")
 	require.JSONEq(t, `{"type":"exec","cluster":"default","payload":{"command":["echo","--hello"]},"priority":1,"labels":{"a":"b=c"},"required_capabilities":["gpu"]}`, body.String())
 }
@@ -95,19 +97,19 @@ func TestSubmitFromStdin(t *testing.T) {
 	t.Parallel()
 	url, body := answering(t, 202, "application/json", `{"id":"t-1","status":"queued"}`)
 	got := run(t.Context(), `{"n": 1}`, "task", "submit", "--server", url, "--type", "count", "--payload", "-", "-o", "json")
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	require.JSONEq(t, `{"id":"t-1","status":"queued"}`, got.stdout)
 	require.JSONEq(t, `{"type":"count","cluster":"default","payload":{"n":1}}`, body.String())
 }
 
 func TestWaitedForTaskThatDidNotComplete(t *testing.T) {
 	t.Parallel()
-	for status, code := range map[string]int{"completed": exitOK, "failed": exitIncomplete, "cancelled": exitIncomplete, "expired": exitIncomplete, "review": exitIncomplete, "dead_letter": exitIncomplete} {
+	for status, code := range map[string]int{"completed": app.ExitOK, "failed": app.ExitIncomplete, "cancelled": app.ExitIncomplete, "expired": app.ExitIncomplete, "review": app.ExitIncomplete, "dead_letter": app.ExitIncomplete} {
 		t.Run(status, func(t *testing.T) {
 			t.Parallel()
 			url, _ := answering(t, 200, "application/json", `{"id":"t-1","type":"x","cluster":"c","status":"`+status+`"}`)
 			require.Equal(t, code, run(t.Context(), "", "task", "get", "t-1", "--wait", "--server", url).code)
-			require.Equal(t, exitOK, run(t.Context(), "", "task", "get", "t-1", "--server", url).code)
+			require.Equal(t, app.ExitOK, run(t.Context(), "", "task", "get", "t-1", "--server", url).code)
 		})
 	}
 }
@@ -125,7 +127,7 @@ func TestTLSMistakesAreNamed(t *testing.T) {
 		strings.Replace(plain.URL, "http:", "https:", 1):  "it does not speak https",
 	} {
 		got := run(t.Context(), "", "agent", "list", "--server", server)
-		require.Equal(t, exitUnreachable, got.code, got.stderr)
+		require.Equal(t, app.ExitUnreachable, got.code, got.stderr)
 		require.Contains(t, got.stderr, says)
 		require.NotContains(t, got.stderr, "mainstay dev")
 	}
@@ -135,8 +137,8 @@ func TestTLSMistakesAreNamed(t *testing.T) {
 func TestExitCodesOfAgents(t *testing.T) {
 	t.Parallel()
 	for code, test := range map[string]struct{ status, exit int }{
-		"invalid_token": {401, exitRefused}, "forbidden": {403, exitRefused}, "unknown_cluster": {404, exitNotFound},
-		"invalid_request": {422, exitUsage}, "cluster_full": {409, exitConflict}, "agent_id_in_use": {409, exitConflict}, "not_found": {404, exitFailure},
+		"invalid_token": {401, app.ExitRefused}, "forbidden": {403, app.ExitRefused}, "unknown_cluster": {404, app.ExitNotFound},
+		"invalid_request": {422, app.ExitUsage}, "cluster_full": {409, app.ExitConflict}, "agent_id_in_use": {409, app.ExitConflict}, "not_found": {404, app.ExitFailure},
 	} {
 		url, _ := answering(t, test.status, "application/problem+json", `{"title":"x","detail":"so it is","code":"`+code+`"}`)
 		got := run(t.Context(), "", "agent", "run", "--hub", url, "--id", "a", "--allow-exec")

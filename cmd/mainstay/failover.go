@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,95 +11,95 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
-const failoversPath = "/api/v1/agents/failovers"
-
-func (a *app) failoverCommand() *cobra.Command {
+func failoverCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "failover", Short: "See the failovers of agents; begin one with `mainstay agent failover`"}
-	a.serverFlag(command)
-	command.AddCommand(a.failoverListCommand(), a.failoverGetCommand())
+	a.ServerFlag(command)
+	command.AddCommand(failoverListCommand(a), failoverGetCommand(a))
 	return command
 }
 
-func (a *app) failoverListCommand() *cobra.Command {
-	var cluster, agent, status string
+func failoverListCommand(a *app.App) *cobra.Command {
+	var q client.FailoverQuery
 	var limit int
 	command := &cobra.Command{
 		Use:     "list",
 		Short:   "List failovers, newest first",
 		Example: "  mainstay failover list --cluster default --agent agent-1",
-		Args:    exactly(),
+		Args:    app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return printList(c, a, failoversPath, "failovers", queryOf("cluster", cluster, "agent", agent, "status", status), limit, a.printFailovers)
+			list := func(s *client.Client) *client.List[fleet.FailoverRecord] { return s.Failovers(q) }
+			return app.PrintList(c, a, list, limit, printFailovers)
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
-	flags.StringVar(&agent, "agent", "", "only of this agent")
-	flags.StringVar(&status, "status", "", "only with this status: running, succeeded, not_in_cluster, no_target_available or failed")
-	limitFlag(command, &limit)
-	a.outputFlag(command)
+	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
+	flags.StringVar(&q.Agent, "agent", "", "only of this agent")
+	flags.StringVar((*string)(&q.Status), "status", "", "only with this status: running, succeeded, not_in_cluster, no_target_available or failed")
+	app.LimitFlag(command, &limit)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) printFailovers(records []fleet.FailoverRecord) error {
+func printFailovers(a *app.App, records []fleet.FailoverRecord) error {
 	if len(records) == 0 {
-		_, err := fmt.Fprintln(a.stdout, "There are no such failovers.")
+		_, err := fmt.Fprintln(a.Stdout, "There are no such failovers.")
 		return err
 	}
-	t := newTable(a.stdout, "FAILOVER", "STATUS", "TRIGGER", "TARGET", "TASKS", "NOTICED", "TOOK")
+	t := app.NewTable(a.Stdout, "FAILOVER", "STATUS", "TRIGGER", "TARGET", "TASKS", "NOTICED", "TOOK")
 	for i := range records {
 		r := &records[i]
-		t.row(r.ID, string(r.Status), string(r.Trigger), r.TargetAgentID, transferred(r), a.ago(&r.NoticedAt), failoverTook(r))
+		t.Row(r.ID, string(r.Status), string(r.Trigger), r.TargetAgentID, transferred(r), a.Ago(&r.NoticedAt), failoverTook(r))
 	}
-	return t.flush()
+	return t.Flush()
 }
 
-func (a *app) failoverGetCommand() *cobra.Command {
+func failoverGetCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "get ID", Short: "Show a failover: who, why, what was moved to whom, and when",
-		Example: "  mainstay failover get default:agent-1:7", Args: exactly("a failover's id"),
+		Example: "  mainstay failover get default:agent-1:7", Args: app.Exactly("a failover's id"),
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			var record fleet.FailoverRecord
-			raw, err := client.call(c.Context(), http.MethodGet, pathOf(failoversPath, args[0]), 0, nil, &record)
+			record, err := client.Failover(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return a.printFailover(raw, &record)
+			return printFailover(a, client.Answer, record)
 		},
 	}
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
 // printFailover shows a failover and its timeline.
-func (a *app) printFailover(raw json.RawMessage, r *fleet.FailoverRecord) error {
-	return a.print(raw, func() error {
-		t := newTable(a.stdout)
-		t.facts([][2]string{
+func printFailover(a *app.App, raw json.RawMessage, r *fleet.FailoverRecord) error {
+	return a.Print(raw, func() error {
+		t := app.NewTable(a.Stdout)
+		t.Facts([][2]string{
 			{"Failover", r.ID}, {"Agent", fmt.Sprintf("%s, epoch %d, in cluster %s", r.FailedAgentID, r.Epoch, r.Cluster)},
 			{"Status", string(r.Status)}, {"Error", r.Error}, {"Trigger", triggerText(r.Trigger)}, {"Reason", r.Reason}, {"Target", r.TargetAgentID},
-			{"Tasks moved", transferred(r)}, {"Noticed", a.ago(&r.NoticedAt)}, {"Took", failoverTook(r)},
+			{"Tasks moved", transferred(r)}, {"Noticed", a.Ago(&r.NoticedAt)}, {"Took", failoverTook(r)},
 		})
-		if err := t.flush(); err != nil {
+		if err := t.Flush(); err != nil {
 			return err
 		}
-		fmt.Fprintln(a.stdout)
-		t = newTable(a.stdout, "TIME (UTC)", "AFTER", "WHAT")
+		fmt.Fprintln(a.Stdout)
+		t = app.NewTable(a.Stdout, "TIME (UTC)", "AFTER", "WHAT")
 		for _, step := range timeline(r) {
 			at, after := "", ""
 			if step.at != nil {
-				at, after = step.at.UTC().Format("15:04:05.000"), "+"+roughly(max(0, step.at.Sub(r.NoticedAt)))
+				at, after = step.at.UTC().Format("15:04:05.000"), "+"+app.Roughly(max(0, step.at.Sub(r.NoticedAt)))
 			}
-			t.row(at, after, step.what)
+			t.Row(at, after, step.what)
 		}
-		return t.flush()
+		return t.Flush()
 	})
 }
 
@@ -180,5 +179,5 @@ func failoverTook(r *fleet.FailoverRecord) string {
 	if r.CompletedAt == nil {
 		return ""
 	}
-	return roughly(max(0, r.CompletedAt.Sub(r.NoticedAt)))
+	return app.Roughly(max(0, r.CompletedAt.Sub(r.NoticedAt)))
 }

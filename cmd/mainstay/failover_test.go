@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 const failedOver = `{"id":"default:agent-1:7","cluster":"default","failed_agent_id":"agent-1","epoch":7,"target_agent_id":"agent-2",
@@ -23,7 +25,7 @@ func TestFailoverTimeline(t *testing.T) {
 	t.Parallel()
 	url, _ := answering(t, 200, "application/json", fmt.Sprintf(failedOver, "succeeded"))
 	got := run(t.Context(), "", "failover", "get", "default:agent-1:7", "--server", url)
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	_, steps, found := strings.Cut(got.stdout, "WHAT\n")
 	require.True(t, found, got.stdout)
 	for i, want := range []string{
@@ -48,12 +50,12 @@ func TestFailoverList(t *testing.T) {
 	t.Parallel()
 	url, _ := answering(t, 200, "application/json", `{"failovers":[`+fmt.Sprintf(failedOver, "succeeded")+`]}`)
 	got := run(t.Context(), "", "failover", "list", "--cluster", "default", "--server", url)
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	require.Equal(t, "default:agent-1:7 succeeded lost agent-2 1 of 2 60s ago 2.0s",
 		strings.Join(strings.Fields(strings.Split(got.stdout, "\n")[1]), " "))
 	url, _ = answering(t, 200, "application/json", `{"failovers":[]}`)
 	require.Contains(t, run(t.Context(), "", "failover", "list", "--server", url).stdout, "no such failovers")
-	require.Equal(t, exitUsage, run(t.Context(), "", "failover", "list", "--limit", "0").code)
+	require.Equal(t, app.ExitUsage, run(t.Context(), "", "failover", "list", "--limit", "0").code)
 }
 
 // failoverServer plays a control plane where agent-1 was failed over before, in the same session. The new failover is
@@ -105,9 +107,9 @@ func TestAgentFailover(t *testing.T) {
 		first  bool
 		code   int
 	}{
-		"first":     {"succeeded", true, exitOK},
-		"again":     {"succeeded", false, exitOK},
-		"no target": {"no_target_available", true, exitIncomplete},
+		"first":     {"succeeded", true, app.ExitOK},
+		"again":     {"succeeded", false, app.ExitOK},
+		"no target": {"no_target_available", true, app.ExitIncomplete},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -128,11 +130,11 @@ func TestAgentFailoverThatDoesNotBegin(t *testing.T) {
 	server := httptest.NewServer(&failoverServer{status: "succeeded", never: true})
 	defer server.Close()
 	got := run(t.Context(), "", "agent", "failover", "agent-1", "--wait=1ms", "--server", server.URL)
-	require.Equal(t, exitIncomplete, got.code)
+	require.Equal(t, app.ExitIncomplete, got.code)
 	require.Contains(t, got.stderr, "has not begun")
 
 	got = run(t.Context(), "", "agent", "failover", "agent-1", "--server", server.URL)
-	require.Equal(t, exitOK, got.code)
+	require.Equal(t, app.ExitOK, got.code)
 	require.Contains(t, got.stdout, "mainstay failover get default:agent-1:7")
 }
 
@@ -140,7 +142,7 @@ func TestReleaseBrake(t *testing.T) {
 	t.Parallel()
 	url, body := answering(t, 200, "application/json", `{"released":true}`)
 	got := run(t.Context(), "", "cluster", "release-brake", "default", "--reason", "no power", "--server", url)
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	require.Contains(t, got.stdout, "default is released")
 	require.JSONEq(t, `{"reason":"no power"}`, body.String())
 	require.JSONEq(t, `{"released":true}`, run(t.Context(), "", "cluster", "release-brake", "default", "-o", "json", "--server", url).stdout)

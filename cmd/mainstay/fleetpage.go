@@ -14,7 +14,7 @@ import (
 )
 
 // mountPage serves the fleet page beside the API.
-func mountPage(api *httpapi.Server, g *gateway.Gateway, o page.Options) error {
+func mountPage(api *httpapi.Server, g *gateway.Gateway, version string, o page.Options) error {
 	o.Version = version
 	p, err := page.New(o)
 	if err != nil {

@@ -2,81 +2,79 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
 )
 
-func (a *app) agentHealthCommand() *cobra.Command {
+func agentHealthCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "health ID", Short: "Show how well an agent does its work, and what that is made of", Example: "  mainstay agent health agent-1", Args: exactly("an agent's id"),
+		Use: "health ID", Short: "Show how well an agent does its work, and what that is made of", Example: "  mainstay agent health agent-1", Args: app.Exactly("an agent's id"),
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			var h api.AgentHealth
-			raw, err := client.call(c.Context(), http.MethodGet, pathOf(agentsPath, args[0], "health"), 0, nil, &h)
+			h, err := client.AgentHealth(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return a.print(raw, func() error { return a.printHealth(&h) })
+			return a.Print(client.Answer, func() error { return printHealth(a, h) })
 		},
 	}
-	a.serverFlag(command)
-	a.outputFlag(command)
+	a.ServerFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) printHealth(h *api.AgentHealth) error {
-	t := newTable(a.stdout)
-	t.facts([][2]string{{"Agent", h.AgentID}, {"Cluster", h.Cluster}, {"Status", string(h.Status)}, {"Health", string(h.Level)}, {"Score", score(h.Score)}, {"Why", h.Why}})
-	if err := t.flush(); err != nil || len(h.Factors) == 0 {
+func printHealth(a *app.App, h *api.AgentHealth) error {
+	t := app.NewTable(a.Stdout)
+	t.Facts([][2]string{{"Agent", h.AgentID}, {"Cluster", h.Cluster}, {"Status", string(h.Status)}, {"Health", string(h.Level)}, {"Score", score(h.Score)}, {"Why", h.Why}})
+	if err := t.Flush(); err != nil || len(h.Factors) == 0 {
 		return err
 	}
-	fmt.Fprintln(a.stdout)
-	t = newTable(a.stdout, "FACTOR", "SCORE", "WEIGHT", "WHY")
+	fmt.Fprintln(a.Stdout)
+	t = app.NewTable(a.Stdout, "FACTOR", "SCORE", "WEIGHT", "WHY")
 	for _, f := range h.Factors {
-		t.row(f.Name, score(&f.Score), fmt.Sprint(f.Weight), f.Why)
+		t.Row(f.Name, score(&f.Score), fmt.Sprint(f.Weight), f.Why)
 	}
-	if err := t.flush(); err != nil {
+	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintln(a.stdout)
-	t = newTable(a.stdout, "CHECK", "STATUS", "WHY")
+	fmt.Fprintln(a.Stdout)
+	t = app.NewTable(a.Stdout, "CHECK", "STATUS", "WHY")
 	for _, c := range h.Checks {
-		t.row(c.Name, string(c.Status), c.Why)
+		t.Row(c.Name, string(c.Status), c.Why)
 	}
-	return t.flush()
+	return t.Flush()
 }
 
-func (a *app) clusterHealthCommand() *cobra.Command {
+func clusterHealthCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "health NAME", Short: "Show how well the agents of a cluster do their work", Example: "  mainstay cluster health default", Args: exactly("a cluster's name"),
+		Use: "health NAME", Short: "Show how well the agents of a cluster do their work", Example: "  mainstay cluster health default", Args: app.Exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			var h api.ClusterHealth
-			raw, err := client.call(c.Context(), http.MethodGet, pathOf(clustersPath, args[0], "health"), 0, nil, &h)
+			h, err := client.ClusterHealth(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return a.print(raw, func() error {
-				fmt.Fprintf(a.stdout, "Cluster %s is %s; score %s\n\n", h.Cluster, h.Status, score(h.Score))
-				t := newTable(a.stdout, "AGENT", "STATUS", "HEALTH", "SCORE", "WHY")
+			return a.Print(client.Answer, func() error {
+				fmt.Fprintf(a.Stdout, "Cluster %s is %s; score %s\n\n", h.Cluster, h.Status, score(h.Score))
+				t := app.NewTable(a.Stdout, "AGENT", "STATUS", "HEALTH", "SCORE", "WHY")
 				for i := range h.Agents {
 					g := &h.Agents[i]
-					t.row(g.AgentID, string(g.Status), string(g.Level), score(g.Score), worst(g))
+					t.Row(g.AgentID, string(g.Status), string(g.Level), score(g.Score), worst(g))
 				}
-				return t.flush()
+				return t.Flush()
 			})
 		},
 	}
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 const failingHealth = `{"agent_id":"a-1","cluster":"c","status":"online","level":"healthy","score":0.9,
@@ -42,7 +44,7 @@ a-2    offline  failed   0.00   not connected: its connection closed
 `,
 	} {
 		got := f.at(t, strings.Fields(command)...)
-		require.Equal(t, exitOK, got.code, got.stderr)
+		require.Equal(t, app.ExitOK, got.code, got.stderr)
 		require.Equal(t, strings.TrimLeft(want, "\n"), got.stdout)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 func TestQueueCommand(t *testing.T) {
@@ -22,11 +24,11 @@ default  cap/gpu  0        -       0     0      1       ? of 4      -           
 `
 	for _, args := range []string{"queue", "queue default"} {
 		got := f.at(t, strings.Fields(args)...)
-		require.Equal(t, exitOK, got.code, got.stderr)
+		require.Equal(t, app.ExitOK, got.code, got.stderr)
 		require.Equal(t, strings.Join(strings.Fields(want), " "), strings.Join(strings.Fields(got.stdout), " "))
 	}
 	got := f.at(t, "queue", "a", "b")
-	require.Equal(t, exitUsage, got.code)
+	require.Equal(t, app.ExitUsage, got.code)
 	require.Contains(t, got.stderr, "at most a cluster's name")
 }
 
@@ -48,13 +50,13 @@ func TestPauseCommands(t *testing.T) {
 			word, _, _ := strings.Cut(c.args, " ")
 			f := newFakeAPI(t, map[string]answer{path + word: {200, c.answer}})
 			got := f.at(t, append([]string{"cluster"}, strings.Fields(c.args)...)...)
-			require.Equal(t, exitOK, got.code, got.stderr)
+			require.Equal(t, app.ExitOK, got.code, got.stderr)
 			require.Contains(t, got.stdout, c.wants)
 			require.JSONEq(t, c.body, f.requests[0].body)
 		})
 	}
 	got := newFakeAPI(t, nil).at(t, "cluster", "pause", "default", "--lane", "gpu")
-	require.Equal(t, exitUsage, got.code)
+	require.Equal(t, app.ExitUsage, got.code)
 	require.Contains(t, got.stderr, "cap/<capability>")
 }
 
@@ -70,13 +72,13 @@ func TestClusterSettingsFlags(t *testing.T) {
 	settings := strings.Fields("--role-lease 8s --task-transfer-timeout 1m --dead-letter-retention 24h --brake-share 1 --brake-min-lost 3 --brake-window 10s --tenant-weight acme=5 --tenant-weight b=0.5")
 	const body = `"role_lease":"8s","task_transfer_timeout":"1m0s","dead_letter_retention":"24h0m0s","brake":{"share":1,"min_lost":3,"window":"10s"},"tenant_weights":{"acme":5,"b":0.5}`
 	got := f.at(t, append([]string{"cluster", "create", "c"}, settings...)...)
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	require.JSONEq(t, `{"name":"c",`+body+`}`, f.requests[0].body)
 	got = f.at(t, append([]string{"cluster", "update", "c"}, settings...)...)
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	require.JSONEq(t, `{`+body+`}`, f.requests[1].body)
 	got = f.at(t, "cluster", "update", "c", "--min-agents", "0", "--target-group", "", "--tenant-weight", "acme=0")
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	require.JSONEq(t, `{"min_agents":0,"target_group":"","tenant_weights":{"acme":0}}`, f.requests[2].body, "only what was given")
 
 	got = f.at(t, "cluster", "get", "c")
@@ -98,7 +100,7 @@ Tenant weights    acme=5, b=0.5
 
 	for _, args := range []string{"create c --tenant-weight acme", "create c --tenant-weight acme=500", "create c --tenant-weight A=1", "update c", "update c --tenant-weight =1", "create c --role-lease 1ms"} {
 		got := f.at(t, append([]string{"cluster"}, strings.Fields(args)...)...)
-		require.Equal(t, exitUsage, got.code, args)
+		require.Equal(t, app.ExitUsage, got.code, args)
 	}
 }
 
@@ -106,10 +108,10 @@ func TestTaskListFilters(t *testing.T) {
 	t.Parallel()
 	f := newFakeAPI(t, map[string]answer{"GET /api/v1/agents/tasks": {200, `{"tasks":[]}`}})
 	got := f.at(t, "task", "list", "--label", "a=it's", "--label", "b:2", "--submitted-after", "2h", "--submitted-before", "2026-11-21T11:00:00+01:00", "--limit", "0")
-	require.Equal(t, exitUsage, got.code)
+	require.Equal(t, app.ExitUsage, got.code)
 	got = f.at(t, "task", "list", "--label", "a=it's", "--label", "b:2", "--submitted-after", "2h", "--submitted-before", "2026-11-21T11:00:00+01:00")
-	require.Equal(t, exitOK, got.code, got.stderr)
-	require.Equal(t, exitOK, f.at(t, "task", "list", "--label", "a=it's", "--label", "b:2", "--submitted-after", "-2h", "--submitted-before", "2026-11-21T11:00:00+01:00").code)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, f.at(t, "task", "list", "--label", "a=it's", "--label", "b:2", "--submitted-after", "-2h", "--submitted-before", "2026-11-21T11:00:00+01:00").code)
 	require.Equal(t, f.requests[0].uri, f.requests[1].uri, "2h ago either way")
 	_, query, _ := strings.Cut(f.requests[0].uri, "?")
 	values, err := url.ParseQuery(query)
@@ -117,6 +119,6 @@ func TestTaskListFilters(t *testing.T) {
 	require.Equal(t, url.Values{"label": {"a=it's", "b:2"}, "submitted_after": {"2026-11-21T10:00:00Z"}, "submitted_before": {"2026-11-21T10:00:00Z"}, "page_size": {"50"}}, values)
 	for _, bad := range [][]string{{"--label", "a"}, {"--submitted-after", "yesterday"}, {"--submitted-before", "+2h"}} {
 		got := f.at(t, append([]string{"task", "list"}, bad...)...)
-		require.Equal(t, exitUsage, got.code, "%v", bad)
+		require.Equal(t, app.ExitUsage, got.code, "%v", bad)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 // TestMain lets the test binary stand in for the program: `dev` and `demo` start their agents by running themselves.
@@ -139,7 +141,7 @@ func TestUsageErrorsEndWithCode2(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := run(t.Context(), "", c.args...)
-			require.Equal(t, exitUsage, got.code, got.stderr)
+			require.Equal(t, app.ExitUsage, got.code, got.stderr)
 			require.Contains(t, got.stderr, c.wants)
 			require.Contains(t, got.stderr, "--help`.")
 			require.Empty(t, got.stdout)
@@ -149,7 +151,7 @@ func TestUsageErrorsEndWithCode2(t *testing.T) {
 
 func TestEveryCommandHasAnExample(t *testing.T) {
 	t.Parallel()
-	root := (&app{}).rootCommand()
+	root := rootCommand(&app.App{})
 	for _, c := range root.Commands() {
 		for _, sub := range append(c.Commands(), c) {
 			if sub.Name() == "completion" || sub.Name() == "help" || sub.HasSubCommands() {
@@ -164,6 +166,6 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 func TestHelpShowsTheExitCodes(t *testing.T) {
 	t.Parallel()
 	got := run(t.Context(), "")
-	require.Equal(t, exitOK, got.code)
+	require.Equal(t, app.ExitOK, got.code)
 	require.Contains(t, got.stdout, "  6  the task or failover that was waited for did not complete")
 }

@@ -7,26 +7,27 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/hub"
 )
 
-func (a *app) openapiCommand() *cobra.Command {
+func openapiCommand(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "openapi",
 		Short: "Print the OpenAPI 3.1 document of the REST API and of the agent protocol",
 		Long: `Print the OpenAPI 3.1 document of this version's REST API and agent protocol, as a control plane serves it at
 /openapi.json. Nothing needs to run.`,
 		Example: "  mainstay openapi > openapi.json",
-		Args:    exactly(),
+		Args:    app.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			text, err := apiDocument(version)
+			text, err := apiDocument(a.Version)
 			if err != nil {
 				return err
 			}
-			_, err = a.stdout.Write(text)
+			_, err = a.Stdout.Write(text)
 			return err
 		},
 	}

@@ -2,19 +2,16 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 )
 
-// overviewPath answers how the whole fleet stands.
-const overviewPath = agentsPath + "/overview"
-
-func (a *app) overviewCommand() *cobra.Command {
+func overviewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "overview",
 		Short: "Show whether anything is wrong, where, and since when",
@@ -23,66 +20,65 @@ whatever is wrong; a script looks at "problems" of -o json.
 
 The fleet page, at the address of the REST API, shows the same and more in a browser.`,
 		Example: "  mainstay overview\n  mainstay overview -o json",
-		Args:    exactly(),
+		Args:    app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			var o api.Overview
-			raw, err := client.call(c.Context(), http.MethodGet, overviewPath, 0, nil, &o)
+			o, err := client.Overview(c.Context())
 			if err != nil {
 				return err
 			}
-			return a.print(raw, func() error { return a.printOverview(&o) })
+			return a.Print(client.Answer, func() error { return printOverview(a, o) })
 		},
 	}
-	a.serverFlag(command)
-	a.outputFlag(command)
+	a.ServerFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) printOverview(o *api.Overview) error {
+func printOverview(a *app.App, o *api.Overview) error {
 	if len(o.Problems) == 0 {
-		fmt.Fprintln(a.stdout, "Nothing is wrong.")
+		fmt.Fprintln(a.Stdout, "Nothing is wrong.")
 	}
 	for i := range o.Problems {
-		a.printProblem(&o.Problems[i])
+		printProblem(a, &o.Problems[i])
 	}
-	fmt.Fprintf(a.stdout, "\n%s online, %d suspect, %d lost; %d of %d slots busy; %s, %d in review, %s\n\n",
+	fmt.Fprintf(a.Stdout, "\n%s online, %d suspect, %d lost; %d of %d slots busy; %s, %d in review, %s\n\n",
 		fleet.Count(o.Agents.Online, "agent"), o.Agents.Suspect, o.Agents.Offline, o.Agents.Running, o.Agents.Slots,
 		fleet.Count(o.Tasks.Open, "open task"), o.Tasks.Review, fleet.Count(o.Tasks.DeadLetter, "dead letter"))
 	waiting := map[string]int64{}
 	for i := range o.Lanes {
 		waiting[o.Lanes[i].Cluster] += o.Lanes[i].Depth
 	}
-	t := newTable(a.stdout, "CLUSTER", "STATUS", "AGENTS", "MODE", "LEADER", "WAITING")
+	t := app.NewTable(a.Stdout, "CLUSTER", "STATUS", "AGENTS", "MODE", "LEADER", "WAITING")
 	for i := range o.Clusters {
 		c := &o.Clusters[i]
 		agents := fmt.Sprintf("%d of %d", c.HealthyAgentCount, c.AgentCount)
 		if c.Status == fleet.ClusterUnknown { // nobody could be asked
 			agents = "?"
 		}
-		t.row(c.Name, string(c.Status), agents, string(c.ReplicationMode), c.Leader, fmt.Sprint(waiting[c.Name]))
+		t.Row(c.Name, string(c.Status), agents, string(c.ReplicationMode), c.Leader, fmt.Sprint(waiting[c.Name]))
 	}
-	if err := t.flush(); err != nil {
+	if err := t.Flush(); err != nil {
 		return err
 	}
 	for _, part := range o.Missing {
-		fmt.Fprintf(a.stdout, "Could not be read this time: %s\n", oneLine(part))
+		fmt.Fprintf(a.Stdout, "Could not be read this time: %s\n", app.OneLine(part))
 	}
 	return nil
 }
 
-func (a *app) printProblem(p *diagnosis.Problem) {
-	line := fmt.Sprintf("%-8s  %s", p.Severity, oneLine(p.What))
+func printProblem(a *app.App, p *diagnosis.Problem) {
+	line := fmt.Sprintf("%-8s  %s", p.Severity, app.OneLine(p.What))
 	if p.Since != nil {
-		line += ", since " + a.ago(p.Since)
+		line += ", since " + a.Ago(p.Since)
 	}
-	fmt.Fprintln(a.stdout, line)
+	fmt.Fprintln(a.Stdout, line)
 	for _, more := range []string{p.Why, p.Do} {
 		if more != "" {
-			fmt.Fprintf(a.stdout, "          %s\n", oneLine(more))
+			fmt.Fprintf(a.Stdout, "          %s\n", app.OneLine(more))
 		}
 	}
 }

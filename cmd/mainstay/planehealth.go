@@ -3,13 +3,13 @@ package main
 import (
 	"strings"
 
-	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/api"
 )
 
 // health tells /health what the process does, and how its hub stands.
-func (p *controlPlane) health(r roles) func(*httpapi.Health) {
+func (p *controlPlane) health(r roles) func(*api.Health) {
 	names := strings.Split(r.String(), ",")
-	return func(h *httpapi.Health) {
+	return func(h *api.Health) {
 		h.Roles = names
 		if p.hub == nil {
 			return

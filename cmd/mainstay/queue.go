@@ -7,9 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 )
 
-func (a *app) queueCommand() *cobra.Command {
+func queueCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "queue [CLUSTER]",
 		Short: "Show what waits in the lanes of a cluster, or of all",
@@ -24,34 +26,32 @@ single agent is shown while open work is pinned to it, or it is paused.`,
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			path := queuePath
-			if len(args) == 1 {
-				path = pathOf(clustersPath, args[0], "queue")
-			}
-			return printList(c, a, path, "lanes", nil, 0, a.printLanes)
+			cluster := strings.Join(args, "") // one, or all
+			list := func(s *client.Client) *client.List[api.Lane] { return s.Lanes(cluster) }
+			return app.PrintList(c, a, list, 0, printLanes)
 		},
 	}
-	a.serverFlag(command)
-	a.outputFlag(command)
+	a.ServerFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) printLanes(lanes []api.Lane) error {
+func printLanes(a *app.App, lanes []api.Lane) error {
 	if len(lanes) == 0 {
-		_, err := fmt.Fprintln(a.stdout, "There are no clusters. Create one with: mainstay cluster create NAME")
+		_, err := fmt.Fprintln(a.Stdout, "There are no clusters. Create one with: mainstay cluster create NAME")
 		return err
 	}
-	t := newTable(a.stdout, "CLUSTER", "LANE", "WAITING", "OLDEST", "IN/S", "OUT/S", "AGENTS", "SLOTS BUSY", "BY PRIORITY", "PAUSED")
+	t := app.NewTable(a.Stdout, "CLUSTER", "LANE", "WAITING", "OLDEST", "IN/S", "OUT/S", "AGENTS", "SLOTS BUSY", "BY PRIORITY", "PAUSED")
 	for i := range lanes {
 		l := &lanes[i]
 		var oldest string
 		if l.OldestAge > 0 {
-			oldest = roughly(l.OldestAge.Std())
+			oldest = app.Roughly(l.OldestAge.Std())
 		}
-		t.row(l.Cluster, l.Lane, fmt.Sprint(l.Depth), oldest, fmt.Sprint(l.AddRate), fmt.Sprint(l.DispatchRate),
-			fmt.Sprint(l.Agents), busySlots(l), byPriority(l.Priorities), a.pauseText(l.Paused))
+		t.Row(l.Cluster, l.Lane, fmt.Sprint(l.Depth), oldest, fmt.Sprint(l.AddRate), fmt.Sprint(l.DispatchRate),
+			fmt.Sprint(l.Agents), busySlots(l), byPriority(l.Priorities), pauseText(a, l.Paused))
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 func busySlots(l *api.Lane) string {
@@ -73,11 +73,11 @@ func byPriority(levels []api.PriorityBacklog) string {
 }
 
 // pauseText is a pause in a few words; empty for nil.
-func (a *app) pauseText(p *api.Pause) string {
+func pauseText(a *app.App, p *api.Pause) string {
 	if p == nil {
 		return ""
 	}
-	text := "since " + a.ago(&p.Since)
+	text := "since " + a.Ago(&p.Since)
 	if p.Reason != "" {
 		text += ": " + p.Reason
 	}

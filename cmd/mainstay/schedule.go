@@ -1,9 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -11,56 +11,57 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
-const schedulesPath = "/api/v1/agents/schedules"
-
-func (a *app) scheduleCommand() *cobra.Command {
+func scheduleCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "schedule", Short: "Submit tasks again and again, by cron or at an interval"}
-	a.serverFlag(command)
+	a.ServerFlag(command)
 	command.AddCommand(
-		a.scheduleCreateCommand(), a.scheduleReplaceCommand(), a.scheduleListCommand(), a.scheduleGetCommand(),
-		a.schedulePauseCommand("pause", "Stop a schedule for a while", "is paused. Resume it with: mainstay schedule resume %s"),
-		a.schedulePauseCommand("resume", "Let a paused schedule go on", "goes on. See its next times with: mainstay schedule get %s"),
-		a.scheduleTriggerCommand(), a.scheduleDeleteCommand())
+		scheduleCreateCommand(a), scheduleReplaceCommand(a), scheduleListCommand(a), scheduleGetCommand(a),
+		schedulePauseCommand(a, "pause", "Stop a schedule for a while", "is paused. Resume it with: mainstay schedule resume %s", (*client.Client).PauseSchedule),
+		schedulePauseCommand(a, "resume", "Let a paused schedule go on", "goes on. See its next times with: mainstay schedule get %s", (*client.Client).ResumeSchedule),
+		scheduleTriggerCommand(a), scheduleDeleteCommand(a))
 	return command
 }
 
-func (a *app) scheduleListCommand() *cobra.Command {
-	var cluster, taskType, tenant string
+func scheduleListCommand(a *app.App) *cobra.Command {
+	var q client.ScheduleQuery
 	var limit int
 	command := &cobra.Command{
-		Use: "list", Short: "List schedules", Args: exactly(),
+		Use: "list", Short: "List schedules", Args: app.Exactly(),
 		Example: "  mainstay schedule list --cluster studio",
 		RunE: func(c *cobra.Command, _ []string) error {
-			return printList(c, a, schedulesPath, "schedules", queryOf("cluster", cluster, "type", taskType, "tenant", tenant), limit, a.printSchedules)
+			list := func(s *client.Client) *client.List[api.ScheduleEntry] { return s.Schedules(q) }
+			return app.PrintList(c, a, list, limit, printSchedules)
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
-	flags.StringVar(&taskType, "type", "", "only of this task type")
-	flags.StringVar(&tenant, "tenant", "", "only of this tenant")
-	limitFlag(command, &limit)
-	a.outputFlag(command)
+	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
+	flags.StringVar(&q.Type, "type", "", "only of this task type")
+	flags.StringVar(&q.Tenant, "tenant", "", "only of this tenant")
+	app.LimitFlag(command, &limit)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) printSchedules(entries []api.ScheduleEntry) error {
+func printSchedules(a *app.App, entries []api.ScheduleEntry) error {
 	if len(entries) == 0 {
-		_, err := fmt.Fprintln(a.stdout, "There are no such schedules.")
+		_, err := fmt.Fprintln(a.Stdout, "There are no such schedules.")
 		return err
 	}
-	t := newTable(a.stdout, "SCHEDULE", "WHEN", "TYPE", "CLUSTER", "STATE", "NEXT", "LAST", "LAST TASK")
+	t := app.NewTable(a.Stdout, "SCHEDULE", "WHEN", "TYPE", "CLUSTER", "STATE", "NEXT", "LAST", "LAST TASK")
 	for i := range entries {
 		e := &entries[i]
 		state := "active"
 		if e.Paused {
 			state = "paused"
 		}
-		t.row(e.Name, whenText(e.Cron, e.TimeZone, e.Interval, 0), e.Type, e.Cluster, state, a.ago(e.NextTime), a.ago(e.LastTime), e.LastTask)
+		t.Row(e.Name, whenText(e.Cron, e.TimeZone, e.Interval, 0), e.Type, e.Cluster, state, a.Ago(e.NextTime), a.Ago(e.LastTime), e.LastTask)
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // whenText says when a schedule makes a task.
@@ -78,30 +79,29 @@ func whenText(cron, zone string, interval, offset fleet.Duration) string {
 	return "changed by another tool: see the Temporal Web UI"
 }
 
-func (a *app) scheduleGetCommand() *cobra.Command {
+func scheduleGetCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "get NAME", Short: "Show a schedule: its next times, and what became of its newest tasks",
-		Example: "  mainstay schedule get nightly", Args: exactly("a schedule's name"),
+		Example: "  mainstay schedule get nightly", Args: app.Exactly("a schedule's name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			var schedule api.Schedule
-			raw, err := client.call(c.Context(), http.MethodGet, pathOf(schedulesPath, args[0]), 0, nil, &schedule)
+			schedule, err := client.Schedule(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return a.printSchedule(raw, &schedule)
+			return printSchedule(a, client.Answer, schedule)
 		},
 	}
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) printSchedule(raw json.RawMessage, s *api.Schedule) error {
-	return a.print(raw, func() error {
-		t := newTable(a.stdout)
+func printSchedule(a *app.App, raw json.RawMessage, s *api.Schedule) error {
+	return a.Print(raw, func() error {
+		t := app.NewTable(a.Stdout)
 		state := "active"
 		if s.Paused {
 			state = "paused"
@@ -114,25 +114,25 @@ func (a *app) printSchedule(raw json.RawMessage, s *api.Schedule) error {
 		if s.Jitter != 0 {
 			jitter = "up to " + s.Jitter.String()
 		}
-		t.facts([][2]string{
+		t.Facts([][2]string{
 			{"Schedule", s.Name}, {"State", state}, {"Note", s.Note}, {"When", whenText(s.Cron, s.TimeZone, s.Interval, s.Offset)}, {"Jitter", jitter},
 			{"From", timeText(s.StartAt)}, {"Until", timeText(s.EndAt)}, {"Overlap", string(s.Overlap)}, {"Catchup window", s.CatchupWindow.String()},
 			{"Task", s.Task.Type + " in " + s.Task.Cluster}, {"Next", strings.Join(next, ", ")}, {"Fired", countsText(&s.Counts)},
 		})
-		if err := t.flush(); err != nil || len(s.Runs) == 0 {
+		if err := t.Flush(); err != nil || len(s.Runs) == 0 {
 			return err
 		}
-		fmt.Fprintln(a.stdout)
-		t = newTable(a.stdout, "TASK", "STATUS", "FOR", "FIRED", "TOOK", "WHY")
+		fmt.Fprintln(a.Stdout)
+		t = app.NewTable(a.Stdout, "TASK", "STATUS", "FOR", "FIRED", "TOOK", "WHY")
 		for i := range s.Runs {
 			run := &s.Runs[i]
 			var took string
 			if run.FiredAt != nil && run.ClosedAt != nil {
-				took = roughly(max(0, run.ClosedAt.Sub(*run.FiredAt)))
+				took = app.Roughly(max(0, run.ClosedAt.Sub(*run.FiredAt)))
 			}
-			t.row(run.TaskID, string(run.Status), run.ScheduledAt.UTC().Format(time.RFC3339), a.ago(run.FiredAt), took, run.Why)
+			t.Row(run.TaskID, string(run.Status), run.ScheduledAt.UTC().Format(time.RFC3339), a.Ago(run.FiredAt), took, run.Why)
 		}
-		return t.flush()
+		return t.Flush()
 	})
 }
 
@@ -157,75 +157,75 @@ func countsText(c *api.ScheduleCount) string {
 	return text
 }
 
-func (a *app) schedulePauseCommand(action, short, then string) *cobra.Command {
+func schedulePauseCommand(
+	a *app.App, action, short, then string, change func(s *client.Client, ctx context.Context, name, reason string) (*api.Schedule, error),
+) *cobra.Command {
 	var reason string
 	command := &cobra.Command{
-		Use: action + " NAME", Short: short, Args: exactly("a schedule's name"),
+		Use: action + " NAME", Short: short, Args: app.Exactly("a schedule's name"),
 		Example: "  mainstay schedule " + action + ` nightly --reason "holidays"`,
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			raw, err := client.call(c.Context(), http.MethodPost, pathOf(schedulesPath, args[0], action), 0, api.ReasonRequest{Reason: reason}, nil)
-			if err != nil {
+			if _, err := change(client.Client, c.Context(), args[0], reason); err != nil {
 				return err
 			}
-			return a.print(raw, func() error {
-				_, err := fmt.Fprintf(a.stdout, "Schedule %s "+then+"\n", args[0], args[0])
+			return a.Print(client.Answer, func() error {
+				_, err := fmt.Fprintf(a.Stdout, "Schedule %s "+then+"\n", args[0], args[0])
 				return err
 			})
 		},
 	}
 	command.Flags().StringVar(&reason, "reason", "", "why; becomes the schedule's note")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) scheduleTriggerCommand() *cobra.Command {
+func scheduleTriggerCommand(a *app.App) *cobra.Command {
 	var overlap string
 	command := &cobra.Command{
-		Use: "trigger NAME", Short: "Make a schedule's task now, also while it is paused", Args: exactly("a schedule's name"),
+		Use: "trigger NAME", Short: "Make a schedule's task now, also while it is paused", Args: app.Exactly("a schedule's name"),
 		Example: "  mainstay schedule trigger nightly",
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			var triggered api.Triggered
-			raw, err := client.call(c.Context(), http.MethodPost, pathOf(schedulesPath, args[0], "trigger"), 0, api.TriggerRequest{Overlap: fleet.Overlap(overlap)}, &triggered)
+			triggered, err := client.TriggerSchedule(c.Context(), args[0], api.TriggerRequest{Overlap: fleet.Overlap(overlap)})
 			if err != nil {
 				return err
 			}
-			return a.print(raw, func() error {
-				_, err := fmt.Fprintf(a.stdout, "Schedule %s makes task %s. See it with: mainstay task get %s\n", triggered.Name, triggered.TaskID, triggered.TaskID)
+			return a.Print(client.Answer, func() error {
+				_, err := fmt.Fprintf(a.Stdout, "Schedule %s makes task %s. See it with: mainstay task get %s\n", triggered.Name, triggered.TaskID, triggered.TaskID)
 				return err
 			})
 		},
 	}
 	command.Flags().StringVar(&overlap, "overlap", "", "when the last task has not ended, for this once: skip, buffer_one, allow_all or cancel_other (default: the schedule's)")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) scheduleDeleteCommand() *cobra.Command {
+func scheduleDeleteCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "delete NAME", Short: "Delete a schedule; the tasks that it has made go on", Args: exactly("a schedule's name"),
+		Use: "delete NAME", Short: "Delete a schedule; the tasks that it has made go on", Args: app.Exactly("a schedule's name"),
 		Example: "  mainstay schedule delete nightly",
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			if _, err := client.call(c.Context(), http.MethodDelete, pathOf(schedulesPath, args[0]), 0, nil, nil); err != nil {
+			if err := client.DeleteSchedule(c.Context(), args[0]); err != nil {
 				return err
 			}
-			return a.print(map[string]string{"deleted": args[0]}, func() error {
-				_, err := fmt.Fprintf(a.stdout, "Schedule %s is deleted. The tasks that it has made go on.\n", args[0])
+			return a.Print(map[string]string{"deleted": args[0]}, func() error {
+				_, err := fmt.Fprintf(a.Stdout, "Schedule %s is deleted. The tasks that it has made go on.\n", args[0])
 				return err
 			})
 		},
 	}
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 const scheduleJSON = `{"name":"nightly","cron":"0 3 * * 1-5","time_zone":"Europe/Berlin","overlap":"skip","catchup_window":"1h0m0s",
@@ -32,11 +34,11 @@ func TestScheduleCreate(t *testing.T) {
 			t.Parallel()
 			f := newFakeAPI(t, map[string]answer{"POST /api/v1/agents/schedules": {201, scheduleJSON}, "PUT /api/v1/agents/schedules/nightly": {200, scheduleJSON}, "PUT /api/v1/agents/schedules/poll": {200, scheduleJSON}})
 			got := f.at(t, append([]string{"schedule", "create"}, c.args...)...)
-			require.Equal(t, exitOK, got.code, got.stderr)
+			require.Equal(t, app.ExitOK, got.code, got.stderr)
 			require.Equal(t, "Schedule nightly is made. Its next task is due 2026-11-24T02:00:00Z, in 2d.\n", got.stdout)
 			require.JSONEq(t, c.body, f.requests[0].body)
 			got = f.at(t, append([]string{"schedule", "replace"}, c.args...)...)
-			require.Equal(t, exitOK, got.code, got.stderr)
+			require.Equal(t, app.ExitOK, got.code, got.stderr)
 			require.Equal(t, http.MethodPut, f.requests[1].method)
 			require.JSONEq(t, c.body, f.requests[1].body)
 		})
@@ -50,7 +52,7 @@ func TestScheduleCreate(t *testing.T) {
 		"--label must be NAME=VALUE":                 {"nightly", "--every", "1s", "--label", "a", "--", "x"},
 	} {
 		got := run(t.Context(), "", append([]string{"schedule", "create"}, args...)...)
-		require.Equal(t, exitUsage, got.code, "%s: %s", wants, got.stderr)
+		require.Equal(t, app.ExitUsage, got.code, "%s: %s", wants, got.stderr)
 		require.Contains(t, got.stderr, wants)
 	}
 }
@@ -94,7 +96,7 @@ nightly@20261120t020000z  not_submitted  2026-11-20T02:00:00Z  34h ago  1.0s  th
 		{"schedule delete nightly -o json", "\n{\n  \"deleted\": \"nightly\"\n}\n"},
 	} {
 		got := f.at(t, strings.Fields(c.args)...)
-		require.Equal(t, exitOK, got.code, "%s: %s", c.args, got.stderr)
+		require.Equal(t, app.ExitOK, got.code, "%s: %s", c.args, got.stderr)
 		require.Equal(t, c.wants[1:], got.stdout, c.args)
 	}
 	require.Equal(t, "/api/v1/agents/schedules?cluster=default&page_size=50", f.requests[0].uri)

@@ -4,18 +4,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
 // scheduling is the command line of `schedule create` and `schedule replace`.
 type scheduling struct {
-	task     submission
+	task     app.Submission
 	times    api.ScheduleTimes
 	overlap  string
 	interval time.Duration
@@ -28,7 +29,7 @@ type scheduling struct {
 	note     string
 }
 
-func (a *app) scheduleCreateCommand() *cobra.Command {
+func scheduleCreateCommand(a *app.App) *cobra.Command {
 	var s scheduling
 	command := &cobra.Command{
 		Use:   "create NAME (--cron SPEC | --every DURATION) [flags] [-- COMMAND ARGUMENT…]",
@@ -40,15 +41,17 @@ What stands after "--" is run as a command by an agent that allows it, as with "
   mainstay schedule create poll --every 30s --type poll --cluster studio --payload '{"n": 1}' --overlap buffer_one`,
 		Args: s.args,
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.sendSchedule(c, &s, args, http.MethodPost, schedulesPath, "is made")
+			return sendSchedule(a, c, &s, args, "is made", func(s *client.Client, r *api.ScheduleRequest) (*api.Schedule, error) {
+				return s.CreateSchedule(c.Context(), r)
+			})
 		},
 	}
 	s.flags(command)
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) scheduleReplaceCommand() *cobra.Command {
+func scheduleReplaceCommand(a *app.App) *cobra.Command {
 	var s scheduling
 	command := &cobra.Command{
 		Use:   "replace NAME (--cron SPEC | --every DURATION) [flags] [-- COMMAND ARGUMENT…]",
@@ -58,11 +61,13 @@ as they are. The tasks that it has made go on as they are.`,
 		Example: `  mainstay schedule replace nightly --cron "30 2 * * *" --time-zone Europe/Berlin -- ./backup.sh`,
 		Args:    s.args,
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.sendSchedule(c, &s, args, http.MethodPut, pathOf(schedulesPath, args[0]), "is replaced")
+			return sendSchedule(a, c, &s, args, "is replaced", func(s *client.Client, r *api.ScheduleRequest) (*api.Schedule, error) {
+				return s.ReplaceSchedule(c.Context(), args[0], r)
+			})
 		},
 	}
 	s.flags(command)
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
@@ -79,7 +84,7 @@ func (s *scheduling) flags(command *cobra.Command) {
 	flags.StringVar(&s.endAt, "end-at", "", "no task after this time: 2026-12-24T18:00:00Z, or +48h from now")
 	flags.BoolVar(&s.paused, "paused", false, "make no task until it is resumed")
 	flags.StringVar(&s.note, "note", "", "a word for people")
-	s.task.taskFlags(command)
+	s.task.TaskFlags(command)
 }
 
 // args wants the name, and a command only after "--".
@@ -106,7 +111,7 @@ func (s *scheduling) build(c *cobra.Command, stdin io.Reader, now time.Time, arg
 		if at.text == "" {
 			continue
 		}
-		t, err := timeFlag(at.flag, at.text, now)
+		t, err := app.TimeFlag(at.flag, at.text, now)
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +123,7 @@ func (s *scheduling) build(c *cobra.Command, stdin io.Reader, now time.Time, arg
 	if c.Flags().Changed("note") {
 		r.Note = &s.note
 	}
-	task, err := s.task.build(stdin, now, args[1:], c.ArgsLenAtDash()-1)
+	task, err := s.task.Build(stdin, now, args[1:], c.ArgsLenAtDash()-1)
 	if err != nil {
 		return nil, err
 	}
@@ -126,33 +131,35 @@ func (s *scheduling) build(c *cobra.Command, stdin io.Reader, now time.Time, arg
 	return r, nil
 }
 
-func (a *app) sendSchedule(c *cobra.Command, s *scheduling, args []string, method, path, done string) error {
-	request, err := s.build(c, a.stdin, a.now(), args)
+func sendSchedule(
+	a *app.App, c *cobra.Command, s *scheduling, args []string, done string,
+	send func(*client.Client, *api.ScheduleRequest) (*api.Schedule, error),
+) error {
+	request, err := s.build(c, a.Stdin, a.Now(), args)
 	if err != nil {
 		return err
 	}
-	client, err := a.client()
+	client, err := a.Client()
 	if err != nil {
 		return err
 	}
-	var schedule api.Schedule
-	raw, err := client.call(c.Context(), method, path, 0, request, &schedule)
+	schedule, err := send(client.Client, request)
 	if err != nil {
 		return err
 	}
-	return a.printScheduled(raw, &schedule, done)
+	return printScheduled(a, client.Answer, schedule, done)
 }
 
-func (a *app) printScheduled(raw json.RawMessage, s *api.Schedule, done string) error {
-	return a.print(raw, func() error {
+func printScheduled(a *app.App, raw json.RawMessage, s *api.Schedule, done string) error {
+	return a.Print(raw, func() error {
 		next := "It has no next time."
 		switch {
 		case s.Paused:
 			next = "It is paused: resume it with: mainstay schedule resume " + s.Name
 		case len(s.NextTimes) > 0:
-			next = "Its next task is due " + s.NextTimes[0].UTC().Format(time.RFC3339) + ", " + a.ago(&s.NextTimes[0]) + "."
+			next = "Its next task is due " + s.NextTimes[0].UTC().Format(time.RFC3339) + ", " + a.Ago(&s.NextTimes[0]) + "."
 		}
-		_, err := fmt.Fprintf(a.stdout, "Schedule %s %s. %s\n", s.Name, done, next)
+		_, err := fmt.Fprintf(a.Stdout, "Schedule %s %s. %s\n", s.Name, done, next)
 		return err
 	})
 }

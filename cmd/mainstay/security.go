@@ -12,17 +12,15 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/hub"
 )
 
-// Environment of the control plane's security. joinTokenEnv is read by agents too.
-const (
-	adminTokenEnv = "MAINSTAY_ADMIN_TOKEN"
-	joinTokenEnv  = "MAINSTAY_JOIN_TOKEN"
-)
+// adminTokenEnv is the environment's first admin token.
+const adminTokenEnv = "MAINSTAY_ADMIN_TOKEN"
 
 // securityFlags are those of `serve` and `dev`.
 type securityFlags struct {
@@ -36,7 +34,7 @@ type securityFlags struct {
 // addTo adds the flags that both commands have.
 func (f *securityFlags) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&f.adminTokenFile, "admin-token-file", "", "file with the first admin token (default: $"+adminTokenEnv+")")
-	flags.StringVar(&f.joinTokenFile, "join-token-file", "", "file with a join token for the agents of all clusters (default: $"+joinTokenEnv+")")
+	flags.StringVar(&f.joinTokenFile, "join-token-file", "", "file with a join token for the agents of all clusters (default: $"+app.JoinTokenEnv+")")
 	flags.StringVar(&f.auditLog, "audit-log", "", "where each change is written: log, off or a file (default: security.audit_log of the configuration, else log)")
 	flags.StringSliceVar(&f.proxies, "trusted-proxies", nil, "addresses or CIDR blocks of the reverse proxies before this server, whose X-Forwarded-For tells who a client is (default: security.trusted_proxies of the configuration, else none)")
 }
@@ -73,7 +71,7 @@ func (f *securityFlags) over(s config.Security) config.Security {
 func trustedProxies(s config.Security) (*httpapi.Proxies, error) {
 	blocks, err := s.Proxies()
 	if err != nil || len(blocks) == 0 {
-		return nil, withExit(exitUsage, err)
+		return nil, app.WithExit(app.ExitUsage, err)
 	}
 	return httpapi.NewProxies(blocks, s.ProxyHeader)
 }
@@ -85,11 +83,11 @@ func readFirstTokens(s config.Security, getenv func(string) string) (t firstToke
 	if t.admin, err = readToken(s.AdminTokenFile, adminTokenEnv, getenv); err != nil {
 		return t, err
 	}
-	if t.join, err = readToken(s.JoinTokenFile, joinTokenEnv, getenv); err != nil {
+	if t.join, err = readToken(s.JoinTokenFile, app.JoinTokenEnv, getenv); err != nil {
 		return t, err
 	}
 	if t.admin != "" && t.admin == t.join {
-		return t, usageError("the admin token and the join token are the same: agents would be admins")
+		return t, app.UsageError("the admin token and the join token are the same: agents would be admins")
 	}
 	return t, nil
 }
@@ -100,25 +98,25 @@ func readToken(file, env string, getenv func(string) string) (string, error) {
 	if file != "" {
 		data, err := os.ReadFile(file)
 		if err != nil {
-			return "", withExit(exitUsage, fmt.Errorf("read a token: %w", err))
+			return "", app.WithExit(app.ExitUsage, fmt.Errorf("read a token: %w", err))
 		}
 		source, text = file, string(data)
 	}
 	text = strings.TrimSpace(text)
 	switch {
 	case text == "" && file != "":
-		return "", usageError("%s is empty; make a token with: openssl rand -hex 32", source)
+		return "", app.UsageError("%s is empty; make a token with: openssl rand -hex 32", source)
 	case text != "" && len(text) < access.MinPlainToken:
-		return "", usageError("the token in %s has %d characters, at least %d are needed; make one with: openssl rand -hex 32", source, len(text), access.MinPlainToken)
+		return "", app.UsageError("the token in %s has %d characters, at least %d are needed; make one with: openssl rand -hex 32", source, len(text), access.MinPlainToken)
 	case len(text) > access.MaxToken || strings.ContainsAny(text, " \t\r\n"):
-		return "", usageError("the token in %s must be one word of at most %d characters", source, access.MaxToken)
+		return "", app.UsageError("the token in %s must be one word of at most %d characters", source, access.MaxToken)
 	}
 	return text, nil
 }
 
 // errNoAdmin is what `serve` says when nobody could do anything.
 func errNoAdmin() error {
-	return usageError(`say who may use the API. Make a first admin token and keep it:
+	return app.UsageError(`say who may use the API. Make a first admin token and keep it:
   export %s=$(openssl rand -hex 32)
 or name a file with --admin-token-file. Clients send it as MAINSTAY_TOKEN, and make others with: mainstay token create
 To try things on this machine alone: --insecure with --http 127.0.0.1:8080`, adminTokenEnv)
@@ -129,9 +127,9 @@ func (f *securityFlags) checkServing(s config.Security, r roles, t firstTokens, 
 	if f.insecure {
 		switch {
 		case s.AdminTokenFile != "" || s.JoinTokenFile != "" || s.TLSCert != "":
-			return usageError("--insecure switches security off, but tokens or certificates are set: leave out the one or the others")
+			return app.UsageError("--insecure switches security off, but tokens or certificates are set: leave out the one or the others")
 		case !loopback(listener):
-			return usageError("--insecure is for this machine alone, and others can reach %s: listen on 127.0.0.1, or make an admin token", listener.Addr())
+			return app.UsageError("--insecure is for this machine alone, and others can reach %s: listen on 127.0.0.1, or make an admin token", listener.Addr())
 		}
 		return nil
 	}

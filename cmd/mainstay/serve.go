@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap/zapcore"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/guard"
@@ -31,7 +32,7 @@ type serving struct {
 	security   securityFlags
 }
 
-func (a *app) serveCommand() *cobra.Command {
+func serveCommand(a *app.App) *cobra.Command {
 	var s serving
 	command := &cobra.Command{
 		Use:   "serve",
@@ -49,12 +50,12 @@ Environment:
   OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_…  where traces go, by OpenTelemetry's standard variables; without them there are none
   ` + tokenKeyEnv + `    the secret key of the hubs, unless hub.token_key_file names a file; gateways seal browsers' sessions with it
   ` + adminTokenEnv + `  the first admin token, unless --admin-token-file names a file
-  ` + joinTokenEnv + `   a join token for all clusters, unless --join-token-file names a file`,
+  ` + app.JoinTokenEnv + `   a join token for all clusters, unless --join-token-file names a file`,
 		Example: `  export ` + tokenKeyEnv + `=$(openssl rand -hex 32) ` + adminTokenEnv + `=$(openssl rand -hex 32)
   TEMPORAL_ADDRESS=temporal:7233 mainstay serve --http 0.0.0.0:8080
   mainstay serve --roles worker --config mainstay.yaml`,
-		Args: exactly(),
-		RunE: func(c *cobra.Command, _ []string) error { return a.serve(c.Context(), s) },
+		Args: app.Exactly(),
+		RunE: func(c *cobra.Command, _ []string) error { return serve(c.Context(), a, s) },
 	}
 	flags := command.Flags()
 	flags.StringSliceVar(&s.roles, "roles", []string{"hub", "gateway", "worker"}, "what this process does")
@@ -69,35 +70,35 @@ Environment:
 	return command
 }
 
-func (a *app) serve(ctx context.Context, s serving) error {
+func serve(ctx context.Context, a *app.App, s serving) error {
 	roles, err := parseRoles(s.roles)
 	if err != nil {
 		return err
 	}
 	level, err := zapcore.ParseLevel(s.logLevel)
 	if err != nil || s.logFormat != "text" && s.logFormat != "json" {
-		return usageError("--log-level must be debug, info, warn or error, and --log-format text or json")
+		return app.UsageError("--log-level must be debug, info, warn or error, and --log-format text or json")
 	}
-	log := newLogger(a.stderr, level, s.logFormat == "json")
-	settings, err := loadConfig(s.configFile)
+	log := newLogger(a.Stderr, level, s.logFormat == "json")
+	settings, err := app.LoadConfig(s.configFile)
 	if err != nil {
 		return err
 	}
-	o := planeOptions{roles: roles, logger: log, hub: hubConfig(settings), clusters: settings.ClusterConfigs()}
+	o := planeOptions{version: a.Version, roles: roles, logger: log, hub: hubConfig(settings), clusters: settings.ClusterConfigs()}
 	if o.hubID, err = serveHubID(s.hubID, settings); err != nil {
 		return err
 	}
-	if roles.hub || roles.gateway && (settings.Hub.TokenKeyFile != "" || a.getenv(tokenKeyEnv) != "") {
-		if o.key, err = loadTokenKey(settings.Hub.TokenKeyFile, a.getenv); err != nil {
+	if roles.hub || roles.gateway && (settings.Hub.TokenKeyFile != "" || a.Getenv(tokenKeyEnv) != "") {
+		if o.key, err = loadTokenKey(settings.Hub.TokenKeyFile, a.Getenv); err != nil {
 			return err
 		}
 	}
 	security := s.security.over(settings.Security)
 	settings.Security = security
 	if err := settings.Validate(); err != nil {
-		return withExit(exitUsage, err)
+		return app.WithExit(app.ExitUsage, err)
 	}
-	tokens, err := readFirstTokens(security, a.getenv)
+	tokens, err := readFirstTokens(security, a.Getenv)
 	if err != nil {
 		return err
 	}
@@ -117,20 +118,20 @@ func (a *app) serve(ctx context.Context, s serving) error {
 		}
 		o.spawner.joinToken = tokens.join
 		if security.TLSCert != "" && len(settings.Spawner.HubURLs) == 0 {
-			return usageError("set spawner.hub_urls in the configuration to the https URL that the certificate is for: the spawner's agents dial it")
+			return app.UsageError("set spawner.hub_urls in the configuration to the https URL that the certificate is for: the spawner's agents dial it")
 		}
 	}
 	options, err := settings.TemporalClientOptions()
 	if err != nil {
-		return withExit(exitUsage, err)
+		return app.WithExit(app.ExitUsage, err)
 	}
 	options.Logger = forSDK(log)
-	o.registry = telemetry.NewRegistry(version)
+	o.registry = telemetry.NewRegistry(a.Version)
 	options.MetricsHandler = telemetry.NewSDKMetrics(o.registry)
-	if o.tracing, err = a.tracing(ctx); err != nil {
-		return err
+	if o.tracing, err = telemetry.NewTracing(ctx, a.Getenv, "mainstay", a.Version); err != nil {
+		return app.WithExit(app.ExitUsage, err)
 	}
-	defer stopTracing(o.tracing)
+	defer o.tracing.Close()
 	if options.Interceptors, err = o.tracing.Interceptors(); err != nil {
 		return err
 	}
@@ -149,7 +150,7 @@ func (a *app) serve(ctx context.Context, s serving) error {
 	if err := o.secure(&s.security, security, tokens); err != nil {
 		return err
 	}
-	return a.serveUntilDone(ctx, o, options.HostPort)
+	return serveUntilDone(ctx, a, o, options.HostPort)
 }
 
 // secure puts security in, unless it was switched off.
@@ -168,10 +169,10 @@ func (o *planeOptions) secure(f *securityFlags, s config.Security, tokens firstT
 	o.tls, err = guard.ServerTLS(guard.TLSFiles{
 		Certificate: s.TLSCert, Key: s.TLSKey, ClientCA: s.TLSClientCA, RequireClient: s.RequireClientCert,
 	}, o.logger)
-	return withExit(exitUsage, err)
+	return app.WithExit(app.ExitUsage, err)
 }
 
-func (a *app) serveUntilDone(ctx context.Context, o planeOptions, temporal string) error {
+func serveUntilDone(ctx context.Context, a *app.App, o planeOptions, temporal string) error {
 	plane, err := startControlPlane(ctx, o)
 	if err != nil {
 		return err
@@ -179,7 +180,7 @@ func (a *app) serveUntilDone(ctx context.Context, o planeOptions, temporal strin
 	defer plane.stop()
 	log := o.logger.Sugar()
 	log.Infow("Serving", "address", o.listener.Addr().String(), "roles", o.roles.String(), "hub", o.hubID,
-		"security", o.gate != nil, "https", o.tls != nil, "temporal", temporal, "namespace", o.namespace, "version", version)
+		"security", o.gate != nil, "https", o.tls != nil, "temporal", temporal, "namespace", o.namespace, "version", a.Version)
 	select {
 	case <-ctx.Done():
 		log.Info("Stopping")
@@ -197,15 +198,6 @@ func served(err error) error {
 	return fmt.Errorf("the HTTP server ended: %w", err)
 }
 
-// loadConfig reads the configuration, or its defaults without a file.
-func loadConfig(path string) (*config.Config, error) {
-	if path == "" {
-		return config.Default(), nil
-	}
-	c, err := config.Load(path)
-	return c, withExit(exitUsage, err)
-}
-
 func hubConfig(c *config.Config) hub.Config {
 	return hub.Config{Timing: c.Timing(), AcceptTimeout: c.Hub.AcceptTimeout.Std(), Park: c.Hub.Park.Std(), LanePollers: c.Hub.LanePollers, HealthInterval: c.Hub.HealthCheckInterval.Std()}
 }
@@ -213,9 +205,9 @@ func hubConfig(c *config.Config) hub.Config {
 func serveHubID(flag string, c *config.Config) (string, error) {
 	switch {
 	case flag != "":
-		return flag, withExit(exitUsage, fleet.ValidateID("--hub-id", flag))
+		return flag, app.WithExit(app.ExitUsage, fleet.ValidateID("--hub-id", flag))
 	case c.Hub.ID != "":
 		return c.Hub.ID, nil
 	}
-	return slug(hostName(), fleet.MaxIDLength), nil
+	return app.Slug(app.HostName(), fleet.MaxIDLength), nil
 }

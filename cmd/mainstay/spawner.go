@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spawner"
@@ -71,24 +72,24 @@ func serveSpawner(nameFlag string, c *config.Config, r roles, listener net.Liste
 		o.name = s.Name
 	}
 	if o.name == "" {
-		o.name = slug(hostName(), fleet.MaxIDLength)
+		o.name = app.Slug(app.HostName(), fleet.MaxIDLength)
 	}
 	if err := fleet.ValidateID("--spawner-name", o.name); err != nil {
-		return nil, withExit(exitUsage, err)
+		return nil, app.WithExit(app.ExitUsage, err)
 	}
 	switch {
 	case len(o.hubURLs) > 0:
 	case r.hub:
 		o.hubURLs = []string{localURL(listener)}
 	default:
-		return nil, usageError("the role spawner must know the hubs that its agents dial: set spawner.hub_urls in the configuration")
+		return nil, app.UsageError("the role spawner must know the hubs that its agents dial: set spawner.hub_urls in the configuration")
 	}
 	if len(s.Command) > 0 {
 		o.command = func(fleet.SpawnSpec) []string { return s.Command }
 		return o, nil
 	}
 	if !s.AllowExec {
-		return nil, usageError("the spawner's agents could do nothing: set spawner.command in the configuration to start agents of your own, or spawner.allow_exec to let them run commands (whoever may submit tasks may then run anything as this user)")
+		return nil, app.UsageError("the spawner's agents could do nothing: set spawner.command in the configuration to start agents of your own, or spawner.allow_exec to let them run commands (whoever may submit tasks may then run anything as this user)")
 	}
 	program, err := os.Executable()
 	if err != nil {

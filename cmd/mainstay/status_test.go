@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 func TestStatus(t *testing.T) {
@@ -16,7 +18,7 @@ func TestStatus(t *testing.T) {
 "hub_id":"hub-1","agents":3,"active_leases":1,"last_heartbeat_success":true,"last_heartbeat":"2026-11-21T11:59:59Z"}`
 	f := newFakeAPI(t, map[string]answer{"GET /health": {200, healthy}})
 	got := f.at(t, "status")
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	require.Equal(t, strings.TrimLeft(`
 Server         `+f.URL+`
 Status         healthy
@@ -34,23 +36,23 @@ Active leases  1
 
 	away := newFakeAPI(t, map[string]answer{"GET /health": {503, `{"status":"unhealthy","version":"v1","uptime_seconds":1,"metadata_store_connected":false}`}})
 	got = away.at(t, "status")
-	require.Equal(t, exitUnreachable, got.code)
+	require.Equal(t, app.ExitUnreachable, got.code)
 	require.Contains(t, got.stdout, "does not answer")
 	require.Contains(t, got.stderr, "is unhealthy")
 	other := newFakeAPI(t, map[string]answer{"GET /health": {200, "OK"}}).at(t, "status")
-	require.Equal(t, exitFailure, other.code)
+	require.Equal(t, app.ExitFailure, other.code)
 	require.Contains(t, other.stderr, "is this the address of its REST API?")
 }
 
 func TestTaskSubmitBatch(t *testing.T) {
 	t.Parallel()
-	f := newFakeAPI(t, map[string]answer{"POST " + batchPath: {202, `{"tasks":[{"id":"t-1","status":"queued"},{"error":{"code":"unknown_cluster","detail":"no such cluster"}}],"accepted":1,"rejected":1}`}})
+	f := newFakeAPI(t, map[string]answer{"POST /api/v1/agents/tasks/batch": {202, `{"tasks":[{"id":"t-1","status":"queued"},{"error":{"code":"unknown_cluster","detail":"no such cluster"}}],"accepted":1,"rejected":1}`}})
 	path := filepath.Join(t.TempDir(), "tasks.jsonl")
 	for _, text := range []string{`[{"type":"a"},{"type":"b"}]`, `{"type":"a"}` + "\n" + `{"type":"b"}`} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		f.requests = nil
 		got := f.at(t, "task", "submit-batch", path)
-		require.Equal(t, exitUsage, got.code)
+		require.Equal(t, app.ExitUsage, got.code)
 		require.Equal(t, "1 task accepted, 1 refused.\n", got.stdout)
 		require.Contains(t, got.stderr, "Task 2 was refused: no such cluster (unknown_cluster)")
 		require.Len(t, f.requests, 1)
@@ -60,7 +62,7 @@ func TestTaskSubmitBatch(t *testing.T) {
 	for text, want := range map[string]string{"": "holds no tasks", `{"type":`: "is not JSON"} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		got := f.at(t, "task", "submit-batch", path)
-		require.Equal(t, exitUsage, got.code)
+		require.Equal(t, app.ExitUsage, got.code)
 		require.Contains(t, got.stderr, want)
 	}
 }

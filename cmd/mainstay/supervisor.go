@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 const (
@@ -76,7 +78,7 @@ func (s *supervisor) keep(ctx context.Context, id string, p process) {
 		if !s.ended(id) {
 			return
 		}
-		if end.code == exitConflict {
+		if end.code == app.ExitConflict {
 			s.say("%s (pid %d) has ended: another process runs under its id. It is not started again.", id, p.PID())
 			return
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 // fakeProcess ends when it is told to.
@@ -131,7 +133,7 @@ func TestSupervisorKeepsTryingToStart(t *testing.T) {
 func TestSupervisorLeavesAFencedAgentAlone(t *testing.T) {
 	t.Parallel()
 	s := supervise(t, &fakeLauncher{}, "agent-1")
-	next(t, s.launcher.launched).exit(ending{exitConflict, "ended with exit code 5"})
+	next(t, s.launcher.launched).exit(ending{app.ExitConflict, "ended with exit code 5"})
 	require.Equal(t, "agent-1 (pid 1) has ended: another process runs under its id. It is not started again.", next(t, s.said))
 	s.wg.Wait()
 	require.Empty(t, s.clock.timers)

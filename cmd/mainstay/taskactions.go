@@ -1,51 +1,53 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
-func (a *app) taskCancelCommand() *cobra.Command {
-	return a.reasonCommand(&cobra.Command{
+func taskCancelCommand(a *app.App) *cobra.Command {
+	return reasonCommand(a, &cobra.Command{
 		Use: "cancel ID", Short: "Cancel a task that has not ended",
 		Long:    "Cancel a task that has not ended. If an agent runs it, the agent is told to stop it.",
 		Example: `  mainstay task cancel t-06… --reason "wrong input"`,
-	}, "cancel")
+	}, (*client.Client).CancelTask)
 }
 
-func (a *app) taskRetryCommand() *cobra.Command {
-	return a.reasonCommand(&cobra.Command{
+func taskRetryCommand(a *app.App) *cobra.Command {
+	return reasonCommand(a, &cobra.Command{
 		Use: "retry ID", Short: "Give a dead letter a fresh set of attempts",
 		Example: `  mainstay task retry t-06… --reason "disk was full"`,
-	}, "retry")
+	}, (*client.Client).RetryTask)
 }
 
-func (a *app) taskDiscardCommand() *cobra.Command {
+func taskDiscardCommand(a *app.App) *cobra.Command {
 	var reason string
 	command := &cobra.Command{
 		Use: "discard ID --reason TEXT", Short: "Give a dead letter up",
 		Long:    "Give a dead letter up: it ends as failed now, and not when its retention does. Its attempts and payload stay visible.",
 		Example: `  mainstay task discard t-06… --reason "the customer is gone"`,
-		Args:    exactly("a task's id"),
+		Args:    app.Exactly("a task's id"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if strings.TrimSpace(reason) == "" {
-				return usageError("say why with --reason")
+				return app.UsageError("say why with --reason")
 			}
-			return a.act(c, args[0], "discard", api.DiscardTaskRequest{Reason: reason})
+			return act(a, func(s *client.Client) (*api.Task, error) { return s.DiscardTask(c.Context(), args[0], reason) })
 		},
 	}
 	command.Flags().StringVar(&reason, "reason", "", "why; the task says it afterwards (required)")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) taskPriorityCommand() *cobra.Command {
+func taskPriorityCommand(a *app.App) *cobra.Command {
 	var reason string
 	command := &cobra.Command{
 		Use: "priority ID PRIORITY", Short: "Change the priority of a task that has not ended",
@@ -54,45 +56,46 @@ func (a *app) taskPriorityCommand() *cobra.Command {
 A task that waits for an agent is moved within about a second. What an agent runs already is not disturbed; the priority
 then holds for later attempts.`,
 		Example: `  mainstay task priority t-06… high --reason "the customer is waiting"`,
-		Args:    exactly("a task's id", "a priority"),
+		Args:    app.Exactly("a task's id", "a priority"),
 		RunE: func(c *cobra.Command, args []string) error {
 			priority, err := fleet.ParsePriority(args[1])
 			if err != nil {
-				return withExit(exitUsage, err)
+				return app.WithExit(app.ExitUsage, err)
 			}
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			task := &api.Task{}
 			request := api.TaskPriorityRequest{Priority: priority, Reason: reason}
-			raw, err := client.call(c.Context(), http.MethodPost, pathOf(tasksPath, args[0], "priority"), 0, request, task)
+			task, err := client.SetTaskPriority(c.Context(), args[0], request)
 			if err != nil {
 				return err
 			}
-			return a.print(raw, func() error {
-				_, err := fmt.Fprintf(a.stdout, "Task %s has priority %s now; it is %s.\n", task.ID, task.PriorityName, task.Status)
+			return a.Print(client.Answer, func() error {
+				_, err := fmt.Fprintf(a.Stdout, "Task %s has priority %s now; it is %s.\n", task.ID, task.PriorityName, task.Status)
 				return err
 			})
 		},
 	}
 	command.Flags().StringVar(&reason, "reason", "", "why; kept in the task's history")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) reasonCommand(command *cobra.Command, action string) *cobra.Command {
+func reasonCommand(
+	a *app.App, command *cobra.Command, do func(s *client.Client, ctx context.Context, id, reason string) (*api.Task, error),
+) *cobra.Command {
 	var reason string
-	command.Args = exactly("a task's id")
+	command.Args = app.Exactly("a task's id")
 	command.RunE = func(c *cobra.Command, args []string) error {
-		return a.act(c, args[0], action, api.ReasonRequest{Reason: reason})
+		return act(a, func(s *client.Client) (*api.Task, error) { return do(s, c.Context(), args[0], reason) })
 	}
 	command.Flags().StringVar(&reason, "reason", "", "why; kept in the task's history")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) taskReviewCommand() *cobra.Command {
+func taskReviewCommand(a *app.App) *cobra.Command {
 	var decision, result, reason string
 	command := &cobra.Command{
 		Use:   "review ID --decision rerun|completed|failed",
@@ -103,43 +106,42 @@ func (a *app) taskReviewCommand() *cobra.Command {
   completed  it was done: take --result as its result
   failed     give it up`,
 		Example: `  mainstay task review t-06… --decision rerun --reason "no invoice was sent"`,
-		Args:    exactly("a task's id"),
+		Args:    app.Exactly("a task's id"),
 		RunE: func(c *cobra.Command, args []string) error {
 			request := api.ReviewTaskRequest{Decision: fleet.ReviewDecision(decision), Reason: reason}
 			if err := request.Decision.Validate(); err != nil {
-				return usageError("--%w", err)
+				return app.UsageError("--%w", err)
 			}
 			var err error
-			if request.Result, err = readJSON("--result", result, a.stdin); err != nil {
+			if request.Result, err = app.ReadJSON("--result", result, a.Stdin); err != nil {
 				return err
 			}
 			if request.Result != nil && request.Decision != fleet.ReviewCompleted {
-				return usageError("--result belongs to --decision completed")
+				return app.UsageError("--result belongs to --decision completed")
 			}
-			return a.act(c, args[0], "review", request)
+			return act(a, func(s *client.Client) (*api.Task, error) { return s.ReviewTask(c.Context(), args[0], request) })
 		},
 	}
 	flags := command.Flags()
 	flags.StringVar(&decision, "decision", "", "rerun, completed or failed")
 	flags.StringVar(&result, "result", "", "with completed: the result as JSON, @FILE, or - for standard input")
 	flags.StringVar(&reason, "reason", "", "why; kept in the task's history")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
 // act asks for a change of a task and prints how it stands then.
-func (a *app) act(c *cobra.Command, id, action string, request any) error {
-	client, err := a.client()
+func act(a *app.App, do func(*client.Client) (*api.Task, error)) error {
+	client, err := a.Client()
 	if err != nil {
 		return err
 	}
-	task := &api.Task{}
-	raw, err := client.call(c.Context(), http.MethodPost, pathOf(tasksPath, id, action), 0, request, task)
+	task, err := do(client.Client)
 	if err != nil {
 		return err
 	}
-	return a.print(raw, func() error {
-		_, err := fmt.Fprintf(a.stdout, "Task %s is now %s.\n", task.ID, task.Status)
+	return a.Print(client.Answer, func() error {
+		_, err := fmt.Fprintf(a.Stdout, "Task %s is now %s.\n", task.ID, task.Status)
 		return err
 	})
 }

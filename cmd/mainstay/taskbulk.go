@@ -3,19 +3,17 @@ package main
 import (
 	"bufio"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/fleet"
 )
 
-const bulkPath = "/api/v1/agents/tasks/bulk"
-
-func (a *app) taskBulkCommand() *cobra.Command {
+func taskBulkCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "bulk", Short: "Act on many tasks at once",
 		Long: `Act on all tasks that the flags select: those of a cluster, with a status, a label, and so on; all that is given must hold.
@@ -27,12 +25,12 @@ operation runs in the control plane and goes on by itself.`,
   mainstay task bulk get b-06… --wait`,
 	}
 	command.AddCommand(
-		a.bulkActionCommand(fleet.BulkCancel, "Cancel open tasks"),
-		a.bulkActionCommand(fleet.BulkRetry, "Give dead letters a fresh set of attempts"),
-		a.bulkActionCommand(fleet.BulkDiscard, "Give dead letters up"),
-		a.bulkActionCommand(fleet.BulkReview, "Decide about tasks in review"),
-		a.bulkActionCommand(fleet.BulkPriority, "Change the priority of open tasks"),
-		a.bulkGetCommand(), a.bulkListCommand(), a.bulkStopCommand())
+		bulkActionCommand(a, fleet.BulkCancel, "Cancel open tasks"),
+		bulkActionCommand(a, fleet.BulkRetry, "Give dead letters a fresh set of attempts"),
+		bulkActionCommand(a, fleet.BulkDiscard, "Give dead letters up"),
+		bulkActionCommand(a, fleet.BulkReview, "Decide about tasks in review"),
+		bulkActionCommand(a, fleet.BulkPriority, "Change the priority of open tasks"),
+		bulkGetCommand(a), bulkListCommand(a), bulkStopCommand(a))
 	return command
 }
 
@@ -56,13 +54,13 @@ var bulkExamples = map[fleet.BulkAction]string{
 	fleet.BulkPriority: `priority --tenant acme --priority high --reason "deadline"`,
 }
 
-func (a *app) bulkActionCommand(action fleet.BulkAction, short string) *cobra.Command {
+func bulkActionCommand(a *app.App, action fleet.BulkAction, short string) *cobra.Command {
 	l := bulkLine{}
 	l.request.Action = action
 	command := &cobra.Command{
-		Use: string(action) + " --reason WHY (FILTER… | --id ID… | --all)", Short: short, Args: exactly(),
+		Use: string(action) + " --reason WHY (FILTER… | --id ID… | --all)", Short: short, Args: app.Exactly(),
 		Example: "  mainstay task bulk " + bulkExamples[action],
-		RunE:    func(c *cobra.Command, _ []string) error { return a.runBulk(c, &l) },
+		RunE:    func(c *cobra.Command, _ []string) error { return runBulk(a, c, &l) },
 	}
 	flags, f := command.Flags(), &l.request.Filter
 	flags.StringVar(&f.Cluster, "cluster", "", "tasks of this cluster")
@@ -84,8 +82,8 @@ func (a *app) bulkActionCommand(action fleet.BulkAction, short string) *cobra.Co
 	}
 	flags.BoolVar(&l.request.DryRun, "dry-run", false, "only say how many tasks there are, and name some")
 	flags.BoolVar(&l.yes, "yes", false, "do not ask")
-	bulkWaitFlag(command, &l.wait)
-	a.outputFlag(command)
+	app.WaitFlag(command, &l.wait, "the operation has ended")
+	a.OutputFlag(command)
 	return command
 }
 
@@ -97,21 +95,16 @@ func statusNames(action fleet.BulkAction) string {
 	return strings.Join(names, ", ")
 }
 
-func bulkWaitFlag(c *cobra.Command, wait *time.Duration) {
-	waitFlag(c, wait)
-	c.Flags().Lookup("wait").Usage = "wait until the operation has ended, at most this long (--wait alone: 30s)"
-}
-
 // build checks the command line; the rest is the server's.
 func (l *bulkLine) build(now time.Time) (*api.BulkRequest, error) {
 	r := l.request
 	r.Filter.Status, r.Decision = fleet.TaskStatus(l.status), fleet.ReviewDecision(l.decision)
 	var err error
-	if r.Filter.Labels, err = pairs("--label", l.labels); err != nil {
+	if r.Filter.Labels, err = app.Pairs("--label", l.labels); err != nil {
 		return nil, err
 	}
 	if l.priority != "" {
-		if r.Priority, err = priorityFlag(l.priority); err != nil {
+		if r.Priority, err = app.PriorityFlag(l.priority); err != nil {
 			return nil, err
 		}
 	}
@@ -120,7 +113,7 @@ func (l *bulkLine) build(now time.Time) (*api.BulkRequest, error) {
 		into       **time.Time
 	}{{"--submitted-after", l.after, &r.Filter.SubmittedAfter}, {"--submitted-before", l.before, &r.Filter.SubmittedBefore}} {
 		if at.text != "" {
-			t, err := pastFlag(at.flag, at.text, now)
+			t, err := app.PastFlag(at.flag, at.text, now)
 			if err != nil {
 				return nil, err
 			}
@@ -129,68 +122,66 @@ func (l *bulkLine) build(now time.Time) (*api.BulkRequest, error) {
 	}
 	if r.Reason == "" {
 		if !r.DryRun {
-			return nil, usageError("give a --reason: it is kept in the history of each task")
+			return nil, app.UsageError("give a --reason: it is kept in the history of each task")
 		}
 		r.Reason = "dry run"
 	}
 	return &r, nil
 }
 
-func (a *app) runBulk(c *cobra.Command, l *bulkLine) error {
-	request, err := l.build(a.now())
+func runBulk(a *app.App, c *cobra.Command, l *bulkLine) error {
+	request, err := l.build(a.Now())
 	if err != nil {
 		return err
 	}
-	client, err := a.client()
+	client, err := a.Client()
 	if err != nil {
 		return err
 	}
 	if !l.yes || request.DryRun {
 		preview := *request
 		preview.DryRun = true
-		var found api.Bulk
-		raw, err := client.call(c.Context(), http.MethodPost, bulkPath, 0, &preview, &found)
+		found, err := client.BulkTasks(c.Context(), &preview)
 		if err != nil {
 			return err
 		}
 		if request.DryRun {
-			return a.print(raw, func() error { return a.printDryRun(&found) })
+			return a.Print(client.Answer, func() error { return printDryRun(a, found) })
 		}
-		if sure, err := a.confirm(&found); err != nil || !sure {
+		if sure, err := confirm(a, found); err != nil || !sure {
 			return err
 		}
 	}
-	var bulk api.Bulk
-	raw, err := client.call(c.Context(), http.MethodPost, bulkPath, 0, request, &bulk)
+	bulk, err := client.BulkTasks(c.Context(), request)
 	if err != nil {
 		return err
 	}
 	if l.wait > 0 {
-		return a.waitForBulk(c, client, bulk.ID, l.wait)
+		return waitForBulk(a, c, client, bulk.ID, l.wait)
 	}
-	return a.print(raw, func() error {
-		_, err := fmt.Fprintf(a.stdout, "Bulk operation %s is under way on %s. See it with: mainstay task bulk get %s --wait\n", bulk.ID, taskCount(&bulk), bulk.ID)
+	return a.Print(client.Answer, func() error {
+		_, err := fmt.Fprintf(a.Stdout, "Bulk operation %s is under way on %s. See it with: mainstay task bulk get %s --wait\n", bulk.ID, taskCount(bulk), bulk.ID)
 		return err
 	})
 }
 
 // confirm asks a person; without one to ask, nothing is done.
-func (a *app) confirm(found *api.Bulk) (bool, error) {
+func confirm(a *app.App, found *api.Bulk) (bool, error) {
 	if found.Expected == 0 {
-		fmt.Fprintln(a.stderr, "There are no such tasks.")
+		fmt.Fprintln(a.Stderr, "There are no such tasks.")
 		return false, nil
 	}
-	fmt.Fprintf(a.stderr, "This will %s %s, such as %s. Go on? [y/N] ", actionText(found), taskCount(found), strings.Join(found.Sample[:min(3, len(found.Sample))], ", "))
-	answer, err := bufio.NewReader(a.stdin).ReadString('\n')
+	fmt.Fprintf(a.Stderr, "This will %s %s, such as %s. Go on? [y/N] ", actionText(found), taskCount(found), strings.Join(found.Sample[:min(3, len(found.Sample))], ", "))
+	answer, err := bufio.NewReader(a.Stdin).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
 		return true, nil
 	}
 	if err != nil {
-		fmt.Fprintln(a.stderr)
-		return false, usageError("nothing was done: nobody answered; say --yes to go on without being asked")
+		fmt.Fprintln(a.Stderr)
+		return false, app.UsageError("nothing was done: nobody answered; say --yes to go on without being asked")
 	}
-	fmt.Fprintln(a.stderr, "Nothing was done.")
+	fmt.Fprintln(a.Stderr, "Nothing was done.")
 	return false, nil
 }
 
@@ -212,15 +203,15 @@ func taskCount(b *api.Bulk) string {
 	return text
 }
 
-func (a *app) printDryRun(b *api.Bulk) error {
-	if _, err := fmt.Fprintf(a.stdout, "This would %s %s.\n", actionText(b), taskCount(b)); err != nil || len(b.Sample) == 0 {
+func printDryRun(a *app.App, b *api.Bulk) error {
+	if _, err := fmt.Fprintf(a.Stdout, "This would %s %s.\n", actionText(b), taskCount(b)); err != nil || len(b.Sample) == 0 {
 		return err
 	}
 	for _, id := range b.Sample {
-		fmt.Fprintln(a.stdout, "  "+id)
+		fmt.Fprintln(a.Stdout, "  "+id)
 	}
 	if rest := b.Expected - len(b.Sample); rest > 0 {
-		fmt.Fprintf(a.stdout, "  … and %d more\n", rest)
+		fmt.Fprintf(a.Stdout, "  … and %d more\n", rest)
 	}
 	return nil
 }

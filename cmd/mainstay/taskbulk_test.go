@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 const (
@@ -25,16 +27,16 @@ func TestBulkAsks(t *testing.T) {
 		requests int
 		wants    string
 	}{
-		"yes":            {"y\n", nil, exitOK, 2, "Bulk operation b-1 is under way on 3 tasks."},
-		"no":             {"n\n", nil, exitOK, 1, "This will cancel at most 3 tasks, such as t-1, t-2. Go on? [y/N] Nothing was done."},
-		"nobody there":   {"", nil, exitUsage, 1, "say --yes to go on without being asked"},
-		"not asked":      {"", []string{"--yes"}, exitOK, 1, "Bulk operation b-1"},
-		"only to look":   {"", []string{"--dry-run"}, exitOK, 1, "This would cancel at most 3 tasks.\n  t-1\n  t-2\n  … and 1 more\n"},
-		"look and --yes": {"", []string{"--dry-run", "--yes"}, exitOK, 1, "This would cancel"},
+		"yes":            {"y\n", nil, app.ExitOK, 2, "Bulk operation b-1 is under way on 3 tasks."},
+		"no":             {"n\n", nil, app.ExitOK, 1, "This will cancel at most 3 tasks, such as t-1, t-2. Go on? [y/N] Nothing was done."},
+		"nobody there":   {"", nil, app.ExitUsage, 1, "say --yes to go on without being asked"},
+		"not asked":      {"", []string{"--yes"}, app.ExitOK, 1, "Bulk operation b-1"},
+		"only to look":   {"", []string{"--dry-run"}, app.ExitOK, 1, "This would cancel at most 3 tasks.\n  t-1\n  t-2\n  … and 1 more\n"},
+		"look and --yes": {"", []string{"--dry-run", "--yes"}, app.ExitOK, 1, "This would cancel"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFakeAPI(t, map[string]answer{"POST " + bulkPath: {200, dryRunJSON}})
+			f := newFakeAPI(t, map[string]answer{"POST /api/v1/agents/tasks/bulk": {200, dryRunJSON}})
 			f.Config.Handler = sayBoth(f)
 			got := run(t.Context(), c.stdin, append([]string{"task", "bulk", "--server", f.URL, "cancel", "--cluster", "studio", "--reason", "wrong input"}, c.args...)...)
 			require.Equal(t, c.code, got.code, got.stderr)
@@ -78,9 +80,9 @@ func TestBulkRequests(t *testing.T) {
 		{[]string{"review", "--decision", "failed", "--id", "t-1", "--id", "t-2"}, `{"action":"review","reason":"x","decision":"failed","filter":{"ids":["t-1","t-2"]}}`},
 		{[]string{"priority", "--priority", "critical", "--cluster", "studio"}, `{"action":"priority","reason":"x","priority":1,"filter":{"cluster":"studio"}}`},
 	} {
-		f := newFakeAPI(t, map[string]answer{"POST " + bulkPath: {202, bulkJSON}})
+		f := newFakeAPI(t, map[string]answer{"POST /api/v1/agents/tasks/bulk": {202, bulkJSON}})
 		got := f.at(t, append([]string{"task", "bulk"}, append(c.args, "--reason", "x", "--yes")...)...)
-		require.Equal(t, exitOK, got.code, got.stderr)
+		require.Equal(t, app.ExitOK, got.code, got.stderr)
 		require.JSONEq(t, c.body, f.requests[0].body)
 	}
 	for wants, args := range map[string][]string{
@@ -93,7 +95,7 @@ func TestBulkRequests(t *testing.T) {
 		`no command "mainstay task bulk kill"`: {"kill"},
 	} {
 		got := run(t.Context(), "", append([]string{"task", "bulk"}, args...)...)
-		require.Equal(t, exitUsage, got.code, got.stderr)
+		require.Equal(t, app.ExitUsage, got.code, got.stderr)
 		require.Contains(t, got.stderr, wants)
 	}
 }
@@ -101,12 +103,12 @@ func TestBulkRequests(t *testing.T) {
 func TestBulkViews(t *testing.T) {
 	t.Parallel()
 	f := newFakeAPI(t, map[string]answer{
-		"GET " + bulkPath:                  {200, `{"bulks":[` + bulkJSON + `]}`},
-		"GET " + bulkPath + "/b-1":         {200, bulkJSON},
-		"POST " + bulkPath + "/b-1/cancel": {200, bulkJSON},
+		"GET /api/v1/agents/tasks/bulk":             {200, `{"bulks":[` + bulkJSON + `]}`},
+		"GET /api/v1/agents/tasks/bulk/b-1":         {200, bulkJSON},
+		"POST /api/v1/agents/tasks/bulk/b-1/cancel": {200, bulkJSON},
 	})
 	got := f.at(t, "task", "bulk", "get", "b-1", "--wait")
-	require.Equal(t, exitIncomplete, got.code, "one task failed")
+	require.Equal(t, app.ExitIncomplete, got.code, "one task failed")
 	require.Equal(t, strings.TrimLeft(`
 Bulk operation  b-1
 Action          cancel
@@ -124,7 +126,7 @@ TASK  OUTCOME  REASON
 t-2   skipped  the task has ended
 t-3   failed   its workflow is paused
 `, "\n"), got.stdout)
-	require.Equal(t, exitOK, f.at(t, "task", "bulk", "get", "b-1").code)
+	require.Equal(t, app.ExitOK, f.at(t, "task", "bulk", "get", "b-1").code)
 	require.Equal(t, strings.TrimLeft(`
 BULK OPERATION  ACTION  STATUS     DONE    SKIPPED  FAILED  STARTED  REASON
 b-1             cancel  completed  1 of 3  1        1       2m ago   wrong input

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 func TestTaskStoryOfADeadLetter(t *testing.T) {
@@ -17,7 +19,7 @@ func TestTaskStoryOfADeadLetter(t *testing.T) {
 		"dead_letter":{"since":"2026-11-21T11:00:00Z","until":"2026-11-28T11:00:00Z","cause":"1 of 1 attempts failed; last: disk full"},
 		"attempts":[{"number":1,"agent_id":"agent-1","epoch":3,"started_at":"2026-11-21T10:59:58Z","ended_at":"2026-11-21T11:00:00Z","outcome":"failed","reason":"disk full","error_type":"io"}]}`}})
 	got := f.at(t, "task", "get", "t-1")
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	require.Equal(t, strings.TrimLeft(`
 Task         t-1
 Type         render
@@ -44,7 +46,7 @@ func TestLongTextsAreShortened(t *testing.T) {
 		"result":{"exit_code":0,"stdout":` + string(lines) + `,"stderr":"short"}}`
 	f := newFakeAPI(t, map[string]answer{"GET /api/v1/agents/tasks/t-1": {200, task}})
 	got := f.at(t, "task", "get", "t-1")
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	require.Contains(t, got.stdout, "éé\n[… the first of 9.8 KiB; all of it: mainstay task get t-1 -o json]\n")
 	require.NotContains(t, got.stdout, "\uFFFD", "no character is cut in two")
 	require.Contains(t, got.stdout, "line\n[… the first of 499 B; all of it: mainstay task get t-1 -o json]\nErrors:\nshort\n")
@@ -57,13 +59,13 @@ func TestLongTextsAreShortened(t *testing.T) {
 
 func TestTimesToCome(t *testing.T) {
 	t.Parallel()
-	a := &app{now: func() time.Time { return testNow }}
+	a := &app.App{Now: func() time.Time { return testNow }}
 	for wait, want := range map[time.Duration]string{
 		1500 * time.Millisecond: "in 1.5s", 10*time.Minute - 20*time.Millisecond: "in 10m", 3*time.Hour - 2*time.Second: "in 3h", 7*24*time.Hour - time.Minute: "in 7d",
 		9*time.Minute + 30*time.Second: "in 9m",
 	} {
 		at := testNow.Add(wait)
-		require.Equal(t, want, a.ago(&at))
+		require.Equal(t, want, a.Ago(&at))
 	}
 }
 
@@ -88,7 +90,7 @@ func TestTaskDiscardAndPriority(t *testing.T) {
 	for _, args := range []string{"task discard t-1", "task priority t-1 urgent", "task priority t-1", "task submit --type x --priority 9",
 		"task submit --type x --start-at tomorrow", "task submit --type x --start-at +soon", "task submit --type x --start-at +-5m"} {
 		got := f.at(t, strings.Fields(args)...)
-		require.Equal(t, exitUsage, got.code, args)
+		require.Equal(t, app.ExitUsage, got.code, args)
 		require.NotEmpty(t, got.stderr)
 	}
 	require.Len(t, f.requests, 2)

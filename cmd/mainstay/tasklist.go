@@ -8,12 +8,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
-func (a *app) taskListCommand() *cobra.Command {
-	var cluster, status, taskType, tenant, pinned, after, before string
-	var labels []string
+func taskListCommand(a *app.App) *cobra.Command {
+	var q client.TaskQuery
+	var after, before string
 	var limit int
 	command := &cobra.Command{
 		Use:   "list",
@@ -21,66 +23,66 @@ func (a *app) taskListCommand() *cobra.Command {
 		Example: `  mainstay task list --status running
   mainstay task list --label project=film --submitted-after 2h
   mainstay task list --status dead_letter --cluster studio -o json`,
-		Args: exactly(),
+		Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			query := queryOf("cluster", cluster, "status", status, "type", taskType, "tenant", tenant, "agent", pinned)
-			for _, label := range labels {
+			for _, label := range q.Labels {
 				if !strings.ContainsAny(label, "=:") {
-					return usageError("--label must be name=value")
+					return app.UsageError("--label must be name=value")
 				}
-				query.Add("label", label)
 			}
-			for _, at := range []struct{ flag, parameter, text string }{
-				{"--submitted-after", "submitted_after", after}, {"--submitted-before", "submitted_before", before},
-			} {
+			for _, at := range []struct {
+				flag, text string
+				into       *time.Time
+			}{{"--submitted-after", after, &q.SubmittedAfter}, {"--submitted-before", before, &q.SubmittedBefore}} {
 				if at.text == "" {
 					continue
 				}
-				t, err := pastFlag(at.flag, at.text, a.now())
+				t, err := app.PastFlag(at.flag, at.text, a.Now())
 				if err != nil {
 					return err
 				}
-				query.Set(at.parameter, t.Format(time.RFC3339Nano))
+				*at.into = t
 			}
-			return printList(c, a, tasksPath, "tasks", query, limit, a.printTasks)
+			list := func(s *client.Client) *client.List[api.Task] { return s.Tasks(q) }
+			return app.PrintList(c, a, list, limit, printTasks)
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
-	flags.StringVar(&status, "status", "", "only with this status: queued, running, retry_wait, review, dead_letter, completed, failed, cancelled or expired")
-	flags.StringVar(&taskType, "type", "", "only of this type")
-	flags.StringVar(&tenant, "tenant", "", "only of this tenant")
-	flags.StringVar(&pinned, "agent", "", "only those pinned to this agent")
-	flags.StringArrayVar(&labels, "label", nil, "only with this label, as name=value; of several, those with all")
+	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
+	flags.StringVar((*string)(&q.Status), "status", "", "only with this status: queued, running, retry_wait, review, dead_letter, completed, failed, cancelled or expired")
+	flags.StringVar(&q.Type, "type", "", "only of this type")
+	flags.StringVar(&q.Tenant, "tenant", "", "only of this tenant")
+	flags.StringVar(&q.Agent, "agent", "", "only those pinned to this agent")
+	flags.StringArrayVar(&q.Labels, "label", nil, "only with this label, as name=value; of several, those with all")
 	flags.StringVar(&after, "submitted-after", "", "only those submitted at this time or later: 2026-12-24T18:00:00Z, or 2h for two hours ago")
 	flags.StringVar(&before, "submitted-before", "", "only those submitted before this time: 2026-12-24T18:00:00Z, or 2h for two hours ago")
-	limitFlag(command, &limit)
-	a.outputFlag(command)
+	app.LimitFlag(command, &limit)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) printTasks(tasks []api.Task) error {
+func printTasks(a *app.App, tasks []api.Task) error {
 	if len(tasks) == 0 {
-		_, err := fmt.Fprintln(a.stdout, "There are no such tasks.")
+		_, err := fmt.Fprintln(a.Stdout, "There are no such tasks.")
 		return err
 	}
-	t := newTable(a.stdout, "TASK", "TYPE", "CLUSTER", "PRIORITY", "STATUS", "AGENT", "SUBMITTED", "TOOK")
+	t := app.NewTable(a.Stdout, "TASK", "TYPE", "CLUSTER", "PRIORITY", "STATUS", "AGENT", "SUBMITTED", "TOOK")
 	for i := range tasks {
 		task := &tasks[i]
 		var took string
 		if task.CreatedAt != nil && task.ClosedAt != nil {
-			took = roughly(task.ClosedAt.Sub(*task.CreatedAt))
+			took = app.Roughly(task.ClosedAt.Sub(*task.CreatedAt))
 		}
-		t.row(task.ID, task.Type, task.Cluster, task.PriorityName, a.statusText(task), agentOf(task), a.ago(task.CreatedAt), took)
+		t.Row(task.ID, task.Type, task.Cluster, task.PriorityName, statusText(a, task), agentOf(task), a.Ago(task.CreatedAt), took)
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // statusText is the status, with the time that the task waits for.
-func (a *app) statusText(task *api.Task) string {
+func statusText(a *app.App, task *api.Task) string {
 	text := string(task.Status)
 	if task.NextAttemptAt != nil {
-		text += ", " + a.ago(task.NextAttemptAt)
+		text += ", " + a.Ago(task.NextAttemptAt)
 	}
 	return text
 }

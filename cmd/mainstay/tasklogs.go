@@ -4,14 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -25,8 +24,8 @@ const (
 
 // logView is the command line of `task logs`, and where it is in the log.
 type logView struct {
-	app     *app
-	client  *apiClient
+	app     *app.App
+	server  *app.Client
 	id      string
 	follow  bool
 	times   bool
@@ -35,7 +34,7 @@ type logView struct {
 	told    string // what was last said beside the log
 }
 
-func (a *app) taskLogsCommand() *cobra.Command {
+func taskLogsCommand(a *app.App) *cobra.Command {
 	v := &logView{app: a}
 	command := &cobra.Command{
 		Use:   "logs [-f] ID",
@@ -46,13 +45,13 @@ Its agent keeps the newest 500 lines (64 KiB). When the attempt has ended they a
 of it: mainstay task get ID. With --follow, new lines are shown as they come, over all attempts, until the task has
 ended or needs a person.`,
 		Example: "  mainstay task logs -f t-06…",
-		Args:    exactly("a task's id"),
+		Args:    app.Exactly("a task's id"),
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.client()
+			server, err := a.Client()
 			if err != nil {
 				return err
 			}
-			v.client, v.id = client, args[0]
+			v.server, v.id = server, args[0]
 			if v.follow {
 				return v.followAll(c.Context())
 			}
@@ -63,36 +62,27 @@ ended or needs a person.`,
 	flags.BoolVarP(&v.follow, "follow", "f", false, "go on with new lines")
 	flags.BoolVar(&v.times, "timestamps", false, "begin each line with its time")
 	flags.IntVar(&v.attempt, "attempt", 0, "which attempt (default: the one that runs, or else the last)")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	check := command.PreRunE
 	command.PreRunE = func(c *cobra.Command, args []string) error {
 		if v.attempt < 0 {
-			return usageError("--attempt must not be negative")
+			return app.UsageError("--attempt must not be negative")
 		}
 		return check(c, args)
 	}
 	return command
 }
 
-func (v *logView) read(ctx context.Context, hold time.Duration) (json.RawMessage, *api.TaskLog, error) {
-	query := url.Values{"after": {strconv.FormatInt(v.after, 10)}}
-	if v.attempt > 0 {
-		query.Set("attempt", strconv.Itoa(v.attempt))
-	}
-	if hold > 0 {
-		query.Set("wait", hold.String())
-	}
-	log := &api.TaskLog{}
-	raw, err := v.client.call(ctx, http.MethodGet, pathOf(tasksPath, v.id, "log")+"?"+query.Encode(), hold, nil, log)
-	return raw, log, err
+func (v *logView) read(ctx context.Context, hold time.Duration) (*api.TaskLog, error) {
+	return v.server.TaskLog(ctx, v.id, client.LogQuery{After: v.after, Attempt: v.attempt, Wait: hold})
 }
 
 func (v *logView) showOnce(ctx context.Context) error {
-	raw, log, err := v.read(ctx, 0)
+	log, err := v.read(ctx, 0)
 	if err != nil {
 		return err
 	}
-	return v.app.print(raw, func() error {
+	return v.app.Print(v.server.Answer, func() error {
 		if err := v.show(log); err != nil {
 			return err
 		}
@@ -107,8 +97,8 @@ func (v *logView) showOnce(ctx context.Context) error {
 func (v *logView) followAll(ctx context.Context) error {
 	only, away := v.attempt > 0, time.Time{}
 	for {
-		_, log, err := v.read(ctx, followHold)
-		if exitCode(err) == exitUnreachable && (away.IsZero() || time.Since(away) < followPatience) {
+		log, err := v.read(ctx, followHold)
+		if app.ExitCode(err) == app.ExitUnreachable && (away.IsZero() || time.Since(away) < followPatience) {
 			if away.IsZero() {
 				away = time.Now()
 			}
@@ -139,11 +129,11 @@ func (v *logView) followAll(ctx context.Context) error {
 			}
 			continue
 		}
-		_, task, err := v.client.waitForTask(ctx, v.id, 0)
+		task, err := v.server.Task(ctx, v.id)
 		if err != nil {
 			return err
 		}
-		if only || settled(task.Status) {
+		if only || task.Status.Settled() {
 			v.say(fmt.Sprintf("attempt %d has ended; the task is %s: mainstay task get %s", v.attempt, task.Status, v.id))
 			return nil
 		}
@@ -157,8 +147,8 @@ func (v *logView) show(log *api.TaskLog) error {
 	last := v.after
 	for i := range log.Lines {
 		line := &log.Lines[i]
-		if v.app.output == "json" {
-			if err := json.NewEncoder(v.app.stdout).Encode(line); err != nil {
+		if v.app.JSON() {
+			if err := json.NewEncoder(v.app.Stdout).Encode(line); err != nil {
 				return err
 			}
 			continue
@@ -167,7 +157,7 @@ func (v *logView) show(log *api.TaskLog) error {
 			v.say(fmt.Sprintf("%d lines before these are no longer kept", missing))
 		}
 		last = line.Number
-		if _, err := fmt.Fprintln(v.app.stdout, v.text(line)); err != nil {
+		if _, err := fmt.Fprintln(v.app.Stdout, v.text(line)); err != nil {
 			return err
 		}
 	}
@@ -176,8 +166,8 @@ func (v *logView) show(log *api.TaskLog) error {
 
 func (v *logView) text(line *fleet.LogLine) string {
 	text := line.Text
-	if v.app.stdoutTTY {
-		text = printable(text)
+	if v.app.StdoutTTY {
+		text = app.Printable(text)
 	}
 	if v.times {
 		return line.At.Local().Format("15:04:05.000") + " " + text
@@ -188,7 +178,7 @@ func (v *logView) text(line *fleet.LogLine) string {
 // say says something beside the log, once in a row.
 func (v *logView) say(text string) {
 	if v.told != text {
-		fmt.Fprintln(v.app.stderr, "["+oneLine(text)+"]")
+		fmt.Fprintln(v.app.Stderr, "["+app.OneLine(text)+"]")
 	}
 	v.told = text
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 // logServer answers the readings of a log one after the other, and the task's status in the same order.
@@ -42,7 +44,7 @@ func TestTaskLogs(t *testing.T) {
 	const body = `{"lines":[{"number":1,"at":"2026-11-21T12:00:00Z","stream":"stdout","text":"one"},{"number":4,"at":"2026-11-21T12:00:01Z","text":"four"}],"next":4,"attempt":1,"agent_id":"a","ended":false}`
 	f, asked := logServer(t, []string{body, body, `{"lines":[],"next":0,"attempt":2,"ended":true,"why":"the attempt has ended"}`}, nil)
 	got := f.at(t, "task", "logs", "t-1")
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	require.Equal(t, "one\nfour\n", got.stdout)
 	require.Equal(t, "[2 lines before these are no longer kept]\n", got.stderr)
 
@@ -51,7 +53,7 @@ func TestTaskLogs(t *testing.T) {
 	got = f.at(t, "task", "logs", "--attempt", "2", "t-1")
 	require.Empty(t, got.stdout)
 	require.Equal(t, "[the attempt has ended]\n", got.stderr)
-	require.Equal(t, []string{logPath + "?after=0", logPath + "?after=0", logPath + "?after=0&attempt=2"}, *asked)
+	require.Equal(t, []string{logPath + "?", logPath + "?", logPath + "?attempt=2"}, *asked)
 }
 
 func TestTaskLogsFollowsAllAttempts(t *testing.T) {
@@ -68,20 +70,20 @@ func TestTaskLogsFollowsAllAttempts(t *testing.T) {
 	}
 	f, asked := logServer(t, slices.Clone(answers), []string{"retry_wait", "completed"})
 	got := f.at(t, "task", "logs", "-f", "t-1")
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	require.Equal(t, "first\nlast words\nagain\n", got.stdout)
 	require.Equal(t, "[no agent is online]\n[attempt 1 has ended; the task is retry_wait]\n[attempt 2 has ended; the task is completed: mainstay task get t-1]\n", got.stderr)
-	require.Equal(t, []string{"?after=0&wait=20s", "?after=0&wait=20s", "?after=0&wait=20s", "?after=1&attempt=1&wait=20s", "?after=0&attempt=2&wait=20s"},
+	require.Equal(t, []string{"?wait=20s", "?wait=20s", "?wait=20s", "?after=1&attempt=1&wait=20s", "?attempt=2&wait=20s"},
 		strings.Split(strings.ReplaceAll(strings.Join(*asked, "\n"), logPath, ""), "\n"))
 
 	f, _ = logServer(t, append([]string{problem(503, "temporal_unavailable", "try again").body}, answers[2:4]...), []string{"completed"})
 	got = f.at(t, "task", "logs", "-f", "t-1")
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	require.Equal(t, "first\nlast words\n", got.stdout, "a restart of the control plane does not end it")
 	require.Contains(t, got.stderr, "trying again")
 
 	f, _ = logServer(t, slices.Clone(answers[2:]), []string{"retry_wait"})
 	got = f.at(t, "task", "logs", "-f", "--attempt", "1", "-o", "json", "t-1")
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	require.Equal(t, line("1", "first")+"\n"+line("2", "last words")+"\n", got.stdout, "one object for each line")
 }

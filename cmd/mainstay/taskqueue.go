@@ -5,52 +5,56 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
 // taskQueueCommands list what waits for an agent, and what waits for a person.
-func (a *app) taskQueueCommands() []*cobra.Command {
+func taskQueueCommands(a *app.App) []*cobra.Command {
 	return []*cobra.Command{
-		a.waitingCommand("queue", "List tasks that wait for an agent or for the end of a backoff", tasksPath+"/queue"),
-		a.waitingCommand("dead-letters", "List tasks whose attempts are used up; retry or discard them", tasksPath+"/queue/dead-letter"),
+		waitingCommand(a, "queue", "List tasks that wait for an agent or for the end of a backoff", (*client.Client).WaitingTasks),
+		waitingCommand(a, "dead-letters", "List tasks whose attempts are used up; retry or discard them", (*client.Client).DeadLetters),
 	}
 }
 
-func (a *app) waitingCommand(name, short, path string) *cobra.Command {
+func waitingCommand(
+	a *app.App, name, short string, list func(s *client.Client, cluster, tenant string) *client.List[api.Task],
+) *cobra.Command {
 	var cluster, tenant string
 	var limit int
 	command := &cobra.Command{
-		Use: name, Short: short, Example: "  mainstay task " + name + " --cluster default", Args: exactly(),
+		Use: name, Short: short, Example: "  mainstay task " + name + " --cluster default", Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return printList(c, a, path, "tasks", queryOf("cluster", cluster, "tenant", tenant), limit, a.printWaiting)
+			of := func(s *client.Client) *client.List[api.Task] { return list(s, cluster, tenant) }
+			return app.PrintList(c, a, of, limit, printWaiting)
 		},
 	}
 	flags := command.Flags()
 	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
 	flags.StringVar(&tenant, "tenant", "", "only of this tenant")
-	limitFlag(command, &limit)
-	a.outputFlag(command)
+	app.LimitFlag(command, &limit)
+	a.OutputFlag(command)
 	return command
 }
 
 // printWaiting says of each task why it waits.
-func (a *app) printWaiting(tasks []api.Task) error {
+func printWaiting(a *app.App, tasks []api.Task) error {
 	if len(tasks) == 0 {
-		return a.printTasks(nil)
+		return printTasks(a, nil)
 	}
-	t := newTable(a.stdout, "TASK", "TYPE", "CLUSTER", "PRIORITY", "STATUS", "AGENT", "SUBMITTED", "WHY")
+	t := app.NewTable(a.Stdout, "TASK", "TYPE", "CLUSTER", "PRIORITY", "STATUS", "AGENT", "SUBMITTED", "WHY")
 	for i := range tasks {
 		task := &tasks[i]
-		t.row(task.ID, task.Type, task.Cluster, task.PriorityName, a.statusText(task), agentOf(task), a.ago(task.CreatedAt), task.Why)
+		t.Row(task.ID, task.Type, task.Cluster, task.PriorityName, statusText(a, task), agentOf(task), a.Ago(task.CreatedAt), task.Why)
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // batchSize is how many tasks one request takes; maxBatchFile bounds what is read, in bytes.
@@ -60,7 +64,7 @@ const (
 )
 
 // taskBatchCommand submits many tasks from a file.
-func (a *app) taskBatchCommand() *cobra.Command {
+func taskBatchCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "submit-batch FILE",
 		Short: "Submit the tasks of a file, 1,000 in a request",
@@ -69,29 +73,29 @@ form of a submission (see /docs); "type" and "cluster" are required. Each is acc
 idempotency_key in each, the command can be repeated without harm.`,
 		Example: `  mainstay task submit-batch tasks.jsonl
   generate | mainstay task submit-batch - -o json`,
-		Args: exactly("a file"),
+		Args: app.Exactly("a file"),
 		RunE: func(c *cobra.Command, args []string) error {
-			tasks, err := readTasks(args[0], a.stdin)
+			tasks, err := readTasks(args[0], a.Stdin)
 			if err != nil {
 				return err
 			}
-			client, err := a.client()
+			server, err := a.Client()
 			if err != nil {
 				return err
 			}
 			answers := []api.BatchItem{}
 			for len(tasks) > 0 {
 				n := min(len(tasks), batchSize)
-				var answer struct{ Tasks []api.BatchItem }
-				if _, err := client.call(c.Context(), http.MethodPost, batchPath, batchHold, tasks[:n], &answer); err != nil {
-					return errors.Join(fmt.Errorf("after %d tasks: %w", len(answers), err), a.printBatch(answers))
+				answer, err := client.SubmitAll(c.Context(), server.Client, tasks[:n])
+				if err != nil {
+					return errors.Join(fmt.Errorf("after %d tasks: %w", len(answers), err), printBatch(a, answers))
 				}
-				answers, tasks = append(answers, answer.Tasks...), tasks[n:]
+				answers, tasks = append(answers, answer...), tasks[n:]
 			}
-			return a.printBatch(answers)
+			return printBatch(a, answers)
 		},
 	}
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
@@ -103,7 +107,7 @@ func readTasks(path string, stdin io.Reader) ([]json.RawMessage, error) {
 	} else {
 		file, err := os.Open(path)
 		if err != nil {
-			return nil, withExit(exitUsage, err)
+			return nil, app.WithExit(app.ExitUsage, err)
 		}
 		defer func() { _ = file.Close() }()
 		in = file
@@ -115,42 +119,42 @@ func readTasks(path string, stdin io.Reader) ([]json.RawMessage, error) {
 		err := decoder.Decode(&value)
 		switch {
 		case errors.Is(err, io.EOF) && len(tasks) == 0:
-			return nil, usageError("%s holds no tasks", name)
+			return nil, app.UsageError("%s holds no tasks", name)
 		case errors.Is(err, io.EOF):
 			return tasks, nil
 		case err != nil:
-			return nil, usageError("%s is not JSON after %d bytes: %w", name, decoder.InputOffset(), err)
+			return nil, app.UsageError("%s is not JSON after %d bytes: %w", name, decoder.InputOffset(), err)
 		case value[0] != '[':
 			tasks = append(tasks, value)
 			continue
 		}
 		var list []json.RawMessage
 		if err := json.Unmarshal(value, &list); err != nil {
-			return nil, usageError("%s: %w", name, err)
+			return nil, app.UsageError("%s: %w", name, err)
 		}
 		tasks = append(tasks, list...)
 	}
 }
 
 // printBatch tells what became of each task. That some were refused is an error.
-func (a *app) printBatch(answers []api.BatchItem) error {
+func printBatch(a *app.App, answers []api.BatchItem) error {
 	refused := 0
 	for i := range answers {
 		if answers[i].Error != nil {
 			refused++
 		}
 	}
-	err := a.print(map[string]any{"tasks": answers, "accepted": len(answers) - refused, "rejected": refused}, func() error {
+	err := a.Print(map[string]any{"tasks": answers, "accepted": len(answers) - refused, "rejected": refused}, func() error {
 		for i := range answers {
 			if p := answers[i].Error; p != nil {
-				fmt.Fprintf(a.stderr, "Task %d was refused: %s\n", i+1, &problemError{protocol.Problem{Code: p.Code, Detail: p.Detail, Errors: p.Errors}})
+				fmt.Fprintf(a.Stderr, "Task %d was refused: %s\n", i+1, &client.Error{Problem: protocol.Problem{Code: p.Code, Detail: p.Detail, Errors: p.Errors}})
 			}
 		}
-		_, err := fmt.Fprintf(a.stdout, "%s accepted, %d refused.\n", fleet.Count(len(answers)-refused, "task"), refused)
+		_, err := fmt.Fprintf(a.Stdout, "%s accepted, %d refused.\n", fleet.Count(len(answers)-refused, "task"), refused)
 		return err
 	})
 	if err == nil && refused > 0 {
-		err = withExit(exitUsage, fmt.Errorf("%d of %d tasks were refused", refused, len(answers)))
+		err = app.WithExit(app.ExitUsage, fmt.Errorf("%d of %d tasks were refused", refused, len(answers)))
 	}
 	return err
 }

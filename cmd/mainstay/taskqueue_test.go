@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 func TestWaitingTasksSayWhy(t *testing.T) {
@@ -14,7 +16,7 @@ func TestWaitingTasksSayWhy(t *testing.T) {
 		"GET /api/v1/agents/tasks/queue/dead-letter": {200, `{"tasks":[]}`},
 	})
 	got := f.at(t, "task", "queue")
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	require.Equal(t, strings.TrimLeft(`
 TASK  TYPE    CLUSTER  PRIORITY  STATUS      AGENT  SUBMITTED  WHY
 t-1   resize  c        normal    retry_wait  -      -          no agent handles it; agent a handles echo

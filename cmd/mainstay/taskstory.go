@@ -11,6 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -29,76 +30,76 @@ const (
 )
 
 // printTask tells a task's story: what it is, what was submitted, its attempts one after the other, and its result.
-func (a *app) printTask(raw json.RawMessage, task *api.Task, show extent) error {
-	return a.print(raw, func() error {
-		if err := a.taskSummary(task); err != nil {
+func printTask(a *app.App, raw json.RawMessage, task *api.Task, show extent) error {
+	return a.Print(raw, func() error {
+		if err := taskSummary(a, task); err != nil {
 			return err
 		}
 		if len(task.Payload) > 0 {
-			if err := printLong(a.stdout, task, "\nPayload", readable(task.Payload), show); err != nil {
+			if err := printLong(a.Stdout, task, "\nPayload", readable(task.Payload), show); err != nil {
 				return err
 			}
 		}
 		if len(task.Attempts) > 0 {
-			fmt.Fprintln(a.stdout)
-			if err := a.attemptTable(task.Attempts); err != nil {
+			fmt.Fprintln(a.Stdout)
+			if err := attemptTable(a, task.Attempts); err != nil {
 				return err
 			}
 		}
-		return printResult(a.stdout, task, show)
+		return printResult(a.Stdout, task, show)
 	})
 }
 
-func (a *app) taskSummary(task *api.Task) error {
-	t := newTable(a.stdout)
-	t.row("Task", task.ID)
-	t.row("Type", task.Type)
-	t.row("Cluster", task.Cluster)
-	t.row("Status", string(task.Status))
+func taskSummary(a *app.App, task *api.Task) error {
+	t := app.NewTable(a.Stdout)
+	t.Row("Task", task.ID)
+	t.Row("Type", task.Type)
+	t.Row("Cluster", task.Cluster)
+	t.Row("Status", string(task.Status))
 	optional := func(name, value string) {
 		if value != "" {
-			t.row(name, value)
+			t.Row(name, value)
 		}
 	}
 	optional("Why", task.Why)
 	optional("Doing", doing(task.Attempts))
 	optional("Pinned to", task.Agent)
 	if task.Priority != 0 {
-		t.row("Priority", strings.TrimSpace(fmt.Sprintf("%d %s", task.Priority, task.PriorityName)))
+		t.Row("Priority", strings.TrimSpace(fmt.Sprintf("%d %s", task.Priority, task.PriorityName)))
 	}
 	optional("Tenant", task.Tenant)
-	optional("Labels", labelText(task.Labels))
-	optional("Submitted", a.moment(task.CreatedAt))
-	optional("Not before", a.moment(task.StartAt))
+	optional("Labels", app.LabelText(task.Labels))
+	optional("Submitted", moment(a, task.CreatedAt))
+	optional("Not before", moment(a, task.StartAt))
 	if task.StartAt == nil || task.NextAttemptAt == nil || !task.StartAt.Equal(*task.NextAttemptAt) {
-		optional("Next attempt", a.moment(task.NextAttemptAt))
+		optional("Next attempt", moment(a, task.NextAttemptAt))
 	}
 	if dead := task.DeadLetter; dead != nil {
-		t.row("Dead letter", "since "+a.moment(&dead.Since))
+		t.Row("Dead letter", "since "+moment(a, &dead.Since))
 		if task.Status == fleet.TaskDeadLetter {
-			t.row("Kept until", a.moment(&dead.Until))
+			t.Row("Kept until", moment(a, &dead.Until))
 		} else {
-			t.row("Because", dead.Cause)
+			t.Row("Because", dead.Cause)
 		}
 	}
 	if task.ClosedAt != nil {
-		ended := a.moment(task.ClosedAt)
+		ended := moment(a, task.ClosedAt)
 		if task.CreatedAt != nil {
-			ended += ", after " + roughly(task.ClosedAt.Sub(*task.CreatedAt))
+			ended += ", after " + app.Roughly(task.ClosedAt.Sub(*task.CreatedAt))
 		}
-		t.row("Ended", ended)
+		t.Row("Ended", ended)
 	}
 	optional("Workflow", task.WorkflowID)
 	optional("Trace", task.TraceID)
-	return t.flush()
+	return t.Flush()
 }
 
 // moment is a time as clocks show it and as people say it; empty for nil.
-func (a *app) moment(t *time.Time) string {
+func moment(a *app.App, t *time.Time) string {
 	if t == nil || t.IsZero() {
 		return ""
 	}
-	return clockTime(t) + ", " + a.ago(t)
+	return clockTime(t) + ", " + a.Ago(t)
 }
 
 // clockTime is a time to the second, in UTC; empty for nil.
@@ -110,12 +111,12 @@ func clockTime(t *time.Time) string {
 }
 
 // attemptTable is the attempts in the order in which they were delivered.
-func (a *app) attemptTable(attempts []fleet.Attempt) error {
-	t := newTable(a.stdout, "ATTEMPT", "AGENT", "EPOCH", "STARTED", "TOOK", "OUTCOME", "PROGRESS", "REASON")
+func attemptTable(a *app.App, attempts []fleet.Attempt) error {
+	t := app.NewTable(a.Stdout, "ATTEMPT", "AGENT", "EPOCH", "STARTED", "TOOK", "OUTCOME", "PROGRESS", "REASON")
 	for i := 0; i < len(attempts); i++ {
 		at := &attempts[i]
 		if last := sameReturns(attempts, i); last > i {
-			t.row(fmt.Sprintf("%d to %d", at.Number, attempts[last].Number), "", "", "", "", string(at.Outcome), "", at.Reason)
+			t.Row(fmt.Sprintf("%d to %d", at.Number, attempts[last].Number), "", "", "", "", string(at.Outcome), "", at.Reason)
 			i = last
 			continue
 		}
@@ -126,9 +127,9 @@ func (a *app) attemptTable(attempts []fleet.Attempt) error {
 		if at.ErrorType != "" {
 			reason = at.ErrorType + ": " + reason
 		}
-		t.row(strconv.Itoa(at.Number), at.AgentID, positive(at.Epoch), clockTime(at.StartedAt), a.took(at), outcome, progressText(at.Progress), reason)
+		t.Row(strconv.Itoa(at.Number), at.AgentID, positive(at.Epoch), clockTime(at.StartedAt), took(a, at), outcome, progressText(at.Progress), reason)
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // doing is the message of the running attempt.
@@ -171,14 +172,14 @@ func positive(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-func (a *app) took(at *fleet.Attempt) string {
+func took(a *app.App, at *fleet.Attempt) string {
 	switch {
 	case at.StartedAt == nil:
 		return ""
 	case at.EndedAt == nil:
-		return roughly(max(0, a.now().Sub(*at.StartedAt)))
+		return app.Roughly(max(0, a.Now().Sub(*at.StartedAt)))
 	}
-	return roughly(max(0, at.EndedAt.Sub(*at.StartedAt)))
+	return app.Roughly(max(0, at.EndedAt.Sub(*at.StartedAt)))
 }
 
 // printResult shows what a command wrote as it wrote it, and any other result as JSON.
@@ -215,10 +216,10 @@ func strictly(raw json.RawMessage, into any) bool {
 
 // printLong shows a text under a title, or its beginning and how to see the rest.
 func printLong(w io.Writer, task *api.Task, title, text string, show extent) error {
-	text = strings.TrimRight(printable(text), "\n")
+	text = strings.TrimRight(app.Printable(text), "\n")
 	if show == shortText {
 		if begin := beginning(text); begin != text {
-			text = begin + fmt.Sprintf("\n[… the first of %s; all of it: mainstay task get %s -o json]", byteCount(int64(len(text))), task.ID)
+			text = begin + fmt.Sprintf("\n[… the first of %s; all of it: mainstay task get %s -o json]", app.ByteCount(int64(len(text))), task.ID)
 		}
 	}
 	_, err := fmt.Fprintf(w, "%s:\n%s\n", title, text)
@@ -227,7 +228,7 @@ func printLong(w io.Writer, task *api.Task, title, text string, show extent) err
 
 // readable is JSON in a readable form, without the escapes of <, > and & that are for web pages.
 func readable(raw json.RawMessage) string {
-	text := indented(raw)
+	text := app.Indented(raw)
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
 		if text[i] != '\\' || i+1 == len(text) {

@@ -10,6 +10,8 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
 // connectLimit bounds the first contact with Temporal.
@@ -43,10 +45,10 @@ func connect(ctx context.Context, o client.Options) (client.Client, error) {
 }
 
 func cannotConnect(o client.Options, err error) error {
-	return withExit(exitUnreachable, fmt.Errorf("cannot reach Temporal at %s (namespace %s): %w\n"+
+	return app.WithExit(app.ExitUnreachable, fmt.Errorf("cannot reach Temporal at %s (namespace %s): %w\n"+
 		"Check that it runs and can be reached from here, and the variables TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY and TEMPORAL_TLS, which mean the same as for the temporal CLI",
 		o.HostPort, o.Namespace, err))
 }
 
 // planeIdentity is how Temporal's histories and Web UI name a process of the control plane.
-func planeIdentity() string { return fmt.Sprintf("control-plane/%d@%s", os.Getpid(), hostName()) }
+func planeIdentity() string { return fmt.Sprintf("control-plane/%d@%s", os.Getpid(), app.HostName()) }

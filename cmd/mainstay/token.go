@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -12,25 +11,24 @@ import (
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/guard"
 )
 
-const tokensPath = "/api/v1/agents/tokens"
-
-func (a *app) tokenCommand() *cobra.Command {
+func tokenCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "token", Short: "Make, list and revoke the tokens of the API and of agents",
 		Long: `Make, list and revoke tokens. An api token is for a client of the API and has a role: viewer looks, operator also acts on
 tasks and agents, admin also changes clusters and tokens. A join token lets agents register in one cluster. Only admins may
 do this; the first admin token is set where the control plane runs.`,
 	}
-	a.serverFlag(command)
-	command.AddCommand(a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand(), a.whoAmICommand())
+	a.ServerFlag(command)
+	command.AddCommand(tokenCreateCommand(a), tokenListCommand(a), tokenRevokeCommand(a), whoAmICommand(a))
 	return command
 }
 
-func (a *app) tokenCreateCommand() *cobra.Command {
+func tokenCreateCommand(a *app.App) *cobra.Command {
 	var r api.TokenRequest
 	var kind, role string
 	var expires time.Duration
@@ -40,22 +38,21 @@ func (a *app) tokenCreateCommand() *cobra.Command {
   mainstay token create acme-portal --role viewer --tenant acme --expires-in 720h
   mainstay token create builders --kind join --cluster build
   mainstay token create three-hosts --kind join --cluster build --max-uses 3 --expires-in 1h`,
-		Args: exactly("a name"),
+		Args: app.Exactly("a name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
 			r.Name, r.Kind, r.Role, r.ExpiresIn = args[0], access.TokenKind(kind), access.Role(role), fleet.Duration(expires)
 			if r.Kind == access.APIToken && r.Role == "" {
-				return usageError("--role is missing: viewer, operator or admin")
+				return app.UsageError("--role is missing: viewer, operator or admin")
 			}
-			var token api.NewToken
-			raw, err := client.call(c.Context(), http.MethodPost, tokensPath, 0, r, &token)
+			token, err := client.CreateToken(c.Context(), r)
 			if err != nil {
 				return err
 			}
-			return a.print(raw, func() error { return a.printNewToken(&token) })
+			return a.Print(client.Answer, func() error { return printNewToken(a, token) })
 		},
 	}
 	flags := command.Flags()
@@ -66,36 +63,36 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 	flags.StringVar(&r.AgentID, "agent", "", "the only agent that may use a join token (default: any)")
 	flags.IntVar(&r.MaxUses, "max-uses", 0, "how many agents may register with a join token; one that comes again counts once (default: any number)")
 	flags.DurationVar(&expires, "expires-in", 0, "how long it lives (default: until it is revoked)")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) printNewToken(t *api.NewToken) error {
-	env := tokenEnv
+func printNewToken(a *app.App, t *api.NewToken) error {
+	env := app.TokenEnv
 	if t.Kind == access.JoinToken {
-		env = joinTokenEnv
+		env = app.JoinTokenEnv
 	}
-	_, err := fmt.Fprintf(a.stdout, "%s\n\nThis is the only time that it is shown. Its id is %s. Use it so:\n  export %s=%s\n", t.Secret, t.ID, env, t.Secret)
+	_, err := fmt.Fprintf(a.Stdout, "%s\n\nThis is the only time that it is shown. Its id is %s. Use it so:\n  export %s=%s\n", t.Secret, t.ID, env, t.Secret)
 	return err
 }
 
-func (a *app) tokenListCommand() *cobra.Command {
+func tokenListCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "list", Short: "List tokens, without their secrets", Example: "  mainstay token list", Args: exactly(),
+		Use: "list", Short: "List tokens, without their secrets", Example: "  mainstay token list", Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return printList(c, a, tokensPath, "tokens", nil, 0, a.printTokens)
+			return app.PrintList(c, a, (*client.Client).Tokens, 0, printTokens)
 		},
 	}
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) printTokens(tokens []api.Token) error {
+func printTokens(a *app.App, tokens []api.Token) error {
 	if len(tokens) == 0 {
-		_, err := fmt.Fprintln(a.stdout, "There are no tokens but those that the control plane was started with.")
+		_, err := fmt.Fprintln(a.Stdout, "There are no tokens but those that the control plane was started with.")
 		return err
 	}
-	t := newTable(a.stdout, "TOKEN", "NAME", "KIND", "MAY", "FOR", "USES", "CREATED", "BY", "EXPIRES")
+	t := app.NewTable(a.Stdout, "TOKEN", "NAME", "KIND", "MAY", "FOR", "USES", "CREATED", "BY", "EXPIRES")
 	for i := range tokens {
 		k := &tokens[i]
 		may, of := string(k.Role), cmp.Or(k.Tenant, "all tenants")
@@ -116,9 +113,9 @@ func (a *app) printTokens(tokens []api.Token) error {
 		case k.ExpiresAt != nil:
 			expires = k.ExpiresAt.Local().Format("2006-01-02 15:04")
 		}
-		t.row(k.ID, k.Name, string(k.Kind), may, of, uses, a.ago(&k.CreatedAt), k.CreatedBy, expires)
+		t.Row(k.ID, k.Name, string(k.Kind), may, of, uses, a.Ago(&k.CreatedAt), k.CreatedBy, expires)
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // known is a number, or a question mark while nobody can tell.
@@ -129,16 +126,16 @@ func known(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-func (a *app) tokenRevokeCommand() *cobra.Command {
+func tokenRevokeCommand(a *app.App) *cobra.Command {
 	var endSessions bool
 	command := &cobra.Command{
 		Use: "revoke ID", Short: "Revoke a token: within seconds it no longer works",
 		Long: `Revoke a token, by its id. An api token stops to work within 5 s, with the browsers' sessions and the streams that it opened.
 A join token lets in no agent from now on. Agents that have registered with it stay, also when their hub is started again,
 for as long as their process lives. With --end-sessions they are told to stop at once, and their tasks move to others.`,
-		Example: "  mainstay token revoke 3f0c5e8a91b2\n  mainstay token revoke 95b0832ac43e --end-sessions", Args: exactly("a token's id"),
+		Example: "  mainstay token revoke 3f0c5e8a91b2\n  mainstay token revoke 95b0832ac43e --end-sessions", Args: app.Exactly("a token's id"),
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -146,24 +143,19 @@ for as long as their process lives. With --end-sessions they are told to stop at
 			if _, named, whole := access.TokenID(id); whole { // its secret need not travel, nor stand in a log
 				id = named
 			}
-			path := pathOf(tokensPath, id)
-			if endSessions {
-				path += "?end_sessions=true"
-			}
-			var revoked api.RevokedToken
-			raw, err := client.call(c.Context(), http.MethodDelete, path, 0, nil, &revoked)
+			revoked, err := client.RevokeToken(c.Context(), id, endSessions)
 			if err != nil {
 				return err
 			}
-			return a.print(raw, func() error { return a.printRevoked(&revoked, endSessions) })
+			return a.Print(client.Answer, func() error { return printRevoked(a, revoked, endSessions) })
 		},
 	}
 	command.Flags().BoolVar(&endSessions, "end-sessions", false, "also end the sessions of the agents that registered with a join token")
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }
 
-func (a *app) printRevoked(t *api.RevokedToken, endSessions bool) error {
+func printRevoked(a *app.App, t *api.RevokedToken, endSessions bool) error {
 	ended := ""
 	switch n := len(t.EndedSessions); {
 	case n == 1:
@@ -173,37 +165,36 @@ func (a *app) printRevoked(t *api.RevokedToken, endSessions bool) error {
 	case endSessions:
 		ended = " No agent that registered with it is connected."
 	}
-	_, err := fmt.Fprintf(a.stdout, "Token %s is revoked.%s\n", t.ID, ended)
+	_, err := fmt.Fprintf(a.Stdout, "Token %s is revoked.%s\n", t.ID, ended)
 	return err
 }
 
-func (a *app) whoAmICommand() *cobra.Command {
+func whoAmICommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "whoami", Short: "Say who you are to the control plane, and what you may do", Example: "  mainstay token whoami", Args: exactly(),
+		Use: "whoami", Short: "Say who you are to the control plane, and what you may do", Example: "  mainstay token whoami", Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			client, err := a.client()
+			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			var session guard.Session
-			raw, err := client.call(c.Context(), http.MethodGet, "/api/v1/session", 0, nil, &session)
+			session, err := client.Session(c.Context())
 			if err != nil {
 				return err
 			}
-			return a.print(raw, func() error {
+			return a.Print(client.Answer, func() error {
 				if !session.Security {
-					_, err := fmt.Fprintln(a.stdout, "Security is off: everybody may do everything.")
+					_, err := fmt.Fprintln(a.Stdout, "Security is off: everybody may do everything.")
 					return err
 				}
 				of := "of all tenants"
 				if session.Tenant != "" {
 					of = "of the tenant " + session.Tenant
 				}
-				_, err := fmt.Fprintf(a.stdout, "%s (%s), %s %s\n", cmp.Or(session.Name, "-"), session.Kind, session.Role, of)
+				_, err := fmt.Fprintf(a.Stdout, "%s (%s), %s %s\n", cmp.Or(session.Name, "-"), session.Kind, session.Role, of)
 				return err
 			})
 		},
 	}
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }

@@ -5,22 +5,24 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/cli/app"
 )
 
-func (a *app) versionCommand() *cobra.Command {
+func versionCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  mainstay version -o json",
-		Args:    exactly(),
+		Args:    app.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			platform := runtime.GOOS + "/" + runtime.GOARCH
-			return a.print(map[string]string{"version": version, "go": runtime.Version(), "platform": platform}, func() error {
-				_, err := fmt.Fprintf(a.stdout, "mainstay %s (%s, %s)\n", version, runtime.Version(), platform)
+			return a.Print(map[string]string{"version": a.Version, "go": runtime.Version(), "platform": platform}, func() error {
+				_, err := fmt.Fprintf(a.Stdout, "mainstay %s (%s, %s)\n", a.Version, runtime.Version(), platform)
 				return err
 			})
 		},
 	}
-	a.outputFlag(command)
+	a.OutputFlag(command)
 	return command
 }

@@ -23,6 +23,7 @@ import (
 	"go.uber.org/zap/zaptest"
 	"google.golang.org/grpc"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
@@ -226,7 +227,7 @@ func NewNode(t testing.TB, o NodeOptions) *Node {
 	return n
 }
 
-func (n *Node) health(h *httpapi.Health) {
+func (n *Node) health(h *api.Health) {
 	status := n.Hub.Status()
 	h.Roles, h.LastHeartbeatSuccess = []string{"hub", "gateway"}, &status.Fresh
 }

@@ -1,82 +1,56 @@
-package main
+package app
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode"
-
-	"github.com/spf13/cobra"
 )
 
-// outputFlag adds -o to a command that prints data.
-func (a *app) outputFlag(c *cobra.Command) {
-	c.Flags().StringVarP(&a.output, "output", "o", "text", "text or json")
-	check := c.PreRunE
-	c.PreRunE = func(c *cobra.Command, args []string) error {
-		if a.output != "text" && a.output != "json" {
-			return usageError("--output must be text or json")
-		}
-		if check != nil {
-			return check(c, args)
-		}
-		return nil
-	}
-}
-
-// print prints data as JSON, or calls text.
-func (a *app) print(data any, text func() error) error {
-	if a.output != "json" {
-		return text()
-	}
-	encoder := json.NewEncoder(a.stdout)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(data)
-}
-
-// table writes aligned columns. Control characters in cells, which may come from agents, cannot reach the terminal.
-type table struct {
+// Table writes aligned columns. Control characters in cells, which may come from agents, cannot reach the terminal.
+type Table struct {
 	to   io.Writer
 	text bytes.Buffer
 	w    *tabwriter.Writer
 }
 
-func newTable(w io.Writer, header ...string) *table {
-	t := &table{to: w}
+// NewTable writes to w once it is flushed.
+func NewTable(w io.Writer, header ...string) *Table {
+	t := &Table{to: w}
 	t.w = tabwriter.NewWriter(&t.text, 0, 8, 2, ' ', 0)
 	if len(header) > 0 {
-		t.row(header...)
+		t.Row(header...)
 	}
 	return t
 }
 
-// row adds a line. Empty cells show as "-", but for the last.
-func (t *table) row(cells ...string) {
+// Row adds a line. Empty cells show as "-", but for the last.
+func (t *Table) Row(cells ...string) {
 	clean := make([]string, len(cells))
 	for i, cell := range cells {
-		if clean[i] = oneLine(cell); clean[i] == "" && i < len(cells)-1 {
+		if clean[i] = OneLine(cell); clean[i] == "" && i < len(cells)-1 {
 			clean[i] = "-"
 		}
 	}
 	_, _ = fmt.Fprintln(t.w, strings.Join(clean, "\t")) // to memory
 }
 
-// facts adds a line for each value that there is: what is known of one thing.
-func (t *table) facts(lines [][2]string) {
+// Facts adds a line for each value that there is: what is known of one thing.
+func (t *Table) Facts(lines [][2]string) {
 	for _, line := range lines {
 		if line[1] != "" {
-			t.row(line[0], line[1])
+			t.Row(line[0], line[1])
 		}
 	}
 }
 
-// flush writes the table, without blanks at the ends of lines.
-func (t *table) flush() error {
+// Flush writes the table, without blanks at the ends of lines.
+func (t *Table) Flush() error {
 	_ = t.w.Flush() // to memory
 	for line := range strings.Lines(t.text.String()) {
 		if _, err := fmt.Fprintln(t.to, strings.TrimRight(line, " \n")); err != nil {
@@ -86,8 +60,8 @@ func (t *table) flush() error {
 	return nil
 }
 
-// oneLine replaces everything that is not printable, line ends too, by blanks.
-func oneLine(s string) string {
+// OneLine replaces everything that is not printable, line ends too, by blanks.
+func OneLine(s string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
@@ -96,8 +70,8 @@ func oneLine(s string) string {
 	}, s))
 }
 
-// printable keeps line ends and tabs and replaces other control characters.
-func printable(s string) string {
+// Printable keeps line ends and tabs and replaces other control characters.
+func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
 			return r
@@ -106,16 +80,16 @@ func printable(s string) string {
 	}, s)
 }
 
-// ago is a time as people say it; empty for nil.
-func (a *app) ago(t *time.Time) string {
+// Ago is a time as people say it; empty for nil.
+func (a *App) Ago(t *time.Time) string {
 	if t == nil || t.IsZero() {
 		return ""
 	}
-	d := a.now().Sub(*t)
+	d := a.Now().Sub(*t)
 	if d < 0 {
-		return "in " + roughly(toUnit(-d))
+		return "in " + Roughly(toUnit(-d))
 	}
-	return roughly(d) + " ago"
+	return Roughly(d) + " ago"
 }
 
 // toUnit rounds to well below the unit that roughly shows, so that what is ten minutes from now is in 10m, and not in 9m
@@ -132,8 +106,8 @@ func toUnit(d time.Duration) time.Duration {
 	return d.Round(time.Hour)
 }
 
-// roughly is a duration with one unit, two where it helps.
-func roughly(d time.Duration) string {
+// Roughly is a duration with one unit, two where it helps.
+func Roughly(d time.Duration) string {
 	switch {
 	case d < time.Second:
 		return fmt.Sprintf("%dms", d.Milliseconds())
@@ -149,8 +123,8 @@ func roughly(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// byteCount is a size as people say it.
-func byteCount(n int64) string {
+// ByteCount is a size as people say it.
+func ByteCount(n int64) string {
 	const unit = 1024
 	if n < unit {
 		return fmt.Sprintf("%d B", n)
@@ -163,8 +137,8 @@ func byteCount(n int64) string {
 	return fmt.Sprintf("%.1f %ciB", value, "KMGTP"[exponent])
 }
 
-// indented is JSON in a readable form, or as it is when it is none.
-func indented(raw json.RawMessage) string {
+// Indented is JSON in a readable form, or as it is when it is none.
+func Indented(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {
 		return string(raw)
@@ -172,16 +146,28 @@ func indented(raw json.RawMessage) string {
 	return b.String()
 }
 
-func number[N int | int64](n *N) string {
+// Number is empty for nil.
+func Number[N int | int64](n *N) string {
 	if n == nil {
 		return ""
 	}
 	return fmt.Sprint(*n)
 }
 
-func percent(p *float64) string {
+// Percent is empty for nil.
+func Percent(p *float64) string {
 	if p == nil {
 		return ""
 	}
 	return fmt.Sprintf("%.0f%%", *p)
+}
+
+// LabelText lists labels as name=value, by name.
+func LabelText(labels map[string]string) string {
+	list := make([]string, 0, len(labels))
+	for name, value := range labels {
+		list = append(list, name+"="+value)
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
 }

@@ -1,12 +1,15 @@
-package main
+package app
 
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"mainstay.dev/mainstay/fleet"
 )
 
 // plainFlagError says of a flag's value what it must be, instead of what a parser made of it.
@@ -45,4 +48,43 @@ func strayWait(c *cobra.Command, args []string) error {
 		}
 	}
 	return nil
+}
+
+// classifyUsage makes wrong arguments of every command usage errors, and unknown words below a group too.
+func classifyUsage(c *cobra.Command) {
+	if !c.Runnable() {
+		c.Args, c.RunE = cobra.ArbitraryArgs, func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return UsageError("there is no command %q", c.CommandPath()+" "+args[0])
+			}
+			return c.Help()
+		}
+	} else {
+		check := c.Args
+		if check == nil {
+			check = cobra.ArbitraryArgs
+		}
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := strayWait(c, args); err != nil {
+				return WithExit(ExitUsage, err)
+			}
+			return WithExit(ExitUsage, check(c, args))
+		}
+	}
+	for _, sub := range c.Commands() {
+		classifyUsage(sub)
+	}
+}
+
+// Exactly wants n arguments and says what they are.
+func Exactly(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == len(names) {
+			return nil
+		}
+		if len(names) == 0 {
+			return fmt.Errorf("takes no arguments, got %d", len(args))
+		}
+		return fmt.Errorf("needs %s, got %s", strings.Join(names, " and "), fleet.Count(len(args), "argument"))
+	}
 }

@@ -1,0 +1,89 @@
+// Package app is what all commands share: the world outside, the client of the API, flags, output and exit codes. It knows
+// no group of commands.
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// App is what commands have of the world outside.
+type App struct {
+	Version        string // of this program
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	StdoutTTY      bool
+	Getenv         func(string) string
+	Now            func() time.Time
+
+	output string // -o
+	server string // --server
+	access Access
+
+	// AtForce is called when a person does not want to wait for a clean stop.
+	AtForce atomic.Pointer[func()]
+}
+
+// New is the world of this process. version is the program's.
+func New(version string) *App {
+	return &App{
+		Version: version, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, StdoutTTY: isTerminal(os.Stdout),
+		Getenv: os.Getenv, Now: time.Now,
+	}
+}
+
+// Signals returns a context that ends at the first SIGINT, SIGTERM or SIGHUP. The second one ends the process.
+func (a *App) Signals() (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	received := make(chan os.Signal, 2)
+	signal.Notify(received, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
+		signal.Notify(received, syscall.SIGHUP)
+	}
+	go func() {
+		<-received
+		cancel()
+		<-received
+		fmt.Fprintln(a.Stderr, "Stopping at once.")
+		if force := a.AtForce.Load(); force != nil {
+			(*force)()
+		}
+		os.Exit(ExitFailure)
+	}()
+	return ctx, func() { signal.Stop(received); cancel() }
+}
+
+// isTerminal reports whether a person is likely to watch the file.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// Print prints data as JSON, or calls text.
+func (a *App) Print(data any, text func() error) error {
+	if !a.JSON() {
+		return text()
+	}
+	encoder := json.NewEncoder(a.Stdout)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(data)
+}
+
+// JSON reports whether data is printed as JSON.
+func (a *App) JSON() bool { return a.output == "json" }
+
+// Storyteller is where a long command says what it does: beside JSON, which must stay clean, the standard error.
+func (a *App) Storyteller() io.Writer {
+	if a.JSON() {
+		return a.Stderr
+	}
+	return a.Stdout
+}

@@ -1,0 +1,104 @@
+package app
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/client"
+)
+
+const (
+	// DefaultServer is where `mainstay dev` serves the API.
+	DefaultServer = "http://127.0.0.1:8080"
+	serverEnv     = "MAINSTAY_SERVER"
+)
+
+// ServerFlag adds --server to the commands of a group.
+func (a *App) ServerFlag(c *cobra.Command) {
+	c.PersistentFlags().StringVar(&a.access.token, "token", "", "API token; better in $"+TokenEnv+", which other users do not see in the list of processes")
+	a.access.Flags(c.PersistentFlags())
+	c.PersistentFlags().StringVar(&a.server, "server", "", "URL of the REST API (default $"+serverEnv+", else "+DefaultServer+")")
+}
+
+// Client is the API's client of a command line. Answer is the JSON of the newest answer, for -o json.
+type Client struct {
+	*client.Client
+	Answer json.RawMessage
+}
+
+// Client is a client of the REST API at --server, $MAINSTAY_SERVER or the default. It repeats nothing: a person, or a script
+// by the exit code, decides.
+func (a *App) Client() (*Client, error) {
+	source, address := "--server", a.server
+	if address == "" {
+		source, address = serverEnv, a.Getenv(serverEnv)
+	}
+	if address == "" {
+		address = DefaultServer
+	}
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	own := a.access
+	own.Fill(a.Getenv)
+	config, err := own.TLS()
+	if err != nil {
+		return nil, err
+	}
+	if strings.ContainsAny(own.token, " \t\r\n") {
+		return nil, UsageError("--token or %s must be one word", TokenEnv)
+	}
+	transport := client.NewTransport()
+	transport.TLSClientConfig = config
+	c, err := client.New(client.Options{URL: address, Token: own.token, HTTPClient: &http.Client{Transport: transport}, Retries: -1})
+	if err != nil {
+		return nil, UsageError("%s: %w", source, err)
+	}
+	kept := &Client{}
+	kept.Client = c.Raw(&kept.Answer)
+	return kept, nil
+}
+
+// hint says what to do when nothing answers.
+func hint(err *client.UnreachableError) string {
+	var distrusted *tls.CertificateVerificationError
+	switch {
+	case errors.Is(err.Reason, client.ErrSpeaksHTTPS):
+		return ": write the address so, in --server or " + serverEnv
+	case errors.Is(err.Reason, client.ErrSpeaksHTTP):
+		return "\nWrite its address with http:// in --server or " + serverEnv
+	case errors.As(err, &distrusted):
+		return "\nIts certificate is not trusted here. Name the file with its authority with --ca or " + caEnv
+	}
+	return "\nIs `mainstay dev` running? Set its address with --server or " + serverEnv
+}
+
+// PrintList prints the first items of a list, at most limit (0: all), as JSON or by text.
+func PrintList[T any](
+	c *cobra.Command, a *App, list func(*client.Client) *client.List[T], limit int, text func(*App, []T) error,
+) error {
+	server, err := a.Client()
+	if err != nil {
+		return err
+	}
+	wanted := list(server.Client)
+	items, err := wanted.Take(c.Context(), limit)
+	if err != nil {
+		return err
+	}
+	return a.Print(server.Answer, func() error {
+		if err := text(a, items); err != nil {
+			return err
+		}
+		if wanted.More() {
+			fmt.Fprintln(a.Stderr, "There are more: raise --limit.")
+		}
+		return nil
+	})
+}

@@ -1,0 +1,171 @@
+package app
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// LimitFlag adds --limit to a command that lists what can be a lot.
+func LimitFlag(c *cobra.Command, limit *int) {
+	c.Flags().IntVar(limit, "limit", 50, "at most this many")
+	check := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		if *limit < 1 {
+			return UsageError("--limit must be at least 1")
+		}
+		if check != nil {
+			return check(c, args)
+		}
+		return nil
+	}
+}
+
+// PriorityFlag reads --priority; empty is the default.
+func PriorityFlag(text string) (fleet.Priority, error) {
+	if text == "" {
+		return 0, nil
+	}
+	priority, err := fleet.ParsePriority(text)
+	if err != nil {
+		return 0, UsageError("--%w", err)
+	}
+	return priority, nil
+}
+
+// startFlag reads --start-at: a time, or +DURATION from now. Empty is the zero time.
+func startFlag(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	return TimeFlag("--start-at", text, now)
+}
+
+// PastFlag reads a time, or how long ago it was, such as 2h; -2h means the same.
+func PastFlag(flag, text string, now time.Time) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at.UTC(), nil
+	}
+	ago, err := fleet.ParseDuration(strings.TrimPrefix(text, "-"))
+	if err != nil || ago < 0 || strings.HasPrefix(text, "+") {
+		return time.Time{}, UsageError("%s must be a time such as 2026-12-24T18:00:00Z, or how long ago, such as 2h", flag)
+	}
+	return now.Add(-ago).UTC(), nil
+}
+
+// TimeFlag reads a time, or one counted from now, such as +10m, or -2h.
+func TimeFlag(flag, text string, now time.Time) (time.Time, error) {
+	if strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") {
+		span, err := fleet.ParseDuration(text[1:])
+		if err != nil || span < 0 {
+			return time.Time{}, UsageError("%s: write the time from now like +10m, +2h30m or -2h", flag)
+		}
+		if text[0] == '-' {
+			span = -span
+		}
+		return now.Add(span).UTC(), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, UsageError("%s must be a time such as 2026-12-24T18:00:00Z or 2026-12-24T18:00:00+01:00, or counted from now, such as +10m", flag)
+	}
+	return at.UTC(), nil
+}
+
+// OutputFlag adds -o to a command that prints data.
+func (a *App) OutputFlag(c *cobra.Command) {
+	c.Flags().StringVarP(&a.output, "output", "o", "text", "text or json")
+	check := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		if a.output != "text" && a.output != "json" {
+			return UsageError("--output must be text or json")
+		}
+		if check != nil {
+			return check(c, args)
+		}
+		return nil
+	}
+}
+
+// defaultWait is what --wait alone means.
+const defaultWait = 30 * time.Second
+
+// WaitFlag adds --wait[=30s]; until says what is waited for.
+func WaitFlag(c *cobra.Command, wait *time.Duration, until string) {
+	c.Flags().DurationVar(wait, "wait", 0, "wait until "+until+", at most this long (--wait alone: 30s)")
+	c.Flags().Lookup("wait").NoOptDefVal = defaultWait.String()
+	check := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		if *wait < 0 {
+			return UsageError("--wait must not be negative")
+		}
+		if check != nil {
+			return check(c, args)
+		}
+		return nil
+	}
+}
+
+// Pairs reads NAME=VALUE; nil for none.
+func Pairs(flag string, list []string) (map[string]string, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	m := make(map[string]string, len(list))
+	for _, pair := range list {
+		name, value, found := strings.Cut(pair, "=")
+		if !found || name == "" {
+			return nil, UsageError("%s must be NAME=VALUE", flag)
+		}
+		m[name] = value
+	}
+	return m, nil
+}
+
+// ReadJSON reads the value of a flag: JSON, @FILE, or - for standard input. Empty is nil.
+func ReadJSON(flag, value string, stdin io.Reader) (json.RawMessage, error) {
+	var data []byte
+	var err error
+	switch {
+	case value == "":
+		return nil, nil
+	case value == "-":
+		data, err = io.ReadAll(io.LimitReader(stdin, fleet.MaxPayloadBytes+1))
+	case strings.HasPrefix(value, "@"):
+		data, err = os.ReadFile(value[1:])
+	default:
+		data = []byte(value)
+	}
+	if err != nil {
+		return nil, UsageError("%s: %w", flag, err)
+	}
+	if len(data) > fleet.MaxPayloadBytes {
+		return nil, UsageError("%s is larger than %s", flag, ByteCount(fleet.MaxPayloadBytes))
+	}
+	var any json.RawMessage
+	if err := json.Unmarshal(data, &any); err != nil {
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			return nil, UsageError("%s is not JSON: %w (byte %d)", flag, err, syntax.Offset)
+		}
+		return nil, UsageError("%s is not JSON: %w", flag, err)
+	}
+	return any, nil
+}
+
+// LoadConfig reads the configuration, or its defaults without a file.
+func LoadConfig(path string) (*config.Config, error) {
+	if path == "" {
+		return config.Default(), nil
+	}
+	c, err := config.Load(path)
+	return c, WithExit(ExitUsage, err)
+}

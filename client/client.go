@@ -1,0 +1,219 @@
+// Package client is the Go client of the REST API: a method for each operation. What is safe to repeat is repeated when
+// the control plane is away or busy for a moment.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"time"
+)
+
+const (
+	// callLimit bounds one request beyond the time that it asks the server to wait.
+	callLimit = 30 * time.Second
+	// maxAnswer bounds an answer in bytes.
+	maxAnswer = 64 << 20
+)
+
+// Options say where the API is and who asks.
+type Options struct {
+	// URL is the address of the REST API, such as http://127.0.0.1:8080.
+	URL string
+	// Token is the API token; empty: none is sent.
+	Token string
+	// HTTPClient sends the requests. Default: one of its own, which trusts the authorities of the system.
+	HTTPClient *http.Client
+	// Retries is how often a request that is safe to repeat is repeated. Default 3; below 0: never.
+	Retries int
+}
+
+// Client calls the REST API. Its methods may be used at the same time. They answer an *Error for what the API refuses, and
+// an *UnreachableError when it does not answer.
+type Client struct {
+	base    string
+	token   string
+	http    *http.Client
+	retries int
+	raw     *json.RawMessage
+	pause   func(context.Context, time.Duration) error
+}
+
+// New makes a client. It connects to nothing yet.
+func New(o Options) (*Client, error) {
+	base := strings.TrimRight(o.URL, "/")
+	u, err := url.Parse(base)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New("must be like http://127.0.0.1:8080")
+	}
+	c := &Client{base: base, token: o.Token, http: o.HTTPClient, retries: o.Retries, pause: sleep}
+	if c.http == nil {
+		c.http = &http.Client{Transport: NewTransport()}
+	}
+	if o.Retries == 0 {
+		c.retries = defaultRetries
+	}
+	return c, nil
+}
+
+// NewTransport is the default transport of a client, for those that change it.
+func NewTransport() *http.Transport {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 32
+	return transport
+}
+
+// URL is the address of the API, without a slash at its end.
+func (c *Client) URL() string { return c.base }
+
+// Raw returns a client that also puts the JSON of each answer into raw, as it came: of a list what was taken, of a stream
+// the event. Use it in one goroutine.
+func (c *Client) Raw(raw *json.RawMessage) *Client {
+	kept := *c
+	kept.raw = raw
+	return &kept
+}
+
+// request is one call of the API.
+type request struct {
+	method, path string
+	query        url.Values
+	header       http.Header
+	body         any           // nil: none
+	hold         time.Duration // how long the server may take beyond callLimit
+	keyed        bool          // a POST that may be repeated: it names what it makes
+}
+
+// do sends a request and decodes its answer.
+func do[T any](ctx context.Context, c *Client, r request) (*T, error) {
+	data, err := c.send(ctx, &r)
+	if err != nil {
+		return nil, err
+	}
+	out := new(T)
+	if len(data) > 0 {
+		if err := json.Unmarshal(data, out); err != nil {
+			return nil, c.strange(err)
+		}
+	}
+	if c.raw != nil {
+		*c.raw = data
+	}
+	return out, nil
+}
+
+func get[T any](ctx context.Context, c *Client, path string, query url.Values) (*T, error) {
+	hold, _ := time.ParseDuration(query.Get("wait"))
+	return do[T](ctx, c, request{method: http.MethodGet, path: path, query: query, hold: hold})
+}
+
+func post[T any](ctx context.Context, c *Client, path string, body any) (*T, error) {
+	return do[T](ctx, c, request{method: http.MethodPost, path: path, body: body})
+}
+
+// none is an answer without a body, or one that nobody reads.
+type none = json.RawMessage
+
+// once sends a request one time.
+func (c *Client) once(ctx context.Context, r *request, body []byte) ([]byte, error) {
+	limit := callLimit + r.hold
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
+	defer cancel()
+	response, err := c.open(ctx, r, body)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return nil, c.unreachable(ctx, err)
+	}
+	return data, nil
+}
+
+// open sends a request and returns the answer, whose body is not read yet.
+func (c *Client) open(ctx context.Context, r *request, body []byte) (*http.Response, error) {
+	address := c.base + r.path
+	if len(r.query) > 0 {
+		address += "?" + r.query.Encode()
+	}
+	var reader io.Reader
+	if body != nil {
+		reader = bytes.NewReader(body)
+	}
+	sent, err := http.NewRequestWithContext(ctx, r.method, address, reader)
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	for name, values := range r.header {
+		sent.Header[name] = values
+	}
+	if c.token != "" {
+		sent.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	if body != nil {
+		sent.Header.Set("Content-Type", "application/json")
+	}
+	response, err := c.http.Do(sent)
+	if err != nil {
+		return nil, c.unreachable(ctx, err)
+	}
+	if response.StatusCode >= 200 && response.StatusCode <= 299 {
+		return response, nil
+	}
+	defer func() { _ = response.Body.Close() }()
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return nil, c.unreachable(ctx, err)
+	}
+	return nil, c.refused(response, data)
+}
+
+// root begins the paths of the API.
+const root = "/api/v1/agents"
+
+// path joins a path below root; what is between slashes in parts cannot break out.
+func path(parts ...string) string {
+	for i := range parts {
+		parts[i] = url.PathEscape(parts[i])
+	}
+	return strings.Join(append([]string{root}, parts...), "/")
+}
+
+// values makes a query of names and values; zero values are left out, of a slice each is added.
+func values(pairs ...any) url.Values {
+	query := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		name := pairs[i].(string)
+		switch v := pairs[i+1].(type) {
+		case []string:
+			for _, one := range v {
+				query.Add(name, one)
+			}
+		case time.Time:
+			if !v.IsZero() {
+				query.Set(name, v.Format(time.RFC3339Nano))
+			}
+		default:
+			if !reflect.ValueOf(v).IsZero() {
+				query.Set(name, fmt.Sprint(v))
+			}
+		}
+	}
+	return query
+}
+
+// ifMatch is the header of a change that holds only while settings are of a revision; empty: of any.
+func ifMatch(revision string) http.Header {
+	if revision == "" {
+		return nil
+	}
+	return http.Header{"If-Match": {`"` + strings.Trim(revision, `"`) + `"`}}
+}
