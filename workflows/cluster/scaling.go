@@ -17,7 +17,6 @@ const scalingFactsTimeout = 10 * time.Second
 
 // scaling keeps the number of agents. What is carried on is in the state.
 type scaling struct {
-	quiet
 	run   *run
 	queue []contract.ScalingInput // decided, not begun
 	retry time.Time               // when what is blocked is tried again; zero: nothing waits
