@@ -31,10 +31,7 @@ func (a *Control) PlaceTask(ctx context.Context, in contract.PlaceTaskInput) (co
 	if err != nil {
 		return contract.TaskPlace{}, err
 	}
-	shards := 0
-	if view.Config.ReplicationMode == fleet.Sharded {
-		shards = view.Config.Shards
-	}
+	shards := view.Config.ShardCount()
 	spec := fleet.TaskSpec{Cluster: in.Cluster, Agent: in.Agent, ShardKey: in.ShardKey, RequiredCapabilities: in.RequiredCapabilities}
 	place := contract.TaskPlace{Lane: contract.Lane(&spec, shards), Sharded: shards > 0, TenantWeight: view.Config.TenantWeights[in.Tenant],
 		Defaults: view.Config.WithDefaults().TaskDefaults, DeadLetterRetention: view.Config.WithDefaults().DeadLetterRetention}
