@@ -3,7 +3,11 @@
 package activities
 
 import (
+	"context"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/store"
@@ -24,3 +28,18 @@ func (a *Control) store() store.Store { return store.Store{Client: a.Client, Nam
 func (a *Control) clusters() store.Clusters { return a.store().Clusters() }
 
 func (a *Control) tasks() store.Tasks { return a.store().Tasks() }
+
+// watchUntil looks again and again, ever more rarely, until look is done or fails; each look is a sign of life.
+func watchUntil(ctx context.Context, most time.Duration, look func() (done bool, err error)) error {
+	for wait := watchFirst; ; wait = min(wait*3/2, most) {
+		if done, err := look(); done || err != nil {
+			return err
+		}
+		activity.RecordHeartbeat(ctx)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -8,7 +8,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	failurepb "go.temporal.io/api/failure/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
@@ -20,18 +19,12 @@ import (
 // AwaitFailover watches a failover that was asked for until it has ended, and returns its record. It changes nothing.
 func (a *Control) AwaitFailover(ctx context.Context, in contract.AwaitFailoverInput) (fleet.FailoverRecord, error) {
 	id := contract.FailoverWorkflowID(in.Cluster, in.AgentID, in.Epoch)
-	for wait := watchFirst; ; wait = min(wait*3/2, watchMost) {
-		record, ended, err := a.failover(ctx, id, in)
-		if err != nil || ended {
-			return record, err
-		}
-		activity.RecordHeartbeat(ctx)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return record, ctx.Err()
-		}
-	}
+	var record fleet.FailoverRecord
+	err := watchUntil(ctx, watchMost, func() (ended bool, err error) {
+		record, ended, err = a.failover(ctx, id, in)
+		return ended, err
+	})
+	return record, err
 }
 
 func (a *Control) failover(ctx context.Context, id string, in contract.AwaitFailoverInput) (record fleet.FailoverRecord, ended bool, err error) {

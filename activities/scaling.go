@@ -93,36 +93,27 @@ func (a *Control) ReadScaling(ctx context.Context, cluster string) (fleet.Scalin
 	return found, err
 }
 
-// joinedLook spaces the looks at agents that are not online yet.
-const (
-	joinedFirst = 100 * time.Millisecond
-	joinedMost  = time.Second
-)
+// joinedMost is the longest pause between two looks at agents that are not online yet.
+const joinedMost = time.Second
 
 // AwaitJoined returns when all agents are online, or the time is over.
 func (a *Control) AwaitJoined(ctx context.Context, in contract.AwaitJoinedInput) (contract.AwaitJoinedResult, error) {
 	deadline := activity.GetInfo(ctx).StartedTime.Add(in.Timeout.Std())
 	result := contract.AwaitJoinedResult{Joined: map[string]time.Time{}}
-	for wait := joinedFirst; ; wait = min(wait*3/2, joinedMost) {
+	err := watchUntil(ctx, joinedMost, func() (bool, error) {
 		view, err := a.view(ctx, in.Cluster)
-		if err != nil && ctx.Err() == nil && time.Now().After(deadline) {
-			return result, err
+		late := time.Now().After(deadline)
+		if err != nil && ctx.Err() == nil && late {
+			return false, err
 		}
 		for _, agent := range in.Agents {
 			if m := view.Member(agent); m != nil && m.Connected() && result.Joined[agent].IsZero() {
 				result.Joined[agent] = time.Now().UTC()
 			}
 		}
-		if len(result.Joined) == len(in.Agents) || time.Now().After(deadline) {
-			return result, nil
-		}
-		activity.RecordHeartbeat(ctx)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return result, ctx.Err()
-		}
-	}
+		return late || len(result.Joined) == len(in.Agents), nil
+	})
+	return result, err
 }
 
 // view asks a cluster how it stands.

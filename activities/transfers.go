@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -23,25 +21,18 @@ const (
 func (a *Control) AwaitTransfers(ctx context.Context, in contract.AwaitTransfersInput) (contract.AwaitTransfersResult, error) {
 	deadline := time.Now().Add(in.Timeout.Or(fleet.DefaultTransferTimeout))
 	w := watch{Control: a, in: in, transfers: make([]fleet.Transfer, len(in.Attempts)), moved: make([]bool, len(in.Attempts))}
-	for wait := watchFirst; ; wait = min(wait*3/2, watchMost) {
+	err := watchUntil(ctx, watchMost, func() (bool, error) {
 		missing, err := w.look(ctx)
 		if err != nil {
-			return w.result, err
+			return false, err
 		}
-		if missing != "" && time.Now().After(deadline) {
-			w.result.Incomplete = missing
+		late := time.Now().After(deadline)
+		if missing == "" || late {
+			w.result.Incomplete, w.result.Transfers = missing, w.transfers
 		}
-		if missing == "" || w.result.Incomplete != "" {
-			w.result.Transfers = w.transfers
-			return w.result, nil
-		}
-		activity.RecordHeartbeat(ctx)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return w.result, ctx.Err()
-		}
-	}
+		return missing == "" || late, nil
+	})
+	return w.result, err
 }
 
 // watch is one call of AwaitTransfers.

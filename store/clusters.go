@@ -9,7 +9,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -126,16 +125,13 @@ func (s Clusters) Scaled(ctx context.Context) ([]string, error) {
 
 // Create makes a cluster. One of the same name is an error of the kind Exists.
 func (s Clusters) Create(ctx context.Context, config fleet.ClusterConfig) error {
-	_, err := s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID:                                       contract.ClusterWorkflowID(config.Name),
-		TaskQueue:                                contract.WorkerQueue,
-		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		WorkflowExecutionErrorWhenAlreadyStarted: true,
-		TypedSearchAttributes:                    temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(config.Name)),
-		Memo:                                     map[string]any{contract.MemoConfig: config},
-		StaticSummary:                            "cluster " + config.Name,
-	}, contract.ClusterWorkflow, contract.ClusterInput{Config: config})
+	_, err := s.Start(ctx, &Start{
+		Type:    contract.ClusterWorkflow,
+		ID:      contract.ClusterWorkflowID(config.Name),
+		Summary: "cluster " + config.Name,
+		Cluster: config.Name,
+		Memo:    map[string]any{contract.MemoConfig: config},
+	}, contract.ClusterInput{Config: config})
 	return err
 }
 

@@ -7,9 +7,11 @@ import (
 	"iter"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/contract"
@@ -93,4 +95,46 @@ func TimeOf(t *timestamppb.Timestamp) *time.Time {
 	}
 	at := t.AsTime().UTC()
 	return &at
+}
+
+// Start is a workflow that is to be started.
+type Start struct {
+	Type, ID, Summary string
+	// Cluster and Tenant are what it is about, for lists to find; empty: none.
+	Cluster, Tenant string
+	Memo            map[string]any
+	// Join takes a running one with the same id for the one that is to be started; else that is an error of the kind Exists.
+	Join bool
+	// Timeout ends it; zero: nothing does.
+	Timeout time.Duration
+}
+
+// Start starts a workflow, and answers its run. One with the same id that has ended is no obstacle.
+func (s Store) Start(ctx context.Context, start *Start, input any) (runID string, err error) {
+	conflict := enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL
+	if start.Join {
+		conflict = enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING
+	}
+	var attributes []temporal.SearchAttributeUpdate
+	if start.Cluster != "" {
+		attributes = append(attributes, contract.AttrCluster.ValueSet(start.Cluster))
+	}
+	if start.Tenant != "" {
+		attributes = append(attributes, contract.AttrTenant.ValueSet(start.Tenant))
+	}
+	run, err := s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID:                                       start.ID,
+		TaskQueue:                                contract.WorkerQueue,
+		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		WorkflowIDConflictPolicy:                 conflict,
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		WorkflowExecutionTimeout:                 start.Timeout,
+		TypedSearchAttributes:                    temporal.NewSearchAttributes(attributes...),
+		Memo:                                     start.Memo,
+		StaticSummary:                            start.Summary,
+	}, start.Type, input)
+	if err != nil {
+		return "", err
+	}
+	return run.GetRunID(), nil
 }

@@ -18,6 +18,9 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
+// Handlers answer the requests.
+type Handlers struct{ *rest.Core }
+
 // agentOf joins a member with its roles and its live facts.
 func agentOf(c *fleet.Cluster, m *fleet.Member, live store.Live) api.Agent {
 	a := api.Agent{
@@ -69,13 +72,6 @@ type getAgentInput struct {
 	ViewInput
 }
 
-type agentOutput struct {
-	Body api.Agent
-}
-
-// Handlers answer the requests.
-type Handlers struct{ *rest.Core }
-
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.View, huma.Operation{
@@ -86,12 +82,8 @@ func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.View, huma.Operation{
 		OperationID: "get-agent", Method: http.MethodGet, Path: "/api/v1/agents/{id}", Tags: []string{"Agents"},
 		Summary: "Get an agent",
-	}, func(ctx context.Context, in *getAgentInput) (*agentOutput, error) {
-		agent, err := h.agent(ctx, in.ID, in.full())
-		if err != nil {
-			return nil, err
-		}
-		return &agentOutput{Body: agent}, nil
+	}, func(ctx context.Context, in *getAgentInput) (*rest.Output[api.Agent], error) {
+		return rest.Reply(h.agent(ctx, in.ID, in.full()))
 	})
 	httpapi.Register(routes, access.View, rest.ClusterOperation("list-members", http.MethodGet, "/{id}/members", "List a cluster's members", http.StatusOK), h.listMembers)
 	h.registerHealth(routes)

@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/google/uuid"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
@@ -13,23 +12,14 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/parallel"
 )
-
-type agentHealthOutput struct{ Body api.AgentHealth }
-
-type clusterHealthInput struct {
-	ID string `path:"id" doc:"The cluster's name."`
-}
-
-type clusterHealthOutput struct{ Body api.ClusterHealth }
 
 func (h *Handlers) registerHealth(routes huma.API) {
 	httpapi.Register(routes, access.View, huma.Operation{
 		OperationID: "get-agent-health", Method: http.MethodGet, Path: "/api/v1/agents/{id}/health", Tags: []string{"Agents"},
 		Summary:     "Get an agent's health, with what it is made of",
 		Description: "Its hub rates it by the last five minutes. Answers 501 not_supported when Temporal has no standalone activities.",
-	}, func(ctx context.Context, in *rest.AgentInput) (*agentHealthOutput, error) {
+	}, func(ctx context.Context, in *rest.AgentInput) (*rest.Output[api.AgentHealth], error) {
 		ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 		defer cancel()
 		view, _, err := h.ClusterOfAgent(ctx, in.ID)
@@ -40,12 +30,12 @@ func (h *Handlers) registerHealth(routes huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		return &agentHealthOutput{Body: agents[0]}, nil
+		return &rest.Output[api.AgentHealth]{Body: agents[0]}, nil
 	})
 	httpapi.Register(routes, access.View, huma.Operation{
 		OperationID: "get-cluster-health", Method: http.MethodGet, Path: "/api/v1/agents/clusters/{id}/health", Tags: []string{"Clusters"},
 		Summary: "Get the health of a cluster's agents",
-	}, func(ctx context.Context, in *clusterHealthInput) (*clusterHealthOutput, error) {
+	}, func(ctx context.Context, in *rest.ClusterInput) (*rest.Output[api.ClusterHealth], error) {
 		ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 		defer cancel()
 		view, err := h.View(ctx, in.ID)
@@ -53,35 +43,18 @@ func (h *Handlers) registerHealth(routes huma.API) {
 			return nil, err
 		}
 		agents, err := h.healths(ctx, &view.Cluster, "")
-		if err != nil {
-			return nil, err
-		}
-		return &clusterHealthOutput{Body: api.ClusterHealth{Cluster: view.Config.Name, Status: view.Status(), Score: meanScore(agents), Agents: agents}}, nil
+		return rest.Reply(api.ClusterHealth{
+			Cluster: view.Config.Name, Status: view.Status(), Score: meanScore(agents), Agents: agents,
+		}, err)
 	})
 }
 
 // healths asks the hubs of a cluster's members, or that of one member, how well they do.
 func (h *Handlers) healths(ctx context.Context, c *fleet.Cluster, only string) ([]api.AgentHealth, error) {
-	byHub := map[string]contract.ReadHealthResult{}
-	var hubs []string
-	for i := range c.Members {
-		m := &c.Members[i]
-		if _, known := byHub[m.Hub]; m.Connected() && !known && (only == "" || m.AgentID == only) {
-			byHub[m.Hub] = contract.ReadHealthResult{}
-			hubs = append(hubs, m.Hub)
-		}
-	}
-	results, errs := make([]contract.ReadHealthResult, len(hubs)), make([]error, len(hubs))
-	parallel.Each(len(hubs), rest.FanOut, func(i int) {
-		results[i], _, errs[i] = rest.Ask(ctx, h.Core, contract.ReadHealthActivity, rest.HubQuestion{
-			Hub: hubs[i], ID: contract.ReadHealthID(c.Config.Name, uuid.NewString()), Summary: "health of " + c.Config.Name,
-		}, contract.ReadHealthInput{Cluster: c.Config.Name, AgentID: only})
-	})
-	for i, hub := range hubs {
-		if errs[i] != nil {
-			return nil, errs[i]
-		}
-		byHub[hub] = results[i]
+	byHub, err := rest.AskHubs(ctx, h.Core, contract.ReadHealthActivity, c, only, "health", contract.ReadHealthID,
+		contract.ReadHealthInput{Cluster: c.Config.Name, AgentID: only})
+	if err != nil {
+		return nil, err
 	}
 	agents := []api.AgentHealth{}
 	for i := range c.Members {

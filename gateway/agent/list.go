@@ -6,14 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/uuid"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
-	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -86,34 +84,20 @@ func (h *Handlers) discover(ctx context.Context, c *fleet.Cluster, live store.Li
 
 // addTasks asks hubs what the agents run. What a hub does not tell stays absent.
 func (h *Handlers) addTasks(ctx context.Context, c *fleet.Cluster, only string, agents []api.Agent) {
-	var hubs []string
-	for i := range c.Members {
-		if m := &c.Members[i]; m.Connected() && (only == "" || m.AgentID == only) && !slices.Contains(hubs, m.Hub) {
-			hubs = append(hubs, m.Hub)
-		}
+	byHub, err := rest.AskHubs(ctx, h.Core, contract.ReadTasksActivity, c, only, "tasks", contract.ReadTasksID,
+		contract.ReadTasksInput{Cluster: c.Config.Name, AgentID: only})
+	if err != nil {
+		h.Logger.Debug("what agents run is not known", zap.String("cluster", c.Config.Name), zap.Error(err))
 	}
-	results := make([]contract.ReadTasksResult, len(hubs))
-	parallel.Each(len(hubs), rest.FanOut, func(i int) {
-		var err error
-		results[i], _, err = rest.Ask(ctx, h.Core, contract.ReadTasksActivity, rest.HubQuestion{
-			Hub: hubs[i], ID: contract.ReadTasksID(c.Config.Name, uuid.NewString()),
-			Summary: "tasks of " + c.Config.Name,
-		}, contract.ReadTasksInput{Cluster: c.Config.Name, AgentID: only})
-		if err != nil {
-			h.Logger.Debug("what the agents run is not known", zap.String("hub", hubs[i]), zap.Error(err))
-		}
-	})
 	for i := range agents {
-		if at := slices.Index(hubs, agents[i].Hub); at >= 0 {
-			held, known := results[at].Agents[agents[i].ID]
-			if !known {
-				continue
-			}
-			agents[i].CurrentTasks = held
-			if n := len(held); n < contract.MaxHeldTasks { // newer than what its hub publishes
-				agents[i].Running = &n
-				agents[i].State = stateOf(&agents[i])
-			}
+		held, known := byHub[agents[i].Hub].Agents[agents[i].ID]
+		if !known {
+			continue
+		}
+		agents[i].CurrentTasks = held
+		if n := len(held); n < contract.MaxHeldTasks { // newer than what its hub publishes
+			agents[i].Running = &n
+			agents[i].State = stateOf(&agents[i])
 		}
 	}
 }

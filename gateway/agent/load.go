@@ -41,12 +41,12 @@ func (h *Handlers) registerLoads(routes huma.API) {
 	httpapi.Register(routes, access.Operate, huma.Operation{
 		OperationID: "restore-load", Method: http.MethodPost, Path: "/api/v1/agents/{id}/restore-load", Tags: []string{"Agents"},
 		Summary: "Give an agent all its slots back", Description: "At once. Where nothing was reduced, nothing happens.",
-	}, func(ctx context.Context, in *rest.AgentInput) (*agentOutput, error) {
+	}, func(ctx context.Context, in *rest.AgentInput) (*rest.Output[api.Agent], error) {
 		return change(ctx, h, in.ID, doingLoad, contract.RestoreLoadUpdate, contract.RestoreLoadRequest{AgentID: in.ID})
 	})
 }
 
-func (h *Handlers) reduceLoad(ctx context.Context, in *reduceLoadInput) (*agentOutput, error) {
+func (h *Handlers) reduceLoad(ctx context.Context, in *reduceLoadInput) (*rest.Output[api.Agent], error) {
 	request := contract.ReduceLoadRequest{AgentID: in.ID}
 	if b := in.Body; b != nil {
 		request.Slots, request.Factor, request.UntilHealthy, request.Reason = b.Slots, b.Factor, b.UntilHealthy, b.Reason

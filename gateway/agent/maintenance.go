@@ -30,7 +30,7 @@ func (h *Handlers) registerMaintenance(routes huma.API) {
 }
 
 // setMaintenance cordons an agent by hand, or lifts its cordon.
-func (h *Handlers) setMaintenance(ctx context.Context, in *maintenanceInput) (*agentOutput, error) {
+func (h *Handlers) setMaintenance(ctx context.Context, in *maintenanceInput) (*rest.Output[api.Agent], error) {
 	const doing = "set an agent's maintenance"
 	if !in.Body.Enabled {
 		return change(ctx, h, in.ID, doing, contract.UncordonUpdate, contract.UncordonRequest{AgentID: in.ID})
@@ -42,7 +42,7 @@ func (h *Handlers) setMaintenance(ctx context.Context, in *maintenanceInput) (*a
 // change has an agent's cluster change it, and answers the agent as it stands then.
 func change[In, Out any](
 	ctx context.Context, h *Handlers, id, doing string, u contract.Update[In, Out], request In,
-) (*agentOutput, error) {
+) (*rest.Output[api.Agent], error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	view, live, err := h.ClusterOfAgent(ctx, id)
@@ -61,5 +61,5 @@ func change[In, Out any](
 	if member == nil {
 		return nil, rest.Unknown(protocol.CodeUnknownAgent)
 	}
-	return &agentOutput{Body: agentOf(&after.Cluster, member, live)}, nil
+	return &rest.Output[api.Agent]{Body: agentOf(&after.Cluster, member, live)}, nil
 }

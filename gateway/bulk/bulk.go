@@ -9,8 +9,6 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
@@ -67,23 +65,15 @@ func (h *Handlers) startBulk(ctx context.Context, r *api.BulkRequest) (api.Bulk,
 	bulk.WorkflowID = contract.BulkWorkflowID(bulk.ID)
 	short := spec
 	short.IDs = nil
-	_, err = h.Store.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: bulk.WorkflowID, TaskQueue: contract.WorkerQueue, WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		WorkflowExecutionErrorWhenAlreadyStarted: true, Memo: map[string]any{contract.MemoBulk: short},
-		TypedSearchAttributes: bulkAttributes(&spec), StaticSummary: string(spec.Action) + " tasks: " + spec.Reason,
-	}, contract.BulkWorkflow, contract.BulkInput{ID: bulk.ID, Spec: spec, Expected: bulk.Expected})
+	_, err = h.Store.Start(ctx, &store.Start{
+		Type:    contract.BulkWorkflow,
+		ID:      bulk.WorkflowID,
+		Summary: string(spec.Action) + " tasks: " + spec.Reason,
+		Cluster: spec.Filter.Cluster,
+		Tenant:  spec.Filter.Tenant,
+		Memo:    map[string]any{contract.MemoBulk: short},
+	}, contract.BulkInput{ID: bulk.ID, Spec: spec, Expected: bulk.Expected})
 	return bulk, h.Answer(err, "start a bulk operation", protocol.CodeInternal)
-}
-
-func bulkAttributes(spec *contract.BulkSpec) temporal.SearchAttributes {
-	var attributes []temporal.SearchAttributeUpdate
-	if spec.Filter.Cluster != "" {
-		attributes = append(attributes, contract.AttrCluster.ValueSet(spec.Filter.Cluster))
-	}
-	if spec.Filter.Tenant != "" {
-		attributes = append(attributes, contract.AttrTenant.ValueSet(spec.Filter.Tenant))
-	}
-	return temporal.NewSearchAttributes(attributes...)
 }
 
 // preview counts the tasks and names some of them.

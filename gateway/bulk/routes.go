@@ -13,13 +13,11 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 )
 
+// Handlers answer the requests.
+type Handlers struct{ *rest.Core }
+
 type bulkInput struct {
 	Body api.BulkRequest
-}
-
-type bulkOutput struct {
-	Status int
-	Body   api.Bulk
 }
 
 type getBulkInput struct {
@@ -43,15 +41,10 @@ type listBulksOutput struct {
 	}
 }
 
-// Handlers answer the requests.
-type Handlers struct{ *rest.Core }
-
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
 	const path, one = "/api/v1/agents/tasks/bulk", "/api/v1/agents/tasks/bulk/{id}"
-	operation := func(id, method, path, summary, description string) huma.Operation {
-		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"Bulk operations"}, Summary: summary, Description: description}
-	}
+	operation := rest.Operations("Bulk operations")
 	start := operation("bulk-tasks", http.MethodPost, path, "Act on many tasks",
 		"Cancels, retries, discards, decides or reprioritizes all tasks that the filter selects. Answers 202 once the operation is durable, or 200 to a dry run. "+
 			"Tasks submitted within the last second may be left out. Each task is asked once; what it refuses counts as skipped.")
@@ -59,7 +52,7 @@ func (h *Handlers) Register(routes huma.API) {
 	start.Responses = map[string]*huma.Response{"200": {Description: "What a dry run found", Content: map[string]*huma.MediaType{
 		"application/json": {Schema: routes.OpenAPI().Components.Schemas.Schema(bulkType, true, "Bulk")},
 	}}}
-	httpapi.Register(routes, access.Operate.Scoped(), start, func(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
+	httpapi.Register(routes, access.Operate.Scoped(), start, func(ctx context.Context, in *bulkInput) (*rest.StatusOutput[api.Bulk], error) {
 		bulk, err := h.startBulk(ctx, &in.Body)
 		if err != nil {
 			return nil, err
@@ -68,28 +61,20 @@ func (h *Handlers) Register(routes huma.API) {
 		if bulk.DryRun {
 			status = http.StatusOK
 		}
-		return &bulkOutput{Status: status, Body: bulk}, nil
+		return &rest.StatusOutput[api.Bulk]{Status: status, Body: bulk}, nil
 	})
 	httpapi.Register(routes, access.View.Scoped(), operation("list-bulks", http.MethodGet, path, "List bulk operations", "Newest first. An operation appears within about a second of its start."), h.listBulks)
 	httpapi.Register(routes, access.View.Scoped(), operation("get-bulk", http.MethodGet, one, "Get a bulk operation, or wait for it", "Its counts grow a page of tasks at a time."),
-		func(ctx context.Context, in *getBulkInput) (*bulkOutput, error) {
+		func(ctx context.Context, in *getBulkInput) (*rest.Output[api.Bulk], error) {
 			wait, err := rest.ParseWait(in.Wait)
 			if err != nil {
 				return nil, err
 			}
-			bulk, err := h.waitForBulk(ctx, in.ID, wait)
-			if err != nil {
-				return nil, err
-			}
-			return &bulkOutput{Status: http.StatusOK, Body: bulk}, nil
+			return rest.Reply(h.waitForBulk(ctx, in.ID, wait))
 		})
 	httpapi.Register(routes, access.Operate.Scoped(), operation("cancel-bulk", http.MethodPost, one+"/cancel", "Stop a bulk operation",
 		"What it has done stays done. The page of tasks under way is finished first. Answers 409 conflict when it has ended."),
-		func(ctx context.Context, in *cancelBulkInput) (*bulkOutput, error) {
-			bulk, err := h.cancelBulk(ctx, in.ID, in.Body)
-			if err != nil {
-				return nil, err
-			}
-			return &bulkOutput{Status: http.StatusOK, Body: bulk}, nil
+		func(ctx context.Context, in *cancelBulkInput) (*rest.Output[api.Bulk], error) {
+			return rest.Reply(h.cancelBulk(ctx, in.ID, in.Body))
 		})
 }

@@ -19,8 +19,6 @@ type rebalanceInput struct {
 	Body *api.RebalanceRequest `doc:"May be left out."`
 }
 
-type rebalanceOutput struct{ Body fleet.Rebalance }
-
 type changeTargetsInput struct {
 	ID   string `path:"id" doc:"The cluster's name."`
 	Body api.TargetsRequest
@@ -57,18 +55,14 @@ func (h *Handlers) registerBalance(routes huma.API) {
 	})
 }
 
-func (h *Handlers) rebalance(ctx context.Context, in *rebalanceInput) (*rebalanceOutput, error) {
+func (h *Handlers) rebalance(ctx context.Context, in *rebalanceInput) (*rest.Output[fleet.Rebalance], error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	var request contract.RebalanceRequest
 	if in.Body != nil {
 		request = contract.RebalanceRequest{DryRun: in.Body.DryRun, Reason: in.Body.Reason}
 	}
-	answer, err := rest.UpdateCluster(ctx, h.Core, "rebalance a cluster", contract.RebalanceUpdate, in.ID, request)
-	if err != nil {
-		return nil, err
-	}
-	return &rebalanceOutput{Body: answer}, nil
+	return rest.Reply(rest.UpdateCluster(ctx, h.Core, "rebalance a cluster", contract.RebalanceUpdate, in.ID, request))
 }
 
 func (h *Handlers) changeTargets(ctx context.Context, in *changeTargetsInput) (*targetsOutput, error) {

@@ -19,6 +19,9 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
+// Handlers answer the requests.
+type Handlers struct{ *rest.Core }
+
 // ClusterPatch holds the settings of a cluster that change, as JSON has them. Its schema is that of ClusterChanges.
 type ClusterPatch map[string]any
 
@@ -57,9 +60,6 @@ func (h *Handlers) registerClusterPatch(routes huma.API) {
 		return tagged(cluster), nil
 	})
 }
-
-// Handlers answer the requests.
-type Handlers struct{ *rest.Core }
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {

@@ -10,8 +10,6 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
@@ -22,7 +20,7 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-func (h *Handlers) drainAgent(ctx context.Context, in *drainAgentInput) (*drainOutput, error) {
+func (h *Handlers) drainAgent(ctx context.Context, in *drainAgentInput) (*rest.StatusOutput[fleet.DrainRecord], error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	view, _, err := h.ClusterOfAgent(ctx, in.ID)
@@ -36,7 +34,7 @@ func (h *Handlers) drainAgent(ctx context.Context, in *drainAgentInput) (*drainO
 	return h.startDrain(ctx, &view.Cluster, &request)
 }
 
-func (h *Handlers) drainAgents(ctx context.Context, in *drainAgentsInput) (*drainOutput, error) {
+func (h *Handlers) drainAgents(ctx context.Context, in *drainAgentsInput) (*rest.StatusOutput[fleet.DrainRecord], error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	view, err := h.View(ctx, in.Name)
@@ -52,7 +50,7 @@ func (h *Handlers) drainAgents(ctx context.Context, in *drainAgentsInput) (*drai
 }
 
 // startDrain starts a Drain workflow, and waits for the end of a dry run.
-func (h *Handlers) startDrain(ctx context.Context, c *fleet.Cluster, r *api.DrainAgentsRequest) (*drainOutput, error) {
+func (h *Handlers) startDrain(ctx context.Context, c *fleet.Cluster, r *api.DrainAgentsRequest) (*rest.StatusOutput[fleet.DrainRecord], error) {
 	timeout := fleet.Duration(fleet.DefaultDrainTimeout)
 	if r.Deadline != "" {
 		d, err := fleet.ParseDuration(r.Deadline)
@@ -72,17 +70,16 @@ func (h *Handlers) startDrain(ctx context.Context, c *fleet.Cluster, r *api.Drai
 	in := contract.DrainInput{ID: contract.DrainID(c.Config.Name, "d-"+strings.TrimPrefix(rest.NewTaskID(), "t-")), Cluster: c.Config.Name, Agents: r.Agents,
 		Reason: r.Reason, Timeout: timeout, MaxParallel: cmp.Or(r.MaxParallel, 1), DryRun: r.DryRun}
 	workflowID, _ := contract.DrainWorkflowID(in.ID)
-	_, err := h.Store.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: workflowID, TaskQueue: contract.WorkerQueue, StaticSummary: drainSummary(&in),
-		TypedSearchAttributes: temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(in.Cluster)),
-	}, contract.DrainWorkflow, in)
+	_, err := h.Store.Start(ctx, &store.Start{
+		Type: contract.DrainWorkflow, ID: workflowID, Summary: drainSummary(&in), Cluster: in.Cluster,
+	}, in)
 	if err != nil {
 		return nil, h.Answer(err, "start a drain", protocol.CodeInternal)
 	}
 	if r.DryRun {
 		return h.awaitDryRun(ctx, in.ID)
 	}
-	return &drainOutput{Status: http.StatusAccepted, Body: newDrainRecord(&in, time.Now())}, nil
+	return &rest.StatusOutput[fleet.DrainRecord]{Status: http.StatusAccepted, Body: newDrainRecord(&in, time.Now())}, nil
 }
 
 func drainSummary(in *contract.DrainInput) string {
@@ -106,8 +103,8 @@ func newDrainRecord(in *contract.DrainInput, now time.Time) fleet.DrainRecord {
 	return record
 }
 
-func (h *Handlers) awaitDryRun(ctx context.Context, id string) (*drainOutput, error) {
-	out := &drainOutput{Status: http.StatusOK}
+func (h *Handlers) awaitDryRun(ctx context.Context, id string) (*rest.StatusOutput[fleet.DrainRecord], error) {
+	out := &rest.StatusOutput[fleet.DrainRecord]{Status: http.StatusOK}
 	err := h.WaitUntil(ctx, rest.CallTimeout, "wait for a dry run", func(ctx context.Context, _ bool) (_ bool, err error) {
 		out.Body, err = h.drain(ctx, id)
 		return out.Body.CompletedAt != nil, err
@@ -154,7 +151,7 @@ func (h *Handlers) listDrains(ctx context.Context, in *listDrainsInput) (*listDr
 	return out, err
 }
 
-func (h *Handlers) cancelDrain(ctx context.Context, in *drainInput) (*drainOutput, error) {
+func (h *Handlers) cancelDrain(ctx context.Context, in *drainInput) (*rest.Output[fleet.DrainRecord], error) {
 	record, err := h.drain(ctx, in.ID)
 	if err != nil {
 		return nil, err
@@ -165,8 +162,6 @@ func (h *Handlers) cancelDrain(ctx context.Context, in *drainInput) (*drainOutpu
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	workflowID, _ := contract.DrainWorkflowID(in.ID)
-	if err := h.Store.Client.CancelWorkflow(ctx, workflowID, ""); err != nil {
-		return nil, h.Answer(err, "cancel a drain", protocol.CodeUnknownDrain)
-	}
-	return &drainOutput{Status: http.StatusAccepted, Body: record}, nil
+	err = h.Store.Client.CancelWorkflow(ctx, workflowID, "")
+	return rest.Reply(record, h.Answer(err, "cancel a drain", protocol.CodeUnknownDrain))
 }

@@ -16,6 +16,9 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 )
 
+// Handlers answer the requests.
+type Handlers struct{ *rest.Core }
+
 type drainAgentInput struct {
 	ID   string            `path:"id" doc:"The agent's id."`
 	Body *api.DrainRequest `doc:"May be left out."`
@@ -30,11 +33,6 @@ type drainInput struct {
 	ID string `path:"id" maxLength:"256" doc:"The drain's id: <cluster>:<name>."`
 }
 
-type drainOutput struct {
-	Status int
-	Body   fleet.DrainRecord
-}
-
 type listDrainsInput struct {
 	Cluster string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
 	rest.RecordPageInput
@@ -46,9 +44,6 @@ type listDrainsOutput struct {
 		NextPageToken string              `json:"next_page_token,omitempty"`
 	}
 }
-
-// Handlers answer the requests.
-type Handlers struct{ *rest.Core }
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
@@ -72,9 +67,8 @@ func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.View, huma.Operation{
 		OperationID: "get-drain", Method: http.MethodGet, Path: "/api/v1/agents/drains/{id}", Tags: []string{"Drains"},
 		Summary: "Get a drain", Description: "How far it is with each agent, what the agent had, and how that ended.",
-	}, func(ctx context.Context, in *drainInput) (*drainOutput, error) {
-		record, err := h.drain(ctx, in.ID)
-		return &drainOutput{Status: http.StatusOK, Body: record}, err
+	}, func(ctx context.Context, in *drainInput) (*rest.Output[fleet.DrainRecord], error) {
+		return rest.Reply(h.drain(ctx, in.ID))
 	})
 	httpapi.Register(routes, access.Operate, huma.Operation{
 		OperationID: "cancel-drain", Method: http.MethodPost, Path: "/api/v1/agents/drains/{id}/cancel", Tags: []string{"Drains"},

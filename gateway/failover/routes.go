@@ -18,21 +18,16 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
+// Handlers answer the requests.
+type Handlers struct{ *rest.Core }
+
 type startFailoverInput struct {
 	ID   string               `path:"id" doc:"The agent's id."`
 	Body *api.FailoverRequest `doc:"May be left out."`
 }
 
-type startFailoverOutput struct {
-	Body api.FailoverAccepted
-}
-
 type failoverInput struct {
 	ID string `path:"id" maxLength:"256" doc:"The failover's id: <cluster>:<agent>:<epoch>."`
-}
-
-type failoverOutput struct {
-	Body fleet.FailoverRecord
 }
 
 type listFailoversInput struct {
@@ -49,9 +44,6 @@ type listFailoversOutput struct {
 	}
 }
 
-// Handlers answer the requests.
-type Handlers struct{ *rest.Core }
-
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.Operate, huma.Operation{
@@ -66,17 +58,13 @@ func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.View, huma.Operation{
 		OperationID: "get-failover", Method: http.MethodGet, Path: "/api/v1/agents/failovers/{id}", Tags: []string{"Failovers"},
 		Summary: "Get a failover", Description: "Its trigger, each task that was moved and to whom, the roles that were moved, and when.",
-	}, func(ctx context.Context, in *failoverInput) (*failoverOutput, error) {
-		record, err := h.failover(ctx, in.ID)
-		if err != nil {
-			return nil, err
-		}
-		return &failoverOutput{Body: record}, nil
+	}, func(ctx context.Context, in *failoverInput) (*rest.Output[fleet.FailoverRecord], error) {
+		return rest.Reply(h.failover(ctx, in.ID))
 	})
 }
 
 // startFailover signals the agent's cluster, as a person with tctl would.
-func (h *Handlers) startFailover(ctx context.Context, in *startFailoverInput) (*startFailoverOutput, error) {
+func (h *Handlers) startFailover(ctx context.Context, in *startFailoverInput) (*rest.Output[api.FailoverAccepted], error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	view, _, err := h.ClusterOfAgent(ctx, in.ID)
@@ -97,7 +85,7 @@ func (h *Handlers) startFailover(ctx context.Context, in *startFailoverInput) (*
 	if err := contract.ManualFailoverSignal.Send(ctx, h.Store.Client, contract.ClusterWorkflowID(cluster), request); err != nil {
 		return nil, h.Answer(err, "ask for a failover", protocol.CodeUnknownAgent)
 	}
-	return &startFailoverOutput{Body: api.FailoverAccepted{
+	return &rest.Output[api.FailoverAccepted]{Body: api.FailoverAccepted{
 		Cluster: cluster, AgentID: in.ID, FailoverID: contract.FailoverID(cluster, in.ID, view.Member(in.ID).Epoch),
 	}}, nil
 }

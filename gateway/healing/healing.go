@@ -11,8 +11,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
@@ -111,7 +109,7 @@ func (h *Handlers) pauseHealing(ctx context.Context, pause bool, why *api.Reason
 }
 
 // triggerHealing runs a cycle beside the schedule, so that it may be for one cluster or change nothing.
-func (h *Handlers) triggerHealing(ctx context.Context, in *healingTriggerInput) (*healingCycleOutput, error) {
+func (h *Handlers) triggerHealing(ctx context.Context, in *healingTriggerInput) (*rest.StatusOutput[fleet.HealingCycleRecord], error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	request := contract.HealingCycleInput{Reason: "asked for by hand"}
@@ -121,21 +119,19 @@ func (h *Handlers) triggerHealing(ctx context.Context, in *healingTriggerInput) 
 			request.Reason = in.Body.Reason
 		}
 	}
-	var attributes temporal.SearchAttributes
 	if request.Cluster != "" {
 		if _, err := h.ClusterConfig(ctx, request.Cluster); err != nil {
 			return nil, err
 		}
-		attributes = temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(request.Cluster))
 	}
 	id := contract.HealingCycleWorkflowID(strings.TrimPrefix(rest.NewTaskID(), "t-"))
-	run, err := h.Store.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: id, TaskQueue: contract.WorkerQueue, StaticSummary: "healing cycle: " + request.Reason, TypedSearchAttributes: attributes,
-	}, contract.HealingCycleWorkflow, request)
+	run, err := h.Store.Start(ctx, &store.Start{
+		Type: contract.HealingCycleWorkflow, ID: id, Summary: "healing cycle: " + request.Reason, Cluster: request.Cluster,
+	}, request)
 	if err != nil {
 		return nil, h.Answer(err, "start a healing cycle", protocol.CodeInternal)
 	}
-	out := &healingCycleOutput{
+	out := &rest.StatusOutput[fleet.HealingCycleRecord]{
 		Status: http.StatusAccepted,
 		Body:   fleet.HealingCycleRecord{ID: id, DryRun: request.DryRun, StartedAt: time.Now().UTC()},
 	}
@@ -147,7 +143,7 @@ func (h *Handlers) triggerHealing(ctx context.Context, in *healingTriggerInput) 
 		if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 			return false, nil
 		}
-		record, why := store.EndRecord[fleet.HealingCycleRecord](ctx, h.Store, id, run.GetRunID())
+		record, why := store.EndRecord[fleet.HealingCycleRecord](ctx, h.Store, id, run)
 		if why != "" {
 			return false, httpapi.Problem(protocol.CodeUnavailable, "the cycle did not come to its end: "+why)
 		}

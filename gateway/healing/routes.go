@@ -16,15 +16,11 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 )
 
-type healingStatusOutput struct{ Body api.HealingStatus }
+// Handlers answer the requests.
+type Handlers struct{ *rest.Core }
 
 type healingTriggerInput struct {
 	Body *api.HealingTrigger `doc:"May be left out."`
-}
-
-type healingCycleOutput struct {
-	Status int
-	Body   fleet.HealingCycleRecord
 }
 
 type healingReasonInput struct {
@@ -46,20 +42,14 @@ type listHealingOutput struct {
 	}
 }
 
-// Handlers answer the requests.
-type Handlers struct{ *rest.Core }
-
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
 	const path = "/api/v1/agents/healing"
-	operation := func(id, method, path, summary, description string) huma.Operation {
-		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"Healing"}, Summary: summary, Description: description}
-	}
+	operation := rest.Operations("Healing")
 	httpapi.Register(routes, access.View, operation("get-healing", http.MethodGet, path+"/status", "Get how healing stands",
 		"Whether it runs, its last cycle with what that decided and why, and the actions under way."),
-		func(ctx context.Context, _ *struct{}) (*healingStatusOutput, error) {
-			status, err := h.healingStatus(ctx)
-			return &healingStatusOutput{Body: status}, err
+		func(ctx context.Context, _ *struct{}) (*rest.Output[api.HealingStatus], error) {
+			return rest.Reply(h.healingStatus(ctx))
 		})
 	httpapi.Register(routes, access.View, operation("list-healing-actions", http.MethodGet, path+"/actions", "List healing actions",
 		"Newest first: what was done, what was deliberately not done, and what needs a person, each with the facts that led to it."), h.listHealing)
@@ -73,9 +63,8 @@ func (h *Handlers) Register(routes huma.API) {
 		"pause": "No cycle begins by itself until it is resumed. What is under way goes on.", "resume": "Cycles begin by themselves again.",
 	} {
 		httpapi.Register(routes, access.Operate, operation(action+"-healing", http.MethodPost, path+"/"+action, map[string]string{"pause": "Pause healing", "resume": "Resume healing"}[action], description),
-			func(ctx context.Context, in *healingReasonInput) (*healingStatusOutput, error) {
-				status, err := h.pauseHealing(ctx, action == "pause", in.Body)
-				return &healingStatusOutput{Body: status}, err
+			func(ctx context.Context, in *healingReasonInput) (*rest.Output[api.HealingStatus], error) {
+				return rest.Reply(h.pauseHealing(ctx, action == "pause", in.Body))
 			})
 	}
 }

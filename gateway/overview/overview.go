@@ -25,23 +25,6 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-// Bounds of an overview.
-const (
-	// overviewLanes is how many lanes are looked at; each costs a call to Temporal.
-	overviewLanes = 200
-	// overviewPersonal is how many tasks that wait for a person are read, to tell since when and in which cluster.
-	overviewPersonal = 200
-	// overviewFailovers is how many of the newest failovers are read.
-	overviewFailovers = 10
-	// onlyNewest is added to a problem whose tasks were not all read.
-	onlyNewest = "counted are only the newest"
-)
-
-// fleetProblem names the schema of a problem in the OpenAPI document, where "Problem" is the body of an error.
-type fleetProblem diagnosis.Problem
-
-type overviewOutput struct{ Body api.Overview }
-
 // Handlers answer the requests.
 type Handlers struct {
 	*rest.Core
@@ -62,6 +45,21 @@ type Shown struct {
 	Settings func(fleet.ClusterConfig) api.Cluster
 }
 
+// Bounds of an overview.
+const (
+	// overviewLanes is how many lanes are looked at; each costs a call to Temporal.
+	overviewLanes = 200
+	// overviewPersonal is how many tasks that wait for a person are read, to tell since when and in which cluster.
+	overviewPersonal = 200
+	// overviewFailovers is how many of the newest failovers are read.
+	overviewFailovers = 10
+	// onlyNewest is added to a problem whose tasks were not all read.
+	onlyNewest = "counted are only the newest"
+)
+
+// fleetProblem names the schema of a problem in the OpenAPI document, where "Problem" is the body of an error.
+type fleetProblem diagnosis.Problem
+
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
 	schemas := routes.OpenAPI().Components.Schemas
@@ -70,9 +68,8 @@ func (h *Handlers) Register(routes huma.API) {
 		OperationID: "get-overview", Method: http.MethodGet, Path: "/api/v1/agents/overview", Tags: []string{"Clusters"},
 		Summary:     "Show whether anything is wrong, where, and since when",
 		Description: "Clusters, lanes, counts and the newest failovers in one answer, with the problems that a person should know of. A part that cannot be read is left out, and missing says so.",
-	}, func(ctx context.Context, _ *struct{}) (*overviewOutput, error) {
-		o, err := h.Overview(ctx)
-		return &overviewOutput{Body: o}, err
+	}, func(ctx context.Context, _ *struct{}) (*rest.Output[api.Overview], error) {
+		return rest.Reply(h.Overview(ctx))
 	})
 }
 

@@ -23,6 +23,9 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
+// Handlers answer the requests.
+type Handlers struct{ *rest.Core }
+
 type clusterQueueInput struct {
 	ID string `path:"id" doc:"The cluster's name."`
 	rest.QueuePageInput
@@ -34,9 +37,6 @@ type lanesOutput struct {
 		NextPageToken string     `json:"next_page_token,omitempty"`
 	}
 }
-
-// Handlers answer the requests.
-type Handlers struct{ *rest.Core }
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {

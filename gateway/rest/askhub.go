@@ -6,12 +6,15 @@ import (
 	"errors"
 	"time"
 
+	"github.com/google/uuid"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -68,6 +71,34 @@ func Ask[In, Out any](
 		return answer, false, ctx.Err()
 	}
 	return answer, false, c.Answer(err, "read a hub's answer", protocol.CodeInternal)
+}
+
+// AskHubs puts a question about a cluster to the hubs of its connected members, or only to that of one member, side by
+// side. It answers by hub, and with the first error; a hub that does not answer in time has the zero answer.
+func AskHubs[In, Out any](
+	ctx context.Context, c *Core, activity contract.Activity[In, Out], cluster *fleet.Cluster, only, what string,
+	id func(cluster, nonce string) string, in In,
+) (map[string]Out, error) {
+	hubs := cluster.Hubs()
+	if only != "" {
+		hubs = nil
+		if m := cluster.Member(only); m != nil && m.Connected() {
+			hubs = []string{m.Hub}
+		}
+	}
+	answers, errs := make([]Out, len(hubs)), make([]error, len(hubs))
+	parallel.Each(len(hubs), FanOut, func(i int) {
+		answers[i], _, errs[i] = Ask(ctx, c, activity, HubQuestion{
+			Hub: hubs[i], ID: id(cluster.Config.Name, uuid.NewString()), Summary: what + " of " + cluster.Config.Name,
+		}, in)
+	})
+	byHub := make(map[string]Out, len(hubs))
+	for i, hub := range hubs {
+		if errs[i] == nil {
+			byHub[hub] = answers[i]
+		}
+	}
+	return byHub, cmp.Or(errs...)
 }
 
 // tidy removes a question from Temporal: a log, above all, is not to be kept there. It is done even if the client has gone.

@@ -16,83 +16,28 @@ import (
 // knownFor is how long the gateway believes that a cluster exists. Names that are unknown are never remembered.
 const knownFor = 10 * time.Second
 
-// clusterCache remembers clusters and their open capability lanes for a short time.
-type clusterCache struct {
-	mu      sync.Mutex
-	entries map[string]*cacheEntry
-}
-
-type cacheEntry struct {
-	config  fleet.ClusterConfig
-	expires time.Time
-	lanes   map[string]bool // capability lanes known to be open
-}
-
-func (c *clusterCache) get(name string, now time.Time) (fleet.ClusterConfig, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.entries[name]
-	if e == nil || now.After(e.expires) {
-		return fleet.ClusterConfig{}, false
-	}
-	return e.config, true
-}
-
-func (c *clusterCache) put(name string, config fleet.ClusterConfig, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.entries == nil {
-		c.entries = map[string]*cacheEntry{}
-	}
-	for other, e := range c.entries {
-		if now.After(e.expires) {
-			delete(c.entries, other)
-		}
-	}
-	if e := c.entries[name]; e != nil { // another request asked at the same time; its open lanes count too
-		e.config = config
-		return
-	}
-	c.entries[name] = &cacheEntry{config: config, expires: now.Add(knownFor), lanes: map[string]bool{}}
-}
-
-func (c *clusterCache) forget(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.entries, name)
-}
-
-func (c *clusterCache) laneOpen(name, lane string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.entries[name]
-	return e != nil && e.lanes[lane]
-}
-
-func (c *clusterCache) markLane(name, lane string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e := c.entries[name]; e != nil {
-		e.lanes[lane] = true
-	}
+// knownCluster is what is remembered of a cluster.
+type knownCluster struct {
+	config fleet.ClusterConfig // with its defaults
+	open   *sync.Map           // the capability lanes that are known to be open
 }
 
 // KnownCluster is a cluster's configuration with its defaults, or unknown_cluster. After a change the old one may be
 // answered for some seconds. It asks no worker unless the cluster was started by other means than the gateway.
 func (c *Core) KnownCluster(ctx context.Context, name string) (fleet.ClusterConfig, error) {
-	if config, ok := c.cache.get(name, time.Now()); ok {
-		return config, nil
+	if known, ok := c.clusters.get(name); ok {
+		return known.config, nil
 	}
 	config, err := c.ClusterConfig(ctx, name)
 	if err == nil {
 		config = config.WithDefaults()
-		c.cache.put(name, config, time.Now())
+		c.clusters.put(name, knownCluster{config, &sync.Map{}})
 	}
 	return config, err
 }
 
 // ForgetCluster has the next request read the cluster's configuration anew.
-func (c *Core) ForgetCluster(name string) { c.cache.forget(name) }
+func (c *Core) ForgetCluster(name string) { c.clusters.forget(name) }
 
 // ClusterConfig is a cluster's configuration, or unknown_cluster.
 func (c *Core) ClusterConfig(ctx context.Context, name string) (fleet.ClusterConfig, error) {
@@ -112,7 +57,7 @@ func (c *Core) View(ctx context.Context, name string) (contract.ClusterView, err
 // ten updates at a time, and a batch may bring many tasks for a new lane.
 func (c *Core) OpenLane(ctx context.Context, cluster string, capabilities []string) error {
 	lane := contract.CapabilityLane(cluster, capabilities)
-	if c.cache.laneOpen(cluster, lane) {
+	if c.laneOpen(cluster, lane) {
 		return nil
 	}
 	select {
@@ -121,7 +66,7 @@ func (c *Core) OpenLane(ctx context.Context, cluster string, capabilities []stri
 	case <-ctx.Done():
 		return c.Answer(ctx.Err(), "open a lane", protocol.CodeUnknownCluster)
 	}
-	if c.cache.laneOpen(cluster, lane) {
+	if c.laneOpen(cluster, lane) {
 		return nil
 	}
 	view, err := c.View(ctx, cluster)
@@ -131,8 +76,18 @@ func (c *Core) OpenLane(ctx context.Context, cluster string, capabilities []stri
 	if err := c.Store.Clusters().OpenLane(ctx, &view, capabilities); err != nil {
 		return c.Answer(err, "open a lane", protocol.CodeUnknownCluster)
 	}
-	c.cache.markLane(cluster, lane)
+	if known, ok := c.clusters.get(cluster); ok {
+		known.open.Store(lane, true)
+	}
 	return nil
+}
+
+func (c *Core) laneOpen(cluster, lane string) bool {
+	known, ok := c.clusters.get(cluster)
+	if ok {
+		_, ok = known.open.Load(lane)
+	}
+	return ok
 }
 
 // UpdateCluster changes a cluster.

@@ -11,14 +11,14 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
+// What clients are told.
 const (
 	UnavailableDetail = "Temporal, or a worker for it, did not answer in time; try again"
+	InternalDetail    = "the request failed on our side; the server's log says why"
 	// unsureDetail is for a change that Temporal may have taken although no worker has carried it out: one does when it comes.
 	unsureDetail   = "no worker carried the change out in time; it may be made as soon as one answers: look before you ask again"
-	InternalDetail = "the request failed on our side; the server's log says why"
+	outdatedDetail = "the cluster's settings are no longer of the revision that If-Match (--if-revision) names: get the cluster, look again, and send its new one"
 )
-
-const outdatedDetail = "the cluster's settings are no longer of the revision that If-Match (--if-revision) names: get the cluster, look again, and send its new one"
 
 // Outdated is the answer to a change that was meant for another revision.
 func Outdated() error { return httpapi.Problem(protocol.CodePrecondition, outdatedDetail) }

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"go.temporal.io/api/workflowservice/v1"
@@ -20,39 +19,6 @@ const (
 	// describePatience is how long a schedule is asked for again that cannot be told about right now.
 	describePatience = 600 * time.Millisecond
 )
-
-// runCache remembers for a short time whether the schedules of healing and scaling run.
-type runCache struct {
-	mu      sync.Mutex
-	entries map[string]runEntry
-}
-
-type runEntry struct {
-	run diagnosis.ScheduleRun
-	at  time.Time
-}
-
-func (c *runCache) get(id string, now time.Time) (diagnosis.ScheduleRun, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e, known := c.entries[id]
-	return e.run, known && now.Sub(e.at) < runFresh
-}
-
-func (c *runCache) put(id string, run diagnosis.ScheduleRun, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.entries == nil {
-		c.entries = map[string]runEntry{}
-	}
-	c.entries[id] = runEntry{run, now}
-}
-
-func (c *runCache) forget(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.entries, id)
-}
 
 // DescribeLoop describes the schedule of healing or scaling. For a moment after a schedule was paused, resumed or triggered
 // Temporal cannot tell how it stands: it is asked again.
@@ -75,8 +41,7 @@ func (c *Core) ForgetRun(id string) { c.runs.forget(id) }
 
 // ScheduleRun tells whether a schedule runs. That one is missing is not remembered: it is about to be made.
 func (c *Core) ScheduleRun(ctx context.Context, id string) (diagnosis.ScheduleRun, error) {
-	now := time.Now()
-	if run, known := c.runs.get(id, now); known {
+	if run, known := c.runs.get(id); known {
 		return run, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
@@ -92,6 +57,6 @@ func (c *Core) ScheduleRun(ctx context.Context, id string) (diagnosis.ScheduleRu
 	if recent := d.GetInfo().GetRecentActions(); len(recent) > 0 {
 		run.Last = recent[len(recent)-1].GetActualTime().AsTime()
 	}
-	c.runs.put(id, run, now)
+	c.runs.put(id, run)
 	return run, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
@@ -28,16 +29,19 @@ const (
 
 // Core is what the handlers of every resource have.
 type Core struct {
-	Store   store.Store
-	Logger  *zap.Logger
-	cache   clusterCache
-	runs    runCache
-	opening chan struct{} // held while a lane is opened
+	Store    store.Store
+	Logger   *zap.Logger
+	clusters cache[knownCluster]
+	runs     cache[diagnosis.ScheduleRun] // of healing and scaling
+	opening  chan struct{}                // held while a lane is opened
 }
 
 // New makes a core. It calls nothing until it is asked.
 func New(s store.Store, logger *zap.Logger) *Core {
-	return &Core{Store: s, Logger: logger, opening: make(chan struct{}, 1)}
+	return &Core{
+		Store: s, Logger: logger, opening: make(chan struct{}, 1),
+		clusters: cache[knownCluster]{fresh: knownFor}, runs: cache[diagnosis.ScheduleRun]{fresh: runFresh},
+	}
 }
 
 // ClusterInput names a cluster in the path.
@@ -48,6 +52,32 @@ type ClusterInput struct {
 // AgentInput names an agent in the path.
 type AgentInput struct {
 	ID string `path:"id" doc:"The agent's id."`
+}
+
+// Output is an answer with a body.
+type Output[T any] struct{ Body T }
+
+// Reply answers what was read or done, or the error that it met.
+func Reply[T any](body T, err error) (*Output[T], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &Output[T]{body}, nil
+}
+
+// StatusOutput is an answer with a body, whose status tells more.
+type StatusOutput[T any] struct {
+	Status int
+	Body   T
+}
+
+// Operations make the operations of a tag.
+func Operations(tag string) func(id, method, path, summary, description string) huma.Operation {
+	return func(id, method, path, summary, description string) huma.Operation {
+		return huma.Operation{
+			OperationID: id, Method: method, Path: path, Tags: []string{tag}, Summary: summary, Description: description,
+		}
+	}
 }
 
 // ClusterOperation is an operation of a cluster, or of all of them.

@@ -14,8 +14,13 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 )
 
-type scalingOutput struct {
-	Body api.ScalingStatus
+// Handlers answer the requests.
+type Handlers struct {
+	*rest.Core
+	// Configure changes a cluster's settings.
+	Configure func(
+		ctx context.Context, name string, expected []string, change func(fleet.ClusterConfig) (fleet.ClusterConfig, error),
+	) (api.Cluster, error)
 }
 
 type scaleInput struct {
@@ -25,10 +30,6 @@ type scaleInput struct {
 
 type scalingRecordInput struct {
 	ID string `path:"id" maxLength:"256" doc:"The action's id: <cluster>:<number>."`
-}
-
-type scalingRecordOutput struct {
-	Body fleet.ScalingRecord
 }
 
 type listScalingsInput struct {
@@ -43,25 +44,12 @@ type listScalingsOutput struct {
 	}
 }
 
-// Handlers answer the requests.
-type Handlers struct {
-	*rest.Core
-	// Configure changes a cluster's settings.
-	Configure func(
-		ctx context.Context, name string, expected []string, change func(fleet.ClusterConfig) (fleet.ClusterConfig, error),
-	) (api.Cluster, error)
-}
-
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
 	get := rest.ClusterOperation("get-scaling", http.MethodGet, "/{id}/scaling", "Show how a cluster's number of agents is kept", http.StatusOK)
 	get.Tags = []string{"Scaling"}
-	httpapi.Register(routes, access.View, get, func(ctx context.Context, in *rest.ClusterInput) (*scalingOutput, error) {
-		status, err := h.scalingStatus(ctx, in.ID)
-		if err != nil {
-			return nil, err
-		}
-		return &scalingOutput{Body: status}, nil
+	httpapi.Register(routes, access.View, get, func(ctx context.Context, in *rest.ClusterInput) (*rest.Output[api.ScalingStatus], error) {
+		return rest.Reply(h.scalingStatus(ctx, in.ID))
 	})
 	scale := rest.ClusterOperation("scale-cluster", http.MethodPost, "/{id}/scaling", "Say how many agents a cluster is to have", http.StatusOK)
 	scale.Tags = []string{"Scaling"}
@@ -74,11 +62,7 @@ func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.View, huma.Operation{
 		OperationID: "get-scaling-action", Method: http.MethodGet, Path: "/api/v1/agents/scalings/{id}", Tags: []string{"Scaling"},
 		Summary: "Get one action of scaling", Description: "Why it was begun, which agents it started or stopped, and how that went.",
-	}, func(ctx context.Context, in *scalingRecordInput) (*scalingRecordOutput, error) {
-		record, err := h.scalingRecord(ctx, in.ID)
-		if err != nil {
-			return nil, err
-		}
-		return &scalingRecordOutput{Body: record}, nil
+	}, func(ctx context.Context, in *scalingRecordInput) (*rest.Output[fleet.ScalingRecord], error) {
+		return rest.Reply(h.scalingRecord(ctx, in.ID))
 	})
 }

@@ -23,7 +23,7 @@ import (
 const newestActions = 5
 
 // scaleCluster sets how many agents a cluster is to have, and answers how it stands then.
-func (h *Handlers) scaleCluster(ctx context.Context, in *scaleInput) (*scalingOutput, error) {
+func (h *Handlers) scaleCluster(ctx context.Context, in *scaleInput) (*rest.Output[api.ScalingStatus], error) {
 	r := &in.Body
 	if r.Desired == nil && r.Min == nil && r.Max == nil {
 		return nil, rest.Invalid("body", errors.New("must name desired, min or max"))
@@ -51,11 +51,7 @@ func (h *Handlers) scaleCluster(ctx context.Context, in *scaleInput) (*scalingOu
 			return nil, err
 		}
 	}
-	status, err := h.scalingStatus(ctx, in.ID)
-	if err != nil {
-		return nil, err
-	}
-	return &scalingOutput{Body: status}, nil
+	return rest.Reply(h.scalingStatus(ctx, in.ID))
 }
 
 // scalingStatus tells how a cluster's number of agents is kept, and decides once more what is to be done, for show.

@@ -16,6 +16,9 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 )
 
+// Handlers answer the requests.
+type Handlers struct{ *rest.Core }
+
 type createScheduleInput struct {
 	Body api.ScheduleRequest
 }
@@ -39,14 +42,6 @@ type triggerInput struct {
 	Body *api.TriggerRequest `doc:"May be left out."`
 }
 
-type triggerOutput struct {
-	Body api.Triggered
-}
-
-type scheduleOutput struct {
-	Body api.Schedule
-}
-
 type listSchedulesInput struct {
 	Cluster string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
 	Type    string `query:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
@@ -61,31 +56,26 @@ type listSchedulesOutput struct {
 	}
 }
 
-// Handlers answer the requests.
-type Handlers struct{ *rest.Core }
-
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
 	const path, one = "/api/v1/agents/schedules", "/api/v1/agents/schedules/{name}"
-	operation := func(id, method, path, summary, description string) huma.Operation {
-		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"Schedules"}, Summary: summary, Description: description}
-	}
+	operation := rest.Operations("Schedules")
 	create := operation("create-schedule", http.MethodPost, path, "Submit a task again and again",
 		"Each time is one task, whose id is the schedule's name, @ and the time. A schedule belongs to the tenant of its task, which stands before its name in answers, as in acme:nightly. Answers 409 schedule_exists when the tenant has one with this name.")
 	create.DefaultStatus = http.StatusCreated
-	httpapi.Register(routes, access.Operate.Scoped(), create, func(ctx context.Context, in *createScheduleInput) (*scheduleOutput, error) {
-		return described(h.createSchedule(ctx, &in.Body))
+	httpapi.Register(routes, access.Operate.Scoped(), create, func(ctx context.Context, in *createScheduleInput) (*rest.Output[api.Schedule], error) {
+		return rest.Reply(h.createSchedule(ctx, &in.Body))
 	})
 	httpapi.Register(routes, access.View.Scoped(), operation("list-schedules", http.MethodGet, path, "List schedules",
 		"A schedule appears within about a second of its change."), h.listSchedules)
 	httpapi.Register(routes, access.View.Scoped(), operation("get-schedule", http.MethodGet, one, "Get a schedule",
 		"With its next times, and what became of its newest tasks."),
-		func(ctx context.Context, in *scheduleInput) (*scheduleOutput, error) {
-			return described(h.schedule(ctx, in.Name))
+		func(ctx context.Context, in *scheduleInput) (*rest.Output[api.Schedule], error) {
+			return rest.Reply(h.schedule(ctx, in.Name))
 		})
 	httpapi.Register(routes, access.Operate.Scoped(), operation("replace-schedule", http.MethodPut, one, "Replace a schedule",
 		"The tasks that it has made go on as they are."),
-		func(ctx context.Context, in *replaceScheduleInput) (*scheduleOutput, error) {
+		func(ctx context.Context, in *replaceScheduleInput) (*rest.Output[api.Schedule], error) {
 			name, err := rest.OwnSchedule(ctx, in.Name)
 			if err != nil {
 				return nil, err
@@ -93,20 +83,20 @@ func (h *Handlers) Register(routes huma.API) {
 			if named, _ := rest.OwnID(ctx, in.Body.Name); in.Body.Name != "" && named != name {
 				return nil, rest.Invalid("body.name", errors.New("must be the name in the path, or be left out: a schedule cannot be renamed"))
 			}
-			return described(h.replaceSchedule(ctx, name, &in.Body))
+			return rest.Reply(h.replaceSchedule(ctx, name, &in.Body))
 		})
 	httpapi.Register(routes, access.Operate.Scoped(), operation("pause-schedule", http.MethodPost, one+"/pause", "Pause a schedule", "It makes no task until it is resumed, but by trigger."),
-		func(ctx context.Context, in *scheduleReasonInput) (*scheduleOutput, error) {
-			return described(h.pauseSchedule(ctx, in.Name, true, in.Body))
+		func(ctx context.Context, in *scheduleReasonInput) (*rest.Output[api.Schedule], error) {
+			return rest.Reply(h.pauseSchedule(ctx, in.Name, true, in.Body))
 		})
 	httpapi.Register(routes, access.Operate.Scoped(), operation("resume-schedule", http.MethodPost, one+"/resume", "Resume a schedule", "What was due while it was paused is not made up for."),
-		func(ctx context.Context, in *scheduleReasonInput) (*scheduleOutput, error) {
-			return described(h.pauseSchedule(ctx, in.Name, false, in.Body))
+		func(ctx context.Context, in *scheduleReasonInput) (*rest.Output[api.Schedule], error) {
+			return rest.Reply(h.pauseSchedule(ctx, in.Name, false, in.Body))
 		})
 	trigger := operation("trigger-schedule", http.MethodPost, one+"/trigger", "Make a task now",
 		"Also while the schedule is paused. Answers 409 conflict when overlap is skip and the last task has not ended.")
 	trigger.DefaultStatus = http.StatusAccepted
-	httpapi.Register(routes, access.Operate.Scoped(), trigger, func(ctx context.Context, in *triggerInput) (*triggerOutput, error) {
+	httpapi.Register(routes, access.Operate.Scoped(), trigger, func(ctx context.Context, in *triggerInput) (*rest.Output[api.Triggered], error) {
 		var overlap fleet.Overlap
 		if in.Body != nil {
 			overlap = in.Body.Overlap
@@ -116,21 +106,11 @@ func (h *Handlers) Register(routes huma.API) {
 			return nil, err
 		}
 		task, err := h.triggerSchedule(ctx, name, overlap, time.Now())
-		if err != nil {
-			return nil, err
-		}
-		return &triggerOutput{Body: api.Triggered{Name: name, TaskID: task}}, nil
+		return rest.Reply(api.Triggered{Name: name, TaskID: task}, err)
 	})
 	remove := operation("delete-schedule", http.MethodDelete, one, "Delete a schedule", "The tasks that it has made go on as they are.")
 	remove.DefaultStatus = http.StatusNoContent
 	httpapi.Register(routes, access.Operate.Scoped(), remove, func(ctx context.Context, in *scheduleInput) (*struct{}, error) {
 		return nil, h.deleteSchedule(ctx, in.Name)
 	})
-}
-
-func described(schedule api.Schedule, err error) (*scheduleOutput, error) {
-	if err != nil {
-		return nil, err
-	}
-	return &scheduleOutput{Body: schedule}, nil
 }

@@ -8,11 +8,8 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/google/uuid"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
@@ -20,10 +17,12 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
+
+// Handlers answer the requests.
+type Handlers struct{ *rest.Core }
 
 // syncWait is how long the start of a state sync waits for its end.
 const syncWait = 5 * time.Second
@@ -33,16 +32,6 @@ type syncInput struct {
 	Body *api.ReasonRequest `doc:"May be left out."`
 }
 
-type syncOutput struct {
-	Status int
-	Body   fleet.SyncReport
-}
-
-type clusterSyncOutput struct{ Body api.ClusterSync }
-
-// Handlers answer the requests.
-type Handlers struct{ *rest.Core }
-
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
 	start := rest.ClusterOperation("sync-cluster", http.MethodPost, "/{id}/sync", "Make the states of a cluster's members the same", http.StatusOK)
@@ -51,22 +40,18 @@ func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.Operate, start, h.syncCluster)
 	look := rest.ClusterOperation("get-cluster-sync", http.MethodGet, "/{id}/sync", "Compare the states of a cluster's members", http.StatusOK)
 	look.Description = "By the digests that their heartbeats tell. Answers 501 not_supported when Temporal has no standalone activities."
-	httpapi.Register(routes, access.View, look, func(ctx context.Context, in *rest.ClusterInput) (*clusterSyncOutput, error) {
+	httpapi.Register(routes, access.View, look, func(ctx context.Context, in *rest.ClusterInput) (*rest.Output[api.ClusterSync], error) {
 		ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 		defer cancel()
 		view, err := h.View(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}
-		body, err := h.clusterSync(ctx, &view.Cluster)
-		if err != nil {
-			return nil, err
-		}
-		return &clusterSyncOutput{Body: body}, nil
+		return rest.Reply(h.clusterSync(ctx, &view.Cluster))
 	})
 }
 
-func (h *Handlers) syncCluster(ctx context.Context, in *syncInput) (*syncOutput, error) {
+func (h *Handlers) syncCluster(ctx context.Context, in *syncInput) (*rest.Output[fleet.SyncReport], error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	view, err := h.View(ctx, in.ID)
@@ -80,27 +65,27 @@ func (h *Handlers) syncCluster(ctx context.Context, in *syncInput) (*syncOutput,
 	if in.Body != nil && in.Body.Reason != "" {
 		input.Reason = in.Body.Reason
 	}
-	_, err = h.Store.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: contract.SyncWorkflowID(in.ID), TaskQueue: contract.WorkerQueue, StaticSummary: "state sync: " + input.Reason,
-		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING, WorkflowExecutionTimeout: 5 * time.Minute,
-		TypedSearchAttributes: temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(in.ID)),
-	}, contract.StateSyncWorkflow, input)
+	_, err = h.Store.Start(ctx, &store.Start{
+		Type:    contract.StateSyncWorkflow,
+		ID:      contract.SyncWorkflowID(in.ID),
+		Summary: "state sync: " + input.Reason,
+		Cluster: in.ID,
+		Join:    true,
+		Timeout: 5 * time.Minute,
+	}, input)
 	if err != nil {
 		return nil, h.Answer(err, "start a state sync", protocol.CodeInternal)
 	}
-	out := &syncOutput{Status: http.StatusOK}
+	var newest fleet.SyncReport
 	err = h.WaitUntil(ctx, syncWait, "wait for a state sync", func(ctx context.Context, _ bool) (bool, error) {
 		report, err := h.lastSync(ctx, in.ID)
 		if err != nil || report == nil {
 			return true, h.Answer(err, "read a state sync", protocol.CodeInternal)
 		}
-		out.Body = *report
+		newest = *report
 		return report.Status != fleet.SyncRunning, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
+	return rest.Reply(newest, err)
 }
 
 // lastSync is the report of a cluster's newest state sync; nil: there is none.
@@ -128,20 +113,14 @@ func partialSync(info *workflowpb.WorkflowExecutionInfo, why string) (fleet.Sync
 
 // clusterSync asks the hubs what their agents' heartbeats told.
 func (h *Handlers) clusterSync(ctx context.Context, c *fleet.Cluster) (api.ClusterSync, error) {
-	hubs := c.Hubs()
-	results, errs := make([]contract.ReadStatesResult, len(hubs)), make([]error, len(hubs))
-	parallel.Each(len(hubs), rest.FanOut, func(i int) {
-		results[i], _, errs[i] = rest.Ask(ctx, h.Core, contract.ReadStatesActivity, rest.HubQuestion{
-			Hub: hubs[i], ID: contract.ReadStatesID(c.Config.Name, uuid.NewString()),
-			Summary: "states of " + c.Config.Name,
-		}, contract.ReadStatesInput{Cluster: c.Config.Name})
-	})
+	byHub, err := rest.AskHubs(ctx, h.Core, contract.ReadStatesActivity, c, "", "states", contract.ReadStatesID,
+		contract.ReadStatesInput{Cluster: c.Config.Name})
+	if err != nil {
+		return api.ClusterSync{}, err
+	}
 	known := map[string]*fleet.StateSummary{}
-	for i := range hubs {
-		if errs[i] != nil {
-			return api.ClusterSync{}, errs[i]
-		}
-		for _, agent := range results[i].Agents {
+	for _, states := range byHub {
+		for _, agent := range states.Agents {
 			known[agent.AgentID] = agent.State
 		}
 	}

@@ -39,20 +39,20 @@ type reviewInput struct {
 func (h *Handlers) registerTaskActions(routes huma.API) {
 	httpapi.Register(routes, access.Operate.Scoped(), action("cancel-task", "cancel", "Cancel an open task",
 		"A running attempt is told to stop; the task ends when its agent has, or after 30 s."),
-		func(ctx context.Context, in *reasonInput) (*taskOutput, error) {
+		func(ctx context.Context, in *reasonInput) (*rest.Output[api.Task], error) {
 			return act(ctx, h, in.ID, contract.CancelUpdate, contract.CancelRequest{Reason: in.Body.Text()})
 		})
 	httpapi.Register(routes, access.Operate.Scoped(), action("retry-task", "retry", "Retry a dead letter", "It gets a fresh set of attempts."),
-		func(ctx context.Context, in *reasonInput) (*taskOutput, error) {
+		func(ctx context.Context, in *reasonInput) (*rest.Output[api.Task], error) {
 			return act(ctx, h, in.ID, contract.RetryUpdate, contract.RetryRequest{Reason: in.Body.Text()})
 		})
 	httpapi.Register(routes, access.Operate.Scoped(), action("discard-task", "discard", "Give a dead letter up", "It ends as failed at once, and not when its retention does."),
-		func(ctx context.Context, in *discardInput) (*taskOutput, error) {
+		func(ctx context.Context, in *discardInput) (*rest.Output[api.Task], error) {
 			return act(ctx, h, in.ID, contract.DiscardUpdate, contract.DiscardRequest{Reason: in.Body.Reason})
 		})
 	httpapi.Register(routes, access.Operate.Scoped(), action("set-task-priority", "priority", "Change the priority of an open task",
 		"A task that waits in its lane is moved there within about a second; what an agent has already is not disturbed, and the priority holds for later attempts."),
-		func(ctx context.Context, in *taskPriorityInput) (*taskOutput, error) {
+		func(ctx context.Context, in *taskPriorityInput) (*rest.Output[api.Task], error) {
 			if !in.Body.Priority.Valid() {
 				return nil, rest.Invalid("body.priority", fleet.ErrPriority)
 			}
@@ -62,7 +62,7 @@ func (h *Handlers) registerTaskActions(routes huma.API) {
 		})
 	httpapi.Register(routes, access.Operate.Scoped(), action("review-task", "review", "Decide about a task in review",
 		"A task is in review when running it again may not be safe."),
-		func(ctx context.Context, in *reviewInput) (*taskOutput, error) {
+		func(ctx context.Context, in *reviewInput) (*rest.Output[api.Task], error) {
 			if len(in.Body.Result) > fleet.MaxPayloadBytes {
 				return nil, httpapi.Problem(protocol.CodePayloadTooLarge, "result is larger than 1 MiB")
 			}
@@ -82,7 +82,7 @@ func action(id, word, summary, description string) huma.Operation {
 // act runs an update on an open task and answers the task as it stands afterwards.
 func act[In any](
 	ctx context.Context, h *Handlers, id string, u contract.Update[In, contract.TaskState], request In,
-) (*taskOutput, error) {
+) (*rest.Output[api.Task], error) {
 	id, err := rest.OwnTask(ctx, id)
 	if err != nil {
 		return nil, err
@@ -106,9 +106,5 @@ func act[In any](
 	if err != nil {
 		return nil, h.Answer(err, "update a task", protocol.CodeUnknownTask)
 	}
-	task, err := h.task(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	return &taskOutput{Body: task}, nil
+	return rest.Reply(h.task(ctx, id))
 }

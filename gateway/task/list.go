@@ -25,10 +25,6 @@ type getTaskInput struct {
 	Wait    string `query:"wait" maxLength:"32" example:"30s" doc:"Hold the answer until the task has ended, needs a person, or this time is over. At most 60s."`
 }
 
-type taskOutput struct {
-	Body api.Task
-}
-
 type listTasksInput struct {
 	Cluster string           `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
 	Status  fleet.TaskStatus `query:"status" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired" doc:"queued, running and retry_wait are told apart after the page is read, so a page may hold fewer than page_size."`
@@ -62,7 +58,7 @@ func (h *Handlers) registerTasks(routes huma.API) {
 	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
 		OperationID: "get-task", Method: http.MethodGet, Path: "/api/v1/agents/tasks/{id}", Tags: []string{"Tasks"},
 		Summary: "Get a task, or wait for it",
-	}, func(ctx context.Context, in *getTaskInput) (*taskOutput, error) {
+	}, func(ctx context.Context, in *getTaskInput) (*rest.Output[api.Task], error) {
 		wait, err := rest.ParseWait(in.Wait)
 		if err != nil {
 			return nil, err
@@ -71,10 +67,7 @@ func (h *Handlers) registerTasks(routes huma.API) {
 		if err == nil && in.Include == includePayload {
 			err = h.addPayload(ctx, &task)
 		}
-		if err != nil {
-			return nil, err
-		}
-		return &taskOutput{Body: task}, nil
+		return rest.Reply(task, err)
 	})
 	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
 		OperationID: "list-tasks", Method: http.MethodGet, Path: "/api/v1/agents/tasks", Tags: []string{"Tasks"},

@@ -27,17 +27,13 @@ type taskLogInput struct {
 	Wait    string `query:"wait" maxLength:"32" example:"20s" doc:"Hold the answer until there is a line, the attempt has ended, or this time is over. At most 60s."`
 }
 
-type taskLogOutput struct {
-	Body api.TaskLog
-}
-
 func (h *Handlers) registerTaskLog(routes huma.API) {
 	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
 		OperationID: "read-task-log", Method: http.MethodGet, Path: "/api/v1/agents/tasks/{id}/log", Tags: []string{"Tasks"},
 		Summary: "Read, or follow, what a running task writes",
 		Description: "Agents keep the newest lines of what they run, and send them only while somebody reads. Nothing of it is kept after the attempt has ended: " +
 			"then the task's result tells. Answers 501 not_supported when Temporal has no standalone activities.",
-	}, func(ctx context.Context, in *taskLogInput) (*taskLogOutput, error) {
+	}, func(ctx context.Context, in *taskLogInput) (*rest.Output[api.TaskLog], error) {
 		wait, err := rest.ParseWait(in.Wait)
 		if err != nil {
 			return nil, err
@@ -53,7 +49,7 @@ func (h *Handlers) registerTaskLog(routes huma.API) {
 		if n := len(log.Lines); n > 0 {
 			log.Next = log.Lines[n-1].Number
 		}
-		return &taskLogOutput{Body: log}, nil
+		return &rest.Output[api.TaskLog]{Body: log}, nil
 	})
 }
 

@@ -21,16 +21,6 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-type submitInput struct {
-	IdempotencyKey string `header:"Idempotency-Key" maxLength:"258" doc:"The same as idempotency_key in the body. With quotes around it or without."`
-	Body           api.TaskRequest
-}
-
-type submitOutput struct {
-	Status int
-	Body   api.Task
-}
-
 // Handlers answer the requests.
 type Handlers struct {
 	*rest.Core
@@ -49,6 +39,11 @@ func New(core *rest.Core, registerer prometheus.Registerer) *Handlers {
 	return &Handlers{core, submitted}
 }
 
+type submitInput struct {
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"258" doc:"The same as idempotency_key in the body. With quotes around it or without."`
+	Body           api.TaskRequest
+}
+
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
 	task := routes.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Task](), true, "Task")
@@ -59,7 +54,7 @@ func (h *Handlers) Register(routes huma.API) {
 		Responses: map[string]*huma.Response{"200": {
 			Description: "It was submitted before", Content: map[string]*huma.MediaType{"application/json": {Schema: task}},
 		}},
-	}, func(ctx context.Context, in *submitInput) (*submitOutput, error) {
+	}, func(ctx context.Context, in *submitInput) (*rest.StatusOutput[api.Task], error) {
 		if err := takeKey(&in.Body, in.IdempotencyKey); err != nil {
 			return nil, err
 		}
@@ -71,7 +66,7 @@ func (h *Handlers) Register(routes huma.API) {
 		if task.Duplicate {
 			status = http.StatusOK
 		}
-		return &submitOutput{Status: status, Body: task}, nil
+		return &rest.StatusOutput[api.Task]{Status: status, Body: task}, nil
 	})
 	h.registerBatch(routes)
 	h.registerTasks(routes)

@@ -14,6 +14,9 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 )
 
+// Handlers answer the requests.
+type Handlers struct{ *rest.Core }
+
 type createTokenInput struct{ Body api.TokenRequest }
 
 type newTokenOutput struct {
@@ -26,17 +29,12 @@ type revokeTokenInput struct {
 	EndSessions bool   `query:"end_sessions" doc:"Of a join token: also end the sessions of the agents that registered with it. Their tasks move as those of any agent that is gone."`
 }
 
-type revokedTokenOutput struct{ Body api.RevokedToken }
-
 type listTokensOutput struct {
 	Body struct {
 		Tokens        []api.Token `json:"tokens"`
 		NextPageToken string      `json:"next_page_token,omitempty"`
 	}
 }
-
-// Handlers answer the requests.
-type Handlers struct{ *rest.Core }
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
@@ -75,11 +73,7 @@ func (h *Handlers) Register(routes huma.API) {
 		})
 	httpapi.Register(routes, access.Administer, operation("revoke-token", http.MethodDelete, path+"/{id}", "Revoke a token",
 		"An api token stops to work within 5 s, with the browsers' sessions and the streams that it opened. A join token lets in no agent from now on; agents that have registered with it stay, unless end_sessions says otherwise.", http.StatusOK),
-		func(ctx context.Context, in *revokeTokenInput) (*revokedTokenOutput, error) {
-			revoked, err := h.revokeToken(ctx, in.ID, in.EndSessions)
-			if err != nil {
-				return nil, err
-			}
-			return &revokedTokenOutput{Body: revoked}, nil
+		func(ctx context.Context, in *revokeTokenInput) (*rest.Output[api.RevokedToken], error) {
+			return rest.Reply(h.revokeToken(ctx, in.ID, in.EndSessions))
 		})
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/access"
@@ -71,12 +69,13 @@ func (h *Handlers) keepToken(ctx context.Context, record access.Record) error {
 	if store.KindOf(err) != store.NotFound {
 		return err
 	}
-	_, err = h.Store.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: contract.AccessWorkflowID, TaskQueue: contract.WorkerQueue, StaticSummary: "the API's tokens",
-		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-		Memo:                     map[string]any{contract.MemoTokens: []access.Record{}},
-	}, contract.AccessWorkflow, contract.AccessInput{})
+	_, err = h.Store.Start(ctx, &store.Start{
+		Type:    contract.AccessWorkflow,
+		ID:      contract.AccessWorkflowID,
+		Summary: "the API's tokens",
+		Memo:    map[string]any{contract.MemoTokens: []access.Record{}},
+		Join:    true,
+	}, contract.AccessInput{})
 	if err != nil && store.KindOf(err) != store.Exists {
 		return err
 	}
