@@ -30,7 +30,8 @@ type fleetMetrics struct {
 	unread                                                 *prometheus.Desc
 }
 
-func NewMetrics(h *Handlers) *fleetMetrics {
+// NewMetrics makes the metrics of the fleet, which read it when they are asked for.
+func NewMetrics(h *Handlers) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
