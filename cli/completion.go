@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -77,18 +79,34 @@ var completedSecond = map[string][]string{
 	"task priority":     {"critical", "high", "normal", "low", "background"},
 }
 
-// idSource is a list of the API whose items have ids.
-type idSource struct{ path, plural, id string }
+// idSource reads the ids of what there is of a kind.
+type idSource func(context.Context, *client.Client) ([]string, error)
 
 var (
-	idsOfAgents    = idSource{app.AgentsPath, "agents", "id"}
-	idsOfClusters  = idSource{app.ClustersPath, "clusters", "name"}
-	idsOfTasks     = idSource{app.TasksPath, "tasks", "id"}
-	idsOfFailovers = idSource{app.FailoversPath, "failovers", "id"}
-	idsOfDrains    = idSource{app.DrainsPath, "drains", "id"}
-	idsOfSchedules = idSource{app.SchedulesPath, "schedules", "name"}
-	idsOfBulks     = idSource{app.BulksPath, "bulks", "id"}
+	idsOfAgents = idsOf(func(s *client.Client) *client.List[api.Agent] { return s.Agents(client.AgentQuery{}) },
+		func(g *api.Agent) string { return g.ID })
+	idsOfClusters = idsOf((*client.Client).Clusters, func(k *api.Cluster) string { return k.Name })
+	idsOfTasks    = idsOf(func(s *client.Client) *client.List[api.Task] { return s.Tasks(client.TaskQuery{}) },
+		func(t *api.Task) string { return t.ID })
+	idsOfFailovers = idsOf(func(s *client.Client) *client.List[fleet.FailoverRecord] { return s.Failovers(client.FailoverQuery{}) },
+		func(r *fleet.FailoverRecord) string { return r.ID })
+	idsOfDrains = idsOf(func(s *client.Client) *client.List[fleet.DrainRecord] { return s.Drains("") },
+		func(r *fleet.DrainRecord) string { return r.ID })
+	idsOfSchedules = idsOf(func(s *client.Client) *client.List[api.ScheduleEntry] { return s.Schedules(client.ScheduleQuery{}) },
+		func(e *api.ScheduleEntry) string { return e.Name })
+	idsOfBulks = idsOf((*client.Client).Bulks, func(b *api.Bulk) string { return b.ID })
 )
+
+func idsOf[T any](list func(*client.Client) *client.List[T], id func(*T) string) idSource {
+	return func(ctx context.Context, s *client.Client) ([]string, error) {
+		items, err := list(s).Take(ctx, completionPage)
+		ids := make([]string, len(items))
+		for i := range items {
+			ids[i] = id(&items[i])
+		}
+		return ids, err
+	}
+}
 
 // addCompletion gives every command below c the completion of its ids and flags. The shell asks the control plane that
 // the command line names.
@@ -154,17 +172,11 @@ func (s idSource) complete(a *app.App) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(ctx, completionLimit)
 		defer cancel()
-		_, items, _, err := app.List[map[string]any](ctx, client, s.path, s.plural, nil, completionPage)
+		ids, err := s(ctx, client.Client)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		var ids []cobra.Completion
-		for _, item := range items {
-			if id, ok := item[s.id].(string); ok && strings.HasPrefix(id, begun) {
-				ids = append(ids, id)
-			}
-		}
-		return ids, cobra.ShellCompDirectiveNoFileComp
+		return slices.DeleteFunc(ids, func(id string) bool { return !strings.HasPrefix(id, begun) }), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 

@@ -17,11 +17,11 @@ func TestCompletion(t *testing.T) {
 		return clitest.Answer{Status: 200, Body: `{"` + plural + `":[{"` + field + `":"` + strings.Join(list, `"},{"`+field+`":"`) + `"}]}`}
 	}
 	f := clitest.NewAPI(t, map[string]clitest.Answer{
-		"GET " + app.AgentsPath:    ids("agents", "id", "build-1", "build-2", "other"),
-		"GET " + app.ClustersPath:  ids("clusters", "name", "default", "studio"),
-		"GET " + app.TasksPath:     ids("tasks", "id", "t-1"),
-		"GET " + app.FailoversPath: ids("failovers", "id", "default:build-1:3"),
-		"GET " + app.SchedulesPath: ids("schedules", "name", "nightly"),
+		"GET /api/v1/agents":           ids("agents", "id", "build-1", "build-2", "other"),
+		"GET /api/v1/agents/clusters":  ids("clusters", "name", "default", "studio"),
+		"GET /api/v1/agents/tasks":     ids("tasks", "id", "t-1"),
+		"GET /api/v1/agents/failovers": ids("failovers", "id", "default:build-1:3"),
+		"GET /api/v1/agents/schedules": ids("schedules", "name", "nightly"),
 	})
 	for line, want := range map[string][]string{
 		"agent get b":                            {"build-1", "build-2"},

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
@@ -11,9 +10,6 @@ import (
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 )
-
-// overviewPath answers how the whole fleet stands.
-const overviewPath = app.AgentsPath + "/overview"
 
 func overviewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
@@ -30,12 +26,11 @@ The fleet page, at the address of the REST API, shows the same and more in a bro
 			if err != nil {
 				return err
 			}
-			var o api.Overview
-			raw, err := client.Call(c.Context(), http.MethodGet, overviewPath, 0, nil, &o)
+			o, err := client.Overview(c.Context())
 			if err != nil {
 				return err
 			}
-			return a.Print(raw, func() error { return printOverview(a, &o) })
+			return a.Print(client.Answer, func() error { return printOverview(a, o) })
 		},
 	}
 	a.ServerFlag(command)

@@ -24,15 +24,15 @@ its own lease is fresh. An unhealthy one ends the command with exit code 4.`,
 			if err != nil {
 				return err
 			}
-			health, raw, err := client.Health(c)
+			health, err := client.Health(c.Context())
 			if err != nil {
 				return err
 			}
-			if err := a.Print(raw, func() error { return printStatus(a, client.Base, health) }); err != nil {
+			if err := a.Print(client.Answer, func() error { return printStatus(a, client.URL(), health) }); err != nil {
 				return err
 			}
 			if health.Status != "healthy" {
-				return app.WithExit(app.ExitUnreachable, fmt.Errorf("%s is %s", client.Base, health.Status))
+				return app.WithExit(app.ExitUnreachable, fmt.Errorf("%s is %s", client.URL(), health.Status))
 			}
 			return nil
 		},

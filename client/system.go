@@ -8,6 +8,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
 )
 
 // Overview is the whole fleet at a glance.
@@ -24,18 +25,21 @@ func (c *Client) Session(ctx context.Context) (*api.Session, error) {
 func (c *Client) Health(ctx context.Context) (*api.Health, error) {
 	once := *c
 	once.retries = 0
-	health, err := get[api.Health](ctx, &once, "/health", nil)
-	var refused *Error
+	data, err := once.send(ctx, &request{method: http.MethodGet, path: "/health"})
+	refused := &Error{base: c.base, Problem: protocol.Problem{Status: http.StatusOK}}
 	if errors.As(err, &refused) { // unhealthy is 503 with the same body
-		health, err = &api.Health{}, nil
-		if json.Unmarshal(refused.body, health) != nil || health.Status != "unhealthy" {
-			return nil, refused
-		}
-		if c.raw != nil {
-			*c.raw = refused.body
-		}
+		data = refused.body
+	} else if err != nil {
+		return nil, err
 	}
-	return health, err
+	health := &api.Health{}
+	if json.Unmarshal(data, health) != nil || health.Status != "healthy" && health.Status != "unhealthy" {
+		return nil, refused
+	}
+	if c.raw != nil {
+		*c.raw = data
+	}
+	return health, nil
 }
 
 // Tokens lists tokens, without their secrets.

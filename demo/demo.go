@@ -108,7 +108,11 @@ func showFailover(ctx context.Context, a *app.App, path string, agents int, keep
 		fmt.Fprintf(story, " %s (pid %d)", agent.ID, agent.PID)
 	}
 	fmt.Fprintln(story)
-	run := demoRun{client: app.NewClient(d.Url, ""), story: story, tty: a.StdoutTTY && !a.JSON(), kill: d.KillAgent}
+	server, err := d.Connect("")
+	if err != nil {
+		return err
+	}
+	run := demoRun{client: server, story: story, tty: a.StdoutTTY && !a.JSON(), kill: d.KillAgent}
 	result, err := run.do(ctx, folder, files)
 	if err != nil {
 		return err

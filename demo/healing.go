@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/cli/healing"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/controlplane"
 	"mainstay.dev/mainstay/controlplane/dev"
@@ -40,7 +40,7 @@ const (
 // healingDemo shows how the fleet looks after itself: each step waits until the fleet has mended what was broken.
 type healingDemo struct {
 	dev    *dev.Run
-	client *app.Client
+	client *client.Client
 	story  io.Writer
 	begun  time.Time
 	seen   []string // agents that were there before
@@ -89,17 +89,21 @@ func showHealing(ctx context.Context, a *app.App, keep bool) error {
 	if err := looks.TuneHealing(ctx, fleet.Duration(healingDemoCycle)); err != nil {
 		return err
 	}
-	demo := &healingDemo{dev: d, client: app.NewClient(d.Url, ""), story: story, begun: time.Now(), seen: slices.Clone(d.Ids)}
+	server, err := d.Connect("")
+	if err != nil {
+		return err
+	}
+	demo := &healingDemo{dev: d, client: server, story: story, begun: time.Now(), seen: slices.Clone(d.Ids)}
 	// Not before: it would start agents in place of those that had not come yet.
-	scaling := map[string]any{"scaling": map[string]any{"mode": fleet.ScalingManual}}
-	if _, err := demo.client.Call(ctx, http.MethodPatch, app.Path(app.ClustersPath, dev.Cluster), 0, scaling, nil); err != nil {
+	scaling := client.Settings{"scaling": map[string]any{"mode": fleet.ScalingManual}}
+	if _, err := server.UpdateCluster(ctx, dev.Cluster, scaling, ""); err != nil {
 		return err
 	}
 	report := healingDemoReport{UIURL: d.WorkflowsURL()}
 	if err := demo.run(ctx, health); err != nil {
 		return err
 	}
-	if _, report.Actions, _, err = app.List[fleet.HealingRecord](ctx, demo.client, app.HealingPath+"/actions", "actions", nil, 50); err != nil {
+	if report.Actions, err = server.HealingActions(client.HealingQuery{}).Take(ctx, 50); err != nil {
 		return err
 	}
 	report.Steps = demo.steps
@@ -156,7 +160,7 @@ func (h *healingDemo) run(ctx context.Context, health string) error {
 func (h *healingDemo) submit(ctx context.Context, n int) error {
 	for range n {
 		request := api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "exec", Cluster: dev.Cluster, Payload: fmt.Appendf(nil, `{"command": ["sleep", "%d"]}`, healingDemoTask)}}
-		if _, err := h.client.Call(ctx, http.MethodPost, app.TasksPath, 0, request, nil); err != nil {
+		if _, err := h.client.Submit(ctx, &request); err != nil {
 			return err
 		}
 	}
@@ -185,8 +189,7 @@ func (h *healingDemo) await(ctx context.Context, what string, look func(context.
 }
 
 func (h *healingDemo) agents(ctx context.Context, status fleet.AgentStatus) ([]api.Agent, error) {
-	_, agents, _, err := app.List[api.Agent](ctx, h.client, app.AgentsPath, "agents", app.Query("cluster", dev.Cluster, "status", string(status)), 0)
-	return agents, err
+	return h.client.Agents(client.AgentQuery{Cluster: dev.Cluster, Status: status}).Take(ctx, 0)
 }
 
 // busy waits for an agent of ours that works.
@@ -209,12 +212,10 @@ func (h *healingDemo) hang(ctx context.Context, agent api.Agent) error {
 	}
 	h.tell(fmt.Sprintf("%s (pid %d) hangs", agent.ID, agent.PID), "the demo stopped its process with SIGSTOP; it answers nothing, and its connection stays open")
 	id := fmt.Sprintf("%s:%s:%d", dev.Cluster, agent.ID, agent.Epoch)
-	var record fleet.FailoverRecord
 	noticed := false
 	return h.await(ctx, "the failover of "+agent.ID, func(ctx context.Context) (bool, error) {
-		record = fleet.FailoverRecord{}
-		_, err := h.client.Call(ctx, http.MethodGet, app.Path(app.FailoversPath, id), 0, nil, &record)
-		if app.IsNotFound(err) {
+		record, err := h.client.Failover(ctx, id)
+		if client.IsNotFound(err) {
 			return false, nil
 		}
 		if err == nil && !noticed {
@@ -263,7 +264,7 @@ func (h *healingDemo) degrade(ctx context.Context, agent, file string) error {
 	h.tell(agent+" is degraded", "it reports health 0.45, \"disk errors\"; it lives and works")
 	told := map[fleet.HealingStatus]bool{}
 	return h.await(ctx, "the drain of "+agent, func(ctx context.Context) (bool, error) {
-		_, records, _, err := app.List[fleet.HealingRecord](ctx, h.client, app.HealingPath+"/actions", "actions", app.Query("cluster", dev.Cluster, "agent", agent, "type", string(fleet.HealDrain)), 10)
+		records, err := h.client.HealingActions(client.HealingQuery{Cluster: dev.Cluster, Agent: agent, Type: fleet.HealDrain}).Take(ctx, 10)
 		for i := range records {
 			r := &records[i]
 			if told[r.Status] {
@@ -289,17 +290,17 @@ func (h *healingDemo) degrade(ctx context.Context, agent, file string) error {
 
 // letFinish cancels what a drained agent still works at, as the tasks of the demo are longer than anybody wants to wait.
 func (h *healingDemo) letFinish(ctx context.Context, agent string) error {
-	_, tasks, _, err := app.List[api.Task](ctx, h.client, app.TasksPath, "tasks", app.Query("cluster", dev.Cluster, "status", string(fleet.TaskRunning)), 0)
+	tasks, err := h.client.Tasks(client.TaskQuery{Cluster: dev.Cluster, Status: fleet.TaskRunning}).Take(ctx, 0)
 	if err != nil {
 		return err
 	}
 	for i := range tasks {
-		var task api.Task
-		if _, err := h.client.Call(ctx, http.MethodGet, app.Path(app.TasksPath, tasks[i].ID), 0, nil, &task); err != nil {
+		task, err := h.client.Task(ctx, tasks[i].ID)
+		if err != nil {
 			return err
 		}
 		if n := len(task.Attempts); n > 0 && task.Attempts[n-1].AgentID == agent {
-			if _, err := h.client.Call(ctx, http.MethodPost, app.Path(app.TasksPath, task.ID, "cancel"), 0, api.ReasonRequest{Reason: "the demo does not wait for it"}, nil); err != nil {
+			if _, err := h.client.CancelTask(ctx, task.ID, "the demo does not wait for it"); err != nil {
 				return err
 			}
 		}

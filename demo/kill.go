@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/controlplane/dev"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -78,7 +77,7 @@ func busiest(agents []api.Agent) *api.Agent {
 
 // strike kills the busiest agent; it returns nil when there is none.
 func (r *demoRun) strike(ctx context.Context, done int) (*demoKill, error) {
-	_, agents, _, err := app.List[api.Agent](ctx, r.client, app.AgentsPath, "agents", app.Query("cluster", dev.Cluster), 0)
+	agents, err := r.client.Agents(client.AgentQuery{Cluster: dev.Cluster}).Take(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +119,8 @@ func (m *demoMiddle) reached(ctx context.Context, done int) error {
 }
 
 // follow completes what became of the killed agent's work from the record of the failover and from the tasks' attempts.
-func (k *demoKill) follow(ctx context.Context, client *app.Client, tasks []*api.Task) error {
-	record, err := k.await(ctx, client)
+func (k *demoKill) follow(ctx context.Context, c *client.Client, tasks []*api.Task) error {
+	record, err := k.await(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -131,14 +130,12 @@ func (k *demoKill) follow(ctx context.Context, client *app.Client, tasks []*api.
 }
 
 // await waits until the failover is on record.
-func (k *demoKill) await(ctx context.Context, client *app.Client) (*fleet.FailoverRecord, error) {
+func (k *demoKill) await(ctx context.Context, c *client.Client) (*fleet.FailoverRecord, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, noticeLimit, fmt.Errorf("no failover of %s is on record %s after it was killed", k.Agent, noticeLimit))
 	defer cancel()
 	for {
-		record := &fleet.FailoverRecord{}
-		_, err := client.Call(ctx, http.MethodGet, app.Path(app.FailoversPath, k.record), 0, nil, record)
-		var problem *app.ProblemError
-		if err == nil || ctx.Err() == nil && !(errors.As(err, &problem) && problem.Status == http.StatusNotFound) {
+		record, err := c.Failover(ctx, k.record)
+		if err == nil || ctx.Err() == nil && !client.IsNotFound(err) {
 			return record, err
 		}
 		select {

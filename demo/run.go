@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/cli/task"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/controlplane/dev"
 	"mainstay.dev/mainstay/demo/checksum"
 	"mainstay.dev/mainstay/fleet"
@@ -31,7 +31,7 @@ const (
 
 // demoRun submits the work of the demo and gathers what came of it.
 type demoRun struct {
-	client *app.Client
+	client *client.Client
 	story  io.Writer
 	tty    bool
 	kill   func(agent string) (pid int, killed bool) // kills an agent's process; nil: none is killed
@@ -94,13 +94,11 @@ func (r *demoRun) submit(ctx context.Context, groups [][]string, rounds int) ([]
 			}
 			requests[i] = api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: checksum.Type, Cluster: dev.Cluster, Payload: payload}}
 		}
-		var answer struct {
-			Tasks []api.BatchItem `json:"tasks"`
-		}
-		if _, err := r.client.Call(ctx, http.MethodPost, app.BatchPath, task.BatchHold, requests, &answer); err != nil {
+		answers, err := client.SubmitAll(ctx, r.client, requests)
+		if err != nil {
 			return nil, err
 		}
-		for _, task := range answer.Tasks {
+		for _, task := range answers {
 			if task.Error != nil {
 				return nil, fmt.Errorf("a task was refused: %s (%s)", task.Error.Detail, task.Error.Code)
 			}
@@ -122,7 +120,7 @@ func (r *demoRun) await(ctx context.Context, ids []string) ([]*api.Task, *demoKi
 	for range min(demoWaiters, len(ids)) {
 		waiters.Go(func() {
 			for i := range next {
-				_, ended, err := task.WaitForTask(ctx, r.client, ids[i], demoTaskLimit)
+				ended, err := r.client.WaitForTask(ctx, ids[i], demoTaskLimit)
 				if err == nil {
 					err = task.Incomplete(ended, demoTaskLimit)
 				}

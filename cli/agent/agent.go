@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -10,6 +9,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 )
 
 func Command(a *app.App) *cobra.Command {
@@ -20,42 +20,30 @@ func Command(a *app.App) *cobra.Command {
 }
 
 func listCommand(a *app.App) *cobra.Command {
-	var cluster, status, state, zone, group, taskType string
-	var capabilities, metadata, health []string
-	var live, full bool
+	var q client.AgentQuery
+	var health []string
 	command := &cobra.Command{
 		Use: "list", Short: "List agents", Args: app.Exactly(),
 		Example: "  mainstay agent list --cluster default --status online\n  mainstay agent list --live --zone eu-1 --capability gpu --health healthy,degraded\n  mainstay agent list --state busy --full",
 		RunE: func(c *cobra.Command, _ []string) error {
-			query := app.Query("cluster", cluster, "status", status, "state", state, "zone", zone, "group", group, "task_type", taskType, "health", strings.Join(health, ","))
-			for _, term := range capabilities {
-				query.Add("capability", term)
-			}
-			for _, term := range metadata {
-				query.Add("metadata", term)
-			}
-			if live {
-				query.Set("live", "true")
-			}
-			if full {
-				query.Set("view", "full")
-			}
-			return app.PrintList(c, a, app.AgentsPath, "agents", query, 0, printAgents)
+			q.Health = strings.Join(health, ",")
+			list := func(s *client.Client) *client.List[api.Agent] { return s.Agents(q) }
+			return app.PrintList(c, a, list, 0, printAgents)
 		},
 	}
 	a.ServerFlag(command)
 	flags := command.Flags()
-	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
-	flags.StringVar(&status, "status", "", "only with this status: online, suspect, offline, draining or maintenance")
-	flags.StringVar(&state, "state", "", "only those that are ready (a slot is free), busy, draining or dead")
-	flags.BoolVar(&live, "live", false, "only those that a hub has a session of")
-	flags.StringVar(&zone, "zone", "", "only in this zone")
-	flags.StringVar(&group, "group", "", "only of this group")
-	flags.StringArrayVar(&capabilities, "capability", nil, "only with this capability (repeatable)")
-	flags.StringVar(&taskType, "type", "", "only those that handle this type of task")
-	flags.StringArrayVar(&metadata, "metadata", nil, "only with this metadata, as name=value (repeatable)")
+	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
+	flags.StringVar((*string)(&q.Status), "status", "", "only with this status: online, suspect, offline, draining or maintenance")
+	flags.StringVar((*string)(&q.State), "state", "", "only those that are ready (a slot is free), busy, draining or dead")
+	flags.BoolVar(&q.Live, "live", false, "only those that a hub has a session of")
+	flags.StringVar(&q.Zone, "zone", "", "only in this zone")
+	flags.StringVar(&q.Group, "group", "", "only of this group")
+	flags.StringArrayVar(&q.Capabilities, "capability", nil, "only with this capability (repeatable)")
+	flags.StringVar(&q.TaskType, "type", "", "only those that handle this type of task")
+	flags.StringArrayVar(&q.Metadata, "metadata", nil, "only with this metadata, as name=value (repeatable)")
 	flags.StringSliceVar(&health, "health", nil, "only of these levels: healthy, degraded, warning, critical, failed")
-	flags.BoolVar(&full, "full", false, "show what they run too; their hubs are asked")
+	flags.BoolVar(&q.Full, "full", false, "show what they run too; their hubs are asked")
 	a.OutputFlag(command)
 	return command
 }
@@ -137,12 +125,11 @@ func getCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var g api.Agent
-			raw, err := client.Call(c.Context(), http.MethodGet, app.Path(app.AgentsPath, args[0])+"?view=full", 0, nil, &g)
+			g, err := client.Agent(c.Context(), args[0], true)
 			if err != nil {
 				return err
 			}
-			return a.Print(raw, func() error { return printAgent(a, &g) })
+			return a.Print(client.Answer, func() error { return printAgent(a, g) })
 		},
 	}
 	a.ServerFlag(command)

@@ -2,12 +2,12 @@ package agent
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 )
 
 // ClusterCommands are what the group of clusters shows of their agents.
@@ -23,12 +23,11 @@ func clusterHealthCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var h api.ClusterHealth
-			raw, err := client.Call(c.Context(), http.MethodGet, app.Path(app.ClustersPath, args[0], "health"), 0, nil, &h)
+			h, err := client.ClusterHealth(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return a.Print(raw, func() error {
+			return a.Print(client.Answer, func() error {
 				fmt.Fprintf(a.Stdout, "Cluster %s is %s; score %s\n\n", h.Cluster, h.Status, score(h.Score))
 				t := app.NewTable(a.Stdout, "AGENT", "STATUS", "HEALTH", "SCORE", "WHY")
 				for i := range h.Agents {
@@ -47,7 +46,8 @@ func clusterMembersCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "members NAME", Short: "List a cluster's members", Example: "  mainstay cluster members default", Args: app.Exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return app.PrintList(c, a, app.Path(app.ClustersPath, args[0], "members"), "members", nil, 0, printAgents)
+			list := func(s *client.Client) *client.List[api.Agent] { return s.Members(args[0]) }
+			return app.PrintList(c, a, list, 0, printAgents)
 		},
 	}
 	a.OutputFlag(command)

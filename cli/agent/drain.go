@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -13,14 +12,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
 func DrainCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "drain", Short: "See and cancel drains of agents; begin one with `mainstay agent drain`"}
 	a.ServerFlag(command)
-	command.AddCommand(drainListCommand(a), drainOneCommand(a, "get ID", "Show a drain: how far it is, and how the agents' work ended", http.MethodGet),
-		drainOneCommand(a, "cancel ID", "Cancel a drain: agents that are not done are given work again", http.MethodPost, "cancel"))
+	command.AddCommand(drainListCommand(a), drainOneCommand(a, "get ID", "Show a drain: how far it is, and how the agents' work ended", (*client.Client).Drain),
+		drainOneCommand(a, "cancel ID", "Cancel a drain: agents that are not done are given work again", (*client.Client).CancelDrain))
 	return command
 }
 
@@ -30,7 +30,8 @@ func drainListCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "list", Short: "List drains, newest first", Example: "  mainstay drain list --cluster default", Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return app.PrintList(c, a, app.DrainsPath, "drains", app.Query("cluster", cluster), limit, printDrains)
+			list := func(s *client.Client) *client.List[fleet.DrainRecord] { return s.Drains(cluster) }
+			return app.PrintList(c, a, list, limit, printDrains)
 		},
 	}
 	command.Flags().StringVar(&cluster, "cluster", "", "only of this cluster")
@@ -64,7 +65,9 @@ func printDrains(a *app.App, records []fleet.DrainRecord) error {
 }
 
 // drainOneCommand is a command about one drain, which it shows as it stands then.
-func drainOneCommand(a *app.App, use, short, method string, more ...string) *cobra.Command {
+func drainOneCommand(
+	a *app.App, use, short string, do func(*client.Client, context.Context, string) (*fleet.DrainRecord, error),
+) *cobra.Command {
 	command := &cobra.Command{
 		Use: use, Short: short, Example: "  mainstay drain " + strings.Replace(use, "ID", "default:d-06gzw9pw", 1), Args: app.Exactly("a drain's id"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -72,12 +75,11 @@ func drainOneCommand(a *app.App, use, short, method string, more ...string) *cob
 			if err != nil {
 				return err
 			}
-			record := &fleet.DrainRecord{}
-			raw, err := client.Call(c.Context(), method, app.Path(app.DrainsPath, args[0], more...), 0, nil, record)
+			record, err := do(client.Client, c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return printDrain(a, raw, record)
+			return printDrain(a, client.Answer, record)
 		},
 	}
 	a.OutputFlag(command)
@@ -182,14 +184,14 @@ after a restart, until "mainstay agent maintenance ID off". Several agents are d
 				return err
 			}
 			request.Agents = args
-			raw, record, err := startDrain(c.Context(), client, &request)
+			record, err := startDrain(c.Context(), client.Client, &request)
 			if err == nil && wait > 0 && !request.DryRun {
-				raw, record, err = waitForDrain(c.Context(), client, record.ID, wait)
+				record, err = waitForDrain(c.Context(), client.Client, record.ID, wait)
 			}
 			if err != nil {
 				return err
 			}
-			if err := printDrain(a, raw, record); err != nil {
+			if err := printDrain(a, client.Answer, record); err != nil {
 				return err
 			}
 			return undrained(record, wait)
@@ -207,32 +209,28 @@ after a restart, until "mainstay agent maintenance ID off". Several agents are d
 }
 
 // startDrain asks for a drain of one agent, or of several of the first one's cluster.
-func startDrain(ctx context.Context, c *app.Client, r *api.DrainAgentsRequest) (json.RawMessage, *fleet.DrainRecord, error) {
-	path, body := app.Path(app.AgentsPath, r.Agents[0], "drain"), any(r.DrainRequest)
-	if len(r.Agents) > 1 {
-		var first api.Agent
-		if _, err := c.Call(ctx, http.MethodGet, app.Path(app.AgentsPath, r.Agents[0]), 0, nil, &first); err != nil {
-			return nil, nil, err
-		}
-		path, body = app.Path(app.ClustersPath, first.Cluster, "drain"), r
+func startDrain(ctx context.Context, c *client.Client, r *api.DrainAgentsRequest) (*fleet.DrainRecord, error) {
+	if len(r.Agents) == 1 {
+		return c.DrainAgent(ctx, r.Agents[0], r.DrainRequest)
 	}
-	record := &fleet.DrainRecord{}
-	raw, err := c.Call(ctx, http.MethodPost, path, 0, body, record)
-	return raw, record, err
+	first, err := c.Agent(ctx, r.Agents[0], false)
+	if err != nil {
+		return nil, err
+	}
+	return c.DrainAgents(ctx, first.Cluster, r)
 }
 
 // waitForDrain returns a drain as soon as it has ended, or as it stands when the time is over.
-func waitForDrain(ctx context.Context, c *app.Client, id string, wait time.Duration) (json.RawMessage, *fleet.DrainRecord, error) {
+func waitForDrain(ctx context.Context, c *client.Client, id string, wait time.Duration) (*fleet.DrainRecord, error) {
 	deadline := time.Now().Add(wait)
 	for {
-		record := &fleet.DrainRecord{}
-		raw, err := c.Call(ctx, http.MethodGet, app.Path(app.DrainsPath, id), 0, nil, record)
+		record, err := c.Drain(ctx, id)
 		if err != nil || record.CompletedAt != nil || !time.Now().Before(deadline) {
-			return raw, record, err
+			return record, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, nil, ctx.Err()
+			return nil, ctx.Err()
 		case <-time.After(min(drainPause, time.Until(deadline))):
 		}
 	}
@@ -278,13 +276,11 @@ as well, drain the agent. Maintenance stays when the agent restarts.`,
 			if err != nil {
 				return err
 			}
-			var g api.Agent
-			raw, err := client.Call(c.Context(), http.MethodPost, app.Path(app.AgentsPath, args[0], "maintenance"), 0,
-				api.MaintenanceRequest{Enabled: args[1] == "on", Reason: reason}, &g)
+			g, err := client.SetMaintenance(c.Context(), args[0], api.MaintenanceRequest{Enabled: args[1] == "on", Reason: reason})
 			if err != nil {
 				return err
 			}
-			return a.Print(raw, func() error {
+			return a.Print(client.Answer, func() error {
 				_, err := fmt.Fprintf(a.Stdout, "Agent %s is %s.\n", g.ID, statusWords(g.Status))
 				return err
 			})

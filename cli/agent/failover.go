@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -28,7 +28,7 @@ func FailoverCommand(a *app.App) *cobra.Command {
 }
 
 func failoverListCommand(a *app.App) *cobra.Command {
-	var cluster, agent, status string
+	var q client.FailoverQuery
 	var limit int
 	command := &cobra.Command{
 		Use:     "list",
@@ -36,13 +36,14 @@ func failoverListCommand(a *app.App) *cobra.Command {
 		Example: "  mainstay failover list --cluster default --agent agent-1",
 		Args:    app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return app.PrintList(c, a, app.FailoversPath, "failovers", app.Query("cluster", cluster, "agent", agent, "status", status), limit, printFailovers)
+			list := func(s *client.Client) *client.List[fleet.FailoverRecord] { return s.Failovers(q) }
+			return app.PrintList(c, a, list, limit, printFailovers)
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
-	flags.StringVar(&agent, "agent", "", "only of this agent")
-	flags.StringVar(&status, "status", "", "only with this status: running, succeeded, not_in_cluster, no_target_available or failed")
+	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
+	flags.StringVar(&q.Agent, "agent", "", "only of this agent")
+	flags.StringVar((*string)(&q.Status), "status", "", "only with this status: running, succeeded, not_in_cluster, no_target_available or failed")
 	app.LimitFlag(command, &limit)
 	a.OutputFlag(command)
 	return command
@@ -70,12 +71,11 @@ func failoverGetCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var record fleet.FailoverRecord
-			raw, err := client.Call(c.Context(), http.MethodGet, app.Path(app.FailoversPath, args[0]), 0, nil, &record)
+			record, err := client.Failover(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return printFailover(a, raw, &record)
+			return printFailover(a, client.Answer, record)
 		},
 	}
 	a.OutputFlag(command)
@@ -204,26 +204,25 @@ func failOverCommand(a *app.App) *cobra.Command {
 			}
 			var before time.Time
 			if wait > 0 {
-				if before, err = lastFailover(c.Context(), client, args[0]); err != nil {
+				if before, err = lastFailover(c.Context(), client.Client, args[0]); err != nil {
 					return err
 				}
 			}
-			var accepted api.FailoverAccepted
-			raw, err := client.Call(c.Context(), http.MethodPost, app.Path(app.AgentsPath, args[0], "failover"), 0, request, &accepted)
+			accepted, err := client.StartFailover(c.Context(), args[0], request)
 			if err != nil {
 				return err
 			}
 			if wait == 0 {
-				return a.Print(raw, func() error {
+				return a.Print(client.Answer, func() error {
 					_, err := fmt.Fprintf(a.Stdout, "Failover %s is asked for. See it with: mainstay failover get %s\n", accepted.FailoverID, accepted.FailoverID)
 					return err
 				})
 			}
-			raw, record, err := waitForFailover(c.Context(), client, accepted.FailoverID, before, wait)
+			record, err := waitForFailover(c.Context(), client.Client, accepted.FailoverID, before, wait)
 			if err != nil {
 				return err
 			}
-			if err := printFailover(a, raw, record); err != nil {
+			if err := printFailover(a, client.Answer, record); err != nil {
 				return err
 			}
 			return unfinished(record, wait)
@@ -240,39 +239,40 @@ func failOverCommand(a *app.App) *cobra.Command {
 
 // lastFailover is when the newest failover of the agent's present session began; zero when there was none. A failover of
 // the same session has the same id, and only its start tells it from the one before.
-func lastFailover(ctx context.Context, c *app.Client, agent string) (time.Time, error) {
-	var g api.Agent
-	if _, err := c.Call(ctx, http.MethodGet, app.Path(app.AgentsPath, agent), 0, nil, &g); err != nil {
+func lastFailover(ctx context.Context, c *client.Client, agent string) (time.Time, error) {
+	g, err := c.Agent(ctx, agent, false)
+	if err != nil {
 		return time.Time{}, err
 	}
-	var record fleet.FailoverRecord
-	_, err := c.Call(ctx, http.MethodGet, app.Path(app.FailoversPath, contract.FailoverID(g.Cluster, g.ID, g.Epoch)), 0, nil, &record)
-	if app.IsNotFound(err) {
+	record, err := c.Failover(ctx, contract.FailoverID(g.Cluster, g.ID, g.Epoch))
+	switch {
+	case client.IsNotFound(err):
 		return time.Time{}, nil
+	case err != nil:
+		return time.Time{}, err
 	}
-	return record.StartedAt, err
+	return record.StartedAt, nil
 }
 
 // waitForFailover returns a failover that began after before as soon as it has ended, or as it stands when the time is
 // over.
-func waitForFailover(ctx context.Context, c *app.Client, id string, before time.Time, wait time.Duration) (json.RawMessage, *fleet.FailoverRecord, error) {
+func waitForFailover(ctx context.Context, c *client.Client, id string, before time.Time, wait time.Duration) (*fleet.FailoverRecord, error) {
 	deadline := time.Now().Add(wait)
 	for {
-		record := &fleet.FailoverRecord{}
-		raw, err := c.Call(ctx, http.MethodGet, app.Path(app.FailoversPath, id), 0, nil, record)
-		if err != nil && !app.IsNotFound(err) {
-			return nil, nil, err
+		record, err := c.Failover(ctx, id)
+		if err != nil && !client.IsNotFound(err) {
+			return nil, err
 		}
 		begun, over := err == nil && record.StartedAt.After(before), !time.Now().Before(deadline)
 		switch {
 		case begun && (over || record.CompletedAt != nil):
-			return raw, record, nil
+			return record, nil
 		case over:
-			return nil, nil, app.WithExit(app.ExitIncomplete, fmt.Errorf("failover %s has not begun after %s; it is asked for, and begins when a worker runs", id, wait))
+			return nil, app.WithExit(app.ExitIncomplete, fmt.Errorf("failover %s has not begun after %s; it is asked for, and begins when a worker runs", id, wait))
 		}
 		select {
 		case <-ctx.Done():
-			return nil, nil, ctx.Err()
+			return nil, ctx.Err()
 		case <-time.After(min(failoverPause, time.Until(deadline))):
 		}
 	}

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
@@ -18,12 +17,11 @@ func healthCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var h api.AgentHealth
-			raw, err := client.Call(c.Context(), http.MethodGet, app.Path(app.AgentsPath, args[0], "health"), 0, nil, &h)
+			h, err := client.AgentHealth(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return a.Print(raw, func() error { return printHealth(a, &h) })
+			return a.Print(client.Answer, func() error { return printHealth(a, h) })
 		},
 	}
 	a.ServerFlag(command)

@@ -2,12 +2,12 @@ package agent
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 )
 
 func reduceLoadCommand(a *app.App) *cobra.Command {
@@ -31,7 +31,7 @@ runs goes on. It gets its slots back by itself, step by step, when the time is o
 			case given("factor") && (request.Factor <= 0 || request.Factor >= 1):
 				return app.UsageError("--factor must lie between 0 and 1, such as 0.5")
 			}
-			return changeLoad(a, c, args[0], "reduce-load", request)
+			return changeLoad(a, func(s *client.Client) (*api.Agent, error) { return s.ReduceLoad(c.Context(), args[0], request) })
 		},
 	}
 	a.ServerFlag(command)
@@ -49,25 +49,26 @@ func restoreLoadCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "restore-load ID", Short: "Give an agent all its slots back, at once", Example: "  mainstay agent restore-load agent-1",
 		Args: app.Exactly("an agent's id"),
-		RunE: func(c *cobra.Command, args []string) error { return changeLoad(a, c, args[0], "restore-load", nil) },
+		RunE: func(c *cobra.Command, args []string) error {
+			return changeLoad(a, func(s *client.Client) (*api.Agent, error) { return s.RestoreLoad(c.Context(), args[0]) })
+		},
 	}
 	a.ServerFlag(command)
 	a.OutputFlag(command)
 	return command
 }
 
-func changeLoad(a *app.App, c *cobra.Command, agent, word string, body any) error {
+func changeLoad(a *app.App, change func(*client.Client) (*api.Agent, error)) error {
 	client, err := a.Client()
 	if err != nil {
 		return err
 	}
-	var g api.Agent
-	raw, err := client.Call(c.Context(), http.MethodPost, app.Path(app.AgentsPath, agent, word), 0, body, &g)
+	g, err := change(client.Client)
 	if err != nil {
 		return err
 	}
-	return a.Print(raw, func() error {
-		text := reductionText(a, &g)
+	return a.Print(client.Answer, func() error {
+		text := reductionText(a, g)
 		if text == "" {
 			text = fmt.Sprintf("may use all its %d slots", g.MaxTasks)
 		}

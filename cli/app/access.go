@@ -49,17 +49,3 @@ func (c *Access) TLS() (*tls.Config, error) {
 	config, err := guard.ClientTLS(c.ca, c.cert, c.key)
 	return config, WithExit(ExitUsage, err)
 }
-
-// newClient proves to the API at a base URL who it is.
-func (c *Access) newClient(base string) (*Client, error) {
-	config, err := c.TLS()
-	if err != nil {
-		return nil, err
-	}
-	if strings.ContainsAny(c.token, " \t\r\n") {
-		return nil, UsageError("--token or %s must be one word", TokenEnv)
-	}
-	client := NewClient(base, c.token)
-	client.transport.TLSClientConfig = config
-	return client, nil
-}

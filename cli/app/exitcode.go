@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -70,9 +71,13 @@ func ExitCode(err error) int {
 	if errors.As(err, &coded) {
 		return coded.code
 	}
-	var problem *ProblemError
+	var away *client.UnreachableError
+	if errors.As(err, &away) {
+		return ExitUnreachable
+	}
+	var problem *client.Error
 	if errors.As(err, &problem) {
-		if problem.Code == protocol.CodeNotFound {
+		if problem.Code == protocol.CodeNotFound || problem.Code == "" {
 			return ExitFailure // the address is wrong: nothing is known of what was asked for
 		}
 		switch problem.Status {
@@ -91,32 +96,14 @@ func ExitCode(err error) int {
 	return ExitFailure
 }
 
-// ProblemError is an RFC 9457 answer of the control plane.
-type ProblemError struct{ protocol.Problem }
-
-func (e *ProblemError) Error() string {
-	var b strings.Builder
-	switch {
-	case e.Code == protocol.CodeNotFound:
-		b.WriteString("there is no such path at this address: is a gateway behind it, and of this version? `mainstay status` tells")
-	case len(e.Errors) > 0:
-		b.WriteString(strings.TrimSuffix(e.Detail, "; errors says where"))
-	case e.Detail != "":
-		b.WriteString(e.Detail)
-	default:
-		b.WriteString(e.Title)
-	}
-	fmt.Fprintf(&b, " (%s)", e.Code)
-	for _, field := range e.Errors {
-		fmt.Fprintf(&b, "\n  %s: %s", field.Location, field.Message)
-	}
-	return b.String()
-}
-
 // message is what a person is told of an error.
 func message(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return "interrupted"
+	}
+	var away *client.UnreachableError
+	if errors.As(err, &away) {
+		return err.Error() + hint(away)
 	}
 	return err.Error()
 }
@@ -129,10 +116,4 @@ func ExitCodeHelp() string {
 		fmt.Fprintf(&b, "  %3d  %s\n", e.code, e.meaning)
 	}
 	return strings.TrimRight(b.String(), "\n")
-}
-
-// IsNotFound reports whether the API answered that there is no such thing.
-func IsNotFound(err error) bool {
-	var problem *ProblemError
-	return errors.As(err, &problem) && problem.Status == http.StatusNotFound
 }

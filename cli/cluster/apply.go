@@ -1,18 +1,18 @@
 package cluster
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -56,7 +56,7 @@ be repeated.`,
 			}
 			var applied []appliedCluster
 			for _, config := range wanted {
-				done, err := applyCluster(client, c, config, dryRun)
+				done, err := applyCluster(c.Context(), client, config, dryRun)
 				if err != nil {
 					return fmt.Errorf("cluster %s: %w", config.Name, err)
 				}
@@ -71,32 +71,31 @@ be repeated.`,
 }
 
 // applyCluster creates a cluster, or replaces its settings if they differ.
-func applyCluster(c *app.Client, command *cobra.Command, config fleet.ClusterConfig, dryRun bool) (appliedCluster, error) {
+func applyCluster(ctx context.Context, c *app.Client, config fleet.ClusterConfig, dryRun bool) (appliedCluster, error) {
 	done := appliedCluster{Cluster: config.Name, Action: "unchanged"}
 	wanted, err := settingsOf(config.WithDefaults())
 	if err != nil {
 		return done, err
 	}
-	var present api.Cluster
-	raw, err := c.Call(command.Context(), http.MethodGet, app.Path(app.ClustersPath, config.Name), 0, nil, &present)
+	present, err := c.Cluster(ctx, config.Name)
 	switch {
-	case app.IsNotFound(err):
+	case client.IsNotFound(err):
 		done.Action = "created"
 		if !dryRun {
 			wanted["name"] = config.Name
-			_, err = c.Call(command.Context(), http.MethodPost, app.ClustersPath, 0, wanted, nil)
+			_, err = c.CreateCluster(ctx, wanted)
 			return done, err
 		}
 		return done, nil
 	case err != nil:
 		return done, err
 	}
-	if done.Changes, err = settingChanges(raw, wanted); err != nil || len(done.Changes) == 0 {
+	if done.Changes, err = settingChanges(c.Answer, wanted); err != nil || len(done.Changes) == 0 {
 		return done, err
 	}
 	done.Action = "changed"
 	if !dryRun {
-		_, err = c.CallIf(command.Context(), present.Revision, http.MethodPut, app.Path(app.ClustersPath, config.Name), wanted, nil)
+		_, err = c.ReplaceCluster(ctx, config.Name, wanted, present.Revision)
 	}
 	return done, err
 }

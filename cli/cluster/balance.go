@@ -2,12 +2,12 @@ package cluster
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -24,12 +24,11 @@ waits in a lane stays where it is, work that is pinned to an agent too.`,
 			if err != nil {
 				return err
 			}
-			var answer fleet.Rebalance
-			raw, err := client.Call(c.Context(), http.MethodPost, app.Path(app.ClustersPath, args[0], "rebalance"), 0, request, &answer)
+			answer, err := client.Rebalance(c.Context(), args[0], request)
 			if err != nil {
 				return err
 			}
-			return a.Print(raw, func() error { return printRebalance(a, &answer) })
+			return a.Print(client.Answer, func() error { return printRebalance(a, answer) })
 		},
 	}
 	command.Flags().BoolVar(&request.DryRun, "dry-run", false, "only show what would move")
@@ -79,17 +78,17 @@ func targetsCommand(a *app.App) *cobra.Command {
 		Short:   "List a cluster's deployment targets and who looks after them; add and remove some",
 		Example: "  mainstay cluster targets default\n  mainstay cluster targets default --add host-1,host-2 --remove host-9", Args: app.Exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			path := app.Path(app.ClustersPath, args[0], "targets")
 			if len(request.Add)+len(request.Remove) > 0 {
 				client, err := a.Client()
 				if err != nil {
 					return err
 				}
-				if _, err := client.Call(c.Context(), http.MethodPost, path, 0, request, nil); err != nil {
+				if err := client.ChangeTargets(c.Context(), args[0], request); err != nil {
 					return err
 				}
 			}
-			return app.PrintList(c, a, path, "targets", nil, 0, printTargets)
+			list := func(s *client.Client) *client.List[api.Target] { return s.Targets(args[0]) }
+			return app.PrintList(c, a, list, 0, printTargets)
 		},
 	}
 	command.Flags().StringSliceVar(&request.Add, "add", nil, "targets to add, separated by commas")

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
@@ -25,11 +24,10 @@ you are sure that they are not and release the brake.`,
 			if err != nil {
 				return err
 			}
-			raw, err := client.Call(c.Context(), http.MethodPost, app.Path(app.ClustersPath, args[0], "brake", "release"), 0, request, nil)
-			if err != nil {
+			if err := client.ReleaseBrake(c.Context(), args[0], request.Reason); err != nil {
 				return err
 			}
-			return a.Print(raw, func() error {
+			return a.Print(client.Answer, func() error {
 				_, err := fmt.Fprintf(a.Stdout, "The brake of cluster %s is released.\n", args[0])
 				return err
 			})

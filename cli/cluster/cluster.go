@@ -2,12 +2,12 @@ package cluster
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -42,12 +42,11 @@ func createCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var cluster api.Cluster
-			raw, err := client.Call(c.Context(), http.MethodPost, app.ClustersPath, 0, settings, &cluster)
+			cluster, err := client.CreateCluster(c.Context(), settings)
 			if err != nil {
 				return err
 			}
-			return a.Print(raw, func() error {
+			return a.Print(client.Answer, func() error {
 				_, err := fmt.Fprintf(a.Stdout, "Cluster %s is there. Agents join it with: mainstay agent run --cluster %s\n", cluster.Name, cluster.Name)
 				return err
 			})
@@ -63,7 +62,7 @@ func listCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "list", Short: "List clusters", Example: "  mainstay cluster list", Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return app.PrintList(c, a, app.ClustersPath, "clusters", nil, 0, func(_ *app.App, clusters []api.Cluster) error {
+			return app.PrintList(c, a, (*client.Client).Clusters, 0, func(_ *app.App, clusters []api.Cluster) error {
 				if len(clusters) == 0 {
 					_, err := fmt.Fprintln(a.Stdout, "There are no clusters. Create one with: mainstay cluster create NAME")
 					return err
@@ -89,12 +88,11 @@ func getCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var k api.Cluster
-			raw, err := client.Call(c.Context(), http.MethodGet, app.Path(app.ClustersPath, args[0]), 0, nil, &k)
+			k, err := client.Cluster(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return a.Print(raw, func() error { return printCluster(a, &k) })
+			return a.Print(client.Answer, func() error { return printCluster(a, k) })
 		},
 	}
 	a.OutputFlag(command)
@@ -111,11 +109,7 @@ func deleteCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			path := app.Path(app.ClustersPath, args[0])
-			if force {
-				path += "?force=true"
-			}
-			if _, err := client.CallIf(c.Context(), revision, http.MethodDelete, path, nil, nil); err != nil {
+			if err := client.DeleteCluster(c.Context(), args[0], force, revision); err != nil {
 				return err
 			}
 			return a.Print(map[string]string{"deleted": args[0]}, func() error {

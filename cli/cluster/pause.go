@@ -1,20 +1,21 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
 const laneUsage = "only this lane: default, cap/<capability>+<capability>, shard/<number> or agent/<id>, as the queue command shows them"
 
 func pauseCommand(a *app.App) *cobra.Command {
-	return lanesCommand(a, "pause", "Take nothing more from a cluster's lanes, or from one", `
+	return lanesCommand(a, "pause", (*client.Client).PauseCluster, "Take nothing more from a cluster's lanes, or from one", `
   mainstay cluster pause default --reason "the disks are being changed"
   mainstay cluster pause default --lane cap/gpu`,
 		func(cluster, lane string, k *api.Cluster) string {
@@ -26,7 +27,7 @@ func pauseCommand(a *app.App) *cobra.Command {
 }
 
 func resumeCommand(a *app.App) *cobra.Command {
-	return lanesCommand(a, "resume", "Take from a cluster's lanes again, or from one", `
+	return lanesCommand(a, "resume", (*client.Client).ResumeCluster, "Take from a cluster's lanes again, or from one", `
   mainstay cluster resume default
   mainstay cluster resume default --lane cap/gpu`,
 		func(cluster, lane string, k *api.Cluster) string {
@@ -44,7 +45,11 @@ func resumeCommand(a *app.App) *cobra.Command {
 		})
 }
 
-func lanesCommand(a *app.App, word, short, example string, done func(cluster, lane string, k *api.Cluster) string) *cobra.Command {
+func lanesCommand(
+	a *app.App, word string,
+	change func(*client.Client, context.Context, string, api.PauseRequest) (*api.Cluster, error), short, example string,
+	done func(cluster, lane string, k *api.Cluster) string,
+) *cobra.Command {
 	var request api.PauseRequest
 	command := &cobra.Command{
 		Use: word + " NAME", Short: short, Example: example[1:], Args: app.Exactly("a cluster's name"),
@@ -60,13 +65,12 @@ func lanesCommand(a *app.App, word, short, example string, done func(cluster, la
 			if err != nil {
 				return err
 			}
-			var k api.Cluster
-			raw, err := client.Call(c.Context(), http.MethodPost, app.Path(app.ClustersPath, args[0], word), 0, request, &k)
+			k, err := change(client.Client, c.Context(), args[0], request)
 			if err != nil {
 				return err
 			}
-			return a.Print(raw, func() error {
-				_, err := fmt.Fprint(a.Stdout, done(args[0], request.Lane, &k))
+			return a.Print(client.Answer, func() error {
+				_, err := fmt.Fprint(a.Stdout, done(args[0], request.Lane, k))
 				return err
 			})
 		},

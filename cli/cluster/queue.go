@@ -8,6 +8,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 )
 
 func QueueCommand(a *app.App) *cobra.Command {
@@ -25,11 +26,9 @@ single agent is shown while open work is pinned to it, or it is paused.`,
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			path := app.QueuePath
-			if len(args) == 1 {
-				path = app.Path(app.ClustersPath, args[0], "queue")
-			}
-			return app.PrintList(c, a, path, "lanes", nil, 0, printLanes)
+			cluster := strings.Join(args, "") // one, or all
+			list := func(s *client.Client) *client.List[api.Lane] { return s.Lanes(cluster) }
+			return app.PrintList(c, a, list, 0, printLanes)
 		},
 	}
 	a.ServerFlag(command)

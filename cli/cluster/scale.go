@@ -1,9 +1,9 @@
 package cluster
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -11,6 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -39,18 +40,16 @@ on: the number is kept. In mode auto, the rules go on from there.`,
 			if err != nil {
 				return err
 			}
-			path := app.Path(app.ClustersPath, args[0], "scaling")
-			var status api.ScalingStatus
-			raw, err := client.Call(c.Context(), http.MethodPost, path, 0, r, &status)
+			status, err := client.Scale(c.Context(), args[0], r)
 			if err != nil {
 				return err
 			}
 			if wait && r.Desired != nil {
-				if raw, err = awaitScaled(c, client, path, &status, timeout); err != nil {
+				if status, err = awaitScaled(c.Context(), client.Client, args[0], timeout); err != nil {
 					return err
 				}
 			}
-			return printScaling(a, raw, &status)
+			return printScaling(a, client.Answer, status)
 		},
 	}
 	flags := command.Flags()
@@ -64,11 +63,10 @@ on: the number is kept. In mode auto, the rules go on from there.`,
 }
 
 // awaitScaled looks until the cluster has as many agents as it is to have, and none is on its way.
-func awaitScaled(c *cobra.Command, client *app.Client, path string, status *api.ScalingStatus, timeout time.Duration) (json.RawMessage, error) {
+func awaitScaled(ctx context.Context, c *client.Client, cluster string, timeout time.Duration) (*api.ScalingStatus, error) {
 	deadline := time.Now().Add(timeout)
 	for {
-		*status = api.ScalingStatus{}
-		raw, err := client.Call(c.Context(), http.MethodGet, path, 0, nil, status)
+		status, err := c.Scaling(ctx, cluster)
 		if err != nil {
 			return nil, err
 		}
@@ -77,7 +75,7 @@ func awaitScaled(c *cobra.Command, client *app.Client, path string, status *api.
 			running = running || status.Actions[i].Status == fleet.ScalingRunning
 		}
 		if status.Current == status.Target && !running && status.Blocked == nil {
-			return raw, nil
+			return status, nil
 		}
 		if time.Now().After(deadline) {
 			why := ""
@@ -87,8 +85,8 @@ func awaitScaled(c *cobra.Command, client *app.Client, path string, status *api.
 			return nil, fmt.Errorf("the cluster has %d of %d agents after %s%s", status.Current, status.Target, timeout, why)
 		}
 		select {
-		case <-c.Context().Done():
-			return nil, c.Context().Err()
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
@@ -103,12 +101,11 @@ func statusCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var status api.ScalingStatus
-			raw, err := client.Call(c.Context(), http.MethodGet, app.Path(app.ClustersPath, args[0], "scaling"), 0, nil, &status)
+			status, err := client.Scaling(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return printScaling(a, raw, &status)
+			return printScaling(a, client.Answer, status)
 		},
 	}
 	a.OutputFlag(command)

@@ -3,16 +3,14 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
-
-const scalingsPath = "/api/v1/agents/scalings"
 
 func ScalingCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "scaling", Short: "See which agents scaling started and stopped; steer it with `mainstay cluster scale`"}
@@ -27,7 +25,8 @@ func scalingListCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "list", Short: "List what scaling has done, newest first", Example: "  mainstay scaling list --cluster default", Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return app.PrintList(c, a, scalingsPath, "scalings", app.Query("cluster", cluster), limit, printScalings)
+			list := func(s *client.Client) *client.List[fleet.ScalingRecord] { return s.ScalingActions(cluster) }
+			return app.PrintList(c, a, list, limit, printScalings)
 		},
 	}
 	command.Flags().StringVar(&cluster, "cluster", "", "only of this cluster")
@@ -64,12 +63,11 @@ func scalingGetCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			record := &fleet.ScalingRecord{}
-			raw, err := client.Call(c.Context(), http.MethodGet, app.Path(scalingsPath, args[0]), 0, nil, record)
+			record, err := client.ScalingAction(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return printScalingRecord(a, raw, record)
+			return printScalingRecord(a, client.Answer, record)
 		},
 	}
 	a.OutputFlag(command)

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
@@ -26,24 +25,21 @@ Exits with an error when some still differ.`,
 			if err != nil {
 				return err
 			}
-			path := app.Path(app.ClustersPath, args[0], "sync")
 			if check {
-				var k api.ClusterSync
-				raw, err := client.Call(c.Context(), http.MethodGet, path, 0, nil, &k)
+				k, err := client.ClusterSync(c.Context(), args[0])
 				if err != nil {
 					return err
 				}
-				if err := a.Print(raw, func() error { return printClusterSync(a, &k) }); err != nil || k.Consistent {
+				if err := a.Print(client.Answer, func() error { return printClusterSync(a, k) }); err != nil || k.Consistent {
 					return err
 				}
 				return app.WithExit(app.ExitIncomplete, fmt.Errorf("the states of cluster %s differ", args[0]))
 			}
-			var r fleet.SyncReport
-			raw, err := client.Call(c.Context(), http.MethodPost, path, 0, api.ReasonRequest{Reason: reason}, &r)
+			r, err := client.SyncCluster(c.Context(), args[0], reason)
 			if err != nil {
 				return err
 			}
-			if err := a.Print(raw, func() error { return printSync(a, &r) }); err != nil {
+			if err := a.Print(client.Answer, func() error { return printSync(a, r) }); err != nil {
 				return err
 			}
 			if r.Status == fleet.SyncConsistent || r.Status == fleet.SyncSkipped {

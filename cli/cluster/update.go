@@ -2,11 +2,9 @@ package cluster
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 )
 
@@ -30,16 +28,15 @@ func updateCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var k api.Cluster
-			raw, err := client.CallIf(c.Context(), revision, http.MethodPatch, app.Path(app.ClustersPath, args[0]), changes, &k)
+			k, err := client.UpdateCluster(c.Context(), args[0], changes, revision)
 			if err != nil {
 				return err
 			}
-			return a.Print(raw, func() error {
+			return a.Print(client.Answer, func() error {
 				if _, err := fmt.Fprintf(a.Stdout, "Cluster %s is changed.\n\n", k.Name); err != nil {
 					return err
 				}
-				return printCluster(a, &k)
+				return printCluster(a, k)
 			})
 		},
 	}

@@ -1,14 +1,15 @@
 package healing
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -16,8 +17,8 @@ func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "healing", Short: "See what healing does and why; trigger, pause and resume it"}
 	a.ServerFlag(command)
 	command.AddCommand(statusCommand(a), actionsCommand(a), triggerCommand(a),
-		pauseCommand(a, "pause", "Pause healing: no cycle begins by itself", "kernel updates tonight"),
-		pauseCommand(a, "resume", "Resume healing", "done"))
+		pauseCommand(a, "pause", "Pause healing: no cycle begins by itself", "kernel updates tonight", (*client.Client).PauseHealing),
+		pauseCommand(a, "resume", "Resume healing", "done", (*client.Client).ResumeHealing))
 	return command
 }
 
@@ -30,12 +31,11 @@ func statusCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var s api.HealingStatus
-			raw, err := client.Call(c.Context(), http.MethodGet, app.HealingPath+"/status", 0, nil, &s)
+			s, err := client.Healing(c.Context())
 			if err != nil {
 				return err
 			}
-			return printHealingStatus(a, raw, &s)
+			return printHealingStatus(a, client.Answer, s)
 		},
 	}
 	a.OutputFlag(command)
@@ -101,21 +101,21 @@ func printHealingDecisions(a *app.App, r *fleet.HealingCycleRecord) error {
 }
 
 func actionsCommand(a *app.App) *cobra.Command {
-	var cluster, agent, kind, status string
+	var q client.HealingQuery
 	var limit int
 	command := &cobra.Command{
 		Use: "actions", Short: "List what healing did, or deliberately did not, newest first", Args: app.Exactly(),
 		Example: "  mainstay healing actions --cluster default --agent agent-1",
 		RunE: func(c *cobra.Command, _ []string) error {
-			query := app.Query("cluster", cluster, "agent", agent, "type", kind, "status", status)
-			return app.PrintList(c, a, app.HealingPath+"/actions", "actions", query, limit, PrintActions)
+			list := func(s *client.Client) *client.List[fleet.HealingRecord] { return s.HealingActions(q) }
+			return app.PrintList(c, a, list, limit, PrintActions)
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
-	flags.StringVar(&agent, "agent", "", "only about this agent")
-	flags.StringVar(&kind, "type", "", "only of this type: failover_agent, reassign_task, rebalance_cluster, drain_agent, reduce_load, restore_agent or report")
-	flags.StringVar(&status, "status", "", "only with this status: running, succeeded, failed, planned, skipped or reported")
+	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
+	flags.StringVar(&q.Agent, "agent", "", "only about this agent")
+	flags.StringVar((*string)(&q.Type), "type", "", "only of this type: failover_agent, reassign_task, rebalance_cluster, drain_agent, reduce_load, restore_agent or report")
+	flags.StringVar((*string)(&q.Status), "status", "", "only with this status: running, succeeded, failed, planned, skipped or reported")
 	app.LimitFlag(command, &limit)
 	a.OutputFlag(command)
 	return command
@@ -148,12 +148,11 @@ func triggerCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var r fleet.HealingCycleRecord
-			raw, err := client.Call(c.Context(), http.MethodPost, app.HealingPath+"/trigger", 0, request, &r)
+			r, err := client.TriggerHealing(c.Context(), request)
 			if err != nil {
 				return err
 			}
-			return a.Print(raw, func() error {
+			return a.Print(client.Answer, func() error {
 				if r.CompletedAt == nil {
 					_, err := fmt.Fprintf(a.Stdout, "The cycle is under way; see the workflow %s.\n", app.OneLine(r.ID))
 					return err
@@ -163,7 +162,7 @@ func triggerCommand(a *app.App) *cobra.Command {
 					what = "Dry run: looked at"
 				}
 				fmt.Fprintf(a.Stdout, "%s %s in %s.\n", what, fleet.Count(r.Agents, "agent"), fleet.Count(r.Clusters, "cluster"))
-				return printHealingDecisions(a, &r)
+				return printHealingDecisions(a, r)
 			})
 		},
 	}
@@ -174,7 +173,9 @@ func triggerCommand(a *app.App) *cobra.Command {
 	return command
 }
 
-func pauseCommand(a *app.App, action, short, example string) *cobra.Command {
+func pauseCommand(
+	a *app.App, action, short, example string, change func(*client.Client, context.Context, string) (*api.HealingStatus, error),
+) *cobra.Command {
 	var reason string
 	command := &cobra.Command{
 		Use: action, Short: short, Args: app.Exactly(), Example: fmt.Sprintf("  mainstay healing %s --reason %q", action, example),
@@ -183,12 +184,11 @@ func pauseCommand(a *app.App, action, short, example string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var s api.HealingStatus
-			raw, err := client.Call(c.Context(), http.MethodPost, app.HealingPath+"/"+action, 0, api.ReasonRequest{Reason: reason}, &s)
+			s, err := change(client.Client, c.Context(), reason)
 			if err != nil {
 				return err
 			}
-			return a.Print(raw, func() error {
+			return a.Print(client.Answer, func() error {
 				_, err := fmt.Fprintf(a.Stdout, "Healing is %s.\n", s.State)
 				return err
 			})

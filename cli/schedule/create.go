@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -41,7 +41,9 @@ What stands after "--" is run as a command by an agent that allows it, as with "
   mainstay schedule create poll --every 30s --type poll --cluster studio --payload '{"n": 1}' --overlap buffer_one`,
 		Args: s.args,
 		RunE: func(c *cobra.Command, args []string) error {
-			return sendSchedule(a, c, &s, args, http.MethodPost, app.SchedulesPath, "is made")
+			return sendSchedule(a, c, &s, args, "is made", func(s *client.Client, r *api.ScheduleRequest) (*api.Schedule, error) {
+				return s.CreateSchedule(c.Context(), r)
+			})
 		},
 	}
 	s.flags(command)
@@ -59,7 +61,9 @@ as they are. The tasks that it has made go on as they are.`,
 		Example: `  mainstay schedule replace nightly --cron "30 2 * * *" --time-zone Europe/Berlin -- ./backup.sh`,
 		Args:    s.args,
 		RunE: func(c *cobra.Command, args []string) error {
-			return sendSchedule(a, c, &s, args, http.MethodPut, app.Path(app.SchedulesPath, args[0]), "is replaced")
+			return sendSchedule(a, c, &s, args, "is replaced", func(s *client.Client, r *api.ScheduleRequest) (*api.Schedule, error) {
+				return s.ReplaceSchedule(c.Context(), args[0], r)
+			})
 		},
 	}
 	s.flags(command)
@@ -127,7 +131,10 @@ func (s *scheduling) build(c *cobra.Command, stdin io.Reader, now time.Time, arg
 	return r, nil
 }
 
-func sendSchedule(a *app.App, c *cobra.Command, s *scheduling, args []string, method, path, done string) error {
+func sendSchedule(
+	a *app.App, c *cobra.Command, s *scheduling, args []string, done string,
+	send func(*client.Client, *api.ScheduleRequest) (*api.Schedule, error),
+) error {
 	request, err := s.build(c, a.Stdin, a.Now(), args)
 	if err != nil {
 		return err
@@ -136,12 +143,11 @@ func sendSchedule(a *app.App, c *cobra.Command, s *scheduling, args []string, me
 	if err != nil {
 		return err
 	}
-	var schedule api.Schedule
-	raw, err := client.Call(c.Context(), method, path, 0, request, &schedule)
+	schedule, err := send(client.Client, request)
 	if err != nil {
 		return err
 	}
-	return printScheduled(a, raw, &schedule, done)
+	return printScheduled(a, client.Answer, schedule, done)
 }
 
 func printScheduled(a *app.App, raw json.RawMessage, s *api.Schedule, done string) error {

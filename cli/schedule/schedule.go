@@ -1,9 +1,9 @@
 package schedule
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +12,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -20,26 +21,27 @@ func Command(a *app.App) *cobra.Command {
 	a.ServerFlag(command)
 	command.AddCommand(
 		createCommand(a), replaceCommand(a), listCommand(a), getCommand(a),
-		pauseCommand(a, "pause", "Stop a schedule for a while", "is paused. Resume it with: mainstay schedule resume %s"),
-		pauseCommand(a, "resume", "Let a paused schedule go on", "goes on. See its next times with: mainstay schedule get %s"),
+		pauseCommand(a, "pause", "Stop a schedule for a while", "is paused. Resume it with: mainstay schedule resume %s", (*client.Client).PauseSchedule),
+		pauseCommand(a, "resume", "Let a paused schedule go on", "goes on. See its next times with: mainstay schedule get %s", (*client.Client).ResumeSchedule),
 		triggerCommand(a), deleteCommand(a))
 	return command
 }
 
 func listCommand(a *app.App) *cobra.Command {
-	var cluster, taskType, tenant string
+	var q client.ScheduleQuery
 	var limit int
 	command := &cobra.Command{
 		Use: "list", Short: "List schedules", Args: app.Exactly(),
 		Example: "  mainstay schedule list --cluster studio",
 		RunE: func(c *cobra.Command, _ []string) error {
-			return app.PrintList(c, a, app.SchedulesPath, "schedules", app.Query("cluster", cluster, "type", taskType, "tenant", tenant), limit, printSchedules)
+			list := func(s *client.Client) *client.List[api.ScheduleEntry] { return s.Schedules(q) }
+			return app.PrintList(c, a, list, limit, printSchedules)
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
-	flags.StringVar(&taskType, "type", "", "only of this task type")
-	flags.StringVar(&tenant, "tenant", "", "only of this tenant")
+	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
+	flags.StringVar(&q.Type, "type", "", "only of this task type")
+	flags.StringVar(&q.Tenant, "tenant", "", "only of this tenant")
 	app.LimitFlag(command, &limit)
 	a.OutputFlag(command)
 	return command
@@ -86,12 +88,11 @@ func getCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var schedule api.Schedule
-			raw, err := client.Call(c.Context(), http.MethodGet, app.Path(app.SchedulesPath, args[0]), 0, nil, &schedule)
+			schedule, err := client.Schedule(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return printSchedule(a, raw, &schedule)
+			return printSchedule(a, client.Answer, schedule)
 		},
 	}
 	a.OutputFlag(command)
@@ -156,7 +157,9 @@ func countsText(c *api.ScheduleCount) string {
 	return text
 }
 
-func pauseCommand(a *app.App, action, short, then string) *cobra.Command {
+func pauseCommand(
+	a *app.App, action, short, then string, change func(s *client.Client, ctx context.Context, name, reason string) (*api.Schedule, error),
+) *cobra.Command {
 	var reason string
 	command := &cobra.Command{
 		Use: action + " NAME", Short: short, Args: app.Exactly("a schedule's name"),
@@ -166,11 +169,10 @@ func pauseCommand(a *app.App, action, short, then string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			raw, err := client.Call(c.Context(), http.MethodPost, app.Path(app.SchedulesPath, args[0], action), 0, api.ReasonRequest{Reason: reason}, nil)
-			if err != nil {
+			if _, err := change(client.Client, c.Context(), args[0], reason); err != nil {
 				return err
 			}
-			return a.Print(raw, func() error {
+			return a.Print(client.Answer, func() error {
 				_, err := fmt.Fprintf(a.Stdout, "Schedule %s "+then+"\n", args[0], args[0])
 				return err
 			})
@@ -191,12 +193,11 @@ func triggerCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var triggered api.Triggered
-			raw, err := client.Call(c.Context(), http.MethodPost, app.Path(app.SchedulesPath, args[0], "trigger"), 0, api.TriggerRequest{Overlap: fleet.Overlap(overlap)}, &triggered)
+			triggered, err := client.TriggerSchedule(c.Context(), args[0], api.TriggerRequest{Overlap: fleet.Overlap(overlap)})
 			if err != nil {
 				return err
 			}
-			return a.Print(raw, func() error {
+			return a.Print(client.Answer, func() error {
 				_, err := fmt.Fprintf(a.Stdout, "Schedule %s makes task %s. See it with: mainstay task get %s\n", triggered.Name, triggered.TaskID, triggered.TaskID)
 				return err
 			})
@@ -216,7 +217,7 @@ func deleteCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, err := client.Call(c.Context(), http.MethodDelete, app.Path(app.SchedulesPath, args[0]), 0, nil, nil); err != nil {
+			if err := client.DeleteSchedule(c.Context(), args[0]); err != nil {
 				return err
 			}
 			return a.Print(map[string]string{"deleted": args[0]}, func() error {

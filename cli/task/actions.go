@@ -1,14 +1,15 @@
 package task
 
 import (
+	"context"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -17,14 +18,14 @@ func cancelCommand(a *app.App) *cobra.Command {
 		Use: "cancel ID", Short: "Cancel a task that has not ended",
 		Long:    "Cancel a task that has not ended. If an agent runs it, the agent is told to stop it.",
 		Example: `  mainstay task cancel t-06… --reason "wrong input"`,
-	}, "cancel")
+	}, (*client.Client).CancelTask)
 }
 
 func retryCommand(a *app.App) *cobra.Command {
 	return reasonCommand(a, &cobra.Command{
 		Use: "retry ID", Short: "Give a dead letter a fresh set of attempts",
 		Example: `  mainstay task retry t-06… --reason "disk was full"`,
-	}, "retry")
+	}, (*client.Client).RetryTask)
 }
 
 func discardCommand(a *app.App) *cobra.Command {
@@ -38,7 +39,7 @@ func discardCommand(a *app.App) *cobra.Command {
 			if strings.TrimSpace(reason) == "" {
 				return app.UsageError("say why with --reason")
 			}
-			return act(a, c, args[0], "discard", api.DiscardTaskRequest{Reason: reason})
+			return act(a, func(s *client.Client) (*api.Task, error) { return s.DiscardTask(c.Context(), args[0], reason) })
 		},
 	}
 	command.Flags().StringVar(&reason, "reason", "", "why; the task says it afterwards (required)")
@@ -65,13 +66,12 @@ then holds for later attempts.`,
 			if err != nil {
 				return err
 			}
-			task := &api.Task{}
 			request := api.TaskPriorityRequest{Priority: priority, Reason: reason}
-			raw, err := client.Call(c.Context(), http.MethodPost, app.Path(app.TasksPath, args[0], "priority"), 0, request, task)
+			task, err := client.SetTaskPriority(c.Context(), args[0], request)
 			if err != nil {
 				return err
 			}
-			return a.Print(raw, func() error {
+			return a.Print(client.Answer, func() error {
 				_, err := fmt.Fprintf(a.Stdout, "Task %s has priority %s now; it is %s.\n", task.ID, task.PriorityName, task.Status)
 				return err
 			})
@@ -82,11 +82,13 @@ then holds for later attempts.`,
 	return command
 }
 
-func reasonCommand(a *app.App, command *cobra.Command, action string) *cobra.Command {
+func reasonCommand(
+	a *app.App, command *cobra.Command, do func(s *client.Client, ctx context.Context, id, reason string) (*api.Task, error),
+) *cobra.Command {
 	var reason string
 	command.Args = app.Exactly("a task's id")
 	command.RunE = func(c *cobra.Command, args []string) error {
-		return act(a, c, args[0], action, api.ReasonRequest{Reason: reason})
+		return act(a, func(s *client.Client) (*api.Task, error) { return do(s, c.Context(), args[0], reason) })
 	}
 	command.Flags().StringVar(&reason, "reason", "", "why; kept in the task's history")
 	a.OutputFlag(command)
@@ -117,7 +119,7 @@ func reviewCommand(a *app.App) *cobra.Command {
 			if request.Result != nil && request.Decision != fleet.ReviewCompleted {
 				return app.UsageError("--result belongs to --decision completed")
 			}
-			return act(a, c, args[0], "review", request)
+			return act(a, func(s *client.Client) (*api.Task, error) { return s.ReviewTask(c.Context(), args[0], request) })
 		},
 	}
 	flags := command.Flags()
@@ -129,17 +131,16 @@ func reviewCommand(a *app.App) *cobra.Command {
 }
 
 // act asks for a change of a task and prints how it stands then.
-func act(a *app.App, c *cobra.Command, id, action string, request any) error {
+func act(a *app.App, do func(*client.Client) (*api.Task, error)) error {
 	client, err := a.Client()
 	if err != nil {
 		return err
 	}
-	task := &api.Task{}
-	raw, err := client.Call(c.Context(), http.MethodPost, app.Path(app.TasksPath, id, action), 0, request, task)
+	task, err := do(client.Client)
 	if err != nil {
 		return err
 	}
-	return a.Print(raw, func() error {
+	return a.Print(client.Answer, func() error {
 		_, err := fmt.Fprintf(a.Stdout, "Task %s is now %s.\n", task.ID, task.Status)
 		return err
 	})

@@ -3,7 +3,6 @@ package task
 import (
 	"bufio"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -142,28 +141,26 @@ func runBulk(a *app.App, c *cobra.Command, l *bulkLine) error {
 	if !l.yes || request.DryRun {
 		preview := *request
 		preview.DryRun = true
-		var found api.Bulk
-		raw, err := client.Call(c.Context(), http.MethodPost, app.BulksPath, 0, &preview, &found)
+		found, err := client.BulkTasks(c.Context(), &preview)
 		if err != nil {
 			return err
 		}
 		if request.DryRun {
-			return a.Print(raw, func() error { return printDryRun(a, &found) })
+			return a.Print(client.Answer, func() error { return printDryRun(a, found) })
 		}
-		if sure, err := confirm(a, &found); err != nil || !sure {
+		if sure, err := confirm(a, found); err != nil || !sure {
 			return err
 		}
 	}
-	var bulk api.Bulk
-	raw, err := client.Call(c.Context(), http.MethodPost, app.BulksPath, 0, request, &bulk)
+	bulk, err := client.BulkTasks(c.Context(), request)
 	if err != nil {
 		return err
 	}
 	if l.wait > 0 {
 		return waitForBulk(a, c, client, bulk.ID, l.wait)
 	}
-	return a.Print(raw, func() error {
-		_, err := fmt.Fprintf(a.Stdout, "Bulk operation %s is under way on %s. See it with: mainstay task bulk get %s --wait\n", bulk.ID, count(&bulk), bulk.ID)
+	return a.Print(client.Answer, func() error {
+		_, err := fmt.Fprintf(a.Stdout, "Bulk operation %s is under way on %s. See it with: mainstay task bulk get %s --wait\n", bulk.ID, count(bulk), bulk.ID)
 		return err
 	})
 }

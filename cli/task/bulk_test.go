@@ -37,7 +37,7 @@ func TestBulkAsks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := clitest.NewAPI(t, map[string]clitest.Answer{"POST " + app.BulksPath: {Status: 200, Body: dryRunJSON}})
+			f := clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/tasks/bulk": {Status: 200, Body: dryRunJSON}})
 			f.Config.Handler = sayBoth(f)
 			got := clitest.Run(t.Context(), c.stdin, append([]string{"task", "bulk", "--server", f.URL, "cancel", "--cluster", "studio", "--reason", "wrong input"}, c.args...)...)
 			require.Equal(t, c.code, got.Code, got.Stderr)
@@ -81,7 +81,7 @@ func TestBulkRequests(t *testing.T) {
 		{[]string{"review", "--decision", "failed", "--id", "t-1", "--id", "t-2"}, `{"action":"review","reason":"x","decision":"failed","filter":{"ids":["t-1","t-2"]}}`},
 		{[]string{"priority", "--priority", "critical", "--cluster", "studio"}, `{"action":"priority","reason":"x","priority":1,"filter":{"cluster":"studio"}}`},
 	} {
-		f := clitest.NewAPI(t, map[string]clitest.Answer{"POST " + app.BulksPath: {Status: 202, Body: bulkJSON}})
+		f := clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/tasks/bulk": {Status: 202, Body: bulkJSON}})
 		got := f.At(t, append([]string{"task", "bulk"}, append(c.args, "--reason", "x", "--yes")...)...)
 		require.Equal(t, app.ExitOK, got.Code, got.Stderr)
 		require.JSONEq(t, c.body, f.Requests[0].Body)
@@ -104,9 +104,9 @@ func TestBulkRequests(t *testing.T) {
 func TestBulkViews(t *testing.T) {
 	t.Parallel()
 	f := clitest.NewAPI(t, map[string]clitest.Answer{
-		"GET " + app.BulksPath:                  {Status: 200, Body: `{"bulks":[` + bulkJSON + `]}`},
-		"GET " + app.BulksPath + "/b-1":         {Status: 200, Body: bulkJSON},
-		"POST " + app.BulksPath + "/b-1/cancel": {Status: 200, Body: bulkJSON},
+		"GET /api/v1/agents/tasks/bulk":             {Status: 200, Body: `{"bulks":[` + bulkJSON + `]}`},
+		"GET /api/v1/agents/tasks/bulk/b-1":         {Status: 200, Body: bulkJSON},
+		"POST /api/v1/agents/tasks/bulk/b-1/cancel": {Status: 200, Body: bulkJSON},
 	})
 	got := f.At(t, "task", "bulk", "get", "b-1", "--wait")
 	require.Equal(t, app.ExitIncomplete, got.Code, "one task failed")

@@ -3,7 +3,6 @@ package task
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -36,20 +36,15 @@ func bulkGetCommand(a *app.App) *cobra.Command {
 func waitForBulk(a *app.App, c *cobra.Command, client *app.Client, id string, wait time.Duration) error {
 	deadline := time.Now().Add(wait)
 	for {
-		hold := min(max(0, time.Until(deadline)), maxHold)
-		path := app.Path(app.BulksPath, id)
-		if hold > 0 {
-			path += "?wait=" + hold.String()
-		}
-		var bulk api.Bulk
-		raw, err := client.Call(c.Context(), http.MethodGet, path, hold, nil, &bulk)
+		hold := min(max(0, time.Until(deadline)), time.Minute)
+		bulk, err := client.Bulk(c.Context(), id, hold)
 		if err != nil {
 			return err
 		}
 		if bulk.Status == fleet.BulkRunning && hold > 0 && time.Now().Before(deadline) {
 			continue
 		}
-		if err := printBulk(a, raw, &bulk); err != nil || wait == 0 {
+		if err := printBulk(a, client.Answer, bulk); err != nil || wait == 0 {
 			return err
 		}
 		switch {
@@ -135,7 +130,7 @@ func bulkListCommand(a *app.App) *cobra.Command {
 		Use: "list", Short: "List bulk operations, newest first", Args: app.Exactly(),
 		Example: "  mainstay task bulk list",
 		RunE: func(c *cobra.Command, _ []string) error {
-			return app.PrintList(c, a, app.BulksPath, "bulks", nil, limit, printBulks)
+			return app.PrintList(c, a, (*client.Client).Bulks, limit, printBulks)
 		},
 	}
 	app.LimitFlag(command, &limit)
@@ -166,12 +161,11 @@ func bulkStopCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var bulk api.Bulk
-			raw, err := client.Call(c.Context(), http.MethodPost, app.Path(app.BulksPath, args[0], "cancel"), 0, api.ReasonRequest{Reason: reason}, &bulk)
+			bulk, err := client.CancelBulk(c.Context(), args[0], reason)
 			if err != nil {
 				return err
 			}
-			return a.Print(raw, func() error {
+			return a.Print(client.Answer, func() error {
 				_, err := fmt.Fprintf(a.Stdout, "Bulk operation %s stops; %d tasks are done so far.\n", bulk.ID, bulk.Done)
 				return err
 			})

@@ -9,12 +9,13 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
 func listCommand(a *app.App) *cobra.Command {
-	var cluster, status, taskType, tenant, pinned, after, before string
-	var labels []string
+	var q client.TaskQuery
+	var after, before string
 	var limit int
 	command := &cobra.Command{
 		Use:   "list",
@@ -24,16 +25,15 @@ func listCommand(a *app.App) *cobra.Command {
   mainstay task list --status dead_letter --cluster studio -o json`,
 		Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			query := app.Query("cluster", cluster, "status", status, "type", taskType, "tenant", tenant, "agent", pinned)
-			for _, label := range labels {
+			for _, label := range q.Labels {
 				if !strings.ContainsAny(label, "=:") {
 					return app.UsageError("--label must be name=value")
 				}
-				query.Add("label", label)
 			}
-			for _, at := range []struct{ flag, parameter, text string }{
-				{"--submitted-after", "submitted_after", after}, {"--submitted-before", "submitted_before", before},
-			} {
+			for _, at := range []struct {
+				flag, text string
+				into       *time.Time
+			}{{"--submitted-after", after, &q.SubmittedAfter}, {"--submitted-before", before, &q.SubmittedBefore}} {
 				if at.text == "" {
 					continue
 				}
@@ -41,18 +41,19 @@ func listCommand(a *app.App) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				query.Set(at.parameter, t.Format(time.RFC3339Nano))
+				*at.into = t
 			}
-			return app.PrintList(c, a, app.TasksPath, "tasks", query, limit, printTasks)
+			list := func(s *client.Client) *client.List[api.Task] { return s.Tasks(q) }
+			return app.PrintList(c, a, list, limit, printTasks)
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
-	flags.StringVar(&status, "status", "", "only with this status: queued, running, retry_wait, review, dead_letter, completed, failed, cancelled or expired")
-	flags.StringVar(&taskType, "type", "", "only of this type")
-	flags.StringVar(&tenant, "tenant", "", "only of this tenant")
-	flags.StringVar(&pinned, "agent", "", "only those pinned to this agent")
-	flags.StringArrayVar(&labels, "label", nil, "only with this label, as name=value; of several, those with all")
+	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
+	flags.StringVar((*string)(&q.Status), "status", "", "only with this status: queued, running, retry_wait, review, dead_letter, completed, failed, cancelled or expired")
+	flags.StringVar(&q.Type, "type", "", "only of this type")
+	flags.StringVar(&q.Tenant, "tenant", "", "only of this tenant")
+	flags.StringVar(&q.Agent, "agent", "", "only those pinned to this agent")
+	flags.StringArrayVar(&q.Labels, "label", nil, "only with this label, as name=value; of several, those with all")
 	flags.StringVar(&after, "submitted-after", "", "only those submitted at this time or later: 2026-12-24T18:00:00Z, or 2h for two hours ago")
 	flags.StringVar(&before, "submitted-before", "", "only those submitted before this time: 2026-12-24T18:00:00Z, or 2h for two hours ago")
 	app.LimitFlag(command, &limit)

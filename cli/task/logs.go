@@ -4,15 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -27,7 +25,7 @@ const (
 // logView is the command line of `task logs`, and where it is in the log.
 type logView struct {
 	app     *app.App
-	client  *app.Client
+	server  *app.Client
 	id      string
 	follow  bool
 	times   bool
@@ -49,11 +47,11 @@ ended or needs a person.`,
 		Example: "  mainstay task logs -f t-06…",
 		Args:    app.Exactly("a task's id"),
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.Client()
+			server, err := a.Client()
 			if err != nil {
 				return err
 			}
-			v.client, v.id = client, args[0]
+			v.server, v.id = server, args[0]
 			if v.follow {
 				return v.followAll(c.Context())
 			}
@@ -75,25 +73,16 @@ ended or needs a person.`,
 	return command
 }
 
-func (v *logView) read(ctx context.Context, hold time.Duration) (json.RawMessage, *api.TaskLog, error) {
-	query := url.Values{"after": {strconv.FormatInt(v.after, 10)}}
-	if v.attempt > 0 {
-		query.Set("attempt", strconv.Itoa(v.attempt))
-	}
-	if hold > 0 {
-		query.Set("wait", hold.String())
-	}
-	log := &api.TaskLog{}
-	raw, err := v.client.Call(ctx, http.MethodGet, app.Path(app.TasksPath, v.id, "log")+"?"+query.Encode(), hold, nil, log)
-	return raw, log, err
+func (v *logView) read(ctx context.Context, hold time.Duration) (*api.TaskLog, error) {
+	return v.server.TaskLog(ctx, v.id, client.LogQuery{After: v.after, Attempt: v.attempt, Wait: hold})
 }
 
 func (v *logView) showOnce(ctx context.Context) error {
-	raw, log, err := v.read(ctx, 0)
+	log, err := v.read(ctx, 0)
 	if err != nil {
 		return err
 	}
-	return v.app.Print(raw, func() error {
+	return v.app.Print(v.server.Answer, func() error {
 		if err := v.show(log); err != nil {
 			return err
 		}
@@ -108,7 +97,7 @@ func (v *logView) showOnce(ctx context.Context) error {
 func (v *logView) followAll(ctx context.Context) error {
 	only, away := v.attempt > 0, time.Time{}
 	for {
-		_, log, err := v.read(ctx, followHold)
+		log, err := v.read(ctx, followHold)
 		if app.ExitCode(err) == app.ExitUnreachable && (away.IsZero() || time.Since(away) < followPatience) {
 			if away.IsZero() {
 				away = time.Now()
@@ -140,11 +129,11 @@ func (v *logView) followAll(ctx context.Context) error {
 			}
 			continue
 		}
-		_, task, err := WaitForTask(ctx, v.client, v.id, 0)
+		task, err := v.server.Task(ctx, v.id)
 		if err != nil {
 			return err
 		}
-		if only || settled(task.Status) {
+		if only || task.Status.Settled() {
 			v.say(fmt.Sprintf("attempt %d has ended; the task is %s: mainstay task get %s", v.attempt, task.Status, v.id))
 			return nil
 		}

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -20,18 +19,21 @@ import (
 // queueCommands list what waits for an agent, and what waits for a person.
 func queueCommands(a *app.App) []*cobra.Command {
 	return []*cobra.Command{
-		waitingCommand(a, "queue", "List tasks that wait for an agent or for the end of a backoff", app.TasksPath+"/queue"),
-		waitingCommand(a, "dead-letters", "List tasks whose attempts are used up; retry or discard them", app.TasksPath+"/queue/dead-letter"),
+		waitingCommand(a, "queue", "List tasks that wait for an agent or for the end of a backoff", (*client.Client).WaitingTasks),
+		waitingCommand(a, "dead-letters", "List tasks whose attempts are used up; retry or discard them", (*client.Client).DeadLetters),
 	}
 }
 
-func waitingCommand(a *app.App, name, short, path string) *cobra.Command {
+func waitingCommand(
+	a *app.App, name, short string, list func(s *client.Client, cluster, tenant string) *client.List[api.Task],
+) *cobra.Command {
 	var cluster, tenant string
 	var limit int
 	command := &cobra.Command{
 		Use: name, Short: short, Example: "  mainstay task " + name + " --cluster default", Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return app.PrintList(c, a, path, "tasks", app.Query("cluster", cluster, "tenant", tenant), limit, printWaiting)
+			of := func(s *client.Client) *client.List[api.Task] { return list(s, cluster, tenant) }
+			return app.PrintList(c, a, of, limit, printWaiting)
 		},
 	}
 	flags := command.Flags()
@@ -77,18 +79,18 @@ idempotency_key in each, the command can be repeated without harm.`,
 			if err != nil {
 				return err
 			}
-			client, err := a.Client()
+			server, err := a.Client()
 			if err != nil {
 				return err
 			}
 			answers := []api.BatchItem{}
 			for len(tasks) > 0 {
 				n := min(len(tasks), batchSize)
-				var answer struct{ Tasks []api.BatchItem }
-				if _, err := client.Call(c.Context(), http.MethodPost, app.BatchPath, BatchHold, tasks[:n], &answer); err != nil {
+				answer, err := client.SubmitAll(c.Context(), server.Client, tasks[:n])
+				if err != nil {
 					return errors.Join(fmt.Errorf("after %d tasks: %w", len(answers), err), printBatch(a, answers))
 				}
-				answers, tasks = append(answers, answer.Tasks...), tasks[n:]
+				answers, tasks = append(answers, answer...), tasks[n:]
 			}
 			return printBatch(a, answers)
 		},
@@ -145,7 +147,7 @@ func printBatch(a *app.App, answers []api.BatchItem) error {
 	err := a.Print(map[string]any{"tasks": answers, "accepted": len(answers) - refused, "rejected": refused}, func() error {
 		for i := range answers {
 			if p := answers[i].Error; p != nil {
-				fmt.Fprintf(a.Stderr, "Task %d was refused: %s\n", i+1, &app.ProblemError{Problem: protocol.Problem{Code: p.Code, Detail: p.Detail, Errors: p.Errors}})
+				fmt.Fprintf(a.Stderr, "Task %d was refused: %s\n", i+1, &client.Error{Problem: protocol.Problem{Code: p.Code, Detail: p.Detail, Errors: p.Errors}})
 			}
 		}
 		_, err := fmt.Fprintf(a.Stdout, "%s accepted, %d refused.\n", fleet.Count(len(answers)-refused, "task"), refused)
@@ -156,6 +158,3 @@ func printBatch(a *app.App, answers []api.BatchItem) error {
 	}
 	return err
 }
-
-// BatchHold is how much longer than a simple call a batch may take.
-const BatchHold = 90 * time.Second

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,21 +36,20 @@ what it writes comes out here as if it had run here; what becomes of the task is
 			if err != nil {
 				return err
 			}
-			task := &api.Task{}
-			raw, err := client.Call(c.Context(), http.MethodPost, app.TasksPath, 0, request, task)
+			task, err := client.Submit(c.Context(), request)
 			if err != nil {
 				return err
 			}
 			if wait == 0 {
-				return printSubmitted(a, raw, task)
+				return printSubmitted(a, client.Answer, task)
 			}
-			if raw, task, err = WaitForTask(c.Context(), client, task.ID, wait); err != nil {
+			if task, err = client.WaitForTask(c.Context(), task.ID, wait); err != nil {
 				return err
 			}
 			if task.Type == agent.ExecType && !a.JSON() {
 				err = printCommand(a, task)
 			} else {
-				err = printTask(a, raw, task, wholeText)
+				err = printTask(a, client.Answer, task, wholeText)
 			}
 			return errors.Join(err, Incomplete(task, wait))
 		},

@@ -3,7 +3,6 @@ package token
 import (
 	"cmp"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -13,10 +12,9 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
-
-const tokensPath = "/api/v1/agents/tokens"
 
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{
@@ -50,12 +48,11 @@ func createCommand(a *app.App) *cobra.Command {
 			if r.Kind == access.APIToken && r.Role == "" {
 				return app.UsageError("--role is missing: viewer, operator or admin")
 			}
-			var token api.NewToken
-			raw, err := client.Call(c.Context(), http.MethodPost, tokensPath, 0, r, &token)
+			token, err := client.CreateToken(c.Context(), r)
 			if err != nil {
 				return err
 			}
-			return a.Print(raw, func() error { return printNewToken(a, &token) })
+			return a.Print(client.Answer, func() error { return printNewToken(a, token) })
 		},
 	}
 	flags := command.Flags()
@@ -83,7 +80,7 @@ func listCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "list", Short: "List tokens, without their secrets", Example: "  mainstay token list", Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return app.PrintList(c, a, tokensPath, "tokens", nil, 0, printTokens)
+			return app.PrintList(c, a, (*client.Client).Tokens, 0, printTokens)
 		},
 	}
 	a.OutputFlag(command)
@@ -146,16 +143,11 @@ for as long as their process lives. With --end-sessions they are told to stop at
 			if _, named, whole := access.TokenID(id); whole { // its secret need not travel, nor stand in a log
 				id = named
 			}
-			path := app.Path(tokensPath, id)
-			if endSessions {
-				path += "?end_sessions=true"
-			}
-			var revoked api.RevokedToken
-			raw, err := client.Call(c.Context(), http.MethodDelete, path, 0, nil, &revoked)
+			revoked, err := client.RevokeToken(c.Context(), id, endSessions)
 			if err != nil {
 				return err
 			}
-			return a.Print(raw, func() error { return printRevoked(a, &revoked, endSessions) })
+			return a.Print(client.Answer, func() error { return printRevoked(a, revoked, endSessions) })
 		},
 	}
 	command.Flags().BoolVar(&endSessions, "end-sessions", false, "also end the sessions of the agents that registered with a join token")
@@ -185,12 +177,11 @@ func whoAmICommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var session api.Session
-			raw, err := client.Call(c.Context(), http.MethodGet, "/api/v1/session", 0, nil, &session)
+			session, err := client.Session(c.Context())
 			if err != nil {
 				return err
 			}
-			return a.Print(raw, func() error {
+			return a.Print(client.Answer, func() error {
 				if !session.Security {
 					_, err := fmt.Fprintln(a.Stdout, "Security is off: everybody may do everything.")
 					return err

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,8 +15,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	rest "mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/controlplane"
 	"mainstay.dev/mainstay/devserver"
@@ -275,21 +273,25 @@ func (d *Run) startAgents(ctx context.Context, a *app.App, o Options) error {
 	return err
 }
 
+// Connect makes a client of the run's API. It repeats nothing: what it asks comes again anyway.
+func (d *Run) Connect(token string) (*rest.Client, error) {
+	return rest.New(rest.Options{URL: d.Url, Token: token, Retries: -1})
+}
+
 // AwaitAgents returns when every agent that runs is online with its present process; false when that takes too long.
 func (d *Run) AwaitAgents(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, onlineLimit)
 	defer cancel()
-	c := app.NewClient(d.Url, d.tokens.Admin)
-	query := url.Values{"cluster": {Cluster}, "status": {string(fleet.AgentOnline)}}
+	c, err := d.Connect(d.tokens.Admin)
+	if err != nil {
+		return false
+	}
 	for {
-		var page struct {
-			Agents []api.Agent `json:"agents"`
-		}
-		_, err := c.Call(ctx, http.MethodGet, app.AgentsPath+"?"+query.Encode(), 0, nil, &page)
+		agents, err := c.Agents(rest.AgentQuery{Cluster: Cluster, Status: fleet.AgentOnline}).Take(ctx, 0)
 		if waiting := d.agents.pids(); err == nil {
-			for i := range page.Agents {
-				if waiting[page.Agents[i].ID] == page.Agents[i].PID {
-					delete(waiting, page.Agents[i].ID)
+			for i := range agents {
+				if waiting[agents[i].ID] == agents[i].PID {
+					delete(waiting, agents[i].ID)
 				}
 			}
 			if len(waiting) == 0 {
