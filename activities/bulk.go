@@ -2,14 +2,11 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
@@ -17,6 +14,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -70,23 +68,20 @@ func (a *Control) read(ctx context.Context, in contract.BulkPageInput) (ids []st
 	if len(in.IDs) > 0 {
 		return slices.Compact(slices.Sorted(slices.Values(in.IDs))), nil, nil
 	}
-	found, err := a.Client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: a.Namespace, PageSize: contract.BulkPageSize, NextPageToken: in.Token, Query: in.Spec.Query(),
-	})
-	var refused *serviceerror.InvalidArgument
-	if errors.As(err, &refused) {
+	found, next, err := a.store().Page(ctx, in.Spec.Query(), contract.BulkPageSize, in.Token)
+	if store.KindOf(err) == store.Invalid {
 		return nil, nil, temporal.NewNonRetryableApplicationError("Temporal refuses the filter", contract.Refused, err)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("list tasks: %w", err)
 	}
-	for _, info := range found.GetExecutions() {
-		id, ok := contract.TaskOfWorkflowID(info.GetExecution().GetWorkflowId())
-		if ok && contract.HasLabels(info, in.Spec.Filter.Labels) && !slices.Contains(ids, id) {
-			ids = append(ids, id)
+	for _, info := range found {
+		task := store.OfInfo(info)
+		if task.ID != "" && task.HasLabels(in.Spec.Filter.Labels) && !slices.Contains(ids, task.ID) {
+			ids = append(ids, task.ID)
 		}
 	}
-	return ids, found.GetNextPageToken(), nil
+	return ids, next, nil
 }
 
 // actOnAll acts on the tasks side by side and keeps what came of each in the page. It ends early only with its context.
@@ -108,8 +103,8 @@ func (a *Control) actOnAll(ctx context.Context, in contract.BulkPageInput, page 
 func (a *Control) actOn(ctx context.Context, in contract.BulkPageInput, id string) fleet.BulkExample {
 	example := fleet.BulkExample{TaskID: id}
 	if tenant := in.Spec.Filter.Tenant; tenant != "" && len(in.IDs) > 0 { // ids that anybody may have named
-		own, err := a.ofTenant(ctx, id, tenant)
-		if err != nil || !own {
+		task, err := a.look(ctx, id)
+		if err != nil || task.Tenant != tenant {
 			example.Outcome, example.Reason = fleet.BulkTaskFailed, noSuchTask
 			if err != nil {
 				example.Outcome, example.Reason = failure(ctx, err)
@@ -117,17 +112,14 @@ func (a *Control) actOn(ctx context.Context, in contract.BulkPageInput, id strin
 			return example
 		}
 	}
-	if status := in.Spec.Filter.Status; contract.LooksAlike(status) {
-		var described *workflowservice.DescribeWorkflowExecutionResponse
-		err := again(ctx, func(ctx context.Context) (err error) {
-			described, err = a.Client.DescribeWorkflowExecution(ctx, contract.TaskWorkflowID(id), "")
-			return err
-		})
+	if status := in.Spec.Filter.Status; store.LooksAlike(status) {
+		task, err := a.look(ctx, id)
+		task.Refine(time.Now())
 		switch {
 		case err != nil:
 			example.Outcome, example.Reason = failure(ctx, err)
 			return example
-		case contract.DescribedStatus(described, time.Now()) != status:
+		case task.Status != status:
 			if activity.GetInfo(ctx).Attempt > 1 && a.asked(ctx, in.Bulk, id) {
 				example.Outcome = fleet.BulkTaskDone
 			}
@@ -138,14 +130,12 @@ func (a *Control) actOn(ctx context.Context, in contract.BulkPageInput, id strin
 		_, err := in.Spec.Send(ctx, a.Client, contract.TaskWorkflowID(id), contract.BulkUpdateID(in.Bulk))
 		return err
 	})
-	var refused *temporal.ApplicationError
-	var gone *serviceerror.NotFound
-	switch {
+	switch kind := store.KindOf(err); {
 	case err == nil:
 		example.Outcome = fleet.BulkTaskDone
-	case errors.As(err, &refused) && refused.Type() == contract.Refused:
-		example.Outcome, example.Reason = fleet.BulkTaskSkipped, refused.Message()
-	case errors.As(err, &gone):
+	case kind == store.Refused:
+		example.Outcome, example.Reason = fleet.BulkTaskSkipped, store.Refusal(err)
+	case kind == store.NotFound:
 		example.Outcome, example.Reason = a.ended(ctx, id)
 	default:
 		example.Outcome, example.Reason = failure(ctx, err)
@@ -156,14 +146,13 @@ func (a *Control) actOn(ctx context.Context, in contract.BulkPageInput, id strin
 // noSuchTask is also said of a task of another tenant.
 const noSuchTask = "there is no task with this id, or its retention has ended"
 
-// ofTenant reports whether a task is a tenant's.
-func (a *Control) ofTenant(ctx context.Context, id, tenant string) (own bool, err error) {
+// look describes a task.
+func (a *Control) look(ctx context.Context, id string) (task store.Task, err error) {
 	err = again(ctx, func(ctx context.Context) error {
-		d, err := a.Client.DescribeWorkflowExecution(ctx, contract.TaskWorkflowID(id), "")
-		own = contract.TenantOf(d.GetWorkflowExecutionInfo()) == tenant
+		task, err = a.tasks().Describe(ctx, id)
 		return err
 	})
-	return own, err
+	return task, err
 }
 
 // asked reports whether an earlier try has acted on the task, which is why it is in another status now.
@@ -179,8 +168,7 @@ func (a *Control) asked(ctx context.Context, bulk, id string) bool {
 func (a *Control) ended(ctx context.Context, id string) (fleet.BulkOutcome, string) {
 	ctx, cancel := context.WithTimeout(ctx, bulkTaskTimeout)
 	defer cancel()
-	_, err := a.Client.DescribeWorkflowExecution(ctx, contract.TaskWorkflowID(id), "")
-	if err != nil {
+	if _, err := a.tasks().Describe(ctx, id); err != nil {
 		return failure(ctx, err)
 	}
 	return fleet.BulkTaskSkipped, "the task has ended"
@@ -188,14 +176,12 @@ func (a *Control) ended(ctx context.Context, id string) (fleet.BulkOutcome, stri
 
 // failure says why a task could not be asked. The error itself goes to the log: people outside read the reason.
 func failure(ctx context.Context, err error) (fleet.BulkOutcome, string) {
-	var missing *serviceerror.NotFound
-	var precondition *serviceerror.FailedPrecondition
-	switch {
-	case errors.As(err, &missing):
+	switch store.KindOf(err) {
+	case store.NotFound:
 		return fleet.BulkTaskFailed, noSuchTask
-	case errors.As(err, &precondition):
+	case store.Blocked:
 		return fleet.BulkTaskFailed, "Temporal does not allow it now: its workflow may be paused"
-	case mayPass(err):
+	case store.Unavailable:
 		return fleet.BulkTaskFailed, "Temporal, or a worker for it, did not answer in time"
 	}
 	activity.GetLogger(ctx).Error("A bulk operation failed on a task", "error", err)
@@ -208,7 +194,7 @@ func again(ctx context.Context, call func(context.Context) error) (err error) {
 		callCtx, cancel := context.WithTimeout(ctx, bulkTaskTimeout)
 		err = call(callCtx)
 		cancel()
-		if err == nil || tries == bulkTries || !mayPass(err) {
+		if err == nil || tries == bulkTries || store.KindOf(err) != store.Unavailable {
 			return err
 		}
 		select {
@@ -217,16 +203,4 @@ func again(ctx context.Context, call func(context.Context) error) (err error) {
 		case <-time.After(pause):
 		}
 	}
-}
-
-// mayPass reports whether a call that failed so may succeed soon.
-func mayPass(err error) bool {
-	var unavailable *serviceerror.Unavailable
-	var exhausted *serviceerror.ResourceExhausted
-	var late *serviceerror.DeadlineExceeded
-	var notReady *serviceerror.WorkflowNotReady
-	var aborted *serviceerror.Aborted
-	var unanswered *client.WorkflowUpdateServiceTimeoutOrCanceledError
-	return errors.As(err, &unavailable) || errors.As(err, &exhausted) || errors.As(err, &late) || errors.As(err, &notReady) ||
-		errors.As(err, &aborted) || errors.As(err, &unanswered) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -3,8 +3,14 @@
 package activities
 
 import (
+	"context"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
+
+	"mainstay.dev/mainstay/store"
 )
 
 // Control does what workflows ask of Temporal and of other workflows.
@@ -17,5 +23,23 @@ type Control struct {
 	Cycles *HealingMetrics
 }
 
-// facts reads how the fleet stands.
-func (a *Control) facts() *Facts { return &Facts{Client: a.Client, Namespace: a.Namespace} }
+func (a *Control) store() store.Store { return store.Store{Client: a.Client, Namespace: a.Namespace} }
+
+func (a *Control) clusters() store.Clusters { return a.store().Clusters() }
+
+func (a *Control) tasks() store.Tasks { return a.store().Tasks() }
+
+// watchUntil looks again and again, ever more rarely, until look is done or fails; each look is a sign of life.
+func watchUntil(ctx context.Context, most time.Duration, look func() (done bool, err error)) error {
+	for wait := watchFirst; ; wait = min(wait*3/2, most) {
+		if done, err := look(); done || err != nil {
+			return err
+		}
+		activity.RecordHeartbeat(ctx)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -2,15 +2,14 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/store"
 )
 
 // Cordon keeps an agent from being given work and says where it is connected. A refusal is final.
@@ -31,12 +30,10 @@ func askCluster[In, Out any](
 	info := activity.GetInfo(ctx)
 	id := info.WorkflowExecution.RunID + "/" + info.ActivityID
 	answer, err := update.SendOnce(ctx, c, contract.ClusterWorkflowID(cluster), id, request)
-	var refused *temporal.ApplicationError
-	var missing *serviceerror.NotFound
-	switch {
-	case errors.As(err, &refused) && refused.Type() == contract.Refused:
-		return answer, temporal.NewNonRetryableApplicationError(refused.Message(), contract.Refused, nil)
-	case errors.As(err, &missing):
+	switch kind := store.KindOf(err); {
+	case kind == store.Refused:
+		return answer, temporal.NewNonRetryableApplicationError(store.Refusal(err), contract.Refused, nil)
+	case kind == store.NotFound:
 		return answer, temporal.NewNonRetryableApplicationError("the cluster does not exist any more", contract.Refused, nil)
 	case err != nil:
 		return answer, fmt.Errorf("%s in cluster %s: %w", update.Name, cluster, err)
@@ -46,7 +43,7 @@ func askCluster[In, Out any](
 
 // FindMember looks where an agent is connected, and changes nothing.
 func (a *Control) FindMember(ctx context.Context, in contract.FindMemberInput) (contract.Cordoned, error) {
-	view, err := viewCluster(ctx, a.Client, in.Cluster)
+	view, err := a.view(ctx, in.Cluster)
 	if err != nil {
 		return contract.Cordoned{}, err
 	}

@@ -15,9 +15,9 @@ import (
 	"go.temporal.io/sdk/client"
 	"google.golang.org/grpc"
 
-	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/store"
 )
 
 // fakeFleet is a Temporal with clusters and a live registry. Methods that are not used are nil and panic.
@@ -92,8 +92,8 @@ func TestFacts(t *testing.T) {
 		errs:   map[string]error{"silent": errors.New("no worker")},
 		live:   []*workerpb.WorkerHeartbeat{entry("a", "a-1", "a-1-1", 4), entry("a", "a-1", "a-1-2", 3)},
 	}
-	reader := &activities.Facts{Client: f, Namespace: "default"}
-	facts, err := reader.Read(t.Context())
+	reader := store.Store{Client: f, Namespace: "default"}.Clusters()
+	facts, err := reader.Facts(t.Context())
 	require.NoError(t, err)
 	require.Len(t, facts.Clusters, 2)
 	require.Equal(t, []string{"silent"}, facts.Silent)
@@ -105,7 +105,7 @@ func TestFacts(t *testing.T) {
 	require.Equal(t, fleet.HealthDegraded, got.Health)
 	require.InDelta(t, 0.85, got.Score, 1e-9)
 
-	facts, err = reader.Read(t.Context(), "z", "nowhere")
+	facts, err = reader.Facts(t.Context(), "z", "nowhere")
 	require.NoError(t, err)
 	require.Len(t, facts.Clusters, 1)
 	require.Empty(t, facts.Silent)

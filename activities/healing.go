@@ -7,13 +7,12 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -21,6 +20,8 @@ const (
 	suspectTasks = 1000
 	// suspectAge is how long an attempt must at least have given no sign of life: in the hub it may be on its way.
 	suspectAge = 5 * time.Second
+	// describesAtOnce bounds the tasks that are looked at at the same time.
+	describesAtOnce = 16
 	// pastActions bounds the earlier actions of one cluster that count.
 	pastActions = 500
 )
@@ -34,7 +35,7 @@ func (a *Control) ExamineFleet(ctx context.Context, in contract.ExamineInput) (c
 	if in.Cluster != "" {
 		only = []string{in.Cluster}
 	}
-	facts, err := a.facts().Read(ctx, only...)
+	facts, err := a.clusters().Facts(ctx, only...)
 	if err != nil {
 		return contract.Examined{}, err
 	}
@@ -114,17 +115,17 @@ func (a *Control) suspects(ctx context.Context, c *fleet.HealingCase, now time.T
 	var ids []string
 	query := contract.TaskQuery(&fleet.TaskFilter{Cluster: c.Cluster, Status: fleet.TaskRunning})
 	err := a.each(ctx, query, suspectTasks, func(info *workflowpb.WorkflowExecutionInfo) {
-		ids = append(ids, info.GetExecution().GetWorkflowId())
+		ids = append(ids, store.OfInfo(info).ID)
 	})
 	if err != nil {
 		return nil, err
 	}
 	least := max(c.Policy.Patience.Std(), suspectAge)
 	seen := make([]*fleet.Orphan, len(ids))
-	parallel.Each(len(ids), factsFanOut, func(i int) {
-		d, err := a.Client.DescribeWorkflowExecution(ctx, ids[i], "")
+	parallel.Each(len(ids), describesAtOnce, func(i int) {
+		task, err := a.tasks().Describe(ctx, ids[i])
 		if err == nil { // else it is not known; the backstop is there
-			seen[i] = runningAlone(d, now.Add(-least))
+			seen[i] = runningAlone(&task, now.Add(-least))
 		}
 	})
 	var suspects []fleet.Orphan
@@ -137,39 +138,25 @@ func (a *Control) suspects(ctx context.Context, c *fleet.HealingCase, now time.T
 }
 
 // runningAlone is the attempt of a task that counts as running and gave its last sign of life before a time; nil: none.
-func runningAlone(d *workflowservice.DescribeWorkflowExecutionResponse, before time.Time) *fleet.Orphan {
-	execution := d.GetWorkflowExecutionInfo().GetExecution()
-	task, ok := contract.TaskOfWorkflowID(execution.GetWorkflowId())
-	if !ok || d.GetWorkflowExecutionInfo().GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+func runningAlone(task *store.Task, before time.Time) *fleet.Orphan {
+	d := task.Delivery
+	if d == nil || d.State != enumspb.PENDING_ACTIVITY_STATE_STARTED || !d.SeenAt.Before(before) {
 		return nil
 	}
-	for _, p := range d.GetPendingActivities() {
-		number := contract.AttemptOfActivityID(p.GetActivityId())
-		if number == 0 || p.GetState() != enumspb.PENDING_ACTIVITY_STATE_STARTED {
-			continue
-		}
-		last := p.GetLastStartedTime().AsTime()
-		if beat := p.GetLastHeartbeatTime(); beat != nil && beat.AsTime().After(last) {
-			last = beat.AsTime()
-		}
-		if !last.Before(before) {
-			return nil
-		}
-		orphan := &fleet.Orphan{TaskID: task, Attempt: number, RunID: execution.GetRunId(), Since: last.UTC()}
-		orphan.Hub, _ = contract.HubOfIdentity(p.GetLastWorkerIdentity())
-		var report contract.AttemptReport
-		if details := p.GetHeartbeatDetails(); details != nil && converter.GetDefaultDataConverter().FromPayloads(details, &report) == nil {
-			orphan.AgentID = report.AgentID
-		}
-		return orphan
+	return &fleet.Orphan{
+		TaskID:  task.ID,
+		Attempt: d.Attempt.Number,
+		RunID:   task.RunID,
+		Since:   d.SeenAt,
+		Hub:     d.Hub,
+		AgentID: d.Attempt.AgentID,
 	}
-	return nil
 }
 
 // each calls do for the workflows that a visibility query finds, up to a bound.
 func (a *Control) each(ctx context.Context, query string, most int, do func(*workflowpb.WorkflowExecutionInfo)) error {
 	n := 0
-	for info, err := range contract.Workflows(ctx, a.Client, a.Namespace, query) {
+	for info, err := range a.store().Workflows(ctx, query) {
 		if err != nil {
 			return fmt.Errorf("look for what is wrong: %w", err)
 		}

@@ -2,61 +2,51 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	failurepb "go.temporal.io/api/failure/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/store"
 )
 
 // AwaitFailover watches a failover that was asked for until it has ended, and returns its record. It changes nothing.
 func (a *Control) AwaitFailover(ctx context.Context, in contract.AwaitFailoverInput) (fleet.FailoverRecord, error) {
 	id := contract.FailoverWorkflowID(in.Cluster, in.AgentID, in.Epoch)
-	for wait := watchFirst; ; wait = min(wait*3/2, watchMost) {
-		record, ended, err := a.failover(ctx, id, in)
-		if err != nil || ended {
-			return record, err
-		}
-		activity.RecordHeartbeat(ctx)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return record, ctx.Err()
-		}
-	}
+	var record fleet.FailoverRecord
+	err := watchUntil(ctx, watchMost, func() (ended bool, err error) {
+		record, ended, err = a.failover(ctx, id, in)
+		return ended, err
+	})
+	return record, err
 }
 
 func (a *Control) failover(ctx context.Context, id string, in contract.AwaitFailoverInput) (record fleet.FailoverRecord, ended bool, err error) {
-	described, err := a.Client.DescribeWorkflowExecution(ctx, id, "")
-	var missing *serviceerror.NotFound
-	info := described.GetWorkflowExecutionInfo()
+	info, err := a.store().Describe(ctx, id)
 	switch {
-	case err != nil && !errors.As(err, &missing):
+	case err != nil && store.KindOf(err) != store.NotFound:
 		return record, false, fmt.Errorf("look at the failover: %w", err)
 	case err != nil, info.GetStartTime().AsTime().Before(in.After):
 		return record, false, a.stillThere(ctx, in)
 	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		return record, false, nil
 	}
-	err = a.Client.GetWorkflow(ctx, id, info.GetExecution().GetRunId()).Get(ctx, &record) // it has ended: this answers at once
-	if err != nil {
-		return record, false, fmt.Errorf("read the failover: %w", err)
+	record, why := store.EndRecord[fleet.FailoverRecord](ctx, a.store(), id, info.GetExecution().GetRunId())
+	if why != "" {
+		return record, false, fmt.Errorf("read the failover: %s", why)
 	}
 	return record, true, nil
 }
 
 // stillThere fails when the cluster refuses the failover, as when the agent's session is not what it was: it does not come then.
 func (a *Control) stillThere(ctx context.Context, in contract.AwaitFailoverInput) error {
-	view, err := a.facts().view(ctx, in.Cluster)
+	view, err := a.view(ctx, in.Cluster)
 	if err != nil {
 		return err
 	}
@@ -71,15 +61,14 @@ func (a *Control) stillThere(ctx context.Context, in contract.AwaitFailoverInput
 func (a *Control) EndOrphan(ctx context.Context, in contract.EndOrphanInput) (string, error) {
 	o := in.Orphan
 	id := contract.TaskWorkflowID(o.TaskID)
-	described, err := a.Client.DescribeWorkflowExecution(ctx, id, o.RunID)
-	var missing *serviceerror.NotFound
-	if errors.As(err, &missing) {
+	task, err := a.tasks().DescribeRun(ctx, o.TaskID, o.RunID)
+	if store.KindOf(err) == store.NotFound {
 		return "the task has ended meanwhile", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("look at task %s: %w", o.TaskID, err)
 	}
-	now := runningAlone(described, time.Now())
+	now := runningAlone(&task, time.Now())
 	if now == nil || now.Attempt != o.Attempt || !now.Since.Equal(o.Since) {
 		return "the attempt has ended or gave a sign of life meanwhile", nil
 	}
@@ -99,7 +88,7 @@ func (a *Control) EndOrphan(ctx context.Context, in contract.EndOrphanInput) (st
 		},
 	})
 	switch {
-	case errors.As(err, &missing):
+	case store.KindOf(err) == store.NotFound:
 		return "the attempt has ended meanwhile", nil
 	case err != nil:
 		return "", fmt.Errorf("end %s of task %s: %w", contract.AttemptActivityID(o.Attempt), o.TaskID, err)

@@ -6,12 +6,11 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/store"
 )
 
 // oldTasks bounds the old open tasks that one cycle looks at.
@@ -22,11 +21,11 @@ const oldTasks = 1000
 func (a *Control) stuck(ctx context.Context, clusters []*fleet.ClusterFacts, after time.Duration, now time.Time) (map[string][]fleet.Stuck, error) {
 	old := fmt.Sprintf("%s AND %s AND StartTime < '%s'", contract.Equals("WorkflowType", contract.TaskWorkflow),
 		contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), now.Add(-after).UTC().Format(time.RFC3339))
-	count, err := a.Client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: a.Namespace, Query: old})
+	count, err := a.store().Count(ctx, old)
 	if err != nil {
 		return nil, fmt.Errorf("count the old tasks: %w", err)
 	}
-	if count.GetCount() == 0 {
+	if count == 0 {
 		return nil, nil
 	}
 	waiting := map[string]*waitingTasks{}
@@ -65,26 +64,27 @@ type waitingTasks struct {
 }
 
 func noteOld(waiting map[string]*waitingTasks, info *workflowpb.WorkflowExecutionInfo) {
-	fields := info.GetSearchAttributes().GetIndexedFields()
-	cluster := contract.Keyword(fields, contract.AttrCluster)
-	w := waiting[cluster]
+	task := store.OfInfo(info)
+	w := waiting[task.Cluster]
 	if w == nil {
 		w = &waitingTasks{pinned: map[string]bool{}}
-		waiting[cluster] = w
+		waiting[task.Cluster] = w
 	}
-	switch fleet.TaskStatus(contract.Keyword(fields, contract.AttrStatus)) {
+	switch task.Status {
 	case fleet.TaskReview:
 		w.reviews++
-		since := info.GetStartTime().AsTime()
-		contract.Decode(fields[contract.AttrStatusAt.GetName()], &since)
+		since := task.MarkedAt
+		if since.IsZero() {
+			since = info.GetStartTime().AsTime()
+		}
 		if w.firstReview.IsZero() || since.Before(w.firstReview) {
 			w.firstReview = since
 		}
 	case fleet.TaskDeadLetter: // kept on purpose
 	default:
 		w.others++
-		if agent := contract.Keyword(fields, contract.AttrAgent); agent != "" {
-			w.pinned[agent] = true
+		if task.Agent != "" {
+			w.pinned[task.Agent] = true
 		}
 	}
 }
@@ -120,11 +120,8 @@ func lanesOfCluster(c *fleet.Cluster, pinned map[string]bool) []string {
 
 // stuckLane reports whether tasks wait in a lane for long and nothing takes them.
 func (a *Control) stuckLane(ctx context.Context, cluster, lane string, after time.Duration, now time.Time) (fleet.Stuck, bool) {
-	answer, err := a.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-		Namespace: a.Namespace, ReportStats: true, TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
-		TaskQueue: &taskqueuepb.TaskQueue{Name: contract.LaneQueue(cluster, lane), Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
-	})
-	stats := answer.GetStats()
+	read, err := a.store().LaneStats(ctx, contract.LaneQueue(cluster, lane))
+	stats := read.Total
 	age := stats.GetApproximateBacklogAge().AsDuration()
 	if err != nil || stats.GetApproximateBacklogCount() == 0 || age < after || stats.GetTasksDispatchRate() > 0 {
 		return fleet.Stuck{}, false

@@ -2,13 +2,12 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.temporal.io/api/serviceerror"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/store"
 )
 
 // NewHubsLost makes and registers the counter of lost hubs.
@@ -22,16 +21,18 @@ func NewHubsLost(r prometheus.Registerer) prometheus.Counter {
 // AnnounceHubLost signals every open cluster that a hub is lost. Clusters without agents on it ignore the signal, so
 // repeating it does no harm.
 func (a *Control) AnnounceHubLost(ctx context.Context, lost contract.HubLost) error {
-	err := contract.EachCluster(ctx, a.Client, a.Namespace, func(ctx context.Context, id string) error {
-		err := contract.HubLostSignal.Send(ctx, a.Client, id, lost)
-		var gone *serviceerror.NotFound
-		if err != nil && !errors.As(err, &gone) {
-			return fmt.Errorf("signal %s: %w", id, err)
+	names, err := a.clusters().Names(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		err := contract.HubLostSignal.Send(ctx, a.Client, contract.ClusterWorkflowID(name), lost)
+		if err != nil && store.KindOf(err) != store.NotFound {
+			return fmt.Errorf("signal cluster %s: %w", name, err)
 		}
-		return nil
-	})
-	if err == nil && a.Lost != nil {
+	}
+	if a.Lost != nil {
 		a.Lost.Inc()
 	}
-	return err
+	return nil
 }

@@ -20,13 +20,9 @@ func (a *Control) Rebalance(ctx context.Context, in contract.ClusterRebalance) (
 
 // ReadLoads returns how many tasks each agent of a cluster runs now, by agent id, for those of which it is known.
 func (a *Control) ReadLoads(ctx context.Context, cluster string) (map[string]int, error) {
-	loads := map[string]int{}
-	for heartbeat, err := range contract.LiveAgents(ctx, a.Client, a.Namespace, fmt.Sprintf("TaskQueue = '%s'", contract.ClusterLane(cluster))) {
-		if err != nil {
-			return nil, fmt.Errorf("list the workers of cluster %s: %w", cluster, err)
-		}
-		_, agent, _ := contract.AgentOfIdentity(heartbeat.GetWorkerIdentity())
-		loads[agent] = int(heartbeat.GetActivityTaskSlotsInfo().GetCurrentUsedSlots())
+	loads, err := a.store().RunningIn(ctx, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("list the workers of cluster %s: %w", cluster, err)
 	}
 	return loads, nil
 }

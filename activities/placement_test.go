@@ -7,11 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	querypb "go.temporal.io/api/query/v1"
 	"go.temporal.io/api/serviceerror"
-	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/activities"
@@ -28,12 +26,14 @@ type fakeCluster struct {
 	opened [][]string
 }
 
-func (f *fakeCluster) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
-	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: f.status}}, f.err
-}
-
-func (f *fakeCluster) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
-	return viewValue{f.view}, nil
+func (f *fakeCluster) QueryWorkflowWithOptions(
+	context.Context, *client.QueryWorkflowWithOptionsRequest,
+) (*client.QueryWorkflowWithOptionsResponse, error) {
+	answer := &client.QueryWorkflowWithOptionsResponse{QueryResult: viewValue{f.view}}
+	if f.status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		answer = &client.QueryWorkflowWithOptionsResponse{QueryRejected: &querypb.QueryRejected{}}
+	}
+	return answer, f.err
 }
 
 func (f *fakeCluster) UpdateWorkflow(_ context.Context, o client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {

@@ -2,29 +2,27 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/store"
 )
 
 // SweepScaling looks at every cluster that has scaling on, and asks those where something is to be done. Where nothing is,
 // nothing is written.
 func (a *Control) SweepScaling(ctx context.Context) (contract.SweepResult, error) {
 	var result contract.SweepResult
-	names, err := contract.ScaledClusters(ctx, a.Client, a.Namespace)
+	names, err := a.clusters().Scaled(ctx)
 	if err != nil || len(names) == 0 {
 		return result, err
 	}
-	read, err := a.facts().Read(ctx, names...)
+	read, err := a.clusters().Facts(ctx, names...)
 	if err != nil {
 		return result, err
 	}
@@ -77,14 +75,14 @@ func (a *Control) decide(ctx context.Context, cluster *fleet.ClusterFacts) (flee
 	}
 	slices.SortFunc(facts.Agents, func(x, y fleet.AgentActivity) int { return x.IdleSince.Compare(y.IdleSince) })
 	now := time.Now()
-	decision, err := contract.CompleteScaling(ctx, a.Client, a.Namespace, &cluster.Cluster, &facts,
+	decision, err := a.clusters().CompleteScaling(ctx, &cluster.Cluster, &facts,
 		func() fleet.ScalingDecision { return cluster.DecideScaling(&facts, now) })
 	return decision, facts, err
 }
 
 // ReadScaling reads what changes every second of one cluster.
 func (a *Control) ReadScaling(ctx context.Context, cluster string) (fleet.ScalingFacts, error) {
-	read, err := a.facts().Read(ctx, cluster)
+	read, err := a.clusters().Facts(ctx, cluster)
 	if err != nil {
 		return fleet.ScalingFacts{}, err
 	}
@@ -95,40 +93,32 @@ func (a *Control) ReadScaling(ctx context.Context, cluster string) (fleet.Scalin
 	return found, err
 }
 
-// joinedLook spaces the looks at agents that are not online yet.
-const (
-	joinedFirst = 100 * time.Millisecond
-	joinedMost  = time.Second
-)
+// joinedMost is the longest pause between two looks at agents that are not online yet.
+const joinedMost = time.Second
 
 // AwaitJoined returns when all agents are online, or the time is over.
 func (a *Control) AwaitJoined(ctx context.Context, in contract.AwaitJoinedInput) (contract.AwaitJoinedResult, error) {
 	deadline := activity.GetInfo(ctx).StartedTime.Add(in.Timeout.Std())
 	result := contract.AwaitJoinedResult{Joined: map[string]time.Time{}}
-	for wait := joinedFirst; ; wait = min(wait*3/2, joinedMost) {
-		view, err := viewCluster(ctx, a.Client, in.Cluster)
-		if err != nil && ctx.Err() == nil && time.Now().After(deadline) {
-			return result, err
+	err := watchUntil(ctx, joinedMost, func() (bool, error) {
+		view, err := a.view(ctx, in.Cluster)
+		late := time.Now().After(deadline)
+		if err != nil && ctx.Err() == nil && late {
+			return false, err
 		}
 		for _, agent := range in.Agents {
 			if m := view.Member(agent); m != nil && m.Connected() && result.Joined[agent].IsZero() {
 				result.Joined[agent] = time.Now().UTC()
 			}
 		}
-		if len(result.Joined) == len(in.Agents) || time.Now().After(deadline) {
-			return result, nil
-		}
-		activity.RecordHeartbeat(ctx)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return result, ctx.Err()
-		}
-	}
+		return late || len(result.Joined) == len(in.Agents), nil
+	})
+	return result, err
 }
 
-func viewCluster(ctx context.Context, c client.Client, cluster string) (contract.ClusterView, error) {
-	view, err := contract.ViewQuery.Ask(ctx, c, contract.ClusterWorkflowID(cluster))
+// view asks a cluster how it stands.
+func (a *Control) view(ctx context.Context, cluster string) (contract.ClusterView, error) {
+	view, err := a.clusters().View(ctx, cluster)
 	if err != nil {
 		return view, fmt.Errorf("look at cluster %s: %w", cluster, err)
 	}
@@ -139,13 +129,11 @@ func viewCluster(ctx context.Context, c client.Client, cluster string) (contract
 // where the cluster is gone, so is the agent.
 func (a *Control) Retire(ctx context.Context, in contract.ClusterRetire) error {
 	_, err := contract.RetireUpdate.Send(ctx, a.Client, contract.ClusterWorkflowID(in.Cluster), in.Request)
-	var missing *serviceerror.NotFound
-	var refused *temporal.ApplicationError
-	switch {
-	case errors.As(err, &missing):
+	switch kind := store.KindOf(err); {
+	case kind == store.NotFound:
 		return nil
-	case errors.As(err, &refused):
-		return temporal.NewApplicationError(refused.Message(), contract.Refused)
+	case kind == store.Refused:
+		return temporal.NewApplicationError(store.Refusal(err), contract.Refused)
 	case err != nil:
 		return fmt.Errorf("retire %s of cluster %s: %w", in.Request.AgentID, in.Cluster, err)
 	}

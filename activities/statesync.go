@@ -2,19 +2,17 @@ package activities
 
 import (
 	"context"
-	"errors"
 
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/store"
 )
 
 // SyncMembers lists a cluster's members with their hubs.
 func (a *Control) SyncMembers(ctx context.Context, cluster string) (contract.SyncMembersResult, error) {
-	view, err := viewCluster(ctx, a.Client, cluster)
-	var missing *serviceerror.NotFound
-	if errors.As(err, &missing) {
+	view, err := a.view(ctx, cluster)
+	if store.KindOf(err) == store.NotFound {
 		return contract.SyncMembersResult{}, temporal.NewNonRetryableApplicationError("the cluster does not exist any more", contract.Refused, nil)
 	}
 	if err != nil {

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -23,25 +21,18 @@ const (
 func (a *Control) AwaitTransfers(ctx context.Context, in contract.AwaitTransfersInput) (contract.AwaitTransfersResult, error) {
 	deadline := time.Now().Add(in.Timeout.Or(fleet.DefaultTransferTimeout))
 	w := watch{Control: a, in: in, transfers: make([]fleet.Transfer, len(in.Attempts)), moved: make([]bool, len(in.Attempts))}
-	for wait := watchFirst; ; wait = min(wait*3/2, watchMost) {
+	err := watchUntil(ctx, watchMost, func() (bool, error) {
 		missing, err := w.look(ctx)
 		if err != nil {
-			return w.result, err
+			return false, err
 		}
-		if missing != "" && time.Now().After(deadline) {
-			w.result.Incomplete = missing
+		late := time.Now().After(deadline)
+		if missing == "" || late {
+			w.result.Incomplete, w.result.Transfers = missing, w.transfers
 		}
-		if missing == "" || w.result.Incomplete != "" {
-			w.result.Transfers = w.transfers
-			return w.result, nil
-		}
-		activity.RecordHeartbeat(ctx)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return w.result, ctx.Err()
-		}
-	}
+		return missing == "" || late, nil
+	})
+	return w.result, err
 }
 
 // watch is one call of AwaitTransfers.
@@ -79,7 +70,7 @@ func (w *watch) look(ctx context.Context) (missing string, err error) {
 }
 
 func (w *watch) lookAtRoles(ctx context.Context) (missing string, err error) {
-	view, err := viewCluster(ctx, w.Client, w.in.Cluster)
+	view, err := w.view(ctx, w.in.Cluster)
 	if err != nil {
 		return "", err
 	}
@@ -105,19 +96,20 @@ func (w *watch) lookAtRoles(ctx context.Context) (missing string, err error) {
 // waits for a person.
 func (w *watch) lookAtTask(ctx context.Context, held fleet.HeldAttempt) (fleet.Transfer, bool, error) {
 	t := fleet.Transfer{TaskID: held.TaskID, From: w.in.FailedAgent, Why: w.in.Reason, RetryCount: held.Attempt}
-	state, running, err := readTask(ctx, w.Client, held.TaskID)
-	if err != nil {
-		return t, false, err
+	task, err := w.tasks().Describe(ctx, held.TaskID)
+	if err == nil {
+		err = w.tasks().Complete(ctx, &task)
 	}
-	t.Status = state.Status
-	later := slices.IndexFunc(state.Attempts, func(at fleet.Attempt) bool { return at.Number > held.Attempt && at.AgentID != "" })
+	if err != nil {
+		return t, false, fmt.Errorf("read task %s: %w", held.TaskID, err)
+	}
+	t.Status = task.Status
+	later := slices.IndexFunc(task.Attempts, func(at fleet.Attempt) bool { return at.Number > held.Attempt && at.AgentID != "" })
 	switch {
 	case later >= 0:
-		next := state.Attempts[later]
+		next := task.Attempts[later]
 		t.To, t.Epoch, t.At = next.AgentID, next.Epoch, next.StartedAt
-	case running != nil && running.number > held.Attempt && running.report.AgentID != "":
-		t.To, t.Epoch, t.At, t.Status = running.report.AgentID, running.report.Epoch, running.report.StartedAt, fleet.TaskRunning
-	case !state.Status.Final() && state.Status != fleet.TaskReview && state.Status != fleet.TaskDeadLetter:
+	case !task.Status.Settled():
 		return t, false, nil
 	}
 	return t, true, nil

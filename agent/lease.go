@@ -22,7 +22,7 @@ func (r *run) renewLease(sentAt time.Time) {
 func (r *run) leaseEnd() (time.Time, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if plantLeaseIgnored || r.session.lease <= 0 || r.leaseFrom.IsZero() {
+	if r.session.lease <= 0 || r.leaseFrom.IsZero() {
 		return time.Time{}, r.renewed
 	}
 	return r.leaseFrom.Add(r.session.lease), r.renewed
@@ -65,7 +65,7 @@ func (r *run) checkLease() {
 
 // leaseOver reports whether the lease has run out. The mutex is held.
 func (r *run) leaseOver() bool {
-	return !plantLeaseIgnored && r.session.lease > 0 && !r.leaseFrom.IsZero() && time.Since(r.leaseFrom) >= r.session.lease
+	return r.session.lease > 0 && !r.leaseFrom.IsZero() && time.Since(r.leaseFrom) >= r.session.lease
 }
 
 // inTime are the assignments of an answer, or none when it took longer than the lease, as in a process that was frozen:
@@ -76,7 +76,7 @@ func (r *run) inTime(answer pollAnswer) []protocol.Assignment {
 	defer r.mu.Unlock()
 	late, over := r.session.lease > 0 && time.Since(answer.poll.sentAt) >= r.session.lease, r.leaseOver()
 	return slices.DeleteFunc(answer.polled.Assignments, func(a protocol.Assignment) bool {
-		return !plantLeaseIgnored && (late || over && a.RetrySafety == fleet.Fenced)
+		return late || over && a.RetrySafety == fleet.Fenced
 	})
 }
 

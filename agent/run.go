@@ -115,7 +115,7 @@ func (r *run) loop() error {
 			pause(r.loopCtx, retry.next())
 			if !isFinal(err) {
 				r.moveTo(r.client.current())
-				continue // the same session: it may well live on, there or at another hub
+				continue // the same session: it may well live on
 			}
 		}
 		if err := r.register(false); err != nil {

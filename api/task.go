@@ -59,6 +59,14 @@ type ReasonRequest struct {
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the history."`
 }
 
+// Text is the reason; "" if none was given.
+func (r *ReasonRequest) Text() string {
+	if r == nil {
+		return ""
+	}
+	return r.Reason
+}
+
 // BatchItem answers one task of a batch: the task's id and status, or why it was not accepted.
 type BatchItem struct {
 	ID        string           `json:"id,omitempty"`

@@ -1,5 +1,10 @@
 package contract
 
+import (
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/converter"
+)
+
 // Memo fields of Mainstay's workflows: what lists and descriptions tell without asking a worker.
 const (
 	// MemoConfig is a cluster's configuration.
@@ -25,3 +30,8 @@ const (
 	// MemoDeadLetter is a task's newest fleet.DeadLetter, its cause shortened.
 	MemoDeadLetter = "dead_letter"
 )
+
+// Decode reads a field of a memo or a search attribute. It reports whether it is there and can be read.
+func Decode(field *commonpb.Payload, into any) bool {
+	return field != nil && converter.GetDefaultDataConverter().FromPayload(field, into) == nil
+}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
-	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/fleet"
@@ -61,13 +60,6 @@ func FiringWorkflowID(schedule string, at time.Time) string {
 // FiringTaskID is the id of the one task of a firing: "nightly@20261121t030000z".
 func FiringTaskID(schedule string, at time.Time) string {
 	return schedule + strings.ToLower(at.UTC().Format("@20060102T150405Z"))
-}
-
-// MadeBy reports whether a task is one that a schedule made. What only has the id of a firing's task is not.
-func MadeBy(info *workflowpb.WorkflowExecutionInfo, schedule string) bool {
-	var maker string
-	tenant, _ := fleet.CutTenant(schedule)
-	return Decode(info.GetMemo().GetFields()[MemoSchedule], &maker) && maker == schedule && TenantOf(info) == tenant
 }
 
 // Messages of the Periodic workflow: a firing of a schedule.

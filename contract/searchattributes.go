@@ -1,6 +1,7 @@
 package contract
 
 import (
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 )
@@ -28,4 +29,11 @@ func SearchAttributes() map[string]enumspb.IndexedValueType {
 		AttrTenant.GetName():   enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 		AttrLabels.GetName():   enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST,
 	}
+}
+
+// Keyword is the value of a search attribute, "" where it is not set.
+func Keyword(fields map[string]*commonpb.Payload, attribute temporal.SearchAttributeKeyKeyword) string {
+	var value string
+	Decode(fields[attribute.GetName()], &value)
+	return value
 }

@@ -1,18 +1,16 @@
 package contract
 
 import (
-	"slices"
 	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"mainstay.dev/mainstay/fleet"
 )
 
 // TaskQuery is the visibility query for the tasks that a filter selects. Visibility does not know queued, running and
-// retry_wait apart: what it finds for these must be looked at with DescribedStatus.
+// retry_wait apart: what it finds for these must be described.
 func TaskQuery(f *fleet.TaskFilter) string {
 	terms := []string{Equals("WorkflowType", TaskWorkflow)}
 	for _, filter := range []struct{ attribute, value string }{
@@ -43,23 +41,6 @@ func TaskQuery(f *fleet.TaskFilter) string {
 // OpenTaskQuery is TaskQuery for the tasks that have not ended.
 func OpenTaskQuery(f *fleet.TaskFilter) string {
 	return TaskQuery(f) + " AND " + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
-}
-
-// HasLabels reports whether a task that visibility found has these labels indeed: SQLite compares them without case.
-func HasLabels(info *workflowpb.WorkflowExecutionInfo, labels map[string]string) bool {
-	var list []string
-	Decode(info.GetSearchAttributes().GetIndexedFields()[AttrLabels.GetName()], &list) // no list: no labels
-	return !slices.ContainsFunc(LabelList(labels), func(label string) bool { return !slices.Contains(list, label) })
-}
-
-// TenantOf is the tenant of a workflow, "" if it has none.
-func TenantOf(info *workflowpb.WorkflowExecutionInfo) string {
-	return Keyword(info.GetSearchAttributes().GetIndexedFields(), AttrTenant)
-}
-
-// LooksAlike reports whether visibility finds tasks of other statuses too for one.
-func LooksAlike(status fleet.TaskStatus) bool {
-	return status == fleet.TaskQueued || status == fleet.TaskRunning || status == fleet.TaskRetryWait
 }
 
 // TaskWaiting is a status for filters only: queued or retry_wait.

@@ -4,4 +4,4 @@ package contract
 // must not happen (CONTRIBUTING.md, "Changing a workflow"); before it, raise it whenever a recorded history has to be recorded
 // anew because it no longer replays. `mainstay dev` keeps it in its data directory and says so when it finds another one,
 // instead of failing with every workflow.
-const WorkflowsVersion = 3
+const WorkflowsVersion = 4

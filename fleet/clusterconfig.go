@@ -158,6 +158,14 @@ func (c ClusterConfig) Validate() error {
 	return c.Brake.Validate()
 }
 
+// ShardCount is among how many shards the cluster's tasks are spread; 0: it has none.
+func (c ClusterConfig) ShardCount() int {
+	if c.ReplicationMode == Sharded {
+		return c.Shards
+	}
+	return 0
+}
+
 // Revision names a configuration: equal configurations have equal revisions. A default that is written out makes no
 // difference.
 func (c ClusterConfig) Revision() string {

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -114,4 +115,30 @@ func LaneOf(spec *TaskSpec) string {
 		return CapabilityLane(spec.RequiredCapabilities)
 	}
 	return DefaultLane
+}
+
+// Lanes are the lanes of a cluster; those of agents are the ones named, and those that are paused.
+func (c *Cluster) Lanes(pinned []string) []string {
+	var lanes []string
+	add := func(lane string) { lanes = append(lanes, lane) }
+	if c.Config.ReplicationMode == Sharded {
+		for shard := range c.Config.Shards {
+			add(ShardLane(shard))
+		}
+	} else {
+		add(DefaultLane)
+		for _, set := range c.CapabilitySets {
+			add(CapabilityLane(set))
+		}
+	}
+	for i := range c.Pauses {
+		if agent, ok := AgentOfLane(c.Pauses[i].Lane); ok {
+			pinned = append(pinned, agent)
+		}
+	}
+	slices.Sort(pinned)
+	for _, agent := range slices.Compact(pinned) {
+		add(AgentLane(agent))
+	}
+	return lanes
 }

@@ -16,6 +16,7 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
+	querypb "go.temporal.io/api/query/v1"
 	"go.temporal.io/api/serviceerror"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workerpb "go.temporal.io/api/worker/v1"
@@ -139,6 +140,20 @@ func (f *fakeTemporal) QueryWorkflow(_ context.Context, id, _, _ string, _ ...an
 	}
 	answer, err := e.query()
 	return encoded{answer}, err
+}
+
+// QueryWorkflowWithOptions is of workflows that have not ended.
+func (f *fakeTemporal) QueryWorkflowWithOptions(
+	ctx context.Context, r *client.QueryWorkflowWithOptionsRequest,
+) (*client.QueryWorkflowWithOptionsResponse, error) {
+	f.mu.Lock()
+	e := f.executions[r.WorkflowID]
+	f.mu.Unlock()
+	if e != nil && e.info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return &client.QueryWorkflowWithOptionsResponse{QueryRejected: &querypb.QueryRejected{}}, nil
+	}
+	answer, err := f.QueryWorkflow(ctx, r.WorkflowID, r.RunID, r.QueryType)
+	return &client.QueryWorkflowWithOptionsResponse{QueryResult: answer}, err
 }
 
 func (f *fakeTemporal) UpdateWorkflow(_ context.Context, o client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {

@@ -1,29 +1,40 @@
 // Package gateway is the REST API for clients: it starts, updates, queries and lists workflows, and holds no state but
-// a short-lived cache of what clusters there are.
+// a short-lived cache of what clusters there are. Each resource is a package of its own; here they are put together.
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/agent"
+	"mainstay.dev/mainstay/gateway/bulk"
+	"mainstay.dev/mainstay/gateway/cluster"
+	"mainstay.dev/mainstay/gateway/drain"
 	"mainstay.dev/mainstay/gateway/events"
+	"mainstay.dev/mainstay/gateway/failover"
+	"mainstay.dev/mainstay/gateway/healing"
+	"mainstay.dev/mainstay/gateway/overview"
+	"mainstay.dev/mainstay/gateway/queue"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/gateway/scaling"
+	"mainstay.dev/mainstay/gateway/schedule"
+	"mainstay.dev/mainstay/gateway/statesync"
+	"mainstay.dev/mainstay/gateway/task"
+	"mainstay.dev/mainstay/gateway/token"
+	"mainstay.dev/mainstay/store"
 )
 
-// Bounds of what one request may cost.
-const (
-	// callTimeout bounds the calls to Temporal of one request, so that a client hears of an outage within 5 s.
-	callTimeout = 4500 * time.Millisecond
-	// queryTimeout bounds a question to a workflow: it needs a worker, and there may be none.
-	queryTimeout = 3 * time.Second
-	// fanOut bounds the calls to Temporal that one request makes at the same time.
-	fanOut = 32
-)
+// eventsLate is how much later than it was to come an answer counts: a hub that was killed is asked again after that.
+const eventsLate = 3 * time.Second
 
 // Options are what a gateway needs.
 type Options struct {
@@ -39,18 +50,12 @@ type Options struct {
 
 // Gateway answers the clients' part of the API.
 type Gateway struct {
-	client    client.Client
-	namespace string
-	logger    *zap.Logger
-	registry  prometheus.Registerer // nil: none
-	every     time.Duration         // between two readings of the fleet
-	submitted *prometheus.CounterVec
-	clusters  clusterCache
-	loopRuns  runCache
-	opening   chan struct{} // held while a lane is opened
-	newID     func() string
-	pause     func(ctx context.Context, d time.Duration) error
-	events    *events.Feed
+	core     *rest.Core
+	registry prometheus.Registerer // nil: none
+	tasks    *task.Handlers
+	clusters *cluster.Handlers
+	overview *overview.Handlers
+	events   *events.Feed
 }
 
 // New makes a gateway. It calls nothing until it is asked.
@@ -61,60 +66,72 @@ func New(o Options) *Gateway {
 	if o.Namespace == "" {
 		o.Namespace = client.DefaultNamespace
 	}
-	g := &Gateway{
-		client: o.Client, namespace: o.Namespace, logger: o.Logger, registry: o.Registerer, every: cmp.Or(o.FleetEvery, fleetFresh), newID: newTaskID, pause: pause, opening: make(chan struct{}, 1),
-		submitted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mainstay_gateway_tasks_submitted_total",
-			Help: "Tasks submitted, by outcome: accepted, duplicate or rejected.",
-		}, []string{"outcome"}),
+	core := rest.New(store.Store{Client: o.Client, Namespace: o.Namespace}, o.Logger)
+	return &Gateway{
+		core:     core,
+		registry: o.Registerer,
+		tasks:    task.New(core, o.Registerer),
+		clusters: &cluster.Handlers{Core: core},
+		overview: &overview.Handlers{
+			Core:      core,
+			Shown:     overview.Shown{Cluster: cluster.Full, Settings: cluster.OfSettings},
+			Lanes:     (&queue.Handlers{Core: core}).Lanes,
+			Failovers: (&failover.Handlers{Core: core}).Newest,
+			Every:     o.FleetEvery,
+		},
+		events: events.New(events.Options{Store: core.Store, Logger: o.Logger, AskHub: readEvents(core)}),
 	}
-	g.events = events.New(events.Options{Client: g.client, Namespace: g.namespace, Logger: g.logger, AskHub: g.readEvents})
-	if o.Registerer != nil {
-		o.Registerer.MustRegister(g.submitted)
-	}
-	return g
 }
 
 // Stop ends the streams of events. Call it before the HTTP server waits for its requests; it may be called twice.
 func (g *Gateway) Stop() { g.events.Close() }
 
-// Register adds the gateway's operations to api.
+// Register adds the gateway's operations to routes.
 func (g *Gateway) Register(routes huma.API) {
-	g.registerSubmit(routes)
-	g.registerTasks(routes)
-	g.registerTaskLog(routes)
-	g.registerTaskActions(routes)
-	g.registerBulk(routes)
-	g.registerSchedules(routes)
-	g.registerClusters(routes)
-	g.registerAgents(routes)
-	g.registerFailovers(routes)
-	g.registerHealth(routes)
-	g.registerDrains(routes)
-	g.registerHealing(routes)
-	g.registerMaintenance(routes)
-	g.registerPauses(routes)
-	g.registerLoads(routes)
-	g.registerBalance(routes)
-	g.registerSyncs(routes)
-	g.registerQueue(routes)
-	g.events.Register(routes)
-	g.registerOverview(routes)
-	g.registerScaling(routes)
-	g.registerTokens(routes)
+	for _, resource := range []interface{ Register(routes huma.API) }{
+		g.tasks,
+		&bulk.Handlers{Core: g.core},
+		&schedule.Handlers{Core: g.core},
+		g.clusters,
+		&agent.Handlers{Core: g.core},
+		&failover.Handlers{Core: g.core},
+		&drain.Handlers{Core: g.core},
+		&healing.Handlers{Core: g.core},
+		&statesync.Handlers{Core: g.core},
+		&queue.Handlers{Core: g.core},
+		g.events,
+		g.overview,
+		&scaling.Handlers{Core: g.core, Configure: g.clusters.Configure},
+		&token.Handlers{Core: g.core},
+	} {
+		resource.Register(routes)
+	}
 	if g.registry != nil {
-		g.registry.MustRegister(newFleetMetrics(g)) // only of a process that plays the gateway
+		g.registry.MustRegister(overview.NewMetrics(g.overview)) // only of a process that plays the gateway
 	}
 }
 
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
+// Overview reads the whole fleet at a glance.
+func (g *Gateway) Overview(ctx context.Context) (api.Overview, error) {
+	return g.overview.Overview(ctx)
+}
+
+// EnsureClusters creates those of the clusters that do not exist. It changes none that do.
+func (g *Gateway) EnsureClusters(ctx context.Context, configs []fleet.ClusterConfig) error {
+	return g.clusters.Ensure(ctx, configs)
+}
+
+// EnsureScaling makes the schedule that looks at the clusters, if one of them has scaling on.
+func (g *Gateway) EnsureScaling(ctx context.Context) error {
+	return g.core.Store.Clusters().EnsureSweep(ctx)
+}
+
+// readEvents asks a hub for what it saw. answered is false when it does not answer in time.
+func readEvents(core *rest.Core) func(context.Context, string, contract.ReadEventsInput) (contract.ReadEventsResult, bool, error) {
+	return func(ctx context.Context, hub string, in contract.ReadEventsInput) (contract.ReadEventsResult, bool, error) {
+		return rest.Ask(ctx, core, contract.ReadEventsActivity, rest.HubQuestion{
+			Hub: hub, ID: contract.ReadEventsID(hub, uuid.NewString()), Summary: "events at hub " + hub,
+			Wait: in.Wait.Std(), Margin: eventsLate,
+		}, in)
 	}
 }

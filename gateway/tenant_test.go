@@ -19,6 +19,7 @@ import (
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // asTenant is a gate that believes the header Tenant.
@@ -182,7 +183,7 @@ func TestABulkOperationOfATenantMeansItsTasks(t *testing.T) {
 		spec := e.input.(contract.BulkInput).Spec
 		require.Equal(t, "acme", spec.Filter.Tenant, body)
 		require.Contains(t, spec.Query(), "MainstayTenant = 'acme'")
-		require.Equal(t, "acme", contract.TenantOf(e.info), "the list of operations finds it by this")
+		require.Equal(t, "acme", store.OfInfo(e.info).Tenant, "the list of operations finds it by this")
 	}
 	bulk := answer[api.Bulk](t, do("acme", http.MethodPost, bulkPath, `{"action":"cancel","filter":{"ids":["b","acme:a","a","beta:a"]},"reason":"x"}`), http.StatusAccepted)
 	require.Equal(t, []string{"acme:a", "acme:b", "beta:a"}, f.executions[contract.BulkWorkflowID(bulk.ID)].input.(contract.BulkInput).Spec.IDs,

@@ -3,16 +3,13 @@ package guard
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
 
 	"mainstay.dev/mainstay/access"
-	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -32,28 +29,8 @@ var errTokensUnknown = errors.New("the tokens cannot be read from Temporal")
 // Reader reads all tokens that there are.
 type Reader func(ctx context.Context) ([]access.Record, error)
 
-// FromTemporal reads them from the memo of the workflow that keeps them, which needs no worker.
-func FromTemporal(c client.Client) Reader {
-	return func(ctx context.Context) ([]access.Record, error) {
-		d, err := c.DescribeWorkflowExecution(ctx, contract.AccessWorkflowID, "")
-		var none *serviceerror.NotFound
-		if errors.As(err, &none) {
-			return nil, nil // no token was made yet
-		}
-		if err != nil {
-			return nil, fmt.Errorf("describe the workflow of the tokens: %w", err)
-		}
-		var tokens []access.Record
-		field := d.GetWorkflowExecutionInfo().GetMemo().GetFields()[contract.MemoTokens]
-		if field == nil {
-			return nil, nil // it has just been started
-		}
-		if err := converter.GetDefaultDataConverter().FromPayload(field, &tokens); err != nil {
-			return nil, fmt.Errorf("read the tokens: %w", err)
-		}
-		return tokens, nil
-	}
-}
+// FromTemporal reads them from the workflow that keeps them, which needs no worker.
+func FromTemporal(c client.Client) Reader { return store.Store{Client: c}.Tokens }
 
 // directory knows the tokens, a few seconds late at most. While Temporal is away it goes by those that it knew last.
 type directory struct {

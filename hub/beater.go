@@ -2,11 +2,9 @@ package hub
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
@@ -14,6 +12,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // Each attempt heartbeat is a write in Temporal, so they are rare: one soon after the attempt begins, so that observers
@@ -92,9 +91,8 @@ func (b beater) sendOne(ctx context.Context, d dueBeat) {
 	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var missing *serviceerror.NotFound
 	switch {
-	case errors.As(err, &missing):
+	case store.KindOf(err) == store.NotFound:
 		h.dropLocked(d.attempt, "the attempt no longer counts")
 	case err != nil:
 		d.attempt.beatNeeds = true // again in a while; the backstop is long

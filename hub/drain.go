@@ -65,7 +65,7 @@ func (c activities) awaitIdle(ctx context.Context, in contract.AwaitIdleInput) e
 		c.hub.mu.Lock()
 		s := c.hub.sessions[in.AgentID]
 		here := s != nil && s.instance == in.Instance && s.epoch == in.Epoch
-		idle := here && (len(s.attempts) == 0 || plantDrainIgnores)
+		idle := here && len(s.attempts) == 0
 		c.hub.mu.Unlock()
 		switch {
 		case !here:
@@ -87,7 +87,7 @@ func (c activities) awaitIdle(ctx context.Context, in contract.AwaitIdleInput) e
 // the cluster yet.
 func (s *session) cordoned(d contract.Directive) bool {
 	_, listed := slices.BinarySearch(d.Cordoned, s.agent)
-	return (listed || s.cordonedUntil > d.Version) && !plantCordonIgnored
+	return listed || s.cordonedUntil > d.Version
 }
 
 // drainWork is what a drain reports of an attempt. Of one that was re-attached after a restart the task is not known.

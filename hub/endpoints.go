@@ -113,18 +113,19 @@ func (e endpoints) authorize(a Authorized) (sessionClaims, error) {
 	return claims, nil
 }
 
-// findLocked returns the session that the claims name, or the problem to answer with.
+// findLocked returns the session that the claims name, or the problem to answer with. A session is of one hub: the cluster counts
+// the agent there, so another hub that still has an older session of the same process must not go on with that one.
 func (h *Hub) findLocked(claims sessionClaims) (*session, error) {
 	s, directive := h.sessions[claims.Agent], h.directives[claims.Cluster]
 	switch {
 	case directive.Ended(claims.Token):
 		return nil, revokedProblem()
-	case s == nil:
+	case s != nil && s.epoch > claims.Epoch:
+		return nil, fencedProblem()
+	case s == nil || claims.Hub != h.id:
 		return nil, httpapi.Problem(protocol.CodeUnknownSession, "this hub does not know the session: register again with the same instance_id; running work is kept")
 	case s.instance == claims.Instance && s.epoch == claims.Epoch:
 		return s, nil
-	case s.epoch > claims.Epoch:
-		return nil, fencedProblem()
 	}
 	return nil, httpapi.Problem(protocol.CodeUnknownSession, "the session is not the agent's newest: register again")
 }

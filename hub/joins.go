@@ -2,18 +2,16 @@ package hub
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
-	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/temporal"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -104,12 +102,11 @@ func (j *joiner) update(cluster string, batch []*pendingJoin) (contract.JoinResp
 	defer cancel()
 	response, err := contract.JoinUpdate.Send(ctx, h.client, contract.ClusterWorkflowID(cluster), request)
 	if err != nil {
-		var refused *temporal.ApplicationError
-		if errors.As(err, &refused) && refused.Type() == contract.Refused {
-			return response, httpapi.Problem(protocol.CodeConflict, refused.Message())
+		kind := store.KindOf(err)
+		if kind == store.Refused {
+			return response, httpapi.Problem(protocol.CodeConflict, store.Refusal(err))
 		}
-		var missing *serviceerror.NotFound
-		if !errors.As(err, &missing) {
+		if kind != store.NotFound {
 			h.log.Warn("Agents could not join", zap.String("cluster", cluster), zap.Int("agents", len(batch)), zap.Error(err))
 		}
 		return response, temporalProblem(err)

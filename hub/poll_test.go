@@ -52,6 +52,16 @@ func TestAssignmentAnswersAtOnceAndIsAccepted(t *testing.T) {
 	})
 }
 
+// TestSessionOfAnotherHub has an agent that moved to another hub poll the first one, which has not noticed that it left.
+func TestSessionOfAnotherHub(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		a.poll()
+		a.claims.Hub = "hub-2"
+		requireCode(t, protocol.CodeUnknownSession, (<-a.poll()).err)
+	})
+}
+
 func TestAssignmentNamesItsShard(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: fleet.Sharded,
@@ -286,7 +296,7 @@ func TestPollsOfOtherSessions(t *testing.T) {
 		older := b.register("a", 1)
 		newer := b.register("a", 1, func(r *protocol.Register) { r.InstanceID = "another-instance" })
 		requireCode(t, protocol.CodeFenced, (<-older.poll()).err)
-		stranger := &peer{b: b, claims: sessionClaims{Agent: "x", Instance: "12345678", Epoch: 1}}
+		stranger := &peer{b: b, claims: sessionClaims{Hub: "hub-1", Agent: "x", Instance: "12345678", Epoch: 1}}
 		requireCode(t, protocol.CodeUnknownSession, (<-stranger.poll()).err)
 		newer.claims.Epoch++
 		requireCode(t, protocol.CodeUnknownSession, (<-newer.poll()).err)

@@ -7,8 +7,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/store"
 )
 
 // reclaimer gives up the members that the clusters count on this hub and that did not come back to it after it started, or
@@ -43,12 +43,20 @@ func (r *reclaimer) Run(ctx context.Context) {
 func (r *reclaimer) giveUpMissing(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	return contract.EachCluster(ctx, r.hub.client, r.hub.namespace, func(ctx context.Context, workflowID string) error {
-		view, err := contract.ViewQuery.Ask(ctx, r.hub.client, workflowID)
+	clusters := store.Store{Client: r.hub.client, Namespace: r.hub.namespace}.Clusters()
+	names, err := clusters.Names(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		view, err := clusters.View(ctx, name)
+		if store.KindOf(err) == store.NotFound {
+			continue // deleted since it was listed
+		}
 		if err != nil {
-			return fmt.Errorf("query %s: %w", workflowID, err)
+			return fmt.Errorf("query cluster %s: %w", name, err)
 		}
 		facts{r.hub}.giveUpMissing(&view)
-		return nil
-	})
+	}
+	return nil
 }

@@ -2,19 +2,17 @@ package hub
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/api/workflowservice/v1"
-
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // openSession joins the cluster and opens, or re-attaches, the session. token is what the agent joins with; with resume it
@@ -64,7 +62,7 @@ func (e endpoints) openSession(ctx context.Context, reg protocol.Register, token
 		return protocol.Registered{}, err
 	}
 	return protocol.Registered{
-		SessionToken:      e.hub.seal.session(sessionClaims{Agent: s.agent, Cluster: s.cluster, Instance: s.instance, Epoch: s.epoch, Token: s.token}),
+		SessionToken:      e.hub.seal.session(sessionClaims{Hub: e.hub.id, Agent: s.agent, Cluster: s.cluster, Instance: s.instance, Epoch: s.epoch, Token: s.token}),
 		Epoch:             s.epoch,
 		HubID:             e.hub.id,
 		HeartbeatInterval: fleet.Duration(e.hub.config.Timing.HeartbeatInterval),
@@ -177,7 +175,7 @@ func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Tim
 	a := s.attempts[key]
 	if a == nil {
 		claims, err := h.seal.openAttempt(r.Token)
-		if plantReattachDropped || err != nil || claims.Agent != s.agent || claims.Instance != s.instance || claims.Task != r.TaskID || claims.Attempt != r.Attempt {
+		if err != nil || claims.Agent != s.agent || claims.Instance != s.instance || claims.Task != r.TaskID || claims.Attempt != r.Attempt {
 			s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: r.TaskID, Attempt: r.Attempt, Reason: "its token is not this session's"})
 			return
 		}
@@ -192,8 +190,7 @@ func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Tim
 
 // temporalProblem is the answer when Temporal refuses or cannot be reached.
 func temporalProblem(err error) error {
-	var missing *serviceerror.NotFound
-	if errors.As(err, &missing) {
+	if store.KindOf(err) == store.NotFound {
 		return httpapi.Problem(protocol.CodeUnknownCluster, "no such cluster: create it first (mainstay cluster create, or POST /api/v1/agents/clusters)")
 	}
 	return httpapi.Problem(protocol.CodeUnavailable, "Temporal does not answer: try again")

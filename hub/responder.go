@@ -2,19 +2,18 @@ package hub
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
 	failurepb "go.temporal.io/api/failure/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -43,11 +42,10 @@ func (r *responder) fail(token []byte, report contract.AttemptReport, taken func
 		defer cancel()
 		for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 			err := r.failNow(ctx, token, report)
-			var missing *serviceerror.NotFound
 			if err == nil {
 				taken()
 			}
-			if err == nil || errors.As(err, &missing) {
+			if err == nil || store.KindOf(err) == store.NotFound {
 				return
 			}
 			select {

@@ -2,16 +2,15 @@ package hub
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"go.temporal.io/api/serviceerror"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // resultTimeout bounds handing one result to Temporal; the agent sends it again.
@@ -33,13 +32,9 @@ func (e endpoints) reportResult(ctx context.Context, in *resultInput) (*resultOu
 	}
 	accepted := &resultOutput{Body: protocol.ResultAccepted{Accepted: true}}
 	report, send := e.attemptReport(&claims, &in.Body)
-	if plantEarlyAnswer {
-		time.AfterFunc(time.Second, func() { _ = send(e.hub.run, claims.Temporal, report) })
-		return accepted, nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, resultTimeout)
 	defer cancel()
-	if err := send(ctx, claims.Temporal, report); err != nil && !plantStaleAccepted {
+	if err := send(ctx, claims.Temporal, report); err != nil {
 		return nil, e.resultProblem(&claims, err)
 	}
 	e.hub.metrics.results.WithLabelValues(string(in.Body.Outcome)).Inc()
@@ -115,10 +110,8 @@ func (e endpoints) settle(claims *attemptClaims, cluster string, r *protocol.Res
 
 // resultProblem is the answer to a result that Temporal did not take.
 func (e endpoints) resultProblem(claims *attemptClaims, err error) error {
-	var missing *serviceerror.NotFound
-	var invalid *serviceerror.InvalidArgument
-	switch {
-	case errors.As(err, &missing):
+	switch store.KindOf(err) {
+	case store.NotFound:
 		e.hub.metrics.stale.Inc()
 		e.hub.mu.Lock()
 		defer e.hub.mu.Unlock()
@@ -127,7 +120,7 @@ func (e endpoints) resultProblem(claims *attemptClaims, err error) error {
 			e.hub.forgetLocked(a)
 		}
 		return httpapi.Problem(protocol.CodeSuperseded, "the attempt no longer counts: it was accepted before, delivered again, cancelled or timed out")
-	case errors.As(err, &invalid):
+	case store.Invalid:
 		e.hub.log.Error("Temporal refused a result", zap.String("task", claims.Task), zap.Error(err))
 		return httpapi.Problem(protocol.CodeInvalidRequest, "Temporal refused the result")
 	}

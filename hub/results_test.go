@@ -78,7 +78,7 @@ func TestResultOfAnySessionNeedsItsOwnToken(t *testing.T) {
 			"another task":    func(in *resultInput) { in.TaskID = "t2" },
 			"another attempt": func(in *resultInput) { in.Body.Attempt = 2 },
 			"another session": func(in *resultInput) {
-				in.Authorization = "Bearer " + b.seal.session(sessionClaims{Agent: "a", Cluster: "c", Instance: "another", Epoch: 1})
+				in.Authorization = "Bearer " + b.seal.session(sessionClaims{Hub: "hub-1", Agent: "a", Cluster: "c", Instance: "another", Epoch: 1})
 			},
 		} {
 			require.Error(t, a.report(given, fleet.AttemptCompleted, change), name)

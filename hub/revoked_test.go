@@ -60,7 +60,7 @@ func TestARevokedTokenEndsSessions(t *testing.T) {
 // TestGoingOnWithASession has agents come to a hub that does not know their sessions.
 func TestGoingOnWithASession(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		kept := sessionClaims{Agent: "a", Cluster: "c", Instance: "a-instance", Epoch: 1, Token: someToken}
+		kept := sessionClaims{Hub: "hub-1", Agent: "a", Cluster: "c", Instance: "a-instance", Epoch: 1, Token: someToken}
 		first := kept
 		first.Token = ""
 		register := func(change func(*protocol.Register)) protocol.Register {

@@ -144,8 +144,5 @@ func (h *Hub) holdTimeLocked(s *session) time.Duration {
 
 // leaseLeftLocked is how long from now a session's agent may still go on with fenced work and its roles.
 func (h *Hub) leaseLeftLocked(s *session, now time.Time) time.Duration {
-	if plantLeaseIgnored {
-		return 0
-	}
 	return max(0, s.answeredAt.Add(h.leaseOfLocked(s)).Sub(now))
 }

@@ -269,7 +269,7 @@ func (b *bench) register(id string, slots int, change ...func(*protocol.Register
 	require.NoError(b.t, err)
 	claims, err := b.seal.openSession(answer.SessionToken)
 	require.NoError(b.t, err)
-	require.Equal(b.t, sessionClaims{Agent: id, Cluster: "c", Instance: reg.InstanceID, Epoch: answer.Epoch}, claims)
+	require.Equal(b.t, sessionClaims{Hub: "hub-1", Agent: id, Cluster: "c", Instance: reg.InstanceID, Epoch: answer.Epoch}, claims)
 	synctest.Wait()
 	return &peer{b: b, claims: claims, conn: &connection{}}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
@@ -15,6 +14,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -106,14 +106,13 @@ func (h *Host) announce(ctx context.Context) {
 }
 
 func (h *Host) tellClusters(ctx context.Context) error {
-	clusters, err := contract.ScaledClusters(ctx, h.o.Client, h.o.Namespace)
+	clusters, err := store.Store{Client: h.o.Client, Namespace: h.o.Namespace}.Clusters().Scaled(ctx)
 	if err != nil {
 		return err
 	}
 	for _, cluster := range clusters {
 		err := contract.SpawnerStartsSignal.Send(ctx, h.o.Client, contract.ClusterWorkflowID(cluster), contract.SpawnerStarts{Spawner: h.o.Name})
-		var missing *serviceerror.NotFound
-		if err != nil && !errors.As(err, &missing) {
+		if err != nil && store.KindOf(err) != store.NotFound {
 			return fmt.Errorf("tell cluster %s: %w", cluster, err)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/workflows"
+	"mainstay.dev/mainstay/workflows/cluster"
+	"mainstay.dev/mainstay/workflows/task"
 )
 
 // Options sizes a worker.
@@ -30,8 +32,8 @@ type Options struct {
 
 // RegisterWorkflows registers all workflows under their contract names. Worker, tests and replayer share it.
 func RegisterWorkflows(r sdkworker.WorkflowRegistry) {
-	r.RegisterWorkflowWithOptions(workflows.Cluster, workflow.RegisterOptions{Name: contract.ClusterWorkflow})
-	r.RegisterWorkflowWithOptions(workflows.Task, workflow.RegisterOptions{Name: contract.TaskWorkflow})
+	r.RegisterWorkflowWithOptions(cluster.Workflow, workflow.RegisterOptions{Name: contract.ClusterWorkflow})
+	r.RegisterWorkflowWithOptions(task.Workflow, workflow.RegisterOptions{Name: contract.TaskWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Failover, workflow.RegisterOptions{Name: contract.FailoverWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Drain, workflow.RegisterOptions{Name: contract.DrainWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Hub, workflow.RegisterOptions{Name: contract.HubWorkflow})

@@ -35,10 +35,10 @@ type accessRun struct{ tokens []access.Record }
 func (r *accessRun) setUpdateHandlers(ctx workflow.Context) error {
 	err := contract.CreateTokenUpdate.Handle(ctx, r.create, func(token access.Record) error {
 		if _, err := token.Validate(); err != nil {
-			return refuse("%s", err)
+			return Refuse("%s", err)
 		}
 		if len(r.tokens) >= access.MaxTokens {
-			return refuse("there are %d tokens, which is the most: revoke some", len(r.tokens))
+			return Refuse("there are %d tokens, which is the most: revoke some", len(r.tokens))
 		}
 		return nil
 	})

@@ -15,6 +15,7 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/worker"
+	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
 func viewerToken(id string) access.Record {
@@ -24,7 +25,7 @@ func viewerToken(id string) access.Record {
 // TestAccessKeepsTokensInItsMemo has tokens made, made again, revoked and refused; the memo says each time what there is.
 func TestAccessKeepsTokensInItsMemo(t *testing.T) {
 	t.Parallel()
-	env := newEnvironment()
+	env := workflowtest.NewEnvironment()
 	worker.RegisterWorkflows(env)
 	var published [][]string
 	env.OnUpsertMemo(mock.Anything).Run(func(args mock.Arguments) {
@@ -34,11 +35,11 @@ func TestAccessKeepsTokensInItsMemo(t *testing.T) {
 		}
 		published = append(published, ids)
 	}).Return(nil)
-	answers := map[string]*answer{}
+	answers := map[string]*workflowtest.Answer{}
 	at := time.Duration(0)
 	send := func(name, update string, arg any) {
 		at += time.Minute
-		answers[name] = &answer{}
+		answers[name] = &workflowtest.Answer{}
 		env.RegisterDelayedCallback(func() { env.UpdateWorkflow(update, "", answers[name], arg) }, at)
 	}
 	old := viewerToken("old")
@@ -53,46 +54,46 @@ func TestAccessKeepsTokensInItsMemo(t *testing.T) {
 	env.ExecuteWorkflow(contract.AccessWorkflow, contract.AccessInput{Tokens: []access.Record{old}})
 	require.True(t, env.IsWorkflowCompleted())
 	require.Equal(t, [][]string{{"old"}, {"one"}, {"one", "two"}, {"two"}}, published, "what is over for long is dropped, and a repeated request changes nothing")
-	require.NoError(t, answers["again"].err)
-	require.True(t, answers["no role"].refused)
-	require.True(t, answers["unknown"].refused)
+	require.NoError(t, answers["again"].Err)
+	require.True(t, answers["no role"].Refused)
+	require.True(t, answers["unknown"].Refused)
 	var refusal *temporal.ApplicationError
-	require.True(t, errors.As(answers["unknown"].err, &refusal))
+	require.True(t, errors.As(answers["unknown"].Err, &refusal))
 	require.Equal(t, contract.UnknownToken, refusal.Type())
 }
 
 func TestAccessHasRoomForSoManyTokens(t *testing.T) {
 	t.Parallel()
-	env := newEnvironment()
+	env := workflowtest.NewEnvironment()
 	worker.RegisterWorkflows(env)
 	env.OnUpsertMemo(mock.Anything).Return(nil)
 	var full []access.Record
 	for i := range access.MaxTokens {
 		full = append(full, viewerToken(fmt.Sprint(i)))
 	}
-	refused := &answer{}
+	refused := &workflowtest.Answer{}
 	env.RegisterDelayedCallback(func() { env.UpdateWorkflow(contract.CreateTokenUpdate.Name, "", refused, viewerToken("more")) }, time.Minute)
 	env.RegisterDelayedCallback(env.CancelWorkflow, time.Hour)
 	env.ExecuteWorkflow(contract.AccessWorkflow, contract.AccessInput{Tokens: full})
-	require.ErrorContains(t, refused.err, "revoke some")
+	require.ErrorContains(t, refused.Err, "revoke some")
 }
 
 // TestAccessCarriesTokensOn has a run whose history has become long.
 func TestAccessCarriesTokensOn(t *testing.T) {
 	t.Parallel()
-	env := newEnvironment()
+	env := workflowtest.NewEnvironment()
 	worker.RegisterWorkflows(env)
 	env.OnUpsertMemo(mock.Anything).Return(nil)
 	env.RegisterDelayedCallback(func() {
-		env.UpdateWorkflow(contract.CreateTokenUpdate.Name, "", &answer{}, viewerToken("last"))
+		env.UpdateWorkflow(contract.CreateTokenUpdate.Name, "", &workflowtest.Answer{}, viewerToken("last"))
 	}, time.Minute)
 	env.RegisterDelayedCallback(func() {
 		env.SetCurrentHistoryLength(10_000)
-		env.UpdateWorkflow(contract.RevokeTokenUpdate.Name, "", &answer{}, contract.RevokeTokenRequest{ID: "none"})
+		env.UpdateWorkflow(contract.RevokeTokenUpdate.Name, "", &workflowtest.Answer{}, contract.RevokeTokenRequest{ID: "none"})
 	}, time.Hour)
 	env.ExecuteWorkflow(contract.AccessWorkflow, contract.AccessInput{})
 	var next *workflow.ContinueAsNewError
-	require.True(t, asError(env.GetWorkflowError(), &next))
+	require.True(t, errors.As(env.GetWorkflowError(), &next))
 	var input contract.AccessInput
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &input))
 	require.Equal(t, "last", input.Tokens[0].ID)

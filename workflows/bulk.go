@@ -52,7 +52,7 @@ func (r *bulkRun) setHandlers(ctx workflow.Context) error {
 		return r.State, nil
 	}, func(contract.CancelRequest) error {
 		if r.cancel != nil || r.State.Status != fleet.BulkRunning {
-			return refuse("the bulk operation has ended or is being cancelled")
+			return Refuse("the bulk operation has ended or is being cancelled")
 		}
 		return nil
 	})

@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/worker"
+	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
 // bulk is a Bulk workflow under test.
@@ -24,7 +26,7 @@ type bulk struct {
 }
 
 func newBulk(page func(b *bulk, in contract.BulkPageInput) (contract.BulkPageResult, error)) *bulk {
-	b := &bulk{TestWorkflowEnvironment: newEnvironment()}
+	b := &bulk{TestWorkflowEnvironment: workflowtest.NewEnvironment()}
 	worker.RegisterWorkflows(b)
 	b.RegisterActivityWithOptions(func(_ context.Context, in contract.BulkPageInput) (contract.BulkPageResult, error) {
 		b.pages = append(b.pages, in)
@@ -79,7 +81,7 @@ func TestBulkIsStopped(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(b *bulk){
 		"by update": func(b *bulk) {
-			b.UpdateWorkflow(contract.CancelUpdate.Name, "", &answer{}, contract.CancelRequest{Reason: "enough"})
+			b.UpdateWorkflow(contract.CancelUpdate.Name, "", &workflowtest.Answer{}, contract.CancelRequest{Reason: "enough"})
 		},
 		"by cancelling the workflow": func(b *bulk) { b.CancelWorkflow() },
 	} {
@@ -97,7 +99,7 @@ func TestBulkIsStopped(t *testing.T) {
 			})
 			b.ExecuteWorkflow(contract.BulkWorkflow, contract.BulkInput{ID: "b-1", Spec: contract.BulkSpec{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Type: "x"}}})
 			var cancelled *temporal.CanceledError
-			require.True(t, asError(b.GetWorkflowError(), &cancelled), "%v", b.GetWorkflowError())
+			require.True(t, errors.As(b.GetWorkflowError(), &cancelled), "%v", b.GetWorkflowError())
 			var state contract.BulkState
 			require.NoError(t, cancelled.Details(&state))
 			require.Equal(t, fleet.BulkCancelled, state.Status)
@@ -118,7 +120,7 @@ func TestBulkFails(t *testing.T) {
 	})
 	b.ExecuteWorkflow(contract.BulkWorkflow, contract.BulkInput{ID: "b-1", Spec: contract.BulkSpec{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Type: "x"}}})
 	var failed *temporal.ApplicationError
-	require.True(t, asError(b.GetWorkflowError(), &failed), "%v", b.GetWorkflowError())
+	require.True(t, errors.As(b.GetWorkflowError(), &failed), "%v", b.GetWorkflowError())
 	var state contract.BulkState
 	require.NoError(t, failed.Details(&state))
 	require.Equal(t, fleet.BulkFailed, state.Status)
@@ -133,7 +135,7 @@ func TestBulkContinuesAsNew(t *testing.T) {
 	b.ExecuteWorkflow(contract.BulkWorkflow, contract.BulkInput{ID: "b-1", Spec: contract.BulkSpec{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Type: "x"}},
 		Carried: &contract.BulkCarried{Place: contract.BulkPlace{Token: []byte("1")}, State: contract.BulkState{Status: fleet.BulkRunning, BulkCounts: contract.BulkCounts{Matched: 5, Done: 5}}}})
 	var next *workflow.ContinueAsNewError
-	require.True(t, asError(b.GetWorkflowError(), &next), "%v", b.GetWorkflowError())
+	require.True(t, errors.As(b.GetWorkflowError(), &next), "%v", b.GetWorkflowError())
 	var input contract.BulkInput
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &input))
 	require.Equal(t, 5, input.Carried.State.Done)

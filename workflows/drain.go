@@ -121,7 +121,7 @@ func (a *agentDrain) run(ctx workflow.Context) {
 	case err != nil:
 		a.record.Refused = isType(err, contract.Refused)
 		a.keepOut(ctx, err)
-		a.close(ctx, fleet.DrainFailed, reasonOf(err))
+		a.close(ctx, fleet.DrainFailed, ReasonOf(err))
 	case a.drain.in.DryRun:
 		a.close(ctx, fleet.DrainPlanned, "")
 	default:
@@ -308,13 +308,4 @@ func onWorker(ctx workflow.Context, summary string) workflow.Context {
 func isType(err error, kind string) bool {
 	var application *temporal.ApplicationError
 	return errors.As(err, &application) && application.Type() == kind
-}
-
-// reasonOf is an activity's error in the words of whoever refused.
-func reasonOf(err error) string {
-	var application *temporal.ApplicationError
-	if errors.As(err, &application) {
-		return application.Message()
-	}
-	return err.Error()
 }

@@ -87,10 +87,10 @@ func (a *healingAction) run(ctx workflow.Context) {
 	case ctx.Err() != nil:
 		a.end(fleet.HealingFailed, "cancelled")
 	case isType(err, contract.Refused):
-		a.end(fleet.HealingSkipped, reasonOf(err))
+		a.end(fleet.HealingSkipped, ReasonOf(err))
 		a.forget(ctx)
 	case err != nil:
-		a.end(fleet.HealingFailed, reasonOf(err))
+		a.end(fleet.HealingFailed, ReasonOf(err))
 	default:
 		a.end(fleet.HealingSucceeded, outcome)
 	}
@@ -102,9 +102,6 @@ func (a *healingAction) end(status fleet.HealingStatus, outcome string) {
 
 // forget notes that nothing was done, so that the action does not keep the same one from being decided again soon.
 func (a *healingAction) forget(ctx workflow.Context) {
-	if workflow.GetVersion(ctx, "forget-refused-action", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		return
-	}
 	d := &a.in.Decision
 	err := workflow.UpsertMemo(ctx, map[string]any{contract.MemoHealing: contract.HealingNote{Type: d.Type, TargetID: d.TargetID, Verdict: fleet.HealWait, At: a.in.DecidedAt}})
 	if err != nil {
@@ -165,7 +162,7 @@ func (a *healingAction) failOver(ctx workflow.Context) (string, error) {
 		err = endedAs("failover", string(moved.Status), moved.Error)
 	}
 	if _, out := a.drain(ctx, 0); err == nil && out != nil {
-		err = temporal.NewApplicationError("its work was moved, and it could not be taken out of service: "+reasonOf(out), "StillInService")
+		err = temporal.NewApplicationError("its work was moved, and it could not be taken out of service: "+ReasonOf(out), "StillInService")
 	}
 	a.record.Ref = "failover " + contract.FailoverID(d.Cluster, d.TargetID, d.Facts.Epoch)
 	return outcome + "; it is out of service until it is healthy", err

@@ -20,6 +20,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
+	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
 // healingRun is a run of a HealingAction workflow with a cluster, drains and a scaler that do as they are told.
@@ -45,7 +46,7 @@ type healingRun struct {
 func newHealingRun(t *testing.T) *healingRun {
 	t.Helper()
 	r := &healingRun{
-		TestWorkflowEnvironment: newEnvironment(), errs: map[string]error{},
+		TestWorkflowEnvironment: workflowtest.NewEnvironment(), errs: map[string]error{},
 		moved:   fleet.FailoverRecord{Status: fleet.FailoverSucceeded, TargetAgentID: "b-1", TasksTransferred: 2},
 		drained: fleet.DrainRecord{Status: fleet.DrainCompleted, Agents: []fleet.AgentDrain{{AgentID: "a-1", Finished: 3, Moved: 1}}},
 		spread:  fleet.Rebalance{Moves: make([]fleet.RebalanceMove, 4)},

@@ -34,7 +34,7 @@ func HealingCycle(ctx workflow.Context, in contract.HealingCycleInput) (fleet.He
 	for i := range examined.Cases {
 		c := &examined.Cases[i]
 		findOrphans(ctx, c)
-		decisions := decideHealing(c, workflow.Now(ctx))
+		decisions := fleet.DecideHealing(c, workflow.Now(ctx))
 		if !in.DryRun {
 			startActions(ctx, record.ID, c.Policy, decisions)
 		}

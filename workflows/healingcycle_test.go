@@ -20,6 +20,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
+	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
 // cycleRun is a run of the HealingCycle workflow that finds what it is told to.
@@ -40,7 +41,7 @@ type cycleRun struct {
 
 func newCycleRun(t *testing.T) *cycleRun {
 	t.Helper()
-	r := &cycleRun{TestWorkflowEnvironment: newEnvironment(), actions: map[string]contract.HealingActionInput{}}
+	r := &cycleRun{TestWorkflowEnvironment: workflowtest.NewEnvironment(), actions: map[string]contract.HealingActionInput{}}
 	r.SetStartTime(healingAt)
 	r.RegisterWorkflowWithOptions(workflows.HealingCycle, workflow.RegisterOptions{Name: contract.HealingCycleWorkflow})
 	r.RegisterWorkflowWithOptions(func(workflow.Context, contract.HealingActionInput) (fleet.HealingRecord, error) {

@@ -1,5 +1,5 @@
-// Package workflows holds the workflows, one file each. They are deterministic: every decision is a pure function of
-// fleet, every effect an activity. Changes after a release go through workflow.GetVersion.
+// Package workflows holds the workflows: a file each, or a folder below for one of several files. They are deterministic:
+// every decision is a pure function of fleet, every effect an activity. Changes after a release go through workflow.GetVersion.
 package workflows
 
 import (

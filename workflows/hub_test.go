@@ -11,6 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/worker"
+	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
 func TestHubLease(t *testing.T) {
@@ -28,7 +29,7 @@ func TestHubLease(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			env := newEnvironment()
+			env := workflowtest.NewEnvironment()
 			worker.RegisterWorkflows(env)
 			held, announced := 0, 0
 			env.RegisterActivityWithOptions(func(context.Context, contract.HoldLeaseInput) error {

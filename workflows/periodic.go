@@ -131,15 +131,3 @@ func awaitTask(ctx workflow.Context, child workflow.ChildWorkflowFuture, result 
 func notCompleted(id string, status fleet.TaskStatus, why string) error {
 	return temporal.NewNonRetryableApplicationError(fmt.Sprintf("task %s is %s: %s", id, status, why), string(status), nil)
 }
-
-// tellFiring tells the firing that made the task, if one did, that the task waits for a person. Whether it still listens
-// does not matter.
-func (r *taskRun) tellFiring(ctx workflow.Context) {
-	parent := workflow.GetInfo(ctx).ParentWorkflowExecution
-	if parent == nil {
-		return
-	}
-	if _, _, ok := contract.FiringOfWorkflowID(parent.ID); ok {
-		contract.SettledSignal.SendFrom(ctx, parent.ID, parent.RunID, contract.TaskSettled{Status: r.status, Why: r.why})
-	}
-}

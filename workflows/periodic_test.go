@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/worker"
+	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
 // firing is a Periodic workflow under test, with the deliveries of its task.
@@ -27,7 +29,7 @@ type firing struct {
 
 func newFiring(t *testing.T, place func() (contract.TaskPlace, error), deliver func() (contract.AttemptReport, error)) *firing {
 	t.Helper()
-	f := &firing{TestWorkflowEnvironment: newEnvironment()}
+	f := &firing{TestWorkflowEnvironment: workflowtest.NewEnvironment()}
 	worker.RegisterWorkflows(f)
 	f.RegisterActivityWithOptions(func(_ context.Context, in contract.PlaceTaskInput) (contract.TaskPlace, error) {
 		f.asked = append(f.asked, in)
@@ -91,7 +93,7 @@ func TestFiringEndsAsItsTask(t *testing.T) {
 			f := newFiring(t, c.place, c.deliver)
 			f.start(fleet.TaskSpec{})
 			var failed *temporal.ApplicationError
-			require.True(t, asError(f.GetWorkflowError(), &failed), "%v", f.GetWorkflowError())
+			require.True(t, errors.As(f.GetWorkflowError(), &failed), "%v", f.GetWorkflowError())
 			require.Equal(t, c.kind, failed.Type())
 			require.Contains(t, failed.Message(), c.says)
 		})
@@ -144,7 +146,7 @@ func TestFiringWhoseTaskIsThere(t *testing.T) {
 				return
 			}
 			var failed *temporal.ApplicationError
-			require.True(t, asError(f.GetWorkflowError(), &failed), "%v", f.GetWorkflowError())
+			require.True(t, errors.As(f.GetWorkflowError(), &failed), "%v", f.GetWorkflowError())
 			require.Equal(t, contract.IDTaken, failed.Type())
 			require.Len(t, told, 1)
 			require.Equal(t, fleet.EventScheduleFailed, told[0].Type)
@@ -162,17 +164,17 @@ func TestFiringDoesNotWaitForAPerson(t *testing.T) {
 	})
 	f.start(fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}})
 	var failed *temporal.ApplicationError
-	require.True(t, asError(f.GetWorkflowError(), &failed), "%v", f.GetWorkflowError())
+	require.True(t, errors.As(f.GetWorkflowError(), &failed), "%v", f.GetWorkflowError())
 	require.Equal(t, "dead_letter", failed.Type(), "without the task's word it would have waited until that is failed")
 	require.Contains(t, failed.Message(), "1 of 1 attempts failed")
 }
 
 func TestOnlyAScheduleFires(t *testing.T) {
 	t.Parallel()
-	env := newEnvironment()
+	env := workflowtest.NewEnvironment()
 	worker.RegisterWorkflows(env)
 	env.ExecuteWorkflow(contract.PeriodicWorkflow, contract.PeriodicInput{})
 	var failed *temporal.ApplicationError
-	require.True(t, asError(env.GetWorkflowError(), &failed))
+	require.True(t, errors.As(env.GetWorkflowError(), &failed))
 	require.Equal(t, contract.Refused, failed.Type())
 }

@@ -118,7 +118,7 @@ func (s *scaling) start(ctx workflow.Context, a *fleet.ScaledAgent) {
 		Resources: s.in.Spawn.Resources, Environment: s.in.Spawn.Environment,
 	}).Get(ctx)
 	if err != nil {
-		s.giveUp(ctx, a, "it could not be started: "+reasonOf(err))
+		s.giveUp(ctx, a, "it could not be started: "+ReasonOf(err))
 		return
 	}
 	a.Status, a.Handle, a.Host, a.StartedAt = fleet.ScaledStarted, spawned.Handle, spawned.Host, &spawned.StartedAt
@@ -156,7 +156,7 @@ func (s *scaling) giveUp(ctx workflow.Context, a *fleet.ScaledAgent, why string)
 	own, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	if err := s.terminate(own, a, false); err != nil {
-		why += "; and whether it still runs is not known: " + reasonOf(err)
+		why += "; and whether it still runs is not known: " + ReasonOf(err)
 	}
 	s.end(own, a, fleet.ScaledFailed, why)
 }
@@ -170,7 +170,7 @@ func (s *scaling) terminate(ctx workflow.Context, a *fleet.ScaledAgent, graceful
 func (s *scaling) stopAgents(ctx workflow.Context) {
 	drained, err := s.drain(ctx)
 	if err != nil {
-		s.record.Error = "the agents were not drained: " + reasonOf(err)
+		s.record.Error = "the agents were not drained: " + ReasonOf(err)
 	}
 	s.each(ctx, func(ctx workflow.Context, a *fleet.ScaledAgent) {
 		for i := range drained.Agents {
@@ -222,7 +222,7 @@ func (s *scaling) stop(ctx workflow.Context, a *fleet.ScaledAgent) {
 	case stopErr != nil:
 		s.end(ctx, a, fleet.ScaledFailed, "its process was not stopped: "+noSpawner(a.Spawner, stopErr)+"; it stays in maintenance, and the stop is tried again")
 	default:
-		s.end(ctx, a, fleet.ScaledFailed, "its process was stopped, but the cluster still has it: "+reasonOf(err))
+		s.end(ctx, a, fleet.ScaledFailed, "its process was stopped, but the cluster still has it: "+ReasonOf(err))
 	}
 }
 
@@ -267,7 +267,7 @@ func atSpawner(ctx workflow.Context, name string, limit time.Duration, summary s
 func noSpawner(name string, err error) string {
 	var late *temporal.TimeoutError
 	if !errors.As(err, &late) {
-		return reasonOf(err)
+		return ReasonOf(err)
 	}
 	if name == "" {
 		return "no spawner is there to start agents; start one with mainstay serve --roles spawner"

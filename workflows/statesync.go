@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -49,7 +50,7 @@ type stateSync struct {
 func (s *stateSync) run(ctx workflow.Context) (fleet.SyncStatus, string) {
 	for s.report.Rounds = 1; ; s.report.Rounds++ {
 		if err := s.read(ctx); err != nil {
-			return fleet.SyncFailed, reasonOf(err)
+			return fleet.SyncFailed, ReasonOf(err)
 		}
 		if !s.kept() && s.deaf() {
 			return fleet.SyncFailed, "no hub answered"
@@ -293,4 +294,34 @@ func syncAtHub(ctx workflow.Context, hub, summary string) workflow.Context {
 		TaskQueue: contract.HubQueue(hub), ScheduleToStartTimeout: directTimeout, StartToCloseTimeout: syncCall,
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: summary,
 	})
+}
+
+// syncBound bounds a state sync.
+const syncBound = 5 * time.Minute
+
+// StartSync starts a state sync that outlives its parent.
+func StartSync(ctx workflow.Context, in contract.SyncInput) workflow.ChildWorkflowFuture {
+	ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID:               contract.SyncWorkflowID(in.Cluster),
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		WorkflowExecutionTimeout: syncBound,
+		ParentClosePolicy:        enumspb.PARENT_CLOSE_POLICY_ABANDON,
+		TypedSearchAttributes:    temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(in.Cluster)),
+		StaticSummary:            "state sync: " + in.Reason,
+	})
+	return workflow.ExecuteChildWorkflow(ctx, contract.StateSyncWorkflow, in)
+}
+
+// syncAfter has a promoted agent brought up to date, and tells how the cluster's states stand then.
+func syncAfter(ctx workflow.Context, in contract.FailoverInput, record *fleet.FailoverRecord) {
+	if !in.StateKept || record.Promoted == "" {
+		return
+	}
+	child := StartSync(ctx, contract.SyncInput{Cluster: in.Cluster, Reason: record.Promoted + " was promoted"})
+	var report fleet.SyncReport
+	if err := child.Get(ctx, &report); err != nil {
+		workflow.GetLogger(ctx).Info("No state sync of this failover's own; one is under way", "error", err)
+		return
+	}
+	record.StateSync = report.Status
 }

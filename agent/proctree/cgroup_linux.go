@@ -20,7 +20,7 @@ func cgroupOf(below string, guard int) cgroup {
 
 func makeCgroup(below string, guard int) cgroup {
 	c := cgroupOf(below, guard)
-	if c == "" || plantTreeLeft { // the planted bug would leave the folder behind
+	if c == "" {
 		return ""
 	}
 	err := os.Mkdir(string(c), 0o755)

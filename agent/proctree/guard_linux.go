@@ -104,7 +104,7 @@ func (t *tree) watch(orders <-chan order, children, gone <-chan os.Signal) {
 				return
 			case o.kind == orderTerminate:
 				signalSession(os.Getpid(), syscall.SIGTERM)
-			case o.kind == orderLease && !plantLeaseIgnored:
+			case o.kind == orderLease:
 				lease = time.After(o.at - Monotonic())
 			}
 		case <-lease:
@@ -139,9 +139,6 @@ func (t *tree) reap() bool {
 // end kills what is left until nothing is. Descendants of those that die become children of the guard, whatever session
 // or group they are in.
 func (t *tree) end() {
-	if plantTreeLeft {
-		return
-	}
 	for wait := time.Millisecond; !t.reap(); wait = min(2*wait, 20*time.Millisecond) {
 		t.group.kill()
 		killBelow(os.Getpid())

@@ -74,7 +74,7 @@ func (v *eventsView) show(ctx context.Context) error {
 	}
 	for event, err := range v.server.Events(ctx, v.query) {
 		if v.follow && ctx.Err() != nil {
-			return nil //nolint:nilerr // Ctrl-C is how following ends
+			return nil // Ctrl-C is how following ends
 		}
 		if err == nil {
 			err = v.print(event)

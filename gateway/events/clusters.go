@@ -3,18 +3,17 @@ package events
 import (
 	"cmp"
 	"context"
-	"errors"
 	"math"
 	"slices"
 	"sync"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -66,15 +65,14 @@ func (r *feedRun) lookAtClusters(ctx context.Context) {
 func (r *feedRun) lookAtCluster(ctx context.Context, c *clusterSource) {
 	callCtx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	description, err := r.feed.client.DescribeWorkflowExecution(callCtx, contract.ClusterWorkflowID(c.name), "")
-	if isGone(err) {
+	info, err := r.feed.store.Describe(callCtx, contract.ClusterWorkflowID(c.name))
+	if store.KindOf(err) == store.NotFound {
 		r.dropCluster(c)
 		return
 	}
 	if err != nil {
 		return // the next look tells
 	}
-	info := description.GetWorkflowExecutionInfo()
 	c.mu.Lock()
 	same := !c.unread && c.run == info.GetExecution().GetRunId() && c.length == info.GetHistoryLength()
 	c.mu.Unlock()
@@ -155,7 +153,7 @@ func (r *feedRun) fetch(ctx context.Context, c *clusterSource) (events []told, a
 		answer, err = r.feed.clusterEvents(ctx, c.name, since)
 	}
 	if err != nil {
-		if isGone(err) {
+		if store.KindOf(err) == store.NotFound {
 			r.dropCluster(c)
 		} else if ctx.Err() == nil {
 			r.feed.logger.Debug("a cluster did not tell its events", zap.String("cluster", c.name), zap.Error(err))
@@ -177,11 +175,5 @@ func (r *feedRun) fetch(ctx context.Context, c *clusterSource) (events []told, a
 func (f *Feed) clusterEvents(ctx context.Context, name string, since contract.EventsSince) (contract.ClusterEvents, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryLimit)
 	defer cancel()
-	return contract.EventsQuery.Ask(ctx, f.client, contract.ClusterWorkflowID(name), since)
-}
-
-// isGone reports whether there is no such workflow.
-func isGone(err error) bool {
-	_, gone := errors.AsType[*serviceerror.NotFound](err)
-	return gone
+	return contract.EventsQuery.Ask(ctx, f.store.Client, contract.ClusterWorkflowID(name), since)
 }

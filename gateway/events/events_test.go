@@ -32,6 +32,7 @@ import (
 	"mainstay.dev/mainstay/gateway/events"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // fakeFleet is a Temporal with clusters, hubs and tasks that tell events. What needs no answer of its own is a nil method.
@@ -374,7 +375,7 @@ func inFleet(t *testing.T, test func(t *testing.T, f *fakeFleet, h http.Handler)
 
 func serve(f *fakeFleet) (http.Handler, func()) {
 	s := httpapi.New(httpapi.Options{})
-	feed := events.New(events.Options{Client: f, Namespace: "default", Logger: zap.NewNop(), AskHub: f.ask})
+	feed := events.New(events.Options{Store: store.Store{Client: f, Namespace: "default"}, Logger: zap.NewNop(), AskHub: f.ask})
 	feed.Register(s.API())
 	return s.Handler(), feed.Close
 }

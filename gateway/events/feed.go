@@ -8,12 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -33,9 +33,8 @@ const (
 
 // Options are what a feed needs.
 type Options struct {
-	Client    client.Client
-	Namespace string
-	Logger    *zap.Logger
+	Store  store.Store
+	Logger *zap.Logger
 	// AskHub asks a hub for what it saw. answered is false when it does not answer in time. An error with the code
 	// not_supported says that this Temporal cannot ask hubs at all.
 	AskHub func(ctx context.Context, hub string, in contract.ReadEventsInput) (read contract.ReadEventsResult, answered bool, err error)
@@ -43,10 +42,9 @@ type Options struct {
 
 // Feed tells listeners what happens in the fleet. It asks for it only while somebody listens, and once for all who do.
 type Feed struct {
-	client    client.Client
-	namespace string
-	logger    *zap.Logger
-	askHub    func(context.Context, string, contract.ReadEventsInput) (contract.ReadEventsResult, bool, error)
+	store  store.Store
+	logger *zap.Logger
+	askHub func(context.Context, string, contract.ReadEventsInput) (contract.ReadEventsResult, bool, error)
 
 	mu        sync.Mutex
 	listeners map[*listener]struct{}
@@ -80,7 +78,7 @@ type feedRun struct {
 
 // New makes a feed. It asks for nothing until somebody listens.
 func New(o Options) *Feed {
-	return &Feed{client: o.Client, namespace: o.Namespace, logger: o.Logger, askHub: o.AskHub, listeners: map[*listener]struct{}{}}
+	return &Feed{store: o.Store, logger: o.Logger, askHub: o.AskHub, listeners: map[*listener]struct{}{}}
 }
 
 // listen registers a listener, which gets what happens from now on: everything after the run is ready.

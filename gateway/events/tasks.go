@@ -7,12 +7,12 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -140,19 +140,17 @@ func (f *Feed) taskChanges(ctx context.Context, looks []taskLook, since time.Tim
 func (f *Feed) lookForTasks(ctx context.Context, look taskLook, since time.Time) (changes []told, more bool, err error) {
 	var page []byte
 	for range taskPages {
-		answer, err := f.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: f.namespace, PageSize: taskPage, NextPageToken: page, Query: look.query,
-		})
+		found, next, err := f.store.Page(ctx, look.query, taskPage, page)
 		if err != nil {
 			return nil, false, err
 		}
-		for _, info := range answer.GetExecutions() {
+		for _, info := range found {
 			if look.at != nil && look.at(info).Before(since) {
 				return changes, false, nil
 			}
 			changes = append(changes, changesOf(info, since)...)
 		}
-		if page = answer.GetNextPageToken(); len(page) == 0 {
+		if page = next; len(page) == 0 {
 			return changes, false, nil
 		}
 	}
@@ -161,17 +159,12 @@ func (f *Feed) lookForTasks(ctx context.Context, look taskLook, since time.Time)
 
 // changesOf are the changes of one task since a time, as far as visibility knows them.
 func changesOf(info *workflowpb.WorkflowExecutionInfo, since time.Time) []told {
-	task, ok := contract.TaskOfWorkflowID(info.GetExecution().GetWorkflowId())
-	if !ok {
+	task := store.OfInfo(info)
+	if task.ID == "" {
 		return nil
 	}
-	attributes, memo := info.GetSearchAttributes().GetIndexedFields(), info.GetMemo().GetFields()
-	mark := fleet.TaskStatus(contract.Keyword(attributes, contract.AttrStatus))
-	status := contract.TaskStatusOf(info.GetStatus(), mark)
-	base := fleet.EventData{
-		Cluster: contract.Keyword(attributes, contract.AttrCluster), Tenant: contract.Keyword(attributes, contract.AttrTenant),
-		TaskID: task, TaskType: contract.Keyword(attributes, contract.AttrTaskType),
-	}
+	status := task.Status
+	base := fleet.EventData{Cluster: task.Cluster, Tenant: task.Tenant, TaskID: task.ID, TaskType: task.Type}
 	var changes []told
 	add := func(id string, reached fleet.TaskStatus, at time.Time, data fleet.EventData) {
 		if !at.Before(since) {
@@ -179,20 +172,17 @@ func changesOf(info *workflowpb.WorkflowExecutionInfo, since time.Time) []told {
 		}
 	}
 	queued := base
-	queued.AgentID = contract.Keyword(attributes, contract.AttrAgent)
-	var start time.Time
-	if contract.Decode(memo[contract.MemoStartAt], &start) && status == fleet.TaskQueued && start.After(time.Now()) {
-		start = start.UTC()
-		queued.Reason, queued.NextAttemptAt = fleet.StartsAt(start), &start
+	queued.AgentID = task.Agent
+	if task.WaitsForStart(time.Now()) {
+		queued.Reason, queued.NextAttemptAt = task.Why, task.NextAttemptAt
 	}
-	add(taskEventID(task, fleet.TaskQueued), fleet.TaskQueued, info.GetStartTime().AsTime(), queued)
+	add(taskEventID(task.ID, fleet.TaskQueued), fleet.TaskQueued, info.GetStartTime().AsTime(), queued)
 	if status.Final() {
-		add(taskEventID(task, status), status, info.GetCloseTime().AsTime(), base)
+		add(taskEventID(task.ID, status), status, info.GetCloseTime().AsTime(), base)
 		return changes
 	}
-	var marked time.Time // when the mark was set or removed; zero: never
-	contract.Decode(attributes[contract.AttrStatusAt.GetName()], &marked)
-	ending := status == fleet.TaskQueued && (mark != "" || time.Since(marked) < settles)
+	marked := task.MarkedAt
+	ending := status == fleet.TaskQueued && (task.Mark != "" || time.Since(marked) < settles)
 	if marked.IsZero() || ending {
 		return changes // or about to: the next look tells
 	}
@@ -201,10 +191,10 @@ func changesOf(info *workflowpb.WorkflowExecutionInfo, since time.Time) []told {
 	case fleet.TaskQueued:
 		data.Reason = "a person had it run again"
 	case fleet.TaskDeadLetter:
-		var dead fleet.DeadLetter
-		contract.Decode(memo[contract.MemoDeadLetter], &dead)
-		data.Reason = dead.Cause
+		if task.DeadLetter != nil {
+			data.Reason = task.DeadLetter.Cause
+		}
 	}
-	add(taskEventID(task, status)+"."+strconv.FormatInt(marked.UnixMilli(), 36), status, marked, data)
+	add(taskEventID(task.ID, status)+"."+strconv.FormatInt(marked.UnixMilli(), 36), status, marked, data)
 	return changes
 }

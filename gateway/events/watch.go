@@ -101,7 +101,7 @@ func (f *Feed) places(ctx context.Context) (clusters, hubs []string, err error) 
 	defer cancel()
 	query := "(" + contract.Equals("WorkflowType", contract.ClusterWorkflow) + " OR " + contract.Equals("WorkflowType", contract.HubWorkflow) + ") AND " +
 		contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
-	for info, err := range contract.Workflows(ctx, f.client, f.namespace, query) {
+	for info, err := range f.store.Workflows(ctx, query) {
 		if err != nil {
 			return nil, nil, err
 		}

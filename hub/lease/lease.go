@@ -3,13 +3,11 @@ package lease
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
 	"time"
 
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
@@ -17,6 +15,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -100,8 +99,7 @@ func (l *Lease) renew(ctx context.Context, token []byte) (gone bool) {
 		Identity:  l.hub.Identity,
 		Namespace: l.hub.Namespace,
 	})
-	var missing *serviceerror.NotFound
-	if errors.As(err, &missing) {
+	if store.KindOf(err) == store.NotFound {
 		return true
 	}
 	if err != nil {

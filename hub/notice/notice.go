@@ -3,16 +3,15 @@ package notice
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
-	"go.temporal.io/api/serviceerror"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/store"
 )
 
 // Notices signals changes of members to the cluster workflows, batched per cluster. It never blocks the hub.
@@ -63,11 +62,10 @@ func (n *Notices) send(cluster string) {
 		n.mu.Unlock()
 
 		err := n.signal(cluster, batch)
-		var missing *serviceerror.NotFound
 		if err == nil {
 			n.done(cluster)
 		}
-		if err == nil || errors.As(err, &missing) {
+		if err == nil || store.KindOf(err) == store.NotFound {
 			wait = 100 * time.Millisecond
 			continue
 		}

@@ -2,15 +2,14 @@ package statesync
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
-	"go.temporal.io/api/serviceerror"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -89,11 +88,10 @@ func (s *States) notify(ctx context.Context, cluster string, digests []string, n
 	defer cancel()
 	err := contract.StatesSignal.Send(ctx, s.hub.Client, contract.ClusterWorkflowID(cluster),
 		contract.StatesChanged{Hub: s.hub.ID, Digests: digests})
-	var missing *serviceerror.NotFound
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case err != nil && !errors.As(err, &missing):
+	case err != nil && store.KindOf(err) != store.NotFound:
 		s.hub.Logger.Warn("A cluster was not notified of its agents' states; trying again", zap.String("cluster", cluster), zap.Error(err))
 		s.Changed()
 	case len(digests) == 0:

@@ -12,8 +12,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -119,7 +119,7 @@ func awaitCompleted(ctx context.Context, c client.Client, workflowType string, n
 // lastClose is when the last of a type's workflows closed, by the server's clock.
 func lastClose(ctx context.Context, c client.Client, workflowType string) (time.Time, error) {
 	var last time.Time
-	for w, err := range contract.Workflows(ctx, c, "", completedQuery(workflowType)) {
+	for w, err := range (store.Store{Client: c}).Workflows(ctx, completedQuery(workflowType)) {
 		if err != nil {
 			return last, fmt.Errorf("list workflows: %w", err)
 		}

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/store"
 )
 
 // HealingCost is what the healing cycle costs while nothing is wrong.
@@ -121,7 +122,7 @@ func cmpErr(ctx context.Context, err error) error {
 // countCycles adds up the cycles that began since a time.
 func (h *HealingCost) countCycles(ctx context.Context, c client.Client, namespace string, since time.Time) error {
 	query := fmt.Sprintf("%s AND StartTime >= '%s'", contract.Equals("WorkflowType", contract.HealingCycleWorkflow), since.UTC().Format(time.RFC3339Nano))
-	for info, err := range contract.Workflows(ctx, c, namespace, query) {
+	for info, err := range (store.Store{Client: c, Namespace: namespace}).Workflows(ctx, query) {
 		if err != nil {
 			return fmt.Errorf("list the cycles: %w", err)
 		}

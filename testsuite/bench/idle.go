@@ -13,8 +13,8 @@ import (
 
 	"go.temporal.io/sdk/client"
 
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // Idle is what a fleet without work costs.
@@ -110,7 +110,7 @@ func takeIdle(ctx context.Context, i *Installation, c client.Client) (*idleReadi
 // histories are the lengths of the histories of all open workflows.
 func histories(ctx context.Context, c client.Client) (map[string]int64, error) {
 	events := map[string]int64{}
-	for w, err := range contract.Workflows(ctx, c, "", "ExecutionStatus = 'Running'") {
+	for w, err := range (store.Store{Client: c}).Workflows(ctx, "ExecutionStatus = 'Running'") {
 		if err != nil {
 			return nil, fmt.Errorf("list workflows: %w", err)
 		}

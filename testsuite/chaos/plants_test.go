@@ -24,7 +24,7 @@ type scenario struct {
 	cluster string // and mode
 	agents  int
 	run     func(*testing.T, *stage) []string
-	// plants are the bugs that the scenario must notice; see plants_on.go of hub, agent and workflows.
+	// plants are the bugs that the scenario must notice; see plantedBugs.
 	plants []string
 }
 
@@ -93,7 +93,7 @@ type stage struct {
 func play(t *testing.T, s scenario, plant string) []string {
 	o := installOptions{timing: quickTiming, hubs: 1}
 	if plant != "" {
-		o.tags, o.env = "plant", []string{"MAINSTAY_PLANT=" + plant}
+		o.planted, o.env = true, []string{plantEnv + "=" + plant}
 	}
 	in := install(t, o) // builds programs, which takes minutes the first time
 	ctx, stop := context.WithTimeout(t.Context(), scenarioLimit)

@@ -130,11 +130,11 @@ func (p *process) thaw() {
 	_ = p.cmd.Process.Signal(syscall.SIGCONT)
 }
 
-// programs are built once for all tests of the run, by the build tags they need.
-var programs sync.Map // tags → func() (string, error)
+// programs are built once for all tests of the run.
+var programs sync.Map // what → func() (string, error)
 
-// buildProgram builds a program of this repository, or with testBinary this package's tests.
-func buildProgram(t testing.TB, tags string, testBinary bool) string {
+// buildProgram builds the program of this repository, or with testBinary this package's tests; both can have planted bugs.
+func buildProgram(t testing.TB, planted, testBinary bool) string {
 	t.Helper()
 	build := sync.OnceValues(func() (string, error) {
 		dir, err := os.MkdirTemp(buildDir, "build-") //nolint:usetesting // outlives the test: later ones use the program too
@@ -142,16 +142,24 @@ func buildProgram(t testing.TB, tags string, testBinary bool) string {
 			return "", err
 		}
 		out := filepath.Join(dir, "program")
-		args := []string{"build", "-tags", tags, "-ldflags", "-s -w", "-o", out, "mainstay.dev/mainstay/cmd/mainstay"}
+		args, what := []string{"build", "-ldflags", "-s -w", "-o", out}, "mainstay.dev/mainstay/cmd/mainstay"
 		if testBinary {
-			args = []string{"test", "-c", "-tags", tags, "-o", out, "mainstay.dev/mainstay/testsuite/chaos"}
+			args, what = []string{"test", "-c", "-o", out}, "mainstay.dev/mainstay/testsuite/chaos"
 		}
+		if planted {
+			overlay, err := writeOverlay(dir)
+			if err != nil {
+				return "", err
+			}
+			args = append(args, "-overlay", overlay)
+		}
+		args = append(args, what)
 		if text, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 			return "", fmt.Errorf("go %v: %w\n%s", args, err, text)
 		}
 		return out, nil
 	})
-	once, _ := programs.LoadOrStore(fmt.Sprint(tags, testBinary), build)
+	once, _ := programs.LoadOrStore(fmt.Sprint(planted, testBinary), build)
 	path, err := once.(func() (string, error))()
 	require.NoError(t, err)
 	return path
@@ -220,23 +228,23 @@ type installation struct {
 
 // options of an installation.
 type installOptions struct {
-	timing timing
-	tags   string   // build tags of every program
-	env    []string // of every process
-	hubs   int      // 1 or 2; 0 means 2
-	net    *network // that the agents are in; nil: loopback
+	timing  timing
+	planted bool     // every program has planted bugs; see plantedBugs
+	env     []string // of every process
+	hubs    int      // 1 or 2; 0 means 2
+	net     *network // that the agents are in; nil: loopback
 }
 
 func install(t testing.TB, o installOptions) *installation {
 	t.Helper()
 	in := &installation{dir: t.TempDir(), timing: o.timing, client: &http.Client{Timeout: 8 * time.Second}, net: o.net, processes: map[int]*process{}, agentEnv: o.env}
 	in.book = &ledger{path: filepath.Join(in.dir, "ledger")}
-	program := buildProgram(t, o.tags, false)
+	program := buildProgram(t, o.planted, false)
 	var err error
 	in.programAgent, err = os.Executable()
 	require.NoError(t, err)
-	if o.tags != "" {
-		in.programAgent = buildProgram(t, o.tags, true)
+	if o.planted {
+		in.programAgent = buildProgram(t, o.planted, true)
 	}
 	settings := filepath.Join(in.dir, "mainstay.yaml")
 	require.NoError(t, os.WriteFile(settings, fmt.Appendf(nil,

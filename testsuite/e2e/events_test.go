@@ -88,6 +88,11 @@ func (l *listening) lines() []string {
 	return lines
 }
 
+// all are the events with a line. Others may come between: a gap is also about hubs of other tests.
+func (l *listening) all(want string) []api.CloudEvent {
+	return slices.DeleteFunc(l.list(), func(e api.CloudEvent) bool { return line(&e) != want })
+}
+
 // await waits for an event by its line and returns the first.
 func (l *listening) await(t *testing.T, want string) api.CloudEvent {
 	t.Helper()

@@ -109,8 +109,8 @@ func TestDegradedAgentIsDrainedAndRestored(t *testing.T) {
 	require.Empty(t, b.heal(t, nil).Decisions, "it is in hand")
 	b.finish.Store(true)
 	done := b.healed(t, fleet.HealDrain, ill, fleet.HealingSucceeded)
-	require.True(t, waits(t, func() bool { return len(l.list()) == 2 }), "and its end; the plan is not: %v", l.lines())
-	last := l.list()[1].Data
+	require.True(t, waits(t, func() bool { return len(l.all("healing.action agents/"+ill)) == 2 }), "and its end; the plan is not: %v", l.lines())
+	last := l.all("healing.action agents/" + ill)[1].Data
 	require.Equal(t, []string{done.ID, ill, "succeeded"}, []string{last.ID, last.AgentID, last.Outcome})
 	require.Contains(t, done.Outcome, "1 of its tasks finished, 0 were moved")
 	require.Contains(t, done.Ref, "drain "+b.cluster+":healing-")

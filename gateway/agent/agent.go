@@ -1,0 +1,135 @@
+// Package agent answers what clients ask about agents: how they stand, their health, load and maintenance.
+package agent
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+	workerpb "go.temporal.io/api/worker/v1"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/store"
+)
+
+// Handlers answer the requests.
+type Handlers struct{ *rest.Core }
+
+// agentOf joins a member with its roles and its live facts.
+func agentOf(c *fleet.Cluster, m *fleet.Member, live store.Live) api.Agent {
+	a := api.Agent{
+		ID: m.AgentID, Cluster: c.Config.Name, Status: m.Status, StatusSince: rest.Known(m.StatusSince), StatusReason: m.StatusReason,
+		Role: c.RoleOf(m.AgentID), Shards: c.ShardsOf(m.AgentID), Epoch: m.Epoch, InstanceID: m.Instance, Host: m.Host, PID: m.PID, Hub: m.Hub,
+		Zone: m.Zone, Group: m.Group, Version: m.Version, Capabilities: m.Capabilities, TaskTypes: m.TaskTypes,
+		MaxTasks: m.MaxTasks, EffectiveSlots: c.EffectiveSlots(m), LoadReduction: loadReduction(c.Reductions.Of(m.AgentID)), Targets: c.TargetsOf(m.AgentID), Metadata: m.Metadata, JoinedAt: rest.Known(m.JoinedAt), Address: m.Address, StartedAt: rest.Known(m.StartedAt), JoinToken: m.JoinToken,
+		EndsProcessTrees: m.EndsProcessTrees,
+	}
+	a.Health = m.HealthLevel()
+	if heartbeat := live.Of(m); heartbeat != nil {
+		takeLive(&a, heartbeat)
+	}
+	if !m.Connected() {
+		a.Health, a.HealthScore = fleet.HealthFailed, nil
+	}
+	a.State = stateOf(&a)
+	return a
+}
+
+func takeLive(a *api.Agent, h *workerpb.WorkerHeartbeat) {
+	if level, score, ok := contract.HealthOf(h); ok {
+		a.Health, a.HealthScore = level, &score
+	}
+	if t := h.GetHeartbeatTime(); t != nil {
+		at := t.AsTime().UTC()
+		a.LastHeartbeat = &at
+	}
+	if slots := h.GetActivityTaskSlotsInfo(); slots != nil {
+		running := int(slots.GetCurrentUsedSlots())
+		completed, failed := int64(slots.GetTotalProcessedTasks()), int64(slots.GetTotalFailedTasks())
+		a.Running, a.Completed, a.Failed = &running, &completed, &failed
+	}
+	if host := h.GetHostInfo(); host != nil {
+		cpu, memory := store.Percent(host.GetCurrentHostCpuUsage()), store.Percent(host.GetCurrentHostMemUsage())
+		a.CPUPercent, a.MemoryPercent = &cpu, &memory
+	}
+}
+
+type listAgentsOutput struct {
+	Body struct {
+		Agents        []api.Agent `json:"agents"`
+		NextPageToken string      `json:"next_page_token,omitempty"`
+	}
+}
+
+type getAgentInput struct {
+	ID string `path:"id" doc:"The agent's id."`
+	ViewInput
+}
+
+// Register adds the operations.
+func (h *Handlers) Register(routes huma.API) {
+	httpapi.Register(routes, access.View, huma.Operation{
+		OperationID: "list-agents", Method: http.MethodGet, Path: "/api/v1/agents", Tags: []string{"Agents"},
+		Summary: "List agents", Description: "Sorted by id. How an agent does right now comes from what its hub publishes, and is absent when that is not known. " +
+			"All filters that are given must fit. The full view asks the hubs, and so costs more.",
+	}, h.listAgents)
+	httpapi.Register(routes, access.View, huma.Operation{
+		OperationID: "get-agent", Method: http.MethodGet, Path: "/api/v1/agents/{id}", Tags: []string{"Agents"},
+		Summary: "Get an agent",
+	}, func(ctx context.Context, in *getAgentInput) (*rest.Output[api.Agent], error) {
+		return rest.Reply(h.agent(ctx, in.ID, in.full()))
+	})
+	httpapi.Register(routes, access.View, rest.ClusterOperation("list-members", http.MethodGet, "/{id}/members", "List a cluster's members", http.StatusOK), h.listMembers)
+	h.registerHealth(routes)
+	h.registerLoads(routes)
+	h.registerMaintenance(routes)
+}
+
+func (h *Handlers) listAgents(ctx context.Context, in *listAgentsInput) (*listAgentsOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	after, err := rest.OpenToken(rest.ByKey, in.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	var live store.Live
+	var beside sync.WaitGroup
+	beside.Go(func() { live = h.Live(ctx) })
+	views, err := h.Views(ctx, in.Cluster)
+	beside.Wait()
+	if err != nil {
+		return nil, err
+	}
+	agents := []api.Agent{}
+	for v := range views {
+		found, err := h.discover(ctx, &views[v].Cluster, live, in)
+		if err != nil {
+			return nil, err
+		}
+		agents = append(agents, found...)
+	}
+	out := &listAgentsOutput{}
+	out.Body.Agents, out.Body.NextPageToken = rest.Page(agents, string(after), in.PageSize, func(a *api.Agent) string { return a.ID + "@" + a.Cluster })
+	return out, nil
+}
+
+// agent shows an agent.
+func (h *Handlers) agent(ctx context.Context, id string, full bool) (api.Agent, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	view, live, err := h.ClusterOfAgent(ctx, id)
+	if err != nil {
+		return api.Agent{}, err
+	}
+	agents := []api.Agent{agentOf(&view.Cluster, view.Member(id), live)}
+	if full {
+		h.addTasks(ctx, &view.Cluster, id, agents)
+	}
+	return agents[0], nil
+}

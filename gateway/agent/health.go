@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+)
+
+func (h *Handlers) registerHealth(routes huma.API) {
+	httpapi.Register(routes, access.View, huma.Operation{
+		OperationID: "get-agent-health", Method: http.MethodGet, Path: "/api/v1/agents/{id}/health", Tags: []string{"Agents"},
+		Summary:     "Get an agent's health, with what it is made of",
+		Description: "Its hub rates it by the last five minutes. Answers 501 not_supported when Temporal has no standalone activities.",
+	}, func(ctx context.Context, in *rest.AgentInput) (*rest.Output[api.AgentHealth], error) {
+		ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+		defer cancel()
+		view, _, err := h.ClusterOfAgent(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		agents, err := h.healths(ctx, &view.Cluster, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		return &rest.Output[api.AgentHealth]{Body: agents[0]}, nil
+	})
+	httpapi.Register(routes, access.View, huma.Operation{
+		OperationID: "get-cluster-health", Method: http.MethodGet, Path: "/api/v1/agents/clusters/{id}/health", Tags: []string{"Clusters"},
+		Summary: "Get the health of a cluster's agents",
+	}, func(ctx context.Context, in *rest.ClusterInput) (*rest.Output[api.ClusterHealth], error) {
+		ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+		defer cancel()
+		view, err := h.View(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		agents, err := h.healths(ctx, &view.Cluster, "")
+		return rest.Reply(api.ClusterHealth{
+			Cluster: view.Config.Name, Status: view.Status(), Score: meanScore(agents), Agents: agents,
+		}, err)
+	})
+}
+
+// healths asks the hubs of a cluster's members, or that of one member, how well they do.
+func (h *Handlers) healths(ctx context.Context, c *fleet.Cluster, only string) ([]api.AgentHealth, error) {
+	byHub, err := rest.AskHubs(ctx, h.Core, contract.ReadHealthActivity, c, only, "health", contract.ReadHealthID,
+		contract.ReadHealthInput{Cluster: c.Config.Name, AgentID: only})
+	if err != nil {
+		return nil, err
+	}
+	agents := []api.AgentHealth{}
+	for i := range c.Members {
+		if m := &c.Members[i]; only == "" || m.AgentID == only {
+			agents = append(agents, healthOf(c, m, byHub))
+		}
+	}
+	return agents, nil
+}
+
+// healthOf joins what the cluster knows of a member with what its hub says.
+func healthOf(c *fleet.Cluster, m *fleet.Member, byHub map[string]contract.ReadHealthResult) api.AgentHealth {
+	a := api.AgentHealth{AgentID: m.AgentID, Cluster: c.Config.Name, Status: m.Status}
+	rated, known := byHub[m.Hub].Agents[m.AgentID]
+	switch {
+	case !m.Connected():
+		none := 0.0
+		a.Level, a.Score, a.Why = fleet.HealthFailed, &none, "not connected: "+m.StatusReason
+	case !known:
+		a.Why = "its hub did not answer for it; try again"
+	default:
+		a.Level, a.Score, a.Why, a.Factors, a.Checks = rated.Level, &rated.Score, rated.Why, rated.Factors, rated.Checks
+	}
+	return a
+}
+
+func meanScore(agents []api.AgentHealth) *float64 {
+	sum, n := 0.0, 0
+	for i := range agents {
+		if a := &agents[i]; a.Score != nil && a.Status != fleet.AgentMaintenance {
+			sum += *a.Score
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	mean := sum / float64(n)
+	return &mean
+}

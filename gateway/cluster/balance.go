@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+)
+
+type rebalanceInput struct {
+	ID   string                `path:"id" doc:"The cluster's name."`
+	Body *api.RebalanceRequest `doc:"May be left out."`
+}
+
+type changeTargetsInput struct {
+	ID   string `path:"id" doc:"The cluster's name."`
+	Body api.TargetsRequest
+}
+
+type listTargetsInput struct {
+	ID string `path:"id" doc:"The cluster's name."`
+	rest.PageInput
+}
+
+type targetsOutput struct {
+	Body struct {
+		Targets       []api.Target `json:"targets"`
+		NextPageToken string       `json:"next_page_token,omitempty"`
+	}
+}
+
+func (h *Handlers) registerBalance(routes huma.API) {
+	rebalance := rest.ClusterOperation("rebalance-cluster", http.MethodPost, "/{id}/rebalance", "Spread shards and targets evenly", http.StatusOK)
+	rebalance.Description = "A cluster keeps the number of shards even by itself. This also evens out the targets in them, with as few moves as that needs, and tells what moved. " +
+		"A shard that moves has no owner until its old owner's lease has run out. What waits in a lane, pinned work too, stays where it is. Asked again, nothing moves."
+	httpapi.Register(routes, access.Operate, rebalance, h.rebalance)
+	change := rest.ClusterOperation("change-targets", http.MethodPost, "/{id}/targets", "Add and remove deployment targets", http.StatusOK)
+	change.Description = "Answers the cluster's first 1,000 targets as they stand then, with who looks after each."
+	httpapi.Register(routes, access.Administer, change, h.changeTargets)
+	list := rest.ClusterOperation("list-targets", http.MethodGet, "/{id}/targets", "List deployment targets and who looks after them", http.StatusOK)
+	list.Description = "In an active_passive cluster that is the leader; in a sharded one the owner of the target's shard; in an active_active one they are spread evenly."
+	httpapi.Register(routes, access.View, list, func(ctx context.Context, in *listTargetsInput) (*targetsOutput, error) {
+		view, err := h.View(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		return targetPage(&view.Cluster, &in.PageInput)
+	})
+}
+
+func (h *Handlers) rebalance(ctx context.Context, in *rebalanceInput) (*rest.Output[fleet.Rebalance], error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	var request contract.RebalanceRequest
+	if in.Body != nil {
+		request = contract.RebalanceRequest{DryRun: in.Body.DryRun, Reason: in.Body.Reason}
+	}
+	return rest.Reply(rest.UpdateCluster(ctx, h.Core, "rebalance a cluster", contract.RebalanceUpdate, in.ID, request))
+}
+
+func (h *Handlers) changeTargets(ctx context.Context, in *changeTargetsInput) (*targetsOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	var check fleet.Cluster
+	if _, err := check.Targets.Change(in.Body.Add, nil); err != nil {
+		return nil, rest.Invalid("body.add", err)
+	}
+	request := contract.TargetsRequest{Add: in.Body.Add, Remove: in.Body.Remove}
+	view, err := rest.UpdateCluster(ctx, h.Core, "change a cluster's targets", contract.TargetsUpdate, in.ID, request)
+	if err != nil {
+		return nil, err
+	}
+	return targetPage(&view.Cluster, &rest.PageInput{PageSize: fleet.MaxTargets})
+}
+
+func targetPage(c *fleet.Cluster, p *rest.PageInput) (*targetsOutput, error) {
+	after, err := rest.OpenToken(rest.ByKey, p.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	targets := make([]api.Target, len(c.Targets))
+	for i, t := range c.Targets {
+		targets[i] = api.Target{ID: t.ID, Agent: c.AgentOfTarget(t)}
+		if c.Config.ReplicationMode == fleet.Sharded {
+			shard := fleet.ShardOf(t.ID, c.Config.Shards)
+			targets[i].Shard = &shard
+		}
+	}
+	out := &targetsOutput{}
+	out.Body.Targets, out.Body.NextPageToken = rest.Page(targets, string(after), p.PageSize, func(t *api.Target) string { return t.ID })
+	return out, nil
+}

@@ -1,0 +1,139 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
+)
+
+// ClusterSettings are a cluster's configuration without its name, which the path has.
+type ClusterSettings fleet.ClusterConfig
+
+// TransformSchema implements huma.SchemaTransformer.
+func (ClusterSettings) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	return without(s, "name")
+}
+
+// without drops properties from the schema of an object.
+func without(s *huma.Schema, names ...string) *huma.Schema {
+	for _, name := range names {
+		delete(s.Properties, name)
+		s.Required = slices.DeleteFunc(s.Required, func(required string) bool { return required == name })
+	}
+	return s
+}
+
+// createCluster starts a cluster's workflow.
+func (h *Handlers) createCluster(ctx context.Context, config fleet.ClusterConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	err := h.Store.Clusters().Create(ctx, config)
+	if err == nil {
+		h.sweep(ctx, config.Scaling.On())
+	}
+	return err
+}
+
+// Ensure creates those of the clusters that do not exist. It changes none that do.
+func (h *Handlers) Ensure(ctx context.Context, configs []fleet.ClusterConfig) error {
+	for _, config := range configs {
+		config = config.WithDefaults()
+		if err := config.Validate(); err != nil {
+			return fmt.Errorf("cluster %q: %w", config.Name, err)
+		}
+		err := h.createCluster(ctx, config)
+		if err != nil && store.KindOf(err) != store.Exists {
+			return fmt.Errorf("create cluster %q: %w", config.Name, err)
+		}
+	}
+	return nil
+}
+
+// replaceCluster changes a cluster's settings. What is fixed at creation keeps its value when left out.
+func (h *Handlers) replaceCluster(ctx context.Context, name string, settings *ClusterSettings, expected []string) (api.Cluster, error) {
+	return h.Configure(ctx, name, expected, func(current fleet.ClusterConfig) (fleet.ClusterConfig, error) {
+		config := fleet.ClusterConfig(*settings)
+		config.Name = name
+		if config.ReplicationMode == "" {
+			config.ReplicationMode = current.ReplicationMode
+		}
+		if config.Shards == 0 {
+			config.Shards = current.Shards
+		}
+		return config, nil
+	})
+}
+
+// configureTries bounds how often a change is made anew because another came between.
+const configureTries = 5
+
+// Configure changes a cluster's configuration to what change makes of the present one, if that is of one of the expected
+// revisions. With none expected, a change that comes between is not lost: it is read, and changed in turn.
+func (h *Handlers) Configure(ctx context.Context, name string, expected []string, change func(fleet.ClusterConfig) (fleet.ClusterConfig, error)) (api.Cluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	for try := 1; ; try++ {
+		current, err := h.View(ctx, name)
+		if err != nil {
+			return api.Cluster{}, err
+		}
+		if !current.Config.RevisionIs(expected) {
+			return api.Cluster{}, rest.Outdated()
+		}
+		config, err := change(current.Config)
+		if err == nil {
+			config = config.WithDefaults()
+			err = config.Validate()
+		}
+		if err != nil {
+			return api.Cluster{}, rest.Invalid("body", err)
+		}
+		request := contract.ConfigureRequest{ClusterConfig: config, IfRevisions: []string{current.Config.Revision()}}
+		view, err := rest.UpdateCluster(ctx, h.Core, "configure a cluster", contract.ConfigureUpdate, name, request)
+		if err == nil {
+			h.ForgetCluster(name)
+			h.sweep(ctx, config.Scaling.On())
+			return Full(&view), nil
+		}
+		if code, _ := rest.Code(err); code != protocol.CodePrecondition || len(expected) > 0 || try == configureTries {
+			return api.Cluster{}, err
+		}
+	}
+}
+
+// deleteCluster ends a cluster; without force only one that has no online agents.
+func (h *Handlers) deleteCluster(ctx context.Context, name string, force bool, expected []string) error {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	h.ForgetCluster(name)
+	request := contract.DeleteRequest{Force: force, IfRevisions: expected}
+	_, err := rest.UpdateCluster(ctx, h.Core, "delete a cluster", contract.DeleteUpdate, name, request)
+	if code, _ := rest.Code(err); code == protocol.CodeConflict && !force {
+		if view, viewErr := h.View(ctx, name); viewErr == nil && view.ServingCount() > 0 {
+			return httpapi.Problem(protocol.CodeClusterNotEmpty, "the cluster still has online agents: stop them first, or force it (mainstay cluster delete --force, or ?force=true)")
+		}
+	}
+	return err
+}
+
+// sweep sees to it that a cluster that has scaling on is looked at. Where that fails, the next start of a gateway makes up
+// for it.
+func (h *Handlers) sweep(ctx context.Context, on bool) {
+	if !on {
+		return
+	}
+	if err := h.Store.Clusters().MakeSweep(ctx); err != nil {
+		h.Logger.Warn("the schedule of scaling was not made", zap.Error(err))
+	}
+}

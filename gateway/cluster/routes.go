@@ -1,0 +1,203 @@
+// Package cluster answers what clients ask about clusters: their settings, targets and pauses.
+package cluster
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
+)
+
+// Handlers answer the requests.
+type Handlers struct{ *rest.Core }
+
+// ClusterPatch holds the settings of a cluster that change, as JSON has them. Its schema is that of ClusterChanges.
+type ClusterPatch map[string]any
+
+// Schema implements huma.SchemaProvider.
+func (ClusterPatch) Schema(schemas huma.Registry) *huma.Schema {
+	return schemas.Schema(reflect.TypeFor[ClusterChanges](), true, "ClusterChanges")
+}
+
+// ClusterChanges describes a patch: the settings that can change after creation.
+type ClusterChanges fleet.ClusterConfig
+
+// TransformSchema implements huma.SchemaTransformer.
+func (ClusterChanges) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.Properties["tenant_weights"].Description = "Weights to set, by tenant, 0.1 to 100; 0 takes a tenant's weight away. Tenants that are not named keep theirs."
+	return without(s, "name", "shards")
+}
+
+func (h *Handlers) registerClusterPatch(routes huma.API) {
+	operation := rest.ClusterOperation("update-cluster", http.MethodPatch, "/{id}", "Change some settings of a cluster", http.StatusOK)
+	operation.Description = "What is left out stays as it is, unlike with PUT. A zero takes the default."
+	httpapi.Register(routes, access.Administer, operation, func(ctx context.Context, in *struct {
+		ID string `path:"id" doc:"The cluster's name."`
+		IfMatch
+		Body ClusterPatch
+	}) (*clusterOutput, error) {
+		expected, err := in.revisions()
+		if err != nil {
+			return nil, err
+		}
+		cluster, err := h.Configure(ctx, in.ID, expected, func(c fleet.ClusterConfig) (fleet.ClusterConfig, error) {
+			return c.Changed(in.Body)
+		})
+		if err != nil {
+			return nil, err
+		}
+		return tagged(cluster), nil
+	})
+}
+
+// Register adds the operations.
+func (h *Handlers) Register(routes huma.API) {
+	httpapi.Register(routes, access.Administer, rest.ClusterOperation("create-cluster", http.MethodPost, "", "Create a cluster", http.StatusCreated),
+		func(ctx context.Context, in *struct{ Body fleet.ClusterConfig }) (*clusterOutput, error) {
+			config := in.Body.WithDefaults()
+			if err := config.Validate(); err != nil {
+				return nil, rest.Invalid("body", err)
+			}
+			err := h.createCluster(ctx, config)
+			if store.KindOf(err) == store.Exists {
+				return nil, httpapi.Problem(protocol.CodeClusterExists, "there is a cluster with this name: change it (mainstay cluster update, or PATCH), or choose another name")
+			}
+			if err != nil {
+				return nil, h.Answer(err, "create a cluster", protocol.CodeInternal)
+			}
+			now := time.Now()
+			return tagged(clusterOf(&contract.ClusterView{Cluster: fleet.Cluster{Config: config}, CreatedAt: now})), nil
+		})
+	httpapi.Register(routes, access.View, rest.ClusterOperation("list-clusters", http.MethodGet, "", "List clusters", http.StatusOK), h.listClusters)
+	httpapi.Register(routes, access.View, rest.ClusterOperation("get-cluster", http.MethodGet, "/{id}", "Get a cluster", http.StatusOK),
+		func(ctx context.Context, in *rest.ClusterInput) (*clusterOutput, error) {
+			view, err := h.View(ctx, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			return tagged(Full(&view)), nil
+		})
+	replace := rest.ClusterOperation("replace-cluster", http.MethodPut, "/{id}", "Replace a cluster's settings", http.StatusOK)
+	replace.Description = "What is left out takes its default, but for replication_mode and shards, which stay."
+	httpapi.Register(routes, access.Administer, replace,
+		func(ctx context.Context, in *replaceClusterInput) (*clusterOutput, error) {
+			expected, err := in.revisions()
+			if err != nil {
+				return nil, err
+			}
+			if err := h.noneMatches(ctx, in.ID, in.IfNoneMatch); err != nil {
+				return nil, err
+			}
+			cluster, err := h.replaceCluster(ctx, in.ID, &in.Body, expected)
+			if err != nil {
+				return nil, err
+			}
+			return tagged(cluster), nil
+		})
+	h.registerClusterPatch(routes)
+	h.registerPauses(routes)
+	h.registerBalance(routes)
+	httpapi.Register(routes, access.Administer, rest.ClusterOperation("delete-cluster", http.MethodDelete, "/{id}", "Delete a cluster", http.StatusNoContent),
+		func(ctx context.Context, in *deleteClusterInput) (*struct{}, error) {
+			expected, err := in.revisions()
+			if err != nil {
+				return nil, err
+			}
+			return nil, h.deleteCluster(ctx, in.ID, in.Force, expected)
+		})
+	release := rest.ClusterOperation("release-brake", http.MethodPost, "/{id}/brake/release", "Release the mass-loss brake", http.StatusOK)
+	release.Description = "Says that the agents that vanished at once are really gone: their failovers begin. Where the brake holds nothing, nothing happens."
+	httpapi.Register(routes, access.Operate, release, h.releaseBrake)
+}
+
+type replaceClusterInput struct {
+	ID string `path:"id" doc:"The cluster's name."`
+	IfMatch
+	IfNoneMatch string `header:"If-None-Match" maxLength:"512" doc:"Only * is taken: there must be no such cluster. It is then answered 412 precondition_failed if there is one; PUT makes none, so POST is what creates."`
+	Body        ClusterSettings
+}
+
+type deleteClusterInput struct {
+	ID string `path:"id" doc:"The cluster's name."`
+	IfMatch
+	Force bool `query:"force" doc:"Delete it although it has online agents."`
+}
+
+type releaseBrakeInput struct {
+	ID   string             `path:"id" doc:"The cluster's name."`
+	Body *api.ReasonRequest `doc:"May be left out."`
+}
+
+type releaseBrakeOutput struct {
+	Body struct {
+		Released bool `json:"released"`
+	}
+}
+
+type clusterOutput struct {
+	ETag string `header:"ETag" doc:"The revision of its settings, for If-Match."`
+	Body api.Cluster
+}
+
+type listClustersOutput struct {
+	Body struct {
+		Clusters      []api.Cluster `json:"clusters"`
+		NextPageToken string        `json:"next_page_token,omitempty"`
+	}
+}
+
+// listClusters shows a cluster whose workflow does not answer as unknown rather than leaving it out.
+func (h *Handlers) listClusters(ctx context.Context, in *rest.PageInput) (*listClustersOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	after, err := rest.OpenToken(rest.ByKey, in.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	clusters, err := h.ListClusters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	clusters, next := rest.Page(clusters, string(after), in.PageSize, func(c *store.ListedCluster) string { return c.Name })
+	views, errs := h.ViewEach(ctx, clusters)
+	out := &listClustersOutput{}
+	out.Body.Clusters = make([]api.Cluster, 0, len(clusters))
+	for i := range clusters {
+		switch code, _ := rest.Code(errs[i]); {
+		case errs[i] == nil:
+			out.Body.Clusters = append(out.Body.Clusters, clusterOf(&views[i]))
+		case code == protocol.CodeUnknownCluster: // deleted since it was listed
+		default:
+			out.Body.Clusters = append(out.Body.Clusters, OfSettings(clusters[i].Config))
+		}
+	}
+	out.Body.NextPageToken = next
+	return out, nil
+}
+
+// releaseBrake gives up the lost agents whose failovers the brake holds back.
+func (h *Handlers) releaseBrake(ctx context.Context, in *releaseBrakeInput) (*releaseBrakeOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	request := contract.ReleaseBrakeRequest{Cluster: in.ID}
+	if in.Body != nil {
+		request.Reason = in.Body.Reason
+	}
+	if _, err := rest.UpdateCluster(ctx, h.Core, "release a brake", contract.ReleaseBrakeUpdate, in.ID, request); err != nil {
+		return nil, err
+	}
+	out := &releaseBrakeOutput{}
+	out.Body.Released = true
+	return out, nil
+}

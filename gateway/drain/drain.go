@@ -1,0 +1,167 @@
+package drain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
+)
+
+func (h *Handlers) drainAgent(ctx context.Context, in *drainAgentInput) (*rest.StatusOutput[fleet.DrainRecord], error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	view, _, err := h.ClusterOfAgent(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	request := api.DrainAgentsRequest{Agents: []string{in.ID}}
+	if in.Body != nil {
+		request.DrainRequest = *in.Body
+	}
+	return h.startDrain(ctx, &view.Cluster, &request)
+}
+
+func (h *Handlers) drainAgents(ctx context.Context, in *drainAgentsInput) (*rest.StatusOutput[fleet.DrainRecord], error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	view, err := h.View(ctx, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	for i, agent := range in.Body.Agents {
+		if view.Member(agent) == nil {
+			return nil, rest.Invalid(fmt.Sprintf("body.agents[%d]", i), fmt.Errorf("must be a member of the cluster"))
+		}
+	}
+	return h.startDrain(ctx, &view.Cluster, &in.Body)
+}
+
+// startDrain starts a Drain workflow, and waits for the end of a dry run.
+func (h *Handlers) startDrain(ctx context.Context, c *fleet.Cluster, r *api.DrainAgentsRequest) (*rest.StatusOutput[fleet.DrainRecord], error) {
+	timeout := fleet.Duration(fleet.DefaultDrainTimeout)
+	if r.Deadline != "" {
+		d, err := fleet.ParseDuration(r.Deadline)
+		if err == nil && (d < 0 || d > fleet.MaxDrainTimeout) {
+			err = fmt.Errorf("must be between 0s and %s", fleet.MaxDrainTimeout)
+		}
+		if err != nil {
+			return nil, rest.Invalid("body.deadline", err)
+		}
+		timeout = fleet.Duration(d)
+	}
+	for _, agent := range r.Agents {
+		if k := c.Cordons.Of(agent); !r.DryRun && k != nil && k.Status == fleet.AgentDraining {
+			return nil, httpapi.Problem(protocol.CodeConflict, "agent "+agent+" is being drained by "+k.Drain+": cancel that first, or wait for its end")
+		}
+	}
+	in := contract.DrainInput{ID: contract.DrainID(c.Config.Name, "d-"+strings.TrimPrefix(rest.NewTaskID(), "t-")), Cluster: c.Config.Name, Agents: r.Agents,
+		Reason: r.Reason, Timeout: timeout, MaxParallel: cmp.Or(r.MaxParallel, 1), DryRun: r.DryRun}
+	workflowID, _ := contract.DrainWorkflowID(in.ID)
+	_, err := h.Store.Start(ctx, &store.Start{
+		Type: contract.DrainWorkflow, ID: workflowID, Summary: drainSummary(&in), Cluster: in.Cluster,
+	}, in)
+	if err != nil {
+		return nil, h.Answer(err, "start a drain", protocol.CodeInternal)
+	}
+	if r.DryRun {
+		return h.awaitDryRun(ctx, in.ID)
+	}
+	return &rest.StatusOutput[fleet.DrainRecord]{Status: http.StatusAccepted, Body: newDrainRecord(&in, time.Now())}, nil
+}
+
+func drainSummary(in *contract.DrainInput) string {
+	what := "drain "
+	if in.DryRun {
+		what = "dry run: drain "
+	}
+	if len(in.Agents) == 1 {
+		return what + in.Agents[0]
+	}
+	return fmt.Sprintf("%s%d agents of %s", what, len(in.Agents), in.Cluster)
+}
+
+// newDrainRecord is a drain as it stands when it starts.
+func newDrainRecord(in *contract.DrainInput, now time.Time) fleet.DrainRecord {
+	record := fleet.DrainRecord{ID: in.ID, Cluster: in.Cluster, Status: fleet.DrainRunning, Reason: in.Reason,
+		Timeout: in.Timeout, MaxParallel: in.MaxParallel, RequestedAt: now.UTC()}
+	for _, agent := range in.Agents {
+		record.Agents = append(record.Agents, fleet.AgentDrain{AgentID: agent, Status: fleet.DrainWaiting})
+	}
+	return record
+}
+
+func (h *Handlers) awaitDryRun(ctx context.Context, id string) (*rest.StatusOutput[fleet.DrainRecord], error) {
+	out := &rest.StatusOutput[fleet.DrainRecord]{Status: http.StatusOK}
+	err := h.WaitUntil(ctx, rest.CallTimeout, "wait for a dry run", func(ctx context.Context, _ bool) (_ bool, err error) {
+		out.Body, err = h.drain(ctx, id)
+		return out.Body.CompletedAt != nil, err
+	})
+	return out, err
+}
+
+// drains are the records of drains.
+func (h *Handlers) drains() store.Records[fleet.DrainRecord] {
+	return store.Records[fleet.DrainRecord]{Store: h.Store, Query: contract.DrainQuery, Partial: partialDrain}
+}
+
+func (h *Handlers) drain(ctx context.Context, id string) (fleet.DrainRecord, error) {
+	workflowID, ok := contract.DrainWorkflowID(id)
+	if !ok {
+		return fleet.DrainRecord{}, rest.Unknown(protocol.CodeUnknownDrain)
+	}
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	record, err := h.drains().Get(ctx, workflowID)
+	return record, h.Answer(err, "describe a drain", protocol.CodeUnknownDrain)
+}
+
+// partialDrain is what Temporal itself knows of a drain.
+func partialDrain(info *workflowpb.WorkflowExecutionInfo, why string) (fleet.DrainRecord, bool) {
+	id, ok := contract.DrainOfWorkflowID(info.GetExecution().GetWorkflowId())
+	record := fleet.DrainRecord{ID: id, Status: fleet.DrainRunning, Error: why, Agents: []fleet.AgentDrain{}}
+	if t := store.TimeOf(info.GetStartTime()); t != nil {
+		record.RequestedAt = *t
+	}
+	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		record.Status = fleet.DrainFailed
+	}
+	return record, ok
+}
+
+func (h *Handlers) listDrains(ctx context.Context, in *listDrainsInput) (*listDrainsOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	query := rest.AllOf(contract.Equals("WorkflowType", contract.DrainWorkflow), rest.Filter(contract.AttrCluster.GetName(), in.Cluster))
+	out := &listDrainsOutput{}
+	var err error
+	out.Body.Drains, out.Body.NextPageToken, err = rest.PageOf(ctx, h.Core, "list drains", h.drains().Page, query, in.PageSize, in.PageToken)
+	return out, err
+}
+
+func (h *Handlers) cancelDrain(ctx context.Context, in *drainInput) (*rest.Output[fleet.DrainRecord], error) {
+	record, err := h.drain(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if record.CompletedAt != nil {
+		return nil, httpapi.Problem(protocol.CodeConflict, "the drain has ended: it is "+string(record.Status))
+	}
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	workflowID, _ := contract.DrainWorkflowID(in.ID)
+	err = h.Store.Client.CancelWorkflow(ctx, workflowID, "")
+	return rest.Reply(record, h.Answer(err, "cancel a drain", protocol.CodeUnknownDrain))
+}

@@ -1,0 +1,209 @@
+package healing
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
+)
+
+const (
+	// runningHealing bounds the actions under way that the status lists.
+	runningHealing = 50
+)
+
+const noHealing = "healing has no schedule in this namespace: start a worker (mainstay serve --roles worker), which makes it"
+
+// healingStatus tells how healing stands.
+func (h *Handlers) healingStatus(ctx context.Context) (api.HealingStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	status := api.HealingStatus{State: api.HealingMissing, Running: []fleet.HealingRecord{}, Clusters: []api.HealingCluster{}}
+	d, err := h.describeHealing(ctx)
+	code, _ := rest.Code(err)
+	switch {
+	case code == protocol.CodeConflict: // no schedule
+	case err != nil:
+		return status, err
+	default:
+		h.readHealingSchedule(ctx, &status, d)
+	}
+	listed, err := h.ListClusters(ctx)
+	if err != nil {
+		return status, err
+	}
+	for i := range listed {
+		policy := listed[i].Config.SelfHealing.WithDefaults()
+		status.Clusters = append(status.Clusters, api.HealingCluster{Cluster: listed[i].Name, Mode: policy.Mode, CycleInterval: policy.CycleInterval})
+	}
+	slices.SortFunc(status.Clusters, func(a, b api.HealingCluster) int { return strings.Compare(a.Cluster, b.Cluster) })
+	query := healingQuery(&listHealingInput{Status: fleet.HealingRunning})
+	status.Running, _, err = rest.PageOf(ctx, h.Core, "list healing actions", h.actions().Page, query, runningHealing, "")
+	return status, err
+}
+
+// readHealingSchedule takes what Temporal knows of the schedule, and its newest cycle that has ended.
+func (h *Handlers) readHealingSchedule(ctx context.Context, status *api.HealingStatus, d *workflowservice.DescribeScheduleResponse) {
+	s, info := d.GetSchedule(), d.GetInfo()
+	status.State, status.Note, status.Cycles = api.HealingActive, s.GetState().GetNotes(), info.GetActionCount()
+	if s.GetState().GetPaused() {
+		status.State = api.HealingPaused
+	}
+	if intervals := s.GetSpec().GetInterval(); len(intervals) == 1 {
+		status.CycleInterval = fleet.Duration(intervals[0].GetInterval().AsDuration())
+	}
+	if next := info.GetFutureActionTimes(); len(next) > 0 && status.State == api.HealingActive {
+		status.NextCycleAt = store.TimeOf(next[0])
+	}
+	recent := info.GetRecentActions()
+	for i := len(recent) - 1; i >= 0 && status.LastCycle == nil; i-- {
+		started := recent[i].GetStartWorkflowResult()
+		if record, why := store.EndRecord[fleet.HealingCycleRecord](ctx, h.Store, started.GetWorkflowId(), started.GetRunId()); why == "" {
+			status.LastCycle = &record
+		}
+	}
+}
+
+func (h *Handlers) describeHealing(ctx context.Context) (*workflowservice.DescribeScheduleResponse, error) {
+	d, err := h.DescribeLoop(ctx, contract.HealingScheduleID)
+	if store.KindOf(err) == store.NotFound {
+		return nil, httpapi.Problem(protocol.CodeConflict, noHealing)
+	}
+	return d, h.Answer(err, "describe the healing schedule", protocol.CodeInternal)
+}
+
+// pauseHealing pauses or resumes the schedule, and answers once it shows.
+func (h *Handlers) pauseHealing(ctx context.Context, pause bool, why *api.ReasonRequest) (api.HealingStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	if _, err := h.describeHealing(ctx); err != nil {
+		return api.HealingStatus{}, err
+	}
+	err := h.Store.PauseSchedule(ctx, contract.HealingScheduleID, pause, why.Text())
+	defer h.ForgetRun(contract.HealingScheduleID)
+	if err != nil {
+		return api.HealingStatus{}, h.Answer(err, "pause or resume healing", protocol.CodeInternal)
+	}
+	err = h.WaitUntil(ctx, rest.QueryTimeout, "wait for the healing schedule", func(ctx context.Context, _ bool) (bool, error) {
+		d, err := h.describeHealing(ctx)
+		return d.GetSchedule().GetState().GetPaused() == pause, err
+	})
+	if err != nil {
+		return api.HealingStatus{}, err
+	}
+	return h.healingStatus(ctx)
+}
+
+// triggerHealing runs a cycle beside the schedule, so that it may be for one cluster or change nothing.
+func (h *Handlers) triggerHealing(ctx context.Context, in *healingTriggerInput) (*rest.StatusOutput[fleet.HealingCycleRecord], error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	request := contract.HealingCycleInput{Reason: "asked for by hand"}
+	if in.Body != nil {
+		request.Cluster, request.DryRun = in.Body.Cluster, in.Body.DryRun
+		if in.Body.Reason != "" {
+			request.Reason = in.Body.Reason
+		}
+	}
+	if request.Cluster != "" {
+		if _, err := h.ClusterConfig(ctx, request.Cluster); err != nil {
+			return nil, err
+		}
+	}
+	id := contract.HealingCycleWorkflowID(strings.TrimPrefix(rest.NewTaskID(), "t-"))
+	run, err := h.Store.Start(ctx, &store.Start{
+		Type: contract.HealingCycleWorkflow, ID: id, Summary: "healing cycle: " + request.Reason, Cluster: request.Cluster,
+	}, request)
+	if err != nil {
+		return nil, h.Answer(err, "start a healing cycle", protocol.CodeInternal)
+	}
+	out := &rest.StatusOutput[fleet.HealingCycleRecord]{
+		Status: http.StatusAccepted,
+		Body:   fleet.HealingCycleRecord{ID: id, DryRun: request.DryRun, StartedAt: time.Now().UTC()},
+	}
+	err = h.WaitUntil(ctx, rest.QueryTimeout, "wait for a healing cycle", func(ctx context.Context, _ bool) (bool, error) {
+		info, err := h.Store.Describe(ctx, id)
+		if err != nil {
+			return false, h.Answer(err, "look at a healing cycle", protocol.CodeInternal)
+		}
+		if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+			return false, nil
+		}
+		record, why := store.EndRecord[fleet.HealingCycleRecord](ctx, h.Store, id, run)
+		if why != "" {
+			return false, httpapi.Problem(protocol.CodeUnavailable, "the cycle did not come to its end: "+why)
+		}
+		out.Status, out.Body = http.StatusOK, record
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (h *Handlers) listHealing(ctx context.Context, in *listHealingInput) (*listHealingOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	records, next, err := rest.PageOf(ctx, h.Core, "list healing actions", h.actions().Page, healingQuery(in), in.PageSize, in.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	out := &listHealingOutput{}
+	out.Body.Actions = slices.DeleteFunc(records, func(r fleet.HealingRecord) bool { return in.Status != "" && r.Status != in.Status })
+	out.Body.NextPageToken = next
+	return out, nil
+}
+
+// healingQuery is the visibility query of a list.
+func healingQuery(in *listHealingInput) string {
+	running := enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+	status := ""
+	switch in.Status {
+	case "":
+	case fleet.HealingRunning:
+		status = contract.ExecutionIs(running)
+	default:
+		status = "ExecutionStatus != " + contract.Quoted(running.String())
+	}
+	return rest.AllOf(contract.Equals("WorkflowType", contract.HealingActionWorkflow), rest.Filter(contract.AttrCluster.GetName(), in.Cluster),
+		rest.Filter(contract.AttrAgent.GetName(), in.Agent), rest.Filter(contract.AttrTaskType.GetName(), string(in.Type)), status)
+}
+
+// actions are the records of healing actions.
+func (h *Handlers) actions() store.Records[fleet.HealingRecord] {
+	return store.Records[fleet.HealingRecord]{
+		Store: h.Store, Query: contract.HealingQuery, Partial: partialHealing,
+		Locate: func(r *fleet.HealingRecord, run *commonpb.WorkflowExecution) {
+			r.WorkflowID, r.RunID = run.GetWorkflowId(), run.GetRunId()
+		},
+	}
+}
+
+// partialHealing is what Temporal itself knows of an action.
+func partialHealing(info *workflowpb.WorkflowExecutionInfo, why string) (fleet.HealingRecord, bool) {
+	cluster, kind, target, ok := contract.HealingActionOfWorkflowID(info.GetExecution().GetWorkflowId())
+	at := info.GetStartTime().AsTime().UTC()
+	record := fleet.HealingRecord{
+		ID: contract.HealingActionID(cluster, kind, target, at), Cluster: cluster, Type: kind, TargetID: target,
+		Status: fleet.HealingRunning, Outcome: why, DecidedAt: at,
+	}
+	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		record.Status, record.CompletedAt = fleet.HealingFailed, store.TimeOf(info.GetCloseTime())
+	}
+	return record, ok
+}

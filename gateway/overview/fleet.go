@@ -1,0 +1,166 @@
+package overview
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
+)
+
+const (
+	// fleetFresh is how old a reading of the fleet may be when the metrics are asked for.
+	fleetFresh = 10 * time.Second
+	// fleetShare bounds the time that reading takes: of a large fleet it is done less often.
+	fleetShare = 10
+	// fleetKept is how long the last reading is told when no new one succeeds.
+	fleetKept = time.Minute
+)
+
+// fleetReading is the fleet as it was at one time.
+type fleetReading struct {
+	at       time.Time
+	took     time.Duration
+	clusters []clusterReading
+	unread   int // clusters that did not answer
+}
+
+// clusterReading is one cluster, with what only Temporal knows of its tasks.
+type clusterReading struct {
+	contract.ClusterView
+	waiting     map[fleet.Priority]int64
+	oldest      time.Duration // how long the oldest task has waited
+	deadLetters int64
+	reviews     int64
+}
+
+// fleetReader reads the fleet when its metrics are asked for, and not more often than needed.
+type fleetReader struct {
+	handlers *Handlers
+	mu       sync.Mutex
+	last     *fleetReading
+	tried    time.Time
+}
+
+// reading is the fleet as it stands; nil when it cannot be read.
+func (r *fleetReader) reading(ctx context.Context, counted func(err error)) *fleetReading {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	pause := cmp.Or(r.handlers.Every, fleetFresh)
+	if r.last != nil {
+		pause = max(pause, fleetShare*r.last.took)
+	}
+	if now.Sub(r.tried) >= pause {
+		r.tried = now
+		next, err := r.handlers.readFleet(ctx, now)
+		counted(err)
+		if err != nil {
+			r.handlers.Logger.Warn("The fleet could not be read for its metrics", zap.Error(err))
+		} else {
+			r.last = next
+		}
+	}
+	if r.last != nil && now.Sub(r.last.at) > max(fleetKept, 2*pause) {
+		return nil
+	}
+	return r.last
+}
+
+// readFleet asks all clusters how they stand, and Temporal what waits for them.
+func (h *Handlers) readFleet(ctx context.Context, now time.Time) (*fleetReading, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	clusters, err := h.ListClusters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	reading := &fleetReading{at: now}
+	slices.SortFunc(clusters, func(a, b store.ListedCluster) int { return strings.Compare(a.Name, b.Name) })
+	// Visibility may list two runs of one for a moment.
+	clusters = slices.CompactFunc(clusters, func(a, b store.ListedCluster) bool { return a.Name == b.Name })
+	views, errs := h.ViewEach(ctx, clusters)
+	for i := range views {
+		if errs[i] == nil {
+			reading.clusters = append(reading.clusters, clusterReading{ClusterView: views[i], waiting: map[fleet.Priority]int64{}})
+		} else if code, _ := rest.Code(errs[i]); code != protocol.CodeUnknownCluster { // not deleted since it was listed
+			reading.unread++
+		}
+	}
+	if err := h.readBacklogs(ctx, reading.clusters); err != nil {
+		return nil, err
+	}
+	for _, count := range []struct {
+		status fleet.TaskStatus
+		of     func(*clusterReading) *int64
+	}{
+		{fleet.TaskDeadLetter, func(c *clusterReading) *int64 { return &c.deadLetters }},
+		{fleet.TaskReview, func(c *clusterReading) *int64 { return &c.reviews }},
+	} {
+		if err := h.countTasks(ctx, reading.clusters, count.status, count.of); err != nil {
+			return nil, err
+		}
+	}
+	reading.took = time.Since(now)
+	return reading, nil
+}
+
+// readBacklogs reads what waits in all lanes of the clusters.
+func (h *Handlers) readBacklogs(ctx context.Context, clusters []clusterReading) error {
+	pinned, err := h.Store.Tasks().Pinned(ctx, "")
+	if err != nil {
+		return err
+	}
+	type laneOf struct {
+		cluster int
+		queue   string
+	}
+	var lanes []laneOf
+	for i := range clusters {
+		c := &clusters[i].Cluster
+		for _, lane := range c.Lanes(pinned[c.Config.Name]) {
+			lanes = append(lanes, laneOf{i, contract.LaneQueue(c.Config.Name, lane)})
+		}
+	}
+	stats, errs := make([]store.LaneStats, len(lanes)), make([]error, len(lanes))
+	parallel.Each(len(lanes), rest.FanOut, func(i int) { stats[i], errs[i] = h.LaneStats(ctx, lanes[i].queue) })
+	for i, l := range lanes {
+		if errs[i] != nil {
+			return errs[i]
+		}
+		c := &clusters[l.cluster]
+		for priority, s := range stats[i].ByPriority {
+			c.waiting[fleet.Priority(priority)] += s.GetApproximateBacklogCount()
+		}
+		if s := stats[i].Total; s.GetApproximateBacklogCount() > 0 {
+			c.oldest = max(c.oldest, s.GetApproximateBacklogAge().AsDuration())
+		}
+	}
+	return nil
+}
+
+// countTasks counts the open tasks in a status by cluster. As a rule there are none: one question then tells of all
+// clusters.
+func (h *Handlers) countTasks(ctx context.Context, clusters []clusterReading, status fleet.TaskStatus, of func(*clusterReading) *int64) error {
+	count := func(cluster string) (int64, error) {
+		return h.countWorkflows(ctx, contract.TaskQuery(&fleet.TaskFilter{Cluster: cluster, Status: status}))
+	}
+	left, err := count("")
+	for i := 0; err == nil && left > 0 && i < len(clusters); i++ {
+		var n int64
+		n, err = count(clusters[i].Config.Name)
+		*of(&clusters[i]) = n
+		left -= n
+	}
+	return err
+}

@@ -1,0 +1,327 @@
+// Package overview shows the whole fleet at a glance: to people, and as metrics.
+package overview
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/diagnosis"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
+)
+
+// Handlers answer the requests.
+type Handlers struct {
+	*rest.Core
+	Shown
+	// Lanes shows lanes, as the queue does.
+	Lanes func(
+		ctx context.Context, views []contract.ClusterView, live store.Live, pinned map[string][]string, after string, size int,
+	) ([]api.Lane, string, error)
+	// Failovers are the newest, so many.
+	Failovers func(ctx context.Context, most int) ([]fleet.FailoverRecord, error)
+	// Every is how often the fleet is read for its metrics at most.
+	Every time.Duration
+}
+
+// Shown is how clusters are shown: one that answered, and one of which only the settings are known.
+type Shown struct {
+	Cluster  func(*contract.ClusterView) api.Cluster
+	Settings func(fleet.ClusterConfig) api.Cluster
+}
+
+// Bounds of an overview.
+const (
+	// overviewLanes is how many lanes are looked at; each costs a call to Temporal.
+	overviewLanes = 200
+	// overviewPersonal is how many tasks that wait for a person are read, to tell since when and in which cluster.
+	overviewPersonal = 200
+	// overviewFailovers is how many of the newest failovers are read.
+	overviewFailovers = 10
+	// onlyNewest is added to a problem whose tasks were not all read.
+	onlyNewest = "counted are only the newest"
+)
+
+// fleetProblem names the schema of a problem in the OpenAPI document, where "Problem" is the body of an error.
+type fleetProblem diagnosis.Problem
+
+// Register adds the operations.
+func (h *Handlers) Register(routes huma.API) {
+	schemas := routes.OpenAPI().Components.Schemas
+	schemas.RegisterTypeAlias(reflect.TypeFor[diagnosis.Problem](), reflect.TypeFor[fleetProblem]())
+	httpapi.Register(routes, access.View, huma.Operation{
+		OperationID: "get-overview", Method: http.MethodGet, Path: "/api/v1/agents/overview", Tags: []string{"Clusters"},
+		Summary:     "Show whether anything is wrong, where, and since when",
+		Description: "Clusters, lanes, counts and the newest failovers in one answer, with the problems that a person should know of. A part that cannot be read is left out, and missing says so.",
+	}, func(ctx context.Context, _ *struct{}) (*rest.Output[api.Overview], error) {
+		return rest.Reply(h.Overview(ctx))
+	})
+}
+
+// Overview reads the whole fleet at a glance.
+func (h *Handlers) Overview(ctx context.Context) (api.Overview, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	listed, err := h.ListClusters(ctx)
+	if err != nil {
+		return api.Overview{}, err
+	}
+	b := overviewBuilder{shown: h.Shown, Overview: api.Overview{
+		At:        time.Now().UTC(),
+		Problems:  []diagnosis.Problem{},
+		Clusters:  []api.Cluster{},
+		Lanes:     []api.Lane{},
+		Failovers: []fleet.FailoverRecord{},
+	}}
+	var parts sync.WaitGroup
+	parts.Go(func() { b.personal(h.personalTasks(ctx)) })
+	parts.Go(func() { b.open(h.openTasks(ctx)) })
+	parts.Go(func() {
+		records, err := h.Failovers(ctx, overviewFailovers)
+		b.failovers(records, err)
+	})
+	var runs selfCareRuns
+	parts.Go(func() { runs = b.loops(ctx, h) })
+	var nobodys unhandled
+	var unread error
+	parts.Go(func() { nobodys, unread = h.unhandledTasks(ctx) })
+	views, live := h.overviewClusters(ctx, listed, &b)
+	b.lanes(h.lanes(ctx, views, live))
+	parts.Wait()
+	b.selfCare(views, live, runs)
+	b.unhandled(views, nobodys, unread)
+	if b.broken() {
+		h.Logger.Debug("parts of an overview were not read", zap.Strings("missing", b.Missing))
+	}
+	return b.finish(), nil
+}
+
+// overviewClusters asks all clusters how they stand. One that does not answer is a problem of its own.
+func (h *Handlers) overviewClusters(ctx context.Context, listed []store.ListedCluster, b *overviewBuilder) ([]contract.ClusterView, store.Live) {
+	var live store.Live
+	var views []contract.ClusterView
+	var errs []error
+	var both sync.WaitGroup
+	both.Go(func() { live = h.Live(ctx) })
+	both.Go(func() { views, errs = h.ViewEach(ctx, listed) })
+	both.Wait()
+	kept := views[:0]
+	for i := range listed {
+		switch code, _ := rest.Code(errs[i]); {
+		case errs[i] == nil:
+			b.cluster(&views[i], live)
+			kept = append(kept, views[i])
+		case code != protocol.CodeUnknownCluster: // else it was deleted since it was listed
+			b.unanswered(listed[i])
+		}
+	}
+	return kept, live
+}
+
+func (h *Handlers) lanes(ctx context.Context, views []contract.ClusterView, live store.Live) ([]api.Lane, error) {
+	pinned, err := h.Store.Tasks().Pinned(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	lanes, _, err := h.Lanes(ctx, views, live, pinned, "", overviewLanes)
+	return lanes, err
+}
+
+// personal are the tasks that wait for a person.
+type personal struct {
+	tasks []store.Task // some of them, when there are more
+	more  bool
+	count map[fleet.TaskStatus]int64
+}
+
+func (h *Handlers) personalTasks(ctx context.Context) (personal, error) {
+	p := personal{count: map[fleet.TaskStatus]int64{}}
+	for _, status := range []fleet.TaskStatus{fleet.TaskReview, fleet.TaskDeadLetter} {
+		query := contract.TaskQuery(&fleet.TaskFilter{Status: status})
+		tasks, next, err := h.Store.Tasks().Page(ctx, query, overviewPersonal, nil)
+		if err != nil {
+			return p, h.Answer(err, "list tasks that wait for a person", protocol.CodeNotFound)
+		}
+		p.tasks = append(p.tasks, tasks...)
+		p.count[status] = int64(len(tasks))
+		if len(next) == 0 {
+			continue
+		}
+		p.more = true
+		if p.count[status], err = h.countWorkflows(ctx, query); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+func (h *Handlers) openTasks(ctx context.Context) (int64, error) {
+	return h.countWorkflows(ctx, rest.AllOf(contract.Equals("WorkflowType", contract.TaskWorkflow), contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)))
+}
+
+func (h *Handlers) countWorkflows(ctx context.Context, query string) (int64, error) {
+	count, err := h.Store.Count(ctx, query)
+	return count, h.Answer(err, "count tasks", protocol.CodeNotFound)
+}
+
+// overviewBuilder collects the parts of an overview; they come side by side.
+type overviewBuilder struct {
+	api.Overview
+	shown  Shown
+	mu     sync.Mutex
+	online map[string]bool // agents that are
+}
+
+func (b *overviewBuilder) missing(part string) { b.Missing = append(b.Missing, part) }
+
+func (b *overviewBuilder) broken() bool { return len(b.Missing) > 0 }
+
+func (b *overviewBuilder) cluster(view *contract.ClusterView, live store.Live) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.Clusters = append(b.Clusters, b.shown.Cluster(view))
+	b.Problems = append(b.Problems, diagnosis.OfCluster(&view.Cluster, b.At)...)
+	running := live.Running(&view.Cluster)
+	for i := range view.Members {
+		m := &view.Members[i]
+		switch m.Status {
+		case fleet.AgentOnline:
+			if b.online == nil {
+				b.online = map[string]bool{}
+			}
+			b.online[m.AgentID] = true
+			b.Agents.Online++
+			b.Agents.Slots += m.MaxTasks
+		case fleet.AgentSuspect:
+			b.Agents.Suspect++
+		case fleet.AgentDraining:
+			b.Agents.Draining++
+		case fleet.AgentMaintenance:
+			b.Agents.Maintenance++
+		default:
+			b.Agents.Offline++
+			continue
+		}
+		b.Agents.Running += running[m.AgentID]
+	}
+}
+
+func (b *overviewBuilder) unanswered(c store.ListedCluster) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.Clusters = append(b.Clusters, b.shown.Settings(c.Config))
+	b.Problems = append(b.Problems, diagnosis.Unanswered(c.Name))
+}
+
+func (b *overviewBuilder) lanes(lanes []api.Lane, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil {
+		b.missing("what waits in the lanes")
+		return
+	}
+	b.Lanes = append(b.Lanes, lanes...)
+	for i := range lanes {
+		l := &lanes[i]
+		facts := diagnosis.LaneFacts{
+			Cluster: l.Cluster,
+			Lane:    l.Lane,
+			Depth:   l.Depth,
+			Oldest:  l.OldestAge.Std(),
+			Agents:  l.Agents,
+			Slots:   l.Slots,
+			Paused:  l.Paused != nil,
+		}
+		if p, there := diagnosis.OfLane(facts, b.At); there {
+			b.Problems = append(b.Problems, p)
+		}
+	}
+}
+
+func (b *overviewBuilder) open(n int64, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.Tasks.Open = n; err != nil {
+		b.missing("how many tasks are open")
+	}
+}
+
+func (b *overviewBuilder) failovers(records []fleet.FailoverRecord, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil {
+		b.missing("the newest failovers")
+		return
+	}
+	b.Failovers = append(b.Failovers, records...)
+}
+
+// personal tells of the tasks that wait for a person, cluster by cluster. When not all were read, the total is in the
+// count of what is told of all clusters.
+func (b *overviewBuilder) personal(p personal, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil {
+		b.missing("which tasks wait for a person")
+		return
+	}
+	b.Tasks.Review, b.Tasks.DeadLetter = p.count[fleet.TaskReview], p.count[fleet.TaskDeadLetter]
+	type group struct {
+		cluster string
+		status  fleet.TaskStatus
+	}
+	counts, first := map[group]int64{}, map[group]time.Time{}
+	for i := range p.tasks {
+		t := &p.tasks[i]
+		key := group{t.Cluster, t.Status}
+		counts[key]++
+		at := waitsForPersonSince(&t.Task)
+		if first[key].IsZero() || !at.IsZero() && at.Before(first[key]) {
+			first[key] = at
+		}
+	}
+	for key, n := range counts {
+		problem := diagnosis.OfUndecided(key.cluster, key.status, n, first[key])
+		if p.more && p.count[key.status] > overviewPersonal {
+			problem.Why = fleet.Reasons(problem.Why, onlyNewest)
+		}
+		b.Problems = append(b.Problems, problem)
+	}
+}
+
+// waitsForPersonSince is set for dead letters only; reviews do not record when they began.
+func waitsForPersonSince(t *api.Task) time.Time {
+	if t.DeadLetter != nil {
+		return t.DeadLetter.Since
+	}
+	return time.Time{}
+}
+
+func (b *overviewBuilder) finish() api.Overview {
+	for i := range b.Failovers {
+		r := &b.Failovers[i]
+		back := r.Status == fleet.FailoverNoTarget && b.online[r.FailedAgentID]
+		if p, there := diagnosis.OfFailover(r, b.At); there && !back {
+			b.Problems = append(b.Problems, p)
+		}
+	}
+	diagnosis.Sort(b.Problems)
+	slices.SortFunc(b.Clusters, func(x, y api.Cluster) int { return strings.Compare(x.Name, y.Name) })
+	slices.Sort(b.Missing)
+	return b.Overview
+}

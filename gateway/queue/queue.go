@@ -1,0 +1,180 @@
+// Package queue shows what waits in the lanes of clusters.
+package queue
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
+)
+
+// Handlers answer the requests.
+type Handlers struct{ *rest.Core }
+
+type clusterQueueInput struct {
+	ID string `path:"id" doc:"The cluster's name."`
+	rest.QueuePageInput
+}
+
+type lanesOutput struct {
+	Body struct {
+		Lanes         []api.Lane `json:"lanes"`
+		NextPageToken string     `json:"next_page_token,omitempty"`
+	}
+}
+
+// Register adds the operations.
+func (h *Handlers) Register(routes huma.API) {
+	const description = "Every lane in which tasks of the cluster can wait; those of single agents only while open work is pinned to them, or they are paused. " +
+		"Depths, ages and rates are Temporal's: approximate, and some seconds old."
+	operation := rest.ClusterOperation("get-cluster-queue", http.MethodGet, "/{id}/queue", "Show what waits in a cluster's lanes", http.StatusOK)
+	operation.Description = description
+	httpapi.Register(routes, access.View, operation, func(ctx context.Context, in *clusterQueueInput) (*lanesOutput, error) {
+		return h.queue(ctx, in.ID, &in.QueuePageInput)
+	})
+	httpapi.Register(routes, access.View, huma.Operation{
+		OperationID: "get-queue", Method: http.MethodGet, Path: "/api/v1/agents/queue", Tags: []string{"Clusters"},
+		Summary: "Show what waits in the lanes of all clusters", Description: description,
+	}, func(ctx context.Context, in *rest.QueuePageInput) (*lanesOutput, error) { return h.queue(ctx, "", in) })
+}
+
+// queue shows the lanes of one cluster, or of all when only is empty.
+func (h *Handlers) queue(ctx context.Context, only string, in *rest.QueuePageInput) (*lanesOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	after, err := rest.OpenToken(rest.ByKey, in.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	var pinned map[string][]string
+	var pinnedErr error
+	var live store.Live
+	var beside sync.WaitGroup
+	beside.Go(func() { pinned, pinnedErr = h.Store.Tasks().Pinned(ctx, only) })
+	beside.Go(func() { live = h.Live(ctx) })
+	views, err := h.Views(ctx, only)
+	beside.Wait()
+	if err == nil {
+		err = h.Answer(pinnedErr, "list pinned tasks", protocol.CodeNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	lanes, next, err := h.Lanes(ctx, views, live, pinned, string(after), in.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	out := &lanesOutput{}
+	out.Body.Lanes, out.Body.NextPageToken = lanes, next
+	if lanes == nil {
+		out.Body.Lanes = []api.Lane{}
+	}
+	return out, nil
+}
+
+// Lanes shows the lanes of clusters after a key, and the token of the next page; pinned are the agents, by cluster, whose
+// lanes are shown too.
+func (h *Handlers) Lanes(
+	ctx context.Context, views []contract.ClusterView, live store.Live, pinned map[string][]string, after string, size int,
+) ([]api.Lane, string, error) {
+	var lanes []api.Lane
+	clusters := make(map[string]*fleet.Cluster, len(views))
+	for i := range views {
+		c := &views[i].Cluster
+		clusters[c.Config.Name] = c
+		for _, lane := range c.Lanes(pinned[c.Config.Name]) {
+			lanes = append(lanes, api.Lane{
+				Cluster:    c.Config.Name,
+				Lane:       lane,
+				TaskQueue:  contract.LaneQueue(c.Config.Name, lane),
+				Priorities: []api.PriorityBacklog{},
+			})
+		}
+	}
+	lanes, next := rest.Page(lanes, after, size, laneKey)
+	return lanes, next, h.fillLanes(ctx, lanes, clusters, live)
+}
+
+// fillLanes puts in what waits in each lane and who serves it.
+func (h *Handlers) fillLanes(ctx context.Context, lanes []api.Lane, clusters map[string]*fleet.Cluster, live store.Live) error {
+	errs := make([]error, len(lanes))
+	parallel.Each(len(lanes), rest.FanOut, func(i int) {
+		var stats store.LaneStats
+		if stats, errs[i] = h.LaneStats(ctx, lanes[i].TaskQueue); errs[i] == nil {
+			takeStats(&lanes[i], stats)
+		}
+	})
+	running := map[string]map[string]int{}
+	for i := range lanes {
+		if errs[i] != nil {
+			return errs[i]
+		}
+		c := clusters[lanes[i].Cluster]
+		if running[lanes[i].Cluster] == nil {
+			running[lanes[i].Cluster] = live.Running(c)
+		}
+		takeServers(&lanes[i], c, running[lanes[i].Cluster])
+	}
+	return nil
+}
+
+// laneKey sorts lanes by cluster, then: the default one, capabilities, shards by number, agents.
+func laneKey(l *api.Lane) string {
+	kind := "1" + l.Lane
+	if shard, ok := fleet.ShardOfLane(l.Lane); ok {
+		kind = fmt.Sprintf("2%06d", shard)
+	} else if _, ok := fleet.AgentOfLane(l.Lane); ok {
+		kind = "3" + l.Lane
+	} else if l.Lane == fleet.DefaultLane {
+		kind = "0"
+	}
+	return l.Cluster + " " + kind
+}
+
+func takeStats(l *api.Lane, s store.LaneStats) {
+	l.Backlog = backlogOf(s.Total)
+	for priority, stats := range s.ByPriority {
+		l.Priorities = append(l.Priorities, api.PriorityBacklog{Priority: int(priority), Name: fleet.Priority(priority).String(), Backlog: backlogOf(stats)})
+	}
+	slices.SortFunc(l.Priorities, func(a, b api.PriorityBacklog) int { return a.Priority - b.Priority })
+}
+
+func backlogOf(s *taskqueuepb.TaskQueueStats) api.Backlog {
+	b := api.Backlog{Depth: s.GetApproximateBacklogCount(), AddRate: rate(s.GetTasksAddRate()), DispatchRate: rate(s.GetTasksDispatchRate())}
+	if b.Depth > 0 {
+		b.OldestAge = fleet.Duration(s.GetApproximateBacklogAge().AsDuration().Round(time.Millisecond))
+	}
+	return b
+}
+
+// rate has two decimals.
+func rate(r float32) float64 { return float64(int(r*100+.5)) / 100 }
+
+func takeServers(l *api.Lane, c *fleet.Cluster, running map[string]int) {
+	busy, known := 0, true
+	for _, m := range c.ServersOf(l.Lane, fleet.CapabilitiesOfLane(l.Lane)) {
+		n, ok := running[m.AgentID]
+		l.Agents, l.Slots, busy, known = l.Agents+1, l.Slots+c.EffectiveSlots(m), busy+n, known && ok
+	}
+	if known {
+		l.BusySlots = &busy
+	}
+	if p := c.Pauses.Of(l.Lane); p != nil {
+		l.Paused = &api.Pause{Since: p.Since.UTC(), Reason: p.Reason}
+	}
+}

@@ -1,0 +1,114 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
+)
+
+const (
+	// hubAnswer is how long a hub has to take a question.
+	hubAnswer = 3 * time.Second
+	// hubMargin is how much longer than asked an answer may take.
+	hubMargin = 10 * time.Second
+)
+
+const noStandaloneActivities = "asking a hub for what only it knows needs standalone activities, which this Temporal does not have: " +
+	"use a newer server, with activity.enableStandalone and history.enableChasm on in its dynamic configuration"
+
+// HubQuestion is a question to one hub.
+type HubQuestion struct {
+	Hub     string
+	ID      string // unique
+	Summary string
+	Wait    time.Duration // how long the hub may take on purpose
+	Margin  time.Duration // how much longer the answer may take; zero: hubMargin
+}
+
+// Ask puts a question to a hub through an activity without a workflow on the hub's own queue, so that hub and gateway need
+// not reach each other. answered is false when the hub does not answer in time. Nothing of it is kept in Temporal.
+func Ask[In, Out any](
+	ctx context.Context, c *Core, activity contract.Activity[In, Out], q HubQuestion, in In,
+) (answer Out, answered bool, err error) {
+	margin := cmp.Or(q.Margin, hubMargin)
+	ctx, cancel := context.WithTimeout(ctx, hubAnswer+q.Wait+margin)
+	defer cancel()
+	handle, err := c.Store.Client.ExecuteActivity(ctx, client.StartActivityOptions{
+		ID: q.ID, TaskQueue: contract.HubQueue(q.Hub), ScheduleToStartTimeout: hubAnswer, StartToCloseTimeout: q.Wait + margin,
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: q.Summary,
+	}, activity.Name, in)
+	if store.KindOf(err) == store.Unsupported {
+		return answer, false, httpapi.Problem(protocol.CodeNotSupported, noStandaloneActivities)
+	}
+	if err != nil && context.Cause(ctx) == context.Canceled { //nolint:errorlint // the asker has gone, which is no fault
+		return answer, false, ctx.Err()
+	}
+	if err != nil {
+		return answer, false, c.Answer(err, "ask a hub", protocol.CodeInternal)
+	}
+	defer c.tidy(ctx, q.ID, handle.GetRunID())
+	err = handle.Get(ctx, &answer)
+	var late *temporal.TimeoutError
+	switch {
+	case err == nil:
+		return answer, true, nil
+	case errors.As(err, &late):
+		return answer, false, nil
+	case ctx.Err() != nil && context.Cause(ctx) == context.Canceled: //nolint:errorlint // the asker has gone, which is no fault
+		return answer, false, ctx.Err()
+	}
+	return answer, false, c.Answer(err, "read a hub's answer", protocol.CodeInternal)
+}
+
+// AskHubs puts a question about a cluster to the hubs of its connected members, or only to that of one member, side by
+// side. It answers by hub, and with the first error; a hub that does not answer in time has the zero answer.
+func AskHubs[In, Out any](
+	ctx context.Context, c *Core, activity contract.Activity[In, Out], cluster *fleet.Cluster, only, what string,
+	id func(cluster, nonce string) string, in In,
+) (map[string]Out, error) {
+	hubs := cluster.Hubs()
+	if only != "" {
+		hubs = nil
+		if m := cluster.Member(only); m != nil && m.Connected() {
+			hubs = []string{m.Hub}
+		}
+	}
+	answers, errs := make([]Out, len(hubs)), make([]error, len(hubs))
+	parallel.Each(len(hubs), FanOut, func(i int) {
+		answers[i], _, errs[i] = Ask(ctx, c, activity, HubQuestion{
+			Hub: hubs[i], ID: id(cluster.Config.Name, uuid.NewString()), Summary: what + " of " + cluster.Config.Name,
+		}, in)
+	})
+	byHub := make(map[string]Out, len(hubs))
+	for i, hub := range hubs {
+		if errs[i] == nil {
+			byHub[hub] = answers[i]
+		}
+	}
+	return byHub, cmp.Or(errs...)
+}
+
+// tidy removes a question from Temporal: a log, above all, is not to be kept there. It is done even if the client has gone.
+func (c *Core) tidy(ctx context.Context, id, run string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CallTimeout)
+	defer cancel()
+	_, err := c.Store.Client.WorkflowService().DeleteActivityExecution(ctx, &workflowservice.DeleteActivityExecutionRequest{
+		Namespace: c.Store.Namespace, ActivityId: id, RunId: run,
+	})
+	if err != nil {
+		c.Logger.Debug("a question to a hub was not removed; Temporal's retention does") // never with the error: it may hold log lines
+	}
+}

@@ -1,0 +1,143 @@
+package rest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
+)
+
+// knownFor is how long the gateway believes that a cluster exists. Names that are unknown are never remembered.
+const knownFor = 10 * time.Second
+
+// knownCluster is what is remembered of a cluster.
+type knownCluster struct {
+	config fleet.ClusterConfig // with its defaults
+	open   *sync.Map           // the capability lanes that are known to be open
+}
+
+// KnownCluster is a cluster's configuration with its defaults, or unknown_cluster. After a change the old one may be
+// answered for some seconds. It asks no worker unless the cluster was started by other means than the gateway.
+func (c *Core) KnownCluster(ctx context.Context, name string) (fleet.ClusterConfig, error) {
+	if known, ok := c.clusters.get(name); ok {
+		return known.config, nil
+	}
+	config, err := c.ClusterConfig(ctx, name)
+	if err == nil {
+		config = config.WithDefaults()
+		c.clusters.put(name, knownCluster{config, &sync.Map{}})
+	}
+	return config, err
+}
+
+// ForgetCluster has the next request read the cluster's configuration anew.
+func (c *Core) ForgetCluster(name string) { c.clusters.forget(name) }
+
+// ClusterConfig is a cluster's configuration, or unknown_cluster.
+func (c *Core) ClusterConfig(ctx context.Context, name string) (fleet.ClusterConfig, error) {
+	config, err := c.Store.Clusters().Config(ctx, name)
+	return config, c.Answer(err, "describe a cluster", protocol.CodeUnknownCluster)
+}
+
+// View asks a cluster's workflow how it stands.
+func (c *Core) View(ctx context.Context, name string) (contract.ClusterView, error) {
+	ctx, cancel := context.WithTimeout(ctx, QueryTimeout)
+	defer cancel()
+	view, err := c.Store.Clusters().View(ctx, name)
+	return view, c.Answer(err, "query a cluster", protocol.CodeUnknownCluster)
+}
+
+// OpenLane makes sure that hubs poll the lane of a set of capabilities. One request at a time asks for it: a cluster takes
+// ten updates at a time, and a batch may bring many tasks for a new lane.
+func (c *Core) OpenLane(ctx context.Context, cluster string, capabilities []string) error {
+	lane := contract.CapabilityLane(cluster, capabilities)
+	if c.laneOpen(cluster, lane) {
+		return nil
+	}
+	select {
+	case c.opening <- struct{}{}:
+		defer func() { <-c.opening }()
+	case <-ctx.Done():
+		return c.Answer(ctx.Err(), "open a lane", protocol.CodeUnknownCluster)
+	}
+	if c.laneOpen(cluster, lane) {
+		return nil
+	}
+	view, err := c.View(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	if err := c.Store.Clusters().OpenLane(ctx, &view, capabilities); err != nil {
+		return c.Answer(err, "open a lane", protocol.CodeUnknownCluster)
+	}
+	if known, ok := c.clusters.get(cluster); ok {
+		known.open.Store(lane, true)
+	}
+	return nil
+}
+
+func (c *Core) laneOpen(cluster, lane string) bool {
+	known, ok := c.clusters.get(cluster)
+	if ok {
+		_, ok = known.open.Load(lane)
+	}
+	return ok
+}
+
+// UpdateCluster changes a cluster.
+func UpdateCluster[In, Out any](
+	ctx context.Context, c *Core, doing string, u contract.Update[In, Out], name string, request In,
+) (Out, error) {
+	answer, err := store.UpdateCluster(ctx, c.Store.Clusters(), u, name, request)
+	return answer, c.Answer(err, doing, protocol.CodeUnknownCluster)
+}
+
+// ListClusters lists the clusters that exist.
+func (c *Core) ListClusters(ctx context.Context) ([]store.ListedCluster, error) {
+	clusters, err := c.Store.Clusters().List(ctx)
+	return clusters, c.Answer(err, "list clusters", protocol.CodeNotFound)
+}
+
+// ViewEach asks the clusters side by side; errs holds an error for each that did not answer.
+func (c *Core) ViewEach(ctx context.Context, clusters []store.ListedCluster) (views []contract.ClusterView, errs []error) {
+	names := make([]string, len(clusters))
+	for i := range clusters {
+		names[i] = clusters[i].Name
+	}
+	views, errs = c.Store.Clusters().ViewEach(ctx, names, QueryTimeout)
+	for i := range errs {
+		errs[i] = c.Answer(errs[i], "query a cluster", protocol.CodeUnknownCluster)
+	}
+	return views, errs
+}
+
+// Views asks all clusters how they stand, or only the one named; sorted by name. A cluster that does not answer fails
+// the request: agents must not seem gone because no worker runs.
+func (c *Core) Views(ctx context.Context, only string) ([]contract.ClusterView, error) {
+	clusters := []store.ListedCluster{{Name: only}}
+	if only == "" {
+		var err error
+		if clusters, err = c.ListClusters(ctx); err != nil {
+			return nil, err
+		}
+	}
+	views, errs := c.ViewEach(ctx, clusters)
+	kept := views[:0]
+	for i := range views {
+		code, _ := Code(errs[i])
+		switch {
+		case errs[i] == nil:
+			kept = append(kept, views[i])
+		case code != protocol.CodeUnknownCluster || only != "": // deleted since it was listed
+			return nil, errs[i]
+		}
+	}
+	slices.SortFunc(kept, func(a, b contract.ClusterView) int { return strings.Compare(a.Config.Name, b.Config.Name) })
+	return kept, nil
+}

@@ -1,0 +1,101 @@
+package rest
+
+import (
+	"errors"
+
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
+)
+
+// What clients are told.
+const (
+	UnavailableDetail = "Temporal, or a worker for it, did not answer in time; try again"
+	InternalDetail    = "the request failed on our side; the server's log says why"
+	// unsureDetail is for a change that Temporal may have taken although no worker has carried it out: one does when it comes.
+	unsureDetail   = "no worker carried the change out in time; it may be made as soon as one answers: look before you ask again"
+	outdatedDetail = "the cluster's settings are no longer of the revision that If-Match (--if-revision) names: get the cluster, look again, and send its new one"
+)
+
+// Outdated is the answer to a change that was meant for another revision.
+func Outdated() error { return httpapi.Problem(protocol.CodePrecondition, outdatedDetail) }
+
+// Answer is the one place where errors of Temporal become answers. notFound is the code for "there is no such
+// workflow". What the client may see is ours; the error itself goes to the log.
+func (c *Core) Answer(err error, doing, notFound string) error {
+	if err == nil {
+		return nil
+	}
+	if _, done := httpapi.Code(err); done {
+		return err
+	}
+	code, detail := classify(err, notFound)
+	switch code {
+	case protocol.CodeInternal:
+		c.Logger.Error(doing, zap.Error(err))
+	case protocol.CodeUnavailable:
+		c.Logger.Warn(doing, zap.Error(err))
+	default:
+		c.Logger.Debug(doing, zap.Error(err))
+	}
+	return httpapi.Problem(code, detail)
+}
+
+// classify maps an error of Temporal to a code and a detail.
+func classify(err error, notFound string) (code, detail string) {
+	switch store.KindOf(err) {
+	case store.Refused:
+		return protocol.CodeConflict, store.Refusal(err)
+	case store.Outdated:
+		return protocol.CodePrecondition, outdatedDetail
+	case store.NotFound:
+		return notFound, notFoundDetail(notFound)
+	case store.Exists:
+		return protocol.CodeConflict, "it exists already"
+	case store.Unsure:
+		return protocol.CodeUnavailable, unsureDetail
+	case store.Unavailable:
+		return protocol.CodeUnavailable, UnavailableDetail
+	case store.Invalid:
+		return protocol.CodeInvalidRequest, "Temporal refuses the request; check the parameters, above all page_token"
+	}
+	return protocol.CodeInternal, InternalDetail
+}
+
+func notFoundDetail(code string) string {
+	switch code {
+	case protocol.CodeUnknownTask:
+		return "there is no task with this id, or its retention has ended"
+	case protocol.CodeUnknownCluster:
+		return "there is no cluster with this name: create it first (mainstay cluster create, or POST /api/v1/agents/clusters)"
+	case protocol.CodeUnknownAgent:
+		return "there is no agent with this id"
+	case protocol.CodeUnknownFailover:
+		return "there is no failover with this id, or its retention has ended; ids are <cluster>:<agent>:<epoch>"
+	case protocol.CodeUnknownDrain:
+		return "there is no drain with this id, or its retention has ended; ids are <cluster>:<name>"
+	case protocol.CodeUnknownScaling:
+		return "there is no action of scaling with this id, or its retention has ended; ids are <cluster>:<number>"
+	case protocol.CodeUnknownSchedule:
+		return "there is no schedule with this name"
+	case protocol.CodeUnknownToken:
+		return "there is no token with this id; see those there are (mainstay token list, or GET /api/v1/agents/tokens)"
+	case protocol.CodeUnknownBulk:
+		return "there is no bulk operation with this id, or its retention has ended"
+	}
+	return "there is no such thing"
+}
+
+// Unknown is the answer for an id that names nothing.
+func Unknown(code string) error { return httpapi.Problem(code, notFoundDetail(code)) }
+
+// Invalid answers what fleet's validation found; its messages never repeat the submitted value.
+func Invalid(location string, err error) error {
+	if errors.Is(err, fleet.ErrTooLarge) {
+		return httpapi.Problem(protocol.CodePayloadTooLarge, err.Error())
+	}
+	return httpapi.InvalidField(location, err.Error())
+}

@@ -1,0 +1,69 @@
+package rest
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
+)
+
+// LiveTimeout bounds reading the worker registry: it is an extra, never worth waiting for.
+const LiveTimeout = 2 * time.Second
+
+// Live reads the agents' heartbeats that hubs publish. When that fails there are none.
+func (c *Core) Live(ctx context.Context) store.Live {
+	return c.readLive(ctx, c.Store.Live)
+}
+
+// LiveAgent reads the heartbeats of one agent id.
+func (c *Core) LiveAgent(ctx context.Context, agent string) store.Live {
+	return c.readLive(ctx, func(ctx context.Context) (store.Live, error) { return c.Store.LiveAgent(ctx, agent) })
+}
+
+func (c *Core) readLive(ctx context.Context, read func(context.Context) (store.Live, error)) store.Live {
+	ctx, cancel := context.WithTimeout(ctx, LiveTimeout)
+	defer cancel()
+	live, err := read(ctx)
+	if err != nil {
+		c.Logger.Debug("the worker registry did not answer", zap.Error(err))
+	}
+	return live
+}
+
+// LaneStats reads the backlog of a lane's task queue.
+func (c *Core) LaneStats(ctx context.Context, queue string) (store.LaneStats, error) {
+	stats, err := c.Store.LaneStats(ctx, queue)
+	return stats, c.Answer(err, "read a lane's backlog", protocol.CodeNotFound)
+}
+
+// ClusterOfAgent finds the cluster that an agent is a member of, through the live registry, else through all clusters.
+func (c *Core) ClusterOfAgent(ctx context.Context, id string) (*contract.ClusterView, store.Live, error) {
+	if fleet.ValidateAgentID(id) != nil {
+		return nil, nil, Unknown(protocol.CodeUnknownAgent)
+	}
+	live := c.LiveAgent(ctx, id)
+	if cluster, ok := live.ClusterOf(id); ok {
+		if view, err := c.View(ctx, cluster); err == nil && view.Member(id) != nil {
+			return &view, live, nil
+		}
+	}
+	views, err := c.Views(ctx, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	best := -1
+	for i := range views {
+		if m := views[i].Member(id); m != nil && (best < 0 || m.StatusSince.After(views[best].Member(id).StatusSince)) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil, nil, Unknown(protocol.CodeUnknownAgent)
+	}
+	return &views[best], live, nil
+}

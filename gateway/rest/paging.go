@@ -1,0 +1,111 @@
+package rest
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"sort"
+	"strings"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// PageInput is the paging of lists that are at hand. It is exported, as those below are, because huma reads no unexported
+// embedded field.
+type PageInput struct {
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"1000"`
+	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+}
+
+// RecordPageInput is the paging of lists that visibility brings; each entry may cost a look at its workflow.
+type RecordPageInput struct {
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"200" default:"50"`
+	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+}
+
+// QueuePageInput is the paging of queue views, whose every lane costs a call to Temporal.
+type QueuePageInput struct {
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"200"`
+	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
+}
+
+// A page token carries a checksum of itself and of the list it belongs to: Temporal answers a token that is not its own
+// as if it were unavailable, and a token of another list with the wrong page. It is no secret and no signature.
+const tokenSum = 8
+
+// SealToken makes the token that a client sees; empty at the last page.
+func SealToken(list string, token []byte) string {
+	if len(token) == 0 {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(append(sumOf(list, token), token...))
+}
+
+// OpenToken reads what sealToken made for the same list.
+func OpenToken(list, text string) ([]byte, error) {
+	if text == "" {
+		return nil, nil
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil && len(sealed) > tokenSum && subtle.ConstantTimeCompare(sealed[:tokenSum], sumOf(list, sealed[tokenSum:])) == 1 {
+		return sealed[tokenSum:], nil
+	}
+	return nil, httpapi.InvalidField("query.page_token", "is not the next_page_token of this list with these filters")
+}
+
+func sumOf(list string, token []byte) []byte {
+	h := sha256.New()
+	h.Write([]byte(list))
+	h.Write([]byte{0})
+	h.Write(token)
+	return h.Sum(nil)[:tokenSum]
+}
+
+// ByKey names the lists that the gateway itself sorts; their tokens hold the last key of the page.
+const ByKey = "by key"
+
+// Page sorts items by key and returns those after a key, with the token of the next page.
+func Page[T any](items []T, after string, size int, key func(*T) string) ([]T, string) {
+	sort.Slice(items, func(i, j int) bool { return key(&items[i]) < key(&items[j]) })
+	start := sort.Search(len(items), func(i int) bool { return key(&items[i]) > after })
+	items = items[start:]
+	if len(items) <= size {
+		return items, ""
+	}
+	return items[:size], SealToken(ByKey, []byte(key(&items[size-1])))
+}
+
+// PageOf reads one page of what a visibility query finds. A page token belongs to its query.
+func PageOf[T any](
+	ctx context.Context, c *Core, doing string, read func(context.Context, string, int, []byte) ([]T, []byte, error),
+	query string, size int, pageToken string,
+) (page []T, next string, err error) {
+	token, err := OpenToken(query, pageToken)
+	if err != nil {
+		return nil, "", err
+	}
+	page, after, err := read(ctx, query, size, token)
+	return page, SealToken(query, after), c.Answer(err, doing, protocol.CodeNotFound)
+}
+
+// AllOf is the query of those that meet all terms; empty terms are left out.
+func AllOf(terms ...string) string {
+	kept := terms[:0:0]
+	for _, term := range terms {
+		if term != "" {
+			kept = append(kept, term)
+		}
+	}
+	return strings.Join(kept, " AND ")
+}
+
+// Filter is the term of an optional filter.
+func Filter(attribute, value string) string {
+	if value == "" {
+		return ""
+	}
+	return contract.Equals(attribute, value)
+}

@@ -1,0 +1,62 @@
+package rest
+
+import (
+	"context"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// OwnTenant is the tenant of what a request makes or lists: the one that it names, or the only one that its identity may
+// touch. Naming another is refused, not answered with nothing: it is a mistake that should be seen.
+func OwnTenant(ctx context.Context, named string) (string, error) {
+	id := access.From(ctx)
+	switch {
+	case id.Tenant == "" && id.Known(), named == id.Tenant && id.Known():
+		return named, nil
+	case named == "" && id.Known():
+		return id.Tenant, nil
+	}
+	return "", httpapi.Problem(protocol.CodeForbidden, "your token is of one tenant: leave tenant out, or name that one")
+}
+
+// OwnID is the full form of a task's id or a schedule's name in a request: one of one tenant may leave its tenant out. ok is
+// false for what is of another tenant; it is answered like what does not exist.
+func OwnID(ctx context.Context, id string) (full string, ok bool) {
+	own := access.From(ctx).Tenant
+	tenant, name := fleet.CutTenant(id)
+	switch {
+	case own == "", tenant == own:
+		return id, true
+	case tenant == "":
+		return fleet.Qualify(own, name), true
+	}
+	return "", false
+}
+
+// OwnTask is ownID of a task that should be there.
+func OwnTask(ctx context.Context, id string) (string, error) {
+	if full, ok := OwnID(ctx, id); ok && fleet.IsTaskID(full) {
+		return full, nil
+	}
+	return "", Unknown(protocol.CodeUnknownTask)
+}
+
+// OwnSchedule is ownID of a schedule that should be there.
+func OwnSchedule(ctx context.Context, name string) (string, error) {
+	if full, ok := OwnID(ctx, name); ok && fleet.IsScheduleName(full) {
+		return full, nil
+	}
+	return "", Unknown(protocol.CodeUnknownSchedule)
+}
+
+// Sees reports whether the request may see and touch what is of a tenant.
+func Sees(ctx context.Context, tenant string) bool {
+	id := access.From(ctx)
+	return id.Sees(tenant)
+}
+
+// Limited reports whether the request is of one tenant.
+func Limited(ctx context.Context) bool { return access.From(ctx).Tenant != "" }

@@ -1,0 +1,157 @@
+package scaling
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/store"
+)
+
+// newestActions is how many actions a status shows.
+const newestActions = 5
+
+// scaleCluster sets how many agents a cluster is to have, and answers how it stands then.
+func (h *Handlers) scaleCluster(ctx context.Context, in *scaleInput) (*rest.Output[api.ScalingStatus], error) {
+	r := &in.Body
+	if r.Desired == nil && r.Min == nil && r.Max == nil {
+		return nil, rest.Invalid("body", errors.New("must name desired, min or max"))
+	}
+	_, err := h.Configure(ctx, in.ID, nil, func(c fleet.ClusterConfig) (fleet.ClusterConfig, error) {
+		set(&c.DesiredAgents, r.Desired)
+		set(&c.MinAgents, r.Min)
+		set(&c.MaxAgents, r.Max)
+		if r.Desired == nil && c.DesiredAgents != 0 { // the old number gives way to the new bounds
+			c.DesiredAgents = min(max(c.DesiredAgents, c.MinAgents), c.MaxAgents)
+		}
+		if r.Desired != nil && !c.Scaling.On() {
+			c.Scaling.Mode = fleet.ScalingManual
+		}
+		return c, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*rest.CallTimeout)
+	defer cancel()
+	if r.Desired != nil { // the rules may have moved the number since it was last set
+		request := contract.ScaleRequest{To: r.Desired}
+		if _, err := rest.UpdateCluster(ctx, h.Core, "scale a cluster", contract.ScaleUpdate, in.ID, request); err != nil {
+			return nil, err
+		}
+	}
+	return rest.Reply(h.scalingStatus(ctx, in.ID))
+}
+
+// scalingStatus tells how a cluster's number of agents is kept, and decides once more what is to be done, for show.
+func (h *Handlers) scalingStatus(ctx context.Context, name string) (api.ScalingStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*rest.CallTimeout)
+	defer cancel()
+	view, err := h.View(ctx, name)
+	if err != nil {
+		return api.ScalingStatus{}, err
+	}
+	config, now := &view.Config, time.Now()
+	s := api.ScalingStatus{
+		Cluster: name, Mode: config.Scaling.Mode, Min: config.MinAgents, Desired: config.DesiredAgents, Max: config.MaxAgents,
+		Target: view.Wanted(), Settings: config.Scaling.WithDefaults(), Spawners: []api.SpawnerSeen{}, Actions: []fleet.ScalingRecord{},
+	}
+	for i := range view.Members {
+		if _, spawned := view.Members[i].SpawnedBy(); spawned && view.Members[i].Serving() {
+			s.Spawned++
+		}
+	}
+	s.Current = view.DecideScaling(nil, now).Current
+	if state := view.Scaling; state != nil {
+		s.LastUp, s.LastDown = rest.Known(state.LastUp), rest.Known(state.LastDown)
+		s.Blocked, s.Stuck = evaluation(state.Blocked), evaluation(state.Stuck)
+		if state.Last != nil {
+			s.Last = scalingDecision(*state.Last)
+		}
+	}
+	actions := &listScalingsInput{Cluster: name, RecordPageInput: rest.RecordPageInput{PageSize: newestActions}}
+	if records, err := h.listScalings(ctx, actions); err == nil {
+		s.Actions = records.Body.Scalings
+	}
+	if config.Scaling.On() {
+		h.judgeScaling(ctx, &view.Cluster, &s, now)
+		s.NextCheck, s.Paused = h.nextSweep(ctx)
+		s.Spawners = h.spawnersSeen(ctx, config.Scaling.Spawn.Spawner)
+	}
+	return s, nil
+}
+
+// judgeScaling decides with what can be read now; what cannot be read is left out.
+func (h *Handlers) judgeScaling(ctx context.Context, c *fleet.Cluster, s *api.ScalingStatus, now time.Time) {
+	facts := fleet.ScalingFacts{Agents: h.Live(ctx).Activities(c)}
+	decision, err := h.Store.Clusters().CompleteScaling(ctx, c, &facts, func() fleet.ScalingDecision { return c.DecideScaling(&facts, now) })
+	if err != nil {
+		h.Logger.Debug("what scaling would do is not known", zap.Error(err))
+		return
+	}
+	s.Queue, s.Decision = &facts.Queue, scalingDecision(decision)
+}
+
+func scalingDecision(d fleet.ScalingDecision) *api.ScalingDecision {
+	return &api.ScalingDecision{At: d.At.UTC(), Change: d.Change, Count: d.Count, Agents: d.Agents, Rule: d.Rule, Reason: d.Reason, Blocked: d.Blocked, NextAt: rest.Known(d.NextAt)}
+}
+
+func evaluation(b *fleet.Blocked) *api.Evaluation {
+	if b == nil {
+		return nil
+	}
+	return &api.Evaluation{Reason: b.Reason, Since: b.Since.UTC(), Failures: b.Failures, NextAt: b.NextAt.UTC()}
+}
+
+// nextSweep is when the schedule looks at the clusters next; nil when that is not known.
+func (h *Handlers) nextSweep(ctx context.Context) (next *time.Time, paused bool) {
+	d, err := h.Store.Client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{Namespace: h.Store.Namespace, ScheduleId: contract.ScalingScheduleID})
+	if err != nil {
+		h.Logger.Debug("the schedule of scaling was not found", zap.Error(err))
+		return nil, false
+	}
+	if d.GetSchedule().GetState().GetPaused() {
+		return nil, true
+	}
+	if times := d.GetInfo().GetFutureActionTimes(); len(times) > 0 {
+		next = store.TimeOf(times[0])
+	}
+	return next, false
+}
+
+// spawnersSeen are the spawners that poll the queue of a name, or of all. Temporal forgets one after some minutes.
+func (h *Handlers) spawnersSeen(ctx context.Context, name string) []api.SpawnerSeen {
+	seen := []api.SpawnerSeen{}
+	answer, err := h.Store.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+		Namespace: h.Store.Namespace, TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
+		TaskQueue: &taskqueuepb.TaskQueue{Name: contract.SpawnerQueue(name), Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+	})
+	if err != nil {
+		h.Logger.Debug("the queue of the spawners was not described", zap.Error(err))
+		return seen
+	}
+	for _, poller := range answer.GetPollers() {
+		if spawner, ok := contract.SpawnerOfIdentity(poller.GetIdentity()); ok {
+			seen = append(seen, api.SpawnerSeen{Name: spawner, LastSeen: poller.GetLastAccessTime().AsTime().UTC()})
+		}
+	}
+	slices.SortFunc(seen, func(a, b api.SpawnerSeen) int { return strings.Compare(a.Name, b.Name) })
+	return seen
+}
+
+func set[T any](field *T, value *T) {
+	if value != nil {
+		*field = *value
+	}
+}

@@ -1,0 +1,186 @@
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"time"
+	_ "time/tzdata" // so that time zones are known on machines that have none
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	schedulepb "go.temporal.io/api/schedule/v1"
+	sdkpb "go.temporal.io/api/sdk/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/converter"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/store"
+)
+
+// planOf is the times as fleet checks them.
+func planOf(t *api.ScheduleTimes) *fleet.SchedulePlan {
+	plan := &fleet.SchedulePlan{Cron: t.Cron, TimeZone: t.TimeZone, Interval: t.Interval, Offset: t.Offset, Overlap: t.Overlap, CatchupWindow: t.CatchupWindow, Jitter: t.Jitter}
+	if t.StartAt != nil {
+		plan.StartAt = *t.StartAt
+	}
+	if t.EndAt != nil {
+		plan.EndAt = *t.EndAt
+	}
+	return plan
+}
+
+// checkSchedule finds mistakes in the times and the task, and returns the task's spec.
+func checkSchedule(r *api.ScheduleRequest, now time.Time) (fleet.TaskSpec, error) {
+	if err := planOf(&r.ScheduleTimes).Validate(now); err != nil {
+		var field *fleet.FieldError
+		if errors.As(err, &field) {
+			return fleet.TaskSpec{}, rest.Invalid("body."+field.Field, field.Err)
+		}
+		return fleet.TaskSpec{}, rest.Invalid("body", err)
+	}
+	if r.TimeZone != "" {
+		if _, err := time.LoadLocation(r.TimeZone); err != nil || r.TimeZone == "Local" {
+			return fleet.TaskSpec{}, rest.Invalid("body.time_zone", errors.New("must be the IANA name of a time zone, such as Europe/Berlin"))
+		}
+	}
+	switch {
+	case r.Task.ID != "":
+		return fleet.TaskSpec{}, rest.Invalid("body.task.id", errors.New("must be left out: the id of each task is made of the schedule's name and its time"))
+	case r.Task.IdempotencyKey != "":
+		return fleet.TaskSpec{}, rest.Invalid("body.task.idempotency_key", errors.New("must be left out: one time of the schedule is one task"))
+	case !r.Task.StartAt.IsZero():
+		return fleet.TaskSpec{}, rest.Invalid("body.task.start_at", errors.New("must be left out: the schedule says when a task starts"))
+	}
+	spec := r.Task.TaskSpec
+	if err := spec.Validate(); err != nil {
+		return fleet.TaskSpec{}, rest.Invalid("body.task", err)
+	}
+	return spec, nil
+}
+
+var overlaps = map[fleet.Overlap]enumspb.ScheduleOverlapPolicy{
+	"":                       enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
+	fleet.OverlapSkip:        enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
+	fleet.OverlapBufferOne:   enumspb.SCHEDULE_OVERLAP_POLICY_BUFFER_ONE,
+	fleet.OverlapAllowAll:    enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL,
+	fleet.OverlapCancelOther: enumspb.SCHEDULE_OVERLAP_POLICY_CANCEL_OTHER,
+}
+
+// overlapOf is the inverse of overlaps. A policy that only other tools set is called by Temporal's name.
+func overlapOf(policy enumspb.ScheduleOverlapPolicy) fleet.Overlap {
+	for _, o := range []fleet.Overlap{fleet.OverlapSkip, fleet.OverlapBufferOne, fleet.OverlapAllowAll, fleet.OverlapCancelOther} {
+		if overlaps[o] == policy {
+			return o
+		}
+	}
+	if policy == enumspb.SCHEDULE_OVERLAP_POLICY_UNSPECIFIED {
+		return fleet.OverlapSkip
+	}
+	return fleet.Overlap(policy.String())
+}
+
+// buildSchedule makes Temporal's schedule of a checked request.
+func buildSchedule(r *api.ScheduleRequest, name string, spec fleet.TaskSpec) (*schedulepb.Schedule, error) {
+	input, err := converter.GetDefaultDataConverter().ToPayloads(contract.PeriodicInput{Spec: spec})
+	if err != nil {
+		return nil, fmt.Errorf("encode a schedule's task: %w", err)
+	}
+	summary, err := converter.GetDefaultDataConverter().ToPayload("a task of schedule " + name)
+	if err != nil {
+		return nil, fmt.Errorf("encode a summary: %w", err)
+	}
+	attributes, err := scheduleAttributes(&spec)
+	if err != nil {
+		return nil, err
+	}
+	schedule := &schedulepb.Schedule{
+		Spec: scheduleSpec(&r.ScheduleTimes),
+		Action: &schedulepb.ScheduleAction{Action: &schedulepb.ScheduleAction_StartWorkflow{StartWorkflow: &workflowpb.NewWorkflowExecutionInfo{
+			WorkflowId: contract.PeriodicWorkflowID(name), WorkflowType: &commonpb.WorkflowType{Name: contract.PeriodicWorkflow},
+			TaskQueue: &taskqueuepb.TaskQueue{Name: contract.WorkerQueue}, Input: input, SearchAttributes: attributes,
+			UserMetadata: &sdkpb.UserMetadata{Summary: summary},
+		}}},
+		Policies: &schedulepb.SchedulePolicies{
+			OverlapPolicy: overlaps[r.Overlap], CatchupWindow: durationpb.New(r.CatchupWindow.Or(fleet.DefaultCatchupWindow)),
+		},
+		State: &schedulepb.ScheduleState{},
+	}
+	if r.Paused != nil {
+		schedule.State.Paused = *r.Paused
+	}
+	if r.Note != nil {
+		schedule.State.Notes = *r.Note
+	}
+	return schedule, nil
+}
+
+// scheduleSpec is the plan in Temporal's words. A calendar's comment keeps the text of cron for people and for GET.
+func scheduleSpec(t *api.ScheduleTimes) *schedulepb.ScheduleSpec {
+	spec := &schedulepb.ScheduleSpec{TimezoneName: t.TimeZone}
+	if t.Cron == "" {
+		spec.Interval = []*schedulepb.IntervalSpec{{Interval: durationpb.New(t.Interval.Std()), Phase: durationpb.New(t.Offset.Std())}}
+	} else {
+		cron, _ := fleet.ParseCron(t.Cron) // checked before
+		for _, c := range cron.Calendars() {
+			spec.StructuredCalendar = append(spec.StructuredCalendar, &schedulepb.StructuredCalendarSpec{
+				Second: []*schedulepb.Range{{}}, Minute: ranges(c.Minute), Hour: ranges(c.Hour), DayOfMonth: ranges(c.DayOfMonth),
+				Month: ranges(c.Month), DayOfWeek: ranges(c.DayOfWeek), Comment: t.Cron,
+			})
+		}
+	}
+	if t.Jitter != 0 {
+		spec.Jitter = durationpb.New(t.Jitter.Std())
+	}
+	if t.StartAt != nil {
+		spec.StartTime = timestamppb.New(*t.StartAt)
+	}
+	if t.EndAt != nil {
+		spec.EndTime = timestamppb.New(*t.EndAt)
+	}
+	return spec
+}
+
+func ranges(field fleet.CronField) []*schedulepb.Range {
+	list := make([]*schedulepb.Range, len(field))
+	for i, r := range field {
+		list[i] = &schedulepb.Range{Start: int32(r.From), End: int32(r.To), Step: int32(r.Step)}
+	}
+	return list
+}
+
+// scheduleAttributes are the search attributes of a schedule and of its firings: lists find them by cluster and type.
+func scheduleAttributes(spec *fleet.TaskSpec) (*commonpb.SearchAttributes, error) {
+	fields := map[string]*commonpb.Payload{}
+	for name, value := range map[string]string{
+		contract.AttrCluster.GetName(): spec.Cluster, contract.AttrTaskType.GetName(): spec.Type, contract.AttrTenant.GetName(): spec.Tenant,
+	} {
+		if value == "" {
+			continue
+		}
+		payload, err := converter.GetDefaultDataConverter().ToPayload(value)
+		if err != nil {
+			return nil, fmt.Errorf("encode the search attribute %s: %w", name, err)
+		}
+		fields[name] = payload
+	}
+	return &commonpb.SearchAttributes{IndexedFields: fields}, nil
+}
+
+// timesOf reads what times wrote. Of a schedule that another tool changed, what has no word here is left out.
+func timesOf(spec *schedulepb.ScheduleSpec) api.ScheduleTimes {
+	t := api.ScheduleTimes{TimeZone: spec.GetTimezoneName(), Jitter: fleet.Duration(spec.GetJitter().AsDuration())}
+	if calendars := spec.GetStructuredCalendar(); len(calendars) > 0 {
+		t.Cron = calendars[0].GetComment()
+	}
+	if intervals := spec.GetInterval(); len(intervals) > 0 {
+		t.Interval, t.Offset = fleet.Duration(intervals[0].GetInterval().AsDuration()), fleet.Duration(intervals[0].GetPhase().AsDuration())
+	}
+	t.StartAt, t.EndAt = store.TimeOf(spec.GetStartTime()), store.TimeOf(spec.GetEndTime())
+	return t
+}

@@ -1,0 +1,251 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	schedulepb "go.temporal.io/api/schedule/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
+)
+
+// createSchedule makes a schedule. Its cluster must be there; the lane is found anew for each task.
+func (h *Handlers) createSchedule(ctx context.Context, r *api.ScheduleRequest) (api.Schedule, error) {
+	name, ok := rest.OwnID(ctx, r.Name)
+	if !ok {
+		return api.Schedule{}, rest.Unknown(protocol.CodeUnknownSchedule)
+	}
+	tenant, plain := fleet.CutTenant(name)
+	if err := fleet.ValidateScheduleName(plain); err != nil {
+		return api.Schedule{}, rest.Invalid("body.name", err)
+	}
+	if tenant == "" {
+		name = fleet.Qualify(r.Task.Tenant, plain)
+	}
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	schedule, spec, err := h.buildSchedule(ctx, name, r)
+	if err != nil {
+		return api.Schedule{}, err
+	}
+	attributes, err := scheduleAttributes(&spec)
+	if err != nil {
+		return api.Schedule{}, h.Answer(err, "create a schedule", protocol.CodeInternal)
+	}
+	_, err = h.Store.Client.WorkflowService().CreateSchedule(ctx, &workflowservice.CreateScheduleRequest{
+		Namespace: h.Store.Namespace, ScheduleId: contract.ScheduleID(name), Schedule: schedule, SearchAttributes: attributes, RequestId: uuid.NewString(),
+	})
+	if store.KindOf(err) == store.Exists {
+		return api.Schedule{}, httpapi.Problem(protocol.CodeScheduleExists, "there is a schedule with this name; replace it with PUT, or choose another name")
+	}
+	if err != nil {
+		return api.Schedule{}, h.Answer(err, "create a schedule", protocol.CodeInternal)
+	}
+	return h.schedule(ctx, name)
+}
+
+// buildSchedule checks a request and makes Temporal's schedule of it. Its tasks are of the tenant that its name is of.
+func (h *Handlers) buildSchedule(ctx context.Context, name string, r *api.ScheduleRequest) (*schedulepb.Schedule, fleet.TaskSpec, error) {
+	tenant, _ := fleet.CutTenant(name)
+	if r.Task.Tenant == "" {
+		r.Task.Tenant = tenant
+	}
+	spec, err := checkSchedule(r, time.Now())
+	if err != nil {
+		return nil, spec, err
+	}
+	if spec.Tenant, err = rest.OwnTenant(ctx, spec.Tenant); err != nil {
+		return nil, spec, err
+	}
+	if spec.Tenant != tenant {
+		return nil, spec, rest.Invalid("body.task.tenant", errors.New("must be the tenant before the schedule's name, or be left out"))
+	}
+	if _, err := h.KnownCluster(ctx, spec.Cluster); err != nil {
+		return nil, spec, err
+	}
+	schedule, err := buildSchedule(r, name, spec)
+	return schedule, spec, h.Answer(err, "build a schedule", protocol.CodeInternal)
+}
+
+// replaceSchedule puts all but the past in place of what was there.
+func (h *Handlers) replaceSchedule(ctx context.Context, name string, r *api.ScheduleRequest) (api.Schedule, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	present, err := h.describeSchedule(ctx, name)
+	if err != nil {
+		return api.Schedule{}, err
+	}
+	schedule, spec, err := h.buildSchedule(ctx, name, r)
+	if err != nil {
+		return api.Schedule{}, err
+	}
+	if r.Paused == nil {
+		schedule.State.Paused = present.GetSchedule().GetState().GetPaused()
+	}
+	if r.Note == nil {
+		schedule.State.Notes = present.GetSchedule().GetState().GetNotes()
+	}
+	attributes, err := scheduleAttributes(&spec)
+	if err == nil {
+		_, err = h.Store.Client.WorkflowService().UpdateSchedule(ctx, &workflowservice.UpdateScheduleRequest{
+			Namespace: h.Store.Namespace, ScheduleId: contract.ScheduleID(name), Schedule: schedule, ConflictToken: present.GetConflictToken(),
+			SearchAttributes: attributes, RequestId: uuid.NewString(),
+		})
+	}
+	if store.KindOf(err) == store.Blocked {
+		return api.Schedule{}, httpapi.Problem(protocol.CodeConflict, "the schedule was changed by somebody else just now; look at it and try again")
+	}
+	if err != nil {
+		return api.Schedule{}, h.Answer(err, "replace a schedule", protocol.CodeUnknownSchedule)
+	}
+	return h.scheduleWhen(ctx, name, func(d *workflowservice.DescribeScheduleResponse) bool {
+		return string(d.GetConflictToken()) != string(present.GetConflictToken())
+	})
+}
+
+func (h *Handlers) pauseSchedule(ctx context.Context, name string, pause bool, why *api.ReasonRequest) (api.Schedule, error) {
+	name, err := rest.OwnSchedule(ctx, name)
+	if err != nil {
+		return api.Schedule{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	if err := h.seesSchedule(ctx, name); err != nil {
+		return api.Schedule{}, err
+	}
+	if err := h.Store.PauseSchedule(ctx, contract.ScheduleID(name), pause, why.Text()); err != nil {
+		return api.Schedule{}, h.Answer(err, "pause or resume a schedule", protocol.CodeUnknownSchedule)
+	}
+	return h.scheduleWhen(ctx, name, func(d *workflowservice.DescribeScheduleResponse) bool {
+		return d.GetSchedule().GetState().GetPaused() == pause
+	})
+}
+
+func (h *Handlers) patchSchedule(ctx context.Context, name string, patch *schedulepb.SchedulePatch) error {
+	_, err := h.Store.Client.WorkflowService().PatchSchedule(ctx, &workflowservice.PatchScheduleRequest{
+		Namespace: h.Store.Namespace, ScheduleId: contract.ScheduleID(name), Patch: patch, RequestId: uuid.NewString(),
+	})
+	return h.Answer(err, "patch a schedule", protocol.CodeUnknownSchedule)
+}
+
+// triggerSchedule makes a task now and returns its id.
+func (h *Handlers) triggerSchedule(ctx context.Context, name string, overlap fleet.Overlap, now time.Time) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	present, err := h.describeSchedule(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	if overlap == "" {
+		overlap = overlapOf(present.GetSchedule().GetPolicies().GetOverlapPolicy())
+	}
+	if overlap == fleet.OverlapSkip && len(present.GetInfo().GetRunningWorkflows()) > 0 {
+		return "", httpapi.Problem(protocol.CodeConflict, "the last task has not ended, and overlap is skip: wait for it, or trigger with another overlap, such as allow_all")
+	}
+	at := now.UTC().Truncate(time.Second)
+	err = h.patchSchedule(ctx, name, &schedulepb.SchedulePatch{TriggerImmediately: &schedulepb.TriggerImmediatelyRequest{
+		OverlapPolicy: overlaps[overlap], ScheduledTime: timestamppb.New(at),
+	}})
+	return contract.FiringTaskID(name, at), err
+}
+
+func (h *Handlers) deleteSchedule(ctx context.Context, name string) error {
+	name, err := rest.OwnSchedule(ctx, name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	if err := h.seesSchedule(ctx, name); err != nil {
+		return err
+	}
+	_, err = h.Store.Client.WorkflowService().DeleteSchedule(ctx, &workflowservice.DeleteScheduleRequest{Namespace: h.Store.Namespace, ScheduleId: contract.ScheduleID(name)})
+	return h.Answer(err, "delete a schedule", protocol.CodeUnknownSchedule)
+}
+
+func (h *Handlers) describeSchedule(ctx context.Context, name string) (*workflowservice.DescribeScheduleResponse, error) {
+	d, err := h.Store.Client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{Namespace: h.Store.Namespace, ScheduleId: contract.ScheduleID(name)})
+	if err != nil {
+		return nil, h.Answer(err, "describe a schedule", protocol.CodeUnknownSchedule)
+	}
+	if rest.Limited(ctx) && !rest.Sees(ctx, tenantOfSchedule(d)) {
+		return nil, rest.Unknown(protocol.CodeUnknownSchedule)
+	}
+	return d, nil
+}
+
+// tenantOfSchedule is that of the tasks that it makes.
+func tenantOfSchedule(d *workflowservice.DescribeScheduleResponse) string {
+	var input contract.PeriodicInput
+	if payloads := d.GetSchedule().GetAction().GetStartWorkflow().GetInput().GetPayloads(); len(payloads) > 0 {
+		contract.Decode(payloads[0], &input)
+	}
+	return input.Spec.Tenant
+}
+
+// seesSchedule looks beforehand whether a request of one tenant may touch a schedule.
+func (h *Handlers) seesSchedule(ctx context.Context, name string) error {
+	if !rest.Limited(ctx) {
+		return nil
+	}
+	_, err := h.describeSchedule(ctx, name)
+	return err
+}
+
+// schedule returns a schedule as it stands.
+func (h *Handlers) schedule(ctx context.Context, name string) (api.Schedule, error) {
+	name, err := rest.OwnSchedule(ctx, name)
+	if err != nil {
+		return api.Schedule{}, err
+	}
+	return h.scheduleWhen(ctx, name, func(*workflowservice.DescribeScheduleResponse) bool { return true })
+}
+
+// scheduleWhen returns a schedule once a change shows: Temporal makes changes soon after it has accepted them.
+func (h *Handlers) scheduleWhen(ctx context.Context, name string, done func(*workflowservice.DescribeScheduleResponse) bool) (api.Schedule, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	var d *workflowservice.DescribeScheduleResponse
+	err := h.WaitUntil(ctx, rest.QueryTimeout, "wait for a schedule", func(ctx context.Context, _ bool) (_ bool, err error) {
+		d, err = h.describeSchedule(ctx, name)
+		return err == nil && done(d), err
+	})
+	if err != nil {
+		return api.Schedule{}, err
+	}
+	return h.scheduleOf(ctx, name, d)
+}
+
+// scheduleOf is a schedule as its description and its tasks tell it.
+func (h *Handlers) scheduleOf(ctx context.Context, name string, d *workflowservice.DescribeScheduleResponse) (api.Schedule, error) {
+	s, info := d.GetSchedule(), d.GetInfo()
+	schedule := api.Schedule{
+		Name: name, ScheduleTimes: timesOf(s.GetSpec()), Paused: s.GetState().GetPaused(), Note: s.GetState().GetNotes(),
+		NextTimes: []time.Time{}, CreatedAt: store.TimeOf(info.GetCreateTime()), UpdatedAt: store.TimeOf(info.GetUpdateTime()),
+		Counts: api.ScheduleCount{Fired: info.GetActionCount(), SkippedOverlap: info.GetOverlapSkipped(), MissedWindow: info.GetMissedCatchupWindow()},
+	}
+	schedule.Overlap = overlapOf(s.GetPolicies().GetOverlapPolicy())
+	schedule.CatchupWindow = fleet.Duration(s.GetPolicies().GetCatchupWindow().AsDuration())
+	var input contract.PeriodicInput
+	if payloads := s.GetAction().GetStartWorkflow().GetInput().GetPayloads(); len(payloads) == 0 || !contract.Decode(payloads[0], &input) {
+		return schedule, h.Answer(errors.New("the schedule's action is not Mainstay's"), "read a schedule", protocol.CodeInternal)
+	}
+	schedule.Task.TaskSpec = input.Spec
+	if !schedule.Paused {
+		for _, t := range info.GetFutureActionTimes() {
+			schedule.NextTimes = append(schedule.NextTimes, t.AsTime().UTC())
+		}
+	}
+	schedule.Runs = h.runs(ctx, name, info.GetRecentActions())
+	return schedule, nil
+}

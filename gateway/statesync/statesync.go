@@ -1,0 +1,184 @@
+// Package statesync compares the states of a cluster's members, and has them made the same.
+package statesync
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
+)
+
+// Handlers answer the requests.
+type Handlers struct{ *rest.Core }
+
+// syncWait is how long the start of a state sync waits for its end.
+const syncWait = 5 * time.Second
+
+type syncInput struct {
+	ID   string             `path:"id" doc:"The cluster's name."`
+	Body *api.ReasonRequest `doc:"May be left out."`
+}
+
+// Register adds the operations.
+func (h *Handlers) Register(routes huma.API) {
+	start := rest.ClusterOperation("sync-cluster", http.MethodPost, "/{id}/sync", "Make the states of a cluster's members the same", http.StatusOK)
+	start.Description = "For active_passive and sharded clusters, whose members do it by themselves when their states differ. What the leader wrote is sent to the members that lack it. " +
+		"Answers with the report when it has ended, or with the one that is running after 5 s. One that is under way is joined."
+	httpapi.Register(routes, access.Operate, start, h.syncCluster)
+	look := rest.ClusterOperation("get-cluster-sync", http.MethodGet, "/{id}/sync", "Compare the states of a cluster's members", http.StatusOK)
+	look.Description = "By the digests that their heartbeats tell. Answers 501 not_supported when Temporal has no standalone activities."
+	httpapi.Register(routes, access.View, look, func(ctx context.Context, in *rest.ClusterInput) (*rest.Output[api.ClusterSync], error) {
+		ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+		defer cancel()
+		view, err := h.View(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		return rest.Reply(h.clusterSync(ctx, &view.Cluster))
+	})
+}
+
+func (h *Handlers) syncCluster(ctx context.Context, in *syncInput) (*rest.Output[fleet.SyncReport], error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	view, err := h.View(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if view.Config.ReplicationMode == fleet.ActiveActive {
+		return nil, httpapi.Problem(protocol.CodeConflict, "the cluster is active_active: its members share no state")
+	}
+	input := contract.SyncInput{Cluster: in.ID, Reason: "asked for by hand"}
+	if in.Body != nil && in.Body.Reason != "" {
+		input.Reason = in.Body.Reason
+	}
+	_, err = h.Store.Start(ctx, &store.Start{
+		Type:    contract.StateSyncWorkflow,
+		ID:      contract.SyncWorkflowID(in.ID),
+		Summary: "state sync: " + input.Reason,
+		Cluster: in.ID,
+		Join:    true,
+		Timeout: 5 * time.Minute,
+	}, input)
+	if err != nil {
+		return nil, h.Answer(err, "start a state sync", protocol.CodeInternal)
+	}
+	var newest fleet.SyncReport
+	err = h.WaitUntil(ctx, syncWait, "wait for a state sync", func(ctx context.Context, _ bool) (bool, error) {
+		report, err := h.lastSync(ctx, in.ID)
+		if err != nil || report == nil {
+			return true, h.Answer(err, "read a state sync", protocol.CodeInternal)
+		}
+		newest = *report
+		return report.Status != fleet.SyncRunning, nil
+	})
+	return rest.Reply(newest, err)
+}
+
+// lastSync is the report of a cluster's newest state sync; nil: there is none.
+func (h *Handlers) lastSync(ctx context.Context, cluster string) (*fleet.SyncReport, error) {
+	syncs := store.Records[fleet.SyncReport]{Store: h.Store, Query: contract.SyncQuery, Partial: partialSync}
+	report, err := syncs.Get(ctx, contract.SyncWorkflowID(cluster))
+	if store.KindOf(err) == store.NotFound {
+		return nil, nil
+	}
+	return &report, h.Answer(err, "describe a state sync", protocol.CodeInternal)
+}
+
+// partialSync is what Temporal itself knows of a state sync.
+func partialSync(info *workflowpb.WorkflowExecutionInfo, why string) (fleet.SyncReport, bool) {
+	cluster, ok := contract.SyncOfWorkflowID(info.GetExecution().GetWorkflowId())
+	report := fleet.SyncReport{
+		Cluster: cluster, Status: fleet.SyncRunning, Why: why, Members: []fleet.MemberSync{},
+		StartedAt: info.GetStartTime().AsTime().UTC(),
+	}
+	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		report.Status = fleet.SyncFailed
+	}
+	return report, ok
+}
+
+// clusterSync asks the hubs what their agents' heartbeats told.
+func (h *Handlers) clusterSync(ctx context.Context, c *fleet.Cluster) (api.ClusterSync, error) {
+	byHub, err := rest.AskHubs(ctx, h.Core, contract.ReadStatesActivity, c, "", "states", contract.ReadStatesID,
+		contract.ReadStatesInput{Cluster: c.Config.Name})
+	if err != nil {
+		return api.ClusterSync{}, err
+	}
+	known := map[string]*fleet.StateSummary{}
+	for _, states := range byHub {
+		for _, agent := range states.Agents {
+			known[agent.AgentID] = agent.State
+		}
+	}
+	answer := compareSummaries(c, known)
+	last, err := h.lastSync(ctx, c.Config.Name)
+	if err != nil {
+		return api.ClusterSync{}, err
+	}
+	if last != nil {
+		last.Members = []fleet.MemberSync{}
+		answer.LastSync = last
+	}
+	return answer, nil
+}
+
+// compareSummaries compares the members' states with the leader's, or where there is none with the newest.
+func compareSummaries(c *fleet.Cluster, known map[string]*fleet.StateSummary) api.ClusterSync {
+	answer := api.ClusterSync{Cluster: c.Config.Name, Members: []fleet.MemberSync{}}
+	measure := known[c.Leader]
+	for i := range c.Members {
+		s := known[c.Members[i].AgentID]
+		if c.Config.ReplicationMode != fleet.ActivePassive && s != nil && (measure == nil || s.Version.Newer(measure.Version)) {
+			measure = s
+		}
+	}
+	keep, differ := 0, 0
+	for i := range c.Members {
+		m := &c.Members[i]
+		state := known[m.AgentID]
+		row := fleet.MemberSync{AgentID: m.AgentID, Role: c.RoleOf(m.AgentID), Hub: m.Hub, State: state}
+		switch {
+		case !m.Connected():
+			row.Why = "it is not connected"
+		case state == nil:
+			row.Why = "it keeps no state, or its hub did not answer"
+		default:
+			keep++
+			if measure == nil {
+				measure = state
+			}
+			if row.Consistent = state.Digest == measure.Digest; !row.Consistent {
+				differ++
+				row.Behind = max(0, measure.Entries-state.Entries)
+				row.Why = "its state differs"
+			}
+		}
+		answer.Members = append(answer.Members, row)
+	}
+	answer.Consistent = differ == 0
+	switch {
+	case c.Config.ReplicationMode == fleet.ActiveActive:
+		answer.Why = "the cluster is active_active: its members share no state"
+	case keep == 0:
+		answer.Why = "no connected member keeps state"
+	case differ == 0:
+		answer.Why = fmt.Sprintf("all %d connected members that keep state have the same", keep)
+	default:
+		answer.Why = fmt.Sprintf("%d of %d connected members that keep state differ", differ, keep)
+	}
+	return answer
+}

@@ -1,0 +1,110 @@
+package task
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
+)
+
+type reasonInput struct {
+	ID   string             `path:"id" doc:"The task's id."`
+	Body *api.ReasonRequest `doc:"May be left out."`
+}
+
+type discardInput struct {
+	ID   string `path:"id" doc:"The task's id."`
+	Body api.DiscardTaskRequest
+}
+
+type taskPriorityInput struct {
+	ID   string `path:"id" doc:"The task's id."`
+	Body api.TaskPriorityRequest
+}
+
+type reviewInput struct {
+	ID   string `path:"id" doc:"The task's id."`
+	Body api.ReviewTaskRequest
+}
+
+func (h *Handlers) registerTaskActions(routes huma.API) {
+	httpapi.Register(routes, access.Operate.Scoped(), action("cancel-task", "cancel", "Cancel an open task",
+		"A running attempt is told to stop; the task ends when its agent has, or after 30 s."),
+		func(ctx context.Context, in *reasonInput) (*rest.Output[api.Task], error) {
+			return act(ctx, h, in.ID, contract.CancelUpdate, contract.CancelRequest{Reason: in.Body.Text()})
+		})
+	httpapi.Register(routes, access.Operate.Scoped(), action("retry-task", "retry", "Retry a dead letter", "It gets a fresh set of attempts."),
+		func(ctx context.Context, in *reasonInput) (*rest.Output[api.Task], error) {
+			return act(ctx, h, in.ID, contract.RetryUpdate, contract.RetryRequest{Reason: in.Body.Text()})
+		})
+	httpapi.Register(routes, access.Operate.Scoped(), action("discard-task", "discard", "Give a dead letter up", "It ends as failed at once, and not when its retention does."),
+		func(ctx context.Context, in *discardInput) (*rest.Output[api.Task], error) {
+			return act(ctx, h, in.ID, contract.DiscardUpdate, contract.DiscardRequest{Reason: in.Body.Reason})
+		})
+	httpapi.Register(routes, access.Operate.Scoped(), action("set-task-priority", "priority", "Change the priority of an open task",
+		"A task that waits in its lane is moved there within about a second; what an agent has already is not disturbed, and the priority holds for later attempts."),
+		func(ctx context.Context, in *taskPriorityInput) (*rest.Output[api.Task], error) {
+			if !in.Body.Priority.Valid() {
+				return nil, rest.Invalid("body.priority", fleet.ErrPriority)
+			}
+			return act(ctx, h, in.ID, contract.ReprioritizeUpdate, contract.ReprioritizeRequest{
+				Priority: in.Body.Priority, Reason: in.Body.Reason,
+			})
+		})
+	httpapi.Register(routes, access.Operate.Scoped(), action("review-task", "review", "Decide about a task in review",
+		"A task is in review when running it again may not be safe."),
+		func(ctx context.Context, in *reviewInput) (*rest.Output[api.Task], error) {
+			if len(in.Body.Result) > fleet.MaxPayloadBytes {
+				return nil, httpapi.Problem(protocol.CodePayloadTooLarge, "result is larger than 1 MiB")
+			}
+			return act(ctx, h, in.ID, contract.ReviewUpdate, contract.ReviewRequest{
+				Decision: in.Body.Decision, Result: in.Body.Result, Reason: in.Body.Reason,
+			})
+		})
+}
+
+func action(id, word, summary, description string) huma.Operation {
+	return huma.Operation{
+		OperationID: id, Method: http.MethodPost, Path: "/api/v1/agents/tasks/{id}/" + word, Tags: []string{"Tasks"},
+		Summary: summary, Description: description + " Answers 409 conflict when the task's state does not allow it.",
+	}
+}
+
+// act runs an update on an open task and answers the task as it stands afterwards.
+func act[In any](
+	ctx context.Context, h *Handlers, id string, u contract.Update[In, contract.TaskState], request In,
+) (*rest.Output[api.Task], error) {
+	id, err := rest.OwnTask(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if rest.Limited(ctx) {
+		if _, err := h.describeTask(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	updateCtx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	_, err = store.Update(updateCtx, h.Store, u, contract.TaskWorkflowID(id), request)
+	if store.KindOf(err) == store.NotFound {
+		// Temporal says the same of a workflow that has ended; a task that never was fails here.
+		task, err := h.task(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		return nil, httpapi.Problem(protocol.CodeConflict, "the task has ended: it is "+string(task.Status))
+	}
+	if err != nil {
+		return nil, h.Answer(err, "update a task", protocol.CodeUnknownTask)
+	}
+	return rest.Reply(h.task(ctx, id))
+}

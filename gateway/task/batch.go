@@ -1,0 +1,135 @@
+package task
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+	"sync/atomic"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/protocol"
+)
+
+const (
+	maxBatchBody    = 32 << 20
+	batchReadLimit  = time.Minute
+	batchWorkLimit  = 90 * time.Second
+	taskSchemaTitle = "TaskRequest"
+)
+
+// batchItem is one task of a batch, unread: each is validated by itself, so that one mistake costs one task.
+type batchItem struct{ raw json.RawMessage }
+
+// UnmarshalJSON keeps the text.
+func (b *batchItem) UnmarshalJSON(data []byte) error {
+	b.raw = append(b.raw[:0], data...)
+	return nil
+}
+
+// Schema accepts anything here and names the schema that each item is then held to.
+func (batchItem) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Description: "A task as in POST /api/v1/agents/tasks (" + taskSchemaTitle + "); each is checked by itself."}
+}
+
+type batchInput struct {
+	IdempotencyKey string      `header:"Idempotency-Key" maxLength:"258" doc:"Refused here: give each task its own idempotency_key."`
+	Body           []batchItem `minItems:"1" maxItems:"1000"`
+}
+
+type batchOutput struct {
+	Body struct {
+		Tasks    []api.BatchItem `json:"tasks" doc:"One answer for each task, in the order submitted."`
+		Accepted int             `json:"accepted"`
+		Rejected int             `json:"rejected"`
+	}
+}
+
+func (h *Handlers) registerBatch(routes huma.API) {
+	schema := &itemSchema{registry: routes.OpenAPI().Components.Schemas}
+	schema.task = schema.registry.Schema(reflect.TypeFor[api.TaskRequest](), true, taskSchemaTitle)
+	httpapi.Register(routes, access.Operate.Scoped(), huma.Operation{
+		OperationID: "submit-tasks", Method: http.MethodPost, Path: "/api/v1/agents/tasks/batch", Tags: []string{"Tasks"},
+		Summary: "Submit up to 1,000 tasks", DefaultStatus: http.StatusAccepted,
+		Description:  "Each task is accepted or rejected by itself. When Temporal cannot be reached and nothing was accepted, the answer is 503.",
+		MaxBodyBytes: maxBatchBody, BodyReadTimeout: batchReadLimit,
+	}, func(ctx context.Context, in *batchInput) (*batchOutput, error) {
+		if in.IdempotencyKey != "" {
+			return nil, rest.Invalid("header.Idempotency-Key", errors.New("one key cannot name many tasks: give each its own idempotency_key in the body"))
+		}
+		out := &batchOutput{}
+		out.Body.Tasks = h.submitBatch(ctx, schema, in.Body)
+		unavailable := 0
+		for i := range out.Body.Tasks {
+			switch problem := out.Body.Tasks[i].Error; {
+			case problem == nil:
+				out.Body.Accepted++
+			default:
+				out.Body.Rejected++
+				if problem.Code == protocol.CodeUnavailable {
+					unavailable++
+				}
+			}
+		}
+		if out.Body.Accepted == 0 && unavailable > 0 {
+			return nil, httpapi.Problem(protocol.CodeUnavailable, rest.UnavailableDetail)
+		}
+		return out, nil
+	})
+}
+
+// submitBatch submits the items side by side. Once Temporal is away it does not wait for it again for each item.
+func (h *Handlers) submitBatch(ctx context.Context, schema *itemSchema, items []batchItem) []api.BatchItem {
+	ctx, cancel := context.WithTimeout(ctx, batchWorkLimit)
+	defer cancel()
+	answers := make([]api.BatchItem, len(items))
+	var away atomic.Bool
+	parallel.Each(len(items), rest.FanOut, func(i int) {
+		request, err := schema.read(items[i].raw)
+		var task api.Task
+		switch {
+		case err != nil:
+		case away.Load():
+			err = httpapi.Problem(protocol.CodeUnavailable, rest.UnavailableDetail)
+		default:
+			task, err = h.submit(ctx, &request)
+		}
+		answers[i] = batchAnswer(task, err)
+		if e := answers[i].Error; e != nil && e.Code == protocol.CodeUnavailable {
+			away.Store(true)
+		}
+	})
+	return answers
+}
+
+// itemSchema is the schema of POST /api/v1/agents/tasks.
+type itemSchema struct {
+	registry huma.Registry
+	task     *huma.Schema
+}
+
+// read holds one item to the schema of a task.
+func (s *itemSchema) read(raw json.RawMessage) (api.TaskRequest, error) {
+	var request api.TaskRequest
+	err := httpapi.ReadJSON(s.registry, s.task, raw, &request)
+	return request, err
+}
+
+func batchAnswer(task api.Task, err error) api.BatchItem {
+	if err == nil {
+		return api.BatchItem{ID: task.ID, Status: task.Status, Duplicate: task.Duplicate}
+	}
+	problem, ok := httpapi.Body(err)
+	if !ok {
+		problem = protocol.Problem{Code: protocol.CodeInternal, Detail: rest.InternalDetail}
+	}
+	return api.BatchItem{Error: &api.BatchError{Code: problem.Code, Detail: problem.Detail, Errors: problem.Errors}}
+}

@@ -1,0 +1,165 @@
+package task
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/diagnosis"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/store"
+)
+
+// explainTimeout bounds saying why the tasks of a list wait. What did not answer by then is left out.
+const explainTimeout = time.Second
+
+// explain fills in why a task is not running.
+func (h *Handlers) explain(ctx context.Context, t *store.Task) {
+	switch t.Status {
+	case fleet.TaskRetryWait:
+		if t.Unhandled() {
+			if view, err := h.View(ctx, t.Cluster); err == nil {
+				if why := whyUnhandled(t, &view.Cluster); why != "" {
+					t.Why = why
+					return
+				}
+			}
+		}
+		if t.NextAttemptAt != nil {
+			reason := t.Why
+			t.Why = "backoff until " + t.NextAttemptAt.UTC().Format(time.RFC3339)
+			if reason != "" {
+				t.Why += ": " + reason
+			}
+		}
+	case fleet.TaskReview:
+		if t.Why != "" {
+			t.Why = "in review because " + t.Why
+		}
+	case fleet.TaskDeadLetter:
+		if t.DeadLetter != nil {
+			t.Why = whyDeadLetter(t.DeadLetter)
+		}
+	case fleet.TaskQueued:
+		if t.Cluster == "" || t.NextAttemptAt != nil { // the latter waits for its start and says so itself
+			return
+		}
+		view, err := h.View(ctx, t.Cluster)
+		if err != nil {
+			if t.Why == "" {
+				t.Why = "waiting for an agent; the state of its cluster is not known now"
+			}
+			return
+		}
+		var stats store.LaneStats
+		var beside sync.WaitGroup
+		beside.Go(func() { stats = h.laneOfTask(ctx, t) })
+		live := h.Live(ctx)
+		beside.Wait()
+		t.Why = whyWaiting(t, &view.Cluster, live, stats)
+	}
+}
+
+// whyDeadLetter says why a task is a dead letter and how long it can be retried.
+func whyDeadLetter(d *fleet.DeadLetter) string {
+	return "dead letter because " + d.Cause + "; kept until " + d.Until.UTC().Format(time.RFC3339)
+}
+
+// laneOfTask reads the backlog of a waiting task's lane; empty when it cannot be had.
+func (h *Handlers) laneOfTask(ctx context.Context, t *store.Task) store.LaneStats {
+	if t.Queue() == "" {
+		return store.LaneStats{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, rest.LiveTimeout)
+	defer cancel()
+	stats, _ := h.LaneStats(ctx, t.Queue()) // an extra; the failure is in the log
+	return stats
+}
+
+func whyWaiting(t *store.Task, c *fleet.Cluster, live store.Live, stats store.LaneStats) string {
+	_, lane, _ := contract.LaneOfQueue(t.Queue())
+	return diagnosis.WhyWaiting(c, diagnosis.Waiting{
+		Spec: &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent, RequiredCapabilities: t.Capabilities, RetrySafety: t.Safety},
+		Lane: lane, Running: live.Running(c), Ahead: stats.Ahead(t.Level()),
+	})
+}
+
+// explained reports whether a list says why a task waits.
+func explained(t *store.Task) bool {
+	return t.Cluster != "" && t.NextAttemptAt == nil && (t.Status == fleet.TaskQueued || t.Status == fleet.TaskRetryWait && t.Unhandled())
+}
+
+// explainAll says why tasks of a page wait. It asks for each cluster and each lane once.
+func (h *Handlers) explainAll(ctx context.Context, tasks []store.Task) {
+	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
+	defer cancel()
+	views, lanes := map[string]*contract.ClusterView{}, map[string]store.LaneStats{}
+	var clusters, queues []string
+	for i := range tasks {
+		t := &tasks[i]
+		if t.DeadLetter != nil {
+			t.Why = whyDeadLetter(t.DeadLetter)
+		}
+		if !explained(t) {
+			continue
+		}
+		if _, seen := views[t.Cluster]; !seen {
+			views[t.Cluster] = nil
+			clusters = append(clusters, t.Cluster)
+		}
+		if _, seen := lanes[t.Queue()]; !seen && t.Queue() != "" {
+			lanes[t.Queue()] = store.LaneStats{}
+			queues = append(queues, t.Queue())
+		}
+	}
+	if len(clusters) == 0 {
+		return
+	}
+	var mu sync.Mutex
+	var live store.Live
+	var beside sync.WaitGroup
+	beside.Go(func() { live = h.Live(ctx) })
+	parallel.Each(len(clusters)+len(queues), rest.FanOut, func(i int) {
+		if i < len(clusters) {
+			if view, err := h.View(ctx, clusters[i]); err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				views[clusters[i]] = &view
+			}
+			return
+		}
+		if stats, err := h.LaneStats(ctx, queues[i-len(clusters)]); err == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			lanes[queues[i-len(clusters)]] = stats
+		}
+	})
+	beside.Wait()
+	for i := range tasks {
+		t := &tasks[i]
+		switch view := views[t.Cluster]; {
+		case view == nil || !explained(t):
+		case t.Status == fleet.TaskRetryWait:
+			t.Why = whyUnhandled(t, &view.Cluster)
+		default:
+			t.Why = whyWaiting(t, &view.Cluster, live, lanes[t.Queue()])
+		}
+	}
+}
+
+// whyUnhandled says why a task is in retry_wait that no agent could run when it was last offered; "" when one can by now, or when
+// it is no such task.
+func whyUnhandled(t *store.Task, c *fleet.Cluster) string {
+	if t.Status != fleet.TaskRetryWait || !t.Unhandled() {
+		return ""
+	}
+	task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.Capabilities, Safety: t.Safety}
+	why := diagnosis.WhyUnhandled(c, &task)
+	if why != "" && t.NextAttemptAt != nil {
+		why += "; it is offered again at " + t.NextAttemptAt.UTC().Format(time.RFC3339)
+	}
+	return why
+}

@@ -1,0 +1,83 @@
+package task
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
+)
+
+// waitForTask returns the task as soon as it is settled, or as it stands when wait is over. It looks again and again:
+// history long polls miss a completion now and then.
+func (h *Handlers) waitForTask(ctx context.Context, id string, wait time.Duration) (task api.Task, err error) {
+	err = h.WaitUntil(ctx, wait, "wait for a task", func(ctx context.Context, last bool) (bool, error) {
+		found, err := h.describeTask(ctx, id)
+		if err != nil || !last && !found.Status.Settled() {
+			return false, err
+		}
+		task, err = h.complete(ctx, found)
+		return true, err
+	})
+	return task, err
+}
+
+// task returns a task as it stands.
+func (h *Handlers) task(ctx context.Context, id string) (api.Task, error) {
+	return h.waitForTask(ctx, id, 0)
+}
+
+// describeTask is a task as Temporal itself knows it.
+func (h *Handlers) describeTask(ctx context.Context, id string) (store.Task, error) {
+	id, err := rest.OwnTask(ctx, id)
+	if err != nil {
+		return store.Task{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	task, err := h.Store.Tasks().Describe(ctx, id)
+	if err != nil {
+		return store.Task{}, h.Answer(err, "describe a task", protocol.CodeUnknownTask)
+	}
+	if !rest.Sees(ctx, task.Tenant) {
+		return store.Task{}, rest.Unknown(protocol.CodeUnknownTask)
+	}
+	return task, nil
+}
+
+// complete adds to a described task what only the workflow, its history or its cluster knows.
+func (h *Handlers) complete(ctx context.Context, task store.Task) (api.Task, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	if task.Status.Final() {
+		err := h.Store.Tasks().Complete(ctx, &task)
+		return task.Task, h.Answer(err, "read a task's end", protocol.CodeUnknownTask)
+	}
+	queryCtx, done := context.WithTimeout(ctx, rest.QueryTimeout)
+	defer done()
+	if err := h.Store.Tasks().Complete(queryCtx, &task); err != nil {
+		h.Logger.Debug("a task's workflow did not answer", zap.String("task", task.ID), zap.Error(err))
+		if !task.TakeDelivery() || task.Status != fleet.TaskRunning {
+			task.Why = "no worker answered for the task; only what Temporal itself knows is shown"
+		}
+		return task.Task, nil
+	}
+	h.explain(ctx, &task)
+	return task.Task, nil
+}
+
+// includePayload is the value of the parameter include that asks for a task's payload.
+const includePayload = "payload"
+
+// addPayload puts in what was submitted.
+func (h *Handlers) addPayload(ctx context.Context, task *api.Task) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	task.Payload, err = h.Store.Tasks().Payload(ctx, task)
+	return h.Answer(err, "read a task's payload", protocol.CodeUnknownTask)
+}

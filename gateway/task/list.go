@@ -1,0 +1,148 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/store"
+)
+
+type getTaskInput struct {
+	ID      string `path:"id" doc:"The task's id."`
+	Include string `query:"include" enum:"payload" doc:"payload: answer what was submitted too."`
+	Wait    string `query:"wait" maxLength:"32" example:"30s" doc:"Hold the answer until the task has ended, needs a person, or this time is over. At most 60s."`
+}
+
+type listTasksInput struct {
+	Cluster string           `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Status  fleet.TaskStatus `query:"status" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired" doc:"queued, running and retry_wait are told apart after the page is read, so a page may hold fewer than page_size."`
+	Type    string           `query:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Tenant  string           `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Agent   string           `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent it is pinned to."`
+	Label   []string         `query:"label,explode" maxItems:"16" doc:"A label as name=value or name:value; of several, a task has all."`
+	After   time.Time        `query:"submitted_after" doc:"Submitted at this time or later (RFC 3339)."`
+	Before  time.Time        `query:"submitted_before" doc:"Submitted before this time (RFC 3339)."`
+	rest.RecordPageInput
+}
+
+type queueInput struct {
+	Cluster string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Tenant  string `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	rest.RecordPageInput
+}
+
+func (q *queueInput) list(status fleet.TaskStatus) *listTasksInput {
+	return &listTasksInput{Cluster: q.Cluster, Tenant: q.Tenant, RecordPageInput: q.RecordPageInput, Status: status}
+}
+
+type listTasksOutput struct {
+	Body struct {
+		Tasks         []api.Task `json:"tasks"`
+		NextPageToken string     `json:"next_page_token,omitempty"`
+	}
+}
+
+func (h *Handlers) registerTasks(routes huma.API) {
+	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
+		OperationID: "get-task", Method: http.MethodGet, Path: "/api/v1/agents/tasks/{id}", Tags: []string{"Tasks"},
+		Summary: "Get a task, or wait for it",
+	}, func(ctx context.Context, in *getTaskInput) (*rest.Output[api.Task], error) {
+		wait, err := rest.ParseWait(in.Wait)
+		if err != nil {
+			return nil, err
+		}
+		task, err := h.waitForTask(ctx, in.ID, wait)
+		if err == nil && in.Include == includePayload {
+			err = h.addPayload(ctx, &task)
+		}
+		return rest.Reply(task, err)
+	})
+	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
+		OperationID: "list-tasks", Method: http.MethodGet, Path: "/api/v1/agents/tasks", Tags: []string{"Tasks"},
+		Summary: "List tasks", Description: "Newest first. A task appears within about a second of its change.",
+	}, h.listTasks)
+	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
+		OperationID: "list-queue", Method: http.MethodGet, Path: "/api/v1/agents/tasks/queue", Tags: []string{"Tasks"},
+		Summary: "List tasks that wait for an agent or for the end of a backoff",
+	}, func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {
+		out, err := h.listTasks(ctx, in.list(contract.TaskWaiting))
+		return out, err
+	})
+	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
+		OperationID: "list-dead-letters", Method: http.MethodGet, Path: "/api/v1/agents/tasks/queue/dead-letter", Tags: []string{"Tasks"},
+		Summary: "List dead letters", Description: "Tasks whose attempts are used up; retry them, or they fail when their retention ends.",
+	}, func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {
+		return h.listTasks(ctx, in.list(fleet.TaskDeadLetter))
+	})
+}
+
+func (in *listTasksInput) filter(labels map[string]string) *fleet.TaskFilter {
+	return &fleet.TaskFilter{
+		Cluster: in.Cluster, Status: in.Status, Type: in.Type, Tenant: in.Tenant, Agent: in.Agent, Labels: labels,
+		SubmittedAfter: in.After, SubmittedBefore: in.Before,
+	}
+}
+
+func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTasksOutput, error) {
+	labels, err := parseLabels(in.Label)
+	if err != nil {
+		return nil, rest.Invalid("query.label", err)
+	}
+	if in.Tenant, err = rest.OwnTenant(ctx, in.Tenant); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	tasks, next, err := rest.PageOf(ctx, h.Core, "list tasks", h.Store.Tasks().Page, contract.TaskQuery(in.filter(labels)), in.PageSize, in.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	h.Store.Tasks().RefineAll(ctx, tasks)
+	tasks = slices.DeleteFunc(tasks, func(t store.Task) bool { return !matches(t.Status, in.Status) || !t.HasLabels(labels) })
+	h.explainAll(ctx, tasks)
+	out := &listTasksOutput{}
+	out.Body.Tasks, out.Body.NextPageToken = make([]api.Task, len(tasks)), next
+	for i := range tasks {
+		out.Body.Tasks[i] = tasks[i].Task
+	}
+	return out, nil
+}
+
+func matches(status, wanted fleet.TaskStatus) bool {
+	switch wanted {
+	case "":
+		return true
+	case contract.TaskWaiting:
+		return status == fleet.TaskQueued || status == fleet.TaskRetryWait
+	}
+	return status == wanted
+}
+
+// parseLabels reads the labels that a list asks for.
+func parseLabels(list []string) (map[string]string, error) {
+	labels := make(map[string]string, len(list))
+	for _, label := range list {
+		i := strings.IndexAny(label, "=:")
+		if i < 0 || fleet.ValidateID("label name", label[:i]) != nil {
+			return nil, errors.New("must be name=value or name:value, with a label's name")
+		}
+		name, value := label[:i], label[i+1:]
+		if other, twice := labels[name]; twice && other != value {
+			return nil, errors.New("asks for two values of one label: no task has both")
+		}
+		labels[name] = value
+	}
+	return labels, nil
+}

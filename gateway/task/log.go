@@ -1,0 +1,153 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+)
+
+// logKept is for how long after an attempt its hub may still have the last lines, when they were watched.
+const logKept = 45 * time.Second
+
+type taskLogInput struct {
+	ID      string `path:"id" doc:"The task's id."`
+	After   int64  `query:"after" minimum:"0" doc:"Only lines with a greater number. 0: all that are kept."`
+	Attempt int    `query:"attempt" minimum:"0" doc:"Which attempt. 0: the one that runs, or else the last."`
+	Wait    string `query:"wait" maxLength:"32" example:"20s" doc:"Hold the answer until there is a line, the attempt has ended, or this time is over. At most 60s."`
+}
+
+func (h *Handlers) registerTaskLog(routes huma.API) {
+	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
+		OperationID: "read-task-log", Method: http.MethodGet, Path: "/api/v1/agents/tasks/{id}/log", Tags: []string{"Tasks"},
+		Summary: "Read, or follow, what a running task writes",
+		Description: "Agents keep the newest lines of what they run, and send them only while somebody reads. Nothing of it is kept after the attempt has ended: " +
+			"then the task's result tells. Answers 501 not_supported when Temporal has no standalone activities.",
+	}, func(ctx context.Context, in *taskLogInput) (*rest.Output[api.TaskLog], error) {
+		wait, err := rest.ParseWait(in.Wait)
+		if err != nil {
+			return nil, err
+		}
+		log, err := h.taskLog(ctx, in, wait)
+		if err != nil {
+			return nil, err
+		}
+		if log.Lines == nil {
+			log.Lines = []fleet.LogLine{}
+		}
+		log.Next = in.After
+		if n := len(log.Lines); n > 0 {
+			log.Next = log.Lines[n-1].Number
+		}
+		return &rest.Output[api.TaskLog]{Body: log}, nil
+	})
+}
+
+// taskLog reads from the hub that has the attempt. It looks again while there is none yet, or the attempt is between two
+// hubs.
+func (h *Handlers) taskLog(ctx context.Context, in *taskLogInput, wait time.Duration) (api.TaskLog, error) {
+	id, err := rest.OwnTask(ctx, in.ID)
+	if err != nil {
+		return api.TaskLog{}, err
+	}
+	in.ID = id
+	start := time.Now()
+	var log api.TaskLog
+	err = h.WaitUntil(ctx, wait, "wait for a task's log", func(ctx context.Context, _ bool) (bool, error) {
+		found, err := h.describeTask(ctx, in.ID)
+		if err != nil {
+			return false, err
+		}
+		running := found.Running()
+		log = api.TaskLog{Attempt: in.Attempt}
+		switch {
+		case running != nil && (in.Attempt == 0 || in.Attempt == running.Number):
+			log.Attempt, log.AgentID = running.Number, running.AgentID
+			read, err := h.readLog(ctx, in.ID, running, in.After, wait-time.Since(start))
+			if err != nil || len(read.Lines) > 0 || !read.Gone {
+				takeLines(&log, read)
+				return true, err
+			}
+			log.Why = "the attempt has just begun, just ended, or is between two hubs"
+		case running != nil && in.Attempt > running.Number:
+			log.Why = fmt.Sprintf("attempt %d has not begun", in.Attempt)
+		default:
+			task, err := h.complete(ctx, found)
+			if err != nil {
+				return false, err
+			}
+			if attempt, ended := endedAttempt(&task, in.Attempt); ended {
+				log = h.endOfLog(ctx, in, attempt)
+				return true, nil
+			}
+			log.Why = task.Why
+		}
+		return false, nil
+	})
+	return log, err
+}
+
+// endedAttempt is the attempt that was asked for, 0 being the last of a task that is settled, if it has ended.
+func endedAttempt(task *api.Task, number int) (fleet.Attempt, bool) {
+	last := fleet.Attempt{}
+	for _, attempt := range task.Attempts {
+		if attempt.Number == number && attempt.Outcome != fleet.AttemptRunning {
+			return attempt, true
+		}
+		last = attempt
+	}
+	if number == 0 {
+		return last, task.Status.Settled()
+	}
+	return fleet.Attempt{Number: number}, number < last.Number || task.Status.Final()
+}
+
+// endOfLog is the answer for an attempt that has ended. Its last lines may still be in its hub if somebody watched.
+func (h *Handlers) endOfLog(ctx context.Context, in *taskLogInput, attempt fleet.Attempt) api.TaskLog {
+	log := api.TaskLog{Attempt: attempt.Number, AgentID: attempt.AgentID, Ended: true}
+	if attempt.EndedAt != nil && time.Since(*attempt.EndedAt) < logKept && attempt.Hub != "" {
+		if read, err := h.readLog(ctx, in.ID, &attempt, in.After, 0); err == nil {
+			takeLines(&log, read)
+		}
+	}
+	if len(log.Lines) == 0 {
+		log.Why = "the attempt has ended; what came of it is in the task's result"
+	}
+	return log
+}
+
+func takeLines(l *api.TaskLog, read contract.ReadLogResult) {
+	l.Lines = read.Lines
+	if read.AgentID != "" {
+		l.AgentID = read.AgentID
+	}
+	if read.Silent {
+		l.Why = "the agent does not send its log; it may not know how to"
+	}
+}
+
+// readLog asks the attempt's hub for lines. A hub that does not answer is answered as Gone: another may have the attempt
+// by the next look.
+func (h *Handlers) readLog(ctx context.Context, task string, attempt *fleet.Attempt, after int64, wait time.Duration) (contract.ReadLogResult, error) {
+	if attempt.Hub == "" {
+		return contract.ReadLogResult{Gone: true}, nil
+	}
+	wait = max(0, wait)
+	read, answered, err := rest.Ask(ctx, h.Core, contract.ReadLogActivity, rest.HubQuestion{
+		Hub: attempt.Hub, ID: contract.ReadLogID(task, uuid.NewString()), Summary: "read the log of task " + task, Wait: wait,
+	}, contract.ReadLogInput{TaskID: task, Attempt: attempt.Number, After: after, Wait: fleet.Duration(wait)})
+	if !answered {
+		return contract.ReadLogResult{Gone: true}, err
+	}
+	return read, err
+}

@@ -1,0 +1,165 @@
+// Package task answers what clients ask about tasks: submit, read, list, follow and change them.
+package task
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
+)
+
+// Handlers answer the requests.
+type Handlers struct {
+	*rest.Core
+	submitted *prometheus.CounterVec
+}
+
+// New makes the handlers; registerer, if there is one, takes their metrics.
+func New(core *rest.Core, registerer prometheus.Registerer) *Handlers {
+	submitted := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "mainstay_gateway_tasks_submitted_total",
+		Help: "Tasks submitted, by outcome: accepted, duplicate or rejected.",
+	}, []string{"outcome"})
+	if registerer != nil {
+		registerer.MustRegister(submitted)
+	}
+	return &Handlers{core, submitted}
+}
+
+type submitInput struct {
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"258" doc:"The same as idempotency_key in the body. With quotes around it or without."`
+	Body           api.TaskRequest
+}
+
+// Register adds the operations.
+func (h *Handlers) Register(routes huma.API) {
+	task := routes.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Task](), true, "Task")
+	httpapi.Register(routes, access.Operate.Scoped(), huma.Operation{
+		OperationID: "submit-task", Method: http.MethodPost, Path: "/api/v1/agents/tasks", Tags: []string{"Tasks"},
+		Summary: "Submit a task", DefaultStatus: http.StatusAccepted,
+		Description: "Answers 202 once the task is durable. A task whose id or idempotency key was submitted before is answered as it stands, with 200 and \"duplicate\": true; with another body it is refused with 409 idempotency_conflict.",
+		Responses: map[string]*huma.Response{"200": {
+			Description: "It was submitted before", Content: map[string]*huma.MediaType{"application/json": {Schema: task}},
+		}},
+	}, func(ctx context.Context, in *submitInput) (*rest.StatusOutput[api.Task], error) {
+		if err := takeKey(&in.Body, in.IdempotencyKey); err != nil {
+			return nil, err
+		}
+		task, err := h.submit(ctx, &in.Body)
+		if err != nil {
+			return nil, err
+		}
+		status := http.StatusAccepted
+		if task.Duplicate {
+			status = http.StatusOK
+		}
+		return &rest.StatusOutput[api.Task]{Status: status, Body: task}, nil
+	})
+	h.registerBatch(routes)
+	h.registerTasks(routes)
+	h.registerTaskLog(routes)
+	h.registerTaskActions(routes)
+}
+
+// submit starts the task's workflow, or answers the task that was started under its id before.
+func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest) (task api.Task, err error) {
+	defer func() { h.count(task, err) }()
+	named, ok := rest.OwnID(ctx, r.ID)
+	if !ok {
+		return api.Task{}, rest.Unknown(protocol.CodeUnknownTask)
+	}
+	if r.Tenant == "" {
+		r.Tenant, _ = fleet.CutTenant(named)
+	}
+	if r.Tenant, err = rest.OwnTenant(ctx, r.Tenant); err != nil {
+		return api.Task{}, err
+	}
+	spec := r.TaskSpec
+	spec.StartAt = spec.StartAt.UTC()
+	if err := spec.Validate(); err != nil {
+		return api.Task{}, rest.Invalid("body", err)
+	}
+	if err := fleet.ValidateStartAt(spec.StartAt, time.Now()); err != nil {
+		return api.Task{}, rest.Invalid("body.start_at", err)
+	}
+	digest, err := spec.Digest()
+	if err != nil {
+		return api.Task{}, rest.Invalid("body.payload", err)
+	}
+	id, err := idOf(r, rest.NewTaskID)
+	if err != nil {
+		return api.Task{}, rest.Invalid("body.id", err)
+	}
+	access.Touch(ctx, "task", id)
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	cluster, err := h.KnownCluster(ctx, spec.Cluster)
+	if err != nil {
+		return api.Task{}, err
+	}
+	cluster.TaskDefaults.Apply(&spec)
+	if cluster.ShardCount() > 0 && spec.ShardKey == "" {
+		spec.ShardKey = id
+	}
+	lane := contract.Lane(&spec, cluster.ShardCount())
+	if len(spec.RequiredCapabilities) > 0 && lane == contract.CapabilityLane(spec.Cluster, spec.RequiredCapabilities) {
+		if err := h.OpenLane(ctx, spec.Cluster, spec.RequiredCapabilities); err != nil {
+			return api.Task{}, err
+		}
+	}
+	started, err := h.Store.Tasks().Start(ctx, &store.Submission{
+		TaskInput: contract.TaskInput{TaskID: id, Spec: spec, Lane: lane, DeadLetterRetention: cluster.DeadLetterRetention},
+		Digest:    digest, TraceID: recordedTrace(ctx), Weight: cluster.TenantWeights[spec.Tenant],
+	})
+	if store.KindOf(err) == store.Exists {
+		return h.duplicate(ctx, id, digest)
+	}
+	return started.Task, h.Answer(err, "start a task", protocol.CodeInternal)
+}
+
+// recordedTrace is the id of the trace that a context is in, or "" if nobody records it.
+func recordedTrace(ctx context.Context) string {
+	if span := trace.SpanContextFromContext(ctx); span.IsValid() && span.IsSampled() {
+		return span.TraceID().String()
+	}
+	return ""
+}
+
+// duplicate answers the task that was submitted before, unless that was with another body.
+func (h *Handlers) duplicate(ctx context.Context, id, digest string) (api.Task, error) {
+	first, err := h.describeTask(ctx, id)
+	if err != nil {
+		return api.Task{}, err
+	}
+	if first.Digest != "" && first.Digest != digest {
+		return api.Task{}, httpapi.Problem(protocol.CodeIdempotency,
+			"a task with this id or idempotency key was submitted before with another body: submit the same body, or use another id or key")
+	}
+	task, err := h.complete(ctx, first)
+	task.Duplicate = true
+	return task, err
+}
+
+func (h *Handlers) count(task api.Task, err error) {
+	switch {
+	case err != nil:
+		h.submitted.WithLabelValues("rejected").Inc()
+	case task.Duplicate:
+		h.submitted.WithLabelValues("duplicate").Inc()
+	default:
+		h.submitted.WithLabelValues("accepted").Inc()
+	}
+}

@@ -1,0 +1,166 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/parallel"
+)
+
+// Clusters are the clusters of a namespace. One that was deleted is not found.
+type Clusters struct{ Store }
+
+// Clusters are the namespace's.
+func (s Store) Clusters() Clusters { return Clusters{s} }
+
+// View asks a cluster's workflow how it stands. Whether there is the cluster is known without a worker.
+func (s Clusters) View(ctx context.Context, name string) (view contract.ClusterView, err error) {
+	id, err := clusterID(name)
+	if err != nil {
+		return view, err
+	}
+	answer, err := s.Client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
+		WorkflowID:           id,
+		QueryType:            contract.ViewQuery.Name,
+		QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN,
+	})
+	switch {
+	case isAny[*serviceerror.FailedPrecondition](err): // no worker has asked for work recently
+		return view, serviceerror.NewUnavailable(err.Error())
+	case err != nil:
+		return view, err
+	case answer.QueryRejected != nil:
+		return view, serviceerror.NewNotFound("the cluster was deleted")
+	}
+	err = answer.QueryResult.Get(&view)
+	return view, err
+}
+
+// ViewEach asks clusters side by side, each for at most the given time. errs holds an error for each that did not answer.
+func (s Clusters) ViewEach(ctx context.Context, names []string, limit time.Duration) (views []contract.ClusterView, errs []error) {
+	views, errs = make([]contract.ClusterView, len(names)), make([]error, len(names))
+	parallel.Each(len(names), atOnce, func(i int) {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		views[i], errs[i] = s.View(ctx, names[i])
+	})
+	return views, errs
+}
+
+// Config is a cluster's configuration. It needs no worker unless the cluster was started by other means than Create.
+func (s Clusters) Config(ctx context.Context, name string) (config fleet.ClusterConfig, err error) {
+	id, err := clusterID(name)
+	if err != nil {
+		return config, err
+	}
+	info, err := s.Describe(ctx, id)
+	switch {
+	case err != nil:
+		return config, err
+	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		return config, serviceerror.NewNotFound("the cluster was deleted")
+	case contract.Decode(info.GetMemo().GetFields()[contract.MemoConfig], &config):
+		return config, nil
+	}
+	view, err := s.View(ctx, name)
+	return view.Config, err
+}
+
+// ListedCluster is a cluster as visibility knows it.
+type ListedCluster struct {
+	Name   string
+	Config fleet.ClusterConfig // with its defaults
+	// Known is false for a cluster that was started by other means than Create: its configuration is not known.
+	Known bool
+}
+
+// List lists the clusters that there are. One that was made within the last second may be missing.
+func (s Clusters) List(ctx context.Context) ([]ListedCluster, error) {
+	var clusters []ListedCluster
+	query := contract.Equals("WorkflowType", contract.ClusterWorkflow) + " AND " +
+		contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	for info, err := range s.Workflows(ctx, query) {
+		if err != nil {
+			return nil, fmt.Errorf("list clusters: %w", err)
+		}
+		if name, ok := contract.ClusterOfWorkflowID(info.GetExecution().GetWorkflowId()); ok {
+			var config fleet.ClusterConfig
+			known := contract.Decode(info.GetMemo().GetFields()[contract.MemoConfig], &config)
+			config.Name = name
+			clusters = append(clusters, ListedCluster{name, config.WithDefaults(), known})
+		}
+	}
+	return clusters, nil
+}
+
+// Names are the names of the clusters that List lists.
+func (s Clusters) Names(ctx context.Context) ([]string, error) {
+	clusters, err := s.List(ctx)
+	names := make([]string, len(clusters))
+	for i := range clusters {
+		names[i] = clusters[i].Name
+	}
+	return names, err
+}
+
+// Scaled are the names of the clusters that have scaling on, and of those of which it is not known.
+func (s Clusters) Scaled(ctx context.Context) ([]string, error) {
+	clusters, err := s.List(ctx)
+	var names []string
+	for i := range clusters {
+		if c := &clusters[i]; !c.Known || c.Config.Scaling.On() {
+			names = append(names, c.Name)
+		}
+	}
+	return names, err
+}
+
+// Create makes a cluster. One of the same name is an error of the kind Exists.
+func (s Clusters) Create(ctx context.Context, config fleet.ClusterConfig) error {
+	_, err := s.Start(ctx, &Start{
+		Type:    contract.ClusterWorkflow,
+		ID:      contract.ClusterWorkflowID(config.Name),
+		Summary: "cluster " + config.Name,
+		Cluster: config.Name,
+		Memo:    map[string]any{contract.MemoConfig: config},
+	}, contract.ClusterInput{Config: config})
+	return err
+}
+
+// UpdateCluster changes a cluster, as Update does.
+func UpdateCluster[In, Out any](
+	ctx context.Context, s Clusters, u contract.Update[In, Out], name string, in In,
+) (out Out, err error) {
+	id, err := clusterID(name)
+	if err != nil {
+		return out, err
+	}
+	return Update(ctx, s.Store, u, id, in)
+}
+
+// OpenLane has hubs poll the lane of a set of capabilities, unless the cluster's view says that they do.
+func (s Clusters) OpenLane(ctx context.Context, view *contract.ClusterView, capabilities []string) error {
+	lane := fleet.CapabilityLane(capabilities)
+	if slices.ContainsFunc(view.CapabilitySets, func(set []string) bool { return fleet.CapabilityLane(set) == lane }) {
+		return nil
+	}
+	request := contract.OpenLaneRequest{Capabilities: capabilities}
+	_, err := contract.OpenLaneUpdate.Send(ctx, s.Client, contract.ClusterWorkflowID(view.Config.Name), request)
+	return err
+}
+
+// clusterID is the id of a cluster's workflow; there is none of a name that no cluster can have.
+func clusterID(name string) (string, error) {
+	if err := fleet.ValidateID("cluster", name); err != nil {
+		return "", serviceerror.NewNotFound(err.Error())
+	}
+	return contract.ClusterWorkflowID(name), nil
+}

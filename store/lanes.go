@@ -1,0 +1,86 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// pinnedLooks bounds how many agents are looked at for pinned work in one decision.
+const pinnedLooks = 200
+
+// LaneStats is what Temporal says of a lane's backlog. All of it is approximate, and as old as the server's cache allows:
+// up to 1 s in the embedded one, 5 s by default.
+type LaneStats struct {
+	Total      *taskqueuepb.TaskQueueStats
+	ByPriority map[int32]*taskqueuepb.TaskQueueStats
+}
+
+// Ahead is about how many tasks may stand before one of the given priority, which is in the backlog itself.
+func (s LaneStats) Ahead(priority int32) int64 {
+	if priority == 0 {
+		priority = int32(fleet.DefaultPriority)
+	}
+	var ahead int64 = -1
+	for level, stats := range s.ByPriority {
+		if level <= priority {
+			ahead += stats.GetApproximateBacklogCount()
+		}
+	}
+	return max(0, ahead)
+}
+
+// LaneStats reads the backlog of a lane's task queue.
+func (s Store) LaneStats(ctx context.Context, queue string) (LaneStats, error) {
+	answer, err := s.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+		Namespace: s.Namespace, ReportStats: true, TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
+		TaskQueue: &taskqueuepb.TaskQueue{Name: queue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+	})
+	return LaneStats{answer.GetStats(), answer.GetStatsByPriorityKey()}, err
+}
+
+// CompleteScaling adds to facts, which have the agents' loads, what else a scaling decision needs: the backlog, and whether
+// work is pinned to the agents that would be stopped.
+func (s Clusters) CompleteScaling(
+	ctx context.Context, cluster *fleet.Cluster, facts *fleet.ScalingFacts, decide func() fleet.ScalingDecision,
+) (fleet.ScalingDecision, error) {
+	for _, lane := range cluster.ScalingLanes() {
+		stats, err := s.LaneStats(ctx, contract.LaneQueue(cluster.Config.Name, lane))
+		if err != nil {
+			return fleet.ScalingDecision{}, fmt.Errorf("read the backlog of lane %s: %w", lane, err)
+		}
+		facts.Queue += stats.Total.GetApproximateBacklogCount()
+	}
+	known := map[string]bool{}
+	for {
+		d := decide()
+		if d.Change != fleet.ScaleDown || d.Rule == fleet.RuleRetire {
+			return d, nil
+		}
+		pinned := false
+		for _, agent := range d.Agents {
+			if known[agent] {
+				continue
+			}
+			if len(known) >= pinnedLooks {
+				return fleet.ScalingDecision{}, fmt.Errorf("work is pinned to more than %d agents that could be stopped", pinnedLooks)
+			}
+			known[agent] = true
+			// Visibility may be a second behind.
+			tasks, err := s.Count(ctx, contract.OpenTaskQuery(&fleet.TaskFilter{Agent: agent}))
+			if err != nil {
+				return fleet.ScalingDecision{}, fmt.Errorf("count the tasks that are pinned to %s: %w", agent, err)
+			}
+			pinned = pinned || tasks > 0 && facts.Pin(agent)
+		}
+		if !pinned {
+			return d, nil
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package store
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	workerpb "go.temporal.io/api/worker/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// everyAgent is the query of the live registry for all agents.
+const everyAgent = "WorkerIdentity STARTS_WITH 'agent/'"
+
+// Live has what hubs publish of their agents in Temporal's registry of workers. It is a read model: what is missing is
+// not known, which says nothing about the agent.
+type Live map[agentProcess]*workerpb.WorkerHeartbeat
+
+// agentProcess names one process of an agent.
+type agentProcess struct{ agent, instance string }
+
+// Live reads what is published of all agents. What was read before an error is answered with it.
+func (s Store) Live(ctx context.Context) (Live, error) {
+	return s.liveWhere(ctx, everyAgent)
+}
+
+// LiveAgent reads what is published of one agent id.
+func (s Store) LiveAgent(ctx context.Context, agent string) (Live, error) {
+	return s.liveWhere(ctx, "WorkerIdentity STARTS_WITH '"+contract.AgentIdentityPrefix(agent)+"'")
+}
+
+func (s Store) liveWhere(ctx context.Context, query string) (Live, error) {
+	live := Live{}
+	for heartbeat, err := range s.heartbeats(ctx, query) {
+		if err != nil {
+			return live, err
+		}
+		_, agent, _ := contract.AgentOfIdentity(heartbeat.GetWorkerIdentity())
+		live[agentProcess{agent, heartbeat.GetWorkerInstanceKey()}] = heartbeat
+	}
+	return live, nil
+}
+
+// RunningIn is how many tasks each agent of a cluster runs now, for those of which it is known.
+func (s Store) RunningIn(ctx context.Context, cluster string) (map[string]int, error) {
+	counts := map[string]int{}
+	for heartbeat, err := range s.heartbeats(ctx, "TaskQueue = '"+contract.ClusterLane(cluster)+"'") {
+		if err != nil {
+			return nil, err
+		}
+		_, agent, _ := contract.AgentOfIdentity(heartbeat.GetWorkerIdentity())
+		counts[agent] = int(heartbeat.GetActivityTaskSlotsInfo().GetCurrentUsedSlots())
+	}
+	return counts, nil
+}
+
+// heartbeats are the entries of agents in the registry that a query finds. An error ends them.
+func (s Store) heartbeats(ctx context.Context, query string) iter.Seq2[*workerpb.WorkerHeartbeat, error] {
+	return func(yield func(*workerpb.WorkerHeartbeat, error) bool) {
+		var page []byte
+		for {
+			found, err := s.Client.WorkflowService().ListWorkers(ctx, &workflowservice.ListWorkersRequest{
+				Namespace: s.Namespace, PageSize: listPage, NextPageToken: page, Query: query,
+			})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			//nolint:staticcheck // deprecated, but what replaces it has no load and no slots, and needs a call for each agent
+			for _, worker := range found.GetWorkersInfo() {
+				heartbeat := worker.GetWorkerHeartbeat()
+				if _, _, ok := contract.AgentOfIdentity(heartbeat.GetWorkerIdentity()); ok && !yield(heartbeat, nil) {
+					return
+				}
+			}
+			if page = found.GetNextPageToken(); len(page) == 0 {
+				return
+			}
+		}
+	}
+}
+
+// Of is what is published of a member's present process; nil: nothing.
+func (l Live) Of(m *fleet.Member) *workerpb.WorkerHeartbeat {
+	return l[agentProcess{m.AgentID, m.Instance}]
+}
+
+// Running is how many tasks each member runs now, for those of which it is known.
+func (l Live) Running(c *fleet.Cluster) map[string]int {
+	counts := make(map[string]int, len(l))
+	for _, a := range l.Activities(c) {
+		counts[a.AgentID] = a.Running
+	}
+	return counts
+}
+
+// Activities is what the members do now, for those of which it is known.
+func (l Live) Activities(c *fleet.Cluster) []fleet.AgentActivity {
+	var list []fleet.AgentActivity
+	for i := range c.Members {
+		h := l.Of(&c.Members[i])
+		if h.GetActivityTaskSlotsInfo() == nil {
+			continue
+		}
+		list = append(list, fleet.AgentActivity{
+			AgentID:    c.Members[i].AgentID,
+			Running:    int(h.GetActivityTaskSlotsInfo().GetCurrentUsedSlots()),
+			CPUPercent: Percent(h.GetHostInfo().GetCurrentHostCpuUsage()),
+			IdleSince:  workedAt(h),
+		})
+	}
+	return list
+}
+
+// Percent turns a share of 1 into one of 100 with one decimal.
+func Percent(share float32) float64 { return float64(int(share*1000+.5)) / 10 }
+
+// workedAt is when an agent last had work; zero when its hub does not tell.
+func workedAt(h *workerpb.WorkerHeartbeat) time.Time {
+	if t := h.GetActivityPollerInfo().GetLastSuccessfulPollTime(); t != nil {
+		return t.AsTime()
+	}
+	return time.Time{}
+}
+
+// Facts are what is published of the members' present processes, by agent id.
+func (l Live) Facts(c *fleet.Cluster) map[string]fleet.LiveAgent {
+	var facts map[string]fleet.LiveAgent
+	for i := range c.Members {
+		m := &c.Members[i]
+		if h := l.Of(m); h != nil {
+			if facts == nil {
+				facts = map[string]fleet.LiveAgent{}
+			}
+			facts[m.AgentID] = liveAgent(h)
+		}
+	}
+	return facts
+}
+
+func liveAgent(h *workerpb.WorkerHeartbeat) fleet.LiveAgent {
+	slots, host := h.GetActivityTaskSlotsInfo(), h.GetHostInfo()
+	level, score, _ := contract.HealthOf(h)
+	return fleet.LiveAgent{
+		Health: level, Score: score,
+		Running: int(slots.GetCurrentUsedSlots()), FreeSlots: int(slots.GetCurrentAvailableSlots()),
+		CPUPercent:    100 * float64(host.GetCurrentHostCpuUsage()),
+		MemoryPercent: 100 * float64(host.GetCurrentHostMemUsage()),
+		LastHeartbeat: h.GetHeartbeatTime().AsTime(), WorkedAt: workedAt(h),
+		Processed: int(slots.GetTotalProcessedTasks()), Failed: int(slots.GetTotalFailedTasks()),
+		Stopping: h.GetStatus() == enumspb.WORKER_STATUS_SHUTTING_DOWN,
+	}
+}
+
+// ClusterOf is the cluster in which an agent was last heard of.
+func (l Live) ClusterOf(agent string) (string, bool) {
+	var newest *workerpb.WorkerHeartbeat
+	for key, h := range l {
+		if key.agent == agent && (newest == nil || h.GetHeartbeatTime().AsTime().After(newest.GetHeartbeatTime().AsTime())) {
+			newest = h
+		}
+	}
+	if newest == nil {
+		return "", false
+	}
+	cluster, _, ok := contract.AgentOfIdentity(newest.GetWorkerIdentity())
+	return cluster, ok
+}

@@ -1,0 +1,140 @@
+// Package store reads and changes in Temporal what Mainstay keeps there: clusters, tasks and the records of workflows. It
+// knows how Temporal answers; what an answer means to a client, a workflow or a hub is for them to say.
+package store
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"mainstay.dev/mainstay/contract"
+)
+
+const (
+	// listPage is how many entries one call to visibility or to the live registry brings.
+	listPage = 1000
+	// atOnce bounds the calls to Temporal at the same time for one purpose.
+	atOnce = 32
+)
+
+// Store is a namespace of Temporal.
+type Store struct {
+	Client    client.Client
+	Namespace string // for the calls the SDK's client has no method for
+}
+
+// Workflows are all workflows that a visibility query finds; what changed within the last second may be missing. An error
+// ends them.
+func (s Store) Workflows(ctx context.Context, query string) iter.Seq2[*workflowpb.WorkflowExecutionInfo, error] {
+	return func(yield func(*workflowpb.WorkflowExecutionInfo, error) bool) {
+		for token := []byte(nil); ; {
+			page, next, err := s.Page(ctx, query, listPage, token)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, info := range page {
+				if !yield(info, nil) {
+					return
+				}
+			}
+			if token = next; len(token) == 0 {
+				return
+			}
+		}
+	}
+}
+
+// Page is one page of the workflows that a visibility query finds, and the token of the next; without one it is the last.
+func (s Store) Page(
+	ctx context.Context, query string, size int, token []byte,
+) (page []*workflowpb.WorkflowExecutionInfo, next []byte, err error) {
+	answer, err := s.Client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: s.Namespace, PageSize: int32(size), NextPageToken: token, Query: query,
+	})
+	return answer.GetExecutions(), answer.GetNextPageToken(), err
+}
+
+// Count is how many workflows a visibility query finds.
+func (s Store) Count(ctx context.Context, query string) (int64, error) {
+	answer, err := s.Client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
+		Namespace: s.Namespace, Query: query,
+	})
+	return answer.GetCount(), err
+}
+
+// Describe is what Temporal itself knows of a workflow's newest run, without asking a worker.
+func (s Store) Describe(ctx context.Context, workflowID string) (*workflowpb.WorkflowExecutionInfo, error) {
+	d, err := s.Client.DescribeWorkflowExecution(ctx, workflowID, "")
+	return d.GetWorkflowExecutionInfo(), err
+}
+
+// Update runs an update of a workflow to its end. When nobody answered in time, the change may be made yet, and the error
+// is Unsure.
+func Update[In, Out any](
+	ctx context.Context, s Store, u contract.Update[In, Out], workflowID string, in In,
+) (Out, error) {
+	answer, err := u.Send(ctx, s.Client, workflowID, in)
+	if KindOf(err) == Unavailable {
+		return answer, &unsureError{err}
+	}
+	return answer, err
+}
+
+// TimeOf is a time of Temporal's in UTC, nil when there is none.
+func TimeOf(t *timestamppb.Timestamp) *time.Time {
+	if t == nil || t.AsTime().IsZero() {
+		return nil
+	}
+	at := t.AsTime().UTC()
+	return &at
+}
+
+// Start is a workflow that is to be started.
+type Start struct {
+	Type, ID, Summary string
+	// Cluster and Tenant are what it is about, for lists to find; empty: none.
+	Cluster, Tenant string
+	Memo            map[string]any
+	// Join takes a running one with the same id for the one that is to be started; else that is an error of the kind Exists.
+	Join bool
+	// Timeout ends it; zero: nothing does.
+	Timeout time.Duration
+}
+
+// Start starts a workflow, and answers its run. One with the same id that has ended is no obstacle.
+func (s Store) Start(ctx context.Context, start *Start, input any) (runID string, err error) {
+	conflict := enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL
+	if start.Join {
+		conflict = enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING
+	}
+	var attributes []temporal.SearchAttributeUpdate
+	if start.Cluster != "" {
+		attributes = append(attributes, contract.AttrCluster.ValueSet(start.Cluster))
+	}
+	if start.Tenant != "" {
+		attributes = append(attributes, contract.AttrTenant.ValueSet(start.Tenant))
+	}
+	run, err := s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID:                                       start.ID,
+		TaskQueue:                                contract.WorkerQueue,
+		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		WorkflowIDConflictPolicy:                 conflict,
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		WorkflowExecutionTimeout:                 start.Timeout,
+		TypedSearchAttributes:                    temporal.NewSearchAttributes(attributes...),
+		Memo:                                     start.Memo,
+		StaticSummary:                            start.Summary,
+	}, start.Type, input)
+	if err != nil {
+		return "", err
+	}
+	return run.GetRunID(), nil
+}

@@ -1,0 +1,396 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/parallel"
+)
+
+// statusTimeout bounds looking at the deliveries of a list's tasks.
+const statusTimeout = 2 * time.Second
+
+// Tasks are the tasks of a namespace.
+type Tasks struct{ Store }
+
+// Tasks are the namespace's.
+func (s Store) Tasks() Tasks { return Tasks{s} }
+
+// Task is a task, with what clients do not see of it. What is known of it depends on how it was read: visibility takes
+// every open task that is not marked for queued (OfInfo), a description knows its delivery too (Describe), and the rest
+// is in its workflow (Complete).
+type Task struct {
+	api.Task
+	Capabilities []string // that it needs
+	Safety       fleet.RetrySafety
+	Digest       string           // of what was submitted
+	Mark         fleet.TaskStatus // the status that the workflow has written where lists see it
+	MarkedAt     time.Time        // when the mark was set or removed; zero: never
+	Delivery     *Delivery        // the pending one; nil: there is none, or it is not known
+	idle         bool             // neither a delivery nor a workflow task is under way
+}
+
+// Delivery is a delivery of a task that is under way.
+type Delivery struct {
+	Queue    string
+	Priority int32
+	State    enumspb.PendingActivityState
+	Attempt  fleet.Attempt // who has it, as far as its hub has told
+	Hub      string        // that has it; empty: not known
+	SeenAt   time.Time     // its last sign of life; zero before it is started
+}
+
+// Started reports whether a hub has the delivery.
+func (d *Delivery) Started() bool { return d.State != enumspb.PENDING_ACTIVITY_STATE_SCHEDULED }
+
+// OfInfo is what Temporal's record of a workflow tells of a task. Its id is empty if the workflow is none of a task.
+func OfInfo(info *workflowpb.WorkflowExecutionInfo) Task {
+	id, _ := contract.TaskOfWorkflowID(info.GetExecution().GetWorkflowId())
+	attributes := info.GetSearchAttributes().GetIndexedFields()
+	mark := fleet.TaskStatus(contract.Keyword(attributes, contract.AttrStatus))
+	t := Task{Mark: mark, Task: api.Task{
+		ID:         id,
+		WorkflowID: info.GetExecution().GetWorkflowId(),
+		RunID:      info.GetExecution().GetRunId(),
+		Type:       contract.Keyword(attributes, contract.AttrTaskType),
+		Cluster:    contract.Keyword(attributes, contract.AttrCluster),
+		Agent:      contract.Keyword(attributes, contract.AttrAgent),
+		Tenant:     contract.Keyword(attributes, contract.AttrTenant),
+		Status:     statusOf(info.GetStatus(), mark),
+		CreatedAt:  TimeOf(info.GetStartTime()),
+		ClosedAt:   TimeOf(info.GetCloseTime()),
+	}}
+	contract.Decode(attributes[contract.AttrStatusAt.GetName()], &t.MarkedAt)
+	var labels []string
+	if contract.Decode(attributes[contract.AttrLabels.GetName()], &labels) && len(labels) > 0 {
+		t.Labels = make(map[string]string, len(labels))
+		for _, label := range labels {
+			name, value := contract.ParseLabelTerm(label)
+			t.Labels[name] = value
+		}
+	}
+	t.readMemo(info)
+	return t
+}
+
+// readMemo puts in what the memo tells.
+func (t *Task) readMemo(info *workflowpb.WorkflowExecutionInfo) {
+	memo := info.GetMemo().GetFields()
+	contract.Decode(memo[contract.MemoCapabilities], &t.Capabilities)
+	contract.Decode(memo[contract.MemoSafety], &t.Safety)
+	contract.Decode(memo[contract.MemoSchedule], &t.Schedule)
+	contract.Decode(memo[contract.MemoDigest], &t.Digest)
+	contract.Decode(memo[contract.MemoTrace], &t.TraceID)
+	priority := fleet.Priority(info.GetPriority().GetPriorityKey())
+	contract.Decode(memo[contract.MemoPriority], &priority)
+	t.setPriority(priority)
+	var start time.Time
+	if contract.Decode(memo[contract.MemoStartAt], &start) && !start.IsZero() {
+		start = start.UTC()
+		t.StartAt = &start
+	}
+	var dead fleet.DeadLetter
+	if t.Status == fleet.TaskDeadLetter && contract.Decode(memo[contract.MemoDeadLetter], &dead) {
+		t.DeadLetter = &dead
+	}
+}
+
+func (t *Task) setPriority(p fleet.Priority) {
+	t.Priority, t.PriorityName = int(p.OrDefault()), p.OrDefault().String()
+}
+
+// statusOf derives a task's status from its workflow's, and from its mark where that says more. An open task without one
+// is called queued.
+func statusOf(execution enumspb.WorkflowExecutionStatus, mark fleet.TaskStatus) fleet.TaskStatus {
+	switch execution {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		return fleet.TaskCompleted
+	case enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:
+		if mark == fleet.TaskExpired {
+			return fleet.TaskExpired
+		}
+		return fleet.TaskFailed
+	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		return fleet.TaskCancelled
+	case enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
+		return fleet.TaskExpired
+	}
+	switch mark {
+	case fleet.TaskReview, fleet.TaskDeadLetter:
+		return mark
+	}
+	return fleet.TaskQueued
+}
+
+// Describe is a task as Temporal itself knows it, without asking a worker.
+func (s Tasks) Describe(ctx context.Context, id string) (Task, error) {
+	return s.describe(ctx, contract.TaskWorkflowID(id), "")
+}
+
+// DescribeRun is Describe of one run of the task's workflow.
+func (s Tasks) DescribeRun(ctx context.Context, id, runID string) (Task, error) {
+	return s.describe(ctx, contract.TaskWorkflowID(id), runID)
+}
+
+func (s Tasks) describe(ctx context.Context, workflowID, runID string) (Task, error) {
+	d, err := s.Client.DescribeWorkflowExecution(ctx, workflowID, runID)
+	if err != nil {
+		return Task{}, err
+	}
+	t := OfInfo(d.GetWorkflowExecutionInfo())
+	t.Delivery, t.idle = deliveryOf(d.GetPendingActivities()), d.GetPendingWorkflowTask() == nil
+	return t, nil
+}
+
+// deliveryOf is the delivery among a workflow's activities; nil: there is none.
+func deliveryOf(pending []*workflowpb.PendingActivityInfo) *Delivery {
+	for _, p := range pending {
+		if p.GetActivityType().GetName() != contract.RunTaskActivity.Name {
+			continue
+		}
+		delivery := &Delivery{
+			Queue:    p.GetActivityOptions().GetTaskQueue().GetName(),
+			Priority: p.GetActivityOptions().GetPriority().GetPriorityKey(),
+			State:    p.GetState(),
+			Attempt:  fleet.Attempt{Number: contract.AttemptOfActivityID(p.GetActivityId())},
+		}
+		delivery.Hub, _ = contract.HubOfIdentity(p.GetLastWorkerIdentity())
+		a := &delivery.Attempt
+		var report contract.AttemptReport
+		if converter.GetDefaultDataConverter().FromPayloads(p.GetHeartbeatDetails(), &report) == nil {
+			a.AgentID, a.Instance, a.Epoch, a.Hub = report.AgentID, report.Instance, report.Epoch, report.Hub
+			a.StartedAt, a.Progress = report.StartedAt, report.Progress
+		}
+		if started := TimeOf(p.GetLastStartedTime()); started != nil {
+			a.StartedAt, delivery.SeenAt = cmp.Or(a.StartedAt, started), *started
+		}
+		if beat := TimeOf(p.GetLastHeartbeatTime()); beat != nil && beat.After(delivery.SeenAt) {
+			delivery.SeenAt = *beat
+		}
+		return delivery
+	}
+	return nil
+}
+
+// TakeDelivery puts in what the pending delivery tells: whether a hub has it, and what it last reported. It reports whether
+// there is one.
+func (t *Task) TakeDelivery() bool {
+	if t.Delivery == nil {
+		return false
+	}
+	t.Status = fleet.TaskQueued
+	if t.Delivery.Started() {
+		t.Status, t.Why = fleet.TaskRunning, ""
+		t.Attempts = append(t.Attempts, t.Delivery.Attempt)
+	}
+	return true
+}
+
+// Refine tells queued, running and retry_wait apart by what a description tells. Other statuses stay.
+func (t *Task) Refine(now time.Time) {
+	if t.Status == fleet.TaskQueued && !t.TakeDelivery() && !t.WaitsForStart(now) && t.idle {
+		t.Status = fleet.TaskRetryWait // it waits for a timer
+	}
+}
+
+// WaitsForStart reports whether the task's time has not come, and then says so in the task.
+func (t *Task) WaitsForStart(now time.Time) bool {
+	if t.Status != fleet.TaskQueued || t.StartAt == nil || !t.StartAt.After(now) {
+		return false
+	}
+	t.NextAttemptAt, t.Why = t.StartAt, fleet.StartsAt(*t.StartAt)
+	return true
+}
+
+// RefineAll describes and refines the tasks of a list that visibility takes for queued. What cannot be told stays queued.
+func (s Tasks) RefineAll(ctx context.Context, tasks []Task) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	parallel.Each(len(tasks), atOnce, func(i int) {
+		if tasks[i].Status != fleet.TaskQueued {
+			return
+		}
+		if t, err := s.describe(ctx, tasks[i].WorkflowID, tasks[i].RunID); err == nil {
+			t.Refine(time.Now())
+			tasks[i] = t
+		}
+	})
+}
+
+// Complete adds to a described task what its workflow knows, or how it ended. An error of an open task leaves it as it is.
+func (s Tasks) Complete(ctx context.Context, t *Task) error {
+	if t.Status.Final() {
+		end, err := s.End(ctx, t.WorkflowID, t.RunID)
+		if err == nil {
+			t.takeEnd(end)
+		}
+		return err
+	}
+	state, err := contract.StatusQuery.Ask(ctx, s.Client, t.WorkflowID)
+	if err != nil {
+		return err
+	}
+	t.takeState(&state)
+	if state.Status == fleet.TaskQueued {
+		t.TakeDelivery()
+	}
+	return nil
+}
+
+// takeState puts in what the workflow itself says.
+func (t *Task) takeState(s *contract.TaskState) {
+	if s.Status != "" {
+		t.Status = s.Status
+	}
+	t.Why, t.NextAttemptAt, t.DeadLetter = s.Why, s.NextAttempt, s.DeadLetter
+	t.Attempts, t.Result, t.ResultAttempt = s.Attempts, s.Result, s.ResultAttempt
+	if s.Priority != 0 {
+		t.setPriority(s.Priority)
+	}
+}
+
+// takeEnd puts in what the workflow left. The status is its own unless the state says more.
+func (t *Task) takeEnd(end End) {
+	var state contract.TaskState
+	ended := t.Status
+	if end.Read(&state) {
+		t.takeState(&state)
+	} else if ended != fleet.TaskCompleted {
+		t.Why = end.Why()
+	}
+	if ended == fleet.TaskCancelled {
+		t.Status = fleet.TaskCancelled
+	}
+}
+
+// Payload is what was submitted, from the first event of the task's history; it needs no worker. There is none of an input
+// that cannot be read.
+func (s Tasks) Payload(ctx context.Context, t *api.Task) (json.RawMessage, error) {
+	page, err := s.Client.WorkflowService().GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{
+		Namespace: s.Namespace, MaximumPageSize: 1,
+		Execution: &commonpb.WorkflowExecution{WorkflowId: t.WorkflowID, RunId: t.RunID},
+	})
+	events := page.GetHistory().GetEvents()
+	if err != nil || len(events) == 0 {
+		return nil, err
+	}
+	var input contract.TaskInput
+	if p := events[0].GetWorkflowExecutionStartedEventAttributes().GetInput().GetPayloads(); len(p) > 0 {
+		contract.Decode(p[0], &input)
+	}
+	return input.Spec.Payload, nil
+}
+
+// HasLabels compares exactly: where visibility is kept in SQLite, it does not tell upper from lower case.
+func (t *Task) HasLabels(labels map[string]string) bool {
+	for name, value := range labels {
+		if own, ok := t.Labels[name]; !ok || own != value {
+			return false
+		}
+	}
+	return true
+}
+
+// MadeBy reports whether a schedule made the task. What only has the id of a firing's task is not.
+func (t *Task) MadeBy(schedule string) bool {
+	tenant, _ := fleet.CutTenant(schedule)
+	return t.Schedule == schedule && schedule != "" && t.Tenant == tenant
+}
+
+// LooksAlike reports whether visibility finds tasks of other statuses too for one.
+func LooksAlike(status fleet.TaskStatus) bool {
+	return status == fleet.TaskQueued || status == fleet.TaskRunning || status == fleet.TaskRetryWait
+}
+
+// Queue is the task queue in which the pending delivery is or was; "" without one.
+func (t *Task) Queue() string {
+	if t.Delivery == nil {
+		return ""
+	}
+	return t.Delivery.Queue
+}
+
+// Level is the priority of the pending delivery, or else the task's own.
+func (t *Task) Level() int32 {
+	if t.Delivery == nil {
+		return int32(t.Priority)
+	}
+	return cmp.Or(t.Delivery.Priority, int32(t.Priority))
+}
+
+// Unhandled reports whether no agent could run the task when it was last offered.
+func (t *Task) Unhandled() bool { return t.Mark == contract.TaskUnhandled }
+
+// Running is the attempt that a hub has; nil: none has one.
+func (t *Task) Running() *fleet.Attempt {
+	if t.Delivery == nil || !t.Delivery.Started() {
+		return nil
+	}
+	attempt := t.Delivery.Attempt
+	attempt.Hub = cmp.Or(attempt.Hub, t.Delivery.Hub) // before its first heartbeat
+	return &attempt
+}
+
+// Page is one page of the tasks that a visibility query finds, and the token of the next.
+func (s Tasks) Page(ctx context.Context, query string, size int, token []byte) (tasks []Task, next []byte, err error) {
+	infos, next, err := s.Store.Page(ctx, query, size, token)
+	tasks = make([]Task, len(infos))
+	for i, info := range infos {
+		tasks[i] = OfInfo(info)
+	}
+	return tasks, next, err
+}
+
+// Submission is a task that is to be started.
+type Submission struct {
+	contract.TaskInput
+	Digest  string  // of what was submitted
+	TraceID string  // of the trace that records it, if one does
+	Weight  float64 // of its tenant in the cluster; 0: it has none
+}
+
+// Start starts a task. One with the same id is an error of the kind Exists.
+func (s Tasks) Start(ctx context.Context, in *Submission) (Task, error) {
+	start := contract.StartOf(in.TaskID, &in.Spec, in.Weight)
+	start.Memo[contract.MemoDigest] = in.Digest
+	if in.TraceID != "" {
+		start.Memo[contract.MemoTrace] = in.TraceID
+	}
+	run, err := s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID:                                       start.WorkflowID,
+		TaskQueue:                                contract.WorkerQueue,
+		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		EnableEagerStart:                         true,
+		TypedSearchAttributes:                    start.Attributes,
+		Memo:                                     start.Memo,
+		StaticSummary:                            start.Summary,
+		Priority:                                 start.Priority,
+	}, contract.TaskWorkflow, in.TaskInput)
+	if err != nil {
+		return Task{}, err
+	}
+	t := Task{Task: api.Task{
+		ID: in.TaskID, WorkflowID: start.WorkflowID, RunID: run.GetRunID(), TraceID: in.TraceID, Status: fleet.TaskQueued,
+		Type: in.Spec.Type, Cluster: in.Spec.Cluster, Agent: in.Spec.Agent, Tenant: in.Spec.Tenant, Labels: in.Spec.Labels,
+	}}
+	if !in.Spec.StartAt.IsZero() {
+		t.StartAt = &in.Spec.StartAt
+	}
+	t.setPriority(in.Spec.Priority)
+	t.WaitsForStart(time.Now())
+	return t, nil
+}

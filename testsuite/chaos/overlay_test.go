@@ -1,0 +1,212 @@
+//go:build linux
+
+package chaos
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// plantEnv names the bug that a process built with the overlay has.
+const plantEnv = "MAINSTAY_PLANT"
+
+// edit puts a known bug into a source file: new takes the place of old, which stands there once.
+type edit struct{ file, old, new string }
+
+// plantedBugs are the bugs that the scenarios must notice, by name. They live here and not in the product: a program with
+// them is built over a copy of these files (go build -overlay). plants(name) is true in a process that has the bug.
+var plantedBugs = map[string][]edit{
+	// A token counts whoever made it.
+	"forged-token": {{"hub/seal.go", `if !hmac.Equal(mac, s.mac(purpose, body)) {`, `if !hmac.Equal(mac, s.mac(purpose, body)) && !plants("forged-token") {`}},
+	// A result is answered before Temporal has it.
+	"early-answer": {{"hub/results.go", `	ctx, cancel := context.WithTimeout(ctx, resultTimeout)
+`, `	if plants("early-answer") {
+		time.AfterFunc(time.Second, func() { _ = send(e.hub.run, claims.Temporal, report) })
+		return accepted, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, resultTimeout)
+`}},
+	// A result that no longer counts is answered as accepted.
+	"stale-accepted": {{"hub/results.go", `report); err != nil {
+		return nil, e.resultProblem`, `report); err != nil && !plants("stale-accepted") {
+		return nil, e.resultProblem`}},
+	// A lost agent is taken to have stopped at once.
+	"hub-ignores-lease": {{"hub/roles.go", `	return max(0, s.answeredAt.Add`, `	if plants("hub-ignores-lease") {
+		return 0
+	}
+	return max(0, s.answeredAt.Add`}},
+	// A hub that restarts drops what agents still run.
+	"reattach-dropped": {{"hub/register.go", `if err != nil || claims.Agent != s.agent`, `if plants("reattach-dropped") || err != nil || claims.Agent != s.agent`}},
+	// A drain takes an agent for idle whatever it has.
+	"drain-ignores-work": {{"hub/drain.go", `idle := here && len(s.attempts) == 0`, `idle := here && (len(s.attempts) == 0 || plants("drain-ignores-work"))`}},
+	// An agent in maintenance is given work.
+	"cordon-ignored": {{"hub/drain.go", `return listed || s.cordonedUntil > d.Version`, `return (listed || s.cordonedUntil > d.Version) && !plants("cordon-ignored")`}},
+	// Fenced work goes on after the lease.
+	"agent-ignores-lease": {
+		{"agent/lease.go", `	if r.session.lease <= 0 || r.leaseFrom.IsZero() {
+		return time.Time{}`, `	if plants("agent-ignores-lease") || r.session.lease <= 0 || r.leaseFrom.IsZero() {
+		return time.Time{}`},
+		{"agent/lease.go", `return r.session.lease > 0 &&`, `return !plants("agent-ignores-lease") && r.session.lease > 0 &&`},
+		{"agent/lease.go", `return late || over && a.RetrySafety == fleet.Fenced`,
+			`return !plants("agent-ignores-lease") && (late || over && a.RetrySafety == fleet.Fenced)`},
+	},
+	// An assignment that comes twice runs twice.
+	"duplicate-run": {{"agent/attempt.go", `at := r.attempts[key]; at != nil {`, `at := r.attempts[key]; at != nil && !plants("duplicate-run") {`}},
+	// The guard ends without killing the tree, and has no cgroup whose folder would stay.
+	"tree-left": {
+		{"agent/proctree/guard_linux.go", `	for wait := time.Millisecond; !t.reap()`, `	if plants("tree-left") {
+		return
+	}
+	for wait := time.Millisecond; !t.reap()`},
+		{"agent/proctree/cgroup_linux.go", `	c := cgroupOf(below, guard)
+	if c == "" {`, `	c := cgroupOf(below, guard)
+	if c == "" || plants("tree-left") {`},
+	},
+	// The tree lives on when its lease is over.
+	"guard-ignores-lease": {{"agent/proctree/guard_linux.go", `case o.kind == orderLease:`, `case o.kind == orderLease && !plants("guard-ignores-lease"):`}},
+	// Every task is delivered again as if it were idempotent.
+	"run-again": {{"workflows/task/task.go", `		next := fleet.Redeliver(&r.in.Spec,`, `		spec := r.in.Spec
+		if plants("run-again") {
+			spec.RetrySafety = fleet.Idempotent
+		}
+		next := fleet.Redeliver(&spec,`}},
+	// A dead letter ends the task.
+	"dead-letter-dropped": {{"workflows/task/task.go", `	case fleet.TaskDeadLetter:
+`, `	case fleet.TaskDeadLetter:
+		if plants("dead-letter-dropped") {
+			return fleet.TaskFailed, next.Why
+		}
+`}},
+	// A role goes to another at once.
+	"role-lease-ignored": {{"workflows/cluster/roles.go", `	s := &p.run.state
+	had := held{`, `	s := &p.run.state
+	if plants("role-lease-ignored") {
+		lease = 0
+	}
+	had := held{`}},
+	// Epochs start anew with each join.
+	"epoch-reused": {{"workflows/cluster/members.go", `		joined := r.state.Join(j, req.Hub, now)
+`, `		if plants("epoch-reused") {
+			r.state.LastEpoch = 0
+		}
+		joined := r.state.Join(j, req.Hub, now)
+`}},
+	"healing-blind":     {healingDecided},
+	"healing-forgets":   {healingDecided},
+	"healing-overrides": {healingDecided, healingUnchecked},
+	"healing-takes-all": {healingDecided, healingUnchecked},
+}
+
+// The bugs of healing share two edits and plantedHealing. A cluster lets healing do whatever it decided.
+var (
+	healingDecided   = edit{"workflows/healingcycle.go", `decisions := fleet.DecideHealing(c,`, `decisions := plantedHealing(c,`}
+	healingUnchecked = edit{"workflows/cluster/cordons.go", `	if decided == nil {
+		return nil`, `	if decided == nil || plants("healing-overrides") || plants("healing-takes-all") {
+		return nil`}
+)
+
+// plantedFile is added to each package that has a bug.
+const plantedFile = `package %s
+
+import "os"
+
+var planted = os.Getenv(%q)
+
+func plants(name string) bool { return planted == name }
+`
+
+// healingFile is what healing decides with a bug.
+const healingFile = `package workflows
+
+import (
+	"slices"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+func plantedHealing(c *fleet.HealingCase, now time.Time) []fleet.HealingDecision {
+	switch planted {
+	case "healing-overrides": // what an operator keeps out of service is healing's business too
+		for i := range c.Agents {
+			c.Agents[i].OutBy = ""
+		}
+	case "healing-takes-all": // the cluster never has too few, and all are drained
+		c.Members, c.Serving, c.Healthy = 1, c.Serving+100, c.Healthy+100
+	}
+	decisions := fleet.DecideHealing(c, now)
+	for i := range decisions {
+		if d := &decisions[i]; planted == "healing-takes-all" && d.Type == fleet.HealFailover {
+			d.Type = fleet.HealDrain
+		}
+	}
+	return slices.DeleteFunc(decisions, func(d fleet.HealingDecision) bool {
+		return planted == "healing-blind" && d.Type == fleet.HealDrain || planted == "healing-forgets" && d.Type == fleet.HealRestore
+	})
+}
+`
+
+// writeOverlay writes the sources with all bugs into dir, and returns the file that go build -overlay takes.
+func writeOverlay(dir string) (string, error) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return "", err
+	}
+	sources, edits := map[string]string{"workflows/planted_healing.go": healingFile}, map[edit]bool{}
+	for name, list := range plantedBugs {
+		for _, e := range list {
+			if edits[e] {
+				continue
+			}
+			edits[e] = true
+			if sources[e.file] == "" {
+				original, err := os.ReadFile(filepath.Join(root, e.file))
+				if err != nil {
+					return "", err
+				}
+				sources[e.file] = string(original)
+			}
+			if n := strings.Count(sources[e.file], e.old); n != 1 {
+				return "", fmt.Errorf("the bug %s does not fit any more: its place is %d times in %s; change plantedBugs", name, n, e.file)
+			}
+			sources[e.file] = strings.Replace(sources[e.file], e.old, e.new, 1)
+			folder := path.Dir(e.file)
+			sources[folder+"/planted.go"] = fmt.Sprintf(plantedFile, path.Base(folder), plantEnv)
+		}
+	}
+	overlay := struct{ Replace map[string]string }{map[string]string{}}
+	for i, file := range slices.Sorted(maps.Keys(sources)) {
+		copied := filepath.Join(dir, fmt.Sprintf("%d.go", i))
+		if err := os.WriteFile(copied, []byte(sources[file]), 0o600); err != nil {
+			return "", err
+		}
+		overlay.Replace[filepath.Join(root, file)] = copied
+	}
+	data, err := json.Marshal(overlay)
+	if err != nil {
+		return "", err
+	}
+	list := filepath.Join(dir, "overlay.json")
+	return list, os.WriteFile(list, data, 0o600)
+}
+
+func TestPlantsFitTheSource(t *testing.T) {
+	t.Parallel()
+	_, err := writeOverlay(t.TempDir())
+	require.NoError(t, err)
+	var used []string
+	for _, s := range scenarios {
+		used = append(used, s.plants...)
+	}
+	slices.Sort(used)
+	require.Equal(t, slices.Sorted(maps.Keys(plantedBugs)), used, "each bug has one scenario")
+}

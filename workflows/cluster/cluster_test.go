@@ -1,0 +1,242 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	sdktestsuite "go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/worker"
+	"mainstay.dev/mainstay/workflows/workflowtest"
+)
+
+// clusterRun is a Cluster workflow with hubs that take directives.
+type clusterRun struct {
+	*sdktestsuite.TestWorkflowEnvironment
+	directives []contract.Directive
+	failovers  []contract.FailoverInput
+	loads      map[string]int
+}
+
+func newCluster(t *testing.T) *clusterRun {
+	t.Helper()
+	run := &clusterRun{TestWorkflowEnvironment: workflowtest.NewEnvironment()}
+	worker.RegisterWorkflows(run)
+	run.RegisterActivityWithOptions(func(_ context.Context, d contract.Directive) error {
+		run.directives = append(run.directives, d)
+		return nil
+	}, activity.RegisterOptions{Name: contract.DirectActivity.Name})
+	run.RegisterActivityWithOptions(func(context.Context, string) (map[string]int, error) { return run.loads, nil },
+		activity.RegisterOptions{Name: contract.ReadLoadsActivity.Name})
+	run.OnWorkflow(contract.FailoverWorkflow, mock.Anything, mock.Anything).Return(func(_ workflow.Context, in contract.FailoverInput) (fleet.FailoverRecord, error) {
+		run.failovers = append(run.failovers, in)
+		return fleet.FailoverRecord{Status: fleet.FailoverSucceeded}, nil
+	})
+	return run
+}
+
+func (r *clusterRun) start(config fleet.ClusterConfig) {
+	config.Name = "default"
+	r.ExecuteWorkflow(contract.ClusterWorkflow, contract.ClusterInput{Config: config})
+}
+
+func (r *clusterRun) at(after time.Duration, do func()) { r.RegisterDelayedCallback(do, after) }
+
+func (r *clusterRun) update(name string, arg any) *workflowtest.Answer {
+	a := &workflowtest.Answer{}
+	r.UpdateWorkflow(name, "", a, arg)
+	return a
+}
+
+func (r *clusterRun) view(t *testing.T) contract.ClusterView {
+	t.Helper()
+	value, err := r.QueryWorkflow(contract.ViewQuery.Name)
+	require.NoError(t, err)
+	var view contract.ClusterView
+	require.NoError(t, value.Get(&view))
+	return view
+}
+
+func joins(hub string, agents ...string) contract.JoinRequest {
+	request := contract.JoinRequest{Hub: hub}
+	for _, a := range agents {
+		request.Joins = append(request.Joins, fleet.Join{AgentID: a, Instance: a + "-1", MaxTasks: 2})
+	}
+	return request
+}
+
+func TestClusterMembership(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	var joined, early, lane, forced *workflowtest.Answer
+	run.at(time.Second, func() { joined = run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
+	run.at(2*time.Second, func() {
+		require.Len(t, run.view(t).Members, 2)
+		early = run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{})
+		lane = run.update(contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{Capabilities: []string{"gpu"}})
+	})
+	run.at(3*time.Second, func() {
+		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+			{AgentID: "a", Instance: "a-1", Epoch: 1, Status: fleet.AgentOffline, Reason: "gone", At: run.Now()},
+			{AgentID: "b", Instance: "b-0", Epoch: 1, Status: fleet.AgentOffline, At: run.Now()},
+		}})
+	})
+	run.at(4*time.Second, func() {
+		view := run.view(t)
+		require.Equal(t, fleet.AgentOffline, view.Member("a").Status)
+		require.Equal(t, fleet.AgentOnline, view.Member("b").Status, "the transition was about another instance")
+	})
+	run.at(5*time.Second, func() { run.SignalWorkflow(contract.HubLostSignal.Name, contract.HubLost{Hub: "h1", At: run.Now()}) })
+	run.at(6*time.Second, func() {
+		view := run.view(t)
+		require.Zero(t, view.ServingCount())
+		forced = run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{})
+	})
+	run.start(fleet.ClusterConfig{})
+
+	require.True(t, run.IsWorkflowCompleted())
+	require.NoError(t, run.GetWorkflowError())
+	response := joined.Value.(contract.JoinResponse)
+	require.EqualValues(t, 1, response.Results[0].Epoch)
+	require.EqualValues(t, 2, response.Results[1].Epoch)
+	require.Equal(t, fleet.ActiveActive, response.Directive.Mode)
+	require.True(t, early.Refused, "a cluster with online agents is not deleted")
+	require.False(t, lane.Refused || forced.Refused)
+	require.Len(t, run.directives, 1, "the hub hears of the new lane")
+	require.Equal(t, [][]string{{"gpu"}}, run.directives[0].CapabilitySets)
+}
+
+func TestClusterConfigure(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		config  fleet.ClusterConfig
+		refused bool
+	}{
+		{"counts", fleet.ClusterConfig{Name: "default", MinAgents: 2, DesiredAgents: 3, MaxAgents: 5}, false},
+		{"another name", fleet.ClusterConfig{Name: "other"}, true},
+		{"sharding", fleet.ClusterConfig{Name: "default", ReplicationMode: fleet.Sharded}, true},
+		{"shards", fleet.ClusterConfig{Name: "default", Shards: 32}, true},
+		{"nonsense", fleet.ClusterConfig{Name: "default", ReplicationMode: "both"}, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			run := newCluster(t)
+			var configured *workflowtest.Answer
+			run.at(time.Second, func() {
+				configured = run.update(contract.ConfigureUpdate.Name, contract.ConfigureRequest{ClusterConfig: tt.config})
+			})
+			run.at(2*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{}) })
+			run.start(fleet.ClusterConfig{})
+			require.True(t, run.IsWorkflowCompleted())
+			require.Equal(t, tt.refused, configured.Refused, "%v", configured.Err)
+		})
+	}
+}
+
+// A change or deletion that was meant for other settings is refused.
+func TestClusterRevision(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	first := fleet.ClusterConfig{Name: "default"}.Revision()
+	next := fleet.ClusterConfig{Name: "default", MaxAgents: 9}
+	var changed, late, early, gone *workflowtest.Answer
+	run.at(time.Second, func() {
+		changed = run.update(contract.ConfigureUpdate.Name, contract.ConfigureRequest{ClusterConfig: next, IfRevisions: []string{"other", first}})
+	})
+	run.at(2*time.Second, func() {
+		late = run.update(contract.ConfigureUpdate.Name, contract.ConfigureRequest{ClusterConfig: fleet.ClusterConfig{Name: "default"}, IfRevisions: []string{first}})
+		early = run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{IfRevisions: []string{first}})
+	})
+	run.at(3*time.Second, func() {
+		require.Equal(t, 9, run.view(t).Config.MaxAgents)
+		gone = run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{IfRevisions: []string{next.Revision()}})
+	})
+	run.start(fleet.ClusterConfig{})
+	require.True(t, run.IsWorkflowCompleted())
+	require.False(t, changed.Refused || gone.Refused)
+	require.True(t, late.Refused && early.Refused)
+	var outdated *temporal.ApplicationError
+	require.ErrorAs(t, late.Err, &outdated)
+	require.Equal(t, contract.Outdated, outdated.Type())
+}
+
+// State survives continue-as-new: members, epochs and the time of creation.
+func TestClusterContinuesAsNew(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	created := run.Now()
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
+	run.at(2*time.Second, func() {
+		run.SetCurrentHistoryLength(10_000)
+		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1"})
+	})
+	run.start(fleet.ClusterConfig{MaxAgents: 7})
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, run.GetWorkflowError(), &next)
+
+	again := newCluster(t)
+	var joined *workflowtest.Answer
+	again.at(time.Second, func() {
+		view := again.view(t)
+		require.WithinDuration(t, created, view.CreatedAt, time.Second)
+		require.Equal(t, 7, view.Config.MaxAgents)
+		require.Equal(t, "a-1", view.Member("a").Instance)
+		joined = again.update(contract.JoinUpdate.Name, joins("h1", "b"))
+	})
+	again.at(2*time.Second, func() { again.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
+	again.ExecuteWorkflow(contract.ClusterWorkflow, continuedInput(t, next))
+	require.NoError(t, again.GetWorkflowError())
+	require.EqualValues(t, 2, joined.Value.(contract.JoinResponse).Results[0].Epoch, "epochs only grow, across runs too")
+}
+
+// An update that waits when a run begins is handled as soon as its handler is registered.
+func TestClusterTakesAnUpdateThatWaits(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	var joined *workflowtest.Answer
+	run.at(0, func() { joined = run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
+	run.at(2*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
+	run.start(fleet.ClusterConfig{})
+	require.NoError(t, run.GetWorkflowError())
+	require.EqualValues(t, 1, joined.Value.(contract.JoinResponse).Results[0].Epoch)
+}
+
+// Thousands of transitions do not fail a run.
+func TestClusterManyTransitions(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
+	for i := range 300 {
+		status := fleet.AgentOffline
+		if i%2 == 1 {
+			status = fleet.AgentOnline
+		}
+		run.at(2*time.Second+time.Duration(i)*time.Millisecond, func() {
+			run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+				{AgentID: "a", Instance: "a-1", Epoch: 1, Status: status, Reason: fmt.Sprint(i), At: run.Now()}}})
+		})
+	}
+	run.at(10*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
+	run.start(fleet.ClusterConfig{})
+	require.NoError(t, run.GetWorkflowError())
+}
+
+// continuedInput is the input of the run that a continue-as-new asked for.
+func continuedInput(t *testing.T, next *workflow.ContinueAsNewError) contract.ClusterInput {
+	t.Helper()
+	var input contract.ClusterInput
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &input))
+	return input
+}

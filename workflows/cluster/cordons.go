@@ -1,0 +1,67 @@
+package cluster
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/workflows"
+)
+
+// cordons lets drains and people keep work from agents. An agent that is cordoned gives up its roles as if it were lost:
+// others get them once its lease has run out.
+type cordons struct {
+	quiet
+	run *run
+}
+
+func (c cordons) handle(ctx workflow.Context) error {
+	if err := handle(ctx, c.run, contract.CordonUpdate, c.cordon, nil); err != nil {
+		return err
+	}
+	return handle(ctx, c.run, contract.UncordonUpdate, c.uncordon, nil)
+}
+
+func (c cordons) cordon(ctx workflow.Context, req contract.CordonRequest) (contract.Cordoned, error) {
+	status := fleet.AgentMaintenance
+	if req.Status == fleet.AgentDraining {
+		status = fleet.AgentDraining
+	}
+	if err := c.run.refuseHealing(req.AgentID, req.Drain, req.Healing); err != nil {
+		return contract.Cordoned{}, err
+	}
+	err := c.run.state.SetCordon(fleet.Cordon{AgentID: req.AgentID, Status: status, Since: workflow.Now(ctx), Reason: req.Reason, Drain: req.Drain})
+	if err != nil {
+		return contract.Cordoned{}, workflows.Refuse("%s", err)
+	}
+	return c.answer(req.AgentID), nil
+}
+
+func (c cordons) uncordon(ctx workflow.Context, req contract.UncordonRequest) (contract.Cordoned, error) {
+	if err := c.run.refuseHealing(req.AgentID, "", req.Healing); err != nil {
+		return contract.Cordoned{}, err
+	}
+	if _, err := c.run.state.LiftCordon(req.AgentID, req.Drain, workflow.Now(ctx)); err != nil {
+		return contract.Cordoned{}, workflows.Refuse("%s", err)
+	}
+	return c.answer(req.AgentID), nil
+}
+
+// refuseHealing refuses what healing decided (nil: something else asks) on facts that do not hold any more.
+func (r *run) refuseHealing(agent, drain string, decided *fleet.HealingCheck) error {
+	if decided == nil {
+		return nil
+	}
+	if err := r.state.CheckHealing(agent, drain, *decided); err != nil {
+		return workflows.Refuse("%s", err)
+	}
+	return nil
+}
+
+func (c cordons) answer(agent string) contract.Cordoned {
+	answer := contract.Cordoned{Version: c.run.hubs.directive().Version}
+	if m := c.run.state.Member(agent); m != nil && m.Connected() {
+		answer.Hub, answer.Instance, answer.Epoch = m.Hub, m.Instance, m.Epoch
+	}
+	return answer
+}

@@ -1,0 +1,76 @@
+package cluster
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// eventLog keeps the cluster's newest events for those who ask. It writes nothing of its own: the events follow from the
+// state, which history gives back.
+type eventLog struct {
+	quiet
+	run       *run
+	kept      fleet.EventLog
+	recorded  *fleet.ClusterSnapshot // the state up to which events are kept
+	announced contract.Inbox[contract.Announcement]
+}
+
+// open takes over what the run before kept.
+func (l *eventLog) open(ctx workflow.Context, in contract.ClusterInput) {
+	if in.Events != nil {
+		l.kept = *in.Events
+	}
+	l.announced = contract.AnnounceSignal.Inbox(ctx)
+	l.recorded = l.run.state.Snapshot()
+	if in.State == nil {
+		l.publish(l.run.created, fleet.EventClusterCreated, fleet.EventData{})
+	}
+}
+
+func (l *eventLog) handle(ctx workflow.Context) error {
+	return contract.EventsQuery.Handle(ctx, func(q contract.EventsSince) contract.ClusterEvents {
+		answer := contract.ClusterEvents{CreatedAt: l.run.created, Seq: l.kept.Seq}
+		if q.From.IsZero() {
+			answer.Events, answer.Missing = l.kept.After(q.After)
+			return answer
+		}
+		events, missing := l.kept.Since(q.From)
+		if answer.Events = events; missing {
+			answer.Missing = 1
+		}
+		return answer
+	})
+}
+
+func (l *eventLog) signalled() bool { return l.announced.Len() > 0 }
+
+// settle publishes what others announce about the cluster.
+func (l *eventLog) settle(ctx workflow.Context) {
+	l.announced.Take(func(a contract.Announcement) {
+		for _, e := range a.Events[:min(len(a.Events), fleet.MaxEventsKept)] {
+			if e.Time.IsZero() {
+				e.Time = workflow.Now(ctx)
+			}
+			l.publish(e.Time, e.Type, e.EventData)
+		}
+	})
+}
+
+// record publishes the events that led to the state as it is now. It is called after every step.
+func (l *eventLog) record(ctx workflow.Context) {
+	events, now := l.run.state.Changes(l.recorded, workflow.Now(ctx))
+	for _, e := range events {
+		l.kept.Add(e, fleet.MaxEventsKept)
+	}
+	l.recorded = now
+}
+
+// publish publishes an event that the state does not show.
+func (l *eventLog) publish(at time.Time, kind fleet.EventType, data fleet.EventData) {
+	data.Cluster = l.run.state.Config.Name
+	l.kept.Add(fleet.Event{Type: kind, Time: at.UTC(), EventData: data}, fleet.MaxEventsKept)
+}

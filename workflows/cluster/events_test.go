@@ -1,0 +1,92 @@
+package cluster_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// told asks the cluster for its events, in short.
+func (r *clusterRun) told(t *testing.T, since contract.EventsSince) ([]string, contract.ClusterEvents) {
+	t.Helper()
+	value, err := r.QueryWorkflow(contract.EventsQuery.Name, since)
+	require.NoError(t, err)
+	var answer contract.ClusterEvents
+	require.NoError(t, value.Get(&answer))
+	var lines []string
+	for _, e := range answer.Events {
+		line := strings.TrimPrefix(string(e.Type), fleet.EventPrefix) + " " + e.AgentID
+		if e.Outcome != "" {
+			line += " " + e.Outcome
+		}
+		require.Equal(t, "default", e.Cluster)
+		require.False(t, e.Time.IsZero())
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return lines, answer
+}
+
+func TestClusterTellsWhatHappens(t *testing.T) {
+	t.Parallel()
+	r := newCluster(t)
+	joins := contract.JoinRequest{Hub: "h1", HubProcess: "p", Joins: []fleet.Join{{AgentID: "a", Instance: "i", MaxTasks: 1}, {AgentID: "b", Instance: "i", MaxTasks: 1}}}
+	r.at(time.Second, func() { r.update(contract.JoinUpdate.Name, joins) })
+	r.at(2*time.Second, func() {
+		lines, _ := r.told(t, contract.EventsSince{})
+		require.Equal(t, []string{"cluster.created", "agent.joined a", "agent.joined b", "leader.elected a"}, lines)
+	})
+	r.at(3*time.Second, func() {
+		r.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+			{AgentID: "a", Instance: "i", Epoch: 1, Status: fleet.AgentOffline, Reason: "gone", At: r.Now()}}})
+	})
+	r.at(20*time.Second, func() {
+		lines, answer := r.told(t, contract.EventsSince{After: 4})
+		require.Equal(t, []string{"agent.lost a", "leader.vacated a"}, lines[:2])
+		require.ElementsMatch(t, []string{"failover.started a", "failover.ended a succeeded", "leader.elected b"}, lines[2:])
+		require.EqualValues(t, 9, answer.Seq)
+		r.SignalWorkflow(contract.AnnounceSignal.Name, contract.Announcement{Events: []fleet.Event{{Type: fleet.EventDrainStarted, EventData: fleet.EventData{ID: "default:d", Cluster: "another"}}}})
+	})
+	r.at(21*time.Second, func() {
+		lines, _ := r.told(t, contract.EventsSince{From: r.Now().Add(-2 * time.Second)})
+		require.Equal(t, []string{"drain.started"}, lines)
+		r.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+	})
+	r.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive, RoleLease: fleet.Duration(time.Second)})
+	require.NoError(t, r.GetWorkflowError())
+	lines, _ := r.told(t, contract.EventsSince{After: 10})
+	require.Equal(t, []string{"cluster.deleted"}, lines, "the last word can still be asked for")
+}
+
+func TestClusterKeepsItsEventsOverContinueAsNew(t *testing.T) {
+	t.Parallel()
+	r := newCluster(t)
+	r.at(time.Second, func() {
+		r.update(contract.JoinUpdate.Name, contract.JoinRequest{Hub: "h1", HubProcess: "p", Joins: []fleet.Join{{AgentID: "a", Instance: "i", MaxTasks: 1}}})
+	})
+	r.at(2*time.Second, func() {
+		r.SetContinueAsNewSuggested(true)
+		r.SignalWorkflow(contract.AnnounceSignal.Name, contract.Announcement{})
+	})
+	r.start(fleet.ClusterConfig{})
+	var next *workflow.ContinueAsNewError
+	require.True(t, errors.As(r.GetWorkflowError(), &next))
+	input := continuedInput(t, next)
+	require.EqualValues(t, 2, input.Events.Seq)
+
+	again := newCluster(t)
+	again.at(time.Second, func() {
+		lines, answer := again.told(t, contract.EventsSince{After: 1})
+		require.Equal(t, []string{"agent.joined a"}, lines, "and nothing is told twice")
+		require.True(t, answer.CreatedAt.Equal(input.CreatedAt), "it is the same cluster")
+		again.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+	})
+	again.ExecuteWorkflow(contract.ClusterWorkflow, input)
+	require.NoError(t, again.GetWorkflowError())
+}

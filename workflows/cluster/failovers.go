@@ -1,0 +1,156 @@
+package cluster
+
+import (
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// failovers begins the failovers of members, and takes people's requests for one.
+type failovers struct {
+	quiet
+	run       *run
+	queue     []contract.FailoverInput // decided, not begun
+	manual    contract.Inbox[contract.ManualFailover]
+	evacuated contract.Inbox[contract.Evacuated]
+}
+
+func (f *failovers) open(ctx workflow.Context, _ contract.ClusterInput) {
+	f.manual, f.evacuated = contract.ManualFailoverSignal.Inbox(ctx), contract.EvacuatedSignal.Inbox(ctx)
+}
+
+func (f *failovers) signalled() bool { return f.manual.Len() > 0 || f.evacuated.Len() > 0 }
+
+func (f *failovers) settle(ctx workflow.Context) {
+	f.manual.Take(func(request contract.ManualFailover) { f.ask(ctx, request) })
+	f.evacuated.Take(func(done contract.Evacuated) {
+		f.moveRoles(ctx, done)
+		f.run.events.record(ctx)
+	})
+}
+
+// add queues the failover of a member that had some roles.
+func (f *failovers) add(failed fleet.Member, had held, in contract.FailoverInput) {
+	s := &f.run.state
+	in.Cluster, in.FailedAgent, in.Instance, in.Epoch, in.Hub = s.Config.Name, failed.AgentID, failed.Instance, failed.Epoch, failed.Hub
+	in.WasLeader, in.Shards, in.Targets = had.leader, had.shards, had.targets
+	in.Timeout, in.StateKept = s.Config.TransferTimeout, len(s.StateDigests) > 0 && s.Config.ReplicationMode != fleet.ActiveActive
+	f.queue = append(f.queue, in)
+}
+
+// ask takes a person's request. What cannot be done is recorded as a failover that says why; nothing that a person sends can
+// hurt the cluster.
+func (f *failovers) ask(ctx workflow.Context, request contract.ManualFailover) {
+	s := &f.run.state
+	reason := request.Reason
+	if reason == "" {
+		reason = "asked for by hand"
+	}
+	in := contract.FailoverInput{Trigger: fleet.TriggerManual, Reason: reason, NoticedAt: workflow.Now(ctx)}
+	if fleet.ValidateID("agent_id", request.AgentID) != nil {
+		workflow.GetLogger(ctx).Warn("A manual-failover signal names no agent; it is ignored")
+		return
+	}
+	member := s.Member(request.AgentID)
+	if member == nil {
+		in.NotInCluster = true
+		f.add(fleet.Member{AgentID: request.AgentID}, held{}, in)
+		return
+	}
+	if err := f.run.refuseHealing(request.AgentID, "", request.Healing); err != nil {
+		workflow.GetLogger(ctx).Info("A failover that healing asked for is refused", "agent", request.AgentID, "error", err)
+		return
+	}
+	if !member.Serving() {
+		workflow.GetLogger(ctx).Warn("A manual-failover signal names an agent that is offline; its work has moved already")
+		return
+	}
+	if target := s.Member(request.TargetAgentID); target != nil && target.Status == fleet.AgentOnline && target.AgentID != member.AgentID {
+		in.Target = target.AgentID
+	}
+	f.add(*member, held{s.Leader == member.AgentID, s.ShardsOf(member.AgentID), s.TargetsOf(member.AgentID)}, in)
+}
+
+// moveRoles moves an agent's roles after a failover by hand has stopped its work: nothing needs to wait for a lease.
+func (f *failovers) moveRoles(ctx workflow.Context, done contract.Evacuated) {
+	r, now := f.run, workflow.Now(ctx)
+	member := r.state.Member(done.AgentID)
+	if member == nil || member.Epoch != done.Epoch {
+		return
+	}
+	r.roles.vacate(done.AgentID, 0, now)
+	if done.Target != "" {
+		r.state.Promote(done.Target, now)
+	}
+}
+
+// start starts the queued failovers as children that outlive this run. One that is under way already for the same session is
+// not started twice.
+func (f *failovers) start(ctx workflow.Context) {
+	queue := f.queue
+	f.queue = nil
+	loads := f.run.readLoads(ctx)
+	var started []workflow.ChildWorkflowFuture
+	for i := range queue {
+		in := &queue[i]
+		if in.Target == "" && !in.NotInCluster {
+			in.Target = f.selectTarget(in.FailedAgent, loads)
+		}
+		childCtx := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+			WorkflowID:            contract.FailoverWorkflowID(in.Cluster, in.FailedAgent, in.Epoch),
+			WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+			ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
+			TypedSearchAttributes: temporal.NewSearchAttributes(
+				contract.AttrCluster.ValueSet(in.Cluster), contract.AttrAgent.ValueSet(in.FailedAgent)),
+			StaticSummary: "failover of " + in.FailedAgent + ": " + in.Reason,
+		})
+		started = append(started, workflow.ExecuteChildWorkflow(childCtx, contract.FailoverWorkflow, *in))
+	}
+	for i, child := range started {
+		if err := child.GetChildWorkflowExecution().Get(ctx, nil); err != nil {
+			workflow.GetLogger(ctx).Warn("A failover was not started; one for the same session is under way", "error", err)
+			continue
+		}
+		f.follow(ctx, queue[i], child)
+	}
+}
+
+// selectTarget picks who takes over, by the cluster's strategy.
+func (f *failovers) selectTarget(failed string, loads map[string]int) string {
+	s := &f.run.state
+	target, found := fleet.SelectTarget(s.Config.Selection, s.Members, s.RoleOf, loads,
+		fleet.FailoverNeed{FailedAgent: failed, RoundRobin: s.RoundRobin})
+	if found && s.Config.Selection == fleet.SelectRoundRobin {
+		s.RoundRobin++
+	}
+	return target
+}
+
+// follow publishes that a failover has begun, and its end. The end is not published if this run of the workflow has ended
+// before; the failover's record has it.
+func (f *failovers) follow(ctx workflow.Context, in contract.FailoverInput, child workflow.ChildWorkflowFuture) {
+	id, log := contract.FailoverID(in.Cluster, in.FailedAgent, in.Epoch), &f.run.events
+	log.publish(workflow.Now(ctx), fleet.EventFailoverStarted, fleet.EventData{
+		AgentID:       in.FailedAgent,
+		Epoch:         in.Epoch,
+		Hub:           in.Hub,
+		TargetAgentID: in.Target,
+		Shards:        in.Shards,
+		ID:            id,
+		Count:         len(in.Attempts),
+		Reason:        in.Reason,
+	})
+	workflow.GoNamed(ctx, "await "+id, func(ctx workflow.Context) {
+		var record fleet.FailoverRecord
+		data := fleet.EventData{AgentID: in.FailedAgent, Epoch: in.Epoch, TargetAgentID: in.Target, ID: id}
+		if err := child.Get(ctx, &record); err != nil {
+			data.Outcome, data.Reason = string(fleet.FailoverFailed), "its workflow did not complete"
+		} else {
+			data.Outcome, data.Reason, data.Count = string(record.Status), record.Error, record.TasksTransferred
+		}
+		log.publish(workflow.Now(ctx), fleet.EventFailoverEnded, data)
+	})
+}

@@ -1,0 +1,167 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/workflows"
+)
+
+const (
+	// directTimeout bounds sending a change to one hub. A hub that misses it gets the directive at its next join.
+	directTimeout = 10 * time.Second
+	// followTimeout bounds how long an update waits for the hubs to follow.
+	followTimeout = 2 * time.Second
+)
+
+// hubs keep the cluster's hubs at the newest directive.
+type hubs struct {
+	quiet
+	run      *run
+	content  []byte   // the directive of the present version, without it
+	sent     int64    // the newest version that was sent to all hubs
+	followed int64    // the newest one that they have, or were not there to take
+	telling  int      // goroutines that send to former hubs
+	former   []string // hubs with sessions of replaced processes, to be told; they may have no member any more
+	release  []contract.ReleaseBrakeRequest
+}
+
+func (h *hubs) open(workflow.Context, contract.ClusterInput) {
+	h.content = content(h.run.rules())
+	h.sent, h.followed = h.run.state.Version, h.run.state.Version
+}
+
+func (h *hubs) handle(ctx workflow.Context) error {
+	return handle(ctx, h.run, contract.ReleaseBrakeUpdate, contract.NoAnswer(func(_ workflow.Context, req contract.ReleaseBrakeRequest) error {
+		req.Cluster = h.run.state.Config.Name
+		h.release = append(h.release, req)
+		return nil
+	}), nil)
+}
+
+// directive is what the hubs go by. Its version grows whenever something in it has changed.
+func (h *hubs) directive() contract.Directive {
+	d := h.run.rules()
+	if now := content(d); !bytes.Equal(now, h.content) {
+		h.content = now
+		h.run.state.Version++
+	}
+	d.Version = h.run.state.Version
+	return d
+}
+
+// content is a directive as JSON: it has no pointers into the state, and its maps are in order.
+//
+//workflowcheck:ignore
+func content(d contract.Directive) []byte {
+	data, _ := json.Marshal(d) // it has nothing that JSON cannot have
+	return data
+}
+
+// rules are the directive without its version.
+func (r *run) rules() contract.Directive {
+	s := &r.state
+	paused, lanes := s.Pauses.Lanes()
+	return contract.Directive{
+		Cluster:          s.Config.Name,
+		CreatedAt:        r.created,
+		Mode:             s.Config.ReplicationMode,
+		CapabilitySets:   s.CapabilitySets,
+		Leader:           s.Leader,
+		LeaderEpoch:      s.LeaderEpoch,
+		Standbys:         s.Standbys,
+		Shards:           s.Shards,
+		RoleLease:        s.Config.RoleLease,
+		ElectionInterval: s.Config.ElectionInterval,
+		Brake:            s.Config.Brake,
+		Fences:           fences(s.Members),
+		Cordoned:         cordoned(s.Cordons),
+		Slots:            s.Reductions.Limits(),
+		Targets:          s.Targets,
+		Paused:           paused,
+		PausedLanes:      lanes,
+		EndedTokens:      s.EndedTokens(),
+	}
+}
+
+// behind reports whether the hubs lack something.
+func (h *hubs) behind() bool { return h.directive().Version != h.sent || len(h.release) > 0 }
+
+// follow sends the directive to every hub that has members, or had one that a newer process replaced elsewhere, or else a
+// person's word on the brake.
+func (h *hubs) follow(ctx workflow.Context) {
+	directive := h.directive()
+	to := h.run.state.Hubs()
+	if directive.Version == h.sent {
+		request := h.release[0]
+		h.release = h.release[1:]
+		onEachHub(ctx, to, contract.ReleaseBrakeActivity, "release the brake at hub ", request)
+		return
+	}
+	h.sent = directive.Version
+	former := slices.DeleteFunc(h.former, func(hub string) bool { return slices.Contains(to, hub) })
+	h.former = nil
+	if len(former) > 0 { // beside the rest: one that is gone must not hold the cluster up
+		workflow.GoNamed(ctx, "tell former hubs", func(ctx workflow.Context) {
+			h.telling++
+			onEachHub(ctx, former, contract.DirectActivity, "tell former hub ", directive)
+			h.telling--
+		})
+	}
+	onEachHub(ctx, to, contract.DirectActivity, "tell hub ", directive)
+	h.followed = directive.Version
+}
+
+// awaitFollowed returns when the hubs go by the state as it is now, so that nothing against it begins afterwards. It does not
+// wait long: a hub that is away gets the directive at its next join.
+func (h *hubs) awaitFollowed(ctx workflow.Context, what string) {
+	version := h.directive().Version
+	_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(followTimeout, "until the hubs have heard of "+what), func() bool { return h.followed >= version })
+}
+
+func onEachHub[In any](
+	ctx workflow.Context, hubs []string, activity contract.Activity[In, contract.None], summary string, argument In,
+) {
+	var futures []contract.Future[contract.None]
+	for _, hub := range hubs {
+		hubCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+			TaskQueue:              contract.HubQueue(hub),
+			ScheduleToCloseTimeout: directTimeout,
+			RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 3},
+			Summary:                summary + hub,
+		})
+		futures = append(futures, activity.Execute(hubCtx, argument))
+	}
+	for _, f := range futures {
+		if _, err := f.Get(ctx); err != nil {
+			workflow.GetLogger(ctx).Warn("A change did not reach a hub; it gets the directive at its next join", "error", err)
+		}
+	}
+}
+
+// fences names the agents whose id a newer process took: hubs end their older sessions.
+func fences(members []fleet.Member) []contract.Fence {
+	var taken []contract.Fence
+	for i := range members {
+		if m := &members[i]; len(m.FencedInstances) > 0 {
+			taken = append(taken, contract.Fence{AgentID: m.AgentID, MinEpoch: m.Epoch})
+		}
+	}
+	return taken
+}
+
+// cordoned names the agents that hubs give no work.
+func cordoned(cordons []fleet.Cordon) []string {
+	var agents []string
+	for i := range cordons {
+		agents = append(agents, cordons[i].AgentID)
+	}
+	return agents
+}

@@ -1,0 +1,117 @@
+package cluster
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/workflows"
+)
+
+// members admits agents and applies what hubs report of them.
+type members struct {
+	quiet
+	run     *run
+	changed contract.Inbox[contract.MembersChanged]
+	hubLost contract.Inbox[contract.HubLost]
+}
+
+func (m *members) open(ctx workflow.Context, _ contract.ClusterInput) {
+	m.changed, m.hubLost = contract.MembersChangedSignal.Inbox(ctx), contract.HubLostSignal.Inbox(ctx)
+}
+
+func (m *members) handle(ctx workflow.Context) error {
+	if err := handle(ctx, m.run, contract.JoinUpdate, m.join, nil); err != nil {
+		return err
+	}
+	if err := handle(ctx, m.run, contract.RevokeJoinTokenUpdate, m.revokeToken, nil); err != nil {
+		return err
+	}
+	return handle(ctx, m.run, contract.OpenLaneUpdate, contract.NoAnswer(m.openLane), nil)
+}
+
+func (m *members) signalled() bool { return m.changed.Len() > 0 || m.hubLost.Len() > 0 }
+
+func (m *members) settle(ctx workflow.Context) {
+	m.changed.Take(func(c contract.MembersChanged) {
+		m.apply(ctx, c)
+		m.run.events.record(ctx)
+	})
+	m.hubLost.Take(func(lost contract.HubLost) {
+		m.loseHub(ctx, lost)
+		m.run.events.record(ctx)
+	})
+}
+
+func (m *members) join(ctx workflow.Context, req contract.JoinRequest) (contract.JoinResponse, error) {
+	r, now := m.run, workflow.Now(ctx)
+	r.state.HubProcess(req.Hub, req.HubProcess, now)
+	answer := contract.JoinResponse{Results: make([]fleet.Joined, 0, len(req.Joins))}
+	for _, j := range req.Joins {
+		joined := r.state.Join(j, req.Hub, now)
+		if joined.ReplacedHub != "" {
+			r.hubs.former = append(r.hubs.former, joined.ReplacedHub)
+		}
+		answer.Results = append(answer.Results, joined)
+	}
+	answer.Directive = r.hubs.directive()
+	return answer, nil
+}
+
+// revokeToken keeps agents out that come with a join token. Where their sessions end as well, it answers when the hubs have
+// heard: they end them.
+func (m *members) revokeToken(ctx workflow.Context, req contract.RevokeJoinTokenRequest) (contract.RevokedJoinToken, error) {
+	ended := m.run.state.RevokeToken(req.ID, req.EndSessions)
+	if req.EndSessions {
+		m.run.hubs.awaitFollowed(ctx, "a revoked token")
+	}
+	return contract.RevokedJoinToken{Agents: ended}, nil
+}
+
+func (m *members) openLane(_ workflow.Context, req contract.OpenLaneRequest) error {
+	if _, ok := m.run.state.OpenLane(req.Capabilities); !ok {
+		return workflows.Refuse("the cluster's tasks already name %d different sets of capabilities", fleet.MaxCapabilitySets)
+	}
+	return nil
+}
+
+// apply applies a batch of transitions. An agent that is gone gives up its roles, and if it did not say goodbye its failover
+// begins.
+func (m *members) apply(ctx workflow.Context, changed contract.MembersChanged) {
+	r, now := m.run, workflow.Now(ctx)
+	r.state.SetBrake(changed.Hub, changed.Brake)
+	for _, t := range changed.Changes {
+		member := r.state.Member(t.AgentID)
+		if member == nil {
+			continue
+		}
+		was := *member
+		if !r.state.Apply(t, changed.Hub) || t.Status == "" || t.Status != fleet.AgentOffline && !t.Left {
+			continue
+		}
+		lease := r.state.Config.RoleLease.Std()
+		if t.LeaseRemaining != nil {
+			lease = t.LeaseRemaining.Std()
+		}
+		held := r.roles.vacate(was.AgentID, lease, now)
+		if len(t.Attempts) > 0 || !t.Left && was.Status != fleet.AgentMaintenance {
+			r.failovers.add(was, held, contract.FailoverInput{Trigger: fleet.TriggerLost, Reason: t.Reason, Attempts: t.Attempts, NoticedAt: t.At})
+		}
+	}
+}
+
+// loseHub gives up the members that did not leave a lost hub in time. What they may still do is unknown, so their roles
+// wait for a whole lease.
+func (m *members) loseHub(ctx workflow.Context, lost contract.HubLost) {
+	r, now := m.run, workflow.Now(ctx)
+	for _, agent := range r.state.LoseHub(lost.Hub, now) {
+		held := r.roles.vacate(agent, r.state.Config.RoleLease.Std(), now)
+		if member := r.state.Member(agent); member.Status != fleet.AgentMaintenance {
+			r.failovers.add(*member, held, contract.FailoverInput{
+				Trigger:   fleet.TriggerHubLost,
+				Reason:    "hub " + lost.Hub + " was lost",
+				NoticedAt: lost.At,
+			})
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package cluster
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/workflows"
+)
+
+// pauses holds lanes or the whole cluster back, as operators ask.
+type pauses struct {
+	quiet
+	run *run
+}
+
+func (p pauses) handle(ctx workflow.Context) error {
+	err := handle(ctx, p.run, contract.PauseUpdate, p.pause, func(req contract.PauseRequest) error {
+		lane, err := laneName(req.Lane)
+		if err != nil {
+			return err
+		}
+		if err := p.run.state.MayPause(lane); err != nil {
+			return workflows.Refuse("%s", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return handle(ctx, p.run, contract.ResumeUpdate, p.resume, func(req contract.PauseRequest) error {
+		_, err := laneName(req.Lane)
+		return err
+	})
+}
+
+// pause answers when the hubs have heard, so that nothing begins afterwards.
+func (p pauses) pause(ctx workflow.Context, req contract.PauseRequest) (contract.ClusterView, error) {
+	lane, err := laneName(req.Lane)
+	if err != nil {
+		return contract.ClusterView{}, err
+	}
+	changed, err := p.run.state.Pause(lane, req.Reason, workflow.Now(ctx))
+	if err != nil {
+		return contract.ClusterView{}, workflows.Refuse("%s", err)
+	}
+	if changed {
+		p.run.hubs.awaitFollowed(ctx, "a pause")
+	}
+	return p.run.view(), nil
+}
+
+func (p pauses) resume(_ workflow.Context, req contract.PauseRequest) (contract.ClusterView, error) {
+	lane, err := laneName(req.Lane)
+	if err != nil {
+		return contract.ClusterView{}, err
+	}
+	p.run.state.Pauses.Resume(lane)
+	return p.run.view(), nil
+}
+
+// laneName is a lane's one form; empty, the whole cluster, stays so.
+func laneName(lane string) (string, error) {
+	if lane == "" {
+		return "", nil
+	}
+	name, err := fleet.ParseLane(lane)
+	if err != nil {
+		return "", workflows.Refuse("lane %s", err)
+	}
+	return name, nil
+}

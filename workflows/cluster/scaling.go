@@ -1,0 +1,141 @@
+package cluster
+
+import (
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/workflows"
+)
+
+// scalingFactsTimeout bounds reading what the members do, when that decides which of them to stop.
+const scalingFactsTimeout = 10 * time.Second
+
+// scaling keeps the number of agents. What is carried on is in the state.
+type scaling struct {
+	run   *run
+	queue []contract.ScalingInput // decided, not begun
+	retry time.Time               // when what is blocked is tried again; zero: nothing waits
+	// look says that what the members do is worth reading, once, if it decides which of them to stop.
+	look   bool
+	scaled contract.Inbox[fleet.ScalingResult]
+	starts contract.Inbox[contract.SpawnerStarts]
+}
+
+func (s *scaling) open(ctx workflow.Context, _ contract.ClusterInput) {
+	s.look, s.scaled, s.starts = true, contract.ScaledSignal.Inbox(ctx), contract.SpawnerStartsSignal.Inbox(ctx)
+}
+
+// handle takes the sweep's word, and that of actions that have stopped agents.
+func (s *scaling) handle(ctx workflow.Context) error {
+	err := handle(ctx, s.run, contract.ScaleUpdate, func(ctx workflow.Context, req contract.ScaleRequest) (fleet.ScalingDecision, error) {
+		if req.To != nil {
+			s.run.state.ScaleTo(*req.To)
+			s.look = true
+		}
+		return s.choose(ctx, req.Facts), nil
+	}, nil)
+	if err != nil {
+		return err
+	}
+	return handle(ctx, s.run, contract.RetireUpdate, contract.NoAnswer(func(_ workflow.Context, req contract.RetireRequest) error {
+		s.run.state.Retire(req.AgentID)
+		return nil
+	}), func(req contract.RetireRequest) error {
+		if m := s.run.state.Member(req.AgentID); m != nil && m.Connected() {
+			return workflows.Refuse("the agent is still connected")
+		}
+		return nil
+	})
+}
+
+func (s *scaling) signalled() bool { return s.scaled.Len() > 0 || s.starts.Len() > 0 }
+
+func (s *scaling) wake() (time.Time, string) { return s.retry, "until agents are tried again" }
+
+// settle takes how actions ended, and that spawners came up.
+func (s *scaling) settle(ctx workflow.Context) {
+	s.scaled.Take(func(result fleet.ScalingResult) { s.run.state.EndScaling(result, workflow.Now(ctx)) })
+	s.starts.Take(func(started contract.SpawnerStarts) { s.run.state.SpawnerBack(started.Spawner) })
+}
+
+// decide looks at the number of agents whenever something has changed: too few are made up for at once. What
+// depends on queue and load is the sweep's to bring.
+func (s *scaling) decide(ctx workflow.Context) {
+	s.retry = time.Time{}
+	if s.run.deleted {
+		s.queue = nil
+		return
+	}
+	if !s.run.state.Config.Scaling.On() && len(s.queue) == 0 {
+		return
+	}
+	decision := s.choose(ctx, nil)
+	if decision.NeedFacts && s.look {
+		s.look = false
+		facts, err := s.read(ctx)
+		if err != nil {
+			workflow.GetLogger(ctx).Warn("What the agents do is not known; the next sweep brings it", "error", err)
+		} else {
+			decision = s.choose(ctx, &facts)
+		}
+	}
+	if decision.Blocked {
+		s.retry = decision.NextAt
+	}
+	s.begin(ctx)
+}
+
+// choose decides, and notes what is to be begun. It changes the state in one step.
+func (s *scaling) choose(ctx workflow.Context, facts *fleet.ScalingFacts) fleet.ScalingDecision {
+	now := workflow.Now(ctx)
+	s.run.state.Scaling.Settle(now)
+	decision := s.run.state.DecideScaling(facts, now)
+	if decision.Change == fleet.ScaleNone {
+		return decision
+	}
+	action := s.run.state.BeginScaling(decision, s.run.created, now)
+	in := contract.ScalingInput{Cluster: s.run.state.Config.Name, Number: action.Number, Decision: decision, Spawn: s.run.state.Config.Scaling.Spawn}
+	if decision.Change == fleet.ScaleUp {
+		in.Starts = action.Agents
+	} else {
+		for _, agent := range action.Agents {
+			spawner, _ := s.run.state.Member(agent).SpawnedBy()
+			in.Stops = append(in.Stops, contract.StopAgent{AgentID: agent, Spawner: spawner})
+		}
+	}
+	s.queue = append(s.queue, in)
+	return decision
+}
+
+func (s *scaling) read(ctx workflow.Context) (fleet.ScalingFacts, error) {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: contract.WorkerQueue, ScheduleToCloseTimeout: scalingFactsTimeout,
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 2}, Summary: "read what the agents do"})
+	facts, err := contract.ReadScalingActivity.Execute(ctx, s.run.state.Config.Name).Get(ctx)
+	return facts, err
+}
+
+// begin starts the actions as children that outlive this run.
+func (s *scaling) begin(ctx workflow.Context) {
+	queue := s.queue
+	s.queue = nil
+	for _, in := range queue {
+		childCtx := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+			WorkflowID:            contract.ScalingWorkflowID(in.Cluster, in.Number),
+			WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+			ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
+			TypedSearchAttributes: temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(in.Cluster)),
+			StaticSummary:         "scale " + string(in.Decision.Change) + ": " + in.Decision.Reason,
+		})
+		err := workflow.ExecuteChildWorkflow(childCtx, contract.ScalingWorkflow, in).GetChildWorkflowExecution().Get(ctx, nil)
+		if err != nil {
+			workflow.GetLogger(ctx).Warn("A scaling action was not begun", "error", err)
+			s.run.state.EndScaling(fleet.ScalingResult{Number: in.Number, Failed: "the action was not begun: " + workflows.ReasonOf(err)}, workflow.Now(ctx))
+		}
+	}
+}

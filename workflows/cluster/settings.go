@@ -1,0 +1,72 @@
+package cluster
+
+import (
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/workflows"
+)
+
+// settings changes a cluster's configuration, and deletes the cluster.
+type settings struct {
+	quiet
+	run *run
+}
+
+func (s settings) handle(ctx workflow.Context) error {
+	if err := handle(ctx, s.run, contract.ConfigureUpdate, s.configure, s.validate); err != nil {
+		return err
+	}
+	return handle(ctx, s.run, contract.DeleteUpdate, contract.NoAnswer(func(ctx workflow.Context, _ contract.DeleteRequest) error {
+		s.run.deleted = true
+		s.run.events.publish(workflow.Now(ctx), fleet.EventClusterDeleted, fleet.EventData{})
+		return nil
+	}), func(req contract.DeleteRequest) error {
+		if err := s.refuseOutdated(req.IfRevisions); err != nil {
+			return err
+		}
+		if n := s.run.state.ServingCount(); n > 0 && !req.Force {
+			return workflows.Refuse("the cluster still has %d online agents: stop them first, or force", n)
+		}
+		return nil
+	})
+}
+
+func (s settings) validate(request contract.ConfigureRequest) error {
+	if err := s.refuseOutdated(request.IfRevisions); err != nil {
+		return err
+	}
+	next := request.WithDefaults()
+	if err := next.Validate(); err != nil {
+		return workflows.Refuse("%s", err)
+	}
+	current := s.run.state.Config
+	if next.Name != current.Name {
+		return workflows.Refuse("a cluster cannot be renamed")
+	}
+	if next.Shards != current.Shards || (next.ReplicationMode == fleet.Sharded) != (current.ReplicationMode == fleet.Sharded) {
+		return workflows.Refuse("the number of shards and whether a cluster is sharded are fixed when it is created")
+	}
+	return nil
+}
+
+func (s settings) configure(ctx workflow.Context, request contract.ConfigureRequest) (contract.ClusterView, error) {
+	r, next := s.run, request.WithDefaults()
+	r.state.SwitchMode(next.ReplicationMode, max(next.RoleLease.Std(), r.state.Config.RoleLease.Std()), workflow.Now(ctx))
+	r.state.Reconfigure(next)
+	r.scaling.look = true
+	if err := workflow.UpsertMemo(ctx, map[string]any{contract.MemoConfig: next}); err != nil {
+		workflow.GetLogger(ctx).Warn("The memo was not set", "error", err)
+	}
+	return r.view(), nil
+}
+
+// refuseOutdated refuses what was meant for another configuration than the present one.
+func (s settings) refuseOutdated(revisions []string) error {
+	if s.run.state.Config.RevisionIs(revisions) {
+		return nil
+	}
+	return temporal.NewNonRetryableApplicationError("the cluster's settings were changed meanwhile", contract.Outdated, nil)
+}

@@ -1,0 +1,237 @@
+package task_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	sdktestsuite "go.temporal.io/sdk/testsuite"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/worker"
+	"mainstay.dev/mainstay/workflows/workflowtest"
+)
+
+// script plays the hub: the nth delivery ends as the nth entry says.
+type script []func(contract.RunTaskInput) (contract.AttemptReport, error)
+
+type taskRun struct {
+	*sdktestsuite.TestWorkflowEnvironment
+	deliveries []contract.RunTaskInput
+}
+
+func newTask(t *testing.T, hub script) *taskRun {
+	t.Helper()
+	run := &taskRun{TestWorkflowEnvironment: workflowtest.NewEnvironment()}
+	worker.RegisterWorkflows(run)
+	run.RegisterActivityWithOptions(func(_ context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
+		run.deliveries = append(run.deliveries, in)
+		if len(run.deliveries) > len(hub) {
+			return contract.AttemptReport{}, temporal.NewNonRetryableApplicationError("one delivery too many", "Test", nil)
+		}
+		return hub[len(run.deliveries)-1](in)
+	}, activity.RegisterOptions{Name: contract.RunTaskActivity.Name})
+	return run
+}
+
+func (r *taskRun) start(spec fleet.TaskSpec) {
+	spec.Type, spec.Cluster = "echo", "default"
+	r.ExecuteWorkflow(contract.TaskWorkflow, contract.TaskInput{TaskID: "t-1", Spec: spec, Lane: "lane/default"})
+}
+
+// outcome is the task's final state, however the workflow ended.
+func (r *taskRun) outcome(t *testing.T) contract.TaskState {
+	t.Helper()
+	require.True(t, r.IsWorkflowCompleted())
+	var state contract.TaskState
+	err := r.GetWorkflowError()
+	var failed *temporal.ApplicationError
+	var cancelled *temporal.CanceledError
+	switch {
+	case err == nil:
+		require.NoError(t, r.GetWorkflowResult(&state))
+	case errors.As(err, &failed):
+		require.NoError(t, failed.Details(&state))
+		require.Equal(t, string(state.Status), failed.Type())
+	case errors.As(err, &cancelled):
+		require.NoError(t, cancelled.Details(&state))
+	default:
+		t.Fatalf("the workflow ended with %v", err)
+	}
+	return state
+}
+
+func completed(output string) func(contract.RunTaskInput) (contract.AttemptReport, error) {
+	return func(contract.RunTaskInput) (contract.AttemptReport, error) {
+		return contract.AttemptReport{AgentID: "a-2", Epoch: 2, Outcome: fleet.AttemptCompleted, Output: json.RawMessage(output)}, nil
+	}
+}
+
+func ended(report contract.AttemptReport) func(contract.RunTaskInput) (contract.AttemptReport, error) {
+	report.AgentID, report.Epoch = "a-1", 1
+	return func(contract.RunTaskInput) (contract.AttemptReport, error) {
+		return contract.AttemptReport{}, temporal.NewNonRetryableApplicationError("attempt", contract.AttemptFailure, nil, report)
+	}
+}
+
+func TestTaskOutcomes(t *testing.T) {
+	t.Parallel()
+	lost := contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Reason: "its connection closed", Checkpoint: json.RawMessage(`7`)}
+	failed := contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: "exit status 1"}
+	final := failed
+	final.Final = true
+	returned := contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "every agent is busy"}
+	unreceived := contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "agent a-1 cannot read it", NotReceived: true}
+	tests := []struct {
+		name     string
+		spec     fleet.TaskSpec
+		hub      script
+		status   fleet.TaskStatus
+		outcomes []fleet.AttemptOutcome
+	}{
+		{"completes", fleet.TaskSpec{}, script{completed(`1`)}, fleet.TaskCompleted, []fleet.AttemptOutcome{fleet.AttemptCompleted}},
+		{"moves when its agent is lost", fleet.TaskSpec{}, script{ended(lost), completed(`1`)}, fleet.TaskCompleted, []fleet.AttemptOutcome{fleet.AttemptLost, fleet.AttemptCompleted}},
+		{"is tried again after a failure", fleet.TaskSpec{}, script{ended(failed), ended(failed), completed(`1`)}, fleet.TaskCompleted, []fleet.AttemptOutcome{fleet.AttemptFailed, fleet.AttemptFailed, fleet.AttemptCompleted}},
+		{"final failure", fleet.TaskSpec{}, script{ended(final)}, fleet.TaskFailed, []fleet.AttemptOutcome{fleet.AttemptFailed}},
+		{"returned is delivered again", fleet.TaskSpec{RetrySafety: fleet.AtMostOnce}, script{ended(returned), completed(`1`)}, fleet.TaskCompleted, []fleet.AttemptOutcome{fleet.AttemptReturned, fleet.AttemptCompleted}},
+		{"not received", fleet.TaskSpec{}, script{ended(unreceived), ended(unreceived), ended(unreceived), ended(unreceived), completed(`1`)}, fleet.TaskCompleted,
+			[]fleet.AttemptOutcome{fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptCompleted}},
+		{"not received five times is a dead letter", fleet.TaskSpec{}, script{ended(unreceived), ended(unreceived), ended(unreceived), ended(unreceived), ended(unreceived)}, fleet.TaskFailed,
+			[]fleet.AttemptOutcome{fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptReturned}},
+		{"a dead letter nobody retries fails in the end", fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}}, script{ended(failed)}, fleet.TaskFailed, []fleet.AttemptOutcome{fleet.AttemptFailed}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			run := newTask(t, tt.hub)
+			run.start(tt.spec)
+			state := run.outcome(t)
+			require.Equal(t, tt.status, state.Status, state.Why)
+			var outcomes []fleet.AttemptOutcome
+			for i, a := range state.Attempts {
+				require.Equal(t, i+1, a.Number)
+				outcomes = append(outcomes, a.Outcome)
+			}
+			require.Equal(t, tt.outcomes, outcomes)
+			require.Len(t, run.deliveries, len(tt.hub))
+		})
+	}
+}
+
+func TestTaskTellsTheNextAgent(t *testing.T) {
+	t.Parallel()
+	run := newTask(t, script{
+		ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Target: "a-9", Checkpoint: json.RawMessage(`{"at":7}`)}), completed(`1`)})
+	run.start(fleet.TaskSpec{})
+	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	second := run.deliveries[1]
+	require.JSONEq(t, `{"at":7}`, string(second.Checkpoint))
+	require.Equal(t, "a-1", second.TransferredFrom)
+	require.Equal(t, "a-9", second.PreferAgent)
+}
+
+func TestTaskFencedWaitsForTheLease(t *testing.T) {
+	t.Parallel()
+	lease := fleet.Duration(9 * time.Second)
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, LeaseRemaining: &lease}), completed(`1`)})
+	begun := run.Now()
+	run.start(fleet.TaskSpec{RetrySafety: fleet.Fenced})
+	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	require.GreaterOrEqual(t, run.Now().Sub(begun), 9*time.Second)
+}
+
+func TestTaskReview(t *testing.T) {
+	t.Parallel()
+	lost := ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true})
+	tests := []struct {
+		decision fleet.ReviewDecision
+		hub      script
+		status   fleet.TaskStatus
+		result   string
+	}{
+		{fleet.ReviewRerun, script{lost, completed(`"again"`)}, fleet.TaskCompleted, `"again"`},
+		{fleet.ReviewCompleted, script{lost}, fleet.TaskCompleted, `"by hand"`},
+		{fleet.ReviewFailed, script{lost}, fleet.TaskFailed, ``},
+	}
+	for _, tt := range tests {
+		t.Run(string(tt.decision), func(t *testing.T) {
+			t.Parallel()
+			run := newTask(t, tt.hub)
+			var retry, review *workflowtest.Answer
+			run.RegisterDelayedCallback(func() {
+				require.Equal(t, fleet.TaskReview, run.query(t).Status)
+				retry = run.update(contract.RetryUpdate.Name, contract.RetryRequest{})
+				review = run.update(contract.ReviewUpdate.Name, contract.ReviewRequest{Decision: tt.decision, Result: json.RawMessage(`"by hand"`)})
+			}, 48*time.Hour)
+			run.start(fleet.TaskSpec{RetrySafety: fleet.AtMostOnce})
+			require.True(t, retry.Refused, "a task in review is no dead letter")
+			require.False(t, review.Refused)
+			state := run.outcome(t)
+			require.Equal(t, tt.status, state.Status, "an at_most_once task waits for a person for as long as it takes")
+			require.Equal(t, tt.result, string(state.Result))
+			require.Len(t, run.deliveries, len(tt.hub))
+		})
+	}
+}
+
+func TestTaskDeadLetterIsRetried(t *testing.T) {
+	t.Parallel()
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: "disk full"}), completed(`1`)})
+	run.RegisterDelayedCallback(func() {
+		state := run.query(t)
+		require.Equal(t, fleet.TaskDeadLetter, state.Status)
+		require.Contains(t, state.Why, "disk full")
+		run.update(contract.RetryUpdate.Name, contract.RetryRequest{})
+	}, 24*time.Hour)
+	run.start(fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}})
+	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	require.Equal(t, 2, run.deliveries[1].Attempt, "attempts are numbered on")
+}
+
+func TestTaskCancelledWhileWaiting(t *testing.T) {
+	t.Parallel()
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true})})
+	run.RegisterDelayedCallback(func() { run.update(contract.CancelUpdate.Name, contract.CancelRequest{Reason: "not needed"}) }, time.Second)
+	run.start(fleet.TaskSpec{})
+	state := run.outcome(t)
+	require.Equal(t, fleet.TaskCancelled, state.Status)
+	require.Equal(t, "not needed", state.Why)
+}
+
+func TestTaskExpires(t *testing.T) {
+	t.Parallel()
+	returned := ended(contract.AttemptReport{Outcome: fleet.AttemptReturned})
+	run := newTask(t, script{returned, returned, returned, returned, returned, returned, returned, returned, returned, returned})
+	run.start(fleet.TaskSpec{ExpiresIn: fleet.Duration(time.Second)})
+	require.Equal(t, fleet.TaskExpired, run.outcome(t).Status)
+}
+
+// Only the wait for an agent expires: not the time an attempt ran, and not the backoff after it.
+func TestTaskThatRanLongDoesNotExpire(t *testing.T) {
+	t.Parallel()
+	failed := ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true})
+	run := newTask(t, script{failed, failed, completed(`1`)})
+	run.start(fleet.TaskSpec{ExpiresIn: fleet.Duration(time.Second)})
+	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status, "the backoffs of 2 s and 4 s are longer than expires_in")
+}
+
+func (r *taskRun) query(t *testing.T) contract.TaskState {
+	t.Helper()
+	value, err := r.QueryWorkflow(contract.StatusQuery.Name)
+	require.NoError(t, err)
+	var state contract.TaskState
+	require.NoError(t, value.Get(&state))
+	return state
+}
+
+func (r *taskRun) update(name string, arg any) *workflowtest.Answer {
+	a := &workflowtest.Answer{}
+	r.UpdateWorkflow(name, "", a, arg)
+	return a
+}

@@ -1,0 +1,56 @@
+package task_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// marks notes each change of the task's mark.
+func (r *taskRun) marks() *[]string {
+	var marks []string
+	r.OnUpsertTypedSearchAttributes(mock.MatchedBy(func(attributes temporal.SearchAttributes) bool {
+		mark, _ := attributes.GetKeyword(contract.AttrStatus)
+		if _, since := attributes.GetTime(contract.AttrStatusAt); since {
+			mark += " since"
+		}
+		marks = append(marks, mark)
+		return true
+	})).Return(nil)
+	return &marks
+}
+
+func TestTaskThatNobodyHandlesIsMarkedUntilAnAgentHadIt(t *testing.T) {
+	t.Parallel()
+	nobody := ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "no agent here has a handler", Unhandled: true})
+	busy := ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "every agent that can run it is busy"})
+	failed := ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: "exit code 1"})
+	for name, c := range map[string]struct {
+		hub    script
+		status fleet.TaskStatus
+		marks  []string
+	}{
+		"soon handled":            {script{nobody, nobody, completed(`1`)}, fleet.TaskCompleted, nil},
+		"marked once":             {script{nobody, nobody, nobody, nobody, nobody, completed(`1`)}, fleet.TaskCompleted, []string{"unhandled since", ""}},
+		"busy does not handle it": {script{nobody, nobody, nobody, busy, nobody, completed(`1`)}, fleet.TaskCompleted, []string{"unhandled since", ""}},
+		"busy":                    {script{busy, busy, busy, busy, busy, completed(`1`)}, fleet.TaskCompleted, nil},
+		"an agent had it":         {script{nobody, nobody, nobody, failed, completed(`1`)}, fleet.TaskCompleted, []string{"unhandled since", ""}},
+		"again":                   {script{nobody, nobody, nobody, failed, nobody, nobody, nobody, completed(`1`)}, fleet.TaskCompleted, []string{"unhandled since", "", "unhandled since", ""}},
+		"failed":                  {script{nobody, nobody, nobody, ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Final: true})}, fleet.TaskFailed, []string{"unhandled since", "", "failed since"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run := newTask(t, c.hub)
+			marks := run.marks()
+			run.start(fleet.TaskSpec{ExpiresIn: fleet.Duration(time.Hour)})
+			require.Equal(t, c.status, run.outcome(t).Status)
+			require.Equal(t, c.marks, *marks)
+		})
+	}
+}

@@ -1,0 +1,48 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// directTimeout bounds one call of a hub or a worker.
+const directTimeout = 10 * time.Second
+
+// Named is a wait with a word about it for people who read the history.
+func Named(timeout time.Duration, why string) workflow.AwaitOptions {
+	return workflow.AwaitOptions{Timeout: timeout, TimerOptions: workflow.TimerOptions{Summary: why}}
+}
+
+// Refuse is the error of an update that is not possible in the present state.
+func Refuse(format string, args ...any) error {
+	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(format, args...), contract.Refused, nil)
+}
+
+// ReasonOf is an activity's error in the words of the code that refused.
+func ReasonOf(err error) string {
+	var application *temporal.ApplicationError
+	if errors.As(err, &application) {
+		return application.Message()
+	}
+	return err.Error()
+}
+
+// announce publishes events of a cluster from another workflow. An event that is lost changes nothing.
+func announce(ctx workflow.Context, cluster string, events ...fleet.Event) {
+	ctx, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	for i := range events {
+		events[i].Time = workflow.Now(ctx).UTC()
+	}
+	err := contract.AnnounceSignal.SendFrom(ctx, contract.ClusterWorkflowID(cluster), "", contract.Announcement{Events: events}).Get(ctx, nil)
+	if err != nil {
+		workflow.GetLogger(ctx).Info("An event did not reach the cluster", "cluster", cluster, "error", err)
+	}
+}
