@@ -5,16 +5,12 @@ package main
 import (
 	"os"
 
-	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/cli"
 )
 
 // version is set by the build: -ldflags "-X main.version=…".
 var version = "dev"
 
 func main() {
-	a := app.New(version)
-	ctx, stop := a.Signals()
-	code := a.Execute(ctx, rootCommand(a), os.Args[1:])
-	stop()
-	os.Exit(code)
+	os.Exit(cli.Main(version))
 }

@@ -1,0 +1,155 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
+)
+
+func Command(a *app.App) *cobra.Command {
+	command := &cobra.Command{Use: "agent", Short: "Run an agent; list and show agents; move their work, drain them"}
+	command.AddCommand(listCommand(a), getCommand(a), failOverCommand(a), healthCommand(a), takeOutCommand(a), maintenanceCommand(a),
+		reduceLoadCommand(a), restoreLoadCommand(a))
+	return command
+}
+
+func listCommand(a *app.App) *cobra.Command {
+	var q client.AgentQuery
+	var health []string
+	command := &cobra.Command{
+		Use: "list", Short: "List agents", Args: app.Exactly(),
+		Example: "  mainstay agent list --cluster default --status online\n  mainstay agent list --live --zone eu-1 --capability gpu --health healthy,degraded\n  mainstay agent list --state busy --full",
+		RunE: func(c *cobra.Command, _ []string) error {
+			q.Health = strings.Join(health, ",")
+			list := func(s *client.Client) *client.List[api.Agent] { return s.Agents(q) }
+			return app.PrintList(c, a, list, 0, printAgents)
+		},
+	}
+	a.ServerFlag(command)
+	flags := command.Flags()
+	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
+	flags.StringVar((*string)(&q.Status), "status", "", "only with this status: online, suspect, offline, draining or maintenance")
+	flags.StringVar((*string)(&q.State), "state", "", "only those that are ready (a slot is free), busy, draining or dead")
+	flags.BoolVar(&q.Live, "live", false, "only those that a hub has a session of")
+	flags.StringVar(&q.Zone, "zone", "", "only in this zone")
+	flags.StringVar(&q.Group, "group", "", "only of this group")
+	flags.StringArrayVar(&q.Capabilities, "capability", nil, "only with this capability (repeatable)")
+	flags.StringVar(&q.TaskType, "type", "", "only those that handle this type of task")
+	flags.StringArrayVar(&q.Metadata, "metadata", nil, "only with this metadata, as name=value (repeatable)")
+	flags.StringSliceVar(&health, "health", nil, "only of these levels: healthy, degraded, warning, critical, failed")
+	flags.BoolVar(&q.Full, "full", false, "show what they run too; their hubs are asked")
+	a.OutputFlag(command)
+	return command
+}
+
+func printAgents(a *app.App, agents []api.Agent) error {
+	if len(agents) == 0 {
+		_, err := fmt.Fprintln(a.Stdout, "There are no such agents.")
+		return err
+	}
+	full := slices.ContainsFunc(agents, func(g api.Agent) bool { return g.CurrentTasks != nil })
+	zones := slices.ContainsFunc(agents, func(g api.Agent) bool { return g.Zone != "" })
+	header := []string{"AGENT", "CLUSTER", "STATUS", "HEALTH", "ROLE", "TASKS", "EPOCH", "CPU", "HOST", "PID", "LAST HEARTBEAT"}
+	if zones {
+		header = slices.Insert(header, 8, "ZONE")
+	}
+	if full {
+		header = append(header, "STATE", "CURRENT TASKS")
+	}
+	t := app.NewTable(a.Stdout, header...)
+	for i := range agents {
+		g := &agents[i]
+		cells := []string{g.ID, g.Cluster, string(g.Status), string(g.Health), string(g.Role), load(g), fmt.Sprint(g.Epoch), app.Percent(g.CPUPercent), g.Host, pidText(g.PID), a.Ago(g.LastHeartbeat)}
+		if zones {
+			cells = slices.Insert(cells, 8, g.Zone)
+		}
+		if full {
+			cells = append(cells, string(g.State), currentTasks(g, 3))
+		}
+		t.Row(cells...)
+	}
+	return t.Flush()
+}
+
+// currentTasks names what an agent runs, at most so many.
+func currentTasks(g *api.Agent, most int) string {
+	var ids []string
+	for i, held := range g.CurrentTasks {
+		if i == most {
+			ids = append(ids, fmt.Sprintf("and %d more", len(g.CurrentTasks)-most))
+			break
+		}
+		ids = append(ids, held.TaskID)
+	}
+	return strings.Join(ids, ", ")
+}
+
+// load is how many of its slots an agent uses.
+func load(g *api.Agent) string {
+	text := "?"
+	if g.Running != nil {
+		text = fmt.Sprint(*g.Running)
+	}
+	if g.LoadReduction != nil && g.EffectiveSlots < g.MaxTasks {
+		return text + fmt.Sprintf("/%d of %d", g.EffectiveSlots, g.MaxTasks)
+	}
+	return text + fmt.Sprintf("/%d", g.MaxTasks)
+}
+
+// healthText is an agent's level with its score.
+func healthText(g *api.Agent) string {
+	if g.HealthScore == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s (%.2f)", g.Health, *g.HealthScore)
+}
+
+func pidText(pid int) string {
+	if pid == 0 {
+		return ""
+	}
+	return fmt.Sprint(pid)
+}
+
+func getCommand(a *app.App) *cobra.Command {
+	command := &cobra.Command{
+		Use: "get ID", Short: "Show an agent", Example: "  mainstay agent get agent-1", Args: app.Exactly("an agent's id"),
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.Client()
+			if err != nil {
+				return err
+			}
+			g, err := client.Agent(c.Context(), args[0], true)
+			if err != nil {
+				return err
+			}
+			return a.Print(client.Answer, func() error { return printAgent(a, g) })
+		},
+	}
+	a.ServerFlag(command)
+	a.OutputFlag(command)
+	return command
+}
+
+func printAgent(a *app.App, g *api.Agent) error {
+	t := app.NewTable(a.Stdout)
+	status := string(g.Status)
+	if since := a.Ago(g.StatusSince); since != "" {
+		status += ", since " + since
+	}
+	t.Facts([][2]string{
+		{"Agent", g.ID}, {"Cluster", g.Cluster}, {"Status", status}, {"Reason", g.StatusReason}, {"State", string(g.State)}, {"Health", healthText(g)}, {"Role", string(g.Role)},
+		{"Epoch", fmt.Sprint(g.Epoch)}, {"Instance", g.InstanceID}, {"Join token", g.JoinToken}, {"Tasks", load(g)}, {"Runs", currentTasks(g, 10)}, {"Load", reductionText(a, g)}, {"Targets", strings.Join(g.Targets, ", ")},
+		{"Completed", app.Number(g.Completed)}, {"Failed", app.Number(g.Failed)}, {"CPU", app.Percent(g.CPUPercent)}, {"Memory", app.Percent(g.MemoryPercent)},
+		{"Task types", strings.Join(g.TaskTypes, ", ")}, {"Capabilities", strings.Join(g.Capabilities, ", ")},
+		{"Host", g.Host}, {"Address", g.Address}, {"PID", pidText(g.PID)}, {"Zone", g.Zone}, {"Group", g.Group}, {"Version", g.Version}, {"Hub", g.Hub},
+		{"Metadata", app.LabelText(g.Metadata)}, {"Started", a.Ago(g.StartedAt)}, {"Joined", a.Ago(g.JoinedAt)}, {"Last heartbeat", a.Ago(g.LastHeartbeat)},
+	})
+	return t.Flush()
+}

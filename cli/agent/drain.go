@@ -1,0 +1,293 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"mainstay.dev/mainstay/api"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/fleet"
+)
+
+func DrainCommand(a *app.App) *cobra.Command {
+	command := &cobra.Command{Use: "drain", Short: "See and cancel drains of agents; begin one with `mainstay agent drain`"}
+	a.ServerFlag(command)
+	command.AddCommand(drainListCommand(a), drainOneCommand(a, "get ID", "Show a drain: how far it is, and how the agents' work ended", (*client.Client).Drain),
+		drainOneCommand(a, "cancel ID", "Cancel a drain: agents that are not done are given work again", (*client.Client).CancelDrain))
+	return command
+}
+
+func drainListCommand(a *app.App) *cobra.Command {
+	var cluster string
+	var limit int
+	command := &cobra.Command{
+		Use: "list", Short: "List drains, newest first", Example: "  mainstay drain list --cluster default", Args: app.Exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			list := func(s *client.Client) *client.List[fleet.DrainRecord] { return s.Drains(cluster) }
+			return app.PrintList(c, a, list, limit, printDrains)
+		},
+	}
+	command.Flags().StringVar(&cluster, "cluster", "", "only of this cluster")
+	app.LimitFlag(command, &limit)
+	a.OutputFlag(command)
+	return command
+}
+
+func printDrains(a *app.App, records []fleet.DrainRecord) error {
+	if len(records) == 0 {
+		_, err := fmt.Fprintln(a.Stdout, "There are no such drains.")
+		return err
+	}
+	t := app.NewTable(a.Stdout, "DRAIN", "STATUS", "AGENTS", "DONE", "REQUESTED", "REASON")
+	for i := range records {
+		r := &records[i]
+		done := 0
+		names := make([]string, 0, len(r.Agents))
+		for j := range r.Agents {
+			names = append(names, r.Agents[j].AgentID)
+			if r.Agents[j].Status == fleet.DrainCompleted {
+				done++
+			}
+		}
+		if len(names) > 3 {
+			names = append(names[:3:3], fmt.Sprintf("and %d more", len(names)-3))
+		}
+		t.Row(r.ID, drainStatus(r.Status), strings.Join(names, ", "), fmt.Sprintf("%d of %d", done, len(r.Agents)), a.Ago(&r.RequestedAt), r.Reason)
+	}
+	return t.Flush()
+}
+
+// drainOneCommand is a command about one drain, which it shows as it stands then.
+func drainOneCommand(
+	a *app.App, use, short string, do func(*client.Client, context.Context, string) (*fleet.DrainRecord, error),
+) *cobra.Command {
+	command := &cobra.Command{
+		Use: use, Short: short, Example: "  mainstay drain " + strings.Replace(use, "ID", "default:d-06gzw9pw", 1), Args: app.Exactly("a drain's id"),
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.Client()
+			if err != nil {
+				return err
+			}
+			record, err := do(client.Client, c.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return printDrain(a, client.Answer, record)
+		},
+	}
+	a.OutputFlag(command)
+	return command
+}
+
+// printDrain shows a drain, agent by agent, with the work that each had.
+func printDrain(a *app.App, raw json.RawMessage, r *fleet.DrainRecord) error {
+	return a.Print(raw, func() error {
+		t := app.NewTable(a.Stdout)
+		t.Facts([][2]string{
+			{"Drain", r.ID}, {"Status", drainStatus(r.Status)}, {"Error", r.Error}, {"Reason", r.Reason},
+			{"Deadline", r.Timeout.Std().String() + " for each agent"}, {"Requested", a.Ago(&r.RequestedAt)}, {"Completed", a.Ago(r.CompletedAt)},
+		})
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		fmt.Fprintln(a.Stdout)
+		t = app.NewTable(a.Stdout, "AGENT", "STATUS", "WORK", "")
+		for i := range r.Agents {
+			g := &r.Agents[i]
+			t.Row(g.AgentID, string(g.Status), drainCounts(g), g.Error)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		if err := printDrainWork(a, r); err != nil || r.Status != fleet.DrainRunning {
+			return err
+		}
+		_, err := fmt.Fprintf(a.Stdout, "\nSee how far it is with: mainstay drain get %s\n", r.ID)
+		return err
+	})
+}
+
+// drainStatus is the status as people read it: a dry run is no plan that is carried out later.
+func drainStatus(s fleet.DrainStatus) string {
+	if s == fleet.DrainPlanned {
+		return "dry run"
+	}
+	return string(s)
+}
+
+func drainCounts(g *fleet.AgentDrain) string {
+	switch g.Status {
+	case fleet.DrainCompleted:
+		return fmt.Sprintf("%d finished, %d moved", g.Finished, g.Moved)
+	case fleet.DrainWaiting:
+		return ""
+	}
+	return fmt.Sprintf("%d when it began", len(g.Work))
+}
+
+func printDrainWork(a *app.App, r *fleet.DrainRecord) error {
+	t := app.NewTable(a.Stdout, "TASK", "AGENT", "TYPE", "STARTED", "AT THE DEADLINE")
+	rows := 0
+	for i := range r.Agents {
+		g := &r.Agents[i]
+		for j := range g.Work {
+			w := &g.Work[j]
+			fate := w.AtDeadline
+			switch {
+			case w.Moved:
+				fate = "was taken off at the deadline: " + fate
+			case g.Status == fleet.DrainCompleted:
+				fate = "finished before"
+			}
+			t.Row(w.TaskID, g.AgentID, w.Type, a.Ago(w.StartedAt), fate)
+			rows++
+		}
+	}
+	if rows == 0 {
+		return nil
+	}
+	fmt.Fprintln(a.Stdout)
+	return t.Flush()
+}
+
+// drainPause is the time between two looks at a drain that is waited for.
+const drainPause = 200 * time.Millisecond
+
+func takeOutCommand(a *app.App) *cobra.Command {
+	var request api.DrainAgentsRequest
+	var wait time.Duration
+	command := &cobra.Command{
+		Use:   "drain ID…",
+		Short: "Take agents out of service without losing or repeating work",
+		Long: `Take agents out of service: nothing new is given to them, what they have may finish until the deadline, and what is left
+then is taken off them. It runs elsewhere, or goes to review if it is at_most_once. Drained agents are in maintenance, also
+after a restart, until "mainstay agent maintenance ID off". Several agents are drained one after the other.`,
+		Example: `  mainstay agent drain agent-1 --dry-run
+  mainstay agent drain agent-1 --deadline 10m --reason "kernel update" --wait=15m
+  mainstay agent drain agent-1 agent-2 agent-3 --max-parallel 2`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return fmt.Errorf("needs at least one agent's id")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.Client()
+			if err != nil {
+				return err
+			}
+			request.Agents = args
+			record, err := startDrain(c.Context(), client.Client, &request)
+			if err == nil && wait > 0 && !request.DryRun {
+				record, err = waitForDrain(c.Context(), client.Client, record.ID, wait)
+			}
+			if err != nil {
+				return err
+			}
+			if err := printDrain(a, client.Answer, record); err != nil {
+				return err
+			}
+			return undrained(record, wait)
+		},
+	}
+	a.ServerFlag(command)
+	flags := command.Flags()
+	flags.StringVar(&request.Deadline, "deadline", "", "how long each agent may finish its work, for example 10m (default: 5m)")
+	flags.StringVar(&request.Reason, "reason", "", "why; kept in the record and shown with the agent")
+	flags.IntVar(&request.MaxParallel, "max-parallel", 0, "how many are drained at the same time (default: 1)")
+	flags.BoolVar(&request.DryRun, "dry-run", false, "only show what would happen")
+	app.WaitFlag(command, &wait, "the drain has ended")
+	a.OutputFlag(command)
+	return command
+}
+
+// startDrain asks for a drain of one agent, or of several of the first one's cluster.
+func startDrain(ctx context.Context, c *client.Client, r *api.DrainAgentsRequest) (*fleet.DrainRecord, error) {
+	if len(r.Agents) == 1 {
+		return c.DrainAgent(ctx, r.Agents[0], r.DrainRequest)
+	}
+	first, err := c.Agent(ctx, r.Agents[0], false)
+	if err != nil {
+		return nil, err
+	}
+	return c.DrainAgents(ctx, first.Cluster, r)
+}
+
+// waitForDrain returns a drain as soon as it has ended, or as it stands when the time is over.
+func waitForDrain(ctx context.Context, c *client.Client, id string, wait time.Duration) (*fleet.DrainRecord, error) {
+	deadline := time.Now().Add(wait)
+	for {
+		record, err := c.Drain(ctx, id)
+		if err != nil || record.CompletedAt != nil || !time.Now().Before(deadline) {
+			return record, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(min(drainPause, time.Until(deadline))):
+		}
+	}
+}
+
+// undrained is the error for a drain that failed, or that was waited for in vain.
+func undrained(r *fleet.DrainRecord, waited time.Duration) error {
+	switch r.Status {
+	case fleet.DrainCompleted, fleet.DrainPlanned:
+		return nil
+	case fleet.DrainRunning:
+		if waited == 0 {
+			return nil
+		}
+		return app.WithExit(app.ExitIncomplete, fmt.Errorf("drain %s still runs after %s; it goes on by itself", r.ID, waited))
+	}
+	return app.WithExit(app.ExitIncomplete, fmt.Errorf("drain %s ended as %s", r.ID, r.Status))
+}
+
+// statusWords is an agent's status within a sentence.
+func statusWords(s fleet.AgentStatus) string {
+	if s == fleet.AgentMaintenance {
+		return "in maintenance"
+	}
+	return string(s)
+}
+
+func maintenanceCommand(a *app.App) *cobra.Command {
+	var reason string
+	command := &cobra.Command{
+		Use:   "maintenance ID on|off",
+		Short: "Keep new work from an agent, or let it have work again",
+		Long: `Keep new work from an agent ("on"), or let it have work again ("off"). What it runs goes on; to have it finished or moved
+as well, drain the agent. Maintenance stays when the agent restarts.`,
+		Example: `  mainstay agent maintenance agent-1 on --reason "disk is being replaced"
+  mainstay agent maintenance agent-1 off`,
+		Args: app.Exactly("an agent's id", "on or off"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if args[1] != "on" && args[1] != "off" {
+				return app.UsageError("the second argument must be on or off")
+			}
+			client, err := a.Client()
+			if err != nil {
+				return err
+			}
+			g, err := client.SetMaintenance(c.Context(), args[0], api.MaintenanceRequest{Enabled: args[1] == "on", Reason: reason})
+			if err != nil {
+				return err
+			}
+			return a.Print(client.Answer, func() error {
+				_, err := fmt.Fprintf(a.Stdout, "Agent %s is %s.\n", g.ID, statusWords(g.Status))
+				return err
+			})
+		},
+	}
+	a.ServerFlag(command)
+	command.Flags().StringVar(&reason, "reason", "", "why; shown with the agent")
+	a.OutputFlag(command)
+	return command
+}

@@ -1,0 +1,290 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/fleet"
+)
+
+func FailoverCommand(a *app.App) *cobra.Command {
+	command := &cobra.Command{Use: "failover", Short: "See the failovers of agents; begin one with `mainstay agent failover`"}
+	a.ServerFlag(command)
+	command.AddCommand(failoverListCommand(a), failoverGetCommand(a))
+	return command
+}
+
+func failoverListCommand(a *app.App) *cobra.Command {
+	var q client.FailoverQuery
+	var limit int
+	command := &cobra.Command{
+		Use:     "list",
+		Short:   "List failovers, newest first",
+		Example: "  mainstay failover list --cluster default --agent agent-1",
+		Args:    app.Exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			list := func(s *client.Client) *client.List[fleet.FailoverRecord] { return s.Failovers(q) }
+			return app.PrintList(c, a, list, limit, printFailovers)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
+	flags.StringVar(&q.Agent, "agent", "", "only of this agent")
+	flags.StringVar((*string)(&q.Status), "status", "", "only with this status: running, succeeded, not_in_cluster, no_target_available or failed")
+	app.LimitFlag(command, &limit)
+	a.OutputFlag(command)
+	return command
+}
+
+func printFailovers(a *app.App, records []fleet.FailoverRecord) error {
+	if len(records) == 0 {
+		_, err := fmt.Fprintln(a.Stdout, "There are no such failovers.")
+		return err
+	}
+	t := app.NewTable(a.Stdout, "FAILOVER", "STATUS", "TRIGGER", "TARGET", "TASKS", "NOTICED", "TOOK")
+	for i := range records {
+		r := &records[i]
+		t.Row(r.ID, string(r.Status), string(r.Trigger), r.TargetAgentID, transferred(r), a.Ago(&r.NoticedAt), failoverTook(r))
+	}
+	return t.Flush()
+}
+
+func failoverGetCommand(a *app.App) *cobra.Command {
+	command := &cobra.Command{
+		Use: "get ID", Short: "Show a failover: who, why, what was moved to whom, and when",
+		Example: "  mainstay failover get default:agent-1:7", Args: app.Exactly("a failover's id"),
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.Client()
+			if err != nil {
+				return err
+			}
+			record, err := client.Failover(c.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return printFailover(a, client.Answer, record)
+		},
+	}
+	a.OutputFlag(command)
+	return command
+}
+
+// printFailover shows a failover and its timeline.
+func printFailover(a *app.App, raw json.RawMessage, r *fleet.FailoverRecord) error {
+	return a.Print(raw, func() error {
+		t := app.NewTable(a.Stdout)
+		t.Facts([][2]string{
+			{"Failover", r.ID}, {"Agent", fmt.Sprintf("%s, epoch %d, in cluster %s", r.FailedAgentID, r.Epoch, r.Cluster)},
+			{"Status", string(r.Status)}, {"Error", r.Error}, {"Trigger", triggerText(r.Trigger)}, {"Reason", r.Reason}, {"Target", r.TargetAgentID},
+			{"Tasks moved", transferred(r)}, {"Noticed", a.Ago(&r.NoticedAt)}, {"Took", failoverTook(r)},
+		})
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		fmt.Fprintln(a.Stdout)
+		t = app.NewTable(a.Stdout, "TIME (UTC)", "AFTER", "WHAT")
+		for _, step := range timeline(r) {
+			at, after := "", ""
+			if step.at != nil {
+				at, after = step.at.UTC().Format("15:04:05.000"), "+"+app.Roughly(max(0, step.at.Sub(r.NoticedAt)))
+			}
+			t.Row(at, after, step.what)
+		}
+		return t.Flush()
+	})
+}
+
+// failoverStep is one line of a timeline. at is nil when nobody recorded the time.
+type failoverStep struct {
+	at   *time.Time
+	what string
+}
+
+// timeline tells a failover in the order in which it happened. Steps without a time come before the end.
+func timeline(r *fleet.FailoverRecord) []failoverStep {
+	steps := []failoverStep{{&r.NoticedAt, "noticed: " + triggerText(r.Trigger)}, {&r.StartedAt, "started"}}
+	var untimed []failoverStep
+	for i := range r.Transfers {
+		step := failoverStep{r.Transfers[i].At, transferText(&r.Transfers[i])}
+		if step.at == nil {
+			untimed = append(untimed, step)
+		} else {
+			steps = append(steps, step)
+		}
+	}
+	if r.Promoted != "" {
+		untimed = append(untimed, failoverStep{what: fmt.Sprintf("leader: %s → %s, epoch %d", r.FailedAgentID, r.Promoted, r.LeaderEpoch)})
+	}
+	for _, m := range r.Shards {
+		untimed = append(untimed, failoverStep{what: fmt.Sprintf("shard %d: %s → %s, epoch %d", m.Shard, cmp.Or(m.From, "nobody"), cmp.Or(m.To, "nobody"), m.Epoch)})
+	}
+	slices.SortStableFunc(steps, func(x, y failoverStep) int { return x.at.Compare(*y.at) })
+	steps = append(steps, untimed...)
+	if r.CompletedAt != nil {
+		steps = append(steps, failoverStep{r.CompletedAt, "completed: " + string(r.Status)})
+	}
+	return steps
+}
+
+func transferText(t *fleet.Transfer) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "task %s: %s → ", t.TaskID, t.From)
+	if t.To == "" {
+		b.WriteString("nobody yet")
+	} else {
+		fmt.Fprintf(&b, "%s, epoch %d", t.To, t.Epoch)
+	}
+	fmt.Fprintf(&b, ", %s", t.Status)
+	if t.RetryCount > 0 {
+		fmt.Fprintf(&b, ", retry %d", t.RetryCount)
+	}
+	if t.Why != "" {
+		b.WriteString(": " + t.Why)
+	}
+	return b.String()
+}
+
+func triggerText(trigger fleet.FailoverTrigger) string {
+	switch trigger {
+	case fleet.TriggerLost:
+		return "the agent was lost"
+	case fleet.TriggerHubLost:
+		return "its hub was lost, and it did not come back at another"
+	case fleet.TriggerManual:
+		return "a person asked for it"
+	case "":
+		return "not known"
+	}
+	return string(trigger)
+}
+
+// transferred counts the tasks that others have, of all that were under way.
+func transferred(r *fleet.FailoverRecord) string {
+	if len(r.Transfers) == 0 {
+		return strconv.Itoa(r.TasksTransferred)
+	}
+	return fmt.Sprintf("%d of %d", r.TasksTransferred, len(r.Transfers))
+}
+
+func failoverTook(r *fleet.FailoverRecord) string {
+	if r.CompletedAt == nil {
+		return ""
+	}
+	return app.Roughly(max(0, r.CompletedAt.Sub(r.NoticedAt)))
+}
+
+// failoverPause is the time between two looks at a failover that is waited for.
+const failoverPause = 200 * time.Millisecond
+
+func failOverCommand(a *app.App) *cobra.Command {
+	var request api.FailoverRequest
+	var wait time.Duration
+	command := &cobra.Command{
+		Use:     "failover ID",
+		Short:   "Move an agent's work and roles to others",
+		Example: `  mainstay agent failover agent-1 --to agent-2 --reason "its disk is old" --wait`,
+		Args:    app.Exactly("an agent's id"),
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.Client()
+			if err != nil {
+				return err
+			}
+			var before time.Time
+			if wait > 0 {
+				if before, err = lastFailover(c.Context(), client.Client, args[0]); err != nil {
+					return err
+				}
+			}
+			accepted, err := client.StartFailover(c.Context(), args[0], request)
+			if err != nil {
+				return err
+			}
+			if wait == 0 {
+				return a.Print(client.Answer, func() error {
+					_, err := fmt.Fprintf(a.Stdout, "Failover %s is asked for. See it with: mainstay failover get %s\n", accepted.FailoverID, accepted.FailoverID)
+					return err
+				})
+			}
+			record, err := waitForFailover(c.Context(), client.Client, accepted.FailoverID, before, wait)
+			if err != nil {
+				return err
+			}
+			if err := printFailover(a, client.Answer, record); err != nil {
+				return err
+			}
+			return unfinished(record, wait)
+		},
+	}
+	a.ServerFlag(command)
+	flags := command.Flags()
+	flags.StringVar(&request.TargetAgentID, "to", "", "the agent that takes over (default: the cluster's strategy selects)")
+	flags.StringVar(&request.Reason, "reason", "", "why; kept in the failover's record")
+	app.WaitFlag(command, &wait, "the failover has ended")
+	a.OutputFlag(command)
+	return command
+}
+
+// lastFailover is when the newest failover of the agent's present session began; zero when there was none. A failover of
+// the same session has the same id, and only its start tells it from the one before.
+func lastFailover(ctx context.Context, c *client.Client, agent string) (time.Time, error) {
+	g, err := c.Agent(ctx, agent, false)
+	if err != nil {
+		return time.Time{}, err
+	}
+	record, err := c.Failover(ctx, contract.FailoverID(g.Cluster, g.ID, g.Epoch))
+	switch {
+	case client.IsNotFound(err):
+		return time.Time{}, nil
+	case err != nil:
+		return time.Time{}, err
+	}
+	return record.StartedAt, nil
+}
+
+// waitForFailover returns a failover that began after before as soon as it has ended, or as it stands when the time is
+// over.
+func waitForFailover(ctx context.Context, c *client.Client, id string, before time.Time, wait time.Duration) (*fleet.FailoverRecord, error) {
+	deadline := time.Now().Add(wait)
+	for {
+		record, err := c.Failover(ctx, id)
+		if err != nil && !client.IsNotFound(err) {
+			return nil, err
+		}
+		begun, over := err == nil && record.StartedAt.After(before), !time.Now().Before(deadline)
+		switch {
+		case begun && (over || record.CompletedAt != nil):
+			return record, nil
+		case over:
+			return nil, app.WithExit(app.ExitIncomplete, fmt.Errorf("failover %s has not begun after %s; it is asked for, and begins when a worker runs", id, wait))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(min(failoverPause, time.Until(deadline))):
+		}
+	}
+}
+
+// unfinished is the error for a failover that was waited for and did not succeed.
+func unfinished(r *fleet.FailoverRecord, waited time.Duration) error {
+	switch r.Status {
+	case fleet.FailoverSucceeded:
+		return nil
+	case fleet.FailoverRunning:
+		return app.WithExit(app.ExitIncomplete, fmt.Errorf("failover %s still runs after %s; it goes on by itself", r.ID, waited))
+	}
+	return app.WithExit(app.ExitIncomplete, fmt.Errorf("failover %s ended as %s", r.ID, r.Status))
+}

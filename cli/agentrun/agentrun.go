@@ -1,0 +1,162 @@
+package agentrun
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/demo/checksum"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/telemetry"
+)
+
+func Command(a *app.App) *cobra.Command {
+	var o agent.Options
+	var allowExec bool
+	var health string
+	var demoRoot string
+	var healthFile string
+	var providers []string
+	var own app.Access
+	var joinTokenFile string
+	command := &cobra.Command{
+		Use:   "run",
+		Short: "Run an agent that executes commands",
+		Long: `Run an agent until it gets SIGTERM or SIGINT; then it takes nothing new, finishes what it runs and says goodbye.
+
+With --allow-exec, whoever may submit tasks may run any command here as this user. Agents with handlers of their own are
+programs that embed the package mainstay.dev/mainstay/agent, or speak its protocol in any language.`,
+		Example: "  mainstay agent run --hub http://10.0.0.5:8080 --cluster build --id build-1 --slots 4 --allow-exec",
+		Args:    app.Exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			o.Version = a.Version
+			if o.ID == "" {
+				o.ID = generatedAgentID()
+			}
+			own.Fill(func(name string) string {
+				if name == app.TokenEnv {
+					return "" // an API token is no business of an agent
+				}
+				return a.Getenv(name)
+			})
+			var err error
+			if o.JoinToken, err = joinToken(joinTokenFile, a.Getenv); err != nil {
+				return err
+			}
+			if o.TLS, err = own.TLS(); err != nil {
+				return err
+			}
+			o.Logger = slog.New(slog.NewTextHandler(a.Stderr, nil))
+			o.State = agent.NewState()
+			tracing, err := telemetry.NewTracing(c.Context(), a.Getenv, "mainstay", a.Version)
+			if err != nil {
+				return app.WithExit(app.ExitUsage, err)
+			}
+			defer tracing.Close()
+			o.TracerProvider = tracing.Provider()
+			runner, err := agent.New(o)
+			if err != nil {
+				return app.WithExit(app.ExitUsage, err)
+			}
+			for _, name := range providers {
+				if err := runner.SetProvider(name, fleet.ProviderAccess{Available: true}); err != nil {
+					return app.WithExit(app.ExitUsage, err)
+				}
+			}
+			if !allowExec && demoRoot == "" {
+				return app.UsageError("this agent could do nothing: add --allow-exec to let it run commands (whoever may submit tasks may then run anything as this user)")
+			}
+			if allowExec {
+				runner.Handle(agent.ExecType, agent.ExecHandler())
+			}
+			if demoRoot != "" {
+				handler, err := checksum.Handler(demoRoot)
+				if err != nil {
+					return app.WithExit(app.ExitUsage, err)
+				}
+				runner.Handle(checksum.Type, handler)
+			}
+			if healthFile != "" {
+				go watchHealthFile(c.Context(), healthFile, runner, o.Logger)
+			}
+			stop, err := serveAgentHealth(health, runner.HealthHandler())
+			if err != nil {
+				return err
+			}
+			defer stop()
+			return Exit(runner.Run(c.Context()))
+		},
+	}
+	flags := command.Flags()
+	flags.StringSliceVar(&o.HubURLs, "hub", []string{app.DefaultServer}, "URLs of the hubs; it stays with one until that fails")
+	flags.StringVar(&o.Cluster, "cluster", "default", "cluster to join")
+	flags.StringVar(&o.ID, "id", "", "the agent's own id, unique in the installation (default: the host's name and something random)")
+	flags.IntVar(&o.Slots, "slots", 1, "tasks that it runs at a time")
+	flags.StringArrayVar(&o.Capabilities, "capability", nil, "what tasks may ask for (repeatable)")
+	flags.StringArrayVar(&providers, "provider", nil, "outside service that it has access to; tasks that name it prefer this agent (repeatable)")
+	flags.StringVar(&health, "health", "", "host:port for health probes of this agent: /health, /readyz and /healthz (default: none)")
+	flags.StringVar(&o.Address, "address", "", "where it can be reached, as host:port, for people and tools (default: where it registers from)")
+	flags.StringToStringVar(&o.Metadata, "metadata", nil, "facts about it that others can find it by, as name=value (repeatable)")
+	flags.StringVar(&joinTokenFile, "join-token-file", "", "file with the join token, where the control plane asks for one (default $"+app.JoinTokenEnv+")")
+	own.Flags(flags)
+	flags.StringVar(&o.Zone, "zone", "", "availability zone")
+	flags.StringVar(&o.Group, "group", "", "group")
+	flags.BoolVar(&allowExec, "allow-exec", false, "run any command that is submitted (task type exec)")
+	flags.DurationVar(&o.GiveUpAfter, "give-up-after", 0, "end when no hub has answered for this long (default: never)")
+	flags.DurationVar(&o.StopTimeout, "stop-timeout", agent.DefaultStopTimeout, "how long a stop waits for running tasks before it hands them back")
+	flags.StringVar(&healthFile, "health-file", "", `file that says how well the agent does, as "0.4 disk errors" or "degraded disk errors"; read every second`)
+	flags.StringVar(&demoRoot, "demo-handlers", "", "handle the tasks of `mainstay demo` for files below this folder")
+	_ = flags.MarkHidden("demo-handlers") // it exists
+	return command
+}
+
+// Exit gives the reasons for which an agent ends their exit codes.
+func Exit(err error) error {
+	switch {
+	case errors.Is(err, agent.ErrFenced):
+		return app.WithExit(app.ExitConflict, err)
+	case errors.Is(err, agent.ErrRevoked):
+		return app.WithExit(app.ExitRefused, err)
+	case errors.Is(err, agent.ErrGaveUp):
+		return app.WithExit(app.ExitUnreachable, err)
+	}
+	switch agent.RefusalCode(err) {
+	case protocol.CodeUnauthorized, protocol.CodeForbidden:
+		return app.WithExit(app.ExitRefused, err)
+	case protocol.CodeUnknownCluster:
+		return app.WithExit(app.ExitNotFound, err)
+	case protocol.CodeInvalidRequest:
+		return app.WithExit(app.ExitUsage, err)
+	case protocol.CodeAgentIDInUse, protocol.CodeClusterFull, protocol.CodeConflict:
+		return app.WithExit(app.ExitConflict, err)
+	}
+	return err
+}
+
+// generatedAgentID tells agents of one host apart.
+func generatedAgentID() string {
+	var suffix [3]byte
+	_, _ = rand.Read(suffix[:]) // never fails
+	return app.Slug(app.HostName(), fleet.MaxIDLength-7) + "-" + hex.EncodeToString(suffix[:])
+}
+
+// joinToken reads the token with which an agent registers: a file, else the environment.
+func joinToken(file string, getenv func(string) string) (string, error) {
+	if file == "" {
+		return strings.TrimSpace(getenv(app.JoinTokenEnv)), nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", app.WithExit(app.ExitUsage, fmt.Errorf("read the join token: %w", err))
+	}
+	return strings.TrimSpace(string(data)), nil
+}

@@ -1,0 +1,61 @@
+package agentrun
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// healthFileEvery is how often the health file is read.
+const healthFileEvery = time.Second
+
+// watchHealthFile reports what a file says of the agent until ctx ends: a number from 0 to 1 or a level, and then why. No
+// file, or an empty one, means healthy.
+func watchHealthFile(ctx context.Context, path string, runner *agent.Agent, log *slog.Logger) {
+	tick := time.NewTicker(healthFileEvery)
+	defer tick.Stop()
+	said := ""
+	for {
+		text, err := os.ReadFile(path)
+		if err != nil && !os.IsNotExist(err) {
+			log.Warn("the health file cannot be read", "error", err)
+		}
+		if line, _, _ := strings.Cut(string(text), "\n"); line != said {
+			said = line
+			health, note, err := parseHealth(line)
+			if err != nil {
+				log.Warn("the health file is not understood; the agent's health stays as it was", "error", err)
+			} else {
+				runner.ReportHealth(health, note)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// parseHealth reads "0.4 disk errors" or "degraded disk errors".
+func parseHealth(line string) (health float64, note string, err error) {
+	word, note, _ := strings.Cut(strings.TrimSpace(line), " ")
+	switch level := fleet.HealthLevel(word); level {
+	case "":
+		return 1, "", nil
+	case fleet.HealthHealthy, fleet.HealthDegraded, fleet.HealthWarning, fleet.HealthCritical, fleet.HealthFailed:
+		return fleet.ScoreOf(level), strings.TrimSpace(note), nil
+	}
+	health, err = strconv.ParseFloat(word, 64)
+	if err != nil || !(health >= 0 && health <= 1) { // also refuses NaN
+		return 0, "", fmt.Errorf("it must begin with a number from 0 to 1, or with healthy, degraded, warning, critical or failed")
+	}
+	return health, strings.TrimSpace(note), nil
+}

@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/fleet"
+)
+
+func printCluster(a *app.App, k *api.Cluster) error {
+	t := app.NewTable(a.Stdout)
+	t.Row("Cluster", k.Name)
+	t.Row("Status", string(k.Status))
+	if k.Paused != nil {
+		t.Row("Paused", pauseText(a, k.Paused))
+	}
+	for i := range k.PausedLanes {
+		t.Row("Paused lane", k.PausedLanes[i].Lane+" "+pauseText(a, &k.PausedLanes[i].Pause))
+	}
+	for _, b := range k.BrakeHolds {
+		t.Row("Brake holds", fmt.Sprintf("since %s at hub %s: %d agents lost; their failovers wait until they are back, or: mainstay cluster release-brake %s", a.Ago(&b.Since), b.Hub, b.Lost, k.Name))
+	}
+	t.Row("Agents", fmt.Sprintf("%d healthy of %d (min %d, desired %d, max %d)", k.HealthyAgentCount, k.AgentCount, k.MinAgents, k.DesiredAgents, k.MaxAgents))
+	t.Row("Mode", string(k.ReplicationMode))
+	if k.Shards > 0 {
+		t.Row("Shards", shardText(k.Shards, k.ShardOwners))
+	}
+	if k.TargetCount > 0 {
+		t.Row("Targets", fmt.Sprintf("%d; see them with: mainstay cluster targets %s", k.TargetCount, k.Name))
+	}
+	t.Row("Selection", string(k.Selection))
+	t.Row("Role lease", k.RoleLease.String())
+	if k.ManualElection {
+		t.Row("Elections", "off: a lost leader keeps its seat until it is back, or a person acts")
+	}
+	t.Row("Transfer timeout", k.TransferTimeout.String())
+	if d := k.TaskDefaults; d != (fleet.TaskDefaults{}) {
+		t.Row("Tasks", fmt.Sprintf("%d attempts, %d transfers, expire after %s; where a task does not say", d.MaxAttempts, d.MaxTransfers, app.Roughly(d.ExpiresIn.Std())))
+	}
+	t.Row("Dead letters", "kept for "+app.Roughly(k.DeadLetterRetention.Std()))
+	brake := "off"
+	if k.Brake.Share < 1 {
+		brake = fmt.Sprintf("when at least %d and more than %.4g%% of the agents vanish within %s", k.Brake.MinLost, 100*k.Brake.Share, k.Brake.Window)
+	}
+	t.Row("Brake", brake)
+	if k.SelfHealing.Mode != "" {
+		t.Row("Healing", fmt.Sprintf("%s, every %s, after %s of trouble", k.SelfHealing.Mode, k.SelfHealing.CycleInterval, k.SelfHealing.Patience))
+	}
+	leader := k.Leader
+	if leader == "" && k.ReplicationMode == fleet.ActivePassive {
+		leader = "nobody"
+	}
+	var weights []string
+	for _, tenant := range slices.Sorted(maps.Keys(k.TenantWeights)) {
+		weights = append(weights, fmt.Sprintf("%s=%g", tenant, k.TenantWeights[tenant]))
+	}
+	t.Facts([][2]string{
+		{"Tenant weights", strings.Join(weights, ", ")}, {"Leader", leader}, {"Standbys", strings.Join(k.Standbys, ", ")},
+		{"Target group", k.TargetGroup}, {"Created", a.Ago(k.CreatedAt)}, {"Revision", k.Revision},
+	})
+	return t.Flush()
+}
+
+// pausedText is what is paused of a cluster, in a list.
+func pausedText(a *app.App, k *api.Cluster) string {
+	if k.Paused != nil {
+		return pauseText(a, k.Paused)
+	}
+	if n := len(k.PausedLanes); n == 1 {
+		return "lane " + k.PausedLanes[0].Lane
+	} else if n > 1 {
+		return fmt.Sprintf("%d lanes", n)
+	}
+	return ""
+}
+
+// shardText tells who owns which shards: "16: a-1 owns 0-7; nobody owns 8-15".
+func shardText(n int, owners []api.ShardOwner) string {
+	shards := map[string][]int{}
+	for _, s := range owners {
+		shards[s.Owner] = append(shards[s.Owner], s.Shard)
+	}
+	var parts []string
+	for _, owner := range slices.Sorted(maps.Keys(shards)) {
+		if owner != "" {
+			parts = append(parts, owner+" owns "+ranges(shards[owner]))
+		}
+	}
+	if free := shards[""]; len(free) > 0 {
+		parts = append(parts, "nobody owns "+ranges(free))
+	}
+	text := strconv.Itoa(n)
+	if len(parts) > 0 {
+		text += ": " + strings.Join(parts, "; ")
+	}
+	return text
+}
+
+// ranges writes growing numbers as "0-3, 5".
+func ranges(numbers []int) string {
+	var parts []string
+	for i := 0; i < len(numbers); {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		part := strconv.Itoa(numbers[i])
+		if j > i {
+			part += "-" + strconv.Itoa(numbers[j])
+		}
+		parts, i = append(parts, part), j+1
+	}
+	return strings.Join(parts, ", ")
+}

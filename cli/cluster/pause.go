@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/fleet"
+)
+
+const laneUsage = "only this lane: default, cap/<capability>+<capability>, shard/<number> or agent/<id>, as the queue command shows them"
+
+func pauseCommand(a *app.App) *cobra.Command {
+	return lanesCommand(a, "pause", (*client.Client).PauseCluster, "Take nothing more from a cluster's lanes, or from one", `
+  mainstay cluster pause default --reason "the disks are being changed"
+  mainstay cluster pause default --lane cap/gpu`,
+		func(cluster, lane string, k *api.Cluster) string {
+			if lane != "" {
+				return fmt.Sprintf("Lane %s of cluster %s is paused. What runs goes on; what waits in it still expires. Go on with: mainstay cluster resume %s --lane %s\n", lane, cluster, cluster, lane)
+			}
+			return fmt.Sprintf("Cluster %s is paused. What runs goes on; what waits still expires. Go on with: mainstay cluster resume %s\n", cluster, cluster)
+		})
+}
+
+func resumeCommand(a *app.App) *cobra.Command {
+	return lanesCommand(a, "resume", (*client.Client).ResumeCluster, "Take from a cluster's lanes again, or from one", `
+  mainstay cluster resume default
+  mainstay cluster resume default --lane cap/gpu`,
+		func(cluster, lane string, k *api.Cluster) string {
+			switch {
+			case k.Paused != nil && lane != "":
+				return fmt.Sprintf("Lane %s is not paused by itself now, but all of cluster %s is. Go on with: mainstay cluster resume %s\n", lane, cluster, cluster)
+			case lane != "":
+				return fmt.Sprintf("Lane %s of cluster %s goes on.\n", lane, cluster)
+			}
+			text := fmt.Sprintf("Cluster %s goes on.\n", cluster)
+			for _, l := range k.PausedLanes {
+				text += fmt.Sprintf("Lane %s was paused by itself and stays so. Go on with: mainstay cluster resume %s --lane %s\n", l.Lane, cluster, l.Lane)
+			}
+			return text
+		})
+}
+
+func lanesCommand(
+	a *app.App, word string,
+	change func(*client.Client, context.Context, string, api.PauseRequest) (*api.Cluster, error), short, example string,
+	done func(cluster, lane string, k *api.Cluster) string,
+) *cobra.Command {
+	var request api.PauseRequest
+	command := &cobra.Command{
+		Use: word + " NAME", Short: short, Example: example[1:], Args: app.Exactly("a cluster's name"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if request.Lane != "" {
+				lane, err := fleet.ParseLane(request.Lane)
+				if err != nil {
+					return app.UsageError("--lane %w", err)
+				}
+				request.Lane = lane
+			}
+			client, err := a.Client()
+			if err != nil {
+				return err
+			}
+			k, err := change(client.Client, c.Context(), args[0], request)
+			if err != nil {
+				return err
+			}
+			return a.Print(client.Answer, func() error {
+				_, err := fmt.Fprint(a.Stdout, done(args[0], request.Lane, k))
+				return err
+			})
+		},
+	}
+	command.Flags().StringVar(&request.Lane, "lane", "", laneUsage)
+	why := "why; shown with the pause, and kept in the history"
+	if word == "resume" {
+		why = "why; kept in the history"
+	}
+	command.Flags().StringVar(&request.Reason, "reason", "", why)
+	a.OutputFlag(command)
+	return command
+}

@@ -1,0 +1,85 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
+)
+
+func QueueCommand(a *app.App) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "queue [CLUSTER]",
+		Short: "Show what waits in the lanes of a cluster, or of all",
+		Long: `Show what waits in the lanes of a cluster, or of all: how many tasks and for how long, how many come and are taken a
+second (over the last 30 s), and who serves the lane. Slots are shared by the lanes that an agent serves. The lane of a
+single agent is shown while open work is pinned to it, or it is paused.`,
+		Example: "  mainstay queue\n  mainstay queue default -o json",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("takes at most a cluster's name, got %d arguments", len(args))
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			cluster := strings.Join(args, "") // one, or all
+			list := func(s *client.Client) *client.List[api.Lane] { return s.Lanes(cluster) }
+			return app.PrintList(c, a, list, 0, printLanes)
+		},
+	}
+	a.ServerFlag(command)
+	a.OutputFlag(command)
+	return command
+}
+
+func printLanes(a *app.App, lanes []api.Lane) error {
+	if len(lanes) == 0 {
+		_, err := fmt.Fprintln(a.Stdout, "There are no clusters. Create one with: mainstay cluster create NAME")
+		return err
+	}
+	t := app.NewTable(a.Stdout, "CLUSTER", "LANE", "WAITING", "OLDEST", "IN/S", "OUT/S", "AGENTS", "SLOTS BUSY", "BY PRIORITY", "PAUSED")
+	for i := range lanes {
+		l := &lanes[i]
+		var oldest string
+		if l.OldestAge > 0 {
+			oldest = app.Roughly(l.OldestAge.Std())
+		}
+		t.Row(l.Cluster, l.Lane, fmt.Sprint(l.Depth), oldest, fmt.Sprint(l.AddRate), fmt.Sprint(l.DispatchRate),
+			fmt.Sprint(l.Agents), busySlots(l), byPriority(l.Priorities), pauseText(a, l.Paused))
+	}
+	return t.Flush()
+}
+
+func busySlots(l *api.Lane) string {
+	if l.BusySlots == nil {
+		return fmt.Sprintf("? of %d", l.Slots)
+	}
+	return fmt.Sprintf("%d of %d", *l.BusySlots, l.Slots)
+}
+
+// byPriority tells how many wait with each priority, leaving out those where none does.
+func byPriority(levels []api.PriorityBacklog) string {
+	var parts []string
+	for _, p := range levels {
+		if p.Depth > 0 {
+			parts = append(parts, fmt.Sprintf("%s (%d): %d", p.Name, p.Priority, p.Depth))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// pauseText is a pause in a few words; empty for nil.
+func pauseText(a *app.App, p *api.Pause) string {
+	if p == nil {
+		return ""
+	}
+	text := "since " + a.Ago(&p.Since)
+	if p.Reason != "" {
+		text += ": " + p.Reason
+	}
+	return text
+}

@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/fleet"
+)
+
+func syncCommand(a *app.App) *cobra.Command {
+	var check bool
+	var reason string
+	command := &cobra.Command{
+		Use:   "sync NAME",
+		Short: "Make the states of a cluster's members the same, or compare them",
+		Long: `Make the states of a cluster's members the same: what the leader wrote is sent to the members that lack it. Clusters that
+are active_passive or sharded do it by themselves when their members' states differ. With --check, only compare them.
+Exits with an error when some still differ.`,
+		Example: "  mainstay cluster sync default\n  mainstay cluster sync default --check", Args: app.Exactly("a cluster's name"),
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.Client()
+			if err != nil {
+				return err
+			}
+			if check {
+				k, err := client.ClusterSync(c.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				if err := a.Print(client.Answer, func() error { return printClusterSync(a, k) }); err != nil || k.Consistent {
+					return err
+				}
+				return app.WithExit(app.ExitIncomplete, fmt.Errorf("the states of cluster %s differ", args[0]))
+			}
+			r, err := client.SyncCluster(c.Context(), args[0], reason)
+			if err != nil {
+				return err
+			}
+			if err := a.Print(client.Answer, func() error { return printSync(a, r) }); err != nil {
+				return err
+			}
+			if r.Status == fleet.SyncConsistent || r.Status == fleet.SyncSkipped {
+				return nil
+			}
+			return app.WithExit(app.ExitIncomplete, fmt.Errorf("the state sync of cluster %s is %s", args[0], r.Status))
+		},
+	}
+	command.Flags().BoolVar(&check, "check", false, "only compare them")
+	command.Flags().StringVar(&reason, "reason", "", "why; kept in the record")
+	a.OutputFlag(command)
+	return command
+}
+
+func printSync(a *app.App, r *fleet.SyncReport) error {
+	text := fmt.Sprintf("Cluster %s: %s", r.Cluster, r.Status)
+	if r.Why != "" {
+		text += ": " + r.Why
+	}
+	fmt.Fprintf(a.Stdout, "%s.\nEntries %d, digest %s; %d entries sent (%d bytes).\n\n", text, r.State.Entries, r.State.Digest, r.EntriesSent, r.BytesSent)
+	return printMemberStates(a, r.Members)
+}
+
+func printClusterSync(a *app.App, k *api.ClusterSync) error {
+	fmt.Fprintf(a.Stdout, "Cluster %s: %s.\n", k.Cluster, k.Why)
+	if l := k.LastSync; l != nil {
+		fmt.Fprintf(a.Stdout, "Last sync: %s, %s (%s).\n", a.Ago(&l.StartedAt), l.Status, l.Reason)
+	}
+	fmt.Fprintln(a.Stdout)
+	return printMemberStates(a, k.Members)
+}
+
+func printMemberStates(a *app.App, members []fleet.MemberSync) error {
+	t := app.NewTable(a.Stdout, "AGENT", "ROLE", "SAME", "ENTRIES", "BEHIND", "VERSION", "DIGEST", "")
+	for _, m := range members {
+		same, entries, behind, version, digest := "", "", "", "", ""
+		if m.State != nil {
+			same, entries, digest = "no", fmt.Sprint(m.State.Entries), m.State.Digest
+			behind, version = fmt.Sprint(m.Behind), fmt.Sprintf("%d.%d", m.State.Version.Epoch, m.State.Version.Number)
+			if m.Consistent {
+				same = "yes"
+			}
+		}
+		t.Row(m.AgentID, string(m.Role), same, entries, behind, version, digest, m.Why)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,112 @@
+package event
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// eventsView is the command line of `events`, and where it is in the stream.
+type eventsView struct {
+	app    *app.App
+	server *app.Client
+	query  client.EventQuery
+	follow bool
+
+	day string // that the last line was of
+}
+
+func Command(a *app.App) *cobra.Command {
+	v := &eventsView{app: a}
+	command := &cobra.Command{
+		Use:   "events [-f]",
+		Short: "Show what happens in the fleet",
+		Long: `Show what happens in the fleet: agents that join, are suspect, lost or back, leaders, failovers, drains, and what
+becomes of tasks. Without --follow, what happened lately; with it, what happens from now on, until Ctrl-C.
+
+A line begins with the local time. With -o json each line is a CloudEvent. When the control plane is away, following goes
+on after what was seen once it is back; a line of type gap says where events are missing.`,
+		Example: `  mainstay events -f
+  mainstay events -f --type agent,failover,leader
+  mainstay events --since 1h --task t-06…`,
+		Args: app.Exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			var err error
+			if v.server, err = a.Client(); err != nil {
+				return err
+			}
+			if v.query.Once = !v.follow; v.query.Once && v.query.Since == "" {
+				v.query.Since = "15m"
+			}
+			v.query.Since = strings.TrimPrefix(v.query.Since, "-")
+			return v.show(c.Context())
+		},
+	}
+	flags := command.Flags()
+	flags.BoolVarP(&v.follow, "follow", "f", false, "go on with what happens")
+	flags.StringVar(&v.query.Since, "since", "", "begin with what happened since then: 15m, or a time (RFC 3339) (default 15m, with --follow now)")
+	flags.StringSliceVar(&v.query.Types, "type", nil, "only these types, or what begins with them: agent, task.completed, failover")
+	flags.StringSliceVar(&v.query.Clusters, "cluster", nil, "only of these clusters")
+	flags.StringVar(&v.query.Agent, "agent", "", "only about this agent")
+	flags.StringVar(&v.query.Task, "task", "", "only about this task")
+	flags.StringVar(&v.query.Tenant, "tenant", "", "only about this tenant's tasks")
+	a.ServerFlag(command)
+	a.OutputFlag(command)
+	return command
+}
+
+// show prints the events until they end.
+func (v *eventsView) show(ctx context.Context) error {
+	v.query.Reached = func(reached bool) {
+		text := "the control plane does not answer; trying again"
+		if reached {
+			text = "connected again"
+		}
+		fmt.Fprintln(v.app.Stderr, "["+text+"]")
+	}
+	for event, err := range v.server.Events(ctx, v.query) {
+		if v.follow && ctx.Err() != nil {
+			return nil // Ctrl-C is how following ends
+		}
+		if err == nil {
+			err = v.print(event)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *eventsView) print(e *api.CloudEvent) error {
+	if v.app.JSON() {
+		_, err := fmt.Fprintf(v.app.Stdout, "%s\n", v.server.Answer)
+		return err
+	}
+	at := e.Time.Local()
+	if day := at.Format(time.DateOnly); day != v.day {
+		if v.day != "" || day != v.app.Now().Local().Format(time.DateOnly) {
+			if _, err := fmt.Fprintf(v.app.Stdout, "--- %s\n", day); err != nil {
+				return err
+			}
+		}
+		v.day = day
+	}
+	_, err := fmt.Fprintf(v.app.Stdout, "%s  %-18s %s\n", at.Format("15:04:05.000"), shortType(e.Type), app.OneLine(eventText(e)))
+	return err
+}
+
+func shortType(t fleet.EventType) string {
+	if len(t) > len(fleet.EventPrefix) {
+		return string(t[len(fleet.EventPrefix):])
+	}
+	return string(t)
+}

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/diagnosis"
+	"mainstay.dev/mainstay/fleet"
+)
+
+func overviewCommand(a *app.App) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "overview",
+		Short: "Show whether anything is wrong, where, and since when",
+		Long: `Show whether anything is wrong with the fleet: what, where, since when, why, and what can be done. It ends with 0
+whatever is wrong; a script looks at "problems" of -o json.
+
+The fleet page, at the address of the REST API, shows the same and more in a browser.`,
+		Example: "  mainstay overview\n  mainstay overview -o json",
+		Args:    app.Exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, err := a.Client()
+			if err != nil {
+				return err
+			}
+			o, err := client.Overview(c.Context())
+			if err != nil {
+				return err
+			}
+			return a.Print(client.Answer, func() error { return printOverview(a, o) })
+		},
+	}
+	a.ServerFlag(command)
+	a.OutputFlag(command)
+	return command
+}
+
+func printOverview(a *app.App, o *api.Overview) error {
+	if len(o.Problems) == 0 {
+		fmt.Fprintln(a.Stdout, "Nothing is wrong.")
+	}
+	for i := range o.Problems {
+		printProblem(a, &o.Problems[i])
+	}
+	fmt.Fprintf(a.Stdout, "\n%s online, %d suspect, %d lost; %d of %d slots busy; %s, %d in review, %s\n\n",
+		fleet.Count(o.Agents.Online, "agent"), o.Agents.Suspect, o.Agents.Offline, o.Agents.Running, o.Agents.Slots,
+		fleet.Count(o.Tasks.Open, "open task"), o.Tasks.Review, fleet.Count(o.Tasks.DeadLetter, "dead letter"))
+	waiting := map[string]int64{}
+	for i := range o.Lanes {
+		waiting[o.Lanes[i].Cluster] += o.Lanes[i].Depth
+	}
+	t := app.NewTable(a.Stdout, "CLUSTER", "STATUS", "AGENTS", "MODE", "LEADER", "WAITING")
+	for i := range o.Clusters {
+		c := &o.Clusters[i]
+		agents := fmt.Sprintf("%d of %d", c.HealthyAgentCount, c.AgentCount)
+		if c.Status == fleet.ClusterUnknown { // nobody could be asked
+			agents = "?"
+		}
+		t.Row(c.Name, string(c.Status), agents, string(c.ReplicationMode), c.Leader, fmt.Sprint(waiting[c.Name]))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, part := range o.Missing {
+		fmt.Fprintf(a.Stdout, "Could not be read this time: %s\n", app.OneLine(part))
+	}
+	return nil
+}
+
+func printProblem(a *app.App, p *diagnosis.Problem) {
+	line := fmt.Sprintf("%-8s  %s", p.Severity, app.OneLine(p.What))
+	if p.Since != nil {
+		line += ", since " + a.Ago(p.Since)
+	}
+	fmt.Fprintln(a.Stdout, line)
+	for _, more := range []string{p.Why, p.Do} {
+		if more != "" {
+			fmt.Fprintf(a.Stdout, "          %s\n", app.OneLine(more))
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/cli/agent"
+	"mainstay.dev/mainstay/cli/agentrun"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/cli/cluster"
+	"mainstay.dev/mainstay/cli/event"
+	"mainstay.dev/mainstay/cli/healing"
+	"mainstay.dev/mainstay/cli/schedule"
+	"mainstay.dev/mainstay/cli/task"
+	"mainstay.dev/mainstay/cli/token"
+	"mainstay.dev/mainstay/controlplane"
+	"mainstay.dev/mainstay/controlplane/dev"
+	"mainstay.dev/mainstay/demo"
+	"mainstay.dev/mainstay/testsuite/bench/command"
+)
+
+// Main runs this process's command line and returns its exit code. version is the program's.
+func Main(version string) int {
+	a := app.New(version)
+	ctx, stop := a.Signals()
+	defer stop()
+	return a.Execute(ctx, rootCommand(a), os.Args[1:])
+}
+
+func rootCommand(a *app.App) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "mainstay",
+		Short: "Durable control plane for fleets of remote agents",
+		Long: `Mainstay keeps a fleet of remote agents doing its work: tasks are delivered durably, the loss of an agent is noticed
+in about a second, and its work moves to another.
+
+Begin with "mainstay dev", which runs everything on this machine, or "mainstay demo", which shows it at work.
+
+` + app.ExitCodeHelp(),
+	}
+	agents, clusters := agent.Command(a), cluster.Command(a)
+	agents.AddCommand(agentrun.Command(a))
+	clusters.AddCommand(agent.ClusterCommands(a)...)
+	root.AddCommand(
+		dev.Command(a), demo.Command(a), controlplane.ServeCommand(a), command.New(a),
+		agents, agent.FailoverCommand(a), agent.DrainCommand(a),
+		clusters, cluster.QueueCommand(a), cluster.ScalingCommand(a), healing.Command(a),
+		task.Command(a), schedule.Command(a), event.Command(a), token.Command(a),
+		overviewCommand(a), statusCommand(a), configCommand(a), controlplane.OpenAPICommand(a), versionCommand(a))
+	addCompletion(a, root)
+	return root
+}

@@ -1,0 +1,184 @@
+package task
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/fleet"
+)
+
+const (
+	// followHold is how long one request for a log waits for a line.
+	followHold = 20 * time.Second
+	// followPatience is how long following goes on trying when the control plane does not answer, as during a restart.
+	followPatience = 30 * time.Second
+	followRetry    = 500 * time.Millisecond
+)
+
+// logView is the command line of `task logs`, and where it is in the log.
+type logView struct {
+	app     *app.App
+	server  *app.Client
+	id      string
+	follow  bool
+	times   bool
+	attempt int
+	after   int64
+	told    string // what was last said beside the log
+}
+
+func logsCommand(a *app.App) *cobra.Command {
+	v := &logView{app: a}
+	command := &cobra.Command{
+		Use:   "logs [-f] ID",
+		Short: "Show what a running task writes",
+		Long: `Show what a running task writes: the output of its command, or the lines that its handler logs.
+
+Its agent keeps the newest 500 lines (64 KiB). When the attempt has ended they are gone, and the result tells what came
+of it: mainstay task get ID. With --follow, new lines are shown as they come, over all attempts, until the task has
+ended or needs a person.`,
+		Example: "  mainstay task logs -f t-06…",
+		Args:    app.Exactly("a task's id"),
+		RunE: func(c *cobra.Command, args []string) error {
+			server, err := a.Client()
+			if err != nil {
+				return err
+			}
+			v.server, v.id = server, args[0]
+			if v.follow {
+				return v.followAll(c.Context())
+			}
+			return v.showOnce(c.Context())
+		},
+	}
+	flags := command.Flags()
+	flags.BoolVarP(&v.follow, "follow", "f", false, "go on with new lines")
+	flags.BoolVar(&v.times, "timestamps", false, "begin each line with its time")
+	flags.IntVar(&v.attempt, "attempt", 0, "which attempt (default: the one that runs, or else the last)")
+	a.OutputFlag(command)
+	check := command.PreRunE
+	command.PreRunE = func(c *cobra.Command, args []string) error {
+		if v.attempt < 0 {
+			return app.UsageError("--attempt must not be negative")
+		}
+		return check(c, args)
+	}
+	return command
+}
+
+func (v *logView) read(ctx context.Context, hold time.Duration) (*api.TaskLog, error) {
+	return v.server.TaskLog(ctx, v.id, client.LogQuery{After: v.after, Attempt: v.attempt, Wait: hold})
+}
+
+func (v *logView) showOnce(ctx context.Context) error {
+	log, err := v.read(ctx, 0)
+	if err != nil {
+		return err
+	}
+	return v.app.Print(v.server.Answer, func() error {
+		if err := v.show(log); err != nil {
+			return err
+		}
+		if log.Why != "" && len(log.Lines) == 0 {
+			v.say(log.Why)
+		}
+		return nil
+	})
+}
+
+// followAll shows one attempt after the other.
+func (v *logView) followAll(ctx context.Context) error {
+	only, away := v.attempt > 0, time.Time{}
+	for {
+		log, err := v.read(ctx, followHold)
+		if app.ExitCode(err) == app.ExitUnreachable && (away.IsZero() || time.Since(away) < followPatience) {
+			if away.IsZero() {
+				away = time.Now()
+			}
+			v.say("the control plane does not answer; trying again")
+			select {
+			case <-time.After(followRetry):
+				continue
+			case <-ctx.Done():
+			}
+		}
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // Ctrl-C is how following ends
+		}
+		if err != nil {
+			return err
+		}
+		away = time.Time{}
+		if v.attempt == 0 && log.Attempt > 0 {
+			v.attempt = log.Attempt
+		}
+		if err := v.show(log); err != nil {
+			return err
+		}
+		v.after = log.Next
+		if !log.Ended {
+			if len(log.Lines) == 0 && log.Why != "" {
+				v.say(log.Why)
+			}
+			continue
+		}
+		task, err := v.server.Task(ctx, v.id)
+		if err != nil {
+			return err
+		}
+		if only || task.Status.Settled() {
+			v.say(fmt.Sprintf("attempt %d has ended; the task is %s: mainstay task get %s", v.attempt, task.Status, v.id))
+			return nil
+		}
+		v.say(fmt.Sprintf("attempt %d has ended; the task is %s", v.attempt, task.Status))
+		v.attempt, v.after = v.attempt+1, 0
+	}
+}
+
+// show writes the lines, or a JSON object for each.
+func (v *logView) show(log *api.TaskLog) error {
+	last := v.after
+	for i := range log.Lines {
+		line := &log.Lines[i]
+		if v.app.JSON() {
+			if err := json.NewEncoder(v.app.Stdout).Encode(line); err != nil {
+				return err
+			}
+			continue
+		}
+		if missing := line.Number - last - 1; missing > 0 {
+			v.say(fmt.Sprintf("%d lines before these are no longer kept", missing))
+		}
+		last = line.Number
+		if _, err := fmt.Fprintln(v.app.Stdout, v.text(line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *logView) text(line *fleet.LogLine) string {
+	text := line.Text
+	if v.app.StdoutTTY {
+		text = app.Printable(text)
+	}
+	if v.times {
+		return line.At.Local().Format("15:04:05.000") + " " + text
+	}
+	return text
+}
+
+// say says something beside the log, once in a row.
+func (v *logView) say(text string) {
+	if v.told != text {
+		fmt.Fprintln(v.app.Stderr, "["+app.OneLine(text)+"]")
+	}
+	v.told = text
+}

@@ -1,0 +1,274 @@
+package task
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// extent is how much of a long text is shown.
+type extent int
+
+const (
+	wholeText extent = iota
+	shortText        // the beginning, with a hint where the rest is
+)
+
+// Bounds of a short text.
+const (
+	shortLines = 40
+	shortBytes = 4 << 10
+)
+
+// printTask tells a task's story: what it is, what was submitted, its attempts one after the other, and its result.
+func printTask(a *app.App, raw json.RawMessage, task *api.Task, show extent) error {
+	return a.Print(raw, func() error {
+		if err := summary(a, task); err != nil {
+			return err
+		}
+		if len(task.Payload) > 0 {
+			if err := printLong(a.Stdout, task, "\nPayload", readable(task.Payload), show); err != nil {
+				return err
+			}
+		}
+		if len(task.Attempts) > 0 {
+			fmt.Fprintln(a.Stdout)
+			if err := attemptTable(a, task.Attempts); err != nil {
+				return err
+			}
+		}
+		return printResult(a.Stdout, task, show)
+	})
+}
+
+func summary(a *app.App, task *api.Task) error {
+	t := app.NewTable(a.Stdout)
+	t.Row("Task", task.ID)
+	t.Row("Type", task.Type)
+	t.Row("Cluster", task.Cluster)
+	t.Row("Status", string(task.Status))
+	optional := func(name, value string) {
+		if value != "" {
+			t.Row(name, value)
+		}
+	}
+	optional("Why", task.Why)
+	optional("Doing", doing(task.Attempts))
+	optional("Pinned to", task.Agent)
+	if task.Priority != 0 {
+		t.Row("Priority", strings.TrimSpace(fmt.Sprintf("%d %s", task.Priority, task.PriorityName)))
+	}
+	optional("Tenant", task.Tenant)
+	optional("Labels", app.LabelText(task.Labels))
+	optional("Submitted", moment(a, task.CreatedAt))
+	optional("Not before", moment(a, task.StartAt))
+	if task.StartAt == nil || task.NextAttemptAt == nil || !task.StartAt.Equal(*task.NextAttemptAt) {
+		optional("Next attempt", moment(a, task.NextAttemptAt))
+	}
+	if dead := task.DeadLetter; dead != nil {
+		t.Row("Dead letter", "since "+moment(a, &dead.Since))
+		if task.Status == fleet.TaskDeadLetter {
+			t.Row("Kept until", moment(a, &dead.Until))
+		} else {
+			t.Row("Because", dead.Cause)
+		}
+	}
+	if task.ClosedAt != nil {
+		ended := moment(a, task.ClosedAt)
+		if task.CreatedAt != nil {
+			ended += ", after " + app.Roughly(task.ClosedAt.Sub(*task.CreatedAt))
+		}
+		t.Row("Ended", ended)
+	}
+	optional("Workflow", task.WorkflowID)
+	optional("Trace", task.TraceID)
+	return t.Flush()
+}
+
+// moment is a time as clocks show it and as people say it; empty for nil.
+func moment(a *app.App, t *time.Time) string {
+	if t == nil || t.IsZero() {
+		return ""
+	}
+	return clockTime(t) + ", " + a.Ago(t)
+}
+
+// clockTime is a time to the second, in UTC; empty for nil.
+func clockTime(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// attemptTable is the attempts in the order in which they were delivered.
+func attemptTable(a *app.App, attempts []fleet.Attempt) error {
+	t := app.NewTable(a.Stdout, "ATTEMPT", "AGENT", "EPOCH", "STARTED", "TOOK", "OUTCOME", "PROGRESS", "REASON")
+	for i := 0; i < len(attempts); i++ {
+		at := &attempts[i]
+		if last := sameReturns(attempts, i); last > i {
+			t.Row(fmt.Sprintf("%d to %d", at.Number, attempts[last].Number), "", "", "", "", string(at.Outcome), "", at.Reason)
+			i = last
+			continue
+		}
+		outcome, reason := string(at.Outcome), at.Reason
+		if at.Outcome == fleet.AttemptRunning {
+			outcome = "running"
+		}
+		if at.ErrorType != "" {
+			reason = at.ErrorType + ": " + reason
+		}
+		t.Row(strconv.Itoa(at.Number), at.AgentID, positive(at.Epoch), clockTime(at.StartedAt), took(a, at), outcome, progressText(at.Progress), reason)
+	}
+	return t.Flush()
+}
+
+// doing is the message of the running attempt.
+func doing(attempts []fleet.Attempt) string {
+	if len(attempts) == 0 {
+		return ""
+	}
+	last := &attempts[len(attempts)-1]
+	if last.Outcome != fleet.AttemptRunning || last.Progress == nil {
+		return ""
+	}
+	return last.Progress.Message
+}
+
+func progressText(p *fleet.Progress) string {
+	if p == nil {
+		return ""
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d%% %s", p.Percent, p.Step))
+}
+
+// sameReturns is the last attempt of a row from i on that came back for one reason without having reached an agent.
+func sameReturns(attempts []fleet.Attempt, i int) int {
+	first := &attempts[i]
+	for first.Outcome == fleet.AttemptReturned && first.AgentID == "" && i+1 < len(attempts) {
+		next := &attempts[i+1]
+		if next.Outcome != first.Outcome || next.AgentID != "" || next.Reason != first.Reason {
+			break
+		}
+		i++
+	}
+	return i
+}
+
+// positive is a number that counts from 1; empty when there is none.
+func positive(n int64) string {
+	if n <= 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func took(a *app.App, at *fleet.Attempt) string {
+	switch {
+	case at.StartedAt == nil:
+		return ""
+	case at.EndedAt == nil:
+		return app.Roughly(max(0, a.Now().Sub(*at.StartedAt)))
+	}
+	return app.Roughly(max(0, at.EndedAt.Sub(*at.StartedAt)))
+}
+
+// printResult shows what a command wrote as it wrote it, and any other result as JSON.
+func printResult(w io.Writer, task *api.Task, show extent) error {
+	if len(task.Result) == 0 || string(task.Result) == "null" {
+		return nil
+	}
+	title := "\nResult"
+	if task.ResultAttempt > 1 {
+		title += " of attempt " + strconv.Itoa(task.ResultAttempt)
+	}
+	var result agent.ExecResult
+	if task.Type != agent.ExecType || !strictly(task.Result, &result) { // a result that a review gave has any form
+		return printLong(w, task, title, readable(task.Result), show)
+	}
+	fmt.Fprintf(w, "\nExit code: %d\n", result.ExitCode)
+	for _, stream := range []struct{ name, text string }{{"Output", result.Stdout}, {"Errors", result.Stderr}} {
+		if stream.text == "" {
+			continue
+		}
+		if err := printLong(w, task, stream.name, stream.text, show); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// strictly reads JSON into a struct and reports whether it holds something, and nothing else.
+func strictly(raw json.RawMessage, into any) bool {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into) == nil && string(raw) != "{}"
+}
+
+// printLong shows a text under a title, or its beginning and how to see the rest.
+func printLong(w io.Writer, task *api.Task, title, text string, show extent) error {
+	text = strings.TrimRight(app.Printable(text), "\n")
+	if show == shortText {
+		if begin := beginning(text); begin != text {
+			text = begin + fmt.Sprintf("\n[… the first of %s; all of it: mainstay task get %s -o json]", app.ByteCount(int64(len(text))), task.ID)
+		}
+	}
+	_, err := fmt.Fprintf(w, "%s:\n%s\n", title, text)
+	return err
+}
+
+// readable is JSON in a readable form, without the escapes of <, > and & that are for web pages.
+func readable(raw json.RawMessage) string {
+	text := app.Indented(raw)
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' || i+1 == len(text) {
+			b.WriteByte(text[i])
+			continue
+		}
+		switch text[i:min(i+6, len(text))] {
+		case `\u003c`:
+			b.WriteByte('<')
+			i += 5
+		case `\u003e`:
+			b.WriteByte('>')
+			i += 5
+		case `\u0026`:
+			b.WriteByte('&')
+			i += 5
+		default: // another escape, of which a backslash may be the second half
+			b.WriteString(text[i : i+2])
+			i++
+		}
+	}
+	return b.String()
+}
+
+// beginning is as much of a text as a short one may have.
+func beginning(text string) string {
+	end := 0
+	for range shortLines {
+		next := strings.IndexByte(text[end:], '\n')
+		if next < 0 {
+			end = len(text)
+			break
+		}
+		end += next + 1
+	}
+	if end > shortBytes {
+		end = shortBytes
+	}
+	if end == len(text) {
+		return text
+	}
+	return strings.TrimRight(strings.ToValidUTF8(text[:end], ""), "\n")
+}

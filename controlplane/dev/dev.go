@@ -1,0 +1,225 @@
+package dev
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/controlplane"
+	"mainstay.dev/mainstay/devserver"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// flags is the command line of `dev`.
+type flags struct {
+	http, ui, temporal string
+	dataDir            string
+	ephemeral          bool
+	acceptOldData      bool
+	agents, slots      int
+	allowExec          bool
+	durability         string
+	configFile         string
+	cpuProfile         string
+	security           controlplane.SecurityFlags
+}
+
+func Command(a *app.App) *cobra.Command {
+	var f flags
+	command := &cobra.Command{
+		Use:   "dev",
+		Short: "Run everything on this machine: Temporal, its Web UI, the control plane and some agents",
+		Long: `Run everything on this machine: an embedded Temporal with its Web UI, hub, gateway and worker in this process, and
+agents as processes of their own, which are started again when they die.
+
+The agents run commands (task type exec) because only this machine can reach the API, Temporal and its Web UI. When others
+can reach one of them too, or an admin token is set, every request to the API and the Web UI needs a token, and agents run
+commands only with --allow-exec. Temporal itself asks for no token: docs/SECURITY.md.
+
+Ctrl-C stops all; a second one stops at once. If this process is killed, its agents live on for a minute and are taken
+over by the next "mainstay dev" on the same data directory.`,
+		Example: `  mainstay dev
+  mainstay dev --ephemeral --agents 5 --http 127.0.0.1:9090 --ui off`,
+		Args: app.Exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			settings, err := app.LoadConfig(f.configFile)
+			if err != nil {
+				return err
+			}
+			o, err := f.options(settings, c.Flags().Changed)
+			if err != nil {
+				return err
+			}
+			stop, err := cpuProfile(f.cpuProfile)
+			if err != nil {
+				return err
+			}
+			defer stop()
+			return dev(c.Context(), a, o)
+		},
+	}
+	defaults := config.Default()
+	flags := command.Flags()
+	flags.StringVar(&f.http, "http", defaults.HTTP.Listen, "host:port of the REST API; port 0 takes a free one")
+	flags.StringVar(&f.ui, "ui", defaults.Dev.UI, "port or host:port of Temporal's Web UI; off: none")
+	flags.StringVar(&f.temporal, "temporal", defaults.Dev.Temporal, "host:port of the embedded Temporal")
+	flags.StringVar(&f.dataDir, "data-dir", defaults.Dev.DataDir, "where all state and the logs are kept")
+	flags.BoolVar(&f.ephemeral, "ephemeral", false, "keep all state in memory; it is gone at the end")
+	flags.BoolVar(&f.acceptOldData, "accept-old-data", false, "start on the data of another version although its open workflows cannot go on")
+	flags.IntVar(&f.agents, "agents", defaults.Dev.Agents, "agents to run, 0 to 100")
+	flags.IntVar(&f.slots, "slots", defaults.Dev.Slots, "tasks that each agent runs at a time")
+	flags.BoolVar(&f.allowExec, "allow-exec", false,
+		"let agents run commands although others than this machine can reach the API, Temporal or its Web UI")
+	flags.StringVar(&f.durability, "durability", string(defaults.Dev.Durability), "what acknowledged tasks survive: process (a crash of the program) or power (a power loss too)")
+	f.security.AddTo(flags)
+	flags.StringVar(&f.configFile, "config", "", "configuration file; flags win over it")
+	flags.StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile of this process to a file")
+	_ = flags.MarkHidden("cpu-profile") // it exists
+	a.OutputFlag(command)
+	return command
+}
+
+// options puts configuration and flags together. changed tells whether a flag was given.
+func (f *flags) options(c *config.Config, changed func(string) bool) (Options, error) {
+	take := func(flag string, into *string, value string) {
+		if changed(flag) {
+			*into = value
+		}
+	}
+	take("http", &c.HTTP.Listen, f.http)
+	take("temporal", &c.Dev.Temporal, f.temporal)
+	take("data-dir", &c.Dev.DataDir, f.dataDir)
+	if changed("ui") {
+		c.Dev.UI = uiAddress(f.ui)
+	}
+	if changed("agents") {
+		c.Dev.Agents = f.agents
+	}
+	if changed("slots") {
+		c.Dev.Slots = f.slots
+	}
+	if changed("durability") {
+		c.Dev.Durability = config.Durability(f.durability)
+	}
+	c.Security = f.security.Over(c.Security)
+	if c.Security.TLSCert != "" {
+		return Options{}, app.WithExit(app.ExitUsage, errNoTLSInDev)
+	}
+	if f.ephemeral {
+		if changed("data-dir") {
+			return Options{}, app.UsageError("give --data-dir or --ephemeral, not both")
+		}
+		c.Dev.DataDir = ""
+	}
+	if err := c.Validate(); err != nil {
+		return Options{}, app.WithExit(app.ExitUsage, err)
+	}
+	o := Options{
+		Http: c.HTTP.Listen, dataDir: c.Dev.DataDir, Agents: c.Dev.Agents, Slots: c.Dev.Slots, hubID: c.Hub.ID,
+		tokenKeyFile: c.Hub.TokenKeyFile, Hub: controlplane.HubConfig(c), Clusters: withDevCluster(c.ClusterConfigs()), allowExec: f.allowExec,
+		security: c.Security,
+	}
+	var err error
+	if o.Ui, err = uiListen(c); err != nil {
+		return Options{}, err
+	}
+	o.Temporal, err = temporalOptions(c)
+	o.Temporal.AcceptOldData = f.acceptOldData
+	return o, err
+}
+
+// uiAddress reads --ui: off, a port, or host:port.
+func uiAddress(value string) string {
+	switch {
+	case value == "off":
+		return ""
+	case !strings.Contains(value, ":"):
+		return net.JoinHostPort("127.0.0.1", value)
+	}
+	return value
+}
+
+// temporalOptions are the embedded Temporal's options but for what is only known when it starts.
+func temporalOptions(c *config.Config) (devserver.Options, error) {
+	o := devserver.Options{Durability: devserver.Durability(c.Dev.Durability)}
+	var err error
+	if o.Host, o.Port, err = SplitIP("--temporal", c.Dev.Temporal); err != nil {
+		return o, err
+	}
+	return o, nil
+}
+
+// uiListen is the address of the Web UI; empty: none.
+func uiListen(c *config.Config) (string, error) {
+	if c.Dev.UI == "" {
+		return "", nil
+	}
+	host, port, err := SplitIP("--ui", c.Dev.UI)
+	return net.JoinHostPort(host, strconv.Itoa(port)), err
+}
+
+// SplitIP reads host:port where the host is an IP address.
+func SplitIP(flag, address string) (string, int, error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, app.UsageError("%s must be host:port", flag)
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return "", 0, app.UsageError("%s: the port must be 0 to 65535", flag)
+	}
+	if host == "localhost" || host == "" {
+		host = "127.0.0.1"
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() && flag == "--temporal" {
+		return "", 0, app.UsageError("%s: the host must be one IP address of this machine", flag)
+	}
+	return host, int(port), nil
+}
+
+// Cluster is the cluster of the agents that `dev` starts.
+const Cluster = "default"
+
+func withDevCluster(clusters []fleet.ClusterConfig) []fleet.ClusterConfig {
+	for _, c := range clusters {
+		if c.Name == Cluster {
+			return clusters
+		}
+	}
+	return append(clusters, fleet.ClusterConfig{Name: Cluster})
+}
+
+// dev runs until a signal comes or something that all depends on ends.
+func dev(ctx context.Context, a *app.App, o Options) error {
+	d, err := Start(ctx, a, o)
+	if err != nil {
+		return err
+	}
+	defer d.Stop()
+	force := d.Kill
+	a.AtForce.Store(&force)
+	if !d.AwaitAgents(ctx) && ctx.Err() == nil {
+		fmt.Fprintf(a.Stderr, "Not all agents are online yet; their logs are in %s.\n", filepath.Join(d.dir, "logs"))
+	}
+	if err := reportDev(a, d); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(a.Stderr, "Stopping agents and control plane. Ctrl-C again stops at once.")
+		begun := time.Now()
+		d.Stop()
+		fmt.Fprintf(a.Stderr, "Stopped in %s.\n", app.Roughly(time.Since(begun)))
+		return nil
+	case err := <-d.plane.Failed():
+		return controlplane.Served(err)
+	}
+}

@@ -1,0 +1,147 @@
+package dev
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/page"
+)
+
+// report is what `dev` says when all is up.
+type report struct {
+	URL       string  `json:"url"`
+	DocsURL   string  `json:"docs_url"`
+	UIURL     string  `json:"ui_url,omitempty"`
+	Temporal  string  `json:"temporal_address"`
+	Namespace string  `json:"namespace"`
+	DataDir   string  `json:"data_dir,omitempty"`
+	Logs      string  `json:"logs"`
+	Hub       string  `json:"hub"`
+	Cluster   string  `json:"cluster"`
+	Agents    []Agent `json:"agents"`
+	Slots     int     `json:"slots"`
+	Exec      bool    `json:"allow_exec"`
+	Security  bool    `json:"security"`
+	// AdminTokenFile and JoinTokenFile are where the tokens are that `dev` has made.
+	AdminTokenFile string `json:"admin_token_file,omitempty"`
+	JoinTokenFile  string `json:"join_token_file,omitempty"`
+	// OpenTemporal: others than this machine can reach Temporal, which asks nobody who they are.
+	OpenTemporal bool `json:"temporal_open_to_others,omitempty"`
+}
+
+type Agent struct {
+	ID  string `json:"id"`
+	PID int    `json:"pid"`
+}
+
+func (d *Run) Report() report {
+	r := report{
+		URL: d.Url, DocsURL: d.Url + "/docs", UIURL: d.ui.address(),
+		Temporal: d.Temporal.Address(), Namespace: d.Temporal.Namespace(),
+		Logs: filepath.Join(d.dir, "logs"), Hub: d.hubID, Cluster: Cluster, Agents: []Agent{}, Slots: d.slots, Exec: d.exec,
+	}
+	r.Security, r.OpenTemporal = d.tokens.Admin != "", !onlyHere(d.Temporal.Address())
+	r.AdminTokenFile, r.JoinTokenFile = d.madeToken(adminTokenName, d.tokens.Admin), d.madeToken(joinTokenName, d.tokens.Join)
+	if !d.temporary {
+		r.DataDir = d.dir
+	}
+	pids := d.agents.pids()
+	for _, id := range d.Ids {
+		if pid, running := pids[id]; running {
+			r.Agents = append(r.Agents, Agent{id, pid})
+		}
+	}
+	return r
+}
+
+// WorkflowsURL is where the Web UI lists the workflows.
+func (d *Run) WorkflowsURL() string {
+	return d.ui.address() + "/namespaces/" + d.Temporal.Namespace() + "/workflows"
+}
+
+// KillAgent ends one agent's process, as a crash would, and returns its process; false when it does not run now.
+func (d *Run) KillAgent(id string) (pid int, killed bool) { return d.agents.killOne(id) }
+
+func reportDev(a *app.App, d *Run) error {
+	r := d.Report()
+	return a.Print(r, func() error { return r.write(a.Stdout, app.ProgramName()) })
+}
+
+// write shows the report to a person; program is how the person calls this program.
+func (r *report) write(w io.Writer, program string) error {
+	var b strings.Builder
+	row := func(name, text string) { fmt.Fprintf(&b, "  %-10s %s\n", name, text) }
+	b.WriteString("Mainstay is running. Ctrl-C stops it.\n\n")
+	row("Fleet page", r.URL+"/")
+	row("REST API", r.URL+"  (described at "+r.DocsURL+")")
+	if r.UIURL != "" {
+		row("Web UI", r.UIURL+"  (of Temporal)")
+	}
+	row("Temporal", r.Temporal+", namespace "+r.Namespace)
+	if r.DataDir != "" {
+		row("Data", r.DataDir)
+	} else {
+		row("Data", "in memory, gone at the end")
+	}
+	row("Logs", r.Logs)
+	row("Cluster", r.Cluster)
+	for i, agent := range r.Agents {
+		name := ""
+		if i == 0 {
+			name = "Agents"
+		}
+		row(name, fmt.Sprintf("%-10s pid %-8d %d tasks at a time", agent.ID, agent.PID, r.Slots))
+	}
+	r.writeSecurity(row)
+	server := ""
+	if r.URL != app.DefaultServer {
+		server = " --server " + r.URL
+	}
+	b.WriteString("\nTry in another terminal:\n")
+	switch {
+	case r.AdminTokenFile != "":
+		fmt.Fprintf(&b, "  export MAINSTAY_TOKEN=$(cat %s)\n", r.AdminTokenFile)
+	case r.Security:
+		b.WriteString("  export MAINSTAY_TOKEN=<the admin token>\n")
+	}
+	if len(r.Agents) > 0 && r.Exec {
+		fmt.Fprintf(&b, "  %s task submit%s --wait -- echo hello\n", program, server)
+	}
+	fmt.Fprintf(&b, "  %s agent list%s\n", program, server)
+	if len(r.Agents) > 0 {
+		fmt.Fprintf(&b, "  kill -9 %d    (its work moves to another agent, and it is started again)\n", r.Agents[0].PID)
+	} else {
+		join := ""
+		if r.JoinTokenFile != "" {
+			join = " --join-token-file " + r.JoinTokenFile
+		}
+		fmt.Fprintf(&b, "  %s agent run --hub %s --id my-agent --allow-exec%s\n", program, r.URL, join)
+	}
+	fmt.Fprintf(&b, "  %s demo\n\n", program)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// fleetPage is the fleet page of `dev`: it links to the Web UI of the embedded Temporal, which may show it in a frame.
+func fleetPage(ui, namespace string) page.Options {
+	o := page.Options{TemporalUI: ui, Namespace: namespace}
+	if u, err := url.Parse(ui); err == nil && u.Host != "" {
+		o.Framers = localOrigins(u)
+	}
+	return o
+}
+
+// localOrigins are an address of this machine under each of the names that a browser on it may use.
+func localOrigins(u *url.URL) []string {
+	own := u.Scheme + "://" + u.Host
+	ip := net.ParseIP(u.Hostname())
+	if ip == nil || !ip.IsLoopback() && !ip.IsUnspecified() {
+		return []string{own}
+	}
+	return []string{u.Scheme + "://127.0.0.1:" + u.Port(), u.Scheme + "://localhost:" + u.Port()}
+}

@@ -1,0 +1,369 @@
+package dev
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"mainstay.dev/mainstay/cli/app"
+	rest "mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/controlplane"
+	"mainstay.dev/mainstay/devserver"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/telemetry"
+)
+
+const (
+	// orphanLife is how long agents look for a control plane that was killed.
+	orphanLife = time.Minute
+	// onlineLimit is how long agents may take to come online before the report is given without them.
+	onlineLimit = 15 * time.Second
+	// TemporalLimit bounds the stop of the embedded Temporal: it waits long for workers of a run that was killed. What it
+	// has acknowledged is on disk already.
+	TemporalLimit = 4 * time.Second
+)
+
+// Options are what one machine runs.
+type Options struct {
+	Http         string // host:port
+	Ui           string // host:port; empty: no Web UI
+	Temporal     devserver.Options
+	dataDir      string // empty: memory, and a temporary folder for the rest
+	Agents       int
+	Slots        int
+	hubID        string // empty: made, and kept in the data directory
+	tokenKeyFile string // empty: as hubID
+	Hub          hub.Config
+	Clusters     []fleet.ClusterConfig
+	allowExec    bool // although others can reach the API, Temporal or its Web UI
+	security     config.Security
+	Open         bool   // without security whatever the environment says: the demo, on this machine alone
+	DemoRoot     string // folder for the agents' demo handlers; empty: none
+	HealthFiles  string // folder of the agents' health files, by id; empty: none
+	QuietAgents  bool   // what happens to agents is only logged
+}
+
+// Run is a running `dev`.
+type Run struct {
+	dir       string // absolute
+	temporary bool
+	Url       string
+	hubID     string
+	slots     int
+	exec      bool
+	tokens    controlplane.FirstTokens // of who may use it; empty: security is off
+	exposed   []string                 // what others than this machine can reach, as part and address
+	Ids       []string
+	Temporal  *devserver.Server
+	ui        *webUI // nil: none
+	Client    client.Client
+	registry  *prometheus.Registry
+	tracing   *telemetry.Tracing
+	plane     *controlplane.Plane
+	launcher  *agentLauncher
+	agents    *supervisor
+	spawner   *controlplane.Spawner // nil where agents could do nothing
+	log       *controlplane.LogFile
+	stopping  sync.Once
+}
+
+// Start starts everything, or nothing: what it has started when it fails, it stops.
+func Start(ctx context.Context, a *app.App, o Options) (_ *Run, err error) {
+	listener, err := controlplane.Listen("the REST API", o.Http, "--http")
+	if err != nil {
+		return nil, err
+	}
+	d := &Run{Url: controlplane.LocalURL(listener), slots: o.Slots, Ids: agentIDs(o.Agents)}
+	defer func() {
+		if err != nil {
+			_ = listener.Close()
+			d.Stop()
+		}
+	}()
+	if o.Ui != "" {
+		if d.ui, err = listenUI(o.Ui); err != nil {
+			return nil, err
+		}
+	}
+	d.exposed = o.exposed(listener, d.ui)
+	d.exec = o.DemoRoot == "" && (o.allowExec || len(d.exposed) == 0)
+	if !d.exec && o.Agents > 0 && o.DemoRoot == "" {
+		return nil, app.UsageError("others than this machine can reach %s, and could run any command through the agents: "+
+			"add --allow-exec if you want that, else --agents 0, or listen on 127.0.0.1", strings.Join(d.exposed, " and "))
+	}
+	if err := d.prepareDir(o.dataDir); err != nil {
+		return nil, err
+	}
+	log := controlplane.NewLogger(d.log, zapcore.InfoLevel, false)
+	if err := d.takeTokens(o, a.Getenv); err != nil {
+		return nil, err
+	}
+	if d.tracing, err = telemetry.NewTracing(ctx, a.Getenv, "mainstay", a.Version); err != nil {
+		return nil, app.WithExit(app.ExitUsage, err)
+	}
+	if err := d.startTemporal(ctx, a.Version, o, log); err != nil {
+		return nil, err
+	}
+	plane, err := d.planeOptions(a, o, listener, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.secure(o, &plane); err != nil {
+		return nil, err
+	}
+	if d.plane, err = controlplane.Start(ctx, plane); err != nil {
+		return nil, err
+	}
+	if err := d.startUI(plane); err != nil {
+		return nil, err
+	}
+	if err := d.startAgents(ctx, a, o); err != nil {
+		return nil, err
+	}
+	return d, d.startSpawner(ctx, log)
+}
+
+// StartSpawner lets clusters have more agents than `dev` starts by itself. They end with it.
+func (d *Run) startSpawner(ctx context.Context, log *zap.Logger) error {
+	if !d.exec {
+		return nil
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program's file, to start agents: %w", err)
+	}
+	d.spawner, err = controlplane.StartSpawner(ctx, d.Client, d.Temporal.Namespace(), controlplane.SpawnerOptions{
+		Name: d.hubID, Dir: filepath.Join(d.dir, "spawner"), HubURLs: []string{d.Url}, JoinToken: d.tokens.Join, Slots: d.slots, StopGrace: killAfter,
+		Command: controlplane.SpawnedAgent(program, []string{d.Url}, d.slots, "--give-up-after", orphanLife.String()),
+	}, log)
+	return err
+}
+
+// prepareDir makes the data directory and opens the log. Its lock is the embedded Temporal's.
+func (d *Run) prepareDir(dir string) error {
+	var err error
+	if dir == "" {
+		d.temporary = true
+		d.dir, err = os.MkdirTemp("", "mainstay-")
+	} else {
+		d.dir, err = filepath.Abs(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("make the data directory: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Join(d.dir, "logs"), 0o700); err != nil {
+		return fmt.Errorf("make the data directory: %w", err)
+	}
+	if d.log, err = controlplane.OpenLog(filepath.Join(d.dir, "logs", "control-plane.log")); err != nil {
+		return fmt.Errorf("open the control plane's log: %w", err)
+	}
+	return nil
+}
+
+func (d *Run) startTemporal(ctx context.Context, version string, o Options, log *zap.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, controlplane.StartLimit)
+	defer cancel()
+	o.Temporal.Logger = log.Named("temporal")
+	if !d.temporary {
+		o.Temporal.DataDir = d.dir
+	}
+	var err error
+	if d.Temporal, err = devserver.Start(ctx, o.Temporal); err != nil {
+		return err
+	}
+	d.registry = telemetry.NewRegistry(version)
+	interceptors, err := d.tracing.Interceptors()
+	if err != nil {
+		return err
+	}
+	d.Client, err = client.DialContext(ctx, client.Options{HostPort: d.Temporal.Address(), Namespace: d.Temporal.Namespace(), Identity: controlplane.Identity(),
+		Logger: controlplane.ForSDK(log), MetricsHandler: telemetry.NewSDKMetrics(d.registry), Interceptors: interceptors,
+		ConnectionOptions: client.ConnectionOptions{GrpcCompression: &client.GrpcCompressionNone{}}}) // it is in this process
+	if err != nil {
+		return fmt.Errorf("connect to the embedded Temporal: %w", err)
+	}
+	return controlplane.EnsureSearchAttributes(ctx, d.Client, d.Temporal.Namespace(), log) // a data directory may be older than some
+}
+
+func (d *Run) planeOptions(a *app.App, o Options, listener net.Listener, log *zap.Logger) (controlplane.Options, error) {
+	p := controlplane.Options{
+		Version: a.Version, Temporal: d.Client, Namespace: d.Temporal.Namespace(), Logger: log, Roles: controlplane.AllRoles, HubID: o.hubID, Hub: o.Hub,
+		Clusters: o.Clusters, Listener: listener, Page: fleetPage(d.ui.address(), d.Temporal.Namespace()),
+		Registry: d.registry, Tracing: d.tracing,
+	}
+	if controlplane.Loopback(listener) {
+		p.Hosts = controlplane.LocalHosts
+	}
+	var err error
+	if p.HubID == "" {
+		// Random: two data directories on one host may be moved to one Temporal later.
+		p.HubID, err = kept(d.dir, "hub-id", func() (string, error) {
+			suffix, err := randomHex(3)
+			return "dev-" + suffix, err
+		})
+		if err != nil {
+			return p, fmt.Errorf("the hub's id: %w", err)
+		}
+	}
+	d.hubID = p.HubID
+	if o.tokenKeyFile != "" || a.Getenv(controlplane.TokenKeyEnv) != "" {
+		p.Key, err = controlplane.LoadTokenKey(o.tokenKeyFile, a.Getenv)
+		return p, err
+	}
+	key, err := kept(d.dir, "token-key", func() (string, error) { return randomHex(32) })
+	if err != nil {
+		return p, fmt.Errorf("the hub's key: %w", err)
+	}
+	p.Key = []byte(key)
+	return p, nil
+}
+
+func agentIDs(n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("agent-%d", i+1)
+	}
+	return ids
+}
+
+func (d *Run) startAgents(ctx context.Context, a *app.App, o Options) error {
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program's file, to start agents: %w", err)
+	}
+	d.launcher, err = newAgentLauncher(program, d.dir, func(id string) []string {
+		args := []string{"agent", "run", "--hub", d.Url, "--cluster", Cluster, "--id", id, "--slots", fmt.Sprint(o.Slots), "--give-up-after", orphanLife.String()}
+		if d.exec {
+			args = append(args, "--allow-exec")
+		}
+		if o.DemoRoot != "" {
+			args = append(args, "--demo-handlers", o.DemoRoot)
+		}
+		if o.HealthFiles != "" {
+			args = append(args, "--health-file", filepath.Join(o.HealthFiles, id))
+		}
+		return args
+	})
+	if err != nil {
+		return err
+	}
+	if d.tokens.Join != "" {
+		d.launcher.env = []string{app.JoinTokenEnv + "=" + d.tokens.Join}
+	}
+	d.launcher.endLeftovers(d.Ids)
+	say := func(format string, args ...any) {
+		fmt.Fprintf(a.Stderr, "%s  %s\n", a.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+	}
+	if o.DemoRoot != "" || o.QuietAgents { // the demo tells what happens to its agents itself
+		say = func(format string, args ...any) { fmt.Fprintf(d.log, format+"\n", args...) }
+	}
+	d.agents, err = startSupervisor(ctx, d.launcher, d.Ids, time.After, say)
+	return err
+}
+
+// Connect makes a client of the run's API. It repeats nothing: what it asks comes again anyway.
+func (d *Run) Connect(token string) (*rest.Client, error) {
+	return rest.New(rest.Options{URL: d.Url, Token: token, Retries: -1})
+}
+
+// AwaitAgents returns when every agent that runs is online with its present process; false when that takes too long.
+func (d *Run) AwaitAgents(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, onlineLimit)
+	defer cancel()
+	c, err := d.Connect(d.tokens.Admin)
+	if err != nil {
+		return false
+	}
+	for {
+		agents, err := c.Agents(rest.AgentQuery{Cluster: Cluster, Status: fleet.AgentOnline}).Take(ctx, 0)
+		if waiting := d.agents.pids(); err == nil {
+			for i := range agents {
+				if waiting[agents[i].ID] == agents[i].PID {
+					delete(waiting, agents[i].ID)
+				}
+			}
+			if len(waiting) == 0 {
+				return true
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// Stop stops all in order: agents, which say goodbye, then HTTP, hub and worker, then Temporal. It may be called twice.
+func (d *Run) Stop() {
+	d.stopping.Do(func() {
+		d.stopAgents()
+		d.ui.stop()
+		if d.plane != nil {
+			d.plane.Stop()
+		}
+		if d.Client != nil {
+			d.Client.Close()
+		}
+		d.tracing.Close()
+		if d.Temporal != nil {
+			Within(TemporalLimit, d.Temporal.Stop)
+		}
+		if d.log != nil {
+			d.log.Close()
+		}
+		d.removeTemporary()
+	})
+}
+
+// stopAgents ends those that `dev` keeps and those that clusters asked for, side by side. Nobody starts others meanwhile.
+func (d *Run) stopAgents() {
+	var wg sync.WaitGroup
+	if d.spawner != nil {
+		wg.Go(func() { d.spawner.EndAgents(2 * killAfter) })
+	}
+	if d.agents != nil {
+		d.agents.stop()
+		d.launcher.forget()
+	}
+	wg.Wait()
+}
+
+// Within runs do and returns when it has returned or the time is over.
+func Within(limit time.Duration, do func()) {
+	done := make(chan struct{})
+	go func() { do(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(limit):
+	}
+}
+
+// Kill ends the agents at once, for a process that is about to end without a clean stop.
+func (d *Run) Kill() {
+	if d.agents != nil {
+		d.agents.kill()
+	}
+	if d.spawner != nil {
+		d.spawner.Process.KillAll()
+	}
+	d.removeTemporary()
+}
+
+func (d *Run) removeTemporary() {
+	if d.temporary && d.dir != "" {
+		_ = os.RemoveAll(d.dir)
+	}
+}

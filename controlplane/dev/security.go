@@ -1,0 +1,92 @@
+package dev
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"mainstay.dev/mainstay/controlplane"
+)
+
+// exposed lists what others than this machine can reach, as part and address.
+func (o *Options) exposed(listener net.Listener, ui *webUI) (parts []string) {
+	if !controlplane.Loopback(listener) {
+		parts = append(parts, "the REST API on "+o.Http)
+	}
+	if address := net.JoinHostPort(o.Temporal.Host, strconv.Itoa(o.Temporal.Port)); !onlyHere(address) {
+		parts = append(parts, "Temporal on "+address)
+	}
+	if ui != nil && !controlplane.Loopback(ui.listener) {
+		parts = append(parts, "Temporal's Web UI on "+o.Ui)
+	}
+	return parts
+}
+
+// takeTokens decides whether `dev` asks who one is: unless all that it serves is for this machine alone and no token is set.
+// Then there are tokens.
+func (d *Run) takeTokens(o Options, getenv func(string) string) error {
+	if o.Open {
+		return nil
+	}
+	given, err := controlplane.ReadFirstTokens(o.security, getenv)
+	if err != nil {
+		return err
+	}
+	if given.Admin == "" && len(d.exposed) == 0 {
+		return nil
+	}
+	d.tokens, err = keptTokens(d.dir, given)
+	return err
+}
+
+// secure has the control plane ask for the tokens, if there are any.
+func (d *Run) secure(o Options, p *controlplane.Options) (err error) {
+	if d.tokens.Admin == "" {
+		return nil
+	}
+	p.Metrics = controlplane.MetricsPolicy(o.security.OpenMetrics)
+	p.Hosts = nil // other pages have no token, whatever host they pretend to be; and a proxy has a name of its own
+	if p.Proxies, err = controlplane.TrustedProxies(o.security); err != nil {
+		return err
+	}
+	p.Gate, p.Audit, err = controlplane.NewGate(o.security, d.tokens, p.Key, d.Client, p.Logger)
+	return err
+}
+
+// madeToken is the file of a token that `dev` has made; empty for one that was given.
+func (d *Run) madeToken(name, token string) string {
+	path := filepath.Join(d.dir, name)
+	data, err := os.ReadFile(path)
+	if token == "" || err != nil || strings.TrimSpace(string(data)) != token {
+		return ""
+	}
+	return path
+}
+
+// writeSecurity says whether tokens are asked for.
+func (r *report) writeSecurity(row func(name, text string)) {
+	switch {
+	case !r.Security:
+		row("Security", "off: only this machine can reach it")
+		return
+	case r.AdminTokenFile != "":
+		row("Security", "on; the admin token is in "+r.AdminTokenFile)
+	default:
+		row("Security", "on, with the admin token that was given")
+	}
+	if r.OpenTemporal {
+		row("Warning", "others than this machine can reach Temporal on "+r.Temporal+", and it asks nobody who they are:")
+		row("", "they can see, stop and start everything, and run commands on the agents")
+	}
+}
+
+// onlyHere reports whether the IP address with a port that the embedded Temporal listens on is of this machine alone.
+func onlyHere(address string) bool {
+	host, _, _ := net.SplitHostPort(address)
+	return net.ParseIP(host).IsLoopback()
+}
+
+var errNoTLSInDev = errors.New("dev speaks plain http: use `mainstay serve` for https, or put a proxy that speaks it before dev (security.tls_cert)")

@@ -1,0 +1,175 @@
+package controlplane
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/guard"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/hub"
+)
+
+// adminTokenEnv is the environment's first admin token.
+const adminTokenEnv = "MAINSTAY_ADMIN_TOKEN"
+
+// SecurityFlags are those of `serve` and `dev`.
+type SecurityFlags struct {
+	adminTokenFile, joinTokenFile string
+	tlsCert, tlsKey, tlsClientCA  string
+	auditLog                      string
+	proxies                       []string
+	insecure                      bool
+}
+
+// AddTo adds the flags that both commands have.
+func (f *SecurityFlags) AddTo(flags *pflag.FlagSet) {
+	flags.StringVar(&f.adminTokenFile, "admin-token-file", "", "file with the first admin token (default: $"+adminTokenEnv+")")
+	flags.StringVar(&f.joinTokenFile, "join-token-file", "", "file with a join token for the agents of all clusters (default: $"+app.JoinTokenEnv+")")
+	flags.StringVar(&f.auditLog, "audit-log", "", "where each change is written: log, off or a file (default: security.audit_log of the configuration, else log)")
+	flags.StringSliceVar(&f.proxies, "trusted-proxies", nil, "addresses or CIDR blocks of the reverse proxies before this server, whose X-Forwarded-For tells who a client is (default: security.trusted_proxies of the configuration, else none)")
+}
+
+// addServing adds those of `serve` alone.
+func (f *SecurityFlags) addServing(flags *pflag.FlagSet) {
+	f.AddTo(flags)
+	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM file with the server's certificate: https; read again when it changes")
+	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM file with its key")
+	flags.StringVar(&f.tlsClientCA, "tls-client-ca", "", "PEM file with the authorities of client certificates")
+	flags.BoolVar(&f.insecure, "insecure", false, "no security: everybody may do everything; only on an address of this machine alone")
+}
+
+// Over puts what was given on the command line over the configuration.
+func (f *SecurityFlags) Over(s config.Security) config.Security {
+	for _, field := range []struct {
+		flag string
+		into *string
+	}{
+		{f.adminTokenFile, &s.AdminTokenFile}, {f.joinTokenFile, &s.JoinTokenFile}, {f.tlsCert, &s.TLSCert}, {f.tlsKey, &s.TLSKey},
+		{f.tlsClientCA, &s.TLSClientCA}, {f.auditLog, &s.AuditLog},
+	} {
+		if field.flag != "" {
+			*field.into = field.flag
+		}
+	}
+	if len(f.proxies) > 0 {
+		s.TrustedProxies = f.proxies
+	}
+	return s
+}
+
+// TrustedProxies are the proxies that are believed; nil: none.
+func TrustedProxies(s config.Security) (*httpapi.Proxies, error) {
+	blocks, err := s.Proxies()
+	if err != nil || len(blocks) == 0 {
+		return nil, app.WithExit(app.ExitUsage, err)
+	}
+	return httpapi.NewProxies(blocks, s.ProxyHeader)
+}
+
+// FirstTokens are the tokens that are known before any was made.
+type FirstTokens struct{ Admin, Join string }
+
+func ReadFirstTokens(s config.Security, getenv func(string) string) (t FirstTokens, err error) {
+	if t.Admin, err = readToken(s.AdminTokenFile, adminTokenEnv, getenv); err != nil {
+		return t, err
+	}
+	if t.Join, err = readToken(s.JoinTokenFile, app.JoinTokenEnv, getenv); err != nil {
+		return t, err
+	}
+	if t.Admin != "" && t.Admin == t.Join {
+		return t, app.UsageError("the admin token and the join token are the same: agents would be admins")
+	}
+	return t, nil
+}
+
+// readToken reads a secret of a person's own making from a file or the environment; empty: there is none.
+func readToken(file, env string, getenv func(string) string) (string, error) {
+	source, text := env, getenv(env)
+	if file != "" {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return "", app.WithExit(app.ExitUsage, fmt.Errorf("read a token: %w", err))
+		}
+		source, text = file, string(data)
+	}
+	text = strings.TrimSpace(text)
+	switch {
+	case text == "" && file != "":
+		return "", app.UsageError("%s is empty; make a token with: openssl rand -hex 32", source)
+	case text != "" && len(text) < access.MinPlainToken:
+		return "", app.UsageError("the token in %s has %d characters, at least %d are needed; make one with: openssl rand -hex 32", source, len(text), access.MinPlainToken)
+	case len(text) > access.MaxToken || strings.ContainsAny(text, " \t\r\n"):
+		return "", app.UsageError("the token in %s must be one word of at most %d characters", source, access.MaxToken)
+	}
+	return text, nil
+}
+
+// errNoAdmin is what `serve` says when nobody could do anything.
+func errNoAdmin() error {
+	return app.UsageError(`say who may use the API. Make a first admin token and keep it:
+  export %s=$(openssl rand -hex 32)
+or name a file with --admin-token-file. Clients send it as MAINSTAY_TOKEN, and make others with: mainstay token create
+To try things on this machine alone: --insecure with --http 127.0.0.1:8080`, adminTokenEnv)
+}
+
+// checkServing refuses a `serve` that nobody, or everybody, could use. t are the first tokens.
+func (f *SecurityFlags) checkServing(s config.Security, r roles, t FirstTokens, listener net.Listener) error {
+	if f.insecure {
+		switch {
+		case s.AdminTokenFile != "" || s.JoinTokenFile != "" || s.TLSCert != "":
+			return app.UsageError("--insecure switches security off, but tokens or certificates are set: leave out the one or the others")
+		case !Loopback(listener):
+			return app.UsageError("--insecure is for this machine alone, and others can reach %s: listen on 127.0.0.1, or make an admin token", listener.Addr())
+		}
+		return nil
+	}
+	adminCertificate := false
+	for _, c := range s.Certificates {
+		adminCertificate = adminCertificate || c.Role == string(access.Admin)
+	}
+	if r.gateway && t.Admin == "" && !(adminCertificate && s.TLSClientCA != "") {
+		return errNoAdmin()
+	}
+	return nil
+}
+
+// NewGate makes the door of the API.
+func NewGate(s config.Security, t FirstTokens, key []byte, temporal client.Client, log *zap.Logger) (*guard.Gate, *guard.Audit, error) {
+	audit, err := guard.OpenAudit(s.AuditLog, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	certificates := make([]guard.Certificate, len(s.Certificates))
+	for i, c := range s.Certificates {
+		certificates[i] = guard.Certificate{Subject: c.Subject, Role: access.Role(c.Role), Tenant: c.Tenant, Joins: c.Join, Cluster: c.Cluster}
+	}
+	return guard.New(guard.Options{
+		Tokens: guard.FromTemporal(temporal), Logger: log.Named("guard"), AdminToken: t.Admin, JoinToken: t.Join, SessionKey: key, Certificates: certificates,
+		Rate: s.RateLimit, Burst: s.RateBurst, Audit: audit, Sessions: hub.SessionsOf(key),
+	}), audit, nil
+}
+
+// APIGate is the gate of the API; g is nil while security is off.
+func APIGate(g *guard.Gate, key []byte) httpapi.Gate {
+	if g == nil {
+		return guard.Unlocked{Sessions: hub.SessionsOf(key)}
+	}
+	return g
+}
+
+// MetricsPolicy is who may read /metrics.
+func MetricsPolicy(open bool) access.Policy {
+	if open {
+		return access.Open
+	}
+	return access.View
+}

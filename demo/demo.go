@@ -1,0 +1,169 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/controlplane"
+	"mainstay.dev/mainstay/controlplane/dev"
+	"mainstay.dev/mainstay/devserver"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// demoSlots is how many tasks each agent of the demo runs at a time.
+const demoSlots = 4
+
+// demoReport is what came of the demo.
+type demoReport struct {
+	Folder string      `json:"folder"`
+	Files  int         `json:"files"`
+	Bytes  int64       `json:"bytes"`
+	Tasks  int         `json:"tasks"`
+	Took   string      `json:"took"`
+	Agents []demoShare `json:"agents"`
+	Remote string      `json:"digest_by_agents"`
+	Local  string      `json:"digest_here"`
+	Equal  bool        `json:"equal"`
+	Killed *demoKill   `json:"killed,omitempty"`
+	UIURL  string      `json:"ui_url,omitempty"`
+}
+
+func Command(a *app.App) *cobra.Command {
+	var path, scenario string
+	var agents int
+	var keep bool
+	command := &cobra.Command{
+		Use:   "demo",
+		Short: "Show it on real work: agents digest every file of a folder",
+		Long: `Show it on real work. The demo starts a Temporal, a control plane and agents of its own on free ports, lets the agents
+digest (SHA-256) every file of a folder, kills one of them in the middle, and compares what they found with its own
+computation. It leaves nothing behind.
+
+With --scenario healing it shows instead how the fleet looks after itself: one agent hangs, another reports that it is
+degraded; both are noticed, their work goes on elsewhere, and they are replaced.`,
+		Example: "  mainstay demo\n  mainstay demo --scenario healing\n  mainstay demo --path ~/src/project --agents 5 --keep",
+		Args:    app.Exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if agents < 1 || agents > 100 {
+				return app.UsageError("--agents must be 1 to 100")
+			}
+			switch scenario {
+			case scenarioFailover:
+				return showFailover(c.Context(), a, path, agents, keep)
+			case scenarioHealing:
+				if c.Flags().Changed("path") || c.Flags().Changed("agents") {
+					return app.UsageError("--path and --agents belong to --scenario failover")
+				}
+				return showHealing(c.Context(), a, keep)
+			}
+			return app.UsageError("--scenario must be failover or healing")
+		},
+	}
+	command.PersistentPreRunE = a.StopUnread
+	flags := command.Flags()
+	flags.StringVar(&path, "path", "", "folder to digest (default: the tracked files of the current repository, else the current folder)")
+	flags.IntVar(&agents, "agents", 3, "agents to run")
+	flags.StringVar(&scenario, "scenario", scenarioFailover, "what to show: failover or healing")
+	flags.BoolVar(&keep, "keep", false, "keep it running at the end, to look around in the Web UI")
+	a.OutputFlag(command)
+	return command
+}
+
+func showFailover(ctx context.Context, a *app.App, path string, agents int, keep bool) error {
+	folder, err := demoFolder(ctx, path)
+	if err != nil {
+		return err
+	}
+	files, err := demoFiles(ctx, folder)
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return app.UsageError("there are no files in %s", folder)
+	}
+	story := a.Storyteller()
+	fmt.Fprintf(story, "Starting Temporal, the control plane and %d agents…\n", agents)
+	begun := time.Now()
+	d, err := dev.Start(ctx, a, demoOptions(folder, agents))
+	if err != nil {
+		return err
+	}
+	defer d.Stop()
+	force := d.Kill
+	a.AtForce.Store(&force)
+	if !d.AwaitAgents(ctx) {
+		return errors.Join(ctx.Err(), errors.New("the agents did not come online in time"))
+	}
+	fmt.Fprintf(story, "All is up after %s:", app.Roughly(time.Since(begun)))
+	report := d.Report()
+	for _, agent := range report.Agents {
+		fmt.Fprintf(story, " %s (pid %d)", agent.ID, agent.PID)
+	}
+	fmt.Fprintln(story)
+	server, err := d.Connect("")
+	if err != nil {
+		return err
+	}
+	run := demoRun{client: server, story: story, tty: a.StdoutTTY && !a.JSON(), kill: d.KillAgent}
+	result, err := run.do(ctx, folder, files)
+	if err != nil {
+		return err
+	}
+	result.UIURL = d.WorkflowsURL()
+	if err := a.Print(result, func() error { return result.write(a.Stdout) }); err != nil {
+		return err
+	}
+	keepDemo(ctx, a, keep, result)
+	if !result.Equal {
+		return errors.New("the digests differ: has a file changed meanwhile?")
+	}
+	return nil
+}
+
+// demoOptions is a `dev` beside any other: free ports, nothing on disk but logs, agents that run no commands.
+func demoOptions(folder string, agents int) dev.Options {
+	return dev.Options{
+		Http: "127.0.0.1:0", Ui: "127.0.0.1:0", Temporal: devserver.Options{Host: "127.0.0.1"},
+		Agents: agents, Slots: demoSlots,
+		Hub: controlplane.HubConfig(config.Default()), Clusters: []fleet.ClusterConfig{{Name: dev.Cluster}}, DemoRoot: folder, Open: true,
+	}
+}
+
+func keepDemo(ctx context.Context, a *app.App, keep bool, r *demoReport) {
+	story := a.Storyteller()
+	if !keep {
+		fmt.Fprintf(story, "Each task is a workflow in the Temporal Web UI; to look at them: %s demo --keep\n", app.ProgramName())
+		return
+	}
+	fmt.Fprintf(story, "Each task is a workflow, see %s\nIt goes on running. Ctrl-C ends it.\n", r.UIURL)
+	<-ctx.Done()
+}
+
+func (r *demoReport) write(w io.Writer) error {
+	fmt.Fprintf(w, "\n%s with %s (%s) in %s\n\n", fleet.Count(r.Tasks, "task"), fleet.Count(r.Files, "file"), app.ByteCount(r.Bytes), r.Took)
+	t := app.NewTable(w, "AGENT", "TASKS", "FILES", "BYTES")
+	for _, s := range r.Agents {
+		t.Row(s.Agent, strconv.Itoa(s.Tasks), strconv.Itoa(s.Files), app.ByteCount(s.Bytes))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	if err := r.Killed.write(w, r.Tasks); err != nil {
+		return err
+	}
+	verdict := "EQUAL"
+	if !r.Equal {
+		verdict = "DIFFERENT"
+	}
+	_, err := fmt.Fprintf(w, "\nDigest of all files, by the agents  %s\nDigest of all files, computed here  %s  %s\n\n", r.Remote, r.Local, verdict)
+	return err
+}
