@@ -49,6 +49,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 		}
 		i, _ = searchMember(c.Members, j.AgentID)
 		c.Members = slices.Insert(c.Members, i, Member{AgentID: j.AgentID, JoinedAt: now})
+		c.Reductions.resume(j.AgentID, now)
 	}
 	c.Departures.remove(j.AgentID)
 	m := &c.Members[i]

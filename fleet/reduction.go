@@ -138,6 +138,14 @@ func (l *Reductions) Restore(agentID string) bool {
 	return found
 }
 
+// resume has an agent that came back looked at again as soon as one that never left: while it was no member, its next step
+// was the end of its reduction.
+func (l Reductions) resume(agentID string, now time.Time) {
+	if r := l.Of(agentID); r != nil && r.UntilHealthy {
+		r.NextStep = earliest(r.NextStep, now.Add(RestoreStep))
+	}
+}
+
 // NextStep is when StepReductions has something to do; zero: never.
 func (l Reductions) NextStep() time.Time {
 	var next time.Time

@@ -125,6 +125,23 @@ func TestReductionOutlivesTheAgent(t *testing.T) {
 	require.Empty(t, c.Reductions, "it has fewer slots than it may use")
 }
 
+// An agent that had left when its step was due, and is back, is looked at again after the usual time, not at the very end.
+func TestReductionGoesOnWhenTheAgentIsBack(t *testing.T) {
+	t.Parallel()
+	c := slotted(4, "a", "b")
+	_, err := c.ReduceLoad("a", Reduce{UntilHealthy: true}, noon)
+	require.NoError(t, err)
+	m := *c.Member("a")
+	require.True(t, c.Apply(Transition{AgentID: "a", Instance: m.Instance, Epoch: m.Epoch, Left: true, At: noon}, m.Hub))
+	due := noon.Add(RestoreStep)
+	c.StepReductions(nil, due)
+	require.Equal(t, c.Reductions.Of("a").Until, c.Reductions.NextStep(), "nobody to look at")
+	back := due.Add(time.Minute)
+	c.Join(Join{AgentID: "a", Instance: "again", MaxTasks: 4}, "h1", back)
+	require.Equal(t, back.Add(RestoreStep), c.Reductions.NextStep())
+	require.True(t, c.StepReductions(map[string]bool{"a": true}, back.Add(RestoreStep)))
+}
+
 func TestReductionsComeToAnEnd(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
