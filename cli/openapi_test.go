@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/cli/clitest"
-	"mainstay.dev/mainstay/controlplane"
 )
 
 // committedDocument is what `make openapi` writes.
@@ -24,12 +24,12 @@ func TestOpenAPIIsCommitted(t *testing.T) {
 	t.Parallel()
 	committed, err := os.ReadFile(committedDocument)
 	require.NoError(t, err)
-	text, err := controlplane.ApiDocument("dev")
-	require.NoError(t, err)
-	if string(committed) != string(text) {
+	printed := clitest.Run(t.Context(), "", "openapi")
+	require.Equal(t, app.ExitOK, printed.Code, printed.Stderr)
+	if string(committed) != printed.Stdout {
 		t.Fatal("docs/openapi.json is not that of this code: run `make openapi`, and commit what it writes")
 	}
-	require.Contains(t, string(text), `"openapi": "3.1.0"`)
+	require.Contains(t, printed.Stdout, `"openapi": "3.1.0"`)
 }
 
 // commandLines has a command line for each operation, and every operation must have one: a new endpoint without a command
@@ -128,14 +128,14 @@ var commandless = map[string]string{
 
 func TestEveryOperationHasACommand(t *testing.T) {
 	t.Parallel()
-	text, err := controlplane.ApiDocument("dev")
-	require.NoError(t, err)
+	printed := clitest.Run(t.Context(), "", "openapi")
+	require.Equal(t, app.ExitOK, printed.Code, printed.Stderr)
 	var document struct {
 		Paths map[string]map[string]struct {
 			OperationID string `json:"operationId"`
 		}
 	}
-	require.NoError(t, json.Unmarshal(text, &document))
+	require.NoError(t, json.Unmarshal([]byte(printed.Stdout), &document))
 	dir := t.TempDir()
 	tasks, settings := filepath.Join(dir, "tasks"), filepath.Join(dir, "config.yaml")
 	require.NoError(t, os.WriteFile(tasks, []byte(`{"type":"t","cluster":"c"} {"type":"t","cluster":"c"}`), 0o600))

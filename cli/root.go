@@ -1,3 +1,4 @@
+// Package cli is the command line of the program: its root command, in which the groups are put together, and completion.
 package cli
 
 import (

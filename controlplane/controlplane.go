@@ -1,3 +1,5 @@
+// Package controlplane runs the parts of a control plane in one process: gateway, hub, worker and spawner behind one HTTP
+// server.
 package controlplane
 
 import (
@@ -34,6 +36,7 @@ import (
 const tracerName = "mainstay.dev/mainstay"
 
 const (
+	// StartLimit bounds the start of a part.
 	StartLimit = 30 * time.Second
 	// stopLimit bounds the clean stop of hub and HTTP server.
 	stopLimit = 10 * time.Second
@@ -44,6 +47,7 @@ const (
 // roles are the parts that a process plays.
 type roles struct{ hub, gateway, worker, spawner bool }
 
+// AllRoles are those of a process that has them all, but for the spawner.
 var AllRoles = roles{hub: true, gateway: true, worker: true}
 
 // String is the value of --roles.

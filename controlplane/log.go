@@ -5,6 +5,7 @@ import (
 	"os"
 	"sync"
 
+	"go.temporal.io/sdk/log"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
@@ -31,7 +32,7 @@ func (l sdkLog) Warn(msg string, keyvals ...any)  { l.Warnw(msg, keyvals...) }
 func (l sdkLog) Error(msg string, keyvals ...any) { l.Errorw(msg, keyvals...) }
 
 // ForSDK is the logger for Temporal's SDK: what it says below warnings is of no use to our users.
-func ForSDK(l *zap.Logger) sdkLog {
+func ForSDK(l *zap.Logger) log.Logger {
 	return sdkLog{l.Named("temporal-sdk").WithOptions(zap.IncreaseLevel(zap.WarnLevel)).Sugar()}
 }
 
@@ -41,6 +42,7 @@ type LogFile struct {
 	file *os.File // nil once closed
 }
 
+// OpenLog appends to a file.
 func OpenLog(path string) (*LogFile, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	return &LogFile{file: file}, err
@@ -56,6 +58,7 @@ func (l *LogFile) Write(p []byte) (int, error) {
 	return l.file.Write(p)
 }
 
+// Close drops what is written from now on.
 func (l *LogFile) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

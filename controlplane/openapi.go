@@ -14,6 +14,7 @@ import (
 	"mainstay.dev/mainstay/hub"
 )
 
+// OpenAPICommand prints the OpenAPI document.
 func OpenAPICommand(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "openapi",
@@ -23,7 +24,7 @@ func OpenAPICommand(a *app.App) *cobra.Command {
 		Example: "  mainstay openapi > openapi.json",
 		Args:    app.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			text, err := ApiDocument(a.Version)
+			text, err := apiDocument(a.Version)
 			if err != nil {
 				return err
 			}
@@ -33,8 +34,8 @@ func OpenAPICommand(a *app.App) *cobra.Command {
 	}
 }
 
-// ApiDocument is the document of a process with all roles, indented. It needs no Temporal: nothing is called.
-func ApiDocument(version string) ([]byte, error) {
+// apiDocument is the document of a process with all roles, indented. It needs no Temporal: nothing is called.
+func apiDocument(version string) ([]byte, error) {
 	api := httpapi.New(httpapi.Options{Version: version})
 	gateway.New(gateway.Options{}).Register(api.API())
 	new(hub.Hub).Register(api.API())

@@ -78,6 +78,7 @@ func TrustedProxies(s config.Security) (*httpapi.Proxies, error) {
 // FirstTokens are the tokens that are known before any was made.
 type FirstTokens struct{ Admin, Join string }
 
+// ReadFirstTokens reads them from files or the environment; empty: there is none.
 func ReadFirstTokens(s config.Security, getenv func(string) string) (t FirstTokens, err error) {
 	if t.Admin, err = readToken(s.AdminTokenFile, adminTokenEnv, getenv); err != nil {
 		return t, err

@@ -32,6 +32,7 @@ type serving struct {
 	security   SecurityFlags
 }
 
+// ServeCommand is `serve`.
 func ServeCommand(a *app.App) *cobra.Command {
 	var s serving
 	command := &cobra.Command{
@@ -198,6 +199,7 @@ func Served(err error) error {
 	return fmt.Errorf("the HTTP server ended: %w", err)
 }
 
+// HubConfig are the settings of a hub.
 func HubConfig(c *config.Config) hub.Config {
 	return hub.Config{Timing: c.Timing(), AcceptTimeout: c.Hub.AcceptTimeout.Std(), Park: c.Hub.Park.Std(), LanePollers: c.Hub.LanePollers, HealthInterval: c.Hub.HealthCheckInterval.Std()}
 }

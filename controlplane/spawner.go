@@ -33,6 +33,7 @@ type Spawner struct {
 	host    *spawner.Host
 }
 
+// StartSpawner takes over the agents of an earlier spawner on the same folder.
 func StartSpawner(ctx context.Context, c client.Client, namespace string, o SpawnerOptions, log *zap.Logger) (*Spawner, error) {
 	logger := log.Named("spawner")
 	process, err := spawner.NewProcess(spawner.ProcessOptions{

@@ -9,6 +9,7 @@ import (
 )
 
 const (
+	// TokenKeyEnv holds the secret key of the hubs.
 	TokenKeyEnv = "MAINSTAY_TOKEN_KEY"
 	// minTokenKey is how many characters the key must have: 16 random bytes in hex.
 	minTokenKey = 32

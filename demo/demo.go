@@ -1,3 +1,4 @@
+// Package demo is `mainstay demo`, which shows Mainstay on real work.
 package demo
 
 import (
@@ -11,10 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/config"
-	"mainstay.dev/mainstay/controlplane"
 	"mainstay.dev/mainstay/controlplane/dev"
-	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -36,6 +34,7 @@ type demoReport struct {
 	UIURL  string      `json:"ui_url,omitempty"`
 }
 
+// Command is `demo`.
 func Command(a *app.App) *cobra.Command {
 	var path, scenario string
 	var agents int
@@ -90,18 +89,14 @@ func showFailover(ctx context.Context, a *app.App, path string, agents int, keep
 		return app.UsageError("there are no files in %s", folder)
 	}
 	story := a.Storyteller()
-	fmt.Fprintf(story, "Starting Temporal, the control plane and %d agents…\n", agents)
 	begun := time.Now()
-	d, err := dev.Start(ctx, a, demoOptions(folder, agents))
+	o := dev.Aside(agents, demoSlots)
+	o.DemoRoot, o.Open = folder, true
+	d, err := start(ctx, a, o)
 	if err != nil {
 		return err
 	}
 	defer d.Stop()
-	force := d.Kill
-	a.AtForce.Store(&force)
-	if !d.AwaitAgents(ctx) {
-		return errors.Join(ctx.Err(), errors.New("the agents did not come online in time"))
-	}
 	fmt.Fprintf(story, "All is up after %s:", app.Roughly(time.Since(begun)))
 	report := d.Report()
 	for _, agent := range report.Agents {
@@ -128,13 +123,20 @@ func showFailover(ctx context.Context, a *app.App, path string, agents int, keep
 	return nil
 }
 
-// demoOptions is a `dev` beside any other: free ports, nothing on disk but logs, agents that run no commands.
-func demoOptions(folder string, agents int) dev.Options {
-	return dev.Options{
-		Http: "127.0.0.1:0", Ui: "127.0.0.1:0", Temporal: devserver.Options{Host: "127.0.0.1"},
-		Agents: agents, Slots: demoSlots,
-		Hub: controlplane.HubConfig(config.Default()), Clusters: []fleet.ClusterConfig{{Name: dev.Cluster}}, DemoRoot: folder, Open: true,
+// start runs a `dev` beside any other, and returns when its agents are online.
+func start(ctx context.Context, a *app.App, o dev.Options) (*dev.Run, error) {
+	fmt.Fprintf(a.Storyteller(), "Starting Temporal, the control plane and %d agents…\n", o.Agents)
+	d, err := dev.Start(ctx, a, o)
+	if err != nil {
+		return nil, err
 	}
+	force := d.Kill
+	a.AtForce.Store(&force)
+	if !d.AwaitAgents(ctx) {
+		d.Stop()
+		return nil, errors.Join(ctx.Err(), errors.New("the agents did not come online in time"))
+	}
+	return d, nil
 }
 
 func keepDemo(ctx context.Context, a *app.App, keep bool, r *demoReport) {

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,10 +16,7 @@ import (
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/cli/healing"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/config"
-	"mainstay.dev/mainstay/controlplane"
 	"mainstay.dev/mainstay/controlplane/dev"
-	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -63,28 +59,22 @@ type healingDemoReport struct {
 
 func showHealing(ctx context.Context, a *app.App, keep bool) error {
 	story := a.Storyteller()
-	fmt.Fprintf(story, "Starting Temporal, the control plane and %d agents…\n", healingDemoAgents)
 	health, err := os.MkdirTemp("", "mainstay-health-")
 	if err != nil {
 		return fmt.Errorf("make a folder for the agents' health files: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(health) }()
-	d, err := dev.Start(ctx, a, dev.Options{
-		Http: "127.0.0.1:0", Ui: "127.0.0.1:0", Temporal: devserver.Options{Host: "127.0.0.1"},
-		Agents: healingDemoAgents, Slots: demoSlots,
-		Hub: controlplane.HubConfig(config.Default()), HealthFiles: health, QuietAgents: true,
-		Clusters: []fleet.ClusterConfig{{Name: dev.Cluster, DesiredAgents: healingDemoAgents,
-			SelfHealing: fleet.HealingPolicy{Patience: fleet.Duration(3 * time.Second), CycleInterval: fleet.Duration(healingDemoCycle)}}},
-	})
+	o := dev.Aside(healingDemoAgents, demoSlots)
+	o.HealthFiles, o.QuietAgents = health, true
+	o.Clusters[0].DesiredAgents = healingDemoAgents
+	o.Clusters[0].SelfHealing = fleet.HealingPolicy{
+		Patience: fleet.Duration(3 * time.Second), CycleInterval: fleet.Duration(healingDemoCycle),
+	}
+	d, err := start(ctx, a, o)
 	if err != nil {
 		return err
 	}
 	defer d.Stop()
-	force := d.Kill
-	a.AtForce.Store(&force)
-	if !d.AwaitAgents(ctx) {
-		return errors.Join(ctx.Err(), errors.New("the agents did not come online in time"))
-	}
 	looks := &activities.Control{Client: d.Client, Namespace: d.Temporal.Namespace()}
 	if err := looks.TuneHealing(ctx, fleet.Duration(healingDemoCycle)); err != nil {
 		return err
@@ -93,7 +83,7 @@ func showHealing(ctx context.Context, a *app.App, keep bool) error {
 	if err != nil {
 		return err
 	}
-	demo := &healingDemo{dev: d, client: server, story: story, begun: time.Now(), seen: slices.Clone(d.Ids)}
+	demo := &healingDemo{dev: d, client: server, story: story, begun: time.Now(), seen: slices.Clone(d.IDs)}
 	// Not before: it would start agents in place of those that had not come yet.
 	scaling := client.Settings{"scaling": map[string]any{"mode": fleet.ScalingManual}}
 	if _, err := server.UpdateCluster(ctx, dev.Cluster, scaling, ""); err != nil {
@@ -149,7 +139,7 @@ func (h *healingDemo) run(ctx context.Context, health string) error {
 	if err != nil {
 		return err
 	}
-	ill := second[slices.IndexFunc(second, func(g api.Agent) bool { return slices.Contains(h.dev.Ids, g.ID) })]
+	ill := second[slices.IndexFunc(second, func(g api.Agent) bool { return slices.Contains(h.dev.IDs, g.ID) })]
 	if err := h.degrade(ctx, ill.ID, filepath.Join(health, ill.ID)); err != nil {
 		return err
 	}

@@ -1,3 +1,4 @@
+// Package agent has the commands that list agents, move their work and drain them, and those that show failovers and drains.
 package agent
 
 import (
@@ -12,6 +13,7 @@ import (
 	"mainstay.dev/mainstay/client"
 )
 
+// Command is the group of agents.
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "agent", Short: "Run an agent; list and show agents; move their work, drain them"}
 	command.AddCommand(listCommand(a), getCommand(a), failOverCommand(a), healthCommand(a), takeOutCommand(a), maintenanceCommand(a),

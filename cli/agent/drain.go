@@ -7,15 +7,15 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
-
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
+// DrainCommand is the group of drains.
 func DrainCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "drain", Short: "See and cancel drains of agents; begin one with `mainstay agent drain`"}
 	a.ServerFlag(command)

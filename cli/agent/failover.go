@@ -10,16 +10,16 @@ import (
 	"strings"
 	"time"
 
-	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
-
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
 
+// FailoverCommand is the group of failovers.
 func FailoverCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "failover", Short: "See the failovers of agents; begin one with `mainstay agent failover`"}
 	a.ServerFlag(command)

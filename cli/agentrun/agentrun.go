@@ -1,3 +1,4 @@
+// Package agentrun is `mainstay agent run`: an agent that executes commands.
 package agentrun
 
 import (
@@ -19,6 +20,7 @@ import (
 	"mainstay.dev/mainstay/telemetry"
 )
 
+// Command is `agent run`.
 func Command(a *app.App) *cobra.Command {
 	var o agent.Options
 	var allowExec bool

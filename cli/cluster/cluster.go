@@ -1,3 +1,4 @@
+// Package cluster has the commands of clusters, of their lanes and of their scaling.
 package cluster
 
 import (
@@ -11,6 +12,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
+// Command is the group of clusters.
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "cluster", Short: "Create, list, show, change, pause and delete clusters"}
 	a.ServerFlag(command)

@@ -11,6 +11,7 @@ import (
 	"mainstay.dev/mainstay/client"
 )
 
+// QueueCommand shows what waits in lanes.
 func QueueCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "queue [CLUSTER]",

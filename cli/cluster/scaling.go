@@ -12,6 +12,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
+// ScalingCommand is the group of what scaling did.
 func ScalingCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "scaling", Short: "See which agents scaling started and stopped; steer it with `mainstay cluster scale`"}
 	a.ServerFlag(command)

@@ -1,3 +1,4 @@
+// Package event has the command that shows what happens in the fleet.
 package event
 
 import (
@@ -24,6 +25,7 @@ type eventsView struct {
 	day string // that the last line was of
 }
 
+// Command shows events.
 func Command(a *app.App) *cobra.Command {
 	v := &eventsView{app: a}
 	command := &cobra.Command{

@@ -1,3 +1,4 @@
+// Package healing has the commands that show and steer healing.
 package healing
 
 import (
@@ -13,6 +14,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
+// Command is the group of healing.
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "healing", Short: "See what healing does and why; trigger, pause and resume it"}
 	a.ServerFlag(command)
@@ -121,6 +123,7 @@ func actionsCommand(a *app.App) *cobra.Command {
 	return command
 }
 
+// PrintActions lists what healing did.
 func PrintActions(a *app.App, records []fleet.HealingRecord) error {
 	if len(records) == 0 {
 		_, err := fmt.Fprintln(a.Stdout, "There are no such healing actions.")

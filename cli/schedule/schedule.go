@@ -1,3 +1,4 @@
+// Package schedule has the commands of schedules.
 package schedule
 
 import (
@@ -16,6 +17,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
+// Command is the group of schedules.
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "schedule", Short: "Submit tasks again and again, by cron or at an interval"}
 	a.ServerFlag(command)

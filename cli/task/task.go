@@ -1,3 +1,4 @@
+// Package task has the commands of tasks, one at a time and in bulk.
 package task
 
 import (
@@ -15,6 +16,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
+// Command is the group of tasks.
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "task", Short: "Submit tasks and see what became of them"}
 	a.ServerFlag(command)

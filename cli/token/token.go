@@ -1,3 +1,4 @@
+// Package token has the commands of tokens.
 package token
 
 import (
@@ -16,6 +17,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
+// Command is the group of tokens.
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "token", Short: "Make, list and revoke the tokens of the API and of agents",

@@ -1,5 +1,4 @@
-// Command mainstay is the whole of Mainstay in one binary: control plane, agent and command line client. It is the only
-// place that wires the parts together.
+// Command mainstay is the whole of Mainstay in one binary: control plane, agent and command line client.
 package main
 
 import (

@@ -1,3 +1,4 @@
+// Package dev runs everything on one machine: an embedded Temporal, a control plane, and agents as processes of their own.
 package dev
 
 import (
@@ -32,6 +33,7 @@ type flags struct {
 	security           controlplane.SecurityFlags
 }
 
+// Command is `dev`.
 func Command(a *app.App) *cobra.Command {
 	var f flags
 	command := &cobra.Command{
@@ -123,12 +125,12 @@ func (f *flags) options(c *config.Config, changed func(string) bool) (Options, e
 		return Options{}, app.WithExit(app.ExitUsage, err)
 	}
 	o := Options{
-		Http: c.HTTP.Listen, dataDir: c.Dev.DataDir, Agents: c.Dev.Agents, Slots: c.Dev.Slots, hubID: c.Hub.ID,
+		HTTP: c.HTTP.Listen, dataDir: c.Dev.DataDir, Agents: c.Dev.Agents, Slots: c.Dev.Slots, hubID: c.Hub.ID,
 		tokenKeyFile: c.Hub.TokenKeyFile, Hub: controlplane.HubConfig(c), Clusters: withDevCluster(c.ClusterConfigs()), allowExec: f.allowExec,
 		security: c.Security,
 	}
 	var err error
-	if o.Ui, err = uiListen(c); err != nil {
+	if o.UI, err = uiListen(c); err != nil {
 		return Options{}, err
 	}
 	o.Temporal, err = temporalOptions(c)

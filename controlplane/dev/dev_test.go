@@ -66,14 +66,14 @@ func TestDevOptions(t *testing.T) {
 	o, err := (&flags{ui: "off", agents: 2}).options(c, given("ui"))
 	require.NoError(t, err)
 	require.Equal(t, 7, o.Agents, "a flag that was not given does not win over the file")
-	require.Equal(t, "127.0.0.1:9000", o.Http)
-	require.Empty(t, o.Ui)
+	require.Equal(t, "127.0.0.1:9000", o.HTTP)
+	require.Empty(t, o.UI)
 	require.Equal(t, 7233, o.Temporal.Port)
 	require.Len(t, o.Clusters, 1)
 
 	o, err = (&flags{ui: "0", ephemeral: true, temporal: "localhost:0"}).options(config.Default(), given("ui", "temporal"))
 	require.NoError(t, err)
-	require.Equal(t, "127.0.0.1:0", o.Ui, "a free port")
+	require.Equal(t, "127.0.0.1:0", o.UI, "a free port")
 	require.Equal(t, "127.0.0.1", o.Temporal.Host)
 	require.Empty(t, o.dataDir)
 }

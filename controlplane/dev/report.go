@@ -12,8 +12,8 @@ import (
 	"mainstay.dev/mainstay/page"
 )
 
-// report is what `dev` says when all is up.
-type report struct {
+// Report is what `dev` says when all is up.
+type Report struct {
 	URL       string  `json:"url"`
 	DocsURL   string  `json:"docs_url"`
 	UIURL     string  `json:"ui_url,omitempty"`
@@ -34,14 +34,16 @@ type report struct {
 	OpenTemporal bool `json:"temporal_open_to_others,omitempty"`
 }
 
+// Agent is the process of one agent.
 type Agent struct {
 	ID  string `json:"id"`
 	PID int    `json:"pid"`
 }
 
-func (d *Run) Report() report {
-	r := report{
-		URL: d.Url, DocsURL: d.Url + "/docs", UIURL: d.ui.address(),
+// Report says what runs.
+func (d *Run) Report() Report {
+	r := Report{
+		URL: d.URL, DocsURL: d.URL + "/docs", UIURL: d.ui.address(),
 		Temporal: d.Temporal.Address(), Namespace: d.Temporal.Namespace(),
 		Logs: filepath.Join(d.dir, "logs"), Hub: d.hubID, Cluster: Cluster, Agents: []Agent{}, Slots: d.slots, Exec: d.exec,
 	}
@@ -51,7 +53,7 @@ func (d *Run) Report() report {
 		r.DataDir = d.dir
 	}
 	pids := d.agents.pids()
-	for _, id := range d.Ids {
+	for _, id := range d.IDs {
 		if pid, running := pids[id]; running {
 			r.Agents = append(r.Agents, Agent{id, pid})
 		}
@@ -73,7 +75,7 @@ func reportDev(a *app.App, d *Run) error {
 }
 
 // write shows the report to a person; program is how the person calls this program.
-func (r *report) write(w io.Writer, program string) error {
+func (r *Report) write(w io.Writer, program string) error {
 	var b strings.Builder
 	row := func(name, text string) { fmt.Fprintf(&b, "  %-10s %s\n", name, text) }
 	b.WriteString("Mainstay is running. Ctrl-C stops it.\n\n")

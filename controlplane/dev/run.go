@@ -37,8 +37,8 @@ const (
 
 // Options are what one machine runs.
 type Options struct {
-	Http         string // host:port
-	Ui           string // host:port; empty: no Web UI
+	HTTP         string // host:port
+	UI           string // host:port; empty: no Web UI
 	Temporal     devserver.Options
 	dataDir      string // empty: memory, and a temporary folder for the rest
 	Agents       int
@@ -55,17 +55,26 @@ type Options struct {
 	QuietAgents  bool   // what happens to agents is only logged
 }
 
+// Aside is a `dev` beside any other on this machine: on free ports, with nothing on disk but logs.
+func Aside(agents, slots int) Options {
+	return Options{
+		HTTP: "127.0.0.1:0", UI: "127.0.0.1:0", Temporal: devserver.Options{Host: "127.0.0.1"},
+		Agents: agents, Slots: slots,
+		Hub: controlplane.HubConfig(config.Default()), Clusters: []fleet.ClusterConfig{{Name: Cluster}},
+	}
+}
+
 // Run is a running `dev`.
 type Run struct {
 	dir       string // absolute
 	temporary bool
-	Url       string
+	URL       string
 	hubID     string
 	slots     int
 	exec      bool
 	tokens    controlplane.FirstTokens // of who may use it; empty: security is off
 	exposed   []string                 // what others than this machine can reach, as part and address
-	Ids       []string
+	IDs       []string
 	Temporal  *devserver.Server
 	ui        *webUI // nil: none
 	Client    client.Client
@@ -81,19 +90,19 @@ type Run struct {
 
 // Start starts everything, or nothing: what it has started when it fails, it stops.
 func Start(ctx context.Context, a *app.App, o Options) (_ *Run, err error) {
-	listener, err := controlplane.Listen("the REST API", o.Http, "--http")
+	listener, err := controlplane.Listen("the REST API", o.HTTP, "--http")
 	if err != nil {
 		return nil, err
 	}
-	d := &Run{Url: controlplane.LocalURL(listener), slots: o.Slots, Ids: agentIDs(o.Agents)}
+	d := &Run{URL: controlplane.LocalURL(listener), slots: o.Slots, IDs: agentIDs(o.Agents)}
 	defer func() {
 		if err != nil {
 			_ = listener.Close()
 			d.Stop()
 		}
 	}()
-	if o.Ui != "" {
-		if d.ui, err = listenUI(o.Ui); err != nil {
+	if o.UI != "" {
+		if d.ui, err = listenUI(o.UI); err != nil {
 			return nil, err
 		}
 	}
@@ -145,8 +154,8 @@ func (d *Run) startSpawner(ctx context.Context, log *zap.Logger) error {
 		return fmt.Errorf("find this program's file, to start agents: %w", err)
 	}
 	d.spawner, err = controlplane.StartSpawner(ctx, d.Client, d.Temporal.Namespace(), controlplane.SpawnerOptions{
-		Name: d.hubID, Dir: filepath.Join(d.dir, "spawner"), HubURLs: []string{d.Url}, JoinToken: d.tokens.Join, Slots: d.slots, StopGrace: killAfter,
-		Command: controlplane.SpawnedAgent(program, []string{d.Url}, d.slots, "--give-up-after", orphanLife.String()),
+		Name: d.hubID, Dir: filepath.Join(d.dir, "spawner"), HubURLs: []string{d.URL}, JoinToken: d.tokens.Join, Slots: d.slots, StopGrace: killAfter,
+		Command: controlplane.SpawnedAgent(program, []string{d.URL}, d.slots, "--give-up-after", orphanLife.String()),
 	}, log)
 	return err
 }
@@ -244,7 +253,7 @@ func (d *Run) startAgents(ctx context.Context, a *app.App, o Options) error {
 		return fmt.Errorf("find this program's file, to start agents: %w", err)
 	}
 	d.launcher, err = newAgentLauncher(program, d.dir, func(id string) []string {
-		args := []string{"agent", "run", "--hub", d.Url, "--cluster", Cluster, "--id", id, "--slots", fmt.Sprint(o.Slots), "--give-up-after", orphanLife.String()}
+		args := []string{"agent", "run", "--hub", d.URL, "--cluster", Cluster, "--id", id, "--slots", fmt.Sprint(o.Slots), "--give-up-after", orphanLife.String()}
 		if d.exec {
 			args = append(args, "--allow-exec")
 		}
@@ -262,20 +271,20 @@ func (d *Run) startAgents(ctx context.Context, a *app.App, o Options) error {
 	if d.tokens.Join != "" {
 		d.launcher.env = []string{app.JoinTokenEnv + "=" + d.tokens.Join}
 	}
-	d.launcher.endLeftovers(d.Ids)
+	d.launcher.endLeftovers(d.IDs)
 	say := func(format string, args ...any) {
 		fmt.Fprintf(a.Stderr, "%s  %s\n", a.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
 	}
 	if o.DemoRoot != "" || o.QuietAgents { // the demo tells what happens to its agents itself
 		say = func(format string, args ...any) { fmt.Fprintf(d.log, format+"\n", args...) }
 	}
-	d.agents, err = startSupervisor(ctx, d.launcher, d.Ids, time.After, say)
+	d.agents, err = startSupervisor(ctx, d.launcher, d.IDs, time.After, say)
 	return err
 }
 
 // Connect makes a client of the run's API. It repeats nothing: what it asks comes again anyway.
 func (d *Run) Connect(token string) (*rest.Client, error) {
-	return rest.New(rest.Options{URL: d.Url, Token: token, Retries: -1})
+	return rest.New(rest.Options{URL: d.URL, Token: token, Retries: -1})
 }
 
 // AwaitAgents returns when every agent that runs is online with its present process; false when that takes too long.

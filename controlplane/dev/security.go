@@ -14,13 +14,13 @@ import (
 // exposed lists what others than this machine can reach, as part and address.
 func (o *Options) exposed(listener net.Listener, ui *webUI) (parts []string) {
 	if !controlplane.Loopback(listener) {
-		parts = append(parts, "the REST API on "+o.Http)
+		parts = append(parts, "the REST API on "+o.HTTP)
 	}
 	if address := net.JoinHostPort(o.Temporal.Host, strconv.Itoa(o.Temporal.Port)); !onlyHere(address) {
 		parts = append(parts, "Temporal on "+address)
 	}
 	if ui != nil && !controlplane.Loopback(ui.listener) {
-		parts = append(parts, "Temporal's Web UI on "+o.Ui)
+		parts = append(parts, "Temporal's Web UI on "+o.UI)
 	}
 	return parts
 }
@@ -67,7 +67,7 @@ func (d *Run) madeToken(name, token string) string {
 }
 
 // writeSecurity says whether tokens are asked for.
-func (r *report) writeSecurity(row func(name, text string)) {
+func (r *Report) writeSecurity(row func(name, text string)) {
 	switch {
 	case !r.Security:
 		row("Security", "off: only this machine can reach it")

@@ -1,3 +1,4 @@
+// Package checksum is the work of the demo: its agents digest files.
 package checksum
 
 import (
@@ -30,6 +31,7 @@ type Payload struct {
 // maxRounds bounds what one task may ask for.
 const maxRounds = 10_000
 
+// Result has a digest for each file of the payload.
 type Result struct {
 	Files []Sum `json:"files"`
 }
@@ -87,6 +89,7 @@ func permanent(err error) bool {
 		strings.Contains(err.Error(), "path escapes")
 }
 
+// File digests a regular file below root.
 func File(ctx context.Context, root *os.Root, path string, rounds int) (Sum, error) {
 	// Without waiting: opening a named pipe would otherwise block until somebody writes to it.
 	file, err := root.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)

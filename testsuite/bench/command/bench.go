@@ -1,3 +1,4 @@
+// Package command is `mainstay bench`: the benchmarks, and the hidden processes that they start.
 package command
 
 import (
@@ -16,6 +17,7 @@ import (
 	"mainstay.dev/mainstay/testsuite/bench"
 )
 
+// New is `bench`.
 func New(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "bench",
