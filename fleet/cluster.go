@@ -179,6 +179,8 @@ type Transition struct {
 	AgentID  string `json:"agent_id"`
 	Instance string `json:"instance_id"`
 	Epoch    int64  `json:"epoch"`
+	// Registration is the process's registration that the hub saw it about; 0: not known.
+	Registration int64 `json:"registration,omitempty"`
 	// Status is empty in a change of health.
 	Status AgentStatus `json:"status,omitempty"`
 	Reason string      `json:"reason,omitempty"`

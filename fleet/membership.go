@@ -91,14 +91,15 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 }
 
 // Apply takes one transition that a hub saw and reports whether it changed anything. A transition about another
-// instance or epoch than the member's present one is stale and ignored, and so is one from a hub that the agent left.
+// instance, epoch or earlier registration than the member's present one is stale and ignored, and so is one from a hub that the
+// agent left.
 func (c *Cluster) Apply(t Transition, hub string) bool {
 	i, known := searchMember(c.Members, t.AgentID)
 	if !known {
 		return false
 	}
 	m := &c.Members[i]
-	if m.Instance != t.Instance || m.Epoch != t.Epoch || m.Hub != hub {
+	if m.Instance != t.Instance || m.Epoch != t.Epoch || m.Hub != hub || t.Registration != 0 && t.Registration < m.Registration {
 		return false
 	}
 	if t.Status == "" && t.Health != nil {

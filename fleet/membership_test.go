@@ -88,6 +88,8 @@ func TestApply(t *testing.T) {
 		{"offline", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline}, "h1", true, AgentOffline},
 		{"another instance is stale", Transition{AgentID: "a", Instance: "a0", Epoch: 1, Status: AgentOffline}, "h1", false, AgentOnline},
 		{"another epoch is stale", Transition{AgentID: "a", Instance: "a1", Epoch: 0, Status: AgentOffline}, "h1", false, AgentOnline},
+		{"an earlier registration is stale", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Registration: 1, Status: AgentOffline}, "h1", false, AgentOnline},
+		{"the same registration", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Registration: 2, Status: AgentOffline}, "h1", true, AgentOffline},
 		{"a hub the agent left is stale", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline}, "h0", false, AgentOnline},
 		{"unknown agent", Transition{AgentID: "z", Instance: "a1", Epoch: 1, Status: AgentOffline}, "h1", false, AgentOnline},
 		{"nothing new", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOnline}, "h1", false, AgentOnline},
@@ -97,7 +99,7 @@ func TestApply(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(0)
-			c.Join(Join{AgentID: "a", Instance: "a1"}, "h1", noon)
+			c.Join(Join{AgentID: "a", Instance: "a1", Registration: 2}, "h1", noon)
 			require.Equal(t, tt.changed, c.Apply(tt.change, tt.hub))
 			if tt.status == "" {
 				require.Nil(t, c.Member("a"))

@@ -77,10 +77,9 @@ func (d detector) holdLocked(s *session, now time.Time) {
 	}
 	s.held = true
 	h.slotsChangedLocked(s)
-	h.notices.Notify(s.cluster, fleet.Transition{
-		AgentID: s.agent, Instance: s.instance, Epoch: s.epoch, Status: fleet.AgentSuspect, At: now.UTC(),
-		Reason: fmt.Sprintf("held by the mass-loss brake: %d agents vanished at once; its %d attempts wait for it", len(h.brakeLocked(s.cluster).Losses), len(s.attempts)),
-	})
+	why := fmt.Sprintf("held by the mass-loss brake: %d agents vanished at once; its %d attempts wait for it",
+		len(h.brakeLocked(s.cluster).Losses), len(s.attempts))
+	h.notices.Notify(s.cluster, s.transition(fleet.AgentSuspect, why, now))
 }
 
 // unholdLocked takes a held session back when its agent polls again.
@@ -89,8 +88,7 @@ func (h *Hub) unholdLocked(s *session, now time.Time) {
 		return
 	}
 	s.held = false
-	h.notices.Notify(s.cluster, fleet.Transition{
-		AgentID: s.agent, Instance: s.instance, Epoch: s.epoch, Status: fleet.AgentOnline, Reason: "it is back", At: now.UTC()})
+	h.notices.Notify(s.cluster, s.transition(fleet.AgentOnline, "it is back", now))
 }
 
 // releaseBrake gives up the agents that the brake holds, by a person's word.

@@ -128,10 +128,9 @@ func (h *Hub) endLocked(s *session, e ending) {
 	h.serveLocked(s)
 	s.signal()
 	if !e.fenced {
-		h.notices.Notify(s.cluster, fleet.Transition{
-			AgentID: s.agent, Instance: s.instance, Epoch: s.epoch, Status: fleet.AgentOffline, Reason: e.reason, At: e.at.UTC(), Left: e.left,
-			LeaseRemaining: &lease, Attempts: held,
-		})
+		t := s.transition(fleet.AgentOffline, e.reason, e.at)
+		t.Left, t.LeaseRemaining, t.Attempts = e.left, &lease, held
+		h.notices.Notify(s.cluster, t)
 	}
 	h.registry.Remove(s.workerGone())
 }

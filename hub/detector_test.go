@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -193,5 +194,23 @@ func TestBrakeIsReleasedByHand(t *testing.T) {
 		}
 		require.Nil(t, b.brakeTold())
 		require.Equal(t, fleet.AgentOffline, b.changed()[len(b.changed())-1].Status)
+	})
+}
+
+// TestMembersThatDidNotComeBack has a cluster count an agent on a hub that has no session of it.
+func TestMembersThatDidNotComeBack(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		view := &contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "c"}, Members: []fleet.Member{
+			{AgentID: "a", Instance: "a-instance", Epoch: 1, Registration: 4, Hub: "hub-1", Status: fleet.AgentOnline}}}}
+		done := b.registers("a")
+		require.False(t, facts{b.Hub}.giveUpMissing(view), "it registers at this moment")
+		b.pass(time.Second)
+		require.Empty(t, b.changed())
+
+		done()
+		require.True(t, facts{b.Hub}.giveUpMissing(view))
+		b.pass(time.Second)
+		require.Len(t, b.changed(), 1)
+		require.Equal(t, int64(4), b.changed()[0].Registration, "one that registers meanwhile is not meant")
 	})
 }

@@ -113,13 +113,9 @@ func (f facts) NotifyHealth(a *health.Agent, is fleet.MemberHealth) {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
 	if s := f.hub.sessions[a.ID]; s != nil && s.health == a.Record {
-		f.hub.notices.Notify(s.cluster, fleet.Transition{
-			AgentID:  s.agent,
-			Instance: s.instance,
-			Epoch:    s.epoch,
-			At:       is.Since,
-			Health:   &is,
-		})
+		t := s.transition("", "", is.Since)
+		t.Health = &is
+		f.hub.notices.Notify(s.cluster, t)
 	}
 }
 
@@ -179,11 +175,13 @@ func (f facts) rejoin() {
 	h.reclaimer.soon.Send()
 }
 
-// giveUpMissing notifies a cluster of every member that it counts on this hub and that has no session here.
-func (f facts) giveUpMissing(view *contract.ClusterView) {
+// giveUpMissing notifies a cluster of every member that it counts on this hub and that has no session here. It reports whether
+// all were judged: one that registers at this moment may be counted already and open its session next.
+func (f facts) giveUpMissing(view *contract.ClusterView) (all bool) {
 	h := f.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	all = true
 	for i := range view.Members {
 		m := &view.Members[i]
 		if m.Hub != h.id || !m.Serving() {
@@ -192,13 +190,19 @@ func (f facts) giveUpMissing(view *contract.ClusterView) {
 		if s := h.sessions[m.AgentID]; s != nil && s.epoch >= m.Epoch {
 			continue
 		}
+		if h.registering[m.AgentID] > 0 {
+			all = false
+			continue
+		}
 		h.notices.Notify(view.Config.Name, fleet.Transition{
-			AgentID:  m.AgentID,
-			Instance: m.Instance,
-			Epoch:    m.Epoch,
-			Status:   fleet.AgentOffline,
-			At:       time.Now().UTC(),
-			Reason:   "it did not come back after its hub restarted",
+			AgentID:      m.AgentID,
+			Instance:     m.Instance,
+			Epoch:        m.Epoch,
+			Registration: m.Registration,
+			Status:       fleet.AgentOffline,
+			At:           time.Now().UTC(),
+			Reason:       "it did not come back after its hub restarted",
 		})
 	}
+	return all
 }

@@ -56,7 +56,9 @@ func (r *reclaimer) giveUpMissing(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("query cluster %s: %w", name, err)
 		}
-		facts{r.hub}.giveUpMissing(&view)
+		if !(facts{r.hub}).giveUpMissing(&view) {
+			r.soon.Send()
+		}
 	}
 	return nil
 }

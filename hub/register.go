@@ -24,6 +24,7 @@ func (e endpoints) openSession(ctx context.Context, reg protocol.Register, token
 	if err := e.refuseForeign(ctx, reg); err != nil {
 		return protocol.Registered{}, err
 	}
+	defer e.hub.registers(reg.AgentID)()
 	joined, err := e.hub.joins.join(ctx, reg.Cluster, fleet.Join{
 		AgentID: reg.AgentID, Instance: reg.InstanceID, Registration: reg.Registration, Host: reg.Host, PID: reg.PID, Zone: reg.Zone, Group: reg.Group,
 		Address: reg.Address, StartedAt: reg.StartedAt.UTC(),
@@ -69,6 +70,20 @@ func (e endpoints) openSession(ctx context.Context, reg protocol.Register, token
 		FailureThreshold:  fleet.Duration(e.hub.config.Timing.FailureThreshold),
 		Lease:             fleet.Duration(fleet.AgentLease(e.hub.leaseOfLocked(s))),
 	}, nil
+}
+
+// registers counts a registration that is under way until the returned function is called.
+func (h *Hub) registers(agent string) (done func()) {
+	h.mu.Lock()
+	h.registering[agent]++
+	h.mu.Unlock()
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.registering[agent]--; h.registering[agent] == 0 {
+			delete(h.registering, agent)
+		}
+	}
 }
 
 func validateRegistration(reg protocol.Register) error {

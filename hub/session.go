@@ -117,6 +117,19 @@ func newSession(reg protocol.Register, epoch int64, now time.Time) *session {
 	return s
 }
 
+// transition is what the cluster is notified of when the session's agent changes.
+func (s *session) transition(status fleet.AgentStatus, reason string, at time.Time) fleet.Transition {
+	return fleet.Transition{
+		AgentID:      s.agent,
+		Instance:     s.instance,
+		Epoch:        s.epoch,
+		Registration: s.registration.Registration,
+		Status:       status,
+		Reason:       reason,
+		At:           at.UTC(),
+	}
+}
+
 // signal wakes the held poll, if any.
 func (s *session) signal() {
 	select {
