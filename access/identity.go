@@ -1,5 +1,5 @@
-// Package access says who may do what: identities and their roles, what a route needs, the rule about tenants, and the form
-// of tokens. It is pure: it reads no clock, no file and no network.
+// Package access says who may do what: identities and their roles, what a route needs, the rule about tenants, and the
+// form of tokens. It is pure: it reads no clock, no file and no network.
 package access
 
 import (
@@ -56,7 +56,8 @@ type Identity struct {
 	Cluster, AgentID string
 	// Joins says that it may register agents.
 	Joins bool
-	// MaxUses is how many agents may register with a join token, 0: any number; ExpiresAt is when it ends, zero: not by itself.
+	// MaxUses is how many agents may register with a join token, 0: any number; ExpiresAt is when it ends, zero: not by
+	// itself.
 	MaxUses   int
 	ExpiresAt time.Time
 	// Cookie says that a browser sent it along by itself.

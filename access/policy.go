@@ -10,8 +10,8 @@ const (
 	needSession need = "session"
 )
 
-// Policy is what a route needs. The zero value is "nobody has thought about it": nobody is let in while security is on, and
-// a test fails.
+// Policy is what a route needs. The zero value is "nobody has thought about it": nobody is let in while security is on,
+// and a test fails.
 type Policy struct {
 	need    need
 	role    Role
@@ -33,8 +33,8 @@ var (
 	Session = Policy{need: needSession}
 )
 
-// Scoped admits identities of one tenant too. The handler must ask the request's identity (From) whether it Sees what it
-// shows or touches, and answer as if there were nothing where it does not.
+// Scoped admits identities of one tenant too. The handler must ask the request's identity (From) whether it Sees what
+// it shows or touches, and answer as if there were nothing where it does not.
 func (p Policy) Scoped() Policy {
 	p.tenants = true
 	return p

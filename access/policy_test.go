@@ -15,27 +15,36 @@ func TestPoliciesDecide(t *testing.T) {
 		return access.Identity{Kind: access.KindToken, ID: "x", Role: role, Tenant: tenant}
 	}
 	identities := map[string]access.Identity{
-		"nobody": {}, "viewer": token(access.Viewer, ""), "operator": token(access.Operator, ""), "admin": token(access.Admin, ""),
+		"nobody": {}, "viewer": token(access.Viewer, ""), "operator": token(access.Operator, ""),
+		"admin":         token(access.Admin, ""),
 		"acme's viewer": token(access.Viewer, "acme"), "acme's operator": token(access.Operator, "acme"),
-		"agent": {Kind: access.KindJoin, ID: "j", Joins: true}, "everybody": access.Local, "made-up role": token("root", ""),
+		"agent": {Kind: access.KindJoin, ID: "j", Joins: true}, "everybody": access.Local,
+		"made-up role":       token("root", ""),
 		"role without proof": {Role: access.Admin},
 	}
 	const in, known, low, one, agents, undeclared = access.Allowed, access.NotKnown, access.RoleTooLow, access.OneTenant, access.NotForTokens, access.Undeclared
-	order := strings.Split("nobody,viewer,operator,admin,acme's viewer,acme's operator,agent,everybody,made-up role,role without proof", ",")
+	order := strings.Split(
+		"nobody,viewer,operator,admin,acme's viewer,acme's operator,agent,everybody,made-up role,role without proof", ",")
 	for name, c := range map[string]struct {
 		policy access.Policy
 		want   [10]access.Decision
 	}{
-		"open":              {access.Open, [10]access.Decision{in, in, in, in, in, in, in, in, in, in}},
-		"session":           {access.Session, [10]access.Decision{in, in, in, in, in, in, in, in, in, in}},
-		"view":              {access.View, [10]access.Decision{known, in, in, in, one, one, low, in, low, known}},
-		"operate":           {access.Operate, [10]access.Decision{known, low, in, in, low, one, low, in, low, known}},
-		"administer":        {access.Administer, [10]access.Decision{known, low, low, in, low, low, low, in, low, known}},
-		"view, scoped":      {access.View.Scoped(), [10]access.Decision{known, in, in, in, in, in, low, in, low, known}},
-		"operate, scoped":   {access.Operate.Scoped(), [10]access.Decision{known, low, in, in, low, in, low, in, low, known}},
-		"join":              {access.Join, [10]access.Decision{known, agents, agents, agents, agents, agents, in, in, agents, known}},
-		"undeclared":        {access.Policy{}, [10]access.Decision{undeclared, undeclared, undeclared, undeclared, undeclared, undeclared, undeclared, in, undeclared, undeclared}},
-		"undeclared, scope": {access.Policy{}.Scoped(), [10]access.Decision{undeclared, undeclared, undeclared, undeclared, undeclared, undeclared, undeclared, in, undeclared, undeclared}},
+		"open":    {access.Open, [10]access.Decision{in, in, in, in, in, in, in, in, in, in}},
+		"session": {access.Session, [10]access.Decision{in, in, in, in, in, in, in, in, in, in}},
+		"view":    {access.View, [10]access.Decision{known, in, in, in, one, one, low, in, low, known}},
+		"operate": {access.Operate, [10]access.Decision{known, low, in, in, low, one, low, in, low, known}},
+		"administer": {access.Administer, [10]access.Decision{known, low, low, in, low, low, low, in, low,
+			known}},
+		"view, scoped": {access.View.Scoped(), [10]access.Decision{known, in, in, in, in, in, low, in, low,
+			known}},
+		"operate, scoped": {access.Operate.Scoped(), [10]access.Decision{known, low, in, in, low, in, low, in, low,
+			known}},
+		"join": {access.Join, [10]access.Decision{known, agents, agents, agents, agents, agents, in, in,
+			agents, known}},
+		"undeclared": {access.Policy{}, [10]access.Decision{undeclared, undeclared, undeclared, undeclared,
+			undeclared, undeclared, undeclared, in, undeclared, undeclared}},
+		"undeclared, scope": {access.Policy{}.Scoped(), [10]access.Decision{undeclared, undeclared, undeclared,
+			undeclared, undeclared, undeclared, undeclared, in, undeclared, undeclared}},
 	} {
 		for i, who := range order {
 			id := identities[who]

@@ -52,8 +52,8 @@ type Record struct {
 	MaxUses int `json:"max_uses,omitempty"`
 }
 
-// Hash is the SHA-256 of a token in hex. The secret has 256 random bits, so nobody finds it by trying: a slow hash, as for
-// passwords, would only make each request slower.
+// Hash is the SHA-256 of a token in hex. The secret has 256 random bits, so nobody finds it by trying: a slow hash, as
+// for passwords, would only make each request slower.
 type Hash string
 
 // HashOf hashes a token.
@@ -123,7 +123,8 @@ func (r *Record) Identity() Identity {
 	return id
 }
 
-// Kept reports whether an id is that of a token that is kept, and so can be revoked, and not of one that is known beforehand.
+// Kept reports whether an id is that of a token that is kept, and so can be revoked, and not of one that is known
+// beforehand.
 func Kept(id string) bool { return len(id) == 2*idBytes && lowerHex(id) }
 
 // Redact is a text that may be a whole token, sent where its id belongs, without the secret.
@@ -137,8 +138,8 @@ func Redact(text string) string {
 // MaxTokens is how many tokens an installation keeps.
 const MaxTokens = 500
 
-// Validate checks what a token is to be good for. Names and ids are checked by their own rules before. The field is where
-// the mistake is.
+// Validate checks what a token is to be good for. Names and ids are checked by their own rules before. The field is
+// where the mistake is.
 func (r *Record) Validate() (field string, err error) {
 	wrong := func(field, what string) (string, error) { return field, errors.New(what) }
 	switch r.Kind {

@@ -41,8 +41,10 @@ func TestWhatIsNoToken(t *testing.T) {
 	t.Parallel()
 	good, _ := mint(access.APIToken, 1)
 	for name, token := range map[string]string{
-		"empty": "", "prefix alone": "mst_", "another prefix": "mtt" + good[3:], "too short": good[:len(good)-1], "too long": good + "0",
-		"capitals": strings.ToUpper(good), "no separator": strings.Replace(good, "_", "-", 2), "blank": good[:20] + " " + good[21:],
+		"empty": "", "prefix alone": "mst_", "another prefix": "mtt" + good[3:], "too short": good[:len(good)-1],
+		"too long": good + "0",
+		"capitals": strings.ToUpper(good), "no separator": strings.Replace(good, "_", "-", 2),
+		"blank":               good[:20] + " " + good[21:],
 		"separator elsewhere": good[:15] + "_" + good[15:16] + good[17:],
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +102,8 @@ func TestValidateRecord(t *testing.T) {
 		"join without cluster":   {access.Record{Kind: access.JoinToken}, "cluster"},
 		"join with a role":       {access.Record{Kind: access.JoinToken, Cluster: "c", Role: access.Viewer}, "role"},
 		"no kind":                {access.Record{Role: access.Viewer}, "kind"},
-		"over before it began":   {access.Record{Kind: access.APIToken, Role: access.Viewer, CreatedAt: now, ExpiresAt: now}, "expires_in"},
+		"over before it began": {access.Record{Kind: access.APIToken, Role: access.Viewer, CreatedAt: now,
+			ExpiresAt: now}, "expires_in"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -57,7 +57,9 @@ func (f *fakeTasks) info(id string) *workflowpb.WorkflowExecutionInfo {
 	}
 }
 
-func (f *fakeTasks) ListWorkflow(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+func (f *fakeTasks) ListWorkflow(
+	_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest,
+) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lists = append(f.lists, r)
@@ -68,7 +70,9 @@ func (f *fakeTasks) ListWorkflow(_ context.Context, r *workflowservice.ListWorkf
 	return answer, nil
 }
 
-func (f *fakeTasks) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+func (f *fakeTasks) DescribeWorkflowExecution(
+	_ context.Context, id, _ string,
+) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	id, _ = contract.TaskOfWorkflowID(id)
@@ -80,12 +84,15 @@ func (f *fakeTasks) DescribeWorkflowExecution(_ context.Context, id, _ string) (
 	if task.begun {
 		state = enumspb.PENDING_ACTIVITY_STATE_STARTED
 	}
-	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: f.info(id), PendingActivities: []*workflowpb.PendingActivityInfo{
-		{ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity.Name}, State: state}}}, nil
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: f.info(id),
+		PendingActivities: []*workflowpb.PendingActivityInfo{
+			{ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity.Name}, State: state}}}, nil
 }
 
 // UpdateWorkflow ends the task, as a cancellation does.
-func (f *fakeTasks) UpdateWorkflow(_ context.Context, o client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+func (f *fakeTasks) UpdateWorkflow(
+	_ context.Context, o client.UpdateWorkflowOptions,
+) (client.WorkflowUpdateHandle, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.updates = append(f.updates, o)
@@ -140,7 +147,8 @@ func runPage(t *testing.T, f *fakeTasks, in contract.BulkPageInput, heartbeat an
 }
 
 func cancelling(filter fleet.TaskFilter) contract.BulkPageInput {
-	return contract.BulkPageInput{Bulk: "b-1", Token: []byte("before"), Spec: contract.BulkSpec{Action: fleet.BulkCancel, Filter: filter, Reason: "wrong input"}}
+	return contract.BulkPageInput{Bulk: "b-1", Token: []byte("before"),
+		Spec: contract.BulkSpec{Action: fleet.BulkCancel, Filter: filter, Reason: "wrong input"}}
 }
 
 func TestBulkPage(t *testing.T) {
@@ -151,8 +159,10 @@ func TestBulkPage(t *testing.T) {
 		task.begun = id == "running"
 	}
 	f.tasks["other-label"].labels = []string{"env=PROD"} // SQLite finds it all the same
-	f.tasks["refuses"].errs = []error{temporal.NewNonRetryableApplicationError("the task is being cancelled", contract.Refused, nil)}
-	f.tasks["comes-and-goes"].errs = []error{serviceerror.NewUnavailable("canary"), serviceerror.NewWorkflowNotReady("canary")}
+	f.tasks["refuses"].errs = []error{temporal.NewNonRetryableApplicationError("the task is being cancelled",
+		contract.Refused, nil)}
+	f.tasks["comes-and-goes"].errs = []error{serviceerror.NewUnavailable("canary"),
+		serviceerror.NewWorkflowNotReady("canary")}
 	f.tasks["broken"].errs = []error{errors.New("canary")}
 	in := cancelling(fleet.TaskFilter{Status: fleet.TaskQueued, Labels: map[string]string{"env": "prod"}})
 	result, err := runPage(t, f, in, nil)
@@ -178,12 +188,15 @@ func TestBulkPage(t *testing.T) {
 func TestBulkPageGoesOn(t *testing.T) {
 	t.Parallel()
 	f := newTasks("a", "b", "new")
-	heartbeat := map[string]any{"ids": []string{"a", "b", "gone"}, "next": []byte("kept"), "outcomes": map[string]fleet.BulkExample{
-		"a": {TaskID: "a", Outcome: fleet.BulkTaskDone}, "gone": {TaskID: "gone", Outcome: fleet.BulkTaskSkipped, Reason: "the task has ended"}}}
+	heartbeat := map[string]any{"ids": []string{"a", "b", "gone"}, "next": []byte("kept"),
+		"outcomes": map[string]fleet.BulkExample{
+			"a": {TaskID: "a", Outcome: fleet.BulkTaskDone}, "gone": {TaskID: "gone", Outcome: fleet.BulkTaskSkipped,
+				Reason: "the task has ended"}}}
 	result, err := runPage(t, f, cancelling(fleet.TaskFilter{Type: "x"}), heartbeat)
 	require.NoError(t, err)
 	require.Equal(t, "kept", string(result.Next))
-	require.Equal(t, []int{3, 2, 1, 0}, []int{result.Counts.Matched, result.Counts.Done, result.Counts.Skipped, result.Counts.Failed})
+	require.Equal(t, []int{3, 2, 1, 0}, []int{result.Counts.Matched, result.Counts.Done, result.Counts.Skipped,
+		result.Counts.Failed})
 	require.Empty(t, f.lists)
 	require.Len(t, f.updates, 1, "only the task of which nothing was known is asked")
 	require.Equal(t, contract.TaskWorkflowID("b"), f.updates[0].WorkflowID)
@@ -198,5 +211,6 @@ func TestBulkPageOfIDs(t *testing.T) {
 	result, err := runPage(t, f, in, nil)
 	require.NoError(t, err)
 	require.Empty(t, result.Next)
-	require.Equal(t, []int{3, 1, 1, 1}, []int{result.Counts.Matched, result.Counts.Done, result.Counts.Skipped, result.Counts.Failed})
+	require.Equal(t, []int{3, 1, 1, 1}, []int{result.Counts.Matched, result.Counts.Done, result.Counts.Skipped,
+		result.Counts.Failed})
 }

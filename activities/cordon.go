@@ -22,8 +22,8 @@ func (a *Control) Uncordon(ctx context.Context, in contract.ClusterUncordon) (co
 	return askCluster(ctx, a.Client, in.Cluster, contract.UncordonUpdate, in.Request)
 }
 
-// askCluster sends an update to a cluster. A refusal is final. An activity that is tried again asks under the same id: it gets the
-// answer of the first time, and not a refusal of what it has done already.
+// askCluster sends an update to a cluster. A refusal is final. An activity that is tried again asks under the same id:
+// it gets the answer of the first time, and not a refusal of what it has done already.
 func askCluster[In, Out any](
 	ctx context.Context, c client.Client, cluster string, update contract.Update[In, Out], request In,
 ) (Out, error) {
@@ -34,7 +34,8 @@ func askCluster[In, Out any](
 	case kind == store.Refused:
 		return answer, temporal.NewNonRetryableApplicationError(store.Refusal(err), contract.Refused, nil)
 	case kind == store.NotFound:
-		return answer, temporal.NewNonRetryableApplicationError("the cluster does not exist any more", contract.Refused, nil)
+		return answer, temporal.NewNonRetryableApplicationError("the cluster does not exist any more", contract.Refused,
+			nil)
 	case err != nil:
 		return answer, fmt.Errorf("%s in cluster %s: %w", update.Name, cluster, err)
 	}
@@ -49,7 +50,8 @@ func (a *Control) FindMember(ctx context.Context, in contract.FindMemberInput) (
 	}
 	member := view.Member(in.AgentID)
 	if member == nil {
-		return contract.Cordoned{}, temporal.NewNonRetryableApplicationError("the agent is not a member of the cluster", contract.Refused, nil)
+		return contract.Cordoned{}, temporal.NewNonRetryableApplicationError("the agent is not a member of the cluster",
+			contract.Refused, nil)
 	}
 	answer := contract.Cordoned{Version: view.Version}
 	if member.Connected() {

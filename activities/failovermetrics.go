@@ -19,13 +19,15 @@ type FailoverMetrics struct {
 func NewFailoverMetrics(r prometheus.Registerer) *FailoverMetrics {
 	m := &FailoverMetrics{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "stella_agent_failovers_total", Help: "Failovers, by how they ended."}, []string{"cluster_id", "status"}),
+			Name: "stella_agent_failovers_total", Help: "Failovers, by how they ended."}, []string{"cluster_id",
+			"status"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "stella_agent_failover_duration_seconds",
 			Help:    "From noticing the loss of an agent until others have its work and roles. Objective: 99 % within 10 s.",
 			Buckets: []float64{0.1, 0.25, 0.5, 1, 2, 3, 5, 7.5, 10, 15, 30, 60, 300}}, []string{"cluster_id"}),
 		transferred: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "stella_agent_tasks_transferred_total", Help: "Tasks that a failover moved to another agent."}, []string{"cluster_id"}),
+			Name: "stella_agent_tasks_transferred_total",
+			Help: "Tasks that a failover moved to another agent."}, []string{"cluster_id"}),
 	}
 	r.MustRegister(m.total, m.duration, m.transferred)
 	return m

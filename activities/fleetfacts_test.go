@@ -35,7 +35,9 @@ type service struct {
 	workers func() []*workerpb.WorkerHeartbeat
 }
 
-func (s service) ListWorkers(context.Context, *workflowservice.ListWorkersRequest, ...grpc.CallOption) (*workflowservice.ListWorkersResponse, error) {
+func (s service) ListWorkers(
+	context.Context, *workflowservice.ListWorkersRequest, ...grpc.CallOption,
+) (*workflowservice.ListWorkersResponse, error) {
 	answer := &workflowservice.ListWorkersResponse{}
 	for _, h := range s.workers() {
 		answer.WorkersInfo = append(answer.WorkersInfo, &workerpb.WorkerInfo{WorkerHeartbeat: h}) //nolint:staticcheck // as Temporal answers
@@ -47,7 +49,9 @@ func (f *fakeFleet) WorkflowService() workflowservice.WorkflowServiceClient {
 	return service{workers: func() []*workerpb.WorkerHeartbeat { return f.live }}
 }
 
-func (f *fakeFleet) ListWorkflow(context.Context, *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+func (f *fakeFleet) ListWorkflow(
+	context.Context, *workflowservice.ListWorkflowExecutionsRequest,
+) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	answer := &workflowservice.ListWorkflowExecutionsResponse{}
 	for _, name := range f.names {
 		answer.Executions = append(answer.Executions, &workflowpb.WorkflowExecutionInfo{
@@ -56,7 +60,9 @@ func (f *fakeFleet) ListWorkflow(context.Context, *workflowservice.ListWorkflowE
 	return answer, nil
 }
 
-func (f *fakeFleet) QueryWorkflowWithOptions(_ context.Context, r *client.QueryWorkflowWithOptionsRequest) (*client.QueryWorkflowWithOptionsResponse, error) {
+func (f *fakeFleet) QueryWorkflowWithOptions(
+	_ context.Context, r *client.QueryWorkflowWithOptionsRequest,
+) (*client.QueryWorkflowWithOptionsResponse, error) {
 	name, _ := contract.ClusterOfWorkflowID(r.WorkflowID)
 	view, known := f.views[name]
 	switch {
@@ -78,16 +84,19 @@ func TestFacts(t *testing.T) {
 	entry := func(cluster, agent, instance string, used int32) *workerpb.WorkerHeartbeat {
 		return &workerpb.WorkerHeartbeat{
 			WorkerIdentity: contract.AgentIdentity(cluster, agent), WorkerInstanceKey: instance,
-			ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: used, CurrentAvailableSlots: 4 - used, TotalProcessedTasks: 9, TotalFailedTasks: 2},
-			HostInfo:              &workerpb.WorkerHostInfo{CurrentHostCpuUsage: 0.5}, Plugins: []*workerpb.PluginInfo{{Name: "other"}, contract.HealthPlugin(fleet.HealthDegraded, 0.85)},
+			ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: used, CurrentAvailableSlots: 4 - used,
+				TotalProcessedTasks: 9, TotalFailedTasks: 2},
+			HostInfo: &workerpb.WorkerHostInfo{CurrentHostCpuUsage: 0.5},
+			Plugins:  []*workerpb.PluginInfo{{Name: "other"}, contract.HealthPlugin(fleet.HealthDegraded, 0.85)},
 		}
 	}
 	view := func(name string, members ...fleet.Member) contract.ClusterView {
 		return contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: name}, Members: members}}
 	}
 	f := &fakeFleet{
-		names:  []string{"z", "a", "deleted", "gone", "silent"},
-		views:  map[string]contract.ClusterView{"z": view("z"), "a": view("a", member("a-1"), member("a-2")), "deleted": view("deleted")},
+		names: []string{"z", "a", "deleted", "gone", "silent"},
+		views: map[string]contract.ClusterView{"z": view("z"), "a": view("a", member("a-1"), member("a-2")),
+			"deleted": view("deleted")},
 		closed: map[string]bool{"deleted": true},
 		errs:   map[string]error{"silent": errors.New("no worker")},
 		live:   []*workerpb.WorkerHeartbeat{entry("a", "a-1", "a-1-1", 4), entry("a", "a-1", "a-1-2", 3)},

@@ -27,8 +27,8 @@ const (
 )
 
 // ExamineFleet looks at all clusters that are due, or the one named, and returns those in which something may be wrong.
-// While nothing is, it costs one query of each cluster's workflow, one list, one count and one look at the live registry,
-// and no write.
+// While nothing is, it costs one query of each cluster's workflow, one list, one count and one look at the live
+// registry, and no write.
 func (a *Control) ExamineFleet(ctx context.Context, in contract.ExamineInput) (contract.Examined, error) {
 	began := time.Now()
 	var only []string
@@ -98,12 +98,14 @@ func (a *Control) ExamineFleet(ctx context.Context, in contract.ExamineInput) (c
 // past are the newest actions and recorded skips of a cluster within a day.
 func (a *Control) past(ctx context.Context, cluster string, now time.Time) ([]fleet.HealingPast, error) {
 	var past []fleet.HealingPast
-	query := fmt.Sprintf("%s AND %s AND StartTime >= '%s'", contract.Equals("WorkflowType", contract.HealingActionWorkflow),
+	query := fmt.Sprintf("%s AND %s AND StartTime >= '%s'", contract.Equals("WorkflowType",
+		contract.HealingActionWorkflow),
 		contract.Equals(contract.AttrCluster.GetName(), cluster), now.Add(-24*time.Hour).UTC().Format(time.RFC3339))
 	err := a.each(ctx, query, pastActions, func(info *workflowpb.WorkflowExecutionInfo) {
 		var note contract.HealingNote
 		if contract.Decode(info.GetMemo().GetFields()[contract.MemoHealing], &note) {
-			past = append(past, fleet.HealingPast{Type: note.Type, TargetID: note.TargetID, Verdict: note.Verdict, At: note.At,
+			past = append(past, fleet.HealingPast{Type: note.Type, TargetID: note.TargetID, Verdict: note.Verdict,
+				At:      note.At,
 				Running: info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING})
 		}
 	})
@@ -171,16 +173,17 @@ func (a *Control) each(ctx context.Context, query string, most int, do func(*wor
 // TuneHealing brings the schedule to an interval, if it is another.
 func (a *Control) TuneHealing(ctx context.Context, every fleet.Duration) error {
 	handle := a.Client.ScheduleClient().GetHandle(ctx, contract.HealingScheduleID)
-	err := handle.Update(ctx, client.ScheduleUpdateOptions{DoUpdate: func(in client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
-		s := in.Description.Schedule
-		action, ok := s.Action.(*client.ScheduleWorkflowAction)
-		if !ok {
-			return nil, fmt.Errorf("the schedule's action is not Mainstay's")
-		}
-		action.Args = []any{contract.HealingCycleInput{Every: every}}
-		s.Spec = &client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: every.Std()}}}
-		return &client.ScheduleUpdate{Schedule: &s}, nil
-	}})
+	err := handle.Update(ctx,
+		client.ScheduleUpdateOptions{DoUpdate: func(in client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
+			s := in.Description.Schedule
+			action, ok := s.Action.(*client.ScheduleWorkflowAction)
+			if !ok {
+				return nil, fmt.Errorf("the schedule's action is not Mainstay's")
+			}
+			action.Args = []any{contract.HealingCycleInput{Every: every}}
+			s.Spec = &client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: every.Std()}}}
+			return &client.ScheduleUpdate{Schedule: &s}, nil
+		}})
 	if err != nil {
 		return fmt.Errorf("change the interval of the schedule %s: %w", contract.HealingScheduleID, err)
 	}

@@ -27,7 +27,9 @@ func (a *Control) AwaitFailover(ctx context.Context, in contract.AwaitFailoverIn
 	return record, err
 }
 
-func (a *Control) failover(ctx context.Context, id string, in contract.AwaitFailoverInput) (record fleet.FailoverRecord, ended bool, err error) {
+func (a *Control) failover(
+	ctx context.Context, id string, in contract.AwaitFailoverInput,
+) (record fleet.FailoverRecord, ended bool, err error) {
 	info, err := a.store().Describe(ctx, id)
 	switch {
 	case err != nil && store.KindOf(err) != store.NotFound:
@@ -44,13 +46,15 @@ func (a *Control) failover(ctx context.Context, id string, in contract.AwaitFail
 	return record, true, nil
 }
 
-// stillThere fails when the cluster refuses the failover, as when the agent's session is not what it was: it does not come then.
+// stillThere fails when the cluster refuses the failover, as when the agent's session is not what it was: it does not
+// come then.
 func (a *Control) stillThere(ctx context.Context, in contract.AwaitFailoverInput) error {
 	view, err := a.view(ctx, in.Cluster)
 	if err != nil {
 		return err
 	}
-	if err := view.CheckHealing(in.AgentID, "", fleet.HealingCheck{Type: fleet.HealFailover, Epoch: in.Epoch}); err != nil {
+	if err := view.CheckHealing(in.AgentID, "", fleet.HealingCheck{Type: fleet.HealFailover,
+		Epoch: in.Epoch}); err != nil {
 		return temporal.NewNonRetryableApplicationError(err.Error(), contract.Refused, nil)
 	}
 	return nil
@@ -73,20 +77,27 @@ func (a *Control) EndOrphan(ctx context.Context, in contract.EndOrphanInput) (st
 		return "the attempt has ended or gave a sign of life meanwhile", nil
 	}
 	ended := time.Now().UTC()
-	report := contract.AttemptReport{AgentID: o.AgentID, Hub: o.Hub, Outcome: fleet.AttemptLost, Begun: true, EndedAt: &ended,
-		Reason: "healing found that no agent runs it, since " + o.Since.Format(time.RFC3339)}
+	report := contract.AttemptReport{AgentID: o.AgentID, Hub: o.Hub, Outcome: fleet.AttemptLost, Begun: true,
+		EndedAt: &ended,
+		Reason:  "healing found that no agent runs it, since " + o.Since.Format(time.RFC3339)}
 	details, err := converter.GetDefaultDataConverter().ToPayloads(report)
 	if err != nil {
 		return "", fmt.Errorf("encode an attempt report: %w", err)
 	}
-	_, err = a.Client.WorkflowService().RespondActivityTaskFailedById(ctx, &workflowservice.RespondActivityTaskFailedByIdRequest{
-		Namespace: a.Namespace, WorkflowId: id, RunId: o.RunID, ActivityId: contract.AttemptActivityID(o.Attempt), Identity: "healing",
-		Failure: &failurepb.Failure{
-			Message: "lost: " + report.Reason, Source: "mainstay-healing",
-			FailureInfo: &failurepb.Failure_ApplicationFailureInfo{ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{
-				Type: contract.AttemptFailure, NonRetryable: true, Details: details}},
-		},
-	})
+	_, err = a.Client.WorkflowService().RespondActivityTaskFailedById(ctx,
+		&workflowservice.RespondActivityTaskFailedByIdRequest{
+			Namespace:  a.Namespace,
+			WorkflowId: id,
+			RunId:      o.RunID,
+			ActivityId: contract.AttemptActivityID(o.Attempt),
+			Identity:   "healing",
+			Failure: &failurepb.Failure{
+				Message: "lost: " + report.Reason, Source: "mainstay-healing",
+				FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
+					ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{
+						Type: contract.AttemptFailure, NonRetryable: true, Details: details}},
+			},
+		})
 	switch {
 	case store.KindOf(err) == store.NotFound:
 		return "the attempt has ended meanwhile", nil

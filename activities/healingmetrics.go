@@ -19,7 +19,8 @@ type HealingMetrics struct {
 func NewHealingMetrics(r prometheus.Registerer) *HealingMetrics {
 	m := &HealingMetrics{
 		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "stella_agent_healing_actions_total", Help: "Healing actions that have ended, by how."}, []string{"action_type", "status"}),
+			Name: "stella_agent_healing_actions_total",
+			Help: "Healing actions that have ended, by how."}, []string{"action_type", "status"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "stella_agent_healing_cycle_duration_seconds", Help: "How long a healing cycle looked at the fleet.",
 			Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}}),

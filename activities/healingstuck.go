@@ -18,7 +18,9 @@ const oldTasks = 1000
 
 // stuck finds what waits for a person, and lanes that move nothing, by cluster. While no open task is old, it costs one
 // count.
-func (a *Control) stuck(ctx context.Context, clusters []*fleet.ClusterFacts, after time.Duration, now time.Time) (map[string][]fleet.Stuck, error) {
+func (a *Control) stuck(
+	ctx context.Context, clusters []*fleet.ClusterFacts, after time.Duration, now time.Time,
+) (map[string][]fleet.Stuck, error) {
 	old := fmt.Sprintf("%s AND %s AND StartTime < '%s'", contract.Equals("WorkflowType", contract.TaskWorkflow),
 		contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), now.Add(-after).UTC().Format(time.RFC3339))
 	count, err := a.store().Count(ctx, old)
@@ -41,8 +43,10 @@ func (a *Control) stuck(ctx context.Context, clusters []*fleet.ClusterFacts, aft
 		}
 		limit := now.Add(-c.Config.SelfHealing.WithDefaults().StuckAfter.Std())
 		if w.reviews > 0 && w.firstReview.Before(limit) {
-			found[c.Config.Name] = append(found[c.Config.Name], fleet.Stuck{What: fleet.StuckReviews, Count: w.reviews, Since: w.firstReview,
-				Reason: fmt.Sprintf("%d tasks wait for a person's decision, the first since %s", w.reviews, w.firstReview.UTC().Format(time.RFC3339))})
+			found[c.Config.Name] = append(found[c.Config.Name],
+				fleet.Stuck{What: fleet.StuckReviews, Count: w.reviews, Since: w.firstReview,
+					Reason: fmt.Sprintf("%d tasks wait for a person's decision, the first since %s", w.reviews,
+						w.firstReview.UTC().Format(time.RFC3339))})
 		}
 		if w.others == 0 {
 			continue
@@ -119,13 +123,17 @@ func lanesOfCluster(c *fleet.Cluster, pinned map[string]bool) []string {
 }
 
 // stuckLane reports whether tasks wait in a lane for long and nothing takes them.
-func (a *Control) stuckLane(ctx context.Context, cluster, lane string, after time.Duration, now time.Time) (fleet.Stuck, bool) {
+func (a *Control) stuckLane(
+	ctx context.Context, cluster, lane string, after time.Duration, now time.Time,
+) (fleet.Stuck, bool) {
 	read, err := a.store().LaneStats(ctx, contract.LaneQueue(cluster, lane))
 	stats := read.Total
 	age := stats.GetApproximateBacklogAge().AsDuration()
 	if err != nil || stats.GetApproximateBacklogCount() == 0 || age < after || stats.GetTasksDispatchRate() > 0 {
 		return fleet.Stuck{}, false
 	}
-	return fleet.Stuck{What: fleet.StuckLane + lane, Count: stats.GetApproximateBacklogCount(), Since: now.Add(-age).UTC(),
-		Reason: fmt.Sprintf("about %d tasks wait in lane %s, the first for %s, and no agent takes them", stats.GetApproximateBacklogCount(), lane, age.Round(time.Second))}, true
+	return fleet.Stuck{What: fleet.StuckLane + lane, Count: stats.GetApproximateBacklogCount(),
+		Since: now.Add(-age).UTC(),
+		Reason: fmt.Sprintf("about %d tasks wait in lane %s, the first for %s, and no agent takes them",
+			stats.GetApproximateBacklogCount(), lane, age.Round(time.Second))}, true
 }

@@ -46,13 +46,17 @@ type fakeQueues struct {
 	looked  []string // queues
 }
 
-func (f *fakeQueues) CountWorkflow(_ context.Context, r *workflowservice.CountWorkflowExecutionsRequest) (*workflowservice.CountWorkflowExecutionsResponse, error) {
+func (f *fakeQueues) CountWorkflow(
+	_ context.Context, r *workflowservice.CountWorkflowExecutionsRequest,
+) (*workflowservice.CountWorkflowExecutionsResponse, error) {
 	f.counted = r.GetQuery()
 	return &workflowservice.CountWorkflowExecutionsResponse{Count: int64(len(f.old))}, f.countErr
 }
 
 // ListWorkflow lists the old tasks, two a page; no healing was done before.
-func (f *fakeQueues) ListWorkflow(ctx context.Context, r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+func (f *fakeQueues) ListWorkflow(
+	ctx context.Context, r *workflowservice.ListWorkflowExecutionsRequest,
+) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	switch {
 	case strings.Contains(r.GetQuery(), contract.Equals("WorkflowType", contract.HealingActionWorkflow)):
 		return &workflowservice.ListWorkflowExecutionsResponse{}, nil
@@ -79,22 +83,28 @@ type queues struct {
 	of *fakeQueues
 }
 
-func (q queues) DescribeTaskQueue(_ context.Context, r *workflowservice.DescribeTaskQueueRequest, _ ...grpc.CallOption) (*workflowservice.DescribeTaskQueueResponse, error) {
+func (q queues) DescribeTaskQueue(
+	_ context.Context, r *workflowservice.DescribeTaskQueueRequest, _ ...grpc.CallOption,
+) (*workflowservice.DescribeTaskQueueResponse, error) {
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
 	name := r.GetTaskQueue().GetName()
 	q.of.looked = append(q.of.looked, name)
 	l := q.of.lanes[name]
 	return &workflowservice.DescribeTaskQueueResponse{Stats: &taskqueuepb.TaskQueueStats{
-		ApproximateBacklogCount: l.waiting, ApproximateBacklogAge: durationpb.New(l.age), TasksDispatchRate: l.rate}}, l.err
+		ApproximateBacklogCount: l.waiting, ApproximateBacklogAge: durationpb.New(
+			l.age), TasksDispatchRate: l.rate}}, l.err
 }
 
 // oldTask is an open task of a cluster that was submitted an hour ago.
-func oldTask(t *testing.T, cluster string, status fleet.TaskStatus, agent string, since time.Duration) *workflowpb.WorkflowExecutionInfo {
+func oldTask(
+	t *testing.T, cluster string, status fleet.TaskStatus, agent string, since time.Duration,
+) *workflowpb.WorkflowExecutionInfo {
 	t.Helper()
 	fields := map[string]*commonpb.Payload{}
-	for name, value := range map[string]any{contract.AttrCluster.GetName(): cluster, contract.AttrStatus.GetName(): string(status),
-		contract.AttrAgent.GetName(): agent, contract.AttrStatusAt.GetName(): time.Now().Add(-since)} {
+	for name, value := range map[string]any{contract.AttrCluster.GetName(): cluster,
+		contract.AttrStatus.GetName(): string(status),
+		contract.AttrAgent.GetName():  agent, contract.AttrStatusAt.GetName(): time.Now().Add(-since)} {
 		if value == "" {
 			continue
 		}
@@ -102,7 +112,8 @@ func oldTask(t *testing.T, cluster string, status fleet.TaskStatus, agent string
 		require.NoError(t, err)
 		fields[name] = payload
 	}
-	return &workflowpb.WorkflowExecutionInfo{StartTime: timestamppb.New(time.Now().Add(-time.Hour)), SearchAttributes: &commonpb.SearchAttributes{IndexedFields: fields}}
+	return &workflowpb.WorkflowExecutionInfo{StartTime: timestamppb.New(time.Now().Add(-time.Hour)),
+		SearchAttributes: &commonpb.SearchAttributes{IndexedFields: fields}}
 }
 
 func TestStuck(t *testing.T) {
@@ -122,7 +133,10 @@ func TestStuck(t *testing.T) {
 		"reviews": {set: func(t *testing.T, f *fakeQueues) {
 			f.old = append(f.old, review(t, time.Minute), review(t, half), review(t, 20*time.Minute))
 		}, want: []string{"c reviews 3 30"}, listed: 2},
-		"reviews that wait only since": {set: func(t *testing.T, f *fakeQueues) { f.old = append(f.old, review(t, 14*time.Minute)) }, listed: 1},
+		"reviews that wait only since": {set: func(t *testing.T,
+			f *fakeQueues) {
+			f.old = append(f.old, review(t, 14*time.Minute))
+		}, listed: 1},
 		"a review of unknown begin": {set: func(t *testing.T, f *fakeQueues) {
 			f.old = append(f.old, review(t, 0))
 			delete(f.old[0].GetSearchAttributes().GetIndexedFields(), contract.AttrStatusAt.GetName())
@@ -153,11 +167,14 @@ func TestStuck(t *testing.T) {
 		}, looked: []string{"lane/c"}, listed: 1},
 		"all kinds of lanes, one paused": {set: func(t *testing.T, f *fakeQueues) {
 			f.old = append(f.old, oldTask(t, "c", "", "a-1", half))
-			for _, queue := range []string{"lane/c", "lane/c/cap/gpu", "lane/c/shard/0", "lane/c/shard/1", "lane/agent/a-1"} {
+			for _, queue := range []string{"lane/c", "lane/c/cap/gpu", "lane/c/shard/0", "lane/c/shard/1",
+				"lane/agent/a-1"} {
 				f.lanes[queue] = lane{waiting: 1, age: half}
 			}
-		}, view: fleet.Cluster{CapabilitySets: [][]string{{"gpu"}}, Shards: make([]fleet.ShardOwner, 2), Pauses: []fleet.Pause{{Lane: "shard/0"}}},
-			want:   []string{"c lane:default 1 30", "c lane:cap/gpu 1 30", "c lane:shard/1 1 30", "c lane:agent/a-1 1 30"},
+		}, view: fleet.Cluster{CapabilitySets: [][]string{{"gpu"}}, Shards: make([]fleet.ShardOwner, 2),
+			Pauses: []fleet.Pause{{Lane: "shard/0"}}},
+			want: []string{"c lane:default 1 30", "c lane:cap/gpu 1 30", "c lane:shard/1 1 30",
+				"c lane:agent/a-1 1 30"},
 			looked: []string{"lane/c", "lane/c/cap/gpu", "lane/c/shard/1", "lane/agent/a-1"}, listed: 1},
 		"everything is paused": {set: func(t *testing.T, f *fakeQueues) {
 			f.old = append(f.old, oldTask(t, "c", "", "", half))
@@ -165,27 +182,33 @@ func TestStuck(t *testing.T) {
 		}, view: fleet.Cluster{Pauses: []fleet.Pause{{}}}, listed: 1},
 		"each cluster by its own patience, and not those that are off": {set: func(t *testing.T, f *fakeQueues) {
 			for _, cluster := range []string{"c", "off", "patient"} {
-				f.old = append(f.old, oldTask(t, cluster, fleet.TaskReview, "", half), oldTask(t, cluster, "", "", half))
+				f.old = append(f.old, oldTask(t, cluster, fleet.TaskReview, "", half),
+					oldTask(t, cluster, "", "", half))
 				f.lanes["lane/"+cluster] = lane{waiting: 1, age: half}
 			}
 			f.views["off"] = clusterView("off", fleet.HealingPolicy{Mode: fleet.HealingOff})
-			f.views["patient"] = clusterView("patient", fleet.HealingPolicy{StuckAfter: fleet.Duration(40 * time.Minute)})
+			f.views["patient"] = clusterView("patient",
+				fleet.HealingPolicy{StuckAfter: fleet.Duration(40 * time.Minute)})
 			f.names = append(f.names, "off", "patient")
-		}, want: []string{"c reviews 1 30", "c lane:default 1 30"}, looked: []string{"lane/c", "lane/patient"}, listed: 3},
+		}, want: []string{"c reviews 1 30", "c lane:default 1 30"}, looked: []string{"lane/c",
+			"lane/patient"}, listed: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := stuckFleet(tc.view)
 			tc.set(t, f)
 			began := time.Now()
-			found, err := (&activities.Control{Client: f, Namespace: "default"}).ExamineFleet(t.Context(), contract.ExamineInput{At: began})
+			found, err := (&activities.Control{Client: f, Namespace: "default"}).ExamineFleet(t.Context(),
+				contract.ExamineInput{At: began})
 			require.NoError(t, err)
 			var got []string
 			for _, c := range found.Cases {
 				for _, s := range c.Stuck {
-					require.WithinDuration(t, began.Add(-began.Sub(s.Since).Round(time.Minute)), s.Since, 10*time.Second)
+					require.WithinDuration(t, began.Add(-began.Sub(s.Since).Round(time.Minute)), s.Since,
+						10*time.Second)
 					require.NotEmpty(t, s.Reason)
-					got = append(got, fmt.Sprintf("%s %s %d %.0f", c.Cluster, s.What, s.Count, began.Sub(s.Since).Minutes()))
+					got = append(got, fmt.Sprintf("%s %s %d %.0f", c.Cluster, s.What, s.Count,
+						began.Sub(s.Since).Minutes()))
 				}
 			}
 			require.Equal(t, tc.want, got)
@@ -195,7 +218,8 @@ func TestStuck(t *testing.T) {
 			require.Len(t, before, 2)
 			at, err := time.Parse("'"+time.RFC3339+"'", before[1])
 			require.NoError(t, err)
-			require.WithinDuration(t, began.Add(-quarter), at, 10*time.Second, "tasks count that are as old as the least patient cluster says")
+			require.WithinDuration(t, began.Add(-quarter), at, 10*time.Second,
+				"tasks count that are as old as the least patient cluster says")
 		})
 	}
 }
@@ -207,7 +231,8 @@ func clusterView(name string, policy fleet.HealingPolicy) contract.ClusterView {
 // stuckFleet is a fleet with one cluster, in which nothing is wrong.
 func stuckFleet(c fleet.Cluster) *fakeQueues {
 	c.Config.Name = "c"
-	return &fakeQueues{fakeFleet: fakeFleet{names: []string{"c"}, views: map[string]contract.ClusterView{"c": {Cluster: c}}}, lanes: map[string]lane{}}
+	return &fakeQueues{fakeFleet: fakeFleet{names: []string{"c"},
+		views: map[string]contract.ClusterView{"c": {Cluster: c}}}, lanes: map[string]lane{}}
 }
 
 func TestStuckIsNotKnown(t *testing.T) {
@@ -219,7 +244,8 @@ func TestStuckIsNotKnown(t *testing.T) {
 		f := stuckFleet(fleet.Cluster{})
 		f.old = append(f.old, oldTask(t, "c", fleet.TaskReview, "", time.Hour))
 		set(f)
-		_, err := (&activities.Control{Client: f, Namespace: "default"}).ExamineFleet(t.Context(), contract.ExamineInput{At: time.Now()})
+		_, err := (&activities.Control{Client: f, Namespace: "default"}).ExamineFleet(t.Context(),
+			contract.ExamineInput{At: time.Now()})
 		require.ErrorContains(t, err, name+": away")
 	}
 }

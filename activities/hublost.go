@@ -13,7 +13,8 @@ import (
 // NewHubsLost makes and registers the counter of lost hubs.
 func NewHubsLost(r prometheus.Registerer) prometheus.Counter {
 	lost := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "mainstay_worker_hubs_lost_total", Help: "Hubs that were given up: their lease ran out and nothing took it again."})
+		Name: "mainstay_worker_hubs_lost_total",
+		Help: "Hubs that were given up: their lease ran out and nothing took it again."})
 	r.MustRegister(lost)
 	return lost
 }

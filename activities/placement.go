@@ -26,15 +26,19 @@ func (a *Control) PlaceTask(ctx context.Context, in contract.PlaceTaskInput) (co
 	view, err := a.view(ctx, in.Cluster)
 	if store.KindOf(err) == store.NotFound {
 		return contract.TaskPlace{}, temporal.NewNonRetryableApplicationError(
-			fmt.Sprintf("there is no cluster %s any more, so no task was made", in.Cluster), contract.UnknownCluster, nil)
+			fmt.Sprintf("there is no cluster %s any more, so no task was made",
+				in.Cluster), contract.UnknownCluster, nil)
 	}
 	if err != nil {
 		return contract.TaskPlace{}, err
 	}
 	shards := view.Config.ShardCount()
-	spec := fleet.TaskSpec{Cluster: in.Cluster, Agent: in.Agent, ShardKey: in.ShardKey, RequiredCapabilities: in.RequiredCapabilities}
-	place := contract.TaskPlace{Lane: contract.Lane(&spec, shards), Sharded: shards > 0, TenantWeight: view.Config.TenantWeights[in.Tenant],
-		Defaults: view.Config.WithDefaults().TaskDefaults, DeadLetterRetention: view.Config.WithDefaults().DeadLetterRetention}
+	spec := fleet.TaskSpec{Cluster: in.Cluster, Agent: in.Agent, ShardKey: in.ShardKey,
+		RequiredCapabilities: in.RequiredCapabilities}
+	place := contract.TaskPlace{Lane: contract.Lane(&spec, shards), Sharded: shards > 0,
+		TenantWeight:        view.Config.TenantWeights[in.Tenant],
+		Defaults:            view.Config.WithDefaults().TaskDefaults,
+		DeadLetterRetention: view.Config.WithDefaults().DeadLetterRetention}
 	if place.Lane != contract.CapabilityLane(in.Cluster, in.RequiredCapabilities) {
 		return place, nil
 	}

@@ -36,7 +36,9 @@ func (f *fakeCluster) QueryWorkflowWithOptions(
 	return answer, f.err
 }
 
-func (f *fakeCluster) UpdateWorkflow(_ context.Context, o client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+func (f *fakeCluster) UpdateWorkflow(
+	_ context.Context, o client.UpdateWorkflowOptions,
+) (client.WorkflowUpdateHandle, error) {
 	f.opened = append(f.opened, o.Args[0].(contract.OpenLaneRequest).Capabilities)
 	return doneHandle{}, nil
 }
@@ -61,12 +63,22 @@ func TestPlaceTask(t *testing.T) {
 		want   contract.TaskPlace
 		opened int
 	}{
-		"the cluster's":           {fleet.ClusterConfig{Name: "c"}, contract.PlaceTaskInput{ShardKey: "k"}, contract.TaskPlace{Lane: "lane/c"}, 0},
-		"an agent's":              {sharded, contract.PlaceTaskInput{Agent: "a-1", ShardKey: "k"}, contract.TaskPlace{Lane: "lane/agent/a-1", Sharded: true}, 0},
-		"a shard's":               {sharded, contract.PlaceTaskInput{ShardKey: "k"}, contract.TaskPlace{Lane: contract.ShardLane("c", contract.ShardOf("k", 8)), Sharded: true}, 0},
-		"capabilities, open":      {fleet.ClusterConfig{Name: "c"}, contract.PlaceTaskInput{RequiredCapabilities: []string{"ssd", "gpu"}}, contract.TaskPlace{Lane: "lane/c/cap/gpu+ssd"}, 0},
-		"capabilities, to open":   {fleet.ClusterConfig{Name: "c"}, contract.PlaceTaskInput{RequiredCapabilities: []string{"tape"}}, contract.TaskPlace{Lane: "lane/c/cap/tape"}, 1},
-		"shards, no capabilities": {sharded, contract.PlaceTaskInput{ShardKey: "k", RequiredCapabilities: []string{"tape"}}, contract.TaskPlace{Lane: contract.ShardLane("c", contract.ShardOf("k", 8)), Sharded: true}, 0},
+		"the cluster's": {fleet.ClusterConfig{Name: "c"}, contract.PlaceTaskInput{ShardKey: "k"},
+			contract.TaskPlace{Lane: "lane/c"}, 0},
+		"an agent's": {sharded, contract.PlaceTaskInput{Agent: "a-1", ShardKey: "k"},
+			contract.TaskPlace{Lane: "lane/agent/a-1", Sharded: true}, 0},
+		"a shard's": {sharded, contract.PlaceTaskInput{ShardKey: "k"},
+			contract.TaskPlace{Lane: contract.ShardLane("c", contract.ShardOf("k", 8)), Sharded: true}, 0},
+		"capabilities, open": {fleet.ClusterConfig{Name: "c"},
+			contract.PlaceTaskInput{RequiredCapabilities: []string{"ssd", "gpu"}},
+			contract.TaskPlace{Lane: "lane/c/cap/gpu+ssd"}, 0},
+		"capabilities, to open": {fleet.ClusterConfig{Name: "c"},
+			contract.PlaceTaskInput{RequiredCapabilities: []string{"tape"}},
+			contract.TaskPlace{Lane: "lane/c/cap/tape"}, 1},
+		"shards, no capabilities": {sharded, contract.PlaceTaskInput{ShardKey: "k",
+			RequiredCapabilities: []string{"tape"}}, contract.TaskPlace{Lane: contract.ShardLane("c",
+			contract.ShardOf("k", 8)),
+			Sharded: true}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -95,7 +107,8 @@ func TestPlaceTaskWithoutACluster(t *testing.T) {
 		require.Equal(t, contract.UnknownCluster, refused.Type())
 		require.True(t, refused.NonRetryable())
 	}
-	_, err := (&activities.Control{Client: &fakeCluster{err: serviceerror.NewUnavailable("away")}}).PlaceTask(t.Context(), contract.PlaceTaskInput{Cluster: "c"})
+	_, err := (&activities.Control{Client: &fakeCluster{err: serviceerror.NewUnavailable("away")}}).PlaceTask(
+		t.Context(), contract.PlaceTaskInput{Cluster: "c"})
 	var refused *temporal.ApplicationError
 	require.NotErrorAs(t, err, &refused, "this is tried again")
 	require.Error(t, err)

@@ -33,7 +33,8 @@ func (a *Control) Reprioritize(ctx context.Context, in contract.ReprioritizeInpu
 	case err == nil, errors.As(err, &over):
 		return nil
 	case errors.As(err, &refused), errors.As(err, &tooOld):
-		return temporal.NewNonRetryableApplicationError("Temporal does not change the priority of what waits; it holds for later deliveries", "NotChanged", err)
+		return temporal.NewNonRetryableApplicationError(
+			"Temporal does not change the priority of what waits; it holds for later deliveries", "NotChanged", err)
 	}
 	return fmt.Errorf("change the priority of %s of %s: %w", contract.AttemptActivityID(in.Attempt), in.WorkflowID, err)
 }

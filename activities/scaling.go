@@ -14,8 +14,8 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-// SweepScaling looks at every cluster that has scaling on, and asks those where something is to be done. Where nothing is,
-// nothing is written.
+// SweepScaling looks at every cluster that has scaling on, and asks those where something is to be done. Where nothing
+// is, nothing is written.
 func (a *Control) SweepScaling(ctx context.Context) (contract.SweepResult, error) {
 	var result contract.SweepResult
 	names, err := a.clusters().Scaled(ctx)
@@ -53,8 +53,8 @@ func (a *Control) SweepScaling(ctx context.Context) (contract.SweepResult, error
 	return result, nil
 }
 
-// sweepOne decides for one cluster, and has the cluster decide too where something is to be done: it alone knows what is
-// under way.
+// sweepOne decides for one cluster, and has the cluster decide too where something is to be done: it alone knows what
+// is under way.
 func (a *Control) sweepOne(ctx context.Context, cluster *fleet.ClusterFacts) (fleet.ScalingDecision, error) {
 	decision, facts, err := a.decide(ctx, cluster)
 	if err != nil || decision.Change == fleet.ScaleNone {
@@ -68,10 +68,13 @@ func (a *Control) sweepOne(ctx context.Context, cluster *fleet.ClusterFacts) (fl
 	return decision, nil
 }
 
-func (a *Control) decide(ctx context.Context, cluster *fleet.ClusterFacts) (fleet.ScalingDecision, fleet.ScalingFacts, error) {
+func (a *Control) decide(
+	ctx context.Context, cluster *fleet.ClusterFacts,
+) (fleet.ScalingDecision, fleet.ScalingFacts, error) {
 	var facts fleet.ScalingFacts
 	for agent, live := range cluster.Live {
-		facts.Agents = append(facts.Agents, fleet.AgentActivity{AgentID: agent, Running: live.Running, IdleSince: live.WorkedAt, CPUPercent: live.CPUPercent})
+		facts.Agents = append(facts.Agents, fleet.AgentActivity{AgentID: agent, Running: live.Running,
+			IdleSince: live.WorkedAt, CPUPercent: live.CPUPercent})
 	}
 	slices.SortFunc(facts.Agents, func(x, y fleet.AgentActivity) int { return x.IdleSince.Compare(y.IdleSince) })
 	now := time.Now()

@@ -13,7 +13,8 @@ import (
 func (a *Control) SyncMembers(ctx context.Context, cluster string) (contract.SyncMembersResult, error) {
 	view, err := a.view(ctx, cluster)
 	if store.KindOf(err) == store.NotFound {
-		return contract.SyncMembersResult{}, temporal.NewNonRetryableApplicationError("the cluster does not exist any more", contract.Refused, nil)
+		return contract.SyncMembersResult{},
+			temporal.NewNonRetryableApplicationError("the cluster does not exist any more", contract.Refused, nil)
 	}
 	if err != nil {
 		return contract.SyncMembersResult{}, err

@@ -18,9 +18,12 @@ const (
 
 // AwaitTransfers looks at the failed agent's tasks and roles until all have moved, or the time is over. It changes
 // nothing, so it may be repeated.
-func (a *Control) AwaitTransfers(ctx context.Context, in contract.AwaitTransfersInput) (contract.AwaitTransfersResult, error) {
+func (a *Control) AwaitTransfers(
+	ctx context.Context, in contract.AwaitTransfersInput,
+) (contract.AwaitTransfersResult, error) {
 	deadline := time.Now().Add(in.Timeout.Or(fleet.DefaultTransferTimeout))
-	w := watch{Control: a, in: in, transfers: make([]fleet.Transfer, len(in.Attempts)), moved: make([]bool, len(in.Attempts))}
+	w := watch{Control: a, in: in, transfers: make([]fleet.Transfer, len(in.Attempts)),
+		moved: make([]bool, len(in.Attempts))}
 	err := watchUntil(ctx, watchMost, func() (bool, error) {
 		missing, err := w.look(ctx)
 		if err != nil {
@@ -87,7 +90,8 @@ func (w *watch) lookAtRoles(ctx context.Context) (missing string, err error) {
 			missing = "not every shard has a new owner"
 			continue
 		}
-		w.result.Shards = append(w.result.Shards, fleet.ShardMove{Shard: shard, From: w.in.FailedAgent, To: view.Shards[shard].Owner, Epoch: view.Shards[shard].Epoch})
+		w.result.Shards = append(w.result.Shards, fleet.ShardMove{Shard: shard, From: w.in.FailedAgent,
+			To: view.Shards[shard].Owner, Epoch: view.Shards[shard].Epoch})
 	}
 	return missing, nil
 }
@@ -104,7 +108,10 @@ func (w *watch) lookAtTask(ctx context.Context, held fleet.HeldAttempt) (fleet.T
 		return t, false, fmt.Errorf("read task %s: %w", held.TaskID, err)
 	}
 	t.Status = task.Status
-	later := slices.IndexFunc(task.Attempts, func(at fleet.Attempt) bool { return at.Number > held.Attempt && at.AgentID != "" })
+	later := slices.IndexFunc(task.Attempts, func(at fleet.Attempt) bool {
+		return at.Number > held.Attempt &&
+			at.AgentID != ""
+	})
 	switch {
 	case later >= 0:
 		next := task.Attempts[later]

@@ -57,12 +57,13 @@ type Options struct {
 	// StopTimeout is how long a graceful stop waits for running handlers before it cancels their contexts and hands
 	// their work back. Default 30 s.
 	StopTimeout time.Duration
-	// TracerProvider makes the spans of attempts. nil means OpenTelemetry's global one, which records nothing unless the
-	// program sets one up. Handlers find their span in their context.
+	// TracerProvider makes the spans of attempts. nil means OpenTelemetry's global one, which records nothing unless
+	// the program sets one up. Handlers find their span in their context.
 	TracerProvider trace.TracerProvider
 	// OnEvent is told what happens, from several goroutines. It must return promptly.
 	OnEvent func(Event)
-	// JoinToken lets the agent register where the control plane asks for one. It is sent to register and for nothing else.
+	// JoinToken lets the agent register where the control plane asks for one. It is sent to register and for nothing
+	// else.
 	JoinToken string
 	// TLS configures https hub URLs, as for a private certificate authority. nil means the system's defaults.
 	TLS *tls.Config
@@ -92,7 +93,8 @@ func New(o Options) (*Agent, error) {
 	o.HubURLs = slices.Clone(o.HubURLs)
 	for i, raw := range o.HubURLs {
 		u, err := url.Parse(raw)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" ||
+			u.Fragment != "" {
 			return nil, fmt.Errorf("agent: HubURLs[%d] must be like http://host:port", i)
 		}
 		o.HubURLs[i] = strings.TrimRight(raw, "/")

@@ -26,11 +26,13 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		change func(*agent.Options)
 		want   string
 	}{
-		"no hub":         {func(o *agent.Options) { o.HubURLs = nil }, "HubURLs is empty"},
-		"hub not a URL":  {func(o *agent.Options) { o.HubURLs = []string{"hub:8080"} }, "HubURLs[0] must be like http://host:port"},
-		"cluster":        {func(o *agent.Options) { o.Cluster = "Demo" }, "Cluster must start with"},
-		"id":             {func(o *agent.Options) { o.ID = "" }, "ID is empty"},
-		"capability":     {func(o *agent.Options) { o.Capabilities = []string{"gpu", "a b"} }, "Capabilities[1] may hold only"},
+		"no hub": {func(o *agent.Options) { o.HubURLs = nil }, "HubURLs is empty"},
+		"hub not a URL": {func(o *agent.Options) { o.HubURLs = []string{"hub:8080"} },
+			"HubURLs[0] must be like http://host:port"},
+		"cluster": {func(o *agent.Options) { o.Cluster = "Demo" }, "Cluster must start with"},
+		"id":      {func(o *agent.Options) { o.ID = "" }, "ID is empty"},
+		"capability": {func(o *agent.Options) { o.Capabilities = []string{"gpu", "a b"} },
+			"Capabilities[1] may hold only"},
 		"slots":          {func(o *agent.Options) { o.Slots = -1 }, "Slots must be 1 to 10000"},
 		"negative times": {func(o *agent.Options) { o.StopTimeout = -1 }, "must not be negative"},
 	} {
@@ -93,7 +95,11 @@ func TestTaskIsRunAndItsResultReported(t *testing.T) {
 	require.Len(t, reg.InstanceID, 32)
 
 	hub.Assign(protocol.Assignment{
-		TaskID: "t1", Type: "greet", Attempt: 2, Payload: json.RawMessage(`{"name":"ada"}`), Labels: map[string]string{"a": "b"},
+		TaskID:     "t1",
+		Type:       "greet",
+		Attempt:    2,
+		Payload:    json.RawMessage(`{"name":"ada"}`),
+		Labels:     map[string]string{"a": "b"},
 		Checkpoint: json.RawMessage(`{"n":1}`), TransferredFrom: "worker-0", Tenant: "acme", Shard: new(3),
 	})
 	listed := hub.WaitRunning("t1")
@@ -220,8 +226,11 @@ func TestOutcomes(t *testing.T) {
 			error: "1048578 bytes, 1048576 are allowed", final: true,
 		},
 		"long error": {
-			handler: func(context.Context, *agent.Task) (any, error) { return nil, errors.New("begin " + long + " end") },
-			error:   "begin xxx",
+			handler: func(context.Context, *agent.Task) (any, error) {
+				return nil,
+					errors.New("begin " + long + " end")
+			},
+			error: "begin xxx",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -307,7 +316,10 @@ func TestCommands(t *testing.T) {
 		running := hub.WaitPoll("t1 running", func(p protocol.Poll) bool { return len(p.Running) == 1 })
 		hub.Command(protocol.Command{Type: protocol.CommandDrop, TaskID: "t1", Attempt: 1})
 		require.ErrorIs(t, <-g.cause, agent.ErrDropped)
-		hub.WaitPoll("t1 gone", func(p protocol.Poll) bool { return p.Sequence > running.Sequence && len(p.Running) == 0 })
+		hub.WaitPoll("t1 gone", func(p protocol.Poll) bool {
+			return p.Sequence > running.Sequence &&
+				len(p.Running) == 0
+		})
 	})
 	t.Run("role", func(t *testing.T) {
 		t.Parallel()

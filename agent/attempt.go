@@ -96,11 +96,17 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 		r.returned = append(r.returned, protocol.RunningAttempt{TaskID: a.TaskID, Attempt: a.Attempt, Token: a.Token})
 		return nil
 	}
-	at := &attempt{attemptKey: key, run: r, token: a.Token, beacon: a.Beacon.Std(), startedAt: time.Now(), before: before, returned: make(chan struct{}), hung: make(chan struct{})}
+	at := &attempt{attemptKey: key, run: r, token: a.Token, beacon: a.Beacon.Std(), startedAt: time.Now(),
+		before: before, returned: make(chan struct{}), hung: make(chan struct{})}
 	at.signs.since = at.startedAt
 	at.task = &Task{
-		ID: a.TaskID, Type: a.Type, Cluster: a.Cluster, Attempt: a.Attempt, Payload: a.Payload, RetrySafety: a.RetrySafety,
-		Timeout: a.Timeout.Std(), Checkpoint: a.Checkpoint, Labels: a.Labels, Tenant: a.Tenant, Shard: a.Shard,
+		ID:          a.TaskID,
+		Type:        a.Type,
+		Cluster:     a.Cluster,
+		Attempt:     a.Attempt,
+		Payload:     a.Payload,
+		RetrySafety: a.RetrySafety,
+		Timeout:     a.Timeout.Std(), Checkpoint: a.Checkpoint, Labels: a.Labels, Tenant: a.Tenant, Shard: a.Shard,
 		TransferredFrom: a.TransferredFrom, attempt: at,
 	}
 	at.handler, at.cancel = context.WithCancelCause(at.startSpan(r.work, a))
@@ -211,7 +217,8 @@ func (at *attempt) begin(ctx context.Context) <-chan handlerEnd {
 func (at *attempt) call(ctx context.Context) (output any, err error) {
 	handler := at.run.agent.handlers[at.task.Type]
 	if handler == nil {
-		return nil, NonRetryable(fmt.Errorf("no handler for the task's type; this agent handles %q", at.run.agent.taskTypes()))
+		return nil, NonRetryable(fmt.Errorf("no handler for the task's type; this agent handles %q",
+			at.run.agent.taskTypes()))
 	}
 	if cause := ended(ctx); cause != nil {
 		return nil, cause
@@ -230,7 +237,8 @@ func (at *attempt) result(ctx context.Context, output any, err error) (protocol.
 	cause := ended(ctx)
 	result := at.newResult()
 	switch {
-	case errors.Is(cause, ErrDropped), errors.Is(cause, ErrFenced), errors.Is(cause, ErrRevoked), errors.Is(cause, ErrGaveUp):
+	case errors.Is(cause, ErrDropped), errors.Is(cause, ErrFenced), errors.Is(cause, ErrRevoked), errors.Is(cause,
+		ErrGaveUp):
 		return result, false
 	case at.leaseIsOver():
 		// Not the handler's failure: the hub takes this, too, as work handed back.
@@ -246,14 +254,16 @@ func (at *attempt) result(ctx context.Context, output any, err error) (protocol.
 	case outOfTime(cause):
 		at.overtime(&result, cause)
 	default:
-		result.Outcome, result.Error, result.ErrorType, result.NonRetryable = fleet.AttemptFailed, err.Error(), errorType(err), isNonRetryable(err)
+		result.Outcome, result.Error = fleet.AttemptFailed, err.Error()
+		result.ErrorType, result.NonRetryable = errorType(err), isNonRetryable(err)
 	}
 	result.Error = cutMiddle(result.Error, maxError)
 	return result, true
 }
 
 func (at *attempt) newResult() protocol.Result {
-	return protocol.Result{Token: at.token, Attempt: at.number, StartedAt: at.startedAt.UTC(), EndedAt: time.Now().UTC()}
+	return protocol.Result{Token: at.token, Attempt: at.number, StartedAt: at.startedAt.UTC(),
+		EndedAt: time.Now().UTC()}
 }
 
 // handedBack is the result of an attempt that another agent should do.

@@ -11,8 +11,8 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// endGrace is how long a handler whose context has ended may take to return. After that it counts as stuck. It is longer
-// than a command has between SIGTERM and SIGKILL.
+// endGrace is how long a handler whose context has ended may take to return. After that it counts as stuck. It is
+// longer than a command has between SIGTERM and SIGKILL.
 const endGrace = 2 * execKillAfter
 
 // signs are the signs of life of a handler. They are cheap: each line of output is one.
@@ -89,7 +89,8 @@ func (at *attempt) setState(state protocol.RunningState) {
 func (at *attempt) hangs() {
 	at.setState(protocol.RunningStuck)
 	close(at.hung)
-	at.log().Error("The handler ignores that its context has ended; its slot stays in use until it returns", "grace", endGrace)
+	at.log().Error("The handler ignores that its context has ended; its slot stays in use until it returns", "grace",
+		endGrace)
 	at.run.agent.emit(at.event(EventStuck))
 	at.run.pollWithin(0)
 }

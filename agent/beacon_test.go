@@ -57,7 +57,8 @@ func TestWhatCountsAsABeacon(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
-				start(t, hub, inMemory(hub), map[string]agent.Handler{"lively": func(ctx context.Context, task *agent.Task) (any, error) {
+				start(t, hub, inMemory(hub), map[string]agent.Handler{"lively": func(ctx context.Context,
+					task *agent.Task) (any, error) {
 					for range 10 {
 						pass(14 * time.Second)
 						sign(task)
@@ -98,7 +99,8 @@ func TestWithoutABeaconTimeoutNothingIsWatched(t *testing.T) {
 	})
 }
 
-// A handler that ignores its context keeps its slot, and the hub hears both: that the attempt is over and that it is stuck.
+// A handler that ignores its context keeps its slot, and the hub hears both: that the attempt is over and that it is
+// stuck.
 func TestHandlerThatIgnoresItsContextIsReportedAndKeepsItsSlot(t *testing.T) {
 	t.Parallel()
 	for name, a := range map[string]struct {
@@ -106,7 +108,8 @@ func TestHandlerThatIgnoresItsContextIsReportedAndKeepsItsSlot(t *testing.T) {
 		reason     string
 		limit      time.Duration
 	}{
-		"no beacon": {func() protocol.Assignment { return watched("t1", "deaf", 45*time.Second) }, "no beacon for 45s", 45 * time.Second},
+		"no beacon": {func() protocol.Assignment { return watched("t1", "deaf", 45*time.Second) }, "no beacon for 45s",
+			45 * time.Second},
 		"timeout": {func() protocol.Assignment {
 			a := assign("t1", "deaf")
 			a.Timeout = fleet.Duration(90 * time.Second)
@@ -118,7 +121,8 @@ func TestHandlerThatIgnoresItsContextIsReportedAndKeepsItsSlot(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
 				release := make(chan struct{})
-				b := start(t, hub, inMemory(hub), map[string]agent.Handler{"deaf": func(context.Context, *agent.Task) (any, error) {
+				b := start(t, hub, inMemory(hub), map[string]agent.Handler{"deaf": func(context.Context,
+					*agent.Task) (any, error) {
 					<-release
 					return "too late", nil
 				}})
@@ -147,7 +151,10 @@ func TestHandlerThatIgnoresItsContextIsReportedAndKeepsItsSlot(t *testing.T) {
 				require.Equal(t, 2, back.Returned[0].Attempt, "two attempts of a task never run side by side")
 
 				close(release)
-				hub.WaitPoll("free again", func(p protocol.Poll) bool { return p.Sequence > last.Sequence && len(p.Running) == 0 })
+				hub.WaitPoll("free again", func(p protocol.Poll) bool {
+					return p.Sequence > last.Sequence &&
+						len(p.Running) == 0
+				})
 				require.Len(t, hub.Results(), 1)
 			})
 		})
@@ -157,7 +164,8 @@ func TestHandlerThatIgnoresItsContextIsReportedAndKeepsItsSlot(t *testing.T) {
 func TestStuckFencedHandlerIsNotReportedAsSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
-		start(t, hub, inMemory(hub), map[string]agent.Handler{"slow": func(ctx context.Context, _ *agent.Task) (any, error) {
+		start(t, hub, inMemory(hub), map[string]agent.Handler{"slow": func(ctx context.Context, _ *agent.Task) (any,
+			error) {
 			<-ctx.Done()
 			pass(5 * time.Second) // within the grace
 			return nil, errors.New("interrupted")
@@ -178,7 +186,8 @@ func TestProgressMessage(t *testing.T) {
 	hub := agenttest.NewHub(t, agenttest.Options{})
 	proceed := make(chan struct{})
 	start(t, hub, nil, map[string]agent.Handler{"talk": func(_ context.Context, task *agent.Task) (any, error) {
-		task.ReportProgress(fleet.Progress{Percent: 130, Step: "two", Message: string(make([]byte, 999)) + "é and more"})
+		task.ReportProgress(fleet.Progress{Percent: 130, Step: "two", Message: string(make([]byte, 999)) +
+			"é and more"})
 		if err := task.SaveCheckpoint(1); err != nil { // sends a poll
 			return nil, err
 		}
@@ -187,7 +196,10 @@ func TestProgressMessage(t *testing.T) {
 	}})
 	hub.WaitRegistered(1)
 	hub.Assign(assign("t1", "talk"))
-	poll := hub.WaitPoll("progress", func(p protocol.Poll) bool { return len(p.Running) == 1 && p.Running[0].Progress != nil })
+	poll := hub.WaitPoll("progress", func(p protocol.Poll) bool {
+		return len(p.Running) == 1 &&
+			p.Running[0].Progress != nil
+	})
 	require.Equal(t, 100, poll.Running[0].Progress.Percent)
 	require.Equal(t, "two", poll.Running[0].Progress.Step)
 	require.Len(t, poll.Running[0].Progress.Message, 999, "cut at a character")

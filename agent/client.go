@@ -51,8 +51,12 @@ func httpClient(o Options) *http.Client {
 	protocols.SetHTTP1(true)
 	return &http.Client{
 		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DialContext: dial, TLSClientConfig: o.TLS.Clone(), TLSHandshakeTimeout: dialTimeout,
-			Protocols: protocols, MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, DisableCompression: true,
+			Proxy:               http.ProxyFromEnvironment,
+			DialContext:         dial,
+			TLSClientConfig:     o.TLS.Clone(),
+			TLSHandshakeTimeout: dialTimeout,
+			Protocols:           protocols, MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute,
+			DisableCompression: true,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

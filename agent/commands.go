@@ -28,8 +28,8 @@ func (r *run) obey(commands []protocol.Command) {
 	}
 }
 
-// interrupt ends the context of one attempt's handler. If the handler has returned, its result is on its way and the hub
-// says what it is worth.
+// interrupt ends the context of one attempt's handler. If the handler has returned, its result is on its way and the
+// hub says what it is worth.
 func (r *run) interrupt(c protocol.Command, cause error, kind EventKind) {
 	r.mu.Lock()
 	at := r.attempts[attemptKey{c.TaskID, c.Attempt}]
@@ -55,9 +55,12 @@ func (r *run) takeRole(c protocol.Command) {
 	r.role = c
 	r.mu.Unlock()
 	r.takeStateRole(c)
-	if old.Role == c.Role && old.Leader == c.Leader && old.Epoch == c.Epoch && slices.Equal(old.Shards, c.Shards) && slices.Equal(old.Targets, c.Targets) {
+	if old.Role == c.Role && old.Leader == c.Leader && old.Epoch == c.Epoch && slices.Equal(old.Shards, c.Shards) &&
+		slices.Equal(old.Targets, c.Targets) {
 		return
 	}
-	r.agent.log.Info("Role", "role", c.Role, "leader", c.Leader, "epoch", c.Epoch, "shards", c.Shards, "targets", len(c.Targets))
-	r.agent.emit(Event{Kind: EventRole, Role: c.Role, Leader: c.Leader, Epoch: c.Epoch, Shards: c.Shards, Targets: c.Targets, Reason: c.Reason})
+	r.agent.log.Info("Role", "role", c.Role, "leader", c.Leader, "epoch", c.Epoch, "shards", c.Shards, "targets",
+		len(c.Targets))
+	r.agent.emit(Event{Kind: EventRole, Role: c.Role, Leader: c.Leader, Epoch: c.Epoch, Shards: c.Shards,
+		Targets: c.Targets, Reason: c.Reason})
 }

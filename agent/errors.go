@@ -11,13 +11,15 @@ import (
 var (
 	// ErrFenced says that a newer process runs under this agent's id. This one has stopped its work.
 	ErrFenced = errors.New("agent: a newer process has this agent id")
-	// ErrRevoked says that a person has revoked the agent's join token and ended its session with it. It has stopped its work.
+	// ErrRevoked says that a person has revoked the agent's join token and ended its session with it. It has stopped
+	// its work.
 	ErrRevoked = errors.New("agent: its join token was revoked, and its session ended with it")
 	// ErrGaveUp says that no hub answered for Options.GiveUpAfter.
 	ErrGaveUp = errors.New("agent: gave up: no hub has answered for too long")
 )
 
-// RefusalCode is the stable code with which a hub refused the agent, as in docs/AGENT-PROTOCOL.md; "" for errors of another kind.
+// RefusalCode is the stable code with which a hub refused the agent, as in docs/AGENT-PROTOCOL.md; "" for errors of
+// another kind.
 func RefusalCode(err error) string { return code(err) }
 
 // Causes of a handler's cancelled context; see context.Cause. A timeout's cause is context.DeadlineExceeded, and

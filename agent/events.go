@@ -7,8 +7,9 @@ type EventKind string
 
 // The events.
 const (
-	EventRegistered     EventKind = "registered"      // a hub opened or re-attached the session
-	EventReconnecting   EventKind = "reconnecting"    // a hub did not answer, or does not know the session; Err says why
+	EventRegistered EventKind = "registered" // a hub opened or re-attached the session
+	// a hub did not answer, or does not know the session; Err says why
+	EventReconnecting   EventKind = "reconnecting"
 	EventAssigned       EventKind = "assigned"        // a handler starts
 	EventFinished       EventKind = "finished"        // a handler returned; Outcome is what is reported
 	EventResultAccepted EventKind = "result_accepted" // the result counts

@@ -42,15 +42,15 @@ type ExecResult struct {
 	Stderr   string `json:"stderr"`
 }
 
-// ExecHandler runs commands without a shell. A non-zero exit code is a failure, of a type such as "exit_3". When ctx ends
-// the command's process groups get SIGTERM, and everything that it has started SIGKILL after 5 s; at once when the lease
-// has run out. What the command writes is the attempt's log, and a beacon. Whoever may submit tasks can run anything as the
-// agent's user.
+// ExecHandler runs commands without a shell. A non-zero exit code is a failure, of a type such as "exit_3". When ctx
+// ends the command's process groups get SIGTERM, and everything that it has started SIGKILL after 5 s; at once when the
+// lease has run out. What the command writes is the attempt's log, and a beacon. Whoever may submit tasks can run
+// anything as the agent's user.
 //
 // On Linux nothing that a command has started outlives its attempt or its agent, background processes included: the
 // handler runs each command below a guard process, which is the calling program started again. Package proctree stops
-// that program in an init function, before main; init functions of other packages that Go runs earlier run in the guard,
-// too, so they must not do anything but initialise.
+// that program in an init function, before main; init functions of other packages that Go runs earlier run in the
+// guard, too, so they must not do anything but initialise.
 func ExecHandler() Handler {
 	return func(ctx context.Context, task *Task) (any, error) {
 		payload, err := decodeExec(task.Payload)
@@ -67,7 +67,8 @@ func decodeExec(data json.RawMessage) (ExecPayload, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&p); err != nil {
-		return p, fmt.Errorf(`exec: the payload must be {"command": ["program", "argument"…], "env"?: {}, "dir"?: ""}: %w`, err)
+		return p, fmt.Errorf(
+			`exec: the payload must be {"command": ["program", "argument"…], "env"?: {}, "dir"?: ""}: %w`, err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return p, errors.New("exec: the payload has something after its end")

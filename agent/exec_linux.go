@@ -69,7 +69,8 @@ func startGuard(cmd *exec.Cmd) (*guarded, error) {
 		return nil, err
 	}
 	_ = syscall.SetNonblock(ends[0], true) // so that closing it ends a reading
-	g := &guarded{socket: os.NewFile(uintptr(ends[0]), "guard"), process: exec.Command(ownProgram), output: make(chan struct{}), reports: make(chan proctree.Report)}
+	g := &guarded{socket: os.NewFile(uintptr(ends[0]), "guard"), process: exec.Command(ownProgram),
+		output: make(chan struct{}), reports: make(chan proctree.Report)}
 	theirs := os.NewFile(uintptr(ends[1]), "agent")
 	defer func() { _ = theirs.Close() }()
 	var writers []*os.File
@@ -128,9 +129,9 @@ func (g *guarded) close() {
 // order sends the guard a message. One that has ended needs none.
 func (g *guarded) order(message []byte) { _, _ = g.socket.Write(message) }
 
-// watch follows the command to its end. When ctx ends the command gets SIGTERM, and its tree SIGKILL after a while, or at
-// once when the lease has run out. What is left of the tree when the command has ended is killed once it has closed the
-// command's output, or after a while.
+// watch follows the command to its end. When ctx ends the command gets SIGTERM, and its tree SIGKILL after a while, or
+// at once when the lease has run out. What is left of the tree when the command has ended is killed once it has closed
+// the command's output, or after a while.
 func (g *guarded) watch(ctx context.Context) (commandEnd, error) {
 	defer g.close()
 	var end commandEnd
@@ -181,7 +182,8 @@ func (g *guarded) died() error {
 	proctree.KillLeft(g.process.Process.Pid)
 	err := g.process.Wait()
 	g.awaitOutput()
-	return fmt.Errorf("the command's guard process was ended by something else (%w); the command was killed with all that it had started", err)
+	return fmt.Errorf(
+		"the command's guard process was ended by something else (%w); the command was killed with all that it had started", err)
 }
 
 // awaitOutput lets the rest of the output be read. What a process outside of the tree holds open is given up.

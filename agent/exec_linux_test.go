@@ -19,8 +19,8 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// family leaves a child, a grandchild and a daemon in a session of its own, all of them deaf to SIGTERM and silent. Each
-// writes its process id to a file.
+// family leaves a child, a grandchild and a daemon in a session of its own, all of them deaf to SIGTERM and silent.
+// Each writes its process id to a file.
 const family = `exec </dev/null; trap "" TERM
 sh -c 'echo $$ >child; sh -c "echo \$\$ >grandchild; while :; do sleep 1000; done"; true' >/dev/null 2>&1 &
 (setsid sh -c '(sh -c "echo \$\$ >daemon; while :; do sleep 1000; done" &)' >/dev/null 2>&1 &)
@@ -42,7 +42,8 @@ func begin(t *testing.T, script string, change func(*protocol.Assignment)) (*age
 		change(&a)
 	}
 	hub.Assign(a)
-	require.Eventually(t, func() bool { return exists(filepath.Join(dir, "command")) }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return exists(filepath.Join(dir, "command")) }, 20*time.Second,
+		5*time.Millisecond)
 	return hub, dir
 }
 
@@ -108,12 +109,14 @@ func TestExecEndsWithItsLeaseWhateverTheAgentDoes(t *testing.T) {
 	t.Parallel()
 	hub := agenttest.NewHub(t, agenttest.Options{HeartbeatInterval: 500 * time.Millisecond, Lease: 2 * time.Second})
 	dir := t.TempDir()
-	payload, err := json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c", family + "sleep 1000; true"}, Dir: dir})
+	payload, err := json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c", family + "sleep 1000; true"},
+		Dir: dir})
 	require.NoError(t, err)
 	start(t, hub, nil, map[string]agent.Handler{agent.ExecType: agent.ExecHandler()})
 	hub.WaitRegistered(1)
 	hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload, RetrySafety: fleet.Fenced})
-	require.Eventually(t, func() bool { return exists(filepath.Join(dir, "command")) }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return exists(filepath.Join(dir, "command")) }, 20*time.Second,
+		5*time.Millisecond)
 	hub.Command(protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1})
 	hub.Stop()
 	var family []int

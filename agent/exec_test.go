@@ -36,7 +36,9 @@ func TestExecSucceeds(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	payload, err := json.Marshal(agent.ExecPayload{
-		Command: []string{"sh", "-c", `echo "$GREETING from $PWD"; echo oops >&2`}, Env: map[string]string{"GREETING": "hello"}, Dir: dir,
+		Command: []string{"sh", "-c", `echo "$GREETING from $PWD"; echo oops >&2`},
+		Env:     map[string]string{"GREETING": "hello"},
+		Dir:     dir,
 	})
 	require.NoError(t, err)
 	result := execute(t, string(payload))
@@ -54,7 +56,8 @@ func TestExecFails(t *testing.T) {
 		final   bool
 		kind    string
 	}{
-		"non-zero":        {`{"command":["sh","-c","echo out; echo the disk is full >&2; exit 3"]}`, "exec: exit status 3: the disk is full", false, "exit_3"},
+		"non-zero": {`{"command":["sh","-c","echo out; echo the disk is full >&2; exit 3"]}`,
+			"exec: exit status 3: the disk is full", false, "exit_3"},
 		"killed":          {`{"command":["sh","-c","kill -9 $$"]}`, "exec: signal: killed", false, "signal"},
 		"not found":       {`{"command":["no-such-program-anywhere"]}`, "cannot be run on this agent", true, ""},
 		"no such dir":     {`{"command":["true"],"dir":"/no/such/dir"}`, "cannot be run on this agent", true, ""},
@@ -77,7 +80,8 @@ func TestExecFails(t *testing.T) {
 
 func TestExecBoundsOutput(t *testing.T) {
 	t.Parallel()
-	result := execute(t, `{"command":["sh","-c","echo first; yes 0123456789 | head -c 300000; echo last; head -c 70000 /dev/zero >&2"]}`)
+	result := execute(t,
+		`{"command":["sh","-c","echo first; yes 0123456789 | head -c 300000; echo last; head -c 70000 /dev/zero >&2"]}`)
 	require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
 	var out agent.ExecResult
 	require.NoError(t, json.Unmarshal(result.Output, &out))
@@ -104,11 +108,13 @@ func TestExecCancelKillsTheWholeGroup(t *testing.T) {
 			start(t, hub, nil, map[string]agent.Handler{agent.ExecType: agent.ExecHandler()})
 			hub.WaitRegistered(1)
 			hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload})
-			require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(dir, "ready")); return err == nil }, 10*time.Second, 5*time.Millisecond)
+			require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(dir, "ready")); return err == nil },
+				10*time.Second, 5*time.Millisecond)
 			hub.Command(protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1})
 			require.Equal(t, fleet.AttemptCancelled, hub.WaitResult("t1").Outcome)
 			child := readPID(t, filepath.Join(dir, "child"))
-			require.Eventually(t, func() bool { return gone(child) }, 10*time.Second, 5*time.Millisecond, "the command's child outlived it")
+			require.Eventually(t, func() bool { return gone(child) }, 10*time.Second, 5*time.Millisecond,
+				"the command's child outlived it")
 		})
 	}
 }
@@ -116,7 +122,8 @@ func TestExecCancelKillsTheWholeGroup(t *testing.T) {
 func TestExecIsKilledAtOnceWhenTheLeaseEnds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	payload, err := json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c", `trap "" TERM; echo $$ >pid; while :; do sleep 0.05; done`}, Dir: dir})
+	payload, err := json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c",
+		`trap "" TERM; echo $$ >pid; while :; do sleep 0.05; done`}, Dir: dir})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {

@@ -13,8 +13,8 @@ const (
 	healthNoteBytes = 200
 )
 
-// SetHealth sets the agent's own opinion of itself, 0 (failed) to 1 (healthy), which it sends with its heartbeats. It is a
-// fifth of the health score by which the control plane judges the agent.
+// SetHealth sets the agent's own opinion of itself, 0 (failed) to 1 (healthy), which it sends with its heartbeats. It
+// is a fifth of the health score by which the control plane judges the agent.
 func (a *Agent) SetHealth(health float64) { a.ReportHealth(health, "") }
 
 // ReportHealth sets the agent's own opinion of itself, with a line that says why. It lasts until the next call, and a

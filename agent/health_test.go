@@ -30,7 +30,10 @@ func TestOwnHealthIsToldSoon(t *testing.T) {
 	} {
 		told := time.Now()
 		c.report()
-		hub.WaitPoll("with its opinion", func(p protocol.Poll) bool { return p.Health != nil && *p.Health == c.health && p.HealthNote == c.note })
+		hub.WaitPoll("with its opinion", func(p protocol.Poll) bool {
+			return p.Health != nil && *p.Health == c.health &&
+				p.HealthNote == c.note
+		})
 		require.Less(t, time.Since(told), 10*time.Second, "not only with the next heartbeat")
 	}
 }

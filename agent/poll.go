@@ -111,10 +111,12 @@ func (r *run) poll(retry *backoff) error {
 // returnUnreadable tells the hub, with the next poll, which assignments of an answer cannot be read.
 func (r *run) returnUnreadable(p protocol.ReadPolled) {
 	if p.Ignored > 0 {
-		r.agent.log.Error("A part of a hub's answer cannot be read and is ignored; this agent may be too old", "parts", p.Ignored)
+		r.agent.log.Error("A part of a hub's answer cannot be read and is ignored; this agent may be too old", "parts",
+			p.Ignored)
 	}
 	for _, u := range p.Unreadable {
-		r.agent.log.Error("An assignment cannot be read; it goes back", "task", u.TaskID, "attempt", u.Attempt, "error", u.Unreadable)
+		r.agent.log.Error("An assignment cannot be read; it goes back", "task", u.TaskID, "attempt", u.Attempt, "error",
+			u.Unreadable)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,7 +155,12 @@ func (r *run) nextPoll() sentPoll {
 	r.pollAt = time.Time{}
 	p := sentPoll{session: r.session, sentAt: time.Now(), body: protocol.Poll{
 		Sequence: r.sequence, Answered: new(r.answered), Metrics: metrics, Counters: r.counters,
-		Health: health, HealthNote: note, Stopping: r.stopping, Returned: r.returned, Providers: providers, State: state,
+		Health:     health,
+		HealthNote: note,
+		Stopping:   r.stopping,
+		Returned:   r.returned,
+		Providers:  providers,
+		State:      state,
 	}}
 	budget := checkpointBudget
 	for _, at := range r.attempts {
@@ -188,8 +195,8 @@ func (r *run) isNewest(p sentPoll) bool {
 	return p.body.Sequence == r.sequence
 }
 
-// confirmed notes that the hub has taken the newest poll. The lease is renewed unless the hub withholds it, as when it has
-// lost touch with Temporal itself.
+// confirmed notes that the hub has taken the newest poll. The lease is renewed unless the hub withholds it, as when it
+// has lost touch with Temporal itself.
 func (r *run) confirmed(p sentPoll, leaseHeld bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

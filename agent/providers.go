@@ -8,8 +8,8 @@ import (
 )
 
 // SetProvider says whether this agent has access to an outside service that tasks may name as their provider, and until
-// when the service refuses it for calling too often. Hubs hear of it at once: they prefer agents with access, and give a
-// task to no agent whose access to its provider is rate limited. It may be called at any time.
+// when the service refuses it for calling too often. Hubs hear of it at once: they prefer agents with access, and give
+// a task to no agent whose access to its provider is rate limited. It may be called at any time.
 func (a *Agent) SetProvider(name string, access fleet.ProviderAccess) error {
 	a.mu.Lock()
 	changed := maps.Clone(a.access)

@@ -23,10 +23,13 @@ func TestResultIsSentUntilItIsAnswered(t *testing.T) {
 		faults []agenttest.Fault
 		event  agent.EventKind
 	}{
-		"accepted after failures": {agenttest.OpResult, []agenttest.Fault{unavailable, {}, {Status: http.StatusBadGateway}, {Status: http.StatusForbidden}}, agent.EventResultAccepted},
-		"session unknown":         {agenttest.OpResult, []agenttest.Fault{{Status: http.StatusConflict, Code: protocol.CodeUnknownSession}}, agent.EventResultAccepted},
-		"token refused once":      {agenttest.OpResult, []agenttest.Fault{{Status: http.StatusUnauthorized, Code: protocol.CodeUnauthorized}}, agent.EventResultAccepted},
-		"the answer is lost":      {agenttest.OpResultAnswer, []agenttest.Fault{{}}, agent.EventResultDropped},
+		"accepted after failures": {agenttest.OpResult, []agenttest.Fault{unavailable, {},
+			{Status: http.StatusBadGateway}, {Status: http.StatusForbidden}}, agent.EventResultAccepted},
+		"session unknown": {agenttest.OpResult, []agenttest.Fault{{Status: http.StatusConflict,
+			Code: protocol.CodeUnknownSession}}, agent.EventResultAccepted},
+		"token refused once": {agenttest.OpResult, []agenttest.Fault{{Status: http.StatusUnauthorized,
+			Code: protocol.CodeUnauthorized}}, agent.EventResultAccepted},
+		"the answer is lost": {agenttest.OpResultAnswer, []agenttest.Fault{{}}, agent.EventResultDropped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -82,9 +85,11 @@ func TestResultThatNoHubTakesIsDropped(t *testing.T) {
 		faults []agenttest.Fault
 		before func(*agenttest.Hub)
 	}{
-		"superseded":         {before: func(h *agenttest.Hub) { h.Supersede("t1", 1) }},
-		"refused":            {faults: []agenttest.Fault{{Status: http.StatusNotFound, Code: protocol.CodeUnknownTask}}},
-		"token is worthless": {faults: repeat(agenttest.Fault{Status: http.StatusUnauthorized, Code: protocol.CodeUnauthorized}, 5)},
+		"superseded": {before: func(h *agenttest.Hub) { h.Supersede("t1", 1) }},
+		"refused": {faults: []agenttest.Fault{{Status: http.StatusNotFound,
+			Code: protocol.CodeUnknownTask}}},
+		"token is worthless": {faults: repeat(agenttest.Fault{Status: http.StatusUnauthorized,
+			Code: protocol.CodeUnauthorized}, 5)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -137,13 +142,14 @@ func TestForgottenSessionIsRegisteredAgainAndWorkGoesOn(t *testing.T) {
 			t.Parallel()
 			hub := agenttest.NewHub(t, agenttest.Options{HeartbeatInterval: 100 * time.Millisecond})
 			g := newGate()
-			start(t, hub, nil, map[string]agent.Handler{"gate": g.handle, "save": func(_ context.Context, task *agent.Task) (any, error) {
-				if err := task.SaveCheckpoint(7); err != nil {
-					return nil, err
-				}
-				<-g.open
-				return nil, nil
-			}})
+			start(t, hub, nil, map[string]agent.Handler{"gate": g.handle,
+				"save": func(_ context.Context, task *agent.Task) (any, error) {
+					if err := task.SaveCheckpoint(7); err != nil {
+						return nil, err
+					}
+					<-g.open
+					return nil, nil
+				}})
 			first := hub.WaitRegistered(1)
 			require.Empty(t, first.Running)
 			hub.Assign(assign("t1", "gate"), assign("t2", "save"))
@@ -182,7 +188,8 @@ func TestAnotherHubTakesOver(t *testing.T) {
 	t.Parallel()
 	one, two := agenttest.NewHub(t, agenttest.Options{}), agenttest.NewHub(t, agenttest.Options{})
 	g := newGate()
-	start(t, one, func(o *agent.Options) { o.HubURLs = []string{one.URL(), two.URL()} }, map[string]agent.Handler{"gate": g.handle})
+	start(t, one, func(o *agent.Options) { o.HubURLs = []string{one.URL(), two.URL()} },
+		map[string]agent.Handler{"gate": g.handle})
 	first := one.WaitRegistered(1)
 	one.Assign(assign("t1", "gate"))
 	one.WaitRunning("t1")
@@ -199,13 +206,16 @@ func TestResultGoesToAnotherHub(t *testing.T) {
 	t.Parallel()
 	one, two := agenttest.NewHub(t, agenttest.Options{}), agenttest.NewHub(t, agenttest.Options{})
 	g := newGate()
-	b := start(t, one, func(o *agent.Options) { o.HubURLs = []string{one.URL(), two.URL()} }, map[string]agent.Handler{"gate": g.handle})
+	b := start(t, one, func(o *agent.Options) { o.HubURLs = []string{one.URL(), two.URL()} },
+		map[string]agent.Handler{"gate": g.handle})
 	one.WaitRegistered(1)
-	one.Fail(agenttest.OpResult, repeat(agenttest.Fault{Status: http.StatusServiceUnavailable, Code: protocol.CodeUnavailable}, 1000)...)
+	one.Fail(agenttest.OpResult, repeat(agenttest.Fault{Status: http.StatusServiceUnavailable,
+		Code: protocol.CodeUnavailable}, 1000)...)
 	one.Assign(assign("t1", "gate"))
 	one.WaitRunning("t1")
 	close(g.open)
-	// The fake hubs share nothing, so the second says that the attempt does not count; what matters is that it was asked.
+	// The fake hubs share nothing, so the second says that the attempt does not count; what matters is that it was
+	// asked.
 	require.ErrorContains(t, b.await(agent.EventResultDropped).Err, protocol.CodeSuperseded)
 }
 
@@ -248,7 +258,8 @@ func TestFirstRegistration(t *testing.T) {
 	t.Run("no hub yet is waited for", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
-			hub.Fail(agenttest.OpRegister, agenttest.Fault{Status: http.StatusServiceUnavailable, Code: protocol.CodeUnavailable}, agenttest.Fault{}, agenttest.Fault{Status: http.StatusNotFound})
+			hub.Fail(agenttest.OpRegister, agenttest.Fault{Status: http.StatusServiceUnavailable,
+				Code: protocol.CodeUnavailable}, agenttest.Fault{}, agenttest.Fault{Status: http.StatusNotFound})
 			start(t, hub, inMemory(hub), map[string]agent.Handler{"gate": newGate().handle})
 			hub.WaitRegistered(1)
 			require.Zero(t, hub.FaultsLeft(agenttest.OpRegister))
@@ -259,7 +270,8 @@ func TestFirstRegistration(t *testing.T) {
 			hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
 			start(t, hub, inMemory(hub), map[string]agent.Handler{"gate": newGate().handle})
 			hub.WaitRegistered(1)
-			hub.Fail(agenttest.OpRegister, repeat(agenttest.Fault{Status: http.StatusNotFound, Code: protocol.CodeUnknownCluster}, 5)...)
+			hub.Fail(agenttest.OpRegister, repeat(agenttest.Fault{Status: http.StatusNotFound,
+				Code: protocol.CodeUnknownCluster}, 5)...)
 			hub.ForgetSession()
 			hub.WaitRegistered(2)
 			require.Zero(t, hub.FaultsLeft(agenttest.OpRegister))
@@ -334,8 +346,8 @@ func repeat(f agenttest.Fault, n int) []agenttest.Fault {
 	return faults
 }
 
-// TestATokenThatDoesNotCountAnyMore has an agent register again after its join token was revoked or has expired: it goes on
-// with its session, unless that was ended too.
+// TestATokenThatDoesNotCountAnyMore has an agent register again after its join token was revoked or has expired: it
+// goes on with its session, unless that was ended too.
 func TestATokenThatDoesNotCountAnyMore(t *testing.T) {
 	t.Parallel()
 	over := agenttest.Fault{Status: http.StatusUnauthorized, Code: protocol.CodeUnauthorized}
@@ -343,12 +355,16 @@ func TestATokenThatDoesNotCountAnyMore(t *testing.T) {
 		register, resume []agenttest.Fault
 		end              error
 	}{
-		"goes on":                   {[]agenttest.Fault{over}, nil, nil},
-		"again after a failure":     {[]agenttest.Fault{over, over}, []agenttest.Fault{{Status: http.StatusServiceUnavailable, Code: protocol.CodeUnavailable}}, nil},
+		"goes on": {[]agenttest.Fault{over}, nil, nil},
+		"again after a failure": {[]agenttest.Fault{over, over},
+			[]agenttest.Fault{{Status: http.StatusServiceUnavailable, Code: protocol.CodeUnavailable}}, nil},
 		"the session helps neither": {[]agenttest.Fault{over}, []agenttest.Fault{over}, nil}, // and then the token does
-		"a hub that cannot do it":   {[]agenttest.Fault{over}, []agenttest.Fault{{Status: http.StatusMethodNotAllowed, Code: protocol.CodeMethodNotAllowed}}, nil},
-		"ended":                     {[]agenttest.Fault{over}, []agenttest.Fault{{Status: http.StatusForbidden, Code: protocol.CodeSessionRevoked}}, agent.ErrRevoked},
-		"ended, as the join says":   {[]agenttest.Fault{{Status: http.StatusForbidden, Code: protocol.CodeSessionRevoked}}, nil, agent.ErrRevoked},
+		"a hub that cannot do it": {[]agenttest.Fault{over},
+			[]agenttest.Fault{{Status: http.StatusMethodNotAllowed, Code: protocol.CodeMethodNotAllowed}}, nil},
+		"ended": {[]agenttest.Fault{over},
+			[]agenttest.Fault{{Status: http.StatusForbidden, Code: protocol.CodeSessionRevoked}}, agent.ErrRevoked},
+		"ended, as the join says": {[]agenttest.Fault{{Status: http.StatusForbidden,
+			Code: protocol.CodeSessionRevoked}}, nil, agent.ErrRevoked},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -371,7 +387,8 @@ func TestATokenThatDoesNotCountAnyMore(t *testing.T) {
 				}
 				again := hub.WaitRegistered(2)
 				require.Equal(t, hub.Registrations()[0].InstanceID, again.InstanceID)
-				require.Greater(t, again.Registration, hub.Registrations()[0].Registration, "hubs can tell the later one")
+				require.Greater(t, again.Registration, hub.Registrations()[0].Registration,
+					"hubs can tell the later one")
 				require.Len(t, again.Running, 1, "it brings its work back")
 				require.Zero(t, hub.FaultsLeft(agenttest.OpRegister)+hub.FaultsLeft(agenttest.OpResume))
 				close(g.open)

@@ -33,7 +33,8 @@ func (at *attempt) attach(result *protocol.Result, output any) {
 	case err != nil:
 		fail(result, fmt.Sprintf("the handler's result cannot be written as JSON: %v", err))
 	case len(data) > fleet.MaxPayloadBytes:
-		fail(result, fmt.Sprintf("the result has %d bytes, %d are allowed: store it elsewhere and return where", len(data), fleet.MaxPayloadBytes))
+		fail(result, fmt.Sprintf("the result has %d bytes, %d are allowed: store it elsewhere and return where",
+			len(data), fleet.MaxPayloadBytes))
 	case fleet.CheckJSONDepth(data, fleet.MaxJSONValueDepth) != nil:
 		fail(result, "the result cannot be sent: "+fleet.ErrJSONDepth.Error())
 	default:
@@ -53,8 +54,11 @@ func (r *run) deliver(at *attempt, result protocol.Result) {
 	for r.work.Err() == nil {
 		s := r.sessionNow()
 		err := r.client.send(r.work, r.client.calls, request{
-			hub: hub, method: http.MethodPost, path: r.client.path(protocol.ResultPath, at.attemptKey.task), token: s.token,
-			body: result, timeout: callTimeout, headers: TraceHeaders(at.handler),
+			hub:    hub,
+			method: http.MethodPost,
+			path:   r.client.path(protocol.ResultPath, at.attemptKey.task),
+			token:  s.token,
+			body:   result, timeout: callTimeout, headers: TraceHeaders(at.handler),
 		}, nil)
 		if heard(err) && r.work.Err() == nil {
 			r.contact()

@@ -23,7 +23,8 @@ type run struct {
 	// loopCtx ends registering and polling; its cause is why Run ends.
 	loopCtx context.Context
 	end     context.CancelCauseFunc
-	// work outlives the caller's context, so that a stop is graceful: it is the parent of handlers, deliveries and polls.
+	// work outlives the caller's context, so that a stop is graceful: it is the parent of handlers, deliveries and
+	// polls.
 	work    context.Context
 	endWork context.CancelCauseFunc
 	// background are polls and attempts.
@@ -33,21 +34,23 @@ type run struct {
 
 	mu      sync.Mutex
 	session session
-	// registrations counts those that were sent, so that no cluster takes one that was under way for long for the newest.
+	// registrations counts those that were sent, so that no cluster takes one that was under way for long for the
+	// newest.
 	registrations int64
-	sequence      int64 // of the newest poll; grows for as long as the process lives, so no hub takes a new poll for an old one
-	answered      int64 // the newest poll whose answer was read; only the loop uses it
-	polledAt      time.Time
-	pollAt        time.Time // when the next poll is wanted although one is held; zero: not
-	attempts      map[attemptKey]*attempt
-	done          recentKeys // attempts whose result was answered
-	returned      []protocol.RunningAttempt
-	counters      protocol.Counters
-	metrics       hostMetrics
-	role          protocol.Command // the newest role
-	stateTold     string           // digest of the state that the hub knows
-	stopping      bool
-	stopTimer     *time.Timer
+	// of the newest poll; grows for as long as the process lives, so no hub takes a new poll for an old one
+	sequence  int64
+	answered  int64 // the newest poll whose answer was read; only the loop uses it
+	polledAt  time.Time
+	pollAt    time.Time // when the next poll is wanted although one is held; zero: not
+	attempts  map[attemptKey]*attempt
+	done      recentKeys // attempts whose result was answered
+	returned  []protocol.RunningAttempt
+	counters  protocol.Counters
+	metrics   hostMetrics
+	role      protocol.Command // the newest role
+	stateTold string           // digest of the state that the hub knows
+	stopping  bool
+	stopTimer *time.Timer
 
 	beat       beat
 	leaseFrom  time.Time // when the newest answered poll was sent
@@ -68,8 +71,12 @@ type session struct {
 
 func newRun(ctx context.Context, a *Agent) *run {
 	r := &run{
-		agent: a, client: newClient(a.options), instance: newInstance(), startedAt: time.Now(), wake: make(chan struct{}, 1),
-		attempts: map[attemptKey]*attempt{}, done: newRecentKeys(), renewed: make(chan struct{}),
+		agent:     a,
+		client:    newClient(a.options),
+		instance:  newInstance(),
+		startedAt: time.Now(),
+		wake:      make(chan struct{}, 1),
+		attempts:  map[attemptKey]*attempt{}, done: newRecentKeys(), renewed: make(chan struct{}),
 	}
 	outlive := context.WithoutCancel(ctx)
 	r.work, r.endWork = context.WithCancelCause(outlive)

@@ -27,7 +27,12 @@ func (r *run) register(first bool) error {
 		hub := r.client.current()
 		var answer protocol.Registered
 		err := r.client.send(r.loopCtx, r.client.calls, request{
-			hub: hub, method: http.MethodPost, path: protocol.RegisterPath, token: r.agent.options.JoinToken, body: r.registration(), timeout: callTimeout,
+			hub:     hub,
+			method:  http.MethodPost,
+			path:    protocol.RegisterPath,
+			token:   r.agent.options.JoinToken,
+			body:    r.registration(),
+			timeout: callTimeout,
 		}, &answer)
 		if !first && code(err) == protocol.CodeUnauthorized {
 			err = r.resume(hub, &answer, err)
@@ -56,12 +61,17 @@ func (r *run) register(first bool) error {
 	}
 }
 
-// resume goes on with the session that the agent has, where its join token does not count any more: that is for joining. It
-// returns refused where that does not help.
+// resume goes on with the session that the agent has, where its join token does not count any more: that is for
+// joining. It returns refused where that does not help.
 func (r *run) resume(hub int, answer *protocol.Registered, refused error) error {
 	s := r.sessionNow()
 	err := r.client.send(r.loopCtx, r.client.calls, request{
-		hub: hub, method: http.MethodPost, path: r.client.path(protocol.SessionPath, ""), token: s.token, body: r.registration(), timeout: callTimeout,
+		hub:     hub,
+		method:  http.MethodPost,
+		path:    r.client.path(protocol.SessionPath, ""),
+		token:   s.token,
+		body:    r.registration(),
+		timeout: callTimeout,
 	}, answer)
 	if err == nil || endOf(err) != nil || !isFinal(err) {
 		return err
@@ -127,7 +137,11 @@ func (r *run) goodbye() {
 	ctx, cancel := context.WithTimeout(r.work, goodbyeTimeout)
 	defer cancel()
 	err := r.client.send(ctx, r.client.calls, request{
-		hub: s.hub, method: http.MethodDelete, path: r.client.path(protocol.SessionPath, ""), token: s.token, timeout: goodbyeTimeout,
+		hub:     s.hub,
+		method:  http.MethodDelete,
+		path:    r.client.path(protocol.SessionPath, ""),
+		token:   s.token,
+		timeout: goodbyeTimeout,
 	}, nil)
 	var refused *refusal
 	if err != nil && !errors.As(err, &refused) {

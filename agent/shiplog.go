@@ -91,8 +91,11 @@ func (at *attempt) send(timeout time.Duration) bool {
 	s := at.run.sessionNow()
 	var taken protocol.LogTaken
 	err := at.run.client.send(at.run.work, at.run.client.calls, request{
-		hub: s.hub, method: http.MethodPost, path: at.run.client.path(protocol.LogPath, at.attemptKey.task), token: s.token,
-		body: body, timeout: timeout,
+		hub:    s.hub,
+		method: http.MethodPost,
+		path:   at.run.client.path(protocol.LogPath, at.attemptKey.task),
+		token:  s.token,
+		body:   body, timeout: timeout,
 	}, &taken)
 	if err != nil {
 		at.log().Debug("The hub did not take log lines; it asks again if it wants them", "error", err)

@@ -11,7 +11,8 @@ import (
 )
 
 // ErrStandby is the error of a standby that writes: the leader does.
-var ErrStandby = errors.New("agent: a standby does not write the cluster's state: the leader does, and a state sync brings it here")
+var ErrStandby = errors.New(
+	"agent: a standby does not write the cluster's state: the leader does, and a state sync brings it here")
 
 // State is what an agent shares with its cluster, in clusters that are active_passive or sharded: the leader, or in a
 // sharded cluster whoever is responsible, writes, and state syncs bring it to the other members. So an agent that is
@@ -25,8 +26,8 @@ var ErrStandby = errors.New("agent: a standby does not write the cluster's state
 //
 // What is written before the agent has a role is a default: what a leader has written wins over it.
 type State struct {
-	// OnChange is told of entries that a sync brought or removed, in the order in which they came. Set it before the agent
-	// runs. It must return promptly.
+	// OnChange is told of entries that a sync brought or removed, in the order in which they came. Set it before the
+	// agent runs. It must return promptly.
 	OnChange func(StateChange)
 
 	taking sync.Mutex // held while OnChange is told, so that changes come in order

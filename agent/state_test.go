@@ -16,7 +16,8 @@ import (
 // keeping starts an agent that keeps state and waits until the hub knows of it.
 func keeping(t *testing.T, hub *agenttest.Hub, s *agent.State) {
 	t.Helper()
-	start(t, hub, func(o *agent.Options) { o.State, o.StopTimeout = s, time.Millisecond }, map[string]agent.Handler{"gate": newGate().handle})
+	start(t, hub, func(o *agent.Options) { o.State, o.StopTimeout = s, time.Millisecond },
+		map[string]agent.Handler{"gate": newGate().handle})
 	hub.WaitRegistered(1)
 	hub.WaitPoll("the state", func(p protocol.Poll) bool { return p.State != nil })
 }
@@ -29,7 +30,10 @@ func TestStateIsToldOnlyWhenItChanged(t *testing.T) {
 	keeping(t, hub, state)
 	before := state.Summary()
 	require.NoError(t, state.SetConfiguration("b", map[string]bool{"on": true}))
-	told := hub.WaitPoll("the change", func(p protocol.Poll) bool { return p.State != nil && p.State.Digest != before.Digest })
+	told := hub.WaitPoll("the change", func(p protocol.Poll) bool {
+		return p.State != nil &&
+			p.State.Digest != before.Digest
+	})
 	require.Equal(t, state.Summary(), *told.State)
 	require.NoError(t, state.SetConfiguration("b", map[string]bool{"on": true}), "the same value is no change")
 	require.Equal(t, *told.State, state.Summary())
@@ -48,7 +52,8 @@ func TestStateIsAskedAndSynced(t *testing.T) {
 	state.OnChange = func(c agent.StateChange) { changes <- c }
 	require.NoError(t, state.SetConfiguration("a", 1))
 	keeping(t, hub, state)
-	hub.Command(protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleLeader, Epoch: 7, Targets: []string{"host-1"}})
+	hub.Command(protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleLeader, Epoch: 7,
+		Targets: []string{"host-1"}})
 	hub.Assign(assign("t1", "gate"))
 	hub.WaitPoll("t1", func(p protocol.Poll) bool { return len(p.Running) == 1 && state.Targets("worker-1") != nil })
 
@@ -61,7 +66,8 @@ func TestStateIsAskedAndSynced(t *testing.T) {
 	require.Empty(t, report.Entries)
 
 	ref := fleet.StateRef{Section: fleet.StateConfiguration, Key: "a"}
-	hub.Command(protocol.Command{Type: protocol.CommandState, Request: "r2", Refs: []fleet.StateRef{ref, {Section: fleet.StateDigests, Key: "none"}}})
+	hub.Command(protocol.Command{Type: protocol.CommandState, Request: "r2",
+		Refs: []fleet.StateRef{ref, {Section: fleet.StateDigests, Key: "none"}}})
 	entries := hub.WaitState("r2").Entries
 	require.Len(t, entries, 1)
 	require.Equal(t, json.RawMessage("1"), entries[0].Value)
@@ -73,13 +79,17 @@ func TestStateIsAskedAndSynced(t *testing.T) {
 	hub.Command(protocol.Command{Type: protocol.CommandSync, Request: "r3", Entries: []fleet.StateEntry{broken, newer}})
 	report = hub.WaitState("r3")
 	require.NotEmpty(t, report.Error, "one could not be taken")
-	require.Equal(t, agent.StateChange{Section: fleet.StateConfiguration, Key: "a", Value: json.RawMessage("2")}, <-changes)
+	require.Equal(t, agent.StateChange{Section: fleet.StateConfiguration, Key: "a", Value: json.RawMessage("2")},
+		<-changes)
 	require.Equal(t, json.RawMessage("2"), state.Configuration()["a"])
-	hub.Command(protocol.Command{Type: protocol.CommandSync, Request: "r4", Entries: []fleet.StateEntry{newer}, Refs: []fleet.StateRef{{Section: fleet.StateTargets, Key: "worker-1"}}})
+	hub.Command(protocol.Command{Type: protocol.CommandSync, Request: "r4", Entries: []fleet.StateEntry{newer},
+		Refs: []fleet.StateRef{{Section: fleet.StateTargets, Key: "worker-1"}}})
 	require.Empty(t, hub.WaitState("r4").Error)
-	require.Equal(t, fleet.StateTargets, (<-changes).Section, "what is the same is no change; what is to be forgotten is")
+	require.Equal(t, fleet.StateTargets, (<-changes).Section,
+		"what is the same is no change; what is to be forgotten is")
 
 	hub.Command(protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleStandby, Epoch: 9})
-	require.Eventually(t, func() bool { return state.SetDigest("image", "sha256:1") != nil }, 15*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return state.SetDigest("image", "sha256:1") != nil }, 15*time.Second,
+		5*time.Millisecond)
 	require.ErrorIs(t, state.RemoveConfiguration("a"), agent.ErrStandby)
 }

@@ -63,7 +63,12 @@ func (r *run) obeyState(c protocol.Command) {
 	report.State = s.Summary()
 	at := r.sessionNow()
 	err := r.client.send(r.work, r.client.calls, request{
-		hub: at.hub, method: http.MethodPost, path: r.client.path(protocol.StatePath, ""), token: at.token, body: report, timeout: stateTimeout,
+		hub:     at.hub,
+		method:  http.MethodPost,
+		path:    r.client.path(protocol.StatePath, ""),
+		token:   at.token,
+		body:    report,
+		timeout: stateTimeout,
 	}, nil)
 	if err != nil {
 		r.agent.log.Debug("The hub did not take the state; it asks again if it wants it", "error", err)
@@ -76,7 +81,8 @@ func (r *run) tellTasks(s *State) {
 	r.mu.Lock()
 	for key, at := range r.attempts {
 		if !at.reported {
-			tasks = append(tasks, fleet.TaskState{TaskID: key.task, Attempt: key.number, Type: at.task.Type, StartedAt: at.startedAt.UTC()})
+			tasks = append(tasks, fleet.TaskState{TaskID: key.task, Attempt: key.number, Type: at.task.Type,
+				StartedAt: at.startedAt.UTC()})
 		}
 	}
 	epoch := r.role.Epoch

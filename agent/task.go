@@ -49,8 +49,8 @@ const (
 	maxMessage = 1000
 )
 
-// Progress says how far the handler is, 0 to 100, and which step it is at. It is sent with the next heartbeat and counts
-// as a beacon.
+// Progress says how far the handler is, 0 to 100, and which step it is at. It is sent with the next heartbeat and
+// counts as a beacon.
 func (t *Task) Progress(percent int, step string) {
 	t.ReportProgress(fleet.Progress{Percent: percent, Step: step})
 }
@@ -60,12 +60,14 @@ func (t *Task) ReportProgress(p fleet.Progress) {
 	if t.attempt == nil {
 		return
 	}
-	p = fleet.Progress{Percent: min(100, max(0, p.Percent)), Step: cutText(p.Step, maxStep), Message: cutText(p.Message, maxMessage)}
+	p = fleet.Progress{Percent: min(100, max(0, p.Percent)), Step: cutText(p.Step, maxStep),
+		Message: cutText(p.Message, maxMessage)}
 	t.attempt.report(func(at *attempt) { at.progress = &p })
 }
 
-// Log adds a line to the attempt's log, which counts as a beacon; text of several lines adds as many. The agent keeps the
-// newest 500 lines, of 64 KiB in all and 4 KiB each. They leave it only while somebody watches (mainstay task logs).
+// Log adds a line to the attempt's log, which counts as a beacon; text of several lines adds as many. The agent keeps
+// the newest 500 lines, of 64 KiB in all and 4 KiB each. They leave it only while somebody watches (mainstay task
+// logs).
 func (t *Task) Log(text string) {
 	if t.attempt == nil {
 		return
@@ -83,7 +85,8 @@ func (t *Task) SaveCheckpoint(v any) error {
 		return fmt.Errorf("agent: encode checkpoint: %w", err)
 	}
 	if len(data) > fleet.MaxCheckpointBytes {
-		return fmt.Errorf("agent: the checkpoint has %d bytes, %d are allowed: store it elsewhere and save where", len(data), fleet.MaxCheckpointBytes)
+		return fmt.Errorf("agent: the checkpoint has %d bytes, %d are allowed: store it elsewhere and save where",
+			len(data), fleet.MaxCheckpointBytes)
 	}
 	if err := fleet.CheckJSONDepth(data, fleet.MaxJSONValueDepth); err != nil {
 		return fmt.Errorf("agent: the checkpoint: %w", err)
@@ -99,8 +102,8 @@ func (t *Task) SaveCheckpoint(v any) error {
 	return nil
 }
 
-// Beacon is a sign of life from the handler itself, for tasks with a beacon timeout: an attempt without one for so long is
-// ended. Progress, checkpoints and log lines count as beacons too.
+// Beacon is a sign of life from the handler itself, for tasks with a beacon timeout: an attempt without one for so long
+// is ended. Progress, checkpoints and log lines count as beacons too.
 func (t *Task) Beacon() {
 	if t.attempt != nil {
 		t.attempt.report(func(*attempt) {})

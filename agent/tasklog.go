@@ -8,7 +8,8 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// taskLog keeps the newest lines of one attempt, within the protocol's bounds. Its lines never go into a log or an error.
+// taskLog keeps the newest lines of one attempt, within the protocol's bounds. Its lines never go into a log or an
+// error.
 type taskLog struct {
 	mu   sync.Mutex
 	tail fleet.LogTail

@@ -19,7 +19,8 @@ import (
 )
 
 func watch(task string, after int64) protocol.Command {
-	return protocol.Command{Type: protocol.CommandLog, TaskID: task, Attempt: 1, After: after, Hold: fleet.Duration(time.Minute)}
+	return protocol.Command{Type: protocol.CommandLog, TaskID: task, Attempt: 1, After: after,
+		Hold: fleet.Duration(time.Minute)}
 }
 
 func texts(lines []fleet.LogLine) []string {
@@ -216,9 +217,11 @@ func TestExecOutputIsLogAndBeacon(t *testing.T) {
 	lines := hub.Lines("t1", 1)
 	require.Equal(t, "three", lines[len(lines)-1].Text, "a last line without an end")
 
-	quiet, err := json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c", "for i in 1 2 3 4 5 6; do echo $i; sleep 0.2; done; sleep 30"}})
+	quiet, err := json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c",
+		"for i in 1 2 3 4 5 6; do echo $i; sleep 0.2; done; sleep 30"}})
 	require.NoError(t, err)
-	hub.Assign(protocol.Assignment{TaskID: "t2", Type: agent.ExecType, Payload: quiet, Beacon: fleet.Duration(time.Second)})
+	hub.Assign(protocol.Assignment{TaskID: "t2", Type: agent.ExecType, Payload: quiet,
+		Beacon: fleet.Duration(time.Second)})
 	result = hub.WaitResult("t2")
 	require.Equal(t, fleet.AttemptTimedOut, result.Outcome)
 	require.Equal(t, "no beacon for 1s", result.Error)

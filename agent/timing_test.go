@@ -19,10 +19,11 @@ func TestLeaseStopsFencedWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
 		fenced, free := newGate(), newGate()
-		b := start(t, hub, inMemory(hub), map[string]agent.Handler{"fenced": fenced.handle, "free": free.handle, "deaf": func(context.Context, *agent.Task) (any, error) {
-			pass(time.Minute)
-			return "done", nil
-		}})
+		b := start(t, hub, inMemory(hub), map[string]agent.Handler{"fenced": fenced.handle, "free": free.handle,
+			"deaf": func(context.Context, *agent.Task) (any, error) {
+				pass(time.Minute)
+				return "done", nil
+			}})
 		hub.WaitRegistered(1)
 		one, two := assign("t1", "fenced"), assign("t2", "deaf")
 		one.RetrySafety, two.RetrySafety = fleet.Fenced, fleet.Fenced
@@ -43,7 +44,8 @@ func TestLeaseStopsFencedWork(t *testing.T) {
 		hub.Start()
 		for _, task := range []string{"t1", "t2"} {
 			result := hub.WaitResult(task)
-			require.Equal(t, fleet.AttemptCancelled, result.Outcome, "a result after the lease is neither a success nor the handler's failure")
+			require.Equal(t, fleet.AttemptCancelled, result.Outcome,
+				"a result after the lease is neither a success nor the handler's failure")
 			require.Contains(t, result.Error, "lease")
 		}
 		require.Empty(t, free.cause, "other work goes on")
@@ -55,7 +57,8 @@ func TestLeaseStopsFencedWork(t *testing.T) {
 func TestAssignmentsThatArriveAfterTheLeaseAreNotBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// The lease is shorter than a poll may take, so that an answer can come too late for it.
-		hub := agenttest.NewHub(t, agenttest.Options{InMemory: true, HeartbeatInterval: 5 * time.Second, Lease: 2 * time.Second})
+		hub := agenttest.NewHub(t, agenttest.Options{InMemory: true, HeartbeatInterval: 5 * time.Second,
+			Lease: 2 * time.Second})
 		fenced, free := newGate(), newGate()
 		b := start(t, hub, inMemory(hub), map[string]agent.Handler{"fenced": fenced.handle, "free": free.handle})
 		hub.WaitRegistered(1)
@@ -74,7 +77,8 @@ func TestAssignmentsThatArriveAfterTheLeaseAreNotBegun(t *testing.T) {
 func TestCheckpointsDoNotStarveTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
-		b := start(t, hub, inMemory(hub), map[string]agent.Handler{"busy": func(ctx context.Context, task *agent.Task) (any, error) {
+		b := start(t, hub, inMemory(hub), map[string]agent.Handler{"busy": func(ctx context.Context,
+			task *agent.Task) (any, error) {
 			for i := range 6000 {
 				if ctx.Err() != nil {
 					return nil, context.Cause(ctx)
@@ -99,7 +103,8 @@ func TestCheckpointsDoNotStarveTheLease(t *testing.T) {
 func TestBeaconsAreSentInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
-		start(t, hub, inMemory(hub), map[string]agent.Handler{"lively": func(_ context.Context, task *agent.Task) (any, error) {
+		start(t, hub, inMemory(hub), map[string]agent.Handler{"lively": func(_ context.Context, task *agent.Task) (any,
+			error) {
 			for range 100 {
 				pass(100 * time.Millisecond)
 				task.Beacon()
@@ -200,7 +205,8 @@ func TestGracefulStop(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
 			release, begun := make(chan struct{}), make(chan struct{})
-			b := start(t, hub, inMemory(hub), map[string]agent.Handler{"deaf": func(context.Context, *agent.Task) (any, error) {
+			b := start(t, hub, inMemory(hub), map[string]agent.Handler{"deaf": func(context.Context, *agent.Task) (any,
+				error) {
 				close(begun)
 				<-release
 				return nil, nil

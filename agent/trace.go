@@ -25,17 +25,21 @@ func (a *Agent) tracer() trace.Tracer {
 	return provider.Tracer(tracerName)
 }
 
-// startSpan begins the span of an attempt, in the trace of its task, and returns the context that has it. Of a task outside
-// of any trace it begins none.
+// startSpan begins the span of an attempt, in the trace of its task, and returns the context that has it. Of a task
+// outside of any trace it begins none.
 func (at *attempt) startSpan(ctx context.Context, a protocol.Assignment) context.Context {
 	at.span = trace.SpanFromContext(context.Background()) // records nothing
 	if a.TraceParent == "" {
 		return ctx
 	}
-	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": a.TraceParent, "tracestate": a.TraceState})
-	ctx, at.span = at.run.agent.tracer().Start(ctx, "run "+a.Type, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
-		attribute.String("mainstay.task", a.TaskID), attribute.Int("mainstay.attempt", a.Attempt), attribute.String("mainstay.cluster", a.Cluster),
-		attribute.String("mainstay.agent", at.run.agent.options.ID), attribute.String("mainstay.transferred_from", a.TransferredFrom)))
+	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": a.TraceParent,
+		"tracestate": a.TraceState})
+	ctx, at.span = at.run.agent.tracer().Start(ctx, "run "+a.Type, trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(
+			attribute.String("mainstay.task", a.TaskID), attribute.Int("mainstay.attempt", a.Attempt),
+			attribute.String("mainstay.cluster", a.Cluster),
+			attribute.String("mainstay.agent", at.run.agent.options.ID), attribute.String("mainstay.transferred_from",
+				a.TransferredFrom)))
 	return ctx
 }
 
@@ -48,8 +52,8 @@ func (at *attempt) endSpan(result *protocol.Result) {
 	at.span.End()
 }
 
-// TraceHeaders are the W3C trace context of a handler's context, as headers of a request or, in upper case, variables of
-// a command: traceparent and tracestate. Outside of a trace there are none.
+// TraceHeaders are the W3C trace context of a handler's context, as headers of a request or, in upper case, variables
+// of a command: traceparent and tracestate. Outside of a trace there are none.
 func TraceHeaders(ctx context.Context) map[string]string {
 	headers := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, headers)

@@ -33,12 +33,14 @@ func TestCommandsSeeTheTrace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			payload, err := json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c", `echo "$TRACEPARENT$TRACESTATE"`}, Env: c.env})
+			payload, err := json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c",
+				`echo "$TRACEPARENT$TRACESTATE"`}, Env: c.env})
 			require.NoError(t, err)
 			hub := agenttest.NewHub(t, agenttest.Options{})
 			start(t, hub, nil, map[string]agent.Handler{agent.ExecType: agent.ExecHandler()})
 			hub.WaitRegistered(1)
-			hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload, TraceParent: c.parent, TraceState: c.state})
+			hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload, TraceParent: c.parent,
+				TraceState: c.state})
 			result := hub.WaitResult("t1")
 			require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
 			var out agent.ExecResult

@@ -22,14 +22,19 @@ func deep(levels int) json.RawMessage {
 	return json.RawMessage(strings.Repeat("[", levels) + strings.Repeat("]", levels))
 }
 
-// TestAnAssignmentThatCannotBeReadGoesBack has it come beside one that can, in one answer. The fake hub leaves the text as it is.
+// TestAnAssignmentThatCannotBeReadGoesBack has it come beside one that can, in one answer. The fake hub leaves the text
+// as it is.
 func TestAnAssignmentThatCannotBeReadGoesBack(t *testing.T) {
 	t.Parallel()
-	for name, payload := range map[string]json.RawMessage{"deeper than may be": deep(fleet.MaxJSONDepth + 1), "deeper than a parser goes": deep(9_998)} {
+	for name, payload := range map[string]json.RawMessage{"deeper than may be": deep(fleet.MaxJSONDepth + 1),
+		"deeper than a parser goes": deep(9_998)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			hub := agenttest.NewHub(t, agenttest.Options{})
-			start(t, hub, nil, map[string]agent.Handler{"echo": func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil }})
+			start(t, hub, nil, map[string]agent.Handler{"echo": func(_ context.Context, task *agent.Task) (any,
+				error) {
+				return task.Payload, nil
+			}})
 			hub.WaitRegistered(1)
 			hub.Assign(
 				protocol.Assignment{TaskID: "poison", Type: "echo", Payload: payload},
@@ -44,7 +49,8 @@ func TestAnAssignmentThatCannotBeReadGoesBack(t *testing.T) {
 				}
 				return len(returned) > 0
 			}, 10*time.Second, 5*time.Millisecond)
-			require.Equal(t, []protocol.RunningAttempt{{TaskID: "poison", Attempt: 1, Unreadable: fleet.ErrJSONDepth.Error()}}, returned)
+			require.Equal(t, []protocol.RunningAttempt{{TaskID: "poison", Attempt: 1,
+				Unreadable: fleet.ErrJSONDepth.Error()}}, returned)
 			require.Len(t, hub.Registrations(), 1, "the session goes on")
 		})
 	}

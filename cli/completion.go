@@ -24,7 +24,8 @@ const (
 // completed says which resource the first argument of a command is, by the command's group. Words that are no ids are
 // completed by the flags' own texts.
 var completedArguments = map[string]idSource{
-	"agent": idsOfAgents, "cluster": idsOfClusters, "task": idsOfTasks, "failover": idsOfFailovers, "drain": idsOfDrains, "schedule": idsOfSchedules,
+	"agent": idsOfAgents, "cluster": idsOfClusters, "task": idsOfTasks, "failover": idsOfFailovers,
+	"drain": idsOfDrains, "schedule": idsOfSchedules,
 	"bulk": idsOfBulks, "queue": idsOfClusters,
 }
 
@@ -52,16 +53,18 @@ var completedFlags = map[string]func(*app.App) cobra.CompletionFunc{
 
 // completedFlagsOf are those whose words differ from command to command.
 var completedFlagsOf = map[string]func(*app.App) cobra.CompletionFunc{
-	"task list --status":       words("queued", "running", "retry_wait", "review", "dead_letter", "completed", "failed", "cancelled", "expired"),
+	"task list --status": words("queued", "running", "retry_wait", "review", "dead_letter", "completed", "failed",
+		"cancelled", "expired"),
 	"agent list --status":      words("online", "suspect", "offline", "draining", "maintenance"),
 	"failover list --status":   words("running", "succeeded", "not_in_cluster", "no_target_available", "failed"),
 	"healing actions --status": words("running", "succeeded", "failed", "planned", "skipped", "reported"),
-	"healing actions --type":   words("failover_agent", "reassign_task", "rebalance_cluster", "drain_agent", "reduce_load", "restore_agent", "report"),
-	"events --type":            eventTypes,
-	"token create --kind":      words("api", "join"),
-	"token create --role":      words("viewer", "operator", "admin"),
-	"dev --durability":         words("process", "power"),
-	"demo --scenario":          words("failover", "healing"),
+	"healing actions --type": words("failover_agent", "reassign_task", "rebalance_cluster", "drain_agent",
+		"reduce_load", "restore_agent", "report"),
+	"events --type":       eventTypes,
+	"token create --kind": words("api", "join"),
+	"token create --role": words("viewer", "operator", "admin"),
+	"dev --durability":    words("process", "power"),
+	"demo --scenario":     words("failover", "healing"),
 }
 
 // eventTypes offers the types of events as people write them: without what all begin with.
@@ -88,11 +91,17 @@ var (
 	idsOfClusters = idsOf((*client.Client).Clusters, func(k *api.Cluster) string { return k.Name })
 	idsOfTasks    = idsOf(func(s *client.Client) *client.List[api.Task] { return s.Tasks(client.TaskQuery{}) },
 		func(t *api.Task) string { return t.ID })
-	idsOfFailovers = idsOf(func(s *client.Client) *client.List[fleet.FailoverRecord] { return s.Failovers(client.FailoverQuery{}) },
+	idsOfFailovers = idsOf(func(s *client.Client) *client.List[fleet.FailoverRecord] {
+		return s.Failovers(
+			client.FailoverQuery{})
+	},
 		func(r *fleet.FailoverRecord) string { return r.ID })
 	idsOfDrains = idsOf(func(s *client.Client) *client.List[fleet.DrainRecord] { return s.Drains("") },
 		func(r *fleet.DrainRecord) string { return r.ID })
-	idsOfSchedules = idsOf(func(s *client.Client) *client.List[api.ScheduleEntry] { return s.Schedules(client.ScheduleQuery{}) },
+	idsOfSchedules = idsOf(func(s *client.Client) *client.List[api.ScheduleEntry] {
+		return s.Schedules(
+			client.ScheduleQuery{})
+	},
 		func(e *api.ScheduleEntry) string { return e.Name })
 	idsOfBulks = idsOf((*client.Client).Bulks, func(b *api.Bulk) string { return b.ID })
 )
@@ -118,7 +127,8 @@ func addCompletion(a *app.App, c *cobra.Command) {
 		if source, known := completedArguments[c.Name()]; known && takesID(sub) {
 			completeFirst(a, sub, source)
 		}
-		if sub.ValidArgsFunction == nil && sub.Runnable() && !strings.ContainsAny(strings.TrimPrefix(sub.Use, sub.Name()), "FC") {
+		if sub.ValidArgsFunction == nil && sub.Runnable() &&
+			!strings.ContainsAny(strings.TrimPrefix(sub.Use, sub.Name()), "FC") {
 			sub.ValidArgsFunction = cobra.NoFileCompletions // no FILE, FOLDER or COMMAND
 		}
 		addCompletion(a, sub)
@@ -138,7 +148,8 @@ func addCompletion(a *app.App, c *cobra.Command) {
 // takesID reports whether the command's first argument is the id of something that exists.
 func takesID(c *cobra.Command) bool {
 	words := strings.Fields(c.Use)
-	return len(words) > 1 && c.Name() != "create" && (strings.HasPrefix(words[1], "ID") || words[1] == "NAME" || words[1] == "[-f]")
+	return len(words) > 1 && c.Name() != "create" && (strings.HasPrefix(words[1], "ID") || words[1] == "NAME" ||
+		words[1] == "[-f]")
 }
 
 func completeFirst(a *app.App, c *cobra.Command, source idSource) {
@@ -147,7 +158,8 @@ func completeFirst(a *app.App, c *cobra.Command, source idSource) {
 	}
 	complete, many := source.complete(a), strings.Contains(c.Use, "ID…")
 	second := completedSecond[strings.TrimPrefix(c.CommandPath(), "mainstay ")]
-	c.ValidArgsFunction = func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	c.ValidArgsFunction = func(c *cobra.Command, args []string, begun string) ([]cobra.Completion,
+		cobra.ShellCompDirective) {
 		if len(args) == 1 && second != nil {
 			return second, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -176,7 +188,10 @@ func (s idSource) complete(a *app.App) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return slices.DeleteFunc(ids, func(id string) bool { return !strings.HasPrefix(id, begun) }), cobra.ShellCompDirectiveNoFileComp
+		return slices.DeleteFunc(ids, func(id string) bool {
+			return !strings.HasPrefix(id,
+				begun)
+		}), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	ids := func(plural, field string, list ...string) clitest.Answer {
-		return clitest.Answer{Status: 200, Body: `{"` + plural + `":[{"` + field + `":"` + strings.Join(list, `"},{"`+field+`":"`) + `"}]}`}
+		return clitest.Answer{Status: 200, Body: `{"` + plural + `":[{"` + field + `":"` + strings.Join(list,
+			`"},{"`+field+`":"`) + `"}]}`}
 	}
 	f := clitest.NewAPI(t, map[string]clitest.Answer{
 		"GET /api/v1/agents":           ids("agents", "id", "build-1", "build-2", "other"),
@@ -24,21 +25,22 @@ func TestCompletion(t *testing.T) {
 		"GET /api/v1/agents/schedules": ids("schedules", "name", "nightly"),
 	})
 	for line, want := range map[string][]string{
-		"agent get b":                            {"build-1", "build-2"},
-		"agent get build-1 ":                     {},
-		"agent drain build-1 b":                  {"build-2"},
-		"agent maintenance o":                    {"other"},
-		"cluster get ":                           {"default", "studio"},
-		"cluster pause s":                        {"studio"},
-		"cluster create s":                       {},
-		"queue d":                                {"default"},
-		"task logs t":                            {"t-1"},
-		"task list --cluster s":                  {"studio"},
-		"task list -o ":                          {"text", "json"},
-		"agent list --status ":                   {"online", "suspect", "offline", "draining", "maintenance"},
-		"task review x --decision ":              {"rerun", "completed", "failed"},
-		"token create x --role ":                 {"viewer", "operator", "admin"},
-		"failover list --status ":                {"running", "succeeded", "not_in_cluster", "no_target_available", "failed"},
+		"agent get b":               {"build-1", "build-2"},
+		"agent get build-1 ":        {},
+		"agent drain build-1 b":     {"build-2"},
+		"agent maintenance o":       {"other"},
+		"cluster get ":              {"default", "studio"},
+		"cluster pause s":           {"studio"},
+		"cluster create s":          {},
+		"queue d":                   {"default"},
+		"task logs t":               {"t-1"},
+		"task list --cluster s":     {"studio"},
+		"task list -o ":             {"text", "json"},
+		"agent list --status ":      {"online", "suspect", "offline", "draining", "maintenance"},
+		"task review x --decision ": {"rerun", "completed", "failed"},
+		"token create x --role ":    {"viewer", "operator", "admin"},
+		"failover list --status ": {"running", "succeeded", "not_in_cluster", "no_target_available",
+			"failed"},
 		"agent maintenance build-1 ":             {"on", "off"},
 		"task priority t-1 ":                     {"critical", "high", "normal", "low", "background"},
 		"failover get ":                          {"default:build-1:3"},
@@ -58,7 +60,8 @@ func TestCompletion(t *testing.T) {
 		require.Equal(t, ":4", lines[len(lines)-1], "%s: no file names", line)
 		require.ElementsMatch(t, want, lines[:len(lines)-1], line)
 	}
-	require.Contains(t, clitest.Run(t.Context(), "", cobra.ShellCompNoDescRequestCmd, "events", "--type", "").Stdout, "task.completed\n")
+	require.Contains(t, clitest.Run(t.Context(), "", cobra.ShellCompNoDescRequestCmd, "events", "--type", "").Stdout,
+		"task.completed\n")
 	got := clitest.Run(t.Context(), "", cobra.ShellCompNoDescRequestCmd, "agent", "get", "--server", "127.0.0.1:1", "")
 	require.Equal(t, ":4", strings.TrimSpace(got.Stdout), "nobody answers: nothing is offered, and nothing is said")
 	require.Contains(t, clitest.Run(t.Context(), "", "completion", "bash").Stdout, "bash completion")

@@ -103,7 +103,8 @@ each comes from: the default, a line of the file, a variable or a flag. Secrets 
 				return app.WithExit(app.ExitUsage, err)
 			}
 			if changed {
-				settings = slices.DeleteFunc(settings, func(s config.Setting) bool { return s.Source == config.FromDefault })
+				settings = slices.DeleteFunc(settings,
+					func(s config.Setting) bool { return s.Source == config.FromDefault })
 			}
 			return a.Print(map[string]any{"settings": settings}, func() error { return printSettings(a, settings) })
 		},

@@ -21,7 +21,8 @@ func TestConfigCheck(t *testing.T) {
 	bad := clitest.ConfigFile(t, "hub:\n  heartbeet_interval: 5s\n  park: 5\n")
 	got = clitest.Run(t.Context(), "", "config", "check", good, bad)
 	require.Equal(t, app.ExitUsage, got.Code)
-	require.Contains(t, got.Stderr, bad+":2: hub.heartbeet_interval: is no known key; did you mean heartbeat_interval?\n")
+	require.Contains(t, got.Stderr,
+		bad+":2: hub.heartbeet_interval: is no known key; did you mean heartbeat_interval?\n")
 	require.Contains(t, got.Stderr, bad+`:3: hub.park: must be a duration like "30s"`)
 	require.Contains(t, got.Stderr, "1 of 2 files cannot be used")
 	got = clitest.Run(t.Context(), "", "config", "check", bad, "-o", "json")
@@ -42,8 +43,10 @@ hub.park     3s     file    `+file+`:2
 	got = clitest.Run(t.Context(), "", "config", "print", "--config", file, "--http", "8080")
 	require.Equal(t, app.ExitUsage, got.Code)
 	require.Contains(t, got.Stderr, "--http: must be host:port")
-	require.Equal(t, "Every setting has its default.\n", clitest.Run(t.Context(), "", "config", "print", "--changed").Stdout)
+	require.Equal(t, "Every setting has its default.\n", clitest.Run(t.Context(), "", "config", "print",
+		"--changed").Stdout)
 	var printed struct{ Settings []map[string]any }
-	require.NoError(t, json.Unmarshal([]byte(clitest.Run(t.Context(), "", "config", "print", "-o", "json").Stdout), &printed))
+	require.NoError(t, json.Unmarshal([]byte(clitest.Run(t.Context(), "", "config", "print", "-o", "json").Stdout),
+		&printed))
 	require.Contains(t, printed.Settings, map[string]any{"key": "hub.park", "value": "2s", "source": "default"})
 }

@@ -34,7 +34,8 @@ func takes(t *testing.T, where string, args []string) {
 
 func TestConfigurationsOfDeployLoad(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{"deploy/mainstay.yaml", "deploy/compose.mainstay.yaml", "deploy/kubernetes/base/mainstay.yaml"} {
+	for _, path := range []string{"deploy/mainstay.yaml", "deploy/compose.mainstay.yaml",
+		"deploy/kubernetes/base/mainstay.yaml"} {
 		_, err := config.Load(filepath.Join(repository, path))
 		require.NoError(t, err)
 	}
@@ -54,8 +55,8 @@ type composeFile struct {
 	Volumes map[string]any
 }
 
-// TestComposeFiles checks what can be checked without Docker: that what the files name is there, and that the program takes
-// the commands it is given.
+// TestComposeFiles checks what can be checked without Docker: that what the files name is there, and that the program
+// takes the commands it is given.
 func TestComposeFiles(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"docker-compose.yml", "deploy/compose.dev.yaml"} {
@@ -185,7 +186,8 @@ func lowerKeys(n *yaml.Node) {
 	if n.Kind == yaml.MappingNode {
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key := n.Content[i]
-			if !slices.Contains([]string{"automountServiceAccountToken", "securityContext", "runAsNonRoot", "envFrom", "httpGet"}, key.Value) {
+			if !slices.Contains([]string{"automountServiceAccountToken", "securityContext", "runAsNonRoot", "envFrom",
+				"httpGet"}, key.Value) {
 				key.Value = strings.ToLower(key.Value)
 			}
 		}
@@ -232,13 +234,17 @@ func checkManifests(t *testing.T, text []byte, secret bool) {
 			break
 		}
 		require.NoError(t, err)
-		require.True(t, m.Kind == "Namespace" || m.Metadata.Namespace == "mainstay", "%s %s is in no namespace", m.Kind, m.Metadata.Name)
+		require.True(t, m.Kind == "Namespace" || m.Metadata.Namespace == "mainstay", "%s %s is in no namespace", m.Kind,
+			m.Metadata.Name)
 		byKind[m.Kind] = append(byKind[m.Kind], m)
 	}
 	workloads := slices.Concat(byKind["Deployment"], byKind["StatefulSet"])
 	require.Len(t, workloads, 4)
 	named := func(kind, prefix string) bool {
-		return slices.ContainsFunc(byKind[kind], func(m manifest) bool { return strings.HasPrefix(m.Metadata.Name, prefix) })
+		return slices.ContainsFunc(byKind[kind], func(m manifest) bool {
+			return strings.HasPrefix(m.Metadata.Name,
+				prefix)
+		})
 	}
 	selects := func(kind string, labels map[string]string) bool {
 		return slices.ContainsFunc(byKind[kind], func(m manifest) bool {
@@ -264,11 +270,13 @@ func checkManifests(t *testing.T, text []byte, secret bool) {
 		require.NotNil(t, pod.AutomountServiceAccountToken, where)
 		require.False(t, *pod.AutomountServiceAccountToken, where)
 		require.True(t, pod.SecurityContext.RunAsNonRoot, where)
-		require.True(t, selects("PodDisruptionBudget", w.Spec.Template.Metadata.Labels), "%s has no PodDisruptionBudget", where)
+		require.True(t, selects("PodDisruptionBudget", w.Spec.Template.Metadata.Labels),
+			"%s has no PodDisruptionBudget", where)
 		if w.Metadata.Name == "hub" || w.Metadata.Name == "gateway" {
 			require.True(t, selects("Service", w.Spec.Template.Metadata.Labels), "%s has no Service", where)
 		}
-		for _, spread := range pod.TopologySpreadConstraints { // else a node that is being drained counts, and its pods wait for it
+		// else a node that is being drained counts, and its pods wait for it
+		for _, spread := range pod.TopologySpreadConstraints {
 			require.Equal(t, "Honor", spread.NodeTaintsPolicy, where)
 		}
 		require.Len(t, pod.Containers, 1)
@@ -281,15 +289,18 @@ func checkManifests(t *testing.T, text []byte, secret bool) {
 			require.NotNil(t, probe, where)
 			require.Equal(t, c.Ports[0].Name, probe.HTTPGet.Port, where)
 		}
-		require.Equal(t, "/healthz", c.LivenessProbe.HTTPGet.Path, "%s: a restart because something else is away helps nobody", where)
+		require.Equal(t, "/healthz", c.LivenessProbe.HTTPGet.Path,
+			"%s: a restart because something else is away helps nobody", where)
 		require.Equal(t, "/readyz", c.ReadinessProbe.HTTPGet.Path, where)
 		for _, from := range c.EnvFrom {
-			require.True(t, from.ConfigMapRef.Name == "" || named("ConfigMap", from.ConfigMapRef.Name), "%s: %s", where, from.ConfigMapRef.Name)
+			require.True(t, from.ConfigMapRef.Name == "" || named("ConfigMap", from.ConfigMapRef.Name), "%s: %s", where,
+				from.ConfigMapRef.Name)
 			require.True(t, !secret || from.SecretRef.Name == "" || named("Secret", "mainstay-"), where)
 		}
 	}
 	require.Len(t, byKind["PodDisruptionBudget"], 4)
-	for _, policy := range []string{"nothing-by-default", "names", "temporal", "agents", "hubs", "gateways", "metrics"} {
+	for _, policy := range []string{"nothing-by-default", "names", "temporal", "agents", "hubs", "gateways",
+		"metrics"} {
 		require.True(t, named("NetworkPolicy", policy), policy)
 	}
 }

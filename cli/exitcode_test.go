@@ -24,14 +24,20 @@ func TestExitCodes(t *testing.T) {
 		code   int
 		says   string
 	}{
-		"not found":  {404, `{"title":"Not Found","detail":"there is no task with this id","code":"unknown_task"}`, []string{"task", "get", "x"}, app.ExitNotFound, "there is no task with this id (unknown_task)"},
-		"conflict":   {409, `{"title":"Conflict","detail":"the task has ended","code":"conflict"}`, []string{"task", "cancel", "x"}, app.ExitConflict, "the task has ended (conflict)"},
-		"away":       {503, `{"title":"Unavailable","detail":"Temporal did not answer","code":"temporal_unavailable"}`, []string{"agent", "list"}, app.ExitUnreachable, "Temporal did not answer"},
-		"refused":    {422, `{"title":"x","detail":"not valid; errors says where","code":"invalid_request","errors":[{"location":"query.status","message":"no such status"}]}`, []string{"task", "list", "--status", "x"}, app.ExitUsage, "not valid (invalid_request)\n  query.status: no such status"},
-		"internal":   {500, `{"title":"x","detail":"on our side","code":"internal"}`, []string{"cluster", "list"}, app.ExitFailure, "on our side"},
+		"not found": {404, `{"title":"Not Found","detail":"there is no task with this id","code":"unknown_task"}`,
+			[]string{"task", "get", "x"}, app.ExitNotFound, "there is no task with this id (unknown_task)"},
+		"conflict": {409, `{"title":"Conflict","detail":"the task has ended","code":"conflict"}`,
+			[]string{"task", "cancel", "x"}, app.ExitConflict, "the task has ended (conflict)"},
+		"away": {503, `{"title":"Unavailable","detail":"Temporal did not answer","code":"temporal_unavailable"}`,
+			[]string{"agent", "list"}, app.ExitUnreachable, "Temporal did not answer"},
+		"refused": {422,
+			`{"title":"x","detail":"not valid; errors says where","code":"invalid_request","errors":[{"location":"query.status","message":"no such status"}]}`, []string{"task", "list", "--status", "x"}, app.ExitUsage, "not valid (invalid_request)\n  query.status: no such status"},
+		"internal": {500, `{"title":"x","detail":"on our side","code":"internal"}`, []string{"cluster", "list"},
+			app.ExitFailure, "on our side"},
 		"a stranger": {502, `<html>`, []string{"cluster", "list"}, app.ExitFailure, "not as Mainstay does"},
-		"no gateway": {404, `{"title":"Not Found","detail":"there is nothing at this path","code":"not_found"}`, []string{"task", "get", "x"}, app.ExitFailure, "is a gateway behind it"},
-		"not JSON":   {200, `<html>`, []string{"cluster", "get", "x"}, app.ExitFailure, "not of the Mainstay API"},
+		"no gateway": {404, `{"title":"Not Found","detail":"there is nothing at this path","code":"not_found"}`,
+			[]string{"task", "get", "x"}, app.ExitFailure, "is a gateway behind it"},
+		"not JSON": {200, `<html>`, []string{"cluster", "get", "x"}, app.ExitFailure, "not of the Mainstay API"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -87,17 +93,21 @@ func TestUsage(t *testing.T) {
 
 func TestSubmitCommand(t *testing.T) {
 	t.Parallel()
-	url, body := clitest.Answering(t, 202, "application/json", `{"id":"t-1","type":"exec","cluster":"default","status":"queued","workflow_id":"task/t-1"}`)
-	got := clitest.Run(t.Context(), "", "task", "submit", "--server", url, "--priority", "1", "--label", "a=b=c", "--capability", "gpu", "--", "echo", "--hello")
+	url, body := clitest.Answering(t, 202, "application/json",
+		`{"id":"t-1","type":"exec","cluster":"default","status":"queued","workflow_id":"task/t-1"}`)
+	got := clitest.Run(t.Context(), "", "task", "submit", "--server", url, "--priority", "1", "--label", "a=b=c",
+		"--capability", "gpu", "--", "echo", "--hello")
 	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
 	require.Contains(t, got.Stdout, "t-1")
-	require.JSONEq(t, `{"type":"exec","cluster":"default","payload":{"command":["echo","--hello"]},"priority":1,"labels":{"a":"b=c"},"required_capabilities":["gpu"]}`, body.String())
+	require.JSONEq(t,
+		`{"type":"exec","cluster":"default","payload":{"command":["echo","--hello"]},"priority":1,"labels":{"a":"b=c"},"required_capabilities":["gpu"]}`, body.String())
 }
 
 func TestSubmitFromStdin(t *testing.T) {
 	t.Parallel()
 	url, body := clitest.Answering(t, 202, "application/json", `{"id":"t-1","status":"queued"}`)
-	got := clitest.Run(t.Context(), `{"n": 1}`, "task", "submit", "--server", url, "--type", "count", "--payload", "-", "-o", "json")
+	got := clitest.Run(t.Context(), `{"n": 1}`, "task", "submit", "--server", url, "--type", "count", "--payload", "-",
+		"-o", "json")
 	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
 	require.JSONEq(t, `{"id":"t-1","status":"queued"}`, got.Stdout)
 	require.JSONEq(t, `{"type":"count","cluster":"default","payload":{"n":1}}`, body.String())
@@ -105,10 +115,12 @@ func TestSubmitFromStdin(t *testing.T) {
 
 func TestWaitedForTaskThatDidNotComplete(t *testing.T) {
 	t.Parallel()
-	for status, code := range map[string]int{"completed": app.ExitOK, "failed": app.ExitIncomplete, "cancelled": app.ExitIncomplete, "expired": app.ExitIncomplete, "review": app.ExitIncomplete, "dead_letter": app.ExitIncomplete} {
+	for status, code := range map[string]int{"completed": app.ExitOK, "failed": app.ExitIncomplete,
+		"cancelled": app.ExitIncomplete, "expired": app.ExitIncomplete, "review": app.ExitIncomplete, "dead_letter": app.ExitIncomplete} {
 		t.Run(status, func(t *testing.T) {
 			t.Parallel()
-			url, _ := clitest.Answering(t, 200, "application/json", `{"id":"t-1","type":"x","cluster":"c","status":"`+status+`"}`)
+			url, _ := clitest.Answering(t, 200, "application/json",
+				`{"id":"t-1","type":"x","cluster":"c","status":"`+status+`"}`)
 			require.Equal(t, code, clitest.Run(t.Context(), "", "task", "get", "t-1", "--wait", "--server", url).Code)
 			require.Equal(t, app.ExitOK, clitest.Run(t.Context(), "", "task", "get", "t-1", "--server", url).Code)
 		})
@@ -138,10 +150,13 @@ func TestTLSMistakesAreNamed(t *testing.T) {
 func TestExitCodesOfAgents(t *testing.T) {
 	t.Parallel()
 	for code, test := range map[string]struct{ status, exit int }{
-		"invalid_token": {401, app.ExitRefused}, "forbidden": {403, app.ExitRefused}, "unknown_cluster": {404, app.ExitNotFound},
-		"invalid_request": {422, app.ExitUsage}, "cluster_full": {409, app.ExitConflict}, "agent_id_in_use": {409, app.ExitConflict}, "not_found": {404, app.ExitFailure},
+		"invalid_token": {401, app.ExitRefused}, "forbidden": {403, app.ExitRefused},
+		"unknown_cluster": {404, app.ExitNotFound},
+		"invalid_request": {422, app.ExitUsage}, "cluster_full": {409, app.ExitConflict},
+		"agent_id_in_use": {409, app.ExitConflict}, "not_found": {404, app.ExitFailure},
 	} {
-		url, _ := clitest.Answering(t, test.status, "application/problem+json", `{"title":"x","detail":"so it is","code":"`+code+`"}`)
+		url, _ := clitest.Answering(t, test.status, "application/problem+json",
+			`{"title":"x","detail":"so it is","code":"`+code+`"}`)
 		got := clitest.Run(t.Context(), "", "agent", "run", "--hub", url, "--id", "a", "--allow-exec")
 		require.Equal(t, test.exit, got.Code, "%s: %s", code, got.Stderr)
 		require.Contains(t, got.Stderr, "so it is")

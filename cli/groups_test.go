@@ -65,7 +65,8 @@ Created           10d ago
 AGENT    CLUSTER  STATUS  HEALTH  ROLE    TASKS  EPOCH  CPU  HOST  PID  LAST HEARTBEAT
 agent-1  default  online  -       member  1/4    4      12%  h     12   500ms ago
 `},
-		{"cluster create default --min-agents 1", "\nCluster default is there. Agents join it with: mainstay agent run --cluster default\n"},
+		{"cluster create default --min-agents 1",
+			"\nCluster default is there. Agents join it with: mainstay agent run --cluster default\n"},
 		{"cluster delete default --force", "\nCluster default is deleted.\n"},
 		{"cluster delete default -o json", "\n{\n  \"deleted\": \"default\"\n}\n"},
 	} {

@@ -32,8 +32,8 @@ func TestOpenAPIIsCommitted(t *testing.T) {
 	require.Contains(t, printed.Stdout, `"openapi": "3.1.0"`)
 }
 
-// commandLines has a command line for each operation, and every operation must have one: a new endpoint without a command
-// fails here. The commands run against a server that notes what they ask.
+// commandLines has a command line for each operation, and every operation must have one: a new endpoint without a
+// command fails here. The commands run against a server that notes what they ask.
 const commandLines = `
 submit-task: task submit --type t
 submit-tasks: task submit-batch TASKS
@@ -151,13 +151,15 @@ func TestEveryOperationHasACommand(t *testing.T) {
 			seen[id] = true
 			line, known := commandOf[id]
 			if !known {
-				require.Contains(t, commandless, id, "%s %s has no command: write one, and name it in commandLines", method, path)
+				require.Contains(t, commandless, id, "%s %s has no command: write one, and name it in commandLines",
+					method, path)
 				continue
 			}
 			t.Run(id, func(t *testing.T) {
 				t.Parallel()
 				args := strings.Fields(strings.NewReplacer("TASKS", tasks, "CONFIG", settings).Replace(line))
-				wanted := regexp.MustCompile("^" + strings.ToUpper(method) + " " + regexp.MustCompile(`\{[a-z_]+\}`).ReplaceAllString(path, "[^/]+") + "$")
+				wanted := regexp.MustCompile("^" + strings.ToUpper(method) +
+					" " + regexp.MustCompile(`\{[a-z_]+\}`).ReplaceAllString(path, "[^/]+") + "$")
 				require.True(t, asks(t, args, wanted), "%q does not ask %s %s", line, method, path)
 			})
 		}
@@ -170,7 +172,8 @@ func TestEveryOperationHasACommand(t *testing.T) {
 	}
 }
 
-// asks runs a command and reports whether it made a request of this kind, with the token that it was given. The server answers nothing of use.
+// asks runs a command and reports whether it made a request of this kind, with the token that it was given. The server
+// answers nothing of use.
 func asks(t *testing.T, args []string, wanted *regexp.Regexp) bool {
 	t.Helper()
 	var mu sync.Mutex
@@ -178,7 +181,8 @@ func asks(t *testing.T, args []string, wanted *regexp.Regexp) bool {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
-		found = found || wanted.MatchString(r.Method+" "+r.URL.Path) && r.Header.Get("Authorization") == "Bearer mst_test"
+		found = found || wanted.MatchString(r.Method+" "+r.URL.Path) &&
+			r.Header.Get("Authorization") == "Bearer mst_test"
 		_, _ = w.Write([]byte(`{"status":"completed","id":"x","cluster":"c"}`))
 	}))
 	t.Cleanup(server.Close)

@@ -1,4 +1,5 @@
-// Package cli is the command line of the program: its root command, in which the groups are put together, and completion.
+// Package cli is the command line of the program: its root command, in which the groups are put together, and
+// completion.
 package cli
 
 import (

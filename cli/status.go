@@ -46,14 +46,17 @@ func printStatus(a *app.App, base string, h *api.Health) error {
 	t := app.NewTable(a.Stdout)
 	rows := [][2]string{
 		{"Server", base}, {"Status", h.Status}, {"Roles", strings.Join(h.Roles, ", ")}, {"Version", h.Version},
-		{"Up for", app.Roughly(time.Duration(h.UptimeSeconds) * time.Second)}, {"Temporal", yesNo(h.MetadataStoreConnected, "answers", "does not answer")},
+		{"Up for", app.Roughly(time.Duration(h.UptimeSeconds) * time.Second)},
+		{"Temporal", yesNo(h.MetadataStoreConnected, "answers", "does not answer")},
 		{"Hub", h.HubID},
 	}
 	if h.LastHeartbeatSuccess != nil {
-		rows = append(rows, [2]string{"Own lease", yesNo(*h.LastHeartbeatSuccess, "fresh", "not renewed in time: it renews no agent's lease")},
+		rows = append(rows, [2]string{"Own lease", yesNo(*h.LastHeartbeatSuccess, "fresh",
+			"not renewed in time: it renews no agent's lease")},
 			[2]string{"Renewed", a.Ago(h.LastHeartbeat)})
 	}
-	rows = append(rows, [2]string{"Agents", app.Number(h.Agents)}, [2]string{"Active leases", app.Number(h.ActiveLeases)})
+	rows = append(rows, [2]string{"Agents", app.Number(h.Agents)},
+		[2]string{"Active leases", app.Number(h.ActiveLeases)})
 	t.Facts(rows)
 	return t.Flush()
 }

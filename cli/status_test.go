@@ -32,7 +32,8 @@ Active leases  1
 `, "\n"), got.Stdout)
 	require.JSONEq(t, healthy, clitest.Run(t.Context(), "", "status", "-o", "json", "--server", f.URL).Stdout)
 
-	away := clitest.NewAPI(t, map[string]clitest.Answer{"GET /health": {Status: 503, Body: `{"status":"unhealthy","version":"v1","uptime_seconds":1,"metadata_store_connected":false}`}})
+	away := clitest.NewAPI(t, map[string]clitest.Answer{"GET /health": {Status: 503,
+		Body: `{"status":"unhealthy","version":"v1","uptime_seconds":1,"metadata_store_connected":false}`}})
 	got = away.At(t, "status")
 	require.Equal(t, app.ExitUnreachable, got.Code)
 	require.Contains(t, got.Stdout, "does not answer")

@@ -17,10 +17,11 @@ func versionCommand(a *app.App) *cobra.Command {
 		Args:    app.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			platform := runtime.GOOS + "/" + runtime.GOARCH
-			return a.Print(map[string]string{"version": a.Version, "go": runtime.Version(), "platform": platform}, func() error {
-				_, err := fmt.Fprintf(a.Stdout, "mainstay %s (%s, %s)\n", a.Version, runtime.Version(), platform)
-				return err
-			})
+			return a.Print(map[string]string{"version": a.Version, "go": runtime.Version(), "platform": platform},
+				func() error {
+					_, err := fmt.Fprintf(a.Stdout, "mainstay %s (%s, %s)\n", a.Version, runtime.Version(), platform)
+					return err
+				})
 		},
 	}
 	a.OutputFlag(command)

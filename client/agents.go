@@ -24,7 +24,8 @@ type AgentQuery struct {
 func (c *Client) Agents(q AgentQuery) *List[api.Agent] {
 	return list[api.Agent](c, path(), "agents", values(
 		"cluster", q.Cluster, "status", q.Status, "state", q.State, "live", q.Live, "zone", q.Zone, "group", q.Group,
-		"capability", q.Capabilities, "task_type", q.TaskType, "metadata", q.Metadata, "health", q.Health, "view", view(q.Full)))
+		"capability", q.Capabilities, "task_type", q.TaskType, "metadata", q.Metadata, "health", q.Health, "view", view(
+			q.Full)))
 }
 
 func view(full bool) string {
@@ -78,7 +79,8 @@ type FailoverQuery struct {
 
 // Failovers lists failovers, newest first.
 func (c *Client) Failovers(q FailoverQuery) *List[fleet.FailoverRecord] {
-	return list[fleet.FailoverRecord](c, path("failovers"), "failovers", values("cluster", q.Cluster, "agent", q.Agent, "status", q.Status))
+	return list[fleet.FailoverRecord](c, path("failovers"), "failovers",
+		values("cluster", q.Cluster, "agent", q.Agent, "status", q.Status))
 }
 
 // Failover returns the record of a failover.

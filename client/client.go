@@ -35,8 +35,8 @@ type Options struct {
 	Retries int
 }
 
-// Client calls the REST API. Its methods may be used at the same time. They answer an *Error for what the API refuses, and
-// an *UnreachableError when it does not answer.
+// Client calls the REST API. Its methods may be used at the same time. They answer an *Error for what the API refuses,
+// and an *UnreachableError when it does not answer.
 type Client struct {
 	base    string
 	token   string
@@ -73,8 +73,8 @@ func NewTransport() *http.Transport {
 // URL is the address of the API, without a slash at its end.
 func (c *Client) URL() string { return c.base }
 
-// Raw returns a client that also puts the JSON of each answer into raw, as it came: of a list what was taken, of a stream
-// the event. Use it in one goroutine.
+// Raw returns a client that also puts the JSON of each answer into raw, as it came: of a list what was taken, of a
+// stream the event. Use it in one goroutine.
 func (c *Client) Raw(raw *json.RawMessage) *Client {
 	kept := *c
 	kept.raw = raw

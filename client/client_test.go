@@ -26,7 +26,8 @@ type answer struct {
 }
 
 func problem(status int, code string) answer {
-	return answer{status: status, body: fmt.Sprintf(`{"title":"no","status":%d,"code":%q,"detail":"not now"}`, status, code)}
+	return answer{status: status, body: fmt.Sprintf(`{"title":"no","status":%d,"code":%q,"detail":"not now"}`, status,
+		code)}
 }
 
 // server gives its answers in turn, the last one again and again. It keeps what was asked.
@@ -41,7 +42,8 @@ func serve(t *testing.T, answers ...answer) (*Client, *server, *[]time.Duration)
 	s := &server{}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		s.asked, s.bodies, s.headers = append(s.asked, r.Method+" "+r.URL.RequestURI()), append(s.bodies, string(body)), append(s.headers, r.Header)
+		s.asked, s.bodies, s.headers = append(s.asked, r.Method+" "+r.URL.RequestURI()), append(s.bodies,
+			string(body)), append(s.headers, r.Header)
 		a := answers[min(len(s.asked), len(answers))-1]
 		if a.status == 0 {
 			panic(http.ErrAbortHandler)
@@ -80,23 +82,36 @@ func TestWhatIsRepeated(t *testing.T) {
 		tries   int
 		failed  bool
 	}{
-		"a broken connection":       {get, []answer{{}, ok}, 2, false},
-		"429":                       {get, []answer{problem(429, "rate_limited"), ok}, 2, false},
-		"502 of a proxy":            {get, []answer{{status: 502, body: "<html>"}, ok}, 2, false},
-		"503 three times":           {get, []answer{busy, busy, busy, ok}, 4, false},
-		"503 for good":              {get, []answer{busy}, 4, true},
-		"504":                       {get, []answer{{status: 504}, ok}, 2, false},
-		"500":                       {get, []answer{problem(500, "internal"), ok}, 1, true},
-		"404":                       {get, []answer{problem(404, "unknown_task"), ok}, 1, true},
-		"a POST":                    {submit(api.TaskRequest{}), []answer{busy, ok}, 1, true},
-		"a POST that names its id":  {submit(api.TaskRequest{ID: "t-1"}), []answer{busy, ok}, 2, false},
-		"a POST with a key":         {submit(api.TaskRequest{IdempotencyKey: "k"}), []answer{{}, ok}, 2, false},
-		"a batch of named tasks":    {batch(api.TaskRequest{ID: "a"}, api.TaskRequest{IdempotencyKey: "b"}), []answer{busy, ok}, 2, false},
-		"a batch with one without":  {batch(api.TaskRequest{ID: "a"}, api.TaskRequest{}), []answer{busy, ok}, 1, true},
-		"a DELETE":                  {func(ctx context.Context, c *Client) error { return c.DeleteSchedule(ctx, "s") }, []answer{busy, {status: 204}}, 2, false},
-		"a DELETE of one revision":  {func(ctx context.Context, c *Client) error { return c.DeleteCluster(ctx, "c", false, "r") }, []answer{busy, {status: 204}}, 1, true},
-		"a PATCH":                   {func(ctx context.Context, c *Client) error { _, err := c.UpdateCluster(ctx, "c", nil, ""); return err }, []answer{busy, ok}, 1, true},
-		"not what an action is for": {func(ctx context.Context, c *Client) error { _, err := c.CancelTask(ctx, "t", ""); return err }, []answer{busy, ok}, 1, true},
+		"a broken connection":      {get, []answer{{}, ok}, 2, false},
+		"429":                      {get, []answer{problem(429, "rate_limited"), ok}, 2, false},
+		"502 of a proxy":           {get, []answer{{status: 502, body: "<html>"}, ok}, 2, false},
+		"503 three times":          {get, []answer{busy, busy, busy, ok}, 4, false},
+		"503 for good":             {get, []answer{busy}, 4, true},
+		"504":                      {get, []answer{{status: 504}, ok}, 2, false},
+		"500":                      {get, []answer{problem(500, "internal"), ok}, 1, true},
+		"404":                      {get, []answer{problem(404, "unknown_task"), ok}, 1, true},
+		"a POST":                   {submit(api.TaskRequest{}), []answer{busy, ok}, 1, true},
+		"a POST that names its id": {submit(api.TaskRequest{ID: "t-1"}), []answer{busy, ok}, 2, false},
+		"a POST with a key":        {submit(api.TaskRequest{IdempotencyKey: "k"}), []answer{{}, ok}, 2, false},
+		"a batch of named tasks": {batch(api.TaskRequest{ID: "a"}, api.TaskRequest{IdempotencyKey: "b"}),
+			[]answer{busy, ok}, 2, false},
+		"a batch with one without": {batch(api.TaskRequest{ID: "a"}, api.TaskRequest{}), []answer{busy, ok}, 1, true},
+		"a DELETE": {func(ctx context.Context, c *Client) error { return c.DeleteSchedule(ctx, "s") },
+			[]answer{busy, {status: 204}}, 2, false},
+		"a DELETE of one revision": {func(ctx context.Context,
+			c *Client) error {
+			return c.DeleteCluster(ctx, "c", false, "r")
+		}, []answer{busy, {status: 204}}, 1, true},
+		"a PATCH": {func(ctx context.Context, c *Client) error {
+			_,
+				err := c.UpdateCluster(ctx, "c", nil, "")
+			return err
+		}, []answer{busy, ok}, 1, true},
+		"not what an action is for": {func(ctx context.Context, c *Client) error {
+			_,
+				err := c.CancelTask(ctx, "t", "")
+			return err
+		}, []answer{busy, ok}, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -162,7 +177,9 @@ func TestSleepEndsWithTheContext(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	client, server, _ := serve(t, answer{status: 422, body: `{"title":"Unprocessable","status":422,"code":"invalid_request","detail":"the request is not valid; errors says where","errors":[{"location":"body.type","message":"is missing"}]}`})
+	client, server, _ := serve(t,
+		answer{status: 422,
+			body: `{"title":"Unprocessable","status":422,"code":"invalid_request","detail":"the request is not valid; errors says where","errors":[{"location":"body.type","message":"is missing"}]}`})
 	_, err := client.Submit(t.Context(), &api.TaskRequest{})
 	var refused *Error
 	require.ErrorAs(t, err, &refused)
@@ -199,16 +216,19 @@ func TestErrors(t *testing.T) {
 
 func TestPages(t *testing.T) {
 	t.Parallel()
-	pages := []answer{{status: 200, body: `{"tasks":[{"id":"a","why":"<"},{"id":"b"}],"next_page_token":"x"}`}, {status: 200, body: `{"tasks":[],"next_page_token":"y"}`}, {status: 200, body: `{"tasks":[{"id":"c"}]}`}}
+	pages := []answer{{status: 200, body: `{"tasks":[{"id":"a","why":"<"},{"id":"b"}],"next_page_token":"x"}`},
+		{status: 200, body: `{"tasks":[],"next_page_token":"y"}`}, {status: 200, body: `{"tasks":[{"id":"c"}]}`}}
 	client, server, _ := serve(t, pages...)
 	var ids []string
-	for task, err := range client.Tasks(TaskQuery{Cluster: "k", Status: fleet.TaskQueued, Labels: []string{"a=b", "c=d"}}).All(t.Context()) {
+	for task, err := range client.Tasks(TaskQuery{Cluster: "k", Status: fleet.TaskQueued,
+		Labels: []string{"a=b", "c=d"}}).All(t.Context()) {
 		require.NoError(t, err)
 		ids = append(ids, task.ID)
 	}
 	require.Equal(t, []string{"a", "b", "c"}, ids)
 	const path = "GET /api/v1/agents/tasks?cluster=k&label=a%3Db&label=c%3Dd"
-	require.Equal(t, []string{path + "&status=queued", path + "&page_token=x&status=queued", path + "&page_token=y&status=queued"}, server.asked)
+	require.Equal(t, []string{path + "&status=queued", path + "&page_token=x&status=queued", path +
+		"&page_token=y&status=queued"}, server.asked)
 
 	client, server, _ = serve(t, pages...)
 	for _, err := range client.Tasks(TaskQuery{}).All(t.Context()) {
@@ -241,13 +261,15 @@ func TestPages(t *testing.T) {
 
 func TestWaitForTask(t *testing.T) {
 	t.Parallel()
-	client, server, _ := serve(t, answer{status: 200, body: `{"id":"a/b","status":"running"}`}, answer{status: 200, body: `{"id":"a/b","status":"completed"}`})
+	client, server, _ := serve(t, answer{status: 200, body: `{"id":"a/b","status":"running"}`},
+		answer{status: 200, body: `{"id":"a/b","status":"completed"}`})
 	var raw json.RawMessage
 	task, err := client.Raw(&raw).WaitForTask(t.Context(), "a/b", time.Hour, WithPayload)
 	require.NoError(t, err)
 	require.Equal(t, fleet.TaskCompleted, task.Status)
 	require.Equal(t, `{"id":"a/b","status":"completed"}`, string(raw))
-	require.Equal(t, []string{"GET /api/v1/agents/tasks/a%2Fb?include=payload&wait=1m0s", "GET /api/v1/agents/tasks/a%2Fb?include=payload&wait=1m0s"}, server.asked)
+	require.Equal(t, []string{"GET /api/v1/agents/tasks/a%2Fb?include=payload&wait=1m0s",
+		"GET /api/v1/agents/tasks/a%2Fb?include=payload&wait=1m0s"}, server.asked)
 	_, err = client.Task(t.Context(), "x")
 	require.NoError(t, err)
 	require.Equal(t, "GET /api/v1/agents/tasks/x", server.asked[2])
@@ -268,12 +290,14 @@ func TestEventsGoOn(t *testing.T) {
 	t.Parallel()
 	event := func(id string) string { return "id: p" + id + "\ndata: {\"id\":\"" + id + "\"}\n\n" }
 	client, server, pauses := serve(t,
-		answer{status: 200, body: event("1")}, problem(503, "temporal_unavailable"), answer{status: 200}, problem(503, "temporal_unavailable"),
+		answer{status: 200, body: event("1")}, problem(503, "temporal_unavailable"), answer{status: 200},
+		problem(503, "temporal_unavailable"),
 		answer{status: 200, body: event("1") + event("2")}, problem(403, "forbidden"))
 	var ids []string
 	var reached []bool
 	var last error
-	for event, err := range client.Events(t.Context(), EventQuery{Types: []string{"agent", "task"}, Since: "1h", Reached: func(r bool) { reached = append(reached, r) }}) {
+	for event, err := range client.Events(t.Context(), EventQuery{Types: []string{"agent", "task"}, Since: "1h",
+		Reached: func(r bool) { reached = append(reached, r) }}) {
 		if last = err; err == nil {
 			ids = append(ids, event.ID)
 		}

@@ -27,20 +27,28 @@ func (c *Client) CreateCluster(ctx context.Context, settings Settings) (*api.Clu
 }
 
 // ReplaceCluster gives a cluster these settings and no others, if its settings are of a revision; empty: of any.
-func (c *Client) ReplaceCluster(ctx context.Context, name string, settings Settings, revision string) (*api.Cluster, error) {
+func (c *Client) ReplaceCluster(
+	ctx context.Context, name string, settings Settings, revision string,
+) (*api.Cluster, error) {
 	return c.changeCluster(ctx, http.MethodPut, name, settings, revision)
 }
 
 // UpdateCluster changes some settings of a cluster, if its settings are of a revision; empty: of any.
-func (c *Client) UpdateCluster(ctx context.Context, name string, changes Settings, revision string) (*api.Cluster, error) {
+func (c *Client) UpdateCluster(
+	ctx context.Context, name string, changes Settings, revision string,
+) (*api.Cluster, error) {
 	return c.changeCluster(ctx, http.MethodPatch, name, changes, revision)
 }
 
-func (c *Client) changeCluster(ctx context.Context, method, name string, settings Settings, revision string) (*api.Cluster, error) {
-	return do[api.Cluster](ctx, c, request{method: method, path: path("clusters", name), header: ifMatch(revision), body: settings})
+func (c *Client) changeCluster(
+	ctx context.Context, method, name string, settings Settings, revision string,
+) (*api.Cluster, error) {
+	return do[api.Cluster](ctx, c, request{method: method, path: path("clusters", name), header: ifMatch(revision),
+		body: settings})
 }
 
-// DeleteCluster deletes a cluster, if its settings are of a revision; empty: of any. force: also one with online agents.
+// DeleteCluster deletes a cluster, if its settings are of a revision; empty: of any. force: also one with online
+// agents.
 func (c *Client) DeleteCluster(ctx context.Context, name string, force bool, revision string) error {
 	_, err := do[none](ctx, c, request{
 		method: http.MethodDelete,
@@ -68,7 +76,9 @@ func (c *Client) ReleaseBrake(ctx context.Context, name, reason string) error {
 }
 
 // DrainAgents takes several agents of a cluster out of service, some at a time.
-func (c *Client) DrainAgents(ctx context.Context, cluster string, r *api.DrainAgentsRequest) (*fleet.DrainRecord, error) {
+func (c *Client) DrainAgents(
+	ctx context.Context, cluster string, r *api.DrainAgentsRequest,
+) (*fleet.DrainRecord, error) {
 	return post[fleet.DrainRecord](ctx, c, path("clusters", cluster, "drain"), r)
 }
 

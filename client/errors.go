@@ -32,7 +32,8 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	switch {
 	case e.Code == "":
-		return fmt.Sprintf("%s answered %d %s, and not as Mainstay does: is this the address of its REST API?", e.base, e.Status, http.StatusText(e.Status))
+		return fmt.Sprintf("%s answered %d %s, and not as Mainstay does: is this the address of its REST API?", e.base,
+			e.Status, http.StatusText(e.Status))
 	case e.Code == protocol.CodeNotFound:
 		b.WriteString("there is no such path at this address: is a gateway behind it, and of this version? `mainstay status` tells")
 	case len(e.Errors) > 0:
@@ -100,7 +101,8 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, &distrusted):
 		away.Reason, away.lasting = distrusted.Err, true
-	case errors.As(err, &plain), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"): // net/http makes the latter of the former
+	case errors.As(err, &plain), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		// net/http makes the latter of the former
 		away.Reason, away.lasting = ErrSpeaksHTTP, true
 	}
 	return away
@@ -111,7 +113,8 @@ func (c *Client) refused(response *http.Response, body []byte) error {
 	if bytes.Contains(body, []byte("HTTP request to an HTTPS server")) { // Go's own words
 		return &UnreachableError{URL: c.base, Reason: ErrSpeaksHTTPS, cause: ErrSpeaksHTTPS, lasting: true}
 	}
-	e := &Error{base: c.base, body: body, RequestID: response.Header.Get("X-Request-Id"), RetryAfter: retryAfter(response.Header.Get("Retry-After"), time.Now())}
+	e := &Error{base: c.base, body: body, RequestID: response.Header.Get("X-Request-Id"),
+		RetryAfter: retryAfter(response.Header.Get("Retry-After"), time.Now())}
 	if json.Unmarshal(body, &e.Problem) != nil {
 		e.Problem = protocol.Problem{}
 	}

@@ -17,7 +17,8 @@ const maxEvent = 1 << 20
 // EventReader reads a stream of server-sent events, for programs that are no browsers.
 type EventReader struct {
 	lines *bufio.Scanner
-	// LastID is the newest id that was read. Sent as Last-Event-ID, it has another stream go on after what this one told.
+	// LastID is the newest id that was read. Sent as Last-Event-ID, it has another stream go on after what this one
+	// told.
 	LastID string
 }
 

@@ -13,7 +13,8 @@ import (
 
 func TestReaderReadsWhatTheStandardAllows(t *testing.T) {
 	t.Parallel()
-	r := client.NewEventReader(strings.NewReader(": hello\nretry: 1\n\nid: 1\n\ndata: {\"id\":\ndata:\"a\"}\n\nevent: x\nid:2\ndata: {\"id\":\"b\"}\n\nid: 3\ndata: {"))
+	r := client.NewEventReader(strings.NewReader(
+		": hello\nretry: 1\n\nid: 1\n\ndata: {\"id\":\ndata:\"a\"}\n\nevent: x\nid:2\ndata: {\"id\":\"b\"}\n\nid: 3\ndata: {"))
 	_, e, err := r.Next()
 	require.NoError(t, err)
 	require.Equal(t, "a", e.ID)

@@ -35,8 +35,8 @@ type EventQuery struct {
 	Reached func(bool)
 }
 
-// Events tells what happens in the fleet. When the control plane is away, they go on after what was told once it is back;
-// an event of type dev.mainstay.gap says where some are missing. An error ends them, at last that of ctx.
+// Events tells what happens in the fleet. When the control plane is away, they go on after what was told once it is
+// back; an event of type dev.mainstay.gap says where some are missing. An error ends them, at last that of ctx.
 func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[*api.CloudEvent, error] {
 	return func(yield func(*api.CloudEvent, error) bool) {
 		w := &watch{client: c, query: q, seen: map[string]bool{}, yield: yield}
@@ -117,7 +117,8 @@ func (w *watch) read(ctx context.Context) (connected bool, err error) {
 	} else if q.Since != "" {
 		query.Set("since", q.Since)
 	}
-	response, err := w.client.open(ctx, &request{method: http.MethodGet, path: path("events"), query: query, header: header}, nil)
+	response, err := w.client.open(ctx, &request{method: http.MethodGet, path: path("events"), query: query,
+		header: header}, nil)
 	if err != nil {
 		return false, err
 	}

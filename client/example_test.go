@@ -20,7 +20,8 @@ func Example() {
 	}
 	task, err := c.Submit(ctx, &api.TaskRequest{
 		IdempotencyKey: "invoice-4711", // submitting it again is the same task
-		TaskSpec:       fleet.TaskSpec{Type: "exec", Cluster: "default", Payload: []byte(`{"command":["echo","hello"]}`)},
+		TaskSpec: fleet.TaskSpec{Type: "exec", Cluster: "default",
+			Payload: []byte(`{"command":["echo","hello"]}`)},
 	})
 	if err == nil {
 		task, err = c.WaitForTask(ctx, task.ID, time.Minute)

@@ -45,8 +45,8 @@ func (c *Client) send(ctx context.Context, r *request) ([]byte, error) {
 	}
 }
 
-// repeatable reports whether a request has the same effect once and twice. A change of one revision has not: the first makes
-// another revision.
+// repeatable reports whether a request has the same effect once and twice. A change of one revision has not: the first
+// makes another revision.
 func (r *request) repeatable() bool {
 	switch r.method {
 	case http.MethodGet, http.MethodHead:

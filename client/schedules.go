@@ -16,7 +16,8 @@ type ScheduleQuery struct {
 
 // Schedules lists schedules.
 func (c *Client) Schedules(q ScheduleQuery) *List[api.ScheduleEntry] {
-	return list[api.ScheduleEntry](c, path("schedules"), "schedules", values("cluster", q.Cluster, "type", q.Type, "tenant", q.Tenant))
+	return list[api.ScheduleEntry](c, path("schedules"), "schedules",
+		values("cluster", q.Cluster, "type", q.Type, "tenant", q.Tenant))
 }
 
 // Schedule returns a schedule.

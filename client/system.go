@@ -54,7 +54,8 @@ func (c *Client) CreateToken(ctx context.Context, r api.TokenRequest) (*api.NewT
 
 // RevokeToken revokes a token. endSessions: those of the agents that registered with a join token end too.
 func (c *Client) RevokeToken(ctx context.Context, id string, endSessions bool) (*api.RevokedToken, error) {
-	return do[api.RevokedToken](ctx, c, request{method: http.MethodDelete, path: path("tokens", id), query: values("end_sessions", endSessions)})
+	return do[api.RevokedToken](ctx, c, request{method: http.MethodDelete, path: path("tokens", id),
+		query: values("end_sessions", endSessions)})
 }
 
 // Healing says how healing stands.

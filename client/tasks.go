@@ -92,7 +92,8 @@ type TaskQuery struct {
 // Tasks lists tasks, newest first.
 func (c *Client) Tasks(q TaskQuery) *List[api.Task] {
 	return list[api.Task](c, path("tasks"), "tasks", values(
-		"cluster", q.Cluster, "status", q.Status, "type", q.Type, "tenant", q.Tenant, "agent", q.Agent, "label", q.Labels,
+		"cluster", q.Cluster, "status", q.Status, "type", q.Type, "tenant", q.Tenant, "agent", q.Agent, "label",
+		q.Labels,
 		"submitted_after", q.SubmittedAfter, "submitted_before", q.SubmittedBefore))
 }
 
@@ -103,7 +104,8 @@ func (c *Client) WaitingTasks(cluster, tenant string) *List[api.Task] {
 
 // DeadLetters lists the tasks whose attempts are used up. Empty arguments select all.
 func (c *Client) DeadLetters(cluster, tenant string) *List[api.Task] {
-	return list[api.Task](c, path("tasks", "queue", "dead-letter"), "tasks", values("cluster", cluster, "tenant", tenant))
+	return list[api.Task](c, path("tasks", "queue", "dead-letter"), "tasks",
+		values("cluster", cluster, "tenant", tenant))
 }
 
 // CancelTask cancels a task.
@@ -140,7 +142,8 @@ type LogQuery struct {
 
 // TaskLog reads what a running task writes.
 func (c *Client) TaskLog(ctx context.Context, id string, q LogQuery) (*api.TaskLog, error) {
-	return get[api.TaskLog](ctx, c, path("tasks", id, "log"), values("after", q.After, "attempt", q.Attempt, "wait", q.Wait))
+	return get[api.TaskLog](ctx, c, path("tasks", id, "log"),
+		values("after", q.After, "attempt", q.Attempt, "wait", q.Wait))
 }
 
 // BulkTasks acts on many tasks, or says on how many with DryRun.

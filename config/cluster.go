@@ -42,8 +42,8 @@ type Failover struct {
 	SelectionStrategy fleet.SelectionStrategy `yaml:"selection_strategy"`
 	// TaskTransferTimeout bounds how long a failover watches the tasks it moves, 1s to 1h. 0: 5m.
 	TaskTransferTimeout fleet.Duration `yaml:"task_transfer_timeout"`
-	// MaxTransferRetries is how many agents a task may be lost with before it is a dead letter, up to 100, where the task's
-	// own retry policy does not say. 0: fleet.DefaultMaxTransfers.
+	// MaxTransferRetries is how many agents a task may be lost with before it is a dead letter, up to 100, where the
+	// task's own retry policy does not say. 0: fleet.DefaultMaxTransfers.
 	MaxTransferRetries int `yaml:"max_transfer_retries"`
 }
 
@@ -136,7 +136,8 @@ type SelfHealing struct {
 
 // policy is the section in the words of Cluster's.
 func (h *SelfHealing) policy() Healing {
-	policy := Healing{Mode: h.Mode, CycleInterval: h.CycleInterval, DrainTimeout: h.DrainTimeout, Patience: h.Patience, Damping: h.Damping,
+	policy := Healing{Mode: h.Mode, CycleInterval: h.CycleInterval, DrainTimeout: h.DrainTimeout, Patience: h.Patience,
+		Damping:      h.Damping,
 		RestoreAfter: h.RestoreAfter, StuckAfter: h.StuckAfter, MaxActions: h.MaxActions}
 	if !h.Enabled {
 		policy.Mode = fleet.HealingOff
@@ -154,12 +155,14 @@ type Healing struct {
 	DrainTimeout fleet.Duration `yaml:"drain_timeout"`
 	// Patience is how long something must be wrong before anything is done, 1s to 1h. Default 30s.
 	Patience fleet.Duration `yaml:"patience"`
-	// Damping is the least time between two equal actions on the same agent, 1s to 24h; it doubles each time. Default 10m.
+	// Damping is the least time between two equal actions on the same agent, 1s to 24h; it doubles each time. Default
+	// 10m.
 	Damping fleet.Duration `yaml:"damping"`
-	// RestoreAfter is how long an agent that was taken out of service must be healthy before it gets work again, 1s to 24h.
-	// It doubles each time. Default 5m.
+	// RestoreAfter is how long an agent that was taken out of service must be healthy before it gets work again, 1s to
+	// 24h. It doubles each time. Default 5m.
 	RestoreAfter fleet.Duration `yaml:"restore_after"`
-	// StuckAfter is how long a task may wait for a person, or in a lane that moves nothing, before it is reported, 1m to
+	// StuckAfter is how long a task may wait for a person, or in a lane that moves nothing, before it is reported, 1m
+	// to
 	// 168h. Default 15m.
 	StuckAfter fleet.Duration `yaml:"stuck_after"`
 	// MaxActions bounds the actions of one cycle, up to 100. Default 3.
@@ -167,14 +170,15 @@ type Healing struct {
 }
 
 func (h Healing) fleetPolicy() fleet.HealingPolicy {
-	return fleet.HealingPolicy{Mode: h.Mode, CycleInterval: h.CycleInterval, DrainTimeout: h.DrainTimeout, Patience: h.Patience, Damping: h.Damping,
+	return fleet.HealingPolicy{Mode: h.Mode, CycleInterval: h.CycleInterval, DrainTimeout: h.DrainTimeout,
+		Patience: h.Patience, Damping: h.Damping,
 		RestoreAfter: h.RestoreAfter, StuckAfter: h.StuckAfter, MaxActions: h.MaxActions}
 }
 
 // LeaderElection is about the leader of a cluster in mode active_passive; its times also hold for the owners of shards.
 type LeaderElection struct {
-	// Enabled elects a new leader when one is lost. false: a lost leader keeps its seat until it is back, or until a person
-	// acts. Default true.
+	// Enabled elects a new leader when one is lost. false: a lost leader keeps its seat until it is back, or until a
+	// person acts. Default true.
 	Enabled *bool `yaml:"enabled"`
 	// ElectionInterval is the longest between two looks at the leader, 100ms to 1h. 0: a third of
 	// LeaseDuration, which is also the longest that counts.
@@ -221,7 +225,8 @@ func (a *AgentCluster) fill() {
 func (a *AgentCluster) cluster() Cluster {
 	return Cluster{Name: a.Name, TargetGroup: a.TargetGroupID, Membership: a.Membership,
 		ReplicationMode: a.ReplicationMode, Shards: a.Shards, Failover: a.Failover, SelfHealing: a.SelfHealing.policy(),
-		TaskQueue: a.TaskQueue, LeaderElection: a.LeaderElection, Brake: a.Brake, TenantWeights: a.TenantWeights, Scaling: a.Scaling}
+		TaskQueue: a.TaskQueue, LeaderElection: a.LeaderElection, Brake: a.Brake,
+		TenantWeights: a.TenantWeights, Scaling: a.Scaling}
 }
 
 func (c Cluster) fleetConfig() fleet.ClusterConfig {
@@ -242,8 +247,9 @@ func (c Cluster) fleetConfig() fleet.ClusterConfig {
 		RoleLease:        c.LeaderElection.LeaseDuration,
 		ElectionInterval: c.LeaderElection.ElectionInterval,
 		ManualElection:   c.LeaderElection.Enabled != nil && !*c.LeaderElection.Enabled,
-		TaskDefaults: fleet.TaskDefaults{MaxAttempts: c.TaskQueue.MaxDeliveryAttempts, MaxTransfers: c.Failover.MaxTransferRetries,
-			ExpiresIn: c.TaskQueue.DefaultExpiration},
+		TaskDefaults: fleet.TaskDefaults{MaxAttempts: c.TaskQueue.MaxDeliveryAttempts,
+			MaxTransfers: c.Failover.MaxTransferRetries,
+			ExpiresIn:    c.TaskQueue.DefaultExpiration},
 		Brake: c.Brake.policy(),
 
 		DeadLetterRetention: c.TaskQueue.DeadLetterRetention,

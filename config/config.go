@@ -1,5 +1,5 @@
-// Package config reads Mainstay's configuration file: strict YAML with defaults and validation. Unknown keys are errors,
-// and every error names file, line, field and what is allowed.
+// Package config reads Mainstay's configuration file: strict YAML with defaults and validation. Unknown keys are
+// errors, and every error names file, line, field and what is allowed.
 package config
 
 import (
@@ -25,7 +25,8 @@ type Config struct {
 
 // HTTP is where the API, the agents' endpoints and the web page are served.
 type HTTP struct {
-	// Listen is host:port. Without a host it listens on all interfaces; port 0 takes a free one. Default 127.0.0.1:8080.
+	// Listen is host:port. Without a host it listens on all interfaces; port 0 takes a free one. Default
+	// 127.0.0.1:8080.
 	Listen string `yaml:"listen"`
 }
 
@@ -43,7 +44,8 @@ type Dev struct {
 	DataDir string `yaml:"data_dir"`
 	// Temporal is where the embedded Temporal listens, host:port; port 0 takes a free one. Default 127.0.0.1:7233.
 	Temporal string `yaml:"temporal"`
-	// UI is where Temporal's Web UI listens, host:port; port 0 takes a free one, empty: no Web UI. Default 127.0.0.1:8233.
+	// UI is where Temporal's Web UI listens, host:port; port 0 takes a free one, empty: no Web UI. Default
+	// 127.0.0.1:8233.
 	UI string `yaml:"ui"`
 	// Agents is how many agents run beside the server, 0 to 100. Default 3.
 	Agents int `yaml:"agents"`
@@ -65,7 +67,8 @@ const (
 
 // Hub is the part that agents talk to. In its durations, 0 or left out means the default.
 type Hub struct {
-	// ID names the hub; a restarted hub keeps it, so that its lease and its agents go on. Default: the program picks one.
+	// ID names the hub; a restarted hub keeps it, so that its lease and its agents go on. Default: the program picks
+	// one.
 	ID string `yaml:"id"`
 	// TokenKeyFile holds the key that seals session and attempt tokens, at least 32 characters; all hubs of a
 	// namespace share it. Default: serve reads it from MAINSTAY_TOKEN_KEY, and dev keeps its own in its data directory.
@@ -82,7 +85,8 @@ type Hub struct {
 	DisconnectGrace fleet.Duration `yaml:"disconnect_grace"`
 	// HealthCheckInterval is the time between two ratings of the agents' health. Default 1s.
 	HealthCheckInterval fleet.Duration `yaml:"health_check_interval"`
-	// AcceptTimeout is how long an agent has to say that it runs what it was given; then the task goes back. Default 5s.
+	// AcceptTimeout is how long an agent has to say that it runs what it was given; then the task goes back. Default
+	// 5s.
 	AcceptTimeout fleet.Duration `yaml:"accept_timeout"`
 	// Park is how long a task without a free slot waits in the hub before it goes back to its lane. Default 2s.
 	Park fleet.Duration `yaml:"park"`

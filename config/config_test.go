@@ -53,7 +53,8 @@ func TestDefault(t *testing.T) {
 	require.NoError(t, c.Validate())
 	require.Equal(t, fleet.DefaultTiming(), c.Timing())
 	require.Empty(t, c.ClusterConfigs())
-	for _, text := range []string{"", "# nothing\n", "---\n", "hub:\n", "http: {listen: }\nagent_cluster: ~\n", "hub: {park: 0s}"} {
+	for _, text := range []string{"", "# nothing\n", "---\n", "hub:\n", "http: {listen: }\nagent_cluster: ~\n",
+		"hub: {park: 0s}"} {
 		got, err := Parse("empty", []byte(text))
 		require.NoError(t, err, "%q", text)
 		require.Equal(t, c, got, "%q", text)
@@ -67,21 +68,26 @@ func TestDocumentsAgentCluster(t *testing.T) {
 	require.NoError(t, err)
 	seconds := func(n int) fleet.Duration { return fleet.Duration(time.Duration(n) * time.Second) }
 	require.Equal(t, &AgentCluster{
-		Name:             "production-docker-agents",
-		TargetGroupID:    "prod-docker-hosts",
-		Membership:       Membership{MinimumAgents: 2, DesiredAgents: 3, MaxAgents: 5},
-		ReplicationMode:  fleet.ActiveActive,
-		Failover:         Failover{SelectionStrategy: fleet.SelectLeastLoaded, TaskTransferTimeout: seconds(300), MaxTransferRetries: 3},
-		HealthMonitoring: HealthMonitoring{HeartbeatInterval: seconds(30), WarningThreshold: seconds(60), FailureThreshold: seconds(90), HealthCheckInterval: seconds(10)},
-		TaskQueue:        TaskQueue{MaxDeliveryAttempts: 3, DefaultExpiration: seconds(3600), DeadLetterRetention: seconds(7 * 24 * 3600)},
-		SelfHealing:      SelfHealing{Enabled: true, CycleInterval: seconds(60), DrainTimeout: seconds(300)},
-		LeaderElection:   LeaderElection{Enabled: truth(true), ElectionInterval: seconds(15), LeaseDuration: seconds(30)},
-		Brake:            Brake{Share: .5, MinLost: 3, Window: seconds(10)},
+		Name:            "production-docker-agents",
+		TargetGroupID:   "prod-docker-hosts",
+		Membership:      Membership{MinimumAgents: 2, DesiredAgents: 3, MaxAgents: 5},
+		ReplicationMode: fleet.ActiveActive,
+		Failover: Failover{SelectionStrategy: fleet.SelectLeastLoaded, TaskTransferTimeout: seconds(300),
+			MaxTransferRetries: 3},
+		HealthMonitoring: HealthMonitoring{HeartbeatInterval: seconds(30), WarningThreshold: seconds(60),
+			FailureThreshold: seconds(90), HealthCheckInterval: seconds(10)},
+		TaskQueue: TaskQueue{MaxDeliveryAttempts: 3, DefaultExpiration: seconds(3600),
+			DeadLetterRetention: seconds(7 * 24 * 3600)},
+		SelfHealing: SelfHealing{Enabled: true, CycleInterval: seconds(60), DrainTimeout: seconds(300)},
+		LeaderElection: LeaderElection{Enabled: truth(true), ElectionInterval: seconds(15),
+			LeaseDuration: seconds(30)},
+		Brake: Brake{Share: .5, MinLost: 3, Window: seconds(10)},
 	}, c.AgentCluster)
 	require.Equal(t, fleet.Timing{HeartbeatInterval: 30 * time.Second, WarningThreshold: time.Minute,
 		FailureThreshold: 90 * time.Second, DisconnectGrace: time.Second}, c.Timing())
 	require.Equal(t, seconds(30), c.Hub.HeartbeatInterval)
-	require.Equal(t, []fleet.ClusterConfig{fleet.ClusterConfig{Name: "production-docker-agents", TargetGroup: "prod-docker-hosts", MinAgents: 2,
+	require.Equal(t, []fleet.ClusterConfig{fleet.ClusterConfig{Name: "production-docker-agents",
+		TargetGroup: "prod-docker-hosts", MinAgents: 2,
 		DesiredAgents: 3, MaxAgents: 5, ReplicationMode: fleet.ActiveActive, Shards: fleet.DefaultShards,
 		Selection: fleet.SelectLeastLoaded, TransferTimeout: seconds(300),
 		RoleLease: seconds(30), ElectionInterval: seconds(15)}.WithDefaults()}, c.ClusterConfigs())
@@ -193,22 +199,28 @@ spawner: {name: rack-1, hub_urls: ["http://10.0.0.5:8080"], command: [./agent]}
 	require.Equal(t, 1, *scaling.ScaleDown.QueueThreshold)
 	require.Equal(t, fleet.Duration(30*time.Second), scaling.ScaleUp.Cooldown)
 	require.Equal(t, fleet.Duration(5*time.Minute), scaling.ScaleDown.Cooldown, "left out")
-	require.Equal(t, fleet.SpawnPolicy{Spawner: "rack-1", Slots: 4, Capabilities: []string{"gpu"}, Resources: fleet.Resources{CPU: "500m", Memory: "1Gi"},
-		Environment: map[string]string{"COLOUR": "blue"}, JoinTimeout: fleet.Duration(time.Minute), DrainTimeout: fleet.Duration(5 * time.Minute),
-		Backoff: fleet.SpawnBackoff{Strategy: fleet.BackoffConstant, Delay: fleet.Duration(5 * time.Second), MaxDelay: fleet.Duration(5 * time.Minute)}}, scaling.Spawn)
+	require.Equal(t, fleet.SpawnPolicy{Spawner: "rack-1", Slots: 4, Capabilities: []string{"gpu"},
+		Resources:    fleet.Resources{CPU: "500m", Memory: "1Gi"},
+		Environment:  map[string]string{"COLOUR": "blue"},
+		JoinTimeout:  fleet.Duration(time.Minute),
+		DrainTimeout: fleet.Duration(5 * time.Minute),
+		Backoff: fleet.SpawnBackoff{Strategy: fleet.BackoffConstant, Delay: fleet.Duration(5 * time.Second),
+			MaxDelay: fleet.Duration(5 * time.Minute)}}, scaling.Spawn)
 	require.Equal(t, []string{"./agent"}, c.Spawner.Command)
 	require.Equal(t, fleet.Duration(40*time.Second), c.Spawner.StopGrace)
 }
 
 func TestTrustedProxies(t *testing.T) {
 	t.Parallel()
-	c, err := Parse("f.yaml", []byte("security: {trusted_proxies: [10.0.0.7/24, 192.0.2.1, '::ffff:198.51.100.0/120', 'fd00::/8'], proxy_header: Forwarded}"))
+	c, err := Parse("f.yaml",
+		[]byte("security: {trusted_proxies: [10.0.0.7/24, 192.0.2.1, '::ffff:198.51.100.0/120', 'fd00::/8'], proxy_header: Forwarded}"))
 	require.NoError(t, err)
 	blocks, err := c.Security.Proxies()
 	require.NoError(t, err)
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("192.0.2.1/32"),
 		netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("fd00::/8")}, blocks)
-	for _, wrong := range []string{"proxy.example", "10.0.0.0/33", "10.0.0.1:80", "0.0.0.0/0", "::/0", "::ffff:0.0.0.0/96", "fe80::1%eth0", ""} {
+	for _, wrong := range []string{"proxy.example", "10.0.0.0/33", "10.0.0.1:80", "0.0.0.0/0", "::/0",
+		"::ffff:0.0.0.0/96", "fe80::1%eth0", ""} {
 		_, err := Parse("f.yaml", []byte("security: {trusted_proxies: [10.0.0.1, '"+wrong+"']}"))
 		require.ErrorContains(t, err, "security.trusted_proxies[1]", wrong)
 	}

@@ -33,8 +33,8 @@ const (
 type Override struct{ Flag, Value string }
 
 // Describe reads and checks the file at path ("": none) and lists every value that holds, in the order of the file's
-// form. flags are values that the command line gives, by key; they win, after the environment, and are checked like the others. It
-// lists no secrets: the file names where they are.
+// form. flags are values that the command line gives, by key; they win, after the environment, and are checked like the
+// others. It lists no secrets: the file names where they are.
 func Describe(path string, env envconfig.EnvLookup, flags map[string]Override) ([]Setting, error) {
 	c, in := Default(), &inspection{lines: map[string]int{}}
 	if path != "" {
@@ -136,7 +136,8 @@ func (d *description) overrule(c *Config, env envconfig.EnvLookup, flags map[str
 		return err
 	}
 	for key, effective := range map[string]struct{ value, variable string }{
-		"temporal.address": {options.HostPort, "TEMPORAL_ADDRESS"}, "temporal.namespace": {options.Namespace, "TEMPORAL_NAMESPACE"},
+		"temporal.address":   {options.HostPort, "TEMPORAL_ADDRESS"},
+		"temporal.namespace": {options.Namespace, "TEMPORAL_NAMESPACE"},
 	} {
 		set, _ := env.LookupEnv(effective.variable)
 		from := effective.variable

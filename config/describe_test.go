@@ -40,7 +40,8 @@ agent_cluster:
   health_monitoring:
     warning_threshold: 70s
 `), 0o600))
-	settings, err := Describe(path, fixedEnv{"TEMPORAL_NAMESPACE": "prod"}, map[string]Override{"http.listen": {"http", ":9"}})
+	settings, err := Describe(path, fixedEnv{"TEMPORAL_NAMESPACE": "prod"},
+		map[string]Override{"http.listen": {"http", ":9"}})
 	require.NoError(t, err)
 	byKey := map[string]Setting{}
 	for _, s := range settings {
@@ -48,10 +49,13 @@ agent_cluster:
 		byKey[s.Key] = s
 	}
 	for key, want := range map[string]Setting{
-		"hub.park":                            {Value: fleet.Duration(3 * time.Second), Source: FromFile, From: path + ":2"},
-		"hub.accept_timeout":                  {Value: fleet.Duration(5 * time.Second), Source: FromDefault},
-		"hub.failure_threshold":               {Value: fleet.Duration(2 * time.Minute), Source: FromFile, From: path + ":3"},
-		"hub.warning_threshold":               {Value: fleet.Duration(70 * time.Second), Source: FromFile, From: path + ":9"},
+		"hub.park": {Value: fleet.Duration(3 * time.Second), Source: FromFile, From: path +
+			":2"},
+		"hub.accept_timeout": {Value: fleet.Duration(5 * time.Second), Source: FromDefault},
+		"hub.failure_threshold": {Value: fleet.Duration(2 * time.Minute), Source: FromFile, From: path +
+			":3"},
+		"hub.warning_threshold": {Value: fleet.Duration(70 * time.Second), Source: FromFile, From: path +
+			":9"},
 		"hub.heartbeat_interval":              {Value: fleet.Duration(5 * time.Second), Source: FromDefault},
 		"temporal.address":                    {Value: "t:1", Source: FromFile, From: path + ":4"},
 		"temporal.namespace":                  {Value: "prod", Source: FromEnv, From: "TEMPORAL_NAMESPACE"},
@@ -77,7 +81,8 @@ agent_cluster:
 
 	_, err = Describe(path, fixedEnv{}, map[string]Override{"http.listen": {"http", "8080"}})
 	require.EqualError(t, err, "--http: must be host:port with a port from 0 to 65535, like 127.0.0.1:8080")
-	_, err = Describe(path, fixedEnv{}, map[string]Override{"hub.id": {"hub-id", "Hub 1"}, "http.listen": {"http", ":0"}})
+	_, err = Describe(path, fixedEnv{}, map[string]Override{"hub.id": {"hub-id", "Hub 1"},
+		"http.listen": {"http", ":0"}})
 	require.ErrorContains(t, err, "--hub-id: must be 1 to 63 characters")
 }
 
@@ -85,8 +90,9 @@ func TestNearest(t *testing.T) {
 	t.Parallel()
 	names := []string{"max_agents", "minimum_agents", "name", "http", "shards", "drain_timeout"}
 	for word, want := range map[string]string{
-		"htp": "http", "maxAgents": "max_agents", "max_agent": "max_agents", "minimum-agents": "minimum_agents", "minimumagnets": "minimum_agents",
-		"neme": "name", "drain": "drain_timeout", "shard": "shards", "colour": "", "x": "",
+		"htp": "http", "maxAgents": "max_agents", "max_agent": "max_agents", "minimum-agents": "minimum_agents",
+		"minimumagnets": "minimum_agents",
+		"neme":          "name", "drain": "drain_timeout", "shard": "shards", "colour": "", "x": "",
 	} {
 		require.Equal(t, want, nearest(word, names), word)
 	}

@@ -30,7 +30,8 @@ func effectOf(t *testing.T, text string) effect {
 // others are values that differ from the defaults, for the keys of a cluster whose type does not say what is allowed.
 var others = map[string]string{
 	"name": "other", "target_group_id": "racks", "replication_mode": "active_passive", "selection_strategy": "standby",
-	"minimum_agents": "1", "share": "0.7", "tenant_weights": "{acme: 5}", "election_interval": "2s", "warning_threshold": "12s",
+	"minimum_agents": "1", "share": "0.7", "tenant_weights": "{acme: 5}", "election_interval": "2s",
+	"warning_threshold":  "12s",
 	"heartbeat_interval": "4s", "failure_threshold": "77s", "enabled": "false", "mode": "dry_run", "stuck_after": "20m",
 }
 
@@ -119,7 +120,8 @@ func TestEveryKeyOfTheDocumentHasAnEffect(t *testing.T) {
 			case "name": // cannot be left out
 				_, err := Parse("f.yaml", left)
 				require.ErrorContains(t, err, "agent_cluster.name")
-			case "replication_mode", "failover.selection_strategy", "failover.task_transfer_timeout", "failover.max_transfer_retries",
+			case "replication_mode", "failover.selection_strategy", "failover.task_transfer_timeout",
+				"failover.max_transfer_retries",
 				"task_queue.max_delivery_attempts", "task_queue.default_expiration", "task_queue.dead_letter_retention",
 				"self_healing.enabled", "self_healing.cycle_interval", "self_healing.drain_timeout", "leader_election.enabled":
 				require.Equal(t, whole, effectOf(t, string(left)), "%s of the section is our default", at+key)

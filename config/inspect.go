@@ -13,7 +13,8 @@ import (
 )
 
 // inspection compares a YAML tree with the types of Config before it is decoded, because the decoder's own errors name
-// Go types and, for durations, no line. What is wrong is taken out of the tree, so that the rest can be read and checked.
+// Go types and, for durations, no line. What is wrong is taken out of the tree, so that the rest can be read and
+// checked.
 type inspection struct {
 	file     string
 	lines    map[string]int // by field
@@ -41,7 +42,8 @@ func (in *inspection) line(field string) int {
 }
 
 func (in *inspection) report(line int, field, format string, args ...any) {
-	in.problems = append(in.problems, Problem{File: in.file, Line: line, Field: field, What: fmt.Sprintf(format, args...)})
+	in.problems = append(in.problems, Problem{File: in.file, Line: line, Field: field,
+		What: fmt.Sprintf(format, args...)})
 }
 
 // value reports whether there is something to be read.
@@ -165,8 +167,8 @@ func (in *inspection) scalar(field string, n *yaml.Node, t reflect.Type) bool {
 	return false
 }
 
-// doubtful reports whether a problem of a value may only follow from what could not be read: it stands there, in it or around it,
-// or is about a key of that name, or compares with one.
+// doubtful reports whether a problem of a value may only follow from what could not be read: it stands there, in it or
+// around it, or is about a key of that name, or compares with one.
 func (in *inspection) doubtful(p Problem) bool {
 	for i := range in.problems {
 		if wrong := in.problems[i].Field; within(p.Field, wrong) || within(wrong, p.Field) {

@@ -10,7 +10,8 @@ func nearest(word string, names []string) string {
 		switch d := distance(word, plain(name)); {
 		case d < least || d == least && best == "":
 			best, least = name, d
-		case len(word) > 3 && best == "" && (strings.HasPrefix(plain(name), word) || strings.HasPrefix(word, plain(name))):
+		case len(word) > 3 && best == "" && (strings.HasPrefix(plain(name), word) ||
+			strings.HasPrefix(word, plain(name))):
 			best = name
 		}
 	}

@@ -38,7 +38,8 @@ func parse(name string, text []byte) (*Config, *inspection, error) {
 		return nil, nil, yamlError(name, err)
 	}
 	if err := documents.Decode(&yaml.Node{}); err == nil {
-		return nil, nil, &Error{[]Problem{{File: name, What: `must hold one YAML document; remove what follows the second "---"`}}}
+		return nil, nil, &Error{[]Problem{{File: name,
+			What: `must hold one YAML document; remove what follows the second "---"`}}}
 	} else if !errors.Is(err, io.EOF) {
 		return nil, nil, yamlError(name, err)
 	}
@@ -63,8 +64,8 @@ func parse(name string, text []byte) (*Config, *inspection, error) {
 	return c, found, nil
 }
 
-// values are what is wrong with the values of a document that is wrong in form too, so that all is said at once. document is what
-// is left of it.
+// values are what is wrong with the values of a document that is wrong in form too, so that all is said at once.
+// document is what is left of it.
 func (in *inspection) values(document *yaml.Node) []Problem {
 	c := blank()
 	if _, given := in.lines["agent_cluster"]; given {

@@ -9,7 +9,8 @@ import (
 // Scaling says when agents of a cluster are started and stopped, between membership.minimum_agents and
 // membership.max_agents. In its numbers but the queue thresholds, 0 or left out means the default.
 type Scaling struct {
-	// Mode is off, manual (as many as membership.desired_agents are kept) or auto (the rules move the number). Default off.
+	// Mode is off, manual (as many as membership.desired_agents are kept) or auto (the rules move the number). Default
+	// off.
 	Mode fleet.ScalingMode `yaml:"mode"`
 	// QueueMeasure says what the thresholds count: total, or per_agent. Default total.
 	QueueMeasure fleet.QueueMeasure `yaml:"queue_measure"`
@@ -72,12 +73,19 @@ type SpawnBackoff struct {
 func (s *Scaling) policy() fleet.ScalingPolicy {
 	policy := fleet.ScalingPolicy{
 		Mode: s.Mode, QueueMeasure: s.QueueMeasure,
-		ScaleUp:   fleet.ScaleUpRule{QueueThreshold: s.ScaleUp.QueueThreshold, CPUThreshold: s.ScaleUp.CPUThreshold, Cooldown: s.ScaleUp.Cooldown, Increment: s.ScaleUp.Increment},
-		ScaleDown: fleet.ScaleDownRule{QueueThreshold: s.ScaleDown.QueueThreshold, IdleTimeout: s.ScaleDown.IdleTimeout, Cooldown: s.ScaleDown.Cooldown, Decrement: s.ScaleDown.Decrement},
+		ScaleUp: fleet.ScaleUpRule{QueueThreshold: s.ScaleUp.QueueThreshold, CPUThreshold: s.ScaleUp.CPUThreshold,
+			Cooldown: s.ScaleUp.Cooldown, Increment: s.ScaleUp.Increment},
+		ScaleDown: fleet.ScaleDownRule{QueueThreshold: s.ScaleDown.QueueThreshold, IdleTimeout: s.ScaleDown.IdleTimeout,
+			Cooldown: s.ScaleDown.Cooldown, Decrement: s.ScaleDown.Decrement},
 		Spawn: fleet.SpawnPolicy{
-			Spawner: s.Spawn.Spawner, Slots: s.Spawn.Slots, Capabilities: s.Spawn.Capabilities, Resources: s.Spawn.Resources, Environment: s.Spawn.Environment,
-			JoinTimeout: s.Spawn.JoinTimeout, DrainTimeout: s.Spawn.DrainTimeout,
-			Backoff: fleet.SpawnBackoff{Strategy: s.Spawn.Backoff.Strategy, Delay: s.Spawn.Backoff.Delay, MaxDelay: s.Spawn.Backoff.MaxDelay},
+			Spawner:      s.Spawn.Spawner,
+			Slots:        s.Spawn.Slots,
+			Capabilities: s.Spawn.Capabilities,
+			Resources:    s.Spawn.Resources,
+			Environment:  s.Spawn.Environment,
+			JoinTimeout:  s.Spawn.JoinTimeout, DrainTimeout: s.Spawn.DrainTimeout,
+			Backoff: fleet.SpawnBackoff{Strategy: s.Spawn.Backoff.Strategy, Delay: s.Spawn.Backoff.Delay,
+				MaxDelay: s.Spawn.Backoff.MaxDelay},
 		},
 	}
 	if len(s.Spawn.Capabilities) == 0 { // an empty list says as much as none

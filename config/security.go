@@ -21,13 +21,13 @@ type Security struct {
 	RequireClientCert bool `yaml:"require_client_cert"`
 	// Certificates give client certificates their roles. Default: none has one.
 	Certificates []ClientCertificate `yaml:"certificates"`
-	// TrustedProxies are the addresses of reverse proxies before this server, as CIDR blocks or one by one: their word about
-	// who a client is counts. Default: none, so that nobody can pretend to be another.
+	// TrustedProxies are the addresses of reverse proxies before this server, as CIDR blocks or one by one: their word
+	// about who a client is counts. Default: none, so that nobody can pretend to be another.
 	TrustedProxies []string `yaml:"trusted_proxies"`
 	// ProxyHeader is where they tell it: X-Forwarded-For or Forwarded. Default X-Forwarded-For.
 	ProxyHeader string `yaml:"proxy_header"`
-	// RateLimit is how many requests a second one token may make, and RateBurst how many at once; agents are not counted. 0:
-	// no limit. Default 200 and 1000.
+	// RateLimit is how many requests a second one token may make, and RateBurst how many at once; agents are not
+	// counted. 0: no limit. Default 200 and 1000.
 	RateLimit float64 `yaml:"rate_limit"`
 	RateBurst int     `yaml:"rate_burst"`
 	// AuditLog takes one line for each change: log (the process's own log), off, or a file. Default log.
@@ -62,8 +62,8 @@ func (s *Security) Proxies() ([]netip.Prefix, error) {
 	return blocks, nil
 }
 
-// proxyPrefix reads a CIDR block or one address. One that holds all addresses is refused: every client could then say who
-// it is.
+// proxyPrefix reads a CIDR block or one address. One that holds all addresses is refused: every client could then say
+// who it is.
 func proxyPrefix(text string) (netip.Prefix, error) {
 	block, err := netip.ParsePrefix(text)
 	if err != nil {
@@ -84,22 +84,28 @@ func proxyPrefix(text string) (netip.Prefix, error) {
 
 func (k *checker) security(s Security) {
 	k.check((s.TLSCert == "") == (s.TLSKey == ""), "security.tls_key", "must be set together with tls_cert")
-	k.check(s.TLSClientCA == "" || s.TLSCert != "", "security.tls_client_ca", "needs tls_cert and tls_key: certificates are shown over https only")
+	k.check(s.TLSClientCA == "" || s.TLSCert != "", "security.tls_client_ca",
+		"needs tls_cert and tls_key: certificates are shown over https only")
 	k.check(!s.RequireClientCert || s.TLSClientCA != "", "security.require_client_cert", "needs tls_client_ca")
 	k.check(s.RateLimit >= 0 && s.RateLimit <= 1e6, "security.rate_limit", "must lie between 0 and 1000000")
 	k.count("security.rate_burst", s.RateBurst, 1, 1_000_000)
 	for i, text := range s.TrustedProxies {
 		_, err := proxyPrefix(text)
-		k.check(err == nil, fmt.Sprintf("security.trusted_proxies[%d]", i), "must be an address or a CIDR block, as 10.0.0.7 or 10.0.0.0/24, and not everybody's")
+		k.check(err == nil, fmt.Sprintf("security.trusted_proxies[%d]", i),
+			"must be an address or a CIDR block, as 10.0.0.7 or 10.0.0.0/24, and not everybody's")
 	}
-	k.check(slices.Contains([]string{"X-Forwarded-For", "Forwarded"}, s.ProxyHeader), "security.proxy_header", "must be X-Forwarded-For or Forwarded")
+	k.check(slices.Contains([]string{"X-Forwarded-For", "Forwarded"}, s.ProxyHeader), "security.proxy_header",
+		"must be X-Forwarded-For or Forwarded")
 	k.check(s.AuditLog != "", "security.audit_log", "must be log, off or a file")
 	for i, c := range s.Certificates {
 		at := fmt.Sprintf("security.certificates[%d].", i)
 		k.check(c.Subject != "", at+"subject", "must be a name in the certificate")
-		k.check(c.Role == "" || slices.Contains([]string{"viewer", "operator", "admin"}, c.Role), at+"role", "must be viewer, operator or admin")
-		k.check(c.Role != "" || c.Join, at+"role", "is missing: say what the certificate is good for, by role or by join")
-		k.check(c.Tenant == "" || c.Role == "viewer" || c.Role == "operator", at+"tenant", "is for viewers and operators: clusters and tokens are everybody's")
+		k.check(c.Role == "" || slices.Contains([]string{"viewer", "operator", "admin"}, c.Role), at+"role",
+			"must be viewer, operator or admin")
+		k.check(c.Role != "" || c.Join, at+"role",
+			"is missing: say what the certificate is good for, by role or by join")
+		k.check(c.Tenant == "" || c.Role == "viewer" || c.Role == "operator", at+"tenant",
+			"is for viewers and operators: clusters and tokens are everybody's")
 		k.check(c.Cluster == "" || c.Join, at+"cluster", "is for join")
 		if c.Tenant != "" {
 			k.id(at+"tenant", c.Tenant)

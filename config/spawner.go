@@ -37,7 +37,8 @@ func (k *checker) spawner(s *Spawner) {
 	}
 	for _, raw := range s.HubURLs {
 		u, err := url.Parse(raw)
-		k.check(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "spawner.hub_urls", "must be URLs like http://10.0.0.5:8080")
+		k.check(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "spawner.hub_urls",
+			"must be URLs like http://10.0.0.5:8080")
 	}
 	k.check(len(s.Command) == 0 || s.Command[0] != "", "spawner.command", "must begin with a program")
 	k.count("spawner.slots", s.Slots, 0, 10_000)

@@ -34,14 +34,16 @@ func TestTemporalClientOptions(t *testing.T) {
 		address, namespace string
 		tls, key           bool
 	}{
-		"the file":             {environment{}, "yaml:7233", "ours", false, false},
-		"empty variables":      {environment{"TEMPORAL_ADDRESS": "", "TEMPORAL_NAMESPACE": ""}, "yaml:7233", "ours", false, false},
+		"the file": {environment{}, "yaml:7233", "ours", false, false},
+		"empty variables": {environment{"TEMPORAL_ADDRESS": "", "TEMPORAL_NAMESPACE": ""}, "yaml:7233", "ours",
+			false, false},
 		"address":              {environment{"TEMPORAL_ADDRESS": "env:7233"}, "env:7233", "ours", false, false},
 		"namespace":            {environment{"TEMPORAL_NAMESPACE": "theirs"}, "yaml:7233", "theirs", false, false},
 		"API key turns TLS on": {environment{"TEMPORAL_API_KEY": "k"}, "yaml:7233", "ours", true, true},
 		"TLS":                  {environment{"TEMPORAL_TLS": "true"}, "yaml:7233", "ours", true, false},
 		"Temporal's own file":  {environment{"TEMPORAL_CONFIG_FILE": profile}, "toml:7233", "ours", false, false},
-		"variables over it":    {environment{"TEMPORAL_CONFIG_FILE": profile, "TEMPORAL_ADDRESS": "env:7233"}, "env:7233", "ours", false, false},
+		"variables over it": {environment{"TEMPORAL_CONFIG_FILE": profile, "TEMPORAL_ADDRESS": "env:7233"},
+			"env:7233", "ours", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

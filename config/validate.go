@@ -142,7 +142,8 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, seen map[string]str
 	}
 	k.check(len(c.TargetGroup) <= 255, at+"."+targetGroup, "must have at most 255 characters")
 	full := c.fleetConfig()
-	k.check(slices.Contains([]fleet.ReplicationMode{fleet.ActiveActive, fleet.ActivePassive, fleet.Sharded}, full.ReplicationMode),
+	k.check(slices.Contains([]fleet.ReplicationMode{fleet.ActiveActive, fleet.ActivePassive, fleet.Sharded},
+		full.ReplicationMode),
 		at+".replication_mode", "must be active_active, active_passive or sharded")
 	k.count(at+".shards", full.Shards, 1, 1024)
 
@@ -153,7 +154,8 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, seen map[string]str
 	k.check(full.DesiredAgents == 0 || full.DesiredAgents >= full.MinAgents && full.DesiredAgents <= full.MaxAgents,
 		members+".desired_agents", "must lie between minimum_agents (%d) and max_agents (%d), or be 0", full.MinAgents, full.MaxAgents)
 
-	k.check(slices.Contains([]fleet.SelectionStrategy{fleet.SelectStandby, fleet.SelectLeastLoaded, fleet.SelectRoundRobin, fleet.SelectAffinity}, full.Selection),
+	k.check(slices.Contains([]fleet.SelectionStrategy{fleet.SelectStandby, fleet.SelectLeastLoaded,
+		fleet.SelectRoundRobin, fleet.SelectAffinity}, full.Selection),
 		at+".failover.selection_strategy", "must be standby, least_loaded, round_robin or affinity")
 	k.duration(at+".failover.task_transfer_timeout", c.Failover.TaskTransferTimeout, minPeriod, time.Hour)
 	k.count(at+".failover.max_transfer_retries", c.Failover.MaxTransferRetries, 0, 100)
@@ -174,9 +176,11 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, seen map[string]str
 
 func (k *checker) agentCluster(a *AgentCluster) {
 	const at = "agent_cluster."
-	if health := a.HealthMonitoring; k.duration(at+"health_monitoring.health_check_interval", health.HealthCheckInterval, minTiming, maxTiming) {
+	if health := a.HealthMonitoring; k.duration(at+"health_monitoring.health_check_interval",
+		health.HealthCheckInterval, minTiming, maxTiming) {
 		// Those that the hub section overrides are in nobody else's hands.
-		k.check(min(health.HeartbeatInterval, health.WarningThreshold, health.FailureThreshold) >= 0, at+"health_monitoring",
+		k.check(min(health.HeartbeatInterval, health.WarningThreshold, health.FailureThreshold) >= 0,
+			at+"health_monitoring",
 			"must not have negative durations")
 	}
 }

@@ -35,8 +35,8 @@ type BulkSpec struct {
 	Reason   string               `json:"reason"`
 }
 
-// Query is the visibility query for the tasks it acts on. A retry, say, is only for dead letters, so it asks for nothing
-// else.
+// Query is the visibility query for the tasks it acts on. A retry, say, is only for dead letters, so it asks for
+// nothing else.
 func (b *BulkSpec) Query() string {
 	filter := b.Filter
 	if only := b.Action.Statuses(); len(only) == 1 {
@@ -53,7 +53,8 @@ func (b *BulkSpec) Send(ctx context.Context, c client.Client, workflowID, update
 	case fleet.BulkDiscard:
 		return DiscardUpdate.SendOnce(ctx, c, workflowID, updateID, DiscardRequest{Reason: b.Reason})
 	case fleet.BulkReview:
-		return ReviewUpdate.SendOnce(ctx, c, workflowID, updateID, ReviewRequest{Decision: b.Decision, Reason: b.Reason})
+		return ReviewUpdate.SendOnce(ctx, c, workflowID, updateID,
+			ReviewRequest{Decision: b.Decision, Reason: b.Reason})
 	case fleet.BulkPriority:
 		request := ReprioritizeRequest{Priority: b.Priority, Reason: b.Reason}
 		return ReprioritizeUpdate.SendOnce(ctx, c, workflowID, updateID, request)
@@ -122,7 +123,8 @@ func (c *BulkCounts) Count(example fleet.BulkExample) {
 
 // Add adds the counts of a page.
 func (c *BulkCounts) Add(page BulkCounts) {
-	c.Matched, c.Done, c.Skipped, c.Failed = c.Matched+page.Matched, c.Done+page.Done, c.Skipped+page.Skipped, c.Failed+page.Failed
+	c.Matched, c.Done = c.Matched+page.Matched, c.Done+page.Done
+	c.Skipped, c.Failed = c.Skipped+page.Skipped, c.Failed+page.Failed
 	for _, example := range page.Examples {
 		c.remember(example)
 	}

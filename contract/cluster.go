@@ -107,7 +107,10 @@ func (d *Directive) Holds(lane string) bool { return d.Paused || slices.Contains
 
 // Fenced reports whether a session of an agent has been replaced by a newer process's.
 func (d *Directive) Fenced(agentID string, epoch int64) bool {
-	i, found := slices.BinarySearchFunc(d.Fences, agentID, func(f Fence, id string) int { return strings.Compare(f.AgentID, id) })
+	i, found := slices.BinarySearchFunc(d.Fences, agentID, func(f Fence,
+		id string) int {
+		return strings.Compare(f.AgentID, id)
+	})
 	return found && epoch < d.Fences[i].MinEpoch
 }
 
@@ -166,8 +169,8 @@ type PauseRequest struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// RevokeJoinTokenRequest keeps agents out that come with a join token, and with EndSessions ends the sessions of those that
-// have joined with it.
+// RevokeJoinTokenRequest keeps agents out that come with a join token, and with EndSessions ends the sessions of those
+// that have joined with it.
 type RevokeJoinTokenRequest struct {
 	ID          string `json:"id"`
 	EndSessions bool   `json:"end_sessions,omitempty"`

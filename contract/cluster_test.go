@@ -16,7 +16,8 @@ func TestFenced(t *testing.T) {
 		epoch int64
 		wants bool
 	}{
-		"older": {"c", 6, true}, "the newest": {"c", 7, false}, "the first": {"a", 2, true}, "never replaced": {"b", 1, false},
+		"older": {"c", 6, true}, "the newest": {"c", 7, false}, "the first": {"a", 2, true},
+		"never replaced": {"b", 1, false},
 	} {
 		require.Equal(t, c.wants, d.Fenced(c.agent, c.epoch), name)
 	}

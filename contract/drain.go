@@ -79,7 +79,8 @@ type UncordonRequest struct {
 	Healing *fleet.HealingCheck `json:"healing,omitempty"`
 }
 
-// Cordoned answers both, and FindMemberActivity: where the agent is connected now, and the version of the directive that says so to the hubs.
+// Cordoned answers both, and FindMemberActivity: where the agent is connected now, and the version of the directive
+// that says so to the hubs.
 type Cordoned struct {
 	Hub      string `json:"hub,omitempty"` // empty: it is not connected
 	Instance string `json:"instance_id,omitempty"`

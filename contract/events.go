@@ -11,7 +11,8 @@ var (
 	EventsQuery = QueryWith[EventsSince, ClusterEvents]{"events"}
 	// AnnounceSignal gives a Cluster workflow events to keep: of drains, healing, scaling and the like.
 	AnnounceSignal = Signal[Announcement]{"announce"}
-	// ReadEventsActivity runs on a hub's own queue, as an activity without a workflow: it reads what the hub saw happen.
+	// ReadEventsActivity runs on a hub's own queue, as an activity without a workflow: it reads what the hub saw
+	// happen.
 	ReadEventsActivity = Activity[ReadEventsInput, ReadEventsResult]{"ReadEvents"}
 )
 
@@ -55,8 +56,8 @@ type ReadEventsResult struct {
 	Process string        `json:"process"`
 	Seq     int64         `json:"seq"`
 	Events  []fleet.Event `json:"events,omitempty"`
-	// Missing is how many of those that were asked for are no longer kept; with From, 1 if there may be some. -1: another
-	// process plays the hub now, and what the one before saw is not known.
+	// Missing is how many of those that were asked for are no longer kept; with From, 1 if there may be some. -1:
+	// another process plays the hub now, and what the one before saw is not known.
 	Missing int64 `json:"missing,omitempty"`
 	// Changed are the clusters that have, or may have, new events of their own, of those that Hints counts.
 	Changed []string `json:"changed,omitempty"`

@@ -135,7 +135,8 @@ func HealingActionID(cluster string, t fleet.HealingType, target string, at time
 func HealingDrainID(cluster, agent string, at time.Time) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(agent))
-	return DrainID(cluster, fmt.Sprintf("%s%s-%08x", fleet.HealingDrainPrefix, strings.ToLower(at.UTC().Format("20060102T150405Z")), h.Sum32()))
+	return DrainID(cluster, fmt.Sprintf("%s%s-%08x", fleet.HealingDrainPrefix,
+		strings.ToLower(at.UTC().Format("20060102T150405Z")), h.Sum32()))
 }
 
 // AwaitFailoverInput is the input of AwaitFailoverActivity, which answers fleet.FailoverRecord.

@@ -32,7 +32,8 @@ func HealthOf(h *workerpb.WorkerHeartbeat) (level fleet.HealthLevel, score float
 	return "", 0, false
 }
 
-// ReadHealthActivity runs on a hub's own queue, as an activity without a workflow: it rates the hub's agents of a cluster.
+// ReadHealthActivity runs on a hub's own queue, as an activity without a workflow: it rates the hub's agents of a
+// cluster.
 var ReadHealthActivity = Activity[ReadHealthInput, ReadHealthResult]{"ReadHealth"}
 
 // ReadHealthInput says which agents.

@@ -13,10 +13,12 @@ import (
 func TestLaneQueues(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ cluster, lane, queue, owner string }{
-		{"c", "default", "lane/c", "c"}, {"c", "cap/a+b", "lane/c/cap/a+b", "c"}, {"c", "shard/3", "lane/c/shard/3", "c"},
+		{"c", "default", "lane/c", "c"}, {"c", "cap/a+b", "lane/c/cap/a+b", "c"},
+		{"c", "shard/3", "lane/c/shard/3", "c"},
 		{"c", "agent/a-1", "lane/agent/a-1", ""},
 		// A cluster may be called as the lanes of agents begin.
-		{"agent", "default", "lane/agent", "agent"}, {"agent", "cap/a", "lane/agent/cap/a", "agent"}, {"agent", "shard/3", "lane/agent/shard/3", "agent"},
+		{"agent", "default", "lane/agent", "agent"}, {"agent", "cap/a", "lane/agent/cap/a", "agent"},
+		{"agent", "shard/3", "lane/agent/shard/3", "agent"},
 	} {
 		require.Equal(t, c.queue, contract.LaneQueue(c.cluster, c.lane))
 		cluster, lane, ok := contract.LaneOfQueue(c.queue)
@@ -28,14 +30,17 @@ func TestLaneQueues(t *testing.T) {
 		_, _, ok := contract.LaneOfQueue(other)
 		require.False(t, ok, other)
 	}
-	require.Equal(t, contract.LaneQueue("c", fleet.CapabilityLane([]string{"b", "a"})), contract.CapabilityLane("c", []string{"a", "b", "a"}))
+	require.Equal(t, contract.LaneQueue("c", fleet.CapabilityLane([]string{"b", "a"})),
+		contract.CapabilityLane("c", []string{"a", "b", "a"}))
 }
 
 func TestLabelTerms(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
-		"": "n=", "film": "n=film", "a=b": "n=a=b", "two words": "n=two words", "Grüße, 日本": "n=Grüße, 日本", "50%": "n=50%25",
-		"it's": "n=it%27s", `say "x"`: "n=say %22x%22", `c:\d`: `n=c:%5Cd`, "a\nb": "n=a%0Ab", "I♡NY": "n=I%E2%99%A1NY", "%27": "n=%2527",
+		"": "n=", "film": "n=film", "a=b": "n=a=b", "two words": "n=two words", "Grüße, 日本": "n=Grüße, 日本",
+		"50%":  "n=50%25",
+		"it's": "n=it%27s", `say "x"`: "n=say %22x%22", `c:\d`: `n=c:%5Cd`, "a\nb": "n=a%0Ab", "I♡NY": "n=I%E2%99%A1NY",
+		"%27": "n=%2527",
 	} {
 		term := contract.LabelTerm("n", value)
 		require.Equal(t, want, term)

@@ -32,7 +32,8 @@ type ReduceLoadRequest struct {
 
 // Reduce is the request in the words of the domain.
 func (r *ReduceLoadRequest) Reduce() fleet.Reduce {
-	return fleet.Reduce{Slots: r.Slots, Factor: r.Factor, For: r.For.Std(), UntilHealthy: r.UntilHealthy, Reason: r.Reason}
+	return fleet.Reduce{Slots: r.Slots, Factor: r.Factor, For: r.For.Std(), UntilHealthy: r.UntilHealthy,
+		Reason: r.Reason}
 }
 
 // RestoreLoadRequest gives an agent all its slots back at once. Without a reduction it does nothing.

@@ -17,7 +17,8 @@ func NoAnswer[Ctx, In any](do func(Ctx, In) error) func(Ctx, In) (None, error) {
 	return func(ctx Ctx, in In) (None, error) { return None{}, do(ctx, in) }
 }
 
-// withoutAnswer is the inverse of NoAnswer for Out = None, and do itself for any other: the SDK encodes what do answers.
+// withoutAnswer is the inverse of NoAnswer for Out = None, and do itself for any other: the SDK encodes what do
+// answers.
 func withoutAnswer[Ctx, In, Out any](do func(Ctx, In) (Out, error)) any {
 	if into(new(Out)) != nil {
 		return do
@@ -48,7 +49,9 @@ func args[T any](in T) []any {
 type Update[In, Out any] struct{ Name string }
 
 // Handle answers the update in a workflow. An error of validate refuses it before it is in the history; nil takes all.
-func (u Update[In, Out]) Handle(ctx workflow.Context, do func(workflow.Context, In) (Out, error), validate func(In) error) error {
+func (u Update[In, Out]) Handle(
+	ctx workflow.Context, do func(workflow.Context, In) (Out, error), validate func(In) error,
+) error {
 	var options workflow.UpdateHandlerOptions
 	if validate != nil {
 		options.Validator = validate
@@ -62,7 +65,9 @@ func (u Update[In, Out]) Send(ctx context.Context, c client.Client, workflowID s
 }
 
 // SendOnce is Send under an id: sent again under the same id, the update is answered as it was the first time.
-func (u Update[In, Out]) SendOnce(ctx context.Context, c client.Client, workflowID, updateID string, in In) (out Out, err error) {
+func (u Update[In, Out]) SendOnce(
+	ctx context.Context, c client.Client, workflowID, updateID string, in In,
+) (out Out, err error) {
 	handle, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		UpdateID:     updateID,
 		WorkflowID:   workflowID,
@@ -85,8 +90,8 @@ func (s Signal[T]) Send(ctx context.Context, c client.Client, workflowID string,
 	return c.SignalWorkflow(ctx, workflowID, "", s.Name, in)
 }
 
-// SendFrom sends the signal from one workflow to another; without a run id, to its present run. The future is ready when
-// the signal is in the other's history.
+// SendFrom sends the signal from one workflow to another; without a run id, to its present run. The future is ready
+// when the signal is in the other's history.
 func (s Signal[T]) SendFrom(ctx workflow.Context, workflowID, runID string, in T) workflow.Future {
 	return workflow.SignalExternalWorkflow(ctx, workflowID, runID, s.Name, in)
 }

@@ -16,15 +16,19 @@ func TestFailoverIDs(t *testing.T) {
 		epoch          int64
 		ok             bool
 	}
-	for _, want := range []parsed{{"default", "agent-1", 7, true}, {"a.b_c-d", "0", 0, true}, {"x", "y", 1<<63 - 1, true}} {
+	for _, want := range []parsed{{"default", "agent-1", 7, true}, {"a.b_c-d", "0", 0, true},
+		{"x", "y", 1<<63 - 1, true}} {
 		var got parsed
-		got.cluster, got.agent, got.epoch, got.ok = contract.ParseFailoverID(contract.FailoverID(want.cluster, want.agent, want.epoch))
+		got.cluster, got.agent, got.epoch, got.ok = contract.ParseFailoverID(contract.FailoverID(want.cluster,
+			want.agent, want.epoch))
 		require.Equal(t, want, got)
-		got.cluster, got.agent, got.epoch, got.ok = contract.FailoverOfWorkflowID(contract.FailoverWorkflowID(want.cluster, want.agent, want.epoch))
+		got.cluster, got.agent, got.epoch, got.ok = contract.FailoverOfWorkflowID(contract.FailoverWorkflowID(
+			want.cluster, want.agent, want.epoch))
 		require.Equal(t, want, got)
 	}
 	for _, bad := range []string{
-		"", ":", "default:agent-1", "default:agent-1:", "default:agent-1:x", "default:agent-1:-1", "default:agent-1:+1", "default:agent-1:01",
+		"", ":", "default:agent-1", "default:agent-1:", "default:agent-1:x", "default:agent-1:-1", "default:agent-1:+1",
+		"default:agent-1:01",
 		"default:agent-1:7:8", "Default:agent-1:7", "default:agent/1:7", ":agent-1:7", "default/agent-1/7",
 		"default:agent-1:9223372036854775808",
 	} {

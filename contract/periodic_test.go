@@ -23,14 +23,15 @@ func TestFiringNames(t *testing.T) {
 	require.Equal(t, at, when)
 	require.Equal(t, "nightly-backup@20261121t030000z", contract.FiringTaskID(schedule, when))
 	require.Equal(t, "acme:nightly@20261121t030000z", contract.FiringTaskID("acme:nightly", when))
-	for _, other := range []string{"", "periodic/", "periodic/nightly", "task/nightly-2026-11-21T03:00:00Z", "periodic/-2026-11-21T03:00:00Z", "periodic/a/b-2026-11-21T03:00:00Z", "periodic/:a-2026-11-21T03:00:00Z", "periodic/a:b:c-2026-11-21T03:00:00Z", "periodic/a-2026-13-21T03:00:00Z"} {
+	for _, other := range []string{"", "periodic/", "periodic/nightly", "task/nightly-2026-11-21T03:00:00Z",
+		"periodic/-2026-11-21T03:00:00Z", "periodic/a/b-2026-11-21T03:00:00Z", "periodic/:a-2026-11-21T03:00:00Z", "periodic/a:b:c-2026-11-21T03:00:00Z", "periodic/a-2026-13-21T03:00:00Z"} {
 		_, _, ok := contract.FiringOfWorkflowID(other)
 		require.False(t, ok, other)
 	}
 }
 
-// TestIDsNeverCollide makes ids of random tenants, names, keys and times: each has its inverse, no two are the same, and what
-// is made is never what a client can choose.
+// TestIDsNeverCollide makes ids of random tenants, names, keys and times: each has its inverse, no two are the same,
+// and what is made is never what a client can choose.
 func TestIDsNeverCollide(t *testing.T) {
 	t.Parallel()
 	const first, rest = "ab0", "ab0._-"
@@ -83,7 +84,8 @@ func TestIDsNeverCollide(t *testing.T) {
 		}
 	}
 	require.Greater(t, len(makers), 3_000)
-	for _, bad := range []string{"", ":", ":x", "a:", "a:b:c", "@", "x@", "@x", "x@y@z", "a:@x", "A:x", "a:X", "a/b", "a~b", strings.Repeat("x", 64)} {
+	for _, bad := range []string{"", ":", ":x", "a:", "a:b:c", "@", "x@", "@x", "x@y@z", "a:@x", "A:x", "a:X", "a/b",
+		"a~b", strings.Repeat("x", 64)} {
 		require.False(t, fleet.IsTaskID(bad), bad)
 		require.False(t, fleet.IsScheduleName(bad), bad)
 	}

@@ -6,8 +6,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// Search attributes of Mainstay's workflows. They are set at start; only Status and StatusAt change later, and only for states that
-// the execution status does not tell (review, dead_letter, expired; TaskUnhandled).
+// Search attributes of Mainstay's workflows. They are set at start; only Status and StatusAt change later, and only for
+// states that the execution status does not tell (review, dead_letter, expired; TaskUnhandled).
 var (
 	AttrCluster  = temporal.NewSearchAttributeKeyKeyword("MainstayCluster")
 	AttrTaskType = temporal.NewSearchAttributeKeyKeyword("MainstayTaskType")

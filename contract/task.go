@@ -140,8 +140,8 @@ type AttemptReport struct {
 	Begun bool `json:"begun,omitempty"`
 	// NotReceived says of a returned attempt that it reached an agent that lives and that did not receive it.
 	NotReceived bool `json:"not_received,omitempty"`
-	// Unhandled and RetryAfter say of a returned attempt that no agent of the hub could run it, busy or not, and from when
-	// one may.
+	// Unhandled and RetryAfter say of a returned attempt that no agent of the hub could run it, busy or not, and from
+	// when one may.
 	Unhandled  bool           `json:"unhandled,omitempty"`
 	RetryAfter fleet.Duration `json:"retry_after,omitempty"`
 }

@@ -46,24 +46,28 @@ func OpenTaskQuery(f *fleet.TaskFilter) string {
 // TaskWaiting is a status for filters only: queued or retry_wait.
 const TaskWaiting fleet.TaskStatus = "waiting"
 
-// TaskUnhandled is a mark and a status for filters only: the task was offered, and no agent there could run it. It stays until
-// an agent has had the task, so what has it is queued, running or in retry_wait.
+// TaskUnhandled is a mark and a status for filters only: the task was offered, and no agent there could run it. It
+// stays until an agent has had the task, so what has it is queued, running or in retry_wait.
 const TaskUnhandled fleet.TaskStatus = "unhandled"
 
 func statusTerm(status fleet.TaskStatus) string {
 	marked := AttrStatus.GetName()
 	open := ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
 	switch status {
-	case fleet.TaskReview, fleet.TaskDeadLetter, TaskUnhandled: // few among many that are open: a range, even of one value, is read by its own index on SQLite
+	case fleet.TaskReview, fleet.TaskDeadLetter, TaskUnhandled:
+		// few among many that are open: a range, even of one value, is read by its own index on SQLite
 		return open + " AND " + marked + " BETWEEN " + Quoted(string(status)) + " AND " + Quoted(string(status))
 	case fleet.TaskCompleted:
 		return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
 	case fleet.TaskCancelled:
-		return "(" + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED) + " OR " + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED) + ")"
+		return "(" + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED) +
+			" OR " + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED) + ")"
 	case fleet.TaskExpired:
-		return "(" + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT) + " OR " + Equals(marked, string(fleet.TaskExpired)) + ")"
+		return "(" + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT) +
+			" OR " + Equals(marked, string(fleet.TaskExpired)) + ")"
 	case fleet.TaskFailed:
-		return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_FAILED) + " AND (" + marked + " IS NULL OR " + Equals(marked, string(fleet.TaskFailed)) + ")"
+		return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_FAILED) + " AND (" + marked +
+			" IS NULL OR " + Equals(marked, string(fleet.TaskFailed)) + ")"
 	}
 	return open + " AND (" + marked + " IS NULL OR " + Equals(marked, string(TaskUnhandled)) + ")"
 }

@@ -41,8 +41,9 @@ func StartOf(id string, spec *fleet.TaskSpec, weight float64) TaskStart {
 	}
 	return TaskStart{
 		WorkflowID: TaskWorkflowID(id), Attributes: temporal.NewSearchAttributes(attributes...), Memo: memo,
-		Summary:  spec.Type + " in " + spec.Cluster,
-		Priority: temporal.Priority{PriorityKey: int(spec.Priority), FairnessKey: spec.Tenant, FairnessWeight: float32(weight)},
+		Summary: spec.Type + " in " + spec.Cluster,
+		Priority: temporal.Priority{PriorityKey: int(spec.Priority), FairnessKey: spec.Tenant,
+			FairnessWeight: float32(weight)},
 	}
 }
 

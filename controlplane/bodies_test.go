@@ -16,7 +16,8 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 )
 
-// TestEveryArrayOfARequestIsBounded walks the bodies of all operations: without a bound, a small request costs much memory.
+// TestEveryArrayOfARequestIsBounded walks the bodies of all operations: without a bound, a small request costs much
+// memory.
 func TestEveryArrayOfARequestIsBounded(t *testing.T) {
 	t.Parallel()
 	document := everyRoute(t, httpapi.Options{}).API().OpenAPI()
@@ -50,7 +51,8 @@ func TestEveryArrayOfARequestIsBounded(t *testing.T) {
 		}
 	}
 	for path, item := range document.Paths {
-		for method, op := range map[string]*huma.Operation{"POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete} {
+		for method, op := range map[string]*huma.Operation{"POST": item.Post, "PUT": item.Put, "PATCH": item.Patch,
+			"DELETE": item.Delete} {
 			if op == nil || op.RequestBody == nil {
 				continue
 			}
@@ -67,8 +69,8 @@ func emptyObjects(size int) string {
 	return "[" + strings.Repeat("{},", size/3) + "{}]"
 }
 
-// TestLargeBodiesCostLittle sends bodies of many small values, without a proof and with one. It does not run beside other tests,
-// because it measures what the process allocates.
+// TestLargeBodiesCostLittle sends bodies of many small values, without a proof and with one. It does not run beside
+// other tests, because it measures what the process allocates.
 func TestLargeBodiesCostLittle(t *testing.T) { //nolint:paralleltest // see above
 	tokens, gate := testTokens()
 	server := everyRoute(t, httpapi.Options{Gate: gate})
@@ -89,13 +91,18 @@ func TestLargeBodiesCostLittle(t *testing.T) { //nolint:paralleltest // see abov
 		{"batch by a viewer", batch, "viewer", emptyObjects(32<<20 - 100), 403, 1 << 20},
 		{"signing in", "/api/v1/session", "nobody", `{"token":` + emptyObjects(2<<20-100) + "}", 413, 1 << 20},
 		{"too many elements", poll, "registered agent", polled + emptyObjects(8<<20-100) + "}", 422, 4 << 20},
-		{"too many elements under another case", poll, "registered agent", `{"RUNNING":` + emptyObjects(8<<20-100) + "}", 422, 4 << 20},
-		{"too many elements under an escaped name", poll, "registered agent", `{"\u0072unning":` + emptyObjects(8<<20-100) + "}", 422, 4 << 20},
+		{"too many elements under another case", poll, "registered agent", `{"RUNNING":` + emptyObjects(8<<20-100) +
+			"}", 422, 4 << 20},
+		{"too many elements under an escaped name", poll, "registered agent",
+			`{"\u0072unning":` + emptyObjects(8<<20-100) + "}", 422, 4 << 20},
 		{"as many elements as may be", poll, "registered agent", polled + emptyObjects(29_000) + "}", 422, 64 << 20},
 		{"too many fields", poll, "registered agent", `{"sequence":1` + fields.String() + "}", 422, 4 << 20},
-		{"too many members", poll, "registered agent", `{"sequence":1,"providers":{"a":{}` + fields.String() + "}}", 422, 16 << 20},
-		{"a list in place of a text", poll, "registered agent", `{"health_note":` + emptyObjects(7<<20) + "}", 422, 64 << 20},
-		{"a list that nothing is known of", poll, "registered agent", `{"colour":` + emptyObjects(7<<20) + "}", 422, 64 << 20},
+		{"too many members", poll, "registered agent", `{"sequence":1,"providers":{"a":{}` + fields.String() + "}}",
+			422, 16 << 20},
+		{"a list in place of a text", poll, "registered agent", `{"health_note":` + emptyObjects(7<<20) + "}", 422,
+			64 << 20},
+		{"a list that nothing is known of", poll, "registered agent", `{"colour":` + emptyObjects(7<<20) + "}", 422,
+			64 << 20},
 		{"too many tasks", batch, "operator", emptyObjects(32<<20 - 100), 422, 4 << 20},
 		{"a task that is a list", batch, "operator", "[" + emptyObjects(4<<20) + "]", 202, 64 << 20},
 		{"nested too deep", batch, "operator", strings.Repeat("[", 8<<20), 422, 4 << 20},
@@ -111,7 +118,8 @@ func TestLargeBodiesCostLittle(t *testing.T) { //nolint:paralleltest // see abov
 		server.Handler().ServeHTTP(w, r)
 		runtime.ReadMemStats(&after)
 		allocated := after.TotalAlloc - before.TotalAlloc
-		t.Logf("%-40s %5.1f MiB allocated %6.1f MiB: %d", c.name, float64(len(c.body))/(1<<20), float64(allocated)/(1<<20), w.status)
+		t.Logf("%-40s %5.1f MiB allocated %6.1f MiB: %d", c.name, float64(len(c.body))/(1<<20),
+			float64(allocated)/(1<<20), w.status)
 		require.Equal(t, c.status, w.status, "%s: %s", c.name, w.body.String())
 		require.LessOrEqual(t, allocated, c.most, c.name)
 	}
@@ -151,7 +159,9 @@ func TestARefusedBodyIsNotWaitedFor(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { _ = conn.Close() }()
 			require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
-			_, err = conn.Write([]byte("POST /api/v1/agents/x/poll HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\n" + c.header + "\r\n\r\n"))
+			_, err = conn.Write([]byte(
+				"POST /api/v1/agents/x/poll HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\n" + c.header +
+					"\r\n\r\n"))
 			require.NoError(t, err)
 			var head [1024]byte
 			n, err := conn.Read(head[:])

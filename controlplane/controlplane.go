@@ -1,5 +1,5 @@
-// Package controlplane runs the parts of a control plane in one process: gateway, hub, worker and spawner behind one HTTP
-// server.
+// Package controlplane runs the parts of a control plane in one process: gateway, hub, worker and spawner behind one
+// HTTP server.
 package controlplane
 
 import (
@@ -149,18 +149,26 @@ func Start(ctx context.Context, o Options) (_ *Plane, err error) {
 		tracer = o.Tracing.Provider().Tracer(tracerName)
 	}
 	api := httpapi.New(httpapi.Options{
-		Logger: o.Logger, Tracer: tracer, Registry: registry, Version: o.Version, Gate: APIGate(o.Gate, o.Key), Proxies: o.Proxies, Metrics: o.Metrics,
-		Health: p.health(o.Roles), Ready: answers,
+		Logger:   o.Logger,
+		Tracer:   tracer,
+		Registry: registry,
+		Version:  o.Version,
+		Gate:     APIGate(o.Gate, o.Key),
+		Proxies:  o.Proxies,
+		Metrics:  o.Metrics,
+		Health:   p.health(o.Roles), Ready: answers,
 	})
 	if o.Roles.worker {
-		if p.stopWorker, err = worker.Start(o.Temporal, worker.Options{Namespace: o.Namespace, Registerer: registry}); err != nil {
+		if p.stopWorker, err = worker.Start(o.Temporal, worker.Options{Namespace: o.Namespace,
+			Registerer: registry}); err != nil {
 			return nil, err
 		}
 		if err := worker.EnsureHealing(ctx, o.Temporal); err != nil {
 			return nil, err
 		}
 	}
-	clusters := gateway.New(gateway.Options{Client: o.Temporal, Namespace: o.Namespace, Logger: o.Logger, Registerer: registry})
+	clusters := gateway.New(gateway.Options{Client: o.Temporal, Namespace: o.Namespace, Logger: o.Logger,
+		Registerer: registry})
 	p.gateway = clusters
 	if o.Roles.gateway {
 		clusters.Register(api.API())
@@ -203,8 +211,14 @@ func (p *Plane) serve(listener net.Listener) error {
 
 func (p *Plane) startHub(ctx context.Context, o Options, api *httpapi.Server, registry *prometheus.Registry) error {
 	h, err := hub.New(hub.Options{
-		ID: o.HubID, Client: o.Temporal, Namespace: o.Namespace, Logger: o.Logger, Registerer: registry, Key: o.Key, Config: o.Hub,
-		Tracer: o.Tracing.Provider().Tracer(tracerName),
+		ID:         o.HubID,
+		Client:     o.Temporal,
+		Namespace:  o.Namespace,
+		Logger:     o.Logger,
+		Registerer: registry,
+		Key:        o.Key,
+		Config:     o.Hub,
+		Tracer:     o.Tracing.Provider().Tracer(tracerName),
 	})
 	if err != nil {
 		return err
@@ -289,14 +303,15 @@ var LocalHosts = []string{"localhost", "127.0.0.1", "::1"}
 // GuardBrowsers keeps web pages that a person happens to visit from using the API or the Web UI: agents of `dev` run
 // commands.
 // Programs, which send no Origin, are not affected. hosts, unless nil, are the only host names that are served, so
-// that a page cannot get in by renaming its own host (DNS rebinding); and nothing that a proxy brings is, because security is
-// off then, and others may be behind it.
+// that a page cannot get in by renaming its own host (DNS rebinding); and nothing that a proxy brings is, because
+// security is off then, and others may be behind it.
 func GuardBrowsers(next http.Handler, hosts []string) http.Handler {
 	deny := func(detail string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.WriteHeader(http.StatusForbidden)
-			_, _ = fmt.Fprintf(w, `{"type":"about:blank","title":"Forbidden","status":403,"code":%q,"detail":%q}`, protocol.CodeCrossOrigin, detail)
+			_, _ = fmt.Fprintf(w, `{"type":"about:blank","title":"Forbidden","status":403,"code":%q,"detail":%q}`,
+				protocol.CodeCrossOrigin, detail)
 		})
 	}
 	protection := http.NewCrossOriginProtection()

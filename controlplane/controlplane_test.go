@@ -26,7 +26,10 @@ import (
 
 func TestGuardBrowsers(t *testing.T) {
 	t.Parallel()
-	handler := GuardBrowsers(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), LocalHosts)
+	handler := GuardBrowsers(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	}), LocalHosts)
 	anywhere := GuardBrowsers(handler, nil)
 	for name, c := range map[string]struct {
 		method, host, origin string
@@ -68,7 +71,8 @@ func TestGuardBrowsers(t *testing.T) {
 
 func TestRoles(t *testing.T) {
 	t.Parallel()
-	for text, wants := range map[string]roles{"hub,gateway,worker": AllRoles, "hub": {hub: true}, "gateway,worker": {gateway: true, worker: true}} {
+	for text, wants := range map[string]roles{"hub,gateway,worker": AllRoles, "hub": {hub: true},
+		"gateway,worker": {gateway: true, worker: true}} {
 		got, err := parseRoles(strings.Split(text, ","))
 		require.NoError(t, err)
 		require.Equal(t, wants, got)
@@ -101,15 +105,20 @@ func TestTokenKey(t *testing.T) {
 func TestCompareAttributes(t *testing.T) {
 	t.Parallel()
 	wanted := contract.SearchAttributes()
-	missing, err := compareAttributes(wanted, map[string]enumspb.IndexedValueType{"Other": enumspb.INDEXED_VALUE_TYPE_INT})
+	missing, err := compareAttributes(wanted,
+		map[string]enumspb.IndexedValueType{"Other": enumspb.INDEXED_VALUE_TYPE_INT})
 	require.NoError(t, err)
 	require.Equal(t, wanted, missing)
 	missing, err = compareAttributes(wanted, wanted)
 	require.NoError(t, err)
 	require.Empty(t, missing)
-	_, err = compareAttributes(wanted, map[string]enumspb.IndexedValueType{"MainstayStatus": enumspb.INDEXED_VALUE_TYPE_TEXT})
+	_, err = compareAttributes(wanted,
+		map[string]enumspb.IndexedValueType{"MainstayStatus": enumspb.INDEXED_VALUE_TYPE_TEXT})
 	require.ErrorContains(t, err, "MainstayStatus of the namespace has type Text, and Mainstay needs it as Keyword")
-	require.ErrorContains(t, missingAttributes("ns", map[string]enumspb.IndexedValueType{"MainstayLabels": enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST}, os.ErrPermission),
+	require.ErrorContains(t,
+		missingAttributes("ns",
+			map[string]enumspb.IndexedValueType{"MainstayLabels": enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST},
+			os.ErrPermission),
 		"temporal operator search-attribute create --namespace ns --name MainstayLabels --type KeywordList")
 }
 
@@ -137,14 +146,16 @@ func TestSearchAttributesOnATemporalWithoutThem(t *testing.T) {
 	require.NoError(t, err)
 	c.Close()
 
-	require.Eventually(t, func() bool { c, err = Connect(ctx, options); return err == nil }, 30*time.Second, 100*time.Millisecond)
+	require.Eventually(t, func() bool { c, err = Connect(ctx, options); return err == nil }, 30*time.Second,
+		100*time.Millisecond)
 	defer c.Close()
 	require.Eventually(t, func() bool { // all parts of Temporal know the new namespace
 		err = probeEach(ctx, c, "bare", contract.SearchAttributes())
 		return err != nil && strings.Contains(err.Error(), "--name MainstayCluster --type Keyword")
 	}, 30*time.Second, 100*time.Millisecond)
 	// Another part of the installation has just added them: they are listed, and Temporal does not take them yet.
-	_, err = c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{Namespace: "bare", SearchAttributes: contract.SearchAttributes()})
+	_, err = c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{Namespace: "bare",
+		SearchAttributes: contract.SearchAttributes()})
 	require.NoError(t, err)
 	require.NoError(t, EnsureSearchAttributes(ctx, c, "bare", zap.NewNop()))
 	require.NoError(t, probeEach(ctx, c, "bare", contract.SearchAttributes()))

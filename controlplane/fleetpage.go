@@ -36,7 +36,8 @@ func glance(ctx context.Context, g *gateway.Gateway) (page.Glance, error) {
 	if err != nil {
 		return page.Glance{}, err
 	}
-	line := page.Glance{At: o.At, Online: o.Agents.Online, Running: o.Agents.Running, Slots: o.Agents.Slots, Open: o.Tasks.Open}
+	line := page.Glance{At: o.At, Online: o.Agents.Online, Running: o.Agents.Running, Slots: o.Agents.Slots,
+		Open: o.Tasks.Open}
 	for i := range o.Problems {
 		switch o.Problems[i].Severity {
 		case diagnosis.SeverityCritical:

@@ -15,7 +15,8 @@ func (p *Plane) health(r roles) func(*api.Health) {
 			return
 		}
 		status := p.hub.Status()
-		h.HubID, h.Agents, h.ActiveLeases, h.LastHeartbeatSuccess = p.hub.ID(), &status.Agents, &status.Leases, &status.Fresh
+		h.HubID, h.Agents = p.hub.ID(), &status.Agents
+		h.ActiveLeases, h.LastHeartbeatSuccess = &status.Leases, &status.Fresh
 		if !status.RenewedAt.IsZero() {
 			renewed := status.RenewedAt.UTC()
 			h.LastHeartbeat = &renewed

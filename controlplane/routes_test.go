@@ -39,7 +39,8 @@ func everyRoute(t *testing.T, o httpapi.Options) *httpapi.Server {
 	return server
 }
 
-// TestEveryRouteSaysWhoMayUseIt fails for a route that was registered without a policy (httpapi.Register, Server.Handle).
+// TestEveryRouteSaysWhoMayUseIt fails for a route that was registered without a policy (httpapi.Register,
+// Server.Handle).
 func TestEveryRouteSaysWhoMayUseIt(t *testing.T) {
 	t.Parallel()
 	server := everyRoute(t, httpapi.Options{})
@@ -47,7 +48,8 @@ func TestEveryRouteSaysWhoMayUseIt(t *testing.T) {
 	require.Greater(t, len(routes), 50)
 	documented := map[string]bool{}
 	for _, r := range routes {
-		require.True(t, r.Policy.Declared(), "%s %s has no policy: nobody could use it while security is on", r.Method, r.Path)
+		require.True(t, r.Policy.Declared(), "%s %s has no policy: nobody could use it while security is on", r.Method,
+			r.Path)
 		if r.Policy.Role() == access.Viewer {
 			require.Equal(t, "GET", r.Method, "%s changes something, and a viewer may do it", r.Path)
 		}
@@ -58,7 +60,8 @@ func TestEveryRouteSaysWhoMayUseIt(t *testing.T) {
 	for path, item := range server.API().OpenAPI().Paths {
 		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
 			if op != nil {
-				require.True(t, documented[op.OperationID], "%s %s is in the document and not among the routes", op.Method, path)
+				require.True(t, documented[op.OperationID], "%s %s is in the document and not among the routes",
+					op.Method, path)
 				require.NotNil(t, op.Security, "%s %s does not say in the document what it needs", op.Method, path)
 			}
 		}
@@ -66,10 +69,11 @@ func TestEveryRouteSaysWhoMayUseIt(t *testing.T) {
 }
 
 // who are the identities that come to every route.
-var who = []string{"nobody", "wrong", "viewer", "operator", "admin", "acme's viewer", "acme's operator", "joining agent", "registered agent"}
+var who = []string{"nobody", "wrong", "viewer", "operator", "admin", "acme's viewer", "acme's operator",
+	"joining agent", "registered agent"}
 
-// The rules of docs/SECURITY.md in another form than the code's, so that a policy that was given by mistake is noticed. Only
-// what a rule says is let in; all else must be turned away, with 401 for nobody and a wrong token, else 403.
+// The rules of docs/SECURITY.md in another form than the code's, so that a policy that was given by mistake is noticed.
+// Only what a rule says is let in; all else must be turned away, with 401 for nobody and a wrong token, else 403.
 var rules = ruleBook([][3]string{ // methods and path as regular expressions, who is let in
 	{"GET", `^/(healthz|readyz|health|docs|docs/.*|openapi\.json)$`, "everybody"},
 	{"POST|DELETE", `^/api/v1/session$`, "everybody"},
@@ -77,7 +81,8 @@ var rules = ruleBook([][3]string{ // methods and path as regular expressions, wh
 	{"GET|HEAD", `^/page/\{version\}/\{file\}$`, "everybody"},
 	{"GET", `^/api/v1/session$`, "viewer,operator,admin,acme's viewer,acme's operator"},
 	{"POST", `^/api/v1/agents/register$`, "joining agent"},
-	{"POST|DELETE", `^/api/v1/agents/\{id\}/(poll|session|state|tasks/\{task_id\}/(result|log|checkpoint))$`, "registered agent"},
+	{"POST|DELETE", `^/api/v1/agents/\{id\}/(poll|session|state|tasks/\{task_id\}/(result|log|checkpoint))$`,
+		"registered agent"},
 	{".*", `^/api/v1/agents/tokens`, "admin"},
 	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/clusters(/\{id\})?$`, "admin"},
 	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/targets`, "admin"},
@@ -95,7 +100,8 @@ type rule struct {
 
 func ruleBook(lines [][3]string) (book []rule) {
 	for _, line := range lines {
-		book = append(book, rule{regexp.MustCompile("^(" + line[0] + ")$"), regexp.MustCompile(line[1]), strings.Split(line[2], ",")})
+		book = append(book, rule{regexp.MustCompile("^(" + line[0] + ")$"), regexp.MustCompile(line[1]),
+			strings.Split(line[2], ",")})
 	}
 	return book
 }
@@ -103,7 +109,9 @@ func ruleBook(lines [][3]string) (book []rule) {
 // letIn answers 501 to whoever the gate lets in, before any handler.
 type letIn struct{ gate httpapi.Gate }
 
-func (l letIn) Admit(r *http.Request, route httpapi.Route, params map[string]string) (context.Context, func(int), error) {
+func (l letIn) Admit(
+	r *http.Request, route httpapi.Route, params map[string]string,
+) (context.Context, func(int), error) {
 	ctx, done, err := l.gate.Admit(r, route, params)
 	if err == nil {
 		err = httpapi.Problem(protocol.CodeNotSupported, "let in")
@@ -146,9 +154,11 @@ func TestEveryRouteTurnsAwayWhoMustNotUseIt(t *testing.T) {
 	}
 	routes := server.Routes()
 	for path := range paths {
-		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions} {
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut,
+			http.MethodPatch, http.MethodDelete, http.MethodOptions} {
 			as := method
-			if method == http.MethodHead && path != "/api/v1/agents/events" { // HEAD is GET without a body, but not of a stream
+			// HEAD is GET without a body, but not of a stream
+			if method == http.MethodHead && path != "/api/v1/agents/events" {
 				as = http.MethodGet
 			}
 			taker, taken := takerOf(routes, as, path)
@@ -163,7 +173,8 @@ func TestEveryRouteTurnsAwayWhoMustNotUseIt(t *testing.T) {
 	}
 }
 
-// takerOf is the path of the route that takes a request for path: its own, or one with a parameter where path has a word.
+// takerOf is the path of the route that takes a request for path: its own, or one with a parameter where path has a
+// word.
 func takerOf(routes []httpapi.Route, method, path string) (taker string, taken bool) {
 	for _, r := range routes {
 		if r.Method != method {
@@ -173,7 +184,12 @@ func takerOf(routes []httpapi.Route, method, path string) (taker string, taken b
 			return path, true
 		}
 		if has, words := strings.Split(r.Path, "/"), strings.Split(path, "/"); len(has) == len(words) &&
-			!slices.ContainsFunc(has, func(s string) bool { w := words[0]; words = words[1:]; return s != w && !strings.HasPrefix(s, "{") }) {
+			!slices.ContainsFunc(has, func(s string) bool {
+				w := words[0]
+				words = words[1:]
+				return s != w &&
+					!strings.HasPrefix(s, "{")
+			}) {
 			taker, taken = r.Path, true
 		}
 	}
@@ -215,8 +231,8 @@ func knock(server *httpapi.Server, method, path, token string) int {
 	return w.Code
 }
 
-// TestHubsTurnAwayForgedSessions sends every identity to the routes of registered agents, with bodies that are valid: the
-// hub itself must refuse all of them.
+// TestHubsTurnAwayForgedSessions sends every identity to the routes of registered agents, with bodies that are valid:
+// the hub itself must refuse all of them.
 func TestHubsTurnAwayForgedSessions(t *testing.T) {
 	t.Parallel()
 	bodies := map[string]string{
@@ -238,7 +254,8 @@ func TestHubsTurnAwayForgedSessions(t *testing.T) {
 		body, known := bodies[route.Operation]
 		require.True(t, known, "give %s a valid body here, so that it is known to refuse strangers", route.Operation)
 		for _, name := range who {
-			r := httptest.NewRequest(route.Method, strings.NewReplacer("{id}", "a-1", "{task_id}", "t-1").Replace(route.Path), strings.NewReader(body))
+			r := httptest.NewRequest(route.Method, strings.NewReplacer("{id}", "a-1", "{task_id}",
+				"t-1").Replace(route.Path), strings.NewReader(body))
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("Authorization", "Bearer "+tokens[name])
 			w := httptest.NewRecorder()

@@ -26,7 +26,8 @@ const visibleLimit = 30 * time.Second
 // knows all of them.
 func EnsureSearchAttributes(ctx context.Context, c client.Client, namespace string, log *zap.Logger) error {
 	wanted := contract.SearchAttributes()
-	listed, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
+	listed, err := c.OperatorService().ListSearchAttributes(ctx,
+		&operatorservice.ListSearchAttributesRequest{Namespace: namespace})
 	if err != nil {
 		log.Debug("Search attributes cannot be listed here; asking for each", zap.Error(err))
 		return probeEach(ctx, c, namespace, wanted)
@@ -39,9 +40,11 @@ func EnsureSearchAttributes(ctx context.Context, c client.Client, namespace stri
 		if err = addAttributes(ctx, c, namespace, missing); err != nil {
 			return err
 		}
-		log.Info("Registered search attributes", zap.Strings("names", sortedKeys(missing)), zap.String("namespace", namespace))
+		log.Info("Registered search attributes", zap.Strings("names", sortedKeys(missing)),
+			zap.String("namespace", namespace))
 	}
-	// Even if none was missing: another process may have added them a moment ago, and Temporal lists them before it takes them.
+	// Even if none was missing: another process may have added them a moment ago, and Temporal lists them before it
+	// takes them.
 	ctx, cancel := context.WithTimeout(ctx, visibleLimit)
 	defer cancel()
 	for {
@@ -57,12 +60,16 @@ func EnsureSearchAttributes(ctx context.Context, c client.Client, namespace stri
 }
 
 // addAttributes adds what is missing. Of several processes that start at the same time only one may succeed.
-func addAttributes(ctx context.Context, c client.Client, namespace string, missing map[string]enumspb.IndexedValueType) error {
-	_, err := c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{Namespace: namespace, SearchAttributes: missing})
+func addAttributes(
+	ctx context.Context, c client.Client, namespace string, missing map[string]enumspb.IndexedValueType,
+) error {
+	_, err := c.OperatorService().AddSearchAttributes(ctx,
+		&operatorservice.AddSearchAttributesRequest{Namespace: namespace, SearchAttributes: missing})
 	if err == nil {
 		return nil
 	}
-	listed, again := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
+	listed, again := c.OperatorService().ListSearchAttributes(ctx,
+		&operatorservice.ListSearchAttributesRequest{Namespace: namespace})
 	if again == nil {
 		var left map[string]enumspb.IndexedValueType
 		if left, again = compareAttributes(missing, listed.GetCustomAttributes()); again == nil && len(left) == 0 {
@@ -73,25 +80,31 @@ func addAttributes(ctx context.Context, c client.Client, namespace string, missi
 }
 
 // compareAttributes finds what is missing; one of another type is an error.
-func compareAttributes(wanted, present map[string]enumspb.IndexedValueType) (map[string]enumspb.IndexedValueType, error) {
+func compareAttributes(
+	wanted, present map[string]enumspb.IndexedValueType,
+) (map[string]enumspb.IndexedValueType, error) {
 	missing := map[string]enumspb.IndexedValueType{}
 	for _, name := range sortedKeys(wanted) {
 		switch kind, there := present[name]; {
 		case !there:
 			missing[name] = wanted[name]
 		case kind != wanted[name]:
-			return nil, fmt.Errorf("the search attribute %s of the namespace has type %s, and Mainstay needs it as %s: rename or remove it", name, kind, wanted[name])
+			return nil, fmt.Errorf(
+				"the search attribute %s of the namespace has type %s, and Mainstay needs it as %s: rename or remove it", name, kind, wanted[name])
 		}
 	}
 	return missing, nil
 }
 
 // probeEach asks with each attribute in a query: Temporal refuses those that it does not know.
-func probeEach(ctx context.Context, c client.Client, namespace string, wanted map[string]enumspb.IndexedValueType) error {
+func probeEach(
+	ctx context.Context, c client.Client, namespace string, wanted map[string]enumspb.IndexedValueType,
+) error {
 	missing := map[string]enumspb.IndexedValueType{}
 	var refusal error
 	for _, name := range sortedKeys(wanted) {
-		_, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: namespace, Query: name + " IS NULL"})
+		_, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: namespace,
+			Query: name + " IS NULL"})
 		var invalid *serviceerror.InvalidArgument
 		switch {
 		case errors.As(err, &invalid):
@@ -110,9 +123,11 @@ func probeEach(ctx context.Context, c client.Client, namespace string, wanted ma
 func missingAttributes(namespace string, missing map[string]enumspb.IndexedValueType, err error) error {
 	var b strings.Builder
 	for _, name := range sortedKeys(missing) {
-		fmt.Fprintf(&b, "\n  temporal operator search-attribute create --namespace %s --name %s --type %s", namespace, name, missing[name])
+		fmt.Fprintf(&b, "\n  temporal operator search-attribute create --namespace %s --name %s --type %s", namespace,
+			name, missing[name])
 	}
-	return fmt.Errorf("namespace %s lacks search attributes that Mainstay needs, and they cannot be added from here: %w\nHave them added by somebody who may:%s", namespace, err, b.String())
+	return fmt.Errorf(
+		"namespace %s lacks search attributes that Mainstay needs, and they cannot be added from here: %w\nHave them added by somebody who may:%s", namespace, err, b.String())
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -32,19 +32,25 @@ type SecurityFlags struct {
 
 // AddTo adds the flags that both commands have.
 func (f *SecurityFlags) AddTo(flags *pflag.FlagSet) {
-	flags.StringVar(&f.adminTokenFile, "admin-token-file", "", "file with the first admin token (default: $"+adminTokenEnv+")")
-	flags.StringVar(&f.joinTokenFile, "join-token-file", "", "file with a join token for the agents of all clusters (default: $"+app.JoinTokenEnv+")")
-	flags.StringVar(&f.auditLog, "audit-log", "", "where each change is written: log, off or a file (default: security.audit_log of the configuration, else log)")
-	flags.StringSliceVar(&f.proxies, "trusted-proxies", nil, "addresses or CIDR blocks of the reverse proxies before this server, whose X-Forwarded-For tells who a client is (default: security.trusted_proxies of the configuration, else none)")
+	flags.StringVar(&f.adminTokenFile, "admin-token-file", "",
+		"file with the first admin token (default: $"+adminTokenEnv+")")
+	flags.StringVar(&f.joinTokenFile, "join-token-file", "",
+		"file with a join token for the agents of all clusters (default: $"+app.JoinTokenEnv+")")
+	flags.StringVar(&f.auditLog, "audit-log", "",
+		"where each change is written: log, off or a file (default: security.audit_log of the configuration, else log)")
+	flags.StringSliceVar(&f.proxies, "trusted-proxies", nil,
+		"addresses or CIDR blocks of the reverse proxies before this server, whose X-Forwarded-For tells who a client is (default: security.trusted_proxies of the configuration, else none)")
 }
 
 // addServing adds those of `serve` alone.
 func (f *SecurityFlags) addServing(flags *pflag.FlagSet) {
 	f.AddTo(flags)
-	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM file with the server's certificate: https; read again when it changes")
+	flags.StringVar(&f.tlsCert, "tls-cert", "",
+		"PEM file with the server's certificate: https; read again when it changes")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM file with its key")
 	flags.StringVar(&f.tlsClientCA, "tls-client-ca", "", "PEM file with the authorities of client certificates")
-	flags.BoolVar(&f.insecure, "insecure", false, "no security: everybody may do everything; only on an address of this machine alone")
+	flags.BoolVar(&f.insecure, "insecure", false,
+		"no security: everybody may do everything; only on an address of this machine alone")
 }
 
 // Over puts what was given on the command line over the configuration.
@@ -53,7 +59,8 @@ func (f *SecurityFlags) Over(s config.Security) config.Security {
 		flag string
 		into *string
 	}{
-		{f.adminTokenFile, &s.AdminTokenFile}, {f.joinTokenFile, &s.JoinTokenFile}, {f.tlsCert, &s.TLSCert}, {f.tlsKey, &s.TLSKey},
+		{f.adminTokenFile, &s.AdminTokenFile}, {f.joinTokenFile, &s.JoinTokenFile}, {f.tlsCert, &s.TLSCert},
+		{f.tlsKey, &s.TLSKey},
 		{f.tlsClientCA, &s.TLSClientCA}, {f.auditLog, &s.AuditLog},
 	} {
 		if field.flag != "" {
@@ -107,7 +114,8 @@ func readToken(file, env string, getenv func(string) string) (string, error) {
 	case text == "" && file != "":
 		return "", app.UsageError("%s is empty; make a token with: openssl rand -hex 32", source)
 	case text != "" && len(text) < access.MinPlainToken:
-		return "", app.UsageError("the token in %s has %d characters, at least %d are needed; make one with: openssl rand -hex 32", source, len(text), access.MinPlainToken)
+		return "", app.UsageError(
+			"the token in %s has %d characters, at least %d are needed; make one with: openssl rand -hex 32", source, len(text), access.MinPlainToken)
 	case len(text) > access.MaxToken || strings.ContainsAny(text, " \t\r\n"):
 		return "", app.UsageError("the token in %s must be one word of at most %d characters", source, access.MaxToken)
 	}
@@ -127,9 +135,11 @@ func (f *SecurityFlags) checkServing(s config.Security, r roles, t FirstTokens, 
 	if f.insecure {
 		switch {
 		case s.AdminTokenFile != "" || s.JoinTokenFile != "" || s.TLSCert != "":
-			return app.UsageError("--insecure switches security off, but tokens or certificates are set: leave out the one or the others")
+			return app.UsageError(
+				"--insecure switches security off, but tokens or certificates are set: leave out the one or the others")
 		case !Loopback(listener):
-			return app.UsageError("--insecure is for this machine alone, and others can reach %s: listen on 127.0.0.1, or make an admin token", listener.Addr())
+			return app.UsageError(
+				"--insecure is for this machine alone, and others can reach %s: listen on 127.0.0.1, or make an admin token", listener.Addr())
 		}
 		return nil
 	}
@@ -144,18 +154,26 @@ func (f *SecurityFlags) checkServing(s config.Security, r roles, t FirstTokens, 
 }
 
 // NewGate makes the door of the API.
-func NewGate(s config.Security, t FirstTokens, key []byte, temporal client.Client, log *zap.Logger) (*guard.Gate, *guard.Audit, error) {
+func NewGate(
+	s config.Security, t FirstTokens, key []byte, temporal client.Client, log *zap.Logger,
+) (*guard.Gate, *guard.Audit, error) {
 	audit, err := guard.OpenAudit(s.AuditLog, log)
 	if err != nil {
 		return nil, nil, err
 	}
 	certificates := make([]guard.Certificate, len(s.Certificates))
 	for i, c := range s.Certificates {
-		certificates[i] = guard.Certificate{Subject: c.Subject, Role: access.Role(c.Role), Tenant: c.Tenant, Joins: c.Join, Cluster: c.Cluster}
+		certificates[i] = guard.Certificate{Subject: c.Subject, Role: access.Role(c.Role), Tenant: c.Tenant,
+			Joins: c.Join, Cluster: c.Cluster}
 	}
 	return guard.New(guard.Options{
-		Tokens: guard.FromTemporal(temporal), Logger: log.Named("guard"), AdminToken: t.Admin, JoinToken: t.Join, SessionKey: key, Certificates: certificates,
-		Rate: s.RateLimit, Burst: s.RateBurst, Audit: audit, Sessions: hub.SessionsOf(key),
+		Tokens:       guard.FromTemporal(temporal),
+		Logger:       log.Named("guard"),
+		AdminToken:   t.Admin,
+		JoinToken:    t.Join,
+		SessionKey:   key,
+		Certificates: certificates,
+		Rate:         s.RateLimit, Burst: s.RateBurst, Audit: audit, Sessions: hub.SessionsOf(key),
 	}), audit, nil
 }
 

@@ -48,7 +48,7 @@ Temporal is found as by the temporal CLI (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, 
 the section temporal of the configuration.
 
 Environment:
-  OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_…  where traces go, by OpenTelemetry's standard variables; without them there are none
+  OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_…  where traces go, by OpenTelemetry's standard variables; unset: nowhere
   ` + TokenKeyEnv + `    the secret key of the hubs, unless hub.token_key_file names a file; gateways seal browsers' sessions with it
   ` + adminTokenEnv + `  the first admin token, unless --admin-token-file names a file
   ` + app.JoinTokenEnv + `   a join token for all clusters, unless --join-token-file names a file`,
@@ -60,11 +60,15 @@ Environment:
 	}
 	flags := command.Flags()
 	flags.StringSliceVar(&s.roles, "roles", []string{"hub", "gateway", "worker"}, "what this process does")
-	flags.StringVar(&s.http, "http", "", "host:port for the REST API and agents (default: http.listen of the configuration, else 127.0.0.1:8080)")
+	flags.StringVar(&s.http, "http", "",
+		"host:port for the REST API and agents (default: http.listen of the configuration, else 127.0.0.1:8080)")
 	flags.StringVar(&s.configFile, "config", "", "configuration file")
-	flags.StringVar(&s.hubID, "hub-id", "", "id of the hub; keep it over restarts (default: hub.id of the configuration, else the host's name)")
-	flags.StringVar(&s.spawner, "spawner-name", "", "name of the spawner; keep it over restarts (default: spawner.name of the configuration, else the host's name)")
-	flags.StringVar(&s.temporalUI, "temporal-ui", "", "address of the Temporal Web UI, for links of the fleet page (default: no links)")
+	flags.StringVar(&s.hubID, "hub-id", "",
+		"id of the hub; keep it over restarts (default: hub.id of the configuration, else the host's name)")
+	flags.StringVar(&s.spawner, "spawner-name", "",
+		"name of the spawner; keep it over restarts (default: spawner.name of the configuration, else the host's name)")
+	flags.StringVar(&s.temporalUI, "temporal-ui", "",
+		"address of the Temporal Web UI, for links of the fleet page (default: no links)")
 	flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	s.security.addServing(flags)
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json")
@@ -85,7 +89,8 @@ func serve(ctx context.Context, a *app.App, s serving) error {
 	if err != nil {
 		return err
 	}
-	o := Options{Version: a.Version, Roles: roles, Logger: log, Hub: HubConfig(settings), Clusters: settings.ClusterConfigs()}
+	o := Options{Version: a.Version, Roles: roles, Logger: log, Hub: HubConfig(settings),
+		Clusters: settings.ClusterConfigs()}
 	if o.HubID, err = serveHubID(s.hubID, settings); err != nil {
 		return err
 	}
@@ -119,7 +124,8 @@ func serve(ctx context.Context, a *app.App, s serving) error {
 		}
 		o.spawner.JoinToken = tokens.Join
 		if security.TLSCert != "" && len(settings.Spawner.HubURLs) == 0 {
-			return app.UsageError("set spawner.hub_urls in the configuration to the https URL that the certificate is for: the spawner's agents dial it")
+			return app.UsageError(
+				"set spawner.hub_urls in the configuration to the https URL that the certificate is for: the spawner's agents dial it")
 		}
 	}
 	options, err := settings.TemporalClientOptions()
@@ -181,7 +187,8 @@ func serveUntilDone(ctx context.Context, a *app.App, o Options, temporal string)
 	defer plane.Stop()
 	log := o.Logger.Sugar()
 	log.Infow("Serving", "address", o.Listener.Addr().String(), "roles", o.Roles.String(), "hub", o.HubID,
-		"security", o.Gate != nil, "https", o.tls != nil, "temporal", temporal, "namespace", o.Namespace, "version", a.Version)
+		"security", o.Gate != nil, "https", o.tls != nil, "temporal", temporal,
+		"namespace", o.Namespace, "version", a.Version)
 	select {
 	case <-ctx.Done():
 		log.Info("Stopping")
@@ -201,7 +208,8 @@ func Served(err error) error {
 
 // HubConfig are the settings of a hub.
 func HubConfig(c *config.Config) hub.Config {
-	return hub.Config{Timing: c.Timing(), AcceptTimeout: c.Hub.AcceptTimeout.Std(), Park: c.Hub.Park.Std(), LanePollers: c.Hub.LanePollers, HealthInterval: c.Hub.HealthCheckInterval.Std()}
+	return hub.Config{Timing: c.Timing(), AcceptTimeout: c.Hub.AcceptTimeout.Std(), Park: c.Hub.Park.Std(),
+		LanePollers: c.Hub.LanePollers, HealthInterval: c.Hub.HealthCheckInterval.Std()}
 }
 
 func serveHubID(flag string, c *config.Config) (string, error) {

@@ -34,15 +34,25 @@ type Spawner struct {
 }
 
 // StartSpawner takes over the agents of an earlier spawner on the same folder.
-func StartSpawner(ctx context.Context, c client.Client, namespace string, o SpawnerOptions, log *zap.Logger) (*Spawner, error) {
+func StartSpawner(
+	ctx context.Context, c client.Client, namespace string, o SpawnerOptions, log *zap.Logger,
+) (*Spawner, error) {
 	logger := log.Named("spawner")
 	process, err := spawner.NewProcess(spawner.ProcessOptions{
-		Name: o.Name, Dir: o.Dir, HubURLs: o.HubURLs, JoinToken: o.JoinToken, Slots: o.Slots, StopGrace: o.StopGrace, Command: o.Command, Logger: logger,
+		Name:      o.Name,
+		Dir:       o.Dir,
+		HubURLs:   o.HubURLs,
+		JoinToken: o.JoinToken,
+		Slots:     o.Slots,
+		StopGrace: o.StopGrace,
+		Command:   o.Command,
+		Logger:    logger,
 	})
 	if err != nil {
 		return nil, err
 	}
-	host, err := spawner.Start(ctx, spawner.HostOptions{Name: o.Name, Client: c, Namespace: namespace, Spawner: process, Logger: logger})
+	host, err := spawner.Start(ctx, spawner.HostOptions{Name: o.Name, Client: c, Namespace: namespace, Spawner: process,
+		Logger: logger})
 	if err != nil {
 		process.Close()
 		return nil, err
@@ -83,14 +93,16 @@ func serveSpawner(nameFlag string, c *config.Config, r roles, listener net.Liste
 	case r.hub:
 		o.HubURLs = []string{LocalURL(listener)}
 	default:
-		return nil, app.UsageError("the role spawner must know the hubs that its agents dial: set spawner.hub_urls in the configuration")
+		return nil, app.UsageError(
+			"the role spawner must know the hubs that its agents dial: set spawner.hub_urls in the configuration")
 	}
 	if len(s.Command) > 0 {
 		o.Command = func(fleet.SpawnSpec) []string { return s.Command }
 		return o, nil
 	}
 	if !s.AllowExec {
-		return nil, app.UsageError("the spawner's agents could do nothing: set spawner.command in the configuration to start agents of your own, or spawner.allow_exec to let them run commands (whoever may submit tasks may then run anything as this user)")
+		return nil, app.UsageError(
+			"the spawner's agents could do nothing: set spawner.command in the configuration to start agents of your own, or spawner.allow_exec to let them run commands (whoever may submit tasks may then run anything as this user)")
 	}
 	program, err := os.Executable()
 	if err != nil {
@@ -107,7 +119,8 @@ func SpawnedAgent(program string, hubURLs []string, slots int, more ...string) f
 		if spec.Slots != 0 {
 			slots = spec.Slots
 		}
-		command := []string{program, "agent", "run", "--hub", strings.Join(hubURLs, ","), "--cluster", spec.Cluster, "--id", spec.ID,
+		command := []string{program, "agent", "run", "--hub", strings.Join(hubURLs, ","), "--cluster", spec.Cluster,
+			"--id", spec.ID,
 			"--slots", fmt.Sprint(slots), "--allow-exec"}
 		for _, capability := range spec.Capabilities {
 			command = append(command, "--capability", capability)

@@ -28,7 +28,8 @@ func Connect(ctx context.Context, o client.Options) (client.Client, error) {
 	if err != nil {
 		return nil, cannotConnect(o, err)
 	}
-	_, err = c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: o.Namespace})
+	_, err = c.WorkflowService().DescribeNamespace(ctx,
+		&workflowservice.DescribeNamespaceRequest{Namespace: o.Namespace})
 	var missing *serviceerror.NamespaceNotFound
 	var notFound *serviceerror.NotFound
 	var denied *serviceerror.PermissionDenied

@@ -28,9 +28,12 @@ func LoadTokenKey(file string, getenv func(string) string) ([]byte, error) {
 	text = strings.TrimSpace(text)
 	switch {
 	case text == "" && file == "":
-		return nil, app.UsageError("a hub needs a secret key, the same for all hubs of an installation. Make one and keep it:\n  openssl rand -hex 32 > token-key\nand name the file in the configuration (hub.token_key_file), or put the key into %s", TokenKeyEnv)
+		return nil, app.UsageError(
+			"a hub needs a secret key, the same for all hubs of an installation. Make one and keep it:\n  openssl rand -hex 32 > token-key\nand name the file in the configuration (hub.token_key_file), or put the key into %s", TokenKeyEnv)
 	case len(text) < minTokenKey:
-		return nil, app.UsageError("the key in %s has %d characters, at least %d are needed; make one with: openssl rand -hex 32", source, len(text), minTokenKey)
+		return nil, app.UsageError(
+			"the key in %s has %d characters, at least %d are needed; make one with: openssl rand -hex 32", source, len(
+				text), minTokenKey)
 	}
 	return []byte(text), nil
 }

@@ -68,7 +68,8 @@ degraded; both are noticed, their work goes on elsewhere, and they are replaced.
 	}
 	command.PersistentPreRunE = a.StopUnread
 	flags := command.Flags()
-	flags.StringVar(&path, "path", "", "folder to digest (default: the tracked files of the current repository, else the current folder)")
+	flags.StringVar(&path, "path", "",
+		"folder to digest (default: the tracked files of the current repository, else the current folder)")
 	flags.IntVar(&agents, "agents", 3, "agents to run")
 	flags.StringVar(&scenario, "scenario", scenarioFailover, "what to show: failover or healing")
 	flags.BoolVar(&keep, "keep", false, "keep it running at the end, to look around in the Web UI")
@@ -142,7 +143,8 @@ func start(ctx context.Context, a *app.App, o dev.Options) (*dev.Run, error) {
 func keepDemo(ctx context.Context, a *app.App, keep bool, r *demoReport) {
 	story := a.Storyteller()
 	if !keep {
-		fmt.Fprintf(story, "Each task is a workflow in the Temporal Web UI; to look at them: %s demo --keep\n", app.ProgramName())
+		fmt.Fprintf(story, "Each task is a workflow in the Temporal Web UI; to look at them: %s demo --keep\n",
+			app.ProgramName())
 		return
 	}
 	fmt.Fprintf(story, "Each task is a workflow, see %s\nIt goes on running. Ctrl-C ends it.\n", r.UIURL)
@@ -150,7 +152,8 @@ func keepDemo(ctx context.Context, a *app.App, keep bool, r *demoReport) {
 }
 
 func (r *demoReport) write(w io.Writer) error {
-	fmt.Fprintf(w, "\n%s with %s (%s) in %s\n\n", fleet.Count(r.Tasks, "task"), fleet.Count(r.Files, "file"), app.ByteCount(r.Bytes), r.Took)
+	fmt.Fprintf(w, "\n%s with %s (%s) in %s\n\n", fleet.Count(r.Tasks, "task"), fleet.Count(r.Files, "file"),
+		app.ByteCount(r.Bytes), r.Took)
 	t := app.NewTable(w, "AGENT", "TASKS", "FILES", "BYTES")
 	for _, s := range r.Agents {
 		t.Row(s.Agent, strconv.Itoa(s.Tasks), strconv.Itoa(s.Files), app.ByteCount(s.Bytes))
@@ -166,6 +169,7 @@ func (r *demoReport) write(w io.Writer) error {
 	if !r.Equal {
 		verdict = "DIFFERENT"
 	}
-	_, err := fmt.Fprintf(w, "\nDigest of all files, by the agents  %s\nDigest of all files, computed here  %s  %s\n\n", r.Remote, r.Local, verdict)
+	_, err := fmt.Fprintf(w, "\nDigest of all files, by the agents  %s\nDigest of all files, computed here  %s  %s\n\n",
+		r.Remote, r.Local, verdict)
 	return err
 }

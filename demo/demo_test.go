@@ -67,7 +67,8 @@ func TestCombinedDigestKnowsNoOrder(t *testing.T) {
 	t.Parallel()
 	a, b := checksum.Sum{Path: "a", SHA256: "1", Bytes: 1}, checksum.Sum{Path: "b", SHA256: "2", Bytes: 1}
 	require.Equal(t, checksum.Combined([]checksum.Sum{a, b}), checksum.Combined([]checksum.Sum{b, a}))
-	require.NotEqual(t, checksum.Combined([]checksum.Sum{a, b}), checksum.Combined([]checksum.Sum{a, {Path: "b", SHA256: "3", Bytes: 1}}))
+	require.NotEqual(t, checksum.Combined([]checksum.Sum{a, b}),
+		checksum.Combined([]checksum.Sum{a, {Path: "b", SHA256: "3", Bytes: 1}}))
 	require.NotEqual(t, checksum.Combined([]checksum.Sum{a, b}), checksum.Combined([]checksum.Sum{a}))
 }
 

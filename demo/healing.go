@@ -149,7 +149,8 @@ func (h *healingDemo) run(ctx context.Context, health string) error {
 
 func (h *healingDemo) submit(ctx context.Context, n int) error {
 	for range n {
-		request := api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "exec", Cluster: dev.Cluster, Payload: fmt.Appendf(nil, `{"command": ["sleep", "%d"]}`, healingDemoTask)}}
+		request := api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "exec", Cluster: dev.Cluster,
+			Payload: fmt.Appendf(nil, `{"command": ["sleep", "%d"]}`, healingDemoTask)}}
 		if _, err := h.client.Submit(ctx, &request); err != nil {
 			return err
 		}
@@ -160,7 +161,8 @@ func (h *healingDemo) submit(ctx context.Context, n int) error {
 
 // await looks again and again until something is so.
 func (h *healingDemo) await(ctx context.Context, what string, look func(context.Context) (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, healingDemoLimit, fmt.Errorf("%s did not happen within %s", what, healingDemoLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, healingDemoLimit,
+		fmt.Errorf("%s did not happen within %s", what, healingDemoLimit))
 	defer cancel()
 	for {
 		done, err := look(ctx)
@@ -200,7 +202,8 @@ func (h *healingDemo) hang(ctx context.Context, agent api.Agent) error {
 	if err := syscall.Kill(agent.PID, syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("stop the process of %s: %w", agent.ID, err)
 	}
-	h.tell(fmt.Sprintf("%s (pid %d) hangs", agent.ID, agent.PID), "the demo stopped its process with SIGSTOP; it answers nothing, and its connection stays open")
+	h.tell(fmt.Sprintf("%s (pid %d) hangs", agent.ID, agent.PID),
+		"the demo stopped its process with SIGSTOP; it answers nothing, and its connection stays open")
 	id := fmt.Sprintf("%s:%s:%d", dev.Cluster, agent.ID, agent.Epoch)
 	noticed := false
 	return h.await(ctx, "the failover of "+agent.ID, func(ctx context.Context) (bool, error) {
@@ -220,7 +223,8 @@ func (h *healingDemo) hang(ctx context.Context, agent api.Agent) error {
 			to = append(to, t.To)
 		}
 		slices.Sort(to)
-		h.tell(fmt.Sprintf("failed over: %s moved to %s", fleet.Count(record.TasksTransferred, "task"), strings.Join(slices.Compact(to), " and ")), "")
+		h.tell(fmt.Sprintf("failed over: %s moved to %s", fleet.Count(record.TasksTransferred, "task"),
+			strings.Join(slices.Compact(to), " and ")), "")
 		return true, nil
 	})
 }
@@ -242,7 +246,8 @@ func (h *healingDemo) replaced(ctx context.Context, gone ...string) (online []ap
 			h.seen = append(h.seen, g.ID)
 		}
 	}
-	h.tell("replaced: "+gone[len(gone)-1], fmt.Sprintf("%d agents are wanted, so scaling has started %s", healingDemoAgents, strings.Join(added, " and ")))
+	h.tell("replaced: "+gone[len(gone)-1], fmt.Sprintf("%d agents are wanted, so scaling has started %s",
+		healingDemoAgents, strings.Join(added, " and ")))
 	return online, nil
 }
 
@@ -254,7 +259,8 @@ func (h *healingDemo) degrade(ctx context.Context, agent, file string) error {
 	h.tell(agent+" is degraded", "it reports health 0.45, \"disk errors\"; it lives and works")
 	told := map[fleet.HealingStatus]bool{}
 	return h.await(ctx, "the drain of "+agent, func(ctx context.Context) (bool, error) {
-		records, err := h.client.HealingActions(client.HealingQuery{Cluster: dev.Cluster, Agent: agent, Type: fleet.HealDrain}).Take(ctx, 10)
+		records, err := h.client.HealingActions(client.HealingQuery{Cluster: dev.Cluster, Agent: agent,
+			Type: fleet.HealDrain}).Take(ctx, 10)
 		for i := range records {
 			r := &records[i]
 			if told[r.Status] {
@@ -278,7 +284,8 @@ func (h *healingDemo) degrade(ctx context.Context, agent, file string) error {
 	})
 }
 
-// letFinish cancels what a drained agent still works at, as the tasks of the demo are longer than anybody wants to wait.
+// letFinish cancels what a drained agent still works at, as the tasks of the demo are longer than anybody wants to
+// wait.
 func (h *healingDemo) letFinish(ctx context.Context, agent string) error {
 	tasks, err := h.client.Tasks(client.TaskQuery{Cluster: dev.Cluster, Status: fleet.TaskRunning}).Take(ctx, 0)
 	if err != nil {

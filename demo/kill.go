@@ -90,7 +90,8 @@ func (r *demoRun) strike(ctx context.Context, done int) (*demoKill, error) {
 	if !killed {
 		return nil, nil
 	}
-	return &demoKill{Agent: agent.ID, PID: pid, At: at, Done: done, record: fmt.Sprintf("%s:%s:%d", dev.Cluster, agent.ID, agent.Epoch)}, nil
+	return &demoKill{Agent: agent.ID, PID: pid, At: at, Done: done,
+		record: fmt.Sprintf("%s:%s:%d", dev.Cluster, agent.ID, agent.Epoch)}, nil
 }
 
 // demoMiddle waits for the middle of the demo, to kill an agent then.
@@ -104,7 +105,8 @@ type demoMiddle struct {
 
 // reached kills an agent when enough tasks are done and none was killed yet.
 func (m *demoMiddle) reached(ctx context.Context, done int) error {
-	if share := 100 * done / m.bar.Total; m.run.kill == nil || share < killFrom || share > killUntil || !m.mu.TryLock() {
+	if share := 100 * done / m.bar.Total; m.run.kill == nil || share < killFrom || share > killUntil ||
+		!m.mu.TryLock() {
 		return nil
 	}
 	defer m.mu.Unlock()
@@ -131,7 +133,8 @@ func (k *demoKill) follow(ctx context.Context, c *client.Client, tasks []*api.Ta
 
 // await waits until the failover is on record.
 func (k *demoKill) await(ctx context.Context, c *client.Client) (*fleet.FailoverRecord, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, noticeLimit, fmt.Errorf("no failover of %s is on record %s after it was killed", k.Agent, noticeLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, noticeLimit,
+		fmt.Errorf("no failover of %s is on record %s after it was killed", k.Agent, noticeLimit))
 	defer cancel()
 	for {
 		record, err := c.Failover(ctx, k.record)
@@ -151,7 +154,10 @@ func (k *demoKill) take(tasks []*api.Task, noticed time.Time) {
 	k.Noticed = k.after(noticed)
 	var began, finished time.Time
 	for _, task := range tasks {
-		i := slices.IndexFunc(task.Attempts, func(a fleet.Attempt) bool { return a.AgentID == k.Agent && a.Outcome == fleet.AttemptLost })
+		i := slices.IndexFunc(task.Attempts, func(a fleet.Attempt) bool {
+			return a.AgentID == k.Agent &&
+				a.Outcome == fleet.AttemptLost
+		})
 		if i < 0 {
 			continue
 		}
@@ -175,7 +181,8 @@ func (k *demoKill) take(tasks []*api.Task, noticed time.Time) {
 		k.Moved, k.Finish = k.after(began), k.after(finished)
 	}
 	for _, task := range tasks {
-		if at := task.Attempts; len(at) == 1 && at[0].StartedAt != nil && at[0].StartedAt.After(noticed) && at[0].StartedAt.Before(began) {
+		if at := task.Attempts; len(at) == 1 && at[0].StartedAt != nil && at[0].StartedAt.After(noticed) &&
+			at[0].StartedAt.Before(began) {
 			k.Behind++
 		}
 	}
@@ -186,7 +193,8 @@ func (k *demoKill) after(t time.Time) demoDelay { return demoDelay(max(0, t.Sub(
 // write tells it to a person.
 func (k *demoKill) write(w io.Writer, total int) error {
 	if k == nil {
-		_, err := fmt.Fprintln(w, "No agent was killed: there is no middle in so few tasks. Try a folder with more files: --path DIR.")
+		_, err := fmt.Fprintln(w,
+			"No agent was killed: there is no middle in so few tasks. Try a folder with more files: --path DIR.")
 		return err
 	}
 	t := app.NewTable(w)

@@ -24,7 +24,8 @@ func TestBusiest(t *testing.T) {
 	require.Nil(t, busiest(nil))
 	require.Nil(t, busiest([]api.Agent{agent("a", fleet.AgentOffline, 4)}))
 	require.Equal(t, "a", busiest([]api.Agent{agent("a", fleet.AgentOnline, -1)}).ID)
-	require.Equal(t, "c", busiest([]api.Agent{agent("a", fleet.AgentOnline, -1), agent("b", fleet.AgentOffline, 4), agent("c", fleet.AgentOnline, 2), agent("d", fleet.AgentOnline, 2)}).ID)
+	require.Equal(t, "c", busiest([]api.Agent{agent("a", fleet.AgentOnline, -1), agent("b", fleet.AgentOffline, 4),
+		agent("c", fleet.AgentOnline, 2), agent("d", fleet.AgentOnline, 2)}).ID)
 }
 
 func TestDemoKillTimeline(t *testing.T) {
@@ -39,7 +40,8 @@ func TestDemoKillTimeline(t *testing.T) {
 	before := &api.Task{Attempts: []fleet.Attempt{attempt("agent-1", fleet.AttemptCompleted, -50*ms, -10*ms)}}
 	lost := attempt("agent-1", fleet.AttemptLost, -20*ms, noticed)
 	moved := &api.Task{Attempts: []fleet.Attempt{lost, attempt("agent-3", fleet.AttemptCompleted, 1200*ms, 1300*ms)}}
-	movedLater := &api.Task{Attempts: []fleet.Attempt{lost, attempt("agent-2", fleet.AttemptFailed, 1100*ms, 1110*ms), attempt("agent-2", fleet.AttemptCompleted, 1400*ms, 1500*ms)}}
+	movedLater := &api.Task{Attempts: []fleet.Attempt{lost, attempt("agent-2", fleet.AttemptFailed, 1100*ms, 1110*ms),
+		attempt("agent-2", fleet.AttemptCompleted, 1400*ms, 1500*ms)}}
 	waited := &api.Task{Attempts: []fleet.Attempt{attempt("agent-2", fleet.AttemptCompleted, 1050*ms, 1060*ms)}}
 	for name, c := range map[string]struct {
 		tasks []*api.Task

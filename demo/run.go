@@ -55,15 +55,18 @@ func (r *demoRun) do(ctx context.Context, folder string, files []string) (*demoR
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(r.story, "Submitted %s for %s of %s in %s\n", fleet.Count(len(ids), "task"), fleet.Count(len(files), "file"), folder, app.Roughly(time.Since(begun)))
+	fmt.Fprintf(r.story, "Submitted %s for %s of %s in %s\n", fleet.Count(len(ids), "task"),
+		fleet.Count(len(files), "file"), folder, app.Roughly(time.Since(begun)))
 	if rounds > 1 {
-		fmt.Fprintf(r.story, "The files are small: each is digested %d times over, to have work that can be interrupted.\n", rounds)
+		fmt.Fprintf(r.story,
+			"The files are small: each is digested %d times over, to have work that can be interrupted.\n", rounds)
 	}
 	tasks, killed, err := r.await(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	report := &demoReport{Folder: folder, Files: len(files), Tasks: len(ids), Took: app.Roughly(time.Since(begun)), Killed: killed}
+	report := &demoReport{Folder: folder, Files: len(files), Tasks: len(ids), Took: app.Roughly(time.Since(begun)),
+		Killed: killed}
 	if killed != nil {
 		if err := killed.follow(ctx, r.client, tasks); err != nil {
 			return nil, err
@@ -92,7 +95,8 @@ func (r *demoRun) submit(ctx context.Context, groups [][]string, rounds int) ([]
 			if err != nil {
 				return nil, err
 			}
-			requests[i] = api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: checksum.Type, Cluster: dev.Cluster, Payload: payload}}
+			requests[i] = api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: checksum.Type, Cluster: dev.Cluster,
+				Payload: payload}}
 		}
 		answers, err := client.SubmitAll(ctx, r.client, requests)
 		if err != nil {

@@ -19,8 +19,8 @@ const (
 // internalHost is where the ports listen that only Temporal's own parts use, also where the frontend is for others.
 const internalHost = "127.0.0.1"
 
-// serverConfig is the static configuration: one cluster of one node. It sets no HTTPPort, so Temporal has no HTTP API: a
-// web page could start workflows there, because it looks neither at Host nor at Origin.
+// serverConfig is the static configuration: one cluster of one node. It sets no HTTPPort, so Temporal has no HTTP API:
+// a web page could start workflows there, because it looks neither at Host nor at Origin.
 func serverConfig(o Options, ports servicePorts, store *Store) *config.Config {
 	address := net.JoinHostPort(o.Host, strconv.Itoa(o.Port))
 	var c config.Config

@@ -21,9 +21,10 @@ type Durability string
 
 // The levels. docs/BENCHMARKS.md has what each costs.
 const (
-	ProcessCrash Durability = "process" // the death of the process, SIGKILL included; not a power loss (WAL, synchronous=NORMAL)
-	PowerLoss    Durability = "power"   // a power loss too (WAL, synchronous=FULL)
-	NoDurability Durability = "none"    // a clean stop only (WAL, synchronous=OFF)
+	// the death of the process, SIGKILL included; not a power loss (WAL, synchronous=NORMAL)
+	ProcessCrash Durability = "process"
+	PowerLoss    Durability = "power" // a power loss too (WAL, synchronous=FULL)
+	NoDurability Durability = "none"  // a clean stop only (WAL, synchronous=OFF)
 )
 
 // Validate checks the level.
@@ -76,7 +77,8 @@ func openSQLite(o Options) (*config.SQL, error) {
 		conf.ConnectAttributes = map[string]string{"mode": "memory", "cache": "shared"}
 	} else {
 		conf.DatabaseName = filepath.Join(o.DataDir, databaseFile)
-		conf.ConnectAttributes = map[string]string{"mode": "rwc", "journal_mode": "WAL", "synchronous": synchronous[o.Durability], "busy_timeout": "10000"}
+		conf.ConnectAttributes = map[string]string{"mode": "rwc", "journal_mode": "WAL",
+			"synchronous": synchronous[o.Durability], "busy_timeout": "10000"}
 		if err := setupSchema(*conf); err != nil {
 			return nil, err
 		}

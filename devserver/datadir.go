@@ -45,7 +45,8 @@ func openDataDir(dir string, acceptOld bool) (*dirLock, error) {
 	}
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = file.Close()
-		return nil, fmt.Errorf("%w (%s): is another `mainstay dev` running? Stop it, or choose another directory with --data-dir", ErrDataDirInUse, dir)
+		return nil, fmt.Errorf(
+			"%w (%s): is another `mainstay dev` running? Stop it, or choose another directory with --data-dir", ErrDataDirInUse, dir)
 	}
 	if err := checkVersions(dir, acceptOld); err != nil {
 		_ = file.Close()
@@ -73,9 +74,10 @@ func checkVersions(dir string, acceptOld bool) error {
 	case strings.TrimSpace(string(recorded)) == strconv.Itoa(contract.WorkflowsVersion) || acceptOld:
 		return nil
 	}
-	return fmt.Errorf("%w: %s was written by another version of this program, and this one cannot go on with its open workflows. "+
-		"Remove the directory, or choose another one with --data-dir. If you need what is in it, run the program that wrote it until its work is done. "+
-		"--accept-old-data starts all the same: what cannot go on stays as it is", ErrOldData, dir)
+	return fmt.Errorf(
+		"%w: %s was written by another version of this program, and this one cannot go on with its open workflows. "+
+			"Remove the directory, or choose another one with --data-dir. If you need what is in it, run the program that wrote it until its work is done. "+
+			"--accept-old-data starts all the same: what cannot go on stays as it is", ErrOldData, dir)
 }
 
 func checkVersion(dir string) error {
@@ -91,8 +93,9 @@ func checkVersion(dir string) error {
 		return fmt.Errorf("read the recorded server version: %w", err)
 	}
 	if version := strings.TrimSpace(string(recorded)); version != headers.ServerVersion {
-		return fmt.Errorf("%s was written by Temporal %s and this program embeds %s; a SQLite file cannot be upgraded: "+
-			"use the program that wrote it, or choose another directory with --data-dir", dir, version, headers.ServerVersion)
+		return fmt.Errorf(
+			"%s was written by Temporal %s and this program embeds %s; a SQLite file cannot be upgraded: "+
+				"use the program that wrote it, or choose another directory with --data-dir", dir, version, headers.ServerVersion)
 	}
 	return nil
 }

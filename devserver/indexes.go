@@ -23,7 +23,8 @@ var indexes = []string{
 
 // addIndexes makes our indexes in a SQLite database that has Temporal's schema.
 func addIndexes(conf *config.SQL) error {
-	db, err := sql.NewSQLAdminDB(sqlplugin.DbKindUnknown, conf, resolver.NewNoopResolver(), log.NewNoopLogger(), metrics.NoopMetricsHandler)
+	db, err := sql.NewSQLAdminDB(sqlplugin.DbKindUnknown, conf, resolver.NewNoopResolver(), log.NewNoopLogger(),
+		metrics.NoopMetricsHandler)
 	if err != nil {
 		return fmt.Errorf("open the database: %w", err)
 	}

@@ -26,11 +26,15 @@ func TestListsAreReadByTheirIndexes(t *testing.T) {
 		normal = " AND TemporalNamespaceDivision IS NULL"
 	)
 	for name, test := range map[string]struct{ query, index string }{
-		"open clusters":       {from + "workflow_type_name = 'Cluster' AND status = 1" + normal + order, "mainstay_by_type_and_status"},
+		"open clusters": {from + "workflow_type_name = 'Cluster' AND status = 1" + normal + order,
+			"mainstay_by_type_and_status"},
 		"failovers":           {from + "workflow_type_name = 'Failover'" + normal + order, "mainstay_by_type"},
 		"open tasks, counted": {"SELECT COUNT(*) FROM executions_visibility WHERE namespace_id = 'n' AND workflow_type_name = 'Task' AND status = 1" + normal, "mainstay_by_type_and_status"},
-		"tasks in review":     {from + "workflow_type_name = 'Task' AND status = 1 AND Keyword03 BETWEEN 'review' AND 'review'" + normal + order, "by_keyword_03"},
-		"pinned tasks":        {from + "workflow_type_name = 'Task' AND status = 1 AND Keyword05 > ''" + normal + order, "by_keyword_05"},
+		"tasks in review": {from +
+			"workflow_type_name = 'Task' AND status = 1 AND Keyword03 BETWEEN 'review' AND 'review'" + normal + order,
+			"by_keyword_03"},
+		"pinned tasks": {from + "workflow_type_name = 'Task' AND status = 1 AND Keyword05 > ''" + normal + order,
+			"by_keyword_05"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

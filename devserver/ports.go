@@ -23,8 +23,8 @@ func (e *PortInUseError) Unwrap() error { return e.Err }
 // servicePorts are the ports that only Temporal's own parts use.
 type servicePorts struct{ history, matching, worker int }
 
-// choosePorts finds distinct ports, a free one where none is chosen: all are held open until the last is found. Its error
-// is a *PortInUseError when the frontend's port is taken.
+// choosePorts finds distinct ports, a free one where none is chosen: all are held open until the last is found. Its
+// error is a *PortInUseError when the frontend's port is taken.
 func choosePorts(o *Options) (ports servicePorts, err error) {
 	address := net.JoinHostPort(o.Host, strconv.Itoa(o.Port))
 	frontend, err := net.Listen("tcp", address)

@@ -15,8 +15,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// Tasks wait by priority, and within one priority a tenant with many does not hold up another: on SQLite too, and across
-// the two settings, of which fairness replaces the queue that priority alone would use.
+// Tasks wait by priority, and within one priority a tenant with many does not hold up another: on SQLite too, and
+// across the two settings, of which fairness replaces the queue that priority alone would use.
 func TestPriorityAndFairness(t *testing.T) {
 	t.Parallel()
 	s, c := start(t, Options{DataDir: t.TempDir()})
@@ -38,7 +38,10 @@ func TestPriorityAndFairness(t *testing.T) {
 	const all = 9
 	require.Eventually(t, func() bool {
 		described, err := c.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-			Namespace: s.Namespace(), TaskQueue: queue, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW, ReportStats: true,
+			Namespace:     s.Namespace(),
+			TaskQueue:     queue,
+			TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
+			ReportStats:   true,
 		})
 		return err == nil && described.GetStats().GetApproximateBacklogCount() == all
 	}, 15*time.Second, 20*time.Millisecond)
@@ -64,15 +67,20 @@ func TestFairnessWeights(t *testing.T) {
 	defer cancel()
 	queue := &taskqueuepb.TaskQueue{Name: "weighted"}
 	const each = 10
-	for _, tenant := range []temporal.Priority{{FairnessKey: "light", FairnessWeight: 1}, {FairnessKey: "heavy", FairnessWeight: 8}} {
+	for _, tenant := range []temporal.Priority{{FairnessKey: "light", FairnessWeight: 1},
+		{FairnessKey: "heavy", FairnessWeight: 8}} {
 		for i := range each {
-			_, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: fmt.Sprint(tenant.FairnessKey, i), TaskQueue: queue.Name, Priority: tenant}, "Waiting")
+			_, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: fmt.Sprint(tenant.FairnessKey, i),
+				TaskQueue: queue.Name, Priority: tenant}, "Waiting")
 			require.NoError(t, err)
 		}
 	}
 	require.Eventually(t, func() bool {
 		described, err := c.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-			Namespace: s.Namespace(), TaskQueue: queue, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW, ReportStats: true,
+			Namespace:     s.Namespace(),
+			TaskQueue:     queue,
+			TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
+			ReportStats:   true,
 		})
 		return err == nil && described.GetStats().GetApproximateBacklogCount() == 2*each
 	}, 15*time.Second, 20*time.Millisecond)

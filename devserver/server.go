@@ -129,7 +129,8 @@ func newTemporal(conf *config.Config, zapLog *zap.Logger) (temporal.Server, erro
 		return nil, fmt.Errorf("make Temporal's claim mapper: %w", err)
 	}
 	hosts := map[primitives.ServiceName]static.Hosts{}
-	for _, service := range []primitives.ServiceName{primitives.FrontendService, primitives.HistoryService, primitives.MatchingService, primitives.WorkerService} {
+	for _, service := range []primitives.ServiceName{primitives.FrontendService, primitives.HistoryService,
+		primitives.MatchingService, primitives.WorkerService} {
 		rpc := conf.Services[string(service)].RPC
 		hosts[service] = static.SingleLocalHost(net.JoinHostPort(rpc.BindOnIP, strconv.Itoa(rpc.GRPCPort)))
 	}
@@ -153,7 +154,8 @@ func (s *Server) answers(ctx context.Context) error {
 	for {
 		c, err := client.DialContext(ctx, client.Options{HostPort: s.address, Namespace: s.namespace, Logger: silent{}})
 		if err == nil {
-			_, err = c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: s.namespace})
+			_, err = c.WorkflowService().DescribeNamespace(ctx,
+				&workflowservice.DescribeNamespaceRequest{Namespace: s.namespace})
 			c.Close()
 			if err == nil {
 				return nil
@@ -161,7 +163,8 @@ func (s *Server) answers(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the embedded Temporal on %s did not answer in time: %w", s.address, errors.Join(ctx.Err(), err))
+			return fmt.Errorf("the embedded Temporal on %s did not answer in time: %w", s.address,
+				errors.Join(ctx.Err(), err))
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -34,7 +34,8 @@ func start(t *testing.T, o Options) (*Server, client.Client) {
 func TestMemoryHasSearchAttributesAndUI(t *testing.T) {
 	t.Parallel()
 	s, c := start(t, Options{})
-	found, err := c.OperatorService().ListSearchAttributes(t.Context(), &operatorservice.ListSearchAttributesRequest{Namespace: s.Namespace()})
+	found, err := c.OperatorService().ListSearchAttributes(t.Context(),
+		&operatorservice.ListSearchAttributesRequest{Namespace: s.Namespace()})
 	require.NoError(t, err)
 	for name, kind := range contract.SearchAttributes() {
 		require.Equal(t, kind, found.GetCustomAttributes()[name], name)
@@ -84,8 +85,8 @@ func TestAnotherVersionsDataIsRefused(t *testing.T) {
 	start(t, Options{DataDir: dir})
 }
 
-// Data whose open workflows this program cannot go on with is refused, also when it is of before that was recorded, unless its
-// owner wants it so; that is asked each time.
+// Data whose open workflows this program cannot go on with is refused, also when it is of before that was recorded,
+// unless its owner wants it so; that is asked each time.
 func TestDataOfOldWorkflowsIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -137,8 +138,8 @@ func TestUnknownDurability(t *testing.T) {
 	require.ErrorContains(t, err, "process, power or none")
 }
 
-// TestDynamicConfigForOtherServers holds the file for Temporal's own server to what this server knows: every key is one of
-// its settings, with a value of the right kind.
+// TestDynamicConfigForOtherServers holds the file for Temporal's own server to what this server knows: every key is one
+// of its settings, with a value of the right kind.
 func TestDynamicConfigForOtherServers(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../deploy/temporal/dynamicconfig.yaml")

@@ -123,7 +123,8 @@ func whatIsMissing(c *fleet.Cluster, status fleet.ClusterStatus, lost, suspect i
 	case online == 0:
 		return "cluster " + name + " has no online agent"
 	case online < c.Config.MinAgents:
-		return fmt.Sprintf("cluster %s has %s online; at least %d are needed", name, fleet.Count(online, "agent"), c.Config.MinAgents)
+		return fmt.Sprintf("cluster %s has %s online; at least %d are needed", name, fleet.Count(online, "agent"),
+			c.Config.MinAgents)
 	case online < c.Config.DesiredAgents:
 		return fmt.Sprintf("cluster %s has %d of %d desired agents online", name, online, c.Config.DesiredAgents)
 	case lost > 0:
@@ -188,7 +189,8 @@ func noAgentAtAll(c *fleet.Cluster) (Problem, bool) {
 	if len(c.Members) > 0 || c.Status() != fleet.ClusterHealthy {
 		return Problem{}, false
 	}
-	p := Problem{Severity: SeverityWarning, Do: startAgents(c) + "; or delete it: mainstay cluster delete " + c.Config.Name}
+	p := Problem{Severity: SeverityWarning, Do: startAgents(c) +
+		"; or delete it: mainstay cluster delete " + c.Config.Name}
 	switch c.Config.ReplicationMode {
 	case fleet.ActivePassive:
 		p.Kind, p.What = KindNoLeader, "cluster "+c.Config.Name+" has no agent, and so no leader"
@@ -236,19 +238,21 @@ func noOwner(c *fleet.Cluster) (Problem, bool) {
 		Count:    int64(n),
 		What: fmt.Sprintf("%s of cluster %s %s no owner", fleet.Count(n, "shard"), c.Config.Name,
 			fleet.Plural(n, "has", "have")),
-		Why: fleet.Plural(n, "shard ", "shards ") + listOf(without, namedInProblem) + ": the last owner's lease must run out first",
+		Why: fleet.Plural(n, "shard ", "shards ") + listOf(without, namedInProblem) +
+			": the last owner's lease must run out first",
 	}, true
 }
 
-// cordoned is about agents that a person or scaling keeps from being given work. Agents that healing took out of service
-// belong to the problems of their health.
+// cordoned is about agents that a person or scaling keeps from being given work. Agents that healing took out of
+// service belong to the problems of their health.
 func cordoned(c *fleet.Cluster) (Problem, bool) {
 	byHealing := func(k fleet.Cordon) bool { return k.ByHealing(c.Config.Name) }
 	cordons := slices.DeleteFunc(slices.Clone(c.Cordons), byHealing)
 	if len(cordons) == 0 {
 		return Problem{}, false
 	}
-	p := Problem{Severity: SeverityNotice, Kind: KindCordoned, Count: int64(len(cordons)), Since: since(cordons[0].Since)}
+	p := Problem{Severity: SeverityNotice, Kind: KindCordoned, Count: int64(len(cordons)),
+		Since: since(cordons[0].Since)}
 	draining := 0
 	for i := range cordons {
 		k := &cordons[i]
@@ -269,7 +273,8 @@ func cordoned(c *fleet.Cluster) (Problem, bool) {
 	case maintained == 0:
 		p.What = agentsAre(draining, c.Config.Name, "being drained")
 	default:
-		p.What = fmt.Sprintf("%d agents of cluster %s are being drained, %d are in maintenance", draining, c.Config.Name, maintained)
+		p.What = fmt.Sprintf("%d agents of cluster %s are being drained, %d are in maintenance", draining,
+			c.Config.Name, maintained)
 	}
 	if len(cordons) == 1 {
 		p.Why = cordons[0].Reason

@@ -30,60 +30,80 @@ func TestOfCluster(t *testing.T) {
 		"empty and wanted so": {},
 		"never had a leader": {
 			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive}},
-			want:    []told{{SeverityWarning, KindNoLeader, "cluster c has no agent, and so no leader", "", "mainstay cluster delete c"}},
+			want: []told{{SeverityWarning, KindNoLeader, "cluster c has no agent, and so no leader", "",
+				"mainstay cluster delete c"}},
 		},
 		"never had an owner": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 1}, Shards: []fleet.ShardOwner{{}}},
-			want:    []told{{SeverityWarning, KindNoOwner, "cluster c has no agent, and so no owner", "", "mainstay agent run --cluster c"}},
+			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 1},
+				Shards: []fleet.ShardOwner{{}}},
+			want: []told{{SeverityWarning, KindNoOwner, "cluster c has no agent, and so no owner", "",
+				"mainstay agent run --cluster c"}},
 		},
 		"a leader wanted, and agents too": {
 			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive, MinAgents: 1}},
-			want:    []told{{SeverityCritical, KindAgents, "cluster c has no online agent", "", "mainstay agent run --cluster c"}},
+			want: []told{{SeverityCritical, KindAgents, "cluster c has no online agent", "",
+				"mainstay agent run --cluster c"}},
 		},
-		"as it should be": {cluster: fleet.Cluster{Config: fleet.ClusterConfig{MinAgents: 1, DesiredAgents: 2}, Members: []fleet.Member{online("a"), online("b")}}},
+		"as it should be": {cluster: fleet.Cluster{Config: fleet.ClusterConfig{MinAgents: 1, DesiredAgents: 2},
+			Members: []fleet.Member{online("a"), online("b")}}},
 		"one lost": {
 			cluster: fleet.Cluster{Members: []fleet.Member{online("a"), lost}},
-			want:    []told{{SeverityWarning, KindAgents, "1 agent of cluster c is lost", "lost lost: its host is gone", "Their work has moved"}},
+			want: []told{{SeverityWarning, KindAgents, "1 agent of cluster c is lost", "lost lost: its host is gone",
+				"Their work has moved"}},
 		},
 		"fewer than desired": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{DesiredAgents: 3}, Members: []fleet.Member{online("a"), member("s", fleet.AgentSuspect, "")}},
-			want:    []told{{SeverityWarning, KindAgents, "cluster c has 1 of 3 desired agents online", "s not answering", ""}},
+			cluster: fleet.Cluster{Config: fleet.ClusterConfig{DesiredAgents: 3},
+				Members: []fleet.Member{online("a"), member("s", fleet.AgentSuspect, "")}},
+			want: []told{{SeverityWarning, KindAgents, "cluster c has 1 of 3 desired agents online",
+				"s not answering", ""}},
 		},
 		"fewer than needed": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{MinAgents: 2}, Members: []fleet.Member{online("a"), lost}},
-			want:    []told{{SeverityCritical, KindAgents, "cluster c has 1 agent online; at least 2 are needed", "lost", "Their work has moved"}},
+			cluster: fleet.Cluster{Config: fleet.ClusterConfig{MinAgents: 2},
+				Members: []fleet.Member{online("a"), lost}},
+			want: []told{{SeverityCritical, KindAgents, "cluster c has 1 agent online; at least 2 are needed",
+				"lost", "Their work has moved"}},
 		},
 		"none": {
 			cluster: fleet.Cluster{Config: fleet.ClusterConfig{MinAgents: 1}},
-			want:    []told{{SeverityCritical, KindAgents, "cluster c has no online agent", "", "mainstay agent run --cluster c"}},
+			want: []told{{SeverityCritical, KindAgents, "cluster c has no online agent", "",
+				"mainstay agent run --cluster c"}},
 		},
 		"none, and scaling is at it": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{MinAgents: 1, Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingManual}}},
-			want:    []told{{SeverityCritical, KindAgents, "cluster c has no online agent", "", "Scaling starts"}},
+			cluster: fleet.Cluster{Config: fleet.ClusterConfig{MinAgents: 1,
+				Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingManual}}},
+			want: []told{{SeverityCritical, KindAgents, "cluster c has no online agent", "", "Scaling starts"}},
 		},
 		"none, and scaling cannot help": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{MinAgents: 1, Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingManual}}, Scaling: &fleet.ScalingState{Blocked: &fleet.Blocked{Reason: "no spawner"}}},
-			want:    []told{{SeverityCritical, KindAgents, "cluster c has no online agent", "scaling cannot start agents: no spawner", "mainstay agent run --cluster c"}},
+			cluster: fleet.Cluster{Config: fleet.ClusterConfig{MinAgents: 1,
+				Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingManual}}, Scaling: &fleet.ScalingState{Blocked: &fleet.Blocked{Reason: "no spawner"}}},
+			want: []told{{SeverityCritical, KindAgents, "cluster c has no online agent",
+				"scaling cannot start agents: no spawner", "mainstay agent run --cluster c"}},
 		},
 		"all lost": {
 			cluster: fleet.Cluster{Members: []fleet.Member{lost}},
-			want:    []told{{SeverityCritical, KindAgents, "cluster c has no online agent", "lost", "waits in its lanes"}},
+			want: []told{{SeverityCritical, KindAgents, "cluster c has no online agent", "lost",
+				"waits in its lanes"}},
 		},
 		"no leader": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive}, Members: []fleet.Member{online("a")}},
-			want:    []told{{SeverityCritical, KindNoLeader, "cluster c has no leader", "", ""}},
+			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive},
+				Members: []fleet.Member{online("a")}},
+			want: []told{{SeverityCritical, KindNoLeader, "cluster c has no leader", "", ""}},
 		},
 		"no leader yet": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive}, Members: []fleet.Member{online("a")}, LeaderFreeAt: now.Add(time.Second)},
-			want:    []told{{SeverityWarning, KindNoLeader, "cluster c has no leader", "2026-11-21T12:01:01Z", ""}},
+			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive},
+				Members: []fleet.Member{online("a")}, LeaderFreeAt: now.Add(time.Second)},
+			want: []told{{SeverityWarning, KindNoLeader, "cluster c has no leader", "2026-11-21T12:01:01Z", ""}},
 		},
 		"a shard without owner": {
-			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 2}, Members: []fleet.Member{online("a")}, Shards: []fleet.ShardOwner{{Owner: "a", Epoch: 2}, {}}},
-			want:    []told{{SeverityCritical, KindNoOwner, "1 shard of cluster c has no owner", "shard 1", ""}},
+			cluster: fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 2},
+				Members: []fleet.Member{online("a")}, Shards: []fleet.ShardOwner{{Owner: "a", Epoch: 2}, {}}},
+			want: []told{{SeverityCritical, KindNoOwner, "1 shard of cluster c has no owner", "shard 1", ""}},
 		},
 		"braked, paused, drained": {
-			cluster: fleet.Cluster{Members: []fleet.Member{online("a"), member("d", fleet.AgentDraining, "")}, BrakeHolds: []fleet.BrakeHold{{Hub: "h", Since: since, Lost: 4}},
-				Pauses: []fleet.Pause{{Since: since, Reason: "disks"}, {Lane: "cap/gpu", Since: since}}, Cordons: []fleet.Cordon{{AgentID: "d", Status: fleet.AgentDraining, Since: since, Reason: "new disk"}}},
+			cluster: fleet.Cluster{Members: []fleet.Member{online("a"), member("d", fleet.AgentDraining, "")},
+				BrakeHolds: []fleet.BrakeHold{{Hub: "h", Since: since, Lost: 4}},
+				Pauses:     []fleet.Pause{{Since: since, Reason: "disks"}, {Lane: "cap/gpu", Since: since}},
+				Cordons:    []fleet.Cordon{{AgentID: "d", Status: fleet.AgentDraining, Since: since, Reason: "new disk"}}},
 			want: []told{
 				{SeverityCritical, KindBrake, "4 agents of cluster c vanished at once", "hub h", "release the brake"},
 				{SeverityWarning, KindAgents, "cluster c is degraded", "", ""},
@@ -121,12 +141,15 @@ func TestOfLane(t *testing.T) {
 		what     string
 		todo     string
 	}{
-		"empty":             {lane: LaneFacts{Lane: "default"}},
-		"young":             {lane: LaneFacts{Lane: "default", Depth: 9, Oldest: OldWork - time.Second, Agents: 1}},
-		"paused":            {lane: LaneFacts{Lane: "default", Depth: 9, Oldest: time.Hour, Paused: true}},
-		"old":               {lane: LaneFacts{Lane: "default", Depth: 9, Oldest: OldWork, Agents: 1, Slots: 2}, severity: SeverityWarning, what: "9 tasks wait in lane default", todo: "more agents"},
-		"nobody":            {lane: LaneFacts{Lane: "cap/arm+gpu", Depth: 1}, severity: SeverityCritical, what: "1 task waits in lane cap/arm+gpu of cluster c, which no online agent serves", todo: "arm, gpu"},
-		"its agent is away": {lane: LaneFacts{Lane: "agent/a", Depth: 2}, severity: SeverityWarning, what: "2 tasks wait for agent a, which is not online", todo: "Start the agent again"},
+		"empty":  {lane: LaneFacts{Lane: "default"}},
+		"young":  {lane: LaneFacts{Lane: "default", Depth: 9, Oldest: OldWork - time.Second, Agents: 1}},
+		"paused": {lane: LaneFacts{Lane: "default", Depth: 9, Oldest: time.Hour, Paused: true}},
+		"old": {lane: LaneFacts{Lane: "default", Depth: 9, Oldest: OldWork, Agents: 1, Slots: 2},
+			severity: SeverityWarning, what: "9 tasks wait in lane default", todo: "more agents"},
+		"nobody": {lane: LaneFacts{Lane: "cap/arm+gpu", Depth: 1}, severity: SeverityCritical,
+			what: "1 task waits in lane cap/arm+gpu of cluster c, which no online agent serves", todo: "arm, gpu"},
+		"its agent is away": {lane: LaneFacts{Lane: "agent/a", Depth: 2}, severity: SeverityWarning,
+			what: "2 tasks wait for agent a, which is not online", todo: "Start the agent again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -151,10 +174,12 @@ func TestOfFailover(t *testing.T) {
 		record   fleet.FailoverRecord
 		severity Severity // empty: none
 	}{
-		"under way":  {record: fleet.FailoverRecord{Status: fleet.FailoverRunning}, severity: SeverityNotice},
-		"succeeded":  {record: fleet.FailoverRecord{Status: fleet.FailoverSucceeded, CompletedAt: ended(time.Second)}},
-		"no target":  {record: fleet.FailoverRecord{Status: fleet.FailoverNoTarget, CompletedAt: ended(time.Minute)}, severity: SeverityWarning},
-		"failed":     {record: fleet.FailoverRecord{Status: fleet.FailoverFailed, CompletedAt: ended(time.Minute)}, severity: SeverityWarning},
+		"under way": {record: fleet.FailoverRecord{Status: fleet.FailoverRunning}, severity: SeverityNotice},
+		"succeeded": {record: fleet.FailoverRecord{Status: fleet.FailoverSucceeded, CompletedAt: ended(time.Second)}},
+		"no target": {record: fleet.FailoverRecord{Status: fleet.FailoverNoTarget, CompletedAt: ended(time.Minute)},
+			severity: SeverityWarning},
+		"failed": {record: fleet.FailoverRecord{Status: fleet.FailoverFailed, CompletedAt: ended(time.Minute)},
+			severity: SeverityWarning},
 		"failed old": {record: fleet.FailoverRecord{Status: fleet.FailoverFailed, CompletedAt: ended(2 * time.Hour)}},
 	} {
 		t.Run(name, func(t *testing.T) {

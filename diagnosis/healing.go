@@ -26,8 +26,8 @@ type ScheduleRun struct {
 
 func (r ScheduleRun) runs() bool { return !r.Missing && !r.Paused }
 
-// OfHealing is about agents of the clusters that are unhealthy for longer than healing needs, and about what keeps healing
-// from acting on them. It asks the same decision as a healing cycle does.
+// OfHealing is about agents of the clusters that are unhealthy for longer than healing needs, and about what keeps
+// healing from acting on them. It asks the same decision as a healing cycle does.
 func OfHealing(clusters []fleet.ClusterFacts, run ScheduleRun, now time.Time) []Problem {
 	var problems []Problem
 	wanted, said := 0, false
@@ -72,8 +72,8 @@ type unhealthyGroup struct {
 	found     []fleet.HealingDecision
 }
 
-// unhealthyAgents is about agents that are given work although they should not be. While the brake holds, its own problem
-// covers them.
+// unhealthyAgents is about agents that are given work although they should not be. While the brake holds, its own
+// problem covers them.
 func unhealthyAgents(f *fleet.ClusterFacts, run ScheduleRun, now time.Time) []Problem {
 	c, interesting := fleet.ExamineForHealing(f, now)
 	if !interesting || c.Braked {
@@ -182,7 +182,8 @@ func (g *unhealthyGroup) problem(f *fleet.ClusterFacts) Problem {
 		p.What = fmt.Sprintf("agent %s of cluster %s %s", p.Agents[0], f.Config.Name, level)
 		p.Do = aboutOne.Replace(p.Do)
 	} else {
-		p.What = fmt.Sprintf("%d agents of cluster %s are unwell, the worst %s", n, f.Config.Name, strings.TrimPrefix(level, "is "))
+		p.What = fmt.Sprintf("%d agents of cluster %s are unwell, the worst %s", n, f.Config.Name,
+			strings.TrimPrefix(level, "is "))
 	}
 	if g.obstacle != "" {
 		p.What += ", and " + g.obstacle

@@ -12,10 +12,14 @@ import (
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // unwellCluster has agents of these levels, all so for a while; an empty level is a healthy agent.
-func unwellCluster(now time.Time, mode fleet.HealingMode, lasts time.Duration, levels ...fleet.HealthLevel) fleet.ClusterFacts {
-	f := fleet.ClusterFacts{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "c", SelfHealing: fleet.HealingPolicy{Mode: mode}}.WithDefaults()}}
+func unwellCluster(
+	now time.Time, mode fleet.HealingMode, lasts time.Duration, levels ...fleet.HealthLevel,
+) fleet.ClusterFacts {
+	f := fleet.ClusterFacts{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "c",
+		SelfHealing: fleet.HealingPolicy{Mode: mode}}.WithDefaults()}}
 	for i, level := range levels {
-		m := fleet.Member{AgentID: string(rune('a' + i)), Status: fleet.AgentOnline, StatusSince: now.Add(-time.Hour), Hub: "h", MaxTasks: 4, Epoch: 1}
+		m := fleet.Member{AgentID: string(rune('a' + i)), Status: fleet.AgentOnline, StatusSince: now.Add(-time.Hour),
+			Hub: "h", MaxTasks: 4, Epoch: 1}
 		if level != "" {
 			m.Health = &fleet.MemberHealth{Level: level, Score: 0.4, Why: "disk errors", Since: now.Add(-lasts)}
 		}
@@ -48,35 +52,74 @@ func TestOfHealing(t *testing.T) {
 		run     ScheduleRun
 		want    []told
 	}{
-		"all are well":                       {cluster: of(fleet.HealingOn, 0, "", "")},
-		"healing is about to act":            {cluster: of(fleet.HealingOn, ripe, "", "", "", fleet.HealthDegraded)},
-		"just ill while healing is paused":   {cluster: of(fleet.HealingOn, young, "", "", fleet.HealthDegraded), run: ScheduleRun{Paused: true}, want: []told{{SeverityNotice, KindHealingPaused, "healing is paused", "", "Resume it"}}},
-		"paused, and all are well":           {cluster: of(fleet.HealingOn, 0, ""), run: ScheduleRun{Paused: true, Note: "kernels"}, want: []told{{SeverityNotice, KindHealingPaused, "healing is paused", "kernels", "Resume it"}}},
-		"paused, and nobody wants it":        {cluster: of(fleet.HealingOff, 0, ""), run: ScheduleRun{Paused: true}},
-		"missing":                            {cluster: of(fleet.HealingOn, 0, ""), run: ScheduleRun{Missing: true}, want: []told{{SeverityWarning, KindHealing, "schedule is missing", "", "--roles worker"}}},
-		"healing did not help":               {cluster: of(fleet.HealingOn, old, "", "", "", fleet.HealthDegraded), want: []told{{SeverityWarning, KindHealth, "agent d of cluster c is degraded", "disk errors; healing has not cured it", "its host and log"}}},
-		"paused while one is ill":            {cluster: of(fleet.HealingOn, ripe, "", "", "", fleet.HealthDegraded), run: ScheduleRun{Paused: true, Note: "kernels"}, want: []told{{SeverityWarning, KindHealingPaused, "agent d of cluster c is degraded, and healing is paused", "disk errors; kernels", "Resume healing, or drain it"}}},
-		"missing while one is ill":           {cluster: of(fleet.HealingOn, ripe, "", "", fleet.HealthDegraded), run: ScheduleRun{Missing: true}, want: []told{{SeverityWarning, KindHealing, "and healing does not run", "disk errors", "Start a worker"}}},
-		"a dry run while two are ill":        {cluster: of(fleet.HealingDryRun, ripe, "", "", "", "", fleet.HealthDegraded, fleet.HealthCritical), want: []told{{SeverityWarning, KindHealing, "2 agents of cluster c are unwell, the worst critical, and healing is in dry run", "disk errors", "--healing on"}}},
-		"off, and ill for a short time":      {cluster: of(fleet.HealingOff, ripe, "", "", fleet.HealthDegraded)},
-		"off, and ill for long":              {cluster: of(fleet.HealingOff, old, "", "", fleet.HealthDegraded), want: []told{{SeverityWarning, KindHealth, "agent c of cluster c is degraded", "healing is off", "Drain it"}}},
-		"the last agent":                     {cluster: of(fleet.HealingOn, ripe, fleet.HealthDegraded), want: []told{{SeverityWarning, KindHealing, "agent a of cluster c is degraded, and healing must not act", "no healthy agent would be left", "start healthy agents"}}},
-		"the last agent hardly works":        {cluster: of(fleet.HealingOn, ripe, fleet.HealthCritical), want: []told{{SeverityCritical, KindHealing, "agent a of cluster c is critical, and healing must not act", "no other agent is fit", "Repair it"}}},
-		"all are ill":                        {cluster: of(fleet.HealingOn, ripe, fleet.HealthDegraded, fleet.HealthDegraded), want: []told{{SeverityWarning, KindHealing, "2 agents of cluster c are unwell, the worst degraded", "every agent of the cluster is unhealthy", "Repair them"}}},
-		"warnings that healing does not see": {cluster: of(fleet.HealingDryRun, ripe, "", fleet.HealthWarning), want: []told{{SeverityWarning, KindHealing, "agent b of cluster c shows warnings, and healing is in dry run", "disk errors", ""}}},
-		"the brake holds":                    {cluster: with(of(fleet.HealingOn, old, "", fleet.HealthCritical), func(f *fleet.ClusterFacts) { f.BrakeHolds = []fleet.BrakeHold{{Hub: "h"}} })},
-		"an operator's agent is ill":         {cluster: with(of(fleet.HealingOn, old, "", fleet.HealthCritical), func(f *fleet.ClusterFacts) { takeOut(&f.Cluster, "b", now, "") })},
-		"load is reduced already": {cluster: with(of(fleet.HealingOn, old, "", fleet.HealthWarning), func(f *fleet.ClusterFacts) {
-			f.Reductions = []fleet.LoadReduction{{AgentID: "b"}}
-		})},
-		"taken out": {cluster: with(of(fleet.HealingOn, ripe, "", fleet.HealthDegraded), func(f *fleet.ClusterFacts) { takeOut(&f.Cluster, "b", now.Add(-time.Minute), "c:healing-b-1") }),
-			want: []told{{SeverityNotice, KindHealth, "healing took agent b of cluster c out of service", "disk errors", ""}}},
-		"taken out long ago": {cluster: with(of(fleet.HealingOn, old, "", fleet.HealthDegraded), func(f *fleet.ClusterFacts) { takeOut(&f.Cluster, "b", now.Add(-time.Hour), "c:healing-b-1") }),
+		"all are well":            {cluster: of(fleet.HealingOn, 0, "", "")},
+		"healing is about to act": {cluster: of(fleet.HealingOn, ripe, "", "", "", fleet.HealthDegraded)},
+		"just ill while healing is paused": {cluster: of(fleet.HealingOn, young, "", "", fleet.HealthDegraded),
+			run:  ScheduleRun{Paused: true},
+			want: []told{{SeverityNotice, KindHealingPaused, "healing is paused", "", "Resume it"}}},
+		"paused, and all are well": {cluster: of(fleet.HealingOn, 0, ""),
+			run:  ScheduleRun{Paused: true, Note: "kernels"},
+			want: []told{{SeverityNotice, KindHealingPaused, "healing is paused", "kernels", "Resume it"}}},
+		"paused, and nobody wants it": {cluster: of(fleet.HealingOff, 0, ""), run: ScheduleRun{Paused: true}},
+		"missing": {cluster: of(fleet.HealingOn, 0, ""), run: ScheduleRun{Missing: true},
+			want: []told{{SeverityWarning, KindHealing, "schedule is missing", "", "--roles worker"}}},
+		"healing did not help": {cluster: of(fleet.HealingOn, old, "", "", "", fleet.HealthDegraded),
+			want: []told{{SeverityWarning, KindHealth, "agent d of cluster c is degraded",
+				"disk errors; healing has not cured it", "its host and log"}}},
+		"paused while one is ill": {cluster: of(fleet.HealingOn, ripe, "", "", "", fleet.HealthDegraded),
+			run: ScheduleRun{Paused: true, Note: "kernels"},
+			want: []told{{SeverityWarning, KindHealingPaused, "agent d of cluster c is degraded, and healing is paused",
+				"disk errors; kernels", "Resume healing, or drain it"}}},
+		"missing while one is ill": {cluster: of(fleet.HealingOn, ripe, "", "", fleet.HealthDegraded),
+			run:  ScheduleRun{Missing: true},
+			want: []told{{SeverityWarning, KindHealing, "and healing does not run", "disk errors", "Start a worker"}}},
+		"a dry run while two are ill": {cluster: of(fleet.HealingDryRun, ripe, "", "", "", "",
+			fleet.HealthDegraded,
+			fleet.HealthCritical), want: []told{{SeverityWarning, KindHealing,
+			"2 agents of cluster c are unwell, the worst critical, and healing is in dry run", "disk errors",
+			"--healing on"}}},
+		"off, and ill for a short time": {cluster: of(fleet.HealingOff, ripe, "", "", fleet.HealthDegraded)},
+		"off, and ill for long": {cluster: of(fleet.HealingOff, old, "", "", fleet.HealthDegraded),
+			want: []told{{SeverityWarning, KindHealth, "agent c of cluster c is degraded", "healing is off",
+				"Drain it"}}},
+		"the last agent": {cluster: of(fleet.HealingOn, ripe, fleet.HealthDegraded),
+			want: []told{{SeverityWarning, KindHealing, "agent a of cluster c is degraded, and healing must not act",
+				"no healthy agent would be left", "start healthy agents"}}},
+		"the last agent hardly works": {cluster: of(fleet.HealingOn, ripe, fleet.HealthCritical),
+			want: []told{{SeverityCritical, KindHealing, "agent a of cluster c is critical, and healing must not act",
+				"no other agent is fit", "Repair it"}}},
+		"all are ill": {cluster: of(fleet.HealingOn, ripe, fleet.HealthDegraded,
+			fleet.HealthDegraded), want: []told{{SeverityWarning, KindHealing,
+			"2 agents of cluster c are unwell, the worst degraded", "every agent of the cluster is unhealthy",
+			"Repair them"}}},
+		"warnings that healing does not see": {cluster: of(fleet.HealingDryRun, ripe, "", fleet.HealthWarning),
+			want: []told{{SeverityWarning, KindHealing,
+				"agent b of cluster c shows warnings, and healing is in dry run", "disk errors", ""}}},
+		"the brake holds": {cluster: with(of(fleet.HealingOn, old, "", fleet.HealthCritical),
+			func(f *fleet.ClusterFacts) { f.BrakeHolds = []fleet.BrakeHold{{Hub: "h"}} })},
+		"an operator's agent is ill": {cluster: with(of(fleet.HealingOn, old, "", fleet.HealthCritical),
+			func(f *fleet.ClusterFacts) { takeOut(&f.Cluster, "b", now, "") })},
+		"load is reduced already": {cluster: with(of(fleet.HealingOn, old, "", fleet.HealthWarning),
+			func(f *fleet.ClusterFacts) {
+				f.Reductions = []fleet.LoadReduction{{AgentID: "b"}}
+			})},
+		"taken out": {cluster: with(of(fleet.HealingOn, ripe, "", fleet.HealthDegraded),
+			func(f *fleet.ClusterFacts) { takeOut(&f.Cluster, "b", now.Add(-time.Minute), "c:healing-b-1") }),
+			want: []told{{SeverityNotice, KindHealth, "healing took agent b of cluster c out of service", "disk errors",
+				""}}},
+		"taken out long ago": {cluster: with(of(fleet.HealingOn, old, "", fleet.HealthDegraded),
+			func(f *fleet.ClusterFacts) { takeOut(&f.Cluster, "b", now.Add(-time.Hour), "c:healing-b-1") }),
 			want: []told{{SeverityWarning, KindHealth, "healing took agent b", "disk errors", "look at its host"}}},
-		"taken out, and well again": {cluster: with(of(fleet.HealingOn, ripe, "", ""), func(f *fleet.ClusterFacts) { takeOut(&f.Cluster, "b", now.Add(-time.Hour), "c:healing-b-1") }),
+		"taken out, and well again": {cluster: with(of(fleet.HealingOn, ripe, "", ""),
+			func(f *fleet.ClusterFacts) { takeOut(&f.Cluster, "b", now.Add(-time.Hour), "c:healing-b-1") }),
 			want: []told{{SeverityNotice, KindHealth, "healing took agent b", "healthy again", ""}}},
-		"taken out, and paused": {cluster: with(of(fleet.HealingOn, ripe, "", ""), func(f *fleet.ClusterFacts) { takeOut(&f.Cluster, "b", now.Add(-time.Minute), "c:healing-b-1") }), run: ScheduleRun{Paused: true},
-			want: []told{{SeverityNotice, KindHealth, "healing took agent b", "nothing is given back", "End the maintenance"}, {SeverityNotice, KindHealingPaused, "healing is paused", "", ""}}},
+		"taken out, and paused": {cluster: with(of(fleet.HealingOn, ripe, "", ""),
+			func(f *fleet.ClusterFacts) {
+				takeOut(&f.Cluster, "b", now.Add(-time.Minute),
+					"c:healing-b-1")
+			}), run: ScheduleRun{Paused: true},
+			want: []told{{SeverityNotice, KindHealth, "healing took agent b", "nothing is given back",
+				"End the maintenance"}, {SeverityNotice, KindHealingPaused, "healing is paused", "", ""}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

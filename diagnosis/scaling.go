@@ -7,8 +7,8 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// OfScaling is about agents that scaling cannot start or stop, and about work that waits because the cluster may have no
-// more agents. facts are nil when they are not known; oldest is how long the first task has waited.
+// OfScaling is about agents that scaling cannot start or stop, and about work that waits because the cluster may have
+// no more agents. facts are nil when they are not known; oldest is how long the first task has waited.
 func OfScaling(c *fleet.Cluster, facts *fleet.ScalingFacts, oldest time.Duration, now time.Time) []Problem {
 	if !c.Config.Scaling.On() || len(c.BrakeHolds) > 0 {
 		return nil
@@ -49,8 +49,9 @@ func OfScaling(c *fleet.Cluster, facts *fleet.ScalingFacts, oldest time.Duration
 			fmt.Sprintf("Let it have more: mainstay cluster scale %s --max %d.", name, more), now.Add(-oldest))
 	}
 	if b := state.Stuck; b != nil {
-		add("scaling cannot stop agents of cluster "+name, tries(b, now), "They are given no work and stay in maintenance. "+
-			"Start their spawner again: the stop is tried again by itself.", b.Since)
+		add("scaling cannot stop agents of cluster "+name, tries(b, now),
+			"They are given no work and stay in maintenance. "+
+				"Start their spawner again: the stop is tried again by itself.", b.Since)
 	}
 	return problems
 }

@@ -12,7 +12,8 @@ import (
 
 // scaledCluster has n agents that a spawner started.
 func scaledCluster(n, least, most int) *fleet.Cluster {
-	config := fleet.ClusterConfig{Name: "c", MinAgents: least, MaxAgents: most, Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingAuto}}
+	config := fleet.ClusterConfig{Name: "c", MinAgents: least, MaxAgents: most,
+		Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingAuto}}
 	c := &fleet.Cluster{Config: config.WithDefaults()}
 	for i := range n {
 		id := fmt.Sprintf("a-%02d", i)
@@ -33,7 +34,8 @@ func busyWith(c *fleet.Cluster, queue int64) *fleet.ScalingFacts {
 
 func TestOfScaling(t *testing.T) {
 	t.Parallel()
-	blocked := &fleet.Blocked{Reason: "no spawner is there", Since: noon.Add(-time.Hour), Failures: 3, NextAt: noon.Add(time.Minute)}
+	blocked := &fleet.Blocked{Reason: "no spawner is there", Since: noon.Add(-time.Hour), Failures: 3,
+		NextAt: noon.Add(time.Minute)}
 	for name, c := range map[string]struct {
 		change func(c *fleet.Cluster)
 		queue  int64
@@ -52,20 +54,37 @@ func TestOfScaling(t *testing.T) {
 			c.BrakeHolds = []fleet.BrakeHold{{Hub: "h"}}
 			c.Scaling = &fleet.ScalingState{Blocked: blocked}
 		}},
-		"being started":      {change: func(c *fleet.Cluster) { c.Config.DesiredAgents = 3 }},
-		"cooling down":       {change: func(c *fleet.Cluster) { c.Config.MaxAgents = 9; c.Scaling = &fleet.ScalingState{LastUp: noon} }, queue: 50, oldest: time.Hour},
+		"being started": {change: func(c *fleet.Cluster) { c.Config.DesiredAgents = 3 }},
+		"cooling down": {change: func(
+			c *fleet.Cluster) {
+			c.Config.MaxAgents = 9
+			c.Scaling = &fleet.ScalingState{LastUp: noon}
+		}, queue: 50, oldest: time.Hour},
 		"full, little waits": {change: func(*fleet.Cluster) {}, queue: 5, oldest: time.Hour},
 		"full, for a moment": {change: func(*fleet.Cluster) {}, queue: 50, oldest: time.Second},
-		"blocked": {change: func(c *fleet.Cluster) { c.Config.DesiredAgents = 3; c.Scaling = &fleet.ScalingState{Blocked: blocked} },
-			what: "scaling cannot start agents of cluster c: 1 of 3 are missing", why: "no spawner is there; tried 3 times, the next try is at 2026-11-21T12:01:00Z", todo: "spawner comes up", since: blocked.Since},
+		"blocked": {change: func(
+			c *fleet.Cluster) {
+			c.Config.DesiredAgents = 3
+			c.Scaling = &fleet.ScalingState{Blocked: blocked}
+		},
+			what:  "scaling cannot start agents of cluster c: 1 of 3 are missing",
+			why:   "no spawner is there; tried 3 times, the next try is at 2026-11-21T12:01:00Z",
+			todo:  "spawner comes up",
+			since: blocked.Since},
 		"blocked, and tried now": {change: func(c *fleet.Cluster) {
 			c.Config.DesiredAgents = 3
 			c.Scaling = &fleet.ScalingState{Blocked: &fleet.Blocked{Reason: "no room", Failures: 1, NextAt: noon}}
 		}, what: "1 of 3 are missing", why: "no room; tried once, the next try is under way", todo: "tried again"},
 		"stuck": {change: func(c *fleet.Cluster) { c.Scaling = &fleet.ScalingState{Stuck: blocked} },
-			what: "scaling cannot stop agents of cluster c", why: "no spawner is there", todo: "Start their spawner again", since: blocked.Since},
+			what:  "scaling cannot stop agents of cluster c",
+			why:   "no spawner is there",
+			todo:  "Start their spawner again",
+			since: blocked.Since},
 		"as many as may be": {change: func(*fleet.Cluster) {}, queue: 50, oldest: 5 * time.Minute,
-			what: "cluster c has as many agents as it may, and work waits", why: "max_agents of 3", todo: "mainstay cluster scale c --max 6", since: noon.Add(-5 * time.Minute)},
+			what:  "cluster c has as many agents as it may, and work waits",
+			why:   "max_agents of 3",
+			todo:  "mainstay cluster scale c --max 6",
+			since: noon.Add(-5 * time.Minute)},
 		"no place left": {change: func(c *fleet.Cluster) {
 			c.Config.MaxAgents, c.Config.DesiredAgents = 2, 2
 			takeOut(c, "a-00", noon, "")

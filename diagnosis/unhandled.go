@@ -63,7 +63,8 @@ func OfUnhandled(c *fleet.Cluster, tasks []UnhandledTask) []Problem {
 	}
 	for i := range problems {
 		p := &problems[i]
-		p.What = fleet.Count(p.Count, "task") + " of type " + p.TaskType + " in cluster " + c.Config.Name + ": " + p.What
+		p.What = fleet.Count(p.Count, "task") + " of type " + p.TaskType + " in cluster " + c.Config.Name +
+			": " + p.What
 	}
 	return problems
 }
@@ -110,7 +111,8 @@ func unhandled(c *fleet.Cluster, t *UnhandledTask) (Problem, bool) {
 		p.What = "no agent handles it and has " + required
 	}
 	if only != "" {
-		p.Do = "Give " + only + " a handler for it, or cancel them: they are offered to it again and again until they expire."
+		p.Do = "Give " + only +
+			" a handler for it, or cancel them: they are offered to it again and again until they expire."
 	}
 	if slices.ContainsFunc(takers, t.handledBy) { // so all that they lack is to end the command's processes
 		p.What = "no agent that handles it " + treeEndWords(t.Safety)

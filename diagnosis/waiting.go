@@ -14,7 +14,8 @@ type Waiting struct {
 	Spec *fleet.TaskSpec
 	// Lane is where it waits; empty: not known.
 	Lane string
-	// Running is how many tasks each agent runs now, by agent id; agents that are missing in it are not known to be busy.
+	// Running is how many tasks each agent runs now, by agent id; agents that are missing in it are not known to be
+	// busy.
 	Running map[string]int
 	// Ahead is about how many other tasks of the same or a better priority wait in its lane.
 	Ahead int64
@@ -77,11 +78,13 @@ func whyPinned(c *fleet.Cluster, w Waiting) string {
 	switch {
 	case m == nil:
 		if at, known := c.Departures.Of(agent); known {
-			return fmt.Sprintf("agent %s left cluster %s at %s; the task waits for it", agent, c.Config.Name, clockTime(at))
+			return fmt.Sprintf("agent %s left cluster %s at %s; the task waits for it", agent, c.Config.Name,
+				clockTime(at))
 		}
 		return fmt.Sprintf("agent %s is not in cluster %s; the task waits for it", agent, c.Config.Name)
 	case !m.Serving():
-		return fmt.Sprintf("agent %s is %s%s%s; the task waits for it", agent, statusWords(m.Status), sinceWords(m), reasonWords(m))
+		return fmt.Sprintf("agent %s is %s%s%s; the task waits for it", agent, statusWords(m.Status), sinceWords(m),
+			reasonWords(m))
 	}
 	return whyOne(c, m, "agent "+agent, w)
 }
@@ -99,7 +102,8 @@ func whyOne(c *fleet.Cluster, m *fleet.Member, who string, w Waiting) string {
 	case m.Status == fleet.AgentSuspect:
 		return fmt.Sprintf("%s is not answering%s; the task waits for it", who, sinceWords(m))
 	case w.busy(c, m):
-		return fmt.Sprintf("%s is busy: %s in use%s%s", who, slotWords(c.EffectiveSlots(m)), reducedWords(c, m), w.aheadWords())
+		return fmt.Sprintf("%s is busy: %s in use%s%s", who, slotWords(c.EffectiveSlots(m)), reducedWords(c, m),
+			w.aheadWords())
 	}
 	return "waiting for " + who + " to take it" + w.aheadWords()
 }
@@ -107,17 +111,22 @@ func whyOne(c *fleet.Cluster, m *fleet.Member, who string, w Waiting) string {
 // whyAnyone is about a task that any capable agent may do.
 func whyAnyone(c *fleet.Cluster, serving []*fleet.Member, w Waiting) string {
 	name := c.Config.Name
-	capable := only(serving, func(m *fleet.Member) bool { return fleet.HasAll(m.Capabilities, w.Spec.RequiredCapabilities) })
+	capable := only(serving, func(m *fleet.Member) bool {
+		return fleet.HasAll(m.Capabilities,
+			w.Spec.RequiredCapabilities)
+	})
 	if len(capable) == 0 {
 		return whyIncapable(c, serving, w.Spec.RequiredCapabilities)
 	}
 	able := only(capable, func(m *fleet.Member) bool { return m.Handles(w.Spec.Type) })
 	if len(able) == 0 {
-		return fmt.Sprintf("no online agent of cluster %s that could take it handles tasks of type %s", name, w.Spec.Type)
+		return fmt.Sprintf("no online agent of cluster %s that could take it handles tasks of type %s", name,
+			w.Spec.Type)
 	}
 	able = only(able, func(m *fleet.Member) bool { return m.EndsTree(w.Spec.Type, w.Spec.Safety()) })
 	if len(able) == 0 {
-		return fmt.Sprintf("no online agent of cluster %s that could take it %s: %s", name, treeEndWords(w.Spec.Safety()), treeEndDo)
+		return fmt.Sprintf("no online agent of cluster %s that could take it %s: %s", name,
+			treeEndWords(w.Spec.Safety()), treeEndDo)
 	}
 	who, slots := fmt.Sprintf("the %d agents of cluster %s", len(able), name), 0
 	if len(able) == 1 {
@@ -145,7 +154,8 @@ func whyAnyone(c *fleet.Cluster, serving []*fleet.Member, w Waiting) string {
 	return fmt.Sprintf("waiting for an agent of cluster %s to take it%s", name, w.aheadWords())
 }
 
-// whyIncapable names the capabilities that no online agent has, and an agent that would have them all if it were online.
+// whyIncapable names the capabilities that no online agent has, and an agent that would have them all if it were
+// online.
 func whyIncapable(c *fleet.Cluster, serving []*fleet.Member, required []string) string {
 	required = fleet.SortedSet(required)
 	missing := slices.DeleteFunc(slices.Clone(required), func(capability string) bool {
@@ -159,7 +169,8 @@ func whyIncapable(c *fleet.Cluster, serving []*fleet.Member, required []string) 
 	}
 	for i := range c.Members {
 		if m := &c.Members[i]; !m.Serving() && fleet.HasAll(m.Capabilities, required) {
-			return words + fmt.Sprintf("; agent %s would, but it is %s%s", m.AgentID, statusWords(m.Status), sinceWords(m))
+			return words + fmt.Sprintf("; agent %s would, but it is %s%s", m.AgentID, statusWords(m.Status),
+				sinceWords(m))
 		}
 	}
 	return words
@@ -172,7 +183,8 @@ func only(members []*fleet.Member, pass func(*fleet.Member) bool) []*fleet.Membe
 
 // treeEndWords say what an agent cannot do that may leave processes of a command behind, and treeEndDo what to do.
 func treeEndWords(safety fleet.RetrySafety) string {
-	return "ends all processes of a command when it is lost, as a task of type exec that is " + string(safety) + " needs"
+	return "ends all processes of a command when it is lost, as a task of type exec that is " + string(safety) +
+		" needs"
 }
 
 const treeEndDo = "start an agent of this release on Linux, or submit such work as idempotent"

@@ -49,7 +49,8 @@ func OfLane(l LaneFacts, now time.Time) (Problem, bool) {
 	case l.Oldest >= OldWork:
 		p.Severity, p.Kind = SeverityWarning, KindOldWork
 		p.What = fmt.Sprintf("%s in %s, the first for longer than a minute", waits, where)
-		p.Why = fmt.Sprintf("%s with %d slots %s it", fleet.Count(l.Agents, "agent"), l.Slots, fleet.Plural(l.Agents, "serves", "serve"))
+		p.Why = fmt.Sprintf("%s with %d slots %s it", fleet.Count(l.Agents, "agent"), l.Slots,
+			fleet.Plural(l.Agents, "serves", "serve"))
 		p.Do = "If it does not get shorter, start more agents."
 	default:
 		return Problem{}, false
@@ -57,8 +58,8 @@ func OfLane(l LaneFacts, now time.Time) (Problem, bool) {
 	return p, true
 }
 
-// OfUndecided is about so many tasks of a cluster that wait for a person in the given status (review or dead letter), the
-// first of them since from.
+// OfUndecided is about so many tasks of a cluster that wait for a person in the given status (review or dead letter),
+// the first of them since from.
 func OfUndecided(cluster string, status fleet.TaskStatus, count int64, from time.Time) Problem {
 	p := Problem{Severity: SeverityWarning, Cluster: cluster, Count: count, Since: since(from)}
 	if status == fleet.TaskDeadLetter {
@@ -68,7 +69,8 @@ func OfUndecided(cluster string, status fleet.TaskStatus, count int64, from time
 		return p
 	}
 	p.Kind = KindReview
-	p.What = fmt.Sprintf("%s of cluster %s %s for a decision", fleet.Count(count, "task"), cluster, fleet.Plural(count, "waits", "wait"))
+	p.What = fmt.Sprintf("%s of cluster %s %s for a decision", fleet.Count(count, "task"), cluster,
+		fleet.Plural(count, "waits", "wait"))
 	p.Why = "running them again may not be safe: their agent was lost and may have done them"
 	p.Do = "Find out whether they were done, and decide."
 	return p

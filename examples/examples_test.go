@@ -42,13 +42,14 @@ func TestExamples(t *testing.T) {
 			require.Equal(t, []string{"echo"}, first.TaskTypes)
 
 			// Assigned, acknowledged, done.
-			hub.Assign(protocol.Assignment{TaskID: "t1", Type: "echo", Payload: json.RawMessage(payload), Labels: map[string]string{"a": "b"}})
+			hub.Assign(protocol.Assignment{TaskID: "t1", Type: "echo", Payload: json.RawMessage(payload),
+				Labels: map[string]string{"a": "b"}})
 			result := hub.WaitResult("t1")
 			require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
 			require.JSONEq(t, payload, string(result.Output))
 
-			// While the result of the next finds no ear, the hub forgets the session: the agent registers again, as the same
-			// process, with what it runs.
+			// While the result of the next finds no ear, the hub forgets the session: the agent registers again, as the
+			// same process, with what it runs.
 			hub.Fail(agenttest.OpResult, unavailable, unavailable, unavailable)
 			hub.Assign(protocol.Assignment{TaskID: "t2", Type: "echo", Attempt: 3, Payload: json.RawMessage(`"two"`)})
 			require.Equal(t, 3, hub.WaitRunning("t2").Attempt)
@@ -94,7 +95,8 @@ func run(t *testing.T, hub *agenttest.Hub, argv []string) <-chan error {
 	t.Helper()
 	var output lockedBuffer
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), "HUB="+hub.URL(), "CLUSTER=demo", "ID="+filepath.Base(filepath.Dir(t.Name()+"/x"))+"-1")
+	cmd.Env = append(os.Environ(), "HUB="+hub.URL(), "CLUSTER=demo",
+		"ID="+filepath.Base(filepath.Dir(t.Name()+"/x"))+"-1")
 	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, cmd.Start())

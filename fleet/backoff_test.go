@@ -10,19 +10,21 @@ import (
 
 func TestBackoff(t *testing.T) {
 	t.Parallel()
-	for failures, base := range map[int]time.Duration{1: 2 * time.Second, 2: 4 * time.Second, 3: 8 * time.Second, 20: 5 * time.Minute} {
+	for failures, base := range map[int]time.Duration{1: 2 * time.Second, 2: 4 * time.Second, 3: 8 * time.Second,
+		20: 5 * time.Minute} {
 		got := Backoff(RetryPolicy{}, "t-1", failures)
 		require.GreaterOrEqual(t, got, base)
 		require.LessOrEqual(t, got, min(base+time.Second, 5*time.Minute))
 		require.Equal(t, got, Backoff(RetryPolicy{}, "t-1", failures), "replay must find the same value")
 	}
 	require.NotEqual(t, Backoff(RetryPolicy{}, "t-1", 1), Backoff(RetryPolicy{}, "t-2", 1), "tasks are spread")
-	require.LessOrEqual(t, Backoff(RetryPolicy{InitialInterval: Duration(time.Millisecond)}, "t-1", 1), 2*time.Millisecond)
+	require.LessOrEqual(t, Backoff(RetryPolicy{InitialInterval: Duration(time.Millisecond)}, "t-1", 1),
+		2*time.Millisecond)
 	require.LessOrEqual(t, Backoff(RetryPolicy{}, "t-1", 1<<30), 5*time.Minute)
 }
 
-// For any policy that a task may have, the waits double from the initial one, with jitter on top of at most a second and
-// never more than the wait itself; they never shrink, and never exceed the policy's bound.
+// For any policy that a task may have, the waits double from the initial one, with jitter on top of at most a second
+// and never more than the wait itself; they never shrink, and never exceed the policy's bound.
 func TestBackoffGrowsWithinBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

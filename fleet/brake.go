@@ -69,9 +69,9 @@ func (b *Brake) Back(agentID string) {
 	b.Losses = slices.DeleteFunc(b.Losses, func(l AgentLoss) bool { return l.AgentID == agentID })
 }
 
-// Settle engages or clears the brake after a batch of losses, returns or joins, and reports whether it is engaged. online
-// is the number of agents that are online after the batch. Once engaged, the brake holds however much time passes,
-// until so many agents are back or replaced that the lost ones are no more than Share of all.
+// Settle engages or clears the brake after a batch of losses, returns or joins, and reports whether it is engaged.
+// online is the number of agents that are online after the batch. Once engaged, the brake holds however much time
+// passes, until so many agents are back or replaced that the lost ones are no more than Share of all.
 func (b *Brake) Settle(online int, now time.Time) bool {
 	policy := b.Policy.WithDefaults()
 	if b.EngagedAt.IsZero() {
@@ -92,8 +92,8 @@ func (b Brake) Engaged(online int, now time.Time) bool {
 	return b.Settle(online, now)
 }
 
-// Release takes the brake off by a person's word and returns the agents that are given up with it, in the order of their
-// loss. They no longer count; new losses do.
+// Release takes the brake off by a person's word and returns the agents that are given up with it, in the order of
+// their loss. They no longer count; new losses do.
 func (b *Brake) Release() []string {
 	var given []string
 	for _, l := range b.Losses {
@@ -124,7 +124,10 @@ type BrakeHold struct {
 
 // SetBrake notes how a hub's brake stands; nil: it is not engaged.
 func (c *Cluster) SetBrake(hub string, hold *BrakeHold) {
-	i, known := slices.BinarySearchFunc(c.BrakeHolds, hub, func(b BrakeHold, name string) int { return strings.Compare(b.Hub, name) })
+	i, known := slices.BinarySearchFunc(c.BrakeHolds, hub, func(b BrakeHold,
+		name string) int {
+		return strings.Compare(b.Hub, name)
+	})
 	switch {
 	case hold == nil && known:
 		c.BrakeHolds = slices.Delete(c.BrakeHolds, i, i+1)
@@ -139,5 +142,8 @@ func (c *Cluster) SetBrake(hub string, hold *BrakeHold) {
 // HubProcess notes which process plays a hub now: what an earlier one held is over.
 func (c *Cluster) HubProcess(hub, process string, now time.Time) {
 	c.HubStarts.add(hub, process, now)
-	c.BrakeHolds = slices.DeleteFunc(c.BrakeHolds, func(b BrakeHold) bool { return b.Hub == hub && b.Process != process })
+	c.BrakeHolds = slices.DeleteFunc(c.BrakeHolds, func(b BrakeHold) bool {
+		return b.Hub == hub &&
+			b.Process != process
+	})
 }

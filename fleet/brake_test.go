@@ -144,7 +144,8 @@ func TestBrakeIsCarried(t *testing.T) {
 func TestBrakePolicyValidate(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, BrakePolicy{}.WithDefaults().Validate())
-	require.Equal(t, BrakePolicy{Share: 0.5, MinLost: 3, Window: Duration(10 * time.Second)}, BrakePolicy{}.WithDefaults())
+	require.Equal(t, BrakePolicy{Share: 0.5, MinLost: 3, Window: Duration(10 * time.Second)},
+		BrakePolicy{}.WithDefaults())
 	for name, bad := range map[string]BrakePolicy{
 		"share":    {Share: 1.1},
 		"share ":   {Share: -0.1},
@@ -157,8 +158,8 @@ func TestBrakePolicyValidate(t *testing.T) {
 	}
 }
 
-// Whatever happens, the brake engages only on enough losses, holds only while more than the share is lost, and a release
-// always takes it off.
+// Whatever happens, the brake engages only on enough losses, holds only while more than the share is lost, and a
+// release always takes it off.
 func TestBrakeModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -207,7 +208,8 @@ func TestBrakeModel(t *testing.T) {
 			}
 			got := b.Settle(len(online), now)
 			if got != want {
-				t.Fatalf("engaged %v, was %v, with %d lost, %d of them lately, and %d online", got, was, lost, recent, len(online))
+				t.Fatalf("engaged %v, was %v, with %d lost, %d of them lately, and %d online", got, was, lost, recent,
+					len(online))
 			}
 			if lost > len(lostAt) {
 				t.Fatalf("%d losses are counted, %d are lost", lost, len(lostAt))

@@ -104,7 +104,8 @@ func (b *Bulk) Validate() error {
 		return wrong("priority", "must be 1 (first) to 5 (last), or critical, high, normal, low or background")
 	case b.Action != BulkPriority && b.Priority != 0:
 		return wrong("priority", "belongs to the action priority")
-	case !b.Filter.SubmittedAfter.IsZero() && !b.Filter.SubmittedBefore.IsZero() && !b.Filter.SubmittedBefore.After(b.Filter.SubmittedAfter):
+	case !b.Filter.SubmittedAfter.IsZero() && !b.Filter.SubmittedBefore.IsZero() &&
+		!b.Filter.SubmittedBefore.After(b.Filter.SubmittedAfter):
 		return wrong("filter.submitted_before", "must be after submitted_after")
 	}
 	if err := b.Filter.ValidateLabels(); err != nil {

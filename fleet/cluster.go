@@ -144,7 +144,8 @@ type Join struct {
 	Metadata     map[string]string `json:"metadata,omitempty"`
 	// EndsProcessTrees says that no process of an exec task outlives its attempt or this agent.
 	EndsProcessTrees bool `json:"ends_process_trees,omitempty"`
-	// Token is what the agent joins with. Resume says that it shows its session instead, as when the token's time is over.
+	// Token is what the agent joins with. Resume says that it shows its session instead, as when the token's time is
+	// over.
 	Token  JoinToken `json:"token,omitzero"`
 	Resume bool      `json:"resume,omitempty"`
 }
@@ -173,8 +174,8 @@ const (
 	RefusedResume  = "not_a_member"    // there is no session that it could go on with
 )
 
-// Transition is one change of a member's status or health as its hub saw it. It is ignored unless Instance and Epoch are
-// still the member's.
+// Transition is one change of a member's status or health as its hub saw it. It is ignored unless Instance and Epoch
+// are still the member's.
 type Transition struct {
 	AgentID  string `json:"agent_id"`
 	Instance string `json:"instance_id"`

@@ -6,9 +6,9 @@ import (
 	"maps"
 )
 
-// Changed returns the configuration with changes, which are JSON in the form of the configuration. What they leave out, or
-// set to null, stays. A tenant weight of 0 removes the tenant's weight. Resources and the environment of started agents are
-// replaced as a whole. The configuration itself and the changes are not modified.
+// Changed returns the configuration with changes, which are JSON in the form of the configuration. What they leave out,
+// or set to null, stays. A tenant weight of 0 removes the tenant's weight. Resources and the environment of started
+// agents are replaced as a whole. The configuration itself and the changes are not modified.
 func (c ClusterConfig) Changed(changes map[string]any) (ClusterConfig, error) {
 	settings := map[string]any{}
 	if err := transcode(c, &settings); err != nil {

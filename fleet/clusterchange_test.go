@@ -13,19 +13,31 @@ func TestChangedSettings(t *testing.T) {
 		return ClusterConfig{
 			Name: "c", MinAgents: 2, TenantWeights: map[string]float64{"acme": 5, "old": 2},
 			Scaling: ScalingPolicy{Mode: ScalingAuto, Spawn: SpawnPolicy{
-				Slots: 3, Capabilities: []string{"gpu", "fast"}, Resources: Resources{CPU: "2", Memory: "4Gi"}, Environment: map[string]string{"A": "b"},
+				Slots:        3,
+				Capabilities: []string{"gpu", "fast"},
+				Resources:    Resources{CPU: "2", Memory: "4Gi"},
+				Environment:  map[string]string{"A": "b"},
 			}},
 		}.WithDefaults()
 	}
 	for changes, change := range map[string]func(c *ClusterConfig){
 		`{}`: func(*ClusterConfig) {},
-		`{"tenant_weights": null, "min_agents": null, "scaling": {"scale_up": {"queue_threshold": null}}}`: func(*ClusterConfig) {},
-		`{"min_agents": 0, "brake": {"min_lost": 5}}`:                                                      func(c *ClusterConfig) { c.MinAgents, c.Brake.MinLost = 0, 5 },
-		`{"tenant_weights": {"acme": 7.5, "new": 1, "old": 0}}`:                                            func(c *ClusterConfig) { c.TenantWeights = map[string]float64{"acme": 7.5, "new": 1} },
+		`{"tenant_weights": null, "min_agents": null, "scaling": {"scale_up": {"queue_threshold": null}}}`: func(
+			*ClusterConfig) {
+		},
+		`{"min_agents": 0, "brake": {"min_lost": 5}}`: func(
+			c *ClusterConfig) {
+			c.MinAgents, c.Brake.MinLost = 0, 5
+		},
+		`{"tenant_weights": {"acme": 7.5, "new": 1, "old": 0}}`: func(
+			c *ClusterConfig) {
+			c.TenantWeights = map[string]float64{"acme": 7.5, "new": 1}
+		},
 		`{"scaling": {"scale_up": {"queue_threshold": 0}, "spawn": {"slots": 4}}}`: func(c *ClusterConfig) {
 			c.Scaling.ScaleUp.QueueThreshold, c.Scaling.Spawn.Slots = new(0), 4
 		},
-		`{"scaling": {"spawn": {"capabilities": ["x"], "resources": {"cpu": "1"}, "environment": {"C": "d"}}}}`: func(c *ClusterConfig) {
+		`{"scaling": {"spawn": {"capabilities": ["x"], "resources": {"cpu": "1"}, "environment": {"C": "d"}}}}`: func(
+			c *ClusterConfig) {
 			s := &c.Scaling.Spawn
 			s.Capabilities, s.Resources, s.Environment = []string{"x"}, Resources{CPU: "1"}, map[string]string{"C": "d"}
 		},

@@ -49,11 +49,11 @@ type ClusterConfig struct {
 	// RoleLease is how long a leader or shard owner may go on without hearing from its hub, and so the longest time
 	// without one. Default 5 s.
 	RoleLease Duration `json:"role_lease,omitempty" doc:"How long a leader or the owner of a shard may go on without hearing from its hub, and so the longest time without one. Default 5s."`
-	// ManualElection says that a leader that was lost keeps its seat: the cluster waits until it is back, or until a person
-	// acts. Only in mode active_passive; its first leader is elected as ever.
+	// ManualElection says that a leader that was lost keeps its seat: the cluster waits until it is back, or until a
+	// person acts. Only in mode active_passive; its first leader is elected as ever.
 	ManualElection bool `json:"manual_election,omitempty" doc:"In mode active_passive, a leader that was lost keeps its seat: the cluster waits until it is back, or until a person turns this off."`
-	// ElectionInterval bounds the time between two looks at a leader or shard owner. 0: a third of RoleLease, which is also
-	// the longest that counts.
+	// ElectionInterval bounds the time between two looks at a leader or shard owner. 0: a third of RoleLease, which is
+	// also the longest that counts.
 	ElectionInterval Duration `json:"election_interval,omitempty" doc:"The longest between two looks at a leader or shard owner; shorter than role_lease. Default a third of it."`
 	// TaskDefaults are what its tasks have that leave it out.
 	TaskDefaults TaskDefaults `json:"task_defaults,omitzero" doc:"What its tasks have that leave it out. Holds for tasks submitted from then on."`
@@ -143,7 +143,8 @@ func (c ClusterConfig) Validate() error {
 	if err := ValidateDuration("task_transfer_timeout", c.TransferTimeout, time.Second, time.Hour); err != nil {
 		return err
 	}
-	if err := ValidateDuration("dead_letter_retention", c.DeadLetterRetention, time.Second, 365*24*time.Hour); err != nil {
+	if err := ValidateDuration("dead_letter_retention", c.DeadLetterRetention, time.Second,
+		365*24*time.Hour); err != nil {
 		return err
 	}
 	if err := validateWeights(c.TenantWeights); err != nil {
@@ -200,7 +201,8 @@ func validateWeights(weights map[string]float64) error {
 			return err
 		}
 		if !(weight >= MinTenantWeight && weight <= MaxTenantWeight) { // also refuses NaN
-			return fmt.Errorf("tenant_weights must lie between %g and %d; a tenant that is not named has 1", MinTenantWeight, MaxTenantWeight)
+			return fmt.Errorf("tenant_weights must lie between %g and %d; a tenant that is not named has 1",
+				MinTenantWeight, MaxTenantWeight)
 		}
 	}
 	return nil

@@ -47,8 +47,8 @@ func (c *Cluster) Snapshot() *ClusterSnapshot {
 	return s
 }
 
-// Changes are the events that lead from a snapshot to how the cluster stands now, and the snapshot of that. Two changes of
-// one thing between the two are one event, so it is asked after every step.
+// Changes are the events that lead from a snapshot to how the cluster stands now, and the snapshot of that. Two changes
+// of one thing between the two are one event, so it is asked after every step.
 func (c *Cluster) Changes(was *ClusterSnapshot, now time.Time) ([]Event, *ClusterSnapshot) {
 	d, is := clusterChanges{cluster: c, was: was, now: now}, c.Snapshot()
 	d.members()
@@ -135,7 +135,8 @@ func (d *clusterChanges) member(was *memberSnapshot, m *Member) {
 	}
 	if m.Status == was.status {
 		if m.Hub == "" && was.hub != "" { // in maintenance, and its process has ended
-			d.addAt(EventAgentLeft, d.now, EventData{AgentID: m.AgentID, Epoch: m.Epoch, Hub: was.hub, Reason: "not connected any more; it stays in " + string(m.Status)})
+			d.addAt(EventAgentLeft, d.now, EventData{AgentID: m.AgentID, Epoch: m.Epoch, Hub: was.hub,
+				Reason: "not connected any more; it stays in " + string(m.Status)})
 		}
 		return
 	}
@@ -272,7 +273,8 @@ func (d *clusterChanges) reductions() {
 	}
 	for i := range d.cluster.Members {
 		agent := d.cluster.Members[i].AgentID
-		if _, was := d.was.reduced[agent]; was && !slices.ContainsFunc(d.cluster.Reductions, func(r LoadReduction) bool { return r.AgentID == agent }) {
+		if _, was := d.was.reduced[agent]; was && !slices.ContainsFunc(d.cluster.Reductions,
+			func(r LoadReduction) bool { return r.AgentID == agent }) {
 			d.add(EventLoadRestored, EventData{AgentID: agent})
 		}
 	}

@@ -20,7 +20,8 @@ func TestClusterChanges(t *testing.T) {
 	apply := func(id string, status fleet.AgentStatus, left bool) func(*fleet.Cluster) {
 		return func(c *fleet.Cluster) {
 			m := c.Member(id)
-			require.True(t, c.Apply(fleet.Transition{AgentID: id, Instance: m.Instance, Epoch: m.Epoch, Status: status, Left: left, Reason: "gone", At: now}, m.Hub))
+			require.True(t, c.Apply(fleet.Transition{AgentID: id, Instance: m.Instance, Epoch: m.Epoch, Status: status,
+				Left: left, Reason: "gone", At: now}, m.Hub))
 		}
 	}
 	for name, c := range map[string]struct {
@@ -29,25 +30,41 @@ func TestClusterChanges(t *testing.T) {
 		step   func(*fleet.Cluster)
 		want   string
 	}{
-		"nothing":              {step: func(*fleet.Cluster) {}, want: ""},
-		"a new agent":          {step: join("a", "i1", "h1"), want: "agent.joined a 1"},
-		"between others":       {before: []func(*fleet.Cluster){join("a", "i", "h1"), join("c", "i", "h1")}, step: join("b", "i", "h1"), want: "agent.joined b 3"},
-		"a new process":        {before: []func(*fleet.Cluster){join("a", "i1", "h1")}, step: join("a", "i2", "h1"), want: "agent.replaced a 2"},
-		"after it was lost":    {before: []func(*fleet.Cluster){join("a", "i1", "h1"), apply("a", fleet.AgentOffline, false)}, step: join("a", "i2", "h1"), want: "agent.joined a 2"},
-		"lost":                 {before: []func(*fleet.Cluster){join("a", "i1", "h1")}, step: apply("a", fleet.AgentOffline, false), want: "agent.lost a 1: gone"},
-		"back":                 {before: []func(*fleet.Cluster){join("a", "i1", "h1"), apply("a", fleet.AgentOffline, false)}, step: join("a", "i1", "h1"), want: "agent.recovered a 1"},
-		"another hub":          {before: []func(*fleet.Cluster){join("a", "i1", "h1")}, step: join("a", "i1", "h2"), want: "agent.moved a 1"},
-		"the same again":       {before: []func(*fleet.Cluster){join("a", "i1", "h1")}, step: join("a", "i1", "h1"), want: ""},
-		"suspect":              {before: []func(*fleet.Cluster){join("a", "i1", "h1")}, step: apply("a", fleet.AgentSuspect, false), want: "agent.suspect a 1: gone"},
-		"no longer suspect":    {before: []func(*fleet.Cluster){join("a", "i1", "h1"), apply("a", fleet.AgentSuspect, false)}, step: apply("a", fleet.AgentOnline, false), want: "agent.recovered a 1: gone"},
-		"goodbye":              {before: []func(*fleet.Cluster){join("a", "i1", "h1"), join("b", "i1", "h1")}, step: apply("a", fleet.AgentOffline, true), want: "agent.left a 1: it said goodbye"},
-		"the last of the list": {before: []func(*fleet.Cluster){join("a", "i1", "h1"), join("b", "i1", "h1")}, step: apply("b", fleet.AgentOffline, true), want: "agent.left b 2: it said goodbye"},
-		"forgotten": {config: fleet.ClusterConfig{MaxAgents: 1}, before: []func(*fleet.Cluster){join("a", "i1", "h1"), apply("a", fleet.AgentOffline, false)},
-			step: join("b", "i1", "h1"), want: "agent.left a 1: it was offline for longest, and the cluster was full; agent.joined b 2"},
-		"a hub is lost": {before: []func(*fleet.Cluster){join("a", "i", "h1"), join("b", "i", "h2"), join("c", "i", "h1")}, step: func(c *fleet.Cluster) { c.LoseHub("h1", now) },
+		"nothing":     {step: func(*fleet.Cluster) {}, want: ""},
+		"a new agent": {step: join("a", "i1", "h1"), want: "agent.joined a 1"},
+		"between others": {before: []func(*fleet.Cluster){join("a", "i", "h1"), join("c", "i", "h1")},
+			step: join("b", "i", "h1"), want: "agent.joined b 3"},
+		"a new process": {before: []func(*fleet.Cluster){join("a", "i1", "h1")}, step: join("a", "i2", "h1"),
+			want: "agent.replaced a 2"},
+		"after it was lost": {before: []func(*fleet.Cluster){join("a", "i1", "h1"),
+			apply("a", fleet.AgentOffline, false)}, step: join("a", "i2", "h1"), want: "agent.joined a 2"},
+		"lost": {before: []func(*fleet.Cluster){join("a", "i1", "h1")},
+			step: apply("a", fleet.AgentOffline, false), want: "agent.lost a 1: gone"},
+		"back": {before: []func(*fleet.Cluster){join("a", "i1", "h1"),
+			apply("a", fleet.AgentOffline, false)}, step: join("a", "i1", "h1"), want: "agent.recovered a 1"},
+		"another hub": {before: []func(*fleet.Cluster){join("a", "i1", "h1")}, step: join("a", "i1", "h2"),
+			want: "agent.moved a 1"},
+		"the same again": {before: []func(*fleet.Cluster){join("a", "i1", "h1")}, step: join("a", "i1", "h1"),
+			want: ""},
+		"suspect": {before: []func(*fleet.Cluster){join("a", "i1", "h1")},
+			step: apply("a", fleet.AgentSuspect, false), want: "agent.suspect a 1: gone"},
+		"no longer suspect": {before: []func(*fleet.Cluster){join("a", "i1", "h1"),
+			apply("a", fleet.AgentSuspect, false)}, step: apply("a", fleet.AgentOnline,
+			false), want: "agent.recovered a 1: gone"},
+		"goodbye": {before: []func(*fleet.Cluster){join("a", "i1", "h1"), join("b", "i1", "h1")},
+			step: apply("a", fleet.AgentOffline, true), want: "agent.left a 1: it said goodbye"},
+		"the last of the list": {before: []func(*fleet.Cluster){join("a", "i1", "h1"), join("b", "i1", "h1")},
+			step: apply("b", fleet.AgentOffline, true), want: "agent.left b 2: it said goodbye"},
+		"forgotten": {config: fleet.ClusterConfig{MaxAgents: 1},
+			before: []func(*fleet.Cluster){join("a", "i1", "h1"), apply("a", fleet.AgentOffline, false)},
+			step:   join("b", "i1", "h1"),
+			want:   "agent.left a 1: it was offline for longest, and the cluster was full; agent.joined b 2"},
+		"a hub is lost": {before: []func(*fleet.Cluster){join("a", "i", "h1"), join("b", "i", "h2"),
+			join("c", "i", "h1")}, step: func(c *fleet.Cluster) { c.LoseHub("h1", now) },
 			want: "agent.lost a 1: its hub was lost and it did not re-attach to another; agent.lost c 3: its hub was lost and it did not re-attach to another"},
 		"draining": {before: []func(*fleet.Cluster){join("a", "i", "h1")}, step: func(c *fleet.Cluster) {
-			require.NoError(t, c.SetCordon(fleet.Cordon{AgentID: "a", Status: fleet.AgentDraining, Since: now, Reason: "upgrade", Drain: "c:d"}))
+			require.NoError(t, c.SetCordon(fleet.Cordon{AgentID: "a", Status: fleet.AgentDraining, Since: now,
+				Reason: "upgrade", Drain: "c:d"}))
 		}, want: "agent.draining a 1: upgrade"},
 		"maintenance ends": {before: []func(*fleet.Cluster){join("a", "i", "h1"), func(c *fleet.Cluster) {
 			require.NoError(t, c.SetCordon(fleet.Cordon{AgentID: "a", Status: fleet.AgentMaintenance, Since: now}))
@@ -55,20 +72,30 @@ func TestClusterChanges(t *testing.T) {
 		"gone in maintenance": {before: []func(*fleet.Cluster){join("a", "i", "h1"), func(c *fleet.Cluster) {
 			require.NoError(t, c.SetCordon(fleet.Cordon{AgentID: "a", Status: fleet.AgentMaintenance, Since: now}))
 		}}, step: apply("a", fleet.AgentOffline, true), want: "agent.left a 1: not connected any more; it stays in maintenance"},
-		"a leader": {config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive}, before: []func(*fleet.Cluster){join("a", "i", "h1")},
-			step: func(c *fleet.Cluster) { c.Elect(nil, now) }, want: "leader.elected a 2"},
-		"no leader": {config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive}, before: []func(*fleet.Cluster){join("a", "i", "h1"), func(c *fleet.Cluster) { c.Elect(nil, now) }},
-			step: func(c *fleet.Cluster) { c.VacateLeader(time.Second, now) }, want: "leader.vacated a 0"},
-		"shards": {config: fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 4}, before: []func(*fleet.Cluster){join("a", "i", "h1"), join("b", "i", "h1")},
-			step: func(c *fleet.Cluster) { c.AssignShards(time.Second, now) }, want: "shard.assigned a 0 [0 2]; shard.assigned b 0 [1 3]"},
-		"pause":  {step: func(c *fleet.Cluster) { _, _ = c.Pause("", "night", now) }, want: "lane.paused : night"},
-		"resume": {before: []func(*fleet.Cluster){func(c *fleet.Cluster) { _, _ = c.Pause("", "night", now) }}, step: func(c *fleet.Cluster) { c.Pauses.Resume("") }, want: "lane.resumed "},
-		"brake":  {step: func(c *fleet.Cluster) { c.SetBrake("h1", &fleet.BrakeHold{Hub: "h1", Lost: 3}) }, want: "brake.engaged "},
-		"brake off": {before: []func(*fleet.Cluster){func(c *fleet.Cluster) { c.SetBrake("h1", &fleet.BrakeHold{Hub: "h1", Lost: 3}) }},
+		"a leader": {config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive},
+			before: []func(*fleet.Cluster){join("a", "i", "h1")},
+			step:   func(c *fleet.Cluster) { c.Elect(nil, now) }, want: "leader.elected a 2"},
+		"no leader": {config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive},
+			before: []func(*fleet.Cluster){join("a", "i", "h1"), func(c *fleet.Cluster) { c.Elect(nil, now) }},
+			step:   func(c *fleet.Cluster) { c.VacateLeader(time.Second, now) }, want: "leader.vacated a 0"},
+		"shards": {config: fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 4},
+			before: []func(*fleet.Cluster){join("a", "i", "h1"), join("b", "i", "h1")},
+			step:   func(c *fleet.Cluster) { c.AssignShards(time.Second, now) },
+			want:   "shard.assigned a 0 [0 2]; shard.assigned b 0 [1 3]"},
+		"pause": {step: func(c *fleet.Cluster) { _, _ = c.Pause("", "night", now) }, want: "lane.paused : night"},
+		"resume": {before: []func(*fleet.Cluster){func(c *fleet.Cluster) { _, _ = c.Pause("", "night", now) }},
+			step: func(c *fleet.Cluster) { c.Pauses.Resume("") }, want: "lane.resumed "},
+		"brake": {step: func(c *fleet.Cluster) { c.SetBrake("h1", &fleet.BrakeHold{Hub: "h1", Lost: 3}) },
+			want: "brake.engaged "},
+		"brake off": {before: []func(*fleet.Cluster){func(c *fleet.Cluster) {
+			c.SetBrake("h1",
+				&fleet.BrakeHold{Hub: "h1", Lost: 3})
+		}},
 			step: func(c *fleet.Cluster) { c.SetBrake("h1", nil) }, want: "brake.released "},
 		"configured": {step: func(c *fleet.Cluster) { c.Config.DesiredAgents = 5 }, want: "cluster.configured "},
 		"worse health": {before: []func(*fleet.Cluster){join("a", "i", "h1")}, step: func(c *fleet.Cluster) {
-			require.True(t, c.Apply(fleet.Transition{AgentID: "a", Instance: "i", Epoch: 1, At: now, Health: &fleet.MemberHealth{Level: fleet.HealthDegraded, Why: "cpu"}}, "h1"))
+			require.True(t, c.Apply(fleet.Transition{AgentID: "a", Instance: "i", Epoch: 1, At: now,
+				Health: &fleet.MemberHealth{Level: fleet.HealthDegraded, Why: "cpu"}}, "h1"))
 		}, want: "agent.health a 1 degraded: cpu"},
 	} {
 		t.Run(name, func(t *testing.T) {

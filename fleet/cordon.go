@@ -61,8 +61,8 @@ func (c *Cluster) SetCordon(k Cordon) error {
 	return nil
 }
 
-// LiftCordon lets the agent be given work again. A cordon that a drain is at can be lifted by that drain only, and a drain lifts only its own. It reports
-// whether there was one.
+// LiftCordon lets the agent be given work again. A cordon that a drain is at can be lifted by that drain only, and a
+// drain lifts only its own. It reports whether there was one.
 func (c *Cluster) LiftCordon(agentID, drain string, now time.Time) (bool, error) {
 	i, found := c.Cordons.search(agentID)
 	if !found {
@@ -87,8 +87,8 @@ func (c *Cluster) LiftCordon(agentID, drain string, now time.Time) (bool, error)
 	return true, nil
 }
 
-// settleCordon shows a cordon in the status of its member. A connected one is draining or in maintenance instead of online;
-// one that is not connected is in maintenance instead of offline, since nobody needs to be woken for it.
+// settleCordon shows a cordon in the status of its member. A connected one is draining or in maintenance instead of
+// online; one that is not connected is in maintenance instead of offline, since nobody needs to be woken for it.
 func (m *Member) settleCordon(c *Cluster, now time.Time) {
 	k := c.Cordons.Of(m.AgentID)
 	switch {

@@ -34,7 +34,8 @@ func TestCordon(t *testing.T) {
 	require.NoError(t, c.SetCordon(drain), "asking twice changes nothing")
 
 	t.Log("maintenance stays over a restart, and over a loss; what is lost while it drains is offline")
-	require.True(t, c.Apply(Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline, Reason: "gone", At: later}, "h1"))
+	require.True(t, c.Apply(Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline, Reason: "gone",
+		At: later}, "h1"))
 	require.Equal(t, AgentOffline, status())
 	require.NoError(t, c.SetCordon(rest))
 	require.Equal(t, AgentMaintenance, status())
@@ -43,7 +44,8 @@ func TestCordon(t *testing.T) {
 	c.Join(Join{AgentID: "a", Instance: "a2"}, "h2", later)
 	require.Equal(t, AgentMaintenance, status())
 	require.True(t, c.Member("a").Connected())
-	require.True(t, c.Apply(Transition{AgentID: "a", Instance: "a2", Epoch: 3, Status: AgentOffline, Left: true, At: later}, "h2"))
+	require.True(t, c.Apply(Transition{AgentID: "a", Instance: "a2", Epoch: 3, Status: AgentOffline, Left: true,
+		At: later}, "h2"))
 	require.NotNil(t, c.Member("a"), "an agent in maintenance is not forgotten when it stops")
 	require.Equal(t, AgentMaintenance, status())
 	require.Equal(t, ClusterHealthy, c.Status(), "who is in maintenance is not missing")
@@ -89,12 +91,14 @@ func TestCordonHolds(t *testing.T) {
 				}
 			case 2:
 				if m != nil {
-					c.Apply(Transition{AgentID: agent, Instance: m.Instance, Epoch: m.Epoch, Status: AgentOffline, Left: rapid.Bool().Draw(t, "left")}, m.Hub)
+					c.Apply(Transition{AgentID: agent, Instance: m.Instance, Epoch: m.Epoch, Status: AgentOffline,
+						Left: rapid.Bool().Draw(t, "left")}, m.Hub)
 				}
 			case 3:
 				c.LoseHub(hub, noon)
 			case 4:
-				_ = c.SetCordon(Cordon{AgentID: agent, Status: rapid.SampledFrom([]AgentStatus{AgentDraining, AgentMaintenance}).Draw(t, "status"), Drain: "c:d"})
+				_ = c.SetCordon(Cordon{AgentID: agent, Status: rapid.SampledFrom([]AgentStatus{AgentDraining,
+					AgentMaintenance}).Draw(t, "status"), Drain: "c:d"})
 			case 5:
 				_, _ = c.LiftCordon(agent, "c:d", noon)
 			}
@@ -104,7 +108,8 @@ func TestCordonHolds(t *testing.T) {
 					t.Fatalf("%s is cordoned and serves: %+v", m.AgentID, m)
 				}
 				if c.Cordons.Of(m.AgentID) == nil && m.Connected() != m.Serving() {
-					t.Fatalf("%s has no cordon: connected %t, serving %t: %+v", m.AgentID, m.Connected(), m.Serving(), m)
+					t.Fatalf("%s has no cordon: connected %t, serving %t: %+v", m.AgentID, m.Connected(), m.Serving(),
+						m)
 				}
 			}
 		}

@@ -42,9 +42,9 @@ var cronWords = map[string]string{
 	"@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
 }
 
-// ParseCron reads a cron schedule of five fields: minute, hour, day of month, month, day of week. A field is *, a number
-// or a name, a range such as 1-5, any of these with a step such as */15, or a list of them with commas. The error says
-// which field is wrong and does not repeat the text.
+// ParseCron reads a cron schedule of five fields: minute, hour, day of month, month, day of week. A field is *, a
+// number or a name, a range such as 1-5, any of these with a step such as */15, or a list of them with commas. The
+// error says which field is wrong and does not repeat the text.
 func ParseCron(text string) (Cron, error) {
 	if len(text) > MaxCronLength {
 		return Cron{}, fmt.Errorf("must be at most %d characters", MaxCronLength)
@@ -54,7 +54,8 @@ func ParseCron(text string) (Cron, error) {
 	}
 	parts := strings.Fields(text)
 	if len(parts) != len(cronFields) {
-		return Cron{}, fmt.Errorf("must have 5 fields (minute, hour, day of month, month, day of week), and has %d", len(parts))
+		return Cron{}, fmt.Errorf("must have 5 fields (minute, hour, day of month, month, day of week), and has %d",
+			len(parts))
 	}
 	var parsed [5]CronField
 	for i, part := range parts {
@@ -66,7 +67,8 @@ func ParseCron(text string) (Cron, error) {
 	}
 	c := Cron{Minute: parsed[0], Hour: parsed[1], DayOfMonth: parsed[2], Month: parsed[3], DayOfWeek: parsed[4]}
 	if !c.everHappens() {
-		return Cron{}, errors.New("names a day of the month (field 3) that its months (field 4) do not have, so it would never fire")
+		return Cron{}, errors.New(
+			"names a day of the month (field 3) that its months (field 4) do not have, so it would never fire")
 	}
 	return c, nil
 }

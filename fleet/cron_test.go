@@ -16,15 +16,21 @@ func TestParseCron(t *testing.T) {
 		return fleet.Cron{Minute: minute, Hour: hour, DayOfMonth: all(1, 31), Month: all(1, 12), DayOfWeek: all(0, 6)}
 	}
 	for text, want := range map[string]fleet.Cron{
-		"0 3 * * *":              everyDay(all(0, 0), all(3, 3)),
-		"  @daily ":              everyDay(all(0, 0), all(0, 0)),
-		"*/15 8-18/2,22 * * *":   everyDay(fleet.CronField{{From: 0, To: 59, Step: 15}}, fleet.CronField{{From: 8, To: 18, Step: 2}, {From: 22, To: 22, Step: 1}}),
-		"5/20 0 * * *":           everyDay(fleet.CronField{{From: 5, To: 59, Step: 20}}, all(0, 0)),
-		"0\t0 1 JAN,jul Sun-tue": {Minute: all(0, 0), Hour: all(0, 0), DayOfMonth: all(1, 1), Month: fleet.CronField{{From: 1, To: 1, Step: 1}, {From: 7, To: 7, Step: 1}}, DayOfWeek: all(0, 2)},
-		"0 0 29 2 *":             {Minute: all(0, 0), Hour: all(0, 0), DayOfMonth: all(29, 29), Month: all(2, 2), DayOfWeek: all(0, 6)},
-		"0 0 31 2,12 *":          {Minute: all(0, 0), Hour: all(0, 0), DayOfMonth: all(31, 31), Month: fleet.CronField{{From: 2, To: 2, Step: 1}, {From: 12, To: 12, Step: 1}}, DayOfWeek: all(0, 6)},
-		"0 0 30 2 fri":           {Minute: all(0, 0), Hour: all(0, 0), DayOfMonth: all(30, 30), Month: all(2, 2), DayOfWeek: all(5, 5)},
-		"0 0 * * 7":              {Minute: all(0, 0), Hour: all(0, 0), DayOfMonth: all(1, 31), Month: all(1, 12), DayOfWeek: all(7, 7)},
+		"0 3 * * *": everyDay(all(0, 0), all(3, 3)),
+		"  @daily ": everyDay(all(0, 0), all(0, 0)),
+		"*/15 8-18/2,22 * * *": everyDay(fleet.CronField{{From: 0, To: 59, Step: 15}},
+			fleet.CronField{{From: 8, To: 18, Step: 2}, {From: 22, To: 22, Step: 1}}),
+		"5/20 0 * * *": everyDay(fleet.CronField{{From: 5, To: 59, Step: 20}}, all(0, 0)),
+		"0\t0 1 JAN,jul Sun-tue": {Minute: all(0, 0), Hour: all(0, 0), DayOfMonth: all(1, 1),
+			Month: fleet.CronField{{From: 1, To: 1, Step: 1}, {From: 7, To: 7, Step: 1}}, DayOfWeek: all(0, 2)},
+		"0 0 29 2 *": {Minute: all(0, 0), Hour: all(0, 0), DayOfMonth: all(29, 29), Month: all(2, 2),
+			DayOfWeek: all(0, 6)},
+		"0 0 31 2,12 *": {Minute: all(0, 0), Hour: all(0, 0), DayOfMonth: all(31, 31),
+			Month: fleet.CronField{{From: 2, To: 2, Step: 1}, {From: 12, To: 12, Step: 1}}, DayOfWeek: all(0, 6)},
+		"0 0 30 2 fri": {Minute: all(0, 0), Hour: all(0, 0), DayOfMonth: all(30, 30), Month: all(2, 2),
+			DayOfWeek: all(5, 5)},
+		"0 0 * * 7": {Minute: all(0, 0), Hour: all(0, 0), DayOfMonth: all(1, 31), Month: all(1, 12),
+			DayOfWeek: all(7, 7)},
 	} {
 		got, err := fleet.ParseCron(text)
 		require.NoError(t, err, text)
@@ -64,7 +70,8 @@ func TestCronMistakesAreNamed(t *testing.T) {
 // When both days are restricted, either may match.
 func TestCronDays(t *testing.T) {
 	t.Parallel()
-	for text, calendars := range map[string]int{"0 0 1 * *": 1, "0 0 * * 1": 1, "0 0 1-31 * 1": 1, "0 0 1 * *,1": 1, "0 0 13 * 5": 2, "0 0 */2 * 1": 2} {
+	for text, calendars := range map[string]int{"0 0 1 * *": 1, "0 0 * * 1": 1, "0 0 1-31 * 1": 1, "0 0 1 * *,1": 1,
+		"0 0 13 * 5": 2, "0 0 */2 * 1": 2} {
 		c, err := fleet.ParseCron(text)
 		require.NoError(t, err)
 		require.Len(t, c.Calendars(), calendars, text)

@@ -14,7 +14,8 @@ func TestDepartures(t *testing.T) {
 	at := time.Unix(1_800_000_000, 0)
 	leave := func(id string) {
 		joined := c.Join(Join{AgentID: id, Instance: "i", MaxTasks: 1}, "h", at)
-		require.True(t, c.Apply(Transition{AgentID: id, Instance: "i", Epoch: joined.Epoch, Status: AgentOffline, At: at, Left: true}, "h"))
+		require.True(t, c.Apply(Transition{AgentID: id, Instance: "i", Epoch: joined.Epoch, Status: AgentOffline,
+			At: at, Left: true}, "h"))
 	}
 	leave("a")
 	got, known := c.Departures.Of("a")
@@ -65,8 +66,9 @@ func TestTenantWeights(t *testing.T) {
 		weights map[string]float64
 		want    string
 	}{
-		"none": {nil, ""}, "bounds": {map[string]float64{"a": .1, "b": 100}, ""}, "too small": {map[string]float64{"a": .09}, "0.1 and 100"},
-		"zero": {map[string]float64{"a": 0}, "0.1 and 100"}, "too large": {map[string]float64{"a": 101}, "0.1 and 100"},
+		"none": {nil, ""}, "bounds": {map[string]float64{"a": .1, "b": 100}, ""},
+		"too small": {map[string]float64{"a": .09}, "0.1 and 100"},
+		"zero":      {map[string]float64{"a": 0}, "0.1 and 100"}, "too large": {map[string]float64{"a": 101}, "0.1 and 100"},
 		"no slug": {map[string]float64{"A b": 1}, "tenant"}, "too many": {many, "at most 100"},
 	} {
 		t.Run(name, func(t *testing.T) {

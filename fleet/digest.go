@@ -71,8 +71,8 @@ func canonicalJSON(data json.RawMessage) (json.RawMessage, error) {
 	return text, nil
 }
 
-// appendCanonical adds the decoder's next value to text, as json.Marshal would write it. It makes no values, whose memory may be
-// many times that of their text.
+// appendCanonical adds the decoder's next value to text, as json.Marshal would write it. It makes no values, whose
+// memory may be many times that of their text.
 func appendCanonical(text []byte, decoder *json.Decoder) ([]byte, error) {
 	token, err := decoder.Token()
 	if err != nil {

@@ -21,13 +21,17 @@ func TestDigestOfTheSameTask(t *testing.T) {
 	zone := time.FixedZone("", 3600)
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for name, pair := range map[string][2]TaskSpec{
-		"defaults": {{}, {Priority: PriorityNormal, RetrySafety: Idempotent, Timeout: Duration(DefaultTaskTimeout), ExpiresIn: Duration(DefaultExpiration),
-			Retry: RetryPolicy{MaxAttempts: 3, MaxTransfers: 3, InitialInterval: Duration(2 * time.Second), MaxInterval: Duration(5 * time.Minute)}}},
-		"fields and blanks": {{Payload: json.RawMessage(`{"a":1,"b":[1, 2]}`)}, {Payload: json.RawMessage(` {"b":[1,2], "a":1}`)}},
-		"no payload":        {{}, {Payload: json.RawMessage(`null`)}},
-		"capabilities":      {{RequiredCapabilities: []string{"gpu", "arm"}}, {RequiredCapabilities: []string{"arm", "gpu", "arm"}}},
-		"empty lists":       {{PreferredCapabilities: []string{}, Labels: map[string]string{}}, {}},
-		"time zones":        {{StartAt: at}, {StartAt: at.In(zone)}},
+		"defaults": {{}, {Priority: PriorityNormal, RetrySafety: Idempotent, Timeout: Duration(DefaultTaskTimeout),
+			ExpiresIn: Duration(DefaultExpiration),
+			Retry: RetryPolicy{MaxAttempts: 3, MaxTransfers: 3, InitialInterval: Duration(2 * time.Second),
+				MaxInterval: Duration(5 * time.Minute)}}},
+		"fields and blanks": {{Payload: json.RawMessage(`{"a":1,"b":[1, 2]}`)},
+			{Payload: json.RawMessage(` {"b":[1,2], "a":1}`)}},
+		"no payload": {{}, {Payload: json.RawMessage(`null`)}},
+		"capabilities": {{RequiredCapabilities: []string{"gpu", "arm"}},
+			{RequiredCapabilities: []string{"arm", "gpu", "arm"}}},
+		"empty lists": {{PreferredCapabilities: []string{}, Labels: map[string]string{}}, {}},
+		"time zones":  {{StartAt: at}, {StartAt: at.In(zone)}},
 	} {
 		require.Equal(t, digestOf(t, pair[0]), digestOf(t, pair[1]), name)
 	}
@@ -37,10 +41,14 @@ func TestDigestsOfDifferentTasks(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}
 	for i, spec := range []TaskSpec{
-		{}, {Type: "x"}, {Cluster: "x"}, {Payload: json.RawMessage(`1`)}, {Payload: json.RawMessage(`1.0`)}, {Payload: json.RawMessage(`12345678901234567890`)},
-		{Payload: json.RawMessage(`12345678901234567891`)}, {Payload: json.RawMessage(`[1,2]`)}, {Payload: json.RawMessage(`[2,1]`)}, {Priority: 1}, {Agent: "a"},
-		{ShardKey: "a"}, {RequiredCapabilities: []string{"a"}}, {PreferredCapabilities: []string{"a"}}, {Affinity: "a"}, {Retry: RetryPolicy{MaxAttempts: 1}},
-		{Retry: RetryPolicy{NonRetryable: []string{"a"}}}, {RetrySafety: Fenced}, {Timeout: 1}, {ExpiresIn: 1}, {BeaconTimeout: 1}, {Tenant: "a"},
+		{}, {Type: "x"}, {Cluster: "x"}, {Payload: json.RawMessage(`1`)}, {Payload: json.RawMessage(`1.0`)},
+		{Payload: json.RawMessage(`12345678901234567890`)},
+		{Payload: json.RawMessage(`12345678901234567891`)}, {Payload: json.RawMessage(`[1,2]`)},
+		{Payload: json.RawMessage(`[2,1]`)}, {Priority: 1}, {Agent: "a"},
+		{ShardKey: "a"}, {RequiredCapabilities: []string{"a"}}, {PreferredCapabilities: []string{"a"}}, {Affinity: "a"},
+		{Retry: RetryPolicy{MaxAttempts: 1}},
+		{Retry: RetryPolicy{NonRetryable: []string{"a"}}}, {RetrySafety: Fenced}, {Timeout: 1}, {ExpiresIn: 1},
+		{BeaconTimeout: 1}, {Tenant: "a"},
 		{Labels: map[string]string{"a": "1"}}, {StartAt: time.Unix(1, 0)},
 	} {
 		digest := digestOf(t, spec)
@@ -56,7 +64,8 @@ func TestDigestsOfDifferentTasks(t *testing.T) {
 func TestCanonicalJSONIsWhatTheParserAndTheWriterMake(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		`{}`, `[]`, `7`, `"<a&\u00e9\u2028\ud800>"`, ` { "b" : [ 1.0 , 1e5, -0, {"z":null,"a":true} ] , "a" : {} , "b" : [2,{}]} `,
+		`{}`, `[]`, `7`, `"<a&\u00e9\u2028\ud800>"`,
+		` { "b" : [ 1.0 , 1e5, -0, {"z":null,"a":true} ] , "a" : {} , "b" : [2,{}]} `,
 		`{"<":1,"\u003c":2,"é":3,"":4}`, `[[[]],[{}],"",false]`, `123456789012345678901234567890`, `"\ufffd"`,
 	} {
 		decoder := json.NewDecoder(strings.NewReader(text))

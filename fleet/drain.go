@@ -7,9 +7,10 @@ type DrainStatus string
 
 // The statuses of a drain.
 const (
-	DrainWaiting   DrainStatus = "waiting"   // its turn has not come; only of one agent
-	DrainRunning   DrainStatus = "running"   // nothing new arrives; what the agent has is being finished
-	DrainMoving    DrainStatus = "moving"    // the deadline has passed: what is left is taken off the agent; only of one agent
+	DrainWaiting DrainStatus = "waiting" // its turn has not come; only of one agent
+	DrainRunning DrainStatus = "running" // nothing new arrives; what the agent has is being finished
+	// the deadline has passed: what is left is taken off the agent; only of one agent
+	DrainMoving    DrainStatus = "moving"
 	DrainCompleted DrainStatus = "completed" // in maintenance with nothing in flight
 	DrainCancelled DrainStatus = "cancelled" // given up on request; the agent is given work again
 	DrainFailed    DrainStatus = "failed"

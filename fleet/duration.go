@@ -69,7 +69,8 @@ func ParseDuration(text string) (time.Duration, error) {
 		}
 		seconds = s
 	}
-	total := time.Duration(days)*24*time.Hour + time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute + seconds
+	total := time.Duration(days)*24*time.Hour + time.Duration(hours)*time.Hour + time.Duration(
+		minutes)*time.Minute + seconds
 	if negative {
 		total = -total
 	}

@@ -12,13 +12,15 @@ func TestParseDuration(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]time.Duration{
 		"30s": 30 * time.Second, "1m30s": 90 * time.Second, "00:00:30": 30 * time.Second, "01:00:00": time.Hour,
-		"7.00:00:00": 7 * 24 * time.Hour, "00:05": 5 * time.Minute, "00:00:01.5": 1500 * time.Millisecond, "-00:00:10": -10 * time.Second,
+		"7.00:00:00": 7 * 24 * time.Hour, "00:05": 5 * time.Minute, "00:00:01.5": 1500 * time.Millisecond,
+		"-00:00:10": -10 * time.Second,
 	} {
 		got, err := ParseDuration(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
 	}
-	for _, text := range []string{"", "x", "30", "1:2:3:4", "24:00:00", "00:60", "00:00:60", "x.00:00:00", "00:00:-1", "00:00:1e9"} {
+	for _, text := range []string{"", "x", "30", "1:2:3:4", "24:00:00", "00:60", "00:00:60", "x.00:00:00", "00:00:-1",
+		"00:00:1e9"} {
 		_, err := ParseDuration(text)
 		require.Error(t, err, text)
 	}

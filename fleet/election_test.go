@@ -19,20 +19,28 @@ func TestElect(t *testing.T) {
 	}{
 		{"lowest id among equals", nil, nil, "a", time.Time{}},
 		{"least loaded", nil, map[string]int{"a": 2, "b": 1, "c": 1}, "b", time.Time{}},
-		{"load is a share of the slots", func(c *Cluster) { c.Member("c").MaxTasks = 100 }, map[string]int{"a": 1, "b": 1, "c": 5}, "c", time.Time{}},
-		{"only the online", func(c *Cluster) { c.become("a", AgentSuspect); c.become("b", AgentDraining) }, map[string]int{"c": 9}, "c", time.Time{}},
+		{"load is a share of the slots", func(c *Cluster) { c.Member("c").MaxTasks = 100 },
+			map[string]int{"a": 1, "b": 1, "c": 5}, "c", time.Time{}},
+		{"only the online", func(c *Cluster) { c.become("a", AgentSuspect); c.become("b", AgentDraining) },
+			map[string]int{"c": 9}, "c", time.Time{}},
 		{"nobody", func(c *Cluster) {
 			c.become("a", AgentSuspect)
 			c.become("b", AgentMaintenance)
 			c.become("c", AgentOffline)
 		}, nil, "", time.Time{}},
 		{"leader serves", func(c *Cluster) { c.Promote("b", noon) }, nil, "", time.Time{}},
-		{"suspect leader serves", func(c *Cluster) { c.Promote("b", noon); c.become("b", AgentSuspect) }, nil, "", time.Time{}},
-		{"lost leader must be vacated first", func(c *Cluster) { c.Promote("b", noon); c.become("b", AgentOffline) }, nil, "", time.Time{}},
-		{"lease may still run", func(c *Cluster) { c.Promote("b", noon); c.VacateLeader(time.Nanosecond, noon) }, nil, "", noon.Add(1)},
-		{"lease is over", func(c *Cluster) { c.Promote("b", noon); c.VacateLeader(roleLease, noon.Add(-roleLease)) }, nil, "a", time.Time{}},
-		{"a lease below zero is over", func(c *Cluster) { c.Promote("b", noon); c.VacateLeader(-time.Second, noon) }, nil, "a", time.Time{}},
-		{"the leader before comes last", func(c *Cluster) { c.Promote("a", noon); c.VacateLeader(0, noon) }, map[string]int{"b": 9, "c": 8}, "c", time.Time{}},
+		{"suspect leader serves", func(c *Cluster) { c.Promote("b", noon); c.become("b", AgentSuspect) }, nil, "",
+			time.Time{}},
+		{"lost leader must be vacated first", func(c *Cluster) { c.Promote("b", noon); c.become("b", AgentOffline) },
+			nil, "", time.Time{}},
+		{"lease may still run", func(c *Cluster) { c.Promote("b", noon); c.VacateLeader(time.Nanosecond, noon) }, nil,
+			"", noon.Add(1)},
+		{"lease is over", func(c *Cluster) { c.Promote("b", noon); c.VacateLeader(roleLease, noon.Add(-roleLease)) },
+			nil, "a", time.Time{}},
+		{"a lease below zero is over", func(c *Cluster) { c.Promote("b", noon); c.VacateLeader(-time.Second, noon) },
+			nil, "a", time.Time{}},
+		{"the leader before comes last", func(c *Cluster) { c.Promote("a", noon); c.VacateLeader(0, noon) },
+			map[string]int{"b": 9, "c": 8}, "c", time.Time{}},
 		{"the leader before when it is alone", func(c *Cluster) {
 			c.Promote("a", noon)
 			c.VacateLeader(0, noon)
@@ -60,7 +68,8 @@ func TestElect(t *testing.T) {
 				return
 			}
 			require.Equal(t, before.LastEpoch+1, got.Epoch)
-			require.Equal(t, Election{Leader: c.Leader, Previous: before.LastLeader, Epoch: c.LeaderEpoch, At: c.LeaderSince}, got)
+			require.Equal(t, Election{Leader: c.Leader, Previous: before.LastLeader, Epoch: c.LeaderEpoch,
+				At: c.LeaderSince}, got)
 			require.NotContains(t, c.Standbys, c.Leader)
 			require.Empty(t, c.LastLeader)
 			require.Zero(t, c.LeaderFreeAt)
@@ -139,11 +148,13 @@ type world struct {
 
 var modelAgents = []string{"a", "b", "c", "d", "e"}
 
-// disturb does one thing to the fleet. vacate is called for an agent that serves no longer, with whether it said goodbye.
+// disturb does one thing to the fleet. vacate is called for an agent that serves no longer, with whether it said
+// goodbye.
 func (w *world) disturb(t *rapid.T, vacate func(agent string, goodbye bool)) {
 	agent := rapid.SampledFrom(modelAgents).Draw(t, "agent")
 	m := w.Member(agent)
-	switch rapid.SampledFrom([]string{"start", "start", "attach", "lose", "leave", "status", "wait", "wait"}).Draw(t, "what") {
+	switch rapid.SampledFrom([]string{"start", "start", "attach", "lose", "leave", "status", "wait", "wait"}).Draw(t,
+		"what") {
 	case "start":
 		w.runs++
 		w.alive[agent] = string(rune('A' + w.runs))
@@ -156,7 +167,8 @@ func (w *world) disturb(t *rapid.T, vacate func(agent string, goodbye bool)) {
 		}
 	case "lose":
 		if m != nil {
-			w.Apply(Transition{AgentID: agent, Instance: m.Instance, Epoch: m.Epoch, Status: AgentOffline, At: w.now}, "h")
+			w.Apply(Transition{AgentID: agent, Instance: m.Instance, Epoch: m.Epoch, Status: AgentOffline, At: w.now},
+				"h")
 			vacate(agent, false)
 		}
 	case "leave":
@@ -167,7 +179,8 @@ func (w *world) disturb(t *rapid.T, vacate func(agent string, goodbye bool)) {
 		}
 	case "status":
 		if m != nil && m.Status != AgentOffline {
-			m.setStatus(rapid.SampledFrom([]AgentStatus{AgentOnline, AgentSuspect, AgentDraining, AgentMaintenance}).Draw(t, "status"), "", w.now)
+			m.setStatus(rapid.SampledFrom([]AgentStatus{AgentOnline, AgentSuspect, AgentDraining,
+				AgentMaintenance}).Draw(t, "status"), "", w.now)
 			if !m.Serving() {
 				vacate(agent, false)
 			}
@@ -246,7 +259,8 @@ func TestElectionModel(t *testing.T) {
 	})
 }
 
-// TestManualElection: where elections are off, the first leader is elected as ever, and then only the one before comes back.
+// TestManualElection: where elections are off, the first leader is elected as ever, and then only the one before comes
+// back.
 func TestManualElection(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)

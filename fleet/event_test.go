@@ -44,7 +44,8 @@ func TestEveryTaskStatusHasAnEvent(t *testing.T) {
 	for _, m := range fleet.EventTypes {
 		known[m.Type] = true
 	}
-	for _, s := range []fleet.TaskStatus{fleet.TaskQueued, fleet.TaskRunning, fleet.TaskRetryWait, fleet.TaskReview, fleet.TaskDeadLetter,
+	for _, s := range []fleet.TaskStatus{fleet.TaskQueued, fleet.TaskRunning, fleet.TaskRetryWait, fleet.TaskReview,
+		fleet.TaskDeadLetter,
 		fleet.TaskCompleted, fleet.TaskFailed, fleet.TaskCancelled, fleet.TaskExpired} {
 		require.True(t, known[fleet.TaskEvent(s)], s)
 	}
@@ -55,13 +56,15 @@ func TestEventLogKeepsTheNewest(t *testing.T) {
 	begin := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	var log fleet.EventLog
 	for i := range 10 {
-		log.Add(fleet.Event{Type: fleet.EventAgentJoined, Time: begin.Add(time.Duration(i) * time.Second), EventData: fleet.EventData{Count: i + 1}}, 4)
+		log.Add(fleet.Event{Type: fleet.EventAgentJoined, Time: begin.Add(time.Duration(i) * time.Second),
+			EventData: fleet.EventData{Count: i + 1}}, 4)
 	}
 	for _, c := range []struct {
 		after, missing int64
 		want           []int
 	}{
-		{0, 6, []int{7, 8, 9, 10}}, {5, 1, []int{7, 8, 9, 10}}, {6, 0, []int{7, 8, 9, 10}}, {8, 0, []int{9, 10}}, {10, 0, nil}, {1 << 62, 0, nil}, {-3, 9, []int{7, 8, 9, 10}},
+		{0, 6, []int{7, 8, 9, 10}}, {5, 1, []int{7, 8, 9, 10}}, {6, 0, []int{7, 8, 9, 10}}, {8, 0, []int{9, 10}},
+		{10, 0, nil}, {1 << 62, 0, nil}, {-3, 9, []int{7, 8, 9, 10}},
 	} {
 		events, missing := log.After(c.after)
 		require.Equal(t, c.missing, missing, "after %d", c.after)
@@ -71,7 +74,8 @@ func TestEventLogKeepsTheNewest(t *testing.T) {
 		from    time.Duration
 		missing bool
 		want    []int
-	}{{0, true, []int{7, 8, 9, 10}}, {6 * time.Second, true, []int{7, 8, 9, 10}}, {7 * time.Second, false, []int{8, 9, 10}}, {time.Minute, false, nil}} {
+	}{{0, true, []int{7, 8, 9, 10}}, {6 * time.Second, true, []int{7, 8, 9, 10}}, {7 * time.Second, false,
+		[]int{8, 9, 10}}, {time.Minute, false, nil}} {
 		events, missing := log.Since(begin.Add(c.from))
 		require.Equal(t, c.missing, missing, c.from)
 		require.Equal(t, c.want, numbers(events), c.from)

@@ -7,18 +7,29 @@ type HealingType string
 
 // The types of healing actions, the most urgent first.
 const (
-	HealFailover  HealingType = "failover_agent"    // a critical or failed agent: its work and roles go to others, and it is taken out of service
-	HealReassign  HealingType = "reassign_task"     // an attempt that no agent runs: it is ended, so that the task is delivered again
-	HealRebalance HealingType = "rebalance_cluster" // fewer agents than wanted: more are asked for, and shards and targets spread
-	HealDrain     HealingType = "drain_agent"       // a degraded agent: it finishes its work and is taken out of service
-	HealReduce    HealingType = "reduce_load"       // an agent in warning: it is given less to do at a time
-	HealRestore   HealingType = "restore_agent"     // an agent that healing took out of service and that is healthy again
-	HealReport    HealingType = "report"            // something that only a person can mend
+	// a critical or failed agent: its work and roles go to others, and it is taken out of service
+	HealFailover HealingType = "failover_agent"
+	// an attempt that no agent runs: it is ended, so that the task is delivered again
+	HealReassign HealingType = "reassign_task"
+	// fewer agents than wanted: more are asked for, and shards and targets spread
+	HealRebalance HealingType = "rebalance_cluster"
+	// a degraded agent: it finishes its work and is taken out of service
+	HealDrain  HealingType = "drain_agent"
+	HealReduce HealingType = "reduce_load" // an agent in warning: it is given less to do at a time
+	// an agent that healing took out of service and that is healthy again
+	HealRestore HealingType = "restore_agent"
+	HealReport  HealingType = "report" // something that only a person can mend
 )
 
 // priorities order the actions of a cycle; the highest goes first.
 var priorities = map[HealingType]int{
-	HealFailover: 100, HealReassign: 80, HealRebalance: 60, HealDrain: 50, HealReduce: 40, HealRestore: 20, HealReport: 10,
+	HealFailover:  100,
+	HealReassign:  80,
+	HealRebalance: 60,
+	HealDrain:     50,
+	HealReduce:    40,
+	HealRestore:   20,
+	HealReport:    10,
 }
 
 // HealingVerdict is what becomes of something that was found.

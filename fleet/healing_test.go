@@ -11,12 +11,14 @@ import (
 
 // illFor is an agent with a level since so long.
 func illFor(id string, level HealthLevel, d time.Duration) HealingAgent {
-	return HealingAgent{AgentID: id, Status: AgentOnline, Slots: 4, Epoch: 3, Health: MemberHealth{Level: level, Score: 0.5, Why: "disk errors", Since: noon.Add(-d)}}
+	return HealingAgent{AgentID: id, Status: AgentOnline, Slots: 4, Epoch: 3,
+		Health: MemberHealth{Level: level, Score: 0.5, Why: "disk errors", Since: noon.Add(-d)}}
 }
 
 // caseOf is a cluster of five agents with these ill ones.
 func caseOf(agents ...HealingAgent) *HealingCase {
-	c := &HealingCase{Cluster: "c", Policy: HealingPolicy{}.WithDefaults(), Agents: agents, Members: 5, Serving: 5, Healthy: 5}
+	c := &HealingCase{Cluster: "c", Policy: HealingPolicy{}.WithDefaults(), Agents: agents, Members: 5, Serving: 5,
+		Healthy: 5}
 	for _, a := range agents {
 		if a.Status != AgentOnline {
 			c.Serving--
@@ -48,56 +50,119 @@ func TestDecideHealing(t *testing.T) {
 		want string // "<type> <target> <verdict>", the first only
 		why  string
 	}{
-		"nothing":                  {caseOf(), "", ""},
-		"degraded":                 {caseOf(illFor("a", HealthDegraded, long)), "drain_agent a act", ""},
-		"warning":                  {caseOf(illFor("a", HealthWarning, long)), "reduce_load a act", ""},
-		"warning, reduced already": {with(caseOf(illFor("a", HealthWarning, long)), func(c *HealingCase) { c.Agents[0].Reduced = true }), "", ""},
-		"warning with one slot":    {with(caseOf(illFor("a", HealthWarning, long)), func(c *HealingCase) { c.Agents[0].Slots = 1 }), "drain_agent a act", ""},
-		"critical":                 {caseOf(illFor("a", HealthCritical, long)), "failover_agent a act", ""},
-		"failed":                   {caseOf(illFor("a", HealthFailed, long)), "failover_agent a act", ""},
-		"the worst first":          {caseOf(illFor("a", HealthDegraded, long), illFor("b", HealthCritical, long)), "failover_agent b act", ""},
+		"nothing":  {caseOf(), "", ""},
+		"degraded": {caseOf(illFor("a", HealthDegraded, long)), "drain_agent a act", ""},
+		"warning":  {caseOf(illFor("a", HealthWarning, long)), "reduce_load a act", ""},
+		"warning, reduced already": {with(caseOf(illFor("a", HealthWarning, long)),
+			func(c *HealingCase) { c.Agents[0].Reduced = true }), "", ""},
+		"warning with one slot": {with(caseOf(illFor("a", HealthWarning, long)),
+			func(c *HealingCase) { c.Agents[0].Slots = 1 }), "drain_agent a act", ""},
+		"critical": {caseOf(illFor("a", HealthCritical, long)), "failover_agent a act", ""},
+		"failed":   {caseOf(illFor("a", HealthFailed, long)), "failover_agent a act", ""},
+		"the worst first": {caseOf(illFor("a", HealthDegraded, long), illFor("b", HealthCritical, long)),
+			"failover_agent b act", ""},
 
-		"only just":     {caseOf(illFor("a", HealthCritical, 10*time.Second)), "failover_agent a waiting", "it is given 30s"},
-		"suspect":       {with(caseOf(illFor("a", HealthCritical, long)), func(c *HealingCase) { c.Agents[0].Status = AgentSuspect }), "failover_agent a waiting", "failure detector"},
-		"an operator's": {with(caseOf(illFor("a", HealthCritical, long)), func(c *HealingCase) { c.Agents[0].OutBy = "operator" }), "failover_agent a waiting", "operator"},
-		"being drained": {with(caseOf(illFor("a", HealthDegraded, long)), func(c *HealingCase) { c.Agents[0].Status = AgentDraining }), "drain_agent a waiting", "being drained"},
-		"braked":        {with(caseOf(illFor("a", HealthCritical, long)), func(c *HealingCase) { c.Braked = true }), "failover_agent a skipped", "brake"},
-		"off":           {with(caseOf(illFor("a", HealthCritical, long)), func(c *HealingCase) { c.Policy.Mode = HealingOff }), "", ""},
-		"a dry run":     {with(caseOf(illFor("a", HealthCritical, long)), func(c *HealingCase) { c.Policy.Mode = HealingDryRun }), "failover_agent a planned", ""},
+		"only just": {caseOf(illFor("a", HealthCritical, 10*time.Second)), "failover_agent a waiting",
+			"it is given 30s"},
+		"suspect": {with(caseOf(illFor("a", HealthCritical, long)),
+			func(c *HealingCase) { c.Agents[0].Status = AgentSuspect }), "failover_agent a waiting", "failure detector"},
+		"an operator's": {with(caseOf(illFor("a", HealthCritical, long)),
+			func(c *HealingCase) { c.Agents[0].OutBy = "operator" }), "failover_agent a waiting", "operator"},
+		"being drained": {with(caseOf(illFor("a", HealthDegraded, long)),
+			func(c *HealingCase) { c.Agents[0].Status = AgentDraining }), "drain_agent a waiting", "being drained"},
+		"braked": {with(caseOf(illFor("a", HealthCritical, long)), func(c *HealingCase) { c.Braked = true }),
+			"failover_agent a skipped", "brake"},
+		"off": {with(caseOf(illFor("a", HealthCritical, long)),
+			func(c *HealingCase) { c.Policy.Mode = HealingOff }), "", ""},
+		"a dry run": {with(caseOf(illFor("a", HealthCritical, long)),
+			func(c *HealingCase) { c.Policy.Mode = HealingDryRun }), "failover_agent a planned", ""},
 		"already at work": {with(caseOf(illFor("a", HealthCritical, long)), func(c *HealingCase) {
-			c.Past = []HealingPast{{Type: HealDrain, TargetID: "a", Verdict: HealAct, At: noon.Add(-time.Hour), Running: true}}
+			c.Past = []HealingPast{{Type: HealDrain, TargetID: "a", Verdict: HealAct, At: noon.Add(-time.Hour),
+				Running: true}}
 		}), "failover_agent a waiting", "under way"},
 
-		"the last agent": {&HealingCase{Cluster: "c", Policy: HealingPolicy{}.WithDefaults(), Members: 1, Serving: 1, Agents: []HealingAgent{illFor("a", HealthDegraded, long)}},
+		"the last agent": {&HealingCase{Cluster: "c", Policy: HealingPolicy{}.WithDefaults(), Members: 1, Serving: 1,
+			Agents: []HealingAgent{illFor("a", HealthDegraded, long)}},
 			"drain_agent a skipped", "no healthy agent would be left"},
-		"all are degraded": {with(caseOf(illFor("a", HealthDegraded, long)), func(c *HealingCase) { c.Healthy = 0 }), "drain_agent a skipped", "every agent of the cluster is unhealthy"},
-		"nobody can take over": {&HealingCase{Cluster: "c", Policy: HealingPolicy{}.WithDefaults(), Members: 2, Serving: 2, Agents: []HealingAgent{illFor("a", HealthCritical, long), illFor("b", HealthFailed, long)}},
+		"all are degraded": {with(caseOf(illFor("a", HealthDegraded, long)), func(c *HealingCase) { c.Healthy = 0 }),
+			"drain_agent a skipped", "every agent of the cluster is unhealthy"},
+		"nobody can take over": {&HealingCase{Cluster: "c", Policy: HealingPolicy{}.WithDefaults(), Members: 2,
+			Serving: 2, Agents: []HealingAgent{illFor("a", HealthCritical, long), illFor("b", HealthFailed, long)}},
 			"failover_agent b skipped", "no other agent is fit"},
-		"a degraded one can take over": {&HealingCase{Cluster: "c", Policy: HealingPolicy{}.WithDefaults(), Members: 2, Serving: 2, Agents: []HealingAgent{illFor("a", HealthCritical, long), illFor("b", HealthDegraded, long)}},
+		"a degraded one can take over": {&HealingCase{Cluster: "c", Policy: HealingPolicy{}.WithDefaults(), Members: 2,
+			Serving: 2, Agents: []HealingAgent{illFor("a", HealthCritical, long), illFor("b", HealthDegraded, long)}},
 			"failover_agent a act", ""},
-		"below min_agents":                {with(caseOf(illFor("a", HealthDegraded, long)), func(c *HealingCase) { c.Minimum = 5 }), "drain_agent a skipped", "min_agents is 5"},
-		"min_agents keep no critical one": {with(caseOf(illFor("a", HealthCritical, long)), func(c *HealingCase) { c.Minimum = 5 }), "failover_agent a act", ""},
-		"half of the agents are out":      {with(caseOf(illFor("a", HealthCritical, long)), func(c *HealingCase) { c.Serving, c.Healthy = 3, 2 }), "failover_agent a skipped", "the cause is likelier elsewhere"},
-		"done just now":                   {with(caseOf(illFor("a", HealthDegraded, long)), func(c *HealingCase) { c.Past = past(HealDrain, "a", 9*time.Minute) }), "drain_agent a waiting", "done once"},
-		"done a while ago":                {with(caseOf(illFor("a", HealthDegraded, long)), func(c *HealingCase) { c.Past = past(HealDrain, "a", 11*time.Minute) }), "drain_agent a act", ""},
-		"the wait doubles":                {with(caseOf(illFor("a", HealthDegraded, long)), func(c *HealingCase) { c.Past = past(HealDrain, "a", 39*time.Minute, 70*time.Minute, 100*time.Minute) }), "drain_agent a waiting", "done 3 times"},
-		"and ends":                        {with(caseOf(illFor("a", HealthDegraded, long)), func(c *HealingCase) { c.Past = past(HealDrain, "a", 41*time.Minute, 70*time.Minute, 100*time.Minute) }), "drain_agent a act", ""},
-		"a day is forgotten":              {with(caseOf(illFor("a", HealthDegraded, long)), func(c *HealingCase) { c.Past = past(HealDrain, "a", 25*time.Hour, 26*time.Hour) }), "drain_agent a act", ""},
-		"another agent's does not count":  {with(caseOf(illFor("a", HealthDegraded, long)), func(c *HealingCase) { c.Past = past(HealDrain, "b", time.Minute) }), "drain_agent a act", ""},
-		"a dry run's does not count":      {with(caseOf(illFor("a", HealthDegraded, long)), func(c *HealingCase) { c.Past = past(HealDrain, "a", time.Minute); c.Past[0].Verdict = HealPlan }), "drain_agent a act", ""},
+		"below min_agents": {with(caseOf(illFor("a", HealthDegraded, long)),
+			func(c *HealingCase) { c.Minimum = 5 }), "drain_agent a skipped", "min_agents is 5"},
+		"min_agents keep no critical one": {with(caseOf(illFor("a", HealthCritical, long)),
+			func(c *HealingCase) { c.Minimum = 5 }), "failover_agent a act", ""},
+		"half of the agents are out": {with(caseOf(illFor("a", HealthCritical, long)),
+			func(c *HealingCase) {
+				c.Serving, c.Healthy = 3,
+					2
+			}), "failover_agent a skipped", "the cause is likelier elsewhere"},
+		"done just now": {with(caseOf(illFor("a", HealthDegraded, long)),
+			func(c *HealingCase) {
+				c.Past = past(HealDrain, "a",
+					9*time.Minute)
+			}), "drain_agent a waiting", "done once"},
+		"done a while ago": {with(caseOf(illFor("a", HealthDegraded, long)),
+			func(c *HealingCase) { c.Past = past(HealDrain, "a", 11*time.Minute) }), "drain_agent a act", ""},
+		"the wait doubles": {with(caseOf(illFor("a", HealthDegraded, long)),
+			func(c *HealingCase) {
+				c.Past = past(HealDrain, "a", 39*time.Minute, 70*time.Minute,
+					100*time.Minute)
+			}), "drain_agent a waiting", "done 3 times"},
+		"and ends": {with(caseOf(illFor("a", HealthDegraded, long)),
+			func(c *HealingCase) {
+				c.Past = past(HealDrain, "a", 41*time.Minute, 70*time.Minute,
+					100*time.Minute)
+			}), "drain_agent a act", ""},
+		"a day is forgotten": {with(caseOf(illFor("a", HealthDegraded, long)),
+			func(c *HealingCase) {
+				c.Past = past(HealDrain, "a", 25*time.Hour,
+					26*time.Hour)
+			}), "drain_agent a act", ""},
+		"another agent's does not count": {with(caseOf(illFor("a", HealthDegraded, long)),
+			func(c *HealingCase) { c.Past = past(HealDrain, "b", time.Minute) }), "drain_agent a act", ""},
+		"a dry run's does not count": {with(caseOf(illFor("a", HealthDegraded, long)),
+			func(c *HealingCase) {
+				c.Past = past(HealDrain, "a",
+					time.Minute)
+				c.Past[0].Verdict = HealPlan
+			}), "drain_agent a act", ""},
 		"what is skipped is recorded once": {with(caseOf(illFor("a", HealthCritical, long)), func(c *HealingCase) {
-			c.Braked, c.Past = true, []HealingPast{{Type: HealFailover, TargetID: "a", Verdict: HealSkip, At: noon.Add(-time.Minute)}}
+			c.Braked, c.Past = true, []HealingPast{{Type: HealFailover, TargetID: "a", Verdict: HealSkip,
+				At: noon.Add(-time.Minute)}}
 		}), "failover_agent a waiting", "network is the likelier culprit; recorded once"},
 
-		"healthy again":             {caseOf(out(HealthHealthy, 6*time.Minute)), "restore_agent a act", ""},
-		"not for long":              {caseOf(out(HealthHealthy, 4*time.Minute)), "restore_agent a waiting", "it is given 5m0s"},
-		"still ill":                 {caseOf(out(HealthDegraded, long)), "", ""},
-		"for the second time":       {with(caseOf(out(HealthHealthy, 6*time.Minute)), func(c *HealingCase) { c.Past = past(HealDrain, "a", 20*time.Minute, 2*time.Hour) }), "restore_agent a waiting", "it is given 10m0s"},
-		"under-replicated":          {with(caseOf(), func(c *HealingCase) { c.Wanted, c.ShortSince = 6, noon.Add(-long) }), "rebalance_cluster c act", ""},
-		"under-replicated just now": {with(caseOf(), func(c *HealingCase) { c.Wanted, c.ShortSince = 6, noon }), "rebalance_cluster c waiting", "30s"},
-		"an orphan":                 {with(caseOf(), func(c *HealingCase) { c.Orphans = []Orphan{{TaskID: "t", Attempt: 2}} }), "reassign_task t act", ""},
-		"an orphan while braked":    {with(caseOf(), func(c *HealingCase) { c.Braked, c.Orphans = true, []Orphan{{TaskID: "t"}} }), "reassign_task t act", ""},
-		"something stuck":           {with(caseOf(), func(c *HealingCase) { c.Stuck = []Stuck{{What: "reviews", Reason: "2 tasks wait"}} }), "report reviews act", ""},
+		"healthy again": {caseOf(out(HealthHealthy, 6*time.Minute)), "restore_agent a act", ""},
+		"not for long": {caseOf(out(HealthHealthy, 4*time.Minute)), "restore_agent a waiting",
+			"it is given 5m0s"},
+		"still ill": {caseOf(out(HealthDegraded, long)), "", ""},
+		"for the second time": {with(caseOf(out(HealthHealthy, 6*time.Minute)),
+			func(c *HealingCase) {
+				c.Past = past(HealDrain, "a", 20*time.Minute,
+					2*time.Hour)
+			}), "restore_agent a waiting", "it is given 10m0s"},
+		"under-replicated": {with(caseOf(), func(c *HealingCase) {
+			c.Wanted, c.ShortSince = 6,
+				noon.Add(-long)
+		}), "rebalance_cluster c act", ""},
+		"under-replicated just now": {with(caseOf(), func(c *HealingCase) { c.Wanted, c.ShortSince = 6, noon }),
+			"rebalance_cluster c waiting", "30s"},
+		"an orphan": {with(caseOf(), func(c *HealingCase) {
+			c.Orphans = []Orphan{{TaskID: "t",
+				Attempt: 2}}
+		}), "reassign_task t act", ""},
+		"an orphan while braked": {with(caseOf(), func(c *HealingCase) {
+			c.Braked, c.Orphans = true,
+				[]Orphan{{TaskID: "t"}}
+		}), "reassign_task t act", ""},
+		"something stuck": {with(caseOf(), func(c *HealingCase) {
+			c.Stuck = []Stuck{{What: "reviews",
+				Reason: "2 tasks wait"}}
+		}), "report reviews act", ""},
 		"stuck, reported": {with(caseOf(), func(c *HealingCase) {
 			c.Stuck, c.Past = []Stuck{{What: "reviews"}}, past(HealReport, "reviews", 59*time.Minute)
 		}), "report reviews waiting", "recorded once"},
@@ -141,7 +206,8 @@ func TestHealingLeavesEnough(t *testing.T) {
 	t.Parallel()
 	levels := []HealthLevel{HealthHealthy, HealthDegraded, HealthWarning, HealthCritical, HealthFailed}
 	rapid.Check(t, func(t *rapid.T) {
-		c := &HealingCase{Cluster: "c", Policy: HealingPolicy{MaxActions: 100}.WithDefaults(), Braked: rapid.IntRange(0, 9).Draw(t, "braked") == 0,
+		c := &HealingCase{Cluster: "c", Policy: HealingPolicy{MaxActions: 100}.WithDefaults(),
+			Braked:  rapid.IntRange(0, 9).Draw(t, "braked") == 0,
 			Minimum: rapid.IntRange(0, 3).Draw(t, "minimum")}
 		operators := map[string]bool{}
 		for i := range rapid.IntRange(1, 12).Draw(t, "agents") {
@@ -200,15 +266,21 @@ func TestExamineForHealing(t *testing.T) {
 		healthy  int
 		suspects bool
 	}{
-		"all is well":         {func(*ClusterFacts) {}, false, 0, 2, 2, false},
-		"one is degraded":     {func(f *ClusterFacts) { ill(f, HealthDegraded) }, true, 1, 2, 1, false},
-		"one has recovered":   {func(f *ClusterFacts) { ill(f, HealthHealthy) }, false, 0, 2, 2, false},
-		"one is offline":      {func(f *ClusterFacts) { f.Member("a").Status = AgentOffline }, false, 0, 1, 1, false},
-		"and it is missed":    {func(f *ClusterFacts) { f.Member("a").Status = AgentOffline; f.Config.DesiredAgents = 2 }, true, 0, 1, 1, false},
-		"one has just come":   {func(f *ClusterFacts) { f.Join(Join{AgentID: "d", Instance: "d"}, "h", noon) }, true, 0, 3, 3, true},
+		"all is well":       {func(*ClusterFacts) {}, false, 0, 2, 2, false},
+		"one is degraded":   {func(f *ClusterFacts) { ill(f, HealthDegraded) }, true, 1, 2, 1, false},
+		"one has recovered": {func(f *ClusterFacts) { ill(f, HealthHealthy) }, false, 0, 2, 2, false},
+		"one is offline":    {func(f *ClusterFacts) { f.Member("a").Status = AgentOffline }, false, 0, 1, 1, false},
+		"and it is missed": {func(f *ClusterFacts) {
+			f.Member(
+				"a").Status = AgentOffline
+			f.Config.DesiredAgents = 2
+		}, true, 0, 1, 1, false},
+		"one has just come": {func(f *ClusterFacts) { f.Join(Join{AgentID: "d", Instance: "d"}, "h", noon) }, true, 0,
+			3, 3, true},
 		"a hub's new process": {func(f *ClusterFacts) { f.HubProcess("h", "p2", noon) }, true, 0, 2, 2, true},
 		"out of service by healing": {func(f *ClusterFacts) {
-			require.NoError(t, f.SetCordon(Cordon{AgentID: "a", Status: AgentMaintenance, Drain: "c:healing-1", Since: long}))
+			require.NoError(t, f.SetCordon(Cordon{AgentID: "a", Status: AgentMaintenance, Drain: "c:healing-1",
+				Since: long}))
 		}, true, 1, 1, 1, false},
 		"out of service by a person": {func(f *ClusterFacts) {
 			require.NoError(t, f.SetCordon(Cordon{AgentID: "a", Status: AgentMaintenance, Drain: "c:d-1", Since: long}))
@@ -240,8 +312,9 @@ func TestHealingPolicy(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, HealingPolicy{}.WithDefaults().Validate())
 	for name, p := range map[string]HealingPolicy{
-		"mode": {Mode: "maybe"}, "cycle_interval": {CycleInterval: Duration(time.Second)}, "max_actions": {MaxActions: -1},
-		"patience": {Patience: Duration(2 * time.Hour)}, "stuck_after": {StuckAfter: Duration(time.Second)},
+		"mode": {Mode: "maybe"}, "cycle_interval": {CycleInterval: Duration(time.Second)},
+		"max_actions": {MaxActions: -1},
+		"patience":    {Patience: Duration(2 * time.Hour)}, "stuck_after": {StuckAfter: Duration(time.Second)},
 	} {
 		require.ErrorContains(t, p.WithDefaults().Validate(), name)
 	}

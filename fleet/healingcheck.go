@@ -9,16 +9,16 @@ import (
 // brakedWhy is why healing does nothing to agents while a hub's brake is engaged.
 const brakedWhy = "the mass-loss brake is engaged: the network is the likelier culprit"
 
-// HealingCheck is what healing decided about an agent. The facts of a decision are seconds old when it is carried out, or
-// minutes after a restart of Temporal. So the cluster, which alone knows how the agent stands, checks it once more.
+// HealingCheck is what healing decided about an agent. The facts of a decision are seconds old when it is carried out,
+// or minutes after a restart of Temporal. So the cluster, which alone knows how the agent stands, checks it once more.
 type HealingCheck struct {
 	Type HealingType `json:"type"`
 	// Epoch is of the session that was judged.
 	Epoch int64 `json:"epoch"`
 }
 
-// CheckHealing refuses an action of healing whose reasons do not hold any more, with what changed. drain is the id of the
-// drain that asks, if one does: a drain that has begun goes on whatever comes.
+// CheckHealing refuses an action of healing whose reasons do not hold any more, with what changed. drain is the id of
+// the drain that asks, if one does: a drain that has begun goes on whatever comes.
 func (c *Cluster) CheckHealing(agentID, drain string, h HealingCheck) error {
 	m, outBy := c.Member(agentID), outBy(c, agentID)
 	if k := c.Cordons.Of(agentID); k != nil && drain != "" && k.Drain == drain {

@@ -40,51 +40,83 @@ func TestCheckHealing(t *testing.T) {
 		actions []HealingType
 		refused string
 	}{
-		"nothing":                           {actions: act},
-		"an operator's maintenance":         {since: cordon(AgentMaintenance, ""), actions: all, refused: "an operator keeps it out of service"},
-		"an operator's drain":               {since: cordon(AgentDraining, operators), actions: all, refused: "an operator keeps it out of service"},
-		"what an operator's drain left":     {since: cordon(AgentMaintenance, operators), actions: all, refused: "an operator keeps it out of service"},
-		"a drain of scaling's":              {since: cordon(AgentDraining, "c:scaling-1"), actions: all, refused: "an operator keeps it out of service"},
-		"a drain of healing's is under way": {since: cordon(AgentDraining, healings), actions: all, refused: "it is being drained"},
-		"healing took it out":               {since: cordon(AgentMaintenance, healings), actions: act, refused: "out of service already"},
+		"nothing": {actions: act},
+		"an operator's maintenance": {since: cordon(AgentMaintenance, ""), actions: all,
+			refused: "an operator keeps it out of service"},
+		"an operator's drain": {since: cordon(AgentDraining, operators), actions: all,
+			refused: "an operator keeps it out of service"},
+		"what an operator's drain left": {since: cordon(AgentMaintenance, operators), actions: all,
+			refused: "an operator keeps it out of service"},
+		"a drain of scaling's": {since: cordon(AgentDraining, "c:scaling-1"), actions: all,
+			refused: "an operator keeps it out of service"},
+		"a drain of healing's is under way": {since: cordon(AgentDraining, healings), actions: all,
+			refused: "it is being drained"},
+		"healing took it out": {since: cordon(AgentMaintenance, healings), actions: act,
+			refused: "out of service already"},
 		"an operator took it from healing": {
-			since: then(cordon(AgentMaintenance, healings), cordon(AgentMaintenance, "")), actions: all, refused: "an operator keeps it out of service"},
-		"its own drain goes on": {since: cordon(AgentDraining, healings), drain: healings, actions: []HealingType{HealDrain, HealFailover}},
+			since:   then(cordon(AgentMaintenance, healings), cordon(AgentMaintenance, "")),
+			actions: all,
+			refused: "an operator keeps it out of service"},
+		"its own drain goes on": {since: cordon(AgentDraining, healings), drain: healings,
+			actions: []HealingType{HealDrain, HealFailover}},
 		"its own drain goes on, it is well": {
-			since: then(cordon(AgentDraining, healings), well), drain: healings, actions: []HealingType{HealDrain, HealFailover}},
-		"the failure detector is at it": {since: apply(Transition{Status: AgentSuspect}), actions: act, refused: "the failure detector is at it"},
-		"it was lost":                   {since: apply(Transition{Status: AgentOffline}), actions: all, refused: "not connected"},
-		"it left":                       {since: apply(Transition{Status: AgentOffline, Left: true}), actions: all, refused: "not connected"},
-		"another process has its id": {since: func(_ *testing.T, c *Cluster) { c.Join(Join{AgentID: "a", Instance: "a2"}, "h1", noon) },
+			since:   then(cordon(AgentDraining, healings), well),
+			drain:   healings,
+			actions: []HealingType{HealDrain, HealFailover}},
+		"the failure detector is at it": {since: apply(Transition{Status: AgentSuspect}), actions: act,
+			refused: "the failure detector is at it"},
+		"it was lost": {since: apply(Transition{Status: AgentOffline}), actions: all,
+			refused: "not connected"},
+		"it left": {since: apply(Transition{Status: AgentOffline, Left: true}), actions: all,
+			refused: "not connected"},
+		"another process has its id": {since: func(_ *testing.T,
+			c *Cluster) {
+			c.Join(Join{AgentID: "a", Instance: "a2"}, "h1", noon)
+		},
 			actions: all, refused: "another process"},
-		"it came back to its hub": {since: func(_ *testing.T, c *Cluster) { c.Join(Join{AgentID: "a", Instance: "a1"}, "h1", noon) },
+		"it came back to its hub": {since: func(_ *testing.T,
+			c *Cluster) {
+			c.Join(Join{AgentID: "a", Instance: "a1"}, "h1", noon)
+		},
 			actions: act, refused: "healthy again"},
-		"it is well again":  {since: well, actions: act, refused: "healthy again"},
-		"the brake engaged": {since: func(_ *testing.T, c *Cluster) { c.SetBrake("h1", &BrakeHold{}) }, actions: act, refused: "brake"},
+		"it is well again": {since: well, actions: act, refused: "healthy again"},
+		"the brake engaged": {since: func(_ *testing.T, c *Cluster) { c.SetBrake("h1", &BrakeHold{}) }, actions: act,
+			refused: "brake"},
 		"an operator reduced its load": {since: func(t *testing.T, c *Cluster) {
 			_, err := c.ReduceLoad("a", Reduce{Slots: 1}, noon)
 			require.NoError(t, err)
 		}, actions: []HealingType{HealReduce}, refused: "reduced already"},
 		"the others were lost": {
-			since: func(_ *testing.T, c *Cluster) { c.LoseHub("h2", noon) }, actions: []HealingType{HealDrain}, refused: "no healthy agent would be left"},
+			since:   func(_ *testing.T, c *Cluster) { c.LoseHub("h2", noon) },
+			actions: []HealingType{HealDrain},
+			refused: "no healthy agent would be left"},
 		"the others were lost, and it is critical": {
-			since:   then(apply(Transition{Health: &MemberHealth{Level: HealthCritical, Since: noon}}), func(_ *testing.T, c *Cluster) { c.LoseHub("h2", noon) }),
+			since: then(apply(Transition{Health: &MemberHealth{Level: HealthCritical, Since: noon}}),
+				func(_ *testing.T, c *Cluster) { c.LoseHub("h2", noon) }),
 			actions: []HealingType{HealFailover}, refused: "no other agent is fit"},
 		"half of the others are out of service": {since: func(t *testing.T, c *Cluster) {
-			require.NoError(t, c.SetCordon(Cordon{AgentID: "b", Status: AgentMaintenance, Since: noon, Drain: healings}))
-			require.NoError(t, c.SetCordon(Cordon{AgentID: "c", Status: AgentMaintenance, Since: noon, Drain: healings}))
+			require.NoError(t, c.SetCordon(Cordon{AgentID: "b", Status: AgentMaintenance, Since: noon,
+				Drain: healings}))
+			require.NoError(t, c.SetCordon(Cordon{AgentID: "c", Status: AgentMaintenance, Since: noon,
+				Drain: healings}))
 		}, actions: []HealingType{HealFailover, HealDrain}, refused: "the cause is likelier elsewhere"},
-		"min_agents was raised":       {since: func(_ *testing.T, c *Cluster) { c.Config.MinAgents = 4 }, actions: []HealingType{HealDrain}, refused: "min_agents is 4"},
-		"it is in service":            {actions: restored, refused: "in service"},
-		"restored, well":              {since: then(cordon(AgentMaintenance, healings), well), actions: restored},
-		"restored, ill again":         {since: cordon(AgentMaintenance, healings), actions: restored, refused: "degraded again"},
-		"restored, its drain goes on": {since: then(cordon(AgentDraining, healings), well), actions: restored, refused: "being drained"},
-		"restored, and lost":          {since: then(cordon(AgentMaintenance, healings), well, apply(Transition{Status: AgentOffline})), actions: restored, refused: "not connected"},
-		"restored, now an operator's": {since: then(cordon(AgentMaintenance, healings), well, cordon(AgentMaintenance, "")), actions: restored, refused: "an operator keeps it out of service"},
-		"restored, an operator ended it": {since: then(cordon(AgentMaintenance, healings), well, func(t *testing.T, c *Cluster) {
-			_, err := c.LiftCordon("a", "", noon)
-			require.NoError(t, err)
-		}), actions: restored, refused: "in service"},
+		"min_agents was raised": {since: func(_ *testing.T, c *Cluster) { c.Config.MinAgents = 4 },
+			actions: []HealingType{HealDrain}, refused: "min_agents is 4"},
+		"it is in service": {actions: restored, refused: "in service"},
+		"restored, well":   {since: then(cordon(AgentMaintenance, healings), well), actions: restored},
+		"restored, ill again": {since: cordon(AgentMaintenance, healings), actions: restored,
+			refused: "degraded again"},
+		"restored, its drain goes on": {since: then(cordon(AgentDraining, healings), well), actions: restored,
+			refused: "being drained"},
+		"restored, and lost": {since: then(cordon(AgentMaintenance, healings), well,
+			apply(Transition{Status: AgentOffline})), actions: restored, refused: "not connected"},
+		"restored, now an operator's": {since: then(cordon(AgentMaintenance, healings), well,
+			cordon(AgentMaintenance, "")), actions: restored, refused: "an operator keeps it out of service"},
+		"restored, an operator ended it": {since: then(cordon(AgentMaintenance, healings), well,
+			func(t *testing.T, c *Cluster) {
+				_, err := c.LiftCordon("a", "", noon)
+				require.NoError(t, err)
+			}), actions: restored, refused: "in service"},
 	} {
 		for _, action := range tc.actions {
 			t.Run(name+" "+string(action), func(t *testing.T) {

@@ -33,16 +33,19 @@ func DecideHealing(c *HealingCase, now time.Time) []HealingDecision {
 	}
 	for _, o := range c.Orphans {
 		orphan := o
-		h.add(HealReassign, o.TaskID, fmt.Sprintf("attempt %d counts as running, and no agent has it", o.Attempt), HealingFacts{Orphan: &orphan, Since: o.Since})
+		h.add(HealReassign, o.TaskID, fmt.Sprintf("attempt %d counts as running, and no agent has it", o.Attempt),
+			HealingFacts{Orphan: &orphan, Since: o.Since})
 	}
 	if c.Serving < c.Wanted {
-		h.add(HealRebalance, c.Cluster, fmt.Sprintf("the cluster has %d of %d agents", c.Serving, c.Wanted), HealingFacts{Since: c.ShortSince, Wanted: c.Wanted, Scaled: c.Scaled})
+		h.add(HealRebalance, c.Cluster, fmt.Sprintf("the cluster has %d of %d agents", c.Serving, c.Wanted),
+			HealingFacts{Since: c.ShortSince, Wanted: c.Wanted, Scaled: c.Scaled})
 	}
 	for _, s := range c.Stuck {
 		h.add(HealReport, s.What, s.Reason, HealingFacts{Since: s.Since})
 	}
 	slices.SortStableFunc(h.found, func(a, b HealingDecision) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), healthRank(b)-healthRank(a), strings.Compare(a.TargetID, b.TargetID))
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), healthRank(b)-healthRank(a),
+			strings.Compare(a.TargetID, b.TargetID))
 	})
 	for i := range h.found {
 		h.judge(&h.found[i])
@@ -64,7 +67,8 @@ type healer struct {
 
 // agent finds the action that an agent's level of health asks for.
 func (h *healer) agent(a *HealingAgent) {
-	facts := HealingFacts{Status: a.Status, Level: a.Health.Level, Detail: a.Health.Why, Since: a.Health.Since, Epoch: a.Epoch, Running: a.Running}
+	facts := HealingFacts{Status: a.Status, Level: a.Health.Level, Detail: a.Health.Why, Since: a.Health.Since,
+		Epoch: a.Epoch, Running: a.Running}
 	if a.Health.Level != HealthHealthy {
 		score := a.Health.Score
 		facts.Score = &score
@@ -82,7 +86,8 @@ func (h *healer) agent(a *HealingAgent) {
 		h.add(HealDrain, a.AgentID, "the agent is degraded"+why, facts)
 	case a.Health.Level == HealthWarning && a.Reduced:
 	case a.Health.Level == HealthWarning && a.Slots <= 1:
-		h.add(HealDrain, a.AgentID, "the agent shows warnings and has one slot, so its load cannot be reduced"+why, facts)
+		h.add(HealDrain, a.AgentID, "the agent shows warnings and has one slot, so its load cannot be reduced"+why,
+			facts)
 	case a.Health.Level == HealthWarning:
 		h.add(HealReduce, a.AgentID, "the agent shows warnings"+why, facts)
 	default:
@@ -92,7 +97,8 @@ func (h *healer) agent(a *HealingAgent) {
 
 func (h *healer) add(t HealingType, target, reason string, facts HealingFacts) {
 	facts.Serving, facts.Healthy = h.Serving, h.Healthy
-	h.found = append(h.found, HealingDecision{Type: t, Cluster: h.Cluster, TargetID: target, Priority: priorities[t], Reason: reason, Facts: facts})
+	h.found = append(h.found, HealingDecision{Type: t, Cluster: h.Cluster, TargetID: target, Priority: priorities[t],
+		Reason: reason, Facts: facts})
 }
 
 // judge says whether a decision is carried out.
@@ -109,7 +115,9 @@ func (h *healer) judge(d *HealingDecision) {
 		if d.Verdict != HealAct || d.Type == HealReport {
 			done = "recorded"
 		}
-		d.Why = Reasons(d.Why, fmt.Sprintf("%s %s within a day; not again before %s", done, often(times), until.UTC().Format(time.RFC3339))) // why it must not be done stays worth knowing
+		// why it must not be done stays worth knowing
+		d.Why = Reasons(d.Why, fmt.Sprintf("%s %s within a day; not again before %s", done, often(times),
+			until.UTC().Format(time.RFC3339)))
 		d.Verdict = HealWait
 		return
 	}
@@ -156,7 +164,8 @@ func (h *healer) verdict(d *HealingDecision) (HealingVerdict, string) {
 		return HealSkip, brakedWhy
 	}
 	if wait := h.patience(d) - h.now.Sub(d.Facts.Since); wait > 0 && d.Type != HealReassign {
-		return HealWait, fmt.Sprintf("only since %s; it is given %s", d.Facts.Since.UTC().Format(time.RFC3339), h.patience(d))
+		return HealWait, fmt.Sprintf("only since %s; it is given %s", d.Facts.Since.UTC().Format(time.RFC3339),
+			h.patience(d))
 	}
 	if why := h.needed(d.Type); why != "" {
 		return HealSkip, why
@@ -178,7 +187,8 @@ func (h *healer) needed(action HealingType) string {
 	case action == HealDrain && rest < h.Minimum:
 		return fmt.Sprintf("%d agents would be left, and min_agents is %d", rest, h.Minimum)
 	case rest < half:
-		return fmt.Sprintf("%d of %d agents would be left: when so many are unhealthy, the cause is likelier elsewhere", rest, h.Members)
+		return fmt.Sprintf("%d of %d agents would be left: when so many are unhealthy, the cause is likelier elsewhere",
+			rest, h.Members)
 	}
 	return ""
 }
@@ -201,7 +211,8 @@ func (h *healer) patience(d *HealingDecision) time.Duration {
 	}
 	times := 0
 	for i := range h.Past {
-		if p := &h.Past[i]; p.TargetID == d.TargetID && p.Verdict == HealAct && (p.Type == HealDrain || p.Type == HealFailover) && h.recent(p) {
+		if p := &h.Past[i]; p.TargetID == d.TargetID && p.Verdict == HealAct &&
+			(p.Type == HealDrain || p.Type == HealFailover) && h.recent(p) {
 			times++
 		}
 	}

@@ -27,8 +27,8 @@ type HealingPolicy struct {
 	Patience Duration `json:"patience,omitempty" doc:"How long something must be wrong before anything is done, 1s to 1h. Default 30s."`
 	// Damping is the least time between two equal actions on the same agent; it doubles each time. Default 10 min.
 	Damping Duration `json:"damping,omitempty" doc:"The least time between two equal actions on the same agent; it doubles each time. Default 10m."`
-	// RestoreAfter is how long an agent that healing took out of service must be healthy before it is given work again; it
-	// doubles each time. Default 5 min.
+	// RestoreAfter is how long an agent that healing took out of service must be healthy before it is given work again;
+	// it doubles each time. Default 5 min.
 	RestoreAfter Duration `json:"restore_after,omitempty" doc:"How long an agent that was taken out of service must be healthy before it is given work again; it doubles each time. Default 5m."`
 	// StuckAfter is how long a task may wait for a person, or in a lane that moves nothing, before that is reported.
 	// Default 15 min.

@@ -25,8 +25,8 @@ var healthLevels = []struct {
 	from  float64
 }{{HealthHealthy, 0.9}, {HealthDegraded, 0.7}, {HealthWarning, 0.5}, {HealthCritical, 0.3}, {HealthFailed, 0}}
 
-// healthRise is how far above a level's threshold a score must be before an agent that was worse is taken to have reached
-// it, so that a score at the threshold does not flap. A fall counts at once.
+// healthRise is how far above a level's threshold a score must be before an agent that was worse is taken to have
+// reached it, so that a score at the threshold does not flap. A fall counts at once.
 const healthRise = 0.02
 
 // Weights of the factors of a health score.
@@ -51,7 +51,8 @@ const FactorCompletion = "task_completion"
 
 // HealthFacts are what a health score is made of. Counts are those of a rolling window.
 type HealthFacts struct {
-	// SelfReported is what the agent says of itself, 0 to 1; nil: it says nothing, which counts as 1. SelfNote says why.
+	// SelfReported is what the agent says of itself, 0 to 1; nil: it says nothing, which counts as 1. SelfNote says
+	// why.
 	SelfReported *float64
 	SelfNote     string
 	// Heartbeats were awaited, of which Late did not come in time.
@@ -135,7 +136,8 @@ func ScoreOf(l HealthLevel) float64 { return 1 - 0.25*float64(l.rank()) }
 // whatever its score, and one with a handler that does not stop is no better than degraded: its heartbeats and its host
 // may be fine, and would outweigh that.
 func AssessHealth(f HealthFacts, before HealthLevel) Health {
-	h := Health{Factors: []HealthFactor{f.selfReported(), f.heartbeats(), f.completion(), f.resources(), f.errors()}, Checks: f.checks()}
+	h := Health{Factors: []HealthFactor{f.selfReported(), f.heartbeats(), f.completion(), f.resources(), f.errors()},
+		Checks: f.checks()}
 	for i := range h.Factors {
 		h.Factors[i].Score = rounded(h.Factors[i].Score)
 		h.Score += h.Factors[i].Score * h.Factors[i].Weight
@@ -187,7 +189,10 @@ func whyOf(h *Health) string {
 		}
 	}
 	factors := slices.Clone(h.Factors)
-	slices.SortStableFunc(factors, func(a, b HealthFactor) int { return cmp.Compare((1-b.Score)*b.Weight, (1-a.Score)*a.Weight) })
+	slices.SortStableFunc(factors, func(a, b HealthFactor) int {
+		return cmp.Compare((1-b.Score)*b.Weight,
+			(1-a.Score)*a.Weight)
+	})
 	for _, f := range factors {
 		if f.Score < 1 && !slices.Contains(reasons, f.Why) {
 			reasons = append(reasons, f.Why)

@@ -19,24 +19,32 @@ func TestAssessHealth(t *testing.T) {
 		level  HealthLevel
 	}{
 		{"nothing known is healthy", HealthFacts{}, "", 1, HealthHealthy},
-		{"a good agent", HealthFacts{SelfReported: p(1), Heartbeats: 60, Interval: 5 * time.Second, Silence: 5 * time.Second, Completed: 40, CPUPercent: p(60)}, "", 1, HealthHealthy},
+		{"a good agent", HealthFacts{SelfReported: p(1), Heartbeats: 60, Interval: 5 * time.Second,
+			Silence: 5 * time.Second, Completed: 40, CPUPercent: p(60)}, "", 1, HealthHealthy},
 		{"half of its attempts fail", HealthFacts{Completed: 5, Failed: 5}, "", 0.95, HealthHealthy},
 		{"it finishes half of what it takes", HealthFacts{Completed: 5, Unfinished: 5}, "", 0.875, HealthDegraded},
 		{"it takes work and finishes none", HealthFacts{Unfinished: 5}, "", 0.75, HealthCritical},
 		{"two attempts that were not finished say little", HealthFacts{Unfinished: 2}, "", 1, HealthHealthy},
 		{"one of its handlers hangs", HealthFacts{Completed: 99, Stuck: 1, Slots: 4}, "", 0.998, HealthDegraded},
 		{"all of its handlers hang", HealthFacts{Completed: 99, Stuck: 1, Slots: 1}, "", 0.998, HealthCritical},
-		{"its handlers hang, and it says so", HealthFacts{Completed: 1, Unfinished: 5, Stuck: 2, SelfReported: p(0)}, "", 0.592, HealthWarning},
+		{"its handlers hang, and it says so", HealthFacts{Completed: 1, Unfinished: 5, Stuck: 2, SelfReported: p(0)},
+			"", 0.592, HealthWarning},
 		{"it rates itself as failed", HealthFacts{SelfReported: p(0), SelfNote: "no licence"}, "", 0.8, HealthDegraded},
 		{"it works again", HealthFacts{Completed: 1}, HealthCritical, 1, HealthHealthy},
-		{"silent for two intervals", HealthFacts{Interval: 5 * time.Second, Silence: 10 * time.Second}, "", 0.9, HealthHealthy},
-		{"silent for three", HealthFacts{Interval: 5 * time.Second, Silence: 15 * time.Second}, "", 0.7, HealthDegraded},
+		{"silent for two intervals", HealthFacts{Interval: 5 * time.Second, Silence: 10 * time.Second}, "", 0.9,
+			HealthHealthy},
+		{"silent for three", HealthFacts{Interval: 5 * time.Second, Silence: 15 * time.Second}, "", 0.7,
+			HealthDegraded},
 		{"a full disk", HealthFacts{DiskPercent: p(100)}, "", 0.85, HealthDegraded},
-		{"silent, full, failing", HealthFacts{Interval: time.Second, Silence: time.Hour, CPUPercent: p(100), Failed: 3}, "", 0.45, HealthCritical},
-		{"everything is wrong", HealthFacts{Interval: time.Second, Silence: time.Hour, CPUPercent: p(100), Failed: 3, Unfinished: 97, SelfReported: p(-3)}, "", 0.008, HealthFailed},
-		{"at the threshold it stays what it was", HealthFacts{Interval: 5 * time.Second, Silence: 10 * time.Second}, HealthDegraded, 0.9, HealthDegraded},
+		{"silent, full, failing", HealthFacts{Interval: time.Second, Silence: time.Hour, CPUPercent: p(100), Failed: 3},
+			"", 0.45, HealthCritical},
+		{"everything is wrong", HealthFacts{Interval: time.Second, Silence: time.Hour, CPUPercent: p(100), Failed: 3,
+			Unfinished: 97, SelfReported: p(-3)}, "", 0.008, HealthFailed},
+		{"at the threshold it stays what it was", HealthFacts{Interval: 5 * time.Second, Silence: 10 * time.Second},
+			HealthDegraded, 0.9, HealthDegraded},
 		{"well above it rises", HealthFacts{Completed: 5, Failed: 4}, HealthDegraded, 0.956, HealthHealthy},
-		{"it rises over several levels, and waits below the threshold", HealthFacts{Interval: 5 * time.Second, Silence: 10 * time.Second}, HealthFailed, 0.9, HealthDegraded},
+		{"it rises over several levels, and waits below the threshold",
+			HealthFacts{Interval: 5 * time.Second, Silence: 10 * time.Second}, HealthFailed, 0.9, HealthDegraded},
 		{"it falls at once", HealthFacts{Completed: 5, Unfinished: 5}, HealthHealthy, 0.875, HealthDegraded},
 	}
 	for _, tt := range tests {
@@ -63,8 +71,11 @@ func TestHealthIsMonotone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		percent := func(name string) *float64 { x := rapid.Float64Range(0, 100).Draw(t, name); return &x }
 		count := rapid.IntRange(0, 50)
-		f := HealthFacts{SelfReported: new(float64), Heartbeats: 100, Late: count.Draw(t, "late"), Interval: 5 * time.Second,
-			Silence: time.Duration(rapid.IntRange(0, 30).Draw(t, "silence")) * time.Second, Completed: count.Draw(t, "completed"), Failed: count.Draw(t, "failed"),
+		f := HealthFacts{SelfReported: new(float64), Heartbeats: 100, Late: count.Draw(t, "late"),
+			Interval:   5 * time.Second,
+			Silence:    time.Duration(rapid.IntRange(0, 30).Draw(t, "silence")) * time.Second,
+			Completed:  count.Draw(t, "completed"),
+			Failed:     count.Draw(t, "failed"),
 			Unfinished: count.Draw(t, "unfinished"), Stuck: rapid.IntRange(0, 3).Draw(t, "stuck"),
 			CPUPercent: percent("cpu"), MemoryPercent: percent("memory"), DiskPercent: percent("disk")}
 		worse := f
@@ -102,12 +113,14 @@ func TestHealthWindow(t *testing.T) {
 	var w HealthWindow
 	w.Heartbeat(5*time.Second, 5*time.Second, noon)
 	w.Heartbeat(8*time.Second, 5*time.Second, noon)
-	for _, outcome := range []AttemptOutcome{AttemptCompleted, AttemptCompleted, AttemptFailed, AttemptTimedOut, AttemptReturned, AttemptCancelled, AttemptLost} {
+	for _, outcome := range []AttemptOutcome{AttemptCompleted, AttemptCompleted, AttemptFailed, AttemptTimedOut,
+		AttemptReturned, AttemptCancelled, AttemptLost} {
 		w.Ended(outcome, noon.Add(time.Minute))
 	}
 	all := HealthFacts{Heartbeats: 2, Late: 1, Completed: 2, Failed: 1, Unfinished: 2}
 	require.Equal(t, all, w.Facts(HealthFacts{}, noon.Add(2*time.Minute)))
 	require.Equal(t, all, w.Facts(HealthFacts{}, noon), "a clock that is set back forgets nothing")
-	require.Equal(t, HealthFacts{Completed: 2, Failed: 1, Unfinished: 2}, w.Facts(HealthFacts{}, noon.Add(HealthWindowLength+20*time.Second)))
+	require.Equal(t, HealthFacts{Completed: 2, Failed: 1, Unfinished: 2},
+		w.Facts(HealthFacts{}, noon.Add(HealthWindowLength+20*time.Second)))
 	require.Equal(t, HealthFacts{Stuck: 1}, w.Facts(HealthFacts{Stuck: 1}, noon.Add(time.Hour)))
 }

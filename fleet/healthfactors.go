@@ -6,7 +6,8 @@ import (
 )
 
 func (f *HealthFacts) selfReported() HealthFactor {
-	factor := HealthFactor{Name: "self_reported", Score: 1, Weight: weightSelfReported, Why: "the agent reports no trouble"}
+	factor := HealthFactor{Name: "self_reported", Score: 1, Weight: weightSelfReported,
+		Why: "the agent reports no trouble"}
 	if f.SelfReported != nil {
 		factor.Score = clamp(*f.SelfReported)
 		if factor.Score < 1 {
@@ -20,7 +21,8 @@ func (f *HealthFacts) selfReported() HealthFactor {
 }
 
 func (f *HealthFacts) heartbeats() HealthFactor {
-	factor := HealthFactor{Name: "heartbeat_regularity", Score: 1, Weight: weightHeartbeats, Why: "its heartbeats come in time"}
+	factor := HealthFactor{Name: "heartbeat_regularity", Score: 1, Weight: weightHeartbeats,
+		Why: "its heartbeats come in time"}
 	if f.Heartbeats > 0 && f.Late > 0 {
 		factor.Score = clamp(1 - float64(f.Late)/float64(f.Heartbeats))
 		factor.Why = fmt.Sprintf("%d of %d heartbeats came late", f.Late, f.Heartbeats)
@@ -30,7 +32,8 @@ func (f *HealthFacts) heartbeats() HealthFactor {
 	}
 	silent := float64(f.Silence) / float64(f.Interval)
 	if now := clamp((heartbeatFullyLate - silent) / (heartbeatFullyLate - heartbeatStillGood)); now < factor.Score {
-		factor.Score, factor.Why = now, fmt.Sprintf("silent for %s, %s is expected", f.Silence.Round(time.Second), f.Interval)
+		factor.Score, factor.Why = now, fmt.Sprintf("silent for %s, %s is expected", f.Silence.Round(time.Second),
+			f.Interval)
 	}
 	return factor
 }
@@ -55,7 +58,8 @@ func (f *HealthFacts) completion() HealthFactor {
 }
 
 func (f *HealthFacts) resources() HealthFactor {
-	factor := HealthFactor{Name: "resource_utilization", Score: 1, Weight: weightResources, Why: "it has cpu, memory and disk to spare"}
+	factor := HealthFactor{Name: "resource_utilization", Score: 1, Weight: weightResources,
+		Why: "it has cpu, memory and disk to spare"}
 	for _, r := range f.inUse() {
 		if r.percent == nil {
 			continue

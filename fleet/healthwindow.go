@@ -76,7 +76,8 @@ func (w *HealthWindow) Facts(f HealthFacts, now time.Time) HealthFacts {
 	return f
 }
 
-// at is the bucket of a time, after those that have become too old were emptied. Time that runs backwards counts as now.
+// at is the bucket of a time, after those that have become too old were emptied. Time that runs backwards counts as
+// now.
 func (w *HealthWindow) at(now time.Time) *healthCounts {
 	number := now.UnixNano() / int64(healthBucket)
 	switch steps := number - w.newest; {

@@ -9,7 +9,8 @@ import (
 // maxHubStarts is how many hubs' starts a cluster remembers.
 const maxHubStarts = 50
 
-// HubStart says since when a process plays a hub, as far as the cluster has seen: from its agents' first join through it.
+// HubStart says since when a process plays a hub, as far as the cluster has seen: from its agents' first join through
+// it.
 type HubStart struct {
 	Hub     string    `json:"hub"`
 	Process string    `json:"process"`
@@ -39,8 +40,8 @@ func (l *HubStarts) add(hub, process string, now time.Time) {
 	}
 }
 
-// LastUpset is when the cluster last saw something after which attempts may be left that nobody runs: an agent that came
-// or went, or a hub's new process.
+// LastUpset is when the cluster last saw something after which attempts may be left that nobody runs: an agent that
+// came or went, or a hub's new process.
 func (c *Cluster) LastUpset() time.Time {
 	var last time.Time
 	for i := range c.Members {

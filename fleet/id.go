@@ -36,7 +36,8 @@ func ValidateID(what, id string) error {
 func isAlphanumeric(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 
 // ReservedAgentIDs are the words that stand where an agent's id would in the paths of the API.
-var ReservedAgentIDs = []string{"clusters", "drains", "events", "failovers", "healing", "overview", "queue", "register", "scalings", "schedules", "tasks", "tokens"}
+var ReservedAgentIDs = []string{"clusters", "drains", "events", "failovers", "healing", "overview", "queue", "register",
+	"scalings", "schedules", "tasks", "tokens"}
 
 // ValidateAgentID checks that id is a slug and no word that the API's paths use.
 func ValidateAgentID(id string) error {
@@ -52,7 +53,8 @@ func ValidateAgentID(id string) error {
 // ReservedTaskIDs are the words that stand where a task's id would in the paths of the API.
 var ReservedTaskIDs = []string{"batch", "bulk", "queue"}
 
-// ValidateTaskID checks that what a client chose as id, without its tenant, is a slug and no word that the API's paths use.
+// ValidateTaskID checks that what a client chose as id, without its tenant, is a slug and no word that the API's paths
+// use.
 func ValidateTaskID(id string) error {
 	if err := ValidateID("id", id); err != nil {
 		return err

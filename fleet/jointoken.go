@@ -11,13 +11,13 @@ const (
 	MaxTokenUses = 1000
 	// maxUsesKept bounds the uses that a cluster counts, of all its tokens, so that its state stays small.
 	maxUsesKept = 5000
-	// maxRevokedKept is how many revoked tokens a cluster remembers. Hubs forget a revoked token within seconds; until then
-	// the cluster refuses it.
+	// maxRevokedKept is how many revoked tokens a cluster remembers. Hubs forget a revoked token within seconds; until
+	// then the cluster refuses it.
 	maxRevokedKept = 200
 )
 
-// JoinToken is what a cluster must know of the token that an agent joins with. It is not the secret. The zero value is no
-// token of ours, as while security is off.
+// JoinToken is what a cluster must know of the token that an agent joins with. It is not the secret. The zero value is
+// no token of ours, as while security is off.
 type JoinToken struct {
 	ID string `json:"id,omitempty"`
 	// MaxUses is how many agents may join with it; 0: any number.
@@ -26,7 +26,8 @@ type JoinToken struct {
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
-// TokenUses are the agents that joined with a token that has a maximum. An agent counts once, however often it registers.
+// TokenUses are the agents that joined with a token that has a maximum. An agent counts once, however often it
+// registers.
 type TokenUses struct {
 	ID        string    `json:"id"`
 	Agents    []string  `json:"agents"` // sorted
@@ -47,8 +48,8 @@ type TokenLedger struct {
 	RevokedTokens []RevokedToken `json:"revoked_tokens,omitempty"`
 }
 
-// refuseToken says why the credential of a join does not count here; empty when it does. An agent that resumes shows the
-// session that it has instead of its token, and may only go on with that.
+// refuseToken says why the credential of a join does not count here; empty when it does. An agent that resumes shows
+// the session that it has instead of its token, and may only go on with that.
 func (c *Cluster) refuseToken(j Join) string {
 	m := c.Member(j.AgentID)
 	own := m != nil && m.Instance == j.Instance
@@ -105,12 +106,16 @@ func (l *TokenLedger) mayUse(t JoinToken, agentID string) bool {
 	return counted || len(u.Agents) < t.MaxUses && kept < maxUsesKept
 }
 
-// countUse notes that an agent has joined with a token. Tokens whose time is over are forgotten: nobody joins with them.
+// countUse notes that an agent has joined with a token. Tokens whose time is over are forgotten: nobody joins with
+// them.
 func (l *TokenLedger) countUse(t JoinToken, agentID string, now time.Time) {
 	if t.MaxUses == 0 {
 		return
 	}
-	l.TokenUses = slices.DeleteFunc(l.TokenUses, func(u TokenUses) bool { return !u.ExpiresAt.IsZero() && u.ExpiresAt.Before(now) && u.ID != t.ID })
+	l.TokenUses = slices.DeleteFunc(l.TokenUses, func(u TokenUses) bool {
+		return !u.ExpiresAt.IsZero() &&
+			u.ExpiresAt.Before(now) && u.ID != t.ID
+	})
 	u := l.usesOf(t.ID)
 	if u == nil {
 		l.TokenUses = append(l.TokenUses, TokenUses{ID: t.ID, ExpiresAt: t.ExpiresAt})
@@ -121,8 +126,8 @@ func (l *TokenLedger) countUse(t JoinToken, agentID string, now time.Time) {
 	}
 }
 
-// RevokeToken keeps agents out that come with a token. With endSessions those that joined with it must stop as well; they
-// are returned as far as they are connected, and cannot come back with the sessions that they had.
+// RevokeToken keeps agents out that come with a token. With endSessions those that joined with it must stop as well;
+// they are returned as far as they are connected, and cannot come back with the sessions that they had.
 func (c *Cluster) RevokeToken(id string, endSessions bool) (ended []string) {
 	if _, before := c.revoked(id); before {
 		endSessions = true

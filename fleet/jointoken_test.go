@@ -20,7 +20,8 @@ func TestATokenLetsInSoManyAgents(t *testing.T) {
 	require.Empty(t, join("a", "a2", token), "a newer one under the same id")
 	require.Equal(t, 1, c.UsesOf("t"))
 	require.Empty(t, join("b", "b1", token))
-	require.True(t, c.Apply(Transition{AgentID: "b", Instance: "b1", Epoch: 3, Status: AgentOffline, Left: true, At: noon}, "h"))
+	require.True(t, c.Apply(Transition{AgentID: "b", Instance: "b1", Epoch: 3, Status: AgentOffline, Left: true,
+		At: noon}, "h"))
 	require.Equal(t, RefusedUses, join("c", "c1", token), "one that has left was one")
 	require.Nil(t, c.Member("c"))
 	require.Empty(t, join("b", "b2", token), "and may come back")
@@ -50,7 +51,8 @@ func TestATokenLetsInSoManyAgents(t *testing.T) {
 		big.TokenUses = append(big.TokenUses, uses)
 	}
 	require.Equal(t, RefusedUses, big.Join(Join{AgentID: "b", Instance: "b1", Token: token}, "h", noon).Refused)
-	require.Empty(t, big.Join(Join{AgentID: "a-0001", Instance: "b1", Token: JoinToken{ID: "0", MaxUses: MaxTokenUses}}, "h", noon).Refused)
+	require.Empty(t, big.Join(Join{AgentID: "a-0001", Instance: "b1", Token: JoinToken{ID: "0", MaxUses: MaxTokenUses}},
+		"h", noon).Refused)
 }
 
 // TestARevokedToken has agents that joined with a token, and others, come back in every way.
@@ -62,20 +64,31 @@ func TestARevokedToken(t *testing.T) {
 		join    Join
 		refused string
 	}{
-		"a new agent":                            {false, Join{AgentID: "n", Instance: "n1", Token: token}, RefusedToken},
-		"a new process":                          {false, Join{AgentID: "a", Instance: "a2", Token: token}, RefusedToken},
-		"the same process, with the token":       {false, Join{AgentID: "a", Instance: "a1", Token: token}, RefusedToken},
-		"the same process, with its session":     {false, Join{AgentID: "a", Instance: "a1", Token: JoinToken{ID: "t"}, Resume: true}, ""},
-		"another process, with a session":        {false, Join{AgentID: "a", Instance: "a2", Token: JoinToken{ID: "t"}, Resume: true}, RefusedResume},
-		"a fenced process, with a session":       {false, Join{AgentID: "a", Instance: "a0", Token: JoinToken{ID: "t"}, Resume: true}, RefusedFenced},
-		"nobody's session":                       {false, Join{AgentID: "x", Instance: "x1", Token: other, Resume: true}, RefusedResume},
-		"the same process, with another token":   {false, Join{AgentID: "a", Instance: "a1", Token: other}, ""},
-		"ended: a new agent":                     {true, Join{AgentID: "n", Instance: "n1", Token: token}, RefusedToken},
-		"ended: the same process":                {true, Join{AgentID: "a", Instance: "a1", Token: token}, RefusedRevoked},
-		"ended: with its session":                {true, Join{AgentID: "a", Instance: "a1", Token: JoinToken{ID: "t"}, Resume: true}, RefusedRevoked},
+		"a new agent": {false, Join{AgentID: "n", Instance: "n1", Token: token},
+			RefusedToken},
+		"a new process": {false, Join{AgentID: "a", Instance: "a2", Token: token},
+			RefusedToken},
+		"the same process, with the token": {false, Join{AgentID: "a", Instance: "a1", Token: token},
+			RefusedToken},
+		"the same process, with its session": {false, Join{AgentID: "a", Instance: "a1", Token: JoinToken{ID: "t"},
+			Resume: true}, ""},
+		"another process, with a session": {false, Join{AgentID: "a", Instance: "a2", Token: JoinToken{ID: "t"},
+			Resume: true}, RefusedResume},
+		"a fenced process, with a session": {false, Join{AgentID: "a", Instance: "a0", Token: JoinToken{ID: "t"},
+			Resume: true}, RefusedFenced},
+		"nobody's session": {false, Join{AgentID: "x", Instance: "x1", Token: other,
+			Resume: true}, RefusedResume},
+		"the same process, with another token": {false, Join{AgentID: "a", Instance: "a1", Token: other}, ""},
+		"ended: a new agent": {true, Join{AgentID: "n", Instance: "n1", Token: token},
+			RefusedToken},
+		"ended: the same process": {true, Join{AgentID: "a", Instance: "a1", Token: token},
+			RefusedRevoked},
+		"ended: with its session": {true, Join{AgentID: "a", Instance: "a1", Token: JoinToken{ID: "t"},
+			Resume: true}, RefusedRevoked},
 		"ended: the process, with a good token":  {true, Join{AgentID: "a", Instance: "a1", Token: other}, ""},
 		"ended: a new process with a good token": {true, Join{AgentID: "a", Instance: "a2", Token: other}, ""},
-		"ended: one that joined with another":    {true, Join{AgentID: "b", Instance: "b1", Token: other, Resume: true}, ""},
+		"ended: one that joined with another": {true, Join{AgentID: "b", Instance: "b1", Token: other, Resume: true},
+			""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -111,5 +124,6 @@ func TestRevokingAgain(t *testing.T) {
 	}
 	require.Len(t, c.RevokedTokens, maxRevokedKept)
 	require.NotContains(t, c.EndedTokens(), "t")
-	require.Equal(t, RefusedRevoked, c.Join(Join{AgentID: "a", Instance: "a1", Token: token, Resume: true}, "h", noon).Refused)
+	require.Equal(t, RefusedRevoked, c.Join(Join{AgentID: "a", Instance: "a1", Token: token, Resume: true}, "h",
+		noon).Refused)
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// MaxJSONDepth is how deep JSON from outside may be nested: payloads, results, checkpoints, state, settings, and what they
-// come in. encoding/json stops at 10,000, so what was taken can be read again in every message that wraps it.
+// MaxJSONDepth is how deep JSON from outside may be nested: payloads, results, checkpoints, state, settings, and what
+// they come in. encoding/json stops at 10,000, so what was taken can be read again in every message that wraps it.
 const MaxJSONDepth = 256
 
 // MaxJSONValueDepth is how deep a value may be nested that an agent sends: what it is sent in adds some levels.
@@ -31,8 +31,8 @@ type JSONMark struct {
 }
 
 // JSONOutline finds where objects, arrays, keys and values begin and end in JSON text that comes in pieces. It makes no
-// values, has no limit of depth and keeps one byte for each level. It does not check the text: of text that is not JSON, the
-// marks mean nothing.
+// values, has no limit of depth and keeps one byte for each level. It does not check the text: of text that is not
+// JSON, the marks mean nothing.
 type JSONOutline struct {
 	open     []byte // '{' or '[' of each level
 	offset   int
@@ -44,7 +44,8 @@ type JSONOutline struct {
 	keyBytes []byte
 }
 
-// Read reads the next piece and calls at for each mark in it, in order. It stops at the first error of at, and returns it.
+// Read reads the next piece and calls at for each mark in it, in order. It stops at the first error of at, and returns
+// it.
 func (o *JSONOutline) Read(piece []byte, at func(JSONMark) error) error {
 	for _, c := range piece {
 		if err := o.next(c, at); err != nil {

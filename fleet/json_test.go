@@ -13,7 +13,8 @@ import (
 func nested(depth int) []byte {
 	arrays := depth / 2
 	objects := depth - arrays
-	return []byte(strings.Repeat("[", arrays) + strings.Repeat(`{"a":`, objects) + "1" + strings.Repeat("}", objects) + strings.Repeat("]", arrays))
+	return []byte(strings.Repeat("[", arrays) + strings.Repeat(`{"a":`, objects) +
+		"1" + strings.Repeat("}", objects) + strings.Repeat("]", arrays))
 }
 
 func TestCheckJSONDepth(t *testing.T) {
@@ -42,7 +43,8 @@ func TestJSONOutline(t *testing.T) {
 	t.Parallel()
 	const text = `{"a\u0062" : [12, "x\"]", null ,{}], "c": {"d":true}}`
 	require.True(t, json.Valid([]byte(text)))
-	want := []string{`{ 0`, `" ab 1`, `[ 1`, `v 2`, `v 2`, `v 2`, `{ 2`, `} 2`, `] 1`, `" c 1`, `{ 1`, `" d 2`, `v 2`, `} 1`, `} 0`}
+	want := []string{`{ 0`, `" ab 1`, `[ 1`, `v 2`, `v 2`, `v 2`, `{ 2`, `} 2`, `] 1`, `" c 1`, `{ 1`, `" d 2`, `v 2`,
+		`} 1`, `} 0`}
 	for size := 1; size <= len(text); size++ { // however the text is cut into pieces
 		var outline JSONOutline
 		var got []string

@@ -28,7 +28,8 @@ func TestLogTail(t *testing.T) {
 		if len(kept) > MaxLogLines || bytes > MaxLogBytes {
 			t.Fatalf("%d lines of %d bytes", len(kept), bytes)
 		}
-		if dropped := len(sizes) - len(kept); dropped > 0 && len(kept) < MaxLogLines && bytes+sizes[dropped-1] <= MaxLogBytes {
+		if dropped := len(sizes) - len(kept); dropped > 0 && len(kept) < MaxLogLines &&
+			bytes+sizes[dropped-1] <= MaxLogBytes {
 			t.Fatal("one more would have fitted")
 		}
 	})

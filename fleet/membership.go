@@ -18,7 +18,10 @@ func (c *Cluster) Member(agentID string) *Member {
 }
 
 func searchMember(members []Member, agentID string) (int, bool) {
-	return slices.BinarySearchFunc(members, agentID, func(m Member, id string) int { return strings.Compare(m.AgentID, id) })
+	return slices.BinarySearchFunc(members, agentID, func(m Member,
+		id string) int {
+		return strings.Compare(m.AgentID, id)
+	})
 }
 
 // ServingCount is the number of members that may be given work.
@@ -35,9 +38,9 @@ func count(members []Member, pass func(*Member) bool) int {
 }
 
 // Join admits one agent process. The same instance re-attaches and keeps its epoch; a new instance under a known id
-// gets a new epoch and fences the older process; an instance that was fenced before is refused, and so is a credential that
-// does not count any more. A registration that was under way for so long that a later one of the same process came first is
-// refused too: the process is where that one went.
+// gets a new epoch and fences the older process; an instance that was fenced before is refused, and so is a credential
+// that does not count any more. A registration that was under way for so long that a later one of the same process came
+// first is refused too: the process is where that one went.
 func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	if why := c.refuseToken(j); why != "" {
 		return Joined{AgentID: j.AgentID, Refused: why}
@@ -81,7 +84,8 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	answer.Epoch, m.Health = m.Epoch, nil // its hub tells again what is wrong
 	m.Hub, m.Host, m.PID, m.Zone, m.Group, m.Version = hub, j.Host, j.PID, j.Zone, j.Group, j.Version
 	m.Address, m.StartedAt = j.Address, j.StartedAt
-	m.Capabilities, m.TaskTypes, m.MaxTasks, m.Metadata = SortedSet(j.Capabilities), SortedSet(j.TaskTypes), j.MaxTasks, j.Metadata
+	m.Capabilities, m.TaskTypes, m.MaxTasks, m.Metadata = SortedSet(j.Capabilities), SortedSet(
+		j.TaskTypes), j.MaxTasks, j.Metadata
 	m.EndsProcessTrees = j.EndsProcessTrees
 	if c.Cordons.Of(m.AgentID) == nil || m.Status == AgentOffline {
 		m.setStatus(AgentOnline, "", now)
@@ -91,15 +95,16 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 }
 
 // Apply takes one transition that a hub saw and reports whether it changed anything. A transition about another
-// instance, epoch or earlier registration than the member's present one is stale and ignored, and so is one from a hub that the
-// agent left.
+// instance, epoch or earlier registration than the member's present one is stale and ignored, and so is one from a hub
+// that the agent left.
 func (c *Cluster) Apply(t Transition, hub string) bool {
 	i, known := searchMember(c.Members, t.AgentID)
 	if !known {
 		return false
 	}
 	m := &c.Members[i]
-	if m.Instance != t.Instance || m.Epoch != t.Epoch || m.Hub != hub || t.Registration != 0 && t.Registration < m.Registration {
+	if m.Instance != t.Instance || m.Epoch != t.Epoch || m.Hub != hub || t.Registration != 0 &&
+		t.Registration < m.Registration {
 		return false
 	}
 	if t.Status == "" && t.Health != nil {
@@ -123,7 +128,8 @@ func (c *Cluster) Apply(t Transition, hub string) bool {
 	return true
 }
 
-// setHealth keeps a member's new health; of a healthy one there is nothing to keep but since when, if it was not before.
+// setHealth keeps a member's new health; of a healthy one there is nothing to keep but since when, if it was not
+// before.
 func (m *Member) setHealth(h *MemberHealth) bool {
 	if m.Health == nil && h.Level == HealthHealthy || m.Health != nil && m.Health.Level == h.Level {
 		return false

@@ -31,7 +31,8 @@ func TestJoin(t *testing.T) {
 	require.Equal(t, "h2", c.Member("b").Hub)
 
 	t.Log("a new instance fences the old one for good")
-	require.Equal(t, Joined{AgentID: "b", Epoch: 3, Replaced: "b1", ReplacedHub: "h2"}, c.Join(Join{AgentID: "b", Instance: "b2"}, "h1", noon))
+	require.Equal(t, Joined{AgentID: "b", Epoch: 3, Replaced: "b1", ReplacedHub: "h2"},
+		c.Join(Join{AgentID: "b", Instance: "b2"}, "h1", noon))
 	require.Equal(t, RefusedFenced, c.Join(Join{AgentID: "b", Instance: "b1"}, "h1", noon).Refused)
 	require.Equal(t, "b2", c.Member("b").Instance)
 
@@ -71,7 +72,8 @@ func TestJoinRefusesALateRegistration(t *testing.T) {
 			}
 			require.Equal(t, want, last)
 			require.Equal(t, tc.hub, c.Member("a").Hub)
-			require.EqualValues(t, 2, c.Join(Join{AgentID: "a", Instance: "a2", Registration: 1}, "h9", noon).Epoch, "a new process counts anew")
+			require.EqualValues(t, 2, c.Join(Join{AgentID: "a", Instance: "a2", Registration: 1}, "h9", noon).Epoch,
+				"a new process counts anew")
 		})
 	}
 }
@@ -86,14 +88,22 @@ func TestApply(t *testing.T) {
 		status  AgentStatus // "" when the member is gone
 	}{
 		{"offline", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline}, "h1", true, AgentOffline},
-		{"another instance is stale", Transition{AgentID: "a", Instance: "a0", Epoch: 1, Status: AgentOffline}, "h1", false, AgentOnline},
-		{"another epoch is stale", Transition{AgentID: "a", Instance: "a1", Epoch: 0, Status: AgentOffline}, "h1", false, AgentOnline},
-		{"an earlier registration is stale", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Registration: 1, Status: AgentOffline}, "h1", false, AgentOnline},
-		{"the same registration", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Registration: 2, Status: AgentOffline}, "h1", true, AgentOffline},
-		{"a hub the agent left is stale", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline}, "h0", false, AgentOnline},
-		{"unknown agent", Transition{AgentID: "z", Instance: "a1", Epoch: 1, Status: AgentOffline}, "h1", false, AgentOnline},
-		{"nothing new", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOnline}, "h1", false, AgentOnline},
-		{"goodbye", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline, Left: true}, "h1", true, ""},
+		{"another instance is stale", Transition{AgentID: "a", Instance: "a0", Epoch: 1, Status: AgentOffline}, "h1",
+			false, AgentOnline},
+		{"another epoch is stale", Transition{AgentID: "a", Instance: "a1", Epoch: 0, Status: AgentOffline}, "h1",
+			false, AgentOnline},
+		{"an earlier registration is stale", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Registration: 1,
+			Status: AgentOffline}, "h1", false, AgentOnline},
+		{"the same registration", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Registration: 2,
+			Status: AgentOffline}, "h1", true, AgentOffline},
+		{"a hub the agent left is stale", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline},
+			"h0", false, AgentOnline},
+		{"unknown agent", Transition{AgentID: "z", Instance: "a1", Epoch: 1, Status: AgentOffline}, "h1", false,
+			AgentOnline},
+		{"nothing new", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOnline}, "h1", false,
+			AgentOnline},
+		{"goodbye", Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline, Left: true}, "h1", true,
+			""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -165,9 +175,13 @@ func TestMembershipModel(t *testing.T) {
 					lastEpoch, newest[agent] = got.Epoch, instance
 				}
 			} else if m := c.Member(agent); m != nil {
-				c.Apply(Transition{AgentID: agent, Instance: m.Instance, Epoch: m.Epoch, Status: AgentOffline, At: noon, Left: rapid.Bool().Draw(t, "left")}, "h")
+				c.Apply(Transition{AgentID: agent, Instance: m.Instance, Epoch: m.Epoch, Status: AgentOffline, At: noon,
+					Left: rapid.Bool().Draw(t, "left")}, "h")
 			}
-			if !slices.IsSortedFunc(c.Members, func(a, b Member) int { return map[bool]int{true: -1, false: 1}[a.AgentID < b.AgentID] }) {
+			if !slices.IsSortedFunc(c.Members, func(a, b Member) int {
+				return map[bool]int{true: -1,
+					false: 1}[a.AgentID < b.AgentID]
+			}) {
 				t.Fatalf("members are not sorted or not unique: %+v", c.Members)
 			}
 			if len(c.Members) > 5 {
@@ -181,7 +195,8 @@ func TestHealthOfAMember(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1000, 0)
 	told := func(level HealthLevel) Transition {
-		return Transition{AgentID: "a", Instance: "i", Epoch: 1, At: at, Health: &MemberHealth{Level: level, Score: 0.8, Since: at}}
+		return Transition{AgentID: "a", Instance: "i", Epoch: 1, At: at,
+			Health: &MemberHealth{Level: level, Score: 0.8, Since: at}}
 	}
 	stale := told(HealthFailed)
 	stale.Epoch = 0
@@ -190,12 +205,16 @@ func TestHealthOfAMember(t *testing.T) {
 		want HealthLevel
 		kept bool
 	}{
-		"nothing was told":          {func(*Cluster) {}, HealthHealthy, false},
-		"healthy all along":         {func(c *Cluster) { c.Apply(told(HealthHealthy), "h") }, HealthHealthy, false},
-		"a worse one is kept":       {func(c *Cluster) { c.Apply(told(HealthWarning), "h") }, HealthWarning, true},
-		"a stale one is not":        {func(c *Cluster) { c.Apply(stale, "h") }, HealthHealthy, false},
-		"another hub's is not":      {func(c *Cluster) { c.Apply(told(HealthWarning), "other") }, HealthHealthy, false},
-		"recovered, and since when": {func(c *Cluster) { c.Apply(told(HealthWarning), "h"); c.Apply(told(HealthHealthy), "h") }, HealthHealthy, true},
+		"nothing was told":     {func(*Cluster) {}, HealthHealthy, false},
+		"healthy all along":    {func(c *Cluster) { c.Apply(told(HealthHealthy), "h") }, HealthHealthy, false},
+		"a worse one is kept":  {func(c *Cluster) { c.Apply(told(HealthWarning), "h") }, HealthWarning, true},
+		"a stale one is not":   {func(c *Cluster) { c.Apply(stale, "h") }, HealthHealthy, false},
+		"another hub's is not": {func(c *Cluster) { c.Apply(told(HealthWarning), "other") }, HealthHealthy, false},
+		"recovered, and since when": {func(c *Cluster) {
+			c.Apply(told(HealthWarning), "h")
+			c.Apply(told(HealthHealthy),
+				"h")
+		}, HealthHealthy, true},
 		"a cordoned agent's counts too": {func(c *Cluster) {
 			_ = c.SetCordon(Cordon{AgentID: "a", Status: AgentMaintenance})
 			c.Apply(told(HealthCritical), "h")

@@ -38,8 +38,8 @@ func (c *Cluster) Pause(lane, reason string, now time.Time) (changed bool, err e
 	return true, nil
 }
 
-// Resume takes a pause back: that of a lane, or that of the whole cluster when lane is empty. Lanes that were paused one
-// by one stay so. It reports whether there was one.
+// Resume takes a pause back: that of a lane, or that of the whole cluster when lane is empty. Lanes that were paused
+// one by one stay so. It reports whether there was one.
 func (p *Pauses) Resume(lane string) bool {
 	i, paused := p.search(lane)
 	if paused {
@@ -87,7 +87,8 @@ func (c *Cluster) MayPause(lane string) error {
 	case !sharded && isShard:
 		return fmt.Errorf("only a sharded cluster has lanes of shards")
 	case sharded && !isAgent && (!isShard || shard >= c.Config.Shards):
-		return fmt.Errorf("the cluster has no such lane: it is sharded, and its tasks wait in shard/0 to shard/%d, or in agent/<id>", c.Config.Shards-1)
+		return fmt.Errorf(
+			"the cluster has no such lane: it is sharded, and its tasks wait in shard/0 to shard/%d, or in agent/<id>", c.Config.Shards-1)
 	case !paused && len(c.Pauses) >= MaxPauses:
 		return fmt.Errorf("%d lanes are paused already: pause the whole cluster instead, or resume some", MaxPauses)
 	}

@@ -13,9 +13,11 @@ import (
 func TestParseLane(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
-		"default": "default", "cap/gpu": "cap/gpu", "cap/gpu+arm": "cap/arm+gpu", "cap/gpu+gpu": "cap/gpu", "shard/0": "shard/0",
+		"default": "default", "cap/gpu": "cap/gpu", "cap/gpu+arm": "cap/arm+gpu", "cap/gpu+gpu": "cap/gpu",
+		"shard/0":  "shard/0",
 		"shard/15": "shard/15", "agent/a-1": "agent/a-1",
-		"": "", "Default": "", "cap/": "", "cap/a+": "", "cap/A": "", "cap/a/b": "", "shard/": "", "shard/-1": "", "shard/01": "", "shard/x": "",
+		"": "", "Default": "", "cap/": "", "cap/a+": "", "cap/A": "", "cap/a/b": "", "shard/": "", "shard/-1": "",
+		"shard/01": "", "shard/x": "",
 		"agent/": "", "agent/a/b": "", "lane/default": "", "other/x": "", "cap": "",
 	} {
 		got, err := ParseLane(name)
@@ -37,14 +39,23 @@ func TestPause(t *testing.T) {
 		pauses []Pause
 		held   map[string]string // lane → the reason of the pause that holds it; absent: none
 	}{
-		"nothing":            {nil, nil, map[string]string{}},
-		"a lane":             {[]step{{lane: "cap/gpu", reason: "r", changed: true}}, []Pause{{"cap/gpu", at(0), "r"}}, map[string]string{"cap/gpu": "r"}},
-		"the cluster":        {[]step{{reason: "r", changed: true}}, []Pause{{"", at(0), "r"}}, map[string]string{"default": "r", "cap/gpu": "r", "agent/a": "r"}},
-		"again":              {[]step{{reason: "r", changed: true}, {reason: "s"}, {}}, []Pause{{"", at(0), "s"}}, map[string]string{"default": "s", "cap/gpu": "s", "agent/a": "s"}},
-		"both":               {[]step{{lane: "default", reason: "l", changed: true}, {reason: "c", changed: true}}, []Pause{{"", at(1), "c"}, {"default", at(0), "l"}}, map[string]string{"default": "c", "cap/gpu": "c", "agent/a": "c"}},
-		"cluster resumed":    {[]step{{lane: "default", reason: "l", changed: true}, {reason: "c", changed: true}, {resume: true, changed: true}}, []Pause{{"default", at(0), "l"}}, map[string]string{"default": "l"}},
-		"lane resumed":       {[]step{{lane: "default", changed: true}, {reason: "c", changed: true}, {resume: true, lane: "default", changed: true}}, []Pause{{"", at(1), "c"}}, map[string]string{"default": "c", "cap/gpu": "c", "agent/a": "c"}},
-		"resumed, not there": {[]step{{lane: "agent/a", reason: "r", changed: true}, {resume: true}, {resume: true, lane: "default"}}, []Pause{{"agent/a", at(0), "r"}}, map[string]string{"agent/a": "r"}},
+		"nothing": {nil, nil, map[string]string{}},
+		"a lane": {[]step{{lane: "cap/gpu", reason: "r", changed: true}}, []Pause{{"cap/gpu", at(0), "r"}},
+			map[string]string{"cap/gpu": "r"}},
+		"the cluster": {[]step{{reason: "r", changed: true}}, []Pause{{"", at(0), "r"}},
+			map[string]string{"default": "r", "cap/gpu": "r", "agent/a": "r"}},
+		"again": {[]step{{reason: "r", changed: true}, {reason: "s"}, {}}, []Pause{{"", at(0), "s"}},
+			map[string]string{"default": "s", "cap/gpu": "s", "agent/a": "s"}},
+		"both": {[]step{{lane: "default", reason: "l", changed: true}, {reason: "c", changed: true}},
+			[]Pause{{"", at(1), "c"}, {"default", at(0), "l"}},
+			map[string]string{"default": "c", "cap/gpu": "c", "agent/a": "c"}},
+		"cluster resumed": {[]step{{lane: "default", reason: "l", changed: true}, {reason: "c", changed: true},
+			{resume: true, changed: true}}, []Pause{{"default", at(0), "l"}}, map[string]string{"default": "l"}},
+		"lane resumed": {[]step{{lane: "default", changed: true}, {reason: "c", changed: true},
+			{resume: true, lane: "default", changed: true}}, []Pause{{"", at(1),
+			"c"}}, map[string]string{"default": "c", "cap/gpu": "c", "agent/a": "c"}},
+		"resumed, not there": {[]step{{lane: "agent/a", reason: "r", changed: true}, {resume: true},
+			{resume: true, lane: "default"}}, []Pause{{"agent/a", at(0), "r"}}, map[string]string{"agent/a": "r"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -61,7 +72,8 @@ func TestPause(t *testing.T) {
 				require.Equal(t, s.changed, changed, "step %d", i)
 			}
 			require.ElementsMatch(t, c.pauses, cluster.Pauses)
-			require.True(t, slices.IsSortedFunc(cluster.Pauses, func(a, b Pause) int { return strings.Compare(a.Lane, b.Lane) }))
+			require.True(t, slices.IsSortedFunc(cluster.Pauses,
+				func(a, b Pause) int { return strings.Compare(a.Lane, b.Lane) }))
 			held := map[string]string{}
 			for _, lane := range []string{"default", "cap/gpu", "agent/a"} {
 				if p := cluster.Pauses.Of(lane); p != nil {
@@ -82,8 +94,10 @@ func TestPauseRefusesLanesThatClusterHasNot(t *testing.T) {
 		lane string
 		want string
 	}{
-		{ActiveActive, "default", ""}, {ActivePassive, "cap/gpu", ""}, {ActiveActive, "agent/a", ""}, {ActiveActive, "shard/0", "only a sharded cluster"},
-		{Sharded, "shard/3", ""}, {Sharded, "agent/a", ""}, {Sharded, "", ""}, {Sharded, "shard/4", "shard/0 to shard/3"}, {Sharded, "default", "shard/0 to shard/3"},
+		{ActiveActive, "default", ""}, {ActivePassive, "cap/gpu", ""}, {ActiveActive, "agent/a", ""},
+		{ActiveActive, "shard/0", "only a sharded cluster"},
+		{Sharded, "shard/3", ""}, {Sharded, "agent/a", ""}, {Sharded, "", ""},
+		{Sharded, "shard/4", "shard/0 to shard/3"}, {Sharded, "default", "shard/0 to shard/3"},
 		{Sharded, "cap/gpu", "shard/0 to shard/3"},
 	} {
 		cluster := Cluster{Config: ClusterConfig{ReplicationMode: c.mode, Shards: 4}}

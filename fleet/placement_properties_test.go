@@ -30,8 +30,10 @@ func drawSubset(t *rapid.T, label string, of ...string) []string {
 
 func drawCandidate(t *rapid.T, id string) Candidate {
 	c := Candidate{
-		AgentID: id, MaxTasks: rapid.IntRange(1, 8).Draw(t, "slots"), Capabilities: drawSubset(t, "capability", "big", "gpu", "ssd"),
-		TaskTypes: drawSubset(t, "type", "echo", "exec"), CPUPercent: rapid.Float64Range(0, 100).Draw(t, "cpu"),
+		AgentID:      id,
+		MaxTasks:     rapid.IntRange(1, 8).Draw(t, "slots"),
+		Capabilities: drawSubset(t, "capability", "big", "gpu", "ssd"),
+		TaskTypes:    drawSubset(t, "type", "echo", "exec"), CPUPercent: rapid.Float64Range(0, 100).Draw(t, "cpu"),
 		MemoryPercent: rapid.Float64Range(0, 100).Draw(t, "memory"),
 	}
 	c.Running = rapid.IntRange(0, c.MaxTasks).Draw(t, "running")
@@ -70,7 +72,8 @@ func TestPlacePicksOnlyEligibleAgents(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		spec, candidates := drawSpec(t), drawCandidates(t)
-		hint := Hint{Prefer: rapid.SampledFrom([]string{"", "a"}).Draw(t, "target"), Avoid: rapid.SampledFrom([]string{"", "b"}).Draw(t, "avoid")}
+		hint := Hint{Prefer: rapid.SampledFrom([]string{"", "a"}).Draw(t, "target"),
+			Avoid: rapid.SampledFrom([]string{"", "b"}).Draw(t, "avoid")}
 		can := func(c Candidate) bool { return c.FreeSlots() > 0 && c.Eligible(&spec, placementNow) }
 		chosen := Place(&spec, candidates, hint, placementNow)
 		if chosen < 0 {
@@ -107,7 +110,8 @@ func TestPlaceIsDeterministic(t *testing.T) {
 	})
 }
 
-// More of what is good never lowers a score: a wanted capability, an idle processor, free memory, free slots, the provider.
+// More of what is good never lowers a score: a wanted capability, an idle processor, free memory, free slots, the
+// provider.
 func TestScoreIsMonotonic(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

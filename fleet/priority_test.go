@@ -11,9 +11,11 @@ import (
 func TestPriorityReadsNumbersAndNames(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Priority{
-		`1`: PriorityCritical, `"critical"`: PriorityCritical, `2`: PriorityHigh, `"high"`: PriorityHigh, `3.0`: PriorityNormal,
-		`"normal"`: PriorityNormal, `"low"`: PriorityLow, `5`: PriorityBackground, `"background"`: PriorityBackground, `"4"`: PriorityLow,
-		`0`: 0, `null`: 0,
+		`1`: PriorityCritical, `"critical"`: PriorityCritical, `2`: PriorityHigh, `"high"`: PriorityHigh,
+		`3.0`:      PriorityNormal,
+		`"normal"`: PriorityNormal, `"low"`: PriorityLow, `5`: PriorityBackground, `"background"`: PriorityBackground,
+		`"4"`: PriorityLow,
+		`0`:   0, `null`: 0,
 	} {
 		var fromJSON struct{ P Priority }
 		require.NoError(t, json.Unmarshal([]byte(`{"P":`+text+`}`), &fromJSON), text)
@@ -27,7 +29,8 @@ func TestPriorityReadsNumbersAndNames(t *testing.T) {
 		require.NoError(t, yaml.Unmarshal([]byte("p: "+text), &fromYAML), text)
 		require.Equal(t, want, fromYAML.P, text)
 	}
-	for _, text := range []string{`6`, `-1`, `1.5`, `1e99`, `"urgent"`, `""`, `"0"`, `"High"`, `true`, `[1]`, `{}`, `"\u0031"`} {
+	for _, text := range []string{`6`, `-1`, `1.5`, `1e99`, `"urgent"`, `""`, `"0"`, `"High"`, `true`, `[1]`, `{}`,
+		`"\u0031"`} {
 		var p Priority
 		require.ErrorIs(t, json.Unmarshal([]byte(text), &p), ErrPriority, text)
 		require.Zero(t, p)

@@ -8,8 +8,8 @@ import (
 // MaxProviders bounds the providers that an agent may name.
 const MaxProviders = 64
 
-// ProviderAccess is what an agent says of its access to a provider: an outside service that tasks may name, as a model's
-// API, with limits of its own.
+// ProviderAccess is what an agent says of its access to a provider: an outside service that tasks may name, as a
+// model's API, with limits of its own.
 type ProviderAccess struct {
 	// Available says that the agent has access: credentials, and a network that reaches it.
 	Available bool `json:"available"`

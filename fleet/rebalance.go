@@ -41,7 +41,8 @@ type AgentShare struct {
 // that needs; the targets of an active_active cluster one by one. A shard that moves is free when its old owner's lease
 // has run out; call AssignShards as ever. What it moved is what it answers; asked again, it finds nothing to do.
 func (c *Cluster) Rebalance(roleLease time.Duration, now time.Time, dryRun bool) Rebalance {
-	answer := Rebalance{Cluster: c.Config.Name, DryRun: dryRun, Mode: c.Config.ReplicationMode, Moves: []RebalanceMove{}}
+	answer := Rebalance{Cluster: c.Config.Name, DryRun: dryRun, Mode: c.Config.ReplicationMode,
+		Moves: []RebalanceMove{}}
 	before, after := copyOwners(c), copyOwners(c)
 	switch c.Config.ReplicationMode {
 	case ActiveActive:
@@ -168,7 +169,8 @@ func shardMoves(c *Cluster, wanted []ShardOwner) []RebalanceMove {
 			continue // it is so, or is on its way
 		}
 		shard := i
-		moves = append(moves, RebalanceMove{Shard: &shard, Targets: inShard[i], From: cmp.Or(now.Owner, now.From), To: to})
+		moves = append(moves, RebalanceMove{Shard: &shard, Targets: inShard[i], From: cmp.Or(now.Owner, now.From),
+			To: to})
 	}
 	return moves
 }

@@ -15,12 +15,13 @@ type Tally struct {
 	Failures int `json:"failures,omitempty"` // attempts whose handler reported a failure or ran out of time
 	Losses   int `json:"losses,omitempty"`   // attempts lost with their agent after they may have begun
 	Returns  int `json:"returns,omitempty"`  // deliveries in a row that never began
-	// NotReceived counts deliveries since the last one that began that reached an agent, which lives, and that it did not receive.
+	// NotReceived counts deliveries since the last one that began that reached an agent, which lives, and that it did
+	// not receive.
 	NotReceived int `json:"not_received,omitempty"`
 }
 
-// maxNotReceived is how many deliveries may reach agents without being received before the task is a dead letter: it is then the
-// task that agents cannot read.
+// maxNotReceived is how many deliveries may reach agents without being received before the task is a dead letter: it is
+// then the task that agents cannot read.
 const maxNotReceived = 5
 
 // AttemptEnd is what is known about an attempt that ended without a result.
@@ -28,15 +29,15 @@ type AttemptEnd struct {
 	Outcome AttemptOutcome
 	Begun   bool // false: the agent certainly never began it
 	Final   bool // the handler said that trying again is useless
-	// LeaseRemaining is how long after now the lost agent may go on with fenced work; nil: unknown. It is a duration and
-	// not an instant, so that no two clocks need to agree.
+	// LeaseRemaining is how long after now the lost agent may go on with fenced work; nil: unknown. It is a duration
+	// and not an instant, so that no two clocks need to agree.
 	LeaseRemaining *Duration
 	Reason         string
 	// Planned says that a person or a drain took it off the agent: it does not count as a loss.
 	Planned   bool
 	ErrorType string // what kind of failure it was, if the handler named it
-	// NotReceived says of a return that its delivery reached an agent that lives, and that the agent could not read it or acted as
-	// if it had not come.
+	// NotReceived says of a return that its delivery reached an agent that lives, and that the agent could not read it
+	// or acted as if it had not come.
 	NotReceived bool
 	// Unhandled says, after a return, that no agent of that hub could run the task at all, busy or not.
 	Unhandled bool
@@ -75,7 +76,8 @@ func Redeliver(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Redel
 			tally.NotReceived++
 		}
 		if wait := returnWait(taskID, tally.Returns, end); wait > 0 {
-			return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally, Why: "no agent took the task: " + end.Reason,
+			return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally,
+				Why:       "no agent took the task: " + end.Reason,
 				Unhandled: end.Unhandled && tally.Returns >= unhandledNoted}
 		}
 		return Redelivery{Status: TaskQueued, Tally: tally, Why: end.Reason}
@@ -98,13 +100,18 @@ func afterFailure(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Re
 	}
 	switch {
 	case end.Final:
-		return Redelivery{Status: TaskFailed, Tally: tally, Why: "the agent reported a failure that must not be tried again: " + end.Reason}
+		return Redelivery{Status: TaskFailed, Tally: tally,
+			Why: "the agent reported a failure that must not be tried again: " + end.Reason}
 	case end.ErrorType != "" && slices.Contains(spec.Retry.NonRetryable, end.ErrorType):
-		return Redelivery{Status: TaskFailed, Tally: tally, Why: fmt.Sprintf("the attempt failed with %s, which this task does not try again: %s", end.ErrorType, end.Reason)}
+		return Redelivery{Status: TaskFailed, Tally: tally,
+			Why: fmt.Sprintf("the attempt failed with %s, which this task does not try again: %s", end.ErrorType,
+				end.Reason)}
 	case spec.Safety() == AtMostOnce:
-		return Redelivery{Status: TaskFailed, Tally: tally, Why: "the attempt failed and an at_most_once task is not tried again: " + end.Reason}
+		return Redelivery{Status: TaskFailed, Tally: tally,
+			Why: "the attempt failed and an at_most_once task is not tried again: " + end.Reason}
 	case tally.Failures >= limit:
-		return Redelivery{Status: TaskDeadLetter, Tally: tally, Why: fmt.Sprintf("%d of %d attempts failed; last: %s", tally.Failures, limit, end.Reason)}
+		return Redelivery{Status: TaskDeadLetter, Tally: tally,
+			Why: fmt.Sprintf("%d of %d attempts failed; last: %s", tally.Failures, limit, end.Reason)}
 	}
 	return Redelivery{Status: TaskRetryWait, Wait: Backoff(spec.Retry, taskID, tally.Failures), Tally: tally,
 		Why: fmt.Sprintf("attempt failed (%d of %d): %s", tally.Failures, limit, end.Reason)}
@@ -143,8 +150,8 @@ func afterLoss(spec *TaskSpec, tally Tally, end AttemptEnd) Redelivery {
 	return Redelivery{Status: TaskQueued, Tally: tally, Why: end.Reason}
 }
 
-// afterTimeout treats an attempt that ran too long, or whose handler gave no sign of life, as a failure, except that its
-// handler may be under way still: at_most_once goes to review, and fenced waits until it has certainly stopped.
+// afterTimeout treats an attempt that ran too long, or whose handler gave no sign of life, as a failure, except that
+// its handler may be under way still: at_most_once goes to review, and fenced waits until it has certainly stopped.
 func afterTimeout(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Redelivery {
 	tally.Failures++
 	limit := spec.Retry.MaxAttempts
@@ -156,9 +163,12 @@ func afterTimeout(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Re
 		return Redelivery{Status: TaskReview, Tally: tally,
 			Why: "an attempt of this at_most_once task was ended before it was done: decide whether it was done (" + end.Reason + ")"}
 	case end.ErrorType != "" && slices.Contains(spec.Retry.NonRetryable, end.ErrorType):
-		return Redelivery{Status: TaskFailed, Tally: tally, Why: fmt.Sprintf("the attempt ended with %s, which this task does not try again: %s", end.ErrorType, end.Reason)}
+		return Redelivery{Status: TaskFailed, Tally: tally,
+			Why: fmt.Sprintf("the attempt ended with %s, which this task does not try again: %s", end.ErrorType,
+				end.Reason)}
 	case tally.Failures >= limit:
-		return Redelivery{Status: TaskDeadLetter, Tally: tally, Why: fmt.Sprintf("%d of %d attempts failed; last: %s", tally.Failures, limit, end.Reason)}
+		return Redelivery{Status: TaskDeadLetter, Tally: tally,
+			Why: fmt.Sprintf("%d of %d attempts failed; last: %s", tally.Failures, limit, end.Reason)}
 	}
 	wait := Backoff(spec.Retry, taskID, tally.Failures)
 	if spec.Safety() == Fenced {
@@ -168,7 +178,8 @@ func afterTimeout(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Re
 		}
 		wait = max(wait, running)
 	}
-	return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally, Why: fmt.Sprintf("attempt timed out (%d of %d): %s", tally.Failures, limit, end.Reason)}
+	return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally,
+		Why: fmt.Sprintf("attempt timed out (%d of %d): %s", tally.Failures, limit, end.Reason)}
 }
 
 // Bounds of the wait between deliveries that no agent takes.
@@ -178,12 +189,13 @@ const (
 	returnLimit    = 5 * time.Second
 	unhandledFirst = 500 * time.Millisecond
 	unhandledLimit = 30 * time.Second
-	unhandledNoted = 3 // returns in a row, about two seconds: an agent that only starts anew is back by then, and another hub may have one
+	// returns in a row, about two seconds: an agent that only starts anew is back by then, and another hub may have one
+	unhandledNoted = 3
 )
 
 // returnWait spaces deliveries that no agent takes. Where every agent that could take the task was busy, the first ones
-// go back at once, then up to 5 s apart; where no agent could run it at all, they are soon 30 s apart. A task that comes
-// at a known time, as the end of a rate limit, waits until then, but no longer than those 30 s.
+// go back at once, then up to 5 s apart; where no agent could run it at all, they are soon 30 s apart. A task that
+// comes at a known time, as the end of a rate limit, waits until then, but no longer than those 30 s.
 func returnWait(taskID string, returns int, end AttemptEnd) time.Duration {
 	switch {
 	case end.RetryAfter > 0:

@@ -57,8 +57,8 @@ func (r Reduce) Validate() error {
 	return nil
 }
 
-// SlotsOf is how many of an agent's slots are left, at least one. It does not depend on an earlier reduction, so that to
-// ask twice is to ask once.
+// SlotsOf is how many of an agent's slots are left, at least one. It does not depend on an earlier reduction, so that
+// to ask twice is to ask once.
 func (r Reduce) SlotsOf(maxTasks int) int {
 	if r.Slots > 0 {
 		return min(r.Slots, maxTasks)
@@ -82,7 +82,10 @@ func (l Reductions) Of(agentID string) *LoadReduction {
 }
 
 func (l Reductions) search(agentID string) (int, bool) {
-	return slices.BinarySearchFunc(l, agentID, func(r LoadReduction, id string) int { return strings.Compare(r.AgentID, id) })
+	return slices.BinarySearchFunc(l, agentID, func(r LoadReduction,
+		id string) int {
+		return strings.Compare(r.AgentID, id)
+	})
 }
 
 // EffectiveSlots is how many tasks a member may run at a time now.
@@ -111,7 +114,8 @@ func (c *Cluster) ReduceLoad(agentID string, r Reduce, now time.Time) (changed b
 		return false, fmt.Errorf("the agent has %d slots: name fewer", m.MaxTasks)
 	}
 	before := c.EffectiveSlots(m)
-	next := LoadReduction{AgentID: agentID, Slots: slots, Since: now, Until: now.Add(orDefault(r.For, DefaultReduceFor)), Reason: r.Reason, UntilHealthy: r.UntilHealthy}
+	next := LoadReduction{AgentID: agentID, Slots: slots, Since: now,
+		Until: now.Add(orDefault(r.For, DefaultReduceFor)), Reason: r.Reason, UntilHealthy: r.UntilHealthy}
 	next.NextStep = next.Until
 	if r.UntilHealthy {
 		next.NextStep = earliest(next.Until, now.Add(RestoreStep))
@@ -138,8 +142,8 @@ func (l *Reductions) Restore(agentID string) bool {
 	return found
 }
 
-// resume has an agent that came back looked at again as soon as one that never left: while it was no member, its next step
-// was the end of its reduction.
+// resume has an agent that came back looked at again as soon as one that never left: while it was no member, its next
+// step was the end of its reduction.
 func (l Reductions) resume(agentID string, now time.Time) {
 	if r := l.Of(agentID); r != nil && r.UntilHealthy {
 		r.NextStep = earliest(r.NextStep, now.Add(RestoreStep))

@@ -60,7 +60,8 @@ func TestReduceLoad(t *testing.T) {
 			require.NoError(t, err)
 			require.False(t, changed, "to ask twice is to ask once")
 			require.Equal(t, noon, c.Reductions.Of("a").Since)
-			require.Equal(t, noon.Add(time.Minute).Add(DefaultReduceFor), c.Reductions.Of("a").Until, "but begins the time anew")
+			require.Equal(t, noon.Add(time.Minute).Add(DefaultReduceFor), c.Reductions.Of("a").Until,
+				"but begins the time anew")
 			require.True(t, c.Reductions.Restore("a"))
 			require.False(t, c.Reductions.Restore("a"))
 			require.Nil(t, c.Reductions.Limits())
@@ -108,14 +109,16 @@ func TestLoadIsRestoredWithHealth(t *testing.T) {
 	require.True(t, c.StepReductions(nil, now.Add(DefaultReduceFor)), "the time is over though it never did well")
 }
 
-// A reduction belongs to the agent's id: it stays when the agent restarts or leaves, and ends when it does not come back.
+// A reduction belongs to the agent's id: it stays when the agent restarts or leaves, and ends when it does not come
+// back.
 func TestReductionOutlivesTheAgent(t *testing.T) {
 	t.Parallel()
 	c := slotted(4, "a")
 	_, err := c.ReduceLoad("a", Reduce{For: time.Minute}, noon)
 	require.NoError(t, err)
 	m := *c.Member("a")
-	require.True(t, c.Apply(Transition{AgentID: "a", Instance: m.Instance, Epoch: m.Epoch, Left: true, At: noon}, m.Hub))
+	require.True(t, c.Apply(Transition{AgentID: "a", Instance: m.Instance, Epoch: m.Epoch, Left: true, At: noon},
+		m.Hub))
 	require.False(t, c.StepReductions(nil, noon.Add(30*time.Second)))
 	c.Join(Join{AgentID: "a", Instance: "2", MaxTasks: 3}, "h2", noon)
 	require.Equal(t, 2, c.EffectiveSlots(c.Member("a")))
@@ -125,14 +128,16 @@ func TestReductionOutlivesTheAgent(t *testing.T) {
 	require.Empty(t, c.Reductions, "it has fewer slots than it may use")
 }
 
-// An agent that had left when its step was due, and is back, is looked at again after the usual time, not at the very end.
+// An agent that had left when its step was due, and is back, is looked at again after the usual time, not at the very
+// end.
 func TestReductionGoesOnWhenTheAgentIsBack(t *testing.T) {
 	t.Parallel()
 	c := slotted(4, "a", "b")
 	_, err := c.ReduceLoad("a", Reduce{UntilHealthy: true}, noon)
 	require.NoError(t, err)
 	m := *c.Member("a")
-	require.True(t, c.Apply(Transition{AgentID: "a", Instance: m.Instance, Epoch: m.Epoch, Left: true, At: noon}, m.Hub))
+	require.True(t, c.Apply(Transition{AgentID: "a", Instance: m.Instance, Epoch: m.Epoch, Left: true, At: noon},
+		m.Hub))
 	due := noon.Add(RestoreStep)
 	c.StepReductions(nil, due)
 	require.Equal(t, c.Reductions.Of("a").Until, c.Reductions.NextStep(), "nobody to look at")
@@ -147,7 +152,8 @@ func TestReductionsComeToAnEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slots := rapid.IntRange(2, 64).Draw(t, "slots")
 		c := slotted(slots, "a")
-		_, err := c.ReduceLoad("a", Reduce{Slots: rapid.IntRange(1, slots-1).Draw(t, "to"), UntilHealthy: rapid.Bool().Draw(t, "healthy")}, noon)
+		_, err := c.ReduceLoad("a", Reduce{Slots: rapid.IntRange(1, slots-1).Draw(t, "to"),
+			UntilHealthy: rapid.Bool().Draw(t, "healthy")}, noon)
 		require.NoError(t, err)
 		before, now := c.EffectiveSlots(c.Member("a")), noon
 		for step := 0; len(c.Reductions) > 0; step++ {

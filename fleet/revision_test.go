@@ -16,7 +16,8 @@ func TestRevision(t *testing.T) {
 	for name, same := range map[string]fleet.ClusterConfig{
 		"written out":   base.WithDefaults(),
 		"another order": {Name: "a", TenantWeights: map[string]float64{"y": 2, "x": 1}},
-		"a default":     {Name: "a", TenantWeights: base.TenantWeights, RoleLease: fleet.Duration(fleet.DefaultRoleLease)},
+		"a default": {Name: "a", TenantWeights: base.TenantWeights,
+			RoleLease: fleet.Duration(fleet.DefaultRoleLease)},
 	} {
 		require.Equal(t, base.Revision(), same.Revision(), name)
 	}

@@ -74,7 +74,8 @@ func (c *Cluster) holds(agentID string, epoch int64) bool {
 
 // compareLoad orders members by the share of their slots in use. A member without slots counts as having one.
 func compareLoad(a, b *Member, loads map[string]int) int {
-	return cmp.Compare(int64(loads[a.AgentID])*int64(max(b.MaxTasks, 1)), int64(loads[b.AgentID])*int64(max(a.MaxTasks, 1)))
+	return cmp.Compare(int64(loads[a.AgentID])*int64(max(b.MaxTasks, 1)),
+		int64(loads[b.AgentID])*int64(max(a.MaxTasks, 1)))
 }
 
 func later(a, b time.Time) time.Time {

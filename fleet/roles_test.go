@@ -36,10 +36,13 @@ func TestRoleOf(t *testing.T) {
 		{"suspect leader leads", func(c *Cluster) { c.become("a", AgentSuspect) }, "a", RoleLeader},
 		{"leader offline", func(c *Cluster) { c.become("a", AgentOffline) }, "a", RoleMember},
 		{"leader in maintenance", func(c *Cluster) { c.become("a", AgentMaintenance) }, "a", RoleMember},
-		{"leader re-attached", func(c *Cluster) { c.Join(Join{AgentID: "a", Instance: "1"}, "h2", noon) }, "a", RoleLeader},
-		{"another process as the leader", func(c *Cluster) { c.Join(Join{AgentID: "a", Instance: "2"}, "h", noon) }, "a", RoleMember},
+		{"leader re-attached", func(c *Cluster) { c.Join(Join{AgentID: "a", Instance: "1"}, "h2", noon) }, "a",
+			RoleLeader},
+		{"another process as the leader", func(c *Cluster) { c.Join(Join{AgentID: "a", Instance: "2"}, "h", noon) },
+			"a", RoleMember},
 		{"leader vacated", func(c *Cluster) { c.VacateLeader(0, noon) }, "a", RoleMember},
-		{"leader vacated but online", func(c *Cluster) { c.VacateLeader(0, noon); c.RefreshStandbys() }, "a", RoleStandby},
+		{"leader vacated but online", func(c *Cluster) { c.VacateLeader(0, noon); c.RefreshStandbys() }, "a",
+			RoleStandby},
 		{"draining standby", func(c *Cluster) { c.become("b", AgentDraining); c.RefreshStandbys() }, "b", RoleMember},
 		{"no leader in active_active", func(c *Cluster) { c.Config.ReplicationMode = ActiveActive }, "a", RoleMember},
 		{"no standby in active_active", func(c *Cluster) { c.Config.ReplicationMode = ActiveActive }, "b", RoleMember},
@@ -54,7 +57,8 @@ func TestRoleOf(t *testing.T) {
 				tt.change(c)
 			}
 			require.Equal(t, tt.role, c.RoleOf(tt.agent))
-			require.Equal(t, c.Leader != "" && c.RoleOf(c.Leader) != RoleLeader && c.Config.ReplicationMode == ActivePassive,
+			require.Equal(t, c.Leader != "" && c.RoleOf(c.Leader) != RoleLeader &&
+				c.Config.ReplicationMode == ActivePassive,
 				c.Config.ReplicationMode == ActivePassive && c.LeaderLost(), "a leader is either leading or lost")
 		})
 	}

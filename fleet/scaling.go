@@ -91,7 +91,8 @@ func (d *scaler) decide() ScalingDecision {
 	case !d.policy.On():
 		return ScalingDecision{Reason: "scaling is off"}
 	case len(d.BrakeHolds) > 0:
-		return ScalingDecision{Blocked: true, Reason: "the mass-loss brake is engaged: so many agents vanished at once that the network is the likelier culprit"}
+		return ScalingDecision{Blocked: true,
+			Reason: "the mass-loss brake is engaged: so many agents vanished at once that the network is the likelier culprit"}
 	case d.current < least:
 		return d.up(RuleMinimum, target, fmt.Sprintf("%s, and min_agents is %d", Count(d.current, "agent"), least))
 	case d.current < target:
@@ -125,7 +126,8 @@ func (d *scaler) byRules() ScalingDecision {
 		return d.grow(RuleQueue, fmt.Sprintf("%s, more than %d", what, *up.QueueThreshold))
 	}
 	if cpu, busy := d.cpu(nil); busy && cpu > up.CPUThreshold {
-		return d.grow(RuleCPU, fmt.Sprintf("every agent is busy and the machines' cpu is at %.0f %%, more than %.0f %%", cpu, up.CPUThreshold))
+		return d.grow(RuleCPU, fmt.Sprintf("every agent is busy and the machines' cpu is at %.0f %%, more than %.0f %%",
+			cpu, up.CPUThreshold))
 	}
 	return d.shrink(depth, what)
 }
@@ -173,7 +175,8 @@ func (d *scaler) activity(agent string) *AgentActivity {
 // grow starts agents because a rule says so.
 func (d *scaler) grow(rule ScalingRule, why string) ScalingDecision {
 	if most := d.Config.MaxAgents; d.current >= most {
-		return ScalingDecision{Rule: rule, Blocked: true, Reason: fmt.Sprintf("%s; but the cluster has its max_agents of %d", why, most)}
+		return ScalingDecision{Rule: rule, Blocked: true,
+			Reason: fmt.Sprintf("%s; but the cluster has its max_agents of %d", why, most)}
 	}
 	if d.Scaling != nil && !d.Scaling.LastUp.IsZero() {
 		if ready := d.Scaling.LastUp.Add(d.policy.ScaleUp.Cooldown.Std()); d.now.Before(ready) {
@@ -191,7 +194,9 @@ func (d *scaler) up(rule ScalingRule, target int, why string) ScalingDecision {
 	count := min(target-d.current, MaxScaleStep)
 	if room := d.room(); room < count {
 		if room <= 0 {
-			return ScalingDecision{Rule: rule, Blocked: true, Reason: fmt.Sprintf("%s; but the cluster is full: of its max_agents of %d, some are in maintenance or being drained", why, d.Config.MaxAgents)}
+			return ScalingDecision{Rule: rule, Blocked: true,
+				Reason: fmt.Sprintf(
+					"%s; but the cluster is full: of its max_agents of %d, some are in maintenance or being drained", why, d.Config.MaxAgents)}
 		}
 		count = room
 	}

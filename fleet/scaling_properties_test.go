@@ -59,7 +59,8 @@ func TestScalingKeepsItsWord(t *testing.T) {
 			}
 			carryOut(t, c, d, now)
 			calm := c.DecideScaling(facts, now)
-			if calm.Change != ScaleNone && calm.Rule != RuleRetire && calm.Rule != RuleMinimum && calm.Rule != RuleDesired {
+			if calm.Change != ScaleNone && calm.Rule != RuleRetire && calm.Rule != RuleMinimum &&
+				calm.Rule != RuleDesired {
 				t.Fatalf("the same facts lead on: %+v after %+v", calm, d)
 			}
 		}
@@ -70,8 +71,10 @@ func randomFacts(t *rapid.T, c *Cluster, now time.Time) *ScalingFacts {
 	f := &ScalingFacts{Queue: rapid.Int64Range(0, 12).Draw(t, "queue")}
 	for i := range c.Members {
 		if rapid.IntRange(0, 9).Draw(t, "known") > 0 {
-			f.Agents = append(f.Agents, AgentActivity{AgentID: c.Members[i].AgentID, Running: max(0, rapid.IntRange(-1, 1).Draw(t, "running")),
-				IdleSince: now.Add(-time.Duration(rapid.IntRange(0, 900).Draw(t, "idle")) * time.Second), CPUPercent: 90, Pinned: rapid.IntRange(0, 9).Draw(t, "pinned") == 0})
+			f.Agents = append(f.Agents, AgentActivity{AgentID: c.Members[i].AgentID,
+				Running: max(0, rapid.IntRange(-1, 1).Draw(t, "running")),
+				IdleSince: now.Add(-time.Duration(rapid.IntRange(0, 900).Draw(t,
+					"idle")) * time.Second), CPUPercent: 90, Pinned: rapid.IntRange(0, 9).Draw(t, "pinned") == 0})
 		}
 	}
 	return f

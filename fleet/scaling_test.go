@@ -12,7 +12,8 @@ var scaleNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // scaledCluster has n agents that a spawner started.
 func scaledCluster(n, least, most int) *Cluster {
-	c := &Cluster{Config: ClusterConfig{Name: "c", MinAgents: least, MaxAgents: most, Scaling: ScalingPolicy{Mode: ScalingAuto}}.WithDefaults()}
+	c := &Cluster{Config: ClusterConfig{Name: "c", MinAgents: least, MaxAgents: most,
+		Scaling: ScalingPolicy{Mode: ScalingAuto}}.WithDefaults()}
 	for i := range n {
 		c.addSpawned(fmt.Sprintf("a-%02d", i))
 	}
@@ -20,7 +21,8 @@ func scaledCluster(n, least, most int) *Cluster {
 }
 
 func (c *Cluster) addSpawned(id string) *Member {
-	c.Join(Join{AgentID: id, Instance: "i-" + id, MaxTasks: 1, Metadata: map[string]string{MetadataSpawner: "here", MetadataSpawnID: id}}, "h", scaleNow.Add(-time.Hour))
+	c.Join(Join{AgentID: id, Instance: "i-" + id, MaxTasks: 1,
+		Metadata: map[string]string{MetadataSpawner: "here", MetadataSpawnID: id}}, "h", scaleNow.Add(-time.Hour))
 	return c.Member(id)
 }
 
@@ -28,7 +30,8 @@ func (c *Cluster) addSpawned(id string) *Member {
 func (c *Cluster) idle(queue int64, since time.Duration) *ScalingFacts {
 	f := &ScalingFacts{Queue: queue}
 	for i := range c.Members {
-		f.Agents = append(f.Agents, AgentActivity{AgentID: c.Members[i].AgentID, IdleSince: scaleNow.Add(-since + time.Duration(i)*time.Second)})
+		f.Agents = append(f.Agents, AgentActivity{AgentID: c.Members[i].AgentID,
+			IdleSince: scaleNow.Add(-since + time.Duration(i)*time.Second)})
 	}
 	return f
 }
@@ -65,11 +68,13 @@ func TestDecideScaling(t *testing.T) {
 		},
 		"fewer than min, at once, without facts": {
 			cluster: func() *Cluster { return scaledCluster(1, 3, 5) },
-			want:    want{change: ScaleUp, count: 2, target: 3, rule: RuleMinimum, reason: "1 agent, and min_agents is 3"},
+			want: want{change: ScaleUp, count: 2, target: 3, rule: RuleMinimum,
+				reason: "1 agent, and min_agents is 3"},
 		},
 		"fewer than min although the cooldown runs": {
 			cluster: func() *Cluster { c := scaledCluster(1, 3, 5); c.scaling().LastUp = scaleNow; return c },
-			want:    want{change: ScaleUp, count: 2, target: 3, rule: RuleMinimum, reason: "1 agent, and min_agents is 3"},
+			want: want{change: ScaleUp, count: 2, target: 3, rule: RuleMinimum,
+				reason: "1 agent, and min_agents is 3"},
 		},
 		"what is being started counts": {
 			cluster: func() *Cluster {
@@ -94,7 +99,8 @@ func TestDecideScaling(t *testing.T) {
 				c.EndScaling(ScalingResult{Number: action.Number, Failed: "no spawner"}, scaleNow)
 				return c
 			},
-			want: want{change: ScaleNone, target: 3, rule: RuleMinimum, blocked: true, next: scaleNow.Add(10 * time.Second),
+			want: want{change: ScaleNone, target: 3, rule: RuleMinimum, blocked: true,
+				next:   scaleNow.Add(10 * time.Second),
 				reason: "1 agent, and min_agents is 3; blocked: no spawner"},
 		},
 		"no longer blocked once a spawner is back": {
@@ -109,7 +115,8 @@ func TestDecideScaling(t *testing.T) {
 		},
 		"the brake holds": {
 			cluster: func() *Cluster { c := scaledCluster(0, 3, 5); c.SetBrake("h", &BrakeHold{Lost: 3}); return c },
-			want:    want{change: ScaleNone, blocked: true, reason: "the mass-loss brake is engaged: so many agents vanished at once that the network is the likelier culprit"},
+			want: want{change: ScaleNone, blocked: true,
+				reason: "the mass-loss brake is engaged: so many agents vanished at once that the network is the likelier culprit"},
 		},
 		"the target is kept": {
 			cluster: func() *Cluster { c := scaledCluster(1, 0, 5); c.scaling().Target = 2; return c },
@@ -128,7 +135,8 @@ func TestDecideScaling(t *testing.T) {
 		"at max": {
 			cluster: func() *Cluster { return scaledCluster(5, 0, 5) },
 			facts:   func(c *Cluster) *ScalingFacts { return busyWith(c, 100, 10) },
-			want:    want{change: ScaleNone, rule: RuleQueue, blocked: true, reason: "100 tasks wait, more than 5; but the cluster has its max_agents of 5"},
+			want: want{change: ScaleNone, rule: RuleQueue, blocked: true,
+				reason: "100 tasks wait, more than 5; but the cluster has its max_agents of 5"},
 		},
 		"full of agents in maintenance": {
 			cluster: func() *Cluster {
@@ -167,7 +175,8 @@ func TestDecideScaling(t *testing.T) {
 		"cpu": {
 			cluster: func() *Cluster { return scaledCluster(2, 0, 5) },
 			facts:   func(c *Cluster) *ScalingFacts { return busyWith(c, 0, 81) },
-			want:    want{change: ScaleUp, count: 1, target: 3, rule: RuleCPU, reason: "every agent is busy and the machines' cpu is at 81 %, more than 80 %"},
+			want: want{change: ScaleUp, count: 1, target: 3, rule: RuleCPU,
+				reason: "every agent is busy and the machines' cpu is at 81 %, more than 80 %"},
 		},
 		"cpu, but one is idle": {
 			cluster: func() *Cluster { return scaledCluster(2, 0, 5) },
@@ -197,9 +206,15 @@ func TestDecideScaling(t *testing.T) {
 				reason: "nothing waits, and a-00 had nothing to do for 5m0s; the cooldown of scale_down is not over"},
 		},
 		"not fewer than min": {
-			cluster: func() *Cluster { c := scaledCluster(3, 2, 5); c.Config.Scaling.ScaleDown.Decrement = 5; return c },
-			facts:   func(c *Cluster) *ScalingFacts { return c.idle(0, time.Hour) },
-			want:    want{change: ScaleDown, count: 1, agents: []string{"a-00"}, target: 2, rule: RuleIdle, reason: "nothing waits, and a-00 had nothing to do for 5m0s"},
+			cluster: func() *Cluster {
+				c := scaledCluster(3, 2,
+					5)
+				c.Config.Scaling.ScaleDown.Decrement = 5
+				return c
+			},
+			facts: func(c *Cluster) *ScalingFacts { return c.idle(0, time.Hour) },
+			want: want{change: ScaleDown, count: 1, agents: []string{"a-00"}, target: 2, rule: RuleIdle,
+				reason: "nothing waits, and a-00 had nothing to do for 5m0s"},
 		},
 		"who has work stays, and who has work pinned to it, and the leader": {
 			cluster: func() *Cluster { c := scaledCluster(5, 1, 5); c.Leader = "a-03"; return c },
@@ -208,7 +223,8 @@ func TestDecideScaling(t *testing.T) {
 				f.Agents[0].Running, f.Agents[1].Pinned = 1, true
 				return f
 			},
-			want: want{change: ScaleDown, count: 1, agents: []string{"a-02"}, target: 4, rule: RuleIdle, reason: "nothing waits, and a-02 had nothing to do for 5m0s"},
+			want: want{change: ScaleDown, count: 1, agents: []string{"a-02"}, target: 4, rule: RuleIdle,
+				reason: "nothing waits, and a-02 had nothing to do for 5m0s"},
 		},
 		"agents of others stay": {
 			cluster: func() *Cluster {
@@ -224,11 +240,13 @@ func TestDecideScaling(t *testing.T) {
 		"by hand: fewer, whether idle or not": {
 			cluster: func() *Cluster { c := scaledCluster(4, 0, 5); c.ScaleTo(2); return c },
 			facts:   func(c *Cluster) *ScalingFacts { f := busyWith(c, 50, 10); f.Agents[3].Running = 0; return f },
-			want:    want{change: ScaleDown, count: 2, agents: []string{"a-03", "a-00"}, target: 2, rule: RuleDesired, reason: "4 agents, and 2 are wanted"},
+			want: want{change: ScaleDown, count: 2, agents: []string{"a-03", "a-00"}, target: 2, rule: RuleDesired,
+				reason: "4 agents, and 2 are wanted"},
 		},
 		"by hand: which ones depends on facts": {
 			cluster: func() *Cluster { c := scaledCluster(4, 0, 5); c.ScaleTo(2); return c },
-			want:    want{change: ScaleNone, target: 2, rule: RuleDesired, facts: true, reason: "4 agents, and 2 are wanted; which ones to stop depends on what they do"},
+			want: want{change: ScaleNone, target: 2, rule: RuleDesired, facts: true,
+				reason: "4 agents, and 2 are wanted; which ones to stop depends on what they do"},
 		},
 		"manual keeps as many as desired": {
 			cluster: func() *Cluster {
@@ -246,7 +264,8 @@ func TestDecideScaling(t *testing.T) {
 				c.Member("a-01").setStatus(AgentOffline, "lost", scaleNow.Add(-2*time.Minute))
 				return c
 			},
-			want: want{change: ScaleDown, count: 1, agents: []string{"a-01"}, target: 2, rule: RuleRetire, reason: "a-01: lost, or left behind by a stop that was not finished"},
+			want: want{change: ScaleDown, count: 1, agents: []string{"a-01"}, target: 2, rule: RuleRetire,
+				reason: "a-01: lost, or left behind by a stop that was not finished"},
 		},
 		"an agent that was only just lost may come back": {
 			cluster: func() *Cluster {
@@ -259,7 +278,8 @@ func TestDecideScaling(t *testing.T) {
 		"who is being stopped does not count": {
 			cluster: func() *Cluster {
 				c := scaledCluster(3, 0, 5)
-				c.BeginScaling(ScalingDecision{Change: ScaleDown, Agents: []string{"a-00"}, Target: 2, Rule: RuleIdle}, scaleNow, scaleNow)
+				c.BeginScaling(ScalingDecision{Change: ScaleDown, Agents: []string{"a-00"}, Target: 2, Rule: RuleIdle},
+					scaleNow, scaleNow)
 				c.scaling().Target = 3
 				return c
 			},
@@ -284,9 +304,12 @@ func TestDecideScaling(t *testing.T) {
 func TestScalingBackoff(t *testing.T) {
 	t.Parallel()
 	exponential := ScalingPolicy{}.WithDefaults().Spawn.Backoff
-	constant := SpawnBackoff{Strategy: BackoffConstant, Delay: Duration(5 * time.Second), MaxDelay: Duration(time.Minute)}
+	constant := SpawnBackoff{Strategy: BackoffConstant, Delay: Duration(5 * time.Second),
+		MaxDelay: Duration(time.Minute)}
 	for failures, want := range map[int][2]time.Duration{
-		1: {10 * time.Second, 5 * time.Second}, 2: {20 * time.Second, 5 * time.Second}, 3: {40 * time.Second, 5 * time.Second},
+		1: {10 * time.Second, 5 * time.Second},
+		2: {20 * time.Second, 5 * time.Second},
+		3: {40 * time.Second, 5 * time.Second},
 		6: {5 * time.Minute, 5 * time.Second}, 1000: {5 * time.Minute, 5 * time.Second},
 	} {
 		require.Equal(t, want, [2]time.Duration{exponential.Wait(failures), constant.Wait(failures)}, failures)
@@ -334,10 +357,12 @@ func TestReconfigure(t *testing.T) {
 func TestRetire(t *testing.T) {
 	t.Parallel()
 	c := scaledCluster(2, 0, 5)
-	require.NoError(t, c.SetCordon(Cordon{AgentID: "a-00", Status: AgentMaintenance, Since: scaleNow, Drain: "c:scaling-1"}))
+	require.NoError(t, c.SetCordon(Cordon{AgentID: "a-00", Status: AgentMaintenance, Since: scaleNow,
+		Drain: "c:scaling-1"}))
 	require.False(t, c.Retire("a-00"), "it is connected")
 	m := c.Member("a-00")
-	c.Apply(Transition{AgentID: "a-00", Instance: m.Instance, Epoch: m.Epoch, Left: true, Status: AgentOffline, At: scaleNow}, "h")
+	c.Apply(Transition{AgentID: "a-00", Instance: m.Instance, Epoch: m.Epoch, Left: true, Status: AgentOffline,
+		At: scaleNow}, "h")
 	require.True(t, c.Retire("a-00"))
 	require.Nil(t, c.Member("a-00"))
 	require.Nil(t, c.Cordons.Of("a-00"))
@@ -362,7 +387,8 @@ func TestSpawnID(t *testing.T) {
 		}
 	}
 	require.Equal(t, SpawnID("c", scaleNow, 1, 1), SpawnID("c", scaleNow, 1, 1))
-	require.NotEqual(t, SpawnID("c", scaleNow, 1, 1), SpawnID("c", scaleNow.Add(time.Hour), 1, 1), "a later cluster of the same name")
+	require.NotEqual(t, SpawnID("c", scaleNow, 1, 1), SpawnID("c", scaleNow.Add(time.Hour), 1, 1),
+		"a later cluster of the same name")
 }
 
 func TestResources(t *testing.T) {
@@ -372,12 +398,14 @@ func TestResources(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
 	}
-	for text, want := range map[string]int64{"4Gi": 4 << 30, "512Mi": 512 << 20, "1G": 1e9, "1024": 1024, "": 0, "1.5Ki": 1536} {
+	for text, want := range map[string]int64{"4Gi": 4 << 30, "512Mi": 512 << 20, "1G": 1e9, "1024": 1024, "": 0,
+		"1.5Ki": 1536} {
 		got, err := Resources{Memory: text}.MemoryBytes()
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
 	}
-	for _, bad := range []Resources{{CPU: "two"}, {CPU: "-1"}, {CPU: "0"}, {CPU: "NaN"}, {Memory: "4GiB"}, {Memory: "Gi"}, {Storage: "-1Gi"}, {Memory: "1e99"}} {
+	for _, bad := range []Resources{{CPU: "two"}, {CPU: "-1"}, {CPU: "0"}, {CPU: "NaN"}, {Memory: "4GiB"},
+		{Memory: "Gi"}, {Storage: "-1Gi"}, {Memory: "1e99"}} {
 		require.Error(t, bad.Validate(), "%+v", bad)
 	}
 }
@@ -392,12 +420,18 @@ func TestScalingPolicyIsChecked(t *testing.T) {
 		"scaling.scale_up.cpu_threshold must":   func(p *ScalingPolicy) { p.ScaleUp.CPUThreshold = 101 },
 		"scaling.scale_up.increment must":       func(p *ScalingPolicy) { p.ScaleUp.Increment = -1 },
 		"scaling.scale_down.idle_timeout must":  func(p *ScalingPolicy) { p.ScaleDown.IdleTimeout = 1 },
-		"scaling.spawn.environment: names that": func(p *ScalingPolicy) { p.Spawn.Environment = map[string]string{"MAINSTAY_X": ""} },
-		"scaling.spawn.environment: every name": func(p *ScalingPolicy) { p.Spawn.Environment = map[string]string{"A=B": ""} },
-		"scaling.spawn.resources.cpu: must":     func(p *ScalingPolicy) { p.Spawn.Resources.CPU = "x" },
-		"scaling.spawn.backoff.strategy must":   func(p *ScalingPolicy) { p.Spawn.Backoff.Strategy = "random" },
-		"scaling.spawn.spawner":                 func(p *ScalingPolicy) { p.Spawn.Spawner = "No" },
-		"scaling.spawn.capabilities[0]":         func(p *ScalingPolicy) { p.Spawn.Capabilities = []string{"a b"} },
+		"scaling.spawn.environment: names that": func(
+			p *ScalingPolicy) {
+			p.Spawn.Environment = map[string]string{"MAINSTAY_X": ""}
+		},
+		"scaling.spawn.environment: every name": func(
+			p *ScalingPolicy) {
+			p.Spawn.Environment = map[string]string{"A=B": ""}
+		},
+		"scaling.spawn.resources.cpu: must":   func(p *ScalingPolicy) { p.Spawn.Resources.CPU = "x" },
+		"scaling.spawn.backoff.strategy must": func(p *ScalingPolicy) { p.Spawn.Backoff.Strategy = "random" },
+		"scaling.spawn.spawner":               func(p *ScalingPolicy) { p.Spawn.Spawner = "No" },
+		"scaling.spawn.capabilities[0]":       func(p *ScalingPolicy) { p.Spawn.Capabilities = []string{"a b"} },
 	} {
 		p := ScalingPolicy{}
 		change(&p)

@@ -18,7 +18,8 @@ func (d *scaler) shrink(depth int64, what string) ScalingDecision {
 	case depth >= int64(*down.QueueThreshold):
 		return ScalingDecision{Reason: what + ", neither too many nor few enough"}
 	case d.current <= d.Config.MinAgents:
-		return ScalingDecision{Reason: fmt.Sprintf("%s, and %s may not become fewer: min_agents is %d", what, Count(d.current, "agent"), d.Config.MinAgents)}
+		return ScalingDecision{Reason: fmt.Sprintf("%s, and %s may not become fewer: min_agents is %d", what,
+			Count(d.current, "agent"), d.Config.MinAgents)}
 	}
 	var idle []string
 	var next time.Time
@@ -35,7 +36,8 @@ func (d *scaler) shrink(depth int64, what string) ScalingDecision {
 		idle = append(idle, a.AgentID)
 	}
 	if len(idle) == 0 {
-		return ScalingDecision{NextAt: next, Reason: what + fmt.Sprintf("; no agent that a spawner started was idle for %s", down.IdleTimeout)}
+		return ScalingDecision{NextAt: next,
+			Reason: what + fmt.Sprintf("; no agent that a spawner started was idle for %s", down.IdleTimeout)}
 	}
 	count := min(down.Decrement, len(idle), d.current-d.Config.MinAgents, MaxScaleStep)
 	for count > 0 && d.tooFew(idle[:count]) {
@@ -48,7 +50,8 @@ func (d *scaler) shrink(depth int64, what string) ScalingDecision {
 	if ready := d.lastChange().Add(down.Cooldown.Std()); d.now.Before(ready) {
 		return ScalingDecision{Rule: RuleIdle, NextAt: ready, Reason: why + "; the cooldown of scale_down is not over"}
 	}
-	return ScalingDecision{Change: ScaleDown, Count: count, Agents: idle[:count:count], Target: d.current - count, Rule: RuleIdle, Reason: why}
+	return ScalingDecision{Change: ScaleDown, Count: count, Agents: idle[:count:count], Target: d.current - count,
+		Rule: RuleIdle, Reason: why}
 }
 
 // tooFew reports whether without some agents the rules would start agents at once.
@@ -97,14 +100,17 @@ func (d *scaler) mayStop(m *Member) bool {
 func (d *scaler) down(rule ScalingRule, target int, why string) ScalingDecision {
 	excess := d.current - target
 	if !slices.ContainsFunc(d.serving, d.mayStop) {
-		return ScalingDecision{Rule: rule, Reason: why + "; but none of them was started by a spawner, which could stop it"}
+		return ScalingDecision{Rule: rule, Reason: why +
+			"; but none of them was started by a spawner, which could stop it"}
 	}
 	if d.facts == nil {
-		return ScalingDecision{Rule: rule, NeedFacts: true, Reason: why + "; which ones to stop depends on what they do"}
+		return ScalingDecision{Rule: rule, NeedFacts: true, Reason: why +
+			"; which ones to stop depends on what they do"}
 	}
 	candidates := d.stoppable()
 	if len(candidates) == 0 {
-		return ScalingDecision{Rule: rule, Reason: why + "; but work is pinned to those that a spawner could stop, or nobody knows what they do"}
+		return ScalingDecision{Rule: rule, Reason: why +
+			"; but work is pinned to those that a spawner could stop, or nobody knows what they do"}
 	}
 	count := min(excess, len(candidates), MaxScaleStep)
 	chosen := make([]string, count)
@@ -128,7 +134,8 @@ func (d *scaler) toRetire() (gone []string, why string) {
 		cordon := d.Cordons.Of(m.AgentID)
 		switch {
 		case m.Status == AgentOffline && cordon == nil && d.now.Sub(m.StatusSince) >= retireAfter:
-		case m.Status == AgentMaintenance && cordon != nil && IsScalingDrain(cordon.Drain) && d.now.Sub(cordon.Since) >= retireAfter:
+		case m.Status == AgentMaintenance && cordon != nil && IsScalingDrain(cordon.Drain) &&
+			d.now.Sub(cordon.Since) >= retireAfter:
 		default:
 			continue
 		}

@@ -150,7 +150,8 @@ func (p *ScalingPolicy) Validate() error {
 		return fmt.Errorf("scaling.scale_up.queue_threshold must lie between 0 and 1000000")
 	}
 	if *down.QueueThreshold < 0 || *down.QueueThreshold > max(1, *up.QueueThreshold) {
-		return fmt.Errorf("scaling.scale_down.queue_threshold must lie between 0 and scale_up.queue_threshold, else agents are started and stopped by turns")
+		return fmt.Errorf(
+			"scaling.scale_down.queue_threshold must lie between 0 and scale_up.queue_threshold, else agents are started and stopped by turns")
 	}
 	if !(up.CPUThreshold > 0 && up.CPUThreshold <= 100) {
 		return fmt.Errorf("scaling.scale_up.cpu_threshold must lie between 0 and 100, in percent")
@@ -205,10 +206,13 @@ func (s *SpawnPolicy) validate() error {
 	}
 	for name, value := range s.Environment {
 		switch {
-		case name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(value, "\x00") || len(name)+len(value) > 4096:
-			return fmt.Errorf("scaling.spawn.environment: every name must be that of a variable, of at most 4096 bytes with its value")
+		case name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(value, "\x00") ||
+			len(name)+len(value) > 4096:
+			return fmt.Errorf(
+				"scaling.spawn.environment: every name must be that of a variable, of at most 4096 bytes with its value")
 		case strings.HasPrefix(name, reservedEnvironment):
-			return fmt.Errorf("scaling.spawn.environment: names that begin with %s are the spawner's own", reservedEnvironment)
+			return fmt.Errorf("scaling.spawn.environment: names that begin with %s are the spawner's own",
+				reservedEnvironment)
 		}
 	}
 	switch s.Backoff.Strategy {

@@ -107,7 +107,8 @@ func ValidateScheduleName(name string) error {
 		return err
 	}
 	if len(name) > MaxScheduleName {
-		return fmt.Errorf("%w: name may be at most %d characters, so that the ids of its tasks fit", ErrInvalidID, MaxScheduleName)
+		return fmt.Errorf("%w: name may be at most %d characters, so that the ids of its tasks fit", ErrInvalidID,
+			MaxScheduleName)
 	}
 	return nil
 }

@@ -19,9 +19,12 @@ func TestSchedulePlan(t *testing.T) {
 		plan  fleet.SchedulePlan
 		field string
 	}{
-		"cron":                     {fleet.SchedulePlan{Cron: "0 3 * * *", TimeZone: "Europe/Berlin", Jitter: d(time.Minute), EndAt: now.Add(1)}, ""},
-		"interval":                 {fleet.SchedulePlan{Interval: d(time.Second), Overlap: fleet.OverlapCancelOther, CatchupWindow: d(10 * time.Second)}, ""},
-		"interval with offset":     {fleet.SchedulePlan{Interval: d(time.Hour), Offset: d(59 * time.Minute), StartAt: now.Add(-time.Hour)}, ""},
+		"cron": {fleet.SchedulePlan{Cron: "0 3 * * *", TimeZone: "Europe/Berlin",
+			Jitter: d(time.Minute), EndAt: now.Add(1)}, ""},
+		"interval": {fleet.SchedulePlan{Interval: d(time.Second), Overlap: fleet.OverlapCancelOther,
+			CatchupWindow: d(10 * time.Second)}, ""},
+		"interval with offset": {fleet.SchedulePlan{Interval: d(time.Hour), Offset: d(59 * time.Minute),
+			StartAt: now.Add(-time.Hour)}, ""},
 		"neither":                  {fleet.SchedulePlan{}, "cron"},
 		"both":                     {fleet.SchedulePlan{Cron: "0 3 * * *", Interval: d(time.Hour)}, "interval"},
 		"wrong cron":               {fleet.SchedulePlan{Cron: "0 3 * *"}, "cron"},
@@ -30,11 +33,13 @@ func TestSchedulePlan(t *testing.T) {
 		"offset like the interval": {fleet.SchedulePlan{Interval: d(time.Hour), Offset: d(time.Hour)}, "offset"},
 		"short interval":           {fleet.SchedulePlan{Interval: d(time.Millisecond)}, "interval"},
 		"negative interval":        {fleet.SchedulePlan{Interval: d(-time.Hour)}, "interval"},
-		"short window":             {fleet.SchedulePlan{Interval: d(time.Hour), CatchupWindow: d(time.Second)}, "catchup_window"},
-		"long jitter":              {fleet.SchedulePlan{Interval: d(time.Hour), Jitter: d(25 * time.Hour)}, "jitter"},
-		"unknown overlap":          {fleet.SchedulePlan{Interval: d(time.Hour), Overlap: "explode"}, "overlap"},
-		"over":                     {fleet.SchedulePlan{Interval: d(time.Hour), EndAt: now}, "end_at"},
-		"ends before it starts":    {fleet.SchedulePlan{Interval: d(time.Hour), StartAt: now.Add(2 * time.Hour), EndAt: now.Add(time.Hour)}, "end_at"},
+		"short window": {fleet.SchedulePlan{Interval: d(time.Hour), CatchupWindow: d(time.Second)},
+			"catchup_window"},
+		"long jitter":     {fleet.SchedulePlan{Interval: d(time.Hour), Jitter: d(25 * time.Hour)}, "jitter"},
+		"unknown overlap": {fleet.SchedulePlan{Interval: d(time.Hour), Overlap: "explode"}, "overlap"},
+		"over":            {fleet.SchedulePlan{Interval: d(time.Hour), EndAt: now}, "end_at"},
+		"ends before it starts": {fleet.SchedulePlan{Interval: d(time.Hour), StartAt: now.Add(2 * time.Hour),
+			EndAt: now.Add(time.Hour)}, "end_at"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,19 +72,24 @@ func TestBulkValidate(t *testing.T) {
 		bulk  fleet.Bulk
 		field string
 	}{
-		"by filter":             {fleet.Bulk{Action: fleet.BulkCancel, Filter: render}, ""},
-		"by ids":                {fleet.Bulk{Action: fleet.BulkRetry, IDs: []string{"t-1"}}, ""},
-		"all":                   {fleet.Bulk{Action: fleet.BulkDiscard, All: true}, ""},
-		"review":                {fleet.Bulk{Action: fleet.BulkReview, Filter: render, Decision: fleet.ReviewRerun}, ""},
-		"priority":              {fleet.Bulk{Action: fleet.BulkPriority, Filter: render, Priority: 5}, ""},
-		"nothing selected":      {fleet.Bulk{Action: fleet.BulkCancel}, "filter"},
-		"id that is none":       {fleet.Bulk{Action: fleet.BulkCancel, IDs: []string{"No"}}, "filter.ids"},
-		"too many ids":          {fleet.Bulk{Action: fleet.BulkCancel, IDs: make([]string, fleet.MaxBulkIDs+1)}, "filter.ids"},
-		"unknown action":        {fleet.Bulk{Action: "explode", Filter: render}, "action"},
-		"status it is not for":  {fleet.Bulk{Action: fleet.BulkDiscard, Filter: fleet.TaskFilter{Status: fleet.TaskReview}}, "filter.status"},
-		"unknown decision":      {fleet.Bulk{Action: fleet.BulkReview, Filter: render, Decision: "explode"}, "decision"},
+		"by filter": {fleet.Bulk{Action: fleet.BulkCancel, Filter: render}, ""},
+		"by ids":    {fleet.Bulk{Action: fleet.BulkRetry, IDs: []string{"t-1"}}, ""},
+		"all":       {fleet.Bulk{Action: fleet.BulkDiscard, All: true}, ""},
+		"review": {fleet.Bulk{Action: fleet.BulkReview, Filter: render, Decision: fleet.ReviewRerun},
+			""},
+		"priority":         {fleet.Bulk{Action: fleet.BulkPriority, Filter: render, Priority: 5}, ""},
+		"nothing selected": {fleet.Bulk{Action: fleet.BulkCancel}, "filter"},
+		"id that is none":  {fleet.Bulk{Action: fleet.BulkCancel, IDs: []string{"No"}}, "filter.ids"},
+		"too many ids": {fleet.Bulk{Action: fleet.BulkCancel, IDs: make([]string, fleet.MaxBulkIDs+1)},
+			"filter.ids"},
+		"unknown action": {fleet.Bulk{Action: "explode", Filter: render}, "action"},
+		"status it is not for": {fleet.Bulk{Action: fleet.BulkDiscard,
+			Filter: fleet.TaskFilter{Status: fleet.TaskReview}}, "filter.status"},
+		"unknown decision": {fleet.Bulk{Action: fleet.BulkReview, Filter: render, Decision: "explode"},
+			"decision"},
 		"priority out of range": {fleet.Bulk{Action: fleet.BulkPriority, Filter: render, Priority: 6}, "priority"},
-		"label without a name":  {fleet.Bulk{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Labels: map[string]string{"": "x"}}}, "filter.labels"},
+		"label without a name": {fleet.Bulk{Action: fleet.BulkCancel,
+			Filter: fleet.TaskFilter{Labels: map[string]string{"": "x"}}}, "filter.labels"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

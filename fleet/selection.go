@@ -17,14 +17,16 @@ type FailoverNeed struct {
 }
 
 // SelectTarget picks the agent that takes over from a failed one, and false when none can: it must be online,
-// another one, and have every required capability. loads are running tasks by agent id; load is compared by the share of
-// slots in use. Ties go to the lower id, so equal facts give equal targets.
+// another one, and have every required capability. loads are running tasks by agent id; load is compared by the share
+// of slots in use. Ties go to the lower id, so equal facts give equal targets.
 //
 //   - standby: standbys first, then the least loaded
 //   - least_loaded, and any unknown strategy: the least loaded
 //   - round_robin: each in turn by id, as the counter says
 //   - affinity: the agent, group or zone that Affinity names, then the failed agent's own group, then its zone
-func SelectTarget(strategy SelectionStrategy, members []Member, roles func(id string) Role, loads map[string]int, f FailoverNeed) (string, bool) {
+func SelectTarget(
+	strategy SelectionStrategy, members []Member, roles func(id string) Role, loads map[string]int, f FailoverNeed,
+) (string, bool) {
 	var failed *Member
 	var candidates []*Member
 	for i := range members {

@@ -13,7 +13,8 @@ func TestSelectTarget(t *testing.T) {
 	members := []Member{
 		{AgentID: "a", Status: AgentOnline, MaxTasks: 10, Group: "g1", Zone: "z1", Capabilities: []string{"gpu"}},
 		{AgentID: "b", Status: AgentOnline, MaxTasks: 10, Group: "g2", Zone: "z1"},
-		{AgentID: "c", Status: AgentOnline, MaxTasks: 100, Group: "g2", Zone: "z2", Capabilities: []string{"disk", "gpu"}},
+		{AgentID: "c", Status: AgentOnline, MaxTasks: 100, Group: "g2", Zone: "z2",
+			Capabilities: []string{"disk", "gpu"}},
 		{AgentID: "d", Status: AgentSuspect, MaxTasks: 10, Group: "g3", Zone: "z3"},
 		{AgentID: "e", Status: AgentDraining, MaxTasks: 10, Group: "g3", Zone: "z3", Capabilities: []string{"tpu"}},
 		{AgentID: "f", Status: AgentOffline, MaxTasks: 10, Group: "g2", Zone: "z2"},
@@ -36,18 +37,23 @@ func TestSelectTarget(t *testing.T) {
 	}{
 		{"least loaded is a share of the slots", SelectLeastLoaded, standbys(), FailoverNeed{FailedAgent: "f"}, "c"},
 		{"not the failed one", SelectLeastLoaded, standbys(), FailoverNeed{FailedAgent: "c"}, "b"},
-		{"capability", SelectLeastLoaded, standbys(), FailoverNeed{FailedAgent: "c", RequiredCapabilities: []string{"gpu"}}, "a"},
-		{"every capability", SelectLeastLoaded, standbys(), FailoverNeed{FailedAgent: "a", RequiredCapabilities: []string{"gpu", "disk"}}, "c"},
-		{"a capability nobody online has", SelectLeastLoaded, standbys(), FailoverNeed{FailedAgent: "a", RequiredCapabilities: []string{"tpu"}}, ""},
+		{"capability", SelectLeastLoaded, standbys(), FailoverNeed{FailedAgent: "c",
+			RequiredCapabilities: []string{"gpu"}}, "a"},
+		{"every capability", SelectLeastLoaded, standbys(), FailoverNeed{FailedAgent: "a",
+			RequiredCapabilities: []string{"gpu", "disk"}}, "c"},
+		{"a capability nobody online has", SelectLeastLoaded, standbys(),
+			FailoverNeed{FailedAgent: "a", RequiredCapabilities: []string{"tpu"}}, ""},
 		{"unknown strategy", "", standbys(), FailoverNeed{FailedAgent: "f"}, "c"},
 		{"standby first", SelectStandby, standbys("a"), FailoverNeed{FailedAgent: "f"}, "a"},
 		{"least loaded standby", SelectStandby, standbys("a", "b"), FailoverNeed{FailedAgent: "f"}, "b"},
 		{"a standby that is not online", SelectStandby, standbys("d"), FailoverNeed{FailedAgent: "f"}, "c"},
-		{"a standby without the capability", SelectStandby, standbys("b"), FailoverNeed{FailedAgent: "a", RequiredCapabilities: []string{"gpu"}}, "c"},
+		{"a standby without the capability", SelectStandby, standbys("b"),
+			FailoverNeed{FailedAgent: "a", RequiredCapabilities: []string{"gpu"}}, "c"},
 		{"round robin starts with the first", SelectRoundRobin, standbys(), FailoverNeed{FailedAgent: "f"}, "a"},
 		{"round robin goes on", SelectRoundRobin, standbys(), FailoverNeed{FailedAgent: "f", RoundRobin: 1}, "b"},
 		{"round robin comes round", SelectRoundRobin, standbys(), FailoverNeed{FailedAgent: "f", RoundRobin: 5}, "c"},
-		{"round robin skips the failed one", SelectRoundRobin, standbys(), FailoverNeed{FailedAgent: "b", RoundRobin: 1}, "c"},
+		{"round robin skips the failed one", SelectRoundRobin, standbys(),
+			FailoverNeed{FailedAgent: "b", RoundRobin: 1}, "c"},
 		{"affinity names an agent", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "f", Affinity: "a"}, "a"},
 		{"affinity names a group", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "f", Affinity: "g1"}, "a"},
 		{"affinity names a zone", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "f", Affinity: "z1"}, "b"},
@@ -92,8 +98,12 @@ func TestSelectTargetModel(t *testing.T) {
 		loads := map[string]int{}
 		for _, id := range rapid.Permutation([]string{"a", "b", "c", "d", "e"}).Draw(t, "ids") {
 			m := Member{
-				AgentID: id, Status: AgentStatus(pick("status", "online", "online", "suspect", "offline", "draining", "maintenance")),
-				MaxTasks: rapid.IntRange(0, 3).Draw(t, "max"), Group: pick("group", "", "g1", "g2"), Zone: pick("zone", "", "z1", "z2"),
+				AgentID: id,
+				Status: AgentStatus(pick("status", "online", "online", "suspect", "offline", "draining",
+					"maintenance")),
+				MaxTasks: rapid.IntRange(0, 3).Draw(t, "max"),
+				Group:    pick("group", "", "g1", "g2"),
+				Zone:     pick("zone", "", "z1", "z2"),
 			}
 			if rapid.Bool().Draw(t, "capable") {
 				m.Capabilities = []string{"gpu"}
@@ -116,7 +126,8 @@ func TestSelectTargetModel(t *testing.T) {
 			need.RequiredCapabilities = []string{"gpu"}
 		}
 		allowed := func(m Member) bool {
-			return m.Status == AgentOnline && m.AgentID != need.FailedAgent && (need.RequiredCapabilities == nil || m.Capabilities != nil)
+			return m.Status == AgentOnline && m.AgentID != need.FailedAgent &&
+				(need.RequiredCapabilities == nil || m.Capabilities != nil)
 		}
 		got, ok := SelectTarget(strategy, members, roles, loads, need)
 		if ok != slices.ContainsFunc(members, allowed) {

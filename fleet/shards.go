@@ -13,7 +13,8 @@ type ShardOwner struct {
 	Epoch int64  `json:"epoch,omitempty"` // of the newest ownership
 	// Handovers counts how often the shard went from one agent to another.
 	Handovers int64 `json:"handovers,omitempty"`
-	// From is who owned the shard before and FreeAt when that agent's lease has certainly run out, while it has no owner.
+	// From is who owned the shard before and FreeAt when that agent's lease has certainly run out, while it has no
+	// owner.
 	From   string    `json:"from,omitempty"`
 	FreeAt time.Time `json:"free_at,omitzero"`
 	// Next is who gets it then, by a rebalance, if that agent is there.
@@ -33,8 +34,8 @@ type ShardMove struct {
 // returns what it changed. It takes shards from members that do not serve (unless VacateShards already did) and from
 // those that have too many, and leaves them without an owner until the old lease has run out; call it again at
 // waitUntil, which is zero when nothing waits. A suspect member keeps what it has and gets nothing, so that a closed
-// connection moves no shard. roleLease is the longest that an owner may go on after now, counting renewals by a hub that
-// has not heard yet.
+// connection moves no shard. roleLease is the longest that an owner may go on after now, counting renewals by a hub
+// that has not heard yet.
 func (c *Cluster) AssignShards(roleLease time.Duration, now time.Time) (moves []ShardMove, waitUntil time.Time) {
 	if c.Config.ReplicationMode != Sharded {
 		return nil, time.Time{}
@@ -57,7 +58,8 @@ func (c *Cluster) AssignShards(roleLease time.Duration, now time.Time) (moves []
 				q.owned++
 				c.LastEpoch++
 				moves = append(moves, ShardMove{Shard: i, From: s.From, To: q.agentID, Epoch: c.LastEpoch})
-				*s = ShardOwner{Owner: q.agentID, Epoch: c.LastEpoch, Handovers: handedOver(s.Handovers, s.From, q.agentID)}
+				*s = ShardOwner{Owner: q.agentID, Epoch: c.LastEpoch,
+					Handovers: handedOver(s.Handovers, s.From, q.agentID)}
 			}
 		}
 	}
@@ -158,11 +160,13 @@ func quotas(all []Member, held map[string]int, things int) []shardQuota {
 	var members []shardQuota
 	for i := range all {
 		if m := &all[i]; m.Serving() {
-			members = append(members, shardQuota{agentID: m.AgentID, online: m.Status == AgentOnline, owned: held[m.AgentID]})
+			members = append(members, shardQuota{agentID: m.AgentID, online: m.Status == AgentOnline,
+				owned: held[m.AgentID]})
 		}
 	}
 	slices.SortFunc(members, func(a, b shardQuota) int {
-		return cmp.Or(compareBool(a.online, b.online), cmp.Compare(b.owned, a.owned), strings.Compare(a.agentID, b.agentID))
+		return cmp.Or(compareBool(a.online, b.online), cmp.Compare(b.owned, a.owned),
+			strings.Compare(a.agentID, b.agentID))
 	})
 	divide(members, things)
 	return members

@@ -55,11 +55,16 @@ func TestAssignShards(t *testing.T) {
 		{"a join moves the least", []string{"a", "b", "c"}, func(c *Cluster) {
 			c.Join(Join{AgentID: "d", Instance: "1"}, "h", noon)
 		}, 4, map[string]int{"a": 4, "b": 4, "c": 4, "d": 4}},
-		{"only a lost agent's shards move", []string{"a", "b", "c"}, func(c *Cluster) { c.become("b", AgentOffline) }, 5, map[string]int{"a": 8, "c": 8}},
-		{"maintenance owns nothing", []string{"a", "b"}, func(c *Cluster) { c.become("b", AgentMaintenance) }, 8, map[string]int{"a": 16}},
-		{"draining owns nothing", []string{"a", "b"}, func(c *Cluster) { c.become("b", AgentDraining) }, 8, map[string]int{"a": 16}},
-		{"all lost", []string{"a", "b"}, func(c *Cluster) { c.become("a", AgentOffline); c.become("b", AgentOffline) }, 16, map[string]int{"": 16}},
-		{"a suspect keeps its own", []string{"a", "b", "c"}, func(c *Cluster) { c.become("b", AgentSuspect) }, 0, map[string]int{"a": 6, "b": 5, "c": 5}},
+		{"only a lost agent's shards move", []string{"a", "b", "c"}, func(c *Cluster) { c.become("b", AgentOffline) },
+			5, map[string]int{"a": 8, "c": 8}},
+		{"maintenance owns nothing", []string{"a", "b"}, func(c *Cluster) { c.become("b", AgentMaintenance) }, 8,
+			map[string]int{"a": 16}},
+		{"draining owns nothing", []string{"a", "b"}, func(c *Cluster) { c.become("b", AgentDraining) }, 8,
+			map[string]int{"a": 16}},
+		{"all lost", []string{"a", "b"}, func(c *Cluster) { c.become("a", AgentOffline); c.become("b", AgentOffline) },
+			16, map[string]int{"": 16}},
+		{"a suspect keeps its own", []string{"a", "b", "c"}, func(c *Cluster) { c.become("b", AgentSuspect) }, 0,
+			map[string]int{"a": 6, "b": 5, "c": 5}},
 		{"a suspect gets nothing", []string{"a", "b", "c"}, func(c *Cluster) {
 			c.become("b", AgentSuspect)
 			c.become("c", AgentOffline)
@@ -237,8 +242,8 @@ func TestShardMovesAreFew(t *testing.T) {
 	})
 }
 
-// One process at most holds a shard's lease at one instant; epochs grow; once nothing waits, every shard has an owner and
-// the parts are equal within one.
+// One process at most holds a shard's lease at one instant; epochs grow; once nothing waits, every shard has an owner
+// and the parts are equal within one.
 func TestShardModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -275,7 +280,8 @@ func TestShardModel(t *testing.T) {
 				if m.To == "" {
 					continue
 				}
-				if m.Epoch <= lastEpoch[m.Shard] || w.now.Before(before[m.Shard].FreeAt) || w.Member(m.To).Status != AgentOnline {
+				if m.Epoch <= lastEpoch[m.Shard] || w.now.Before(before[m.Shard].FreeAt) ||
+					w.Member(m.To).Status != AgentOnline {
 					t.Fatalf("%+v at %v, before: %+v", m, w.now, before[m.Shard])
 				}
 				lastEpoch[m.Shard], holder[m.Shard] = m.Epoch, w.process(m.To)

@@ -67,7 +67,8 @@ func (r Resources) StorageBytes() (int64, error) { return parseBytes(r.Storage) 
 var byteUnits = []struct {
 	suffix string
 	factor float64
-}{{"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}, {"Ti", 1 << 40}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"", 1}}
+}{{"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}, {"Ti", 1 << 40}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T",
+	1e12}, {"", 1}}
 
 func parseBytes(text string) (int64, error) {
 	if text == "" {
@@ -133,8 +134,8 @@ func SpawnID(cluster string, created time.Time, action int64, n int) string {
 	return prefix + "-" + fmt.Sprintf("%016x", h.Sum64())[:8]
 }
 
-// Environment variables with which a spawner tells an agent who started it. The agent library puts them into the metadata of
-// an agent with that id.
+// Environment variables with which a spawner tells an agent who started it. The agent library puts them into the
+// metadata of an agent with that id.
 const (
 	EnvSpawner = "MAINSTAY_SPAWNER"
 	EnvSpawnID = "MAINSTAY_SPAWN_ID"

@@ -126,7 +126,8 @@ func (l StateLine) Validate() error {
 		return err
 	}
 	if l.Epoch < 0 || l.Number < 1 || l.Size < 0 || l.Size > MaxStateValue || l.Digest != "" && !isHex(l.Digest) {
-		return fmt.Errorf("a line of a manifest has a version, a size of at most %d, and a digest of 8 to 64 hexadecimal digits", MaxStateValue)
+		return fmt.Errorf(
+			"a line of a manifest has a version, a size of at most %d, and a digest of 8 to 64 hexadecimal digits", MaxStateValue)
 	}
 	return nil
 }
@@ -138,7 +139,8 @@ func (r StateRef) Validate() error {
 	default:
 		return fmt.Errorf("section must be assigned_targets, task_states, configuration or cached_digests")
 	}
-	if r.Key == "" || len(r.Key) > MaxStateKey || !utf8.ValidString(r.Key) || strings.ContainsFunc(r.Key, unicode.IsControl) {
+	if r.Key == "" || len(r.Key) > MaxStateKey || !utf8.ValidString(r.Key) ||
+		strings.ContainsFunc(r.Key, unicode.IsControl) {
 		return fmt.Errorf("a key must have 1 to %d bytes of text without control characters", MaxStateKey)
 	}
 	return nil
@@ -155,7 +157,8 @@ func DigestOfState(manifest []StateLine) string {
 	for _, l := range sortedLines(manifest) {
 		if l.Section != StateTasks {
 			any = true
-			h.Write([]byte(string(l.Section) + "\x00" + l.Key + "\x00" + strconv.FormatInt(l.Epoch, 10) + "." + strconv.FormatInt(l.Number, 10) +
+			h.Write([]byte(string(l.Section) + "\x00" + l.Key + "\x00" + strconv.FormatInt(l.Epoch, 10) +
+				"." + strconv.FormatInt(l.Number, 10) +
 				"\x00" + l.Digest + "\n"))
 		}
 	}
@@ -204,7 +207,8 @@ type StateSummary struct {
 // Validate checks a summary that came from outside.
 func (s *StateSummary) Validate() error {
 	if s.Digest != EmptyState && !isHex(s.Digest) || s.Entries < 0 || s.Entries > MaxStateEntries {
-		return fmt.Errorf("digest must be 8 to 64 hexadecimal digits, or %q; entries must lie between 0 and %d", EmptyState, MaxStateEntries)
+		return fmt.Errorf("digest must be 8 to 64 hexadecimal digits, or %q; entries must lie between 0 and %d",
+			EmptyState, MaxStateEntries)
 	}
 	return nil
 }

@@ -47,7 +47,8 @@ func TestStateTable(t *testing.T) {
 	require.Zero(t, table.Summary().Entries)
 	require.NotEqual(t, EmptyState, table.Summary().Digest, "that it was removed is a part of the state")
 	require.False(t, table.Forget(config("a")), "only what agents say of themselves is forgotten")
-	changed, err = table.Put(StateEntry{StateRef: config("a"), StateVersion: StateVersion{Epoch: 3, Number: 2}, Value: json.RawMessage(`2`), Digest: "00112233"})
+	changed, err = table.Put(StateEntry{StateRef: config("a"), StateVersion: StateVersion{Epoch: 3, Number: 2},
+		Value: json.RawMessage(`2`), Digest: "00112233"})
 	require.NoError(t, err)
 	require.False(t, changed, "an older writing does not bring it back")
 }
@@ -69,17 +70,21 @@ func TestDigestLeavesTasksOut(t *testing.T) {
 
 func TestStateBounds(t *testing.T) {
 	t.Parallel()
-	valid := StateEntry{StateRef: config("a"), StateVersion: StateVersion{Number: 1}, Value: json.RawMessage(`1`), Digest: "00112233"}
+	valid := StateEntry{StateRef: config("a"), StateVersion: StateVersion{Number: 1}, Value: json.RawMessage(`1`),
+		Digest: "00112233"}
 	require.NoError(t, valid.Validate())
 	for name, change := range map[string]func(e *StateEntry){
-		"section":          func(e *StateEntry) { e.Section = "secrets" },
-		"no key":           func(e *StateEntry) { e.Key = "" },
-		"long key":         func(e *StateEntry) { e.Key = strings.Repeat("k", MaxStateKey+1) },
-		"control":          func(e *StateEntry) { e.Key = "a\nb" },
-		"not text":         func(e *StateEntry) { e.Key = "\xff" },
-		"not JSON":         func(e *StateEntry) { e.Value = json.RawMessage(`{`) },
-		"no value":         func(e *StateEntry) { e.Value = nil },
-		"large":            func(e *StateEntry) { e.Value = json.RawMessage(`"` + strings.Repeat("v", MaxStateValue) + `"`) },
+		"section":  func(e *StateEntry) { e.Section = "secrets" },
+		"no key":   func(e *StateEntry) { e.Key = "" },
+		"long key": func(e *StateEntry) { e.Key = strings.Repeat("k", MaxStateKey+1) },
+		"control":  func(e *StateEntry) { e.Key = "a\nb" },
+		"not text": func(e *StateEntry) { e.Key = "\xff" },
+		"not JSON": func(e *StateEntry) { e.Value = json.RawMessage(`{`) },
+		"no value": func(e *StateEntry) { e.Value = nil },
+		"large": func(e *StateEntry) {
+			e.Value = json.RawMessage(`"` + strings.Repeat("v",
+				MaxStateValue) + `"`)
+		},
 		"removed, a value": func(e *StateEntry) { e.Removed = true },
 		"no digest":        func(e *StateEntry) { e.Digest = "" },
 		"odd digest":       func(e *StateEntry) { e.Digest = "not hexadecimal" },
@@ -167,7 +172,8 @@ func TestStatesConverge(t *testing.T) {
 		}
 		for range rapid.IntRange(0, 40).Draw(t, "steps") {
 			table := rapid.SampledFrom(tables).Draw(t, "who")
-			key, epoch := config(rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "key")), rapid.Int64Range(0, 3).Draw(t, "epoch")
+			key, epoch := config(rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "key")), rapid.Int64Range(0,
+				3).Draw(t, "epoch")
 			var err error
 			switch rapid.IntRange(0, 4).Draw(t, "what") {
 			case 0:
@@ -192,13 +198,16 @@ func TestStatesConverge(t *testing.T) {
 func TestDiffAndMerge(t *testing.T) {
 	t.Parallel()
 	line := func(section StateSection, key string, number int64) StateLine {
-		return StateLine{StateRef: StateRef{section, key}, StateVersion: StateVersion{Number: number}, Digest: "00112233", Size: 10}
+		return StateLine{StateRef: StateRef{section, key}, StateVersion: StateVersion{Number: number},
+			Digest: "00112233", Size: 10}
 	}
 	leader := []StateLine{line(StateConfiguration, "x", 2), line(StateTasks, "gone", 1), line(StateTargets, "a", 1)}
-	standby := []StateLine{line(StateConfiguration, "x", 1), line(StateConfiguration, "y", 3), line(StateTargets, "gone", 1)}
+	standby := []StateLine{line(StateConfiguration, "x", 1), line(StateConfiguration, "y", 3),
+		line(StateTargets, "gone", 1)}
 	member := func(id string) bool { return id != "gone" }
 	want := MergeManifests([]AgentManifest{{"a", leader}, {"b", standby}}, member)
-	require.Equal(t, []HeldLine{{line(StateTargets, "a", 1), "a"}, {line(StateConfiguration, "x", 2), "a"}, {line(StateConfiguration, "y", 3), "b"}}, want)
+	require.Equal(t, []HeldLine{{line(StateTargets, "a", 1), "a"}, {line(StateConfiguration, "x", 2), "a"},
+		{line(StateConfiguration, "y", 3), "b"}}, want)
 	d := DiffState(LinesOf(want), standby)
 	require.Equal(t, []StateRef{{StateTargets, "a"}, {StateConfiguration, "x"}}, d.Missing)
 	require.Equal(t, []StateRef{{StateTargets, "gone"}}, d.Extra)
@@ -240,7 +249,8 @@ func TestChunkState(t *testing.T) {
 
 // FuzzStateEntry: whatever is taken stays within its bounds, is equal after another agent took it, and passes the wire.
 func FuzzStateEntry(f *testing.F) {
-	for _, seed := range []string{"", "null", "{}", "[]", `{"section":"configuration","key":"a","number":1,"value":{"x":"<>"},"digest":"00112233"}`,
+	for _, seed := range []string{"", "null", "{}", "[]",
+		`{"section":"configuration","key":"a","number":1,"value":{"x":"<>"},"digest":"00112233"}`,
 		`{"section":"cached_digests","key":"a","epoch":2,"number":3,"removed":true}`, `{"section":"task_states","key":"\u2028","number":9e18,"value":1e999,"digest":"00112233"}`} {
 		f.Add(seed)
 	}

@@ -19,8 +19,8 @@ type AgentManifest struct {
 }
 
 // MergeManifests is the state that all members should have: of each key the newest writing, and who has it. Of equal
-// ones the earlier manifest's agent is named, so put the leader's first. What agents that are no members any more told of
-// themselves is left out.
+// ones the earlier manifest's agent is named, so put the leader's first. What agents that are no members any more told
+// of themselves is left out.
 func MergeManifests(manifests []AgentManifest, member func(agentID string) bool) []HeldLine {
 	var held []HeldLine
 	for _, m := range manifests {
@@ -201,8 +201,8 @@ const (
 	syncSoon = 5 * time.Second
 )
 
-// SetStateDigests notes what a hub says of its agents' states; none: it has no agent that keeps state. The first sync is due
-// at once when the states differ. It reports whether they differ in another way than before; see SyncSoon.
+// SetStateDigests notes what a hub says of its agents' states; none: it has no agent that keeps state. The first sync
+// is due at once when the states differ. It reports whether they differ in another way than before; see SyncSoon.
 func (c *Cluster) SetStateDigests(hub string, digests []string, now time.Time) bool {
 	before := slices.Clone(c.StateDigests)
 	c.StateDigests = slices.DeleteFunc(c.StateDigests, func(h HubDigests) bool { return h.Hub == hub })
@@ -215,8 +215,8 @@ func (c *Cluster) SetStateDigests(hub string, digests []string, now time.Time) b
 	return !c.SyncAt.IsZero() && !slices.EqualFunc(before, c.StateDigests, same)
 }
 
-// SyncSoon brings the next sync forward. It is for states that changed after the last sync began: that sync may have read
-// them before, so it is worth trying again.
+// SyncSoon brings the next sync forward. It is for states that changed after the last sync began: that sync may have
+// read them before, so it is worth trying again.
 func (s *SyncState) SyncSoon(now time.Time) {
 	wait := syncAgain
 	if s.Syncs <= 3 {
@@ -247,8 +247,8 @@ func (s *SyncState) settleSync(mode ReplicationMode, now time.Time) {
 	}
 }
 
-// StatesAgree reports whether all members that keep state have the same, as far as their hubs have told. A hub that told
-// nothing has agents without state, or none.
+// StatesAgree reports whether all members that keep state have the same, as far as their hubs have told. A hub that
+// told nothing has agents without state, or none.
 func (s *SyncState) StatesAgree() bool {
 	first := ""
 	for _, h := range s.StateDigests {

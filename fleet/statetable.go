@@ -10,8 +10,8 @@ import (
 // forget one may bring the entry back.
 const maxStateRemoved = 200
 
-// StateTable is one agent's copy of its cluster's state. Of each key it keeps the newest writing, so that tables that have
-// taken the same entries, in whatever order, are equal. The zero value is an empty one.
+// StateTable is one agent's copy of its cluster's state. Of each key it keeps the newest writing, so that tables that
+// have taken the same entries, in whatever order, are equal. The zero value is an empty one.
 type StateTable struct {
 	entries map[StateRef]StateEntry
 	last    int64 // highest number that it has seen
@@ -51,7 +51,8 @@ func (t *StateTable) Write(ref StateRef, value []byte, epoch int64) (bool, error
 		}
 		epoch = max(epoch, old.Epoch)
 	}
-	return t.Put(StateEntry{StateRef: ref, StateVersion: StateVersion{Epoch: epoch, Number: t.last + 1}, Value: value, Digest: valueDigest(value)})
+	return t.Put(StateEntry{StateRef: ref, StateVersion: StateVersion{Epoch: epoch, Number: t.last + 1}, Value: value,
+		Digest: valueDigest(value)})
 }
 
 // Remove writes that an entry is gone. It reports whether there was one.
@@ -60,7 +61,8 @@ func (t *StateTable) Remove(ref StateRef, epoch int64) (bool, error) {
 	if !known || old.Removed {
 		return false, nil
 	}
-	return t.Put(StateEntry{StateRef: ref, StateVersion: StateVersion{Epoch: max(epoch, old.Epoch), Number: t.last + 1}, Removed: true})
+	return t.Put(StateEntry{StateRef: ref, StateVersion: StateVersion{Epoch: max(epoch, old.Epoch), Number: t.last + 1},
+		Removed: true})
 }
 
 // Forget drops what an agent that is no member any more told of itself. It reports whether there was such an entry.

@@ -11,8 +11,8 @@ import (
 const MaxTargets = 1000
 
 // Target is a deployment target of a cluster: something that one of its agents looks after. In an
-// active_passive cluster that is the leader; in a sharded one the owner of the shard that its id is hashed to, so a task
-// with the target as its shard_key goes to the same agent; in an active_active one they are spread evenly.
+// active_passive cluster that is the leader; in a sharded one the owner of the shard that its id is hashed to, so a
+// task with the target as its shard_key goes to the same agent; in an active_active one they are spread evenly.
 type Target struct {
 	ID string `json:"id"`
 	// Agent is who has it in an active_active cluster; in the others its role says so.

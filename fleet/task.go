@@ -176,8 +176,10 @@ func (s *TaskSpec) Validate() error {
 	if s.Retry.MaxAttempts < 0 || s.Retry.MaxAttempts > 100 || s.Retry.MaxTransfers < 0 || s.Retry.MaxTransfers > 100 {
 		return fmt.Errorf("retry.max_attempts and retry.max_transfers must be 0 (the default) to 100")
 	}
-	if s.Retry.InitialInterval.Or(DefaultInitialInterval) > s.Retry.MaxInterval.Or(DefaultMaxInterval) && s.Retry.InitialInterval != 0 {
-		return fmt.Errorf("retry.initial_interval must not be longer than retry.max_interval, which is %s unless it is given", DefaultMaxInterval)
+	if s.Retry.InitialInterval.Or(DefaultInitialInterval) > s.Retry.MaxInterval.Or(DefaultMaxInterval) &&
+		s.Retry.InitialInterval != 0 {
+		return fmt.Errorf(
+			"retry.initial_interval must not be longer than retry.max_interval, which is %s unless it is given", DefaultMaxInterval)
 	}
 	return validateErrorTypes("retry.non_retryable", s.Retry.NonRetryable)
 }
@@ -200,7 +202,8 @@ const (
 	AttemptFailed    AttemptOutcome = "failed"    // the handler reported a failure
 	AttemptLost      AttemptOutcome = "lost"      // the agent was lost, fenced or replaced
 	AttemptTimedOut  AttemptOutcome = "timed_out" // the task's timeout or beacon timeout passed
-	AttemptReturned  AttemptOutcome = "returned"  // never begun: no agent accepted it in time, or the agent handed it back
+	// never begun: no agent accepted it in time, or the agent handed it back
+	AttemptReturned  AttemptOutcome = "returned"
 	AttemptCancelled AttemptOutcome = "cancelled"
 )
 
@@ -289,7 +292,8 @@ func validateErrorTypes(what string, types []string) error {
 	}
 	for _, t := range types {
 		if !ValidErrorType(t) {
-			return fmt.Errorf("an entry of %s must be 1 to %d printable characters, without blanks around it", what, MaxErrorTypeBytes)
+			return fmt.Errorf("an entry of %s must be 1 to %d printable characters, without blanks around it", what,
+				MaxErrorTypeBytes)
 		}
 	}
 	return nil

@@ -12,13 +12,15 @@ func TestTaskDefaults(t *testing.T) {
 	d := TaskDefaults{MaxAttempts: 5, MaxTransfers: 7, ExpiresIn: Duration(time.Minute)}
 	var left TaskSpec
 	d.Apply(&left)
-	require.Equal(t, TaskSpec{Retry: RetryPolicy{MaxAttempts: 5, MaxTransfers: 7}, ExpiresIn: Duration(time.Minute)}, left)
+	require.Equal(t, TaskSpec{Retry: RetryPolicy{MaxAttempts: 5, MaxTransfers: 7}, ExpiresIn: Duration(time.Minute)},
+		left)
 	own := TaskSpec{Retry: RetryPolicy{MaxAttempts: 1, MaxTransfers: 2}, ExpiresIn: Duration(time.Hour)}
 	kept := own
 	d.Apply(&kept)
 	require.Equal(t, own, kept, "what a task says counts")
 	require.NoError(t, TaskDefaults{}.WithDefaults().Validate())
-	for _, bad := range []TaskDefaults{{MaxAttempts: 101}, {MaxTransfers: -1}, {ExpiresIn: Duration(time.Millisecond)}} {
+	for _, bad := range []TaskDefaults{{MaxAttempts: 101}, {MaxTransfers: -1},
+		{ExpiresIn: Duration(time.Millisecond)}} {
 		require.Error(t, bad.WithDefaults().Validate())
 	}
 }

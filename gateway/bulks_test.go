@@ -22,7 +22,9 @@ import (
 const bulkPath = "/api/v1/agents/tasks/bulk"
 
 // CountWorkflow counts the tasks, whatever the query.
-func (f *fakeTemporal) CountWorkflow(context.Context, *workflowservice.CountWorkflowExecutionsRequest) (*workflowservice.CountWorkflowExecutionsResponse, error) {
+func (f *fakeTemporal) CountWorkflow(
+	context.Context, *workflowservice.CountWorkflowExecutionsRequest,
+) (*workflowservice.CountWorkflowExecutionsResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	answer := &workflowservice.CountWorkflowExecutionsResponse{}
@@ -42,7 +44,8 @@ func (f *fakeTemporal) withDelivered(n, running int) {
 		if i < running {
 			state = enumspb.PENDING_ACTIVITY_STATE_STARTED
 		}
-		e.pending = []*workflowpb.PendingActivityInfo{{ActivityId: contract.AttemptActivityID(1), ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity.Name}, State: state}}
+		e.pending = []*workflowpb.PendingActivityInfo{{ActivityId: contract.AttemptActivityID(1),
+			ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity.Name}, State: state}}
 		f.executions[e.info.GetExecution().GetWorkflowId()] = e
 	}
 }
@@ -52,17 +55,20 @@ func TestBulkDryRun(t *testing.T) {
 	f := newFake()
 	f.withDelivered(5, 2)
 	h := serve(t, f)
-	found := answer[api.Bulk](t, do(h, http.MethodPost, bulkPath, `{"action":"cancel","filter":{"status":"queued"},"reason":"x","dry_run":true}`), http.StatusOK)
+	found := answer[api.Bulk](t, do(h, http.MethodPost, bulkPath,
+		`{"action":"cancel","filter":{"status":"queued"},"reason":"x","dry_run":true}`), http.StatusOK)
 	require.Equal(t, 3, found.Expected, "those with an agent are not meant")
 	require.ElementsMatch(t, []string{"t-2", "t-3", "t-4"}, found.Sample)
 	require.False(t, found.AtMost)
 	require.Empty(t, found.ID)
 	require.Len(t, f.executions, 5, "nothing was started")
 
-	f.list = func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	f.list = func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse,
+		error) {
 		return &workflowservice.ListWorkflowExecutionsResponse{NextPageToken: []byte("more")}, nil
 	}
-	found = answer[api.Bulk](t, do(h, http.MethodPost, bulkPath, `{"action":"cancel","filter":{"status":"queued"},"reason":"x","dry_run":true}`), http.StatusOK)
+	found = answer[api.Bulk](t, do(h, http.MethodPost, bulkPath,
+		`{"action":"cancel","filter":{"status":"queued"},"reason":"x","dry_run":true}`), http.StatusOK)
 	require.True(t, found.AtMost, "not all could be looked at")
 	require.Equal(t, 5, found.Expected)
 }
@@ -73,7 +79,8 @@ func TestBulkIsStartedAndRead(t *testing.T) {
 	f.withCluster(fleet.ClusterConfig{Name: "studio"})
 	f.withDelivered(3, 0)
 	h := serve(t, f)
-	bulk := answer[api.Bulk](t, do(h, http.MethodPost, bulkPath, `{"action":"priority","priority":"high","filter":{"cluster":"studio","labels":{"a":"b"}},"reason":"deadline"}`), http.StatusAccepted)
+	bulk := answer[api.Bulk](t, do(h, http.MethodPost, bulkPath,
+		`{"action":"priority","priority":"high","filter":{"cluster":"studio","labels":{"a":"b"}},"reason":"deadline"}`), http.StatusAccepted)
 	e := f.executions[contract.BulkWorkflowID(bulk.ID)]
 	in := e.input.(contract.BulkInput)
 	require.Equal(t, bulk.ID, in.ID)
@@ -81,7 +88,8 @@ func TestBulkIsStartedAndRead(t *testing.T) {
 	require.Equal(t, fleet.TaskFilter{Cluster: "studio", Labels: map[string]string{"a": "b"}}, in.Spec.Filter)
 
 	e.query = func() (any, error) {
-		return contract.BulkState{Status: fleet.BulkRunning, Expected: 3, BulkCounts: contract.BulkCounts{Matched: 2, Done: 2}}, nil
+		return contract.BulkState{Status: fleet.BulkRunning, Expected: 3,
+			BulkCounts: contract.BulkCounts{Matched: 2, Done: 2}}, nil
 	}
 	got := answer[api.Bulk](t, do(h, http.MethodGet, bulkPath+"/"+bulk.ID, ""), http.StatusOK)
 	require.Equal(t, []int{3, 2, 2}, []int{got.Expected, got.Matched, got.Done})
@@ -89,8 +97,10 @@ func TestBulkIsStartedAndRead(t *testing.T) {
 	require.Equal(t, "deadline", got.Reason)
 
 	e.info.Status = enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED
-	e.last = &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED, Attributes: &historypb.HistoryEvent_WorkflowExecutionCanceledEventAttributes{
-		WorkflowExecutionCanceledEventAttributes: &historypb.WorkflowExecutionCanceledEventAttributes{Details: payloads(contract.BulkState{Status: fleet.BulkCancelled, Why: "enough", BulkCounts: contract.BulkCounts{Done: 2}})}}}
+	e.last = &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionCanceledEventAttributes{
+			WorkflowExecutionCanceledEventAttributes: &historypb.WorkflowExecutionCanceledEventAttributes{Details: payloads(
+				contract.BulkState{Status: fleet.BulkCancelled, Why: "enough", BulkCounts: contract.BulkCounts{Done: 2}})}}}
 	got = answer[api.Bulk](t, do(h, http.MethodGet, bulkPath+"/"+bulk.ID+"?wait=30s", ""), http.StatusOK)
 	require.Equal(t, fleet.BulkCancelled, got.Status)
 	require.Equal(t, "enough", got.Why)
@@ -102,6 +112,8 @@ func TestBulkIsStartedAndRead(t *testing.T) {
 		problem(t, do(h, http.MethodGet, bulkPath+path, ""), http.StatusNotFound, protocol.CodeUnknownBulk)
 		problem(t, do(h, http.MethodPost, bulkPath+path+"/cancel", ""), http.StatusNotFound, protocol.CodeUnknownBulk)
 	}
-	problem(t, do(h, http.MethodPost, bulkPath, `{"action":"cancel","filter":{"cluster":"canary"},"reason":"x"}`), http.StatusNotFound, protocol.CodeUnknownCluster)
-	problem(t, do(h, http.MethodPost, bulkPath, `{"action":"cancel","filter":{"type":"x"}}`), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+	problem(t, do(h, http.MethodPost, bulkPath, `{"action":"cancel","filter":{"cluster":"canary"},"reason":"x"}`),
+		http.StatusNotFound, protocol.CodeUnknownCluster)
+	problem(t, do(h, http.MethodPost, bulkPath, `{"action":"cancel","filter":{"type":"x"}}`),
+		http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
 }

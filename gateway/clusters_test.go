@@ -29,7 +29,8 @@ func TestClusters(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	h := serve(t, f)
-	created := answer[api.Cluster](t, do(h, http.MethodPost, clustersPath, `{"name":"web","min_agents":1,"desired_agents":2}`), http.StatusCreated)
+	created := answer[api.Cluster](t, do(h, http.MethodPost, clustersPath,
+		`{"name":"web","min_agents":1,"desired_agents":2}`), http.StatusCreated)
 	require.Equal(t, fleet.ActiveActive, created.ReplicationMode)
 	require.Equal(t, fleet.ClusterCritical, created.Status)
 	require.NotNil(t, created.CreatedAt)
@@ -37,7 +38,8 @@ func TestClusters(t *testing.T) {
 	require.Equal(t, 2, in.Config.DesiredAgents)
 	require.Equal(t, fleet.MaxMembers, in.Config.MaxAgents)
 	problem(t, do(h, http.MethodPost, clustersPath, `{"name":"web"}`), 409, protocol.CodeClusterExists)
-	problem(t, do(h, http.MethodPost, clustersPath, `{"name":"w","min_agents":3,"desired_agents":2}`), 422, protocol.CodeInvalidRequest)
+	problem(t, do(h, http.MethodPost, clustersPath, `{"name":"w","min_agents":3,"desired_agents":2}`), 422,
+		protocol.CodeInvalidRequest)
 	problem(t, do(h, http.MethodPost, clustersPath, `{"name":"w","extra":"canary"}`), 422, protocol.CodeInvalidRequest)
 
 	// No worker answers yet: the list still has it, with what it was created with.
@@ -47,7 +49,8 @@ func TestClusters(t *testing.T) {
 	require.Equal(t, 2, list.Clusters[0].DesiredAgents)
 	problem(t, do(h, http.MethodGet, clustersPath+"/web", ""), 503, protocol.CodeUnavailable)
 
-	f.withCluster(in.Config, fleet.Member{AgentID: "a-1", Status: fleet.AgentOnline}, fleet.Member{AgentID: "a-2", Status: fleet.AgentSuspect})
+	f.withCluster(in.Config, fleet.Member{AgentID: "a-1", Status: fleet.AgentOnline},
+		fleet.Member{AgentID: "a-2", Status: fleet.AgentSuspect})
 	got := answer[api.Cluster](t, do(h, http.MethodGet, clustersPath+"/web", ""), http.StatusOK)
 	require.Equal(t, fleet.ClusterDegraded, got.Status)
 	require.Equal(t, 1, got.HealthyAgentCount)
@@ -59,7 +62,8 @@ func TestClusters(t *testing.T) {
 func TestChangeAndDeleteCluster(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	e := f.withCluster(fleet.ClusterConfig{Name: "keyed", ReplicationMode: fleet.Sharded, Shards: 4}, fleet.Member{AgentID: "a-1", Status: fleet.AgentOnline})
+	e := f.withCluster(fleet.ClusterConfig{Name: "keyed", ReplicationMode: fleet.Sharded, Shards: 4},
+		fleet.Member{AgentID: "a-1", Status: fleet.AgentOnline})
 	var configured fleet.ClusterConfig
 	var forced bool
 	e.update = func(name string, arg any) (any, error) {
@@ -75,7 +79,8 @@ func TestChangeAndDeleteCluster(t *testing.T) {
 		return nil, temporal.NewNonRetryableApplicationError("refused", contract.Refused, nil)
 	}
 	h := serve(t, f)
-	changed := answer[api.Cluster](t, do(h, http.MethodPut, clustersPath+"/keyed", `{"desired_agents":3}`), http.StatusOK)
+	changed := answer[api.Cluster](t, do(h, http.MethodPut, clustersPath+"/keyed", `{"desired_agents":3}`),
+		http.StatusOK)
 	require.Equal(t, 3, changed.DesiredAgents)
 	require.Equal(t, 4, configured.Shards, "what is fixed keeps its value")
 	require.Equal(t, fleet.Sharded, configured.ReplicationMode)
@@ -107,7 +112,8 @@ func TestSettingsOfFailover(t *testing.T) {
 	require.Equal(t, brake, config.Brake)
 	require.Equal(t, fleet.Duration(2*time.Second), config.RoleLease)
 	require.Equal(t, fleet.Duration(time.Minute), config.TransferTimeout)
-	for _, bad := range []string{`"role_lease":"10ms"`, `"role_lease":"soon"`, `"brake":{"share":2}`, `"brake":{"window":"1h"}`, `"brake":{"extra":1}`} {
+	for _, bad := range []string{`"role_lease":"10ms"`, `"role_lease":"soon"`, `"brake":{"share":2}`,
+		`"brake":{"window":"1h"}`, `"brake":{"extra":1}`} {
 		problem(t, do(h, http.MethodPost, clustersPath, `{"name":"bad",`+bad+`}`), 422, protocol.CodeInvalidRequest)
 	}
 
@@ -116,7 +122,8 @@ func TestSettingsOfFailover(t *testing.T) {
 		configured = arg.(contract.ConfigureRequest).ClusterConfig
 		return contract.ClusterView{Cluster: fleet.Cluster{Config: configured}}, nil
 	}
-	changed := answer[api.Cluster](t, do(h, http.MethodPut, clustersPath+"/tuned", `{"role_lease":"3s","brake":{"share":1}}`), http.StatusOK)
+	changed := answer[api.Cluster](t, do(h, http.MethodPut, clustersPath+"/tuned",
+		`{"role_lease":"3s","brake":{"share":1}}`), http.StatusOK)
 	require.Equal(t, fleet.Duration(3*time.Second), configured.RoleLease)
 	require.InDelta(t, 1, configured.Brake.Share, 0)
 	require.Equal(t, 3, changed.Brake.MinLost, "what is left out has its default")
@@ -133,11 +140,14 @@ func TestReleaseBrake(t *testing.T) {
 	}
 	h := serve(t, f)
 	for _, body := range []string{`{"reason":"the rack burnt down"}`, ""} {
-		require.JSONEq(t, `{"released":true}`, do(h, http.MethodPost, clustersPath+"/web/brake/release", body).Body.String())
+		require.JSONEq(t, `{"released":true}`, do(h, http.MethodPost, clustersPath+"/web/brake/release",
+			body).Body.String())
 	}
-	require.Equal(t, []contract.ReleaseBrakeRequest{{Cluster: "web", Reason: "the rack burnt down"}, {Cluster: "web"}}, got)
+	require.Equal(t, []contract.ReleaseBrakeRequest{{Cluster: "web", Reason: "the rack burnt down"}, {Cluster: "web"}},
+		got)
 	problem(t, do(h, http.MethodPost, clustersPath+"/canary/brake/release", ""), 404, protocol.CodeUnknownCluster)
-	problem(t, do(h, http.MethodPost, clustersPath+"/web/brake/release", `{"why":"canary"}`), 422, protocol.CodeInvalidRequest)
+	problem(t, do(h, http.MethodPost, clustersPath+"/web/brake/release", `{"why":"canary"}`), 422,
+		protocol.CodeInvalidRequest)
 	f.executions[contract.ClusterWorkflowID("web")].update = func(string, any) (any, error) {
 		return nil, temporal.NewNonRetryableApplicationError("not now", contract.Refused, nil)
 	}
@@ -155,8 +165,9 @@ func TestRoles(t *testing.T) {
 		f.withCluster(c.Config).query = func() (any, error) { return contract.ClusterView{Cluster: c}, nil }
 	}
 	show(fleet.Cluster{
-		Config: fleet.ClusterConfig{Name: "led", ReplicationMode: fleet.ActivePassive}, Members: []fleet.Member{online("a-1"), online("a-2"), online("a-3")},
-		Leader: "a-2", LeaderEpoch: 9, Standbys: []string{"a-1"},
+		Config:  fleet.ClusterConfig{Name: "led", ReplicationMode: fleet.ActivePassive},
+		Members: []fleet.Member{online("a-1"), online("a-2"), online("a-3")},
+		Leader:  "a-2", LeaderEpoch: 9, Standbys: []string{"a-1"},
 	})
 	show(fleet.Cluster{
 		Config:  fleet.ClusterConfig{Name: "keyed", ReplicationMode: fleet.Sharded, Shards: 3},
@@ -170,16 +181,21 @@ func TestRoles(t *testing.T) {
 	require.Equal(t, []string{"a-1"}, led.Standbys)
 	require.Empty(t, led.ShardOwners)
 	roles := map[string]fleet.Role{}
-	for _, m := range answer[agentPage](t, do(h, http.MethodGet, clustersPath+"/led/members", ""), http.StatusOK).Members {
+	for _, m := range answer[agentPage](t, do(h, http.MethodGet, clustersPath+"/led/members", ""),
+		http.StatusOK).Members {
 		roles[m.ID] = m.Role
 	}
-	require.Equal(t, map[string]fleet.Role{"a-1": fleet.RoleStandby, "a-2": fleet.RoleLeader, "a-3": fleet.RoleMember}, roles)
-	require.Equal(t, fleet.RoleLeader, answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/a-2", ""), http.StatusOK).Role)
+	require.Equal(t, map[string]fleet.Role{"a-1": fleet.RoleStandby, "a-2": fleet.RoleLeader, "a-3": fleet.RoleMember},
+		roles)
+	require.Equal(t, fleet.RoleLeader, answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/a-2", ""),
+		http.StatusOK).Role)
 
 	keyed := answer[api.Cluster](t, do(h, http.MethodGet, clustersPath+"/keyed", ""), http.StatusOK)
 	require.Equal(t, 3, keyed.Shards)
-	require.Equal(t, []api.ShardOwner{{Shard: 0, Owner: "s-1", Epoch: 4}, {Shard: 1, Epoch: 5}, {Shard: 2, Owner: "s-1", Epoch: 6}}, keyed.ShardOwners)
-	require.Equal(t, []int{0, 2}, answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/s-1", ""), http.StatusOK).Shards)
+	require.Equal(t, []api.ShardOwner{{Shard: 0, Owner: "s-1", Epoch: 4}, {Shard: 1, Epoch: 5},
+		{Shard: 2, Owner: "s-1", Epoch: 6}}, keyed.ShardOwners)
+	require.Equal(t, []int{0, 2}, answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/s-1", ""),
+		http.StatusOK).Shards)
 	require.Empty(t, answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/s-2", ""), http.StatusOK).Shards)
 }
 
@@ -206,12 +222,17 @@ func TestAgents(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "east"},
-		fleet.Member{AgentID: "a-1", Instance: "new", Epoch: 2, Status: fleet.AgentOnline, Zone: "z1", Group: "g", MaxTasks: 4, Capabilities: []string{"gpu"}, Hub: "hub-1", PID: 7, Host: "h"},
-		fleet.Member{AgentID: "a-2", Instance: "two", Status: fleet.AgentOffline, Zone: "z2", StatusSince: time.Unix(1, 0)})
-	f.withCluster(fleet.ClusterConfig{Name: "west"}, fleet.Member{AgentID: "b-1", Instance: "b", Status: fleet.AgentOnline})
+		fleet.Member{AgentID: "a-1", Instance: "new", Epoch: 2, Status: fleet.AgentOnline, Zone: "z1", Group: "g",
+			MaxTasks: 4, Capabilities: []string{"gpu"}, Hub: "hub-1", PID: 7, Host: "h"},
+		fleet.Member{AgentID: "a-2", Instance: "two", Status: fleet.AgentOffline, Zone: "z2",
+			StatusSince: time.Unix(1, 0)})
+	f.withCluster(fleet.ClusterConfig{Name: "west"}, fleet.Member{AgentID: "b-1", Instance: "b",
+		Status: fleet.AgentOnline})
 	beat := func(agent, instance string, used int32) *workerpb.WorkerHeartbeat {
 		return &workerpb.WorkerHeartbeat{
-			WorkerIdentity: contract.AgentIdentity("east", agent), WorkerInstanceKey: instance, HeartbeatTime: timestamppb.New(time.Unix(1_800_000_000, 0)),
+			WorkerIdentity:        contract.AgentIdentity("east", agent),
+			WorkerInstanceKey:     instance,
+			HeartbeatTime:         timestamppb.New(time.Unix(1_800_000_000, 0)),
 			HostInfo:              &workerpb.WorkerHostInfo{CurrentHostCpuUsage: .256},
 			ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: used, TotalProcessedTasks: 9},
 		}
@@ -220,13 +241,15 @@ func TestAgents(t *testing.T) {
 	h := serve(t, f)
 	ids := func(target string) []string {
 		list := []string{}
-		for _, a := range answer[agentPage](t, do(h, http.MethodGet, "/api/v1/agents"+target, ""), http.StatusOK).Agents {
+		for _, a := range answer[agentPage](t, do(h, http.MethodGet, "/api/v1/agents"+target, ""),
+			http.StatusOK).Agents {
 			list = append(list, a.ID)
 		}
 		return list
 	}
 	for target, want := range map[string][]string{
-		"": {"a-1", "a-2", "b-1"}, "?cluster=west": {"b-1"}, "?status=offline": {"a-2"}, "?zone=z1": {"a-1"}, "?group=g": {"a-1"},
+		"": {"a-1", "a-2", "b-1"}, "?cluster=west": {"b-1"}, "?status=offline": {"a-2"}, "?zone=z1": {"a-1"},
+		"?group=g":        {"a-1"},
 		"?capability=gpu": {"a-1"}, "?capability=canary": {},
 	} {
 		require.Equal(t, want, ids(target), target)
@@ -242,7 +265,8 @@ func TestAgents(t *testing.T) {
 	require.Equal(t, 3, *a.Running, "of its present process")
 	require.InDelta(t, 25.6, *a.CPUPercent, .01)
 	require.NotNil(t, a.LastHeartbeat)
-	require.Equal(t, "b-1", answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/b-1", ""), http.StatusOK).ID, "found through the clusters")
+	require.Equal(t, "b-1", answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/b-1", ""), http.StatusOK).ID,
+		"found through the clusters")
 	problem(t, do(h, http.MethodGet, "/api/v1/agents/canary", ""), 404, protocol.CodeUnknownAgent)
 
 	f.workersErr = errors.New("canary")
@@ -262,11 +286,12 @@ func TestPathsOfTheHubFitBeside(t *testing.T) {
 	s := httpapi.New(httpapi.Options{})
 	type hubOutput struct{ Body struct{ Hub string } }
 	register := func(id, method, path string) {
-		huma.Register(s.API(), huma.Operation{OperationID: id, Method: method, Path: path}, func(context.Context, *struct{}) (*hubOutput, error) {
-			out := &hubOutput{}
-			out.Body.Hub = id
-			return out, nil
-		})
+		huma.Register(s.API(), huma.Operation{OperationID: id, Method: method, Path: path},
+			func(context.Context, *struct{}) (*hubOutput, error) {
+				out := &hubOutput{}
+				out.Body.Hub = id
+				return out, nil
+			})
 	}
 	register("register", http.MethodPost, protocol.RegisterPath)
 	register("poll", http.MethodPost, protocol.PollPath)
@@ -282,9 +307,11 @@ func TestPathsOfTheHubFitBeside(t *testing.T) {
 	} {
 		require.Contains(t, do(s.Handler(), request[0], request[1], "").Body.String(), `"`+want+`"`, request)
 	}
-	require.Equal(t, "t-1", answer[api.Task](t, do(s.Handler(), http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK).ID)
+	require.Equal(t, "t-1", answer[api.Task](t, do(s.Handler(), http.MethodGet, tasksPath+"/t-1", ""),
+		http.StatusOK).ID)
 	for _, word := range fleet.ReservedAgentIDs {
 		require.Error(t, fleet.ValidateAgentID(word))
 	}
-	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, f.executions[contract.TaskWorkflowID("t-1")].info.GetStatus())
+	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
+		f.executions[contract.TaskWorkflowID("t-1")].info.GetStatus())
 }

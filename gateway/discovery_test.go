@@ -19,11 +19,16 @@ func newRegistry() *fakeHub {
 	f := &fakeHub{fakeTemporal: newFake()}
 	began := time.Unix(1_800_000_000, 0).UTC()
 	f.withCluster(fleet.ClusterConfig{Name: "east"},
-		fleet.Member{AgentID: "busy", Instance: "i", Hub: "h1", Status: fleet.AgentOnline, MaxTasks: 2, Capabilities: []string{"gpu", "ssd"},
-			Metadata: map[string]string{"rack": "7", "os": "linux"}, Address: "10.0.0.5:9091", StartedAt: began},
-		fleet.Member{AgentID: "drains", Instance: "i", Hub: "h1", Status: fleet.AgentDraining, MaxTasks: 2, TaskTypes: []string{"render"}, Metadata: map[string]string{"rack": "8"}, Health: &fleet.MemberHealth{Level: fleet.HealthWarning}},
+		fleet.Member{AgentID: "busy", Instance: "i", Hub: "h1", Status: fleet.AgentOnline, MaxTasks: 2,
+			Capabilities: []string{"gpu", "ssd"},
+			Metadata:     map[string]string{"rack": "7", "os": "linux"}, Address: "10.0.0.5:9091", StartedAt: began},
+		fleet.Member{AgentID: "drains", Instance: "i", Hub: "h1", Status: fleet.AgentDraining, MaxTasks: 2,
+			TaskTypes: []string{"render"},
+			Metadata:  map[string]string{"rack": "8"},
+			Health:    &fleet.MemberHealth{Level: fleet.HealthWarning}},
 		fleet.Member{AgentID: "gone", Status: fleet.AgentOffline, MaxTasks: 2},
-		fleet.Member{AgentID: "ready", Instance: "i", Hub: "h2", Status: fleet.AgentOnline, MaxTasks: 2, Capabilities: []string{"gpu"}, Health: &fleet.MemberHealth{Level: fleet.HealthDegraded}})
+		fleet.Member{AgentID: "ready", Instance: "i", Hub: "h2", Status: fleet.AgentOnline, MaxTasks: 2,
+			Capabilities: []string{"gpu"}, Health: &fleet.MemberHealth{Level: fleet.HealthDegraded}})
 	used := func(agent string, n int32) *workerpb.WorkerHeartbeat {
 		return &workerpb.WorkerHeartbeat{WorkerIdentity: contract.AgentIdentity("east", agent), WorkerInstanceKey: "i",
 			ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: n}}
@@ -33,7 +38,8 @@ func newRegistry() *fakeHub {
 		if queue == contract.HubQueue("h2") {
 			return contract.ReadTasksResult{}, serviceerror.NewUnavailable("canary")
 		}
-		return contract.ReadTasksResult{Agents: map[string][]fleet.HeldTask{"busy": {{TaskID: "t-1", Attempt: 1, StartedAt: &began, Percent: 40}, {TaskID: "t-2", Attempt: 3}}}}, nil
+		return contract.ReadTasksResult{Agents: map[string][]fleet.HeldTask{"busy": {{TaskID: "t-1", Attempt: 1,
+			StartedAt: &began, Percent: 40}, {TaskID: "t-2", Attempt: 3}}}}, nil
 	}
 	return f
 }
@@ -58,7 +64,8 @@ func TestDiscovery(t *testing.T) {
 		"?health=degraded&live=true&state=busy": {},
 	} {
 		ids := []string{}
-		for _, a := range answer[agentPage](t, do(h, http.MethodGet, "/api/v1/agents"+target, ""), http.StatusOK).Agents {
+		for _, a := range answer[agentPage](t, do(h, http.MethodGet, "/api/v1/agents"+target, ""),
+			http.StatusOK).Agents {
 			ids = append(ids, a.ID)
 		}
 		require.Equal(t, want, ids, target)
@@ -92,6 +99,7 @@ func TestRegistryView(t *testing.T) {
 
 	// Without standalone activities the view tells what it can.
 	f.start = serviceerror.NewUnimplemented("no such method")
-	require.Empty(t, answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/busy?view=full", ""), http.StatusOK).CurrentTasks)
+	require.Empty(t, answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/busy?view=full", ""),
+		http.StatusOK).CurrentTasks)
 	require.Len(t, answer[agentPage](t, do(h, http.MethodGet, "/api/v1/agents?view=full", ""), http.StatusOK).Agents, 4)
 }

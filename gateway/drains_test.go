@@ -15,9 +15,11 @@ import (
 func TestDrainIsStarted(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "east"}, fleet.Member{AgentID: "a-1", Status: fleet.AgentOnline}, fleet.Member{AgentID: "a-2", Status: fleet.AgentOnline})
+	f.withCluster(fleet.ClusterConfig{Name: "east"}, fleet.Member{AgentID: "a-1", Status: fleet.AgentOnline},
+		fleet.Member{AgentID: "a-2", Status: fleet.AgentOnline})
 	h := serve(t, f)
-	record := answer[fleet.DrainRecord](t, do(h, http.MethodPost, "/api/v1/agents/a-1/drain", `{"deadline":"90s","reason":"disk"}`), http.StatusAccepted)
+	record := answer[fleet.DrainRecord](t, do(h, http.MethodPost, "/api/v1/agents/a-1/drain",
+		`{"deadline":"90s","reason":"disk"}`), http.StatusAccepted)
 	workflowID, ok := contract.DrainWorkflowID(record.ID)
 	require.True(t, ok, record.ID)
 	require.Equal(t, contract.DrainInput{ID: record.ID, Cluster: "east", Agents: []string{"a-1"}, Reason: "disk",
@@ -26,7 +28,8 @@ func TestDrainIsStarted(t *testing.T) {
 
 	record = answer[fleet.DrainRecord](t, do(h, http.MethodPost, "/api/v1/agents/a-2/drain", ""), http.StatusAccepted)
 	require.Equal(t, 5*time.Minute, record.Timeout.Std())
-	record = answer[fleet.DrainRecord](t, do(h, http.MethodPost, "/api/v1/agents/clusters/east/drain", `{"agents":["a-2","a-1"],"max_parallel":2}`), http.StatusAccepted)
+	record = answer[fleet.DrainRecord](t, do(h, http.MethodPost, "/api/v1/agents/clusters/east/drain",
+		`{"agents":["a-2","a-1"],"max_parallel":2}`), http.StatusAccepted)
 	require.Len(t, record.Agents, 2)
 	require.Equal(t, 2, record.MaxParallel)
 }
@@ -35,7 +38,8 @@ func TestDrainBadRequests(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	f.withClusterState(&fleet.Cluster{Config: fleet.ClusterConfig{Name: "east"},
-		Members: []fleet.Member{{AgentID: "a-1", Status: fleet.AgentOnline}, {AgentID: "a-2", Status: fleet.AgentDraining}},
+		Members: []fleet.Member{{AgentID: "a-1", Status: fleet.AgentOnline},
+			{AgentID: "a-2", Status: fleet.AgentDraining}},
 		Cordons: []fleet.Cordon{{AgentID: "a-2", Status: fleet.AgentDraining, Drain: "east:d1"}}})
 	h := serve(t, f)
 	for _, bad := range []struct {

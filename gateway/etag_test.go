@@ -90,14 +90,19 @@ func TestIfMatch(t *testing.T) {
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
 	require.Equal(t, 9, config.MaxAgents)
 	compressed := strings.TrimSuffix(w.Header().Get("ETag"), `"`) + `-gzip"`
-	require.Equal(t, http.StatusOK, doWith(h, http.MethodPatch, path, `{"max_agents":9}`, "If-Match", compressed).Code, "as a large answer has it")
-	require.Equal(t, http.StatusOK, doWith(h, http.MethodPut, path, `{"desired_agents":3}`, "If-Match", w.Header().Get("ETag")).Code)
+	require.Equal(t, http.StatusOK, doWith(h, http.MethodPatch, path, `{"max_agents":9}`, "If-Match", compressed).Code,
+		"as a large answer has it")
+	require.Equal(t, http.StatusOK, doWith(h, http.MethodPut, path, `{"desired_agents":3}`, "If-Match",
+		w.Header().Get("ETag")).Code)
 	require.Equal(t, 3, config.DesiredAgents)
 	require.Zero(t, config.MinAgents, "PUT replaces: what is left out has its default")
-	p := problem(t, doWith(h, http.MethodPut, path, `{"desired_agents":5}`, "If-None-Match", "*"), 412, protocol.CodePrecondition)
+	p := problem(t, doWith(h, http.MethodPut, path, `{"desired_agents":5}`, "If-None-Match", "*"), 412,
+		protocol.CodePrecondition)
 	require.Contains(t, p.Detail, "there is a cluster with this name")
-	problem(t, doWith(h, http.MethodPut, path, `{"desired_agents":5}`, "If-None-Match", newest), 422, protocol.CodeInvalidRequest)
-	problem(t, doWith(h, http.MethodPut, clustersPath+"/none", `{}`, "If-None-Match", "*"), 404, protocol.CodeUnknownCluster)
+	problem(t, doWith(h, http.MethodPut, path, `{"desired_agents":5}`, "If-None-Match", newest), 422,
+		protocol.CodeInvalidRequest)
+	problem(t, doWith(h, http.MethodPut, clustersPath+"/none", `{}`, "If-None-Match", "*"), 404,
+		protocol.CodeUnknownCluster)
 	require.Equal(t, 3, config.DesiredAgents)
 	require.Equal(t, http.StatusNoContent, doWith(h, http.MethodDelete, path, "", "If-Match", "*").Code)
 }
@@ -109,7 +114,8 @@ func TestConcurrentPatches(t *testing.T) {
 	config := settledCluster(f, fleet.ClusterConfig{Name: "web"})
 	h := serve(t, f)
 	var wg sync.WaitGroup
-	for _, body := range []string{`{"min_agents":1}`, `{"desired_agents":4}`, `{"max_agents":8}`, `{"target_group":"racks"}`} {
+	for _, body := range []string{`{"min_agents":1}`, `{"desired_agents":4}`, `{"max_agents":8}`,
+		`{"target_group":"racks"}`} {
 		wg.Go(func() {
 			if w := do(h, http.MethodPatch, clustersPath+"/web", body); w.Code != http.StatusOK {
 				t.Errorf("%s: %d %s", body, w.Code, w.Body)
@@ -117,7 +123,8 @@ func TestConcurrentPatches(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.Equal(t, fleet.ClusterConfig{Name: "web", MinAgents: 1, DesiredAgents: 4, MaxAgents: 8, TargetGroup: "racks"}.WithDefaults(), *config)
+	require.Equal(t, fleet.ClusterConfig{Name: "web", MinAgents: 1, DesiredAgents: 4, MaxAgents: 8,
+		TargetGroup: "racks"}.WithDefaults(), *config)
 }
 
 func TestIdempotencyKeyHeader(t *testing.T) {
@@ -129,7 +136,8 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 	body := func(key string) string { return `{"type":"t","cluster":"web"` + key + `}` }
 	inBody := answer[api.Task](t, do(h, http.MethodPost, path, body(`,"idempotency_key":"k-1"`)), http.StatusAccepted)
 	for _, header := range []string{"k-1", `"k-1"`} {
-		again := answer[api.Task](t, doWith(h, http.MethodPost, path, body(""), "Idempotency-Key", header), http.StatusOK)
+		again := answer[api.Task](t, doWith(h, http.MethodPost, path, body(""), "Idempotency-Key", header),
+			http.StatusOK)
 		require.Equal(t, inBody.ID, again.ID, "header and body mean the same")
 		require.True(t, again.Duplicate)
 	}
@@ -143,7 +151,8 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			problem(t, doWith(h, http.MethodPost, c.path, c.body, "Idempotency-Key", c.key), 422, protocol.CodeInvalidRequest)
+			problem(t, doWith(h, http.MethodPost, c.path, c.body, "Idempotency-Key", c.key), 422,
+				protocol.CodeInvalidRequest)
 		})
 	}
 }

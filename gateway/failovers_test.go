@@ -24,20 +24,24 @@ func TestFailoverByHand(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "east"},
-		fleet.Member{AgentID: "a-1", Epoch: 7, Status: fleet.AgentOnline}, fleet.Member{AgentID: "a-2", Status: fleet.AgentOnline},
-		fleet.Member{AgentID: "a-3", Status: fleet.AgentOffline}, fleet.Member{AgentID: "a-4", Status: fleet.AgentDraining})
+		fleet.Member{AgentID: "a-1", Epoch: 7, Status: fleet.AgentOnline},
+		fleet.Member{AgentID: "a-2", Status: fleet.AgentOnline},
+		fleet.Member{AgentID: "a-3", Status: fleet.AgentOffline}, fleet.Member{AgentID: "a-4",
+			Status: fleet.AgentDraining})
 	f.withCluster(fleet.ClusterConfig{Name: "west"}, fleet.Member{AgentID: "b-1", Status: fleet.AgentOnline})
 	h := serve(t, f)
 	for _, request := range []struct {
 		body string
 		sent contract.ManualFailover
 	}{
-		{`{"target_agent_id":"a-2","reason":"its disk is old"}`, contract.ManualFailover{AgentID: "a-1", TargetAgentID: "a-2", Reason: "its disk is old"}},
+		{`{"target_agent_id":"a-2","reason":"its disk is old"}`,
+			contract.ManualFailover{AgentID: "a-1", TargetAgentID: "a-2", Reason: "its disk is old"}},
 		{`{}`, contract.ManualFailover{AgentID: "a-1"}},
 		{"", contract.ManualFailover{AgentID: "a-1"}},
 	} {
 		f.signals = nil
-		accepted := answer[api.FailoverAccepted](t, do(h, http.MethodPost, "/api/v1/agents/a-1/failover", request.body), http.StatusAccepted)
+		accepted := answer[api.FailoverAccepted](t, do(h, http.MethodPost, "/api/v1/agents/a-1/failover", request.body),
+			http.StatusAccepted)
 		require.Equal(t, api.FailoverAccepted{Cluster: "east", AgentID: "a-1", FailoverID: "east:a-1:7"}, accepted)
 		require.Equal(t, []fakeSignal{{"cluster/east", "manual-failover", request.sent}}, f.signals)
 	}
@@ -56,7 +60,8 @@ func TestFailoverByHand(t *testing.T) {
 		{"a-1", `{"target_agent_id":"a-3"}`, protocol.CodeConflict, 409},
 		{"a-1", `{"target_agent_id":"a-4"}`, protocol.CodeConflict, 409},
 	} {
-		p := problem(t, do(h, http.MethodPost, "/api/v1/agents/"+refused.agent+"/failover", refused.body), refused.status, refused.code)
+		p := problem(t, do(h, http.MethodPost, "/api/v1/agents/"+refused.agent+"/failover", refused.body),
+			refused.status, refused.code)
 		require.NotEmpty(t, p.Detail, "%+v", refused)
 		if refused.status == 422 && refused.body != `{"target":"canary"}` {
 			require.Equal(t, "body.target_agent_id", p.Errors[0].Location)
@@ -90,10 +95,15 @@ func recorded(agent string, epoch int64, status fleet.FailoverStatus) fleet.Fail
 	began := noticed.Add(40 * time.Millisecond)
 	completed := noticed.Add(time.Second)
 	return fleet.FailoverRecord{
-		ID: contract.FailoverID("east", agent, epoch), Cluster: "east", FailedAgentID: agent, Epoch: epoch, TargetAgentID: "a-9",
-		Trigger: fleet.TriggerLost, Reason: "its connection closed", Status: status, TasksTransferred: 1,
-		Transfers: []fleet.Transfer{{TaskID: "t-1", From: agent, To: "a-9", Epoch: 8, RetryCount: 1, Status: fleet.TaskRunning, Why: "its agent was lost", At: &began}},
-		Promoted:  "a-9", LeaderEpoch: 9, Shards: []fleet.ShardMove{{Shard: 3, From: agent, To: "a-9", Epoch: 10}},
+		ID:            contract.FailoverID("east", agent, epoch),
+		Cluster:       "east",
+		FailedAgentID: agent,
+		Epoch:         epoch,
+		TargetAgentID: "a-9",
+		Trigger:       fleet.TriggerLost, Reason: "its connection closed", Status: status, TasksTransferred: 1,
+		Transfers: []fleet.Transfer{{TaskID: "t-1", From: agent, To: "a-9", Epoch: 8, RetryCount: 1,
+			Status: fleet.TaskRunning, Why: "its agent was lost", At: &began}},
+		Promoted: "a-9", LeaderEpoch: 9, Shards: []fleet.ShardMove{{Shard: 3, From: agent, To: "a-9", Epoch: 10}},
 		NoticedAt: noticed, StartedAt: noticed, CompletedAt: &completed,
 	}
 }
@@ -123,8 +133,10 @@ func TestGetFailover(t *testing.T) {
 	require.Equal(t, want, get("east:a-1:7"))
 
 	for word, event := range map[string]enumspb.EventType{
-		"terminated": enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED, "cancelled": enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
-		"out of time": enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT, "Web UI": enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
+		"terminated":     enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
+		"cancelled":      enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
+		"out of time":    enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT,
+		"Web UI":         enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
 		"cannot be read": enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
 	} {
 		e.close(enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, &historypb.HistoryEvent{EventType: event})
@@ -160,9 +172,11 @@ func TestListFailovers(t *testing.T) {
 	foreign.Execution.WorkflowId = "not-ours"
 	executions = append(executions, foreign)
 	var asked []*workflowservice.ListWorkflowExecutionsRequest
-	f.list = func(r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	f.list = func(r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse,
+		error) {
 		asked = append(asked, r)
-		return &workflowservice.ListWorkflowExecutionsResponse{Executions: executions, NextPageToken: []byte{1, 255}}, nil
+		return &workflowservice.ListWorkflowExecutionsResponse{Executions: executions,
+			NextPageToken: []byte{1, 255}}, nil
 	}
 	h := serve(t, f)
 	type failoverPage struct {
@@ -180,13 +194,16 @@ func TestListFailovers(t *testing.T) {
 	}
 	const all = "WorkflowType = 'Failover'"
 	ids, _ := list("", all)
-	require.Equal(t, []string{"east:a-3:3", "east:a-4:4", "east:a-2:2", "east:a-1:1"}, ids, "in the order of visibility, also without a worker's answer")
+	require.Equal(t, []string{"east:a-3:3", "east:a-4:4", "east:a-2:2", "east:a-1:1"}, ids,
+		"in the order of visibility, also without a worker's answer")
 	require.EqualValues(t, 50, asked[0].GetPageSize())
 
-	_, next := list("?cluster=east&agent=a-1&page_size=4", all+" AND MainstayCluster = 'east' AND MainstayAgent = 'a-1'")
+	_, next := list("?cluster=east&agent=a-1&page_size=4",
+		all+" AND MainstayCluster = 'east' AND MainstayAgent = 'a-1'")
 	list("?cluster=east&agent=a-1&page_token="+next, all+" AND MainstayCluster = 'east' AND MainstayAgent = 'a-1'")
 	require.Equal(t, []byte{1, 255}, asked[2].GetNextPageToken())
-	problem(t, do(h, http.MethodGet, failoversPath+"?page_token="+next, ""), 422, protocol.CodeInvalidRequest) // of another list
+	// of another list
+	problem(t, do(h, http.MethodGet, failoversPath+"?page_token="+next, ""), 422, protocol.CodeInvalidRequest)
 
 	for status, want := range map[string]struct {
 		query string
@@ -200,7 +217,8 @@ func TestListFailovers(t *testing.T) {
 		ids, _ := list("?status="+status, want.query)
 		require.Equal(t, want.ids, ids, status)
 	}
-	for _, bad := range []string{"?status=canary", "?page_size=0", "?page_size=201", "?cluster=a'+OR+1", "?agent=a'+OR+1", "?page_token=canary", "?clustr=canary"} {
+	for _, bad := range []string{"?status=canary", "?page_size=0", "?page_size=201", "?cluster=a'+OR+1",
+		"?agent=a'+OR+1", "?page_token=canary", "?clustr=canary"} {
 		problem(t, do(h, http.MethodGet, failoversPath+bad, ""), 422, protocol.CodeInvalidRequest)
 	}
 }

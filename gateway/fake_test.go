@@ -54,7 +54,8 @@ type fakeTemporal struct {
 	describes  int
 	onDescribe func(n int) // called with the count, under the lock
 	onStart    func(*execution)
-	list       func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
+	list       func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse,
+		error)
 	workers    []*workerpb.WorkerHeartbeat
 	workersErr error
 	updates    []string
@@ -71,7 +72,9 @@ type fakeSignal struct {
 
 func newFake() *fakeTemporal { return &fakeTemporal{executions: map[string]*execution{}} }
 
-func (f *fakeTemporal) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error) {
+func (f *fakeTemporal) ExecuteWorkflow(
+	_ context.Context, o client.StartWorkflowOptions, workflow any, args ...any,
+) (client.WorkflowRun, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fail != nil {
@@ -105,7 +108,9 @@ type fakeRun struct{ client.WorkflowRun }
 
 func (fakeRun) GetRunID() string { return "run" }
 
-func (f *fakeTemporal) DescribeWorkflowExecution(ctx context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+func (f *fakeTemporal) DescribeWorkflowExecution(
+	ctx context.Context, id, _ string,
+) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.describes++
@@ -122,7 +127,8 @@ func (f *fakeTemporal) DescribeWorkflowExecution(ctx context.Context, id, _ stri
 	if e == nil {
 		return nil, serviceerror.NewNotFound("canary: no such workflow")
 	}
-	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: e.info, PendingActivities: e.pending, PendingWorkflowTask: e.wft}, nil
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: e.info,
+		PendingActivities: e.pending, PendingWorkflowTask: e.wft}, nil
 }
 
 func (f *fakeTemporal) QueryWorkflow(_ context.Context, id, _, _ string, _ ...any) (converter.EncodedValue, error) {
@@ -156,7 +162,9 @@ func (f *fakeTemporal) QueryWorkflowWithOptions(
 	return &client.QueryWorkflowWithOptionsResponse{QueryResult: answer}, err
 }
 
-func (f *fakeTemporal) UpdateWorkflow(_ context.Context, o client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+func (f *fakeTemporal) UpdateWorkflow(
+	_ context.Context, o client.UpdateWorkflowOptions,
+) (client.WorkflowUpdateHandle, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fail != nil {
@@ -197,7 +205,9 @@ func (h fakeHandle) Get(_ context.Context, into any) error {
 	return encoded{h.answer}.Get(into)
 }
 
-func (f *fakeTemporal) GetWorkflowHistory(_ context.Context, id, _ string, longPoll bool, filter enumspb.HistoryEventFilterType) client.HistoryEventIterator {
+func (f *fakeTemporal) GetWorkflowHistory(
+	_ context.Context, id, _ string, longPoll bool, filter enumspb.HistoryEventFilterType,
+) client.HistoryEventIterator {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if longPoll || filter != enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT {
@@ -215,7 +225,9 @@ func (o *oneEvent) Next() (*historypb.HistoryEvent, error) {
 	return e, nil
 }
 
-func (f *fakeTemporal) ListWorkflow(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+func (f *fakeTemporal) ListWorkflow(
+	_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest,
+) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fail != nil {
@@ -242,7 +254,9 @@ type fakeService struct {
 	f *fakeTemporal
 }
 
-func (s fakeService) ListWorkers(context.Context, *workflowservice.ListWorkersRequest, ...grpc.CallOption) (*workflowservice.ListWorkersResponse, error) {
+func (s fakeService) ListWorkers(
+	context.Context, *workflowservice.ListWorkersRequest, ...grpc.CallOption,
+) (*workflowservice.ListWorkersResponse, error) {
 	if s.f.workersErr != nil {
 		return nil, s.f.workersErr
 	}
@@ -255,7 +269,9 @@ func (s fakeService) ListWorkers(context.Context, *workflowservice.ListWorkersRe
 }
 
 // GetWorkflowExecutionHistory answers the first event.
-func (s fakeService) GetWorkflowExecutionHistory(_ context.Context, r *workflowservice.GetWorkflowExecutionHistoryRequest, _ ...grpc.CallOption) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
+func (s fakeService) GetWorkflowExecutionHistory(
+	_ context.Context, r *workflowservice.GetWorkflowExecutionHistoryRequest, _ ...grpc.CallOption,
+) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
 	s.f.mu.Lock()
 	defer s.f.mu.Unlock()
 	e := s.f.executions[r.GetExecution().GetWorkflowId()]
@@ -264,24 +280,29 @@ func (s fakeService) GetWorkflowExecutionHistory(_ context.Context, r *workflows
 	}
 	return &workflowservice.GetWorkflowExecutionHistoryResponse{History: &historypb.History{Events: []*historypb.HistoryEvent{{
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
-			WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{Input: payloads(e.input)},
+			WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{Input: payloads(
+				e.input)},
 		},
 	}}}}, nil
 }
 
-func (s fakeService) DescribeTaskQueue(_ context.Context, r *workflowservice.DescribeTaskQueueRequest, _ ...grpc.CallOption) (*workflowservice.DescribeTaskQueueResponse, error) {
+func (s fakeService) DescribeTaskQueue(
+	_ context.Context, r *workflowservice.DescribeTaskQueueRequest, _ ...grpc.CallOption,
+) (*workflowservice.DescribeTaskQueueResponse, error) {
 	if s.f.fail != nil {
 		return nil, s.f.fail
 	}
 	if !r.GetReportStats() || r.GetTaskQueueType() != enumspb.TASK_QUEUE_TYPE_ACTIVITY {
 		return nil, serviceerror.NewInvalidArgument("canary: wants the stats of a lane")
 	}
-	answer := &workflowservice.DescribeTaskQueueResponse{Stats: &taskqueuepb.TaskQueueStats{}, StatsByPriorityKey: map[int32]*taskqueuepb.TaskQueueStats{}}
+	answer := &workflowservice.DescribeTaskQueueResponse{Stats: &taskqueuepb.TaskQueueStats{},
+		StatsByPriorityKey: map[int32]*taskqueuepb.TaskQueueStats{}}
 	for priority, n := range s.f.backlogs[r.GetTaskQueue().GetName()] {
 		answer.Stats.ApproximateBacklogCount += n
 		answer.Stats.ApproximateBacklogAge = durationpb.New(90 * time.Second)
 		answer.Stats.TasksAddRate, answer.Stats.TasksDispatchRate = 1.5, .254
-		answer.StatsByPriorityKey[priority] = &taskqueuepb.TaskQueueStats{ApproximateBacklogCount: n, ApproximateBacklogAge: durationpb.New(time.Second)}
+		answer.StatsByPriorityKey[priority] = &taskqueuepb.TaskQueueStats{ApproximateBacklogCount: n,
+			ApproximateBacklogAge: durationpb.New(time.Second)}
 	}
 	return answer, nil
 }

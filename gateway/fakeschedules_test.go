@@ -29,7 +29,9 @@ func (s fakeService) schedule(id string) (*workflowservice.DescribeScheduleRespo
 	return nil, serviceerror.NewNotFound("canary: no such schedule")
 }
 
-func (s fakeService) CreateSchedule(_ context.Context, r *workflowservice.CreateScheduleRequest, _ ...grpc.CallOption) (*workflowservice.CreateScheduleResponse, error) {
+func (s fakeService) CreateSchedule(
+	_ context.Context, r *workflowservice.CreateScheduleRequest, _ ...grpc.CallOption,
+) (*workflowservice.CreateScheduleResponse, error) {
 	s.f.mu.Lock()
 	defer s.f.mu.Unlock()
 	if s.f.fail != nil {
@@ -42,12 +44,17 @@ func (s fakeService) CreateSchedule(_ context.Context, r *workflowservice.Create
 		s.f.schedules.byID = map[string]*workflowservice.DescribeScheduleResponse{}
 	}
 	s.f.schedules.byID[r.GetScheduleId()] = &workflowservice.DescribeScheduleResponse{
-		Schedule: r.GetSchedule(), Info: &schedulepb.ScheduleInfo{CreateTime: timestamppb.Now()}, SearchAttributes: r.GetSearchAttributes(), ConflictToken: []byte("1"),
+		Schedule:         r.GetSchedule(),
+		Info:             &schedulepb.ScheduleInfo{CreateTime: timestamppb.Now()},
+		SearchAttributes: r.GetSearchAttributes(),
+		ConflictToken:    []byte("1"),
 	}
 	return &workflowservice.CreateScheduleResponse{}, nil
 }
 
-func (s fakeService) DescribeSchedule(_ context.Context, r *workflowservice.DescribeScheduleRequest, _ ...grpc.CallOption) (*workflowservice.DescribeScheduleResponse, error) {
+func (s fakeService) DescribeSchedule(
+	_ context.Context, r *workflowservice.DescribeScheduleRequest, _ ...grpc.CallOption,
+) (*workflowservice.DescribeScheduleResponse, error) {
 	s.f.mu.Lock()
 	defer s.f.mu.Unlock()
 	d, err := s.schedule(r.GetScheduleId())
@@ -57,7 +64,9 @@ func (s fakeService) DescribeSchedule(_ context.Context, r *workflowservice.Desc
 	return proto.Clone(d).(*workflowservice.DescribeScheduleResponse), nil
 }
 
-func (s fakeService) UpdateSchedule(_ context.Context, r *workflowservice.UpdateScheduleRequest, _ ...grpc.CallOption) (*workflowservice.UpdateScheduleResponse, error) {
+func (s fakeService) UpdateSchedule(
+	_ context.Context, r *workflowservice.UpdateScheduleRequest, _ ...grpc.CallOption,
+) (*workflowservice.UpdateScheduleResponse, error) {
 	s.f.mu.Lock()
 	defer s.f.mu.Unlock()
 	d, err := s.schedule(r.GetScheduleId())
@@ -68,11 +77,14 @@ func (s fakeService) UpdateSchedule(_ context.Context, r *workflowservice.Update
 		return nil, serviceerror.NewFailedPrecondition("canary: mismatched conflict token")
 	}
 	n, _ := strconv.Atoi(string(d.GetConflictToken()))
-	d.Schedule, d.SearchAttributes, d.ConflictToken = r.GetSchedule(), r.GetSearchAttributes(), []byte(strconv.Itoa(n+1))
+	d.Schedule, d.SearchAttributes, d.ConflictToken = r.GetSchedule(), r.GetSearchAttributes(), []byte(strconv.Itoa(
+		n+1))
 	return &workflowservice.UpdateScheduleResponse{}, nil
 }
 
-func (s fakeService) PatchSchedule(_ context.Context, r *workflowservice.PatchScheduleRequest, _ ...grpc.CallOption) (*workflowservice.PatchScheduleResponse, error) {
+func (s fakeService) PatchSchedule(
+	_ context.Context, r *workflowservice.PatchScheduleRequest, _ ...grpc.CallOption,
+) (*workflowservice.PatchScheduleResponse, error) {
 	s.f.mu.Lock()
 	defer s.f.mu.Unlock()
 	d, err := s.schedule(r.GetScheduleId())
@@ -87,7 +99,9 @@ func (s fakeService) PatchSchedule(_ context.Context, r *workflowservice.PatchSc
 	return &workflowservice.PatchScheduleResponse{}, nil
 }
 
-func (s fakeService) DeleteSchedule(_ context.Context, r *workflowservice.DeleteScheduleRequest, _ ...grpc.CallOption) (*workflowservice.DeleteScheduleResponse, error) {
+func (s fakeService) DeleteSchedule(
+	_ context.Context, r *workflowservice.DeleteScheduleRequest, _ ...grpc.CallOption,
+) (*workflowservice.DeleteScheduleResponse, error) {
 	s.f.mu.Lock()
 	defer s.f.mu.Unlock()
 	_, err := s.schedule(r.GetScheduleId())
@@ -95,7 +109,9 @@ func (s fakeService) DeleteSchedule(_ context.Context, r *workflowservice.Delete
 	return &workflowservice.DeleteScheduleResponse{}, err
 }
 
-func (s fakeService) ListSchedules(_ context.Context, r *workflowservice.ListSchedulesRequest, _ ...grpc.CallOption) (*workflowservice.ListSchedulesResponse, error) {
+func (s fakeService) ListSchedules(
+	_ context.Context, r *workflowservice.ListSchedulesRequest, _ ...grpc.CallOption,
+) (*workflowservice.ListSchedulesResponse, error) {
 	s.f.mu.Lock()
 	defer s.f.mu.Unlock()
 	s.f.schedules.query = r.GetQuery()
@@ -103,7 +119,10 @@ func (s fakeService) ListSchedules(_ context.Context, r *workflowservice.ListSch
 	for id, d := range s.f.schedules.byID {
 		answer.Schedules = append(answer.Schedules, &schedulepb.ScheduleListEntry{
 			ScheduleId: id, SearchAttributes: d.GetSearchAttributes(),
-			Info: &schedulepb.ScheduleListInfo{Spec: d.GetSchedule().GetSpec(), Notes: d.GetSchedule().GetState().GetNotes(), Paused: d.GetSchedule().GetState().GetPaused(), RecentActions: d.GetInfo().GetRecentActions()},
+			Info: &schedulepb.ScheduleListInfo{Spec: d.GetSchedule().GetSpec(),
+				Notes:         d.GetSchedule().GetState().GetNotes(),
+				Paused:        d.GetSchedule().GetState().GetPaused(),
+				RecentActions: d.GetInfo().GetRecentActions()},
 		})
 	}
 	return answer, nil

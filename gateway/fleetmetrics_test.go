@@ -29,14 +29,17 @@ type watchedFleet struct {
 }
 
 // CountWorkflow counts the tasks of a status, of one cluster or of all.
-func (f *watchedFleet) CountWorkflow(_ context.Context, r *workflowservice.CountWorkflowExecutionsRequest) (*workflowservice.CountWorkflowExecutionsResponse, error) {
+func (f *watchedFleet) CountWorkflow(
+	_ context.Context, r *workflowservice.CountWorkflowExecutionsRequest,
+) (*workflowservice.CountWorkflowExecutionsResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.counted++
 	answer := &workflowservice.CountWorkflowExecutionsResponse{}
 	for key, n := range f.counts {
 		status, cluster, _ := strings.Cut(key, " ")
-		of := strings.Contains(r.GetQuery(), "MainstayCluster = '"+cluster+"'") || !strings.Contains(r.GetQuery(), "MainstayCluster")
+		of := strings.Contains(r.GetQuery(), "MainstayCluster = '"+cluster+"'") ||
+			!strings.Contains(r.GetQuery(), "MainstayCluster")
 		if of && strings.Contains(r.GetQuery(), "MainstayStatus BETWEEN '"+status+"' AND '"+status+"'") {
 			answer.Count += n
 		}
@@ -63,7 +66,8 @@ func (f *watchedFleet) told(t *testing.T) map[string]float64 {
 			for _, l := range m.GetLabel() {
 				labels = append(labels, l.GetName()+"="+l.GetValue())
 			}
-			all[family.GetName()+"{"+strings.Join(labels, ",")+"}"] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			all[family.GetName()+"{"+strings.Join(labels,
+				",")+"}"] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
 	}
 	return all
@@ -92,47 +96,78 @@ func TestFleetMetricsMove(t *testing.T) {
 		change   func(f *watchedFleet, c *fleet.Cluster)
 		from, to float64
 	}{
-		{"stella_agent_cluster_members{cluster_id=east,status=online}", "one is lost", fleet.Cluster{Members: members("a b")}, lose, 2, 1},
-		{"stella_agent_cluster_members{cluster_id=east,status=offline}", "one is lost", fleet.Cluster{Members: members("a b")}, lose, 0, 1},
-		{"stella_agent_cluster_leader{agent_id=a,cluster_id=east}", "a leads", fleet.Cluster{Config: passive, Members: members("a b")}, lead("a", 3), -1, 1},
-		{"stella_agent_cluster_leader{agent_id=a,cluster_id=east}", "b leads", fleet.Cluster{Config: passive, Members: members("a b"), Leader: "a"}, lead("b", 4), 1, -1},
-		{"stella_agent_cluster_health{cluster_id=east}", "one is lost", fleet.Cluster{Members: members("a b")}, lose, 1, .5},
-		{"stella_agent_cluster_health{cluster_id=east}", "the only one is lost", fleet.Cluster{Members: members("a")}, lose, 1, 0},
+		{"stella_agent_cluster_members{cluster_id=east,status=online}", "one is lost",
+			fleet.Cluster{Members: members("a b")}, lose, 2, 1},
+		{"stella_agent_cluster_members{cluster_id=east,status=offline}", "one is lost",
+			fleet.Cluster{Members: members("a b")}, lose, 0, 1},
+		{"stella_agent_cluster_leader{agent_id=a,cluster_id=east}", "a leads",
+			fleet.Cluster{Config: passive, Members: members("a b")}, lead("a", 3), -1, 1},
+		{"stella_agent_cluster_leader{agent_id=a,cluster_id=east}", "b leads",
+			fleet.Cluster{Config: passive, Members: members("a b"), Leader: "a"}, lead("b", 4), 1, -1},
+		{"stella_agent_cluster_health{cluster_id=east}", "one is lost", fleet.Cluster{Members: members("a b")}, lose, 1,
+			.5},
+		{"stella_agent_cluster_health{cluster_id=east}", "the only one is lost", fleet.Cluster{Members: members("a")},
+			lose, 1, 0},
 		{"stella_agent_up{agent_id=a}", "it is lost", fleet.Cluster{Members: members("a")}, lose, 1, 0},
-		{"stella_agent_up{agent_id=a}", "it is suspect", fleet.Cluster{Members: members("a")}, become(fleet.AgentSuspect), 1, 0},
-		{"stella_agent_up{agent_id=a}", "it is drained", fleet.Cluster{Members: members("a")}, become(fleet.AgentDraining), 1, 1},
-		{"stella_agent_up{agent_id=a}", "it is stopped for maintenance", fleet.Cluster{Members: members("a")}, func(_ *watchedFleet, c *fleet.Cluster) {
-			c.Members[0].Status, c.Members[0].Hub = fleet.AgentMaintenance, ""
-		}, 1, -1},
-		{"stella_agent_up{agent_id=a}", "it says goodbye", fleet.Cluster{Members: members("a")}, func(_ *watchedFleet, c *fleet.Cluster) { c.Members = nil }, 1, -1},
-		{"stella_agent_up{agent_id=a}", "it was lost long ago", fleet.Cluster{Members: members("", "a")}, func(_ *watchedFleet, c *fleet.Cluster) {
-			c.Members[0].StatusSince = time.Now().Add(-25 * time.Hour)
-		}, 0, -1},
+		{"stella_agent_up{agent_id=a}", "it is suspect", fleet.Cluster{Members: members("a")},
+			become(fleet.AgentSuspect), 1, 0},
+		{"stella_agent_up{agent_id=a}", "it is drained", fleet.Cluster{Members: members("a")},
+			become(fleet.AgentDraining), 1, 1},
+		{"stella_agent_up{agent_id=a}", "it is stopped for maintenance", fleet.Cluster{Members: members("a")},
+			func(_ *watchedFleet, c *fleet.Cluster) {
+				c.Members[0].Status, c.Members[0].Hub = fleet.AgentMaintenance, ""
+			}, 1, -1},
+		{"stella_agent_up{agent_id=a}", "it says goodbye", fleet.Cluster{Members: members("a")},
+			func(_ *watchedFleet, c *fleet.Cluster) { c.Members = nil }, 1, -1},
+		{"stella_agent_up{agent_id=a}", "it was lost long ago", fleet.Cluster{Members: members("", "a")},
+			func(_ *watchedFleet, c *fleet.Cluster) {
+				c.Members[0].StatusSince = time.Now().Add(-25 * time.Hour)
+			}, 0, -1},
 		{"stella_agent_live_agents{}", "one is lost", fleet.Cluster{Members: members("a b")}, lose, 2, 1},
-		{"stella_agent_lease_count{agent_id=a}", "it becomes leader", fleet.Cluster{Config: passive, Members: members("a b")}, lead("a", 3), 0, 1},
-		{"stella_agent_lease_count{agent_id=a}", "it gets shards", fleet.Cluster{Config: sharded, Members: members("a")}, own("a", "a"), 0, 2},
-		{"stella_agent_partition_leader_agent_id{agent_id=a,cluster_id=east,partition=1}", "it gets the shard", fleet.Cluster{Config: sharded, Members: members("a")}, own("", "a"), -1, 1},
-		{"stella_agent_partition_leader_agent_id{agent_id=a,cluster_id=east,partition=leader}", "it becomes leader", fleet.Cluster{Config: passive, Members: members("a")}, lead("a", 3), -1, 1},
-		{"stella_agent_partition_lease_epoch{cluster_id=east,partition=leader}", "another leads", fleet.Cluster{Config: passive, LeaderEpoch: 3}, lead("a", 9), 3, 9},
-		{"stella_agent_partition_failover_count{cluster_id=east,partition=0}", "it went to another", fleet.Cluster{Config: sharded}, func(_ *watchedFleet, c *fleet.Cluster) {
-			c.Shards = []fleet.ShardOwner{{Owner: "a", Handovers: 4}, {}}
-		}, 0, 4},
-		{"stella_agent_total_partitions{}", "it is sharded", fleet.Cluster{}, func(_ *watchedFleet, c *fleet.Cluster) { c.Config = sharded }, 0, 2},
-		{"stella_agent_orphaned_partitions{}", "the shards get an owner", fleet.Cluster{Config: sharded}, own("a", "a"), 2, 0},
+		{"stella_agent_lease_count{agent_id=a}", "it becomes leader",
+			fleet.Cluster{Config: passive, Members: members("a b")}, lead("a", 3), 0, 1},
+		{"stella_agent_lease_count{agent_id=a}", "it gets shards",
+			fleet.Cluster{Config: sharded, Members: members("a")}, own("a", "a"), 0, 2},
+		{"stella_agent_partition_leader_agent_id{agent_id=a,cluster_id=east,partition=1}", "it gets the shard",
+			fleet.Cluster{Config: sharded, Members: members("a")}, own("", "a"), -1, 1},
+		{"stella_agent_partition_leader_agent_id{agent_id=a,cluster_id=east,partition=leader}", "it becomes leader",
+			fleet.Cluster{Config: passive, Members: members("a")}, lead("a", 3), -1, 1},
+		{"stella_agent_partition_lease_epoch{cluster_id=east,partition=leader}", "another leads",
+			fleet.Cluster{Config: passive, LeaderEpoch: 3}, lead("a", 9), 3, 9},
+		{"stella_agent_partition_failover_count{cluster_id=east,partition=0}", "it went to another",
+			fleet.Cluster{Config: sharded}, func(_ *watchedFleet, c *fleet.Cluster) {
+				c.Shards = []fleet.ShardOwner{{Owner: "a", Handovers: 4}, {}}
+			}, 0, 4},
+		{"stella_agent_total_partitions{}", "it is sharded", fleet.Cluster{},
+			func(_ *watchedFleet, c *fleet.Cluster) { c.Config = sharded }, 0, 2},
+		{"stella_agent_orphaned_partitions{}", "the shards get an owner", fleet.Cluster{Config: sharded}, own("a", "a"),
+			2, 0},
 		{"stella_agent_queue_depth{cluster_id=east,priority=high}", "tasks wait", fleet.Cluster{}, wait, 0, 3},
 		{"stella_agent_queue_depth{cluster_id=east,priority=low}", "tasks wait", fleet.Cluster{}, wait, 0, 1},
 		{"mainstay_cluster_queue_oldest_age_seconds{cluster_id=east}", "tasks wait", fleet.Cluster{}, wait, 0, 90},
-		{"stella_agent_dead_letter_queue_depth{cluster_id=east}", "attempts are used up", fleet.Cluster{}, count("dead_letter"), 0, 5},
-		{"mainstay_cluster_reviews_waiting{cluster_id=east}", "a task needs a decision", fleet.Cluster{}, count("review"), 0, 5},
-		{"mainstay_cluster_agents_desired{cluster_id=east}", "it is configured", fleet.Cluster{}, func(_ *watchedFleet, c *fleet.Cluster) { c.Config.DesiredAgents = 3 }, 0, 3},
-		{"mainstay_cluster_agents_minimum{cluster_id=east}", "it is configured", fleet.Cluster{}, func(_ *watchedFleet, c *fleet.Cluster) { c.Config.MinAgents = 2 }, 0, 2},
-		{"mainstay_cluster_agents_lost{cluster_id=east}", "one is lost", fleet.Cluster{Members: members("a b")}, lose, 0, 1},
-		{"mainstay_cluster_pauses{cluster_id=east}", "a lane is paused", fleet.Cluster{}, func(_ *watchedFleet, c *fleet.Cluster) { c.Pauses = []fleet.Pause{{Lane: "default"}} }, 0, 1},
-		{"mainstay_cluster_brakes_engaged{cluster_id=east}", "many vanish at once", fleet.Cluster{}, func(_ *watchedFleet, c *fleet.Cluster) { c.BrakeHolds = []fleet.BrakeHold{{Hub: "h1"}} }, 0, 1},
-		{"mainstay_gateway_fleet_unread_clusters{}", "a cluster does not answer", fleet.Cluster{}, func(f *watchedFleet, _ *fleet.Cluster) {
-			f.executions[contract.ClusterWorkflowID("east")].query = func() (any, error) { return nil, errors.New("canary") }
-		}, 0, 1},
-		{"mainstay_gateway_fleet_reads_total{outcome=ok}", "it is read", fleet.Cluster{}, func(*watchedFleet, *fleet.Cluster) {}, 1, 2},
+		{"stella_agent_dead_letter_queue_depth{cluster_id=east}", "attempts are used up", fleet.Cluster{},
+			count("dead_letter"), 0, 5},
+		{"mainstay_cluster_reviews_waiting{cluster_id=east}", "a task needs a decision", fleet.Cluster{},
+			count("review"), 0, 5},
+		{"mainstay_cluster_agents_desired{cluster_id=east}", "it is configured", fleet.Cluster{},
+			func(_ *watchedFleet, c *fleet.Cluster) { c.Config.DesiredAgents = 3 }, 0, 3},
+		{"mainstay_cluster_agents_minimum{cluster_id=east}", "it is configured", fleet.Cluster{},
+			func(_ *watchedFleet, c *fleet.Cluster) { c.Config.MinAgents = 2 }, 0, 2},
+		{"mainstay_cluster_agents_lost{cluster_id=east}", "one is lost", fleet.Cluster{Members: members("a b")}, lose,
+			0, 1},
+		{"mainstay_cluster_pauses{cluster_id=east}", "a lane is paused", fleet.Cluster{},
+			func(_ *watchedFleet, c *fleet.Cluster) { c.Pauses = []fleet.Pause{{Lane: "default"}} }, 0, 1},
+		{"mainstay_cluster_brakes_engaged{cluster_id=east}", "many vanish at once", fleet.Cluster{},
+			func(_ *watchedFleet, c *fleet.Cluster) { c.BrakeHolds = []fleet.BrakeHold{{Hub: "h1"}} }, 0, 1},
+		{"mainstay_gateway_fleet_unread_clusters{}", "a cluster does not answer", fleet.Cluster{},
+			func(f *watchedFleet, _ *fleet.Cluster) {
+				f.executions[contract.ClusterWorkflowID("east")].query = func() (any, error) {
+					return nil,
+						errors.New("canary")
+				}
+			}, 0, 1},
+		{"mainstay_gateway_fleet_reads_total{outcome=ok}", "it is read", fleet.Cluster{},
+			func(*watchedFleet, *fleet.Cluster) {}, 1, 2},
 	} {
 		inBubble(t, c.series+" when "+c.why, func(t *testing.T) {
 			f := watchFleet(t)
@@ -221,7 +256,8 @@ func TestFleetThatCannotBeRead(t *testing.T) {
 		delete(after, "mainstay_gateway_fleet_reads_total{outcome=failed}")
 		require.Equal(t, before, after)
 		<-time.After(time.Minute)
-		require.ElementsMatch(t, []string{"mainstay_gateway_fleet_reads_total{outcome=failed}", "mainstay_gateway_fleet_reads_total{outcome=ok}"},
+		require.ElementsMatch(t, []string{"mainstay_gateway_fleet_reads_total{outcome=failed}",
+			"mainstay_gateway_fleet_reads_total{outcome=ok}"},
 			slices.Collect(maps.Keys(f.told(t))))
 	})
 }

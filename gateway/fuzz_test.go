@@ -48,8 +48,10 @@ func requireClear(t *testing.T, w *httptest.ResponseRecorder) {
 const goodTask = `{"type":"exec","cluster":"default","payload":{"command":["true"]},"priority":1,"required_capabilities":["gpu"],"affinity":"a",
 "retry":{"max_attempts":5,"initial_interval":"100ms"},"retry_safety":"fenced","timeout":"00:00:30","beacon_timeout":"45s","provider":"llm","labels":{"a":"b"}}`
 
-var oddTasks = []string{"", "null", "[]", "{}", "{", `{"type":`, "\xff", `{"type":"x","cluster":"default","timeout":"9999999h"}`,
-	`{"type":"x","cluster":"default","payload":1e999}`, strings.Repeat(`{"payload":`, 5_000), `{"id":"t","idempotency_key":"k","type":"x","cluster":"default"}`}
+var oddTasks = []string{"", "null", "[]", "{}", "{", `{"type":`, "\xff",
+	`{"type":"x","cluster":"default","timeout":"9999999h"}`,
+	`{"type":"x","cluster":"default","payload":1e999}`, strings.Repeat(`{"payload":`,
+		5_000), `{"id":"t","idempotency_key":"k","type":"x","cluster":"default"}`}
 
 func FuzzSubmit(f *testing.F) {
 	h := fuzzed(f)

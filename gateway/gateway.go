@@ -43,7 +43,8 @@ type Options struct {
 	Logger    *zap.Logger
 	// Registerer takes the gateway's metrics; nil leaves them unregistered.
 	Registerer prometheus.Registerer
-	// FleetEvery is how often the fleet is read for its metrics at most; it is read only when they are asked for. Default
+	// FleetEvery is how often the fleet is read for its metrics at most; it is read only when they are asked for.
+	// Default
 	// 10 s.
 	FleetEvery time.Duration
 }
@@ -127,7 +128,9 @@ func (g *Gateway) EnsureScaling(ctx context.Context) error {
 }
 
 // readEvents asks a hub for what it saw. answered is false when it does not answer in time.
-func readEvents(core *rest.Core) func(context.Context, string, contract.ReadEventsInput) (contract.ReadEventsResult, bool, error) {
+func readEvents(
+	core *rest.Core,
+) func(context.Context, string, contract.ReadEventsInput) (contract.ReadEventsResult, bool, error) {
 	return func(ctx context.Context, hub string, in contract.ReadEventsInput) (contract.ReadEventsResult, bool, error) {
 		return rest.Ask(ctx, core, contract.ReadEventsActivity, rest.HubQuestion{
 			Hub: hub, ID: contract.ReadEventsID(hub, uuid.NewString()), Summary: "events at hub " + hub,

@@ -18,14 +18,16 @@ import (
 func newHealthHub() *fakeHub {
 	f := &fakeHub{fakeTemporal: newFake()}
 	f.withCluster(fleet.ClusterConfig{Name: "east"},
-		fleet.Member{AgentID: "a-1", Hub: "h1", Status: fleet.AgentOnline}, fleet.Member{AgentID: "a-2", Hub: "h2", Status: fleet.AgentOnline},
+		fleet.Member{AgentID: "a-1", Hub: "h1", Status: fleet.AgentOnline},
+		fleet.Member{AgentID: "a-2", Hub: "h2", Status: fleet.AgentOnline},
 		fleet.Member{AgentID: "a-3", Status: fleet.AgentOffline, StatusReason: "its connection closed"},
 		fleet.Member{AgentID: "a-4", Status: fleet.AgentMaintenance})
 	f.health = func(queue string) (contract.ReadHealthResult, error) {
 		if queue == contract.HubQueue("h2") {
 			return contract.ReadHealthResult{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 		}
-		return contract.ReadHealthResult{Agents: map[string]fleet.Health{"a-1": fleet.AssessHealth(fleet.HealthFacts{Failed: 1}, "")}}, nil
+		return contract.ReadHealthResult{Agents: map[string]fleet.Health{"a-1": fleet.AssessHealth(
+			fleet.HealthFacts{Failed: 1}, "")}}, nil
 	}
 	return f
 }
@@ -44,7 +46,8 @@ func TestHealthOfACluster(t *testing.T) {
 	require.NotEmpty(t, got.Agents[1].Why)
 	require.Equal(t, fleet.HealthFailed, got.Agents[2].Level)
 	require.Contains(t, got.Agents[2].Why, "its connection closed")
-	require.InDelta(t, .45, *got.Score, .001, "the mean of a-1 and a-3: what is not known and what is in maintenance does not count")
+	require.InDelta(t, .45, *got.Score, .001,
+		"the mean of a-1 and a-3: what is not known and what is in maintenance does not count")
 	require.Equal(t, 2, f.removed, "no question is kept in Temporal")
 }
 
@@ -55,8 +58,11 @@ func TestHealthOfAnAgent(t *testing.T) {
 	got := answer[api.AgentHealth](t, do(h, http.MethodGet, "/api/v1/agents/a-1/health", ""), http.StatusOK)
 	require.Equal(t, "a-1", got.AgentID)
 	require.Equal(t, []string{contract.HubQueue("h1")}, f.queues, "only its own hub is asked")
-	problem(t, do(h, http.MethodGet, "/api/v1/agents/canary/health", ""), http.StatusNotFound, protocol.CodeUnknownAgent)
-	problem(t, do(h, http.MethodGet, "/api/v1/agents/clusters/canary/health", ""), http.StatusNotFound, protocol.CodeUnknownCluster)
+	problem(t, do(h, http.MethodGet, "/api/v1/agents/canary/health", ""), http.StatusNotFound,
+		protocol.CodeUnknownAgent)
+	problem(t, do(h, http.MethodGet, "/api/v1/agents/clusters/canary/health", ""), http.StatusNotFound,
+		protocol.CodeUnknownCluster)
 	f.start = serviceerror.NewUnimplemented("no such method")
-	problem(t, do(h, http.MethodGet, "/api/v1/agents/a-1/health", ""), http.StatusNotImplemented, protocol.CodeNotSupported)
+	problem(t, do(h, http.MethodGet, "/api/v1/agents/a-1/health", ""), http.StatusNotImplemented,
+		protocol.CodeNotSupported)
 }

@@ -48,8 +48,10 @@ func checkAnswer(t *testing.T, router routers.Router, r *http.Request, recorder 
 	}
 	err = openapi3filter.ValidateResponse(t.Context(), &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: r, PathParams: params, Route: route},
-		Status:                 recorder.Code, Header: recorder.Header(), Body: io.NopCloser(bytes.NewReader(recorder.Body.Bytes())),
-		Options: &openapi3filter.Options{IncludeResponseStatus: true},
+		Status:                 recorder.Code,
+		Header:                 recorder.Header(),
+		Body:                   io.NopCloser(bytes.NewReader(recorder.Body.Bytes())),
+		Options:                &openapi3filter.Options{IncludeResponseStatus: true},
 	})
 	assert.NoError(t, err, "%s %s: %d %s", r.Method, r.URL, recorder.Code, recorder.Body)
 }

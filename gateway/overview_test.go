@@ -23,7 +23,8 @@ func TestOverview(t *testing.T) {
 	require.Empty(t, empty.Problems)
 	require.Empty(t, empty.Clusters)
 
-	f.withCluster(fleet.ClusterConfig{Name: "web", MinAgents: 1}, fleet.Member{AgentID: "a", Status: fleet.AgentOnline, MaxTasks: 3},
+	f.withCluster(fleet.ClusterConfig{Name: "web", MinAgents: 1},
+		fleet.Member{AgentID: "a", Status: fleet.AgentOnline, MaxTasks: 3},
 		fleet.Member{AgentID: "b", Status: fleet.AgentOffline, StatusSince: time.Now(), MaxTasks: 3})
 	f.executions["cluster/silent"] = open("cluster/silent", "Cluster")
 	f.backlogs = map[string]map[int32]int64{"lane/web": {3: 4}}
@@ -54,6 +55,7 @@ func TestOverviewForgetsWhoIsBack(t *testing.T) {
 		f.withFailover("a-1", 7).ended(record)
 		got := answer[api.Overview](t, do(serve(t, f), http.MethodGet, overviewPath, ""), http.StatusOK)
 		require.Len(t, got.Failovers, 1)
-		require.Equal(t, want, slices.ContainsFunc(got.Problems, func(p diagnosis.Problem) bool { return p.Kind == diagnosis.KindFailover }), status)
+		require.Equal(t, want, slices.ContainsFunc(got.Problems,
+			func(p diagnosis.Problem) bool { return p.Kind == diagnosis.KindFailover }), status)
 	}
 }

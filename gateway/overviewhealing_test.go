@@ -36,21 +36,26 @@ func TestOverviewTellsOfHealingAndScaling(t *testing.T) {
 	}
 	minutes := time.Now().Add(-10 * time.Minute)
 	member := func(id string, health *fleet.MemberHealth) fleet.Member {
-		return fleet.Member{AgentID: id, Status: fleet.AgentOnline, StatusSince: minutes, Hub: "h", MaxTasks: 1, Health: health}
+		return fleet.Member{AgentID: id, Status: fleet.AgentOnline, StatusSince: minutes, Hub: "h", MaxTasks: 1,
+			Health: health}
 	}
 	ill := &fleet.MemberHealth{Level: fleet.HealthDegraded, Score: 0.8, Why: "disk errors", Since: minutes}
 	f.withCluster(fleet.ClusterConfig{Name: "well"}.WithDefaults(), member("a", nil))
 	missing := read()
-	require.Equal(t, diagnosis.SeverityWarning, problemsOf(missing, diagnosis.KindHealing)[""].Severity, "no worker made the schedule")
+	require.Equal(t, diagnosis.SeverityWarning, problemsOf(missing, diagnosis.KindHealing)[""].Severity,
+		"no worker made the schedule")
 
 	f.schedules.byID = map[string]*workflowservice.DescribeScheduleResponse{contract.HealingScheduleID: {
 		Schedule: &schedulepb.Schedule{State: &schedulepb.ScheduleState{}}, Info: &schedulepb.ScheduleInfo{}}}
 	require.Empty(t, read().Problems, "that it was missing is not remembered, and all is well")
 
-	answer[api.HealingStatus](t, do(h, http.MethodPost, "/api/v1/agents/healing/pause", `{"reason": "kernels"}`), http.StatusOK)
-	require.Equal(t, "kernels", problemsOf(read(), diagnosis.KindHealingPaused)[""].Why, "a pause shows at once, whatever is remembered")
+	answer[api.HealingStatus](t, do(h, http.MethodPost, "/api/v1/agents/healing/pause", `{"reason": "kernels"}`),
+		http.StatusOK)
+	require.Equal(t, "kernels", problemsOf(read(), diagnosis.KindHealingPaused)[""].Why,
+		"a pause shows at once, whatever is remembered")
 	f.withCluster(fleet.ClusterConfig{Name: "ill"}.WithDefaults(), member("b", nil), member("c", nil), member("d", ill))
-	f.withCluster(fleet.ClusterConfig{Name: "full", MaxAgents: 1, Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingAuto}}.WithDefaults(), member("e", nil))
+	f.withCluster(fleet.ClusterConfig{Name: "full", MaxAgents: 1,
+		Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingAuto}}.WithDefaults(), member("e", nil))
 	f.backlogs = map[string]map[int32]int64{"lane/full": {3: 40}}
 	held := problemsOf(read(), diagnosis.KindHealingPaused)
 	require.Len(t, held, 1, "the pause itself is told with what it holds up")

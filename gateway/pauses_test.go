@@ -16,8 +16,8 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// TestChangesThatMayYetBeMade: an update that Temporal has and no worker took is made when a worker comes, so nobody may be told
-// that it failed.
+// TestChangesThatMayYetBeMade: an update that Temporal has and no worker took is made when a worker comes, so nobody
+// may be told that it failed.
 func TestChangesThatMayYetBeMade(t *testing.T) {
 	t.Parallel()
 	f := newFake()
@@ -28,7 +28,8 @@ func TestChangesThatMayYetBeMade(t *testing.T) {
 	p := problem(t, do(h, http.MethodPost, clustersPath+"/web/pause", ""), 503, protocol.CodeUnavailable)
 	require.Contains(t, p.Detail, "may be made as soon as one answers")
 	// Of a submission nothing is left when its lane could not be opened.
-	p = problem(t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"web","required_capabilities":["gpu"]}`), 503, protocol.CodeUnavailable)
+	p = problem(t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"web","required_capabilities":["gpu"]}`),
+		503, protocol.CodeUnavailable)
 	require.NotContains(t, p.Detail, "may be made")
 }
 
@@ -40,12 +41,14 @@ func TestPauseAndResume(t *testing.T) {
 	var asked []any
 	e.update = func(name string, arg any) (any, error) {
 		asked = append(asked, name, arg)
-		return contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "web"}.WithDefaults(), Pauses: []fleet.Pause{
-			{Since: since, Reason: "disks"}, {Lane: "cap/gpu", Since: since},
-		}}}, nil
+		return contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "web"}.WithDefaults(),
+			Pauses: []fleet.Pause{
+				{Since: since, Reason: "disks"}, {Lane: "cap/gpu", Since: since},
+			}}}, nil
 	}
 	h := serve(t, f)
-	got := answer[api.Cluster](t, do(h, http.MethodPost, clustersPath+"/web/pause", `{"lane":"cap/gpu+arm","reason":"driver"}`), http.StatusOK)
+	got := answer[api.Cluster](t, do(h, http.MethodPost, clustersPath+"/web/pause",
+		`{"lane":"cap/gpu+arm","reason":"driver"}`), http.StatusOK)
 	require.Equal(t, &api.Pause{Since: since, Reason: "disks"}, got.Paused)
 	require.Equal(t, []api.PausedLane{{Lane: "cap/gpu", Pause: api.Pause{Since: since}}}, got.PausedLanes)
 	answer[api.Cluster](t, do(h, http.MethodPost, clustersPath+"/web/pause", ""), http.StatusOK)
@@ -55,10 +58,12 @@ func TestPauseAndResume(t *testing.T) {
 		"resume", contract.PauseRequest{Lane: "default"},
 	}, asked)
 
-	p := problem(t, do(h, http.MethodPost, clustersPath+"/web/pause", `{"lane":"canary"}`), 422, protocol.CodeInvalidRequest)
+	p := problem(t, do(h, http.MethodPost, clustersPath+"/web/pause", `{"lane":"canary"}`), 422,
+		protocol.CodeInvalidRequest)
 	require.Equal(t, "body.lane", p.Errors[0].Location)
 	require.Contains(t, p.Errors[0].Message, "shard/<number>")
-	problem(t, do(h, http.MethodPost, clustersPath+"/web/resume", `{"lanes":"default"}`), 422, protocol.CodeInvalidRequest)
+	problem(t, do(h, http.MethodPost, clustersPath+"/web/resume", `{"lanes":"default"}`), 422,
+		protocol.CodeInvalidRequest)
 	problem(t, do(h, http.MethodPost, clustersPath+"/canary/pause", ""), 404, protocol.CodeUnknownCluster)
 }
 
@@ -72,7 +77,8 @@ func TestQueueViews(t *testing.T) {
 	f := newFake()
 	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	member := func(id string, capabilities ...string) fleet.Member {
-		return fleet.Member{AgentID: id, Instance: "i", Epoch: 1, Status: fleet.AgentOnline, MaxTasks: 4, Capabilities: capabilities}
+		return fleet.Member{AgentID: id, Instance: "i", Epoch: 1, Status: fleet.AgentOnline, MaxTasks: 4,
+			Capabilities: capabilities}
 	}
 	show := func(c fleet.Cluster) {
 		c.Config = c.Config.WithDefaults()
@@ -80,17 +86,21 @@ func TestQueueViews(t *testing.T) {
 	}
 	show(fleet.Cluster{
 		Config: fleet.ClusterConfig{Name: "east"}, Members: []fleet.Member{member("a-1", "gpu"), member("a-2")},
-		CapabilitySets: [][]string{{"gpu"}}, Pauses: []fleet.Pause{{Lane: "agent/a-2", Since: since}, {Lane: "cap/gpu", Since: since, Reason: "driver"}},
+		CapabilitySets: [][]string{{"gpu"}},
+		Pauses:         []fleet.Pause{{Lane: "agent/a-2", Since: since}, {Lane: "cap/gpu", Since: since, Reason: "driver"}},
 	})
 	show(fleet.Cluster{
-		Config: fleet.ClusterConfig{Name: "keyed", ReplicationMode: fleet.Sharded, Shards: 11}, Members: []fleet.Member{member("s-1")},
-		Shards: append(make([]fleet.ShardOwner, 10), fleet.ShardOwner{Owner: "s-1", Epoch: 4}),
+		Config:  fleet.ClusterConfig{Name: "keyed", ReplicationMode: fleet.Sharded, Shards: 11},
+		Members: []fleet.Member{member("s-1")},
+		Shards:  append(make([]fleet.ShardOwner, 10), fleet.ShardOwner{Owner: "s-1", Epoch: 4}),
 	})
 	pinned := f.withTask(contract.TaskState{})
 	pinned.info.SearchAttributes.IndexedFields[contract.AttrCluster.GetName()] = payload("east")
 	pinned.info.SearchAttributes.IndexedFields[contract.AttrAgent.GetName()] = payload("a-9")
 	f.workers = []*workerpb.WorkerHeartbeat{{
-		WorkerIdentity: contract.AgentIdentity("east", "a-1"), WorkerInstanceKey: "i", ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: 3},
+		WorkerIdentity:        contract.AgentIdentity("east", "a-1"),
+		WorkerInstanceKey:     "i",
+		ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: 3},
 	}}
 	f.backlogs = map[string]map[int32]int64{"lane/east": {3: 5, 1: 2}, "lane/keyed/shard/10": {2: 1}}
 	h := serve(t, f)
@@ -133,7 +143,8 @@ func TestQueueViews(t *testing.T) {
 
 	var all []string
 	for token := ""; ; {
-		page := answer[lanePage](t, do(h, http.MethodGet, "/api/v1/agents/queue?page_size=6&page_token="+token, ""), http.StatusOK)
+		page := answer[lanePage](t, do(h, http.MethodGet, "/api/v1/agents/queue?page_size=6&page_token="+token, ""),
+			http.StatusOK)
 		all = append(all, names(page.Lanes)...)
 		if token = page.NextPageToken; token == "" {
 			break
@@ -147,7 +158,8 @@ func TestQueueViews(t *testing.T) {
 func TestPatchCluster(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	before := fleet.ClusterConfig{Name: "web", MinAgents: 2, DesiredAgents: 4, TargetGroup: "g", TenantWeights: map[string]float64{"acme": 5, "old": 2}}.WithDefaults()
+	before := fleet.ClusterConfig{Name: "web", MinAgents: 2, DesiredAgents: 4, TargetGroup: "g",
+		TenantWeights: map[string]float64{"acme": 5, "old": 2}}.WithDefaults()
 	e := f.withCluster(before)
 	var got fleet.ClusterConfig
 	e.update = func(_ string, arg any) (any, error) {
@@ -162,11 +174,13 @@ func TestPatchCluster(t *testing.T) {
 	want.TenantWeights = map[string]float64{"acme": 7.5, "new": .1}
 	require.Equal(t, want, got)
 	require.Equal(t, want.TenantWeights, patched.TenantWeights)
-	answer[api.Cluster](t, do(h, http.MethodPatch, clustersPath+"/web", `{"target_group":"","min_agents":0}`), http.StatusOK)
+	answer[api.Cluster](t, do(h, http.MethodPatch, clustersPath+"/web", `{"target_group":"","min_agents":0}`),
+		http.StatusOK)
 	require.Empty(t, got.TargetGroup)
 	require.Zero(t, got.MinAgents)
 	require.Equal(t, before.TenantWeights, got.TenantWeights)
-	for _, bad := range []string{`{"tenant_weights":{"acme":101}}`, `{"tenant_weights":{"Canary ":1}}`, `{"shards":4}`, `{"desired_agents":1}`, `{"role_lease":"canary"}`} {
+	for _, bad := range []string{`{"tenant_weights":{"acme":101}}`, `{"tenant_weights":{"Canary ":1}}`, `{"shards":4}`,
+		`{"desired_agents":1}`, `{"role_lease":"canary"}`} {
 		problem(t, do(h, http.MethodPatch, clustersPath+"/web", bad), 422, protocol.CodeInvalidRequest)
 	}
 	problem(t, do(h, http.MethodPatch, clustersPath+"/canary", `{}`), 404, protocol.CodeUnknownCluster)
@@ -177,9 +191,11 @@ func TestTenantWeightIsSubmitted(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	h := serve(t, f)
-	answer[api.Cluster](t, do(h, http.MethodPost, clustersPath, `{"name":"shared","tenant_weights":{"acme":5}}`), http.StatusCreated)
+	answer[api.Cluster](t, do(h, http.MethodPost, clustersPath, `{"name":"shared","tenant_weights":{"acme":5}}`),
+		http.StatusCreated)
 	for tenant, weight := range map[string]float32{"acme": 5, "other": 0} {
-		task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"shared","tenant":"`+tenant+`"}`), http.StatusAccepted)
+		task := answer[api.Task](t, do(h, http.MethodPost, tasksPath,
+			`{"type":"x","cluster":"shared","tenant":"`+tenant+`"}`), http.StatusAccepted)
 		priority := f.executions[task.WorkflowID].options.Priority
 		require.Equal(t, tenant, priority.FairnessKey)
 		require.InDelta(t, weight, priority.FairnessWeight, 1e-6)
@@ -189,7 +205,8 @@ func TestTenantWeightIsSubmitted(t *testing.T) {
 func TestFailoverOfAnOfflineAgentIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	f.withCluster(fleet.ClusterConfig{Name: "east"}, fleet.Member{AgentID: "a-1", Status: fleet.AgentOffline, StatusSince: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)})
+	f.withCluster(fleet.ClusterConfig{Name: "east"}, fleet.Member{AgentID: "a-1", Status: fleet.AgentOffline,
+		StatusSince: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)})
 	p := problem(t, do(serve(t, f), http.MethodPost, "/api/v1/agents/a-1/failover", ""), 409, protocol.CodeConflict)
 	require.Contains(t, p.Detail, "offline since 2026-11-21T12:00:00Z")
 	require.Empty(t, f.signals)

@@ -13,7 +13,8 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// everySetting holds, for each resource that has GET and PUT, where it is created and one with every setting that it can have.
+// everySetting holds, for each resource that has GET and PUT, where it is created and one with every setting that it
+// can have.
 var everySetting = map[string]struct{ collection, name, body string }{
 	"/api/v1/agents/clusters/{id}": {clustersPath, "full", `{
 		"name": "full", "target_group": "g", "min_agents": 1, "desired_agents": 2, "max_agents": 3, "replication_mode": "sharded",
@@ -60,8 +61,8 @@ func object(t *testing.T, text string) map[string]any {
 	return read
 }
 
-// TestGetThenPutChangesNothing puts back what GET answers, as far as PUT takes it, for every resource that has both. The
-// settings of the samples are all that the API document names, so a new setting is tested too, or fails the test.
+// TestGetThenPutChangesNothing puts back what GET answers, as far as PUT takes it, for every resource that has both.
+// The settings of the samples are all that the API document names, so a new setting is tested too, or fails the test.
 func TestGetThenPutChangesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFake()
@@ -99,7 +100,8 @@ func TestGetThenPutChangesNothing(t *testing.T) {
 		found++
 		sample, known := everySetting[path]
 		require.True(t, known, "%s has PUT: give it a sample with every setting", path)
-		body, one := resolve(methods["put"].RequestBody.Content["application/json"].Schema), sample.collection+"/"+sample.name
+		body, one := resolve(
+			methods["put"].RequestBody.Content["application/json"].Schema), sample.collection+"/"+sample.name
 		complete("", body, object(t, sample.body))
 		created := do(h, http.MethodPost, sample.collection, sample.body)
 		require.Equal(t, http.StatusCreated, created.Code, created.Body)

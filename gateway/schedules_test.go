@@ -56,10 +56,13 @@ func TestScheduleIsMadeAndRead(t *testing.T) {
 	require.Equal(t, contract.WorkerQueue, action.GetTaskQueue().GetName())
 
 	problem(t, do(h, http.MethodPost, schedulesPath, nightly), http.StatusConflict, protocol.CodeScheduleExists)
-	list := answer[struct{ Schedules []api.ScheduleEntry }](t, do(h, http.MethodGet, schedulesPath+"?cluster=default&tenant=acme", ""), http.StatusOK)
-	require.Equal(t, "MainstayTaskType IS NOT NULL AND MainstayCluster = 'default' AND MainstayTenant = 'acme'", f.schedules.query)
+	list := answer[struct{ Schedules []api.ScheduleEntry }](t,
+		do(h, http.MethodGet, schedulesPath+"?cluster=default&tenant=acme", ""), http.StatusOK)
+	require.Equal(t, "MainstayTaskType IS NOT NULL AND MainstayCluster = 'default' AND MainstayTenant = 'acme'",
+		f.schedules.query)
 	require.Len(t, list.Schedules, 1)
-	require.Equal(t, api.ScheduleEntry{Name: "acme:nightly", Cron: "0 3 13 * fri", TimeZone: "Europe/Berlin", Type: "exec", Cluster: "default", Tenant: "acme", Note: "backup"}, list.Schedules[0])
+	require.Equal(t, api.ScheduleEntry{Name: "acme:nightly", Cron: "0 3 13 * fri", TimeZone: "Europe/Berlin",
+		Type: "exec", Cluster: "default", Tenant: "acme", Note: "backup"}, list.Schedules[0])
 }
 
 func TestScheduleReplaced(t *testing.T) {
@@ -68,22 +71,29 @@ func TestScheduleReplaced(t *testing.T) {
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath, nightly), http.StatusCreated)
-	paused := answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath+"/acme:nightly/pause", `{"reason":"holiday"}`), http.StatusOK)
+	paused := answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath+"/acme:nightly/pause",
+		`{"reason":"holiday"}`), http.StatusOK)
 	require.True(t, paused.Paused)
-	replaced := answer[api.Schedule](t, do(h, http.MethodPut, schedulesPath+"/acme:nightly", `{"interval":"6h","offset":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusOK)
+	replaced := answer[api.Schedule](t, do(h, http.MethodPut, schedulesPath+"/acme:nightly",
+		`{"interval":"6h","offset":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusOK)
 	require.True(t, replaced.Paused, "what is not said stays")
 	require.Equal(t, "holiday", replaced.Note)
-	require.Equal(t, []time.Duration{6 * time.Hour, time.Hour, time.Hour}, []time.Duration{replaced.Interval.Std(), replaced.Offset.Std(), replaced.CatchupWindow.Std()})
+	require.Equal(t, []time.Duration{6 * time.Hour, time.Hour, time.Hour},
+		[]time.Duration{replaced.Interval.Std(), replaced.Offset.Std(), replaced.CatchupWindow.Std()})
 	require.Empty(t, replaced.Cron)
 	require.Empty(t, replaced.Task.Labels)
-	replaced = answer[api.Schedule](t, do(h, http.MethodPut, schedulesPath+"/acme:nightly", `{"name":"acme:nightly","interval":"6h","paused":false,"note":"","task":{"type":"poll","cluster":"default"}}`), http.StatusOK)
+	replaced = answer[api.Schedule](t, do(h, http.MethodPut, schedulesPath+"/acme:nightly",
+		`{"name":"acme:nightly","interval":"6h","paused":false,"note":"","task":{"type":"poll","cluster":"default"}}`), http.StatusOK)
 	require.False(t, replaced.Paused)
 	require.Empty(t, replaced.Note)
 	require.Equal(t, "acme", replaced.Task.Tenant, "a schedule stays with its tenant")
-	p := problem(t, do(h, http.MethodPut, schedulesPath+"/acme:nightly", `{"interval":"6h","task":{"type":"poll","cluster":"default","tenant":"beta"}}`), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+	p := problem(t, do(h, http.MethodPut, schedulesPath+"/acme:nightly",
+		`{"interval":"6h","task":{"type":"poll","cluster":"default","tenant":"beta"}}`), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
 	require.Equal(t, "body.task.tenant", p.Errors[0].Location)
-	problem(t, do(h, http.MethodPut, schedulesPath+"/nightly", `{"interval":"6h","task":{"type":"poll","cluster":"default","tenant":"acme"}}`), http.StatusNotFound, protocol.CodeUnknownSchedule)
-	problem(t, do(h, http.MethodPut, schedulesPath+"/acme:nightly", `{"name":"daily","interval":"6h","task":{"type":"poll","cluster":"default"}}`), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+	problem(t, do(h, http.MethodPut, schedulesPath+"/nightly",
+		`{"interval":"6h","task":{"type":"poll","cluster":"default","tenant":"acme"}}`), http.StatusNotFound, protocol.CodeUnknownSchedule)
+	problem(t, do(h, http.MethodPut, schedulesPath+"/acme:nightly",
+		`{"name":"daily","interval":"6h","task":{"type":"poll","cluster":"default"}}`), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
 }
 
 func TestScheduleTrigger(t *testing.T) {
@@ -91,17 +101,23 @@ func TestScheduleTrigger(t *testing.T) {
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	h := serve(t, f)
-	answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath, `{"name":"poll","interval":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusCreated)
-	triggered := answer[api.Triggered](t, do(h, http.MethodPost, schedulesPath+"/poll/trigger", ""), http.StatusAccepted)
+	answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath,
+		`{"name":"poll","interval":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusCreated)
+	triggered := answer[api.Triggered](t, do(h, http.MethodPost, schedulesPath+"/poll/trigger", ""),
+		http.StatusAccepted)
 	patch := f.schedules.patches[0].GetTriggerImmediately()
-	require.Equal(t, triggered.TaskID, contract.FiringTaskID("poll", patch.GetScheduledTime().AsTime()), "the id is known before the task is there")
+	require.Equal(t, triggered.TaskID, contract.FiringTaskID("poll", patch.GetScheduledTime().AsTime()),
+		"the id is known before the task is there")
 	require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, patch.GetOverlapPolicy())
 
-	f.schedules.byID[contract.ScheduleID("poll")].Info.RunningWorkflows = []*commonpb.WorkflowExecution{{WorkflowId: "periodic/poll-2026-11-21T03:00:00Z"}}
+	f.schedules.byID[contract.ScheduleID(
+		"poll")].Info.RunningWorkflows = []*commonpb.WorkflowExecution{{WorkflowId: "periodic/poll-2026-11-21T03:00:00Z"}}
 	problem(t, do(h, http.MethodPost, schedulesPath+"/poll/trigger", ""), http.StatusConflict, protocol.CodeConflict)
-	answer[api.Triggered](t, do(h, http.MethodPost, schedulesPath+"/poll/trigger", `{"overlap":"cancel_other"}`), http.StatusAccepted)
+	answer[api.Triggered](t, do(h, http.MethodPost, schedulesPath+"/poll/trigger", `{"overlap":"cancel_other"}`),
+		http.StatusAccepted)
 	require.Len(t, f.schedules.patches, 2)
-	require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_CANCEL_OTHER, f.schedules.patches[1].GetTriggerImmediately().GetOverlapPolicy())
+	require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_CANCEL_OTHER,
+		f.schedules.patches[1].GetTriggerImmediately().GetOverlapPolicy())
 }
 
 func TestScheduleRuns(t *testing.T) {
@@ -109,12 +125,14 @@ func TestScheduleRuns(t *testing.T) {
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	h := serve(t, f)
-	answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath, `{"name":"poll","interval":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusCreated)
+	answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath,
+		`{"name":"poll","interval":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusCreated)
 	hour := func(n int) time.Time { return time.Date(2026, 11, 21, n, 0, 0, 0, time.UTC) }
 	info := f.schedules.byID[contract.ScheduleID("poll")].Info
 	for n := range 6 {
-		info.RecentActions = append(info.RecentActions, &schedulepb.ScheduleActionResult{ActualTime: timestamppb.New(hour(n)),
-			StartWorkflowResult: &commonpb.WorkflowExecution{WorkflowId: contract.FiringWorkflowID("poll", hour(n))}})
+		info.RecentActions = append(info.RecentActions,
+			&schedulepb.ScheduleActionResult{ActualTime: timestamppb.New(hour(n)),
+				StartWorkflowResult: &commonpb.WorkflowExecution{WorkflowId: contract.FiringWorkflowID("poll", hour(n))}})
 	}
 	task := func(n int, status enumspb.WorkflowExecutionStatus) *execution {
 		e := open(contract.TaskWorkflowID(contract.FiringTaskID("poll", hour(n))), contract.TaskWorkflow)
@@ -145,7 +163,8 @@ func TestScheduleRuns(t *testing.T) {
 	for i, run := range got.Runs {
 		statuses[i] = string(run.Status)
 	}
-	require.Equal(t, []string{"not_submitted", "retry_wait", "completed", "starting", "not_submitted", "unknown"}, statuses, "newest first")
+	require.Equal(t, []string{"not_submitted", "retry_wait", "completed", "starting", "not_submitted", "unknown"},
+		statuses, "newest first")
 	require.Equal(t, "poll@20261121t010000z", got.Runs[4].TaskID)
 	require.Equal(t, "there is no cluster default any more", got.Runs[4].Why)
 	require.Equal(t, "there is a task already", got.Runs[0].Why)
@@ -168,7 +187,8 @@ func TestScheduleBadRequests(t *testing.T) {
 		`"name":"n","interval":"1h","end_at":"2020-01-01T00:00:00Z"`: "body.end_at",
 		`"name":"N canary","interval":"1h"`:                          "body.name",
 	} {
-		p := problem(t, do(h, http.MethodPost, schedulesPath, `{`+body+`,"task":{"type":"x","cluster":"default"}}`), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+		p := problem(t, do(h, http.MethodPost, schedulesPath, `{`+body+`,"task":{"type":"x","cluster":"default"}}`),
+			http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
 		require.Equal(t, location, p.Errors[0].Location, body)
 	}
 	for task, location := range map[string]string{
@@ -179,20 +199,25 @@ func TestScheduleBadRequests(t *testing.T) {
 		`{"cluster":"default"}`:                                              "body.task",
 		`{"type":"x","cluster":"default","timeout":"1ns"}`:                   "body.task",
 	} {
-		p := problem(t, do(h, http.MethodPost, schedulesPath, `{"name":"n","interval":"1h","task":`+task+`}`), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+		p := problem(t, do(h, http.MethodPost, schedulesPath, `{"name":"n","interval":"1h","task":`+task+`}`),
+			http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
 		require.Equal(t, location, p.Errors[0].Location, task)
 	}
-	problem(t, do(h, http.MethodPost, schedulesPath, `{"name":"n","interval":"1h","task":{"type":"x","cluster":"canary"}}`), http.StatusNotFound, protocol.CodeUnknownCluster)
-	for _, c := range [][2]string{{"GET", ""}, {"PUT", ""}, {"DELETE", ""}, {"POST", "/pause"}, {"POST", "/resume"}, {"POST", "/trigger"}} {
+	problem(t, do(h, http.MethodPost, schedulesPath,
+		`{"name":"n","interval":"1h","task":{"type":"x","cluster":"canary"}}`), http.StatusNotFound, protocol.CodeUnknownCluster)
+	for _, c := range [][2]string{{"GET", ""}, {"PUT", ""}, {"DELETE", ""}, {"POST", "/pause"}, {"POST", "/resume"},
+		{"POST", "/trigger"}} {
 		for _, name := range []string{"canary", "No%20canary"} {
 			body := ""
 			if c[0] == "PUT" {
 				body = `{"interval":"1h","task":{"type":"x","cluster":"default"}}`
 			}
-			problem(t, do(h, c[0], schedulesPath+"/"+name+c[1], body), http.StatusNotFound, protocol.CodeUnknownSchedule)
+			problem(t, do(h, c[0], schedulesPath+"/"+name+c[1], body), http.StatusNotFound,
+				protocol.CodeUnknownSchedule)
 		}
 	}
-	problem(t, do(h, http.MethodGet, schedulesPath+"?page_token=canary", ""), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+	problem(t, do(h, http.MethodGet, schedulesPath+"?page_token=canary", ""), http.StatusUnprocessableEntity,
+		protocol.CodeInvalidRequest)
 	f.fail = serviceerror.NewUnavailable("canary")
 	problem(t, do(h, http.MethodGet, schedulesPath+"/n", ""), http.StatusServiceUnavailable, protocol.CodeUnavailable)
 }

@@ -86,16 +86,22 @@ func TestLanes(t *testing.T) {
 	h := serve(t, f)
 	for name, c := range map[string]struct{ body, lane string }{
 		"any member": {`{"type":"x","cluster":"default","shard_key":"ignored"}`, "lane/default"},
-		"capability": {`{"type":"x","cluster":"default","required_capabilities":["gpu","arm"]}`, "lane/default/cap/arm+gpu"},
-		"pinned":     {`{"type":"x","cluster":"default","agent":"a-1","required_capabilities":["gpu"]}`, "lane/agent/a-1"},
-		"shard":      {`{"type":"x","cluster":"keyed","shard_key":"k"}`, contract.ShardLane("keyed", contract.ShardOf("k", 4))},
-		"no key":     {`{"type":"x","cluster":"keyed","id":"the-id"}`, contract.ShardLane("keyed", contract.ShardOf("the-id", 4))},
+		"capability": {`{"type":"x","cluster":"default","required_capabilities":["gpu","arm"]}`,
+			"lane/default/cap/arm+gpu"},
+		"pinned": {`{"type":"x","cluster":"default","agent":"a-1","required_capabilities":["gpu"]}`,
+			"lane/agent/a-1"},
+		"shard": {`{"type":"x","cluster":"keyed","shard_key":"k"}`,
+			contract.ShardLane("keyed", contract.ShardOf("k", 4))},
+		"no key": {`{"type":"x","cluster":"keyed","id":"the-id"}`,
+			contract.ShardLane("keyed", contract.ShardOf("the-id", 4))},
 	} {
 		task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, c.body), http.StatusAccepted)
 		require.Equal(t, c.lane, f.executions[contract.TaskWorkflowID(task.ID)].input.(contract.TaskInput).Lane, name)
 	}
 	require.Equal(t, []string{contract.OpenLaneUpdate.Name}, f.updates, "only the capability lane is opened")
-	answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default","required_capabilities":["arm","gpu"]}`), http.StatusAccepted)
+	answer[api.Task](t,
+		do(h, http.MethodPost, tasksPath,
+			`{"type":"x","cluster":"default","required_capabilities":["arm","gpu"]}`), http.StatusAccepted)
 	require.Len(t, f.updates, 1, "an open lane is not opened again")
 }
 
@@ -141,20 +147,34 @@ func TestSubmitRefuses(t *testing.T) {
 		"deleted cluster": {`{"type":"x","cluster":"deleted"}`, 404, protocol.CodeUnknownCluster, ""},
 		"bad type":        {`{"type":"canary!","cluster":"default"}`, 422, protocol.CodeInvalidRequest, "body.type"},
 		"no type":         {`{"cluster":"default"}`, 422, protocol.CodeInvalidRequest, "body"},
-		"unknown field":   {`{"type":"x","cluster":"default","paylod":{}}`, 422, protocol.CodeInvalidRequest, "body.paylod"},
-		"priority":        {`{"type":"x","cluster":"default","priority":9}`, 422, protocol.CodeInvalidRequest, "body.priority"},
-		"duration":        {`{"type":"x","cluster":"default","timeout":"canary"}`, 422, protocol.CodeInvalidRequest, "body.timeout"},
-		"short timeout":   {`{"type":"x","cluster":"default","timeout":"1ms"}`, 422, protocol.CodeInvalidRequest, "body"},
-		"nested duration": {`{"type":"x","cluster":"default","retry":{"max_interval":"canary"}}`, 422, protocol.CodeInvalidRequest, "body.retry.max_interval"},
-		"odd duration":    {`{"type":"x","cluster":"default","timeout":"1:2:3:4"}`, 422, protocol.CodeInvalidRequest, "body"},
-		"safety":          {`{"type":"x","cluster":"default","retry_safety":"canary"}`, 422, protocol.CodeInvalidRequest, "body.retry_safety"},
-		"capability":      {`{"type":"x","cluster":"default","required_capabilities":["canary canary"]}`, 422, protocol.CodeInvalidRequest, "body"},
-		"id and key":      {`{"type":"x","cluster":"default","id":"a","idempotency_key":"b"}`, 422, protocol.CodeInvalidRequest, "body.id"},
-		"id of tenants":   {`{"type":"x","cluster":"default","id":"acme:a","tenant":"beta"}`, 422, protocol.CodeInvalidRequest, "body.id"},
-		"id of a firing":  {`{"type":"x","cluster":"default","id":"a@20261121t030000z"}`, 422, protocol.CodeInvalidRequest, "body.id"},
-		"reserved id":     {`{"type":"x","cluster":"default","id":"queue"}`, 422, protocol.CodeInvalidRequest, "body.id"},
-		"big payload":     {`{"type":"x","cluster":"default","payload":"` + strings.Repeat("p", 3<<19) + `"}`, 413, protocol.CodePayloadTooLarge, ""},
-		"2 MiB payload":   {`{"type":"x","cluster":"default","payload":"` + strings.Repeat("p", 2<<20) + `"}`, 413, protocol.CodePayloadTooLarge, ""},
+		"unknown field": {`{"type":"x","cluster":"default","paylod":{}}`, 422, protocol.CodeInvalidRequest,
+			"body.paylod"},
+		"priority": {`{"type":"x","cluster":"default","priority":9}`, 422, protocol.CodeInvalidRequest,
+			"body.priority"},
+		"duration": {`{"type":"x","cluster":"default","timeout":"canary"}`, 422, protocol.CodeInvalidRequest,
+			"body.timeout"},
+		"short timeout": {`{"type":"x","cluster":"default","timeout":"1ms"}`, 422, protocol.CodeInvalidRequest,
+			"body"},
+		"nested duration": {`{"type":"x","cluster":"default","retry":{"max_interval":"canary"}}`, 422,
+			protocol.CodeInvalidRequest, "body.retry.max_interval"},
+		"odd duration": {`{"type":"x","cluster":"default","timeout":"1:2:3:4"}`, 422, protocol.CodeInvalidRequest,
+			"body"},
+		"safety": {`{"type":"x","cluster":"default","retry_safety":"canary"}`, 422,
+			protocol.CodeInvalidRequest, "body.retry_safety"},
+		"capability": {`{"type":"x","cluster":"default","required_capabilities":["canary canary"]}`, 422,
+			protocol.CodeInvalidRequest, "body"},
+		"id and key": {`{"type":"x","cluster":"default","id":"a","idempotency_key":"b"}`, 422,
+			protocol.CodeInvalidRequest, "body.id"},
+		"id of tenants": {`{"type":"x","cluster":"default","id":"acme:a","tenant":"beta"}`, 422,
+			protocol.CodeInvalidRequest, "body.id"},
+		"id of a firing": {`{"type":"x","cluster":"default","id":"a@20261121t030000z"}`, 422,
+			protocol.CodeInvalidRequest, "body.id"},
+		"reserved id": {`{"type":"x","cluster":"default","id":"queue"}`, 422, protocol.CodeInvalidRequest,
+			"body.id"},
+		"big payload": {`{"type":"x","cluster":"default","payload":"` + strings.Repeat("p", 3<<19) + `"}`, 413,
+			protocol.CodePayloadTooLarge, ""},
+		"2 MiB payload": {`{"type":"x","cluster":"default","payload":"` + strings.Repeat("p", 2<<20) + `"}`, 413,
+			protocol.CodePayloadTooLarge, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -170,7 +190,8 @@ func TestSubmitRefuses(t *testing.T) {
 func TestUnknownClusterAsksNoWorker(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	problem(t, do(serve(t, f), http.MethodPost, tasksPath, `{"type":"x","cluster":"nobody"}`), 404, protocol.CodeUnknownCluster)
+	problem(t, do(serve(t, f), http.MethodPost, tasksPath, `{"type":"x","cluster":"nobody"}`), 404,
+		protocol.CodeUnknownCluster)
 	require.Equal(t, 1, f.describes)
 	require.Empty(t, f.updates)
 }
@@ -179,9 +200,12 @@ func TestSubmitNeedsNoWorkerForAClusterOfTheGateway(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	h := serve(t, f)
-	answer[api.Cluster](t, do(h, http.MethodPost, "/api/v1/agents/clusters", `{"name":"fresh","replication_mode":"sharded","shards":8}`), http.StatusCreated)
-	task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"fresh","shard_key":"k"}`), http.StatusAccepted)
-	require.Equal(t, contract.ShardLane("fresh", contract.ShardOf("k", 8)), f.executions[contract.TaskWorkflowID(task.ID)].input.(contract.TaskInput).Lane)
+	answer[api.Cluster](t, do(h, http.MethodPost, "/api/v1/agents/clusters",
+		`{"name":"fresh","replication_mode":"sharded","shards":8}`), http.StatusCreated)
+	task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"fresh","shard_key":"k"}`),
+		http.StatusAccepted)
+	require.Equal(t, contract.ShardLane("fresh", contract.ShardOf("k", 8)),
+		f.executions[contract.TaskWorkflowID(task.ID)].input.(contract.TaskInput).Lane)
 }
 
 func TestKnownClustersAreCached(t *testing.T) {
@@ -239,7 +263,8 @@ func TestBatch(t *testing.T) {
 		}
 	}
 	problem(t, do(h, http.MethodPost, tasksPath+"/batch", `[]`), 422, protocol.CodeInvalidRequest)
-	problem(t, do(h, http.MethodPost, tasksPath+"/batch", "["+strings.Repeat(`{},`, 1000)+"{}]"), 422, protocol.CodeInvalidRequest)
+	problem(t, do(h, http.MethodPost, tasksPath+"/batch", "["+strings.Repeat(`{},`, 1000)+"{}]"), 422,
+		protocol.CodeInvalidRequest)
 }
 
 // A workflow takes ten updates at a time: were each task of a batch to open the lane, most would be turned away.
@@ -248,15 +273,18 @@ func TestBatchOpensALaneOnce(t *testing.T) {
 	f := newFake()
 	e := f.withCluster(fleet.ClusterConfig{Name: "default"})
 	h := serve(t, f)
-	answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default"}`), http.StatusAccepted) // it knows the cluster now
+	// it knows the cluster now
+	answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default"}`), http.StatusAccepted)
 	queries, query := 0, e.query
 	e.query = func() (any, error) { queries++; return query() }
 	const lanes = 20
 	var items []string
 	for i := range 1000 {
-		items = append(items, fmt.Sprintf(`{"type":"x","cluster":"default","required_capabilities":["c-%d"]}`, i*lanes/1000))
+		items = append(items, fmt.Sprintf(`{"type":"x","cluster":"default","required_capabilities":["c-%d"]}`,
+			i*lanes/1000))
 	}
-	got := answer[batchAnswer](t, do(h, http.MethodPost, tasksPath+"/batch", "["+strings.Join(items, ",")+"]"), http.StatusAccepted)
+	got := answer[batchAnswer](t, do(h, http.MethodPost, tasksPath+"/batch", "["+strings.Join(items, ",")+"]"),
+		http.StatusAccepted)
 	require.Equal(t, 1000, got.Accepted)
 	require.Equal(t, lanes, queries)
 	require.Len(t, f.updates, lanes)
@@ -266,7 +294,9 @@ func TestBatchWithoutTemporal(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	f.fail = serviceerror.NewUnavailable("canary")
-	problem(t, do(serve(t, f), http.MethodPost, tasksPath+"/batch", "["+strings.Repeat(`{"type":"x","cluster":"c"},`, 999)+`{"type":"x","cluster":"c"}]`), 503, protocol.CodeUnavailable)
+	problem(t, do(serve(t, f), http.MethodPost, tasksPath+"/batch",
+		"["+strings.Repeat(`{"type":"x","cluster":"c"},`,
+			999)+`{"type":"x","cluster":"c"}]`), 503, protocol.CodeUnavailable)
 	require.LessOrEqual(t, f.describes, 40, "it does not wait for each task")
 }
 
@@ -279,10 +309,11 @@ func TestErrorsOfTemporal(t *testing.T) {
 	}{
 		"unavailable": {serviceerror.NewUnavailable("canary"), 503, protocol.CodeUnavailable},
 		"deadline":    {serviceerror.NewDeadlineExceeded("canary"), 503, protocol.CodeUnavailable},
-		"exhausted":   {serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "canary"), 503, protocol.CodeUnavailable},
-		"denied":      {serviceerror.NewPermissionDenied("canary", "canary"), 500, protocol.CodeInternal},
-		"namespace":   {serviceerror.NewNamespaceNotFound("canary"), 500, protocol.CodeInternal},
-		"other":       {errors.New("canary"), 500, protocol.CodeInternal},
+		"exhausted": {serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "canary"), 503,
+			protocol.CodeUnavailable},
+		"denied":    {serviceerror.NewPermissionDenied("canary", "canary"), 500, protocol.CodeInternal},
+		"namespace": {serviceerror.NewNamespaceNotFound("canary"), 500, protocol.CodeInternal},
+		"other":     {errors.New("canary"), 500, protocol.CodeInternal},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

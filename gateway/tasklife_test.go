@@ -21,7 +21,8 @@ func TestPriorityIsANumberOrAName(t *testing.T) {
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	h := serve(t, f)
-	for given, want := range map[string]int{`1`: 1, `"critical"`: 1, `"high"`: 2, `3`: 3, `"low"`: 4, `"background"`: 5, `null`: 0, ``: 0} {
+	for given, want := range map[string]int{`1`: 1, `"critical"`: 1, `"high"`: 2, `3`: 3, `"low"`: 4, `"background"`: 5,
+		`null`: 0, ``: 0} {
 		body := `{"type":"x","cluster":"default"}`
 		if given != "" {
 			body = `{"type":"x","cluster":"default","priority":` + given + `}`
@@ -37,12 +38,14 @@ func TestPriorityIsANumberOrAName(t *testing.T) {
 		require.Equal(t, fleet.Priority(want).String(), task.PriorityName, given)
 	}
 	for _, bad := range []string{`0`, `6`, `2.5`, `"urgent"`, `"1"`, `true`, `[1]`, `{}`} {
-		p := problem(t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default","priority":`+bad+`}`), 422, protocol.CodeInvalidRequest)
+		p := problem(t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default","priority":`+bad+`}`), 422,
+			protocol.CodeInvalidRequest)
 		require.Equal(t, "body.priority", p.Errors[0].Location, bad)
 		require.Contains(t, p.Errors[0].Message, `1, 2, 3, 4, 5, critical, high, normal, low, background`, bad)
 	}
 	document := do(h, http.MethodGet, "/openapi.json", "").Body.String()
-	require.Contains(t, strings.Join(strings.Fields(document), ""), `"enum":[1,2,3,4,5,"critical","high","normal","low","background"]`)
+	require.Contains(t, strings.Join(strings.Fields(document), ""),
+		`"enum":[1,2,3,4,5,"critical","high","normal","low","background"]`)
 }
 
 func TestStartAt(t *testing.T) {
@@ -53,7 +56,8 @@ func TestStartAt(t *testing.T) {
 	at := time.Now().Add(time.Hour).Truncate(time.Second).UTC()
 	submit := func(id string, at time.Time, status int) api.Task {
 		return answer[api.Task](t, do(h, http.MethodPost, tasksPath,
-			fmt.Sprintf(`{"type":"x","cluster":"default","id":%q,"start_at":%q}`, id, at.In(time.FixedZone("", 7200)).Format(time.RFC3339))), status)
+			fmt.Sprintf(`{"type":"x","cluster":"default","id":%q,"start_at":%q}`, id,
+				at.In(time.FixedZone("", 7200)).Format(time.RFC3339))), status)
 	}
 	task := submit("later", at, http.StatusAccepted)
 	require.Equal(t, "starts at "+at.Format(time.RFC3339), task.Why)
@@ -80,7 +84,8 @@ func TestStartAt(t *testing.T) {
 	}
 	require.Len(t, listed.Tasks, 2)
 	for _, bad := range []string{time.Now().AddDate(1, 0, 1).Format(time.RFC3339), "tomorrow", "2027-01-01"} {
-		p := problem(t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default","start_at":"`+bad+`"}`), 422, protocol.CodeInvalidRequest)
+		p := problem(t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default","start_at":"`+bad+`"}`), 422,
+			protocol.CodeInvalidRequest)
 		require.Equal(t, "body.start_at", p.Errors[0].Location)
 		require.NotContains(t, p.Errors[0].Message, bad)
 	}
@@ -93,9 +98,13 @@ func TestOneKeyOneBody(t *testing.T) {
 	f.withCluster(fleet.ClusterConfig{Name: "keyed", ReplicationMode: fleet.Sharded})
 	h := serve(t, f)
 	for name, c := range map[string]struct{ first, same, other string }{
-		"key":     {`"cluster":"default","idempotency_key":"k","payload":{"a":1,"b":2}`, `"payload":{"b": 2,"a":1},"cluster":"default","idempotency_key":"k","priority":"normal"`, `"cluster":"default","idempotency_key":"k","payload":{"a":1}`},
-		"id":      {`"cluster":"default","id":"mine"`, `"cluster":"default","id":"mine","timeout":"24h"`, `"cluster":"default","id":"mine","labels":{"a":"b"}`},
-		"sharded": {`"cluster":"keyed","id":"yours"`, `"cluster":"keyed","id":"yours"`, `"cluster":"keyed","id":"yours","shard_key":"s"`},
+		"key": {`"cluster":"default","idempotency_key":"k","payload":{"a":1,"b":2}`,
+			`"payload":{"b": 2,"a":1},"cluster":"default","idempotency_key":"k","priority":"normal"`,
+			`"cluster":"default","idempotency_key":"k","payload":{"a":1}`},
+		"id": {`"cluster":"default","id":"mine"`, `"cluster":"default","id":"mine","timeout":"24h"`,
+			`"cluster":"default","id":"mine","labels":{"a":"b"}`},
+		"sharded": {`"cluster":"keyed","id":"yours"`, `"cluster":"keyed","id":"yours"`,
+			`"cluster":"keyed","id":"yours","shard_key":"s"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -106,7 +115,8 @@ func TestOneKeyOneBody(t *testing.T) {
 			require.Equal(t, first.ID, again.ID)
 			problem(t, do(h, http.MethodPost, tasksPath, body(c.other)), 409, protocol.CodeIdempotency)
 
-			batch := answer[batchAnswer](t, do(h, http.MethodPost, tasksPath+"/batch", `[`+body(c.same)+`,`+body(c.other)+`]`), http.StatusAccepted)
+			batch := answer[batchAnswer](t, do(h, http.MethodPost, tasksPath+"/batch",
+				`[`+body(c.same)+`,`+body(c.other)+`]`), http.StatusAccepted)
 			require.True(t, batch.Tasks[0].Duplicate)
 			require.Equal(t, protocol.CodeIdempotency, batch.Tasks[1].Error.Code)
 			require.Equal(t, 1, batch.Rejected)
@@ -120,7 +130,8 @@ func TestTaskWithoutADigestIsADuplicate(t *testing.T) {
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	f.withTask(contract.TaskState{Status: fleet.TaskQueued})
-	task := answer[api.Task](t, do(serve(t, f), http.MethodPost, tasksPath, `{"type":"x","cluster":"default","id":"t-1"}`), http.StatusOK)
+	task := answer[api.Task](t, do(serve(t, f), http.MethodPost, tasksPath,
+		`{"type":"x","cluster":"default","id":"t-1"}`), http.StatusOK)
 	require.True(t, task.Duplicate)
 }
 
@@ -128,35 +139,44 @@ func TestDeadLetterRetentionIsTheClusters(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	h := serve(t, f)
-	cluster := answer[api.Cluster](t, do(h, http.MethodPost, "/api/v1/agents/clusters", `{"name":"kept","dead_letter_retention":"30.00:00:00"}`), http.StatusCreated)
+	cluster := answer[api.Cluster](t, do(h, http.MethodPost, "/api/v1/agents/clusters",
+		`{"name":"kept","dead_letter_retention":"30.00:00:00"}`), http.StatusCreated)
 	require.Equal(t, 30*24*time.Hour, cluster.DeadLetterRetention.Std())
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	for name, want := range map[string]time.Duration{"kept": 30 * 24 * time.Hour, "default": 7 * 24 * time.Hour} {
-		task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"`+name+`"}`), http.StatusAccepted)
-		require.Equal(t, want, f.executions[contract.TaskWorkflowID(task.ID)].input.(contract.TaskInput).DeadLetterRetention.Std())
+		task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"`+name+`"}`),
+			http.StatusAccepted)
+		require.Equal(t, want,
+			f.executions[contract.TaskWorkflowID(task.ID)].input.(contract.TaskInput).DeadLetterRetention.Std())
 	}
-	problem(t, do(h, http.MethodPost, "/api/v1/agents/clusters", `{"name":"x","dead_letter_retention":"1ms"}`), 422, protocol.CodeInvalidRequest)
+	problem(t, do(h, http.MethodPost, "/api/v1/agents/clusters", `{"name":"x","dead_letter_retention":"1ms"}`), 422,
+		protocol.CodeInvalidRequest)
 
 	f.executions[contract.ClusterWorkflowID("kept")].query = func() (any, error) {
-		return contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "kept"}.WithDefaults()}}, nil
+		return contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "kept"}.WithDefaults()}},
+			nil
 	}
 	f.executions[contract.ClusterWorkflowID("kept")].update = func(_ string, arg any) (any, error) {
 		config := arg.(contract.ConfigureRequest).ClusterConfig
 		f.executions[contract.ClusterWorkflowID("kept")].info.Memo.Fields[contract.MemoConfig] = payload(config)
 		return contract.ClusterView{Cluster: fleet.Cluster{Config: config}}, nil
 	}
-	answer[api.Cluster](t, do(h, http.MethodPut, "/api/v1/agents/clusters/kept", `{"dead_letter_retention":"1h"}`), http.StatusOK)
+	answer[api.Cluster](t, do(h, http.MethodPut, "/api/v1/agents/clusters/kept", `{"dead_letter_retention":"1h"}`),
+		http.StatusOK)
 	task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"kept"}`), http.StatusAccepted)
-	require.Equal(t, time.Hour, f.executions[contract.TaskWorkflowID(task.ID)].input.(contract.TaskInput).DeadLetterRetention.Std(), "a change is not overlooked")
+	require.Equal(t, time.Hour,
+		f.executions[contract.TaskWorkflowID(task.ID)].input.(contract.TaskInput).DeadLetterRetention.Std(), "a change is not overlooked")
 }
 
 func TestDeadLettersSayWhy(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	dead := fleet.DeadLetter{Since: time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC), Until: time.Date(2027, 1, 22, 8, 0, 0, 0, time.UTC), Cause: "3 of 3 attempts failed"}
+	dead := fleet.DeadLetter{Since: time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC),
+		Until: time.Date(2027, 1, 22, 8, 0, 0, 0, time.UTC), Cause: "3 of 3 attempts failed"}
 	e := f.withTask(contract.TaskState{Status: fleet.TaskDeadLetter, DeadLetter: &dead, Priority: fleet.PriorityHigh})
 	e.info.SearchAttributes.IndexedFields[contract.AttrStatus.GetName()] = payload("dead_letter")
-	e.info.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{contract.MemoDeadLetter: payload(dead), contract.MemoPriority: payload(2)}}
+	e.info.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{contract.MemoDeadLetter: payload(dead),
+		contract.MemoPriority: payload(2)}}
 	h := serve(t, f)
 	listed := answer[taskPage](t, do(h, http.MethodGet, tasksPath+"/queue/dead-letter", ""), http.StatusOK).Tasks
 	got := answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
@@ -175,13 +195,18 @@ func TestDiscardAndPriority(t *testing.T) {
 	var got []any
 	e.update = func(_ string, arg any) (any, error) { got = append(got, arg); return nil, nil }
 	h := serve(t, f)
-	answer[api.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/discard", `{"reason":"the customer is gone"}`), http.StatusOK)
-	answer[api.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/priority", `{"priority":"high","reason":"late"}`), http.StatusOK)
+	answer[api.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/discard", `{"reason":"the customer is gone"}`),
+		http.StatusOK)
+	answer[api.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/priority", `{"priority":"high","reason":"late"}`),
+		http.StatusOK)
 	answer[api.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/priority", `{"priority":5}`), http.StatusOK)
 	require.Equal(t, []any{contract.DiscardRequest{Reason: "the customer is gone"},
-		contract.ReprioritizeRequest{Priority: fleet.PriorityHigh, Reason: "late"}, contract.ReprioritizeRequest{Priority: fleet.PriorityBackground}}, got)
-	require.Equal(t, []string{contract.DiscardUpdate.Name, contract.ReprioritizeUpdate.Name, contract.ReprioritizeUpdate.Name}, f.updates)
-	for target, bodies := range map[string][]string{"discard": {``, `{}`, `{"reason":""}`}, "priority": {``, `{}`, `{"priority":0}`, `{"priority":null}`, `{"priority":"canary"}`}} {
+		contract.ReprioritizeRequest{Priority: fleet.PriorityHigh,
+			Reason: "late"}, contract.ReprioritizeRequest{Priority: fleet.PriorityBackground}}, got)
+	require.Equal(t, []string{contract.DiscardUpdate.Name, contract.ReprioritizeUpdate.Name,
+		contract.ReprioritizeUpdate.Name}, f.updates)
+	for target, bodies := range map[string][]string{"discard": {``, `{}`, `{"reason":""}`},
+		"priority": {``, `{}`, `{"priority":0}`, `{"priority":null}`, `{"priority":"canary"}`}} {
 		for _, body := range bodies {
 			w := do(h, http.MethodPost, tasksPath+"/t-1/"+target, body)
 			require.Contains(t, []int{400, 422}, w.Code, "%s %s", target, body)
@@ -194,7 +219,9 @@ func TestPayloadIsAnsweredWhenAskedFor(t *testing.T) {
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	h := serve(t, f)
-	answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"default","id":"mine","payload":{"n":12345678901234567890}}`), http.StatusAccepted)
+	answer[api.Task](t,
+		do(h, http.MethodPost, tasksPath,
+			`{"type":"x","cluster":"default","id":"mine","payload":{"n":12345678901234567890}}`), http.StatusAccepted)
 	got := answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/mine?include=payload", ""), http.StatusOK)
 	require.Equal(t, `{"n":12345678901234567890}`, string(got.Payload))
 	require.Empty(t, answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/mine", ""), http.StatusOK).Payload)

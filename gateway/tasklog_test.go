@@ -37,7 +37,9 @@ type fakeHub struct {
 	tasks   func(queue string) (contract.ReadTasksResult, error)
 }
 
-func (f *fakeHub) ExecuteActivity(_ context.Context, o client.StartActivityOptions, activity any, args ...any) (client.ActivityHandle, error) {
+func (f *fakeHub) ExecuteActivity(
+	_ context.Context, o client.StartActivityOptions, activity any, args ...any,
+) (client.ActivityHandle, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.start != nil {
@@ -69,7 +71,9 @@ type hubService struct {
 	hub *fakeHub
 }
 
-func (s hubService) DeleteActivityExecution(context.Context, *workflowservice.DeleteActivityExecutionRequest, ...grpc.CallOption) (*workflowservice.DeleteActivityExecutionResponse, error) {
+func (s hubService) DeleteActivityExecution(
+	context.Context, *workflowservice.DeleteActivityExecutionRequest, ...grpc.CallOption,
+) (*workflowservice.DeleteActivityExecutionResponse, error) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	s.hub.removed++
@@ -94,7 +98,8 @@ func says(lines ...int64) func(contract.ReadLogInput) (contract.ReadLogResult, e
 	return func(contract.ReadLogInput) (contract.ReadLogResult, error) {
 		result := contract.ReadLogResult{AgentID: "a-2"}
 		for _, n := range lines {
-			result.Lines = append(result.Lines, fleet.LogLine{Number: n, At: time.Unix(1_800_000_006, 0).UTC(), Stream: "stdout", Text: "canary"})
+			result.Lines = append(result.Lines, fleet.LogLine{Number: n, At: time.Unix(1_800_000_006, 0).UTC(),
+				Stream: "stdout", Text: "canary"})
 		}
 		return result, nil
 	}
@@ -126,48 +131,70 @@ func TestTaskLog(t *testing.T) {
 		lines   int
 	}{
 		"of the attempt that runs": {
-			state: queued, pending: started(&contract.AttemptReport{AgentID: "a-2", Hub: "hub-1"}), query: "?after=3&wait=2s",
+			state:   queued,
+			pending: started(&contract.AttemptReport{AgentID: "a-2", Hub: "hub-1"}),
+			query:   "?after=3&wait=2s",
 			answers: []func(contract.ReadLogInput) (contract.ReadLogResult, error){says(4, 5)},
 			queues:  []string{"hub/hub-1"}, lines: 2, wants: api.TaskLog{Attempt: 2, AgentID: "a-2", Next: 5},
 		},
 		"before the first heartbeat": {
-			state: queued, pending: started(nil), answers: []func(contract.ReadLogInput) (contract.ReadLogResult, error){says()},
-			queues: []string{"hub/hub-2"}, wants: api.TaskLog{Attempt: 2, AgentID: "a-2"},
+			state:   queued,
+			pending: started(nil),
+			answers: []func(contract.ReadLogInput) (contract.ReadLogResult, error){says()},
+			queues:  []string{"hub/hub-2"}, wants: api.TaskLog{Attempt: 2, AgentID: "a-2"},
 		},
 		"an agent that cannot": {
-			state: queued, pending: started(nil), answers: []func(contract.ReadLogInput) (contract.ReadLogResult, error){
+			state: queued, pending: started(nil), answers: []func(contract.ReadLogInput) (contract.ReadLogResult,
+				error){
 				func(contract.ReadLogInput) (contract.ReadLogResult, error) {
 					return contract.ReadLogResult{AgentID: "a-2", Silent: true}, nil
 				}},
-			queues: []string{"hub/hub-2"}, wants: api.TaskLog{Attempt: 2, AgentID: "a-2", Why: "the agent does not send its log; it may not know how to"},
+			queues: []string{"hub/hub-2"},
+			wants: api.TaskLog{Attempt: 2, AgentID: "a-2",
+				Why: "the agent does not send its log; it may not know how to"},
 		},
 		"looks again while it is between two hubs": {
 			state: queued, pending: started(nil), query: "?wait=20s",
-			answers: []func(contract.ReadLogInput) (contract.ReadLogResult, error){gone, func(contract.ReadLogInput) (contract.ReadLogResult, error) {
-				return contract.ReadLogResult{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, errors.New("canary"))
-			}, says(1)},
-			queues: []string{"hub/hub-2", "hub/hub-2", "hub/hub-2"}, lines: 1, wants: api.TaskLog{Attempt: 2, AgentID: "a-2", Next: 1},
+			answers: []func(contract.ReadLogInput) (contract.ReadLogResult, error){gone,
+				func(contract.ReadLogInput) (contract.ReadLogResult, error) {
+					return contract.ReadLogResult{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START,
+						errors.New("canary"))
+				}, says(1)},
+			queues: []string{"hub/hub-2", "hub/hub-2", "hub/hub-2"},
+			lines:  1,
+			wants:  api.TaskLog{Attempt: 2, AgentID: "a-2", Next: 1},
 		},
 		"of an earlier attempt": {
 			state: queued, pending: started(nil), query: "?attempt=1&after=7",
-			wants: api.TaskLog{Attempt: 1, AgentID: "a-1", Next: 7, Ended: true, Why: "the attempt has ended; what came of it is in the task's result"},
+			wants: api.TaskLog{Attempt: 1, AgentID: "a-1", Next: 7, Ended: true,
+				Why: "the attempt has ended; what came of it is in the task's result"},
 		},
 		"of an attempt to come": {
-			state: queued, pending: started(nil), query: "?attempt=3", wants: api.TaskLog{Attempt: 3, Why: "attempt 3 has not begun"},
+			state:   queued,
+			pending: started(nil),
+			query:   "?attempt=3",
+			wants:   api.TaskLog{Attempt: 3, Why: "attempt 3 has not begun"},
 		},
 		"between attempts": {
-			state: contract.TaskState{Status: fleet.TaskRetryWait, Why: "attempt failed", Attempts: []fleet.Attempt{first}}, query: "?wait=20ms",
+			state: contract.TaskState{Status: fleet.TaskRetryWait, Why: "attempt failed",
+				Attempts: []fleet.Attempt{first}},
+			query: "?wait=20ms",
 			wants: api.TaskLog{Why: "attempt failed"},
 		},
 		"of a dead letter": {
-			state: contract.TaskState{Status: fleet.TaskDeadLetter, Attempts: []fleet.Attempt{first}}, query: "?wait=20s",
-			wants: api.TaskLog{Attempt: 1, AgentID: "a-1", Ended: true, Why: "the attempt has ended; what came of it is in the task's result"},
+			state: contract.TaskState{Status: fleet.TaskDeadLetter, Attempts: []fleet.Attempt{first}},
+			query: "?wait=20s",
+			wants: api.TaskLog{Attempt: 1, AgentID: "a-1", Ended: true,
+				Why: "the attempt has ended; what came of it is in the task's result"},
 		},
 		"the last lines of a task that has just ended": {
-			closed: true, query: "?after=1&wait=20s", state: contract.TaskState{Status: fleet.TaskCompleted, Attempts: []fleet.Attempt{
-				{Number: 2, AgentID: "a-2", Hub: "hub-1", Outcome: fleet.AttemptCompleted, EndedAt: &recently}}},
+			closed: true, query: "?after=1&wait=20s", state: contract.TaskState{Status: fleet.TaskCompleted,
+				Attempts: []fleet.Attempt{
+					{Number: 2, AgentID: "a-2", Hub: "hub-1", Outcome: fleet.AttemptCompleted, EndedAt: &recently}}},
 			answers: []func(contract.ReadLogInput) (contract.ReadLogResult, error){says(2)},
-			queues:  []string{"hub/hub-1"}, lines: 1, wants: api.TaskLog{Attempt: 2, AgentID: "a-2", Next: 2, Ended: true},
+			queues:  []string{"hub/hub-1"},
+			lines:   1,
+			wants:   api.TaskLog{Attempt: 2, AgentID: "a-2", Next: 2, Ended: true},
 		},
 		"of a task that no agent ever had": {
 			closed: true, state: contract.TaskState{Status: fleet.TaskExpired},
@@ -186,7 +213,8 @@ func TestTaskLog(t *testing.T) {
 						WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{Result: payloads(c.state)}},
 				})
 			}
-			got := answer[api.TaskLog](t, do(serveWith(t, f), http.MethodGet, tasksPath+"/t-1/log"+c.query, ""), http.StatusOK)
+			got := answer[api.TaskLog](t, do(serveWith(t, f), http.MethodGet, tasksPath+"/t-1/log"+c.query, ""),
+				http.StatusOK)
 			require.NotNil(t, got.Lines)
 			require.Len(t, got.Lines, c.lines)
 			got.Lines = nil
@@ -207,19 +235,26 @@ func TestTaskLogProblems(t *testing.T) {
 	}
 	f := running()
 	f.start = serviceerror.NewUnimplemented("canary: unknown method StartActivityExecution")
-	p := problem(t, do(serveWith(t, f), http.MethodGet, tasksPath+"/t-1/log", ""), http.StatusNotImplemented, protocol.CodeNotSupported)
+	p := problem(t, do(serveWith(t, f), http.MethodGet, tasksPath+"/t-1/log", ""), http.StatusNotImplemented,
+		protocol.CodeNotSupported)
 	require.Contains(t, p.Detail, "activity.enableStandalone")
 	f = running()
 	f.start = serviceerror.NewUnavailable("canary")
-	problem(t, do(serveWith(t, f), http.MethodGet, tasksPath+"/t-1/log", ""), http.StatusServiceUnavailable, protocol.CodeUnavailable)
+	problem(t, do(serveWith(t, f), http.MethodGet, tasksPath+"/t-1/log", ""), http.StatusServiceUnavailable,
+		protocol.CodeUnavailable)
 	f = running()
-	f.answers = []func(contract.ReadLogInput) (contract.ReadLogResult, error){func(contract.ReadLogInput) (contract.ReadLogResult, error) {
+	f.answers = []func(contract.ReadLogInput) (contract.ReadLogResult,
+		error){func(contract.ReadLogInput) (contract.ReadLogResult, error) {
 		return contract.ReadLogResult{}, errors.New("canary")
 	}}
-	problem(t, do(serveWith(t, f), http.MethodGet, tasksPath+"/t-1/log", ""), http.StatusInternalServerError, protocol.CodeInternal)
-	for query, location := range map[string]string{"?after=-1": "query.after", "?attempt=-1": "query.attempt", "?wait=2m": "query.wait", "?wait=canary": "query.wait"} {
-		p := problem(t, do(serveWith(t, running()), http.MethodGet, tasksPath+"/t-1/log"+query, ""), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+	problem(t, do(serveWith(t, f), http.MethodGet, tasksPath+"/t-1/log", ""), http.StatusInternalServerError,
+		protocol.CodeInternal)
+	for query, location := range map[string]string{"?after=-1": "query.after", "?attempt=-1": "query.attempt",
+		"?wait=2m": "query.wait", "?wait=canary": "query.wait"} {
+		p := problem(t, do(serveWith(t, running()), http.MethodGet, tasksPath+"/t-1/log"+query, ""),
+			http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
 		require.Equal(t, location, p.Errors[0].Location)
 	}
-	problem(t, do(serveWith(t, running()), http.MethodGet, tasksPath+"/t-2/log", ""), http.StatusNotFound, protocol.CodeUnknownTask)
+	problem(t, do(serveWith(t, running()), http.MethodGet, tasksPath+"/t-2/log", ""), http.StatusNotFound,
+		protocol.CodeUnknownTask)
 }

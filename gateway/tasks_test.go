@@ -40,10 +40,13 @@ func (e *execution) close(status enumspb.WorkflowExecutionStatus, event *history
 	e.info.Status, e.info.CloseTime, e.last = status, timestamppb.New(time.Unix(1_800_000_009, 0)), event
 }
 
-func delivery(number int, state enumspb.PendingActivityState, report *contract.AttemptReport) *workflowpb.PendingActivityInfo {
+func delivery(
+	number int, state enumspb.PendingActivityState, report *contract.AttemptReport,
+) *workflowpb.PendingActivityInfo {
 	p := &workflowpb.PendingActivityInfo{
-		ActivityId: contract.AttemptActivityID(number), ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity.Name},
-		State: state, LastStartedTime: timestamppb.New(time.Unix(1_800_000_005, 0)),
+		ActivityId:   contract.AttemptActivityID(number),
+		ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity.Name},
+		State:        state, LastStartedTime: timestamppb.New(time.Unix(1_800_000_005, 0)),
 	}
 	if report != nil {
 		p.HeartbeatDetails = payloads(report)
@@ -57,7 +60,8 @@ func TestRunningTaskShowsItsAttempt(t *testing.T) {
 	lost := fleet.Attempt{Number: 1, AgentID: "a-1", Outcome: fleet.AttemptLost, Reason: "its agent was lost"}
 	e := f.withTask(contract.TaskState{Status: fleet.TaskQueued, Attempts: []fleet.Attempt{lost}})
 	e.pending = []*workflowpb.PendingActivityInfo{delivery(2, enumspb.PENDING_ACTIVITY_STATE_STARTED,
-		&contract.AttemptReport{AgentID: "a-2", Epoch: 7, Hub: "hub-1", Progress: &fleet.Progress{Percent: 40, Step: "copying"}})}
+		&contract.AttemptReport{AgentID: "a-2", Epoch: 7, Hub: "hub-1",
+			Progress: &fleet.Progress{Percent: 40, Step: "copying"}})}
 	task := answer[api.Task](t, do(serve(t, f), http.MethodGet, tasksPath+"/t-1", ""), http.StatusOK)
 	require.Equal(t, fleet.TaskRunning, task.Status)
 	require.Equal(t, "exec", task.Type)
@@ -89,14 +93,24 @@ func TestOpenTasksSayWhy(t *testing.T) {
 		status  fleet.TaskStatus
 		why     string
 	}{
-		"nobody":  {contract.TaskState{Status: fleet.TaskQueued}, nil, nil, "", fleet.TaskQueued, "no online agent in cluster default"},
-		"busy":    {contract.TaskState{Status: fleet.TaskQueued}, []fleet.Member{member}, []*workerpb.WorkerHeartbeat{busy}, "", fleet.TaskQueued, "all 2 slots of the only agent of cluster default are in use; up to about 4 tasks are ahead of it"},
-		"pinned":  {contract.TaskState{Status: fleet.TaskQueued}, []fleet.Member{{AgentID: "a-9", Status: fleet.AgentOffline, StatusSince: next.Add(-time.Hour)}}, nil, "a-9", fleet.TaskQueued, "agent a-9 is offline since 2027-01-15T07:00:00Z; the task waits for it"},
-		"backoff": {contract.TaskState{Status: fleet.TaskRetryWait, Why: "exit code 1", NextAttempt: &next}, nil, nil, "", fleet.TaskRetryWait, "backoff until 2027-01-15T08:00:00Z: exit code 1"},
-		"review":  {contract.TaskState{Status: fleet.TaskReview, Why: "it may have run"}, nil, nil, "", fleet.TaskReview, "in review because it may have run"},
-		"dead letter": {contract.TaskState{Status: fleet.TaskDeadLetter, Why: "3 of 3", DeadLetter: &fleet.DeadLetter{Since: next, Until: next.AddDate(0, 0, 7), Cause: "3 of 3 attempts failed"}}, nil, nil, "",
+		"nobody": {contract.TaskState{Status: fleet.TaskQueued}, nil, nil, "", fleet.TaskQueued,
+			"no online agent in cluster default"},
+		"busy": {contract.TaskState{Status: fleet.TaskQueued}, []fleet.Member{member},
+			[]*workerpb.WorkerHeartbeat{busy}, "", fleet.TaskQueued,
+			"all 2 slots of the only agent of cluster default are in use; up to about 4 tasks are ahead of it"},
+		"pinned": {contract.TaskState{Status: fleet.TaskQueued},
+			[]fleet.Member{{AgentID: "a-9", Status: fleet.AgentOffline, StatusSince: next.Add(-time.Hour)}}, nil, "a-9",
+			fleet.TaskQueued, "agent a-9 is offline since 2027-01-15T07:00:00Z; the task waits for it"},
+		"backoff": {contract.TaskState{Status: fleet.TaskRetryWait, Why: "exit code 1", NextAttempt: &next}, nil, nil,
+			"", fleet.TaskRetryWait, "backoff until 2027-01-15T08:00:00Z: exit code 1"},
+		"review": {contract.TaskState{Status: fleet.TaskReview, Why: "it may have run"}, nil, nil, "",
+			fleet.TaskReview, "in review because it may have run"},
+		"dead letter": {contract.TaskState{Status: fleet.TaskDeadLetter, Why: "3 of 3",
+			DeadLetter: &fleet.DeadLetter{Since: next, Until: next.AddDate(0, 0, 7),
+				Cause: "3 of 3 attempts failed"}}, nil, nil, "",
 			fleet.TaskDeadLetter, "dead letter because 3 of 3 attempts failed; kept until 2027-01-22T08:00:00Z"},
-		"starts later": {contract.TaskState{Status: fleet.TaskQueued, Why: "starts at 2027-01-15T08:00:00Z", NextAttempt: &next}, nil, nil, "", fleet.TaskQueued, "starts at 2027-01-15T08:00:00Z"},
+		"starts later": {contract.TaskState{Status: fleet.TaskQueued, Why: "starts at 2027-01-15T08:00:00Z",
+			NextAttempt: &next}, nil, nil, "", fleet.TaskQueued, "starts at 2027-01-15T08:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -135,12 +149,15 @@ func TestTaskWithoutAWorkerIsStillShown(t *testing.T) {
 func TestClosedTasks(t *testing.T) {
 	t.Parallel()
 	ended := func(status fleet.TaskStatus, why string) contract.TaskState {
-		return contract.TaskState{Status: status, Why: why, Attempts: []fleet.Attempt{{Number: 1, AgentID: "a-1", Outcome: fleet.AttemptFailed}}}
+		return contract.TaskState{Status: status, Why: why, Attempts: []fleet.Attempt{{Number: 1, AgentID: "a-1",
+			Outcome: fleet.AttemptFailed}}}
 	}
 	failure := func(state contract.TaskState) *historypb.HistoryEvent {
-		err := temporal.NewApplicationErrorWithOptions("task", string(state.Status), temporal.ApplicationErrorOptions{Details: []any{state}})
-		return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED, Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
-			WorkflowExecutionFailedEventAttributes: &historypb.WorkflowExecutionFailedEventAttributes{Failure: temporal.GetDefaultFailureConverter().ErrorToFailure(err)}}}
+		err := temporal.NewApplicationErrorWithOptions("task", string(state.Status),
+			temporal.ApplicationErrorOptions{Details: []any{state}})
+		return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
+			Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
+				WorkflowExecutionFailedEventAttributes: &historypb.WorkflowExecutionFailedEventAttributes{Failure: temporal.GetDefaultFailureConverter().ErrorToFailure(err)}}}
 	}
 	completed := contract.TaskState{Status: fleet.TaskCompleted, Result: []byte(`{"exit_code":0}`)}
 	for name, c := range map[string]struct {
@@ -151,21 +168,30 @@ func TestClosedTasks(t *testing.T) {
 		why       string
 		result    string
 	}{
-		"completed": {enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, "", &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
-			Attributes: &historypb.HistoryEvent_WorkflowExecutionCompletedEventAttributes{WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{Result: payloads(completed)}}},
+		"completed": {enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, "",
+			&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
+				Attributes: &historypb.HistoryEvent_WorkflowExecutionCompletedEventAttributes{WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{Result: payloads(completed)}}},
 			fleet.TaskCompleted, "", `{"exit_code":0}`},
-		"failed":  {enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, "failed", failure(ended(fleet.TaskFailed, "exit code 1")), fleet.TaskFailed, "exit code 1", ""},
-		"expired": {enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, "expired", failure(ended(fleet.TaskExpired, "nobody took it")), fleet.TaskExpired, "nobody took it", ""},
-		"broken": {enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, "", &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED, Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
-			WorkflowExecutionFailedEventAttributes: &historypb.WorkflowExecutionFailedEventAttributes{Failure: temporal.GetDefaultFailureConverter().ErrorToFailure(fmt.Errorf("canary"))}}},
+		"failed": {enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, "failed", failure(ended(fleet.TaskFailed, "exit code 1")),
+			fleet.TaskFailed, "exit code 1", ""},
+		"expired": {enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, "expired",
+			failure(ended(fleet.TaskExpired, "nobody took it")), fleet.TaskExpired, "nobody took it", ""},
+		"broken": {enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, "",
+			&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
+				Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
+					WorkflowExecutionFailedEventAttributes: &historypb.WorkflowExecutionFailedEventAttributes{Failure: temporal.GetDefaultFailureConverter().ErrorToFailure(fmt.Errorf("canary"))}}},
 			fleet.TaskFailed, "its workflow failed; the Temporal Web UI shows the failure", ""},
-		"cancelled": {enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, "", &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
-			Attributes: &historypb.HistoryEvent_WorkflowExecutionCanceledEventAttributes{WorkflowExecutionCanceledEventAttributes: &historypb.WorkflowExecutionCanceledEventAttributes{Details: payloads(ended(fleet.TaskCancelled, "not needed"))}}},
+		"cancelled": {enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, "",
+			&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
+				Attributes: &historypb.HistoryEvent_WorkflowExecutionCanceledEventAttributes{WorkflowExecutionCanceledEventAttributes: &historypb.WorkflowExecutionCanceledEventAttributes{Details: payloads(ended(fleet.TaskCancelled, "not needed"))}}},
 			fleet.TaskCancelled, "not needed", ""},
-		"terminated": {enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, "dead_letter", &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
-			Attributes: &historypb.HistoryEvent_WorkflowExecutionTerminatedEventAttributes{WorkflowExecutionTerminatedEventAttributes: &historypb.WorkflowExecutionTerminatedEventAttributes{Reason: "by hand"}}},
+		"terminated": {enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, "dead_letter",
+			&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
+				Attributes: &historypb.HistoryEvent_WorkflowExecutionTerminatedEventAttributes{WorkflowExecutionTerminatedEventAttributes: &historypb.WorkflowExecutionTerminatedEventAttributes{Reason: "by hand"}}},
 			fleet.TaskCancelled, "its workflow was terminated: by hand", ""},
-		"timed out": {enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, "", &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT}, fleet.TaskExpired, "its workflow ran out of time", ""},
+		"timed out": {enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, "",
+			&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT}, fleet.TaskExpired,
+			"its workflow ran out of time", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -190,7 +216,8 @@ func TestWaitReturnsWhenTheTaskIsSettled(t *testing.T) {
 	t.Parallel()
 	for name, settle := range map[string]func(e *execution){
 		"ended": func(e *execution) {
-			e.close(enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT})
+			e.close(enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT,
+				&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT})
 		},
 		"needs a person": func(e *execution) {
 			e.info.SearchAttributes.IndexedFields[contract.AttrStatus.GetName()] = payload("dead_letter")
@@ -207,7 +234,8 @@ func TestWaitReturnsWhenTheTaskIsSettled(t *testing.T) {
 				}
 			}
 			start := time.Now()
-			task := answer[api.Task](t, do(serve(t, f), http.MethodGet, tasksPath+"/t-1?wait=00:00:30", ""), http.StatusOK)
+			task := answer[api.Task](t, do(serve(t, f), http.MethodGet, tasksPath+"/t-1?wait=00:00:30", ""),
+				http.StatusOK)
 			require.Contains(t, []fleet.TaskStatus{fleet.TaskExpired, fleet.TaskDeadLetter}, task.Status)
 			require.Less(t, time.Since(start), 10*time.Second)
 			require.Equal(t, 4, f.describes)
@@ -247,7 +275,8 @@ func TestActions(t *testing.T) {
 	e.update = func(name string, arg any) (any, error) {
 		got = append(got, arg)
 		if name == contract.ReviewUpdate.Name {
-			return nil, temporal.NewNonRetryableApplicationError("only a task in review can be decided", contract.Refused, nil)
+			return nil, temporal.NewNonRetryableApplicationError("only a task in review can be decided",
+				contract.Refused, nil)
 		}
 		return nil, nil
 	}
@@ -255,12 +284,15 @@ func TestActions(t *testing.T) {
 	answer[api.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/retry", `{"reason":"fixed"}`), http.StatusOK)
 	answer[api.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/cancel", ``), http.StatusOK)
 	require.Equal(t, []any{contract.RetryRequest{Reason: "fixed"}, contract.CancelRequest{}}, got)
-	p := problem(t, do(h, http.MethodPost, tasksPath+"/t-1/review", `{"decision":"completed","result":{"a":1}}`), 409, protocol.CodeConflict)
+	p := problem(t, do(h, http.MethodPost, tasksPath+"/t-1/review", `{"decision":"completed","result":{"a":1}}`), 409,
+		protocol.CodeConflict)
 	require.Equal(t, "only a task in review can be decided", p.Detail)
-	problem(t, do(h, http.MethodPost, tasksPath+"/t-1/review", `{"decision":"canary"}`), 422, protocol.CodeInvalidRequest)
+	problem(t, do(h, http.MethodPost, tasksPath+"/t-1/review", `{"decision":"canary"}`), 422,
+		protocol.CodeInvalidRequest)
 	problem(t, do(h, http.MethodPost, tasksPath+"/t-1/review", `{}`), 422, protocol.CodeInvalidRequest)
 
-	e.close(enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT})
+	e.close(enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT,
+		&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT})
 	p = problem(t, do(h, http.MethodPost, tasksPath+"/t-1/cancel", `{}`), 409, protocol.CodeConflict)
 	require.Contains(t, p.Detail, "expired")
 }
@@ -288,7 +320,8 @@ func TestListTasks(t *testing.T) {
 		} // 3 waits out a backoff
 	}
 	var asked []*workflowservice.ListWorkflowExecutionsRequest
-	f.list = func(r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	f.list = func(r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse,
+		error) {
 		asked = append(asked, r)
 		return &workflowservice.ListWorkflowExecutionsResponse{Executions: infos, NextPageToken: []byte{1, 255}}, nil
 	}
@@ -302,14 +335,16 @@ func TestListTasks(t *testing.T) {
 		return page, statuses
 	}
 	page, statuses := list("?cluster=default&type=exec&tenant=acme&page_size=4")
-	require.Equal(t, []fleet.TaskStatus{fleet.TaskQueued, fleet.TaskRunning, fleet.TaskQueued, fleet.TaskRetryWait}, statuses)
+	require.Equal(t, []fleet.TaskStatus{fleet.TaskQueued, fleet.TaskRunning, fleet.TaskQueued, fleet.TaskRetryWait},
+		statuses)
 	require.Equal(t, "WorkflowType = 'Task' AND MainstayCluster = 'default' AND MainstayTaskType = 'exec' AND MainstayTenant = 'acme'", asked[0].GetQuery())
 	require.EqualValues(t, 4, asked[0].GetPageSize())
 
 	list("?cluster=default&type=exec&tenant=acme&page_token=" + page.NextPageToken)
 	require.Equal(t, []byte{1, 255}, asked[1].GetNextPageToken())
 	require.EqualValues(t, 50, asked[1].GetPageSize())
-	problem(t, do(h, http.MethodGet, tasksPath+"?page_token="+page.NextPageToken, ""), 422, protocol.CodeInvalidRequest) // of another list
+	// of another list
+	problem(t, do(h, http.MethodGet, tasksPath+"?page_token="+page.NextPageToken, ""), 422, protocol.CodeInvalidRequest)
 	asked = asked[:1]
 	_, statuses = list("?status=running")
 	require.Equal(t, []fleet.TaskStatus{fleet.TaskRunning}, statuses)
@@ -318,8 +353,10 @@ func TestListTasks(t *testing.T) {
 	list("/queue/dead-letter?cluster=default")
 	require.Equal(t, "WorkflowType = 'Task' AND MainstayCluster = 'default' AND ExecutionStatus = 'Running' AND MainstayStatus BETWEEN 'dead_letter' AND 'dead_letter'", asked[3].GetQuery())
 
-	for _, bad := range []string{"?page_size=201", "?page_size=0", "?status=canary", "?cluster=a'+OR+1", "?page_token=%25canary", "?clustr=canary"} {
+	for _, bad := range []string{"?page_size=201", "?page_size=0", "?status=canary", "?cluster=a'+OR+1",
+		"?page_token=%25canary", "?clustr=canary"} {
 		problem(t, do(h, http.MethodGet, tasksPath+bad, ""), 422, protocol.CodeInvalidRequest)
 	}
-	problem(t, do(h, http.MethodGet, tasksPath+"?page_token="+base64.RawURLEncoding.EncodeToString([]byte("forged")), ""), 422, protocol.CodeInvalidRequest)
+	problem(t, do(h, http.MethodGet, tasksPath+"?page_token="+base64.RawURLEncoding.EncodeToString([]byte("forged")),
+		""), 422, protocol.CodeInvalidRequest)
 }

@@ -26,11 +26,14 @@ import (
 type asTenant struct{}
 
 func (asTenant) Admit(r *http.Request, _ httpapi.Route, _ map[string]string) (context.Context, func(int), error) {
-	return access.With(r.Context(), access.Identity{Kind: access.KindToken, Role: access.Operator, Tenant: r.Header.Get("Tenant")}), nil, nil
+	return access.With(r.Context(), access.Identity{Kind: access.KindToken, Role: access.Operator,
+		Tenant: r.Header.Get("Tenant")}), nil, nil
 }
 
 // tenants serves a gateway to operators of tenants.
-func tenants(t *testing.T, f *fakeTemporal) (*httpapi.Server, func(tenant, method, target, body string) *httptest.ResponseRecorder) {
+func tenants(
+	t *testing.T, f *fakeTemporal,
+) (*httpapi.Server, func(tenant, method, target, body string) *httptest.ResponseRecorder) {
 	t.Helper()
 	s := httpapi.New(httpapi.Options{Gate: asTenant{}})
 	gateway.New(gateway.Options{Client: f, Registerer: prometheus.NewRegistry()}).Register(s.API())
@@ -45,7 +48,8 @@ func tenants(t *testing.T, f *fakeTemporal) (*httpapi.Server, func(tenant, metho
 	}
 }
 
-// TestWhatIsOfAnotherTenantIsNotThere sends an operator of one tenant to everything of another that can be named in a path.
+// TestWhatIsOfAnotherTenantIsNotThere sends an operator of one tenant to everything of another that can be named in a
+// path.
 func TestWhatIsOfAnotherTenantIsNotThere(t *testing.T) {
 	t.Parallel()
 	bodies := map[string]string{
@@ -55,13 +59,19 @@ func TestWhatIsOfAnotherTenantIsNotThere(t *testing.T) {
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	s, do := tenants(t, f)
-	require.Equal(t, http.StatusAccepted, do("acme", http.MethodPost, tasksPath, `{"id":"named","type":"exec","cluster":"default"}`).Code)
-	require.Equal(t, http.StatusCreated, do("acme", http.MethodPost, "/api/v1/agents/schedules", `{"name":"named","interval":"1h","task":{"type":"exec","cluster":"default"}}`).Code)
-	bulk := answer[api.Bulk](t, do("acme", http.MethodPost, bulkPath, `{"action":"cancel","all":true,"reason":"x"}`), http.StatusAccepted)
+	require.Equal(t, http.StatusAccepted, do("acme", http.MethodPost, tasksPath,
+		`{"id":"named","type":"exec","cluster":"default"}`).Code)
+	require.Equal(t, http.StatusCreated, do("acme", http.MethodPost, "/api/v1/agents/schedules",
+		`{"name":"named","interval":"1h","task":{"type":"exec","cluster":"default"}}`).Code)
+	bulk := answer[api.Bulk](t, do("acme", http.MethodPost, bulkPath, `{"action":"cancel","all":true,"reason":"x"}`),
+		http.StatusAccepted)
 	task := f.executions[contract.TaskWorkflowID("acme:named")]
 	task.update = func(string, any) (any, error) { return nil, nil }
 	task.query = func() (any, error) { return contract.TaskState{Status: fleet.TaskQueued}, nil }
-	f.executions[contract.BulkWorkflowID(bulk.ID)].query = func() (any, error) { return contract.BulkState{Status: fleet.BulkRunning}, nil }
+	f.executions[contract.BulkWorkflowID(bulk.ID)].query = func() (any,
+		error) {
+		return contract.BulkState{Status: fleet.BulkRunning}, nil
+	}
 	seen := 0
 	for _, route := range s.Routes() {
 		if !route.Policy.IsScoped() || !strings.Contains(route.Path, "{") {
@@ -88,7 +98,8 @@ func TestWhatIsOfAnotherTenantIsNotThere(t *testing.T) {
 		require.Equal(t, http.StatusOK, do(by.tenant, http.MethodPost, tasksPath+"/"+by.id+"/cancel", "").Code)
 		require.Equal(t, http.StatusOK, do(by.tenant, http.MethodGet, bulkPath+"/"+bulk.ID, "").Code)
 		require.Equal(t, http.StatusOK, do(by.tenant, http.MethodGet, "/api/v1/agents/schedules/"+by.id, "").Code)
-		require.Equal(t, http.StatusOK, do(by.tenant, http.MethodPost, "/api/v1/agents/schedules/"+by.id+"/pause", "").Code)
+		require.Equal(t, http.StatusOK, do(by.tenant, http.MethodPost, "/api/v1/agents/schedules/"+by.id+"/pause",
+			"").Code)
 	}
 }
 
@@ -97,24 +108,32 @@ func TestWhatATenantSubmitsIsItsOwn(t *testing.T) {
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	_, do := tenants(t, f)
-	mine := answer[api.Task](t, do("acme", http.MethodPost, tasksPath, `{"id":"one","type":"exec","cluster":"default"}`), http.StatusAccepted)
+	mine := answer[api.Task](t, do("acme", http.MethodPost, tasksPath,
+		`{"id":"one","type":"exec","cluster":"default"}`), http.StatusAccepted)
 	require.Equal(t, "acme", mine.Tenant)
 	e := f.executions[contract.TaskWorkflowID("acme:one")]
 	require.Equal(t, "acme", e.input.(contract.TaskInput).Spec.Tenant)
 	require.Equal(t, "acme", e.options.Priority.FairnessKey, "it cannot take another's share either")
-	named := answer[api.Task](t, do("acme", http.MethodPost, tasksPath, `{"type":"exec","cluster":"default","tenant":"acme"}`), http.StatusAccepted)
+	named := answer[api.Task](t, do("acme", http.MethodPost, tasksPath,
+		`{"type":"exec","cluster":"default","tenant":"acme"}`), http.StatusAccepted)
 	require.Equal(t, "acme", named.Tenant)
-	problem(t, do("acme", http.MethodPost, tasksPath, `{"type":"exec","cluster":"default","tenant":"beta"}`), http.StatusForbidden, protocol.CodeForbidden)
-	for _, c := range []struct{ tenant, body string }{{"acme", `"id":"one"`}, {"acme", `"id":"acme:one"`}, {"", `"id":"acme:one"`}, {"", `"id":"one","tenant":"acme"`}} {
-		again := answer[api.Task](t, do(c.tenant, http.MethodPost, tasksPath, `{`+c.body+`,"type":"exec","cluster":"default"}`), http.StatusOK)
+	problem(t, do("acme", http.MethodPost, tasksPath, `{"type":"exec","cluster":"default","tenant":"beta"}`),
+		http.StatusForbidden, protocol.CodeForbidden)
+	for _, c := range []struct{ tenant, body string }{{"acme", `"id":"one"`}, {"acme", `"id":"acme:one"`},
+		{"", `"id":"acme:one"`}, {"", `"id":"one","tenant":"acme"`}} {
+		again := answer[api.Task](t, do(c.tenant, http.MethodPost, tasksPath,
+			`{`+c.body+`,"type":"exec","cluster":"default"}`), http.StatusOK)
 		require.Equal(t, "acme:one", again.ID, c.body)
 	}
 	for tenant, id := range map[string]string{"beta": "beta:one", "": "one"} {
-		other := answer[api.Task](t, do(tenant, http.MethodPost, tasksPath, `{"id":"one","type":"exec","cluster":"default"}`), http.StatusAccepted)
+		other := answer[api.Task](t, do(tenant, http.MethodPost, tasksPath,
+			`{"id":"one","type":"exec","cluster":"default"}`), http.StatusAccepted)
 		require.Equal(t, id, other.ID, "each tenant has its own ids")
 	}
-	problem(t, do("beta", http.MethodPost, tasksPath, `{"id":"acme:one","type":"exec","cluster":"default"}`), http.StatusNotFound, protocol.CodeUnknownTask)
-	w := do("beta", http.MethodPost, tasksPath+"/batch", `[{"id":"acme:one","type":"exec","cluster":"default"},{"type":"exec","cluster":"default"},{"type":"exec","cluster":"default","tenant":"acme"}]`)
+	problem(t, do("beta", http.MethodPost, tasksPath, `{"id":"acme:one","type":"exec","cluster":"default"}`),
+		http.StatusNotFound, protocol.CodeUnknownTask)
+	w := do("beta", http.MethodPost, tasksPath+"/batch",
+		`[{"id":"acme:one","type":"exec","cluster":"default"},{"type":"exec","cluster":"default"},{"type":"exec","cluster":"default","tenant":"acme"}]`)
 	require.Equal(t, http.StatusAccepted, w.Code)
 	require.NotContains(t, w.Body.String(), "acme")
 	require.Contains(t, w.Body.String(), `"accepted":1`)
@@ -124,26 +143,33 @@ func TestWhatATenantSubmitsIsItsOwn(t *testing.T) {
 	second := answer[api.Task](t, do("beta", http.MethodPost, tasksPath, key), http.StatusAccepted)
 	require.NotEqual(t, first.ID, second.ID, "each tenant has its own keys")
 
-	problem(t, do("acme", http.MethodPost, "/api/v1/agents/schedules", `{"name":"n","interval":"1h","task":{"type":"exec","cluster":"default","tenant":"beta"}}`), http.StatusForbidden, protocol.CodeForbidden)
-	schedule := answer[api.Schedule](t, do("acme", http.MethodPost, "/api/v1/agents/schedules", `{"name":"n","interval":"1h","task":{"type":"exec","cluster":"default"}}`), http.StatusCreated)
+	problem(t, do("acme", http.MethodPost, "/api/v1/agents/schedules",
+		`{"name":"n","interval":"1h","task":{"type":"exec","cluster":"default","tenant":"beta"}}`), http.StatusForbidden, protocol.CodeForbidden)
+	schedule := answer[api.Schedule](t, do("acme", http.MethodPost, "/api/v1/agents/schedules",
+		`{"name":"n","interval":"1h","task":{"type":"exec","cluster":"default"}}`), http.StatusCreated)
 	require.Equal(t, "acme", schedule.Task.Tenant)
 	require.Equal(t, "acme:n", schedule.Name)
 	for tenant, name := range map[string]string{"beta": "beta:n", "": "n"} {
-		schedule := answer[api.Schedule](t, do(tenant, http.MethodPost, "/api/v1/agents/schedules", `{"name":"n","interval":"1h","task":{"type":"exec","cluster":"default"}}`), http.StatusCreated)
+		schedule := answer[api.Schedule](t, do(tenant, http.MethodPost, "/api/v1/agents/schedules",
+			`{"name":"n","interval":"1h","task":{"type":"exec","cluster":"default"}}`), http.StatusCreated)
 		require.Equal(t, name, schedule.Name, "each tenant has its own names")
 	}
-	problem(t, do("beta", http.MethodPost, "/api/v1/agents/schedules", `{"name":"acme:n","interval":"1h","task":{"type":"exec","cluster":"default"}}`), http.StatusNotFound, protocol.CodeUnknownSchedule)
-	everybodys := answer[api.Task](t, do("", http.MethodPost, tasksPath, `{"type":"exec","cluster":"default","tenant":"beta"}`), http.StatusAccepted)
+	problem(t, do("beta", http.MethodPost, "/api/v1/agents/schedules",
+		`{"name":"acme:n","interval":"1h","task":{"type":"exec","cluster":"default"}}`), http.StatusNotFound, protocol.CodeUnknownSchedule)
+	everybodys := answer[api.Task](t, do("", http.MethodPost, tasksPath,
+		`{"type":"exec","cluster":"default","tenant":"beta"}`), http.StatusAccepted)
 	require.Equal(t, "beta", everybodys.Tenant)
 }
 
 // TestListsOfATenantAskForNothingElse looks at what Temporal is asked: its answer is not filtered again.
 func TestListsOfATenantAskForNothingElse(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{tasksPath, tasksPath + "/queue", tasksPath + "/queue/dead-letter", bulkPath, "/api/v1/agents/schedules"} {
+	for _, path := range []string{tasksPath, tasksPath + "/queue", tasksPath + "/queue/dead-letter", bulkPath,
+		"/api/v1/agents/schedules"} {
 		f := newFake()
 		var queries []string
-		f.list = func(r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+		f.list = func(r *workflowservice.ListWorkflowExecutionsRequest) (
+			*workflowservice.ListWorkflowExecutionsResponse, error) {
 			queries = append(queries, r.GetQuery())
 			return &workflowservice.ListWorkflowExecutionsResponse{}, nil
 		}
@@ -158,7 +184,8 @@ func TestListsOfATenantAskForNothingElse(t *testing.T) {
 			require.NotContains(t, query, " OR MainstayTenant", path)
 		}
 		if path != bulkPath {
-			problem(t, do("acme", http.MethodGet, path+"?tenant=beta", ""), http.StatusForbidden, protocol.CodeForbidden)
+			problem(t, do("acme", http.MethodGet, path+"?tenant=beta", ""), http.StatusForbidden,
+				protocol.CodeForbidden)
 			require.Equal(t, http.StatusOK, do("acme", http.MethodGet, path+"?tenant=acme", "").Code)
 		}
 		before := len(queries)
@@ -166,7 +193,8 @@ func TestListsOfATenantAskForNothingElse(t *testing.T) {
 		if path == "/api/v1/agents/schedules" {
 			queries, before = []string{f.schedules.query}, 0
 		}
-		require.False(t, slices.ContainsFunc(queries[before:], func(q string) bool { return strings.Contains(q, "MainstayTenant") }))
+		require.False(t, slices.ContainsFunc(queries[before:],
+			func(q string) bool { return strings.Contains(q, "MainstayTenant") }))
 	}
 }
 
@@ -174,9 +202,12 @@ func TestABulkOperationOfATenantMeansItsTasks(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	_, do := tenants(t, f)
-	problem(t, do("acme", http.MethodPost, bulkPath, `{"action":"cancel","filter":{"tenant":"beta"},"reason":"x"}`), http.StatusForbidden, protocol.CodeForbidden)
+	problem(t, do("acme", http.MethodPost, bulkPath, `{"action":"cancel","filter":{"tenant":"beta"},"reason":"x"}`),
+		http.StatusForbidden, protocol.CodeForbidden)
 	for _, body := range []string{
-		`{"action":"cancel","all":true,"reason":"x"}`, `{"action":"cancel","filter":{"ids":["t-of-beta"]},"reason":"x"}`, `{"action":"cancel","filter":{"tenant":"acme"},"reason":"x"}`,
+		`{"action":"cancel","all":true,"reason":"x"}`,
+		`{"action":"cancel","filter":{"ids":["t-of-beta"]},"reason":"x"}`,
+		`{"action":"cancel","filter":{"tenant":"acme"},"reason":"x"}`,
 	} {
 		bulk := answer[api.Bulk](t, do("acme", http.MethodPost, bulkPath, body), http.StatusAccepted)
 		e := f.executions[contract.BulkWorkflowID(bulk.ID)]
@@ -185,7 +216,9 @@ func TestABulkOperationOfATenantMeansItsTasks(t *testing.T) {
 		require.Contains(t, spec.Query(), "MainstayTenant = 'acme'")
 		require.Equal(t, "acme", store.OfInfo(e.info).Tenant, "the list of operations finds it by this")
 	}
-	bulk := answer[api.Bulk](t, do("acme", http.MethodPost, bulkPath, `{"action":"cancel","filter":{"ids":["b","acme:a","a","beta:a"]},"reason":"x"}`), http.StatusAccepted)
-	require.Equal(t, []string{"acme:a", "acme:b", "beta:a"}, f.executions[contract.BulkWorkflowID(bulk.ID)].input.(contract.BulkInput).Spec.IDs,
+	bulk := answer[api.Bulk](t, do("acme", http.MethodPost, bulkPath,
+		`{"action":"cancel","filter":{"ids":["b","acme:a","a","beta:a"]},"reason":"x"}`), http.StatusAccepted)
+	require.Equal(t, []string{"acme:a", "acme:b", "beta:a"},
+		f.executions[contract.BulkWorkflowID(bulk.ID)].input.(contract.BulkInput).Spec.IDs,
 		"its own in full; what is not its own, the operation does not find")
 }

@@ -58,7 +58,8 @@ func TestATokenIsShownOnceAndKeptAsItsHash(t *testing.T) {
 	require.Equal(t, access.APIToken, kind)
 	require.Equal(t, token.ID, id)
 	require.WithinDuration(t, time.Now().Add(720*time.Hour), *token.ExpiresAt, time.Minute)
-	join := answer[api.NewToken](t, do(h, http.MethodPost, tokensPath, `{"name":"builders","kind":"join","cluster":"build","agent_id":"b-1"}`), http.StatusCreated)
+	join := answer[api.NewToken](t, do(h, http.MethodPost, tokensPath,
+		`{"name":"builders","kind":"join","cluster":"build","agent_id":"b-1"}`), http.StatusCreated)
 	require.True(t, strings.HasPrefix(join.Secret, "msj_"))
 
 	w = do(h, http.MethodGet, tokensPath, "")
@@ -75,11 +76,14 @@ func TestATokenIsShownOnceAndKeptAsItsHash(t *testing.T) {
 		Next   string `json:"next_page_token"`
 	}](t, do(h, http.MethodGet, tokensPath+"?page_size=1", ""), http.StatusOK)
 	require.Len(t, page.Tokens, 1)
-	rest := answer[struct{ Tokens []api.Token }](t, do(h, http.MethodGet, tokensPath+"?page_size=1&page_token="+page.Next, ""), http.StatusOK)
+	rest := answer[struct{ Tokens []api.Token }](t, do(h, http.MethodGet,
+		tokensPath+"?page_size=1&page_token="+page.Next, ""), http.StatusOK)
 	require.NotEqual(t, page.Tokens[0].ID, rest.Tokens[0].ID)
 
-	problem(t, do(h, http.MethodDelete, tokensPath+"/"+token.ID+"?end_sessions=true", ""), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
-	require.Equal(t, api.RevokedToken{ID: token.ID}, answer[api.RevokedToken](t, do(h, http.MethodDelete, tokensPath+"/"+token.ID, ""), http.StatusOK))
+	problem(t, do(h, http.MethodDelete, tokensPath+"/"+token.ID+"?end_sessions=true", ""),
+		http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+	require.Equal(t, api.RevokedToken{ID: token.ID}, answer[api.RevokedToken](t,
+		do(h, http.MethodDelete, tokensPath+"/"+token.ID, ""), http.StatusOK))
 	problem(t, do(h, http.MethodDelete, tokensPath+"/"+token.ID, ""), http.StatusNotFound, protocol.CodeUnknownToken)
 	problem(t, do(h, http.MethodDelete, tokensPath+"/Canary", ""), http.StatusNotFound, protocol.CodeUnknownToken)
 }
@@ -88,7 +92,8 @@ func TestTheFirstTokenStartsTheirWorkflow(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	h := serve(t, f)
-	require.Empty(t, answer[struct{ Tokens []api.Token }](t, do(h, http.MethodGet, tokensPath, ""), http.StatusOK).Tokens)
+	require.Empty(t, answer[struct{ Tokens []api.Token }](t, do(h, http.MethodGet, tokensPath, ""),
+		http.StatusOK).Tokens)
 	problem(t, do(h, http.MethodDelete, tokensPath+"/abc", ""), http.StatusNotFound, protocol.CodeUnknownToken)
 	f.onStart = func(e *execution) { e.update = func(string, any) (any, error) { return nil, nil } }
 	answer[api.NewToken](t, do(h, http.MethodPost, tokensPath, `{"name":"ci","role":"viewer"}`), http.StatusCreated)
@@ -116,11 +121,13 @@ func TestTokensThatMakeNoSense(t *testing.T) {
 		"a secret of its own": {`{"name":"x","role":"viewer","token":"abc"}`, "body.token"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := problem(t, do(h, http.MethodPost, tokensPath, c.body), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+			p := problem(t, do(h, http.MethodPost, tokensPath, c.body), http.StatusUnprocessableEntity,
+				protocol.CodeInvalidRequest)
 			require.Equal(t, c.where, p.Errors[0].Location)
 		})
 	}
-	problem(t, do(h, http.MethodPost, tokensPath, `{"name":"x","kind":"join","cluster":"nowhere"}`), http.StatusNotFound, protocol.CodeUnknownCluster)
+	problem(t, do(h, http.MethodPost, tokensPath, `{"name":"x","kind":"join","cluster":"nowhere"}`),
+		http.StatusNotFound, protocol.CodeUnknownCluster)
 	require.Empty(t, f.updates)
 }
 
@@ -162,7 +169,8 @@ func TestAJoinTokenIsRevokedWhereItIsCounted(t *testing.T) {
 	require.Equal(t, http.StatusInternalServerError, do(h, http.MethodDelete, tokensPath+"/"+limited.ID, "").Code)
 	require.Len(t, list(), 1, "it is still there to be revoked")
 	down = false
-	revoked := answer[api.RevokedToken](t, do(h, http.MethodDelete, tokensPath+"/"+limited.ID+"?end_sessions=true", ""), http.StatusOK)
+	revoked := answer[api.RevokedToken](t, do(h, http.MethodDelete, tokensPath+"/"+limited.ID+"?end_sessions=true", ""),
+		http.StatusOK)
 	require.Equal(t, api.RevokedToken{ID: limited.ID, EndedSessions: []string{"a"}}, revoked)
 	require.Equal(t, []contract.RevokeJoinTokenRequest{{ID: limited.ID, EndSessions: true}}, asked)
 	require.Empty(t, list())

@@ -20,13 +20,16 @@ import (
 )
 
 // withUnhandled adds tasks of a type that no agent could run when they were last offered.
-func (f *fakeTemporal) withUnhandled(n int, taskType string, since time.Time) (infos []*workflowpb.WorkflowExecutionInfo) {
+func (f *fakeTemporal) withUnhandled(
+	n int, taskType string, since time.Time,
+) (infos []*workflowpb.WorkflowExecutionInfo) {
 	for i := range n {
 		id := contract.TaskWorkflowID(fmt.Sprintf("%s-%d", taskType, i))
 		e := open(id, contract.TaskWorkflow)
 		e.info.SearchAttributes = &commonpb.SearchAttributes{IndexedFields: map[string]*commonpb.Payload{
 			contract.AttrCluster.GetName(): payload("web"), contract.AttrTaskType.GetName(): payload(taskType),
-			contract.AttrStatus.GetName(): payload("unhandled"), contract.AttrStatusAt.GetName(): payload(since.Add(time.Duration(i) * time.Minute)),
+			contract.AttrStatus.GetName():   payload("unhandled"),
+			contract.AttrStatusAt.GetName(): payload(since.Add(time.Duration(i) * time.Minute)),
 		}}
 		f.executions[id] = e
 		infos = append(infos, e.info)
@@ -45,8 +48,11 @@ func TestOverviewNamesWhatNobodyHandles(t *testing.T) {
 		want   string
 		why    string
 	}{
-		"nobody":           {types: []string{"echo"}, want: "2 tasks of type resize in cluster web: no agent handles it", why: "agent a handles echo"},
-		"more of them":     {types: []string{"echo"}, more: true, want: "2 tasks of type resize in cluster web: no agent handles it", why: "agent a handles echo; counted are only the newest"},
+		"nobody": {types: []string{"echo"},
+			want: "2 tasks of type resize in cluster web: no agent handles it", why: "agent a handles echo"},
+		"more of them": {types: []string{"echo"}, more: true,
+			want: "2 tasks of type resize in cluster web: no agent handles it",
+			why:  "agent a handles echo; counted are only the newest"},
 		"somebody by now":  {types: []string{"echo", "resize"}},
 		"any":              {},
 		"they are unknown": {types: []string{"echo"}, broken: true},
@@ -54,9 +60,11 @@ func TestOverviewNamesWhatNobodyHandles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake()
-			cluster := f.withCluster(fleet.ClusterConfig{Name: "web"}, fleet.Member{AgentID: "a", Status: fleet.AgentOnline, MaxTasks: 3, TaskTypes: c.types})
+			cluster := f.withCluster(fleet.ClusterConfig{Name: "web"},
+				fleet.Member{AgentID: "a", Status: fleet.AgentOnline, MaxTasks: 3, TaskTypes: c.types})
 			infos := f.withUnhandled(2, "resize", since)
-			f.list = func(r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+			f.list = func(r *workflowservice.ListWorkflowExecutionsRequest) (
+				*workflowservice.ListWorkflowExecutionsResponse, error) {
 				answer := &workflowservice.ListWorkflowExecutionsResponse{}
 				switch {
 				case r.GetQuery() == query && c.broken:
@@ -73,7 +81,8 @@ func TestOverviewNamesWhatNobodyHandles(t *testing.T) {
 				return answer, nil
 			}
 			got := answer[api.Overview](t, do(serve(t, f), http.MethodGet, overviewPath, ""), http.StatusOK)
-			i := slices.IndexFunc(got.Problems, func(p diagnosis.Problem) bool { return p.Kind == diagnosis.KindUnhandled })
+			i := slices.IndexFunc(got.Problems,
+				func(p diagnosis.Problem) bool { return p.Kind == diagnosis.KindUnhandled })
 			require.Equal(t, c.broken, slices.Contains(got.Missing, "which tasks no agent handles"), got.Missing)
 			require.Equal(t, c.want != "", i >= 0)
 			if i >= 0 {
@@ -95,16 +104,20 @@ func TestWhyNobodyHandlesATask(t *testing.T) {
 		types     []string
 		one, list string
 	}{
-		"nobody":          {[]string{"echo"}, "no agent handles it; agent a handles echo; it is offered again at 2027-01-15T08:00:00Z", "no agent handles it; agent a handles echo"},
+		"nobody": {[]string{"echo"},
+			"no agent handles it; agent a handles echo; it is offered again at 2027-01-15T08:00:00Z",
+			"no agent handles it; agent a handles echo"},
 		"somebody by now": {[]string{"resize"}, "backoff until 2027-01-15T08:00:00Z: no agent took the task", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake()
-			f.withCluster(fleet.ClusterConfig{Name: "web"}, fleet.Member{AgentID: "a", Status: fleet.AgentOnline, MaxTasks: 3, TaskTypes: c.types})
+			f.withCluster(fleet.ClusterConfig{Name: "web"}, fleet.Member{AgentID: "a", Status: fleet.AgentOnline,
+				MaxTasks: 3, TaskTypes: c.types})
 			f.withUnhandled(1, "resize", next)
 			f.executions[contract.TaskWorkflowID("resize-0")].query = func() (any, error) {
-				return contract.TaskState{Status: fleet.TaskRetryWait, Why: "no agent took the task", NextAttempt: &next}, nil
+				return contract.TaskState{Status: fleet.TaskRetryWait, Why: "no agent took the task",
+					NextAttempt: &next}, nil
 			}
 			h := serve(t, f)
 			one := answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/resize-0", ""), http.StatusOK)

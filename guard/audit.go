@@ -15,7 +15,8 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 )
 
-// Entry is one line of the audit log: somebody changed something, or tried to and was not let in. Secrets are never in it.
+// Entry is one line of the audit log: somebody changed something, or tried to and was not let in. Secrets are never in
+// it.
 type Entry struct {
 	Time      time.Time         `json:"time"`
 	RequestID string            `json:"request_id"`
@@ -102,8 +103,12 @@ func (a *Audit) write(e *Entry) {
 func entryOf(r *http.Request, route httpapi.Route, id *access.Identity, at time.Time, status int) *Entry {
 	client := httpapi.ClientOf(r)
 	return &Entry{
-		Time: at.UTC(), RequestID: httpapi.RequestID(r.Context()), Method: r.Method, Route: route.Path, Operation: route.Operation,
-		Kind: id.Kind, ID: id.ID, Name: id.Name, Role: id.Role, Tenant: id.Tenant, Browser: id.Cookie,
+		Time:      at.UTC(),
+		RequestID: httpapi.RequestID(r.Context()),
+		Method:    r.Method,
+		Route:     route.Path,
+		Operation: route.Operation,
+		Kind:      id.Kind, ID: id.ID, Name: id.Name, Role: id.Role, Tenant: id.Tenant, Browser: id.Cookie,
 		Address: client.Address, Proxy: client.Proxy, Status: status, Outcome: outcomeOf(status),
 	}
 }

@@ -51,7 +51,8 @@ func TestEveryChangeIsWrittenDown(t *testing.T) {
 	require.NotContains(t, text, "a-wrong-token")
 	require.Equal(t, failedBurst+2, len(list), "a flood does not become one here")
 	require.Equal(t, "done", list[0].Outcome)
-	require.Equal(t, []any{record.ID, "ci", access.Operator, "acme", http.MethodPost, "/x", 200}, []any{list[0].ID, list[0].Name, list[0].Role, list[0].Tenant, list[0].Method, list[0].Route, list[0].Status})
+	require.Equal(t, []any{record.ID, "ci", access.Operator, "acme", http.MethodPost, "/x", 200},
+		[]any{list[0].ID, list[0].Name, list[0].Role, list[0].Tenant, list[0].Method, list[0].Route, list[0].Status})
 	require.Equal(t, s.now, list[0].Time)
 	require.Equal(t, []any{"refused", 403, record.ID}, []any{list[1].Outcome, list[1].Status, list[1].ID})
 	require.Equal(t, []any{"refused", 401, ""}, []any{list[2].Outcome, list[2].Status, list[2].ID})

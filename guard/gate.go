@@ -1,5 +1,5 @@
-// Package guard keeps the door of the API: who calls (tokens, certificates, a browser's session), whether the route's policy
-// lets them in, how often, and the record of what they changed. The rules themselves are in package access.
+// Package guard keeps the door of the API: who calls (tokens, certificates, a browser's session), whether the route's
+// policy lets them in, how often, and the record of what they changed. The rules themselves are in package access.
 package guard
 
 import (
@@ -42,8 +42,8 @@ type Options struct {
 	Burst int
 	// Audit takes the changes; nil: nobody does.
 	Audit *Audit
-	// Sessions returns the agent that an agent's session token was made for, and whether it is good; see hub.SessionsOf. nil: no
-	// session token is, as where there is no hub.
+	// Sessions returns the agent that an agent's session token was made for, and whether it is good; see
+	// hub.SessionsOf. nil: no session token is, as where there is no hub.
 	Sessions func(token string) (agent string, good bool)
 }
 
@@ -67,24 +67,32 @@ func New(o Options) *Gate {
 		o.Logger = zap.NewNop()
 	}
 	g := &Gate{
-		logger: o.Logger, tokens: &directory{read: o.Tokens, now: time.Now, pause: pause}, sessions: newSessionSeal(o.SessionKey),
-		certificates: o.Certificates, callers: newLimiter(o.Rate, o.Burst), strangers: newLimiter(failedRate, failedBurst),
-		audit: o.Audit, agents: o.Sessions, now: time.Now,
+		logger:       o.Logger,
+		tokens:       &directory{read: o.Tokens, now: time.Now, pause: pause},
+		sessions:     newSessionSeal(o.SessionKey),
+		certificates: o.Certificates,
+		callers:      newLimiter(o.Rate, o.Burst),
+		strangers:    newLimiter(failedRate, failedBurst),
+		audit:        o.Audit, agents: o.Sessions, now: time.Now,
 	}
 	if o.Rate <= 0 {
 		g.strangers = newLimiter(0, 0)
 	}
 	if o.AdminToken != "" {
-		g.fixed = append(g.fixed, access.Record{ID: "first-admin", Name: "first admin", Kind: access.APIToken, Role: access.Admin, Hash: access.HashOf(o.AdminToken)})
+		g.fixed = append(g.fixed, access.Record{ID: "first-admin", Name: "first admin", Kind: access.APIToken,
+			Role: access.Admin, Hash: access.HashOf(o.AdminToken)})
 	}
 	if o.JoinToken != "" {
-		g.fixed = append(g.fixed, access.Record{ID: "first-join", Name: "first join token", Kind: access.JoinToken, Hash: access.HashOf(o.JoinToken)})
+		g.fixed = append(g.fixed, access.Record{ID: "first-join", Name: "first join token", Kind: access.JoinToken,
+			Hash: access.HashOf(o.JoinToken)})
 	}
 	return g
 }
 
 // Admit implements httpapi.Gate.
-func (g *Gate) Admit(r *http.Request, route httpapi.Route, params map[string]string) (context.Context, func(int), error) {
+func (g *Gate) Admit(
+	r *http.Request, route httpapi.Route, params map[string]string,
+) (context.Context, func(int), error) {
 	at := g.now()
 	ctx := r.Context()
 	var id access.Identity
@@ -107,7 +115,8 @@ func (g *Gate) Admit(r *http.Request, route httpapi.Route, params map[string]str
 		return ctx, finished, err
 	}
 	if id.Cookie && mutates(r.Method) && !fromOwnPage(r) {
-		return ctx, finished, httpapi.Problem(protocol.CodeForbidden, "a browser's session acts only from the page of this server: send a token as Authorization: Bearer from elsewhere")
+		return ctx, finished, httpapi.Problem(protocol.CodeForbidden,
+			"a browser's session acts only from the page of this server: send a token as Authorization: Bearer from elsewhere")
 	}
 	ctx, answered := g.whileGood(ctx, of)
 	return access.WithTargets(access.With(ctx, id), targets), func(status int) { answered(); finished(status) }, nil
@@ -142,7 +151,8 @@ func (g *Gate) limit(r *http.Request, route httpapi.Route, id *access.Identity) 
 }
 
 func tooMany(wait time.Duration) error {
-	return httpapi.RetryAfter(wait, "too many requests at once: wait for as long as Retry-After says, and submit many tasks in one batch")
+	return httpapi.RetryAfter(wait,
+		"too many requests at once: wait for as long as Retry-After says, and submit many tasks in one batch")
 }
 
 // refusal says in words why a policy does not let an identity in; nil when it does.
@@ -160,18 +170,24 @@ func refusal(p access.Policy, id *access.Identity) error {
 		if id.Role == "" {
 			return httpapi.Problem(protocol.CodeForbidden, "a join token only registers agents: use an API token here")
 		}
-		return httpapi.Problem(protocol.CodeForbidden, "this needs the role "+string(p.Role())+", and your token has the role "+string(id.Role)+": ask an admin for another token")
+		return httpapi.Problem(protocol.CodeForbidden,
+			"this needs the role "+string(p.Role())+", and your token has the role "+string(
+				id.Role)+": ask an admin for another token")
 	case access.OneTenant:
-		return httpapi.Problem(protocol.CodeForbidden, "your token is of one tenant, and sees only that tenant's tasks, schedules and bulk operations: this is about the whole fleet")
+		return httpapi.Problem(protocol.CodeForbidden,
+			"your token is of one tenant, and sees only that tenant's tasks, schedules and bulk operations: this is about the whole fleet")
 	case access.NotForTokens:
-		return httpapi.Problem(protocol.CodeForbidden, "an API token does not register agents: use a join token (mainstay token create --kind join)")
+		return httpapi.Problem(protocol.CodeForbidden,
+			"an API token does not register agents: use a join token (mainstay token create --kind join)")
 	}
 	return httpapi.Problem(protocol.CodeForbidden, "nobody may use this while security is on: it does not say who may")
 }
 
-// finish writes the audit log: every change, and every refusal for want of a right. What agents report all day is the work
-// itself and is not written; that an agent registered is.
-func (g *Gate) finish(r *http.Request, route httpapi.Route, id *access.Identity, targets *access.Targets, at time.Time, status int) {
+// finish writes the audit log: every change, and every refusal for want of a right. What agents report all day is the
+// work itself and is not written; that an agent registered is.
+func (g *Gate) finish(
+	r *http.Request, route httpapi.Route, id *access.Identity, targets *access.Targets, at time.Time, status int,
+) {
 	if status == http.StatusTooManyRequests {
 		return // a flood must not become one in the log
 	}
@@ -179,7 +195,8 @@ func (g *Gate) finish(r *http.Request, route httpapi.Route, id *access.Identity,
 	if !refused && (!mutates(r.Method) || route.Policy.IsSession()) {
 		return
 	}
-	if status == http.StatusForbidden && route.Policy.IsSession() && g.strangers.take(addressKey(httpapi.ClientOf(r).Address), at) > 0 {
+	if status == http.StatusForbidden && route.Policy.IsSession() &&
+		g.strangers.take(addressKey(httpapi.ClientOf(r).Address), at) > 0 {
 		return
 	}
 	entry := entryOf(r, route, id, at, status)
@@ -191,8 +208,8 @@ func mutates(method string) bool {
 	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
 }
 
-// fromOwnPage reports whether a browser says that the request comes from a page of this very server. All that send cookies
-// at all say so.
+// fromOwnPage reports whether a browser says that the request comes from a page of this very server. All that send
+// cookies at all say so.
 func fromOwnPage(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" {
 		return site == "same-origin"

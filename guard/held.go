@@ -10,11 +10,12 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// heldLook is how often the token of a request that is still being answered is looked at again. Tokens are read anew for
-// all of them together, every tokensFresh.
+// heldLook is how often the token of a request that is still being answered is looked at again. Tokens are read anew
+// for all of them together, every tokensFresh.
 const heldLook = time.Second
 
-var errTokenGone = httpapi.Problem(protocol.CodeUnauthorized, "the token was revoked, or its time is over: ask an admin for another")
+var errTokenGone = httpapi.Problem(protocol.CodeUnauthorized,
+	"the token was revoked, or its time is over: ask an admin for another")
 
 // proof is what an identity rests on: a token, until it or the browser's session ends (zero: not by itself).
 type proof struct {

@@ -60,7 +60,8 @@ func TestAHeldRequestEndsWithItsToken(t *testing.T) {
 				}
 				done(http.StatusOK)
 				if c.ends == 0 && !c.first {
-					require.ErrorIs(t, context.Cause(ctx), context.Canceled, "what was answered is not looked at any more")
+					require.ErrorIs(t, context.Cause(ctx), context.Canceled,
+						"what was answered is not looked at any more")
 				}
 			})
 		})

@@ -13,16 +13,18 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// identify finds out who asks: by the token, else a browser's session, else the client certificate. Nobody is no error; a
-// wrong proof is one, so that a mistake is noticed.
+// identify finds out who asks: by the token, else a browser's session, else the client certificate. Nobody is no error;
+// a wrong proof is one, so that a mistake is noticed.
 func (g *Gate) identify(r *http.Request) (access.Identity, proof, error) {
 	if len(r.Header.Values("Authorization")) > 1 {
-		return access.Identity{}, proof{}, httpapi.Problem(protocol.CodeUnauthorized, "send the header Authorization once: it is not clear who asks")
+		return access.Identity{}, proof{}, httpapi.Problem(protocol.CodeUnauthorized,
+			"send the header Authorization once: it is not clear who asks")
 	}
 	if header := r.Header.Get("Authorization"); header != "" {
 		scheme, token, _ := strings.Cut(header, " ")
 		if !strings.EqualFold(scheme, "Bearer") {
-			return access.Identity{}, proof{}, httpapi.Problem(protocol.CodeUnauthorized, "the header Authorization must be Bearer and a token")
+			return access.Identity{}, proof{}, httpapi.Problem(protocol.CodeUnauthorized,
+				"the header Authorization must be Bearer and a token")
 		}
 		record, err := g.verify(r.Context(), strings.TrimSpace(token))
 		if err != nil {
@@ -48,7 +50,8 @@ func (g *Gate) identify(r *http.Request) (access.Identity, proof, error) {
 
 // verify returns the record of a token, or why it is refused.
 func (g *Gate) verify(ctx context.Context, token string) (access.Record, error) {
-	wrong := httpapi.Problem(protocol.CodeUnauthorized, "the token is not known here, or was revoked: check that it is whole and of this installation")
+	wrong := httpapi.Problem(protocol.CodeUnauthorized,
+		"the token is not known here, or was revoked: check that it is whole and of this installation")
 	if len(token) > access.MaxToken || token == "" {
 		return access.Record{}, wrong
 	}
@@ -73,7 +76,8 @@ func (g *Gate) verify(ctx context.Context, token string) (access.Record, error) 
 		return access.Record{}, wrong
 	}
 	if record.Expired(g.now()) {
-		return access.Record{}, httpapi.Problem(protocol.CodeUnauthorized, "the token's time is over: ask an admin for another")
+		return access.Record{}, httpapi.Problem(protocol.CodeUnauthorized,
+			"the token's time is over: ask an admin for another")
 	}
 	return record, nil
 }
@@ -88,7 +92,8 @@ func (g *Gate) record(ctx context.Context, id string) (access.Record, error) {
 	record, _, err := g.tokens.find(ctx, id)
 	if err != nil {
 		g.logger.Warn("A token cannot be looked up", zap.String("id", id), zap.Error(err))
-		return access.Record{}, httpapi.Problem(protocol.CodeUnavailable, "it cannot be told now whether this token is good: Temporal does not answer; try again")
+		return access.Record{}, httpapi.Problem(protocol.CodeUnavailable,
+			"it cannot be told now whether this token is good: Temporal does not answer; try again")
 	}
 	return record, nil
 }
@@ -115,8 +120,12 @@ func identityOfCertificate(entries []Certificate, c *x509.Certificate) (access.I
 		for _, name := range names {
 			if name != "" && name == entry.Subject {
 				return access.Identity{
-					Kind: access.KindCertificate, ID: entry.Subject, Name: c.Subject.CommonName, Role: entry.Role, Tenant: entry.Tenant,
-					Joins: entry.Joins, Cluster: entry.Cluster,
+					Kind:   access.KindCertificate,
+					ID:     entry.Subject,
+					Name:   c.Subject.CommonName,
+					Role:   entry.Role,
+					Tenant: entry.Tenant,
+					Joins:  entry.Joins, Cluster: entry.Cluster,
 				}, true
 			}
 		}

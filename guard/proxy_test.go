@@ -31,8 +31,8 @@ func from(t *testing.T, address string) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// behindProxy is a server with security on, and a reverse proxy at 127.0.0.9 that it trusts and that speaks https, as it
-// says. Sign-ins are what strangers may do.
+// behindProxy is a server with security on, and a reverse proxy at 127.0.0.9 that it trusts and that speaks https, as
+// it says. Sign-ins are what strangers may do.
 func behindProxy(t *testing.T, header string) (direct, proxied, audit string) {
 	t.Helper()
 	audit = filepath.Join(t.TempDir(), "audit.jsonl")
@@ -51,25 +51,28 @@ func behindProxy(t *testing.T, header string) (direct, proxied, audit string) {
 	t.Cleanup(server.Close)
 	target, err := url.Parse(server.URL)
 	require.NoError(t, err)
-	proxy := httptest.NewServer(&httputil.ReverseProxy{Transport: from(t, "127.0.0.9").Transport, Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(target)
-		r.Out.Header.Set("X-Forwarded-Proto", "https")
-		r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"] // what the client has made up stays, as with many proxies
-		r.Out.Header[httpapi.Forwarded] = r.In.Header[httpapi.Forwarded]
-		host, _, err := net.SplitHostPort(r.In.RemoteAddr)
-		if header == httpapi.Forwarded && err == nil {
-			r.Out.Header.Add(header, "for="+host+";proto=https")
-			return
-		}
-		r.Out.Header.Set(header, strings.TrimPrefix(strings.Join(r.In.Header[header], ", ")+", "+host, ", "))
-	}})
+	proxy := httptest.NewServer(&httputil.ReverseProxy{Transport: from(t, "127.0.0.9").Transport,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Header.Set("X-Forwarded-Proto", "https")
+			// what the client has made up stays, as with many proxies
+			r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
+			r.Out.Header[httpapi.Forwarded] = r.In.Header[httpapi.Forwarded]
+			host, _, err := net.SplitHostPort(r.In.RemoteAddr)
+			if header == httpapi.Forwarded && err == nil {
+				r.Out.Header.Add(header, "for="+host+";proto=https")
+				return
+			}
+			r.Out.Header.Set(header, strings.TrimPrefix(strings.Join(r.In.Header[header], ", ")+", "+host, ", "))
+		}})
 	t.Cleanup(proxy.Close)
 	return server.URL, proxy.URL, audit
 }
 
 func trySignIn(t *testing.T, c *http.Client, url, token string, header http.Header) *http.Response {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/api/v1/session", strings.NewReader(`{"token":"`+token+`"}`))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/api/v1/session",
+		strings.NewReader(`{"token":"`+token+`"}`))
 	require.NoError(t, err)
 	r.Header = header.Clone()
 	if r.Header == nil {
@@ -99,8 +102,10 @@ func TestClientsBehindAProxyAreThemselves(t *testing.T) {
 				}
 			}
 			require.Positive(t, limited, "a made-up address is no new budget")
-			require.Equal(t, http.StatusUnauthorized, trySignIn(t, two, proxied, "guess", nil).StatusCode, "a neighbour behind the proxy has its own")
-			require.Equal(t, http.StatusUnauthorized, trySignIn(t, two, direct, "guess", http.Header{header: {"for=127.0.0.2"}}).StatusCode)
+			require.Equal(t, http.StatusUnauthorized, trySignIn(t, two, proxied, "guess", nil).StatusCode,
+				"a neighbour behind the proxy has its own")
+			require.Equal(t, http.StatusUnauthorized, trySignIn(t, two, direct, "guess",
+				http.Header{header: {"for=127.0.0.2"}}).StatusCode)
 
 			response := trySignIn(t, two, proxied, "0123456789-the-first-admin-token-0123", nil)
 			require.Equal(t, http.StatusOK, response.StatusCode)

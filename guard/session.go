@@ -24,7 +24,8 @@ const maxSignIn = 4 << 10
 // sessionLife is how long a browser stays signed in.
 const sessionLife = 12 * time.Hour
 
-// sessionSeal makes the values of cookies: base64url(json ‖ HMAC-SHA256(json)). A cookie names a token and does not hold it.
+// sessionSeal makes the values of cookies: base64url(json ‖ HMAC-SHA256(json)). A cookie names a token and does not
+// hold it.
 type sessionSeal struct{ key []byte }
 
 func newSessionSeal(key []byte) sessionSeal {
@@ -85,7 +86,8 @@ func (g *Gate) openSession(ctx context.Context, value string) (access.Record, ti
 }
 
 func sessionOf(id *access.Identity) api.Session {
-	return api.Session{Security: id.Kind != access.KindLocal, Kind: id.Kind, Name: id.Name, Role: id.Role, Tenant: id.Tenant}
+	return api.Session{Security: id.Kind != access.KindLocal, Kind: id.Kind, Name: id.Name, Role: id.Role,
+		Tenant: id.Tenant}
 }
 
 type sessionOutput struct {
@@ -123,14 +125,16 @@ type cookieInput struct {
 func RegisterSession(api huma.API, gate *Gate) {
 	const path = "/api/v1/session"
 	operation := func(id, method, summary, description string) huma.Operation {
-		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"Access"}, Summary: summary, Description: description}
+		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"Access"}, Summary: summary,
+			Description: description}
 	}
 	in := operation("sign-in", http.MethodPost, "Sign a browser in",
 		"Sets a cookie that stands for the token: HttpOnly, SameSite=Strict, Secure over https, for 12 h. It ends with the token.")
 	in.MaxBodyBytes = maxSignIn
 	httpapi.Register(api, access.Open, in,
 		func(ctx context.Context, in *signInInput) (*sessionOutput, error) { return gate.signIn(ctx, in) })
-	httpapi.Register(api, access.View.Scoped(), operation("get-session", http.MethodGet, "Who am I", "Also tells whether security is on at all."),
+	httpapi.Register(api, access.View.Scoped(), operation("get-session", http.MethodGet, "Who am I",
+		"Also tells whether security is on at all."),
 		func(ctx context.Context, in *cookieInput) (*shownSession, error) {
 			id := access.From(ctx)
 			out := &shownSession{CacheControl: "no-store", Body: sessionOf(&id)}
@@ -157,7 +161,8 @@ func (g *Gate) signIn(ctx context.Context, in *signInInput) (*sessionOutput, err
 		return nil, err
 	}
 	if record.Kind != access.APIToken {
-		return nil, httpapi.Problem(protocol.CodeForbidden, "a join token only registers agents: sign in with an API token")
+		return nil, httpapi.Problem(protocol.CodeForbidden,
+			"a join token only registers agents: sign in with an API token")
 	}
 	expires := g.now().Add(sessionLife)
 	if !record.ExpiresAt.IsZero() && record.ExpiresAt.Before(expires) {
@@ -175,6 +180,12 @@ func (g *Gate) signIn(ctx context.Context, in *signInInput) (*sessionOutput, err
 // cookie makes the session's cookie; maxAge is in seconds, below 0 it deletes.
 func cookie(value string, maxAge int, secure bool) http.Cookie {
 	return http.Cookie{
-		Name: httpapi.SessionCookie, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode,
+		Name:     httpapi.SessionCookie,
+		Value:    value,
+		Path:     "/",
+		MaxAge:   maxAge,
+		HttpOnly: true,
+		Secure:   secure,
+		SameSite: http.SameSiteStrictMode,
 	}
 }

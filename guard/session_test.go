@@ -45,7 +45,8 @@ func TestABrowsersSessionLivesAsLongAsItsToken(t *testing.T) {
 
 	id, code := ask(t, g, access.Operate.Scoped(), browser(http.MethodPost, c))
 	require.Empty(t, code)
-	require.Equal(t, access.Identity{Kind: access.KindToken, ID: record.ID, Name: "ops", Role: access.Operator, Tenant: "acme", Cookie: true}, id)
+	require.Equal(t, access.Identity{Kind: access.KindToken, ID: record.ID, Name: "ops", Role: access.Operator,
+		Tenant: "acme", Cookie: true}, id)
 	_, code = ask(t, s.gate(Options{SessionKey: key}), access.View.Scoped(), browser(http.MethodGet, c))
 	require.Empty(t, code, "another gateway with the same key knows it")
 	_, code = ask(t, s.gate(Options{SessionKey: []byte("another")}), access.View.Scoped(), browser(http.MethodGet, c))
@@ -65,8 +66,10 @@ func TestASessionOfTheFirstAdminEndsWithItsSecret(t *testing.T) {
 	t.Parallel()
 	key := []byte("of all gateways")
 	s := newShelf()
-	c := signIn(t, s.gate(Options{SessionKey: key, AdminToken: "0123456789-the-first-admin-token-0123"}), "0123456789-the-first-admin-token-0123")
-	_, code := ask(t, s.gate(Options{SessionKey: key, AdminToken: "0123456789-another-admin-token-01234"}), access.View, browser(http.MethodGet, c))
+	c := signIn(t, s.gate(Options{SessionKey: key, AdminToken: "0123456789-the-first-admin-token-0123"}),
+		"0123456789-the-first-admin-token-0123")
+	_, code := ask(t, s.gate(Options{SessionKey: key, AdminToken: "0123456789-another-admin-token-01234"}), access.View,
+		browser(http.MethodGet, c))
 	require.Equal(t, protocol.CodeUnauthorized, code)
 }
 
@@ -81,8 +84,9 @@ func TestForgedSessions(t *testing.T) {
 	longer := strings.Replace(string(raw), `"e":1`, `"e":9`, 1)
 	require.NotEqual(t, string(raw), longer)
 	for name, value := range map[string]string{
-		"empty": "", "no base64": "%%%", "short": "aaaa", "a later end": base64.RawURLEncoding.EncodeToString([]byte(longer)),
-		"cut": good.Value[:len(good.Value)-4], "the token itself": token,
+		"empty": "", "no base64": "%%%", "short": "aaaa",
+		"a later end": base64.RawURLEncoding.EncodeToString([]byte(longer)),
+		"cut":         good.Value[:len(good.Value)-4], "the token itself": token,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -117,10 +121,12 @@ func TestPagesFromElsewhereDoNotAct(t *testing.T) {
 		bearer               bool
 		code                 string
 	}{
-		"own page":                        {http.MethodPost, "same-origin", "http://example.com", false, ""},
-		"own page, old browser":           {http.MethodPost, "", "http://example.com", false, ""},
-		"another site":                    {http.MethodPost, "cross-site", "http://evil.example", false, protocol.CodeForbidden},
-		"another port":                    {http.MethodPost, "same-site", "http://example.com:99", false, protocol.CodeForbidden},
+		"own page":              {http.MethodPost, "same-origin", "http://example.com", false, ""},
+		"own page, old browser": {http.MethodPost, "", "http://example.com", false, ""},
+		"another site": {http.MethodPost, "cross-site", "http://evil.example", false,
+			protocol.CodeForbidden},
+		"another port": {http.MethodPost, "same-site", "http://example.com:99", false,
+			protocol.CodeForbidden},
 		"another site, old browser":       {http.MethodPost, "", "http://evil.example", false, protocol.CodeForbidden},
 		"says nothing":                    {http.MethodDelete, "", "", false, protocol.CodeForbidden},
 		"opaque":                          {http.MethodPost, "", "null", false, protocol.CodeForbidden},

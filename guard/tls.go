@@ -12,12 +12,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// TLSFiles name what a server needs for https. Certificate and Key are PEM; the certificate comes first, then those between
-// it and its authority.
+// TLSFiles name what a server needs for https. Certificate and Key are PEM; the certificate comes first, then those
+// between it and its authority.
 type TLSFiles struct {
 	Certificate, Key string
-	// ClientCA, unless empty, holds the authorities of client certificates. A client that sends one must have it from them;
-	// with RequireClient, all must send one.
+	// ClientCA, unless empty, holds the authorities of client certificates. A client that sends one must have it from
+	// them; with RequireClient, all must send one.
 	ClientCA      string
 	RequireClient bool
 }
@@ -76,7 +76,8 @@ func (r *tlsReload) load() error {
 	if err != nil {
 		return fmt.Errorf("read the TLS certificate and key: %w", err)
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
+		NextProtos: []string{"h2", "http/1.1"}}
 	if r.files.ClientCA != "" {
 		if config.ClientCAs, err = readPool(r.files.ClientCA); err != nil {
 			return err
@@ -116,8 +117,8 @@ func readPool(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// ClientTLS is how a client speaks https: ca (PEM) instead of the system's authorities, and a certificate of its own. All may
-// be empty; nil means the defaults.
+// ClientTLS is how a client speaks https: ca (PEM) instead of the system's authorities, and a certificate of its own.
+// All may be empty; nil means the defaults.
 func ClientTLS(ca, certificate, key string) (*tls.Config, error) {
 	if ca == "" && certificate == "" && key == "" {
 		return nil, nil

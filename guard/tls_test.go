@@ -35,8 +35,11 @@ func newAuthority(t *testing.T, dir, name string) *authority {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+		IsCA:         true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	require.NoError(t, err)
@@ -53,9 +56,14 @@ func (a *authority) issue(t *testing.T, dir, name string, serial int64) (certifi
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(serial),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+		DNSNames:     []string{name},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &private.PublicKey, a.key)
 	require.NoError(t, err)
@@ -112,11 +120,13 @@ func get(t *testing.T, url string, config *tls.Config) (status int, body string,
 func TestClientCertificates(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	servers, clients, strangers := newAuthority(t, dir, "servers"), newAuthority(t, dir, "clients"), newAuthority(t, dir, "strangers")
+	servers, clients, strangers := newAuthority(t, dir, "servers"), newAuthority(t, dir, "clients"), newAuthority(t,
+		dir, "strangers")
 	certificate, key := servers.issue(t, dir, "mainstay.example", 1)
 	s := newShelf()
 	g := s.gate(Options{Certificates: []Certificate{
-		{Subject: "ops.example", Role: access.Operator}, {Subject: "look.example", Role: access.Viewer}, {Subject: "agents.example", Joins: true, Cluster: "build"},
+		{Subject: "ops.example", Role: access.Operator}, {Subject: "look.example", Role: access.Viewer},
+		{Subject: "agents.example", Joins: true, Cluster: "build"},
 	}})
 	url := serveTLS(t, TLSFiles{Certificate: certificate, Key: key, ClientCA: clients.file}, g)
 	strict := serveTLS(t, TLSFiles{Certificate: certificate, Key: key, ClientCA: clients.file, RequireClient: true}, g)
@@ -145,7 +155,10 @@ func TestClientCertificates(t *testing.T) {
 			config, err := ClientTLS(servers.file, own, ownKey)
 			require.NoError(t, err)
 			if c.from == strangers { // Go would not show what the server does not ask for
-				config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &config.Certificates[0], nil }
+				config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate,
+					error) {
+					return &config.Certificates[0], nil
+				}
 			}
 			status, body, _, err := get(t, c.url, config)
 			if c.status == 0 {
@@ -228,13 +241,16 @@ func TestWrongTLSSettings(t *testing.T) {
 	empty := filepath.Join(dir, "empty.pem")
 	require.NoError(t, os.WriteFile(empty, nil, 0o600))
 	for name, files := range map[string]TLSFiles{
-		"no key": {Certificate: certificate}, "another's key": {Certificate: certificate, Key: otherKey}, "no such file": {Certificate: certificate, Key: "/no/such"},
-		"empty authority": {Certificate: certificate, Key: key, ClientCA: empty}, "required of whom": {Certificate: certificate, Key: key, RequireClient: true},
+		"no key": {Certificate: certificate}, "another's key": {Certificate: certificate, Key: otherKey},
+		"no such file":     {Certificate: certificate, Key: "/no/such"},
+		"empty authority":  {Certificate: certificate, Key: key, ClientCA: empty},
+		"required of whom": {Certificate: certificate, Key: key, RequireClient: true},
 	} {
 		_, err := ServerTLS(files, zap.NewNop())
 		require.Error(t, err, name)
 	}
-	for name, files := range map[string][3]string{"certificate alone": {"", certificate, ""}, "key alone": {"", "", key}, "empty authority": {empty, "", ""}} {
+	for name, files := range map[string][3]string{"certificate alone": {"", certificate, ""},
+		"key alone": {"", "", key}, "empty authority": {empty, "", ""}} {
 		_, err := ClientTLS(files[0], files[1], files[2])
 		require.Error(t, err, name)
 	}

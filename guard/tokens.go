@@ -15,8 +15,8 @@ import (
 const (
 	// tokensFresh is how long tokens are believed to be as they were read: a revoked one works for as long at most.
 	tokensFresh = 5 * time.Second
-	// tokensGap is the least time between two readings, and tokensRetry that after one that failed. Made-up tokens cause
-	// readings, so they must be rare.
+	// tokensGap is the least time between two readings, and tokensRetry that after one that failed. Made-up tokens
+	// cause readings, so they must be rare.
 	tokensGap   = 100 * time.Millisecond
 	tokensRetry = time.Second
 	// tokensTimeout bounds one reading; a request waits for it.
@@ -46,8 +46,9 @@ type directory struct {
 	reading chan struct{}            // closed when the reading under way ends; nil: none is
 }
 
-// find returns the token with an id. known is false when there certainly is none: that is only said by a reading that began
-// after the request had come, so that a token works as soon as it was made. An error means that nobody can tell now.
+// find returns the token with an id. known is false when there certainly is none: that is only said by a reading that
+// began after the request had come, so that a token works as soon as it was made. An error means that nobody can tell
+// now.
 func (d *directory) find(ctx context.Context, id string) (token access.Record, known bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,8 +71,8 @@ func (d *directory) find(ctx context.Context, id string) (token access.Record, k
 	}
 }
 
-// refresh reads the tokens anew, waits for the reading that another request has begun, or until one may begin. The mutex is
-// held; it is let go meanwhile.
+// refresh reads the tokens anew, waits for the reading that another request has begun, or until one may begin. The
+// mutex is held; it is let go meanwhile.
 func (d *directory) refresh(ctx context.Context) {
 	if reading := d.reading; reading != nil {
 		d.mu.Unlock()

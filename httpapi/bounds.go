@@ -18,9 +18,9 @@ const maxMembers = 10_000
 // locatedLevels is how many levels a location names of what is nested too deep: those below it are all alike.
 const locatedLevels = 8
 
-// bounds holds JSON text to what costs memory: how deep it is nested, how many elements an array has, and how many members an
-// object. It reads the text as it comes and keeps nothing of it, so too much is refused before it is there. Whether the values
-// are right, validation says afterwards.
+// bounds holds JSON text to what costs memory: how deep it is nested, how many elements an array has, and how many
+// members an object. It reads the text as it comes and keeps nothing of it, so too much is refused before it is there.
+// Whether the values are right, validation says afterwards.
 type bounds struct {
 	registry huma.Registry
 	root     *huma.Schema // nil: anything
@@ -135,7 +135,8 @@ func (b *bounds) beginMember(key string) error {
 		if others {
 			return nil
 		}
-		b.unknown = append(b.unknown, protocol.ProblemField{Location: safeLocation(b.location(len(b.levels))), Message: "unexpected property"})
+		b.unknown = append(b.unknown, protocol.ProblemField{Location: safeLocation(b.location(len(b.levels))),
+			Message: "unexpected property"})
 		if len(b.unknown) >= maxFields {
 			return newProblem(http.StatusUnprocessableEntity, protocol.CodeInvalidRequest, invalidDetail, b.unknown)
 		}
@@ -143,8 +144,8 @@ func (b *bounds) beginMember(key string) error {
 	return nil
 }
 
-// property is the schema of a member. Letters of another case count too: validation refuses them, and encoding/json, which
-// reads the text all the same, does not tell them apart.
+// property is the schema of a member. Letters of another case count too: validation refuses them, and encoding/json,
+// which reads the text all the same, does not tell them apart.
 func property(schema *huma.Schema, key string) *huma.Schema {
 	if known := schema.Properties[key]; known != nil {
 		return known

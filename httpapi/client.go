@@ -23,8 +23,8 @@ type Client struct {
 	HTTPS bool
 }
 
-// Headers in which proxies tell the client's address. Only one is read: a proxy that writes the one hands on what a client
-// has put into the other.
+// Headers in which proxies tell the client's address. Only one is read: a proxy that writes the one hands on what a
+// client has put into the other.
 const (
 	ForwardedFor = "X-Forwarded-For"
 	Forwarded    = "Forwarded" // RFC 7239
@@ -132,8 +132,8 @@ func escaped(s string, i int) bool {
 	return (i-len(before))%2 == 1
 }
 
-// parameter is a value of an element of the header Forwarded, as for=192.0.2.1;proto=https; empty when it is not there, or
-// is there twice.
+// parameter is a value of an element of the header Forwarded, as for=192.0.2.1;proto=https; empty when it is not there,
+// or is there twice.
 func parameter(element, name string) (value string) {
 	found := false
 	for len(element) > 0 {

@@ -19,7 +19,9 @@ const (
 // compressing makes a handler that compresses large answers in JSON for clients that take gzip. Fast rather
 // than small: the answer of 500 agents is a seventh then, within a millisecond.
 func compressing(next http.Handler) http.Handler {
-	wrap, err := gzhttp.NewWrapper(gzhttp.EnableZstd(false), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.MinSize(compressFrom),
+	wrap,
+		err := gzhttp.NewWrapper(gzhttp.EnableZstd(false), gzhttp.CompressionLevel(gzip.BestSpeed),
+		gzhttp.MinSize(compressFrom),
 		gzhttp.SuffixETag(CompressedTag), gzhttp.ContentTypeFilter(func(kind string) bool {
 			return strings.HasPrefix(kind, "application/json") || strings.HasPrefix(kind, problemType)
 		}))
@@ -29,8 +31,10 @@ func compressing(next http.Handler) http.Handler {
 	return wrap(next)
 }
 
-// mayCompress leaves out what is not read by people and their tools: the agents' own exchanges are all POST, and small. It
-// leaves out streams too, which would be held back until there is enough to compress, and what does it itself: /metrics, pages.
+// mayCompress leaves out what is not read by people and their tools: the agents' own exchanges are all POST, and small.
+// It leaves out streams too, which would be held back until there is enough to compress, and what does it itself:
+// /metrics, pages.
 func (s *Server) mayCompress(r *http.Request) bool {
-	return r.Method == http.MethodGet && !s.streams[r.URL.Path] && (strings.HasPrefix(r.URL.Path, "/api/") || r.URL.Path == "/openapi.json")
+	return r.Method == http.MethodGet && !s.streams[r.URL.Path] &&
+		(strings.HasPrefix(r.URL.Path, "/api/") || r.URL.Path == "/openapi.json")
 }

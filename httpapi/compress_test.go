@@ -47,9 +47,12 @@ func textServer(t *testing.T) *httptest.Server {
 		registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "x_" + strings.Repeat("y", i)}))
 	}
 	s := httpapi.New(httpapi.Options{Registry: registry})
-	httpapi.Register(s.API(), access.View, huma.Operation{OperationID: "text", Method: http.MethodGet, Path: "/api/text"}, textOf)
-	httpapi.Register(s.API(), access.View, huma.Operation{OperationID: "poll", Method: http.MethodPost, Path: "/api/text"}, textOf)
-	httpapi.Register(s.API(), access.View, huma.Operation{OperationID: "watch", Method: http.MethodGet, Path: "/api/watch",
+	httpapi.Register(s.API(), access.View, huma.Operation{OperationID: "text", Method: http.MethodGet,
+		Path: "/api/text"}, textOf)
+	httpapi.Register(s.API(), access.View, huma.Operation{OperationID: "poll", Method: http.MethodPost,
+		Path: "/api/text"}, textOf)
+	httpapi.Register(s.API(), access.View, huma.Operation{OperationID: "watch", Method: http.MethodGet,
+		Path:      "/api/watch",
 		Responses: map[string]*huma.Response{"200": {Content: map[string]*huma.MediaType{"text/event-stream": {}}}}},
 		func(context.Context, *struct{}) (*huma.StreamResponse, error) {
 			return &huma.StreamResponse{Body: func(c huma.Context) {

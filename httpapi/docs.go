@@ -29,7 +29,10 @@ const docsPolicy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-
 
 func (s *Server) registerDocs() {
 	s.handleGin(access.Open, "/docs", s.serveDocs)
-	s.handleGin(access.Open, "/docs/docs.css", func(c *gin.Context) { c.Data(http.StatusOK, "text/css; charset=utf-8", docsCSS) })
+	s.handleGin(access.Open, "/docs/docs.css", func(c *gin.Context) {
+		c.Data(http.StatusOK, "text/css; charset=utf-8",
+			docsCSS)
+	})
 }
 
 // serveDocs renders the operations on the server: no script, no CDN.
@@ -99,9 +102,11 @@ func describeAPI(spec *huma.OpenAPI) docsView {
 }
 
 func describeOperation(spec *huma.OpenAPI, path string, op *huma.Operation) docsOperation {
-	d := docsOperation{ID: op.OperationID, Method: op.Method, Path: path, Summary: op.Summary, Description: op.Description}
+	d := docsOperation{ID: op.OperationID, Method: op.Method, Path: path, Summary: op.Summary,
+		Description: op.Description}
 	for _, p := range op.Parameters {
-		d.Parameters = append(d.Parameters, docsField{Name: p.Name, In: p.In, Type: typeName(p.Schema), Doc: p.Description, Required: p.Required})
+		d.Parameters = append(d.Parameters, docsField{Name: p.Name, In: p.In, Type: typeName(p.Schema),
+			Doc: p.Description, Required: p.Required})
 	}
 	if op.RequestBody != nil {
 		for _, media := range op.RequestBody.Content {
@@ -133,7 +138,8 @@ func describeFields(spec *huma.OpenAPI, schema *huma.Schema) []docsField {
 	}
 	fields := make([]docsField, 0, len(schema.Properties))
 	for name, property := range schema.Properties {
-		fields = append(fields, docsField{Name: name, Type: typeName(property), Doc: property.Description, Required: required[name]})
+		fields = append(fields, docsField{Name: name, Type: typeName(property), Doc: property.Description,
+			Required: required[name]})
 	}
 	sort.Slice(fields, func(i, j int) bool { return fields[i].Name < fields[j].Name })
 	return fields

@@ -8,8 +8,8 @@ import (
 
 const eventStream = "text/event-stream"
 
-// serve answers HEAD as GET, as checks of load balancers and `curl -I` want it: net/http leaves the body out. A stream has
-// no end that could be waited for, so there is no HEAD of it.
+// serve answers HEAD as GET, as checks of load balancers and `curl -I` want it: net/http leaves the body out. A stream
+// has no end that could be waited for, so there is no HEAD of it.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead && !s.streams[r.URL.Path] {
 		get := *r

@@ -44,8 +44,9 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 	t.Parallel()
 	server := listServer(t)
 	for path, want := range map[string]int{
-		"/healthz": 200, "/readyz": 200, "/list": 200, "/list?nope=1": 422, "/make": 405, "/canary": 404, "/openapi.json": 200,
-		"/watch": 405, // it would not end
+		"/healthz": 200, "/readyz": 200, "/list": 200, "/list?nope=1": 422, "/make": 405, "/canary": 404,
+		"/openapi.json": 200,
+		"/watch":        405, // it would not end
 	} {
 		head, err := http.Head(server.URL + path)
 		require.NoError(t, err, path)
@@ -80,7 +81,8 @@ func TestRepeatedParameters(t *testing.T) {
 	require.Equal(t, 422, w.Code)
 	p := problemOf(t, w)
 	require.Equal(t, protocol.CodeInvalidRequest, p.Code)
-	require.Equal(t, []protocol.ProblemField{{Location: "query.status", Message: "is given more than once, and takes one value"}}, p.Errors)
+	require.Equal(t, []protocol.ProblemField{{Location: "query.status",
+		Message: "is given more than once, and takes one value"}}, p.Errors)
 }
 
 func TestCompressedBodiesAreRefusedAsSuch(t *testing.T) {
@@ -106,5 +108,6 @@ func TestNumbersOutOfRangeAreNamedAsSuch(t *testing.T) {
 	t.Parallel()
 	w := do(listServer(t).Config.Handler, http.MethodPost, "/make", `{"a": 1e400}`)
 	require.Equal(t, 400, w.Code)
-	require.Contains(t, problemOf(t, w).Errors[0].Message, "a number that is too large, or a value of the wrong type, ends at line 1, column 1")
+	require.Contains(t, problemOf(t, w).Errors[0].Message,
+		"a number that is too large, or a value of the wrong type, ends at line 1, column 1")
 }

@@ -26,10 +26,12 @@ func (s *Server) registerHealth(o Options) {
 		OperationID: "health", Method: http.MethodGet, Path: "/health", Tags: []string{"System"},
 		Summary: "How the process stands", Description: "Answers 200 when it is healthy: Temporal answers, and a hub's own lease is fresh. Else 503, with the same body. " +
 			"Who does not say who it is hears only status, uptime_seconds and metadata_store_connected while security is on.",
-		Responses: map[string]*huma.Response{"503": {Description: "It is unhealthy", Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}},
+		Responses: map[string]*huma.Response{"503": {Description: "It is unhealthy",
+			Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}},
 	}, func(ctx context.Context, _ *struct{}) (*healthOutput, error) {
 		who := access.From(ctx)
-		h := api.Health{Status: "healthy", Version: o.Version, UptimeSeconds: int64(time.Since(started).Seconds()), MetadataStoreConnected: true}
+		h := api.Health{Status: "healthy", Version: o.Version, UptimeSeconds: int64(time.Since(started).Seconds()),
+			MetadataStoreConnected: true}
 		if o.Health != nil {
 			o.Health(&h)
 		}
@@ -46,7 +48,8 @@ func (s *Server) registerHealth(o Options) {
 			h.Status = "unhealthy"
 		}
 		if !who.Known() { // a stranger hears no more than a probe needs
-			h = api.Health{Status: h.Status, UptimeSeconds: h.UptimeSeconds, MetadataStoreConnected: h.MetadataStoreConnected}
+			h = api.Health{Status: h.Status, UptimeSeconds: h.UptimeSeconds,
+				MetadataStoreConnected: h.MetadataStoreConnected}
 		}
 		if healthy {
 			return &healthOutput{Status: http.StatusOK, Body: h}, nil

@@ -29,7 +29,8 @@ func describeJSON(data []byte, err error) error {
 	case errors.As(err, &syntax):
 		return fmt.Errorf("not valid JSON at %s", position(data, syntax.Offset))
 	case errors.As(err, &kind):
-		return fmt.Errorf("a number that is too large, or a value of the wrong type, ends at %s", position(data, kind.Offset))
+		return fmt.Errorf("a number that is too large, or a value of the wrong type, ends at %s",
+			position(data, kind.Offset))
 	case errors.Is(err, fleet.ErrDuration):
 		return fleet.ErrDuration
 	}

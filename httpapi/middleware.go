@@ -50,9 +50,11 @@ func observe(m *metrics, logger *zap.Logger) gin.HandlerFunc {
 		strictHeaders(c)
 		c.Next()
 		took := time.Since(start)
-		m.duration.WithLabelValues(route(c), method(c.Request.Method), strconv.Itoa(c.Writer.Status())).Observe(took.Seconds())
+		m.duration.WithLabelValues(route(c), method(c.Request.Method),
+			strconv.Itoa(c.Writer.Status())).Observe(took.Seconds())
 		logger.Debug("request", zap.String("method", c.Request.Method), zap.String("route", route(c)),
-			zap.Int("status", c.Writer.Status()), zap.Duration("took", took), zap.String("client", ClientOf(c.Request).Address))
+			zap.Int("status", c.Writer.Status()), zap.Duration("took", took), zap.String("client",
+				ClientOf(c.Request).Address))
 	}
 }
 
@@ -74,7 +76,8 @@ func route(c *gin.Context) string {
 // method keeps made-up methods from becoming labels.
 func method(m string) string {
 	switch m {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodOptions:
 		return m
 	}
 	return "other"
@@ -97,9 +100,11 @@ func recovery() gin.HandlerFunc {
 				logger.Debug("client went away", zap.String("route", route(c)))
 				return
 			}
-			logger.Error("panic in a request", zap.String("route", route(c)), zap.Any("panic", cause), zap.Stack("stack"))
+			logger.Error("panic in a request", zap.String("route", route(c)), zap.Any("panic", cause),
+				zap.Stack("stack"))
 			if !c.Writer.Written() {
-				writeProblem(c, Problem(protocol.CodeInternal, "the request failed on our side; the server's log says why"))
+				writeProblem(c, Problem(protocol.CodeInternal,
+					"the request failed on our side; the server's log says why"))
 			}
 		}()
 		c.Next()
@@ -118,8 +123,8 @@ func limitUnreadBody(c *gin.Context) {
 // drained is how much of a body that nobody reads is waited for, in bytes, so that the connection can be used again.
 const drained = 16 << 10
 
-// closeUnread closes the connection after the answer to a request that was refused without its body, unless what is left of
-// it is little.
+// closeUnread closes the connection after the answer to a request that was refused without its body, unless what is
+// left of it is little.
 func closeUnread(c *gin.Context) {
 	if left := c.Request.ContentLength; left < 0 || left > drained || c.GetHeader("Expect") != "" {
 		c.Header("Connection", "close")
@@ -132,7 +137,8 @@ func plainBody(c *gin.Context) {
 	case "", "identity":
 		return
 	}
-	writeProblem(c, newProblem(http.StatusUnsupportedMediaType, protocol.CodeInvalidRequest, "send the body as it is: no Content-Encoding is taken", nil))
+	writeProblem(c, newProblem(http.StatusUnsupportedMediaType, protocol.CodeInvalidRequest,
+		"send the body as it is: no Content-Encoding is taken", nil))
 }
 
 func noRoute(c *gin.Context) {
@@ -140,10 +146,12 @@ func noRoute(c *gin.Context) {
 }
 
 func (s *Server) noMethod(c *gin.Context) {
-	if allow := c.Writer.Header().Get("Allow"); slices.Contains(strings.Split(allow, ", "), http.MethodGet) && !strings.Contains(allow, http.MethodHead) && !s.streams[c.Request.URL.Path] {
+	if allow := c.Writer.Header().Get("Allow"); slices.Contains(strings.Split(allow, ", "), http.MethodGet) &&
+		!strings.Contains(allow, http.MethodHead) && !s.streams[c.Request.URL.Path] {
 		c.Header("Allow", allow+", "+http.MethodHead)
 	}
-	writeProblem(c, Problem(protocol.CodeMethodNotAllowed, "this path does not take this method; the Allow header lists those it takes"))
+	writeProblem(c, Problem(protocol.CodeMethodNotAllowed,
+		"this path does not take this method; the Allow header lists those it takes"))
 }
 
 // writeProblem answers outside of huma.

@@ -15,9 +15,10 @@ import (
 
 // Gate decides about every request before its handler, its validation and its body.
 type Gate interface {
-	// Admit returns the context that the handler gets, with the caller's identity, or the problem to answer with. done, unless
-	// nil, is called with the status once the request has been answered.
-	Admit(r *http.Request, route Route, params map[string]string) (ctx context.Context, done func(status int), err error)
+	// Admit returns the context that the handler gets, with the caller's identity, or the problem to answer with. done,
+	// unless nil, is called with the status once the request has been answered.
+	Admit(r *http.Request, route Route, params map[string]string) (ctx context.Context, done func(status int),
+		err error)
 }
 
 // Route is one method of one path, and who may use it.
@@ -31,9 +32,11 @@ type Route struct {
 
 const policyKey = "mainstay.policy"
 
-// Register adds an operation that policy guards. Use it, not huma.Register: an operation without a policy lets nobody in
-// while security is on, and fails the tests.
-func Register[I, O any](api huma.API, policy access.Policy, op huma.Operation, handler func(context.Context, *I) (*O, error)) {
+// Register adds an operation that policy guards. Use it, not huma.Register: an operation without a policy lets nobody
+// in while security is on, and fails the tests.
+func Register[I, O any](
+	api huma.API, policy access.Policy, op huma.Operation, handler func(context.Context, *I) (*O, error),
+) {
 	if r, ours := api.(*registrar); ours {
 		api = &registrar{API: r.API, server: r.server, config: r.config, single: true}
 	}
@@ -59,8 +62,8 @@ func Guarded(policy access.Policy, op huma.Operation) huma.Operation {
 	return op
 }
 
-// Handle adds a route that is not in the OpenAPI document, as of a page. path is with OpenAPI's braces; one that ends in
-// "/*name" takes all below it.
+// Handle adds a route that is not in the OpenAPI document, as of a page. path is with OpenAPI's braces; one that ends
+// in "/*name" takes all below it.
 func (s *Server) Handle(policy access.Policy, method, path string, handler http.Handler) {
 	s.addRoute(Route{Method: method, Path: path, Policy: policy})
 	s.engine.Handle(method, ginPath(path), gin.WrapH(handler))
@@ -176,7 +179,8 @@ func bodySchema(op *huma.Operation) *huma.Schema {
 	return op.RequestBody.Content["application/json"].Schema
 }
 
-// admit asks the gate. Without one, security is off and everybody may do everything. What matches no route goes on to its
+// admit asks the gate. Without one, security is off and everybody may do everything. What matches no route goes on to
+// its
 // 404 or 405.
 func (s *Server) admit(c *gin.Context) {
 	path := route(c)
@@ -238,11 +242,14 @@ const (
 
 func securitySchemes() map[string]*huma.SecurityScheme {
 	return map[string]*huma.SecurityScheme{
-		schemeToken: {Type: "http", Scheme: "bearer", Description: "An API token (mainstay token create). Not asked for while security is off, as in `mainstay dev` on this machine only."},
+		schemeToken: {Type: "http", Scheme: "bearer",
+			Description: "An API token (mainstay token create). Not asked for while security is off, as in `mainstay dev` on this machine only."},
 		schemeCookie: {Type: "apiKey", In: "cookie", Name: SessionCookie,
 			Description: "A browser's session, opened with POST /api/v1/session."},
-		schemeJoin:    {Type: "http", Scheme: "bearer", Description: "A join token, with which agents register. Not asked for while security is off."},
-		schemeSession: {Type: "http", Scheme: "bearer", Description: "The session_token that registering has answered."},
+		schemeJoin: {Type: "http", Scheme: "bearer",
+			Description: "A join token, with which agents register. Not asked for while security is off."},
+		schemeSession: {Type: "http", Scheme: "bearer",
+			Description: "The session_token that registering has answered."},
 	}
 }
 

@@ -109,8 +109,8 @@ func (p *problem) GetStatus() int { return p.Status }
 // ContentType implements huma.ContentTypeFilter.
 func (p *problem) ContentType(string) string { return problemType }
 
-// GetHeaders implements huma.HeadersError: a client may come back in a second when Temporal was away. Whoever must say who it
-// is hears how.
+// GetHeaders implements huma.HeadersError: a client may come back in a second when Temporal was away. Whoever must say
+// who it is hears how.
 func (p *problem) GetHeaders() http.Header {
 	switch {
 	case p.Status == http.StatusUnauthorized:
@@ -157,9 +157,11 @@ func fromHuma(ctx huma.Context, status int, detail string, errs []error) *proble
 		return newProblem(status, protocol.CodeInvalidRequest, "the request body did not arrive in time", nil)
 	case status >= http.StatusInternalServerError:
 		if ctx != nil && len(errs) > 0 {
-			loggerOf(ctx.Context()).Error("request failed", zap.String("operation", ctx.Operation().OperationID), zap.Errors("errors", errs))
+			loggerOf(ctx.Context()).Error("request failed", zap.String("operation", ctx.Operation().OperationID),
+				zap.Errors("errors", errs))
 		}
-		return newProblem(status, codeOfStatus(status), "the request failed on our side; the server's log says why", nil)
+		return newProblem(status, codeOfStatus(status), "the request failed on our side; the server's log says why",
+			nil)
 	case status == http.StatusBadRequest, status == http.StatusUnprocessableEntity:
 		fields := invalidFields(errs)
 		if detail == "validation failed" {
@@ -217,7 +219,8 @@ func invalidFields(errs []error) []protocol.ProblemField {
 func safeMessage(d *huma.ErrorDetail) string {
 	message := d.Message
 	switch {
-	case strings.HasPrefix(message, "expected value to be one of "): // only words of ours, of which the value may be a part
+	case strings.HasPrefix(message, "expected value to be one of "):
+		// only words of ours, of which the value may be a part
 		return message
 	case message == "expected string to match pattern "+idPattern:
 		return "must be lower-case letters, digits, \".\", \"_\" and \"-\", and begin with a letter or digit"
@@ -255,7 +258,8 @@ func safeLocation(location string) string {
 // InvalidField makes the invalid_request error for one part of a request. message says what is wrong with it, without
 // repeating it.
 func InvalidField(location, message string) error {
-	return Problem(protocol.CodeInvalidRequest, invalidDetail, protocol.ProblemField{Location: location, Message: message})
+	return Problem(protocol.CodeInvalidRequest, invalidDetail,
+		protocol.ProblemField{Location: location, Message: message})
 }
 
 // Invalid makes the invalid_request error for what huma's validation found in a part of a body.

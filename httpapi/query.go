@@ -10,7 +10,8 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// singleParameters are the query parameters of an operation that have one value. Of a second one, huma would say nothing.
+// singleParameters are the query parameters of an operation that have one value. Of a second one, huma would say
+// nothing.
 func singleParameters(op *huma.Operation) map[string]bool {
 	single := map[string]bool{}
 	for _, p := range op.Parameters {
@@ -26,7 +27,8 @@ func repeated(single map[string]bool, query url.Values) error {
 	var fields []protocol.ProblemField
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		if single[name] && len(query[name]) > 1 {
-			fields = append(fields, protocol.ProblemField{Location: "query." + name, Message: "is given more than once, and takes one value"})
+			fields = append(fields, protocol.ProblemField{Location: "query." + name,
+				Message: "is given more than once, and takes one value"})
 		}
 	}
 	if len(fields) == 0 {

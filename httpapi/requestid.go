@@ -35,5 +35,7 @@ func identify(c *gin.Context) {
 
 // harmless reports whether an id is one word of letters, digits and a few signs.
 func harmless(id string) bool {
-	return id != "" && len(id) <= maxRequestID && strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/+=@-") == "" // no blank, no quote
+	// no blank, no quote
+	return id != "" && len(id) <= maxRequestID && strings.Trim(id,
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/+=@-") == ""
 }

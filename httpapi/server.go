@@ -1,6 +1,6 @@
 // Package httpapi is the HTTP server that the gateway and the hub mount their operations on: one OpenAPI document, one
-// error format, one set of limits, and the endpoints every process has (/health, /healthz, /readyz, /metrics, /openapi.json,
-// /docs). It knows nothing of either part.
+// error format, one set of limits, and the endpoints every process has (/health, /healthz, /readyz, /metrics,
+// /openapi.json, /docs). It knows nothing of either part.
 package httpapi
 
 import (
@@ -92,10 +92,12 @@ func New(o Options) *Server {
 	}
 
 	engine := gin.New()
-	s := &Server{logger: o.Logger, engine: engine, compressed: compressing(engine), gate: o.Gate, routes: map[string]Route{}, streams: map[string]bool{}}
+	s := &Server{logger: o.Logger, engine: engine, compressed: compressing(engine), gate: o.Gate,
+		routes: map[string]Route{}, streams: map[string]bool{}}
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false
-	engine.Use(identify, locate(o.Proxies), observe(newMetrics(o.Registry), o.Logger), recovery(), limitUnreadBody, plainBody, s.admit)
+	engine.Use(identify, locate(o.Proxies), observe(newMetrics(o.Registry), o.Logger), recovery(), limitUnreadBody,
+		plainBody, s.admit)
 	if o.Tracer != nil {
 		engine.Use(traced(o.Tracer))
 	}

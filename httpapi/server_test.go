@@ -44,7 +44,8 @@ type thingOutput struct{ Body struct{ Bytes int } }
 func serve(t *testing.T, o httpapi.Options) http.Handler {
 	t.Helper()
 	s := httpapi.New(o)
-	huma.Register(s.API(), huma.Operation{OperationID: "put-thing", Method: http.MethodPut, Path: "/things/{id}", Tags: []string{"Things"}, Summary: "Put a <thing>"},
+	huma.Register(s.API(), huma.Operation{OperationID: "put-thing", Method: http.MethodPut, Path: "/things/{id}",
+		Tags: []string{"Things"}, Summary: "Put a <thing>"},
 		func(_ context.Context, in *thingInput) (*thingOutput, error) {
 			out := &thingOutput{}
 			out.Body.Bytes = len(in.Body.Payload)
@@ -91,14 +92,15 @@ func TestInvalidRequestsSayWhereAndEchoNothing(t *testing.T) {
 		status       int
 		location     string
 	}{
-		"broken JSON":           {body: `{"name": "` + canary + `", }`, status: 400, location: "body"},
-		"broken in a word":      {body: canary, status: 400, location: "body"},
-		"trailing data":         {body: `{"name":"a"} ` + canary, status: 400, location: "body"},
-		"no body":               {body: ``, status: 400},
-		"not an object":         {body: `"` + canary + `"`, status: 422, location: "body"},
-		"null":                  {body: `null`, status: 422, location: "body"},
-		"pattern":               {body: `{"name":"` + canary + `"}`, status: 422, location: "body.name"},
-		"too long":              {body: `{"name":"` + strings.Repeat("a", 21) + `"}`, status: 422, location: "body.name"},
+		"broken JSON":      {body: `{"name": "` + canary + `", }`, status: 400, location: "body"},
+		"broken in a word": {body: canary, status: 400, location: "body"},
+		"trailing data":    {body: `{"name":"a"} ` + canary, status: 400, location: "body"},
+		"no body":          {body: ``, status: 400},
+		"not an object":    {body: `"` + canary + `"`, status: 422, location: "body"},
+		"null":             {body: `null`, status: 422, location: "body"},
+		"pattern":          {body: `{"name":"` + canary + `"}`, status: 422, location: "body.name"},
+		"too long": {body: `{"name":"` + strings.Repeat("a", 21) + `"}`, status: 422,
+			location: "body.name"},
 		"wrong type":            {body: `{"name":"a","count":"` + canary + `"}`, status: 422, location: "body.count"},
 		"fraction":              {body: `{"name":"a","count":1.25}`, status: 422, location: "body.count"},
 		"out of range":          {body: `{"name":"a","count":73417341}`, status: 422, location: "body.count"},
@@ -110,9 +112,12 @@ func TestInvalidRequestsSayWhereAndEchoNothing(t *testing.T) {
 		"missing":               {body: `{}`, status: 422, location: "body"},
 		"unknown field":         {body: `{"name":"a","extra":"` + canary + `"}`, status: 422, location: "body.extra"},
 		"field in another case": {body: `{"name":"a","Count":3}`, status: 422, location: "body.Count"},
-		"parameter":             {target: "/things/x?limit=" + canary, body: `{"name":"a"}`, status: 422, location: "query.limit"},
-		"unknown parameter":     {target: "/things/x?limt=" + canary, body: `{"name":"a"}`, status: 422, location: "query.limt"},
-		"content type":          {body: `{"name":"a"}`, header: []string{"Content-Type", "text/" + canary}, status: 415},
+		"parameter": {target: "/things/x?limit=" + canary, body: `{"name":"a"}`, status: 422,
+			location: "query.limit"},
+		"unknown parameter": {target: "/things/x?limt=" + canary, body: `{"name":"a"}`, status: 422,
+			location: "query.limt"},
+		"content type": {body: `{"name":"a"}`, header: []string{"Content-Type", "text/" + canary},
+			status: 415},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -163,7 +168,8 @@ func TestBodyLimit(t *testing.T) {
 		const frame = `{"name":"a","payload":""}`
 		return `{"name":"a","payload":"` + strings.Repeat("x", size-len(frame)) + `"}`
 	}
-	require.Equal(t, http.StatusOK, do(h, http.MethodPut, "/things/x", body(httpapi.DefaultMaxBody)).Code, "exactly the limit")
+	require.Equal(t, http.StatusOK, do(h, http.MethodPut, "/things/x", body(httpapi.DefaultMaxBody)).Code,
+		"exactly the limit")
 	w := do(h, http.MethodPut, "/things/x", body(httpapi.DefaultMaxBody+1))
 	require.Equal(t, http.StatusRequestEntityTooLarge, w.Code)
 	p := problemOf(t, w)
@@ -210,7 +216,8 @@ func TestProblemHasAStatusForEveryCode(t *testing.T) {
 		protocol.CodeMethodNotAllowed: 405, protocol.CodeUnknownSession: 409, protocol.CodeFenced: 409,
 		protocol.CodeAgentIDInUse: 409, protocol.CodeClusterFull: 409, protocol.CodeClusterExists: 409,
 		protocol.CodeClusterNotEmpty: 409, protocol.CodeSuperseded: 409, protocol.CodeConflict: 409,
-		protocol.CodePayloadTooLarge: 413, protocol.CodeNotSupported: 501, protocol.CodeUnavailable: 503, protocol.CodeInternal: 500, "made_up": 500,
+		protocol.CodePayloadTooLarge: 413, protocol.CodeNotSupported: 501, protocol.CodeUnavailable: 503,
+		protocol.CodeInternal: 500, "made_up": 500,
 	} {
 		body, ok := httpapi.Body(httpapi.Problem(code, "detail"))
 		require.True(t, ok)
@@ -223,7 +230,8 @@ func TestNotReadySaysWhy(t *testing.T) {
 	t.Parallel()
 	var away error
 	fresh := true
-	h := serve(t, httpapi.Options{Registry: prometheus.NewRegistry(), Ready: func(context.Context) error { return away },
+	h := serve(t, httpapi.Options{Registry: prometheus.NewRegistry(),
+		Ready:  func(context.Context) error { return away },
 		Health: func(h *api.Health) { h.Roles, h.LastHeartbeatSuccess = []string{"hub", "worker"}, &fresh }})
 	for _, step := range []struct {
 		away  error
@@ -252,11 +260,13 @@ func TestSystemEndpoints(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	ready := errors.New("canary: not yet")
-	h := serve(t, httpapi.Options{Registry: registry, Version: "1.2.3", Ready: func(context.Context) error { return ready }})
+	h := serve(t, httpapi.Options{Registry: registry, Version: "1.2.3",
+		Ready: func(context.Context) error { return ready }})
 
 	health := do(h, http.MethodGet, "/healthz", "")
 	require.JSONEq(t, `{"status":"ok"}`, health.Body.String())
-	for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", "Referrer-Policy": "no-referrer"} {
+	for name, want := range map[string]string{"X-Content-Type-Options": "nosniff",
+		"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", "Referrer-Policy": "no-referrer"} {
 		require.Equal(t, want, health.Header().Get(name))
 	}
 	w := do(h, http.MethodGet, "/readyz", "")
@@ -268,8 +278,10 @@ func TestSystemEndpoints(t *testing.T) {
 	do(h, "CANARY", "/nowhere", "")
 	do(h, http.MethodPut, "/things/some-id", `{"name":"a"}`)
 	text := do(h, http.MethodGet, "/metrics", "").Body.String()
-	require.Contains(t, text, `mainstay_http_request_duration_seconds_count{method="PUT",route="/things/{id}",status="200"} 1`)
-	require.Contains(t, text, `mainstay_http_request_duration_seconds_count{method="other",route="unmatched",status="404"} 1`)
+	require.Contains(t, text,
+		`mainstay_http_request_duration_seconds_count{method="PUT",route="/things/{id}",status="200"} 1`)
+	require.Contains(t, text,
+		`mainstay_http_request_duration_seconds_count{method="other",route="unmatched",status="404"} 1`)
 	require.NotContains(t, text, "some-id")
 	require.NotContains(t, text, "CANARY")
 }
@@ -309,7 +321,8 @@ func TestOverTheWire(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	for range 2 {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/healthz", strings.NewReader("unread"))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/healthz",
+			strings.NewReader("unread"))
 		require.NoError(t, err)
 		response, err := server.Client().Do(request)
 		require.NoError(t, err)

@@ -9,17 +9,17 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// smallBody is the size in bytes up to which a body is simply read into values for validation: that costs some thirty times
-// as much memory.
+// smallBody is the size in bytes up to which a body is simply read into values for validation: that costs some thirty
+// times as much memory.
 const smallBody = 64 << 10
 
 // anything stands in a skeleton for a value that no schema speaks of.
 const anything = true
 
-// skeleton reads JSON text into the values that validation looks at, and no others. What a schema leaves open, as a payload,
-// becomes a word, and of an array of objects no more is read once its elements have as many mistakes as are answered. So the
-// memory it takes depends on what may be wrong and not on how large the text is. The text is JSON
-// and has passed its bounds.
+// skeleton reads JSON text into the values that validation looks at, and no others. What a schema leaves open, as a
+// payload, becomes a word, and of an array of objects no more is read once its elements have as many mistakes as are
+// answered. So the memory it takes depends on what may be wrong and not on how large the text is. The text is JSON and
+// has passed its bounds.
 func skeleton(registry huma.Registry, schema *huma.Schema, data []byte) (any, error) {
 	if len(data) <= smallBody {
 		var value any
@@ -117,8 +117,8 @@ func (s *skeletons) array(schema *huma.Schema) (any, error) {
 	return array, err
 }
 
-// ReadJSON reads JSON text into a value after holding it to its schema: a part of a body that the body's own schema leaves
-// open. Its errors are problems to answer with.
+// ReadJSON reads JSON text into a value after holding it to its schema: a part of a body that the body's own schema
+// leaves open. Its errors are problems to answer with.
 func ReadJSON(registry huma.Registry, schema *huma.Schema, data []byte, into any) error {
 	if _, err := (&bounds{registry: registry, root: schema}).Write(data); err != nil {
 		return err

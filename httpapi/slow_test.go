@@ -20,11 +20,13 @@ import (
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	s := httpapi.New(httpapi.Options{})
-	huma.Register(s.API(), huma.Operation{OperationID: "slow", Method: http.MethodPost, Path: "/slow", BodyReadTimeout: 200 * time.Millisecond},
+	huma.Register(s.API(), huma.Operation{OperationID: "slow", Method: http.MethodPost, Path: "/slow",
+		BodyReadTimeout: 200 * time.Millisecond},
 		func(context.Context, *struct{ Body map[string]string }) (*struct{}, error) { return nil, nil })
 	huma.Register(s.API(), huma.Operation{OperationID: "usual", Method: http.MethodPost, Path: "/usual"},
 		func(context.Context, *struct{ Body map[string]string }) (*struct{}, error) { return nil, nil })
-	require.Equal(t, 30*time.Second, s.API().OpenAPI().Paths["/usual"].Post.BodyReadTimeout, "every operation bounds how long its body may take")
+	require.Equal(t, 30*time.Second, s.API().OpenAPI().Paths["/usual"].Post.BodyReadTimeout,
+		"every operation bounds how long its body may take")
 
 	server := s.HTTPServer()
 	require.NotZero(t, server.IdleTimeout)
@@ -37,7 +39,8 @@ func TestSlowClients(t *testing.T) {
 	t.Cleanup(func() { _ = server.Close(); <-done })
 
 	for name, c := range map[string]struct{ sends, answered string }{
-		"body":    {"POST /slow HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", "HTTP/1.1 408 Request Timeout"},
+		"body": {"POST /slow HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{",
+			"HTTP/1.1 408 Request Timeout"},
 		"headers": {"POST /slow HTTP/1.1\r\nHost: x\r\nContent-Ty", "HTTP/1.1 4"},
 		"nothing": {"", ""},
 	} {

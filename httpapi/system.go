@@ -51,14 +51,16 @@ func (s *Server) registerSystem(o Options) {
 	})
 	s.registerHealth(o)
 	s.Handle(o.Metrics, http.MethodGet, "/metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{
-		ErrorLog: zap.NewStdLog(s.logger.Named("metrics")), Registry: o.Registry, ErrorHandling: promhttp.ContinueOnError,
+		ErrorLog:      zap.NewStdLog(s.logger.Named("metrics")),
+		Registry:      o.Registry,
+		ErrorHandling: promhttp.ContinueOnError,
 	}))
 	s.handleGin(access.Open, "/openapi.json", s.serveOpenAPI)
 	s.registerDocs()
 }
 
-// unready says why the process cannot do its work now; empty when it can. It names nothing of the installation: probes do
-// not say who they are.
+// unready says why the process cannot do its work now; empty when it can. It names nothing of the installation: probes
+// do not say who they are.
 func (s *Server) unready(ctx context.Context, o Options) string {
 	var h api.Health
 	if o.Health != nil {

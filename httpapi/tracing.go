@@ -15,7 +15,8 @@ import (
 
 // untraced are routes that are asked all the time, or held open: their spans would say nothing.
 var untraced = map[string]bool{
-	protocol.PollPath: true, "/metrics": true, "/healthz": true, "/readyz": true, "/health": true, "/api/v1/agents/events": true,
+	protocol.PollPath: true, "/metrics": true, "/healthz": true, "/readyz": true, "/health": true,
+	"/api/v1/agents/events": true,
 }
 
 // traced makes a span of each request, in the trace of the client that sent a traceparent.
@@ -28,7 +29,8 @@ func traced(tracer trace.Tracer) gin.HandlerFunc {
 		ctx := propagation.TraceContext{}.Extract(c.Request.Context(), propagation.HeaderCarrier(c.Request.Header))
 		name := method(c.Request.Method)
 		ctx, span := tracer.Start(ctx, name+" "+pattern, trace.WithSpanKind(trace.SpanKindServer),
-			trace.WithAttributes(attribute.String("http.request.method", name), attribute.String("http.route", pattern)))
+			trace.WithAttributes(attribute.String("http.request.method", name),
+				attribute.String("http.route", pattern)))
 		defer span.End()
 		c.Request = c.Request.WithContext(ctx)
 		c.Next()

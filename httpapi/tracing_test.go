@@ -24,7 +24,8 @@ const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 // tracedServer has a route that answers as asked.
 func tracedServer(tracer trace.Tracer) http.Handler {
 	s := httpapi.New(httpapi.Options{Tracer: tracer})
-	httpapi.Register(s.API(), access.Open, huma.Operation{OperationID: "thing", Method: http.MethodGet, Path: "/things/{id}", Summary: "x", Tags: []string{"x"}},
+	httpapi.Register(s.API(), access.Open, huma.Operation{OperationID: "thing", Method: http.MethodGet,
+		Path: "/things/{id}", Summary: "x", Tags: []string{"x"}},
 		func(_ context.Context, in *struct {
 			ID string `path:"id"`
 		}) (*struct{}, error) {
@@ -51,7 +52,8 @@ func TestRequestsAreTraced(t *testing.T) {
 		span, trace  string
 		status       codes.Code
 	}{
-		"in the client's trace":  {"/things/1", parent, "GET /things/{id}", "4bf92f3577b34da6a3ce929d0e0e4736", codes.Unset},
+		"in the client's trace": {"/things/1", parent, "GET /things/{id}", "4bf92f3577b34da6a3ce929d0e0e4736",
+			codes.Unset},
 		"a trace of its own":     {"/things/1", "", "GET /things/{id}", "", codes.Unset},
 		"a broken traceparent":   {"/things/1", "00-zz", "GET /things/{id}", "", codes.Unset},
 		"an error of the server": {"/things/bad", "", "GET /things/{id}", "", codes.Error},

@@ -45,7 +45,8 @@ func TestHubEndsAttemptsWithoutBeacons(t *testing.T) {
 		"overdue":                      {timeout + heartbeat + time.Millisecond, "", true},
 		"the agent ends it":            {timeout + heartbeat + 10*time.Second, protocol.RunningEnding, false},
 		"the agent's result is coming": {timeout + heartbeat + 12*time.Second, protocol.RunningStuck, false},
-		"the agent does not end it":    {timeout + heartbeat + 15*time.Second + time.Millisecond, protocol.RunningEnding, true},
+		"the agent does not end it": {timeout + heartbeat + 15*time.Second + time.Millisecond,
+			protocol.RunningEnding, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
@@ -58,7 +59,8 @@ func TestHubEndsAttemptsWithoutBeacons(t *testing.T) {
 					require.Empty(t, b.reported())
 					return
 				}
-				require.Equal(t, []protocol.Command{{Type: protocol.CommandDrop, TaskID: "t1", Attempt: 1, Reason: "no beacon for 45s"}}, (<-answer).Commands)
+				require.Equal(t, []protocol.Command{{Type: protocol.CommandDrop, TaskID: "t1", Attempt: 1,
+					Reason: "no beacon for 45s"}}, (<-answer).Commands)
 				require.Len(t, b.reported(), 1)
 				got := b.reported()[0]
 				require.Equal(t, fleet.AttemptTimedOut, got.Outcome)
@@ -98,7 +100,8 @@ func TestHubKeepsTimeForAgentsThatOnlyCount(t *testing.T) {
 			a.poll(says(given, func(r *protocol.RunningAttempt) { r.Beacons = 5 }))
 		}
 		require.Equal(t, fleet.AttemptTimedOut, b.reported()[0].Outcome)
-		require.InDelta(t, 10*time.Second, time.Since(quiet), float64(time.Second), "25 s after the last sign, which was 16 s ago")
+		require.InDelta(t, 10*time.Second, time.Since(quiet), float64(time.Second),
+			"25 s after the last sign, which was 16 s ago")
 	})
 }
 
@@ -117,7 +120,8 @@ func TestWithoutABeaconTimeoutNothingEnds(t *testing.T) {
 // The token carries the timeout to the hub that takes the attempt over.
 func TestBeaconsOfReattachedAttemptsAreWatched(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		token := b.seal.attempt(attemptClaims{Task: "t1", Attempt: 1, Agent: "a", Instance: "a-instance", Epoch: 1, Lane: "lane/c",
+		token := b.seal.attempt(attemptClaims{Task: "t1", Attempt: 1, Agent: "a", Instance: "a-instance", Epoch: 1,
+			Lane:     "lane/c",
 			Temporal: []byte("t1/1"), Beacon: fleet.Duration(30 * time.Second)})
 		a := b.register("a", 1, func(r *protocol.Register) {
 			r.Running = []protocol.RunningAttempt{{TaskID: "t1", Attempt: 1, Token: token}}
@@ -139,7 +143,8 @@ func TestTimedOutResults(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				a := b.register("a", 1)
 				given := a.give(task("t1"))
-				require.NoError(t, a.report(given, fleet.AttemptTimedOut, func(in *resultInput) { in.Body.Stuck, in.Body.Error = stuck, "timed out after 1m" }))
+				require.NoError(t, a.report(given, fleet.AttemptTimedOut,
+					func(in *resultInput) { in.Body.Stuck, in.Body.Error = stuck, "timed out after 1m" }))
 				require.Len(t, b.reported(), 1)
 				got := b.reported()[0]
 				require.Equal(t, fleet.AttemptTimedOut, got.Outcome)

@@ -110,11 +110,12 @@ func (h *Hub) dropLocked(a *attempt, why string) {
 	}
 }
 
-// cancelAttemptLocked tells the agent to stop an attempt and report; again whenever Temporal asks again, in case the agent did
-// not hear it.
+// cancelAttemptLocked tells the agent to stop an attempt and report; again whenever Temporal asks again, in case the
+// agent did not hear it.
 func (h *Hub) cancelAttemptLocked(a *attempt) {
 	if s := a.session; s.attempts[a.attemptKey] == a {
 		a.cancelling = true
-		s.command(protocol.Command{Type: protocol.CommandCancel, TaskID: a.task, Attempt: a.number, Reason: "the task was cancelled"})
+		s.command(protocol.Command{Type: protocol.CommandCancel, TaskID: a.task, Attempt: a.number,
+			Reason: "the task was cancelled"})
 	}
 }

@@ -15,8 +15,8 @@ import (
 // cannot connect tries every two seconds at the latest.
 const reprieveGraces = 5
 
-// settleBrakesLocked brings every cluster's mass-loss brake up to date and returns the clusters where it is engaged. Agents
-// count as soon as they are suspect: when the first of many is given up, the brake must know of the others.
+// settleBrakesLocked brings every cluster's mass-loss brake up to date and returns the clusters where it is engaged.
+// Agents count as soon as they are suspect: when the first of many is given up, the brake must know of the others.
 func (d detector) settleBrakesLocked(now time.Time) map[string]bool {
 	h := d.hub
 	online := map[string]int{}
@@ -42,7 +42,8 @@ func (d detector) settleBrakesLocked(now time.Time) map[string]bool {
 		}
 		if was != is {
 			h.notices.Notify(cluster)
-			h.log.Warn("The mass-loss brake changed", zap.String("cluster", cluster), zap.Bool("engaged", is), zap.Int("lost", len(b.Losses)), zap.Int("online", online[cluster]))
+			h.log.Warn("The mass-loss brake changed", zap.String("cluster", cluster), zap.Bool("engaged", is),
+				zap.Int("lost", len(b.Losses)), zap.Int("online", online[cluster]))
 		}
 	}
 	return engaged
@@ -58,8 +59,8 @@ func (h *Hub) brakeLocked(cluster string) *fleet.Brake {
 	return b
 }
 
-// reprieveLocked gives the sessions that the brake held some time to come back after it cleared: what returned first shows that
-// the network heals, and the others may be on their way.
+// reprieveLocked gives the sessions that the brake held some time to come back after it cleared: what returned first
+// shows that the network heals, and the others may be on their way.
 func (d detector) reprieveLocked(cluster string, now time.Time) {
 	h := d.hub
 	for _, s := range h.sessions {
@@ -100,7 +101,8 @@ func (c activities) releaseBrake(_ context.Context, request contract.ReleaseBrak
 	now := time.Now()
 	for _, s := range c.hub.sessions {
 		if s.cluster == request.Cluster && s.held {
-			c.hub.endLocked(s, ending{reason: "lost; the mass-loss brake was released by hand", lease: c.hub.leaseLeftLocked(s, now), at: now})
+			c.hub.endLocked(s, ending{reason: "lost; the mass-loss brake was released by hand",
+				lease: c.hub.leaseLeftLocked(s, now), at: now})
 		}
 	}
 	return nil

@@ -28,7 +28,8 @@ func (d detector) Run(ctx context.Context) {
 	})
 }
 
-// judgeAllLocked ends lost sessions, unless their cluster's brake is engaged, and takes back what was not accepted in time.
+// judgeAllLocked ends lost sessions, unless their cluster's brake is engaged, and takes back what was not accepted in
+// time.
 func (d detector) judgeAllLocked(now time.Time) {
 	h := d.hub
 	braked := d.settleBrakesLocked(now)
@@ -48,7 +49,8 @@ func (d detector) judgeAllLocked(now time.Time) {
 			continue
 		}
 		if judged != s.judged {
-			h.log.Info("An agent's liveness changed", zap.String("agent", s.agent), zap.String("from", string(s.judged)), zap.String("to", string(judged)))
+			h.log.Info("An agent's liveness changed", zap.String("agent", s.agent),
+				zap.String("from", string(s.judged)), zap.String("to", string(judged)))
 			h.publishLivenessLocked(s, judged, now)
 			s.judged = judged
 		}
@@ -68,8 +70,8 @@ func (h *Hub) judgeLocked(s *session, now time.Time) fleet.Liveness {
 	return judged
 }
 
-// takeBackLocked takes back an attempt that the agent did not list as running in time. One that was never in an answer goes
-// back to its lane, and so does idempotent work; otherwise the agent may have begun it, so it counts as lost.
+// takeBackLocked takes back an attempt that the agent did not list as running in time. One that was never in an answer
+// goes back to its lane, and so does idempotent work; otherwise the agent may have begun it, so it counts as lost.
 func (d detector) takeBackLocked(a *attempt) {
 	h := d.hub
 	h.forgetLocked(a)
@@ -96,7 +98,8 @@ func (h *Hub) endLocked(s *session, e ending) {
 	if s.gone {
 		return
 	}
-	h.log.Info("A session ended", zap.String("agent", s.agent), zap.String("cluster", s.cluster), zap.String("reason", e.reason), zap.Int("attempts", len(s.attempts)))
+	h.log.Info("A session ended", zap.String("agent", s.agent), zap.String("cluster", s.cluster),
+		zap.String("reason", e.reason), zap.Int("attempts", len(s.attempts)))
 	h.metrics.ended.WithLabelValues(endKind(e)).Inc()
 	s.gone, s.fenced = true, e.fenced
 	if s.state != nil {

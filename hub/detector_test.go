@@ -41,7 +41,8 @@ func TestLostSessions(t *testing.T) {
 				require.True(t, b.reported()[0].Begun)
 				require.Equal(t, c.reason, b.reported()[0].Reason)
 				lease := time.Until(answered.Add(timing.FailureThreshold))
-				require.InDelta(t, lease, b.reported()[0].LeaseRemaining.Std(), float64(3*detectEvery), "the agent counts its lease from the last answer")
+				require.InDelta(t, lease, b.reported()[0].LeaseRemaining.Std(), float64(3*detectEvery),
+					"the agent counts its lease from the last answer")
 				changed := b.changed()
 				require.Len(t, changed, 1)
 				require.Equal(t, fleet.AgentOffline, changed[0].Status)
@@ -200,8 +201,10 @@ func TestBrakeIsReleasedByHand(t *testing.T) {
 // TestMembersThatDidNotComeBack has a cluster count an agent on a hub that has no session of it.
 func TestMembersThatDidNotComeBack(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		view := &contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "c"}, Members: []fleet.Member{
-			{AgentID: "a", Instance: "a-instance", Epoch: 1, Registration: 4, Hub: "hub-1", Status: fleet.AgentOnline}}}}
+		view := &contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "c"},
+			Members: []fleet.Member{
+				{AgentID: "a", Instance: "a-instance", Epoch: 1, Registration: 4, Hub: "hub-1",
+					Status: fleet.AgentOnline}}}}
 		done := b.registers("a")
 		require.False(t, facts{b.Hub}.giveUpMissing(view), "it registers at this moment")
 		b.pass(time.Second)

@@ -19,14 +19,15 @@ type parked struct {
 	timer   *time.Timer
 }
 
-// handleTaskLocked handles a task that a poll of the lane brought: it goes to the best session with a free slot, or is parked
-// if one may become free.
+// handleTaskLocked handles a task that a poll of the lane brought: it goes to the best session with a free slot, or is
+// parked if one may become free.
 func (l *lane) handleTaskLocked(task *workflowservice.PollActivityTaskQueueResponse) {
 	h := l.hub
 	a := &attempt{token: task.GetTaskToken(), lane: l.name, takenAt: time.Now(), inLane: waitedInLane(task)}
 	if err := converter.GetDefaultDataConverter().FromPayloads(task.GetInput(), &a.input); err != nil {
 		h.log.Error("A task on a lane cannot be read", zap.String("lane", l.name), zap.Error(err))
-		h.fail(a, contract.AttemptReport{Hub: h.id, Outcome: fleet.AttemptFailed, Final: true, Reason: "the hub cannot read the task: it was made by another version"})
+		h.fail(a, contract.AttemptReport{Hub: h.id, Outcome: fleet.AttemptFailed, Final: true,
+			Reason: "the hub cannot read the task: it was made by another version"})
 		return
 	}
 	a.attemptKey = attemptKey{a.input.TaskID, a.input.Attempt}
@@ -66,7 +67,8 @@ func (l *lane) placeLocked(a *attempt) bool {
 			candidates = append(candidates, s.live())
 		}
 	}
-	chosen := fleet.Place(&a.input.Spec, candidates, fleet.Hint{Prefer: a.input.PreferAgent, Avoid: a.input.TransferredFrom}, time.Now())
+	chosen := fleet.Place(&a.input.Spec, candidates, fleet.Hint{Prefer: a.input.PreferAgent,
+		Avoid: a.input.TransferredFrom}, time.Now())
 	if chosen < 0 {
 		return false
 	}
@@ -77,7 +79,8 @@ func (l *lane) placeLocked(a *attempt) bool {
 // assignLocked puts an attempt in a session's outbox and wakes its poll.
 func (h *Hub) assignLocked(s *session, a *attempt) {
 	a.session, a.assignedAt, a.beacon = s, time.Now(), a.input.Spec.BeaconTimeout.Std()
-	a.sealed = h.seal.attempt(attemptClaims{Task: a.task, Attempt: a.number, Agent: s.agent, Instance: s.instance, Epoch: s.epoch, Lane: a.lane, Temporal: a.token, Beacon: a.input.Spec.BeaconTimeout,
+	a.sealed = h.seal.attempt(attemptClaims{Task: a.task, Attempt: a.number, Agent: s.agent, Instance: s.instance,
+		Epoch: s.epoch, Lane: a.lane, Temporal: a.token, Beacon: a.input.Spec.BeaconTimeout,
 		Type: a.taskType, Tenant: a.tenant})
 	s.attempts[a.attemptKey] = a
 	s.outbox = append(s.outbox, a)
@@ -94,10 +97,21 @@ func (a *attempt) assignment() protocol.Assignment {
 		shard = &n
 	}
 	return protocol.Assignment{
-		TaskID: a.task, Attempt: a.number, Type: spec.Type, Cluster: spec.Cluster, Payload: spec.Payload, Token: a.sealed,
-		RetrySafety: spec.Safety(), Timeout: fleet.Duration(spec.Timeout.Or(fleet.DefaultTaskTimeout)), Beacon: spec.BeaconTimeout,
-		Checkpoint: a.input.Checkpoint, Labels: spec.Labels, Tenant: spec.Tenant, Shard: shard, TransferredFrom: a.input.TransferredFrom,
-		TraceParent: a.trace["traceparent"], TraceState: a.trace["tracestate"],
+		TaskID:          a.task,
+		Attempt:         a.number,
+		Type:            spec.Type,
+		Cluster:         spec.Cluster,
+		Payload:         spec.Payload,
+		Token:           a.sealed,
+		RetrySafety:     spec.Safety(),
+		Timeout:         fleet.Duration(spec.Timeout.Or(fleet.DefaultTaskTimeout)),
+		Beacon:          spec.BeaconTimeout,
+		Checkpoint:      a.input.Checkpoint,
+		Labels:          spec.Labels,
+		Tenant:          spec.Tenant,
+		Shard:           shard,
+		TransferredFrom: a.input.TransferredFrom,
+		TraceParent:     a.trace["traceparent"], TraceState: a.trace["tracestate"],
 	}
 }
 
@@ -165,11 +179,12 @@ func (h *Hub) giveBackLocked(a *attempt, why string) {
 	h.giveBackAsLocked(a, why, false)
 }
 
-// giveBackUnreceivedLocked is giveBack for an attempt that reached an agent that lives and that did not receive it: it may be that the
-// task cannot be read.
+// giveBackUnreceivedLocked is giveBack for an attempt that reached an agent that lives and that did not receive it: it
+// may be that the task cannot be read.
 func (h *Hub) giveBackUnreceivedLocked(a *attempt, why string) {
 	h.metrics.notReceived.Inc()
-	h.log.Warn("An agent did not receive a task", zap.String("agent", a.session.agent), zap.String("task", a.task), zap.Int("attempt", a.number), zap.String("why", why))
+	h.log.Warn("An agent did not receive a task", zap.String("agent", a.session.agent), zap.String("task", a.task),
+		zap.Int("attempt", a.number), zap.String("why", why))
 	h.giveBackAsLocked(a, why, true)
 }
 

@@ -19,8 +19,10 @@ func TestUnplacedSaysWhy(t *testing.T) {
 		return &session{candidate: c, access: access}
 	}
 	l := &lane{sessions: map[*session]struct{}{
-		agent(nil, fleet.Candidate{AgentID: "a", TaskTypes: []string{"exec"}, Capabilities: []string{"gpu"}}):                                                     {},
-		agent(fleet.Providers{"llm": {RateLimitedUntil: &later}, "old": {RateLimitedUntil: &past}}, fleet.Candidate{AgentID: "b", TaskTypes: []string{"render"}}): {},
+		agent(nil, fleet.Candidate{AgentID: "a", TaskTypes: []string{"exec"},
+			Capabilities: []string{"gpu"}}): {},
+		agent(fleet.Providers{"llm": {RateLimitedUntil: &later}, "old": {RateLimitedUntil: &past}},
+			fleet.Candidate{AgentID: "b", TaskTypes: []string{"render"}}): {},
 	}}
 	for name, c := range map[string]struct {
 		spec      fleet.TaskSpec
@@ -28,13 +30,19 @@ func TestUnplacedSaysWhy(t *testing.T) {
 		unhandled bool
 		after     time.Duration
 	}{
-		"busy":                     {fleet.TaskSpec{Type: "exec", RequiredCapabilities: []string{"gpu"}}, "is busy", false, 0},
-		"no handler":               {fleet.TaskSpec{Type: "bake"}, "no agent here has a handler", true, 0},
-		"leaves processes":         {fleet.TaskSpec{Type: "exec", RetrySafety: fleet.Fenced}, "ends all of their processes", true, 0},
-		"not on one agent":         {fleet.TaskSpec{Type: "render", RequiredCapabilities: []string{"gpu"}}, "no agent here has a handler", true, 0},
-		"rate limited":             {fleet.TaskSpec{Type: "render", Provider: "llm"}, "provider llm limits the rate of every agent that can run it, the first until 2026-11-21T12:01:30Z", false, 90 * time.Second},
-		"was rate limited":         {fleet.TaskSpec{Type: "render", Provider: "old"}, "is busy", false, 0},
-		"rate limited, no handler": {fleet.TaskSpec{Type: "bake", Provider: "llm"}, "no agent here has a handler", true, 0},
+		"busy": {fleet.TaskSpec{Type: "exec", RequiredCapabilities: []string{"gpu"}}, "is busy",
+			false, 0},
+		"no handler": {fleet.TaskSpec{Type: "bake"}, "no agent here has a handler", true, 0},
+		"leaves processes": {fleet.TaskSpec{Type: "exec", RetrySafety: fleet.Fenced},
+			"ends all of their processes", true, 0},
+		"not on one agent": {fleet.TaskSpec{Type: "render", RequiredCapabilities: []string{"gpu"}},
+			"no agent here has a handler", true, 0},
+		"rate limited": {fleet.TaskSpec{Type: "render", Provider: "llm"},
+			"provider llm limits the rate of every agent that can run it, the first until 2026-11-21T12:01:30Z", false,
+			90 * time.Second},
+		"was rate limited": {fleet.TaskSpec{Type: "render", Provider: "old"}, "is busy", false, 0},
+		"rate limited, no handler": {fleet.TaskSpec{Type: "bake", Provider: "llm"}, "no agent here has a handler", true,
+			0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,8 +16,8 @@ import (
 // idleLook is how often a drain looks whether the agent has finished.
 const idleLook = 100 * time.Millisecond
 
-// stopWork keeps new work from an agent, takes back what was not sent to it yet, and lists what it has once the agent has
-// confirmed all that was sent. Nothing arrives at the agent after it. It may be repeated.
+// stopWork keeps new work from an agent, takes back what was not sent to it yet, and lists what it has once the agent
+// has confirmed all that was sent. Nothing arrives at the agent after it. It may be repeated.
 func (c activities) stopWork(ctx context.Context, in contract.StopWorkInput) (contract.StopWorkResult, error) {
 	tick := time.NewTicker(idleLook)
 	defer tick.Stop()
@@ -83,8 +83,8 @@ func (c activities) awaitIdle(ctx context.Context, in contract.AwaitIdleInput) e
 	}
 }
 
-// cordoned reports whether the session is given no work: its cluster says so, or a drain did whose word has not come from
-// the cluster yet.
+// cordoned reports whether the session is given no work: its cluster says so, or a drain did whose word has not come
+// from the cluster yet.
 func (s *session) cordoned(d contract.Directive) bool {
 	_, listed := slices.BinarySearch(d.Cordoned, s.agent)
 	return listed || s.cordonedUntil > d.Version
@@ -105,5 +105,6 @@ func (a *attempt) drainWork() fleet.DrainWork {
 }
 
 func noSession() error {
-	return temporal.NewNonRetryableApplicationError("the agent has no session on this hub any more", contract.NoSession, nil)
+	return temporal.NewNonRetryableApplicationError("the agent has no session on this hub any more", contract.NoSession,
+		nil)
 }

@@ -72,16 +72,22 @@ type endpoints struct{ hub *Hub }
 func (h *Hub) Register(api huma.API) {
 	e := endpoints{h}
 	httpapi.Register(api, access.Join, huma.Operation{
-		OperationID: "register-agent", Method: http.MethodPost, Path: protocol.RegisterPath, Tags: []string{"agent protocol"},
-		Summary: "Open or re-attach an agent's session",
+		OperationID: "register-agent",
+		Method:      http.MethodPost,
+		Path:        protocol.RegisterPath,
+		Tags:        []string{"agent protocol"},
+		Summary:     "Open or re-attach an agent's session",
 	}, e.registerAgent)
 	httpapi.Register(api, access.Session, huma.Operation{
 		OperationID: "poll-agent", Method: http.MethodPost, Path: protocol.PollPath, Tags: []string{"agent protocol"},
 		Summary: "Heartbeat, and wait for assignments and commands", MaxBodyBytes: maxPollBytes,
 	}, e.pollAgent)
 	httpapi.Register(api, access.Session, huma.Operation{
-		OperationID: "report-result", Method: http.MethodPost, Path: protocol.ResultPath, Tags: []string{"agent protocol"},
-		Summary: "Report how an attempt ended", MaxBodyBytes: 2 * fleet.MaxPayloadBytes,
+		OperationID: "report-result",
+		Method:      http.MethodPost,
+		Path:        protocol.ResultPath,
+		Tags:        []string{"agent protocol"},
+		Summary:     "Report how an attempt ended", MaxBodyBytes: 2 * fleet.MaxPayloadBytes,
 	}, e.reportResult)
 	httpapi.Register(api, access.Session, huma.Operation{
 		OperationID: "send-log", Method: http.MethodPost, Path: protocol.LogPath, Tags: []string{"agent protocol"},
@@ -92,13 +98,19 @@ func (h *Hub) Register(api huma.API) {
 		Summary: "Answer a command about the state that the agent shares with its cluster", MaxBodyBytes: maxStateBytes,
 	}, e.sendState)
 	httpapi.Register(api, access.Session, huma.Operation{
-		OperationID: "resume-session", Method: http.MethodPost, Path: protocol.SessionPath, Tags: []string{"agent protocol"},
-		Summary: "Go on with a session at a hub that does not know it", Description: "For an agent that registered with a join token whose time is over, or that was revoked since, and whose hub was restarted. " +
+		OperationID: "resume-session",
+		Method:      http.MethodPost,
+		Path:        protocol.SessionPath,
+		Tags:        []string{"agent protocol"},
+		Summary:     "Go on with a session at a hub that does not know it", Description: "For an agent that registered with a join token whose time is over, or that was revoked since, and whose hub was restarted. " +
 			"The body is that of registering, by the same process.",
 	}, e.resumeSession)
 	httpapi.Register(api, access.Session, huma.Operation{
-		OperationID: "end-session", Method: http.MethodDelete, Path: protocol.SessionPath, Tags: []string{"agent protocol"},
-		Summary: "Say goodbye", DefaultStatus: http.StatusNoContent,
+		OperationID: "end-session",
+		Method:      http.MethodDelete,
+		Path:        protocol.SessionPath,
+		Tags:        []string{"agent protocol"},
+		Summary:     "Say goodbye", DefaultStatus: http.StatusNoContent,
 	}, e.goodbye)
 }
 
@@ -113,8 +125,9 @@ func (e endpoints) authorize(a Authorized) (sessionClaims, error) {
 	return claims, nil
 }
 
-// findLocked returns the session that the claims name, or the problem to answer with. A session is of one hub: the cluster counts
-// the agent there, so another hub that still has an older session of the same process must not go on with that one.
+// findLocked returns the session that the claims name, or the problem to answer with. A session is of one hub: the
+// cluster counts the agent there, so another hub that still has an older session of the same process must not go on
+// with that one.
 func (h *Hub) findLocked(claims sessionClaims) (*session, error) {
 	s, directive := h.sessions[claims.Agent], h.directives[claims.Cluster]
 	switch {
@@ -123,7 +136,8 @@ func (h *Hub) findLocked(claims sessionClaims) (*session, error) {
 	case s != nil && s.epoch > claims.Epoch:
 		return nil, fencedProblem()
 	case s == nil || claims.Hub != h.id:
-		return nil, httpapi.Problem(protocol.CodeUnknownSession, "this hub does not know the session: register again with the same instance_id; running work is kept")
+		return nil, httpapi.Problem(protocol.CodeUnknownSession,
+			"this hub does not know the session: register again with the same instance_id; running work is kept")
 	case s.instance == claims.Instance && s.epoch == claims.Epoch:
 		return s, nil
 	}
@@ -135,7 +149,8 @@ func fencedProblem() error {
 }
 
 func revokedProblem() error {
-	return httpapi.Problem(protocol.CodeSessionRevoked, "an admin has revoked the join token that this agent registered with, and ended its session: stop")
+	return httpapi.Problem(protocol.CodeSessionRevoked,
+		"an admin has revoked the join token that this agent registered with, and ended its session: stop")
 }
 
 func (e endpoints) registerAgent(ctx context.Context, in *registerInput) (*registerOutput, error) {
@@ -146,7 +161,8 @@ func (e endpoints) registerAgent(ctx context.Context, in *registerInput) (*regis
 	access.Touch(ctx, "cluster", in.Body.Cluster)
 	who := access.From(ctx)
 	if !who.MayJoin(in.Body.Cluster, in.Body.AgentID) {
-		return nil, httpapi.Problem(protocol.CodeForbidden, "the join token is for another cluster, or for another agent: ask an admin for one that fits")
+		return nil, httpapi.Problem(protocol.CodeForbidden,
+			"the join token is for another cluster, or for another agent: ask an admin for one that fits")
 	}
 	registered, err := e.openSession(ctx, in.Body, joinTokenOf(&who), false)
 	if err != nil {
@@ -164,9 +180,9 @@ func joinTokenOf(who *access.Identity) fleet.JoinToken {
 	return fleet.JoinToken{ID: who.ID, MaxUses: who.MaxUses, ExpiresAt: who.ExpiresAt}
 }
 
-// resumeSession lets an agent go on that has a session, at a hub that does not know it, as after a restart. Its join token
-// need not be good any more: that is for joining. A session that was opened with what can not be revoked is no proof, since
-// changing that would change nothing then.
+// resumeSession lets an agent go on that has a session, at a hub that does not know it, as after a restart. Its join
+// token need not be good any more: that is for joining. A session that was opened with what can not be revoked is no
+// proof, since changing that would change nothing then.
 func (e endpoints) resumeSession(ctx context.Context, in *resumeInput) (*registerOutput, error) {
 	claims, err := e.authorize(in.Authorized)
 	if err != nil {
@@ -176,7 +192,8 @@ func (e endpoints) resumeSession(ctx context.Context, in *resumeInput) (*registe
 		return nil, httpapi.Problem(protocol.CodeUnauthorized, "this session is no proof: register with a join token")
 	}
 	if in.Body.AgentID != claims.Agent || in.Body.Cluster != claims.Cluster || in.Body.InstanceID != claims.Instance {
-		return nil, httpapi.Problem(protocol.CodeForbidden, "the session is that of another agent, cluster or process: register with a join token")
+		return nil, httpapi.Problem(protocol.CodeForbidden,
+			"the session is that of another agent, cluster or process: register with a join token")
 	}
 	if in.Body.Address == "" {
 		in.Body.Address = hostOf(ctx)

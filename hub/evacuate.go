@@ -42,7 +42,8 @@ func (c activities) evacuate(ctx context.Context, in contract.EvacuateInput) (co
 		case <-ctx.Done(): // the hub stops
 			return result, noSession()
 		case <-limit.C:
-			return result, temporal.NewNonRetryableApplicationError("the agent does not stop its work: its handlers ignore that they are cancelled", contract.NotStopped, nil)
+			return result, temporal.NewNonRetryableApplicationError(
+				"the agent does not stop its work: its handlers ignore that they are cancelled", contract.NotStopped, nil)
 		}
 	}
 	return result, nil

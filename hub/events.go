@@ -32,7 +32,8 @@ func (h *Hub) publishRunningLocked(a *attempt) {
 
 // publishProgressLocked publishes how far a task is, while somebody listens.
 func (h *Hub) publishProgressLocked(a *attempt, now time.Time) {
-	if a.progress == nil || a.published == *a.progress || now.Sub(a.publishedAt) < progressSpacing || !h.events.Wanted(now) {
+	if a.progress == nil || a.published == *a.progress || now.Sub(a.publishedAt) < progressSpacing ||
+		!h.events.Wanted(now) {
 		return
 	}
 	a.published, a.publishedAt = *a.progress, now
@@ -42,8 +43,8 @@ func (h *Hub) publishProgressLocked(a *attempt, now time.Time) {
 	h.events.Publish(e)
 }
 
-// publishEndedLocked publishes the end of an attempt. Of one that brought no result it says what comes after it by the rule that
-// its task goes by. Gateways find in visibility what a person must decide about, and what ends the task.
+// publishEndedLocked publishes the end of an attempt. Of one that brought no result it says what comes after it by the
+// rule that its task goes by. Gateways find in visibility what a person must decide about, and what ends the task.
 func (h *Hub) publishEndedLocked(a *attempt, report *contract.AttemptReport) {
 	now := time.Now()
 	if report.Outcome == fleet.AttemptCompleted {

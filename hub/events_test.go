@@ -43,7 +43,8 @@ func TestHubTellsOfTasks(t *testing.T) {
 		a.poll(lists(one))
 		_, read := b.events(contract.ReadEventsInput{})
 		require.Equal(t, fleet.EventTaskRunning, read.Events[0].Type)
-		require.Equal(t, fleet.EventData{Cluster: "c", Tenant: "film", AgentID: "a", Epoch: 1, Hub: "hub-1", TaskID: "t1", TaskType: "echo", Attempt: 1}, read.Events[0].EventData)
+		require.Equal(t, fleet.EventData{Cluster: "c", Tenant: "film", AgentID: "a", Epoch: 1, Hub: "hub-1",
+			TaskID: "t1", TaskType: "echo", Attempt: 1}, read.Events[0].EventData)
 
 		t.Log("progress, at most once a second")
 		at := read.Seq
@@ -64,7 +65,8 @@ func TestHubTellsOfTasks(t *testing.T) {
 		three := a.give(task("t3", func(in *contract.RunTaskInput) { in.Tally.Failures = 2 }))
 		require.NoError(t, a.report(three, fleet.AttemptFailed))
 		lines, read = b.events(contract.ReadEventsInput{After: at})
-		require.Equal(t, []string{"task.completed t1 a completed", "task.running t2 a", "task.retry_wait t2 a failed", "task.running t3 a"}, lines,
+		require.Equal(t, []string{"task.completed t1 a completed", "task.running t2 a", "task.retry_wait t2 a failed",
+			"task.running t3 a"}, lines,
 			"that t3 is a dead letter, visibility tells")
 		require.Contains(t, read.Events[2].Reason, "no disk")
 		require.True(t, read.Events[2].NextAttemptAt.After(time.Now()))
@@ -105,7 +107,8 @@ func TestReadEventsWaits(t *testing.T) {
 		_, start := b.events(contract.ReadEventsInput{Newest: true})
 		require.Equal(t, b.Hub.events.Process(), start.Process)
 		begun := time.Now()
-		lines, _ := b.events(contract.ReadEventsInput{Process: start.Process, After: start.Seq, Hints: start.Hints, Wait: fleet.Duration(10 * time.Second)})
+		lines, _ := b.events(contract.ReadEventsInput{Process: start.Process, After: start.Seq, Hints: start.Hints,
+			Wait: fleet.Duration(10 * time.Second)})
 		require.Empty(t, lines)
 		require.Equal(t, 10*time.Second, time.Since(begun))
 
@@ -114,7 +117,8 @@ func TestReadEventsWaits(t *testing.T) {
 		_, start = b.events(contract.ReadEventsInput{Newest: true})
 		read := make(chan contract.ReadEventsResult, 1)
 		go func() {
-			r, _ := b.Hub.events.Read(t.Context(), contract.ReadEventsInput{Process: start.Process, After: start.Seq, Hints: start.Hints, Wait: fleet.Duration(time.Minute)})
+			r, _ := b.Hub.events.Read(t.Context(), contract.ReadEventsInput{Process: start.Process, After: start.Seq,
+				Hints: start.Hints, Wait: fleet.Duration(time.Minute)})
 			read <- r
 		}()
 		synctest.Wait()
@@ -136,7 +140,8 @@ func TestReadEventsWaits(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := b.Hub.events.Read(ctx, contract.ReadEventsInput{Process: r.Process, After: r.Seq, Hints: r.Hints, Wait: fleet.Duration(time.Hour)})
+		_, err := b.Hub.events.Read(ctx, contract.ReadEventsInput{Process: r.Process, After: r.Seq, Hints: r.Hints,
+			Wait: fleet.Duration(time.Hour)})
 		require.NoError(t, err, "a reader that has gone waits no longer")
 	})
 }

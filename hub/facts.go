@@ -155,8 +155,8 @@ func (f facts) cancel(token []byte) {
 	}
 }
 
-// rejoin makes all agents register again, because the clusters may have given them up together with this hub. Running work
-// goes on: the agents bring it back with their registrations.
+// rejoin makes all agents register again, because the clusters may have given them up together with this hub. Running
+// work goes on: the agents bring it back with their registrations.
 func (f facts) rejoin() {
 	h := f.hub
 	h.mu.Lock()
@@ -175,8 +175,8 @@ func (f facts) rejoin() {
 	h.reclaimer.soon.Send()
 }
 
-// giveUpMissing notifies a cluster of every member that it counts on this hub and that has no session here. It reports whether
-// all were judged: one that registers at this moment may be counted already and open its session next.
+// giveUpMissing notifies a cluster of every member that it counts on this hub and that has no session here. It reports
+// whether all were judged: one that registers at this moment may be counted already and open its session next.
 func (f facts) giveUpMissing(view *contract.ClusterView) (all bool) {
 	h := f.hub
 	h.mu.Lock()

@@ -49,15 +49,19 @@ func wire(f testing.TB) wired {
 	temporal.epochs["a"] = fleet.Joined{AgentID: "a", Epoch: 1, Replaced: "a-instance"}
 	timing := fleet.DefaultTiming()
 	timing.HeartbeatInterval = time.Millisecond // polls are held no longer
-	h, err := New(Options{ID: "hub-1", Client: fakeClient{temporal: temporal}, Namespace: "default", Key: []byte("0123456789abcdef"), Config: Config{Timing: timing}})
+	h, err := New(Options{ID: "hub-1", Client: fakeClient{temporal: temporal}, Namespace: "default",
+		Key: []byte("0123456789abcdef"), Config: Config{Timing: timing}})
 	require.NoError(f, err)
 	f.Cleanup(func() { h.Stop(f.Context()) })
 	s := httpapi.New(httpapi.Options{})
 	h.Register(s.API())
 	w := wired{handler: s.Handler()}
-	w.attempt = h.seal.attempt(attemptClaims{Task: "t1", Attempt: 1, Agent: "a", Instance: "a-instance", Epoch: 1, Lane: "lane/c", Temporal: []byte("t1/1")})
-	registered, err := endpoints{h}.openSession(f.Context(), protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c", MaxTasks: 1,
-		Running: []protocol.RunningAttempt{{TaskID: "t1", Attempt: 1, Token: w.attempt}}}, fleet.JoinToken{}, false)
+	w.attempt = h.seal.attempt(attemptClaims{Task: "t1", Attempt: 1, Agent: "a", Instance: "a-instance", Epoch: 1,
+		Lane: "lane/c", Temporal: []byte("t1/1")})
+	registered,
+		err := endpoints{h}.openSession(f.Context(), protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c",
+		MaxTasks: 1,
+		Running:  []protocol.RunningAttempt{{TaskID: "t1", Attempt: 1, Token: w.attempt}}}, fleet.JoinToken{}, false)
 	require.NoError(f, err)
 	w.session = registered.SessionToken
 	return w
@@ -93,15 +97,22 @@ func text(f *testing.F, body any) string {
 }
 
 // oddBodies are seeds for every request.
-var oddBodies = []string{"", "null", "[]", "{}", `{"":0}`, "{\"a\":", `{"sequence":1e400}`, `{"sequence":-9223372036854775808}`, "\xff", strings.Repeat("[", 10_000)}
+var oddBodies = []string{"", "null", "[]", "{}", `{"":0}`, "{\"a\":", `{"sequence":1e400}`,
+	`{"sequence":-9223372036854775808}`, "\xff", strings.Repeat("[", 10_000)}
 
 func FuzzRegister(f *testing.F) {
 	w := wire(f)
 	until := time.Unix(1_800_000_000, 0).UTC()
 	for _, seed := range append(slices.Clone(oddBodies), text(f, protocol.Register{
-		AgentID: "a", InstanceID: "a-instance", Cluster: "c", MaxTasks: 2, TaskTypes: []string{"echo"}, Capabilities: []string{"gpu", "gpu"},
-		Providers: fleet.Providers{"llm": {Available: true, RateLimitedUntil: &until}},
-		Running:   []protocol.RunningAttempt{{TaskID: "t1", Attempt: 1, Token: w.attempt}, {TaskID: "t2", Attempt: -1, Token: "x"}}})) {
+		AgentID:      "a",
+		InstanceID:   "a-instance",
+		Cluster:      "c",
+		MaxTasks:     2,
+		TaskTypes:    []string{"echo"},
+		Capabilities: []string{"gpu", "gpu"},
+		Providers:    fleet.Providers{"llm": {Available: true, RateLimitedUntil: &until}},
+		Running: []protocol.RunningAttempt{{TaskID: "t1", Attempt: 1, Token: w.attempt},
+			{TaskID: "t2", Attempt: -1, Token: "x"}}})) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, body string) { w.send(t, protocol.RegisterPath, body) })
@@ -111,9 +122,13 @@ func FuzzPoll(f *testing.F) {
 	w := wire(f)
 	age := fleet.Duration(-time.Hour)
 	for _, seed := range append(slices.Clone(oddBodies), text(f, protocol.Poll{
-		Sequence: 9, Answered: new(int64(8)), Providers: fleet.Providers{"llm": {}}, Returned: []protocol.RunningAttempt{{TaskID: "t3"}},
+		Sequence:  9,
+		Answered:  new(int64(8)),
+		Providers: fleet.Providers{"llm": {}},
+		Returned:  []protocol.RunningAttempt{{TaskID: "t3"}},
 		Running: []protocol.RunningAttempt{
-			{TaskID: "t1", Attempt: 1, Beacons: -1, BeaconAge: &age, State: protocol.RunningStuck, Progress: &fleet.Progress{Percent: 50, Message: "on"}, Checkpoint: json.RawMessage(`{"a":1}`)},
+			{TaskID: "t1", Attempt: 1, Beacons: -1, BeaconAge: &age, State: protocol.RunningStuck,
+				Progress: &fleet.Progress{Percent: 50, Message: "on"}, Checkpoint: json.RawMessage(`{"a":1}`)},
 			{TaskID: "t1", Attempt: 1}, {TaskID: "t9", Attempt: 1, State: protocol.RunningEnding}}})) {
 		f.Add(seed)
 	}
@@ -124,8 +139,10 @@ func FuzzResult(f *testing.F) {
 	w := wire(f)
 	now := time.Unix(1_800_000_000, 0).UTC()
 	for _, seed := range append(slices.Clone(oddBodies),
-		text(f, protocol.Result{Token: w.attempt, Attempt: 1, Outcome: fleet.AttemptTimedOut, Stuck: true, StartedAt: now, EndedAt: now}),
-		text(f, protocol.Result{Token: w.attempt, Attempt: 1, Outcome: fleet.AttemptCompleted, Output: json.RawMessage(`[1]`), StartedAt: now})) {
+		text(f, protocol.Result{Token: w.attempt, Attempt: 1, Outcome: fleet.AttemptTimedOut, Stuck: true,
+			StartedAt: now, EndedAt: now}),
+		text(f, protocol.Result{Token: w.attempt, Attempt: 1, Outcome: fleet.AttemptCompleted,
+			Output: json.RawMessage(`[1]`), StartedAt: now})) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, body string) { w.send(t, path(protocol.ResultPath), body) })
@@ -134,7 +151,8 @@ func FuzzResult(f *testing.F) {
 func FuzzLog(f *testing.F) {
 	w := wire(f)
 	for _, seed := range append(slices.Clone(oddBodies), text(f, protocol.Log{Attempt: 1, Lines: []fleet.LogLine{
-		{Number: 2, At: time.Unix(1_800_000_000, 0).UTC(), Stream: "stdout", Text: "b"}, {Number: 1, Text: "\x00"}, {Number: -1 << 63}}})) {
+		{Number: 2, At: time.Unix(1_800_000_000, 0).UTC(), Stream: "stdout", Text: "b"}, {Number: 1,
+			Text: "\x00"}, {Number: -1 << 63}}})) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, body string) { w.send(t, path(protocol.LogPath), body) })
@@ -145,9 +163,12 @@ func FuzzState(f *testing.F) {
 	ref := fleet.StateRef{Section: fleet.StateConfiguration, Key: "k"}
 	version := fleet.StateVersion{Epoch: 1, Number: 2}
 	for _, seed := range append(slices.Clone(oddBodies), text(f, protocol.StateReport{
-		Request: "r", State: fleet.StateSummary{Digest: fleet.EmptyState}, CapturedAt: time.Unix(1_800_000_000, 0).UTC(),
-		Manifest: []fleet.StateLine{{StateRef: ref, StateVersion: version, Digest: "00112233", Size: 3}},
-		Entries:  []fleet.StateEntry{{StateRef: ref, StateVersion: version, Value: json.RawMessage(`"<"`), Digest: "00112233"}, {StateRef: ref, StateVersion: version, Removed: true}}})) {
+		Request:    "r",
+		State:      fleet.StateSummary{Digest: fleet.EmptyState},
+		CapturedAt: time.Unix(1_800_000_000, 0).UTC(),
+		Manifest:   []fleet.StateLine{{StateRef: ref, StateVersion: version, Digest: "00112233", Size: 3}},
+		Entries: []fleet.StateEntry{{StateRef: ref, StateVersion: version, Value: json.RawMessage(`"<"`),
+			Digest: "00112233"}, {StateRef: ref, StateVersion: version, Removed: true}}})) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, body string) { w.send(t, path(protocol.StatePath), body) })
@@ -159,10 +180,12 @@ func TestBodiesOverTheirLimits(t *testing.T) {
 	w := wire(t)
 	for target, limit := range map[string]int{
 		protocol.RegisterPath: httpapi.DefaultMaxBody, path(protocol.PollPath): maxPollBytes,
-		path(protocol.ResultPath): 2 * fleet.MaxPayloadBytes, path(protocol.LogPath): maxLogBytes, path(protocol.StatePath): maxStateBytes,
+		path(protocol.ResultPath): 2 * fleet.MaxPayloadBytes, path(protocol.LogPath): maxLogBytes,
+		path(protocol.StatePath): maxStateBytes,
 	} {
 		for _, over := range []int{0, 1} {
-			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, target, strings.NewReader("{"+strings.Repeat(" ", limit-2+over)+"}"))
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, target,
+				strings.NewReader("{"+strings.Repeat(" ", limit-2+over)+"}"))
 			r.Header.Set("Content-Type", "application/json")
 			answer := httptest.NewRecorder()
 			w.handler.ServeHTTP(answer, r)

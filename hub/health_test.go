@@ -26,10 +26,13 @@ func TestHealthOfWhatAnAgentDoes(t *testing.T) {
 		score float64
 		level fleet.HealthLevel
 	}{
-		"nothing":           {func(*peer) {}, 1, fleet.HealthHealthy},
-		"it completes":      {func(a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptCompleted) }, 1, fleet.HealthHealthy},
-		"it fails":          {func(a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptFailed) }, .9, fleet.HealthHealthy},
-		"it times out once": {func(a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptTimedOut) }, 1, fleet.HealthHealthy},
+		"nothing": {func(*peer) {}, 1, fleet.HealthHealthy},
+		"it completes": {func(a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptCompleted) }, 1,
+			fleet.HealthHealthy},
+		"it fails": {func(a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptFailed) }, .9,
+			fleet.HealthHealthy},
+		"it times out once": {func(a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptTimedOut) }, 1,
+			fleet.HealthHealthy},
 		"it times out again and again": {func(a *peer) {
 			for _, id := range []string{"t1", "t2", "t3"} {
 				_ = a.report(a.give(task(id)), fleet.AttemptTimedOut)
@@ -49,7 +52,8 @@ func TestHealthOfWhatAnAgentDoes(t *testing.T) {
 			a.poll(func(p *protocol.Poll) { p.Metrics.DiskPercent = 100 })
 			a.b.pass(0)
 		}, .85, fleet.HealthDegraded},
-		"it is silent": {func(a *peer) { a.b.pass(3 * fleet.DefaultTiming().HeartbeatInterval) }, .7, fleet.HealthDegraded},
+		"it is silent": {func(a *peer) { a.b.pass(3 * fleet.DefaultTiming().HeartbeatInterval) }, .7,
+			fleet.HealthDegraded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
@@ -69,7 +73,8 @@ func TestHealthIsOfOneClusterAndAgent(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.register("a", 1)
 		b.register("b", 1)
-		for in, want := range map[contract.ReadHealthInput]int{{Cluster: "c"}: 2, {Cluster: "c", AgentID: "a"}: 1, {Cluster: "other"}: 0, {Cluster: "c", AgentID: "z"}: 0} {
+		for in, want := range map[contract.ReadHealthInput]int{{Cluster: "c"}: 2, {Cluster: "c", AgentID: "a"}: 1,
+			{Cluster: "other"}: 0, {Cluster: "c", AgentID: "z"}: 0} {
 			result, err := b.health.Read(t.Context(), in)
 			require.NoError(t, err)
 			require.Len(t, result.Agents, want, "%+v", in)
@@ -103,8 +108,13 @@ func TestLastingChangesOfHealthAreTold(t *testing.T) {
 		told []fleet.HealthLevel
 	}{
 		"nothing is written while nothing is wrong": {func(a *peer) { a.rate(1, time.Minute) }, nil},
-		"a worse level, once":                       {func(a *peer) { a.rate(0, time.Minute) }, []fleet.HealthLevel{fleet.HealthDegraded}},
-		"what passes is not told":                   {func(a *peer) { a.rate(0, health.WorseAfter-time.Second); a.rate(1, time.Minute) }, nil},
+		"a worse level, once": {func(a *peer) { a.rate(0, time.Minute) },
+			[]fleet.HealthLevel{fleet.HealthDegraded}},
+		"what passes is not told": {func(a *peer) {
+			a.rate(0,
+				health.WorseAfter-time.Second)
+			a.rate(1, time.Minute)
+		}, nil},
 		"better again, later": {func(a *peer) {
 			a.rate(0, time.Minute)
 			a.rate(1, health.BetterAfter-time.Second)

@@ -35,7 +35,8 @@ func TestReadTasks(t *testing.T) {
 		require.Len(t, all, 2)
 		require.Empty(t, all["idle"])
 		require.Len(t, all["a"], 2)
-		require.Equal(t, []string{"t1", "t2"}, []string{all["a"][0].TaskID, all["a"][1].TaskID}, "neither said when it began: by id")
+		require.Equal(t, []string{"t1", "t2"}, []string{all["a"][0].TaskID, all["a"][1].TaskID},
+			"neither said when it began: by id")
 		require.Equal(t, first.Attempt, all["a"][1].Attempt)
 		require.Len(t, read(contract.ReadTasksInput{Cluster: "c", AgentID: "a"}), 1)
 		require.Empty(t, read(contract.ReadTasksInput{Cluster: "other"}))
@@ -79,7 +80,8 @@ func TestAddressOfAnAgent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				ctx := b.ConnContext(access.With(t.Context(), access.Local), fakeConn{})
-				_, err := b.registerAgent(ctx, &registerInput{Body: protocol.Register{AgentID: "a", InstanceID: "instance-1", Cluster: "c", MaxTasks: 1, Address: c.own}})
+				_, err := b.registerAgent(ctx, &registerInput{Body: protocol.Register{AgentID: "a",
+					InstanceID: "instance-1", Cluster: "c", MaxTasks: 1, Address: c.own}})
 				require.NoError(t, err)
 				joins := b.temporal.joins
 				require.Equal(t, c.want, joins[len(joins)-1].Joins[0].Address)

@@ -8,7 +8,9 @@ import (
 )
 
 // holdsAttempts says which attempts agents of this hub have, or wait in it: healing ends those that nobody has.
-func (c activities) holdsAttempts(_ context.Context, in contract.HoldsAttemptsInput) (contract.HoldsAttemptsResult, error) {
+func (c activities) holdsAttempts(
+	_ context.Context, in contract.HoldsAttemptsInput,
+) (contract.HoldsAttemptsResult, error) {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
 	held := map[attemptKey]bool{}

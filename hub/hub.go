@@ -113,7 +113,8 @@ type Hub struct {
 	sessions   map[string]*session // by agent id
 	lanes      map[string]*lane    // by name
 	directives map[string]contract.Directive
-	// registering counts the registrations under way of agents that may be counted on this hub before they have a session.
+	// registering counts the registrations under way of agents that may be counted on this hub before they have a
+	// session.
 	registering map[string]int
 	brakes      map[string]*fleet.Brake // by cluster
 	conns       map[net.Conn]*connection
@@ -143,11 +144,18 @@ func New(o Options) (*Hub, error) {
 		o.Tracer = noop.NewTracerProvider().Tracer("")
 	}
 	h := &Hub{
-		tracer: o.Tracer,
-		id:     o.ID, instance: uuid.NewString(), client: o.Client, service: o.Client.WorkflowService(), namespace: o.Namespace,
-		log: o.Logger.With(zap.String("hub", o.ID)), config: o.Config.withDefaults(), seal: sealer{key: o.Key},
-		sessions: map[string]*session{}, registering: map[string]int{}, lanes: map[string]*lane{}, directives: map[string]contract.Directive{},
-		brakes: map[string]*fleet.Brake{}, conns: map[net.Conn]*connection{},
+		tracer:    o.Tracer,
+		id:        o.ID,
+		instance:  uuid.NewString(),
+		client:    o.Client,
+		service:   o.Client.WorkflowService(),
+		namespace: o.Namespace,
+		log:       o.Logger.With(zap.String("hub", o.ID)), config: o.Config.withDefaults(), seal: sealer{key: o.Key},
+		sessions:    map[string]*session{},
+		registering: map[string]int{},
+		lanes:       map[string]*lane{},
+		directives:  map[string]contract.Directive{},
+		brakes:      map[string]*fleet.Brake{}, conns: map[net.Conn]*connection{},
 	}
 	h.run, h.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // the hub's own lifetime, ended by Stop
 	h.joins = newJoiner(h)

@@ -58,7 +58,8 @@ func (j *joiner) join(ctx context.Context, cluster string, join fleet.Join) (fle
 	case a := <-p.answer:
 		return a.joined, a.err
 	case <-ctx.Done():
-		return fleet.Joined{}, httpapi.Problem(protocol.CodeUnavailable, "the cluster did not answer in time: try again")
+		return fleet.Joined{}, httpapi.Problem(protocol.CodeUnavailable,
+			"the cluster did not answer in time: try again")
 	}
 }
 
@@ -84,7 +85,8 @@ func (j *joiner) send(cluster string) {
 			case err != nil:
 				p.answer <- joinAnswer{err: err}
 			case i >= len(response.Results):
-				p.answer <- joinAnswer{err: httpapi.Problem(protocol.CodeInternal, "the cluster's answer is incomplete")}
+				p.answer <- joinAnswer{err: httpapi.Problem(protocol.CodeInternal,
+					"the cluster's answer is incomplete")}
 			default:
 				p.answer <- joinAnswer{joined: response.Results[i]}
 			}
@@ -107,7 +109,8 @@ func (j *joiner) update(cluster string, batch []*pendingJoin) (contract.JoinResp
 			return response, httpapi.Problem(protocol.CodeConflict, store.Refusal(err))
 		}
 		if kind != store.NotFound {
-			h.log.Warn("Agents could not join", zap.String("cluster", cluster), zap.Int("agents", len(batch)), zap.Error(err))
+			h.log.Warn("Agents could not join", zap.String("cluster", cluster), zap.Int("agents", len(batch)),
+				zap.Error(err))
 		}
 		return response, temporalProblem(err)
 	}

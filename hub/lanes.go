@@ -22,7 +22,8 @@ const (
 	pollRetry = 500 * time.Millisecond
 )
 
-// lane is one activity task queue that sessions of this hub serve. The hub's mutex guards it; methods named Locked need it held.
+// lane is one activity task queue that sessions of this hub serve. The hub's mutex guards it; methods named Locked need
+// it held.
 //
 // A poll is never cancelled: a cancelled poll can swallow a task. An unwanted poll is released through ShutdownWorker,
 // or its task is parked and returned.
@@ -188,7 +189,9 @@ func (h *Hub) releasePolls(ctx context.Context, r laneRelease) {
 	defer cancel()
 	_, err := h.service.ShutdownWorker(ctx, &workflowservice.ShutdownWorkerRequest{
 		Namespace: h.namespace, Identity: h.identity(), Reason: "no agent serves the lane here",
-		WorkerInstanceKey: r.key, TaskQueue: r.lane, TaskQueueTypes: []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_ACTIVITY},
+		WorkerInstanceKey: r.key,
+		TaskQueue:         r.lane,
+		TaskQueueTypes:    []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_ACTIVITY},
 	})
 	if err != nil {
 		h.log.Debug("Polls were not released; they end by themselves", zap.String("lane", r.lane), zap.Error(err))

@@ -16,8 +16,9 @@ type leftover struct {
 	since    time.Time // when it was first listed as such
 }
 
-// countLeftoversLocked records what an agent lists and the hub does not count. What it was told to drop and still has keeps a slot.
-// An attempt that is listed for the first time may just have ended, with a poll that crossed its result: it keeps none.
+// countLeftoversLocked records what an agent lists and the hub does not count. What it was told to drop and still has
+// keeps a slot. An attempt that is listed for the first time may just have ended, with a poll that crossed its result:
+// it keeps none.
 func (h *Hub) countLeftoversLocked(s *session, running []protocol.RunningAttempt, now time.Time) {
 	var left map[attemptKey]*leftover // seldom any
 	for _, r := range running {
@@ -40,21 +41,23 @@ func (h *Hub) countLeftoversLocked(s *session, running []protocol.RunningAttempt
 		left[key] = l
 		if r.State == protocol.RunningStuck {
 			if !l.stuck {
-				h.log.Warn("A handler does not stop; its slot stays in use", zap.String("agent", s.agent), zap.String("task", r.TaskID), zap.Int("attempt", r.Attempt))
+				h.log.Warn("A handler does not stop; its slot stays in use", zap.String("agent", s.agent),
+					zap.String("task", r.TaskID), zap.Int("attempt", r.Attempt))
 			}
 			l.stuck, l.occupies = true, true
 			continue
 		}
 		if l.toldAt.IsZero() || now.Sub(l.toldAt) >= h.config.Timing.FailureThreshold {
 			l.toldAt = now
-			s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: r.TaskID, Attempt: r.Attempt, Reason: "the attempt no longer counts"})
+			s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: r.TaskID, Attempt: r.Attempt,
+				Reason: "the attempt no longer counts"})
 		}
 	}
 	s.leftovers = left
 }
 
-// leave records an attempt that ends although its handler runs on: its slot stays in use until the agent no longer lists it.
-// Call it before the attempt is forgotten.
+// leave records an attempt that ends although its handler runs on: its slot stays in use until the agent no longer
+// lists it. Call it before the attempt is forgotten.
 func (s *session) leave(key attemptKey, l leftover) {
 	if s.leftovers == nil {
 		s.leftovers = map[attemptKey]*leftover{}

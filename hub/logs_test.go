@@ -25,7 +25,8 @@ func (b *bench) read(after int64, wait time.Duration) <-chan reading {
 	done := make(chan reading, 1)
 	begun := time.Now()
 	go func() {
-		result, err := b.logs.Read(b.t.Context(), contract.ReadLogInput{TaskID: "t1", Attempt: 1, After: after, Wait: fleet.Duration(wait)})
+		result, err := b.logs.Read(b.t.Context(), contract.ReadLogInput{TaskID: "t1", Attempt: 1, After: after,
+			Wait: fleet.Duration(wait)})
 		done <- reading{result, err, time.Since(begun)}
 	}()
 	synctest.Wait()
@@ -35,7 +36,8 @@ func (b *bench) read(after int64, wait time.Duration) <-chan reading {
 // sendLog sends lines with these numbers, and reports whether more are wanted.
 func (p *peer) sendLog(numbers ...int64) bool {
 	p.b.t.Helper()
-	in := &logInput{Authorized: Authorized{ID: p.claims.Agent, Authorization: "Bearer " + p.b.seal.session(p.claims)}, TaskID: "t1", Body: protocol.Log{Attempt: 1}}
+	in := &logInput{Authorized: Authorized{ID: p.claims.Agent, Authorization: "Bearer " + p.b.seal.session(p.claims)},
+		TaskID: "t1", Body: protocol.Log{Attempt: 1}}
 	for _, n := range numbers {
 		in.Body.Lines = append(in.Body.Lines, fleet.LogLine{Number: n, At: time.Now(), Text: fmt.Sprint("line ", n)})
 	}
@@ -60,7 +62,8 @@ func TestLogIsReadFromTheAgent(t *testing.T) {
 		require.False(t, a.sendLog(1), "nobody watches")
 		held := a.poll(lists(given))
 		got := b.read(0, 20*time.Second)
-		require.Equal(t, []protocol.Command{{Type: protocol.CommandLog, TaskID: "t1", Attempt: 1, Hold: fleet.Duration(tasklog.Interest)}}, (<-held).Commands)
+		require.Equal(t, []protocol.Command{{Type: protocol.CommandLog, TaskID: "t1", Attempt: 1,
+			Hold: fleet.Duration(tasklog.Interest)}}, (<-held).Commands)
 		require.True(t, a.sendLog(2, 1, 3))
 		first := <-got
 		require.NoError(t, first.err)

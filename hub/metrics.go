@@ -56,37 +56,46 @@ func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
 		}
 		return n
 	})
-	gauge("mainstay_hub_stuck_handlers", "Handlers that their agents do not stop although their attempts are over; each keeps a slot.", func() int {
-		n := 0
-		for _, s := range h.sessions {
-			n += s.occupied()
-		}
-		return n
-	})
+	gauge("mainstay_hub_stuck_handlers",
+		"Handlers that their agents do not stop although their attempts are over; each keeps a slot.", func() int {
+			n := 0
+			for _, s := range h.sessions {
+				n += s.occupied()
+			}
+			return n
+		})
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mainstay_hub_lease_age_seconds",
 		Help: "Time since Temporal last took the heartbeat of the hub's own lease. Above 5 it renews no leases of agents; above 10 it may have been given up."},
 		func() float64 { return h.lease.Age(time.Now()).Seconds() }))
 	r.MustRegister(h.health)
 	histogram := func(name, help string, buckets ...float64) *prometheus.HistogramVec {
-		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{"cluster_id"})
+		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets},
+			[]string{"cluster_id"})
 		r.MustRegister(v)
 		return v
 	}
 	return &metrics{
-		latency: histogram("stella_agent_queue_latency_seconds", "How long attempts waited in their lanes and in the hub until an agent had accepted them.",
+		latency: histogram("stella_agent_queue_latency_seconds",
+			"How long attempts waited in their lanes and in the hub until an agent had accepted them.",
 			.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600),
-		failover: histogram("mainstay_hub_failover_seconds", "From noticing that an agent is lost until another has accepted an attempt that it had. Objective: 99 % within 5 s.",
+		failover: histogram("mainstay_hub_failover_seconds",
+			"From noticing that an agent is lost until another has accepted an attempt that it had. Objective: 99 % within 5 s.",
 			.05, .1, .25, .5, 1, 2, 3, 5, 7.5, 10, 15, 30, 60, 300),
-		registered:  counter("mainstay_hub_sessions_opened_total", "Sessions opened."),
-		ended:       vector("mainstay_hub_sessions_ended_total", "Sessions ended, by kind: left, lost, fenced or revoked.", "kind"),
-		reattached:  counter("mainstay_hub_attempts_reattached_total", "Running attempts taken over from agents that re-attached."),
-		results:     vector("mainstay_hub_results_total", "Results that Temporal accepted, by outcome.", "outcome"),
-		stale:       counter("mainstay_hub_stale_results_total", "Results of superseded attempts that were rejected."),
-		lost:        counter("mainstay_hub_attempts_lost_total", "Attempts lost with their agents."),
-		returned:    counter("mainstay_hub_attempts_returned_total", "Attempts given back to their lanes before they began."),
-		notReceived: counter("mainstay_hub_attempts_not_received_total", "Attempts among those given back that reached an agent that lives, which could not read them or did not list them."),
-		overdue:     counter("mainstay_hub_beacons_missed_total", "Attempts that the hub ended because their handlers gave no sign of life and their agents did not end them."),
-		parked:      counter("mainstay_hub_tasks_parked_total", "Tasks that had to wait in the hub for a free slot."),
+		registered: counter("mainstay_hub_sessions_opened_total", "Sessions opened."),
+		ended: vector("mainstay_hub_sessions_ended_total",
+			"Sessions ended, by kind: left, lost, fenced or revoked.", "kind"),
+		reattached: counter("mainstay_hub_attempts_reattached_total",
+			"Running attempts taken over from agents that re-attached."),
+		results: vector("mainstay_hub_results_total", "Results that Temporal accepted, by outcome.", "outcome"),
+		stale:   counter("mainstay_hub_stale_results_total", "Results of superseded attempts that were rejected."),
+		lost:    counter("mainstay_hub_attempts_lost_total", "Attempts lost with their agents."),
+		returned: counter("mainstay_hub_attempts_returned_total",
+			"Attempts given back to their lanes before they began."),
+		notReceived: counter("mainstay_hub_attempts_not_received_total",
+			"Attempts among those given back that reached an agent that lives, which could not read them or did not list them."),
+		overdue: counter("mainstay_hub_beacons_missed_total",
+			"Attempts that the hub ended because their handlers gave no sign of life and their agents did not end them."),
+		parked: counter("mainstay_hub_tasks_parked_total", "Tasks that had to wait in the hub for a free slot."),
 	}
 }
 
@@ -98,8 +107,8 @@ func waitedInLane(task *workflowservice.PollActivityTaskQueueResponse) time.Dura
 	return max(0, task.GetStartedTime().AsTime().Sub(task.GetScheduledTime().AsTime()))
 }
 
-// countAcceptedLocked counts how long an attempt waited until its agent had it, and if another agent was lost with the one
-// before, how long the failover took.
+// countAcceptedLocked counts how long an attempt waited until its agent had it, and if another agent was lost with the
+// one before, how long the failover took.
 func (h *Hub) countAcceptedLocked(a *attempt, now time.Time) {
 	if a.takenAt.IsZero() {
 		return

@@ -24,7 +24,8 @@ func (b *bench) series(name string, labels map[string]string) (value, sum float6
 				has[l.GetName()] = l.GetValue()
 			}
 			if family.GetName() == name && equalLabels(has, labels) {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount()), m.GetHistogram().GetSampleSum(), true
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount()),
+					m.GetHistogram().GetSampleSum(), true
 			}
 		}
 	}
@@ -62,16 +63,32 @@ func TestMetricsMove(t *testing.T) {
 		}, 1, .25},
 		{"stella_agent_heartbeat_age_seconds", agent, func(b *bench, _ *peer) { b.pass(7 * time.Second) }, 0, 7},
 		{"stella_agent_heartbeat_success_total", agent, func(_ *bench, a *peer) { a.poll(); a.poll() }, 1, 3},
-		{"stella_agent_heartbeat_failure_total", agent, func(b *bench, _ *peer) { b.pass(2*interval + interval/2 + detectEvery) }, 0, 2},
-		{"stella_agent_heartbeat_failure_total", agent, func(b *bench, a *peer) { a.hangUp(); b.pass(3 * detectEvery) }, 0, 1},
+		{"stella_agent_heartbeat_failure_total", agent, func(b *bench,
+			_ *peer) {
+			b.pass(2*interval + interval/2 + detectEvery)
+		}, 0, 2},
+		{"stella_agent_heartbeat_failure_total", agent, func(b *bench, a *peer) { a.hangUp(); b.pass(3 * detectEvery) },
+			0, 1},
 		{"stella_agent_queue_latency_seconds", cluster, func(_ *bench, a *peer) { a.give(task("t1")) }, 0, 1},
-		{"mainstay_hub_failover_seconds", cluster, func(b *bench, a *peer) { a.give(task("t1", lostAt(b, 2*time.Second))) }, 0, 1},
-		{"mainstay_hub_lease_age_seconds", nil, func(b *bench, _ *peer) { b.lease.Renewed(time.Now().Add(-3 * time.Second)) }, 0, 3},
+		{"mainstay_hub_failover_seconds", cluster, func(b *bench,
+			a *peer) {
+			a.give(task("t1", lostAt(b, 2*time.Second)))
+		}, 0, 1},
+		{"mainstay_hub_lease_age_seconds", nil, func(b *bench,
+			_ *peer) {
+			b.lease.Renewed(time.Now().Add(-3 * time.Second))
+		}, 0, 3},
 		{"mainstay_hub_sessions", nil, func(b *bench, _ *peer) { b.register("b", 1) }, 1, 2},
 		{"mainstay_hub_sessions_opened_total", nil, func(b *bench, _ *peer) { b.register("b", 1) }, 1, 2},
-		{"mainstay_hub_sessions_ended_total", map[string]string{"kind": "lost"}, func(b *bench, a *peer) { a.hangUp(); b.pass(2 * time.Second) }, 0, 1},
+		{"mainstay_hub_sessions_ended_total", map[string]string{"kind": "lost"},
+			func(b *bench, a *peer) { a.hangUp(); b.pass(2 * time.Second) }, 0, 1},
 		{"mainstay_hub_attempts", nil, func(_ *bench, a *peer) { a.give(task("t1")) }, 0, 1},
-		{"mainstay_hub_attempts_lost_total", nil, func(b *bench, a *peer) { a.give(task("t1")); a.hangUp(); b.pass(2 * time.Second) }, 0, 1},
+		{"mainstay_hub_attempts_lost_total", nil, func(b *bench,
+			a *peer) {
+			a.give(task("t1"))
+			a.hangUp()
+			b.pass(2 * time.Second)
+		}, 0, 1},
 		{"mainstay_hub_attempts_returned_total", nil, func(b *bench, a *peer) {
 			a.poll()
 			b.queue("lane/c", task("t1"))
@@ -84,10 +101,12 @@ func TestMetricsMove(t *testing.T) {
 			delete(b.sessions, "b") // as a new process of the hub: it knows nothing
 			b.mu.Unlock()
 			b.register("b", 1, func(r *protocol.Register) {
-				r.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: given.Attempt, Token: given.Token}}
+				r.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: given.Attempt,
+					Token: given.Token}}
 			})
 		}, 0, 1},
-		{"mainstay_hub_lane_polls", nil, func(b *bench, _ *peer) { b.register("b", 1) }, 8, 10}, // of the cluster's lane and the agents' own
+		// of the cluster's lane and the agents' own
+		{"mainstay_hub_lane_polls", nil, func(b *bench, _ *peer) { b.register("b", 1) }, 8, 10},
 		{"mainstay_hub_tasks_parked_total", nil, func(b *bench, _ *peer) {
 			for _, id := range []string{"t1", "t2", "t3", "t4"} {
 				b.queue("lane/c", task(id))
@@ -97,7 +116,8 @@ func TestMetricsMove(t *testing.T) {
 		{"mainstay_hub_stuck_handlers", nil, func(_ *bench, a *peer) {
 			_ = a.report(a.give(task("t1")), fleet.AttemptTimedOut, func(in *resultInput) { in.Body.Stuck = true })
 		}, 0, 1},
-		{"mainstay_hub_results_total", map[string]string{"outcome": "completed"}, func(_ *bench, a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptCompleted) }, 0, 1},
+		{"mainstay_hub_results_total", map[string]string{"outcome": "completed"},
+			func(_ *bench, a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptCompleted) }, 0, 1},
 		{"mainstay_hub_stale_results_total", nil, func(_ *bench, a *peer) {
 			given := a.give(task("t1"))
 			_ = a.report(given, fleet.AttemptCompleted)
@@ -170,7 +190,8 @@ func TestOnlyFaultsAreTimed(t *testing.T) {
 func TestAgentsThatAreGoneAreNotTold(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		agent := map[string]string{"agent_id": "a"}
-		gauges := []string{"stella_agent_health_score", "stella_agent_heartbeat_age_seconds", "stella_agent_task_completion_rate"}
+		gauges := []string{"stella_agent_health_score", "stella_agent_heartbeat_age_seconds",
+			"stella_agent_task_completion_rate"}
 		counters := []string{"stella_agent_heartbeat_success_total", "stella_agent_heartbeat_failure_total"}
 		told := func(names []string, want bool, when string) {
 			t.Helper()

@@ -14,12 +14,14 @@ import (
 func TestPausedLanesAreNotPolled(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		tell := func(version int64, paused bool, lanes ...string) {
-			require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: version, Mode: fleet.ActiveActive,
+			require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: version,
+				Mode:           fleet.ActiveActive,
 				CapabilitySets: [][]string{{"gpu"}}, Paused: paused, PausedLanes: lanes}))
 			b.pass(0)
 		}
 		open := func() map[string]int {
-			return map[string]int{"default": b.open("lane/c"), "cap": b.open("lane/c/cap/gpu"), "agent": b.open("lane/agent/a")}
+			return map[string]int{"default": b.open("lane/c"), "cap": b.open("lane/c/cap/gpu"),
+				"agent": b.open("lane/agent/a")}
 		}
 		gpu := func(r *protocol.Register) { r.Capabilities = []string{"gpu"} }
 		a := b.register("a", 2, gpu)
@@ -57,7 +59,8 @@ func TestPauseReturnsWhatIsParked(t *testing.T) {
 		b.pass(0)
 		b.queue("lane/c", task("parked"))
 		require.Len(t, l.parked, 1)
-		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive, Paused: true}))
+		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive,
+			Paused: true}))
 		b.pass(0)
 		require.Empty(t, l.parked)
 		require.Len(t, b.reported(), 1)
@@ -73,7 +76,8 @@ func TestPauseReturnsWhatWasNotDelivered(t *testing.T) {
 		b.queue("lane/c", task("t1"))
 		b.queue("lane/agent/a", task("t2"))
 		require.Len(t, a.session().outbox, 2)
-		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive, PausedLanes: []string{"default"}}))
+		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive,
+			PausedLanes: []string{"default"}}))
 		b.pass(0)
 		require.Len(t, b.reported(), 1)
 		require.Equal(t, "t1/1", b.reported()[0].token)
@@ -89,10 +93,12 @@ func TestPauseReturnsWhatWasNotDelivered(t *testing.T) {
 func TestDirectiveOfANewClusterCounts(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		now := time.Now()
-		b.temporal.direct["c"] = contract.Directive{Cluster: "c", CreatedAt: now, Version: 9, Mode: fleet.ActiveActive, Paused: true}
+		b.temporal.direct["c"] = contract.Directive{Cluster: "c", CreatedAt: now, Version: 9, Mode: fleet.ActiveActive,
+			Paused: true}
 		b.register("a", 1)
 		require.Zero(t, b.open("lane/c"))
-		b.temporal.direct["c"] = contract.Directive{Cluster: "c", CreatedAt: now.Add(time.Minute), Version: 1, Mode: fleet.ActiveActive}
+		b.temporal.direct["c"] = contract.Directive{Cluster: "c", CreatedAt: now.Add(time.Minute), Version: 1,
+			Mode: fleet.ActiveActive}
 		b.register("b", 1)
 		require.Equal(t, 2, b.open("lane/c"))
 	})

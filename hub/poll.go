@@ -11,7 +11,9 @@ import (
 
 // holdPoll handles one poll: it is the session's heartbeat, acknowledges assignments and brings the answer at once when
 // there is something to say, else after the heartbeat interval.
-func (h *Hub) holdPoll(ctx context.Context, claims sessionClaims, conn *connection, poll protocol.Poll) (protocol.Polled, error) {
+func (h *Hub) holdPoll(
+	ctx context.Context, claims sessionClaims, conn *connection, poll protocol.Poll,
+) (protocol.Polled, error) {
 	h.mu.Lock()
 	s, err := h.findLocked(claims)
 	if err != nil {
@@ -123,7 +125,10 @@ func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, 
 	for _, a := range overdue {
 		h.endOverdueLocked(a, now)
 	}
-	h.settleUnlistedLocked(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 && a.deliveredIn < poll.Sequence }, h.giveBackUnlistedLocked)
+	h.settleUnlistedLocked(s, listed, func(a *attempt) bool {
+		return a.deliveredIn > 0 &&
+			a.deliveredIn < poll.Sequence
+	}, h.giveBackUnlistedLocked)
 	if s.stopping {
 		h.returnUndeliveredLocked(s, "the agent is stopping")
 	}
@@ -160,8 +165,8 @@ func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 	}
 }
 
-// settleUnlistedLocked ends the attempts that the agent should have listed and did not: one it never took goes back to its
-// lane with giveBack, one it had is lost.
+// settleUnlistedLocked ends the attempts that the agent should have listed and did not: one it never took goes back to
+// its lane with giveBack, one it had is lost.
 func (h *Hub) settleUnlistedLocked(s *session, listed map[attemptKey]bool, shouldList func(*attempt) bool,
 	giveBack func(a *attempt, why string),
 ) {
@@ -178,9 +183,9 @@ func (h *Hub) settleUnlistedLocked(s *session, listed map[attemptKey]bool, shoul
 	}
 }
 
-// giveBackUnlistedLocked gives back an attempt that the agent's next poll does not list. Where that poll came on the connection that the
-// answerLocked went over, the answer had arrived, so the agent did not heed the assignment although it lives. On another connection the
-// poll may have been sent before the answer arrived, or the answer was lost.
+// giveBackUnlistedLocked gives back an attempt that the agent's next poll does not list. Where that poll came on the
+// connection that the answerLocked went over, the answer had arrived, so the agent did not heed the assignment although
+// it lives. On another connection the poll may have been sent before the answer arrived, or the answer was lost.
 func (h *Hub) giveBackUnlistedLocked(a *attempt, why string) {
 	if a.deliveredOn == a.session.conn {
 		h.giveBackUnreceivedLocked(a, "agent "+a.session.agent+" was given it and did not list it in its next poll")
@@ -205,8 +210,8 @@ func (h *Hub) forgetLocked(a *attempt) {
 	h.slotsChangedLocked(s)
 }
 
-// loseLocked reports an attempt that may have begun and will bring no result. lease is how long the agent may still go on
-// with it.
+// loseLocked reports an attempt that may have begun and will bring no result. lease is how long the agent may still go
+// on with it.
 func (h *Hub) loseLocked(a *attempt, why string, lease time.Duration) {
 	h.metrics.lost.Inc()
 	a.traceFailed(why)

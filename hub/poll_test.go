@@ -45,14 +45,16 @@ func TestAssignmentAnswersAtOnceAndIsAccepted(t *testing.T) {
 		require.Equal(t, fleet.Idempotent, got.Assignments[0].RetrySafety)
 		claims, err := b.seal.openAttempt(got.Assignments[0].Token)
 		require.NoError(t, err)
-		require.Equal(t, attemptClaims{Task: "t1", Attempt: 1, Agent: "a", Instance: "a-instance", Epoch: 1, Lane: "lane/c", Temporal: []byte("t1/1"), Type: "echo"}, claims)
+		require.Equal(t, attemptClaims{Task: "t1", Attempt: 1, Agent: "a", Instance: "a-instance", Epoch: 1,
+			Lane: "lane/c", Temporal: []byte("t1/1"), Type: "echo"}, claims)
 		a.poll(lists(got.Assignments[0]))
 		require.True(t, a.session().attempts[attemptKey{"t1", 1}].accepted)
 		require.Empty(t, b.reported())
 	})
 }
 
-// TestSessionOfAnotherHub has an agent that moved to another hub poll the first one, which has not noticed that it left.
+// TestSessionOfAnotherHub has an agent that moved to another hub poll the first one, which has not noticed that it
+// left.
 func TestSessionOfAnotherHub(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
@@ -90,7 +92,8 @@ func TestDuplicateAndSupersededPolls(t *testing.T) {
 	})
 }
 
-// TestCommandsAreRepeatedUntilTheirAnswerWasRead has a command in an answer that the agent does not get, and then another poll.
+// TestCommandsAreRepeatedUntilTheirAnswerWasRead has a command in an answer that the agent does not get, and then
+// another poll.
 func TestCommandsAreRepeatedUntilTheirAnswerWasRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		answered *int64 // of the poll after the lost answer, which is the second
@@ -112,7 +115,8 @@ func TestCommandsAreRepeatedUntilTheirAnswerWasRead(t *testing.T) {
 				session.command(role)
 				b.mu.Unlock()
 				require.Equal(t, []protocol.Command{role}, (<-lost).Commands)
-				a.conn = &connection{} // the agent polls on another connection, and the hub does not see the first one close
+				// the agent polls on another connection, and the hub does not see the first one close
+				a.conn = &connection{}
 				next := a.poll(func(p *protocol.Poll) { p.Answered = c.answered })
 				if !c.repeated {
 					require.Empty(t, next, "it is held: there is nothing to say")
@@ -125,8 +129,8 @@ func TestCommandsAreRepeatedUntilTheirAnswerWasRead(t *testing.T) {
 	}
 }
 
-// TestAttemptsThatAreNotReceived has an agent get assignments and not list them. It counts against the task only where the agent
-// certainly had the answer.
+// TestAttemptsThatAreNotReceived has an agent get assignments and not list them. It counts against the task only where
+// the agent certainly had the answer.
 func TestAttemptsThatAreNotReceived(t *testing.T) {
 	for name, c := range map[string]struct {
 		next func(a *peer, given protocol.Assignment)
@@ -134,16 +138,20 @@ func TestAttemptsThatAreNotReceived(t *testing.T) {
 		why  string
 	}{
 		"its next poll on the same connection does not list it": {
-			next: func(a *peer, _ protocol.Assignment) { a.poll() }, want: true, why: "agent a was given it and did not list it in its next poll"},
+			next: func(a *peer, _ protocol.Assignment) { a.poll() },
+			want: true,
+			why:  "agent a was given it and did not list it in its next poll"},
 		"a poll on another connection, which may be older than the answer": {
-			next: func(a *peer, _ protocol.Assignment) { a.conn = &connection{}; a.poll() }, why: "the agent did not receive it"},
+			next: func(a *peer, _ protocol.Assignment) { a.conn = &connection{}; a.poll() },
+			why:  "the agent did not receive it"},
 		"the connection broke": {
 			next: func(a *peer, _ protocol.Assignment) { a.hangUp(); a.poll() }, why: "the agent did not receive it"},
 		"the agent cannot read it": {
 			next: func(a *peer, given protocol.Assignment) {
 				a.conn = &connection{}
 				a.poll(func(p *protocol.Poll) {
-					p.Returned = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: given.Attempt, Unreadable: "too deep"}}
+					p.Returned = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: given.Attempt,
+						Unreadable: "too deep"}}
 				})
 			}, want: true, why: "agent a cannot read it: too deep"},
 		"the agent hands it back": {
@@ -169,7 +177,8 @@ func TestAttemptsThatAreNotReceived(t *testing.T) {
 				require.Equal(t, fleet.AttemptReturned, report.Outcome)
 				require.Equal(t, c.want, report.NotReceived)
 				require.Equal(t, c.why, report.Reason)
-				require.EqualValues(t, map[bool]int{true: 1}[c.want], b.counted("mainstay_hub_attempts_not_received_total"))
+				require.EqualValues(t, map[bool]int{true: 1}[c.want],
+					b.counted("mainstay_hub_attempts_not_received_total"))
 				require.EqualValues(t, 1, b.counted("mainstay_hub_attempts_returned_total"))
 			})
 		})
@@ -205,14 +214,16 @@ func TestReturnedAndUnknownAttempts(t *testing.T) {
 		b.queue("lane/c", task("back"))
 		got := (<-answer).Assignments[0]
 		a.poll(func(p *protocol.Poll) {
-			p.Returned = []protocol.RunningAttempt{{TaskID: got.TaskID, Attempt: got.Attempt}, {TaskID: "nobody's", Attempt: 1}}
+			p.Returned = []protocol.RunningAttempt{{TaskID: got.TaskID, Attempt: got.Attempt},
+				{TaskID: "nobody's", Attempt: 1}}
 		})
 		b.pass(0)
 		require.Len(t, b.reported(), 1)
 		require.Equal(t, fleet.AttemptReturned, b.reported()[0].Outcome)
 
 		answer = a.poll(lists(protocol.Assignment{TaskID: "old", Attempt: 4}))
-		require.Equal(t, []protocol.Command{{Type: protocol.CommandDrop, TaskID: "old", Attempt: 4, Reason: "the attempt no longer counts"}}, (<-answer).Commands)
+		require.Equal(t, []protocol.Command{{Type: protocol.CommandDrop, TaskID: "old", Attempt: 4,
+			Reason: "the attempt no longer counts"}}, (<-answer).Commands)
 	})
 }
 
@@ -251,25 +262,30 @@ func TestCommandsOfAnAnswerThatWasNotReadAreRepeated(t *testing.T) {
 		given := a.give(task("t1"))
 		b.pass(b.config.Timing.HeartbeatInterval) // no poll is held
 		b.cancelAttempt(a.session().attempts[attemptKey{"t1", 1}])
-		cancel := protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1, Reason: "the task was cancelled"}
+		cancel := protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1,
+			Reason: "the task was cancelled"}
 		require.Equal(t, []protocol.Command{cancel}, (<-a.poll(lists(given))).Commands)
 		a.hangUp() // before the answer got through
 		require.Equal(t, []protocol.Command{cancel}, (<-a.poll(lists(given))).Commands)
-		require.Empty(t, (<-a.poll(lists(given))).Commands, "the next poll on the same connection shows that it was read")
+		require.Empty(t, (<-a.poll(lists(given))).Commands,
+			"the next poll on the same connection shows that it was read")
 
 		b.cancelAttempt(a.session().attempts[attemptKey{"t1", 1}])
-		require.Equal(t, []protocol.Command{cancel}, (<-a.poll(lists(given))).Commands, "Temporal asks again when the attempt goes on")
+		require.Equal(t, []protocol.Command{cancel}, (<-a.poll(lists(given))).Commands,
+			"Temporal asks again when the attempt goes on")
 		again := b.register("a", 1, func(r *protocol.Register) {
 			r.Running = []protocol.RunningAttempt{{TaskID: "t1", Attempt: 1, Token: given.Token}}
 		})
-		require.Equal(t, []protocol.Command{cancel}, (<-again.poll(lists(given))).Commands, "a registration follows an answer that was not read")
+		require.Equal(t, []protocol.Command{cancel}, (<-again.poll(lists(given))).Commands,
+			"a registration follows an answer that was not read")
 	})
 }
 
 func TestReattachedAttempts(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		sealed := func(agent, instance, task string) string {
-			return b.seal.attempt(attemptClaims{Task: task, Attempt: 1, Agent: agent, Instance: instance, Epoch: 1, Lane: "lane/c", Temporal: []byte(task + "/1")})
+			return b.seal.attempt(attemptClaims{Task: task, Attempt: 1, Agent: agent, Instance: instance, Epoch: 1,
+				Lane: "lane/c", Temporal: []byte(task + "/1")})
 		}
 		a := b.register("a", 4, func(r *protocol.Register) {
 			r.Running = []protocol.RunningAttempt{
@@ -310,7 +326,8 @@ func TestProgressAndCheckpointAreKept(t *testing.T) {
 		large := json.RawMessage(`"` + string(make([]byte, fleet.MaxCheckpointBytes)) + `"`)
 		for _, checkpoint := range []json.RawMessage{json.RawMessage(`1`), large} {
 			a.poll(func(p *protocol.Poll) {
-				p.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1, Progress: &fleet.Progress{Percent: 50}, Checkpoint: checkpoint}}
+				p.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1,
+					Progress: &fleet.Progress{Percent: 50}, Checkpoint: checkpoint}}
 			})
 		}
 		a.hangUp()

@@ -11,8 +11,8 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-// reclaimer gives up the members that the clusters count on this hub and that did not come back to it after it started, or
-// after it was out of touch with Temporal: nobody else would notice that they died meanwhile.
+// reclaimer gives up the members that the clusters count on this hub and that did not come back to it after it started,
+// or after it was out of touch with Temporal: nobody else would notice that they died meanwhile.
 type reclaimer struct {
 	hub  *Hub
 	soon part.Signal // asks for another look

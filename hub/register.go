@@ -15,9 +15,11 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-// openSession joins the cluster and opens, or re-attaches, the session. token is what the agent joins with; with resume it
-// shows the session that it has instead.
-func (e endpoints) openSession(ctx context.Context, reg protocol.Register, token fleet.JoinToken, resume bool) (protocol.Registered, error) {
+// openSession joins the cluster and opens, or re-attaches, the session. token is what the agent joins with; with resume
+// it shows the session that it has instead.
+func (e endpoints) openSession(
+	ctx context.Context, reg protocol.Register, token fleet.JoinToken, resume bool,
+) (protocol.Registered, error) {
 	if err := validateRegistration(reg); err != nil {
 		return protocol.Registered{}, err
 	}
@@ -26,9 +28,19 @@ func (e endpoints) openSession(ctx context.Context, reg protocol.Register, token
 	}
 	defer e.hub.registers(reg.AgentID)()
 	joined, err := e.hub.joins.join(ctx, reg.Cluster, fleet.Join{
-		AgentID: reg.AgentID, Instance: reg.InstanceID, Registration: reg.Registration, Host: reg.Host, PID: reg.PID, Zone: reg.Zone, Group: reg.Group,
-		Address: reg.Address, StartedAt: reg.StartedAt.UTC(),
-		Version: reg.Version, Capabilities: reg.Capabilities, TaskTypes: reg.TaskTypes, MaxTasks: reg.MaxTasks, Metadata: reg.Metadata,
+		AgentID:      reg.AgentID,
+		Instance:     reg.InstanceID,
+		Registration: reg.Registration,
+		Host:         reg.Host,
+		PID:          reg.PID,
+		Zone:         reg.Zone,
+		Group:        reg.Group,
+		Address:      reg.Address, StartedAt: reg.StartedAt.UTC(),
+		Version:          reg.Version,
+		Capabilities:     reg.Capabilities,
+		TaskTypes:        reg.TaskTypes,
+		MaxTasks:         reg.MaxTasks,
+		Metadata:         reg.Metadata,
 		EndsProcessTrees: reg.EndsProcessTrees, Token: token, Resume: resume,
 	})
 	if err != nil {
@@ -39,31 +51,39 @@ func (e endpoints) openSession(ctx context.Context, reg protocol.Register, token
 	case fleet.RefusedFenced:
 		return protocol.Registered{}, fencedProblem()
 	case fleet.RefusedLate:
-		return protocol.Registered{}, httpapi.Problem(protocol.CodeConflict, "a later registration of this process came first")
+		return protocol.Registered{}, httpapi.Problem(protocol.CodeConflict,
+			"a later registration of this process came first")
 	case fleet.RefusedRevoked:
 		return protocol.Registered{}, revokedProblem()
 	case fleet.RefusedToken:
-		return protocol.Registered{}, httpapi.Problem(protocol.CodeUnauthorized, "the join token was revoked: ask an admin for another")
+		return protocol.Registered{}, httpapi.Problem(protocol.CodeUnauthorized,
+			"the join token was revoked: ask an admin for another")
 	case fleet.RefusedUses:
-		return protocol.Registered{}, httpapi.Problem(protocol.CodeForbidden, "the join token has let in as many agents as it may (max_uses): ask an admin for another")
+		return protocol.Registered{}, httpapi.Problem(protocol.CodeForbidden,
+			"the join token has let in as many agents as it may (max_uses): ask an admin for another")
 	case fleet.RefusedResume:
-		return protocol.Registered{}, httpapi.Problem(protocol.CodeUnauthorized, "the cluster does not know the session any more: register with a join token")
+		return protocol.Registered{}, httpapi.Problem(protocol.CodeUnauthorized,
+			"the cluster does not know the session any more: register with a join token")
 	case fleet.RefusedFull:
-		return protocol.Registered{}, httpapi.Problem(protocol.CodeClusterFull, "the cluster has its maximum of agents: raise max_agents, or stop one")
+		return protocol.Registered{}, httpapi.Problem(protocol.CodeClusterFull,
+			"the cluster has its maximum of agents: raise max_agents, or stop one")
 	default:
-		return protocol.Registered{}, httpapi.Problem(protocol.CodeConflict, "the cluster refused the agent: "+joined.Refused)
+		return protocol.Registered{}, httpapi.Problem(protocol.CodeConflict,
+			"the cluster refused the agent: "+joined.Refused)
 	}
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
 	if e.hub.stopping {
-		return protocol.Registered{}, httpapi.Problem(protocol.CodeUnavailable, "this hub is stopping: try another or try again")
+		return protocol.Registered{}, httpapi.Problem(protocol.CodeUnavailable,
+			"this hub is stopping: try another or try again")
 	}
 	s, err := e.hub.admitLocked(reg, token.ID, joined.Epoch, time.Now())
 	if err != nil {
 		return protocol.Registered{}, err
 	}
 	return protocol.Registered{
-		SessionToken:      e.hub.seal.session(sessionClaims{Hub: e.hub.id, Agent: s.agent, Cluster: s.cluster, Instance: s.instance, Epoch: s.epoch, Token: s.token}),
+		SessionToken: e.hub.seal.session(sessionClaims{Hub: e.hub.id, Agent: s.agent, Cluster: s.cluster,
+			Instance: s.instance, Epoch: s.epoch, Token: s.token}),
 		Epoch:             s.epoch,
 		HubID:             e.hub.id,
 		HeartbeatInterval: fleet.Duration(e.hub.config.Timing.HeartbeatInterval),
@@ -110,7 +130,8 @@ func validateRegistration(reg protocol.Register) error {
 }
 
 func invalidField(location string, err error) error {
-	return httpapi.Problem(protocol.CodeInvalidRequest, err.Error(), protocol.ProblemField{Location: "body." + location, Message: err.Error()})
+	return httpapi.Problem(protocol.CodeInvalidRequest, err.Error(),
+		protocol.ProblemField{Location: "body." + location, Message: err.Error()})
 }
 
 // refuseForeign refuses an agent id that another cluster has online: ids are unique in a namespace.
@@ -135,7 +156,8 @@ func (e endpoints) refuseForeign(ctx context.Context, reg protocol.Register) err
 		}
 	}
 	if foreign {
-		return httpapi.Problem(protocol.CodeAgentIDInUse, "another cluster has this agent id online: choose another id, or stop that agent")
+		return httpapi.Problem(protocol.CodeAgentIDInUse,
+			"another cluster has this agent id online: choose another id, or stop that agent")
 	}
 	return nil
 }
@@ -143,14 +165,16 @@ func (e endpoints) refuseForeign(ctx context.Context, reg protocol.Register) err
 // admitLocked opens the session of a joined agent, or brings an existing one up to date.
 func (h *Hub) admitLocked(reg protocol.Register, token string, epoch int64, now time.Time) (*session, error) {
 	s, directive := h.sessions[reg.AgentID], h.directives[reg.Cluster]
-	if s != nil && (s.epoch > epoch || s.epoch == epoch && s.instance != reg.InstanceID) || directive.Fenced(reg.AgentID, epoch) {
+	if s != nil && (s.epoch > epoch || s.epoch == epoch && s.instance != reg.InstanceID) ||
+		directive.Fenced(reg.AgentID, epoch) {
 		return nil, fencedProblem() // a newer process registered while this one joined, here or at another hub
 	}
 	if directive.Ended(token) {
 		return nil, revokedProblem() // meanwhile
 	}
 	if s != nil && s.instance != reg.InstanceID {
-		h.endLocked(s, ending{reason: "a newer process took its agent id", fenced: true, lease: h.leaseLeftLocked(s, now), at: now})
+		h.endLocked(s, ending{reason: "a newer process took its agent id", fenced: true,
+			lease: h.leaseLeftLocked(s, now), at: now})
 		s = nil
 	}
 	if s == nil {
@@ -160,7 +184,8 @@ func (h *Hub) admitLocked(reg protocol.Register, token string, epoch int64, now 
 		h.metrics.registered.Inc()
 	} else {
 		fresh := newSession(reg, epoch, now)
-		s.registration, s.candidate, s.access, s.lastContact, s.disconnectedAt = reg, fresh.candidate, reg.Providers, now, time.Time{}
+		s.registration, s.candidate = reg, fresh.candidate
+		s.access, s.lastContact, s.disconnectedAt = reg.Providers, now, time.Time{}
 		s.sequence = 0
 		s.health.Rejoined()
 		s.repeat()
@@ -190,11 +215,14 @@ func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Tim
 	a := s.attempts[key]
 	if a == nil {
 		claims, err := h.seal.openAttempt(r.Token)
-		if err != nil || claims.Agent != s.agent || claims.Instance != s.instance || claims.Task != r.TaskID || claims.Attempt != r.Attempt {
-			s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: r.TaskID, Attempt: r.Attempt, Reason: "its token is not this session's"})
+		if err != nil || claims.Agent != s.agent || claims.Instance != s.instance || claims.Task != r.TaskID ||
+			claims.Attempt != r.Attempt {
+			s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: r.TaskID, Attempt: r.Attempt,
+				Reason: "its token is not this session's"})
 			return
 		}
-		a = &attempt{attemptKey: key, session: s, token: claims.Temporal, sealed: r.Token, lane: claims.Lane, assignedAt: now, deliveredIn: 1, beacon: claims.Beacon.Std(),
+		a = &attempt{attemptKey: key, session: s, token: claims.Temporal, sealed: r.Token, lane: claims.Lane,
+			assignedAt: now, deliveredIn: 1, beacon: claims.Beacon.Std(),
 			taskType: claims.Type, tenant: claims.Tenant}
 		s.attempts[key] = a
 		h.metrics.reattached.Inc()
@@ -206,7 +234,8 @@ func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Tim
 // temporalProblem is the answer when Temporal refuses or cannot be reached.
 func temporalProblem(err error) error {
 	if store.KindOf(err) == store.NotFound {
-		return httpapi.Problem(protocol.CodeUnknownCluster, "no such cluster: create it first (mainstay cluster create, or POST /api/v1/agents/clusters)")
+		return httpapi.Problem(protocol.CodeUnknownCluster,
+			"no such cluster: create it first (mainstay cluster create, or POST /api/v1/agents/clusters)")
 	}
 	return httpapi.Problem(protocol.CodeUnavailable, "Temporal does not answer: try again")
 }

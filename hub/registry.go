@@ -28,25 +28,38 @@ func (s *session) workerEntry(now time.Time) *workerpb.WorkerHeartbeat {
 		WorkerIdentity:    contract.AgentIdentity(s.cluster, s.agent),
 		HostInfo: &workerpb.WorkerHostInfo{
 			HostName: s.registration.Host, ProcessId: strconv.Itoa(s.registration.PID),
-			CurrentHostCpuUsage: float32(s.metrics.CPUPercent / 100), CurrentHostMemUsage: float32(s.metrics.MemoryPercent / 100),
+			CurrentHostCpuUsage: float32(s.metrics.CPUPercent / 100),
+			CurrentHostMemUsage: float32(s.metrics.MemoryPercent / 100),
 		},
-		TaskQueue: contract.ClusterLane(s.cluster), SdkName: sdkName, SdkVersion: s.registration.Version, Status: status,
-		StartTime: timestamppb.New(s.openedAt), HeartbeatTime: timestamppb.New(s.lastContact),
+		TaskQueue:  contract.ClusterLane(s.cluster),
+		SdkName:    sdkName,
+		SdkVersion: s.registration.Version,
+		Status:     status,
+		StartTime:  timestamppb.New(s.openedAt), HeartbeatTime: timestamppb.New(s.lastContact),
 		ElapsedSinceLastHeartbeat: durationpb.New(now.Sub(s.lastContact)),
 		Plugins:                   []*workerpb.PluginInfo{contract.HealthPlugin(level, score)},
 		ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{
-			CurrentAvailableSlots: int32(max(0, s.registration.MaxTasks-len(s.attempts))), CurrentUsedSlots: int32(len(s.attempts)),
-			SlotSupplierKind: "Fixed", TotalProcessedTasks: int32(s.counters.Completed + s.counters.Failed), TotalFailedTasks: int32(s.counters.Failed),
+			CurrentAvailableSlots: int32(max(0, s.registration.MaxTasks-len(s.attempts))),
+			CurrentUsedSlots:      int32(len(s.attempts)),
+			SlotSupplierKind:      "Fixed",
+			TotalProcessedTasks:   int32(s.counters.Completed + s.counters.Failed),
+			TotalFailedTasks:      int32(s.counters.Failed),
 		},
 		// When it last had work: what scaling knows of its idleness.
-		ActivityPollerInfo: &workerpb.WorkerPollerInfo{CurrentPollers: 1, LastSuccessfulPollTime: timestamppb.New(s.workedAt)},
+		ActivityPollerInfo: &workerpb.WorkerPollerInfo{CurrentPollers: 1,
+			LastSuccessfulPollTime: timestamppb.New(s.workedAt)},
 	}
 }
 
 // workerGone is the entry that takes a session out of the registry at once.
 func (s *session) workerGone() *workerpb.WorkerHeartbeat {
 	return &workerpb.WorkerHeartbeat{
-		WorkerInstanceKey: s.instance, WorkerIdentity: contract.AgentIdentity(s.cluster, s.agent), TaskQueue: contract.ClusterLane(s.cluster),
-		SdkName: sdkName, Status: enumspb.WORKER_STATUS_SHUTDOWN, HeartbeatTime: timestamppb.Now(), StartTime: timestamppb.New(s.openedAt),
+		WorkerInstanceKey: s.instance,
+		WorkerIdentity:    contract.AgentIdentity(s.cluster, s.agent),
+		TaskQueue:         contract.ClusterLane(s.cluster),
+		SdkName:           sdkName,
+		Status:            enumspb.WORKER_STATUS_SHUTDOWN,
+		HeartbeatTime:     timestamppb.Now(),
+		StartTime:         timestamppb.New(s.openedAt),
 	}
 }

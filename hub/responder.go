@@ -23,8 +23,8 @@ const (
 	failGiveUp = 2 * time.Minute
 )
 
-// responder reports to Temporal how attempts ended. Results are handed over within their request; ends without a result are
-// queued, and tried again until Temporal has them or the backstop has made them needless.
+// responder reports to Temporal how attempts ended. Results are handed over within their request; ends without a result
+// are queued, and tried again until Temporal has them or the backstop has made them needless.
 type responder struct {
 	hub     *Hub
 	pending sync.WaitGroup
@@ -93,9 +93,10 @@ func (r *responder) failNow(ctx context.Context, token []byte, report contract.A
 		TaskToken: token, Identity: r.hub.identity(), Namespace: r.hub.namespace,
 		Failure: &failurepb.Failure{
 			Message: message, Source: "mainstay-hub",
-			FailureInfo: &failurepb.Failure_ApplicationFailureInfo{ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{
-				Type: contract.AttemptFailure, NonRetryable: true, Details: payloads,
-			}},
+			FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
+				ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{
+					Type: contract.AttemptFailure, NonRetryable: true, Details: payloads,
+				}},
 		},
 	})
 	return err

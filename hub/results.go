@@ -24,11 +24,14 @@ func (e endpoints) reportResult(ctx context.Context, in *resultInput) (*resultOu
 		return nil, err
 	}
 	claims, err := e.hub.seal.openAttempt(in.Body.Token)
-	if err != nil || claims.Agent != session.Agent || claims.Instance != session.Instance || claims.Task != in.TaskID || claims.Attempt != in.Body.Attempt {
-		return nil, httpapi.Problem(protocol.CodeUnauthorized, "the attempt token is forged, or belongs to another agent, session, task or attempt")
+	if err != nil || claims.Agent != session.Agent || claims.Instance != session.Instance || claims.Task != in.TaskID ||
+		claims.Attempt != in.Body.Attempt {
+		return nil, httpapi.Problem(protocol.CodeUnauthorized,
+			"the attempt token is forged, or belongs to another agent, session, task or attempt")
 	}
 	if len(in.Body.Output) > fleet.MaxPayloadBytes {
-		return nil, httpapi.Problem(protocol.CodePayloadTooLarge, "the output is larger than 1 MiB: store it elsewhere and report where")
+		return nil, httpapi.Problem(protocol.CodePayloadTooLarge,
+			"the output is larger than 1 MiB: store it elsewhere and report where")
 	}
 	accepted := &resultOutput{Body: protocol.ResultAccepted{Accepted: true}}
 	report, send := e.attemptReport(&claims, &in.Body)
@@ -48,8 +51,18 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 ) {
 	started, ended := r.StartedAt.UTC(), r.EndedAt.UTC()
 	report = contract.AttemptReport{
-		AgentID: claims.Agent, Instance: claims.Instance, Epoch: claims.Epoch, Hub: e.hub.id, StartedAt: &started, EndedAt: &ended,
-		Outcome: r.Outcome, Output: r.Output, Reason: r.Error, ErrorType: r.ErrorType, Final: r.NonRetryable, Begun: true,
+		AgentID:   claims.Agent,
+		Instance:  claims.Instance,
+		Epoch:     claims.Epoch,
+		Hub:       e.hub.id,
+		StartedAt: &started,
+		EndedAt:   &ended,
+		Outcome:   r.Outcome,
+		Output:    r.Output,
+		Reason:    r.Error,
+		ErrorType: r.ErrorType,
+		Final:     r.NonRetryable,
+		Begun:     true,
 	}
 	if r.Outcome == fleet.AttemptCompleted {
 		report.Begun = false
@@ -81,8 +94,8 @@ func (h *Hub) attemptLocked(claims *attemptClaims) *attempt {
 	return nil
 }
 
-// settle publishes the end of an attempt that its agent reported, counts it and frees its slot, which a handler that runs on
-// keeps.
+// settle publishes the end of an attempt that its agent reported, counts it and frees its slot, which a handler that
+// runs on keeps.
 func (e endpoints) settle(claims *attemptClaims, cluster string, r *protocol.Result, report *contract.AttemptReport) {
 	h := e.hub
 	h.mu.Lock()
@@ -119,11 +132,13 @@ func (e endpoints) resultProblem(claims *attemptClaims, err error) error {
 			a.session.countEnd(a, fleet.AttemptLost, time.Now())
 			e.hub.forgetLocked(a)
 		}
-		return httpapi.Problem(protocol.CodeSuperseded, "the attempt no longer counts: it was accepted before, delivered again, cancelled or timed out")
+		return httpapi.Problem(protocol.CodeSuperseded,
+			"the attempt no longer counts: it was accepted before, delivered again, cancelled or timed out")
 	case store.Invalid:
 		e.hub.log.Error("Temporal refused a result", zap.String("task", claims.Task), zap.Error(err))
 		return httpapi.Problem(protocol.CodeInvalidRequest, "Temporal refused the result")
 	}
-	e.hub.log.Warn("A result could not be handed to Temporal; the agent sends it again", zap.String("task", claims.Task), zap.Error(err))
+	e.hub.log.Warn("A result could not be handed to Temporal; the agent sends it again",
+		zap.String("task", claims.Task), zap.Error(err))
 	return httpapi.Problem(protocol.CodeUnavailable, "Temporal does not answer: send the result again")
 }

@@ -26,7 +26,8 @@ func releaseOf(cluster string) contract.ReleaseBrakeRequest {
 // report reports an attempt's end.
 func (p *peer) report(a protocol.Assignment, outcome fleet.AttemptOutcome, change ...func(*resultInput)) error {
 	now := time.Now()
-	in := &resultInput{Authorized: Authorized{ID: p.claims.Agent, Authorization: "Bearer " + p.b.seal.session(p.claims)}, TaskID: a.TaskID,
+	in := &resultInput{Authorized: Authorized{ID: p.claims.Agent,
+		Authorization: "Bearer " + p.b.seal.session(p.claims)}, TaskID: a.TaskID,
 		Body: protocol.Result{Token: a.Token, Attempt: a.Attempt, Outcome: outcome, StartedAt: now, EndedAt: now}}
 	for _, c := range change {
 		c(in)
@@ -40,7 +41,8 @@ func TestResultFreesTheSlotAndCountsOnce(t *testing.T) {
 		a := b.register("a", 1)
 		given := a.give(task("t1"))
 		require.Zero(t, a.session().free)
-		require.NoError(t, a.report(given, fleet.AttemptCompleted, func(in *resultInput) { in.Body.Output = json.RawMessage(`42`) }))
+		require.NoError(t, a.report(given, fleet.AttemptCompleted,
+			func(in *resultInput) { in.Body.Output = json.RawMessage(`42`) }))
 		require.Equal(t, 1, a.session().free)
 		require.Len(t, b.reported(), 1)
 		require.Equal(t, "completed", b.reported()[0].how)
@@ -78,7 +80,8 @@ func TestResultOfAnySessionNeedsItsOwnToken(t *testing.T) {
 			"another task":    func(in *resultInput) { in.TaskID = "t2" },
 			"another attempt": func(in *resultInput) { in.Body.Attempt = 2 },
 			"another session": func(in *resultInput) {
-				in.Authorization = "Bearer " + b.seal.session(sessionClaims{Hub: "hub-1", Agent: "a", Cluster: "c", Instance: "another", Epoch: 1})
+				in.Authorization = "Bearer " + b.seal.session(sessionClaims{Hub: "hub-1", Agent: "a", Cluster: "c",
+					Instance: "another", Epoch: 1})
 			},
 		} {
 			require.Error(t, a.report(given, fleet.AttemptCompleted, change), name)
@@ -94,7 +97,8 @@ func TestFailedAndCancelledResults(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 3)
 		failed := a.give(task("failed"))
-		require.NoError(t, a.report(failed, fleet.AttemptFailed, func(in *resultInput) { in.Body.Error, in.Body.NonRetryable = "broken", true }))
+		require.NoError(t, a.report(failed, fleet.AttemptFailed,
+			func(in *resultInput) { in.Body.Error, in.Body.NonRetryable = "broken", true }))
 		asked := a.give(task("asked"))
 		b.cancelAttempt(a.session().attempts[attemptKey{"asked", 1}])
 		b.pass(0) // the held poll brings the command

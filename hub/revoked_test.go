@@ -35,7 +35,8 @@ func TestARevokedTokenEndsSessions(t *testing.T) {
 		require.Zero(t, b.temporal.joins[1].Joins[0].Token, "what cannot be revoked is not counted")
 		given := a.give(task("t1"))
 		polls := []<-chan answered{a.poll(lists(given)), other.poll()}
-		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive, EndedTokens: []string{someToken}}))
+		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive,
+			EndedTokens: []string{someToken}}))
 		got := <-polls[0]
 		requireCode(t, protocol.CodeSessionRevoked, got.err)
 		require.Nil(t, a.session())
@@ -52,7 +53,8 @@ func TestARevokedTokenEndsSessions(t *testing.T) {
 
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		_, err := b.admitLocked(protocol.Register{AgentID: "n", InstanceID: "n-instance", Cluster: "c", MaxTasks: 1}, someToken, 9, time.Now())
+		_, err := b.admitLocked(protocol.Register{AgentID: "n", InstanceID: "n-instance", Cluster: "c", MaxTasks: 1},
+			someToken, 9, time.Now())
 		requireCode(t, protocol.CodeSessionRevoked, err) // its registration was on its way
 	})
 }
@@ -60,7 +62,8 @@ func TestARevokedTokenEndsSessions(t *testing.T) {
 // TestGoingOnWithASession has agents come to a hub that does not know their sessions.
 func TestGoingOnWithASession(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		kept := sessionClaims{Hub: "hub-1", Agent: "a", Cluster: "c", Instance: "a-instance", Epoch: 1, Token: someToken}
+		kept := sessionClaims{Hub: "hub-1", Agent: "a", Cluster: "c", Instance: "a-instance", Epoch: 1,
+			Token: someToken}
 		first := kept
 		first.Token = ""
 		register := func(change func(*protocol.Register)) protocol.Register {
@@ -76,21 +79,29 @@ func TestGoingOnWithASession(t *testing.T) {
 			refused string // by the cluster
 			code    string
 		}{
-			"with it":                 {t.Context(), b.seal.session(kept), same, "", ""},
-			"while security is off":   {access.With(t.Context(), access.Local), b.seal.session(first), same, "", ""},
-			"of what is not kept":     {t.Context(), b.seal.session(first), same, "", protocol.CodeUnauthorized},
-			"forged":                  {t.Context(), sealer{key: []byte("another key, of 16")}.session(kept), same, "", protocol.CodeUnauthorized},
-			"as another process":      {t.Context(), b.seal.session(kept), func(r *protocol.Register) { r.InstanceID = "another-instance" }, "", protocol.CodeForbidden},
-			"as another agent":        {t.Context(), b.seal.session(kept), func(r *protocol.Register) { r.AgentID = "b" }, "", protocol.CodeForbidden},
-			"in another cluster":      {t.Context(), b.seal.session(kept), func(r *protocol.Register) { r.Cluster = "d" }, "", protocol.CodeForbidden},
-			"that was ended":          {t.Context(), b.seal.session(kept), same, fleet.RefusedRevoked, protocol.CodeSessionRevoked},
-			"that said goodbye":       {t.Context(), b.seal.session(kept), same, fleet.RefusedResume, protocol.CodeUnauthorized},
-			"that a newer one fenced": {t.Context(), b.seal.session(kept), same, fleet.RefusedFenced, protocol.CodeFenced},
+			"with it":               {t.Context(), b.seal.session(kept), same, "", ""},
+			"while security is off": {access.With(t.Context(), access.Local), b.seal.session(first), same, "", ""},
+			"of what is not kept":   {t.Context(), b.seal.session(first), same, "", protocol.CodeUnauthorized},
+			"forged": {t.Context(), sealer{key: []byte("another key, of 16")}.session(kept), same, "",
+				protocol.CodeUnauthorized},
+			"as another process": {t.Context(), b.seal.session(kept),
+				func(r *protocol.Register) { r.InstanceID = "another-instance" }, "", protocol.CodeForbidden},
+			"as another agent": {t.Context(), b.seal.session(kept),
+				func(r *protocol.Register) { r.AgentID = "b" }, "", protocol.CodeForbidden},
+			"in another cluster": {t.Context(), b.seal.session(kept),
+				func(r *protocol.Register) { r.Cluster = "d" }, "", protocol.CodeForbidden},
+			"that was ended": {t.Context(), b.seal.session(kept), same, fleet.RefusedRevoked,
+				protocol.CodeSessionRevoked},
+			"that said goodbye": {t.Context(), b.seal.session(kept), same, fleet.RefusedResume,
+				protocol.CodeUnauthorized},
+			"that a newer one fenced": {t.Context(), b.seal.session(kept), same, fleet.RefusedFenced,
+				protocol.CodeFenced},
 		} {
 			b.temporal.mu.Lock()
 			b.temporal.refuse, b.temporal.joins = c.refused, nil
 			b.temporal.mu.Unlock()
-			out, err := b.resumeSession(c.ctx, &resumeInput{Authorized{ID: "a", Authorization: "Bearer " + c.token}, register(c.change)})
+			out, err := b.resumeSession(c.ctx, &resumeInput{Authorized{ID: "a", Authorization: "Bearer " + c.token},
+				register(c.change)})
 			if c.code != "" {
 				requireCode(t, c.code, err)
 				continue
@@ -107,11 +118,13 @@ func TestGoingOnWithASession(t *testing.T) {
 
 func TestWhatARefusedTokenIsTold(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		for refused, code := range map[string]string{fleet.RefusedToken: protocol.CodeUnauthorized, fleet.RefusedUses: protocol.CodeForbidden} {
+		for refused, code := range map[string]string{fleet.RefusedToken: protocol.CodeUnauthorized,
+			fleet.RefusedUses: protocol.CodeForbidden} {
 			b.temporal.mu.Lock()
 			b.temporal.refuse = refused
 			b.temporal.mu.Unlock()
-			_, err := b.openSession(t.Context(), protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c", MaxTasks: 1}, fleet.JoinToken{ID: someToken}, false)
+			_, err := b.openSession(t.Context(), protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c",
+				MaxTasks: 1}, fleet.JoinToken{ID: someToken}, false)
 			requireCode(t, code, err)
 		}
 	})

@@ -94,9 +94,11 @@ func (h *Hub) applyDirectiveLocked(d contract.Directive) {
 		switch {
 		case s.cluster != d.Cluster:
 		case d.Fenced(s.agent, s.epoch):
-			h.endLocked(s, ending{reason: "a newer process took its agent id", fenced: true, lease: h.leaseLeftLocked(s, now), at: now})
+			h.endLocked(s, ending{reason: "a newer process took its agent id", fenced: true,
+				lease: h.leaseLeftLocked(s, now), at: now})
 		case d.Ended(s.token):
-			h.endLocked(s, ending{reason: "its join token was revoked, and its session ended with it", revoked: true, lease: h.leaseLeftLocked(s, now), at: now})
+			h.endLocked(s, ending{reason: "its join token was revoked, and its session ended with it", revoked: true,
+				lease: h.leaseLeftLocked(s, now), at: now})
 		default:
 			h.serveLocked(s)
 			h.sendRoleLocked(s)
@@ -107,7 +109,8 @@ func (h *Hub) applyDirectiveLocked(d contract.Directive) {
 // sendRoleLocked sends an agent its role when it changed.
 func (h *Hub) sendRoleLocked(s *session) {
 	d := h.directives[s.cluster]
-	role := protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleMember, Leader: d.Leader, Epoch: d.LeaderEpoch, Shards: s.owns(d), Targets: s.targets(d)}
+	role := protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleMember, Leader: d.Leader, Epoch: d.LeaderEpoch,
+		Shards: s.owns(d), Targets: s.targets(d)}
 	switch {
 	case d.Mode == fleet.ActiveActive && s.role.Type == "" && len(role.Targets) == 0:
 		return // all members are alike and stay so
@@ -118,7 +121,8 @@ func (h *Hub) sendRoleLocked(s *session) {
 	case d.Mode == fleet.ActivePassive && slices.Contains(d.Standbys, s.agent):
 		role.Role = fleet.RoleStandby
 	}
-	if role.Role == s.role.Role && role.Leader == s.role.Leader && (role.Epoch == s.role.Epoch || d.Mode == fleet.Sharded) && slices.Equal(role.Shards, s.role.Shards) &&
+	if role.Role == s.role.Role && role.Leader == s.role.Leader &&
+		(role.Epoch == s.role.Epoch || d.Mode == fleet.Sharded) && slices.Equal(role.Shards, s.role.Shards) &&
 		slices.Equal(role.Targets, s.role.Targets) {
 		return
 	}

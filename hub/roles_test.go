@@ -19,15 +19,22 @@ func TestLanesOf(t *testing.T) {
 		directive contract.Directive
 		wants     []string
 	}{
-		"no directive":             {contract.Directive{}, []string{own}},
-		"all serve":                {contract.Directive{Mode: fleet.ActiveActive}, []string{own, cluster}},
-		"with its capability":      {contract.Directive{Mode: fleet.ActiveActive, CapabilitySets: [][]string{{"gpu"}, {"gpu", "tpu"}}}, []string{own, cluster, gpu}},
-		"the leader":               {contract.Directive{Mode: fleet.ActivePassive, Leader: "a", LeaderEpoch: 6, CapabilitySets: [][]string{{"gpu"}}}, []string{own, cluster, gpu}},
-		"a standby":                {contract.Directive{Mode: fleet.ActivePassive, Leader: "b", LeaderEpoch: 6, Standbys: []string{"a"}}, []string{own}},
-		"its predecessor's lead":   {contract.Directive{Mode: fleet.ActivePassive, Leader: "a", LeaderEpoch: 5}, []string{own}},
-		"owner of some shards":     {contract.Directive{Mode: fleet.Sharded, Shards: owners}, []string{own, "lane/c/shard/0"}},
-		"shards in another mode":   {contract.Directive{Mode: fleet.ActiveActive, Shards: owners}, []string{own, cluster}},
-		"leader in a sharded mode": {contract.Directive{Mode: fleet.Sharded, Leader: "a", LeaderEpoch: 6}, []string{own}},
+		"no directive": {contract.Directive{}, []string{own}},
+		"all serve":    {contract.Directive{Mode: fleet.ActiveActive}, []string{own, cluster}},
+		"with its capability": {contract.Directive{Mode: fleet.ActiveActive,
+			CapabilitySets: [][]string{{"gpu"}, {"gpu", "tpu"}}}, []string{own, cluster, gpu}},
+		"the leader": {contract.Directive{Mode: fleet.ActivePassive, Leader: "a", LeaderEpoch: 6,
+			CapabilitySets: [][]string{{"gpu"}}}, []string{own, cluster, gpu}},
+		"a standby": {contract.Directive{Mode: fleet.ActivePassive, Leader: "b", LeaderEpoch: 6,
+			Standbys: []string{"a"}}, []string{own}},
+		"its predecessor's lead": {contract.Directive{Mode: fleet.ActivePassive, Leader: "a", LeaderEpoch: 5},
+			[]string{own}},
+		"owner of some shards": {contract.Directive{Mode: fleet.Sharded, Shards: owners},
+			[]string{own, "lane/c/shard/0"}},
+		"shards in another mode": {contract.Directive{Mode: fleet.ActiveActive, Shards: owners},
+			[]string{own, cluster}},
+		"leader in a sharded mode": {contract.Directive{Mode: fleet.Sharded, Leader: "a", LeaderEpoch: 6},
+			[]string{own}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -40,12 +47,14 @@ func TestLanesOf(t *testing.T) {
 func TestNewerDirectiveMovesLanes(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		lead := func(version int64, leader string, epoch int64) contract.Directive {
-			return contract.Directive{Cluster: "c", Version: version, Mode: fleet.ActivePassive, Leader: leader, LeaderEpoch: epoch, Standbys: []string{"a", "b"}}
+			return contract.Directive{Cluster: "c", Version: version, Mode: fleet.ActivePassive, Leader: leader,
+				LeaderEpoch: epoch, Standbys: []string{"a", "b"}}
 		}
 		b.temporal.direct["c"] = lead(1, "a", 10)
 		a, other := b.register("a", 2), b.register("b", 2)
 		got := <-a.poll()
-		require.Equal(t, []protocol.Command{{Type: protocol.CommandRole, Role: fleet.RoleLeader, Leader: "a", Epoch: 10}}, got.Commands)
+		require.Equal(t, []protocol.Command{{Type: protocol.CommandRole, Role: fleet.RoleLeader, Leader: "a",
+			Epoch: 10}}, got.Commands)
 		got = <-other.poll()
 		require.Equal(t, fleet.RoleStandby, got.Commands[0].Role)
 		require.Equal(t, 2, b.open("lane/c"))
@@ -107,10 +116,16 @@ func TestHoldOfARoleHolder(t *testing.T) {
 			directive contract.Directive
 			want      time.Duration
 		}{
-			"every member serves":   {contract.Directive{Mode: fleet.ActiveActive, ElectionInterval: fleet.Duration(time.Second)}, 5 * time.Second},
-			"a third of the lease":  {contract.Directive{Mode: fleet.ActivePassive, RoleLease: fleet.Duration(9 * time.Second)}, 3 * time.Second},
-			"the election interval": {contract.Directive{Mode: fleet.ActivePassive, RoleLease: fleet.Duration(9 * time.Second), ElectionInterval: fleet.Duration(time.Second)}, time.Second},
-			"of a shard owner":      {contract.Directive{Mode: fleet.Sharded, RoleLease: fleet.Duration(9 * time.Second), ElectionInterval: fleet.Duration(2 * time.Second)}, 2 * time.Second},
+			"every member serves": {contract.Directive{Mode: fleet.ActiveActive,
+				ElectionInterval: fleet.Duration(time.Second)}, 5 * time.Second},
+			"a third of the lease": {contract.Directive{Mode: fleet.ActivePassive,
+				RoleLease: fleet.Duration(9 * time.Second)}, 3 * time.Second},
+			"the election interval": {contract.Directive{Mode: fleet.ActivePassive,
+				RoleLease:        fleet.Duration(9 * time.Second),
+				ElectionInterval: fleet.Duration(time.Second)}, time.Second},
+			"of a shard owner": {contract.Directive{Mode: fleet.Sharded,
+				RoleLease:        fleet.Duration(9 * time.Second),
+				ElectionInterval: fleet.Duration(2 * time.Second)}, 2 * time.Second},
 		} {
 			b.mu.Lock()
 			b.directives["c"] = c.directive

@@ -16,8 +16,8 @@ type sealer struct{ key []byte }
 
 var errSeal = errors.New("the token is missing, forged or damaged")
 
-// sessionClaims identify one session at one hub. Token is the id of the join token that it was opened with; empty: none that is
-// kept.
+// sessionClaims identify one session at one hub. Token is the id of the join token that it was opened with; empty: none
+// that is kept.
 type sessionClaims struct {
 	Hub      string `json:"h"`
 	Agent    string `json:"a"`
@@ -43,8 +43,8 @@ type attemptClaims struct {
 	Tenant string `json:"f,omitempty"`
 }
 
-// SessionsOf knows the session tokens of the hubs that have a key: it returns the agent that one was made for, and whether it is
-// good. It keeps nothing and asks nobody, so it can be asked before a request's body is read.
+// SessionsOf knows the session tokens of the hubs that have a key: it returns the agent that one was made for, and
+// whether it is good. It keeps nothing and asks nobody, so it can be asked before a request's body is read.
 func SessionsOf(key []byte) func(token string) (agent string, good bool) {
 	seal := sealer{key: key}
 	return func(token string) (string, bool) {

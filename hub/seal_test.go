@@ -8,9 +8,10 @@ import (
 )
 
 var (
-	ours          = sealer{key: []byte("0123456789abcdef")}
-	someSession   = sessionClaims{Hub: "hub-1", Agent: "a", Cluster: "c", Instance: "12345678", Epoch: 7}
-	someAttempt   = attemptClaims{Task: "t", Attempt: 2, Agent: "a", Instance: "12345678", Epoch: 7, Lane: "lane/c", Temporal: []byte{0, 1, 2}}
+	ours        = sealer{key: []byte("0123456789abcdef")}
+	someSession = sessionClaims{Hub: "hub-1", Agent: "a", Cluster: "c", Instance: "12345678", Epoch: 7}
+	someAttempt = attemptClaims{Task: "t", Attempt: 2, Agent: "a", Instance: "12345678", Epoch: 7, Lane: "lane/c",
+		Temporal: []byte{0, 1, 2}}
 	sessionSealed = ours.session(someSession)
 	attemptSealed = ours.attempt(someAttempt)
 )

@@ -91,10 +91,11 @@ type attempt struct {
 	progress    *fleet.Progress
 	checkpoint  json.RawMessage
 	cancelling  bool
-	beacon      time.Duration           // the task's beacon timeout; 0: none
-	beacons     int64                   // the agent's count
-	aliveAt     time.Time               // when the hub last saw a sign of life of the handler, for agents that do not report its age
-	evacuation  *contract.EvacuateInput // set while a failover by hand takes it off the agent
+	beacon      time.Duration // the task's beacon timeout; 0: none
+	beacons     int64         // the agent's count
+	// when the hub last saw a sign of life of the handler, for agents that do not report its age
+	aliveAt    time.Time
+	evacuation *contract.EvacuateInput // set while a failover by hand takes it off the agent
 
 	taskType, tenant string
 	queuedAt         time.Time      // since when it waited in its lane; zero: not known
@@ -112,7 +113,8 @@ func newSession(reg protocol.Register, epoch int64, now time.Time) *session {
 		openedAt: now, workedAt: now, lastContact: now, answeredAt: now, judged: fleet.Alive,
 		wake: make(chan struct{}, 1), attempts: map[attemptKey]*attempt{}, access: reg.Providers,
 	}
-	s.candidate = fleet.Candidate{AgentID: s.agent, Capabilities: sorted(reg.Capabilities), TaskTypes: sorted(reg.TaskTypes), MaxTasks: reg.MaxTasks,
+	s.candidate = fleet.Candidate{AgentID: s.agent, Capabilities: sorted(reg.Capabilities),
+		TaskTypes: sorted(reg.TaskTypes), MaxTasks: reg.MaxTasks,
 		EndsProcessTrees: reg.EndsProcessTrees}
 	return s
 }
@@ -186,8 +188,8 @@ func (s *session) stuck(now time.Time) int {
 	return n
 }
 
-// countEnd counts the end of an attempt that an agent reported. One that was cancelled or taken off it says nothing about
-// the agent.
+// countEnd counts the end of an attempt that an agent reported. One that was cancelled or taken off it says nothing
+// about the agent.
 func (s *session) countEnd(a *attempt, outcome fleet.AttemptOutcome, now time.Time) {
 	if !a.cancelling && a.evacuation == nil {
 		s.health.Ended(outcome, now)

@@ -62,7 +62,9 @@ func newFakeTemporal() *fakeTemporal {
 		epochs: map[string]fleet.Joined{}, direct: map[string]contract.Directive{}}
 }
 
-func (f *fakeTemporal) PollActivityTaskQueue(ctx context.Context, in *workflowservice.PollActivityTaskQueueRequest, _ ...grpc.CallOption) (*workflowservice.PollActivityTaskQueueResponse, error) {
+func (f *fakeTemporal) PollActivityTaskQueue(
+	ctx context.Context, in *workflowservice.PollActivityTaskQueueRequest, _ ...grpc.CallOption,
+) (*workflowservice.PollActivityTaskQueueResponse, error) {
 	p := &fakePoll{key: in.GetWorkerInstanceKey(), answer: make(chan *workflowservice.PollActivityTaskQueueResponse, 1)}
 	lane := in.GetTaskQueue().GetName()
 	f.mu.Lock()
@@ -89,7 +91,9 @@ func (f *fakeTemporal) PollActivityTaskQueue(ctx context.Context, in *workflowse
 	}
 }
 
-func (f *fakeTemporal) ShutdownWorker(_ context.Context, in *workflowservice.ShutdownWorkerRequest, _ ...grpc.CallOption) (*workflowservice.ShutdownWorkerResponse, error) {
+func (f *fakeTemporal) ShutdownWorker(
+	_ context.Context, in *workflowservice.ShutdownWorkerRequest, _ ...grpc.CallOption,
+) (*workflowservice.ShutdownWorkerResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.released = append(f.released, in.GetTaskQueue())
@@ -101,31 +105,41 @@ func (f *fakeTemporal) ShutdownWorker(_ context.Context, in *workflowservice.Shu
 	return &workflowservice.ShutdownWorkerResponse{}, nil
 }
 
-func (f *fakeTemporal) RespondActivityTaskCompleted(_ context.Context, in *workflowservice.RespondActivityTaskCompletedRequest, _ ...grpc.CallOption) (*workflowservice.RespondActivityTaskCompletedResponse, error) {
+func (f *fakeTemporal) RespondActivityTaskCompleted(
+	_ context.Context, in *workflowservice.RespondActivityTaskCompletedRequest, _ ...grpc.CallOption,
+) (*workflowservice.RespondActivityTaskCompletedResponse, error) {
 	var r contract.AttemptReport
 	if err := converter.GetDefaultDataConverter().FromPayloads(in.GetResult(), &r); err != nil {
 		return nil, err
 	}
-	return &workflowservice.RespondActivityTaskCompletedResponse{}, f.take(report{string(in.GetTaskToken()), "completed", r})
+	return &workflowservice.RespondActivityTaskCompletedResponse{}, f.take(report{string(in.GetTaskToken()),
+		"completed", r})
 }
 
-func (f *fakeTemporal) RespondActivityTaskCanceled(_ context.Context, in *workflowservice.RespondActivityTaskCanceledRequest, _ ...grpc.CallOption) (*workflowservice.RespondActivityTaskCanceledResponse, error) {
+func (f *fakeTemporal) RespondActivityTaskCanceled(
+	_ context.Context, in *workflowservice.RespondActivityTaskCanceledRequest, _ ...grpc.CallOption,
+) (*workflowservice.RespondActivityTaskCanceledResponse, error) {
 	var r contract.AttemptReport
 	if err := converter.GetDefaultDataConverter().FromPayloads(in.GetDetails(), &r); err != nil {
 		return nil, err
 	}
-	return &workflowservice.RespondActivityTaskCanceledResponse{}, f.take(report{string(in.GetTaskToken()), "cancelled", r})
+	return &workflowservice.RespondActivityTaskCanceledResponse{}, f.take(report{string(in.GetTaskToken()), "cancelled",
+		r})
 }
 
-func (f *fakeTemporal) RespondActivityTaskFailed(_ context.Context, in *workflowservice.RespondActivityTaskFailedRequest, _ ...grpc.CallOption) (*workflowservice.RespondActivityTaskFailedResponse, error) {
+func (f *fakeTemporal) RespondActivityTaskFailed(
+	_ context.Context, in *workflowservice.RespondActivityTaskFailedRequest, _ ...grpc.CallOption,
+) (*workflowservice.RespondActivityTaskFailedResponse, error) {
 	var r contract.AttemptReport
-	if err := converter.GetDefaultDataConverter().FromPayloads(in.GetFailure().GetApplicationFailureInfo().GetDetails(), &r); err != nil {
+	if err := converter.GetDefaultDataConverter().FromPayloads(in.GetFailure().GetApplicationFailureInfo().GetDetails(),
+		&r); err != nil {
 		return nil, err
 	}
 	return &workflowservice.RespondActivityTaskFailedResponse{}, f.take(report{string(in.GetTaskToken()), "failed", r})
 }
 
-// applyPollLocked takes the first end of an attempt; later ones are told that there is no such attempt, as Temporal does.
+// applyPollLocked takes the first end of an attempt; later ones are told that there is no such attempt, as Temporal
+// does.
 func (f *fakeTemporal) take(r report) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -139,7 +153,9 @@ func (f *fakeTemporal) take(r report) error {
 	return nil
 }
 
-func (f *fakeTemporal) RecordActivityTaskHeartbeat(_ context.Context, in *workflowservice.RecordActivityTaskHeartbeatRequest, _ ...grpc.CallOption) (*workflowservice.RecordActivityTaskHeartbeatResponse, error) {
+func (f *fakeTemporal) RecordActivityTaskHeartbeat(
+	_ context.Context, in *workflowservice.RecordActivityTaskHeartbeatRequest, _ ...grpc.CallOption,
+) (*workflowservice.RecordActivityTaskHeartbeatResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.beats[string(in.GetTaskToken())]++
@@ -149,7 +165,9 @@ func (f *fakeTemporal) RecordActivityTaskHeartbeat(_ context.Context, in *workfl
 	return &workflowservice.RecordActivityTaskHeartbeatResponse{}, nil
 }
 
-func (f *fakeTemporal) ListWorkers(context.Context, *workflowservice.ListWorkersRequest, ...grpc.CallOption) (*workflowservice.ListWorkersResponse, error) {
+func (f *fakeTemporal) ListWorkers(
+	context.Context, *workflowservice.ListWorkersRequest, ...grpc.CallOption,
+) (*workflowservice.ListWorkersResponse, error) {
 	return &workflowservice.ListWorkersResponse{}, nil
 }
 
@@ -177,7 +195,9 @@ func (c fakeClient) SignalWorkflow(_ context.Context, _, _, _ string, arg any) e
 }
 
 // UpdateWorkflow joins agents: the same instance keeps its epoch, another gets the next.
-func (c fakeClient) UpdateWorkflow(_ context.Context, o client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+func (c fakeClient) UpdateWorkflow(
+	_ context.Context, o client.UpdateWorkflowOptions,
+) (client.WorkflowUpdateHandle, error) {
 	c.temporal.mu.Lock()
 	defer c.temporal.mu.Unlock()
 	request := o.Args[0].(contract.JoinRequest)
@@ -269,7 +289,8 @@ func (b *bench) register(id string, slots int, change ...func(*protocol.Register
 	require.NoError(b.t, err)
 	claims, err := b.seal.openSession(answer.SessionToken)
 	require.NoError(b.t, err)
-	require.Equal(b.t, sessionClaims{Hub: "hub-1", Agent: id, Cluster: "c", Instance: reg.InstanceID, Epoch: answer.Epoch}, claims)
+	require.Equal(b.t, sessionClaims{Hub: "hub-1", Agent: id, Cluster: "c", Instance: reg.InstanceID,
+		Epoch: answer.Epoch}, claims)
 	synctest.Wait()
 	return &peer{b: b, claims: claims, conn: &connection{}}
 }
@@ -358,7 +379,8 @@ func (b *bench) queue(lane string, in contract.RunTaskInput) {
 	open := b.temporal.polls[lane]
 	require.NotEmpty(b.t, open, "no poll is open on %s", lane)
 	b.temporal.polls[lane] = open[1:]
-	open[0].answer <- &workflowservice.PollActivityTaskQueueResponse{TaskToken: []byte(in.TaskID + "/" + strconv.Itoa(in.Attempt)), Input: input}
+	open[0].answer <- &workflowservice.PollActivityTaskQueueResponse{TaskToken: []byte(in.TaskID +
+		"/" + strconv.Itoa(in.Attempt)), Input: input}
 	b.temporal.mu.Unlock()
 	synctest.Wait()
 }

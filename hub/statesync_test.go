@@ -86,11 +86,13 @@ func TestStatesAreTold(t *testing.T) {
 			b.pass(b.config.StateSpacing)
 		}, [][]string{{one}}},
 		{"the cluster is active_active, and then is not", func(b *bench) {
-			require.NoError(b.t, b.direct(b.t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive}))
+			require.NoError(b.t, b.direct(b.t.Context(), contract.Directive{Cluster: "c", Version: 2,
+				Mode: fleet.ActiveActive}))
 			b.register("a", 1).poll(has(one))
 			b.pass(soon)
 			require.Empty(b.t, b.statesHeard())
-			require.NoError(b.t, b.direct(b.t.Context(), contract.Directive{Cluster: "c", Version: 3, Mode: fleet.ActivePassive}))
+			require.NoError(b.t, b.direct(b.t.Context(), contract.Directive{Cluster: "c", Version: 3,
+				Mode: fleet.ActivePassive}))
 			b.pass(soon)
 		}, [][]string{{one}}},
 	}

@@ -6,8 +6,8 @@ import "time"
 type Status struct {
 	// Agents have a session here. Leases are the leaderships and shards that they hold.
 	Agents, Leases int
-	// RenewedAt is when Temporal last took the heartbeat of the hub's own lease; Fresh says that this was lately enough for
-	// the hub to renew its agents' leases.
+	// RenewedAt is when Temporal last took the heartbeat of the hub's own lease; Fresh says that this was lately enough
+	// for the hub to renew its agents' leases.
 	RenewedAt time.Time
 	Fresh     bool
 }

@@ -29,21 +29,25 @@ func (l *lane) mayServeLocked(spec *fleet.TaskSpec, now time.Time) bool {
 	return false
 }
 
-// whyUnplacedLocked says why no agent of the lane took a task: whether none could, busy or not, and when the first rate limit that
-// keeps one from it ends.
-func (l *lane) whyUnplacedLocked(spec *fleet.TaskSpec, now time.Time) (why string, unhandled bool, retryAfter fleet.Duration) {
+// whyUnplacedLocked says why no agent of the lane took a task: whether none could, busy or not, and when the first rate
+// limit that keeps one from it ends.
+func (l *lane) whyUnplacedLocked(
+	spec *fleet.TaskSpec, now time.Time,
+) (why string, unhandled bool, retryAfter fleet.Duration) {
 	var first time.Time
 	if l.mayServeLocked(spec, now) {
 		return "every agent that can run it is busy", false, 0
 	}
 	for s := range l.sessions {
 		c := s.live()
-		if until, limited := c.Providers.LimitedUntil(spec.Provider, now); limited && c.Fits(spec) && (first.IsZero() || until.Before(first)) {
+		if until, limited := c.Providers.LimitedUntil(spec.Provider, now); limited && c.Fits(spec) &&
+			(first.IsZero() || until.Before(first)) {
 			first = until
 		}
 	}
 	if !first.IsZero() {
-		return fmt.Sprintf("provider %s limits the rate of every agent that can run it, the first until %s", spec.Provider, first.UTC().Format(time.RFC3339)),
+		return fmt.Sprintf("provider %s limits the rate of every agent that can run it, the first until %s",
+				spec.Provider, first.UTC().Format(time.RFC3339)),
 			false, fleet.Duration(first.Sub(now))
 	}
 	if spec.NeedsTreeEnd() {

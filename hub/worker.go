@@ -46,7 +46,9 @@ func (h *Hub) startWorker() error {
 }
 
 // untilStopped makes an activity that ends when the hub stops.
-func untilStopped[In, Out any](h *Hub, read func(context.Context, In) (Out, error)) func(context.Context, In) (Out, error) {
+func untilStopped[In, Out any](
+	h *Hub, read func(context.Context, In) (Out, error),
+) func(context.Context, In) (Out, error) {
 	return func(ctx context.Context, in In) (Out, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()

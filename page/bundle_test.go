@@ -19,7 +19,11 @@ func TestBundle(t *testing.T) {
 		t.Run(entry, func(t *testing.T) {
 			t.Parallel()
 			made := api.Build(api.BuildOptions{
-				EntryPoints: []string{filepath.Join("static", entry)}, Bundle: true, Format: api.FormatIIFE, Target: api.ES2022, Charset: api.CharsetUTF8,
+				EntryPoints:      []string{filepath.Join("static", entry)},
+				Bundle:           true,
+				Format:           api.FormatIIFE,
+				Target:           api.ES2022,
+				Charset:          api.CharsetUTF8,
 				MinifyWhitespace: true, MinifyIdentifiers: true, MinifySyntax: true, LogLevel: api.LogLevelSilent,
 			})
 			require.Empty(t, made.Errors)
@@ -31,7 +35,8 @@ func TestBundle(t *testing.T) {
 			}
 			committed, err := os.ReadFile(file)
 			require.NoError(t, err)
-			require.True(t, string(committed) == string(made.OutputFiles[0].Contents), "%s is not what the modules in static make: run make page", file)
+			require.True(t, string(committed) == string(made.OutputFiles[0].Contents),
+				"%s is not what the modules in static make: run make page", file)
 		})
 	}
 }

@@ -1,5 +1,5 @@
-// Package page is the fleet page: hand-written HTML, CSS and ES modules that are part of the binary and read the REST API.
-// Nothing is loaded from elsewhere. Of the modules in static, `make page` makes the two scripts in bundle.
+// Package page is the fleet page: hand-written HTML, CSS and ES modules that are part of the binary and read the REST
+// API. Nothing is loaded from elsewhere. Of the modules in static, `make page` makes the two scripts in bundle.
 package page
 
 import (
@@ -20,8 +20,8 @@ import (
 //go:embed static/*.html static/*.css static/*.svg
 var files embed.FS
 
-// What stands in the page, so that it comes with one request: the style; the script that runs before there is anything to see; the
-// one that does everything else.
+// What stands in the page, so that it comes with one request: the style; the script that runs before there is anything
+// to see; the one that does everything else.
 var (
 	//go:embed static/style.css
 	style string
@@ -142,11 +142,14 @@ func newFile(name string, data []byte) (file, error) {
 	return file{kind: kind, plain: data, zip: zipped.Bytes(), etag: hex.EncodeToString(sum[:8])}, nil
 }
 
-// policy lets the page run the scripts that stand in it, call its own API, and nothing else; no text can become markup or a
-// script.
+// policy lets the page run the scripts that stand in it, call its own API, and nothing else; no text can become markup
+// or a script.
 func policy(framers []string) string {
-	return "default-src 'none'; script-src " + digest(early) + " " + digest(app) + "; style-src 'self' " + digest(style) + "; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; " +
-		"require-trusted-types-for 'script'; trusted-types 'none'; frame-ancestors " + strings.Join(append([]string{"'self'"}, framers...), " ")
+	return "default-src 'none'; script-src " + digest(early) + " " + digest(app) +
+		"; style-src 'self' " + digest(style) +
+		"; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; " +
+		"require-trusted-types-for 'script'; trusted-types 'none'; frame-ancestors " + strings.Join(append(
+		[]string{"'self'"}, framers...), " ")
 }
 
 // digest is how a policy names what stands in the page.

@@ -37,7 +37,8 @@ func text(t *testing.T, r *http.Response) string {
 
 func TestPageAndItsFiles(t *testing.T) {
 	t.Parallel()
-	p, err := page.New(page.Options{TemporalUI: "http://127.0.0.1:8233", Version: `1"><script>`, Framers: []string{"http://127.0.0.1:8233"}})
+	p, err := page.New(page.Options{TemporalUI: "http://127.0.0.1:8233", Version: `1"><script>`,
+		Framers: []string{"http://127.0.0.1:8233"}})
 	require.NoError(t, err)
 	index := get(t, p, "/")
 	require.Equal(t, "text/html; charset=utf-8", index.Header.Get("Content-Type"))
@@ -49,13 +50,16 @@ func TestPageAndItsFiles(t *testing.T) {
 	require.Contains(t, body, `content="http://127.0.0.1:8233"`)
 	digests := func(element string) string {
 		var all []string
-		for _, found := range regexp.MustCompile(`(?s)<`+element+`>(.*?)</`+element+`>`).FindAllStringSubmatch(body, -1) {
+		for _, found := range regexp.MustCompile(`(?s)<`+element+`>(.*?)</`+element+`>`).FindAllStringSubmatch(body,
+			-1) {
 			sum := sha256.Sum256([]byte(found[1]))
 			all = append(all, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
 		}
 		return strings.Join(all, " ")
 	}
-	require.Contains(t, policy, "default-src 'none'; script-src "+digests("script")+"; style-src 'self' "+digests("style")+"; connect-src 'self'")
+	require.Contains(t, policy,
+		"default-src 'none'; script-src "+digests("script")+"; style-src 'self' "+digests(
+			"style")+"; connect-src 'self'")
 	require.Less(t, len(text(t, get(t, p, "/", "Accept-Encoding", "gzip"))), 40<<10, "bytes on the wire")
 
 	used := regexp.MustCompile(`"(/page/[^"]+)"`).FindAllStringSubmatch(body, -1)
@@ -94,7 +98,8 @@ func TestOtherPaths(t *testing.T) {
 	require.Equal(t, http.StatusOK, old.StatusCode)
 	require.Equal(t, "no-store", old.Header.Get("Cache-Control"))
 	require.Equal(t, "cross-origin", old.Header.Get("Cross-Origin-Resource-Policy"), "the strip's frame has no origin")
-	for _, path := range []string{"/page/x/index.html", "/page/style.css", "/page/x/y/style.css", "/page/x/none.js", "/page/"} {
+	for _, path := range []string{"/page/x/index.html", "/page/style.css", "/page/x/y/style.css", "/page/x/none.js",
+		"/page/"} {
 		require.Equal(t, http.StatusNotFound, get(t, p, path).StatusCode, path)
 	}
 }
@@ -102,7 +107,8 @@ func TestOtherPaths(t *testing.T) {
 // TestNothingBecomesMarkup holds the scripts to what the policy promises: text is only ever set as text.
 func TestNothingBecomesMarkup(t *testing.T) {
 	t.Parallel()
-	forbidden := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|DOMParser|createContextualFragment|setAttribute\("style"|\.style\b|https?://(?:[a-z])`)
+	forbidden := regexp.MustCompile(
+		`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|DOMParser|createContextualFragment|setAttribute\("style"|\.style\b|https?://(?:[a-z])`)
 	entries, err := os.ReadDir("static")
 	require.NoError(t, err)
 	for _, entry := range entries {

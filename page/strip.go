@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Strip is the path of the fleet in one line, for a frame in the Temporal Web UI. That frame has no origin of its own, so
-// no script in it could read the API; nor do links work there, as what they open has none either. So it is made here, has
-// neither, and renews itself.
+// Strip is the path of the fleet in one line, for a frame in the Temporal Web UI. That frame has no origin of its own,
+// so no script in it could read the API; nor do links work there, as what they open has none either. So it is made
+// here, has neither, and renews itself.
 const Strip = "/page/strip"
 
 // stripSeconds is how often the strip renews itself.
@@ -37,7 +37,8 @@ type stripView struct {
 
 func (g *Glance) view() stripView {
 	v := stripView{Tone: "ok", Sign: "●", Verdict: "Nothing is wrong", First: g.First, At: g.At.UTC(),
-		Numbers: fmt.Sprintf("%d agents online · %d of %d slots busy · %d open tasks", g.Online, g.Running, g.Slots, g.Open)}
+		Numbers: fmt.Sprintf("%d agents online · %d of %d slots busy · %d open tasks", g.Online, g.Running, g.Slots,
+			g.Open)}
 	switch {
 	case g.Critical > 0:
 		v.Tone, v.Sign, v.Verdict = "bad", "✕", plural(g.Critical, "critical problem")
@@ -71,7 +72,8 @@ func (p *Page) StripHandler(look func(context.Context) (Glance, error)) (http.Ha
 		glance, err := look(r.Context())
 		view := glance.view()
 		if err != nil {
-			view = stripView{Tone: "bad", Sign: "✕", Verdict: "The control plane cannot tell how the fleet stands", At: time.Now().UTC()}
+			view = stripView{Tone: "bad", Sign: "✕", Verdict: "The control plane cannot tell how the fleet stands",
+				At: time.Now().UTC()}
 		}
 		view.Base, view.Seconds, view.Address = p.base, stripSeconds, "http://"+r.Host
 		var body bytes.Buffer

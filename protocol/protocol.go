@@ -68,7 +68,8 @@ type RunningAttempt struct {
 	// beacon_timeout watches them.
 	Beacons   int64           `json:"beacons,omitempty"`
 	BeaconAge *fleet.Duration `json:"beacon_age,omitempty" doc:"For a task with a beacon_timeout: how long ago its handler last gave a sign of life."`
-	// Unreadable belongs to Poll.Returned: why the agent cannot read the assignment. It does not repeat what stood there.
+	// Unreadable belongs to Poll.Returned: why the agent cannot read the assignment. It does not repeat what stood
+	// there.
 	Unreadable string `json:"unreadable,omitempty" maxLength:"512" doc:"Under returned: why the agent cannot read the assignment. A task that agents cannot read becomes a dead letter."`
 	// State is set once the handler must end.
 	State RunningState `json:"state,omitempty" enum:"ending,stuck" doc:"Absent: it runs. ending: it was told to stop. stuck: it was told to stop and does not; its slot stays in use."`
@@ -187,7 +188,8 @@ type Command struct {
 	Entries []fleet.StateEntry `json:"entries,omitempty"`
 }
 
-// Result reports how an attempt ended. Outcome is completed, failed, timed_out or cancelled. Send it again until it is answered:
+// Result reports how an attempt ended. Outcome is completed, failed, timed_out or cancelled. Send it again until it is
+// answered:
 // 200 accepted, 409 superseded (drop it), other 4xx (drop it and log), 5xx or no answer (retry).
 type Result struct {
 	Token        string               `json:"token"`
@@ -225,23 +227,25 @@ type ProblemField struct {
 
 // Codes of problems. A code never changes its meaning.
 const (
-	CodeInvalidRequest   = "invalid_request"      // 400 or 422: the body or a parameter is wrong; errors[] says where
-	CodeUnauthorized     = "invalid_token"        // 401: the token is missing, forged, revoked, expired or not yours
-	CodeForbidden        = "forbidden"            // 403: you are known, and may not do this
-	CodeCrossOrigin      = "cross_origin"         // 403: a web page from elsewhere asks, or by a name that this machine does not have
-	CodeRateLimited      = "rate_limited"         // 429: too many requests; Retry-After says when to come back
-	CodeUnknownToken     = "unknown_token"        // 404
-	CodeNotFound         = "not_found"            // 404
-	CodeUnknownCluster   = "unknown_cluster"      // 404
-	CodeUnknownTask      = "unknown_task"         // 404
-	CodeUnknownAgent     = "unknown_agent"        // 404
-	CodeUnknownFailover  = "unknown_failover"     // 404
-	CodeUnknownDrain     = "unknown_drain"        // 404
-	CodeUnknownSchedule  = "unknown_schedule"     // 404
-	CodeUnknownBulk      = "unknown_bulk"         // 404
-	CodeUnknownScaling   = "unknown_scaling"      // 404
-	CodeUnknownSession   = "unknown_session"      // 409: register again with the same instance_id; running work is kept
-	CodeSessionRevoked   = "session_revoked"      // 403: the agent's join token was revoked, and with it this session; stop
+	CodeInvalidRequest = "invalid_request" // 400 or 422: the body or a parameter is wrong; errors[] says where
+	CodeUnauthorized   = "invalid_token"   // 401: the token is missing, forged, revoked, expired or not yours
+	CodeForbidden      = "forbidden"       // 403: you are known, and may not do this
+	// 403: a web page from elsewhere asks, or by a name that this machine does not have
+	CodeCrossOrigin     = "cross_origin"
+	CodeRateLimited     = "rate_limited"     // 429: too many requests; Retry-After says when to come back
+	CodeUnknownToken    = "unknown_token"    // 404
+	CodeNotFound        = "not_found"        // 404
+	CodeUnknownCluster  = "unknown_cluster"  // 404
+	CodeUnknownTask     = "unknown_task"     // 404
+	CodeUnknownAgent    = "unknown_agent"    // 404
+	CodeUnknownFailover = "unknown_failover" // 404
+	CodeUnknownDrain    = "unknown_drain"    // 404
+	CodeUnknownSchedule = "unknown_schedule" // 404
+	CodeUnknownBulk     = "unknown_bulk"     // 404
+	CodeUnknownScaling  = "unknown_scaling"  // 404
+	CodeUnknownSession  = "unknown_session"  // 409: register again with the same instance_id; running work is kept
+	// 403: the agent's join token was revoked, and with it this session; stop
+	CodeSessionRevoked   = "session_revoked"
 	CodeFenced           = "fenced"               // 409: a newer process has this agent id; stop
 	CodeAgentIDInUse     = "agent_id_in_use"      // 409: another cluster has this agent id online
 	CodeClusterFull      = "cluster_full"         // 409

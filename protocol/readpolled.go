@@ -7,14 +7,14 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// ReadPolled is a Polled as an agent reads it: each assignment and command by itself, so that one that cannot be read does
-// not cost the others, nor the lease.
+// ReadPolled is a Polled as an agent reads it: each assignment and command by itself, so that one that cannot be read
+// does not cost the others, nor the lease.
 type ReadPolled struct {
 	Polled
 	// Unreadable are assignments that cannot be read, as the agent hands them back under Poll.Returned.
 	Unreadable []RunningAttempt
-	// Ignored counts what cannot be read and cannot be handed back: commands, and assignments of which not even the task's id
-	// can be read.
+	// Ignored counts what cannot be read and cannot be handed back: commands, and assignments of which not even the
+	// task's id can be read.
 	Ignored int
 }
 
@@ -37,7 +37,8 @@ func (p *ReadPolled) Read(text []byte) error {
 			p.Ignored++
 			continue
 		}
-		p.Unreadable = append(p.Unreadable, RunningAttempt{TaskID: returned.TaskID, Attempt: returned.Attempt, Unreadable: err.Error()})
+		p.Unreadable = append(p.Unreadable, RunningAttempt{TaskID: returned.TaskID, Attempt: returned.Attempt,
+			Unreadable: err.Error()})
 	}
 	for _, raw := range elements["commands"] {
 		var c Command

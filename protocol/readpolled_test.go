@@ -22,16 +22,22 @@ func TestAnAnswerIsReadPieceByPiece(t *testing.T) {
 		leaseHeld  bool
 		err        bool
 	}{
-		"nothing":               {answer: `{}`},
-		"no list":               {answer: `{"assignments":null,"lease_held":true}`, leaseHeld: true},
-		"empty lists":           {answer: `{"commands":[], "assignments":[ ]}`},
-		"one":                   {answer: `{"assignments":[` + good + `]}`, good: []string{"good"}},
-		"nested too deep":       {answer: `{"assignments":[` + good + `,{"task_id":"bad","attempt":3,"payload":{"a":` + deep(fleet.MaxJSONDepth) + `},"token":"x"},` + good + `],"commands":[{"type":"stop"}],"lease_held":true}`, good: []string{"good", "good"}, unreadable: []RunningAttempt{{TaskID: "bad", Attempt: 3, Unreadable: fleet.ErrJSONDepth.Error()}}, commands: 1, leaseHeld: true},
-		"deeper than a parser":  {answer: `{"assignments":[{"payload":` + deep(10_001) + `,"attempt":1,"task_id":"bad"},` + good + `]}`, good: []string{"good"}, unreadable: []RunningAttempt{{TaskID: "bad", Attempt: 1, Unreadable: fleet.ErrJSONDepth.Error()}}},
-		"another form":          {answer: `{"assignments":[{"task_id":"bad","attempt":1,"timeout":"?"},` + good + `]}`, good: []string{"good"}, unreadable: []RunningAttempt{{TaskID: "bad", Attempt: 1, Unreadable: errElement.Error()}}},
-		"nobody knows whose":    {answer: `{"assignments":[{"task_id":7},` + good + `]}`, good: []string{"good"}, ignored: 1},
-		"a command":             {answer: `{"commands":[{"type":"sync","entries":[{"value":` + deep(10_001) + `}]},{"type":"stop"}],"assignments":[` + good + `]}`, good: []string{"good"}, commands: 1, ignored: 1},
-		"brackets in a string":  {answer: `{"assignments":[{"task_id":"good","attempt":1,"payload":"}]\"[{"}]}`, good: []string{"good"}},
+		"nothing":         {answer: `{}`},
+		"no list":         {answer: `{"assignments":null,"lease_held":true}`, leaseHeld: true},
+		"empty lists":     {answer: `{"commands":[], "assignments":[ ]}`},
+		"one":             {answer: `{"assignments":[` + good + `]}`, good: []string{"good"}},
+		"nested too deep": {answer: `{"assignments":[` + good + `,{"task_id":"bad","attempt":3,"payload":{"a":` + deep(fleet.MaxJSONDepth) + `},"token":"x"},` + good + `],"commands":[{"type":"stop"}],"lease_held":true}`, good: []string{"good", "good"}, unreadable: []RunningAttempt{{TaskID: "bad", Attempt: 3, Unreadable: fleet.ErrJSONDepth.Error()}}, commands: 1, leaseHeld: true},
+		"deeper than a parser": {answer: `{"assignments":[{"payload":` + deep(
+			10_001) + `,"attempt":1,"task_id":"bad"},` + good + `]}`, good: []string{"good"}, unreadable: []RunningAttempt{{TaskID: "bad", Attempt: 1, Unreadable: fleet.ErrJSONDepth.Error()}}},
+		"another form": {answer: `{"assignments":[{"task_id":"bad","attempt":1,"timeout":"?"},` + good + `]}`,
+			good:       []string{"good"},
+			unreadable: []RunningAttempt{{TaskID: "bad", Attempt: 1, Unreadable: errElement.Error()}}},
+		"nobody knows whose": {answer: `{"assignments":[{"task_id":7},` + good + `]}`, good: []string{"good"},
+			ignored: 1},
+		"a command": {answer: `{"commands":[{"type":"sync","entries":[{"value":` + deep(
+			10_001) + `}]},{"type":"stop"}],"assignments":[` + good + `]}`, good: []string{"good"}, commands: 1, ignored: 1},
+		"brackets in a string": {answer: `{"assignments":[{"task_id":"good","attempt":1,"payload":"}]\"[{"}]}`,
+			good: []string{"good"}},
 		"not an answer":         {answer: `not JSON`, err: true},
 		"cut off":               {answer: `{"assignments":[` + good, err: true},
 		"lists in another list": {answer: `{"other":{"assignments":[{"task_id":"x"}]}}`},

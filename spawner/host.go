@@ -20,8 +20,8 @@ import (
 const (
 	// hostBeat is how often a request under way tells Temporal that it is.
 	hostBeat = 3 * time.Second
-	// announceTries and announceAgain bound telling the clusters that the spawner is there; those that do not hear try again
-	// by themselves.
+	// announceTries and announceAgain bound telling the clusters that the spawner is there; those that do not hear try
+	// again by themselves.
 	announceTries = 10
 	announceAgain = 2 * time.Second
 )
@@ -55,7 +55,9 @@ func Start(ctx context.Context, o HostOptions) (*Host, error) {
 	h := &Host{o: o, done: make(chan struct{})}
 	for _, queue := range []string{contract.SpawnerQueue(o.Name), contract.SpawnerQueue("")} {
 		w := sdkworker.New(o.Client, queue, sdkworker.Options{
-			Identity: contract.SpawnerIdentity(o.Name), DisableWorkflowWorker: true, MaxConcurrentActivityTaskPollers: 2,
+			Identity:                         contract.SpawnerIdentity(o.Name),
+			DisableWorkflowWorker:            true,
+			MaxConcurrentActivityTaskPollers: 2,
 		})
 		w.RegisterActivityWithOptions(h.find, activity.RegisterOptions{Name: contract.FindSpawnerActivity.Name})
 		if queue != contract.SpawnerQueue("") { // what is about one agent goes to the spawner that has it
@@ -111,7 +113,8 @@ func (h *Host) tellClusters(ctx context.Context) error {
 		return err
 	}
 	for _, cluster := range clusters {
-		err := contract.SpawnerStartsSignal.Send(ctx, h.o.Client, contract.ClusterWorkflowID(cluster), contract.SpawnerStarts{Spawner: h.o.Name})
+		err := contract.SpawnerStartsSignal.Send(ctx, h.o.Client, contract.ClusterWorkflowID(cluster),
+			contract.SpawnerStarts{Spawner: h.o.Name})
 		if err != nil && store.KindOf(err) != store.NotFound {
 			return fmt.Errorf("tell cluster %s: %w", cluster, err)
 		}

@@ -30,7 +30,8 @@ const (
 
 // ProcessOptions describe a spawner of local processes.
 type ProcessOptions struct {
-	// Name is the spawner's own, and Dir the folder of its records and its agents' logs; one process may use it at a time.
+	// Name is the spawner's own, and Dir the folder of its records and its agents' logs; one process may use it at a
+	// time.
 	Name, Dir string
 	// Command is the command line of an agent, program first. The agent finds its settings in its environment too.
 	Command func(spec fleet.SpawnSpec) []string
@@ -123,7 +124,8 @@ func (p *Process) adopt() error {
 				return err
 			}
 			p.watchAdopted(rec)
-			p.options.Logger.Sugar().Infow("An agent of an earlier run was taken over", "agent", rec.Spec.ID, "pid", rec.PID)
+			p.options.Logger.Sugar().Infow("An agent of an earlier run was taken over", "agent", rec.Spec.ID, "pid",
+				rec.PID)
 		default:
 			removeRecord(p.options.Dir, rec.Spec.ID)
 		}
@@ -162,7 +164,8 @@ func (p *Process) noteEnd(r *running, how string) {
 
 // Spawn implements Spawner.
 func (p *Process) Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
-	if err := errors.Join(fleet.ValidateID("id", spec.ID), fleet.ValidateID("cluster", spec.Cluster), spec.Resources.Validate()); err != nil {
+	if err := errors.Join(fleet.ValidateID("id", spec.ID), fleet.ValidateID("cluster", spec.Cluster),
+		spec.Resources.Validate()); err != nil {
 		return fleet.Spawned{}, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	release, err := p.turn(ctx, spec.ID)
@@ -209,8 +212,8 @@ func (p *Process) turn(ctx context.Context, id string) (release func(), err erro
 	}
 }
 
-// startOnce starts a process, unless that id runs or has run. What is intended is written first, so that a process is found
-// again even if this one dies before it has written its number.
+// startOnce starts a process, unless that id runs or has run. What is intended is written first, so that a process is
+// found again even if this one dies before it has written its number.
 func (p *Process) startOnce(spec fleet.SpawnSpec) (*running, error) {
 	p.mu.Lock()
 	r := p.running[spec.ID]
@@ -223,7 +226,8 @@ func (p *Process) startOnce(spec fleet.SpawnSpec) (*running, error) {
 		return nil, err
 	}
 	if found && before.Ended != "" {
-		return nil, fmt.Errorf("%w: its process was started before and %s%s", ErrRefused, before.Ended, p.lastWords(spec.ID))
+		return nil, fmt.Errorf("%w: its process was started before and %s%s", ErrRefused, before.Ended,
+			p.lastWords(spec.ID))
 	}
 	rec := record{Spec: spec, Command: p.options.Command(spec)}
 	if len(rec.Command) == 0 {
@@ -240,8 +244,9 @@ func (p *Process) startOnce(spec fleet.SpawnSpec) (*running, error) {
 }
 
 func (p *Process) spawned(r *running) fleet.Spawned {
-	return fleet.Spawned{ID: r.Spec.ID, Cluster: r.Spec.Cluster, Spawner: p.options.Name, Platform: fleet.PlatformProcess,
-		Handle: strconv.Itoa(r.PID), Host: p.host, StartedAt: r.StartedAt.UTC()}
+	return fleet.Spawned{ID: r.Spec.ID, Cluster: r.Spec.Cluster, Spawner: p.options.Name,
+		Platform: fleet.PlatformProcess,
+		Handle:   strconv.Itoa(r.PID), Host: p.host, StartedAt: r.StartedAt.UTC()}
 }
 
 // Terminate implements Spawner.
@@ -268,7 +273,8 @@ func (p *Process) Terminate(ctx context.Context, id string, graceful bool) error
 			removeRecord(p.options.Dir, id)
 			return nil
 		case <-time.After(p.options.StopGrace):
-			p.options.Logger.Sugar().Warnw("An agent did not stop in time and is killed", "agent", id, "pid", r.PID, "grace", p.options.StopGrace)
+			p.options.Logger.Sugar().Warnw("An agent did not stop in time and is killed", "agent", id, "pid", r.PID,
+				"grace", p.options.StopGrace)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

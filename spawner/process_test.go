@@ -98,7 +98,8 @@ func TestAnAgentIsStartedAndStopped(t *testing.T) {
 	require.True(t, lives(pid(t, spawned)))
 	require.Equal(t, []string{"a-1"}, s.list(t))
 	text := s.log(t, "a-1")
-	for _, line := range []string{"MAINSTAY_AGENT_ID=a-1", "MAINSTAY_CLUSTER=c", "MAINSTAY_HUB_URLS=http://hub:8080", "MAINSTAY_SLOTS=1",
+	for _, line := range []string{"MAINSTAY_AGENT_ID=a-1", "MAINSTAY_CLUSTER=c", "MAINSTAY_HUB_URLS=http://hub:8080",
+		"MAINSTAY_SLOTS=1",
 		"MAINSTAY_CAPABILITIES=gpu,arm", "MAINSTAY_SPAWNER=here", "MAINSTAY_SPAWN_ID=a-1", "COLOUR=blue", "GOMAXPROCS=2", "GOMEMLIMIT=1073741824"} {
 		require.Contains(t, text, line+"\n")
 	}
@@ -162,7 +163,8 @@ func TestAProcessThatEndsAtOnceIsRefused(t *testing.T) {
 	s.restart(t)
 	_, err := s.Spawn(t.Context(), fleet.SpawnSpec{ID: "none", Cluster: "c"})
 	require.ErrorIs(t, err, spawner.ErrRefused)
-	for _, spec := range []fleet.SpawnSpec{{ID: "../x", Cluster: "c"}, {ID: "x"}, {ID: "x", Cluster: "c", Resources: fleet.Resources{CPU: "many"}}} {
+	for _, spec := range []fleet.SpawnSpec{{ID: "../x", Cluster: "c"}, {ID: "x"},
+		{ID: "x", Cluster: "c", Resources: fleet.Resources{CPU: "many"}}} {
 		_, err := s.Spawn(t.Context(), spec)
 		require.ErrorIs(t, err, spawner.ErrRefused)
 	}
@@ -219,7 +221,8 @@ func TestAProcessWhoseNumberWasNotWrittenIsFound(t *testing.T) {
 	require.Equal(t, spawned.Handle, s.spawn(t, id).Handle)
 
 	t.Log("what was intended and never started is forgotten")
-	require.NoError(t, os.WriteFile(filepath.Join(s.options.Dir, "a-2.json"), []byte(`{"spec": {"id": "a-2", "cluster": "c"}, "command": ["/bin/sh"]}`), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(s.options.Dir, "a-2.json"),
+		[]byte(`{"spec": {"id": "a-2", "cluster": "c"}, "command": ["/bin/sh"]}`), 0o600))
 	s.restart(t)
 	require.Equal(t, []string{id}, s.list(t))
 }

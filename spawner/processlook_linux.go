@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alive reports whether the record's process lives: the one with its number that began at the same tick, so that a number
-// that was given anew does not count. A process that has ended and that nobody has waited for is not alive.
+// alive reports whether the record's process lives: the one with its number that began at the same tick, so that a
+// number that was given anew does not count. A process that has ended and that nobody has waited for is not alive.
 func (r *record) alive() bool {
 	ticks := beginning(r.PID)
 	return ticks != 0 && ticks == r.Ticks
@@ -47,8 +47,8 @@ func carries(pid int, id string) bool {
 	return bytes.Contains(append([]byte{0}, environment...), []byte("\x00"+EnvSpawnID+"="+id+"\x00"))
 }
 
-// findProcess looks for the process of a record whose number was not written; 0 when there is none. What the agent itself
-// starts carries its id too, and for an instant its command line, but does not lead its process group.
+// findProcess looks for the process of a record whose number was not written; 0 when there is none. What the agent
+// itself starts carries its id too, and for an instant its command line, but does not lead its process group.
 func findProcess(r record) int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -57,7 +57,8 @@ func findProcess(r record) int {
 	command := strings.Join(r.Command, "\x00") + "\x00"
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
-		if group, groupErr := unix.Getpgid(pid); err != nil || groupErr != nil || group != pid || !carries(pid, r.Spec.ID) {
+		if group, groupErr := unix.Getpgid(pid); err != nil || groupErr != nil || group != pid ||
+			!carries(pid, r.Spec.ID) {
 			continue
 		}
 		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && string(line) == command {

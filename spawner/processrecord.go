@@ -62,7 +62,8 @@ func readRecord(dir, id string) (rec record, found bool, err error) {
 		return rec, false, fmt.Errorf("read what is known of agent %s: %w", id, err)
 	}
 	if err := json.Unmarshal(data, &rec); err != nil || rec.Spec.ID != id {
-		return rec, false, fmt.Errorf("%s cannot be read; remove it when no agent of that name runs", recordPath(dir, id))
+		return rec, false, fmt.Errorf("%s cannot be read; remove it when no agent of that name runs",
+			recordPath(dir, id))
 	}
 	return rec, true, nil
 }

@@ -43,7 +43,8 @@ func (p *Process) start(rec record) (*running, error) {
 	p.mu.Lock()
 	p.running[rec.Spec.ID] = r
 	p.mu.Unlock()
-	p.options.Logger.Sugar().Infow("An agent was started", "agent", rec.Spec.ID, "cluster", rec.Spec.Cluster, "pid", rec.PID)
+	p.options.Logger.Sugar().Infow("An agent was started", "agent", rec.Spec.ID, "cluster", rec.Spec.Cluster, "pid",
+		rec.PID)
 	go func() {
 		_ = command.Wait()
 		p.noteEnd(r, ending(command.ProcessState))
@@ -81,7 +82,8 @@ func (p *Process) environment(spec fleet.SpawnSpec) []string {
 	if slots == 0 {
 		slots = p.options.Slots
 	}
-	return append(env, EnvAgentID+"="+spec.ID, EnvCluster+"="+spec.Cluster, EnvHubURLs+"="+strings.Join(p.options.HubURLs, ","),
+	return append(env, EnvAgentID+"="+spec.ID, EnvCluster+"="+spec.Cluster,
+		EnvHubURLs+"="+strings.Join(p.options.HubURLs, ","),
 		EnvSlots+"="+strconv.Itoa(slots), EnvCapabilities+"="+strings.Join(spec.Capabilities, ","),
 		EnvSpawner+"="+p.options.Name, EnvSpawnID+"="+spec.ID)
 }

@@ -44,8 +44,11 @@ func (s Clusters) View(ctx context.Context, name string) (view contract.ClusterV
 	return view, err
 }
 
-// ViewEach asks clusters side by side, each for at most the given time. errs holds an error for each that did not answer.
-func (s Clusters) ViewEach(ctx context.Context, names []string, limit time.Duration) (views []contract.ClusterView, errs []error) {
+// ViewEach asks clusters side by side, each for at most the given time. errs holds an error for each that did not
+// answer.
+func (s Clusters) ViewEach(
+	ctx context.Context, names []string, limit time.Duration,
+) (views []contract.ClusterView, errs []error) {
 	views, errs = make([]contract.ClusterView, len(names)), make([]error, len(names))
 	parallel.Each(len(names), atOnce, func(i int) {
 		ctx, cancel := context.WithTimeout(ctx, limit)

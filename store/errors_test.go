@@ -22,20 +22,21 @@ func TestKindOf(t *testing.T) {
 		err  error
 		want store.Kind
 	}{
-		"none":              {nil, store.Other},
-		"unknown":           {errors.New("?"), store.Other},
-		"no workflow":       {serviceerror.NewNotFound(""), store.NotFound},
-		"there is one":      {serviceerror.NewWorkflowExecutionAlreadyStarted("", "", ""), store.Exists},
-		"a schedule":        {serviceerror.NewAlreadyExists(""), store.Exists},
-		"refused":           {refused, store.Refused},
-		"outdated":          {temporal.NewApplicationError("", contract.Outdated), store.Outdated},
-		"another failure":   {temporal.NewApplicationError("", "Other"), store.Other},
-		"away":              {serviceerror.NewUnavailable(""), store.Unavailable},
-		"too late":          {context.DeadlineExceeded, store.Unavailable},
-		"update unanswered": {client.NewWorkflowUpdateServiceTimeoutOrCanceledError(context.DeadlineExceeded), store.Unavailable},
-		"paused workflow":   {serviceerror.NewFailedPrecondition(""), store.Blocked},
-		"a wrong token":     {serviceerror.NewInvalidArgument(""), store.Invalid},
-		"an older server":   {serviceerror.NewUnimplemented(""), store.Unsupported},
+		"none":            {nil, store.Other},
+		"unknown":         {errors.New("?"), store.Other},
+		"no workflow":     {serviceerror.NewNotFound(""), store.NotFound},
+		"there is one":    {serviceerror.NewWorkflowExecutionAlreadyStarted("", "", ""), store.Exists},
+		"a schedule":      {serviceerror.NewAlreadyExists(""), store.Exists},
+		"refused":         {refused, store.Refused},
+		"outdated":        {temporal.NewApplicationError("", contract.Outdated), store.Outdated},
+		"another failure": {temporal.NewApplicationError("", "Other"), store.Other},
+		"away":            {serviceerror.NewUnavailable(""), store.Unavailable},
+		"too late":        {context.DeadlineExceeded, store.Unavailable},
+		"update unanswered": {client.NewWorkflowUpdateServiceTimeoutOrCanceledError(context.DeadlineExceeded),
+			store.Unavailable},
+		"paused workflow": {serviceerror.NewFailedPrecondition(""), store.Blocked},
+		"a wrong token":   {serviceerror.NewInvalidArgument(""), store.Invalid},
+		"an older server": {serviceerror.NewUnimplemented(""), store.Unsupported},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -14,8 +14,8 @@ import (
 const factsAnswer = 5 * time.Second
 
 // Facts asks every open cluster, or only those named, and the live registry. A cluster that does not answer is listed
-// as silent; one that was deleted meanwhile is left out. It writes nothing: clusters are queried, and the live registry is
-// in memory.
+// as silent; one that was deleted meanwhile is left out. It writes nothing: clusters are queried, and the live registry
+// is in memory.
 func (s Clusters) Facts(ctx context.Context, names ...string) (fleet.FleetFacts, error) {
 	facts := fleet.FleetFacts{At: time.Now().UTC()}
 	if len(names) == 0 {
@@ -42,7 +42,10 @@ func (s Clusters) Facts(ctx context.Context, names ...string) (fleet.FleetFacts,
 	if ctx.Err() != nil {
 		return facts, fmt.Errorf("read how the fleet stands: %w", ctx.Err())
 	}
-	slices.SortFunc(facts.Clusters, func(a, b fleet.ClusterFacts) int { return strings.Compare(a.Config.Name, b.Config.Name) })
+	slices.SortFunc(facts.Clusters, func(a, b fleet.ClusterFacts) int {
+		return strings.Compare(a.Config.Name,
+			b.Config.Name)
+	})
 	slices.Sort(facts.Silent)
 	return facts, nil
 }

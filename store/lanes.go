@@ -15,8 +15,8 @@ import (
 // pinnedLooks bounds how many agents are looked at for pinned work in one decision.
 const pinnedLooks = 200
 
-// LaneStats is what Temporal says of a lane's backlog. All of it is approximate, and as old as the server's cache allows:
-// up to 1 s in the embedded one, 5 s by default.
+// LaneStats is what Temporal says of a lane's backlog. All of it is approximate, and as old as the server's cache
+// allows: up to 1 s in the embedded one, 5 s by default.
 type LaneStats struct {
 	Total      *taskqueuepb.TaskQueueStats
 	ByPriority map[int32]*taskqueuepb.TaskQueueStats
@@ -45,8 +45,8 @@ func (s Store) LaneStats(ctx context.Context, queue string) (LaneStats, error) {
 	return LaneStats{answer.GetStats(), answer.GetStatsByPriorityKey()}, err
 }
 
-// CompleteScaling adds to facts, which have the agents' loads, what else a scaling decision needs: the backlog, and whether
-// work is pinned to the agents that would be stopped.
+// CompleteScaling adds to facts, which have the agents' loads, what else a scaling decision needs: the backlog, and
+// whether work is pinned to the agents that would be stopped.
 func (s Clusters) CompleteScaling(
 	ctx context.Context, cluster *fleet.Cluster, facts *fleet.ScalingFacts, decide func() fleet.ScalingDecision,
 ) (fleet.ScalingDecision, error) {
@@ -69,7 +69,8 @@ func (s Clusters) CompleteScaling(
 				continue
 			}
 			if len(known) >= pinnedLooks {
-				return fleet.ScalingDecision{}, fmt.Errorf("work is pinned to more than %d agents that could be stopped", pinnedLooks)
+				return fleet.ScalingDecision{},
+					fmt.Errorf("work is pinned to more than %d agents that could be stopped", pinnedLooks)
 			}
 			known[agent] = true
 			// Visibility may be a second behind.

@@ -160,7 +160,8 @@ func liveAgent(h *workerpb.WorkerHeartbeat) fleet.LiveAgent {
 func (l Live) ClusterOf(agent string) (string, bool) {
 	var newest *workerpb.WorkerHeartbeat
 	for key, h := range l {
-		if key.agent == agent && (newest == nil || h.GetHeartbeatTime().AsTime().After(newest.GetHeartbeatTime().AsTime())) {
+		if key.agent == agent &&
+			(newest == nil || h.GetHeartbeatTime().AsTime().After(newest.GetHeartbeatTime().AsTime())) {
 			newest = h
 		}
 	}

@@ -12,7 +12,8 @@ import (
 const (
 	// pinnedPage is how many tasks one look reads; each look leaves out the agents that are known.
 	pinnedPage = 1000
-	// pinnedPages bounds the looks of one request: agents whose pinned work is hidden behind so much of others' is left out.
+	// pinnedPages bounds the looks of one request: agents whose pinned work is hidden behind so much of others' is left
+	// out.
 	pinnedPages = 5
 )
 
@@ -33,7 +34,8 @@ func (s Tasks) Pinned(ctx context.Context, only string) (map[string][]string, er
 		seen := map[[2]string]bool{}
 		for _, info := range found {
 			attributes := info.GetSearchAttributes().GetIndexedFields()
-			key := [2]string{contract.Keyword(attributes, contract.AttrCluster), contract.Keyword(attributes, contract.AttrAgent)}
+			key := [2]string{contract.Keyword(attributes, contract.AttrCluster),
+				contract.Keyword(attributes, contract.AttrAgent)}
 			if key[1] == "" || seen[key] {
 				continue
 			}

@@ -18,13 +18,13 @@ import (
 // recordTimeout bounds a question to a workflow, and reading the records of a page.
 const recordTimeout = 3 * time.Second
 
-// Records are the records that the workflows of one type keep of what they do. A workflow is asked for its record while it
-// runs; afterwards the record is what it returned.
+// Records are the records that the workflows of one type keep of what they do. A workflow is asked for its record while
+// it runs; afterwards the record is what it returned.
 type Records[T any] struct {
 	Store
 	Query contract.Query[T]
-	// Partial makes a record of what Temporal itself knows. It is used when the record cannot be had; why says so in words
-	// for people. ok is false for a workflow that keeps no such record.
+	// Partial makes a record of what Temporal itself knows. It is used when the record cannot be had; why says so in
+	// words for people. ok is false for a workflow that keeps no such record.
 	Partial func(info *workflowpb.WorkflowExecutionInfo, why string) (record T, ok bool)
 	// Locate puts in what only Temporal knows; nil: nothing.
 	Locate func(record *T, run *commonpb.WorkflowExecution)
@@ -41,7 +41,9 @@ func (r Records[T]) Get(ctx context.Context, workflowID string) (record T, err e
 }
 
 // Page is one page of the records that a visibility query finds, and the token of the next.
-func (r Records[T]) Page(ctx context.Context, query string, size int, token []byte) (records []T, next []byte, err error) {
+func (r Records[T]) Page(
+	ctx context.Context, query string, size int, token []byte,
+) (records []T, next []byte, err error) {
 	infos, next, err := r.Store.Page(ctx, query, size, token)
 	if err != nil {
 		return nil, nil, err
@@ -85,7 +87,8 @@ func (r Records[T]) Of(ctx context.Context, info *workflowpb.WorkflowExecutionIn
 	return record, true
 }
 
-// EndRecord is the record that a closed run of a workflow returned. When it cannot be had, why says so in words for people.
+// EndRecord is the record that a closed run of a workflow returned. When it cannot be had, why says so in words for
+// people.
 func EndRecord[T any](ctx context.Context, s Store, workflowID, runID string) (record T, why string) {
 	end, err := s.End(ctx, workflowID, runID)
 	if err != nil {
@@ -111,8 +114,8 @@ func (s Store) End(ctx context.Context, workflowID, runID string) (end End, err 
 	return end, nil
 }
 
-// Read decodes what the workflow returned, or left in the details of its failure or its cancellation. It reports whether
-// there is such a thing and it can be read.
+// Read decodes what the workflow returned, or left in the details of its failure or its cancellation. It reports
+// whether there is such a thing and it can be read.
 func (e End) Read(into any) bool {
 	left := e.event.GetWorkflowExecutionCompletedEventAttributes().GetResult()
 	switch e.event.GetEventType() {

@@ -28,8 +28,8 @@ func (s Clusters) EnsureSweep(ctx context.Context) error {
 	return s.MakeSweep(ctx)
 }
 
-// MakeSweep makes the schedule that looks at the clusters if it is not there. One that people have paused or changed stays
-// as it is.
+// MakeSweep makes the schedule that looks at the clusters if it is not there. One that people have paused or changed
+// stays as it is.
 func (s Clusters) MakeSweep(ctx context.Context) error {
 	summary, err := converter.GetDefaultDataConverter().ToPayload("look at the clusters that have scaling on")
 	if err != nil {
@@ -38,14 +38,18 @@ func (s Clusters) MakeSweep(ctx context.Context) error {
 	_, err = s.Client.WorkflowService().CreateSchedule(ctx, &workflowservice.CreateScheduleRequest{
 		Namespace: s.Namespace, ScheduleId: contract.ScalingScheduleID, RequestId: uuid.NewString(),
 		Schedule: &schedulepb.Schedule{
-			Spec: &schedulepb.ScheduleSpec{Interval: []*schedulepb.IntervalSpec{{Interval: durationpb.New(contract.ScalingInterval)}}},
-			Action: &schedulepb.ScheduleAction{Action: &schedulepb.ScheduleAction_StartWorkflow{StartWorkflow: &workflowpb.NewWorkflowExecutionInfo{
-				WorkflowId: "scaling-sweep", WorkflowType: &commonpb.WorkflowType{Name: contract.ScalingSweepWorkflow},
-				TaskQueue: &taskqueuepb.TaskQueue{Name: contract.WorkerQueue}, UserMetadata: &sdkpb.UserMetadata{Summary: summary},
-			}}},
+			Spec: &schedulepb.ScheduleSpec{Interval: []*schedulepb.IntervalSpec{{Interval: durationpb.New(
+				contract.ScalingInterval)}}},
+			Action: &schedulepb.ScheduleAction{
+				Action: &schedulepb.ScheduleAction_StartWorkflow{StartWorkflow: &workflowpb.NewWorkflowExecutionInfo{
+					WorkflowId: "scaling-sweep", WorkflowType: &commonpb.WorkflowType{Name: contract.ScalingSweepWorkflow},
+					TaskQueue:    &taskqueuepb.TaskQueue{Name: contract.WorkerQueue},
+					UserMetadata: &sdkpb.UserMetadata{Summary: summary},
+				}}},
 			// What was missed while Temporal was away need not be made up for.
-			Policies: &schedulepb.SchedulePolicies{OverlapPolicy: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: durationpb.New(contract.ScalingInterval)},
-			State:    &schedulepb.ScheduleState{Notes: "Mainstay looks at the clusters that have scaling on. Pause it to hold all automatic scaling."},
+			Policies: &schedulepb.SchedulePolicies{OverlapPolicy: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
+				CatchupWindow: durationpb.New(contract.ScalingInterval)},
+			State: &schedulepb.ScheduleState{Notes: "Mainstay looks at the clusters that have scaling on. Pause it to hold all automatic scaling."},
 		},
 	})
 	if KindOf(err) == Exists {

@@ -1,5 +1,5 @@
-// Package store reads and changes in Temporal what Mainstay keeps there: clusters, tasks and the records of workflows. It
-// knows how Temporal answers; what an answer means to a client, a workflow or a hub is for them to say.
+// Package store reads and changes in Temporal what Mainstay keeps there: clusters, tasks and the records of workflows.
+// It knows how Temporal answers; what an answer means to a client, a workflow or a hub is for them to say.
 package store
 
 import (
@@ -30,8 +30,8 @@ type Store struct {
 	Namespace string // for the calls the SDK's client has no method for
 }
 
-// Workflows are all workflows that a visibility query finds; what changed within the last second may be missing. An error
-// ends them.
+// Workflows are all workflows that a visibility query finds; what changed within the last second may be missing. An
+// error ends them.
 func (s Store) Workflows(ctx context.Context, query string) iter.Seq2[*workflowpb.WorkflowExecutionInfo, error] {
 	return func(yield func(*workflowpb.WorkflowExecutionInfo, error) bool) {
 		for token := []byte(nil); ; {
@@ -52,7 +52,8 @@ func (s Store) Workflows(ctx context.Context, query string) iter.Seq2[*workflowp
 	}
 }
 
-// Page is one page of the workflows that a visibility query finds, and the token of the next; without one it is the last.
+// Page is one page of the workflows that a visibility query finds, and the token of the next; without one it is the
+// last.
 func (s Store) Page(
 	ctx context.Context, query string, size int, token []byte,
 ) (page []*workflowpb.WorkflowExecutionInfo, next []byte, err error) {
@@ -76,8 +77,8 @@ func (s Store) Describe(ctx context.Context, workflowID string) (*workflowpb.Wor
 	return d.GetWorkflowExecutionInfo(), err
 }
 
-// Update runs an update of a workflow to its end. When nobody answered in time, the change may be made yet, and the error
-// is Unsure.
+// Update runs an update of a workflow to its end. When nobody answered in time, the change may be made yet, and the
+// error is Unsure.
 func Update[In, Out any](
 	ctx context.Context, s Store, u contract.Update[In, Out], workflowID string, in In,
 ) (Out, error) {
@@ -103,7 +104,8 @@ type Start struct {
 	// Cluster and Tenant are what it is about, for lists to find; empty: none.
 	Cluster, Tenant string
 	Memo            map[string]any
-	// Join takes a running one with the same id for the one that is to be started; else that is an error of the kind Exists.
+	// Join takes a running one with the same id for the one that is to be started; else that is an error of the kind
+	// Exists.
 	Join bool
 	// Timeout ends it; zero: nothing does.
 	Timeout time.Duration

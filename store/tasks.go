@@ -111,8 +111,8 @@ func (t *Task) setPriority(p fleet.Priority) {
 	t.Priority, t.PriorityName = int(p.OrDefault()), p.OrDefault().String()
 }
 
-// statusOf derives a task's status from its workflow's, and from its mark where that says more. An open task without one
-// is called queued.
+// statusOf derives a task's status from its workflow's, and from its mark where that says more. An open task without
+// one is called queued.
 func statusOf(execution enumspb.WorkflowExecutionStatus, mark fleet.TaskStatus) fleet.TaskStatus {
 	switch execution {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
@@ -184,8 +184,8 @@ func deliveryOf(pending []*workflowpb.PendingActivityInfo) *Delivery {
 	return nil
 }
 
-// TakeDelivery puts in what the pending delivery tells: whether a hub has it, and what it last reported. It reports whether
-// there is one.
+// TakeDelivery puts in what the pending delivery tells: whether a hub has it, and what it last reported. It reports
+// whether there is one.
 func (t *Task) TakeDelivery() bool {
 	if t.Delivery == nil {
 		return false
@@ -214,7 +214,8 @@ func (t *Task) WaitsForStart(now time.Time) bool {
 	return true
 }
 
-// RefineAll describes and refines the tasks of a list that visibility takes for queued. What cannot be told stays queued.
+// RefineAll describes and refines the tasks of a list that visibility takes for queued. What cannot be told stays
+// queued.
 func (s Tasks) RefineAll(ctx context.Context, tasks []Task) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -229,7 +230,8 @@ func (s Tasks) RefineAll(ctx context.Context, tasks []Task) {
 	})
 }
 
-// Complete adds to a described task what its workflow knows, or how it ended. An error of an open task leaves it as it is.
+// Complete adds to a described task what its workflow knows, or how it ended. An error of an open task leaves it as it
+// is.
 func (s Tasks) Complete(ctx context.Context, t *Task) error {
 	if t.Status.Final() {
 		end, err := s.End(ctx, t.WorkflowID, t.RunID)
@@ -275,13 +277,14 @@ func (t *Task) takeEnd(end End) {
 	}
 }
 
-// Payload is what was submitted, from the first event of the task's history; it needs no worker. There is none of an input
-// that cannot be read.
+// Payload is what was submitted, from the first event of the task's history; it needs no worker. There is none of an
+// input that cannot be read.
 func (s Tasks) Payload(ctx context.Context, t *api.Task) (json.RawMessage, error) {
-	page, err := s.Client.WorkflowService().GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{
-		Namespace: s.Namespace, MaximumPageSize: 1,
-		Execution: &commonpb.WorkflowExecution{WorkflowId: t.WorkflowID, RunId: t.RunID},
-	})
+	page, err := s.Client.WorkflowService().GetWorkflowExecutionHistory(ctx,
+		&workflowservice.GetWorkflowExecutionHistoryRequest{
+			Namespace: s.Namespace, MaximumPageSize: 1,
+			Execution: &commonpb.WorkflowExecution{WorkflowId: t.WorkflowID, RunId: t.RunID},
+		})
 	events := page.GetHistory().GetEvents()
 	if err != nil || len(events) == 0 {
 		return nil, err
@@ -384,8 +387,16 @@ func (s Tasks) Start(ctx context.Context, in *Submission) (Task, error) {
 		return Task{}, err
 	}
 	t := Task{Task: api.Task{
-		ID: in.TaskID, WorkflowID: start.WorkflowID, RunID: run.GetRunID(), TraceID: in.TraceID, Status: fleet.TaskQueued,
-		Type: in.Spec.Type, Cluster: in.Spec.Cluster, Agent: in.Spec.Agent, Tenant: in.Spec.Tenant, Labels: in.Spec.Labels,
+		ID:         in.TaskID,
+		WorkflowID: start.WorkflowID,
+		RunID:      run.GetRunID(),
+		TraceID:    in.TraceID,
+		Status:     fleet.TaskQueued,
+		Type:       in.Spec.Type,
+		Cluster:    in.Spec.Cluster,
+		Agent:      in.Spec.Agent,
+		Tenant:     in.Spec.Tenant,
+		Labels:     in.Spec.Labels,
 	}}
 	if !in.Spec.StartAt.IsZero() {
 		t.StartAt = &in.Spec.StartAt

@@ -21,9 +21,9 @@ var sdkBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30,
 // telling reports whether a tag says anything: the SDK fills those that do not apply, and names itself.
 func telling(name, value string) bool { return name != "client_name" && value != "" && value != "none" }
 
-// NewSDKMetrics registers the metrics of the Temporal SDK, and returns the handler to dial Temporal with. They are named
-// as Temporal's dashboards name them: counters end in _total, times in _seconds. The SDK leaves out what happens while a
-// workflow is replayed.
+// NewSDKMetrics registers the metrics of the Temporal SDK, and returns the handler to dial Temporal with. They are
+// named as Temporal's dashboards name them: counters end in _total, times in _seconds. The SDK leaves out what happens
+// while a workflow is replayed.
 func NewSDKMetrics(r prometheus.Registerer) client.MetricsHandler {
 	all := &sdkMetrics{made: map[string]prometheus.Collector{}}
 	r.MustRegister(all)
@@ -110,7 +110,8 @@ func (h sdkHandler) Gauge(name string) client.MetricsGauge {
 func (h sdkHandler) Timer(name string) client.MetricsTimer {
 	name += "_seconds"
 	return sdkTimer{metric(h.all, name+"{"+h.key, func() prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: sdkHelp, ConstLabels: h.tags, Buckets: sdkBuckets})
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: sdkHelp, ConstLabels: h.tags,
+			Buckets: sdkBuckets})
 	})}
 }
 

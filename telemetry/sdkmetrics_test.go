@@ -15,9 +15,11 @@ import (
 func TestSDKMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	base := NewSDKMetrics(r).WithTags(map[string]string{"namespace": "default", "client_name": "temporal_go", "task_queue": "none", "operation": "Start"}).WithTags(map[string]string{"operation": "none"})
+	base := NewSDKMetrics(r).WithTags(map[string]string{"namespace": "default", "client_name": "temporal_go",
+		"task_queue": "none", "operation": "Start"}).WithTags(map[string]string{"operation": "none"})
 	base.Counter("temporal_request").Inc(2)
-	base.WithTags(map[string]string{"operation": "Poll"}).Counter("temporal_request").Inc(1) // other tags under one name
+	// other tags under one name
+	base.WithTags(map[string]string{"operation": "Poll"}).Counter("temporal_request").Inc(1)
 	base.WithTags(map[string]string{"operation": "Poll"}).Counter("temporal_request").Inc(1)
 	base.Counter("temporal_local_activity_total").Inc(1)
 	base.Gauge("temporal_num_pollers").Update(3)
@@ -57,7 +59,10 @@ func TestTemporalUp(t *testing.T) {
 		want string
 	}{{nil, "1"}, {errors.New("away"), "0"}} {
 		answer = c.err
-		require.NoError(t, testutil.GatherAndCompare(r, strings.NewReader("# HELP mainstay_temporal_up 1 when Temporal answers this process, else 0.\n# TYPE mainstay_temporal_up gauge\nmainstay_temporal_up "+c.want+"\n"), "mainstay_temporal_up"))
+		require.NoError(t,
+			testutil.GatherAndCompare(r,
+				strings.NewReader(
+					"# HELP mainstay_temporal_up 1 when Temporal answers this process, else 0.\n# TYPE mainstay_temporal_up gauge\nmainstay_temporal_up "+c.want+"\n"), "mainstay_temporal_up"))
 	}
 	require.Equal(t, 1, testutil.CollectAndCount(r, "mainstay_build_info"))
 }

@@ -36,9 +36,12 @@ func NewTracing(ctx context.Context, getenv func(string) string, service, versio
 }
 
 // NewTracingTo is tracing with the options given, such as another exporter.
-func NewTracingTo(ctx context.Context, service, version string, options ...sdktrace.TracerProviderOption) (*Tracing, error) {
+func NewTracingTo(
+	ctx context.Context, service, version string, options ...sdktrace.TracerProviderOption,
+) (*Tracing, error) {
 	described, err := resource.New(ctx,
-		resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.version", version)),
+		resource.WithAttributes(attribute.String("service.name", service),
+			attribute.String("service.version", version)),
 		resource.WithTelemetrySDK(), resource.WithHost(), resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("describe the process for traces: %w", err)
@@ -94,7 +97,10 @@ func (t *Tracing) Interceptors() ([]interceptor.ClientInterceptor, error) {
 		return nil, nil
 	}
 	tracing, err := opentelemetry.NewTracingInterceptor(opentelemetry.TracerOptions{
-		Tracer: t.provider.Tracer("mainstay.dev/mainstay"), DisableQueryTracing: true, DisableBaggage: true, AllowInvalidParentSpans: true,
+		Tracer:                  t.provider.Tracer("mainstay.dev/mainstay"),
+		DisableQueryTracing:     true,
+		DisableBaggage:          true,
+		AllowInvalidParentSpans: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("trace calls of Temporal: %w", err)

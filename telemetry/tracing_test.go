@@ -23,11 +23,15 @@ func TestTracingByTheEnvironment(t *testing.T) {
 		"an endpoint":           {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}, true, ""},
 		"an endpoint of traces": {map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:4318/v1/traces"}, true, ""},
 		"the exporter":          {map[string]string{"OTEL_TRACES_EXPORTER": "otlp"}, true, ""},
-		"gRPC":                  {map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, true, ""},
-		"none":                  {map[string]string{"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}, false, ""},
-		"switched off":          {map[string]string{"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "otlp"}, false, ""},
-		"another exporter":      {map[string]string{"OTEL_TRACES_EXPORTER": "zipkin"}, false, "must be otlp or none"},
-		"another protocol":      {map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, false, "must be http/protobuf or grpc"},
+		"gRPC": {map[string]string{"OTEL_TRACES_EXPORTER": "otlp",
+			"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, true, ""},
+		"none": {map[string]string{"OTEL_TRACES_EXPORTER": "none",
+			"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}, false, ""},
+		"switched off": {map[string]string{"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "otlp"}, false,
+			""},
+		"another exporter": {map[string]string{"OTEL_TRACES_EXPORTER": "zipkin"}, false, "must be otlp or none"},
+		"another protocol": {map[string]string{"OTEL_TRACES_EXPORTER": "otlp",
+			"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, false, "must be http/protobuf or grpc"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -56,7 +60,10 @@ func TestTracingByTheEnvironment(t *testing.T) {
 // Spans reach a collector that speaks OTLP over HTTP, under the service's name.
 func TestTracesAreExported(t *testing.T) {
 	got := make(chan string, 1)
-	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Method + " " + r.URL.Path }))
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		got <- r.Method +
+			" " + r.URL.Path
+	}))
 	defer collector.Close()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
 	tracing, err := NewTracing(t.Context(), func(string) string { return collector.URL }, "mainstay", "v1")

@@ -31,10 +31,12 @@ func TestEveryNameIsHandled(t *testing.T) {
 		message, kind, name := m[1], m[2], m[3]
 		switch kind {
 		case "Update", "Query":
-			handled := strings.Contains(inWorkflows, "contract."+message+".Handle(") || strings.Contains(inWorkflows, ", contract."+message+", ")
+			handled := strings.Contains(inWorkflows, "contract."+message+".Handle(") ||
+				strings.Contains(inWorkflows, ", contract."+message+", ")
 			require.True(t, handled, "no workflow answers %s", message)
 		case "Signal":
-			require.True(t, strings.Contains(inWorkflows, "contract."+message+".Inbox("), "no workflow receives %s", message)
+			require.True(t, strings.Contains(inWorkflows, "contract."+message+".Inbox("), "no workflow receives %s",
+				message)
 		case "Activity":
 			byHub := strings.Contains(registered, "contract."+message+".Register(") ||
 				strings.Contains(registered, "Name: contract."+message+".Name}")
@@ -44,13 +46,15 @@ func TestEveryNameIsHandled(t *testing.T) {
 	types := flows.FindAllStringSubmatch(contract, -1)
 	require.Greater(t, len(types), 10)
 	for _, w := range types {
-		require.True(t, strings.Contains(registered, "Name: contract."+w[1]+"}"), "the worker does not register %s", w[1])
+		require.True(t, strings.Contains(registered, "Name: contract."+w[1]+"}"), "the worker does not register %s",
+			w[1])
 	}
 }
 
 // isMethod reports whether a struct that the worker registers has an activity of this name. Hubs poll RunTask by hand.
 func isMethod(name string) bool {
-	for _, registered := range []any{&activities.Control{}, &activities.FailoverMetrics{}, &activities.HealingMetrics{}} {
+	for _, registered := range []any{&activities.Control{}, &activities.FailoverMetrics{},
+		&activities.HealingMetrics{}} {
 		if _, found := reflect.TypeOf(registered).MethodByName(name); found {
 			return true
 		}

@@ -24,9 +24,9 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// WorkflowPollers bounds the open polls for workflow tasks. 0 means 8.
 	WorkflowPollers int
-	// WorkflowCache bounds the workflows that are kept in memory between their events, of all workers of this process. A
-	// task that waits in its lane is one, of about 25 KiB of heap and as much of stacks; one that was dropped is read back
-	// from its history. 0 means 1000.
+	// WorkflowCache bounds the workflows that are kept in memory between their events, of all workers of this process.
+	// A task that waits in its lane is one, of about 25 KiB of heap and as much of stacks; one that was dropped is read
+	// back from its history. 0 means 1000.
 	WorkflowCache int
 }
 
@@ -55,7 +55,8 @@ type Metrics struct {
 
 // NewMetrics registers the metrics of a worker.
 func NewMetrics(r prometheus.Registerer) Metrics {
-	return Metrics{Failovers: activities.NewFailoverMetrics(r), Healing: activities.NewHealingMetrics(r), HubsLost: activities.NewHubsLost(r)}
+	return Metrics{Failovers: activities.NewFailoverMetrics(r), Healing: activities.NewHealingMetrics(r),
+		HubsLost: activities.NewHubsLost(r)}
 }
 
 // Start runs a worker until stop is called. stop waits for what is under way and may be called twice.
@@ -76,7 +77,8 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	})
 	RegisterWorkflows(w)
 	metrics := NewMetrics(o.Registerer)
-	w.RegisterActivity(&activities.Control{Client: c, Namespace: o.Namespace, Lost: metrics.HubsLost, Cycles: metrics.Healing})
+	w.RegisterActivity(&activities.Control{Client: c, Namespace: o.Namespace, Lost: metrics.HubsLost,
+		Cycles: metrics.Healing})
 	w.RegisterActivity(metrics.Failovers)
 	w.RegisterActivity(metrics.Healing)
 	if err := w.Start(); err != nil {

@@ -13,8 +13,8 @@ import (
 // accessEvents is the history length at which Access continues as new: each change carries all tokens.
 const accessEvents = 500
 
-// Access is the single writer of the API's tokens: hashes, never secrets. What it keeps is in its memo, where gateways and
-// hubs read it.
+// Access is the single writer of the API's tokens: hashes, never secrets. What it keeps is in its memo, where gateways
+// and hubs read it.
 func Access(ctx workflow.Context, in contract.AccessInput) error {
 	r := &accessRun{tokens: in.Tokens}
 	if err := r.publish(ctx); err != nil {

@@ -22,7 +22,8 @@ func viewerToken(id string) access.Record {
 	return access.Record{ID: id, Name: id, Kind: access.APIToken, Role: access.Viewer, Hash: access.HashOf(id)}
 }
 
-// TestAccessKeepsTokensInItsMemo has tokens made, made again, revoked and refused; the memo says each time what there is.
+// TestAccessKeepsTokensInItsMemo has tokens made, made again, revoked and refused; the memo says each time what there
+// is.
 func TestAccessKeepsTokensInItsMemo(t *testing.T) {
 	t.Parallel()
 	env := workflowtest.NewEnvironment()
@@ -53,7 +54,8 @@ func TestAccessKeepsTokensInItsMemo(t *testing.T) {
 	env.RegisterDelayedCallback(env.CancelWorkflow, at+time.Minute)
 	env.ExecuteWorkflow(contract.AccessWorkflow, contract.AccessInput{Tokens: []access.Record{old}})
 	require.True(t, env.IsWorkflowCompleted())
-	require.Equal(t, [][]string{{"old"}, {"one"}, {"one", "two"}, {"two"}}, published, "what is over for long is dropped, and a repeated request changes nothing")
+	require.Equal(t, [][]string{{"old"}, {"one"}, {"one", "two"}, {"two"}}, published,
+		"what is over for long is dropped, and a repeated request changes nothing")
 	require.NoError(t, answers["again"].Err)
 	require.True(t, answers["no role"].Refused)
 	require.True(t, answers["unknown"].Refused)
@@ -72,7 +74,10 @@ func TestAccessHasRoomForSoManyTokens(t *testing.T) {
 		full = append(full, viewerToken(fmt.Sprint(i)))
 	}
 	refused := &workflowtest.Answer{}
-	env.RegisterDelayedCallback(func() { env.UpdateWorkflow(contract.CreateTokenUpdate.Name, "", refused, viewerToken("more")) }, time.Minute)
+	env.RegisterDelayedCallback(func() {
+		env.UpdateWorkflow(contract.CreateTokenUpdate.Name, "", refused,
+			viewerToken("more"))
+	}, time.Minute)
 	env.RegisterDelayedCallback(env.CancelWorkflow, time.Hour)
 	env.ExecuteWorkflow(contract.AccessWorkflow, contract.AccessInput{Tokens: full})
 	require.ErrorContains(t, refused.Err, "revoke some")
@@ -89,7 +94,8 @@ func TestAccessCarriesTokensOn(t *testing.T) {
 	}, time.Minute)
 	env.RegisterDelayedCallback(func() {
 		env.SetCurrentHistoryLength(10_000)
-		env.UpdateWorkflow(contract.RevokeTokenUpdate.Name, "", &workflowtest.Answer{}, contract.RevokeTokenRequest{ID: "none"})
+		env.UpdateWorkflow(contract.RevokeTokenUpdate.Name, "", &workflowtest.Answer{},
+			contract.RevokeTokenRequest{ID: "none"})
 	}, time.Hour)
 	env.ExecuteWorkflow(contract.AccessWorkflow, contract.AccessInput{})
 	var next *workflow.ContinueAsNewError

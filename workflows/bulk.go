@@ -47,7 +47,8 @@ func (r *bulkRun) setHandlers(ctx workflow.Context) error {
 	if err := contract.BulkQuery.Handle(ctx, func() contract.BulkState { return r.State }); err != nil {
 		return err
 	}
-	return contract.BulkCancelUpdate.Handle(ctx, func(_ workflow.Context, req contract.CancelRequest) (contract.BulkState, error) {
+	return contract.BulkCancelUpdate.Handle(ctx, func(_ workflow.Context,
+		req contract.CancelRequest) (contract.BulkState, error) {
 		r.cancel = &req
 		return r.State, nil
 	}, func(contract.CancelRequest) error {
@@ -64,7 +65,8 @@ func (r *bulkRun) loop(ctx workflow.Context) (contract.BulkState, error) {
 	defer done()
 	pageCtx = workflow.WithActivityOptions(pageCtx, workflow.ActivityOptions{
 		TaskQueue: contract.WorkerQueue, StartToCloseTimeout: bulkPageTimeout, HeartbeatTimeout: bulkSilence,
-		RetryPolicy: &temporal.RetryPolicy{MaximumInterval: 30 * time.Second}, Summary: string(r.in.Spec.Action) + " a page of tasks",
+		RetryPolicy: &temporal.RetryPolicy{MaximumInterval: 30 * time.Second},
+		Summary:     string(r.in.Spec.Action) + " a page of tasks",
 	})
 	for {
 		switch {
@@ -107,8 +109,9 @@ func (r *bulkRun) end(ctx workflow.Context, status fleet.BulkStatus, why string)
 	case fleet.BulkCancelled:
 		return contract.BulkState{}, temporal.NewCanceledError(r.State)
 	case fleet.BulkFailed:
-		return contract.BulkState{}, temporal.NewApplicationErrorWithOptions("bulk operation failed: "+why, string(status),
-			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{r.State}})
+		return contract.BulkState{},
+			temporal.NewApplicationErrorWithOptions("bulk operation failed: "+why, string(status),
+				temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{r.State}})
 	}
 	return r.State, nil
 }

@@ -47,13 +47,15 @@ func threePages(b *bulk, _ contract.BulkPageInput) (contract.BulkPageResult, err
 func TestBulkReadsAllPages(t *testing.T) {
 	t.Parallel()
 	b := newBulk(threePages)
-	b.ExecuteWorkflow(contract.BulkWorkflow, contract.BulkInput{ID: "b-1", Expected: 7, Spec: contract.BulkSpec{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Type: "x"}}})
+	b.ExecuteWorkflow(contract.BulkWorkflow, contract.BulkInput{ID: "b-1", Expected: 7,
+		Spec: contract.BulkSpec{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Type: "x"}}})
 	require.NoError(t, b.GetWorkflowError())
 	var state contract.BulkState
 	require.NoError(t, b.GetWorkflowResult(&state))
 	require.Equal(t, fleet.BulkCompleted, state.Status)
 	require.Equal(t, []int{7, 6, 3, 3}, []int{state.Expected, state.Matched, state.Done, state.Skipped})
-	require.Equal(t, []string{"", "1", "2"}, []string{string(b.pages[0].Token), string(b.pages[1].Token), string(b.pages[2].Token)})
+	require.Equal(t, []string{"", "1", "2"}, []string{string(b.pages[0].Token), string(b.pages[1].Token),
+		string(b.pages[2].Token)})
 	require.False(t, b.pages[0].Spec.Filter.SubmittedBefore.IsZero(), "what is submitted later was not meant")
 	require.Equal(t, b.pages[0].Spec, b.pages[2].Spec, "a page token belongs to its query")
 }
@@ -67,7 +69,8 @@ func TestBulkOfIDs(t *testing.T) {
 	b := newBulk(func(_ *bulk, in contract.BulkPageInput) (contract.BulkPageResult, error) {
 		return contract.BulkPageResult{Counts: contract.BulkCounts{Matched: len(in.IDs), Done: len(in.IDs)}}, nil
 	})
-	b.ExecuteWorkflow(contract.BulkWorkflow, contract.BulkInput{ID: "b-1", Spec: contract.BulkSpec{Action: fleet.BulkCancel, IDs: ids}})
+	b.ExecuteWorkflow(contract.BulkWorkflow, contract.BulkInput{ID: "b-1",
+		Spec: contract.BulkSpec{Action: fleet.BulkCancel, IDs: ids}})
 	require.NoError(t, b.GetWorkflowError())
 	var state contract.BulkState
 	require.NoError(t, b.GetWorkflowResult(&state))
@@ -81,7 +84,8 @@ func TestBulkIsStopped(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(b *bulk){
 		"by update": func(b *bulk) {
-			b.UpdateWorkflow(contract.CancelUpdate.Name, "", &workflowtest.Answer{}, contract.CancelRequest{Reason: "enough"})
+			b.UpdateWorkflow(contract.CancelUpdate.Name, "", &workflowtest.Answer{},
+				contract.CancelRequest{Reason: "enough"})
 		},
 		"by cancelling the workflow": func(b *bulk) { b.CancelWorkflow() },
 	} {
@@ -97,7 +101,8 @@ func TestBulkIsStopped(t *testing.T) {
 					stop(b)
 				}
 			})
-			b.ExecuteWorkflow(contract.BulkWorkflow, contract.BulkInput{ID: "b-1", Spec: contract.BulkSpec{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Type: "x"}}})
+			b.ExecuteWorkflow(contract.BulkWorkflow, contract.BulkInput{ID: "b-1",
+				Spec: contract.BulkSpec{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Type: "x"}}})
 			var cancelled *temporal.CanceledError
 			require.True(t, errors.As(b.GetWorkflowError(), &cancelled), "%v", b.GetWorkflowError())
 			var state contract.BulkState
@@ -116,9 +121,11 @@ func TestBulkFails(t *testing.T) {
 		if len(b.pages) == 1 {
 			return threePages(b, in)
 		}
-		return contract.BulkPageResult{}, temporal.NewNonRetryableApplicationError("Temporal refuses the filter", contract.Refused, nil)
+		return contract.BulkPageResult{}, temporal.NewNonRetryableApplicationError("Temporal refuses the filter",
+			contract.Refused, nil)
 	})
-	b.ExecuteWorkflow(contract.BulkWorkflow, contract.BulkInput{ID: "b-1", Spec: contract.BulkSpec{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Type: "x"}}})
+	b.ExecuteWorkflow(contract.BulkWorkflow, contract.BulkInput{ID: "b-1",
+		Spec: contract.BulkSpec{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Type: "x"}}})
 	var failed *temporal.ApplicationError
 	require.True(t, errors.As(b.GetWorkflowError(), &failed), "%v", b.GetWorkflowError())
 	var state contract.BulkState
@@ -132,8 +139,11 @@ func TestBulkContinuesAsNew(t *testing.T) {
 	t.Parallel()
 	b := newBulk(threePages)
 	b.SetContinueAsNewSuggested(true)
-	b.ExecuteWorkflow(contract.BulkWorkflow, contract.BulkInput{ID: "b-1", Spec: contract.BulkSpec{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Type: "x"}},
-		Carried: &contract.BulkCarried{Place: contract.BulkPlace{Token: []byte("1")}, State: contract.BulkState{Status: fleet.BulkRunning, BulkCounts: contract.BulkCounts{Matched: 5, Done: 5}}}})
+	b.ExecuteWorkflow(contract.BulkWorkflow, contract.BulkInput{ID: "b-1",
+		Spec: contract.BulkSpec{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Type: "x"}},
+		Carried: &contract.BulkCarried{Place: contract.BulkPlace{Token: []byte("1")},
+			State: contract.BulkState{Status: fleet.BulkRunning,
+				BulkCounts: contract.BulkCounts{Matched: 5, Done: 5}}}})
 	var next *workflow.ContinueAsNewError
 	require.True(t, errors.As(b.GetWorkflowError(), &next), "%v", b.GetWorkflowError())
 	var input contract.BulkInput

@@ -20,13 +20,15 @@ const (
 	drainAgain = time.Second
 )
 
-// Drain takes agents out of service, MaxParallel at a time: new work stops at once, what runs may finish until the timeout,
-// the rest is taken off by its retry safety, and the agent ends in maintenance with nothing in flight.
+// Drain takes agents out of service, MaxParallel at a time: new work stops at once, what runs may finish until the
+// timeout, the rest is taken off by its retry safety, and the agent ends in maintenance with nothing in flight.
 // Cancelling the workflow gives the agents that are not done back to their work.
 func Drain(ctx workflow.Context, in contract.DrainInput) (fleet.DrainRecord, error) {
 	d := &drain{in: in, record: fleet.DrainRecord{
 		ID: in.ID, Cluster: in.Cluster, Status: fleet.DrainRunning, Reason: in.Reason, Timeout: in.Timeout,
-		MaxParallel: max(in.MaxParallel, 1), RequestedAt: workflow.Now(ctx), Agents: make([]fleet.AgentDrain, len(in.Agents)),
+		MaxParallel: max(in.MaxParallel, 1),
+		RequestedAt: workflow.Now(ctx),
+		Agents:      make([]fleet.AgentDrain, len(in.Agents)),
 	}}
 	for i, agent := range in.Agents {
 		d.record.Agents[i] = fleet.AgentDrain{AgentID: agent, Status: fleet.DrainWaiting}
@@ -163,11 +165,13 @@ func (a *agentDrain) carryOut(ctx workflow.Context) error {
 
 // cordon tells the cluster and learns where the agent is connected.
 func (a *agentDrain) cordon(ctx workflow.Context, status fleet.AgentStatus) error {
-	place, err := contract.CordonActivity.Execute(onWorker(ctx, a.record.AgentID+": "+string(status)), contract.ClusterCordon{
-		Cluster: a.drain.in.Cluster,
-		Request: contract.CordonRequest{AgentID: a.record.AgentID, Status: status, Reason: a.drain.in.Reason, Drain: a.drain.in.ID,
-			Healing: a.drain.in.Healing},
-	}).Get(ctx)
+	place, err := contract.CordonActivity.Execute(onWorker(ctx, a.record.AgentID+": "+string(status)),
+		contract.ClusterCordon{
+			Cluster: a.drain.in.Cluster,
+			Request: contract.CordonRequest{AgentID: a.record.AgentID, Status: status, Reason: a.drain.in.Reason,
+				Drain:   a.drain.in.ID,
+				Healing: a.drain.in.Healing},
+		}).Get(ctx)
 	if err == nil {
 		a.place = place
 	}
@@ -181,15 +185,18 @@ func (a *agentDrain) giveBack(ctx workflow.Context) {
 	}
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
-	_, err := contract.UncordonActivity.Execute(onWorker(ctx, "give work again to "+a.record.AgentID), contract.ClusterUncordon{
-		Cluster: a.drain.in.Cluster, Request: contract.UncordonRequest{AgentID: a.record.AgentID, Drain: a.drain.in.ID}}).Get(ctx)
+	_, err := contract.UncordonActivity.Execute(onWorker(ctx, "give work again to "+a.record.AgentID),
+		contract.ClusterUncordon{
+			Cluster: a.drain.in.Cluster, Request: contract.UncordonRequest{AgentID: a.record.AgentID,
+				Drain: a.drain.in.ID}}).Get(ctx)
 	if err != nil {
-		workflow.GetLogger(ctx).Warn("The agent's cordon was not lifted; end its maintenance by hand", "agent", a.record.AgentID, "error", err)
+		workflow.GetLogger(ctx).Warn("The agent's cordon was not lifted; end its maintenance by hand", "agent",
+			a.record.AgentID, "error", err)
 	}
 }
 
-// keepOut leaves an agent whose drain failed in maintenance: who asked for the drain does not want it to get work. An agent
-// that the cluster refused to drain is left as it is.
+// keepOut leaves an agent whose drain failed in maintenance: who asked for the drain does not want it to get work. An
+// agent that the cluster refused to drain is left as it is.
 func (a *agentDrain) keepOut(ctx workflow.Context, why error) {
 	if a.drain.in.DryRun || isType(why, contract.Refused) {
 		return
@@ -205,8 +212,13 @@ func (a *agentDrain) stopNewWork(ctx workflow.Context) error {
 		if err := a.find(ctx); err != nil || a.place.Hub == "" {
 			return err
 		}
-		stopped, err := contract.StopWorkActivity.Execute(a.onHub(ctx, drainCall, "stop new work for "+a.record.AgentID), contract.StopWorkInput{
-			AgentID: a.record.AgentID, Instance: a.place.Instance, Epoch: a.place.Epoch, Version: a.place.Version, DryRun: a.drain.in.DryRun,
+		stopped, err := contract.StopWorkActivity.Execute(a.onHub(ctx, drainCall,
+			"stop new work for "+a.record.AgentID), contract.StopWorkInput{
+			AgentID:  a.record.AgentID,
+			Instance: a.place.Instance,
+			Epoch:    a.place.Epoch,
+			Version:  a.place.Version,
+			DryRun:   a.drain.in.DryRun,
 		}).Get(ctx)
 		if err == nil {
 			a.record.Work = stopped.Work
@@ -223,7 +235,8 @@ func (a *agentDrain) find(ctx workflow.Context) error {
 	if !a.drain.in.DryRun {
 		return a.cordon(ctx, fleet.AgentDraining)
 	}
-	place, err := contract.FindMemberActivity.Execute(onWorker(ctx, "find "+a.record.AgentID), contract.FindMemberInput{Cluster: a.drain.in.Cluster, AgentID: a.record.AgentID}).Get(ctx)
+	place, err := contract.FindMemberActivity.Execute(onWorker(ctx, "find "+a.record.AgentID),
+		contract.FindMemberInput{Cluster: a.drain.in.Cluster, AgentID: a.record.AgentID}).Get(ctx)
 	if err == nil {
 		a.place = place
 	}
@@ -237,7 +250,9 @@ func (a *agentDrain) awaitIdle(ctx workflow.Context, deadline time.Time) (bool, 
 		if left <= 0 {
 			return false, nil
 		}
-		_, err := contract.AwaitIdleActivity.Execute(a.onHub(ctx, left, "until "+a.record.AgentID+" has finished"), contract.AwaitIdleInput{AgentID: a.record.AgentID, Instance: a.place.Instance, Epoch: a.place.Epoch}).Get(ctx)
+		_, err := contract.AwaitIdleActivity.Execute(a.onHub(ctx, left, "until "+a.record.AgentID+" has finished"),
+			contract.AwaitIdleInput{AgentID: a.record.AgentID, Instance: a.place.Instance,
+				Epoch: a.place.Epoch}).Get(ctx)
 		if err == nil {
 			return true, nil
 		}
@@ -257,8 +272,12 @@ func (a *agentDrain) awaitIdle(ctx workflow.Context, deadline time.Time) (bool, 
 // evacuate takes what is left off the agent; its work has stopped when it returns.
 func (a *agentDrain) evacuate(ctx workflow.Context) error {
 	for a.place.Hub != "" {
-		moved, err := contract.EvacuateActivity.Execute(a.onHub(ctx, evacuateTimeout, "take what is left off "+a.record.AgentID), contract.EvacuateInput{
-			AgentID: a.record.AgentID, Instance: a.place.Instance, Epoch: a.place.Epoch, Reason: "drained: the deadline passed",
+		moved, err := contract.EvacuateActivity.Execute(a.onHub(ctx, evacuateTimeout,
+			"take what is left off "+a.record.AgentID), contract.EvacuateInput{
+			AgentID:  a.record.AgentID,
+			Instance: a.place.Instance,
+			Epoch:    a.place.Epoch,
+			Reason:   "drained: the deadline passed",
 		}).Get(ctx)
 		if err == nil {
 			a.noteMoved(moved.Attempts)
@@ -285,10 +304,11 @@ func (a *agentDrain) noteMoved(attempts []fleet.HeldAttempt) {
 	}
 }
 
-// lostTouch reports whether the agent must be looked for again after an error of a hub's activity, and pauses then: it is
-// at another hub or gone, or the hub stopped or does not answer. Only a cancelled drain ends here.
+// lostTouch reports whether the agent must be looked for again after an error of a hub's activity, and pauses then: it
+// is at another hub or gone, or the hub stopped or does not answer. Only a cancelled drain ends here.
 func (a *agentDrain) lostTouch(ctx workflow.Context, err error) bool {
-	workflow.GetLogger(ctx).Info("The agent's hub did not carry on with the drain; looking for the agent again", "agent", a.record.AgentID, "error", err)
+	workflow.GetLogger(ctx).Info("The agent's hub did not carry on with the drain; looking for the agent again",
+		"agent", a.record.AgentID, "error", err)
 	return workflow.Sleep(ctx, drainAgain) == nil
 }
 
@@ -302,7 +322,8 @@ func (a *agentDrain) onHub(ctx workflow.Context, limit time.Duration, summary st
 
 func onWorker(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: contract.WorkerQueue, StartToCloseTimeout: directTimeout, ScheduleToCloseTimeout: drainCall, Summary: summary})
+		TaskQueue: contract.WorkerQueue, StartToCloseTimeout: directTimeout,
+		ScheduleToCloseTimeout: drainCall, Summary: summary})
 }
 
 func isType(err error, kind string) bool {

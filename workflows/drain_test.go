@@ -16,7 +16,8 @@ import (
 	"mainstay.dev/mainstay/workflows"
 )
 
-// TestDrainThatIsRefused has a cluster refuse a drain of healing's: it hears what healing decided, and the agent stays as it is.
+// TestDrainThatIsRefused has a cluster refuse a drain of healing's: it hears what healing decided, and the agent stays
+// as it is.
 func TestDrainThatIsRefused(t *testing.T) {
 	t.Parallel()
 	var suite sdktestsuite.WorkflowTestSuite
@@ -24,18 +25,22 @@ func TestDrainThatIsRefused(t *testing.T) {
 	var asked []contract.CordonRequest
 	env.RegisterActivityWithOptions(func(_ context.Context, in contract.ClusterCordon) (contract.Cordoned, error) {
 		asked = append(asked, in.Request)
-		return contract.Cordoned{}, temporal.NewNonRetryableApplicationError("an operator has it", contract.Refused, nil)
+		return contract.Cordoned{}, temporal.NewNonRetryableApplicationError("an operator has it", contract.Refused,
+			nil)
 	}, activity.RegisterOptions{Name: contract.CordonActivity.Name})
 	env.RegisterWorkflowWithOptions(workflows.Drain, workflow.RegisterOptions{Name: contract.DrainWorkflow})
-	env.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", contract.AnnounceSignal.Name, mock.Anything).Return(nil)
+	env.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", contract.AnnounceSignal.Name,
+		mock.Anything).Return(nil)
 	decided := &fleet.HealingCheck{Type: fleet.HealDrain, Epoch: 7}
-	env.ExecuteWorkflow(contract.DrainWorkflow, contract.DrainInput{ID: "c:healing-1", Cluster: "c", Agents: []string{"a"}, Healing: decided})
+	env.ExecuteWorkflow(contract.DrainWorkflow, contract.DrainInput{ID: "c:healing-1", Cluster: "c",
+		Agents: []string{"a"}, Healing: decided})
 	require.NoError(t, env.GetWorkflowError())
 	var record fleet.DrainRecord
 	require.NoError(t, env.GetWorkflowResult(&record))
 	require.Equal(t, fleet.DrainFailed, record.Status)
 	require.Equal(t, "an operator has it", record.Agents[0].Error)
 	require.True(t, record.Agents[0].Refused)
-	require.Equal(t, []contract.CordonRequest{{AgentID: "a", Status: fleet.AgentDraining, Drain: "c:healing-1", Healing: decided}}, asked,
+	require.Equal(t, []contract.CordonRequest{{AgentID: "a", Status: fleet.AgentDraining, Drain: "c:healing-1",
+		Healing: decided}}, asked,
 		"it is asked once, and nothing is done to the agent after the refusal")
 }

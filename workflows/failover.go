@@ -18,9 +18,16 @@ const evacuateTimeout = time.Minute
 // work off the living agent.
 func Failover(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRecord, error) {
 	record := fleet.FailoverRecord{
-		ID: contract.FailoverID(in.Cluster, in.FailedAgent, in.Epoch), Cluster: in.Cluster, FailedAgentID: in.FailedAgent, Epoch: in.Epoch,
-		TargetAgentID: in.Target, Trigger: in.Trigger, Reason: in.Reason, Status: fleet.FailoverRunning, Targets: in.Targets,
-		NoticedAt: in.NoticedAt, StartedAt: workflow.Now(ctx),
+		ID:            contract.FailoverID(in.Cluster, in.FailedAgent, in.Epoch),
+		Cluster:       in.Cluster,
+		FailedAgentID: in.FailedAgent,
+		Epoch:         in.Epoch,
+		TargetAgentID: in.Target,
+		Trigger:       in.Trigger,
+		Reason:        in.Reason,
+		Status:        fleet.FailoverRunning,
+		Targets:       in.Targets,
+		NoticedAt:     in.NoticedAt, StartedAt: workflow.Now(ctx),
 	}
 	if err := contract.FailoverQuery.Handle(ctx, func() fleet.FailoverRecord { return record }); err != nil {
 		return record, err
@@ -37,14 +44,17 @@ func Failover(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRe
 func publish(ctx workflow.Context, record fleet.FailoverRecord) {
 	record.Transfers = nil
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: contract.WorkerQueue, StartToCloseTimeout: 10 * time.Second, ScheduleToCloseTimeout: time.Minute, Summary: "count the failover"})
+		TaskQueue: contract.WorkerQueue, StartToCloseTimeout: 10 * time.Second,
+		ScheduleToCloseTimeout: time.Minute, Summary: "count the failover"})
 	if _, err := contract.CountFailoverActivity.Execute(ctx, record).Get(ctx); err != nil {
 		workflow.GetLogger(ctx).Warn("A failover was not counted", "error", err)
 	}
 }
 
 // failOver carries the failover out and says how it ended.
-func failOver(ctx workflow.Context, in contract.FailoverInput, record *fleet.FailoverRecord) (fleet.FailoverStatus, string) {
+func failOver(
+	ctx workflow.Context, in contract.FailoverInput, record *fleet.FailoverRecord,
+) (fleet.FailoverStatus, string) {
 	if in.NotInCluster {
 		return fleet.FailoverNotInCluster, "the agent is no member of the cluster"
 	}
@@ -59,7 +69,8 @@ func failOver(ctx workflow.Context, in contract.FailoverInput, record *fleet.Fai
 		in.Attempts = evacuated.Attempts
 	}
 	moved, err := awaitTransfers(ctx, in)
-	record.Transfers, record.Promoted, record.LeaderEpoch, record.Shards = moved.Transfers, moved.Promoted, moved.Epoch, moved.Shards
+	record.Transfers, record.Promoted = moved.Transfers, moved.Promoted
+	record.LeaderEpoch, record.Shards = moved.Epoch, moved.Shards
 	for _, t := range moved.Transfers {
 		if t.To != "" {
 			record.TasksTransferred++
@@ -80,11 +91,14 @@ func evacuate(ctx workflow.Context, in contract.FailoverInput) (contract.Evacuat
 		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 2},
 		Summary:                "take the work off " + in.FailedAgent,
 	})
-	result, err := contract.EvacuateActivity.Execute(hubCtx, contract.EvacuateInput{AgentID: in.FailedAgent, Instance: in.Instance, Epoch: in.Epoch, Target: in.Target, Reason: in.Reason}).Get(ctx)
+	result, err := contract.EvacuateActivity.Execute(hubCtx,
+		contract.EvacuateInput{AgentID: in.FailedAgent, Instance: in.Instance, Epoch: in.Epoch, Target: in.Target,
+			Reason: in.Reason}).Get(ctx)
 	if err != nil {
 		return result, err
 	}
-	return result, contract.EvacuatedSignal.SendFrom(ctx, contract.ClusterWorkflowID(in.Cluster), "", contract.Evacuated{AgentID: in.FailedAgent, Epoch: in.Epoch, Target: in.Target}).Get(ctx, nil)
+	return result, contract.EvacuatedSignal.SendFrom(ctx, contract.ClusterWorkflowID(in.Cluster), "",
+		contract.Evacuated{AgentID: in.FailedAgent, Epoch: in.Epoch, Target: in.Target}).Get(ctx, nil)
 }
 
 // awaitTransfers watches until the tasks and roles are with others.

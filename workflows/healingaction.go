@@ -16,13 +16,21 @@ import (
 // failoverWatch bounds how long an action watches the failover that it asked for, beside the failover's own timeout.
 const failoverWatch = fleet.DefaultTransferTimeout + 2*evacuateTimeout
 
-// HealingAction carries out one decision of a healing cycle and keeps its record. A decision not to act is a record only.
-// Cancelling it cancels the drain that it waits for.
+// HealingAction carries out one decision of a healing cycle and keeps its record. A decision not to act is a record
+// only. Cancelling it cancels the drain that it waits for.
 func HealingAction(ctx workflow.Context, in contract.HealingActionInput) (fleet.HealingRecord, error) {
 	d := in.Decision
 	a := &healingAction{in: in, record: fleet.HealingRecord{
-		ID: contract.HealingActionID(d.Cluster, d.Type, d.TargetID, in.DecidedAt), Cycle: in.Cycle, Cluster: d.Cluster, Type: d.Type,
-		TargetID: d.TargetID, Priority: d.Priority, Reason: d.Reason, Facts: d.Facts, Status: fleet.HealingRunning, DecidedAt: in.DecidedAt,
+		ID:        contract.HealingActionID(d.Cluster, d.Type, d.TargetID, in.DecidedAt),
+		Cycle:     in.Cycle,
+		Cluster:   d.Cluster,
+		Type:      d.Type,
+		TargetID:  d.TargetID,
+		Priority:  d.Priority,
+		Reason:    d.Reason,
+		Facts:     d.Facts,
+		Status:    fleet.HealingRunning,
+		DecidedAt: in.DecidedAt,
 	}}
 	if err := contract.HealingQuery.Handle(ctx, func() fleet.HealingRecord { return a.record }); err != nil {
 		return a.record, err
@@ -103,7 +111,8 @@ func (a *healingAction) end(status fleet.HealingStatus, outcome string) {
 // forget notes that nothing was done, so that the action does not keep the same one from being decided again soon.
 func (a *healingAction) forget(ctx workflow.Context) {
 	d := &a.in.Decision
-	err := workflow.UpsertMemo(ctx, map[string]any{contract.MemoHealing: contract.HealingNote{Type: d.Type, TargetID: d.TargetID, Verdict: fleet.HealWait, At: a.in.DecidedAt}})
+	err := workflow.UpsertMemo(ctx, map[string]any{contract.MemoHealing: contract.HealingNote{Type: d.Type,
+		TargetID: d.TargetID, Verdict: fleet.HealWait, At: a.in.DecidedAt}})
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("The memo was not set", "error", err)
 	}
@@ -118,18 +127,26 @@ func (a *healingAction) carryOut(ctx workflow.Context) (string, error) {
 	case fleet.HealDrain:
 		return a.drain(ctx, a.in.Policy.DrainTimeout)
 	case fleet.HealReduce:
-		reduced, err := contract.ReduceLoadActivity.Execute(onWorker(ctx, "reduce the load of "+d.TargetID), contract.ClusterReduceLoad{
-			Cluster: d.Cluster, Request: contract.ReduceLoadRequest{AgentID: d.TargetID, UntilHealthy: true, Reason: "healing: " + d.Reason, Healing: a.check()},
-		}).Get(ctx)
-		return fmt.Sprintf("it runs at most %d of %d tasks at a time until it is healthy", reduced.EffectiveSlots, reduced.MaxTasks), err
+		reduced, err := contract.ReduceLoadActivity.Execute(onWorker(ctx, "reduce the load of "+d.TargetID),
+			contract.ClusterReduceLoad{
+				Cluster: d.Cluster,
+				Request: contract.ReduceLoadRequest{AgentID: d.TargetID, UntilHealthy: true,
+					Reason:  "healing: " + d.Reason,
+					Healing: a.check()},
+			}).Get(ctx)
+		return fmt.Sprintf("it runs at most %d of %d tasks at a time until it is healthy", reduced.EffectiveSlots,
+			reduced.MaxTasks), err
 	case fleet.HealReassign:
-		outcome, err := contract.EndOrphanActivity.Execute(onWorker(ctx, "end an attempt that nobody runs"), contract.EndOrphanInput{Cluster: d.Cluster, Orphan: *d.Facts.Orphan}).Get(ctx)
+		outcome, err := contract.EndOrphanActivity.Execute(onWorker(ctx, "end an attempt that nobody runs"),
+			contract.EndOrphanInput{Cluster: d.Cluster, Orphan: *d.Facts.Orphan}).Get(ctx)
 		return outcome, err
 	case fleet.HealRebalance:
 		return a.replicate(ctx)
 	case fleet.HealRestore:
-		_, err := contract.UncordonActivity.Execute(onWorker(ctx, "give work again to "+d.TargetID), contract.ClusterUncordon{
-			Cluster: d.Cluster, Request: contract.UncordonRequest{AgentID: d.TargetID, Healing: a.check()}}).Get(ctx)
+		_, err := contract.UncordonActivity.Execute(onWorker(ctx, "give work again to "+d.TargetID),
+			contract.ClusterUncordon{
+				Cluster: d.Cluster, Request: contract.UncordonRequest{AgentID: d.TargetID,
+					Healing: a.check()}}).Get(ctx)
 		return "it is given work again", err
 	}
 	return "", temporal.NewNonRetryableApplicationError("this version does not know the action", contract.Refused, nil)
@@ -140,17 +157,19 @@ func (a *healingAction) check() *fleet.HealingCheck {
 	return &fleet.HealingCheck{Type: a.in.Decision.Type, Epoch: a.in.Decision.Facts.Epoch}
 }
 
-// failOver moves the agent's work and roles away, and then takes it out of service, so that it does not take new work as
-// ill as it is. It is restored when it is healthy again.
+// failOver moves the agent's work and roles away, and then takes it out of service, so that it does not take new work
+// as ill as it is. It is restored when it is healthy again.
 func (a *healingAction) failOver(ctx workflow.Context) (string, error) {
 	d := &a.in.Decision
-	err := contract.ManualFailoverSignal.SendFrom(ctx, contract.ClusterWorkflowID(d.Cluster), "", contract.ManualFailover{AgentID: d.TargetID, Reason: "healing: " + d.Reason, Healing: a.check()}).Get(ctx, nil)
+	err := contract.ManualFailoverSignal.SendFrom(ctx, contract.ClusterWorkflowID(d.Cluster), "",
+		contract.ManualFailover{AgentID: d.TargetID, Reason: "healing: " + d.Reason, Healing: a.check()}).Get(ctx, nil)
 	if err != nil {
 		return "", fmt.Errorf("the cluster was not asked for the failover: %w", err)
 	}
 	a.record.Ref = "failover " + contract.FailoverID(d.Cluster, d.TargetID, d.Facts.Epoch)
 	watchCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: contract.WorkerQueue, ScheduleToCloseTimeout: failoverWatch, HeartbeatTimeout: 30 * time.Second, Summary: "until the failover has ended"})
+		TaskQueue: contract.WorkerQueue, ScheduleToCloseTimeout: failoverWatch,
+		HeartbeatTimeout: 30 * time.Second, Summary: "until the failover has ended"})
 	moved, err := contract.AwaitFailoverActivity.Execute(watchCtx, contract.AwaitFailoverInput{
 		Cluster: d.Cluster, AgentID: d.TargetID, Epoch: d.Facts.Epoch, After: a.in.DecidedAt,
 	}).Get(ctx)
@@ -162,7 +181,8 @@ func (a *healingAction) failOver(ctx workflow.Context) (string, error) {
 		err = endedAs("failover", string(moved.Status), moved.Error)
 	}
 	if _, out := a.drain(ctx, 0); err == nil && out != nil {
-		err = temporal.NewApplicationError("its work was moved, and it could not be taken out of service: "+ReasonOf(out), "StillInService")
+		err = temporal.NewApplicationError("its work was moved, and it could not be taken out of service: "+ReasonOf(
+			out), "StillInService")
 	}
 	a.record.Ref = "failover " + contract.FailoverID(d.Cluster, d.TargetID, d.Facts.Epoch)
 	return outcome + "; it is out of service until it is healthy", err
@@ -182,7 +202,13 @@ func (a *healingAction) drain(ctx workflow.Context, timeout fleet.Duration) (str
 	})
 	var record fleet.DrainRecord
 	err := workflow.ExecuteChildWorkflow(childCtx, contract.DrainWorkflow, contract.DrainInput{
-		ID: id, Cluster: d.Cluster, Agents: []string{d.TargetID}, Reason: "healing: " + d.Reason, Timeout: timeout, MaxParallel: 1, Healing: a.check(),
+		ID:          id,
+		Cluster:     d.Cluster,
+		Agents:      []string{d.TargetID},
+		Reason:      "healing: " + d.Reason,
+		Timeout:     timeout,
+		MaxParallel: 1,
+		Healing:     a.check(),
 	}).Get(ctx, &record)
 	if err != nil {
 		return "", fmt.Errorf("the drain did not run: %w", err)
@@ -194,7 +220,8 @@ func (a *healingAction) drain(ctx workflow.Context, timeout fleet.Duration) (str
 		return "", endedAs("drain", string(record.Status), record.Error)
 	}
 	done := record.Agents[0]
-	return fmt.Sprintf("%d of its tasks finished, %d were moved; it is out of service until it is healthy", done.Finished, done.Moved), nil
+	return fmt.Sprintf("%d of its tasks finished, %d were moved; it is out of service until it is healthy",
+		done.Finished, done.Moved), nil
 }
 
 // endedAs says how a drain or failover ended that did not do what was wanted.
@@ -225,7 +252,8 @@ func (a *healingAction) replicate(ctx workflow.Context) (string, error) {
 	case scaled.Change == fleet.ScaleUp:
 		return moved + fmt.Sprintf("scaling starts %d agents: %s", scaled.Count, scaled.Reason), nil
 	case scaled.Blocked:
-		return "", temporal.NewNonRetryableApplicationError(moved+"scaling cannot start agents now: "+scaled.Reason, "Blocked", nil)
+		return "", temporal.NewNonRetryableApplicationError(moved+"scaling cannot start agents now: "+scaled.Reason,
+			"Blocked", nil)
 	}
 	return moved + "scaling does what is needed: " + scaled.Reason, nil
 }
@@ -235,7 +263,8 @@ func countHealing(ctx workflow.Context, record fleet.HealingRecord) {
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	record.Facts = fleet.HealingFacts{}
-	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{ScheduleToCloseTimeout: 10 * time.Second})
+	ctx = workflow.WithLocalActivityOptions(ctx,
+		workflow.LocalActivityOptions{ScheduleToCloseTimeout: 10 * time.Second})
 	if _, err := contract.CountHealingActivity.ExecuteLocal(ctx, record).Get(ctx); err != nil {
 		workflow.GetLogger(ctx).Warn("A healing action was not counted", "error", err)
 	}

@@ -47,30 +47,37 @@ func newHealingRun(t *testing.T) *healingRun {
 	t.Helper()
 	r := &healingRun{
 		TestWorkflowEnvironment: workflowtest.NewEnvironment(), errs: map[string]error{},
-		moved:   fleet.FailoverRecord{Status: fleet.FailoverSucceeded, TargetAgentID: "b-1", TasksTransferred: 2},
-		drained: fleet.DrainRecord{Status: fleet.DrainCompleted, Agents: []fleet.AgentDrain{{AgentID: "a-1", Finished: 3, Moved: 1}}},
-		spread:  fleet.Rebalance{Moves: make([]fleet.RebalanceMove, 4)},
-		scaled:  fleet.ScalingDecision{Change: fleet.ScaleUp, Count: 2, Reason: "2 are missing"},
+		moved: fleet.FailoverRecord{Status: fleet.FailoverSucceeded, TargetAgentID: "b-1", TasksTransferred: 2},
+		drained: fleet.DrainRecord{Status: fleet.DrainCompleted,
+			Agents: []fleet.AgentDrain{{AgentID: "a-1", Finished: 3, Moved: 1}}},
+		spread: fleet.Rebalance{Moves: make([]fleet.RebalanceMove, 4)},
+		scaled: fleet.ScalingDecision{Change: fleet.ScaleUp, Count: 2, Reason: "2 are missing"},
 	}
-	r.RegisterWorkflowWithOptions(workflows.HealingAction, workflow.RegisterOptions{Name: contract.HealingActionWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.HealingAction,
+		workflow.RegisterOptions{Name: contract.HealingActionWorkflow})
 	r.RegisterWorkflowWithOptions(r.drain, workflow.RegisterOptions{Name: contract.DrainWorkflow})
 	for name, does := range map[string]any{
-		contract.AwaitFailoverActivity.Name: func(_ context.Context, in contract.AwaitFailoverInput) (fleet.FailoverRecord, error) {
+		contract.AwaitFailoverActivity.Name: func(_ context.Context,
+			in contract.AwaitFailoverInput) (fleet.FailoverRecord, error) {
 			r.awaited = append(r.awaited, in)
 			return r.moved, r.note(contract.AwaitFailoverActivity.Name, in.AgentID)
 		},
-		contract.ReduceLoadActivity.Name: func(_ context.Context, in contract.ClusterReduceLoad) (contract.LoadReduced, error) {
+		contract.ReduceLoadActivity.Name: func(_ context.Context, in contract.ClusterReduceLoad) (contract.LoadReduced,
+			error) {
 			r.checks = append(r.checks, *in.Request.Healing)
-			return contract.LoadReduced{MaxTasks: 8, EffectiveSlots: 4}, r.note(contract.ReduceLoadActivity.Name, in.Request.AgentID, in.Request.Reason)
+			return contract.LoadReduced{MaxTasks: 8, EffectiveSlots: 4}, r.note(contract.ReduceLoadActivity.Name,
+				in.Request.AgentID, in.Request.Reason)
 		},
 		contract.EndOrphanActivity.Name: func(_ context.Context, in contract.EndOrphanInput) (string, error) {
 			return "the attempt was ended", r.note(contract.EndOrphanActivity.Name, in.Orphan.TaskID)
 		},
-		contract.UncordonActivity.Name: func(_ context.Context, in contract.ClusterUncordon) (contract.Cordoned, error) {
+		contract.UncordonActivity.Name: func(_ context.Context, in contract.ClusterUncordon) (contract.Cordoned,
+			error) {
 			r.checks = append(r.checks, *in.Request.Healing)
 			return contract.Cordoned{}, r.note(contract.UncordonActivity.Name, in.Request.AgentID)
 		},
-		contract.RebalanceActivity.Name: func(_ context.Context, in contract.ClusterRebalance) (fleet.Rebalance, error) {
+		contract.RebalanceActivity.Name: func(_ context.Context, in contract.ClusterRebalance) (fleet.Rebalance,
+			error) {
 			return r.spread, r.note(contract.RebalanceActivity.Name, in.Cluster, in.Request.Reason)
 		},
 		contract.AskScaleActivity.Name: func(_ context.Context, cluster string) (fleet.ScalingDecision, error) {
@@ -84,7 +91,8 @@ func newHealingRun(t *testing.T) *healingRun {
 		r.RegisterActivityWithOptions(does, activity.RegisterOptions{Name: name})
 	}
 	toCluster := func(name string, take any) {
-		r.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", name, mock.Anything).Return(take).Maybe()
+		r.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", name,
+			mock.Anything).Return(take).Maybe()
 	}
 	toCluster(contract.AnnounceSignal.Name, func(_, _, _, _ string, told any) error {
 		r.events = append(r.events, told.(contract.Announcement).Events...)
@@ -204,47 +212,66 @@ func TestHealingActionsSucceed(t *testing.T) {
 		event   fleet.EventData  // whom the events are about
 	}{
 		"failover": {
-			kind: fleet.HealFailover, outcome: "2 tasks moved, b-1 took over; it is out of service until it is healthy", ref: "failover c:a-1:7",
-			calls: []string{contract.ManualFailoverSignal.Name + " a-1 healing: why", contract.AwaitFailoverActivity.Name + " a-1"}, drains: []fleet.Duration{0},
-			event: fleet.EventData{AgentID: "a-1"},
+			kind:    fleet.HealFailover,
+			outcome: "2 tasks moved, b-1 took over; it is out of service until it is healthy",
+			ref:     "failover c:a-1:7",
+			calls: []string{contract.ManualFailoverSignal.Name + " a-1 healing: why",
+				contract.AwaitFailoverActivity.Name + " a-1"},
+			drains: []fleet.Duration{0},
+			event:  fleet.EventData{AgentID: "a-1"},
 		},
 		"drain": {
-			kind: fleet.HealDrain, outcome: "3 of its tasks finished, 1 were moved; it is out of service until it is healthy",
-			ref: "drain " + contract.HealingDrainID("c", "a-1", healingAt), drains: []fleet.Duration{fleet.HealingPolicy{}.WithDefaults().DrainTimeout},
-			event: fleet.EventData{AgentID: "a-1"},
+			kind:    fleet.HealDrain,
+			outcome: "3 of its tasks finished, 1 were moved; it is out of service until it is healthy",
+			ref:     "drain " + contract.HealingDrainID("c", "a-1", healingAt),
+			drains:  []fleet.Duration{fleet.HealingPolicy{}.WithDefaults().DrainTimeout},
+			event:   fleet.EventData{AgentID: "a-1"},
 		},
 		"reduce": {
 			kind: fleet.HealReduce, outcome: "it runs at most 4 of 8 tasks at a time until it is healthy",
-			calls: []string{contract.ReduceLoadActivity.Name + " a-1 healing: why"}, event: fleet.EventData{AgentID: "a-1"},
+			calls: []string{contract.ReduceLoadActivity.Name + " a-1 healing: why"},
+			event: fleet.EventData{AgentID: "a-1"},
 		},
 		"restore": {
-			kind: fleet.HealRestore, outcome: "it is given work again", calls: []string{contract.UncordonActivity.Name + " a-1"}, event: fleet.EventData{AgentID: "a-1"},
+			kind:    fleet.HealRestore,
+			outcome: "it is given work again",
+			calls:   []string{contract.UncordonActivity.Name + " a-1"},
+			event:   fleet.EventData{AgentID: "a-1"},
 		},
 		"reassign": {
-			kind: fleet.HealReassign, outcome: "the attempt was ended", calls: []string{contract.EndOrphanActivity.Name + " t-1"},
-			event: fleet.EventData{TaskID: "t-1", AgentID: "a-9", Attempt: 2},
+			kind:    fleet.HealReassign,
+			outcome: "the attempt was ended",
+			calls:   []string{contract.EndOrphanActivity.Name + " t-1"},
+			event:   fleet.EventData{TaskID: "t-1", AgentID: "a-9", Attempt: 2},
 		},
 		"rebalance, and scaling starts": {
-			kind: fleet.HealRebalance, outcome: "4 shards and targets were moved; scaling starts 2 agents: 2 are missing",
-			calls: []string{contract.RebalanceActivity.Name + " c healing: why", contract.AskScaleActivity.Name + " c"},
+			kind:    fleet.HealRebalance,
+			outcome: "4 shards and targets were moved; scaling starts 2 agents: 2 are missing",
+			calls:   []string{contract.RebalanceActivity.Name + " c healing: why", contract.AskScaleActivity.Name + " c"},
 		},
 		"rebalance, and scaling is at it": {
-			kind: fleet.HealRebalance, outcome: "4 shards and targets were moved; scaling does what is needed: 2 are being started",
+			kind:    fleet.HealRebalance,
+			outcome: "4 shards and targets were moved; scaling does what is needed: 2 are being started",
 			set: func(r *healingRun, _ *fleet.HealingDecision) {
 				r.scaled = fleet.ScalingDecision{Reason: "2 are being started"}
 			},
 			calls: []string{contract.RebalanceActivity.Name + " c healing: why", contract.AskScaleActivity.Name + " c"},
 		},
 		"rebalance without scaling": {
-			kind: fleet.HealRebalance, outcome: "4 shards and targets were moved; nobody starts agents here: start them, or turn scaling on",
-			set:   func(_ *healingRun, d *fleet.HealingDecision) { d.Facts.Scaled = false },
-			calls: []string{contract.RebalanceActivity.Name + " c healing: why"},
+			kind:    fleet.HealRebalance,
+			outcome: "4 shards and targets were moved; nobody starts agents here: start them, or turn scaling on",
+			set:     func(_ *healingRun, d *fleet.HealingDecision) { d.Facts.Scaled = false },
+			calls:   []string{contract.RebalanceActivity.Name + " c healing: why"},
 		},
 		"whatever becomes of the count and the events": {
-			kind: fleet.HealRestore, outcome: "it is given work again", calls: []string{contract.UncordonActivity.Name + " a-1"}, event: fleet.EventData{AgentID: "a-1"},
+			kind:    fleet.HealRestore,
+			outcome: "it is given work again",
+			calls:   []string{contract.UncordonActivity.Name + " a-1"},
+			event:   fleet.EventData{AgentID: "a-1"},
 			set: func(r *healingRun, _ *fleet.HealingDecision) {
 				r.errs[contract.AnnounceSignal.Name] = errors.New("no such cluster")
-				r.errs[contract.CountHealingActivity.Name] = temporal.NewNonRetryableApplicationError("no metrics", "Lost", nil)
+				r.errs[contract.CountHealingActivity.Name] = temporal.NewNonRetryableApplicationError("no metrics",
+					"Lost", nil)
 			},
 		},
 	} {
@@ -268,10 +295,12 @@ func TestHealingActionsSucceed(t *testing.T) {
 			}
 			require.Equal(t, tc.drains, drains)
 			for _, check := range r.checks {
-				require.Equal(t, fleet.HealingCheck{Type: tc.kind, Epoch: 7}, check, "the cluster hears what was decided")
+				require.Equal(t, fleet.HealingCheck{Type: tc.kind, Epoch: 7}, check,
+					"the cluster hears what was decided")
 			}
 			for _, in := range r.awaited {
-				require.Equal(t, contract.AwaitFailoverInput{Cluster: "c", AgentID: "a-1", Epoch: 7, After: healingAt}, in)
+				require.Equal(t, contract.AwaitFailoverInput{Cluster: "c", AgentID: "a-1", Epoch: 7, After: healingAt},
+					in)
 			}
 			require.Equal(t, []string{"running", "succeeded"}, r.outcomes(), "its begin and end are announced")
 			for i, e := range r.events {
@@ -295,9 +324,12 @@ func TestHealingActionsDoNotSucceed(t *testing.T) {
 			status  fleet.HealingStatus
 			outcome string
 		}{
-			"refused":   {temporal.NewNonRetryableApplicationError("not so", contract.Refused, nil), fleet.HealingSkipped, "not so"},
-			"failed":    {temporal.NewNonRetryableApplicationError("it broke", "Broken", nil), fleet.HealingFailed, "it broke"},
-			"late":      {temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil), fleet.HealingFailed, "StartToClose"},
+			"refused": {temporal.NewNonRetryableApplicationError("not so", contract.Refused, nil),
+				fleet.HealingSkipped, "not so"},
+			"failed": {temporal.NewNonRetryableApplicationError("it broke", "Broken", nil), fleet.HealingFailed,
+				"it broke"},
+			"late": {temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil), fleet.HealingFailed,
+				"StartToClose"},
 			"cancelled": {nil, fleet.HealingFailed, "cancelled"},
 		} {
 			t.Run(string(kind)+" "+end, func(t *testing.T) {
@@ -310,16 +342,20 @@ func TestHealingActionsDoNotSucceed(t *testing.T) {
 				record := r.act(t, d)
 				require.Equal(t, tc.status, record.Status)
 				require.Contains(t, record.Outcome, tc.outcome)
-				require.Equal(t, []string{"running", string(tc.status)}, r.outcomes(), "its begin and end are announced")
+				require.Equal(t, []string{"running", string(tc.status)}, r.outcomes(),
+					"its begin and end are announced")
 				require.NotContains(t, r.calls, contract.AskScaleActivity.Name+" c", "nothing comes after it")
 				var forgotten []contract.HealingNote
 				if tc.status == fleet.HealingSkipped {
-					forgotten = []contract.HealingNote{{Type: kind, TargetID: d.TargetID, Verdict: fleet.HealWait, At: healingAt}}
+					forgotten = []contract.HealingNote{{Type: kind, TargetID: d.TargetID, Verdict: fleet.HealWait,
+						At: healingAt}}
 				}
 				require.Equal(t, forgotten, r.notes, "what was refused does not keep healing from the same soon")
-				require.Equal(t, kind == fleet.HealDrain && end == "cancelled", slices.Contains(r.calls, "the drain was cancelled"))
+				require.Equal(t, kind == fleet.HealDrain && end == "cancelled",
+					slices.Contains(r.calls, "the drain was cancelled"))
 				took := kind == fleet.HealDrain || kind == fleet.HealFailover && end != "cancelled" && end != "refused"
-				require.Equal(t, took, len(r.drains) == 1, "an agent whose failover went wrong is taken out of service all the same, but not one whose failover is refused")
+				require.Equal(t, took, len(r.drains) == 1,
+					"an agent whose failover went wrong is taken out of service all the same, but not one whose failover is refused")
 			})
 		}
 	}
@@ -333,26 +369,38 @@ func TestHealingActionsEndBadly(t *testing.T) {
 		status  fleet.HealingStatus
 		outcome string
 	}{
-		"the cluster is gone": {fleet.HealFailover, func(r *healingRun) { r.errs[contract.ManualFailoverSignal.Name] = errors.New("no such workflow") },
+		"the cluster is gone": {fleet.HealFailover,
+			func(r *healingRun) { r.errs[contract.ManualFailoverSignal.Name] = errors.New("no such workflow") },
 			fleet.HealingFailed, "the cluster was not asked for the failover: no such workflow"},
 		"the failover failed": {fleet.HealFailover, func(r *healingRun) {
 			r.moved = fleet.FailoverRecord{Status: fleet.FailoverFailed, Error: "nobody took over"}
 		}, fleet.HealingFailed, "the failover is failed: nobody took over"},
 		"the drain is refused": {fleet.HealDrain, func(r *healingRun) {
-			r.drained = fleet.DrainRecord{Status: fleet.DrainFailed, Agents: []fleet.AgentDrain{{AgentID: "a-1", Error: "an operator has it", Refused: true}}}
+			r.drained = fleet.DrainRecord{Status: fleet.DrainFailed,
+				Agents: []fleet.AgentDrain{{AgentID: "a-1", Error: "an operator has it", Refused: true}}}
 		}, fleet.HealingSkipped, "an operator has it"},
-		"its drain failed": {fleet.HealFailover, func(r *healingRun) { r.drained.Status, r.drained.Error = fleet.DrainFailed, "a-1: no hub" },
-			fleet.HealingFailed, "its work was moved, and it could not be taken out of service: the drain is failed: a-1: no hub"},
-		"the drain failed": {fleet.HealDrain, func(r *healingRun) { r.drained.Status, r.drained.Error = fleet.DrainFailed, "a-1: no hub" },
+		"its drain failed": {fleet.HealFailover, func(r *healingRun) {
+			r.drained.Status,
+				r.drained.Error = fleet.DrainFailed, "a-1: no hub"
+		},
+			fleet.HealingFailed,
+			"its work was moved, and it could not be taken out of service: the drain is failed: a-1: no hub"},
+		"the drain failed": {fleet.HealDrain, func(r *healingRun) {
+			r.drained.Status,
+				r.drained.Error = fleet.DrainFailed, "a-1: no hub"
+		},
 			fleet.HealingFailed, "the drain is failed: a-1: no hub"},
 		"a person ended the drain": {fleet.HealDrain, func(r *healingRun) { r.drained.Status = fleet.DrainCancelled },
 			fleet.HealingFailed, "the drain is cancelled"},
-		"scaling is blocked": {fleet.HealRebalance, func(r *healingRun) { r.scaled = fleet.ScalingDecision{Blocked: true, Reason: "max_agents is 3"} },
+		"scaling is blocked": {fleet.HealRebalance,
+			func(r *healingRun) { r.scaled = fleet.ScalingDecision{Blocked: true, Reason: "max_agents is 3"} },
 			fleet.HealingFailed, "4 shards and targets were moved; scaling cannot start agents now: max_agents is 3"},
 		"scaling refuses": {fleet.HealRebalance, func(r *healingRun) {
-			r.errs[contract.AskScaleActivity.Name] = temporal.NewNonRetryableApplicationError("scaling is off", contract.Refused, nil)
+			r.errs[contract.AskScaleActivity.Name] = temporal.NewNonRetryableApplicationError("scaling is off",
+				contract.Refused, nil)
 		}, fleet.HealingSkipped, "scaling is off"},
-		"a newer version's kind": {"dance", func(*healingRun) {}, fleet.HealingSkipped, "this version does not know the action"},
+		"a newer version's kind": {"dance", func(*healingRun) {}, fleet.HealingSkipped,
+			"this version does not know the action"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -377,12 +425,15 @@ func TestHealingActionsThatOnlyRecord(t *testing.T) {
 	}{
 		"a dry run": {fleet.HealingDecision{Type: fleet.HealFailover, TargetID: "a-1", Verdict: fleet.HealPlan},
 			fleet.HealingPlanned, "a dry run: nothing was done", nil},
-		"a skip": {fleet.HealingDecision{Type: fleet.HealDrain, TargetID: "a-1", Verdict: fleet.HealSkip, Why: "it is the last agent"},
+		"a skip": {fleet.HealingDecision{Type: fleet.HealDrain, TargetID: "a-1", Verdict: fleet.HealSkip,
+			Why: "it is the last agent"},
 			fleet.HealingSkipped, "it is the last agent", nil},
 		"reviews": {fleet.HealingDecision{Type: fleet.HealReport, TargetID: fleet.StuckReviews},
-			fleet.HealingReported, "this needs a person", []fleet.EventData{{Reason: "report: why: this needs a person"}}},
+			fleet.HealingReported, "this needs a person",
+			[]fleet.EventData{{Reason: "report: why: this needs a person"}}},
 		"a lane": {fleet.HealingDecision{Type: fleet.HealReport, TargetID: fleet.StuckLane + "cap/gpu"},
-			fleet.HealingReported, "this needs a person", []fleet.EventData{{Lane: "cap/gpu", Reason: "report: why: this needs a person"}}},
+			fleet.HealingReported, "this needs a person",
+			[]fleet.EventData{{Lane: "cap/gpu", Reason: "report: why: this needs a person"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,12 +21,13 @@ const (
 )
 
 // HealingCycle looks once at all clusters and starts an action for each thing that is to be done. A Temporal
-// Schedule starts it again and again, so people pause and trigger it there. While nothing is wrong it is one workflow task
-// with one local activity, and ends with that.
+// Schedule starts it again and again, so people pause and trigger it there. While nothing is wrong it is one workflow
+// task with one local activity, and ends with that.
 func HealingCycle(ctx workflow.Context, in contract.HealingCycleInput) (fleet.HealingCycleRecord, error) {
 	began := workflow.Now(ctx)
 	record := fleet.HealingCycleRecord{ID: cycleID(began), DryRun: in.DryRun, StartedAt: began.UTC()}
-	examined, err := examine(ctx, contract.ExamineInput{Every: in.Every, Cluster: in.Cluster, DryRun: in.DryRun, At: began})
+	examined, err := examine(ctx, contract.ExamineInput{Every: in.Every, Cluster: in.Cluster, DryRun: in.DryRun,
+		At: began})
 	if err != nil {
 		return record, fmt.Errorf("the fleet could not be looked at: %w", err)
 	}
@@ -56,7 +57,8 @@ func cycleID(at time.Time) string {
 func examine(ctx workflow.Context, in contract.ExamineInput) (contract.Examined, error) {
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: examineLimit, StartToCloseTimeout: examineLimit / 2,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, MaximumAttempts: 3}, Summary: "look at all clusters",
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, MaximumAttempts: 3},
+		Summary:     "look at all clusters",
 	})
 	found, err := contract.ExamineFleetActivity.ExecuteLocal(ctx, in).Get(ctx)
 	return found, err
@@ -84,7 +86,8 @@ func findOrphans(ctx workflow.Context, c *fleet.HealingCase) {
 	for i, answer := range answers {
 		result, err := answer.Get(ctx)
 		if err != nil {
-			workflow.GetLogger(ctx).Warn("A hub did not say which attempts it has; its cluster's are left to the backstop", "hub", c.Hubs[i], "error", err)
+			workflow.GetLogger(ctx).Warn(
+				"A hub did not say which attempts it has; its cluster's are left to the backstop", "hub", c.Hubs[i], "error", err)
 			return
 		}
 		for _, a := range result.Held {
@@ -107,7 +110,8 @@ func startActions(ctx workflow.Context, cycle string, policy fleet.HealingPolicy
 			continue
 		}
 		now := workflow.Now(ctx)
-		attributes := []temporal.SearchAttributeUpdate{contract.AttrCluster.ValueSet(d.Cluster), contract.AttrTaskType.ValueSet(string(d.Type))}
+		attributes := []temporal.SearchAttributeUpdate{contract.AttrCluster.ValueSet(d.Cluster),
+			contract.AttrTaskType.ValueSet(string(d.Type))}
 		if d.Facts.Level != "" {
 			attributes = append(attributes, contract.AttrAgent.ValueSet(d.TargetID))
 		}
@@ -116,8 +120,9 @@ func startActions(ctx workflow.Context, cycle string, policy fleet.HealingPolicy
 			WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 			ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
 			TypedSearchAttributes: temporal.NewSearchAttributes(attributes...),
-			Memo:                  map[string]any{contract.MemoHealing: contract.HealingNote{Type: d.Type, TargetID: d.TargetID, Verdict: d.Verdict, At: now.UTC()}},
-			StaticSummary:         string(d.Type) + " " + d.TargetID + ": " + d.Reason,
+			Memo: map[string]any{contract.MemoHealing: contract.HealingNote{Type: d.Type,
+				TargetID: d.TargetID, Verdict: d.Verdict, At: now.UTC()}},
+			StaticSummary: string(d.Type) + " " + d.TargetID + ": " + d.Reason,
 		})
 		started = append(started, workflow.ExecuteChildWorkflow(childCtx, contract.HealingActionWorkflow,
 			contract.HealingActionInput{Cycle: cycle, Decision: d, Policy: policy, DecidedAt: now.UTC()}))
@@ -132,8 +137,10 @@ func startActions(ctx workflow.Context, cycle string, policy fleet.HealingPolicy
 // tune brings the schedule to the shortest interval that a cluster asks for. If it fails, the next cycle tries again.
 func tune(ctx workflow.Context, every fleet.Duration) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: contract.WorkerQueue, StartToCloseTimeout: 10 * time.Second, ScheduleToCloseTimeout: 30 * time.Second,
-		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 2}, Summary: "cycle every " + every.String(),
+		TaskQueue:              contract.WorkerQueue,
+		StartToCloseTimeout:    10 * time.Second,
+		ScheduleToCloseTimeout: 30 * time.Second,
+		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 2}, Summary: "cycle every " + every.String(),
 	})
 	if _, err := contract.TuneHealingActivity.Execute(ctx, every).Get(ctx); err != nil {
 		workflow.GetLogger(ctx).Warn("The interval of the healing schedule was not changed", "error", err)

@@ -41,7 +41,8 @@ type cycleRun struct {
 
 func newCycleRun(t *testing.T) *cycleRun {
 	t.Helper()
-	r := &cycleRun{TestWorkflowEnvironment: workflowtest.NewEnvironment(), actions: map[string]contract.HealingActionInput{}}
+	r := &cycleRun{TestWorkflowEnvironment: workflowtest.NewEnvironment(),
+		actions: map[string]contract.HealingActionInput{}}
 	r.SetStartTime(healingAt)
 	r.RegisterWorkflowWithOptions(workflows.HealingCycle, workflow.RegisterOptions{Name: contract.HealingCycleWorkflow})
 	r.RegisterWorkflowWithOptions(func(workflow.Context, contract.HealingActionInput) (fleet.HealingRecord, error) {
@@ -53,11 +54,13 @@ func newCycleRun(t *testing.T) *cycleRun {
 		r.actions[info.WorkflowExecution.ID] = in
 	})
 	for name, does := range map[string]any{
-		contract.ExamineFleetActivity.Name: func(_ context.Context, in contract.ExamineInput) (contract.Examined, error) {
+		contract.ExamineFleetActivity.Name: func(_ context.Context, in contract.ExamineInput) (contract.Examined,
+			error) {
 			r.examined = append(r.examined, in)
 			return r.found, r.examineErr
 		},
-		contract.HoldsAttemptsActivity.Name: func(_ context.Context, in contract.HoldsAttemptsInput) (contract.HoldsAttemptsResult, error) {
+		contract.HoldsAttemptsActivity.Name: func(_ context.Context,
+			in contract.HoldsAttemptsInput) (contract.HoldsAttemptsResult, error) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if r.asked = append(r.asked, in); len(r.asked) == 1 {
@@ -105,13 +108,16 @@ func verdicts(list []fleet.HealingDecision) []string {
 // illCluster has, of six agents, one that hangs, one that is degraded, and one that a person keeps out of service.
 func illCluster() fleet.HealingCase {
 	ill := func(id string, level fleet.HealthLevel, status fleet.AgentStatus, outBy string) fleet.HealingAgent {
-		return fleet.HealingAgent{AgentID: id, Status: status, Since: healingAt.Add(-time.Hour), Epoch: 3, Slots: 4, OutBy: outBy,
+		return fleet.HealingAgent{AgentID: id, Status: status, Since: healingAt.Add(-time.Hour), Epoch: 3, Slots: 4,
+			OutBy:  outBy,
 			Health: fleet.MemberHealth{Level: level, Score: 0.4, Why: "disk errors", Since: healingAt.Add(-time.Hour)}}
 	}
-	return fleet.HealingCase{Cluster: "c", Policy: fleet.HealingPolicy{MaxActions: 5}.WithDefaults(), Members: 6, Serving: 6, Healthy: 4, Agents: []fleet.HealingAgent{
-		ill("degraded", fleet.HealthDegraded, fleet.AgentOnline, ""), ill("hung", fleet.HealthCritical, fleet.AgentOnline, ""),
-		ill("kept", fleet.HealthDegraded, fleet.AgentMaintenance, "operator"),
-	}}
+	return fleet.HealingCase{Cluster: "c", Policy: fleet.HealingPolicy{MaxActions: 5}.WithDefaults(), Members: 6,
+		Serving: 6, Healthy: 4, Agents: []fleet.HealingAgent{
+			ill("degraded", fleet.HealthDegraded, fleet.AgentOnline, ""),
+			ill("hung", fleet.HealthCritical, fleet.AgentOnline, ""),
+			ill("kept", fleet.HealthDegraded, fleet.AgentMaintenance, "operator"),
+		}}
 }
 
 func TestCycleWithNothingToDo(t *testing.T) {
@@ -119,7 +125,8 @@ func TestCycleWithNothingToDo(t *testing.T) {
 	r := newCycleRun(t)
 	r.found = contract.Examined{Clusters: 3, Agents: 12, Silent: []string{"s"}}
 	record := r.cycle(t, contract.HealingCycleInput{Every: fleet.Duration(time.Minute)})
-	require.Equal(t, []any{3, 12, []string{"s"}, false}, []any{record.Clusters, record.Agents, record.Silent, record.DryRun})
+	require.Equal(t, []any{3, 12, []string{"s"}, false}, []any{record.Clusters, record.Agents, record.Silent,
+		record.DryRun})
 	require.Equal(t, fleet.Duration(time.Minute), r.examined[0].Every)
 	require.Empty(t, record.Decisions)
 	require.Empty(t, r.actions)
@@ -131,13 +138,16 @@ func TestCycleWithNothingToDo(t *testing.T) {
 func TestCycleStartsActions(t *testing.T) {
 	t.Parallel()
 	r := newCycleRun(t)
-	braked := fleet.HealingCase{Cluster: "d", Policy: fleet.HealingPolicy{}.WithDefaults(), Serving: 1, Wanted: 2, Braked: true,
-		ShortSince: healingAt.Add(-time.Hour), Stuck: []fleet.Stuck{{What: fleet.StuckReviews, Count: 2, Reason: "2 tasks wait"}}}
+	braked := fleet.HealingCase{Cluster: "d", Policy: fleet.HealingPolicy{}.WithDefaults(), Serving: 1, Wanted: 2,
+		Braked:     true,
+		ShortSince: healingAt.Add(-time.Hour), Stuck: []fleet.Stuck{{What: fleet.StuckReviews, Count: 2,
+			Reason: "2 tasks wait"}}}
 	r.found = contract.Examined{Clusters: 2, Agents: 7, Cases: []fleet.HealingCase{illCluster(), braked}}
 	record := r.cycle(t, contract.HealingCycleInput{})
 	require.Equal(t, []string{"failover_agent hung act", "drain_agent degraded act", "drain_agent kept waiting",
 		"rebalance_cluster d skipped", "report reviews act"}, verdicts(record.Decisions))
-	require.ElementsMatch(t, []string{"healing/c/failover_agent/hung", "healing/c/drain_agent/degraded", "healing/d/rebalance_cluster/d", "healing/d/report/reviews"},
+	require.ElementsMatch(t, []string{"healing/c/failover_agent/hung", "healing/c/drain_agent/degraded",
+		"healing/d/rebalance_cluster/d", "healing/d/report/reviews"},
 		slices.Collect(maps.Keys(r.actions)), "what waits is no action")
 	for id, in := range r.actions {
 		require.Equal(t, record.ID, in.Cycle)
@@ -147,7 +157,8 @@ func TestCycleStartsActions(t *testing.T) {
 			want = braked.Policy
 		}
 		require.Equal(t, want, in.Policy)
-		require.Equal(t, id, contract.HealingActionWorkflowID(in.Decision.Cluster, in.Decision.Type, in.Decision.TargetID))
+		require.Equal(t, id, contract.HealingActionWorkflowID(in.Decision.Cluster, in.Decision.Type,
+			in.Decision.TargetID))
 	}
 	require.Equal(t, record.Decisions[0], r.actions["healing/c/failover_agent/hung"].Decision, "the facts go with it")
 }
@@ -162,7 +173,8 @@ func TestCycleDryRun(t *testing.T) {
 	require.True(t, record.DryRun)
 	require.True(t, r.examined[0].DryRun)
 	require.Equal(t, "c", r.examined[0].Cluster)
-	require.Equal(t, []string{"failover_agent hung planned", "drain_agent degraded planned", "drain_agent kept waiting"}, verdicts(record.Decisions))
+	require.Equal(t, []string{"failover_agent hung planned", "drain_agent degraded planned",
+		"drain_agent kept waiting"}, verdicts(record.Decisions))
 	require.Empty(t, r.actions, "nothing is started")
 }
 
@@ -176,15 +188,18 @@ func TestCycleFindsOrphans(t *testing.T) {
 		asked  int
 		want   []string
 	}{
-		"one hub has one; the other attempt is another": {[]string{"h-1", "h-2"}, false, 2, []string{"reassign_task t-2 act"}},
-		"a hub does not answer":                         {[]string{"h-1", "h-2"}, true, 3, nil},
-		"no hub has agents of it":                       {nil, false, 0, []string{"reassign_task t-1 act", "reassign_task t-2 act"}},
+		"one hub has one; the other attempt is another": {[]string{"h-1", "h-2"}, false, 2,
+			[]string{"reassign_task t-2 act"}},
+		"a hub does not answer": {[]string{"h-1", "h-2"}, true, 3, nil},
+		"no hub has agents of it": {nil, false, 0,
+			[]string{"reassign_task t-1 act", "reassign_task t-2 act"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newCycleRun(t)
 			r.held, r.silentHub = held, tc.silent
-			r.found.Cases = []fleet.HealingCase{{Cluster: "c", Policy: fleet.HealingPolicy{}.WithDefaults(), Suspects: suspects, Hubs: tc.hubs}}
+			r.found.Cases = []fleet.HealingCase{{Cluster: "c", Policy: fleet.HealingPolicy{}.WithDefaults(),
+				Suspects: suspects, Hubs: tc.hubs}}
 			record := r.cycle(t, contract.HealingCycleInput{})
 			require.Equal(t, tc.want, verdicts(record.Decisions))
 			require.Len(t, r.actions, len(tc.want))
@@ -194,7 +209,8 @@ func TestCycleFindsOrphans(t *testing.T) {
 			}
 			require.Len(t, r.asked, tc.asked, "one that does not answer is asked twice")
 			for _, in := range r.asked {
-				require.Equal(t, contract.HoldsAttemptsInput{Cluster: "c", Attempts: []fleet.HeldAttempt{{TaskID: "t-1", Attempt: 1}, {TaskID: "t-2", Attempt: 3}}}, in)
+				require.Equal(t, contract.HoldsAttemptsInput{Cluster: "c",
+					Attempts: []fleet.HeldAttempt{{TaskID: "t-1", Attempt: 1}, {TaskID: "t-2", Attempt: 3}}}, in)
 			}
 		})
 	}
@@ -206,10 +222,12 @@ func TestCycleGoesOn(t *testing.T) {
 	r := newCycleRun(t)
 	r.found = contract.Examined{Cases: []fleet.HealingCase{illCluster()}, Every: fleet.Duration(10 * time.Second)}
 	r.tuneErr = errors.New("no schedule")
-	r.OnWorkflow(contract.HealingActionWorkflow, mock.Anything, mock.Anything).Return(fleet.HealingRecord{}, sdktestsuite.ErrMockStartChildWorkflowFailed)
+	r.OnWorkflow(contract.HealingActionWorkflow, mock.Anything, mock.Anything).Return(fleet.HealingRecord{},
+		sdktestsuite.ErrMockStartChildWorkflowFailed)
 	record := r.cycle(t, contract.HealingCycleInput{Every: fleet.Duration(time.Minute)})
 	require.Len(t, record.Decisions, 3)
-	require.Equal(t, []fleet.Duration{fleet.Duration(10 * time.Second), fleet.Duration(10 * time.Second)}, r.tuned, "it is tried twice")
+	require.Equal(t, []fleet.Duration{fleet.Duration(10 * time.Second), fleet.Duration(10 * time.Second)}, r.tuned,
+		"it is tried twice")
 }
 
 func TestCycleThatCannotLook(t *testing.T) {

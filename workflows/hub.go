@@ -1,5 +1,6 @@
-// Package workflows holds the workflows: a file each, or a folder below for one of several files. They are deterministic:
-// every decision is a pure function of fleet, every effect an activity. Changes after a release go through workflow.GetVersion.
+// Package workflows holds the workflows: a file each, or a folder below for one of several files. They are
+// deterministic: every decision is a pure function of fleet, every effect an activity. Changes after a release go
+// through workflow.GetVersion.
 package workflows
 
 import (
@@ -24,7 +25,8 @@ const (
 )
 
 // Hub holds one hub's lease as a heartbeating activity on the hub's own queue, which writes no history while all is
-// well. When the hub is silent and does not answer, the clusters are told and the workflow ends; the hub starts it anew.
+// well. When the hub is silent and does not answer, the clusters are told and the workflow ends; the hub starts it
+// anew.
 func Hub(ctx workflow.Context, in contract.HubInput) (string, error) {
 	started := contract.HubStartedSignal.Inbox(ctx)
 	for {

@@ -13,18 +13,20 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// placeTimeout bounds how long a firing waits for its cluster to say where the task goes, or for what it asks about a task.
+// placeTimeout bounds how long a firing waits for its cluster to say where the task goes, or for what it asks about a
+// task.
 const placeTimeout = 15 * time.Minute
 
 // Periodic is one firing of a schedule: it makes one task and waits until that is settled, which is what Temporal's
-// overlap policies go by. The task's id is made of the schedule's name and the nominal time, so a time that fires twice is
-// one task. The task does not depend on it: it lives on when the schedule or the firing is gone.
+// overlap policies go by. The task's id is made of the schedule's name and the nominal time, so a time that fires twice
+// is one task. The task does not depend on it: it lives on when the schedule or the firing is gone.
 func Periodic(ctx workflow.Context, in contract.PeriodicInput) (contract.PeriodicResult, error) {
 	var result contract.PeriodicResult
 	//nolint:staticcheck // the typed attributes leave out those that Temporal's scheduler has set, which have no type
 	schedule, at, ok := contract.FiringOf(workflow.GetInfo(ctx).SearchAttributes)
 	if !ok {
-		return result, temporal.NewNonRetryableApplicationError("only a schedule of Mainstay can start this workflow", contract.Refused, nil)
+		return result, temporal.NewNonRetryableApplicationError("only a schedule of Mainstay can start this workflow",
+			contract.Refused, nil)
 	}
 	result.TaskID = contract.FiringTaskID(schedule, at)
 	task, weight, err := placed(ctx, result.TaskID, in.Spec)
@@ -63,7 +65,11 @@ func placed(ctx workflow.Context, id string, spec fleet.TaskSpec) (task contract
 	}
 	ctx = workflow.WithActivityOptions(ctx, firingActivity("find the lane in "+spec.Cluster))
 	place, err := contract.PlaceTaskActivity.Execute(ctx, contract.PlaceTaskInput{
-		Cluster: spec.Cluster, Tenant: spec.Tenant, Agent: spec.Agent, ShardKey: key, RequiredCapabilities: spec.RequiredCapabilities,
+		Cluster:              spec.Cluster,
+		Tenant:               spec.Tenant,
+		Agent:                spec.Agent,
+		ShardKey:             key,
+		RequiredCapabilities: spec.RequiredCapabilities,
 	}).Get(ctx)
 	if err != nil {
 		return task, 0, err
@@ -72,7 +78,8 @@ func placed(ctx workflow.Context, id string, spec fleet.TaskSpec) (task contract
 		spec.ShardKey = key
 	}
 	place.Defaults.Apply(&spec)
-	return contract.TaskInput{TaskID: id, Spec: spec, Lane: place.Lane, DeadLetterRetention: place.DeadLetterRetention}, place.TenantWeight, nil
+	return contract.TaskInput{TaskID: id, Spec: spec, Lane: place.Lane,
+		DeadLetterRetention: place.DeadLetterRetention}, place.TenantWeight, nil
 }
 
 func firingActivity(summary string) workflow.ActivityOptions {
@@ -85,11 +92,12 @@ func firingActivity(summary string) workflow.ActivityOptions {
 	}
 }
 
-// madeBefore is nil if the task that has this firing's id is of an earlier firing of the same time. If the schedule did not
-// make it, the firing has no task: it fails, and an event tells so.
+// madeBefore is nil if the task that has this firing's id is of an earlier firing of the same time. If the schedule did
+// not make it, the firing has no task: it fails, and an event tells so.
 func madeBefore(ctx workflow.Context, schedule, id string, spec *fleet.TaskSpec) error {
 	asked := workflow.WithActivityOptions(ctx, firingActivity("look who made task "+id))
-	own, err := contract.IsMadeByActivity.Execute(asked, contract.IsMadeByInput{TaskID: id, Schedule: schedule}).Get(ctx)
+	own, err := contract.IsMadeByActivity.Execute(asked, contract.IsMadeByInput{TaskID: id,
+		Schedule: schedule}).Get(ctx)
 	if err != nil || own {
 		return err
 	}
@@ -100,7 +108,9 @@ func madeBefore(ctx workflow.Context, schedule, id string, spec *fleet.TaskSpec)
 }
 
 // awaitTask waits until the task has ended or needs a person. When the firing is cancelled, so is its task.
-func awaitTask(ctx workflow.Context, child workflow.ChildWorkflowFuture, result contract.PeriodicResult) (contract.PeriodicResult, error) {
+func awaitTask(
+	ctx workflow.Context, child workflow.ChildWorkflowFuture, result contract.PeriodicResult,
+) (contract.PeriodicResult, error) {
 	ended := contract.SettledSignal.Inbox(ctx)
 	waitCtx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
@@ -129,5 +139,6 @@ func awaitTask(ctx workflow.Context, child workflow.ChildWorkflowFuture, result 
 
 // notCompleted is the end of a firing whose task did not complete, in one line: the task itself has the rest.
 func notCompleted(id string, status fleet.TaskStatus, why string) error {
-	return temporal.NewNonRetryableApplicationError(fmt.Sprintf("task %s is %s: %s", id, status, why), string(status), nil)
+	return temporal.NewNonRetryableApplicationError(fmt.Sprintf("task %s is %s: %s", id, status, why), string(status),
+		nil)
 }

@@ -27,7 +27,9 @@ type firing struct {
 	asked      []contract.PlaceTaskInput
 }
 
-func newFiring(t *testing.T, place func() (contract.TaskPlace, error), deliver func() (contract.AttemptReport, error)) *firing {
+func newFiring(
+	t *testing.T, place func() (contract.TaskPlace, error), deliver func() (contract.AttemptReport, error),
+) *firing {
 	t.Helper()
 	f := &firing{TestWorkflowEnvironment: workflowtest.NewEnvironment()}
 	worker.RegisterWorkflows(f)
@@ -57,7 +59,10 @@ func inLane(lane string, sharded bool) func() (contract.TaskPlace, error) {
 func TestFiringMakesItsTask(t *testing.T) {
 	t.Parallel()
 	const id = "nightly@20261121t030000z"
-	f := newFiring(t, inLane("lane/default/shard/1", true), func() (contract.AttemptReport, error) { return contract.AttemptReport{Begun: true}, nil })
+	f := newFiring(t, inLane("lane/default/shard/1", true), func() (contract.AttemptReport,
+		error) {
+		return contract.AttemptReport{Begun: true}, nil
+	})
 	f.start(fleet.TaskSpec{})
 	require.NoError(t, f.GetWorkflowError())
 	var result contract.PeriodicResult
@@ -73,8 +78,9 @@ func TestFiringEndsAsItsTask(t *testing.T) {
 	t.Parallel()
 	fails := func(final bool) func() (contract.AttemptReport, error) {
 		return func() (contract.AttemptReport, error) {
-			return contract.AttemptReport{}, temporal.NewNonRetryableApplicationError("disk full", contract.AttemptFailure, nil,
-				contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Final: final, Reason: "disk full"})
+			return contract.AttemptReport{},
+				temporal.NewNonRetryableApplicationError("disk full", contract.AttemptFailure, nil,
+					contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Final: final, Reason: "disk full"})
 		}
 	}
 	for name, c := range map[string]struct {
@@ -85,7 +91,9 @@ func TestFiringEndsAsItsTask(t *testing.T) {
 	}{
 		"failed": {inLane("lane/default", false), fails(true), "failed", "task nightly@20261121t030000z is failed"},
 		"no cluster": {func() (contract.TaskPlace, error) {
-			return contract.TaskPlace{}, temporal.NewNonRetryableApplicationError("there is no cluster default any more", contract.UnknownCluster, nil)
+			return contract.TaskPlace{},
+				temporal.NewNonRetryableApplicationError("there is no cluster default any more",
+					contract.UnknownCluster, nil)
 		}, nil, contract.UnknownCluster, "there is no cluster default"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -114,10 +122,12 @@ func TestFiringWhoseTaskIsThere(t *testing.T) {
 				asked = append(asked, in)
 				return own, nil
 			}, activity.RegisterOptions{Name: contract.IsMadeByActivity.Name})
-			f.RegisterWorkflowWithOptions(func(workflow.Context) error { return nil }, workflow.RegisterOptions{Name: "Other"})
+			f.RegisterWorkflowWithOptions(func(workflow.Context) error { return nil },
+				workflow.RegisterOptions{Name: "Other"})
 			var result contract.PeriodicResult
 			fire := func(ctx workflow.Context) error {
-				other := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{WorkflowID: contract.TaskWorkflowID(id)})
+				other := workflow.WithChildOptions(ctx,
+					workflow.ChildWorkflowOptions{WorkflowID: contract.TaskWorkflowID(id)})
 				if err := workflow.ExecuteChildWorkflow(other, "Other").Get(ctx, nil); err != nil {
 					return err
 				}
@@ -131,7 +141,8 @@ func TestFiringWhoseTaskIsThere(t *testing.T) {
 			}
 			f.RegisterWorkflowWithOptions(fire, workflow.RegisterOptions{Name: "Fire"})
 			var told []fleet.Event
-			f.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("default"), "", contract.AnnounceSignal.Name, mock.Anything).
+			f.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("default"), "",
+				contract.AnnounceSignal.Name, mock.Anything).
 				Return(func(_, _, _, _ string, a any) error {
 					told = append(told, a.(contract.Announcement).Events...)
 					return nil
@@ -159,8 +170,9 @@ func TestFiringWhoseTaskIsThere(t *testing.T) {
 func TestFiringDoesNotWaitForAPerson(t *testing.T) {
 	t.Parallel()
 	f := newFiring(t, inLane("lane/default", false), func() (contract.AttemptReport, error) {
-		return contract.AttemptReport{}, temporal.NewNonRetryableApplicationError("disk full", contract.AttemptFailure, nil,
-			contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: "disk full"})
+		return contract.AttemptReport{},
+			temporal.NewNonRetryableApplicationError("disk full", contract.AttemptFailure, nil,
+				contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: "disk full"})
 	})
 	f.start(fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}})
 	var failed *temporal.ApplicationError

@@ -27,12 +27,18 @@ const (
 	retireLimit = time.Minute
 )
 
-// Scaling starts or stops agents of a cluster, records how that went, and tells the cluster. A started agent that does not
-// come online in time is stopped again. An agent that is to stop is drained before.
+// Scaling starts or stops agents of a cluster, records how that went, and tells the cluster. A started agent that does
+// not come online in time is stopped again. An agent that is to stop is drained before.
 func Scaling(ctx workflow.Context, in contract.ScalingInput) (fleet.ScalingRecord, error) {
 	s := &scaling{in: in, record: fleet.ScalingRecord{
-		ID: contract.ScalingID(in.Cluster, in.Number), Cluster: in.Cluster, Change: in.Decision.Change, Rule: in.Decision.Rule,
-		Reason: in.Decision.Reason, Status: fleet.ScalingRunning, From: in.Decision.Current, To: in.Decision.Current + len(in.Starts) - len(in.Stops),
+		ID:        contract.ScalingID(in.Cluster, in.Number),
+		Cluster:   in.Cluster,
+		Change:    in.Decision.Change,
+		Rule:      in.Decision.Rule,
+		Reason:    in.Decision.Reason,
+		Status:    fleet.ScalingRunning,
+		From:      in.Decision.Current,
+		To:        in.Decision.Current + len(in.Starts) - len(in.Stops),
 		StartedAt: workflow.Now(ctx), Agents: []fleet.ScaledAgent{},
 	}}
 	if in.Decision.Rule == fleet.RuleRetire {
@@ -42,7 +48,8 @@ func Scaling(ctx workflow.Context, in contract.ScalingInput) (fleet.ScalingRecor
 		s.record.Agents = append(s.record.Agents, fleet.ScaledAgent{AgentID: id, Status: fleet.ScaledWaiting})
 	}
 	for _, stop := range in.Stops {
-		s.record.Agents = append(s.record.Agents, fleet.ScaledAgent{AgentID: stop.AgentID, Spawner: stop.Spawner, Status: fleet.ScaledWaiting})
+		s.record.Agents = append(s.record.Agents, fleet.ScaledAgent{AgentID: stop.AgentID, Spawner: stop.Spawner,
+			Status: fleet.ScaledWaiting})
 	}
 	if err := contract.ScalingQuery.Handle(ctx, func() fleet.ScalingRecord { return s.record }); err != nil {
 		return s.record, err
@@ -85,14 +92,16 @@ func (s *scaling) tellCluster(ctx workflow.Context) {
 	if s.record.Status != fleet.ScalingSucceeded {
 		result.Failed = s.record.Error
 	}
-	if err := contract.ScaledSignal.SendFrom(ctx, contract.ClusterWorkflowID(s.in.Cluster), "", result).Get(ctx, nil); err != nil {
+	if err := contract.ScaledSignal.SendFrom(ctx, contract.ClusterWorkflowID(s.in.Cluster), "", result).Get(ctx,
+		nil); err != nil {
 		workflow.GetLogger(ctx).Warn("The cluster was not told how a scaling action ended", "error", err)
 	}
 }
 
 // startAgents starts all at one spawner and waits until they are online.
 func (s *scaling) startAgents(ctx workflow.Context) {
-	spawner, err := contract.FindSpawnerActivity.Execute(atSpawner(ctx, s.in.Spawn.Spawner, spawnerAnswer, "find a spawner"), contract.None{}).Get(ctx)
+	spawner, err := contract.FindSpawnerActivity.Execute(atSpawner(ctx, s.in.Spawn.Spawner, spawnerAnswer,
+		"find a spawner"), contract.None{}).Get(ctx)
 	if err != nil {
 		s.record.Error = noSpawner(s.in.Spawn.Spawner, err)
 		for i := range s.record.Agents {
@@ -113,10 +122,11 @@ func (s *scaling) startAgents(ctx workflow.Context) {
 // start starts one agent. What became of a start that failed is unknown: it is undone.
 func (s *scaling) start(ctx workflow.Context, a *fleet.ScaledAgent) {
 	a.Spawner = s.record.Spawner
-	spawned, err := contract.SpawnAgentActivity.Execute(atSpawner(ctx, a.Spawner, spawnLimit, "start "+a.AgentID), fleet.SpawnSpec{
-		ID: a.AgentID, Cluster: s.in.Cluster, Slots: s.in.Spawn.Slots, Capabilities: s.in.Spawn.Capabilities,
-		Resources: s.in.Spawn.Resources, Environment: s.in.Spawn.Environment,
-	}).Get(ctx)
+	spawned, err := contract.SpawnAgentActivity.Execute(atSpawner(ctx, a.Spawner, spawnLimit, "start "+a.AgentID),
+		fleet.SpawnSpec{
+			ID: a.AgentID, Cluster: s.in.Cluster, Slots: s.in.Spawn.Slots, Capabilities: s.in.Spawn.Capabilities,
+			Resources: s.in.Spawn.Resources, Environment: s.in.Spawn.Environment,
+		}).Get(ctx)
 	if err != nil {
 		s.giveUp(ctx, a, "it could not be started: "+ReasonOf(err))
 		return
@@ -139,7 +149,8 @@ func (s *scaling) awaitOnline(ctx workflow.Context) {
 		TaskQueue: contract.WorkerQueue, ScheduleToCloseTimeout: s.in.Spawn.JoinTimeout.Std() + time.Minute,
 		HeartbeatTimeout: 15 * time.Second, Summary: "until the agents are online",
 	})
-	result, err := contract.AwaitJoinedActivity.Execute(watchCtx, contract.AwaitJoinedInput{Cluster: s.in.Cluster, Agents: started, Timeout: s.in.Spawn.JoinTimeout}).Get(ctx)
+	result, err := contract.AwaitJoinedActivity.Execute(watchCtx,
+		contract.AwaitJoinedInput{Cluster: s.in.Cluster, Agents: started, Timeout: s.in.Spawn.JoinTimeout}).Get(ctx)
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("It is not known which agents have come online", "error", err)
 	}
@@ -162,7 +173,8 @@ func (s *scaling) giveUp(ctx workflow.Context, a *fleet.ScaledAgent, why string)
 }
 
 func (s *scaling) terminate(ctx workflow.Context, a *fleet.ScaledAgent, graceful bool) error {
-	_, err := contract.TerminateAgentActivity.Execute(atSpawner(ctx, a.Spawner, terminateLimit, "stop "+a.AgentID), contract.TerminateInput{ID: a.AgentID, Graceful: graceful}).Get(ctx)
+	_, err := contract.TerminateAgentActivity.Execute(atSpawner(ctx, a.Spawner, terminateLimit, "stop "+a.AgentID),
+		contract.TerminateInput{ID: a.AgentID, Graceful: graceful}).Get(ctx)
 	return err
 }
 
@@ -188,8 +200,9 @@ func (s *scaling) stopAgents(ctx workflow.Context) {
 }
 
 func (s *scaling) drain(ctx workflow.Context) (fleet.DrainRecord, error) {
-	in := contract.DrainInput{ID: contract.DrainID(s.in.Cluster, fleet.ScalingDrainName(s.in.Number)), Cluster: s.in.Cluster,
-		Reason: "scaling: " + s.in.Decision.Reason, Timeout: s.in.Spawn.DrainTimeout, MaxParallel: len(s.in.Stops)}
+	in := contract.DrainInput{ID: contract.DrainID(s.in.Cluster, fleet.ScalingDrainName(s.in.Number)),
+		Cluster: s.in.Cluster,
+		Reason:  "scaling: " + s.in.Decision.Reason, Timeout: s.in.Spawn.DrainTimeout, MaxParallel: len(s.in.Stops)}
 	for i := range s.record.Agents {
 		in.Agents = append(in.Agents, s.record.Agents[i].AgentID)
 		s.record.Agents[i].Status = fleet.ScaledDraining
@@ -197,7 +210,9 @@ func (s *scaling) drain(ctx workflow.Context) (fleet.DrainRecord, error) {
 	s.record.Drain = in.ID
 	workflowID, _ := contract.DrainWorkflowID(in.ID)
 	childCtx := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
-		WorkflowID: workflowID, ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL, WaitForCancellation: true,
+		WorkflowID:            workflowID,
+		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
+		WaitForCancellation:   true,
 		TypedSearchAttributes: temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(s.in.Cluster)),
 		StaticSummary:         "drain agents that scaling stops",
 	})
@@ -206,21 +221,27 @@ func (s *scaling) drain(ctx workflow.Context) (fleet.DrainRecord, error) {
 	return record, err
 }
 
-// stop ends a drained agent's process. An agent that is lost is forgotten even if its spawner does not answer: should its
-// process still live, it joins as a new one.
+// stop ends a drained agent's process. An agent that is lost is forgotten even if its spawner does not answer: should
+// its process still live, it joins as a new one.
 func (s *scaling) stop(ctx workflow.Context, a *fleet.ScaledAgent) {
 	a.Status = fleet.ScaledDrained
 	stopErr := s.terminate(ctx, a, true)
 	retireCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: contract.WorkerQueue, StartToCloseTimeout: directTimeout, ScheduleToCloseTimeout: retireLimit, Summary: "forget " + a.AgentID,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond, MaximumInterval: 5 * time.Second, MaximumAttempts: s.retireTries(stopErr)},
+		TaskQueue:              contract.WorkerQueue,
+		StartToCloseTimeout:    directTimeout,
+		ScheduleToCloseTimeout: retireLimit,
+		Summary:                "forget " + a.AgentID,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond, MaximumInterval: 5 * time.Second,
+			MaximumAttempts: s.retireTries(stopErr)},
 	})
-	_, err := contract.RetireActivity.Execute(retireCtx, contract.ClusterRetire{Cluster: s.in.Cluster, Request: contract.RetireRequest{AgentID: a.AgentID}}).Get(ctx)
+	_, err := contract.RetireActivity.Execute(retireCtx, contract.ClusterRetire{Cluster: s.in.Cluster,
+		Request: contract.RetireRequest{AgentID: a.AgentID}}).Get(ctx)
 	switch {
 	case err == nil:
 		s.end(ctx, a, fleet.ScaledStopped, "")
 	case stopErr != nil:
-		s.end(ctx, a, fleet.ScaledFailed, "its process was not stopped: "+noSpawner(a.Spawner, stopErr)+"; it stays in maintenance, and the stop is tried again")
+		s.end(ctx, a, fleet.ScaledFailed, "its process was not stopped: "+noSpawner(a.Spawner,
+			stopErr)+"; it stays in maintenance, and the stop is tried again")
 	default:
 		s.end(ctx, a, fleet.ScaledFailed, "its process was stopped, but the cluster still has it: "+ReasonOf(err))
 	}
@@ -257,9 +278,13 @@ func (s *scaling) end(ctx workflow.Context, a *fleet.ScaledAgent, status fleet.S
 // atSpawner are the options of an activity at one spawner, or at any without a name.
 func atSpawner(ctx workflow.Context, name string, limit time.Duration, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: contract.SpawnerQueue(name), ScheduleToStartTimeout: min(limit, spawnerTurn), ScheduleToCloseTimeout: limit, HeartbeatTimeout: spawnerBeat,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, MaximumAttempts: 3, NonRetryableErrorTypes: []string{contract.SpawnRefused}},
-		Summary:     summary,
+		TaskQueue:              contract.SpawnerQueue(name),
+		ScheduleToStartTimeout: min(limit, spawnerTurn),
+		ScheduleToCloseTimeout: limit,
+		HeartbeatTimeout:       spawnerBeat,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, MaximumAttempts: 3,
+			NonRetryableErrorTypes: []string{contract.SpawnRefused}},
+		Summary: summary,
 	})
 }
 

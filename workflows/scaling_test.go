@@ -65,7 +65,8 @@ func newScalingRun(t *testing.T) *scalingRun {
 		r.stopped[in.ID] = in.Graceful
 		return r.stopErr
 	})
-	register(contract.AwaitJoinedActivity.Name, func(_ context.Context, in contract.AwaitJoinedInput) (contract.AwaitJoinedResult, error) {
+	register(contract.AwaitJoinedActivity.Name, func(_ context.Context,
+		in contract.AwaitJoinedInput) (contract.AwaitJoinedResult, error) {
 		result := contract.AwaitJoinedResult{Joined: map[string]time.Time{}}
 		for _, agent := range in.Agents {
 			if r.joins[agent] {
@@ -82,13 +83,15 @@ func newScalingRun(t *testing.T) *scalingRun {
 		}
 		return r.retireErr
 	})
-	r.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", contract.ScaledSignal.Name, mock.Anything).Return(
+	r.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", contract.ScaledSignal.Name,
+		mock.Anything).Return(
 		func(_, _, _, _ string, result any) error {
 			told := result.(fleet.ScalingResult)
 			r.told = &told
 			return nil
 		}).Maybe()
-	r.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", contract.AnnounceSignal.Name, mock.Anything).Return(nil).Maybe()
+	r.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "", contract.AnnounceSignal.Name,
+		mock.Anything).Return(nil).Maybe()
 	return r
 }
 
@@ -115,7 +118,8 @@ func statuses(r fleet.ScalingRecord) map[string]fleet.ScaledStatus {
 	return found
 }
 
-var up = contract.ScalingInput{Decision: fleet.ScalingDecision{Change: fleet.ScaleUp, Current: 1}, Starts: []string{"a", "b"}}
+var up = contract.ScalingInput{Decision: fleet.ScalingDecision{Change: fleet.ScaleUp, Current: 1},
+	Starts: []string{"a", "b"}}
 
 func TestAgentsAreStarted(t *testing.T) {
 	t.Parallel()
@@ -128,25 +132,31 @@ func TestAgentsAreStarted(t *testing.T) {
 		stopped map[string]bool
 	}{
 		"all join": {
-			set:    func(r *scalingRun) { r.joins = map[string]bool{"a": true, "b": true} },
-			status: fleet.ScalingSucceeded, agents: map[string]fleet.ScaledStatus{"a": fleet.ScaledOnline, "b": fleet.ScaledOnline}, stopped: map[string]bool{},
+			set:     func(r *scalingRun) { r.joins = map[string]bool{"a": true, "b": true} },
+			status:  fleet.ScalingSucceeded,
+			agents:  map[string]fleet.ScaledStatus{"a": fleet.ScaledOnline, "b": fleet.ScaledOnline},
+			stopped: map[string]bool{},
 		},
 		"one never joins": {
 			set:    func(r *scalingRun) { r.joins = map[string]bool{"a": true} },
-			status: fleet.ScalingPartial, agents: map[string]fleet.ScaledStatus{"a": fleet.ScaledOnline, "b": fleet.ScaledFailed},
+			status: fleet.ScalingPartial,
+			agents: map[string]fleet.ScaledStatus{"a": fleet.ScaledOnline, "b": fleet.ScaledFailed},
 			errors: "b: it did not come online within 1m0s of its start", stopped: map[string]bool{"b": false},
 		},
 		"one is refused": {
 			set: func(r *scalingRun) {
 				r.joins, r.spawnErr = map[string]bool{"b": true}, map[string]error{"a": refused}
 			},
-			status: fleet.ScalingPartial, agents: map[string]fleet.ScaledStatus{"a": fleet.ScaledFailed, "b": fleet.ScaledOnline},
+			status: fleet.ScalingPartial,
+			agents: map[string]fleet.ScaledStatus{"a": fleet.ScaledFailed, "b": fleet.ScaledOnline},
 			errors: "a: it could not be started: no such program", stopped: map[string]bool{"a": false},
 		},
 		"no spawner": {
-			set:    func(r *scalingRun) { r.noSpawner = true },
-			status: fleet.ScalingFailed, agents: map[string]fleet.ScaledStatus{"a": fleet.ScaledFailed, "b": fleet.ScaledFailed},
-			errors: "no spawner is there to start agents; start one with mainstay serve --roles spawner", stopped: map[string]bool{},
+			set:     func(r *scalingRun) { r.noSpawner = true },
+			status:  fleet.ScalingFailed,
+			agents:  map[string]fleet.ScaledStatus{"a": fleet.ScaledFailed, "b": fleet.ScaledFailed},
+			errors:  "no spawner is there to start agents; start one with mainstay serve --roles spawner",
+			stopped: map[string]bool{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,25 +190,30 @@ func TestAgentsAreStopped(t *testing.T) {
 		retired []string
 	}{
 		"drained, stopped, forgotten": {
-			drains: map[string]fleet.DrainStatus{"a": fleet.DrainCompleted, "b": fleet.DrainCompleted}, status: fleet.ScalingSucceeded,
+			drains:  map[string]fleet.DrainStatus{"a": fleet.DrainCompleted, "b": fleet.DrainCompleted},
+			status:  fleet.ScalingSucceeded,
 			agents:  map[string]fleet.ScaledStatus{"a": fleet.ScaledStopped, "b": fleet.ScaledStopped},
 			stopped: map[string]bool{"a": true, "b": true}, retired: []string{"a", "b"},
 		},
 		"who was not drained is not stopped": {
-			drains: map[string]fleet.DrainStatus{"a": fleet.DrainFailed, "b": fleet.DrainCompleted}, status: fleet.ScalingPartial,
-			agents: map[string]fleet.ScaledStatus{"a": fleet.ScaledFailed, "b": fleet.ScaledStopped}, errors: "a: its drain is failed: the hub is gone",
+			drains:  map[string]fleet.DrainStatus{"a": fleet.DrainFailed, "b": fleet.DrainCompleted},
+			status:  fleet.ScalingPartial,
+			agents:  map[string]fleet.ScaledStatus{"a": fleet.ScaledFailed, "b": fleet.ScaledStopped},
+			errors:  "a: its drain is failed: the hub is gone",
 			stopped: map[string]bool{"b": true}, retired: []string{"b"},
 		},
 		"its spawner is away, and it is connected": {
-			set:    func(r *scalingRun) { r.stopErr, r.retireErr = away, connected },
-			drains: map[string]fleet.DrainStatus{"a": fleet.DrainCompleted, "b": fleet.DrainCompleted}, status: fleet.ScalingFailed,
+			set:     func(r *scalingRun) { r.stopErr, r.retireErr = away, connected },
+			drains:  map[string]fleet.DrainStatus{"a": fleet.DrainCompleted, "b": fleet.DrainCompleted},
+			status:  fleet.ScalingFailed,
 			agents:  map[string]fleet.ScaledStatus{"a": fleet.ScaledFailed, "b": fleet.ScaledFailed},
 			errors:  "a: its process was not stopped: spawner here does not answer; it stays in maintenance, and the stop is tried again",
 			stopped: map[string]bool{"a": true, "b": true},
 		},
 		"its spawner is away, and it is gone": {
-			set:    func(r *scalingRun) { r.stopErr = away },
-			drains: map[string]fleet.DrainStatus{"a": fleet.DrainCompleted, "b": fleet.DrainCompleted}, status: fleet.ScalingSucceeded,
+			set:     func(r *scalingRun) { r.stopErr = away },
+			drains:  map[string]fleet.DrainStatus{"a": fleet.DrainCompleted, "b": fleet.DrainCompleted},
+			status:  fleet.ScalingSucceeded,
 			agents:  map[string]fleet.ScaledStatus{"a": fleet.ScaledStopped, "b": fleet.ScaledStopped},
 			stopped: map[string]bool{"a": true, "b": true}, retired: []string{"a", "b"},
 		},
@@ -209,7 +224,8 @@ func TestAgentsAreStopped(t *testing.T) {
 			if tc.set != nil {
 				tc.set(r)
 			}
-			r.OnWorkflow(contract.DrainWorkflow, mock.Anything, mock.Anything).Return(func(_ workflow.Context, in contract.DrainInput) (fleet.DrainRecord, error) {
+			r.OnWorkflow(contract.DrainWorkflow, mock.Anything,
+				mock.Anything).Return(func(_ workflow.Context, in contract.DrainInput) (fleet.DrainRecord, error) {
 				require.Equal(t, "c:scaling-7", in.ID)
 				require.True(t, fleet.IsScalingDrain(in.ID))
 				require.Equal(t, 2, in.MaxParallel)

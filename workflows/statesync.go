@@ -23,11 +23,15 @@ const (
 const hubSilent = "its hub did not answer"
 
 // StateSync makes the states of a cluster's members the same. What all should have is of each key the newest
-// writing that any member has; who lacks some is sent it, in parts, and the digests are compared again. Values pass through
-// history only for entries that somebody lacks.
+// writing that any member has; who lacks some is sent it, in parts, and the digests are compared again. Values pass
+// through history only for entries that somebody lacks.
 func StateSync(ctx workflow.Context, in contract.SyncInput) (fleet.SyncReport, error) {
 	s := &stateSync{in: in, report: fleet.SyncReport{
-		Cluster: in.Cluster, Status: fleet.SyncRunning, Reason: in.Reason, StartedAt: workflow.Now(ctx), Members: []fleet.MemberSync{},
+		Cluster:   in.Cluster,
+		Status:    fleet.SyncRunning,
+		Reason:    in.Reason,
+		StartedAt: workflow.Now(ctx),
+		Members:   []fleet.MemberSync{},
 	}}
 	if err := contract.SyncQuery.Handle(ctx, func() fleet.SyncReport { return s.report }); err != nil {
 		return s.report, err
@@ -76,7 +80,8 @@ func (s *stateSync) run(ctx workflow.Context) (fleet.SyncStatus, string) {
 // read learns who the members are, what each has and what all should have.
 func (s *stateSync) read(ctx workflow.Context) error {
 	var err error
-	if s.members, err = contract.SyncMembersActivity.Execute(onWorker(ctx, "list the members"), s.in.Cluster).Get(ctx); err != nil {
+	if s.members, err = contract.SyncMembersActivity.Execute(onWorker(ctx, "list the members"),
+		s.in.Cluster).Get(ctx); err != nil {
 		return err
 	}
 	s.hubs = nil
@@ -91,9 +96,10 @@ func (s *stateSync) read(ctx workflow.Context) error {
 		}
 	}
 	slices.Sort(s.hubs)
-	results := onHubs(ctx, s.hubs, contract.ReadStatesActivity, "read states at hub ", func(string) contract.ReadStatesInput {
-		return contract.ReadStatesInput{Cluster: s.in.Cluster, Manifests: true, First: s.members.Leader}
-	})
+	results := onHubs(ctx, s.hubs, contract.ReadStatesActivity, "read states at hub ",
+		func(string) contract.ReadStatesInput {
+			return contract.ReadStatesInput{Cluster: s.in.Cluster, Manifests: true, First: s.members.Leader}
+		})
 	var held []fleet.HeldLine
 	for i, hub := range s.hubs {
 		result := results[i]
@@ -160,9 +166,10 @@ type lacks map[string]*contract.CompareStatesResult
 func (s *stateSync) compare(ctx workflow.Context) lacks {
 	found := lacks{}
 	want := fleet.LinesOf(s.want)
-	results := onHubs(ctx, s.hubs, contract.CompareStatesActivity, "compare states at hub ", func(string) contract.CompareStatesInput {
-		return contract.CompareStatesInput{Cluster: s.in.Cluster, Want: want}
-	})
+	results := onHubs(ctx, s.hubs, contract.CompareStatesActivity, "compare states at hub ",
+		func(string) contract.CompareStatesInput {
+			return contract.CompareStatesInput{Cluster: s.in.Cluster, Want: want}
+		})
 	for i, result := range results {
 		if result == nil {
 			continue
@@ -204,7 +211,8 @@ func (s *stateSync) fetch(ctx workflow.Context, part fleet.StatePart) ([]fleet.S
 	if holder == nil || holder.Hub == "" {
 		return nil, false
 	}
-	read, err := contract.ReadEntriesActivity.Execute(syncAtHub(ctx, holder.Hub, "read entries from "+part.Holder), contract.ReadEntriesInput{AgentID: part.Holder, Refs: part.Refs}).Get(ctx)
+	read, err := contract.ReadEntriesActivity.Execute(syncAtHub(ctx, holder.Hub, "read entries from "+part.Holder),
+		contract.ReadEntriesInput{AgentID: part.Holder, Refs: part.Refs}).Get(ctx)
 	if err != nil || read.Silent {
 		holder.Why = "it did not give its entries"
 		return nil, false
@@ -216,7 +224,8 @@ func (s *stateSync) fetch(ctx workflow.Context, part fleet.StatePart) ([]fleet.S
 func (s *stateSync) apply(ctx workflow.Context, l lacks, entries []fleet.StateEntry, refs []fleet.StateRef) bool {
 	var hubs []string
 	for _, hub := range s.hubs {
-		if r := l[hub]; r != nil && slices.ContainsFunc(refs, func(ref fleet.StateRef) bool { return slices.Contains(r.Missing, ref) }) {
+		if r := l[hub]; r != nil && slices.ContainsFunc(refs,
+			func(ref fleet.StateRef) bool { return slices.Contains(r.Missing, ref) }) {
 			hubs = append(hubs, hub)
 		}
 	}

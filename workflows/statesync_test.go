@@ -30,7 +30,8 @@ type syncRun struct {
 
 func newSync(t *testing.T, agents ...string) *syncRun {
 	t.Helper()
-	r := &syncRun{TestWorkflowEnvironment: workflowtest.NewEnvironment(), tables: map[string]*fleet.StateTable{}, silent: map[string]bool{}}
+	r := &syncRun{TestWorkflowEnvironment: workflowtest.NewEnvironment(), tables: map[string]*fleet.StateTable{},
+		silent: map[string]bool{}}
 	worker.RegisterWorkflows(r)
 	for i, a := range agents {
 		role := fleet.RoleStandby
@@ -45,22 +46,27 @@ func newSync(t *testing.T, agents ...string) *syncRun {
 		return contract.SyncMembersResult{Mode: fleet.ActivePassive, Leader: agents[0], Members: r.members}, nil
 	})
 	register(contract.ReadStatesActivity.Name, r.readStates)
-	register(contract.CompareStatesActivity.Name, func(_ context.Context, in contract.CompareStatesInput) (contract.CompareStatesResult, error) {
+	register(contract.CompareStatesActivity.Name, func(_ context.Context,
+		in contract.CompareStatesInput) (contract.CompareStatesResult, error) {
 		var result contract.CompareStatesResult
 		for _, m := range r.members {
 			if table := r.tables[m.AgentID]; table != nil && !r.silent[m.AgentID] {
 				if d := fleet.DiffState(in.Want, table.Manifest()); len(d.Missing)+len(d.Extra) > 0 {
 					result.Lagging = append(result.Lagging, contract.AgentLag{AgentID: m.AgentID, Behind: d.Behind()})
-					result.Missing, result.Extra = append(result.Missing, d.Missing...), append(result.Extra, d.Extra...)
+					result.Missing, result.Extra = append(result.Missing, d.Missing...), append(result.Extra,
+						d.Extra...)
 				}
 			}
 		}
 		return result, nil
 	})
-	register(contract.ReadEntriesActivity.Name, func(_ context.Context, in contract.ReadEntriesInput) (contract.ReadEntriesResult, error) {
-		return contract.ReadEntriesResult{Entries: r.tables[in.AgentID].Entries(in.Refs), Silent: r.silent[in.AgentID]}, nil
+	register(contract.ReadEntriesActivity.Name, func(_ context.Context,
+		in contract.ReadEntriesInput) (contract.ReadEntriesResult, error) {
+		return contract.ReadEntriesResult{Entries: r.tables[in.AgentID].Entries(in.Refs),
+			Silent: r.silent[in.AgentID]}, nil
 	})
-	register(contract.ApplyStateActivity.Name, func(_ context.Context, in contract.ApplyStateInput) (contract.ApplyStateResult, error) {
+	register(contract.ApplyStateActivity.Name, func(_ context.Context,
+		in contract.ApplyStateInput) (contract.ApplyStateResult, error) {
 		r.applied++
 		for _, a := range in.Agents {
 			for _, e := range in.Entries {
@@ -93,7 +99,8 @@ func (r *syncRun) readStates(_ context.Context, in contract.ReadStatesInput) (co
 			continue
 		}
 		summary := table.Summary()
-		result.Agents = append(result.Agents, contract.AgentState{AgentID: m.AgentID, State: &summary, Silent: r.silent[m.AgentID]})
+		result.Agents = append(result.Agents, contract.AgentState{AgentID: m.AgentID, State: &summary,
+			Silent: r.silent[m.AgentID]})
 		if !r.silent[m.AgentID] {
 			manifests = append(manifests, fleet.AgentManifest{AgentID: m.AgentID, Lines: table.Manifest()})
 		}
@@ -131,7 +138,8 @@ func TestStateSync(t *testing.T) {
 	}
 	_, err := r.tables["b"].Write(fleet.StateRef{Section: fleet.StateTargets, Key: "left"}, []byte(`["x"]`), 1)
 	require.NoError(t, err)
-	_, err = r.tables["lead"].Write(fleet.StateRef{Section: fleet.StateTasks, Key: "lead"}, []byte(`[{"task_id":"t"}]`), 1)
+	_, err = r.tables["lead"].Write(fleet.StateRef{Section: fleet.StateTasks, Key: "lead"}, []byte(`[{"task_id":"t"}]`),
+		1)
 	require.NoError(t, err)
 	report := r.report(t)
 	require.Equal(t, fleet.SyncConsistent, report.Status, report.Why)
@@ -149,7 +157,8 @@ func TestStateSync(t *testing.T) {
 func TestStateSyncOfEqualStatesSendsNothing(t *testing.T) {
 	t.Parallel()
 	r := newSync(t, "lead", "b")
-	r.members = append(r.members, contract.SyncMember{AgentID: "away"}, contract.SyncMember{AgentID: "plain", Hub: "h1"})
+	r.members = append(r.members, contract.SyncMember{AgentID: "away"},
+		contract.SyncMember{AgentID: "plain", Hub: "h1"})
 	report := r.report(t)
 	require.Equal(t, fleet.SyncConsistent, report.Status)
 	require.Zero(t, r.applied)

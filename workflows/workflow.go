@@ -41,7 +41,8 @@ func announce(ctx workflow.Context, cluster string, events ...fleet.Event) {
 	for i := range events {
 		events[i].Time = workflow.Now(ctx).UTC()
 	}
-	err := contract.AnnounceSignal.SendFrom(ctx, contract.ClusterWorkflowID(cluster), "", contract.Announcement{Events: events}).Get(ctx, nil)
+	err := contract.AnnounceSignal.SendFrom(ctx, contract.ClusterWorkflowID(cluster), "",
+		contract.Announcement{Events: events}).Get(ctx, nil)
 	if err != nil {
 		workflow.GetLogger(ctx).Info("An event did not reach the cluster", "cluster", cluster, "error", err)
 	}

@@ -28,7 +28,8 @@ func (h *Hub) serveLog(w http.ResponseWriter, r *http.Request) {
 	size := 0
 	for i, line := range log.Lines {
 		size += len(line.Text)
-		if line.Number < 1 || line.At.IsZero() || len(line.Text) > fleet.MaxLogLineBytes || i > 0 && line.Number <= log.Lines[i-1].Number {
+		if line.Number < 1 || line.At.IsZero() || len(line.Text) > fleet.MaxLogLineBytes || i > 0 &&
+			line.Number <= log.Lines[i-1].Number {
 			h.violation(w, "a log line needs a number greater than the one before, a time, and at most 4 KiB of text")
 			return
 		}

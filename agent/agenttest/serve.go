@@ -57,7 +57,8 @@ func (h *Hub) serveResume(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer session-") || reg.AgentID != r.PathValue("id") {
-		problem(w, http.StatusUnauthorized, protocol.CodeUnauthorized, "the session token is missing, forged or another agent's")
+		problem(w, http.StatusUnauthorized, protocol.CodeUnauthorized,
+			"the session token is missing, forged or another agent's")
 		return
 	}
 	h.open(w, reg)
@@ -83,19 +84,24 @@ func (h *Hub) open(w http.ResponseWriter, reg protocol.Register) {
 		}
 	}
 	h.sessions++
-	h.session = &session{token: fmt.Sprintf("session-%d", h.sessions), agent: reg.AgentID, instance: reg.InstanceID, epoch: epoch}
+	h.session = &session{token: fmt.Sprintf("session-%d", h.sessions), agent: reg.AgentID, instance: reg.InstanceID,
+		epoch: epoch}
 	for _, running := range reg.Running {
 		key := attemptKey{running.TaskID, running.Attempt}
 		if h.attempts[key] == nil {
-			h.attempts[key] = &attempt{assignment: protocol.Assignment{TaskID: running.TaskID, Attempt: running.Attempt, Token: running.Token}}
+			h.attempts[key] = &attempt{assignment: protocol.Assignment{TaskID: running.TaskID, Attempt: running.Attempt,
+				Token: running.Token}}
 		}
 		h.attempts[key].accepted = true
 	}
 	h.registers = append(h.registers, reg)
 	h.change()
 	answer(w, protocol.Registered{
-		SessionToken: h.session.token, Epoch: epoch, HubID: "fake", HeartbeatInterval: fleet.Duration(h.options.HeartbeatInterval),
-		FailureThreshold: fleet.Duration(3 * h.options.HeartbeatInterval), Lease: fleet.Duration(h.options.Lease),
+		SessionToken:      h.session.token,
+		Epoch:             epoch,
+		HubID:             "fake",
+		HeartbeatInterval: fleet.Duration(h.options.HeartbeatInterval),
+		FailureThreshold:  fleet.Duration(3 * h.options.HeartbeatInterval), Lease: fleet.Duration(h.options.Lease),
 	})
 }
 
@@ -223,7 +229,8 @@ func (h *Hub) serveResult(w http.ResponseWriter, r *http.Request) {
 		at = h.forgotten[key]
 	}
 	switch {
-	case !slices.Contains([]fleet.AttemptOutcome{fleet.AttemptCompleted, fleet.AttemptFailed, fleet.AttemptTimedOut, fleet.AttemptCancelled}, result.Outcome):
+	case !slices.Contains([]fleet.AttemptOutcome{fleet.AttemptCompleted, fleet.AttemptFailed, fleet.AttemptTimedOut,
+		fleet.AttemptCancelled}, result.Outcome):
 		h.violation(w, "a result's outcome must be completed, failed, timed_out or cancelled")
 		return
 	case result.StartedAt.IsZero() || result.EndedAt.IsZero():
@@ -315,5 +322,6 @@ func answer(w http.ResponseWriter, body any) {
 func problem(w http.ResponseWriter, status int, code, detail string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(protocol.Problem{Title: http.StatusText(status), Status: status, Code: code, Detail: detail})
+	_ = json.NewEncoder(w).Encode(protocol.Problem{Title: http.StatusText(status), Status: status, Code: code,
+		Detail: detail})
 }

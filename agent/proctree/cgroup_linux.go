@@ -53,8 +53,8 @@ func (c cgroup) remove() bool {
 	return c == "" || !errors.Is(syscall.Rmdir(string(c)), syscall.EBUSY)
 }
 
-// ownCgroup is the folder of the calling process's cgroup, which a guard inherits; "" where no file system of cgroups is
-// mounted.
+// ownCgroup is the folder of the calling process's cgroup, which a guard inherits; "" where no file system of cgroups
+// is mounted.
 func ownCgroup() string {
 	path := ""
 	for _, line := range lines("/proc/self/cgroup") { // "0::/path"

@@ -23,8 +23,8 @@ type tree struct {
 	group   cgroup
 }
 
-// guard starts the command that the agent names once everything is set up, and returns when nothing of it is left. below is
-// the folder of the cgroup that the command's own is made in, or "".
+// guard starts the command that the agent names once everything is set up, and returns when nothing of it is left.
+// below is the folder of the cgroup that the command's own is made in, or "".
 func guard(agent *os.File, below string) {
 	syscall.CloseOnExec(Socket)
 	const setChildSubreaper = 36

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// family is a command with a child, a grandchild, one that ignores SIGTERM, a daemon in a session of its own and one whose
-// parents have ended. Each writes its process id to a file.
+// family is a command with a child, a grandchild, one that ignores SIGTERM, a daemon in a session of its own and one
+// whose parents have ended. Each writes its process id to a file.
 const family = `
 sh -c 'echo $$ >child; sh -c "echo \$\$ >grandchild; sleep 1000; true"; true' &
 (trap "" TERM; sh -c 'echo $$ >deaf; while :; do sleep 1000; done') &
@@ -51,7 +51,8 @@ func startGuard(t *testing.T, name, script string) *guarded {
 	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	require.NoError(t, syscall.SetNonblock(ends[0], true))
-	g := &guarded{process: exec.Command("/proc/self/exe"), socket: os.NewFile(uintptr(ends[0]), "guard"), dir: t.TempDir()}
+	g := &guarded{process: exec.Command("/proc/self/exe"), socket: os.NewFile(uintptr(ends[0]), "guard"),
+		dir: t.TempDir()}
 	theirs := os.NewFile(uintptr(ends[1]), "agent")
 	g.process.Args, g.process.ExtraFiles, g.process.SysProcAttr = []string{name}, []*os.File{theirs}, &syscall.SysProcAttr{Setsid: true}
 	require.NoError(t, g.process.Start())
@@ -181,7 +182,8 @@ func TestKillLeft(t *testing.T) {
 		names = []string{"child", "grandchild", "deaf"} // those that left the session are not found
 	}
 	for _, name := range names {
-		require.Eventually(t, func() bool { _, lives := readProcess(g.pid(t, name)); return !lives }, 10*time.Second, 5*time.Millisecond, name)
+		require.Eventually(t, func() bool { _, lives := readProcess(g.pid(t, name)); return !lives }, 10*time.Second,
+			5*time.Millisecond, name)
 	}
 }
 

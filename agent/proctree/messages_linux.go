@@ -20,7 +20,8 @@ const AgentGone = syscall.SIGUSR1
 // the other's death.
 const Socket = 3
 
-// Command is what the guard starts: a program with its arguments, of which the first is its name, folder and environment.
+// Command is what the guard starts: a program with its arguments, of which the first is its name, folder and
+// environment.
 type Command struct {
 	Path, Dir string
 	Args, Env []string
@@ -40,7 +41,8 @@ const (
 	reportEmpty  = 'D' // and nothing of its tree is left; the guard's last word
 )
 
-// Report is one message of the guard. One of Failed and Ended comes first, unless the guard is killed; Empty is the last.
+// Report is one message of the guard. One of Failed and Ended comes first, unless the guard is killed; Empty is the
+// last.
 type Report struct {
 	Failed syscall.Errno // not 0: the command cannot be started
 	Ended  bool          // the command has ended with Status
@@ -50,7 +52,8 @@ type Report struct {
 
 // Start is the message that has the guard start a command. Texts with zero bytes are refused.
 func (c *Command) Start() ([]byte, error) {
-	fields := append([]string{c.Path, c.Dir, strconv.Itoa(len(c.Args))}, append(c.Args[:len(c.Args):len(c.Args)], c.Env...)...)
+	fields := append([]string{c.Path, c.Dir, strconv.Itoa(len(c.Args))},
+		append(c.Args[:len(c.Args):len(c.Args)], c.Env...)...)
 	body := make([]byte, 4)
 	for _, field := range fields {
 		for i := range len(field) {
@@ -82,7 +85,8 @@ func Lease(end time.Duration) []byte {
 func Monotonic() time.Duration {
 	var now syscall.Timespec
 	const clockMonotonic = 1
-	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockMonotonic, uintptr(unsafe.Pointer(&now)), 0) // never fails
+	// never fails
+	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockMonotonic, uintptr(unsafe.Pointer(&now)), 0)
 	return time.Duration(now.Nano())
 }
 

@@ -1,4 +1,5 @@
-// Package agent has the commands that list agents, move their work and drain them, and those that show failovers and drains.
+// Package agent has the commands that list agents, move their work and drain them, and those that show failovers and
+// drains.
 package agent
 
 import (
@@ -16,7 +17,8 @@ import (
 // Command is the group of agents.
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "agent", Short: "Run an agent; list and show agents; move their work, drain them"}
-	command.AddCommand(listCommand(a), getCommand(a), failOverCommand(a), healthCommand(a), takeOutCommand(a), maintenanceCommand(a),
+	command.AddCommand(listCommand(a), getCommand(a), failOverCommand(a), healthCommand(a), takeOutCommand(a),
+		maintenanceCommand(a),
 		reduceLoadCommand(a), restoreLoadCommand(a))
 	return command
 }
@@ -36,8 +38,10 @@ func listCommand(a *app.App) *cobra.Command {
 	a.ServerFlag(command)
 	flags := command.Flags()
 	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
-	flags.StringVar((*string)(&q.Status), "status", "", "only with this status: online, suspect, offline, draining or maintenance")
-	flags.StringVar((*string)(&q.State), "state", "", "only those that are ready (a slot is free), busy, draining or dead")
+	flags.StringVar((*string)(&q.Status), "status", "",
+		"only with this status: online, suspect, offline, draining or maintenance")
+	flags.StringVar((*string)(&q.State), "state", "",
+		"only those that are ready (a slot is free), busy, draining or dead")
 	flags.BoolVar(&q.Live, "live", false, "only those that a hub has a session of")
 	flags.StringVar(&q.Zone, "zone", "", "only in this zone")
 	flags.StringVar(&q.Group, "group", "", "only of this group")
@@ -57,7 +61,8 @@ func printAgents(a *app.App, agents []api.Agent) error {
 	}
 	full := slices.ContainsFunc(agents, func(g api.Agent) bool { return g.CurrentTasks != nil })
 	zones := slices.ContainsFunc(agents, func(g api.Agent) bool { return g.Zone != "" })
-	header := []string{"AGENT", "CLUSTER", "STATUS", "HEALTH", "ROLE", "TASKS", "EPOCH", "CPU", "HOST", "PID", "LAST HEARTBEAT"}
+	header := []string{"AGENT", "CLUSTER", "STATUS", "HEALTH", "ROLE", "TASKS", "EPOCH", "CPU", "HOST", "PID",
+		"LAST HEARTBEAT"}
 	if zones {
 		header = slices.Insert(header, 8, "ZONE")
 	}
@@ -67,7 +72,8 @@ func printAgents(a *app.App, agents []api.Agent) error {
 	t := app.NewTable(a.Stdout, header...)
 	for i := range agents {
 		g := &agents[i]
-		cells := []string{g.ID, g.Cluster, string(g.Status), string(g.Health), string(g.Role), load(g), fmt.Sprint(g.Epoch), app.Percent(g.CPUPercent), g.Host, pidText(g.PID), a.Ago(g.LastHeartbeat)}
+		cells := []string{g.ID, g.Cluster, string(g.Status), string(g.Health), string(g.Role), load(g),
+			fmt.Sprint(g.Epoch), app.Percent(g.CPUPercent), g.Host, pidText(g.PID), a.Ago(g.LastHeartbeat)}
 		if zones {
 			cells = slices.Insert(cells, 8, g.Zone)
 		}
@@ -121,7 +127,10 @@ func pidText(pid int) string {
 
 func getCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "get ID", Short: "Show an agent", Example: "  mainstay agent get agent-1", Args: app.Exactly("an agent's id"),
+		Use:     "get ID",
+		Short:   "Show an agent",
+		Example: "  mainstay agent get agent-1",
+		Args:    app.Exactly("an agent's id"),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.Client()
 			if err != nil {
@@ -146,12 +155,17 @@ func printAgent(a *app.App, g *api.Agent) error {
 		status += ", since " + since
 	}
 	t.Facts([][2]string{
-		{"Agent", g.ID}, {"Cluster", g.Cluster}, {"Status", status}, {"Reason", g.StatusReason}, {"State", string(g.State)}, {"Health", healthText(g)}, {"Role", string(g.Role)},
-		{"Epoch", fmt.Sprint(g.Epoch)}, {"Instance", g.InstanceID}, {"Join token", g.JoinToken}, {"Tasks", load(g)}, {"Runs", currentTasks(g, 10)}, {"Load", reductionText(a, g)}, {"Targets", strings.Join(g.Targets, ", ")},
-		{"Completed", app.Number(g.Completed)}, {"Failed", app.Number(g.Failed)}, {"CPU", app.Percent(g.CPUPercent)}, {"Memory", app.Percent(g.MemoryPercent)},
+		{"Agent", g.ID}, {"Cluster", g.Cluster}, {"Status", status}, {"Reason", g.StatusReason},
+		{"State", string(g.State)}, {"Health", healthText(g)}, {"Role", string(g.Role)},
+		{"Epoch", fmt.Sprint(g.Epoch)}, {"Instance", g.InstanceID}, {"Join token", g.JoinToken}, {"Tasks", load(g)},
+		{"Runs", currentTasks(g, 10)}, {"Load", reductionText(a, g)}, {"Targets", strings.Join(g.Targets, ", ")},
+		{"Completed", app.Number(g.Completed)}, {"Failed", app.Number(g.Failed)}, {"CPU", app.Percent(g.CPUPercent)},
+		{"Memory", app.Percent(g.MemoryPercent)},
 		{"Task types", strings.Join(g.TaskTypes, ", ")}, {"Capabilities", strings.Join(g.Capabilities, ", ")},
-		{"Host", g.Host}, {"Address", g.Address}, {"PID", pidText(g.PID)}, {"Zone", g.Zone}, {"Group", g.Group}, {"Version", g.Version}, {"Hub", g.Hub},
-		{"Metadata", app.LabelText(g.Metadata)}, {"Started", a.Ago(g.StartedAt)}, {"Joined", a.Ago(g.JoinedAt)}, {"Last heartbeat", a.Ago(g.LastHeartbeat)},
+		{"Host", g.Host}, {"Address", g.Address}, {"PID", pidText(g.PID)}, {"Zone", g.Zone}, {"Group", g.Group},
+		{"Version", g.Version}, {"Hub", g.Hub},
+		{"Metadata", app.LabelText(g.Metadata)}, {"Started", a.Ago(g.StartedAt)}, {"Joined", a.Ago(g.JoinedAt)},
+		{"Last heartbeat", a.Ago(g.LastHeartbeat)},
 	})
 	return t.Flush()
 }

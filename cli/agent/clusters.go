@@ -17,7 +17,10 @@ func ClusterCommands(a *app.App) []*cobra.Command {
 
 func clusterHealthCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "health NAME", Short: "Show how well the agents of a cluster do their work", Example: "  mainstay cluster health default", Args: app.Exactly("a cluster's name"),
+		Use:     "health NAME",
+		Short:   "Show how well the agents of a cluster do their work",
+		Example: "  mainstay cluster health default",
+		Args:    app.Exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.Client()
 			if err != nil {
@@ -44,7 +47,10 @@ func clusterHealthCommand(a *app.App) *cobra.Command {
 
 func clusterMembersCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "members NAME", Short: "List a cluster's members", Example: "  mainstay cluster members default", Args: app.Exactly("a cluster's name"),
+		Use:     "members NAME",
+		Short:   "List a cluster's members",
+		Example: "  mainstay cluster members default",
+		Args:    app.Exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			list := func(s *client.Client) *client.List[api.Agent] { return s.Members(args[0]) }
 			return app.PrintList(c, a, list, 0, printAgents)

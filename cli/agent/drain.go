@@ -17,10 +17,13 @@ import (
 
 // DrainCommand is the group of drains.
 func DrainCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{Use: "drain", Short: "See and cancel drains of agents; begin one with `mainstay agent drain`"}
+	command := &cobra.Command{Use: "drain",
+		Short: "See and cancel drains of agents; begin one with `mainstay agent drain`"}
 	a.ServerFlag(command)
-	command.AddCommand(drainListCommand(a), drainOneCommand(a, "get ID", "Show a drain: how far it is, and how the agents' work ended", (*client.Client).Drain),
-		drainOneCommand(a, "cancel ID", "Cancel a drain: agents that are not done are given work again", (*client.Client).CancelDrain))
+	command.AddCommand(drainListCommand(a), drainOneCommand(a, "get ID",
+		"Show a drain: how far it is, and how the agents' work ended", (*client.Client).Drain),
+		drainOneCommand(a, "cancel ID", "Cancel a drain: agents that are not done are given work again",
+			(*client.Client).CancelDrain))
 	return command
 }
 
@@ -28,7 +31,10 @@ func drainListCommand(a *app.App) *cobra.Command {
 	var cluster string
 	var limit int
 	command := &cobra.Command{
-		Use: "list", Short: "List drains, newest first", Example: "  mainstay drain list --cluster default", Args: app.Exactly(),
+		Use:     "list",
+		Short:   "List drains, newest first",
+		Example: "  mainstay drain list --cluster default",
+		Args:    app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			list := func(s *client.Client) *client.List[fleet.DrainRecord] { return s.Drains(cluster) }
 			return app.PrintList(c, a, list, limit, printDrains)
@@ -59,7 +65,8 @@ func printDrains(a *app.App, records []fleet.DrainRecord) error {
 		if len(names) > 3 {
 			names = append(names[:3:3], fmt.Sprintf("and %d more", len(names)-3))
 		}
-		t.Row(r.ID, drainStatus(r.Status), strings.Join(names, ", "), fmt.Sprintf("%d of %d", done, len(r.Agents)), a.Ago(&r.RequestedAt), r.Reason)
+		t.Row(r.ID, drainStatus(r.Status), strings.Join(names, ", "), fmt.Sprintf("%d of %d", done, len(r.Agents)),
+			a.Ago(&r.RequestedAt), r.Reason)
 	}
 	return t.Flush()
 }
@@ -69,7 +76,10 @@ func drainOneCommand(
 	a *app.App, use, short string, do func(*client.Client, context.Context, string) (*fleet.DrainRecord, error),
 ) *cobra.Command {
 	command := &cobra.Command{
-		Use: use, Short: short, Example: "  mainstay drain " + strings.Replace(use, "ID", "default:d-06gzw9pw", 1), Args: app.Exactly("a drain's id"),
+		Use:     use,
+		Short:   short,
+		Example: "  mainstay drain " + strings.Replace(use, "ID", "default:d-06gzw9pw", 1),
+		Args:    app.Exactly("a drain's id"),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.Client()
 			if err != nil {
@@ -92,7 +102,8 @@ func printDrain(a *app.App, raw json.RawMessage, r *fleet.DrainRecord) error {
 		t := app.NewTable(a.Stdout)
 		t.Facts([][2]string{
 			{"Drain", r.ID}, {"Status", drainStatus(r.Status)}, {"Error", r.Error}, {"Reason", r.Reason},
-			{"Deadline", r.Timeout.Std().String() + " for each agent"}, {"Requested", a.Ago(&r.RequestedAt)}, {"Completed", a.Ago(r.CompletedAt)},
+			{"Deadline", r.Timeout.Std().String() + " for each agent"}, {"Requested", a.Ago(&r.RequestedAt)},
+			{"Completed", a.Ago(r.CompletedAt)},
 		})
 		if err := t.Flush(); err != nil {
 			return err
@@ -199,7 +210,8 @@ after a restart, until "mainstay agent maintenance ID off". Several agents are d
 	}
 	a.ServerFlag(command)
 	flags := command.Flags()
-	flags.StringVar(&request.Deadline, "deadline", "", "how long each agent may finish its work, for example 10m (default: 5m)")
+	flags.StringVar(&request.Deadline, "deadline", "",
+		"how long each agent may finish its work, for example 10m (default: 5m)")
 	flags.StringVar(&request.Reason, "reason", "", "why; kept in the record and shown with the agent")
 	flags.IntVar(&request.MaxParallel, "max-parallel", 0, "how many are drained at the same time (default: 1)")
 	flags.BoolVar(&request.DryRun, "dry-run", false, "only show what would happen")
@@ -245,7 +257,8 @@ func undrained(r *fleet.DrainRecord, waited time.Duration) error {
 		if waited == 0 {
 			return nil
 		}
-		return app.WithExit(app.ExitIncomplete, fmt.Errorf("drain %s still runs after %s; it goes on by itself", r.ID, waited))
+		return app.WithExit(app.ExitIncomplete, fmt.Errorf("drain %s still runs after %s; it goes on by itself", r.ID,
+			waited))
 	}
 	return app.WithExit(app.ExitIncomplete, fmt.Errorf("drain %s ended as %s", r.ID, r.Status))
 }
@@ -276,7 +289,8 @@ as well, drain the agent. Maintenance stays when the agent restarts.`,
 			if err != nil {
 				return err
 			}
-			g, err := client.SetMaintenance(c.Context(), args[0], api.MaintenanceRequest{Enabled: args[1] == "on", Reason: reason})
+			g, err := client.SetMaintenance(c.Context(), args[0],
+				api.MaintenanceRequest{Enabled: args[1] == "on", Reason: reason})
 			if err != nil {
 				return err
 			}

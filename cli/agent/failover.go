@@ -21,7 +21,8 @@ import (
 
 // FailoverCommand is the group of failovers.
 func FailoverCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{Use: "failover", Short: "See the failovers of agents; begin one with `mainstay agent failover`"}
+	command := &cobra.Command{Use: "failover",
+		Short: "See the failovers of agents; begin one with `mainstay agent failover`"}
 	a.ServerFlag(command)
 	command.AddCommand(failoverListCommand(a), failoverGetCommand(a))
 	return command
@@ -43,7 +44,8 @@ func failoverListCommand(a *app.App) *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
 	flags.StringVar(&q.Agent, "agent", "", "only of this agent")
-	flags.StringVar((*string)(&q.Status), "status", "", "only with this status: running, succeeded, not_in_cluster, no_target_available or failed")
+	flags.StringVar((*string)(&q.Status), "status", "",
+		"only with this status: running, succeeded, not_in_cluster, no_target_available or failed")
 	app.LimitFlag(command, &limit)
 	a.OutputFlag(command)
 	return command
@@ -57,7 +59,8 @@ func printFailovers(a *app.App, records []fleet.FailoverRecord) error {
 	t := app.NewTable(a.Stdout, "FAILOVER", "STATUS", "TRIGGER", "TARGET", "TASKS", "NOTICED", "TOOK")
 	for i := range records {
 		r := &records[i]
-		t.Row(r.ID, string(r.Status), string(r.Trigger), r.TargetAgentID, transferred(r), a.Ago(&r.NoticedAt), failoverTook(r))
+		t.Row(r.ID, string(r.Status), string(r.Trigger), r.TargetAgentID, transferred(r), a.Ago(&r.NoticedAt),
+			failoverTook(r))
 	}
 	return t.Flush()
 }
@@ -87,8 +90,10 @@ func printFailover(a *app.App, raw json.RawMessage, r *fleet.FailoverRecord) err
 	return a.Print(raw, func() error {
 		t := app.NewTable(a.Stdout)
 		t.Facts([][2]string{
-			{"Failover", r.ID}, {"Agent", fmt.Sprintf("%s, epoch %d, in cluster %s", r.FailedAgentID, r.Epoch, r.Cluster)},
-			{"Status", string(r.Status)}, {"Error", r.Error}, {"Trigger", triggerText(r.Trigger)}, {"Reason", r.Reason}, {"Target", r.TargetAgentID},
+			{"Failover", r.ID},
+			{"Agent", fmt.Sprintf("%s, epoch %d, in cluster %s", r.FailedAgentID, r.Epoch, r.Cluster)},
+			{"Status", string(r.Status)}, {"Error", r.Error}, {"Trigger", triggerText(r.Trigger)}, {"Reason", r.Reason},
+			{"Target", r.TargetAgentID},
 			{"Tasks moved", transferred(r)}, {"Noticed", a.Ago(&r.NoticedAt)}, {"Took", failoverTook(r)},
 		})
 		if err := t.Flush(); err != nil {
@@ -126,10 +131,12 @@ func timeline(r *fleet.FailoverRecord) []failoverStep {
 		}
 	}
 	if r.Promoted != "" {
-		untimed = append(untimed, failoverStep{what: fmt.Sprintf("leader: %s → %s, epoch %d", r.FailedAgentID, r.Promoted, r.LeaderEpoch)})
+		untimed = append(untimed, failoverStep{what: fmt.Sprintf("leader: %s → %s, epoch %d", r.FailedAgentID,
+			r.Promoted, r.LeaderEpoch)})
 	}
 	for _, m := range r.Shards {
-		untimed = append(untimed, failoverStep{what: fmt.Sprintf("shard %d: %s → %s, epoch %d", m.Shard, cmp.Or(m.From, "nobody"), cmp.Or(m.To, "nobody"), m.Epoch)})
+		untimed = append(untimed, failoverStep{what: fmt.Sprintf("shard %d: %s → %s, epoch %d", m.Shard,
+			cmp.Or(m.From, "nobody"), cmp.Or(m.To, "nobody"), m.Epoch)})
 	}
 	slices.SortStableFunc(steps, func(x, y failoverStep) int { return x.at.Compare(*y.at) })
 	steps = append(steps, untimed...)
@@ -214,7 +221,8 @@ func failOverCommand(a *app.App) *cobra.Command {
 			}
 			if wait == 0 {
 				return a.Print(client.Answer, func() error {
-					_, err := fmt.Fprintf(a.Stdout, "Failover %s is asked for. See it with: mainstay failover get %s\n", accepted.FailoverID, accepted.FailoverID)
+					_, err := fmt.Fprintf(a.Stdout, "Failover %s is asked for. See it with: mainstay failover get %s\n",
+						accepted.FailoverID, accepted.FailoverID)
 					return err
 				})
 			}
@@ -230,15 +238,16 @@ func failOverCommand(a *app.App) *cobra.Command {
 	}
 	a.ServerFlag(command)
 	flags := command.Flags()
-	flags.StringVar(&request.TargetAgentID, "to", "", "the agent that takes over (default: the cluster's strategy selects)")
+	flags.StringVar(&request.TargetAgentID, "to", "",
+		"the agent that takes over (default: the cluster's strategy selects)")
 	flags.StringVar(&request.Reason, "reason", "", "why; kept in the failover's record")
 	app.WaitFlag(command, &wait, "the failover has ended")
 	a.OutputFlag(command)
 	return command
 }
 
-// lastFailover is when the newest failover of the agent's present session began; zero when there was none. A failover of
-// the same session has the same id, and only its start tells it from the one before.
+// lastFailover is when the newest failover of the agent's present session began; zero when there was none. A failover
+// of the same session has the same id, and only its start tells it from the one before.
 func lastFailover(ctx context.Context, c *client.Client, agent string) (time.Time, error) {
 	g, err := c.Agent(ctx, agent, false)
 	if err != nil {
@@ -256,7 +265,9 @@ func lastFailover(ctx context.Context, c *client.Client, agent string) (time.Tim
 
 // waitForFailover returns a failover that began after before as soon as it has ended, or as it stands when the time is
 // over.
-func waitForFailover(ctx context.Context, c *client.Client, id string, before time.Time, wait time.Duration) (*fleet.FailoverRecord, error) {
+func waitForFailover(
+	ctx context.Context, c *client.Client, id string, before time.Time, wait time.Duration,
+) (*fleet.FailoverRecord, error) {
 	deadline := time.Now().Add(wait)
 	for {
 		record, err := c.Failover(ctx, id)
@@ -268,7 +279,9 @@ func waitForFailover(ctx context.Context, c *client.Client, id string, before ti
 		case begun && (over || record.CompletedAt != nil):
 			return record, nil
 		case over:
-			return nil, app.WithExit(app.ExitIncomplete, fmt.Errorf("failover %s has not begun after %s; it is asked for, and begins when a worker runs", id, wait))
+			return nil, app.WithExit(app.ExitIncomplete,
+				fmt.Errorf("failover %s has not begun after %s; it is asked for, and begins when a worker runs", id,
+					wait))
 		}
 		select {
 		case <-ctx.Done():
@@ -284,7 +297,8 @@ func unfinished(r *fleet.FailoverRecord, waited time.Duration) error {
 	case fleet.FailoverSucceeded:
 		return nil
 	case fleet.FailoverRunning:
-		return app.WithExit(app.ExitIncomplete, fmt.Errorf("failover %s still runs after %s; it goes on by itself", r.ID, waited))
+		return app.WithExit(app.ExitIncomplete, fmt.Errorf("failover %s still runs after %s; it goes on by itself",
+			r.ID, waited))
 	}
 	return app.WithExit(app.ExitIncomplete, fmt.Errorf("failover %s ended as %s", r.ID, r.Status))
 }

@@ -95,7 +95,8 @@ func (s *failoverServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case s.looks < 2:
 			record = strings.ReplaceAll(record, "T11:", "T10:")
 		case s.looks == 2:
-			record = strings.ReplaceAll(strings.Replace(record, s.status, "running", 1), `,"completed_at":"2026-11-21T11:59:02Z"`, "")
+			record = strings.ReplaceAll(strings.Replace(record, s.status, "running", 1),
+				`,"completed_at":"2026-11-21T11:59:02Z"`, "")
 		}
 	}
 	_, _ = io.WriteString(w, record)
@@ -117,7 +118,8 @@ func TestAgentFailover(t *testing.T) {
 			s := &failoverServer{status: test.status, first: test.first}
 			server := httptest.NewServer(s)
 			defer server.Close()
-			got := clitest.Run(t.Context(), "", "agent", "failover", "agent-1", "--to", "agent-2", "--reason", "why not", "--wait=1m", "--server", server.URL)
+			got := clitest.Run(t.Context(), "", "agent", "failover", "agent-1", "--to", "agent-2", "--reason",
+				"why not", "--wait=1m", "--server", server.URL)
 			require.Equal(t, test.code, got.Code, got.Stderr)
 			require.JSONEq(t, `{"target_agent_id":"agent-2","reason":"why not"}`, s.asked)
 			require.Contains(t, got.Stdout, "11:59:02.000  +2.0s  completed: "+test.status)
@@ -144,7 +146,8 @@ func TestDryRunsOfDrainsAreNoPlans(t *testing.T) {
 	t.Parallel()
 	f := clitest.NewAPI(t, map[string]clitest.Answer{"GET /api/v1/agents/drains": {Status: 200, Body: `{"drains":[{"id":"c:d-1","cluster":"c","status":"planned","agents":[{"agent_id":"a","status":"planned"}]},
 		{"id":"c:d-2","cluster":"c","status":"running","agents":[{"agent_id":"a","status":"waiting"}]}]}`},
-		"GET /api/v1/agents/drains/c:d-2": {Status: 200, Body: `{"id":"c:d-2","cluster":"c","status":"running","timeout":"5m0s","agents":[{"agent_id":"a","status":"waiting"}]}`}})
+		"GET /api/v1/agents/drains/c:d-2": {Status: 200,
+			Body: `{"id":"c:d-2","cluster":"c","status":"running","timeout":"5m0s","agents":[{"agent_id":"a","status":"waiting"}]}`}})
 	got := f.At(t, "drain", "list")
 	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
 	require.Contains(t, got.Stdout, "c:d-1  dry run")

@@ -11,7 +11,10 @@ import (
 
 func healthCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "health ID", Short: "Show how well an agent does its work, and what that is made of", Example: "  mainstay agent health agent-1", Args: app.Exactly("an agent's id"),
+		Use:     "health ID",
+		Short:   "Show how well an agent does its work, and what that is made of",
+		Example: "  mainstay agent health agent-1",
+		Args:    app.Exactly("an agent's id"),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.Client()
 			if err != nil {
@@ -31,7 +34,8 @@ func healthCommand(a *app.App) *cobra.Command {
 
 func printHealth(a *app.App, h *api.AgentHealth) error {
 	t := app.NewTable(a.Stdout)
-	t.Facts([][2]string{{"Agent", h.AgentID}, {"Cluster", h.Cluster}, {"Status", string(h.Status)}, {"Health", string(h.Level)}, {"Score", score(h.Score)}, {"Why", h.Why}})
+	t.Facts([][2]string{{"Agent", h.AgentID}, {"Cluster", h.Cluster}, {"Status", string(h.Status)},
+		{"Health", string(h.Level)}, {"Score", score(h.Score)}, {"Why", h.Why}})
 	if err := t.Flush(); err != nil || len(h.Factors) == 0 {
 		return err
 	}

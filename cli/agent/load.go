@@ -31,7 +31,10 @@ runs goes on. It gets its slots back by itself, step by step, when the time is o
 			case given("factor") && (request.Factor <= 0 || request.Factor >= 1):
 				return app.UsageError("--factor must lie between 0 and 1, such as 0.5")
 			}
-			return changeLoad(a, func(s *client.Client) (*api.Agent, error) { return s.ReduceLoad(c.Context(), args[0], request) })
+			return changeLoad(a, func(s *client.Client) (*api.Agent,
+				error) {
+				return s.ReduceLoad(c.Context(), args[0], request)
+			})
 		},
 	}
 	a.ServerFlag(command)
@@ -39,7 +42,8 @@ runs goes on. It gets its slots back by itself, step by step, when the time is o
 	flags.IntVar(&request.Slots, "slots", 0, "how many tasks it may run at a time")
 	flags.Float64Var(&request.Factor, "factor", 0, "this share of its slots, between 0 and 1 (default: 0.5)")
 	flags.StringVar(&request.For, "for", "", "after how long it gets its slots back, for example 1h (default: 10m)")
-	flags.BoolVar(&request.UntilHealthy, "until-healthy", false, "give them back earlier, once its health is good again")
+	flags.BoolVar(&request.UntilHealthy, "until-healthy", false,
+		"give them back earlier, once its health is good again")
 	flags.StringVar(&request.Reason, "reason", "", "why; shown with the agent")
 	a.OutputFlag(command)
 	return command
@@ -47,10 +51,15 @@ runs goes on. It gets its slots back by itself, step by step, when the time is o
 
 func restoreLoadCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "restore-load ID", Short: "Give an agent all its slots back, at once", Example: "  mainstay agent restore-load agent-1",
-		Args: app.Exactly("an agent's id"),
+		Use:     "restore-load ID",
+		Short:   "Give an agent all its slots back, at once",
+		Example: "  mainstay agent restore-load agent-1",
+		Args:    app.Exactly("an agent's id"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return changeLoad(a, func(s *client.Client) (*api.Agent, error) { return s.RestoreLoad(c.Context(), args[0]) })
+			return changeLoad(a, func(s *client.Client) (*api.Agent,
+				error) {
+				return s.RestoreLoad(c.Context(), args[0])
+			})
 		},
 	}
 	a.ServerFlag(command)
@@ -83,7 +92,8 @@ func reductionText(a *app.App, g *api.Agent) string {
 	if r == nil {
 		return ""
 	}
-	text := fmt.Sprintf("may use %d of its %d slots until %s", g.EffectiveSlots, g.MaxTasks, r.Until.Local().Format("15:04:05"))
+	text := fmt.Sprintf("may use %d of its %d slots until %s", g.EffectiveSlots, g.MaxTasks,
+		r.Until.Local().Format("15:04:05"))
 	if r.UntilHealthy {
 		text += ", or until its health is good again"
 	}

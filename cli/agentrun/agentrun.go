@@ -75,7 +75,8 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 				}
 			}
 			if !allowExec && demoRoot == "" {
-				return app.UsageError("this agent could do nothing: add --allow-exec to let it run commands (whoever may submit tasks may then run anything as this user)")
+				return app.UsageError(
+					"this agent could do nothing: add --allow-exec to let it run commands (whoever may submit tasks may then run anything as this user)")
 			}
 			if allowExec {
 				runner.Handle(agent.ExecType, agent.ExecHandler())
@@ -99,23 +100,32 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 		},
 	}
 	flags := command.Flags()
-	flags.StringSliceVar(&o.HubURLs, "hub", []string{app.DefaultServer}, "URLs of the hubs; it stays with one until that fails")
+	flags.StringSliceVar(&o.HubURLs, "hub", []string{app.DefaultServer},
+		"URLs of the hubs; it stays with one until that fails")
 	flags.StringVar(&o.Cluster, "cluster", "default", "cluster to join")
-	flags.StringVar(&o.ID, "id", "", "the agent's own id, unique in the installation (default: the host's name and something random)")
+	flags.StringVar(&o.ID, "id", "",
+		"the agent's own id, unique in the installation (default: the host's name and something random)")
 	flags.IntVar(&o.Slots, "slots", 1, "tasks that it runs at a time")
 	flags.StringArrayVar(&o.Capabilities, "capability", nil, "what tasks may ask for (repeatable)")
-	flags.StringArrayVar(&providers, "provider", nil, "outside service that it has access to; tasks that name it prefer this agent (repeatable)")
-	flags.StringVar(&health, "health", "", "host:port for health probes of this agent: /health, /readyz and /healthz (default: none)")
-	flags.StringVar(&o.Address, "address", "", "where it can be reached, as host:port, for people and tools (default: where it registers from)")
-	flags.StringToStringVar(&o.Metadata, "metadata", nil, "facts about it that others can find it by, as name=value (repeatable)")
-	flags.StringVar(&joinTokenFile, "join-token-file", "", "file with the join token, where the control plane asks for one (default $"+app.JoinTokenEnv+")")
+	flags.StringArrayVar(&providers, "provider", nil,
+		"outside service that it has access to; tasks that name it prefer this agent (repeatable)")
+	flags.StringVar(&health, "health", "",
+		"host:port for health probes of this agent: /health, /readyz and /healthz (default: none)")
+	flags.StringVar(&o.Address, "address", "",
+		"where it can be reached, as host:port, for people and tools (default: where it registers from)")
+	flags.StringToStringVar(&o.Metadata, "metadata", nil,
+		"facts about it that others can find it by, as name=value (repeatable)")
+	flags.StringVar(&joinTokenFile, "join-token-file", "",
+		"file with the join token, where the control plane asks for one (default $"+app.JoinTokenEnv+")")
 	own.Flags(flags)
 	flags.StringVar(&o.Zone, "zone", "", "availability zone")
 	flags.StringVar(&o.Group, "group", "", "group")
 	flags.BoolVar(&allowExec, "allow-exec", false, "run any command that is submitted (task type exec)")
 	flags.DurationVar(&o.GiveUpAfter, "give-up-after", 0, "end when no hub has answered for this long (default: never)")
-	flags.DurationVar(&o.StopTimeout, "stop-timeout", agent.DefaultStopTimeout, "how long a stop waits for running tasks before it hands them back")
-	flags.StringVar(&healthFile, "health-file", "", `file that says how well the agent does, as "0.4 disk errors" or "degraded disk errors"; read every second`)
+	flags.DurationVar(&o.StopTimeout, "stop-timeout", agent.DefaultStopTimeout,
+		"how long a stop waits for running tasks before it hands them back")
+	flags.StringVar(&healthFile, "health-file", "",
+		`file that says how well the agent does, as "0.4 disk errors" or "degraded disk errors"; read every second`)
 	flags.StringVar(&demoRoot, "demo-handlers", "", "handle the tasks of `mainstay demo` for files below this folder")
 	_ = flags.MarkHidden("demo-handlers") // it exists
 	return command

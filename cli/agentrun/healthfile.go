@@ -16,8 +16,8 @@ import (
 // healthFileEvery is how often the health file is read.
 const healthFileEvery = time.Second
 
-// watchHealthFile reports what a file says of the agent until ctx ends: a number from 0 to 1 or a level, and then why. No
-// file, or an empty one, means healthy.
+// watchHealthFile reports what a file says of the agent until ctx ends: a number from 0 to 1 or a level, and then why.
+// No file, or an empty one, means healthy.
 func watchHealthFile(ctx context.Context, path string, runner *agent.Agent, log *slog.Logger) {
 	tick := time.NewTicker(healthFileEvery)
 	defer tick.Stop()
@@ -55,7 +55,8 @@ func parseHealth(line string) (health float64, note string, err error) {
 	}
 	health, err = strconv.ParseFloat(word, 64)
 	if err != nil || !(health >= 0 && health <= 1) { // also refuses NaN
-		return 0, "", fmt.Errorf("it must begin with a number from 0 to 1, or with healthy, degraded, warning, critical or failed")
+		return 0, "", fmt.Errorf(
+			"it must begin with a number from 0 to 1, or with healthy, degraded, warning, critical or failed")
 	}
 	return health, strings.TrimSpace(note), nil
 }

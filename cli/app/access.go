@@ -27,7 +27,8 @@ type Access struct {
 
 // Flags adds those that clients and agents share.
 func (c *Access) Flags(flags *pflag.FlagSet) {
-	flags.StringVar(&c.ca, "ca", "", "PEM file with the authority of the server's certificate (default $"+caEnv+", else the system's)")
+	flags.StringVar(&c.ca, "ca", "",
+		"PEM file with the authority of the server's certificate (default $"+caEnv+", else the system's)")
 	flags.StringVar(&c.cert, "cert", "", "PEM file with a client certificate (default $"+certEnv+")")
 	flags.StringVar(&c.key, "key", "", "PEM file with its key (default $"+keyEnv+")")
 }

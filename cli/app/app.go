@@ -1,5 +1,5 @@
-// Package app is what all commands share: the world outside, the client of the API, flags, output and exit codes. It knows
-// no group of commands.
+// Package app is what all commands share: the world outside, the client of the API, flags, output and exit codes. It
+// knows no group of commands.
 package app
 
 import (

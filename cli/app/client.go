@@ -21,9 +21,11 @@ const (
 
 // ServerFlag adds --server to the commands of a group.
 func (a *App) ServerFlag(c *cobra.Command) {
-	c.PersistentFlags().StringVar(&a.access.token, "token", "", "API token; better in $"+TokenEnv+", which other users do not see in the list of processes")
+	c.PersistentFlags().StringVar(&a.access.token, "token", "",
+		"API token; better in $"+TokenEnv+", which other users do not see in the list of processes")
 	a.access.Flags(c.PersistentFlags())
-	c.PersistentFlags().StringVar(&a.server, "server", "", "URL of the REST API (default $"+serverEnv+", else "+DefaultServer+")")
+	c.PersistentFlags().StringVar(&a.server, "server", "",
+		"URL of the REST API (default $"+serverEnv+", else "+DefaultServer+")")
 }
 
 // Client is the API's client of a command line. Answer is the JSON of the newest answer, for -o json.
@@ -32,8 +34,8 @@ type Client struct {
 	Answer json.RawMessage
 }
 
-// Client is a client of the REST API at --server, $MAINSTAY_SERVER or the default. It repeats nothing: a person, or a script
-// by the exit code, decides.
+// Client is a client of the REST API at --server, $MAINSTAY_SERVER or the default. It repeats nothing: a person, or a
+// script by the exit code, decides.
 func (a *App) Client() (*Client, error) {
 	source, address := "--server", a.server
 	if address == "" {
@@ -56,7 +58,8 @@ func (a *App) Client() (*Client, error) {
 	}
 	transport := client.NewTransport()
 	transport.TLSClientConfig = config
-	c, err := client.New(client.Options{URL: address, Token: own.token, HTTPClient: &http.Client{Transport: transport}, Retries: -1})
+	c, err := client.New(client.Options{URL: address, Token: own.token, HTTPClient: &http.Client{Transport: transport},
+		Retries: -1})
 	if err != nil {
 		return nil, UsageError("%s: %w", source, err)
 	}

@@ -42,12 +42,12 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 	return code
 }
 
-// StopUnread has a command with processes of its own stop as after Ctrl-C when nobody reads its output any more, as with
-// `| head -1`. Else the first line written then would end it on the spot, and leave its processes behind.
+// StopUnread has a command with processes of its own stop as after Ctrl-C when nobody reads its output any more, as
+// with `| head -1`. Else the first line written then would end it on the spot, and leave its processes behind.
 func (a *App) StopUnread(c *cobra.Command, _ []string) error {
 	ctx, stop := context.WithCancel(c.Context())
-	// Without this the kernel's signal ends the process, now or while it stops. It comes for connections to others too, so the
-	// signal itself says nothing.
+	// Without this the kernel's signal ends the process, now or while it stops. It comes for connections to others too,
+	// so the signal itself says nothing.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	a.Stdout, a.Stderr = &readOutput{a.Stdout, stop}, &readOutput{a.Stderr, stop}
 	c.SetContext(ctx)

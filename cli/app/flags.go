@@ -56,7 +56,8 @@ func PastFlag(flag, text string, now time.Time) (time.Time, error) {
 	}
 	ago, err := fleet.ParseDuration(strings.TrimPrefix(text, "-"))
 	if err != nil || ago < 0 || strings.HasPrefix(text, "+") {
-		return time.Time{}, UsageError("%s must be a time such as 2026-12-24T18:00:00Z, or how long ago, such as 2h", flag)
+		return time.Time{}, UsageError("%s must be a time such as 2026-12-24T18:00:00Z, or how long ago, such as 2h",
+			flag)
 	}
 	return now.Add(-ago).UTC(), nil
 }
@@ -75,7 +76,8 @@ func TimeFlag(flag, text string, now time.Time) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, UsageError("%s must be a time such as 2026-12-24T18:00:00Z or 2026-12-24T18:00:00+01:00, or counted from now, such as +10m", flag)
+		return time.Time{},
+			UsageError("%s must be a time such as 2026-12-24T18:00:00Z or 2026-12-24T18:00:00+01:00, or counted from now, such as +10m", flag)
 	}
 	return at.UTC(), nil
 }

@@ -92,8 +92,8 @@ func (a *App) Ago(t *time.Time) string {
 	return Roughly(d) + " ago"
 }
 
-// toUnit rounds to well below the unit that roughly shows, so that what is ten minutes from now is in 10m, and not in 9m
-// because a moment has passed.
+// toUnit rounds to well below the unit that roughly shows, so that what is ten minutes from now is in 10m, and not in
+// 9m because a moment has passed.
 func toUnit(d time.Duration) time.Duration {
 	switch {
 	case d < 10*time.Second:

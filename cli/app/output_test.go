@@ -34,7 +34,8 @@ func TestAgo(t *testing.T) {
 
 func TestByteCount(t *testing.T) {
 	t.Parallel()
-	for n, text := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1 << 20: "1.0 MiB", 5 << 40: "5.0 TiB"} {
+	for n, text := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1 << 20: "1.0 MiB",
+		5 << 40: "5.0 TiB"} {
 		require.Equal(t, text, ByteCount(n))
 	}
 }
@@ -42,14 +43,17 @@ func TestByteCount(t *testing.T) {
 func TestWords(t *testing.T) {
 	t.Parallel()
 	for d, wants := range map[time.Duration]string{
-		999 * time.Millisecond: "999ms", 1500 * time.Millisecond: "1.5s", 59 * time.Second: "59s", 3 * time.Minute: "3m", 5 * time.Hour: "5h", 72 * time.Hour: "3d",
+		999 * time.Millisecond: "999ms", 1500 * time.Millisecond: "1.5s", 59 * time.Second: "59s",
+		3 * time.Minute: "3m", 5 * time.Hour: "5h", 72 * time.Hour: "3d",
 	} {
 		require.Equal(t, wants, Roughly(d))
 	}
-	for n, wants := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1 << 20: "1.0 MiB", 5 << 30: "5.0 GiB"} {
+	for n, wants := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1 << 20: "1.0 MiB",
+		5 << 30: "5.0 GiB"} {
 		require.Equal(t, wants, ByteCount(n))
 	}
-	for text, wants := range map[string]string{"Build-Box.local": "build-box.local", "-x": "x", "ÄÖ": "host", "": "host", "a b": "a-b"} {
+	for text, wants := range map[string]string{"Build-Box.local": "build-box.local", "-x": "x", "ÄÖ": "host",
+		"": "host", "a b": "a-b"} {
 		require.Equal(t, wants, Slug(text, 20), text)
 	}
 	require.Equal(t, "abc", Slug("abcdef", 3))
@@ -66,5 +70,6 @@ func TestProgress(t *testing.T) {
 	require.Equal(t, "3 of 10 tasks\n5 of 10 tasks\n8 of 10 tasks\n10 of 10 tasks\n", lines.String())
 	tty.Step()
 	tty.Step()
-	require.Equal(t, "\r["+strings.Repeat("#", 20)+strings.Repeat(".", 20)+"] 1 of 2 tasks\r["+strings.Repeat("#", 40)+"] 2 of 2 tasks\n", bar.String())
+	require.Equal(t, "\r["+strings.Repeat("#", 20)+strings.Repeat(".", 20)+"] 1 of 2 tasks\r["+strings.Repeat("#",
+		40)+"] 2 of 2 tasks\n", bar.String())
 }

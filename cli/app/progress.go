@@ -41,7 +41,8 @@ func (p *Progress) Step() int {
 
 func (p *Progress) draw() {
 	filled := barWidth * p.done / p.Total
-	fmt.Fprintf(p.To, "\r[%s%s] %d of %d %s", strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), p.done, p.Total, p.Unit)
+	fmt.Fprintf(p.To, "\r[%s%s] %d of %d %s", strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), p.done,
+		p.Total, p.Unit)
 }
 
 // Tell prints a line between.

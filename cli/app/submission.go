@@ -33,18 +33,26 @@ func (s *Submission) TaskFlags(command *cobra.Command) {
 	flags.StringVar(&r.Type, "type", "", "task type, which an agent must handle (exec when a command is given)")
 	flags.StringVar(&r.Cluster, "cluster", "default", "cluster whose agents may do it")
 	flags.StringVar(&s.payload, "payload", "", "JSON for the handler: the text itself, @FILE, or - for standard input")
-	flags.StringVar(&s.priority, "priority", "", "1 (first) to 5 (last), or critical, high, normal, low or background (default normal)")
+	flags.StringVar(&s.priority, "priority", "",
+		"1 (first) to 5 (last), or critical, high, normal, low or background (default normal)")
 	flags.StringVar(&r.Agent, "agent", "", "only this agent may do it; it waits while the agent is offline")
-	flags.StringVar(&s.safety, "retry-safety", "", "when its agent is lost: idempotent (run again at once), fenced (when the lost agent has certainly stopped) or at_most_once (a person decides) (default idempotent)")
+	flags.StringVar(&s.safety, "retry-safety", "",
+		"when its agent is lost: idempotent (run again at once), fenced (when the lost agent has certainly stopped) or at_most_once (a person decides) (default idempotent)")
 	flags.DurationVar(&s.timeout, "timeout", 0, "how long one attempt may run (default 24h)")
-	flags.DurationVar(&s.beacon, "beacon-timeout", 0, "end an attempt whose handler gives no sign of life for this long, such as 45s; output of a command is one (default: not watched)")
-	flags.DurationVar(&s.expiresIn, "expires-in", 0, "how long it may wait for an agent, from its start on (default 1h)")
-	flags.IntVar(&r.Retry.MaxAttempts, "max-attempts", 0, "attempts that may fail before it is a dead letter (default 3)")
-	flags.StringArrayVar(&r.Retry.NonRetryable, "non-retryable", nil, "type of failure that is not tried again, such as exit_2 of a command (repeatable)")
+	flags.DurationVar(&s.beacon, "beacon-timeout", 0,
+		"end an attempt whose handler gives no sign of life for this long, such as 45s; output of a command is one (default: not watched)")
+	flags.DurationVar(&s.expiresIn, "expires-in", 0,
+		"how long it may wait for an agent, from its start on (default 1h)")
+	flags.IntVar(&r.Retry.MaxAttempts, "max-attempts", 0,
+		"attempts that may fail before it is a dead letter (default 3)")
+	flags.StringArrayVar(&r.Retry.NonRetryable, "non-retryable", nil,
+		"type of failure that is not tried again, such as exit_2 of a command (repeatable)")
 	flags.StringArrayVar(&r.RequiredCapabilities, "capability", nil, "capability that its agent must have (repeatable)")
-	flags.StringArrayVar(&r.PreferredCapabilities, "prefer", nil, "capability that its agent should rather have (repeatable)")
+	flags.StringArrayVar(&r.PreferredCapabilities, "prefer", nil,
+		"capability that its agent should rather have (repeatable)")
 	flags.StringVar(&r.Affinity, "affinity", "", "agent that should rather do it")
-	flags.StringVar(&r.Provider, "provider", "", "outside service that it calls; agents with access are preferred, rate-limited ones wait")
+	flags.StringVar(&r.Provider, "provider", "",
+		"outside service that it calls; agents with access are preferred, rate-limited ones wait")
 	flags.StringVar(&r.ShardKey, "shard-key", "", "in a sharded cluster: what belongs together has the same key")
 	flags.StringVar(&r.Tenant, "tenant", "", "whose work it is; tenants share agents fairly")
 	flags.StringArrayVar(&s.labels, "label", nil, "NAME=VALUE to find it by (repeatable)")
@@ -55,7 +63,8 @@ func (s *Submission) TaskFlags(command *cobra.Command) {
 // Build checks the command line. dash is how many arguments stand before "--", -1 without one.
 func (s *Submission) Build(stdin io.Reader, now time.Time, args []string, dash int) (*api.TaskRequest, error) {
 	r := s.Request
-	r.RetrySafety, r.Timeout, r.ExpiresIn = fleet.RetrySafety(s.safety), fleet.Duration(s.timeout), fleet.Duration(s.expiresIn)
+	r.RetrySafety, r.Timeout, r.ExpiresIn = fleet.RetrySafety(s.safety), fleet.Duration(s.timeout), fleet.Duration(
+		s.expiresIn)
 	r.BeaconTimeout = fleet.Duration(s.beacon)
 	var err error
 	if r.Labels, err = Pairs("--label", s.labels); err != nil {

@@ -23,8 +23,8 @@ import (
 // root is the program's root command in the tests of a package.
 var root func(*app.App) *cobra.Command
 
-// Main runs a package's tests with the commands below of. The test's binary stands in for the program: commands that start
-// agents start it again.
+// Main runs a package's tests with the commands below of. The test's binary stands in for the program: commands that
+// start agents start it again.
 func Main(m *testing.M, of func(*app.App) *cobra.Command) {
 	root = of
 	if len(os.Args) > 1 && os.Args[1] == "agent" {
@@ -87,7 +87,8 @@ func NewAPI(t *testing.T, answers map[string]Answer) *API {
 
 // Problem is a refusal.
 func Problem(status int, code, detail string) Answer {
-	body, _ := json.Marshal(map[string]any{"title": http.StatusText(status), "status": status, "code": code, "detail": detail})
+	body, _ := json.Marshal(map[string]any{"title": http.StatusText(status), "status": status, "code": code,
+		"detail": detail})
 	return Answer{status, string(body)}
 }
 

@@ -48,7 +48,8 @@ be repeated.`,
 			}
 			wanted := settings.ClusterConfigs()
 			if len(wanted) == 0 {
-				return app.UsageError("%s describes no clusters: they stand in its sections clusters and agent_cluster", args[0])
+				return app.UsageError("%s describes no clusters: they stand in its sections clusters and agent_cluster",
+					args[0])
 			}
 			client, err := a.Client()
 			if err != nil {
@@ -62,7 +63,8 @@ be repeated.`,
 				}
 				applied = append(applied, done)
 			}
-			return a.Print(map[string]any{"clusters": applied, "dry_run": dryRun}, func() error { return printApplied(a, applied) })
+			return a.Print(map[string]any{"clusters": applied, "dry_run": dryRun},
+				func() error { return printApplied(a, applied) })
 		},
 	}
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done, and do nothing")
@@ -145,7 +147,8 @@ func settingChanges(raw json.RawMessage, wanted map[string]any) ([]settingChange
 
 // isNothing reports whether a setting is left out, or is written out as nothing.
 func isNothing(value any) bool {
-	return value == nil || reflect.ValueOf(value).IsZero() || reflect.ValueOf(value).Kind() == reflect.Map && reflect.ValueOf(value).Len() == 0
+	return value == nil || reflect.ValueOf(value).IsZero() || reflect.ValueOf(value).Kind() == reflect.Map &&
+		reflect.ValueOf(value).Len() == 0
 }
 
 func printApplied(a *app.App, applied []appliedCluster) error {

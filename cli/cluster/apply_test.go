@@ -96,9 +96,11 @@ func TestSettingsOfClustersAreShown(t *testing.T) {
 func TestIfRevision(t *testing.T) {
 	t.Parallel()
 	var sent []string
-	server := clitest.Recorder(t, func(r *http.Request) { sent = append(sent, r.Header.Get("If-Match")) }, clitest.Problem(412, "precondition_failed", "the settings were changed"))
+	server := clitest.Recorder(t, func(r *http.Request) { sent = append(sent, r.Header.Get("If-Match")) },
+		clitest.Problem(412, "precondition_failed", "the settings were changed"))
 	for _, args := range [][]string{
-		{"cluster", "update", "x", "--min-agents", "1", "--if-revision", "abc"}, {"cluster", "delete", "x", "--if-revision", `"abc"`}, {"cluster", "delete", "x"},
+		{"cluster", "update", "x", "--min-agents", "1", "--if-revision", "abc"},
+		{"cluster", "delete", "x", "--if-revision", `"abc"`}, {"cluster", "delete", "x"},
 	} {
 		got := clitest.Run(t.Context(), "", append(args, "--server", server)...)
 		require.Equal(t, app.ExitConflict, got.Code)

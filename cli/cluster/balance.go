@@ -18,7 +18,8 @@ func rebalanceCommand(a *app.App) *cobra.Command {
 		Short: "Spread a cluster's shards and targets evenly over its agents",
 		Long: `Spread a cluster's shards and targets evenly over its agents, with as few moves as that needs, and tell what moved. What
 waits in a lane stays where it is, work that is pinned to an agent too.`,
-		Example: "  mainstay cluster rebalance default --dry-run\n  mainstay cluster rebalance default", Args: app.Exactly("a cluster's name"),
+		Example: "  mainstay cluster rebalance default --dry-run\n  mainstay cluster rebalance default",
+		Args:    app.Exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.Client()
 			if err != nil {
@@ -76,7 +77,8 @@ func targetsCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "targets NAME",
 		Short:   "List a cluster's deployment targets and who looks after them; add and remove some",
-		Example: "  mainstay cluster targets default\n  mainstay cluster targets default --add host-1,host-2 --remove host-9", Args: app.Exactly("a cluster's name"),
+		Example: "  mainstay cluster targets default\n  mainstay cluster targets default --add host-1,host-2 --remove host-9",
+		Args:    app.Exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(request.Add)+len(request.Remove) > 0 {
 				client, err := a.Client()

@@ -17,7 +17,8 @@ func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "cluster", Short: "Create, list, show, change, pause and delete clusters"}
 	a.ServerFlag(command)
 	command.AddCommand(createCommand(a), listCommand(a), getCommand(a),
-		updateCommand(a), applyCommand(a), pauseCommand(a), resumeCommand(a), scaleCommand(a), statusCommand(a), rebalanceCommand(a), targetsCommand(a), syncCommand(a), releaseBrakeCommand(a), deleteCommand(a))
+		updateCommand(a), applyCommand(a), pauseCommand(a), resumeCommand(a), scaleCommand(a), statusCommand(
+			a), rebalanceCommand(a), targetsCommand(a), syncCommand(a), releaseBrakeCommand(a), deleteCommand(a))
 	return command
 }
 
@@ -49,7 +50,8 @@ func createCommand(a *app.App) *cobra.Command {
 				return err
 			}
 			return a.Print(client.Answer, func() error {
-				_, err := fmt.Fprintf(a.Stdout, "Cluster %s is there. Agents join it with: mainstay agent run --cluster %s\n", cluster.Name, cluster.Name)
+				_, err := fmt.Fprintf(a.Stdout,
+					"Cluster %s is there. Agents join it with: mainstay agent run --cluster %s\n", cluster.Name, cluster.Name)
 				return err
 			})
 		},
@@ -66,13 +68,16 @@ func listCommand(a *app.App) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			return app.PrintList(c, a, (*client.Client).Clusters, 0, func(_ *app.App, clusters []api.Cluster) error {
 				if len(clusters) == 0 {
-					_, err := fmt.Fprintln(a.Stdout, "There are no clusters. Create one with: mainstay cluster create NAME")
+					_, err := fmt.Fprintln(a.Stdout,
+						"There are no clusters. Create one with: mainstay cluster create NAME")
 					return err
 				}
-				t := app.NewTable(a.Stdout, "CLUSTER", "STATUS", "MODE", "HEALTHY", "AGENTS", "LEADER", "CREATED", "PAUSED")
+				t := app.NewTable(a.Stdout, "CLUSTER", "STATUS", "MODE", "HEALTHY", "AGENTS", "LEADER", "CREATED",
+					"PAUSED")
 				for i := range clusters {
 					k := &clusters[i]
-					t.Row(k.Name, string(k.Status), string(k.ReplicationMode), fmt.Sprint(k.HealthyAgentCount), fmt.Sprint(k.AgentCount), k.Leader, a.Ago(k.CreatedAt), pausedText(a, k))
+					t.Row(k.Name, string(k.Status), string(k.ReplicationMode), fmt.Sprint(k.HealthyAgentCount),
+						fmt.Sprint(k.AgentCount), k.Leader, a.Ago(k.CreatedAt), pausedText(a, k))
 				}
 				return t.Flush()
 			})
@@ -84,7 +89,10 @@ func listCommand(a *app.App) *cobra.Command {
 
 func getCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "get NAME", Short: "Show a cluster", Example: "  mainstay cluster get default", Args: app.Exactly("a cluster's name"),
+		Use:     "get NAME",
+		Short:   "Show a cluster",
+		Example: "  mainstay cluster get default",
+		Args:    app.Exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.Client()
 			if err != nil {
@@ -105,7 +113,10 @@ func deleteCommand(a *app.App) *cobra.Command {
 	var force bool
 	var revision string
 	command := &cobra.Command{
-		Use: "delete NAME", Short: "Delete a cluster", Example: "  mainstay cluster delete studio", Args: app.Exactly("a cluster's name"),
+		Use:     "delete NAME",
+		Short:   "Delete a cluster",
+		Example: "  mainstay cluster delete studio",
+		Args:    app.Exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.Client()
 			if err != nil {

@@ -65,26 +65,36 @@ func addClusterFlags(flags *pflag.FlagSet) {
 	flags.Int("desired-agents", 0, "with fewer online agents the cluster is degraded")
 	flags.Int("max-agents", 0, "more agents are refused (default 1000)")
 	flags.String("replication-mode", "", "active_active, active_passive or sharded (default active_active)")
-	flags.String("selection-strategy", "", "how a failover's target is picked: standby, least_loaded, round_robin or affinity (default least_loaded)")
-	flags.Duration("role-lease", 0, "how long a leader or shard owner may go on without hearing from its hub (default 5s)")
-	flags.Duration("election-interval", 0, "the longest between two looks at a leader or shard owner (default a third of the role lease)")
+	flags.String("selection-strategy", "",
+		"how a failover's target is picked: standby, least_loaded, round_robin or affinity (default least_loaded)")
+	flags.Duration("role-lease", 0,
+		"how long a leader or shard owner may go on without hearing from its hub (default 5s)")
+	flags.Duration("election-interval", 0,
+		"the longest between two looks at a leader or shard owner (default a third of the role lease)")
 	flags.Bool("manual-election", false, "a leader that was lost keeps its seat until it is back, or a person acts")
 	flags.Int("task-max-attempts", 0, "attempts of its tasks that may fail, where a task does not say (default 3)")
 	flags.Int("task-max-transfers", 0, "agents that its tasks may be lost with, where a task does not say (default 3)")
-	flags.Duration("task-expires-in", 0, "how long its tasks may wait for an agent, where a task does not say (default 1h)")
+	flags.Duration("task-expires-in", 0,
+		"how long its tasks may wait for an agent, where a task does not say (default 1h)")
 	flags.Duration("task-transfer-timeout", 0, "how long a failover watches the tasks that it moves (default 5m)")
 	flags.Duration("dead-letter-retention", 0, "how long a dead letter of its tasks is kept for a retry (default 168h)")
-	flags.Float64("brake-share", 0, "the brake holds failovers when more than this share of the agents vanishes at once; 1 turns it off (default 0.5)")
-	flags.Int("brake-min-lost", 0, "the brake holds failovers when at least so many agents vanish at once, if they are also more than the share (default 3)")
+	flags.Float64("brake-share", 0,
+		"the brake holds failovers when more than this share of the agents vanishes at once; 1 turns it off (default 0.5)")
+	flags.Int("brake-min-lost", 0,
+		"the brake holds failovers when at least so many agents vanish at once, if they are also more than the share (default 3)")
 	flags.Duration("brake-window", 0, "what the brake takes for at once (default 10s)")
-	flags.String("healing", "", "what the healing cycle may do: on, dry_run (decide and record only) or off (default on)")
+	flags.String("healing", "",
+		"what the healing cycle may do: on, dry_run (decide and record only) or off (default on)")
 	flags.Duration("healing-interval", 0, "time between two looks of the healing cycle, 5s to 1h (default 1m)")
 	flags.Duration("healing-patience", 0, "how long something must be wrong before healing acts (default 30s)")
-	flags.StringArray("tenant-weight", nil, "a tenant's share while work of several waits, as tenant=weight, 0.1 to 100 (default 1 each); may be repeated")
-	flags.String("scaling", "", "off, manual (as many agents as desired are kept) or auto (rules move the number between min and max) (default off)")
+	flags.StringArray("tenant-weight", nil,
+		"a tenant's share while work of several waits, as tenant=weight, 0.1 to 100 (default 1 each); may be repeated")
+	flags.String("scaling", "",
+		"off, manual (as many agents as desired are kept) or auto (rules move the number between min and max) (default off)")
 	flags.String("queue-measure", "", "what the queue thresholds count: total or per_agent (default total)")
 	flags.Int("scale-up-queue", 0, "start agents when more tasks than this wait (default 5)")
-	flags.Float64("scale-up-cpu", 0, "start agents when none is idle and their machines' cpu is busier than this, in percent; 100: never (default 80)")
+	flags.Float64("scale-up-cpu", 0,
+		"start agents when none is idle and their machines' cpu is busier than this, in percent; 100: never (default 80)")
 	flags.Duration("scale-up-cooldown", 0, "least time from one start of agents to the next (default 1m)")
 	flags.Int("scale-up-increment", 0, "agents started at a time (default 1)")
 	flags.Int("scale-down-queue", 0, "stop agents when fewer tasks than this wait (default 1)")
@@ -97,10 +107,12 @@ func addClusterFlags(flags *pflag.FlagSet) {
 	flags.String("spawn-cpu", "", "cores of a started agent, as 2 or 500m")
 	flags.String("spawn-memory", "", "memory of a started agent, as 4Gi")
 	flags.String("spawn-storage", "", "storage of a started agent, as 10Gi")
-	flags.StringArray("spawn-env", nil, "variable of a started agent's environment, as NAME=value; no place for secrets; may be repeated")
+	flags.StringArray("spawn-env", nil,
+		"variable of a started agent's environment, as NAME=value; no place for secrets; may be repeated")
 	flags.Duration("spawn-join-timeout", 0, "how long a started agent may take to come online (default 1m)")
 	flags.Duration("spawn-drain-timeout", 0, "how long an agent that is to stop may finish its work (default 5m)")
-	flags.String("spawn-backoff", "", "how tries are spaced while agents cannot be started: constant or exponential (default exponential)")
+	flags.String("spawn-backoff", "",
+		"how tries are spaced while agents cannot be started: constant or exponential (default exponential)")
 	flags.Duration("spawn-backoff-delay", 0, "wait after agents could not be started for the first time (default 10s)")
 	flags.Duration("spawn-backoff-max", 0, "longest wait between tries to start agents (default 5m)")
 }

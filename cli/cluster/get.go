@@ -23,9 +23,11 @@ func printCluster(a *app.App, k *api.Cluster) error {
 		t.Row("Paused lane", k.PausedLanes[i].Lane+" "+pauseText(a, &k.PausedLanes[i].Pause))
 	}
 	for _, b := range k.BrakeHolds {
-		t.Row("Brake holds", fmt.Sprintf("since %s at hub %s: %d agents lost; their failovers wait until they are back, or: mainstay cluster release-brake %s", a.Ago(&b.Since), b.Hub, b.Lost, k.Name))
+		t.Row("Brake holds",
+			fmt.Sprintf("since %s at hub %s: %d agents lost; their failovers wait until they are back, or: mainstay cluster release-brake %s", a.Ago(&b.Since), b.Hub, b.Lost, k.Name))
 	}
-	t.Row("Agents", fmt.Sprintf("%d healthy of %d (min %d, desired %d, max %d)", k.HealthyAgentCount, k.AgentCount, k.MinAgents, k.DesiredAgents, k.MaxAgents))
+	t.Row("Agents", fmt.Sprintf("%d healthy of %d (min %d, desired %d, max %d)", k.HealthyAgentCount, k.AgentCount,
+		k.MinAgents, k.DesiredAgents, k.MaxAgents))
 	t.Row("Mode", string(k.ReplicationMode))
 	if k.Shards > 0 {
 		t.Row("Shards", shardText(k.Shards, k.ShardOwners))
@@ -40,16 +42,19 @@ func printCluster(a *app.App, k *api.Cluster) error {
 	}
 	t.Row("Transfer timeout", k.TransferTimeout.String())
 	if d := k.TaskDefaults; d != (fleet.TaskDefaults{}) {
-		t.Row("Tasks", fmt.Sprintf("%d attempts, %d transfers, expire after %s; where a task does not say", d.MaxAttempts, d.MaxTransfers, app.Roughly(d.ExpiresIn.Std())))
+		t.Row("Tasks", fmt.Sprintf("%d attempts, %d transfers, expire after %s; where a task does not say",
+			d.MaxAttempts, d.MaxTransfers, app.Roughly(d.ExpiresIn.Std())))
 	}
 	t.Row("Dead letters", "kept for "+app.Roughly(k.DeadLetterRetention.Std()))
 	brake := "off"
 	if k.Brake.Share < 1 {
-		brake = fmt.Sprintf("when at least %d and more than %.4g%% of the agents vanish within %s", k.Brake.MinLost, 100*k.Brake.Share, k.Brake.Window)
+		brake = fmt.Sprintf("when at least %d and more than %.4g%% of the agents vanish within %s", k.Brake.MinLost,
+			100*k.Brake.Share, k.Brake.Window)
 	}
 	t.Row("Brake", brake)
 	if k.SelfHealing.Mode != "" {
-		t.Row("Healing", fmt.Sprintf("%s, every %s, after %s of trouble", k.SelfHealing.Mode, k.SelfHealing.CycleInterval, k.SelfHealing.Patience))
+		t.Row("Healing", fmt.Sprintf("%s, every %s, after %s of trouble", k.SelfHealing.Mode,
+			k.SelfHealing.CycleInterval, k.SelfHealing.Patience))
 	}
 	leader := k.Leader
 	if leader == "" && k.ReplicationMode == fleet.ActivePassive {
@@ -60,7 +65,8 @@ func printCluster(a *app.App, k *api.Cluster) error {
 		weights = append(weights, fmt.Sprintf("%s=%g", tenant, k.TenantWeights[tenant]))
 	}
 	t.Facts([][2]string{
-		{"Tenant weights", strings.Join(weights, ", ")}, {"Leader", leader}, {"Standbys", strings.Join(k.Standbys, ", ")},
+		{"Tenant weights", strings.Join(weights, ", ")}, {"Leader", leader},
+		{"Standbys", strings.Join(k.Standbys, ", ")},
 		{"Target group", k.TargetGroup}, {"Created", a.Ago(k.CreatedAt)}, {"Revision", k.Revision},
 	})
 	return t.Flush()

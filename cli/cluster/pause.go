@@ -20,9 +20,11 @@ func pauseCommand(a *app.App) *cobra.Command {
   mainstay cluster pause default --lane cap/gpu`,
 		func(cluster, lane string, k *api.Cluster) string {
 			if lane != "" {
-				return fmt.Sprintf("Lane %s of cluster %s is paused. What runs goes on; what waits in it still expires. Go on with: mainstay cluster resume %s --lane %s\n", lane, cluster, cluster, lane)
+				return fmt.Sprintf(
+					"Lane %s of cluster %s is paused. What runs goes on; what waits in it still expires. Go on with: mainstay cluster resume %s --lane %s\n", lane, cluster, cluster, lane)
 			}
-			return fmt.Sprintf("Cluster %s is paused. What runs goes on; what waits still expires. Go on with: mainstay cluster resume %s\n", cluster, cluster)
+			return fmt.Sprintf(
+				"Cluster %s is paused. What runs goes on; what waits still expires. Go on with: mainstay cluster resume %s\n", cluster, cluster)
 		})
 }
 
@@ -33,13 +35,15 @@ func resumeCommand(a *app.App) *cobra.Command {
 		func(cluster, lane string, k *api.Cluster) string {
 			switch {
 			case k.Paused != nil && lane != "":
-				return fmt.Sprintf("Lane %s is not paused by itself now, but all of cluster %s is. Go on with: mainstay cluster resume %s\n", lane, cluster, cluster)
+				return fmt.Sprintf(
+					"Lane %s is not paused by itself now, but all of cluster %s is. Go on with: mainstay cluster resume %s\n", lane, cluster, cluster)
 			case lane != "":
 				return fmt.Sprintf("Lane %s of cluster %s goes on.\n", lane, cluster)
 			}
 			text := fmt.Sprintf("Cluster %s goes on.\n", cluster)
 			for _, l := range k.PausedLanes {
-				text += fmt.Sprintf("Lane %s was paused by itself and stays so. Go on with: mainstay cluster resume %s --lane %s\n", l.Lane, cluster, l.Lane)
+				text += fmt.Sprintf(
+					"Lane %s was paused by itself and stays so. Go on with: mainstay cluster resume %s --lane %s\n", l.Lane, cluster, l.Lane)
 			}
 			return text
 		})

@@ -42,7 +42,8 @@ func printLanes(a *app.App, lanes []api.Lane) error {
 		_, err := fmt.Fprintln(a.Stdout, "There are no clusters. Create one with: mainstay cluster create NAME")
 		return err
 	}
-	t := app.NewTable(a.Stdout, "CLUSTER", "LANE", "WAITING", "OLDEST", "IN/S", "OUT/S", "AGENTS", "SLOTS BUSY", "BY PRIORITY", "PAUSED")
+	t := app.NewTable(a.Stdout, "CLUSTER", "LANE", "WAITING", "OLDEST", "IN/S", "OUT/S", "AGENTS", "SLOTS BUSY",
+		"BY PRIORITY", "PAUSED")
 	for i := range lanes {
 		l := &lanes[i]
 		var oldest string

@@ -32,7 +32,8 @@ on: the number is kept. In mode auto, the rules go on from there.`,
 		Args:    app.Exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			given := c.Flags().Changed
-			r := api.ScaleRequest{Desired: when(given("to"), to), Min: when(given("min"), least), Max: when(given("max"), most)}
+			r := api.ScaleRequest{Desired: when(given("to"), to), Min: when(given("min"), least),
+				Max: when(given("max"), most)}
 			if r == (api.ScaleRequest{}) {
 				return app.UsageError("give --to, --min or --max")
 			}
@@ -63,7 +64,9 @@ on: the number is kept. In mode auto, the rules go on from there.`,
 }
 
 // awaitScaled looks until the cluster has as many agents as it is to have, and none is on its way.
-func awaitScaled(ctx context.Context, c *client.Client, cluster string, timeout time.Duration) (*api.ScalingStatus, error) {
+func awaitScaled(
+	ctx context.Context, c *client.Client, cluster string, timeout time.Duration,
+) (*api.ScalingStatus, error) {
 	deadline := time.Now().Add(timeout)
 	for {
 		status, err := c.Scaling(ctx, cluster)
@@ -82,7 +85,8 @@ func awaitScaled(ctx context.Context, c *client.Client, cluster string, timeout 
 			if status.Blocked != nil {
 				why = ": " + status.Blocked.Reason
 			}
-			return nil, fmt.Errorf("the cluster has %d of %d agents after %s%s", status.Current, status.Target, timeout, why)
+			return nil, fmt.Errorf("the cluster has %d of %d agents after %s%s", status.Current, status.Target, timeout,
+				why)
 		}
 		select {
 		case <-ctx.Done():
@@ -116,8 +120,10 @@ func printScaling(a *app.App, raw json.RawMessage, s *api.ScalingStatus) error {
 	return a.Print(raw, func() error {
 		t := app.NewTable(a.Stdout)
 		t.Facts([][2]string{
-			{"Cluster", s.Cluster}, {"Scaling", scalingModeText(s)}, {"Agents", scalingCounts(s)}, {"Waiting", waitingText(s.Queue)},
-			{"Now", scalingNow(a, s.Decision)}, {"Blocked", evaluationText(a, s.Blocked)}, {"Stuck", evaluationText(a, s.Stuck)},
+			{"Cluster", s.Cluster}, {"Scaling", scalingModeText(s)}, {"Agents", scalingCounts(s)},
+			{"Waiting", waitingText(s.Queue)},
+			{"Now", scalingNow(a, s.Decision)}, {"Blocked", evaluationText(a, s.Blocked)},
+			{"Stuck", evaluationText(a, s.Stuck)},
 			{"Last started", a.Ago(s.LastUp)}, {"Last stopped", a.Ago(s.LastDown)}, {"Next look", nextLook(a, s)},
 			{"Rules", rulesText(&s.Settings)}, {"Spawners", spawnersText(a, s)},
 		})
@@ -136,7 +142,8 @@ func scalingModeText(s *api.ScalingStatus) string {
 	case fleet.ScalingAuto:
 		return fmt.Sprintf("auto: between %d and %d agents", s.Min, s.Max)
 	}
-	return "off; turn it on with: mainstay cluster scale " + s.Cluster + " --to N, or mainstay cluster update " + s.Cluster + " --scaling auto"
+	return "off; turn it on with: mainstay cluster scale " + s.Cluster +
+		" --to N, or mainstay cluster update " + s.Cluster + " --scaling auto"
 }
 
 func scalingCounts(s *api.ScalingStatus) string {
@@ -175,7 +182,8 @@ func evaluationText(a *app.App, e *api.Evaluation) string {
 	if e == nil {
 		return ""
 	}
-	return fmt.Sprintf("since %s, %d times: %s; next try %s", clockText(a, e.Since), e.Failures, e.Reason, clockText(a, e.NextAt))
+	return fmt.Sprintf("since %s, %d times: %s; next try %s", clockText(a, e.Since), e.Failures, e.Reason,
+		clockText(a, e.NextAt))
 }
 
 func nextLook(a *app.App, s *api.ScalingStatus) string {
@@ -197,8 +205,10 @@ func rulesText(s *fleet.ScalingPolicy) string {
 	if s.QueueMeasure == fleet.QueuePerAgent {
 		each = " for each agent"
 	}
-	return fmt.Sprintf("%d more when over %d tasks wait%s or the cpu is over %.0f %%, at most every %s; %d fewer when under %d wait%s and idle for %s, at most every %s",
-		up.Increment, *up.QueueThreshold, each, up.CPUThreshold, up.Cooldown, down.Decrement, *down.QueueThreshold, each, down.IdleTimeout, down.Cooldown)
+	return fmt.Sprintf(
+		"%d more when over %d tasks wait%s or the cpu is over %.0f %%, at most every %s; %d fewer when under %d wait%s and idle for %s, at most every %s",
+		up.Increment, *up.QueueThreshold, each, up.CPUThreshold, up.Cooldown,
+		down.Decrement, *down.QueueThreshold, each, down.IdleTimeout, down.Cooldown)
 }
 
 func spawnersText(a *app.App, s *api.ScalingStatus) string {

@@ -14,7 +14,8 @@ import (
 
 // ScalingCommand is the group of what scaling did.
 func ScalingCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{Use: "scaling", Short: "See which agents scaling started and stopped; steer it with `mainstay cluster scale`"}
+	command := &cobra.Command{Use: "scaling",
+		Short: "See which agents scaling started and stopped; steer it with `mainstay cluster scale`"}
 	a.ServerFlag(command)
 	command.AddCommand(scalingListCommand(a), scalingGetCommand(a))
 	return command
@@ -24,7 +25,10 @@ func scalingListCommand(a *app.App) *cobra.Command {
 	var cluster string
 	var limit int
 	command := &cobra.Command{
-		Use: "list", Short: "List what scaling has done, newest first", Example: "  mainstay scaling list --cluster default", Args: app.Exactly(),
+		Use:     "list",
+		Short:   "List what scaling has done, newest first",
+		Example: "  mainstay scaling list --cluster default",
+		Args:    app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			list := func(s *client.Client) *client.List[fleet.ScalingRecord] { return s.ScalingActions(cluster) }
 			return app.PrintList(c, a, list, limit, printScalings)
@@ -44,7 +48,8 @@ func printScalings(a *app.App, records []fleet.ScalingRecord) error {
 	t := app.NewTable(a.Stdout, "ACTION", "CHANGE", "STATUS", "AGENTS", "STARTED", "TOOK", "REASON")
 	for i := range records {
 		r := &records[i]
-		t.Row(r.ID, fmt.Sprintf("%s %d", r.Change, len(r.Agents)), string(r.Status), fmt.Sprintf("%d → %d", r.From, r.To), a.Ago(&r.StartedAt), scalingTook(r), r.Reason)
+		t.Row(r.ID, fmt.Sprintf("%s %d", r.Change, len(r.Agents)), string(r.Status),
+			fmt.Sprintf("%d → %d", r.From, r.To), a.Ago(&r.StartedAt), scalingTook(r), r.Reason)
 	}
 	return t.Flush()
 }
@@ -58,7 +63,10 @@ func scalingTook(r *fleet.ScalingRecord) string {
 
 func scalingGetCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "get ID", Short: "Show one action of scaling, agent by agent", Example: "  mainstay scaling get default:7", Args: app.Exactly("an action's id"),
+		Use:     "get ID",
+		Short:   "Show one action of scaling, agent by agent",
+		Example: "  mainstay scaling get default:7",
+		Args:    app.Exactly("an action's id"),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.Client()
 			if err != nil {
@@ -83,8 +91,10 @@ func printScalingRecord(a *app.App, raw json.RawMessage, r *fleet.ScalingRecord)
 			spawner += " (" + string(r.Platform) + ")"
 		}
 		t.Facts([][2]string{
-			{"Action", r.ID}, {"Cluster", r.Cluster}, {"Change", fmt.Sprintf("%s, from %d to %d agents", r.Change, r.From, r.To)}, {"Status", string(r.Status)},
-			{"Error", r.Error}, {"Rule", string(r.Rule)}, {"Reason", r.Reason}, {"Spawner", spawner}, {"Drain", r.Drain},
+			{"Action", r.ID}, {"Cluster", r.Cluster},
+			{"Change", fmt.Sprintf("%s, from %d to %d agents", r.Change, r.From, r.To)}, {"Status", string(r.Status)},
+			{"Error", r.Error}, {"Rule", string(r.Rule)}, {"Reason", r.Reason}, {"Spawner", spawner},
+			{"Drain", r.Drain},
 			{"Started", a.Ago(&r.StartedAt)}, {"Took", scalingTook(r)},
 		})
 		if err := t.Flush(); err != nil {

@@ -19,7 +19,8 @@ func syncCommand(a *app.App) *cobra.Command {
 		Long: `Make the states of a cluster's members the same: what the leader wrote is sent to the members that lack it. Clusters that
 are active_passive or sharded do it by themselves when their members' states differ. With --check, only compare them.
 Exits with an error when some still differ.`,
-		Example: "  mainstay cluster sync default\n  mainstay cluster sync default --check", Args: app.Exactly("a cluster's name"),
+		Example: "  mainstay cluster sync default\n  mainstay cluster sync default --check",
+		Args:    app.Exactly("a cluster's name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.Client()
 			if err != nil {
@@ -30,7 +31,8 @@ Exits with an error when some still differ.`,
 				if err != nil {
 					return err
 				}
-				if err := a.Print(client.Answer, func() error { return printClusterSync(a, k) }); err != nil || k.Consistent {
+				if err := a.Print(client.Answer, func() error { return printClusterSync(a, k) }); err != nil ||
+					k.Consistent {
 					return err
 				}
 				return app.WithExit(app.ExitIncomplete, fmt.Errorf("the states of cluster %s differ", args[0]))
@@ -59,7 +61,8 @@ func printSync(a *app.App, r *fleet.SyncReport) error {
 	if r.Why != "" {
 		text += ": " + r.Why
 	}
-	fmt.Fprintf(a.Stdout, "%s.\nEntries %d, digest %s; %d entries sent (%d bytes).\n\n", text, r.State.Entries, r.State.Digest, r.EntriesSent, r.BytesSent)
+	fmt.Fprintf(a.Stdout, "%s.\nEntries %d, digest %s; %d entries sent (%d bytes).\n\n", text, r.State.Entries,
+		r.State.Digest, r.EntriesSent, r.BytesSent)
 	return printMemberStates(a, r.Members)
 }
 

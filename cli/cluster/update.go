@@ -41,12 +41,14 @@ func updateCommand(a *app.App) *cobra.Command {
 		},
 	}
 	addClusterFlags(command.Flags())
-	command.Flags().Lookup("tenant-weight").Usage = "a tenant's share while work of several waits, as tenant=weight, 0.1 to 100; 0 takes it back to 1; may be repeated"
+	command.Flags().Lookup(
+		"tenant-weight").Usage = "a tenant's share while work of several waits, as tenant=weight, 0.1 to 100; 0 takes it back to 1; may be repeated"
 	ifRevisionFlag(command, &revision)
 	a.OutputFlag(command)
 	return command
 }
 
 func ifRevisionFlag(c *cobra.Command, revision *string) {
-	c.Flags().StringVar(revision, "if-revision", "", "only if its settings are still of this revision, as cluster get shows it")
+	c.Flags().StringVar(revision, "if-revision", "",
+		"only if its settings are still of this revision, as cluster get shows it")
 }

@@ -54,8 +54,10 @@ on after what was seen once it is back; a line of type gap says where events are
 	}
 	flags := command.Flags()
 	flags.BoolVarP(&v.follow, "follow", "f", false, "go on with what happens")
-	flags.StringVar(&v.query.Since, "since", "", "begin with what happened since then: 15m, or a time (RFC 3339) (default 15m, with --follow now)")
-	flags.StringSliceVar(&v.query.Types, "type", nil, "only these types, or what begins with them: agent, task.completed, failover")
+	flags.StringVar(&v.query.Since, "since", "",
+		"begin with what happened since then: 15m, or a time (RFC 3339) (default 15m, with --follow now)")
+	flags.StringSliceVar(&v.query.Types, "type", nil,
+		"only these types, or what begins with them: agent, task.completed, failover")
 	flags.StringSliceVar(&v.query.Clusters, "cluster", nil, "only of these clusters")
 	flags.StringVar(&v.query.Agent, "agent", "", "only about this agent")
 	flags.StringVar(&v.query.Task, "task", "", "only about this task")
@@ -102,7 +104,8 @@ func (v *eventsView) print(e *api.CloudEvent) error {
 		}
 		v.day = day
 	}
-	_, err := fmt.Fprintf(v.app.Stdout, "%s  %-18s %s\n", at.Format("15:04:05.000"), shortType(e.Type), app.OneLine(eventText(e)))
+	_, err := fmt.Fprintf(v.app.Stdout, "%s  %-18s %s\n", at.Format("15:04:05.000"), shortType(e.Type),
+		app.OneLine(eventText(e)))
 	return err
 }
 

@@ -19,14 +19,17 @@ func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "healing", Short: "See what healing does and why; trigger, pause and resume it"}
 	a.ServerFlag(command)
 	command.AddCommand(statusCommand(a), actionsCommand(a), triggerCommand(a),
-		pauseCommand(a, "pause", "Pause healing: no cycle begins by itself", "kernel updates tonight", (*client.Client).PauseHealing),
+		pauseCommand(a, "pause", "Pause healing: no cycle begins by itself", "kernel updates tonight",
+			(*client.Client).PauseHealing),
 		pauseCommand(a, "resume", "Resume healing", "done", (*client.Client).ResumeHealing))
 	return command
 }
 
 func statusCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "status", Short: "Show how healing stands: its last cycle with what that decided, and what is under way", Args: app.Exactly(),
+		Use:     "status",
+		Short:   "Show how healing stands: its last cycle with what that decided, and what is under way",
+		Args:    app.Exactly(),
 		Example: "  mainstay healing status",
 		RunE: func(c *cobra.Command, _ []string) error {
 			client, err := a.Client()
@@ -57,12 +60,15 @@ func printHealingStatus(a *app.App, raw json.RawMessage, s *api.HealingStatus) e
 		}
 		last := "none yet"
 		if s.LastCycle != nil {
-			last = fmt.Sprintf("%s: looked at %s in %s", a.Ago(&s.LastCycle.StartedAt), fleet.Count(s.LastCycle.Agents, "agent"), fleet.Count(s.LastCycle.Clusters, "cluster"))
+			last = fmt.Sprintf("%s: looked at %s in %s", a.Ago(&s.LastCycle.StartedAt),
+				fleet.Count(s.LastCycle.Agents, "agent"), fleet.Count(s.LastCycle.Clusters, "cluster"))
 		}
 		next := a.Ago(s.NextCycleAt)
 		t.Facts([][2]string{
-			{"Healing", state}, {"Note", s.Note}, {"Every", s.CycleInterval.String()}, {"Last cycle", last}, {"Next cycle", next},
-			{"Clusters", fmt.Sprintf("%d on, %d dry run, %d off", modes[fleet.HealingOn], modes[fleet.HealingDryRun], modes[fleet.HealingOff])},
+			{"Healing", state}, {"Note", s.Note}, {"Every", s.CycleInterval.String()}, {"Last cycle", last},
+			{"Next cycle", next},
+			{"Clusters", fmt.Sprintf("%d on, %d dry run, %d off", modes[fleet.HealingOn], modes[fleet.HealingDryRun],
+				modes[fleet.HealingOff])},
 		})
 		if err := t.Flush(); err != nil {
 			return err
@@ -116,8 +122,10 @@ func actionsCommand(a *app.App) *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
 	flags.StringVar(&q.Agent, "agent", "", "only about this agent")
-	flags.StringVar((*string)(&q.Type), "type", "", "only of this type: failover_agent, reassign_task, rebalance_cluster, drain_agent, reduce_load, restore_agent or report")
-	flags.StringVar((*string)(&q.Status), "status", "", "only with this status: running, succeeded, failed, planned, skipped or reported")
+	flags.StringVar((*string)(&q.Type), "type", "",
+		"only of this type: failover_agent, reassign_task, rebalance_cluster, drain_agent, reduce_load, restore_agent or report")
+	flags.StringVar((*string)(&q.Status), "status", "",
+		"only with this status: running, succeeded, failed, planned, skipped or reported")
 	app.LimitFlag(command, &limit)
 	a.OutputFlag(command)
 	return command
@@ -164,7 +172,8 @@ func triggerCommand(a *app.App) *cobra.Command {
 				if r.DryRun {
 					what = "Dry run: looked at"
 				}
-				fmt.Fprintf(a.Stdout, "%s %s in %s.\n", what, fleet.Count(r.Agents, "agent"), fleet.Count(r.Clusters, "cluster"))
+				fmt.Fprintf(a.Stdout, "%s %s in %s.\n", what, fleet.Count(r.Agents, "agent"),
+					fleet.Count(r.Clusters, "cluster"))
 				return printHealingDecisions(a, r)
 			})
 		},
@@ -177,11 +186,15 @@ func triggerCommand(a *app.App) *cobra.Command {
 }
 
 func pauseCommand(
-	a *app.App, action, short, example string, change func(*client.Client, context.Context, string) (*api.HealingStatus, error),
+	a *app.App, action, short, example string,
+	change func(*client.Client, context.Context, string) (*api.HealingStatus, error),
 ) *cobra.Command {
 	var reason string
 	command := &cobra.Command{
-		Use: action, Short: short, Args: app.Exactly(), Example: fmt.Sprintf("  mainstay healing %s --reason %q", action, example),
+		Use:     action,
+		Short:   short,
+		Args:    app.Exactly(),
+		Example: fmt.Sprintf("  mainstay healing %s --reason %q", action, example),
 		RunE: func(c *cobra.Command, _ []string) error {
 			client, err := a.Client()
 			if err != nil {

@@ -41,7 +41,8 @@ What stands after "--" is run as a command by an agent that allows it, as with "
   mainstay schedule create poll --every 30s --type poll --cluster studio --payload '{"n": 1}' --overlap buffer_one`,
 		Args: s.args,
 		RunE: func(c *cobra.Command, args []string) error {
-			return sendSchedule(a, c, &s, args, "is made", func(s *client.Client, r *api.ScheduleRequest) (*api.Schedule, error) {
+			return sendSchedule(a, c, &s, args, "is made", func(s *client.Client,
+				r *api.ScheduleRequest) (*api.Schedule, error) {
 				return s.CreateSchedule(c.Context(), r)
 			})
 		},
@@ -61,9 +62,10 @@ as they are. The tasks that it has made go on as they are.`,
 		Example: `  mainstay schedule replace nightly --cron "30 2 * * *" --time-zone Europe/Berlin -- ./backup.sh`,
 		Args:    s.args,
 		RunE: func(c *cobra.Command, args []string) error {
-			return sendSchedule(a, c, &s, args, "is replaced", func(s *client.Client, r *api.ScheduleRequest) (*api.Schedule, error) {
-				return s.ReplaceSchedule(c.Context(), args[0], r)
-			})
+			return sendSchedule(a, c, &s, args, "is replaced",
+				func(s *client.Client, r *api.ScheduleRequest) (*api.Schedule, error) {
+					return s.ReplaceSchedule(c.Context(), args[0], r)
+				})
 		},
 	}
 	s.flags(command)
@@ -73,12 +75,15 @@ as they are. The tasks that it has made go on as they are.`,
 
 func (s *scheduling) flags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&s.times.Cron, "cron", "", `when: five fields (minute, hour, day of month, month, day of week), such as "0 3 * * *"`)
+	flags.StringVar(&s.times.Cron, "cron", "",
+		`when: five fields (minute, hour, day of month, month, day of week), such as "0 3 * * *"`)
 	flags.StringVar(&s.times.TimeZone, "time-zone", "", "time zone of --cron, such as Europe/Berlin (default UTC)")
 	flags.DurationVar(&s.interval, "every", 0, "when: every so long, such as 30s or 6h")
 	flags.DurationVar(&s.offset, "offset", 0, "shifts --every")
-	flags.StringVar(&s.overlap, "overlap", "", "when the last task has not ended: skip, buffer_one, allow_all or cancel_other (default skip)")
-	flags.DurationVar(&s.catchup, "catchup-window", 0, "how late a task may be made that was due while Temporal was down (default 1h)")
+	flags.StringVar(&s.overlap, "overlap", "",
+		"when the last task has not ended: skip, buffer_one, allow_all or cancel_other (default skip)")
+	flags.DurationVar(&s.catchup, "catchup-window", 0,
+		"how late a task may be made that was due while Temporal was down (default 1h)")
 	flags.DurationVar(&s.jitter, "jitter", 0, "delay each task by a different time, up to this")
 	flags.StringVar(&s.startAt, "start-at", "", "no task before this time: 2026-12-24T18:00:00Z, or +10m from now")
 	flags.StringVar(&s.endAt, "end-at", "", "no task after this time: 2026-12-24T18:00:00Z, or +48h from now")
@@ -100,7 +105,9 @@ func (s *scheduling) args(c *cobra.Command, args []string) error {
 }
 
 // build checks the command line.
-func (s *scheduling) build(c *cobra.Command, stdin io.Reader, now time.Time, args []string) (*api.ScheduleRequest, error) {
+func (s *scheduling) build(
+	c *cobra.Command, stdin io.Reader, now time.Time, args []string,
+) (*api.ScheduleRequest, error) {
 	r := &api.ScheduleRequest{Name: args[0], ScheduleTimes: s.times}
 	r.Interval, r.Offset, r.Overlap = fleet.Duration(s.interval), fleet.Duration(s.offset), fleet.Overlap(s.overlap)
 	r.CatchupWindow, r.Jitter = fleet.Duration(s.catchup), fleet.Duration(s.jitter)
@@ -157,7 +164,8 @@ func printScheduled(a *app.App, raw json.RawMessage, s *api.Schedule, done strin
 		case s.Paused:
 			next = "It is paused: resume it with: mainstay schedule resume " + s.Name
 		case len(s.NextTimes) > 0:
-			next = "Its next task is due " + s.NextTimes[0].UTC().Format(time.RFC3339) + ", " + a.Ago(&s.NextTimes[0]) + "."
+			next = "Its next task is due " + s.NextTimes[0].UTC().Format(time.RFC3339) + ", " + a.Ago(&s.NextTimes[0]) +
+				"."
 		}
 		_, err := fmt.Fprintf(a.Stdout, "Schedule %s %s. %s\n", s.Name, done, next)
 		return err

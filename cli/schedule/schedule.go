@@ -23,8 +23,10 @@ func Command(a *app.App) *cobra.Command {
 	a.ServerFlag(command)
 	command.AddCommand(
 		createCommand(a), replaceCommand(a), listCommand(a), getCommand(a),
-		pauseCommand(a, "pause", "Stop a schedule for a while", "is paused. Resume it with: mainstay schedule resume %s", (*client.Client).PauseSchedule),
-		pauseCommand(a, "resume", "Let a paused schedule go on", "goes on. See its next times with: mainstay schedule get %s", (*client.Client).ResumeSchedule),
+		pauseCommand(a, "pause", "Stop a schedule for a while",
+			"is paused. Resume it with: mainstay schedule resume %s", (*client.Client).PauseSchedule),
+		pauseCommand(a, "resume", "Let a paused schedule go on",
+			"goes on. See its next times with: mainstay schedule get %s", (*client.Client).ResumeSchedule),
 		triggerCommand(a), deleteCommand(a))
 	return command
 }
@@ -61,7 +63,8 @@ func printSchedules(a *app.App, entries []api.ScheduleEntry) error {
 		if e.Paused {
 			state = "paused"
 		}
-		t.Row(e.Name, whenText(e.Cron, e.TimeZone, e.Interval, 0), e.Type, e.Cluster, state, a.Ago(e.NextTime), a.Ago(e.LastTime), e.LastTask)
+		t.Row(e.Name, whenText(e.Cron, e.TimeZone, e.Interval, 0), e.Type, e.Cluster, state, a.Ago(e.NextTime),
+			a.Ago(e.LastTime), e.LastTask)
 	}
 	return t.Flush()
 }
@@ -117,9 +120,12 @@ func printSchedule(a *app.App, raw json.RawMessage, s *api.Schedule) error {
 			jitter = "up to " + s.Jitter.String()
 		}
 		t.Facts([][2]string{
-			{"Schedule", s.Name}, {"State", state}, {"Note", s.Note}, {"When", whenText(s.Cron, s.TimeZone, s.Interval, s.Offset)}, {"Jitter", jitter},
-			{"From", timeText(s.StartAt)}, {"Until", timeText(s.EndAt)}, {"Overlap", string(s.Overlap)}, {"Catchup window", s.CatchupWindow.String()},
-			{"Task", s.Task.Type + " in " + s.Task.Cluster}, {"Next", strings.Join(next, ", ")}, {"Fired", countsText(&s.Counts)},
+			{"Schedule", s.Name}, {"State", state}, {"Note", s.Note},
+			{"When", whenText(s.Cron, s.TimeZone, s.Interval, s.Offset)}, {"Jitter", jitter},
+			{"From", timeText(s.StartAt)}, {"Until", timeText(s.EndAt)}, {"Overlap", string(s.Overlap)},
+			{"Catchup window", s.CatchupWindow.String()},
+			{"Task", s.Task.Type + " in " + s.Task.Cluster}, {"Next", strings.Join(next, ", ")},
+			{"Fired", countsText(&s.Counts)},
 		})
 		if err := t.Flush(); err != nil || len(s.Runs) == 0 {
 			return err
@@ -132,7 +138,8 @@ func printSchedule(a *app.App, raw json.RawMessage, s *api.Schedule) error {
 			if run.FiredAt != nil && run.ClosedAt != nil {
 				took = app.Roughly(max(0, run.ClosedAt.Sub(*run.FiredAt)))
 			}
-			t.Row(run.TaskID, string(run.Status), run.ScheduledAt.UTC().Format(time.RFC3339), a.Ago(run.FiredAt), took, run.Why)
+			t.Row(run.TaskID, string(run.Status), run.ScheduledAt.UTC().Format(time.RFC3339), a.Ago(run.FiredAt), took,
+				run.Why)
 		}
 		return t.Flush()
 	})
@@ -160,7 +167,8 @@ func countsText(c *api.ScheduleCount) string {
 }
 
 func pauseCommand(
-	a *app.App, action, short, then string, change func(s *client.Client, ctx context.Context, name, reason string) (*api.Schedule, error),
+	a *app.App, action, short, then string,
+	change func(s *client.Client, ctx context.Context, name, reason string) (*api.Schedule, error),
 ) *cobra.Command {
 	var reason string
 	command := &cobra.Command{
@@ -188,31 +196,38 @@ func pauseCommand(
 func triggerCommand(a *app.App) *cobra.Command {
 	var overlap string
 	command := &cobra.Command{
-		Use: "trigger NAME", Short: "Make a schedule's task now, also while it is paused", Args: app.Exactly("a schedule's name"),
+		Use:     "trigger NAME",
+		Short:   "Make a schedule's task now, also while it is paused",
+		Args:    app.Exactly("a schedule's name"),
 		Example: "  mainstay schedule trigger nightly",
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.Client()
 			if err != nil {
 				return err
 			}
-			triggered, err := client.TriggerSchedule(c.Context(), args[0], api.TriggerRequest{Overlap: fleet.Overlap(overlap)})
+			triggered, err := client.TriggerSchedule(c.Context(), args[0],
+				api.TriggerRequest{Overlap: fleet.Overlap(overlap)})
 			if err != nil {
 				return err
 			}
 			return a.Print(client.Answer, func() error {
-				_, err := fmt.Fprintf(a.Stdout, "Schedule %s makes task %s. See it with: mainstay task get %s\n", triggered.Name, triggered.TaskID, triggered.TaskID)
+				_, err := fmt.Fprintf(a.Stdout, "Schedule %s makes task %s. See it with: mainstay task get %s\n",
+					triggered.Name, triggered.TaskID, triggered.TaskID)
 				return err
 			})
 		},
 	}
-	command.Flags().StringVar(&overlap, "overlap", "", "when the last task has not ended, for this once: skip, buffer_one, allow_all or cancel_other (default: the schedule's)")
+	command.Flags().StringVar(&overlap, "overlap", "",
+		"when the last task has not ended, for this once: skip, buffer_one, allow_all or cancel_other (default: the schedule's)")
 	a.OutputFlag(command)
 	return command
 }
 
 func deleteCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "delete NAME", Short: "Delete a schedule; the tasks that it has made go on", Args: app.Exactly("a schedule's name"),
+		Use:     "delete NAME",
+		Short:   "Delete a schedule; the tasks that it has made go on",
+		Args:    app.Exactly("a schedule's name"),
 		Example: "  mainstay schedule delete nightly",
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.Client()

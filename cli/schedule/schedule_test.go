@@ -26,19 +26,26 @@ func TestScheduleCreate(t *testing.T) {
 		args []string
 		body string
 	}{
-		"a command by cron": {[]string{"nightly", "--cron", "0 3 * * 1-5", "--time-zone", "Europe/Berlin", "--note", "the backup", "--", "backup.sh", "--cron"},
+		"a command by cron": {[]string{"nightly", "--cron", "0 3 * * 1-5", "--time-zone", "Europe/Berlin", "--note",
+			"the backup", "--", "backup.sh", "--cron"},
 			`{"name":"nightly","cron":"0 3 * * 1-5","time_zone":"Europe/Berlin","note":"the backup","task":{"type":"exec","cluster":"default","payload":{"command":["backup.sh","--cron"]}}}`},
-		"a task at an interval": {[]string{"--every", "30s", "--offset", "5s", "--overlap", "buffer_one", "--catchup-window", "10m", "--jitter", "2s", "--start-at", "+1h", "--end-at", "2026-12-24T18:00:00+01:00", "--paused",
-			"poll", "--type", "poll", "--cluster", "studio", "--payload", `{"n":1}`, "--priority", "high", "--label", "a=b"},
+		"a task at an interval": {[]string{"--every", "30s", "--offset", "5s", "--overlap", "buffer_one",
+			"--catchup-window", "10m", "--jitter", "2s", "--start-at", "+1h", "--end-at", "2026-12-24T18:00:00+01:00",
+			"--paused",
+			"poll", "--type", "poll", "--cluster", "studio", "--payload", `{"n":1}`, "--priority", "high", "--label",
+			"a=b"},
 			`{"name":"poll","interval":"30s","offset":"5s","overlap":"buffer_one","catchup_window":"10m0s","jitter":"2s","start_at":"2026-11-21T13:00:00Z","end_at":"2026-12-24T17:00:00Z","paused":true,
 			"task":{"type":"poll","cluster":"studio","payload":{"n":1},"priority":2,"labels":{"a":"b"}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/schedules": {Status: 201, Body: jSON}, "PUT /api/v1/agents/schedules/nightly": {Status: 200, Body: jSON}, "PUT /api/v1/agents/schedules/poll": {Status: 200, Body: jSON}})
+			f := clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/schedules": {Status: 201, Body: jSON},
+				"PUT /api/v1/agents/schedules/nightly": {Status: 200,
+					Body: jSON}, "PUT /api/v1/agents/schedules/poll": {Status: 200, Body: jSON}})
 			got := f.At(t, append([]string{"schedule", "create"}, c.args...)...)
 			require.Equal(t, app.ExitOK, got.Code, got.Stderr)
-			require.Equal(t, "Schedule nightly is made. Its next task is due 2026-11-24T02:00:00Z, in 2d.\n", got.Stdout)
+			require.Equal(t, "Schedule nightly is made. Its next task is due 2026-11-24T02:00:00Z, in 2d.\n",
+				got.Stdout)
 			require.JSONEq(t, c.body, f.Requests[0].Body)
 			got = f.At(t, append([]string{"schedule", "replace"}, c.args...)...)
 			require.Equal(t, app.ExitOK, got.Code, got.Stderr)
@@ -65,11 +72,12 @@ func TestSchedules(t *testing.T) {
 	f := clitest.NewAPI(t, map[string]clitest.Answer{
 		"GET /api/v1/agents/schedules": {Status: 200, Body: `{"schedules":[{"name":"nightly","cron":"0 3 * * *","type":"exec","cluster":"default","paused":false,"next_time":"2026-11-22T03:00:00Z","last_time":"2026-11-21T11:00:00Z","last_task_id":"nightly@20261121t030000z"},
 			{"name":"poll","interval":"30s","type":"poll","cluster":"studio","paused":true}]}`},
-		"GET /api/v1/agents/schedules/nightly":          {Status: 200, Body: jSON},
-		"POST /api/v1/agents/schedules/nightly/pause":   {Status: 200, Body: jSON},
-		"POST /api/v1/agents/schedules/nightly/resume":  {Status: 200, Body: jSON},
-		"POST /api/v1/agents/schedules/nightly/trigger": {Status: 202, Body: `{"name":"nightly","task_id":"nightly@20261121t120000z"}`},
-		"DELETE /api/v1/agents/schedules/nightly":       {Status: 204, Body: ""},
+		"GET /api/v1/agents/schedules/nightly":         {Status: 200, Body: jSON},
+		"POST /api/v1/agents/schedules/nightly/pause":  {Status: 200, Body: jSON},
+		"POST /api/v1/agents/schedules/nightly/resume": {Status: 200, Body: jSON},
+		"POST /api/v1/agents/schedules/nightly/trigger": {Status: 202,
+			Body: `{"name":"nightly","task_id":"nightly@20261121t120000z"}`},
+		"DELETE /api/v1/agents/schedules/nightly": {Status: 204, Body: ""},
 	})
 	for _, c := range []struct{ args, wants string }{
 		{"schedule list --cluster default", `
@@ -92,9 +100,12 @@ TASK                      STATUS         FOR                   FIRED    TOOK  WH
 nightly@20261121t020000z  running        2026-11-21T02:00:00Z  60s ago  -
 nightly@20261120t020000z  not_submitted  2026-11-20T02:00:00Z  34h ago  1.0s  there is no cluster default any more
 `},
-		{"schedule pause nightly --reason holiday", "\nSchedule nightly is paused. Resume it with: mainstay schedule resume nightly\n"},
-		{"schedule resume nightly", "\nSchedule nightly goes on. See its next times with: mainstay schedule get nightly\n"},
-		{"schedule trigger nightly --overlap allow_all", "\nSchedule nightly makes task nightly@20261121t120000z. See it with: mainstay task get nightly@20261121t120000z\n"},
+		{"schedule pause nightly --reason holiday",
+			"\nSchedule nightly is paused. Resume it with: mainstay schedule resume nightly\n"},
+		{"schedule resume nightly",
+			"\nSchedule nightly goes on. See its next times with: mainstay schedule get nightly\n"},
+		{"schedule trigger nightly --overlap allow_all",
+			"\nSchedule nightly makes task nightly@20261121t120000z. See it with: mainstay task get nightly@20261121t120000z\n"},
 		{"schedule delete nightly", "\nSchedule nightly is deleted. The tasks that it has made go on.\n"},
 		{"schedule delete nightly -o json", "\n{\n  \"deleted\": \"nightly\"\n}\n"},
 	} {

@@ -39,7 +39,10 @@ func discardCommand(a *app.App) *cobra.Command {
 			if strings.TrimSpace(reason) == "" {
 				return app.UsageError("say why with --reason")
 			}
-			return act(a, func(s *client.Client) (*api.Task, error) { return s.DiscardTask(c.Context(), args[0], reason) })
+			return act(a, func(s *client.Client) (*api.Task,
+				error) {
+				return s.DiscardTask(c.Context(), args[0], reason)
+			})
 		},
 	}
 	command.Flags().StringVar(&reason, "reason", "", "why; the task says it afterwards (required)")
@@ -72,7 +75,8 @@ then holds for later attempts.`,
 				return err
 			}
 			return a.Print(client.Answer, func() error {
-				_, err := fmt.Fprintf(a.Stdout, "Task %s has priority %s now; it is %s.\n", task.ID, task.PriorityName, task.Status)
+				_, err := fmt.Fprintf(a.Stdout, "Task %s has priority %s now; it is %s.\n", task.ID, task.PriorityName,
+					task.Status)
 				return err
 			})
 		},
@@ -83,7 +87,8 @@ then holds for later attempts.`,
 }
 
 func reasonCommand(
-	a *app.App, command *cobra.Command, do func(s *client.Client, ctx context.Context, id, reason string) (*api.Task, error),
+	a *app.App, command *cobra.Command,
+	do func(s *client.Client, ctx context.Context, id, reason string) (*api.Task, error),
 ) *cobra.Command {
 	var reason string
 	command.Args = app.Exactly("a task's id")
@@ -119,7 +124,10 @@ func reviewCommand(a *app.App) *cobra.Command {
 			if request.Result != nil && request.Decision != fleet.ReviewCompleted {
 				return app.UsageError("--result belongs to --decision completed")
 			}
-			return act(a, func(s *client.Client) (*api.Task, error) { return s.ReviewTask(c.Context(), args[0], request) })
+			return act(a, func(s *client.Client) (*api.Task,
+				error) {
+				return s.ReviewTask(c.Context(), args[0], request)
+			})
 		},
 	}
 	flags := command.Flags()

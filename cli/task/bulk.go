@@ -69,8 +69,10 @@ func bulkActionCommand(a *app.App, action fleet.BulkAction, short string) *cobra
 	flags.StringVar(&f.Tenant, "tenant", "", "tasks of this tenant")
 	flags.StringVar(&f.Agent, "agent", "", "tasks pinned to this agent")
 	flags.StringArrayVar(&l.labels, "label", nil, "tasks with this label, NAME=VALUE (repeatable)")
-	flags.StringVar(&l.after, "submitted-after", "", "tasks submitted at this time or later: 2026-12-24T18:00:00Z, or 2h for two hours ago")
-	flags.StringVar(&l.before, "submitted-before", "", "tasks submitted before this time: 2026-12-24T18:00:00Z, or 2h for two hours ago")
+	flags.StringVar(&l.after, "submitted-after", "",
+		"tasks submitted at this time or later: 2026-12-24T18:00:00Z, or 2h for two hours ago")
+	flags.StringVar(&l.before, "submitted-before", "",
+		"tasks submitted before this time: 2026-12-24T18:00:00Z, or 2h for two hours ago")
 	flags.StringArrayVar(&f.IDs, "id", nil, "this task (repeatable); not with other filters")
 	flags.BoolVar(&l.request.All, "all", false, "every task that this is possible for")
 	flags.StringVar(&l.request.Reason, "reason", "", "why; kept in the history of each task")
@@ -78,7 +80,8 @@ func bulkActionCommand(a *app.App, action fleet.BulkAction, short string) *cobra
 	case fleet.BulkReview:
 		flags.StringVar(&l.decision, "decision", "", "rerun, completed or failed")
 	case fleet.BulkPriority:
-		flags.StringVar(&l.priority, "priority", "", "1 (first) to 5 (last), or critical, high, normal, low or background")
+		flags.StringVar(&l.priority, "priority", "",
+			"1 (first) to 5 (last), or critical, high, normal, low or background")
 	}
 	flags.BoolVar(&l.request.DryRun, "dry-run", false, "only say how many tasks there are, and name some")
 	flags.BoolVar(&l.yes, "yes", false, "do not ask")
@@ -111,7 +114,8 @@ func (l *bulkLine) build(now time.Time) (*api.BulkRequest, error) {
 	for _, at := range []struct {
 		flag, text string
 		into       **time.Time
-	}{{"--submitted-after", l.after, &r.Filter.SubmittedAfter}, {"--submitted-before", l.before, &r.Filter.SubmittedBefore}} {
+	}{{"--submitted-after", l.after, &r.Filter.SubmittedAfter}, {"--submitted-before", l.before,
+		&r.Filter.SubmittedBefore}} {
 		if at.text != "" {
 			t, err := app.PastFlag(at.flag, at.text, now)
 			if err != nil {
@@ -160,7 +164,9 @@ func runBulk(a *app.App, c *cobra.Command, l *bulkLine) error {
 		return waitForBulk(a, c, client, bulk.ID, l.wait)
 	}
 	return a.Print(client.Answer, func() error {
-		_, err := fmt.Fprintf(a.Stdout, "Bulk operation %s is under way on %s. See it with: mainstay task bulk get %s --wait\n", bulk.ID, count(bulk), bulk.ID)
+		_, err := fmt.Fprintf(a.Stdout,
+			"Bulk operation %s is under way on %s. See it with: mainstay task bulk get %s --wait\n", bulk.ID, count(
+				bulk), bulk.ID)
 		return err
 	})
 }
@@ -171,7 +177,8 @@ func confirm(a *app.App, found *api.Bulk) (bool, error) {
 		fmt.Fprintln(a.Stderr, "There are no such tasks.")
 		return false, nil
 	}
-	fmt.Fprintf(a.Stderr, "This will %s %s, such as %s. Go on? [y/N] ", actionText(found), count(found), strings.Join(found.Sample[:min(3, len(found.Sample))], ", "))
+	fmt.Fprintf(a.Stderr, "This will %s %s, such as %s. Go on? [y/N] ", actionText(found), count(found),
+		strings.Join(found.Sample[:min(3, len(found.Sample))], ", "))
 	answer, err := bufio.NewReader(a.Stdin).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
@@ -204,7 +211,8 @@ func count(b *api.Bulk) string {
 }
 
 func printDryRun(a *app.App, b *api.Bulk) error {
-	if _, err := fmt.Fprintf(a.Stdout, "This would %s %s.\n", actionText(b), count(b)); err != nil || len(b.Sample) == 0 {
+	if _, err := fmt.Fprintf(a.Stdout, "This would %s %s.\n", actionText(b), count(b)); err != nil ||
+		len(b.Sample) == 0 {
 		return err
 	}
 	for _, id := range b.Sample {

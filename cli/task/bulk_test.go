@@ -28,22 +28,29 @@ func TestBulkAsks(t *testing.T) {
 		requests int
 		wants    string
 	}{
-		"yes":            {"y\n", nil, app.ExitOK, 2, "Bulk operation b-1 is under way on 3 tasks."},
-		"no":             {"n\n", nil, app.ExitOK, 1, "This will cancel at most 3 tasks, such as t-1, t-2. Go on? [y/N] Nothing was done."},
-		"nobody there":   {"", nil, app.ExitUsage, 1, "say --yes to go on without being asked"},
-		"not asked":      {"", []string{"--yes"}, app.ExitOK, 1, "Bulk operation b-1"},
-		"only to look":   {"", []string{"--dry-run"}, app.ExitOK, 1, "This would cancel at most 3 tasks.\n  t-1\n  t-2\n  … and 1 more\n"},
+		"yes": {"y\n", nil, app.ExitOK, 2, "Bulk operation b-1 is under way on 3 tasks."},
+		"no": {"n\n", nil, app.ExitOK, 1,
+			"This will cancel at most 3 tasks, such as t-1, t-2. Go on? [y/N] Nothing was done."},
+		"nobody there": {"", nil, app.ExitUsage, 1, "say --yes to go on without being asked"},
+		"not asked":    {"", []string{"--yes"}, app.ExitOK, 1, "Bulk operation b-1"},
+		"only to look": {"", []string{"--dry-run"}, app.ExitOK, 1,
+			"This would cancel at most 3 tasks.\n  t-1\n  t-2\n  … and 1 more\n"},
 		"look and --yes": {"", []string{"--dry-run", "--yes"}, app.ExitOK, 1, "This would cancel"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/tasks/bulk": {Status: 200, Body: dryRunJSON}})
+			f := clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/tasks/bulk": {Status: 200,
+				Body: dryRunJSON}})
 			f.Config.Handler = sayBoth(f)
-			got := clitest.Run(t.Context(), c.stdin, append([]string{"task", "bulk", "--server", f.URL, "cancel", "--cluster", "studio", "--reason", "wrong input"}, c.args...)...)
+			got := clitest.Run(t.Context(), c.stdin, append([]string{"task", "bulk", "--server", f.URL, "cancel",
+				"--cluster", "studio", "--reason", "wrong input"}, c.args...)...)
 			require.Equal(t, c.code, got.Code, got.Stderr)
 			require.Contains(t, got.Stderr+got.Stdout, c.wants)
 			require.Len(t, f.Requests, c.requests)
-			started := slices.ContainsFunc(f.Requests, func(r clitest.Request) bool { return !strings.Contains(r.Body, `"dry_run":true`) })
+			started := slices.ContainsFunc(f.Requests, func(r clitest.Request) bool {
+				return !strings.Contains(r.Body,
+					`"dry_run":true`)
+			})
 			require.Equal(t, strings.Contains(got.Stdout, "under way"), started)
 		})
 	}
@@ -75,13 +82,17 @@ func TestBulkRequests(t *testing.T) {
 		args []string
 		body string
 	}{
-		{[]string{"retry", "--type", "render", "--status", "dead_letter", "--tenant", "acme", "--agent", "a", "--label", "a=b", "--submitted-after", "-24h", "--submitted-before", "2026-11-21T12:00:00+02:00"},
+		{[]string{"retry", "--type", "render", "--status", "dead_letter", "--tenant", "acme", "--agent", "a", "--label",
+			"a=b", "--submitted-after", "-24h", "--submitted-before", "2026-11-21T12:00:00+02:00"},
 			`{"action":"retry","reason":"x","filter":{"type":"render","status":"dead_letter","tenant":"acme","agent":"a","labels":{"a":"b"},"submitted_after":"2026-11-20T12:00:00Z","submitted_before":"2026-11-21T10:00:00Z"}}`},
 		{[]string{"discard", "--all"}, `{"action":"discard","reason":"x","all":true}`},
-		{[]string{"review", "--decision", "failed", "--id", "t-1", "--id", "t-2"}, `{"action":"review","reason":"x","decision":"failed","filter":{"ids":["t-1","t-2"]}}`},
-		{[]string{"priority", "--priority", "critical", "--cluster", "studio"}, `{"action":"priority","reason":"x","priority":1,"filter":{"cluster":"studio"}}`},
+		{[]string{"review", "--decision", "failed", "--id", "t-1", "--id", "t-2"},
+			`{"action":"review","reason":"x","decision":"failed","filter":{"ids":["t-1","t-2"]}}`},
+		{[]string{"priority", "--priority", "critical", "--cluster", "studio"},
+			`{"action":"priority","reason":"x","priority":1,"filter":{"cluster":"studio"}}`},
 	} {
-		f := clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/tasks/bulk": {Status: 202, Body: bulkJSON}})
+		f := clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/tasks/bulk": {Status: 202,
+			Body: bulkJSON}})
 		got := f.At(t, append([]string{"task", "bulk"}, append(c.args, "--reason", "x", "--yes")...)...)
 		require.Equal(t, app.ExitOK, got.Code, got.Stderr)
 		require.JSONEq(t, c.body, f.Requests[0].Body)
@@ -132,6 +143,7 @@ t-3   failed   its workflow is paused
 BULK OPERATION  ACTION  STATUS     DONE    SKIPPED  FAILED  STARTED  REASON
 b-1             cancel  completed  1 of 3  1        1       2m ago   wrong input
 `, "\n"), f.At(t, "task", "bulk", "list").Stdout)
-	require.Equal(t, "Bulk operation b-1 stops; 1 tasks are done so far.\n", f.At(t, "task", "bulk", "stop", "b-1", "--reason", "enough").Stdout)
+	require.Equal(t, "Bulk operation b-1 stops; 1 tasks are done so far.\n",
+		f.At(t, "task", "bulk", "stop", "b-1", "--reason", "enough").Stdout)
 	require.JSONEq(t, `{"reason":"enough"}`, f.Requests[3].Body)
 }

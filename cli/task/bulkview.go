@@ -49,9 +49,11 @@ func waitForBulk(a *app.App, c *cobra.Command, client *app.Client, id string, wa
 		}
 		switch {
 		case bulk.Status == fleet.BulkRunning:
-			return app.WithExit(app.ExitIncomplete, fmt.Errorf("bulk operation %s is still running after %s; it goes on by itself", bulk.ID, wait))
+			return app.WithExit(app.ExitIncomplete,
+				fmt.Errorf("bulk operation %s is still running after %s; it goes on by itself", bulk.ID, wait))
 		case bulk.Status != fleet.BulkCompleted || bulk.Failed > 0:
-			return app.WithExit(app.ExitIncomplete, fmt.Errorf("bulk operation %s is %s, with %d failures", bulk.ID, bulk.Status, bulk.Failed))
+			return app.WithExit(app.ExitIncomplete, fmt.Errorf("bulk operation %s is %s, with %d failures", bulk.ID,
+				bulk.Status, bulk.Failed))
 		}
 		return nil
 	}
@@ -65,8 +67,10 @@ func printBulk(a *app.App, raw json.RawMessage, b *api.Bulk) error {
 			ended = a.Ago(b.ClosedAt) + ", after " + app.Roughly(b.ClosedAt.Sub(*b.StartedAt))
 		}
 		t.Facts([][2]string{
-			{"Bulk operation", b.ID}, {"Action", actionWords(b)}, {"Tasks", filterText(b)}, {"Reason", b.Reason}, {"Status", string(b.Status)}, {"Why", b.Why},
-			{"Done", fmt.Sprintf("%d of %d", b.Done, b.Expected)}, {"Skipped", skippedText(b.Skipped)}, {"Failed", fmt.Sprint(b.Failed)},
+			{"Bulk operation", b.ID}, {"Action", actionWords(b)}, {"Tasks", filterText(b)}, {"Reason", b.Reason},
+			{"Status", string(b.Status)}, {"Why", b.Why},
+			{"Done", fmt.Sprintf("%d of %d", b.Done, b.Expected)}, {"Skipped", skippedText(b.Skipped)},
+			{"Failed", fmt.Sprint(b.Failed)},
 			{"Started", a.Ago(b.StartedAt)}, {"Ended", ended}, {"Workflow", b.WorkflowID},
 		})
 		if err := t.Flush(); err != nil || len(b.Examples) == 0 {
@@ -109,7 +113,8 @@ func filterText(b *api.Bulk) string {
 	}
 	var parts []string
 	for _, p := range [][2]string{
-		{"cluster", f.Cluster}, {"status", string(f.Status)}, {"type", f.Type}, {"tenant", f.Tenant}, {"agent", f.Agent}, {"labels", app.LabelText(f.Labels)},
+		{"cluster", f.Cluster}, {"status", string(f.Status)}, {"type", f.Type}, {"tenant", f.Tenant},
+		{"agent", f.Agent}, {"labels", app.LabelText(f.Labels)},
 	} {
 		if p[1] != "" {
 			parts = append(parts, p[0]+" "+p[1])
@@ -146,7 +151,8 @@ func printBulks(a *app.App, bulks []api.Bulk) error {
 	t := app.NewTable(a.Stdout, "BULK OPERATION", "ACTION", "STATUS", "DONE", "SKIPPED", "FAILED", "STARTED", "REASON")
 	for i := range bulks {
 		b := &bulks[i]
-		t.Row(b.ID, actionWords(b), string(b.Status), fmt.Sprintf("%d of %d", b.Done, b.Expected), fmt.Sprint(b.Skipped), fmt.Sprint(b.Failed), a.Ago(b.StartedAt), b.Reason)
+		t.Row(b.ID, actionWords(b), string(b.Status), fmt.Sprintf("%d of %d", b.Done, b.Expected),
+			fmt.Sprint(b.Skipped), fmt.Sprint(b.Failed), a.Ago(b.StartedAt), b.Reason)
 	}
 	return t.Flush()
 }
@@ -154,7 +160,9 @@ func printBulks(a *app.App, bulks []api.Bulk) error {
 func bulkStopCommand(a *app.App) *cobra.Command {
 	var reason string
 	command := &cobra.Command{
-		Use: "stop ID", Short: "Stop a bulk operation; what it has done stays done", Args: app.Exactly("a bulk operation's id"),
+		Use:     "stop ID",
+		Short:   "Stop a bulk operation; what it has done stays done",
+		Args:    app.Exactly("a bulk operation's id"),
 		Example: `  mainstay task bulk stop b-06… --reason "not those"`,
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.Client()
@@ -166,7 +174,8 @@ func bulkStopCommand(a *app.App) *cobra.Command {
 				return err
 			}
 			return a.Print(client.Answer, func() error {
-				_, err := fmt.Fprintf(a.Stdout, "Bulk operation %s stops; %d tasks are done so far.\n", bulk.ID, bulk.Done)
+				_, err := fmt.Fprintf(a.Stdout, "Bulk operation %s stops; %d tasks are done so far.\n", bulk.ID,
+					bulk.Done)
 				return err
 			})
 		},

@@ -50,19 +50,23 @@ func TestLongTextsAreShortened(t *testing.T) {
 	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
 	require.Contains(t, got.Stdout, "éé\n[… the first of 9.8 KiB; all of it: mainstay task get t-1 -o json]\n")
 	require.NotContains(t, got.Stdout, "\uFFFD", "no character is cut in two")
-	require.Contains(t, got.Stdout, "line\n[… the first of 499 B; all of it: mainstay task get t-1 -o json]\nErrors:\nshort\n")
+	require.Contains(t, got.Stdout,
+		"line\n[… the first of 499 B; all of it: mainstay task get t-1 -o json]\nErrors:\nshort\n")
 	require.Equal(t, shortLines, strings.Count(got.Stdout, "line\n"))
 	require.JSONEq(t, task, f.At(t, "task", "get", "t-1", "-o", "json").Stdout)
 
-	f = clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/tasks": {Status: 202, Body: task}, "GET /api/v1/agents/tasks/t-1": {Status: 200, Body: strings.Replace(task, "exec", "x", 1)}})
-	require.NotContains(t, f.At(t, "task", "submit", "--type", "x", "--wait").Stdout, "the first of", "the result is what was waited for")
+	f = clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/tasks": {Status: 202, Body: task},
+		"GET /api/v1/agents/tasks/t-1": {Status: 200, Body: strings.Replace(task, "exec", "x", 1)}})
+	require.NotContains(t, f.At(t, "task", "submit", "--type", "x", "--wait").Stdout, "the first of",
+		"the result is what was waited for")
 }
 
 func TestTimesToCome(t *testing.T) {
 	t.Parallel()
 	a := &app.App{Now: func() time.Time { return clitest.Now }}
 	for wait, want := range map[time.Duration]string{
-		1500 * time.Millisecond: "in 1.5s", 10*time.Minute - 20*time.Millisecond: "in 10m", 3*time.Hour - 2*time.Second: "in 3h", 7*24*time.Hour - time.Minute: "in 7d",
+		1500 * time.Millisecond: "in 1.5s", 10*time.Minute - 20*time.Millisecond: "in 10m",
+		3*time.Hour - 2*time.Second: "in 3h", 7*24*time.Hour - time.Minute: "in 7d",
 		9*time.Minute + 30*time.Second: "in 9m",
 	} {
 		at := clitest.Now.Add(wait)
@@ -73,7 +77,8 @@ func TestTimesToCome(t *testing.T) {
 func TestReadableJSON(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
-		`"a\u003cb\u003e\u0026"`: `"a<b>&"`, `"\\u003c"`: `"\\u003c"`, `"\\\u003c"`: `"\\<"`, `"\n\u001b"`: `"\n\u001b"`, `{"a":1}`: "{\n  \"a\": 1\n}", `\`: `\`,
+		`"a\u003cb\u003e\u0026"`: `"a<b>&"`, `"\\u003c"`: `"\\u003c"`, `"\\\u003c"`: `"\\<"`,
+		`"\n\u001b"`: `"\n\u001b"`, `{"a":1}`: "{\n  \"a\": 1\n}", `\`: `\`,
 	} {
 		require.Equal(t, want, readable([]byte(raw)), raw)
 	}
@@ -82,13 +87,18 @@ func TestReadableJSON(t *testing.T) {
 func TestTaskDiscardAndPriority(t *testing.T) {
 	t.Parallel()
 	f := clitest.NewAPI(t, map[string]clitest.Answer{
-		"POST /api/v1/agents/tasks/t-1/discard":  {Status: 200, Body: `{"id":"t-1","status":"failed"}`},
-		"POST /api/v1/agents/tasks/t-1/priority": {Status: 200, Body: `{"id":"t-1","status":"queued","priority":2,"priority_name":"high"}`},
+		"POST /api/v1/agents/tasks/t-1/discard": {Status: 200, Body: `{"id":"t-1","status":"failed"}`},
+		"POST /api/v1/agents/tasks/t-1/priority": {Status: 200,
+			Body: `{"id":"t-1","status":"queued","priority":2,"priority_name":"high"}`},
 	})
-	require.Equal(t, "Task t-1 is now failed.\n", f.At(t, "task", "discard", "t-1", "--reason", "the customer is gone").Stdout)
-	require.Equal(t, "Task t-1 has priority high now; it is queued.\n", f.At(t, "task", "priority", "t-1", "high", "--reason", "late").Stdout)
-	require.Equal(t, []string{`{"reason":"the customer is gone"}`, `{"priority":2,"reason":"late"}`}, []string{f.Requests[0].Body, f.Requests[1].Body})
-	for _, args := range []string{"task discard t-1", "task priority t-1 urgent", "task priority t-1", "task submit --type x --priority 9",
+	require.Equal(t, "Task t-1 is now failed.\n", f.At(t, "task", "discard", "t-1", "--reason",
+		"the customer is gone").Stdout)
+	require.Equal(t, "Task t-1 has priority high now; it is queued.\n",
+		f.At(t, "task", "priority", "t-1", "high", "--reason", "late").Stdout)
+	require.Equal(t, []string{`{"reason":"the customer is gone"}`, `{"priority":2,"reason":"late"}`},
+		[]string{f.Requests[0].Body, f.Requests[1].Body})
+	for _, args := range []string{"task discard t-1", "task priority t-1 urgent", "task priority t-1",
+		"task submit --type x --priority 9",
 		"task submit --type x --start-at tomorrow", "task submit --type x --start-at +soon", "task submit --type x --start-at +-5m"} {
 		got := f.At(t, strings.Fields(args)...)
 		require.Equal(t, app.ExitUsage, got.Code, args)
@@ -99,6 +109,8 @@ func TestTaskDiscardAndPriority(t *testing.T) {
 
 func TestSubmitSaysWhenTheTaskStarts(t *testing.T) {
 	t.Parallel()
-	f := clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/tasks": {Status: 202, Body: `{"id":"t-9","status":"queued","next_attempt_at":"2026-11-21T12:10:00Z"}`}})
-	require.Equal(t, "Task t-9 submitted; it starts in 10m. See it with: mainstay task get t-9 --wait\n", f.At(t, "task", "submit", "--type", "x", "--start-at", "+10m").Stdout)
+	f := clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/tasks": {Status: 202,
+		Body: `{"id":"t-9","status":"queued","next_attempt_at":"2026-11-21T12:10:00Z"}`}})
+	require.Equal(t, "Task t-9 submitted; it starts in 10m. See it with: mainstay task get t-9 --wait\n",
+		f.At(t, "task", "submit", "--type", "x", "--start-at", "+10m").Stdout)
 }

@@ -49,13 +49,16 @@ func listCommand(a *app.App) *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
-	flags.StringVar((*string)(&q.Status), "status", "", "only with this status: queued, running, retry_wait, review, dead_letter, completed, failed, cancelled or expired")
+	flags.StringVar((*string)(&q.Status), "status", "",
+		"only with this status: queued, running, retry_wait, review, dead_letter, completed, failed, cancelled or expired")
 	flags.StringVar(&q.Type, "type", "", "only of this type")
 	flags.StringVar(&q.Tenant, "tenant", "", "only of this tenant")
 	flags.StringVar(&q.Agent, "agent", "", "only those pinned to this agent")
 	flags.StringArrayVar(&q.Labels, "label", nil, "only with this label, as name=value; of several, those with all")
-	flags.StringVar(&after, "submitted-after", "", "only those submitted at this time or later: 2026-12-24T18:00:00Z, or 2h for two hours ago")
-	flags.StringVar(&before, "submitted-before", "", "only those submitted before this time: 2026-12-24T18:00:00Z, or 2h for two hours ago")
+	flags.StringVar(&after, "submitted-after", "",
+		"only those submitted at this time or later: 2026-12-24T18:00:00Z, or 2h for two hours ago")
+	flags.StringVar(&before, "submitted-before", "",
+		"only those submitted before this time: 2026-12-24T18:00:00Z, or 2h for two hours ago")
 	app.LimitFlag(command, &limit)
 	a.OutputFlag(command)
 	return command
@@ -73,7 +76,8 @@ func printTasks(a *app.App, tasks []api.Task) error {
 		if task.CreatedAt != nil && task.ClosedAt != nil {
 			took = app.Roughly(task.ClosedAt.Sub(*task.CreatedAt))
 		}
-		t.Row(task.ID, task.Type, task.Cluster, task.PriorityName, statusText(a, task), agentOf(task), a.Ago(task.CreatedAt), took)
+		t.Row(task.ID, task.Type, task.Cluster, task.PriorityName, statusText(a, task), agentOf(task),
+			a.Ago(task.CreatedAt), took)
 	}
 	return t.Flush()
 }

@@ -134,7 +134,8 @@ func (v *logView) followAll(ctx context.Context) error {
 			return err
 		}
 		if only || task.Status.Settled() {
-			v.say(fmt.Sprintf("attempt %d has ended; the task is %s: mainstay task get %s", v.attempt, task.Status, v.id))
+			v.say(fmt.Sprintf("attempt %d has ended; the task is %s: mainstay task get %s", v.attempt, task.Status,
+				v.id))
 			return nil
 		}
 		v.say(fmt.Sprintf("attempt %d has ended; the task is %s", v.attempt, task.Status))

@@ -43,7 +43,8 @@ const logPath = "/api/v1/agents/tasks/t-1/log"
 func TestTaskLogs(t *testing.T) {
 	t.Parallel()
 	const body = `{"lines":[{"number":1,"at":"2026-11-21T12:00:00Z","stream":"stdout","text":"one"},{"number":4,"at":"2026-11-21T12:00:01Z","text":"four"}],"next":4,"attempt":1,"agent_id":"a","ended":false}`
-	f, asked := logServer(t, []string{body, body, `{"lines":[],"next":0,"attempt":2,"ended":true,"why":"the attempt has ended"}`}, nil)
+	f, asked := logServer(t,
+		[]string{body, body, `{"lines":[],"next":0,"attempt":2,"ended":true,"why":"the attempt has ended"}`}, nil)
 	got := f.At(t, "task", "logs", "t-1")
 	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
 	require.Equal(t, "one\nfour\n", got.Stdout)
@@ -74,10 +75,12 @@ func TestTaskLogsFollowsAllAttempts(t *testing.T) {
 	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
 	require.Equal(t, "first\nlast words\nagain\n", got.Stdout)
 	require.Equal(t, "[no agent is online]\n[attempt 1 has ended; the task is retry_wait]\n[attempt 2 has ended; the task is completed: mainstay task get t-1]\n", got.Stderr)
-	require.Equal(t, []string{"?wait=20s", "?wait=20s", "?wait=20s", "?after=1&attempt=1&wait=20s", "?attempt=2&wait=20s"},
+	require.Equal(t, []string{"?wait=20s", "?wait=20s", "?wait=20s", "?after=1&attempt=1&wait=20s",
+		"?attempt=2&wait=20s"},
 		strings.Split(strings.ReplaceAll(strings.Join(*asked, "\n"), logPath, ""), "\n"))
 
-	f, _ = logServer(t, append([]string{clitest.Problem(503, "temporal_unavailable", "try again").Body}, answers[2:4]...), []string{"completed"})
+	f, _ = logServer(t, append([]string{clitest.Problem(503, "temporal_unavailable", "try again").Body},
+		answers[2:4]...), []string{"completed"})
 	got = f.At(t, "task", "logs", "-f", "t-1")
 	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
 	require.Equal(t, "first\nlast words\n", got.Stdout, "a restart of the control plane does not end it")

@@ -19,8 +19,10 @@ import (
 // queueCommands list what waits for an agent, and what waits for a person.
 func queueCommands(a *app.App) []*cobra.Command {
 	return []*cobra.Command{
-		waitingCommand(a, "queue", "List tasks that wait for an agent or for the end of a backoff", (*client.Client).WaitingTasks),
-		waitingCommand(a, "dead-letters", "List tasks whose attempts are used up; retry or discard them", (*client.Client).DeadLetters),
+		waitingCommand(a, "queue", "List tasks that wait for an agent or for the end of a backoff",
+			(*client.Client).WaitingTasks),
+		waitingCommand(a, "dead-letters", "List tasks whose attempts are used up; retry or discard them",
+			(*client.Client).DeadLetters),
 	}
 }
 
@@ -52,7 +54,8 @@ func printWaiting(a *app.App, tasks []api.Task) error {
 	t := app.NewTable(a.Stdout, "TASK", "TYPE", "CLUSTER", "PRIORITY", "STATUS", "AGENT", "SUBMITTED", "WHY")
 	for i := range tasks {
 		task := &tasks[i]
-		t.Row(task.ID, task.Type, task.Cluster, task.PriorityName, statusText(a, task), agentOf(task), a.Ago(task.CreatedAt), task.Why)
+		t.Row(task.ID, task.Type, task.Cluster, task.PriorityName, statusText(a, task), agentOf(task),
+			a.Ago(task.CreatedAt), task.Why)
 	}
 	return t.Flush()
 }
@@ -144,15 +147,18 @@ func printBatch(a *app.App, answers []api.BatchItem) error {
 			refused++
 		}
 	}
-	err := a.Print(map[string]any{"tasks": answers, "accepted": len(answers) - refused, "rejected": refused}, func() error {
-		for i := range answers {
-			if p := answers[i].Error; p != nil {
-				fmt.Fprintf(a.Stderr, "Task %d was refused: %s\n", i+1, &client.Error{Problem: protocol.Problem{Code: p.Code, Detail: p.Detail, Errors: p.Errors}})
+	err := a.Print(map[string]any{"tasks": answers, "accepted": len(answers) - refused, "rejected": refused},
+		func() error {
+			for i := range answers {
+				if p := answers[i].Error; p != nil {
+					fmt.Fprintf(a.Stderr, "Task %d was refused: %s\n", i+1,
+						&client.Error{Problem: protocol.Problem{Code: p.Code, Detail: p.Detail, Errors: p.Errors}})
+				}
 			}
-		}
-		_, err := fmt.Fprintf(a.Stdout, "%s accepted, %d refused.\n", fleet.Count(len(answers)-refused, "task"), refused)
-		return err
-	})
+			_, err := fmt.Fprintf(a.Stdout, "%s accepted, %d refused.\n", fleet.Count(len(answers)-refused, "task"),
+				refused)
+			return err
+		})
 	if err == nil && refused > 0 {
 		err = app.WithExit(app.ExitUsage, fmt.Errorf("%d of %d tasks were refused", refused, len(answers)))
 	}

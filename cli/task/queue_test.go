@@ -16,7 +16,8 @@ import (
 func TestWaitingTasksSayWhy(t *testing.T) {
 	t.Parallel()
 	f := clitest.NewAPI(t, map[string]clitest.Answer{
-		"GET /api/v1/agents/tasks/queue":             {Status: 200, Body: `{"tasks":[{"id":"t-1","type":"resize","cluster":"c","priority_name":"normal","status":"retry_wait","why":"no agent handles it; agent a handles echo"}]}`},
+		"GET /api/v1/agents/tasks/queue": {Status: 200,
+			Body: `{"tasks":[{"id":"t-1","type":"resize","cluster":"c","priority_name":"normal","status":"retry_wait","why":"no agent handles it; agent a handles echo"}]}`},
 		"GET /api/v1/agents/tasks/queue/dead-letter": {Status: 200, Body: `{"tasks":[]}`},
 	})
 	got := f.At(t, "task", "queue")
@@ -30,7 +31,8 @@ t-1   resize  c        normal    retry_wait  -      -          no agent handles 
 
 func TestTaskSubmitBatch(t *testing.T) {
 	t.Parallel()
-	f := clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/tasks/batch": {Status: 202, Body: `{"tasks":[{"id":"t-1","status":"queued"},{"error":{"code":"unknown_cluster","detail":"no such cluster"}}],"accepted":1,"rejected":1}`}})
+	f := clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/tasks/batch": {Status: 202,
+		Body: `{"tasks":[{"id":"t-1","status":"queued"},{"error":{"code":"unknown_cluster","detail":"no such cluster"}}],"accepted":1,"rejected":1}`}})
 	path := filepath.Join(t.TempDir(), "tasks.jsonl")
 	for _, text := range []string{`[{"type":"a"},{"type":"b"}]`, `{"type":"a"}` + "\n" + `{"type":"b"}`} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))

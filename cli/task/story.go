@@ -116,7 +116,8 @@ func attemptTable(a *app.App, attempts []fleet.Attempt) error {
 	for i := 0; i < len(attempts); i++ {
 		at := &attempts[i]
 		if last := sameReturns(attempts, i); last > i {
-			t.Row(fmt.Sprintf("%d to %d", at.Number, attempts[last].Number), "", "", "", "", string(at.Outcome), "", at.Reason)
+			t.Row(fmt.Sprintf("%d to %d", at.Number, attempts[last].Number), "", "", "", "", string(at.Outcome), "",
+				at.Reason)
 			i = last
 			continue
 		}
@@ -127,7 +128,8 @@ func attemptTable(a *app.App, attempts []fleet.Attempt) error {
 		if at.ErrorType != "" {
 			reason = at.ErrorType + ": " + reason
 		}
-		t.Row(strconv.Itoa(at.Number), at.AgentID, positive(at.Epoch), clockTime(at.StartedAt), took(a, at), outcome, progressText(at.Progress), reason)
+		t.Row(strconv.Itoa(at.Number), at.AgentID, positive(at.Epoch), clockTime(at.StartedAt), took(a, at), outcome,
+			progressText(at.Progress), reason)
 	}
 	return t.Flush()
 }
@@ -219,7 +221,8 @@ func printLong(w io.Writer, task *api.Task, title, text string, show extent) err
 	text = strings.TrimRight(app.Printable(text), "\n")
 	if show == shortText {
 		if begin := beginning(text); begin != text {
-			text = begin + fmt.Sprintf("\n[… the first of %s; all of it: mainstay task get %s -o json]", app.ByteCount(int64(len(text))), task.ID)
+			text = begin + fmt.Sprintf("\n[… the first of %s; all of it: mainstay task get %s -o json]",
+				app.ByteCount(int64(len(text))), task.ID)
 		}
 	}
 	_, err := fmt.Fprintf(w, "%s:\n%s\n", title, text)

@@ -55,9 +55,11 @@ what it writes comes out here as if it had run here; what becomes of the task is
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&s.Request.ID, "id", "", "id of the task (default: one is made); the same id again is the same task of its tenant")
+	flags.StringVar(&s.Request.ID, "id", "",
+		"id of the task (default: one is made); the same id again is the same task of its tenant")
 	flags.StringVar(&s.Request.IdempotencyKey, "idempotency-key", "", "the same key again is the same task")
-	flags.StringVar(&s.StartAt, "start-at", "", "when it may begin: a time such as 2026-12-24T18:00:00Z, or +10m from now (default at once)")
+	flags.StringVar(&s.StartAt, "start-at", "",
+		"when it may begin: a time such as 2026-12-24T18:00:00Z, or +10m from now (default at once)")
 	s.TaskFlags(command)
 	app.WaitFlag(command, &wait, untilSettled)
 	a.OutputFlag(command)
@@ -73,7 +75,8 @@ func printSubmitted(a *app.App, raw json.RawMessage, task *api.Task) error {
 		case task.NextAttemptAt != nil:
 			note = "submitted; it starts " + a.Ago(task.NextAttemptAt)
 		}
-		_, err := fmt.Fprintf(a.Stdout, "Task %s %s. See it with: mainstay task get %s --wait\n", task.ID, note, task.ID)
+		_, err := fmt.Fprintf(a.Stdout, "Task %s %s. See it with: mainstay task get %s --wait\n", task.ID, note,
+			task.ID)
 		return err
 	})
 }

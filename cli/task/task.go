@@ -20,7 +20,8 @@ import (
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "task", Short: "Submit tasks and see what became of them"}
 	a.ServerFlag(command)
-	command.AddCommand(submitCommand(a), getCommand(a), logsCommand(a), listCommand(a), cancelCommand(a), retryCommand(a), bulkCommand(a), reviewCommand(a), discardCommand(a), priorityCommand(a))
+	command.AddCommand(submitCommand(a), getCommand(a), logsCommand(a), listCommand(a), cancelCommand(a),
+		retryCommand(a), bulkCommand(a), reviewCommand(a), discardCommand(a), priorityCommand(a))
 	command.AddCommand(append(queueCommands(a), batchCommand(a))...)
 	return command
 }
@@ -60,11 +61,15 @@ func Incomplete(task *api.Task, waited time.Duration) error {
 	case task.Status.Final():
 		return app.WithExit(app.ExitIncomplete, fmt.Errorf("task %s is %s", task.ID, task.Status))
 	case task.Status == fleet.TaskReview:
-		return app.WithExit(app.ExitIncomplete, fmt.Errorf("task %s needs a decision: see `mainstay task review --help`", task.ID))
+		return app.WithExit(app.ExitIncomplete,
+			fmt.Errorf("task %s needs a decision: see `mainstay task review --help`", task.ID))
 	case task.Status == fleet.TaskDeadLetter:
-		return app.WithExit(app.ExitIncomplete, fmt.Errorf("task %s has used up its attempts: try it again with `mainstay task retry %s`", task.ID, task.ID))
+		return app.WithExit(app.ExitIncomplete,
+			fmt.Errorf("task %s has used up its attempts: try it again with `mainstay task retry %s`", task.ID,
+				task.ID))
 	}
-	return app.WithExit(app.ExitIncomplete, fmt.Errorf("task %s is still %s after %s; it goes on by itself", task.ID, task.Status, waited))
+	return app.WithExit(app.ExitIncomplete, fmt.Errorf("task %s is still %s after %s; it goes on by itself", task.ID,
+		task.Status, waited))
 }
 
 // DoneBy is the agent whose attempt completed the task.

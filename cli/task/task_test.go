@@ -89,12 +89,14 @@ func TestTaskSubmitPrintsWhatTheCommandWrote(t *testing.T) {
 		},
 		"failed": {
 			`{"id":"t-1","type":"exec","status":"dead_letter","why":"3 of 3 attempts failed; last: exec: exit status 3"}`,
-			app.ExitIncomplete, "", "3 of 3 attempts failed; last: exec: exit status 3\nError: task t-1 has used up its attempts: try it again with `mainstay task retry t-1`\n",
+			app.ExitIncomplete, "",
+			"3 of 3 attempts failed; last: exec: exit status 3\nError: task t-1 has used up its attempts: try it again with `mainstay task retry t-1`\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/tasks": {Status: 201, Body: c.task}, "GET /api/v1/agents/tasks/t-1": {Status: 200, Body: c.task}})
+			f := clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/tasks": {Status: 201, Body: c.task},
+				"GET /api/v1/agents/tasks/t-1": {Status: 200, Body: c.task}})
 			got := f.At(t, "task", "submit", "--wait", "--", "x")
 			require.Equal(t, c.code, got.Code)
 			require.Equal(t, c.stdout, got.Stdout)
@@ -116,7 +118,8 @@ func TestTaskGetWaits(t *testing.T) {
 	} {
 		t.Run(status, func(t *testing.T) {
 			t.Parallel()
-			f := clitest.NewAPI(t, map[string]clitest.Answer{"GET /api/v1/agents/tasks/t-1": {Status: 200, Body: `{"id":"t-1","type":"x","cluster":"c","status":"` + status + `"}`}})
+			f := clitest.NewAPI(t, map[string]clitest.Answer{"GET /api/v1/agents/tasks/t-1": {Status: 200,
+				Body: `{"id":"t-1","type":"x","cluster":"c","status":"` + status + `"}`}})
 			got := f.At(t, "task", "get", "t-1", "--wait")
 			require.Equal(t, c.code, got.Code)
 			require.Contains(t, got.Stderr, c.wants)
@@ -127,7 +130,8 @@ func TestTaskGetWaits(t *testing.T) {
 	}
 	t.Run("the time is over", func(t *testing.T) {
 		t.Parallel()
-		f := clitest.NewAPI(t, map[string]clitest.Answer{"GET /api/v1/agents/tasks/t-1": {Status: 200, Body: `{"id":"t-1","type":"x","cluster":"c","status":"queued","why":"no agent is online"}`}})
+		f := clitest.NewAPI(t, map[string]clitest.Answer{"GET /api/v1/agents/tasks/t-1": {Status: 200,
+			Body: `{"id":"t-1","type":"x","cluster":"c","status":"queued","why":"no agent is online"}`}})
 		got := f.At(t, "task", "get", "t-1", "--wait=20ms")
 		require.Equal(t, app.ExitIncomplete, got.Code)
 		require.Contains(t, got.Stderr, "task t-1 is still queued after 20ms")
@@ -137,19 +141,24 @@ func TestTaskGetWaits(t *testing.T) {
 
 func TestTaskSubmit(t *testing.T) {
 	t.Parallel()
-	accepted := map[string]clitest.Answer{"POST /api/v1/agents/tasks": {Status: 202, Body: `{"id":"t-9","type":"exec","cluster":"default","status":"queued"}`}}
+	accepted := map[string]clitest.Answer{"POST /api/v1/agents/tasks": {Status: 202,
+		Body: `{"id":"t-9","type":"exec","cluster":"default","status":"queued"}`}}
 	for name, c := range map[string]struct {
 		args []string
 		body string
 	}{
 		"command": {[]string{"--dir", "/srv", "--env", "A=b=c", "--", "echo", "--wait", "hello"},
 			`{"type":"exec","cluster":"default","payload":{"command":["echo","--wait","hello"],"env":{"A":"b=c"},"dir":"/srv"}}`},
-		"payload": {[]string{"--type", "render", "--cluster", "studio", "--payload", `{"n": 1}`, "--priority", "critical", "--non-retryable", "exit_2", "--start-at", "+1h30m", "--agent", "a", "--retry-safety", "fenced",
-			"--timeout", "90s", "--expires-in", "2h", "--max-attempts", "5", "--beacon-timeout", "45s", "--provider", "llm", "--capability", "gpu", "--capability", "big", "--tenant", "acme", "--label", "k=v"},
+		"payload": {[]string{"--type", "render", "--cluster", "studio", "--payload", `{"n": 1}`, "--priority",
+			"critical", "--non-retryable", "exit_2", "--start-at", "+1h30m", "--agent", "a", "--retry-safety", "fenced",
+			"--timeout", "90s", "--expires-in", "2h", "--max-attempts", "5", "--beacon-timeout", "45s", "--provider",
+			"llm", "--capability", "gpu", "--capability", "big", "--tenant", "acme", "--label", "k=v"},
 			`{"type":"render","cluster":"studio","payload":{"n":1},"priority":1,"start_at":"2026-11-21T13:30:00Z","agent":"a","retry_safety":"fenced","timeout":"1m30s","expires_in":"2h0m0s",
 			"retry":{"max_attempts":5,"non_retryable":["exit_2"]},"beacon_timeout":"45s","provider":"llm","required_capabilities":["gpu","big"],"tenant":"acme","labels":{"k":"v"}}`},
-		"named": {[]string{"--type", "x", "--id", "mine", "--priority", "4", "--start-at", "2026-12-24T18:00:00+01:00"}, `{"type":"x","cluster":"default","id":"mine","priority":4,"start_at":"2026-12-24T17:00:00Z"}`},
-		"keyed": {[]string{"--type", "x", "--idempotency-key", "k 1"}, `{"type":"x","cluster":"default","idempotency_key":"k 1"}`},
+		"named": {[]string{"--type", "x", "--id", "mine", "--priority", "4", "--start-at", "2026-12-24T18:00:00+01:00"},
+			`{"type":"x","cluster":"default","id":"mine","priority":4,"start_at":"2026-12-24T17:00:00Z"}`},
+		"keyed": {[]string{"--type", "x", "--idempotency-key", "k 1"},
+			`{"type":"x","cluster":"default","idempotency_key":"k 1"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -163,12 +172,15 @@ func TestTaskSubmit(t *testing.T) {
 	}
 	t.Run("submitted before", func(t *testing.T) {
 		t.Parallel()
-		f := clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/tasks": {Status: 200, Body: `{"id":"t-9","type":"x","cluster":"c","status":"completed","duplicate":true}`}})
-		require.Contains(t, f.At(t, "task", "submit", "--type", "x", "--id", "t-9").Stdout, "Task t-9 was submitted before; it is completed.")
+		f := clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/tasks": {Status: 200,
+			Body: `{"id":"t-9","type":"x","cluster":"c","status":"completed","duplicate":true}`}})
+		require.Contains(t, f.At(t, "task", "submit", "--type", "x", "--id", "t-9").Stdout,
+			"Task t-9 was submitted before; it is completed.")
 	})
 	t.Run("and waited for", func(t *testing.T) {
 		t.Parallel()
-		f := clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/tasks": {Status: 202, Body: `{"id":"t-1"}`}, "GET /api/v1/agents/tasks/t-1": {Status: 200, Body: jSON}})
+		f := clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/tasks": {Status: 202,
+			Body: `{"id":"t-1"}`}, "GET /api/v1/agents/tasks/t-1": {Status: 200, Body: jSON}})
 		got := f.At(t, "task", "submit", "--wait=1m", "-o", "json", "--", "true")
 		require.Equal(t, app.ExitOK, got.Code, got.Stderr)
 		require.JSONEq(t, jSON, got.Stdout)
@@ -179,14 +191,17 @@ func TestTaskActions(t *testing.T) {
 	t.Parallel()
 	after := clitest.Answer{Status: 200, Body: `{"id":"t-1","type":"x","cluster":"c","status":"queued"}`}
 	f := clitest.NewAPI(t, map[string]clitest.Answer{
-		"POST /api/v1/agents/tasks/t-1/cancel": after, "POST /api/v1/agents/tasks/t-1/retry": after, "POST /api/v1/agents/tasks/t-1/review": after,
+		"POST /api/v1/agents/tasks/t-1/cancel": after, "POST /api/v1/agents/tasks/t-1/retry": after,
+		"POST /api/v1/agents/tasks/t-1/review": after,
 	})
-	for _, args := range [][]string{{"cancel", "t-1"}, {"retry", "t-1", "--reason", "why"}, {"review", "t-1", "--decision", "completed", "--result", "7"}} {
+	for _, args := range [][]string{{"cancel", "t-1"}, {"retry", "t-1", "--reason", "why"},
+		{"review", "t-1", "--decision", "completed", "--result", "7"}} {
 		got := f.At(t, append([]string{"task"}, args...)...)
 		require.Equal(t, app.ExitOK, got.Code, got.Stderr)
 		require.Equal(t, "Task t-1 is now queued.\n", got.Stdout)
 	}
-	require.Equal(t, []string{`{}`, `{"reason":"why"}`, `{"decision":"completed","result":7}`}, []string{f.Requests[0].Body, f.Requests[1].Body, f.Requests[2].Body})
+	require.Equal(t, []string{`{}`, `{"reason":"why"}`, `{"decision":"completed","result":7}`},
+		[]string{f.Requests[0].Body, f.Requests[1].Body, f.Requests[2].Body})
 }
 
 func TestTaskList(t *testing.T) {
@@ -203,12 +218,14 @@ t-3   exec  default  high      queued, in 10m  -        60s ago
 t-2   exec  default  -         completed       -        3h ago     30s
 `, "\n"), got.Stdout)
 	require.Equal(t, "There are more: raise --limit.\n", got.Stderr)
-	require.Equal(t, []clitest.Request{{Method: http.MethodGet, URI: "/api/v1/agents/tasks?page_size=3&status=running", Body: ""}}, f.Requests)
+	require.Equal(t, []clitest.Request{{Method: http.MethodGet, URI: "/api/v1/agents/tasks?page_size=3&status=running",
+		Body: ""}}, f.Requests)
 }
 
 func TestListReadsAllPages(t *testing.T) {
 	t.Parallel()
-	f := clitest.NewAPI(t, map[string]clitest.Answer{"GET /api/v1/agents/tasks": {Status: 200, Body: `{"tasks":[{"id":"t-1"},{"id":"t-2"}],"next_page_token":"abc"}`}})
+	f := clitest.NewAPI(t, map[string]clitest.Answer{"GET /api/v1/agents/tasks": {Status: 200,
+		Body: `{"tasks":[{"id":"t-1"},{"id":"t-2"}],"next_page_token":"abc"}`}})
 	got := f.At(t, "task", "list", "--limit", "5", "-o", "json")
 	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
 	require.Equal(t, 6, strings.Count(got.Stdout, `"id"`), "pages of two until there are five or more")
@@ -218,17 +235,22 @@ func TestListReadsAllPages(t *testing.T) {
 func TestTaskListFilters(t *testing.T) {
 	t.Parallel()
 	f := clitest.NewAPI(t, map[string]clitest.Answer{"GET /api/v1/agents/tasks": {Status: 200, Body: `{"tasks":[]}`}})
-	got := f.At(t, "task", "list", "--label", "a=it's", "--label", "b:2", "--submitted-after", "2h", "--submitted-before", "2026-11-21T11:00:00+01:00", "--limit", "0")
+	got := f.At(t, "task", "list", "--label", "a=it's", "--label", "b:2", "--submitted-after", "2h",
+		"--submitted-before", "2026-11-21T11:00:00+01:00", "--limit", "0")
 	require.Equal(t, app.ExitUsage, got.Code)
-	got = f.At(t, "task", "list", "--label", "a=it's", "--label", "b:2", "--submitted-after", "2h", "--submitted-before", "2026-11-21T11:00:00+01:00")
+	got = f.At(t, "task", "list", "--label", "a=it's", "--label", "b:2", "--submitted-after", "2h",
+		"--submitted-before", "2026-11-21T11:00:00+01:00")
 	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
-	require.Equal(t, app.ExitOK, f.At(t, "task", "list", "--label", "a=it's", "--label", "b:2", "--submitted-after", "-2h", "--submitted-before", "2026-11-21T11:00:00+01:00").Code)
+	require.Equal(t, app.ExitOK, f.At(t, "task", "list", "--label", "a=it's", "--label", "b:2", "--submitted-after",
+		"-2h", "--submitted-before", "2026-11-21T11:00:00+01:00").Code)
 	require.Equal(t, f.Requests[0].URI, f.Requests[1].URI, "2h ago either way")
 	_, query, _ := strings.Cut(f.Requests[0].URI, "?")
 	values, err := url.ParseQuery(query)
 	require.NoError(t, err)
-	require.Equal(t, url.Values{"label": {"a=it's", "b:2"}, "submitted_after": {"2026-11-21T10:00:00Z"}, "submitted_before": {"2026-11-21T10:00:00Z"}, "page_size": {"50"}}, values)
-	for _, bad := range [][]string{{"--label", "a"}, {"--submitted-after", "yesterday"}, {"--submitted-before", "+2h"}} {
+	require.Equal(t, url.Values{"label": {"a=it's", "b:2"}, "submitted_after": {"2026-11-21T10:00:00Z"},
+		"submitted_before": {"2026-11-21T10:00:00Z"}, "page_size": {"50"}}, values)
+	for _, bad := range [][]string{{"--label", "a"}, {"--submitted-after", "yesterday"},
+		{"--submitted-before", "+2h"}} {
 		got := f.At(t, append([]string{"task", "list"}, bad...)...)
 		require.Equal(t, app.ExitUsage, got.Code, "%v", bad)
 	}
@@ -242,7 +264,8 @@ func TestResultOfAReviewedCommand(t *testing.T) {
 		`{}`:          "\nResult:\n{}\n",
 		`{"exit_code":0,"stdout":"hello\n","stderr":""}`: "\nExit code: 0\nOutput:\nhello\n",
 	} {
-		f := clitest.NewAPI(t, map[string]clitest.Answer{"GET /api/v1/agents/tasks/t-1": {Status: 200, Body: `{"id":"t-1","type":"exec","cluster":"c","status":"completed","result":` + result + `}`}})
+		f := clitest.NewAPI(t, map[string]clitest.Answer{"GET /api/v1/agents/tasks/t-1": {Status: 200,
+			Body: `{"id":"t-1","type":"exec","cluster":"c","status":"completed","result":` + result + `}`}})
 		got := f.At(t, "task", "get", "t-1")
 		require.Equal(t, app.ExitOK, got.Code, got.Stderr)
 		require.Contains(t, got.Stdout, want)

@@ -46,7 +46,8 @@ func createCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r.Name, r.Kind, r.Role, r.ExpiresIn = args[0], access.TokenKind(kind), access.Role(role), fleet.Duration(expires)
+			r.Name, r.Kind, r.Role, r.ExpiresIn = args[0], access.TokenKind(kind), access.Role(role), fleet.Duration(
+				expires)
 			if r.Kind == access.APIToken && r.Role == "" {
 				return app.UsageError("--role is missing: viewer, operator or admin")
 			}
@@ -63,7 +64,8 @@ func createCommand(a *app.App) *cobra.Command {
 	flags.StringVar(&r.Tenant, "tenant", "", "the only tenant whose tasks an api token sees and touches (default: all)")
 	flags.StringVar(&r.Cluster, "cluster", "", "the cluster that the agents of a join token may join")
 	flags.StringVar(&r.AgentID, "agent", "", "the only agent that may use a join token (default: any)")
-	flags.IntVar(&r.MaxUses, "max-uses", 0, "how many agents may register with a join token; one that comes again counts once (default: any number)")
+	flags.IntVar(&r.MaxUses, "max-uses", 0,
+		"how many agents may register with a join token; one that comes again counts once (default: any number)")
 	flags.DurationVar(&expires, "expires-in", 0, "how long it lives (default: until it is revoked)")
 	a.OutputFlag(command)
 	return command
@@ -74,7 +76,8 @@ func printNewToken(a *app.App, t *api.NewToken) error {
 	if t.Kind == access.JoinToken {
 		env = app.JoinTokenEnv
 	}
-	_, err := fmt.Fprintf(a.Stdout, "%s\n\nThis is the only time that it is shown. Its id is %s. Use it so:\n  export %s=%s\n", t.Secret, t.ID, env, t.Secret)
+	_, err := fmt.Fprintf(a.Stdout,
+		"%s\n\nThis is the only time that it is shown. Its id is %s. Use it so:\n  export %s=%s\n", t.Secret, t.ID, env, t.Secret)
 	return err
 }
 
@@ -135,7 +138,8 @@ func revokeCommand(a *app.App) *cobra.Command {
 		Long: `Revoke a token, by its id. An api token stops to work within 5 s, with the browsers' sessions and the streams that it opened.
 A join token lets in no agent from now on. Agents that have registered with it stay, also when their hub is started again,
 for as long as their process lives. With --end-sessions they are told to stop at once, and their tasks move to others.`,
-		Example: "  mainstay token revoke 3f0c5e8a91b2\n  mainstay token revoke 95b0832ac43e --end-sessions", Args: app.Exactly("a token's id"),
+		Example: "  mainstay token revoke 3f0c5e8a91b2\n  mainstay token revoke 95b0832ac43e --end-sessions",
+		Args:    app.Exactly("a token's id"),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.Client()
 			if err != nil {
@@ -152,7 +156,8 @@ for as long as their process lives. With --end-sessions they are told to stop at
 			return a.Print(client.Answer, func() error { return printRevoked(a, revoked, endSessions) })
 		},
 	}
-	command.Flags().BoolVar(&endSessions, "end-sessions", false, "also end the sessions of the agents that registered with a join token")
+	command.Flags().BoolVar(&endSessions, "end-sessions", false,
+		"also end the sessions of the agents that registered with a join token")
 	a.OutputFlag(command)
 	return command
 }
@@ -173,7 +178,10 @@ func printRevoked(a *app.App, t *api.RevokedToken, endSessions bool) error {
 
 func whoAmICommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "whoami", Short: "Say who you are to the control plane, and what you may do", Example: "  mainstay token whoami", Args: app.Exactly(),
+		Use:     "whoami",
+		Short:   "Say who you are to the control plane, and what you may do",
+		Example: "  mainstay token whoami",
+		Args:    app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			client, err := a.Client()
 			if err != nil {
@@ -192,7 +200,8 @@ func whoAmICommand(a *app.App) *cobra.Command {
 				if session.Tenant != "" {
 					of = "of the tenant " + session.Tenant
 				}
-				_, err := fmt.Fprintf(a.Stdout, "%s (%s), %s %s\n", cmp.Or(session.Name, "-"), session.Kind, session.Role, of)
+				_, err := fmt.Fprintf(a.Stdout, "%s (%s), %s %s\n", cmp.Or(session.Name, "-"), session.Kind,
+					session.Role, of)
 				return err
 			})
 		},

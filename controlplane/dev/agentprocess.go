@@ -51,7 +51,8 @@ type foundAgent struct {
 
 // newAgentLauncher reads what an earlier `dev` left. ids are the agents that are wanted now.
 func newAgentLauncher(program, dir string, args func(id string) []string) (*agentLauncher, error) {
-	l := &agentLauncher{program: program, dir: dir, args: args, found: map[string]foundAgent{}, records: map[string]agentRecord{}}
+	l := &agentLauncher{program: program, dir: dir, args: args, found: map[string]foundAgent{},
+		records: map[string]agentRecord{}}
 	if err := os.MkdirAll(filepath.Join(dir, "logs"), 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the agents' logs: %w", err)
 	}
@@ -64,7 +65,8 @@ func newAgentLauncher(program, dir string, args func(id string) []string) (*agen
 	}
 	var records map[string]agentRecord
 	if err := json.Unmarshal(data, &records); err != nil {
-		return nil, fmt.Errorf("%s cannot be read: %w; remove it when no agents of an earlier run live", filepath.Join(dir, agentsFile), err)
+		return nil, fmt.Errorf("%s cannot be read: %w; remove it when no agents of an earlier run live",
+			filepath.Join(dir, agentsFile), err)
 	}
 	for id, record := range records {
 		if runsAs(record.PID, record.Args) {

@@ -28,7 +28,10 @@ func sleepers(t *testing.T) (dir string, relaunch func() *agentLauncher) {
 	dir = t.TempDir()
 	unique := fmt.Sprintf("%d.%d", 600+sleepNumber.Add(1), os.Getpid())
 	return dir, func() *agentLauncher {
-		l, err := newAgentLauncher(program, dir, func(id string) []string { return []string{unique, id[len("agent-"):]} })
+		l, err := newAgentLauncher(program, dir, func(id string) []string {
+			return []string{unique,
+				id[len("agent-"):]}
+		})
 		require.NoError(t, err)
 		return l
 	}
@@ -88,7 +91,8 @@ func TestAgentsThatAreNotWantedAreEnded(t *testing.T) {
 	require.Empty(t, secondEnd)
 
 	args := second.args
-	changed, err := newAgentLauncher(second.program, second.dir, func(id string) []string { return append(args(id), "0.1") })
+	changed, err := newAgentLauncher(second.program, second.dir,
+		func(id string) []string { return append(args(id), "0.1") })
 	require.NoError(t, err)
 	changed.endLeftovers([]string{"agent-2"})
 	next(t, secondEnd)
@@ -120,7 +124,10 @@ func TestAgentsFileThatCannotBeRead(t *testing.T) {
 
 func TestExitCodeOfAChild(t *testing.T) {
 	t.Parallel()
-	l, err := newAgentLauncher("/bin/sh", t.TempDir(), func(string) []string { return []string{"-c", "echo said; exit 5"} })
+	l, err := newAgentLauncher("/bin/sh", t.TempDir(), func(string) []string {
+		return []string{"-c",
+			"echo said; exit 5"}
+	})
 	require.NoError(t, err)
 	p, err := l.Launch("agent-1")
 	require.NoError(t, err)

@@ -1,4 +1,5 @@
-// Package dev runs everything on one machine: an embedded Temporal, a control plane, and agents as processes of their own.
+// Package dev runs everything on one machine: an embedded Temporal, a control plane, and agents as processes of their
+// own.
 package dev
 
 import (
@@ -75,12 +76,14 @@ over by the next "mainstay dev" on the same data directory.`,
 	flags.StringVar(&f.temporal, "temporal", defaults.Dev.Temporal, "host:port of the embedded Temporal")
 	flags.StringVar(&f.dataDir, "data-dir", defaults.Dev.DataDir, "where all state and the logs are kept")
 	flags.BoolVar(&f.ephemeral, "ephemeral", false, "keep all state in memory; it is gone at the end")
-	flags.BoolVar(&f.acceptOldData, "accept-old-data", false, "start on the data of another version although its open workflows cannot go on")
+	flags.BoolVar(&f.acceptOldData, "accept-old-data", false,
+		"start on the data of another version although its open workflows cannot go on")
 	flags.IntVar(&f.agents, "agents", defaults.Dev.Agents, "agents to run, 0 to 100")
 	flags.IntVar(&f.slots, "slots", defaults.Dev.Slots, "tasks that each agent runs at a time")
 	flags.BoolVar(&f.allowExec, "allow-exec", false,
 		"let agents run commands although others than this machine can reach the API, Temporal or its Web UI")
-	flags.StringVar(&f.durability, "durability", string(defaults.Dev.Durability), "what acknowledged tasks survive: process (a crash of the program) or power (a power loss too)")
+	flags.StringVar(&f.durability, "durability", string(defaults.Dev.Durability),
+		"what acknowledged tasks survive: process (a crash of the program) or power (a power loss too)")
 	f.security.AddTo(flags)
 	flags.StringVar(&f.configFile, "config", "", "configuration file; flags win over it")
 	flags.StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile of this process to a file")
@@ -126,8 +129,11 @@ func (f *flags) options(c *config.Config, changed func(string) bool) (Options, e
 	}
 	o := Options{
 		HTTP: c.HTTP.Listen, dataDir: c.Dev.DataDir, Agents: c.Dev.Agents, Slots: c.Dev.Slots, hubID: c.Hub.ID,
-		tokenKeyFile: c.Hub.TokenKeyFile, Hub: controlplane.HubConfig(c), Clusters: withDevCluster(c.ClusterConfigs()), allowExec: f.allowExec,
-		security: c.Security,
+		tokenKeyFile: c.Hub.TokenKeyFile,
+		Hub:          controlplane.HubConfig(c),
+		Clusters:     withDevCluster(c.ClusterConfigs()),
+		allowExec:    f.allowExec,
+		security:     c.Security,
 	}
 	var err error
 	if o.UI, err = uiListen(c); err != nil {

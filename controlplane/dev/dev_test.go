@@ -71,7 +71,8 @@ func TestDevOptions(t *testing.T) {
 	require.Equal(t, 7233, o.Temporal.Port)
 	require.Len(t, o.Clusters, 1)
 
-	o, err = (&flags{ui: "0", ephemeral: true, temporal: "localhost:0"}).options(config.Default(), given("ui", "temporal"))
+	o, err = (&flags{ui: "0", ephemeral: true, temporal: "localhost:0"}).options(config.Default(),
+		given("ui", "temporal"))
 	require.NoError(t, err)
 	require.Equal(t, "127.0.0.1:0", o.UI, "a free port")
 	require.Equal(t, "127.0.0.1", o.Temporal.Host)

@@ -45,10 +45,16 @@ func (d *Run) Report() Report {
 	r := Report{
 		URL: d.URL, DocsURL: d.URL + "/docs", UIURL: d.ui.address(),
 		Temporal: d.Temporal.Address(), Namespace: d.Temporal.Namespace(),
-		Logs: filepath.Join(d.dir, "logs"), Hub: d.hubID, Cluster: Cluster, Agents: []Agent{}, Slots: d.slots, Exec: d.exec,
+		Logs:    filepath.Join(d.dir, "logs"),
+		Hub:     d.hubID,
+		Cluster: Cluster,
+		Agents:  []Agent{},
+		Slots:   d.slots,
+		Exec:    d.exec,
 	}
 	r.Security, r.OpenTemporal = d.tokens.Admin != "", !onlyHere(d.Temporal.Address())
-	r.AdminTokenFile, r.JoinTokenFile = d.madeToken(adminTokenName, d.tokens.Admin), d.madeToken(joinTokenName, d.tokens.Join)
+	r.AdminTokenFile, r.JoinTokenFile = d.madeToken(adminTokenName, d.tokens.Admin), d.madeToken(joinTokenName,
+		d.tokens.Join)
 	if !d.temporary {
 		r.DataDir = d.dir
 	}

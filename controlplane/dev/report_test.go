@@ -11,8 +11,17 @@ import (
 func TestDevReport(t *testing.T) {
 	t.Parallel()
 	r := Report{
-		URL: "http://127.0.0.1:8080", DocsURL: "http://127.0.0.1:8080/docs", UIURL: "http://127.0.0.1:8233", Temporal: "127.0.0.1:7233", Namespace: "default",
-		DataDir: "/x/.mainstay", Logs: "/x/.mainstay/logs", Cluster: "default", Agents: []Agent{{"agent-1", 11}, {"agent-2", 12}}, Slots: 4, Exec: true,
+		URL:       "http://127.0.0.1:8080",
+		DocsURL:   "http://127.0.0.1:8080/docs",
+		UIURL:     "http://127.0.0.1:8233",
+		Temporal:  "127.0.0.1:7233",
+		Namespace: "default",
+		DataDir:   "/x/.mainstay",
+		Logs:      "/x/.mainstay/logs",
+		Cluster:   "default",
+		Agents:    []Agent{{"agent-1", 11}, {"agent-2", 12}},
+		Slots:     4,
+		Exec:      true,
 	}
 	var out bytes.Buffer
 	require.NoError(t, r.write(&out, "mainstay"))

@@ -30,8 +30,8 @@ const (
 	orphanLife = time.Minute
 	// onlineLimit is how long agents may take to come online before the report is given without them.
 	onlineLimit = 15 * time.Second
-	// TemporalLimit bounds the stop of the embedded Temporal: it waits long for workers of a run that was killed. What it
-	// has acknowledged is on disk already.
+	// TemporalLimit bounds the stop of the embedded Temporal: it waits long for workers of a run that was killed. What
+	// it has acknowledged is on disk already.
 	TemporalLimit = 4 * time.Second
 )
 
@@ -109,8 +109,10 @@ func Start(ctx context.Context, a *app.App, o Options) (_ *Run, err error) {
 	d.exposed = o.exposed(listener, d.ui)
 	d.exec = o.DemoRoot == "" && (o.allowExec || len(d.exposed) == 0)
 	if !d.exec && o.Agents > 0 && o.DemoRoot == "" {
-		return nil, app.UsageError("others than this machine can reach %s, and could run any command through the agents: "+
-			"add --allow-exec if you want that, else --agents 0, or listen on 127.0.0.1", strings.Join(d.exposed, " and "))
+		return nil, app.UsageError(
+			"others than this machine can reach %s, and could run any command through the agents: "+
+				"add --allow-exec if you want that, else --agents 0, or listen on 127.0.0.1", strings.Join(d.exposed,
+				" and "))
 	}
 	if err := d.prepareDir(o.dataDir); err != nil {
 		return nil, err
@@ -154,8 +156,13 @@ func (d *Run) startSpawner(ctx context.Context, log *zap.Logger) error {
 		return fmt.Errorf("find this program's file, to start agents: %w", err)
 	}
 	d.spawner, err = controlplane.StartSpawner(ctx, d.Client, d.Temporal.Namespace(), controlplane.SpawnerOptions{
-		Name: d.hubID, Dir: filepath.Join(d.dir, "spawner"), HubURLs: []string{d.URL}, JoinToken: d.tokens.Join, Slots: d.slots, StopGrace: killAfter,
-		Command: controlplane.SpawnedAgent(program, []string{d.URL}, d.slots, "--give-up-after", orphanLife.String()),
+		Name:      d.hubID,
+		Dir:       filepath.Join(d.dir, "spawner"),
+		HubURLs:   []string{d.URL},
+		JoinToken: d.tokens.Join,
+		Slots:     d.slots,
+		StopGrace: killAfter,
+		Command:   controlplane.SpawnedAgent(program, []string{d.URL}, d.slots, "--give-up-after", orphanLife.String()),
 	}, log)
 	return err
 }
@@ -197,19 +204,33 @@ func (d *Run) startTemporal(ctx context.Context, version string, o Options, log 
 	if err != nil {
 		return err
 	}
-	d.Client, err = client.DialContext(ctx, client.Options{HostPort: d.Temporal.Address(), Namespace: d.Temporal.Namespace(), Identity: controlplane.Identity(),
-		Logger: controlplane.ForSDK(log), MetricsHandler: telemetry.NewSDKMetrics(d.registry), Interceptors: interceptors,
-		ConnectionOptions: client.ConnectionOptions{GrpcCompression: &client.GrpcCompressionNone{}}}) // it is in this process
+	d.Client,
+		err = client.DialContext(ctx, client.Options{HostPort: d.Temporal.Address(), Namespace: d.Temporal.Namespace(),
+		Identity:       controlplane.Identity(),
+		Logger:         controlplane.ForSDK(log),
+		MetricsHandler: telemetry.NewSDKMetrics(d.registry),
+		Interceptors:   interceptors,
+		// it is in this process
+		ConnectionOptions: client.ConnectionOptions{GrpcCompression: &client.GrpcCompressionNone{}}})
 	if err != nil {
 		return fmt.Errorf("connect to the embedded Temporal: %w", err)
 	}
-	return controlplane.EnsureSearchAttributes(ctx, d.Client, d.Temporal.Namespace(), log) // a data directory may be older than some
+	// a data directory may be older than some
+	return controlplane.EnsureSearchAttributes(ctx, d.Client, d.Temporal.Namespace(), log)
 }
 
-func (d *Run) planeOptions(a *app.App, o Options, listener net.Listener, log *zap.Logger) (controlplane.Options, error) {
+func (d *Run) planeOptions(
+	a *app.App, o Options, listener net.Listener, log *zap.Logger,
+) (controlplane.Options, error) {
 	p := controlplane.Options{
-		Version: a.Version, Temporal: d.Client, Namespace: d.Temporal.Namespace(), Logger: log, Roles: controlplane.AllRoles, HubID: o.hubID, Hub: o.Hub,
-		Clusters: o.Clusters, Listener: listener, Page: fleetPage(d.ui.address(), d.Temporal.Namespace()),
+		Version:   a.Version,
+		Temporal:  d.Client,
+		Namespace: d.Temporal.Namespace(),
+		Logger:    log,
+		Roles:     controlplane.AllRoles,
+		HubID:     o.hubID,
+		Hub:       o.Hub,
+		Clusters:  o.Clusters, Listener: listener, Page: fleetPage(d.ui.address(), d.Temporal.Namespace()),
 		Registry: d.registry, Tracing: d.tracing,
 	}
 	if controlplane.Loopback(listener) {
@@ -253,7 +274,8 @@ func (d *Run) startAgents(ctx context.Context, a *app.App, o Options) error {
 		return fmt.Errorf("find this program's file, to start agents: %w", err)
 	}
 	d.launcher, err = newAgentLauncher(program, d.dir, func(id string) []string {
-		args := []string{"agent", "run", "--hub", d.URL, "--cluster", Cluster, "--id", id, "--slots", fmt.Sprint(o.Slots), "--give-up-after", orphanLife.String()}
+		args := []string{"agent", "run", "--hub", d.URL, "--cluster", Cluster, "--id", id, "--slots",
+			fmt.Sprint(o.Slots), "--give-up-after", orphanLife.String()}
 		if d.exec {
 			args = append(args, "--allow-exec")
 		}
@@ -337,7 +359,8 @@ func (d *Run) Stop() {
 	})
 }
 
-// stopAgents ends those that `dev` keeps and those that clusters asked for, side by side. Nobody starts others meanwhile.
+// stopAgents ends those that `dev` keeps and those that clusters asked for, side by side. Nobody starts others
+// meanwhile.
 func (d *Run) stopAgents() {
 	var wg sync.WaitGroup
 	if d.spawner != nil {

@@ -25,8 +25,8 @@ func (o *Options) exposed(listener net.Listener, ui *webUI) (parts []string) {
 	return parts
 }
 
-// takeTokens decides whether `dev` asks who one is: unless all that it serves is for this machine alone and no token is set.
-// Then there are tokens.
+// takeTokens decides whether `dev` asks who one is: unless all that it serves is for this machine alone and no token is
+// set. Then there are tokens.
 func (d *Run) takeTokens(o Options, getenv func(string) string) error {
 	if o.Open {
 		return nil
@@ -89,4 +89,5 @@ func onlyHere(address string) bool {
 	return net.ParseIP(host).IsLoopback()
 }
 
-var errNoTLSInDev = errors.New("dev speaks plain http: use `mainstay serve` for https, or put a proxy that speaks it before dev (security.tls_cert)")
+var errNoTLSInDev = errors.New(
+	"dev speaks plain http: use `mainstay serve` for https, or put a proxy that speaks it before dev (security.tls_cert)")

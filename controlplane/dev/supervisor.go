@@ -52,7 +52,9 @@ type supervisor struct {
 }
 
 // startSupervisor starts or adopts every agent. When one cannot be started, those that were are stopped.
-func startSupervisor(ctx context.Context, l launcher, ids []string, after func(time.Duration) <-chan time.Time, say func(string, ...any)) (*supervisor, error) {
+func startSupervisor(
+	ctx context.Context, l launcher, ids []string, after func(time.Duration) <-chan time.Time, say func(string, ...any),
+) (*supervisor, error) {
 	// Agents end when stop says so, not when the signal comes: stopping has an order.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &supervisor{launcher: l, after: after, say: say, running: map[string]process{}, cancel: cancel}

@@ -86,7 +86,8 @@ func supervise(t *testing.T, l *fakeLauncher, ids ...string) *supervised {
 	l.launched = make(chan *fakeProcess, 100)
 	s := &supervised{launcher: l, clock: &clock{make(chan timer, 100)}, said: make(chan string, 100)}
 	var err error
-	s.supervisor, err = startSupervisor(t.Context(), l, ids, s.clock.after, func(format string, args ...any) { s.said <- fmt.Sprintf(format, args...) })
+	s.supervisor, err = startSupervisor(t.Context(), l, ids, s.clock.after,
+		func(format string, args ...any) { s.said <- fmt.Sprintf(format, args...) })
 	require.NoError(t, err)
 	t.Cleanup(s.kill)
 	return s
@@ -135,7 +136,8 @@ func TestSupervisorLeavesAFencedAgentAlone(t *testing.T) {
 	t.Parallel()
 	s := supervise(t, &fakeLauncher{}, "agent-1")
 	next(t, s.launcher.launched).exit(ending{app.ExitConflict, "ended with exit code 5"})
-	require.Equal(t, "agent-1 (pid 1) has ended: another process runs under its id. It is not started again.", next(t, s.said))
+	require.Equal(t, "agent-1 (pid 1) has ended: another process runs under its id. It is not started again.",
+		next(t, s.said))
 	s.wg.Wait()
 	require.Empty(t, s.clock.timers)
 	require.Empty(t, s.launcher.launched)

@@ -38,8 +38,8 @@ func (u *webUI) address() string {
 	return controlplane.LocalURL(u.listener)
 }
 
-// startUI serves the Web UI, if there is to be one. Where security is on it asks for an admin, because Temporal knows no
-// roles.
+// startUI serves the Web UI, if there is to be one. Where security is on it asks for an admin, because Temporal knows
+// no roles.
 func (d *Run) startUI(o controlplane.Options) error {
 	if d.ui == nil {
 		return nil
@@ -68,8 +68,8 @@ func (d *Run) startUI(o controlplane.Options) error {
 	return nil
 }
 
-// toSignIn sends a person who is not signed in to the fleet page, where that is done. Cookies are the same on all ports of
-// a host.
+// toSignIn sends a person who is not signed in to the fleet page, where that is done. Cookies are the same on all ports
+// of a host.
 func toSignIn(next http.Handler, api net.Listener) http.Handler {
 	_, port, _ := net.SplitHostPort(api.Addr().String())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

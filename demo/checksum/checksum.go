@@ -85,7 +85,8 @@ func permanent(err error) bool {
 	}
 	// os.Root has no error to compare with for paths that lead out of it.
 	return errors.Is(err, errNotRegular) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) ||
-		errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENAMETOOLONG) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EINVAL) ||
+		errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENAMETOOLONG) || errors.Is(err, unix.ELOOP) ||
+		errors.Is(err, unix.EINVAL) ||
 		strings.Contains(err.Error(), "path escapes")
 }
 

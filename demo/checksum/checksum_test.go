@@ -48,7 +48,8 @@ func TestChecksumHandler(t *testing.T) {
 	require.NoError(t, err)
 	text, err := json.Marshal(result)
 	require.NoError(t, err)
-	require.JSONEq(t, `{"files": [{"path": "sub/hello", "sha256": "`+digestOfHello+`", "bytes": 5}, {"path": "empty", "sha256": "`+digestOfEmpty+`", "bytes": 0}]}`, string(text))
+	require.JSONEq(t,
+		`{"files": [{"path": "sub/hello", "sha256": "`+digestOfHello+`", "bytes": 5}, {"path": "empty", "sha256": "`+digestOfEmpty+`", "bytes": 0}]}`, string(text))
 }
 
 func TestChecksumHandlerRefuses(t *testing.T) {
@@ -74,7 +75,8 @@ func TestChecksumHandlerRefuses(t *testing.T) {
 			require.NoError(t, err)
 			_, err = handle(t.Context(), &agent.Task{Payload: json.RawMessage(test.payload)})
 			require.ErrorContains(t, err, test.says)
-			require.Equal(t, reflect.TypeOf(agent.NonRetryable(errNotRegular)), reflect.TypeOf(err), "trying again changes nothing")
+			require.Equal(t, reflect.TypeOf(agent.NonRetryable(errNotRegular)), reflect.TypeOf(err),
+				"trying again changes nothing")
 		})
 	}
 }

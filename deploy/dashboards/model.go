@@ -1,5 +1,5 @@
-// Package dashboards makes the Grafana dashboards of deploy/grafana. Queries of the fleet join gateways by max and hubs by
-// sum, as docs/METRICS.md says.
+// Package dashboards makes the Grafana dashboards of deploy/grafana. Queries of the fleet join gateways by max and hubs
+// by sum, as docs/METRICS.md says.
 package dashboards
 
 import (
@@ -57,9 +57,11 @@ func (d *Dashboard) JSON() ([]byte, error) {
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
 	err := encoder.Encode(object{
-		"uid": d.UID, "title": d.Title, "description": d.Description, "tags": []string{"mainstay"}, "timezone": "browser", "schemaVersion": 39,
+		"uid": d.UID, "title": d.Title, "description": d.Description, "tags": []string{"mainstay"},
+		"timezone": "browser", "schemaVersion": 39,
 		"editable": true, "graphTooltip": 1, "refresh": "30s", "time": object{"from": "now-1h", "to": "now"},
-		"links": []object{{"type": "dashboards", "title": "Mainstay", "tooltip": "The other dashboards of Mainstay", "icon": "external link", "tags": []string{"mainstay"},
+		"links": []object{{"type": "dashboards", "title": "Mainstay", "tooltip": "The other dashboards of Mainstay",
+			"icon": "external link", "tags": []string{"mainstay"},
 			"asDropdown": true, "keepTime": true, "includeVars": true, "targetBlank": false}},
 		"templating": object{"list": variables()}, "panels": panels,
 	})
@@ -75,8 +77,10 @@ const ClusterVariable = "label_values(stella_agent_cluster_health, cluster_id)"
 func variables() []object {
 	return []object{
 		{"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
-		{"name": "cluster", "label": "Cluster", "type": "query", "datasource": source, "query": object{"query": ClusterVariable, "refId": "clusters"},
-			"refresh": 2, "sort": 1, "includeAll": true, "multi": true, "allValue": ".*", "current": object{"text": []string{"All"}, "value": []string{"$__all"}}},
+		{"name": "cluster", "label": "Cluster", "type": "query", "datasource": source,
+			"query":   object{"query": ClusterVariable, "refId": "clusters"},
+			"refresh": 2, "sort": 1, "includeAll": true, "multi": true, "allValue": ".*",
+			"current": object{"text": []string{"All"}, "value": []string{"$__all"}}},
 	}
 }
 
@@ -113,9 +117,11 @@ func (p *Panel) object(id, x, y int) object {
 	}
 	switch p.Kind {
 	case "stat":
-		o["options"] = object{"colorMode": "background", "graphMode": "area", "reduceOptions": object{"calcs": []string{"lastNotNull"}}}
+		o["options"] = object{"colorMode": "background", "graphMode": "area",
+			"reduceOptions": object{"calcs": []string{"lastNotNull"}}}
 	case "timeseries":
-		o["options"] = object{"legend": object{"displayMode": "list", "placement": "bottom"}, "tooltip": object{"mode": "multi", "sort": "desc"}}
+		o["options"] = object{"legend": object{"displayMode": "list", "placement": "bottom"},
+			"tooltip": object{"mode": "multi", "sort": "desc"}}
 	case "table":
 		o["transformations"] = []object{{"id": "merge", "options": object{}}}
 	}

@@ -1,5 +1,6 @@
-// Package onpostgres lets the embedded Temporal keep its data in PostgreSQL. It is for tests of installations as they run
-// in production: an installation of its own runs Temporal's own server, with Temporal's own tool for schema upgrades.
+// Package onpostgres lets the embedded Temporal keep its data in PostgreSQL. It is for tests of installations as they
+// run in production: an installation of its own runs Temporal's own server, with Temporal's own tool for schema
+// upgrades.
 package onpostgres
 
 import (
@@ -25,8 +26,8 @@ import (
 // connections bounds the open connections to each of the two databases.
 const connections = 20
 
-// Open makes Temporal's two databases with their schemas on the PostgreSQL at host:port, for a user who may make them and
-// needs no password.
+// Open makes Temporal's two databases with their schemas on the PostgreSQL at host:port, for a user who may make them
+// and needs no password.
 func Open(address, user string) (*devserver.Store, error) {
 	store := &devserver.Store{Shards: 4}
 	for _, database := range []struct {
@@ -38,7 +39,9 @@ func Open(address, user string) (*devserver.Store, error) {
 	} {
 		conf := &config.SQL{
 			PluginName: postgresql.PluginNamePGX, ConnectAddr: address, ConnectProtocol: "tcp", User: user,
-			MaxConns: connections, MaxIdleConns: connections, ConnectAttributes: map[string]string{"sslmode": "disable"},
+			MaxConns:          connections,
+			MaxIdleConns:      connections,
+			ConnectAttributes: map[string]string{"sslmode": "disable"},
 		}
 		if err := create(*conf, database.name); err != nil {
 			return nil, fmt.Errorf("make the database %s: %w", database.name, err)
@@ -88,5 +91,6 @@ func setup(conf *config.SQL, path, version string) error {
 }
 
 func admin(conf *config.SQL) (sqlplugin.AdminDB, error) {
-	return sql.NewSQLAdminDB(sqlplugin.DbKindUnknown, conf, resolver.NewNoopResolver(), log.NewNoopLogger(), metrics.NoopMetricsHandler)
+	return sql.NewSQLAdminDB(sqlplugin.DbKindUnknown, conf, resolver.NewNoopResolver(), log.NewNoopLogger(),
+		metrics.NoopMetricsHandler)
 }

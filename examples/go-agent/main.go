@@ -15,7 +15,8 @@ import (
 )
 
 func main() {
-	a, err := agent.New(agent.Options{HubURLs: []string{os.Getenv("HUB")}, Cluster: os.Getenv("CLUSTER"), ID: os.Getenv("ID")})
+	a, err := agent.New(agent.Options{HubURLs: []string{os.Getenv("HUB")}, Cluster: os.Getenv("CLUSTER"),
+		ID: os.Getenv("ID")})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -24,10 +24,28 @@ type Handlers struct{ *rest.Core }
 // agentOf joins a member with its roles and its live facts.
 func agentOf(c *fleet.Cluster, m *fleet.Member, live store.Live) api.Agent {
 	a := api.Agent{
-		ID: m.AgentID, Cluster: c.Config.Name, Status: m.Status, StatusSince: rest.Known(m.StatusSince), StatusReason: m.StatusReason,
-		Role: c.RoleOf(m.AgentID), Shards: c.ShardsOf(m.AgentID), Epoch: m.Epoch, InstanceID: m.Instance, Host: m.Host, PID: m.PID, Hub: m.Hub,
-		Zone: m.Zone, Group: m.Group, Version: m.Version, Capabilities: m.Capabilities, TaskTypes: m.TaskTypes,
-		MaxTasks: m.MaxTasks, EffectiveSlots: c.EffectiveSlots(m), LoadReduction: loadReduction(c.Reductions.Of(m.AgentID)), Targets: c.TargetsOf(m.AgentID), Metadata: m.Metadata, JoinedAt: rest.Known(m.JoinedAt), Address: m.Address, StartedAt: rest.Known(m.StartedAt), JoinToken: m.JoinToken,
+		ID:           m.AgentID,
+		Cluster:      c.Config.Name,
+		Status:       m.Status,
+		StatusSince:  rest.Known(m.StatusSince),
+		StatusReason: m.StatusReason,
+		Role:         c.RoleOf(m.AgentID),
+		Shards:       c.ShardsOf(m.AgentID),
+		Epoch:        m.Epoch,
+		InstanceID:   m.Instance,
+		Host:         m.Host,
+		PID:          m.PID,
+		Hub:          m.Hub,
+		Zone:         m.Zone, Group: m.Group, Version: m.Version, Capabilities: m.Capabilities, TaskTypes: m.TaskTypes,
+		MaxTasks:         m.MaxTasks,
+		EffectiveSlots:   c.EffectiveSlots(m),
+		LoadReduction:    loadReduction(c.Reductions.Of(m.AgentID)),
+		Targets:          c.TargetsOf(m.AgentID),
+		Metadata:         m.Metadata,
+		JoinedAt:         rest.Known(m.JoinedAt),
+		Address:          m.Address,
+		StartedAt:        rest.Known(m.StartedAt),
+		JoinToken:        m.JoinToken,
 		EndsProcessTrees: m.EndsProcessTrees,
 	}
 	a.Health = m.HealthLevel()
@@ -85,7 +103,8 @@ func (h *Handlers) Register(routes huma.API) {
 	}, func(ctx context.Context, in *getAgentInput) (*rest.Output[api.Agent], error) {
 		return rest.Reply(h.agent(ctx, in.ID, in.full()))
 	})
-	httpapi.Register(routes, access.View, rest.ClusterOperation("list-members", http.MethodGet, "/{id}/members", "List a cluster's members", http.StatusOK), h.listMembers)
+	httpapi.Register(routes, access.View, rest.ClusterOperation("list-members", http.MethodGet, "/{id}/members",
+		"List a cluster's members", http.StatusOK), h.listMembers)
 	h.registerHealth(routes)
 	h.registerLoads(routes)
 	h.registerMaintenance(routes)
@@ -115,7 +134,8 @@ func (h *Handlers) listAgents(ctx context.Context, in *listAgentsInput) (*listAg
 		agents = append(agents, found...)
 	}
 	out := &listAgentsOutput{}
-	out.Body.Agents, out.Body.NextPageToken = rest.Page(agents, string(after), in.PageSize, func(a *api.Agent) string { return a.ID + "@" + a.Cluster })
+	out.Body.Agents, out.Body.NextPageToken = rest.Page(agents, string(after), in.PageSize,
+		func(a *api.Agent) string { return a.ID + "@" + a.Cluster })
 	return out, nil
 }
 

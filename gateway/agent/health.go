@@ -16,7 +16,10 @@ import (
 
 func (h *Handlers) registerHealth(routes huma.API) {
 	httpapi.Register(routes, access.View, huma.Operation{
-		OperationID: "get-agent-health", Method: http.MethodGet, Path: "/api/v1/agents/{id}/health", Tags: []string{"Agents"},
+		OperationID: "get-agent-health",
+		Method:      http.MethodGet,
+		Path:        "/api/v1/agents/{id}/health",
+		Tags:        []string{"Agents"},
 		Summary:     "Get an agent's health, with what it is made of",
 		Description: "Its hub rates it by the last five minutes. Answers 501 not_supported when Temporal has no standalone activities.",
 	}, func(ctx context.Context, in *rest.AgentInput) (*rest.Output[api.AgentHealth], error) {
@@ -33,8 +36,11 @@ func (h *Handlers) registerHealth(routes huma.API) {
 		return &rest.Output[api.AgentHealth]{Body: agents[0]}, nil
 	})
 	httpapi.Register(routes, access.View, huma.Operation{
-		OperationID: "get-cluster-health", Method: http.MethodGet, Path: "/api/v1/agents/clusters/{id}/health", Tags: []string{"Clusters"},
-		Summary: "Get the health of a cluster's agents",
+		OperationID: "get-cluster-health",
+		Method:      http.MethodGet,
+		Path:        "/api/v1/agents/clusters/{id}/health",
+		Tags:        []string{"Clusters"},
+		Summary:     "Get the health of a cluster's agents",
 	}, func(ctx context.Context, in *rest.ClusterInput) (*rest.Output[api.ClusterHealth], error) {
 		ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 		defer cancel()

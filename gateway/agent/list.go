@@ -55,7 +55,8 @@ type listAgentsInput struct {
 func (in *listAgentsInput) wants(a *api.Agent) bool {
 	return (in.Status == "" || a.Status == in.Status) && (in.State == "" || a.State == in.State) &&
 		(!in.Live || a.Hub != "" && a.Status != fleet.AgentOffline) &&
-		(len(in.Health) == 0 || slices.Contains(in.Health, a.Health)) && (in.Zone == "" || a.Zone == in.Zone) && (in.Group == "" || a.Group == in.Group) &&
+		(len(in.Health) == 0 || slices.Contains(in.Health, a.Health)) && (in.Zone == "" || a.Zone == in.Zone) &&
+		(in.Group == "" || a.Group == in.Group) &&
 		!slices.ContainsFunc(in.Capability, func(c string) bool { return !slices.Contains(a.Capabilities, c) }) &&
 		(in.TaskType == "" || len(a.TaskTypes) == 0 || slices.Contains(a.TaskTypes, in.TaskType)) &&
 		!slices.ContainsFunc(in.Metadata, func(term string) bool {
@@ -66,7 +67,9 @@ func (in *listAgentsInput) wants(a *api.Agent) bool {
 }
 
 // discover lists the agents of a cluster that fit.
-func (h *Handlers) discover(ctx context.Context, c *fleet.Cluster, live store.Live, in *listAgentsInput) ([]api.Agent, error) {
+func (h *Handlers) discover(
+	ctx context.Context, c *fleet.Cluster, live store.Live, in *listAgentsInput,
+) ([]api.Agent, error) {
 	if slices.ContainsFunc(in.Metadata, func(term string) bool { return strings.Index(term, "=") < 1 }) {
 		return nil, rest.Invalid("query.metadata", errors.New("must be like name=value"))
 	}

@@ -20,7 +20,8 @@ func loadReduction(r *fleet.LoadReduction) *api.LoadReduction {
 	if r == nil {
 		return nil
 	}
-	return &api.LoadReduction{Since: r.Since.UTC(), Until: r.Until.UTC(), UntilHealthy: r.UntilHealthy, Reason: r.Reason}
+	return &api.LoadReduction{Since: r.Since.UTC(), Until: r.Until.UTC(), UntilHealthy: r.UntilHealthy,
+		Reason: r.Reason}
 }
 
 // doingLoad is what the log says of a change that fails.
@@ -33,14 +34,21 @@ type reduceLoadInput struct {
 
 func (h *Handlers) registerLoads(routes huma.API) {
 	httpapi.Register(routes, access.Operate, huma.Operation{
-		OperationID: "reduce-load", Method: http.MethodPost, Path: "/api/v1/agents/{id}/reduce-load", Tags: []string{"Agents"},
-		Summary: "Let an agent run fewer tasks at a time",
+		OperationID: "reduce-load",
+		Method:      http.MethodPost,
+		Path:        "/api/v1/agents/{id}/reduce-load",
+		Tags:        []string{"Agents"},
+		Summary:     "Let an agent run fewer tasks at a time",
 		Description: "What it runs goes on; nothing more is given to it while it has as many as it may. It stays so when the agent, its hub or Mainstay restarts, " +
 			"until the time is over. Asking again changes how many and begins the time anew. Answers when the hubs have heard, at most after 2 s.",
 	}, h.reduceLoad)
 	httpapi.Register(routes, access.Operate, huma.Operation{
-		OperationID: "restore-load", Method: http.MethodPost, Path: "/api/v1/agents/{id}/restore-load", Tags: []string{"Agents"},
-		Summary: "Give an agent all its slots back", Description: "At once. Where nothing was reduced, nothing happens.",
+		OperationID: "restore-load",
+		Method:      http.MethodPost,
+		Path:        "/api/v1/agents/{id}/restore-load",
+		Tags:        []string{"Agents"},
+		Summary:     "Give an agent all its slots back",
+		Description: "At once. Where nothing was reduced, nothing happens.",
 	}, func(ctx context.Context, in *rest.AgentInput) (*rest.Output[api.Agent], error) {
 		return change(ctx, h, in.ID, doingLoad, contract.RestoreLoadUpdate, contract.RestoreLoadRequest{AgentID: in.ID})
 	})
@@ -49,7 +57,8 @@ func (h *Handlers) registerLoads(routes huma.API) {
 func (h *Handlers) reduceLoad(ctx context.Context, in *reduceLoadInput) (*rest.Output[api.Agent], error) {
 	request := contract.ReduceLoadRequest{AgentID: in.ID}
 	if b := in.Body; b != nil {
-		request.Slots, request.Factor, request.UntilHealthy, request.Reason = b.Slots, b.Factor, b.UntilHealthy, b.Reason
+		request.Slots, request.Factor = b.Slots, b.Factor
+		request.UntilHealthy, request.Reason = b.UntilHealthy, b.Reason
 		if b.For != "" {
 			d, err := fleet.ParseDuration(b.For)
 			if err == nil && (d < time.Second || d > fleet.MaxReduceFor) {

@@ -23,7 +23,10 @@ type maintenanceInput struct {
 
 func (h *Handlers) registerMaintenance(routes huma.API) {
 	httpapi.Register(routes, access.Operate, huma.Operation{
-		OperationID: "set-maintenance", Method: http.MethodPost, Path: "/api/v1/agents/{id}/maintenance", Tags: []string{"Drains"},
+		OperationID: "set-maintenance",
+		Method:      http.MethodPost,
+		Path:        "/api/v1/agents/{id}/maintenance",
+		Tags:        []string{"Drains"},
 		Summary:     "Put an agent into maintenance, or end it",
 		Description: "It stays in maintenance when it restarts. Answers 409 conflict while it is being drained.",
 	}, h.setMaintenance)

@@ -34,6 +34,7 @@ func (h *Handlers) listMembers(ctx context.Context, in *membersInput) (*listMemb
 		members[i] = agentOf(&view.Cluster, &view.Members[i], live)
 	}
 	out := &listMembersOutput{}
-	out.Body.Members, out.Body.NextPageToken = rest.Page(members, string(after), in.PageSize, func(a *api.Agent) string { return a.ID })
+	out.Body.Members, out.Body.NextPageToken = rest.Page(members, string(after), in.PageSize,
+		func(a *api.Agent) string { return a.ID })
 	return out, nil
 }

@@ -160,7 +160,8 @@ func (h *Handlers) bulk(ctx context.Context, info *workflowpb.WorkflowExecutionI
 	var spec contract.BulkSpec
 	contract.Decode(info.GetMemo().GetFields()[contract.MemoBulk], &spec)
 	bulk := bulkOf(&spec)
-	bulk.WorkflowID, bulk.StartedAt, bulk.ClosedAt = info.GetExecution().GetWorkflowId(), store.TimeOf(info.GetStartTime()), store.TimeOf(info.GetCloseTime())
+	bulk.WorkflowID, bulk.StartedAt, bulk.ClosedAt = info.GetExecution().GetWorkflowId(), store.TimeOf(
+		info.GetStartTime()), store.TimeOf(info.GetCloseTime())
 	bulk.ID, _ = contract.BulkOfWorkflowID(bulk.WorkflowID)
 	states := store.Records[contract.BulkState]{Store: h.Store, Query: contract.BulkQuery, Partial: partialBulk}
 	state, _ := states.Of(ctx, info)

@@ -49,22 +49,26 @@ func (h *Handlers) Register(routes huma.API) {
 		"Cancels, retries, discards, decides or reprioritizes all tasks that the filter selects. Answers 202 once the operation is durable, or 200 to a dry run. "+
 			"Tasks submitted within the last second may be left out. Each task is asked once; what it refuses counts as skipped.")
 	start.DefaultStatus = http.StatusAccepted
-	start.Responses = map[string]*huma.Response{"200": {Description: "What a dry run found", Content: map[string]*huma.MediaType{
-		"application/json": {Schema: routes.OpenAPI().Components.Schemas.Schema(bulkType, true, "Bulk")},
-	}}}
-	httpapi.Register(routes, access.Operate.Scoped(), start, func(ctx context.Context, in *bulkInput) (*rest.StatusOutput[api.Bulk], error) {
-		bulk, err := h.startBulk(ctx, &in.Body)
-		if err != nil {
-			return nil, err
-		}
-		status := http.StatusAccepted
-		if bulk.DryRun {
-			status = http.StatusOK
-		}
-		return &rest.StatusOutput[api.Bulk]{Status: status, Body: bulk}, nil
-	})
-	httpapi.Register(routes, access.View.Scoped(), operation("list-bulks", http.MethodGet, path, "List bulk operations", "Newest first. An operation appears within about a second of its start."), h.listBulks)
-	httpapi.Register(routes, access.View.Scoped(), operation("get-bulk", http.MethodGet, one, "Get a bulk operation, or wait for it", "Its counts grow a page of tasks at a time."),
+	start.Responses = map[string]*huma.Response{"200": {Description: "What a dry run found",
+		Content: map[string]*huma.MediaType{
+			"application/json": {Schema: routes.OpenAPI().Components.Schemas.Schema(bulkType, true, "Bulk")},
+		}}}
+	httpapi.Register(routes, access.Operate.Scoped(), start,
+		func(ctx context.Context, in *bulkInput) (*rest.StatusOutput[api.Bulk], error) {
+			bulk, err := h.startBulk(ctx, &in.Body)
+			if err != nil {
+				return nil, err
+			}
+			status := http.StatusAccepted
+			if bulk.DryRun {
+				status = http.StatusOK
+			}
+			return &rest.StatusOutput[api.Bulk]{Status: status, Body: bulk}, nil
+		})
+	httpapi.Register(routes, access.View.Scoped(), operation("list-bulks", http.MethodGet, path, "List bulk operations",
+		"Newest first. An operation appears within about a second of its start."), h.listBulks)
+	httpapi.Register(routes, access.View.Scoped(), operation("get-bulk", http.MethodGet, one,
+		"Get a bulk operation, or wait for it", "Its counts grow a page of tasks at a time."),
 		func(ctx context.Context, in *getBulkInput) (*rest.Output[api.Bulk], error) {
 			wait, err := rest.ParseWait(in.Wait)
 			if err != nil {
@@ -72,7 +76,8 @@ func (h *Handlers) Register(routes huma.API) {
 			}
 			return rest.Reply(h.waitForBulk(ctx, in.ID, wait))
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), operation("cancel-bulk", http.MethodPost, one+"/cancel", "Stop a bulk operation",
+	httpapi.Register(routes, access.Operate.Scoped(), operation("cancel-bulk", http.MethodPost, one+"/cancel",
+		"Stop a bulk operation",
 		"What it has done stays done. The page of tasks under way is finished first. Answers 409 conflict when it has ended."),
 		func(ctx context.Context, in *cancelBulkInput) (*rest.Output[api.Bulk], error) {
 			return rest.Reply(h.cancelBulk(ctx, in.ID, in.Body))

@@ -37,16 +37,20 @@ type targetsOutput struct {
 }
 
 func (h *Handlers) registerBalance(routes huma.API) {
-	rebalance := rest.ClusterOperation("rebalance-cluster", http.MethodPost, "/{id}/rebalance", "Spread shards and targets evenly", http.StatusOK)
+	rebalance := rest.ClusterOperation("rebalance-cluster", http.MethodPost, "/{id}/rebalance",
+		"Spread shards and targets evenly", http.StatusOK)
 	rebalance.Description = "A cluster keeps the number of shards even by itself. This also evens out the targets in them, with as few moves as that needs, and tells what moved. " +
 		"A shard that moves has no owner until its old owner's lease has run out. What waits in a lane, pinned work too, stays where it is. Asked again, nothing moves."
 	httpapi.Register(routes, access.Operate, rebalance, h.rebalance)
-	change := rest.ClusterOperation("change-targets", http.MethodPost, "/{id}/targets", "Add and remove deployment targets", http.StatusOK)
+	change := rest.ClusterOperation("change-targets", http.MethodPost, "/{id}/targets",
+		"Add and remove deployment targets", http.StatusOK)
 	change.Description = "Answers the cluster's first 1,000 targets as they stand then, with who looks after each."
 	httpapi.Register(routes, access.Administer, change, h.changeTargets)
-	list := rest.ClusterOperation("list-targets", http.MethodGet, "/{id}/targets", "List deployment targets and who looks after them", http.StatusOK)
+	list := rest.ClusterOperation("list-targets", http.MethodGet, "/{id}/targets",
+		"List deployment targets and who looks after them", http.StatusOK)
 	list.Description = "In an active_passive cluster that is the leader; in a sharded one the owner of the target's shard; in an active_active one they are spread evenly."
-	httpapi.Register(routes, access.View, list, func(ctx context.Context, in *listTargetsInput) (*targetsOutput, error) {
+	httpapi.Register(routes, access.View, list, func(ctx context.Context, in *listTargetsInput) (*targetsOutput,
+		error) {
 		view, err := h.View(ctx, in.ID)
 		if err != nil {
 			return nil, err
@@ -94,6 +98,7 @@ func targetPage(c *fleet.Cluster, p *rest.PageInput) (*targetsOutput, error) {
 		}
 	}
 	out := &targetsOutput{}
-	out.Body.Targets, out.Body.NextPageToken = rest.Page(targets, string(after), p.PageSize, func(t *api.Target) string { return t.ID })
+	out.Body.Targets, out.Body.NextPageToken = rest.Page(targets, string(after), p.PageSize,
+		func(t *api.Target) string { return t.ID })
 	return out, nil
 }

@@ -61,7 +61,9 @@ func (h *Handlers) Ensure(ctx context.Context, configs []fleet.ClusterConfig) er
 }
 
 // replaceCluster changes a cluster's settings. What is fixed at creation keeps its value when left out.
-func (h *Handlers) replaceCluster(ctx context.Context, name string, settings *ClusterSettings, expected []string) (api.Cluster, error) {
+func (h *Handlers) replaceCluster(
+	ctx context.Context, name string, settings *ClusterSettings, expected []string,
+) (api.Cluster, error) {
 	return h.Configure(ctx, name, expected, func(current fleet.ClusterConfig) (fleet.ClusterConfig, error) {
 		config := fleet.ClusterConfig(*settings)
 		config.Name = name
@@ -78,9 +80,11 @@ func (h *Handlers) replaceCluster(ctx context.Context, name string, settings *Cl
 // configureTries bounds how often a change is made anew because another came between.
 const configureTries = 5
 
-// Configure changes a cluster's configuration to what change makes of the present one, if that is of one of the expected
-// revisions. With none expected, a change that comes between is not lost: it is read, and changed in turn.
-func (h *Handlers) Configure(ctx context.Context, name string, expected []string, change func(fleet.ClusterConfig) (fleet.ClusterConfig, error)) (api.Cluster, error) {
+// Configure changes a cluster's configuration to what change makes of the present one, if that is of one of the
+// expected revisions. With none expected, a change that comes between is not lost: it is read, and changed in turn.
+func (h *Handlers) Configure(
+	ctx context.Context, name string, expected []string, change func(fleet.ClusterConfig) (fleet.ClusterConfig, error),
+) (api.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	for try := 1; ; try++ {
@@ -121,14 +125,15 @@ func (h *Handlers) deleteCluster(ctx context.Context, name string, force bool, e
 	_, err := rest.UpdateCluster(ctx, h.Core, "delete a cluster", contract.DeleteUpdate, name, request)
 	if code, _ := rest.Code(err); code == protocol.CodeConflict && !force {
 		if view, viewErr := h.View(ctx, name); viewErr == nil && view.ServingCount() > 0 {
-			return httpapi.Problem(protocol.CodeClusterNotEmpty, "the cluster still has online agents: stop them first, or force it (mainstay cluster delete --force, or ?force=true)")
+			return httpapi.Problem(protocol.CodeClusterNotEmpty,
+				"the cluster still has online agents: stop them first, or force it (mainstay cluster delete --force, or ?force=true)")
 		}
 	}
 	return err
 }
 
-// sweep sees to it that a cluster that has scaling on is looked at. Where that fails, the next start of a gateway makes up
-// for it.
+// sweep sees to it that a cluster that has scaling on is looked at. Where that fails, the next start of a gateway makes
+// up for it.
 func (h *Handlers) sweep(ctx context.Context, on bool) {
 	if !on {
 		return

@@ -30,12 +30,15 @@ func (m IfMatch) revisions() ([]string, error) {
 	for part := range strings.SplitSeq(text, ",") {
 		tag := strings.TrimSpace(part)
 		if strings.HasPrefix(tag, "W/") {
-			return nil, rest.Invalid("header.If-Match", errors.New("is a weak tag, which never matches: send the ETag as it was answered"))
+			return nil, rest.Invalid("header.If-Match",
+				errors.New("is a weak tag, which never matches: send the ETag as it was answered"))
 		}
 		if len(tag) < 2 || tag[0] != '"' || tag[len(tag)-1] != '"' {
-			return nil, rest.Invalid("header.If-Match", errors.New(`must be an ETag in double quotes, as it was answered, or *`))
+			return nil, rest.Invalid("header.If-Match",
+				errors.New(`must be an ETag in double quotes, as it was answered, or *`))
 		}
-		revisions = append(revisions, strings.TrimSuffix(tag[1:len(tag)-1], httpapi.CompressedTag)) // it may have come compressed
+		// it may have come compressed
+		revisions = append(revisions, strings.TrimSuffix(tag[1:len(tag)-1], httpapi.CompressedTag))
 	}
 	return revisions, nil
 }
@@ -47,14 +50,16 @@ func (h *Handlers) noneMatches(ctx context.Context, name, header string) error {
 		return nil
 	case "*":
 	default:
-		return rest.Invalid("header.If-None-Match", errors.New("must be *, or be left out: the revision that a change was made for goes into If-Match"))
+		return rest.Invalid("header.If-None-Match",
+			errors.New("must be *, or be left out: the revision that a change was made for goes into If-Match"))
 	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	if _, err := h.ClusterConfig(ctx, name); err != nil {
 		return err
 	}
-	return httpapi.Problem(protocol.CodePrecondition, "there is a cluster with this name, and If-None-Match: * says that there must be none: leave it out to replace the cluster's settings")
+	return httpapi.Problem(protocol.CodePrecondition,
+		"there is a cluster with this name, and If-None-Match: * says that there must be none: leave it out to replace the cluster's settings")
 }
 
 // tagged is a cluster with its ETag.

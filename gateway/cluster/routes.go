@@ -40,7 +40,8 @@ func (ClusterChanges) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Sch
 }
 
 func (h *Handlers) registerClusterPatch(routes huma.API) {
-	operation := rest.ClusterOperation("update-cluster", http.MethodPatch, "/{id}", "Change some settings of a cluster", http.StatusOK)
+	operation := rest.ClusterOperation("update-cluster", http.MethodPatch, "/{id}", "Change some settings of a cluster",
+		http.StatusOK)
 	operation.Description = "What is left out stays as it is, unlike with PUT. A zero takes the default."
 	httpapi.Register(routes, access.Administer, operation, func(ctx context.Context, in *struct {
 		ID string `path:"id" doc:"The cluster's name."`
@@ -63,7 +64,8 @@ func (h *Handlers) registerClusterPatch(routes huma.API) {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	httpapi.Register(routes, access.Administer, rest.ClusterOperation("create-cluster", http.MethodPost, "", "Create a cluster", http.StatusCreated),
+	httpapi.Register(routes, access.Administer, rest.ClusterOperation("create-cluster", http.MethodPost, "",
+		"Create a cluster", http.StatusCreated),
 		func(ctx context.Context, in *struct{ Body fleet.ClusterConfig }) (*clusterOutput, error) {
 			config := in.Body.WithDefaults()
 			if err := config.Validate(); err != nil {
@@ -71,7 +73,8 @@ func (h *Handlers) Register(routes huma.API) {
 			}
 			err := h.createCluster(ctx, config)
 			if store.KindOf(err) == store.Exists {
-				return nil, httpapi.Problem(protocol.CodeClusterExists, "there is a cluster with this name: change it (mainstay cluster update, or PATCH), or choose another name")
+				return nil, httpapi.Problem(protocol.CodeClusterExists,
+					"there is a cluster with this name: change it (mainstay cluster update, or PATCH), or choose another name")
 			}
 			if err != nil {
 				return nil, h.Answer(err, "create a cluster", protocol.CodeInternal)
@@ -79,8 +82,10 @@ func (h *Handlers) Register(routes huma.API) {
 			now := time.Now()
 			return tagged(clusterOf(&contract.ClusterView{Cluster: fleet.Cluster{Config: config}, CreatedAt: now})), nil
 		})
-	httpapi.Register(routes, access.View, rest.ClusterOperation("list-clusters", http.MethodGet, "", "List clusters", http.StatusOK), h.listClusters)
-	httpapi.Register(routes, access.View, rest.ClusterOperation("get-cluster", http.MethodGet, "/{id}", "Get a cluster", http.StatusOK),
+	httpapi.Register(routes, access.View, rest.ClusterOperation("list-clusters", http.MethodGet, "", "List clusters",
+		http.StatusOK), h.listClusters)
+	httpapi.Register(routes, access.View, rest.ClusterOperation("get-cluster", http.MethodGet, "/{id}", "Get a cluster",
+		http.StatusOK),
 		func(ctx context.Context, in *rest.ClusterInput) (*clusterOutput, error) {
 			view, err := h.View(ctx, in.ID)
 			if err != nil {
@@ -88,7 +93,8 @@ func (h *Handlers) Register(routes huma.API) {
 			}
 			return tagged(Full(&view)), nil
 		})
-	replace := rest.ClusterOperation("replace-cluster", http.MethodPut, "/{id}", "Replace a cluster's settings", http.StatusOK)
+	replace := rest.ClusterOperation("replace-cluster", http.MethodPut, "/{id}", "Replace a cluster's settings",
+		http.StatusOK)
 	replace.Description = "What is left out takes its default, but for replication_mode and shards, which stay."
 	httpapi.Register(routes, access.Administer, replace,
 		func(ctx context.Context, in *replaceClusterInput) (*clusterOutput, error) {
@@ -108,7 +114,8 @@ func (h *Handlers) Register(routes huma.API) {
 	h.registerClusterPatch(routes)
 	h.registerPauses(routes)
 	h.registerBalance(routes)
-	httpapi.Register(routes, access.Administer, rest.ClusterOperation("delete-cluster", http.MethodDelete, "/{id}", "Delete a cluster", http.StatusNoContent),
+	httpapi.Register(routes, access.Administer, rest.ClusterOperation("delete-cluster", http.MethodDelete, "/{id}",
+		"Delete a cluster", http.StatusNoContent),
 		func(ctx context.Context, in *deleteClusterInput) (*struct{}, error) {
 			expected, err := in.revisions()
 			if err != nil {
@@ -116,7 +123,8 @@ func (h *Handlers) Register(routes huma.API) {
 			}
 			return nil, h.deleteCluster(ctx, in.ID, in.Force, expected)
 		})
-	release := rest.ClusterOperation("release-brake", http.MethodPost, "/{id}/brake/release", "Release the mass-loss brake", http.StatusOK)
+	release := rest.ClusterOperation("release-brake", http.MethodPost, "/{id}/brake/release",
+		"Release the mass-loss brake", http.StatusOK)
 	release.Description = "Says that the agents that vanished at once are really gone: their failovers begin. Where the brake holds nothing, nothing happens."
 	httpapi.Register(routes, access.Operate, release, h.releaseBrake)
 }
@@ -169,7 +177,8 @@ func (h *Handlers) listClusters(ctx context.Context, in *rest.PageInput) (*listC
 	if err != nil {
 		return nil, err
 	}
-	clusters, next := rest.Page(clusters, string(after), in.PageSize, func(c *store.ListedCluster) string { return c.Name })
+	clusters, next := rest.Page(clusters, string(after), in.PageSize,
+		func(c *store.ListedCluster) string { return c.Name })
 	views, errs := h.ViewEach(ctx, clusters)
 	out := &listClustersOutput{}
 	out.Body.Clusters = make([]api.Cluster, 0, len(clusters))
@@ -194,7 +203,8 @@ func (h *Handlers) releaseBrake(ctx context.Context, in *releaseBrakeInput) (*re
 	if in.Body != nil {
 		request.Reason = in.Body.Reason
 	}
-	if _, err := rest.UpdateCluster(ctx, h.Core, "release a brake", contract.ReleaseBrakeUpdate, in.ID, request); err != nil {
+	if _, err := rest.UpdateCluster(ctx, h.Core, "release a brake", contract.ReleaseBrakeUpdate, in.ID,
+		request); err != nil {
 		return nil, err
 	}
 	out := &releaseBrakeOutput{}

@@ -17,7 +17,8 @@ func clusterOf(view *contract.ClusterView) api.Cluster {
 	for _, b := range view.BrakeHolds {
 		c.BrakeHolds = append(c.BrakeHolds, api.BrakeHold{Hub: b.Hub, Since: b.Since.UTC(), Lost: b.Lost})
 	}
-	c.Status, c.HealthyAgentCount, c.AgentCount, c.CreatedAt = view.Status(), view.HealthyCount(), len(view.Members), rest.Known(view.CreatedAt)
+	c.Status, c.HealthyAgentCount, c.AgentCount, c.CreatedAt = view.Status(), view.HealthyCount(), len(
+		view.Members), rest.Known(view.CreatedAt)
 	return c
 }
 
@@ -43,13 +44,24 @@ func shardOwners(c *fleet.Cluster) []api.ShardOwner {
 // OfSettings is a cluster of which only the configuration is known.
 func OfSettings(config fleet.ClusterConfig) api.Cluster {
 	c := api.Cluster{
-		Name: config.Name, Revision: config.Revision(), TargetGroup: config.TargetGroup, MinAgents: config.MinAgents, DesiredAgents: config.DesiredAgents,
-		MaxAgents: config.MaxAgents, ReplicationMode: config.ReplicationMode, Selection: config.Selection, Status: fleet.ClusterUnknown,
-		RoleLease: config.RoleLease, TransferTimeout: config.TransferTimeout, DeadLetterRetention: config.DeadLetterRetention,
-		SelfHealing:   config.SelfHealing,
-		Brake:         config.Brake,
-		TenantWeights: config.TenantWeights, ManualElection: config.ManualElection, ElectionInterval: config.ElectionInterval,
-		TaskDefaults: config.TaskDefaults, Scaling: config.Scaling.WithDefaults(),
+		Name:                config.Name,
+		Revision:            config.Revision(),
+		TargetGroup:         config.TargetGroup,
+		MinAgents:           config.MinAgents,
+		DesiredAgents:       config.DesiredAgents,
+		MaxAgents:           config.MaxAgents,
+		ReplicationMode:     config.ReplicationMode,
+		Selection:           config.Selection,
+		Status:              fleet.ClusterUnknown,
+		RoleLease:           config.RoleLease,
+		TransferTimeout:     config.TransferTimeout,
+		DeadLetterRetention: config.DeadLetterRetention,
+		SelfHealing:         config.SelfHealing,
+		Brake:               config.Brake,
+		TenantWeights:       config.TenantWeights,
+		ManualElection:      config.ManualElection,
+		ElectionInterval:    config.ElectionInterval,
+		TaskDefaults:        config.TaskDefaults, Scaling: config.Scaling.WithDefaults(),
 	}
 	c.Shards = config.ShardCount()
 	return c

@@ -34,7 +34,9 @@ func (h *Handlers) drainAgent(ctx context.Context, in *drainAgentInput) (*rest.S
 	return h.startDrain(ctx, &view.Cluster, &request)
 }
 
-func (h *Handlers) drainAgents(ctx context.Context, in *drainAgentsInput) (*rest.StatusOutput[fleet.DrainRecord], error) {
+func (h *Handlers) drainAgents(
+	ctx context.Context, in *drainAgentsInput,
+) (*rest.StatusOutput[fleet.DrainRecord], error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	view, err := h.View(ctx, in.Name)
@@ -50,7 +52,9 @@ func (h *Handlers) drainAgents(ctx context.Context, in *drainAgentsInput) (*rest
 }
 
 // startDrain starts a Drain workflow, and waits for the end of a dry run.
-func (h *Handlers) startDrain(ctx context.Context, c *fleet.Cluster, r *api.DrainAgentsRequest) (*rest.StatusOutput[fleet.DrainRecord], error) {
+func (h *Handlers) startDrain(
+	ctx context.Context, c *fleet.Cluster, r *api.DrainAgentsRequest,
+) (*rest.StatusOutput[fleet.DrainRecord], error) {
 	timeout := fleet.Duration(fleet.DefaultDrainTimeout)
 	if r.Deadline != "" {
 		d, err := fleet.ParseDuration(r.Deadline)
@@ -64,10 +68,12 @@ func (h *Handlers) startDrain(ctx context.Context, c *fleet.Cluster, r *api.Drai
 	}
 	for _, agent := range r.Agents {
 		if k := c.Cordons.Of(agent); !r.DryRun && k != nil && k.Status == fleet.AgentDraining {
-			return nil, httpapi.Problem(protocol.CodeConflict, "agent "+agent+" is being drained by "+k.Drain+": cancel that first, or wait for its end")
+			return nil, httpapi.Problem(protocol.CodeConflict,
+				"agent "+agent+" is being drained by "+k.Drain+": cancel that first, or wait for its end")
 		}
 	}
-	in := contract.DrainInput{ID: contract.DrainID(c.Config.Name, "d-"+strings.TrimPrefix(rest.NewTaskID(), "t-")), Cluster: c.Config.Name, Agents: r.Agents,
+	in := contract.DrainInput{ID: contract.DrainID(c.Config.Name, "d-"+strings.TrimPrefix(rest.NewTaskID(), "t-")),
+		Cluster: c.Config.Name, Agents: r.Agents,
 		Reason: r.Reason, Timeout: timeout, MaxParallel: cmp.Or(r.MaxParallel, 1), DryRun: r.DryRun}
 	workflowID, _ := contract.DrainWorkflowID(in.ID)
 	_, err := h.Store.Start(ctx, &store.Start{
@@ -79,7 +85,8 @@ func (h *Handlers) startDrain(ctx context.Context, c *fleet.Cluster, r *api.Drai
 	if r.DryRun {
 		return h.awaitDryRun(ctx, in.ID)
 	}
-	return &rest.StatusOutput[fleet.DrainRecord]{Status: http.StatusAccepted, Body: newDrainRecord(&in, time.Now())}, nil
+	return &rest.StatusOutput[fleet.DrainRecord]{Status: http.StatusAccepted,
+		Body: newDrainRecord(&in, time.Now())}, nil
 }
 
 func drainSummary(in *contract.DrainInput) string {
@@ -105,10 +112,11 @@ func newDrainRecord(in *contract.DrainInput, now time.Time) fleet.DrainRecord {
 
 func (h *Handlers) awaitDryRun(ctx context.Context, id string) (*rest.StatusOutput[fleet.DrainRecord], error) {
 	out := &rest.StatusOutput[fleet.DrainRecord]{Status: http.StatusOK}
-	err := h.WaitUntil(ctx, rest.CallTimeout, "wait for a dry run", func(ctx context.Context, _ bool) (_ bool, err error) {
-		out.Body, err = h.drain(ctx, id)
-		return out.Body.CompletedAt != nil, err
-	})
+	err := h.WaitUntil(ctx, rest.CallTimeout, "wait for a dry run",
+		func(ctx context.Context, _ bool) (_ bool, err error) {
+			out.Body, err = h.drain(ctx, id)
+			return out.Body.CompletedAt != nil, err
+		})
 	return out, err
 }
 
@@ -144,10 +152,12 @@ func partialDrain(info *workflowpb.WorkflowExecutionInfo, why string) (fleet.Dra
 func (h *Handlers) listDrains(ctx context.Context, in *listDrainsInput) (*listDrainsOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	query := rest.AllOf(contract.Equals("WorkflowType", contract.DrainWorkflow), rest.Filter(contract.AttrCluster.GetName(), in.Cluster))
+	query := rest.AllOf(contract.Equals("WorkflowType", contract.DrainWorkflow),
+		rest.Filter(contract.AttrCluster.GetName(), in.Cluster))
 	out := &listDrainsOutput{}
 	var err error
-	out.Body.Drains, out.Body.NextPageToken, err = rest.PageOf(ctx, h.Core, "list drains", h.drains().Page, query, in.PageSize, in.PageToken)
+	out.Body.Drains, out.Body.NextPageToken, err = rest.PageOf(ctx, h.Core, "list drains", h.drains().Page, query,
+		in.PageSize, in.PageToken)
 	return out, err
 }
 

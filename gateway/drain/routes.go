@@ -49,20 +49,30 @@ type listDrainsOutput struct {
 func (h *Handlers) Register(routes huma.API) {
 	record := routes.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[fleet.DrainRecord](), true, "DrainRecord")
 	planned := map[string]*huma.Response{"200": {
-		Description: "A dry run: what would happen", Content: map[string]*huma.MediaType{"application/json": {Schema: record}},
+		Description: "A dry run: what would happen",
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: record}},
 	}}
 	httpapi.Register(routes, access.Operate, huma.Operation{
-		OperationID: "drain-agent", Method: http.MethodPost, Path: "/api/v1/agents/{id}/drain", Tags: []string{"Drains"},
-		Summary: "Take an agent out of service", DefaultStatus: http.StatusAccepted, Responses: planned,
+		OperationID: "drain-agent",
+		Method:      http.MethodPost,
+		Path:        "/api/v1/agents/{id}/drain",
+		Tags:        []string{"Drains"},
+		Summary:     "Take an agent out of service", DefaultStatus: http.StatusAccepted, Responses: planned,
 		Description: "Nothing new is given to it, what it has may finish until the deadline, and it ends in maintenance with nothing in flight. Answers 409 conflict when it is being drained already. A dry run answers 200 with what would happen.",
 	}, h.drainAgent)
 	httpapi.Register(routes, access.Operate, huma.Operation{
-		OperationID: "drain-agents", Method: http.MethodPost, Path: "/api/v1/agents/clusters/{id}/drain", Tags: []string{"Drains"},
-		Summary: "Take agents of a cluster out of service, some at a time", DefaultStatus: http.StatusAccepted, Responses: maps.Clone(planned),
+		OperationID:   "drain-agents",
+		Method:        http.MethodPost,
+		Path:          "/api/v1/agents/clusters/{id}/drain",
+		Tags:          []string{"Drains"},
+		Summary:       "Take agents of a cluster out of service, some at a time",
+		DefaultStatus: http.StatusAccepted,
+		Responses:     maps.Clone(planned),
 	}, h.drainAgents)
 	httpapi.Register(routes, access.View, huma.Operation{
 		OperationID: "list-drains", Method: http.MethodGet, Path: "/api/v1/agents/drains", Tags: []string{"Drains"},
-		Summary: "List drains", Description: "Newest first, dry runs among them. A drain appears within about a second of its start.",
+		Summary:     "List drains",
+		Description: "Newest first, dry runs among them. A drain appears within about a second of its start.",
 	}, h.listDrains)
 	httpapi.Register(routes, access.View, huma.Operation{
 		OperationID: "get-drain", Method: http.MethodGet, Path: "/api/v1/agents/drains/{id}", Tags: []string{"Drains"},
@@ -71,8 +81,11 @@ func (h *Handlers) Register(routes huma.API) {
 		return rest.Reply(h.drain(ctx, in.ID))
 	})
 	httpapi.Register(routes, access.Operate, huma.Operation{
-		OperationID: "cancel-drain", Method: http.MethodPost, Path: "/api/v1/agents/drains/{id}/cancel", Tags: []string{"Drains"},
-		Summary: "Cancel a drain", DefaultStatus: http.StatusAccepted,
+		OperationID: "cancel-drain",
+		Method:      http.MethodPost,
+		Path:        "/api/v1/agents/drains/{id}/cancel",
+		Tags:        []string{"Drains"},
+		Summary:     "Cancel a drain", DefaultStatus: http.StatusAccepted,
 		Description: "Agents that are not done are given work again; those that are done stay in maintenance.",
 	}, h.cancelDrain)
 }

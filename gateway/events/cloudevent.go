@@ -119,8 +119,10 @@ func taskEventID(task string, status fleet.TaskStatus) string { return task + ".
 
 // gap says that events may be missing.
 func gap(now time.Time, cluster, reason string, count int64) told {
-	e := fleet.Event{Type: fleet.EventGap, Time: now.UTC(), EventData: fleet.EventData{Cluster: cluster, Reason: reason, Count: int(count)}}
+	e := fleet.Event{Type: fleet.EventGap, Time: now.UTC(), EventData: fleet.EventData{Cluster: cluster, Reason: reason,
+		Count: int(count)}}
 	which := fnv.New32a()
 	_, _ = which.Write([]byte(cluster + "\x00" + reason))
-	return told{id: "gap." + strconv.FormatInt(now.UnixNano(), 36) + "." + strconv.FormatUint(uint64(which.Sum32()), 36), Event: e}
+	return told{id: "gap." + strconv.FormatInt(now.UnixNano(), 36) +
+		"." + strconv.FormatUint(uint64(which.Sum32()), 36), Event: e}
 }

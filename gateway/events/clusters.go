@@ -109,8 +109,8 @@ func (r *feedRun) readCluster(ctx context.Context, c *clusterSource) bool {
 	return ok
 }
 
-// publishWith publishes events together with those of the clusters that changed at the same time, so that they come in the
-// order in which they happened.
+// publishWith publishes events together with those of the clusters that changed at the same time, so that they come in
+// the order in which they happened.
 func (r *feedRun) publishWith(ctx context.Context, changed []string, events []told, advance func(*position)) {
 	slices.Sort(changed) // two hubs must not wait for each other
 	sources := make([]*clusterSource, len(changed))
@@ -148,7 +148,8 @@ func (r *feedRun) fetch(ctx context.Context, c *clusterSource) (events []told, a
 		}
 	}
 	answer, err := r.feed.clusterEvents(ctx, c.name, since)
-	if err == nil && !c.created.IsZero() && !c.created.Equal(answer.CreatedAt) { // deleted, and made anew under the same name
+	// deleted, and made anew under the same name
+	if err == nil && !c.created.IsZero() && !c.created.Equal(answer.CreatedAt) {
 		since = contract.EventsSince{}
 		answer, err = r.feed.clusterEvents(ctx, c.name, since)
 	}
@@ -172,7 +173,9 @@ func (r *feedRun) fetch(ctx context.Context, c *clusterSource) (events []told, a
 }
 
 // clusterEvents asks a cluster's workflow for events.
-func (f *Feed) clusterEvents(ctx context.Context, name string, since contract.EventsSince) (contract.ClusterEvents, error) {
+func (f *Feed) clusterEvents(
+	ctx context.Context, name string, since contract.EventsSince,
+) (contract.ClusterEvents, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryLimit)
 	defer cancel()
 	return contract.EventsQuery.Ask(ctx, f.store.Client, contract.ClusterWorkflowID(name), since)

@@ -95,8 +95,10 @@ func TestPositionKeepsWhatIsRecent(t *testing.T) {
 
 func FuzzParsePosition(f *testing.F) {
 	now := time.UnixMilli(1_800_000_000_000)
-	p := position{at: now, tasks: now, clusters: map[string]clusterMark{"c": {created: now, seq: 1, at: now}}, hubs: map[string]hubMark{"h": {"p", 2, now}}}
-	for _, seed := range []string{p.String(), "", "1.", "1.e30", "2." + p.String()[2:], p.String()[:20], strings.Repeat("1.", 10_000), "1.bnVsbA"} {
+	p := position{at: now, tasks: now, clusters: map[string]clusterMark{"c": {created: now, seq: 1, at: now}},
+		hubs: map[string]hubMark{"h": {"p", 2, now}}}
+	for _, seed := range []string{p.String(), "", "1.", "1.e30", "2." + p.String()[2:], p.String()[:20],
+		strings.Repeat("1.", 10_000), "1.bnVsbA"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -114,7 +116,8 @@ func FuzzParsePosition(f *testing.F) {
 func someEvents(from, n int) []told {
 	events := make([]told, n)
 	for i := range events {
-		events[i] = told{id: fmt.Sprint(from + i), Event: fleet.Event{Type: fleet.EventAgentJoined, EventData: fleet.EventData{Count: from + i}}}
+		events[i] = told{id: fmt.Sprint(from + i), Event: fleet.Event{Type: fleet.EventAgentJoined,
+			EventData: fleet.EventData{Count: from + i}}}
 	}
 	return events
 }
@@ -155,14 +158,17 @@ func TestCloudEvent(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for want, e := range map[string]fleet.Event{
-		"agents/a-1":          {Type: fleet.EventAgentLost, EventData: fleet.EventData{AgentID: "a-1", ID: "x"}},
-		"tasks/t-1":           {Type: fleet.EventTaskRunning, EventData: fleet.EventData{TaskID: "t-1", AgentID: "a-1"}},
-		"failovers/c:a-1:1":   {Type: fleet.EventFailoverEnded, EventData: fleet.EventData{ID: "c:a-1:1", AgentID: "a-1"}},
-		"schedules/acme:n":    {Type: fleet.EventScheduleFailed, EventData: fleet.EventData{ID: "acme:n"}},
-		"drains/c:d-1":        {Type: fleet.EventDrainStarted, EventData: fleet.EventData{ID: "c:d-1"}},
-		"lanes/cap/gpu":       {Type: fleet.EventLanePaused, EventData: fleet.EventData{Lane: "cap/gpu"}},
-		"":                    {Type: fleet.EventGap},
-		"tasks/t-2":           {Type: fleet.EventHealing, EventData: fleet.EventData{TaskID: "t-2", AgentID: "a-1", ID: "x"}},
+		"agents/a-1": {Type: fleet.EventAgentLost, EventData: fleet.EventData{AgentID: "a-1", ID: "x"}},
+		"tasks/t-1": {Type: fleet.EventTaskRunning,
+			EventData: fleet.EventData{TaskID: "t-1", AgentID: "a-1"}},
+		"failovers/c:a-1:1": {Type: fleet.EventFailoverEnded,
+			EventData: fleet.EventData{ID: "c:a-1:1", AgentID: "a-1"}},
+		"schedules/acme:n": {Type: fleet.EventScheduleFailed, EventData: fleet.EventData{ID: "acme:n"}},
+		"drains/c:d-1":     {Type: fleet.EventDrainStarted, EventData: fleet.EventData{ID: "c:d-1"}},
+		"lanes/cap/gpu":    {Type: fleet.EventLanePaused, EventData: fleet.EventData{Lane: "cap/gpu"}},
+		"":                 {Type: fleet.EventGap},
+		"tasks/t-2": {Type: fleet.EventHealing, EventData: fleet.EventData{TaskID: "t-2", AgentID: "a-1",
+			ID: "x"}},
 		"lanes/shard/3":       {Type: fleet.EventHealing, EventData: fleet.EventData{Lane: "shard/3", ID: "x"}},
 		"agents/a-2":          {Type: fleet.EventHealing, EventData: fleet.EventData{AgentID: "a-2", ID: "x"}},
 		"agents/a-1 (leader)": {Type: fleet.EventLeaderElected, EventData: fleet.EventData{AgentID: "a-1"}},
@@ -170,13 +176,16 @@ func TestCloudEvent(t *testing.T) {
 		require.Equal(t, strings.TrimSuffix(want, " (leader)"), subjectOf(&e), e.Type)
 	}
 	list := ofCluster("c", &contract.ClusterEvents{CreatedAt: at, Seq: 3, Events: []fleet.Event{
-		{Seq: 3, Type: fleet.EventAgentLost, Time: at, EventData: fleet.EventData{Cluster: "c", AgentID: "a-1"}}}}, contract.EventsSince{})
+		{Seq: 3, Type: fleet.EventAgentLost, Time: at, EventData: fleet.EventData{Cluster: "c",
+			AgentID: "a-1"}}}}, contract.EventsSince{})
 	list[0].encode()
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(list[0].json, &fields))
 	require.Equal(t, map[string]any{
-		"specversion": "1.0", "id": list[0].id, "source": "/api/v1/agents/clusters/c", "type": "dev.mainstay.agent.lost", "subject": "agents/a-1",
-		"time": "2026-11-21T12:00:00Z", "datacontenttype": "application/json", "data": map[string]any{"cluster": "c", "agent_id": "a-1"},
+		"specversion": "1.0", "id": list[0].id, "source": "/api/v1/agents/clusters/c",
+		"type": "dev.mainstay.agent.lost", "subject": "agents/a-1",
+		"time": "2026-11-21T12:00:00Z", "datacontenttype": "application/json",
+		"data": map[string]any{"cluster": "c", "agent_id": "a-1"},
 	}, fields)
 }
 
@@ -184,13 +193,16 @@ func TestFirstRunOfATaskTellsThatItWasQueued(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	run := func(attempt int) []told {
-		return ofHub("h", &contract.ReadEventsResult{Process: "p", Seq: 5, Events: []fleet.Event{{Seq: 5, Type: fleet.EventTaskRunning, Time: at.Add(time.Second), EventData: fleet.EventData{
-			Cluster: "c", Tenant: "film", TaskID: "t-1", TaskType: "x", AgentID: "a-1", Attempt: attempt, QueuedAt: &at}}}}, contract.ReadEventsInput{})
+		return ofHub("h", &contract.ReadEventsResult{Process: "p", Seq: 5,
+			Events: []fleet.Event{{Seq: 5, Type: fleet.EventTaskRunning, Time: at.Add(time.Second),
+				EventData: fleet.EventData{
+					Cluster: "c", Tenant: "film", TaskID: "t-1", TaskType: "x", AgentID: "a-1", Attempt: attempt, QueuedAt: &at}}}}, contract.ReadEventsInput{})
 	}
 	first := run(1)
 	require.Len(t, first, 2)
 	require.Equal(t, "t-1.queued", first[0].id, "as visibility calls it")
-	require.Equal(t, fleet.Event{Type: fleet.EventTaskQueued, Time: at, EventData: fleet.EventData{Cluster: "c", Tenant: "film", TaskID: "t-1", TaskType: "x"}}, first[0].Event)
+	require.Equal(t, fleet.Event{Type: fleet.EventTaskQueued, Time: at,
+		EventData: fleet.EventData{Cluster: "c", Tenant: "film", TaskID: "t-1", TaskType: "x"}}, first[0].Event)
 	require.Equal(t, "h.p.5", first[1].id)
 	require.Len(t, run(2), 1)
 }

@@ -35,7 +35,8 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-// fakeFleet is a Temporal with clusters, hubs and tasks that tell events. What needs no answer of its own is a nil method.
+// fakeFleet is a Temporal with clusters, hubs and tasks that tell events. What needs no answer of its own is a nil
+// method.
 type fakeFleet struct {
 	client.Client
 	mu       sync.Mutex
@@ -106,7 +107,8 @@ func (f *fakeFleet) decides(cluster, hub string, kind fleet.EventType, agent str
 	defer f.mu.Unlock()
 	c := f.clusters[cluster]
 	c.length++
-	c.log.Add(fleet.Event{Type: kind, Time: time.Now(), EventData: fleet.EventData{Cluster: cluster, AgentID: agent}}, 8)
+	c.log.Add(fleet.Event{Type: kind, Time: time.Now(), EventData: fleet.EventData{Cluster: cluster, AgentID: agent}},
+		8)
 	if h := f.hubs[hub]; h != nil {
 		h.hints++
 		h.changed[cluster] = h.hints
@@ -132,7 +134,8 @@ func payload(value any) *commonpb.Payload {
 }
 
 func execution(id string, status enumspb.WorkflowExecutionStatus) *workflowpb.WorkflowExecutionInfo {
-	return &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: "run"}, Status: status, StartTime: timestamppb.Now()}
+	return &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: "run"},
+		Status: status, StartTime: timestamppb.Now()}
 }
 
 func (h *fakeEventHub) signal() {
@@ -141,7 +144,9 @@ func (h *fakeEventHub) signal() {
 }
 
 // task adds a task as visibility shows it.
-func (f *fakeFleet) task(id string, status enumspb.WorkflowExecutionStatus, change ...func(*workflowpb.WorkflowExecutionInfo)) {
+func (f *fakeFleet) task(
+	id string, status enumspb.WorkflowExecutionStatus, change ...func(*workflowpb.WorkflowExecutionInfo),
+) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	info := execution(contract.TaskWorkflowID(id), status)
@@ -155,7 +160,9 @@ func (f *fakeFleet) task(id string, status enumspb.WorkflowExecutionStatus, chan
 	f.tasks = append([]*workflowpb.WorkflowExecutionInfo{info}, f.tasks...)
 }
 
-func (f *fakeFleet) ListWorkflow(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+func (f *fakeFleet) ListWorkflow(
+	_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest,
+) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.count("list"); err != nil {
@@ -164,10 +171,12 @@ func (f *fakeFleet) ListWorkflow(_ context.Context, r *workflowservice.ListWorkf
 	answer := &workflowservice.ListWorkflowExecutionsResponse{}
 	if strings.Contains(r.GetQuery(), "'Cluster'") {
 		for name := range f.clusters {
-			answer.Executions = append(answer.Executions, execution(contract.ClusterWorkflowID(name), enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING))
+			answer.Executions = append(answer.Executions, execution(contract.ClusterWorkflowID(name),
+				enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING))
 		}
 		for id := range f.hubs {
-			answer.Executions = append(answer.Executions, execution(contract.HubWorkflowID(id), enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING))
+			answer.Executions = append(answer.Executions, execution(contract.HubWorkflowID(id),
+				enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING))
 		}
 		return answer, nil
 	}
@@ -181,7 +190,9 @@ func (f *fakeFleet) ListWorkflow(_ context.Context, r *workflowservice.ListWorkf
 	return answer, nil
 }
 
-func (f *fakeFleet) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+func (f *fakeFleet) DescribeWorkflowExecution(
+	_ context.Context, id, _ string,
+) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.count("describe"); err != nil {
@@ -221,7 +232,9 @@ func (f *fakeFleet) QueryWorkflow(_ context.Context, id, _, query string, args .
 }
 
 // ask answers as hub.readEvents does.
-func (f *fakeFleet) ask(ctx context.Context, hub string, in contract.ReadEventsInput) (r contract.ReadEventsResult, answered bool, err error) {
+func (f *fakeFleet) ask(
+	ctx context.Context, hub string, in contract.ReadEventsInput,
+) (r contract.ReadEventsResult, answered bool, err error) {
 	f.mu.Lock()
 	err = f.count("ask")
 	if f.noAsk != nil {
@@ -375,7 +388,8 @@ func inFleet(t *testing.T, test func(t *testing.T, f *fakeFleet, h http.Handler)
 
 func serve(f *fakeFleet) (http.Handler, func()) {
 	s := httpapi.New(httpapi.Options{})
-	feed := events.New(events.Options{Store: store.Store{Client: f, Namespace: "default"}, Logger: zap.NewNop(), AskHub: f.ask})
+	feed := events.New(events.Options{Store: store.Store{Client: f, Namespace: "default"}, Logger: zap.NewNop(),
+		AskHub: f.ask})
 	feed.Register(s.API())
 	return s.Handler(), feed.Close
 }
@@ -401,7 +415,8 @@ func pass(d time.Duration) {
 }
 
 func running(task string) fleet.Event {
-	return fleet.Event{Type: fleet.EventTaskRunning, EventData: fleet.EventData{Cluster: "c", TaskID: task, AgentID: "a-1", Attempt: 2}}
+	return fleet.Event{Type: fleet.EventTaskRunning, EventData: fleet.EventData{Cluster: "c", TaskID: task,
+		AgentID: "a-1", Attempt: 2}}
 }
 
 func TestEventsComeFromAllSources(t *testing.T) {
@@ -423,12 +438,14 @@ func TestEventsComeFromAllSources(t *testing.T) {
 		f.task("t-2", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
 		f.task("t-3", enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED)
 		pass(2 * time.Second)
-		require.Equal(t, []string{"task.queued tasks/t-2", "task.queued tasks/t-3", "task.cancelled tasks/t-3"}, l.told())
+		require.Equal(t, []string{"task.queued tasks/t-2", "task.queued tasks/t-3", "task.cancelled tasks/t-3"},
+			l.told())
 
 		f.cluster("later")
 		f.decides("later", "", fleet.EventClusterCreated, "")
 		pass(6 * time.Second)
-		require.Equal(t, []string{"cluster.created "}, l.told(), "of a cluster that is made meanwhile, from its beginning")
+		require.Equal(t, []string{"cluster.created "}, l.told(),
+			"of a cluster that is made meanwhile, from its beginning")
 	})
 }
 
@@ -443,7 +460,8 @@ func TestEventIsToldOnce(t *testing.T) {
 		done := running("t-1")
 		done.Type = fleet.EventTaskCompleted
 		f.sees("hub-1", done)
-		require.Equal(t, []string{"task.queued tasks/t-1", "task.running tasks/t-1", "task.completed tasks/t-1"}, l.told())
+		require.Equal(t, []string{"task.queued tasks/t-1", "task.running tasks/t-1", "task.completed tasks/t-1"},
+			l.told())
 		f.task("t-1", enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
 		pass(30 * time.Second)
 		require.Empty(t, l.told(), "visibility tells the same")
@@ -477,9 +495,11 @@ func TestDecidedTasks(t *testing.T) {
 		pass(time.Second + 100*time.Millisecond)
 		got := l.told()
 		slices.Sort(got)
-		require.Equal(t, []string{"task.dead_letter tasks/t-dead", "task.failed tasks/t-failed", "task.review tasks/t-review"}, got)
+		require.Equal(t, []string{"task.dead_letter tasks/t-dead", "task.failed tasks/t-failed",
+			"task.review tasks/t-review"}, got)
 		pass(2 * time.Second)
-		require.Equal(t, []string{"task.queued tasks/t-again"}, l.told(), "once it is certain that it is not about to end")
+		require.Equal(t, []string{"task.queued tasks/t-again"}, l.told(),
+			"once it is certain that it is not about to end")
 		pass(20 * time.Second)
 		require.Empty(t, l.told())
 	})
@@ -495,7 +515,8 @@ func TestNothingIsAskedWhileNobodyListens(t *testing.T) {
 		pass(10 * time.Minute)
 		with := float64(f.all()-begin) / 600
 		f.mu.Lock()
-		t.Logf("%.2f calls a second while somebody listens to an idle fleet of one cluster and one hub: %v", with, f.calls)
+		t.Logf("%.2f calls a second while somebody listens to an idle fleet of one cluster and one hub: %v", with,
+			f.calls)
 		f.mu.Unlock()
 		require.Less(t, with, 5.0)
 		first.leave()
@@ -532,7 +553,8 @@ func TestListenerGoesOnAtAnotherGateway(t *testing.T) {
 		l = follow(t, other, "", last)
 		got := l.told()
 		slices.Sort(got)
-		require.Equal(t, []string{"agent.lost agents/a-1", "cluster.created ", "task.queued tasks/t-3", "task.running tasks/t-2"}, got, "all of it, and nothing twice")
+		require.Equal(t, []string{"agent.lost agents/a-1", "cluster.created ", "task.queued tasks/t-3",
+			"task.running tasks/t-2"}, got, "all of it, and nothing twice")
 		f.decides("c", "hub-1", fleet.EventAgentRecovered, "a-1")
 		require.Equal(t, []string{"agent.recovered agents/a-1"}, l.told())
 		last = l.leave()
@@ -562,7 +584,8 @@ func TestGaps(t *testing.T) {
 		l = follow(t, h, "type=gap", last)
 		got := l.told()
 		slices.Sort(got)
-		require.Equal(t, []string{"gap older events of hub hub-1 are no longer kept", "gap older events of the cluster are no longer kept"}, got)
+		require.Equal(t, []string{"gap older events of hub hub-1 are no longer kept",
+			"gap older events of the cluster are no longer kept"}, got)
 		for _, e := range l.events {
 			require.Equal(t, 2, e.Data.Count)
 		}
@@ -571,12 +594,14 @@ func TestGaps(t *testing.T) {
 		require.Empty(t, l.told(), "the same gap is told once")
 		f.hub("hub-1", "p2")
 		f.sees("hub-1", running("t-9"))
-		require.Equal(t, []string{"gap hub hub-1 was restarted: what happened at its agents meanwhile is not known"}, l.told())
+		require.Equal(t, []string{"gap hub hub-1 was restarted: what happened at its agents meanwhile is not known"},
+			l.told())
 		last = l.leave()
 
 		f.hub("hub-1", "p3")
 		l = follow(t, h, "type=gap", last)
-		require.Equal(t, []string{"gap hub hub-1 was restarted: what happened at its agents meanwhile is not known"}, l.told())
+		require.Equal(t, []string{"gap hub hub-1 was restarted: what happened at its agents meanwhile is not known"},
+			l.told())
 		l.leave()
 		l = follow(t, h, "", "not an id")
 		require.Equal(t, []string{"gap Last-Event-ID is not of this API: what happened before is not told"}, l.told())
@@ -610,7 +635,8 @@ func TestSilentHubAndTemporalAway(t *testing.T) {
 		f.down = false
 		f.mu.Unlock()
 		pass(6 * time.Second)
-		require.Equal(t, []string{"agent.joined agents/a-1"}, l.told(), "what happened meanwhile is told, for the sources remember it")
+		require.Equal(t, []string{"agent.joined agents/a-1"}, l.told(),
+			"what happened meanwhile is told, for the sources remember it")
 		l.leave()
 
 		f.mu.Lock()
@@ -674,8 +700,10 @@ func TestEventsRefuseBadRequests(t *testing.T) {
 	t.Parallel()
 	h, stop := serve(newFakeFleet())
 	defer stop()
-	for _, query := range []string{"type=agents", "type=agent,", "cluster=NO", "agent=A", "since=yesterday", "since=-1m", "since=48h", "since=2020-01-01T00:00:00Z", "follow=maybe", "what=ever", "type=a&type=%00canary"} {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // what is accepted by mistake would stream for ever
+	for _, query := range []string{"type=agents", "type=agent,", "cluster=NO", "agent=A", "since=yesterday",
+		"since=-1m", "since=48h", "since=2020-01-01T00:00:00Z", "follow=maybe", "what=ever", "type=a&type=%00canary"} {
+		// what is accepted by mistake would stream for ever
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/agents/events?"+query, nil))
 		cancel()

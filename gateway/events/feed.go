@@ -21,8 +21,8 @@ const (
 	maxListeners = 1000
 	// lingers is how long the feed goes on after the last listener has gone: most come back.
 	lingers = 5 * time.Second
-	// callLimit bounds the calls to Temporal for one purpose, and queryLimit a question to a workflow: it needs a worker,
-	// and there may be none.
+	// callLimit bounds the calls to Temporal for one purpose, and queryLimit a question to a workflow: it needs a
+	// worker, and there may be none.
 	callLimit  = 4500 * time.Millisecond
 	queryLimit = 3 * time.Second
 	// atOnce bounds the calls to Temporal at the same time.
@@ -37,7 +37,8 @@ type Options struct {
 	Logger *zap.Logger
 	// AskHub asks a hub for what it saw. answered is false when it does not answer in time. An error with the code
 	// not_supported says that this Temporal cannot ask hubs at all.
-	AskHub func(ctx context.Context, hub string, in contract.ReadEventsInput) (read contract.ReadEventsResult, answered bool, err error)
+	AskHub func(ctx context.Context, hub string, in contract.ReadEventsInput) (read contract.ReadEventsResult,
+		answered bool, err error)
 }
 
 // Feed tells listeners what happens in the fleet. It asks for it only while somebody listens, and once for all who do.
@@ -89,7 +90,8 @@ func (f *Feed) listen(filter eventFilter) (*listener, *feedRun, error) {
 	case f.closed:
 		return nil, nil, httpapi.Problem(protocol.CodeUnavailable, "this gateway is stopping: try another or try again")
 	case len(f.listeners) >= maxListeners:
-		return nil, nil, httpapi.Problem(protocol.CodeUnavailable, "too many listen to events here already: try again later, or at another gateway")
+		return nil, nil, httpapi.Problem(protocol.CodeUnavailable,
+			"too many listen to events here already: try again later, or at another gateway")
 	}
 	if f.run == nil {
 		f.run = f.start()
@@ -148,8 +150,12 @@ func (f *Feed) start() *feedRun {
 	now := time.Now()
 	r := &feedRun{
 		feed: f, cancel: cancel, ready: make(chan struct{}), ended: make(chan struct{}), begun: now,
-		position: position{at: now, tasks: now.Add(-taskOverlap), clusters: map[string]clusterMark{}, hubs: map[string]hubMark{}},
-		known:    map[string]struct{}{}, read: now, clusters: map[string]*clusterSource{}, hubs: map[string]*hubSource{},
+		position: position{at: now, tasks: now.Add(-taskOverlap), clusters: map[string]clusterMark{},
+			hubs: map[string]hubMark{}},
+		known:    map[string]struct{}{},
+		read:     now,
+		clusters: map[string]*clusterSource{},
+		hubs:     map[string]*hubSource{},
 	}
 	go func() {
 		defer close(r.ended)
@@ -158,8 +164,8 @@ func (f *Feed) start() *feedRun {
 	return r
 }
 
-// publish hands events to the listeners in the order of their times, each once, and moves the position by advance, which
-// may be nil.
+// publish hands events to the listeners in the order of their times, each once, and moves the position by advance,
+// which may be nil.
 func (r *feedRun) publish(events []told, advance func(p *position)) {
 	slices.SortStableFunc(events, func(a, b told) int { return a.Time.Compare(b.Time) })
 	for i := range events {

@@ -46,8 +46,10 @@ func parseTypes(list []string) ([]string, error) {
 	for _, item := range list {
 		for name := range strings.SplitSeq(item, ",") {
 			prefix := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(name), fleet.EventPrefix), "*")
-			if prefix == "" && name != "*" || !slices.ContainsFunc(fleet.EventTypes, func(m fleet.EventMeaning) bool { return prefix == "" || ofType(m.Type, prefix) }) {
-				return nil, errors.New("names no type of events, nor the beginning of one, such as agent, task.completed or failover")
+			if prefix == "" && name != "*" || !slices.ContainsFunc(fleet.EventTypes,
+				func(m fleet.EventMeaning) bool { return prefix == "" || ofType(m.Type, prefix) }) {
+				return nil, errors.New(
+					"names no type of events, nor the beginning of one, such as agent, task.completed or failover")
 			}
 			if prefix == "" {
 				return nil, nil

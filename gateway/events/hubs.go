@@ -67,7 +67,8 @@ func (r *feedRun) followHub(ctx context.Context, h *hubSource) {
 		if len(events) > 0 || len(read.Changed) > 0 {
 			r.publishWith(ctx, read.Changed, events, func(p *position) { p.hubs[h.id] = mark })
 		}
-		ask = contract.ReadEventsInput{Process: read.Process, After: read.Seq, Hints: read.Hints, Wait: fleet.Duration(hubHold)}
+		ask = contract.ReadEventsInput{Process: read.Process, After: read.Seq, Hints: read.Hints,
+			Wait: fleet.Duration(hubHold)}
 		begin()
 	}
 }

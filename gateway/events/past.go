@@ -83,7 +83,8 @@ func (f *Feed) pastOfCluster(ctx context.Context, name string, p *position) []to
 		answer, err = f.clusterEvents(ctx, name, since)
 	}
 	if err != nil {
-		return []told{gap(time.Now(), name, "the cluster did not answer, or is gone: what happened in it is not known", 0)}
+		return []told{gap(time.Now(), name, "the cluster did not answer, or is gone: what happened in it is not known",
+			0)}
 	}
 	return ofCluster(name, &answer, since)
 }
@@ -110,7 +111,8 @@ func (f *Feed) pastOfTasks(ctx context.Context, since time.Time) []told {
 		return []told{gap(time.Now(), "", "Temporal did not answer: what happened to tasks is not known", 0)}
 	}
 	if more {
-		changes = append(changes, gap(since, "", "more tasks changed than can be told: the list of tasks has them all", 0))
+		changes = append(changes, gap(since, "", "more tasks changed than can be told: the list of tasks has them all",
+			0))
 	}
 	return changes
 }

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// positionWindow is for how long a source that told something is named in a position. One that is not named has told
-	// nothing for so long, so that its events are known by their time.
+	// positionWindow is for how long a source that told something is named in a position. One that is not named has
+	// told nothing for so long, so that its events are known by their time.
 	positionWindow = time.Minute
 	// maxPosition bounds a position in bytes; it travels in a header.
 	maxPosition     = 16 << 10
@@ -55,7 +55,8 @@ type hubText struct {
 
 // String is the position for the wire.
 func (p *position) String() string {
-	text := positionText{At: p.at.UnixMilli(), Tasks: p.tasks.UnixMilli(), Clusters: map[string][2]int64{}, Hubs: map[string]hubText{}}
+	text := positionText{At: p.at.UnixMilli(), Tasks: p.tasks.UnixMilli(), Clusters: map[string][2]int64{},
+		Hubs: map[string]hubText{}}
 	for name, m := range p.clusters {
 		if p.at.Sub(m.at) < positionWindow {
 			text.Clusters[name] = [2]int64{m.created.UnixMilli(), m.seq}
@@ -86,7 +87,8 @@ func parsePosition(s string) (position, error) {
 	if json.Unmarshal(body, &text) != nil || text.At <= 0 || text.Tasks <= 0 {
 		return position{}, errPosition
 	}
-	p := position{at: time.UnixMilli(text.At), tasks: time.UnixMilli(text.Tasks), clusters: map[string]clusterMark{}, hubs: map[string]hubMark{}}
+	p := position{at: time.UnixMilli(text.At), tasks: time.UnixMilli(text.Tasks), clusters: map[string]clusterMark{},
+		hubs: map[string]hubMark{}}
 	for name, m := range text.Clusters {
 		if fleet.ValidateID("cluster", name) != nil || m[1] < 0 {
 			return position{}, errPosition

@@ -46,12 +46,14 @@ func (f *Feed) Register(routes huma.API) {
 			"after the newest id; an event may then come twice, with the same id. Where events are missing, an event of type dev.mainstay.gap says so.",
 		Responses: map[string]*huma.Response{"200": {
 			Description: "The stream.",
-			Content:     map[string]*huma.MediaType{eventStream: {Schema: &huma.Schema{Type: huma.TypeString, Description: "text/event-stream; data is a CloudEvent"}}},
+			Content: map[string]*huma.MediaType{eventStream: {Schema: &huma.Schema{Type: huma.TypeString,
+				Description: "text/event-stream; data is a CloudEvent"}}},
 		}},
 	}, func(ctx context.Context, in *watchInput) (*huma.StreamResponse, error) {
 		if id := access.From(ctx); id.Tenant != "" {
 			if in.Tenant != "" && in.Tenant != id.Tenant {
-				return nil, httpapi.InvalidField("query.tenant", "your token sees only its own tenant's tasks: leave the tenant out")
+				return nil, httpapi.InvalidField("query.tenant",
+					"your token sees only its own tenant's tasks: leave the tenant out")
 			}
 			in.Tenant = id.Tenant
 			if tenant, _ := fleet.CutTenant(in.Task); tenant == "" && in.Task != "" {
@@ -86,7 +88,8 @@ func readRequest(in *watchInput, now time.Time) (*watchRequest, error) {
 			return nil, httpapi.InvalidField("query.cluster", err.Error())
 		}
 	}
-	r := &watchRequest{follow: in.Follow, filter: eventFilter{types: types, clusters: in.Cluster, agent: in.Agent, task: in.Task, tenant: in.Tenant}}
+	r := &watchRequest{follow: in.Follow, filter: eventFilter{types: types, clusters: in.Cluster, agent: in.Agent,
+		task: in.Task, tenant: in.Tenant}}
 	last := in.LastEventID
 	if last == "" {
 		last = in.LastID
@@ -132,7 +135,8 @@ func (f *Feed) stream(ctx context.Context, s *streamWriter, l *listener, run *fe
 	}
 	repeated := map[string]bool{} // told as past already
 	if r.lost {
-		if err := s.send(r.filter, []told{gap(time.Now(), "", "Last-Event-ID is not of this API: what happened before is not told", 0)}, ""); err != nil {
+		if err := s.send(r.filter, []told{gap(time.Now(), "",
+			"Last-Event-ID is not of this API: what happened before is not told", 0)}, ""); err != nil {
 			return err
 		}
 	}
@@ -160,7 +164,8 @@ func (f *Feed) stream(ctx context.Context, s *streamWriter, l *listener, run *fe
 			events = withoutTold(events, repeated)
 		}
 		if missed > 0 {
-			events = append(events, gap(time.Now(), "", "the listener is too slow: what came meanwhile was dropped", missed))
+			events = append(events, gap(time.Now(), "", "the listener is too slow: what came meanwhile was dropped",
+				missed))
 		}
 		if tell || len(events) > 0 {
 			if err := s.send(r.filter, events, at); err != nil {

@@ -31,7 +31,8 @@ func newStreamWriter(hc huma.Context) *streamWriter {
 	hc.SetHeader("Cache-Control", "no-cache, no-transform")
 	hc.SetHeader("X-Accel-Buffering", "no")
 	hc.SetStatus(http.StatusOK)
-	s := &streamWriter{w: bufio.NewWriterSize(hc.BodyWriter(), 16<<10), flush: func() error { return nil }, extend: func(time.Time) error { return nil }}
+	s := &streamWriter{w: bufio.NewWriterSize(hc.BodyWriter(), 16<<10), flush: func() error { return nil },
+		extend: func(time.Time) error { return nil }}
 	if w, ok := hc.BodyWriter().(http.ResponseWriter); ok {
 		control := http.NewResponseController(w)
 		s.flush, s.extend = control.Flush, control.SetWriteDeadline
@@ -44,8 +45,8 @@ func (s *streamWriter) open() error {
 	return s.write(func() { _, _ = s.w.WriteString(": events of the fleet; see docs/EVENTS.md\nretry: 1000\n\n") })
 }
 
-// send writes the events that the filter allows. position is the id from which on the client goes on after a break, once it
-// has them all; empty: the one it had.
+// send writes the events that the filter allows. position is the id from which on the client goes on after a break,
+// once it has them all; empty: the one it had.
 func (s *streamWriter) send(filter eventFilter, events []told, position string) error {
 	events = slices.DeleteFunc(events, func(e told) bool { return !filter.allows(&e.Event) })
 	if position == s.position {

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// taskEvery is how often the feed looks for what only visibility tells of tasks; completions and what runs come from hubs.
+	// taskEvery is how often the feed looks for what only visibility tells of tasks; completions and what runs come
+	// from hubs.
 	taskEvery = time.Second
 	// taskRarely and taskSometimes are in how many rounds it looks for what hubs tell, in case they did not, and for
 	// cancelled tasks.
@@ -39,7 +40,8 @@ type taskLook struct {
 
 // statusLook finds tasks by their workflow's status, which visibility sorts by the end, or else by the start.
 func statusLook(status enumspb.WorkflowExecutionStatus) taskLook {
-	look := taskLook{query: contract.Equals("WorkflowType", contract.TaskWorkflow) + " AND " + contract.ExecutionIs(status)}
+	look := taskLook{query: contract.Equals("WorkflowType", contract.TaskWorkflow) +
+		" AND " + contract.ExecutionIs(status)}
 	look.at = func(info *workflowpb.WorkflowExecutionInfo) time.Time {
 		if info.GetCloseTime() != nil {
 			return info.GetCloseTime().AsTime()
@@ -108,7 +110,8 @@ func (r *feedRun) lookAtTasks(ctx context.Context) {
 		return
 	}
 	if more {
-		changes = append(changes, gap(now, "", "more tasks changed than can be told: the list of tasks has them all", 0))
+		changes = append(changes, gap(now, "", "more tasks changed than can be told: the list of tasks has them all",
+			0))
 	}
 	kept := changes[:0]
 	for _, c := range changes {
@@ -123,7 +126,9 @@ func (r *feedRun) lookAtTasks(ctx context.Context) {
 }
 
 // taskChanges are the changes since a time that the looks find. more says that there are more than they may read.
-func (f *Feed) taskChanges(ctx context.Context, looks []taskLook, since time.Time) (changes []told, more bool, err error) {
+func (f *Feed) taskChanges(
+	ctx context.Context, looks []taskLook, since time.Time,
+) (changes []told, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	found, cut, errs := make([][]told, len(looks)), make([]bool, len(looks)), make([]error, len(looks))
@@ -137,7 +142,9 @@ func (f *Feed) taskChanges(ctx context.Context, looks []taskLook, since time.Tim
 	return changes, more, nil
 }
 
-func (f *Feed) lookForTasks(ctx context.Context, look taskLook, since time.Time) (changes []told, more bool, err error) {
+func (f *Feed) lookForTasks(
+	ctx context.Context, look taskLook, since time.Time,
+) (changes []told, more bool, err error) {
 	var page []byte
 	for range taskPages {
 		found, next, err := f.store.Page(ctx, look.query, taskPage, page)
@@ -168,7 +175,8 @@ func changesOf(info *workflowpb.WorkflowExecutionInfo, since time.Time) []told {
 	var changes []told
 	add := func(id string, reached fleet.TaskStatus, at time.Time, data fleet.EventData) {
 		if !at.Before(since) {
-			changes = append(changes, told{id: id, Event: fleet.Event{Type: fleet.TaskEvent(reached), Time: at.UTC(), EventData: data}})
+			changes = append(changes, told{id: id, Event: fleet.Event{Type: fleet.TaskEvent(reached), Time: at.UTC(),
+				EventData: data}})
 		}
 	}
 	queued := base

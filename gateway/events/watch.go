@@ -37,7 +37,8 @@ func (r *feedRun) begin(ctx context.Context, loops *sync.WaitGroup) {
 	var wait sync.WaitGroup
 	wait.Go(func() { r.beginTasks(limited) })
 	if !r.findPlaces(ctx, loops, true) {
-		r.publish([]told{gap(time.Now(), "", "Temporal does not answer: what happens is told as soon as it does", 0)}, nil)
+		r.publish([]told{gap(time.Now(), "", "Temporal does not answer: what happens is told as soon as it does", 0)},
+			nil)
 	}
 	r.mu.Lock()
 	clusters := make([]*clusterSource, 0, len(r.clusters))
@@ -99,7 +100,8 @@ func (r *feedRun) findPlaces(ctx context.Context, loops *sync.WaitGroup, first b
 func (f *Feed) places(ctx context.Context) (clusters, hubs []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	query := "(" + contract.Equals("WorkflowType", contract.ClusterWorkflow) + " OR " + contract.Equals("WorkflowType", contract.HubWorkflow) + ") AND " +
+	query := "(" + contract.Equals("WorkflowType", contract.ClusterWorkflow) +
+		" OR " + contract.Equals("WorkflowType", contract.HubWorkflow) + ") AND " +
 		contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
 	for info, err := range f.store.Workflows(ctx, query) {
 		if err != nil {

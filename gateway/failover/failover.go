@@ -43,7 +43,8 @@ func (h *Handlers) Newest(ctx context.Context, most int) ([]fleet.FailoverRecord
 func (h *Handlers) listFailovers(ctx context.Context, in *listFailoversInput) (*listFailoversOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	records, next, err := rest.PageOf(ctx, h.Core, "list failovers", h.failovers().Page, failoverQuery(in), in.PageSize, in.PageToken)
+	records, next, err := rest.PageOf(ctx, h.Core, "list failovers", h.failovers().Page, failoverQuery(in), in.PageSize,
+		in.PageToken)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +69,8 @@ func failoverQuery(in *listFailoversInput) string {
 	default:
 		status = contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
 	}
-	return rest.AllOf(contract.Equals("WorkflowType", contract.FailoverWorkflow), rest.Filter(contract.AttrCluster.GetName(), in.Cluster),
+	return rest.AllOf(contract.Equals("WorkflowType", contract.FailoverWorkflow),
+		rest.Filter(contract.AttrCluster.GetName(), in.Cluster),
 		rest.Filter(contract.AttrAgent.GetName(), in.Agent), status)
 }
 

@@ -47,24 +47,36 @@ type listFailoversOutput struct {
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.Operate, huma.Operation{
-		OperationID: "failover-agent", Method: http.MethodPost, Path: "/api/v1/agents/{id}/failover", Tags: []string{"Failovers"},
-		Summary: "Move an agent's work and roles away", DefaultStatus: http.StatusAccepted,
+		OperationID: "failover-agent",
+		Method:      http.MethodPost,
+		Path:        "/api/v1/agents/{id}/failover",
+		Tags:        []string{"Failovers"},
+		Summary:     "Move an agent's work and roles away", DefaultStatus: http.StatusAccepted,
 		Description: "Answers 202 once the request is durable. Answers 409 conflict when the agent is offline, as its work has moved already, and when the target cannot take work now.",
 	}, h.startFailover)
 	httpapi.Register(routes, access.View, huma.Operation{
-		OperationID: "list-failovers", Method: http.MethodGet, Path: "/api/v1/agents/failovers", Tags: []string{"Failovers"},
-		Summary: "List failovers", Description: "Newest first. A failover appears within about a second of its start.",
+		OperationID: "list-failovers",
+		Method:      http.MethodGet,
+		Path:        "/api/v1/agents/failovers",
+		Tags:        []string{"Failovers"},
+		Summary:     "List failovers", Description: "Newest first. A failover appears within about a second of its start.",
 	}, h.listFailovers)
 	httpapi.Register(routes, access.View, huma.Operation{
-		OperationID: "get-failover", Method: http.MethodGet, Path: "/api/v1/agents/failovers/{id}", Tags: []string{"Failovers"},
-		Summary: "Get a failover", Description: "Its trigger, each task that was moved and to whom, the roles that were moved, and when.",
+		OperationID: "get-failover",
+		Method:      http.MethodGet,
+		Path:        "/api/v1/agents/failovers/{id}",
+		Tags:        []string{"Failovers"},
+		Summary:     "Get a failover",
+		Description: "Its trigger, each task that was moved and to whom, the roles that were moved, and when.",
 	}, func(ctx context.Context, in *failoverInput) (*rest.Output[fleet.FailoverRecord], error) {
 		return rest.Reply(h.failover(ctx, in.ID))
 	})
 }
 
 // startFailover signals the agent's cluster, as a person with tctl would.
-func (h *Handlers) startFailover(ctx context.Context, in *startFailoverInput) (*rest.Output[api.FailoverAccepted], error) {
+func (h *Handlers) startFailover(
+	ctx context.Context, in *startFailoverInput,
+) (*rest.Output[api.FailoverAccepted], error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	view, _, err := h.ClusterOfAgent(ctx, in.ID)
@@ -82,7 +94,8 @@ func (h *Handlers) startFailover(ctx context.Context, in *startFailoverInput) (*
 		return nil, err
 	}
 	cluster := view.Config.Name
-	if err := contract.ManualFailoverSignal.Send(ctx, h.Store.Client, contract.ClusterWorkflowID(cluster), request); err != nil {
+	if err := contract.ManualFailoverSignal.Send(ctx, h.Store.Client, contract.ClusterWorkflowID(cluster),
+		request); err != nil {
 		return nil, h.Answer(err, "ask for a failover", protocol.CodeUnknownAgent)
 	}
 	return &rest.Output[api.FailoverAccepted]{Body: api.FailoverAccepted{
@@ -119,7 +132,8 @@ func checkTarget(c *fleet.Cluster, agent, target string) error {
 	case member == nil:
 		return rest.Invalid(location, errors.New("must be a member of the agent's cluster"))
 	case member.Status == fleet.AgentMaintenance:
-		return httpapi.Problem(protocol.CodeConflict, "the target is in maintenance and takes no work; choose an online agent, or leave target_agent_id out")
+		return httpapi.Problem(protocol.CodeConflict,
+			"the target is in maintenance and takes no work; choose an online agent, or leave target_agent_id out")
 	case member.Status != fleet.AgentOnline:
 		return httpapi.Problem(protocol.CodeConflict, "the target is "+string(member.Status)+
 			" and can take no work; choose an online agent, or leave target_agent_id out")

@@ -32,7 +32,8 @@ const noHealing = "healing has no schedule in this namespace: start a worker (ma
 func (h *Handlers) healingStatus(ctx context.Context) (api.HealingStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	status := api.HealingStatus{State: api.HealingMissing, Running: []fleet.HealingRecord{}, Clusters: []api.HealingCluster{}}
+	status := api.HealingStatus{State: api.HealingMissing, Running: []fleet.HealingRecord{},
+		Clusters: []api.HealingCluster{}}
 	d, err := h.describeHealing(ctx)
 	code, _ := rest.Code(err)
 	switch {
@@ -48,16 +49,20 @@ func (h *Handlers) healingStatus(ctx context.Context) (api.HealingStatus, error)
 	}
 	for i := range listed {
 		policy := listed[i].Config.SelfHealing.WithDefaults()
-		status.Clusters = append(status.Clusters, api.HealingCluster{Cluster: listed[i].Name, Mode: policy.Mode, CycleInterval: policy.CycleInterval})
+		status.Clusters = append(status.Clusters, api.HealingCluster{Cluster: listed[i].Name, Mode: policy.Mode,
+			CycleInterval: policy.CycleInterval})
 	}
 	slices.SortFunc(status.Clusters, func(a, b api.HealingCluster) int { return strings.Compare(a.Cluster, b.Cluster) })
 	query := healingQuery(&listHealingInput{Status: fleet.HealingRunning})
-	status.Running, _, err = rest.PageOf(ctx, h.Core, "list healing actions", h.actions().Page, query, runningHealing, "")
+	status.Running, _, err = rest.PageOf(ctx, h.Core, "list healing actions", h.actions().Page, query, runningHealing,
+		"")
 	return status, err
 }
 
 // readHealingSchedule takes what Temporal knows of the schedule, and its newest cycle that has ended.
-func (h *Handlers) readHealingSchedule(ctx context.Context, status *api.HealingStatus, d *workflowservice.DescribeScheduleResponse) {
+func (h *Handlers) readHealingSchedule(
+	ctx context.Context, status *api.HealingStatus, d *workflowservice.DescribeScheduleResponse,
+) {
 	s, info := d.GetSchedule(), d.GetInfo()
 	status.State, status.Note, status.Cycles = api.HealingActive, s.GetState().GetNotes(), info.GetActionCount()
 	if s.GetState().GetPaused() {
@@ -72,7 +77,8 @@ func (h *Handlers) readHealingSchedule(ctx context.Context, status *api.HealingS
 	recent := info.GetRecentActions()
 	for i := len(recent) - 1; i >= 0 && status.LastCycle == nil; i-- {
 		started := recent[i].GetStartWorkflowResult()
-		if record, why := store.EndRecord[fleet.HealingCycleRecord](ctx, h.Store, started.GetWorkflowId(), started.GetRunId()); why == "" {
+		if record, why := store.EndRecord[fleet.HealingCycleRecord](ctx, h.Store, started.GetWorkflowId(),
+			started.GetRunId()); why == "" {
 			status.LastCycle = &record
 		}
 	}
@@ -98,10 +104,11 @@ func (h *Handlers) pauseHealing(ctx context.Context, pause bool, why *api.Reason
 	if err != nil {
 		return api.HealingStatus{}, h.Answer(err, "pause or resume healing", protocol.CodeInternal)
 	}
-	err = h.WaitUntil(ctx, rest.QueryTimeout, "wait for the healing schedule", func(ctx context.Context, _ bool) (bool, error) {
-		d, err := h.describeHealing(ctx)
-		return d.GetSchedule().GetState().GetPaused() == pause, err
-	})
+	err = h.WaitUntil(ctx, rest.QueryTimeout, "wait for the healing schedule",
+		func(ctx context.Context, _ bool) (bool, error) {
+			d, err := h.describeHealing(ctx)
+			return d.GetSchedule().GetState().GetPaused() == pause, err
+		})
 	if err != nil {
 		return api.HealingStatus{}, err
 	}
@@ -109,7 +116,9 @@ func (h *Handlers) pauseHealing(ctx context.Context, pause bool, why *api.Reason
 }
 
 // triggerHealing runs a cycle beside the schedule, so that it may be for one cluster or change nothing.
-func (h *Handlers) triggerHealing(ctx context.Context, in *healingTriggerInput) (*rest.StatusOutput[fleet.HealingCycleRecord], error) {
+func (h *Handlers) triggerHealing(
+	ctx context.Context, in *healingTriggerInput,
+) (*rest.StatusOutput[fleet.HealingCycleRecord], error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	request := contract.HealingCycleInput{Reason: "asked for by hand"}
@@ -126,7 +135,10 @@ func (h *Handlers) triggerHealing(ctx context.Context, in *healingTriggerInput) 
 	}
 	id := contract.HealingCycleWorkflowID(strings.TrimPrefix(rest.NewTaskID(), "t-"))
 	run, err := h.Store.Start(ctx, &store.Start{
-		Type: contract.HealingCycleWorkflow, ID: id, Summary: "healing cycle: " + request.Reason, Cluster: request.Cluster,
+		Type:    contract.HealingCycleWorkflow,
+		ID:      id,
+		Summary: "healing cycle: " + request.Reason,
+		Cluster: request.Cluster,
 	}, request)
 	if err != nil {
 		return nil, h.Answer(err, "start a healing cycle", protocol.CodeInternal)
@@ -135,21 +147,22 @@ func (h *Handlers) triggerHealing(ctx context.Context, in *healingTriggerInput) 
 		Status: http.StatusAccepted,
 		Body:   fleet.HealingCycleRecord{ID: id, DryRun: request.DryRun, StartedAt: time.Now().UTC()},
 	}
-	err = h.WaitUntil(ctx, rest.QueryTimeout, "wait for a healing cycle", func(ctx context.Context, _ bool) (bool, error) {
-		info, err := h.Store.Describe(ctx, id)
-		if err != nil {
-			return false, h.Answer(err, "look at a healing cycle", protocol.CodeInternal)
-		}
-		if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-			return false, nil
-		}
-		record, why := store.EndRecord[fleet.HealingCycleRecord](ctx, h.Store, id, run)
-		if why != "" {
-			return false, httpapi.Problem(protocol.CodeUnavailable, "the cycle did not come to its end: "+why)
-		}
-		out.Status, out.Body = http.StatusOK, record
-		return true, nil
-	})
+	err = h.WaitUntil(ctx, rest.QueryTimeout, "wait for a healing cycle",
+		func(ctx context.Context, _ bool) (bool, error) {
+			info, err := h.Store.Describe(ctx, id)
+			if err != nil {
+				return false, h.Answer(err, "look at a healing cycle", protocol.CodeInternal)
+			}
+			if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+				return false, nil
+			}
+			record, why := store.EndRecord[fleet.HealingCycleRecord](ctx, h.Store, id, run)
+			if why != "" {
+				return false, httpapi.Problem(protocol.CodeUnavailable, "the cycle did not come to its end: "+why)
+			}
+			out.Status, out.Body = http.StatusOK, record
+			return true, nil
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -159,12 +172,16 @@ func (h *Handlers) triggerHealing(ctx context.Context, in *healingTriggerInput) 
 func (h *Handlers) listHealing(ctx context.Context, in *listHealingInput) (*listHealingOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	records, next, err := rest.PageOf(ctx, h.Core, "list healing actions", h.actions().Page, healingQuery(in), in.PageSize, in.PageToken)
+	records, next, err := rest.PageOf(ctx, h.Core, "list healing actions", h.actions().Page, healingQuery(in),
+		in.PageSize, in.PageToken)
 	if err != nil {
 		return nil, err
 	}
 	out := &listHealingOutput{}
-	out.Body.Actions = slices.DeleteFunc(records, func(r fleet.HealingRecord) bool { return in.Status != "" && r.Status != in.Status })
+	out.Body.Actions = slices.DeleteFunc(records, func(r fleet.HealingRecord) bool {
+		return in.Status != "" &&
+			r.Status != in.Status
+	})
 	out.Body.NextPageToken = next
 	return out, nil
 }
@@ -180,8 +197,10 @@ func healingQuery(in *listHealingInput) string {
 	default:
 		status = "ExecutionStatus != " + contract.Quoted(running.String())
 	}
-	return rest.AllOf(contract.Equals("WorkflowType", contract.HealingActionWorkflow), rest.Filter(contract.AttrCluster.GetName(), in.Cluster),
-		rest.Filter(contract.AttrAgent.GetName(), in.Agent), rest.Filter(contract.AttrTaskType.GetName(), string(in.Type)), status)
+	return rest.AllOf(contract.Equals("WorkflowType", contract.HealingActionWorkflow),
+		rest.Filter(contract.AttrCluster.GetName(), in.Cluster),
+		rest.Filter(contract.AttrAgent.GetName(), in.Agent), rest.Filter(contract.AttrTaskType.GetName(),
+			string(in.Type)), status)
 }
 
 // actions are the records of healing actions.

@@ -92,8 +92,10 @@ func (h *Handlers) readFleet(ctx context.Context, now time.Time) (*fleetReading,
 	views, errs := h.ViewEach(ctx, clusters)
 	for i := range views {
 		if errs[i] == nil {
-			reading.clusters = append(reading.clusters, clusterReading{ClusterView: views[i], waiting: map[fleet.Priority]int64{}})
-		} else if code, _ := rest.Code(errs[i]); code != protocol.CodeUnknownCluster { // not deleted since it was listed
+			reading.clusters = append(reading.clusters, clusterReading{ClusterView: views[i],
+				waiting: map[fleet.Priority]int64{}})
+		} else if code, _ := rest.Code(errs[i]); code != protocol.CodeUnknownCluster {
+			// not deleted since it was listed
 			reading.unread++
 		}
 	}
@@ -151,7 +153,9 @@ func (h *Handlers) readBacklogs(ctx context.Context, clusters []clusterReading) 
 
 // countTasks counts the open tasks in a status by cluster. As a rule there are none: one question then tells of all
 // clusters.
-func (h *Handlers) countTasks(ctx context.Context, clusters []clusterReading, status fleet.TaskStatus, of func(*clusterReading) *int64) error {
+func (h *Handlers) countTasks(
+	ctx context.Context, clusters []clusterReading, status fleet.TaskStatus, of func(*clusterReading) *int64,
+) error {
 	count := func(cluster string) (int64, error) {
 		return h.countWorkflows(ctx, contract.TaskQuery(&fleet.TaskFilter{Cluster: cluster, Status: status}))
 	}

@@ -39,33 +39,62 @@ func NewMetrics(h *Handlers) prometheus.Collector {
 		reader: &fleetReader{handlers: h},
 		reads: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mainstay_gateway_fleet_reads_total",
 			Help: "How often the fleet was read for its metrics, by outcome: ok or failed."}, []string{"outcome"}),
-		members:         desc("stella_agent_cluster_members", "Agents of the cluster, by status: online, suspect, offline, draining or maintenance.", "cluster_id", "status"),
-		leader:          desc("stella_agent_cluster_leader", "1 for the agent that leads an active_passive cluster.", "cluster_id", "agent_id"),
-		health:          desc("stella_agent_cluster_health", "Whether the cluster has the agents that it should have: 1 healthy, 0.5 degraded, 0 critical.", "cluster_id"),
-		depth:           desc("stella_agent_queue_depth", "Tasks that wait in the cluster's lanes for an agent, by priority. Approximate, and some seconds old.", "cluster_id", "priority"),
-		deadLetters:     desc("stella_agent_dead_letter_queue_depth", "Dead letters of the cluster: tasks whose attempts are used up, kept for a retry.", "cluster_id"),
-		up:              desc("stella_agent_up", "1 while the agent is connected, 0 while it is suspect or lost. A lost agent is told of for a day; one that said goodbye, or is in maintenance, is not.", "agent_id"),
-		leases:          desc("stella_agent_lease_count", "Partitions that the agent leads: shards that it owns, and 1 for an active_passive cluster that it leads.", "agent_id"),
-		partitionLeader: desc("stella_agent_partition_leader_agent_id", "1 for the agent that leads the partition: a shard's number, or leader for an active_passive cluster.", "cluster_id", "partition", "agent_id"),
-		leaseEpoch:      desc("stella_agent_partition_lease_epoch", "Epoch of the newest leadership of the partition. It only grows.", "cluster_id", "partition"),
-		handovers:       desc("stella_agent_partition_failover_count", "How often the partition went from one agent to another.", "cluster_id", "partition"),
-		live:            desc("stella_agent_live_agents", "Agents that are connected and not suspect, in all clusters."),
-		partitions:      desc("stella_agent_total_partitions", "Partitions of all clusters: shards, and one for each active_passive cluster."),
-		orphaned:        desc("stella_agent_orphaned_partitions", "Partitions that nobody leads."),
-		desired:         desc("mainstay_cluster_agents_desired", "Agents that the cluster should have; 0: no number was set.", "cluster_id"),
-		minimum:         desc("mainstay_cluster_agents_minimum", "Agents with fewer of which the cluster is critical; 0: no number was set.", "cluster_id"),
-		lost:            desc("mainstay_cluster_agents_lost", "Agents of the cluster that were lost within the last day and are not back.", "cluster_id"),
-		oldest:          desc("mainstay_cluster_queue_oldest_age_seconds", "How long the oldest task has waited in a lane of the cluster for an agent; 0 when none waits.", "cluster_id"),
-		reviews:         desc("mainstay_cluster_reviews_waiting", "Tasks of the cluster that wait for a person's decision, since running them again may not be safe.", "cluster_id"),
-		paused:          desc("mainstay_cluster_pauses", "Pauses of the cluster and its lanes: what they name takes nothing until it is resumed.", "cluster_id"),
-		brake:           desc("mainstay_cluster_brakes_engaged", "Hubs whose mass-loss brake holds the cluster's lost agents.", "cluster_id"),
-		unread:          desc("mainstay_gateway_fleet_unread_clusters", "Clusters that did not answer when the fleet was last read; their metrics are missing."),
+		members: desc("stella_agent_cluster_members",
+			"Agents of the cluster, by status: online, suspect, offline, draining or maintenance.", "cluster_id",
+			"status"),
+		leader: desc("stella_agent_cluster_leader", "1 for the agent that leads an active_passive cluster.",
+			"cluster_id", "agent_id"),
+		health: desc("stella_agent_cluster_health",
+			"Whether the cluster has the agents that it should have: 1 healthy, 0.5 degraded, 0 critical.",
+			"cluster_id"),
+		depth: desc("stella_agent_queue_depth",
+			"Tasks that wait in the cluster's lanes for an agent, by priority. Approximate, and some seconds old.",
+			"cluster_id", "priority"),
+		deadLetters: desc("stella_agent_dead_letter_queue_depth",
+			"Dead letters of the cluster: tasks whose attempts are used up, kept for a retry.", "cluster_id"),
+		up: desc("stella_agent_up",
+			"1 while the agent is connected, 0 while it is suspect or lost. A lost agent is told of for a day; one that said goodbye, or is in maintenance, is not.", "agent_id"),
+		leases: desc("stella_agent_lease_count",
+			"Partitions that the agent leads: shards that it owns, and 1 for an active_passive cluster that it leads.",
+			"agent_id"),
+		partitionLeader: desc("stella_agent_partition_leader_agent_id",
+			"1 for the agent that leads the partition: a shard's number, or leader for an active_passive cluster.",
+			"cluster_id", "partition", "agent_id"),
+		leaseEpoch: desc("stella_agent_partition_lease_epoch",
+			"Epoch of the newest leadership of the partition. It only grows.", "cluster_id", "partition"),
+		handovers: desc("stella_agent_partition_failover_count",
+			"How often the partition went from one agent to another.", "cluster_id", "partition"),
+		live: desc("stella_agent_live_agents",
+			"Agents that are connected and not suspect, in all clusters."),
+		partitions: desc("stella_agent_total_partitions",
+			"Partitions of all clusters: shards, and one for each active_passive cluster."),
+		orphaned: desc("stella_agent_orphaned_partitions", "Partitions that nobody leads."),
+		desired: desc("mainstay_cluster_agents_desired",
+			"Agents that the cluster should have; 0: no number was set.", "cluster_id"),
+		minimum: desc("mainstay_cluster_agents_minimum",
+			"Agents with fewer of which the cluster is critical; 0: no number was set.", "cluster_id"),
+		lost: desc("mainstay_cluster_agents_lost",
+			"Agents of the cluster that were lost within the last day and are not back.", "cluster_id"),
+		oldest: desc("mainstay_cluster_queue_oldest_age_seconds",
+			"How long the oldest task has waited in a lane of the cluster for an agent; 0 when none waits.",
+			"cluster_id"),
+		reviews: desc("mainstay_cluster_reviews_waiting",
+			"Tasks of the cluster that wait for a person's decision, since running them again may not be safe.",
+			"cluster_id"),
+		paused: desc("mainstay_cluster_pauses",
+			"Pauses of the cluster and its lanes: what they name takes nothing until it is resumed.", "cluster_id"),
+		brake: desc("mainstay_cluster_brakes_engaged",
+			"Hubs whose mass-loss brake holds the cluster's lost agents.", "cluster_id"),
+		unread: desc("mainstay_gateway_fleet_unread_clusters",
+			"Clusters that did not answer when the fleet was last read; their metrics are missing."),
 	}
 }
 
 func (m *fleetMetrics) descs() []*prometheus.Desc {
-	return []*prometheus.Desc{m.members, m.leader, m.health, m.depth, m.deadLetters, m.up, m.leases, m.partitionLeader, m.leaseEpoch, m.handovers,
-		m.live, m.partitions, m.orphaned, m.desired, m.minimum, m.lost, m.oldest, m.reviews, m.paused, m.brake, m.unread}
+	return []*prometheus.Desc{m.members, m.leader, m.health, m.depth, m.deadLetters, m.up, m.leases, m.partitionLeader,
+		m.leaseEpoch, m.handovers,
+		m.live, m.partitions, m.orphaned, m.desired, m.minimum, m.lost,
+		m.oldest, m.reviews, m.paused, m.brake, m.unread}
 }
 
 // Describe implements prometheus.Collector.
@@ -76,8 +105,8 @@ func (m *fleetMetrics) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. While the fleet cannot be read it tells nothing of it, rather than what is no
-// longer true.
+// Collect implements prometheus.Collector. While the fleet cannot be read it tells nothing of it, rather than what is
+// no longer true.
 func (m *fleetMetrics) Collect(metrics chan<- prometheus.Metric) {
 	reading := m.reader.reading(context.Background(), func(err error) { //nolint:forbidigo // a collector gets no context; the read bounds itself
 		outcome := "ok"
@@ -106,7 +135,8 @@ func (m *fleetMetrics) Collect(metrics chan<- prometheus.Metric) {
 				gauge(m.partitionLeader, 1, c.Config.Name, p.name, p.leader)
 			}
 			gauge(m.leaseEpoch, float64(p.epoch), c.Config.Name, p.name)
-			metrics <- prometheus.MustNewConstMetric(m.handovers, prometheus.CounterValue, float64(p.handovers), c.Config.Name, p.name)
+			metrics <- prometheus.MustNewConstMetric(m.handovers, prometheus.CounterValue, float64(p.handovers),
+				c.Config.Name, p.name)
 		}
 	}
 	gauge(m.live, float64(m.tell(all, gauge)))
@@ -118,7 +148,8 @@ func (m *fleetMetrics) Collect(metrics chan<- prometheus.Metric) {
 type gaugeFunc func(desc *prometheus.Desc, value float64, labels ...string)
 
 // healthValues are the cluster statuses as numbers.
-var healthValues = map[fleet.ClusterStatus]float64{fleet.ClusterHealthy: 1, fleet.ClusterDegraded: 0.5, fleet.ClusterCritical: 0}
+var healthValues = map[fleet.ClusterStatus]float64{fleet.ClusterHealthy: 1, fleet.ClusterDegraded: 0.5,
+	fleet.ClusterCritical: 0}
 
 func (m *fleetMetrics) collectCluster(gauge gaugeFunc, c *clusterReading) {
 	name := c.Config.Name
@@ -138,7 +169,8 @@ func (m *fleetMetrics) collectCluster(gauge gaugeFunc, c *clusterReading) {
 	gauge(m.brake, float64(len(c.BrakeHolds)), name)
 }
 
-var agentStatuses = []fleet.AgentStatus{fleet.AgentOnline, fleet.AgentSuspect, fleet.AgentOffline, fleet.AgentDraining, fleet.AgentMaintenance}
+var agentStatuses = []fleet.AgentStatus{fleet.AgentOnline, fleet.AgentSuspect, fleet.AgentOffline, fleet.AgentDraining,
+	fleet.AgentMaintenance}
 
 // agents are the connected and the lost agents of all clusters by id: one that is lost in a cluster may have joined
 // another.
@@ -167,7 +199,8 @@ func (m *fleetMetrics) add(all agents, gauge gaugeFunc, c *fleet.Cluster, now ti
 			continue
 		}
 		all[member.AgentID] = agentStanding{
-			up: member.Connected() && member.Status != fleet.AgentSuspect, known: member.Connected(), leases: leases[member.AgentID]}
+			up: member.Connected() &&
+				member.Status != fleet.AgentSuspect, known: member.Connected(), leases: leases[member.AgentID]}
 	}
 	for _, status := range agentStatuses {
 		gauge(m.members, float64(byStatus[status]), c.Config.Name, string(status))

@@ -31,7 +31,8 @@ type Handlers struct {
 	Shown
 	// Lanes shows lanes, as the queue does.
 	Lanes func(
-		ctx context.Context, views []contract.ClusterView, live store.Live, pinned map[string][]string, after string, size int,
+		ctx context.Context, views []contract.ClusterView, live store.Live, pinned map[string][]string, after string,
+		size int,
 	) ([]api.Lane, string, error)
 	// Failovers are the newest, so many.
 	Failovers func(ctx context.Context, most int) ([]fleet.FailoverRecord, error)
@@ -65,7 +66,10 @@ func (h *Handlers) Register(routes huma.API) {
 	schemas := routes.OpenAPI().Components.Schemas
 	schemas.RegisterTypeAlias(reflect.TypeFor[diagnosis.Problem](), reflect.TypeFor[fleetProblem]())
 	httpapi.Register(routes, access.View, huma.Operation{
-		OperationID: "get-overview", Method: http.MethodGet, Path: "/api/v1/agents/overview", Tags: []string{"Clusters"},
+		OperationID: "get-overview",
+		Method:      http.MethodGet,
+		Path:        "/api/v1/agents/overview",
+		Tags:        []string{"Clusters"},
 		Summary:     "Show whether anything is wrong, where, and since when",
 		Description: "Clusters, lanes, counts and the newest failovers in one answer, with the problems that a person should know of. A part that cannot be read is left out, and missing says so.",
 	}, func(ctx context.Context, _ *struct{}) (*rest.Output[api.Overview], error) {
@@ -112,7 +116,9 @@ func (h *Handlers) Overview(ctx context.Context) (api.Overview, error) {
 }
 
 // overviewClusters asks all clusters how they stand. One that does not answer is a problem of its own.
-func (h *Handlers) overviewClusters(ctx context.Context, listed []store.ListedCluster, b *overviewBuilder) ([]contract.ClusterView, store.Live) {
+func (h *Handlers) overviewClusters(
+	ctx context.Context, listed []store.ListedCluster, b *overviewBuilder,
+) ([]contract.ClusterView, store.Live) {
 	var live store.Live
 	var views []contract.ClusterView
 	var errs []error
@@ -171,7 +177,8 @@ func (h *Handlers) personalTasks(ctx context.Context) (personal, error) {
 }
 
 func (h *Handlers) openTasks(ctx context.Context) (int64, error) {
-	return h.countWorkflows(ctx, rest.AllOf(contract.Equals("WorkflowType", contract.TaskWorkflow), contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)))
+	return h.countWorkflows(ctx, rest.AllOf(contract.Equals("WorkflowType", contract.TaskWorkflow),
+		contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)))
 }
 
 func (h *Handlers) countWorkflows(ctx context.Context, query string) (int64, error) {

@@ -42,9 +42,11 @@ type lanesOutput struct {
 func (h *Handlers) Register(routes huma.API) {
 	const description = "Every lane in which tasks of the cluster can wait; those of single agents only while open work is pinned to them, or they are paused. " +
 		"Depths, ages and rates are Temporal's: approximate, and some seconds old."
-	operation := rest.ClusterOperation("get-cluster-queue", http.MethodGet, "/{id}/queue", "Show what waits in a cluster's lanes", http.StatusOK)
+	operation := rest.ClusterOperation("get-cluster-queue", http.MethodGet, "/{id}/queue",
+		"Show what waits in a cluster's lanes", http.StatusOK)
 	operation.Description = description
-	httpapi.Register(routes, access.View, operation, func(ctx context.Context, in *clusterQueueInput) (*lanesOutput, error) {
+	httpapi.Register(routes, access.View, operation, func(ctx context.Context, in *clusterQueueInput) (*lanesOutput,
+		error) {
 		return h.queue(ctx, in.ID, &in.QueuePageInput)
 	})
 	httpapi.Register(routes, access.View, huma.Operation{
@@ -87,10 +89,11 @@ func (h *Handlers) queue(ctx context.Context, only string, in *rest.QueuePageInp
 	return out, nil
 }
 
-// Lanes shows the lanes of clusters after a key, and the token of the next page; pinned are the agents, by cluster, whose
-// lanes are shown too.
+// Lanes shows the lanes of clusters after a key, and the token of the next page; pinned are the agents, by cluster,
+// whose lanes are shown too.
 func (h *Handlers) Lanes(
-	ctx context.Context, views []contract.ClusterView, live store.Live, pinned map[string][]string, after string, size int,
+	ctx context.Context, views []contract.ClusterView, live store.Live, pinned map[string][]string, after string,
+	size int,
 ) ([]api.Lane, string, error) {
 	var lanes []api.Lane
 	clusters := make(map[string]*fleet.Cluster, len(views))
@@ -111,7 +114,9 @@ func (h *Handlers) Lanes(
 }
 
 // fillLanes puts in what waits in each lane and who serves it.
-func (h *Handlers) fillLanes(ctx context.Context, lanes []api.Lane, clusters map[string]*fleet.Cluster, live store.Live) error {
+func (h *Handlers) fillLanes(
+	ctx context.Context, lanes []api.Lane, clusters map[string]*fleet.Cluster, live store.Live,
+) error {
 	errs := make([]error, len(lanes))
 	parallel.Each(len(lanes), rest.FanOut, func(i int) {
 		var stats store.LaneStats
@@ -149,13 +154,15 @@ func laneKey(l *api.Lane) string {
 func takeStats(l *api.Lane, s store.LaneStats) {
 	l.Backlog = backlogOf(s.Total)
 	for priority, stats := range s.ByPriority {
-		l.Priorities = append(l.Priorities, api.PriorityBacklog{Priority: int(priority), Name: fleet.Priority(priority).String(), Backlog: backlogOf(stats)})
+		l.Priorities = append(l.Priorities, api.PriorityBacklog{Priority: int(priority),
+			Name: fleet.Priority(priority).String(), Backlog: backlogOf(stats)})
 	}
 	slices.SortFunc(l.Priorities, func(a, b api.PriorityBacklog) int { return a.Priority - b.Priority })
 }
 
 func backlogOf(s *taskqueuepb.TaskQueueStats) api.Backlog {
-	b := api.Backlog{Depth: s.GetApproximateBacklogCount(), AddRate: rate(s.GetTasksAddRate()), DispatchRate: rate(s.GetTasksDispatchRate())}
+	b := api.Backlog{Depth: s.GetApproximateBacklogCount(), AddRate: rate(s.GetTasksAddRate()),
+		DispatchRate: rate(s.GetTasksDispatchRate())}
 	if b.Depth > 0 {
 		b.OldestAge = fleet.Duration(s.GetApproximateBacklogAge().AsDuration().Round(time.Millisecond))
 	}

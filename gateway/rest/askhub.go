@@ -38,8 +38,8 @@ type HubQuestion struct {
 	Margin  time.Duration // how much longer the answer may take; zero: hubMargin
 }
 
-// Ask puts a question to a hub through an activity without a workflow on the hub's own queue, so that hub and gateway need
-// not reach each other. answered is false when the hub does not answer in time. Nothing of it is kept in Temporal.
+// Ask puts a question to a hub through an activity without a workflow on the hub's own queue, so that hub and gateway
+// need not reach each other. answered is false when the hub does not answer in time. Nothing of it is kept in Temporal.
 func Ask[In, Out any](
 	ctx context.Context, c *Core, activity contract.Activity[In, Out], q HubQuestion, in In,
 ) (answer Out, answered bool, err error) {
@@ -47,8 +47,11 @@ func Ask[In, Out any](
 	ctx, cancel := context.WithTimeout(ctx, hubAnswer+q.Wait+margin)
 	defer cancel()
 	handle, err := c.Store.Client.ExecuteActivity(ctx, client.StartActivityOptions{
-		ID: q.ID, TaskQueue: contract.HubQueue(q.Hub), ScheduleToStartTimeout: hubAnswer, StartToCloseTimeout: q.Wait + margin,
-		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: q.Summary,
+		ID:                     q.ID,
+		TaskQueue:              contract.HubQueue(q.Hub),
+		ScheduleToStartTimeout: hubAnswer,
+		StartToCloseTimeout:    q.Wait + margin,
+		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: q.Summary,
 	}, activity.Name, in)
 	if store.KindOf(err) == store.Unsupported {
 		return answer, false, httpapi.Problem(protocol.CodeNotSupported, noStandaloneActivities)
@@ -101,14 +104,17 @@ func AskHubs[In, Out any](
 	return byHub, cmp.Or(errs...)
 }
 
-// tidy removes a question from Temporal: a log, above all, is not to be kept there. It is done even if the client has gone.
+// tidy removes a question from Temporal: a log, above all, is not to be kept there. It is done even if the client has
+// gone.
 func (c *Core) tidy(ctx context.Context, id, run string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CallTimeout)
 	defer cancel()
-	_, err := c.Store.Client.WorkflowService().DeleteActivityExecution(ctx, &workflowservice.DeleteActivityExecutionRequest{
-		Namespace: c.Store.Namespace, ActivityId: id, RunId: run,
-	})
+	_, err := c.Store.Client.WorkflowService().DeleteActivityExecution(ctx,
+		&workflowservice.DeleteActivityExecutionRequest{
+			Namespace: c.Store.Namespace, ActivityId: id, RunId: run,
+		})
 	if err != nil {
-		c.Logger.Debug("a question to a hub was not removed; Temporal's retention does") // never with the error: it may hold log lines
+		// never with the error: it may hold log lines
+		c.Logger.Debug("a question to a hub was not removed; Temporal's retention does")
 	}
 }

@@ -53,8 +53,8 @@ func (c *Core) View(ctx context.Context, name string) (contract.ClusterView, err
 	return view, c.Answer(err, "query a cluster", protocol.CodeUnknownCluster)
 }
 
-// OpenLane makes sure that hubs poll the lane of a set of capabilities. One request at a time asks for it: a cluster takes
-// ten updates at a time, and a batch may bring many tasks for a new lane.
+// OpenLane makes sure that hubs poll the lane of a set of capabilities. One request at a time asks for it: a cluster
+// takes ten updates at a time, and a batch may bring many tasks for a new lane.
 func (c *Core) OpenLane(ctx context.Context, cluster string, capabilities []string) error {
 	lane := contract.CapabilityLane(cluster, capabilities)
 	if c.laneOpen(cluster, lane) {
@@ -105,7 +105,9 @@ func (c *Core) ListClusters(ctx context.Context) ([]store.ListedCluster, error) 
 }
 
 // ViewEach asks the clusters side by side; errs holds an error for each that did not answer.
-func (c *Core) ViewEach(ctx context.Context, clusters []store.ListedCluster) (views []contract.ClusterView, errs []error) {
+func (c *Core) ViewEach(
+	ctx context.Context, clusters []store.ListedCluster,
+) (views []contract.ClusterView, errs []error) {
 	names := make([]string, len(clusters))
 	for i := range clusters {
 		names[i] = clusters[i].Name

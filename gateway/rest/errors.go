@@ -15,7 +15,8 @@ import (
 const (
 	UnavailableDetail = "Temporal, or a worker for it, did not answer in time; try again"
 	InternalDetail    = "the request failed on our side; the server's log says why"
-	// unsureDetail is for a change that Temporal may have taken although no worker has carried it out: one does when it comes.
+	// unsureDetail is for a change that Temporal may have taken although no worker has carried it out: one does when it
+	// comes.
 	unsureDetail   = "no worker carried the change out in time; it may be made as soon as one answers: look before you ask again"
 	outdatedDetail = "the cluster's settings are no longer of the revision that If-Match (--if-revision) names: get the cluster, look again, and send its new one"
 )

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// runFresh is how old what is known of a schedule may be in an overview: these are read often, and schedules seldom change.
+	// runFresh is how old what is known of a schedule may be in an overview: these are read often, and schedules seldom
+	// change.
 	runFresh = 5 * time.Second
 	// runTimeout bounds reading one: the overview does not wait longer for it.
 	runTimeout = time.Second
@@ -20,19 +21,20 @@ const (
 	describePatience = 600 * time.Millisecond
 )
 
-// DescribeLoop describes the schedule of healing or scaling. For a moment after a schedule was paused, resumed or triggered
-// Temporal cannot tell how it stands: it is asked again.
+// DescribeLoop describes the schedule of healing or scaling. For a moment after a schedule was paused, resumed or
+// triggered Temporal cannot tell how it stands: it is asked again.
 func (c *Core) DescribeLoop(ctx context.Context, id string) (*workflowservice.DescribeScheduleResponse, error) {
 	var d *workflowservice.DescribeScheduleResponse
-	err := c.WaitUntil(ctx, describePatience, "describe a schedule", func(ctx context.Context, last bool) (_ bool, err error) {
-		d, err = c.Store.Client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{
-			Namespace: c.Store.Namespace, ScheduleId: id,
+	err := c.WaitUntil(ctx, describePatience, "describe a schedule",
+		func(ctx context.Context, last bool) (_ bool, err error) {
+			d, err = c.Store.Client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{
+				Namespace: c.Store.Namespace, ScheduleId: id,
+			})
+			if store.KindOf(err) == store.Unavailable && !last {
+				return false, nil
+			}
+			return true, err
 		})
-		if store.KindOf(err) == store.Unavailable && !last {
-			return false, nil
-		}
-		return true, err
-	})
 	return d, err
 }
 
@@ -53,7 +55,8 @@ func (c *Core) ScheduleRun(ctx context.Context, id string) (diagnosis.ScheduleRu
 	if err != nil {
 		return diagnosis.ScheduleRun{}, c.Answer(err, "describe a schedule", protocol.CodeInternal)
 	}
-	run := diagnosis.ScheduleRun{Paused: d.GetSchedule().GetState().GetPaused(), Note: d.GetSchedule().GetState().GetNotes()}
+	run := diagnosis.ScheduleRun{Paused: d.GetSchedule().GetState().GetPaused(),
+		Note: d.GetSchedule().GetState().GetNotes()}
 	if recent := d.GetInfo().GetRecentActions(); len(recent) > 0 {
 		run.Last = recent[len(recent)-1].GetActualTime().AsTime()
 	}

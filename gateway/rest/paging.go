@@ -13,8 +13,8 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// PageInput is the paging of lists that are at hand. It is exported, as those below are, because huma reads no unexported
-// embedded field.
+// PageInput is the paging of lists that are at hand. It is exported, as those below are, because huma reads no
+// unexported embedded field.
 type PageInput struct {
 	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"1000"`
 	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
@@ -50,7 +50,8 @@ func OpenToken(list, text string) ([]byte, error) {
 		return nil, nil
 	}
 	sealed, err := base64.RawURLEncoding.DecodeString(text)
-	if err == nil && len(sealed) > tokenSum && subtle.ConstantTimeCompare(sealed[:tokenSum], sumOf(list, sealed[tokenSum:])) == 1 {
+	if err == nil && len(sealed) > tokenSum && subtle.ConstantTimeCompare(sealed[:tokenSum],
+		sumOf(list, sealed[tokenSum:])) == 1 {
 		return sealed[tokenSum:], nil
 	}
 	return nil, httpapi.InvalidField("query.page_token", "is not the next_page_token of this list with these filters")

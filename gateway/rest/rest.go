@@ -1,5 +1,5 @@
-// Package rest holds what all resources of the clients' API share: how requests are read, bounded, waited for and answered,
-// and how clusters and agents are found.
+// Package rest holds what all resources of the clients' API share: how requests are read, bounded, waited for and
+// answered, and how clusters and agents are found.
 package rest
 
 import (
@@ -78,7 +78,12 @@ type StatusOutput[T any] struct {
 func Operations(tag string) func(id, method, path, summary, description string) huma.Operation {
 	return func(id, method, path, summary, description string) huma.Operation {
 		return huma.Operation{
-			OperationID: id, Method: method, Path: path, Tags: []string{tag}, Summary: summary, Description: description,
+			OperationID: id,
+			Method:      method,
+			Path:        path,
+			Tags:        []string{tag},
+			Summary:     summary,
+			Description: description,
 		}
 	}
 }
@@ -115,10 +120,11 @@ const (
 	lastPause  = 500 * time.Millisecond
 )
 
-// WaitUntil looks again and again until it has found what it looks for, fails, or the time to wait is over; last says that
-// it does not look again after that.
+// WaitUntil looks again and again until it has found what it looks for, fails, or the time to wait is over; last says
+// that it does not look again after that.
 func (c *Core) WaitUntil(
-	ctx context.Context, wait time.Duration, doing string, look func(ctx context.Context, last bool) (found bool, err error),
+	ctx context.Context, wait time.Duration, doing string,
+	look func(ctx context.Context, last bool) (found bool, err error),
 ) error {
 	start := time.Now()
 	for {

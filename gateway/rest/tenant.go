@@ -9,8 +9,8 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// OwnTenant is the tenant of what a request makes or lists: the one that it names, or the only one that its identity may
-// touch. Naming another is refused, not answered with nothing: it is a mistake that should be seen.
+// OwnTenant is the tenant of what a request makes or lists: the one that it names, or the only one that its identity
+// may touch. Naming another is refused, not answered with nothing: it is a mistake that should be seen.
 func OwnTenant(ctx context.Context, named string) (string, error) {
 	id := access.From(ctx)
 	switch {
@@ -19,11 +19,12 @@ func OwnTenant(ctx context.Context, named string) (string, error) {
 	case named == "" && id.Known():
 		return id.Tenant, nil
 	}
-	return "", httpapi.Problem(protocol.CodeForbidden, "your token is of one tenant: leave tenant out, or name that one")
+	return "", httpapi.Problem(protocol.CodeForbidden,
+		"your token is of one tenant: leave tenant out, or name that one")
 }
 
-// OwnID is the full form of a task's id or a schedule's name in a request: one of one tenant may leave its tenant out. ok is
-// false for what is of another tenant; it is answered like what does not exist.
+// OwnID is the full form of a task's id or a schedule's name in a request: one of one tenant may leave its tenant out.
+// ok is false for what is of another tenant; it is answered like what does not exist.
 func OwnID(ctx context.Context, id string) (full string, ok bool) {
 	own := access.From(ctx).Tenant
 	tenant, name := fleet.CutTenant(id)

@@ -33,7 +33,8 @@ func (h *Handlers) scalingRecord(ctx context.Context, id string) (fleet.ScalingR
 func (h *Handlers) listScalings(ctx context.Context, in *listScalingsInput) (*listScalingsOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	query := rest.AllOf(contract.Equals("WorkflowType", contract.ScalingWorkflow), rest.Filter(contract.AttrCluster.GetName(), in.Cluster))
+	query := rest.AllOf(contract.Equals("WorkflowType", contract.ScalingWorkflow),
+		rest.Filter(contract.AttrCluster.GetName(), in.Cluster))
 	out := &listScalingsOutput{}
 	var err error
 	out.Body.Scalings, out.Body.NextPageToken, err = rest.PageOf(

@@ -47,7 +47,8 @@ func (h *Handlers) scaleCluster(ctx context.Context, in *scaleInput) (*rest.Outp
 	defer cancel()
 	if r.Desired != nil { // the rules may have moved the number since it was last set
 		request := contract.ScaleRequest{To: r.Desired}
-		if _, err := rest.UpdateCluster(ctx, h.Core, "scale a cluster", contract.ScaleUpdate, in.ID, request); err != nil {
+		if _, err := rest.UpdateCluster(ctx, h.Core, "scale a cluster", contract.ScaleUpdate, in.ID,
+			request); err != nil {
 			return nil, err
 		}
 	}
@@ -64,8 +65,15 @@ func (h *Handlers) scalingStatus(ctx context.Context, name string) (api.ScalingS
 	}
 	config, now := &view.Config, time.Now()
 	s := api.ScalingStatus{
-		Cluster: name, Mode: config.Scaling.Mode, Min: config.MinAgents, Desired: config.DesiredAgents, Max: config.MaxAgents,
-		Target: view.Wanted(), Settings: config.Scaling.WithDefaults(), Spawners: []api.SpawnerSeen{}, Actions: []fleet.ScalingRecord{},
+		Cluster:  name,
+		Mode:     config.Scaling.Mode,
+		Min:      config.MinAgents,
+		Desired:  config.DesiredAgents,
+		Max:      config.MaxAgents,
+		Target:   view.Wanted(),
+		Settings: config.Scaling.WithDefaults(),
+		Spawners: []api.SpawnerSeen{},
+		Actions:  []fleet.ScalingRecord{},
 	}
 	for i := range view.Members {
 		if _, spawned := view.Members[i].SpawnedBy(); spawned && view.Members[i].Serving() {
@@ -95,7 +103,8 @@ func (h *Handlers) scalingStatus(ctx context.Context, name string) (api.ScalingS
 // judgeScaling decides with what can be read now; what cannot be read is left out.
 func (h *Handlers) judgeScaling(ctx context.Context, c *fleet.Cluster, s *api.ScalingStatus, now time.Time) {
 	facts := fleet.ScalingFacts{Agents: h.Live(ctx).Activities(c)}
-	decision, err := h.Store.Clusters().CompleteScaling(ctx, c, &facts, func() fleet.ScalingDecision { return c.DecideScaling(&facts, now) })
+	decision, err := h.Store.Clusters().CompleteScaling(ctx, c, &facts,
+		func() fleet.ScalingDecision { return c.DecideScaling(&facts, now) })
 	if err != nil {
 		h.Logger.Debug("what scaling would do is not known", zap.Error(err))
 		return
@@ -104,7 +113,8 @@ func (h *Handlers) judgeScaling(ctx context.Context, c *fleet.Cluster, s *api.Sc
 }
 
 func scalingDecision(d fleet.ScalingDecision) *api.ScalingDecision {
-	return &api.ScalingDecision{At: d.At.UTC(), Change: d.Change, Count: d.Count, Agents: d.Agents, Rule: d.Rule, Reason: d.Reason, Blocked: d.Blocked, NextAt: rest.Known(d.NextAt)}
+	return &api.ScalingDecision{At: d.At.UTC(), Change: d.Change, Count: d.Count, Agents: d.Agents, Rule: d.Rule,
+		Reason: d.Reason, Blocked: d.Blocked, NextAt: rest.Known(d.NextAt)}
 }
 
 func evaluation(b *fleet.Blocked) *api.Evaluation {
@@ -116,7 +126,8 @@ func evaluation(b *fleet.Blocked) *api.Evaluation {
 
 // nextSweep is when the schedule looks at the clusters next; nil when that is not known.
 func (h *Handlers) nextSweep(ctx context.Context) (next *time.Time, paused bool) {
-	d, err := h.Store.Client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{Namespace: h.Store.Namespace, ScheduleId: contract.ScalingScheduleID})
+	d, err := h.Store.Client.WorkflowService().DescribeSchedule(ctx,
+		&workflowservice.DescribeScheduleRequest{Namespace: h.Store.Namespace, ScheduleId: contract.ScalingScheduleID})
 	if err != nil {
 		h.Logger.Debug("the schedule of scaling was not found", zap.Error(err))
 		return nil, false

@@ -47,7 +47,8 @@ func (h *Handlers) listSchedules(ctx context.Context, in *listSchedulesInput) (*
 func scheduleQuery(in *listSchedulesInput) string {
 	terms := []string{contract.AttrTaskType.GetName() + " IS NOT NULL"}
 	for _, filter := range []struct{ attribute, value string }{
-		{contract.AttrCluster.GetName(), in.Cluster}, {contract.AttrTaskType.GetName(), in.Type}, {contract.AttrTenant.GetName(), in.Tenant},
+		{contract.AttrCluster.GetName(), in.Cluster}, {contract.AttrTaskType.GetName(), in.Type},
+		{contract.AttrTenant.GetName(), in.Tenant},
 	} {
 		if filter.value != "" {
 			terms = append(terms, contract.Equals(filter.attribute, filter.value))
@@ -60,8 +61,15 @@ func scheduleEntry(name string, entry *schedulepb.ScheduleListEntry) api.Schedul
 	info, fields := entry.GetInfo(), entry.GetSearchAttributes().GetIndexedFields()
 	times := timesOf(info.GetSpec())
 	e := api.ScheduleEntry{
-		Name: name, Cron: times.Cron, TimeZone: times.TimeZone, Interval: times.Interval, Paused: info.GetPaused(), Note: info.GetNotes(),
-		Type: contract.Keyword(fields, contract.AttrTaskType), Cluster: contract.Keyword(fields, contract.AttrCluster), Tenant: contract.Keyword(fields, contract.AttrTenant),
+		Name:     name,
+		Cron:     times.Cron,
+		TimeZone: times.TimeZone,
+		Interval: times.Interval,
+		Paused:   info.GetPaused(),
+		Note:     info.GetNotes(),
+		Type:     contract.Keyword(fields, contract.AttrTaskType),
+		Cluster:  contract.Keyword(fields, contract.AttrCluster),
+		Tenant:   contract.Keyword(fields, contract.AttrTenant),
 	}
 	if next := info.GetFutureActionTimes(); len(next) > 0 && !e.Paused {
 		e.NextTime = store.TimeOf(next[0])

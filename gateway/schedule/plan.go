@@ -25,7 +25,8 @@ import (
 
 // planOf is the times as fleet checks them.
 func planOf(t *api.ScheduleTimes) *fleet.SchedulePlan {
-	plan := &fleet.SchedulePlan{Cron: t.Cron, TimeZone: t.TimeZone, Interval: t.Interval, Offset: t.Offset, Overlap: t.Overlap, CatchupWindow: t.CatchupWindow, Jitter: t.Jitter}
+	plan := &fleet.SchedulePlan{Cron: t.Cron, TimeZone: t.TimeZone, Interval: t.Interval, Offset: t.Offset,
+		Overlap: t.Overlap, CatchupWindow: t.CatchupWindow, Jitter: t.Jitter}
 	if t.StartAt != nil {
 		plan.StartAt = *t.StartAt
 	}
@@ -46,16 +47,20 @@ func checkSchedule(r *api.ScheduleRequest, now time.Time) (fleet.TaskSpec, error
 	}
 	if r.TimeZone != "" {
 		if _, err := time.LoadLocation(r.TimeZone); err != nil || r.TimeZone == "Local" {
-			return fleet.TaskSpec{}, rest.Invalid("body.time_zone", errors.New("must be the IANA name of a time zone, such as Europe/Berlin"))
+			return fleet.TaskSpec{}, rest.Invalid("body.time_zone",
+				errors.New("must be the IANA name of a time zone, such as Europe/Berlin"))
 		}
 	}
 	switch {
 	case r.Task.ID != "":
-		return fleet.TaskSpec{}, rest.Invalid("body.task.id", errors.New("must be left out: the id of each task is made of the schedule's name and its time"))
+		return fleet.TaskSpec{}, rest.Invalid("body.task.id",
+			errors.New("must be left out: the id of each task is made of the schedule's name and its time"))
 	case r.Task.IdempotencyKey != "":
-		return fleet.TaskSpec{}, rest.Invalid("body.task.idempotency_key", errors.New("must be left out: one time of the schedule is one task"))
+		return fleet.TaskSpec{}, rest.Invalid("body.task.idempotency_key",
+			errors.New("must be left out: one time of the schedule is one task"))
 	case !r.Task.StartAt.IsZero():
-		return fleet.TaskSpec{}, rest.Invalid("body.task.start_at", errors.New("must be left out: the schedule says when a task starts"))
+		return fleet.TaskSpec{}, rest.Invalid("body.task.start_at",
+			errors.New("must be left out: the schedule says when a task starts"))
 	}
 	spec := r.Task.TaskSpec
 	if err := spec.Validate(); err != nil {
@@ -74,7 +79,8 @@ var overlaps = map[fleet.Overlap]enumspb.ScheduleOverlapPolicy{
 
 // overlapOf is the inverse of overlaps. A policy that only other tools set is called by Temporal's name.
 func overlapOf(policy enumspb.ScheduleOverlapPolicy) fleet.Overlap {
-	for _, o := range []fleet.Overlap{fleet.OverlapSkip, fleet.OverlapBufferOne, fleet.OverlapAllowAll, fleet.OverlapCancelOther} {
+	for _, o := range []fleet.Overlap{fleet.OverlapSkip, fleet.OverlapBufferOne, fleet.OverlapAllowAll,
+		fleet.OverlapCancelOther} {
 		if overlaps[o] == policy {
 			return o
 		}
@@ -101,13 +107,17 @@ func buildSchedule(r *api.ScheduleRequest, name string, spec fleet.TaskSpec) (*s
 	}
 	schedule := &schedulepb.Schedule{
 		Spec: scheduleSpec(&r.ScheduleTimes),
-		Action: &schedulepb.ScheduleAction{Action: &schedulepb.ScheduleAction_StartWorkflow{StartWorkflow: &workflowpb.NewWorkflowExecutionInfo{
-			WorkflowId: contract.PeriodicWorkflowID(name), WorkflowType: &commonpb.WorkflowType{Name: contract.PeriodicWorkflow},
-			TaskQueue: &taskqueuepb.TaskQueue{Name: contract.WorkerQueue}, Input: input, SearchAttributes: attributes,
-			UserMetadata: &sdkpb.UserMetadata{Summary: summary},
-		}}},
+		Action: &schedulepb.ScheduleAction{
+			Action: &schedulepb.ScheduleAction_StartWorkflow{StartWorkflow: &workflowpb.NewWorkflowExecutionInfo{
+				WorkflowId:   contract.PeriodicWorkflowID(name),
+				WorkflowType: &commonpb.WorkflowType{Name: contract.PeriodicWorkflow},
+				TaskQueue:    &taskqueuepb.TaskQueue{Name: contract.WorkerQueue}, Input: input,
+				SearchAttributes: attributes,
+				UserMetadata:     &sdkpb.UserMetadata{Summary: summary},
+			}}},
 		Policies: &schedulepb.SchedulePolicies{
-			OverlapPolicy: overlaps[r.Overlap], CatchupWindow: durationpb.New(r.CatchupWindow.Or(fleet.DefaultCatchupWindow)),
+			OverlapPolicy: overlaps[r.Overlap],
+			CatchupWindow: durationpb.New(r.CatchupWindow.Or(fleet.DefaultCatchupWindow)),
 		},
 		State: &schedulepb.ScheduleState{},
 	}
@@ -124,13 +134,17 @@ func buildSchedule(r *api.ScheduleRequest, name string, spec fleet.TaskSpec) (*s
 func scheduleSpec(t *api.ScheduleTimes) *schedulepb.ScheduleSpec {
 	spec := &schedulepb.ScheduleSpec{TimezoneName: t.TimeZone}
 	if t.Cron == "" {
-		spec.Interval = []*schedulepb.IntervalSpec{{Interval: durationpb.New(t.Interval.Std()), Phase: durationpb.New(t.Offset.Std())}}
+		spec.Interval = []*schedulepb.IntervalSpec{{Interval: durationpb.New(t.Interval.Std()),
+			Phase: durationpb.New(t.Offset.Std())}}
 	} else {
 		cron, _ := fleet.ParseCron(t.Cron) // checked before
 		for _, c := range cron.Calendars() {
 			spec.StructuredCalendar = append(spec.StructuredCalendar, &schedulepb.StructuredCalendarSpec{
-				Second: []*schedulepb.Range{{}}, Minute: ranges(c.Minute), Hour: ranges(c.Hour), DayOfMonth: ranges(c.DayOfMonth),
-				Month: ranges(c.Month), DayOfWeek: ranges(c.DayOfWeek), Comment: t.Cron,
+				Second:     []*schedulepb.Range{{}},
+				Minute:     ranges(c.Minute),
+				Hour:       ranges(c.Hour),
+				DayOfMonth: ranges(c.DayOfMonth),
+				Month:      ranges(c.Month), DayOfWeek: ranges(c.DayOfWeek), Comment: t.Cron,
 			})
 		}
 	}
@@ -158,7 +172,8 @@ func ranges(field fleet.CronField) []*schedulepb.Range {
 func scheduleAttributes(spec *fleet.TaskSpec) (*commonpb.SearchAttributes, error) {
 	fields := map[string]*commonpb.Payload{}
 	for name, value := range map[string]string{
-		contract.AttrCluster.GetName(): spec.Cluster, contract.AttrTaskType.GetName(): spec.Type, contract.AttrTenant.GetName(): spec.Tenant,
+		contract.AttrCluster.GetName(): spec.Cluster, contract.AttrTaskType.GetName(): spec.Type,
+		contract.AttrTenant.GetName(): spec.Tenant,
 	} {
 		if value == "" {
 			continue
@@ -179,7 +194,8 @@ func timesOf(spec *schedulepb.ScheduleSpec) api.ScheduleTimes {
 		t.Cron = calendars[0].GetComment()
 	}
 	if intervals := spec.GetInterval(); len(intervals) > 0 {
-		t.Interval, t.Offset = fleet.Duration(intervals[0].GetInterval().AsDuration()), fleet.Duration(intervals[0].GetPhase().AsDuration())
+		t.Interval, t.Offset = fleet.Duration(intervals[0].GetInterval().AsDuration()), fleet.Duration(
+			intervals[0].GetPhase().AsDuration())
 	}
 	t.StartAt, t.EndAt = store.TimeOf(spec.GetStartTime()), store.TimeOf(spec.GetEndTime())
 	return t

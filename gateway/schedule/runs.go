@@ -23,7 +23,9 @@ const (
 )
 
 // runs tells what became of a schedule's newest firings, newest first.
-func (h *Handlers) runs(ctx context.Context, name string, actions []*schedulepb.ScheduleActionResult) []api.ScheduleRun {
+func (h *Handlers) runs(
+	ctx context.Context, name string, actions []*schedulepb.ScheduleActionResult,
+) []api.ScheduleRun {
 	ctx, cancel := context.WithTimeout(ctx, rest.QueryTimeout)
 	defer cancel()
 	runs, firings := make([]api.ScheduleRun, 0, len(actions)), make([]string, 0, len(actions))
@@ -32,7 +34,10 @@ func (h *Handlers) runs(ctx context.Context, name string, actions []*schedulepb.
 		if schedule, at, ok := contract.FiringOfWorkflowID(firing); ok && schedule == name {
 			firings = append(firings, firing)
 			runs = append(runs, api.ScheduleRun{
-				TaskID: contract.FiringTaskID(name, at), Status: runUnknown, ScheduledAt: at, FiredAt: store.TimeOf(actions[i].GetActualTime()),
+				TaskID:      contract.FiringTaskID(name, at),
+				Status:      runUnknown,
+				ScheduledAt: at,
+				FiredAt:     store.TimeOf(actions[i].GetActualTime()),
 			})
 		}
 	}
@@ -76,7 +81,8 @@ func (h *Handlers) whyFailed(ctx context.Context, firing *commonpb.WorkflowExecu
 	for failure.GetCause() != nil {
 		failure = failure.GetCause()
 	}
-	if kind := failure.GetApplicationFailureInfo().GetType(); kind == contract.UnknownCluster || kind == contract.IDTaken {
+	if kind := failure.GetApplicationFailureInfo().GetType(); kind == contract.UnknownCluster ||
+		kind == contract.IDTaken {
 		return failure.GetMessage()
 	}
 	return "the firing failed; the Temporal Web UI shows why, under " + firing.GetWorkflowId()

@@ -43,10 +43,15 @@ func (h *Handlers) createSchedule(ctx context.Context, r *api.ScheduleRequest) (
 		return api.Schedule{}, h.Answer(err, "create a schedule", protocol.CodeInternal)
 	}
 	_, err = h.Store.Client.WorkflowService().CreateSchedule(ctx, &workflowservice.CreateScheduleRequest{
-		Namespace: h.Store.Namespace, ScheduleId: contract.ScheduleID(name), Schedule: schedule, SearchAttributes: attributes, RequestId: uuid.NewString(),
+		Namespace:        h.Store.Namespace,
+		ScheduleId:       contract.ScheduleID(name),
+		Schedule:         schedule,
+		SearchAttributes: attributes,
+		RequestId:        uuid.NewString(),
 	})
 	if store.KindOf(err) == store.Exists {
-		return api.Schedule{}, httpapi.Problem(protocol.CodeScheduleExists, "there is a schedule with this name; replace it with PUT, or choose another name")
+		return api.Schedule{}, httpapi.Problem(protocol.CodeScheduleExists,
+			"there is a schedule with this name; replace it with PUT, or choose another name")
 	}
 	if err != nil {
 		return api.Schedule{}, h.Answer(err, "create a schedule", protocol.CodeInternal)
@@ -55,7 +60,9 @@ func (h *Handlers) createSchedule(ctx context.Context, r *api.ScheduleRequest) (
 }
 
 // buildSchedule checks a request and makes Temporal's schedule of it. Its tasks are of the tenant that its name is of.
-func (h *Handlers) buildSchedule(ctx context.Context, name string, r *api.ScheduleRequest) (*schedulepb.Schedule, fleet.TaskSpec, error) {
+func (h *Handlers) buildSchedule(
+	ctx context.Context, name string, r *api.ScheduleRequest,
+) (*schedulepb.Schedule, fleet.TaskSpec, error) {
 	tenant, _ := fleet.CutTenant(name)
 	if r.Task.Tenant == "" {
 		r.Task.Tenant = tenant
@@ -68,7 +75,8 @@ func (h *Handlers) buildSchedule(ctx context.Context, name string, r *api.Schedu
 		return nil, spec, err
 	}
 	if spec.Tenant != tenant {
-		return nil, spec, rest.Invalid("body.task.tenant", errors.New("must be the tenant before the schedule's name, or be left out"))
+		return nil, spec, rest.Invalid("body.task.tenant",
+			errors.New("must be the tenant before the schedule's name, or be left out"))
 	}
 	if _, err := h.KnownCluster(ctx, spec.Cluster); err != nil {
 		return nil, spec, err
@@ -98,12 +106,16 @@ func (h *Handlers) replaceSchedule(ctx context.Context, name string, r *api.Sche
 	attributes, err := scheduleAttributes(&spec)
 	if err == nil {
 		_, err = h.Store.Client.WorkflowService().UpdateSchedule(ctx, &workflowservice.UpdateScheduleRequest{
-			Namespace: h.Store.Namespace, ScheduleId: contract.ScheduleID(name), Schedule: schedule, ConflictToken: present.GetConflictToken(),
+			Namespace:        h.Store.Namespace,
+			ScheduleId:       contract.ScheduleID(name),
+			Schedule:         schedule,
+			ConflictToken:    present.GetConflictToken(),
 			SearchAttributes: attributes, RequestId: uuid.NewString(),
 		})
 	}
 	if store.KindOf(err) == store.Blocked {
-		return api.Schedule{}, httpapi.Problem(protocol.CodeConflict, "the schedule was changed by somebody else just now; look at it and try again")
+		return api.Schedule{}, httpapi.Problem(protocol.CodeConflict,
+			"the schedule was changed by somebody else just now; look at it and try again")
 	}
 	if err != nil {
 		return api.Schedule{}, h.Answer(err, "replace a schedule", protocol.CodeUnknownSchedule)
@@ -113,7 +125,9 @@ func (h *Handlers) replaceSchedule(ctx context.Context, name string, r *api.Sche
 	})
 }
 
-func (h *Handlers) pauseSchedule(ctx context.Context, name string, pause bool, why *api.ReasonRequest) (api.Schedule, error) {
+func (h *Handlers) pauseSchedule(
+	ctx context.Context, name string, pause bool, why *api.ReasonRequest,
+) (api.Schedule, error) {
 	name, err := rest.OwnSchedule(ctx, name)
 	if err != nil {
 		return api.Schedule{}, err
@@ -139,7 +153,9 @@ func (h *Handlers) patchSchedule(ctx context.Context, name string, patch *schedu
 }
 
 // triggerSchedule makes a task now and returns its id.
-func (h *Handlers) triggerSchedule(ctx context.Context, name string, overlap fleet.Overlap, now time.Time) (string, error) {
+func (h *Handlers) triggerSchedule(
+	ctx context.Context, name string, overlap fleet.Overlap, now time.Time,
+) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	present, err := h.describeSchedule(ctx, name)
@@ -150,12 +166,14 @@ func (h *Handlers) triggerSchedule(ctx context.Context, name string, overlap fle
 		overlap = overlapOf(present.GetSchedule().GetPolicies().GetOverlapPolicy())
 	}
 	if overlap == fleet.OverlapSkip && len(present.GetInfo().GetRunningWorkflows()) > 0 {
-		return "", httpapi.Problem(protocol.CodeConflict, "the last task has not ended, and overlap is skip: wait for it, or trigger with another overlap, such as allow_all")
+		return "", httpapi.Problem(protocol.CodeConflict,
+			"the last task has not ended, and overlap is skip: wait for it, or trigger with another overlap, such as allow_all")
 	}
 	at := now.UTC().Truncate(time.Second)
-	err = h.patchSchedule(ctx, name, &schedulepb.SchedulePatch{TriggerImmediately: &schedulepb.TriggerImmediatelyRequest{
-		OverlapPolicy: overlaps[overlap], ScheduledTime: timestamppb.New(at),
-	}})
+	err = h.patchSchedule(ctx, name,
+		&schedulepb.SchedulePatch{TriggerImmediately: &schedulepb.TriggerImmediatelyRequest{
+			OverlapPolicy: overlaps[overlap], ScheduledTime: timestamppb.New(at),
+		}})
 	return contract.FiringTaskID(name, at), err
 }
 
@@ -169,12 +187,16 @@ func (h *Handlers) deleteSchedule(ctx context.Context, name string) error {
 	if err := h.seesSchedule(ctx, name); err != nil {
 		return err
 	}
-	_, err = h.Store.Client.WorkflowService().DeleteSchedule(ctx, &workflowservice.DeleteScheduleRequest{Namespace: h.Store.Namespace, ScheduleId: contract.ScheduleID(name)})
+	_, err = h.Store.Client.WorkflowService().DeleteSchedule(ctx,
+		&workflowservice.DeleteScheduleRequest{Namespace: h.Store.Namespace, ScheduleId: contract.ScheduleID(name)})
 	return h.Answer(err, "delete a schedule", protocol.CodeUnknownSchedule)
 }
 
-func (h *Handlers) describeSchedule(ctx context.Context, name string) (*workflowservice.DescribeScheduleResponse, error) {
-	d, err := h.Store.Client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{Namespace: h.Store.Namespace, ScheduleId: contract.ScheduleID(name)})
+func (h *Handlers) describeSchedule(
+	ctx context.Context, name string,
+) (*workflowservice.DescribeScheduleResponse, error) {
+	d, err := h.Store.Client.WorkflowService().DescribeSchedule(ctx,
+		&workflowservice.DescribeScheduleRequest{Namespace: h.Store.Namespace, ScheduleId: contract.ScheduleID(name)})
 	if err != nil {
 		return nil, h.Answer(err, "describe a schedule", protocol.CodeUnknownSchedule)
 	}
@@ -212,14 +234,17 @@ func (h *Handlers) schedule(ctx context.Context, name string) (api.Schedule, err
 }
 
 // scheduleWhen returns a schedule once a change shows: Temporal makes changes soon after it has accepted them.
-func (h *Handlers) scheduleWhen(ctx context.Context, name string, done func(*workflowservice.DescribeScheduleResponse) bool) (api.Schedule, error) {
+func (h *Handlers) scheduleWhen(
+	ctx context.Context, name string, done func(*workflowservice.DescribeScheduleResponse) bool,
+) (api.Schedule, error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	var d *workflowservice.DescribeScheduleResponse
-	err := h.WaitUntil(ctx, rest.QueryTimeout, "wait for a schedule", func(ctx context.Context, _ bool) (_ bool, err error) {
-		d, err = h.describeSchedule(ctx, name)
-		return err == nil && done(d), err
-	})
+	err := h.WaitUntil(ctx, rest.QueryTimeout, "wait for a schedule",
+		func(ctx context.Context, _ bool) (_ bool, err error) {
+			d, err = h.describeSchedule(ctx, name)
+			return err == nil && done(d), err
+		})
 	if err != nil {
 		return api.Schedule{}, err
 	}
@@ -227,18 +252,28 @@ func (h *Handlers) scheduleWhen(ctx context.Context, name string, done func(*wor
 }
 
 // scheduleOf is a schedule as its description and its tasks tell it.
-func (h *Handlers) scheduleOf(ctx context.Context, name string, d *workflowservice.DescribeScheduleResponse) (api.Schedule, error) {
+func (h *Handlers) scheduleOf(
+	ctx context.Context, name string, d *workflowservice.DescribeScheduleResponse,
+) (api.Schedule, error) {
 	s, info := d.GetSchedule(), d.GetInfo()
 	schedule := api.Schedule{
-		Name: name, ScheduleTimes: timesOf(s.GetSpec()), Paused: s.GetState().GetPaused(), Note: s.GetState().GetNotes(),
-		NextTimes: []time.Time{}, CreatedAt: store.TimeOf(info.GetCreateTime()), UpdatedAt: store.TimeOf(info.GetUpdateTime()),
-		Counts: api.ScheduleCount{Fired: info.GetActionCount(), SkippedOverlap: info.GetOverlapSkipped(), MissedWindow: info.GetMissedCatchupWindow()},
+		Name:          name,
+		ScheduleTimes: timesOf(s.GetSpec()),
+		Paused:        s.GetState().GetPaused(),
+		Note:          s.GetState().GetNotes(),
+		NextTimes:     []time.Time{},
+		CreatedAt:     store.TimeOf(info.GetCreateTime()),
+		UpdatedAt:     store.TimeOf(info.GetUpdateTime()),
+		Counts: api.ScheduleCount{Fired: info.GetActionCount(), SkippedOverlap: info.GetOverlapSkipped(),
+			MissedWindow: info.GetMissedCatchupWindow()},
 	}
 	schedule.Overlap = overlapOf(s.GetPolicies().GetOverlapPolicy())
 	schedule.CatchupWindow = fleet.Duration(s.GetPolicies().GetCatchupWindow().AsDuration())
 	var input contract.PeriodicInput
-	if payloads := s.GetAction().GetStartWorkflow().GetInput().GetPayloads(); len(payloads) == 0 || !contract.Decode(payloads[0], &input) {
-		return schedule, h.Answer(errors.New("the schedule's action is not Mainstay's"), "read a schedule", protocol.CodeInternal)
+	if payloads := s.GetAction().GetStartWorkflow().GetInput().GetPayloads(); len(payloads) == 0 ||
+		!contract.Decode(payloads[0], &input) {
+		return schedule, h.Answer(errors.New("the schedule's action is not Mainstay's"), "read a schedule",
+			protocol.CodeInternal)
 	}
 	schedule.Task.TaskSpec = input.Spec
 	if !schedule.Paused {

@@ -34,13 +34,16 @@ type syncInput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	start := rest.ClusterOperation("sync-cluster", http.MethodPost, "/{id}/sync", "Make the states of a cluster's members the same", http.StatusOK)
+	start := rest.ClusterOperation("sync-cluster", http.MethodPost, "/{id}/sync",
+		"Make the states of a cluster's members the same", http.StatusOK)
 	start.Description = "For active_passive and sharded clusters, whose members do it by themselves when their states differ. What the leader wrote is sent to the members that lack it. " +
 		"Answers with the report when it has ended, or with the one that is running after 5 s. One that is under way is joined."
 	httpapi.Register(routes, access.Operate, start, h.syncCluster)
-	look := rest.ClusterOperation("get-cluster-sync", http.MethodGet, "/{id}/sync", "Compare the states of a cluster's members", http.StatusOK)
+	look := rest.ClusterOperation("get-cluster-sync", http.MethodGet, "/{id}/sync",
+		"Compare the states of a cluster's members", http.StatusOK)
 	look.Description = "By the digests that their heartbeats tell. Answers 501 not_supported when Temporal has no standalone activities."
-	httpapi.Register(routes, access.View, look, func(ctx context.Context, in *rest.ClusterInput) (*rest.Output[api.ClusterSync], error) {
+	httpapi.Register(routes, access.View, look, func(ctx context.Context,
+		in *rest.ClusterInput) (*rest.Output[api.ClusterSync], error) {
 		ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 		defer cancel()
 		view, err := h.View(ctx, in.ID)
@@ -142,7 +145,8 @@ func compareSummaries(c *fleet.Cluster, known map[string]*fleet.StateSummary) ap
 	measure := known[c.Leader]
 	for i := range c.Members {
 		s := known[c.Members[i].AgentID]
-		if c.Config.ReplicationMode != fleet.ActivePassive && s != nil && (measure == nil || s.Version.Newer(measure.Version)) {
+		if c.Config.ReplicationMode != fleet.ActivePassive && s != nil &&
+			(measure == nil || s.Version.Newer(measure.Version)) {
 			measure = s
 		}
 	}

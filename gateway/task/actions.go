@@ -42,15 +42,18 @@ func (h *Handlers) registerTaskActions(routes huma.API) {
 		func(ctx context.Context, in *reasonInput) (*rest.Output[api.Task], error) {
 			return act(ctx, h, in.ID, contract.CancelUpdate, contract.CancelRequest{Reason: in.Body.Text()})
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), action("retry-task", "retry", "Retry a dead letter", "It gets a fresh set of attempts."),
+	httpapi.Register(routes, access.Operate.Scoped(), action("retry-task", "retry", "Retry a dead letter",
+		"It gets a fresh set of attempts."),
 		func(ctx context.Context, in *reasonInput) (*rest.Output[api.Task], error) {
 			return act(ctx, h, in.ID, contract.RetryUpdate, contract.RetryRequest{Reason: in.Body.Text()})
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), action("discard-task", "discard", "Give a dead letter up", "It ends as failed at once, and not when its retention does."),
+	httpapi.Register(routes, access.Operate.Scoped(), action("discard-task", "discard", "Give a dead letter up",
+		"It ends as failed at once, and not when its retention does."),
 		func(ctx context.Context, in *discardInput) (*rest.Output[api.Task], error) {
 			return act(ctx, h, in.ID, contract.DiscardUpdate, contract.DiscardRequest{Reason: in.Body.Reason})
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), action("set-task-priority", "priority", "Change the priority of an open task",
+	httpapi.Register(routes, access.Operate.Scoped(), action("set-task-priority", "priority",
+		"Change the priority of an open task",
 		"A task that waits in its lane is moved there within about a second; what an agent has already is not disturbed, and the priority holds for later attempts."),
 		func(ctx context.Context, in *taskPriorityInput) (*rest.Output[api.Task], error) {
 			if !in.Body.Priority.Valid() {

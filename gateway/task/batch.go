@@ -37,7 +37,8 @@ func (b *batchItem) UnmarshalJSON(data []byte) error {
 
 // Schema accepts anything here and names the schema that each item is then held to.
 func (batchItem) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Description: "A task as in POST /api/v1/agents/tasks (" + taskSchemaTitle + "); each is checked by itself."}
+	return &huma.Schema{Description: "A task as in POST /api/v1/agents/tasks (" + taskSchemaTitle +
+		"); each is checked by itself."}
 }
 
 type batchInput struct {
@@ -57,13 +58,17 @@ func (h *Handlers) registerBatch(routes huma.API) {
 	schema := &itemSchema{registry: routes.OpenAPI().Components.Schemas}
 	schema.task = schema.registry.Schema(reflect.TypeFor[api.TaskRequest](), true, taskSchemaTitle)
 	httpapi.Register(routes, access.Operate.Scoped(), huma.Operation{
-		OperationID: "submit-tasks", Method: http.MethodPost, Path: "/api/v1/agents/tasks/batch", Tags: []string{"Tasks"},
-		Summary: "Submit up to 1,000 tasks", DefaultStatus: http.StatusAccepted,
+		OperationID: "submit-tasks",
+		Method:      http.MethodPost,
+		Path:        "/api/v1/agents/tasks/batch",
+		Tags:        []string{"Tasks"},
+		Summary:     "Submit up to 1,000 tasks", DefaultStatus: http.StatusAccepted,
 		Description:  "Each task is accepted or rejected by itself. When Temporal cannot be reached and nothing was accepted, the answer is 503.",
 		MaxBodyBytes: maxBatchBody, BodyReadTimeout: batchReadLimit,
 	}, func(ctx context.Context, in *batchInput) (*batchOutput, error) {
 		if in.IdempotencyKey != "" {
-			return nil, rest.Invalid("header.Idempotency-Key", errors.New("one key cannot name many tasks: give each its own idempotency_key in the body"))
+			return nil, rest.Invalid("header.Idempotency-Key",
+				errors.New("one key cannot name many tasks: give each its own idempotency_key in the body"))
 		}
 		out := &batchOutput{}
 		out.Body.Tasks = h.submitBatch(ctx, schema, in.Body)

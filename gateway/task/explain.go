@@ -82,14 +82,16 @@ func (h *Handlers) laneOfTask(ctx context.Context, t *store.Task) store.LaneStat
 func whyWaiting(t *store.Task, c *fleet.Cluster, live store.Live, stats store.LaneStats) string {
 	_, lane, _ := contract.LaneOfQueue(t.Queue())
 	return diagnosis.WhyWaiting(c, diagnosis.Waiting{
-		Spec: &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent, RequiredCapabilities: t.Capabilities, RetrySafety: t.Safety},
+		Spec: &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent, RequiredCapabilities: t.Capabilities,
+			RetrySafety: t.Safety},
 		Lane: lane, Running: live.Running(c), Ahead: stats.Ahead(t.Level()),
 	})
 }
 
 // explained reports whether a list says why a task waits.
 func explained(t *store.Task) bool {
-	return t.Cluster != "" && t.NextAttemptAt == nil && (t.Status == fleet.TaskQueued || t.Status == fleet.TaskRetryWait && t.Unhandled())
+	return t.Cluster != "" && t.NextAttemptAt == nil && (t.Status == fleet.TaskQueued ||
+		t.Status == fleet.TaskRetryWait && t.Unhandled())
 }
 
 // explainAll says why tasks of a page wait. It asks for each cluster and each lane once.
@@ -150,8 +152,8 @@ func (h *Handlers) explainAll(ctx context.Context, tasks []store.Task) {
 	}
 }
 
-// whyUnhandled says why a task is in retry_wait that no agent could run when it was last offered; "" when one can by now, or when
-// it is no such task.
+// whyUnhandled says why a task is in retry_wait that no agent could run when it was last offered; "" when one can by
+// now, or when it is no such task.
 func whyUnhandled(t *store.Task, c *fleet.Cluster) string {
 	if t.Status != fleet.TaskRetryWait || !t.Unhandled() {
 		return ""

@@ -81,8 +81,12 @@ func (h *Handlers) registerTasks(routes huma.API) {
 		return out, err
 	})
 	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
-		OperationID: "list-dead-letters", Method: http.MethodGet, Path: "/api/v1/agents/tasks/queue/dead-letter", Tags: []string{"Tasks"},
-		Summary: "List dead letters", Description: "Tasks whose attempts are used up; retry them, or they fail when their retention ends.",
+		OperationID: "list-dead-letters",
+		Method:      http.MethodGet,
+		Path:        "/api/v1/agents/tasks/queue/dead-letter",
+		Tags:        []string{"Tasks"},
+		Summary:     "List dead letters",
+		Description: "Tasks whose attempts are used up; retry them, or they fail when their retention ends.",
 	}, func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {
 		return h.listTasks(ctx, in.list(fleet.TaskDeadLetter))
 	})
@@ -105,12 +109,16 @@ func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTask
 	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	tasks, next, err := rest.PageOf(ctx, h.Core, "list tasks", h.Store.Tasks().Page, contract.TaskQuery(in.filter(labels)), in.PageSize, in.PageToken)
+	tasks, next, err := rest.PageOf(ctx, h.Core, "list tasks", h.Store.Tasks().Page,
+		contract.TaskQuery(in.filter(labels)), in.PageSize, in.PageToken)
 	if err != nil {
 		return nil, err
 	}
 	h.Store.Tasks().RefineAll(ctx, tasks)
-	tasks = slices.DeleteFunc(tasks, func(t store.Task) bool { return !matches(t.Status, in.Status) || !t.HasLabels(labels) })
+	tasks = slices.DeleteFunc(tasks, func(t store.Task) bool {
+		return !matches(t.Status, in.Status) ||
+			!t.HasLabels(labels)
+	})
 	h.explainAll(ctx, tasks)
 	out := &listTasksOutput{}
 	out.Body.Tasks, out.Body.NextPageToken = make([]api.Task, len(tasks)), next

@@ -29,8 +29,11 @@ type taskLogInput struct {
 
 func (h *Handlers) registerTaskLog(routes huma.API) {
 	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
-		OperationID: "read-task-log", Method: http.MethodGet, Path: "/api/v1/agents/tasks/{id}/log", Tags: []string{"Tasks"},
-		Summary: "Read, or follow, what a running task writes",
+		OperationID: "read-task-log",
+		Method:      http.MethodGet,
+		Path:        "/api/v1/agents/tasks/{id}/log",
+		Tags:        []string{"Tasks"},
+		Summary:     "Read, or follow, what a running task writes",
 		Description: "Agents keep the newest lines of what they run, and send them only while somebody reads. Nothing of it is kept after the attempt has ended: " +
 			"then the task's result tells. Answers 501 not_supported when Temporal has no standalone activities.",
 	}, func(ctx context.Context, in *taskLogInput) (*rest.Output[api.TaskLog], error) {
@@ -53,8 +56,8 @@ func (h *Handlers) registerTaskLog(routes huma.API) {
 	})
 }
 
-// taskLog reads from the hub that has the attempt. It looks again while there is none yet, or the attempt is between two
-// hubs.
+// taskLog reads from the hub that has the attempt. It looks again while there is none yet, or the attempt is between
+// two hubs.
 func (h *Handlers) taskLog(ctx context.Context, in *taskLogInput, wait time.Duration) (api.TaskLog, error) {
 	id, err := rest.OwnTask(ctx, in.ID)
 	if err != nil {
@@ -136,15 +139,20 @@ func takeLines(l *api.TaskLog, read contract.ReadLogResult) {
 	}
 }
 
-// readLog asks the attempt's hub for lines. A hub that does not answer is answered as Gone: another may have the attempt
-// by the next look.
-func (h *Handlers) readLog(ctx context.Context, task string, attempt *fleet.Attempt, after int64, wait time.Duration) (contract.ReadLogResult, error) {
+// readLog asks the attempt's hub for lines. A hub that does not answer is answered as Gone: another may have the
+// attempt by the next look.
+func (h *Handlers) readLog(
+	ctx context.Context, task string, attempt *fleet.Attempt, after int64, wait time.Duration,
+) (contract.ReadLogResult, error) {
 	if attempt.Hub == "" {
 		return contract.ReadLogResult{Gone: true}, nil
 	}
 	wait = max(0, wait)
 	read, answered, err := rest.Ask(ctx, h.Core, contract.ReadLogActivity, rest.HubQuestion{
-		Hub: attempt.Hub, ID: contract.ReadLogID(task, uuid.NewString()), Summary: "read the log of task " + task, Wait: wait,
+		Hub:     attempt.Hub,
+		ID:      contract.ReadLogID(task, uuid.NewString()),
+		Summary: "read the log of task " + task,
+		Wait:    wait,
 	}, contract.ReadLogInput{TaskID: task, Attempt: attempt.Number, After: after, Wait: fleet.Duration(wait)})
 	if !answered {
 		return contract.ReadLogResult{Gone: true}, err

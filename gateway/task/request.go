@@ -10,8 +10,8 @@ import (
 	"mainstay.dev/mainstay/gateway/rest"
 )
 
-// takeKey takes the Idempotency-Key header, which means what idempotency_key means in the body. The header's own form has
-// quotes around the key; they are no part of it.
+// takeKey takes the Idempotency-Key header, which means what idempotency_key means in the body. The header's own form
+// has quotes around the key; they are no part of it.
 func takeKey(r *api.TaskRequest, header string) error {
 	key := strings.TrimSpace(header)
 	if len(key) >= 2 && strings.HasPrefix(key, `"`) && strings.HasSuffix(key, `"`) {
@@ -23,7 +23,8 @@ func takeKey(r *api.TaskRequest, header string) error {
 	case len(key) > 256:
 		return rest.Invalid("header.Idempotency-Key", errors.New("must have at most 256 characters"))
 	case key != "" && r.IdempotencyKey != "" && key != r.IdempotencyKey:
-		return rest.Invalid("header.Idempotency-Key", errors.New("differs from idempotency_key in the body: give one of them"))
+		return rest.Invalid("header.Idempotency-Key",
+			errors.New("differs from idempotency_key in the body: give one of them"))
 	case key != "":
 		r.IdempotencyKey = key
 	}

@@ -52,7 +52,8 @@ func (h *Handlers) Register(routes huma.API) {
 		Summary: "Submit a task", DefaultStatus: http.StatusAccepted,
 		Description: "Answers 202 once the task is durable. A task whose id or idempotency key was submitted before is answered as it stands, with 200 and \"duplicate\": true; with another body it is refused with 409 idempotency_conflict.",
 		Responses: map[string]*huma.Response{"200": {
-			Description: "It was submitted before", Content: map[string]*huma.MediaType{"application/json": {Schema: task}},
+			Description: "It was submitted before",
+			Content:     map[string]*huma.MediaType{"application/json": {Schema: task}},
 		}},
 	}, func(ctx context.Context, in *submitInput) (*rest.StatusOutput[api.Task], error) {
 		if err := takeKey(&in.Body, in.IdempotencyKey); err != nil {
@@ -121,8 +122,9 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest) (task api.Tas
 		}
 	}
 	started, err := h.Store.Tasks().Start(ctx, &store.Submission{
-		TaskInput: contract.TaskInput{TaskID: id, Spec: spec, Lane: lane, DeadLetterRetention: cluster.DeadLetterRetention},
-		Digest:    digest, TraceID: recordedTrace(ctx), Weight: cluster.TenantWeights[spec.Tenant],
+		TaskInput: contract.TaskInput{TaskID: id, Spec: spec, Lane: lane,
+			DeadLetterRetention: cluster.DeadLetterRetention},
+		Digest: digest, TraceID: recordedTrace(ctx), Weight: cluster.TenantWeights[spec.Tenant],
 	})
 	if store.KindOf(err) == store.Exists {
 		return h.duplicate(ctx, id, digest)

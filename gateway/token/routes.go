@@ -40,10 +40,12 @@ type listTokensOutput struct {
 func (h *Handlers) Register(routes huma.API) {
 	const path = "/api/v1/agents/tokens"
 	operation := func(id, method, path, summary, description string, status int) huma.Operation {
-		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"Access"}, Summary: summary, Description: description, DefaultStatus: status}
+		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"Access"}, Summary: summary,
+			Description: description, DefaultStatus: status}
 	}
 	httpapi.Register(routes, access.Administer, operation("create-token", http.MethodPost, path, "Make a token",
-		"The answer holds the token itself, this once. It works at once, also at other gateways and hubs.", http.StatusCreated),
+		"The answer holds the token itself, this once. It works at once, also at other gateways and hubs.",
+		http.StatusCreated),
 		func(ctx context.Context, in *createTokenInput) (*newTokenOutput, error) {
 			token, err := h.createToken(ctx, &in.Body)
 			if err != nil {
@@ -62,7 +64,8 @@ func (h *Handlers) Register(routes huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			records, next := rest.Page(records, string(after), in.PageSize, func(r *access.Record) string { return r.ID })
+			records, next := rest.Page(records, string(after), in.PageSize,
+				func(r *access.Record) string { return r.ID })
 			out := &listTokensOutput{}
 			out.Body.Tokens, out.Body.NextPageToken = make([]api.Token, len(records)), next
 			for i := range records {
@@ -71,7 +74,8 @@ func (h *Handlers) Register(routes huma.API) {
 			h.withUses(ctx, out.Body.Tokens)
 			return out, nil
 		})
-	httpapi.Register(routes, access.Administer, operation("revoke-token", http.MethodDelete, path+"/{id}", "Revoke a token",
+	httpapi.Register(routes, access.Administer, operation("revoke-token", http.MethodDelete, path+"/{id}",
+		"Revoke a token",
 		"An api token stops to work within 5 s, with the browsers' sessions and the streams that it opened. A join token lets in no agent from now on; agents that have registered with it stay, unless end_sessions says otherwise.", http.StatusOK),
 		func(ctx context.Context, in *revokeTokenInput) (*rest.Output[api.RevokedToken], error) {
 			return rest.Reply(h.revokeToken(ctx, in.ID, in.EndSessions))

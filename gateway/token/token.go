@@ -23,7 +23,11 @@ const maxTokenLife = 10 * 365 * 24 * time.Hour
 func tokenOf(r *access.Record, now time.Time) api.Token {
 	return api.Token{
 		ID: r.ID, Name: r.Name, Kind: r.Kind, Role: r.Role, Tenant: r.Tenant, Cluster: r.Cluster, AgentID: r.AgentID,
-		CreatedAt: r.CreatedAt.UTC(), CreatedBy: r.CreatedBy, ExpiresAt: rest.Known(r.ExpiresAt), Expired: r.Expired(now), MaxUses: r.MaxUses,
+		CreatedAt: r.CreatedAt.UTC(),
+		CreatedBy: r.CreatedBy,
+		ExpiresAt: rest.Known(r.ExpiresAt),
+		Expired:   r.Expired(now),
+		MaxUses:   r.MaxUses,
 	}
 }
 
@@ -40,7 +44,8 @@ func (h *Handlers) createToken(ctx context.Context, r *api.TokenRequest) (api.Ne
 	}
 	secret, record := access.Mint(kind, random)
 	by := access.From(ctx)
-	record.Name, record.Role, record.Tenant, record.Cluster, record.AgentID = r.Name, r.Role, r.Tenant, r.Cluster, r.AgentID
+	record.Name, record.Role = r.Name, r.Role
+	record.Tenant, record.Cluster, record.AgentID = r.Tenant, r.Cluster, r.AgentID
 	record.MaxUses = r.MaxUses
 	record.CreatedAt, record.CreatedBy = time.Now().UTC().Truncate(time.Second), by.Name
 	if r.ExpiresIn != 0 {
@@ -91,8 +96,8 @@ func (h *Handlers) listTokens(ctx context.Context) ([]access.Record, error) {
 	return records, h.Answer(err, "list tokens", protocol.CodeInternal)
 }
 
-// withUses says how many agents have registered with tokens that have a maximum: their clusters count them. Where one does not
-// answer, nothing is said.
+// withUses says how many agents have registered with tokens that have a maximum: their clusters count them. Where one
+// does not answer, nothing is said.
 func (h *Handlers) withUses(ctx context.Context, tokens []api.Token) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
@@ -116,8 +121,8 @@ func (h *Handlers) withUses(ctx context.Context, tokens []api.Token) {
 	}
 }
 
-// revokeToken forgets a token. A join token's cluster hears first: it refuses the token from then on, whatever the doors of
-// the API still believe, and if that fails the token is still there to be revoked again.
+// revokeToken forgets a token. A join token's cluster hears first: it refuses the token from then on, whatever the
+// doors of the API still believe, and if that fails the token is still there to be revoked again.
 func (h *Handlers) revokeToken(ctx context.Context, id string, endSessions bool) (api.RevokedToken, error) {
 	revoked := api.RevokedToken{ID: id}
 	records, err := h.listTokens(ctx)
@@ -132,16 +137,20 @@ func (h *Handlers) revokeToken(ctx context.Context, id string, endSessions bool)
 	defer cancel()
 	switch record := &records[i]; {
 	case record.Kind == access.JoinToken:
-		ended, err := store.Update(ctx, h.Store, contract.RevokeJoinTokenUpdate, contract.ClusterWorkflowID(record.Cluster),
+		ended,
+			err := store.Update(ctx, h.Store,
+			contract.RevokeJoinTokenUpdate, contract.ClusterWorkflowID(record.Cluster),
 			contract.RevokeJoinTokenRequest{ID: id, EndSessions: endSessions})
 		if err != nil && store.KindOf(err) != store.NotFound { // without the cluster nobody joins it
 			return revoked, h.Answer(err, "revoke a join token", protocol.CodeUnknownToken)
 		}
 		revoked.EndedSessions = ended.Agents
 	case endSessions:
-		return revoked, rest.Invalid("query.end_sessions", errors.New("is for join tokens: the sessions that an api token opened always end with it"))
+		return revoked, rest.Invalid("query.end_sessions",
+			errors.New("is for join tokens: the sessions that an api token opened always end with it"))
 	}
-	_, err = store.Update(ctx, h.Store, contract.RevokeTokenUpdate, contract.AccessWorkflowID, contract.RevokeTokenRequest{ID: id})
+	_, err = store.Update(ctx, h.Store, contract.RevokeTokenUpdate, contract.AccessWorkflowID,
+		contract.RevokeTokenRequest{ID: id})
 	var refused *temporal.ApplicationError
 	if errors.As(err, &refused) && refused.Type() == contract.UnknownToken {
 		return revoked, rest.Unknown(protocol.CodeUnknownToken)

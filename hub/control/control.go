@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// retry spaces polls that fail, as where the server does not know worker commands. Cancellations then arrive with the
-	// next attempt heartbeat.
+	// retry spaces polls that fail, as where the server does not know worker commands. Cancellations then arrive with
+	// the next attempt heartbeat.
 	retry = 5 * time.Second
 	// pollTimeout is how long a poll stays open; the server answers empty shortly before.
 	pollTimeout = 70 * time.Second
@@ -61,8 +61,8 @@ func (c *Control) Run(ctx context.Context) {
 	}
 }
 
-// poll is cancelled when the hub stops: a command that is lost then is repeated by the attempt heartbeat of the hub that
-// takes over.
+// poll is cancelled when the hub stops: a command that is lost then is repeated by the attempt heartbeat of the hub
+// that takes over.
 func (c *Control) poll(run context.Context) (*workflowservice.PollNexusTaskQueueResponse, error) {
 	ctx, cancel := context.WithTimeout(run, pollTimeout)
 	defer cancel()
@@ -106,15 +106,18 @@ func (c *Control) carryOut(ctx context.Context, task *workflowservice.PollNexusT
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	_, err = c.hub.Client.WorkflowService().RespondNexusTaskCompleted(ctx, &workflowservice.RespondNexusTaskCompletedRequest{
-		Namespace:     c.hub.Namespace,
-		Identity:      c.hub.Identity,
-		TaskToken:     task.GetTaskToken(),
-		PollerGroupId: task.GetPollerGroupId(),
-		Response: &nexuspb.Response{Variant: &nexuspb.Response_StartOperation{StartOperation: &nexuspb.StartOperationResponse{
-			Variant: &nexuspb.StartOperationResponse_SyncSuccess{SyncSuccess: &nexuspb.StartOperationResponse_Sync{Payload: &commonpb.Payload{Data: body}}},
-		}}},
-	})
+	_, err = c.hub.Client.WorkflowService().RespondNexusTaskCompleted(ctx,
+		&workflowservice.RespondNexusTaskCompletedRequest{
+			Namespace:     c.hub.Namespace,
+			Identity:      c.hub.Identity,
+			TaskToken:     task.GetTaskToken(),
+			PollerGroupId: task.GetPollerGroupId(),
+			Response: &nexuspb.Response{
+				Variant: &nexuspb.Response_StartOperation{StartOperation: &nexuspb.StartOperationResponse{
+					Variant: &nexuspb.StartOperationResponse_SyncSuccess{
+						SyncSuccess: &nexuspb.StartOperationResponse_Sync{Payload: &commonpb.Payload{Data: body}}},
+				}}},
+		})
 	if err != nil {
 		return fmt.Errorf("answer worker commands: %w", err)
 	}

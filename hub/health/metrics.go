@@ -23,11 +23,15 @@ func desc(name, help string) *prometheus.Desc {
 }
 
 var (
-	scoreDesc      = desc("stella_agent_health_score", "How well the agent does its work, 0 (failed) to 1 (healthy), by its last five minutes.")
-	ageDesc        = desc("stella_agent_heartbeat_age_seconds", "Time since the agent's newest heartbeat. Heartbeats come every few seconds.")
-	completionDesc = desc("stella_agent_task_completion_rate", "Share of the attempts of the last five minutes that the agent finished, 0 to 1; 1 when it had none.")
-	cameDesc       = desc("stella_agent_heartbeat_success_total", "Heartbeats that came from the agent.")
-	missedDesc     = desc("stella_agent_heartbeat_failure_total", "Heartbeats that were due and did not come, or whose connection broke.")
+	scoreDesc = desc("stella_agent_health_score",
+		"How well the agent does its work, 0 (failed) to 1 (healthy), by its last five minutes.")
+	ageDesc = desc("stella_agent_heartbeat_age_seconds",
+		"Time since the agent's newest heartbeat. Heartbeats come every few seconds.")
+	completionDesc = desc("stella_agent_task_completion_rate",
+		"Share of the attempts of the last five minutes that the agent finished, 0 to 1; 1 when it had none.")
+	cameDesc   = desc("stella_agent_heartbeat_success_total", "Heartbeats that came from the agent.")
+	missedDesc = desc("stella_agent_heartbeat_failure_total",
+		"Heartbeats that were due and did not come, or whose connection broke.")
 )
 
 // Describe implements prometheus.Collector.
@@ -37,8 +41,8 @@ func (m *Monitor) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. The values are read from the sessions when they are asked for, so nothing stays
-// of an agent that is gone, and only the hub that has an agent's session reports it.
+// Collect implements prometheus.Collector. The values are read from the sessions when they are asked for, so nothing
+// stays of an agent that is gone, and only the hub that has an agent's session reports it.
 func (m *Monitor) Collect(metrics chan<- prometheus.Metric) {
 	now := time.Now()
 	for _, metric := range m.collect(m.hub.Agents(now), now) {

@@ -21,8 +21,8 @@ import (
 const (
 	// Beat is how often the hub renews its lease.
 	Beat = 2 * time.Second
-	// fresh is how long after a renewal the hub may renew agents' leases: half of its own, so that an agent's role lease
-	// ends before the hub is given up and its roles go to others.
+	// fresh is how long after a renewal the hub may renew agents' leases: half of its own, so that an agent's role
+	// lease ends before the hub is given up and its roles go to others.
 	fresh = 5 * time.Second
 	// lost is how long without a renewal the hub must assume that it was given up.
 	lost = 10 * time.Second
@@ -37,8 +37,8 @@ type Lease struct {
 	renewedAt time.Time
 }
 
-// New makes a lease that nobody holds yet. rejoins is called when the lease is renewed after the hub may have been given
-// up, before it counts as renewed.
+// New makes a lease that nobody holds yet. rejoins is called when the lease is renewed after the hub may have been
+// given up, before it counts as renewed.
 func New(hub part.Hub, rejoins func()) *Lease { return &Lease{hub: hub, rejoins: rejoins} }
 
 // Take starts the Hub workflow, or signals the running one that a new process plays the hub.
@@ -57,8 +57,8 @@ func (l *Lease) Take(ctx context.Context) error {
 	return nil
 }
 
-// Run takes the lease anew when it was not renewed for so long that the hub may have been given up: the workflow that held
-// it may have ended.
+// Run takes the lease anew when it was not renewed for so long that the hub may have been given up: the workflow that
+// held it may have ended.
 func (l *Lease) Run(ctx context.Context) {
 	part.Every(ctx, fresh, func(now time.Time) {
 		if now.Sub(l.RenewedAt()) <= lost {
@@ -72,8 +72,8 @@ func (l *Lease) Run(ctx context.Context) {
 	})
 }
 
-// Hold is the activity that renews the lease until its context ends. It sends the heartbeats itself, not through the SDK,
-// to know when Temporal took them.
+// Hold is the activity that renews the lease until its context ends. It sends the heartbeats itself, not through the
+// SDK, to know when Temporal took them.
 func (l *Lease) Hold(ctx context.Context, _ contract.HoldLeaseInput) error {
 	token := activity.GetInfo(ctx).TaskToken
 	tick := time.NewTicker(Beat)
@@ -94,11 +94,12 @@ func (l *Lease) renew(ctx context.Context, token []byte) (gone bool) {
 	ctx, cancel := context.WithTimeout(ctx, Beat)
 	defer cancel()
 	sent := time.Now()
-	_, err := l.hub.Client.WorkflowService().RecordActivityTaskHeartbeat(ctx, &workflowservice.RecordActivityTaskHeartbeatRequest{
-		TaskToken: token,
-		Identity:  l.hub.Identity,
-		Namespace: l.hub.Namespace,
-	})
+	_, err := l.hub.Client.WorkflowService().RecordActivityTaskHeartbeat(ctx,
+		&workflowservice.RecordActivityTaskHeartbeatRequest{
+			TaskToken: token,
+			Identity:  l.hub.Identity,
+			Namespace: l.hub.Namespace,
+		})
 	if store.KindOf(err) == store.NotFound {
 		return true
 	}

@@ -27,10 +27,11 @@ type Notices struct {
 	active  map[string]bool
 }
 
-// New makes the notices of a hub that runs until the context ends. brake is how a cluster's mass-loss brake stands, or nil
-// when it is not engaged; done is called after a cluster was notified.
+// New makes the notices of a hub that runs until the context ends. brake is how a cluster's mass-loss brake stands, or
+// nil when it is not engaged; done is called after a cluster was notified.
 func New(run context.Context, hub part.Hub, brake func(string) *fleet.BrakeHold, done func(cluster string)) *Notices {
-	return &Notices{run: run, hub: hub, brake: brake, done: done, waiting: map[string][]fleet.Transition{}, active: map[string]bool{}}
+	return &Notices{run: run, hub: hub, brake: brake, done: done, waiting: map[string][]fleet.Transition{},
+		active: map[string]bool{}}
 }
 
 // Notify queues changes of members. Without any, the cluster only hears how its brake stands.
@@ -69,7 +70,8 @@ func (n *Notices) send(cluster string) {
 			wait = 100 * time.Millisecond
 			continue
 		}
-		n.hub.Logger.Warn("A cluster was not notified of its agents' changes; trying again", zap.String("cluster", cluster), zap.Error(err))
+		n.hub.Logger.Warn("A cluster was not notified of its agents' changes; trying again",
+			zap.String("cluster", cluster), zap.Error(err))
 		n.mu.Lock()
 		n.waiting[cluster] = append(batch, n.waiting[cluster]...)
 		n.mu.Unlock()

@@ -73,12 +73,13 @@ func (p *Publisher) publish(ctx context.Context) {
 	for len(entries) > 0 {
 		n := min(len(entries), batch)
 		call, cancel := context.WithTimeout(ctx, 5*time.Second)
-		_, err := p.hub.Client.WorkflowService().RecordWorkerHeartbeat(call, &workflowservice.RecordWorkerHeartbeatRequest{
-			Namespace:       p.hub.Namespace,
-			Identity:        p.hub.Identity,
-			WorkerHeartbeat: entries[:n],
-			ResourceId:      "worker:" + p.hub.Identity,
-		})
+		_, err := p.hub.Client.WorkflowService().RecordWorkerHeartbeat(call,
+			&workflowservice.RecordWorkerHeartbeatRequest{
+				Namespace:       p.hub.Namespace,
+				Identity:        p.hub.Identity,
+				WorkerHeartbeat: entries[:n],
+				ResourceId:      "worker:" + p.hub.Identity,
+			})
 		cancel()
 		if err != nil {
 			p.hub.Logger.Debug("The worker registry was not updated", zap.Error(err))

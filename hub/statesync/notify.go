@@ -30,8 +30,8 @@ type notified struct {
 // Changed says that a session's state, or which sessions there are, changed.
 func (s *States) Changed() { s.changed.Store(true) }
 
-// Rejoined says that an agent of a cluster has joined again: the cluster may have forgotten what it was told while the agent
-// was away. A new session's first poll brings its state; one that goes on has it already.
+// Rejoined says that an agent of a cluster has joined again: the cluster may have forgotten what it was told while the
+// agent was away. A new session's first poll brings its state; one that goes on has it already.
 func (s *States) Rejoined(cluster string, hasState bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,8 @@ func (s *States) notify(ctx context.Context, cluster string, digests []string, n
 	defer s.mu.Unlock()
 	switch {
 	case err != nil && store.KindOf(err) != store.NotFound:
-		s.hub.Logger.Warn("A cluster was not notified of its agents' states; trying again", zap.String("cluster", cluster), zap.Error(err))
+		s.hub.Logger.Warn("A cluster was not notified of its agents' states; trying again",
+			zap.String("cluster", cluster), zap.Error(err))
 		s.Changed()
 	case len(digests) == 0:
 		delete(s.notified, cluster)

@@ -29,7 +29,8 @@ const (
 type Facts interface {
 	// States are the agents of a cluster that have a session here, with what their heartbeats say, sorted.
 	States(cluster string) []contract.AgentState
-	// Digests are those of the agents that have a session here, by cluster, without clusters where all agents are alike.
+	// Digests are those of the agents that have a session here, by cluster, without clusters where all agents are
+	// alike.
 	Digests() map[string][]string
 	// CommandKeeper sends an agent a command. It reports false when the agent has no session here or keeps no state.
 	CommandKeeper(agent string, c protocol.Command) bool
@@ -142,7 +143,8 @@ func (s *States) Read(ctx context.Context, in contract.ReadStatesInput) (contrac
 			known = append(known, *m)
 		}
 	}
-	result.Merged = fleet.MergeManifests(known, func(string) bool { return true }) // who is a member, the workflow knows
+	// who is a member, the workflow knows
+	result.Merged = fleet.MergeManifests(known, func(string) bool { return true })
 	return result, nil
 }
 
@@ -224,7 +226,8 @@ func (s *States) Apply(ctx context.Context, in contract.ApplyStateInput) (contra
 	var all sync.WaitGroup
 	for i, agent := range in.Agents {
 		all.Go(func() {
-			report, ok := s.ask(ctx, agent, protocol.Command{Type: protocol.CommandSync, Entries: in.Entries, Refs: in.Forget})
+			report, ok := s.ask(ctx, agent, protocol.Command{Type: protocol.CommandSync, Entries: in.Entries,
+				Refs: in.Forget})
 			if failed[i] = report.Error; !ok {
 				failed[i] = "the agent did not answer"
 			}

@@ -75,8 +75,8 @@ func (l *Logs) Run(ctx context.Context) {
 	})
 }
 
-// Read answers lines of an attempt's log that come after a number. It waits for a line, or until the attempt has ended or
-// the time is over.
+// Read answers lines of an attempt's log that come after a number. It waits for a line, or until the attempt has ended
+// or the time is over.
 func (l *Logs) Read(ctx context.Context, in contract.ReadLogInput) (contract.ReadLogResult, error) {
 	begun := time.Now()
 	look := time.NewTicker(Look)

@@ -41,7 +41,9 @@ type queuedTask struct {
 var trivialWork = workPayload{fleet.Duration(0)}
 
 // submitBatches submits tasks through /tasks/batch, one request after the other, and returns how long it took in all.
-func (i *Installation) submitBatches(ctx context.Context, tasks []queuedTask, progress io.Writer) (time.Duration, error) {
+func (i *Installation) submitBatches(
+	ctx context.Context, tasks []queuedTask, progress io.Writer,
+) (time.Duration, error) {
 	begun := time.Now()
 	for done := 0; done < len(tasks); {
 		batch := tasks[done:min(done+batchSize, len(tasks))]
@@ -50,7 +52,8 @@ func (i *Installation) submitBatches(ctx context.Context, tasks []queuedTask, pr
 		}
 		done += len(batch)
 		if len(tasks) > batchSize {
-			fmt.Fprintf(progress, "%d of %d tasks submitted after %s\n", done, len(tasks), time.Since(begun).Round(100*time.Millisecond))
+			fmt.Fprintf(progress, "%d of %d tasks submitted after %s\n", done, len(tasks),
+				time.Since(begun).Round(100*time.Millisecond))
 		}
 	}
 	return time.Since(begun), nil
@@ -75,7 +78,8 @@ func (i *Installation) submitBatch(ctx context.Context, batch []queuedTask) erro
 	}
 	for _, task := range answer.Tasks {
 		if task.Error != nil {
-			return fmt.Errorf("%d of %d tasks were not accepted, the first because: %s", len(batch)-answer.Accepted, len(batch), task.Error.Detail)
+			return fmt.Errorf("%d of %d tasks were not accepted, the first because: %s", len(batch)-answer.Accepted,
+				len(batch), task.Error.Detail)
 		}
 	}
 	return fmt.Errorf("%d of %d tasks were not accepted", len(batch)-answer.Accepted, len(batch))
@@ -83,22 +87,26 @@ func (i *Installation) submitBatch(ctx context.Context, batch []queuedTask) erro
 
 // awaitBacklog returns when n activities wait on a task queue that nobody polls.
 func awaitBacklog(ctx context.Context, c client.Client, namespace, queue string, n int) error {
-	return advancing(ctx, fmt.Sprintf("%d tasks on %s", n, queue), n, 50*time.Millisecond, func(ctx context.Context) (int, error) {
-		// The status is deprecated, but the stats that replace it are up to 5 s old.
-		described, err := c.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-			Namespace: namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: queue}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
-			IncludeTaskQueueStatus: true, //nolint:staticcheck // as said above
+	return advancing(ctx, fmt.Sprintf("%d tasks on %s", n, queue), n, 50*time.Millisecond,
+		func(ctx context.Context) (int, error) {
+			// The status is deprecated, but the stats that replace it are up to 5 s old.
+			described, err := c.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+				Namespace:              namespace,
+				TaskQueue:              &taskqueuepb.TaskQueue{Name: queue},
+				TaskQueueType:          enumspb.TASK_QUEUE_TYPE_ACTIVITY,
+				IncludeTaskQueueStatus: true, //nolint:staticcheck // as said above
+			})
+			if err != nil {
+				return 0, fmt.Errorf("describe the task queue %s: %w", queue, err)
+			}
+			return int(described.GetTaskQueueStatus().GetBacklogCountHint()), nil //nolint:staticcheck // likewise
 		})
-		if err != nil {
-			return 0, fmt.Errorf("describe the task queue %s: %w", queue, err)
-		}
-		return int(described.GetTaskQueueStatus().GetBacklogCountHint()), nil //nolint:staticcheck // likewise
-	})
 }
 
 // completed is how many workflows of a type have completed, as far as visibility shows.
 func completed(ctx context.Context, c client.Client, workflowType string) (int, error) {
-	count, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Query: completedQuery(workflowType)})
+	count, err := c.CountWorkflow(ctx,
+		&workflowservice.CountWorkflowExecutionsRequest{Query: completedQuery(workflowType)})
 	if err != nil {
 		return 0, fmt.Errorf("count workflows: %w", err)
 	}
@@ -131,7 +139,9 @@ func lastClose(ctx context.Context, c client.Client, workflowType string) (time.
 }
 
 // advancing reads a number until it is at least n, and gives up when it stands still for stuckLimit.
-func advancing(ctx context.Context, what string, n int, every time.Duration, read func(context.Context) (int, error)) error {
+func advancing(
+	ctx context.Context, what string, n int, every time.Duration, read func(context.Context) (int, error),
+) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	best, since := -1, time.Now()

@@ -30,7 +30,8 @@ type Bare struct {
 // NewBare starts the worker. Its pollers are as many as Mainstay's, its other settings the SDK's defaults, eager
 // activities among them.
 func NewBare(c client.Client, activityPollers int) (*Bare, error) {
-	w := sdkworker.New(c, bareQueue, sdkworker.Options{MaxConcurrentWorkflowTaskPollers: bareWorkflowPollers, MaxConcurrentActivityTaskPollers: activityPollers})
+	w := sdkworker.New(c, bareQueue, sdkworker.Options{MaxConcurrentWorkflowTaskPollers: bareWorkflowPollers,
+		MaxConcurrentActivityTaskPollers: activityPollers})
 	registerBareWorkflow(w)
 	registerBareActivity(w)
 	if err := w.Start(); err != nil {
@@ -49,7 +50,8 @@ func registerBareWorkflow(w sdkworker.WorkflowRegistry) {
 }
 
 func registerBareActivity(w sdkworker.ActivityRegistry) {
-	w.RegisterActivityWithOptions(func(context.Context) (int64, error) { return time.Now().UnixNano(), nil }, activity.RegisterOptions{Name: bareActivity})
+	w.RegisterActivityWithOptions(func(context.Context) (int64, error) { return time.Now().UnixNano(), nil },
+		activity.RegisterOptions{Name: bareActivity})
 }
 
 // Close stops the worker.
@@ -60,7 +62,8 @@ func (b *Bare) Name() string { return "bare Temporal" }
 
 // Submit implements Side.
 func (b *Bare) Submit(ctx context.Context) (string, error) {
-	run, err := b.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: "bare/" + uuid.NewString(), TaskQueue: bareQueue}, bareWorkflow)
+	run, err := b.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: "bare/" + uuid.NewString(),
+		TaskQueue: bareQueue}, bareWorkflow)
 	if err != nil {
 		return "", err
 	}

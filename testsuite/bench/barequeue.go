@@ -17,7 +17,8 @@ type bareBacklog struct {
 }
 
 func newBareBacklog(c client.Client) (*bareBacklog, error) {
-	w := sdkworker.New(c, bareQueue, sdkworker.Options{MaxConcurrentWorkflowTaskPollers: bareWorkflowPollers, LocalActivityWorkerOnly: true})
+	w := sdkworker.New(c, bareQueue, sdkworker.Options{MaxConcurrentWorkflowTaskPollers: bareWorkflowPollers,
+		LocalActivityWorkerOnly: true})
 	registerBareWorkflow(w)
 	if err := w.Start(); err != nil {
 		return nil, fmt.Errorf("start the bare worker of workflows: %w", err)
@@ -27,11 +28,12 @@ func newBareBacklog(c client.Client) (*bareBacklog, error) {
 
 func (b *bareBacklog) close() { b.workflows.Stop() }
 
-// submit starts n workflows, of which first is the number of the first, from as many goroutines as the gateway uses for a
-// batch.
+// submit starts n workflows, of which first is the number of the first, from as many goroutines as the gateway uses for
+// a batch.
 func (b *bareBacklog) submit(ctx context.Context, first, n int) error {
 	return eachOf(n, 32, func(i int) error {
-		_, err := b.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: "bare/" + strconv.Itoa(first+i), TaskQueue: bareQueue}, bareWorkflow)
+		_, err := b.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: "bare/" + strconv.Itoa(first+i),
+			TaskQueue: bareQueue}, bareWorkflow)
 		return err
 	})
 }
@@ -39,7 +41,9 @@ func (b *bareBacklog) submit(ctx context.Context, first, n int) error {
 // serve runs a worker with slots for the activities until stop is called.
 func (b *bareBacklog) serve(slots, pollers int) (stop func(), err error) {
 	w := sdkworker.New(b.client, bareQueue, sdkworker.Options{
-		DisableWorkflowWorker: true, MaxConcurrentActivityExecutionSize: slots, MaxConcurrentActivityTaskPollers: min(pollers, slots),
+		DisableWorkflowWorker:              true,
+		MaxConcurrentActivityExecutionSize: slots,
+		MaxConcurrentActivityTaskPollers:   min(pollers, slots),
 	})
 	registerBareActivity(w)
 	if err := w.Start(); err != nil {

@@ -53,7 +53,10 @@ func Compare(ctx context.Context, p Plan, sides [2]Side, progress io.Writer) ([2
 	for round := range p.Rounds {
 		for turn := range sides {
 			i := (turn + round) % 2 // neither side always goes first
-			perSecond, err := p.charge(&measured[i], func() (float64, error) { return throughput(ctx, sides[i], p.Tasks, p.Clients) })
+			perSecond, err := p.charge(&measured[i], func() (float64,
+				error) {
+				return throughput(ctx, sides[i], p.Tasks, p.Clients)
+			})
 			if err != nil {
 				return measured, err
 			}
@@ -63,7 +66,8 @@ func Compare(ctx context.Context, p Plan, sides [2]Side, progress io.Writer) ([2
 			}
 			measured[i].PerSecond = append(measured[i].PerSecond, perSecond)
 			measured[i].Latency = append(measured[i].Latency, times...)
-			fmt.Fprintf(progress, "round %d/%d  %-14s %6.1f tasks/s  p50 %s\n", round+1, p.Rounds, sides[i].Name(), perSecond, Summarize(times).P50.Round(100*time.Microsecond))
+			fmt.Fprintf(progress, "round %d/%d  %-14s %6.1f tasks/s  p50 %s\n", round+1, p.Rounds, sides[i].Name(),
+				perSecond, Summarize(times).P50.Round(100*time.Microsecond))
 		}
 	}
 	return measured, nil
@@ -91,20 +95,26 @@ func WriteTable(w io.Writer, bare, mainstay Measured) {
 	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
 	fmt.Fprintf(t, "|\t| %s\t| %s\t| ratio\t|\n", bare.Name, mainstay.Name)
 	fmt.Fprintf(t, "|---\t|---\t|---\t|---\t|\n")
-	fmt.Fprintf(t, "| throughput, median of %d rounds\t| %.1f tasks/s\t| %.1f tasks/s\t| %.2f\t|\n", len(bare.PerSecond), pb, pm, pm/pb)
-	fmt.Fprintf(t, "| throughput, median of the rounds' ratios\t| \t| \t| %.2f\t|\n", MedianRatio(mainstay.PerSecond, bare.PerSecond))
+	fmt.Fprintf(t, "| throughput, median of %d rounds\t| %.1f tasks/s\t| %.1f tasks/s\t| %.2f\t|\n",
+		len(bare.PerSecond), pb, pm, pm/pb)
+	fmt.Fprintf(t, "| throughput, median of the rounds' ratios\t| \t| \t| %.2f\t|\n",
+		MedianRatio(mainstay.PerSecond, bare.PerSecond))
 	row := func(name string, x, y time.Duration) {
-		fmt.Fprintf(t, "| %s\t| %.1f ms\t| %.1f ms\t| %.2f\t|\n", name, milliseconds(x), milliseconds(y), float64(y)/float64(x))
+		fmt.Fprintf(t, "| %s\t| %.1f ms\t| %.1f ms\t| %.2f\t|\n", name, milliseconds(x), milliseconds(y),
+			float64(y)/float64(x))
 	}
 	row("submit → begin, p50", b.P50, m.P50)
 	row("submit → begin, p99", b.P99, m.P99)
 	row("submit → begin, max", b.Max, m.Max)
 	if bare.CPU.All > 0 && mainstay.CPU.All > 0 {
-		row("processor time per task, server process", perTask(bare.CPU.Server, bare.Tasks), perTask(mainstay.CPU.Server, mainstay.Tasks))
-		row("processor time per task, all processes", perTask(bare.CPU.All, bare.Tasks), perTask(mainstay.CPU.All, mainstay.Tasks))
+		row("processor time per task, server process", perTask(bare.CPU.Server, bare.Tasks),
+			perTask(mainstay.CPU.Server, mainstay.Tasks))
+		row("processor time per task, all processes", perTask(bare.CPU.All, bare.Tasks),
+			perTask(mainstay.CPU.All, mainstay.Tasks))
 	}
 	if bare.CPU.Busy > 0 && mainstay.CPU.Busy > 0 {
-		fmt.Fprintf(t, "| share of used processor time that other programs took\t| %.0f %%\t| %.0f %%\t| \t|\n", bare.CPU.others(), mainstay.CPU.others())
+		fmt.Fprintf(t, "| share of used processor time that other programs took\t| %.0f %%\t| %.0f %%\t| \t|\n",
+			bare.CPU.others(), mainstay.CPU.others())
 	}
 	_ = t.Flush()
 }

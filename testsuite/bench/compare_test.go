@@ -58,7 +58,8 @@ func TestCompareTakesTurnsAndCharges(t *testing.T) {
 		require.Equal(t, 16, m.Tasks, "the round to warm up is not counted")
 		require.Equal(t, CPU{Server: 2 * time.Second, All: 4 * time.Second, Busy: 8 * time.Second}, m.CPU)
 		for _, latency := range m.Latency {
-			require.GreaterOrEqual(t, latency, 10*time.Second*time.Duration(i+1), "from before the submission to the begin")
+			require.GreaterOrEqual(t, latency, 10*time.Second*time.Duration(i+1),
+				"from before the submission to the begin")
 		}
 	}
 	// 8 tasks that close 20 s after their submission make at most 0.4 a second, whatever the machine does.
@@ -78,7 +79,8 @@ func TestCompareTakesTurnsAndCharges(t *testing.T) {
 func TestCompareStopsAtAnError(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("no route")
-	_, err := Compare(t.Context(), Plan{Rounds: 1, Tasks: 4, Clients: 2}, [2]Side{&fakeSide{name: "bare"}, &fakeSide{name: "mainstay", fail: broken}}, &bytes.Buffer{})
+	_, err := Compare(t.Context(), Plan{Rounds: 1, Tasks: 4, Clients: 2},
+		[2]Side{&fakeSide{name: "bare"}, &fakeSide{name: "mainstay", fail: broken}}, &bytes.Buffer{})
 	require.ErrorIs(t, err, broken)
 	require.ErrorContains(t, err, "mainstay: submit")
 }

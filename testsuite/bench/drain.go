@@ -33,7 +33,8 @@ type Drained struct {
 	Agents, MaxParallel int
 	// Total is from the request to when the last agent was out of service.
 	Total time.Duration
-	// Tails are from the end of an agent's last work, or from when nothing new arrived at it, to when it was out of service.
+	// Tails are from the end of an agent's last work, or from when nothing new arrived at it, to when it was out of
+	// service.
 	Tails []time.Duration
 	// Tasks ran on the agents when the drain began, or came meanwhile.
 	Tasks int
@@ -59,7 +60,8 @@ func MeasureDrain(ctx context.Context, p DrainPlan, i *Installation, progress io
 	if err != nil {
 		return nil, err
 	}
-	if err := c.ledger.await(ctx, "work on all agents", settleLimit, func(entries []ledgerEntry) bool { return allBegun(entries, tasks) }); err != nil {
+	if err := c.ledger.await(ctx, "work on all agents", settleLimit,
+		func(entries []ledgerEntry) bool { return allBegun(entries, tasks) }); err != nil {
 		return nil, err
 	}
 	drained := c.ids[:p.Agents]
@@ -68,7 +70,8 @@ func MeasureDrain(ctx context.Context, p DrainPlan, i *Installation, progress io
 	if err := c.call(ctx, http.MethodPost, "/clusters/"+c.cluster+"/drain", request, &record); err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(progress, "drain of %d agents, %d at a time, with %d tasks at work\n", p.Agents, p.MaxParallel, len(tasks))
+	fmt.Fprintf(progress, "drain of %d agents, %d at a time, with %d tasks at work\n", p.Agents, p.MaxParallel,
+		len(tasks))
 	more, err := c.submit(ctx, p.Agents, p.Work/10)
 	if err != nil {
 		return nil, err
@@ -77,7 +80,8 @@ func MeasureDrain(ctx context.Context, p DrainPlan, i *Installation, progress io
 	if err := c.awaitDrain(ctx, &record, 2*time.Duration(p.Agents)*p.Work+settleLimit); err != nil {
 		return nil, err
 	}
-	result := &Drained{Agents: p.Agents, MaxParallel: p.MaxParallel, Tasks: len(tasks), Total: record.CompletedAt.Sub(record.RequestedAt)}
+	result := &Drained{Agents: p.Agents, MaxParallel: p.MaxParallel, Tasks: len(tasks),
+		Total: record.CompletedAt.Sub(record.RequestedAt)}
 	if err := c.awaitIdle(ctx, p.Work+settleLimit); err != nil {
 		return nil, err
 	}

@@ -26,7 +26,8 @@ type FailoverPlan struct {
 
 // DefaultFailoverPlan takes about ten minutes on two cores.
 func DefaultFailoverPlan() FailoverPlan {
-	return FailoverPlan{Agents: 20, Kills: 50, Freezes: 20, Stops: 50, Leaders: 10, OutageAgents: 100, Away: 20 * time.Second}
+	return FailoverPlan{Agents: 20, Kills: 50, Freezes: 20, Stops: 50, Leaders: 10, OutageAgents: 100,
+		Away: 20 * time.Second}
 }
 
 // Row is what came of one fault.
@@ -76,17 +77,25 @@ var faults = []struct {
 	kind int
 	row  Row
 }{
-	{crewFault, Row{Name: "kill", Fault: "SIGKILL, idempotent work", Target: "p50 ≤ 1.3 s, p99 ≤ 2 s", P50: 1300 * time.Millisecond, Limit: 2 * time.Second}},
-	{crewFault, Row{Name: "freeze", Fault: "SIGSTOP", Target: "≤ 16 s (failure_threshold + 1 s)", Limit: 16 * time.Second}},
-	{crewFault, Row{Name: "stop", Fault: "SIGTERM: gap without anybody at work", Target: "≤ 0.3 s, nothing runs twice", Limit: 300 * time.Millisecond}},
-	{leaderFault, Row{Name: "leader", Fault: "leader killed (active_passive, fenced)", Target: "≤ 6 s (role lease + 1 s), never two at once", Limit: 6 * time.Second}},
+	{crewFault, Row{Name: "kill", Fault: "SIGKILL, idempotent work", Target: "p50 ≤ 1.3 s, p99 ≤ 2 s",
+		P50: 1300 * time.Millisecond, Limit: 2 * time.Second}},
+	{crewFault, Row{Name: "freeze", Fault: "SIGSTOP", Target: "≤ 16 s (failure_threshold + 1 s)",
+		Limit: 16 * time.Second}},
+	{crewFault, Row{Name: "stop", Fault: "SIGTERM: gap without anybody at work", Target: "≤ 0.3 s, nothing runs twice",
+		Limit: 300 * time.Millisecond}},
+	{leaderFault, Row{Name: "leader", Fault: "leader killed (active_passive, fenced)",
+		Target: "≤ 6 s (role lease + 1 s), never two at once", Limit: 6 * time.Second}},
 	{outageFault, Row{Name: "hub", Fault: "hub process killed and restarted", Target: "0 run again, 0 lost"}},
-	{outageFault, Row{Name: "temporal", Fault: "embedded Temporal, gateway and worker killed, restarted on their file", Target: "0 run again, 0 lost"}},
-	{outageFault, Row{Name: "all", Fault: "whole control plane killed in one, restarted at once", Target: "0 run again, 0 lost"}},
+	{outageFault, Row{Name: "temporal", Fault: "embedded Temporal, gateway and worker killed, restarted on their file",
+		Target: "0 run again, 0 lost"}},
+	{outageFault, Row{Name: "all", Fault: "whole control plane killed in one, restarted at once",
+		Target: "0 run again, 0 lost"}},
 }
 
 // Failover measures every fault of the plan. dir makes a folder for each installation.
-func Failover(ctx context.Context, p FailoverPlan, install func(context.Context) (*Installation, error), progress io.Writer) ([]Row, error) {
+func Failover(
+	ctx context.Context, p FailoverPlan, install func(context.Context) (*Installation, error), progress io.Writer,
+) ([]Row, error) {
 	var rows []Row
 	for _, kind := range []int{crewFault, leaderFault, outageFault} {
 		done, err := p.group(ctx, kind, install, progress)
@@ -99,7 +108,9 @@ func Failover(ctx context.Context, p FailoverPlan, install func(context.Context)
 }
 
 // group measures the faults of one kind in one installation.
-func (p *FailoverPlan) group(ctx context.Context, kind int, install func(context.Context) (*Installation, error), progress io.Writer) (rows []Row, err error) {
+func (p *FailoverPlan) group(
+	ctx context.Context, kind int, install func(context.Context) (*Installation, error), progress io.Writer,
+) (rows []Row, err error) {
 	var wanted []Row
 	for _, f := range faults {
 		if f.kind == kind && (len(p.Only) == 0 || slices.Contains(p.Only, f.row.Name)) {
@@ -165,7 +176,9 @@ func (p *FailoverPlan) measure(ctx context.Context, c *crew, row *Row, progress 
 
 // outage measures one outage in an installation of its own. The agents' hub is a process of its own, but where all dies
 // together.
-func (p *FailoverPlan) outage(ctx context.Context, row *Row, install func(context.Context) (*Installation, error), progress io.Writer) error {
+func (p *FailoverPlan) outage(
+	ctx context.Context, row *Row, install func(context.Context) (*Installation, error), progress io.Writer,
+) error {
 	i, err := install(ctx)
 	if err != nil {
 		return err
@@ -205,7 +218,8 @@ func WriteFailovers(w io.Writer, rows []Row) {
 		if s := Summarize(r.Times); s.Count > 0 {
 			p50, p99, longest = seconds(s.P50), seconds(s.P99), seconds(s.Max)
 		}
-		fmt.Fprintf(t, "| %s\t| %d\t| %s\t| %s\t| %s\t| %s\t| %s\t| %s\t|\n", r.Fault, r.Faults, p50, p99, longest, r.counts(), r.Target, yes(r.Met()))
+		fmt.Fprintf(t, "| %s\t| %d\t| %s\t| %s\t| %s\t| %s\t| %s\t| %s\t|\n", r.Fault, r.Faults, p50, p99, longest,
+			r.counts(), r.Target, yes(r.Met()))
 	}
 	_ = t.Flush()
 }

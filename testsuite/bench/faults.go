@@ -250,7 +250,8 @@ const (
 )
 
 // startCrew makes a cluster with agents.
-func startCrew(ctx context.Context, i *Installation, cluster string, size int, mode fleet.ReplicationMode, safety fleet.RetrySafety) (*crew, error) {
+func startCrew(ctx context.Context, i *Installation, cluster string, size int, mode fleet.ReplicationMode,
+	safety fleet.RetrySafety) (*crew, error) {
 	c := newCrew(i, cluster, size, safety)
 	if err := c.create(ctx, mode); err != nil {
 		return nil, err

@@ -41,8 +41,14 @@ type crew struct {
 func newCrew(i *Installation, cluster string, size int, safety fleet.RetrySafety) *crew {
 	path := filepath.Join(i.dir, cluster+".ledger")
 	c := &crew{
-		installation: i, cluster: cluster, hubs: i.HubURL(), safety: safety, slots: workSlots, processes: map[string]*Process{}, gone: map[int]bool{},
-		ledger: ledgerReader{path: path}, ledgerPath: path,
+		installation: i,
+		cluster:      cluster,
+		hubs:         i.HubURL(),
+		safety:       safety,
+		slots:        workSlots,
+		processes:    map[string]*Process{},
+		gone:         map[int]bool{},
+		ledger:       ledgerReader{path: path}, ledgerPath: path,
 	}
 	for n := range size {
 		c.ids = append(c.ids, fmt.Sprintf("%s-%d", cluster, n+1))
@@ -83,7 +89,10 @@ func (c *crew) start(ctx context.Context, ids ...string) error {
 
 func (c *crew) online(entries []ledgerEntry, id string) bool {
 	pid := c.processes[id].PID()
-	return slices.ContainsFunc(entries, func(e ledgerEntry) bool { return e.Event == ledgerOnline && e.PID == pid && e.Agent == id })
+	return slices.ContainsFunc(entries, func(e ledgerEntry) bool {
+		return e.Event == ledgerOnline && e.PID == pid &&
+			e.Agent == id
+	})
 }
 
 // stop has all agents of the crew say goodbye, and returns when they have ended.
@@ -104,7 +113,8 @@ func (c *crew) awaitBegun(ctx context.Context, tasks []queuedTask) error {
 	}
 	const slowest = 5 // tasks a second
 	limit := settleLimit + time.Duration(len(tasks)/slowest)*time.Second
-	return c.ledger.await(ctx, "the begin of all tasks", limit, func(entries []ledgerEntry) bool { return allBegun(entries, ids) })
+	return c.ledger.await(ctx, "the begin of all tasks", limit,
+		func(entries []ledgerEntry) bool { return allBegun(entries, ids) })
 }
 
 // awaitIdle waits until nothing is in progress.
@@ -127,7 +137,8 @@ func (c *crew) submit(ctx context.Context, n int, run time.Duration) ([]string, 
 			ID string `json:"id"`
 		}
 		err := c.call(ctx, http.MethodPost, "/tasks", map[string]any{
-			"type": WorkType, "cluster": c.cluster, "retry_safety": c.safety, "payload": workPayload{fleet.Duration(run)},
+			"type": WorkType, "cluster": c.cluster, "retry_safety": c.safety,
+			"payload": workPayload{fleet.Duration(run)},
 		}, &task)
 		tasks[i] = task.ID
 		return err
@@ -136,7 +147,10 @@ func (c *crew) submit(ctx context.Context, n int, run time.Duration) ([]string, 
 
 // cancel ends tasks. One that has ended already is none of our business.
 func (c *crew) cancel(ctx context.Context, tasks ...string) error {
-	return eachOf(len(tasks), 8, func(i int) error { return c.call(ctx, http.MethodPost, "/tasks/"+tasks[i]+"/cancel", nil, nil) })
+	return eachOf(len(tasks), 8, func(i int) error {
+		return c.call(ctx, http.MethodPost, "/tasks/"+tasks[i]+"/cancel",
+			nil, nil)
+	})
 }
 
 // running are the tasks in progress by agent.
@@ -158,7 +172,8 @@ func (c *crew) fill(ctx context.Context, ids ...string) error {
 		if err != nil {
 			return err
 		}
-		if err := c.ledger.await(ctx, "new work", settleLimit, func(entries []ledgerEntry) bool { return allBegun(entries, tasks) }); err != nil {
+		if err := c.ledger.await(ctx, "new work", settleLimit,
+			func(entries []ledgerEntry) bool { return allBegun(entries, tasks) }); err != nil {
 			return err
 		}
 	}

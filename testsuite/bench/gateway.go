@@ -25,8 +25,8 @@ import (
 // GatewayPath is where both sides of the gateway's benchmark take a task.
 const GatewayPath = "/api/v1/agents/tasks"
 
-// BareGateway is the least that a gateway could be: a gin handler that decodes a task and starts the same workflow, with
-// the same attributes, memo and input as Mainstay's. It checks nothing.
+// BareGateway is the least that a gateway could be: a gin handler that decodes a task and starts the same workflow,
+// with the same attributes, memo and input as Mainstay's. It checks nothing.
 func BareGateway(c client.Client) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
@@ -44,15 +44,23 @@ func BareGateway(c client.Client) http.Handler {
 		start := contract.StartOf(id, &spec, 0)
 		start.Memo[contract.MemoDigest] = digest
 		run, err := c.ExecuteWorkflow(g.Request.Context(), client.StartWorkflowOptions{
-			ID: start.WorkflowID, TaskQueue: contract.WorkerQueue, WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-			WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL, WorkflowExecutionErrorWhenAlreadyStarted: true, EnableEagerStart: true,
-			TypedSearchAttributes: start.Attributes, Memo: start.Memo, StaticSummary: start.Summary, Priority: start.Priority,
+			ID:                                       start.WorkflowID,
+			TaskQueue:                                contract.WorkerQueue,
+			WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+			WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+			WorkflowExecutionErrorWhenAlreadyStarted: true,
+			EnableEagerStart:                         true,
+			TypedSearchAttributes:                    start.Attributes,
+			Memo:                                     start.Memo,
+			StaticSummary:                            start.Summary,
+			Priority:                                 start.Priority,
 		}, contract.TaskWorkflow, contract.TaskInput{TaskID: id, Spec: spec, Lane: contract.Lane(&spec, 0)})
 		if err != nil {
 			g.AbortWithStatus(http.StatusServiceUnavailable)
 			return
 		}
-		g.JSON(http.StatusAccepted, gin.H{"id": id, "type": spec.Type, "cluster": spec.Cluster, "status": fleet.TaskQueued, "workflow_id": start.WorkflowID, "run_id": run.GetRunID()})
+		g.JSON(http.StatusAccepted, gin.H{"id": id, "type": spec.Type, "cluster": spec.Cluster,
+			"status": fleet.TaskQueued, "workflow_id": start.WorkflowID, "run_id": run.GetRunID()})
 	})
 	return engine
 }
@@ -73,7 +81,9 @@ type GatewayMeasured struct {
 }
 
 // CompareGateways loads the sides in turns, after a round that does not count.
-func CompareGateways(ctx context.Context, p GatewayPlan, names, urls [2]string, progress io.Writer) ([2]GatewayMeasured, error) {
+func CompareGateways(
+	ctx context.Context, p GatewayPlan, names, urls [2]string, progress io.Writer,
+) ([2]GatewayMeasured, error) {
 	var measured [2]GatewayMeasured
 	for i := range urls {
 		measured[i].Name = names[i]
@@ -91,8 +101,10 @@ func CompareGateways(ctx context.Context, p GatewayPlan, names, urls [2]string, 
 			}
 			perSecond, l := float64(len(answers))/time.Since(began).Seconds(), Summarize(answers)
 			m := &measured[i]
-			m.PerSecond, m.P99, m.Answers = append(m.PerSecond, perSecond), append(m.P99, l.P99), append(m.Answers, answers...)
-			fmt.Fprintf(progress, "round %d/%d  %-12s %6.1f tasks/s  p50 %5.1f ms  p99 %5.1f ms\n", round+1, p.Rounds, m.Name, perSecond, milliseconds(l.P50), milliseconds(l.P99))
+			m.PerSecond, m.P99, m.Answers = append(m.PerSecond, perSecond), append(m.P99, l.P99), append(m.Answers,
+				answers...)
+			fmt.Fprintf(progress, "round %d/%d  %-12s %6.1f tasks/s  p50 %5.1f ms  p99 %5.1f ms\n", round+1, p.Rounds,
+				m.Name, perSecond, milliseconds(l.P50), milliseconds(l.P99))
 		}
 	}
 	return measured, nil
@@ -150,7 +162,8 @@ func WriteGatewayTable(w io.Writer, m [2]GatewayMeasured) {
 	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
 	fmt.Fprintf(t, "|\t| %s\t| %s\t| ratio\t|\n|---\t|---\t|---\t|---\t|\n", m[0].Name, m[1].Name)
 	row := func(name string, x, y time.Duration) {
-		fmt.Fprintf(t, "| %s\t| %.2f ms\t| %.2f ms\t| %.2f\t|\n", name, milliseconds(x), milliseconds(y), float64(y)/float64(x))
+		fmt.Fprintf(t, "| %s\t| %.2f ms\t| %.2f ms\t| %.2f\t|\n", name, milliseconds(x), milliseconds(y),
+			float64(y)/float64(x))
 	}
 	row("answer, p50", bare.P50, ours.P50)
 	row("answer, p99", bare.P99, ours.P99)
@@ -186,14 +199,16 @@ func (i *Installation) StartBareGateway(ctx context.Context) (string, error) {
 	}
 	address := listener.Addr().String()
 	_ = listener.Close()
-	if _, err := i.Start("bare-gateway", "bench", "bare-gateway", "--http", address, "--temporal", i.Temporal, "--namespace", i.Namespace); err != nil {
+	if _, err := i.Start("bare-gateway", "bench", "bare-gateway", "--http", address, "--temporal", i.Temporal,
+		"--namespace", i.Namespace); err != nil {
 		return "", err
 	}
-	return "http://" + address, eventually(ctx, "the bare handler", startLimit, 50*time.Millisecond, func(ctx context.Context) (bool, error) {
-		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-		if err != nil {
-			return false, nil //nolint:nilerr // not there yet
-		}
-		return true, connection.Close()
-	})
+	return "http://" + address, eventually(ctx, "the bare handler", startLimit, 50*time.Millisecond,
+		func(ctx context.Context) (bool, error) {
+			connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+			if err != nil {
+				return false, nil //nolint:nilerr // not there yet
+			}
+			return true, connection.Close()
+		})
 }

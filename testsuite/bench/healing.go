@@ -45,13 +45,18 @@ func (h *HealingCost) PerMinute(n int64) float64 {
 }
 
 // MeasureHealing runs idle agents in many clusters, first with the healing schedule paused and then with it.
-func MeasureHealing(ctx context.Context, i *Installation, clusters, agents int, d time.Duration, progress io.Writer) (*HealingCost, error) {
+func MeasureHealing(
+	ctx context.Context, i *Installation, clusters, agents int, d time.Duration, progress io.Writer,
+) (*HealingCost, error) {
 	for n := range clusters {
-		if err := i.call(ctx, http.MethodPost, "/clusters", map[string]any{"name": fmt.Sprintf("bench-%d", n+1)}, nil); err != nil {
+		if err := i.call(ctx, http.MethodPost, "/clusters", map[string]any{"name": fmt.Sprintf("bench-%d", n+1)},
+			nil); err != nil {
 			return nil, err
 		}
 	}
-	if _, err := i.Start("agents", "bench", "agent", "--hub", i.HubURL(), "--cluster", "bench", "--clusters", strconv.Itoa(clusters),
+	if _,
+		err := i.Start("agents", "bench", "agent", "--hub", i.HubURL(), "--cluster", "bench", "--clusters",
+		strconv.Itoa(clusters),
 		"--id", "idle", "--count", strconv.Itoa(agents)); err != nil {
 		return nil, err
 	}
@@ -59,7 +64,8 @@ func MeasureHealing(ctx context.Context, i *Installation, clusters, agents int, 
 		return nil, err
 	}
 	// What the joins upset is looked at for two minutes; the cost of nothing being wrong begins after that.
-	fmt.Fprintf(progress, "%d agents in %d clusters are online; measuring for %s without healing and %s with it, after they have settled\n", clusters*agents, clusters, d, d)
+	fmt.Fprintf(progress,
+		"%d agents in %d clusters are online; measuring for %s without healing and %s with it, after they have settled\n", clusters*agents, clusters, d, d)
 	if err := pause(ctx, healingSettle); err != nil {
 		return nil, err
 	}
@@ -121,7 +127,8 @@ func cmpErr(ctx context.Context, err error) error {
 
 // countCycles adds up the cycles that began since a time.
 func (h *HealingCost) countCycles(ctx context.Context, c client.Client, namespace string, since time.Time) error {
-	query := fmt.Sprintf("%s AND StartTime >= '%s'", contract.Equals("WorkflowType", contract.HealingCycleWorkflow), since.UTC().Format(time.RFC3339Nano))
+	query := fmt.Sprintf("%s AND StartTime >= '%s'", contract.Equals("WorkflowType", contract.HealingCycleWorkflow),
+		since.UTC().Format(time.RFC3339Nano))
 	for info, err := range (store.Store{Client: c, Namespace: namespace}).Workflows(ctx, query) {
 		if err != nil {
 			return fmt.Errorf("list the cycles: %w", err)
@@ -131,7 +138,8 @@ func (h *HealingCost) countCycles(ctx context.Context, c client.Client, namespac
 		}
 		h.Cycles++
 		h.CycleTime += info.GetExecutionDuration().AsDuration()
-		events := c.GetWorkflowHistory(ctx, info.GetExecution().GetWorkflowId(), info.GetExecution().GetRunId(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+		events := c.GetWorkflowHistory(ctx, info.GetExecution().GetWorkflowId(), info.GetExecution().GetRunId(), false,
+			enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 		for events.HasNext() {
 			event, err := events.Next()
 			if err != nil {

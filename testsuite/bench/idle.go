@@ -36,7 +36,8 @@ func MeasureIdle(ctx context.Context, i *Installation, agents int, d time.Durati
 	if err := i.StartHub(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := i.Start("agents", "bench", "agent", "--hub", i.HubURL(), "--id", "idle", "--count", strconv.Itoa(agents)); err != nil {
+	if _, err := i.Start("agents", "bench", "agent", "--hub", i.HubURL(), "--id", "idle", "--count",
+		strconv.Itoa(agents)); err != nil {
 		return nil, err
 	}
 	if err := awaitSessions(ctx, i.HubURL(), agents); err != nil {
@@ -66,7 +67,9 @@ func MeasureIdle(ctx context.Context, i *Installation, agents int, d time.Durati
 	share := func(d time.Duration) float64 { return 100 * d.Seconds() / took.Seconds() }
 	return &Idle{
 		Agents: agents, For: took, HubCPU: share(after.hub - before.hub), PlaneCPU: share(after.plane - before.plane),
-		Polls: (after.polls - before.polls) / took.Seconds(), Workflows: len(after.events), Events: grown(before.events, after.events),
+		Polls:     (after.polls - before.polls) / took.Seconds(),
+		Workflows: len(after.events),
+		Events:    grown(before.events, after.events),
 	}, nil
 }
 

@@ -115,7 +115,8 @@ func (i *Installation) start(ctx context.Context, listen, temporal string) error
 	}
 	if err := json.NewDecoder(read).Decode(&report); err != nil {
 		i.plane.Kill()
-		return errors.Join(ctx.Err(), fmt.Errorf("the control plane did not start; it said:\n%s", i.said("control-plane")))
+		return errors.Join(ctx.Err(), fmt.Errorf("the control plane did not start; it said:\n%s",
+			i.said("control-plane")))
 	}
 	i.URL, i.Temporal, i.Namespace, i.HubID = report.URL, report.Temporal, report.Namespace, report.Hub
 	return nil
@@ -230,8 +231,11 @@ func (i *Installation) startServe(ctx context.Context, roles string) error {
 		_ = listener.Close()
 	}
 	var err error
-	i.hub, err = i.launch("hub", []string{"TEMPORAL_ADDRESS=" + i.Temporal, "TEMPORAL_NAMESPACE=" + i.Namespace, "MAINSTAY_TOKEN_KEY=" + benchKey}, nil,
-		[]string{"serve", "--insecure", "--roles", roles, "--http", strings.TrimPrefix(i.hubURL, "http://"), "--hub-id", "bench-hub", "--log-level", "warn"})
+	i.hub,
+		err = i.launch("hub", []string{"TEMPORAL_ADDRESS=" + i.Temporal, "TEMPORAL_NAMESPACE=" + i.Namespace,
+		"MAINSTAY_TOKEN_KEY=" + benchKey}, nil,
+		[]string{"serve", "--insecure", "--roles", roles, "--http", strings.TrimPrefix(i.hubURL, "http://"), "--hub-id",
+			"bench-hub", "--log-level", "warn"})
 	if err != nil {
 		return err
 	}
@@ -243,7 +247,8 @@ const benchKey = "a-key-for-benchmarks-that-protects-nothing"
 
 // awaitReady returns when /readyz says so.
 func (i *Installation) awaitReady(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("%s is not ready; it said:\n%s", url, i.said("hub")))
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit,
+		fmt.Errorf("%s is not ready; it said:\n%s", url, i.said("hub")))
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

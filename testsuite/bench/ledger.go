@@ -137,7 +137,9 @@ func (r *ledgerReader) more() error {
 const ledgerPoll = 20 * time.Millisecond
 
 // await reads until done says that the entries suffice.
-func (r *ledgerReader) await(ctx context.Context, what string, limit time.Duration, done func([]ledgerEntry) bool) error {
+func (r *ledgerReader) await(
+	ctx context.Context, what string, limit time.Duration, done func([]ledgerEntry) bool,
+) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("after %s the ledger does not show %s", limit, what))
 	defer cancel()
 	tick := time.NewTicker(ledgerPoll)

@@ -92,7 +92,8 @@ func TestRunning(t *testing.T) {
 func TestReruns(t *testing.T) {
 	t.Parallel()
 	entries := []ledgerEntry{
-		{Event: ledgerBegin, Task: "once"}, {Event: ledgerEnd, Task: "once"}, {Event: ledgerBegin, Task: "thrice"}, {Event: ledgerBegin, Task: "thrice"},
+		{Event: ledgerBegin, Task: "once"}, {Event: ledgerEnd, Task: "once"}, {Event: ledgerBegin, Task: "thrice"},
+		{Event: ledgerBegin, Task: "thrice"},
 		{Event: ledgerBegin, Task: "other"}, {Event: ledgerBegin, Task: "other"}, {Event: ledgerBegin, Task: "thrice"},
 	}
 	require.Equal(t, 2, reruns(entries, []string{"once", "thrice", "never"}))
@@ -134,12 +135,14 @@ func TestWriteFailovers(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
 	WriteFailovers(&text, []Row{
-		{Fault: "SIGKILL", Faults: 2, Target: "p99 ≤ 2 s", Limit: 2 * time.Second, Times: []time.Duration{time.Second, 1500 * time.Millisecond}},
+		{Fault: "SIGKILL", Faults: 2, Target: "p99 ≤ 2 s", Limit: 2 * time.Second,
+			Times: []time.Duration{time.Second, 1500 * time.Millisecond}},
 		{Fault: "hub", Faults: 1, Tasks: 100, Rerun: 1},
 	})
 	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
 	require.Len(t, lines, 4)
-	require.Regexp(t, `\| SIGKILL +\| 2 +\| 1\.00 s \| 1\.50 s \| 1\.50 s \| 2 tasks moved, 0 overlapped +\| p99 ≤ 2 s \| yes \|`, lines[2])
+	require.Regexp(t,
+		`\| SIGKILL +\| 2 +\| 1\.00 s \| 1\.50 s \| 1\.50 s \| 2 tasks moved, 0 overlapped +\| p99 ≤ 2 s \| yes \|`, lines[2])
 	require.Regexp(t, `100 attempts in progress: 1 run again, 0 lost .* no +\|`, lines[3])
 	for _, line := range lines {
 		require.Equal(t, 9, strings.Count(line, "|"), line)

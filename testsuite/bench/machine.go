@@ -24,7 +24,8 @@ type Machine struct {
 
 // ThisMachine describes the machine; what the system does not tell stays empty.
 func ThisMachine(version string, now time.Time) Machine {
-	m := Machine{Cores: runtime.NumCPU(), Go: runtime.Version(), Version: version, Commit: builtFrom(), Date: now.Format(time.DateOnly)}
+	m := Machine{Cores: runtime.NumCPU(), Go: runtime.Version(), Version: version, Commit: builtFrom(),
+		Date: now.Format(time.DateOnly)}
 	if data, err := os.ReadFile("/proc/meminfo"); err == nil {
 		m.Memory = kibibytes(string(data), "MemTotal:")
 	}

@@ -36,7 +36,8 @@ func NewMainstay(c client.Client, url, cluster string, clients int) (*Mainstay, 
 	if err != nil {
 		return nil, fmt.Errorf("encode a task: %w", err)
 	}
-	return &Mainstay{client: c, url: url, body: body, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}, Timeout: time.Minute}}, nil
+	return &Mainstay{client: c, url: url, body: body,
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}, Timeout: time.Minute}}, nil
 }
 
 // Name implements Side.
@@ -44,7 +45,8 @@ func (m *Mainstay) Name() string { return "Mainstay" }
 
 // Submit implements Side.
 func (m *Mainstay) Submit(ctx context.Context) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.url+"/api/v1/agents/tasks", bytes.NewReader(m.body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.url+"/api/v1/agents/tasks",
+		bytes.NewReader(m.body))
 	if err != nil {
 		return "", err
 	}

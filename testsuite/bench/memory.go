@@ -36,10 +36,11 @@ func processMemory(ctx context.Context, url string, pid int) (resident, heap int
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := eventually(ctx, "two garbage collections", collectLimit, time.Millisecond, func(ctx context.Context) (bool, error) {
-		collections, err := metric(ctx, url, collectionsMetric, "")
-		return collections >= first+2, err
-	}); err != nil {
+	if err := eventually(ctx, "two garbage collections", collectLimit, time.Millisecond,
+		func(ctx context.Context) (bool, error) {
+			collections, err := metric(ctx, url, collectionsMetric, "")
+			return collections >= first+2, err
+		}); err != nil {
 		return 0, 0, err
 	}
 	for until := time.Now().Add(sweepTime); time.Now().Before(until); {

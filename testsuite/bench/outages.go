@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// outageWork is how long tasks go on that live through an outage: longer than everything that could have them run again,
-// an attempt's backstop of 60 s and an outage of 20 s among it.
+// outageWork is how long tasks go on that live through an outage: longer than everything that could have them run
+// again, an attempt's backstop of 60 s and an outage of 20 s among it.
 const outageWork = 100 * time.Second
 
 // outage gives every agent a task, lets parts of the control plane die and come back, and counts attempts that were run
@@ -20,7 +20,8 @@ func (c *crew) outage(ctx context.Context, row *Row, progress io.Writer, fault f
 	if err != nil {
 		return err
 	}
-	if err := c.ledger.await(ctx, "work on all agents", settleLimit, func(entries []ledgerEntry) bool { return allBegun(entries, tasks) }); err != nil {
+	if err := c.ledger.await(ctx, "work on all agents", settleLimit,
+		func(entries []ledgerEntry) bool { return allBegun(entries, tasks) }); err != nil {
 		return err
 	}
 	fmt.Fprintf(progress, "%s: %d agents at work\n", row.Fault, len(c.ids))

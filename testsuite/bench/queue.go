@@ -25,7 +25,8 @@ type QueuePlan struct {
 
 // DefaultQueuePlan takes about fifteen minutes on two cores.
 func DefaultQueuePlan() QueuePlan {
-	return QueuePlan{Tasks: 1000, Slots: 4, Depth: 10_000, DepthSlots: 32, Rounds: 5, LatencyTasks: 200, Cancels: 30, Returns: 20}
+	return QueuePlan{Tasks: 1000, Slots: 4, Depth: 10_000, DepthSlots: 32, Rounds: 5, LatencyTasks: 200, Cancels: 30,
+		Returns: 20}
 }
 
 // The parts of the benchmark.
@@ -56,9 +57,10 @@ type Queue struct {
 // fairWeights are the tenants' weights, the big one's first.
 var fairWeights = [][2]int{{1, 1}, {3, 1}}
 
-// MeasureQueue measures the parts of the plan. The deep queue has installations of its own, with Temporal in a process of
-// its own; the other parts share one. What was measured before an error is returned with it.
-func MeasureQueue(ctx context.Context, p *QueuePlan, install, installTemporal func(context.Context) (*Installation, error), progress io.Writer) (*Queue, error) {
+// MeasureQueue measures the parts of the plan. The deep queue has installations of its own, with Temporal in a process
+// of its own; the other parts share one. What was measured before an error is returned with it.
+func MeasureQueue(ctx context.Context, p *QueuePlan, install,
+	installTemporal func(context.Context) (*Installation, error), progress io.Writer) (*Queue, error) {
 	q := &Queue{}
 	var shared *Installation
 	stop := func() {
@@ -92,7 +94,9 @@ func MeasureQueue(ctx context.Context, p *QueuePlan, install, installTemporal fu
 }
 
 // measure measures one of the parts that share an installation.
-func (q *Queue) measure(ctx context.Context, part string, i *Installation, p *QueuePlan, progress io.Writer) (err error) {
+func (q *Queue) measure(
+	ctx context.Context, part string, i *Installation, p *QueuePlan, progress io.Writer,
+) (err error) {
 	switch part {
 	case partOrder:
 		q.Order, err = measureOrder(ctx, i, p, progress)

@@ -36,11 +36,13 @@ func TestJudgeOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := judgeOrder(test.began, test.slots)
-			require.Equal(t, []int{test.overtaking, test.inversions, test.worst}, []int{o.Overtaking, o.Inversions, o.Worst})
+			require.Equal(t, []int{test.overtaking, test.inversions, test.worst},
+				[]int{o.Overtaking, o.Inversions, o.Worst})
 			require.Equal(t, len(test.began), o.Tasks)
 		})
 	}
-	require.Equal(t, []Class{{Priority: 1, Tasks: 2, First: 1, Last: 3, Mean: 2}, {Priority: 4, Tasks: 1, First: 2, Last: 2, Mean: 2}}, judgeOrder([]int{1, 4, 1}, 2).Classes)
+	require.Equal(t, []Class{{Priority: 1, Tasks: 2, First: 1, Last: 3, Mean: 2},
+		{Priority: 4, Tasks: 1, First: 2, Last: 2, Mean: 2}}, judgeOrder([]int{1, 4, 1}, 2).Classes)
 }
 
 func TestJudgeFairness(t *testing.T) {
@@ -77,7 +79,8 @@ func TestJudgeDispatch(t *testing.T) {
 	t.Parallel()
 	base := time.Unix(100, 0)
 	at := func(ms int) time.Time { return base.Add(time.Duration(ms) * time.Millisecond) }
-	side := judgeDispatch([]dispatched{{at(0), at(4), at(10)}, {at(100), at(108), at(106)}, {at(200), at(201), at(221)}})
+	side := judgeDispatch([]dispatched{{at(0), at(4), at(10)}, {at(100), at(108), at(106)},
+		{at(200), at(201), at(221)}})
 	require.Equal(t, Times{Count: 3, P50: 6, P99: 20, Max: 20}, side.Acknowledged)
 	require.Equal(t, Times{Count: 3, P50: 10, P99: 21, Max: 21}, side.Submitted)
 	require.Equal(t, 1, side.Early, "it began before its acknowledgement was there")
@@ -107,7 +110,8 @@ func TestBeginOrderTakesFirstBegins(t *testing.T) {
 func TestHeapPerTask(t *testing.T) {
 	t.Parallel()
 	side := DepthSide{Memory: []MemoryState{
-		{When: whenEmpty, Heap: 1000}, {When: whenHalf, Queued: 10, Heap: 3000}, {When: whenFull, Queued: 20, Heap: 3100}, {When: whenDrained, Heap: 1000},
+		{When: whenEmpty, Heap: 1000}, {When: whenHalf, Queued: 10, Heap: 3000},
+		{When: whenFull, Queued: 20, Heap: 3100}, {When: whenDrained, Heap: 1000},
 	}}
 	whole, half := side.HeapPerTask()
 	require.InDelta(t, 105, whole, 1e-9)
@@ -120,11 +124,14 @@ func TestHeapPerTask(t *testing.T) {
 func TestQueueTables(t *testing.T) {
 	t.Parallel()
 	q := Queue{
-		Order:    judgeOrder([]int{1, 2, 1}, 2),
-		Lanes:    judgeOrder([]int{5, 1, 1, 1}, 2),
-		Fairness: []Fairness{{BigWeight: 1, SmallWeight: 1, Big: 9, Small: 1, Window: 2, Share: 0.5, Fair: 0.5, First: 2, Last: 2}},
-		Depth: &Depth{Tasks: 8, Slots: 2, Bare: DepthSide{SubmittedPerSecond: 10, QueuedPerSecond: 8, DrainedPerSecond: 4},
-			Mainstay: DepthSide{SubmittedPerSecond: 5, QueuedPerSecond: 4, DrainedPerSecond: 3, Memory: []MemoryState{{When: whenFull, Queued: 8, Heap: 3 << 20}}}},
+		Order: judgeOrder([]int{1, 2, 1}, 2),
+		Lanes: judgeOrder([]int{5, 1, 1, 1}, 2),
+		Fairness: []Fairness{{BigWeight: 1, SmallWeight: 1, Big: 9, Small: 1, Window: 2, Share: 0.5, Fair: 0.5,
+			First: 2, Last: 2}},
+		Depth: &Depth{Tasks: 8, Slots: 2, Bare: DepthSide{SubmittedPerSecond: 10, QueuedPerSecond: 8,
+			DrainedPerSecond: 4},
+			Mainstay: DepthSide{SubmittedPerSecond: 5, QueuedPerSecond: 4, DrainedPerSecond: 3,
+				Memory: []MemoryState{{When: whenFull, Queued: 8, Heap: 3 << 20}}}},
 		Latency: &Dispatch{Rate: 20, Mainstay: DispatchSide{Throughput: 30}, Bare: DispatchSide{Throughput: 40}},
 		Control: &Control{Cancel: Times{Count: 30, P50: 12.25, Max: 20}},
 	}
@@ -144,7 +151,8 @@ func TestQueueTables(t *testing.T) {
 		}
 		require.Equal(t, columns, strings.Count(line, "|"), "%s", line)
 	}
-	require.Equal(t, []string{"0.0 KiB", "0.0 KiB", "1.5 KiB", "-2.0 KiB"}, []string{kibibyte(-3), kibibyte(0), kibibyte(1536), kibibyte(-2048)})
+	require.Equal(t, []string{"0.0 KiB", "0.0 KiB", "1.5 KiB", "-2.0 KiB"},
+		[]string{kibibyte(-3), kibibyte(0), kibibyte(1536), kibibyte(-2048)})
 	text.Reset()
 	(&Queue{}).Write(&text)
 	require.Empty(t, text.String(), "what was not measured has no table")
@@ -153,15 +161,18 @@ func TestQueueTables(t *testing.T) {
 func TestAdvancing(t *testing.T) {
 	t.Parallel()
 	n := 0
-	require.NoError(t, advancing(t.Context(), "three", 3, time.Microsecond, func(context.Context) (int, error) { n++; return n, nil }))
+	require.NoError(t, advancing(t.Context(), "three", 3, time.Microsecond,
+		func(context.Context) (int, error) { n++; return n, nil }))
 	require.Equal(t, 3, n)
 	broken := errors.New("broken")
-	require.ErrorIs(t, advancing(t.Context(), "three", 3, time.Microsecond, func(context.Context) (int, error) { return 0, broken }), broken)
+	require.ErrorIs(t, advancing(t.Context(), "three", 3, time.Microsecond,
+		func(context.Context) (int, error) { return 0, broken }), broken)
 }
 
 func TestEventuallySaysWhatItWaitedFor(t *testing.T) {
 	t.Parallel()
-	err := eventually(t.Context(), "rain", time.Millisecond, time.Microsecond, func(context.Context) (bool, error) { return false, nil })
+	err := eventually(t.Context(), "rain", time.Millisecond, time.Microsecond,
+		func(context.Context) (bool, error) { return false, nil })
 	require.EqualError(t, err, "after 1ms there is still no sign of rain")
 }
 

@@ -53,7 +53,8 @@ func measureCancels(ctx context.Context, i *Installation, n int, progress io.Wri
 		return nil, err
 	}
 	id := c.ids[0]
-	process, err := i.Start(id, "agent", "run", "--hub", c.hubs, "--cluster", c.cluster, "--id", id, "--slots", "4", "--allow-exec")
+	process, err := i.Start(id, "agent", "run", "--hub", c.hubs, "--cluster", c.cluster, "--id", id, "--slots", "4",
+		"--allow-exec")
 	if err != nil {
 		return nil, err
 	}
@@ -85,32 +86,34 @@ func (c *crew) cancelOne(ctx context.Context, file string) (time.Duration, error
 		return 0, err
 	}
 	var processes []int
-	if err := eventually(ctx, "the running command", settleLimit, 5*time.Millisecond, func(ctx context.Context) (bool, error) {
-		group := leaderIn(file)
-		if group == 0 {
-			return false, nil
-		}
-		var err error
-		if processes, err = groupOf(group); err != nil || len(processes) != commandProcesses {
-			return false, err
-		}
-		err = c.call(ctx, http.MethodGet, "/tasks/"+task.ID, nil, &task)
-		return task.Status == string(fleet.TaskRunning), err
-	}); err != nil {
+	if err := eventually(ctx, "the running command", settleLimit, 5*time.Millisecond,
+		func(ctx context.Context) (bool, error) {
+			group := leaderIn(file)
+			if group == 0 {
+				return false, nil
+			}
+			var err error
+			if processes, err = groupOf(group); err != nil || len(processes) != commandProcesses {
+				return false, err
+			}
+			err = c.call(ctx, http.MethodGet, "/tasks/"+task.ID, nil, &task)
+			return task.Status == string(fleet.TaskRunning), err
+		}); err != nil {
 		return 0, err
 	}
 	begun := time.Now()
 	if err := c.call(ctx, http.MethodPost, "/tasks/"+task.ID+"/cancel", nil, nil); err != nil {
 		return 0, err
 	}
-	err := eventually(ctx, "the end of a cancelled command", settleLimit, stopLook, func(context.Context) (bool, error) {
-		for _, pid := range processes {
-			if runs(pid) {
-				return false, nil
+	err := eventually(ctx, "the end of a cancelled command", settleLimit, stopLook,
+		func(context.Context) (bool, error) {
+			for _, pid := range processes {
+				if runs(pid) {
+					return false, nil
+				}
 			}
-		}
-		return true, nil
-	})
+			return true, nil
+		})
 	return time.Since(begun), err
 }
 
@@ -172,7 +175,9 @@ func processState(file string) (state string, group int) {
 }
 
 // measureReturns has an agent come back to a task that waits for it alone.
-func measureReturns(ctx context.Context, i *Installation, n int, progress io.Writer) (fromStart, fromRegistered []time.Duration, err error) {
+func measureReturns(
+	ctx context.Context, i *Installation, n int, progress io.Writer,
+) (fromStart, fromRegistered []time.Duration, err error) {
 	c := newCrew(i, "bench-return", 1, fleet.Idempotent)
 	if err := c.create(ctx, fleet.ActiveActive); err != nil {
 		return nil, nil, err
@@ -218,8 +223,8 @@ func (c *crew) goOffline(ctx context.Context, id string) error {
 	})
 }
 
-// returnTo pins a task to an agent that is offline, starts the agent, and returns when that was, when it had registered,
-// and when the task began.
+// returnTo pins a task to an agent that is offline, starts the agent, and returns when that was, when it had
+// registered, and when the task began.
 func (c *crew) returnTo(ctx context.Context, id, task string) (started, registered, began time.Time, err error) {
 	client, err := c.installation.Dial(ctx)
 	if err != nil {

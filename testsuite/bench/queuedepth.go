@@ -86,7 +86,9 @@ type queueSide interface {
 }
 
 // measureDepth fills a queue to its depth and drains it, with each side in an installation of its own.
-func measureDepth(ctx context.Context, p *QueuePlan, installTemporal func(context.Context) (*Installation, error), progress io.Writer) (*Depth, error) {
+func measureDepth(
+	ctx context.Context, p *QueuePlan, installTemporal func(context.Context) (*Installation, error), progress io.Writer,
+) (*Depth, error) {
 	d := &Depth{Tasks: p.Depth, Slots: p.DepthSlots}
 	for _, side := range []struct {
 		name string
@@ -133,7 +135,9 @@ func measureDepth(ctx context.Context, p *QueuePlan, installTemporal func(contex
 }
 
 // measure warms a side up, fills its queue in two halves, and drains it.
-func (s *DepthSide) measure(ctx context.Context, i *Installation, c client.Client, side queueSide, p *QueuePlan, progress io.Writer) error {
+func (s *DepthSide) measure(
+	ctx context.Context, i *Installation, c client.Client, side queueSide, p *QueuePlan, progress io.Writer,
+) error {
 	queue, _ := side.queue()
 	warmup := min(depthWarmup, p.Depth)
 	if err := side.submit(ctx, 0, warmup); err != nil {
@@ -152,7 +156,8 @@ func (s *DepthSide) measure(ctx context.Context, i *Installation, c client.Clien
 			return err
 		}
 		s.Memory = append(s.Memory, m)
-		fmt.Fprintf(progress, "%-8s %6d queued: %5d MiB resident, heap %5d MiB; Temporal %5d MiB\n", when, queued, m.Resident>>20, m.Heap>>20, m.Temporal>>20)
+		fmt.Fprintf(progress, "%-8s %6d queued: %5d MiB resident, heap %5d MiB; Temporal %5d MiB\n", when, queued,
+			m.Resident>>20, m.Heap>>20, m.Temporal>>20)
 		return nil
 	}
 	if err := read(whenEmpty, 0); err != nil {
@@ -185,13 +190,16 @@ func (s *DepthSide) measure(ctx context.Context, i *Installation, c client.Clien
 	}
 	s.DrainedPerSecond = float64(p.Depth) / took.Seconds()
 	s.DrainCPU = milliseconds(used / time.Duration(p.Depth))
-	fmt.Fprintf(progress, "submitted %.1f/s, queued %.1f/s, drained %.1f/s with %.1f ms of processor time each\n", s.SubmittedPerSecond, s.QueuedPerSecond, s.DrainedPerSecond, s.DrainCPU)
+	fmt.Fprintf(progress, "submitted %.1f/s, queued %.1f/s, drained %.1f/s with %.1f ms of processor time each\n",
+		s.SubmittedPerSecond, s.QueuedPerSecond, s.DrainedPerSecond, s.DrainCPU)
 	return read(whenDrained, 0)
 }
 
-// drain has slots come until all workflows of the side's type have completed, of which there are then total, and returns
-// the time from the slots' coming to the last close and the processor time of all processes that take part.
-func (s *DepthSide) drain(ctx context.Context, i *Installation, c client.Client, side queueSide, total int) (took, used time.Duration, err error) {
+// drain has slots come until all workflows of the side's type have completed, of which there are then total, and
+// returns the time from the slots' coming to the last close and the processor time of all processes that take part.
+func (s *DepthSide) drain(
+	ctx context.Context, i *Installation, c client.Client, side queueSide, total int,
+) (took, used time.Duration, err error) {
 	_, workflowType := side.queue()
 	before := CPUTimes(append(side.processes(), i.PID())...) // those that come now have used nothing yet
 	came := time.Now()

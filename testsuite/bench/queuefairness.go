@@ -58,7 +58,9 @@ func (f *Fairness) judge(began []string) {
 }
 
 // measureFairness has two tenants queue up on a lane without agents, then starts an agent.
-func measureFairness(ctx context.Context, i *Installation, p *QueuePlan, bigWeight, smallWeight int, progress io.Writer) (*Fairness, error) {
+func measureFairness(
+	ctx context.Context, i *Installation, p *QueuePlan, bigWeight, smallWeight int, progress io.Writer,
+) (*Fairness, error) {
 	f := &Fairness{BigWeight: bigWeight, SmallWeight: smallWeight, Slots: p.Slots, Small: max(1, p.Tasks/10)}
 	f.Big = p.Tasks - f.Small
 	cluster := fmt.Sprintf("bench-fair-%d-%d", bigWeight, smallWeight)

@@ -99,7 +99,8 @@ func measureDispatch(ctx context.Context, i *Installation, p *QueuePlan, progres
 				return nil, err
 			}
 			tasks[n] = append(tasks[n], of...)
-			fmt.Fprintf(progress, "round %d/%d  %-14s p50 %.1f ms\n", round+1, p.Rounds, sides[n].Name(), judgeDispatch(of).Acknowledged.P50)
+			fmt.Fprintf(progress, "round %d/%d  %-14s p50 %.1f ms\n", round+1, p.Rounds, sides[n].Name(),
+				judgeDispatch(of).Acknowledged.P50)
 		}
 	}
 	d.Bare, d.Mainstay = judgeDispatch(tasks[0]), judgeDispatch(tasks[1])

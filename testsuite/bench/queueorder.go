@@ -24,8 +24,8 @@ type Order struct {
 	Classes []Class `json:"classes"`
 	// Overtaking is how many tasks began before one of a higher class.
 	Overtaking int `json:"overtaking"`
-	// Inversions is how many of these the slots do not explain: of the tasks that began later, more were of a higher class
-	// than can have been on their way to the other slots.
+	// Inversions is how many of these the slots do not explain: of the tasks that began later, more were of a higher
+	// class than can have been on their way to the other slots.
 	Inversions int `json:"inversions"`
 	// Worst is the most tasks of higher classes that one task began before.
 	Worst int `json:"most_overtaken_by_one"`
@@ -86,7 +86,8 @@ func measureOrder(ctx context.Context, i *Installation, p *QueuePlan, progress i
 	mixture := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
 	tasks := make([]queuedTask, p.Tasks)
 	for n := range tasks {
-		tasks[n] = queuedTask{ID: cluster + "-" + strconv.Itoa(n), Type: WorkType, Cluster: cluster, Priority: 1 + mixture.IntN(priorities), Payload: trivialWork}
+		tasks[n] = queuedTask{ID: cluster + "-" + strconv.Itoa(n), Type: WorkType, Cluster: cluster,
+			Priority: 1 + mixture.IntN(priorities), Payload: trivialWork}
 	}
 	return orderOf(ctx, i, newCrew(i, cluster, 1, fleet.Idempotent), tasks, p.Slots, progress)
 }
@@ -100,7 +101,8 @@ func measureLanes(ctx context.Context, i *Installation, p *QueuePlan, progress i
 	const cluster = "bench-lanes"
 	tasks := make([]queuedTask, p.Tasks)
 	for n := range tasks {
-		tasks[n] = queuedTask{ID: cluster + "-" + strconv.Itoa(n), Type: WorkType, Cluster: cluster, Priority: priorities, Payload: trivialWork}
+		tasks[n] = queuedTask{ID: cluster + "-" + strconv.Itoa(n), Type: WorkType, Cluster: cluster,
+			Priority: priorities, Payload: trivialWork}
 		if n%2 == 0 {
 			tasks[n].Priority, tasks[n].Required = 1, []string{specialCapability}
 		}
@@ -111,7 +113,9 @@ func measureLanes(ctx context.Context, i *Installation, p *QueuePlan, progress i
 }
 
 // orderOf has tasks queue up and judges the order in which they began.
-func orderOf(ctx context.Context, i *Installation, c *crew, tasks []queuedTask, slots int, progress io.Writer) (*Order, error) {
+func orderOf(
+	ctx context.Context, i *Installation, c *crew, tasks []queuedTask, slots int, progress io.Writer,
+) (*Order, error) {
 	priority := make(map[string]int, len(tasks))
 	for n := range tasks {
 		priority[tasks[n].ID] = tasks[n].Priority
@@ -127,9 +131,10 @@ func orderOf(ctx context.Context, i *Installation, c *crew, tasks []queuedTask, 
 	return judgeOrder(began, slots), nil
 }
 
-// drainQueued submits tasks while their cluster has no agent, starts one when all of them wait, and returns their ids in
-// the order of their first instructions. settings are added to the cluster's.
-func drainQueued(ctx context.Context, i *Installation, c *crew, settings map[string]any, tasks []queuedTask, slots int, progress io.Writer) ([]string, error) {
+// drainQueued submits tasks while their cluster has no agent, starts one when all of them wait, and returns their ids
+// in the order of their first instructions. settings are added to the cluster's.
+func drainQueued(ctx context.Context, i *Installation, c *crew, settings map[string]any, tasks []queuedTask, slots int,
+	progress io.Writer) ([]string, error) {
 	client, err := i.Dial(ctx)
 	if err != nil {
 		return nil, err
@@ -152,7 +157,8 @@ func drainQueued(ctx context.Context, i *Installation, c *crew, settings map[str
 			return nil, err
 		}
 	}
-	fmt.Fprintf(progress, "%s: %d tasks are queued, submitted in %s; now an agent with %d slots comes\n", c.cluster, len(tasks), took.Round(10*time.Millisecond), slots)
+	fmt.Fprintf(progress, "%s: %d tasks are queued, submitted in %s; now an agent with %d slots comes\n", c.cluster,
+		len(tasks), took.Round(10*time.Millisecond), slots)
 	c.slots = slots
 	if err := c.start(ctx, c.ids...); err != nil {
 		return nil, err

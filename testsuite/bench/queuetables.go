@@ -15,7 +15,8 @@ func (q *Queue) Write(w io.Writer) {
 		rows  func(io.Writer)
 	}{
 		{"Order", q.Order != nil, func(w io.Writer) { q.Order.write(w) }},
-		{"Two lanes, priority 1 for a capability and 5 for any agent", q.Lanes != nil, func(w io.Writer) { q.Lanes.write(w) }},
+		{"Two lanes, priority 1 for a capability and 5 for any agent", q.Lanes != nil,
+			func(w io.Writer) { q.Lanes.write(w) }},
 		{"Fairness", len(q.Fairness) > 0, q.writeFairness},
 		{"Dispatch latency", q.Latency != nil, q.writeLatency},
 		{"Control", q.Control != nil, q.writeControl},
@@ -37,7 +38,8 @@ func (o *Order) write(t io.Writer) {
 		fmt.Fprintf(t, "| %d\t| %d\t| %d … %d\t| %.0f\t|\n", c.Priority, c.Tasks, c.First, c.Last, c.Mean)
 	}
 	fmt.Fprintf(t, "| inversions\t| %d\t| \t| \t|\n", o.Inversions)
-	fmt.Fprintf(t, "| began before one of a higher class, within the slots\t| %d\t| \t| \t|\n", o.Overtaking-o.Inversions)
+	fmt.Fprintf(t, "| began before one of a higher class, within the slots\t| %d\t| \t| \t|\n",
+		o.Overtaking-o.Inversions)
 	fmt.Fprintf(t, "| most of higher classes that one began before\t| %d\t| \t| \t|\n", o.Worst)
 }
 
@@ -52,7 +54,8 @@ func (q *Queue) writeFairness(t io.Writer) {
 func (q *Queue) writeDepth(t io.Writer) {
 	d := q.Depth
 	b, m := &d.Bare, &d.Mainstay
-	fmt.Fprintf(t, "| %d tasks, %d slots\t| bare Temporal\t| Mainstay\t| ratio\t|\n|---\t|---\t|---\t|---\t|\n", d.Tasks, d.Slots)
+	fmt.Fprintf(t, "| %d tasks, %d slots\t| bare Temporal\t| Mainstay\t| ratio\t|\n|---\t|---\t|---\t|---\t|\n",
+		d.Tasks, d.Slots)
 	for _, rate := range []struct {
 		name string
 		b, m float64
@@ -63,21 +66,25 @@ func (q *Queue) writeDepth(t io.Writer) {
 	} {
 		fmt.Fprintf(t, "| %s\t| %.1f tasks/s\t| %.1f tasks/s\t| %.2f\t|\n", rate.name, rate.b, rate.m, rate.m/rate.b)
 	}
-	fmt.Fprintf(t, "| processor time per drained task\t| %.1f ms\t| %.1f ms\t| %.2f\t|\n", b.DrainCPU, m.DrainCPU, m.DrainCPU/b.DrainCPU)
+	fmt.Fprintf(t, "| processor time per drained task\t| %.1f ms\t| %.1f ms\t| %.2f\t|\n", b.DrainCPU, m.DrainCPU,
+		m.DrainCPU/b.DrainCPU)
 	for _, when := range []string{whenEmpty, whenHalf, whenFull, whenDrained} {
 		x, y := b.state(when), m.state(when)
-		fmt.Fprintf(t, "| heap, %s (%d queued)\t| %s\t| %s\t| %.2f\t|\n", when, y.Queued, mebibytes(x.Heap), mebibytes(y.Heap), float64(y.Heap)/float64(x.Heap))
+		fmt.Fprintf(t, "| heap, %s (%d queued)\t| %s\t| %s\t| %.2f\t|\n", when, y.Queued, mebibytes(x.Heap),
+			mebibytes(y.Heap), float64(y.Heap)/float64(x.Heap))
 	}
 	for _, when := range []string{whenEmpty, whenHalf, whenFull, whenDrained} {
 		x, y := b.state(when), m.state(when)
-		fmt.Fprintf(t, "| resident, %s\t| %s\t| %s\t| %.2f\t|\n", when, mebibytes(x.Resident), mebibytes(y.Resident), float64(y.Resident)/float64(x.Resident))
+		fmt.Fprintf(t, "| resident, %s\t| %s\t| %s\t| %.2f\t|\n", when, mebibytes(x.Resident), mebibytes(y.Resident),
+			float64(y.Resident)/float64(x.Resident))
 	}
 	bareWhole, bareHalf := b.HeapPerTask()
 	whole, half := m.HeapPerTask()
 	fmt.Fprintf(t, "| heap for each queued task\t| %s\t| %s\t| \t|\n", kibibyte(bareWhole), kibibyte(whole))
 	fmt.Fprintf(t, "| … in the second half alone (0: flat)\t| %s\t| %s\t| \t|\n", kibibyte(bareHalf), kibibyte(half))
 	for _, when := range []string{whenEmpty, whenFull, whenDrained} {
-		fmt.Fprintf(t, "| Temporal's process, resident, %s\t| %s\t| %s\t| \t|\n", when, mebibytes(b.state(when).Temporal), mebibytes(m.state(when).Temporal))
+		fmt.Fprintf(t, "| Temporal's process, resident, %s\t| %s\t| %s\t| \t|\n", when,
+			mebibytes(b.state(when).Temporal), mebibytes(m.state(when).Temporal))
 	}
 }
 
@@ -95,9 +102,11 @@ func (q *Queue) writeLatency(t io.Writer) {
 	row("submitted → begin, p50", b.P50, m.P50)
 	row("submitted → begin, p99", b.P99, m.P99)
 	row("submitted → begin, max", b.Max, m.Max)
-	fmt.Fprintf(t, "| began before the acknowledgement was there (counted as 0)\t| %d\t| %d\t| \t|\n", l.Bare.Early, l.Mainstay.Early)
+	fmt.Fprintf(t, "| began before the acknowledgement was there (counted as 0)\t| %d\t| %d\t| \t|\n", l.Bare.Early,
+		l.Mainstay.Early)
 	if l.Mainstay.Throughput > 0 {
-		fmt.Fprintf(t, "| throughput that the rate is from\t| %.1f tasks/s\t| %.1f tasks/s\t| %.2f\t|\n", l.Bare.Throughput, l.Mainstay.Throughput, l.Mainstay.Throughput/l.Bare.Throughput)
+		fmt.Fprintf(t, "| throughput that the rate is from\t| %.1f tasks/s\t| %.1f tasks/s\t| %.2f\t|\n",
+			l.Bare.Throughput, l.Mainstay.Throughput, l.Mainstay.Throughput/l.Bare.Throughput)
 	}
 }
 

@@ -47,8 +47,11 @@ func (i *Installation) call(ctx context.Context, method, path string, in, out an
 }
 
 // eventually asks until done, and says after limit what it waited for in vain. An error of done ends it.
-func eventually(ctx context.Context, what string, limit, every time.Duration, done func(context.Context) (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("after %s there is still no sign of %s", limit, what))
+func eventually(
+	ctx context.Context, what string, limit, every time.Duration, done func(context.Context) (bool, error),
+) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("after %s there is still no sign of %s", limit,
+		what))
 	defer cancel()
 	tick := time.NewTicker(every)
 	defer tick.Stop()

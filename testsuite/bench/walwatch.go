@@ -25,8 +25,8 @@ type DatabaseWrites struct {
 	Pages        int64 `json:"pages"`
 }
 
-// watchWAL counts the transactions and pages that reach a write-ahead log until ctx ends. Frames that a checkpoint makes
-// SQLite write over are counted before, as long as it does not fill the log within walLook.
+// watchWAL counts the transactions and pages that reach a write-ahead log until ctx ends. Frames that a checkpoint
+// makes SQLite write over are counted before, as long as it does not fill the log within walLook.
 func watchWAL(ctx context.Context, path string) (DatabaseWrites, error) {
 	var writes DatabaseWrites
 	var at walPosition

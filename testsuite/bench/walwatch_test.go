@@ -44,5 +44,6 @@ func TestWALPosition(t *testing.T) {
 	read(nil, 0, 0)
 	read(wal(1, false, true, true, true), 1, 1)
 	anew := wal(2, true)
-	read(append(anew, wal(1, false, true, true)[walHeader+walFrame+512:]...), 1, 1) // what is left of the round before does not count
+	// what is left of the round before does not count
+	read(append(anew, wal(1, false, true, true)[walHeader+walFrame+512:]...), 1, 1)
 }

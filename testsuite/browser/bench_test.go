@@ -23,8 +23,8 @@ const (
 	benchBatch  = 200
 )
 
-// BenchmarkPage measures, from the start of a navigation with an empty cache, how long it takes until a view is complete on
-// the screen, beside the same calls of the API without a browser and beside a page that shows nothing.
+// BenchmarkPage measures, from the start of a navigation with an empty cache, how long it takes until a view is
+// complete on the screen, beside the same calls of the API without a browser and beside a page that shows nothing.
 func BenchmarkPage(b *testing.B) {
 	browserFor(b)
 	dev, err := startDev("--agents", "0", "--ui", "off")
@@ -52,7 +52,8 @@ func BenchmarkPage(b *testing.B) {
 				raw.add(time.Since(begun))
 			}
 			b.ReportMetric(0, "ns/op")
-			fmt.Fprintf(os.Stderr, "%-9s complete %s   API alone %s   bare page %s   (%d agents, %d tasks, %d loads)\n", view.name, drawn, raw, bare, benchAgents, benchTasks, b.N)
+			fmt.Fprintf(os.Stderr, "%-9s complete %s   API alone %s   bare page %s   (%d agents, %d tasks, %d loads)\n",
+				view.name, drawn, raw, bare, benchAgents, benchTasks, b.N)
 		})
 	}
 }
@@ -65,7 +66,8 @@ func (f *fleet) fill() {
 		batch := make([]map[string]any, benchBatch)
 		for i := range batch {
 			n := fmt.Sprint(from + i)
-			batch[i] = map[string]any{"type": "noop", "cluster": f.cluster, "labels": map[string]string{"n": n}, "idempotency_key": "bench-" + n}
+			batch[i] = map[string]any{"type": "noop", "cluster": f.cluster, "labels": map[string]string{"n": n},
+				"idempotency_key": "bench-" + n}
 			if i%10 != 0 {
 				batch[i]["start_at"] = later
 			}
@@ -77,7 +79,8 @@ func (f *fleet) fill() {
 	ctx, stop := context.WithCancel(context.Background())
 	atEnd(stop)
 	for i := range benchAgents {
-		a, err := agent.New(agent.Options{HubURLs: []string{f.URL}, Cluster: f.cluster, ID: fmt.Sprintf("bench-%03d", i), Slots: 4})
+		a, err := agent.New(agent.Options{HubURLs: []string{f.URL}, Cluster: f.cluster,
+			ID: fmt.Sprintf("bench-%03d", i), Slots: 4})
 		require.NoError(f, err)
 		a.Handle("noop", func(context.Context, *agent.Task) (any, error) { return map[string]bool{"done": true}, nil })
 		go func() { _ = a.Run(ctx) }()
@@ -128,5 +131,6 @@ func (t *times) add(d time.Duration) { *t = append(*t, d) }
 
 func (t times) String() string {
 	slices.Sort(t)
-	return fmt.Sprintf("p50 %4d ms p95 %4d ms", t[len(t)/2].Milliseconds(), t[min(len(t)-1, len(t)*95/100)].Milliseconds())
+	return fmt.Sprintf("p50 %4d ms p95 %4d ms", t[len(t)/2].Milliseconds(),
+		t[min(len(t)-1, len(t)*95/100)].Milliseconds())
 }

@@ -13,7 +13,8 @@ func TestFirstReadsAreEarly(t *testing.T) {
 	task := f.submit("early", "true", nil)
 	f.becomes(task, "completed")
 	for _, view := range []string{
-		"", "clusters", "agents?cluster=" + f.cluster, "tasks?cluster=" + f.cluster, "queue?cluster=" + f.cluster, "failovers", "drains", "healing", "scaling?cluster=" + f.cluster, "dead-letters", "reviews",
+		"", "clusters", "agents?cluster=" + f.cluster, "tasks?cluster=" + f.cluster, "queue?cluster=" + f.cluster,
+		"failovers", "drains", "healing", "scaling?cluster=" + f.cluster, "dead-letters", "reviews",
 		"clusters/" + f.cluster, "agents/" + f.name("a"), "tasks/" + task,
 	} {
 		t.Run(view, func(t *testing.T) {

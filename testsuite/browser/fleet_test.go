@@ -61,7 +61,8 @@ func (f *fleet) agent(agent string, more ...string) {
 	f.Helper()
 	path, err := binary()
 	require.NoError(f, err)
-	args := []string{"agent", "run", "--hub", f.URL, "--cluster", f.cluster, "--id", f.name(agent), "--slots", "2", "--allow-exec"}
+	args := []string{"agent", "run", "--hub", f.URL, "--cluster", f.cluster, "--id", f.name(agent), "--slots", "2",
+		"--allow-exec"}
 	args = append(args, more...)
 	if f.joinFile != "" {
 		args = append(args, "--join-token-file", f.joinFile)
@@ -95,7 +96,8 @@ func (f *fleet) illAgent(agent string) (ill func()) {
 				}
 			}
 			f.call(http.MethodPost, "/healing/trigger", map[string]any{"cluster": f.cluster, "dry_run": true}, &cycle)
-			return len(cycle.Decisions) == 1 && cycle.Decisions[0].TargetID == f.name(agent) && cycle.Decisions[0].Verdict != "waiting"
+			return len(cycle.Decisions) == 1 && cycle.Decisions[0].TargetID == f.name(agent) &&
+				cycle.Decisions[0].Verdict != "waiting"
 		}), "healing never saw that agent %s is ill", agent)
 	}
 }
@@ -168,7 +170,8 @@ func (f *fleet) try(method, path string, body any) (status int, answer []byte) {
 // submit submits a shell script as a task.
 func (f *fleet) submit(id, script string, more map[string]any) string {
 	f.Helper()
-	spec := map[string]any{"id": f.cluster + "-" + id, "type": "exec", "cluster": f.cluster, "payload": map[string]any{"command": []string{"sh", "-c", script}}}
+	spec := map[string]any{"id": f.cluster + "-" + id, "type": "exec", "cluster": f.cluster,
+		"payload": map[string]any{"command": []string{"sh", "-c", script}}}
 	for key, value := range more {
 		spec[key] = value
 	}

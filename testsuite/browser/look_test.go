@@ -15,8 +15,10 @@ var accessible string
 func busyFleet(t testing.TB) (f *fleet, views []string) {
 	f = newFleet(t, map[string]any{"replication_mode": "sharded", "shards": 12, "desired_agents": 3}, "a", "b")
 	single := newFleet(t, map[string]any{"min_agents": 1}, "a")
-	single.submit("done", "echo done", map[string]any{"labels": map[string]string{"invoice": "2026-1"}, "tenant": "acme"})
-	dead := single.submit("dead", "echo out of paper >&2; exit 3", map[string]any{"retry": map[string]any{"max_attempts": 1}})
+	single.submit("done", "echo done", map[string]any{"labels": map[string]string{"invoice": "2026-1"},
+		"tenant": "acme"})
+	dead := single.submit("dead", "echo out of paper >&2; exit 3",
+		map[string]any{"retry": map[string]any{"max_attempts": 1}})
 	once := single.submit("once", "sleep 300", map[string]any{"retry_safety": "at_most_once"})
 	waiting := single.submit("waiting", "true", map[string]any{"required_capabilities": []string{"gpu"}})
 	single.becomes(dead, "dead_letter")
@@ -37,21 +39,25 @@ func busyFleet(t testing.TB) (f *fleet, views []string) {
 		return len(failovers.Failovers) > 0
 	}))
 	return f, []string{
-		"#/", "#/clusters", "#/clusters/" + f.cluster, "#/clusters/" + single.cluster, "#/agents", "#/agents/" + f.name("a"), "#/agents/" + single.name("a"),
-		"#/tasks", "#/tasks?cluster=" + single.cluster, "#/tasks/" + once, "#/tasks/" + dead, "#/tasks/" + waiting, "#/queue", "#/failovers",
+		"#/", "#/clusters", "#/clusters/" + f.cluster, "#/clusters/" + single.cluster, "#/agents",
+		"#/agents/" + f.name("a"), "#/agents/" + single.name("a"),
+		"#/tasks", "#/tasks?cluster=" + single.cluster, "#/tasks/" + once, "#/tasks/" + dead, "#/tasks/" + waiting,
+		"#/queue", "#/failovers",
 		"#/failovers/" + failovers.Failovers[0].ID, "#/drains", "#/dead-letters", "#/reviews",
-		"#/healing", "#/healing?cluster=" + healed.cluster, "#/agents/" + healed.name("ill"), "#/clusters/" + alone.cluster,
+		"#/healing", "#/healing?cluster=" + healed.cluster, "#/agents/" + healed.name("ill"),
+		"#/clusters/" + alone.cluster,
 		"#/scaling", "#/scaling?cluster=" + blocked.cluster, "#/clusters/" + blocked.cluster,
 	}
 }
 
-// TestLook goes through every view, light and dark, on a wide window and on a phone, and holds each to what people need who
-// do not see it all: names, headings, labels, contrast, and nothing that hides beyond the edge.
+// TestLook goes through every view, light and dark, on a wide window and on a phone, and holds each to what people need
+// who do not see it all: names, headings, labels, contrast, and nothing that hides beyond the edge.
 func TestLook(t *testing.T) {
 	t.Parallel()
 	f, views := busyFleet(t)
 	for name, before := range map[string][]step{
-		"light": {colours("light")}, "dark": {colours("dark")}, "phone": {colours("light"), phone()}, "dark phone": {colours("dark"), phone()},
+		"light": {colours("light")}, "dark": {colours("dark")}, "phone": {colours("light"), phone()},
+		"dark phone": {colours("dark"), phone()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -71,7 +71,8 @@ func browserPath() (string, error) {
 			return path, nil
 		}
 	}
-	return "", errors.New("there is no Chromium here: install Debian's package chromium, or name the program in " + browserEnv)
+	return "", errors.New(
+		"there is no Chromium here: install Debian's package chromium, or name the program in " + browserEnv)
 }
 
 // theBrowser starts the browser that all tests share.
@@ -80,7 +81,8 @@ var theBrowser = sync.OnceValues(func() (context.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path),
+		chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.UserDataDir(filepath.Join(shared.dir, "profile")), chromedp.WSURLReadTimeout(time.Minute))
 	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(), options...)
 	browser, endBrowser := chromedp.NewContext(allocator)
@@ -126,13 +128,15 @@ var theDev = sync.OnceValues(func() (devReport, error) { return startDev("--agen
 
 // theSecuredDev asks who one is.
 var theSecuredDev = sync.OnceValues(func() (devReport, error) {
-	admin, adminFile, joinFile := strings.Repeat("admin", 8), filepath.Join(shared.dir, "admin"), filepath.Join(shared.dir, "join")
+	admin, adminFile, joinFile := strings.Repeat("admin", 8), filepath.Join(shared.dir,
+		"admin"), filepath.Join(shared.dir, "join")
 	for path, secret := range map[string]string{adminFile: admin, joinFile: strings.Repeat("join", 10)} {
 		if err := os.WriteFile(path, []byte(secret), 0o600); err != nil {
 			return devReport{}, err
 		}
 	}
-	report, err := startDev("--agents", "0", "--ui", "127.0.0.1:0", "--admin-token-file", adminFile, "--join-token-file", joinFile)
+	report, err := startDev("--agents", "0", "--ui", "127.0.0.1:0", "--admin-token-file", adminFile,
+		"--join-token-file", joinFile)
 	report.token, report.joinFile = admin, joinFile
 	return report, err
 })
@@ -144,7 +148,8 @@ func startDev(more ...string) (devReport, error) {
 	if err != nil {
 		return report, err
 	}
-	args := append([]string{"dev", "--ephemeral", "--http", "127.0.0.1:0", "--temporal", "127.0.0.1:0", "-o", "json"}, more...)
+	args := append([]string{"dev", "--ephemeral", "--http", "127.0.0.1:0", "--temporal", "127.0.0.1:0", "-o", "json"},
+		more...)
 	var stdout, stderr output
 	command := exec.Command(path, args...)
 	command.Env = plainEnvironment()

@@ -20,10 +20,12 @@ func TestOverview(t *testing.T) {
 	p := openTab(t, f.URL, "")
 	p.shows(f.cluster)
 	p.until("the stream is there", `document.querySelector("#live").innerText === "Live"`)
-	p.until("its card says who leads", `[...document.querySelectorAll(".card")].some((c) => c.innerText.includes("`+f.cluster+`") && c.innerText.includes("led by `+f.cluster+`"))`)
+	p.until("its card says who leads",
+		`[...document.querySelectorAll(".card")].some((c) => c.innerText.includes("`+f.cluster+`") && c.innerText.includes("led by `+f.cluster+`"))`)
 	p.press(f.cluster)
 	p.shows("Topology")
-	p.until("the topology has leader and standby", `[...document.querySelectorAll(".topology h3")].map((e) => e.innerText).join() === "Leader,Standbys, the next leader first"`)
+	p.until("the topology has leader and standby",
+		`[...document.querySelectorAll(".topology h3")].map((e) => e.innerText).join() === "Leader,Standbys, the next leader first"`)
 	require.Equal(t, "Cluster "+f.cluster+" · Mainstay", p.text("document.title"))
 	p.until("focus is on the heading", `document.activeElement.tagName === "H1"`)
 }
@@ -39,7 +41,9 @@ func TestKillShowsUp(t *testing.T) {
 	p.run(`window.untouched = true; document.querySelector("main h1").focus(); window.told = [];
 		new MutationObserver(() => window.told.push(document.querySelector("#announce").textContent)).observe(document.querySelector("#announce"), {childList: true, subtree: true, characterData: true})`)
 	f.kill("a")
-	p.until("it shows as lost", `[...document.querySelectorAll("tbody tr")].some((r) => r.innerText.includes("`+f.name("a")+`") && r.innerText.includes("lost"))`)
+	p.until("it shows as lost",
+		`[...document.querySelectorAll("tbody tr")].some((r) => r.innerText.includes("`+f.name(
+			"a")+`") && r.innerText.includes("lost"))`)
 	p.shows(f.cluster + " has 1 of 2 desired agents online")
 	p.until("its failover is listed", `document.querySelector("main").innerText.includes("succeeded")`)
 	p.until("the page was not loaded again", `window.untouched === true && document.activeElement.tagName === "H1"`)
@@ -49,8 +53,8 @@ func TestKillShowsUp(t *testing.T) {
 	p.shoot("kill")
 }
 
-// TestEventsThatComeTogetherAreReadOut: a busy browser reads several events in one turn, and a person who hears the page
-// must hear each of them.
+// TestEventsThatComeTogetherAreReadOut: a busy browser reads several events in one turn, and a person who hears the
+// page must hear each of them.
 func TestEventsThatComeTogetherAreReadOut(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, nil)
@@ -75,7 +79,8 @@ func TestDeadLetterIsRetriedByClick(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, nil, "a")
 	file := filepath.Join(t.TempDir(), "mended")
-	task := f.submit("dead", "echo cannot reach the printer >&2; test -e "+file, map[string]any{"retry": map[string]any{"max_attempts": 1}})
+	task := f.submit("dead", "echo cannot reach the printer >&2; test -e "+file,
+		map[string]any{"retry": map[string]any{"max_attempts": 1}})
 	f.becomes(task, "dead_letter")
 	p := openTab(t, f.URL, "#/dead-letters?cluster="+f.cluster)
 	p.shows("cannot reach the printer")
@@ -138,7 +143,8 @@ func TestRefusalIsShown(t *testing.T) {
 	p.until("the dialog is open", `document.querySelector("dialog[open]") !== null`)
 	p.keys(f.name("a"))
 	p.press("Move it")
-	p.until("the API's reason is shown", `document.querySelector("dialog [role=alert]").innerText.includes("must be another agent")`)
+	p.until("the API's reason is shown",
+		`document.querySelector("dialog [role=alert]").innerText.includes("must be another agent")`)
 	p.keys(kb.Escape)
 	p.until("the dialog is gone", `document.querySelector("dialog") === null`)
 }
@@ -176,7 +182,8 @@ func TestKeyboard(t *testing.T) {
 	f.becomes(task, "completed")
 	p := openTab(t, f.URL, "")
 	p.keys(kb.Tab)
-	p.until("the first stop skips to the content", `document.activeElement.className === "skip" && document.activeElement.getBoundingClientRect().left >= 0`)
+	p.until("the first stop skips to the content",
+		`document.activeElement.className === "skip" && document.activeElement.getBoundingClientRect().left >= 0`)
 	p.keys(kb.Enter)
 	p.until("the content has focus", `document.activeElement.id === "main"`)
 	p.shortcut("g")
@@ -186,7 +193,8 @@ func TestKeyboard(t *testing.T) {
 	p.until("/ goes to the search", `document.activeElement.name === "q"`)
 	p.expects("status of 404") // of three places, one knows it
 	p.keys(task + kb.Enter)
-	p.until("the task is shown", `location.hash === "#/tasks/`+task+`" && document.querySelector("h1").innerText === "`+task+`"`)
+	p.until("the task is shown",
+		`location.hash === "#/tasks/`+task+`" && document.querySelector("h1").innerText === "`+task+`"`)
 	p.shortcut("?")
 	p.until("? shows the keys", `document.querySelector("dialog[open]").innerText.includes("Overview")`)
 	p.keys(kb.Escape)
@@ -195,7 +203,8 @@ func TestKeyboard(t *testing.T) {
 	// Every stop has a visible focus.
 	for range 12 {
 		p.keys(kb.Tab)
-		p.until("focus is visible", `(() => { const e = document.activeElement, s = getComputedStyle(e); return e === document.body || s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 1; })()`)
+		p.until("focus is visible",
+			`(() => { const e = document.activeElement, s = getComputedStyle(e); return e === document.body || s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 1; })()`)
 	}
 }
 
@@ -213,7 +222,8 @@ func TestStreamIsLost(t *testing.T) {
 	p.shoot("cut-off")
 	f.agent("late")
 	wire.cut(false)
-	p.until("it is live again", `document.querySelector("#live").innerText === "Live" && document.querySelector("#trouble").innerText === ""`)
+	p.until("it is live again",
+		`document.querySelector("#live").innerText === "Live" && document.querySelector("#trouble").innerText === ""`)
 	p.shows(f.name("late"))
 }
 
@@ -234,13 +244,16 @@ func TestHostileText(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, nil, "a")
 	const hostile = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`
-	task := f.submit("hostile", "echo '"+strings.ReplaceAll(hostile, "'", `'\''`)+"' >&2; exit 1", map[string]any{"retry": map[string]any{"max_attempts": 1}, "labels": map[string]string{"note": `"><b>bold</b>`}})
+	task := f.submit("hostile", "echo '"+strings.ReplaceAll(hostile, "'", `'\''`)+"' >&2; exit 1",
+		map[string]any{"retry": map[string]any{"max_attempts": 1},
+			"labels": map[string]string{"note": `"><b>bold</b>`}})
 	f.becomes(task, "dead_letter")
 	p := openTab(t, f.URL, "#/dead-letters?cluster="+f.cluster)
 	p.shows("onerror=")
 	p.goTo("#/tasks/" + task)
 	p.shows("<b>bold</b>")
-	p.until("nothing of it became an element", `document.querySelectorAll("main img, main script, main b:not(.count)").length === 0 && !document.title.includes("owned")`)
+	p.until("nothing of it became an element",
+		`document.querySelectorAll("main img, main script, main b:not(.count)").length === 0 && !document.title.includes("owned")`)
 }
 
 // TestStripInTheWebUI looks at the fleet in its frame of the Temporal Web UI.
@@ -253,7 +266,8 @@ func TestStripInTheWebUI(t *testing.T) {
 	p.do(chromedp.Navigate(f.UIURL + "/namespaces/default/workflows"))
 	strip := &frame{page: p, address: f.URL + page.Strip}
 	strip.until("it has the numbers", `document.body.innerText.includes("agents online")`)
-	strip.until("it fits", `document.documentElement.scrollHeight <= innerHeight && document.documentElement.scrollWidth <= innerWidth`)
+	strip.until("it fits",
+		`document.documentElement.scrollHeight <= innerHeight && document.documentElement.scrollWidth <= innerWidth`)
 	first := strip.text("it has a time", `document.querySelector("time").dateTime`)
 	strip.until("it is renewed", `document.querySelector("time").dateTime > "`+first+`"`)
 	p.shoot("web-ui")

@@ -12,7 +12,8 @@ import (
 var quickHealing = map[string]any{"self_healing": map[string]any{"patience": "1s", "cycle_interval": "1h"}}
 
 // blockedScaling wants an agent of a spawner that is not there.
-var blockedScaling = map[string]any{"desired_agents": 1, "scaling": map[string]any{"mode": "manual", "spawn": map[string]any{"spawner": "nowhere"}}}
+var blockedScaling = map[string]any{"desired_agents": 1, "scaling": map[string]any{"mode": "manual",
+	"spawn": map[string]any{"spawner": "nowhere"}}}
 
 // isBlocked waits until scaling has found that it cannot start agents.
 func (f *fleet) isBlocked() {
@@ -57,10 +58,13 @@ func TestHealingShowsUp(t *testing.T) {
 	p.until("the dialog is open", `document.querySelector("dialog[open] select").value === "`+f.cluster+`"`)
 	p.press("Run the cycle")
 	p.until("what the cycle decided is told", `document.querySelector("#toasts").innerText.includes("1 action begun")`)
-	item := `[...document.querySelectorAll("main .cards li")].find((e) => e.innerText.includes("Drain ` + f.name("ill") + `"))`
+	item := `[...document.querySelectorAll("main .cards li")].find((e) => e.innerText.includes("Drain ` + f.name(
+		"ill") + `"))`
 	p.until("what was seen is told", item+`?.innerText.includes("disk errors")`)
-	p.until("and what came of it", item+`?.innerText.includes("succeeded") && `+item+`.innerText.includes("out of service until it is healthy")`)
-	p.until("and where more is", item+`.querySelector("a[href^='#/drains']") && `+item+`.querySelector("a.out").href.includes("healing%2F`+f.cluster+`%2Fdrain_agent")`)
+	p.until("and what came of it",
+		item+`?.innerText.includes("succeeded") && `+item+`.innerText.includes("out of service until it is healthy")`)
+	p.until("and where more is",
+		item+`.querySelector("a[href^='#/drains']") && `+item+`.querySelector("a.out").href.includes("healing%2F`+f.cluster+`%2Fdrain_agent")`)
 	p.until("the page was not loaded again", `window.untouched === true`)
 
 	p.press(f.name("ill"))
@@ -91,14 +95,16 @@ func TestHealingIsPausedByKeyboard(t *testing.T) {
 	p := openTab(t, f.URL, "")
 	p.shortcut("g")
 	p.shortcut("h")
-	p.until("g h shows healing", `location.hash === "#/healing" && document.querySelector("h1").innerText === "Healing"`)
+	p.until("g h shows healing",
+		`location.hash === "#/healing" && document.querySelector("h1").innerText === "Healing"`)
 	p.focus("Pause healing…")
 	p.keys(kb.Enter)
 	p.until("the dialog has focus", `document.activeElement.closest("dialog") !== null`)
 	p.keys("kernels" + kb.Enter)
 	p.shows("Paused: no cycle begins by itself. kernels")
 	p.goTo("#/")
-	p.until("it is a problem, of its own or of agents of other tests that are ill", `/healing is paused/i.test(document.querySelector("main").innerText)`)
+	p.until("it is a problem, of its own or of agents of other tests that are ill",
+		`/healing is paused/i.test(document.querySelector("main").innerText)`)
 	p.press("Resume healing…")
 	p.press("Resume healing")
 	p.until("the problem is gone", `!/healing is paused/i.test(document.querySelector("main").innerText)`)
@@ -108,7 +114,8 @@ func TestHealingIsPausedByKeyboard(t *testing.T) {
 	p.keys(kb.Enter)
 	p.until("the choice has focus", `document.activeElement.name === "mode"`)
 	p.choose("dry_run")
-	p.until("the mode is another", `[...document.querySelectorAll("main tr")].some((r) => r.innerText.includes("`+f.cluster+`") && r.innerText.includes("dry run"))`)
+	p.until("the mode is another",
+		`[...document.querySelectorAll("main tr")].some((r) => r.innerText.includes("`+f.cluster+`") && r.innerText.includes("dry run"))`)
 }
 
 func TestBlockedScalingIsShown(t *testing.T) {
@@ -139,7 +146,8 @@ func TestScaledByClick(t *testing.T) {
 	p := openTab(t, f.URL, "")
 	p.shortcut("g")
 	p.shortcut("s")
-	p.until("g s shows scaling", `location.hash === "#/scaling" && document.querySelector("h1").innerText === "Scaling"`)
+	p.until("g s shows scaling",
+		`location.hash === "#/scaling" && document.querySelector("h1").innerText === "Scaling"`)
 	p.goTo("#/scaling?cluster=" + f.cluster)
 	scale := func(to string) {
 		t.Helper()
@@ -155,7 +163,8 @@ func TestScaledByClick(t *testing.T) {
 	p.keys(kb.Escape)
 	scale("1")
 	p.shows("Started 1 agent")
-	p.until("it counts", `document.querySelector("main .amount").innerText.includes("1 agent") && document.querySelector("main .amount").innerText.includes("1 wanted")`)
+	p.until("it counts",
+		`document.querySelector("main .amount").innerText.includes("1 agent") && document.querySelector("main .amount").innerText.includes("1 wanted")`)
 	scale("0")
 	p.shows("Stopped 1 agent")
 	p.until("it counts", `document.querySelector("main .amount").innerText.includes("0 agents")`)

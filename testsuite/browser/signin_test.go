@@ -16,7 +16,8 @@ import (
 // signIn types a token into the form, as a person does.
 func (p *tab) signIn(token string) {
 	p.Helper()
-	p.until("the form waits for a token", `document.querySelector("main h1").innerText === "Sign in" && document.activeElement.name === "token"`)
+	p.until("the form waits for a token",
+		`document.querySelector("main h1").innerText === "Sign in" && document.activeElement.name === "token"`)
 	p.keys(token + kb.Enter)
 }
 
@@ -28,8 +29,10 @@ func TestSigningIn(t *testing.T) {
 	f.becomes(task, "dead_letter")
 	p := openTab(t, f.URL, "#/dead-letters?cluster="+f.cluster)
 	p.expects("status of 401")
-	p.until("the form stays, alone", `performance.now() > 1000 && document.querySelectorAll("main > .signin").length === 1 && document.querySelector("main").children.length === 1`)
-	p.until("nothing else is offered", `document.querySelector("#nav").offsetParent === null && document.querySelector("#live").innerText === "" && document.title === "Sign in · Mainstay"`)
+	p.until("the form stays, alone",
+		`performance.now() > 1000 && document.querySelectorAll("main > .signin").length === 1 && document.querySelector("main").children.length === 1`)
+	p.until("nothing else is offered",
+		`document.querySelector("#nav").offsetParent === null && document.querySelector("#live").innerText === "" && document.title === "Sign in · Mainstay"`)
 	p.shoot("sign-in")
 	p.signIn("wrong")
 	p.shows("This token is not valid")
@@ -50,7 +53,8 @@ func TestSigningIn(t *testing.T) {
 
 	p.press("Sign out")
 	p.until("the form is back", `document.querySelector("main > .signin") !== null`)
-	require.EqualValues(t, http.StatusUnauthorized, eval[int](p, `fetch("/api/v1/agents/overview").then((r) => r.status)`), "the session is over")
+	require.EqualValues(t, http.StatusUnauthorized, eval[int](p,
+		`fetch("/api/v1/agents/overview").then((r) => r.status)`), "the session is over")
 }
 
 // TestRevokedSession takes the token away from somebody who looks at the page.
@@ -63,7 +67,8 @@ func TestRevokedSession(t *testing.T) {
 	p.signIn(token.Secret)
 	p.shows("No agent yet.")
 	f.call(http.MethodDelete, "/tokens/"+token.ID, nil, nil)
-	p.until("it asks again", `document.querySelector("main > .signin") !== null && !document.querySelector("main").innerText.includes("No agent yet.")`)
+	p.until("it asks again",
+		`document.querySelector("main > .signin") !== null && !document.querySelector("main").innerText.includes("No agent yet.")`)
 	p.signIn(token.Secret)
 	p.shows("This token is not valid, or is no longer.")
 }
@@ -123,7 +128,8 @@ func TestWebUIHasNoStripWhereTokensAreAsked(t *testing.T) {
 	}
 }
 
-// TestWebUIAsksForAnAdmin opens the Web UI as nobody, who is sent to sign in, and then with that session on another port.
+// TestWebUIAsksForAnAdmin opens the Web UI as nobody, who is sent to sign in, and then with that session on another
+// port.
 func TestWebUIAsksForAnAdmin(t *testing.T) {
 	t.Parallel()
 	f := newFleetOf(t, theSecuredDev, nil)

@@ -69,7 +69,8 @@ func openTab(t testing.TB, base, hash string, before ...step) *tab {
 
 // heard keeps complaints: exceptions, errors on the console, requests that fail, and what the policy refused.
 func (p *tab) heard(m chromedp.ConsoleMessage) {
-	if !m.IsException() && m.Type != chromedp.ConsoleError && m.Type != chromedp.ConsoleWarning && m.Source != "security" {
+	if !m.IsException() && m.Type != chromedp.ConsoleError && m.Type != chromedp.ConsoleWarning &&
+		m.Source != "security" {
 		return
 	}
 	p.mu.Lock()
@@ -114,7 +115,8 @@ func (p *tab) open(hash string) {
 func (p *tab) goTo(hash string) {
 	p.Helper()
 	p.run(`location.hash = ` + strconv.Quote(hash))
-	p.until(hash+" is drawn", `document.querySelector("main").dataset.view === location.hash && !document.querySelector("main .loading")`)
+	p.until(hash+" is drawn",
+		`document.querySelector("main").dataset.view === location.hash && !document.querySelector("main .loading")`)
 }
 
 // eval evaluates a script that the test itself brings; the page's policy does not hold for it.
@@ -154,15 +156,16 @@ func (f *frame) find() error {
 	}
 	for _, info := range infos {
 		if info.Type == "iframe" && strings.HasPrefix(info.URL, f.address) {
-			f.ctx, f.end = chromedp.NewContext(f.page.ctx, chromedp.WithTargetID(info.TargetID), chromedp.WithDetachOnCancel())
+			f.ctx, f.end = chromedp.NewContext(f.page.ctx, chromedp.WithTargetID(info.TargetID),
+				chromedp.WithDetachOnCancel())
 			return nil
 		}
 	}
 	return errors.New("there is no frame")
 }
 
-// try evaluates a script in the frame. After a failure the frame is looked for anew: its document may have been replaced by
-// another, and what is connected to the old one then sees nothing more.
+// try evaluates a script in the frame. After a failure the frame is looked for anew: its document may have been
+// replaced by another, and what is connected to the old one then sees nothing more.
 func (f *frame) try(script string) (text string, err error) {
 	if f.ctx == nil {
 		if err := f.find(); err != nil {
@@ -226,7 +229,8 @@ func (p *tab) press(name string) {
 	p.Helper()
 	find := `[...document.querySelectorAll("button, a")].filter((e) => e.offsetParent !== null && (e.getAttribute("aria-label") ?? e.textContent.trim()) === ` + strconv.Quote(name) + `).at(-1)`
 	p.until("there is "+name, find)
-	at := eval[[2]float64](p, `(() => { const e = `+find+`; e.scrollIntoView({block: "center"}); const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()`)
+	at := eval[[2]float64](p,
+		`(() => { const e = `+find+`; e.scrollIntoView({block: "center"}); const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()`)
 	p.do(chromedp.MouseClickXY(at[0], at[1]))
 }
 
@@ -240,8 +244,10 @@ func (p *tab) keys(text string) {
 func (p *tab) shortcut(key string) {
 	p.Helper()
 	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeRawKeyDown, input.DispatchKeyEventTypeKeyUp} {
-			if _, err := cdp.Call(ctx, t, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: kind, Key: key}); err != nil {
+		for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeRawKeyDown,
+			input.DispatchKeyEventTypeKeyUp} {
+			if _, err := cdp.Call(ctx, t, input.DispatchKeyEvent,
+				input.DispatchKeyEventParams{Type: kind, Key: key}); err != nil {
 				return err
 			}
 		}
@@ -276,7 +282,9 @@ func eventually(holds func() bool) bool {
 // window, phone and colours change what the browser says it is.
 func window(width, height int64, mobile bool) step {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: mobile})
+		_, err := cdp.Call(ctx, t, emulation.SetDeviceMetricsOverride,
+			emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1,
+				Mobile: mobile})
 		return err
 	})
 }
@@ -294,8 +302,9 @@ func phone() step { return window(360, 740, true) }
 
 func colours(scheme string) step {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-			{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia,
+			emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+				{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
 		return err
 	})
 }

@@ -93,8 +93,13 @@ func workAsAgent(spec agentSpec) error {
 	}
 	w := &worker{spec: spec, out: out}
 	a, err := agent.New(agent.Options{
-		HubURLs: spec.Hubs, Cluster: spec.Cluster, ID: spec.ID, Slots: spec.Slots, StopTimeout: 2 * time.Second, OnEvent: w.event,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		HubURLs:     spec.Hubs,
+		Cluster:     spec.Cluster,
+		ID:          spec.ID,
+		Slots:       spec.Slots,
+		StopTimeout: 2 * time.Second,
+		OnEvent:     w.event,
+		Logger:      slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if err != nil {
 		return err
@@ -119,7 +124,8 @@ type worker struct {
 	out   *ledgerWriter
 	epoch atomic.Int64 // of the session
 	lead  atomic.Int64 // of the leadership; 0: does not lead
-	// reported is what was reported of each attempt: fenced work that outlived its lease is done, and reported as failed.
+	// reported is what was reported of each attempt: fenced work that outlived its lease is done, and reported as
+	// failed.
 	reported sync.Map
 }
 
@@ -138,7 +144,8 @@ func (w *worker) event(e agent.Event) {
 		w.reported.Store(fmt.Sprint(e.TaskID, e.Attempt), string(e.Outcome))
 	case agent.EventResultAccepted:
 		outcome, _ := w.reported.Load(fmt.Sprint(e.TaskID, e.Attempt))
-		w.out.write(line{Kind: lineAccepted, Agent: w.spec.ID, Task: e.TaskID, Attempt: e.Attempt, Note: fmt.Sprint(outcome)})
+		w.out.write(line{Kind: lineAccepted, Agent: w.spec.ID, Task: e.TaskID, Attempt: e.Attempt,
+			Note: fmt.Sprint(outcome)})
 	case agent.EventResultDropped:
 		w.out.write(line{Kind: lineStale, Agent: w.spec.ID, Task: e.TaskID, Attempt: e.Attempt})
 	}

@@ -41,7 +41,8 @@ func TestChaos(t *testing.T) {
 		network = nil
 	}
 	kinds := possibleFaults(*flagDuration, network != nil, *flagOnly)
-	require.NotEmpty(t, kinds, "no fault has %q in its name that can be had here and in this time; there are %q", *flagOnly, faultKinds)
+	require.NotEmpty(t, kinds, "no fault has %q in its name that can be had here and in this time; there are %q",
+		*flagOnly, faultKinds)
 	faults := planFaults(rand.New(rand.NewPCG(*flagSeed, 2)), kinds, *flagAgents, *flagDuration, tm)
 	for _, f := range faults {
 		t.Log(f)
@@ -117,7 +118,8 @@ fenced work after SIGCONT ran on for %s at most · epochs watched %d times
 agent SIGKILL to the next begin elsewhere, idempotent work: %s; with the control plane killed too: %s
 fleet converged %.1f s after the last fault (limit %s), tasks settled after %.1f s (limit %s), all slots back after %.1f s more`,
 		*flagSeed, *flagDuration, *flagAgents, x.report(), v.acknowledged, len(jobs), unsure, outcomes(v.outcomes),
-		v.lost, v.doubleBegins, v.overlaps, v.leaderOverlaps, v.epochFaults, v.resultFaults, v.drainFaults, len(x.drains), calm(x.drains), v.healingFaults, v.healingLine(e),
+		v.lost, v.doubleBegins, v.overlaps, v.leaderOverlaps, v.epochFaults, v.resultFaults, v.drainFaults,
+		len(x.drains), calm(x.drains), v.healingFaults, v.healingLine(e),
 		len(attemptsOf(lines)), v.leaves, v.accepted, v.stale, refused, refused+accepted, stale,
 		doubled, repeated, letters, v.afterThaw.Round(time.Millisecond), watch.looks,
 		spread(quiet), spread(troubled),
@@ -139,8 +141,8 @@ func convergeLimit(tm timing) time.Duration {
 // hubLease is how long a hub that is gone keeps its agents.
 const hubLease = 10 * time.Second
 
-// awaitFleet waits until every agent is online, one leads, and every shard has an owner. Agents that healing keeps out of
-// service are not missing while they are really not well, as after many late heartbeats.
+// awaitFleet waits until every agent is online, one leads, and every shard has an owner. Agents that healing keeps out
+// of service are not missing while they are really not well, as after many late heartbeats.
 func (in *installation) awaitFleet(t testing.TB, clusters []string, limit time.Duration) time.Duration {
 	t.Helper()
 	begun := time.Now()
@@ -160,7 +162,8 @@ func (in *installation) awaitFleet(t testing.TB, clusters []string, limit time.D
 				}
 			}
 			status, err := in.call(i, http.MethodGet, "/api/v1/agents/clusters/"+name, nil, &c)
-			good := err == nil && status == http.StatusOK && c.HealthyAgentCount == want && (name != clusterLeader || c.Leader != "")
+			good := err == nil && status == http.StatusOK && c.HealthyAgentCount == want &&
+				(name != clusterLeader || c.Leader != "")
 			for _, s := range c.ShardOwners {
 				good = good && s.Owner != ""
 			}
@@ -250,7 +253,8 @@ func (in *installation) checkDeadLetters(t testing.TB, jobs []*job) int {
 
 func outcomes(counts map[fleet.TaskStatus]int) string {
 	var parts []string
-	for _, s := range []fleet.TaskStatus{fleet.TaskCompleted, fleet.TaskReview, fleet.TaskDeadLetter, fleet.TaskFailed, fleet.TaskCancelled,
+	for _, s := range []fleet.TaskStatus{fleet.TaskCompleted, fleet.TaskReview, fleet.TaskDeadLetter, fleet.TaskFailed,
+		fleet.TaskCancelled,
 		fleet.TaskExpired, fleet.TaskQueued, fleet.TaskRunning, fleet.TaskRetryWait, ""} {
 		if counts[s] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", counts[s], s))

@@ -12,13 +12,13 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// drained is a time in which an agent was out of service: from when the API said that its drain was done until the driver
-// asked for the end of its maintenance.
+// drained is a time in which an agent was out of service: from when the API said that its drain was done until the
+// driver asked for the end of its maintenance.
 type drained struct {
 	agent string
 	span
-	// calm says that the control plane was whole all the while the drain went on, so that the agent was never out of touch:
-	// only then must nothing be in flight at its end.
+	// calm says that the control plane was whole all the while the drain went on, so that the agent was never out of
+	// touch: only then must nothing be in flight at its end.
 	calm bool
 }
 
@@ -30,12 +30,14 @@ func (v *verdict) judgeDrains(e evidence, attempts []ran) {
 				continue
 			}
 			if a.begin > d.from && a.begin < d.to {
-				v.blame(&v.drainFaults, "attempt %d of %s began on %s while that was drained: %s", a.number, a.task, d.agent, told([]ran{a}))
+				v.blame(&v.drainFaults, "attempt %d of %s began on %s while that was drained: %s", a.number, a.task,
+					d.agent, told([]ran{a}))
 			}
 			gone := e.lives[a.pid].gone
 			open := a.begin < d.from && (a.end == 0 || a.end > d.from) && (gone == 0 || gone > d.from)
 			if open && d.calm {
-				v.blame(&v.drainFaults, "attempt %d of %s was in flight on %s when its drain was done: %s", a.number, a.task, d.agent, told([]ran{a}))
+				v.blame(&v.drainFaults, "attempt %d of %s was in flight on %s when its drain was done: %s", a.number,
+					a.task, d.agent, told([]ran{a}))
 			}
 		}
 	}
@@ -65,7 +67,8 @@ func (x *injector) drainAgent(ctx context.Context, m *member, f fault) {
 	x.ask(ctx, path+"/drain", map[string]any{"deadline": "500ms", "reason": "chaos"})
 	done := x.awaitStatus(ctx, m, path, fleet.AgentMaintenance)
 	if done && x.isOperators(path) {
-		d := drained{agent: m.id, span: span{from: monotonic()}, calm: calm && x.breaking.Load() == 0 && x.broken.Load() == f.broken}
+		d := drained{agent: m.id, span: span{from: monotonic()}, calm: calm && x.breaking.Load() == 0 &&
+			x.broken.Load() == f.broken}
 		pause(ctx, f.hold)
 		d.to = monotonic()
 		x.mu.Lock()
@@ -76,8 +79,8 @@ func (x *injector) drainAgent(ctx context.Context, m *member, f fault) {
 	x.awaitStatus(ctx, m, path, fleet.AgentOnline)
 }
 
-// isOperators reports whether an agent is out of service for the driver's sake: healing may have been quicker, and then it is
-// healing's to end it.
+// isOperators reports whether an agent is out of service for the driver's sake: healing may have been quicker, and then
+// it is healing's to end it.
 func (x *injector) isOperators(path string) bool {
 	var a agentView
 	for i := range x.in.planes {
@@ -98,20 +101,21 @@ func (x *injector) ask(ctx context.Context, path string, body any) {
 	}
 }
 
-// endMaintenance asks until it is taken, after the drains that the driver asked for: the end of one that is under way would put
-// the agent into maintenance again.
+// endMaintenance asks until it is taken, after the drains that the driver asked for: the end of one that is under way
+// would put the agent into maintenance again.
 func (x *injector) endMaintenance(ctx context.Context, m *member) {
 	x.awaitDrains(ctx, m)
 	for i := 0; ; i++ {
-		status, err := x.in.call(i, http.MethodPost, "/api/v1/agents/"+m.id+"/maintenance", map[string]any{"enabled": false}, nil)
+		status, err := x.in.call(i, http.MethodPost, "/api/v1/agents/"+m.id+"/maintenance",
+			map[string]any{"enabled": false}, nil)
 		if err == nil && status < 300 || !pause(ctx, 100*time.Millisecond) {
 			return
 		}
 	}
 }
 
-// awaitDrains waits until no drain of the agent is under way that the driver asked for. There are two where the first answer
-// was lost, and one may begin late, while the agent is in maintenance for healing's sake.
+// awaitDrains waits until no drain of the agent is under way that the driver asked for. There are two where the first
+// answer was lost, and one may begin late, while the agent is in maintenance for healing's sake.
 func (x *injector) awaitDrains(ctx context.Context, m *member) {
 	const look = 100 * time.Millisecond
 	const listed = 2 * time.Second // a drain appears within about a second of its start
@@ -121,7 +125,8 @@ func (x *injector) awaitDrains(ctx context.Context, m *member) {
 		var answer struct {
 			Drains []fleet.DrainRecord `json:"drains"`
 		}
-		status, err := x.in.call(i, http.MethodGet, "/api/v1/agents/drains?page_size=50&cluster="+m.cluster, nil, &answer)
+		status, err := x.in.call(i, http.MethodGet, "/api/v1/agents/drains?page_size=50&cluster="+m.cluster, nil,
+			&answer)
 		answered := err == nil && status == http.StatusOK
 		open = slices.DeleteFunc(answer.Drains, func(d fleet.DrainRecord) bool {
 			readable := len(d.Agents) > 0
@@ -151,7 +156,8 @@ func (x *injector) awaitStatus(ctx context.Context, m *member, path string, want
 	const look = 50 * time.Millisecond
 	var a agentView
 	for i, left := 0, exitLimit; left > 0; i++ {
-		if status, err := x.in.call(i, http.MethodGet, path, nil, &a); err == nil && status == http.StatusOK && a.Status == want {
+		if status, err := x.in.call(i, http.MethodGet, path, nil, &a); err == nil && status == http.StatusOK &&
+			a.Status == want {
 			return true
 		}
 		if x.breaking.Load() == 0 {

@@ -37,7 +37,8 @@ const (
 	faultAll      faultKind = "everything SIGKILL"
 )
 
-var faultKinds = []faultKind{faultKill, faultFreeze, faultTerm, faultTwin, faultCut, faultHole, faultDeaf, faultDouble, faultDrain, faultDegraded, faultWarning, faultCritical, faultKept, faultNet, faultNetOut, faultNetIn, faultNetFlaps, faultHub, faultTemporal, faultAll}
+var faultKinds = []faultKind{faultKill, faultFreeze, faultTerm, faultTwin, faultCut, faultHole, faultDeaf, faultDouble,
+	faultDrain, faultDegraded, faultWarning, faultCritical, faultKept, faultNet, faultNetOut, faultNetIn, faultNetFlaps, faultHub, faultTemporal, faultAll}
 
 // needsNetwork are the faults that only agents in network namespaces can have.
 var needsNetwork = []faultKind{faultNet, faultNetOut, faultNetIn, faultNetFlaps}
@@ -55,21 +56,22 @@ func (f fault) String() string {
 	return fmt.Sprintf("%6.2fs  %s, agent %d, for %.2fs", f.at.Seconds(), f.kind, f.target, f.hold.Seconds())
 }
 
-// longRun is the duration from which on everything is killed at once too: what nobody remembers then has to wait for its
-// backstop, which is too long for a short run.
+// longRun is the duration from which on everything is killed at once too: what nobody remembers then has to wait for
+// its backstop, which is too long for a short run.
 const longRun = time.Minute
 
 // possibleFaults are the kinds that a run of this length can have, here and with the wish of the one who runs it: only
 // holds parts of their names, separated by commas; empty means all.
 func possibleFaults(duration time.Duration, network bool, only string) []faultKind {
 	return slices.DeleteFunc(slices.Clone(faultKinds), func(k faultKind) bool {
-		wished := slices.ContainsFunc(strings.Split(only, ","), func(part string) bool { return strings.Contains(string(k), part) })
+		wished := slices.ContainsFunc(strings.Split(only, ","),
+			func(part string) bool { return strings.Contains(string(k), part) })
 		return !wished || k == faultAll && duration < longRun || slices.Contains(needsNetwork, k) && !network
 	})
 }
 
-// planFaults makes the schedule: every kind comes up before one comes again, agents' deaths most often. Illnesses take long
-// and are a series of their own, so that not more than a third of the agents is ill at a time.
+// planFaults makes the schedule: every kind comes up before one comes again, agents' deaths most often. Illnesses take
+// long and are a series of their own, so that not more than a third of the agents is ill at a time.
 func planFaults(random *rand.Rand, kinds []faultKind, agents int, duration time.Duration, tm timing) []fault {
 	var often []faultKind
 	for _, k := range []faultKind{faultKill, faultKill, faultCut, faultFreeze} {
@@ -154,7 +156,8 @@ type kill struct {
 }
 
 func newInjector(t testing.TB, in *installation) *injector {
-	return &injector{in: in, t: t, struck: map[faultKind]int{}, idle: map[faultKind]int{}, ill: make(chan struct{}, mostIll(len(in.agents)))}
+	return &injector{in: in, t: t, struck: map[faultKind]int{}, idle: map[faultKind]int{},
+		ill: make(chan struct{}, mostIll(len(in.agents)))}
 }
 
 // run injects every fault at its time and returns when all of them have healed.
@@ -291,7 +294,8 @@ func (x *injector) count(kind faultKind, inFlight bool) {
 
 func (x *injector) strikeAgent(ctx context.Context, m *member, f fault) {
 	p := m.current()
-	modes := map[faultKind]wireMode{faultCut: wireCut, faultHole: wireHole, faultDeaf: wireDeaf, faultDouble: wireDouble}
+	modes := map[faultKind]wireMode{faultCut: wireCut, faultHole: wireHole, faultDeaf: wireDeaf,
+		faultDouble: wireDouble}
 	switch f.kind {
 	case faultKill:
 		x.kill(p)
@@ -357,8 +361,9 @@ func (x *injector) kill(p *process) {
 // exitLimit bounds how long a process takes to end by itself.
 const exitLimit = 40 * time.Second
 
-// awaitExit waits for a process that should end by itself. A process that is asked to stop ends with or without a control
-// plane; one that a newer process fenced needs the control plane to hear of it, so only time in which that was whole counts.
+// awaitExit waits for a process that should end by itself. A process that is asked to stop ends with or without a
+// control plane; one that a newer process fenced needs the control plane to hear of it, so only time in which that was
+// whole counts.
 func (x *injector) awaitExit(ctx context.Context, p *process, kind faultKind) {
 	const look = 100 * time.Millisecond
 	for left := exitLimit; left > 0 && p.alive() && pause(ctx, look); {
@@ -379,7 +384,8 @@ func (x *injector) awaitRegistered(ctx context.Context, p *process) {
 		if err != nil {
 			x.t.Error(err)
 		}
-		if slices.ContainsFunc(lines, func(l line) bool { return l.Kind == lineRegistered && l.PID == p.pid }) || !pause(ctx, 100*time.Millisecond) {
+		if slices.ContainsFunc(lines, func(l line) bool { return l.Kind == lineRegistered && l.PID == p.pid }) ||
+			!pause(ctx, 100*time.Millisecond) {
 			return
 		}
 	}

@@ -28,7 +28,8 @@ type agentLook struct {
 
 // out reports whether the agent is kept from work, by healing or by an operator.
 func (a *agentLook) out(byHealing bool) bool {
-	return (a.Status == fleet.AgentDraining || a.Status == fleet.AgentMaintenance) && strings.HasPrefix(a.Reason, "healing: ") == byHealing
+	return (a.Status == fleet.AgentDraining || a.Status == fleet.AgentMaintenance) &&
+		strings.HasPrefix(a.Reason, "healing: ") == byHealing
 }
 
 // treated reports whether healing shows to have done something about the agent.

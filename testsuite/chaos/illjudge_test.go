@@ -25,11 +25,13 @@ func newIllStory(level fleet.HealthLevel) *illStory {
 		at := time.Duration(i) * time.Second
 		look := fleetLook{asked: int64(at), at: int64(at), wall: s.wall.Add(at)}
 		for _, id := range []string{"a", "b", "c"} {
-			look.agents = append(look.agents, agentLook{ID: id, Cluster: "x", Status: fleet.AgentOnline, Hub: "h", Health: fleet.HealthHealthy, Slots: 4, Max: 4})
+			look.agents = append(look.agents, agentLook{ID: id, Cluster: "x", Status: fleet.AgentOnline, Hub: "h",
+				Health: fleet.HealthHealthy, Slots: 4, Max: 4})
 		}
 		s.looks = append(s.looks, look)
 	}
-	s.illnesses = []illness{{agent: "a", cluster: "x", level: level, span: span{int64(10 * time.Second), int64(40 * time.Second)},
+	s.illnesses = []illness{{agent: "a", cluster: "x", level: level,
+		span:    span{int64(10 * time.Second), int64(40 * time.Second)},
 		serving: int64(50 * time.Second), began: s.wall.Add(10 * time.Second)}}
 	return s
 }
@@ -44,7 +46,8 @@ func (s *illStory) show(agent string, from, to int, change func(*agentLook)) *il
 
 // act adds a decision of healing.
 func (s *illStory) act(at int, agent string, kind fleet.HealingType) *illStory {
-	s.actions = slices.Insert(s.actions, 0, fleet.HealingRecord{Cycle: fmt.Sprint(at), Type: kind, TargetID: agent, Cluster: "x", Status: fleet.HealingSucceeded, DecidedAt: s.wall.Add(time.Duration(at) * time.Second)})
+	s.actions = slices.Insert(s.actions, 0, fleet.HealingRecord{Cycle: fmt.Sprint(at), Type: kind, TargetID: agent,
+		Cluster: "x", Status: fleet.HealingSucceeded, DecidedAt: s.wall.Add(time.Duration(at) * time.Second)})
 	return s
 }
 
@@ -60,9 +63,11 @@ func (s *illStory) treated(at int) *illStory {
 }
 
 func (s *illStory) ran(task string, begin, end int, agent, how string) *illStory {
-	s.lines = append(s.lines, line{Kind: lineBegin, Task: task, Attempt: len(s.lines), Agent: agent, PID: len(s.lines), NS: int64(time.Duration(begin) * time.Second)})
+	s.lines = append(s.lines, line{Kind: lineBegin, Task: task, Attempt: len(s.lines), Agent: agent, PID: len(s.lines),
+		NS: int64(time.Duration(begin) * time.Second)})
 	last := s.lines[len(s.lines)-1]
-	s.lines = append(s.lines, line{Kind: lineEnd, Task: task, Attempt: last.Attempt, Agent: agent, PID: last.PID, NS: int64(time.Duration(end) * time.Second), Note: how})
+	s.lines = append(s.lines, line{Kind: lineEnd, Task: task, Attempt: last.Attempt, Agent: agent, PID: last.PID,
+		NS: int64(time.Duration(end) * time.Second), Note: how})
 	return s
 }
 
@@ -72,7 +77,8 @@ func TestHealingOracle(t *testing.T) {
 	out := func(status fleet.AgentStatus, why string) func(*agentLook) {
 		return func(a *agentLook) { a.Status, a.Reason = status, why }
 	}
-	healed, operators := out(fleet.AgentMaintenance, "healing: the agent is degraded"), out(fleet.AgentMaintenance, "chaos")
+	healed, operators := out(fleet.AgentMaintenance, "healing: the agent is degraded"), out(fleet.AgentMaintenance,
+		"chaos")
 	gone := func(a *agentLook) { a.Status, a.Hub = fleet.AgentOffline, "" }
 	reduced := func(a *agentLook) { a.Slots = 2 }
 	drained := func() *illStory {
@@ -87,28 +93,45 @@ func TestHealingOracle(t *testing.T) {
 		story  *illStory
 		blamed bool
 	}{
-		"drained and restored":                             {drained(), false},
-		"nothing was done":                                 {newIllStory(fleet.HealthDegraded), true},
-		"nothing was done, and the half was away":          {newIllStory(fleet.HealthDegraded).show("b", 5, 60, gone).show("c", 5, 60, gone), false},
-		"nothing was done, and an operator's is no reason": {newIllStory(fleet.HealthDegraded).show("b", 5, 60, operators), true},
-		"nothing was done about a warning":                 {newIllStory(fleet.HealthWarning).show("b", 5, 60, gone).show("c", 5, 60, gone), true},
-		"load reduced":                                     {newIllStory(fleet.HealthWarning).treated(20).show("a", 20, 50, reduced), false},
-		"load reduced, and it runs too much":               {newIllStory(fleet.HealthWarning).treated(20).show("a", 20, 50, reduced).ran("1", 30, 35, "a", "done").ran("2", 31, 35, "a", "done").ran("3", 32, 35, "a", "done"), true},
-		"load reduced, and it runs what it may":            {newIllStory(fleet.HealthWarning).treated(20).show("a", 20, 50, reduced).ran("1", 30, 35, "a", "done").ran("2", 31, 35, "a", "done").ran("3", 36, 37, "a", "done"), false},
-		"work begins on a drained agent":                   {drained().ran("1", 30, 31, "a", "done"), true},
-		"work that a drained agent finished begins again":  {drained().ran("1", 18, 21, "a", "done").ran("1", 25, 26, "b", "done"), true},
-		"work that was taken off a drained agent goes on":  {drained().ran("1", 18, 21, "a", "stopped").ran("1", 25, 26, "b", "done"), false},
-		"out of service, and no action says why":           {newIllStory(fleet.HealthDegraded).treated(20).show("a", 20, 50, healed), true},
-		"the last agent is taken":                          {drained().show("b", 5, 60, gone).show("c", 5, 60, gone), true},
-		"two of three are taken":                           {drained().show("b", 30, 60, healed).act(29, "b", fleet.HealDrain), true},
-		"one after the other is taken":                     {drained().show("b", 56, 60, healed).act(55, "b", fleet.HealDrain), false},
-		"left alone in maintenance":                        {kept(), false},
-		"an operator's maintenance ended":                  {kept().show("a", 30, 45, out(fleet.AgentOnline, "")), true},
-		"an operator's maintenance became healing's":       {kept().show("a", 30, 45, healed).act(29, "a", fleet.HealDrain), true},
-		"an action on what an operator keeps":              {kept().act(29, "a", fleet.HealReduce), true},
-		"an action on it that the cluster refused":         {kept().act(29, "a", fleet.HealReduce).refused(), false},
-		"refused, and the load is reduced all the same":    {kept().act(29, "a", fleet.HealReduce).refused().show("a", 30, 45, reduced), true},
-		"load reduced before the operator came":            {kept().show("a", 0, 30, reduced), false},
+		"drained and restored": {drained(), false},
+		"nothing was done":     {newIllStory(fleet.HealthDegraded), true},
+		"nothing was done, and the half was away": {newIllStory(fleet.HealthDegraded).show("b", 5, 60,
+			gone).show("c", 5, 60, gone), false},
+		"nothing was done, and an operator's is no reason": {newIllStory(fleet.HealthDegraded).show("b", 5, 60,
+			operators), true},
+		"nothing was done about a warning": {newIllStory(fleet.HealthWarning).show("b", 5, 60,
+			gone).show("c", 5, 60, gone), true},
+		"load reduced": {newIllStory(fleet.HealthWarning).treated(20).show("a", 20,
+			50, reduced), false},
+		"load reduced, and it runs too much": {newIllStory(fleet.HealthWarning).treated(20).show("a", 20,
+			50, reduced).ran("1", 30, 35, "a", "done").ran("2", 31, 35, "a", "done").ran("3", 32, 35, "a",
+			"done"), true},
+		"load reduced, and it runs what it may": {newIllStory(fleet.HealthWarning).treated(20).show("a", 20,
+			50, reduced).ran("1", 30, 35, "a", "done").ran("2", 31, 35, "a", "done").ran("3", 36, 37, "a",
+			"done"), false},
+		"work begins on a drained agent": {drained().ran("1", 30, 31, "a", "done"), true},
+		"work that a drained agent finished begins again": {drained().ran("1", 18, 21, "a", "done").ran("1", 25, 26,
+			"b", "done"), true},
+		"work that was taken off a drained agent goes on": {drained().ran("1", 18, 21, "a", "stopped").ran("1", 25, 26,
+			"b", "done"), false},
+		"out of service, and no action says why": {newIllStory(fleet.HealthDegraded).treated(20).show("a", 20,
+			50, healed), true},
+		"the last agent is taken": {drained().show("b", 5, 60, gone).show("c", 5, 60, gone),
+			true},
+		"two of three are taken": {drained().show("b", 30, 60, healed).act(29, "b",
+			fleet.HealDrain), true},
+		"one after the other is taken": {drained().show("b", 56, 60, healed).act(55, "b",
+			fleet.HealDrain), false},
+		"left alone in maintenance": {kept(), false},
+		"an operator's maintenance ended": {kept().show("a", 30, 45, out(fleet.AgentOnline, "")),
+			true},
+		"an operator's maintenance became healing's": {kept().show("a", 30, 45, healed).act(29, "a",
+			fleet.HealDrain), true},
+		"an action on what an operator keeps":      {kept().act(29, "a", fleet.HealReduce), true},
+		"an action on it that the cluster refused": {kept().act(29, "a", fleet.HealReduce).refused(), false},
+		"refused, and the load is reduced all the same": {kept().act(29, "a", fleet.HealReduce).refused().show("a",
+			30, 45, reduced), true},
+		"load reduced before the operator came": {kept().show("a", 0, 30, reduced), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

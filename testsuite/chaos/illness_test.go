@@ -18,8 +18,9 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// Illnesses: an agent says that it is not well, and works on. What it says of itself comes from its process, which is told
-// by a file; the state of its host and handlers that do not stop come from its wire, since a whole disk cannot be filled here.
+// Illnesses: an agent says that it is not well, and works on. What it says of itself comes from its process, which is
+// told by a file; the state of its host and handlers that do not stop come from its wire, since a whole disk cannot be
+// filled here.
 const (
 	faultDegraded faultKind = "health: degraded"
 	faultWarning  faultKind = "health: warning"
@@ -29,11 +30,16 @@ const (
 
 // illnesses are the faults of health with the level that each brings.
 var illnesses = map[faultKind]fleet.HealthLevel{
-	faultDegraded: fleet.HealthDegraded, faultWarning: fleet.HealthWarning, faultCritical: fleet.HealthCritical, faultKept: fleet.HealthDegraded,
+	faultDegraded: fleet.HealthDegraded,
+	faultWarning:  fleet.HealthWarning,
+	faultCritical: fleet.HealthCritical,
+	faultKept:     fleet.HealthDegraded,
 }
 
-// ownOpinions are what an agent says of itself at each level. A fifth of the score is little: the rest comes from its host.
-var ownOpinions = map[fleet.HealthLevel]float64{fleet.HealthDegraded: 0.25, fleet.HealthWarning: 0, fleet.HealthCritical: 0}
+// ownOpinions are what an agent says of itself at each level. A fifth of the score is little: the rest comes from its
+// host.
+var ownOpinions = map[fleet.HealthLevel]float64{fleet.HealthDegraded: 0.25, fleet.HealthWarning: 0,
+	fleet.HealthCritical: 0}
 
 // The policy of healing in a run: as quick as it may be.
 const (
@@ -41,8 +47,8 @@ const (
 	healCycle    = 5 * time.Second
 	healDamping  = time.Second // doubles with each time
 	healTold     = 3 * time.Second
-	// healLimit is how long healing may take to do something about an agent that is ill, when nothing is in the way: until its
-	// cluster is told, patience, a cycle, and as much again for a machine on which all of this runs at once.
+	// healLimit is how long healing may take to do something about an agent that is ill, when nothing is in the way:
+	// until its cluster is told, patience, a cycle, and as much again for a machine on which all of this runs at once.
 	healLimit = 2 * (healTold + healPatience + healCycle)
 	// toldBetter is how long an agent must be well before its cluster is told.
 	toldBetter = 15 * time.Second
@@ -64,7 +70,8 @@ func illTime(kind faultKind) time.Duration {
 }
 
 func healingPolicy() map[string]any {
-	return map[string]any{"cycle_interval": healCycle.String(), "patience": healPatience.String(), "damping": healDamping.String(), "restore_after": "1s", "drain_timeout": "5s"}
+	return map[string]any{"cycle_interval": healCycle.String(), "patience": healPatience.String(),
+		"damping": healDamping.String(), "restore_after": "1s", "drain_timeout": "5s"}
 }
 
 // hurryHealing has cycles begin as often as the clusters ask for; by itself the schedule does after its first cycle.
@@ -73,7 +80,8 @@ func (in *installation) hurryHealing(t testing.TB) {
 	require.NoError(t, err)
 	defer c.Close()
 	looks := &activities.Control{Client: c, Namespace: client.DefaultNamespace}
-	require.Eventually(t, func() bool { return looks.TuneHealing(t.Context(), fleet.Duration(healCycle)) == nil }, 20*time.Second, 100*time.Millisecond,
+	require.Eventually(t, func() bool { return looks.TuneHealing(t.Context(), fleet.Duration(healCycle)) == nil },
+		20*time.Second, 100*time.Millisecond,
 		"the healing schedule is there")
 }
 
@@ -104,8 +112,8 @@ func (m *member) tell(level fleet.HealthLevel) error {
 	return os.Rename(path+".new", path)
 }
 
-// fallIll makes an agent ill until healing has done something about it, or could not for long; lets it get well; and waits
-// until it works again, which work that only it may do shows.
+// fallIll makes an agent ill until healing has done something about it, or could not for long; lets it get well; and
+// waits until it works again, which work that only it may do shows.
 func (x *injector) fallIll(ctx context.Context, m *member, f fault) {
 	ill := illness{agent: m.id, cluster: m.cluster, level: illnesses[f.kind], kept: f.kind == faultKept}
 	path := "/api/v1/agents/" + m.id
@@ -164,8 +172,8 @@ func (x *injector) pauseWhole(ctx context.Context, d time.Duration) {
 	}
 }
 
-// awaitServing waits until an agent that is well again is in service, and for good: it was restored, or was so for as long as
-// its cluster may still take it for ill. Then it is given a task of its own.
+// awaitServing waits until an agent that is well again is in service, and for good: it was restored, or was so for as
+// long as its cluster may still take it for ill. Then it is given a task of its own.
 func (x *injector) awaitServing(ctx context.Context, m *member, ill *illness) {
 	const look = 100 * time.Millisecond
 	wasOut, steady := false, time.Duration(0)
@@ -232,8 +240,8 @@ func (x *injector) giveProof(ctx context.Context, m *member, ill *illness) {
 	}
 }
 
-// whole reports whether nothing of the control plane is being broken, and it answers: after a break it takes a while to come up,
-// and on a busy machine a long one.
+// whole reports whether nothing of the control plane is being broken, and it answers: after a break it takes a while to
+// come up, and on a busy machine a long one.
 func (x *injector) whole() bool {
 	return x.breaking.Load() == 0 && x.looks.answered(time.Second)
 }
@@ -267,8 +275,10 @@ func healed(actions []fleet.HealingRecord) string {
 		counts[string(a.Type)+" "+string(a.Status)]++
 	}
 	var parts []string
-	for _, kind := range []fleet.HealingType{fleet.HealFailover, fleet.HealDrain, fleet.HealReduce, fleet.HealRestore, fleet.HealReassign, fleet.HealRebalance} {
-		for _, s := range []fleet.HealingStatus{fleet.HealingSucceeded, fleet.HealingFailed, fleet.HealingSkipped, fleet.HealingRunning} {
+	for _, kind := range []fleet.HealingType{fleet.HealFailover, fleet.HealDrain, fleet.HealReduce, fleet.HealRestore,
+		fleet.HealReassign, fleet.HealRebalance} {
+		for _, s := range []fleet.HealingStatus{fleet.HealingSucceeded, fleet.HealingFailed, fleet.HealingSkipped,
+			fleet.HealingRunning} {
 			if n := counts[string(kind)+" "+string(s)]; n > 0 {
 				parts = append(parts, fmt.Sprintf("%d %s %s", n, kind, s))
 			}
@@ -281,7 +291,8 @@ func healed(actions []fleet.HealingRecord) string {
 func (in *installation) patchHealing(t testing.TB, cluster string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		status, err := in.call(0, http.MethodPatch, "/api/v1/agents/clusters/"+cluster, map[string]any{"self_healing": healingPolicy()}, nil)
+		status, err := in.call(0, http.MethodPatch, "/api/v1/agents/clusters/"+cluster,
+			map[string]any{"self_healing": healingPolicy()}, nil)
 		return err == nil && status < 300
 	}, 20*time.Second, 100*time.Millisecond, "the policy of healing in %s", cluster)
 }

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// awaySlack is how long after a break of the control plane nothing is demanded of healing: agents and workflows find
-	// back to it, and leases run.
+	// awaySlack is how long after a break of the control plane nothing is demanded of healing: agents and workflows
+	// find back to it, and leases run.
 	awaySlack = 20 * time.Second
 	// factsAge is how old the facts of a healing decision may be.
 	factsAge = 5 * time.Second
@@ -22,7 +22,8 @@ const (
 	reducedSlack = 3 * time.Second
 )
 
-// judgeHealing holds healing to docs/HEALING.md: it does what is due, nothing that it must not, and gives back what it took.
+// judgeHealing holds healing to docs/HEALING.md: it does what is due, nothing that it must not, and gives back what it
+// took.
 func (v *verdict) judgeHealing(e evidence, attempts []ran) {
 	for i := range e.illnesses {
 		ill := &e.illnesses[i]
@@ -42,8 +43,8 @@ func (v *verdict) judgeHealing(e evidence, attempts []ran) {
 	v.judgeOuts(e, attempts)
 }
 
-// permits says whether healing may take so many agents away from a cluster by what one look shows: half must be left, and one
-// that is fit for the work (worst: the worst level at which it is).
+// permits says whether healing may take so many agents away from a cluster by what one look shows: half must be left,
+// and one that is fit for the work (worst: the worst level at which it is).
 func (l *fleetLook) permits(cluster string, takes int, worst fleet.HealthLevel) bool {
 	members, serving, fit := 0, 0, 0
 	for i := range l.agents {
@@ -63,8 +64,8 @@ func (l *fleetLook) permits(cluster string, takes int, worst fleet.HealthLevel) 
 	return serving-takes >= max(1, (members+1)/2) && fit >= 1
 }
 
-// judgeTreatment looks for a time as long as healing needs in which an agent was ill, nothing was in the way, and nothing
-// was done.
+// judgeTreatment looks for a time as long as healing needs in which an agent was ill, nothing was in the way, and
+// nothing was done.
 func (v *verdict) judgeTreatment(e evidence, ill *illness) {
 	if ill.treated != 0 {
 		v.treated++
@@ -100,7 +101,9 @@ func (v *verdict) judgeTreatment(e evidence, ill *illness) {
 			since = l.at
 		case time.Duration(l.at-since) > limit && !judged:
 			judged = true
-			v.blame(&v.healingFaults, "%s was %s for %s with nothing in the way (the API rates it %s), and healing did nothing", ill.agent, ill.level,
+			v.blame(&v.healingFaults,
+				"%s was %s for %s with nothing in the way (the API rates it %s), and healing did nothing", ill.agent,
+				ill.level,
 				time.Duration(l.at-since).Round(time.Second), a.Health)
 		}
 	}
@@ -114,8 +117,8 @@ func nearAway(away []span, at int64) bool {
 	return slices.ContainsFunc(away, func(s span) bool { return at >= s.from && at <= s.to+int64(awaySlack) })
 }
 
-// judgeKept is that healing leaves alone what an operator keeps out of service: its status, its slots, and whatever an action
-// would change. A decision on facts from before the operator came is no fault where the cluster refused it.
+// judgeKept is that healing leaves alone what an operator keeps out of service: its status, its slots, and whatever an
+// action would change. A decision on facts from before the operator came is no fault where the cluster refused it.
 func (v *verdict) judgeKept(e evidence, ill *illness) {
 	slots := 0 // at the look before; an agent gets them back in maintenance too, and loses none
 	for i := range e.looks {
@@ -125,17 +128,21 @@ func (v *verdict) judgeKept(e evidence, ill *illness) {
 			continue
 		}
 		if !a.out(false) {
-			v.blame(&v.healingFaults, "%s is in an operator's maintenance, and is shown as %s: %s", ill.agent, a.Status, a.Reason)
+			v.blame(&v.healingFaults, "%s is in an operator's maintenance, and is shown as %s: %s", ill.agent, a.Status,
+				a.Reason)
 			return
 		}
 		if a.Slots < slots {
-			v.blame(&v.healingFaults, "%s is in an operator's maintenance, and its slots went from %d to %d", ill.agent, slots, a.Slots)
+			v.blame(&v.healingFaults, "%s is in an operator's maintenance, and its slots went from %d to %d", ill.agent,
+				slots, a.Slots)
 		}
 		slots = a.Slots
 	}
 	for i := range e.actions {
-		if a := &e.actions[i]; a.TargetID == ill.agent && a.Status != fleet.HealingSkipped && a.DecidedAt.After(ill.began) && a.DecidedAt.Before(ill.began.Add(time.Duration(ill.to-ill.from))) {
-			v.blame(&v.healingFaults, "%s is in an operator's maintenance, and healing did something to it: %s %s", ill.agent, a.Type, a.Status)
+		if a := &e.actions[i]; a.TargetID == ill.agent && a.Status != fleet.HealingSkipped &&
+			a.DecidedAt.After(ill.began) && a.DecidedAt.Before(ill.began.Add(time.Duration(ill.to-ill.from))) {
+			v.blame(&v.healingFaults, "%s is in an operator's maintenance, and healing did something to it: %s %s",
+				ill.agent, a.Type, a.Status)
 		}
 	}
 }
@@ -154,36 +161,41 @@ func (v *verdict) judgeRelief(e evidence, ill *illness, attempts []ran) {
 		running := 1
 		for _, o := range attempts {
 			gone := e.lives[o.pid].gone
-			if o.agent == a.agent && o.begin < a.begin && (o.end == 0 || o.end > a.begin) && (gone == 0 || gone > a.begin) {
+			if o.agent == a.agent && o.begin < a.begin && (o.end == 0 || o.end > a.begin) &&
+				(gone == 0 || gone > a.begin) {
 				running++
 			}
 		}
 		if slots > 0 && running > slots {
-			v.blame(&v.healingFaults, "%s may run %d tasks at a time, and began %s as its %dth", ill.agent, slots, a.task, running)
+			v.blame(&v.healingFaults, "%s may run %d tasks at a time, and began %s as its %dth", ill.agent, slots,
+				a.task, running)
 		}
 	}
 }
 
-// judgeOnce is that a drained agent's work is not run twice: what it had and finished while the control plane was whole begins
-// nowhere else.
+// judgeOnce is that a drained agent's work is not run twice: what it had and finished while the control plane was whole
+// begins nowhere else.
 func (v *verdict) judgeOnce(e evidence, ill *illness, attempts []ran) {
 	if ill.treated == 0 || ill.level != fleet.HealthDegraded {
 		return
 	}
 	for _, a := range attempts {
-		if a.agent != ill.agent || a.begin > ill.treated || a.end < ill.from || a.how != "done" || nearAway(e.away, a.begin) || nearAway(e.away, a.end) {
+		if a.agent != ill.agent || a.begin > ill.treated || a.end < ill.from || a.how != "done" ||
+			nearAway(e.away, a.begin) || nearAway(e.away, a.end) {
 			continue
 		}
 		v.finishedIll++
 		for _, o := range attempts {
 			if o.task == a.task && o.begin > a.end {
-				v.blame(&v.healingFaults, "%s finished task %s while it was ill, and it began again: %s", ill.agent, a.task, told([]ran{a, o}))
+				v.blame(&v.healingFaults, "%s finished task %s while it was ill, and it began again: %s", ill.agent,
+					a.task, told([]ran{a, o}))
 			}
 		}
 	}
 }
 
-// slotsAt is how many slots an agent had at a time by the look before and the one after; 0: they do not agree, or did not see.
+// slotsAt is how many slots an agent had at a time by the look before and the one after; 0: they do not agree, or did
+// not see.
 func slotsAt(looks []fleetLook, agent string, at int64) int {
 	i := slices.IndexFunc(looks, func(l fleetLook) bool { return l.at > at })
 	if i < 1 {
@@ -196,13 +208,14 @@ func slotsAt(looks []fleetLook, agent string, at int64) int {
 	return before.Slots
 }
 
-// judgeLimits is that healing takes no agent away that its cluster cannot spare: some look shortly before the decision must
-// allow it, together with what the same cycle took before.
+// judgeLimits is that healing takes no agent away that its cluster cannot spare: some look shortly before the decision
+// must allow it, together with what the same cycle took before.
 func (v *verdict) judgeLimits(e evidence) {
 	taken := map[[2]string]int{} // by cycle and cluster
 	for i := len(e.actions) - 1; i >= 0; i-- {
 		a := &e.actions[i]
-		if (a.Type != fleet.HealDrain && a.Type != fleet.HealFailover) || a.Status == fleet.HealingSkipped || a.Status == fleet.HealingPlanned {
+		if (a.Type != fleet.HealDrain && a.Type != fleet.HealFailover) || a.Status == fleet.HealingSkipped ||
+			a.Status == fleet.HealingPlanned {
 			continue
 		}
 		key := [2]string{a.Cycle, a.Cluster}
@@ -214,29 +227,34 @@ func (v *verdict) judgeLimits(e evidence) {
 		looked, allowed := 0, false
 		for j := range e.looks {
 			l := &e.looks[j]
-			if len(l.agents) == 0 || l.wall.Before(a.DecidedAt.Add(-factsAge)) || l.wall.After(a.DecidedAt.Add(lookEvery)) {
+			if len(l.agents) == 0 || l.wall.Before(a.DecidedAt.Add(-factsAge)) ||
+				l.wall.After(a.DecidedAt.Add(lookEvery)) {
 				continue
 			}
 			looked++
 			allowed = allowed || l.permits(a.Cluster, taken[key], worst)
 		}
 		if looked > 0 && !allowed {
-			v.blame(&v.healingFaults, "healing took %s away from %s (%s at %s) although that cannot spare it", a.TargetID, a.Cluster, a.Type, a.DecidedAt.Format(time.TimeOnly))
+			v.blame(&v.healingFaults, "healing took %s away from %s (%s at %s) although that cannot spare it",
+				a.TargetID, a.Cluster, a.Type, a.DecidedAt.Format(time.TimeOnly))
 		}
 	}
 }
 
-// judgeOuts is I7 for what healing took out of service: nothing begins there. It also wants a recorded decision for each.
+// judgeOuts is I7 for what healing took out of service: nothing begins there. It also wants a recorded decision for
+// each.
 func (v *verdict) judgeOuts(e evidence, attempts []ran) {
 	for _, o := range outsByHealing(e.looks) {
 		v.outs++
 		for _, a := range attempts {
 			if a.agent == o.agent && a.begin > o.from && a.begin < o.to {
-				v.blame(&v.healingFaults, "attempt %d of %s began on %s, which healing had taken out of service", a.number, a.task, o.agent)
+				v.blame(&v.healingFaults, "attempt %d of %s began on %s, which healing had taken out of service",
+					a.number, a.task, o.agent)
 			}
 		}
 		if !slices.ContainsFunc(e.actions, func(a fleet.HealingRecord) bool {
-			return a.TargetID == o.agent && (a.Type == fleet.HealDrain || a.Type == fleet.HealFailover) && a.Status != fleet.HealingSkipped && a.DecidedAt.Before(o.wall)
+			return a.TargetID == o.agent && (a.Type == fleet.HealDrain || a.Type == fleet.HealFailover) &&
+				a.Status != fleet.HealingSkipped && a.DecidedAt.Before(o.wall)
 		}) {
 			v.blame(&v.healingFaults, "%s is out of service because of healing, and no action says so", o.agent)
 		}
@@ -250,7 +268,8 @@ type outOfService struct {
 	wall time.Time // of the first look
 }
 
-// outsByHealing are the times in which healing kept agents out of service, from the first look that shows each to the last.
+// outsByHealing are the times in which healing kept agents out of service, from the first look that shows each to the
+// last.
 func outsByHealing(looks []fleetLook) []outOfService {
 	var all []outOfService
 	open := map[string]int{}
@@ -275,17 +294,20 @@ func outsByHealing(looks []fleetLook) []outOfService {
 
 // healingLine sums up the illnesses for the run's report.
 func (v *verdict) healingLine(e evidence) string {
-	return fmt.Sprintf("agents made ill %d: %d treated, %d could not be (others were away, or the control plane was), %d left alone in maintenance; times out of service by healing %d; tasks that drained agents finished %d; %s",
+	return fmt.Sprintf(
+		"agents made ill %d: %d treated, %d could not be (others were away, or the control plane was), %d left alone in maintenance; times out of service by healing %d; tasks that drained agents finished %d; %s",
 		len(e.illnesses), v.treated, v.untreatable, keptOf(e.illnesses), v.outs, v.finishedIll, healed(e.actions))
 }
 
-// healingStory tells all that the oracle of healing goes by, for a person who looks for the cause of a fault: illnesses,
-// actions, times in which the control plane was broken, and each look that shows an agent otherwise than the one before.
+// healingStory tells all that the oracle of healing goes by, for a person who looks for the cause of a fault:
+// illnesses, actions, times in which the control plane was broken, and each look that shows an agent otherwise than the
+// one before.
 func (e *evidence) healingStory() []byte {
 	var b bytes.Buffer
 	for i := range e.illnesses {
 		ill := &e.illnesses[i]
-		fmt.Fprintf(&b, "illness of %s (%s, kept %t) from %d to %d, treated %d, serving %d, began %s\n", ill.agent, ill.level, ill.kept, ill.from, ill.to,
+		fmt.Fprintf(&b, "illness of %s (%s, kept %t) from %d to %d, treated %d, serving %d, began %s\n", ill.agent,
+			ill.level, ill.kept, ill.from, ill.to,
 			ill.treated, ill.serving, ill.began.UTC().Format(time.RFC3339Nano))
 	}
 	for _, s := range e.away {
@@ -301,7 +323,8 @@ func (e *evidence) healingStory() []byte {
 		for _, a := range l.agents {
 			if before[a.ID] != a {
 				before[a.ID] = a
-				fmt.Fprintf(&b, "look asked %d (%s) answered %d: %+v\n", l.asked, l.wall.UTC().Format(time.RFC3339Nano), l.at, a)
+				fmt.Fprintf(&b, "look asked %d (%s) answered %d: %+v\n", l.asked, l.wall.UTC().Format(time.RFC3339Nano),
+					l.at, a)
 			}
 		}
 	}

@@ -31,7 +31,8 @@ func (g *stage) healingVerdict(t *testing.T, x *injector) []string {
 	require.NoError(t, err)
 	actions, err := g.healingActions()
 	require.NoError(t, err)
-	return judge(evidence{jobs: g.jobs, lines: lines, lives: g.lives(), drains: x.drains, illnesses: x.illnesses, looks: x.looks.all(), actions: actions}).problems
+	return judge(evidence{jobs: g.jobs, lines: lines, lives: g.lives(), drains: x.drains, illnesses: x.illnesses,
+		looks: x.looks.all(), actions: actions}).problems
 }
 
 // degradedAgent makes one of two agents ill for a while.
@@ -62,7 +63,8 @@ func allIll(t *testing.T, g *stage) []string {
 		}
 		return len(l.agents) == len(g.agents)
 	}
-	require.Eventually(t, func() bool { return whole(g.look(0)) }, 20*time.Second, lookEvery, "all agents are rated as ill")
+	require.Eventually(t, func() bool { return whole(g.look(0)) }, 20*time.Second, lookEvery,
+		"all agents are rated as ill")
 	pause(g.ctx, healLimit)
 	var problems []string
 	seen := g.look(0)

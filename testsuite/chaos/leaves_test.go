@@ -15,7 +15,8 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// leafEnv makes the test binary a leaf of a command's process tree: it holds a leafSpec. Its one argument is the leaf's name.
+// leafEnv makes the test binary a leaf of a command's process tree: it holds a leafSpec. Its one argument is the leaf's
+// name.
 const leafEnv = "MAINSTAY_CHAOS_LEAF"
 
 // leafSpec is what the command of an attempt tells its leaves.
@@ -30,8 +31,8 @@ type leafSpec struct {
 // leafBeat is how often a leaf writes that it lives. A leaf that is killed lived at least until the last time.
 const leafBeat = 20 * time.Millisecond
 
-// treeScript starts leaves as a child, as a grandchild, and in a session of its own, and waits for the first two. $0 is the
-// test binary.
+// treeScript starts leaves as a child, as a grandchild, and in a session of its own, and waits for the first two. $0 is
+// the test binary.
 const treeScript = `
 sh -c 'sh -c "\"$0\" grandchild; true" "$0"; true' "$0" &
 (setsid sh -c '"$0" daemon; true' "$0" </dev/null >/dev/null 2>&1 &)
@@ -44,12 +45,14 @@ func (w *worker) handleExec(ctx context.Context, t *agent.Task) (any, error) {
 		if err != nil {
 			return err
 		}
-		spec, err := json.Marshal(leafSpec{Task: t.ID, Attempt: t.Attempt, Agent: w.spec.ID, Ledger: w.spec.Ledger, MS: todo.MS})
+		spec, err := json.Marshal(leafSpec{Task: t.ID, Attempt: t.Attempt, Agent: w.spec.ID, Ledger: w.spec.Ledger,
+			MS: todo.MS})
 		if err != nil {
 			return err
 		}
 		command := *t
-		if command.Payload, err = json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c", treeScript, self}, Env: map[string]string{leafEnv: string(spec)}}); err != nil {
+		if command.Payload, err = json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c", treeScript, self},
+			Env: map[string]string{leafEnv: string(spec)}}); err != nil {
 			return err
 		}
 		_, err = agent.ExecHandler()(ctx, &command)
@@ -103,7 +106,8 @@ func leavesOf(lines []line) map[string][]ran {
 		k := key{l.Task, l.PID}
 		switch l.Kind {
 		case lineLeafBegin:
-			open[k] = &ran{task: l.Task, number: l.Attempt, agent: l.Agent, pid: l.PID, begin: l.NS, end: l.NS, how: l.Note}
+			open[k] = &ran{task: l.Task, number: l.Attempt, agent: l.Agent, pid: l.PID, begin: l.NS, end: l.NS,
+				how: l.Note}
 		case lineLeaf:
 			if leaf := open[k]; leaf != nil {
 				leaf.end = max(leaf.end, l.NS)
@@ -114,13 +118,16 @@ func leavesOf(lines []line) map[string][]ran {
 		leaves[leaf.task] = append(leaves[leaf.task], *leaf)
 	}
 	for _, of := range leaves {
-		slices.SortFunc(of, func(a, b ran) int { return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.pid, b.pid)) })
+		slices.SortFunc(of, func(a, b ran) int {
+			return cmp.Or(cmp.Compare(a.begin, b.begin),
+				cmp.Compare(a.pid, b.pid))
+		})
 	}
 	return leaves
 }
 
-// judgeLeaves is I2 and I3 for the processes of a command: those of an at_most_once task belong to one attempt, those of a
-// fenced task never live in two places, and none outlives its attempt.
+// judgeLeaves is I2 and I3 for the processes of a command: those of an at_most_once task belong to one attempt, those
+// of a fenced task never live in two places, and none outlives its attempt.
 func (v *verdict) judgeLeaves(j *job, leaves, attempts []ran) {
 	ends := map[int]int64{}
 	for _, a := range attempts {
@@ -128,13 +135,15 @@ func (v *verdict) judgeLeaves(j *job, leaves, attempts []ran) {
 	}
 	for i, first := range leaves {
 		if end := ends[first.number]; end != 0 && first.end > end {
-			v.blame(&v.overlaps, "%s of task %s wrote %.0f ms after its attempt had ended: %s", first.how, j.id, float64(first.end-end)/1e6, told(leaves))
+			v.blame(&v.overlaps, "%s of task %s wrote %.0f ms after its attempt had ended: %s", first.how, j.id,
+				float64(first.end-end)/1e6, told(leaves))
 		}
 		for _, second := range leaves[i+1:] {
 			switch {
 			case second.number == first.number && second.agent == first.agent:
 			case j.safety == fleet.AtMostOnce:
-				v.blame(&v.doubleBegins, "processes of at_most_once task %s began in two attempts: %s", j.id, told([]ran{first, second}))
+				v.blame(&v.doubleBegins, "processes of at_most_once task %s began in two attempts: %s", j.id,
+					told([]ran{first, second}))
 			case j.safety == fleet.Fenced && second.begin < first.end:
 				v.blame(&v.overlaps, "processes of fenced task %s lived in two places, for %.0f ms at least: %s", j.id,
 					float64(min(first.end, second.end)-second.begin)/1e6, told([]ran{first, second}))

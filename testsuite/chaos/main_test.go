@@ -15,9 +15,12 @@ var (
 	flagSeed     = flag.Uint64("chaos.seed", 1, "seed of the faults and of the work")
 	flagDuration = flag.Duration("chaos.duration", 20*time.Second, "how long faults are injected")
 	flagTasks    = flag.Int("chaos.tasks", 100, "tasks to submit, spread over the duration")
-	flagAgents   = flag.Int("chaos.agents", 6, "agents, spread over an active_active, an active_passive and a sharded cluster")
-	flagOnly     = flag.String("chaos.only", "", "parts of the names of the faults to inject, separated by commas; empty: all of them")
-	flagDefaults = flag.Bool("chaos.default-timing", false, "the thresholds that users have, instead of a quarter of them")
+	flagAgents   = flag.Int("chaos.agents", 6,
+		"agents, spread over an active_active, an active_passive and a sharded cluster")
+	flagOnly = flag.String("chaos.only", "",
+		"parts of the names of the faults to inject, separated by commas; empty: all of them")
+	flagDefaults = flag.Bool("chaos.default-timing", false,
+		"the thresholds that users have, instead of a quarter of them")
 )
 
 // buildDir holds what the run builds.

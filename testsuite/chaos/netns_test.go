@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// network joins agents to the hubs by real links: every agent has a network namespace of its own, and packets pass a router,
-// in another one, that can drop them in either direction.
+// network joins agents to the hubs by real links: every agent has a network namespace of its own, and packets pass a
+// router, in another one, that can drop them in either direction.
 //
 //	agent 0 ─veth─┐
 //	agent 1 ─veth─┤ router ─veth─ hub side, where the agents' wires listen
@@ -52,10 +52,14 @@ func newNetwork(t testing.TB) (*network, error) {
 	if err := n.router.ip("addr add 10.77.255.2/24 dev hubs", "link set hubs up", "link set lo up"); err != nil {
 		return nil, err
 	}
-	if err := n.router.do(func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) }); err != nil {
+	if err := n.router.do(func() error {
+		return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"),
+			0)
+	}); err != nil {
 		return nil, err
 	}
-	return n, n.hubs.ip("addr add "+hubAddress+"/24 dev router", "link set router up", "link set lo up", "route add 10.77.0.0/16 via 10.77.255.2")
+	return n, n.hubs.ip("addr add "+hubAddress+"/24 dev router", "link set router up", "link set lo up",
+		"route add 10.77.0.0/16 via 10.77.255.2")
 }
 
 // listen opens a port on the hub side.
@@ -84,13 +88,15 @@ func (n *network) newSite(t testing.TB) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &site{network: n, space: space, link: fmt.Sprintf("agent%d", number), address: fmt.Sprintf("10.77.%d.2", number)}
+	s := &site{network: n, space: space, link: fmt.Sprintf("agent%d", number),
+		address: fmt.Sprintf("10.77.%d.2", number)}
 	gate := fmt.Sprintf("10.77.%d.1", number)
 	if err := n.router.ip("link add "+s.link+" type veth peer name eth0 netns "+space.path(),
 		"addr add "+gate+"/24 dev "+s.link, "link set "+s.link+" up"); err != nil {
 		return nil, err
 	}
-	return s, space.ip("addr add "+s.address+"/24 dev eth0", "link set eth0 up", "link set lo up", "route add default via "+gate)
+	return s, space.ip("addr add "+s.address+"/24 dev eth0", "link set eth0 up", "link set lo up",
+		"route add default via "+gate)
 }
 
 // partition drops what the agent sends, what is sent to it, or both, without a word to either side.
@@ -199,7 +205,8 @@ func TestNetwork(t *testing.T) {
 		require.NoError(t, sites[0].partition(c.fromAgent, c.toAgent), c.name)
 		require.Equal(t, !c.fromAgent, arrives(agents[0], hubs), "%s: from the agent", c.name)
 		require.Equal(t, !c.toAgent, arrives(hubs, agents[0]), "%s: to the agent", c.name)
-		require.True(t, arrives(agents[1], hubs) && arrives(hubs, agents[1]), "%s: another agent is not touched", c.name)
+		require.True(t, arrives(agents[1], hubs) && arrives(hubs, agents[1]), "%s: another agent is not touched",
+			c.name)
 		require.NoError(t, sites[0].mend(c.fromAgent, c.toAgent), c.name)
 		require.True(t, arrives(agents[0], hubs) && arrives(hubs, agents[0]), "%s: mended", c.name)
 	}

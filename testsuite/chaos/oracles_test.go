@@ -42,7 +42,8 @@ func attemptsOf(lines []line) []ran {
 		switch l.Kind {
 		case lineBegin:
 			open[k] = len(all)
-			all = append(all, ran{task: l.Task, number: l.Attempt, agent: l.Agent, pid: l.PID, epoch: l.Epoch, note: l.Note, begin: l.NS})
+			all = append(all, ran{task: l.Task, number: l.Attempt, agent: l.Agent, pid: l.PID, epoch: l.Epoch,
+				note: l.Note, begin: l.NS})
 		case lineEnd:
 			if i, ok := open[k]; ok {
 				all[i].end, all[i].how = l.NS, l.Note
@@ -79,9 +80,10 @@ type verdict struct {
 	treated, untreatable, outs, finishedIll                                                             int
 	acknowledged, leaves                                                                                int
 	accepted, stale                                                                                     int
-	afterThaw                                                                                           time.Duration // the longest that fenced work ran on after SIGCONT
-	outcomes                                                                                            map[fleet.TaskStatus]int
-	problems                                                                                            []string
+	// the longest that fenced work ran on after SIGCONT
+	afterThaw time.Duration
+	outcomes  map[fleet.TaskStatus]int
+	problems  []string
 }
 
 func (v *verdict) blame(count *int, format string, args ...any) {
@@ -120,7 +122,8 @@ func judge(e evidence) *verdict {
 // judgeEnd is I1: every acknowledged task ends, or waits for a person.
 func (v *verdict) judgeEnd(j *job) {
 	if !j.task.settled() {
-		v.blame(&v.lost, "task %s (%s, %s) is lost: status %q, %s", j.id, j.cluster, j.safety, j.task.Status, j.task.Why)
+		v.blame(&v.lost, "task %s (%s, %s) is lost: status %q, %s", j.id, j.cluster, j.safety, j.task.Status,
+			j.task.Why)
 	}
 	if j.work.Fail == failAlways && j.task.Status == fleet.TaskCompleted {
 		v.blame(&v.lost, "task %s always fails and is completed", j.id)
@@ -153,7 +156,8 @@ func (v *verdict) judgeBegins(j *job, attempts []ran, lives map[int]life) {
 					v.afterThaw = max(v.afterThaw, on)
 					continue
 				}
-				v.blame(&v.overlaps, "fenced task %s ran twice at once, by %.0f ms: %s", j.id, float64(s.to-max(s.from, second.begin))/1e6, told(attempts))
+				v.blame(&v.overlaps, "fenced task %s ran twice at once, by %.0f ms: %s", j.id,
+					float64(s.to-max(s.from, second.begin))/1e6, told(attempts))
 			}
 		}
 	}
@@ -221,9 +225,11 @@ func (v *verdict) judgeResults(j *job, attempts []ran, lines []line) {
 		v.blame(&v.resultFaults, "a result of task %s was accepted, and the task is %s", j.id, j.task.Status)
 	case j.task.Status != fleet.TaskCompleted:
 	case result == nil || result.Nonce != j.work.Nonce || !finished[[2]int{result.Attempt, result.PID}]:
-		v.blame(&v.resultFaults, "task %s is completed with a result that no attempt had: %+v; %s", j.id, result, told(attempts))
+		v.blame(&v.resultFaults, "task %s is completed with a result that no attempt had: %+v; %s", j.id, result,
+			told(attempts))
 	case len(accepted) == 1 && !accepted[result.Attempt]:
-		v.blame(&v.resultFaults, "task %s has the result of attempt %d, but another one was accepted", j.id, result.Attempt)
+		v.blame(&v.resultFaults, "task %s has the result of attempt %d, but another one was accepted", j.id,
+			result.Attempt)
 	}
 }
 
@@ -248,7 +254,8 @@ func (v *verdict) judgeLeaders(attempts []ran, lines []line, lives map[int]life)
 		case lead == 0:
 			v.blame(&v.leaderOverlaps, "%s began task %s without leading", a.agent, a.task)
 		case lead < last:
-			v.blame(&v.leaderOverlaps, "%s began task %s under leadership %d, after work had begun under %d", a.agent, a.task, lead, last)
+			v.blame(&v.leaderOverlaps, "%s began task %s under leadership %d, after work had begun under %d", a.agent,
+				a.task, lead, last)
 		}
 		last = max(last, lead)
 	}
@@ -270,8 +277,10 @@ func (v *verdict) judgeLeaders(attempts []ran, lines []line, lives map[int]life)
 	for i, first := range leads {
 		for _, second := range leads[i+1:] {
 			for _, s := range runningSpans(first, lives[first.pid]) {
-				if second.begin < s.to && (second.end == 0 || second.end > s.from) && first.pid != second.pid && !s.thawed {
-					v.blame(&v.leaderOverlaps, "%s (leadership %d) and %s (leadership %d) led at once, for %.0f ms", first.agent, first.epoch,
+				if second.begin < s.to && (second.end == 0 || second.end > s.from) && first.pid != second.pid &&
+					!s.thawed {
+					v.blame(&v.leaderOverlaps, "%s (leadership %d) and %s (leadership %d) led at once, for %.0f ms",
+						first.agent, first.epoch,
 						second.agent, second.epoch, float64(s.to-second.begin)/1e6)
 				}
 			}
@@ -298,7 +307,8 @@ func (v *verdict) judgeEpochs(e evidence) {
 		case known.pid == l.PID && known.epoch != l.Epoch:
 			v.blame(&v.epochFaults, "process %d of %s had epoch %d and then %d", l.PID, l.Agent, known.epoch, l.Epoch)
 		case known.pid != l.PID && l.Epoch <= known.epoch:
-			v.blame(&v.epochFaults, "process %d of %s has epoch %d, its predecessor had %d", l.PID, l.Agent, l.Epoch, known.epoch)
+			v.blame(&v.epochFaults, "process %d of %s has epoch %d, its predecessor had %d", l.PID, l.Agent, l.Epoch,
+				known.epoch)
 		}
 		newest[l.Agent] = first{l.PID, l.Epoch}
 	}
@@ -310,14 +320,15 @@ func told(attempts []ran) string {
 		if i > 0 {
 			b.WriteString("; ")
 		}
-		fmt.Fprintf(&b, "attempt %d on %s (pid %d) from %.3f to %.3f %s", a.number, a.agent, a.pid, float64(a.begin)/1e9, float64(a.end)/1e9, a.how)
+		fmt.Fprintf(&b, "attempt %d on %s (pid %d) from %.3f to %.3f %s", a.number, a.agent, a.pid,
+			float64(a.begin)/1e9, float64(a.end)/1e9, a.how)
 	}
 	return b.String()
 }
 
 // failoverTimes are, for every task that a killed agent was working on, the time until it began elsewhere: undisturbed
-// where the control plane was whole for long enough before and after the kill, else disturbed. Fenced tasks are left out,
-// which wait for the lease.
+// where the control plane was whole for long enough before and after the kill, else disturbed. Fenced tasks are left
+// out, which wait for the lease.
 func failoverTimes(kills []kill, away []span, lines []line, jobs []*job) (undisturbed, disturbed []time.Duration) {
 	const around = int64(5 * time.Second)
 	safety := map[string]fleet.RetrySafety{}
@@ -328,7 +339,10 @@ func failoverTimes(kills []kill, away []span, lines []line, jobs []*job) (undist
 	for _, k := range kills {
 		troubled := slices.ContainsFunc(away, func(s span) bool { return k.at > s.from-around && k.at < s.to+around })
 		for _, task := range k.tasks {
-			i := slices.IndexFunc(attempts, func(a ran) bool { return a.task == task && a.begin > k.at && a.pid != k.pid })
+			i := slices.IndexFunc(attempts, func(a ran) bool {
+				return a.task == task && a.begin > k.at &&
+					a.pid != k.pid
+			})
 			switch {
 			case i < 0 || safety[task] != fleet.Idempotent:
 			case troubled:
@@ -345,7 +359,8 @@ func failoverTimes(kills []kill, away []span, lines []line, jobs []*job) (undist
 
 // spread is p50, p99 and the maximum of sorted times.
 func spread(times []time.Duration) string {
-	return fmt.Sprintf("%d moves, p50 %.2f s, p99 %.2f s, max %.2f s", len(times), percentile(times, 0.5).Seconds(), percentile(times, 0.99).Seconds(), percentile(times, 1).Seconds())
+	return fmt.Sprintf("%d moves, p50 %.2f s, p99 %.2f s, max %.2f s", len(times), percentile(times, 0.5).Seconds(),
+		percentile(times, 0.99).Seconds(), percentile(times, 1).Seconds())
 }
 
 // percentile of sorted times.

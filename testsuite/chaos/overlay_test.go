@@ -22,11 +22,13 @@ const plantEnv = "MAINSTAY_PLANT"
 // edit puts a known bug into a source file: new takes the place of old, which stands there once.
 type edit struct{ file, old, new string }
 
-// plantedBugs are the bugs that the scenarios must notice, by name. They live here and not in the product: a program with
-// them is built over a copy of these files (go build -overlay). plants(name) is true in a process that has the bug.
+// plantedBugs are the bugs that the scenarios must notice, by name. They live here and not in the product: a program
+// with them is built over a copy of these files (go build -overlay). plants(name) is true in a process that has the
+// bug.
 var plantedBugs = map[string][]edit{
 	// A token counts whoever made it.
-	"forged-token": {{"hub/seal.go", `if !hmac.Equal(mac, s.mac(purpose, body)) {`, `if !hmac.Equal(mac, s.mac(purpose, body)) && !plants("forged-token") {`}},
+	"forged-token": {{"hub/seal.go", `if !hmac.Equal(mac, s.mac(purpose, body)) {`,
+		`if !hmac.Equal(mac, s.mac(purpose, body)) && !plants("forged-token") {`}},
 	// A result is answered before Temporal has it.
 	"early-answer": {{"hub/results.go", `	ctx, cancel := context.WithTimeout(ctx, resultTimeout)
 `, `	if plants("early-answer") {
@@ -45,22 +47,27 @@ var plantedBugs = map[string][]edit{
 	}
 	return max(0, s.answeredAt.Add`}},
 	// A hub that restarts drops what agents still run.
-	"reattach-dropped": {{"hub/register.go", `if err != nil || claims.Agent != s.agent`, `if plants("reattach-dropped") || err != nil || claims.Agent != s.agent`}},
+	"reattach-dropped": {{"hub/register.go", `if err != nil || claims.Agent != s.agent`,
+		`if plants("reattach-dropped") || err != nil || claims.Agent != s.agent`}},
 	// A drain takes an agent for idle whatever it has.
-	"drain-ignores-work": {{"hub/drain.go", `idle := here && len(s.attempts) == 0`, `idle := here && (len(s.attempts) == 0 || plants("drain-ignores-work"))`}},
+	"drain-ignores-work": {{"hub/drain.go", `idle := here && len(s.attempts) == 0`,
+		`idle := here && (len(s.attempts) == 0 || plants("drain-ignores-work"))`}},
 	// An agent in maintenance is given work.
-	"cordon-ignored": {{"hub/drain.go", `return listed || s.cordonedUntil > d.Version`, `return (listed || s.cordonedUntil > d.Version) && !plants("cordon-ignored")`}},
+	"cordon-ignored": {{"hub/drain.go", `return listed || s.cordonedUntil > d.Version`,
+		`return (listed || s.cordonedUntil > d.Version) && !plants("cordon-ignored")`}},
 	// Fenced work goes on after the lease.
 	"agent-ignores-lease": {
 		{"agent/lease.go", `	if r.session.lease <= 0 || r.leaseFrom.IsZero() {
 		return time.Time{}`, `	if plants("agent-ignores-lease") || r.session.lease <= 0 || r.leaseFrom.IsZero() {
 		return time.Time{}`},
-		{"agent/lease.go", `return r.session.lease > 0 &&`, `return !plants("agent-ignores-lease") && r.session.lease > 0 &&`},
+		{"agent/lease.go", `return r.session.lease > 0 &&`,
+			`return !plants("agent-ignores-lease") && r.session.lease > 0 &&`},
 		{"agent/lease.go", `return late || over && a.RetrySafety == fleet.Fenced`,
 			`return !plants("agent-ignores-lease") && (late || over && a.RetrySafety == fleet.Fenced)`},
 	},
 	// An assignment that comes twice runs twice.
-	"duplicate-run": {{"agent/attempt.go", `at := r.attempts[key]; at != nil {`, `at := r.attempts[key]; at != nil && !plants("duplicate-run") {`}},
+	"duplicate-run": {{"agent/attempt.go", `at := r.attempts[key]; at != nil {`,
+		`at := r.attempts[key]; at != nil && !plants("duplicate-run") {`}},
 	// The guard ends without killing the tree, and has no cgroup whose folder would stay.
 	"tree-left": {
 		{"agent/proctree/guard_linux.go", `	for wait := time.Millisecond; !t.reap()`, `	if plants("tree-left") {
@@ -72,7 +79,8 @@ var plantedBugs = map[string][]edit{
 	if c == "" || plants("tree-left") {`},
 	},
 	// The tree lives on when its lease is over.
-	"guard-ignores-lease": {{"agent/proctree/guard_linux.go", `case o.kind == orderLease:`, `case o.kind == orderLease && !plants("guard-ignores-lease"):`}},
+	"guard-ignores-lease": {{"agent/proctree/guard_linux.go", `case o.kind == orderLease:`,
+		`case o.kind == orderLease && !plants("guard-ignores-lease"):`}},
 	// Every task is delivered again as if it were idempotent.
 	"run-again": {{"workflows/task/task.go", `		next := fleet.Redeliver(&r.in.Spec,`, `		spec := r.in.Spec
 		if plants("run-again") {
@@ -108,7 +116,8 @@ var plantedBugs = map[string][]edit{
 
 // The bugs of healing share two edits and plantedHealing. A cluster lets healing do whatever it decided.
 var (
-	healingDecided   = edit{"workflows/healingcycle.go", `decisions := fleet.DecideHealing(c,`, `decisions := plantedHealing(c,`}
+	healingDecided = edit{"workflows/healingcycle.go", `decisions := fleet.DecideHealing(c,`,
+		`decisions := plantedHealing(c,`}
 	healingUnchecked = edit{"workflows/cluster/cordons.go", `	if decided == nil {
 		return nil`, `	if decided == nil || plants("healing-overrides") || plants("healing-takes-all") {
 		return nil`}
@@ -176,7 +185,8 @@ func writeOverlay(dir string) (string, error) {
 				sources[e.file] = string(original)
 			}
 			if n := strings.Count(sources[e.file], e.old); n != 1 {
-				return "", fmt.Errorf("the bug %s does not fit any more: its place is %d times in %s; change plantedBugs", name, n, e.file)
+				return "", fmt.Errorf(
+					"the bug %s does not fit any more: its place is %d times in %s; change plantedBugs", name, n, e.file)
 			}
 			sources[e.file] = strings.Replace(sources[e.file], e.old, e.new, 1)
 			folder := path.Dir(e.file)

@@ -111,7 +111,8 @@ func play(t *testing.T, s scenario, plant string) []string {
 func (g *stage) begin(t *testing.T, j *job) line {
 	t.Helper()
 	g.jobs = append(g.jobs, j)
-	j.key, j.cluster, j.work.Nonce = fmt.Sprintf("job-%d", len(g.jobs)), g.agents[0].cluster, fmt.Sprintf("nonce-%d", len(g.jobs))
+	j.key, j.cluster, j.work.Nonce = fmt.Sprintf("job-%d", len(g.jobs)), g.agents[0].cluster, fmt.Sprintf("nonce-%d",
+		len(g.jobs))
 	if j.safety == "" {
 		j.safety = fleet.Idempotent
 	}
@@ -170,15 +171,19 @@ func forgedToken(t *testing.T, g *stage) []string {
 		Token string `json:"session_token"`
 	}
 	status, err := g.call(0, http.MethodPost, "/api/v1/agents/register",
-		map[string]any{"agent_id": "thief", "instance_id": "thief-instance", "cluster": m.cluster, "max_tasks": 1, "task_types": []string{"other"}}, &session)
+		map[string]any{"agent_id": "thief", "instance_id": "thief-instance", "cluster": m.cluster, "max_tasks": 1,
+			"task_types": []string{"other"}}, &session)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, status)
 	body, err := json.Marshal(map[string]any{
-		"token": base64.RawURLEncoding.EncodeToString(append(forged, raw[len(raw)-mac:]...)), "attempt": assigned.Attempt, "outcome": "completed",
-		"output": done{Agent: "thief", Attempt: assigned.Attempt}, "started_at": time.Now().UTC(), "ended_at": time.Now().UTC(),
+		"token":   base64.RawURLEncoding.EncodeToString(append(forged, raw[len(raw)-mac:]...)),
+		"attempt": assigned.Attempt, "outcome": "completed",
+		"output": done{Agent: "thief", Attempt: assigned.Attempt}, "started_at": time.Now().UTC(),
+		"ended_at": time.Now().UTC(),
 	})
 	require.NoError(t, err)
-	_, status, err = m.wire.send(g.ctx, http.MethodPost, g.planes[0].url+"/api/v1/agents/thief/tasks/"+assigned.TaskID+"/result", "Bearer "+session.Token, body)
+	_, status, err = m.wire.send(g.ctx, http.MethodPost,
+		g.planes[0].url+"/api/v1/agents/thief/tasks/"+assigned.TaskID+"/result", "Bearer "+session.Token, body)
 	require.NoError(t, err)
 	problems := g.verdict(t, 15*time.Second).problems
 	if status == http.StatusOK {
@@ -216,7 +221,8 @@ func lateResult(t *testing.T, g *stage) []string {
 	problems := g.verdict(t, 15*time.Second).problems
 	refused, accepted := g.agents[0].wire.replay(g.ctx, 10)
 	if refused == 0 || accepted > 0 {
-		problems = append(problems, fmt.Sprintf("of the replayed results %d were refused and %d accepted", refused, accepted))
+		problems = append(problems, fmt.Sprintf("of the replayed results %d were refused and %d accepted", refused,
+			accepted))
 	}
 	if counted := g.metric(t, "mainstay_hub_stale_results_total"); int(counted) < refused {
 		problems = append(problems, fmt.Sprintf("%d stale results were refused, %.0f were counted", refused, counted))
@@ -261,7 +267,8 @@ func killedWithTree(t *testing.T, g *stage) []string {
 	return g.verdict(t, 30*time.Second).problems
 }
 
-// frozenWithTree stops the agent of such a command until another runs it: the lease of the command's processes ends as well.
+// frozenWithTree stops the agent of such a command until another runs it: the lease of the command's processes ends as
+// well.
 func frozenWithTree(t *testing.T, g *stage) []string {
 	first := g.beginTree(t)
 	p := g.agentNamed(first.Agent).current()

@@ -53,7 +53,9 @@ var starting = sync.OnceValue(func() chan func() {
 })
 
 // startProcess starts a program, in the network namespace of the driver or (space) in another.
-func startProcess(t testing.TB, name, dir string, env []string, space *namespace, program string, args ...string) *process {
+func startProcess(
+	t testing.TB, name, dir string, env []string, space *namespace, program string, args ...string,
+) *process {
 	t.Helper()
 	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(t, err)
@@ -133,7 +135,8 @@ func (p *process) thaw() {
 // programs are built once for all tests of the run.
 var programs sync.Map // what → func() (string, error)
 
-// buildProgram builds the program of this repository, or with testBinary this package's tests; both can have planted bugs.
+// buildProgram builds the program of this repository, or with testBinary this package's tests; both can have planted
+// bugs.
 func buildProgram(t testing.TB, planted, testBinary bool) string {
 	t.Helper()
 	build := sync.OnceValues(func() (string, error) {
@@ -202,11 +205,13 @@ type timing struct {
 }
 
 var (
-	quickTiming   = timing{1250 * time.Millisecond, 2500 * time.Millisecond, 3750 * time.Millisecond, 250 * time.Millisecond, 2 * time.Second}
+	quickTiming = timing{1250 * time.Millisecond, 2500 * time.Millisecond, 3750 * time.Millisecond,
+		250 * time.Millisecond, 2 * time.Second}
 	defaultTiming = timing{5 * time.Second, 10 * time.Second, 15 * time.Second, time.Second, 5 * time.Second}
 )
 
-// installation is a control plane of two processes: the first has Temporal, and both have a hub, a gateway and a worker.
+// installation is a control plane of two processes: the first has Temporal, and both have a hub, a gateway and a
+// worker.
 type installation struct {
 	dir    string
 	timing timing
@@ -237,7 +242,8 @@ type installOptions struct {
 
 func install(t testing.TB, o installOptions) *installation {
 	t.Helper()
-	in := &installation{dir: t.TempDir(), timing: o.timing, client: &http.Client{Timeout: 8 * time.Second}, net: o.net, processes: map[int]*process{}, agentEnv: o.env}
+	in := &installation{dir: t.TempDir(), timing: o.timing, client: &http.Client{Timeout: 8 * time.Second}, net: o.net,
+		processes: map[int]*process{}, agentEnv: o.env}
 	in.book = &ledger{path: filepath.Join(in.dir, "ledger")}
 	program := buildProgram(t, o.planted, false)
 	var err error
@@ -252,13 +258,16 @@ func install(t testing.TB, o installOptions) *installation {
 		o.timing.Heartbeat, o.timing.Warning, o.timing.Failure, o.timing.Grace), 0o600))
 	temporal, first, second := freePort(t), freePort(t), freePort(t)
 	in.temporal = temporal
-	env := append([]string{"MAINSTAY_TOKEN_KEY=a key for chaos tests, not for people!", "TEMPORAL_ADDRESS=" + temporal}, o.env...)
+	env := append([]string{"MAINSTAY_TOKEN_KEY=a key for chaos tests, not for people!", "TEMPORAL_ADDRESS=" + temporal},
+		o.env...)
 	add := func(name, address string, args ...string) {
 		in.planes = append(in.planes, &plane{url: "http://" + address, start: func() *process {
-			return startProcess(t, name, in.dir, env, nil, program, append(args, "--http", address, "--config", settings)...)
+			return startProcess(t, name, in.dir, env, nil, program,
+				append(args, "--http", address, "--config", settings)...)
 		}})
 	}
-	add("dev", first, "dev", "--data-dir", filepath.Join(in.dir, "data"), "--agents", "0", "--ui", "off", "--temporal", temporal)
+	add("dev", first, "dev", "--data-dir", filepath.Join(in.dir, "data"), "--agents", "0", "--ui", "off", "--temporal",
+		temporal)
 	in.planes[0].up()
 	in.awaitReady(t, 0)
 	if o.hubs != 1 {
@@ -271,7 +280,8 @@ func install(t testing.TB, o installOptions) *installation {
 
 func (in *installation) awaitReady(t testing.TB, i int) {
 	t.Helper()
-	require.Eventually(t, in.planes[i].ready, 60*time.Second, 50*time.Millisecond, "%s does not come up; see its log in %s", in.planes[i].url, in.dir)
+	require.Eventually(t, in.planes[i].ready, 60*time.Second, 50*time.Millisecond,
+		"%s does not come up; see its log in %s", in.planes[i].url, in.dir)
 }
 
 func freePort(t testing.TB) string {
@@ -318,13 +328,15 @@ func (in *installation) addAgent(t testing.TB, cluster, id string, slots int) *m
 
 // up starts a process for the agent, whether one runs already or not, and returns the one before.
 func (m *member) up(t testing.TB) *process {
-	spec, err := json.Marshal(agentSpec{ID: m.id, Cluster: m.cluster, Hubs: m.wire.urls(), Ledger: m.in.book.path, Slots: m.slots})
+	spec, err := json.Marshal(agentSpec{ID: m.id, Cluster: m.cluster, Hubs: m.wire.urls(), Ledger: m.in.book.path,
+		Slots: m.slots})
 	require.NoError(t, err)
 	var space *namespace
 	if m.site != nil {
 		space = m.site.space
 	}
-	p := startProcess(t, m.id, m.in.dir, append([]string{agentEnv + "=" + string(spec)}, m.in.agentEnv...), space, m.in.programAgent, "-test.run=^$")
+	p := startProcess(t, m.id, m.in.dir, append([]string{agentEnv + "=" + string(spec)}, m.in.agentEnv...), space,
+		m.in.programAgent, "-test.run=^$")
 	m.in.mu.Lock()
 	m.in.processes[p.pid] = p
 	m.in.mu.Unlock()
@@ -383,7 +395,8 @@ func (in *installation) addCluster(t testing.TB, name, mode string) {
 func keep(t testing.TB, in *installation, e evidence) {
 	to, err := os.MkdirTemp("", "chaos-kept-") //nolint:usetesting // is meant to outlive the test
 	if err == nil {
-		err = errors.Join(os.CopyFS(to, os.DirFS(in.dir)), os.WriteFile(filepath.Join(to, "healing.txt"), e.healingStory(), 0o600))
+		err = errors.Join(os.CopyFS(to, os.DirFS(in.dir)), os.WriteFile(filepath.Join(to, "healing.txt"),
+			e.healingStory(), 0o600))
 	}
 	t.Logf("ledger and logs are in %s (error: %v)", to, err)
 }

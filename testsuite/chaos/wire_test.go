@@ -60,8 +60,10 @@ type capturedResult struct {
 
 // newWire makes the network of one agent. It listens where the agent can reach it.
 func newWire(t testing.TB, targets []string, slots int, listener net.Listener) *wire {
-	w := &wire{targets: targets, slots: slots, listener: listener, changed: make(chan struct{}), conns: map[net.Conn]struct{}{}, again: map[string]json.RawMessage{},
-		transport: &http.Transport{DialContext: (&net.Dialer{Timeout: time.Second}).DialContext, MaxIdleConnsPerHost: 4}}
+	w := &wire{targets: targets, slots: slots, listener: listener, changed: make(chan struct{}),
+		conns: map[net.Conn]struct{}{}, again: map[string]json.RawMessage{},
+		transport: &http.Transport{DialContext: (&net.Dialer{Timeout: time.Second}).DialContext,
+			MaxIdleConnsPerHost: 4}}
 	w.server = &http.Server{Handler: http.HandlerFunc(w.serve), ConnState: w.connState, ReadHeaderTimeout: time.Minute}
 	go func() { _ = w.server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -151,8 +153,9 @@ func (w *wire) setHost(level fleet.HealthLevel) {
 	w.ill = level
 }
 
-// hosted gives the agent a host of its own: all agents share this machine, which a run keeps busy, and that must not count
-// as theirs. A host in warning has a full disk; at critical all the agent's slots are kept by handlers that do not stop.
+// hosted gives the agent a host of its own: all agents share this machine, which a run keeps busy, and that must not
+// count as theirs. A host in warning has a full disk; at critical all the agent's slots are kept by handlers that do
+// not stop.
 func (w *wire) hosted(body []byte) []byte {
 	var poll protocol.Poll
 	if json.Unmarshal(body, &poll) != nil {
@@ -167,7 +170,8 @@ func (w *wire) hosted(body []byte) []byte {
 		poll.Metrics.DiskPercent = 100
 	case fleet.HealthCritical:
 		for i := range w.slots {
-			poll.Running = append(poll.Running, protocol.RunningAttempt{TaskID: fmt.Sprintf("hung-%d", i), Attempt: 1, State: protocol.RunningStuck})
+			poll.Running = append(poll.Running, protocol.RunningAttempt{TaskID: fmt.Sprintf("hung-%d", i), Attempt: 1,
+				State: protocol.RunningStuck})
 		}
 	}
 	hosted, err := json.Marshal(poll)

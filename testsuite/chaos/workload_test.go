@@ -22,7 +22,8 @@ const (
 	clusterShards = "sh"
 )
 
-var clusterModes = map[string]string{clusterAll: "active_active", clusterLeader: "active_passive", clusterShards: "sharded"}
+var clusterModes = map[string]string{clusterAll: "active_active", clusterLeader: "active_passive",
+	clusterShards: "sharded"}
 
 // job is one task of the workload and what became of it.
 type job struct {
@@ -53,14 +54,16 @@ func (t *apiTask) settled() bool {
 
 const tasksPath = "/api/v1/agents/tasks"
 
-// planJobs makes the work of a run: all safeties, durations up to 3 s, some of it failing, some of it commands with child processes.
+// planJobs makes the work of a run: all safeties, durations up to 3 s, some of it failing, some of it commands with
+// child processes.
 func planJobs(random *rand.Rand, n int, duration time.Duration) []*job {
 	jobs := make([]*job, n)
 	safeties := []fleet.RetrySafety{fleet.Idempotent, fleet.Idempotent, fleet.Fenced, fleet.AtMostOnce}
 	clusters := []string{clusterAll, clusterAll, clusterLeader, clusterShards}
 	for i := range jobs {
-		j := &job{key: fmt.Sprintf("job-%d", i), cluster: clusters[random.IntN(len(clusters))], safety: safeties[random.IntN(len(safeties))],
-			work: work{MS: random.IntN(3000), Nonce: fmt.Sprintf("n%d-%d", i, random.Uint32())}}
+		j := &job{key: fmt.Sprintf("job-%d", i), cluster: clusters[random.IntN(len(clusters))],
+			safety: safeties[random.IntN(len(safeties))],
+			work:   work{MS: random.IntN(3000), Nonce: fmt.Sprintf("n%d-%d", i, random.Uint32())}}
 		j.at = time.Duration(float64(duration) * float64(i) / float64(n))
 		switch p := random.IntN(20); {
 		case p == 0:
@@ -104,8 +107,11 @@ func (in *installation) submit(ctx context.Context, j *job, first int) {
 
 func (j *job) request() map[string]any {
 	request := map[string]any{
-		"type": "work", "cluster": j.cluster, "payload": j.work, "retry_safety": j.safety, "idempotency_key": j.key, "shard_key": j.key,
-		"timeout": "60s", "retry": map[string]any{"max_attempts": 2, "max_transfers": 20, "initial_interval": "200ms", "max_interval": "1s"},
+		"type": "work", "cluster": j.cluster, "payload": j.work, "retry_safety": j.safety, "idempotency_key": j.key,
+		"shard_key": j.key,
+		"timeout":   "60s",
+		"retry": map[string]any{"max_attempts": 2, "max_transfers": 20, "initial_interval": "200ms",
+			"max_interval": "1s"},
 	}
 	if j.work.Tree {
 		request["type"] = agent.ExecType
@@ -116,8 +122,8 @@ func (j *job) request() map[string]any {
 	return request
 }
 
-// settle waits until every acknowledged job has ended, waits for a person, or the limit is over; it returns how many are
-// still open.
+// settle waits until every acknowledged job has ended, waits for a person, or the limit is over; it returns how many
+// are still open.
 func (in *installation) settle(ctx context.Context, jobs []*job, limit time.Duration) int {
 	deadline := time.Now().Add(limit)
 	for round := 0; ; round++ {
@@ -133,7 +139,8 @@ func (in *installation) settle(ctx context.Context, jobs []*job, limit time.Dura
 			wg.Go(func() {
 				defer func() { <-slots }()
 				var t apiTask
-				if status, err := in.call(round, http.MethodGet, tasksPath+"/"+j.id, nil, &t); err == nil && status == http.StatusOK {
+				if status, err := in.call(round, http.MethodGet, tasksPath+"/"+j.id, nil, &t); err == nil &&
+					status == http.StatusOK {
 					j.task = t
 				}
 			})
@@ -170,7 +177,8 @@ func (in *installation) watch(ctx context.Context, t testing.TB, clusters []stri
 		for i := 0; pause(ctx, 200*time.Millisecond); i++ {
 			for _, name := range clusters {
 				var c clusterView
-				if status, err := in.call(i, http.MethodGet, "/api/v1/agents/clusters/"+name, nil, &c); err == nil && status == http.StatusOK {
+				if status, err := in.call(i, http.MethodGet, "/api/v1/agents/clusters/"+name, nil, &c); err == nil &&
+					status == http.StatusOK {
 					w.look(name, &c)
 				}
 			}

@@ -66,7 +66,8 @@ func TestBulkSurvivesItsWorker(t *testing.T) {
 	server, err := devserver.Start(t.Context(), devserver.Options{})
 	require.NoError(t, err)
 	t.Cleanup(server.Stop)
-	c, err := client.DialContext(t.Context(), client.Options{HostPort: server.Address(), Namespace: server.Namespace(), Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	c, err := client.DialContext(t.Context(), client.Options{HostPort: server.Address(), Namespace: server.Namespace(),
+		Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	work := func() (stop func()) {
@@ -88,12 +89,14 @@ func TestBulkSurvivesItsWorker(t *testing.T) {
 	ask := func(dry bool, want int) api.Bulk {
 		var bulk api.Bulk
 		status, problem := call(t, http.MethodPost, rest.URL+bulkPath, map[string]any{
-			"action": "cancel", "filter": map[string]any{"cluster": "c", "status": "queued"}, "reason": "wrong input", "dry_run": dry}, &bulk)
+			"action": "cancel", "filter": map[string]any{"cluster": "c",
+				"status": "queued"}, "reason": "wrong input", "dry_run": dry}, &bulk)
 		require.Equal(t, want, status, "%+v", problem)
 		return bulk
 	}
 	var found api.Bulk
-	require.Eventually(t, func() bool { found = ask(true, http.StatusOK); return found.Expected == tasks }, 10*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { found = ask(true, http.StatusOK); return found.Expected == tasks },
+		10*time.Second, 50*time.Millisecond)
 	require.True(t, found.DryRun)
 	require.Len(t, found.Sample, 20)
 	require.Subset(t, ids, found.Sample)
@@ -112,7 +115,8 @@ func TestBulkSurvivesItsWorker(t *testing.T) {
 	defer func() { stop() }()
 	got := waitBulk(t, rest.URL, bulk.ID)
 	require.Equal(t, fleet.BulkCompleted, got.Status, got.Why)
-	require.Equal(t, []int{tasks, tasks, 0, 0}, []int{got.Matched, got.Done, got.Skipped, got.Failed}, "%+v", got.Examples)
+	require.Equal(t, []int{tasks, tasks, 0, 0}, []int{got.Matched, got.Done, got.Skipped, got.Failed}, "%+v",
+		got.Examples)
 	for _, i := range []int{0, 99, 100, 150, 299} {
 		require.Equal(t, fleet.TaskCancelled, getTask(t, rest.URL, ids[i], "10s").Status)
 	}
@@ -126,16 +130,18 @@ func TestBulkActions(t *testing.T) {
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
 	var broken atomic.Bool
 	broken.Store(true)
-	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"), Slots: 4}, map[string]agent.Handler{
-		"disk": func(context.Context, *agent.Task) (any, error) {
-			if broken.Load() {
-				return nil, errors.New("disk full")
-			}
-			return "written", nil
-		},
-	})
+	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"), Slots: 4},
+		map[string]agent.Handler{
+			"disk": func(context.Context, *agent.Task) (any, error) {
+				if broken.Load() {
+					return nil, errors.New("disk full")
+				}
+				return "written", nil
+			},
+		})
 	spec := func(taskType string, labels map[string]string) map[string]any {
-		return map[string]any{"type": taskType, "cluster": cluster, "labels": labels, "retry": map[string]any{"max_attempts": 1}}
+		return map[string]any{"type": taskType, "cluster": cluster, "labels": labels,
+			"retry": map[string]any{"max_attempts": 1}}
 	}
 	begun := time.Now()
 	odd := map[string]string{"of": `O'Brien \\ " OR "x 100% _ = ü`}
@@ -154,12 +160,15 @@ func TestBulkActions(t *testing.T) {
 	// found waits until visibility shows so many.
 	found := func(body map[string]any, want int) {
 		body["dry_run"] = true
-		require.Eventually(t, func() bool { return start(body).Expected == want }, 10*time.Second, 50*time.Millisecond, "%v", body)
+		require.Eventually(t, func() bool { return start(body).Expected == want }, 10*time.Second, 50*time.Millisecond,
+			"%v", body)
 		delete(body, "dry_run")
 	}
 	retry := map[string]any{"action": "retry", "reason": "disk is back", "filter": map[string]any{
-		"cluster": cluster, "type": "disk", "labels": odd, "submitted_after": begun.Add(-time.Minute), "submitted_before": time.Now().Add(time.Minute)}}
-	found(map[string]any{"action": "retry", "reason": "x", "filter": map[string]any{"cluster": cluster, "submitted_before": begun.Add(-time.Minute)}}, 0)
+		"cluster": cluster, "type": "disk", "labels": odd, "submitted_after": begun.Add(
+			-time.Minute), "submitted_before": time.Now().Add(time.Minute)}}
+	found(map[string]any{"action": "retry", "reason": "x", "filter": map[string]any{"cluster": cluster,
+		"submitted_before": begun.Add(-time.Minute)}}, 0)
 	found(map[string]any{"action": "retry", "reason": "x", "filter": map[string]any{"cluster": cluster}}, 5)
 	found(retry, 3)
 	got := waitBulk(t, node.URL, start(retry).ID)
@@ -170,14 +179,17 @@ func TestBulkActions(t *testing.T) {
 	}
 
 	t.Log("by ids: what has ended is skipped, what never was has failed, each with its reason")
-	got = waitBulk(t, node.URL, start(map[string]any{"action": "cancel", "reason": "x", "filter": map[string]any{"ids": []string{other[0], dead[0], "nobody", dead[0]}}}).ID)
+	got = waitBulk(t, node.URL, start(map[string]any{"action": "cancel", "reason": "x",
+		"filter": map[string]any{"ids": []string{other[0], dead[0], "nobody", dead[0]}}}).ID)
 	require.Equal(t, []int{3, 1, 1, 1}, []int{got.Matched, got.Done, got.Skipped, got.Failed})
 	require.ElementsMatch(t, []fleet.BulkExample{
 		{TaskID: dead[0], Outcome: fleet.BulkTaskSkipped, Reason: "the task has ended"},
-		{TaskID: "nobody", Outcome: fleet.BulkTaskFailed, Reason: "there is no task with this id, or its retention has ended"},
+		{TaskID: "nobody", Outcome: fleet.BulkTaskFailed,
+			Reason: "there is no task with this id, or its retention has ended"},
 	}, got.Examples)
 	require.Equal(t, fleet.TaskDeadLetter, getTask(t, node.URL, other[1], "0s").Status)
-	refused := waitBulk(t, node.URL, start(map[string]any{"action": "review", "decision": "rerun", "reason": "x", "filter": map[string]any{"ids": []string{other[1]}}}).ID)
+	refused := waitBulk(t, node.URL, start(map[string]any{"action": "review", "decision": "rerun", "reason": "x",
+		"filter": map[string]any{"ids": []string{other[1]}}}).ID)
 	require.Equal(t, []int{1, 0, 1, 0}, []int{refused.Matched, refused.Done, refused.Skipped, refused.Failed})
 	require.Contains(t, refused.Examples[0].Reason, "only a task in review")
 
@@ -187,7 +199,8 @@ func TestBulkActions(t *testing.T) {
 	var list struct{ Bulks []api.Bulk }
 	require.Eventually(t, func() bool {
 		status, _ := call(t, http.MethodGet, node.URL+bulkPath, nil, &list)
-		return status == http.StatusOK && slices.ContainsFunc(list.Bulks, func(b api.Bulk) bool { return b.ID == refused.ID && b.Skipped == 1 && b.Action == fleet.BulkReview })
+		return status == http.StatusOK && slices.ContainsFunc(list.Bulks,
+			func(b api.Bulk) bool { return b.ID == refused.ID && b.Skipped == 1 && b.Action == fleet.BulkReview })
 	}, 10*time.Second, 50*time.Millisecond)
 }
 
@@ -198,17 +211,20 @@ func TestBulkRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		body, location, says string
 	}{
-		"no filter":                {`"action":"cancel"`, "body.filter", `"all": true`},
-		"all and a filter":         {`"action":"cancel","all":true,"filter":{"type":"x"}`, "body.all", "left out"},
-		"ids and a filter":         {`"action":"cancel","filter":{"type":"x","ids":["a"]}`, "body.filter.ids", "alone"},
-		"retry of what is queued":  {`"action":"retry","filter":{"status":"queued"}`, "body.filter.status", "dead_letter"},
-		"cancel of what has ended": {`"action":"cancel","filter":{"status":"completed"}`, "body.filter.status", "dead_letter"},
-		"review without decision":  {`"action":"review","filter":{"type":"x"}`, "body.decision", "rerun"},
-		"decision without review":  {`"action":"cancel","decision":"failed","filter":{"type":"x"}`, "body.decision", "review"},
-		"priority without one":     {`"action":"priority","filter":{"type":"x"}`, "body.priority", "1 (first)"},
-		"times that hold nothing":  {`"action":"cancel","filter":{"submitted_after":"2026-01-02T00:00:00Z","submitted_before":"2026-01-01T00:00:00Z"}`, "body.filter.submitted_before", "after"},
-		"unknown action":           {`"action":"explode","filter":{"type":"x"}`, "body.action", "cancel"},
-		"unknown field":            {`"action":"cancel","filter":{"types":"x"}`, "body.filter.types", "unexpected"},
+		"no filter":        {`"action":"cancel"`, "body.filter", `"all": true`},
+		"all and a filter": {`"action":"cancel","all":true,"filter":{"type":"x"}`, "body.all", "left out"},
+		"ids and a filter": {`"action":"cancel","filter":{"type":"x","ids":["a"]}`, "body.filter.ids", "alone"},
+		"retry of what is queued": {`"action":"retry","filter":{"status":"queued"}`, "body.filter.status",
+			"dead_letter"},
+		"cancel of what has ended": {`"action":"cancel","filter":{"status":"completed"}`, "body.filter.status",
+			"dead_letter"},
+		"review without decision": {`"action":"review","filter":{"type":"x"}`, "body.decision", "rerun"},
+		"decision without review": {`"action":"cancel","decision":"failed","filter":{"type":"x"}`, "body.decision",
+			"review"},
+		"priority without one":    {`"action":"priority","filter":{"type":"x"}`, "body.priority", "1 (first)"},
+		"times that hold nothing": {`"action":"cancel","filter":{"submitted_after":"2026-01-02T00:00:00Z","submitted_before":"2026-01-01T00:00:00Z"}`, "body.filter.submitted_before", "after"},
+		"unknown action":          {`"action":"explode","filter":{"type":"x"}`, "body.action", "cancel"},
+		"unknown field":           {`"action":"cancel","filter":{"types":"x"}`, "body.filter.types", "unexpected"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

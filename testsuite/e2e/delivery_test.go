@@ -22,7 +22,8 @@ func TestTaskRunsOnAnAgent(t *testing.T) {
 	node := plane.NewNode(t, plane.NodeOptions{})
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
 	id := plane.UniqueID("a")
-	a := startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: id, Slots: 2}, map[string]agent.Handler{"echo": echo})
+	a := startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: id, Slots: 2},
+		map[string]agent.Handler{"echo": echo})
 
 	task := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster, "payload": map[string]any{"n": 1}})
 	got := getTask(t, node.URL, task, "20s")
@@ -52,7 +53,8 @@ func TestBatchRunsOnceEach(t *testing.T) {
 		return nil, nil
 	}
 	for range 3 {
-		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"), Slots: 4}, map[string]agent.Handler{"count": count})
+		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"), Slots: 4},
+			map[string]agent.Handler{"count": count})
 	}
 	var batch []map[string]any
 	for range 100 {
@@ -78,17 +80,18 @@ func TestFailureIsTriedAgain(t *testing.T) {
 	node := plane.NewNode(t, plane.NodeOptions{})
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
 	var calls atomic.Int64
-	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")}, map[string]agent.Handler{
-		"flaky": func(context.Context, *agent.Task) (any, error) {
-			if n := calls.Add(1); n < 3 {
-				return nil, fmt.Errorf("not yet: %d", n)
-			}
-			return "done", nil
-		},
-		"broken": func(context.Context, *agent.Task) (any, error) {
-			return nil, agent.NonRetryable(errors.New("bad input"))
-		},
-	})
+	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
+		map[string]agent.Handler{
+			"flaky": func(context.Context, *agent.Task) (any, error) {
+				if n := calls.Add(1); n < 3 {
+					return nil, fmt.Errorf("not yet: %d", n)
+				}
+				return "done", nil
+			},
+			"broken": func(context.Context, *agent.Task) (any, error) {
+				return nil, agent.NonRetryable(errors.New("bad input"))
+			},
+		})
 	quick := map[string]any{"initial_interval": "10ms"}
 	flaky := submit(t, node.URL, map[string]any{"type": "flaky", "cluster": cluster, "retry": quick})
 	broken := submit(t, node.URL, map[string]any{"type": "broken", "cluster": cluster, "retry": quick})
@@ -106,15 +109,17 @@ func TestDeadLetterIsRetriedByHand(t *testing.T) {
 	node := plane.NewNode(t, plane.NodeOptions{})
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
 	var healed atomic.Bool
-	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")}, map[string]agent.Handler{
-		"disk": func(context.Context, *agent.Task) (any, error) {
-			if !healed.Load() {
-				return nil, errors.New("disk full")
-			}
-			return "ok", nil
-		},
-	})
-	id := submit(t, node.URL, map[string]any{"type": "disk", "cluster": cluster, "retry": map[string]any{"max_attempts": 1}})
+	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
+		map[string]agent.Handler{
+			"disk": func(context.Context, *agent.Task) (any, error) {
+				if !healed.Load() {
+					return nil, errors.New("disk full")
+				}
+				return "ok", nil
+			},
+		})
+	id := submit(t, node.URL, map[string]any{"type": "disk", "cluster": cluster,
+		"retry": map[string]any{"max_attempts": 1}})
 	require.Contains(t, waitTask(t, node.URL, id, fleet.TaskDeadLetter).Why, "disk full")
 	healed.Store(true)
 	status, problem := call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks/"+id+"/retry", map[string]any{}, nil)
@@ -127,17 +132,19 @@ func TestCancelStopsTheHandler(t *testing.T) {
 	node := plane.NewNode(t, plane.NodeOptions{})
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
 	begun, stopped := make(chan struct{}), make(chan struct{})
-	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")}, map[string]agent.Handler{
-		"wait": func(ctx context.Context, _ *agent.Task) (any, error) {
-			close(begun)
-			<-ctx.Done()
-			close(stopped)
-			return nil, ctx.Err()
-		},
-	})
+	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
+		map[string]agent.Handler{
+			"wait": func(ctx context.Context, _ *agent.Task) (any, error) {
+				close(begun)
+				<-ctx.Done()
+				close(stopped)
+				return nil, ctx.Err()
+			},
+		})
 	id := submit(t, node.URL, map[string]any{"type": "wait", "cluster": cluster})
 	<-begun
-	status, problem := call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks/"+id+"/cancel", map[string]any{"reason": "not needed"}, nil)
+	status, problem := call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks/"+id+"/cancel",
+		map[string]any{"reason": "not needed"}, nil)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
 	select {
 	case <-stopped:
@@ -152,10 +159,13 @@ func TestCapabilitiesAndPinning(t *testing.T) {
 	node := plane.NewNode(t, plane.NodeOptions{})
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
 	plain, gpu := plane.UniqueID("plain"), plane.UniqueID("gpu")
-	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plain, Slots: 2}, map[string]agent.Handler{"echo": echo})
-	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: gpu, Slots: 2, Capabilities: []string{"gpu"}}, map[string]agent.Handler{"echo": echo})
+	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plain, Slots: 2},
+		map[string]agent.Handler{"echo": echo})
+	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: gpu, Slots: 2,
+		Capabilities: []string{"gpu"}}, map[string]agent.Handler{"echo": echo})
 	for range 4 {
-		needs := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster, "required_capabilities": []string{"gpu"}})
+		needs := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster,
+			"required_capabilities": []string{"gpu"}})
 		pinned := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster, "agent": plain})
 		got := getTask(t, node.URL, needs, "20s")
 		require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)

@@ -50,7 +50,8 @@ func (b *bench) agentIs(t *testing.T, agentID string, status fleet.AgentStatus) 
 
 func (b *bench) maintenance(t *testing.T, agentID string, enabled bool) (int, protocol.Problem) {
 	t.Helper()
-	return call(t, http.MethodPost, b.node.URL+"/api/v1/agents/"+agentID+"/maintenance", map[string]any{"enabled": enabled}, nil)
+	return call(t, http.MethodPost, b.node.URL+"/api/v1/agents/"+agentID+"/maintenance",
+		map[string]any{"enabled": enabled}, nil)
 }
 
 func TestDrainLetsWorkFinish(t *testing.T) {
@@ -65,7 +66,8 @@ func TestDrainLetsWorkFinish(t *testing.T) {
 	plan := b.drain(t, first, map[string]any{"dry_run": true})
 	require.Equal(t, fleet.DrainPlanned, plan.Status)
 	require.Len(t, plan.Agents[0].Work, 1)
-	require.Equal(t, fleet.DrainWork{TaskID: old, Attempt: 1, Type: "hold", Safety: fleet.Idempotent, StartedAt: plan.Agents[0].Work[0].StartedAt,
+	require.Equal(t, fleet.DrainWork{TaskID: old, Attempt: 1, Type: "hold", Safety: fleet.Idempotent,
+		StartedAt:  plan.Agents[0].Work[0].StartedAt,
 		AtDeadline: "runs again on another agent"}, plan.Agents[0].Work[0])
 	b.agentIs(t, first, fleet.AgentOnline)
 
@@ -78,7 +80,8 @@ func TestDrainLetsWorkFinish(t *testing.T) {
 	status, p = b.maintenance(t, first, false)
 	require.Equal(t, http.StatusConflict, status, "%+v", p)
 	for range 3 {
-		require.Equal(t, second, b.waitBegins(t, b.submit(t, nil), 1)[0].agent, "nothing new arrives at an agent that is drained")
+		require.Equal(t, second, b.waitBegins(t, b.submit(t, nil), 1)[0].agent,
+			"nothing new arrives at an agent that is drained")
 	}
 	pinned := b.submit(t, map[string]any{"agent": first})
 
@@ -95,7 +98,8 @@ func TestDrainLetsWorkFinish(t *testing.T) {
 	held.stop(t)
 	b.agentIs(t, first, fleet.AgentMaintenance)
 	b.agent(t, first)
-	require.Eventually(t, func() bool { m := b.view(t).Member(first); return m != nil && m.Connected() }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { m := b.view(t).Member(first); return m != nil && m.Connected() },
+		10*time.Second, 10*time.Millisecond)
 	b.agentIs(t, first, fleet.AgentMaintenance)
 	require.Empty(t, b.begins(pinned))
 	status, p = b.maintenance(t, first, false)
@@ -147,7 +151,8 @@ func TestDrainIsCancelled(t *testing.T) {
 	old := b.submit(t, map[string]any{"agent": first})
 	b.waitBegins(t, old, 1)
 	var record fleet.DrainRecord
-	status, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+"/drain", map[string]any{"agents": []string{first, second}}, &record)
+	status, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+"/drain",
+		map[string]any{"agents": []string{first, second}}, &record)
 	require.Equal(t, http.StatusAccepted, status, "%+v", p)
 	record = b.drained(t, record.ID, acknowledged)
 	require.Equal(t, fleet.DrainWaiting, record.Agents[1].Status, "one after the other")
@@ -195,7 +200,11 @@ func TestDrainOutlivesAHubRestart(t *testing.T) {
 	hubID := b.node.Hub.ID()
 	b.node.Stop()
 	b.node = plane.NewNode(t, plane.NodeOptions{HubID: hubID, Listen: address})
-	require.Eventually(t, func() bool { m := b.view(t).Member(second); return m != nil && m.Status == fleet.AgentOnline }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		m := b.view(t).Member(second)
+		return m != nil &&
+			m.Status == fleet.AgentOnline
+	}, 10*time.Second, 10*time.Millisecond)
 	require.Equal(t, second, b.waitBegins(t, b.submit(t, nil), 1)[0].agent)
 	b.finish.Store(true)
 	record := b.drained(t, id, ended)

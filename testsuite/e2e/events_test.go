@@ -32,7 +32,8 @@ type listening struct {
 func listen(t *testing.T, node *plane.Node, query url.Values, last string) *listening {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, node.URL+"/api/v1/agents/events?"+query.Encode(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, node.URL+"/api/v1/agents/events?"+query.Encode(),
+		nil)
 	require.NoError(t, err)
 	if last != "" {
 		request.Header.Set("Last-Event-ID", last)
@@ -118,8 +119,8 @@ func waits(t *testing.T, ok func() bool) bool {
 	return waitsEvery(t, 5*time.Millisecond, ok)
 }
 
-// waitsEvery is waits for a look that costs more. Unlike require.Eventually it looks on the test's own goroutine, where a look may
-// fail the test.
+// waitsEvery is waits for a look that costs more. Unlike require.Eventually it looks on the test's own goroutine, where
+// a look may fail the test.
 func waitsEvery(t *testing.T, interval time.Duration, ok func() bool) bool {
 	t.Helper()
 	tick := time.NewTicker(interval)
@@ -166,14 +167,16 @@ func TestEventsOfAKillComeInOrder(t *testing.T) {
 	l.await(t, "failover.ended failovers/"+record.ID)
 	// What the hub saw and what the cluster did may reach a busy gateway by turns: the events' times have the order.
 	slices.SortStableFunc(l.events, func(a, b api.CloudEvent) int { return a.Time.Compare(b.Time) })
-	l.inOrder(t, "agent.joined agents/"+first, "task.queued tasks/"+id, "task.running tasks/"+id, "agent.suspect agents/"+first,
+	l.inOrder(t, "agent.joined agents/"+first, "task.queued tasks/"+id, "task.running tasks/"+id,
+		"agent.suspect agents/"+first,
 		"agent.lost agents/"+first, "task.running tasks/"+id, "task.completed tasks/"+id)
-	l.inOrder(t, "agent.lost agents/"+first, "failover.started failovers/"+record.ID, "failover.ended failovers/"+record.ID)
+	l.inOrder(t, "agent.lost agents/"+first, "failover.started failovers/"+record.ID,
+		"failover.ended failovers/"+record.ID)
 	t.Log(strings.Join(l.lines(), "\n"))
 }
 
-// TestEventsGoOnAtAnotherGateway has a listener go from one gateway to another, and to a restarted one: together it hears
-// of everything, and nothing but what was told last comes twice.
+// TestEventsGoOnAtAnotherGateway has a listener go from one gateway to another, and to a restarted one: together it
+// hears of everything, and nothing but what was told last comes twice.
 func TestEventsGoOnAtAnotherGateway(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, fleet.ClusterConfig{})
@@ -198,7 +201,8 @@ func TestEventsGoOnAtAnotherGateway(t *testing.T) {
 	for _, e := range l.list() {
 		seen[e.ID]++
 		require.Equal(t, 1, seen[e.ID], "%s comes twice in one stream", e.ID)
-		if strings.HasPrefix(e.Data.Reason, "hub ") && !strings.Contains(e.Data.Reason, b.node.Hub.ID()) && !strings.Contains(e.Data.Reason, other.Hub.ID()) {
+		if strings.HasPrefix(e.Data.Reason, "hub ") && !strings.Contains(e.Data.Reason, b.node.Hub.ID()) &&
+			!strings.Contains(e.Data.Reason, other.Hub.ID()) {
 			continue // of another test, which has ended
 		}
 		require.NotEqual(t, fleet.EventGap, e.Type, "nothing is missing: %s", e.Data.Reason)
@@ -228,13 +232,15 @@ func TestEventsOfDecidedTasks(t *testing.T) {
 	l.await(t, "task.running tasks/"+once)
 	wire.cut()
 	require.Contains(t, l.await(t, "task.review tasks/"+once).Data.Cluster, b.cluster)
-	status, _ := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/tasks/"+once+"/review", map[string]any{"decision": "completed", "result": 7, "reason": "seen"}, nil)
+	status, _ := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/tasks/"+once+"/review",
+		map[string]any{"decision": "completed", "result": 7, "reason": "seen"}, nil)
 	require.Equal(t, http.StatusOK, status)
 	status, _ = call(t, http.MethodPost, b.node.URL+"/api/v1/agents/tasks/"+waiting+"/cancel", map[string]any{}, nil)
 	require.Equal(t, http.StatusOK, status)
 	l.await(t, "task.completed tasks/"+once)
 	l.await(t, "task.cancelled tasks/"+waiting)
-	l.inOrder(t, "task.queued tasks/"+once, "task.running tasks/"+once, "task.review tasks/"+once, "task.completed tasks/"+once)
+	l.inOrder(t, "task.queued tasks/"+once, "task.running tasks/"+once, "task.review tasks/"+once,
+		"task.completed tasks/"+once)
 	l.inOrder(t, "task.queued tasks/"+waiting, "task.cancelled tasks/"+waiting)
 	for _, e := range l.list() {
 		require.NotEqual(t, "tasks/"+other, e.Subject, "another tenant's")
@@ -259,11 +265,13 @@ func TestEventsComeSoon(t *testing.T) {
 		wire.cut()
 		l.await(t, "agent.lost agents/"+name)
 	}
-	for _, kind := range []fleet.EventType{fleet.EventTaskRunning, fleet.EventTaskCompleted, fleet.EventAgentJoined, fleet.EventAgentSuspect, fleet.EventAgentLost, fleet.EventFailoverStarted, fleet.EventFailoverEnded} {
+	for _, kind := range []fleet.EventType{fleet.EventTaskRunning, fleet.EventTaskCompleted, fleet.EventAgentJoined,
+		fleet.EventAgentSuspect, fleet.EventAgentLost, fleet.EventFailoverStarted, fleet.EventFailoverEnded} {
 		took := l.delays(kind)
 		require.NotEmpty(t, took, kind)
 		slices.Sort(took)
-		t.Logf("%-40s n %3d  p50 %8s  p99 %8s  max %8s", kind, len(took), took[len(took)/2].Round(time.Millisecond), took[len(took)*99/100].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
+		t.Logf("%-40s n %3d  p50 %8s  p99 %8s  max %8s", kind, len(took), took[len(took)/2].Round(time.Millisecond),
+			took[len(took)*99/100].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
 		require.Less(t, took[len(took)/2], 5*time.Second, kind)
 	}
 }

@@ -65,7 +65,8 @@ func (b *bench) hold(id string) agent.Handler {
 func (b *bench) agent(t *testing.T, id string) (*running, *network) {
 	t.Helper()
 	n := newNetwork()
-	r := startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: id, Slots: 4, StopTimeout: time.Millisecond, DialContext: n.dial},
+	r := startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: id, Slots: 4,
+		StopTimeout: time.Millisecond, DialContext: n.dial},
 		map[string]agent.Handler{"hold": b.hold(id)})
 	require.Eventually(t, func() bool {
 		status, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/"+id, nil, nil)
@@ -106,13 +107,15 @@ func (b *bench) of(list *[]entry, task string) []entry {
 
 func (b *bench) waitBegins(t *testing.T, task string, n int) []entry {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(b.begins(task)) >= n }, 30*time.Second, 5*time.Millisecond, "begin %d of %s", n, task)
+	require.Eventually(t, func() bool { return len(b.begins(task)) >= n }, 30*time.Second, 5*time.Millisecond,
+		"begin %d of %s", n, task)
 	return b.begins(task)
 }
 
 func (b *bench) view(t *testing.T) *contract.ClusterView {
 	t.Helper()
-	value, err := plane.Temporal(t).QueryWorkflow(t.Context(), contract.ClusterWorkflowID(b.cluster), "", contract.ViewQuery.Name)
+	value, err := plane.Temporal(t).QueryWorkflow(t.Context(), contract.ClusterWorkflowID(b.cluster), "",
+		contract.ViewQuery.Name)
 	require.NoError(t, err)
 	var view contract.ClusterView
 	require.NoError(t, value.Get(&view))
@@ -125,7 +128,8 @@ func (b *bench) failover(t *testing.T, agentID string, epoch int64) fleet.Failov
 	c := plane.Temporal(t)
 	var record fleet.FailoverRecord
 	require.Eventually(t, func() bool {
-		value, err := c.QueryWorkflow(t.Context(), contract.FailoverWorkflowID(b.cluster, agentID, epoch), "", contract.FailoverQuery.Name)
+		value, err := c.QueryWorkflow(t.Context(), contract.FailoverWorkflowID(b.cluster, agentID, epoch), "",
+			contract.FailoverQuery.Name)
 		return err == nil && value.Get(&record) == nil && record.Status != fleet.FailoverRunning
 	}, 30*time.Second, 20*time.Millisecond, "failover of %s", agentID)
 	return record
@@ -160,7 +164,8 @@ func TestLostAgentsWorkMoves(t *testing.T) {
 
 	t.Log("the lost agent comes back and its late result counts for nothing")
 	wire.heal()
-	require.Eventually(t, func() bool { return b.view(t).Member(first).Status == fleet.AgentOnline }, 10*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return b.view(t).Member(first).Status == fleet.AgentOnline }, 10*time.Second,
+		20*time.Millisecond)
 	require.JSONEq(t, fmt.Sprintf("%q", second), string(getTask(t, b.node.URL, id, "0s").Result))
 }
 
@@ -188,7 +193,8 @@ func TestFencedWorkNeverRunsTwiceAtOnce(t *testing.T) {
 	second := b.waitBegins(t, id, 2)[1]
 	stopped := b.of(&b.ended, id)
 	require.NotEmpty(t, stopped, "the cut-off agent stopped by itself")
-	require.False(t, stopped[0].at.After(second.at), "the old attempt ended at %s, the new one began at %s", stopped[0].at, second.at)
+	require.False(t, stopped[0].at.After(second.at), "the old attempt ended at %s, the new one began at %s",
+		stopped[0].at, second.at)
 }
 
 func TestAtMostOnceGoesToReview(t *testing.T) {
@@ -201,7 +207,8 @@ func TestAtMostOnceGoesToReview(t *testing.T) {
 	wire.cut()
 	require.Contains(t, waitTask(t, b.node.URL, id, fleet.TaskReview).Why, "decide")
 	require.Len(t, b.begins(id), 1)
-	status, problem := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/tasks/"+id+"/review", map[string]any{"decision": "completed", "result": 7}, nil)
+	status, problem := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/tasks/"+id+"/review",
+		map[string]any{"decision": "completed", "result": 7}, nil)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
 	got := getTask(t, b.node.URL, id, "20s")
 	require.Equal(t, fleet.TaskCompleted, got.Status)
@@ -239,7 +246,8 @@ func TestOneLeaderServes(t *testing.T) {
 
 	t.Log("the old leader comes back as a standby")
 	wire.heal()
-	require.Eventually(t, func() bool { return b.view(t).RoleOf(leader) == fleet.RoleStandby }, 10*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return b.view(t).RoleOf(leader) == fleet.RoleStandby }, 10*time.Second,
+		20*time.Millisecond)
 }
 
 func TestShardsMoveWithTheirOwner(t *testing.T) {
@@ -250,7 +258,8 @@ func TestShardsMoveWithTheirOwner(t *testing.T) {
 	b.agent(t, first)
 	_, wire := b.agent(t, second)
 	owned := func(agentID string) int { view := b.view(t); return len(view.ShardsOf(agentID)) }
-	require.Eventually(t, func() bool { return owned(first) == 3 && owned(second) == 3 }, 20*time.Second, 20*time.Millisecond, "the shards are balanced")
+	require.Eventually(t, func() bool { return owned(first) == 3 && owned(second) == 3 }, 20*time.Second,
+		20*time.Millisecond, "the shards are balanced")
 	view := b.view(t)
 	for i := range 12 {
 		key := fmt.Sprintf("key-%d", i)
@@ -260,7 +269,8 @@ func TestShardsMoveWithTheirOwner(t *testing.T) {
 		require.Equal(t, view.Shards[contract.ShardOf(key, 6)].Owner, got.Attempts[0].AgentID)
 	}
 	wire.cut()
-	require.Eventually(t, func() bool { return owned(first) == 6 }, 20*time.Second, 20*time.Millisecond, "the shards move")
+	require.Eventually(t, func() bool { return owned(first) == 6 }, 20*time.Second, 20*time.Millisecond,
+		"the shards move")
 	for i := range 12 {
 		id := b.submit(t, map[string]any{"shard_key": fmt.Sprintf("key-%d", i)})
 		require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
@@ -320,11 +330,14 @@ func TestSecondProcessFencesTheFirstAtAnotherHub(t *testing.T) {
 // rawSignal sends a signal as tctl and temporal do: JSON text as it was typed.
 func (b *bench) rawSignal(t *testing.T, encoding, text string) {
 	t.Helper()
-	_, err := plane.Temporal(t).WorkflowService().SignalWorkflowExecution(t.Context(), &workflowservice.SignalWorkflowExecutionRequest{
-		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: contract.ClusterWorkflowID(b.cluster)},
-		SignalName: contract.ManualFailoverSignal.Name, Identity: "tctl@test",
-		Input: &commonpb.Payloads{Payloads: []*commonpb.Payload{{Metadata: map[string][]byte{"encoding": []byte(encoding)}, Data: []byte(text)}}},
-	})
+	_, err := plane.Temporal(t).WorkflowService().SignalWorkflowExecution(t.Context(),
+		&workflowservice.SignalWorkflowExecutionRequest{
+			Namespace:         "default",
+			WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: contract.ClusterWorkflowID(b.cluster)},
+			SignalName:        contract.ManualFailoverSignal.Name, Identity: "tctl@test",
+			Input: &commonpb.Payloads{Payloads: []*commonpb.Payload{{Metadata: map[string][]byte{"encoding": []byte(
+				encoding)}, Data: []byte(text)}}},
+		})
 	require.NoError(t, err)
 }
 
@@ -341,12 +354,14 @@ func TestManualFailoverBySignal(t *testing.T) {
 	b.agent(t, target)
 
 	t.Log("malformed signals do the cluster no harm")
-	for _, text := range []string{``, `not json`, `[]`, `"agent-1"`, `{"agent_id": 7}`, `{}`, `{"agent_id": "NOT A SLUG"}`} {
+	for _, text := range []string{``, `not json`, `[]`, `"agent-1"`, `{"agent_id": 7}`, `{}`,
+		`{"agent_id": "NOT A SLUG"}`} {
 		b.rawSignal(t, "json/plain", text)
 	}
 	b.rawSignal(t, "binary/unknown", "\x00\x01")
 
-	b.rawSignal(t, "json/plain", fmt.Sprintf(`{"agent_id": %q, "target_agent_id": %q, "reason": "disk is failing"}`, from, target))
+	b.rawSignal(t, "json/plain", fmt.Sprintf(`{"agent_id": %q, "target_agent_id": %q, "reason": "disk is failing"}`,
+		from, target))
 	require.Equal(t, target, b.waitBegins(t, id, 2)[1].agent)
 	require.False(t, b.of(&b.ended, id)[0].at.After(b.begins(id)[1].at), "the old attempt stopped first")
 	record := b.failover(t, from, b.view(t).Member(from).Epoch)
@@ -401,10 +416,12 @@ func TestMassLossBrake(t *testing.T) {
 	wires[0].heal()
 	wires[1].heal()
 	require.Eventually(t, func() bool {
-		return b.view(t).Member(agents[0]).Status == fleet.AgentOnline && b.view(t).Member(agents[1]).Status == fleet.AgentOnline
+		return b.view(t).Member(agents[0]).Status == fleet.AgentOnline &&
+			b.view(t).Member(agents[1]).Status == fleet.AgentOnline
 	}, 10*time.Second, 10*time.Millisecond)
 	t.Log("the one that is still away is given up: one of four is no mass loss")
-	require.Eventually(t, func() bool { return b.view(t).Member(agents[2]).Status == fleet.AgentOffline }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.view(t).Member(agents[2]).Status == fleet.AgentOffline },
+		10*time.Second, 10*time.Millisecond)
 	require.Empty(t, b.ask(t, http.MethodGet, "", nil).BrakeHolds)
 	wires[2].heal()
 	b.finish.Store(true)
@@ -481,7 +498,8 @@ func TestAgentThatDiedWithItsHub(t *testing.T) {
 	b.node.Stop()
 	wire.cut()
 	b.node = plane.NewNode(t, plane.NodeOptions{HubID: hubID, Listen: listen})
-	require.Eventually(t, func() bool { return b.view(t).Member(dead).Status == fleet.AgentOffline }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return b.view(t).Member(dead).Status == fleet.AgentOffline }, 20*time.Second,
+		20*time.Millisecond)
 	require.Contains(t, b.view(t).Member(dead).StatusReason, "hub restarted")
 	require.Equal(t, fleet.AgentOnline, b.view(t).Member(alive).Status)
 }
@@ -504,7 +522,8 @@ func TestMovedWorkGoesAheadOfTheBacklog(t *testing.T) {
 	wire.cut()
 	for _, id := range running {
 		require.Eventually(t, func() bool {
-			return len(getTask(t, b.node.URL, id, "0s").Attempts) >= 1 && getTask(t, b.node.URL, id, "0s").Status == fleet.TaskQueued
+			return len(getTask(t, b.node.URL, id, "0s").Attempts) >= 1 &&
+				getTask(t, b.node.URL, id, "0s").Status == fleet.TaskQueued
 		},
 			20*time.Second, 10*time.Millisecond)
 	}

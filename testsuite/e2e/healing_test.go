@@ -45,7 +45,9 @@ func (b *bench) heal(t *testing.T, request map[string]any) fleet.HealingCycleRec
 }
 
 // healUntil runs cycles until one decides something about a target.
-func (b *bench) healUntil(t *testing.T, request map[string]any, kind fleet.HealingType, target string, verdict fleet.HealingVerdict) fleet.HealingDecision {
+func (b *bench) healUntil(
+	t *testing.T, request map[string]any, kind fleet.HealingType, target string, verdict fleet.HealingVerdict,
+) fleet.HealingDecision {
 	t.Helper()
 	var found fleet.HealingDecision
 	require.True(t, waitsEvery(t, 200*time.Millisecond, func() bool {
@@ -67,7 +69,9 @@ func (b *bench) healingStatus(t *testing.T) (s api.HealingStatus, ok bool) {
 }
 
 // healed waits for the record of an action.
-func (b *bench) healed(t *testing.T, kind fleet.HealingType, target string, status fleet.HealingStatus) fleet.HealingRecord {
+func (b *bench) healed(
+	t *testing.T, kind fleet.HealingType, target string, status fleet.HealingStatus,
+) fleet.HealingRecord {
 	t.Helper()
 	var found fleet.HealingRecord
 	query := url.Values{"cluster": {b.cluster}, "type": {string(kind)}, "status": {string(status)}}
@@ -109,7 +113,8 @@ func TestDegradedAgentIsDrainedAndRestored(t *testing.T) {
 	require.Empty(t, b.heal(t, nil).Decisions, "it is in hand")
 	b.finish.Store(true)
 	done := b.healed(t, fleet.HealDrain, ill, fleet.HealingSucceeded)
-	require.True(t, waits(t, func() bool { return len(l.all("healing.action agents/"+ill)) == 2 }), "and its end; the plan is not: %v", l.lines())
+	require.True(t, waits(t, func() bool { return len(l.all("healing.action agents/"+ill)) == 2 }),
+		"and its end; the plan is not: %v", l.lines())
 	last := l.all("healing.action agents/" + ill)[1].Data
 	require.Equal(t, []string{done.ID, ill, "succeeded"}, []string{last.ID, last.AgentID, last.Outcome})
 	require.Contains(t, done.Outcome, "1 of its tasks finished, 0 were moved")
@@ -147,7 +152,8 @@ func TestLastHealthyAgentIsNotTakenAway(t *testing.T) {
 	held, _ := b.agent(t, only)
 	held.own.ReportHealth(0.45, "disk errors")
 	b.healUntil(t, nil, fleet.HealDrain, only, fleet.HealSkip)
-	require.Contains(t, b.healed(t, fleet.HealDrain, only, fleet.HealingSkipped).Outcome, "no healthy agent would be left")
+	require.Contains(t, b.healed(t, fleet.HealDrain, only, fleet.HealingSkipped).Outcome,
+		"no healthy agent would be left")
 	b.agentIs(t, only, fleet.AgentOnline)
 }
 
@@ -172,7 +178,8 @@ func TestAgentWhoseHandlersHangIsFailedOver(t *testing.T) {
 	hung, well := plane.UniqueID("a"), plane.UniqueID("b")
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
-	startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: hung, StopTimeout: time.Millisecond}, map[string]agent.Handler{
+	startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: hung,
+		StopTimeout: time.Millisecond}, map[string]agent.Handler{
 		"hold": func(_ context.Context, task *agent.Task) (any, error) {
 			b.note(&b.begun, task.ID, hung)
 			<-release // whatever its context says
@@ -199,10 +206,12 @@ func TestOrphanIsDeliveredAgain(t *testing.T) {
 	safe, once := b.submit(t, nil), b.submit(t, map[string]any{"retry_safety": "at_most_once"})
 	for range 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		taken, err := plane.Temporal(t).WorkflowService().PollActivityTaskQueue(ctx, &workflowservice.PollActivityTaskQueueRequest{
-			Namespace: "default", Identity: contract.HubIdentity("ghost"),
-			TaskQueue: &taskqueuepb.TaskQueue{Name: contract.ClusterLane(b.cluster), Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
-		})
+		taken, err := plane.Temporal(t).WorkflowService().PollActivityTaskQueue(ctx,
+			&workflowservice.PollActivityTaskQueueRequest{
+				Namespace: "default", Identity: contract.HubIdentity("ghost"),
+				TaskQueue: &taskqueuepb.TaskQueue{Name: contract.ClusterLane(b.cluster),
+					Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+			})
 		cancel()
 		require.NoError(t, err)
 		require.NotEmpty(t, taken.GetTaskToken())
@@ -248,7 +257,8 @@ func TestHealingSchedule(t *testing.T) {
 	require.NoError(t, worker.EnsureHealing(t.Context(), plane.Temporal(t)), "it may be there already")
 	pause := func(action string) api.HealingStatus {
 		var status api.HealingStatus
-		code, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/healing/"+action, map[string]any{"reason": "a test"}, &status)
+		code, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/healing/"+action,
+			map[string]any{"reason": "a test"}, &status)
 		require.Equal(t, http.StatusOK, code, "%+v", p)
 		return status
 	}

@@ -20,15 +20,19 @@ func TestHealth(t *testing.T) {
 	node := plane.NewNode(t, plane.NodeOptions{})
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
 	good, bad := plane.UniqueID("good"), plane.UniqueID("bad")
-	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: good, Slots: 4}, map[string]agent.Handler{"work": echo})
-	stopped := startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: bad, Slots: 4}, map[string]agent.Handler{
-		"work": func(context.Context, *agent.Task) (any, error) {
-			return nil, agent.NonRetryable(errors.New("disk full"))
-		},
-	})
+	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: good, Slots: 4},
+		map[string]agent.Handler{"work": echo})
+	stopped := startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: bad, Slots: 4},
+		map[string]agent.Handler{
+			"work": func(context.Context, *agent.Task) (any, error) {
+				return nil, agent.NonRetryable(errors.New("disk full"))
+			},
+		})
 	for range 4 {
-		waitTask(t, node.URL, submit(t, node.URL, map[string]any{"type": "work", "cluster": cluster, "agent": good}), fleet.TaskCompleted)
-		waitTask(t, node.URL, submit(t, node.URL, map[string]any{"type": "work", "cluster": cluster, "agent": bad}), fleet.TaskFailed)
+		waitTask(t, node.URL, submit(t, node.URL, map[string]any{"type": "work", "cluster": cluster, "agent": good}),
+			fleet.TaskCompleted)
+		waitTask(t, node.URL, submit(t, node.URL, map[string]any{"type": "work", "cluster": cluster, "agent": bad}),
+			fleet.TaskFailed)
 	}
 	health := func(id string) api.AgentHealth {
 		var h api.AgentHealth

@@ -20,7 +20,8 @@ import (
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
-var defaultTiming = flag.Bool("default-timing", false, "let the idle fleet heartbeat as in production: the test takes a minute")
+var defaultTiming = flag.Bool("default-timing", false,
+	"let the idle fleet heartbeat as in production: the test takes a minute")
 
 // TestIdleFleetWritesNothing lets 100 idle agents heartbeat a dozen times: no workflow's history may grow.
 func TestIdleFleetWritesNothing(t *testing.T) {
@@ -33,13 +34,15 @@ func TestIdleFleetWritesNothing(t *testing.T) {
 	node := plane.NewNode(t, plane.NodeOptions{Config: hub.Config{Timing: timing}})
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
 	for range agents {
-		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("idle")}, map[string]agent.Handler{"echo": echo})
+		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("idle")},
+			map[string]agent.Handler{"echo": echo})
 	}
 	require.Eventually(t, func() bool {
 		return metric(t, node.Registry, "mainstay_hub_sessions", nil) == agents
 	}, 30*time.Second, 50*time.Millisecond, "all agents register")
 	polls := func() float64 {
-		return metric(t, node.Registry, "mainstay_http_request_duration_seconds", map[string]string{"route": protocol.PollPath, "status": "200"})
+		return metric(t, node.Registry, "mainstay_http_request_duration_seconds",
+			map[string]string{"route": protocol.PollPath, "status": "200"})
 	}
 	morePolls := func(n float64) {
 		t.Helper()
@@ -64,15 +67,18 @@ func TestIdleFleetWritesNothing(t *testing.T) {
 	}
 	morePolls(agents * heartbeats)
 	require.Equal(t, before, events(), "heartbeats of idle agents must write nothing")
-	require.EqualValues(t, agents, metric(t, node.Registry, "mainstay_hub_sessions", nil), "no agent may have been given up meanwhile")
+	require.EqualValues(t, agents, metric(t, node.Registry, "mainstay_hub_sessions", nil),
+		"no agent may have been given up meanwhile")
 }
 
 // ownEvents describes the events of a workflow's newest run. The hubs of tests that end meanwhile are lost to all
-// clusters of the shared Temporal, and spawners that start are told to all; these signals, and the workflow tasks between them and the next event, are left out.
+// clusters of the shared Temporal, and spawners that start are told to all; these signals, and the workflow tasks
+// between them and the next event, are left out.
 func ownEvents(t testing.TB, workflowID string) (events []string) {
 	t.Helper()
 	foreign := false
-	history := plane.Temporal(t).GetWorkflowHistory(t.Context(), workflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	history := plane.Temporal(t).GetWorkflowHistory(t.Context(), workflowID, "", false,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
 		e, err := history.Next()
 		require.NoError(t, err)
@@ -81,12 +87,14 @@ func ownEvents(t testing.TB, workflowID string) (events []string) {
 		case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
 			signal = e.GetWorkflowExecutionSignaledEventAttributes().GetSignalName()
 			foreign = signal == contract.HubLostSignal.Name || signal == contract.SpawnerStartsSignal.Name
-		case enumspb.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, enumspb.EVENT_TYPE_WORKFLOW_TASK_STARTED, enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+		case enumspb.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, enumspb.EVENT_TYPE_WORKFLOW_TASK_STARTED,
+			enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
 		default:
 			foreign = false
 		}
 		if !foreign {
-			events = append(events, strings.TrimSpace(fmt.Sprintf("%s %d %s %s", workflowID, e.GetEventId(), e.GetEventType(), signal)))
+			events = append(events, strings.TrimSpace(fmt.Sprintf("%s %d %s %s", workflowID, e.GetEventId(),
+				e.GetEventType(), signal)))
 		}
 	}
 	return events

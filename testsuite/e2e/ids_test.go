@@ -35,7 +35,8 @@ func newNeighbours(t *testing.T) *neighbours {
 		n.got.Store(string(task.Payload), true)
 		return nil, nil
 	}
-	startAgent(t, agent.Options{HubURLs: []string{n.URL}, Cluster: n.cluster, ID: plane.UniqueID("a"), Slots: 8, JoinToken: join.Secret},
+	startAgent(t, agent.Options{HubURLs: []string{n.URL}, Cluster: n.cluster, ID: plane.UniqueID("a"), Slots: 8,
+		JoinToken: join.Secret},
 		map[string]agent.Handler{"keep": keep})
 	n.acme = n.token(t, api.TokenRequest{Name: "acme", Role: access.Operator, Tenant: "acme"}).Secret
 	n.beta = n.token(t, api.TokenRequest{Name: "beta", Role: access.Operator, Tenant: "beta"}).Secret
@@ -54,7 +55,8 @@ func (n *neighbours) task(payload string, more map[string]any) map[string]any {
 // schedule makes a schedule that only a trigger fires; the Temporal of the tests ends with them.
 func (n *neighbours) schedule(t *testing.T, token, name, payload string) {
 	t.Helper()
-	status, p := n.ask(t, token, http.MethodPost, "/schedules", map[string]any{"name": name, "cron": "0 0 1 1 *", "task": n.task(payload, nil)}, nil)
+	status, p := n.ask(t, token, http.MethodPost, "/schedules",
+		map[string]any{"name": name, "cron": "0 0 1 1 *", "task": n.task(payload, nil)}, nil)
 	require.Equal(t, http.StatusCreated, status, "%+v", p)
 }
 
@@ -104,7 +106,8 @@ func TestATenantCannotTakeIDsThatAreMade(t *testing.T) {
 		for _, id := range []string{"k-" + made, "key@" + made, "beta:key@" + made} {
 			n.ask(t, n.acme, http.MethodPost, "/tasks", n.task("taken", map[string]any{"id": id}), nil)
 		}
-		status, p := n.ask(t, n.beta, http.MethodPost, "/tasks", n.task("order of beta", map[string]any{"idempotency_key": key}), nil)
+		status, p := n.ask(t, n.beta, http.MethodPost, "/tasks",
+			n.task("order of beta", map[string]any{"idempotency_key": key}), nil)
 		require.Equal(t, http.StatusAccepted, status, "%+v", p)
 	})
 }
@@ -112,13 +115,15 @@ func TestATenantCannotTakeIDsThatAreMade(t *testing.T) {
 func TestTenantsHaveTheSameIDsKeysAndNames(t *testing.T) {
 	t.Parallel()
 	n := newNeighbours(t)
-	for field, value := range map[string]string{"id": plane.UniqueID("one"), "idempotency_key": plane.UniqueID("order")} {
+	for field, value := range map[string]string{"id": plane.UniqueID("one"),
+		"idempotency_key": plane.UniqueID("order")} {
 		t.Run(field, func(t *testing.T) {
 			ids := map[string]string{}
 			for tenant, token := range map[string]string{"acme": n.acme, "beta": n.beta} {
 				payload := tenant + " by " + field
 				var done task
-				status, p := n.ask(t, token, http.MethodPost, "/tasks", n.task(payload, map[string]any{field: value}), &done)
+				status, p := n.ask(t, token, http.MethodPost, "/tasks", n.task(payload, map[string]any{field: value}),
+					&done)
 				require.Equal(t, http.StatusAccepted, status, "%+v", p)
 				status, p = n.ask(t, token, http.MethodGet, "/tasks/"+done.ID+"?wait=20s", nil, &done)
 				require.Equal(t, http.StatusOK, status, "%+v", p)
@@ -143,7 +148,8 @@ func TestTenantsHaveTheSameIDsKeysAndNames(t *testing.T) {
 	})
 }
 
-// TestATenantCannotTellWhatAnotherHas asks for what another tenant has and for what nobody has: the answers are the same.
+// TestATenantCannotTellWhatAnotherHas asks for what another tenant has and for what nobody has: the answers are the
+// same.
 func TestATenantCannotTellWhatAnotherHas(t *testing.T) {
 	t.Parallel()
 	n := newNeighbours(t)
@@ -165,7 +171,8 @@ func TestATenantCannotTellWhatAnotherHas(t *testing.T) {
 		{http.MethodPut, "/schedules/ID", schedule, protocol.CodeUnknownSchedule},
 		{http.MethodPost, "/schedules/ID/trigger", nil, protocol.CodeUnknownSchedule},
 		{http.MethodDelete, "/schedules/ID", nil, protocol.CodeUnknownSchedule},
-		{http.MethodPost, "/schedules", map[string]any{"name": "ID", "interval": "1h", "task": n.task("x", nil)}, protocol.CodeUnknownSchedule},
+		{http.MethodPost, "/schedules", map[string]any{"name": "ID", "interval": "1h", "task": n.task("x", nil)},
+			protocol.CodeUnknownSchedule},
 	} {
 		var answers []protocol.Problem
 		for _, id := range []string{"beta:" + name, "beta:" + plane.UniqueID("none")} {
@@ -187,7 +194,8 @@ func TestATenantCannotTellWhatAnotherHas(t *testing.T) {
 		}
 		require.Equal(t, answers[0], answers[1], "%s %s", c.method, c.path)
 	}
-	for path, want := range map[string]int{"/tasks/beta:": http.StatusOK, "/schedules/beta:": http.StatusOK, "/tasks/": http.StatusNotFound, "/schedules/": http.StatusNotFound} {
+	for path, want := range map[string]int{"/tasks/beta:": http.StatusOK, "/schedules/beta:": http.StatusOK,
+		"/tasks/": http.StatusNotFound, "/schedules/": http.StatusNotFound} {
 		status, p := n.ask(t, firstAdmin, http.MethodGet, path+name, nil, nil)
 		require.Equal(t, want, status, "a caller of all tenants says the full id: %s: %+v", path, p)
 	}

@@ -44,7 +44,8 @@ func TestRevokingAJoinTokenEndsSessions(t *testing.T) {
 		return nil, ctx.Err()
 	}}
 	run := func(id, token string) *running {
-		return startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: id, JoinToken: token}, handlers)
+		return startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: id, JoinToken: token},
+			handlers)
 	}
 	one, two := plane.UniqueID("a"), plane.UniqueID("b")
 	bad := run(one, leaked.Secret)
@@ -63,7 +64,8 @@ func TestRevokingAJoinTokenEndsSessions(t *testing.T) {
 		}
 	}
 	var held task
-	status, p := s.ask(t, firstAdmin, http.MethodPost, "/tasks", map[string]any{"type": "hold", "cluster": s.cluster}, &held)
+	status, p := s.ask(t, firstAdmin, http.MethodPost, "/tasks", map[string]any{"type": "hold", "cluster": s.cluster},
+		&held)
 	require.Equal(t, http.StatusAccepted, status, "%+v", p)
 	require.Eventually(t, func() bool { return begun.Load() == 1 }, 20*time.Second, 20*time.Millisecond)
 	run(two, good.Secret)
@@ -99,17 +101,20 @@ func TestAHubIsRestartedAfterAJoinTokenWasRevoked(t *testing.T) {
 	id := plane.UniqueID("a")
 	open := make(chan struct{})
 	var begun atomic.Int64
-	r := startAgent(t, agent.Options{HubURLs: []string{s.URL, other.URL}, Cluster: s.cluster, ID: id, JoinToken: token.Secret}, map[string]agent.Handler{
+	r := startAgent(t, agent.Options{HubURLs: []string{s.URL, other.URL}, Cluster: s.cluster, ID: id,
+		JoinToken: token.Secret}, map[string]agent.Handler{
 		"hold": func(context.Context, *agent.Task) (any, error) { begun.Add(1); <-open; return "done", nil }})
 	s.online(t, id)
 	var held task
-	status, p := s.ask(t, firstAdmin, http.MethodPost, "/tasks", map[string]any{"type": "hold", "cluster": s.cluster}, &held)
+	status, p := s.ask(t, firstAdmin, http.MethodPost, "/tasks", map[string]any{"type": "hold", "cluster": s.cluster},
+		&held)
 	require.Equal(t, http.StatusAccepted, status, "%+v", p)
 	require.Eventually(t, func() bool { return begun.Load() == 1 }, 20*time.Second, 20*time.Millisecond)
 	status, p = s.ask(t, firstAdmin, http.MethodDelete, "/tokens/"+token.ID, nil, nil)
 	require.Equal(t, http.StatusOK, status, "%+v", p)
 	select {
-	case err := <-startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: plane.UniqueID("b"), JoinToken: token.Secret}, map[string]agent.Handler{"hold": echo}).done:
+	case err := <-startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: plane.UniqueID("b"),
+		JoinToken: token.Secret}, map[string]agent.Handler{"hold": echo}).done:
 		require.ErrorContains(t, err, "token", "new agents are out at once")
 	case <-time.After(20 * time.Second):
 		t.Fatal("the revoked token lets agents in")

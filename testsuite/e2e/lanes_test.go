@@ -42,7 +42,8 @@ func (b *bench) lanes(t *testing.T) map[string]api.Lane {
 
 func (b *bench) waitDepth(t *testing.T, lane string, depth int64) api.Lane {
 	t.Helper()
-	require.Eventually(t, func() bool { return b.lanes(t)[lane].Depth == depth }, 20*time.Second, 50*time.Millisecond, "%d wait in %s", depth, lane)
+	require.Eventually(t, func() bool { return b.lanes(t)[lane].Depth == depth }, 20*time.Second, 50*time.Millisecond,
+		"%d wait in %s", depth, lane)
 	return b.lanes(t)[lane]
 }
 
@@ -75,17 +76,20 @@ func TestPausedClusterTakesNothing(t *testing.T) {
 	require.Equal(t, 8, lane.Slots)
 	require.Equal(t, 1, b.begunCount(), "nothing began but what ran before")
 	for _, id := range waiting {
-		require.Equal(t, "cluster "+b.cluster+" is paused since "+since+": new disks", getTask(t, b.node.URL, id, "0s").Why)
+		require.Equal(t, "cluster "+b.cluster+" is paused since "+since+": new disks",
+			getTask(t, b.node.URL, id, "0s").Why)
 	}
 
 	t.Log("a restarted hub hears of it with its first agent, and so does another one")
 	hubID, listen := b.node.Hub.ID(), strings.TrimPrefix(b.node.URL, "http://")
 	b.node.Stop()
 	b.node = plane.NewNode(t, plane.NodeOptions{HubID: hubID, Listen: listen})
-	require.Eventually(t, func() bool { return b.lanes(t)["default"].BusySlots != nil }, 20*time.Second, 50*time.Millisecond, "the agents are back")
+	require.Eventually(t, func() bool { return b.lanes(t)["default"].BusySlots != nil }, 20*time.Second,
+		50*time.Millisecond, "the agents are back")
 	other := plane.NewNode(t, plane.NodeOptions{})
 	third := plane.UniqueID("c")
-	startAgent(t, agent.Options{HubURLs: []string{other.URL}, Cluster: b.cluster, ID: third, Slots: 4}, map[string]agent.Handler{"hold": echo})
+	startAgent(t, agent.Options{HubURLs: []string{other.URL}, Cluster: b.cluster, ID: third, Slots: 4},
+		map[string]agent.Handler{"hold": echo})
 	require.Eventually(t, func() bool { return b.view(t).Member(third) != nil }, 10*time.Second, 10*time.Millisecond)
 	b.finish.Store(true)
 	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, running, "20s").Status, "what ran goes on to its end")
@@ -104,7 +108,8 @@ func TestPausedLaneLeavesOthersServed(t *testing.T) {
 	b := newBench(t, fleet.ClusterConfig{})
 	b.finish.Store(true)
 	gpu := plane.UniqueID("gpu")
-	startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: gpu, Slots: 2, Capabilities: []string{"gpu"}}, map[string]agent.Handler{"hold": echo})
+	startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: gpu, Slots: 2,
+		Capabilities: []string{"gpu"}}, map[string]agent.Handler{"hold": echo})
 	needs := map[string]any{"required_capabilities": []string{"gpu"}}
 	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, b.submit(t, needs), "20s").Status)
 	paused := b.ask(t, http.MethodPost, "/pause", map[string]any{"lane": "cap/gpu", "reason": "driver"})
@@ -112,8 +117,10 @@ func TestPausedLaneLeavesOthersServed(t *testing.T) {
 	require.Equal(t, "cap/gpu", paused.PausedLanes[0].Lane)
 	held := b.submit(t, needs)
 	b.waitDepth(t, "cap/gpu", 1)
-	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, b.submit(t, nil), "20s").Status, "the cluster's own lane is served")
-	require.Regexp(t, `^lane cap/gpu of cluster .* is paused since .*Z: driver$`, getTask(t, b.node.URL, held, "0s").Why)
+	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, b.submit(t, nil), "20s").Status,
+		"the cluster's own lane is served")
+	require.Regexp(t, `^lane cap/gpu of cluster .* is paused since .*Z: driver$`,
+		getTask(t, b.node.URL, held, "0s").Why)
 	b.ask(t, http.MethodPost, "/resume", map[string]any{"lane": "cap/gpu"})
 	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, held, "20s").Status)
 }
@@ -144,7 +151,8 @@ func TestQueueViewAndWhy(t *testing.T) {
 	require.Positive(t, lane.OldestAge)
 	require.Equal(t, "lane/"+b.cluster, lane.TaskQueue)
 	require.Eventually(t, func() bool {
-		return getTask(t, b.node.URL, last, "0s").Why == "all 4 slots of the only agent of cluster "+b.cluster+" are in use; up to about 4 tasks are ahead of it"
+		return getTask(t, b.node.URL, last,
+			"0s").Why == "all 4 slots of the only agent of cluster "+b.cluster+" are in use; up to about 4 tasks are ahead of it"
 	}, 10*time.Second, 100*time.Millisecond, "the load is published every heartbeat")
 	var listed struct{ Tasks []task }
 	require.Eventually(t, func() bool {
@@ -157,7 +165,10 @@ func TestQueueViewAndWhy(t *testing.T) {
 	var all struct{ Lanes []api.Lane }
 	status, problem := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/queue?page_size=1000", nil, &all)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
-	require.True(t, slices.ContainsFunc(all.Lanes, func(l api.Lane) bool { return l.Cluster == b.cluster && l.Lane == "default" && l.Depth == 6 }))
+	require.True(t, slices.ContainsFunc(all.Lanes, func(l api.Lane) bool {
+		return l.Cluster == b.cluster &&
+			l.Lane == "default" && l.Depth == 6
+	}))
 	b.finish.Store(true)
 }
 
@@ -182,7 +193,8 @@ func TestTenantWeightsReachTheLane(t *testing.T) {
 		return false
 	}, 20*time.Second, 20*time.Millisecond)
 
-	changed := b.ask(t, http.MethodPatch, "", map[string]any{"tenant_weights": map[string]float64{"acme": 0.5, "other": 2}})
+	changed := b.ask(t, http.MethodPatch, "", map[string]any{"tenant_weights": map[string]float64{"acme": 0.5,
+		"other": 2}})
 	require.Equal(t, map[string]float64{"acme": 0.5, "other": 2}, changed.TenantWeights)
 	for tenant, weight := range changed.TenantWeights {
 		id := b.submit(t, map[string]any{"tenant": tenant})
@@ -197,7 +209,8 @@ func TestTenantWeightsReachTheLane(t *testing.T) {
 func TestTasksAreFoundByLabelAndTime(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, fleet.ClusterConfig{})
-	values := []string{"film", "Film", "it's", `say "cheese"`, `c:\temp\`, "100%", "%27", "Größe 日本 🎬", "a=b:c", "two words", "", "I♡NY", "' OR '1'='1", "tab\there", "-", "a*", "NOT x", "(y)"}
+	values := []string{"film", "Film", "it's", `say "cheese"`, `c:\temp\`, "100%", "%27", "Größe 日本 🎬", "a=b:c",
+		"two words", "", "I♡NY", "' OR '1'='1", "tab\there", "-", "a*", "NOT x", "(y)"}
 	ids := map[string]string{}
 	begin := time.Now()
 	for _, value := range values {
@@ -213,7 +226,8 @@ func TestTasksAreFoundByLabelAndTime(t *testing.T) {
 		}
 		return found
 	}
-	require.Eventually(t, func() bool { return len(find(url.Values{"label": {"all=yes"}})) == len(values) }, 10*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return len(find(url.Values{"label": {"all=yes"}})) == len(values) },
+		10*time.Second, 50*time.Millisecond)
 	for _, value := range values {
 		require.Equal(t, []string{ids[value]}, find(url.Values{"label": {"v=" + value, "all:yes"}}), "label %q", value)
 	}

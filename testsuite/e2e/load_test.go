@@ -59,7 +59,8 @@ func TestReducedLoad(t *testing.T) {
 	require.Equal(t, "slow disk", g.LoadReduction.Reason)
 	waiting := b.submit(t, map[string]any{"agent": id})
 	require.Eventually(t, func() bool {
-		return getTask(t, b.node.URL, waiting, "").Why == "agent "+id+" is busy: all 2 slots are in use (its load is reduced to 2 of 4)"
+		return getTask(t, b.node.URL, waiting,
+			"").Why == "agent "+id+" is busy: all 2 slots are in use (its load is reduced to 2 of 4)"
 	}, 20*time.Second, 20*time.Millisecond, "why it waits")
 	require.Equal(t, 3, b.runs(id), "what it runs goes on")
 
@@ -67,9 +68,11 @@ func TestReducedLoad(t *testing.T) {
 	running.stop(t)
 	other := plane.NewNode(t, plane.NodeOptions{})
 	n := newNetwork()
-	startAgent(t, agent.Options{HubURLs: []string{other.URL}, Cluster: b.cluster, ID: id, Slots: 4, StopTimeout: time.Millisecond, DialContext: n.dial},
+	startAgent(t, agent.Options{HubURLs: []string{other.URL}, Cluster: b.cluster, ID: id, Slots: 4,
+		StopTimeout: time.Millisecond, DialContext: n.dial},
 		map[string]agent.Handler{"hold": b.hold(id)})
-	require.Eventually(t, func() bool { return b.runs(id) == 2 }, 30*time.Second, 5*time.Millisecond, "two of the four tasks")
+	require.Eventually(t, func() bool { return b.runs(id) == 2 }, 30*time.Second, 5*time.Millisecond,
+		"two of the four tasks")
 	require.Never(t, func() bool { return b.runs(id) > 2 }, time.Second, 5*time.Millisecond)
 
 	g = b.changeLoad(t, id, "restore-load", nil)
@@ -113,7 +116,8 @@ func TestReduceLoadRefusals(t *testing.T) {
 	}
 }
 
-// A rebalance moves shards so that targets are spread evenly, moves nothing twice, and agents hear what they look after.
+// A rebalance moves shards so that targets are spread evenly, moves nothing twice, and agents hear what they look
+// after.
 func TestRebalanceMovesTargets(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 4})

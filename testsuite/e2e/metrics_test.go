@@ -53,13 +53,16 @@ func TestMetricsOfAFailover(t *testing.T) {
 	b.becomes(t, "stella_agent_cluster_leader", with("agent_id", other), 1)
 	b.becomes(t, "stella_agent_cluster_leader", with("agent_id", lost), 0)
 	b.becomes(t, "stella_agent_partition_failover_count", with("partition", "leader"), 1)
-	require.Greater(t, metric(t, b.node.Registry, "stella_agent_partition_lease_epoch", with("partition", "leader")), epoch)
+	require.Greater(t, metric(t, b.node.Registry, "stella_agent_partition_lease_epoch", with("partition", "leader")),
+		epoch)
 	b.becomes(t, "stella_agent_up", map[string]string{"agent_id": lost}, 0)
 	b.becomes(t, "mainstay_cluster_agents_lost", cluster, 1)
 	b.becomes(t, "stella_agent_cluster_members", with("status", "offline"), 1)
 	b.becomes(t, "stella_agent_cluster_health", cluster, .5)
-	require.GreaterOrEqual(t, metric(t, b.node.Registry, "stella_agent_heartbeat_failure_total", map[string]string{"agent_id": lost}), 1.0)
-	require.Zero(t, metric(t, b.node.Registry, "stella_agent_health_score", map[string]string{"agent_id": lost}), "nothing is told of a session that is gone")
+	require.GreaterOrEqual(t, metric(t, b.node.Registry, "stella_agent_heartbeat_failure_total",
+		map[string]string{"agent_id": lost}), 1.0)
+	require.Zero(t, metric(t, b.node.Registry, "stella_agent_health_score", map[string]string{"agent_id": lost}),
+		"nothing is told of a session that is gone")
 	require.Eventually(t, func() bool {
 		return metric(t, worker, "stella_agent_failovers_total", with("status", "succeeded")) == 1
 	}, 20*time.Second, 50*time.Millisecond)
@@ -81,7 +84,8 @@ func TestMetricsOfTheQueue(t *testing.T) {
 	id := plane.UniqueID("a")
 	running := make(chan struct{}, 1)
 	n := newNetwork()
-	startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: id, Slots: 2, StopTimeout: time.Millisecond, DialContext: n.dial},
+	startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: id, Slots: 2,
+		StopTimeout: time.Millisecond, DialContext: n.dial},
 		map[string]agent.Handler{
 			"fails": func(context.Context, *agent.Task) (any, error) { return nil, errors.New("no") },
 			"hangs": func(ctx context.Context, _ *agent.Task) (any, error) {
@@ -93,8 +97,10 @@ func TestMetricsOfTheQueue(t *testing.T) {
 	b.becomes(t, "stella_agent_dead_letter_queue_depth", cluster, 1)
 	b.becomes(t, "stella_agent_queue_depth", map[string]string{"cluster_id": b.cluster, "priority": "high"}, 0)
 	require.EqualValues(t, 1, metric(t, b.node.Registry, "stella_agent_queue_latency_seconds", cluster))
-	require.Positive(t, metric(t, b.node.Registry, "stella_agent_heartbeat_success_total", map[string]string{"agent_id": id}))
-	require.Less(t, metric(t, b.node.Registry, "stella_agent_health_score", map[string]string{"agent_id": id}), 1.0, "its attempt failed")
+	require.Positive(t, metric(t, b.node.Registry, "stella_agent_heartbeat_success_total",
+		map[string]string{"agent_id": id}))
+	require.Less(t, metric(t, b.node.Registry, "stella_agent_health_score", map[string]string{"agent_id": id}), 1.0,
+		"its attempt failed")
 
 	b.submit(t, map[string]any{"type": "hangs", "retry_safety": "at_most_once"})
 	<-running
@@ -110,8 +116,10 @@ func TestSDKMetricsThatAreQueried(t *testing.T) {
 	b.finish.Store(true)
 	waitTask(t, b.node.URL, b.submit(t, nil), fleet.TaskCompleted)
 	// A failed call, and a failed workflow task, are not to be had on demand; their names are made as the others are.
-	for _, name := range []string{"temporal_request_latency_seconds", "temporal_request_total", "temporal_workflow_task_schedule_to_start_latency_seconds",
+	for _, name := range []string{"temporal_request_latency_seconds", "temporal_request_total",
+		"temporal_workflow_task_schedule_to_start_latency_seconds",
 		"temporal_activity_schedule_to_start_latency_seconds", "temporal_sticky_cache_size", "temporal_worker_task_slots_available"} {
-		require.Eventually(t, func() bool { return metric(t, plane.WorkerRegistry(t), name, nil) > 0 }, 20*time.Second, 50*time.Millisecond, name)
+		require.Eventually(t, func() bool { return metric(t, plane.WorkerRegistry(t), name, nil) > 0 }, 20*time.Second,
+			50*time.Millisecond, name)
 	}
 }

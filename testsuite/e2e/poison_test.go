@@ -17,8 +17,8 @@ import (
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
-// TestTasksThatNoAgentCanReadHurtNobodyElse has 60 tasks of one tenant whose payload is nested deeper than any parser reads, as
-// earlier releases took them. They are started at Temporal, since no gateway takes them.
+// TestTasksThatNoAgentCanReadHurtNobodyElse has 60 tasks of one tenant whose payload is nested deeper than any parser
+// reads, as earlier releases took them. They are started at Temporal, since no gateway takes them.
 func TestTasksThatNoAgentCanReadHurtNobodyElse(t *testing.T) {
 	t.Parallel()
 	const poisons = 60
@@ -27,7 +27,8 @@ func TestTasksThatNoAgentCanReadHurtNobodyElse(t *testing.T) {
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
 	release := make(chan struct{})
 	for i := range 3 {
-		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID(fmt.Sprintf("a-%d", i)), Slots: 4},
+		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster,
+			ID: plane.UniqueID(fmt.Sprintf("a-%d", i)), Slots: 4},
 			map[string]agent.Handler{"echo": echo, "wait": func(ctx context.Context, _ *agent.Task) (any, error) {
 				select {
 				case <-release:
@@ -39,18 +40,25 @@ func TestTasksThatNoAgentCanReadHurtNobodyElse(t *testing.T) {
 	}
 	var fenced []string
 	for range 3 {
-		id := submit(t, node.URL, map[string]any{"type": "wait", "cluster": cluster, "tenant": "beta", "retry_safety": "fenced"})
+		id := submit(t, node.URL, map[string]any{"type": "wait", "cluster": cluster, "tenant": "beta",
+			"retry_safety": "fenced"})
 		fenced = append(fenced, id)
-		require.Eventually(t, func() bool { return getTask(t, node.URL, id, "0s").Status == fleet.TaskRunning }, 20*time.Second, 50*time.Millisecond)
+		require.Eventually(t, func() bool { return getTask(t, node.URL, id, "0s").Status == fleet.TaskRunning },
+			20*time.Second, 50*time.Millisecond)
 	}
 	deep := []byte(strings.Repeat("[", 9_998) + strings.Repeat("]", 9_998))
 	var ids []string
 	for i := range poisons {
 		id := plane.UniqueID(fmt.Sprintf("poison-%d", i))
-		spec := fleet.TaskSpec{Type: "echo", Cluster: cluster, Tenant: "acme", Payload: deep, ExpiresIn: fleet.Duration(5 * time.Minute)}
+		spec := fleet.TaskSpec{Type: "echo", Cluster: cluster, Tenant: "acme", Payload: deep,
+			ExpiresIn: fleet.Duration(5 * time.Minute)}
 		start := contract.StartOf(id, &spec, 0)
 		_, err := temporal.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
-			ID: start.WorkflowID, TaskQueue: contract.WorkerQueue, TypedSearchAttributes: start.Attributes, Memo: start.Memo, Priority: start.Priority,
+			ID:                    start.WorkflowID,
+			TaskQueue:             contract.WorkerQueue,
+			TypedSearchAttributes: start.Attributes,
+			Memo:                  start.Memo,
+			Priority:              start.Priority,
 		}, contract.TaskWorkflow, contract.TaskInput{TaskID: id, Spec: spec, Lane: contract.Lane(&spec, 0)})
 		require.NoError(t, err)
 		ids = append(ids, id)
@@ -58,15 +66,18 @@ func TestTasksThatNoAgentCanReadHurtNobodyElse(t *testing.T) {
 	var longest time.Duration
 	for range 20 {
 		begun := time.Now()
-		done := getTask(t, node.URL, submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster, "tenant": "beta", "payload": 7}), "20s")
-		require.Equal(t, fleet.TaskCompleted, done.Status, "another tenant's task, after %s: %s", time.Since(begun), done.Why)
+		done := getTask(t, node.URL, submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster,
+			"tenant": "beta", "payload": 7}), "20s")
+		require.Equal(t, fleet.TaskCompleted, done.Status, "another tenant's task, after %s: %s", time.Since(begun),
+			done.Why)
 		longest = max(longest, time.Since(begun))
 	}
 	t.Logf("the longest of 20 tasks of another tenant took %s", longest)
 	for _, id := range ids {
 		var state contract.TaskState
 		require.Eventually(t, func() bool {
-			value, err := temporal.QueryWorkflow(t.Context(), contract.TaskWorkflowID(id), "", contract.StatusQuery.Name)
+			value, err := temporal.QueryWorkflow(t.Context(), contract.TaskWorkflowID(id), "",
+				contract.StatusQuery.Name)
 			return err == nil && value.Get(&state) == nil && state.Status == fleet.TaskDeadLetter
 		}, 2*time.Minute, 20*time.Millisecond, "%s", id)
 		require.Contains(t, state.Why, "5 deliveries reached agents and none of them received the task")

@@ -20,8 +20,8 @@ import (
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
-// TestHangingHandlerIsNoticed has one handler that gives no sign of life, and an agent, spoken by hand, that lives and does
-// not end its own. Both tasks are done by others, with the checkpoint of the first attempt.
+// TestHangingHandlerIsNoticed has one handler that gives no sign of life, and an agent, spoken by hand, that lives and
+// does not end its own. Both tasks are done by others, with the checkpoint of the first attempt.
 func TestHangingHandlerIsNoticed(t *testing.T) {
 	t.Parallel()
 	quick := plane.QuickTiming()
@@ -30,34 +30,39 @@ func TestHangingHandlerIsNoticed(t *testing.T) {
 	t.Run("by its agent", func(t *testing.T) {
 		t.Parallel()
 		cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
-		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")}, map[string]agent.Handler{
-			"hang": func(ctx context.Context, task *agent.Task) (any, error) {
-				if task.Attempt == 1 {
-					task.ReportProgress(fleet.Progress{Percent: 40, Step: "copy", Message: "half way through the second disk"})
-					if err := task.SaveCheckpoint(map[string]int{"rows": 7}); err != nil {
-						return nil, err
+		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
+			map[string]agent.Handler{
+				"hang": func(ctx context.Context, task *agent.Task) (any, error) {
+					if task.Attempt == 1 {
+						task.ReportProgress(fleet.Progress{Percent: 40, Step: "copy",
+							Message: "half way through the second disk"})
+						if err := task.SaveCheckpoint(map[string]int{"rows": 7}); err != nil {
+							return nil, err
+						}
+						<-ctx.Done()
+						return nil, context.Cause(ctx)
 					}
-					<-ctx.Done()
-					return nil, context.Cause(ctx)
-				}
-				return task.Checkpoint, nil
-			},
-		})
-		id := submit(t, node.URL, map[string]any{"type": "hang", "cluster": cluster, "beacon_timeout": "1.5s", "retry": map[string]any{"initial_interval": "10ms"}})
+					return task.Checkpoint, nil
+				},
+			})
+		id := submit(t, node.URL, map[string]any{"type": "hang", "cluster": cluster, "beacon_timeout": "1.5s",
+			"retry": map[string]any{"initial_interval": "10ms"}})
 		got := getTask(t, node.URL, id, "30s")
 		require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
 		require.JSONEq(t, `{"rows":7}`, string(got.Result), "the checkpoint reached the next attempt")
 		require.Len(t, got.Attempts, 2)
 		require.Equal(t, fleet.AttemptTimedOut, got.Attempts[0].Outcome)
 		require.Equal(t, "no beacon for 1.5s", got.Attempts[0].Reason)
-		require.Equal(t, &fleet.Progress{Percent: 40, Step: "copy", Message: "half way through the second disk"}, got.Attempts[0].Progress)
+		require.Equal(t, &fleet.Progress{Percent: 40, Step: "copy", Message: "half way through the second disk"},
+			got.Attempts[0].Progress)
 	})
 	t.Run("by the hub", func(t *testing.T) {
 		t.Parallel()
 		cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
 		deaf := newWireAgent(t, node.URL, cluster)
 		deaf.register(t)
-		id := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster, "payload": "done", "beacon_timeout": "1s", "retry": map[string]any{"initial_interval": "10ms"}})
+		id := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster, "payload": "done",
+			"beacon_timeout": "1s", "retry": map[string]any{"initial_interval": "10ms"}})
 		a := deaf.take(t)
 		require.Equal(t, time.Second, a.Beacon.Std())
 		var dropped protocol.Command
@@ -69,7 +74,8 @@ func TestHangingHandlerIsNoticed(t *testing.T) {
 			return dropped.Type == protocol.CommandDrop
 		}, 20*time.Second, 10*time.Millisecond)
 		require.Equal(t, "no beacon for 1s", dropped.Reason)
-		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")}, map[string]agent.Handler{"echo": echo})
+		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
+			map[string]agent.Handler{"echo": echo})
 		got := getTask(t, node.URL, id, "30s")
 		require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
 		require.Equal(t, fleet.AttemptTimedOut, got.Attempts[0].Outcome)
@@ -81,7 +87,8 @@ func TestHangingHandlerIsNoticed(t *testing.T) {
 func readLog(t testing.TB, url, id string, after int64, wait string) api.TaskLog {
 	t.Helper()
 	var log api.TaskLog
-	status, problem := call(t, http.MethodGet, fmt.Sprintf("%s/api/v1/agents/tasks/%s/log?after=%d&wait=%s", url, id, after, wait), nil, &log)
+	status, problem := call(t, http.MethodGet, fmt.Sprintf("%s/api/v1/agents/tasks/%s/log?after=%d&wait=%s", url, id,
+		after, wait), nil, &log)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
 	return log
 }
@@ -137,7 +144,9 @@ func TestLogOfARunningTaskIsFollowed(t *testing.T) {
 	require.Equal(t, protocol.CodeUnknownTask, problem.Code)
 
 	require.Eventually(t, func() bool { // what was read is not kept
-		found, err := plane.Temporal(t).ListActivities(t.Context(), client.ListActivitiesOptions{Query: fmt.Sprintf("ActivityType = '%s' AND TaskQueue = '%s'", contract.ReadLogActivity.Name, contract.HubQueue(node.Hub.ID()))})
+		found, err := plane.Temporal(t).ListActivities(t.Context(),
+			client.ListActivitiesOptions{Query: fmt.Sprintf("ActivityType = '%s' AND TaskQueue = '%s'",
+				contract.ReadLogActivity.Name, contract.HubQueue(node.Hub.ID()))})
 		require.NoError(t, err)
 		for _, err := range found.Results {
 			require.NoError(t, err)
@@ -166,10 +175,12 @@ func TestRateLimitedProviderDelaysItsTasks(t *testing.T) {
 		require.NoError(t, <-ended)
 	}()
 	other := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster})
-	limited := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster, "provider": "llm", "payload": json.RawMessage(`1`)})
+	limited := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster, "provider": "llm",
+		"payload": json.RawMessage(`1`)})
 	require.Equal(t, fleet.TaskCompleted, getTask(t, node.URL, other, "20s").Status)
 	require.Contains(t, waitTask(t, node.URL, limited, fleet.TaskRetryWait).Why, "provider llm limits the rate")
 	got := getTask(t, node.URL, limited, "30s")
 	require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
-	require.False(t, got.Attempts[len(got.Attempts)-1].StartedAt.Before(until.Truncate(time.Second)), "not before the limit ended")
+	require.False(t, got.Attempts[len(got.Attempts)-1].StartedAt.Before(until.Truncate(time.Second)),
+		"not before the limit ended")
 }

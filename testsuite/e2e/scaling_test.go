@@ -53,7 +53,8 @@ func (b *bench) newYard(t *testing.T) *yard {
 
 func (y *yard) open(t *testing.T) {
 	t.Helper()
-	host, err := spawner.Start(t.Context(), spawner.HostOptions{Name: y.name, Client: plane.Temporal(t), Namespace: "default", Spawner: y})
+	host, err := spawner.Start(t.Context(), spawner.HostOptions{Name: y.name, Client: plane.Temporal(t),
+		Namespace: "default", Spawner: y})
 	require.NoError(t, err)
 	t.Cleanup(host.Stop)
 }
@@ -66,7 +67,8 @@ func (y *yard) Spawn(_ context.Context, spec fleet.SpawnSpec) (fleet.Spawned, er
 	if y.stillAt != nil {
 		return fleet.Spawned{}, y.stillAt
 	}
-	spawned := fleet.Spawned{ID: spec.ID, Cluster: spec.Cluster, Spawner: y.name, Platform: "yard", Handle: "h-" + spec.ID, StartedAt: time.Now()}
+	spawned := fleet.Spawned{ID: spec.ID, Cluster: spec.Cluster, Spawner: y.name, Platform: "yard",
+		Handle: "h-" + spec.ID, StartedAt: time.Now()}
 	if y.agents[spec.ID] != nil {
 		return spawned, nil
 	}
@@ -78,7 +80,9 @@ func (y *yard) Spawn(_ context.Context, spec fleet.SpawnSpec) (fleet.Spawned, er
 		close(s.done)
 		return spawned, nil
 	}
-	a, err := agent.New(agent.Options{HubURLs: []string{y.bench.node.URL}, Cluster: spec.Cluster, ID: spec.ID, Slots: max(1, spec.Slots), Logger: slog.New(slog.DiscardHandler),
+	a,
+		err := agent.New(agent.Options{HubURLs: []string{y.bench.node.URL}, Cluster: spec.Cluster, ID: spec.ID,
+		Slots: max(1, spec.Slots), Logger: slog.New(slog.DiscardHandler),
 		Metadata: map[string]string{fleet.MetadataSpawner: y.name, fleet.MetadataSpawnID: spec.ID}})
 	if err != nil {
 		return fleet.Spawned{}, err
@@ -141,7 +145,8 @@ func (b *bench) patch(t *testing.T, patch map[string]any) {
 func sweep(t *testing.T) {
 	t.Helper()
 	c := plane.Temporal(t)
-	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: plane.UniqueID("sweep"), TaskQueue: contract.WorkerQueue}, contract.ScalingSweepWorkflow)
+	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: plane.UniqueID("sweep"),
+		TaskQueue: contract.WorkerQueue}, contract.ScalingSweepWorkflow)
 	require.NoError(t, err)
 	var result contract.SweepResult
 	require.NoError(t, run.Get(t.Context(), &result))
@@ -196,7 +201,11 @@ func TestTheFleetFollowsItsQueue(t *testing.T) {
 	sweep(t)
 	require.Len(t, y.running(), 3)
 	var status api.ScalingStatus
-	require.Eventually(t, func() bool { status = b.scalingStatus(t); return status.Decision != nil && status.Decision.Blocked }, 20*time.Second, 100*time.Millisecond)
+	require.Eventually(t, func() bool {
+		status = b.scalingStatus(t)
+		return status.Decision != nil &&
+			status.Decision.Blocked
+	}, 20*time.Second, 100*time.Millisecond)
 	require.Contains(t, status.Decision.Reason, "the cluster has its max_agents of 3")
 	require.Equal(t, []int{3, 3, 3}, []int{status.Current, status.Spawned, status.Target})
 
@@ -215,7 +224,8 @@ func TestTheFleetFollowsItsQueue(t *testing.T) {
 	}
 	drain := b.drained(t, down.Drain, ended)
 	require.Equal(t, fleet.DrainCompleted, drain.Status)
-	require.Eventually(t, func() bool { return len(b.view(t).Members) == 0 && len(b.view(t).Cordons) == 0 }, 20*time.Second, 50*time.Millisecond, "they are forgotten")
+	require.Eventually(t, func() bool { return len(b.view(t).Members) == 0 && len(b.view(t).Cordons) == 0 },
+		20*time.Second, 50*time.Millisecond, "they are forgotten")
 	for _, task := range tasks {
 		require.Len(t, b.begins(task), 1, "no attempt was run twice")
 		require.Len(t, getTask(t, b.node.URL, task, "").Attempts, 1)
@@ -234,7 +244,8 @@ func TestTooFewAgentsAreMadeUpForAtOnce(t *testing.T) {
 	require.Equal(t, fleet.ScalingFailed, failed.Status)
 	require.Equal(t, "spawner "+y.name+" does not answer", failed.Error)
 	var status api.ScalingStatus
-	require.Eventually(t, func() bool { status = b.scalingStatus(t); return status.Blocked != nil }, 20*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { status = b.scalingStatus(t); return status.Blocked != nil }, 20*time.Second,
+		50*time.Millisecond)
 	require.Equal(t, failed.Error, status.Blocked.Reason)
 	require.Equal(t, 1, status.Blocked.Failures)
 	require.WithinDuration(t, time.Now().Add(time.Hour), status.Blocked.NextAt, 5*time.Minute)
@@ -250,7 +261,8 @@ func TestTooFewAgentsAreMadeUpForAtOnce(t *testing.T) {
 	t.Log("an agent that is lost is replaced without a sweep")
 	lost := y.running()[0]
 	require.NoError(t, y.Terminate(t.Context(), lost, false))
-	require.Eventually(t, func() bool { return b.view(t).ServingCount() == 2 && len(y.running()) == 2 }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return b.view(t).ServingCount() == 2 && len(y.running()) == 2 }, 20*time.Second,
+		20*time.Millisecond)
 	replaced := b.scaled(t, "3")
 	require.Equal(t, fleet.RuleMinimum, replaced.Rule)
 	require.NotContains(t, y.running(), lost)
@@ -271,7 +283,8 @@ func TestAnAgentThatNeverJoinsIsStopped(t *testing.T) {
 
 	t.Log("a spawner that refuses is not asked again for the same agent")
 	y.set(func(y *yard) { y.stillAt = errors.Join(spawner.ErrRefused, errors.New("no room")) })
-	status, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+"/scaling", map[string]any{"desired": 2}, nil)
+	status, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+"/scaling",
+		map[string]any{"desired": 2}, nil)
 	require.Equal(t, http.StatusOK, status, "%+v", p)
 	record = b.scaled(t, "2")
 	require.Contains(t, record.Error, "no room")
@@ -309,7 +322,8 @@ func TestScalingByHand(t *testing.T) {
 	require.Eventually(t, func() bool { return len(y.running()) == 1 }, 20*time.Second, 20*time.Millisecond)
 	require.Equal(t, []string{busy}, y.running())
 	scale(map[string]any{"desired": 0})
-	require.Eventually(t, func() bool { return b.view(t).Member(busy).Status == fleet.AgentDraining }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return b.view(t).Member(busy).Status == fleet.AgentDraining }, 20*time.Second,
+		20*time.Millisecond)
 	require.Equal(t, []string{busy}, y.running())
 	b.finish.Store(true)
 	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, task, "20s").Status)
@@ -321,7 +335,8 @@ func TestScalingByHand(t *testing.T) {
 		status, _ := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+"/scaling", body, nil)
 		require.Equal(t, http.StatusUnprocessableEntity, status, "%v", body)
 	}
-	for path, want := range map[string]int{"clusters/nobody/scaling": http.StatusNotFound, "scalings/" + b.cluster + ":99": http.StatusNotFound, "scalings/x": http.StatusNotFound,
+	for path, want := range map[string]int{"clusters/nobody/scaling": http.StatusNotFound, "scalings/" + b.cluster +
+		":99": http.StatusNotFound, "scalings/x": http.StatusNotFound,
 		"scalings?cluster=" + b.cluster: http.StatusOK} {
 		status, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/"+path, nil, nil)
 		require.Equal(t, want, status, path)

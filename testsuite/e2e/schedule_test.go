@@ -49,7 +49,8 @@ func (s schedules) until(t testing.TB, name string, condition func(*api.Schedule
 // delete deletes a schedule at the end of the test, whatever became of it.
 func (s schedules) delete(t testing.TB, name string) {
 	t.Cleanup(func() {
-		request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodDelete, s.url+schedulesPath+"/"+name, nil)
+		request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodDelete,
+			s.url+schedulesPath+"/"+name, nil)
 		require.NoError(t, err)
 		if response, err := http.DefaultClient.Do(request); err == nil {
 			_ = response.Body.Close()
@@ -62,19 +63,22 @@ func TestSchedule(t *testing.T) {
 	node := plane.NewNode(t, plane.NodeOptions{})
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
 	var calls atomic.Int64
-	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")}, map[string]agent.Handler{
-		"tick": func(context.Context, *agent.Task) (any, error) { calls.Add(1); return nil, nil },
-	})
+	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
+		map[string]agent.Handler{
+			"tick": func(context.Context, *agent.Task) (any, error) { calls.Add(1); return nil, nil },
+		})
 	s, name := schedules{node.URL}, plane.UniqueID("every")
 	s.delete(t, name)
 	created := s.call(t, http.MethodPost, "", map[string]any{
 		"name": name, "interval": "1s", "note": "beat",
-		"task": map[string]any{"type": "tick", "cluster": cluster, "payload": map[string]any{"n": 1}, "labels": map[string]string{"kind": "beat"}, "priority": 2},
+		"task": map[string]any{"type": "tick", "cluster": cluster, "payload": map[string]any{"n": 1},
+			"labels": map[string]string{"kind": "beat"}, "priority": 2},
 	}, http.StatusCreated)
 	require.Equal(t, fleet.OverlapSkip, created.Overlap)
 	require.Equal(t, "1h0m0s", created.CatchupWindow.String())
 	require.Equal(t, "beat", created.Note)
-	status, problem := call(t, http.MethodPost, node.URL+schedulesPath, map[string]any{"name": name, "interval": "1s", "task": map[string]any{"type": "tick", "cluster": cluster}}, nil)
+	status, problem := call(t, http.MethodPost, node.URL+schedulesPath,
+		map[string]any{"name": name, "interval": "1s", "task": map[string]any{"type": "tick", "cluster": cluster}}, nil)
 	require.Equal(t, http.StatusConflict, status)
 	require.Equal(t, protocol.CodeScheduleExists, problem.Code)
 
@@ -100,7 +104,8 @@ func TestSchedule(t *testing.T) {
 	settled := s.until(t, name, func(g *api.Schedule) bool { return done(&g.Runs[0]) })
 	clock := plane.UniqueID("clock")
 	s.delete(t, clock)
-	s.call(t, http.MethodPost, "", map[string]any{"name": clock, "interval": "1s", "overlap": "allow_all", "task": map[string]any{"type": "tick", "cluster": cluster}}, http.StatusCreated)
+	s.call(t, http.MethodPost, "", map[string]any{"name": clock, "interval": "1s", "overlap": "allow_all",
+		"task": map[string]any{"type": "tick", "cluster": cluster}}, http.StatusCreated)
 	s.until(t, clock, func(g *api.Schedule) bool { return g.Counts.Fired >= 2 })
 	s.call(t, http.MethodDelete, "/"+clock, nil, http.StatusNoContent)
 	require.Equal(t, settled.Counts.Fired, s.call(t, http.MethodGet, "/"+name, nil, http.StatusOK).Counts.Fired)
@@ -112,7 +117,8 @@ func TestSchedule(t *testing.T) {
 	s.until(t, name, func(g *api.Schedule) bool { return g.Runs[0].TaskID == triggered.TaskID && done(&g.Runs[0]) })
 
 	t.Log("a replacement keeps the pause; then it goes on in its new way")
-	replaced := s.call(t, http.MethodPut, "/"+name, map[string]any{"cron": "0 3 * * mon-fri", "time_zone": "Europe/Berlin", "task": map[string]any{"type": "tick", "cluster": cluster}}, http.StatusOK)
+	replaced := s.call(t, http.MethodPut, "/"+name, map[string]any{"cron": "0 3 * * mon-fri",
+		"time_zone": "Europe/Berlin", "task": map[string]any{"type": "tick", "cluster": cluster}}, http.StatusOK)
 	require.True(t, replaced.Paused)
 	require.Equal(t, "0 3 * * mon-fri", replaced.Cron)
 	require.Zero(t, replaced.Interval)
@@ -149,23 +155,25 @@ func TestScheduleOverlap(t *testing.T) {
 	node := plane.NewNode(t, plane.NodeOptions{})
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
 	release := make(chan struct{})
-	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"), Slots: 8}, map[string]agent.Handler{
-		"hold": func(ctx context.Context, _ *agent.Task) (any, error) {
-			select {
-			case <-release:
-				return "held", nil
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-		},
-		"break": func(context.Context, *agent.Task) (any, error) { return nil, fmt.Errorf("disk full") },
-	})
+	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"), Slots: 8},
+		map[string]agent.Handler{
+			"hold": func(ctx context.Context, _ *agent.Task) (any, error) {
+				select {
+				case <-release:
+					return "held", nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			},
+			"break": func(context.Context, *agent.Task) (any, error) { return nil, fmt.Errorf("disk full") },
+		})
 	s := schedules{node.URL}
 	make := func(overlap, taskType string) string {
 		name := plane.UniqueID(strings.ReplaceAll(overlap, "_", "-"))
 		s.delete(t, name)
 		s.call(t, http.MethodPost, "", map[string]any{"name": name, "interval": "1s", "overlap": overlap,
-			"task": map[string]any{"type": taskType, "cluster": cluster, "retry": map[string]any{"max_attempts": 1}}}, http.StatusCreated)
+			"task": map[string]any{"type": taskType, "cluster": cluster,
+				"retry": map[string]any{"max_attempts": 1}}}, http.StatusCreated)
 		return name
 	}
 	skip, cancel, broken := make("skip", "hold"), make("cancel_other", "hold"), make("skip", "break")
@@ -178,7 +186,8 @@ func TestScheduleOverlap(t *testing.T) {
 	require.Equal(t, http.StatusConflict, status)
 	require.Contains(t, problem.Detail, "allow_all")
 	var triggered api.Triggered
-	status, _ = call(t, http.MethodPost, node.URL+schedulesPath+"/"+skip+"/trigger", map[string]any{"overlap": "allow_all"}, &triggered)
+	status, _ = call(t, http.MethodPost, node.URL+schedulesPath+"/"+skip+"/trigger",
+		map[string]any{"overlap": "allow_all"}, &triggered)
 	require.Equal(t, http.StatusAccepted, status)
 	s.until(t, skip, func(g *api.Schedule) bool {
 		return g.Runs[0].TaskID == triggered.TaskID && g.Runs[0].Status == fleet.TaskRunning
@@ -207,7 +216,8 @@ func TestScheduleOfDeletedCluster(t *testing.T) {
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
 	s, name := schedules{node.URL}, plane.UniqueID("lost")
 	s.delete(t, name)
-	s.call(t, http.MethodPost, "", map[string]any{"name": name, "cron": "0 0 1 1 *", "overlap": "allow_all", "task": map[string]any{"type": "x", "cluster": cluster}}, http.StatusCreated)
+	s.call(t, http.MethodPost, "", map[string]any{"name": name, "cron": "0 0 1 1 *", "overlap": "allow_all",
+		"task": map[string]any{"type": "x", "cluster": cluster}}, http.StatusCreated)
 	status, _ := call(t, http.MethodDelete, node.URL+"/api/v1/agents/clusters/"+cluster, nil, nil)
 	require.Equal(t, http.StatusNoContent, status)
 	trigger := func() string {
@@ -217,12 +227,16 @@ func TestScheduleOfDeletedCluster(t *testing.T) {
 		return triggered.TaskID
 	}
 	first := trigger()
-	got := s.until(t, name, func(g *api.Schedule) bool { return len(g.Runs) == 1 && g.Runs[0].Status == "not_submitted" })
+	got := s.until(t, name, func(g *api.Schedule) bool {
+		return len(g.Runs) == 1 &&
+			g.Runs[0].Status == "not_submitted"
+	})
 	require.Equal(t, first, got.Runs[0].TaskID)
 	require.Contains(t, got.Runs[0].Why, "there is no cluster")
 
 	node.EnsureCluster(t, fleet.ClusterConfig{Name: cluster, ReplicationMode: fleet.Sharded, Shards: 3})
 	require.Eventually(t, func() bool { return trigger() != first }, 10*time.Second, 50*time.Millisecond)
-	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")}, map[string]agent.Handler{"x": echo})
+	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
+		map[string]agent.Handler{"x": echo})
 	s.until(t, name, func(g *api.Schedule) bool { return g.Runs[0].Status == fleet.TaskCompleted })
 }

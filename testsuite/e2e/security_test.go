@@ -49,8 +49,11 @@ func newSecured(t *testing.T, o plane.NodeOptions, certificates ...guard.Certifi
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, audit.Close()) })
 	o.Gate = guard.New(guard.Options{
-		Tokens: guard.FromTemporal(plane.Temporal(t)), AdminToken: firstAdmin, SessionKey: plane.Key, Certificates: certificates,
-		Rate: guard.DefaultRate, Burst: guard.DefaultBurst, Audit: audit, Sessions: hub.SessionsOf(plane.Key),
+		Tokens:       guard.FromTemporal(plane.Temporal(t)),
+		AdminToken:   firstAdmin,
+		SessionKey:   plane.Key,
+		Certificates: certificates,
+		Rate:         guard.DefaultRate, Burst: guard.DefaultBurst, Audit: audit, Sessions: hub.SessionsOf(plane.Key),
 	})
 	s.Node = plane.NewNode(t, o)
 	s.cluster = s.EnsureCluster(t, fleet.ClusterConfig{})
@@ -77,13 +80,15 @@ func TestTwoTenants(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t, plane.NodeOptions{})
 	join := s.token(t, api.TokenRequest{Name: "agents", Kind: access.JoinToken, Cluster: s.cluster})
-	startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: plane.UniqueID("a"), Slots: 4, JoinToken: join.Secret}, map[string]agent.Handler{"echo": echo})
+	startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: plane.UniqueID("a"), Slots: 4,
+		JoinToken: join.Secret}, map[string]agent.Handler{"echo": echo})
 	acme := s.token(t, api.TokenRequest{Name: "acme", Role: access.Operator, Tenant: "acme"}).Secret
 	beta := s.token(t, api.TokenRequest{Name: "beta", Role: access.Operator, Tenant: "beta"}).Secret
 	ids := map[string]string{}
 	for _, token := range []string{acme, beta} {
 		var done task
-		status, p := s.ask(t, token, http.MethodPost, "/tasks", map[string]any{"type": "echo", "cluster": s.cluster, "payload": 7, "idempotency_key": "order-1"}, &done)
+		status, p := s.ask(t, token, http.MethodPost, "/tasks",
+			map[string]any{"type": "echo", "cluster": s.cluster, "payload": 7, "idempotency_key": "order-1"}, &done)
 		require.Equal(t, http.StatusAccepted, status, "%+v", p)
 		ids[token] = done.ID
 		status, _ = s.ask(t, token, http.MethodGet, "/tasks/"+done.ID+"?wait=20s", nil, &done)
@@ -115,13 +120,16 @@ func TestABulkOperationDoesNotReachAnotherTenant(t *testing.T) {
 	beta := s.token(t, api.TokenRequest{Name: "beta", Role: access.Operator, Tenant: "beta"}).Secret
 	submit := func(token string) string {
 		var made task
-		status, p := s.ask(t, token, http.MethodPost, "/tasks", map[string]any{"type": "echo", "cluster": s.cluster}, &made)
+		status, p := s.ask(t, token, http.MethodPost, "/tasks", map[string]any{"type": "echo", "cluster": s.cluster},
+			&made)
 		require.Equal(t, http.StatusAccepted, status, "%+v", p)
 		return made.ID
 	}
 	mine, theirs := submit(acme), submit(beta)
 	var bulk api.Bulk
-	status, p := s.ask(t, acme, http.MethodPost, "/tasks/bulk", map[string]any{"action": "cancel", "filter": map[string]any{"ids": []string{mine, theirs}}, "reason": "test"}, &bulk)
+	status, p := s.ask(t, acme, http.MethodPost, "/tasks/bulk",
+		map[string]any{"action": "cancel", "filter": map[string]any{"ids": []string{mine, theirs}},
+			"reason": "test"}, &bulk)
 	require.Equal(t, http.StatusAccepted, status, "%+v", p)
 	status, _ = s.ask(t, beta, http.MethodGet, "/tasks/bulk/"+bulk.ID, nil, nil)
 	require.Equal(t, http.StatusNotFound, status)
@@ -181,12 +189,15 @@ func TestWhoMayRegister(t *testing.T) {
 	elsewhere := s.EnsureCluster(t, fleet.ClusterConfig{})
 	id := plane.UniqueID("a")
 	other := s.token(t, api.TokenRequest{Name: "other", Kind: access.JoinToken, Cluster: elsewhere}).Secret
-	another := s.token(t, api.TokenRequest{Name: "another", Kind: access.JoinToken, Cluster: s.cluster, AgentID: "somebody"}).Secret
+	another := s.token(t, api.TokenRequest{Name: "another", Kind: access.JoinToken, Cluster: s.cluster,
+		AgentID: "somebody"}).Secret
 	operator := s.token(t, api.TokenRequest{Name: "op", Role: access.Admin}).Secret
 	run := func(token string) *running {
-		return startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: id, JoinToken: token}, map[string]agent.Handler{"echo": echo})
+		return startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: id, JoinToken: token},
+			map[string]agent.Handler{"echo": echo})
 	}
-	for name, token := range map[string]string{"none": "", "wrong": "wrong", "of another cluster": other, "of another agent": another, "an admin's": operator} {
+	for name, token := range map[string]string{"none": "", "wrong": "wrong", "of another cluster": other,
+		"of another agent": another, "an admin's": operator} {
 		select {
 		case err := <-run(token).done:
 			require.ErrorContains(t, err, "token", name)
@@ -211,7 +222,8 @@ func TestOverTLS(t *testing.T) {
 	certificate, key := ca.issue(t, dir, "mainstay")
 	config, err := guard.ServerTLS(guard.TLSFiles{Certificate: certificate, Key: key, ClientCA: ca.file}, zap.NewNop())
 	require.NoError(t, err)
-	s := newSecured(t, plane.NodeOptions{TLS: config}, guard.Certificate{Subject: "ops", Role: access.Operator}, guard.Certificate{Subject: "agents", Joins: true})
+	s := newSecured(t, plane.NodeOptions{TLS: config}, guard.Certificate{Subject: "ops", Role: access.Operator},
+		guard.Certificate{Subject: "agents", Joins: true})
 	client := func(name string) *tls.Config {
 		own, ownKey := "", ""
 		if name != "" {
@@ -221,7 +233,8 @@ func TestOverTLS(t *testing.T) {
 		require.NoError(t, err)
 		return config
 	}
-	startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: plane.UniqueID("a"), TLS: client("agents")}, map[string]agent.Handler{"echo": echo})
+	startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: plane.UniqueID("a"),
+		TLS: client("agents")}, map[string]agent.Handler{"echo": echo})
 	use := func(name string) {
 		s.via = &http.Client{Transport: &http.Transport{TLSClientConfig: client(name)}}
 		t.Cleanup(s.via.CloseIdleConnections)
@@ -256,8 +269,11 @@ func newCA(t *testing.T, dir string) *ca {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	c := &ca{key: key, file: filepath.Join(dir, "ca.pem"), certificate: &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "ca"},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+		IsCA:         true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}}
 	der, err := x509.CreateCertificate(rand.Reader, c.certificate, c.certificate, &key.PublicKey, key)
 	require.NoError(t, err)
@@ -270,8 +286,12 @@ func (c *ca) issue(t *testing.T, dir, name string) (certificate, key string) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(time.Now().UnixNano()),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, c.certificate, &private.PublicKey, c.key)
 	require.NoError(t, err)
 	keyDER, err := x509.MarshalECPrivateKey(private)

@@ -13,8 +13,8 @@ import (
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
-// TestResultOfASupersededAttemptIsRefused lets an agent vanish with a task, another complete it, and the first come back
-// with a result of its own.
+// TestResultOfASupersededAttemptIsRefused lets an agent vanish with a task, another complete it, and the first come
+// back with a result of its own.
 func TestResultOfASupersededAttemptIsRefused(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
@@ -26,7 +26,8 @@ func TestResultOfASupersededAttemptIsRefused(t *testing.T) {
 	require.Equal(t, id, a.TaskID)
 	late.hangUp()
 	second := plane.UniqueID("second")
-	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: second}, map[string]agent.Handler{"echo": echo})
+	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: second},
+		map[string]agent.Handler{"echo": echo})
 	got := getTask(t, node.URL, id, "30s")
 	require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
 
@@ -38,7 +39,8 @@ func TestResultOfASupersededAttemptIsRefused(t *testing.T) {
 	again := getTask(t, node.URL, id, "0s")
 	require.JSONEq(t, `"the second's"`, string(again.Result))
 	require.Len(t, again.Attempts, 2)
-	require.Equal(t, []fleet.AttemptOutcome{fleet.AttemptLost, fleet.AttemptCompleted}, []fleet.AttemptOutcome{again.Attempts[0].Outcome, again.Attempts[1].Outcome})
+	require.Equal(t, []fleet.AttemptOutcome{fleet.AttemptLost, fleet.AttemptCompleted},
+		[]fleet.AttemptOutcome{again.Attempts[0].Outcome, again.Attempts[1].Outcome})
 	require.Equal(t, []string{late.id, second}, []string{again.Attempts[0].AgentID, again.Attempts[1].AgentID})
 }
 

@@ -36,7 +36,8 @@ func (b *bench) keeper(t *testing.T, id, url string) *keeper {
 		defer k.mu.Unlock()
 		k.changes = append(k.changes, c)
 	}
-	k.running = startAgent(t, agent.Options{HubURLs: []string{url}, Cluster: b.cluster, ID: id, Slots: 4, StopTimeout: time.Millisecond,
+	k.running = startAgent(t, agent.Options{HubURLs: []string{url}, Cluster: b.cluster, ID: id, Slots: 4,
+		StopTimeout: time.Millisecond,
 		DialContext: k.network.dial, State: k.state}, map[string]agent.Handler{"hold": b.hold(id)})
 	return k
 }
@@ -75,7 +76,8 @@ func same(t *testing.T, keepers ...*keeper) {
 func (b *bench) sync(t *testing.T) fleet.SyncReport {
 	t.Helper()
 	var report fleet.SyncReport
-	status, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+"/sync", map[string]any{"reason": "test"}, &report)
+	status, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+"/sync",
+		map[string]any{"reason": "test"}, &report)
 	require.Equal(t, http.StatusOK, status, "%+v", p)
 	return report
 }
@@ -93,13 +95,16 @@ func TestPromotedStandbyHasTheLeadersState(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
 	other := plane.NewNode(t, plane.NodeOptions{})
-	keepers := []*keeper{b.keeper(t, plane.UniqueID("a"), b.node.URL), b.keeper(t, plane.UniqueID("b"), b.node.URL), b.keeper(t, plane.UniqueID("c"), other.URL)}
+	keepers := []*keeper{b.keeper(t, plane.UniqueID("a"), b.node.URL), b.keeper(t, plane.UniqueID("b"), b.node.URL),
+		b.keeper(t, plane.UniqueID("c"), other.URL)}
 	leader, standbys := b.leads(t, keepers...)
-	status, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+"/targets", map[string]any{"add": []string{"host-1", "host-2"}}, nil)
+	status, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+"/targets",
+		map[string]any{"add": []string{"host-1", "host-2"}}, nil)
 	require.Equal(t, http.StatusOK, status, "%+v", p)
 	running := b.submit(t, nil)
 	b.waitBegins(t, running, 1)
-	require.Eventually(t, func() bool { return len(leader.state.Targets(leader.id)) == 2 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(leader.state.Targets(leader.id)) == 2 }, 20*time.Second,
+		10*time.Millisecond)
 	require.NoError(t, leader.state.SetConfiguration("retention", map[string]int{"days": 30}))
 	require.NoError(t, leader.state.SetDigest("registry/app:1", "sha256:<abc>"))
 	same(t, keepers...)
@@ -123,7 +128,8 @@ func TestPromotedStandbyHasTheLeadersState(t *testing.T) {
 	leader.network.cut()
 	next, _ := b.leads(t, standbys...)
 	require.Equal(t, map[string]string{"registry/app:1": "sha256:<abc>"}, next.state.Digests())
-	require.Eventually(t, func() bool { return next.state.SetConfiguration("retention", 60) == nil }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return next.state.SetConfiguration("retention", 60) == nil }, 10*time.Second,
+		10*time.Millisecond)
 	fresh := b.keeper(t, plane.UniqueID("d"), b.node.URL)
 	same(t, append(standbys, fresh)...)
 	require.Equal(t, json.RawMessage("60"), fresh.state.Configuration()["retention"])
@@ -137,7 +143,8 @@ func TestPromotedStandbyHasTheLeadersState(t *testing.T) {
 	require.Empty(t, leader.state.Digests())
 	leader.mu.Lock()
 	defer leader.mu.Unlock()
-	require.Contains(t, leader.changes, agent.StateChange{Section: fleet.StateDigests, Key: "registry/app:1"}, "it is told of the removal")
+	require.Contains(t, leader.changes, agent.StateChange{Section: fleet.StateDigests, Key: "registry/app:1"},
+		"it is told of the removal")
 	b.finish.Store(true)
 }
 

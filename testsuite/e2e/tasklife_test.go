@@ -66,13 +66,17 @@ func awaitBacklog(t *testing.T, ids ...string) {
 	}
 }
 
-// awaitPriorities waits until a lane holds work of all these priorities: Temporal takes up to about a second to move it.
+// awaitPriorities waits until a lane holds work of all these priorities: Temporal takes up to about a second to move
+// it.
 func awaitPriorities(t *testing.T, lane string, priorities ...fleet.Priority) {
 	t.Helper()
 	c := plane.Temporal(t)
 	require.Eventually(t, func() bool {
 		d, err := c.WorkflowService().DescribeTaskQueue(t.Context(), &workflowservice.DescribeTaskQueueRequest{
-			Namespace: "default", TaskQueue: &taskqueuepb.TaskQueue{Name: lane}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY, ReportStats: true,
+			Namespace:     "default",
+			TaskQueue:     &taskqueuepb.TaskQueue{Name: lane},
+			TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
+			ReportStats:   true,
 		})
 		for _, p := range priorities {
 			if err != nil || d.GetStatsByPriorityKey()[int32(p)].GetApproximateBacklogCount() == 0 {
@@ -88,23 +92,28 @@ func TestRaisedTaskRunsNext(t *testing.T) {
 	node := plane.NewNode(t, plane.NodeOptions{})
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
 	o := newOrder()
-	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"), Slots: 1}, map[string]agent.Handler{"wait": o.handle})
+	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"), Slots: 1},
+		map[string]agent.Handler{"wait": o.handle})
 	first := submit(t, node.URL, map[string]any{"type": "wait", "cluster": cluster})
 	o.await(t, 1)
 	var low []string
 	for range 5 {
-		low = append(low, submit(t, node.URL, map[string]any{"type": "wait", "cluster": cluster, "priority": "low", "tenant": "acme"}))
+		low = append(low, submit(t, node.URL, map[string]any{"type": "wait", "cluster": cluster, "priority": "low",
+			"tenant": "acme"}))
 	}
 	awaitBacklog(t, low...)
 	raised, lowered := low[3], low[0]
 	var answer api.Task
-	status, problem := call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks/"+raised+"/priority", map[string]any{"priority": "critical", "reason": "the customer waits"}, &answer)
+	status, problem := call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks/"+raised+"/priority",
+		map[string]any{"priority": "critical", "reason": "the customer waits"}, &answer)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
 	require.Equal(t, "critical", answer.PriorityName)
-	status, problem = call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks/"+lowered+"/priority", map[string]any{"priority": 5}, nil)
+	status, problem = call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks/"+lowered+"/priority",
+		map[string]any{"priority": 5}, nil)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
 	// What runs is not disturbed by a change.
-	status, problem = call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks/"+first+"/priority", map[string]any{"priority": 1}, nil)
+	status, problem = call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks/"+first+"/priority",
+		map[string]any{"priority": 1}, nil)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
 
 	awaitPriorities(t, contract.ClusterLane(cluster), fleet.PriorityCritical, fleet.PriorityBackground)
@@ -118,7 +127,8 @@ func TestRaisedTaskRunsNext(t *testing.T) {
 		require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
 		require.Len(t, got.Attempts, 1, "nothing was delivered twice")
 	}
-	status, problem = call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks/"+raised+"/priority", map[string]any{"priority": 1}, nil)
+	status, problem = call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks/"+raised+"/priority",
+		map[string]any{"priority": 1}, nil)
 	require.Equal(t, http.StatusConflict, status)
 	require.Contains(t, problem.Detail, "completed")
 }
@@ -127,10 +137,13 @@ func TestTaskStartsAtItsTime(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
-	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")}, map[string]agent.Handler{"echo": echo})
+	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
+		map[string]agent.Handler{"echo": echo})
 	at := time.Now().Add(2 * time.Second)
-	soon := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster, "start_at": at.Format(time.RFC3339Nano), "expires_in": "1s"})
-	never := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster, "start_at": time.Now().Add(time.Hour).Format(time.RFC3339)})
+	soon := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster,
+		"start_at": at.Format(time.RFC3339Nano), "expires_in": "1s"})
+	never := submit(t, node.URL, map[string]any{"type": "echo", "cluster": cluster,
+		"start_at": time.Now().Add(time.Hour).Format(time.RFC3339)})
 	waiting := getTask(t, node.URL, never, "")
 	require.Equal(t, fleet.TaskQueued, waiting.Status)
 	require.Contains(t, waiting.Why, "starts at ")
@@ -147,12 +160,14 @@ func TestDeadLetterIsDiscardedByHand(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{DeadLetterRetention: fleet.Duration(time.Hour)})
-	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")}, map[string]agent.Handler{
-		"disk": func(context.Context, *agent.Task) (any, error) {
-			return nil, agent.Typed("io", errors.New("disk full"))
-		},
-	})
-	body := map[string]any{"type": "disk", "cluster": cluster, "payload": map[string]any{"n": 7}, "retry": map[string]any{"max_attempts": 1}}
+	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
+		map[string]agent.Handler{
+			"disk": func(context.Context, *agent.Task) (any, error) {
+				return nil, agent.Typed("io", errors.New("disk full"))
+			},
+		})
+	body := map[string]any{"type": "disk", "cluster": cluster, "payload": map[string]any{"n": 7},
+		"retry": map[string]any{"max_attempts": 1}}
 	id := submit(t, node.URL, body)
 	waitTask(t, node.URL, id, fleet.TaskDeadLetter)
 
@@ -165,13 +180,17 @@ func TestDeadLetterIsDiscardedByHand(t *testing.T) {
 	require.Equal(t, "io", dead.Attempts[0].ErrorType)
 	require.Eventually(t, func() bool {
 		var list struct{ Tasks []api.Task }
-		status, _ := call(t, http.MethodGet, node.URL+"/api/v1/agents/tasks/queue/dead-letter?cluster="+cluster, nil, &list)
-		return status == http.StatusOK && len(list.Tasks) == 1 && list.Tasks[0].DeadLetter != nil && list.Tasks[0].DeadLetter.Cause == dead.DeadLetter.Cause
+		status, _ := call(t, http.MethodGet, node.URL+"/api/v1/agents/tasks/queue/dead-letter?cluster="+cluster, nil,
+			&list)
+		return status == http.StatusOK && len(list.Tasks) == 1 && list.Tasks[0].DeadLetter != nil &&
+			list.Tasks[0].DeadLetter.Cause == dead.DeadLetter.Cause
 	}, 10*time.Second, 50*time.Millisecond, "the list says why, too")
 
-	status, problem = call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks/"+id+"/discard", map[string]any{"reason": "the customer is gone"}, nil)
+	status, problem = call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks/"+id+"/discard",
+		map[string]any{"reason": "the customer is gone"}, nil)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
-	status, problem = call(t, http.MethodGet, node.URL+"/api/v1/agents/tasks/"+id+"?include=payload&wait=20s", nil, &dead)
+	status, problem = call(t, http.MethodGet, node.URL+"/api/v1/agents/tasks/"+id+"?include=payload&wait=20s", nil,
+		&dead)
 	require.Equal(t, http.StatusOK, status, "%+v", problem)
 	require.Equal(t, fleet.TaskFailed, dead.Status)
 	require.Equal(t, "discarded: the customer is gone", dead.Why)
@@ -188,7 +207,8 @@ func TestOneKeyTwoBodies(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
-	body := map[string]any{"type": "echo", "cluster": cluster, "idempotency_key": "order 7", "payload": map[string]any{"a": 1, "b": 2}}
+	body := map[string]any{"type": "echo", "cluster": cluster, "idempotency_key": "order 7",
+		"payload": map[string]any{"a": 1, "b": 2}}
 	id := submit(t, node.URL, body)
 	var again api.Task
 	status, problem := call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks", body, &again)

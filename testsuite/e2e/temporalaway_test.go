@@ -20,7 +20,8 @@ func TestTemporalAway(t *testing.T) {
 	t.Parallel()
 	way := newNetwork()
 	// The hub's patience outlasts the test: whether an agent is lost is not its matter.
-	timing := fleet.Timing{HeartbeatInterval: time.Second, WarningThreshold: time.Minute, FailureThreshold: time.Minute, DisconnectGrace: time.Minute}
+	timing := fleet.Timing{HeartbeatInterval: time.Second, WarningThreshold: time.Minute, FailureThreshold: time.Minute,
+		DisconnectGrace: time.Minute}
 	node := plane.NewNode(t, plane.NodeOptions{DialTemporal: way.dial, Config: hub.Config{Timing: timing}})
 	t.Cleanup(way.heal) // before the node stops
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
@@ -38,7 +39,8 @@ func TestTemporalAway(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, unready)
 	require.Contains(t, why.Detail, "hub, gateway cannot reach Temporal")
 	stranger := newWireAgent(t, node.URL, cluster)
-	key := map[string]any{"type": "echo", "cluster": cluster, "idempotency_key": plane.UniqueID("key"), "payload": secret}
+	key := map[string]any{"type": "echo", "cluster": cluster, "idempotency_key": plane.UniqueID("key"),
+		"payload": secret}
 	var asking sync.WaitGroup
 	for name, c := range map[string]struct {
 		method, path string
@@ -53,7 +55,8 @@ func TestTemporalAway(t *testing.T) {
 		"cluster":  {"GET", "/api/v1/agents/clusters/" + cluster, ""},
 		"agents":   {"GET", "/api/v1/agents", ""},
 		"create":   {"POST", "/api/v1/agents/clusters", map[string]any{"name": plane.UniqueID("c")}},
-		"register": {"POST", protocol.RegisterPath, map[string]any{"agent_id": stranger.id, "instance_id": stranger.instance, "cluster": cluster, "max_tasks": 1}},
+		"register": {"POST", protocol.RegisterPath, map[string]any{"agent_id": stranger.id,
+			"instance_id": stranger.instance, "cluster": cluster, "max_tasks": 1}},
 	} {
 		asking.Go(func() {
 			begun := time.Now()

@@ -25,7 +25,8 @@ func submitTraced(t *testing.T, url, traceparent string, spec map[string]any) ap
 	t.Helper()
 	body, err := json.Marshal(spec)
 	require.NoError(t, err)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/api/v1/agents/tasks", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/api/v1/agents/tasks",
+		bytes.NewReader(body))
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("traceparent", traceparent)
@@ -66,7 +67,8 @@ func TestOneTraceOverAFailover(t *testing.T) {
 	finish := make(chan struct{})
 	start := func(id string) *network {
 		n := newNetwork()
-		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: id, StopTimeout: time.Millisecond, DialContext: n.dial, TracerProvider: plane.Tracer()},
+		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: id,
+			StopTimeout: time.Millisecond, DialContext: n.dial, TracerProvider: plane.Tracer()},
 			map[string]agent.Handler{"hold": func(ctx context.Context, _ *agent.Task) (any, error) {
 				begun <- agent.TraceHeaders(ctx)["traceparent"]
 				select {
@@ -81,7 +83,8 @@ func TestOneTraceOverAFailover(t *testing.T) {
 	first := start(plane.UniqueID("a"))
 
 	const traceID = "4bf92f3577b34da6a3ce929d0e0e4736"
-	task := submitTraced(t, node.URL, "00-"+traceID+"-00f067aa0ba902b7-01", map[string]any{"type": "hold", "cluster": cluster})
+	task := submitTraced(t, node.URL, "00-"+traceID+"-00f067aa0ba902b7-01",
+		map[string]any{"type": "hold", "cluster": cluster})
 	require.Equal(t, traceID, task.TraceID)
 	require.Contains(t, <-begun, traceID)
 	first.cut()
@@ -112,7 +115,8 @@ func TestOneTraceOverAFailover(t *testing.T) {
 			s, known = byID[s.Parent.SpanID()]
 		}
 		slices.Reverse(path)
-		require.Equal(t, []string{"POST /api/v1/agents/tasks", "StartWorkflow:Task", "RunWorkflow:Task", "StartActivity:RunTask", "deliver hold", "run hold"}, path)
+		require.Equal(t, []string{"POST /api/v1/agents/tasks", "StartWorkflow:Task", "RunWorkflow:Task",
+			"StartActivity:RunTask", "deliver hold", "run hold"}, path)
 	}
 	deliveries := named(spans, "deliver hold")
 	require.Len(t, deliveries, 2)
@@ -132,7 +136,8 @@ func TestNoTrace(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
-	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"), TracerProvider: plane.Tracer()},
+	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"),
+		TracerProvider: plane.Tracer()},
 		map[string]agent.Handler{"look": func(ctx context.Context, _ *agent.Task) (any, error) {
 			return trace.SpanContextFromContext(ctx).IsSampled(), nil
 		}})

@@ -26,7 +26,8 @@ type wireAgent struct {
 }
 
 func newWireAgent(t testing.TB, url, cluster string) *wireAgent {
-	w := &wireAgent{url: url, cluster: cluster, id: plane.UniqueID("wire"), http: &http.Client{Transport: &http.Transport{}}}
+	w := &wireAgent{url: url, cluster: cluster, id: plane.UniqueID("wire"),
+		http: &http.Client{Transport: &http.Transport{}}}
 	w.instance = w.id + "-instance"
 	t.Cleanup(w.http.CloseIdleConnections)
 	return w
@@ -81,7 +82,8 @@ func (w *wireAgent) report(t testing.TB, session, taskID string, attempt int, to
 	t.Helper()
 	path := strings.NewReplacer("{id}", w.id, "{task_id}", taskID).Replace(protocol.ResultPath)
 	return w.send(t, http.MethodPost, path, session, protocol.Result{
-		Token: token, Attempt: attempt, Outcome: fleet.AttemptCompleted, Output: json.RawMessage(`"done"`), StartedAt: time.Now(), EndedAt: time.Now()}, nil)
+		Token: token, Attempt: attempt, Outcome: fleet.AttemptCompleted, Output: json.RawMessage(
+			`"done"`), StartedAt: time.Now(), EndedAt: time.Now()}, nil)
 }
 
 // hangUp closes the agent's connection without a goodbye.

@@ -137,7 +137,8 @@ func kindByName(name string) dto.MetricType {
 	return dto.MetricType_GAUGE
 }
 
-var descForm = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: "(.*?)", (?:unit: "[^"]*", )?constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}`)
+var descForm = regexp.MustCompile(
+	`^Desc\{fqName: "([^"]*)", help: "(.*?)", (?:unit: "[^"]*", )?constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}`)
 
 // parse reads a description: its fields are private.
 func parse(d *prometheus.Desc) (name, help string, labels []string) {
@@ -166,7 +167,8 @@ func described(role string, c prometheus.Collector, kind dto.MetricType) []Metri
 	var all []Metric
 	for d := range descs {
 		name, help, labels := parse(d)
-		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") || strings.HasPrefix(name, "promhttp_") || name == "" {
+		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") ||
+			strings.HasPrefix(name, "promhttp_") || name == "" {
 			continue
 		}
 		m := Metric{Role: role, Name: name, Help: help, Type: kind, Labels: labels}

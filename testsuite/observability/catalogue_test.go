@@ -72,7 +72,8 @@ func TestLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, m := range catalogue(t) {
 		for _, label := range m.Labels {
-			require.NotContains(t, []string{"task", "task_id", "instance_id", "tenant", "workflow_id", "run_id"}, label, m.Name)
+			require.NotContains(t, []string{"task", "task_id", "instance_id", "tenant", "workflow_id", "run_id"}, label,
+				m.Name)
 			if label == "agent_id" {
 				require.True(t, strings.HasPrefix(m.Name, "stella_agent_"), m.Name)
 			}
@@ -94,7 +95,8 @@ func TestMetricsPassTheLinter(t *testing.T) {
 		for _, l := range m.Labels {
 			sample.Label = append(sample.Label, &dto.LabelPair{Name: &l, Value: new(string)})
 		}
-		families = append(families, &dto.MetricFamily{Name: &m.Name, Help: &m.Help, Type: &m.Type, Metric: []*dto.Metric{sample}})
+		families = append(families, &dto.MetricFamily{Name: &m.Name, Help: &m.Help, Type: &m.Type,
+			Metric: []*dto.Metric{sample}})
 	}
 	problems, err := promlint.NewWithMetricFamilies(families).Lint()
 	require.NoError(t, err)

@@ -23,7 +23,8 @@ const (
 	operations = "../../docs/OPERATIONS.md"
 )
 
-// metricName finds what may be the name of a metric in a query: those of Mainstay, of the SDK, of Go and of the process.
+// metricName finds what may be the name of a metric in a query: those of Mainstay, of the SDK, of Go and of the
+// process.
 var metricName = regexp.MustCompile(`\b(?:stella|mainstay|temporal|go|process)_[a-z0-9_]+\b`)
 
 // quoted are label values: names in them are no metrics.
@@ -34,8 +35,10 @@ var quoted = regexp.MustCompile(`"[^"]*"`)
 var fromElsewhere = map[string]bool{
 	"go_goroutines": true, "process_resident_memory_bytes": true, "process_cpu_seconds_total": true,
 	"temporal_request_latency_seconds": true, "temporal_request_failure_total": true,
-	"temporal_workflow_task_schedule_to_start_latency_seconds": true, "temporal_workflow_task_execution_failed_total": true,
-	"temporal_activity_schedule_to_start_latency_seconds": true, "temporal_sticky_cache_size": true, "temporal_worker_task_slots_available": true,
+	"temporal_workflow_task_schedule_to_start_latency_seconds": true,
+	"temporal_workflow_task_execution_failed_total":            true,
+	"temporal_activity_schedule_to_start_latency_seconds":      true, "temporal_sticky_cache_size": true,
+	"temporal_worker_task_slots_available": true,
 }
 
 // alert is a rule of deploy/prometheus.
@@ -121,7 +124,8 @@ func TestQueriedMetricsExist(t *testing.T) {
 		if m.Type == dto.MetricType_HISTOGRAM {
 			continue
 		}
-		require.True(t, used[m.Name] || m.Name == "mainstay_cluster_agents_desired", "%s is in no dashboard and no alert", m.Name)
+		require.True(t, used[m.Name] || m.Name == "mainstay_cluster_agents_desired",
+			"%s is in no dashboard and no alert", m.Name)
 	}
 }
 
@@ -129,7 +133,8 @@ func TestQueriedMetricsExist(t *testing.T) {
 func TestFleetIsNotCountedTwice(t *testing.T) {
 	t.Parallel()
 	for _, m := range catalogue(t) {
-		if m.Role != Gateway || !strings.HasPrefix(m.Name, "stella_") && !strings.HasPrefix(m.Name, "mainstay_cluster_") {
+		if m.Role != Gateway || !strings.HasPrefix(m.Name, "stella_") &&
+			!strings.HasPrefix(m.Name, "mainstay_cluster_") {
 			continue
 		}
 		joined := regexp.MustCompile(`\b(?:max|min)(?: by \([a-z_, ]*\))? ?\((?:increase\()?` + m.Name + `\b`)
@@ -219,7 +224,8 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 	for _, heading := range regexp.MustCompile(`\n### (Mainstay\w+)\n`).FindAllStringSubmatch(string(text), -1) {
 		require.True(t, names[heading[1]], "%s has a runbook and no rule", heading[1])
 	}
-	for _, name := range []string{"AgentDown", "MultipleAgentsDown", "OrphanedPartitions", "HighFailoverRate", "HeartbeatFailures"} {
+	for _, name := range []string{"AgentDown", "MultipleAgentsDown", "OrphanedPartitions", "HighFailoverRate",
+		"HeartbeatFailures"} {
 		require.True(t, names["Mainstay"+name], "the promised alert %s", name)
 	}
 	// Each alert has a unit test.
@@ -256,7 +262,8 @@ func TestDashboardQueriesWithPromtool(t *testing.T) {
 	var rules []map[string]string
 	for where, query := range queries() {
 		if !strings.Contains(query, "label_values(") {
-			rules = append(rules, map[string]string{"record": fmt.Sprintf("query:%d", len(rules)), "expr": query + " # " + where})
+			rules = append(rules, map[string]string{"record": fmt.Sprintf("query:%d", len(rules)), "expr": query +
+				" # " + where})
 		}
 	}
 	slices.SortFunc(rules, func(a, b map[string]string) int { return strings.Compare(a["expr"], b["expr"]) })

@@ -70,7 +70,9 @@ func start() error {
 	if server, err = devserver.Start(ctx, devserver.Options{}); err != nil {
 		return err
 	}
-	dialed, err = client.DialContext(ctx, client.Options{HostPort: server.Address(), Namespace: server.Namespace(), Logger: quiet{},
+	dialed,
+		err = client.DialContext(ctx, client.Options{HostPort: server.Address(), Namespace: server.Namespace(),
+		Logger:         quiet{},
 		MetricsHandler: telemetry.NewSDKMetrics(shared), Interceptors: interceptors})
 	if err != nil {
 		return fmt.Errorf("dial the embedded Temporal: %w", err)
@@ -91,7 +93,8 @@ func WorkerRegistry(t testing.TB) *prometheus.Registry {
 func RecordTraces() {
 	sampler := sdktrace.ParentBased(sdktrace.NeverSample())
 	var err error
-	if tracing, err = telemetry.NewTracingTo(context.Background(), "test", "", sdktrace.WithSyncer(spans), sdktrace.WithSampler(sampler)); err != nil {
+	if tracing, err = telemetry.NewTracingTo(context.Background(), "test", "", sdktrace.WithSyncer(spans),
+		sdktrace.WithSampler(sampler)); err != nil {
 		panic(err) //nolint:forbidigo // before any test
 	}
 }
@@ -194,20 +197,23 @@ func NewNode(t testing.TB, o NodeOptions) *Node {
 	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
 	n := &Node{Registry: prometheus.NewRegistry()}
 	tracer := Tracer().Tracer("test")
-	serving := httpapi.Options{Logger: log, Tracer: tracer, Registry: n.Registry, Version: "test", Proxies: o.Proxies, Health: n.health, Ready: func(ctx context.Context) error {
-		_, err := c.CheckHealth(ctx, &client.CheckHealthRequest{})
-		return err
-	}}
+	serving := httpapi.Options{Logger: log, Tracer: tracer, Registry: n.Registry, Version: "test", Proxies: o.Proxies,
+		Health: n.health, Ready: func(ctx context.Context) error {
+			_, err := c.CheckHealth(ctx, &client.CheckHealthRequest{})
+			return err
+		}}
 	if o.Gate != nil {
 		serving.Gate = o.Gate
 	}
 	api := httpapi.New(serving)
 	guard.RegisterSession(api.API(), o.Gate)
 	var err error
-	n.Hub, err = hub.New(hub.Options{Tracer: tracer, ID: o.HubID, Client: c, Namespace: server.Namespace(), Logger: log, Registerer: n.Registry, Key: Key, Config: o.Config})
+	n.Hub, err = hub.New(hub.Options{Tracer: tracer, ID: o.HubID, Client: c, Namespace: server.Namespace(), Logger: log,
+		Registerer: n.Registry, Key: Key, Config: o.Config})
 	require.NoError(t, err)
 	n.Hub.Register(api.API())
-	n.gateway = gateway.New(gateway.Options{Client: c, Namespace: server.Namespace(), Logger: log, Registerer: n.Registry, FleetEvery: 200 * time.Millisecond})
+	n.gateway = gateway.New(gateway.Options{Client: c, Namespace: server.Namespace(), Logger: log,
+		Registerer: n.Registry, FleetEvery: 200 * time.Millisecond})
 	n.gateway.Register(api.API())
 	n.http = api.HTTPServer()
 	n.http.ConnContext, n.http.ConnState = n.Hub.ConnContext, n.Hub.ConnState

@@ -14,7 +14,8 @@ const tick = 10 * time.Millisecond
 
 // execTask runs a shell script with a folder as $0.
 func execTask(cluster, script, dir string) map[string]any {
-	return map[string]any{"type": "exec", "cluster": cluster, "payload": map[string]any{"command": []string{"sh", "-c", script, dir}}}
+	return map[string]any{"type": "exec", "cluster": cluster,
+		"payload": map[string]any{"command": []string{"sh", "-c", script, dir}}}
 }
 
 func touch(path string) error { return os.WriteFile(path, nil, 0o600) }
@@ -27,7 +28,8 @@ func TestAgentWithoutAHubKeepsTrying(t *testing.T) {
 	patient.says(t, "connection refused")
 
 	begun := time.Now()
-	fails(t, nil, 4, []string{"gave up: no hub has answered for too long"}, "agent", "run", "--hub", nowhere, "--allow-exec", "--give-up-after", "1s")
+	fails(t, nil, 4, []string{"gave up: no hub has answered for too long"}, "agent", "run", "--hub", nowhere,
+		"--allow-exec", "--give-up-after", "1s")
 	require.GreaterOrEqual(t, time.Since(begun), time.Second)
 
 	require.True(t, alive(patient.pid()), "without --give-up-after it never gives up")
@@ -41,8 +43,10 @@ func TestAgentIsRefused(t *testing.T) {
 	here, there := cluster(t, url, "refused-here"), cluster(t, url, "refused-there")
 	runAgent(t, url, here, "refused-1")
 	online(t, url, "refused-1")
-	fails(t, nil, 3, []string{"no such cluster", "unknown_cluster"}, "agent", "run", "--hub", url, "--cluster", "refused-nowhere", "--id", "refused-2", "--allow-exec")
-	fails(t, nil, 5, []string{"another cluster has this agent id online", "agent_id_in_use"}, "agent", "run", "--hub", url, "--cluster", there, "--id", "refused-1", "--allow-exec")
+	fails(t, nil, 3, []string{"no such cluster", "unknown_cluster"}, "agent", "run", "--hub", url, "--cluster",
+		"refused-nowhere", "--id", "refused-2", "--allow-exec")
+	fails(t, nil, 5, []string{"another cluster has this agent id online", "agent_id_in_use"}, "agent", "run", "--hub",
+		url, "--cluster", there, "--id", "refused-1", "--allow-exec")
 }
 
 func TestSecondProcessFencesTheFirst(t *testing.T) {

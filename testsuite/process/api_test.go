@@ -58,7 +58,8 @@ func completed(t testing.TB, url, id string, limit time.Duration) task {
 		if got.Status == fleet.TaskCompleted {
 			return got
 		}
-		require.False(t, got.Status.Final() || time.Now().After(deadline), "task %s is %s: %s; %+v", id, got.Status, got.Why, got.Attempts)
+		require.False(t, got.Status.Final() || time.Now().After(deadline), "task %s is %s: %s; %+v", id, got.Status,
+			got.Why, got.Attempts)
 	}
 }
 
@@ -75,7 +76,8 @@ func online(t testing.TB, url, id string) (pid int) {
 			return false
 		}
 		defer func() { _ = response.Body.Close() }()
-		return response.StatusCode == http.StatusOK && json.NewDecoder(response.Body).Decode(&got) == nil && got.Status == fleet.AgentOnline
+		return response.StatusCode == http.StatusOK && json.NewDecoder(response.Body).Decode(&got) == nil &&
+			got.Status == fleet.AgentOnline
 	}, patience, 20*time.Millisecond, "agent %s", id)
 	return got.PID
 }

@@ -14,7 +14,8 @@ import (
 func TestBenchQueueInSmall(t *testing.T) {
 	t.Parallel()
 	temporary := t.TempDir()
-	p := start(t, []string{"TMPDIR=" + temporary}, "bench", "queue", "-o", "json", "--tasks", "40", "--slots", "4", "--depth", "40", "--depth-slots", "8",
+	p := start(t, []string{"TMPDIR=" + temporary}, "bench", "queue", "-o", "json", "--tasks", "40", "--slots", "4",
+		"--depth", "40", "--depth-slots", "8",
 		"--rounds", "1", "--latency-tasks", "10", "--rate", "20", "--cancels", "1", "--returns", "1")
 	require.Equal(t, 0, p.exit(t), "%s", &p.stderr)
 	var report struct {

@@ -20,7 +20,8 @@ func demoFolder(t *testing.T, files int) string {
 	t.Helper()
 	dir := t.TempDir()
 	for i := range files {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("file-%03d", i)), []byte(strings.Repeat("x", i)), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("file-%03d", i)), []byte(strings.Repeat("x", i)),
+			0o600))
 	}
 	return dir
 }
@@ -63,7 +64,8 @@ func TestDemoOfHealing(t *testing.T) {
 	p := start(t, []string{"TMPDIR=" + temporary}, "demo", "--scenario", "healing")
 	require.Equal(t, 0, p.exit(t), "%s\n%s", &p.stdout, &p.stderr)
 	story := p.stdout.String()
-	for _, what := range []string{"hangs", "is given up: silent for longer than the failure threshold", "failed over: ", "is degraded", "healing drains agent-", "drained: agent-", "drain_agent"} {
+	for _, what := range []string{"hangs", "is given up: silent for longer than the failure threshold", "failed over: ",
+		"is degraded", "healing drains agent-", "drained: agent-", "drain_agent"} {
 		require.Contains(t, story, what)
 	}
 	require.Equal(t, 2, strings.Count(story, "replaced: agent-"), "%s", story)
@@ -81,7 +83,8 @@ func TestInterruptedDemoLeavesNothing(t *testing.T) {
 	t.Parallel()
 	folder, temporary := demoFolder(t, 200), t.TempDir()
 	p := start(t, []string{"TMPDIR=" + temporary}, "demo", "--path", folder)
-	require.Eventually(t, func() bool { return strings.Contains(p.stdout.String(), "All is up after") }, patience, tick, "%s", &p.stderr)
+	require.Eventually(t, func() bool { return strings.Contains(p.stdout.String(), "All is up after") }, patience, tick,
+		"%s", &p.stderr)
 	p.signal(t, syscall.SIGINT)
 	require.NotEqual(t, 0, p.exit(t), "it did not finish")
 	require.NotContains(t, p.stderr.String(), "goroutine ")

@@ -34,12 +34,14 @@ func startDev(t *testing.T, dir, address string, more ...string) (*program, devR
 	p := start(t, nil, append(devArgs(dir, address), more...)...)
 	t.Cleanup(func() { killAgents(dir) })
 	var report devReport
-	require.Eventually(t, func() bool { return json.Unmarshal([]byte(p.stdout.String()), &report) == nil }, patience, 20*time.Millisecond, "%s", &p.stderr)
+	require.Eventually(t, func() bool { return json.Unmarshal([]byte(p.stdout.String()), &report) == nil }, patience,
+		20*time.Millisecond, "%s", &p.stderr)
 	return p, report
 }
 
 func devArgs(dir, address string) []string {
-	return []string{"dev", "--data-dir", dir, "--http", address, "--temporal", "127.0.0.1:0", "--ui", "off", "--slots", "4", "-o", "json"}
+	return []string{"dev", "--data-dir", dir, "--http", address, "--temporal", "127.0.0.1:0", "--ui", "off", "--slots",
+		"4", "-o", "json"}
 }
 
 // killAgents ends the agents that a killed `dev` left.
@@ -121,7 +123,8 @@ func TestDevStopsCleanly(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			p, report := startDev(t, dir, "127.0.0.1:0")
-			fails(t, nil, 1, []string{"the data directory is in use by another process", "--data-dir"}, devArgs(dir, "127.0.0.1:0")...)
+			fails(t, nil, 1, []string{"the data directory is in use by another process", "--data-dir"},
+				devArgs(dir, "127.0.0.1:0")...)
 			for _, a := range report.Agents {
 				require.True(t, alive(a.PID), "the refused one must not touch %s", a.ID)
 			}
@@ -142,7 +145,8 @@ func TestKilledDevAgentIsReplaced(t *testing.T) {
 	victim := report.Agents[0]
 	require.NoError(t, syscall.Kill(victim.PID, syscall.SIGKILL))
 	p.says(t, fmt.Sprintf("%s (pid %d) was ended by SIGKILL", victim.ID, victim.PID))
-	require.Eventually(t, func() bool { pid := online(t, report.URL, victim.ID); return pid != victim.PID }, patience, 100*time.Millisecond)
+	require.Eventually(t, func() bool { pid := online(t, report.URL, victim.ID); return pid != victim.PID }, patience,
+		100*time.Millisecond)
 }
 
 func TestDevRefusesToStart(t *testing.T) {
@@ -157,11 +161,15 @@ func TestDevRefusesToStart(t *testing.T) {
 		dir   string
 		texts []string
 	}{
-		"busy REST API":   {[]string{"--http", busy}, t.TempDir(), []string{"the REST API cannot listen on " + busy, "choose another address with --http"}},
-		"busy Temporal":   {[]string{"--temporal", busy}, t.TempDir(), []string{"Temporal cannot listen on " + busy, "choose another address with --temporal"}},
-		"busy Web UI":     {[]string{"--ui", busy}, t.TempDir(), []string{"the Web UI cannot listen on " + busy, "choose another address with --ui"}},
-		"old workflows":   {nil, old, []string{"was written by another version", "--data-dir", "--accept-old-data"}},
-		"another version": {nil, other, []string{"was written by Temporal 0.0.1", "choose another directory with --data-dir"}},
+		"busy REST API": {[]string{"--http", busy}, t.TempDir(),
+			[]string{"the REST API cannot listen on " + busy, "choose another address with --http"}},
+		"busy Temporal": {[]string{"--temporal", busy}, t.TempDir(),
+			[]string{"Temporal cannot listen on " + busy, "choose another address with --temporal"}},
+		"busy Web UI": {[]string{"--ui", busy}, t.TempDir(),
+			[]string{"the Web UI cannot listen on " + busy, "choose another address with --ui"}},
+		"old workflows": {nil, old, []string{"was written by another version", "--data-dir", "--accept-old-data"}},
+		"another version": {nil, other, []string{"was written by Temporal 0.0.1",
+			"choose another directory with --data-dir"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

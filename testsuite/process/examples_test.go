@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExamplesAgainstTheRealControlPlane runs the example agents that need no Go: what they rely on of the protocol must
-// be what a real hub says.
+// TestExamplesAgainstTheRealControlPlane runs the example agents that need no Go: what they rely on of the protocol
+// must be what a real hub says.
 func TestExamplesAgainstTheRealControlPlane(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, "hub-examples")
@@ -28,12 +28,14 @@ func TestExamplesAgainstTheRealControlPlane(t *testing.T) {
 				}
 			}
 			cluster(t, url, "examples-"+name)
-			p := launch(t, []string{"HUB=" + url, "CLUSTER=examples-" + name, "ID=examples-" + name}, c.command[0], c.command[1:]...)
+			p := launch(t, []string{"HUB=" + url, "CLUSTER=examples-" + name, "ID=examples-" + name}, c.command[0],
+				c.command[1:]...)
 			t.Cleanup(func() { _ = syscall.Kill(-p.pid(), syscall.SIGTERM); p.end(t) })
 			var ids []string
 			payload := map[string]any{"text": `a "quoted" line`, "list": []int{1, 2}, "token": "}"}
 			for range 40 { // the next one often comes before the agent has read the answer to its last result
-				ids = append(ids, submit(t, url, map[string]any{"type": "echo", "cluster": "examples-" + name, "payload": payload}))
+				ids = append(ids, submit(t, url, map[string]any{"type": "echo", "cluster": "examples-" + name,
+					"payload": payload}))
 			}
 			for _, id := range ids {
 				done := completed(t, url, id, patience)

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// family has a child, a grandchild and a daemon that has left the session, all deaf to SIGTERM. The folder $0/<its id> has
-// their process ids.
+// family has a child, a grandchild and a daemon that has left the session, all deaf to SIGTERM. The folder $0/<its id>
+// has their process ids.
 const family = `trap "" TERM; d=$0/$$; mkdir "$d"
 sh -c 'sh -c "echo \$\$ >$0/grandchild; while :; do sleep 0.1; done"; true' "$d" &
 echo $! >"$d/child"
@@ -91,7 +91,8 @@ func TestKilledAgentLeavesNoProcessBehind(t *testing.T) {
 	lost := agentAbove(t, first[0], one, two)
 	lost.signal(t, syscall.SIGKILL)
 	begun := time.Now()
-	require.Eventually(t, func() bool { return !slices.ContainsFunc(first, alive) }, time.Second, tick, "a process of the command is left")
+	require.Eventually(t, func() bool { return !slices.ContainsFunc(first, alive) }, time.Second, tick,
+		"a process of the command is left")
 	t.Logf("nothing was left after %s", time.Since(begun).Round(time.Millisecond))
 	second := awaitFamily(t, dir, first[0])
 	require.NotSame(t, lost, agentAbove(t, second[0], one, two))

@@ -83,7 +83,8 @@ func TestNoPortOfDevIsForWebPages(t *testing.T) {
 	require.Equal(t, http.StatusOK, own.ask(t, address, "", "own"), "the Web UI's own page can start a workflow")
 }
 
-// ask sends the request and returns the answer's status; 0 when there is no answer in HTTP, as of a port that speaks gRPC.
+// ask sends the request and returns the answer's status; 0 when there is no answer in HTTP, as of a port that speaks
+// gRPC.
 func (f foreigner) ask(t *testing.T, address, port, workflow string) int {
 	t.Helper()
 	path, body := f.path, ""

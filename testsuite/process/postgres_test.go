@@ -48,12 +48,14 @@ func postgres(t *testing.T) string {
 		require.NoError(t, os.Chown(dir, int(uid), int(gid)))
 	}
 	data, address := filepath.Join(dir, "data"), freeAddress(t)
-	initdb := exec.Command(programs["initdb"], "-D", data, "-U", "mainstay", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+	initdb := exec.Command(programs["initdb"], "-D", data, "-U", "mainstay", "-A", "trust", "-E", "UTF8", "--no-locale",
+		"--no-sync")
 	initdb.SysProcAttr, initdb.Dir = as, dir
 	text, err := initdb.CombinedOutput()
 	require.NoError(t, err, "%s", text)
 	_, port, _ := strings.Cut(address, ":")
-	server := exec.Command(programs["postgres"], "-D", data, "-p", port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="+dir,
+	server := exec.Command(programs["postgres"], "-D", data, "-p", port, "-c", "listen_addresses=127.0.0.1", "-c",
+		"unix_socket_directories="+dir,
 		"-c", "fsync=off", "-c", "max_connections=100")
 	var said output
 	server.SysProcAttr, server.Dir, server.Stdout, server.Stderr = as, dir, &said, &said
@@ -65,12 +67,14 @@ func postgres(t *testing.T) string {
 			t.Logf("PostgreSQL said:\n%s", said.String())
 		}
 	})
-	require.Eventually(t, func() bool { return strings.Contains(said.String(), "ready to accept connections") }, patience, 20*time.Millisecond, "%s", &said)
+	require.Eventually(t, func() bool { return strings.Contains(said.String(), "ready to accept connections") },
+		patience, 20*time.Millisecond, "%s", &said)
 	return address
 }
 
-// TestInstallationOnPostgres runs what is run in production, as processes: Temporal on PostgreSQL, two hubs, two gateways, a
-// worker and agents. One hub and one gateway are killed while 200 tasks are under way: each is done, and done once.
+// TestInstallationOnPostgres runs what is run in production, as processes: Temporal on PostgreSQL, two hubs, two
+// gateways, a worker and agents. One hub and one gateway are killed while 200 tasks are under way: each is done, and
+// done once.
 func TestInstallationOnPostgres(t *testing.T) {
 	t.Parallel()
 	store, err := onpostgres.Open(postgres(t), "mainstay")
@@ -83,7 +87,8 @@ func TestInstallationOnPostgres(t *testing.T) {
 
 	env := []string{"TEMPORAL_ADDRESS=" + temporal.Address(), tokenKey}
 	part := func(args ...string) (*program, string) {
-		p := start(t, env, append([]string{"serve", "--insecure", "--http", "127.0.0.1:0", "--log-format", "json"}, args...)...)
+		p := start(t, env, append([]string{"serve", "--insecure", "--http", "127.0.0.1:0", "--log-format", "json"},
+			args...)...)
 		return p, servedAt(t, p)
 	}
 	part("--roles", "worker")

@@ -91,7 +91,8 @@ func (p *program) exit(t testing.TB) int {
 // says waits until the process has written the text to its standard error.
 func (p *program) says(t testing.TB, text string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), text) }, patience, 10*time.Millisecond, "it never said %q but:\n%s", text, &p.stderr)
+	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), text) }, patience,
+		10*time.Millisecond, "it never said %q but:\n%s", text, &p.stderr)
 }
 
 // fails runs the program to its end, which must come with the code and a clear message with all the texts.

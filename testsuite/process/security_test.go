@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDevForOthersAsksWhoTheyAre runs `dev` on all addresses: it makes an admin token, its own agents join, and nobody else
-// gets in; and what a task runs sees none of the secrets.
+// TestDevForOthersAsksWhoTheyAre runs `dev` on all addresses: it makes an admin token, its own agents join, and nobody
+// else gets in; and what a task runs sees none of the secrets.
 func TestDevForOthersAsksWhoTheyAre(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -29,7 +29,8 @@ func TestDevForOthersAsksWhoTheyAre(t *testing.T) {
 		AdminToken string `json:"admin_token_file"`
 		JoinToken  string `json:"join_token_file"`
 	}
-	require.Eventually(t, func() bool { return json.Unmarshal([]byte(p.stdout.String()), &report) == nil }, patience, 20*time.Millisecond, "%s", &p.stderr)
+	require.Eventually(t, func() bool { return json.Unmarshal([]byte(p.stdout.String()), &report) == nil }, patience,
+		20*time.Millisecond, "%s", &p.stderr)
 	require.True(t, report.Security)
 	admin, err := os.ReadFile(report.AdminToken)
 	require.NoError(t, err)
@@ -42,8 +43,10 @@ func TestDevForOthersAsksWhoTheyAre(t *testing.T) {
 
 	const refused = 7
 	fails(t, nil, refused, []string{"MAINSTAY_TOKEN"}, "agent", "list", "--server", report.URL)
-	fails(t, []string{"MAINSTAY_TOKEN=wrong"}, refused, []string{"not known here"}, "agent", "list", "--server", report.URL)
-	fails(t, nil, refused, []string{"join token"}, "agent", "run", "--allow-exec", "--id", "stranger", "--hub", report.URL)
+	fails(t, []string{"MAINSTAY_TOKEN=wrong"}, refused, []string{"not known here"}, "agent", "list", "--server",
+		report.URL)
+	fails(t, nil, refused, []string{"join token"}, "agent", "run", "--allow-exec", "--id", "stranger", "--hub",
+		report.URL)
 	token := "MAINSTAY_TOKEN=" + strings.TrimSpace(string(admin))
 	run := func(args ...string) string {
 		c := start(t, []string{token, "MAINSTAY_SERVER=" + report.URL}, args...)
@@ -65,7 +68,8 @@ func TestDevForOthersAsksWhoTheyAre(t *testing.T) {
 		return response.StatusCode, response.Header.Get("Location")
 	}
 	var made struct{ Token string }
-	require.NoError(t, json.Unmarshal([]byte(run("token", "create", "looker", "--role", "operator", "-o", "json")), &made))
+	require.NoError(t, json.Unmarshal([]byte(run("token", "create", "looker", "--role", "operator", "-o", "json")),
+		&made))
 	for _, c := range []struct {
 		token, accept string
 		status        int
@@ -83,15 +87,19 @@ func TestDevForOthersAsksWhoTheyAre(t *testing.T) {
 	}
 	join, err := os.ReadFile(report.JoinToken)
 	require.NoError(t, err)
-	for program, example := range map[string]string{"python3": "../../examples/python/agent.py", "sh": "../../examples/shell/agent.sh"} {
+	for program, example := range map[string]string{"python3": "../../examples/python/agent.py",
+		"sh": "../../examples/shell/agent.sh"} {
 		id := "example-" + program
-		e := launch(t, []string{"HUB=" + report.URL, "CLUSTER=" + report.Cluster, "ID=" + id, "MAINSTAY_JOIN_TOKEN=" + strings.TrimSpace(string(join))}, program, example)
+		e := launch(t, []string{"HUB=" + report.URL, "CLUSTER=" + report.Cluster, "ID=" + id,
+			"MAINSTAY_JOIN_TOKEN=" + strings.TrimSpace(string(join))}, program, example)
 		t.Cleanup(func() { _ = syscall.Kill(-e.pid(), syscall.SIGTERM); e.end(t) })
-		require.Contains(t, run("task", "submit", "--wait", "--type", "echo", "--agent", id, "--payload", `"from an example"`), "from an example")
+		require.Contains(t, run("task", "submit", "--wait", "--type", "echo", "--agent", id, "--payload",
+			`"from an example"`), "from an example")
 	}
 	seen := run("task", "submit", "--wait", "--", "env")
 	require.Contains(t, seen, "PATH=")
-	for _, name := range []string{"MAINSTAY_JOIN_TOKEN", "MAINSTAY_ADMIN_TOKEN", "MAINSTAY_TOKEN_KEY", "MAINSTAY_TOKEN="} {
+	for _, name := range []string{"MAINSTAY_JOIN_TOKEN", "MAINSTAY_ADMIN_TOKEN", "MAINSTAY_TOKEN_KEY",
+		"MAINSTAY_TOKEN="} {
 		require.NotContains(t, seen, name)
 	}
 	p.signal(t, syscall.SIGINT)

@@ -17,7 +17,8 @@ func serve(t testing.TB, hub string) (*program, string) {
 	t.Helper()
 	server, err := temporal()
 	require.NoError(t, err)
-	p := start(t, []string{"TEMPORAL_ADDRESS=" + server.Address(), tokenKey}, "serve", "--insecure", "--http", "127.0.0.1:0", "--hub-id", hub, "--log-format", "json")
+	p := start(t, []string{"TEMPORAL_ADDRESS=" + server.Address(), tokenKey}, "serve", "--insecure", "--http",
+		"127.0.0.1:0", "--hub-id", hub, "--log-format", "json")
 	return p, servedAt(t, p)
 }
 
@@ -46,7 +47,8 @@ func cluster(t testing.TB, url, name string) string {
 // runAgent runs an agent that may run commands.
 func runAgent(t testing.TB, url, cluster, id string, more ...string) *program {
 	t.Helper()
-	return start(t, nil, append([]string{"agent", "run", "--hub", url, "--cluster", cluster, "--id", id, "--allow-exec"}, more...)...)
+	return start(t, nil, append([]string{"agent", "run", "--hub", url, "--cluster", cluster, "--id", id,
+		"--allow-exec"}, more...)...)
 }
 
 func TestServeRunsAFleet(t *testing.T) {
@@ -57,7 +59,8 @@ func TestServeRunsAFleet(t *testing.T) {
 	for i, id := range []string{"serve-1", "serve-2"} {
 		require.Equal(t, agents[i].pid(), online(t, url, id))
 	}
-	client := start(t, nil, "task", "submit", "--server", url, "--cluster", c, "--wait", "-o", "json", "--", "echo", "hello")
+	client := start(t, nil, "task", "submit", "--server", url, "--cluster", c, "--wait", "-o", "json", "--", "echo",
+		"hello")
 	require.Equal(t, 0, client.exit(t), "%s", &client.stderr)
 	require.Contains(t, client.stdout.String(), `hello\n`)
 
@@ -108,19 +111,30 @@ func TestServeRefusesToStart(t *testing.T) {
 		code  int
 		texts []string
 	}{
-		"no Temporal":  {[]string{nowhere, tokenKey, word}, nil, 4, []string{"cannot reach Temporal at 127.0.0.1:", "TEMPORAL_ADDRESS"}},
-		"no namespace": {[]string{here, tokenKey, word, "TEMPORAL_NAMESPACE=none"}, nil, 1, []string{`has no namespace "none"`, "temporal operator namespace create"}},
-		"no key":       {[]string{here}, nil, 2, []string{"a hub needs a secret key", "openssl rand -hex 32", "MAINSTAY_TOKEN_KEY"}},
-		"short key":    {[]string{here, "MAINSTAY_TOKEN_KEY=hunter2"}, nil, 2, []string{"the key in MAINSTAY_TOKEN_KEY has 7 characters, at least 32 are needed"}},
-		"busy address": {[]string{here, tokenKey}, []string{"--http", busy}, 1, []string{"the REST API cannot listen on " + busy}},
-		"no admin":     {[]string{here, tokenKey}, nil, 2, []string{"MAINSTAY_ADMIN_TOKEN=$(openssl rand -hex 32)", "--insecure"}},
-		"blanks":       {[]string{here, tokenKey, admin}, nil, 2, []string{"must be one word"}},
-		"short token":  {[]string{here, tokenKey, "MAINSTAY_ADMIN_TOKEN=admin"}, nil, 2, []string{"has 5 characters, at least 32"}},
-		"one for both": {[]string{here, tokenKey, word, strings.Replace(word, "ADMIN", "JOIN", 1)}, nil, 2, []string{"agents would be admins"}},
-		"open to all":  {[]string{here, tokenKey}, []string{"--insecure", "--http", "0.0.0.0:0"}, 2, []string{"--insecure is for this machine alone"}},
-		"both ways":    {[]string{here, tokenKey}, []string{"--insecure", "--tls-cert", "/no/such", "--tls-key", "/no/such"}, 2, []string{"leave out the one or the others"}},
-		"no such cert": {[]string{here, tokenKey, word}, []string{"--tls-cert", "/no/such", "--tls-key", "/no/such"}, 2, []string{"/no/such"}},
-		"half of TLS":  {[]string{here, tokenKey, word}, []string{"--tls-cert", "/no/such"}, 2, []string{"tls_key"}},
+		"no Temporal": {[]string{nowhere, tokenKey, word}, nil, 4,
+			[]string{"cannot reach Temporal at 127.0.0.1:", "TEMPORAL_ADDRESS"}},
+		"no namespace": {[]string{here, tokenKey, word, "TEMPORAL_NAMESPACE=none"}, nil, 1,
+			[]string{`has no namespace "none"`, "temporal operator namespace create"}},
+		"no key": {[]string{here}, nil, 2, []string{"a hub needs a secret key", "openssl rand -hex 32",
+			"MAINSTAY_TOKEN_KEY"}},
+		"short key": {[]string{here, "MAINSTAY_TOKEN_KEY=hunter2"}, nil, 2,
+			[]string{"the key in MAINSTAY_TOKEN_KEY has 7 characters, at least 32 are needed"}},
+		"busy address": {[]string{here, tokenKey}, []string{"--http", busy}, 1,
+			[]string{"the REST API cannot listen on " + busy}},
+		"no admin": {[]string{here, tokenKey}, nil, 2, []string{"MAINSTAY_ADMIN_TOKEN=$(openssl rand -hex 32)",
+			"--insecure"}},
+		"blanks": {[]string{here, tokenKey, admin}, nil, 2, []string{"must be one word"}},
+		"short token": {[]string{here, tokenKey, "MAINSTAY_ADMIN_TOKEN=admin"}, nil, 2,
+			[]string{"has 5 characters, at least 32"}},
+		"one for both": {[]string{here, tokenKey, word, strings.Replace(word, "ADMIN", "JOIN", 1)}, nil, 2,
+			[]string{"agents would be admins"}},
+		"open to all": {[]string{here, tokenKey}, []string{"--insecure", "--http", "0.0.0.0:0"}, 2,
+			[]string{"--insecure is for this machine alone"}},
+		"both ways": {[]string{here, tokenKey}, []string{"--insecure", "--tls-cert", "/no/such", "--tls-key",
+			"/no/such"}, 2, []string{"leave out the one or the others"}},
+		"no such cert": {[]string{here, tokenKey, word}, []string{"--tls-cert", "/no/such", "--tls-key", "/no/such"}, 2,
+			[]string{"/no/such"}},
+		"half of TLS": {[]string{here, tokenKey, word}, []string{"--tls-cert", "/no/such"}, 2, []string{"tls_key"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUnreadOutputStops closes the reading end of the output, as `| head -1` does: the program stops, and what it has started too.
+// TestUnreadOutputStops closes the reading end of the output, as `| head -1` does: the program stops, and what it has
+// started too.
 func TestUnreadOutputStops(t *testing.T) {
 	t.Parallel()
 	path, err := binary()
@@ -49,7 +50,8 @@ func TestUnreadOutputStops(t *testing.T) {
 				t.Fatal("it goes on although nobody reads what it says")
 			}
 			require.NotEqual(t, -1, command.ProcessState.ExitCode(), "it stops by itself, and not by a signal")
-			require.Eventually(t, func() bool { return len(processesWith("TMPDIR="+temporary)) == 0 }, 5*time.Second, 50*time.Millisecond,
+			require.Eventually(t, func() bool { return len(processesWith("TMPDIR="+temporary)) == 0 }, 5*time.Second,
+				50*time.Millisecond,
 				"processes of it are left")
 		})
 	}

@@ -18,10 +18,12 @@ func TestRecordAccess(t *testing.T) {
 	}
 	c := plane.Temporal(t)
 	id := plane.UniqueID("access")
-	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: contract.WorkerQueue}, contract.AccessWorkflow, contract.AccessInput{})
+	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: contract.WorkerQueue},
+		contract.AccessWorkflow, contract.AccessInput{})
 	require.NoError(t, err)
 	for _, name := range []string{"one", "two"} {
-		update(t, c, id, contract.CreateTokenUpdate.Name, access.Record{ID: name, Name: name, Kind: access.APIToken, Role: access.Viewer, Hash: access.HashOf(name)})
+		update(t, c, id, contract.CreateTokenUpdate.Name, access.Record{ID: name, Name: name, Kind: access.APIToken,
+			Role: access.Viewer, Hash: access.HashOf(name)})
 	}
 	update(t, c, id, contract.RevokeTokenUpdate.Name, contract.RevokeTokenRequest{ID: "one"})
 	save(t, c, contract.AccessWorkflow, "tokens", id)

@@ -18,7 +18,11 @@ import (
 func recordDrains(t *testing.T, c client.Client, node *plane.Node) {
 	t.Helper()
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "rested"})
-	hold := map[string]agent.Handler{"wait": func(ctx context.Context, _ *agent.Task) (any, error) { <-ctx.Done(); return nil, ctx.Err() }}
+	hold := map[string]agent.Handler{"wait": func(ctx context.Context, _ *agent.Task) (any,
+		error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
 	stopFirst := runAgent(t, node, cluster, "r-1", hold)
 	start(t, c, "rested-1", fleet.TaskSpec{Type: "wait", Cluster: cluster})
 	started(t, c, "rested-1")
@@ -32,12 +36,15 @@ func recordDrains(t *testing.T, c client.Client, node *plane.Node) {
 		closed(t, c, drainWorkflowID(t, d.ID))
 	}
 	started(t, c, "rested-1")
-	kept := contract.DrainInput{ID: contract.DrainID(cluster, "cancelled"), Agents: []string{"r-2", "r-1"}, Timeout: fleet.Duration(time.Hour), MaxParallel: 1}
+	kept := contract.DrainInput{ID: contract.DrainID(cluster, "cancelled"), Agents: []string{"r-2", "r-1"},
+		Timeout: fleet.Duration(time.Hour), MaxParallel: 1}
 	startDrain(t, c, cluster, kept)
-	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.Member("r-2").Status == fleet.AgentDraining })
+	awaitView(t, c, cluster,
+		func(v *contract.ClusterView) bool { return v.Member("r-2").Status == fleet.AgentDraining })
 	require.NoError(t, c.CancelWorkflow(t.Context(), drainWorkflowID(t, kept.ID), ""))
 	closed(t, c, drainWorkflowID(t, kept.ID))
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.UncordonUpdate.Name, contract.UncordonRequest{AgentID: "r-1"})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.UncordonUpdate.Name,
+		contract.UncordonRequest{AgentID: "r-1"})
 	stopFirst()
 	stopSecond()
 	for _, name := range []string{"planned", "moved", "cancelled"} {
@@ -51,7 +58,8 @@ func recordDrains(t *testing.T, c client.Client, node *plane.Node) {
 func startDrain(t *testing.T, c client.Client, cluster string, in contract.DrainInput) {
 	t.Helper()
 	in.Cluster = cluster
-	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: drainWorkflowID(t, in.ID), TaskQueue: contract.WorkerQueue}, contract.DrainWorkflow, in)
+	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: drainWorkflowID(t, in.ID),
+		TaskQueue: contract.WorkerQueue}, contract.DrainWorkflow, in)
 	require.NoError(t, err)
 }
 

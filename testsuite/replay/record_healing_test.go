@@ -27,8 +27,12 @@ func recordHealing(t *testing.T, c client.Client, node *plane.Node) {
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "healed", DesiredAgents: 3,
 		SelfHealing: fleet.HealingPolicy{Patience: second, RestoreAfter: second, MaxActions: 10}})
 	spec := fleet.TaskSpec{Type: "echo", Cluster: cluster}
-	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.TaskWorkflowID("orphan"), TaskQueue: contract.WorkerQueue,
-		TypedSearchAttributes: contract.StartOf("orphan", &spec, 0).Attributes}, contract.TaskWorkflow, contract.TaskInput{TaskID: "orphan", Spec: spec, Lane: contract.Lane(&spec, 0)})
+	_,
+		err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.TaskWorkflowID("orphan"),
+		TaskQueue: contract.WorkerQueue,
+		TypedSearchAttributes: contract.StartOf("orphan", &spec,
+			0).Attributes}, contract.TaskWorkflow, contract.TaskInput{TaskID: "orphan", Spec: spec, Lane: contract.Lane(
+		&spec, 0)})
 	require.NoError(t, err)
 	pollAsGhost(t, c, cluster)
 	hang := make(chan struct{})
@@ -70,7 +74,8 @@ func recordHealing(t *testing.T, c client.Client, node *plane.Node) {
 	save(t, c, contract.HealingCycleWorkflow, "planned", contract.HealingCycleWorkflowID("planned"))
 	acted("failover", fleet.HealFailover, "h-5")
 	closed(t, c, contract.HealingActionWorkflowID(cluster, fleet.HealReassign, "orphan"))
-	save(t, c, contract.HealingActionWorkflow, "reassign", contract.HealingActionWorkflowID(cluster, fleet.HealReassign, "orphan"))
+	save(t, c, contract.HealingActionWorkflow, "reassign", contract.HealingActionWorkflowID(cluster, fleet.HealReassign,
+		"orphan"))
 	degraded.ReportHealth(0.45, "disk errors")
 	unfit("h-1")
 	acted("drain", fleet.HealDrain, "h-1")
@@ -83,7 +88,8 @@ func recordHealing(t *testing.T, c client.Client, node *plane.Node) {
 	stopHung() // its handlers hang: it is only told to stop
 	stopSpare()
 	awaitView(t, c, cluster, func(v *contract.ClusterView) bool {
-		return v.ServingCount() == 0 && !slices.ContainsFunc(v.Members, func(m fleet.Member) bool { return m.Connected() })
+		return v.ServingCount() == 0 && !slices.ContainsFunc(v.Members,
+			func(m fleet.Member) bool { return m.Connected() })
 	})
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	closed(t, c, contract.ClusterWorkflowID(cluster))
@@ -93,7 +99,9 @@ func recordHealing(t *testing.T, c client.Client, node *plane.Node) {
 // cycle runs a cycle to its end.
 func cycle(t *testing.T, c client.Client, name string, in contract.HealingCycleInput) fleet.HealingCycleRecord {
 	t.Helper()
-	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.HealingCycleWorkflowID(name), TaskQueue: contract.WorkerQueue},
+	run,
+		err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.HealingCycleWorkflowID(name),
+		TaskQueue: contract.WorkerQueue},
 		contract.HealingCycleWorkflow, in)
 	require.NoError(t, err)
 	closed(t, c, run.GetID())
@@ -116,9 +124,12 @@ func pollAsGhost(t *testing.T, c client.Client, cluster string) {
 }
 
 // runOwn runs an agent that the scenario speaks to. stop does not wait for handlers that hang.
-func runOwn(t *testing.T, node *plane.Node, cluster, id string, slots int, handlers map[string]agent.Handler) (own *agent.Agent, stop func()) {
+func runOwn(
+	t *testing.T, node *plane.Node, cluster, id string, slots int, handlers map[string]agent.Handler,
+) (own *agent.Agent, stop func()) {
 	t.Helper()
-	own, err := agent.New(agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: id, Slots: slots, StopTimeout: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	own, err := agent.New(agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: id, Slots: slots,
+		StopTimeout: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	for name, handler := range handlers {
 		own.Handle(name, handler)

@@ -35,7 +35,9 @@ func recordPeriodic(t *testing.T, c client.Client, node *plane.Node) {
 			spec.Cluster = "nowhere"
 		}
 		_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
-			ID: contract.FiringWorkflowID(schedule, at), TaskQueue: contract.WorkerQueue, TypedSearchAttributes: contract.FiringAttributes(schedule, at)},
+			ID:                    contract.FiringWorkflowID(schedule, at),
+			TaskQueue:             contract.WorkerQueue,
+			TypedSearchAttributes: contract.FiringAttributes(schedule, at)},
 			contract.PeriodicWorkflow, contract.PeriodicInput{Spec: spec})
 		require.NoError(t, err)
 	}
@@ -51,7 +53,8 @@ func recordPeriodic(t *testing.T, c client.Client, node *plane.Node) {
 	fire("repeated", fleet.TaskSpec{Type: "echo"})
 	started(t, c, contract.FiringTaskID("cancelled", at))
 	require.NoError(t, c.CancelWorkflow(t.Context(), contract.FiringWorkflowID("cancelled", at), ""))
-	for _, schedule := range []string{"completed", "failed", "dead-letter", "cancelled", "unknown-cluster", "repeated", "taken"} {
+	for _, schedule := range []string{"completed", "failed", "dead-letter", "cancelled", "unknown-cluster", "repeated",
+		"taken"} {
 		closed(t, c, contract.FiringWorkflowID(schedule, at))
 		save(t, c, contract.PeriodicWorkflow, schedule, contract.FiringWorkflowID(schedule, at))
 	}
@@ -67,7 +70,9 @@ func recordBulk(t *testing.T, c client.Client, node *plane.Node) {
 	t.Helper()
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "bulk"})
 	begin := func(id string, spec contract.BulkSpec) {
-		_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.BulkWorkflowID(id), TaskQueue: contract.WorkerQueue},
+		_,
+			err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.BulkWorkflowID(id),
+			TaskQueue: contract.WorkerQueue},
 			contract.BulkWorkflow, contract.BulkInput{ID: id, Spec: spec, Expected: 1})
 		require.NoError(t, err)
 	}
@@ -79,14 +84,19 @@ func recordBulk(t *testing.T, c client.Client, node *plane.Node) {
 		id := fmt.Sprintf("many-%03d", i)
 		spec := fleet.TaskSpec{Type: "x", Cluster: cluster}
 		o := contract.StartOf(id, &spec, 0)
-		_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: o.WorkflowID, TaskQueue: contract.WorkerQueue, TypedSearchAttributes: o.Attributes},
+		_,
+			err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: o.WorkflowID,
+			TaskQueue: contract.WorkerQueue, TypedSearchAttributes: o.Attributes},
 			contract.TaskWorkflow, contract.TaskInput{TaskID: id, Spec: spec, Lane: contract.Lane(&spec, 0)})
 		require.NoError(t, err)
 	}
 	begin("stopped", contract.BulkSpec{Action: fleet.BulkCancel, IDs: ids, Reason: "recorded"})
-	update(t, c, contract.BulkWorkflowID("stopped"), contract.CancelUpdate.Name, contract.CancelRequest{Reason: "enough"})
-	begin("ids", contract.BulkSpec{Action: fleet.BulkReview, Decision: fleet.ReviewFailed, IDs: append(ids[:2:2], "many-000"), Reason: "recorded"})
-	begin("filter", contract.BulkSpec{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{Cluster: cluster, Status: fleet.TaskQueued}, Reason: "recorded"})
+	update(t, c, contract.BulkWorkflowID("stopped"), contract.CancelUpdate.Name,
+		contract.CancelRequest{Reason: "enough"})
+	begin("ids", contract.BulkSpec{Action: fleet.BulkReview, Decision: fleet.ReviewFailed,
+		IDs: append(ids[:2:2], "many-000"), Reason: "recorded"})
+	begin("filter", contract.BulkSpec{Action: fleet.BulkCancel,
+		Filter: fleet.TaskFilter{Cluster: cluster, Status: fleet.TaskQueued}, Reason: "recorded"})
 	for _, id := range []string{"stopped", "ids", "filter"} {
 		closed(t, c, contract.BulkWorkflowID(id))
 		save(t, c, contract.BulkWorkflow, id, contract.BulkWorkflowID(id))

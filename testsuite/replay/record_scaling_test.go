@@ -43,7 +43,8 @@ func (y *yard) Spawn(_ context.Context, spec fleet.SpawnSpec) (fleet.Spawned, er
 		y.agents[spec.ID] = cancel
 		go func() { _ = a.Run(ctx) }()
 	}
-	return fleet.Spawned{ID: spec.ID, Cluster: spec.Cluster, Spawner: "yard", Platform: "yard", Handle: "1", StartedAt: time.Now()}, nil
+	return fleet.Spawned{ID: spec.ID, Cluster: spec.Cluster, Spawner: "yard", Platform: "yard", Handle: "1",
+		StartedAt: time.Now()}, nil
 }
 
 func (y *yard) Terminate(_ context.Context, id string, _ bool) error {
@@ -62,12 +63,14 @@ func (y *yard) List(context.Context) ([]fleet.Spawned, error) { return nil, erro
 // never joins, with a sweep.
 func recordScaling(t *testing.T, c client.Client, node *plane.Node) {
 	t.Helper()
-	quick := fleet.ScalingPolicy{Mode: fleet.ScalingManual, Spawn: fleet.SpawnPolicy{Spawner: "yard", JoinTimeout: fleet.Duration(5 * time.Second),
-		Backoff: fleet.SpawnBackoff{Strategy: fleet.BackoffConstant, Delay: fleet.Duration(time.Minute)}}}
+	quick := fleet.ScalingPolicy{Mode: fleet.ScalingManual, Spawn: fleet.SpawnPolicy{Spawner: "yard",
+		JoinTimeout: fleet.Duration(5 * time.Second),
+		Backoff:     fleet.SpawnBackoff{Strategy: fleet.BackoffConstant, Delay: fleet.Duration(time.Minute)}}}
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "scaled", DesiredAgents: 2, Scaling: quick})
 	closed(t, c, contract.ScalingWorkflowID(cluster, 1))
 	y := &yard{t: t, node: node, agents: map[string]context.CancelFunc{}}
-	host, err := spawner.Start(t.Context(), spawner.HostOptions{Name: "yard", Client: c, Namespace: "default", Spawner: y})
+	host, err := spawner.Start(t.Context(), spawner.HostOptions{Name: "yard", Client: c, Namespace: "default",
+		Spawner: y})
 	require.NoError(t, err)
 	defer host.Stop()
 	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.ServingCount() == 2 })
@@ -80,7 +83,8 @@ func recordScaling(t *testing.T, c client.Client, node *plane.Node) {
 	y.mu.Unlock()
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.ScaleUpdate.Name, contract.ScaleRequest{To: new(2)})
 	closed(t, c, contract.ScalingWorkflowID(cluster, 4))
-	_, err = c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "sweep", TaskQueue: contract.WorkerQueue}, contract.ScalingSweepWorkflow)
+	_, err = c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "sweep", TaskQueue: contract.WorkerQueue},
+		contract.ScalingSweepWorkflow)
 	require.NoError(t, err)
 	closed(t, c, "sweep")
 	for number, name := range map[int64]string{1: "no-spawner", 2: "up", 3: "down", 4: "never-joined"} {

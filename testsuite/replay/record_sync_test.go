@@ -14,14 +14,17 @@ import (
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
-// recordSync records a state sync that sends what standbys lack, one that finds nothing to do, and one of a cluster whose
-// agents keep no state; and a cluster with targets, reduced load and a rebalance.
+// recordSync records a state sync that sends what standbys lack, one that finds nothing to do, and one of a cluster
+// whose agents keep no state; and a cluster with targets, reduced load and a rebalance.
 func recordSync(t *testing.T, c client.Client, node *plane.Node) {
 	t.Helper()
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "same", ReplicationMode: fleet.ActivePassive, RoleLease: fleet.Duration(1250 * time.Millisecond)})
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "same", ReplicationMode: fleet.ActivePassive,
+		RoleLease: fleet.Duration(1250 * time.Millisecond)})
 	saveSync := func(name string) { save(t, c, contract.StateSyncWorkflow, name, contract.SyncWorkflowID(cluster)) }
 	sync := func(want fleet.SyncStatus) {
-		run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.SyncWorkflowID(cluster), TaskQueue: contract.WorkerQueue},
+		run,
+			err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.SyncWorkflowID(cluster),
+			TaskQueue: contract.WorkerQueue},
 			contract.StateSyncWorkflow, contract.SyncInput{Cluster: cluster, Reason: "recorded"})
 		require.NoError(t, err)
 		var report fleet.SyncReport
@@ -33,7 +36,8 @@ func recordSync(t *testing.T, c client.Client, node *plane.Node) {
 	leader, standby := agent.NewState(), agent.NewState()
 	stopLeader := runKeeper(t, node, cluster, "s-1", leader)
 	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.RoleOf("s-1") == fleet.RoleLeader })
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.TargetsUpdate.Name, contract.TargetsRequest{Add: []string{"host-1"}})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.TargetsUpdate.Name,
+		contract.TargetsRequest{Add: []string{"host-1"}})
 	require.NoError(t, leader.SetConfiguration("retention", 30))
 	stopStandby := runKeeper(t, node, cluster, "s-2", standby)
 	require.Eventually(t, func() bool {
@@ -46,7 +50,8 @@ func recordSync(t *testing.T, c client.Client, node *plane.Node) {
 	saveSync("consistent")
 	stopLeader()
 	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.RoleOf("s-2") == fleet.RoleLeader })
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "s-2", For: fleet.Duration(time.Second)})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.ReduceLoadUpdate.Name,
+		contract.ReduceLoadRequest{AgentID: "s-2", For: fleet.Duration(time.Second)})
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.RebalanceUpdate.Name, contract.RebalanceRequest{})
 	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return len(v.Reductions) == 0 })
 	stopStandby()

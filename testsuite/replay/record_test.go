@@ -65,15 +65,19 @@ func TestRecord(t *testing.T) {
 	start(t, c, "failed", fleet.TaskSpec{Type: "final", Cluster: cluster})
 	start(t, c, "dead-letter", fleet.TaskSpec{Type: "fail", Cluster: cluster, Retry: fleet.RetryPolicy{MaxAttempts: 1}})
 	start(t, c, "cancelled", fleet.TaskSpec{Type: "wait", Cluster: cluster})
-	start(t, c, "expired", fleet.TaskSpec{Type: "echo", Cluster: cluster, Agent: "nobody", ExpiresIn: fleet.Duration(time.Second)})
-	start(t, c, "timed-out", fleet.TaskSpec{Type: "hang", Cluster: cluster, BeaconTimeout: fleet.Duration(time.Second), Retry: quick})
-	start(t, c, "unhandled", fleet.TaskSpec{Type: "nobodys", Cluster: cluster, ExpiresIn: fleet.Duration(3 * time.Second)})
+	start(t, c, "expired", fleet.TaskSpec{Type: "echo", Cluster: cluster, Agent: "nobody",
+		ExpiresIn: fleet.Duration(time.Second)})
+	start(t, c, "timed-out", fleet.TaskSpec{Type: "hang", Cluster: cluster, BeaconTimeout: fleet.Duration(time.Second),
+		Retry: quick})
+	start(t, c, "unhandled", fleet.TaskSpec{Type: "nobodys", Cluster: cluster,
+		ExpiresIn: fleet.Duration(3 * time.Second)})
 	await(t, c, "dead-letter", fleet.TaskDeadLetter)
 	update(t, c, contract.TaskWorkflowID("dead-letter"), contract.RetryUpdate.Name, contract.RetryRequest{})
 	await(t, c, "dead-letter", fleet.TaskDeadLetter)
 	recordTaskLife(t, c, cluster)
 	started(t, c, "cancelled")
-	update(t, c, contract.TaskWorkflowID("cancelled"), contract.CancelUpdate.Name, contract.CancelRequest{Reason: "not needed"})
+	update(t, c, contract.TaskWorkflowID("cancelled"), contract.CancelUpdate.Name,
+		contract.CancelRequest{Reason: "not needed"})
 
 	t.Log("an agent stops with work under way: it moves, waits for review, or waits out the lease")
 	start(t, c, "reviewed", fleet.TaskSpec{Type: "wait", Cluster: cluster, RetrySafety: fleet.AtMostOnce})
@@ -84,20 +88,27 @@ func TestRecord(t *testing.T) {
 	handlers["wait"] = func(context.Context, *agent.Task) (any, error) { return "done", nil }
 	stop = runAgent(t, node, cluster, "a-2", handlers)
 	await(t, c, "reviewed", fleet.TaskReview)
-	update(t, c, contract.TaskWorkflowID("reviewed"), contract.ReviewUpdate.Name, contract.ReviewRequest{Decision: fleet.ReviewRerun})
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{Capabilities: []string{"gpu"}})
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.ConfigureUpdate.Name, fleet.ClusterConfig{Name: cluster, MinAgents: 2, DesiredAgents: 3})
+	update(t, c, contract.TaskWorkflowID("reviewed"), contract.ReviewUpdate.Name,
+		contract.ReviewRequest{Decision: fleet.ReviewRerun})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.OpenLaneUpdate.Name,
+		contract.OpenLaneRequest{Capabilities: []string{"gpu"}})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.ConfigureUpdate.Name,
+		fleet.ClusterConfig{Name: cluster, MinAgents: 2, DesiredAgents: 3})
 
 	for _, lane := range []string{"cap/gpu", ""} {
-		update(t, c, contract.ClusterWorkflowID(cluster), contract.PauseUpdate.Name, contract.PauseRequest{Lane: lane, Reason: "new disks"})
+		update(t, c, contract.ClusterWorkflowID(cluster), contract.PauseUpdate.Name,
+			contract.PauseRequest{Lane: lane, Reason: "new disks"})
 		update(t, c, contract.ClusterWorkflowID(cluster), contract.ResumeUpdate.Name, contract.PauseRequest{Lane: lane})
 	}
 
 	t.Log("a join token is revoked, and then its sessions end")
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.RevokeJoinTokenUpdate.Name, contract.RevokeJoinTokenRequest{ID: "0123456789ab"})
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.RevokeJoinTokenUpdate.Name, contract.RevokeJoinTokenRequest{ID: "0123456789ab", EndSessions: true})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.RevokeJoinTokenUpdate.Name,
+		contract.RevokeJoinTokenRequest{ID: "0123456789ab"})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.RevokeJoinTokenUpdate.Name,
+		contract.RevokeJoinTokenRequest{ID: "0123456789ab", EndSessions: true})
 
-	for _, id := range []string{"completed", "retried", "failed", "dead-letter", "cancelled", "expired", "timed-out", "unhandled", "moved", "reviewed"} {
+	for _, id := range []string{"completed", "retried", "failed", "dead-letter", "cancelled", "expired", "timed-out",
+		"unhandled", "moved", "reviewed"} {
 		if id != "dead-letter" {
 			closed(t, c, contract.TaskWorkflowID(id))
 		}
@@ -126,11 +137,14 @@ func recordTaskLife(t *testing.T, c client.Client, cluster string) {
 	t.Helper()
 	start(t, c, "scheduled", fleet.TaskSpec{Type: "echo", Cluster: cluster, StartAt: time.Now().Add(time.Second)})
 	start(t, c, "discarded", fleet.TaskSpec{Type: "fail", Cluster: cluster, Retry: fleet.RetryPolicy{MaxAttempts: 1}})
-	start(t, c, "reprioritized", fleet.TaskSpec{Type: "echo", Cluster: cluster, Agent: "nobody", ExpiresIn: fleet.Duration(3 * time.Second)})
+	start(t, c, "reprioritized", fleet.TaskSpec{Type: "echo", Cluster: cluster, Agent: "nobody",
+		ExpiresIn: fleet.Duration(3 * time.Second)})
 	await(t, c, "reprioritized", fleet.TaskQueued)
-	update(t, c, contract.TaskWorkflowID("reprioritized"), contract.ReprioritizeUpdate.Name, contract.ReprioritizeRequest{Priority: fleet.PriorityHigh})
+	update(t, c, contract.TaskWorkflowID("reprioritized"), contract.ReprioritizeUpdate.Name,
+		contract.ReprioritizeRequest{Priority: fleet.PriorityHigh})
 	await(t, c, "discarded", fleet.TaskDeadLetter)
-	update(t, c, contract.TaskWorkflowID("discarded"), contract.DiscardUpdate.Name, contract.DiscardRequest{Reason: "not needed"})
+	update(t, c, contract.TaskWorkflowID("discarded"), contract.DiscardUpdate.Name,
+		contract.DiscardRequest{Reason: "not needed"})
 	for _, id := range []string{"scheduled", "discarded", "reprioritized"} {
 		closed(t, c, contract.TaskWorkflowID(id))
 		save(t, c, contract.TaskWorkflow, id, contract.TaskWorkflowID(id))
@@ -141,16 +155,23 @@ func recordTaskLife(t *testing.T, c client.Client, cluster string) {
 func recordFailovers(t *testing.T, c client.Client, node *plane.Node) {
 	t.Helper()
 	lease := fleet.Duration(1250 * time.Millisecond)
-	led := node.EnsureCluster(t, fleet.ClusterConfig{Name: "led", ReplicationMode: fleet.ActivePassive, RoleLease: lease})
-	sharded := node.EnsureCluster(t, fleet.ClusterConfig{Name: "parted", ReplicationMode: fleet.Sharded, Shards: 4, RoleLease: lease})
-	hold := map[string]agent.Handler{"wait": func(ctx context.Context, _ *agent.Task) (any, error) { <-ctx.Done(); return nil, ctx.Err() }}
+	led := node.EnsureCluster(t, fleet.ClusterConfig{Name: "led", ReplicationMode: fleet.ActivePassive,
+		RoleLease: lease})
+	sharded := node.EnsureCluster(t, fleet.ClusterConfig{Name: "parted", ReplicationMode: fleet.Sharded, Shards: 4,
+		RoleLease: lease})
+	hold := map[string]agent.Handler{"wait": func(ctx context.Context, _ *agent.Task) (any,
+		error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
 	stopLeader := runAgent(t, node, led, "l-1", hold)
 	awaitView(t, c, led, func(v *contract.ClusterView) bool { return v.Leader == "l-1" })
 	stopStandby := runAgent(t, node, led, "l-2", hold)
 	awaitView(t, c, led, func(v *contract.ClusterView) bool { return len(v.Standbys) == 1 })
 	start(t, c, "by-hand", fleet.TaskSpec{Type: "wait", Cluster: led})
 	started(t, c, "by-hand")
-	signal(t, c, led, contract.ManualFailoverSignal.Name, contract.ManualFailover{AgentID: "l-1", TargetAgentID: "l-2", Reason: "disk is failing"})
+	signal(t, c, led, contract.ManualFailoverSignal.Name, contract.ManualFailover{AgentID: "l-1", TargetAgentID: "l-2",
+		Reason: "disk is failing"})
 	awaitView(t, c, led, func(v *contract.ClusterView) bool { return v.Leader == "l-2" })
 	closed(t, c, contract.FailoverWorkflowID(led, "l-1", 1))
 	signal(t, c, led, contract.ManualFailoverSignal.Name, contract.ManualFailover{AgentID: "nobody"})
@@ -158,8 +179,10 @@ func recordFailovers(t *testing.T, c client.Client, node *plane.Node) {
 	t.Log("the leader goes with work under way, which counts as a failover")
 	view := awaitView(t, c, led, func(*contract.ClusterView) bool { return true })
 	epoch := view.Member("l-2").Epoch
-	signal(t, c, led, contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "recorder", Changes: []fleet.Transition{{
-		AgentID: "l-2", Instance: view.Member("l-2").Instance, Epoch: epoch, Status: fleet.AgentOffline, Reason: "its connection closed", At: time.Now()}}})
+	signal(t, c, led, contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "recorder",
+		Changes: []fleet.Transition{{
+			AgentID: "l-2", Instance: view.Member(
+				"l-2").Instance, Epoch: epoch, Status: fleet.AgentOffline, Reason: "its connection closed", At: time.Now()}}})
 	closed(t, c, contract.FailoverWorkflowID(led, "l-2", epoch))
 	awaitView(t, c, led, func(v *contract.ClusterView) bool { return v.Leader == "l-1" })
 
@@ -173,11 +196,14 @@ func recordFailovers(t *testing.T, c client.Client, node *plane.Node) {
 	for _, stop := range []func(){stopLeader, stopStandby, stopFirst} {
 		stop()
 	}
-	for name, id := range map[string]string{"manual": contract.FailoverWorkflowID(led, "l-1", 1), "not-in-cluster": contract.FailoverWorkflowID(led, "nobody", 0), "leader-lost": contract.FailoverWorkflowID(led, "l-2", epoch)} {
+	for name, id := range map[string]string{"manual": contract.FailoverWorkflowID(led, "l-1", 1),
+		"not-in-cluster": contract.FailoverWorkflowID(led, "nobody", 0), "leader-lost": contract.FailoverWorkflowID(led,
+			"l-2", epoch)} {
 		save(t, c, contract.FailoverWorkflow, name, id)
 	}
 	for name, cluster := range map[string]string{"active-passive": led, "sharded": sharded} {
-		update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+		update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate.Name,
+			contract.DeleteRequest{Force: true})
 		closed(t, c, contract.ClusterWorkflowID(cluster))
 		save(t, c, contract.ClusterWorkflow, name, contract.ClusterWorkflowID(cluster))
 	}
@@ -188,7 +214,9 @@ func signal(t *testing.T, c client.Client, cluster, name string, argument any) {
 	require.NoError(t, c.SignalWorkflow(t.Context(), contract.ClusterWorkflowID(cluster), "", name, argument))
 }
 
-func awaitView(t *testing.T, c client.Client, cluster string, condition func(*contract.ClusterView) bool) *contract.ClusterView {
+func awaitView(
+	t *testing.T, c client.Client, cluster string, condition func(*contract.ClusterView) bool,
+) *contract.ClusterView {
 	t.Helper()
 	var view contract.ClusterView
 	require.Eventually(t, func() bool {
@@ -208,7 +236,8 @@ func failTwice(call int64) error {
 
 func runAgent(t *testing.T, node *plane.Node, cluster, id string, handlers map[string]agent.Handler) (stop func()) {
 	t.Helper()
-	a, err := agent.New(agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: id, Slots: 8, StopTimeout: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	a, err := agent.New(agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: id, Slots: 8,
+		StopTimeout: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	for name, handler := range handlers {
 		a.Handle(name, handler)
@@ -224,14 +253,17 @@ func runAgent(t *testing.T, node *plane.Node, cluster, id string, handlers map[s
 
 func start(t *testing.T, c client.Client, id string, spec fleet.TaskSpec) {
 	t.Helper()
-	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.TaskWorkflowID(id), TaskQueue: contract.WorkerQueue},
+	_,
+		err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.TaskWorkflowID(id),
+		TaskQueue: contract.WorkerQueue},
 		contract.TaskWorkflow, contract.TaskInput{TaskID: id, Spec: spec, Lane: contract.Lane(&spec, 0)})
 	require.NoError(t, err)
 }
 
 func update(t *testing.T, c client.Client, workflowID, name string, argument any) {
 	t.Helper()
-	handle, err := c.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{WorkflowID: workflowID, UpdateName: name, Args: []any{argument}, WaitForStage: client.WorkflowUpdateStageCompleted})
+	handle, err := c.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{WorkflowID: workflowID, UpdateName: name,
+		Args: []any{argument}, WaitForStage: client.WorkflowUpdateStageCompleted})
 	require.NoError(t, err)
 	require.NoError(t, handle.Get(t.Context(), nil))
 }
@@ -250,7 +282,8 @@ func started(t *testing.T, c client.Client, id string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		d, err := c.DescribeWorkflowExecution(t.Context(), contract.TaskWorkflowID(id), "")
-		return err == nil && len(d.GetPendingActivities()) == 1 && d.GetPendingActivities()[0].GetHeartbeatDetails() != nil
+		return err == nil && len(d.GetPendingActivities()) == 1 &&
+			d.GetPendingActivities()[0].GetHeartbeatDetails() != nil
 	}, 30*time.Second, 20*time.Millisecond, "task %s", id)
 }
 

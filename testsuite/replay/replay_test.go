@@ -36,7 +36,8 @@ func TestReplay(t *testing.T) {
 			t.Parallel()
 			files, err := filepath.Glob(filepath.Join("histories", name, "*.json"))
 			require.NoError(t, err)
-			require.NotEmpty(t, files, "workflow %s has no recorded history: run `make record` and commit testsuite/replay/histories/%s", name, name)
+			require.NotEmpty(t, files,
+				"workflow %s has no recorded history: run `make record` and commit testsuite/replay/histories/%s", name, name)
 			for _, file := range files {
 				t.Run(filepath.Base(file), func(t *testing.T) {
 					t.Parallel()

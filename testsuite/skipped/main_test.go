@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTellsWhatGoTestDoes runs the real go test on a package made for it: what the program prints must have what a person
-// needs, and nothing of what passed.
+// TestTellsWhatGoTestDoes runs the real go test on a package made for it: what the program prints must have what a
+// person needs, and nothing of what passed.
 func TestTellsWhatGoTestDoes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -30,14 +30,17 @@ func TestTellsWhatGoTestDoes(t *testing.T) {
 			says:    []string{"broken here", "--- FAIL: TestBad/sub", "FAIL\tx\t"},
 			saysNot: []string{"chatter"},
 		},
-		"panics":         {code: `func TestBad(t *testing.T) { panic("out of range") }`, says: []string{"out of range", "FAIL\tx\t"}},
-		"does not build": {code: `func TestBad(t *testing.T) { undefined() }`, says: []string{"undefined: undefined", "[build failed]"}},
+		"panics": {code: `func TestBad(t *testing.T) { panic("out of range") }`,
+			says: []string{"out of range", "FAIL\tx\t"}},
+		"does not build": {code: `func TestBad(t *testing.T) { undefined() }`,
+			says: []string{"undefined: undefined", "[build failed]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module x\n"), 0o600))
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "x_test.go"), []byte("package x\n\nimport \"testing\"\n\n"+c.code+"\n"), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "x_test.go"),
+				[]byte("package x\n\nimport \"testing\"\n\n"+c.code+"\n"), 0o600))
 			command := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-count=1", "-json", ".")
 			command.Dir = dir
 			events, _ := command.Output() // it fails where the test of the case does
@@ -50,7 +53,8 @@ func TestTellsWhatGoTestDoes(t *testing.T) {
 			for _, text := range c.saysNot {
 				require.NotContains(t, said.String(), text)
 			}
-			require.ElementsMatch(t, c.skips, strings.FieldsFunc(skips.String(), func(r rune) bool { return r == '\n' }))
+			require.ElementsMatch(t, c.skips, strings.FieldsFunc(skips.String(),
+				func(r rune) bool { return r == '\n' }))
 		})
 	}
 }

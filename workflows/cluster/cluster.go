@@ -1,4 +1,5 @@
-// Package cluster is the Cluster workflow: the single writer of a cluster's membership, roles, epochs and lane ownership.
+// Package cluster is the Cluster workflow: the single writer of a cluster's membership, roles, epochs and lane
+// ownership.
 package cluster
 
 import (
@@ -46,12 +47,13 @@ type run struct {
 type part interface {
 	// open takes over what the run before left.
 	open(ctx workflow.Context, in contract.ClusterInput)
-	// handle registers the part's updates and queries. An update that waits already is handled at once, so all parts are open.
+	// handle registers the part's updates and queries. An update that waits already is handled at once, so all parts
+	// are open.
 	handle(ctx workflow.Context) error
 	// signalled reports whether signals wait for settle.
 	signalled() bool
-	// settle applies the signals and does what is due. It is called whenever something has changed, and may be called when
-	// nothing has.
+	// settle applies the signals and does what is due. It is called whenever something has changed, and may be called
+	// when nothing has.
 	settle(ctx workflow.Context)
 	// wake is when settle is due although nothing changes, and why; zero: never.
 	wake() (at time.Time, why string)
@@ -68,7 +70,8 @@ func (quiet) wake() (time.Time, string)                    { return time.Time{},
 
 // parts are in the order in which they settle.
 func (r *run) parts() []part {
-	return []part{&r.members, &r.failovers, &r.events, &r.states, &r.scaling, &r.roles, &r.loads, &r.hubs, cordons{run: r}, pauses{run: r}, settings{run: r}}
+	return []part{&r.members, &r.failovers, &r.events, &r.states, &r.scaling, &r.roles, &r.loads, &r.hubs,
+		cordons{run: r}, pauses{run: r}, settings{run: r}}
 }
 
 func newRun(ctx workflow.Context, in contract.ClusterInput) (*run, error) {
@@ -77,7 +80,8 @@ func newRun(ctx workflow.Context, in contract.ClusterInput) (*run, error) {
 		r.state, r.created = *in.State, in.CreatedAt
 	}
 	r.state.Config = in.Config.WithDefaults()
-	r.events.run, r.hubs.run, r.members.run, r.roles.run, r.failovers.run, r.loads.run, r.states.run, r.scaling.run = r, r, r, r, r, r, r, r
+	r.events.run, r.hubs.run, r.members.run, r.roles.run = r, r, r, r
+	r.failovers.run, r.loads.run, r.states.run, r.scaling.run = r, r, r, r
 	for _, p := range r.parts() {
 		p.open(ctx, in)
 	}
@@ -93,8 +97,8 @@ func (r *run) view() contract.ClusterView {
 	return contract.ClusterView{Cluster: r.state, CreatedAt: r.created}
 }
 
-// loop settles all parts, has the hubs and failovers follow, and waits for the next change, until the cluster is deleted or
-// the history is long enough.
+// loop settles all parts, has the hubs and failovers follow, and waits for the next change, until the cluster is
+// deleted or the history is long enough.
 func (r *run) loop(ctx workflow.Context) error {
 	for {
 		r.touched = false
@@ -179,14 +183,16 @@ func (a *alarm) set(ctx workflow.Context, at time.Time, why string) {
 		return
 	}
 	ctx, a.cancel = workflow.WithCancel(ctx)
-	a.timer = workflow.NewTimerWithOptions(ctx, max(at.Sub(workflow.Now(ctx)), time.Millisecond), workflow.TimerOptions{Summary: why})
+	a.timer = workflow.NewTimerWithOptions(ctx, max(at.Sub(workflow.Now(ctx)), time.Millisecond),
+		workflow.TimerOptions{Summary: why})
 }
 
 func (a *alarm) rang() bool { return a.timer != nil && a.timer.IsReady() }
 
 // handle answers an update of a cluster that is not being deleted. validate may be nil.
 func handle[In, Out any](
-	ctx workflow.Context, r *run, update contract.Update[In, Out], do func(workflow.Context, In) (Out, error), validate func(In) error,
+	ctx workflow.Context, r *run, update contract.Update[In, Out], do func(workflow.Context, In) (Out, error),
+	validate func(In) error,
 ) error {
 	return update.Handle(ctx, func(ctx workflow.Context, in In) (Out, error) {
 		r.touched = true

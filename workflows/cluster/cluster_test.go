@@ -38,7 +38,8 @@ func newCluster(t *testing.T) *clusterRun {
 	}, activity.RegisterOptions{Name: contract.DirectActivity.Name})
 	run.RegisterActivityWithOptions(func(context.Context, string) (map[string]int, error) { return run.loads, nil },
 		activity.RegisterOptions{Name: contract.ReadLoadsActivity.Name})
-	run.OnWorkflow(contract.FailoverWorkflow, mock.Anything, mock.Anything).Return(func(_ workflow.Context, in contract.FailoverInput) (fleet.FailoverRecord, error) {
+	run.OnWorkflow(contract.FailoverWorkflow, mock.Anything,
+		mock.Anything).Return(func(_ workflow.Context, in contract.FailoverInput) (fleet.FailoverRecord, error) {
 		run.failovers = append(run.failovers, in)
 		return fleet.FailoverRecord{Status: fleet.FailoverSucceeded}, nil
 	})
@@ -86,17 +87,21 @@ func TestClusterMembership(t *testing.T) {
 		lane = run.update(contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{Capabilities: []string{"gpu"}})
 	})
 	run.at(3*time.Second, func() {
-		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
-			{AgentID: "a", Instance: "a-1", Epoch: 1, Status: fleet.AgentOffline, Reason: "gone", At: run.Now()},
-			{AgentID: "b", Instance: "b-0", Epoch: 1, Status: fleet.AgentOffline, At: run.Now()},
-		}})
+		run.SignalWorkflow(contract.MembersChangedSignal.Name,
+			contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+				{AgentID: "a", Instance: "a-1", Epoch: 1, Status: fleet.AgentOffline, Reason: "gone", At: run.Now()},
+				{AgentID: "b", Instance: "b-0", Epoch: 1, Status: fleet.AgentOffline, At: run.Now()},
+			}})
 	})
 	run.at(4*time.Second, func() {
 		view := run.view(t)
 		require.Equal(t, fleet.AgentOffline, view.Member("a").Status)
 		require.Equal(t, fleet.AgentOnline, view.Member("b").Status, "the transition was about another instance")
 	})
-	run.at(5*time.Second, func() { run.SignalWorkflow(contract.HubLostSignal.Name, contract.HubLost{Hub: "h1", At: run.Now()}) })
+	run.at(5*time.Second, func() {
+		run.SignalWorkflow(contract.HubLostSignal.Name,
+			contract.HubLost{Hub: "h1", At: run.Now()})
+	})
 	run.at(6*time.Second, func() {
 		view := run.view(t)
 		require.Zero(t, view.ServingCount())
@@ -135,7 +140,8 @@ func TestClusterConfigure(t *testing.T) {
 			run := newCluster(t)
 			var configured *workflowtest.Answer
 			run.at(time.Second, func() {
-				configured = run.update(contract.ConfigureUpdate.Name, contract.ConfigureRequest{ClusterConfig: tt.config})
+				configured = run.update(contract.ConfigureUpdate.Name,
+					contract.ConfigureRequest{ClusterConfig: tt.config})
 			})
 			run.at(2*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{}) })
 			run.start(fleet.ClusterConfig{})
@@ -153,10 +159,13 @@ func TestClusterRevision(t *testing.T) {
 	next := fleet.ClusterConfig{Name: "default", MaxAgents: 9}
 	var changed, late, early, gone *workflowtest.Answer
 	run.at(time.Second, func() {
-		changed = run.update(contract.ConfigureUpdate.Name, contract.ConfigureRequest{ClusterConfig: next, IfRevisions: []string{"other", first}})
+		changed = run.update(contract.ConfigureUpdate.Name, contract.ConfigureRequest{ClusterConfig: next,
+			IfRevisions: []string{"other", first}})
 	})
 	run.at(2*time.Second, func() {
-		late = run.update(contract.ConfigureUpdate.Name, contract.ConfigureRequest{ClusterConfig: fleet.ClusterConfig{Name: "default"}, IfRevisions: []string{first}})
+		late = run.update(contract.ConfigureUpdate.Name,
+			contract.ConfigureRequest{ClusterConfig: fleet.ClusterConfig{Name: "default"},
+				IfRevisions: []string{first}})
 		early = run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{IfRevisions: []string{first}})
 	})
 	run.at(3*time.Second, func() {
@@ -198,7 +207,8 @@ func TestClusterContinuesAsNew(t *testing.T) {
 	again.at(2*time.Second, func() { again.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
 	again.ExecuteWorkflow(contract.ClusterWorkflow, continuedInput(t, next))
 	require.NoError(t, again.GetWorkflowError())
-	require.EqualValues(t, 2, joined.Value.(contract.JoinResponse).Results[0].Epoch, "epochs only grow, across runs too")
+	require.EqualValues(t, 2, joined.Value.(contract.JoinResponse).Results[0].Epoch,
+		"epochs only grow, across runs too")
 }
 
 // An update that waits when a run begins is handled as soon as its handler is registered.
@@ -224,8 +234,9 @@ func TestClusterManyTransitions(t *testing.T) {
 			status = fleet.AgentOnline
 		}
 		run.at(2*time.Second+time.Duration(i)*time.Millisecond, func() {
-			run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
-				{AgentID: "a", Instance: "a-1", Epoch: 1, Status: status, Reason: fmt.Sprint(i), At: run.Now()}}})
+			run.SignalWorkflow(contract.MembersChangedSignal.Name,
+				contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+					{AgentID: "a", Instance: "a-1", Epoch: 1, Status: status, Reason: fmt.Sprint(i), At: run.Now()}}})
 		})
 	}
 	run.at(10*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })

@@ -8,8 +8,8 @@ import (
 	"mainstay.dev/mainstay/workflows"
 )
 
-// cordons lets drains and people keep work from agents. An agent that is cordoned gives up its roles as if it were lost:
-// others get them once its lease has run out.
+// cordons lets drains and people keep work from agents. An agent that is cordoned gives up its roles as if it were
+// lost: others get them once its lease has run out.
 type cordons struct {
 	quiet
 	run *run
@@ -30,7 +30,8 @@ func (c cordons) cordon(ctx workflow.Context, req contract.CordonRequest) (contr
 	if err := c.run.refuseHealing(req.AgentID, req.Drain, req.Healing); err != nil {
 		return contract.Cordoned{}, err
 	}
-	err := c.run.state.SetCordon(fleet.Cordon{AgentID: req.AgentID, Status: status, Since: workflow.Now(ctx), Reason: req.Reason, Drain: req.Drain})
+	err := c.run.state.SetCordon(fleet.Cordon{AgentID: req.AgentID, Status: status, Since: workflow.Now(ctx),
+		Reason: req.Reason, Drain: req.Drain})
 	if err != nil {
 		return contract.Cordoned{}, workflows.Refuse("%s", err)
 	}

@@ -15,9 +15,9 @@ import (
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
-// A run that is to end, as it is deleted or its history is long, waits for what is under way beside its loop: an update whose
-// hub takes its time to hear, or the health of an agent that is being asked for. It must wait for it without turning in circles,
-// which the worker takes for a deadlock, and lose nothing of it.
+// A run that is to end, as it is deleted or its history is long, waits for what is under way beside its loop: an update
+// whose hub takes its time to hear, or the health of an agent that is being asked for. It must wait for it without
+// turning in circles, which the worker takes for a deadlock, and lose nothing of it.
 func TestClusterEndsWhenNothingIsUnderWay(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(*clusterRun){
@@ -25,20 +25,25 @@ func TestClusterEndsWhenNothingIsUnderWay(t *testing.T) {
 			run.SetCurrentHistoryLength(10_000)
 			run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1"})
 		},
-		"its deletion": func(run *clusterRun) { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) },
+		"its deletion": func(run *clusterRun) {
+			run.update(contract.DeleteUpdate.Name,
+				contract.DeleteRequest{Force: true})
+		},
 	}
 	for name, tt := range map[string]struct {
 		update string
 		arg    any
-		end    time.Duration                            // when it is asked to end, after the update; nothing has been answered then
-		left   func(t *testing.T, state *fleet.Cluster) // what the next run must know
+		// when it is asked to end, after the update; nothing has been answered then
+		end  time.Duration
+		left func(t *testing.T, state *fleet.Cluster) // what the next run must know
 	}{
 		"an update": {
 			contract.PauseUpdate.Name, contract.PauseRequest{Reason: "an update"}, 500 * time.Millisecond,
 			func(t *testing.T, state *fleet.Cluster) { require.Len(t, state.Pauses, 1) },
 		},
 		"a look at an agent's health": {
-			contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "a", UntilHealthy: true}, fleet.RestoreStep + 2*time.Second,
+			contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "a", UntilHealthy: true},
+			fleet.RestoreStep + 2*time.Second,
 			func(t *testing.T, state *fleet.Cluster) {
 				require.Empty(t, state.Reductions, "it does well, so it has its slots back")
 			},
@@ -48,11 +53,14 @@ func TestClusterEndsWhenNothingIsUnderWay(t *testing.T) {
 			t.Run(name+", "+ending, func(t *testing.T) {
 				t.Parallel()
 				run := newCluster(t)
-				run.RegisterActivityWithOptions(func(context.Context, contract.ReadHealthInput) (contract.ReadHealthResult, error) {
+				run.RegisterActivityWithOptions(func(context.Context,
+					contract.ReadHealthInput) (contract.ReadHealthResult, error) {
 					return contract.ReadHealthResult{}, nil
 				}, activity.RegisterOptions{Name: contract.ReadHealthActivity.Name})
-				run.OnActivity(contract.DirectActivity.Name, mock.Anything, mock.Anything).After(time.Second).Return(nil)
-				run.OnActivity(contract.ReadHealthActivity.Name, mock.Anything, mock.Anything).After(4*time.Second).Return(
+				run.OnActivity(contract.DirectActivity.Name, mock.Anything,
+					mock.Anything).After(time.Second).Return(nil)
+				run.OnActivity(contract.ReadHealthActivity.Name, mock.Anything,
+					mock.Anything).After(4*time.Second).Return(
 					contract.ReadHealthResult{Agents: map[string]fleet.Health{"a": {Level: fleet.HealthHealthy}}}, nil)
 				var begun *workflowtest.Answer
 				run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })

@@ -9,8 +9,8 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// eventLog keeps the cluster's newest events for those who ask. It writes nothing of its own: the events follow from the
-// state, which history gives back.
+// eventLog keeps the cluster's newest events for those who ask. It writes nothing of its own: the events follow from
+// the state, which history gives back.
 type eventLog struct {
 	quiet
 	run       *run

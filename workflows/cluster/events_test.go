@@ -36,22 +36,27 @@ func (r *clusterRun) told(t *testing.T, since contract.EventsSince) ([]string, c
 func TestClusterTellsWhatHappens(t *testing.T) {
 	t.Parallel()
 	r := newCluster(t)
-	joins := contract.JoinRequest{Hub: "h1", HubProcess: "p", Joins: []fleet.Join{{AgentID: "a", Instance: "i", MaxTasks: 1}, {AgentID: "b", Instance: "i", MaxTasks: 1}}}
+	joins := contract.JoinRequest{Hub: "h1", HubProcess: "p",
+		Joins: []fleet.Join{{AgentID: "a", Instance: "i", MaxTasks: 1}, {AgentID: "b", Instance: "i", MaxTasks: 1}}}
 	r.at(time.Second, func() { r.update(contract.JoinUpdate.Name, joins) })
 	r.at(2*time.Second, func() {
 		lines, _ := r.told(t, contract.EventsSince{})
 		require.Equal(t, []string{"cluster.created", "agent.joined a", "agent.joined b", "leader.elected a"}, lines)
 	})
 	r.at(3*time.Second, func() {
-		r.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
-			{AgentID: "a", Instance: "i", Epoch: 1, Status: fleet.AgentOffline, Reason: "gone", At: r.Now()}}})
+		r.SignalWorkflow(contract.MembersChangedSignal.Name,
+			contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+				{AgentID: "a", Instance: "i", Epoch: 1, Status: fleet.AgentOffline, Reason: "gone", At: r.Now()}}})
 	})
 	r.at(20*time.Second, func() {
 		lines, answer := r.told(t, contract.EventsSince{After: 4})
 		require.Equal(t, []string{"agent.lost a", "leader.vacated a"}, lines[:2])
-		require.ElementsMatch(t, []string{"failover.started a", "failover.ended a succeeded", "leader.elected b"}, lines[2:])
+		require.ElementsMatch(t, []string{"failover.started a", "failover.ended a succeeded", "leader.elected b"},
+			lines[2:])
 		require.EqualValues(t, 9, answer.Seq)
-		r.SignalWorkflow(contract.AnnounceSignal.Name, contract.Announcement{Events: []fleet.Event{{Type: fleet.EventDrainStarted, EventData: fleet.EventData{ID: "default:d", Cluster: "another"}}}})
+		r.SignalWorkflow(contract.AnnounceSignal.Name,
+			contract.Announcement{Events: []fleet.Event{{Type: fleet.EventDrainStarted,
+				EventData: fleet.EventData{ID: "default:d", Cluster: "another"}}}})
 	})
 	r.at(21*time.Second, func() {
 		lines, _ := r.told(t, contract.EventsSince{From: r.Now().Add(-2 * time.Second)})
@@ -68,7 +73,8 @@ func TestClusterKeepsItsEventsOverContinueAsNew(t *testing.T) {
 	t.Parallel()
 	r := newCluster(t)
 	r.at(time.Second, func() {
-		r.update(contract.JoinUpdate.Name, contract.JoinRequest{Hub: "h1", HubProcess: "p", Joins: []fleet.Join{{AgentID: "a", Instance: "i", MaxTasks: 1}}})
+		r.update(contract.JoinUpdate.Name, contract.JoinRequest{Hub: "h1", HubProcess: "p",
+			Joins: []fleet.Join{{AgentID: "a", Instance: "i", MaxTasks: 1}}})
 	})
 	r.at(2*time.Second, func() {
 		r.SetContinueAsNewSuggested(true)

@@ -35,14 +35,16 @@ func (f *failovers) settle(ctx workflow.Context) {
 // add queues the failover of a member that had some roles.
 func (f *failovers) add(failed fleet.Member, had held, in contract.FailoverInput) {
 	s := &f.run.state
-	in.Cluster, in.FailedAgent, in.Instance, in.Epoch, in.Hub = s.Config.Name, failed.AgentID, failed.Instance, failed.Epoch, failed.Hub
+	in.Cluster, in.FailedAgent = s.Config.Name, failed.AgentID
+	in.Instance, in.Epoch, in.Hub = failed.Instance, failed.Epoch, failed.Hub
 	in.WasLeader, in.Shards, in.Targets = had.leader, had.shards, had.targets
-	in.Timeout, in.StateKept = s.Config.TransferTimeout, len(s.StateDigests) > 0 && s.Config.ReplicationMode != fleet.ActiveActive
+	in.Timeout, in.StateKept = s.Config.TransferTimeout, len(s.StateDigests) > 0 &&
+		s.Config.ReplicationMode != fleet.ActiveActive
 	f.queue = append(f.queue, in)
 }
 
-// ask takes a person's request. What cannot be done is recorded as a failover that says why; nothing that a person sends can
-// hurt the cluster.
+// ask takes a person's request. What cannot be done is recorded as a failover that says why; nothing that a person
+// sends can hurt the cluster.
 func (f *failovers) ask(ctx workflow.Context, request contract.ManualFailover) {
 	s := &f.run.state
 	reason := request.Reason
@@ -61,14 +63,17 @@ func (f *failovers) ask(ctx workflow.Context, request contract.ManualFailover) {
 		return
 	}
 	if err := f.run.refuseHealing(request.AgentID, "", request.Healing); err != nil {
-		workflow.GetLogger(ctx).Info("A failover that healing asked for is refused", "agent", request.AgentID, "error", err)
+		workflow.GetLogger(ctx).Info("A failover that healing asked for is refused", "agent", request.AgentID, "error",
+			err)
 		return
 	}
 	if !member.Serving() {
-		workflow.GetLogger(ctx).Warn("A manual-failover signal names an agent that is offline; its work has moved already")
+		workflow.GetLogger(ctx).Warn(
+			"A manual-failover signal names an agent that is offline; its work has moved already")
 		return
 	}
-	if target := s.Member(request.TargetAgentID); target != nil && target.Status == fleet.AgentOnline && target.AgentID != member.AgentID {
+	if target := s.Member(request.TargetAgentID); target != nil && target.Status == fleet.AgentOnline &&
+		target.AgentID != member.AgentID {
 		in.Target = target.AgentID
 	}
 	f.add(*member, held{s.Leader == member.AgentID, s.ShardsOf(member.AgentID), s.TargetsOf(member.AgentID)}, in)
@@ -87,8 +92,8 @@ func (f *failovers) moveRoles(ctx workflow.Context, done contract.Evacuated) {
 	}
 }
 
-// start starts the queued failovers as children that outlive this run. One that is under way already for the same session is
-// not started twice.
+// start starts the queued failovers as children that outlive this run. One that is under way already for the same
+// session is not started twice.
 func (f *failovers) start(ctx workflow.Context) {
 	queue := f.queue
 	f.queue = nil
@@ -111,7 +116,8 @@ func (f *failovers) start(ctx workflow.Context) {
 	}
 	for i, child := range started {
 		if err := child.GetChildWorkflowExecution().Get(ctx, nil); err != nil {
-			workflow.GetLogger(ctx).Warn("A failover was not started; one for the same session is under way", "error", err)
+			workflow.GetLogger(ctx).Warn("A failover was not started; one for the same session is under way", "error",
+				err)
 			continue
 		}
 		f.follow(ctx, queue[i], child)
@@ -129,8 +135,8 @@ func (f *failovers) selectTarget(failed string, loads map[string]int) string {
 	return target
 }
 
-// follow publishes that a failover has begun, and its end. The end is not published if this run of the workflow has ended
-// before; the failover's record has it.
+// follow publishes that a failover has begun, and its end. The end is not published if this run of the workflow has
+// ended before; the failover's record has it.
 func (f *failovers) follow(ctx workflow.Context, in contract.FailoverInput, child workflow.ChildWorkflowFuture) {
 	id, log := contract.FailoverID(in.Cluster, in.FailedAgent, in.Epoch), &f.run.events
 	log.publish(workflow.Now(ctx), fleet.EventFailoverStarted, fleet.EventData{

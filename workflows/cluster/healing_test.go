@@ -11,8 +11,8 @@ import (
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
-// TestClusterChecksHealing has actions of healing reach a cluster in which an operator was quicker than healing, and one in
-// which nobody was.
+// TestClusterChecksHealing has actions of healing reach a cluster in which an operator was quicker than healing, and
+// one in which nobody was.
 func TestClusterChecksHealing(t *testing.T) {
 	t.Parallel()
 	const healings = "default:healing-1"
@@ -27,20 +27,24 @@ func TestClusterChecksHealing(t *testing.T) {
 		done   func(*testing.T, *clusterRun, contract.ClusterView)
 	}{
 		"reduce": {
-			update: contract.ReduceLoadUpdate.Name, arg: contract.ReduceLoadRequest{AgentID: "a", UntilHealthy: true, Healing: check(fleet.HealReduce)},
+			update: contract.ReduceLoadUpdate.Name,
+			arg:    contract.ReduceLoadRequest{AgentID: "a", UntilHealthy: true, Healing: check(fleet.HealReduce)},
 			done: func(t *testing.T, _ *clusterRun, v contract.ClusterView) {
 				require.Equal(t, 1, v.EffectiveSlots(v.Member("a")))
 			},
 		},
 		"drain": {
-			update: contract.CordonUpdate.Name, arg: contract.CordonRequest{AgentID: "a", Status: fleet.AgentDraining, Drain: healings, Healing: check(fleet.HealDrain)},
+			update: contract.CordonUpdate.Name,
+			arg: contract.CordonRequest{AgentID: "a", Status: fleet.AgentDraining, Drain: healings,
+				Healing: check(fleet.HealDrain)},
 			done: func(t *testing.T, _ *clusterRun, v contract.ClusterView) {
 				require.Equal(t, healings, v.Cordons.Of("a").Drain)
 			},
 		},
 		"restore": {
 			before: []contract.CordonRequest{cordon(healings)},
-			update: contract.UncordonUpdate.Name, arg: contract.UncordonRequest{AgentID: "a", Healing: check(fleet.HealRestore)},
+			update: contract.UncordonUpdate.Name,
+			arg:    contract.UncordonRequest{AgentID: "a", Healing: check(fleet.HealRestore)},
 			done: func(t *testing.T, _ *clusterRun, v contract.ClusterView) {
 				require.Nil(t, v.Cordons.Of("a"))
 			},
@@ -72,8 +76,10 @@ func TestClusterChecksHealing(t *testing.T) {
 				var was, is contract.ClusterView
 				run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
 				run.at(2*time.Second, func() {
-					run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
-						{AgentID: "a", Instance: "a-1", Epoch: 1, At: run.Now(), Health: &fleet.MemberHealth{Level: level, Since: run.Now()}}}})
+					run.SignalWorkflow(contract.MembersChangedSignal.Name,
+						contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+							{AgentID: "a", Instance: "a-1", Epoch: 1, At: run.Now(),
+								Health: &fleet.MemberHealth{Level: level, Since: run.Now()}}}})
 					for _, c := range before {
 						run.update(contract.CordonUpdate.Name, c)
 					}

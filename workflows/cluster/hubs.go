@@ -39,7 +39,8 @@ func (h *hubs) open(workflow.Context, contract.ClusterInput) {
 }
 
 func (h *hubs) handle(ctx workflow.Context) error {
-	return handle(ctx, h.run, contract.ReleaseBrakeUpdate, contract.NoAnswer(func(_ workflow.Context, req contract.ReleaseBrakeRequest) error {
+	return handle(ctx, h.run, contract.ReleaseBrakeUpdate, contract.NoAnswer(func(_ workflow.Context,
+		req contract.ReleaseBrakeRequest) error {
 		req.Cluster = h.run.state.Config.Name
 		h.release = append(h.release, req)
 		return nil
@@ -94,8 +95,8 @@ func (r *run) rules() contract.Directive {
 // behind reports whether the hubs lack something.
 func (h *hubs) behind() bool { return h.directive().Version != h.sent || len(h.release) > 0 }
 
-// follow sends the directive to every hub that has members, or had one that a newer process replaced elsewhere, or else a
-// person's word on the brake.
+// follow sends the directive to every hub that has members, or had one that a newer process replaced elsewhere, or else
+// a person's word on the brake.
 func (h *hubs) follow(ctx workflow.Context) {
 	directive := h.directive()
 	to := h.run.state.Hubs()
@@ -119,11 +120,12 @@ func (h *hubs) follow(ctx workflow.Context) {
 	h.followed = directive.Version
 }
 
-// awaitFollowed returns when the hubs go by the state as it is now, so that nothing against it begins afterwards. It does not
-// wait long: a hub that is away gets the directive at its next join.
+// awaitFollowed returns when the hubs go by the state as it is now, so that nothing against it begins afterwards. It
+// does not wait long: a hub that is away gets the directive at its next join.
 func (h *hubs) awaitFollowed(ctx workflow.Context, what string) {
 	version := h.directive().Version
-	_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(followTimeout, "until the hubs have heard of "+what), func() bool { return h.followed >= version })
+	_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(followTimeout, "until the hubs have heard of "+what),
+		func() bool { return h.followed >= version })
 }
 
 func onEachHub[In any](
@@ -141,7 +143,8 @@ func onEachHub[In any](
 	}
 	for _, f := range futures {
 		if _, err := f.Get(ctx); err != nil {
-			workflow.GetLogger(ctx).Warn("A change did not reach a hub; it gets the directive at its next join", "error", err)
+			workflow.GetLogger(ctx).Warn("A change did not reach a hub; it gets the directive at its next join",
+				"error", err)
 		}
 	}
 }

@@ -24,10 +24,12 @@ func TestClusterReducesLoad(t *testing.T) {
 	var atEnd contract.ClusterView
 	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, join) })
 	run.at(2*time.Second, func() {
-		first = run.update(contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "a", For: fleet.Duration(time.Minute), Reason: "slow disk"})
+		first = run.update(contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "a",
+			For: fleet.Duration(time.Minute), Reason: "slow disk"})
 	})
 	run.at(3*time.Second, func() {
-		again = run.update(contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "a", For: fleet.Duration(time.Minute)})
+		again = run.update(contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "a",
+			For: fleet.Duration(time.Minute)})
 		one = run.update(contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "b"})
 		view := run.view(t)
 		require.Equal(t, 4, view.EffectiveSlots(view.Member("a")))
@@ -66,13 +68,15 @@ func TestClusterRestoresLoadWithHealth(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
 	level, asked := fleet.HealthWarning, 0
-	run.RegisterActivityWithOptions(func(_ context.Context, in contract.ReadHealthInput) (contract.ReadHealthResult, error) {
+	run.RegisterActivityWithOptions(func(_ context.Context, in contract.ReadHealthInput) (contract.ReadHealthResult,
+		error) {
 		asked++
 		return contract.ReadHealthResult{Agents: map[string]fleet.Health{in.AgentID: {Level: level}}}, nil
 	}, activity.RegisterOptions{Name: contract.ReadHealthActivity.Name})
 	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
 	run.at(2*time.Second, func() {
-		run.update(contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "a", For: fleet.Duration(time.Hour), UntilHealthy: true})
+		run.update(contract.ReduceLoadUpdate.Name, contract.ReduceLoadRequest{AgentID: "a",
+			For: fleet.Duration(time.Hour), UntilHealthy: true})
 	})
 	run.at(3*time.Minute, func() {
 		require.Len(t, run.view(t).Reductions, 1, "it does not do well yet")
@@ -102,7 +106,10 @@ func TestClusterRebalances(t *testing.T) {
 		run.update(contract.TargetsUpdate.Name, contract.TargetsRequest{Add: targets})
 		nonsense = run.update(contract.TargetsUpdate.Name, contract.TargetsRequest{Add: []string{"Not a slug"}})
 	})
-	run.at(time.Minute, func() { plan = run.update(contract.RebalanceUpdate.Name, contract.RebalanceRequest{DryRun: true}) })
+	run.at(time.Minute, func() {
+		plan = run.update(contract.RebalanceUpdate.Name,
+			contract.RebalanceRequest{DryRun: true})
+	})
 	run.at(2*time.Minute, func() { done = run.update(contract.RebalanceUpdate.Name, contract.RebalanceRequest{}) })
 	run.at(3*time.Minute, func() { again = run.update(contract.RebalanceUpdate.Name, contract.RebalanceRequest{}) })
 	run.at(4*time.Minute, func() {

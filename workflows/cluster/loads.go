@@ -122,9 +122,11 @@ func (l *loads) healthy(ctx workflow.Context, agents []string) map[string]bool {
 			TaskQueue: contract.HubQueue(m.Hub), ScheduleToCloseTimeout: healthRead,
 			RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: "health of " + agent,
 		})
-		read, err := contract.ReadHealthActivity.Execute(hubCtx, contract.ReadHealthInput{Cluster: l.run.state.Config.Name, AgentID: agent}).Get(ctx)
+		read, err := contract.ReadHealthActivity.Execute(hubCtx,
+			contract.ReadHealthInput{Cluster: l.run.state.Config.Name, AgentID: agent}).Get(ctx)
 		if err != nil {
-			workflow.GetLogger(ctx).Info("The health of an agent with reduced load is not known", "agent", agent, "error", err)
+			workflow.GetLogger(ctx).Info("The health of an agent with reduced load is not known", "agent", agent,
+				"error", err)
 			continue
 		}
 		if health, known := read.Agents[agent]; known {

@@ -58,9 +58,11 @@ func (m *members) join(ctx workflow.Context, req contract.JoinRequest) (contract
 	return answer, nil
 }
 
-// revokeToken keeps agents out that come with a join token. Where their sessions end as well, it answers when the hubs have
-// heard: they end them.
-func (m *members) revokeToken(ctx workflow.Context, req contract.RevokeJoinTokenRequest) (contract.RevokedJoinToken, error) {
+// revokeToken keeps agents out that come with a join token. Where their sessions end as well, it answers when the hubs
+// have heard: they end them.
+func (m *members) revokeToken(
+	ctx workflow.Context, req contract.RevokeJoinTokenRequest,
+) (contract.RevokedJoinToken, error) {
 	ended := m.run.state.RevokeToken(req.ID, req.EndSessions)
 	if req.EndSessions {
 		m.run.hubs.awaitFollowed(ctx, "a revoked token")
@@ -70,13 +72,14 @@ func (m *members) revokeToken(ctx workflow.Context, req contract.RevokeJoinToken
 
 func (m *members) openLane(_ workflow.Context, req contract.OpenLaneRequest) error {
 	if _, ok := m.run.state.OpenLane(req.Capabilities); !ok {
-		return workflows.Refuse("the cluster's tasks already name %d different sets of capabilities", fleet.MaxCapabilitySets)
+		return workflows.Refuse("the cluster's tasks already name %d different sets of capabilities",
+			fleet.MaxCapabilitySets)
 	}
 	return nil
 }
 
-// apply applies a batch of transitions. An agent that is gone gives up its roles, and if it did not say goodbye its failover
-// begins.
+// apply applies a batch of transitions. An agent that is gone gives up its roles, and if it did not say goodbye its
+// failover begins.
 func (m *members) apply(ctx workflow.Context, changed contract.MembersChanged) {
 	r, now := m.run, workflow.Now(ctx)
 	r.state.SetBrake(changed.Hub, changed.Brake)
@@ -95,7 +98,8 @@ func (m *members) apply(ctx workflow.Context, changed contract.MembersChanged) {
 		}
 		held := r.roles.vacate(was.AgentID, lease, now)
 		if len(t.Attempts) > 0 || !t.Left && was.Status != fleet.AgentMaintenance {
-			r.failovers.add(was, held, contract.FailoverInput{Trigger: fleet.TriggerLost, Reason: t.Reason, Attempts: t.Attempts, NoticedAt: t.At})
+			r.failovers.add(was, held, contract.FailoverInput{Trigger: fleet.TriggerLost, Reason: t.Reason,
+				Attempts: t.Attempts, NoticedAt: t.At})
 		}
 	}
 }

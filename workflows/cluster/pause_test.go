@@ -24,7 +24,8 @@ func TestClusterPauses(t *testing.T) {
 	})
 	run.at(3*time.Second, func() {
 		heardBefore = len(run.directives)
-		again = run.update(contract.PauseUpdate.Name, contract.PauseRequest{Lane: "cap/arm+gpu", Reason: "a newer driver"})
+		again = run.update(contract.PauseUpdate.Name, contract.PauseRequest{Lane: "cap/arm+gpu",
+			Reason: "a newer driver"})
 		shard = run.update(contract.PauseUpdate.Name, contract.PauseRequest{Lane: "shard/1"})
 		nonsense = run.update(contract.PauseUpdate.Name, contract.PauseRequest{Lane: "gpu"})
 	})
@@ -86,7 +87,9 @@ func TestClusterPauseIsCarriedOn(t *testing.T) {
 	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
 	run.at(2*time.Second, func() { run.update(contract.PauseUpdate.Name, contract.PauseRequest{Reason: "disks"}) })
 	run.at(3*time.Second, func() {
-		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Brake: &fleet.BrakeHold{Hub: "h1", Process: "p", Since: run.Now(), Lost: 4}})
+		run.SignalWorkflow(contract.MembersChangedSignal.Name,
+			contract.MembersChanged{Hub: "h1", Brake: &fleet.BrakeHold{Hub: "h1", Process: "p", Since: run.Now(),
+				Lost: 4}})
 	})
 	run.at(4*time.Second, func() {
 		run.SetCurrentHistoryLength(10_000)

@@ -13,9 +13,10 @@ import (
 // gone tells the cluster that an agent's session ended.
 func (r *clusterRun) gone(agent string, epoch int64, lease time.Duration, left bool, attempts ...fleet.HeldAttempt) {
 	remaining := fleet.Duration(lease)
-	r.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{{
-		AgentID: agent, Instance: agent + "-1", Epoch: epoch, Status: fleet.AgentOffline, Reason: "gone", At: r.Now(),
-		Left: left, LeaseRemaining: &remaining, Attempts: attempts}}})
+	r.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1",
+		Changes: []fleet.Transition{{
+			AgentID: agent, Instance: agent + "-1", Epoch: epoch, Status: fleet.AgentOffline, Reason: "gone", At: r.Now(),
+			Left: left, LeaseRemaining: &remaining, Attempts: attempts}}})
 }
 
 func (r *clusterRun) deleteAt(after time.Duration) {
@@ -31,7 +32,10 @@ func TestClusterElection(t *testing.T) {
 		require.Equal(t, "a", run.view(t).Leader)
 		run.update(contract.JoinUpdate.Name, joins("h1", "b", "c"))
 	})
-	run.at(10*time.Second, func() { run.gone("a", 1, 3*time.Second, false, fleet.HeldAttempt{TaskID: "t-1", Attempt: 1}) })
+	run.at(10*time.Second, func() {
+		run.gone("a", 1, 3*time.Second, false,
+			fleet.HeldAttempt{TaskID: "t-1", Attempt: 1})
+	})
 	run.at(12*time.Second, func() { require.Empty(t, run.view(t).Leader, "the old leader's lease has not run out") })
 	run.at(14*time.Second, func() {
 		view := run.view(t)
@@ -40,9 +44,15 @@ func TestClusterElection(t *testing.T) {
 		require.Equal(t, []string{"b"}, view.Standbys)
 	})
 	run.at(20*time.Second, func() { run.gone("c", 3, 0, true) })
-	run.at(21*time.Second, func() { require.Equal(t, "c", run.view(t).Leader, "the goodbye named another session's epoch") })
+	run.at(21*time.Second, func() {
+		require.Equal(t, "c", run.view(t).Leader,
+			"the goodbye named another session's epoch")
+	})
 	run.at(22*time.Second, func() { run.gone("c", 4, 0, true) })
-	run.at(22*time.Second+100*time.Millisecond, func() { require.Equal(t, "b", run.view(t).Leader, "after a goodbye nothing needs to wait") })
+	run.at(22*time.Second+100*time.Millisecond, func() {
+		require.Equal(t, "b", run.view(t).Leader,
+			"after a goodbye nothing needs to wait")
+	})
 	run.deleteAt(30 * time.Second)
 	run.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
 	require.NoError(t, run.GetWorkflowError())
@@ -62,7 +72,10 @@ func TestClusterHubLost(t *testing.T) {
 	run := newCluster(t)
 	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
 	run.at(2*time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h2", "b")) })
-	run.at(3*time.Second, func() { run.SignalWorkflow(contract.HubLostSignal.Name, contract.HubLost{Hub: "h1", At: run.Now()}) })
+	run.at(3*time.Second, func() {
+		run.SignalWorkflow(contract.HubLostSignal.Name,
+			contract.HubLost{Hub: "h1", At: run.Now()})
+	})
 	run.at(4*time.Second, func() {
 		require.Empty(t, run.view(t).Leader, "what the lost hub granted is unknown: a whole lease is waited")
 	})
@@ -104,7 +117,10 @@ func TestClusterManualFailover(t *testing.T) {
 		contract.ManualFailover{AgentID: "unknown"},
 		contract.ManualFailover{AgentID: "NOT A SLUG"}, contract.ManualFailover{}, "a string", 7, // ignored
 	} {
-		run.at(time.Duration(2+i)*time.Second, func() { run.SignalWorkflow(contract.ManualFailoverSignal.Name, request) })
+		run.at(time.Duration(2+i)*time.Second, func() {
+			run.SignalWorkflow(contract.ManualFailoverSignal.Name,
+				request)
+		})
 	}
 	run.deleteAt(30 * time.Second)
 	run.start(fleet.ClusterConfig{})

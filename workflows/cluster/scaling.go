@@ -32,7 +32,8 @@ func (s *scaling) open(ctx workflow.Context, _ contract.ClusterInput) {
 
 // handle takes the sweep's word, and that of actions that have stopped agents.
 func (s *scaling) handle(ctx workflow.Context) error {
-	err := handle(ctx, s.run, contract.ScaleUpdate, func(ctx workflow.Context, req contract.ScaleRequest) (fleet.ScalingDecision, error) {
+	err := handle(ctx, s.run, contract.ScaleUpdate, func(ctx workflow.Context,
+		req contract.ScaleRequest) (fleet.ScalingDecision, error) {
 		if req.To != nil {
 			s.run.state.ScaleTo(*req.To)
 			s.look = true
@@ -42,7 +43,8 @@ func (s *scaling) handle(ctx workflow.Context) error {
 	if err != nil {
 		return err
 	}
-	return handle(ctx, s.run, contract.RetireUpdate, contract.NoAnswer(func(_ workflow.Context, req contract.RetireRequest) error {
+	return handle(ctx, s.run, contract.RetireUpdate, contract.NoAnswer(func(_ workflow.Context,
+		req contract.RetireRequest) error {
 		s.run.state.Retire(req.AgentID)
 		return nil
 	}), func(req contract.RetireRequest) error {
@@ -99,7 +101,8 @@ func (s *scaling) choose(ctx workflow.Context, facts *fleet.ScalingFacts) fleet.
 		return decision
 	}
 	action := s.run.state.BeginScaling(decision, s.run.created, now)
-	in := contract.ScalingInput{Cluster: s.run.state.Config.Name, Number: action.Number, Decision: decision, Spawn: s.run.state.Config.Scaling.Spawn}
+	in := contract.ScalingInput{Cluster: s.run.state.Config.Name, Number: action.Number, Decision: decision,
+		Spawn: s.run.state.Config.Scaling.Spawn}
 	if decision.Change == fleet.ScaleUp {
 		in.Starts = action.Agents
 	} else {
@@ -132,10 +135,12 @@ func (s *scaling) begin(ctx workflow.Context) {
 			TypedSearchAttributes: temporal.NewSearchAttributes(contract.AttrCluster.ValueSet(in.Cluster)),
 			StaticSummary:         "scale " + string(in.Decision.Change) + ": " + in.Decision.Reason,
 		})
-		err := workflow.ExecuteChildWorkflow(childCtx, contract.ScalingWorkflow, in).GetChildWorkflowExecution().Get(ctx, nil)
+		err := workflow.ExecuteChildWorkflow(childCtx, contract.ScalingWorkflow,
+			in).GetChildWorkflowExecution().Get(ctx, nil)
 		if err != nil {
 			workflow.GetLogger(ctx).Warn("A scaling action was not begun", "error", err)
-			s.run.state.EndScaling(fleet.ScalingResult{Number: in.Number, Failed: "the action was not begun: " + workflows.ReasonOf(err)}, workflow.Now(ctx))
+			s.run.state.EndScaling(fleet.ScalingResult{Number: in.Number,
+				Failed: "the action was not begun: " + workflows.ReasonOf(err)}, workflow.Now(ctx))
 		}
 	}
 }

@@ -21,7 +21,8 @@ func TestBlockedStartsAreTriedAgain(t *testing.T) {
 	worker.RegisterWorkflows(env)
 	begun := env.Now()
 	var at []time.Duration
-	env.OnWorkflow(contract.ScalingWorkflow, mock.Anything, mock.Anything).Return(func(_ workflow.Context, in contract.ScalingInput) (fleet.ScalingRecord, error) {
+	env.OnWorkflow(contract.ScalingWorkflow, mock.Anything, mock.Anything).Return(func(_ workflow.Context,
+		in contract.ScalingInput) (fleet.ScalingRecord, error) {
 		at = append(at, env.Now().Sub(begun).Round(time.Second))
 		require.Len(t, in.Starts, 2)
 		require.Equal(t, int64(len(at)), in.Number)
@@ -33,12 +34,17 @@ func TestBlockedStartsAreTriedAgain(t *testing.T) {
 	env.RegisterDelayedCallback(func() {
 		env.SignalWorkflow(contract.SpawnerStartsSignal.Name, contract.SpawnerStarts{Spawner: "another"})
 	}, 75*time.Second)
-	env.RegisterDelayedCallback(func() { env.SignalWorkflow(contract.SpawnerStartsSignal.Name, contract.SpawnerStarts{Spawner: "mine"}) }, 80*time.Second)
+	env.RegisterDelayedCallback(func() {
+		env.SignalWorkflow(contract.SpawnerStartsSignal.Name,
+			contract.SpawnerStarts{Spawner: "mine"})
+	}, 80*time.Second)
 	env.RegisterDelayedCallback(func() {
 		env.UpdateWorkflow(contract.DeleteUpdate.Name, "", &workflowtest.Answer{}, contract.DeleteRequest{Force: true})
 	}, 85*time.Second)
-	env.ExecuteWorkflow(contract.ClusterWorkflow, contract.ClusterInput{Config: fleet.ClusterConfig{Name: "c", MinAgents: 2,
-		Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingManual, Spawn: fleet.SpawnPolicy{Spawner: "mine"}}}.WithDefaults()})
+	env.ExecuteWorkflow(contract.ClusterWorkflow, contract.ClusterInput{Config: fleet.ClusterConfig{Name: "c",
+		MinAgents: 2,
+		Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingManual,
+			Spawn: fleet.SpawnPolicy{Spawner: "mine"}}}.WithDefaults()})
 	require.True(t, env.IsWorkflowCompleted())
 	require.NoError(t, env.GetWorkflowError())
 	require.Equal(t, []time.Duration{0, 10 * time.Second, 30 * time.Second, 70 * time.Second, 80 * time.Second}, at)

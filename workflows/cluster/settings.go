@@ -19,7 +19,8 @@ func (s settings) handle(ctx workflow.Context) error {
 	if err := handle(ctx, s.run, contract.ConfigureUpdate, s.configure, s.validate); err != nil {
 		return err
 	}
-	return handle(ctx, s.run, contract.DeleteUpdate, contract.NoAnswer(func(ctx workflow.Context, _ contract.DeleteRequest) error {
+	return handle(ctx, s.run, contract.DeleteUpdate, contract.NoAnswer(func(ctx workflow.Context,
+		_ contract.DeleteRequest) error {
 		s.run.deleted = true
 		s.run.events.publish(workflow.Now(ctx), fleet.EventClusterDeleted, fleet.EventData{})
 		return nil
@@ -46,7 +47,8 @@ func (s settings) validate(request contract.ConfigureRequest) error {
 	if next.Name != current.Name {
 		return workflows.Refuse("a cluster cannot be renamed")
 	}
-	if next.Shards != current.Shards || (next.ReplicationMode == fleet.Sharded) != (current.ReplicationMode == fleet.Sharded) {
+	if next.Shards != current.Shards ||
+		(next.ReplicationMode == fleet.Sharded) != (current.ReplicationMode == fleet.Sharded) {
 		return workflows.Refuse("the number of shards and whether a cluster is sharded are fixed when it is created")
 	}
 	return nil
@@ -54,7 +56,8 @@ func (s settings) validate(request contract.ConfigureRequest) error {
 
 func (s settings) configure(ctx workflow.Context, request contract.ConfigureRequest) (contract.ClusterView, error) {
 	r, next := s.run, request.WithDefaults()
-	r.state.SwitchMode(next.ReplicationMode, max(next.RoleLease.Std(), r.state.Config.RoleLease.Std()), workflow.Now(ctx))
+	r.state.SwitchMode(next.ReplicationMode, max(next.RoleLease.Std(), r.state.Config.RoleLease.Std()),
+		workflow.Now(ctx))
 	r.state.Reconfigure(next)
 	r.scaling.look = true
 	if err := workflow.UpsertMemo(ctx, map[string]any{contract.MemoConfig: next}); err != nil {
@@ -68,5 +71,6 @@ func (s settings) refuseOutdated(revisions []string) error {
 	if s.run.state.Config.RevisionIs(revisions) {
 		return nil
 	}
-	return temporal.NewNonRetryableApplicationError("the cluster's settings were changed meanwhile", contract.Outdated, nil)
+	return temporal.NewNonRetryableApplicationError("the cluster's settings were changed meanwhile", contract.Outdated,
+		nil)
 }

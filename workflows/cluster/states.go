@@ -27,7 +27,8 @@ func (s *states) wake() (time.Time, string) {
 	return s.run.state.SyncAt, "until states are synced again"
 }
 
-// settle takes the digests that hubs report, and starts a sync when one is due. While one is under way it tries again soon.
+// settle takes the digests that hubs report, and starts a sync when one is due. While one is under way it tries again
+// soon.
 func (s *states) settle(ctx workflow.Context) {
 	state, now := &s.run.state, workflow.Now(ctx)
 	s.changed.Take(func(c contract.StatesChanged) {
@@ -39,7 +40,8 @@ func (s *states) settle(ctx workflow.Context) {
 	if !state.SyncDue(now) {
 		return
 	}
-	child := workflows.StartSync(ctx, contract.SyncInput{Cluster: state.Config.Name, Reason: "the members' states differ"})
+	child := workflows.StartSync(ctx, contract.SyncInput{Cluster: state.Config.Name,
+		Reason: "the members' states differ"})
 	if err := child.GetChildWorkflowExecution().Get(ctx, nil); err != nil {
 		workflow.GetLogger(ctx).Info("A state sync was not started; one is under way", "error", err)
 		state.SyncSoon(workflow.Now(ctx)) // that one may have read the states before they changed

@@ -17,7 +17,8 @@ func TestClusterSyncsStates(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
 	var syncs []time.Time
-	run.OnWorkflow(contract.StateSyncWorkflow, mock.Anything, mock.Anything).Return(func(ctx workflow.Context, in contract.SyncInput) (fleet.SyncReport, error) {
+	run.OnWorkflow(contract.StateSyncWorkflow, mock.Anything,
+		mock.Anything).Return(func(ctx workflow.Context, in contract.SyncInput) (fleet.SyncReport, error) {
 		syncs = append(syncs, workflow.Now(ctx))
 		return fleet.SyncReport{}, nil
 	})

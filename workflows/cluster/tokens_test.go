@@ -38,7 +38,8 @@ func TestClusterRevokesAJoinToken(t *testing.T) {
 		resumed = run.update(contract.JoinUpdate.Name, request)
 	})
 	run.at(4*time.Second, func() {
-		ended = run.update(contract.RevokeJoinTokenUpdate.Name, contract.RevokeJoinTokenRequest{ID: "t", EndSessions: true})
+		ended = run.update(contract.RevokeJoinTokenUpdate.Name,
+			contract.RevokeJoinTokenRequest{ID: "t", EndSessions: true})
 	})
 	run.at(5*time.Second, func() { late = run.update(contract.JoinUpdate.Name, with(token, "a", "e")) })
 	run.at(6*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })

@@ -43,7 +43,8 @@ func (r *run) keepDeadLetter(ctx workflow.Context, cause string) (fleet.TaskStat
 }
 
 func (r *run) setDiscardHandler(ctx workflow.Context) error {
-	return contract.DiscardUpdate.Handle(ctx, func(_ workflow.Context, req contract.DiscardRequest) (contract.TaskState, error) {
+	return contract.DiscardUpdate.Handle(ctx, func(_ workflow.Context, req contract.DiscardRequest) (contract.TaskState,
+		error) {
 		r.discard = &req
 		return r.state(), nil
 	}, func(req contract.DiscardRequest) error {
@@ -92,14 +93,15 @@ func shorten(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit], "") + "…"
 }
 
-// tellFiring tells the schedule's firing that made the task, if one did, that the task waits for a person. It does not matter
-// whether the firing still listens.
+// tellFiring tells the schedule's firing that made the task, if one did, that the task waits for a person. It does not
+// matter whether the firing still listens.
 func (r *run) tellFiring(ctx workflow.Context) {
 	parent := workflow.GetInfo(ctx).ParentWorkflowExecution
 	if parent == nil {
 		return
 	}
 	if _, _, ok := contract.FiringOfWorkflowID(parent.ID); ok {
-		contract.SettledSignal.SendFrom(ctx, parent.ID, parent.RunID, contract.TaskSettled{Status: r.status, Why: r.why})
+		contract.SettledSignal.SendFrom(ctx, parent.ID, parent.RunID,
+			contract.TaskSettled{Status: r.status, Why: r.why})
 	}
 }

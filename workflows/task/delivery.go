@@ -41,7 +41,8 @@ func (r *run) deliver(ctx workflow.Context) (contract.AttemptReport, delivery) {
 		Summary:                fmt.Sprintf("attempt %d of %s", number, r.in.Spec.Type),
 	}))
 	defer stop()
-	input := contract.RunTaskInput{TaskID: r.in.TaskID, Attempt: number, Spec: r.in.Spec, Checkpoint: r.carry.Checkpoint, Tally: r.carry.Tally, LostAt: r.lostAt}
+	input := contract.RunTaskInput{TaskID: r.in.TaskID, Attempt: number, Spec: r.in.Spec,
+		Checkpoint: r.carry.Checkpoint, Tally: r.carry.Tally, LostAt: r.lostAt}
 	if last := r.lastLost(); last != nil {
 		input.TransferredFrom, input.PreferAgent = last.AgentID, r.target
 	}
@@ -58,10 +59,12 @@ func (r *run) deliver(ctx workflow.Context) (contract.AttemptReport, delivery) {
 		stop()
 		waitCtx, done := workflow.NewDisconnectedContext(ctx)
 		defer done()
-		_, _ = workflow.AwaitWithOptions(waitCtx, workflows.Named(cancelWait, "until the agent has stopped"), future.IsReady)
+		_, _ = workflow.AwaitWithOptions(waitCtx, workflows.Named(cancelWait, "until the agent has stopped"),
+			future.IsReady)
 	}
 	if !future.IsReady() {
-		report := contract.AttemptReport{Outcome: fleet.AttemptCancelled, Reason: "cancelled; the agent did not confirm that it stopped"}
+		report := contract.AttemptReport{Outcome: fleet.AttemptCancelled,
+			Reason: "cancelled; the agent did not confirm that it stopped"}
 		r.record(number, report)
 		return report, deliveryCancelled
 	}
@@ -85,7 +88,8 @@ func (r *run) deliver(ctx workflow.Context) (contract.AttemptReport, delivery) {
 func classify(err error) (contract.AttemptReport, delivery) {
 	var report contract.AttemptReport
 	var application *temporal.ApplicationError
-	if errors.As(err, &application) && application.Type() == contract.AttemptFailure && application.Details(&report) == nil {
+	if errors.As(err, &application) && application.Type() == contract.AttemptFailure &&
+		application.Details(&report) == nil {
 		return report, deliveryUnfinished
 	}
 	var cancelled *temporal.CanceledError
@@ -99,13 +103,15 @@ func classify(err error) (contract.AttemptReport, delivery) {
 	var timeout *temporal.TimeoutError
 	if errors.As(err, &timeout) {
 		if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START {
-			return contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "no agent took it in time"}, deliveryExpired
+			return contract.AttemptReport{Outcome: fleet.AttemptReturned,
+				Reason: "no agent took it in time"}, deliveryExpired
 		}
 		if timeout.HasLastHeartbeatDetails() {
 			_ = timeout.LastHeartbeatDetails(&report)
 		}
 		report.Begun, report.LeaseRemaining = true, nil
-		report.Outcome, report.Reason = fleet.AttemptLost, "no hub has heard of the attempt for "+fleet.AttemptBackstop.String()
+		report.Outcome = fleet.AttemptLost
+		report.Reason = "no hub has heard of the attempt for " + fleet.AttemptBackstop.String()
 		if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_START_TO_CLOSE {
 			report.Outcome, report.Reason = fleet.AttemptTimedOut, "the attempt ran longer than the task's timeout"
 		}
@@ -121,7 +127,12 @@ func (r *run) record(number int, report contract.AttemptReport) {
 	}
 	r.log = append(r.log, fleet.Attempt{
 		Number: number, AgentID: report.AgentID, Instance: report.Instance, Epoch: report.Epoch, Hub: report.Hub,
-		StartedAt: report.StartedAt, EndedAt: report.EndedAt, Outcome: report.Outcome, Reason: report.Reason, ErrorType: report.ErrorType, Progress: report.Progress,
+		StartedAt: report.StartedAt,
+		EndedAt:   report.EndedAt,
+		Outcome:   report.Outcome,
+		Reason:    report.Reason,
+		ErrorType: report.ErrorType,
+		Progress:  report.Progress,
 	})
 }
 

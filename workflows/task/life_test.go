@@ -52,7 +52,10 @@ func TestTaskWhoseStartHasPassedBeginsAtOnce(t *testing.T) {
 func TestTaskIsCancelledBeforeItsStart(t *testing.T) {
 	t.Parallel()
 	for name, cancel := range map[string]func(*taskRun){
-		"by update":     func(r *taskRun) { r.update(contract.CancelUpdate.Name, contract.CancelRequest{Reason: "not needed"}) },
+		"by update": func(r *taskRun) {
+			r.update(contract.CancelUpdate.Name,
+				contract.CancelRequest{Reason: "not needed"})
+		},
 		"in the Web UI": func(r *taskRun) { r.CancelWorkflow() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,13 +72,16 @@ func TestTaskIsCancelledBeforeItsStart(t *testing.T) {
 
 func TestDeadLetterIsKeptForItsRetention(t *testing.T) {
 	t.Parallel()
-	broken := ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: "disk full " + strings.Repeat("x", 8000), ErrorType: "io"})
-	for name, c := range map[string]struct{ set, kept time.Duration }{"default": {0, 7 * 24 * time.Hour}, "set": {time.Hour, time.Hour}} {
+	broken := ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true,
+		Reason: "disk full " + strings.Repeat("x", 8000), ErrorType: "io"})
+	for name, c := range map[string]struct{ set, kept time.Duration }{"default": {0, 7 * 24 * time.Hour},
+		"set": {time.Hour, time.Hour}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			run := newTask(t, script{broken})
 			begun := run.Now()
-			run.startInput(contract.TaskInput{Spec: fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}}, DeadLetterRetention: fleet.Duration(c.set)})
+			run.startInput(contract.TaskInput{Spec: fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}},
+				DeadLetterRetention: fleet.Duration(c.set)})
 			state := run.outcome(t)
 			require.Equal(t, fleet.TaskFailed, state.Status)
 			require.Contains(t, state.Why, "not retried within its retention")
@@ -89,7 +95,8 @@ func TestDeadLetterIsKeptForItsRetention(t *testing.T) {
 
 func TestDeadLetterIsDiscarded(t *testing.T) {
 	t.Parallel()
-	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: "disk full"})})
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true,
+		Reason: "disk full"})})
 	var early, silent, discarded *workflowtest.Answer
 	run.RegisterDelayedCallback(func() {
 		early = run.update(contract.DiscardUpdate.Name, contract.DiscardRequest{Reason: "too early"})
@@ -112,7 +119,10 @@ func TestDeadLetterIsDiscarded(t *testing.T) {
 func TestRetriedDeadLetterIsNoneAnyMore(t *testing.T) {
 	t.Parallel()
 	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true}), completed(`1`)})
-	run.RegisterDelayedCallback(func() { run.update(contract.RetryUpdate.Name, contract.RetryRequest{Reason: "more disk"}) }, time.Hour)
+	run.RegisterDelayedCallback(func() {
+		run.update(contract.RetryUpdate.Name,
+			contract.RetryRequest{Reason: "more disk"})
+	}, time.Hour)
 	run.start(fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}})
 	state := run.outcome(t)
 	require.Equal(t, fleet.TaskCompleted, state.Status)
@@ -122,7 +132,8 @@ func TestRetriedDeadLetterIsNoneAnyMore(t *testing.T) {
 
 func TestFailureOfANonRetryableType(t *testing.T) {
 	t.Parallel()
-	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: "no such column", ErrorType: "bad_input"})})
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true,
+		Reason: "no such column", ErrorType: "bad_input"})})
 	run.start(fleet.TaskSpec{Retry: fleet.RetryPolicy{NonRetryable: []string{"bad_input"}}})
 	state := run.outcome(t)
 	require.Equal(t, fleet.TaskFailed, state.Status)
@@ -141,7 +152,8 @@ func TestReprioritizeBetweenDeliveries(t *testing.T) {
 	var wrong, raised *workflowtest.Answer
 	run.RegisterDelayedCallback(func() {
 		wrong = run.update(contract.ReprioritizeUpdate.Name, contract.ReprioritizeRequest{Priority: 9})
-		raised = run.update(contract.ReprioritizeUpdate.Name, contract.ReprioritizeRequest{Priority: fleet.PriorityCritical, Reason: "late"})
+		raised = run.update(contract.ReprioritizeUpdate.Name,
+			contract.ReprioritizeRequest{Priority: fleet.PriorityCritical, Reason: "late"})
 	}, time.Second)
 	run.start(fleet.TaskSpec{Priority: fleet.PriorityLow, Tenant: "acme"})
 	state := run.outcome(t)
@@ -180,7 +192,8 @@ func TestReprioritizeMovesWhatWaits(t *testing.T) {
 	}, activity.RegisterOptions{Name: contract.ReprioritizeActivity.Name})
 	var raised *workflowtest.Answer
 	run.onDelivery(2, func() {
-		raised = run.update(contract.ReprioritizeUpdate.Name, contract.ReprioritizeRequest{Priority: fleet.PriorityHigh})
+		raised = run.update(contract.ReprioritizeUpdate.Name,
+			contract.ReprioritizeRequest{Priority: fleet.PriorityHigh})
 	})
 	run.start(fleet.TaskSpec{Priority: fleet.PriorityBackground})
 	state := run.outcome(t)
@@ -214,7 +227,8 @@ func TestTaskEndsWhileItsPriorityIsChanged(t *testing.T) {
 	})
 	var raised *workflowtest.Answer
 	run.onDelivery(1, func() {
-		raised = run.update(contract.ReprioritizeUpdate.Name, contract.ReprioritizeRequest{Priority: fleet.PriorityHigh})
+		raised = run.update(contract.ReprioritizeUpdate.Name,
+			contract.ReprioritizeRequest{Priority: fleet.PriorityHigh})
 	})
 	run.start(fleet.TaskSpec{})
 	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)

@@ -28,7 +28,8 @@ func (r *run) deliveryPriority() fleet.Priority {
 }
 
 func (r *run) setReprioritizeHandler(ctx workflow.Context) error {
-	return contract.ReprioritizeUpdate.Handle(ctx, func(ctx workflow.Context, req contract.ReprioritizeRequest) (contract.TaskState, error) {
+	return contract.ReprioritizeUpdate.Handle(ctx, func(ctx workflow.Context,
+		req contract.ReprioritizeRequest) (contract.TaskState, error) {
 		r.reprioritize(ctx, req.Priority)
 		return r.state(), nil
 	}, func(req contract.ReprioritizeRequest) error {
@@ -55,8 +56,9 @@ func (r *run) reprioritize(ctx workflow.Context, priority fleet.Priority) {
 	info := workflow.GetInfo(ctx)
 	activityCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: 5 * time.Second,
-		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond, MaximumInterval: 5 * time.Second},
-		Summary:             "change the priority in the lane to " + priority.String(),
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond,
+			MaximumInterval: 5 * time.Second},
+		Summary: "change the priority in the lane to " + priority.String(),
 	})
 	moved := contract.ReprioritizeActivity.Execute(activityCtx, contract.ReprioritizeInput{
 		WorkflowID: info.WorkflowExecution.ID, RunID: info.WorkflowExecution.RunID,

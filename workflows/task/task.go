@@ -23,9 +23,9 @@ const (
 	timeoutMargin = time.Minute
 )
 
-// Workflow runs one task to its end: it delivers attempts to its lane until one completes or fleet.Redeliver says to stop.
-// A task that completes returns its state; any other end is the workflow's failure (or cancellation) with the state as
-// its detail, so that the Web UI shows it for what it is.
+// Workflow runs one task to its end: it delivers attempts to its lane until one completes or fleet.Redeliver says to
+// stop. A task that completes returns its state; any other end is the workflow's failure (or cancellation) with the
+// state as its detail, so that the Web UI shows it for what it is.
 func Workflow(ctx workflow.Context, in contract.TaskInput) (contract.TaskState, error) {
 	run, err := newRun(ctx, in)
 	if err != nil {
@@ -126,7 +126,8 @@ func (r *run) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.TaskStat
 		}
 		at := workflow.Now(ctx).Add(next.Wait)
 		r.next = &at
-		_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(next.Wait, "wait before the next attempt"), func() bool { return r.cancel != nil })
+		_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(next.Wait, "wait before the next attempt"),
+			func() bool { return r.cancel != nil })
 		r.next = nil
 		if r.carry.Tally.Returns == 0 {
 			r.carry.WaitingSince = workflow.Now(ctx) // the backoff is no wait for an agent
@@ -218,12 +219,13 @@ func (r *run) end(ctx workflow.Context, status fleet.TaskStatus, why string) (co
 		return contract.TaskState{}, temporal.NewCanceledError(r.state())
 	}
 	r.mark(ctx, status)
-	return contract.TaskState{}, temporal.NewApplicationErrorWithOptions(fmt.Sprintf("task %s: %s", status, why), string(status),
-		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{r.state()}})
+	return contract.TaskState{},
+		temporal.NewApplicationErrorWithOptions(fmt.Sprintf("task %s: %s", status, why), string(status),
+			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{r.state()}})
 }
 
-// mark sets the status search attribute, for the states that the execution status does not tell; "" removes it. Since when
-// goes with it, so that listeners find changes.
+// mark sets the status search attribute, for the states that the execution status does not tell; "" removes it. Since
+// when goes with it, so that listeners find changes.
 func (r *run) mark(ctx workflow.Context, status fleet.TaskStatus) {
 	if r.marked == status {
 		return

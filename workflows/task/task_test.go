@@ -33,7 +33,8 @@ func newTask(t *testing.T, hub script) *taskRun {
 	run.RegisterActivityWithOptions(func(_ context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
 		run.deliveries = append(run.deliveries, in)
 		if len(run.deliveries) > len(hub) {
-			return contract.AttemptReport{}, temporal.NewNonRetryableApplicationError("one delivery too many", "Test", nil)
+			return contract.AttemptReport{}, temporal.NewNonRetryableApplicationError("one delivery too many", "Test",
+				nil)
 		}
 		return hub[len(run.deliveries)-1](in)
 	}, activity.RegisterOptions{Name: contract.RunTaskActivity.Name})
@@ -69,25 +70,29 @@ func (r *taskRun) outcome(t *testing.T) contract.TaskState {
 
 func completed(output string) func(contract.RunTaskInput) (contract.AttemptReport, error) {
 	return func(contract.RunTaskInput) (contract.AttemptReport, error) {
-		return contract.AttemptReport{AgentID: "a-2", Epoch: 2, Outcome: fleet.AttemptCompleted, Output: json.RawMessage(output)}, nil
+		return contract.AttemptReport{AgentID: "a-2", Epoch: 2, Outcome: fleet.AttemptCompleted,
+			Output: json.RawMessage(output)}, nil
 	}
 }
 
 func ended(report contract.AttemptReport) func(contract.RunTaskInput) (contract.AttemptReport, error) {
 	report.AgentID, report.Epoch = "a-1", 1
 	return func(contract.RunTaskInput) (contract.AttemptReport, error) {
-		return contract.AttemptReport{}, temporal.NewNonRetryableApplicationError("attempt", contract.AttemptFailure, nil, report)
+		return contract.AttemptReport{}, temporal.NewNonRetryableApplicationError("attempt", contract.AttemptFailure,
+			nil, report)
 	}
 }
 
 func TestTaskOutcomes(t *testing.T) {
 	t.Parallel()
-	lost := contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Reason: "its connection closed", Checkpoint: json.RawMessage(`7`)}
+	lost := contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Reason: "its connection closed",
+		Checkpoint: json.RawMessage(`7`)}
 	failed := contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: "exit status 1"}
 	final := failed
 	final.Final = true
 	returned := contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "every agent is busy"}
-	unreceived := contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "agent a-1 cannot read it", NotReceived: true}
+	unreceived := contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "agent a-1 cannot read it",
+		NotReceived: true}
 	tests := []struct {
 		name     string
 		spec     fleet.TaskSpec
@@ -95,16 +100,29 @@ func TestTaskOutcomes(t *testing.T) {
 		status   fleet.TaskStatus
 		outcomes []fleet.AttemptOutcome
 	}{
-		{"completes", fleet.TaskSpec{}, script{completed(`1`)}, fleet.TaskCompleted, []fleet.AttemptOutcome{fleet.AttemptCompleted}},
-		{"moves when its agent is lost", fleet.TaskSpec{}, script{ended(lost), completed(`1`)}, fleet.TaskCompleted, []fleet.AttemptOutcome{fleet.AttemptLost, fleet.AttemptCompleted}},
-		{"is tried again after a failure", fleet.TaskSpec{}, script{ended(failed), ended(failed), completed(`1`)}, fleet.TaskCompleted, []fleet.AttemptOutcome{fleet.AttemptFailed, fleet.AttemptFailed, fleet.AttemptCompleted}},
-		{"final failure", fleet.TaskSpec{}, script{ended(final)}, fleet.TaskFailed, []fleet.AttemptOutcome{fleet.AttemptFailed}},
-		{"returned is delivered again", fleet.TaskSpec{RetrySafety: fleet.AtMostOnce}, script{ended(returned), completed(`1`)}, fleet.TaskCompleted, []fleet.AttemptOutcome{fleet.AttemptReturned, fleet.AttemptCompleted}},
-		{"not received", fleet.TaskSpec{}, script{ended(unreceived), ended(unreceived), ended(unreceived), ended(unreceived), completed(`1`)}, fleet.TaskCompleted,
-			[]fleet.AttemptOutcome{fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptCompleted}},
-		{"not received five times is a dead letter", fleet.TaskSpec{}, script{ended(unreceived), ended(unreceived), ended(unreceived), ended(unreceived), ended(unreceived)}, fleet.TaskFailed,
-			[]fleet.AttemptOutcome{fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptReturned}},
-		{"a dead letter nobody retries fails in the end", fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}}, script{ended(failed)}, fleet.TaskFailed, []fleet.AttemptOutcome{fleet.AttemptFailed}},
+		{"completes", fleet.TaskSpec{}, script{completed(`1`)}, fleet.TaskCompleted,
+			[]fleet.AttemptOutcome{fleet.AttemptCompleted}},
+		{"moves when its agent is lost", fleet.TaskSpec{}, script{ended(lost), completed(`1`)}, fleet.TaskCompleted,
+			[]fleet.AttemptOutcome{fleet.AttemptLost, fleet.AttemptCompleted}},
+		{"is tried again after a failure", fleet.TaskSpec{}, script{ended(failed), ended(failed), completed(`1`)},
+			fleet.TaskCompleted,
+			[]fleet.AttemptOutcome{fleet.AttemptFailed, fleet.AttemptFailed, fleet.AttemptCompleted}},
+		{"final failure", fleet.TaskSpec{}, script{ended(final)}, fleet.TaskFailed,
+			[]fleet.AttemptOutcome{fleet.AttemptFailed}},
+		{"returned is delivered again", fleet.TaskSpec{RetrySafety: fleet.AtMostOnce},
+			script{ended(returned), completed(`1`)}, fleet.TaskCompleted,
+			[]fleet.AttemptOutcome{fleet.AttemptReturned, fleet.AttemptCompleted}},
+		{"not received", fleet.TaskSpec{}, script{ended(unreceived), ended(unreceived), ended(unreceived),
+			ended(unreceived), completed(`1`)}, fleet.TaskCompleted,
+			[]fleet.AttemptOutcome{fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptReturned,
+				fleet.AttemptReturned, fleet.AttemptCompleted}},
+		{"not received five times is a dead letter", fleet.TaskSpec{},
+			script{ended(unreceived), ended(unreceived), ended(unreceived), ended(unreceived), ended(unreceived)},
+			fleet.TaskFailed,
+			[]fleet.AttemptOutcome{fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptReturned,
+				fleet.AttemptReturned, fleet.AttemptReturned}},
+		{"a dead letter nobody retries fails in the end", fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}},
+			script{ended(failed)}, fleet.TaskFailed, []fleet.AttemptOutcome{fleet.AttemptFailed}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -127,7 +145,8 @@ func TestTaskOutcomes(t *testing.T) {
 func TestTaskTellsTheNextAgent(t *testing.T) {
 	t.Parallel()
 	run := newTask(t, script{
-		ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Target: "a-9", Checkpoint: json.RawMessage(`{"at":7}`)}), completed(`1`)})
+		ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Target: "a-9",
+			Checkpoint: json.RawMessage(`{"at":7}`)}), completed(`1`)})
 	run.start(fleet.TaskSpec{})
 	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
 	second := run.deliveries[1]
@@ -139,7 +158,8 @@ func TestTaskTellsTheNextAgent(t *testing.T) {
 func TestTaskFencedWaitsForTheLease(t *testing.T) {
 	t.Parallel()
 	lease := fleet.Duration(9 * time.Second)
-	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, LeaseRemaining: &lease}), completed(`1`)})
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true,
+		LeaseRemaining: &lease}), completed(`1`)})
 	begun := run.Now()
 	run.start(fleet.TaskSpec{RetrySafety: fleet.Fenced})
 	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
@@ -167,7 +187,8 @@ func TestTaskReview(t *testing.T) {
 			run.RegisterDelayedCallback(func() {
 				require.Equal(t, fleet.TaskReview, run.query(t).Status)
 				retry = run.update(contract.RetryUpdate.Name, contract.RetryRequest{})
-				review = run.update(contract.ReviewUpdate.Name, contract.ReviewRequest{Decision: tt.decision, Result: json.RawMessage(`"by hand"`)})
+				review = run.update(contract.ReviewUpdate.Name,
+					contract.ReviewRequest{Decision: tt.decision, Result: json.RawMessage(`"by hand"`)})
 			}, 48*time.Hour)
 			run.start(fleet.TaskSpec{RetrySafety: fleet.AtMostOnce})
 			require.True(t, retry.Refused, "a task in review is no dead letter")
@@ -182,7 +203,8 @@ func TestTaskReview(t *testing.T) {
 
 func TestTaskDeadLetterIsRetried(t *testing.T) {
 	t.Parallel()
-	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: "disk full"}), completed(`1`)})
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true,
+		Reason: "disk full"}), completed(`1`)})
 	run.RegisterDelayedCallback(func() {
 		state := run.query(t)
 		require.Equal(t, fleet.TaskDeadLetter, state.Status)
@@ -197,7 +219,10 @@ func TestTaskDeadLetterIsRetried(t *testing.T) {
 func TestTaskCancelledWhileWaiting(t *testing.T) {
 	t.Parallel()
 	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true})})
-	run.RegisterDelayedCallback(func() { run.update(contract.CancelUpdate.Name, contract.CancelRequest{Reason: "not needed"}) }, time.Second)
+	run.RegisterDelayedCallback(func() {
+		run.update(contract.CancelUpdate.Name,
+			contract.CancelRequest{Reason: "not needed"})
+	}, time.Second)
 	run.start(fleet.TaskSpec{})
 	state := run.outcome(t)
 	require.Equal(t, fleet.TaskCancelled, state.Status)
@@ -207,7 +232,8 @@ func TestTaskCancelledWhileWaiting(t *testing.T) {
 func TestTaskExpires(t *testing.T) {
 	t.Parallel()
 	returned := ended(contract.AttemptReport{Outcome: fleet.AttemptReturned})
-	run := newTask(t, script{returned, returned, returned, returned, returned, returned, returned, returned, returned, returned})
+	run := newTask(t, script{returned, returned, returned, returned, returned, returned, returned, returned, returned,
+		returned})
 	run.start(fleet.TaskSpec{ExpiresIn: fleet.Duration(time.Second)})
 	require.Equal(t, fleet.TaskExpired, run.outcome(t).Status)
 }
@@ -218,7 +244,8 @@ func TestTaskThatRanLongDoesNotExpire(t *testing.T) {
 	failed := ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true})
 	run := newTask(t, script{failed, failed, completed(`1`)})
 	run.start(fleet.TaskSpec{ExpiresIn: fleet.Duration(time.Second)})
-	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status, "the backoffs of 2 s and 4 s are longer than expires_in")
+	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status,
+		"the backoffs of 2 s and 4 s are longer than expires_in")
 }
 
 func (r *taskRun) query(t *testing.T) contract.TaskState {

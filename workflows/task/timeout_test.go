@@ -12,7 +12,8 @@ import (
 
 func TestTimedOutAttemptIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	hang := ended(contract.AttemptReport{Outcome: fleet.AttemptTimedOut, Begun: true, Reason: "no beacon for 45s", Checkpoint: []byte(`7`)})
+	hang := ended(contract.AttemptReport{Outcome: fleet.AttemptTimedOut, Begun: true, Reason: "no beacon for 45s",
+		Checkpoint: []byte(`7`)})
 	run := newTask(t, script{hang, completed(`1`)})
 	run.start(fleet.TaskSpec{})
 	state := run.outcome(t)
@@ -35,7 +36,8 @@ func TestTaskThatNobodyHandlesIsDeliveredRarely(t *testing.T) {
 	t.Parallel()
 	var hub script
 	for range 400 {
-		hub = append(hub, ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "no agent here has a handler", Unhandled: true}))
+		hub = append(hub, ended(contract.AttemptReport{Outcome: fleet.AttemptReturned,
+			Reason: "no agent here has a handler", Unhandled: true}))
 	}
 	run := newTask(t, hub)
 	run.RegisterDelayedCallback(func() {

@@ -28,7 +28,8 @@ func (r *taskRun) marks() *[]string {
 
 func TestTaskThatNobodyHandlesIsMarkedUntilAnAgentHadIt(t *testing.T) {
 	t.Parallel()
-	nobody := ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "no agent here has a handler", Unhandled: true})
+	nobody := ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "no agent here has a handler",
+		Unhandled: true})
 	busy := ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "every agent that can run it is busy"})
 	failed := ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: "exit code 1"})
 	for name, c := range map[string]struct {
@@ -36,13 +37,19 @@ func TestTaskThatNobodyHandlesIsMarkedUntilAnAgentHadIt(t *testing.T) {
 		status fleet.TaskStatus
 		marks  []string
 	}{
-		"soon handled":            {script{nobody, nobody, completed(`1`)}, fleet.TaskCompleted, nil},
-		"marked once":             {script{nobody, nobody, nobody, nobody, nobody, completed(`1`)}, fleet.TaskCompleted, []string{"unhandled since", ""}},
-		"busy does not handle it": {script{nobody, nobody, nobody, busy, nobody, completed(`1`)}, fleet.TaskCompleted, []string{"unhandled since", ""}},
-		"busy":                    {script{busy, busy, busy, busy, busy, completed(`1`)}, fleet.TaskCompleted, nil},
-		"an agent had it":         {script{nobody, nobody, nobody, failed, completed(`1`)}, fleet.TaskCompleted, []string{"unhandled since", ""}},
-		"again":                   {script{nobody, nobody, nobody, failed, nobody, nobody, nobody, completed(`1`)}, fleet.TaskCompleted, []string{"unhandled since", "", "unhandled since", ""}},
-		"failed":                  {script{nobody, nobody, nobody, ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Final: true})}, fleet.TaskFailed, []string{"unhandled since", "", "failed since"}},
+		"soon handled": {script{nobody, nobody, completed(`1`)}, fleet.TaskCompleted, nil},
+		"marked once": {script{nobody, nobody, nobody, nobody, nobody, completed(`1`)}, fleet.TaskCompleted,
+			[]string{"unhandled since", ""}},
+		"busy does not handle it": {script{nobody, nobody, nobody, busy, nobody, completed(`1`)}, fleet.TaskCompleted,
+			[]string{"unhandled since", ""}},
+		"busy": {script{busy, busy, busy, busy, busy, completed(`1`)}, fleet.TaskCompleted, nil},
+		"an agent had it": {script{nobody, nobody, nobody, failed, completed(`1`)}, fleet.TaskCompleted,
+			[]string{"unhandled since", ""}},
+		"again": {script{nobody, nobody, nobody, failed, nobody, nobody, nobody, completed(`1`)},
+			fleet.TaskCompleted, []string{"unhandled since", "", "unhandled since", ""}},
+		"failed": {script{nobody, nobody, nobody,
+			ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true,
+				Final: true})}, fleet.TaskFailed, []string{"unhandled since", "", "failed since"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

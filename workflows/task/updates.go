@@ -10,7 +10,8 @@ import (
 
 // setUpdateHandlers lets people act on an open task. A validator's error reaches the caller as contract.Refused.
 func (r *run) setUpdateHandlers(ctx workflow.Context) error {
-	err := contract.CancelUpdate.Handle(ctx, func(ctx workflow.Context, req contract.CancelRequest) (contract.TaskState, error) {
+	err := contract.CancelUpdate.Handle(ctx, func(ctx workflow.Context, req contract.CancelRequest) (contract.TaskState,
+		error) {
 		if req.Reason == "" {
 			req.Reason = "cancelled by request"
 		}
@@ -25,7 +26,8 @@ func (r *run) setUpdateHandlers(ctx workflow.Context) error {
 	if err != nil {
 		return err
 	}
-	err = contract.RetryUpdate.Handle(ctx, func(ctx workflow.Context, req contract.RetryRequest) (contract.TaskState, error) {
+	err = contract.RetryUpdate.Handle(ctx, func(ctx workflow.Context, req contract.RetryRequest) (contract.TaskState,
+		error) {
 		r.retry = &req
 		return r.state(), nil
 	}, func(contract.RetryRequest) error {
@@ -40,7 +42,8 @@ func (r *run) setUpdateHandlers(ctx workflow.Context) error {
 	if err := r.setReprioritizeHandler(ctx); err != nil {
 		return err
 	}
-	return contract.ReviewUpdate.Handle(ctx, func(ctx workflow.Context, req contract.ReviewRequest) (contract.TaskState, error) {
+	return contract.ReviewUpdate.Handle(ctx, func(ctx workflow.Context, req contract.ReviewRequest) (contract.TaskState,
+		error) {
 		r.review = &req
 		return r.state(), nil
 	}, func(req contract.ReviewRequest) error {

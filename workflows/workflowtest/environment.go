@@ -8,8 +8,9 @@ import (
 	sdkworker "go.temporal.io/sdk/worker"
 )
 
-// NewEnvironment makes the SDK's environment for the test of a workflow. On a busy machine a workflow may wait for seconds
-// to be run; by default the SDK takes one second for a deadlock, and three without an event for a test that hangs.
+// NewEnvironment makes the SDK's environment for the test of a workflow. On a busy machine a workflow may wait for
+// seconds to be run; by default the SDK takes one second for a deadlock, and three without an event for a test that
+// hangs.
 func NewEnvironment() *sdktestsuite.TestWorkflowEnvironment {
 	var suite sdktestsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()

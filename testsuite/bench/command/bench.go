@@ -43,7 +43,10 @@ func agentCommand(a *app.App) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.Version, o.GiveUpAfter = a.Version, 5*time.Minute
 			if clusters > 0 {
-				return eachCluster(o, clusters, count, func(o agent.Options) error { return runBenchAgent(c.Context(), o, ledger) })
+				return eachCluster(o, clusters, count, func(o agent.Options) error {
+					return runBenchAgent(c.Context(),
+						o, ledger)
+				})
 			}
 			return eachAgent(o, count, func(o agent.Options) error { return runBenchAgent(c.Context(), o, ledger) })
 		},
@@ -54,9 +57,11 @@ func agentCommand(a *app.App) *cobra.Command {
 	flags.StringVar(&o.ID, "id", "bench", "the agent's id")
 	flags.IntVar(&o.Slots, "slots", 1, "tasks that it runs at a time")
 	flags.StringArrayVar(&o.Capabilities, "capability", nil, "what tasks may ask for (repeatable)")
-	flags.DurationVar(&o.StopTimeout, "stop-timeout", agent.DefaultStopTimeout, "how long a stop waits for running tasks")
+	flags.DurationVar(&o.StopTimeout, "stop-timeout", agent.DefaultStopTimeout,
+		"how long a stop waits for running tasks")
 	flags.StringVar(&ledger, "ledger", "", "file for what its tasks do")
-	flags.IntVar(&clusters, "clusters", 0, "spread them over this many clusters, so many in each: the cluster's name is numbered then")
+	flags.IntVar(&clusters, "clusters", 0,
+		"spread them over this many clusters, so many in each: the cluster's name is numbered then")
 	flags.IntVar(&count, "count", 1, "agents in this process; with more than one the ids are numbered")
 	return command
 }

@@ -25,19 +25,21 @@ func TestBenchUsage(t *testing.T) {
 		args []string
 		says string
 	}{
-		"rounds":          {[]string{"throughput", "--rounds", "0"}, "--rounds must be 1 to 1000"},
-		"clients":         {[]string{"throughput", "--clients", "1001"}, "--clients must be 1 to 1000"},
-		"durability":      {[]string{"throughput", "--durability", "some"}, "--durability must be process, power, none or all"},
-		"two storages":    {[]string{"throughput", "--durability", "none", "--memory"}, "--memory or --durability"},
-		"unknown fault":   {[]string{"failover", "--only", "kill,flood"}, "--only must name some of kill, freeze"},
-		"too few agents":  {[]string{"failover", "--agents", "4"}, "--agents must be 5 to 1000"},
-		"away":            {[]string{"failover", "--away", "-1s"}, "--away must not be negative"},
-		"idle agents":     {[]string{"idle", "--agents", "0"}, "--agents must be 1 to 1000"},
-		"idle time":       {[]string{"idle", "--for", "1ms"}, "--for must be at least 1s"},
-		"queue tasks":     {[]string{"queue", "--tasks", "19"}, "--tasks must be 20 to 100000"},
-		"queue depth":     {[]string{"queue", "--depth", "0"}, "--depth must be 10 to 1000000"},
-		"queue rate":      {[]string{"queue", "--rate", "-1"}, "--rate must be 0 to 10000"},
-		"unknown part":    {[]string{"queue", "--only", "order,width"}, "--only must name some of order, lanes, fairness, latency, control, depth"},
+		"rounds":  {[]string{"throughput", "--rounds", "0"}, "--rounds must be 1 to 1000"},
+		"clients": {[]string{"throughput", "--clients", "1001"}, "--clients must be 1 to 1000"},
+		"durability": {[]string{"throughput", "--durability", "some"},
+			"--durability must be process, power, none or all"},
+		"two storages":   {[]string{"throughput", "--durability", "none", "--memory"}, "--memory or --durability"},
+		"unknown fault":  {[]string{"failover", "--only", "kill,flood"}, "--only must name some of kill, freeze"},
+		"too few agents": {[]string{"failover", "--agents", "4"}, "--agents must be 5 to 1000"},
+		"away":           {[]string{"failover", "--away", "-1s"}, "--away must not be negative"},
+		"idle agents":    {[]string{"idle", "--agents", "0"}, "--agents must be 1 to 1000"},
+		"idle time":      {[]string{"idle", "--for", "1ms"}, "--for must be at least 1s"},
+		"queue tasks":    {[]string{"queue", "--tasks", "19"}, "--tasks must be 20 to 100000"},
+		"queue depth":    {[]string{"queue", "--depth", "0"}, "--depth must be 10 to 1000000"},
+		"queue rate":     {[]string{"queue", "--rate", "-1"}, "--rate must be 0 to 10000"},
+		"unknown part": {[]string{"queue", "--only", "order,width"},
+			"--only must name some of order, lanes, fairness, latency, control, depth"},
 		"output":          {[]string{"idle", "-o", "xml"}, "--output must be text or json"},
 		"unknown command": {[]string{"speed"}, `there is no command "mainstay bench speed"`},
 	} {
@@ -58,8 +60,9 @@ func TestBenchStorages(t *testing.T) {
 		names    []string
 		settings []bench.Setting
 	}{
-		"one":    {throughput{durability: "power"}, []string{"power"}, []bench.Setting{{Durability: "power"}}},
-		"memory": {throughput{durability: "process", memory: true}, []string{"memory"}, []bench.Setting{{Memory: true}}},
+		"one": {throughput{durability: "power"}, []string{"power"}, []bench.Setting{{Durability: "power"}}},
+		"memory": {throughput{durability: "process", memory: true}, []string{"memory"},
+			[]bench.Setting{{Memory: true}}},
 		"all": {throughput{durability: "all"}, []string{"power", "process", "none", "memory"},
 			[]bench.Setting{{Durability: "power"}, {Durability: "process"}, {Durability: "none"}, {Memory: true}}},
 	} {
@@ -75,10 +78,14 @@ func TestBenchStorages(t *testing.T) {
 func TestBenchSideSumsUp(t *testing.T) {
 	t.Parallel()
 	side := sideOf(bench.Measured{
-		Name: "x", PerSecond: []float64{10, 30, 20}, Latency: []time.Duration{2 * time.Millisecond, time.Millisecond}, Tasks: 4,
-		CPU: bench.CPU{Server: 8 * time.Millisecond, All: 12 * time.Millisecond},
+		Name:      "x",
+		PerSecond: []float64{10, 30, 20},
+		Latency:   []time.Duration{2 * time.Millisecond, time.Millisecond},
+		Tasks:     4,
+		CPU:       bench.CPU{Server: 8 * time.Millisecond, All: 12 * time.Millisecond},
 	})
-	require.Equal(t, sideReport{Name: "x", TasksPerSecond: []float64{10, 30, 20}, Median: 20, Latencies: 2, P50: 1, P99: 2, Max: 2, ServerCPU: 2, AllCPU: 3}, side)
+	require.Equal(t, sideReport{Name: "x", TasksPerSecond: []float64{10, 30, 20}, Median: 20, Latencies: 2, P50: 1,
+		P99: 2, Max: 2, ServerCPU: 2, AllCPU: 3}, side)
 	data, err := json.Marshal(side)
 	require.NoError(t, err)
 	require.Contains(t, string(data), `"submit_to_begin_p50_ms":1`)

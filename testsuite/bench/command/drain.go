@@ -71,12 +71,15 @@ func (b *run) drain(ctx context.Context, p bench.DrainPlan) error {
 		return err
 	}
 	tails := bench.Summarize(d.Tails)
-	report := drainReport{Machine: b.machine, Agents: d.Agents, MaxParallel: d.MaxParallel, Tasks: d.Tasks, Total: milliseconds(d.Total),
-		TailP50: milliseconds(tails.P50), TailMax: milliseconds(tails.Max), Rerun: d.Rerun, Lost: d.Lost, Late: d.Late, Moved: d.Moved, Undue: d.Undue, Met: d.Met()}
+	report := drainReport{Machine: b.machine, Agents: d.Agents, MaxParallel: d.MaxParallel, Tasks: d.Tasks,
+		Total:   milliseconds(d.Total),
+		TailP50: milliseconds(tails.P50), TailMax: milliseconds(
+			tails.Max), Rerun: d.Rerun, Lost: d.Lost, Late: d.Late, Moved: d.Moved, Undue: d.Undue, Met: d.Met()}
 	return b.Print(report, func() error {
 		return b.table(fmt.Sprintf("drain of %d agents, %d at a time", d.Agents, d.MaxParallel), [][2]string{
 			{"in all", fmt.Sprintf("%.1f s", d.Total.Seconds())},
-			{"from an agent's last work to maintenance, p50 / max", fmt.Sprintf("%.0f ms / %.0f ms", report.TailP50, report.TailMax)},
+			{"from an agent's last work to maintenance, p50 / max",
+				fmt.Sprintf("%.0f ms / %.0f ms", report.TailP50, report.TailMax)},
 			{"tasks at work or submitted meanwhile", fmt.Sprint(d.Tasks)},
 			{"run again / lost / moved", fmt.Sprintf("%d / %d / %d", d.Rerun, d.Lost, d.Moved)},
 			{"begun on an agent after new work was stopped", fmt.Sprint(d.Late)},

@@ -59,7 +59,8 @@ Faults: ` + strings.Join(bench.Faults(), ", ") + `.`,
 	flags.IntVar(&plan.Freezes, "freezes", plan.Freezes, "agents frozen (SIGSTOP)")
 	flags.IntVar(&plan.Stops, "stops", plan.Stops, "agents stopped (SIGTERM)")
 	flags.IntVar(&plan.Leaders, "leaders", plan.Leaders, "leaders killed")
-	flags.IntVar(&plan.OutageAgents, "outage-agents", plan.OutageAgents, "agents with work when parts of the control plane die")
+	flags.IntVar(&plan.OutageAgents, "outage-agents", plan.OutageAgents,
+		"agents with work when parts of the control plane die")
 	flags.DurationVar(&plan.Away, "away", plan.Away, "how long Temporal is away")
 	flags.StringSliceVar(&plan.Only, "only", nil, "faults to measure (default: all)")
 	a.OutputFlag(command)
@@ -70,7 +71,8 @@ func checkFailoverPlan(p bench.FailoverPlan) error {
 	for _, n := range []struct {
 		flag          string
 		value, lowest int
-	}{{"--agents", p.Agents, 5}, {"--kills", p.Kills, 1}, {"--freezes", p.Freezes, 1}, {"--stops", p.Stops, 1}, {"--leaders", p.Leaders, 1}, {"--outage-agents", p.OutageAgents, 1}} {
+	}{{"--agents", p.Agents, 5}, {"--kills", p.Kills, 1}, {"--freezes", p.Freezes, 1}, {"--stops", p.Stops,
+		1}, {"--leaders", p.Leaders, 1}, {"--outage-agents", p.OutageAgents, 1}} {
 		if n.value < n.lowest || n.value > 1000 {
 			return app.UsageError("%s must be %d to 1000", n.flag, n.lowest)
 		}
@@ -102,7 +104,13 @@ func (b *run) failover(ctx context.Context, p bench.FailoverPlan) error {
 func faultOf(r *bench.Row) fault {
 	s := bench.Summarize(r.Times)
 	return fault{
-		Name: r.Name, Fault: r.Fault, Faults: r.Faults, Moved: s.Count, P50: milliseconds(s.P50), P99: milliseconds(s.P99), Max: milliseconds(s.Max),
-		Twice: r.Twice, Tasks: r.Tasks, Rerun: r.Rerun, Lost: r.Lost, Target: r.Target, Met: r.Met(),
+		Name:   r.Name,
+		Fault:  r.Fault,
+		Faults: r.Faults,
+		Moved:  s.Count,
+		P50:    milliseconds(s.P50),
+		P99:    milliseconds(s.P99),
+		Max:    milliseconds(s.Max),
+		Twice:  r.Twice, Tasks: r.Tasks, Rerun: r.Rerun, Lost: r.Lost, Target: r.Target, Met: r.Met(),
 	}
 }

@@ -45,7 +45,8 @@ of workflows is all there is to do.`,
 		Args:    app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if plan.Rounds < 1 || plan.Clients < 1 || plan.Clients > 1000 || plan.For < time.Second {
-				return app.UsageError("--rounds and --clients must be at least 1, --clients at most 1000, --for at least 1s")
+				return app.UsageError(
+					"--rounds and --clients must be at least 1, --clients at most 1000, --for at least 1s")
 			}
 			return runBench(a, func(b *run) error { return b.gateway(c.Context(), plan) })
 		},
@@ -72,7 +73,8 @@ func (b *run) gateway(ctx context.Context, plan bench.GatewayPlan) error {
 	if err != nil {
 		return err
 	}
-	m, err := bench.CompareGateways(ctx, plan, [2]string{"bare gin", "Mainstay"}, [2]string{bare, installation.URL}, b.story)
+	m, err := bench.CompareGateways(ctx, plan, [2]string{"bare gin", "Mainstay"}, [2]string{bare, installation.URL},
+		b.story)
 	if err != nil {
 		return err
 	}
@@ -87,7 +89,8 @@ func (b *run) gateway(ctx context.Context, plan bench.GatewayPlan) error {
 
 func gatewaySideOf(m bench.GatewayMeasured) gatewaySide {
 	l := bench.Summarize(m.Answers)
-	return gatewaySide{Name: m.Name, Answers: l.Count, P50: milliseconds(l.P50), P99: milliseconds(l.P99), TasksPerSecond: m.PerSecond}
+	return gatewaySide{Name: m.Name, Answers: l.Count, P50: milliseconds(l.P50), P99: milliseconds(l.P99),
+		TasksPerSecond: m.PerSecond}
 }
 
 // bareGatewayCommand is the bare handler of the benchmark, in a process of its own.
@@ -97,7 +100,8 @@ func bareGatewayCommand(a *app.App) *cobra.Command {
 		Use: "bare-gateway", Hidden: true, Args: app.Exactly(), Short: "Run a bare handler for a benchmark",
 		Example: "  mainstay bench bare-gateway --http 127.0.0.1:8081 --temporal 127.0.0.1:7233",
 		RunE: func(c *cobra.Command, _ []string) error {
-			temporalClient, err := controlplane.Connect(c.Context(), client.Options{HostPort: temporal, Namespace: namespace, Logger: controlplane.ForSDK(zap.NewNop())})
+			temporalClient, err := controlplane.Connect(c.Context(),
+				client.Options{HostPort: temporal, Namespace: namespace, Logger: controlplane.ForSDK(zap.NewNop())})
 			if err != nil {
 				return err
 			}

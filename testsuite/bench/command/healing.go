@@ -56,7 +56,8 @@ func (b *run) healing(ctx context.Context, clusters, agents int, d time.Duration
 	if err != nil {
 		return err
 	}
-	report := healingReport{Machine: b.machine, Seconds: cost.For.Seconds(), CycleMillis: milliseconds(cost.CycleTime), HealingCost: cost}
+	report := healingReport{Machine: b.machine, Seconds: cost.For.Seconds(), CycleMillis: milliseconds(cost.CycleTime),
+		HealingCost: cost}
 	return b.Print(report, func() error {
 		minute := func(n int64) string { return fmt.Sprintf("%.1f", cost.PerMinute(n)) }
 		return b.table(fmt.Sprintf("%d clusters of %d agents, a minute", clusters, agents), [][2]string{

@@ -48,7 +48,8 @@ depth     a deep queue is filled through /tasks/batch and drained, beside bare T
 	flags.IntVar(&plan.DepthSlots, "depth-slots", plan.DepthSlots, "slots that drain it, and slots of latency")
 	flags.IntVar(&plan.Rounds, "rounds", plan.Rounds, "rounds of latency, of each side")
 	flags.IntVar(&plan.LatencyTasks, "latency-tasks", plan.LatencyTasks, "tasks in a round of latency")
-	flags.Float64Var(&plan.Rate, "rate", 0, "tasks a second in a round of latency (default: half of what the slower side can do)")
+	flags.Float64Var(&plan.Rate, "rate", 0,
+		"tasks a second in a round of latency (default: half of what the slower side can do)")
 	flags.IntVar(&plan.Cancels, "cancels", plan.Cancels, "running commands to cancel")
 	flags.IntVar(&plan.Returns, "returns", plan.Returns, "returns of an offline agent")
 	flags.StringSliceVar(&plan.Only, "only", nil, "parts to measure (default: all)")
@@ -61,8 +62,10 @@ func checkQueuePlan(p *bench.QueuePlan) error {
 		flag               string
 		value, least, most int
 	}{
-		{"--tasks", p.Tasks, 20, 100_000}, {"--slots", p.Slots, 1, 1000}, {"--depth", p.Depth, 10, 1_000_000}, {"--depth-slots", p.DepthSlots, 1, 1000},
-		{"--rounds", p.Rounds, 1, 1000}, {"--latency-tasks", p.LatencyTasks, 1, 100_000}, {"--cancels", p.Cancels, 1, 1000}, {"--returns", p.Returns, 1, 1000},
+		{"--tasks", p.Tasks, 20, 100_000}, {"--slots", p.Slots, 1, 1000}, {"--depth", p.Depth, 10, 1_000_000},
+		{"--depth-slots", p.DepthSlots, 1, 1000},
+		{"--rounds", p.Rounds, 1, 1000}, {"--latency-tasks", p.LatencyTasks, 1, 100_000},
+		{"--cancels", p.Cancels, 1, 1000}, {"--returns", p.Returns, 1, 1000},
 	} {
 		if n.value < n.least || n.value > n.most {
 			return app.UsageError("%s must be %d to %d", n.flag, n.least, n.most)
@@ -80,7 +83,8 @@ func checkQueuePlan(p *bench.QueuePlan) error {
 }
 
 func (b *run) queue(ctx context.Context, p *bench.QueuePlan) error {
-	queue, err := bench.MeasureQueue(ctx, p, b.installer(bench.Setting{}), b.installer(bench.Setting{TemporalOnly: true}), b.story)
+	queue, err := bench.MeasureQueue(ctx, p, b.installer(bench.Setting{}),
+		b.installer(bench.Setting{TemporalOnly: true}), b.story)
 	report := queueReport{Machine: b.machine, Queue: queue}
 	return errors.Join(b.Print(report, func() error {
 		queue.Write(b.Stdout)

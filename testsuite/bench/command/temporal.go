@@ -22,7 +22,8 @@ func temporalCommand(a *app.App) *cobra.Command {
 		Example: "  mainstay bench temporal --temporal 127.0.0.1:0 --ephemeral",
 		Short:   "Run nothing but the embedded Temporal, for a benchmark",
 		RunE: func(c *cobra.Command, _ []string) error {
-			o := devserver.Options{DataDir: dataDir, Durability: devserver.Durability(durability), Logger: controlplane.NewLogger(a.Stderr, zapcore.WarnLevel, false)}
+			o := devserver.Options{DataDir: dataDir, Durability: devserver.Durability(durability),
+				Logger: controlplane.NewLogger(a.Stderr, zapcore.WarnLevel, false)}
 			if memory {
 				o.DataDir = ""
 			}
@@ -50,7 +51,8 @@ func temporal(ctx context.Context, a *app.App, o devserver.Options) error {
 		return err
 	}
 	defer dev.Within(dev.TemporalLimit, server.Stop)
-	if err := json.NewEncoder(a.Stdout).Encode(map[string]string{"temporal_address": server.Address(), "namespace": server.Namespace()}); err != nil {
+	if err := json.NewEncoder(a.Stdout).Encode(map[string]string{"temporal_address": server.Address(),
+		"namespace": server.Namespace()}); err != nil {
 		return err
 	}
 	<-ctx.Done()

@@ -73,7 +73,8 @@ turns.`,
 	flags.IntVar(&b.tasks, "tasks", plan.Tasks, "tasks in a round")
 	flags.IntVar(&b.clients, "clients", plan.Clients, "clients that submit at a time")
 	flags.IntVar(&b.slots, "slots", 32, "tasks that the agent runs at a time")
-	flags.StringVar(&b.durability, "durability", string(config.DurableProcess), "as --durability of mainstay dev: process, power or none; all runs each")
+	flags.StringVar(&b.durability, "durability", string(config.DurableProcess),
+		"as --durability of mainstay dev: process, power or none; all runs each")
 	flags.BoolVar(&b.memory, "memory", false, "keep Temporal's data in memory")
 	flags.StringVar(&b.cpuProfile, "cpu-profile", "", "write a CPU profile of the control plane to this file")
 	_ = flags.MarkHidden("cpu-profile") // it exists
@@ -85,7 +86,8 @@ func (b *throughput) check(durabilityGiven bool) error {
 	for _, n := range []struct {
 		flag       string
 		value, max int
-	}{{"--rounds", b.rounds, 1000}, {"--tasks", b.tasks, 100_000}, {"--clients", b.clients, 1000}, {"--slots", b.slots, 1000}} {
+	}{{"--rounds", b.rounds, 1000}, {"--tasks", b.tasks, 100_000}, {"--clients", b.clients, 1000}, {"--slots", b.slots,
+		1000}} {
 		if n.value < 1 || n.value > n.max {
 			return app.UsageError("%s must be 1 to %d", n.flag, n.max)
 		}
@@ -119,7 +121,8 @@ func (b *run) throughput(ctx context.Context, plan throughput) error {
 	report := throughputReport{Machine: b.machine}
 	names, settings := plan.settings()
 	for i, s := range settings {
-		fmt.Fprintf(b.story, "\nStorage: %s. %d rounds of each side, each of %d tasks from %d clients; an agent with %d slots.\n", names[i], plan.rounds, plan.tasks, plan.clients, plan.slots)
+		fmt.Fprintf(b.story,
+			"\nStorage: %s. %d rounds of each side, each of %d tasks from %d clients; an agent with %d slots.\n", names[i], plan.rounds, plan.tasks, plan.clients, plan.slots)
 		run, err := b.compare(ctx, plan, s)
 		if err != nil {
 			return err
@@ -149,7 +152,8 @@ func (b *run) compare(ctx context.Context, t throughput, s bench.Setting) (_ *co
 		return nil, err
 	}
 	defer installation.Stop()
-	agentProcess, err := installation.Start("agent", "bench", "agent", "--hub", installation.URL, "--id", "bench", "--slots", strconv.Itoa(t.slots))
+	agentProcess, err := installation.Start("agent", "bench", "agent", "--hub", installation.URL, "--id", "bench",
+		"--slots", strconv.Itoa(t.slots))
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +176,8 @@ func (b *run) compare(ctx context.Context, t throughput, s bench.Setting) (_ *co
 	plan.LatencyTasks = min(plan.LatencyTasks, t.tasks)
 	plan.CPU = func() bench.CPU {
 		server := bench.CPUTimes(installation.PID())
-		return bench.CPU{Server: server, All: server + bench.CPUTimes(agentProcess.PID(), os.Getpid()), Busy: bench.BusyTime()}
+		return bench.CPU{Server: server, All: server + bench.CPUTimes(agentProcess.PID(), os.Getpid()),
+			Busy: bench.BusyTime()}
 	}
 	measured, err := bench.Compare(ctx, plan, [2]bench.Side{bare, mainstay}, b.story)
 	if err != nil {
@@ -192,10 +197,12 @@ func sideOf(m bench.Measured) sideReport {
 
 // writeStorages compares the storages, ready for docs/BENCHMARKS.md.
 func (r *throughputReport) writeStorages(a *app.App) error {
-	t := app.NewTable(a.Stdout, "| storage", "| bare, tasks/s", "| Mainstay, tasks/s", "| ratio", "| bare p50", "| Mainstay p50", "|")
+	t := app.NewTable(a.Stdout, "| storage", "| bare, tasks/s", "| Mainstay, tasks/s", "| ratio", "| bare p50",
+		"| Mainstay p50", "|")
 	t.Row("|---", "|---", "|---", "|---", "|---", "|---", "|")
 	for _, run := range r.Runs {
-		t.Row("| "+run.Storage, fmt.Sprintf("| %.1f", run.Bare.Median), fmt.Sprintf("| %.1f", run.Mainstay.Median), fmt.Sprintf("| %.2f", run.Mainstay.Median/run.Bare.Median),
+		t.Row("| "+run.Storage, fmt.Sprintf("| %.1f", run.Bare.Median), fmt.Sprintf("| %.1f", run.Mainstay.Median),
+			fmt.Sprintf("| %.2f", run.Mainstay.Median/run.Bare.Median),
 			fmt.Sprintf("| %.1f ms", run.Bare.P50), fmt.Sprintf("| %.1f ms", run.Mainstay.P50), "|")
 	}
 	fmt.Fprintln(a.Stdout)
