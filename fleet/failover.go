@@ -1,6 +1,11 @@
 package fleet
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
 
 // FailoverTrigger says what began a failover.
 type FailoverTrigger string
@@ -72,3 +77,74 @@ type FailoverRecord struct {
 
 // MaxTransfers bounds how many attempts one failover records; more move all the same.
 const MaxTransfers = 500
+
+// FailoverNeed says what the target of a failover must be able to do, and where it should best be.
+type FailoverNeed struct {
+	FailedAgent          string   `json:"failed_agent"`
+	RequiredCapabilities []string `json:"required_capabilities,omitempty"`
+	// Affinity names an agent, a group or a zone to prefer.
+	Affinity string `json:"affinity,omitempty"`
+	// RoundRobin is how many targets the round_robin strategy picked before: Cluster.RoundRobin.
+	RoundRobin int64 `json:"round_robin,omitempty"`
+}
+
+// SelectTarget picks the agent that takes over from a failed one, and false when none can: it must be online,
+// another one, and have every required capability. loads are running tasks by agent id; load is compared by the share
+// of slots in use. Ties go to the lower id, so equal facts give equal targets.
+//
+//   - standby: standbys first, then the least loaded
+//   - least_loaded, and any unknown strategy: the least loaded
+//   - round_robin: each in turn by id, as the counter says
+//   - affinity: the agent, group or zone that Affinity names, then the failed agent's own group, then its zone
+func SelectTarget(
+	strategy SelectionStrategy, members []Member, roles func(id string) Role, loads map[string]int, f FailoverNeed,
+) (string, bool) {
+	var failed *Member
+	var candidates []*Member
+	for i := range members {
+		switch m := &members[i]; {
+		case m.AgentID == f.FailedAgent:
+			failed = m
+		case m.Status == AgentOnline && HasAll(m.Capabilities, f.RequiredCapabilities):
+			candidates = append(candidates, m)
+		}
+	}
+	if len(candidates) == 0 {
+		return "", false
+	}
+	rank := func(*Member) int { return 0 }
+	switch strategy {
+	case SelectRoundRobin:
+		slices.SortFunc(candidates, func(a, b *Member) int { return strings.Compare(a.AgentID, b.AgentID) })
+		return candidates[uint64(f.RoundRobin)%uint64(len(candidates))].AgentID, true
+	case SelectStandby:
+		rank = func(m *Member) int {
+			if roles(m.AgentID) == RoleStandby {
+				return 0
+			}
+			return 1
+		}
+	case SelectAffinity:
+		rank = func(m *Member) int { return affinityRank(m, failed, f.Affinity) }
+	}
+	return slices.MinFunc(candidates, func(a, b *Member) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), compareLoad(a, b, loads), strings.Compare(a.AgentID, b.AgentID))
+	}).AgentID, true
+}
+
+// affinityRank says how near m is to what is wished for; less is nearer. failed is nil when it is no longer a member.
+func affinityRank(m, failed *Member, affinity string) int {
+	switch {
+	case affinity != "" && m.AgentID == affinity:
+		return 0
+	case affinity != "" && m.Group == affinity:
+		return 1
+	case affinity != "" && m.Zone == affinity:
+		return 2
+	case failed != nil && failed.Group != "" && m.Group == failed.Group:
+		return 3
+	case failed != nil && failed.Zone != "" && m.Zone == failed.Zone:
+		return 4
+	}
+	return 5
+}

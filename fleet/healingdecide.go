@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -256,4 +257,148 @@ func often(times int) string {
 		return "once"
 	}
 	return fmt.Sprintf("%d times", times)
+}
+
+// HealingDrainPrefix begins the names of the drains that healing makes, so that what it took out of service is told
+// from what a person did.
+const HealingDrainPrefix = "healing-"
+
+const (
+	outByHealing  = "healing"
+	outByOperator = "operator"
+)
+
+// ExamineForHealing reduces a cluster's facts to what a healing decision needs, and reports whether anything is wrong
+// or out of service because of healing. Nothing else needs to be looked at then.
+func ExamineForHealing(f *ClusterFacts, now time.Time) (HealingCase, bool) {
+	policy := f.Config.SelfHealing.WithDefaults()
+	c := HealingCase{
+		Cluster: f.Config.Name,
+		Policy:  policy,
+		Minimum: f.Config.MinAgents,
+		Wanted:  f.Wanted(),
+		Scaled:  f.Config.Scaling.On(),
+		Braked:  len(f.BrakeHolds) > 0, Hubs: f.Hubs(),
+	}
+	if upset := f.LastUpset(); now.Sub(upset) < AttemptBackstop+policy.CycleInterval.Std() {
+		c.LastUpset = upset // what was left behind before that, the backstop has ended
+	}
+	for i := range f.Members {
+		m := &f.Members[i]
+		agent := HealingAgent{AgentID: m.AgentID, Status: m.Status, Since: m.StatusSince, Epoch: m.Epoch,
+			Slots:  m.MaxTasks,
+			Health: MemberHealth{Level: HealthHealthy}, Running: f.Live[m.AgentID].Running, Reduced: f.Reductions.Of(
+				m.AgentID) != nil, OutBy: outBy(&f.Cluster, m.AgentID)}
+		if m.Health != nil {
+			agent.Health = *m.Health
+		}
+		if m.Connected() && agent.OutBy != outByOperator {
+			c.Members++
+		}
+		if m.Status == AgentOnline {
+			c.Serving++
+			if agent.Health.Fit() {
+				c.Healthy++
+			}
+		} else if !m.Connected() {
+			c.ShortSince = later(c.ShortSince, m.StatusSince)
+		}
+		if m.Connected() && (!agent.Health.Fit() || agent.OutBy == outByHealing) {
+			c.Agents = append(c.Agents, agent)
+		}
+	}
+	for i := range f.Departures {
+		c.ShortSince = later(c.ShortSince, f.Departures[i].At)
+	}
+	c.ShortSince = later(c.ShortSince, f.CreatedAt)
+	return c, len(c.Agents) > 0 || c.Serving < c.Wanted || !c.LastUpset.IsZero()
+}
+
+// outBy says who keeps an agent out of service.
+func outBy(c *Cluster, agentID string) string {
+	k := c.Cordons.Of(agentID)
+	switch {
+	case k == nil:
+		return ""
+	case k.ByHealing(c.Config.Name):
+		return outByHealing
+	}
+	return outByOperator
+}
+
+// ByHealing reports whether healing took the agent out of service, in the cluster with this name.
+func (k *Cordon) ByHealing(cluster string) bool {
+	return strings.HasPrefix(k.Drain, cluster+":"+HealingDrainPrefix)
+}
+
+// DueForHealing reports whether a cycle that begins at a time is to look at a cluster with this interval, when cycles
+// begin every so often. It needs no memory: time is divided into the cluster's intervals, and the first cycle in each
+// looks.
+func DueForHealing(interval, every time.Duration, at time.Time) bool {
+	if interval <= every || every <= 0 {
+		return true
+	}
+	return at.UnixNano()/int64(interval) != at.Add(-every).UnixNano()/int64(interval)
+}
+
+// brakedWhy is why healing does nothing to agents while a hub's brake is engaged.
+const brakedWhy = "the mass-loss brake is engaged: the network is the likelier culprit"
+
+// HealingCheck is what healing decided about an agent. The facts of a decision are seconds old when it is carried out,
+// or minutes after a restart of Temporal. So the cluster, which alone knows how the agent stands, checks it once more.
+type HealingCheck struct {
+	Type HealingType `json:"type"`
+	// Epoch is of the session that was judged.
+	Epoch int64 `json:"epoch"`
+}
+
+// CheckHealing refuses an action of healing whose reasons do not hold any more, with what changed. drain is the id of
+// the drain that asks, if one does: a drain that has begun goes on whatever comes.
+func (c *Cluster) CheckHealing(agentID, drain string, h HealingCheck) error {
+	m, outBy := c.Member(agentID), outBy(c, agentID)
+	if k := c.Cordons.Of(agentID); k != nil && drain != "" && k.Drain == drain {
+		return nil
+	}
+	if m == nil || !m.Connected() {
+		return errors.New("the agent is not connected any more")
+	}
+	if m.Epoch != h.Epoch {
+		return errors.New("another process has the agent's id now")
+	}
+	if why := leftAlone(outBy, m.Status); why != "" {
+		return fmt.Errorf("healing leaves the agent alone: %s", why)
+	}
+	if len(c.BrakeHolds) > 0 {
+		return errors.New(brakedWhy)
+	}
+	switch ill, restore := !m.Health.Fit(), h.Type == HealRestore; {
+	case restore && outBy != outByHealing:
+		return errors.New("the agent is in service")
+	case restore && ill:
+		return fmt.Errorf("the agent is %s again", m.Health.Level)
+	case !restore && outBy == outByHealing:
+		return errors.New("healing has taken the agent out of service already")
+	case !restore && !ill:
+		return errors.New("the agent is healthy again")
+	case h.Type == HealReduce && c.Reductions.Of(agentID) != nil:
+		return errors.New("the agent's load is reduced already")
+	}
+	now, _ := ExamineForHealing(&ClusterFacts{Cluster: *c}, time.Time{})
+	if why := (&healer{HealingCase: &now, serving: now.Serving}).needed(h.Type); why != "" {
+		return errors.New(why)
+	}
+	return nil
+}
+
+// leftAlone says why an agent is none of healing's business; empty: it is.
+func leftAlone(outBy string, status AgentStatus) string {
+	switch {
+	case outBy == outByOperator:
+		return "an operator keeps it out of service (" + string(status) + ")"
+	case status == AgentDraining:
+		return "it is being drained"
+	case status == AgentSuspect:
+		return "the failure detector is at it"
+	}
+	return ""
 }

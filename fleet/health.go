@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -216,4 +217,213 @@ func levelOf(score float64, before HealthLevel) HealthLevel {
 		return healthLevels[min(rank+1, was)].level
 	}
 	return level
+}
+
+func (f *HealthFacts) selfReported() HealthFactor {
+	factor := HealthFactor{Name: "self_reported", Score: 1, Weight: weightSelfReported,
+		Why: "the agent reports no trouble"}
+	if f.SelfReported != nil {
+		factor.Score = clamp(*f.SelfReported)
+		if factor.Score < 1 {
+			factor.Why = fmt.Sprintf("the agent rates itself %.2f", factor.Score)
+			if f.SelfNote != "" {
+				factor.Why += ": " + f.SelfNote
+			}
+		}
+	}
+	return factor
+}
+
+func (f *HealthFacts) heartbeats() HealthFactor {
+	factor := HealthFactor{Name: "heartbeat_regularity", Score: 1, Weight: weightHeartbeats,
+		Why: "its heartbeats come in time"}
+	if f.Heartbeats > 0 && f.Late > 0 {
+		factor.Score = clamp(1 - float64(f.Late)/float64(f.Heartbeats))
+		factor.Why = fmt.Sprintf("%d of %d heartbeats came late", f.Late, f.Heartbeats)
+	}
+	if f.Interval <= 0 {
+		return factor
+	}
+	silent := float64(f.Silence) / float64(f.Interval)
+	if now := clamp((heartbeatFullyLate - silent) / (heartbeatFullyLate - heartbeatStillGood)); now < factor.Score {
+		factor.Score, factor.Why = now, fmt.Sprintf("silent for %s, %s is expected", f.Silence.Round(time.Second),
+			f.Interval)
+	}
+	return factor
+}
+
+func (f *HealthFacts) completion() HealthFactor {
+	factor := HealthFactor{Name: FactorCompletion, Score: 1, Weight: weightCompletion, Why: "it finishes what it takes"}
+	bad := max(f.Unfinished, f.Stuck) // what does not stop was ended as unfinished, or was cancelled
+	if bad == 0 {
+		return factor
+	}
+	all := f.Completed + f.Failed + bad
+	if f.Stuck == 0 && bad < fewestUnfinished {
+		factor.Why = fmt.Sprintf("%d of %d attempts were not finished: too few to say anything", bad, all)
+		return factor
+	}
+	factor.Score = float64(all-bad) / float64(all)
+	factor.Why = fmt.Sprintf("%d of %d attempts were not finished", bad, all)
+	if f.Stuck > 0 {
+		factor.Why += fmt.Sprintf(", %d of them run on although they were told to stop", f.Stuck)
+	}
+	return factor
+}
+
+func (f *HealthFacts) resources() HealthFactor {
+	factor := HealthFactor{Name: "resource_utilization", Score: 1, Weight: weightResources,
+		Why: "it has cpu, memory and disk to spare"}
+	for _, r := range f.inUse() {
+		if r.percent == nil {
+			continue
+		}
+		if score := clamp((100 - *r.percent) / (100 - resourcesFullyGood)); score < factor.Score {
+			factor.Score, factor.Why = score, fmt.Sprintf("%s is %.0f%% in use", r.name, *r.percent)
+		}
+	}
+	return factor
+}
+
+func (f *HealthFacts) errors() HealthFactor {
+	factor := HealthFactor{Name: "error_rate", Score: 1, Weight: weightErrors, Why: "its attempts do not fail"}
+	if f.Failed > 0 {
+		all := f.Completed + f.Failed
+		factor.Score = float64(f.Completed) / float64(all)
+		factor.Why = fmt.Sprintf("%d of %d finished attempts failed", f.Failed, all)
+	}
+	return factor
+}
+
+func (f *HealthFacts) checks() []HealthCheck {
+	var checks []HealthCheck
+	for _, r := range f.inUse() {
+		check := HealthCheck{Name: r.name, Status: CheckPass, Why: "not reported"}
+		if r.percent != nil {
+			check.Why = fmt.Sprintf("%.0f%% in use", *r.percent)
+			switch {
+			case *r.percent >= checkFail:
+				check.Status = CheckFail
+			case *r.percent >= checkWarn:
+				check.Status = CheckWarn
+			}
+		}
+		checks = append(checks, check)
+	}
+	agent := HealthCheck{Name: "agent", Status: CheckPass, Why: "it answers and works"}
+	switch {
+	case f.Stuck > 0:
+		agent.Status, agent.Why = CheckFail, fmt.Sprintf("%d attempts run on although they were told to stop", f.Stuck)
+	case f.idleHands():
+		agent.Status, agent.Why = CheckFail, fmt.Sprintf("it took %d attempts and finished none", f.Unfinished)
+	case f.Interval > 0 && f.Silence > time.Duration(heartbeatStillGood*float64(f.Interval)):
+		agent.Status, agent.Why = CheckWarn, fmt.Sprintf("silent for %s", f.Silence.Round(time.Second))
+	case f.Completed+f.Failed == 0 && f.Unfinished > 0:
+		agent.Status, agent.Why = CheckWarn, fmt.Sprintf("it took %d attempts and finished none yet", f.Unfinished)
+	}
+	return append(checks, agent)
+}
+
+type resourceUse struct {
+	name    string
+	percent *float64
+}
+
+func (f *HealthFacts) inUse() []resourceUse {
+	return []resourceUse{{"cpu", f.CPUPercent}, {"memory", f.MemoryPercent}, {"disk", f.DiskPercent}}
+}
+
+func clamp(x float64) float64 { return min(max(x, 0), 1) }
+
+func rounded(x float64) float64 { return float64(int(x*scorePrecision+0.5)) / scorePrecision }
+
+// The rolling window of an agent's health.
+const (
+	// HealthWindowLength is how far back a score looks.
+	HealthWindowLength = 5 * time.Minute
+	healthBuckets      = 10
+	healthBucket       = HealthWindowLength / healthBuckets
+)
+
+// HealthWindow counts what an agent did within the last minutes. The zero value is ready. It is not safe for concurrent
+// use.
+type HealthWindow struct {
+	buckets [healthBuckets]healthCounts
+	newest  int64 // number of the newest bucket: time divided by its length
+}
+
+type healthCounts struct {
+	heartbeats, late, completed, failed, unfinished int
+	samples                                         int
+	cpu, memory                                     float64 // sums of per cent
+}
+
+// Sampled notes how much of its host's cpu and memory is in use. They come and go, so their mean counts.
+func (w *HealthWindow) Sampled(cpu, memory float64, now time.Time) {
+	b := w.at(now)
+	b.samples++
+	b.cpu += cpu
+	b.memory += memory
+}
+
+// Heartbeat counts one heartbeat that came gap after the one before, when one is expected every interval.
+func (w *HealthWindow) Heartbeat(gap, interval time.Duration, now time.Time) {
+	b := w.at(now)
+	b.heartbeats++
+	if float64(gap) > heartbeatStillGood*float64(interval) {
+		b.late++
+	}
+}
+
+// Ended counts one attempt that began on the agent, by how it ended. Attempts that were cancelled, or taken off it by a
+// person or a drain, say nothing about the agent: leave them out.
+func (w *HealthWindow) Ended(outcome AttemptOutcome, now time.Time) {
+	b := w.at(now)
+	switch outcome {
+	case AttemptCompleted:
+		b.completed++
+	case AttemptFailed:
+		b.failed++
+	case AttemptTimedOut, AttemptReturned:
+		b.unfinished++
+	}
+}
+
+// Facts fills in what the window counted. Without a sample, cpu and memory stay as they are given.
+func (w *HealthWindow) Facts(f HealthFacts, now time.Time) HealthFacts {
+	w.at(now)
+	f.Heartbeats, f.Late, f.Completed, f.Failed, f.Unfinished = 0, 0, 0, 0, 0
+	samples, cpu, memory := 0, 0.0, 0.0
+	for _, b := range w.buckets {
+		samples += b.samples
+		cpu += b.cpu
+		memory += b.memory
+		f.Heartbeats += b.heartbeats
+		f.Late += b.late
+		f.Completed += b.completed
+		f.Failed += b.failed
+		f.Unfinished += b.unfinished
+	}
+	if samples > 0 {
+		cpu, memory = cpu/float64(samples), memory/float64(samples)
+		f.CPUPercent, f.MemoryPercent = &cpu, &memory
+	}
+	return f
+}
+
+// at is the bucket of a time, after those that have become too old were emptied. Time that runs backwards counts as
+// now.
+func (w *HealthWindow) at(now time.Time) *healthCounts {
+	number := now.UnixNano() / int64(healthBucket)
+	switch steps := number - w.newest; {
+	case w.newest == 0 || steps >= healthBuckets:
+		w.buckets = [healthBuckets]healthCounts{}
+		w.newest = number
+	case steps > 0:
+		for range steps {
+			w.newest++
+			w.buckets[w.newest%healthBuckets] = healthCounts{}
+		}
+	}
+	return &w.buckets[w.newest%healthBuckets]
 }

@@ -1,7 +1,11 @@
 package fleet
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -111,4 +115,167 @@ func ValidateScheduleName(name string) error {
 			MaxScheduleName)
 	}
 	return nil
+}
+
+// MaxCronLength bounds the text of a cron schedule, in bytes.
+const MaxCronLength = 200
+
+// Cron is a cron schedule: the times of which every field holds the minute, hour, day and so on. Calendars says what
+// that means for days.
+type Cron struct {
+	Minute, Hour, DayOfMonth, Month, DayOfWeek CronField
+}
+
+// CronField is one field: the union of its ranges, never empty. Sunday is 0.
+type CronField []CronRange
+
+// CronRange is From, From+Step, … up to To.
+type CronRange struct{ From, To, Step int }
+
+// cronFields are the five fields in the order of the text. Names stand for Min, Min+1, ….
+var cronFields = []struct {
+	name     string
+	min, max int
+	names    []string
+}{
+	{"minute", 0, 59, nil},
+	{"hour", 0, 23, nil},
+	{"day of month", 1, 31, nil},
+	{"month", 1, 12, []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}},
+	{"day of week", 0, 7, []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}},
+}
+
+// cronWords are the usual short forms.
+var cronWords = map[string]string{
+	"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0",
+	"@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
+}
+
+// ParseCron reads a cron schedule of five fields: minute, hour, day of month, month, day of week. A field is *, a
+// number or a name, a range such as 1-5, any of these with a step such as */15, or a list of them with commas. The
+// error says which field is wrong and does not repeat the text.
+func ParseCron(text string) (Cron, error) {
+	if len(text) > MaxCronLength {
+		return Cron{}, fmt.Errorf("must be at most %d characters", MaxCronLength)
+	}
+	if word, ok := cronWords[strings.TrimSpace(text)]; ok {
+		text = word
+	}
+	parts := strings.Fields(text)
+	if len(parts) != len(cronFields) {
+		return Cron{}, fmt.Errorf("must have 5 fields (minute, hour, day of month, month, day of week), and has %d",
+			len(parts))
+	}
+	var parsed [5]CronField
+	for i, part := range parts {
+		field, err := parseCronField(i, strings.ToLower(part))
+		if err != nil {
+			return Cron{}, fmt.Errorf("field %d (%s) %w", i+1, cronFields[i].name, err)
+		}
+		parsed[i] = field
+	}
+	c := Cron{Minute: parsed[0], Hour: parsed[1], DayOfMonth: parsed[2], Month: parsed[3], DayOfWeek: parsed[4]}
+	if !c.everHappens() {
+		return Cron{}, errors.New(
+			"names a day of the month (field 3) that its months (field 4) do not have, so it would never fire")
+	}
+	return c, nil
+}
+
+func parseCronField(i int, text string) (CronField, error) {
+	var field CronField
+	for item := range strings.SplitSeq(text, ",") {
+		r, err := parseCronRange(i, item)
+		if err != nil {
+			return nil, err
+		}
+		field = append(field, r)
+	}
+	return field, nil
+}
+
+func parseCronRange(i int, text string) (CronRange, error) {
+	f := cronFields[i]
+	span, stepText, stepped := strings.Cut(text, "/")
+	r := CronRange{From: f.min, To: f.max, Step: 1}
+	if stepped {
+		step, err := strconv.Atoi(stepText)
+		if err != nil || step < 1 || step > f.max {
+			return r, fmt.Errorf("has a step that is not 1 to %d", f.max)
+		}
+		r.Step = step
+	}
+	if span == "*" {
+		if i == 4 {
+			r.To = 6
+		}
+		return r, nil
+	}
+	first, last, ranged := strings.Cut(span, "-")
+	var err error
+	if r.From, err = cronValue(i, first); err != nil {
+		return r, err
+	}
+	switch {
+	case ranged:
+		if r.To, err = cronValue(i, last); err != nil {
+			return r, err
+		}
+	case !stepped:
+		r.To = r.From
+	}
+	if r.To < r.From {
+		return r, errors.New("has a range that runs backwards")
+	}
+	return r, nil
+}
+
+func cronValue(i int, text string) (int, error) {
+	f := cronFields[i]
+	if n := slices.Index(f.names, text); n >= 0 {
+		return f.min + n, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < f.min || n > f.max {
+		wants := fmt.Sprintf("must hold numbers from %d to %d", f.min, f.max)
+		if f.names != nil {
+			wants += fmt.Sprintf(" or names such as %s", f.names[1])
+		}
+		return 0, errors.New(wants + ", ranges (1-5), steps (*/15) or lists (1,3)")
+	}
+	return n, nil
+}
+
+// Calendars are the calendars of which any may match. As cron has always had it, a day matches when day of month or day
+// of week does, if both are restricted; a calendar asks for both, so there are two of them then.
+func (c Cron) Calendars() []Cron {
+	if c.DayOfMonth.covers(1, 31) || c.DayOfWeek.covers(0, 6) {
+		return []Cron{c}
+	}
+	byMonth, byWeek := c, c
+	byMonth.DayOfWeek, byWeek.DayOfMonth = CronField{{0, 6, 1}}, CronField{{1, 31, 1}}
+	return []Cron{byMonth, byWeek}
+}
+
+// covers reports whether the field holds all of first…last by one range, as * does.
+func (f CronField) covers(first, last int) bool {
+	return slices.ContainsFunc(f, func(r CronRange) bool { return r.From <= first && r.To >= last && r.Step == 1 })
+}
+
+// everHappens: February 30 never comes.
+func (c Cron) everHappens() bool {
+	if !c.DayOfWeek.covers(0, 6) {
+		return true
+	}
+	days := [...]int{31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
+	for _, m := range c.Month {
+		for month := m.From; month <= m.To; month += m.Step {
+			for _, d := range c.DayOfMonth {
+				if d.From <= days[month-1] {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
