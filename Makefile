@@ -10,7 +10,7 @@ export CGO_ENABLED = 0
 LINTERS := bin/golangci-lint bin/workflowcheck
 # Packages with goroutines of their own. Those that embed Temporal are left out: the race detector would build and
 # instrument the whole server, which is slow and finds nothing of ours.
-RACE    := $(patsubst %,./%/...,$(wildcard fleet contract protocol parallel httpapi hub gateway access guard page telemetry spawner agent workflows activities worker config))
+RACE    := $(patsubst %,./%/...,$(wildcard fleet contract store client protocol parallel httpapi hub gateway access guard page telemetry spawner agent workflows activities worker config))
 
 .DEFAULT_GOAL := help
 .PHONY: help demo dev build image openapi page test plants e2e race bench bench-page chaos replay record lint fmt clean vuln
