@@ -75,25 +75,12 @@ func printDrains(a *app.App, records []fleet.DrainRecord) error {
 func drainOneCommand(
 	a *app.App, use, short string, do func(*client.Client, context.Context, string) (*fleet.DrainRecord, error),
 ) *cobra.Command {
-	command := &cobra.Command{
+	return app.Show(a, &cobra.Command{
 		Use:     use,
 		Short:   short,
 		Example: "  mainstay drain " + strings.Replace(use, "ID", "default:d-06gzw9pw", 1),
 		Args:    app.Exactly("a drain's id"),
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.Client()
-			if err != nil {
-				return err
-			}
-			record, err := do(client.Client, c.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return printDrain(a, client.Answer, record)
-		},
-	}
-	a.OutputFlag(command)
-	return command
+	}, do, printDrain)
 }
 
 // printDrain shows a drain, agent by agent, with the work that each had.

@@ -66,23 +66,10 @@ func printFailovers(a *app.App, records []fleet.FailoverRecord) error {
 }
 
 func failoverGetCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{
+	return app.Show(a, &cobra.Command{
 		Use: "get ID", Short: "Show a failover: who, why, what was moved to whom, and when",
 		Example: "  mainstay failover get default:agent-1:7", Args: app.Exactly("a failover's id"),
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.Client()
-			if err != nil {
-				return err
-			}
-			record, err := client.Failover(c.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return printFailover(a, client.Answer, record)
-		},
-	}
-	a.OutputFlag(command)
-	return command
+	}, (*client.Client).Failover, printFailover)
 }
 
 // printFailover shows a failover and its timeline.

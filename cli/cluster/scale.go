@@ -97,23 +97,10 @@ func awaitScaled(
 }
 
 func statusCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{
+	return app.Show(a, &cobra.Command{
 		Use: "scaling NAME", Short: "Show how a cluster's number of agents is kept, and what was done about it",
 		Example: "  mainstay cluster scaling builders", Args: app.Exactly("a cluster's name"),
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.Client()
-			if err != nil {
-				return err
-			}
-			status, err := client.Scaling(c.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return printScaling(a, client.Answer, status)
-		},
-	}
-	a.OutputFlag(command)
-	return command
+	}, (*client.Client).Scaling, printScaling)
 }
 
 func printScaling(a *app.App, raw json.RawMessage, s *api.ScalingStatus) error {

@@ -62,25 +62,12 @@ func scalingTook(r *fleet.ScalingRecord) string {
 }
 
 func scalingGetCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{
+	return app.Show(a, &cobra.Command{
 		Use:     "get ID",
 		Short:   "Show one action of scaling, agent by agent",
 		Example: "  mainstay scaling get default:7",
 		Args:    app.Exactly("an action's id"),
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.Client()
-			if err != nil {
-				return err
-			}
-			record, err := client.ScalingAction(c.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return printScalingRecord(a, client.Answer, record)
-		},
-	}
-	a.OutputFlag(command)
-	return command
+	}, (*client.Client).ScalingAction, printScalingRecord)
 }
 
 func printScalingRecord(a *app.App, raw json.RawMessage, r *fleet.ScalingRecord) error {

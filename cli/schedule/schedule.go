@@ -85,23 +85,10 @@ func whenText(cron, zone string, interval, offset fleet.Duration) string {
 }
 
 func getCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{
+	return app.Show(a, &cobra.Command{
 		Use: "get NAME", Short: "Show a schedule: its next times, and what became of its newest tasks",
 		Example: "  mainstay schedule get nightly", Args: app.Exactly("a schedule's name"),
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.Client()
-			if err != nil {
-				return err
-			}
-			schedule, err := client.Schedule(c.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return printSchedule(a, client.Answer, schedule)
-		},
-	}
-	a.OutputFlag(command)
-	return command
+	}, (*client.Client).Schedule, printSchedule)
 }
 
 func printSchedule(a *app.App, raw json.RawMessage, s *api.Schedule) error {
