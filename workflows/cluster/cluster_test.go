@@ -3,6 +3,8 @@ package cluster_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,9 +25,18 @@ import (
 // clusterRun is a Cluster workflow with hubs that take directives.
 type clusterRun struct {
 	*sdktestsuite.TestWorkflowEnvironment
-	directives []contract.Directive
-	failovers  []contract.FailoverInput
-	loads      map[string]int
+	failovers []contract.FailoverInput
+	loads     map[string]int
+
+	mu   sync.Mutex // several hubs are told at once
+	sent []contract.Directive
+}
+
+// directives returns what hubs were told so far.
+func (r *clusterRun) directives() []contract.Directive {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.sent)
 }
 
 func newCluster(t *testing.T) *clusterRun {
@@ -33,7 +44,9 @@ func newCluster(t *testing.T) *clusterRun {
 	run := &clusterRun{TestWorkflowEnvironment: workflowtest.NewEnvironment()}
 	worker.RegisterWorkflows(run)
 	run.RegisterActivityWithOptions(func(_ context.Context, d contract.Directive) error {
-		run.directives = append(run.directives, d)
+		run.mu.Lock()
+		defer run.mu.Unlock()
+		run.sent = append(run.sent, d)
 		return nil
 	}, activity.RegisterOptions{Name: contract.DirectActivity.Name})
 	run.RegisterActivityWithOptions(func(context.Context, string) (map[string]int, error) { return run.loads, nil },
@@ -117,8 +130,8 @@ func TestClusterMembership(t *testing.T) {
 	require.Equal(t, fleet.ActiveActive, response.Directive.Mode)
 	require.True(t, early.Refused, "a cluster with online agents is not deleted")
 	require.False(t, lane.Refused || forced.Refused)
-	require.Len(t, run.directives, 1, "the hub hears of the new lane")
-	require.Equal(t, [][]string{{"gpu"}}, run.directives[0].CapabilitySets)
+	require.Len(t, run.directives(), 1, "the hub hears of the new lane")
+	require.Equal(t, [][]string{{"gpu"}}, run.directives()[0].CapabilitySets)
 }
 
 func TestClusterConfigure(t *testing.T) {

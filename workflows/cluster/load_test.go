@@ -35,7 +35,7 @@ func TestClusterReducesLoad(t *testing.T) {
 		require.Equal(t, 4, view.EffectiveSlots(view.Member("a")))
 	})
 	run.at(3*time.Minute, func() {
-		for _, d := range run.directives {
+		for _, d := range run.directives() {
 			limits = append(limits, d.Slots["a"])
 		}
 		atEnd = run.view(t)
@@ -60,7 +60,7 @@ func TestClusterReducesLoad(t *testing.T) {
 	require.Equal(t, []int{4, 6, 0}, limits[len(limits)-3:], "step by step, then no limit")
 	require.True(t, restored.Value.(contract.LoadReduced).Changed)
 	require.Equal(t, 8, restored.Value.(contract.LoadReduced).EffectiveSlots)
-	require.Nil(t, run.directives[len(run.directives)-1].Slots)
+	require.Nil(t, run.directives()[len(run.directives())-1].Slots)
 }
 
 // Where health decides, the agent's hub is asked, and nothing else waits for its answer.
@@ -127,5 +127,5 @@ func TestClusterRebalances(t *testing.T) {
 	require.NotEmpty(t, plan.Value.(fleet.Rebalance).Moves)
 	require.Equal(t, plan.Value.(fleet.Rebalance).Moves, done.Value.(fleet.Rebalance).Moves)
 	require.Empty(t, again.Value.(fleet.Rebalance).Moves)
-	require.Len(t, run.directives[len(run.directives)-1].Targets, 8)
+	require.Len(t, run.directives()[len(run.directives())-1].Targets, 8)
 }

@@ -23,14 +23,14 @@ func TestClusterPauses(t *testing.T) {
 		paused = run.update(contract.PauseUpdate.Name, contract.PauseRequest{Lane: "cap/gpu+arm", Reason: "driver"})
 	})
 	run.at(3*time.Second, func() {
-		heardBefore = len(run.directives)
+		heardBefore = len(run.directives())
 		again = run.update(contract.PauseUpdate.Name, contract.PauseRequest{Lane: "cap/arm+gpu",
 			Reason: "a newer driver"})
 		shard = run.update(contract.PauseUpdate.Name, contract.PauseRequest{Lane: "shard/1"})
 		nonsense = run.update(contract.PauseUpdate.Name, contract.PauseRequest{Lane: "gpu"})
 	})
 	run.at(4*time.Second, func() {
-		require.Len(t, run.directives, heardBefore, "lanes are served as before")
+		require.Len(t, run.directives(), heardBefore, "lanes are served as before")
 		run.update(contract.PauseUpdate.Name, contract.PauseRequest{Reason: "all"})
 	})
 	run.at(5*time.Second, func() { late = run.update(contract.JoinUpdate.Name, joins("h2", "b")) })
@@ -56,7 +56,7 @@ func TestClusterPauses(t *testing.T) {
 		lanes []string
 	}
 	var heard []told
-	for _, d := range run.directives {
+	for _, d := range run.directives() {
 		heard = append(heard, told{d.Paused, d.PausedLanes})
 		require.False(t, d.CreatedAt.IsZero())
 	}

@@ -63,7 +63,7 @@ func TestClusterElection(t *testing.T) {
 	require.Equal(t, "c", failed.Target)
 	require.True(t, failed.WasLeader)
 	require.Equal(t, []fleet.HeldAttempt{{TaskID: "t-1", Attempt: 1}}, failed.Attempts)
-	last := run.directives[len(run.directives)-1]
+	last := run.directives()[len(run.directives())-1]
 	require.Equal(t, "b", last.Leader)
 }
 

@@ -32,7 +32,7 @@ func TestClusterRevokesAJoinToken(t *testing.T) {
 		kept = run.update(contract.RevokeJoinTokenUpdate.Name, contract.RevokeJoinTokenRequest{ID: "t"})
 	})
 	run.at(3*time.Second, func() {
-		require.Empty(t, run.directives, "sessions go on")
+		require.Empty(t, run.directives(), "sessions go on")
 		request := with(fleet.JoinToken{ID: "t"}, "a")
 		request.Joins[0].Resume = true
 		resumed = run.update(contract.JoinUpdate.Name, request)
@@ -57,8 +57,8 @@ func TestClusterRevokesAJoinToken(t *testing.T) {
 	require.Equal(t, []string{""}, refusals(resumed))
 	require.Equal(t, []string{"a", "b"}, ended.Value.(contract.RevokedJoinToken).Agents)
 	require.Equal(t, []string{fleet.RefusedRevoked, fleet.RefusedToken}, refusals(late))
-	require.Len(t, run.directives, 1)
-	require.Equal(t, []string{"t"}, run.directives[0].EndedTokens)
-	require.True(t, run.directives[0].Ended("t"))
-	require.False(t, run.directives[0].Ended("other") || run.directives[0].Ended(""))
+	require.Len(t, run.directives(), 1)
+	require.Equal(t, []string{"t"}, run.directives()[0].EndedTokens)
+	require.True(t, run.directives()[0].Ended("t"))
+	require.False(t, run.directives()[0].Ended("other") || run.directives()[0].Ended(""))
 }
