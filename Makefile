@@ -40,10 +40,13 @@ page: ## make the fleet page's scripts anew, after a change of its modules; a te
 # The tests that plant bugs in the program. They build it a second time and take minutes.
 PLANTS := ^TestPlants$$
 
-# One Temporal serves all of the end-to-end tests, so they run alone; the rest waits for faults and timers much of its time.
-test: ## run all tests but the planted bugs; never from the cache, which does not see the programs that they build
-	$(TEST) -count=1 -timeout 10m ./testsuite/e2e
-	$(TEST) -count=1 -timeout 15m -p 4 -skip '$(PLANTS)' $$($(GO) list ./... | grep -v '/testsuite/e2e$$')
+# What waits long, for faults and for thresholds of real time, is left out with -short. `make test SHORT=` runs it too.
+SHORT ?= -short
+
+# One Temporal serves all of the end-to-end tests, so they run alone; the rest waits for timers much of its time.
+test: build ## run the tests but those that take minutes; never from the cache, which does not see the program
+	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 10m ./testsuite/e2e
+	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 15m -p 4 -skip '$(PLANTS)' $$($(GO) list ./... | grep -v '/testsuite/e2e$$')
 
 plants: ## plant known bugs in the program, one at a time, and see that each is noticed
 	$(TEST) -count=1 -timeout 15m -parallel 4 -run '$(PLANTS)' ./testsuite/chaos

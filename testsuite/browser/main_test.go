@@ -19,6 +19,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/testsuite/build"
 )
 
 const (
@@ -104,15 +106,8 @@ func browserFor(t testing.TB) context.Context {
 	return browser
 }
 
-// binary builds the program once.
-var binary = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(shared.dir, "mainstay")
-	command := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, "mainstay.dev/mainstay/cmd/mainstay")
-	if output, err := command.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the program: %w\n%s", err, output)
-	}
-	return path, nil
-})
+// binary is the program, built once.
+var binary = sync.OnceValues(func() (string, error) { return build.Program(shared.dir) })
 
 // devReport is what tests read of what `dev` reports when all is up.
 type devReport struct {

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/testsuite/build"
 )
 
 // process is one process that the driver started.
@@ -139,10 +141,13 @@ var programs sync.Map // what → func() (string, error)
 // bugs.
 func buildProgram(t testing.TB, planted, testBinary bool) string {
 	t.Helper()
-	build := sync.OnceValues(func() (string, error) {
+	built := sync.OnceValues(func() (string, error) {
 		dir, err := os.MkdirTemp(buildDir, "build-") //nolint:usetesting // outlives the test: later ones use the program too
 		if err != nil {
 			return "", err
+		}
+		if !planted && !testBinary {
+			return build.Program(dir)
 		}
 		out := filepath.Join(dir, "program")
 		args, what := []string{"build", "-ldflags", "-s -w", "-o", out}, "mainstay.dev/mainstay/cmd/mainstay"
@@ -156,13 +161,9 @@ func buildProgram(t testing.TB, planted, testBinary bool) string {
 			}
 			args = append(args, "-overlay", overlay)
 		}
-		args = append(args, what)
-		if text, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-			return "", fmt.Errorf("go %v: %w\n%s", args, err, text)
-		}
-		return out, nil
+		return out, build.Go(append(args, what)...)
 	})
-	once, _ := programs.LoadOrStore(fmt.Sprint(planted, testBinary), build)
+	once, _ := programs.LoadOrStore(fmt.Sprint(planted, testBinary), built)
 	path, err := once.(func() (string, error))()
 	require.NoError(t, err)
 	return path

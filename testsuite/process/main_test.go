@@ -2,17 +2,15 @@
 package process
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"mainstay.dev/mainstay/devserver"
+	"mainstay.dev/mainstay/testsuite/build"
 )
 
 // scratch is the folder of what the test binary shares; TestMain removes it.
@@ -31,17 +29,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// binary builds the program once.
-var binary = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(scratch, "mainstay")
-	command := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, "mainstay.dev/mainstay/cmd/mainstay")
-	var output bytes.Buffer
-	command.Stdout, command.Stderr = &output, &output
-	if err := command.Run(); err != nil {
-		return "", fmt.Errorf("build the program: %w\n%s", err, output.String())
-	}
-	return path, nil
-})
+// binary is the program, built once.
+var binary = sync.OnceValues(func() (string, error) { return build.Program(scratch) })
 
 // temporal starts the Temporal that all tests of `serve` share.
 var temporal = sync.OnceValues(func() (*devserver.Server, error) {
