@@ -172,7 +172,7 @@ func Start(ctx context.Context, o Options) (_ *Plane, err error) {
 	p.gateway = clusters
 	if o.Roles.gateway {
 		clusters.Register(api.API())
-		if err := mountPage(api, clusters, o.Version, o.Page); err != nil {
+		if err := mountPage(api, o.Version, o.Page); err != nil {
 			return nil, err
 		}
 		guard.RegisterSession(api.API(), o.Gate)
@@ -299,6 +299,20 @@ func LocalURL(l net.Listener) string {
 
 // LocalHosts are the names of this machine to itself.
 var LocalHosts = []string{"localhost", "127.0.0.1", "::1"}
+
+// mountPage serves the fleet page beside the API.
+func mountPage(api *httpapi.Server, version string, o page.Options) error {
+	o.Version = version
+	p, err := page.New(o)
+	if err != nil {
+		return err
+	}
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		api.Handle(access.Open, method, page.Path, p)
+		api.Handle(access.Open, method, page.Assets+"{version}/{file}", p)
+	}
+	return nil
+}
 
 // GuardBrowsers keeps web pages that a person happens to visit from using the API or the Web UI: agents of `dev` run
 // commands.

@@ -31,7 +31,7 @@ func everyRoute(t *testing.T, o httpapi.Options) *httpapi.Server {
 	server := httpapi.New(o)
 	g := gateway.New(gateway.Options{Client: temporal})
 	g.Register(server.API())
-	require.NoError(t, mountPage(server, g, "v1", page.Options{}))
+	require.NoError(t, mountPage(server, "v1", page.Options{}))
 	guard.RegisterSession(server.API(), nil)
 	h, err := hub.New(hub.Options{ID: "h", Client: temporal, Key: []byte("a key of at least 32 characters.")})
 	require.NoError(t, err)

@@ -40,7 +40,7 @@ func TestMemoryHasSearchAttributesAndUI(t *testing.T) {
 	for name, kind := range contract.SearchAttributes() {
 		require.Equal(t, kind, found.GetCustomAttributes()[name], name)
 	}
-	ui, err := s.UI("")
+	ui, err := s.UI()
 	require.NoError(t, err)
 	pages := map[string]string{"/namespaces/default/workflows": "<html", "/api/v1/namespaces": `"namespaceInfo"`}
 	for path, text := range pages {

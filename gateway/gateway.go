@@ -12,7 +12,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/agent"
@@ -110,11 +109,6 @@ func (g *Gateway) Register(routes huma.API) {
 	if g.registry != nil {
 		g.registry.MustRegister(overview.NewMetrics(g.overview)) // only of a process that plays the gateway
 	}
-}
-
-// Overview reads the whole fleet at a glance.
-func (g *Gateway) Overview(ctx context.Context) (api.Overview, error) {
-	return g.overview.Overview(ctx)
 }
 
 // EnsureClusters creates those of the clusters that do not exist. It changes none that do.

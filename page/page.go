@@ -6,23 +6,23 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
-	"embed"
+	_ "embed"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"html/template"
-	"io/fs"
 	"net/http"
 	"path"
 	"strings"
 )
 
-//go:embed static/*.html static/*.css static/*.svg
-var files embed.FS
-
-// What stands in the page, so that it comes with one request: the style; the script that runs before there is anything
-// to see; the one that does everything else.
+// The page, and what stands in it, so that it comes with one request: the style; the script that runs before there is
+// anything to see; the one that does everything else. Beside it there is an icon.
 var (
+	//go:embed static/index.html
+	index string
+	//go:embed static/icon.svg
+	icon []byte
 	//go:embed static/style.css
 	style string
 	//go:embed bundle/early.js
@@ -31,7 +31,7 @@ var (
 	app string
 )
 
-// Paths that the page is served at. What is below Assets has a digest of all files in its name.
+// Paths that the page is served at. What is below Assets has its digest in its name.
 const (
 	Path   = "/"
 	Assets = "/page/"
@@ -45,16 +45,12 @@ type Options struct {
 	Namespace string
 	// Version is shown.
 	Version string
-	// Framers are origins whose pages may show this one in a frame, beside its own.
-	Framers []string
 }
 
 // Page serves the fleet page.
 type Page struct {
-	base   string // /page/<digest>/
-	policy string
-	index  file
-	assets map[string]file
+	base        string // /page/<digest>/
+	index, icon file
 }
 
 // file is one file as it is sent.
@@ -64,49 +60,22 @@ type file struct {
 	etag       string
 }
 
-// types are the media types of what is served, by extension. A file of another kind is a mistake.
-var types = map[string]string{
-	".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".html": "text/html; charset=utf-8",
-}
+// iconName is the icon's name below Assets.
+const iconName = "icon.svg"
 
 // New prepares the page.
 func New(o Options) (*Page, error) {
 	if o.Namespace == "" {
 		o.Namespace = "default"
 	}
-	p := &Page{assets: map[string]file{}}
-	sum, index := sha256.New(), []byte(nil)
-	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		data, err := files.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		switch name = path.Base(name); name {
-		case "index.html":
-			index = data
-			return nil
-		case "strip.html":
-			return nil
-		}
-		fmt.Fprintf(sum, "%s %d\n%s", name, len(data), data)
-		p.assets[name], err = newFile(name, data)
-		return err
-	})
+	image, err := newFile("image/svg+xml", icon)
 	if err != nil {
-		return nil, fmt.Errorf("read the page's files: %w", err)
+		return nil, err
 	}
-	p.base = Assets + hex.EncodeToString(sum.Sum(nil))[:12] + "/"
-	p.policy = policy(o.Framers)
-	return p, p.makeIndex(index, o)
-}
-
-func (p *Page) makeIndex(text []byte, o Options) error {
-	t, err := template.New("index").Parse(string(text))
+	p := &Page{base: Assets + image.etag + "/", icon: image}
+	t, err := template.New("index").Parse(index)
 	if err != nil {
-		return fmt.Errorf("parse the page: %w", err)
+		return nil, fmt.Errorf("parse the page: %w", err)
 	}
 	var page bytes.Buffer
 	if err := t.Execute(&page, struct {
@@ -116,17 +85,13 @@ func (p *Page) makeIndex(text []byte, o Options) error {
 		Early template.JS
 		App   template.JS
 	}{o, p.base, template.CSS(style), template.JS(early), template.JS(app)}); err != nil {
-		return fmt.Errorf("make the page: %w", err)
+		return nil, fmt.Errorf("make the page: %w", err)
 	}
-	p.index, err = newFile("index.html", page.Bytes())
-	return err
+	p.index, err = newFile("text/html; charset=utf-8", page.Bytes())
+	return p, err
 }
 
-func newFile(name string, data []byte) (file, error) {
-	kind, known := types[path.Ext(name)]
-	if !known {
-		return file{}, fmt.Errorf("%s: no media type is known for it", name)
-	}
+func newFile(kind string, data []byte) (file, error) {
 	var zipped bytes.Buffer
 	w, err := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
 	if err != nil {
@@ -144,13 +109,9 @@ func newFile(name string, data []byte) (file, error) {
 
 // policy lets the page run the scripts that stand in it, call its own API, and nothing else; no text can become markup
 // or a script.
-func policy(framers []string) string {
-	return "default-src 'none'; script-src " + digest(early) + " " + digest(app) +
-		"; style-src 'self' " + digest(style) +
-		"; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; " +
-		"require-trusted-types-for 'script'; trusted-types 'none'; frame-ancestors " + strings.Join(append(
-		[]string{"'self'"}, framers...), " ")
-}
+var policy = "default-src 'none'; script-src " + digest(early) + " " + digest(app) + "; style-src " + digest(style) +
+	"; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; " +
+	"require-trusted-types-for 'script'; trusted-types 'none'; frame-ancestors 'none'"
 
 // digest is how a policy names what stands in the page.
 func digest(text string) string {
@@ -164,24 +125,21 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "same-origin")
 	if r.URL.Path == Path {
-		h.Set("Content-Security-Policy", p.policy)
+		h.Set("Content-Security-Policy", policy)
 		h.Set("Cache-Control", "no-cache")
 		p.index.serve(w, r)
 		return
 	}
-	name := path.Base(r.URL.Path)
-	f, known := p.assets[name]
-	if !known || strings.Count(strings.TrimPrefix(r.URL.Path, Assets), "/") != 1 {
+	// Whatever its version, a page asks for the icon two levels below the root.
+	if below := strings.TrimPrefix(r.URL.Path, Assets); path.Base(below) != iconName || strings.Count(below, "/") != 1 {
 		http.NotFound(w, r)
 		return
 	}
-	// A page of another version of this program may ask for its own files: it gets ours, and must not keep them.
+	// A page of another version of this program may ask for its own icon: it gets ours, and must not keep it.
 	if h.Set("Cache-Control", "no-store"); strings.HasPrefix(r.URL.Path, p.base) {
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
-	// They are no secret, and the strip's frame has no origin that could be ours.
-	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
-	f.serve(w, r)
+	p.icon.serve(w, r)
 }
 
 func (f *file) serve(w http.ResponseWriter, r *http.Request) {

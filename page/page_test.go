@@ -37,13 +37,12 @@ func text(t *testing.T, r *http.Response) string {
 
 func TestPageAndItsFiles(t *testing.T) {
 	t.Parallel()
-	p, err := page.New(page.Options{TemporalUI: "http://127.0.0.1:8233", Version: `1"><script>`,
-		Framers: []string{"http://127.0.0.1:8233"}})
+	p, err := page.New(page.Options{TemporalUI: "http://127.0.0.1:8233", Version: `1"><script>`})
 	require.NoError(t, err)
 	index := get(t, p, "/")
 	require.Equal(t, "text/html; charset=utf-8", index.Header.Get("Content-Type"))
 	policy := index.Header.Get("Content-Security-Policy")
-	require.Contains(t, policy, "frame-ancestors 'self' http://127.0.0.1:8233")
+	require.Contains(t, policy, "frame-ancestors 'none'")
 	require.NotContains(t, policy, "unsafe")
 	body := text(t, index)
 	require.NotContains(t, body, `1"><script>`)
@@ -58,8 +57,7 @@ func TestPageAndItsFiles(t *testing.T) {
 		return strings.Join(all, " ")
 	}
 	require.Contains(t, policy,
-		"default-src 'none'; script-src "+digests("script")+"; style-src 'self' "+digests(
-			"style")+"; connect-src 'self'")
+		"default-src 'none'; script-src "+digests("script")+"; style-src "+digests("style")+"; connect-src 'self'")
 	require.Less(t, len(text(t, get(t, p, "/", "Accept-Encoding", "gzip"))), 40<<10, "bytes on the wire")
 
 	used := regexp.MustCompile(`"(/page/[^"]+)"`).FindAllStringSubmatch(body, -1)
@@ -94,11 +92,10 @@ func TestOtherPaths(t *testing.T) {
 	t.Parallel()
 	p, err := page.New(page.Options{})
 	require.NoError(t, err)
-	old := get(t, p, "/page/0123456789ab/style.css")
+	old := get(t, p, "/page/0123456789ab/icon.svg")
 	require.Equal(t, http.StatusOK, old.StatusCode)
 	require.Equal(t, "no-store", old.Header.Get("Cache-Control"))
-	require.Equal(t, "cross-origin", old.Header.Get("Cross-Origin-Resource-Policy"), "the strip's frame has no origin")
-	for _, path := range []string{"/page/x/index.html", "/page/style.css", "/page/x/y/style.css", "/page/x/none.js",
+	for _, path := range []string{"/page/x/index.html", "/page/icon.svg", "/page/x/y/icon.svg", "/page/x/none.js",
 		"/page/"} {
 		require.Equal(t, http.StatusNotFound, get(t, p, path).StatusCode, path)
 	}

@@ -3,13 +3,10 @@ package dev
 import (
 	"fmt"
 	"io"
-	"net"
-	"net/url"
 	"path/filepath"
 	"strings"
 
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/page"
 )
 
 // Report is what `dev` says when all is up.
@@ -133,23 +130,4 @@ func (r *Report) write(w io.Writer, program string) error {
 	fmt.Fprintf(&b, "  %s demo\n\n", program)
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// fleetPage is the fleet page of `dev`: it links to the Web UI of the embedded Temporal, which may show it in a frame.
-func fleetPage(ui, namespace string) page.Options {
-	o := page.Options{TemporalUI: ui, Namespace: namespace}
-	if u, err := url.Parse(ui); err == nil && u.Host != "" {
-		o.Framers = localOrigins(u)
-	}
-	return o
-}
-
-// localOrigins are an address of this machine under each of the names that a browser on it may use.
-func localOrigins(u *url.URL) []string {
-	own := u.Scheme + "://" + u.Host
-	ip := net.ParseIP(u.Hostname())
-	if ip == nil || !ip.IsLoopback() && !ip.IsUnspecified() {
-		return []string{own}
-	}
-	return []string{u.Scheme + "://127.0.0.1:" + u.Port(), u.Scheme + "://localhost:" + u.Port()}
 }

@@ -22,6 +22,7 @@ import (
 	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/page"
 	"mainstay.dev/mainstay/telemetry"
 )
 
@@ -230,7 +231,7 @@ func (d *Run) planeOptions(
 		Roles:     controlplane.AllRoles,
 		HubID:     o.hubID,
 		Hub:       o.Hub,
-		Clusters:  o.Clusters, Listener: listener, Page: fleetPage(d.ui.address(), d.Temporal.Namespace()),
+		Clusters:  o.Clusters, Listener: listener, Page: page.Options{TemporalUI: d.ui.address(), Namespace: d.Temporal.Namespace()},
 		Registry: d.registry, Tracing: d.tracing,
 	}
 	if controlplane.Loopback(listener) {

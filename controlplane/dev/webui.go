@@ -44,11 +44,7 @@ func (d *Run) startUI(o controlplane.Options) error {
 	if d.ui == nil {
 		return nil
 	}
-	strip := d.URL + page.Strip
-	if o.Gate != nil { // the frame of the strip has no session, so it could only show that it may show nothing
-		strip = ""
-	}
-	ui, err := d.Temporal.UI(strip)
+	ui, err := d.Temporal.UI()
 	if err != nil {
 		return err
 	}

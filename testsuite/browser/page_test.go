@@ -7,11 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
-
-	"mainstay.dev/mainstay/page"
 )
 
 func TestOverview(t *testing.T) {
@@ -254,23 +251,6 @@ func TestHostileText(t *testing.T) {
 	p.shows("<b>bold</b>")
 	p.until("nothing of it became an element",
 		`document.querySelectorAll("main img, main script, main b:not(.count)").length === 0 && !document.title.includes("owned")`)
-}
-
-// TestStripInTheWebUI looks at the fleet in its frame of the Temporal Web UI.
-func TestStripInTheWebUI(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, nil, "a")
-	require.NotEmpty(t, f.UIURL)
-	p := openTab(t, f.URL, "")
-	p.expects(strings.TrimPrefix(f.UIURL, "http://")) // the Web UI's own complaints are not ours
-	p.do(chromedp.Navigate(f.UIURL + "/namespaces/default/workflows"))
-	strip := &frame{page: p, address: f.URL + page.Strip}
-	strip.until("it has the numbers", `document.body.innerText.includes("agents online")`)
-	strip.until("it fits",
-		`document.documentElement.scrollHeight <= innerHeight && document.documentElement.scrollWidth <= innerWidth`)
-	first := strip.text("it has a time", `document.querySelector("time").dateTime`)
-	strip.until("it is renewed", `document.querySelector("time").dateTime > "`+first+`"`)
-	p.shoot("web-ui")
 }
 
 func TestTemporalLinks(t *testing.T) {

@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -109,23 +108,6 @@ func TestOneTenantsPage(t *testing.T) {
 	p.shows(mine)
 	p.until("another's is not there", `!document.querySelector("main").innerText.includes("`+other+`")`)
 	p.until("the stream is there", `document.querySelector("#live").innerText === "Live"`)
-}
-
-// TestWebUIHasNoStripWhereTokensAreAsked: the frame has no session, and could show nothing but a refusal.
-func TestWebUIHasNoStripWhereTokensAreAsked(t *testing.T) {
-	t.Parallel()
-	for start, has := range map[*func() (devReport, error)]bool{&theDev: true, &theSecuredDev: false} {
-		f := newFleetOf(t, *start, nil)
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.UIURL+"/api/v1/settings", nil)
-		require.NoError(t, err)
-		request.Header.Set("Authorization", "Bearer "+f.token)
-		response, err := http.DefaultClient.Do(request)
-		require.NoError(t, err)
-		var settings struct{ CustomUI struct{ Enabled bool } }
-		require.NoError(t, json.NewDecoder(response.Body).Decode(&settings))
-		require.NoError(t, response.Body.Close())
-		require.Equal(t, has, settings.CustomUI.Enabled)
-	}
 }
 
 // TestWebUIAsksForAnAdmin opens the Web UI as nobody, who is sent to sign in, and then with that session on another

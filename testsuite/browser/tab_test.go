@@ -2,7 +2,6 @@ package browser
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -137,68 +136,6 @@ func (p *tab) text(script string) string {
 func (p *tab) run(script string) {
 	p.Helper()
 	eval[chromedp.Void](p, script)
-}
-
-// frame is the document of a frame whose sandbox makes it a target of its own.
-type frame struct {
-	page    *tab
-	address string // what its own begins with
-
-	ctx context.Context
-	end context.CancelFunc
-}
-
-// find connects to the frame's document.
-func (f *frame) find() error {
-	infos, err := chromedp.Targets(f.page.ctx)
-	if err != nil {
-		return err
-	}
-	for _, info := range infos {
-		if info.Type == "iframe" && strings.HasPrefix(info.URL, f.address) {
-			f.ctx, f.end = chromedp.NewContext(f.page.ctx, chromedp.WithTargetID(info.TargetID),
-				chromedp.WithDetachOnCancel())
-			return nil
-		}
-	}
-	return errors.New("there is no frame")
-}
-
-// try evaluates a script in the frame. After a failure the frame is looked for anew: its document may have been
-// replaced by another, and what is connected to the old one then sees nothing more.
-func (f *frame) try(script string) (text string, err error) {
-	if f.ctx == nil {
-		if err := f.find(); err != nil {
-			return "", err
-		}
-	}
-	if text, err = chromedp.Run(f.ctx, chromedp.Evaluate[string](script)); err != nil {
-		f.end()
-		f.ctx = nil
-	}
-	return text, err
-}
-
-// text waits until a script evaluates to some text in the frame.
-func (f *frame) text(what, script string) string {
-	f.page.Helper()
-	var text string
-	var last error
-	ok := eventually(func() bool {
-		text, last = f.try(script)
-		return last == nil && text != ""
-	})
-	if !ok {
-		now, _ := f.try("`${document.documentElement.scrollWidth}×${document.documentElement.scrollHeight} in ${innerWidth}×${innerHeight}: ${document.body.innerText}`")
-		require.FailNow(f.page, "never: "+what, "%v\n%s", last, now)
-	}
-	return text
-}
-
-// until waits until a condition holds in the frame.
-func (f *frame) until(what, condition string) {
-	f.page.Helper()
-	f.text(what, "("+condition+`) ? "yes" : ""`)
 }
 
 // until waits until a condition holds in the page.
