@@ -53,7 +53,7 @@ func NewMetrics(h *Handlers) prometheus.Collector {
 		deadLetters: desc("stella_agent_dead_letter_queue_depth",
 			"Dead letters of the cluster: tasks whose attempts are used up, kept for a retry.", "cluster_id"),
 		up: desc("stella_agent_up",
-			"1 while the agent is connected, 0 while it is suspect or lost. A lost agent is told of for a day; one that said goodbye, or is in maintenance, is not.", "agent_id"),
+			"1 while the agent is connected, 0 while it is suspect or lost. A lost agent is reported for one day; one that said goodbye or is in maintenance is not.", "agent_id"),
 		leases: desc("stella_agent_lease_count",
 			"Partitions that the agent leads: shards that it owns, and 1 for an active_passive cluster that it leads.",
 			"agent_id"),
