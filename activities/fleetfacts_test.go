@@ -79,7 +79,8 @@ func (f *fakeFleet) QueryWorkflowWithOptions(
 func TestFacts(t *testing.T) {
 	t.Parallel()
 	member := func(id string) fleet.Member {
-		return fleet.Member{AgentID: id, Instance: id + "-2", Status: fleet.AgentOnline, MaxTasks: 4}
+		return fleet.Member{AgentID: id, Instance: id + "-2", Status: fleet.AgentOnline,
+			AgentProfile: fleet.AgentProfile{MaxTasks: 4}}
 	}
 	entry := func(cluster, agent, instance string, used int32) *workerpb.WorkerHeartbeat {
 		return &workerpb.WorkerHeartbeat{

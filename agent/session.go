@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -83,10 +84,24 @@ func (r *run) registration() protocol.Register {
 	o := r.agent.options
 	host, _ := os.Hostname() // only a description: empty is fine
 	reg := protocol.Register{
-		AgentID: o.ID, InstanceID: r.instance, Cluster: o.Cluster, MaxTasks: o.Slots, TaskTypes: r.agent.taskTypes(),
-		Capabilities: o.Capabilities, Host: host, PID: os.Getpid(), Zone: o.Zone, Group: o.Group, Version: o.Version,
-		Metadata: o.Metadata, Providers: r.agent.ownProviders(), Address: o.Address, StartedAt: r.startedAt.UTC(),
-		EndsProcessTrees: endsProcessTrees(),
+		AgentID:    o.ID,
+		InstanceID: r.instance,
+		Cluster:    o.Cluster,
+		AgentProfile: fleet.AgentProfile{
+			MaxTasks:         o.Slots,
+			TaskTypes:        r.agent.taskTypes(),
+			Capabilities:     o.Capabilities,
+			Host:             host,
+			PID:              os.Getpid(),
+			Address:          o.Address,
+			StartedAt:        r.startedAt.UTC(),
+			Zone:             o.Zone,
+			Group:            o.Group,
+			Version:          o.Version,
+			Metadata:         o.Metadata,
+			EndsProcessTrees: endsProcessTrees(),
+		},
+		Providers: r.agent.ownProviders(),
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

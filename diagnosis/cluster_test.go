@@ -14,7 +14,8 @@ func TestOfCluster(t *testing.T) {
 	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	now := since.Add(time.Minute)
 	member := func(id string, s fleet.AgentStatus, reason string) fleet.Member {
-		return fleet.Member{AgentID: id, Status: s, StatusSince: since, StatusReason: reason, MaxTasks: 2, Epoch: 1}
+		return fleet.Member{AgentID: id, Status: s, StatusSince: since, StatusReason: reason,
+			AgentProfile: fleet.AgentProfile{MaxTasks: 2}, Epoch: 1}
 	}
 	online := func(id string) fleet.Member { return member(id, fleet.AgentOnline, "") }
 	lost := member("lost", fleet.AgentOffline, "its host is gone")

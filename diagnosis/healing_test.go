@@ -19,7 +19,7 @@ func unwellCluster(
 		SelfHealing: fleet.HealingPolicy{Mode: mode}}.WithDefaults()}}
 	for i, level := range levels {
 		m := fleet.Member{AgentID: string(rune('a' + i)), Status: fleet.AgentOnline, StatusSince: now.Add(-time.Hour),
-			Hub: "h", MaxTasks: 4, Epoch: 1}
+			Hub: "h", AgentProfile: fleet.AgentProfile{MaxTasks: 4}, Epoch: 1}
 		if level != "" {
 			m.Health = &fleet.MemberHealth{Level: level, Score: 0.4, Why: "disk errors", Since: now.Add(-lasts)}
 		}

@@ -18,7 +18,8 @@ func scaledCluster(n, least, most int) *fleet.Cluster {
 	for i := range n {
 		id := fmt.Sprintf("a-%02d", i)
 		spawned := map[string]string{fleet.MetadataSpawner: "here", fleet.MetadataSpawnID: id}
-		c.Join(fleet.Join{AgentID: id, Instance: "i-" + id, MaxTasks: 1, Metadata: spawned}, "h", noon.Add(-time.Hour))
+		c.Join(fleet.Join{AgentID: id, Instance: "i-" + id,
+			AgentProfile: fleet.AgentProfile{MaxTasks: 1, Metadata: spawned}}, "h", noon.Add(-time.Hour))
 	}
 	return c
 }

@@ -14,7 +14,8 @@ func TestOfUnhandled(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	member := func(id string, s fleet.AgentStatus, types ...string) fleet.Member {
-		return fleet.Member{AgentID: id, Status: s, StatusSince: since, MaxTasks: 2, Epoch: 1, TaskTypes: types}
+		return fleet.Member{AgentID: id, Status: s, StatusSince: since,
+			AgentProfile: fleet.AgentProfile{MaxTasks: 2, TaskTypes: types}, Epoch: 1}
 	}
 	able := func(m fleet.Member, capabilities ...string) fleet.Member { m.Capabilities = capabilities; return m }
 	echo, render := member("a", fleet.AgentOnline, "echo"), member("b", fleet.AgentOnline, "render", "echo")

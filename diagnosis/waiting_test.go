@@ -14,7 +14,8 @@ func TestWhyWaiting(t *testing.T) {
 	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	const at = "2026-11-21T12:00:00Z"
 	online := func(id string, more ...func(*fleet.Member)) fleet.Member {
-		m := fleet.Member{AgentID: id, Status: fleet.AgentOnline, MaxTasks: 2, Epoch: 1}
+		m := fleet.Member{AgentID: id, Status: fleet.AgentOnline,
+			AgentProfile: fleet.AgentProfile{MaxTasks: 2}, Epoch: 1}
 		for _, f := range more {
 			f(&m)
 		}

@@ -27,30 +27,35 @@ const (
 	RoleMember  Role = "member"
 )
 
+// AgentProfile is what an agent says of itself when it registers.
+type AgentProfile struct {
+	MaxTasks     int               `json:"max_tasks" minimum:"1" maximum:"10000" doc:"Slots: tasks it runs at a time."`
+	TaskTypes    []string          `json:"task_types,omitempty" maxItems:"256" doc:"Handled task types; empty means any."`
+	Capabilities []string          `json:"capabilities,omitempty" maxItems:"64"`
+	Host         string            `json:"host,omitempty" maxLength:"255"`
+	PID          int               `json:"pid,omitempty"`
+	Address      string            `json:"address,omitempty" maxLength:"255" doc:"Where it can be reached, as host:port, for people and tools. Left out: the address that it registers from."`
+	StartedAt    time.Time         `json:"started_at,omitzero" doc:"When its process began."`
+	Zone         string            `json:"zone,omitempty" maxLength:"63"`
+	Group        string            `json:"group,omitempty" maxLength:"63"`
+	Version      string            `json:"version,omitempty" maxLength:"63"`
+	Metadata     map[string]string `json:"metadata,omitempty"`
+	// EndsProcessTrees says that no process that an exec task has started outlives its attempt or its agent.
+	EndsProcessTrees bool `json:"ends_process_trees,omitempty" doc:"No process that an exec task has started outlives its attempt, its agent or, if it is fenced, its lease. Absent: the agent is given no exec task whose retry_safety is fenced or at_most_once."`
+}
+
 // Member is one agent as its cluster knows it. What changes every second (load, last heartbeat) is not here.
 type Member struct {
-	AgentID      string            `json:"agent_id"`
-	Instance     string            `json:"instance_id"`
-	Epoch        int64             `json:"epoch"`
-	Registration int64             `json:"registration,omitempty"` // of the process's registrations the newest that came; 0: it does not count them
-	Status       AgentStatus       `json:"status"`
-	StatusSince  time.Time         `json:"status_since"`
-	StatusReason string            `json:"status_reason,omitempty"`
-	Hub          string            `json:"hub,omitempty"`
-	Host         string            `json:"host,omitempty"`
-	PID          int               `json:"pid,omitempty"`
-	Address      string            `json:"address,omitempty"`
-	StartedAt    time.Time         `json:"started_at,omitzero"`
-	Zone         string            `json:"zone,omitempty"`
-	Group        string            `json:"group,omitempty"`
-	Version      string            `json:"version,omitempty"`
-	Capabilities []string          `json:"capabilities,omitempty"`
-	TaskTypes    []string          `json:"task_types,omitempty"`
-	MaxTasks     int               `json:"max_tasks"`
-	Metadata     map[string]string `json:"metadata,omitempty"`
-	JoinedAt     time.Time         `json:"joined_at"`
-	// EndsProcessTrees says that no process of an exec task outlives its attempt or this agent.
-	EndsProcessTrees bool `json:"ends_process_trees,omitempty"`
+	AgentProfile
+	AgentID      string      `json:"agent_id"`
+	Instance     string      `json:"instance_id"`
+	Epoch        int64       `json:"epoch"`
+	Registration int64       `json:"registration,omitempty"` // of the process's registrations the newest that came; 0: it does not count them
+	Status       AgentStatus `json:"status"`
+	StatusSince  time.Time   `json:"status_since"`
+	StatusReason string      `json:"status_reason,omitempty"`
+	Hub          string      `json:"hub,omitempty"`
+	JoinedAt     time.Time   `json:"joined_at"`
 	// Health is how well it does its work, as its hub last told; nil: healthy, or not connected.
 	Health *MemberHealth `json:"health,omitempty"`
 	// JoinToken is the id of the token that it joined with; empty: none that is kept.
@@ -128,22 +133,10 @@ const MaxCapabilitySets = 256
 
 // Join asks for membership of one agent process.
 type Join struct {
-	AgentID      string            `json:"agent_id"`
-	Instance     string            `json:"instance_id"`
-	Registration int64             `json:"registration,omitempty"` // which of the process's registrations this is; 0: it does not count them
-	Host         string            `json:"host,omitempty"`
-	PID          int               `json:"pid,omitempty"`
-	Address      string            `json:"address,omitempty"`
-	StartedAt    time.Time         `json:"started_at,omitzero"`
-	Zone         string            `json:"zone,omitempty"`
-	Group        string            `json:"group,omitempty"`
-	Version      string            `json:"version,omitempty"`
-	Capabilities []string          `json:"capabilities,omitempty"`
-	TaskTypes    []string          `json:"task_types,omitempty"`
-	MaxTasks     int               `json:"max_tasks"`
-	Metadata     map[string]string `json:"metadata,omitempty"`
-	// EndsProcessTrees says that no process of an exec task outlives its attempt or this agent.
-	EndsProcessTrees bool `json:"ends_process_trees,omitempty"`
+	AgentProfile
+	AgentID      string `json:"agent_id"`
+	Instance     string `json:"instance_id"`
+	Registration int64  `json:"registration,omitempty"` // which of the process's registrations this is; 0: it does not count them
 	// Token is what the agent joins with. Resume says that it shows its session instead, as when the token's time is
 	// over.
 	Token  JoinToken `json:"token,omitzero"`

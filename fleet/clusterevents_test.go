@@ -15,7 +15,10 @@ func TestClusterChanges(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	join := func(id, instance, hub string) func(*fleet.Cluster) {
-		return func(c *fleet.Cluster) { c.Join(fleet.Join{AgentID: id, Instance: instance, MaxTasks: 2}, hub, now) }
+		return func(c *fleet.Cluster) {
+			c.Join(fleet.Join{AgentID: id, Instance: instance,
+				AgentProfile: fleet.AgentProfile{MaxTasks: 2}}, hub, now)
+		}
 	}
 	apply := func(id string, status fleet.AgentStatus, left bool) func(*fleet.Cluster) {
 		return func(c *fleet.Cluster) {

@@ -13,7 +13,7 @@ func TestDepartures(t *testing.T) {
 	c := Cluster{Config: ClusterConfig{Name: "c"}.WithDefaults()}
 	at := time.Unix(1_800_000_000, 0)
 	leave := func(id string) {
-		joined := c.Join(Join{AgentID: id, Instance: "i", MaxTasks: 1}, "h", at)
+		joined := c.Join(Join{AgentID: id, Instance: "i", AgentProfile: AgentProfile{MaxTasks: 1}}, "h", at)
 		require.True(t, c.Apply(Transition{AgentID: id, Instance: "i", Epoch: joined.Epoch, Status: AgentOffline,
 			At: at, Left: true}, "h"))
 	}
@@ -23,7 +23,7 @@ func TestDepartures(t *testing.T) {
 	require.Equal(t, at, got)
 	leave("a")
 	require.Len(t, c.Departures, 1, "the newest departure counts")
-	c.Join(Join{AgentID: "a", Instance: "j", MaxTasks: 1}, "h", at)
+	c.Join(Join{AgentID: "a", Instance: "j", AgentProfile: AgentProfile{MaxTasks: 1}}, "h", at)
 	_, known = c.Departures.Of("a")
 	require.False(t, known, "it is back")
 	for i := range maxDepartures + 5 {

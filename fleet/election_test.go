@@ -158,12 +158,14 @@ func (w *world) disturb(t *rapid.T, vacate func(agent string, goodbye bool)) {
 	case "start":
 		w.runs++
 		w.alive[agent] = string(rune('A' + w.runs))
-		if w.Join(Join{AgentID: agent, Instance: w.alive[agent], MaxTasks: 4}, "h", w.now).Replaced != "" {
+		if w.Join(Join{AgentID: agent, Instance: w.alive[agent],
+			AgentProfile: AgentProfile{MaxTasks: 4}}, "h", w.now).Replaced != "" {
 			vacate(agent, false)
 		}
 	case "attach":
 		if w.alive[agent] != "" && m != nil {
-			w.Join(Join{AgentID: agent, Instance: w.alive[agent], MaxTasks: 4}, "h", w.now)
+			w.Join(Join{AgentID: agent, Instance: w.alive[agent],
+				AgentProfile: AgentProfile{MaxTasks: 4}}, "h", w.now)
 		}
 	case "lose":
 		if m != nil {

@@ -250,7 +250,7 @@ func TestExamineForHealing(t *testing.T) {
 	base := func(change func(*ClusterFacts)) *ClusterFacts {
 		f := &ClusterFacts{CreatedAt: long, Cluster: Cluster{Config: ClusterConfig{Name: "c"}.WithDefaults()}}
 		for _, id := range []string{"a", "b"} {
-			f.Join(Join{AgentID: id, Instance: id, MaxTasks: 2}, "h", long)
+			f.Join(Join{AgentID: id, Instance: id, AgentProfile: AgentProfile{MaxTasks: 2}}, "h", long)
 		}
 		change(f)
 		return f

@@ -122,9 +122,11 @@ func TestCheckHealing(t *testing.T) {
 			t.Run(name+" "+string(action), func(t *testing.T) {
 				t.Parallel()
 				c := newCluster(0)
-				c.Join(Join{AgentID: "a", Instance: "a1", MaxTasks: 4}, "h1", noon.Add(-time.Hour))
+				c.Join(Join{AgentID: "a", Instance: "a1",
+					AgentProfile: AgentProfile{MaxTasks: 4}}, "h1", noon.Add(-time.Hour))
 				for _, other := range []string{"b", "c", "d"} {
-					c.Join(Join{AgentID: other, Instance: other + "1", MaxTasks: 4}, "h2", noon.Add(-time.Hour))
+					c.Join(Join{AgentID: other, Instance: other + "1",
+						AgentProfile: AgentProfile{MaxTasks: 4}}, "h2", noon.Add(-time.Hour))
 				}
 				apply(Transition{Health: &MemberHealth{Level: HealthDegraded, Since: noon}})(t, c)
 				if tc.since != nil {

@@ -82,11 +82,8 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 		c.countUse(j.Token, j.AgentID, now)
 	}
 	answer.Epoch, m.Health = m.Epoch, nil // its hub tells again what is wrong
-	m.Hub, m.Host, m.PID, m.Zone, m.Group, m.Version = hub, j.Host, j.PID, j.Zone, j.Group, j.Version
-	m.Address, m.StartedAt = j.Address, j.StartedAt
-	m.Capabilities, m.TaskTypes, m.MaxTasks, m.Metadata = SortedSet(j.Capabilities), SortedSet(
-		j.TaskTypes), j.MaxTasks, j.Metadata
-	m.EndsProcessTrees = j.EndsProcessTrees
+	m.Hub, m.AgentProfile = hub, j.AgentProfile
+	m.Capabilities, m.TaskTypes = SortedSet(j.Capabilities), SortedSet(j.TaskTypes)
 	if c.Cordons.Of(m.AgentID) == nil || m.Status == AgentOffline {
 		m.setStatus(AgentOnline, "", now)
 	}

@@ -19,7 +19,8 @@ func newCluster(maxAgents int) *Cluster {
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	c := newCluster(2)
-	first := c.Join(Join{AgentID: "b", Instance: "b1", MaxTasks: 4, Capabilities: []string{"y", "x", "x"}}, "h1", noon)
+	first := c.Join(Join{AgentID: "b", Instance: "b1",
+		AgentProfile: AgentProfile{MaxTasks: 4, Capabilities: []string{"y", "x", "x"}}}, "h1", noon)
 	require.Equal(t, Joined{AgentID: "b", Epoch: 1}, first)
 	require.Equal(t, []string{"x", "y"}, c.Member("b").Capabilities)
 
@@ -231,7 +232,7 @@ func TestHealthOfAMember(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cluster := &Cluster{Config: ClusterConfig{Name: "c"}.WithDefaults()}
-			cluster.Join(Join{AgentID: "a", Instance: "i", MaxTasks: 1}, "h", at)
+			cluster.Join(Join{AgentID: "a", Instance: "i", AgentProfile: AgentProfile{MaxTasks: 1}}, "h", at)
 			c.do(cluster)
 			m := cluster.Member("a")
 			require.Equal(t, c.want, m.HealthLevel())

@@ -14,7 +14,7 @@ const roleLease = 5 * time.Second
 func clusterOf(mode ReplicationMode, agents ...string) *Cluster {
 	c := &Cluster{Config: ClusterConfig{Name: "c", ReplicationMode: mode}.WithDefaults()}
 	for _, id := range agents {
-		c.Join(Join{AgentID: id, Instance: "1", MaxTasks: 10}, "h", noon)
+		c.Join(Join{AgentID: id, Instance: "1", AgentProfile: AgentProfile{MaxTasks: 10}}, "h", noon)
 	}
 	return c
 }

@@ -21,8 +21,9 @@ func scaledCluster(n, least, most int) *Cluster {
 }
 
 func (c *Cluster) addSpawned(id string) *Member {
-	c.Join(Join{AgentID: id, Instance: "i-" + id, MaxTasks: 1,
-		Metadata: map[string]string{MetadataSpawner: "here", MetadataSpawnID: id}}, "h", scaleNow.Add(-time.Hour))
+	c.Join(Join{AgentID: id, Instance: "i-" + id,
+		AgentProfile: AgentProfile{MaxTasks: 1,
+			Metadata: map[string]string{MetadataSpawner: "here", MetadataSpawnID: id}}}, "h", scaleNow.Add(-time.Hour))
 	return c.Member(id)
 }
 
@@ -230,7 +231,7 @@ func TestDecideScaling(t *testing.T) {
 			cluster: func() *Cluster {
 				c := scaledCluster(0, 0, 5)
 				for _, id := range []string{"x", "y"} {
-					c.Join(Join{AgentID: id, Instance: id, MaxTasks: 1}, "h", scaleNow)
+					c.Join(Join{AgentID: id, Instance: id, AgentProfile: AgentProfile{MaxTasks: 1}}, "h", scaleNow)
 				}
 				return c
 			},

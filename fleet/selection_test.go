@@ -11,13 +11,15 @@ import (
 func TestSelectTarget(t *testing.T) {
 	t.Parallel()
 	members := []Member{
-		{AgentID: "a", Status: AgentOnline, MaxTasks: 10, Group: "g1", Zone: "z1", Capabilities: []string{"gpu"}},
-		{AgentID: "b", Status: AgentOnline, MaxTasks: 10, Group: "g2", Zone: "z1"},
-		{AgentID: "c", Status: AgentOnline, MaxTasks: 100, Group: "g2", Zone: "z2",
-			Capabilities: []string{"disk", "gpu"}},
-		{AgentID: "d", Status: AgentSuspect, MaxTasks: 10, Group: "g3", Zone: "z3"},
-		{AgentID: "e", Status: AgentDraining, MaxTasks: 10, Group: "g3", Zone: "z3", Capabilities: []string{"tpu"}},
-		{AgentID: "f", Status: AgentOffline, MaxTasks: 10, Group: "g2", Zone: "z2"},
+		{AgentID: "a", Status: AgentOnline,
+			AgentProfile: AgentProfile{MaxTasks: 10, Group: "g1", Zone: "z1", Capabilities: []string{"gpu"}}},
+		{AgentID: "b", Status: AgentOnline, AgentProfile: AgentProfile{MaxTasks: 10, Group: "g2", Zone: "z1"}},
+		{AgentID: "c", Status: AgentOnline,
+			AgentProfile: AgentProfile{MaxTasks: 100, Group: "g2", Zone: "z2", Capabilities: []string{"disk", "gpu"}}},
+		{AgentID: "d", Status: AgentSuspect, AgentProfile: AgentProfile{MaxTasks: 10, Group: "g3", Zone: "z3"}},
+		{AgentID: "e", Status: AgentDraining,
+			AgentProfile: AgentProfile{MaxTasks: 10, Group: "g3", Zone: "z3", Capabilities: []string{"tpu"}}},
+		{AgentID: "f", Status: AgentOffline, AgentProfile: AgentProfile{MaxTasks: 10, Group: "g2", Zone: "z2"}},
 	}
 	loads := map[string]int{"a": 3, "b": 2, "c": 10}
 	standbys := func(ids ...string) func(string) Role {
@@ -73,10 +75,10 @@ func TestSelectTarget(t *testing.T) {
 	}
 	t.Log("to have no group or no zone is nothing in common")
 	nowhere := []Member{
-		{AgentID: "failed", Zone: "z1"},
-		{AgentID: "near", Status: AgentOnline, Zone: "z1"},
+		{AgentID: "failed", AgentProfile: AgentProfile{Zone: "z1"}},
+		{AgentID: "near", Status: AgentOnline, AgentProfile: AgentProfile{Zone: "z1"}},
 		{AgentID: "idle", Status: AgentOnline},
-		{AgentID: "idler", Status: AgentOnline, Zone: "z2"},
+		{AgentID: "idler", Status: AgentOnline, AgentProfile: AgentProfile{Zone: "z2"}},
 	}
 	busy := map[string]int{"near": 2, "idle": 1}
 	got, _ := SelectTarget(SelectAffinity, nowhere, standbys(), busy, FailoverNeed{FailedAgent: "failed"})
@@ -101,9 +103,8 @@ func TestSelectTargetModel(t *testing.T) {
 				AgentID: id,
 				Status: AgentStatus(pick("status", "online", "online", "suspect", "offline", "draining",
 					"maintenance")),
-				MaxTasks: rapid.IntRange(0, 3).Draw(t, "max"),
-				Group:    pick("group", "", "g1", "g2"),
-				Zone:     pick("zone", "", "z1", "z2"),
+				AgentProfile: AgentProfile{MaxTasks: rapid.IntRange(0, 3).Draw(t, "max"), Group: pick("group",
+					"", "g1", "g2"), Zone: pick("zone", "", "z1", "z2")},
 			}
 			if rapid.Bool().Draw(t, "capable") {
 				m.Capabilities = []string{"gpu"}

@@ -158,7 +158,8 @@ func TestRoles(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	online := func(id string) fleet.Member {
-		return fleet.Member{AgentID: id, Epoch: 1, Status: fleet.AgentOnline, MaxTasks: 1}
+		return fleet.Member{AgentID: id, Epoch: 1, Status: fleet.AgentOnline,
+			AgentProfile: fleet.AgentProfile{MaxTasks: 1}}
 	}
 	show := func(c fleet.Cluster) {
 		c.Config = c.Config.WithDefaults()
@@ -222,10 +223,12 @@ func TestAgents(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "east"},
-		fleet.Member{AgentID: "a-1", Instance: "new", Epoch: 2, Status: fleet.AgentOnline, Zone: "z1", Group: "g",
-			MaxTasks: 4, Capabilities: []string{"gpu"}, Hub: "hub-1", PID: 7, Host: "h"},
-		fleet.Member{AgentID: "a-2", Instance: "two", Status: fleet.AgentOffline, Zone: "z2",
-			StatusSince: time.Unix(1, 0)})
+		fleet.Member{AgentID: "a-1", Instance: "new", Epoch: 2, Status: fleet.AgentOnline,
+			AgentProfile: fleet.AgentProfile{Zone: "z1", Group: "g", MaxTasks: 4, Capabilities: []string{"gpu"}, PID: 7,
+				Host: "h"}, Hub: "hub-1"},
+		fleet.Member{AgentID: "a-2", Instance: "two", Status: fleet.AgentOffline,
+			AgentProfile: fleet.AgentProfile{Zone: "z2"},
+			StatusSince:  time.Unix(1, 0)})
 	f.withCluster(fleet.ClusterConfig{Name: "west"}, fleet.Member{AgentID: "b-1", Instance: "b",
 		Status: fleet.AgentOnline})
 	beat := func(agent, instance string, used int32) *workerpb.WorkerHeartbeat {

@@ -19,16 +19,17 @@ func newRegistry() *fakeHub {
 	f := &fakeHub{fakeTemporal: newFake()}
 	began := time.Unix(1_800_000_000, 0).UTC()
 	f.withCluster(fleet.ClusterConfig{Name: "east"},
-		fleet.Member{AgentID: "busy", Instance: "i", Hub: "h1", Status: fleet.AgentOnline, MaxTasks: 2,
-			Capabilities: []string{"gpu", "ssd"},
-			Metadata:     map[string]string{"rack": "7", "os": "linux"}, Address: "10.0.0.5:9091", StartedAt: began},
-		fleet.Member{AgentID: "drains", Instance: "i", Hub: "h1", Status: fleet.AgentDraining, MaxTasks: 2,
-			TaskTypes: []string{"render"},
-			Metadata:  map[string]string{"rack": "8"},
-			Health:    &fleet.MemberHealth{Level: fleet.HealthWarning}},
-		fleet.Member{AgentID: "gone", Status: fleet.AgentOffline, MaxTasks: 2},
-		fleet.Member{AgentID: "ready", Instance: "i", Hub: "h2", Status: fleet.AgentOnline, MaxTasks: 2,
-			Capabilities: []string{"gpu"}, Health: &fleet.MemberHealth{Level: fleet.HealthDegraded}})
+		fleet.Member{AgentID: "busy", Instance: "i", Hub: "h1", Status: fleet.AgentOnline,
+			AgentProfile: fleet.AgentProfile{MaxTasks: 2, Capabilities: []string{"gpu", "ssd"},
+				Metadata: map[string]string{"rack": "7", "os": "linux"}, Address: "10.0.0.5:9091", StartedAt: began}},
+		fleet.Member{AgentID: "drains", Instance: "i", Hub: "h1", Status: fleet.AgentDraining,
+			AgentProfile: fleet.AgentProfile{MaxTasks: 2, TaskTypes: []string{"render"},
+				Metadata: map[string]string{"rack": "8"}},
+			Health: &fleet.MemberHealth{Level: fleet.HealthWarning}},
+		fleet.Member{AgentID: "gone", Status: fleet.AgentOffline, AgentProfile: fleet.AgentProfile{MaxTasks: 2}},
+		fleet.Member{AgentID: "ready", Instance: "i", Hub: "h2", Status: fleet.AgentOnline,
+			AgentProfile: fleet.AgentProfile{MaxTasks: 2, Capabilities: []string{"gpu"}},
+			Health:       &fleet.MemberHealth{Level: fleet.HealthDegraded}})
 	used := func(agent string, n int32) *workerpb.WorkerHeartbeat {
 		return &workerpb.WorkerHeartbeat{WorkerIdentity: contract.AgentIdentity("east", agent), WorkerInstanceKey: "i",
 			ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: n}}

@@ -24,8 +24,9 @@ func TestOverview(t *testing.T) {
 	require.Empty(t, empty.Clusters)
 
 	f.withCluster(fleet.ClusterConfig{Name: "web", MinAgents: 1},
-		fleet.Member{AgentID: "a", Status: fleet.AgentOnline, MaxTasks: 3},
-		fleet.Member{AgentID: "b", Status: fleet.AgentOffline, StatusSince: time.Now(), MaxTasks: 3})
+		fleet.Member{AgentID: "a", Status: fleet.AgentOnline, AgentProfile: fleet.AgentProfile{MaxTasks: 3}},
+		fleet.Member{AgentID: "b", Status: fleet.AgentOffline, StatusSince: time.Now(),
+			AgentProfile: fleet.AgentProfile{MaxTasks: 3}})
 	f.executions["cluster/silent"] = open("cluster/silent", "Cluster")
 	f.backlogs = map[string]map[int32]int64{"lane/web": {3: 4}}
 	got := answer[api.Overview](t, do(h, http.MethodGet, overviewPath, ""), http.StatusOK)
@@ -49,7 +50,8 @@ func TestOverviewForgetsWhoIsBack(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[fleet.AgentStatus]bool{fleet.AgentOnline: false, fleet.AgentOffline: true} {
 		f := newFake()
-		f.withCluster(fleet.ClusterConfig{Name: "east"}, fleet.Member{AgentID: "a-1", Status: status, MaxTasks: 1})
+		f.withCluster(fleet.ClusterConfig{Name: "east"}, fleet.Member{AgentID: "a-1", Status: status,
+			AgentProfile: fleet.AgentProfile{MaxTasks: 1}})
 		record, now := recorded("a-1", 7, fleet.FailoverNoTarget), time.Now()
 		record.CompletedAt = &now
 		f.withFailover("a-1", 7).ended(record)

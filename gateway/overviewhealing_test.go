@@ -36,8 +36,9 @@ func TestOverviewTellsOfHealingAndScaling(t *testing.T) {
 	}
 	minutes := time.Now().Add(-10 * time.Minute)
 	member := func(id string, health *fleet.MemberHealth) fleet.Member {
-		return fleet.Member{AgentID: id, Status: fleet.AgentOnline, StatusSince: minutes, Hub: "h", MaxTasks: 1,
-			Health: health}
+		return fleet.Member{AgentID: id, Status: fleet.AgentOnline, StatusSince: minutes, Hub: "h",
+			AgentProfile: fleet.AgentProfile{MaxTasks: 1},
+			Health:       health}
 	}
 	ill := &fleet.MemberHealth{Level: fleet.HealthDegraded, Score: 0.8, Why: "disk errors", Since: minutes}
 	f.withCluster(fleet.ClusterConfig{Name: "well"}.WithDefaults(), member("a", nil))

@@ -77,8 +77,8 @@ func TestQueueViews(t *testing.T) {
 	f := newFake()
 	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	member := func(id string, capabilities ...string) fleet.Member {
-		return fleet.Member{AgentID: id, Instance: "i", Epoch: 1, Status: fleet.AgentOnline, MaxTasks: 4,
-			Capabilities: capabilities}
+		return fleet.Member{AgentID: id, Instance: "i", Epoch: 1, Status: fleet.AgentOnline,
+			AgentProfile: fleet.AgentProfile{MaxTasks: 4, Capabilities: capabilities}}
 	}
 	show := func(c fleet.Cluster) {
 		c.Config = c.Config.WithDefaults()

@@ -79,7 +79,8 @@ func TestRunningTaskShowsItsAttempt(t *testing.T) {
 
 func TestOpenTasksSayWhy(t *testing.T) {
 	t.Parallel()
-	member := fleet.Member{AgentID: "a-1", Instance: "i-1", Status: fleet.AgentOnline, MaxTasks: 2}
+	member := fleet.Member{AgentID: "a-1", Instance: "i-1", Status: fleet.AgentOnline,
+		AgentProfile: fleet.AgentProfile{MaxTasks: 2}}
 	busy := &workerpb.WorkerHeartbeat{
 		WorkerIdentity: contract.AgentIdentity("default", "a-1"), WorkerInstanceKey: "i-1",
 		ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: 2},

@@ -61,7 +61,8 @@ func TestOverviewNamesWhatNobodyHandles(t *testing.T) {
 			t.Parallel()
 			f := newFake()
 			cluster := f.withCluster(fleet.ClusterConfig{Name: "web"},
-				fleet.Member{AgentID: "a", Status: fleet.AgentOnline, MaxTasks: 3, TaskTypes: c.types})
+				fleet.Member{AgentID: "a", Status: fleet.AgentOnline,
+					AgentProfile: fleet.AgentProfile{MaxTasks: 3, TaskTypes: c.types}})
 			infos := f.withUnhandled(2, "resize", since)
 			f.list = func(r *workflowservice.ListWorkflowExecutionsRequest) (
 				*workflowservice.ListWorkflowExecutionsResponse, error) {
@@ -113,7 +114,7 @@ func TestWhyNobodyHandlesATask(t *testing.T) {
 			t.Parallel()
 			f := newFake()
 			f.withCluster(fleet.ClusterConfig{Name: "web"}, fleet.Member{AgentID: "a", Status: fleet.AgentOnline,
-				MaxTasks: 3, TaskTypes: c.types})
+				AgentProfile: fleet.AgentProfile{MaxTasks: 3, TaskTypes: c.types}})
 			f.withUnhandled(1, "resize", next)
 			f.executions[contract.TaskWorkflowID("resize-0")].query = func() (any, error) {
 				return contract.TaskState{Status: fleet.TaskRetryWait, Why: "no agent took the task",

@@ -60,8 +60,8 @@ func wire(f testing.TB) wired {
 		Lane: "lane/c", Temporal: []byte("t1/1")})
 	registered,
 		err := endpoints{h}.openSession(f.Context(), protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c",
-		MaxTasks: 1,
-		Running:  []protocol.RunningAttempt{{TaskID: "t1", Attempt: 1, Token: w.attempt}}}, fleet.JoinToken{}, false)
+		AgentProfile: fleet.AgentProfile{MaxTasks: 1},
+		Running:      []protocol.RunningAttempt{{TaskID: "t1", Attempt: 1, Token: w.attempt}}}, fleet.JoinToken{}, false)
 	require.NoError(f, err)
 	w.session = registered.SessionToken
 	return w
@@ -104,13 +104,12 @@ func FuzzRegister(f *testing.F) {
 	w := wire(f)
 	until := time.Unix(1_800_000_000, 0).UTC()
 	for _, seed := range append(slices.Clone(oddBodies), text(f, protocol.Register{
-		AgentID:      "a",
-		InstanceID:   "a-instance",
-		Cluster:      "c",
-		MaxTasks:     2,
-		TaskTypes:    []string{"echo"},
-		Capabilities: []string{"gpu", "gpu"},
-		Providers:    fleet.Providers{"llm": {Available: true, RateLimitedUntil: &until}},
+		AgentID:    "a",
+		InstanceID: "a-instance",
+		Cluster:    "c",
+		AgentProfile: fleet.AgentProfile{MaxTasks: 2, TaskTypes: []string{"echo"},
+			Capabilities: []string{"gpu", "gpu"}},
+		Providers: fleet.Providers{"llm": {Available: true, RateLimitedUntil: &until}},
 		Running: []protocol.RunningAttempt{{TaskID: "t1", Attempt: 1, Token: w.attempt},
 			{TaskID: "t2", Attempt: -1, Token: "x"}}})) {
 		f.Add(seed)

@@ -81,7 +81,8 @@ func TestAddressOfAnAgent(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				ctx := b.ConnContext(access.With(t.Context(), access.Local), fakeConn{})
 				_, err := b.registerAgent(ctx, &registerInput{Body: protocol.Register{AgentID: "a",
-					InstanceID: "instance-1", Cluster: "c", MaxTasks: 1, Address: c.own}})
+					InstanceID: "instance-1", Cluster: "c",
+					AgentProfile: fleet.AgentProfile{MaxTasks: 1, Address: c.own}}})
 				require.NoError(t, err)
 				joins := b.temporal.joins
 				require.Equal(t, c.want, joins[len(joins)-1].Joins[0].Address)

@@ -27,21 +27,14 @@ func (e endpoints) openSession(
 		return protocol.Registered{}, err
 	}
 	defer e.hub.registers(reg.AgentID)()
+	reg.StartedAt = reg.StartedAt.UTC()
 	joined, err := e.hub.joins.join(ctx, reg.Cluster, fleet.Join{
 		AgentID:      reg.AgentID,
 		Instance:     reg.InstanceID,
 		Registration: reg.Registration,
-		Host:         reg.Host,
-		PID:          reg.PID,
-		Zone:         reg.Zone,
-		Group:        reg.Group,
-		Address:      reg.Address, StartedAt: reg.StartedAt.UTC(),
-		Version:          reg.Version,
-		Capabilities:     reg.Capabilities,
-		TaskTypes:        reg.TaskTypes,
-		MaxTasks:         reg.MaxTasks,
-		Metadata:         reg.Metadata,
-		EndsProcessTrees: reg.EndsProcessTrees, Token: token, Resume: resume,
+		AgentProfile: reg.AgentProfile,
+		Token:        token,
+		Resume:       resume,
 	})
 	if err != nil {
 		return protocol.Registered{}, err

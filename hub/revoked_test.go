@@ -18,7 +18,8 @@ const someToken = "0123456789ab"
 // joinWith registers an agent that shows a token, and returns its session token too.
 func (b *bench) joinWith(id string, who access.Identity) (*peer, string) {
 	b.t.Helper()
-	in := &registerInput{Body: protocol.Register{AgentID: id, InstanceID: id + "-instance", Cluster: "c", MaxTasks: 1}}
+	in := &registerInput{Body: protocol.Register{AgentID: id, InstanceID: id + "-instance", Cluster: "c",
+		AgentProfile: fleet.AgentProfile{MaxTasks: 1}}}
 	out, err := b.registerAgent(access.With(b.t.Context(), who), in)
 	require.NoError(b.t, err)
 	claims, err := b.seal.openSession(out.Body.SessionToken)
@@ -53,7 +54,8 @@ func TestARevokedTokenEndsSessions(t *testing.T) {
 
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		_, err := b.admitLocked(protocol.Register{AgentID: "n", InstanceID: "n-instance", Cluster: "c", MaxTasks: 1},
+		_, err := b.admitLocked(protocol.Register{AgentID: "n", InstanceID: "n-instance", Cluster: "c",
+			AgentProfile: fleet.AgentProfile{MaxTasks: 1}},
 			someToken, 9, time.Now())
 		requireCode(t, protocol.CodeSessionRevoked, err) // its registration was on its way
 	})
@@ -67,7 +69,8 @@ func TestGoingOnWithASession(t *testing.T) {
 		first := kept
 		first.Token = ""
 		register := func(change func(*protocol.Register)) protocol.Register {
-			reg := protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c", MaxTasks: 1}
+			reg := protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c",
+				AgentProfile: fleet.AgentProfile{MaxTasks: 1}}
 			change(&reg)
 			return reg
 		}
@@ -124,7 +127,7 @@ func TestWhatARefusedTokenIsTold(t *testing.T) {
 			b.temporal.refuse = refused
 			b.temporal.mu.Unlock()
 			_, err := b.openSession(t.Context(), protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c",
-				MaxTasks: 1}, fleet.JoinToken{ID: someToken}, false)
+				AgentProfile: fleet.AgentProfile{MaxTasks: 1}}, fleet.JoinToken{ID: someToken}, false)
 			requireCode(t, code, err)
 		}
 	})

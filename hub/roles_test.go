@@ -96,7 +96,8 @@ func TestFenceEndsOlderSessions(t *testing.T) {
 func TestReplacedWhileRegistering(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.register("a", 1)
-		older := protocol.Register{AgentID: "b", InstanceID: "older", Cluster: "c", MaxTasks: 1}
+		older := protocol.Register{AgentID: "b", InstanceID: "older", Cluster: "c",
+			AgentProfile: fleet.AgentProfile{MaxTasks: 1}}
 		newer := contract.Directive{Cluster: "c", Version: 9, Fences: []contract.Fence{{AgentID: "b", MinEpoch: 8}}}
 		require.NoError(t, b.direct(t.Context(), newer))
 		b.mu.Lock()

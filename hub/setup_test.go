@@ -281,7 +281,8 @@ type peer struct {
 // register registers an agent of the cluster c with some slots.
 func (b *bench) register(id string, slots int, change ...func(*protocol.Register)) *peer {
 	b.t.Helper()
-	reg := protocol.Register{AgentID: id, InstanceID: id + "-instance", Cluster: "c", MaxTasks: slots}
+	reg := protocol.Register{AgentID: id, InstanceID: id + "-instance", Cluster: "c",
+		AgentProfile: fleet.AgentProfile{MaxTasks: slots}}
 	for _, c := range change {
 		c(&reg)
 	}

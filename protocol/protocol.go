@@ -22,25 +22,13 @@ const (
 // Register opens or re-attaches a session. The same InstanceID re-attaches: it keeps its epoch and its running
 // attempts. A new InstanceID under the same AgentID fences the older process.
 type Register struct {
-	AgentID      string            `json:"agent_id" doc:"Lower-case slug, unique in the namespace."`
-	InstanceID   string            `json:"instance_id" minLength:"8" maxLength:"64" doc:"Random, new for each process."`
-	Registration int64             `json:"registration,omitempty" minimum:"1" doc:"Counts the registrations that this process sends, from 1. One that arrives after a later one is refused."`
-	Cluster      string            `json:"cluster"`
-	MaxTasks     int               `json:"max_tasks" minimum:"1" maximum:"10000" doc:"Slots: tasks it runs at a time."`
-	TaskTypes    []string          `json:"task_types,omitempty" maxItems:"256" doc:"Handled task types; empty means any."`
-	Capabilities []string          `json:"capabilities,omitempty" maxItems:"64"`
-	Host         string            `json:"host,omitempty" maxLength:"255"`
-	PID          int               `json:"pid,omitempty"`
-	Address      string            `json:"address,omitempty" maxLength:"255" doc:"Where it can be reached, as host:port, for people and tools. Left out: the address that it registers from."`
-	StartedAt    time.Time         `json:"started_at,omitzero" doc:"When its process began."`
-	Zone         string            `json:"zone,omitempty" maxLength:"63"`
-	Group        string            `json:"group,omitempty" maxLength:"63"`
-	Version      string            `json:"version,omitempty" maxLength:"63"`
-	Metadata     map[string]string `json:"metadata,omitempty"`
-	Providers    fleet.Providers   `json:"providers,omitempty" doc:"Access to outside services that tasks may name as provider."`
-	Running      []RunningAttempt  `json:"running,omitempty" maxItems:"10000" doc:"Attempts this process still runs, when it re-attaches."`
-	// EndsProcessTrees says that no process that an exec task has started outlives its attempt or its agent.
-	EndsProcessTrees bool `json:"ends_process_trees,omitempty" doc:"No process that an exec task has started outlives its attempt, its agent or, if it is fenced, its lease. Absent: the agent is given no exec task whose retry_safety is fenced or at_most_once."`
+	AgentID      string `json:"agent_id" doc:"Lower-case slug, unique in the namespace."`
+	InstanceID   string `json:"instance_id" minLength:"8" maxLength:"64" doc:"Random, new for each process."`
+	Registration int64  `json:"registration,omitempty" minimum:"1" doc:"Counts the registrations that this process sends, from 1. One that arrives after a later one is refused."`
+	Cluster      string `json:"cluster"`
+	fleet.AgentProfile
+	Providers fleet.Providers  `json:"providers,omitempty" doc:"Access to outside services that tasks may name as provider."`
+	Running   []RunningAttempt `json:"running,omitempty" maxItems:"10000" doc:"Attempts this process still runs, when it re-attaches."`
 }
 
 // Registered is the hub's answer to Register.

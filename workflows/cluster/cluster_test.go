@@ -84,7 +84,8 @@ func (r *clusterRun) view(t *testing.T) contract.ClusterView {
 func joins(hub string, agents ...string) contract.JoinRequest {
 	request := contract.JoinRequest{Hub: hub}
 	for _, a := range agents {
-		request.Joins = append(request.Joins, fleet.Join{AgentID: a, Instance: a + "-1", MaxTasks: 2})
+		request.Joins = append(request.Joins, fleet.Join{AgentID: a, Instance: a + "-1",
+			AgentProfile: fleet.AgentProfile{MaxTasks: 2}})
 	}
 	return request
 }

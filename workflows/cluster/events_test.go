@@ -37,7 +37,9 @@ func TestClusterTellsWhatHappens(t *testing.T) {
 	t.Parallel()
 	r := newCluster(t)
 	joins := contract.JoinRequest{Hub: "h1", HubProcess: "p",
-		Joins: []fleet.Join{{AgentID: "a", Instance: "i", MaxTasks: 1}, {AgentID: "b", Instance: "i", MaxTasks: 1}}}
+		Joins: []fleet.Join{{AgentID: "a", Instance: "i",
+			AgentProfile: fleet.AgentProfile{MaxTasks: 1}},
+			{AgentID: "b", Instance: "i", AgentProfile: fleet.AgentProfile{MaxTasks: 1}}}}
 	r.at(time.Second, func() { r.update(contract.JoinUpdate.Name, joins) })
 	r.at(2*time.Second, func() {
 		lines, _ := r.told(t, contract.EventsSince{})
@@ -74,7 +76,7 @@ func TestClusterKeepsItsEventsOverContinueAsNew(t *testing.T) {
 	r := newCluster(t)
 	r.at(time.Second, func() {
 		r.update(contract.JoinUpdate.Name, contract.JoinRequest{Hub: "h1", HubProcess: "p",
-			Joins: []fleet.Join{{AgentID: "a", Instance: "i", MaxTasks: 1}}})
+			Joins: []fleet.Join{{AgentID: "a", Instance: "i", AgentProfile: fleet.AgentProfile{MaxTasks: 1}}}})
 	})
 	r.at(2*time.Second, func() {
 		r.SetContinueAsNewSuggested(true)
