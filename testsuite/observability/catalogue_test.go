@@ -111,7 +111,7 @@ func TestMetricsPassTheLinter(t *testing.T) {
 // table is the documentation of a role's metrics, between markers.
 func table(all []Metric, role string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "<!-- metrics of %s: written by go test ./testsuite/observability -update -->\n\n| metric | type | labels | tells |\n|---|---|---|---|\n", role)
+	fmt.Fprintf(&b, "<!-- metrics of %s: written by go test ./testsuite/observability -update -->\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n", role)
 	for _, m := range all {
 		if m.Role == role {
 			labels := "—"
