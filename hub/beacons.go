@@ -10,11 +10,11 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// endingAllowance is how much longer an agent has that is stopping an overdue attempt itself: its grace for the
-// handler, and the time to report.
+// endingAllowance is the additional time for an agent that is stopping an overdue attempt: the handler's grace, and the
+// time to report.
 const endingAllowance = 15 * time.Second
 
-// beaconAge is how long ago the handler gave its last sign of life: as the agent says, else as far as the hub has seen.
+// beaconAge is the time since the handler's last sign of life, by the agent's report or else by what the hub has seen.
 func (a *attempt) beaconAge(r protocol.RunningAttempt, now time.Time) time.Duration {
 	if r.BeaconAge != nil {
 		return max(0, r.BeaconAge.Std())
@@ -34,8 +34,8 @@ func (h *Hub) overdue(a *attempt, r protocol.RunningAttempt, now time.Time) bool
 	return a.beaconAge(r, now) > allowed
 }
 
-// endOverdueLocked ends an attempt whose handler gives no sign of life and which its agent does not end: the agent
-// lives, so no failure detector would notice. Its slot stays in use until the agent no longer lists it.
+// endOverdueLocked ends an attempt whose handler gives no sign of life and which its agent does not end. The agent
+// lives, so the failure detector does not notice. The slot stays in use until the agent no longer lists the attempt.
 func (h *Hub) endOverdueLocked(a *attempt, now time.Time) {
 	s := a.session
 	h.log.Warn("A handler gives no sign of life and its agent does not end it", zap.String("agent", s.agent),

@@ -16,7 +16,7 @@ import (
 )
 
 // Each attempt heartbeat is a write in Temporal, so they are rare: one soon after the attempt begins, so that observers
-// see who runs it; one when a checkpoint or progress changed; else one every third of the backstop.
+// see its agent; one after a change of checkpoint or progress; otherwise one every third of the backstop.
 const (
 	beatTick       = 250 * time.Millisecond
 	beatFirst      = time.Second
@@ -95,14 +95,14 @@ func (b beater) sendOne(ctx context.Context, d dueBeat) {
 	case store.KindOf(err) == store.NotFound:
 		h.dropLocked(d.attempt, "the attempt no longer counts")
 	case err != nil:
-		d.attempt.beatNeeds = true // again in a while; the backstop is long
+		d.attempt.beatNeeds = true // tries again later; the backstop is long
 		h.log.Debug("A heartbeat was not taken", zap.Error(err))
 	case answer.GetCancelRequested():
 		h.cancelAttemptLocked(d.attempt)
 	}
 }
 
-// dropLocked tells the agent to stop an attempt whose result no longer counts.
+// dropLocked commands the agent to stop an attempt whose result no longer counts.
 func (h *Hub) dropLocked(a *attempt, why string) {
 	if s := a.session; s.attempts[a.attemptKey] == a {
 		h.forgetLocked(a)
@@ -110,8 +110,8 @@ func (h *Hub) dropLocked(a *attempt, why string) {
 	}
 }
 
-// cancelAttemptLocked tells the agent to stop an attempt and report; again whenever Temporal asks again, in case the
-// agent did not hear it.
+// cancelAttemptLocked commands the agent to stop an attempt and report it. Temporal repeats a cancellation, and so does
+// the hub, in case the agent missed the command.
 func (h *Hub) cancelAttemptLocked(a *attempt) {
 	if s := a.session; s.attempts[a.attemptKey] == a {
 		a.cancelling = true

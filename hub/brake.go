@@ -11,12 +11,12 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// reprieveGraces is how many disconnect graces a held session has to come back after the brake cleared. An agent that
-// cannot connect tries every two seconds at the latest.
+// reprieveGraces is how many disconnect graces a held session has to come back after the brake was released. An agent
+// that cannot connect tries at least every two seconds.
 const reprieveGraces = 5
 
 // settleBrakesLocked brings every cluster's mass-loss brake up to date and returns the clusters where it is engaged.
-// Agents count as soon as they are suspect: when the first of many is given up, the brake must know of the others.
+// Agents count as soon as they are suspect, so that the brake knows of the others before the first is given up.
 func (d detector) settleBrakesLocked(now time.Time) map[string]bool {
 	h := d.hub
 	online := map[string]int{}
@@ -59,8 +59,8 @@ func (h *Hub) brakeLocked(cluster string) *fleet.Brake {
 	return b
 }
 
-// reprieveLocked gives the sessions that the brake held some time to come back after it cleared: what returned first
-// shows that the network heals, and the others may be on their way.
+// reprieveLocked gives the sessions that the brake held some time to come back after its release: the first returns
+// show that the network recovers, and the others may be on their way.
 func (d detector) reprieveLocked(cluster string, now time.Time) {
 	h := d.hub
 	for _, s := range h.sessions {
@@ -92,7 +92,7 @@ func (h *Hub) unholdLocked(s *session, now time.Time) {
 	h.notices.Notify(s.cluster, s.transition(fleet.AgentOnline, "it is back", now))
 }
 
-// releaseBrake gives up the agents that the brake holds, by a person's word.
+// releaseBrake gives up the agents that the brake holds, because a person released it.
 func (c activities) releaseBrake(_ context.Context, request contract.ReleaseBrakeRequest) error {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()

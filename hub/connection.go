@@ -9,8 +9,8 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 )
 
-// connection is one TCP connection to the hub. The session that last polled on it dies with it, unless it polls again
-// on another within the grace.
+// connection is one TCP connection to the hub. When it closes, the session that last polled on it becomes suspect, and
+// is lost unless it polls on another within the grace.
 type connection struct {
 	host    string   // the other end's address
 	session *session // guarded by the hub's mutex
@@ -30,7 +30,7 @@ func (h *Hub) ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, conn)
 }
 
-// hostOf is where an agent registers from, as far as it is known.
+// hostOf is the address that an agent registers from; empty if unknown.
 func hostOf(ctx context.Context) string {
 	if client, _ := httpapi.ClientFrom(ctx); client.Proxy != "" {
 		return client.Address

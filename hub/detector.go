@@ -10,7 +10,7 @@ import (
 	"mainstay.dev/mainstay/hub/part"
 )
 
-// detectEvery is how often sessions are looked at; it adds to the time to notice a loss.
+// detectEvery is the time between two looks at the sessions; it adds to the time to notice a loss.
 const detectEvery = 50 * time.Millisecond
 
 // detector watches the sessions.
@@ -28,8 +28,8 @@ func (d detector) Run(ctx context.Context) {
 	})
 }
 
-// judgeAllLocked ends lost sessions, unless their cluster's brake is engaged, and takes back what was not accepted in
-// time.
+// judgeAllLocked ends lost sessions, unless their cluster's brake is engaged, and takes back assignments that agents
+// did not accept in time.
 func (d detector) judgeAllLocked(now time.Time) {
 	h := d.hub
 	braked := d.settleBrakesLocked(now)
@@ -70,8 +70,8 @@ func (h *Hub) judgeLocked(s *session, now time.Time) fleet.Liveness {
 	return judged
 }
 
-// takeBackLocked takes back an attempt that the agent did not list as running in time. One that was never in an answer
-// goes back to its lane, and so does idempotent work; otherwise the agent may have begun it, so it counts as lost.
+// takeBackLocked takes back an attempt that the agent did not list as running in time. It goes back to its lane if no
+// answer carried it or it is idempotent; otherwise the agent may have begun it, so it counts as lost.
 func (d detector) takeBackLocked(a *attempt) {
 	h := d.hub
 	h.forgetLocked(a)
@@ -87,9 +87,9 @@ type ending struct {
 	reason string
 	left   bool // the agent said goodbye
 	fenced bool // a newer process has its id
-	// revoked says that a person ended it together with its join token.
+	// revoked: a person ended the session together with its join token.
 	revoked bool
-	lease   time.Duration // how long it may go on with fenced work
+	lease   time.Duration // how long the agent may go on with fenced work
 	at      time.Time
 }
 
@@ -138,7 +138,7 @@ func (h *Hub) endLocked(s *session, e ending) {
 	h.registry.Remove(s.workerGone())
 }
 
-// closeListeningLocked ends what the listeners keep of a session.
+// closeListeningLocked drops what the listeners keep about a session.
 func (h *Hub) closeListeningLocked(s *session, now time.Time) {
 	s.health.Close(now)
 	h.states.Forget(s.agent)

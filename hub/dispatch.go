@@ -19,8 +19,8 @@ type parked struct {
 	timer   *time.Timer
 }
 
-// handleTaskLocked handles a task that a poll of the lane brought: it goes to the best session with a free slot, or is
-// parked if one may become free.
+// handleTaskLocked places a task from the lane on the best session with a free slot, or parks it if a slot may become
+// free.
 func (l *lane) handleTaskLocked(task *workflowservice.PollActivityTaskQueueResponse) {
 	h := l.hub
 	a := &attempt{token: task.GetTaskToken(), lane: l.name, takenAt: time.Now(), inLane: waitedInLane(task)}
@@ -48,7 +48,7 @@ func (l *lane) handleTaskLocked(task *workflowservice.PollActivityTaskQueueRespo
 		return
 	}
 	if !l.mayServeLocked(&a.input.Spec, time.Now()) {
-		l.giveBackUnplacedLocked(a, time.Now()) // to wait here would help nobody
+		l.giveBackUnplacedLocked(a, time.Now()) // no slot of an agent that could run it will become free
 		return
 	}
 	h.metrics.parked.Inc()
@@ -88,7 +88,7 @@ func (h *Hub) assignLocked(s *session, a *attempt) {
 	s.signal()
 }
 
-// assignment is the message that gives an agent the attempt.
+// assignment is the message that delivers the attempt to an agent.
 func (a *attempt) assignment() protocol.Assignment {
 	spec := &a.input.Spec
 	var shard *int
@@ -155,7 +155,7 @@ func (l *lane) returnParkedLocked(why string) {
 	l.parked = nil
 }
 
-// returnUndeliveredLocked returns what a session was assigned but was never sent.
+// returnUndeliveredLocked returns attempts that a session was assigned and no answer carried.
 func (h *Hub) returnUndeliveredLocked(s *session, why string) {
 	h.returnUndeliveredIfLocked(s, why, func(*attempt) bool { return true })
 }
@@ -179,8 +179,8 @@ func (h *Hub) giveBackLocked(a *attempt, why string) {
 	h.giveBackAsLocked(a, why, false)
 }
 
-// giveBackUnreceivedLocked is giveBack for an attempt that reached an agent that lives and that did not receive it: it
-// may be that the task cannot be read.
+// giveBackUnreceivedLocked is giveBackLocked for an attempt that reached a living agent, which did not receive it: the
+// task may be unreadable.
 func (h *Hub) giveBackUnreceivedLocked(a *attempt, why string) {
 	h.metrics.notReceived.Inc()
 	h.log.Warn("An agent did not receive a task", zap.String("agent", a.session.agent), zap.String("task", a.task),

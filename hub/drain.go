@@ -13,11 +13,11 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// idleLook is how often a drain looks whether the agent has finished.
+// idleLook is the time between two checks whether a drained agent has finished.
 const idleLook = 100 * time.Millisecond
 
-// stopWork keeps new work from an agent, takes back what was not sent to it yet, and lists what it has once the agent
-// has confirmed all that was sent. Nothing arrives at the agent after it. It may be repeated.
+// stopWork stops new work for the agent, takes back what no answer has carried to it, and lists what the agent has once
+// it has confirmed all deliveries. Nothing arrives at the agent afterwards. It may be repeated.
 func (c activities) stopWork(ctx context.Context, in contract.StopWorkInput) (contract.StopWorkResult, error) {
 	tick := time.NewTicker(idleLook)
 	defer tick.Stop()
@@ -83,14 +83,14 @@ func (c activities) awaitIdle(ctx context.Context, in contract.AwaitIdleInput) e
 	}
 }
 
-// cordoned reports whether the session is given no work: its cluster says so, or a drain did whose word has not come
-// from the cluster yet.
+// cordoned reports whether the session gets no work: the directive says so, or a drain stopped it and the directive
+// does not include that yet.
 func (s *session) cordoned(d contract.Directive) bool {
 	_, listed := slices.BinarySearch(d.Cordoned, s.agent)
 	return listed || s.cordonedUntil > d.Version
 }
 
-// drainWork is what a drain reports of an attempt. Of one that was re-attached after a restart the task is not known.
+// drainWork is a drain's entry about an attempt. After a restart of the hub the task's type is unknown.
 func (a *attempt) drainWork() fleet.DrainWork {
 	work := fleet.DrainWork{TaskID: a.task, Attempt: a.number}
 	if spec := &a.input.Spec; spec.Type != "" {

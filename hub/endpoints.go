@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// maxPollBytes bounds a poll: its checkpoints are the large part.
+	// maxPollBytes bounds a poll, of which checkpoints are the large part.
 	maxPollBytes = 8 << 20
 	// maxLogBytes bounds log lines: a character of text may take six bytes of JSON.
 	maxLogBytes = 6*fleet.MaxLogBytes + 128<<10
-	// maxStateBytes bounds what an agent reports of its state: its manifest, or a part of the entries.
+	// maxStateBytes bounds an agent's report of its state: its manifest, or a part of the entries.
 	maxStateBytes = 2 << 20
 )
 
 type registerInput struct{ Body protocol.Register }
 type registerOutput struct{ Body protocol.Registered }
 
-// Authorized is what every request of a session carries.
+// Authorized has the headers that every request of a session carries.
 type Authorized struct {
 	ID            string `path:"id" maxLength:"63" doc:"The agent's id."`
 	Authorization string `header:"Authorization" maxLength:"4096" doc:"Bearer and the session token."`
@@ -125,9 +125,8 @@ func (e endpoints) authorize(a Authorized) (sessionClaims, error) {
 	return claims, nil
 }
 
-// findLocked returns the session that the claims name, or the problem to answer with. A session is of one hub: the
-// cluster counts the agent there, so another hub that still has an older session of the same process must not go on
-// with that one.
+// findLocked returns the session that the claims name, or the problem to answer with. A session belongs to one hub: the
+// cluster counts the agent there, so another hub with an older session of the same process must not use that one.
 func (h *Hub) findLocked(claims sessionClaims) (*session, error) {
 	s, directive := h.sessions[claims.Agent], h.directives[claims.Cluster]
 	switch {
@@ -171,8 +170,8 @@ func (e endpoints) registerAgent(ctx context.Context, in *registerInput) (*regis
 	return &registerOutput{Body: registered}, nil
 }
 
-// joinTokenOf is what a cluster must know of the token that an agent registers with; nothing of what is not kept, as a
-// certificate or the first join token: that cannot be revoked.
+// joinTokenOf is the join token that an agent registers with, for its cluster. It is empty for certificates and the
+// configured join token, which cannot be revoked.
 func joinTokenOf(who *access.Identity) fleet.JoinToken {
 	if who.Kind != access.KindJoin || !access.Kept(who.ID) {
 		return fleet.JoinToken{}
@@ -180,9 +179,9 @@ func joinTokenOf(who *access.Identity) fleet.JoinToken {
 	return fleet.JoinToken{ID: who.ID, MaxUses: who.MaxUses, ExpiresAt: who.ExpiresAt}
 }
 
-// resumeSession lets an agent go on that has a session, at a hub that does not know it, as after a restart. Its join
-// token need not be good any more: that is for joining. A session that was opened with what can not be revoked is no
-// proof, since changing that would change nothing then.
+// resumeSession opens a session for an agent that has one the hub does not know, as after a restart. Its join token may
+// have expired or been revoked. Sessions opened with an irrevocable credential cannot resume: changing that credential
+// would have no effect.
 func (e endpoints) resumeSession(ctx context.Context, in *resumeInput) (*registerOutput, error) {
 	claims, err := e.authorize(in.Authorized)
 	if err != nil {
@@ -226,7 +225,7 @@ func (e endpoints) pollAgent(ctx context.Context, in *pollInput) (*pollOutput, e
 	return &pollOutput{Body: answer}, nil
 }
 
-// goodbye ends a session on the agent's word. What it still had has stopped, so nothing needs to wait for its lease.
+// goodbye ends a session at the agent's request. The agent has stopped all its work, so nothing waits for its lease.
 func (e endpoints) goodbye(_ context.Context, in *goodbyeInput) (*struct{}, error) {
 	claims, err := e.authorize(in.Authorized)
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// evacuateLook is how often an evacuation looks whether the agent has stopped.
+	// evacuateLook is the time between two checks whether the agent has stopped.
 	evacuateLook = 50 * time.Millisecond
 	// evacuateLimit is how long an agent has to stop.
 	evacuateLimit = 45 * time.Second
 )
 
-// evacuate takes an agent's work off it, for a failover by hand, and returns when the agent has stopped all of it. The
-// agent takes nothing new meanwhile.
+// evacuate takes an agent's work off it for a failover by hand, and returns when the agent has stopped all of it. The
+// agent gets nothing new meanwhile.
 func (c activities) evacuate(ctx context.Context, in contract.EvacuateInput) (contract.EvacuateResult, error) {
 	s, moving, err := c.beginEvacuation(in)
 	if err != nil {
@@ -72,7 +72,8 @@ func (c activities) beginEvacuation(in contract.EvacuateInput) (*session, []*att
 	return s, moving, nil
 }
 
-// evacuated reports whether the session has none of the attempts any more: the agent no longer lists them, or is gone.
+// evacuated reports whether the session has none of these attempts any more: the agent no longer lists them, or is
+// gone.
 func (c activities) evacuated(s *session, moving []*attempt) bool {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()

@@ -30,7 +30,7 @@ func (h *Hub) publishRunningLocked(a *attempt) {
 	h.events.Publish(e)
 }
 
-// publishProgressLocked publishes how far a task is, while somebody listens.
+// publishProgressLocked publishes the progress of an attempt while a gateway reads the events.
 func (h *Hub) publishProgressLocked(a *attempt, now time.Time) {
 	if a.progress == nil || a.published == *a.progress || now.Sub(a.publishedAt) < progressSpacing ||
 		!h.events.Wanted(now) {
@@ -43,8 +43,8 @@ func (h *Hub) publishProgressLocked(a *attempt, now time.Time) {
 	h.events.Publish(e)
 }
 
-// publishEndedLocked publishes the end of an attempt. Of one that brought no result it says what comes after it by the
-// rule that its task goes by. Gateways find in visibility what a person must decide about, and what ends the task.
+// publishEndedLocked publishes the end of an attempt. If it brought no result, the event also has what follows, by the
+// rule that the task itself applies. Gateways find reviews and ends of tasks in visibility.
 func (h *Hub) publishEndedLocked(a *attempt, report *contract.AttemptReport) {
 	now := time.Now()
 	if report.Outcome == fleet.AttemptCompleted {
@@ -54,7 +54,7 @@ func (h *Hub) publishEndedLocked(a *attempt, report *contract.AttemptReport) {
 		return
 	}
 	if a.input.TaskID == "" || report.Outcome == fleet.AttemptCancelled {
-		return // the attempt was taken over from another process of the hub: what its task goes by is not known here
+		return // the attempt was taken over from another process of the hub: the task's settings are unknown here
 	}
 	next := fleet.Redeliver(&a.input.Spec, a.task, a.input.Tally, report.End())
 	e := a.event(fleet.TaskEvent(next.Status), now)
@@ -70,7 +70,7 @@ func (h *Hub) publishEndedLocked(a *attempt, report *contract.AttemptReport) {
 	h.events.Publish(e)
 }
 
-// publishLivenessLocked publishes that an agent is suspect, or is no longer.
+// publishLivenessLocked publishes that an agent became suspect, or is no longer.
 func (h *Hub) publishLivenessLocked(s *session, judged fleet.Liveness, now time.Time) {
 	e := fleet.Event{Time: now, EventData: fleet.EventData{Cluster: s.cluster, AgentID: s.agent, Epoch: s.epoch}}
 	switch {

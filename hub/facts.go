@@ -19,7 +19,7 @@ import (
 // listener, so a listener must not hold its own when it calls one of these.
 type facts struct{ hub *Hub }
 
-// HolderOf is the agent that has an attempt; empty when none has.
+// HolderOf returns the agent that has an attempt; empty when none has.
 func (f facts) HolderOf(task string, number int) string {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
@@ -52,7 +52,7 @@ func (f facts) CommandKeeper(agent string, c protocol.Command) bool {
 	return true
 }
 
-// States are the agents of a cluster, with what their heartbeats say of their state, sorted.
+// States returns the agents of a cluster with the state summaries of their heartbeats, sorted.
 func (f facts) States(cluster string) (states []contract.AgentState) {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
@@ -65,7 +65,7 @@ func (f facts) States(cluster string) (states []contract.AgentState) {
 	return states
 }
 
-// Digests are those of the agents' states, by cluster, without clusters where all agents are alike.
+// Digests returns the digests of the agents' states by cluster, without clusters whose agents all have the same.
 func (f facts) Digests() map[string][]string {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
@@ -78,7 +78,7 @@ func (f facts) Digests() map[string][]string {
 	return digests
 }
 
-// Agents are those that have a session, with what their health depends on.
+// Agents returns the agents that have a session, with the facts that their health depends on.
 func (f facts) Agents(now time.Time) []health.Agent {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
@@ -119,7 +119,7 @@ func (f facts) NotifyHealth(a *health.Agent, is fleet.MemberHealth) {
 	}
 }
 
-// entries are the sessions as entries of the worker registry.
+// entries returns the sessions as entries of the worker registry.
 func (f facts) entries() []*workerpb.WorkerHeartbeat {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
@@ -130,7 +130,7 @@ func (f facts) entries() []*workerpb.WorkerHeartbeat {
 	return entries
 }
 
-// brakeLocked is how a cluster's brake stands, for the cluster; nil: it is not engaged.
+// brake returns the state of a cluster's brake for the cluster; nil: not engaged.
 func (f facts) brake(cluster string) *fleet.BrakeHold {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
@@ -156,7 +156,7 @@ func (f facts) cancel(token []byte) {
 }
 
 // rejoin makes all agents register again, because the clusters may have given them up together with this hub. Running
-// work goes on: the agents bring it back with their registrations.
+// work goes on: the registrations list it.
 func (f facts) rejoin() {
 	h := f.hub
 	h.mu.Lock()
@@ -175,8 +175,8 @@ func (f facts) rejoin() {
 	h.reclaimer.soon.Send()
 }
 
-// giveUpMissing notifies a cluster of every member that it counts on this hub and that has no session here. It reports
-// whether all were judged: one that registers at this moment may be counted already and open its session next.
+// giveUpMissing reports to a cluster each member that it counts on this hub and that has no session here. It returns
+// false if it had to skip one: an agent that is registering may be counted already and open its session next.
 func (f facts) giveUpMissing(view *contract.ClusterView) (all bool) {
 	h := f.hub
 	h.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// readTasks lists what the agents of a cluster that have a session here run, the oldest first.
+// readTasks lists the tasks of a cluster's agents that have a session here, the oldest first.
 func (c activities) readTasks(_ context.Context, in contract.ReadTasksInput) (contract.ReadTasksResult, error) {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
@@ -35,7 +35,7 @@ func (c activities) readTasks(_ context.Context, in contract.ReadTasksInput) (co
 	return result, nil
 }
 
-// compareTimes puts what began earlier first, and what has not begun last.
+// compareTimes orders tasks by when they began; those that have not begun come last.
 func compareTimes(a, b fleet.HeldTask) int {
 	switch {
 	case a.StartedAt == nil && b.StartedAt == nil:

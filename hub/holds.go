@@ -7,7 +7,8 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// holdsAttempts says which attempts agents of this hub have, or wait in it: healing ends those that nobody has.
+// holdsAttempts reports which attempts are in this hub: with its agents, or waiting. Healing ends those that no hub
+// has.
 func (c activities) holdsAttempts(
 	_ context.Context, in contract.HoldsAttemptsInput,
 ) (contract.HoldsAttemptsResult, error) {

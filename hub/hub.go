@@ -38,12 +38,12 @@ type Config struct {
 	AcceptTimeout time.Duration
 	// Park is how long a task without a free slot waits in the hub before it goes back to its lane. Default 2 s.
 	Park time.Duration
-	// HealthInterval is the time between two ratings of the agents' health. Default 1 s.
+	// HealthInterval is the time between two health ratings. Default 1 s.
 	HealthInterval time.Duration
 	// LanePollers bounds the open polls on one lane. More give more tasks per second, up to the free slots. Default 16.
 	LanePollers int
 	// StateSpacing is the least time between two signals to a cluster about its agents' states, so that a leader that
-	// writes all the time does not fill its cluster's history. Default 5 s.
+	// writes constantly does not fill the cluster's history. Default 5 s.
 	StateSpacing time.Duration
 }
 
@@ -76,7 +76,7 @@ type Options struct {
 	Client    client.Client
 	Namespace string
 	Logger    *zap.Logger
-	// Registerer takes the hub's metrics.
+	// Registerer gets the hub's metrics.
 	Registerer prometheus.Registerer
 	// Tracer makes the spans of deliveries; nil: there are none.
 	Tracer trace.Tracer
@@ -113,14 +113,14 @@ type Hub struct {
 	sessions   map[string]*session // by agent id
 	lanes      map[string]*lane    // by name
 	directives map[string]contract.Directive
-	// registering counts the registrations under way of agents that may be counted on this hub before they have a
-	// session.
+	// registering counts, by agent, registrations under way: the cluster may count the agent on this hub before it has
+	// a session.
 	registering map[string]int
 	brakes      map[string]*fleet.Brake // by cluster
 	conns       map[net.Conn]*connection
 	stopping    bool
 
-	run    context.Context // ends when the hub stops: for work that belongs to no request
+	run    context.Context // ends when the hub stops; for work outside requests
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	worker interface{ Stop() }
@@ -205,9 +205,8 @@ func (h *Hub) start(parts ...part.Runner) {
 	}
 }
 
-// Stop answers the held polls, gives back the open lane polls and what is parked, and returns when all is done or ctx
-// ends. Attempts go on in their agents, which re-attach to this hub's next process or to another hub. It may be called
-// twice.
+// Stop answers the held polls, gives back open lane polls and parked tasks, and returns when all is done or ctx ends.
+// Attempts go on in their agents, which re-attach to this hub's next process or to another hub. It may be called twice.
 func (h *Hub) Stop(ctx context.Context) {
 	h.mu.Lock()
 	if h.stopping {

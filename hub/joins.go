@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// joinBatch bounds one update; it keeps it well under Temporal's payload limit.
+	// joinBatch bounds the joins of one update, well under Temporal's payload limit.
 	joinBatch = 200
 	// joinTimeout bounds one update.
 	joinTimeout = 10 * time.Second
 )
 
-// joiner sends joins to cluster workflows, many in one update: while one update of a cluster is under way the next
-// joins gather, so a fleet that comes back at once costs few events.
+// joiner sends joins to cluster workflows, many in one update: joins gather while the previous update of their cluster
+// is under way, so a fleet that comes back at once costs few events.
 type joiner struct {
 	hub     *Hub
 	mu      sync.Mutex

@@ -37,7 +37,7 @@ type lane struct {
 	key      string // the worker instance key of the open polls; new after a release
 }
 
-// serveLocked makes the lanes of a session those that its cluster's directive gives it.
+// serveLocked gives a session the lanes of its cluster's directive.
 func (h *Hub) serveLocked(s *session) {
 	directive := h.directives[s.cluster]
 	s.limit(directive)
@@ -182,8 +182,8 @@ func (l *lane) releaseLocked() laneRelease {
 	return r
 }
 
-// releasePolls makes the server answer the polls empty, without losing a task. Where the server does not support it the
-// polls end by themselves within a minute, and a task that one of them takes is returned to its lane.
+// releasePolls makes the server answer the polls empty, without losing a task. Where the server lacks support, the
+// polls end within a minute, and their tasks go back to the lane.
 func (h *Hub) releasePolls(ctx context.Context, r laneRelease) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -8,19 +8,20 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// leftover is an attempt that an agent still has although it no longer counts: it is about to drop it, or cannot.
+// leftover is an attempt that an agent still has although it no longer counts: the agent is about to drop it, or
+// cannot.
 type leftover struct {
 	toldAt   time.Time // when the agent was last asked to drop it
 	occupies bool      // it keeps a slot from other work
-	stuck    bool      // the agent says that it cannot stop it
-	since    time.Time // when it was first listed as such
+	stuck    bool      // the agent reports that it cannot stop it
+	since    time.Time // when the agent first listed it so
 }
 
-// countLeftoversLocked records what an agent lists and the hub does not count. What it was told to drop and still has
-// keeps a slot. An attempt that is listed for the first time may just have ended, with a poll that crossed its result:
-// it keeps none.
+// countLeftoversLocked records attempts that an agent lists and the hub does not count. One that the agent was
+// commanded to drop keeps its slot. One that is listed for the first time keeps none: it may just have ended, with a
+// poll that crossed its result.
 func (h *Hub) countLeftoversLocked(s *session, running []protocol.RunningAttempt, now time.Time) {
-	var left map[attemptKey]*leftover // seldom any
+	var left map[attemptKey]*leftover // usually empty
 	for _, r := range running {
 		key := attemptKey{r.TaskID, r.Attempt}
 		if s.attempts[key] != nil {
@@ -66,7 +67,7 @@ func (s *session) leave(key attemptKey, l leftover) {
 	s.leftovers[key] = &l
 }
 
-// occupied is how many slots are kept by what no longer counts.
+// occupied is how many slots the leftovers keep.
 func (s *session) occupied() int {
 	n := 0
 	for _, l := range s.leftovers {

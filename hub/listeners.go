@@ -6,7 +6,7 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// sendLog accepts lines that an agent sends because somebody reads them.
+// sendLog accepts log lines from an agent.
 func (e endpoints) sendLog(_ context.Context, in *logInput) (*logOutput, error) {
 	agent, err := e.agentOf(in.Authorized)
 	if err != nil {
@@ -27,7 +27,7 @@ func (e endpoints) sendState(_ context.Context, in *stateInput) (*stateOutput, e
 	return &stateOutput{Body: protocol.StateTaken{Awaited: e.hub.states.Answer(agent, in.Body)}}, nil
 }
 
-// agentOf is the agent whose session at this hub a request belongs to.
+// agentOf returns the agent whose session at this hub makes the request.
 func (e endpoints) agentOf(a Authorized) (string, error) {
 	claims, err := e.authorize(a)
 	if err != nil {

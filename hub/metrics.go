@@ -99,7 +99,7 @@ func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
 	}
 }
 
-// waitedInLane is how long Temporal kept a task before it gave it out.
+// waitedInLane is how long the task waited in Temporal.
 func waitedInLane(task *workflowservice.PollActivityTaskQueueResponse) time.Duration {
 	if task.GetScheduledTime() == nil || task.GetStartedTime() == nil {
 		return 0
@@ -107,8 +107,8 @@ func waitedInLane(task *workflowservice.PollActivityTaskQueueResponse) time.Dura
 	return max(0, task.GetStartedTime().AsTime().Sub(task.GetScheduledTime().AsTime()))
 }
 
-// countAcceptedLocked counts how long an attempt waited until its agent had it, and if another agent was lost with the
-// one before, how long the failover took.
+// countAcceptedLocked counts how long the attempt waited for its acceptance, and how long the failover took if the
+// previous attempt's agent was lost.
 func (h *Hub) countAcceptedLocked(a *attempt, now time.Time) {
 	if a.takenAt.IsZero() {
 		return

@@ -9,8 +9,8 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// holdPoll handles one poll: it is the session's heartbeat, acknowledges assignments and brings the answer at once when
-// there is something to say, else after the heartbeat interval.
+// holdPoll handles one poll. The poll is the session's heartbeat and acknowledges assignments. holdPoll answers at once
+// when it has work or commands, else after the heartbeat interval.
 func (h *Hub) holdPoll(
 	ctx context.Context, claims sessionClaims, conn *connection, poll protocol.Poll,
 ) (protocol.Polled, error) {
@@ -22,10 +22,10 @@ func (h *Hub) holdPoll(
 	}
 	if poll.Sequence <= s.sequence {
 		h.mu.Unlock()
-		return protocol.Polled{}, nil // a late duplicate of a poll that was answered
+		return protocol.Polled{}, nil // a late duplicate of an answered poll
 	}
 	h.applyPollLocked(s, conn, poll, time.Now())
-	s.signal() // an older poll that is still held must end; this one looks at the outbox first
+	s.signal() // ends an older poll that is still held; this one looks at the outbox first
 	hold := time.NewTimer(h.holdTimeLocked(s))
 	defer hold.Stop()
 	for waiting := !s.answerNow; ; {
@@ -60,7 +60,7 @@ func (h *Hub) holdPoll(
 				h.disconnectedLocked(s, time.Now())
 			}
 			h.mu.Unlock()
-			return protocol.Polled{}, nil // nobody reads it
+			return protocol.Polled{}, nil // the connection is closed
 		}
 		h.mu.Lock()
 	}
@@ -135,7 +135,7 @@ func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, 
 	h.slotsChangedLocked(s)
 }
 
-// applyRunningLocked applies what the agent says of one running attempt, and publishes what is new.
+// applyRunningLocked applies the agent's report of one running attempt, and publishes what is new.
 func (h *Hub) applyRunningLocked(a *attempt, r protocol.RunningAttempt, now time.Time) {
 	accepted := a.accepted
 	a.apply(r, now)
@@ -146,7 +146,7 @@ func (h *Hub) applyRunningLocked(a *attempt, r protocol.RunningAttempt, now time
 	h.publishProgressLocked(a, now)
 }
 
-// apply applies what the agent says of one running attempt; the first time is its acceptance.
+// apply applies the agent's report of one running attempt; the first report is its acceptance.
 func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 	if !a.accepted {
 		a.accepted, a.startedAt, a.aliveAt = true, now, now
@@ -165,8 +165,8 @@ func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 	}
 }
 
-// settleUnlistedLocked ends the attempts that the agent should have listed and did not: one it never took goes back to
-// its lane with giveBack, one it had is lost.
+// settleUnlistedLocked ends the attempts that the agent should have listed and did not. An accepted one is lost;
+// another goes back to its lane with giveBack.
 func (h *Hub) settleUnlistedLocked(s *session, listed map[attemptKey]bool, shouldList func(*attempt) bool,
 	giveBack func(a *attempt, why string),
 ) {
@@ -179,13 +179,13 @@ func (h *Hub) settleUnlistedLocked(s *session, listed map[attemptKey]bool, shoul
 			giveBack(a, "the agent did not receive it")
 			continue
 		}
-		h.loseLocked(a, "the agent no longer has the attempt", 0) // it says itself that it has stopped
+		h.loseLocked(a, "the agent no longer has the attempt", 0) // no lease: by its own list the agent has stopped it
 	}
 }
 
-// giveBackUnlistedLocked gives back an attempt that the agent's next poll does not list. Where that poll came on the
-// connection that the answerLocked went over, the answer had arrived, so the agent did not heed the assignment although
-// it lives. On another connection the poll may have been sent before the answer arrived, or the answer was lost.
+// giveBackUnlistedLocked gives back an attempt that the agent's next poll does not list. If that poll came on the same
+// connection as the answer, the agent had the answer and did not receive the assignment from it. On another connection
+// the poll may be older than the answer's arrival, or the answer was lost.
 func (h *Hub) giveBackUnlistedLocked(a *attempt, why string) {
 	if a.deliveredOn == a.session.conn {
 		h.giveBackUnreceivedLocked(a, "agent "+a.session.agent+" was given it and did not list it in its next poll")
@@ -194,7 +194,7 @@ func (h *Hub) giveBackUnlistedLocked(a *attempt, why string) {
 	h.giveBackLocked(a, why)
 }
 
-// forgetLocked takes an attempt out of its session; the caller says what becomes of it.
+// forgetLocked removes an attempt from its session; the caller decides what follows.
 func (h *Hub) forgetLocked(a *attempt) {
 	s := a.session
 	if s.attempts[a.attemptKey] != a {
@@ -227,7 +227,7 @@ func (h *Hub) loseLocked(a *attempt, why string, lease time.Duration) {
 	h.fail(a, report)
 }
 
-// fail reports the end of an attempt without a result. Listeners hear of it when Temporal has it.
+// fail reports the end of an attempt without a result. It is published once Temporal has it.
 func (h *Hub) fail(a *attempt, report contract.AttemptReport) {
 	h.responder.fail(a.token, report, func() {
 		h.mu.Lock()

@@ -11,8 +11,8 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-// reclaimer gives up the members that the clusters count on this hub and that did not come back to it after it started,
-// or after it was out of touch with Temporal: nobody else would notice that they died meanwhile.
+// reclaimer gives up the members that the clusters count on this hub and that did not come back after it started, or
+// after it was out of touch with Temporal. No other part would notice that they died meanwhile.
 type reclaimer struct {
 	hub  *Hub
 	soon part.Signal // asks for another look
@@ -20,7 +20,7 @@ type reclaimer struct {
 
 func newReclaimer(h *Hub) *reclaimer { return &reclaimer{hub: h, soon: part.NewSignal()} }
 
-// Run looks once the agents had the failure threshold to come back, and then waits until it is asked again.
+// Run looks once the agents had the failure threshold to come back, and then after each request.
 func (r *reclaimer) Run(ctx context.Context) {
 	for {
 		part.Pause(ctx, r.hub.config.Timing.FailureThreshold)

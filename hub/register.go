@@ -15,8 +15,8 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-// openSession joins the cluster and opens, or re-attaches, the session. token is what the agent joins with; with resume
-// it shows the session that it has instead.
+// openSession joins the cluster and opens, or re-attaches, the session. token is the join token or, with resume, the
+// agent's session token.
 func (e endpoints) openSession(
 	ctx context.Context, reg protocol.Register, token fleet.JoinToken, resume bool,
 ) (protocol.Registered, error) {
@@ -85,7 +85,7 @@ func (e endpoints) openSession(
 	}, nil
 }
 
-// registers counts a registration that is under way until the returned function is called.
+// registers marks a registration as under way until done is called.
 func (h *Hub) registers(agent string) (done func()) {
 	h.mu.Lock()
 	h.registering[agent]++
@@ -127,7 +127,7 @@ func invalidField(location string, err error) error {
 		protocol.ProblemField{Location: "body." + location, Message: err.Error()})
 }
 
-// refuseForeign refuses an agent id that another cluster has online: ids are unique in a namespace.
+// refuseForeign refuses an agent id that is online in another cluster: ids are unique in a namespace.
 func (e endpoints) refuseForeign(ctx context.Context, reg protocol.Register) error {
 	e.hub.mu.Lock()
 	s := e.hub.sessions[reg.AgentID]
@@ -163,7 +163,7 @@ func (h *Hub) admitLocked(reg protocol.Register, token string, epoch int64, now 
 		return nil, fencedProblem() // a newer process registered while this one joined, here or at another hub
 	}
 	if directive.Ended(token) {
-		return nil, revokedProblem() // meanwhile
+		return nil, revokedProblem() // it was revoked meanwhile
 	}
 	if s != nil && s.instance != reg.InstanceID {
 		h.endLocked(s, ending{reason: "a newer process took its agent id", fenced: true,
@@ -192,7 +192,7 @@ func (h *Hub) admitLocked(reg protocol.Register, token string, epoch int64, now 
 	}
 	h.settleUnlistedLocked(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 }, h.giveBackLocked)
 	for _, a := range s.attempts {
-		a.deliveredIn = min(a.deliveredIn, 1) // the poll sequence starts anew
+		a.deliveredIn = min(a.deliveredIn, 1) // the process counts its polls from 1 again
 	}
 	s.answerNow = len(reg.Running) > 0
 	h.slotsChangedLocked(s)
@@ -221,7 +221,7 @@ func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Tim
 		h.metrics.reattached.Inc()
 	}
 	a.apply(r, now)
-	a.beatNeeds = true // so that Temporal soon knows that this hub has it
+	a.beatNeeds = true // tells Temporal soon that this hub has it
 }
 
 // temporalProblem is the answer when Temporal refuses or cannot be reached.

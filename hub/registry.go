@@ -45,13 +45,13 @@ func (s *session) workerEntry(now time.Time) *workerpb.WorkerHeartbeat {
 			TotalProcessedTasks:   int32(s.counters.Completed + s.counters.Failed),
 			TotalFailedTasks:      int32(s.counters.Failed),
 		},
-		// When it last had work: what scaling knows of its idleness.
+		// Scaling reads the agent's idleness from the time when it last had work.
 		ActivityPollerInfo: &workerpb.WorkerPollerInfo{CurrentPollers: 1,
 			LastSuccessfulPollTime: timestamppb.New(s.workedAt)},
 	}
 }
 
-// workerGone is the entry that takes a session out of the registry at once.
+// workerGone is the entry that removes a session from the registry at once.
 func (s *session) workerGone() *workerpb.WorkerHeartbeat {
 	return &workerpb.WorkerHeartbeat{
 		WorkerInstanceKey: s.instance,

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// failers bounds how many ends without a result are reported at a time.
+	// failers bounds the concurrent reports of ends without a result.
 	failers = 16
-	// failGiveUp ends the effort to report one: by then the backstop has ended the attempt.
+	// failGiveUp is when to stop reporting an end: by then the backstop has ended the attempt.
 	failGiveUp = 2 * time.Minute
 )
 
-// responder reports to Temporal how attempts ended. Results are handed over within their request; ends without a result
-// are queued, and tried again until Temporal has them or the backstop has made them needless.
+// responder reports the ends of attempts to Temporal. A result is reported within its request. An end without a result
+// is queued and repeated until Temporal has it, or the backstop has ended the attempt.
 type responder struct {
 	hub     *Hub
 	pending sync.WaitGroup

@@ -13,7 +13,7 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-// resultTimeout bounds handing one result to Temporal; the agent sends it again.
+// resultTimeout bounds the report of one result to Temporal; the agent repeats it.
 const resultTimeout = 10 * time.Second
 
 // reportResult hands an attempt's end to Temporal and answers only when Temporal has accepted it. It needs no session:
@@ -74,7 +74,7 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 	if a != nil { // with its newest checkpoint and progress
 		report.Checkpoint, report.Progress = a.checkpoint, a.progress
 	}
-	none := fleet.Duration(0) // nothing of it runs on
+	none := fleet.Duration(0) // the agent has stopped: no lease
 	switch {
 	case r.Outcome == fleet.AttemptTimedOut && !r.Stuck:
 		report.LeaseRemaining = &none
@@ -86,7 +86,7 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 	return report, e.hub.responder.failNow
 }
 
-// attemptLocked is the attempt that a token names, if the session that it was given to has it.
+// attemptLocked returns the attempt that a token names, if the session that it was given to still has it.
 func (h *Hub) attemptLocked(claims *attemptClaims) *attempt {
 	if s := h.sessions[claims.Agent]; s != nil && s.instance == claims.Instance {
 		return s.attempts[attemptKey{claims.Task, claims.Attempt}]
@@ -94,14 +94,14 @@ func (h *Hub) attemptLocked(claims *attemptClaims) *attempt {
 	return nil
 }
 
-// settle publishes the end of an attempt that its agent reported, counts it and frees its slot, which a handler that
-// runs on keeps.
+// settle publishes the end of an attempt that its agent reported, counts it, and frees its slot unless the handler runs
+// on.
 func (e endpoints) settle(claims *attemptClaims, cluster string, r *protocol.Result, report *contract.AttemptReport) {
 	h := e.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a := h.attemptLocked(claims)
-	if a == nil { // it is another hub's, or its session has ended: the token says what is certain
+	if a == nil { // another hub's, or its session has ended: the token has the certain facts
 		h.publishEndedLocked(&attempt{
 			attemptKey: attemptKey{claims.Task, claims.Attempt},
 			taskType:   claims.Type,

@@ -9,9 +9,9 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// lanesOf are the lanes that a cluster's directive lets a session serve: always its own; the cluster's if it is one of
-// all, or the leader; its shards' if it owns some; none that is paused. A role counts only under an epoch that is newer
-// than the session's, so a role that an earlier process held is not inherited. A cordoned session serves none.
+// lanesOf returns the lanes that a cluster's directive lets a session serve: always its own; the cluster's if all
+// members serve it or it leads; its shards'; none that is paused. A role counts only under a newer epoch than the
+// session's, so a session does not inherit an earlier process's role. A cordoned session serves none.
 func lanesOf(s *session, d contract.Directive) []string {
 	if s.cordoned(d) {
 		return nil
@@ -40,7 +40,7 @@ func lanesOf(s *session, d contract.Directive) []string {
 // lanePaused is why a task goes back to a lane that was paused.
 const lanePaused = "the lane is paused"
 
-// holds reports whether the lane with a task queue is paused.
+// holds reports whether the lane of a task queue is paused.
 func holds(d contract.Directive, queue string) bool {
 	_, lane, ok := contract.LaneOfQueue(queue)
 	return ok && d.Holds(lane)
@@ -78,13 +78,13 @@ func (s *session) targets(d contract.Directive) []string {
 	return ids
 }
 
-// applyDirectiveLocked applies a cluster's directive, unless a newer one is known.
+// applyDirectiveLocked applies a cluster's directive, unless a newer one was applied.
 func (h *Hub) applyDirectiveLocked(d contract.Directive) {
 	known, ok := h.directives[d.Cluster]
 	if ok && !d.Replaces(&known) {
 		return
 	}
-	if d.Mode != known.Mode { // the agents of an active_active cluster share no state
+	if d.Mode != known.Mode { // agents of an active_active cluster share no state
 		h.states.Changed()
 	}
 	h.directives[d.Cluster] = d
@@ -113,7 +113,7 @@ func (h *Hub) sendRoleLocked(s *session) {
 		Shards: s.owns(d), Targets: s.targets(d)}
 	switch {
 	case d.Mode == fleet.ActiveActive && s.role.Type == "" && len(role.Targets) == 0:
-		return // all members are alike and stay so
+		return // an active_active cluster has no roles
 	case d.Mode == fleet.Sharded:
 		role.Epoch = d.Version
 	case s.leads(d):
@@ -130,7 +130,7 @@ func (h *Hub) sendRoleLocked(s *session) {
 	s.command(role)
 }
 
-// leaseOfLocked is how long the hub waits after its last answer before a session's agent has certainly stopped.
+// leaseOfLocked is how long after the hub's last answer a session's agent has certainly stopped.
 func (h *Hub) leaseOfLocked(s *session) time.Duration {
 	d := h.directives[s.cluster]
 	return h.config.Timing.Lease(d.Mode, d.RoleLease.Or(fleet.DefaultRoleLease))

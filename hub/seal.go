@@ -16,8 +16,8 @@ type sealer struct{ key []byte }
 
 var errSeal = errors.New("the token is missing, forged or damaged")
 
-// sessionClaims identify one session at one hub. Token is the id of the join token that it was opened with; empty: none
-// that is kept.
+// sessionClaims identify one session at one hub. Token is the id of the join token that opened it; empty for one that
+// is not stored.
 type sessionClaims struct {
 	Hub      string `json:"h"`
 	Agent    string `json:"a"`
@@ -36,15 +36,15 @@ type attemptClaims struct {
 	Epoch    int64  `json:"e"`
 	Lane     string `json:"l"`
 	Temporal []byte `json:"k"`
-	// Beacon is the task's beacon timeout, for the hub that takes the attempt over and knows nothing else of the task.
+	// Beacon is the task's beacon timeout, for a hub that takes the attempt over.
 	Beacon fleet.Duration `json:"b,omitempty"`
-	// Type and Tenant are the task's, for listeners to events.
+	// Type and Tenant are the task's, for events.
 	Type   string `json:"y,omitempty"`
 	Tenant string `json:"f,omitempty"`
 }
 
-// SessionsOf knows the session tokens of the hubs that have a key: it returns the agent that one was made for, and
-// whether it is good. It keeps nothing and asks nobody, so it can be asked before a request's body is read.
+// SessionsOf checks session tokens made with a key: it returns the token's agent, and whether the token is good. It has
+// no state and does no I/O, so a server can call it before it reads a request's body.
 func SessionsOf(key []byte) func(token string) (agent string, good bool) {
 	seal := sealer{key: key}
 	return func(token string) (string, bool) {

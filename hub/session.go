@@ -18,24 +18,24 @@ import (
 type session struct {
 	agent, cluster, instance string
 	epoch                    int64
-	token                    string // id of the join token that it was opened with
+	token                    string // id of the join token that opened it
 	registration             protocol.Register
-	candidate                fleet.Candidate // its static part; Running and the load are set when a task is placed
+	candidate                fleet.Candidate // its static part; placement sets Running and the load
 	openedAt                 time.Time
 
 	lastContact    time.Time // the newest poll's arrival
-	answeredAt     time.Time // the newest poll's answer: the agent's lease cannot end later than counted from here
+	answeredAt     time.Time // the newest answer; the agent's lease counts from here at the latest
 	disconnectedAt time.Time // zero while its connection is open
 	conn           *connection
 	judged         fleet.Liveness
 	stopping       bool
 	gone           bool      // lost, replaced or said goodbye: a held poll must end
 	fenced         bool      // gone because a newer process has the agent id
-	held           bool      // lost, but the mass-loss brake holds on to it
+	held           bool      // lost, but held by the mass-loss brake
 	reprieve       time.Time // until when a session that the brake held may still come back
-	evacuating     bool      // its work is being taken off it
-	cordonedUntil  int64     // the directive's version from which on that alone says whether it is given work
-	answerNow      bool      // answer the next poll at once, so that a re-attached agent's lease is renewed soon
+	evacuating     bool      // a failover by hand is taking its work off it
+	cordonedUntil  int64     // directives of this version or newer decide alone whether it is cordoned
+	answerNow      bool      // answer the next poll at once, to renew a re-attached agent's lease soon
 	role           protocol.Command
 
 	sequence int64 // of the newest poll
@@ -44,7 +44,7 @@ type session struct {
 	attempts map[attemptKey]*attempt
 	outbox   []*attempt // assigned, not yet in a poll's answer
 	commands []protocol.Command
-	told     []protocol.Command // commands of the newest answer, until a poll shows that it was read
+	told     []protocol.Command // commands of the newest answer, until a poll confirms that answer
 	toldIn   int64              // sequence of the poll that it answered
 
 	// leftovers are attempts that the agent has although they no longer count.
@@ -52,16 +52,16 @@ type session struct {
 
 	free      int // slots its lanes may count on
 	busy      bool
-	workedAt  time.Time // when it last had work, or opened
+	workedAt  time.Time // when it last had work, or was opened
 	lanes     []*lane
 	health    *health.Record // what it did within the last minutes
-	ownHealth *float64       // its own opinion, with why
+	ownHealth *float64       // the agent's own report
 	ownNote   string
-	state     *fleet.StateSummary // what it keeps for its cluster; nil: nothing
+	state     *fleet.StateSummary // summary of the state that it shares; nil: none
 	metrics   protocol.Metrics
 	counters  protocol.Counters
 	access    fleet.Providers
-	suspected bool // as the listeners to events know
+	suspected bool // published as suspect
 }
 
 // attemptKey names an attempt within a hub.
@@ -80,9 +80,9 @@ type attempt struct {
 	input   contract.RunTaskInput
 
 	span        trace.Span             // of the delivery; nil: none
-	trace       propagation.MapCarrier // that the agent is given
-	takenAt     time.Time              // when the lane's poll brought it; zero for one that the agent brought
-	inLane      time.Duration          // how long it had waited there, by Temporal's clock
+	trace       propagation.MapCarrier // the trace that the agent gets
+	takenAt     time.Time              // when the lane's poll brought it; zero if the agent brought it
+	inLane      time.Duration          // how long it had waited in the lane, by Temporal's clock
 	assignedAt  time.Time
 	deliveredIn int64       // sequence of the poll whose answer carried it; 0: none yet
 	deliveredOn *connection // that the answer went over
@@ -98,8 +98,8 @@ type attempt struct {
 	evacuation *contract.EvacuateInput // set while a failover by hand takes it off the agent
 
 	taskType, tenant string
-	queuedAt         time.Time      // since when it waited in its lane; zero: not known
-	published        fleet.Progress // the newest progress that the listeners to events know
+	queuedAt         time.Time      // when it was queued in its lane; zero: unknown
+	published        fleet.Progress // the newest published progress
 	publishedAt      time.Time
 
 	beatAt    time.Time // last heartbeat sent to Temporal
@@ -119,7 +119,7 @@ func newSession(reg protocol.Register, epoch int64, now time.Time) *session {
 	return s
 }
 
-// transition is what the cluster is notified of when the session's agent changes.
+// transition is the change of its agent that a session reports to the cluster.
 func (s *session) transition(status fleet.AgentStatus, reason string, at time.Time) fleet.Transition {
 	return fleet.Transition{
 		AgentID:      s.agent,
@@ -160,7 +160,7 @@ func (s *session) slots() int {
 	return max(0, s.candidate.MaxTasks-len(s.attempts)-s.occupied())
 }
 
-// limit lets the session run no more tasks at a time than the directive says, if it says so.
+// limit sets the directive's limit of tasks at a time, if it has one for the session.
 func (s *session) limit(d contract.Directive) {
 	s.candidate.MaxTasks = s.registration.MaxTasks
 	if slots, reduced := d.Slots[s.agent]; reduced {
@@ -177,7 +177,7 @@ func (s *session) markWork(now time.Time) {
 	}
 }
 
-// stuck is how many handlers do not stop although they were told to: as the agent says, or as its lists show.
+// stuck counts the handlers that do not stop although the agent was commanded to: as it reports, or as its lists show.
 func (s *session) stuck(now time.Time) int {
 	n := 0
 	for _, l := range s.leftovers {
@@ -188,8 +188,8 @@ func (s *session) stuck(now time.Time) int {
 	return n
 }
 
-// countEnd counts the end of an attempt that an agent reported. One that was cancelled or taken off it says nothing
-// about the agent.
+// countEnd counts the end of an attempt that an agent reported. Attempts that were cancelled or taken off the agent do
+// not count.
 func (s *session) countEnd(a *attempt, outcome fleet.AttemptOutcome, now time.Time) {
 	if !a.cancelling && a.evacuation == nil {
 		s.health.Ended(outcome, now)
@@ -208,7 +208,7 @@ func (s *session) countMissed(interval time.Duration, now time.Time) {
 	}
 }
 
-// live is the candidate with its present load.
+// live returns the candidate with its present load.
 func (s *session) live() fleet.Candidate {
 	c := s.candidate
 	c.Running, c.CPUPercent, c.MemoryPercent = len(s.attempts), s.metrics.CPUPercent, s.metrics.MemoryPercent
@@ -216,7 +216,7 @@ func (s *session) live() fleet.Candidate {
 	return c
 }
 
-// report is what is known of an attempt, for a heartbeat or for its end.
+// report is the hub's report of an attempt, for a heartbeat or for its end.
 func (a *attempt) report(hub string) contract.AttemptReport {
 	r := contract.AttemptReport{Hub: hub, Progress: a.progress, Checkpoint: a.checkpoint, Begun: a.accepted}
 	if a.session != nil {

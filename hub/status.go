@@ -2,17 +2,17 @@ package hub
 
 import "time"
 
-// Status is how a hub stands.
+// Status is the state of a hub.
 type Status struct {
 	// Agents have a session here. Leases are the leaderships and shards that they hold.
 	Agents, Leases int
-	// RenewedAt is when Temporal last took the heartbeat of the hub's own lease; Fresh says that this was lately enough
-	// for the hub to renew its agents' leases.
+	// RenewedAt is when Temporal last took the heartbeat of the hub's own lease; Fresh: recently enough for the hub to
+	// renew its agents' leases.
 	RenewedAt time.Time
 	Fresh     bool
 }
 
-// Status says how the hub stands now.
+// Status returns the present state of the hub.
 func (h *Hub) Status() Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()

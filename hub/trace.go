@@ -13,15 +13,15 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// temporalTraceField is where the Temporal SDK's tracing keeps the trace of what scheduled an activity.
+// temporalTraceField is the header in which the Temporal SDK keeps the trace that scheduled an activity.
 const temporalTraceField = "_tracer-data"
 
-// traceDelivery begins the span of a delivery, from the lane until an agent has accepted it, in the trace of its task.
-// Where nobody traces, what the task was given is only passed on.
+// traceDelivery begins the span of a delivery in the trace of its task; the span lasts from the lane until an agent has
+// accepted it. Without tracing it only passes the task's trace on.
 func (a *attempt) traceDelivery(h *Hub, header *commonpb.Header) {
 	carrier := propagation.MapCarrier{}
 	if payload := header.GetFields()[temporalTraceField]; payload != nil {
-		// by whom ever it was written: without it there is no trace
+		// An unreadable payload means that there is no trace.
 		_ = converter.GetDefaultDataConverter().FromPayload(payload, &carrier)
 	}
 	if len(carrier) == 0 {
@@ -46,8 +46,8 @@ func (a *attempt) traceAccepted(now time.Time) {
 	}
 }
 
-// traceFailed ends the span of a delivery that came to nothing. One that was accepted has ended already, which this
-// does not change.
+// traceFailed ends the span of a failed delivery. The span of an accepted delivery has already ended and stays as it
+// is.
 func (a *attempt) traceFailed(why string) {
 	if a.span != nil {
 		a.span.SetStatus(codes.Error, why)

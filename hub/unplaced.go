@@ -7,7 +7,8 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// giveBackUnplacedLocked returns a task that no agent of the lane took, with why, and how long it need not come again.
+// giveBackUnplacedLocked returns a task that no agent of the lane took, with the reason and the earliest time to try
+// again.
 func (l *lane) giveBackUnplacedLocked(a *attempt, now time.Time) {
 	h := l.hub
 	h.metrics.returned.Inc()
@@ -29,8 +30,8 @@ func (l *lane) mayServeLocked(spec *fleet.TaskSpec, now time.Time) bool {
 	return false
 }
 
-// whyUnplacedLocked says why no agent of the lane took a task: whether none could, busy or not, and when the first rate
-// limit that keeps one from it ends.
+// whyUnplacedLocked explains why no agent of the lane took a task: whether none could, busy or not, and when the first
+// rate limit that blocks an agent ends.
 func (l *lane) whyUnplacedLocked(
 	spec *fleet.TaskSpec, now time.Time,
 ) (why string, unhandled bool, retryAfter fleet.Duration) {

@@ -10,7 +10,7 @@ import (
 	"mainstay.dev/mainstay/hub/lease"
 )
 
-// activities are what clusters, failovers, drains and gateways ask of a hub, on its own queue.
+// activities are the requests of clusters, failovers, drains and gateways to a hub, on its own queue.
 type activities struct{ hub *Hub }
 
 // startWorker runs the activities that must run in this hub.

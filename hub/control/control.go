@@ -21,19 +21,19 @@ import (
 )
 
 const (
-	// retry spaces polls that fail, as where the server does not know worker commands. Cancellations then arrive with
-	// the next attempt heartbeat.
+	// retry is the pause after a failed poll, as where the server has no worker commands. Cancellations then arrive
+	// with the next attempt heartbeat.
 	retry = 5 * time.Second
 	// pollTimeout is how long a poll stays open; the server answers empty shortly before.
 	pollTimeout = 70 * time.Second
 )
 
-// Queue is where the server sends a process of a hub its commands.
+// Queue is the task queue on which the server sends commands to one process of a hub.
 func Queue(namespace, instance string) string {
 	return fmt.Sprintf("temporal-sys/worker-commands/%s/%s", namespace, instance)
 }
 
-// Control carries out the server's commands, which push a cancellation at once.
+// Control carries out the server's commands. They push cancellations at once.
 type Control struct {
 	hub    part.Hub
 	cancel func(token []byte)
@@ -61,8 +61,8 @@ func (c *Control) Run(ctx context.Context) {
 	}
 }
 
-// poll is cancelled when the hub stops: a command that is lost then is repeated by the attempt heartbeat of the hub
-// that takes over.
+// poll takes one command. It ends when the hub stops: the attempt heartbeat of the next hub repeats a command that is
+// lost then.
 func (c *Control) poll(run context.Context) (*workflowservice.PollNexusTaskQueueResponse, error) {
 	ctx, cancel := context.WithTimeout(run, pollTimeout)
 	defer cancel()

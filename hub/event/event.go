@@ -1,4 +1,4 @@
-// Package event keeps the events of one hub in memory, for those who listen.
+// Package event keeps the newest events of one hub in memory, for gateways that ask for them.
 package event
 
 import (
@@ -13,13 +13,14 @@ import (
 )
 
 const (
-	// kept is how many events stay for listeners that come, or come back.
+	// kept is how many events stay for new or returning readers.
 	kept = 4096
-	// gather is the least time of a reading that waited: what comes at once is one answer.
+	// gather is how long a reading that waited collects events after the first.
 	gather = 20 * time.Millisecond
-	// settle is how much longer a reading waits while the hub notifies clusters, so that their events come in order.
+	// settle is how much longer a reading waits while the hub notifies clusters, so that the clusters' events come in
+	// order.
 	settle = 200 * time.Millisecond
-	// interest is how long after a reading somebody still counts as listening.
+	// interest is how long after a reading the log counts as read.
 	interest = time.Minute
 )
 
@@ -31,8 +32,8 @@ type Log struct {
 	mu       sync.Mutex
 	events   fleet.EventLog
 	hints    int64            // counts the hints
-	changed  map[string]int64 // clusters that may have events of their own, by the newest hint at each
-	wanted   time.Time        // until when somebody listens
+	changed  map[string]int64 // the newest hint at each cluster that may have events of its own
+	wanted   time.Time        // until when the log counts as read
 	appended chan struct{}    // closed and replaced when something is new
 }
 
@@ -53,7 +54,7 @@ func (l *Log) Publish(e fleet.Event) {
 	l.wake()
 }
 
-// Hint says that a cluster has, or may have, new events of its own.
+// Hint records that a cluster may have new events of its own.
 func (l *Log) Hint(cluster string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,19 +68,19 @@ func (l *Log) wake() {
 	l.appended = make(chan struct{})
 }
 
-// Wanted reports whether somebody listens: some events are for nobody else.
+// Wanted reports whether a gateway reads the log; some events are only made then.
 func (l *Log) Wanted(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return now.Before(l.wanted)
 }
 
-// Read answers the events since the last reading. It waits for something new if there is nothing.
+// Read returns the events since the last reading. It waits for something new if there is nothing.
 func (l *Log) Read(ctx context.Context, in contract.ReadEventsInput) (contract.ReadEventsResult, error) {
 	wait := time.NewTimer(in.Wait.Std())
 	defer wait.Stop()
 	over := in.Wait <= 0
-	var news time.Time // when there was something first
+	var news time.Time // when the first event was there
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {

@@ -13,27 +13,27 @@ import (
 	"mainstay.dev/mainstay/hub/part"
 )
 
-// A cluster is notified of another level once it has lasted: of a worse one soon, of a better one later, so that what
-// comes and goes writes little.
+// A cluster is notified of a new level once it has lasted, of a worse one soon, of a better one later, so that brief
+// changes write nothing.
 const (
 	WorseAfter  = 2 * time.Second
 	BetterAfter = 15 * time.Second
 )
 
-// Agent is what the hub knows of an agent that has a session.
+// Agent has the hub's facts about an agent with a session.
 type Agent struct {
 	ID, Cluster, Instance string
 	Epoch                 int64
 	Record                *Record
-	// Facts are those that the record does not have.
+	// Facts are the health facts that the record lacks.
 	Facts fleet.HealthFacts
-	// Alive says that it polls in time. Of others the failure detector notifies the cluster.
+	// Alive: the agent polls in time. The failure detector reports the others to the cluster.
 	Alive bool
 }
 
 // Facts are what the monitor needs of the hub.
 type Facts interface {
-	// Agents are those that have a session now.
+	// Agents returns the agents that have a session now.
 	Agents(now time.Time) []Agent
 	// NotifyHealth notifies the agent's cluster, unless its session has ended.
 	NotifyHealth(a *Agent, health fleet.MemberHealth)
@@ -68,13 +68,13 @@ func (m *Monitor) Run(ctx context.Context) {
 	})
 }
 
-// lasting is an agent's health if its level has changed for long enough to notify its cluster.
+// lasting returns an agent's health if its level has changed for long enough to notify its cluster, else nil.
 func (m *Monitor) lasting(a *Agent, now time.Time) *fleet.MemberHealth {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := a.Record
 	health := r.assess(a.Facts, now)
-	if health.Busy { // that is no illness, and comes and goes
+	if health.Busy { // being busy is no illness, and changes often
 		health.Level, health.Why = fleet.HealthHealthy, ""
 	}
 	worse := health.Level.WorseThan(r.notified)

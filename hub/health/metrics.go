@@ -8,11 +8,11 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// Kept is how long the counts of an agent stay after its session ended here, so that the heartbeats it missed last are
-// seen. After that nothing of the agent is left in the metrics.
+// Kept is how long an agent's counts stay after its session ended here, so that a scrape gets the heartbeats that it
+// missed last.
 const Kept = 10 * time.Minute
 
-// heartbeats counts what came, and what did not come, from one agent. It outlives the agent's sessions for a while.
+// heartbeats counts an agent's heartbeats, received and missed. It outlives the agent's sessions for a while.
 type heartbeats struct {
 	came, missed int64
 	endedAt      time.Time // zero while the agent has a session here
@@ -41,8 +41,8 @@ func (m *Monitor) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. The values are read from the sessions when they are asked for, so nothing
-// stays of an agent that is gone, and only the hub that has an agent's session reports it.
+// Collect implements prometheus.Collector. It reads the values from the sessions, so only the hub that has an agent's
+// session reports it, and an agent that is gone leaves nothing behind.
 func (m *Monitor) Collect(metrics chan<- prometheus.Metric) {
 	now := time.Now()
 	for _, metric := range m.collect(m.hub.Agents(now), now) {

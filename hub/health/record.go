@@ -7,23 +7,23 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// Record is what a session did, and how it was rated. The monitor's mutex guards it.
+// Record has what a session did, and its ratings. The monitor's mutex guards it.
 type Record struct {
 	monitor   *Monitor
 	agent     string
 	window    fleet.HealthWindow
 	missed    int               // heartbeats since the newest one
-	level     fleet.HealthLevel // as it was last rated; empty: not yet
+	level     fleet.HealthLevel // the last rating; empty: not rated yet
 	score     float64
-	notified  fleet.HealthLevel // as its cluster last heard; empty: healthy
-	turnedAt  time.Time         // since when it is rated otherwise, to the worse if worsening
+	notified  fleet.HealthLevel // the level that its cluster knows; empty: healthy
+	turnedAt  time.Time         // since when the rating differs from notified, to the worse if worsening
 	worsening bool
 }
 
 // Open begins the record of a session.
 func (m *Monitor) Open(agent string) *Record { return &Record{monitor: m, agent: agent} }
 
-// Heartbeat counts a poll that came gap after the one before, when one is expected every interval.
+// Heartbeat counts a poll that came gap after the previous one; interval is the expected gap.
 func (r *Record) Heartbeat(gap, interval time.Duration, metrics protocol.Metrics, now time.Time) {
 	r.monitor.mu.Lock()
 	defer r.monitor.mu.Unlock()
@@ -33,7 +33,7 @@ func (r *Record) Heartbeat(gap, interval time.Duration, metrics protocol.Metrics
 	r.window.Sampled(metrics.CPUPercent, metrics.MemoryPercent, now)
 }
 
-// Missed says how many heartbeats the session has missed since its newest.
+// Missed sets how many heartbeats the session has missed since its newest.
 func (r *Record) Missed(n int) {
 	r.monitor.mu.Lock()
 	defer r.monitor.mu.Unlock()
@@ -50,14 +50,14 @@ func (r *Record) Ended(outcome fleet.AttemptOutcome, now time.Time) {
 	r.window.Ended(outcome, now)
 }
 
-// Rejoined says that the agent has joined again: its cluster has forgotten its health.
+// Rejoined records that the agent joined again: its cluster has forgotten its health.
 func (r *Record) Rejoined() {
 	r.monitor.mu.Lock()
 	defer r.monitor.mu.Unlock()
 	r.notified, r.turnedAt = "", time.Time{}
 }
 
-// Last is how the session was last rated; empty: not yet.
+// Last returns the last rating: its level, empty if there is none yet, and its score.
 func (r *Record) Last() (fleet.HealthLevel, float64) {
 	r.monitor.mu.Lock()
 	defer r.monitor.mu.Unlock()
@@ -80,7 +80,7 @@ func (r *Record) assess(f fleet.HealthFacts, now time.Time) fleet.Health {
 	return health
 }
 
-// counts are the heartbeats of the record's agent, which has a session now.
+// counts returns the heartbeat counts of the record's agent, which has a session now.
 func (r *Record) counts() *heartbeats {
 	c := r.monitor.heartbeats[r.agent]
 	if c == nil {

@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	// Beat is how often the hub renews its lease.
+	// Beat is the time between two renewals of the hub's lease.
 	Beat = 2 * time.Second
-	// fresh is how long after a renewal the hub may renew agents' leases: half of its own, so that an agent's role
-	// lease ends before the hub is given up and its roles go to others.
+	// fresh is how long after its own renewal the hub may renew agents' leases: half of its own lease, so that an
+	// agent's role lease ends before the hub is given up and its roles go to others.
 	fresh = 5 * time.Second
-	// lost is how long without a renewal the hub must assume that it was given up.
+	// lost is how long after its last renewal the hub must assume that the clusters gave it up.
 	lost = 10 * time.Second
 )
 
@@ -41,7 +41,7 @@ type Lease struct {
 // given up, before it counts as renewed.
 func New(hub part.Hub, rejoins func()) *Lease { return &Lease{hub: hub, rejoins: rejoins} }
 
-// Take starts the Hub workflow, or signals the running one that a new process plays the hub.
+// Take starts the Hub workflow, or signals to the running one that a new process of the hub has started.
 func (l *Lease) Take(ctx context.Context) error {
 	host, err := os.Hostname()
 	if err != nil {
@@ -57,8 +57,8 @@ func (l *Lease) Take(ctx context.Context) error {
 	return nil
 }
 
-// Run takes the lease anew when it was not renewed for so long that the hub may have been given up: the workflow that
-// held it may have ended.
+// Run takes the lease again when it was not renewed for so long that the hub may have been given up, because the
+// workflow may have ended.
 func (l *Lease) Run(ctx context.Context) {
 	part.Every(ctx, fresh, func(now time.Time) {
 		if now.Sub(l.RenewedAt()) <= lost {
@@ -80,7 +80,7 @@ func (l *Lease) Hold(ctx context.Context, _ contract.HoldLeaseInput) error {
 	defer tick.Stop()
 	for {
 		if gone := l.renew(ctx, token); gone {
-			return nil // the lease is held anew by another activity
+			return nil // another activity holds the lease now
 		}
 		select {
 		case <-tick.C:

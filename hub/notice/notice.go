@@ -1,4 +1,4 @@
-// Package notice notifies clusters of what a hub saw of their agents.
+// Package notice notifies clusters of changes of their agents.
 package notice
 
 import (
@@ -27,14 +27,14 @@ type Notices struct {
 	active  map[string]bool
 }
 
-// New makes the notices of a hub that runs until the context ends. brake is how a cluster's mass-loss brake stands, or
+// New makes the notices of a hub that runs until run ends. brake returns the state of a cluster's mass-loss brake, or
 // nil when it is not engaged; done is called after a cluster was notified.
 func New(run context.Context, hub part.Hub, brake func(string) *fleet.BrakeHold, done func(cluster string)) *Notices {
 	return &Notices{run: run, hub: hub, brake: brake, done: done, waiting: map[string][]fleet.Transition{},
 		active: map[string]bool{}}
 }
 
-// Notify queues changes of members. Without any, the cluster only hears how its brake stands.
+// Notify queues changes of members. Without changes the signal only has the state of the brake.
 func (n *Notices) Notify(cluster string, changes ...fleet.Transition) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -48,7 +48,7 @@ func (n *Notices) Notify(cluster string, changes ...fleet.Transition) {
 	}
 }
 
-// send signals a cluster until nothing waits for it. What gathers while a signal is under way is the next batch.
+// send signals a cluster until nothing waits for it. Changes that come during a signal make the next batch.
 func (n *Notices) send(cluster string) {
 	for wait := 100 * time.Millisecond; ; {
 		n.mu.Lock()
@@ -90,7 +90,7 @@ func (n *Notices) signal(cluster string, batch []fleet.Transition) error {
 		contract.MembersChanged{Hub: n.hub.ID, Changes: batch, Brake: n.brake(cluster)})
 }
 
-// Busy reports whether some cluster is not notified of everything yet.
+// Busy reports whether changes wait for a cluster.
 func (n *Notices) Busy() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

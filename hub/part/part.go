@@ -1,4 +1,4 @@
-// Package part has what the long-lived parts of a hub share: what they know of it, and how they run.
+// Package part has what the long-lived parts of a hub share: facts about the hub, and how they run.
 package part
 
 import (
@@ -9,10 +9,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// Runner is a long-lived part of a hub. Run works until the context ends, and returns soon after that.
+// Runner is a long-lived part of a hub. Run works until the context ends, and then returns soon.
 type Runner interface{ Run(ctx context.Context) }
 
-// Hub is one process of a hub, as its parts know it.
+// Hub describes one process of a hub to its parts.
 type Hub struct {
 	ID        string
 	Instance  string // of the process
@@ -44,7 +44,7 @@ func Pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Signal is a wish for another round of a part. Wishes that come before the round count as one.
+// Signal requests another round of a part. Requests before that round count as one.
 type Signal chan struct{}
 
 // NewSignal makes a signal that nobody has sent.

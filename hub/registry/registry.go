@@ -16,7 +16,7 @@ import (
 const (
 	// batch bounds the sessions in one call.
 	batch = 500
-	// settle gathers what changes at once into one publication.
+	// settle is how long changes gather into one publication.
 	settle = 100 * time.Millisecond
 )
 
@@ -32,7 +32,7 @@ type Publisher struct {
 	gone []*workerpb.WorkerHeartbeat
 }
 
-// New makes a publisher of what sessions returns.
+// New makes a publisher of the entries that sessions returns.
 func New(hub part.Hub, interval time.Duration, sessions func() []*workerpb.WorkerHeartbeat) *Publisher {
 	return &Publisher{hub: hub, interval: interval, sessions: sessions, soon: part.NewSignal()}
 }
@@ -56,7 +56,7 @@ func (p *Publisher) Run(ctx context.Context) {
 // Soon asks for a publication without waiting for the next regular one.
 func (p *Publisher) Soon() { p.soon.Send() }
 
-// Remove publishes soon that a session has ended. The entry says so.
+// Remove publishes soon that a session has ended, by its last entry.
 func (p *Publisher) Remove(entry *workerpb.WorkerHeartbeat) {
 	p.mu.Lock()
 	p.gone = append(p.gone, entry)

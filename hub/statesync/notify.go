@@ -13,25 +13,25 @@ import (
 )
 
 const (
-	// look is how often the hub looks whether a cluster must hear of its agents' states.
+	// look is the time between two checks whether a cluster must be notified.
 	look = 250 * time.Millisecond
-	// maxDigests bounds the digests of one signal: that there are several is what counts.
+	// maxDigests bounds the digests of one signal: the cluster only needs to know that they differ.
 	maxDigests = 3
 )
 
-// notified is what a cluster was told of its agents' states here.
+// notified is the last signal to a cluster about its agents' states here.
 type notified struct {
 	digests []string
 	at      time.Time
-	// again says that the cluster may have forgotten it: a cluster drops what a hub without members sent.
+	// again: the cluster may have forgotten it, since it drops signals of a hub without members.
 	again bool
 }
 
-// Changed says that a session's state, or which sessions there are, changed.
+// Changed records that a session's state, or the set of sessions, changed.
 func (s *States) Changed() { s.changed.Store(true) }
 
-// Rejoined says that an agent of a cluster has joined again: the cluster may have forgotten what it was told while the
-// agent was away. A new session's first poll brings its state; one that goes on has it already.
+// Rejoined records that an agent joined its cluster again: the cluster may have forgotten the last signal while the
+// agent was away. With hasState the session already has the agent's state; otherwise the first poll brings it.
 func (s *States) Rejoined(cluster string, hasState bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,8 +44,7 @@ func (s *States) Rejoined(cluster string, hasState bool) {
 	}
 }
 
-// Run notifies clusters when the states of their agents have changed, until the context ends. While nobody
-// writes and no agent comes or goes, no cluster is notified.
+// Run notifies clusters when the states of their agents have changed, until the context ends.
 func (s *States) Run(ctx context.Context) {
 	part.Every(ctx, look, func(now time.Time) {
 		if s.changed.Swap(false) {
@@ -56,7 +55,7 @@ func (s *States) Run(ctx context.Context) {
 	})
 }
 
-// due are the clusters that do not know how the states of their agents here stand, with the digests.
+// due returns the clusters whose last signal is out of date, with the present digests.
 func (s *States) due(byCluster map[string][]string, now time.Time) map[string][]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +81,7 @@ func (s *States) due(byCluster map[string][]string, now time.Time) map[string][]
 	return due
 }
 
-// notify signals one cluster. What it did not take is sent again.
+// notify signals one cluster, and again if that failed.
 func (s *States) notify(ctx context.Context, cluster string, digests []string, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

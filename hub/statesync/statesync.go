@@ -1,4 +1,4 @@
-// Package statesync asks the agents of a hub what state they keep, and notifies their clusters of changes.
+// Package statesync reads and writes the states of a hub's agents, and notifies their clusters of changes.
 package statesync
 
 import (
@@ -21,22 +21,22 @@ import (
 const (
 	// answerTime is how long an agent has to answer a command about its state.
 	answerTime = 5 * time.Second
-	// manifestFresh is how long a manifest is good for comparing after it was read.
+	// manifestFresh is how long after its reading a manifest may be compared.
 	manifestFresh = 30 * time.Second
 )
 
 // Facts are what the states need of the hub.
 type Facts interface {
-	// States are the agents of a cluster that have a session here, with what their heartbeats say, sorted.
+	// States returns the agents of a cluster with a session here, with the state summaries of their heartbeats, sorted.
 	States(cluster string) []contract.AgentState
-	// Digests are those of the agents that have a session here, by cluster, without clusters where all agents are
-	// alike.
+	// Digests returns the digests of agents with a session here, by cluster, without clusters whose agents all have the
+	// same.
 	Digests() map[string][]string
 	// CommandKeeper sends an agent a command. It reports false when the agent has no session here or keeps no state.
 	CommandKeeper(agent string, c protocol.Command) bool
 }
 
-// States knows what the agents of a hub keep. Its methods may be called from any goroutine.
+// States reads and writes the states of a hub's agents. Its methods may be called from any goroutine.
 type States struct {
 	hub     part.Hub
 	facts   Facts
@@ -61,7 +61,7 @@ type ask struct {
 	answer chan protocol.StateReport // buffered
 }
 
-// manifest is what an agent had when it was last asked.
+// manifest is an agent's manifest when it was last read.
 type manifest struct {
 	lines []fleet.StateLine
 	at    time.Time
@@ -80,7 +80,7 @@ func (s *States) Answer(agent string, report protocol.StateReport) (awaited bool
 	return true
 }
 
-// Forget drops what is known of an agent whose session has ended.
+// Forget drops the manifest of an agent whose session has ended.
 func (s *States) Forget(agent string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,8 @@ func (s *States) ask(ctx context.Context, agent string, c protocol.Command) (rep
 	return protocol.StateReport{}, false
 }
 
-// Read reports what the hub's agents of a cluster have: from their heartbeats, or by asking each for its manifest.
+// Read returns the states of the hub's agents of a cluster: summaries from their heartbeats, or manifests that it asks
+// for.
 func (s *States) Read(ctx context.Context, in contract.ReadStatesInput) (contract.ReadStatesResult, error) {
 	result := contract.ReadStatesResult{Agents: s.facts.States(in.Cluster)}
 	if !in.Manifests {
@@ -143,12 +144,12 @@ func (s *States) Read(ctx context.Context, in contract.ReadStatesInput) (contrac
 			known = append(known, *m)
 		}
 	}
-	// who is a member, the workflow knows
+	// The workflow knows who is a member.
 	result.Merged = fleet.MergeManifests(known, func(string) bool { return true })
 	return result, nil
 }
 
-// eachKeeper does something for each agent that keeps state, at the same time.
+// eachKeeper calls do concurrently for each agent that keeps state.
 func eachKeeper(agents []contract.AgentState, do func(i int, agent string)) {
 	var all sync.WaitGroup
 	for i := range agents {
@@ -159,7 +160,7 @@ func eachKeeper(agents []contract.AgentState, do func(i int, agent string)) {
 	all.Wait()
 }
 
-// readManifest asks an agent what it has, and remembers it for comparing.
+// readManifest asks an agent for its manifest, and keeps it for comparing.
 func (s *States) readManifest(ctx context.Context, agent string) ([]fleet.StateLine, bool) {
 	report, ok := s.ask(ctx, agent, protocol.Command{Type: protocol.CommandState})
 	if !ok {
@@ -171,7 +172,7 @@ func (s *States) readManifest(ctx context.Context, agent string) ([]fleet.StateL
 	return report.Manifest, true
 }
 
-// Compare reports what the hub's agents lack of what they should have. It uses what Read has just read.
+// Compare reports what the hub's agents lack, by the manifests of the last Read.
 func (s *States) Compare(ctx context.Context, in contract.CompareStatesInput) (contract.CompareStatesResult, error) {
 	agents := s.facts.States(in.Cluster)
 	diffs := make([]fleet.StateDiff, len(agents))

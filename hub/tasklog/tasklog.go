@@ -1,4 +1,4 @@
-// Package tasklog keeps the log lines of attempts that somebody reads.
+// Package tasklog keeps the log lines of attempts while somebody reads them.
 package tasklog
 
 import (
@@ -14,23 +14,23 @@ import (
 )
 
 const (
-	// Interest is how long after a reading the agent goes on sending lines, and the hub keeps them for the next.
+	// Interest is how long after a reading the agent goes on sending lines and the hub keeps them.
 	Interest = time.Minute
 	// Answer is how long an agent has to answer the first command that asks for lines.
 	Answer = 3 * time.Second
-	// Gather is the least time of a reading that waited: what comes at once is one answer.
+	// Gather is how long a reading that waited collects lines after the first.
 	Gather = 250 * time.Millisecond
-	// Look is how often a reading looks whether the attempt is still there.
+	// Look is the time between a reading's checks that the attempt still exists.
 	Look = 200 * time.Millisecond
-	// askAgain spaces the commands that ask an agent for its lines.
+	// askAgain is the time between two commands that ask an agent for lines.
 	askAgain = 10 * time.Second
-	// forgetEvery is how often logs that nobody reads are looked for.
+	// forgetEvery is the time between two searches for unread logs.
 	forgetEvery = time.Second
 )
 
 // Facts are what the logs need of the hub.
 type Facts interface {
-	// HolderOf is the agent that has an attempt; empty when none has.
+	// HolderOf returns the agent that has an attempt; empty when none has.
 	HolderOf(task string, attempt int) (agent string)
 	// Command sends an agent a command with the answer of its poll, if it has a session.
 	Command(agent string, c protocol.Command)
@@ -49,11 +49,11 @@ type key struct {
 	attempt int
 }
 
-// watch is what is kept of the log of one attempt.
+// watch has the lines of one attempt's log.
 type watch struct {
 	agent    string
 	tail     fleet.LogTail
-	answered bool // the agent sent lines, or that there are none
+	answered bool // the agent sent lines, or reported that there are none
 	askedAt  time.Time
 	until    time.Time
 	changed  chan struct{} // closed and replaced when lines came
@@ -62,7 +62,7 @@ type watch struct {
 // New makes the logs of a hub.
 func New(hub Facts) *Logs { return &Logs{hub: hub, watches: map[key]*watch{}} }
 
-// Run drops the lines that nobody reads any more.
+// Run drops the lines of logs that are no longer read.
 func (l *Logs) Run(ctx context.Context) {
 	part.Every(ctx, forgetEvery, func(now time.Time) {
 		l.mu.Lock()
@@ -75,8 +75,7 @@ func (l *Logs) Run(ctx context.Context) {
 	})
 }
 
-// Read answers lines of an attempt's log that come after a number. It waits for a line, or until the attempt has ended
-// or the time is over.
+// Read returns lines of an attempt's log after a number. It waits for a line, the attempt's end, or the time limit.
 func (l *Logs) Read(ctx context.Context, in contract.ReadLogInput) (contract.ReadLogResult, error) {
 	begun := time.Now()
 	look := time.NewTicker(Look)
@@ -89,7 +88,7 @@ func (l *Logs) Read(ctx context.Context, in contract.ReadLogInput) (contract.Rea
 			return result, nil
 		}
 		if len(result.Lines) > 0 {
-			changed = nil // what comes at once is one answer
+			changed = nil // collect further lines for one answer
 			look.Reset(max(time.Millisecond, min(Gather, wait)-passed))
 		}
 		select {
@@ -101,7 +100,7 @@ func (l *Logs) Read(ctx context.Context, in contract.ReadLogInput) (contract.Rea
 	}
 }
 
-// look is what there is for a reading now. It asks the agent for what is missing. changed is closed when there is more.
+// look returns what a reading gets now, and asks the agent for the rest. changed is closed when there is more.
 func (l *Logs) look(in *contract.ReadLogInput) (result contract.ReadLogResult, answered bool, changed <-chan struct{}) {
 	now := time.Now()
 	holder := l.hub.HolderOf(in.TaskID, in.Attempt)
@@ -140,7 +139,7 @@ func (l *Logs) look(in *contract.ReadLogInput) (result contract.ReadLogResult, a
 	}, w.answered, w.changed
 }
 
-// Add keeps lines that an agent sends. It reports whether anybody reads them.
+// Add keeps lines that an agent sends. It reports whether somebody reads them.
 func (l *Logs) Add(agent, task string, sent protocol.Log) (watching bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,7 +149,7 @@ func (l *Logs) Add(agent, task string, sent protocol.Log) (watching bool) {
 	}
 	slices.SortStableFunc(sent.Lines, func(a, b fleet.LogLine) int { return int(min(1, max(-1, a.Number-b.Number))) })
 	for _, line := range sent.Lines {
-		if line.Number > w.tail.Last() { // else it came before
+		if line.Number > w.tail.Last() { // else a duplicate
 			w.tail.Add(line)
 		}
 	}
