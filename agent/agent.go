@@ -28,7 +28,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// DefaultStopTimeout is how long a graceful stop waits for running handlers unless Options say otherwise.
+// DefaultStopTimeout is how long a graceful stop waits for running handlers by default.
 const DefaultStopTimeout = 30 * time.Second
 
 // maxSlots is the most tasks an agent may run at a time.
@@ -38,19 +38,19 @@ const maxSlots = 10_000
 type Options struct {
 	// HubURLs are the hubs' base URLs, as "http://hub-1:8080". The agent stays with one until it fails.
 	HubURLs []string
-	// Cluster is the cluster to join and ID the agent's own id, unique in the installation. Both are lower-case slugs.
+	// Cluster is the cluster to join. ID is the agent's own id, unique in the installation. Both are lower-case slugs.
 	Cluster, ID string
 	// Slots is how many tasks run at a time. Default 1.
 	Slots int
 	// Capabilities are what tasks may require of an agent.
 	Capabilities []string
 	// Zone, Group, Version and Metadata describe the agent to operators and to placement. Address is where it can be
-	// reached, as host:port, if that is not where it registers from.
+	// reached, as host:port; default: the address that it registers from.
 	Zone, Group, Version, Address string
 	Metadata                      map[string]string
-	// State is what the agent shares with its cluster; nil: it shares nothing.
+	// State is the state that the agent shares with its cluster; nil: none.
 	State *State
-	// Logger gets what the agent does. Default: nothing is logged.
+	// Logger gets the agent's log. Default: no log.
 	Logger *slog.Logger
 	// GiveUpAfter ends Run with ErrGaveUp when no hub has answered for this long. 0 means never.
 	GiveUpAfter time.Duration
@@ -60,10 +60,9 @@ type Options struct {
 	// TracerProvider makes the spans of attempts. nil means OpenTelemetry's global one, which records nothing unless
 	// the program sets one up. Handlers find their span in their context.
 	TracerProvider trace.TracerProvider
-	// OnEvent is told what happens, from several goroutines. It must return promptly.
+	// OnEvent is called with each event, from several goroutines. It must return promptly.
 	OnEvent func(Event)
-	// JoinToken lets the agent register where the control plane asks for one. It is sent to register and for nothing
-	// else.
+	// JoinToken lets the agent register where the control plane requires a token. It is sent for registering only.
 	JoinToken string
 	// TLS configures https hub URLs, as for a private certificate authority. nil means the system's defaults.
 	TLS *tls.Config
@@ -85,7 +84,7 @@ type Agent struct {
 	access fleet.Providers
 }
 
-// New checks the options. It contacts nobody.
+// New checks the options. It opens no connection.
 func New(o Options) (*Agent, error) {
 	if len(o.HubURLs) == 0 {
 		return nil, errors.New("agent: HubURLs is empty: name at least one hub, as http://127.0.0.1:8080")
@@ -160,8 +159,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	return r.finish(r.loop())
 }
 
-// Role is the agent's role in its cluster, or "" while it has none, has not been told, or has heard from no hub for as
-// long as its lease.
+// Role is the agent's role in its cluster. It is "" before the first role, and when no hub has answered for as long as
+// the lease.
 func (a *Agent) Role() fleet.Role {
 	a.mu.Lock()
 	r := a.run

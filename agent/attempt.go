@@ -20,7 +20,7 @@ type attemptKey struct {
 	number int
 }
 
-// attempt is one attempt from its assignment until its result is answered.
+// attempt is one attempt, from its assignment until its result is answered.
 type attempt struct {
 	attemptKey
 	run       *run
@@ -33,7 +33,7 @@ type attempt struct {
 	cancel    context.CancelCauseFunc
 	before    *attempt      // an older attempt of the same task, which must end first
 	returned  chan struct{} // closed when the handler has returned
-	hung      chan struct{} // closed when the handler was told to stop and does not
+	hung      chan struct{} // closed when the handler does not stop although its context has ended
 	signs     signs
 	output    taskLog
 
@@ -48,7 +48,7 @@ type attempt struct {
 	reported          bool // its result was answered although its handler has not returned
 }
 
-// accept starts what was assigned and not seen before, and returns how many those are. Only the loop calls it.
+// accept starts the new ones among the assignments and returns their number. Only the loop calls it.
 func (r *run) accept(assignments []protocol.Assignment) int {
 	began := 0
 	for _, a := range assignments {
@@ -68,7 +68,7 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if at := r.attempts[key]; at != nil {
-		at.acknowledged = false // delivered twice: the hub has missed that it was accepted
+		at.acknowledged = false // delivered twice: the hub missed the acceptance
 		return nil
 	}
 	if r.done.has(key) {
@@ -92,7 +92,7 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 		other.cancel(ErrDropped)
 	}
 	if before != nil && before.state == protocol.RunningStuck {
-		// The two must not run side by side, and nobody knows how long the older one will.
+		// The two must not run side by side, and the older one may run for any time.
 		r.returned = append(r.returned, protocol.RunningAttempt{TaskID: a.TaskID, Attempt: a.Attempt, Token: a.Token})
 		return nil
 	}
@@ -114,14 +114,14 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 	return at
 }
 
-// execute runs the handler, delivers what came of it and frees the slot.
+// execute runs the handler, delivers its result and frees the slot.
 func (at *attempt) execute() {
 	r := at.run
 	defer at.cancel(nil)
 	result, report := at.perform()
 	at.endSpan(&result)
 	if !report {
-		// The hub may wait to hear that the attempt has stopped, to give its work to another agent.
+		// The hub may wait for the attempt's stop before it gives the work to another agent.
 		r.remove(at)
 		r.pollWithin(0)
 		return
@@ -138,7 +138,7 @@ func (at *attempt) execute() {
 	}
 }
 
-// perform runs the handler to its end, or until it has ignored for too long that its time is over.
+// perform runs the handler until it returns, or is stuck.
 func (at *attempt) perform() (protocol.Result, bool) {
 	ctx, cancel := at.handler, context.CancelFunc(func() {})
 	if at.task.Timeout > 0 {
@@ -195,7 +195,7 @@ type handlerEnd struct {
 	err    error
 }
 
-// begin starts the handler, and the watch over its beacons. The channel has what it returned.
+// begin starts the handler and the watch over its beacons. The channel gets what the handler returned.
 func (at *attempt) begin(ctx context.Context) <-chan handlerEnd {
 	done := make(chan handlerEnd, 1)
 	at.signs.begin()
@@ -232,7 +232,7 @@ func (at *attempt) call(ctx context.Context) (output any, err error) {
 	return handler(ctx, at.task)
 }
 
-// result decides what to report; false means nothing.
+// result decides which result to report; false means none.
 func (at *attempt) result(ctx context.Context, output any, err error) (protocol.Result, bool) {
 	cause := ended(ctx)
 	result := at.newResult()
@@ -266,7 +266,7 @@ func (at *attempt) newResult() protocol.Result {
 		EndedAt: time.Now().UTC()}
 }
 
-// handedBack is the result of an attempt that another agent should do.
+// handedBack is the result of an attempt that should run on another agent.
 func (at *attempt) handedBack(why string) protocol.Result {
 	result := at.newResult()
 	result.Outcome, result.Error = fleet.AttemptCancelled, why
@@ -289,7 +289,7 @@ func (at *attempt) hasReturned() bool {
 	}
 }
 
-// report changes what the next poll says of the attempt; every change is also a beacon.
+// report changes what the next poll reports about the attempt; every change is also a beacon.
 func (at *attempt) report(change func(*attempt)) {
 	at.run.mu.Lock()
 	change(at)

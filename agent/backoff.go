@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// backoff gives growing, jittered waits: the nth lies between half and all of first·2^n, at most limit.
+// backoff gives growing, jittered waits: the nth is between half and all of first·2^n, at most limit.
 type backoff struct {
 	first, limit time.Duration
 	wait         time.Duration

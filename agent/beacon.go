@@ -11,11 +11,11 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// endGrace is how long a handler whose context has ended may take to return. After that it counts as stuck. It is
-// longer than a command has between SIGTERM and SIGKILL.
+// endGrace is how long a handler may take to return after its context has ended. After that it is stuck. It is longer
+// than a command has between SIGTERM and SIGKILL.
 const endGrace = 2 * execKillAfter
 
-// signs are the signs of life of a handler. They are cheap: each line of output is one.
+// signs has a handler's signs of life. They are cheap, since each line of output is one.
 type signs struct {
 	since time.Time // set before the first use; has the monotonic clock
 	begun atomic.Bool
@@ -23,7 +23,7 @@ type signs struct {
 	count atomic.Int64
 }
 
-// begin starts the clock: until then nothing is expected.
+// begin starts the clock.
 func (s *signs) begin() {
 	s.last.Store(int64(time.Since(s.since)))
 	s.begun.Store(true)
@@ -34,7 +34,7 @@ func (s *signs) alive() {
 	s.count.Add(1)
 }
 
-// age is how long ago the last sign was.
+// age is the time since the last sign.
 func (s *signs) age() time.Duration {
 	if !s.begun.Load() {
 		return 0
@@ -64,12 +64,12 @@ func (at *attempt) watchBeacons(ctx context.Context) {
 	}
 }
 
-// outOfTime reports whether the attempt itself was over its time.
+// outOfTime reports whether the attempt exceeded its timeout or beacon timeout.
 func outOfTime(cause error) bool {
 	return errors.Is(cause, ErrNoBeacon) || errors.Is(cause, context.DeadlineExceeded)
 }
 
-// overtime makes a result say which time was over.
+// overtime makes the result a timeout, with its cause.
 func (at *attempt) overtime(result *protocol.Result, cause error) {
 	result.Outcome = fleet.AttemptTimedOut
 	if errors.Is(cause, ErrNoBeacon) {
@@ -85,7 +85,7 @@ func (at *attempt) setState(state protocol.RunningState) {
 	at.state = state
 }
 
-// hangs notes that the handler ignores that its context has ended. Nothing can free its slot but its return.
+// hangs records that the handler is stuck. Only its return frees the slot.
 func (at *attempt) hangs() {
 	at.setState(protocol.RunningStuck)
 	close(at.hung)
@@ -95,7 +95,7 @@ func (at *attempt) hangs() {
 	at.run.pollWithin(0)
 }
 
-// keepSlot waits until a handler has returned whose attempt was reported without it.
+// keepSlot waits until a stuck handler has returned.
 func (at *attempt) keepSlot() {
 	at.run.mu.Lock()
 	at.reported = true

@@ -41,7 +41,8 @@ func newClient(o Options) *client {
 	return &client{urls: o.HubURLs, agentID: o.ID, polls: httpClient(o), calls: httpClient(o)}
 }
 
-// httpClient has a transport of its own. HTTP/2 would put polls and all else on one connection.
+// httpClient makes a client with a transport of its own, without HTTP/2, which would put polls and other requests on
+// one connection.
 func httpClient(o Options) *http.Client {
 	dial := o.DialContext
 	if dial == nil {
@@ -67,7 +68,7 @@ func (c *client) close() {
 	c.calls.CloseIdleConnections()
 }
 
-// current is the hub in use; rotate moves on from one that failed, unless somebody else has already.
+// current is the hub in use. rotate moves on from a failed one, unless another goroutine already has.
 func (c *client) current() int       { return int(c.hub.Load()) }
 func (c *client) rotate(failed int)  { c.hub.CompareAndSwap(int64(failed), int64(c.after(failed))) }
 func (c *client) after(hub int) int  { return (hub + 1) % len(c.urls) }
@@ -89,8 +90,8 @@ type request struct {
 	timeout time.Duration // until the answer begins
 }
 
-// send sends a request and reads the answer into out, if it is not nil. An answer that is not a success is a
-// *refusal; every other error means that it is unknown whether the hub took the request.
+// send sends a request and reads the answer into out, unless out is nil. An answer that is no success is a *refusal.
+// After any other error it is unknown whether the hub took the request.
 func (c *client) send(ctx context.Context, via *http.Client, q request, out any) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -152,7 +153,7 @@ func (c *client) send(ctx context.Context, via *http.Client, q request, out any)
 	return nil
 }
 
-// refusal is an answer that is not a success.
+// refusal is an answer that is no success.
 type refusal struct {
 	status  int
 	problem protocol.Problem
@@ -177,8 +178,8 @@ func code(err error) string {
 	return ""
 }
 
-// isFinal reports whether a hub refused a request in a way that sending it again cannot change. An answer without a
-// code comes from something else, as a proxy without a hub behind it.
+// isFinal reports whether repeating a refused request is useless. An answer without a code is not from a hub, but from
+// something like a proxy.
 func isFinal(err error) bool {
 	var refused *refusal
 	if !errors.As(err, &refused) || refused.problem.Code == "" {
@@ -191,5 +192,5 @@ func isFinal(err error) bool {
 	return refused.status >= 400 && refused.status < 500
 }
 
-// heard reports whether a hub is there: it answered, and not with a failure of its own.
+// heard reports whether a hub answered, other than with a failure of its own.
 func heard(err error) bool { return err == nil || isFinal(err) }

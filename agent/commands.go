@@ -29,7 +29,7 @@ func (r *run) obey(commands []protocol.Command) {
 }
 
 // interrupt ends the context of one attempt's handler. If the handler has returned, its result is on its way and the
-// hub says what it is worth.
+// hub decides whether it counts.
 func (r *run) interrupt(c protocol.Command, cause error, kind EventKind) {
 	r.mu.Lock()
 	at := r.attempts[attemptKey{c.TaskID, c.Attempt}]

@@ -9,12 +9,11 @@ import (
 
 // Errors of Run.
 var (
-	// ErrFenced says that a newer process runs under this agent's id. This one has stopped its work.
+	// ErrFenced: a newer process runs under this agent's id. This one has stopped its work.
 	ErrFenced = errors.New("agent: a newer process has this agent id")
-	// ErrRevoked says that a person has revoked the agent's join token and ended its session with it. It has stopped
-	// its work.
+	// ErrRevoked: a person revoked the agent's join token and ended its session. The agent has stopped its work.
 	ErrRevoked = errors.New("agent: its join token was revoked, and its session ended with it")
-	// ErrGaveUp says that no hub answered for Options.GiveUpAfter.
+	// ErrGaveUp: no hub answered for Options.GiveUpAfter.
 	ErrGaveUp = errors.New("agent: gave up: no hub has answered for too long")
 )
 
@@ -22,10 +21,11 @@ var (
 // another kind.
 func RefusalCode(err error) string { return code(err) }
 
-// Causes of a handler's cancelled context; see context.Cause. A timeout's cause is context.DeadlineExceeded, and
-// ErrFenced, ErrRevoked and ErrGaveUp may be causes too.
+// Causes of a handler's cancelled context; see context.Cause. A timeout's cause is context.DeadlineExceeded. ErrFenced,
+// ErrRevoked and ErrGaveUp may be causes too.
 var (
-	// ErrLeaseExpired stops a fenced task whose agent has been out of touch for so long that another may have it.
+	// ErrLeaseExpired stops a fenced task when the agent was out of touch for so long that another agent may have the
+	// task.
 	ErrLeaseExpired = errors.New("agent: the lease has run out: no hub has answered for too long")
 	// ErrCancelled stops a task that was cancelled.
 	ErrCancelled = errors.New("agent: the task was cancelled")
@@ -33,11 +33,11 @@ var (
 	ErrDropped = errors.New("agent: the attempt no longer counts")
 	// ErrNoBeacon stops an attempt whose handler gave no sign of life for the task's beacon timeout.
 	ErrNoBeacon = errors.New("agent: no beacon")
-	// ErrStopping stops a task that a graceful stop could not wait for. It is handed back and runs elsewhere.
+	// ErrStopping stops a task that a graceful stop could not wait for. The agent hands it back, and it runs elsewhere.
 	ErrStopping = errors.New("agent: the agent is stopping")
 )
 
-// Reasons to end the loop that are not errors of Run.
+// Reasons to end the loop that Run does not return.
 var (
 	errDrained = errors.New("agent: stopped with nothing left to do")
 	errStuck   = errors.New("agent: stopped, but handlers did not return although their contexts had ended")
@@ -51,7 +51,7 @@ func NonRetryable(err error) error {
 	return &nonRetryable{err}
 }
 
-// endOf is why a run must end by a hub's word; nil: it need not.
+// endOf returns why a run must end after a hub's answer; nil: it need not.
 func endOf(err error) error {
 	switch code(err) {
 	case protocol.CodeFenced:
@@ -72,7 +72,7 @@ func isNonRetryable(err error) bool {
 	return errors.As(err, &final)
 }
 
-// ended reports whether ctx is over, and if so why.
+// ended returns the cause if ctx has ended, else nil.
 func ended(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil

@@ -6,18 +6,18 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// Types of failures that the agent itself names.
+// Types of failures that the agent itself reports.
 const (
-	// ErrorTypeTimeout is a handler that ran longer than its task's timeout.
+	// ErrorTypeTimeout: the handler ran longer than its task's timeout.
 	ErrorTypeTimeout = "timeout"
-	// ErrorTypeNoBeacon is a handler that gave no sign of life for its task's beacon timeout.
+	// ErrorTypeNoBeacon: the handler gave no sign of life for its task's beacon timeout.
 	ErrorTypeNoBeacon = fleet.ErrorTypeNoBeacon
-	// ErrorTypePanic is a handler that panicked.
+	// ErrorTypePanic: the handler panicked.
 	ErrorTypePanic = "panic"
 )
 
-// Typed names the type of a failure, such as "bad_input": a task may list types that must not be tried again
-// (retry.non_retryable). An error with a method ErrorType() string names its own. A type is cut to 128 bytes. Typed
+// Typed gives an error a type, such as "bad_input"; a task may list types that must not be tried again
+// (retry.non_retryable). An error with a method ErrorType() string has its own type. A type is cut to 128 bytes. Typed
 // returns nil for nil.
 func Typed(errorType string, err error) error {
 	if err == nil {

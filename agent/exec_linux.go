@@ -62,7 +62,7 @@ type guarded struct {
 	failed  syscall.Errno // why the command could not be started
 }
 
-// startGuard starts the guard. What is written to its output goes to cmd's.
+// startGuard starts the guard. Its output is the command's, and goes to cmd's.
 func startGuard(cmd *exec.Cmd) (*guarded, error) {
 	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -90,7 +90,7 @@ func startGuard(cmd *exec.Cmd) (*guarded, error) {
 	}
 	defer closeAll(writers)
 	g.process.Args = []string{proctree.Name}
-	g.process.Env = append(WithoutSecrets(os.Environ()), "GOGC=off", "GOMAXPROCS=1") // it allocates next to nothing
+	g.process.Env = append(WithoutSecrets(os.Environ()), "GOGC=off", "GOMAXPROCS=1") // it hardly allocates
 	g.process.Stdout, g.process.Stderr, g.process.ExtraFiles = writers[0], writers[1], []*os.File{theirs}
 	g.process.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: proctree.AgentGone}
 	if err := g.process.Start(); err != nil {
@@ -126,12 +126,12 @@ func (g *guarded) close() {
 	closeAll(g.pipes)
 }
 
-// order sends the guard a message. One that has ended needs none.
+// order sends the guard a message. Errors do not matter: the guard has ended then.
 func (g *guarded) order(message []byte) { _, _ = g.socket.Write(message) }
 
-// watch follows the command to its end. When ctx ends the command gets SIGTERM, and its tree SIGKILL after a while, or
-// at once when the lease has run out. What is left of the tree when the command has ended is killed once it has closed
-// the command's output, or after a while.
+// watch follows the command to its end. When ctx ends, the command gets SIGTERM and its tree SIGKILL after a while, or
+// at once if the lease has run out. When the command has ended, the rest of the tree is killed once nothing holds its
+// output, or after a while.
 func (g *guarded) watch(ctx context.Context) (commandEnd, error) {
 	defer g.close()
 	var end commandEnd
@@ -143,7 +143,7 @@ func (g *guarded) watch(ctx context.Context) (commandEnd, error) {
 		case <-told:
 			told, stopped = nil, true
 			if errors.Is(context.Cause(ctx), ErrLeaseExpired) {
-				g.order(proctree.Kill()) // another agent may start the same work any moment
+				g.order(proctree.Kill()) // another agent may start the same work at any moment
 				continue
 			}
 			g.order(proctree.Terminate())
@@ -177,7 +177,7 @@ func (g *guarded) watch(ctx context.Context) (commandEnd, error) {
 	return end, err
 }
 
-// died is about a guard that was killed: its command died with it, and what that had started is killed now.
+// died handles a guard that was killed: its command died with it, and died kills the rest of the tree.
 func (g *guarded) died() error {
 	proctree.KillLeft(g.process.Process.Pid)
 	err := g.process.Wait()
@@ -186,7 +186,7 @@ func (g *guarded) died() error {
 		"the command's guard process was ended by something else (%w); the command was killed with all that it had started", err)
 }
 
-// awaitOutput lets the rest of the output be read. What a process outside of the tree holds open is given up.
+// awaitOutput waits until the output is read. It gives up on output that a process outside of the tree holds open.
 func (g *guarded) awaitOutput() {
 	select {
 	case <-g.output:
@@ -206,7 +206,7 @@ func endOfCommand(status syscall.WaitStatus) commandEnd {
 	return commandEnd{code: -1, text: "signal: " + status.Signal().String()}
 }
 
-// lease is the lease that a command runs under. nil: it needs none.
+// lease is the lease that a command runs under; nil: none.
 type lease struct {
 	run *run
 	// news is closed when the lease was renewed since its end was last read.
@@ -227,12 +227,13 @@ func (l *lease) renewed() <-chan struct{} {
 	return l.news
 }
 
-// leaseOrder tells the guard when the lease ends, which holds even while this process is frozen; empty: never.
+// leaseOrder orders the guard to kill at the lease's end, which works even while this process is frozen; empty: no
+// lease.
 func (g *guarded) leaseOrder() []byte {
 	if g.lease == nil {
 		return nil
 	}
-	now := proctree.Monotonic() // read first: a process that is frozen here must not make the lease longer
+	now := proctree.Monotonic() // read first: freezing here must not lengthen the lease
 	end, news := g.lease.run.leaseEnd()
 	g.lease.news = news
 	if end.IsZero() {

@@ -10,11 +10,11 @@ import (
 // endsProcessTrees reports whether no process of an exec task can outlive its attempt and its agent.
 func endsProcessTrees() bool { return false }
 
-// endOfProcess reads what exec.Cmd says of the end of a command.
+// endOfProcess translates the error of exec.Cmd into the end of a command.
 func endOfProcess(err error) (commandEnd, error) {
 	var exit *exec.ExitError
 	switch {
-	case errors.Is(err, exec.ErrWaitDelay): // it exited 0 and left something behind that holds its output
+	case errors.Is(err, exec.ErrWaitDelay): // it exited with 0, and a process that it left behind holds its output
 		return commandEnd{}, nil
 	case errors.As(err, &exit):
 		return commandEnd{code: exit.ExitCode(), text: exit.String()}, nil

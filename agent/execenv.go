@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// secretVariables are Mainstay's own secrets. A command that somebody submitted does not inherit them; what it can do
-// as this user beyond that, nothing here can prevent.
+// secretVariables are Mainstay's own secrets, which submitted commands do not inherit. Nothing here limits what else a
+// command can do as this user.
 var secretVariables = []string{"MAINSTAY_JOIN_TOKEN", "MAINSTAY_TOKEN", "MAINSTAY_ADMIN_TOKEN", "MAINSTAY_TOKEN_KEY"}
 
 // WithoutSecrets leaves Mainstay's own secrets out of an environment, for handlers that start processes.

@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	// healthSpacing is the least time between two polls for the sake of a changed opinion.
+	// healthSpacing is the least time between two polls because of a changed health report.
 	healthSpacing = time.Second
-	// healthNoteBytes bounds the note that goes with it.
+	// healthNoteBytes bounds the note of a health report.
 	healthNoteBytes = 200
 )
 
-// SetHealth sets the agent's own opinion of itself, 0 (failed) to 1 (healthy), which it sends with its heartbeats. It
-// is a fifth of the health score by which the control plane judges the agent.
+// SetHealth sets the agent's own health, 0 (failed) to 1 (healthy), which it sends with its heartbeats. It is a fifth
+// of the agent's health score.
 func (a *Agent) SetHealth(health float64) { a.ReportHealth(health, "") }
 
-// ReportHealth sets the agent's own opinion of itself, with a line that says why. It lasts until the next call, and a
-// change is told within a second.
+// ReportHealth sets the agent's own health, with a line for people. It lasts until the next call. A change is sent
+// within a second.
 func (a *Agent) ReportHealth(health float64, note string) {
 	health, note = min(1, max(0, health)), cutText(note, healthNoteBytes)
 	a.mu.Lock()
@@ -31,7 +31,7 @@ func (a *Agent) ReportHealth(health float64, note string) {
 	}
 }
 
-// ReportLevel is ReportHealth by the name of a level.
+// ReportLevel is ReportHealth with the name of a level.
 func (a *Agent) ReportLevel(level fleet.HealthLevel, note string) {
 	a.ReportHealth(fleet.ScoreOf(level), note)
 }

@@ -10,7 +10,7 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// metricsEvery is how old a sample may be before a new one is taken.
+// metricsEvery is the greatest age of a sample.
 const metricsEvery = time.Second
 
 // hostMetrics samples the host's load. On systems other than Linux it stays zero.

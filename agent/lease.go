@@ -8,7 +8,7 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// renewLease counts the lease from when an answered poll was sent. The mutex is held.
+// renewLease starts the lease anew from when an answered poll was sent. The mutex is held.
 func (r *run) renewLease(sentAt time.Time) {
 	if sentAt.After(r.leaseFrom) {
 		r.leaseFrom = sentAt
@@ -18,7 +18,8 @@ func (r *run) renewLease(sentAt time.Time) {
 	r.watchLease()
 }
 
-// leaseEnd is when the lease runs out as it is now, zero for never, and a channel that is closed when it is renewed.
+// leaseEnd returns the present end of the lease, zero for never, and a channel that is closed when the lease is
+// renewed.
 func (r *run) leaseEnd() (time.Time, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,9 +69,9 @@ func (r *run) leaseOver() bool {
 	return r.session.lease > 0 && !r.leaseFrom.IsZero() && time.Since(r.leaseFrom) >= r.session.lease
 }
 
-// inTime are the assignments of an answer, or none when it took longer than the lease, as in a process that was frozen:
-// the hub may have given them to others. Fenced work is not begun without a lease either. The next poll does not list
-// them, which tells the hub that they were never begun.
+// inTime returns the assignments of an answer, or none when the answer took longer than the lease, as in a process that
+// was frozen: the hub may have given them to others. Without a lease it also leaves out fenced work. The next poll does
+// not list what was left out, so the hub knows that it never began.
 func (r *run) inTime(answer pollAnswer) []protocol.Assignment {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,19 +12,19 @@ import (
 const (
 	// pollMargin is how much longer than the heartbeat interval a poll may take.
 	pollMargin = 3 * time.Second
-	// checkpointSpacing is the least time between two polls for the sake of a checkpoint.
+	// checkpointSpacing is the least time between two polls because of a checkpoint.
 	checkpointSpacing = 250 * time.Millisecond
-	// checkpointBudget bounds the checkpoints of one poll, in bytes. What does not fit comes with the next.
+	// checkpointBudget bounds the checkpoints of one poll, in bytes. The rest goes with the next poll.
 	checkpointBudget = 2 << 20
-	// lastPollLimit bounds waiting for the last poll to be taken.
+	// lastPollLimit bounds the wait until a hub has taken the last poll.
 	lastPollLimit = 500 * time.Millisecond
-	// A hub that answers at once and brings no work, over and over, is asked more slowly after a few free answers.
+	// When a hub answers at once without work, over and over, the agent polls more slowly after a few such answers.
 	quickAnswer = 50 * time.Millisecond
 	quickFree   = 3
 	quickLimit  = time.Second
 )
 
-// sentPoll is a poll and what its answer will confirm.
+// sentPoll is a poll, and what its answer will confirm.
 type sentPoll struct {
 	session session
 	body    protocol.Poll
@@ -43,10 +43,9 @@ type pollAnswer struct {
 	err    error
 }
 
-// poll keeps a poll open until one fails or the loop ends. When something must be said at once, as a checkpoint, a
-// second poll supersedes the one that is held, and the hub answers the older at once. Of an answer that arrives after
-// its poll was superseded the assignments are ignored: to the hub, the newer poll that does not list them is proof that
-// they were never begun, and it gives them out again.
+// poll keeps a poll open until one fails or the loop ends. For something urgent, such as a checkpoint, it sends a
+// second poll, which makes the hub answer the held one at once. It ignores assignments in answers to superseded polls:
+// since the newer poll does not list them, the hub knows that they never began, and delivers them again.
 func (r *run) poll(retry *backoff) error {
 	const most = 2
 	answers := make(chan pollAnswer, most+1) // the last poll may come on top
@@ -108,7 +107,7 @@ func (r *run) poll(retry *backoff) error {
 	}
 }
 
-// returnUnreadable tells the hub, with the next poll, which assignments of an answer cannot be read.
+// returnUnreadable reports with the next poll which assignments of an answer cannot be read.
 func (r *run) returnUnreadable(p protocol.ReadPolled) {
 	if p.Ignored > 0 {
 		r.agent.log.Error("A part of a hub's answer cannot be read and is ignored; this agent may be too old", "parts",
@@ -123,8 +122,8 @@ func (r *run) returnUnreadable(p protocol.ReadPolled) {
 	r.returned = append(r.returned, p.Unreadable...)
 }
 
-// awaitTaken waits until a hub has taken an agent's last poll, which lists nothing, so that the goodbye after it cannot
-// leave an assignment on its way in doubt. The hub shows it by answering the superseded poll with nothing.
+// awaitTaken waits until a hub has taken the agent's last poll, which lists nothing, so that no assignment is on its
+// way at the goodbye. The hub confirms it by answering the superseded poll.
 func awaitTaken(answers <-chan pollAnswer) {
 	limit := time.NewTimer(lastPollLimit)
 	defer limit.Stop()
@@ -195,8 +194,8 @@ func (r *run) isNewest(p sentPoll) bool {
 	return p.body.Sequence == r.sequence
 }
 
-// confirmed notes that the hub has taken the newest poll. The lease is renewed unless the hub withholds it, as when it
-// has lost touch with Temporal itself.
+// confirmed records that the hub has taken the newest poll. It renews the lease unless the hub withholds it, as when
+// the hub has lost touch with Temporal.
 func (r *run) confirmed(p sentPoll, leaseHeld bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,7 +215,7 @@ func (r *run) confirmed(p sentPoll, leaseHeld bool) {
 	}
 }
 
-// pollWithin asks for a poll although one is held, at least spacing after the last one was sent.
+// pollWithin requests a poll while one is held, at least spacing after the last one was sent.
 func (r *run) pollWithin(spacing time.Duration) {
 	r.mu.Lock()
 	at := r.polledAt.Add(spacing)
@@ -230,8 +229,8 @@ func (r *run) pollWithin(spacing time.Duration) {
 	}
 }
 
-// earlyPoll is when to supersede the held poll. The lease of fenced work counts only polls that the hub answers as the
-// newest, and such a one may be held for the whole interval: superseding stops early enough for that.
+// earlyPoll is when to supersede the held poll. Only answers to the newest poll renew the lease of fenced work, and a
+// hub may hold that poll for the whole interval, so superseding stops early enough before the lease's end.
 func (r *run) earlyPoll() (time.Time, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// SetProvider says whether this agent has access to an outside service that tasks may name as their provider, and until
-// when the service refuses it for calling too often. Hubs hear of it at once: they prefer agents with access, and give
-// a task to no agent whose access to its provider is rate limited. It may be called at any time.
+// SetProvider sets whether this agent has access to an outside service that tasks name as their provider, and until
+// when the service limits its rate. The agent sends it to its hub at once. Hubs prefer agents with access, and give no
+// task to an agent whose access to its provider is rate limited. It may be called at any time.
 func (a *Agent) SetProvider(name string, access fleet.ProviderAccess) error {
 	a.mu.Lock()
 	changed := maps.Clone(a.access)
@@ -30,7 +30,7 @@ func (a *Agent) SetProvider(name string, access fleet.ProviderAccess) error {
 	return nil
 }
 
-// ownProviders is what SetProvider was told; it is never changed in place.
+// ownProviders has what SetProvider set; it is never changed in place.
 func (a *Agent) ownProviders() fleet.Providers {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -16,8 +16,8 @@ const (
 	deliverLimit = 5 * time.Second
 	// maxError bounds a result's error text, in bytes.
 	maxError = 8192
-	// mostUnauthorized is how often a result is sent with tokens that a hub does not know. The first time, a new
-	// session may help; when it does not, the attempt's own token is worthless.
+	// mostUnauthorized is how often a result is sent with tokens that a hub does not know. A new session may help the
+	// first time; after that the attempt's own token is worthless.
 	mostUnauthorized = 5
 	// recentMost is how many answered attempts are remembered, so that a late second delivery is not run again.
 	recentMost = 1024
@@ -47,7 +47,7 @@ func fail(result *protocol.Result, why string) {
 	result.Outcome, result.Output, result.Error, result.NonRetryable = fleet.AttemptFailed, nil, why, true
 }
 
-// deliver sends a result until it is answered, to any hub. The attempt keeps its slot until then.
+// deliver sends a result, to any hub, until it is answered. The attempt keeps its slot until then.
 func (r *run) deliver(at *attempt, result protocol.Result) {
 	retry := backoff{first: deliverFirst, limit: deliverLimit}
 	hub, unauthorized := r.sessionNow().hub, 0
@@ -75,7 +75,7 @@ func (r *run) deliver(at *attempt, result protocol.Result) {
 			r.end(endOf(err))
 			return
 		case code(err) == protocol.CodeUnknownSession:
-			hub = r.sessionNow().hub // the poll finds out as well and registers again
+			hub = r.sessionNow().hub // the poll notices this too, and registers again
 		case code(err) == protocol.CodeUnauthorized:
 			if unauthorized++; unauthorized == mostUnauthorized {
 				r.unusable(at, err)
@@ -96,7 +96,7 @@ func (r *run) deliver(at *attempt, result protocol.Result) {
 	}
 }
 
-// settled notes that a hub has answered a result: it was accepted, or (err) it no longer counts.
+// settled records a hub's answer to a result: accepted or, with err, no longer counted.
 func (r *run) settled(at *attempt, outcome fleet.AttemptOutcome, err error) {
 	r.mu.Lock()
 	r.done.add(at.attemptKey)

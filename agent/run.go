@@ -20,7 +20,7 @@ type run struct {
 	instance  string
 	startedAt time.Time
 
-	// loopCtx ends registering and polling; its cause is why Run ends.
+	// loopCtx ends registering and polling; its cause is the reason for Run's end.
 	loopCtx context.Context
 	end     context.CancelCauseFunc
 	// work outlives the caller's context, so that a stop is graceful: it is the parent of handlers, deliveries and
@@ -29,19 +29,18 @@ type run struct {
 	endWork context.CancelCauseFunc
 	// background are polls and attempts.
 	background sync.WaitGroup
-	// wake tells the loop that pollAt has changed.
+	// wake reports to the loop that pollAt has changed.
 	wake chan struct{}
 
 	mu      sync.Mutex
 	session session
-	// registrations counts those that were sent, so that no cluster takes one that was under way for long for the
-	// newest.
+	// registrations counts the registrations sent, so that a cluster can refuse one that arrives after a newer one.
 	registrations int64
-	// of the newest poll; grows for as long as the process lives, so no hub takes a new poll for an old one
+	// of the newest poll; it grows over the life of the process, so no hub takes a new poll for an old one
 	sequence  int64
 	answered  int64 // the newest poll whose answer was read; only the loop uses it
 	polledAt  time.Time
-	pollAt    time.Time // when the next poll is wanted although one is held; zero: not
+	pollAt    time.Time // when to poll although a poll is held; zero: never
 	attempts  map[attemptKey]*attempt
 	done      recentKeys // attempts whose result was answered
 	returned  []protocol.RunningAttempt
@@ -59,7 +58,7 @@ type run struct {
 	giveUp     *time.Timer
 }
 
-// session is what a hub said when it opened the session.
+// session is a hub's answer to a registration.
 type session struct {
 	hub        int
 	token      string
@@ -88,7 +87,7 @@ func newRun(ctx context.Context, a *Agent) *run {
 	return r
 }
 
-// newInstance is a random id of this process.
+// newInstance makes a random id for this process.
 func newInstance() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -111,7 +110,7 @@ func (r *run) loop() error {
 		}
 		switch code(err) {
 		case protocol.CodeUnknownSession, protocol.CodeUnauthorized:
-			// The session is gone, and the work goes on: say so at once, and more slowly when it does not help.
+			// The session is gone, and the work goes on: register again at once, then more slowly.
 			if r.reconnecting(r.sessionNow().hub, err); retry.next() > reconnectFirst {
 				pause(r.loopCtx, retry.next())
 			}
@@ -122,7 +121,7 @@ func (r *run) loop() error {
 			pause(r.loopCtx, retry.next())
 			if !isFinal(err) {
 				r.moveTo(r.client.current())
-				continue // the same session: it may well live on
+				continue // the same session: it may still be good
 			}
 		}
 		if err := r.register(false); err != nil {
@@ -144,7 +143,7 @@ func (r *run) moveTo(hub int) {
 	r.session.hub = hub
 }
 
-// contact notes that a hub is there.
+// contact records that a hub answered.
 func (r *run) contact() {
 	if r.giveUp != nil {
 		r.giveUp.Reset(r.agent.options.GiveUpAfter)
@@ -187,8 +186,8 @@ func (r *run) finish(reason error) error {
 	return reason
 }
 
-// awaitHandlers waits a while for handlers whose context has ended, and returns how many still run. A graceful stop has
-// waited already.
+// awaitHandlers waits a while for handlers whose context has ended, and returns how many still run. After a graceful
+// stop it does not wait again.
 func (r *run) awaitHandlers(reason error) int {
 	grace := handBackGrace
 	if errors.Is(reason, errStuck) {
@@ -210,7 +209,7 @@ func (r *run) awaitHandlers(reason error) int {
 	}
 }
 
-// anyRunning is one attempt whose handler runs, and how many there are.
+// anyRunning returns one attempt whose handler runs, and their number.
 func (r *run) anyRunning() (*attempt, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,8 +20,8 @@ const (
 	goodbyeTimeout = 2 * time.Second
 )
 
-// register opens the session, or re-attaches it with what runs, at the first hub that agrees. Until the first session a
-// hub's refusal is final; later the control plane may be coming up, so only being fenced or revoked is.
+// register opens or re-attaches the session at the first hub that agrees. Before the first session any refusal is
+// final. Later only being fenced or revoked is, since the control plane may be starting.
 func (r *run) register(first bool) error {
 	retry := backoff{first: reconnectFirst, limit: reconnectLimit}
 	for {
@@ -62,8 +62,8 @@ func (r *run) register(first bool) error {
 	}
 }
 
-// resume goes on with the session that the agent has, where its join token does not count any more: that is for
-// joining. It returns refused where that does not help.
+// resume goes on with the agent's session when its join token no longer counts. It returns refused where that does not
+// help.
 func (r *run) resume(hub int, answer *protocol.Registered, refused error) error {
 	s := r.sessionNow()
 	err := r.client.send(r.loopCtx, r.client.calls, request{
@@ -77,7 +77,7 @@ func (r *run) resume(hub int, answer *protocol.Registered, refused error) error 
 	if err == nil || endOf(err) != nil || !isFinal(err) {
 		return err
 	}
-	return refused // it says what a person can do
+	return refused // its message names what to do
 }
 
 func (r *run) registration() protocol.Register {
@@ -115,7 +115,7 @@ func (r *run) registration() protocol.Register {
 	return reg
 }
 
-// opened starts a session. The hub may be a new one that knows nothing, so tokens and checkpoints are sent again.
+// opened starts a session. The hub may know nothing, so tokens and checkpoints are sent again.
 func (r *run) opened(hub int, answer protocol.Registered) {
 	r.mu.Lock()
 	r.session = session{
@@ -135,15 +135,15 @@ func (r *run) opened(hub int, answer protocol.Registered) {
 	r.agent.emit(Event{Kind: EventRegistered, HubURL: url, Epoch: answer.Epoch})
 }
 
-// reconnecting tells that a hub could not be used.
+// reconnecting reports that a hub could not be used.
 func (r *run) reconnecting(hub int, err error) {
 	url := r.client.url(hub)
 	r.agent.log.Warn("The hub cannot be used; trying again, work goes on meanwhile", "hub", url, "error", err)
 	r.agent.emit(Event{Kind: EventReconnecting, HubURL: url, Err: err})
 }
 
-// goodbye ends the session. It is said only when no handler runs any more: the hub takes it as the agent's word for
-// that, and may give the work to another at once.
+// goodbye ends the session. It is sent only when no handler runs: the hub may then give the work to another agent at
+// once.
 func (r *run) goodbye() {
 	s := r.sessionNow()
 	if _, running := r.anyRunning(); s.token == "" || running > 0 {

@@ -15,8 +15,8 @@ const (
 	flushTimeout = time.Second
 )
 
-// shipLog sends an attempt's log lines to the hub for a while: somebody watches. The command may come again, to begin
-// anew or to go on for longer.
+// shipLog sends an attempt's log lines to the hub for a while. The command may come again, to start again or to go on
+// for longer.
 func (r *run) shipLog(c protocol.Command) {
 	r.mu.Lock()
 	at := r.attempts[attemptKey{c.TaskID, c.Attempt}]
@@ -36,8 +36,8 @@ func (r *run) shipLog(c protocol.Command) {
 	r.background.Go(func() { at.ship(l.wake) })
 }
 
-// ship sends lines as they come, until nobody watches any more. The first request may have none: it tells the hub that
-// there are none yet.
+// ship sends lines as they come, until nobody watches. The first request may have no lines, to report that there are
+// none yet.
 func (at *attempt) ship(wake <-chan struct{}) {
 	for {
 		wanted := at.send(shipTimeout)
@@ -55,14 +55,14 @@ func (at *attempt) ship(wake <-chan struct{}) {
 			case <-wake:
 			case <-timer.C:
 			case <-at.returned:
-				wanted = false // what is left goes before the result
+				wanted = false // flushLog sends the rest before the result
 			}
 			timer.Stop()
 		}
 	}
 }
 
-// idle is how long there is nothing to send, unless lines come; or it ends the sending.
+// idle is how long to wait for lines; over ends the sending.
 func (at *attempt) idle(wanted bool) (wait time.Duration, over bool) {
 	l := &at.output
 	l.mu.Lock()
@@ -80,7 +80,7 @@ func (at *attempt) idle(wanted bool) (wait time.Duration, over bool) {
 	}
 }
 
-// send sends the lines that were not sent yet, and reports whether more are wanted.
+// send sends the unsent lines, and reports whether the hub wants more.
 func (at *attempt) send(timeout time.Duration) bool {
 	l := &at.output
 	l.mu.Lock()
@@ -103,7 +103,7 @@ func (at *attempt) send(timeout time.Duration) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.sent == from { // not asked to begin anew meanwhile
+	if l.sent == from { // no command to start again came meanwhile
 		l.sent = to
 	}
 	return taken.Watching

@@ -6,8 +6,8 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// withSpawner adds to an agent's metadata who started it, so that a spawner's agents can be told from others and be
-// stopped. What a spawned agent starts itself inherits its environment, but has another id.
+// withSpawner adds the spawner's name and spawn id to an agent's metadata, by which spawned agents are recognised.
+// Processes that a spawned agent starts inherit its environment, but have other ids.
 func withSpawner(metadata map[string]string, id string, getenv func(string) string) map[string]string {
 	if getenv(fleet.EnvSpawnID) != id || getenv(fleet.EnvSpawner) == "" {
 		return metadata

@@ -10,7 +10,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// ErrStandby is the error of a standby that writes: the leader does.
+// ErrStandby is the error of a write by a standby: only the leader writes.
 var ErrStandby = errors.New(
 	"agent: a standby does not write the cluster's state: the leader does, and a state sync brings it here")
 
@@ -26,17 +26,17 @@ var ErrStandby = errors.New(
 //
 // What is written before the agent has a role is a default: what a leader has written wins over it.
 type State struct {
-	// OnChange is told of entries that a sync brought or removed, in the order in which they came. Set it before the
-	// agent runs. It must return promptly.
+	// OnChange is called with entries that a sync brought or removed, in the order in which they came. Set it before
+	// the agent runs. It must return promptly.
 	OnChange func(StateChange)
 
-	taking sync.Mutex // held while OnChange is told, so that changes come in order
+	taking sync.Mutex // held while OnChange is called, so that changes come in order
 	mu     sync.Mutex
 	table  fleet.StateTable
 	role   fleet.Role
 	epoch  int64
-	wrote  func() // tells the run that the state changed; nil while there is none
-	digest string // of the table; empty: not made since it changed
+	wrote  func() // reports to the run that the state changed; nil while there is none
+	digest string // of the table; empty: the table changed since
 }
 
 // StateChange is one entry that a sync brought.
@@ -70,10 +70,10 @@ func (s *State) Configuration() map[string]json.RawMessage {
 	return found
 }
 
-// SetDigest writes the digest of something that the agent has cached, as of an image.
+// SetDigest writes the digest of something that the agent has cached, such as an image.
 func (s *State) SetDigest(key, digest string) error { return s.write(fleet.StateDigests, key, digest) }
 
-// RemoveDigest removes it.
+// RemoveDigest removes the digest of something cached.
 func (s *State) RemoveDigest(key string) error { return s.remove(fleet.StateDigests, key) }
 
 // Digests returns a copy of the cached digests.
@@ -90,17 +90,17 @@ func (s *State) Digests() map[string]string {
 	return found
 }
 
-// Targets are the deployment targets that an agent of the cluster looked after when it was last heard of.
+// Targets returns the deployment targets that an agent of the cluster had when it last wrote its state.
 func (s *State) Targets(agentID string) []string {
 	return own[[]string](s, fleet.StateTargets, agentID)
 }
 
-// Tasks are what an agent of the cluster ran at the last state sync.
+// Tasks returns what an agent of the cluster ran at the last state sync.
 func (s *State) Tasks(agentID string) []fleet.TaskState {
 	return own[[]fleet.TaskState](s, fleet.StateTasks, agentID)
 }
 
-// Summary is the state in short: states with the same digest are the same.
+// Summary describes the state in short: states with the same digest are the same.
 func (s *State) Summary() fleet.StateSummary {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func own[T any](s *State, section fleet.StateSection, agentID string) T {
 	defer s.mu.Unlock()
 	var value T
 	if e, known := s.table.Get(fleet.StateRef{Section: section, Key: agentID}); known {
-		_ = json.Unmarshal(e.Value, &value) // what another agent says of itself may be anything
+		_ = json.Unmarshal(e.Value, &value) // another agent's entry may be anything
 	}
 	return value
 }
@@ -139,7 +139,7 @@ func (s *State) remove(section fleet.StateSection, key string) error {
 	})
 }
 
-// change does something to the table, and tells the hub soon when that changed it.
+// change changes the table with do, and notifies the hub soon if the table changed.
 func (s *State) change(do func() (bool, error)) error {
 	s.mu.Lock()
 	changed, err := do()
@@ -157,11 +157,11 @@ func (s *State) change(do func() (bool, error)) error {
 	return err
 }
 
-// setOwn writes what the agent tells of itself. Where it never told anything, nothing is nothing new.
+// setOwn writes the agent's own entry. An empty value over no entry writes nothing.
 func (s *State) setOwn(section fleet.StateSection, agentID string, value any, empty bool, epoch int64) {
 	data, err := json.Marshal(value)
 	if err != nil {
-		return // never: these are our own types
+		return // never fails: these are our own types
 	}
 	_ = s.change(func() (bool, error) {
 		ref := fleet.StateRef{Section: section, Key: agentID}
@@ -172,7 +172,7 @@ func (s *State) setOwn(section fleet.StateSection, agentID string, value any, em
 	})
 }
 
-// take takes what a sync brings, and forgets what it says.
+// take applies the entries of a sync, and drops those that it names.
 func (s *State) take(entries []fleet.StateEntry, forget []fleet.StateRef) error {
 	s.taking.Lock()
 	defer s.taking.Unlock()
@@ -206,7 +206,7 @@ func (s *State) take(entries []fleet.StateEntry, forget []fleet.StateRef) error 
 	return first
 }
 
-// summaryUnless is the state in short, unless its digest is the one that the hub knows.
+// summaryUnless describes the state in short; nil if the hub knows its digest.
 func (s *State) summaryUnless(told string) *fleet.StateSummary {
 	s.mu.Lock()
 	defer s.mu.Unlock()

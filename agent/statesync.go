@@ -10,13 +10,13 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// stateTimeout bounds sending the state: a hub that wants it asks again.
+// stateTimeout bounds sending the state; the hub repeats its command.
 const stateTimeout = 5 * time.Second
 
-// maxTaskStates bounds the tasks that an agent tells of.
+// maxTaskStates bounds the tasks in an agent's own entry.
 const maxTaskStates = 200
 
-// watchState lets the run tell its hub when the state changes.
+// watchState makes the run send the state's summary soon after a change.
 func (r *run) watchState() {
 	if s := r.agent.options.State; s != nil {
 		s.mu.Lock()
@@ -25,7 +25,7 @@ func (r *run) watchState() {
 	}
 }
 
-// takeStateRole tells the state who may write, and what this agent looks after.
+// takeStateRole sets who may write the state, and this agent's targets.
 func (r *run) takeStateRole(c protocol.Command) {
 	s := r.agent.options.State
 	if s == nil {
@@ -75,7 +75,7 @@ func (r *run) obeyState(c protocol.Command) {
 	}
 }
 
-// tellTasks brings what the agent says of its running tasks up to date.
+// tellTasks writes the agent's running tasks into its own entry.
 func (r *run) tellTasks(s *State) {
 	var tasks []fleet.TaskState
 	r.mu.Lock()

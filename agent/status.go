@@ -8,7 +8,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// Status is how an agent stands in its own eyes.
+// Status is the agent's own view of its state.
 type Status struct {
 	Status        string     `json:"status"` // healthy or unhealthy
 	AgentID       string     `json:"agent_id"`
@@ -17,16 +17,16 @@ type Status struct {
 	UptimeSeconds int64      `json:"uptime_seconds"`
 	// ActiveLeases counts the leadership and the shards that it holds now.
 	ActiveLeases int `json:"active_leases"`
-	// LastHeartbeatSuccess says whether a hub answered the newest heartbeat, LastHeartbeat when one last did.
+	// LastHeartbeatSuccess: a hub answered the newest heartbeat. LastHeartbeat is when a hub last answered one.
 	LastHeartbeatSuccess bool       `json:"last_heartbeat_success"`
 	LastHeartbeat        *time.Time `json:"last_heartbeat,omitempty"`
-	// MetadataStoreConnected says whether the hub that it uses is in touch with Temporal, where all state is kept.
+	// MetadataStoreConnected: the hub in use is in touch with Temporal, where all state is kept.
 	MetadataStoreConnected bool `json:"metadata_store_connected"`
 	RunningTasks           int  `json:"running_tasks"`
 	MaxTasks               int  `json:"max_tasks"`
 }
 
-// Words of Status.
+// Values of Status.Status.
 const (
 	StatusHealthy   = "healthy"
 	StatusUnhealthy = "unhealthy"
@@ -37,18 +37,18 @@ type beat struct {
 	at               time.Time // when one was last answered
 	failureThreshold time.Duration
 	answered         bool
-	storeAway        bool // the hub said that it has lost touch with Temporal
+	storeAway        bool // the hub reported that it has lost touch with Temporal
 }
 
-// missed notes that a heartbeat was not answered.
+// missed records that a heartbeat was not answered.
 func (r *run) missed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.beat.answered = false
 }
 
-// Status says how the agent stands. It is healthy while it has a session with a hub that is in touch with Temporal, and
-// that hub has not yet a reason to give it up. It may be called at any time.
+// Status returns the agent's state. It is healthy while it has a session with a hub that is in touch with Temporal and
+// has no reason yet to give it up. It may be called at any time.
 func (a *Agent) Status() Status {
 	s := Status{Status: StatusUnhealthy, AgentID: a.options.ID, Cluster: a.options.Cluster, MaxTasks: a.options.Slots}
 	a.mu.Lock()
@@ -84,8 +84,8 @@ func (a *Agent) Status() Status {
 	return s
 }
 
-// HealthHandler serves the agent's status, for probes: /health and /readyz answer 200 when it is healthy and else 503,
-// /healthz always 200. Restarting an agent because no hub can be reached helps nobody, so /healthz is for liveness.
+// HealthHandler serves the agent's status for probes: /health and /readyz answer 200 when it is healthy, else 503;
+// /healthz always 200. Use /healthz for liveness, since a restart of the agent does not bring a hub back.
 func (a *Agent) HealthHandler() http.Handler {
 	serve := func(always bool) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {

@@ -5,7 +5,7 @@ import "time"
 // handBackGrace is how long handlers have to return once their context has ended, and their results to be delivered.
 const handBackGrace = 10 * time.Second
 
-// stop begins a graceful stop: nothing new is taken, running work is finished, and what takes too long is handed back.
+// stop begins a graceful stop: the agent takes nothing new, finishes running work, and hands back what takes too long.
 func (r *run) stop(reason string) {
 	r.mu.Lock()
 	if r.stopping {
@@ -28,7 +28,7 @@ func (r *run) stop(reason string) {
 	r.pollWithin(0)
 }
 
-// handBack cancels what still runs. The results say that it was not done, so that it runs elsewhere.
+// handBack cancels what still runs. Its results hand the work back, so that it runs elsewhere.
 func (r *run) handBack() {
 	r.mu.Lock()
 	r.stopTimer = time.AfterFunc(handBackGrace, func() { r.end(r.stopFailure()) })
@@ -42,8 +42,8 @@ func (r *run) handBack() {
 	}
 }
 
-// stopFailure is why a stop ends with attempts left: handlers that do not return, or else results that no hub takes.
-// With the latter the goodbye tells the hub enough.
+// stopFailure returns why a stop ends with attempts left: handlers that do not return, or results that no hub takes.
+// For the latter the goodbye is enough for the hub.
 func (r *run) stopFailure() error {
 	if _, running := r.anyRunning(); running > 0 {
 		return errStuck

@@ -9,8 +9,9 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// Handler runs one attempt of a task. What it returns becomes the task's result, as JSON. ctx ends when the attempt
-// must stop; context.Cause says why. A handler that returns nil has completed its task even if ctx has ended.
+// Handler runs one attempt of a task. Its return value becomes the task's result, as JSON. ctx ends when the attempt
+// must stop; context.Cause has the reason. A handler that returns a nil error has completed its task even if ctx has
+// ended.
 type Handler func(ctx context.Context, task *Task) (any, error)
 
 // Task is one attempt given to a handler. The zero Task with a Payload is good enough for a handler's own tests.
@@ -23,13 +24,13 @@ type Task struct {
 	RetrySafety fleet.RetrySafety
 	// Timeout is how long the handler may run; ctx has the deadline. 0 means no bound.
 	Timeout time.Duration
-	// Checkpoint is the newest one that an earlier attempt saved, or nil.
+	// Checkpoint is the newest checkpoint of an earlier attempt, or nil.
 	Checkpoint json.RawMessage
 	Labels     map[string]string
 	Tenant     string
 	// Shard is the shard that the task belongs to; nil where the cluster is not sharded.
 	Shard *int
-	// TransferredFrom is the agent that had the task before and was lost, or "".
+	// TransferredFrom is the lost agent that had the task before, or "".
 	TransferredFrom string
 
 	attempt *attempt // nil outside an agent
@@ -49,13 +50,13 @@ const (
 	maxMessage = 1000
 )
 
-// Progress says how far the handler is, 0 to 100, and which step it is at. It is sent with the next heartbeat and
+// Progress reports how far the handler is, 0 to 100, and its current step. It is sent with the next heartbeat and
 // counts as a beacon.
 func (t *Task) Progress(percent int, step string) {
 	t.ReportProgress(fleet.Progress{Percent: percent, Step: step})
 }
 
-// ReportProgress is Progress with a message for people, of up to 1,000 bytes.
+// ReportProgress is Progress with a message for people of up to 1,000 bytes.
 func (t *Task) ReportProgress(p fleet.Progress) {
 	if t.attempt == nil {
 		return
@@ -65,9 +66,8 @@ func (t *Task) ReportProgress(p fleet.Progress) {
 	t.attempt.report(func(at *attempt) { at.progress = &p })
 }
 
-// Log adds a line to the attempt's log, which counts as a beacon; text of several lines adds as many. The agent keeps
-// the newest 500 lines, of 64 KiB in all and 4 KiB each. They leave it only while somebody watches (mainstay task
-// logs).
+// Log adds a line to the attempt's log, which counts as a beacon; several lines of text add as many. The agent keeps
+// the newest 500 lines, 64 KiB in all and 4 KiB each, and sends them only while somebody watches (mainstay task logs).
 func (t *Task) Log(text string) {
 	if t.attempt == nil {
 		return
@@ -77,8 +77,8 @@ func (t *Task) Log(text string) {
 	w.end()
 }
 
-// SaveCheckpoint keeps v, as JSON of at most 64 KiB, for the next attempt should this one be lost. It is sent promptly;
-// of several in a row only the newest may be.
+// SaveCheckpoint keeps v, as JSON of at most 64 KiB, for the next attempt if this one is lost. It is sent promptly; of
+// several in a row only the newest may be sent.
 func (t *Task) SaveCheckpoint(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -102,8 +102,8 @@ func (t *Task) SaveCheckpoint(v any) error {
 	return nil
 }
 
-// Beacon is a sign of life from the handler itself, for tasks with a beacon timeout: an attempt without one for so long
-// is ended. Progress, checkpoints and log lines count as beacons too.
+// Beacon is a sign of life from the handler. The attempt of a task with a beacon timeout ends without one in time.
+// Progress, checkpoints and log lines count as beacons too.
 func (t *Task) Beacon() {
 	if t.attempt != nil {
 		t.attempt.report(func(*attempt) {})

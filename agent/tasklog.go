@@ -8,8 +8,8 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// taskLog keeps the newest lines of one attempt, within the protocol's bounds. Its lines never go into a log or an
-// error.
+// taskLog keeps the newest lines of one attempt, within the protocol's bounds. Its lines never go into the agent's log
+// or an error.
 type taskLog struct {
 	mu   sync.Mutex
 	tail fleet.LogTail
@@ -17,9 +17,9 @@ type taskLog struct {
 	// While somebody watches:
 	until    time.Time     // when the interest ends
 	sent     int64         // lines up to this number were sent
-	again    bool          // asked anew: answer even if there are no lines
+	again    bool          // a new command came: answer even without lines
 	shipping bool          // a goroutine sends
-	wake     chan struct{} // tells it of new lines and of a new request
+	wake     chan struct{} // wakes it for new lines and new commands
 }
 
 // add keeps a line.
@@ -45,13 +45,13 @@ func (l *taskLog) signal() {
 // lines is a writer whose lines go to the attempt's log.
 func (at *attempt) lines(stream string) *lineWriter { return &lineWriter{attempt: at, stream: stream} }
 
-// lineWriter cuts what is written into lines. A carriage return ends a line too, as in progress bars.
+// lineWriter cuts its input into lines. A carriage return ends a line too, as in progress bars.
 type lineWriter struct {
 	attempt *attempt
-	mu      sync.Mutex // a command that left something behind may write while its handler ends
+	mu      sync.Mutex // processes left behind by a command may write while its handler ends
 	stream  string
 	line    []byte // begun and not ended
-	begun   bool   // the line has begun, if only with nothing
+	begun   bool   // the line has begun, perhaps with no text
 	after   byte   // the byte that ended the last line
 }
 
@@ -77,7 +77,7 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// keep adds to the line what still fits, and no more than that.
+// keep adds what fits into the line, and drops the rest.
 func (w *lineWriter) keep(p []byte) {
 	w.begun = true
 	w.line = append(w.line, p[:min(len(p), fleet.MaxLogLineBytes-len(w.line))]...)
@@ -88,7 +88,7 @@ func (w *lineWriter) flush() {
 	w.line, w.begun = w.line[:0], false
 }
 
-// end adds a last line that has no end.
+// end adds the last line if nothing ended it.
 func (w *lineWriter) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,7 +17,7 @@ func cutText(text string, limit int) string {
 	return text[:limit]
 }
 
-// cutMiddle is cutText but keeps the beginning and the end, which in error texts say most.
+// cutMiddle is cutText but keeps the beginning and the end, which have the most information in error texts.
 func cutMiddle(text string, limit int) string {
 	const mark = " […] "
 	text = strings.ToValidUTF8(text, "\uFFFD")

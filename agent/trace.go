@@ -25,8 +25,8 @@ func (a *Agent) tracer() trace.Tracer {
 	return provider.Tracer(tracerName)
 }
 
-// startSpan begins the span of an attempt, in the trace of its task, and returns the context that has it. Of a task
-// outside of any trace it begins none.
+// startSpan begins the span of an attempt in the trace of its task, and returns the context with it. Without a trace it
+// begins none.
 func (at *attempt) startSpan(ctx context.Context, a protocol.Assignment) context.Context {
 	at.span = trace.SpanFromContext(context.Background()) // records nothing
 	if a.TraceParent == "" {
@@ -43,7 +43,7 @@ func (at *attempt) startSpan(ctx context.Context, a protocol.Assignment) context
 	return ctx
 }
 
-// endSpan ends the span of an attempt with what came of it.
+// endSpan ends the span of an attempt with its result.
 func (at *attempt) endSpan(result *protocol.Result) {
 	at.span.SetAttributes(attribute.String("mainstay.outcome", string(result.Outcome)))
 	if result.Outcome != fleet.AttemptCompleted {
@@ -52,8 +52,8 @@ func (at *attempt) endSpan(result *protocol.Result) {
 	at.span.End()
 }
 
-// TraceHeaders are the W3C trace context of a handler's context, as headers of a request or, in upper case, variables
-// of a command: traceparent and tracestate. Outside of a trace there are none.
+// TraceHeaders returns the W3C trace context of a handler's context, as headers of a request or, in upper case,
+// variables of a command: traceparent and tracestate. Without a trace it is empty.
 func TraceHeaders(ctx context.Context) map[string]string {
 	headers := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, headers)

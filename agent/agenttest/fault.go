@@ -19,7 +19,7 @@ const (
 	OpResultAnswer Op = "result_answer"
 )
 
-// Fault is how one request fails. The zero Fault closes the connection without an answer.
+// Fault describes how one request fails. The zero Fault closes the connection without an answer.
 type Fault struct {
 	Status int
 	Code   string // "" answers without a problem body, as a proxy does
@@ -61,7 +61,7 @@ func (h *Hub) takeFault(op Op) *Fault {
 	return &waiting[0]
 }
 
-// FaultsLeft counts the faults that no request has met yet.
+// FaultsLeft counts the faults that have not happened yet.
 func (h *Hub) FaultsLeft(op Op) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

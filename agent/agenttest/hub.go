@@ -1,5 +1,5 @@
-// Package agenttest has a fake hub for tests of agents: it speaks the agent protocol over real HTTP, does what the test
-// tells it, remembers what the agent said, and fails the test when the agent breaks the protocol.
+// Package agenttest has a fake hub for tests of agents. It speaks the agent protocol over real HTTP, follows the test's
+// orders, records what the agent sends, and fails the test when the agent breaks the protocol.
 package agenttest
 
 import (
@@ -51,7 +51,7 @@ type Hub struct {
 type Options struct {
 	// HeartbeatInterval is how long a poll is held. Default 5 s.
 	HeartbeatInterval time.Duration
-	// Lease is the lease the agent is told. Default 14.25 s.
+	// Lease is the agent's lease. Default 14.25 s.
 	Lease time.Duration
 	// InMemory serves on pipes instead of TCP, for tests in a testing/synctest bubble. Give the agent Hub.Dial.
 	InMemory bool
@@ -59,7 +59,7 @@ type Options struct {
 	TLS *tls.Config
 }
 
-// Reported is a result that was accepted.
+// Reported is an accepted result.
 type Reported struct {
 	TaskID string
 	protocol.Result
@@ -154,7 +154,7 @@ func (h *Hub) Start() {
 	serving.Go(func() { _ = server.Serve(listener) })
 }
 
-// Stop closes the listener and every connection, as a hub that dies.
+// Stop closes the listener and every connection, like a hub that dies.
 func (h *Hub) Stop() {
 	h.mu.Lock()
 	server, serving := h.server, h.serving
@@ -167,7 +167,7 @@ func (h *Hub) Stop() {
 	serving.Wait()
 }
 
-// DropConnections closes every connection, as a network that fails for a moment.
+// DropConnections closes every connection, like a network that fails for a moment.
 func (h *Hub) DropConnections() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -189,7 +189,7 @@ func (h *Hub) track(c net.Conn, state http.ConnState) {
 	}
 }
 
-// change wakes whoever waits. The mutex is held.
+// change wakes all waiting calls. The mutex is held.
 func (h *Hub) change() {
 	close(h.changed)
 	h.changed = make(chan struct{})
@@ -225,7 +225,8 @@ func (h *Hub) Command(commands ...protocol.Command) {
 	h.change()
 }
 
-// ForgetSession loses the session and all attempts, as a restart of the hub does. The agent is told unknown_session.
+// ForgetSession loses the session and all attempts, like a restart of the hub. The agent's next request gets
+// unknown_session.
 func (h *Hub) ForgetSession() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -249,7 +250,7 @@ func (h *Hub) Fence() {
 	h.change()
 }
 
-// Supersede makes an attempt's result worthless: it is answered with attempt_superseded.
+// Supersede makes an attempt's result worthless: it gets attempt_superseded.
 func (h *Hub) Supersede(taskID string, number int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -48,21 +48,21 @@ func (h *Hub) serveLog(w http.ResponseWriter, r *http.Request) {
 	answer(w, protocol.LogTaken{Watching: !h.logs.unwanted})
 }
 
-// Lines are the log lines of an attempt as they came, repetitions too.
+// Lines returns the log lines of an attempt as they came, with repetitions.
 func (h *Hub) Lines(taskID string, number int) []fleet.LogLine {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.logs.lines[attemptKey{taskID, number}])
 }
 
-// LogRequests counts the requests with log lines, or without any.
+// LogRequests counts the requests for log lines, also those without lines.
 func (h *Hub) LogRequests() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.logs.requests
 }
 
-// StopWatching answers from now on that nobody wants more lines.
+// StopWatching makes the hub answer from now on that it wants no more lines.
 func (h *Hub) StopWatching() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

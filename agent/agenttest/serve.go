@@ -50,7 +50,7 @@ func (h *Hub) serveRegister(w http.ResponseWriter, r *http.Request) {
 	h.open(w, reg)
 }
 
-// serveResume opens a session on the word of an older one of the same process.
+// serveResume opens a session for the holder of an older session of the same process.
 func (h *Hub) serveResume(w http.ResponseWriter, r *http.Request) {
 	var reg protocol.Register
 	if !h.read(w, r, &reg) || h.fault(w, OpResume) {
@@ -161,8 +161,8 @@ func (h *Hub) servePoll(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// take reads a poll as a hub does: what it lists is accepted, and what was delivered and is not listed never arrived,
-// so it is delivered again. It returns how the poll breaks the protocol, or "". The mutex is held.
+// take applies a poll as a hub does. What it lists is accepted. What was delivered and is not listed never arrived, so
+// it is delivered again. It returns how the poll breaks the protocol, or "". The mutex is held.
 func (h *Hub) take(poll protocol.Poll) string {
 	listed := map[attemptKey]bool{}
 	for _, running := range poll.Running {
@@ -196,7 +196,7 @@ func (h *Hub) take(poll protocol.Poll) string {
 	return ""
 }
 
-// say answers a poll with all there is to say. The mutex is held.
+// say answers a poll with all assignments and commands. The mutex is held.
 func (h *Hub) say(w http.ResponseWriter, poll protocol.Poll) {
 	polled := protocol.Polled{Commands: h.commands}
 	h.commands = nil
@@ -270,7 +270,7 @@ func (h *Hub) serveGoodbye(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// authorize finds the request's session or answers why not. The mutex is held.
+// authorize finds the request's session, or answers with the problem. The mutex is held.
 func (h *Hub) authorize(w http.ResponseWriter, r *http.Request) *session {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	s := h.session

@@ -12,7 +12,7 @@ const (
 	patienceInMemory = time.Hour
 )
 
-// Until waits until condition holds. It is asked again at each change at the hub, without the hub's lock.
+// Until waits until condition holds. It calls condition at each change at the hub, without the hub's lock.
 func (h *Hub) Until(what string, condition func() bool) {
 	h.t.Helper()
 	limit := patience
@@ -43,7 +43,7 @@ func (h *Hub) WaitRegistered(n int) protocol.Register {
 	return h.Registrations()[n-1]
 }
 
-// WaitPoll waits for a poll that fits and returns the first such one.
+// WaitPoll waits for a poll that fits and returns the first one that does.
 func (h *Hub) WaitPoll(what string, fits func(protocol.Poll) bool) protocol.Poll {
 	h.t.Helper()
 	var found protocol.Poll

@@ -10,7 +10,8 @@ import (
 // cgroup is the folder of a cgroup (version 2) for one command's tree, or "" where there is none.
 type cgroup string
 
-// cgroupOf is for the tree of a guard with this process id, in the folder of another cgroup, if there is one.
+// cgroupOf makes the cgroup of a guard's tree, by the guard's process id, below another cgroup's folder; "" if it
+// cannot.
 func cgroupOf(below string, guard int) cgroup {
 	if below == "" {
 		return ""
@@ -24,7 +25,7 @@ func makeCgroup(below string, guard int) cgroup {
 		return ""
 	}
 	err := os.Mkdir(string(c), 0o755)
-	if errors.Is(err, os.ErrExist) { // of a guard that was killed together with its agent
+	if errors.Is(err, os.ErrExist) { // left by a guard that was killed together with its agent
 		c.kill()
 		err = nil
 	}
@@ -41,7 +42,7 @@ func (c cgroup) open() (*os.File, error) {
 	return os.Open(string(c))
 }
 
-// kill kills all that is in it, at once. Kernels before 5.14 cannot.
+// kill kills all processes in it, at once. Kernels before 5.14 cannot.
 func (c cgroup) kill() {
 	if c != "" {
 		_ = os.WriteFile(string(c)+"/cgroup.kill", []byte("1"), 0) // the processes are killed one by one as well

@@ -16,15 +16,15 @@ func init() {
 	}
 }
 
-// tree is a command and everything that it has started.
+// tree is a command and all of its descendants.
 type tree struct {
 	agent   *os.File
 	command int // its process id
 	group   cgroup
 }
 
-// guard starts the command that the agent names once everything is set up, and returns when nothing of it is left.
-// below is the folder of the cgroup that the command's own is made in, or "".
+// guard starts the agent's command once everything is set up, and returns when nothing of its tree is left. below is
+// the folder of the cgroup in which to make the command's own, or "".
 func guard(agent *os.File, below string) {
 	syscall.CloseOnExec(Socket)
 	const setChildSubreaper = 36
@@ -39,7 +39,7 @@ func guard(agent *os.File, below string) {
 	keepOn()
 	command, err := readCommand(agent)
 	if err != nil {
-		return // the agent has ended before it said anything
+		return // the agent ended before it sent a command
 	}
 	orders := make(chan order)
 	go readOrders(agent, orders)
@@ -55,8 +55,8 @@ func guard(agent *os.File, below string) {
 	report(agent, reportEmpty, 0)
 }
 
-// keepOn lets the guard outlive signals that reach a whole service or terminal: the agent decides what ends. Those that
-// were ignored stay so, for the command inherits that.
+// keepOn lets the guard survive signals to a whole service or terminal: the agent decides what ends. Ignored signals
+// stay ignored, because the command inherits that.
 func keepOn() {
 	unread := make(chan os.Signal, 1)
 	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
@@ -66,7 +66,7 @@ func keepOn() {
 	}
 }
 
-// start starts the command in a process group of its own, and in a cgroup of its own where one may be made.
+// start starts the command in a process group of its own, and in a cgroup of its own where that is possible.
 func (t *tree) start(c *Command, group cgroup) syscall.Errno {
 	attr := &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: []uintptr{0, 1, 2},
 		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}}
@@ -77,11 +77,11 @@ func (t *tree) start(c *Command, group cgroup) syscall.Errno {
 		t.command, err = syscall.ForkExec(c.Path, c.Args, attr)
 		_ = folder.Close()
 	}
-	if err != nil { // perhaps only since the kernel does not start it in that cgroup
+	if err != nil { // perhaps because the kernel cannot start it in that cgroup
 		attr.Sys.UseCgroupFD = false
 		t.command, err = syscall.ForkExec(c.Path, c.Args, attr)
 	}
-	// The output is the command's: the agent reads it until nobody holds it.
+	// The output belongs to the command: the agent reads it until no process holds it.
 	_ = syscall.Dup3(0, 1, 0)
 	_ = syscall.Dup3(0, 2, 0)
 	if errno, is := err.(syscall.Errno); is { //nolint:errorlint // ForkExec does not wrap
@@ -119,7 +119,7 @@ func (t *tree) watch(orders <-chan order, children, gone <-chan os.Signal) {
 	}
 }
 
-// reap takes note of processes that have ended. It reports true when none is left.
+// reap reaps processes that have ended. It reports true when none is left.
 func (t *tree) reap() bool {
 	for {
 		var status syscall.WaitStatus
@@ -136,8 +136,8 @@ func (t *tree) reap() bool {
 	}
 }
 
-// end kills what is left until nothing is. Descendants of those that die become children of the guard, whatever session
-// or group they are in.
+// end kills the rest until nothing is left. When a process dies, its children become the guard's, whatever their
+// session or group.
 func (t *tree) end() {
 	for wait := time.Millisecond; !t.reap(); wait = min(2*wait, 20*time.Millisecond) {
 		t.group.kill()

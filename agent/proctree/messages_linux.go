@@ -10,39 +10,38 @@ import (
 	"unsafe"
 )
 
-// Name is the guard's argv[0], by which a program knows that it is one. It has no other arguments.
+// Name is the guard's argv[0], by which the program recognises that it is a guard. It has no other arguments.
 const Name = "mainstay-exec-guard"
 
-// AgentGone is the signal that the kernel is to send the guard when the agent's thread that started it ends.
+// AgentGone is the signal that the guard gets from the kernel when the agent's thread that started it ends.
 const AgentGone = syscall.SIGUSR1
 
-// Socket is the guard's file descriptor of the socket to the agent. Nobody else has an end of it, so both sides notice
-// the other's death.
+// Socket is the guard's file descriptor of the socket to the agent. No other process has an end of it, so each side
+// notices the other's death.
 const Socket = 3
 
-// Command is what the guard starts: a program with its arguments, of which the first is its name, folder and
+// Command is the command that the guard starts: a program, its arguments (the first is its name), folder and
 // environment.
 type Command struct {
 	Path, Dir string
 	Args, Env []string
 }
 
-// The orders that follow the command on the socket. The end of the stream is an order to kill, too.
+// The orders that follow the command on the socket. The end of the stream is an order to kill too.
 const (
 	orderTerminate = 'T' // SIGTERM to the process groups of the command's session
 	orderKill      = 'K' // SIGKILL to the whole tree
-	orderLease     = 'L' // kill at a time: 8 bytes, nanoseconds of CLOCK_MONOTONIC; it replaces the one before
+	orderLease     = 'L' // kill at a time: 8 bytes, nanoseconds of CLOCK_MONOTONIC; it replaces the previous one
 )
 
 // The reports of the guard: a letter and 4 bytes.
 const (
 	reportFailed = 'F' // the command cannot be started; the number is an errno
 	reportEnded  = 'E' // the command has ended; the number is its wait status
-	reportEmpty  = 'D' // and nothing of its tree is left; the guard's last word
+	reportEmpty  = 'D' // nothing of its tree is left; the guard's last message
 )
 
-// Report is one message of the guard. One of Failed and Ended comes first, unless the guard is killed; Empty is the
-// last.
+// Report is one message of the guard. The first is Failed or Ended, unless the guard is killed; Empty is the last.
 type Report struct {
 	Failed syscall.Errno // not 0: the command cannot be started
 	Ended  bool          // the command has ended with Status
@@ -50,7 +49,7 @@ type Report struct {
 	Empty  bool // nothing of the command's tree is left
 }
 
-// Start is the message that has the guard start a command. Texts with zero bytes are refused.
+// Start is the message that starts a command. Texts with zero bytes are refused.
 func (c *Command) Start() ([]byte, error) {
 	fields := append([]string{c.Path, c.Dir, strconv.Itoa(len(c.Args))},
 		append(c.Args[:len(c.Args):len(c.Args)], c.Env...)...)
@@ -73,7 +72,7 @@ func Terminate() []byte { return []byte{orderTerminate} }
 // Kill is the order to kill the whole tree at once.
 func Kill() []byte { return []byte{orderKill} }
 
-// Lease is the order to kill the whole tree at a time of Monotonic, instead of at one that was ordered before.
+// Lease is the order to kill the whole tree at a time of Monotonic; it replaces the previous one.
 func Lease(end time.Duration) []byte {
 	message := make([]byte, 9)
 	message[0] = orderLease
@@ -81,7 +80,7 @@ func Lease(end time.Duration) []byte {
 	return message
 }
 
-// Monotonic is the machine's clock since its start, the same in all of its processes.
+// Monotonic is the time since the machine's start, the same in all processes.
 func Monotonic() time.Duration {
 	var now syscall.Timespec
 	const clockMonotonic = 1
@@ -112,7 +111,7 @@ func report(to *os.File, kind byte, number uint32) {
 	message := make([]byte, 5)
 	message[0] = kind
 	putUint(message[1:], uint64(number))
-	_, _ = to.Write(message) // an agent that is gone needs none
+	_, _ = to.Write(message) // an error means that the agent is gone
 }
 
 func readCommand(from io.Reader) (Command, error) {
@@ -142,13 +141,13 @@ func readCommand(from io.Reader) (Command, error) {
 	return c, nil
 }
 
-// order is one message of the agent after the command.
+// order is one of the agent's messages after the command.
 type order struct {
 	kind byte
 	at   time.Duration // of a lease
 }
 
-// readOrders sends what the agent orders, and closes the channel when the agent has closed its end.
+// readOrders sends the agent's orders, and closes the channel when the agent has closed its end.
 func readOrders(from io.Reader, to chan<- order) {
 	defer close(to)
 	for {

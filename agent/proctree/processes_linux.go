@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// KillLeft kills what a guard that was killed has left: what is in its cgroup, and without one what is in its session.
-// Call it before the guard is waited for, so that its id is not used again. It returns when nothing is left.
+// KillLeft kills what a killed guard has left: its cgroup's processes, or without a cgroup its session's. Call it
+// before you wait for the guard, so that its process id is not reused. It returns when nothing is left.
 func KillLeft(guard int) {
 	group := cgroupOf(ownCgroup(), guard)
 	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
@@ -20,10 +20,10 @@ func KillLeft(guard int) {
 	}
 }
 
-// process is what /proc tells of a process.
+// process has facts about a process from /proc.
 type process struct{ pid, parent, group, session int }
 
-// killBelow kills the children of a guard and all that is in its session.
+// killBelow kills the guard's children and all processes of its session.
 func killBelow(guard int) {
 	signalSession(guard, syscall.SIGKILL)
 	for _, p := range processes() {
@@ -33,7 +33,7 @@ func killBelow(guard int) {
 	}
 }
 
-// signalSession signals the process groups of a guard's session, but not the guard, and returns how many there are.
+// signalSession signals the process groups of a guard's session except the guard, and returns their number.
 func signalSession(guard int, s syscall.Signal) int {
 	groups := map[int]bool{}
 	for _, p := range processes() {
@@ -45,14 +45,14 @@ func signalSession(guard int, s syscall.Signal) int {
 	return len(groups)
 }
 
-// processes are those of the machine that have not ended.
+// processes returns the machine's processes that have not ended.
 func processes() []process {
 	folder, err := os.Open("/proc")
 	if err != nil {
 		return nil
 	}
 	defer func() { _ = folder.Close() }()
-	names, _ := folder.Readdirnames(-1) // what was read counts
+	names, _ := folder.Readdirnames(-1) // use what was read
 	list := make([]process, 0, len(names))
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
