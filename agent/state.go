@@ -14,17 +14,17 @@ import (
 var ErrStandby = errors.New(
 	"agent: a standby does not write the cluster's state: the leader does, and a state sync brings it here")
 
-// State is what an agent shares with its cluster, in clusters that are active_passive or sharded: the leader, or in a
-// sharded cluster whoever is responsible, writes, and state syncs bring it to the other members. So an agent that is
-// promoted has what the leader had. Give it to an agent as Options.State; all methods may be called from any goroutine,
-// before, while and after the agent runs.
+// State is the state that an agent shares with its active_passive or sharded cluster. The leader writes it, or in a
+// sharded cluster any member, and state syncs bring it to the other members, so a promoted agent has what the leader had.
+// Give it to an agent as Options.State. All methods may be called from any goroutine, before, while and after the agent
+// runs.
 //
 //	state := agent.NewState()
 //	state.OnChange = func(c agent.StateChange) { reload(c.Key) }
 //	a, err := agent.New(agent.Options{…, State: state})
 //	err = state.SetConfiguration("retention", 30)
 //
-// What is written before the agent has a role is a default: what a leader has written wins over it.
+// An entry written before the agent has a role is a default: any leader's entry wins over it.
 type State struct {
 	// OnChange is called with entries that a sync brought or removed, in the order in which they came. Set it before
 	// the agent runs. It must return promptly.

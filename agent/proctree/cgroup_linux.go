@@ -10,8 +10,7 @@ import (
 // cgroup is the folder of a cgroup (version 2) for one command's tree, or "" where there is none.
 type cgroup string
 
-// cgroupOf makes the cgroup of a guard's tree, by the guard's process id, below another cgroup's folder; "" if it
-// cannot.
+// cgroupOf names the cgroup for the tree of a guard, by its process id, below another cgroup's folder; "" without one.
 func cgroupOf(below string, guard int) cgroup {
 	if below == "" {
 		return ""
