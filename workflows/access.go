@@ -10,11 +10,11 @@ import (
 	"mainstay.dev/mainstay/contract"
 )
 
-// accessEvents is the history length at which Access continues as new: each change carries all tokens.
+// accessEvents is the history length at which Access continues as new: each change has all tokens in it.
 const accessEvents = 500
 
-// Access is the single writer of the API's tokens: hashes, never secrets. What it keeps is in its memo, where gateways
-// and hubs read it.
+// Access is the single writer of the API's tokens: hashes, never secrets. Its memo has them, where gateways and hubs
+// read them.
 func Access(ctx workflow.Context, in contract.AccessInput) error {
 	r := &accessRun{tokens: in.Tokens}
 	if err := r.publish(ctx); err != nil {
@@ -57,7 +57,7 @@ func (r *accessRun) find(id string) int {
 	return slices.IndexFunc(r.tokens, func(t access.Record) bool { return t.ID == id })
 }
 
-// create keeps a token, once: an update that is sent again finds it there.
+// create adds a token. A repeated update finds the token and changes nothing.
 func (r *accessRun) create(ctx workflow.Context, token access.Record) (access.Record, error) {
 	if i := r.find(token.ID); i >= 0 {
 		return r.tokens[i], nil

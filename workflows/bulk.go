@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// bulkPageTimeout bounds one page: a task that does not answer costs it some seconds.
+	// bulkPageTimeout bounds one page: a task that does not answer takes some seconds of it.
 	bulkPageTimeout = 10 * time.Minute
-	// bulkSilence is how long a page may go without a heartbeat before it is given to another worker.
+	// bulkSilence is how long a page may go without a heartbeat before another worker gets it.
 	bulkSilence = 15 * time.Second
 )
 
-// Bulk acts on all tasks that were selected, a page at a time, so what it has done survives any process. It completes
-// also when tasks refused: the counts say so.
+// Bulk acts on all selected tasks, a page at a time, so its progress survives any process. It also completes when tasks
+// refused: the counts include them.
 func Bulk(ctx workflow.Context, in contract.BulkInput) (contract.BulkState, error) {
 	run := &bulkRun{in: in}
 	if in.Carried != nil {
@@ -26,7 +26,7 @@ func Bulk(ctx workflow.Context, in contract.BulkInput) (contract.BulkState, erro
 	} else {
 		run.State = contract.BulkState{Status: fleet.BulkRunning, Expected: in.Expected, StartedAt: workflow.Now(ctx)}
 		if run.in.Spec.Filter.SubmittedBefore.IsZero() && len(in.Spec.IDs) == 0 {
-			// What is submitted from now on was not meant.
+			// Tasks submitted from now on are not selected.
 			run.in.Spec.Filter.SubmittedBefore = run.State.StartedAt
 		}
 	}
@@ -101,7 +101,7 @@ func (r *bulkRun) page() contract.BulkPageInput {
 	return page
 }
 
-// end closes the operation. Only a completed one returns normally, so that the Web UI shows what happened.
+// end closes the operation. Only a completed one returns normally, so that the Web UI shows how it ended.
 func (r *bulkRun) end(ctx workflow.Context, status fleet.BulkStatus, why string) (contract.BulkState, error) {
 	_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
 	r.State.Status, r.State.Why = status, why

@@ -12,17 +12,18 @@ import (
 )
 
 const (
-	// drainCall bounds asking a cluster or a hub.
+	// drainCall bounds one request to a cluster or a hub.
 	drainCall = time.Minute
-	// idleBeat bounds how long a hub that watches an agent may be silent before it is taken for gone.
+	// idleBeat bounds the silence of a hub that watches an agent; after it the hub counts as gone.
 	idleBeat = 10 * time.Second
-	// drainAgain spaces looks for an agent whose hub does not know it: it may be on its way to another.
+	// drainAgain is the time between two looks for an agent that its hub does not know: it may be on its way to
+	// another.
 	drainAgain = time.Second
 )
 
-// Drain takes agents out of service, MaxParallel at a time: new work stops at once, what runs may finish until the
-// timeout, the rest is taken off by its retry safety, and the agent ends in maintenance with nothing in flight.
-// Cancelling the workflow gives the agents that are not done back to their work.
+// Drain takes agents out of service, MaxParallel at a time. New work stops at once; running work may finish until the
+// timeout; the rest is taken off by its retry safety; the agent ends in maintenance with nothing in flight. Cancelling
+// the workflow returns unfinished agents to work.
 func Drain(ctx workflow.Context, in contract.DrainInput) (fleet.DrainRecord, error) {
 	d := &drain{in: in, record: fleet.DrainRecord{
 		ID: in.ID, Cluster: in.Cluster, Status: fleet.DrainRunning, Reason: in.Reason, Timeout: in.Timeout,
@@ -45,7 +46,7 @@ func Drain(ctx workflow.Context, in contract.DrainInput) (fleet.DrainRecord, err
 	return d.record, nil
 }
 
-// announce tells the cluster's listeners of the drain. A dry run is nobody's business.
+// announce publishes the drain as an event of the cluster, unless it is a dry run.
 func (d *drain) announce(ctx workflow.Context, kind fleet.EventType, outcome fleet.DrainStatus, why string) {
 	if d.in.DryRun {
 		return
@@ -85,7 +86,7 @@ func (d *drain) run(ctx workflow.Context) {
 	wait.Wait(own)
 }
 
-// outcome sums up how the agents' drains ended.
+// outcome sums up the agents' drains.
 func (d *drain) outcome() (fleet.DrainStatus, string) {
 	status, why := fleet.DrainCompleted, ""
 	for i := range d.record.Agents {
@@ -163,7 +164,7 @@ func (a *agentDrain) carryOut(ctx workflow.Context) error {
 	return a.cordon(ctx, fleet.AgentMaintenance)
 }
 
-// cordon tells the cluster and learns where the agent is connected.
+// cordon cordons the agent at its cluster and learns where it is connected.
 func (a *agentDrain) cordon(ctx workflow.Context, status fleet.AgentStatus) error {
 	place, err := contract.CordonActivity.Execute(onWorker(ctx, a.record.AgentID+": "+string(status)),
 		contract.ClusterCordon{
@@ -178,7 +179,7 @@ func (a *agentDrain) cordon(ctx workflow.Context, status fleet.AgentStatus) erro
 	return err
 }
 
-// giveBack lifts the cordon of a drain that is given up. It does so even when the workflow is cancelled.
+// giveBack lifts the cordon of a cancelled drain. It works even when the workflow is cancelled.
 func (a *agentDrain) giveBack(ctx workflow.Context) {
 	if a.drain.in.DryRun {
 		return
@@ -195,8 +196,8 @@ func (a *agentDrain) giveBack(ctx workflow.Context) {
 	}
 }
 
-// keepOut leaves an agent whose drain failed in maintenance: who asked for the drain does not want it to get work. An
-// agent that the cluster refused to drain is left as it is.
+// keepOut leaves an agent whose drain failed in maintenance, so that it gets no work. An agent that the cluster refused
+// to drain stays as it is.
 func (a *agentDrain) keepOut(ctx workflow.Context, why error) {
 	if a.drain.in.DryRun || isType(why, contract.Refused) {
 		return
@@ -269,7 +270,7 @@ func (a *agentDrain) awaitIdle(ctx workflow.Context, deadline time.Time) (bool, 
 	return true, nil
 }
 
-// evacuate takes what is left off the agent; its work has stopped when it returns.
+// evacuate takes the rest off the agent; its work has stopped when it returns.
 func (a *agentDrain) evacuate(ctx workflow.Context) error {
 	for a.place.Hub != "" {
 		moved, err := contract.EvacuateActivity.Execute(a.onHub(ctx, evacuateTimeout,
@@ -304,8 +305,8 @@ func (a *agentDrain) noteMoved(attempts []fleet.HeldAttempt) {
 	}
 }
 
-// lostTouch reports whether the agent must be looked for again after an error of a hub's activity, and pauses then: it
-// is at another hub or gone, or the hub stopped or does not answer. Only a cancelled drain ends here.
+// lostTouch pauses after an error of a hub's activity, and reports whether to look for the agent again. Only a
+// cancelled drain ends here.
 func (a *agentDrain) lostTouch(ctx workflow.Context, err error) bool {
 	workflow.GetLogger(ctx).Info("The agent's hub did not carry on with the drain; looking for the agent again",
 		"agent", a.record.AgentID, "error", err)

@@ -10,12 +10,12 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// evacuateTimeout bounds how long an agent has to stop the work that is taken off it by hand.
+// evacuateTimeout bounds how long an agent has to stop work that a failover by hand takes off it.
 const evacuateTimeout = time.Minute
 
-// Failover finishes and records one failover. The moves themselves need no help: a lost agent's attempts were ended by
-// its hub, its tasks deliver themselves again, and the cluster gives its roles away. A failover by hand first takes the
-// work off the living agent.
+// Failover finishes and records one failover. It moves nothing itself: the lost agent's hub ended its attempts, its
+// tasks deliver themselves again, and the cluster moves its roles. A failover by hand first takes the work off the
+// living agent.
 func Failover(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRecord, error) {
 	record := fleet.FailoverRecord{
 		ID:            contract.FailoverID(in.Cluster, in.FailedAgent, in.Epoch),
@@ -40,7 +40,7 @@ func Failover(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRe
 	return record, nil
 }
 
-// publish counts the failover in the worker's metrics. A failover whose count is lost is a failover all the same.
+// publish counts the failover in the worker's metrics. Losing the count changes nothing.
 func publish(ctx workflow.Context, record fleet.FailoverRecord) {
 	record.Transfers = nil
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
@@ -51,7 +51,7 @@ func publish(ctx workflow.Context, record fleet.FailoverRecord) {
 	}
 }
 
-// failOver carries the failover out and says how it ended.
+// failOver carries out the failover and returns its outcome.
 func failOver(
 	ctx workflow.Context, in contract.FailoverInput, record *fleet.FailoverRecord,
 ) (fleet.FailoverStatus, string) {
@@ -82,7 +82,7 @@ func failOver(
 	return fleet.FailoverSucceeded, ""
 }
 
-// evacuate has the hub stop the agent's work and then frees its roles.
+// evacuate makes the hub stop the agent's work, and then frees its roles.
 func evacuate(ctx workflow.Context, in contract.FailoverInput) (contract.EvacuateResult, error) {
 	hubCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              contract.HubQueue(in.Hub),
@@ -101,7 +101,7 @@ func evacuate(ctx workflow.Context, in contract.FailoverInput) (contract.Evacuat
 		contract.Evacuated{AgentID: in.FailedAgent, Epoch: in.Epoch, Target: in.Target}).Get(ctx, nil)
 }
 
-// awaitTransfers watches until the tasks and roles are with others.
+// awaitTransfers waits until other agents have the tasks and roles.
 func awaitTransfers(ctx workflow.Context, in contract.FailoverInput) (contract.AwaitTransfersResult, error) {
 	if len(in.Attempts) == 0 && !in.WasLeader && len(in.Shards) == 0 {
 		return contract.AwaitTransfersResult{}, nil

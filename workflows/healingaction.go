@@ -13,11 +13,12 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// failoverWatch bounds how long an action watches the failover that it asked for, beside the failover's own timeout.
+// failoverWatch bounds how long an action waits for the failover that it requested, on top of the failover's own
+// timeout.
 const failoverWatch = fleet.DefaultTransferTimeout + 2*evacuateTimeout
 
-// HealingAction carries out one decision of a healing cycle and keeps its record. A decision not to act is a record
-// only. Cancelling it cancels the drain that it waits for.
+// HealingAction carries out one decision of a healing cycle and keeps its record. A decision not to act only has a
+// record. Cancelling it cancels the drain that it waits for.
 func HealingAction(ctx workflow.Context, in contract.HealingActionInput) (fleet.HealingRecord, error) {
 	d := in.Decision
 	a := &healingAction{in: in, record: fleet.HealingRecord{
@@ -43,8 +44,7 @@ func HealingAction(ctx workflow.Context, in contract.HealingActionInput) (fleet.
 	return a.record, nil
 }
 
-// announce tells the cluster's listeners what is being done, and what came of it. What was only considered is nobody's
-// business.
+// announce publishes the action as an event of the cluster, unless nothing is done.
 func (a *healingAction) announce(ctx workflow.Context) {
 	r := &a.record
 	if r.Cluster == "" || a.in.Decision.Verdict == fleet.HealPlan || a.in.Decision.Verdict == fleet.HealSkip {
@@ -108,7 +108,7 @@ func (a *healingAction) end(status fleet.HealingStatus, outcome string) {
 	a.record.Status, a.record.Outcome = status, outcome
 }
 
-// forget notes that nothing was done, so that the action does not keep the same one from being decided again soon.
+// forget records that nothing was done, so that the cycle may decide the same again soon.
 func (a *healingAction) forget(ctx workflow.Context) {
 	d := &a.in.Decision
 	err := workflow.UpsertMemo(ctx, map[string]any{contract.MemoHealing: contract.HealingNote{Type: d.Type,
@@ -118,7 +118,7 @@ func (a *healingAction) forget(ctx workflow.Context) {
 	}
 }
 
-// carryOut does what was decided and says what came of it.
+// carryOut carries out the decision and returns the outcome in words.
 func (a *healingAction) carryOut(ctx workflow.Context) (string, error) {
 	d := &a.in.Decision
 	switch d.Type {
@@ -152,13 +152,13 @@ func (a *healingAction) carryOut(ctx workflow.Context) (string, error) {
 	return "", temporal.NewNonRetryableApplicationError("this version does not know the action", contract.Refused, nil)
 }
 
-// check is what the cluster checks once more before anything is done to the agent.
+// check has the facts that the cluster checks again before it touches the agent.
 func (a *healingAction) check() *fleet.HealingCheck {
 	return &fleet.HealingCheck{Type: a.in.Decision.Type, Epoch: a.in.Decision.Facts.Epoch}
 }
 
-// failOver moves the agent's work and roles away, and then takes it out of service, so that it does not take new work
-// as ill as it is. It is restored when it is healthy again.
+// failOver moves the agent's work and roles away, and then takes it out of service, so that it gets no new work while
+// it is ill. A cycle restores it when it is healthy again.
 func (a *healingAction) failOver(ctx workflow.Context) (string, error) {
 	d := &a.in.Decision
 	err := contract.ManualFailoverSignal.SendFrom(ctx, contract.ClusterWorkflowID(d.Cluster), "",
@@ -188,7 +188,7 @@ func (a *healingAction) failOver(ctx workflow.Context) (string, error) {
 	return outcome + "; it is out of service until it is healthy", err
 }
 
-// drain takes the agent out of service: what it runs may finish until the timeout.
+// drain takes the agent out of service; its running work may finish until the timeout.
 func (a *healingAction) drain(ctx workflow.Context, timeout fleet.Duration) (string, error) {
 	d := &a.in.Decision
 	id := contract.HealingDrainID(d.Cluster, d.TargetID, a.in.DecidedAt)
@@ -224,7 +224,7 @@ func (a *healingAction) drain(ctx workflow.Context, timeout fleet.Duration) (str
 		done.Finished, done.Moved), nil
 }
 
-// endedAs says how a drain or failover ended that did not do what was wanted.
+// endedAs is the error for a drain or failover with the wrong outcome.
 func endedAs(what, status, why string) error {
 	if why != "" {
 		why = ": " + why
@@ -232,7 +232,7 @@ func endedAs(what, status, why string) error {
 	return temporal.NewApplicationError("the "+what+" is "+status+why, status)
 }
 
-// replicate spreads shards and targets over the agents that there are, and has scaling start what is missing.
+// replicate spreads shards and targets over the present agents, and makes scaling start the missing ones.
 func (a *healingAction) replicate(ctx workflow.Context) (string, error) {
 	d := &a.in.Decision
 	spread, err := contract.RebalanceActivity.Execute(onWorker(ctx, "rebalance "+d.Cluster), contract.ClusterRebalance{
@@ -258,7 +258,7 @@ func (a *healingAction) replicate(ctx workflow.Context) (string, error) {
 	return moved + "scaling does what is needed: " + scaled.Reason, nil
 }
 
-// countHealing counts the action in the worker's metrics. One whose count is lost is an action all the same.
+// countHealing counts the action in the worker's metrics. Losing the count changes nothing.
 func countHealing(ctx workflow.Context, record fleet.HealingRecord) {
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()

@@ -16,13 +16,12 @@ import (
 const (
 	// examineLimit bounds one look at the fleet.
 	examineLimit = 2 * time.Minute
-	// holdsLimit bounds asking a hub which attempts it has.
+	// holdsLimit bounds one request to a hub about the attempts that it has.
 	holdsLimit = 10 * time.Second
 )
 
-// HealingCycle looks once at all clusters and starts an action for each thing that is to be done. A Temporal
-// Schedule starts it again and again, so people pause and trigger it there. While nothing is wrong it is one workflow
-// task with one local activity, and ends with that.
+// HealingCycle looks once at all clusters and starts an action for each decision. A Temporal Schedule starts it, so
+// people pause and trigger it there. While nothing is wrong it is one workflow task with one local activity.
 func HealingCycle(ctx workflow.Context, in contract.HealingCycleInput) (fleet.HealingCycleRecord, error) {
 	began := workflow.Now(ctx)
 	record := fleet.HealingCycleRecord{ID: cycleID(began), DryRun: in.DryRun, StartedAt: began.UTC()}
@@ -49,7 +48,7 @@ func HealingCycle(ctx workflow.Context, in contract.HealingCycleInput) (fleet.He
 	return record, nil
 }
 
-// cycleID names a cycle: it is not the workflow's id, which is not in its history.
+// cycleID names a cycle by its time. It is not the workflow's id, which is not in history.
 func cycleID(at time.Time) string {
 	return strings.ToLower(at.UTC().Format("20060102T150405Z"))
 }
@@ -64,8 +63,8 @@ func examine(ctx workflow.Context, in contract.ExamineInput) (contract.Examined,
 	return found, err
 }
 
-// findOrphans asks the cluster's hubs which of the suspects they have; what none has is an orphan. Where a hub does not
-// answer nobody knows, and the backstop decides.
+// findOrphans asks the cluster's hubs which of the suspect attempts they have; the others are orphans. If a hub does
+// not answer there are none, and the backstop decides.
 func findOrphans(ctx workflow.Context, c *fleet.HealingCase) {
 	if len(c.Suspects) == 0 {
 		return
@@ -101,8 +100,8 @@ func findOrphans(ctx workflow.Context, c *fleet.HealingCase) {
 	}
 }
 
-// startActions starts what is decided, the most urgent first, as children that outlive the cycle. What is skipped for a
-// reason worth keeping becomes a record too; what only waits is in the cycle's own.
+// startActions starts the decided actions, the most urgent first, as children that outlive the cycle. Some skipped
+// decisions get a record too; waiting ones are only in the cycle's result.
 func startActions(ctx workflow.Context, cycle string, policy fleet.HealingPolicy, decisions []fleet.HealingDecision) {
 	var started []workflow.ChildWorkflowFuture
 	for _, d := range decisions {
@@ -134,7 +133,7 @@ func startActions(ctx workflow.Context, cycle string, policy fleet.HealingPolicy
 	}
 }
 
-// tune brings the schedule to the shortest interval that a cluster asks for. If it fails, the next cycle tries again.
+// tune sets the schedule to the shortest interval of any cluster. If that fails, the next cycle tries again.
 func tune(ctx workflow.Context, every fleet.Duration) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              contract.WorkerQueue,

@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// HubLease is how long a hub may be silent before it is asked whether it lives.
+	// HubLease is how long a hub may be silent before the workflow checks whether it lives.
 	HubLease = 10 * time.Second
 	// hubAnswer is how long a silent hub has to answer. A restarted Temporal also times leases out; a living hub then
 	// answers at once, and nothing is lost.
 	hubAnswer = 5 * time.Second
-	// leaseLength bounds one lease activity; it only keeps the history finite.
+	// leaseLength bounds one lease activity, to keep the history finite.
 	leaseLength = 30 * 24 * time.Hour
 )
 
 // Hub holds one hub's lease as a heartbeating activity on the hub's own queue, which writes no history while all is
-// well. When the hub is silent and does not answer, the clusters are told and the workflow ends; the hub starts it
-// anew.
+// well. When the hub is silent and does not answer, it reports the loss to the clusters and ends. The hub starts it
+// again.
 func Hub(ctx workflow.Context, in contract.HubInput) (string, error) {
 	started := contract.HubStartedSignal.Inbox(ctx)
 	for {
@@ -47,7 +47,7 @@ func Hub(ctx workflow.Context, in contract.HubInput) (string, error) {
 			return "", err
 		}
 		if !lease.IsReady() {
-			release() // a new process plays the hub: hold its lease instead
+			release() // a new process of the hub started: hold its lease instead
 			continue
 		}
 		if _, leaseErr := lease.Get(ctx); didNotAnswer(leaseErr) && started.Len() == 0 {
@@ -59,7 +59,7 @@ func Hub(ctx workflow.Context, in contract.HubInput) (string, error) {
 	}
 }
 
-// didNotAnswer tells a hub that did not take its lease from one whose lease only has to be scheduled anew.
+// didNotAnswer reports whether the hub did not take its lease; otherwise the lease must only be scheduled again.
 func didNotAnswer(err error) bool {
 	var timeout *temporal.TimeoutError
 	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START

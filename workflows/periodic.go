@@ -13,13 +13,12 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// placeTimeout bounds how long a firing waits for its cluster to say where the task goes, or for what it asks about a
-// task.
+// placeTimeout bounds how long a firing waits for its cluster's answer about the lane, or for facts about a task.
 const placeTimeout = 15 * time.Minute
 
-// Periodic is one firing of a schedule: it makes one task and waits until that is settled, which is what Temporal's
-// overlap policies go by. The task's id is made of the schedule's name and the nominal time, so a time that fires twice
-// is one task. The task does not depend on it: it lives on when the schedule or the firing is gone.
+// Periodic is one firing of a schedule. It makes one task and waits until that is settled, because Temporal's overlap
+// policies go by the workflow. The task's id is made of the schedule's name and the nominal time, so a time that fires
+// twice is one task. The task outlives the schedule and the firing.
 func Periodic(ctx workflow.Context, in contract.PeriodicInput) (contract.PeriodicResult, error) {
 	var result contract.PeriodicResult
 	//nolint:staticcheck // the typed attributes leave out those that Temporal's scheduler has set, which have no type
@@ -56,8 +55,8 @@ func Periodic(ctx workflow.Context, in contract.PeriodicInput) (contract.Periodi
 	return awaitTask(ctx, child, result)
 }
 
-// placed asks the cluster where the task goes now: since the schedule was made it may have been deleted, or made anew
-// with other shards. weight is the tenant's there.
+// placed asks the cluster for the task's lane, since the cluster may have been deleted or made anew with other shards.
+// weight is the tenant's weight there.
 func placed(ctx workflow.Context, id string, spec fleet.TaskSpec) (task contract.TaskInput, weight float64, err error) {
 	key := spec.ShardKey
 	if key == "" {
@@ -92,8 +91,8 @@ func firingActivity(summary string) workflow.ActivityOptions {
 	}
 }
 
-// madeBefore is nil if the task that has this firing's id is of an earlier firing of the same time. If the schedule did
-// not make it, the firing has no task: it fails, and an event tells so.
+// madeBefore returns nil if an earlier firing of the same time made the task with this firing's id. If the schedule did
+// not make it, the firing fails, with an event.
 func madeBefore(ctx workflow.Context, schedule, id string, spec *fleet.TaskSpec) error {
 	asked := workflow.WithActivityOptions(ctx, firingActivity("look who made task "+id))
 	own, err := contract.IsMadeByActivity.Execute(asked, contract.IsMadeByInput{TaskID: id,
@@ -107,7 +106,7 @@ func madeBefore(ctx workflow.Context, schedule, id string, spec *fleet.TaskSpec)
 	return temporal.NewNonRetryableApplicationError(why, contract.IDTaken, nil)
 }
 
-// awaitTask waits until the task has ended or needs a person. When the firing is cancelled, so is its task.
+// awaitTask waits until the task has ended or needs a person. A cancelled firing cancels its task.
 func awaitTask(
 	ctx workflow.Context, child workflow.ChildWorkflowFuture, result contract.PeriodicResult,
 ) (contract.PeriodicResult, error) {
@@ -137,7 +136,7 @@ func awaitTask(
 	return result, err
 }
 
-// notCompleted is the end of a firing whose task did not complete, in one line: the task itself has the rest.
+// notCompleted is the end of a firing whose task did not complete, in one line.
 func notCompleted(id string, status fleet.TaskStatus, why string) error {
 	return temporal.NewNonRetryableApplicationError(fmt.Sprintf("task %s is %s: %s", id, status, why), string(status),
 		nil)

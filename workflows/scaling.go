@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// spawnerAnswer is how long a spawner has to take a request.
+	// spawnerAnswer is how long a spawner has to accept a request.
 	spawnerAnswer = 10 * time.Second
-	// spawnerTurn is how long a spawner that is known to be there may take to begin: it may be restarted just now.
+	// spawnerTurn is how long a known spawner may take to begin, as during a restart.
 	spawnerTurn = 30 * time.Second
-	// spawnerBeat bounds how long a spawner that does something may be silent before it is taken for gone.
+	// spawnerBeat bounds the silence of a spawner at work; after it the spawner counts as gone.
 	spawnerBeat = 15 * time.Second
 	// spawnLimit bounds starting one agent.
 	spawnLimit = 2 * time.Minute
@@ -27,8 +27,8 @@ const (
 	retireLimit = time.Minute
 )
 
-// Scaling starts or stops agents of a cluster, records how that went, and tells the cluster. A started agent that does
-// not come online in time is stopped again. An agent that is to stop is drained before.
+// Scaling starts or stops agents of a cluster, records the outcome, and reports it to the cluster. It stops a started
+// agent that does not come online in time. It drains agents before it stops them.
 func Scaling(ctx workflow.Context, in contract.ScalingInput) (fleet.ScalingRecord, error) {
 	s := &scaling{in: in, record: fleet.ScalingRecord{
 		ID:        contract.ScalingID(in.Cluster, in.Number),
@@ -42,7 +42,7 @@ func Scaling(ctx workflow.Context, in contract.ScalingInput) (fleet.ScalingRecor
 		StartedAt: workflow.Now(ctx), Agents: []fleet.ScaledAgent{},
 	}}
 	if in.Decision.Rule == fleet.RuleRetire {
-		s.record.To = s.record.From // they did not count any more
+		s.record.To = s.record.From // they no longer counted
 	}
 	for _, id := range in.Starts {
 		s.record.Agents = append(s.record.Agents, fleet.ScaledAgent{AgentID: id, Status: fleet.ScaledWaiting})
@@ -70,7 +70,7 @@ func Scaling(ctx workflow.Context, in contract.ScalingInput) (fleet.ScalingRecor
 	return s.record, nil
 }
 
-// announce tells the cluster's listeners that a scaling action began, or how it ended.
+// announce publishes the action's beginning or end as an event of the cluster.
 func (s *scaling) announce(ctx workflow.Context) {
 	reason := s.record.Reason
 	if s.record.Error != "" {
@@ -86,7 +86,7 @@ type scaling struct {
 	record fleet.ScalingRecord
 }
 
-// tellCluster says how it ended. A cluster that does not hear it gives the action up in time.
+// tellCluster reports the outcome to the cluster. Without that, the cluster gives the action up in time.
 func (s *scaling) tellCluster(ctx workflow.Context) {
 	result := fleet.ScalingResult{Number: s.in.Number}
 	if s.record.Status != fleet.ScalingSucceeded {
@@ -119,7 +119,7 @@ func (s *scaling) startAgents(ctx workflow.Context) {
 	})
 }
 
-// start starts one agent. What became of a start that failed is unknown: it is undone.
+// start starts one agent. The outcome of a failed start is unknown, so start undoes it.
 func (s *scaling) start(ctx workflow.Context, a *fleet.ScaledAgent) {
 	a.Spawner = s.record.Spawner
 	spawned, err := contract.SpawnAgentActivity.Execute(atSpawner(ctx, a.Spawner, spawnLimit, "start "+a.AgentID),
@@ -134,7 +134,7 @@ func (s *scaling) start(ctx workflow.Context, a *fleet.ScaledAgent) {
 	a.Status, a.Handle, a.Host, a.StartedAt = fleet.ScaledStarted, spawned.Handle, spawned.Host, &spawned.StartedAt
 }
 
-// awaitOnline watches the started agents until all are online or the time is over.
+// awaitOnline waits until all started agents are online or the time is over.
 func (s *scaling) awaitOnline(ctx workflow.Context) {
 	var started []string
 	for i := range s.record.Agents {
@@ -162,7 +162,7 @@ func (s *scaling) awaitOnline(ctx workflow.Context) {
 	}
 }
 
-// giveUp stops an agent that was started in vain, at once.
+// giveUp stops a started agent at once.
 func (s *scaling) giveUp(ctx workflow.Context, a *fleet.ScaledAgent, why string) {
 	own, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
@@ -178,7 +178,7 @@ func (s *scaling) terminate(ctx workflow.Context, a *fleet.ScaledAgent, graceful
 	return err
 }
 
-// stopAgents drains the agents, stops their processes and has the cluster forget them.
+// stopAgents drains the agents, stops their processes, and makes the cluster forget them.
 func (s *scaling) stopAgents(ctx workflow.Context) {
 	drained, err := s.drain(ctx)
 	if err != nil {
@@ -221,8 +221,8 @@ func (s *scaling) drain(ctx workflow.Context) (fleet.DrainRecord, error) {
 	return record, err
 }
 
-// stop ends a drained agent's process. An agent that is lost is forgotten even if its spawner does not answer: should
-// its process still live, it joins as a new one.
+// stop ends a drained agent's process. The cluster forgets a lost agent even if its spawner does not answer; if the
+// process still lives, it joins as a new agent.
 func (s *scaling) stop(ctx workflow.Context, a *fleet.ScaledAgent) {
 	a.Status = fleet.ScaledDrained
 	stopErr := s.terminate(ctx, a, true)
@@ -247,15 +247,15 @@ func (s *scaling) stop(ctx workflow.Context, a *fleet.ScaledAgent) {
 	}
 }
 
-// retireTries is once where the process was not stopped: only an agent that is gone anyway can be forgotten then.
+// retireTries is one where the process was not stopped: the cluster can forget such an agent only if it is gone.
 func (s *scaling) retireTries(stopErr error) int32 {
 	if stopErr != nil {
 		return 1
 	}
-	return 0 // as long as the time allows
+	return 0 // no limit but the time
 }
 
-// each does something for all agents side by side.
+// each calls do concurrently for all agents.
 func (s *scaling) each(ctx workflow.Context, do func(ctx workflow.Context, a *fleet.ScaledAgent)) {
 	wait := workflow.NewWaitGroup(ctx)
 	for i := range s.record.Agents {
@@ -275,7 +275,7 @@ func (s *scaling) end(ctx workflow.Context, a *fleet.ScaledAgent, status fleet.S
 	a.Status, a.Error, a.CompletedAt = status, why, &at
 }
 
-// atSpawner are the options of an activity at one spawner, or at any without a name.
+// atSpawner returns the options of an activity at one spawner, or without a name at any.
 func atSpawner(ctx workflow.Context, name string, limit time.Duration, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              contract.SpawnerQueue(name),
@@ -288,7 +288,7 @@ func atSpawner(ctx workflow.Context, name string, limit time.Duration, summary s
 	})
 }
 
-// noSpawner says in words that a spawner did not do what it was asked.
+// noSpawner explains a spawner's failure in words.
 func noSpawner(name string, err error) string {
 	var late *temporal.TimeoutError
 	if !errors.As(err, &late) {

@@ -12,7 +12,7 @@ import (
 // sweepLimit bounds one look at all clusters; the next one waits for it.
 const sweepLimit = 5 * time.Minute
 
-// ScalingSweep looks once at all clusters that have scaling on. A Temporal Schedule starts it again and again.
+// ScalingSweep looks once at all clusters that have scaling on. A Temporal Schedule starts it.
 func ScalingSweep(ctx workflow.Context) (contract.SweepResult, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: contract.WorkerQueue, ScheduleToCloseTimeout: sweepLimit, HeartbeatTimeout: 30 * time.Second,

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// syncRounds bounds how often a sync reads, compares and sends: the leader may write meanwhile.
+	// syncRounds bounds the rounds of reading, comparing and sending: the leader may write meanwhile.
 	syncRounds = 4
-	// syncCall bounds what one hub does for it.
+	// syncCall bounds one hub's part of a round.
 	syncCall = 20 * time.Second
 )
 
-// hubSilent is why nothing is known of a member's state.
+// hubSilent is the reason for an unknown state of a member.
 const hubSilent = "its hub did not answer"
 
-// StateSync makes the states of a cluster's members the same. What all should have is of each key the newest
-// writing that any member has; who lacks some is sent it, in parts, and the digests are compared again. Values pass
-// through history only for entries that somebody lacks.
+// StateSync makes the states of a cluster's members equal. The common state has the newest entry that any member has of
+// each key. Members get the entries that they lack, in parts, and the digests are compared again. Values pass through
+// history only for these entries.
 func StateSync(ctx workflow.Context, in contract.SyncInput) (fleet.SyncReport, error) {
 	s := &stateSync{in: in, report: fleet.SyncReport{
 		Cluster:   in.Cluster,
@@ -64,7 +64,7 @@ func (s *stateSync) run(ctx workflow.Context) (fleet.SyncStatus, string) {
 		}
 		lacks := s.compare(ctx)
 		settled := s.settled()
-		// In the first round what the agents run is sent too; it changes by the second, so later rounds leave it.
+		// Only the first round sends the agents' running tasks: they change by the second.
 		if settled && (s.report.Rounds > 1 || len(lacks) == 0) {
 			return fleet.SyncConsistent, ""
 		}
@@ -77,7 +77,7 @@ func (s *stateSync) run(ctx workflow.Context) (fleet.SyncStatus, string) {
 	}
 }
 
-// read learns who the members are, what each has and what all should have.
+// read reads the members and their states, and merges the common state.
 func (s *stateSync) read(ctx workflow.Context) error {
 	var err error
 	if s.members, err = contract.SyncMembersActivity.Execute(onWorker(ctx, "list the members"),
@@ -125,7 +125,7 @@ func (s *stateSync) member(agent string) *fleet.MemberSync {
 	return nil
 }
 
-// note takes what a hub says of one agent.
+// note records a hub's answer about one agent.
 func (s *stateSync) note(hub string, agent contract.AgentState) {
 	m := s.member(agent.AgentID)
 	switch {
@@ -149,7 +149,7 @@ func (s *stateSync) deaf() bool {
 	return slices.ContainsFunc(s.report.Members, func(m fleet.MemberSync) bool { return m.Why == hubSilent })
 }
 
-// settled marks who has what all should have, and reports whether all who keep state do.
+// settled marks the members that have the common state, and reports whether all that keep state do.
 func (s *stateSync) settled() bool {
 	all := true
 	for i := range s.report.Members {
@@ -160,7 +160,7 @@ func (s *stateSync) settled() bool {
 	return all
 }
 
-// lacks are what the agents of each hub lack.
+// lacks has, by hub, what the hub's agents lack.
 type lacks map[string]*contract.CompareStatesResult
 
 func (s *stateSync) compare(ctx workflow.Context) lacks {
@@ -186,7 +186,7 @@ func (s *stateSync) compare(ctx workflow.Context) lacks {
 	return found
 }
 
-// move brings entries from who has them to who lacks them. It reports whether anything could be done.
+// move copies entries to the members that lack them. It reports whether anything changed.
 func (s *stateSync) move(ctx workflow.Context, l lacks) bool {
 	var missing []fleet.StateRef
 	for _, hub := range s.hubs {
@@ -205,7 +205,7 @@ func (s *stateSync) move(ctx workflow.Context, l lacks) bool {
 	return moved
 }
 
-// fetch reads a part of the entries from who has them.
+// fetch reads a part of the entries from members that have them.
 func (s *stateSync) fetch(ctx workflow.Context, part fleet.StatePart) ([]fleet.StateEntry, bool) {
 	holder := s.member(part.Holder)
 	if holder == nil || holder.Hub == "" {
@@ -220,7 +220,7 @@ func (s *stateSync) fetch(ctx workflow.Context, part fleet.StatePart) ([]fleet.S
 	return read.Entries, len(read.Entries) > 0
 }
 
-// apply hands entries to the agents of the hubs that lack some of them.
+// apply hands entries to agents that lack some of them.
 func (s *stateSync) apply(ctx workflow.Context, l lacks, entries []fleet.StateEntry, refs []fleet.StateRef) bool {
 	var hubs []string
 	for _, hub := range s.hubs {
@@ -239,7 +239,7 @@ func (s *stateSync) apply(ctx workflow.Context, l lacks, entries []fleet.StateEn
 	return agents > 0
 }
 
-// forget has agents drop what they have of agents that are no members any more.
+// forget makes agents drop the entries of former members.
 func (s *stateSync) forget(ctx workflow.Context, l lacks) bool {
 	var hubs []string
 	for _, hub := range s.hubs {
@@ -252,7 +252,7 @@ func (s *stateSync) forget(ctx workflow.Context, l lacks) bool {
 	}) > 0
 }
 
-// hand gives something to the agents of some hubs, and counts those that took it.
+// hand hands something to the agents of some hubs, and counts the agents that took it.
 func (s *stateSync) hand(ctx workflow.Context, hubs []string, what func(hub string) contract.ApplyStateInput) int {
 	took := 0
 	results := onHubs(ctx, hubs, contract.ApplyStateActivity, "send entries at hub ", what)
@@ -305,7 +305,7 @@ func syncAtHub(ctx workflow.Context, hub, summary string) workflow.Context {
 	})
 }
 
-// syncBound bounds a state sync.
+// syncBound bounds one state sync.
 const syncBound = 5 * time.Minute
 
 // StartSync starts a state sync that outlives its parent.
@@ -321,7 +321,7 @@ func StartSync(ctx workflow.Context, in contract.SyncInput) workflow.ChildWorkfl
 	return workflow.ExecuteChildWorkflow(ctx, contract.StateSyncWorkflow, in)
 }
 
-// syncAfter has a promoted agent brought up to date, and tells how the cluster's states stand then.
+// syncAfter starts a state sync after a promotion, and keeps its outcome in the failover's record.
 func syncAfter(ctx workflow.Context, in contract.FailoverInput, record *fleet.FailoverRecord) {
 	if !in.StateKept || record.Promoted == "" {
 		return

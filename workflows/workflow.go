@@ -12,10 +12,10 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// directTimeout bounds one call of a hub or a worker.
+// directTimeout bounds one call to a hub or a worker.
 const directTimeout = 10 * time.Second
 
-// Named is a wait with a word about it for people who read the history.
+// Named is a wait with a description for readers of the history.
 func Named(timeout time.Duration, why string) workflow.AwaitOptions {
 	return workflow.AwaitOptions{Timeout: timeout, TimerOptions: workflow.TimerOptions{Summary: why}}
 }
@@ -25,7 +25,7 @@ func Refuse(format string, args ...any) error {
 	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(format, args...), contract.Refused, nil)
 }
 
-// ReasonOf is an activity's error in the words of the code that refused.
+// ReasonOf returns an activity error's reason, in the words of the code that refused.
 func ReasonOf(err error) string {
 	var application *temporal.ApplicationError
 	if errors.As(err, &application) {
@@ -34,7 +34,7 @@ func ReasonOf(err error) string {
 	return err.Error()
 }
 
-// announce publishes events of a cluster from another workflow. An event that is lost changes nothing.
+// announce publishes events of a cluster from another workflow. Losing an event changes nothing.
 func announce(ctx workflow.Context, cluster string, events ...fleet.Event) {
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()

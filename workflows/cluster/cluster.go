@@ -30,7 +30,7 @@ type run struct {
 	state   fleet.Cluster
 	created time.Time
 	deleted bool
-	touched bool // something beside the loop changed the state since the loop looked
+	touched bool // another coroutine changed the state since the loop looked
 	alarm   alarm
 
 	events    eventLog
@@ -45,17 +45,16 @@ type run struct {
 
 // part is one concern of a cluster.
 type part interface {
-	// open takes over what the run before left.
+	// open takes over the previous run's state.
 	open(ctx workflow.Context, in contract.ClusterInput)
-	// handle registers the part's updates and queries. An update that waits already is handled at once, so all parts
-	// are open.
+	// handle registers the part's updates and queries. An update that waits already runs at once, so all parts are open
+	// before.
 	handle(ctx workflow.Context) error
 	// signalled reports whether signals wait for settle.
 	signalled() bool
-	// settle applies the signals and does what is due. It is called whenever something has changed, and may be called
-	// when nothing has.
+	// settle applies the signals and does what is due. The loop calls it after every change, and also without one.
 	settle(ctx workflow.Context)
-	// wake is when settle is due although nothing changes, and why; zero: never.
+	// wake is when settle is due without a change, with the reason; zero: never.
 	wake() (at time.Time, why string)
 }
 
@@ -68,7 +67,7 @@ func (quiet) signalled() bool                              { return false }
 func (quiet) settle(workflow.Context)                      {}
 func (quiet) wake() (time.Time, string)                    { return time.Time{}, "" }
 
-// parts are in the order in which they settle.
+// parts returns the parts in the order in which they settle.
 func (r *run) parts() []part {
 	return []part{&r.members, &r.failovers, &r.events, &r.states, &r.scaling, &r.roles, &r.loads, &r.hubs,
 		cordons{run: r}, pauses{run: r}, settings{run: r}}
@@ -97,8 +96,8 @@ func (r *run) view() contract.ClusterView {
 	return contract.ClusterView{Cluster: r.state, CreatedAt: r.created}
 }
 
-// loop settles all parts, has the hubs and failovers follow, and waits for the next change, until the cluster is
-// deleted or the history is long enough.
+// loop settles all parts, updates hubs, starts failovers, and waits for the next change, until the cluster is deleted
+// or the history is long enough.
 func (r *run) loop(ctx workflow.Context) error {
 	for {
 		r.touched = false
@@ -129,7 +128,7 @@ func (r *run) loop(ctx workflow.Context) error {
 	}
 }
 
-// wait returns when something is to be done.
+// wait returns when there is something to do.
 func (r *run) wait(ctx workflow.Context) {
 	var next time.Time
 	var why string
@@ -153,7 +152,7 @@ func (r *run) signalled() bool {
 	return false
 }
 
-// idle reports whether the run may end: nothing that it began beside the loop is under way.
+// idle reports whether the run may end: nothing that it began outside the loop is under way.
 func (r *run) idle(ctx workflow.Context) bool {
 	return r.hubs.telling == 0 && !r.loads.asking && workflow.AllHandlersFinished(ctx)
 }
@@ -170,7 +169,7 @@ type alarm struct {
 	cancel workflow.CancelFunc
 }
 
-// set has the alarm ring at a time; zero: never.
+// set sets the time of the alarm; zero: never.
 func (a *alarm) set(ctx workflow.Context, at time.Time, why string) {
 	if a.timer != nil && !a.rang() {
 		if at.Equal(a.at) {

@@ -8,8 +8,8 @@ import (
 	"mainstay.dev/mainstay/workflows"
 )
 
-// cordons lets drains and people keep work from agents. An agent that is cordoned gives up its roles as if it were
-// lost: others get them once its lease has run out.
+// cordons lets drains and people keep work from agents. A cordoned agent gives up its roles as if it were lost: others
+// get them once its lease has run out.
 type cordons struct {
 	quiet
 	run *run
@@ -48,7 +48,8 @@ func (c cordons) uncordon(ctx workflow.Context, req contract.UncordonRequest) (c
 	return c.answer(req.AgentID), nil
 }
 
-// refuseHealing refuses what healing decided (nil: something else asks) on facts that do not hold any more.
+// refuseHealing refuses a healing action if the facts of its decision no longer hold. decided is nil for requests from
+// elsewhere.
 func (r *run) refuseHealing(agent, drain string, decided *fleet.HealingCheck) error {
 	if decided == nil {
 		return nil

@@ -9,17 +9,17 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// eventLog keeps the cluster's newest events for those who ask. It writes nothing of its own: the events follow from
-// the state, which history gives back.
+// eventLog keeps the cluster's newest events. It adds nothing to history: the events follow from the state, which a
+// replay restores.
 type eventLog struct {
 	quiet
 	run       *run
 	kept      fleet.EventLog
-	recorded  *fleet.ClusterSnapshot // the state up to which events are kept
+	recorded  *fleet.ClusterSnapshot // the state up to which events are recorded
 	announced contract.Inbox[contract.Announcement]
 }
 
-// open takes over what the run before kept.
+// open takes over the previous run's events.
 func (l *eventLog) open(ctx workflow.Context, in contract.ClusterInput) {
 	if in.Events != nil {
 		l.kept = *in.Events
@@ -48,7 +48,7 @@ func (l *eventLog) handle(ctx workflow.Context) error {
 
 func (l *eventLog) signalled() bool { return l.announced.Len() > 0 }
 
-// settle publishes what others announce about the cluster.
+// settle publishes what other workflows announce about the cluster.
 func (l *eventLog) settle(ctx workflow.Context) {
 	l.announced.Take(func(a contract.Announcement) {
 		for _, e := range a.Events[:min(len(a.Events), fleet.MaxEventsKept)] {
@@ -60,7 +60,7 @@ func (l *eventLog) settle(ctx workflow.Context) {
 	})
 }
 
-// record publishes the events that led to the state as it is now. It is called after every step.
+// record publishes the events that led to the present state. It is called after every step.
 func (l *eventLog) record(ctx workflow.Context) {
 	events, now := l.run.state.Changes(l.recorded, workflow.Now(ctx))
 	for _, e := range events {

@@ -9,7 +9,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// failovers begins the failovers of members, and takes people's requests for one.
+// failovers starts the failovers of members, and accepts requests by people.
 type failovers struct {
 	quiet
 	run       *run
@@ -32,7 +32,7 @@ func (f *failovers) settle(ctx workflow.Context) {
 	})
 }
 
-// add queues the failover of a member that had some roles.
+// add queues the failover of a member, with the roles that it had.
 func (f *failovers) add(failed fleet.Member, had held, in contract.FailoverInput) {
 	s := &f.run.state
 	in.Cluster, in.FailedAgent = s.Config.Name, failed.AgentID
@@ -43,8 +43,8 @@ func (f *failovers) add(failed fleet.Member, had held, in contract.FailoverInput
 	f.queue = append(f.queue, in)
 }
 
-// ask takes a person's request. What cannot be done is recorded as a failover that says why; nothing that a person
-// sends can hurt the cluster.
+// ask accepts a request by a person. An impossible request becomes a failover record with the reason, so no signal can
+// harm the cluster.
 func (f *failovers) ask(ctx workflow.Context, request contract.ManualFailover) {
 	s := &f.run.state
 	reason := request.Reason
@@ -79,7 +79,7 @@ func (f *failovers) ask(ctx workflow.Context, request contract.ManualFailover) {
 	f.add(*member, held{s.Leader == member.AgentID, s.ShardsOf(member.AgentID), s.TargetsOf(member.AgentID)}, in)
 }
 
-// moveRoles moves an agent's roles after a failover by hand has stopped its work: nothing needs to wait for a lease.
+// moveRoles moves an agent's roles after a failover by hand has stopped its work, without waiting for a lease.
 func (f *failovers) moveRoles(ctx workflow.Context, done contract.Evacuated) {
 	r, now := f.run, workflow.Now(ctx)
 	member := r.state.Member(done.AgentID)
@@ -92,8 +92,8 @@ func (f *failovers) moveRoles(ctx workflow.Context, done contract.Evacuated) {
 	}
 }
 
-// start starts the queued failovers as children that outlive this run. One that is under way already for the same
-// session is not started twice.
+// start starts the queued failovers as children that outlive this run. It skips one that is under way for the same
+// session.
 func (f *failovers) start(ctx workflow.Context) {
 	queue := f.queue
 	f.queue = nil
@@ -124,7 +124,7 @@ func (f *failovers) start(ctx workflow.Context) {
 	}
 }
 
-// selectTarget picks who takes over, by the cluster's strategy.
+// selectTarget picks the agent that takes over, by the cluster's strategy.
 func (f *failovers) selectTarget(failed string, loads map[string]int) string {
 	s := &f.run.state
 	target, found := fleet.SelectTarget(s.Config.Selection, s.Members, s.RoleOf, loads,
@@ -135,8 +135,8 @@ func (f *failovers) selectTarget(failed string, loads map[string]int) string {
 	return target
 }
 
-// follow publishes that a failover has begun, and its end. The end is not published if this run of the workflow has
-// ended before; the failover's record has it.
+// follow publishes a failover's beginning, and its end if this run of the workflow still exists then; the failover's
+// record has the end in any case.
 func (f *failovers) follow(ctx workflow.Context, in contract.FailoverInput, child workflow.ChildWorkflowFuture) {
 	id, log := contract.FailoverID(in.Cluster, in.FailedAgent, in.Epoch), &f.run.events
 	log.publish(workflow.Now(ctx), fleet.EventFailoverStarted, fleet.EventData{

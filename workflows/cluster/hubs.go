@@ -17,19 +17,19 @@ import (
 const (
 	// directTimeout bounds sending a change to one hub. A hub that misses it gets the directive at its next join.
 	directTimeout = 10 * time.Second
-	// followTimeout bounds how long an update waits for the hubs to follow.
+	// followTimeout bounds how long an update waits until the hubs have applied the directive.
 	followTimeout = 2 * time.Second
 )
 
-// hubs keep the cluster's hubs at the newest directive.
+// hubs keeps the cluster's hubs at the newest directive.
 type hubs struct {
 	quiet
 	run      *run
 	content  []byte   // the directive of the present version, without it
 	sent     int64    // the newest version that was sent to all hubs
-	followed int64    // the newest one that they have, or were not there to take
+	followed int64    // the newest version that they applied, or missed
 	telling  int      // goroutines that send to former hubs
-	former   []string // hubs with sessions of replaced processes, to be told; they may have no member any more
+	former   []string // hubs with sessions of replaced processes, perhaps without members now
 	release  []contract.ReleaseBrakeRequest
 }
 
@@ -47,7 +47,7 @@ func (h *hubs) handle(ctx workflow.Context) error {
 	}), nil)
 }
 
-// directive is what the hubs go by. Its version grows whenever something in it has changed.
+// directive returns the present directive. Its version grows whenever its content has changed.
 func (h *hubs) directive() contract.Directive {
 	d := h.run.rules()
 	if now := content(d); !bytes.Equal(now, h.content) {
@@ -66,7 +66,7 @@ func content(d contract.Directive) []byte {
 	return data
 }
 
-// rules are the directive without its version.
+// rules returns the directive without its version.
 func (r *run) rules() contract.Directive {
 	s := &r.state
 	paused, lanes := s.Pauses.Lanes()
@@ -92,11 +92,11 @@ func (r *run) rules() contract.Directive {
 	}
 }
 
-// behind reports whether the hubs lack something.
+// behind reports whether the hubs lack the newest directive, or a release of the brake.
 func (h *hubs) behind() bool { return h.directive().Version != h.sent || len(h.release) > 0 }
 
-// follow sends the directive to every hub that has members, or had one that a newer process replaced elsewhere, or else
-// a person's word on the brake.
+// follow sends the directive to every hub with members, and to hubs with sessions of replaced processes; or else it
+// sends a release of the brake.
 func (h *hubs) follow(ctx workflow.Context) {
 	directive := h.directive()
 	to := h.run.state.Hubs()
@@ -120,8 +120,8 @@ func (h *hubs) follow(ctx workflow.Context) {
 	h.followed = directive.Version
 }
 
-// awaitFollowed returns when the hubs go by the state as it is now, so that nothing against it begins afterwards. It
-// does not wait long: a hub that is away gets the directive at its next join.
+// awaitFollowed returns when the hubs have applied the present state, so that nothing begins against it afterwards. It
+// waits briefly: a hub that is away gets the directive with its next join.
 func (h *hubs) awaitFollowed(ctx workflow.Context, what string) {
 	version := h.directive().Version
 	_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(followTimeout, "until the hubs have heard of "+what),
@@ -149,7 +149,7 @@ func onEachHub[In any](
 	}
 }
 
-// fences names the agents whose id a newer process took: hubs end their older sessions.
+// fences names the agents whose id a newer process took; hubs end their older sessions.
 func fences(members []fleet.Member) []contract.Fence {
 	var taken []contract.Fence
 	for i := range members {

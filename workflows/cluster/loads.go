@@ -12,14 +12,14 @@ import (
 	"mainstay.dev/mainstay/workflows"
 )
 
-// healthRead bounds asking a hub how well its agents do.
+// healthRead bounds one request to a hub about its agents' health.
 const healthRead = 5 * time.Second
 
 // loads takes slots from agents and gives them back, and spreads shards and targets evenly on request.
 type loads struct {
 	quiet
 	run    *run
-	asking bool // hubs are being asked how agents with reduced load do
+	asking bool // hubs are being asked about the health of agents with reduced load
 }
 
 func (l *loads) handle(ctx workflow.Context) error {
@@ -50,7 +50,7 @@ func (l *loads) handle(ctx workflow.Context) error {
 	return handle(ctx, l.run, contract.RestoreLoadUpdate, l.restore, nil)
 }
 
-// reduce answers when the hubs have heard, so that nothing above the limit begins afterwards.
+// reduce answers when the hubs have applied the limit, so that nothing above it begins afterwards.
 func (l *loads) reduce(ctx workflow.Context, req contract.ReduceLoadRequest) (contract.LoadReduced, error) {
 	if err := l.run.refuseHealing(req.AgentID, "", req.Healing); err != nil {
 		return contract.LoadReduced{}, err
@@ -82,7 +82,7 @@ func (l *loads) answer(agent string, changed bool) contract.LoadReduced {
 	return answer
 }
 
-// wake is when the next agent is to get slots back.
+// wake is when the next agent gets slots back.
 func (l *loads) wake() (time.Time, string) {
 	if l.asking {
 		return time.Time{}, ""
@@ -90,7 +90,7 @@ func (l *loads) wake() (time.Time, string) {
 	return l.run.state.Reductions.NextStep(), "until agents get slots back"
 }
 
-// settle gives agents slots back whose time has come. Where their health decides, their hubs are asked beside the loop.
+// settle gives slots back where it is time. Where health decides, a coroutine asks the agents' hubs.
 func (l *loads) settle(ctx workflow.Context) {
 	s, now := &l.run.state, workflow.Now(ctx)
 	next := s.Reductions.NextStep()
@@ -110,7 +110,7 @@ func (l *loads) settle(ctx workflow.Context) {
 	})
 }
 
-// healthy asks the agents' hubs which of them do well. One that is not known does not.
+// healthy asks the agents' hubs which of them are healthy. Unknown agents are not.
 func (l *loads) healthy(ctx workflow.Context, agents []string) map[string]bool {
 	healthy := make(map[string]bool, len(agents))
 	for _, agent := range agents {

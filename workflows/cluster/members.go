@@ -8,7 +8,7 @@ import (
 	"mainstay.dev/mainstay/workflows"
 )
 
-// members admits agents and applies what hubs report of them.
+// members admits agents, and applies the hubs' reports about them.
 type members struct {
 	quiet
 	run     *run
@@ -58,8 +58,8 @@ func (m *members) join(ctx workflow.Context, req contract.JoinRequest) (contract
 	return answer, nil
 }
 
-// revokeToken keeps agents out that come with a join token. Where their sessions end as well, it answers when the hubs
-// have heard: they end them.
+// revokeToken refuses further joins with a token. If it also ends the token's sessions, it answers when the hubs have
+// the directive.
 func (m *members) revokeToken(
 	ctx workflow.Context, req contract.RevokeJoinTokenRequest,
 ) (contract.RevokedJoinToken, error) {
@@ -78,8 +78,8 @@ func (m *members) openLane(_ workflow.Context, req contract.OpenLaneRequest) err
 	return nil
 }
 
-// apply applies a batch of transitions. An agent that is gone gives up its roles, and if it did not say goodbye its
-// failover begins.
+// apply applies a batch of transitions. An agent that is gone gives up its roles; without a goodbye its failover
+// begins.
 func (m *members) apply(ctx workflow.Context, changed contract.MembersChanged) {
 	r, now := m.run, workflow.Now(ctx)
 	r.state.SetBrake(changed.Hub, changed.Brake)
@@ -104,8 +104,8 @@ func (m *members) apply(ctx workflow.Context, changed contract.MembersChanged) {
 	}
 }
 
-// loseHub gives up the members that did not leave a lost hub in time. What they may still do is unknown, so their roles
-// wait for a whole lease.
+// loseHub gives up the members that did not leave a lost hub in time. They may still run, so their roles wait for a
+// whole lease.
 func (m *members) loseHub(ctx workflow.Context, lost contract.HubLost) {
 	r, now := m.run, workflow.Now(ctx)
 	for _, agent := range r.state.LoseHub(lost.Hub, now) {

@@ -8,7 +8,7 @@ import (
 	"mainstay.dev/mainstay/workflows"
 )
 
-// pauses holds lanes or the whole cluster back, as operators ask.
+// pauses pauses and resumes lanes or the whole cluster, for operators.
 type pauses struct {
 	quiet
 	run *run
@@ -34,7 +34,7 @@ func (p pauses) handle(ctx workflow.Context) error {
 	})
 }
 
-// pause answers when the hubs have heard, so that nothing begins afterwards.
+// pause answers when the hubs have applied the pause, so that nothing begins afterwards.
 func (p pauses) pause(ctx workflow.Context, req contract.PauseRequest) (contract.ClusterView, error) {
 	lane, err := laneName(req.Lane)
 	if err != nil {
@@ -59,7 +59,7 @@ func (p pauses) resume(_ workflow.Context, req contract.PauseRequest) (contract.
 	return p.run.view(), nil
 }
 
-// laneName is a lane's one form; empty, the whole cluster, stays so.
+// laneName normalises a lane's name; empty means the whole cluster.
 func laneName(lane string) (string, error) {
 	if lane == "" {
 		return "", nil

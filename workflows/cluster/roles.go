@@ -9,14 +9,14 @@ import (
 	"mainstay.dev/mainstay/contract"
 )
 
-// loadsTimeout bounds reading the members' loads; an election waits for it.
+// loadsTimeout bounds reading the members' loads, for which an election waits.
 const loadsTimeout = time.Second
 
 // roles elects a leader, and assigns shards and targets, as far as leases allow.
 type roles struct {
 	quiet
 	run  *run
-	next time.Time // when a role becomes free that waits for a lease; zero: none waits
+	next time.Time // when the next role becomes free whose lease must end; zero: none
 }
 
 func (p *roles) wake() (time.Time, string) { return p.next, "until a role is free" }
@@ -60,7 +60,7 @@ func (p *roles) vacate(agent string, lease time.Duration, now time.Time) held {
 	return had
 }
 
-// readLoads reads how many tasks each member runs. It is an extra: where it cannot be had in time, ids decide.
+// readLoads reads how many tasks each member runs. If that takes too long, ids decide.
 func (r *run) readLoads(ctx workflow.Context) map[string]int {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              contract.WorkerQueue,

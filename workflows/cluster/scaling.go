@@ -12,15 +12,15 @@ import (
 	"mainstay.dev/mainstay/workflows"
 )
 
-// scalingFactsTimeout bounds reading what the members do, when that decides which of them to stop.
+// scalingFactsTimeout bounds reading the members' loads, when these decide which members to stop.
 const scalingFactsTimeout = 10 * time.Second
 
-// scaling keeps the number of agents. What is carried on is in the state.
+// scaling keeps the number of agents. The state has what is carried on.
 type scaling struct {
 	run   *run
 	queue []contract.ScalingInput // decided, not begun
-	retry time.Time               // when what is blocked is tried again; zero: nothing waits
-	// look says that what the members do is worth reading, once, if it decides which of them to stop.
+	retry time.Time               // when to try again what is blocked; zero: nothing is
+	// look: read the members' loads once, if they decide which members to stop.
 	look   bool
 	scaled contract.Inbox[fleet.ScalingResult]
 	starts contract.Inbox[contract.SpawnerStarts]
@@ -30,7 +30,7 @@ func (s *scaling) open(ctx workflow.Context, _ contract.ClusterInput) {
 	s.look, s.scaled, s.starts = true, contract.ScaledSignal.Inbox(ctx), contract.SpawnerStartsSignal.Inbox(ctx)
 }
 
-// handle takes the sweep's word, and that of actions that have stopped agents.
+// handle registers the updates of the sweep, and of actions that have stopped agents.
 func (s *scaling) handle(ctx workflow.Context) error {
 	err := handle(ctx, s.run, contract.ScaleUpdate, func(ctx workflow.Context,
 		req contract.ScaleRequest) (fleet.ScalingDecision, error) {
@@ -59,14 +59,14 @@ func (s *scaling) signalled() bool { return s.scaled.Len() > 0 || s.starts.Len()
 
 func (s *scaling) wake() (time.Time, string) { return s.retry, "until agents are tried again" }
 
-// settle takes how actions ended, and that spawners came up.
+// settle applies the ends of actions and the starts of spawners.
 func (s *scaling) settle(ctx workflow.Context) {
 	s.scaled.Take(func(result fleet.ScalingResult) { s.run.state.EndScaling(result, workflow.Now(ctx)) })
 	s.starts.Take(func(started contract.SpawnerStarts) { s.run.state.SpawnerBack(started.Spawner) })
 }
 
-// decide looks at the number of agents whenever something has changed: too few are made up for at once. What
-// depends on queue and load is the sweep's to bring.
+// decide checks the number of agents after every change and replaces missing ones at once. The sweep brings what
+// depends on queue and load.
 func (s *scaling) decide(ctx workflow.Context) {
 	s.retry = time.Time{}
 	if s.run.deleted {
@@ -92,7 +92,7 @@ func (s *scaling) decide(ctx workflow.Context) {
 	s.begin(ctx)
 }
 
-// choose decides, and notes what is to be begun. It changes the state in one step.
+// choose decides, and queues the actions. It changes the state in one step.
 func (s *scaling) choose(ctx workflow.Context, facts *fleet.ScalingFacts) fleet.ScalingDecision {
 	now := workflow.Now(ctx)
 	s.run.state.Scaling.Settle(now)

@@ -66,7 +66,7 @@ func (s settings) configure(ctx workflow.Context, request contract.ConfigureRequ
 	return r.view(), nil
 }
 
-// refuseOutdated refuses what was meant for another configuration than the present one.
+// refuseOutdated refuses a change that was made for other settings than the present ones.
 func (s settings) refuseOutdated(revisions []string) error {
 	if s.run.state.Config.RevisionIs(revisions) {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"mainstay.dev/mainstay/workflows"
 )
 
-// states has the members' states synced when they differ.
+// states starts state syncs when the members' states differ.
 type states struct {
 	quiet
 	run     *run
@@ -27,7 +27,7 @@ func (s *states) wake() (time.Time, string) {
 	return s.run.state.SyncAt, "until states are synced again"
 }
 
-// settle takes the digests that hubs report, and starts a sync when one is due. While one is under way it tries again
+// settle applies the digests that hubs report, and starts a sync when one is due. While one is under way it tries again
 // soon.
 func (s *states) settle(ctx workflow.Context) {
 	state, now := &s.run.state, workflow.Now(ctx)

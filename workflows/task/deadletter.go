@@ -55,7 +55,7 @@ func (r *run) setDiscardHandler(ctx workflow.Context) error {
 	})
 }
 
-// standing is a status in words. The workflow itself does not know whether an agent has begun what it has queued.
+// standing is a status in words. The workflow does not know whether an agent has begun a queued task.
 func standing(s fleet.TaskStatus) string {
 	if s == fleet.TaskQueued {
 		return "queued or running"
@@ -63,7 +63,7 @@ func standing(s fleet.TaskStatus) string {
 	return string(s)
 }
 
-// refuseDeadLetter refuses what only a dead letter allows that nobody has decided about yet.
+// refuseDeadLetter rejects an update unless the task is an undecided dead letter.
 func (r *run) refuseDeadLetter(done string) error {
 	switch {
 	case r.status != fleet.TaskDeadLetter:
@@ -78,14 +78,14 @@ func (r *run) refuseDeadLetter(done string) error {
 	return nil
 }
 
-// note keeps a value in the workflow's memo, where lists find it.
+// note sets a field of the workflow's memo, which lists show.
 func (r *run) note(ctx workflow.Context, field string, value any) {
 	if err := workflow.UpsertMemo(ctx, map[string]any{field: value}); err != nil {
 		workflow.GetLogger(ctx).Warn("The memo was not set", "field", field, "error", err)
 	}
 }
 
-// shorten cuts the end of a text off.
+// shorten cuts the end of a text.
 func shorten(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -93,8 +93,8 @@ func shorten(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit], "") + "…"
 }
 
-// tellFiring tells the schedule's firing that made the task, if one did, that the task waits for a person. It does not
-// matter whether the firing still listens.
+// tellFiring reports to the schedule's firing that made the task, if any, that the task waits for a person. The firing
+// may have ended.
 func (r *run) tellFiring(ctx workflow.Context) {
 	parent := workflow.GetInfo(ctx).ParentWorkflowExecution
 	if parent == nil {

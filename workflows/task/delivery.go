@@ -13,7 +13,7 @@ import (
 	"mainstay.dev/mainstay/workflows"
 )
 
-// delivery is how one delivery ended, as far as the loop cares.
+// delivery is how one delivery ended, for the loop.
 type delivery int
 
 const (
@@ -47,7 +47,7 @@ func (r *run) deliver(ctx workflow.Context) (contract.AttemptReport, delivery) {
 		input.TransferredFrom, input.PreferAgent = last.AgentID, r.target
 	}
 	if p := r.deliveryPriority(); p != r.in.Spec.Priority {
-		// What is left out, fairness key and weight, is the workflow's.
+		// Fairness key and weight are left out: the activity inherits the workflow's.
 		attemptCtx = workflow.WithPriority(attemptCtx, temporal.Priority{PriorityKey: int(p)})
 	}
 	future := contract.RunTaskActivity.Execute(attemptCtx, input)
@@ -78,7 +78,7 @@ func (r *run) deliver(ctx workflow.Context) (contract.AttemptReport, delivery) {
 	}
 	r.record(number, report)
 	r.target = report.Target
-	if report.Outcome != fleet.AttemptReturned { // a delivery that nobody took does not end a failover
+	if report.Outcome != fleet.AttemptReturned { // a delivery that no agent took does not end a failover
 		r.lostAt = report.NoticedAt
 	}
 	return report, how

@@ -11,7 +11,7 @@ import (
 	"mainstay.dev/mainstay/workflows"
 )
 
-// priority is the one in force; 0: the default.
+// priority returns the present priority; 0: the default.
 func (r *run) priority() fleet.Priority {
 	if r.carry.Priority != 0 {
 		return r.carry.Priority
@@ -19,7 +19,7 @@ func (r *run) priority() fleet.Priority {
 	return r.in.Spec.Priority
 }
 
-// deliveryPriority is that of the delivery that is next or under way: a task that was lost with its agent goes ahead.
+// deliveryPriority is the priority of the present or next delivery: a task that was lost with its agent goes ahead.
 func (r *run) deliveryPriority() fleet.Priority {
 	if r.lastLost() != nil {
 		return fleet.MovedPriority(r.priority())
@@ -45,7 +45,7 @@ func (r *run) setReprioritizeHandler(ctx workflow.Context) error {
 	})
 }
 
-// reprioritize sets the priority of later deliveries, and moves the one that waits in its lane now. It returns when
+// reprioritize sets the priority of later deliveries, and changes the one that waits in its lane. It returns when
 // Temporal has taken the change.
 func (r *run) reprioritize(ctx workflow.Context, priority fleet.Priority) {
 	r.carry.Priority = priority

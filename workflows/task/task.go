@@ -23,9 +23,9 @@ const (
 	timeoutMargin = time.Minute
 )
 
-// Workflow runs one task to its end: it delivers attempts to its lane until one completes or fleet.Redeliver says to
-// stop. A task that completes returns its state; any other end is the workflow's failure (or cancellation) with the
-// state as its detail, so that the Web UI shows it for what it is.
+// Workflow runs one task to its end: it delivers attempts to its lane until one completes or fleet.Redeliver decides to
+// stop. A completed task returns its state. Any other end is the workflow's failure (or cancellation) with the state as
+// its detail, so that the Web UI shows it as such.
 func Workflow(ctx workflow.Context, in contract.TaskInput) (contract.TaskState, error) {
 	run, err := newRun(ctx, in)
 	if err != nil {
@@ -44,11 +44,11 @@ type run struct {
 	why    string
 	next   *time.Time
 	result json.RawMessage
-	source int               // the attempt that the result is of
-	dead   *fleet.DeadLetter // since it is, or was until its end, a dead letter
+	source int               // the attempt that brought the result
+	dead   *fleet.DeadLetter // set since the task became a dead letter
 	marked fleet.TaskStatus  // the status search attribute as last set
 	lostAt *time.Time        // when the loss of the last attempt's agent was noticed
-	target string            // who should get the next attempt, by a failover by hand
+	target string            // the agent that a failover by hand chose for the next attempt
 
 	delivering int // the attempt that is in its lane or with an agent; 0: none
 
@@ -102,7 +102,7 @@ func (r *run) loop(ctx workflow.Context) (contract.TaskState, error) {
 		next := fleet.Redeliver(&r.in.Spec, r.in.TaskID, r.carry.Tally, report.End())
 		r.carry.Tally = next.Tally
 		if report.Begun {
-			r.carry.WaitingSince = workflow.Now(ctx) // an agent had it: what expires is the wait for the next
+			r.carry.WaitingSince = workflow.Now(ctx) // an agent had it: the wait for the next agent begins
 			if r.marked == contract.TaskUnhandled {
 				r.mark(ctx, "")
 			}
@@ -116,7 +116,7 @@ func (r *run) loop(ctx workflow.Context) (contract.TaskState, error) {
 	}
 }
 
-// pause waits as next says: out a backoff, or for a person. It returns a final status when the wait ended the task.
+// pause waits for a backoff or for a person, as next requires. It returns a final status when the wait ended the task.
 func (r *run) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.TaskStatus, string) {
 	r.status, r.why = next.Status, next.Why
 	switch next.Status {
@@ -130,7 +130,7 @@ func (r *run) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.TaskStat
 			func() bool { return r.cancel != nil })
 		r.next = nil
 		if r.carry.Tally.Returns == 0 {
-			r.carry.WaitingSince = workflow.Now(ctx) // the backoff is no wait for an agent
+			r.carry.WaitingSince = workflow.Now(ctx) // a backoff does not count as waiting for an agent
 		}
 	case fleet.TaskReview:
 		r.mark(ctx, fleet.TaskReview)
@@ -148,7 +148,7 @@ func (r *run) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.TaskStat
 	return "", ""
 }
 
-// heedCancellation takes the workflow's own cancellation, as from the Web UI, for a cancel update.
+// heedCancellation treats the workflow's own cancellation, as from the Web UI, like a cancel update.
 func (r *run) heedCancellation(ctx workflow.Context) {
 	if ctx.Err() != nil && r.cancel == nil {
 		r.cancel = &contract.CancelRequest{Reason: "the workflow was cancelled"}
@@ -224,8 +224,8 @@ func (r *run) end(ctx workflow.Context, status fleet.TaskStatus, why string) (co
 			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{r.state()}})
 }
 
-// mark sets the status search attribute, for the states that the execution status does not tell; "" removes it. Since
-// when goes with it, so that listeners find changes.
+// mark sets the search attributes for statuses that the execution status does not show, with the time, so that readers
+// of events find the change; "" removes them.
 func (r *run) mark(ctx workflow.Context, status fleet.TaskStatus) {
 	if r.marked == status {
 		return
@@ -235,7 +235,7 @@ func (r *run) mark(ctx workflow.Context, status fleet.TaskStatus) {
 	case status != "":
 		update = contract.AttrStatus.ValueSet(string(status))
 	case r.marked == contract.TaskUnhandled:
-		at = contract.AttrStatusAt.ValueUnset() // that an agent has it, its hub tells
+		at = contract.AttrStatusAt.ValueUnset() // its hub publishes that an agent has it
 	}
 	r.marked = status
 	if err := workflow.UpsertTypedSearchAttributes(ctx, update, at); err != nil {

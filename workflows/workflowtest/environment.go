@@ -1,4 +1,4 @@
-// Package workflowtest is what tests of workflows share.
+// Package workflowtest has what tests of workflows share.
 package workflowtest
 
 import (
@@ -8,9 +8,9 @@ import (
 	sdkworker "go.temporal.io/sdk/worker"
 )
 
-// NewEnvironment makes the SDK's environment for the test of a workflow. On a busy machine a workflow may wait for
-// seconds to be run; by default the SDK takes one second for a deadlock, and three without an event for a test that
-// hangs.
+// NewEnvironment makes the SDK's environment for the test of a workflow, with longer limits for busy machines: by
+// default the SDK takes one second without progress for a deadlock, and three seconds without an event for a hanging
+// test.
 func NewEnvironment() *sdktestsuite.TestWorkflowEnvironment {
 	var suite sdktestsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
@@ -19,7 +19,7 @@ func NewEnvironment() *sdktestsuite.TestWorkflowEnvironment {
 	return env
 }
 
-// Answer is how an update ended; it is known when the workflow has ended.
+// Answer is the outcome of an update; it is known when the workflow has ended.
 type Answer struct {
 	Refused bool
 	Err     error
@@ -29,8 +29,8 @@ type Answer struct {
 // Accept is part of the SDK's callbacks.
 func (a *Answer) Accept() {}
 
-// Reject notes that the update was refused.
+// Reject records that the update was refused.
 func (a *Answer) Reject(err error) { a.Refused, a.Err = true, err }
 
-// Complete notes what the update answered.
+// Complete records the update's answer.
 func (a *Answer) Complete(value any, err error) { a.Value, a.Err = value, err }
