@@ -19,15 +19,9 @@ type BrakePolicy struct {
 
 // WithDefaults fills what was left out.
 func (p BrakePolicy) WithDefaults() BrakePolicy {
-	if p.Share == 0 {
-		p.Share = 0.5
-	}
-	if p.MinLost == 0 {
-		p.MinLost = 3
-	}
-	if p.Window == 0 {
-		p.Window = Duration(10 * time.Second)
-	}
+	defaultTo(&p.Share, 0.5)
+	defaultTo(&p.MinLost, 3)
+	defaultTo(&p.Window, Duration(10*time.Second))
 	return p
 }
 
@@ -124,10 +118,7 @@ type BrakeHold struct {
 
 // SetBrake notes how a hub's brake stands; nil: it is not engaged.
 func (c *Cluster) SetBrake(hub string, hold *BrakeHold) {
-	i, known := slices.BinarySearchFunc(c.BrakeHolds, hub, func(b BrakeHold,
-		name string) int {
-		return strings.Compare(b.Hub, name)
-	})
+	i, known := slices.BinarySearchFunc(c.BrakeHolds, hub, func(b BrakeHold, id string) int { return strings.Compare(b.Hub, id) })
 	switch {
 	case hold == nil && known:
 		c.BrakeHolds = slices.Delete(c.BrakeHolds, i, i+1)
@@ -142,8 +133,5 @@ func (c *Cluster) SetBrake(hub string, hold *BrakeHold) {
 // HubProcess notes which process plays a hub now: what an earlier one held is over.
 func (c *Cluster) HubProcess(hub, process string, now time.Time) {
 	c.HubStarts.add(hub, process, now)
-	c.BrakeHolds = slices.DeleteFunc(c.BrakeHolds, func(b BrakeHold) bool {
-		return b.Hub == hub &&
-			b.Process != process
-	})
+	c.BrakeHolds = slices.DeleteFunc(c.BrakeHolds, func(b BrakeHold) bool { return b.Hub == hub && b.Process != process })
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"errors"
 	"time"
 )
@@ -243,18 +244,14 @@ const (
 
 // WithDefaults fills what was left out.
 func (p HealingPolicy) WithDefaults() HealingPolicy {
-	if p.Mode == "" {
-		p.Mode = HealingOn
-	}
-	if p.MaxActions == 0 {
-		p.MaxActions = 3
-	}
-	p.CycleInterval = Duration(p.CycleInterval.Or(DefaultHealingInterval))
-	p.DrainTimeout = Duration(p.DrainTimeout.Or(DefaultDrainTimeout))
-	p.Patience = Duration(p.Patience.Or(30 * time.Second))
-	p.Damping = Duration(p.Damping.Or(10 * time.Minute))
-	p.RestoreAfter = Duration(p.RestoreAfter.Or(5 * time.Minute))
-	p.StuckAfter = Duration(p.StuckAfter.Or(15 * time.Minute))
+	defaultTo(&p.Mode, HealingOn)
+	defaultTo(&p.MaxActions, 3)
+	defaultTo(&p.CycleInterval, Duration(DefaultHealingInterval))
+	defaultTo(&p.DrainTimeout, Duration(DefaultDrainTimeout))
+	defaultTo(&p.Patience, Duration(30*time.Second))
+	defaultTo(&p.Damping, Duration(10*time.Minute))
+	defaultTo(&p.RestoreAfter, Duration(5*time.Minute))
+	defaultTo(&p.StuckAfter, Duration(15*time.Minute))
 	return p
 }
 
@@ -268,21 +265,11 @@ func (p HealingPolicy) Validate() error {
 	if p.MaxActions < 1 || p.MaxActions > maxHealingActions {
 		return errors.New("max_actions must lie between 1 and 100")
 	}
-	for _, d := range []struct {
-		name     string
-		value    Duration
-		min, max time.Duration
-	}{
-		{"cycle_interval", p.CycleInterval, minHealingInterval, time.Hour},
-		{"drain_timeout", p.DrainTimeout, time.Second, MaxDrainTimeout},
-		{"patience", p.Patience, time.Second, time.Hour},
-		{"damping", p.Damping, time.Second, 24 * time.Hour},
-		{"restore_after", p.RestoreAfter, time.Second, 24 * time.Hour},
-		{"stuck_after", p.StuckAfter, time.Minute, 7 * 24 * time.Hour},
-	} {
-		if err := ValidateDuration(d.name, d.value, d.min, d.max); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(
+		ValidateDuration("cycle_interval", p.CycleInterval, minHealingInterval, time.Hour),
+		ValidateDuration("drain_timeout", p.DrainTimeout, time.Second, MaxDrainTimeout),
+		ValidateDuration("patience", p.Patience, time.Second, time.Hour),
+		ValidateDuration("damping", p.Damping, time.Second, 24*time.Hour),
+		ValidateDuration("restore_after", p.RestoreAfter, time.Second, 24*time.Hour),
+		ValidateDuration("stuck_after", p.StuckAfter, time.Minute, 7*24*time.Hour))
 }

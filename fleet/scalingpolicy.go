@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -93,11 +94,10 @@ type SpawnBackoff struct {
 
 // Wait is how long to wait after the nth failure.
 func (b SpawnBackoff) Wait(failures int) time.Duration {
-	wait, limit := b.Delay.Std(), b.MaxDelay.Std()
-	for i := 1; b.Strategy != BackoffConstant && i < failures && wait < limit; i++ {
-		wait *= 2
+	if b.Strategy == BackoffConstant {
+		failures = 1
 	}
-	return min(wait, limit)
+	return doubled(b.Delay.Std(), failures-1, b.MaxDelay.Std())
 }
 
 // On reports whether agents are started and stopped at all.
@@ -164,24 +164,16 @@ func (p *ScalingPolicy) Validate() error {
 			return wrongField("scaling."+count.field, "must lie between 1 and %d", MaxMembers)
 		}
 	}
-	for _, d := range []struct {
-		field       string
-		value       Duration
-		least, most time.Duration
-	}{
-		{"scale_up.cooldown", up.Cooldown, time.Second, 24 * time.Hour},
-		{"scale_down.cooldown", down.Cooldown, time.Second, 24 * time.Hour},
-		{"scale_down.idle_timeout", down.IdleTimeout, time.Second, 7 * 24 * time.Hour},
-		{"spawn.join_timeout", p.Spawn.JoinTimeout, time.Second, time.Hour},
-		{"spawn.drain_timeout", p.Spawn.DrainTimeout, time.Second, MaxDrainTimeout},
-		{"spawn.backoff.delay", p.Spawn.Backoff.Delay, time.Second, time.Hour},
-		{"spawn.backoff.max_delay", p.Spawn.Backoff.MaxDelay, p.Spawn.Backoff.Delay.Std(), 24 * time.Hour},
-	} {
-		if err := ValidateDuration("scaling."+d.field, d.value, d.least, d.most); err != nil {
-			return err
-		}
-	}
-	return p.Spawn.validate()
+	spawn := &p.Spawn
+	return cmp.Or(
+		ValidateDuration("scaling.scale_up.cooldown", up.Cooldown, time.Second, 24*time.Hour),
+		ValidateDuration("scaling.scale_down.cooldown", down.Cooldown, time.Second, 24*time.Hour),
+		ValidateDuration("scaling.scale_down.idle_timeout", down.IdleTimeout, time.Second, 7*24*time.Hour),
+		ValidateDuration("scaling.spawn.join_timeout", spawn.JoinTimeout, time.Second, time.Hour),
+		ValidateDuration("scaling.spawn.drain_timeout", spawn.DrainTimeout, time.Second, MaxDrainTimeout),
+		ValidateDuration("scaling.spawn.backoff.delay", spawn.Backoff.Delay, time.Second, time.Hour),
+		ValidateDuration("scaling.spawn.backoff.max_delay", spawn.Backoff.MaxDelay, spawn.Backoff.Delay.Std(), 24*time.Hour),
+		spawn.validate())
 }
 
 // idForm says how an id is written.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -80,18 +81,10 @@ func (p *SchedulePlan) Validate(now time.Time) error {
 	case p.Offset < 0 || p.Offset >= p.Interval && p.Offset != 0:
 		return wrongField("offset", "must be at least 0s and less than interval")
 	}
-	for _, d := range []struct {
-		field    string
-		value    Duration
-		min, max time.Duration
-	}{
-		{"interval", p.Interval, minInterval, longestSpan},
-		{"catchup_window", p.CatchupWindow, minCatchupWindow, longestSpan},
-		{"jitter", p.Jitter, time.Second, 24 * time.Hour},
-	} {
-		if d.value != 0 && (d.value.Std() < d.min || d.value.Std() > d.max) {
-			return wrongField(d.field, "must be between %s and %s", d.min, d.max)
-		}
+	if err := cmp.Or(ValidateDuration("interval", p.Interval, minInterval, longestSpan),
+		ValidateDuration("catchup_window", p.CatchupWindow, minCatchupWindow, longestSpan),
+		ValidateDuration("jitter", p.Jitter, time.Second, 24*time.Hour)); err != nil {
+		return err
 	}
 	switch p.Overlap {
 	case "", OverlapSkip, OverlapBufferOne, OverlapAllowAll, OverlapCancelOther:
