@@ -15,15 +15,15 @@ type Cluster struct {
 	Membership      Membership            `yaml:"membership"`
 	ReplicationMode fleet.ReplicationMode `yaml:"replication_mode"` // Default active_active.
 	// Shards is the number of shards in mode sharded, 1 to 1024; it cannot change afterwards. 0: fleet.DefaultShards.
-	Shards         int            `yaml:"shards"`
-	Failover       Failover       `yaml:"failover"`
-	TaskQueue      TaskQueue      `yaml:"task_queue"`
-	LeaderElection LeaderElection `yaml:"leader_election"`
-	Brake          Brake          `yaml:"brake"`
+	Shards         int               `yaml:"shards"`
+	Failover       Failover          `yaml:"failover"`
+	TaskQueue      TaskQueue         `yaml:"task_queue"`
+	LeaderElection LeaderElection    `yaml:"leader_election"`
+	Brake          fleet.BrakePolicy `yaml:"brake"`
 	// TenantWeights are the tenants' shares of the lanes while several wait, 0.1 to 100. One that is not named has 1.
-	TenantWeights map[string]float64 `yaml:"tenant_weights"`
-	SelfHealing   Healing            `yaml:"self_healing"`
-	Scaling       Scaling            `yaml:"scaling"`
+	TenantWeights map[string]float64  `yaml:"tenant_weights"`
+	SelfHealing   fleet.HealingPolicy `yaml:"self_healing"`
+	Scaling       fleet.ScalingPolicy `yaml:"scaling"`
 }
 
 // Membership bounds a cluster's agents.
@@ -68,9 +68,9 @@ type AgentCluster struct {
 	TaskQueue        TaskQueue             `yaml:"task_queue"`
 	SelfHealing      SelfHealing           `yaml:"self_healing"`
 	LeaderElection   LeaderElection        `yaml:"leader_election"`
-	Brake            Brake                 `yaml:"brake"`
+	Brake            fleet.BrakePolicy     `yaml:"brake"`
 	TenantWeights    map[string]float64    `yaml:"tenant_weights"` // As in Cluster.
-	Scaling          Scaling               `yaml:"scaling"`
+	Scaling          fleet.ScalingPolicy   `yaml:"scaling"`
 }
 
 // HealthMonitoring is the hub's timing where the hub section leaves it out; it holds for all clusters of the hub.
@@ -98,81 +98,19 @@ func (q *TaskQueue) fill() {
 	orDefault(&q.DeadLetterRetention, fleet.Duration(fleet.DefaultDeadLetterRetention))
 }
 
-// Brake is when so many agents vanish at once that their failovers wait: the network is the likelier culprit.
-type Brake struct {
-	// Share of the cluster's agents: more than this must vanish. 1 turns the brake off. Default 0.5.
-	Share float64 `yaml:"share"`
-	// MinLost is how many must vanish at least. Default 3.
-	MinLost int `yaml:"min_lost"`
-	// Window is the time within which they vanish. Default 10s.
-	Window fleet.Duration `yaml:"window"`
-}
-
-func (b *Brake) fill() {
-	defaults := b.policy().WithDefaults()
-	*b = Brake{Share: defaults.Share, MinLost: defaults.MinLost, Window: defaults.Window}
-}
-
-func (b *Brake) policy() fleet.BrakePolicy {
-	return fleet.BrakePolicy{Share: b.Share, MinLost: b.MinLost, Window: b.Window}
-}
-
 // SelfHealing is the cycle that repairs a cluster.
 type SelfHealing struct {
 	// Enabled turns it on; false is mode off. Default true.
-	Enabled bool `yaml:"enabled"`
-	// Mode is on, dry_run or off, as in Healing. Default on.
-	Mode fleet.HealingMode `yaml:"mode"`
-	// CycleInterval is the time between two rounds. Default 1m.
-	CycleInterval fleet.Duration `yaml:"cycle_interval"`
-	// DrainTimeout is how long a drained agent may finish its tasks before they move. Default 5m.
-	DrainTimeout fleet.Duration `yaml:"drain_timeout"`
-	Patience     fleet.Duration `yaml:"patience"`      // As in Healing.
-	Damping      fleet.Duration `yaml:"damping"`       // As in Healing.
-	RestoreAfter fleet.Duration `yaml:"restore_after"` // As in Healing.
-	StuckAfter   fleet.Duration `yaml:"stuck_after"`   // As in Healing.
-	MaxActions   int            `yaml:"max_actions"`   // As in Healing.
+	Enabled             bool `yaml:"enabled"`
+	fleet.HealingPolicy `yaml:",inline"`
 }
 
 // policy is the section in the words of Cluster's.
-func (h *SelfHealing) policy() Healing {
-	policy := Healing{Mode: h.Mode, CycleInterval: h.CycleInterval, DrainTimeout: h.DrainTimeout, Patience: h.Patience,
-		Damping:      h.Damping,
-		RestoreAfter: h.RestoreAfter, StuckAfter: h.StuckAfter, MaxActions: h.MaxActions}
+func (h SelfHealing) policy() fleet.HealingPolicy {
 	if !h.Enabled {
-		policy.Mode = fleet.HealingOff
+		h.Mode = fleet.HealingOff
 	}
-	return policy
-}
-
-// Healing is what the healing cycle may do in a cluster. In its durations and counts, 0 means the default.
-type Healing struct {
-	// Mode is on, dry_run (it decides and records, and does nothing) or off. Default on.
-	Mode fleet.HealingMode `yaml:"mode"`
-	// CycleInterval is the time between two looks at the cluster, 5s to 1h. Default 1m.
-	CycleInterval fleet.Duration `yaml:"cycle_interval"`
-	// DrainTimeout is how long an agent that is drained may finish its tasks, 1s to 24h. Default 5m.
-	DrainTimeout fleet.Duration `yaml:"drain_timeout"`
-	// Patience is how long something must be wrong before anything is done, 1s to 1h. Default 30s.
-	Patience fleet.Duration `yaml:"patience"`
-	// Damping is the least time between two equal actions on the same agent, 1s to 24h; it doubles each time. Default
-	// 10m.
-	Damping fleet.Duration `yaml:"damping"`
-	// RestoreAfter is how long an agent that was taken out of service must be healthy before it gets work again, 1s to
-	// 24h. It doubles each time. Default 5m.
-	RestoreAfter fleet.Duration `yaml:"restore_after"`
-	// StuckAfter is how long a task may wait for a person, or in a lane that moves nothing, before it is reported, 1m
-	// to
-	// 168h. Default 15m.
-	StuckAfter fleet.Duration `yaml:"stuck_after"`
-	// MaxActions bounds the actions of one cycle, up to 100. Default 3.
-	MaxActions int `yaml:"max_actions"`
-}
-
-func (h Healing) fleetPolicy() fleet.HealingPolicy {
-	return fleet.HealingPolicy{Mode: h.Mode, CycleInterval: h.CycleInterval, DrainTimeout: h.DrainTimeout,
-		Patience: h.Patience, Damping: h.Damping,
-		RestoreAfter: h.RestoreAfter, StuckAfter: h.StuckAfter, MaxActions: h.MaxActions}
+	return h.HealingPolicy
 }
 
 // LeaderElection is about the leader of a cluster in mode active_passive; its times also hold for the owners of shards.
@@ -202,7 +140,7 @@ func (c *Cluster) fill() {
 	c.Failover.fill()
 	c.TaskQueue.fill()
 	c.LeaderElection.fill()
-	c.Brake.fill()
+	c.Brake = c.Brake.WithDefaults()
 }
 
 // blankAgentCluster holds the defaults that fill cannot tell from a written value.
@@ -216,7 +154,7 @@ func (a *AgentCluster) fill() {
 	a.Failover.fill()
 	a.TaskQueue.fill()
 	a.LeaderElection.fill()
-	a.Brake.fill()
+	a.Brake = a.Brake.WithDefaults()
 	orDefault(&a.SelfHealing.CycleInterval, fleet.Duration(time.Minute))
 	orDefault(&a.SelfHealing.DrainTimeout, fleet.Duration(5*time.Minute))
 }
@@ -230,8 +168,15 @@ func (a *AgentCluster) cluster() Cluster {
 }
 
 func (c Cluster) fleetConfig() fleet.ClusterConfig {
+	// An empty section says as much as none.
 	if len(c.TenantWeights) == 0 {
 		c.TenantWeights = nil
+	}
+	if len(c.Scaling.Spawn.Capabilities) == 0 {
+		c.Scaling.Spawn.Capabilities = nil
+	}
+	if len(c.Scaling.Spawn.Environment) == 0 {
+		c.Scaling.Spawn.Environment = nil
 	}
 	return fleet.ClusterConfig{
 		Name:            c.Name,
@@ -250,12 +195,12 @@ func (c Cluster) fleetConfig() fleet.ClusterConfig {
 		TaskDefaults: fleet.TaskDefaults{MaxAttempts: c.TaskQueue.MaxDeliveryAttempts,
 			MaxTransfers: c.Failover.MaxTransferRetries,
 			ExpiresIn:    c.TaskQueue.DefaultExpiration},
-		Brake: c.Brake.policy(),
+		Brake: c.Brake,
 
 		DeadLetterRetention: c.TaskQueue.DeadLetterRetention,
 		TenantWeights:       c.TenantWeights,
-		SelfHealing:         c.SelfHealing.fleetPolicy(),
-		Scaling:             c.Scaling.policy(),
+		SelfHealing:         c.SelfHealing,
+		Scaling:             c.Scaling,
 	}.WithDefaults()
 }
 

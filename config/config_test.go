@@ -78,10 +78,10 @@ func TestDocumentsAgentCluster(t *testing.T) {
 			FailureThreshold: seconds(90), HealthCheckInterval: seconds(10)},
 		TaskQueue: TaskQueue{MaxDeliveryAttempts: 3, DefaultExpiration: seconds(3600),
 			DeadLetterRetention: seconds(7 * 24 * 3600)},
-		SelfHealing: SelfHealing{Enabled: true, CycleInterval: seconds(60), DrainTimeout: seconds(300)},
+		SelfHealing: SelfHealing{true, fleet.HealingPolicy{CycleInterval: seconds(60), DrainTimeout: seconds(300)}},
 		LeaderElection: LeaderElection{Enabled: truth(true), ElectionInterval: seconds(15),
 			LeaseDuration: seconds(30)},
-		Brake: Brake{Share: .5, MinLost: 3, Window: seconds(10)},
+		Brake: fleet.BrakePolicy{Share: .5, MinLost: 3, Window: seconds(10)},
 	}, c.AgentCluster)
 	require.Equal(t, fleet.Timing{HeartbeatInterval: 30 * time.Second, WarningThreshold: time.Minute,
 		FailureThreshold: 90 * time.Second, DisconnectGrace: time.Second}, c.Timing())

@@ -93,12 +93,12 @@ func (d *description) walk(key string, v reflect.Value) {
 	}
 	switch {
 	case v.Kind() == reflect.Struct:
-		for i := range v.NumField() {
-			name := v.Type().Field(i).Tag.Get("yaml")
+		for _, field := range keys(v.Type()) {
+			name := field.Tag.Get("yaml")
 			if key != "" {
 				name = key + "." + name
 			}
-			d.walk(name, v.Field(i))
+			d.walk(name, v.FieldByIndex(field.Index))
 		}
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
 		for i := range v.Len() {

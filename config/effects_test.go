@@ -80,8 +80,7 @@ func TestEveryKeyOfAClusterHasAnEffect(t *testing.T) {
 
 // eachLeaf calls do for every key below a section.
 func eachLeaf(at string, section reflect.Type, do func(path string, of reflect.Type)) {
-	for i := range section.NumField() {
-		field := section.Field(i)
+	for _, field := range keys(section) {
 		path := strings.TrimPrefix(at+"."+field.Tag.Get("yaml"), ".")
 		of := field.Type
 		if of.Kind() == reflect.Pointer {

@@ -81,12 +81,17 @@ func (in *inspection) value(field string, n *yaml.Node, t reflect.Type) bool {
 	return true
 }
 
+// keys are the fields of a section, also those of a struct in it that is inline.
+func keys(section reflect.Type) []reflect.StructField {
+	return slices.DeleteFunc(reflect.VisibleFields(section), func(f reflect.StructField) bool { return f.Anonymous })
+}
+
 func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) bool {
 	types := map[string]reflect.Type{}
 	var names []string
-	for i := range t.NumField() {
-		name := t.Field(i).Tag.Get("yaml")
-		types[name] = t.Field(i).Type
+	for _, key := range keys(t) {
+		name := key.Tag.Get("yaml")
+		types[name] = key.Type
 		names = append(names, name)
 	}
 	if n.Kind != yaml.MappingNode {

@@ -45,41 +45,26 @@ func parse(name string, text []byte) (*Config, *inspection, error) {
 	}
 
 	found := inspect(name, &document)
-	if len(found.problems) > 0 {
-		return nil, nil, &Error{append(found.problems, found.values(&document)...)}
-	}
 	c := blank()
 	if _, given := found.lines["agent_cluster"]; given {
 		c.AgentCluster = blankAgentCluster()
 	}
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(c); err != nil {
+	problems := found.problems
+	if err := document.Decode(c); err == nil {
+		c.fill()
+		problems = append(problems, found.placed(c.problems())...)
+	} else if len(problems) == 0 { // else what is wrong in form hides the rest
 		return nil, nil, yamlError(name, err)
 	}
-	c.fill()
-	if problems := found.placed(c.problems()); len(problems) > 0 {
+	if len(problems) > 0 {
 		return nil, nil, &Error{problems}
 	}
 	return c, found, nil
 }
 
-// values are what is wrong with the values of a document that is wrong in form too, so that all is said at once.
-// document is what is left of it.
-func (in *inspection) values(document *yaml.Node) []Problem {
-	c := blank()
-	if _, given := in.lines["agent_cluster"]; given {
-		c.AgentCluster = blankAgentCluster()
-	}
-	if document.Decode(c) != nil {
-		return nil // what is wrong in form is said, and hides the rest
-	}
-	c.fill()
-	return in.placed(slices.DeleteFunc(c.problems(), in.doubtful))
-}
-
-// placed are the problems with where they are.
+// placed are the problems with where they are, but for those that may only follow from what could not be read.
 func (in *inspection) placed(problems []Problem) []Problem {
+	problems = slices.DeleteFunc(problems, in.doubtful)
 	for i := range problems {
 		problems[i].File, problems[i].Line = in.file, in.line(problems[i].Field)
 	}

@@ -95,6 +95,8 @@ func TestParseErrors(t *testing.T) {
 			"f.yaml:5: clusters[0].scaling.scale_up.cpu_threshold: must lie between 0 and 100, in percent"},
 		"spawn resources": {"clusters:\n- name: a\n  scaling: {spawn: {resources: {cpu: many}}}",
 			"f.yaml:3: clusters[0].scaling.spawn.resources.cpu: must be a number of cores, like \"2\", \"0.5\" or \"500m\""},
+		"spawn spawner": {"clusters:\n- name: a\n  scaling: {spawn: {spawner: A B}}",
+			"f.yaml:3: clusters[0].scaling.spawn.spawner: must be 1 to 63 characters of a-z, 0-9, \".\", \"_\" and \"-\", and begin with a letter or digit"},
 		"spawner": {"spawner: {name: A B, slots: -1}",
 			"f.yaml:1: spawner.name: must be 1 to 63 characters of a-z, 0-9, \".\", \"_\" and \"-\", and begin with a letter or digit\nf.yaml:1: spawner.slots: must lie between 0 and 10000"},
 		"lease": {"agent_cluster:\n  name: a\n  leader_election: {election_interval: 30s}",

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -164,9 +165,15 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, seen map[string]str
 	}
 	k.taskQueue(at+".task_queue", c.TaskQueue)
 	k.election(at+".leader_election", c.LeaderElection)
-	k.brake(at+".brake", c.Brake)
-
-	k.scaling(at, &c.Scaling)
+	err := full.Brake.Validate()
+	k.check(err == nil, at+".brake", "%v", err)
+	if err := full.Scaling.Validate(); err != nil {
+		var wrong *fleet.FieldError
+		if !errors.As(err, &wrong) {
+			wrong = &fleet.FieldError{Field: "scaling", Err: err}
+		}
+		k.check(false, at+"."+wrong.Field, "%v", wrong.Err)
+	}
 
 	if len(k.problems) == before {
 		err := full.Validate() // what fleet may come to forbid
@@ -197,9 +204,4 @@ func (k *checker) election(at string, e LeaderElection) {
 		k.check(e.LeaseDuration == 0 || e.LeaseDuration > e.ElectionInterval,
 			at+".lease_duration", "must be longer than election_interval (%s)", e.ElectionInterval)
 	}
-}
-
-func (k *checker) brake(at string, b Brake) {
-	err := b.policy().WithDefaults().Validate()
-	k.check(err == nil, at, "%v", err)
 }

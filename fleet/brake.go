@@ -10,24 +10,18 @@ import (
 // BrakePolicy says when so many agents vanish at once that the network is to be suspected, not the agents.
 type BrakePolicy struct {
 	// Share of the agents, above 0 and up to 1, of which more must vanish. 1 turns the brake off. Default 0.5.
-	Share float64 `json:"share,omitempty" minimum:"0" maximum:"1" doc:"Of the cluster's agents, more than this share must vanish. 1 turns the brake off. Default 0.5."`
+	Share float64 `json:"share,omitempty" yaml:"share" minimum:"0" maximum:"1" doc:"Of the cluster's agents, more than this share must vanish. 1 turns the brake off. Default 0.5."`
 	// MinLost is how many agents must vanish at least, so that small clusters fail over as usual. Default 3.
-	MinLost int `json:"min_lost,omitempty" minimum:"0" maximum:"1000" doc:"And at least so many. Default 3."`
+	MinLost int `json:"min_lost,omitempty" yaml:"min_lost" minimum:"0" maximum:"1000" doc:"And at least so many. Default 3."`
 	// Window is the time within which they must vanish. Default 10 s.
-	Window Duration `json:"window,omitempty" doc:"Within this time. Default 10s."`
+	Window Duration `json:"window,omitempty" yaml:"window" doc:"Within this time. Default 10s."`
 }
 
 // WithDefaults fills what was left out.
 func (p BrakePolicy) WithDefaults() BrakePolicy {
-	if p.Share == 0 {
-		p.Share = 0.5
-	}
-	if p.MinLost == 0 {
-		p.MinLost = 3
-	}
-	if p.Window == 0 {
-		p.Window = Duration(10 * time.Second)
-	}
+	defaultTo(&p.Share, 0.5)
+	defaultTo(&p.MinLost, 3)
+	defaultTo(&p.Window, Duration(10*time.Second))
 	return p
 }
 
@@ -124,10 +118,7 @@ type BrakeHold struct {
 
 // SetBrake notes how a hub's brake stands; nil: it is not engaged.
 func (c *Cluster) SetBrake(hub string, hold *BrakeHold) {
-	i, known := slices.BinarySearchFunc(c.BrakeHolds, hub, func(b BrakeHold,
-		name string) int {
-		return strings.Compare(b.Hub, name)
-	})
+	i, known := slices.BinarySearchFunc(c.BrakeHolds, hub, func(b BrakeHold, id string) int { return strings.Compare(b.Hub, id) })
 	switch {
 	case hold == nil && known:
 		c.BrakeHolds = slices.Delete(c.BrakeHolds, i, i+1)
@@ -142,8 +133,5 @@ func (c *Cluster) SetBrake(hub string, hold *BrakeHold) {
 // HubProcess notes which process plays a hub now: what an earlier one held is over.
 func (c *Cluster) HubProcess(hub, process string, now time.Time) {
 	c.HubStarts.add(hub, process, now)
-	c.BrakeHolds = slices.DeleteFunc(c.BrakeHolds, func(b BrakeHold) bool {
-		return b.Hub == hub &&
-			b.Process != process
-	})
+	c.BrakeHolds = slices.DeleteFunc(c.BrakeHolds, func(b BrakeHold) bool { return b.Hub == hub && b.Process != process })
 }

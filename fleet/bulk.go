@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -81,32 +80,31 @@ type Bulk struct {
 // Validate refuses what is not meant: no selection at all, or one that the action cannot act on. The errors are
 // FieldErrors.
 func (b *Bulk) Validate() error {
-	wrong := func(field, format string, args ...any) error { return &FieldError{field, fmt.Errorf(format, args...)} }
 	statuses := b.Action.Statuses()
 	switch {
 	case statuses == nil:
-		return wrong("action", "must be cancel, retry, discard, review or priority")
+		return wrongField("action", "must be cancel, retry, discard, review or priority")
 	case b.All && (len(b.IDs) > 0 || !b.Filter.Empty()):
-		return wrong("all", "must be left out when filter selects tasks")
+		return wrongField("all", "must be left out when filter selects tasks")
 	case len(b.IDs) > 0 && !b.Filter.Empty():
-		return wrong("filter.ids", "must be given alone, without other filters")
+		return wrongField("filter.ids", "must be given alone, without other filters")
 	case len(b.IDs) > MaxBulkIDs:
-		return wrong("filter.ids", "must be at most %d", MaxBulkIDs)
+		return wrongField("filter.ids", "must be at most %d", MaxBulkIDs)
 	case !b.All && len(b.IDs) == 0 && b.Filter.Empty():
-		return wrong("filter", "is empty, which would mean every task; if that is meant, say \"all\": true")
+		return wrongField("filter", "is empty, which would mean every task; if that is meant, say \"all\": true")
 	case b.Filter.Status != "" && !slices.Contains(statuses, b.Filter.Status):
-		return wrong("filter.status", "must be a status in which a task can be acted on so: %s", oneOf(statuses))
+		return wrongField("filter.status", "must be a status in which a task can be acted on so: %s", oneOf(statuses))
 	case b.Action == BulkReview && b.Decision == "":
-		return wrong("decision", "must be rerun, completed or failed")
+		return wrongField("decision", "must be rerun, completed or failed")
 	case b.Action != BulkReview && b.Decision != "":
-		return wrong("decision", "belongs to the action review")
+		return wrongField("decision", "belongs to the action review")
 	case b.Action == BulkPriority && !b.Priority.Valid():
-		return wrong("priority", "must be 1 (first) to 5 (last), or critical, high, normal, low or background")
+		return wrongField("priority", "must be 1 (first) to 5 (last), or critical, high, normal, low or background")
 	case b.Action != BulkPriority && b.Priority != 0:
-		return wrong("priority", "belongs to the action priority")
+		return wrongField("priority", "belongs to the action priority")
 	case !b.Filter.SubmittedAfter.IsZero() && !b.Filter.SubmittedBefore.IsZero() &&
 		!b.Filter.SubmittedBefore.After(b.Filter.SubmittedAfter):
-		return wrong("filter.submitted_before", "must be after submitted_after")
+		return wrongField("filter.submitted_before", "must be after submitted_after")
 	}
 	if err := b.Filter.ValidateLabels(); err != nil {
 		return &FieldError{"filter.labels", err}

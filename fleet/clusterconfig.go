@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -80,22 +81,14 @@ const (
 
 // WithDefaults fills what was left out.
 func (c ClusterConfig) WithDefaults() ClusterConfig {
-	if c.ReplicationMode == "" {
-		c.ReplicationMode = ActiveActive
-	}
-	if c.Shards == 0 {
-		c.Shards = DefaultShards
-	}
-	if c.Selection == "" {
-		c.Selection = SelectLeastLoaded
-	}
-	if c.MaxAgents == 0 {
-		c.MaxAgents = MaxMembers
-	}
-	c.RoleLease = Duration(c.RoleLease.Or(DefaultRoleLease))
+	defaultTo(&c.ReplicationMode, ActiveActive)
+	defaultTo(&c.Shards, DefaultShards)
+	defaultTo(&c.Selection, SelectLeastLoaded)
+	defaultTo(&c.MaxAgents, MaxMembers)
+	defaultTo(&c.RoleLease, Duration(DefaultRoleLease))
+	defaultTo(&c.TransferTimeout, Duration(DefaultTransferTimeout))
+	defaultTo(&c.DeadLetterRetention, Duration(DefaultDeadLetterRetention))
 	c.TaskDefaults = c.TaskDefaults.WithDefaults()
-	c.TransferTimeout = Duration(c.TransferTimeout.Or(DefaultTransferTimeout))
-	c.DeadLetterRetention = Duration(c.DeadLetterRetention.Or(DefaultDeadLetterRetention))
 	c.Brake = c.Brake.WithDefaults()
 	c.SelfHealing = c.SelfHealing.WithDefaults()
 	c.Scaling = c.Scaling.WithDefaults()
@@ -129,10 +122,8 @@ func (c ClusterConfig) Validate() error {
 	if c.Shards < 1 || c.Shards > 1024 {
 		return fmt.Errorf("shards must lie between 1 and 1024")
 	}
-	if err := ValidateDuration("role_lease", c.RoleLease, time.Second, time.Hour); err != nil {
-		return err
-	}
-	if err := ValidateDuration("election_interval", c.ElectionInterval, 100*time.Millisecond, time.Hour); err != nil {
+	if err := cmp.Or(ValidateDuration("role_lease", c.RoleLease, time.Second, time.Hour),
+		ValidateDuration("election_interval", c.ElectionInterval, 100*time.Millisecond, time.Hour)); err != nil {
 		return err
 	}
 	if c.ElectionInterval >= c.RoleLease {
@@ -141,23 +132,15 @@ func (c ClusterConfig) Validate() error {
 	if err := c.TaskDefaults.Validate(); err != nil {
 		return fmt.Errorf("task_defaults: %w", err)
 	}
-	if err := ValidateDuration("task_transfer_timeout", c.TransferTimeout, time.Second, time.Hour); err != nil {
-		return err
-	}
-	if err := ValidateDuration("dead_letter_retention", c.DeadLetterRetention, time.Second,
-		365*24*time.Hour); err != nil {
-		return err
-	}
-	if err := validateWeights(c.TenantWeights); err != nil {
+	if err := cmp.Or(ValidateDuration("task_transfer_timeout", c.TransferTimeout, time.Second, time.Hour),
+		ValidateDuration("dead_letter_retention", c.DeadLetterRetention, time.Second, 365*24*time.Hour),
+		validateWeights(c.TenantWeights)); err != nil {
 		return err
 	}
 	if err := c.SelfHealing.Validate(); err != nil {
 		return fmt.Errorf("self_healing: %w", err)
 	}
-	if err := c.Scaling.Validate(); err != nil {
-		return err
-	}
-	return c.Brake.Validate()
+	return cmp.Or(c.Scaling.Validate(), c.Brake.Validate())
 }
 
 // ShardCount is among how many shards the cluster's tasks are spread; 0: it has none.

@@ -35,14 +35,10 @@ func (s TaskSpec) Digest() (string, error) {
 
 // withDefaults fills what was left out.
 func (p RetryPolicy) withDefaults() RetryPolicy {
-	if p.MaxAttempts == 0 {
-		p.MaxAttempts = DefaultMaxAttempts
-	}
-	if p.MaxTransfers == 0 {
-		p.MaxTransfers = DefaultMaxTransfers
-	}
-	p.InitialInterval = Duration(p.InitialInterval.Or(DefaultInitialInterval))
-	p.MaxInterval = Duration(p.MaxInterval.Or(DefaultMaxInterval))
+	defaultTo(&p.MaxAttempts, DefaultMaxAttempts)
+	defaultTo(&p.MaxTransfers, DefaultMaxTransfers)
+	defaultTo(&p.InitialInterval, Duration(DefaultInitialInterval))
+	defaultTo(&p.MaxInterval, Duration(DefaultMaxInterval))
 	p.NonRetryable = set(p.NonRetryable)
 	return p
 }

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -91,7 +90,7 @@ func ValidateDuration(what string, d Duration, min, max time.Duration) error {
 		return nil
 	}
 	if d.Std() < min || d.Std() > max {
-		return fmt.Errorf("%s must be between %s and %s", what, min, max)
+		return wrongField(what, "must be between %s and %s", min, max)
 	}
 	return nil
 }

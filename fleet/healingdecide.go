@@ -117,7 +117,7 @@ func (h *healer) judge(d *HealingDecision) {
 			done = "recorded"
 		}
 		// why it must not be done stays worth knowing
-		d.Why = Reasons(d.Why, fmt.Sprintf("%s %s within a day; not again before %s", done, often(times),
+		d.Why = Reasons(d.Why, fmt.Sprintf("%s %s within a day; not again before %s", done, Plural(times, "once", fmt.Sprintf("%d times", times)),
 			until.UTC().Format(time.RFC3339)))
 		d.Verdict = HealWait
 		return
@@ -245,18 +245,7 @@ func (h *healer) recent(p *HealingPast) bool { return h.now.Sub(p.At) < healingM
 
 // grown doubles a wait so many times, up to healingLongest or itself.
 func grown(wait time.Duration, times int) time.Duration {
-	longest := max(wait, healingLongest)
-	for ; times > 0 && wait < longest; times-- {
-		wait = min(2*wait, longest)
-	}
-	return wait
-}
-
-func often(times int) string {
-	if times == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", times)
+	return doubled(wait, times, max(wait, healingLongest))
 }
 
 // HealingDrainPrefix begins the names of the drains that healing makes, so that what it took out of service is told

@@ -40,6 +40,14 @@ func isAlphanumeric(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c 
 var ReservedAgentIDs = []string{"clusters", "drains", "events", "failovers", "healing", "overview", "queue", "register",
 	"scalings", "schedules", "tasks", "tokens"}
 
+// optionalID is ValidateID of what may be left out.
+func optionalID(what, id string) error {
+	if id == "" {
+		return nil
+	}
+	return ValidateID(what, id)
+}
+
 // ValidateAgentID checks that id is a slug and no word that the API's paths use.
 func ValidateAgentID(id string) error {
 	if err := ValidateID("agent_id", id); err != nil {

@@ -18,10 +18,7 @@ func (c *Cluster) Member(agentID string) *Member {
 }
 
 func searchMember(members []Member, agentID string) (int, bool) {
-	return slices.BinarySearchFunc(members, agentID, func(m Member,
-		id string) int {
-		return strings.Compare(m.AgentID, id)
-	})
+	return slices.BinarySearchFunc(members, agentID, func(m Member, id string) int { return strings.Compare(m.AgentID, id) })
 }
 
 // ServingCount is the number of members that may be given work.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -43,6 +44,14 @@ type AttemptEnd struct {
 	Unhandled bool
 	// RetryAfter is, after a return, how long until any agent of that hub could take the task; 0: not known.
 	RetryAfter Duration
+}
+
+// lease is how long the agent may go on with fenced work.
+func (e *AttemptEnd) lease() time.Duration {
+	if e.LeaseRemaining == nil {
+		return UnknownLease
+	}
+	return e.LeaseRemaining.Std()
 }
 
 // LastUnreceived reports whether the delivery was one too many that no agent received.
@@ -94,10 +103,7 @@ func Redeliver(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Redel
 
 func afterFailure(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Redelivery {
 	tally.Failures++
-	limit := spec.Retry.MaxAttempts
-	if limit == 0 {
-		limit = DefaultMaxAttempts
-	}
+	limit := cmp.Or(spec.Retry.MaxAttempts, DefaultMaxAttempts)
 	switch {
 	case end.Final:
 		return Redelivery{Status: TaskFailed, Tally: tally,
@@ -121,10 +127,7 @@ func afterLoss(spec *TaskSpec, tally Tally, end AttemptEnd) Redelivery {
 	if !end.Planned {
 		tally.Losses++
 	}
-	limit := spec.Retry.MaxTransfers
-	if limit == 0 {
-		limit = DefaultMaxTransfers
-	}
+	limit := cmp.Or(spec.Retry.MaxTransfers, DefaultMaxTransfers)
 	if spec.Safety() == AtMostOnce {
 		gone := "the agent was lost"
 		if end.Planned {
@@ -137,15 +140,9 @@ func afterLoss(spec *TaskSpec, tally Tally, end AttemptEnd) Redelivery {
 		return Redelivery{Status: TaskDeadLetter, Tally: tally,
 			Why: fmt.Sprintf("lost with its agent %d times, %d are allowed; last: %s", tally.Losses, limit, end.Reason)}
 	}
-	if spec.Safety() == Fenced {
-		wait := UnknownLease
-		if end.LeaseRemaining != nil {
-			wait = end.LeaseRemaining.Std()
-		}
-		if wait > 0 {
-			return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally,
-				Why: "waiting until the lost agent's lease has certainly run out: " + end.Reason}
-		}
+	if wait := end.lease(); spec.Safety() == Fenced && wait > 0 {
+		return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally,
+			Why: "waiting until the lost agent's lease has certainly run out: " + end.Reason}
 	}
 	return Redelivery{Status: TaskQueued, Tally: tally, Why: end.Reason}
 }
@@ -154,10 +151,7 @@ func afterLoss(spec *TaskSpec, tally Tally, end AttemptEnd) Redelivery {
 // its handler may be under way still: at_most_once goes to review, and fenced waits until it has certainly stopped.
 func afterTimeout(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Redelivery {
 	tally.Failures++
-	limit := spec.Retry.MaxAttempts
-	if limit == 0 {
-		limit = DefaultMaxAttempts
-	}
+	limit := cmp.Or(spec.Retry.MaxAttempts, DefaultMaxAttempts)
 	switch {
 	case spec.Safety() == AtMostOnce:
 		return Redelivery{Status: TaskReview, Tally: tally,
@@ -172,11 +166,7 @@ func afterTimeout(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Re
 	}
 	wait := Backoff(spec.Retry, taskID, tally.Failures)
 	if spec.Safety() == Fenced {
-		running := UnknownLease
-		if end.LeaseRemaining != nil {
-			running = end.LeaseRemaining.Std()
-		}
-		wait = max(wait, running)
+		wait = max(wait, end.lease())
 	}
 	return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally,
 		Why: fmt.Sprintf("attempt timed out (%d of %d): %s", tally.Failures, limit, end.Reason)}
@@ -210,10 +200,7 @@ func returnWait(taskID string, returns int, end AttemptEnd) time.Duration {
 
 // spaced is first at the nth return and doubles with each after it, up to limit, plus jitter.
 func spaced(taskID string, returns, nth int, first, limit time.Duration) time.Duration {
-	wait := first
-	for i := nth; i < returns && wait < limit; i++ {
-		wait *= 2
-	}
+	wait := doubled(first, returns-nth, limit)
 	return min(wait+jitter(taskID, returns, wait/2), limit)
 }
 
@@ -227,15 +214,18 @@ const (
 // Backoff is the wait after the nth failed attempt: initial·2^(n-1) plus jitter, at most max. The jitter (up to one
 // second, and never more than the wait itself) comes from the task's id, so that replay finds the same value.
 func Backoff(policy RetryPolicy, taskID string, failures int) time.Duration {
-	wait := policy.InitialInterval.Or(DefaultInitialInterval)
 	limit := policy.MaxInterval.Or(DefaultMaxInterval)
-	for i := 1; i < failures && wait < limit; i++ {
-		wait *= 2
-	}
-	if wait > limit {
-		wait = limit
-	}
+	wait := doubled(policy.InitialInterval.Or(DefaultInitialInterval), failures-1, limit)
 	return min(wait+jitter(taskID, failures, min(maxJitter, wait)), limit)
+}
+
+// doubled is first, doubled so many times, at most limit.
+func doubled(first time.Duration, times int, limit time.Duration) time.Duration {
+	wait := min(first, limit)
+	for ; times > 0 && wait < limit; times-- {
+		wait = min(2*wait, limit)
+	}
+	return wait
 }
 
 // jitter is a fixed value in [0, bound) for a task and a count.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,11 +64,7 @@ func (r Reduce) SlotsOf(maxTasks int) int {
 	if r.Slots > 0 {
 		return min(r.Slots, maxTasks)
 	}
-	factor := r.Factor
-	if factor == 0 {
-		factor = DefaultReduceFactor
-	}
-	return max(1, int(float64(maxTasks)*factor))
+	return max(1, int(float64(maxTasks)*cmp.Or(r.Factor, DefaultReduceFactor)))
 }
 
 // Reductions are the agents that may use fewer slots than they have, sorted by id.
@@ -82,10 +79,7 @@ func (l Reductions) Of(agentID string) *LoadReduction {
 }
 
 func (l Reductions) search(agentID string) (int, bool) {
-	return slices.BinarySearchFunc(l, agentID, func(r LoadReduction,
-		id string) int {
-		return strings.Compare(r.AgentID, id)
-	})
+	return slices.BinarySearchFunc(l, agentID, func(r LoadReduction, id string) int { return strings.Compare(r.AgentID, id) })
 }
 
 // EffectiveSlots is how many tasks a member may run at a time now.
@@ -115,7 +109,7 @@ func (c *Cluster) ReduceLoad(agentID string, r Reduce, now time.Time) (changed b
 	}
 	before := c.EffectiveSlots(m)
 	next := LoadReduction{AgentID: agentID, Slots: slots, Since: now,
-		Until: now.Add(orDefault(r.For, DefaultReduceFor)), Reason: r.Reason, UntilHealthy: r.UntilHealthy}
+		Until: now.Add(cmp.Or(r.For, DefaultReduceFor)), Reason: r.Reason, UntilHealthy: r.UntilHealthy}
 	next.NextStep = next.Until
 	if r.UntilHealthy {
 		next.NextStep = earliest(next.Until, now.Add(RestoreStep))
@@ -154,9 +148,7 @@ func (l Reductions) resume(agentID string, now time.Time) {
 func (l Reductions) NextStep() time.Time {
 	var next time.Time
 	for i := range l {
-		if at := l[i].NextStep; next.IsZero() || at.Before(next) {
-			next = at
-		}
+		next = sooner(next, l[i].NextStep)
 	}
 	return next
 }
@@ -222,16 +214,17 @@ func (l Reductions) Limits() map[string]int {
 	return limits
 }
 
-func orDefault(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
-}
-
 func earliest(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
 	}
 	return a
+}
+
+// sooner is the earlier of two times; a zero one is none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || b.IsZero() {
+		return later(a, b)
+	}
+	return earliest(a, b)
 }

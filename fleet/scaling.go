@@ -276,9 +276,7 @@ func (d *scaler) shrink(depth int64, what string) ScalingDecision {
 			continue
 		}
 		if ready := a.IdleSince.Add(down.IdleTimeout.Std()); d.now.Before(ready) {
-			if next.IsZero() || ready.Before(next) {
-				next = ready
-			}
+			next = sooner(next, ready)
 			continue
 		}
 		idle = append(idle, a.AgentID)
@@ -314,10 +312,7 @@ func (d *scaler) lastChange() time.Time {
 	if d.Scaling == nil {
 		return time.Time{}
 	}
-	if d.Scaling.LastUp.After(d.Scaling.LastDown) {
-		return d.Scaling.LastUp
-	}
-	return d.Scaling.LastDown
+	return later(d.Scaling.LastUp, d.Scaling.LastDown)
 }
 
 // stoppable are the agents that may be stopped and of which the load is known, those to be stopped first in front.

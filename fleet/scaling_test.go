@@ -421,15 +421,13 @@ func TestScalingPolicyIsChecked(t *testing.T) {
 		"scaling.scale_up.cpu_threshold must":   func(p *ScalingPolicy) { p.ScaleUp.CPUThreshold = 101 },
 		"scaling.scale_up.increment must":       func(p *ScalingPolicy) { p.ScaleUp.Increment = -1 },
 		"scaling.scale_down.idle_timeout must":  func(p *ScalingPolicy) { p.ScaleDown.IdleTimeout = 1 },
-		"scaling.spawn.environment: names that": func(
-			p *ScalingPolicy) {
+		"scaling.spawn.environment must have no names that": func(p *ScalingPolicy) {
 			p.Spawn.Environment = map[string]string{"MAINSTAY_X": ""}
 		},
-		"scaling.spawn.environment: every name": func(
-			p *ScalingPolicy) {
+		"scaling.spawn.environment must have names of": func(p *ScalingPolicy) {
 			p.Spawn.Environment = map[string]string{"A=B": ""}
 		},
-		"scaling.spawn.resources.cpu: must":   func(p *ScalingPolicy) { p.Spawn.Resources.CPU = "x" },
+		"scaling.spawn.resources.cpu must":    func(p *ScalingPolicy) { p.Spawn.Resources.CPU = "x" },
 		"scaling.spawn.backoff.strategy must": func(p *ScalingPolicy) { p.Spawn.Backoff.Strategy = "random" },
 		"scaling.spawn.spawner":               func(p *ScalingPolicy) { p.Spawn.Spawner = "No" },
 		"scaling.spawn.capabilities[0]":       func(p *ScalingPolicy) { p.Spawn.Capabilities = []string{"a b"} },

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -28,51 +29,51 @@ const (
 // ScalingPolicy says when agents are started and stopped. Between which numbers is the cluster's min_agents and
 // max_agents.
 type ScalingPolicy struct {
-	Mode         ScalingMode   `json:"mode,omitempty" enum:"off,manual,auto" doc:"off: others start and stop the agents. manual: as many as desired_agents are kept. auto: the rules move the number between min_agents and max_agents. Default off."`
-	QueueMeasure QueueMeasure  `json:"queue_measure,omitempty" enum:"total,per_agent" doc:"What the queue thresholds count: the tasks that wait in the cluster, or those for each agent. Default total."`
-	ScaleUp      ScaleUpRule   `json:"scale_up,omitzero" doc:"When agents are started."`
-	ScaleDown    ScaleDownRule `json:"scale_down,omitzero" doc:"When agents are stopped."`
-	Spawn        SpawnPolicy   `json:"spawn,omitzero" doc:"What agents are started, and by whom."`
+	Mode         ScalingMode   `json:"mode,omitempty" yaml:"mode" enum:"off,manual,auto" doc:"off: others start and stop the agents. manual: as many as desired_agents are kept. auto: the rules move the number between min_agents and max_agents. Default off."`
+	QueueMeasure QueueMeasure  `json:"queue_measure,omitempty" yaml:"queue_measure" enum:"total,per_agent" doc:"What the queue thresholds count: the tasks that wait in the cluster, or those for each agent. Default total."`
+	ScaleUp      ScaleUpRule   `json:"scale_up,omitzero" yaml:"scale_up" doc:"When agents are started."`
+	ScaleDown    ScaleDownRule `json:"scale_down,omitzero" yaml:"scale_down" doc:"When agents are stopped."`
+	Spawn        SpawnPolicy   `json:"spawn,omitzero" yaml:"spawn" doc:"What agents are started, and by whom."`
 }
 
 // ScaleUpRule starts agents.
 type ScaleUpRule struct {
 	// QueueThreshold: more tasks than this wait. nil: the default, 5.
-	QueueThreshold *int `json:"queue_threshold,omitempty" minimum:"0" maximum:"1000000" doc:"When more tasks than this wait. Default 5."`
+	QueueThreshold *int `json:"queue_threshold,omitempty" yaml:"queue_threshold" minimum:"0" maximum:"1000000" doc:"When more tasks than this wait. Default 5."`
 	// CPUThreshold: the agents' machines are busier than this on average, in percent, and no agent is idle. 100 never
 	// holds. Default 80.
-	CPUThreshold float64 `json:"cpu_threshold,omitempty" minimum:"0" maximum:"100" doc:"Or when no agent is idle and their machines are busier than this on average, in percent. 100: never. Default 80."`
+	CPUThreshold float64 `json:"cpu_threshold,omitempty" yaml:"cpu_threshold" minimum:"0" maximum:"100" doc:"Or when no agent is idle and their machines are busier than this on average, in percent. 100: never. Default 80."`
 	// Cooldown is the least time between two of them. Default 1 min.
-	Cooldown Duration `json:"cooldown,omitempty" doc:"The least time between two of them. Default 1m."`
+	Cooldown Duration `json:"cooldown,omitempty" yaml:"cooldown" doc:"The least time between two of them. Default 1m."`
 	// Increment is how many agents are started at a time. Default 1.
-	Increment int `json:"increment,omitempty" minimum:"0" maximum:"1000" doc:"How many agents are started at a time. Default 1."`
+	Increment int `json:"increment,omitempty" yaml:"increment" minimum:"0" maximum:"1000" doc:"How many agents are started at a time. Default 1."`
 }
 
 // ScaleDownRule stops agents.
 type ScaleDownRule struct {
 	// QueueThreshold: fewer tasks than this wait. nil: the default, 1.
-	QueueThreshold *int `json:"queue_threshold,omitempty" minimum:"0" maximum:"1000000" doc:"When fewer tasks than this wait. Default 1."`
+	QueueThreshold *int `json:"queue_threshold,omitempty" yaml:"queue_threshold" minimum:"0" maximum:"1000000" doc:"When fewer tasks than this wait. Default 1."`
 	// IdleTimeout: the agent had nothing to do for so long. Default 5 min.
-	IdleTimeout Duration `json:"idle_timeout,omitempty" doc:"And an agent had nothing to do for so long. Default 5m."`
+	IdleTimeout Duration `json:"idle_timeout,omitempty" yaml:"idle_timeout" doc:"And an agent had nothing to do for so long. Default 5m."`
 	// Cooldown is the least time after the last change in either direction. Default 5 min.
-	Cooldown Duration `json:"cooldown,omitempty" doc:"The least time after the last change in either direction. Default 5m."`
+	Cooldown Duration `json:"cooldown,omitempty" yaml:"cooldown" doc:"The least time after the last change in either direction. Default 5m."`
 	// Decrement is how many agents are stopped at a time. Default 1.
-	Decrement int `json:"decrement,omitempty" minimum:"0" maximum:"1000" doc:"How many agents are stopped at a time. Default 1."`
+	Decrement int `json:"decrement,omitempty" yaml:"decrement" minimum:"0" maximum:"1000" doc:"How many agents are stopped at a time. Default 1."`
 }
 
 // SpawnPolicy says what agents are started, and by whom.
 type SpawnPolicy struct {
 	// Spawner is the name of one; empty: any takes it.
-	Spawner      string            `json:"spawner,omitempty" maxLength:"63" doc:"The name of a spawner. Left out or empty: any takes it."`
-	Slots        int               `json:"slots,omitempty" minimum:"0" maximum:"10000" doc:"Tasks that an agent runs at a time. 0: as the spawner has it."` // 0: as the spawner has it
-	Capabilities []string          `json:"capabilities,omitempty" maxItems:"64" doc:"What the agents can do. Work that asks for something else starts none."`
-	Resources    Resources         `json:"resources,omitzero" doc:"What each agent is given: cpu in cores (\"2\", \"500m\"), memory and storage in bytes (\"4Gi\")."`
-	Environment  map[string]string `json:"environment,omitempty" doc:"Variables of the agents' environment. It is no place for secrets: whoever sees the cluster sees them."`
+	Spawner      string            `json:"spawner,omitempty" yaml:"spawner" maxLength:"63" doc:"The name of a spawner. Left out or empty: any takes it."`
+	Slots        int               `json:"slots,omitempty" yaml:"slots" minimum:"0" maximum:"10000" doc:"Tasks that an agent runs at a time. 0: as the spawner has it."` // 0: as the spawner has it
+	Capabilities []string          `json:"capabilities,omitempty" yaml:"capabilities" maxItems:"64" doc:"What the agents can do. Work that asks for something else starts none."`
+	Resources    Resources         `json:"resources,omitzero" yaml:"resources" doc:"What each agent is given: cpu in cores (\"2\", \"500m\"), memory and storage in bytes (\"4Gi\")."`
+	Environment  map[string]string `json:"environment,omitempty" yaml:"environment" doc:"Variables of the agents' environment. It is no place for secrets: whoever sees the cluster sees them."`
 	// JoinTimeout is how long a started agent may take to come online; then it is stopped again. Default 1 min.
-	JoinTimeout Duration `json:"join_timeout,omitempty" doc:"How long a started agent may take to come online; then it is stopped again. Default 1m."`
+	JoinTimeout Duration `json:"join_timeout,omitempty" yaml:"join_timeout" doc:"How long a started agent may take to come online; then it is stopped again. Default 1m."`
 	// DrainTimeout is how long an agent that is to stop may finish its work. Default 5 min.
-	DrainTimeout Duration     `json:"drain_timeout,omitempty" doc:"How long an agent that is to stop may finish its work. Default 5m."`
-	Backoff      SpawnBackoff `json:"backoff,omitzero" doc:"How tries are spaced while agents cannot be started."`
+	DrainTimeout Duration     `json:"drain_timeout,omitempty" yaml:"drain_timeout" doc:"How long an agent that is to stop may finish its work. Default 5m."`
+	Backoff      SpawnBackoff `json:"backoff,omitzero" yaml:"backoff" doc:"How tries are spaced while agents cannot be started."`
 }
 
 // BackoffStrategy says how waits grow.
@@ -86,18 +87,17 @@ const (
 
 // SpawnBackoff spaces tries while agents cannot be started.
 type SpawnBackoff struct {
-	Strategy BackoffStrategy `json:"strategy,omitempty" enum:"constant,exponential" doc:"Default exponential."` // default exponential
-	Delay    Duration        `json:"delay,omitempty" doc:"After the first failure. Default 10s."`               // after the first failure; default 10 s
-	MaxDelay Duration        `json:"max_delay,omitempty" doc:"The longest. Default 5m."`                        // default 5 min
+	Strategy BackoffStrategy `json:"strategy,omitempty" yaml:"strategy" enum:"constant,exponential" doc:"Default exponential."` // default exponential
+	Delay    Duration        `json:"delay,omitempty" yaml:"delay" doc:"After the first failure. Default 10s."`                  // after the first failure; default 10 s
+	MaxDelay Duration        `json:"max_delay,omitempty" yaml:"max_delay" doc:"The longest. Default 5m."`                       // default 5 min
 }
 
 // Wait is how long to wait after the nth failure.
 func (b SpawnBackoff) Wait(failures int) time.Duration {
-	wait, limit := b.Delay.Std(), b.MaxDelay.Std()
-	for i := 1; b.Strategy != BackoffConstant && i < failures && wait < limit; i++ {
-		wait *= 2
+	if b.Strategy == BackoffConstant {
+		failures = 1
 	}
-	return min(wait, limit)
+	return doubled(b.Delay.Std(), failures-1, b.MaxDelay.Std())
 }
 
 // On reports whether agents are started and stopped at all.
@@ -135,93 +135,82 @@ func defaultTo[T comparable](field *T, value T) {
 	}
 }
 
-// Validate checks p after WithDefaults. Its errors begin with the field.
+// Validate checks p after WithDefaults. Its errors are FieldErrors.
 func (p *ScalingPolicy) Validate() error {
 	switch p.Mode {
 	case ScalingOff, ScalingManual, ScalingAuto:
 	default:
-		return fmt.Errorf("scaling.mode must be off, manual or auto")
+		return wrongField("scaling.mode", "must be off, manual or auto")
 	}
 	if p.QueueMeasure != QueueTotal && p.QueueMeasure != QueuePerAgent {
-		return fmt.Errorf("scaling.queue_measure must be total or per_agent")
+		return wrongField("scaling.queue_measure", "must be total or per_agent")
 	}
 	up, down := &p.ScaleUp, &p.ScaleDown
 	if *up.QueueThreshold < 0 || *up.QueueThreshold > 1_000_000 {
-		return fmt.Errorf("scaling.scale_up.queue_threshold must lie between 0 and 1000000")
+		return wrongField("scaling.scale_up.queue_threshold", "must lie between 0 and 1000000")
 	}
 	if *down.QueueThreshold < 0 || *down.QueueThreshold > max(1, *up.QueueThreshold) {
-		return fmt.Errorf(
-			"scaling.scale_down.queue_threshold must lie between 0 and scale_up.queue_threshold, else agents are started and stopped by turns")
+		return wrongField("scaling.scale_down.queue_threshold",
+			"must lie between 0 and scale_up.queue_threshold, else agents are started and stopped by turns")
 	}
 	if !(up.CPUThreshold > 0 && up.CPUThreshold <= 100) {
-		return fmt.Errorf("scaling.scale_up.cpu_threshold must lie between 0 and 100, in percent")
+		return wrongField("scaling.scale_up.cpu_threshold", "must lie between 0 and 100, in percent")
 	}
 	for _, count := range []struct {
 		field string
 		value int
 	}{{"scale_up.increment", up.Increment}, {"scale_down.decrement", down.Decrement}} {
 		if count.value < 1 || count.value > MaxMembers {
-			return fmt.Errorf("scaling.%s must lie between 1 and %d", count.field, MaxMembers)
+			return wrongField("scaling."+count.field, "must lie between 1 and %d", MaxMembers)
 		}
 	}
-	for _, d := range []struct {
-		field       string
-		value       Duration
-		least, most time.Duration
-	}{
-		{"scale_up.cooldown", up.Cooldown, time.Second, 24 * time.Hour},
-		{"scale_down.cooldown", down.Cooldown, time.Second, 24 * time.Hour},
-		{"scale_down.idle_timeout", down.IdleTimeout, time.Second, 7 * 24 * time.Hour},
-		{"spawn.join_timeout", p.Spawn.JoinTimeout, time.Second, time.Hour},
-		{"spawn.drain_timeout", p.Spawn.DrainTimeout, time.Second, MaxDrainTimeout},
-		{"spawn.backoff.delay", p.Spawn.Backoff.Delay, time.Second, time.Hour},
-		{"spawn.backoff.max_delay", p.Spawn.Backoff.MaxDelay, p.Spawn.Backoff.Delay.Std(), 24 * time.Hour},
-	} {
-		if err := ValidateDuration("scaling."+d.field, d.value, d.least, d.most); err != nil {
-			return err
-		}
-	}
-	return p.Spawn.validate()
+	spawn := &p.Spawn
+	return cmp.Or(
+		ValidateDuration("scaling.scale_up.cooldown", up.Cooldown, time.Second, 24*time.Hour),
+		ValidateDuration("scaling.scale_down.cooldown", down.Cooldown, time.Second, 24*time.Hour),
+		ValidateDuration("scaling.scale_down.idle_timeout", down.IdleTimeout, time.Second, 7*24*time.Hour),
+		ValidateDuration("scaling.spawn.join_timeout", spawn.JoinTimeout, time.Second, time.Hour),
+		ValidateDuration("scaling.spawn.drain_timeout", spawn.DrainTimeout, time.Second, MaxDrainTimeout),
+		ValidateDuration("scaling.spawn.backoff.delay", spawn.Backoff.Delay, time.Second, time.Hour),
+		ValidateDuration("scaling.spawn.backoff.max_delay", spawn.Backoff.MaxDelay, spawn.Backoff.Delay.Std(), 24*time.Hour),
+		spawn.validate())
 }
+
+// idForm says how an id is written.
+const idForm = `must be 1 to %d characters of a-z, 0-9, ".", "_" and "-", and begin with a letter or digit`
 
 // reservedEnvironment is what a spawner itself tells its agents.
 const reservedEnvironment = "MAINSTAY_"
 
 func (s *SpawnPolicy) validate() error {
-	if s.Spawner != "" {
-		if err := ValidateID("scaling.spawn.spawner", s.Spawner); err != nil {
-			return err
-		}
+	if s.Spawner != "" && ValidateID("", s.Spawner) != nil {
+		return wrongField("scaling.spawn.spawner", idForm, MaxIDLength)
 	}
 	if s.Slots < 0 || s.Slots > 10_000 {
-		return fmt.Errorf("scaling.spawn.slots must lie between 0 and 10000")
+		return wrongField("scaling.spawn.slots", "must lie between 0 and 10000")
 	}
 	if len(s.Capabilities) > 64 || len(s.Environment) > 64 {
-		return fmt.Errorf("scaling.spawn may name at most 64 capabilities and 64 variables of the environment")
+		return wrongField("scaling.spawn", "may name at most 64 capabilities and 64 variables of the environment")
 	}
 	for i, c := range s.Capabilities {
-		if err := ValidateID(fmt.Sprintf("scaling.spawn.capabilities[%d]", i), c); err != nil {
-			return err
+		if ValidateID("", c) != nil {
+			return wrongField(fmt.Sprintf("scaling.spawn.capabilities[%d]", i), idForm, MaxIDLength)
 		}
 	}
 	for name, value := range s.Environment {
 		switch {
 		case name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(value, "\x00") ||
 			len(name)+len(value) > 4096:
-			return fmt.Errorf(
-				"scaling.spawn.environment: every name must be that of a variable, of at most 4096 bytes with its value")
+			return wrongField("scaling.spawn.environment", "must have names of variables, of at most 4096 bytes with their values")
 		case strings.HasPrefix(name, reservedEnvironment):
-			return fmt.Errorf("scaling.spawn.environment: names that begin with %s are the spawner's own",
+			return wrongField("scaling.spawn.environment", "must have no names that begin with %s: they are the spawner's own",
 				reservedEnvironment)
 		}
 	}
 	switch s.Backoff.Strategy {
 	case BackoffConstant, BackoffExponential:
 	default:
-		return fmt.Errorf("scaling.spawn.backoff.strategy must be constant or exponential")
+		return wrongField("scaling.spawn.backoff.strategy", "must be constant or exponential")
 	}
-	if err := s.Resources.Validate(); err != nil {
-		return fmt.Errorf("scaling.spawn.%w", err)
-	}
-	return nil
+	return s.Resources.validate("scaling.spawn.")
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -57,50 +58,45 @@ type FieldError struct {
 func (e *FieldError) Error() string { return e.Field + " " + e.Err.Error() }
 func (e *FieldError) Unwrap() error { return e.Err }
 
+func wrongField(field, format string, args ...any) error {
+	return &FieldError{field, fmt.Errorf(format, args...)}
+}
+
 // Validate checks the plan but for the name of its time zone. Its errors are FieldErrors.
 func (p *SchedulePlan) Validate(now time.Time) error {
-	wrong := func(field, format string, args ...any) error { return &FieldError{field, fmt.Errorf(format, args...)} }
 	switch {
 	case p.Cron == "" && p.Interval == 0:
-		return wrong("cron", "must be given, or interval: one of them says when a task is made")
+		return wrongField("cron", "must be given, or interval: one of them says when a task is made")
 	case p.Cron != "" && p.Interval != 0:
-		return wrong("interval", "must be left out when there is cron")
+		return wrongField("interval", "must be left out when there is cron")
 	case p.Cron != "":
 		if _, err := ParseCron(p.Cron); err != nil {
 			return &FieldError{"cron", err}
 		}
 		if p.Offset != 0 {
-			return wrong("offset", "belongs to interval; cron names its times")
+			return wrongField("offset", "belongs to interval; cron names its times")
 		}
 	case p.TimeZone != "":
-		return wrong("time_zone", "belongs to cron; an interval needs none")
+		return wrongField("time_zone", "belongs to cron; an interval needs none")
 	case p.Offset < 0 || p.Offset >= p.Interval && p.Offset != 0:
-		return wrong("offset", "must be at least 0s and less than interval")
+		return wrongField("offset", "must be at least 0s and less than interval")
 	}
-	for _, d := range []struct {
-		field    string
-		value    Duration
-		min, max time.Duration
-	}{
-		{"interval", p.Interval, minInterval, longestSpan},
-		{"catchup_window", p.CatchupWindow, minCatchupWindow, longestSpan},
-		{"jitter", p.Jitter, time.Second, 24 * time.Hour},
-	} {
-		if d.value != 0 && (d.value.Std() < d.min || d.value.Std() > d.max) {
-			return wrong(d.field, "must be between %s and %s", d.min, d.max)
-		}
+	if err := cmp.Or(ValidateDuration("interval", p.Interval, minInterval, longestSpan),
+		ValidateDuration("catchup_window", p.CatchupWindow, minCatchupWindow, longestSpan),
+		ValidateDuration("jitter", p.Jitter, time.Second, 24*time.Hour)); err != nil {
+		return err
 	}
 	switch p.Overlap {
 	case "", OverlapSkip, OverlapBufferOne, OverlapAllowAll, OverlapCancelOther:
 	default:
-		return wrong("overlap", "must be skip, buffer_one, allow_all or cancel_other")
+		return wrongField("overlap", "must be skip, buffer_one, allow_all or cancel_other")
 	}
 	switch {
 	case p.EndAt.IsZero():
 	case !p.EndAt.After(now):
-		return wrong("end_at", "must lie ahead")
+		return wrongField("end_at", "must lie ahead")
 	case !p.EndAt.After(p.StartAt):
-		return wrong("end_at", "must be after start_at")
+		return wrongField("end_at", "must be after start_at")
 	}
 	return nil
 }

@@ -50,9 +50,7 @@ func (c *Cluster) AssignShards(roleLease time.Duration, now time.Time) (moves []
 		switch {
 		case s.Owner != "":
 		case now.Before(s.FreeAt):
-			if waitUntil.IsZero() || s.FreeAt.Before(waitUntil) {
-				waitUntil = s.FreeAt
-			}
+			waitUntil = sooner(waitUntil, s.FreeAt)
 		default:
 			if q := nextOwner(members, s.Next); q != nil {
 				q.owned++

@@ -28,16 +28,18 @@ type Resources struct {
 	Storage string `json:"storage,omitempty" yaml:"storage"` // bytes, as "10Gi"
 }
 
-// Validate checks the amounts.
-func (r Resources) Validate() error {
+// Validate checks the amounts. Its errors are FieldErrors.
+func (r Resources) Validate() error { return r.validate("") }
+
+func (r Resources) validate(at string) error {
 	if _, err := r.MilliCPU(); err != nil {
-		return fmt.Errorf("resources.cpu: %w", err)
+		return &FieldError{at + "resources.cpu", err}
 	}
-	if _, err := parseBytes(r.Memory); err != nil {
-		return fmt.Errorf("resources.memory: %w", err)
+	if _, err := r.MemoryBytes(); err != nil {
+		return &FieldError{at + "resources.memory", err}
 	}
-	if _, err := parseBytes(r.Storage); err != nil {
-		return fmt.Errorf("resources.storage: %w", err)
+	if _, err := r.StorageBytes(); err != nil {
+		return &FieldError{at + "resources.storage", err}
 	}
 	return nil
 }

@@ -218,13 +218,7 @@ func (c *Cluster) SetStateDigests(hub string, digests []string, now time.Time) b
 // SyncSoon brings the next sync forward. It is for states that changed after the last sync began: that sync may have
 // read them before, so it is worth trying again.
 func (s *SyncState) SyncSoon(now time.Time) {
-	wait := syncAgain
-	if s.Syncs <= 3 {
-		wait = min(wait, syncSoon<<max(0, s.Syncs-1))
-	}
-	if at := now.Add(wait); at.Before(s.SyncAt) {
-		s.SyncAt = at
-	}
+	s.SyncAt = earliest(s.SyncAt, now.Add(doubled(syncSoon, s.Syncs-1, syncAgain)))
 }
 
 // DropStateDigests forgets hubs that have no members any more.
@@ -269,11 +263,7 @@ func (s *SyncState) SyncDue(now time.Time) bool {
 	if s.SyncAt.IsZero() || now.Before(s.SyncAt) {
 		return false
 	}
-	wait := syncAgainMax
-	if s.Syncs < 5 {
-		wait = syncAgain << s.Syncs
-	}
+	s.SyncAt = now.Add(doubled(syncAgain, s.Syncs, syncAgainMax))
 	s.Syncs++
-	s.SyncAt = now.Add(min(wait, syncAgainMax))
 	return true
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -101,26 +102,9 @@ type TaskSpec struct {
 
 // Validate checks the fields that need no knowledge of the fleet. Messages never repeat the submitted value.
 func (s *TaskSpec) Validate() error {
-	if err := ValidateID("type", s.Type); err != nil {
+	if err := cmp.Or(ValidateID("type", s.Type), ValidateID("cluster", s.Cluster), optionalID("agent", s.Agent),
+		optionalID("tenant", s.Tenant), optionalID("provider", s.Provider)); err != nil {
 		return err
-	}
-	if err := ValidateID("cluster", s.Cluster); err != nil {
-		return err
-	}
-	if s.Agent != "" {
-		if err := ValidateID("agent", s.Agent); err != nil {
-			return err
-		}
-	}
-	if s.Tenant != "" {
-		if err := ValidateID("tenant", s.Tenant); err != nil {
-			return err
-		}
-	}
-	if s.Provider != "" {
-		if err := ValidateID("provider", s.Provider); err != nil {
-			return err
-		}
 	}
 	for _, list := range [][]string{s.RequiredCapabilities, s.PreferredCapabilities} {
 		if len(list) > 32 {
@@ -157,21 +141,12 @@ func (s *TaskSpec) Validate() error {
 			return fmt.Errorf("a label's value may be at most 128 characters")
 		}
 	}
-	for _, d := range []struct {
-		name string
-		d    Duration
-		min  time.Duration
-		max  time.Duration
-	}{
-		{"timeout", s.Timeout, time.Second, 30 * 24 * time.Hour},
-		{"expires_in", s.ExpiresIn, time.Second, 30 * 24 * time.Hour},
-		{"beacon_timeout", s.BeaconTimeout, time.Second, 24 * time.Hour},
-		{"retry.initial_interval", s.Retry.InitialInterval, time.Millisecond, time.Hour},
-		{"retry.max_interval", s.Retry.MaxInterval, time.Millisecond, 24 * time.Hour},
-	} {
-		if err := ValidateDuration(d.name, d.d, d.min, d.max); err != nil {
-			return err
-		}
+	if err := cmp.Or(ValidateDuration("timeout", s.Timeout, time.Second, 30*24*time.Hour),
+		ValidateDuration("expires_in", s.ExpiresIn, time.Second, 30*24*time.Hour),
+		ValidateDuration("beacon_timeout", s.BeaconTimeout, time.Second, 24*time.Hour),
+		ValidateDuration("retry.initial_interval", s.Retry.InitialInterval, time.Millisecond, time.Hour),
+		ValidateDuration("retry.max_interval", s.Retry.MaxInterval, time.Millisecond, 24*time.Hour)); err != nil {
+		return err
 	}
 	if s.Retry.MaxAttempts < 0 || s.Retry.MaxAttempts > 100 || s.Retry.MaxTransfers < 0 || s.Retry.MaxTransfers > 100 {
 		return fmt.Errorf("retry.max_attempts and retry.max_transfers must be 0 (the default) to 100")
@@ -319,13 +294,9 @@ type TaskDefaults struct {
 
 // WithDefaults fills what was left out.
 func (d TaskDefaults) WithDefaults() TaskDefaults {
-	if d.MaxAttempts == 0 {
-		d.MaxAttempts = DefaultMaxAttempts
-	}
-	if d.MaxTransfers == 0 {
-		d.MaxTransfers = DefaultMaxTransfers
-	}
-	d.ExpiresIn = Duration(d.ExpiresIn.Or(DefaultExpiration))
+	defaultTo(&d.MaxAttempts, DefaultMaxAttempts)
+	defaultTo(&d.MaxTransfers, DefaultMaxTransfers)
+	defaultTo(&d.ExpiresIn, Duration(DefaultExpiration))
 	return d
 }
 
@@ -339,15 +310,9 @@ func (d TaskDefaults) Validate() error {
 
 // Apply gives a task what it leaves out.
 func (d TaskDefaults) Apply(s *TaskSpec) {
-	if s.Retry.MaxAttempts == 0 {
-		s.Retry.MaxAttempts = d.MaxAttempts
-	}
-	if s.Retry.MaxTransfers == 0 {
-		s.Retry.MaxTransfers = d.MaxTransfers
-	}
-	if s.ExpiresIn == 0 {
-		s.ExpiresIn = d.ExpiresIn
-	}
+	defaultTo(&s.Retry.MaxAttempts, d.MaxAttempts)
+	defaultTo(&s.Retry.MaxTransfers, d.MaxTransfers)
+	defaultTo(&s.ExpiresIn, d.ExpiresIn)
 }
 
 // ExecType is the task type whose payload is a command to run.
