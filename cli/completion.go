@@ -86,35 +86,37 @@ var completedSecond = map[string][]string{
 type idSource func(context.Context, *client.Client) ([]string, error)
 
 var (
-	idsOfAgents = idsOf(func(s *client.Client) *client.List[api.Agent] { return s.Agents(client.AgentQuery{}) },
-		func(g *api.Agent) string { return g.ID })
-	idsOfClusters = idsOf((*client.Client).Clusters, func(k *api.Cluster) string { return k.Name })
-	idsOfTasks    = idsOf(func(s *client.Client) *client.List[api.Task] { return s.Tasks(client.TaskQuery{}) },
-		func(t *api.Task) string { return t.ID })
-	idsOfFailovers = idsOf(func(s *client.Client) *client.List[fleet.FailoverRecord] {
-		return s.Failovers(
-			client.FailoverQuery{})
-	},
-		func(r *fleet.FailoverRecord) string { return r.ID })
-	idsOfDrains = idsOf(func(s *client.Client) *client.List[fleet.DrainRecord] { return s.Drains("") },
-		func(r *fleet.DrainRecord) string { return r.ID })
-	idsOfSchedules = idsOf(func(s *client.Client) *client.List[api.ScheduleEntry] {
-		return s.Schedules(
-			client.ScheduleQuery{})
-	},
-		func(e *api.ScheduleEntry) string { return e.Name })
-	idsOfBulks = idsOf((*client.Client).Bulks, func(b *api.Bulk) string { return b.ID })
+	idsOfAgents idSource = func(ctx context.Context, s *client.Client) ([]string, error) {
+		return ids(ctx, s.Agents.List(client.AgentQuery{}), func(g *api.Agent) string { return g.ID })
+	}
+	idsOfClusters idSource = func(ctx context.Context, s *client.Client) ([]string, error) {
+		return ids(ctx, s.Clusters.List(), func(k *api.Cluster) string { return k.Name })
+	}
+	idsOfTasks idSource = func(ctx context.Context, s *client.Client) ([]string, error) {
+		return ids(ctx, s.Tasks.List(client.TaskQuery{}), func(t *api.Task) string { return t.ID })
+	}
+	idsOfFailovers idSource = func(ctx context.Context, s *client.Client) ([]string, error) {
+		return ids(ctx, s.Failovers.List(client.FailoverQuery{}), func(r *fleet.FailoverRecord) string { return r.ID })
+	}
+	idsOfDrains idSource = func(ctx context.Context, s *client.Client) ([]string, error) {
+		return ids(ctx, s.Drains.List(""), func(r *fleet.DrainRecord) string { return r.ID })
+	}
+	idsOfSchedules idSource = func(ctx context.Context, s *client.Client) ([]string, error) {
+		return ids(ctx, s.Schedules.List(client.ScheduleQuery{}), func(e *api.ScheduleEntry) string { return e.Name })
+	}
+	idsOfBulks idSource = func(ctx context.Context, s *client.Client) ([]string, error) {
+		return ids(ctx, s.Bulks.List(), func(b *api.Bulk) string { return b.ID })
+	}
 )
 
-func idsOf[T any](list func(*client.Client) *client.List[T], id func(*T) string) idSource {
-	return func(ctx context.Context, s *client.Client) ([]string, error) {
-		items, err := list(s).Take(ctx, completionPage)
-		ids := make([]string, len(items))
-		for i := range items {
-			ids[i] = id(&items[i])
-		}
-		return ids, err
+// ids are the ids of the first items of a list.
+func ids[T any](ctx context.Context, list *client.List[T], id func(*T) string) ([]string, error) {
+	items, err := list.Take(ctx, completionPage)
+	ids := make([]string, len(items))
+	for i := range items {
+		ids[i] = id(&items[i])
 	}
+	return ids, err
 }
 
 // addCompletion gives every command below c the completion of its ids and flags. The shell asks the control plane that
@@ -188,10 +190,8 @@ func (s idSource) complete(a *app.App) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return slices.DeleteFunc(ids, func(id string) bool {
-			return !strings.HasPrefix(id,
-				begun)
-		}), cobra.ShellCompDirectiveNoFileComp
+		unlike := func(id string) bool { return !strings.HasPrefix(id, begun) }
+		return slices.DeleteFunc(ids, unlike), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 

@@ -120,8 +120,7 @@ each comes from: the default, a line of the file, a variable or a flag. Secrets 
 
 func printSettings(a *app.App, settings []config.Setting) error {
 	if len(settings) == 0 {
-		_, err := fmt.Fprintln(a.Stdout, "Every setting has its default.")
-		return err
+		return a.Say("Every setting has its default.")
 	}
 	t := app.NewTable(a.Stdout, "SETTING", "VALUE", "SOURCE", "FROM")
 	for _, s := range settings {

@@ -1,18 +1,20 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 )
 
 func overviewCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{
+	command := app.Show(a, &cobra.Command{
 		Use:   "overview",
 		Short: "Show whether anything is wrong, where, and since when",
 		Long: `Show whether anything is wrong with the fleet: what, where, since when, why, and what can be done. It ends with 0
@@ -21,20 +23,10 @@ whatever is wrong; a script looks at "problems" of -o json.
 The fleet page, at the address of the REST API, shows the same and more in a browser.`,
 		Example: "  mainstay overview\n  mainstay overview -o json",
 		Args:    app.Exactly(),
-		RunE: func(c *cobra.Command, _ []string) error {
-			client, err := a.Client()
-			if err != nil {
-				return err
-			}
-			o, err := client.Overview(c.Context())
-			if err != nil {
-				return err
-			}
-			return a.Print(client.Answer, func() error { return printOverview(a, o) })
-		},
-	}
+	}, func(ctx context.Context, s *client.Client, _ []string) (*api.Overview, error) {
+		return s.Overview(ctx)
+	}, printOverview)
 	a.ServerFlag(command)
-	a.OutputFlag(command)
 	return command
 }
 

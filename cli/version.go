@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -19,8 +18,7 @@ func versionCommand(a *app.App) *cobra.Command {
 			platform := runtime.GOOS + "/" + runtime.GOARCH
 			return a.Print(map[string]string{"version": a.Version, "go": runtime.Version(), "platform": platform},
 				func() error {
-					_, err := fmt.Fprintf(a.Stdout, "mainstay %s (%s, %s)\n", a.Version, runtime.Version(), platform)
-					return err
+					return a.Sayf("mainstay %s (%s, %s)\n", a.Version, runtime.Version(), platform)
 				})
 		},
 	}

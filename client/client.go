@@ -1,5 +1,5 @@
-// Package client is the Go client of the REST API: a method for each operation. What is safe to repeat is repeated when
-// the control plane is away or busy for a moment.
+// Package client is the Go client of the REST API: a method for each operation, by subject, as in c.Tasks.Get. What is
+// safe to repeat is repeated when the control plane is away or busy for a moment.
 package client
 
 import (
@@ -35,15 +35,57 @@ type Options struct {
 	Retries int
 }
 
-// Client calls the REST API. Its methods may be used at the same time. They answer an *Error for what the API refuses,
-// and an *UnreachableError when it does not answer.
+// Client calls the REST API; New makes it. Methods may be used at the same time. They answer an *Error for what the API
+// refuses, and an *UnreachableError when it does not answer.
 type Client struct {
+	Tasks     Tasks
+	Bulks     Bulks
+	Agents    Agents
+	Failovers Failovers
+	Drains    Drains
+	Clusters  Clusters
+	Scalings  Scalings
+	Schedules Schedules
+	Healing   Healing
+	Tokens    Tokens
+
 	base    string
 	token   string
 	http    *http.Client
 	retries int
 	raw     *json.RawMessage
 	pause   func(context.Context, time.Duration) error
+}
+
+// The operations of the API, by subject.
+type (
+	// Tasks are tasks, their log and the queue.
+	Tasks struct{ c *Client }
+	// Bulks are operations on many tasks.
+	Bulks struct{ c *Client }
+	// Agents are agents, and what is done with one.
+	Agents struct{ c *Client }
+	// Failovers are the records of failovers.
+	Failovers struct{ c *Client }
+	// Drains are the records of drains.
+	Drains struct{ c *Client }
+	// Clusters are clusters with their members, lanes, targets and states.
+	Clusters struct{ c *Client }
+	// Scalings are the records of what was done to keep the number of agents.
+	Scalings struct{ c *Client }
+	// Schedules make tasks again and again.
+	Schedules struct{ c *Client }
+	// Healing is the healing cycle.
+	Healing struct{ c *Client }
+	// Tokens are tokens of the API and of agents.
+	Tokens struct{ c *Client }
+)
+
+// withSubjects gives the client its subjects.
+func (c *Client) withSubjects() *Client {
+	c.Tasks, c.Bulks, c.Agents, c.Failovers, c.Drains = Tasks{c}, Bulks{c}, Agents{c}, Failovers{c}, Drains{c}
+	c.Clusters, c.Scalings, c.Schedules, c.Healing, c.Tokens = Clusters{c}, Scalings{c}, Schedules{c}, Healing{c}, Tokens{c}
+	return c
 }
 
 // New makes a client. It connects to nothing yet.
@@ -60,7 +102,7 @@ func New(o Options) (*Client, error) {
 	if o.Retries == 0 {
 		c.retries = defaultRetries
 	}
-	return c, nil
+	return c.withSubjects(), nil
 }
 
 // NewTransport is the default transport of a client, for those that change it.
@@ -78,7 +120,7 @@ func (c *Client) URL() string { return c.base }
 func (c *Client) Raw(raw *json.RawMessage) *Client {
 	kept := *c
 	kept.raw = raw
-	return &kept
+	return kept.withSubjects()
 }
 
 // request is one call of the API.

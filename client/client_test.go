@@ -69,9 +69,9 @@ func serve(t *testing.T, answers ...answer) (*Client, *server, *[]time.Duration)
 func TestWhatIsRepeated(t *testing.T) {
 	t.Parallel()
 	ok, busy := answer{status: 200, body: `{"id":"t-1"}`}, problem(503, "temporal_unavailable")
-	get := func(ctx context.Context, c *Client) error { _, err := c.Task(ctx, "t-1"); return err }
+	get := func(ctx context.Context, c *Client) error { _, err := c.Tasks.Get(ctx, "t-1"); return err }
 	submit := func(r api.TaskRequest) func(context.Context, *Client) error {
-		return func(ctx context.Context, c *Client) error { _, err := c.Submit(ctx, &r); return err }
+		return func(ctx context.Context, c *Client) error { _, err := c.Tasks.Submit(ctx, &r); return err }
 	}
 	batch := func(tasks ...api.TaskRequest) func(context.Context, *Client) error {
 		return func(ctx context.Context, c *Client) error { _, err := SubmitAll(ctx, c, tasks); return err }
@@ -96,20 +96,20 @@ func TestWhatIsRepeated(t *testing.T) {
 		"a batch of named tasks": {batch(api.TaskRequest{ID: "a"}, api.TaskRequest{IdempotencyKey: "b"}),
 			[]answer{busy, ok}, 2, false},
 		"a batch with one without": {batch(api.TaskRequest{ID: "a"}, api.TaskRequest{}), []answer{busy, ok}, 1, true},
-		"a DELETE": {func(ctx context.Context, c *Client) error { return c.DeleteSchedule(ctx, "s") },
+		"a DELETE": {func(ctx context.Context, c *Client) error { return c.Schedules.Delete(ctx, "s") },
 			[]answer{busy, {status: 204}}, 2, false},
 		"a DELETE of one revision": {func(ctx context.Context,
 			c *Client) error {
-			return c.DeleteCluster(ctx, "c", false, "r")
+			return c.Clusters.Delete(ctx, "c", false, "r")
 		}, []answer{busy, {status: 204}}, 1, true},
 		"a PATCH": {func(ctx context.Context, c *Client) error {
 			_,
-				err := c.UpdateCluster(ctx, "c", nil, "")
+				err := c.Clusters.Update(ctx, "c", nil, "")
 			return err
 		}, []answer{busy, ok}, 1, true},
 		"not what an action is for": {func(ctx context.Context, c *Client) error {
 			_,
-				err := c.CancelTask(ctx, "t", "")
+				err := c.Tasks.Cancel(ctx, "t", "")
 			return err
 		}, []answer{busy, ok}, 1, true},
 	} {
@@ -180,7 +180,7 @@ func TestErrors(t *testing.T) {
 	client, server, _ := serve(t,
 		answer{status: 422,
 			body: `{"title":"Unprocessable","status":422,"code":"invalid_request","detail":"the request is not valid; errors says where","errors":[{"location":"body.type","message":"is missing"}]}`})
-	_, err := client.Submit(t.Context(), &api.TaskRequest{})
+	_, err := client.Tasks.Submit(t.Context(), &api.TaskRequest{})
 	var refused *Error
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, "r-1", refused.RequestID)
@@ -190,22 +190,22 @@ func TestErrors(t *testing.T) {
 	require.Equal(t, "Bearer secret", server.headers[0].Get("Authorization"))
 
 	client, _, _ = serve(t, problem(404, "unknown_task"))
-	_, err = client.Task(t.Context(), "t")
+	_, err = client.Tasks.Get(t.Context(), "t")
 	require.True(t, IsNotFound(err))
 	client, _, _ = serve(t, answer{status: 404, body: "<html>"})
-	_, err = client.Task(t.Context(), "t")
+	_, err = client.Tasks.Get(t.Context(), "t")
 	require.False(t, IsNotFound(err), "of something else")
 	require.ErrorContains(t, err, "answered 404 Not Found, and not as Mainstay does")
 
 	client, err = New(Options{URL: "http://127.0.0.1:1", Retries: -1})
 	require.NoError(t, err)
-	_, err = client.Task(t.Context(), "t")
+	_, err = client.Tasks.Get(t.Context(), "t")
 	var away *UnreachableError
 	require.ErrorAs(t, err, &away)
 	require.ErrorContains(t, err, "cannot reach the control plane at http://127.0.0.1:1: connect: connection refused")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = client.Task(ctx, "t")
+	_, err = client.Tasks.Get(ctx, "t")
 	require.Equal(t, context.Canceled, err)
 
 	for _, address := range []string{"", "127.0.0.1:8080", "ftp://x", "http://x?y=1", "http://x#y"} {
@@ -220,7 +220,7 @@ func TestPages(t *testing.T) {
 		{status: 200, body: `{"tasks":[],"next_page_token":"y"}`}, {status: 200, body: `{"tasks":[{"id":"c"}]}`}}
 	client, server, _ := serve(t, pages...)
 	var ids []string
-	for task, err := range client.Tasks(TaskQuery{Cluster: "k", Status: fleet.TaskQueued,
+	for task, err := range client.Tasks.List(TaskQuery{Cluster: "k", Status: fleet.TaskQueued,
 		Labels: []string{"a=b", "c=d"}}).All(t.Context()) {
 		require.NoError(t, err)
 		ids = append(ids, task.ID)
@@ -231,7 +231,7 @@ func TestPages(t *testing.T) {
 		"&page_token=y&status=queued"}, server.asked)
 
 	client, server, _ = serve(t, pages...)
-	for _, err := range client.Tasks(TaskQuery{}).All(t.Context()) {
+	for _, err := range client.Tasks.List(TaskQuery{}).All(t.Context()) {
 		require.NoError(t, err)
 		break
 	}
@@ -239,7 +239,7 @@ func TestPages(t *testing.T) {
 
 	client, server, _ = serve(t, pages...)
 	var raw json.RawMessage
-	list := client.Raw(&raw).Tasks(TaskQuery{})
+	list := client.Raw(&raw).Tasks.List(TaskQuery{})
 	tasks, err := list.Take(t.Context(), 2)
 	require.NoError(t, err)
 	require.Len(t, tasks, 2)
@@ -253,7 +253,7 @@ func TestPages(t *testing.T) {
 
 	client, _, _ = serve(t, pages[0], problem(422, "invalid_request"))
 	var last error
-	for _, err := range client.Tasks(TaskQuery{}).All(t.Context()) {
+	for _, err := range client.Tasks.List(TaskQuery{}).All(t.Context()) {
 		last = err
 	}
 	require.Error(t, last, "an error ends the items, and is not lost")
@@ -264,13 +264,13 @@ func TestWaitForTask(t *testing.T) {
 	client, server, _ := serve(t, answer{status: 200, body: `{"id":"a/b","status":"running"}`},
 		answer{status: 200, body: `{"id":"a/b","status":"completed"}`})
 	var raw json.RawMessage
-	task, err := client.Raw(&raw).WaitForTask(t.Context(), "a/b", time.Hour, WithPayload)
+	task, err := client.Raw(&raw).Tasks.Wait(t.Context(), "a/b", time.Hour, WithPayload)
 	require.NoError(t, err)
 	require.Equal(t, fleet.TaskCompleted, task.Status)
 	require.Equal(t, `{"id":"a/b","status":"completed"}`, string(raw))
 	require.Equal(t, []string{"GET /api/v1/agents/tasks/a%2Fb?include=payload&wait=1m0s",
 		"GET /api/v1/agents/tasks/a%2Fb?include=payload&wait=1m0s"}, server.asked)
-	_, err = client.Task(t.Context(), "x")
+	_, err = client.Tasks.Get(t.Context(), "x")
 	require.NoError(t, err)
 	require.Equal(t, "GET /api/v1/agents/tasks/x", server.asked[2])
 }

@@ -18,13 +18,13 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	task, err := c.Submit(ctx, &api.TaskRequest{
+	task, err := c.Tasks.Submit(ctx, &api.TaskRequest{
 		IdempotencyKey: "invoice-4711", // submitting it again is the same task
 		TaskSpec: fleet.TaskSpec{Type: "exec", Cluster: "default",
 			Payload: []byte(`{"command":["echo","hello"]}`)},
 	})
 	if err == nil {
-		task, err = c.WaitForTask(ctx, task.ID, time.Minute)
+		task, err = c.Tasks.Wait(ctx, task.ID, time.Minute)
 	}
 	if err != nil {
 		log.Fatal(err)

@@ -14,44 +14,44 @@ type ScheduleQuery struct {
 	Tenant  string
 }
 
-// Schedules lists schedules.
-func (c *Client) Schedules(q ScheduleQuery) *List[api.ScheduleEntry] {
-	return list[api.ScheduleEntry](c, path("schedules"), "schedules",
+// List lists schedules.
+func (s Schedules) List(q ScheduleQuery) *List[api.ScheduleEntry] {
+	return list[api.ScheduleEntry](s.c, path("schedules"), "schedules",
 		values("cluster", q.Cluster, "type", q.Type, "tenant", q.Tenant))
 }
 
-// Schedule returns a schedule.
-func (c *Client) Schedule(ctx context.Context, name string) (*api.Schedule, error) {
-	return get[api.Schedule](ctx, c, path("schedules", name), nil)
+// Get returns a schedule.
+func (s Schedules) Get(ctx context.Context, name string) (*api.Schedule, error) {
+	return get[api.Schedule](ctx, s.c, path("schedules", name), nil)
 }
 
-// CreateSchedule creates a schedule.
-func (c *Client) CreateSchedule(ctx context.Context, r *api.ScheduleRequest) (*api.Schedule, error) {
-	return post[api.Schedule](ctx, c, path("schedules"), r)
+// Create creates a schedule.
+func (s Schedules) Create(ctx context.Context, r *api.ScheduleRequest) (*api.Schedule, error) {
+	return post[api.Schedule](ctx, s.c, path("schedules"), r)
 }
 
-// ReplaceSchedule gives a schedule other times and another task.
-func (c *Client) ReplaceSchedule(ctx context.Context, name string, r *api.ScheduleRequest) (*api.Schedule, error) {
-	return do[api.Schedule](ctx, c, request{method: http.MethodPut, path: path("schedules", name), body: r})
+// Replace gives a schedule other times and another task.
+func (s Schedules) Replace(ctx context.Context, name string, r *api.ScheduleRequest) (*api.Schedule, error) {
+	return do[api.Schedule](ctx, s.c, request{method: http.MethodPut, path: path("schedules", name), body: r})
 }
 
-// DeleteSchedule deletes a schedule; its tasks stay.
-func (c *Client) DeleteSchedule(ctx context.Context, name string) error {
-	_, err := do[none](ctx, c, request{method: http.MethodDelete, path: path("schedules", name)})
+// Delete deletes a schedule; its tasks stay.
+func (s Schedules) Delete(ctx context.Context, name string) error {
+	_, err := do[none](ctx, s.c, request{method: http.MethodDelete, path: path("schedules", name)})
 	return err
 }
 
-// PauseSchedule stops a schedule from making tasks.
-func (c *Client) PauseSchedule(ctx context.Context, name, reason string) (*api.Schedule, error) {
-	return post[api.Schedule](ctx, c, path("schedules", name, "pause"), api.ReasonRequest{Reason: reason})
+// Pause stops a schedule from making tasks.
+func (s Schedules) Pause(ctx context.Context, name, reason string) (*api.Schedule, error) {
+	return post[api.Schedule](ctx, s.c, path("schedules", name, "pause"), api.ReasonRequest{Reason: reason})
 }
 
-// ResumeSchedule lets a schedule make tasks again.
-func (c *Client) ResumeSchedule(ctx context.Context, name, reason string) (*api.Schedule, error) {
-	return post[api.Schedule](ctx, c, path("schedules", name, "resume"), api.ReasonRequest{Reason: reason})
+// Resume lets a schedule make tasks again.
+func (s Schedules) Resume(ctx context.Context, name, reason string) (*api.Schedule, error) {
+	return post[api.Schedule](ctx, s.c, path("schedules", name, "resume"), api.ReasonRequest{Reason: reason})
 }
 
-// TriggerSchedule makes a task of the schedule now.
-func (c *Client) TriggerSchedule(ctx context.Context, name string, r api.TriggerRequest) (*api.Triggered, error) {
-	return post[api.Triggered](ctx, c, path("schedules", name, "trigger"), r)
+// Trigger makes a task of the schedule now.
+func (s Schedules) Trigger(ctx context.Context, name string, r api.TriggerRequest) (*api.Triggered, error) {
+	return post[api.Triggered](ctx, s.c, path("schedules", name, "trigger"), r)
 }

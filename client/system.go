@@ -42,40 +42,40 @@ func (c *Client) Health(ctx context.Context) (*api.Health, error) {
 	return health, nil
 }
 
-// Tokens lists tokens, without their secrets.
-func (c *Client) Tokens() *List[api.Token] {
-	return list[api.Token](c, path("tokens"), "tokens", values())
+// List lists tokens, without their secrets.
+func (t Tokens) List() *List[api.Token] {
+	return list[api.Token](t.c, path("tokens"), "tokens", values())
 }
 
-// CreateToken makes a token.
-func (c *Client) CreateToken(ctx context.Context, r api.TokenRequest) (*api.NewToken, error) {
-	return post[api.NewToken](ctx, c, path("tokens"), r)
+// Create makes a token.
+func (t Tokens) Create(ctx context.Context, r api.TokenRequest) (*api.NewToken, error) {
+	return post[api.NewToken](ctx, t.c, path("tokens"), r)
 }
 
-// RevokeToken revokes a token. endSessions: those of the agents that registered with a join token end too.
-func (c *Client) RevokeToken(ctx context.Context, id string, endSessions bool) (*api.RevokedToken, error) {
-	return do[api.RevokedToken](ctx, c, request{method: http.MethodDelete, path: path("tokens", id),
+// Revoke revokes a token. endSessions: those of the agents that registered with a join token end too.
+func (t Tokens) Revoke(ctx context.Context, id string, endSessions bool) (*api.RevokedToken, error) {
+	return do[api.RevokedToken](ctx, t.c, request{method: http.MethodDelete, path: path("tokens", id),
 		query: values("end_sessions", endSessions)})
 }
 
-// Healing says how healing stands.
-func (c *Client) Healing(ctx context.Context) (*api.HealingStatus, error) {
-	return get[api.HealingStatus](ctx, c, path("healing", "status"), nil)
+// Status says how healing stands.
+func (h Healing) Status(ctx context.Context) (*api.HealingStatus, error) {
+	return get[api.HealingStatus](ctx, h.c, path("healing", "status"), nil)
 }
 
-// TriggerHealing runs a healing cycle now.
-func (c *Client) TriggerHealing(ctx context.Context, r api.HealingTrigger) (*fleet.HealingCycleRecord, error) {
-	return post[fleet.HealingCycleRecord](ctx, c, path("healing", "trigger"), r)
+// Trigger runs a healing cycle now.
+func (h Healing) Trigger(ctx context.Context, r api.HealingTrigger) (*fleet.HealingCycleRecord, error) {
+	return post[fleet.HealingCycleRecord](ctx, h.c, path("healing", "trigger"), r)
 }
 
-// PauseHealing stops the healing cycle from running by itself.
-func (c *Client) PauseHealing(ctx context.Context, reason string) (*api.HealingStatus, error) {
-	return post[api.HealingStatus](ctx, c, path("healing", "pause"), api.ReasonRequest{Reason: reason})
+// Pause stops the healing cycle from running by itself.
+func (h Healing) Pause(ctx context.Context, reason string) (*api.HealingStatus, error) {
+	return post[api.HealingStatus](ctx, h.c, path("healing", "pause"), api.ReasonRequest{Reason: reason})
 }
 
-// ResumeHealing takes a pause of healing back.
-func (c *Client) ResumeHealing(ctx context.Context, reason string) (*api.HealingStatus, error) {
-	return post[api.HealingStatus](ctx, c, path("healing", "resume"), api.ReasonRequest{Reason: reason})
+// Resume takes a pause of healing back.
+func (h Healing) Resume(ctx context.Context, reason string) (*api.HealingStatus, error) {
+	return post[api.HealingStatus](ctx, h.c, path("healing", "resume"), api.ReasonRequest{Reason: reason})
 }
 
 // HealingQuery selects actions of healing; all that is set must hold.
@@ -85,8 +85,8 @@ type HealingQuery struct {
 	Status         fleet.HealingStatus
 }
 
-// HealingActions lists what healing did, newest first.
-func (c *Client) HealingActions(q HealingQuery) *List[fleet.HealingRecord] {
-	return list[fleet.HealingRecord](c, path("healing", "actions"), "actions",
+// Actions lists what healing did, newest first.
+func (h Healing) Actions(q HealingQuery) *List[fleet.HealingRecord] {
+	return list[fleet.HealingRecord](h.c, path("healing", "actions"), "actions",
 		values("cluster", q.Cluster, "agent", q.Agent, "type", q.Type, "status", q.Status))
 }

@@ -23,8 +23,8 @@ type TaskPart string
 const WithPayload TaskPart = "payload"
 
 // Submit submits a task. With an id or idempotency key it may be repeated: the answer is then the one task.
-func (c *Client) Submit(ctx context.Context, task *api.TaskRequest) (*api.Task, error) {
-	return do[api.Task](ctx, c, request{
+func (t Tasks) Submit(ctx context.Context, task *api.TaskRequest) (*api.Task, error) {
+	return do[api.Task](ctx, t.c, request{
 		method: http.MethodPost,
 		path:   path("tasks"),
 		body:   task,
@@ -58,13 +58,13 @@ func allKeyed[T any](tasks []T) bool {
 	return true
 }
 
-// Task returns a task as it stands.
-func (c *Client) Task(ctx context.Context, id string, with ...TaskPart) (*api.Task, error) {
-	return c.WaitForTask(ctx, id, 0, with...)
+// Get returns a task as it stands.
+func (t Tasks) Get(ctx context.Context, id string, with ...TaskPart) (*api.Task, error) {
+	return t.Wait(ctx, id, 0, with...)
 }
 
-// WaitForTask returns a task as soon as it has ended or needs a person, or as it stands when wait is over.
-func (c *Client) WaitForTask(ctx context.Context, id string, wait time.Duration, with ...TaskPart) (*api.Task, error) {
+// Wait returns a task as soon as it has ended or needs a person, or as it stands when wait is over.
+func (t Tasks) Wait(ctx context.Context, id string, wait time.Duration, with ...TaskPart) (*api.Task, error) {
 	deadline := time.Now().Add(wait)
 	for {
 		hold := min(max(0, time.Until(deadline)), maxHold)
@@ -72,7 +72,7 @@ func (c *Client) WaitForTask(ctx context.Context, id string, wait time.Duration,
 		for _, part := range with {
 			query.Add("include", string(part))
 		}
-		task, err := get[api.Task](ctx, c, path("tasks", id), query)
+		task, err := get[api.Task](ctx, t.c, path("tasks", id), query)
 		if err != nil || task.Status.Settled() || hold == 0 || !time.Now().Before(deadline) {
 			return task, err
 		}
@@ -89,48 +89,48 @@ type TaskQuery struct {
 	SubmittedBefore       time.Time
 }
 
-// Tasks lists tasks, newest first.
-func (c *Client) Tasks(q TaskQuery) *List[api.Task] {
-	return list[api.Task](c, path("tasks"), "tasks", values(
+// List lists tasks, newest first.
+func (t Tasks) List(q TaskQuery) *List[api.Task] {
+	return list[api.Task](t.c, path("tasks"), "tasks", values(
 		"cluster", q.Cluster, "status", q.Status, "type", q.Type, "tenant", q.Tenant, "agent", q.Agent, "label",
 		q.Labels,
 		"submitted_after", q.SubmittedAfter, "submitted_before", q.SubmittedBefore))
 }
 
-// WaitingTasks lists the tasks that wait for an agent or for the end of a backoff. Empty arguments select all.
-func (c *Client) WaitingTasks(cluster, tenant string) *List[api.Task] {
-	return list[api.Task](c, path("tasks", "queue"), "tasks", values("cluster", cluster, "tenant", tenant))
+// Waiting lists the tasks that wait for an agent or for the end of a backoff. Empty arguments select all.
+func (t Tasks) Waiting(cluster, tenant string) *List[api.Task] {
+	return list[api.Task](t.c, path("tasks", "queue"), "tasks", values("cluster", cluster, "tenant", tenant))
 }
 
 // DeadLetters lists the tasks whose attempts are used up. Empty arguments select all.
-func (c *Client) DeadLetters(cluster, tenant string) *List[api.Task] {
-	return list[api.Task](c, path("tasks", "queue", "dead-letter"), "tasks",
+func (t Tasks) DeadLetters(cluster, tenant string) *List[api.Task] {
+	return list[api.Task](t.c, path("tasks", "queue", "dead-letter"), "tasks",
 		values("cluster", cluster, "tenant", tenant))
 }
 
-// CancelTask cancels a task.
-func (c *Client) CancelTask(ctx context.Context, id, reason string) (*api.Task, error) {
-	return post[api.Task](ctx, c, path("tasks", id, "cancel"), api.ReasonRequest{Reason: reason})
+// Cancel cancels a task.
+func (t Tasks) Cancel(ctx context.Context, id, reason string) (*api.Task, error) {
+	return post[api.Task](ctx, t.c, path("tasks", id, "cancel"), api.ReasonRequest{Reason: reason})
 }
 
-// RetryTask gives a dead letter a fresh set of attempts.
-func (c *Client) RetryTask(ctx context.Context, id, reason string) (*api.Task, error) {
-	return post[api.Task](ctx, c, path("tasks", id, "retry"), api.ReasonRequest{Reason: reason})
+// Retry gives a dead letter a fresh set of attempts.
+func (t Tasks) Retry(ctx context.Context, id, reason string) (*api.Task, error) {
+	return post[api.Task](ctx, t.c, path("tasks", id, "retry"), api.ReasonRequest{Reason: reason})
 }
 
-// DiscardTask gives a dead letter up.
-func (c *Client) DiscardTask(ctx context.Context, id, reason string) (*api.Task, error) {
-	return post[api.Task](ctx, c, path("tasks", id, "discard"), api.DiscardTaskRequest{Reason: reason})
+// Discard gives a dead letter up.
+func (t Tasks) Discard(ctx context.Context, id, reason string) (*api.Task, error) {
+	return post[api.Task](ctx, t.c, path("tasks", id, "discard"), api.DiscardTaskRequest{Reason: reason})
 }
 
-// ReviewTask decides about a task in review.
-func (c *Client) ReviewTask(ctx context.Context, id string, decision api.ReviewTaskRequest) (*api.Task, error) {
-	return post[api.Task](ctx, c, path("tasks", id, "review"), decision)
+// Review decides about a task in review.
+func (t Tasks) Review(ctx context.Context, id string, decision api.ReviewTaskRequest) (*api.Task, error) {
+	return post[api.Task](ctx, t.c, path("tasks", id, "review"), decision)
 }
 
-// SetTaskPriority changes the priority of a task that has not ended.
-func (c *Client) SetTaskPriority(ctx context.Context, id string, r api.TaskPriorityRequest) (*api.Task, error) {
-	return post[api.Task](ctx, c, path("tasks", id, "priority"), r)
+// SetPriority changes the priority of a task that has not ended.
+func (t Tasks) SetPriority(ctx context.Context, id string, r api.TaskPriorityRequest) (*api.Task, error) {
+	return post[api.Task](ctx, t.c, path("tasks", id, "priority"), r)
 }
 
 // LogQuery selects lines of a task's log.
@@ -140,28 +140,28 @@ type LogQuery struct {
 	Wait    time.Duration // for the first line, at most a minute
 }
 
-// TaskLog reads what a running task writes.
-func (c *Client) TaskLog(ctx context.Context, id string, q LogQuery) (*api.TaskLog, error) {
-	return get[api.TaskLog](ctx, c, path("tasks", id, "log"),
+// Log reads what a running task writes.
+func (t Tasks) Log(ctx context.Context, id string, q LogQuery) (*api.TaskLog, error) {
+	return get[api.TaskLog](ctx, t.c, path("tasks", id, "log"),
 		values("after", q.After, "attempt", q.Attempt, "wait", q.Wait))
 }
 
-// BulkTasks acts on many tasks, or says on how many with DryRun.
-func (c *Client) BulkTasks(ctx context.Context, r *api.BulkRequest) (*api.Bulk, error) {
-	return post[api.Bulk](ctx, c, path("tasks", "bulk"), r)
+// Start acts on many tasks, or says on how many with DryRun.
+func (b Bulks) Start(ctx context.Context, r *api.BulkRequest) (*api.Bulk, error) {
+	return post[api.Bulk](ctx, b.c, path("tasks", "bulk"), r)
 }
 
-// Bulk returns a bulk operation once it has ended, or as it stands when wait, at most a minute, is over.
-func (c *Client) Bulk(ctx context.Context, id string, wait time.Duration) (*api.Bulk, error) {
-	return get[api.Bulk](ctx, c, path("tasks", "bulk", id), values("wait", wait))
+// Get returns a bulk operation once it has ended, or as it stands when wait, at most a minute, is over.
+func (b Bulks) Get(ctx context.Context, id string, wait time.Duration) (*api.Bulk, error) {
+	return get[api.Bulk](ctx, b.c, path("tasks", "bulk", id), values("wait", wait))
 }
 
-// Bulks lists bulk operations, newest first.
-func (c *Client) Bulks() *List[api.Bulk] {
-	return list[api.Bulk](c, path("tasks", "bulk"), "bulks", values())
+// List lists bulk operations, newest first.
+func (b Bulks) List() *List[api.Bulk] {
+	return list[api.Bulk](b.c, path("tasks", "bulk"), "bulks", values())
 }
 
-// CancelBulk stops a bulk operation; what it has done stays done.
-func (c *Client) CancelBulk(ctx context.Context, id, reason string) (*api.Bulk, error) {
-	return post[api.Bulk](ctx, c, path("tasks", "bulk", id, "cancel"), api.ReasonRequest{Reason: reason})
+// Cancel stops a bulk operation; what it has done stays done.
+func (b Bulks) Cancel(ctx context.Context, id, reason string) (*api.Bulk, error) {
+	return post[api.Bulk](ctx, b.c, path("tasks", "bulk", id, "cancel"), api.ReasonRequest{Reason: reason})
 }

@@ -86,14 +86,14 @@ func showHealing(ctx context.Context, a *app.App, keep bool) error {
 	demo := &healingDemo{dev: d, client: server, story: story, begun: time.Now(), seen: slices.Clone(d.IDs)}
 	// Not before: it would start agents in place of those that had not come yet.
 	scaling := client.Settings{"scaling": map[string]any{"mode": fleet.ScalingManual}}
-	if _, err := server.UpdateCluster(ctx, dev.Cluster, scaling, ""); err != nil {
+	if _, err := server.Clusters.Update(ctx, dev.Cluster, scaling, ""); err != nil {
 		return err
 	}
 	report := healingDemoReport{UIURL: d.WorkflowsURL()}
 	if err := demo.run(ctx, health); err != nil {
 		return err
 	}
-	if report.Actions, err = server.HealingActions(client.HealingQuery{}).Take(ctx, 50); err != nil {
+	if report.Actions, err = server.Healing.Actions(client.HealingQuery{}).Take(ctx, 50); err != nil {
 		return err
 	}
 	report.Steps = demo.steps
@@ -151,7 +151,7 @@ func (h *healingDemo) submit(ctx context.Context, n int) error {
 	for range n {
 		request := api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "exec", Cluster: dev.Cluster,
 			Payload: fmt.Appendf(nil, `{"command": ["sleep", "%d"]}`, healingDemoTask)}}
-		if _, err := h.client.Submit(ctx, &request); err != nil {
+		if _, err := h.client.Tasks.Submit(ctx, &request); err != nil {
 			return err
 		}
 	}
@@ -181,7 +181,7 @@ func (h *healingDemo) await(ctx context.Context, what string, look func(context.
 }
 
 func (h *healingDemo) agents(ctx context.Context, status fleet.AgentStatus) ([]api.Agent, error) {
-	return h.client.Agents(client.AgentQuery{Cluster: dev.Cluster, Status: status}).Take(ctx, 0)
+	return h.client.Agents.List(client.AgentQuery{Cluster: dev.Cluster, Status: status}).Take(ctx, 0)
 }
 
 // busy waits for an agent of ours that works.
@@ -207,7 +207,7 @@ func (h *healingDemo) hang(ctx context.Context, agent api.Agent) error {
 	id := fmt.Sprintf("%s:%s:%d", dev.Cluster, agent.ID, agent.Epoch)
 	noticed := false
 	return h.await(ctx, "the failover of "+agent.ID, func(ctx context.Context) (bool, error) {
-		record, err := h.client.Failover(ctx, id)
+		record, err := h.client.Failovers.Get(ctx, id)
 		if client.IsNotFound(err) {
 			return false, nil
 		}
@@ -259,7 +259,7 @@ func (h *healingDemo) degrade(ctx context.Context, agent, file string) error {
 	h.tell(agent+" is degraded", "it reports health 0.45, \"disk errors\"; it lives and works")
 	told := map[fleet.HealingStatus]bool{}
 	return h.await(ctx, "the drain of "+agent, func(ctx context.Context) (bool, error) {
-		records, err := h.client.HealingActions(client.HealingQuery{Cluster: dev.Cluster, Agent: agent,
+		records, err := h.client.Healing.Actions(client.HealingQuery{Cluster: dev.Cluster, Agent: agent,
 			Type: fleet.HealDrain}).Take(ctx, 10)
 		for i := range records {
 			r := &records[i]
@@ -287,17 +287,17 @@ func (h *healingDemo) degrade(ctx context.Context, agent, file string) error {
 // letFinish cancels what a drained agent still works at, as the tasks of the demo are longer than anybody wants to
 // wait.
 func (h *healingDemo) letFinish(ctx context.Context, agent string) error {
-	tasks, err := h.client.Tasks(client.TaskQuery{Cluster: dev.Cluster, Status: fleet.TaskRunning}).Take(ctx, 0)
+	tasks, err := h.client.Tasks.List(client.TaskQuery{Cluster: dev.Cluster, Status: fleet.TaskRunning}).Take(ctx, 0)
 	if err != nil {
 		return err
 	}
 	for i := range tasks {
-		task, err := h.client.Task(ctx, tasks[i].ID)
+		task, err := h.client.Tasks.Get(ctx, tasks[i].ID)
 		if err != nil {
 			return err
 		}
 		if n := len(task.Attempts); n > 0 && task.Attempts[n-1].AgentID == agent {
-			if _, err := h.client.CancelTask(ctx, task.ID, "the demo does not wait for it"); err != nil {
+			if _, err := h.client.Tasks.Cancel(ctx, task.ID, "the demo does not wait for it"); err != nil {
 				return err
 			}
 		}

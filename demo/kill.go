@@ -77,7 +77,7 @@ func busiest(agents []api.Agent) *api.Agent {
 
 // strike kills the busiest agent; it returns nil when there is none.
 func (r *demoRun) strike(ctx context.Context, done int) (*demoKill, error) {
-	agents, err := r.client.Agents(client.AgentQuery{Cluster: dev.Cluster}).Take(ctx, 0)
+	agents, err := r.client.Agents.List(client.AgentQuery{Cluster: dev.Cluster}).Take(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (k *demoKill) await(ctx context.Context, c *client.Client) (*fleet.Failover
 		fmt.Errorf("no failover of %s is on record %s after it was killed", k.Agent, noticeLimit))
 	defer cancel()
 	for {
-		record, err := c.Failover(ctx, k.record)
+		record, err := c.Failovers.Get(ctx, k.record)
 		if err == nil || ctx.Err() == nil && !client.IsNotFound(err) {
 			return record, err
 		}

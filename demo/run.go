@@ -124,7 +124,7 @@ func (r *demoRun) await(ctx context.Context, ids []string) ([]*api.Task, *demoKi
 	for range min(demoWaiters, len(ids)) {
 		waiters.Go(func() {
 			for i := range next {
-				ended, err := r.client.WaitForTask(ctx, ids[i], demoTaskLimit)
+				ended, err := r.client.Tasks.Wait(ctx, ids[i], demoTaskLimit)
 				if err == nil {
 					err = task.Incomplete(ended, demoTaskLimit)
 				}

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,24 +19,23 @@ import (
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "agent", Short: "Run an agent; list and show agents; move their work, drain them"}
 	command.AddCommand(listCommand(a), getCommand(a), failOverCommand(a), healthCommand(a), takeOutCommand(a),
-		maintenanceCommand(a),
-		reduceLoadCommand(a), restoreLoadCommand(a))
+		maintenanceCommand(a), reduceLoadCommand(a), restoreLoadCommand(a))
+	for _, sub := range command.Commands() { // not of the group: `agent run` has a token of another kind
+		a.ServerFlag(sub)
+	}
 	return command
 }
 
 func listCommand(a *app.App) *cobra.Command {
 	var q client.AgentQuery
 	var health []string
-	command := &cobra.Command{
+	command := app.List(a, &cobra.Command{
 		Use: "list", Short: "List agents", Args: app.Exactly(),
 		Example: "  mainstay agent list --cluster default --status online\n  mainstay agent list --live --zone eu-1 --capability gpu --health healthy,degraded\n  mainstay agent list --state busy --full",
-		RunE: func(c *cobra.Command, _ []string) error {
-			q.Health = strings.Join(health, ",")
-			list := func(s *client.Client) *client.List[api.Agent] { return s.Agents(q) }
-			return app.PrintList(c, a, list, 0, printAgents)
-		},
-	}
-	a.ServerFlag(command)
+	}, func(s *client.Client, _ []string) *client.List[api.Agent] {
+		q.Health = strings.Join(health, ",")
+		return s.Agents.List(q)
+	}, printAgents)
 	flags := command.Flags()
 	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
 	flags.StringVar((*string)(&q.Status), "status", "",
@@ -50,15 +50,10 @@ func listCommand(a *app.App) *cobra.Command {
 	flags.StringArrayVar(&q.Metadata, "metadata", nil, "only with this metadata, as name=value (repeatable)")
 	flags.StringSliceVar(&health, "health", nil, "only of these levels: healthy, degraded, warning, critical, failed")
 	flags.BoolVar(&q.Full, "full", false, "show what they run too; their hubs are asked")
-	a.OutputFlag(command)
 	return command
 }
 
 func printAgents(a *app.App, agents []api.Agent) error {
-	if len(agents) == 0 {
-		_, err := fmt.Fprintln(a.Stdout, "There are no such agents.")
-		return err
-	}
 	full := slices.ContainsFunc(agents, func(g api.Agent) bool { return g.CurrentTasks != nil })
 	zones := slices.ContainsFunc(agents, func(g api.Agent) bool { return g.Zone != "" })
 	header := []string{"AGENT", "CLUSTER", "STATUS", "HEALTH", "ROLE", "TASKS", "EPOCH", "CPU", "HOST", "PID",
@@ -69,9 +64,7 @@ func printAgents(a *app.App, agents []api.Agent) error {
 	if full {
 		header = append(header, "STATE", "CURRENT TASKS")
 	}
-	t := app.NewTable(a.Stdout, header...)
-	for i := range agents {
-		g := &agents[i]
+	return app.PrintTable(a, agents, "There are no such agents.", header, func(g *api.Agent) []string {
 		cells := []string{g.ID, g.Cluster, string(g.Status), string(g.Health), string(g.Role), load(g),
 			fmt.Sprint(g.Epoch), app.Percent(g.CPUPercent), g.Host, pidText(g.PID), a.Ago(g.LastHeartbeat)}
 		if zones {
@@ -80,9 +73,8 @@ func printAgents(a *app.App, agents []api.Agent) error {
 		if full {
 			cells = append(cells, string(g.State), currentTasks(g, 3))
 		}
-		t.Row(cells...)
-	}
-	return t.Flush()
+		return cells
+	})
 }
 
 // currentTasks names what an agent runs, at most so many.
@@ -126,35 +118,19 @@ func pidText(pid int) string {
 }
 
 func getCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{
-		Use:     "get ID",
-		Short:   "Show an agent",
-		Example: "  mainstay agent get agent-1",
-		Args:    app.Exactly("an agent's id"),
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.Client()
-			if err != nil {
-				return err
-			}
-			g, err := client.Agent(c.Context(), args[0], true)
-			if err != nil {
-				return err
-			}
-			return a.Print(client.Answer, func() error { return printAgent(a, g) })
-		},
-	}
-	a.ServerFlag(command)
-	a.OutputFlag(command)
-	return command
+	return app.Show(a, &cobra.Command{
+		Use: "get ID", Short: "Show an agent", Example: "  mainstay agent get agent-1", Args: app.Exactly("an agent's id"),
+	}, func(ctx context.Context, s *client.Client, args []string) (*api.Agent, error) {
+		return s.Agents.Get(ctx, args[0], true)
+	}, printAgent)
 }
 
 func printAgent(a *app.App, g *api.Agent) error {
-	t := app.NewTable(a.Stdout)
 	status := string(g.Status)
 	if since := a.Ago(g.StatusSince); since != "" {
 		status += ", since " + since
 	}
-	t.Facts([][2]string{
+	return a.Facts([][2]string{
 		{"Agent", g.ID}, {"Cluster", g.Cluster}, {"Status", status}, {"Reason", g.StatusReason},
 		{"State", string(g.State)}, {"Health", healthText(g)}, {"Role", string(g.Role)},
 		{"Epoch", fmt.Sprint(g.Epoch)}, {"Instance", g.InstanceID}, {"Join token", g.JoinToken}, {"Tasks", load(g)},
@@ -167,5 +143,4 @@ func printAgent(a *app.App, g *api.Agent) error {
 		{"Metadata", app.LabelText(g.Metadata)}, {"Started", a.Ago(g.StartedAt)}, {"Joined", a.Ago(g.JoinedAt)},
 		{"Last heartbeat", a.Ago(g.LastHeartbeat)},
 	})
-	return t.Flush()
 }

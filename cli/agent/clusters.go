@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -16,46 +17,27 @@ func ClusterCommands(a *app.App) []*cobra.Command {
 }
 
 func clusterHealthCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{
+	return app.Show(a, &cobra.Command{
 		Use:     "health NAME",
 		Short:   "Show how well the agents of a cluster do their work",
 		Example: "  mainstay cluster health default",
 		Args:    app.Exactly("a cluster's name"),
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.Client()
-			if err != nil {
-				return err
-			}
-			h, err := client.ClusterHealth(c.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return a.Print(client.Answer, func() error {
-				fmt.Fprintf(a.Stdout, "Cluster %s is %s; score %s\n\n", h.Cluster, h.Status, score(h.Score))
-				t := app.NewTable(a.Stdout, "AGENT", "STATUS", "HEALTH", "SCORE", "WHY")
-				for i := range h.Agents {
-					g := &h.Agents[i]
-					t.Row(g.AgentID, string(g.Status), string(g.Level), score(g.Score), worst(g))
-				}
-				return t.Flush()
-			})
-		},
-	}
-	a.OutputFlag(command)
-	return command
+	}, func(ctx context.Context, s *client.Client, args []string) (*api.ClusterHealth, error) {
+		return s.Clusters.Health(ctx, args[0])
+	}, func(a *app.App, h *api.ClusterHealth) error {
+		fmt.Fprintf(a.Stdout, "Cluster %s is %s; score %s\n\n", h.Cluster, h.Status, score(h.Score))
+		t := app.NewTable(a.Stdout, "AGENT", "STATUS", "HEALTH", "SCORE", "WHY")
+		for i := range h.Agents {
+			g := &h.Agents[i]
+			t.Row(g.AgentID, string(g.Status), string(g.Level), score(g.Score), worst(g))
+		}
+		return t.Flush()
+	})
 }
 
 func clusterMembersCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{
-		Use:     "members NAME",
-		Short:   "List a cluster's members",
+	return app.List(a, &cobra.Command{
+		Use: "members NAME", Short: "List a cluster's members", Args: app.Exactly("a cluster's name"),
 		Example: "  mainstay cluster members default",
-		Args:    app.Exactly("a cluster's name"),
-		RunE: func(c *cobra.Command, args []string) error {
-			list := func(s *client.Client) *client.List[api.Agent] { return s.Members(args[0]) }
-			return app.PrintList(c, a, list, 0, printAgents)
-		},
-	}
-	a.OutputFlag(command)
-	return command
+	}, func(s *client.Client, args []string) *client.List[api.Agent] { return s.Clusters.Members(args[0]) }, printAgents)
 }

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -20,40 +19,35 @@ func DrainCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "drain",
 		Short: "See and cancel drains of agents; begin one with `mainstay agent drain`"}
 	a.ServerFlag(command)
-	command.AddCommand(drainListCommand(a), drainOneCommand(a, "get ID",
-		"Show a drain: how far it is, and how the agents' work ended", (*client.Client).Drain),
-		drainOneCommand(a, "cancel ID", "Cancel a drain: agents that are not done are given work again",
-			(*client.Client).CancelDrain))
+	command.AddCommand(drainListCommand(a),
+		app.Show(a, &cobra.Command{
+			Use: "get ID", Short: "Show a drain: how far it is, and how the agents' work ended",
+			Example: "  mainstay drain get default:d-06gzw9pw", Args: app.Exactly("a drain's id"),
+		}, func(ctx context.Context, s *client.Client, args []string) (*fleet.DrainRecord, error) {
+			return s.Drains.Get(ctx, args[0])
+		}, printDrain),
+		app.Show(a, &cobra.Command{
+			Use: "cancel ID", Short: "Cancel a drain: agents that are not done are given work again",
+			Example: "  mainstay drain cancel default:d-06gzw9pw", Args: app.Exactly("a drain's id"),
+		}, func(ctx context.Context, s *client.Client, args []string) (*fleet.DrainRecord, error) {
+			return s.Drains.Cancel(ctx, args[0])
+		}, printDrain))
 	return command
 }
 
 func drainListCommand(a *app.App) *cobra.Command {
 	var cluster string
-	var limit int
-	command := &cobra.Command{
-		Use:     "list",
-		Short:   "List drains, newest first",
+	command := app.LimitedList(a, &cobra.Command{
+		Use: "list", Short: "List drains, newest first", Args: app.Exactly(),
 		Example: "  mainstay drain list --cluster default",
-		Args:    app.Exactly(),
-		RunE: func(c *cobra.Command, _ []string) error {
-			list := func(s *client.Client) *client.List[fleet.DrainRecord] { return s.Drains(cluster) }
-			return app.PrintList(c, a, list, limit, printDrains)
-		},
-	}
+	}, func(s *client.Client) *client.List[fleet.DrainRecord] { return s.Drains.List(cluster) }, printDrains)
 	command.Flags().StringVar(&cluster, "cluster", "", "only of this cluster")
-	app.LimitFlag(command, &limit)
-	a.OutputFlag(command)
 	return command
 }
 
 func printDrains(a *app.App, records []fleet.DrainRecord) error {
-	if len(records) == 0 {
-		_, err := fmt.Fprintln(a.Stdout, "There are no such drains.")
-		return err
-	}
-	t := app.NewTable(a.Stdout, "DRAIN", "STATUS", "AGENTS", "DONE", "REQUESTED", "REASON")
-	for i := range records {
-		r := &records[i]
+	header := []string{"DRAIN", "STATUS", "AGENTS", "DONE", "REQUESTED", "REASON"}
+	return app.PrintTable(a, records, "There are no such drains.", header, func(r *fleet.DrainRecord) []string {
 		done := 0
 		names := make([]string, 0, len(r.Agents))
 		for j := range r.Agents {
@@ -65,51 +59,31 @@ func printDrains(a *app.App, records []fleet.DrainRecord) error {
 		if len(names) > 3 {
 			names = append(names[:3:3], fmt.Sprintf("and %d more", len(names)-3))
 		}
-		t.Row(r.ID, drainStatus(r.Status), strings.Join(names, ", "), fmt.Sprintf("%d of %d", done, len(r.Agents)),
-			a.Ago(&r.RequestedAt), r.Reason)
-	}
-	return t.Flush()
-}
-
-// drainOneCommand is a command about one drain, which it shows as it stands then.
-func drainOneCommand(
-	a *app.App, use, short string, do func(*client.Client, context.Context, string) (*fleet.DrainRecord, error),
-) *cobra.Command {
-	return app.Show(a, &cobra.Command{
-		Use:     use,
-		Short:   short,
-		Example: "  mainstay drain " + strings.Replace(use, "ID", "default:d-06gzw9pw", 1),
-		Args:    app.Exactly("a drain's id"),
-	}, do, printDrain)
+		return []string{r.ID, drainStatus(r.Status), strings.Join(names, ", "),
+			fmt.Sprintf("%d of %d", done, len(r.Agents)), a.Ago(&r.RequestedAt), r.Reason}
+	})
 }
 
 // printDrain shows a drain, agent by agent, with the work that each had.
-func printDrain(a *app.App, raw json.RawMessage, r *fleet.DrainRecord) error {
-	return a.Print(raw, func() error {
-		t := app.NewTable(a.Stdout)
-		t.Facts([][2]string{
-			{"Drain", r.ID}, {"Status", drainStatus(r.Status)}, {"Error", r.Error}, {"Reason", r.Reason},
-			{"Deadline", r.Timeout.Std().String() + " for each agent"}, {"Requested", a.Ago(&r.RequestedAt)},
-			{"Completed", a.Ago(r.CompletedAt)},
-		})
-		if err := t.Flush(); err != nil {
-			return err
-		}
-		fmt.Fprintln(a.Stdout)
-		t = app.NewTable(a.Stdout, "AGENT", "STATUS", "WORK", "")
-		for i := range r.Agents {
-			g := &r.Agents[i]
-			t.Row(g.AgentID, string(g.Status), drainCounts(g), g.Error)
-		}
-		if err := t.Flush(); err != nil {
-			return err
-		}
-		if err := printDrainWork(a, r); err != nil || r.Status != fleet.DrainRunning {
-			return err
-		}
-		_, err := fmt.Fprintf(a.Stdout, "\nSee how far it is with: mainstay drain get %s\n", r.ID)
-		return err
+func printDrain(a *app.App, r *fleet.DrainRecord) error {
+	err := a.Facts([][2]string{
+		{"Drain", r.ID}, {"Status", drainStatus(r.Status)}, {"Error", r.Error}, {"Reason", r.Reason},
+		{"Deadline", r.Timeout.Std().String() + " for each agent"}, {"Requested", a.Ago(&r.RequestedAt)},
+		{"Completed", a.Ago(r.CompletedAt)},
 	})
+	if err != nil {
+		return err
+	}
+	err = app.PrintBelow(a, r.Agents, []string{"AGENT", "STATUS", "WORK", ""}, func(g *fleet.AgentDrain) []string {
+		return []string{g.AgentID, string(g.Status), drainCounts(g), g.Error}
+	})
+	if err != nil {
+		return err
+	}
+	if err := printDrainWork(a, r); err != nil || r.Status != fleet.DrainRunning {
+		return err
+	}
+	return a.Sayf("\nSee how far it is with: mainstay drain get %s\n", r.ID)
 }
 
 // drainStatus is the status as people read it: a dry run is no plan that is carried out later.
@@ -155,13 +129,10 @@ func printDrainWork(a *app.App, r *fleet.DrainRecord) error {
 	return t.Flush()
 }
 
-// drainPause is the time between two looks at a drain that is waited for.
-const drainPause = 200 * time.Millisecond
-
 func takeOutCommand(a *app.App) *cobra.Command {
 	var request api.DrainAgentsRequest
 	var wait time.Duration
-	command := &cobra.Command{
+	command := a.Call(&cobra.Command{
 		Use:   "drain ID…",
 		Short: "Take agents out of service without losing or repeating work",
 		Long: `Take agents out of service: nothing new is given to them, what they have may finish until the deadline, and what is left
@@ -176,26 +147,24 @@ after a restart, until "mainstay agent maintenance ID off". Several agents are d
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.Client()
-			if err != nil {
-				return err
-			}
-			request.Agents = args
-			record, err := startDrain(c.Context(), client.Client, &request)
-			if err == nil && wait > 0 && !request.DryRun {
-				record, err = waitForDrain(c.Context(), client.Client, record.ID, wait)
-			}
-			if err != nil {
-				return err
-			}
-			if err := printDrain(a, client.Answer, record); err != nil {
-				return err
-			}
-			return undrained(record, wait)
-		},
-	}
-	a.ServerFlag(command)
+	}, func(ctx context.Context, s *app.Client, args []string) error {
+		request.Agents = args
+		record, err := startDrain(ctx, s.Client, &request)
+		if err == nil && wait > 0 && !request.DryRun {
+			id := record.ID
+			err = app.Await(ctx, wait, func() (bool, error) {
+				record, err = s.Drains.Get(ctx, id)
+				return err == nil && record.CompletedAt != nil, err
+			})
+		}
+		if err != nil {
+			return err
+		}
+		if err := a.Print(s.Answer, func() error { return printDrain(a, record) }); err != nil {
+			return err
+		}
+		return undrained(record, wait)
+	})
 	flags := command.Flags()
 	flags.StringVar(&request.Deadline, "deadline", "",
 		"how long each agent may finish its work, for example 10m (default: 5m)")
@@ -203,36 +172,19 @@ after a restart, until "mainstay agent maintenance ID off". Several agents are d
 	flags.IntVar(&request.MaxParallel, "max-parallel", 0, "how many are drained at the same time (default: 1)")
 	flags.BoolVar(&request.DryRun, "dry-run", false, "only show what would happen")
 	app.WaitFlag(command, &wait, "the drain has ended")
-	a.OutputFlag(command)
 	return command
 }
 
 // startDrain asks for a drain of one agent, or of several of the first one's cluster.
 func startDrain(ctx context.Context, c *client.Client, r *api.DrainAgentsRequest) (*fleet.DrainRecord, error) {
 	if len(r.Agents) == 1 {
-		return c.DrainAgent(ctx, r.Agents[0], r.DrainRequest)
+		return c.Agents.Drain(ctx, r.Agents[0], r.DrainRequest)
 	}
-	first, err := c.Agent(ctx, r.Agents[0], false)
+	first, err := c.Agents.Get(ctx, r.Agents[0], false)
 	if err != nil {
 		return nil, err
 	}
-	return c.DrainAgents(ctx, first.Cluster, r)
-}
-
-// waitForDrain returns a drain as soon as it has ended, or as it stands when the time is over.
-func waitForDrain(ctx context.Context, c *client.Client, id string, wait time.Duration) (*fleet.DrainRecord, error) {
-	deadline := time.Now().Add(wait)
-	for {
-		record, err := c.Drain(ctx, id)
-		if err != nil || record.CompletedAt != nil || !time.Now().Before(deadline) {
-			return record, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(min(drainPause, time.Until(deadline))):
-		}
-	}
+	return c.Clusters.Drain(ctx, first.Cluster, r)
 }
 
 // undrained is the error for a drain that failed, or that was waited for in vain.
@@ -260,7 +212,7 @@ func statusWords(s fleet.AgentStatus) string {
 
 func maintenanceCommand(a *app.App) *cobra.Command {
 	var reason string
-	command := &cobra.Command{
+	command := app.Show(a, &cobra.Command{
 		Use:   "maintenance ID on|off",
 		Short: "Keep new work from an agent, or let it have work again",
 		Long: `Keep new work from an agent ("on"), or let it have work again ("off"). What it runs goes on; to have it finished or moved
@@ -268,27 +220,14 @@ as well, drain the agent. Maintenance stays when the agent restarts.`,
 		Example: `  mainstay agent maintenance agent-1 on --reason "disk is being replaced"
   mainstay agent maintenance agent-1 off`,
 		Args: app.Exactly("an agent's id", "on or off"),
-		RunE: func(c *cobra.Command, args []string) error {
-			if args[1] != "on" && args[1] != "off" {
-				return app.UsageError("the second argument must be on or off")
-			}
-			client, err := a.Client()
-			if err != nil {
-				return err
-			}
-			g, err := client.SetMaintenance(c.Context(), args[0],
-				api.MaintenanceRequest{Enabled: args[1] == "on", Reason: reason})
-			if err != nil {
-				return err
-			}
-			return a.Print(client.Answer, func() error {
-				_, err := fmt.Fprintf(a.Stdout, "Agent %s is %s.\n", g.ID, statusWords(g.Status))
-				return err
-			})
-		},
-	}
-	a.ServerFlag(command)
+	}, func(ctx context.Context, s *client.Client, args []string) (*api.Agent, error) {
+		if args[1] != "on" && args[1] != "off" {
+			return nil, app.UsageError("the second argument must be on or off")
+		}
+		return s.Agents.SetMaintenance(ctx, args[0], api.MaintenanceRequest{Enabled: args[1] == "on", Reason: reason})
+	}, func(a *app.App, g *api.Agent) error {
+		return a.Sayf("Agent %s is %s.\n", g.ID, statusWords(g.Status))
+	})
 	command.Flags().StringVar(&reason, "reason", "", "why; shown with the agent")
-	a.OutputFlag(command)
 	return command
 }

@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -24,78 +23,55 @@ func FailoverCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "failover",
 		Short: "See the failovers of agents; begin one with `mainstay agent failover`"}
 	a.ServerFlag(command)
-	command.AddCommand(failoverListCommand(a), failoverGetCommand(a))
+	command.AddCommand(failoverListCommand(a), app.Show(a, &cobra.Command{
+		Use: "get ID", Short: "Show a failover: who, why, what was moved to whom, and when",
+		Example: "  mainstay failover get default:agent-1:7", Args: app.Exactly("a failover's id"),
+	}, func(ctx context.Context, s *client.Client, args []string) (*fleet.FailoverRecord, error) {
+		return s.Failovers.Get(ctx, args[0])
+	}, printFailover))
 	return command
 }
 
 func failoverListCommand(a *app.App) *cobra.Command {
 	var q client.FailoverQuery
-	var limit int
-	command := &cobra.Command{
-		Use:     "list",
-		Short:   "List failovers, newest first",
+	command := app.LimitedList(a, &cobra.Command{
+		Use: "list", Short: "List failovers, newest first", Args: app.Exactly(),
 		Example: "  mainstay failover list --cluster default --agent agent-1",
-		Args:    app.Exactly(),
-		RunE: func(c *cobra.Command, _ []string) error {
-			list := func(s *client.Client) *client.List[fleet.FailoverRecord] { return s.Failovers(q) }
-			return app.PrintList(c, a, list, limit, printFailovers)
-		},
-	}
+	}, func(s *client.Client) *client.List[fleet.FailoverRecord] { return s.Failovers.List(q) }, printFailovers)
 	flags := command.Flags()
 	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
 	flags.StringVar(&q.Agent, "agent", "", "only of this agent")
 	flags.StringVar((*string)(&q.Status), "status", "",
 		"only with this status: running, succeeded, not_in_cluster, no_target_available or failed")
-	app.LimitFlag(command, &limit)
-	a.OutputFlag(command)
 	return command
 }
 
 func printFailovers(a *app.App, records []fleet.FailoverRecord) error {
-	if len(records) == 0 {
-		_, err := fmt.Fprintln(a.Stdout, "There are no such failovers.")
-		return err
-	}
-	t := app.NewTable(a.Stdout, "FAILOVER", "STATUS", "TRIGGER", "TARGET", "TASKS", "NOTICED", "TOOK")
-	for i := range records {
-		r := &records[i]
-		t.Row(r.ID, string(r.Status), string(r.Trigger), r.TargetAgentID, transferred(r), a.Ago(&r.NoticedAt),
-			failoverTook(r))
-	}
-	return t.Flush()
-}
-
-func failoverGetCommand(a *app.App) *cobra.Command {
-	return app.Show(a, &cobra.Command{
-		Use: "get ID", Short: "Show a failover: who, why, what was moved to whom, and when",
-		Example: "  mainstay failover get default:agent-1:7", Args: app.Exactly("a failover's id"),
-	}, (*client.Client).Failover, printFailover)
+	header := []string{"FAILOVER", "STATUS", "TRIGGER", "TARGET", "TASKS", "NOTICED", "TOOK"}
+	return app.PrintTable(a, records, "There are no such failovers.", header, func(r *fleet.FailoverRecord) []string {
+		return []string{r.ID, string(r.Status), string(r.Trigger), r.TargetAgentID, transferred(r),
+			a.Ago(&r.NoticedAt), failoverTook(r)}
+	})
 }
 
 // printFailover shows a failover and its timeline.
-func printFailover(a *app.App, raw json.RawMessage, r *fleet.FailoverRecord) error {
-	return a.Print(raw, func() error {
-		t := app.NewTable(a.Stdout)
-		t.Facts([][2]string{
-			{"Failover", r.ID},
-			{"Agent", fmt.Sprintf("%s, epoch %d, in cluster %s", r.FailedAgentID, r.Epoch, r.Cluster)},
-			{"Status", string(r.Status)}, {"Error", r.Error}, {"Trigger", triggerText(r.Trigger)}, {"Reason", r.Reason},
-			{"Target", r.TargetAgentID},
-			{"Tasks moved", transferred(r)}, {"Noticed", a.Ago(&r.NoticedAt)}, {"Took", failoverTook(r)},
-		})
-		if err := t.Flush(); err != nil {
-			return err
+func printFailover(a *app.App, r *fleet.FailoverRecord) error {
+	err := a.Facts([][2]string{
+		{"Failover", r.ID},
+		{"Agent", fmt.Sprintf("%s, epoch %d, in cluster %s", r.FailedAgentID, r.Epoch, r.Cluster)},
+		{"Status", string(r.Status)}, {"Error", r.Error}, {"Trigger", triggerText(r.Trigger)}, {"Reason", r.Reason},
+		{"Target", r.TargetAgentID},
+		{"Tasks moved", transferred(r)}, {"Noticed", a.Ago(&r.NoticedAt)}, {"Took", failoverTook(r)},
+	})
+	if err != nil {
+		return err
+	}
+	return app.PrintBelow(a, timeline(r), []string{"TIME (UTC)", "AFTER", "WHAT"}, func(step *failoverStep) []string {
+		if step.at == nil {
+			return []string{"", "", step.what}
 		}
-		fmt.Fprintln(a.Stdout)
-		t = app.NewTable(a.Stdout, "TIME (UTC)", "AFTER", "WHAT")
-		for _, step := range timeline(r) {
-			at, after := "", ""
-			if step.at != nil {
-				at, after = step.at.UTC().Format("15:04:05.000"), "+"+app.Roughly(max(0, step.at.Sub(r.NoticedAt)))
-			}
-			t.Row(at, after, step.what)
-		}
-		return t.Flush()
+		after := "+" + app.Roughly(max(0, step.at.Sub(r.NoticedAt)))
+		return []string{step.at.UTC().Format("15:04:05.000"), after, step.what}
 	})
 }
 
@@ -180,67 +156,55 @@ func failoverTook(r *fleet.FailoverRecord) string {
 	return app.Roughly(max(0, r.CompletedAt.Sub(r.NoticedAt)))
 }
 
-// failoverPause is the time between two looks at a failover that is waited for.
-const failoverPause = 200 * time.Millisecond
-
 func failOverCommand(a *app.App) *cobra.Command {
 	var request api.FailoverRequest
 	var wait time.Duration
-	command := &cobra.Command{
+	command := a.Call(&cobra.Command{
 		Use:     "failover ID",
 		Short:   "Move an agent's work and roles to others",
 		Example: `  mainstay agent failover agent-1 --to agent-2 --reason "its disk is old" --wait`,
 		Args:    app.Exactly("an agent's id"),
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.Client()
-			if err != nil {
+	}, func(ctx context.Context, s *app.Client, args []string) (err error) {
+		var before time.Time
+		if wait > 0 {
+			if before, err = lastFailover(ctx, s.Client, args[0]); err != nil {
 				return err
 			}
-			var before time.Time
-			if wait > 0 {
-				if before, err = lastFailover(c.Context(), client.Client, args[0]); err != nil {
-					return err
-				}
-			}
-			accepted, err := client.StartFailover(c.Context(), args[0], request)
-			if err != nil {
-				return err
-			}
-			if wait == 0 {
-				return a.Print(client.Answer, func() error {
-					_, err := fmt.Fprintf(a.Stdout, "Failover %s is asked for. See it with: mainstay failover get %s\n",
-						accepted.FailoverID, accepted.FailoverID)
-					return err
-				})
-			}
-			record, err := waitForFailover(c.Context(), client.Client, accepted.FailoverID, before, wait)
-			if err != nil {
-				return err
-			}
-			if err := printFailover(a, client.Answer, record); err != nil {
-				return err
-			}
-			return unfinished(record, wait)
-		},
-	}
-	a.ServerFlag(command)
+		}
+		accepted, err := s.Agents.FailOver(ctx, args[0], request)
+		if err != nil {
+			return err
+		}
+		if wait == 0 {
+			return a.Print(s.Answer, func() error {
+				return a.Sayf("Failover %[1]s is asked for. See it with: mainstay failover get %[1]s\n", accepted.FailoverID)
+			})
+		}
+		record, err := waitForFailover(ctx, s.Client, accepted.FailoverID, before, wait)
+		if err != nil {
+			return err
+		}
+		if err := a.Print(s.Answer, func() error { return printFailover(a, record) }); err != nil {
+			return err
+		}
+		return unfinished(record, wait)
+	})
 	flags := command.Flags()
 	flags.StringVar(&request.TargetAgentID, "to", "",
 		"the agent that takes over (default: the cluster's strategy selects)")
 	flags.StringVar(&request.Reason, "reason", "", "why; kept in the failover's record")
 	app.WaitFlag(command, &wait, "the failover has ended")
-	a.OutputFlag(command)
 	return command
 }
 
 // lastFailover is when the newest failover of the agent's present session began; zero when there was none. A failover
 // of the same session has the same id, and only its start tells it from the one before.
 func lastFailover(ctx context.Context, c *client.Client, agent string) (time.Time, error) {
-	g, err := c.Agent(ctx, agent, false)
+	g, err := c.Agents.Get(ctx, agent, false)
 	if err != nil {
 		return time.Time{}, err
 	}
-	record, err := c.Failover(ctx, contract.FailoverID(g.Cluster, g.ID, g.Epoch))
+	record, err := c.Failovers.Get(ctx, contract.FailoverID(g.Cluster, g.ID, g.Epoch))
 	switch {
 	case client.IsNotFound(err):
 		return time.Time{}, nil
@@ -255,27 +219,21 @@ func lastFailover(ctx context.Context, c *client.Client, agent string) (time.Tim
 func waitForFailover(
 	ctx context.Context, c *client.Client, id string, before time.Time, wait time.Duration,
 ) (*fleet.FailoverRecord, error) {
-	deadline := time.Now().Add(wait)
-	for {
-		record, err := c.Failover(ctx, id)
-		if err != nil && !client.IsNotFound(err) {
-			return nil, err
+	var record *fleet.FailoverRecord
+	begun := false
+	err := app.Await(ctx, wait, func() (_ bool, err error) {
+		record, err = c.Failovers.Get(ctx, id)
+		begun = err == nil && record.StartedAt.After(before)
+		if client.IsNotFound(err) {
+			err = nil
 		}
-		begun, over := err == nil && record.StartedAt.After(before), !time.Now().Before(deadline)
-		switch {
-		case begun && (over || record.CompletedAt != nil):
-			return record, nil
-		case over:
-			return nil, app.WithExit(app.ExitIncomplete,
-				fmt.Errorf("failover %s has not begun after %s; it is asked for, and begins when a worker runs", id,
-					wait))
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(min(failoverPause, time.Until(deadline))):
-		}
+		return begun && record.CompletedAt != nil, err
+	})
+	if err == nil && !begun {
+		err = app.WithExit(app.ExitIncomplete,
+			fmt.Errorf("failover %s has not begun after %s; it is asked for, and begins when a worker runs", id, wait))
 	}
+	return record, err
 }
 
 // unfinished is the error for a failover that was waited for and did not succeed.

@@ -1,58 +1,43 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/fleet"
 )
 
 func healthCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{
+	return app.Show(a, &cobra.Command{
 		Use:     "health ID",
 		Short:   "Show how well an agent does its work, and what that is made of",
 		Example: "  mainstay agent health agent-1",
 		Args:    app.Exactly("an agent's id"),
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.Client()
-			if err != nil {
-				return err
-			}
-			h, err := client.AgentHealth(c.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return a.Print(client.Answer, func() error { return printHealth(a, h) })
-		},
-	}
-	a.ServerFlag(command)
-	a.OutputFlag(command)
-	return command
+	}, func(ctx context.Context, s *client.Client, args []string) (*api.AgentHealth, error) {
+		return s.Agents.Health(ctx, args[0])
+	}, printHealth)
 }
 
 func printHealth(a *app.App, h *api.AgentHealth) error {
-	t := app.NewTable(a.Stdout)
-	t.Facts([][2]string{{"Agent", h.AgentID}, {"Cluster", h.Cluster}, {"Status", string(h.Status)},
+	err := a.Facts([][2]string{{"Agent", h.AgentID}, {"Cluster", h.Cluster}, {"Status", string(h.Status)},
 		{"Health", string(h.Level)}, {"Score", score(h.Score)}, {"Why", h.Why}})
-	if err := t.Flush(); err != nil || len(h.Factors) == 0 {
+	if err != nil || len(h.Factors) == 0 {
 		return err
 	}
-	fmt.Fprintln(a.Stdout)
-	t = app.NewTable(a.Stdout, "FACTOR", "SCORE", "WEIGHT", "WHY")
-	for _, f := range h.Factors {
-		t.Row(f.Name, score(&f.Score), fmt.Sprint(f.Weight), f.Why)
-	}
-	if err := t.Flush(); err != nil {
+	err = app.PrintBelow(a, h.Factors, []string{"FACTOR", "SCORE", "WEIGHT", "WHY"}, func(f *fleet.HealthFactor) []string {
+		return []string{f.Name, score(&f.Score), fmt.Sprint(f.Weight), f.Why}
+	})
+	if err != nil {
 		return err
 	}
-	fmt.Fprintln(a.Stdout)
-	t = app.NewTable(a.Stdout, "CHECK", "STATUS", "WHY")
-	for _, c := range h.Checks {
-		t.Row(c.Name, string(c.Status), c.Why)
-	}
-	return t.Flush()
+	return app.PrintBelow(a, h.Checks, []string{"CHECK", "STATUS", "WHY"}, func(c *fleet.HealthCheck) []string {
+		return []string{c.Name, string(c.Status), c.Why}
+	})
 }
 
 // worst is the factor that costs an agent most.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -12,7 +13,7 @@ import (
 
 func reduceLoadCommand(a *app.App) *cobra.Command {
 	var request api.ReduceLoadRequest
-	command := &cobra.Command{
+	command := app.Show(a, &cobra.Command{
 		Use:   "reduce-load ID",
 		Short: "Let an agent run fewer tasks at a time",
 		Long: `Let an agent run fewer tasks at a time than it has slots: half of them, unless --slots or --factor says how many. What it
@@ -21,69 +22,47 @@ runs goes on. It gets its slots back by itself, step by step, when the time is o
   mainstay agent reduce-load agent-1 --slots 2 --for 1h
   mainstay agent reduce-load agent-1 --factor 0.25 --until-healthy`,
 		Args: app.Exactly("an agent's id"),
-		RunE: func(c *cobra.Command, args []string) error {
-			given := c.Flags().Changed
-			switch {
-			case given("slots") && given("factor"):
-				return app.UsageError("give --slots or --factor, not both")
-			case given("slots") && request.Slots < 1:
-				return app.UsageError("--slots must be 1 or more; to give the agent nothing new, drain it")
-			case given("factor") && (request.Factor <= 0 || request.Factor >= 1):
-				return app.UsageError("--factor must lie between 0 and 1, such as 0.5")
-			}
-			return changeLoad(a, func(s *client.Client) (*api.Agent,
-				error) {
-				return s.ReduceLoad(c.Context(), args[0], request)
-			})
-		},
-	}
-	a.ServerFlag(command)
+	}, func(ctx context.Context, s *client.Client, args []string) (*api.Agent, error) {
+		return s.Agents.ReduceLoad(ctx, args[0], request)
+	}, printLoad)
 	flags := command.Flags()
+	app.CheckFirst(command, func() error {
+		switch slots, factor := flags.Changed("slots"), flags.Changed("factor"); {
+		case slots && factor:
+			return app.UsageError("give --slots or --factor, not both")
+		case slots && request.Slots < 1:
+			return app.UsageError("--slots must be 1 or more; to give the agent nothing new, drain it")
+		case factor && (request.Factor <= 0 || request.Factor >= 1):
+			return app.UsageError("--factor must lie between 0 and 1, such as 0.5")
+		}
+		return nil
+	})
 	flags.IntVar(&request.Slots, "slots", 0, "how many tasks it may run at a time")
 	flags.Float64Var(&request.Factor, "factor", 0, "this share of its slots, between 0 and 1 (default: 0.5)")
 	flags.StringVar(&request.For, "for", "", "after how long it gets its slots back, for example 1h (default: 10m)")
 	flags.BoolVar(&request.UntilHealthy, "until-healthy", false,
 		"give them back earlier, once its health is good again")
 	flags.StringVar(&request.Reason, "reason", "", "why; shown with the agent")
-	a.OutputFlag(command)
 	return command
 }
 
 func restoreLoadCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{
+	return app.Show(a, &cobra.Command{
 		Use:     "restore-load ID",
 		Short:   "Give an agent all its slots back, at once",
 		Example: "  mainstay agent restore-load agent-1",
 		Args:    app.Exactly("an agent's id"),
-		RunE: func(c *cobra.Command, args []string) error {
-			return changeLoad(a, func(s *client.Client) (*api.Agent,
-				error) {
-				return s.RestoreLoad(c.Context(), args[0])
-			})
-		},
-	}
-	a.ServerFlag(command)
-	a.OutputFlag(command)
-	return command
+	}, func(ctx context.Context, s *client.Client, args []string) (*api.Agent, error) {
+		return s.Agents.RestoreLoad(ctx, args[0])
+	}, printLoad)
 }
 
-func changeLoad(a *app.App, change func(*client.Client) (*api.Agent, error)) error {
-	client, err := a.Client()
-	if err != nil {
-		return err
+func printLoad(a *app.App, g *api.Agent) error {
+	text := reductionText(a, g)
+	if text == "" {
+		text = fmt.Sprintf("may use all its %d slots", g.MaxTasks)
 	}
-	g, err := change(client.Client)
-	if err != nil {
-		return err
-	}
-	return a.Print(client.Answer, func() error {
-		text := reductionText(a, g)
-		if text == "" {
-			text = fmt.Sprintf("may use all its %d slots", g.MaxTasks)
-		}
-		_, err := fmt.Fprintf(a.Stdout, "Agent %s %s.\n", g.ID, text)
-		return err
-	})
+	return a.Sayf("Agent %s %s.\n", g.ID, text)
 }
 
 // reductionText tells how an agent's load is reduced; empty: it is not.

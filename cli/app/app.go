@@ -77,6 +77,18 @@ func (a *App) Print(data any, text func() error) error {
 	return encoder.Encode(data)
 }
 
+// Say prints a line for people.
+func (a *App) Say(line string) error {
+	_, err := fmt.Fprintln(a.Stdout, line)
+	return err
+}
+
+// Sayf prints a text for people.
+func (a *App) Sayf(format string, args ...any) error {
+	_, err := fmt.Fprintf(a.Stdout, format, args...)
+	return err
+}
+
 // JSON reports whether data is printed as JSON.
 func (a *App) JSON() bool { return a.output == "json" }
 

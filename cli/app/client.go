@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -80,28 +79,4 @@ func hint(err *client.UnreachableError) string {
 		return "\nIts certificate is not trusted here. Name the file with its authority with --ca or " + caEnv
 	}
 	return "\nIs `mainstay dev` running? Set its address with --server or " + serverEnv
-}
-
-// PrintList prints the first items of a list, at most limit (0: all), as JSON or by text.
-func PrintList[T any](
-	c *cobra.Command, a *App, list func(*client.Client) *client.List[T], limit int, text func(*App, []T) error,
-) error {
-	server, err := a.Client()
-	if err != nil {
-		return err
-	}
-	wanted := list(server.Client)
-	items, err := wanted.Take(c.Context(), limit)
-	if err != nil {
-		return err
-	}
-	return a.Print(server.Answer, func() error {
-		if err := text(a, items); err != nil {
-			return err
-		}
-		if wanted.More() {
-			fmt.Fprintln(a.Stderr, "There are more: raise --limit.")
-		}
-		return nil
-	})
 }

@@ -14,18 +14,26 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// LimitFlag adds --limit to a command that lists what can be a lot.
-func LimitFlag(c *cobra.Command, limit *int) {
-	c.Flags().IntVar(limit, "limit", 50, "at most this many")
-	check := c.PreRunE
-	c.PreRunE = func(c *cobra.Command, args []string) error {
+// limitFlag adds --limit to a command that lists what can be a lot.
+func limitFlag(c *cobra.Command) *int {
+	limit := c.Flags().Int("limit", 50, "at most this many")
+	CheckFirst(c, func() error {
 		if *limit < 1 {
 			return UsageError("--limit must be at least 1")
 		}
-		if check != nil {
-			return check(c, args)
-		}
 		return nil
+	})
+	return limit
+}
+
+// CheckFirst adds a check of flags to those that come before a command runs.
+func CheckFirst(c *cobra.Command, check func() error) {
+	next := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		if err := check(); err != nil || next == nil {
+			return err
+		}
+		return next(c, args)
 	}
 }
 
@@ -41,16 +49,11 @@ func PriorityFlag(text string) (fleet.Priority, error) {
 	return priority, nil
 }
 
-// startFlag reads --start-at: a time, or +DURATION from now. Empty is the zero time.
-func startFlag(text string, now time.Time) (time.Time, error) {
+// PastFlag reads a time, or how long ago it was, such as 2h; -2h means the same. Empty is the zero time.
+func PastFlag(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	return TimeFlag("--start-at", text, now)
-}
-
-// PastFlag reads a time, or how long ago it was, such as 2h; -2h means the same.
-func PastFlag(flag, text string, now time.Time) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return at.UTC(), nil
 	}
@@ -62,8 +65,11 @@ func PastFlag(flag, text string, now time.Time) (time.Time, error) {
 	return now.Add(-ago).UTC(), nil
 }
 
-// TimeFlag reads a time, or one counted from now, such as +10m, or -2h.
+// TimeFlag reads a time, or one counted from now, such as +10m, or -2h. Empty is the zero time.
 func TimeFlag(flag, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
 	if strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") {
 		span, err := fleet.ParseDuration(text[1:])
 		if err != nil || span < 0 {
@@ -85,16 +91,12 @@ func TimeFlag(flag, text string, now time.Time) (time.Time, error) {
 // OutputFlag adds -o to a command that prints data.
 func (a *App) OutputFlag(c *cobra.Command) {
 	c.Flags().StringVarP(&a.output, "output", "o", "text", "text or json")
-	check := c.PreRunE
-	c.PreRunE = func(c *cobra.Command, args []string) error {
+	CheckFirst(c, func() error {
 		if a.output != "text" && a.output != "json" {
 			return UsageError("--output must be text or json")
 		}
-		if check != nil {
-			return check(c, args)
-		}
 		return nil
-	}
+	})
 }
 
 // defaultWait is what --wait alone means.
@@ -104,16 +106,12 @@ const defaultWait = 30 * time.Second
 func WaitFlag(c *cobra.Command, wait *time.Duration, until string) {
 	c.Flags().DurationVar(wait, "wait", 0, "wait until "+until+", at most this long (--wait alone: 30s)")
 	c.Flags().Lookup("wait").NoOptDefVal = defaultWait.String()
-	check := c.PreRunE
-	c.PreRunE = func(c *cobra.Command, args []string) error {
+	CheckFirst(c, func() error {
 		if *wait < 0 {
 			return UsageError("--wait must not be negative")
 		}
-		if check != nil {
-			return check(c, args)
-		}
 		return nil
-	}
+	})
 }
 
 // Pairs reads NAME=VALUE; nil for none.

@@ -49,6 +49,34 @@ func (t *Table) Facts(lines [][2]string) {
 	}
 }
 
+// Facts prints a line for each value that there is.
+func (a *App) Facts(lines [][2]string) error {
+	t := NewTable(a.Stdout)
+	t.Facts(lines)
+	return t.Flush()
+}
+
+// PrintTable prints a row for each item, or says none when there is no item.
+func PrintTable[T any](a *App, items []T, none string, header []string, row func(*T) []string) error {
+	if len(items) == 0 {
+		return a.Say(none)
+	}
+	t := NewTable(a.Stdout, header...)
+	for i := range items {
+		t.Row(row(&items[i])...)
+	}
+	return t.Flush()
+}
+
+// PrintBelow prints a row for each item below what was printed, and nothing when there is no item.
+func PrintBelow[T any](a *App, items []T, header []string, row func(*T) []string) error {
+	if len(items) == 0 {
+		return nil
+	}
+	fmt.Fprintln(a.Stdout)
+	return PrintTable(a, items, "", header, row)
+}
+
 // Flush writes the table, without blanks at the ends of lines.
 func (t *Table) Flush() error {
 	_ = t.w.Flush() // to memory

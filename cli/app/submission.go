@@ -9,22 +9,17 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // Submission is a task as a command line says it, for `task submit` and `schedule create`.
 type Submission struct {
-	Request   api.TaskRequest
-	payload   string
-	safety    string
-	priority  string
-	StartAt   string
-	timeout   time.Duration
-	expiresIn time.Duration
-	beacon    time.Duration
-	dir       string
-	env       []string
-	labels    []string
+	Request  api.TaskRequest
+	payload  string
+	priority string
+	StartAt  string
+	dir      string
+	env      []string
+	labels   []string
 }
 
 // TaskFlags are the flags that say what the task is, for `task submit` and `schedule create`.
@@ -36,12 +31,12 @@ func (s *Submission) TaskFlags(command *cobra.Command) {
 	flags.StringVar(&s.priority, "priority", "",
 		"1 (first) to 5 (last), or critical, high, normal, low or background (default normal)")
 	flags.StringVar(&r.Agent, "agent", "", "only this agent may do it; it waits while the agent is offline")
-	flags.StringVar(&s.safety, "retry-safety", "",
+	flags.StringVar((*string)(&r.RetrySafety), "retry-safety", "",
 		"when its agent is lost: idempotent (run again at once), fenced (when the lost agent has certainly stopped) or at_most_once (a person decides) (default idempotent)")
-	flags.DurationVar(&s.timeout, "timeout", 0, "how long one attempt may run (default 24h)")
-	flags.DurationVar(&s.beacon, "beacon-timeout", 0,
+	flags.DurationVar((*time.Duration)(&r.Timeout), "timeout", 0, "how long one attempt may run (default 24h)")
+	flags.DurationVar((*time.Duration)(&r.BeaconTimeout), "beacon-timeout", 0,
 		"end an attempt whose handler gives no sign of life for this long, such as 45s; output of a command is one (default: not watched)")
-	flags.DurationVar(&s.expiresIn, "expires-in", 0,
+	flags.DurationVar((*time.Duration)(&r.ExpiresIn), "expires-in", 0,
 		"how long it may wait for an agent, from its start on (default 1h)")
 	flags.IntVar(&r.Retry.MaxAttempts, "max-attempts", 0,
 		"attempts that may fail before it is a dead letter (default 3)")
@@ -63,9 +58,6 @@ func (s *Submission) TaskFlags(command *cobra.Command) {
 // Build checks the command line. dash is how many arguments stand before "--", -1 without one.
 func (s *Submission) Build(stdin io.Reader, now time.Time, args []string, dash int) (*api.TaskRequest, error) {
 	r := s.Request
-	r.RetrySafety, r.Timeout, r.ExpiresIn = fleet.RetrySafety(s.safety), fleet.Duration(s.timeout), fleet.Duration(
-		s.expiresIn)
-	r.BeaconTimeout = fleet.Duration(s.beacon)
 	var err error
 	if r.Labels, err = Pairs("--label", s.labels); err != nil {
 		return nil, err
@@ -73,7 +65,7 @@ func (s *Submission) Build(stdin io.Reader, now time.Time, args []string, dash i
 	if r.Priority, err = PriorityFlag(s.priority); err != nil {
 		return nil, err
 	}
-	if r.StartAt, err = startFlag(s.StartAt, now); err != nil {
+	if r.StartAt, err = TimeFlag("--start-at", s.StartAt, now); err != nil {
 		return nil, err
 	}
 	switch {

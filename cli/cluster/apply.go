@@ -32,7 +32,7 @@ type settingChange struct {
 
 func applyCommand(a *app.App) *cobra.Command {
 	var dryRun bool
-	command := &cobra.Command{
+	command := a.Call(&cobra.Command{
 		Use:   "apply FILE",
 		Short: "Make clusters as a configuration file says, and give those that exist its settings",
 		Long: `Make clusters as a configuration file says (its sections clusters and agent_cluster). One that does not exist is created.
@@ -41,34 +41,27 @@ not name stay as they are. What a person changes in between is not overwritten u
 be repeated.`,
 		Example: "  mainstay cluster apply mainstay.yaml --dry-run\n  mainstay cluster apply mainstay.yaml",
 		Args:    app.Exactly("a configuration file"),
-		RunE: func(c *cobra.Command, args []string) error {
-			settings, err := app.LoadConfig(args[0])
+	}, func(ctx context.Context, s *app.Client, args []string) error {
+		settings, err := app.LoadConfig(args[0])
+		if err != nil {
+			return err
+		}
+		wanted := settings.ClusterConfigs()
+		if len(wanted) == 0 {
+			return app.UsageError("%s describes no clusters: they stand in its sections clusters and agent_cluster", args[0])
+		}
+		var applied []appliedCluster
+		for _, config := range wanted {
+			done, err := applyCluster(ctx, s, config, dryRun)
 			if err != nil {
-				return err
+				return fmt.Errorf("cluster %s: %w", config.Name, err)
 			}
-			wanted := settings.ClusterConfigs()
-			if len(wanted) == 0 {
-				return app.UsageError("%s describes no clusters: they stand in its sections clusters and agent_cluster",
-					args[0])
-			}
-			client, err := a.Client()
-			if err != nil {
-				return err
-			}
-			var applied []appliedCluster
-			for _, config := range wanted {
-				done, err := applyCluster(c.Context(), client, config, dryRun)
-				if err != nil {
-					return fmt.Errorf("cluster %s: %w", config.Name, err)
-				}
-				applied = append(applied, done)
-			}
-			return a.Print(map[string]any{"clusters": applied, "dry_run": dryRun},
-				func() error { return printApplied(a, applied) })
-		},
-	}
+			applied = append(applied, done)
+		}
+		return a.Print(map[string]any{"clusters": applied, "dry_run": dryRun},
+			func() error { return printApplied(a, applied) })
+	})
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done, and do nothing")
-	a.OutputFlag(command)
 	return command
 }
 
@@ -79,13 +72,13 @@ func applyCluster(ctx context.Context, c *app.Client, config fleet.ClusterConfig
 	if err != nil {
 		return done, err
 	}
-	present, err := c.Cluster(ctx, config.Name)
+	present, err := c.Clusters.Get(ctx, config.Name)
 	switch {
 	case client.IsNotFound(err):
 		done.Action = "created"
 		if !dryRun {
 			wanted["name"] = config.Name
-			_, err = c.CreateCluster(ctx, wanted)
+			_, err = c.Clusters.Create(ctx, wanted)
 			return done, err
 		}
 		return done, nil
@@ -97,7 +90,7 @@ func applyCluster(ctx context.Context, c *app.Client, config fleet.ClusterConfig
 	}
 	done.Action = "changed"
 	if !dryRun {
-		_, err = c.ReplaceCluster(ctx, config.Name, wanted, present.Revision)
+		_, err = c.Clusters.Replace(ctx, config.Name, wanted, present.Revision)
 	}
 	return done, err
 }

@@ -15,7 +15,7 @@ import (
 const laneUsage = "only this lane: default, cap/<capability>+<capability>, shard/<number> or agent/<id>, as the queue command shows them"
 
 func pauseCommand(a *app.App) *cobra.Command {
-	return lanesCommand(a, "pause", (*client.Client).PauseCluster, "Take nothing more from a cluster's lanes, or from one", `
+	return lanesCommand(a, "pause", client.Clusters.Pause, "Take nothing more from a cluster's lanes, or from one", `
   mainstay cluster pause default --reason "the disks are being changed"
   mainstay cluster pause default --lane cap/gpu`,
 		func(cluster, lane string, k *api.Cluster) string {
@@ -29,7 +29,7 @@ func pauseCommand(a *app.App) *cobra.Command {
 }
 
 func resumeCommand(a *app.App) *cobra.Command {
-	return lanesCommand(a, "resume", (*client.Client).ResumeCluster, "Take from a cluster's lanes again, or from one", `
+	return lanesCommand(a, "resume", client.Clusters.Resume, "Take from a cluster's lanes again, or from one", `
   mainstay cluster resume default
   mainstay cluster resume default --lane cap/gpu`,
 		func(cluster, lane string, k *api.Cluster) string {
@@ -51,40 +51,47 @@ func resumeCommand(a *app.App) *cobra.Command {
 
 func lanesCommand(
 	a *app.App, word string,
-	change func(*client.Client, context.Context, string, api.PauseRequest) (*api.Cluster, error), short, example string,
+	change func(client.Clusters, context.Context, string, api.PauseRequest) (*api.Cluster, error), short, example string,
 	done func(cluster, lane string, k *api.Cluster) string,
 ) *cobra.Command {
 	var request api.PauseRequest
-	command := &cobra.Command{
+	command := app.Show(a, &cobra.Command{
 		Use: word + " NAME", Short: short, Example: example[1:], Args: app.Exactly("a cluster's name"),
-		RunE: func(c *cobra.Command, args []string) error {
-			if request.Lane != "" {
-				lane, err := fleet.ParseLane(request.Lane)
-				if err != nil {
-					return app.UsageError("--lane %w", err)
-				}
-				request.Lane = lane
-			}
-			client, err := a.Client()
+	}, func(ctx context.Context, s *client.Client, args []string) (*api.Cluster, error) {
+		if request.Lane != "" {
+			lane, err := fleet.ParseLane(request.Lane)
 			if err != nil {
-				return err
+				return nil, app.UsageError("--lane %w", err)
 			}
-			k, err := change(client.Client, c.Context(), args[0], request)
-			if err != nil {
-				return err
-			}
-			return a.Print(client.Answer, func() error {
-				_, err := fmt.Fprint(a.Stdout, done(args[0], request.Lane, k))
-				return err
-			})
-		},
-	}
+			request.Lane = lane
+		}
+		return change(s.Clusters, ctx, args[0], request)
+	}, func(a *app.App, k *api.Cluster) error { return a.Sayf("%s", done(k.Name, request.Lane, k)) })
 	command.Flags().StringVar(&request.Lane, "lane", "", laneUsage)
 	why := "why; shown with the pause, and kept in the history"
 	if word == "resume" {
 		why = "why; kept in the history"
 	}
 	command.Flags().StringVar(&request.Reason, "reason", "", why)
-	a.OutputFlag(command)
+	return command
+}
+
+func releaseBrakeCommand(a *app.App) *cobra.Command {
+	var reason string
+	command := a.Call(&cobra.Command{
+		Use:   "release-brake NAME",
+		Short: "Say that agents that vanished at once are really gone",
+		Long: `Say that agents that vanished at once are really gone. When a large share of a cluster's agents vanishes within
+seconds, the network is to be suspected and not the agents; so their failovers wait until the agents are back, or until
+you are sure that they are not and release the brake.`,
+		Example: `  mainstay cluster release-brake default --reason "the rack has no power"`,
+		Args:    app.Exactly("a cluster's name"),
+	}, func(ctx context.Context, s *app.Client, args []string) error {
+		if err := s.Clusters.ReleaseBrake(ctx, args[0], reason); err != nil {
+			return err
+		}
+		return a.Print(s.Answer, func() error { return a.Sayf("The brake of cluster %s is released.\n", args[0]) })
+	})
+	command.Flags().StringVar(&reason, "reason", "", "why; kept in the history")
 	return command
 }

@@ -13,7 +13,7 @@ import (
 
 // QueueCommand shows what waits in lanes.
 func QueueCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{
+	command := app.List(a, &cobra.Command{
 		Use:   "queue [CLUSTER]",
 		Short: "Show what waits in the lanes of a cluster, or of all",
 		Long: `Show what waits in the lanes of a cluster, or of all: how many tasks and for how long, how many come and are taken a
@@ -26,34 +26,25 @@ single agent is shown while open work is pinned to it, or it is paused.`,
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, args []string) error {
-			cluster := strings.Join(args, "") // one, or all
-			list := func(s *client.Client) *client.List[api.Lane] { return s.Lanes(cluster) }
-			return app.PrintList(c, a, list, 0, printLanes)
-		},
-	}
+	}, func(s *client.Client, args []string) *client.List[api.Lane] {
+		return s.Clusters.Lanes(strings.Join(args, "")) // of one, or of all
+	}, printLanes)
 	a.ServerFlag(command)
-	a.OutputFlag(command)
 	return command
 }
 
 func printLanes(a *app.App, lanes []api.Lane) error {
-	if len(lanes) == 0 {
-		_, err := fmt.Fprintln(a.Stdout, "There are no clusters. Create one with: mainstay cluster create NAME")
-		return err
-	}
-	t := app.NewTable(a.Stdout, "CLUSTER", "LANE", "WAITING", "OLDEST", "IN/S", "OUT/S", "AGENTS", "SLOTS BUSY",
-		"BY PRIORITY", "PAUSED")
-	for i := range lanes {
-		l := &lanes[i]
+	header := []string{"CLUSTER", "LANE", "WAITING", "OLDEST", "IN/S", "OUT/S", "AGENTS", "SLOTS BUSY", "BY PRIORITY",
+		"PAUSED"}
+	return app.PrintTable(a, lanes, noClusters, header, func(l *api.Lane) []string {
 		var oldest string
 		if l.OldestAge > 0 {
 			oldest = app.Roughly(l.OldestAge.Std())
 		}
-		t.Row(l.Cluster, l.Lane, fmt.Sprint(l.Depth), oldest, fmt.Sprint(l.AddRate), fmt.Sprint(l.DispatchRate),
-			fmt.Sprint(l.Agents), busySlots(l), byPriority(l.Priorities), pauseText(a, l.Paused))
-	}
-	return t.Flush()
+		return []string{l.Cluster, l.Lane, fmt.Sprint(l.Depth), oldest, fmt.Sprint(l.AddRate),
+			fmt.Sprint(l.DispatchRate), fmt.Sprint(l.Agents), busySlots(l), byPriority(l.Priorities),
+			pauseText(a, l.Paused)}
+	})
 }
 
 func busySlots(l *api.Lane) string {

@@ -2,8 +2,8 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +22,8 @@ func scaleCommand(a *app.App) *cobra.Command {
 	var to, least, most int
 	var wait bool
 	var timeout time.Duration
-	command := &cobra.Command{
+	var command *cobra.Command
+	command = app.Show(a, &cobra.Command{
 		Use:   "scale NAME",
 		Short: "Say how many agents a cluster is to have",
 		Long: `Say how many agents a cluster is to have. Agents are started or stopped by a spawner at once; one that is to stop
@@ -30,36 +31,24 @@ finishes its work first, and only agents that a spawner started are stopped. Whe
 on: the number is kept. In mode auto, the rules go on from there.`,
 		Example: "  mainstay cluster scale builders --to 5\n  mainstay cluster scale builders --min 2 --max 20",
 		Args:    app.Exactly("a cluster's name"),
-		RunE: func(c *cobra.Command, args []string) error {
-			given := c.Flags().Changed
-			r := api.ScaleRequest{Desired: when(given("to"), to), Min: when(given("min"), least),
-				Max: when(given("max"), most)}
-			if r == (api.ScaleRequest{}) {
-				return app.UsageError("give --to, --min or --max")
-			}
-			client, err := a.Client()
-			if err != nil {
-				return err
-			}
-			status, err := client.Scale(c.Context(), args[0], r)
-			if err != nil {
-				return err
-			}
-			if wait && r.Desired != nil {
-				if status, err = awaitScaled(c.Context(), client.Client, args[0], timeout); err != nil {
-					return err
-				}
-			}
-			return printScaling(a, client.Answer, status)
-		},
-	}
+	}, func(ctx context.Context, s *client.Client, args []string) (*api.ScalingStatus, error) {
+		given := command.Flags().Changed
+		r := api.ScaleRequest{Desired: when(given("to"), to), Min: when(given("min"), least), Max: when(given("max"), most)}
+		if r == (api.ScaleRequest{}) {
+			return nil, app.UsageError("give --to, --min or --max")
+		}
+		status, err := s.Clusters.Scale(ctx, args[0], r)
+		if err == nil && wait && r.Desired != nil {
+			return awaitScaled(ctx, s, args[0], timeout)
+		}
+		return status, err
+	}, printScaling)
 	flags := command.Flags()
 	flags.IntVar(&to, "to", 0, "as many agents are kept")
 	flags.IntVar(&least, "min", 0, "never fewer")
 	flags.IntVar(&most, "max", 0, "never more")
 	flags.BoolVar(&wait, "wait", false, "return when there are so many")
 	flags.DurationVar(&timeout, "timeout", scaleWait, "how long --wait may take")
-	a.OutputFlag(command)
 	return command
 }
 
@@ -67,59 +56,48 @@ on: the number is kept. In mode auto, the rules go on from there.`,
 func awaitScaled(
 	ctx context.Context, c *client.Client, cluster string, timeout time.Duration,
 ) (*api.ScalingStatus, error) {
-	deadline := time.Now().Add(timeout)
-	for {
-		status, err := c.Scaling(ctx, cluster)
-		if err != nil {
-			return nil, err
+	var status *api.ScalingStatus
+	scaled := false
+	err := app.Await(ctx, timeout, func() (_ bool, err error) {
+		if status, err = c.Clusters.Scaling(ctx, cluster); err != nil {
+			return false, err
 		}
-		running := false
-		for i := range status.Actions {
-			running = running || status.Actions[i].Status == fleet.ScalingRunning
-		}
-		if status.Current == status.Target && !running && status.Blocked == nil {
-			return status, nil
-		}
-		if time.Now().After(deadline) {
-			why := ""
-			if status.Blocked != nil {
-				why = ": " + status.Blocked.Reason
-			}
-			return nil, fmt.Errorf("the cluster has %d of %d agents after %s%s", status.Current, status.Target, timeout,
-				why)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(500 * time.Millisecond):
-		}
+		running := slices.ContainsFunc(status.Actions,
+			func(r fleet.ScalingRecord) bool { return r.Status == fleet.ScalingRunning })
+		scaled = status.Current == status.Target && !running && status.Blocked == nil
+		return scaled, nil
+	})
+	if err != nil || scaled {
+		return status, err
 	}
+	why := ""
+	if status.Blocked != nil {
+		why = ": " + status.Blocked.Reason
+	}
+	return nil, fmt.Errorf("the cluster has %d of %d agents after %s%s", status.Current, status.Target, timeout, why)
 }
 
 func statusCommand(a *app.App) *cobra.Command {
 	return app.Show(a, &cobra.Command{
 		Use: "scaling NAME", Short: "Show how a cluster's number of agents is kept, and what was done about it",
 		Example: "  mainstay cluster scaling builders", Args: app.Exactly("a cluster's name"),
-	}, (*client.Client).Scaling, printScaling)
+	}, func(ctx context.Context, s *client.Client, args []string) (*api.ScalingStatus, error) {
+		return s.Clusters.Scaling(ctx, args[0])
+	}, printScaling)
 }
 
-func printScaling(a *app.App, raw json.RawMessage, s *api.ScalingStatus) error {
-	return a.Print(raw, func() error {
-		t := app.NewTable(a.Stdout)
-		t.Facts([][2]string{
-			{"Cluster", s.Cluster}, {"Scaling", scalingModeText(s)}, {"Agents", scalingCounts(s)},
-			{"Waiting", waitingText(s.Queue)},
-			{"Now", scalingNow(a, s.Decision)}, {"Blocked", evaluationText(a, s.Blocked)},
-			{"Stuck", evaluationText(a, s.Stuck)},
-			{"Last started", a.Ago(s.LastUp)}, {"Last stopped", a.Ago(s.LastDown)}, {"Next look", nextLook(a, s)},
-			{"Rules", rulesText(&s.Settings)}, {"Spawners", spawnersText(a, s)},
-		})
-		if err := t.Flush(); err != nil || len(s.Actions) == 0 {
-			return err
-		}
-		fmt.Fprintln(a.Stdout)
-		return printScalings(a, s.Actions)
+func printScaling(a *app.App, s *api.ScalingStatus) error {
+	err := a.Facts([][2]string{
+		{"Cluster", s.Cluster}, {"Scaling", scalingModeText(s)}, {"Agents", scalingCounts(s)},
+		{"Waiting", waitingText(s.Queue)}, {"Now", scalingNow(a, s.Decision)}, {"Blocked", evaluationText(a, s.Blocked)},
+		{"Stuck", evaluationText(a, s.Stuck)}, {"Last started", a.Ago(s.LastUp)}, {"Last stopped", a.Ago(s.LastDown)},
+		{"Next look", nextLook(a, s)}, {"Rules", rulesText(&s.Settings)}, {"Spawners", spawnersText(a, s)},
 	})
+	if err != nil || len(s.Actions) == 0 {
+		return err
+	}
+	fmt.Fprintln(a.Stdout)
+	return printScalings(a, s.Actions)
 }
 
 func scalingModeText(s *api.ScalingStatus) string {
@@ -142,13 +120,10 @@ func scalingCounts(s *api.ScalingStatus) string {
 }
 
 func waitingText(queue *int64) string {
-	switch {
-	case queue == nil:
+	if queue == nil {
 		return ""
-	case *queue == 1:
-		return "1 task"
 	}
-	return fmt.Sprintf("%d tasks", *queue)
+	return fleet.Count(int(*queue), "task")
 }
 
 func scalingNow(a *app.App, d *api.ScalingDecision) string {

@@ -1,7 +1,7 @@
 package cluster
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"time"
 
@@ -17,41 +17,27 @@ func ScalingCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "scaling",
 		Short: "See which agents scaling started and stopped; steer it with `mainstay cluster scale`"}
 	a.ServerFlag(command)
-	command.AddCommand(scalingListCommand(a), scalingGetCommand(a))
-	return command
-}
-
-func scalingListCommand(a *app.App) *cobra.Command {
 	var cluster string
-	var limit int
-	command := &cobra.Command{
-		Use:     "list",
-		Short:   "List what scaling has done, newest first",
+	list := app.LimitedList(a, &cobra.Command{
+		Use: "list", Short: "List what scaling has done, newest first", Args: app.Exactly(),
 		Example: "  mainstay scaling list --cluster default",
-		Args:    app.Exactly(),
-		RunE: func(c *cobra.Command, _ []string) error {
-			list := func(s *client.Client) *client.List[fleet.ScalingRecord] { return s.ScalingActions(cluster) }
-			return app.PrintList(c, a, list, limit, printScalings)
-		},
-	}
-	command.Flags().StringVar(&cluster, "cluster", "", "only of this cluster")
-	app.LimitFlag(command, &limit)
-	a.OutputFlag(command)
+	}, func(s *client.Client) *client.List[fleet.ScalingRecord] { return s.Scalings.List(cluster) }, printScalings)
+	list.Flags().StringVar(&cluster, "cluster", "", "only of this cluster")
+	command.AddCommand(list, app.Show(a, &cobra.Command{
+		Use: "get ID", Short: "Show one action of scaling, agent by agent", Args: app.Exactly("an action's id"),
+		Example: "  mainstay scaling get default:7",
+	}, func(ctx context.Context, s *client.Client, args []string) (*fleet.ScalingRecord, error) {
+		return s.Scalings.Get(ctx, args[0])
+	}, printScalingRecord))
 	return command
 }
 
 func printScalings(a *app.App, records []fleet.ScalingRecord) error {
-	if len(records) == 0 {
-		_, err := fmt.Fprintln(a.Stdout, "Scaling has done nothing.")
-		return err
-	}
-	t := app.NewTable(a.Stdout, "ACTION", "CHANGE", "STATUS", "AGENTS", "STARTED", "TOOK", "REASON")
-	for i := range records {
-		r := &records[i]
-		t.Row(r.ID, fmt.Sprintf("%s %d", r.Change, len(r.Agents)), string(r.Status),
-			fmt.Sprintf("%d → %d", r.From, r.To), a.Ago(&r.StartedAt), scalingTook(r), r.Reason)
-	}
-	return t.Flush()
+	header := []string{"ACTION", "CHANGE", "STATUS", "AGENTS", "STARTED", "TOOK", "REASON"}
+	return app.PrintTable(a, records, "Scaling has done nothing.", header, func(r *fleet.ScalingRecord) []string {
+		return []string{r.ID, fmt.Sprintf("%s %d", r.Change, len(r.Agents)), string(r.Status),
+			fmt.Sprintf("%d → %d", r.From, r.To), a.Ago(&r.StartedAt), scalingTook(r), r.Reason}
+	})
 }
 
 func scalingTook(r *fleet.ScalingRecord) string {
@@ -61,39 +47,23 @@ func scalingTook(r *fleet.ScalingRecord) string {
 	return app.Roughly(r.CompletedAt.Sub(r.StartedAt))
 }
 
-func scalingGetCommand(a *app.App) *cobra.Command {
-	return app.Show(a, &cobra.Command{
-		Use:     "get ID",
-		Short:   "Show one action of scaling, agent by agent",
-		Example: "  mainstay scaling get default:7",
-		Args:    app.Exactly("an action's id"),
-	}, (*client.Client).ScalingAction, printScalingRecord)
-}
-
-func printScalingRecord(a *app.App, raw json.RawMessage, r *fleet.ScalingRecord) error {
-	return a.Print(raw, func() error {
-		t := app.NewTable(a.Stdout)
-		spawner := r.Spawner
-		if r.Platform != "" {
-			spawner += " (" + string(r.Platform) + ")"
-		}
-		t.Facts([][2]string{
-			{"Action", r.ID}, {"Cluster", r.Cluster},
-			{"Change", fmt.Sprintf("%s, from %d to %d agents", r.Change, r.From, r.To)}, {"Status", string(r.Status)},
-			{"Error", r.Error}, {"Rule", string(r.Rule)}, {"Reason", r.Reason}, {"Spawner", spawner},
-			{"Drain", r.Drain},
-			{"Started", a.Ago(&r.StartedAt)}, {"Took", scalingTook(r)},
-		})
-		if err := t.Flush(); err != nil {
-			return err
-		}
-		fmt.Fprintln(a.Stdout)
-		t = app.NewTable(a.Stdout, "AGENT", "STATUS", "SPAWNER", "HANDLE", "HOST", "")
-		for i := range r.Agents {
-			g := &r.Agents[i]
-			t.Row(g.AgentID, string(g.Status), g.Spawner, g.Handle, g.Host, g.Error)
-		}
-		return t.Flush()
+func printScalingRecord(a *app.App, r *fleet.ScalingRecord) error {
+	spawner := r.Spawner
+	if r.Platform != "" {
+		spawner += " (" + string(r.Platform) + ")"
+	}
+	err := a.Facts([][2]string{
+		{"Action", r.ID}, {"Cluster", r.Cluster},
+		{"Change", fmt.Sprintf("%s, from %d to %d agents", r.Change, r.From, r.To)}, {"Status", string(r.Status)},
+		{"Error", r.Error}, {"Rule", string(r.Rule)}, {"Reason", r.Reason}, {"Spawner", spawner}, {"Drain", r.Drain},
+		{"Started", a.Ago(&r.StartedAt)}, {"Took", scalingTook(r)},
+	})
+	if err != nil {
+		return err
+	}
+	header := []string{"AGENT", "STATUS", "SPAWNER", "HANDLE", "HOST", ""}
+	return app.PrintBelow(a, r.Agents, header, func(g *fleet.ScaledAgent) []string {
+		return []string{g.AgentID, string(g.Status), g.Spawner, g.Handle, g.Host, g.Error}
 	})
 }
 

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -13,7 +14,7 @@ import (
 func syncCommand(a *app.App) *cobra.Command {
 	var check bool
 	var reason string
-	command := &cobra.Command{
+	command := a.Call(&cobra.Command{
 		Use:   "sync NAME",
 		Short: "Make the states of a cluster's members the same, or compare them",
 		Long: `Make the states of a cluster's members the same: what the leader wrote is sent to the members that lack it. Clusters that
@@ -21,38 +22,28 @@ are active_passive or sharded do it by themselves when their members' states dif
 Exits with an error when some still differ.`,
 		Example: "  mainstay cluster sync default\n  mainstay cluster sync default --check",
 		Args:    app.Exactly("a cluster's name"),
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.Client()
-			if err != nil {
+	}, func(ctx context.Context, s *app.Client, args []string) error {
+		if check {
+			k, err := s.Clusters.CompareStates(ctx, args[0])
+			if err == nil {
+				err = a.Print(s.Answer, func() error { return printClusterSync(a, k) })
+			}
+			if err != nil || k.Consistent {
 				return err
 			}
-			if check {
-				k, err := client.ClusterSync(c.Context(), args[0])
-				if err != nil {
-					return err
-				}
-				if err := a.Print(client.Answer, func() error { return printClusterSync(a, k) }); err != nil ||
-					k.Consistent {
-					return err
-				}
-				return app.WithExit(app.ExitIncomplete, fmt.Errorf("the states of cluster %s differ", args[0]))
-			}
-			r, err := client.SyncCluster(c.Context(), args[0], reason)
-			if err != nil {
-				return err
-			}
-			if err := a.Print(client.Answer, func() error { return printSync(a, r) }); err != nil {
-				return err
-			}
-			if r.Status == fleet.SyncConsistent || r.Status == fleet.SyncSkipped {
-				return nil
-			}
-			return app.WithExit(app.ExitIncomplete, fmt.Errorf("the state sync of cluster %s is %s", args[0], r.Status))
-		},
-	}
+			return app.WithExit(app.ExitIncomplete, fmt.Errorf("the states of cluster %s differ", args[0]))
+		}
+		r, err := s.Clusters.Sync(ctx, args[0], reason)
+		if err == nil {
+			err = a.Print(s.Answer, func() error { return printSync(a, r) })
+		}
+		if err != nil || r.Status == fleet.SyncConsistent || r.Status == fleet.SyncSkipped {
+			return err
+		}
+		return app.WithExit(app.ExitIncomplete, fmt.Errorf("the state sync of cluster %s is %s", args[0], r.Status))
+	})
 	command.Flags().BoolVar(&check, "check", false, "only compare them")
 	command.Flags().StringVar(&reason, "reason", "", "why; kept in the record")
-	a.OutputFlag(command)
 	return command
 }
 

@@ -28,7 +28,7 @@ type eventsView struct {
 // Command shows events.
 func Command(a *app.App) *cobra.Command {
 	v := &eventsView{app: a}
-	command := &cobra.Command{
+	command := a.Call(&cobra.Command{
 		Use:   "events [-f]",
 		Short: "Show what happens in the fleet",
 		Long: `Show what happens in the fleet: agents that join, are suspect, lost or back, leaders, failovers, drains, and what
@@ -40,18 +40,13 @@ on after what was seen once it is back; a line of type gap says where events are
   mainstay events -f --type agent,failover,leader
   mainstay events --since 1h --task t-06…`,
 		Args: app.Exactly(),
-		RunE: func(c *cobra.Command, _ []string) error {
-			var err error
-			if v.server, err = a.Client(); err != nil {
-				return err
-			}
-			if v.query.Once = !v.follow; v.query.Once && v.query.Since == "" {
-				v.query.Since = "15m"
-			}
-			v.query.Since = strings.TrimPrefix(v.query.Since, "-")
-			return v.show(c.Context())
-		},
-	}
+	}, func(ctx context.Context, s *app.Client, _ []string) error {
+		if v.query.Once = !v.follow; v.query.Once && v.query.Since == "" {
+			v.query.Since = "15m"
+		}
+		v.server, v.query.Since = s, strings.TrimPrefix(v.query.Since, "-")
+		return v.show(ctx)
+	})
 	flags := command.Flags()
 	flags.BoolVarP(&v.follow, "follow", "f", false, "go on with what happens")
 	flags.StringVar(&v.query.Since, "since", "",
@@ -63,7 +58,6 @@ on after what was seen once it is back; a line of type gap says where events are
 	flags.StringVar(&v.query.Task, "task", "", "only about this task")
 	flags.StringVar(&v.query.Tenant, "tenant", "", "only about this tenant's tasks")
 	a.ServerFlag(command)
-	a.OutputFlag(command)
 	return command
 }
 
@@ -92,26 +86,20 @@ func (v *eventsView) show(ctx context.Context) error {
 
 func (v *eventsView) print(e *api.CloudEvent) error {
 	if v.app.JSON() {
-		_, err := fmt.Fprintf(v.app.Stdout, "%s\n", v.server.Answer)
-		return err
+		return v.app.Sayf("%s\n", v.server.Answer)
 	}
 	at := e.Time.Local()
 	if day := at.Format(time.DateOnly); day != v.day {
 		if v.day != "" || day != v.app.Now().Local().Format(time.DateOnly) {
-			if _, err := fmt.Fprintf(v.app.Stdout, "--- %s\n", day); err != nil {
+			if err := v.app.Sayf("--- %s\n", day); err != nil {
 				return err
 			}
 		}
 		v.day = day
 	}
-	_, err := fmt.Fprintf(v.app.Stdout, "%s  %-18s %s\n", at.Format("15:04:05.000"), shortType(e.Type),
-		app.OneLine(eventText(e)))
-	return err
+	return v.app.Sayf("%s  %-18s %s\n", at.Format("15:04:05.000"), shortType(e.Type), app.OneLine(eventText(e)))
 }
 
 func shortType(t fleet.EventType) string {
-	if len(t) > len(fleet.EventPrefix) {
-		return string(t[len(fleet.EventPrefix):])
-	}
-	return string(t)
+	return strings.TrimPrefix(string(t), fleet.EventPrefix)
 }

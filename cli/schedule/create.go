@@ -1,7 +1,7 @@
 package schedule
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -11,27 +11,20 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // scheduling is the command line of `schedule create` and `schedule replace`.
 type scheduling struct {
-	task     app.Submission
-	times    api.ScheduleTimes
-	overlap  string
-	interval time.Duration
-	offset   time.Duration
-	catchup  time.Duration
-	jitter   time.Duration
-	startAt  string
-	endAt    string
-	paused   bool
-	note     string
+	task    app.Submission
+	times   api.ScheduleTimes
+	startAt string
+	endAt   string
+	paused  bool
+	note    string
 }
 
 func createCommand(a *app.App) *cobra.Command {
-	var s scheduling
-	command := &cobra.Command{
+	return schedulingCommand(a, &cobra.Command{
 		Use:   "create NAME (--cron SPEC | --every DURATION) [flags] [-- COMMAND ARGUMENT…]",
 		Short: "Make a schedule",
 		Long: `Make a schedule. Each time is one task, whose id is the schedule's name, @ and the time, such as nightly@20261121t030000z.
@@ -39,38 +32,36 @@ func createCommand(a *app.App) *cobra.Command {
 What stands after "--" is run as a command by an agent that allows it, as with "mainstay task submit".`,
 		Example: `  mainstay schedule create nightly --cron "0 3 * * *" --time-zone Europe/Berlin -- ./backup.sh
   mainstay schedule create poll --every 30s --type poll --cluster studio --payload '{"n": 1}' --overlap buffer_one`,
-		Args: s.args,
-		RunE: func(c *cobra.Command, args []string) error {
-			return sendSchedule(a, c, &s, args, "is made", func(s *client.Client,
-				r *api.ScheduleRequest) (*api.Schedule, error) {
-				return s.CreateSchedule(c.Context(), r)
-			})
-		},
-	}
-	s.flags(command)
-	a.OutputFlag(command)
-	return command
+	}, "is made", client.Schedules.Create)
 }
 
 func replaceCommand(a *app.App) *cobra.Command {
-	var s scheduling
-	command := &cobra.Command{
+	return schedulingCommand(a, &cobra.Command{
 		Use:   "replace NAME (--cron SPEC | --every DURATION) [flags] [-- COMMAND ARGUMENT…]",
 		Short: "Replace a schedule: its times and its task",
 		Long: `Replace a schedule: its times and its task. What is not given takes its default, but for --paused and --note, which stay
 as they are. The tasks that it has made go on as they are.`,
 		Example: `  mainstay schedule replace nightly --cron "30 2 * * *" --time-zone Europe/Berlin -- ./backup.sh`,
-		Args:    s.args,
-		RunE: func(c *cobra.Command, args []string) error {
-			return sendSchedule(a, c, &s, args, "is replaced",
-				func(s *client.Client, r *api.ScheduleRequest) (*api.Schedule, error) {
-					return s.ReplaceSchedule(c.Context(), args[0], r)
-				})
-		},
-	}
+	}, "is replaced", func(s client.Schedules, ctx context.Context, r *api.ScheduleRequest) (*api.Schedule, error) {
+		return s.Replace(ctx, r.Name, r)
+	})
+}
+
+// schedulingCommand makes a command that sends a whole schedule. done says what it is afterwards.
+func schedulingCommand(
+	a *app.App, command *cobra.Command, done string,
+	send func(client.Schedules, context.Context, *api.ScheduleRequest) (*api.Schedule, error),
+) *cobra.Command {
+	var s scheduling
 	s.flags(command)
-	a.OutputFlag(command)
-	return command
+	command.Args = nameAndCommand
+	return app.Show(a, command, func(ctx context.Context, c *client.Client, args []string) (*api.Schedule, error) {
+		request, err := s.build(command, a.Stdin, a.Now(), args)
+		if err != nil {
+			return nil, err
+		}
+		return send(c.Schedules, ctx, request)
+	}, func(a *app.App, schedule *api.Schedule) error { return printScheduled(a, schedule, done) })
 }
 
 func (s *scheduling) flags(command *cobra.Command) {
@@ -78,13 +69,13 @@ func (s *scheduling) flags(command *cobra.Command) {
 	flags.StringVar(&s.times.Cron, "cron", "",
 		`when: five fields (minute, hour, day of month, month, day of week), such as "0 3 * * *"`)
 	flags.StringVar(&s.times.TimeZone, "time-zone", "", "time zone of --cron, such as Europe/Berlin (default UTC)")
-	flags.DurationVar(&s.interval, "every", 0, "when: every so long, such as 30s or 6h")
-	flags.DurationVar(&s.offset, "offset", 0, "shifts --every")
-	flags.StringVar(&s.overlap, "overlap", "",
+	flags.DurationVar((*time.Duration)(&s.times.Interval), "every", 0, "when: every so long, such as 30s or 6h")
+	flags.DurationVar((*time.Duration)(&s.times.Offset), "offset", 0, "shifts --every")
+	flags.StringVar((*string)(&s.times.Overlap), "overlap", "",
 		"when the last task has not ended: skip, buffer_one, allow_all or cancel_other (default skip)")
-	flags.DurationVar(&s.catchup, "catchup-window", 0,
+	flags.DurationVar((*time.Duration)(&s.times.CatchupWindow), "catchup-window", 0,
 		"how late a task may be made that was due while Temporal was down (default 1h)")
-	flags.DurationVar(&s.jitter, "jitter", 0, "delay each task by a different time, up to this")
+	flags.DurationVar((*time.Duration)(&s.times.Jitter), "jitter", 0, "delay each task by a different time, up to this")
 	flags.StringVar(&s.startAt, "start-at", "", "no task before this time: 2026-12-24T18:00:00Z, or +10m from now")
 	flags.StringVar(&s.endAt, "end-at", "", "no task after this time: 2026-12-24T18:00:00Z, or +48h from now")
 	flags.BoolVar(&s.paused, "paused", false, "make no task until it is resumed")
@@ -92,8 +83,8 @@ func (s *scheduling) flags(command *cobra.Command) {
 	s.task.TaskFlags(command)
 }
 
-// args wants the name, and a command only after "--".
-func (s *scheduling) args(c *cobra.Command, args []string) error {
+// nameAndCommand wants the name, and a command only after "--".
+func nameAndCommand(c *cobra.Command, args []string) error {
 	names := len(args)
 	if dash := c.ArgsLenAtDash(); dash >= 0 {
 		names = dash
@@ -109,8 +100,6 @@ func (s *scheduling) build(
 	c *cobra.Command, stdin io.Reader, now time.Time, args []string,
 ) (*api.ScheduleRequest, error) {
 	r := &api.ScheduleRequest{Name: args[0], ScheduleTimes: s.times}
-	r.Interval, r.Offset, r.Overlap = fleet.Duration(s.interval), fleet.Duration(s.offset), fleet.Overlap(s.overlap)
-	r.CatchupWindow, r.Jitter = fleet.Duration(s.catchup), fleet.Duration(s.jitter)
 	for _, at := range []struct {
 		flag, text string
 		into       **time.Time
@@ -138,36 +127,13 @@ func (s *scheduling) build(
 	return r, nil
 }
 
-func sendSchedule(
-	a *app.App, c *cobra.Command, s *scheduling, args []string, done string,
-	send func(*client.Client, *api.ScheduleRequest) (*api.Schedule, error),
-) error {
-	request, err := s.build(c, a.Stdin, a.Now(), args)
-	if err != nil {
-		return err
+func printScheduled(a *app.App, s *api.Schedule, done string) error {
+	next := "It has no next time."
+	switch {
+	case s.Paused:
+		next = "It is paused: resume it with: mainstay schedule resume " + s.Name
+	case len(s.NextTimes) > 0:
+		next = "Its next task is due " + timeText(&s.NextTimes[0]) + ", " + a.Ago(&s.NextTimes[0]) + "."
 	}
-	client, err := a.Client()
-	if err != nil {
-		return err
-	}
-	schedule, err := send(client.Client, request)
-	if err != nil {
-		return err
-	}
-	return printScheduled(a, client.Answer, schedule, done)
-}
-
-func printScheduled(a *app.App, raw json.RawMessage, s *api.Schedule, done string) error {
-	return a.Print(raw, func() error {
-		next := "It has no next time."
-		switch {
-		case s.Paused:
-			next = "It is paused: resume it with: mainstay schedule resume " + s.Name
-		case len(s.NextTimes) > 0:
-			next = "Its next task is due " + s.NextTimes[0].UTC().Format(time.RFC3339) + ", " + a.Ago(&s.NextTimes[0]) +
-				"."
-		}
-		_, err := fmt.Fprintf(a.Stdout, "Schedule %s %s. %s\n", s.Name, done, next)
-		return err
-	})
+	return a.Sayf("Schedule %s %s. %s\n", s.Name, done, next)
 }

@@ -2,6 +2,7 @@ package task
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -37,10 +38,8 @@ operation runs in the control plane and goes on by itself.`,
 // bulkLine is the command line of a bulk action.
 type bulkLine struct {
 	request       api.BulkRequest
-	status        string
 	labels        []string
 	after, before string
-	decision      string
 	priority      string
 	yes           bool
 	wait          time.Duration
@@ -57,14 +56,13 @@ var bulkExamples = map[fleet.BulkAction]string{
 func bulkActionCommand(a *app.App, action fleet.BulkAction, short string) *cobra.Command {
 	l := bulkLine{}
 	l.request.Action = action
-	command := &cobra.Command{
+	command := a.Call(&cobra.Command{
 		Use: string(action) + " --reason WHY (FILTER… | --id ID… | --all)", Short: short, Args: app.Exactly(),
 		Example: "  mainstay task bulk " + bulkExamples[action],
-		RunE:    func(c *cobra.Command, _ []string) error { return runBulk(a, c, &l) },
-	}
+	}, func(ctx context.Context, s *app.Client, _ []string) error { return runBulk(ctx, a, s, &l) })
 	flags, f := command.Flags(), &l.request.Filter
 	flags.StringVar(&f.Cluster, "cluster", "", "tasks of this cluster")
-	flags.StringVar(&l.status, "status", "", "tasks with this status: "+statusNames(action))
+	flags.StringVar((*string)(&f.Status), "status", "", "tasks with this status: "+statusNames(action))
 	flags.StringVar(&f.Type, "type", "", "tasks of this type")
 	flags.StringVar(&f.Tenant, "tenant", "", "tasks of this tenant")
 	flags.StringVar(&f.Agent, "agent", "", "tasks pinned to this agent")
@@ -78,7 +76,7 @@ func bulkActionCommand(a *app.App, action fleet.BulkAction, short string) *cobra
 	flags.StringVar(&l.request.Reason, "reason", "", "why; kept in the history of each task")
 	switch action {
 	case fleet.BulkReview:
-		flags.StringVar(&l.decision, "decision", "", "rerun, completed or failed")
+		flags.StringVar((*string)(&l.request.Decision), "decision", "", "rerun, completed or failed")
 	case fleet.BulkPriority:
 		flags.StringVar(&l.priority, "priority", "",
 			"1 (first) to 5 (last), or critical, high, normal, low or background")
@@ -86,7 +84,6 @@ func bulkActionCommand(a *app.App, action fleet.BulkAction, short string) *cobra
 	flags.BoolVar(&l.request.DryRun, "dry-run", false, "only say how many tasks there are, and name some")
 	flags.BoolVar(&l.yes, "yes", false, "do not ask")
 	app.WaitFlag(command, &l.wait, "the operation has ended")
-	a.OutputFlag(command)
 	return command
 }
 
@@ -101,21 +98,17 @@ func statusNames(action fleet.BulkAction) string {
 // build checks the command line; the rest is the server's.
 func (l *bulkLine) build(now time.Time) (*api.BulkRequest, error) {
 	r := l.request
-	r.Filter.Status, r.Decision = fleet.TaskStatus(l.status), fleet.ReviewDecision(l.decision)
 	var err error
 	if r.Filter.Labels, err = app.Pairs("--label", l.labels); err != nil {
 		return nil, err
 	}
-	if l.priority != "" {
-		if r.Priority, err = app.PriorityFlag(l.priority); err != nil {
-			return nil, err
-		}
+	if r.Priority, err = app.PriorityFlag(l.priority); err != nil {
+		return nil, err
 	}
 	for _, at := range []struct {
 		flag, text string
 		into       **time.Time
-	}{{"--submitted-after", l.after, &r.Filter.SubmittedAfter}, {"--submitted-before", l.before,
-		&r.Filter.SubmittedBefore}} {
+	}{{"--submitted-after", l.after, &r.Filter.SubmittedAfter}, {"--submitted-before", l.before, &r.Filter.SubmittedBefore}} {
 		if at.text != "" {
 			t, err := app.PastFlag(at.flag, at.text, now)
 			if err != nil {
@@ -133,41 +126,35 @@ func (l *bulkLine) build(now time.Time) (*api.BulkRequest, error) {
 	return &r, nil
 }
 
-func runBulk(a *app.App, c *cobra.Command, l *bulkLine) error {
+func runBulk(ctx context.Context, a *app.App, s *app.Client, l *bulkLine) error {
 	request, err := l.build(a.Now())
-	if err != nil {
-		return err
-	}
-	client, err := a.Client()
 	if err != nil {
 		return err
 	}
 	if !l.yes || request.DryRun {
 		preview := *request
 		preview.DryRun = true
-		found, err := client.BulkTasks(c.Context(), &preview)
+		found, err := s.Bulks.Start(ctx, &preview)
 		if err != nil {
 			return err
 		}
 		if request.DryRun {
-			return a.Print(client.Answer, func() error { return printDryRun(a, found) })
+			return a.Print(s.Answer, func() error { return printDryRun(a, found) })
 		}
 		if sure, err := confirm(a, found); err != nil || !sure {
 			return err
 		}
 	}
-	bulk, err := client.BulkTasks(c.Context(), request)
+	bulk, err := s.Bulks.Start(ctx, request)
 	if err != nil {
 		return err
 	}
 	if l.wait > 0 {
-		return waitForBulk(a, c, client, bulk.ID, l.wait)
+		return waitForBulk(ctx, a, s, bulk.ID, l.wait)
 	}
-	return a.Print(client.Answer, func() error {
-		_, err := fmt.Fprintf(a.Stdout,
-			"Bulk operation %s is under way on %s. See it with: mainstay task bulk get %s --wait\n", bulk.ID, count(
-				bulk), bulk.ID)
-		return err
+	return a.Print(s.Answer, func() error {
+		return a.Sayf("Bulk operation %[1]s is under way on %[2]s. See it with: mainstay task bulk get %[1]s --wait\n",
+			bulk.ID, count(bulk))
 	})
 }
 
@@ -211,14 +198,13 @@ func count(b *api.Bulk) string {
 }
 
 func printDryRun(a *app.App, b *api.Bulk) error {
-	if _, err := fmt.Fprintf(a.Stdout, "This would %s %s.\n", actionText(b), count(b)); err != nil ||
-		len(b.Sample) == 0 {
+	if err := a.Sayf("This would %s %s.\n", actionText(b), count(b)); err != nil {
 		return err
 	}
 	for _, id := range b.Sample {
 		fmt.Fprintln(a.Stdout, "  "+id)
 	}
-	if rest := b.Expected - len(b.Sample); rest > 0 {
+	if rest := b.Expected - len(b.Sample); rest > 0 && len(b.Sample) > 0 {
 		fmt.Fprintf(a.Stdout, "  … and %d more\n", rest)
 	}
 	return nil

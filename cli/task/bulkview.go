@@ -1,7 +1,7 @@
 package task
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -16,35 +16,29 @@ import (
 
 func bulkGetCommand(a *app.App) *cobra.Command {
 	var wait time.Duration
-	command := &cobra.Command{
+	command := a.Call(&cobra.Command{
 		Use: "get ID", Short: "Show a bulk operation: how far it is, and what was not possible",
 		Example: "  mainstay task bulk get b-06… --wait", Args: app.Exactly("a bulk operation's id"),
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.Client()
-			if err != nil {
-				return err
-			}
-			return waitForBulk(a, c, client, args[0], wait)
-		},
-	}
+	}, func(ctx context.Context, s *app.Client, args []string) error {
+		return waitForBulk(ctx, a, s, args[0], wait)
+	})
 	app.WaitFlag(command, &wait, "the operation has ended")
-	a.OutputFlag(command)
 	return command
 }
 
 // waitForBulk prints an operation once it has ended, or as it stands when the time is over.
-func waitForBulk(a *app.App, c *cobra.Command, client *app.Client, id string, wait time.Duration) error {
+func waitForBulk(ctx context.Context, a *app.App, s *app.Client, id string, wait time.Duration) error {
 	deadline := time.Now().Add(wait)
 	for {
 		hold := min(max(0, time.Until(deadline)), time.Minute)
-		bulk, err := client.Bulk(c.Context(), id, hold)
+		bulk, err := s.Bulks.Get(ctx, id, hold)
 		if err != nil {
 			return err
 		}
 		if bulk.Status == fleet.BulkRunning && hold > 0 && time.Now().Before(deadline) {
 			continue
 		}
-		if err := printBulk(a, client.Answer, bulk); err != nil || wait == 0 {
+		if err := a.Print(s.Answer, func() error { return printBulk(a, bulk) }); err != nil || wait == 0 {
 			return err
 		}
 		switch {
@@ -59,29 +53,22 @@ func waitForBulk(a *app.App, c *cobra.Command, client *app.Client, id string, wa
 	}
 }
 
-func printBulk(a *app.App, raw json.RawMessage, b *api.Bulk) error {
-	return a.Print(raw, func() error {
-		t := app.NewTable(a.Stdout)
-		var ended string
-		if b.StartedAt != nil && b.ClosedAt != nil {
-			ended = a.Ago(b.ClosedAt) + ", after " + app.Roughly(b.ClosedAt.Sub(*b.StartedAt))
-		}
-		t.Facts([][2]string{
-			{"Bulk operation", b.ID}, {"Action", actionWords(b)}, {"Tasks", filterText(b)}, {"Reason", b.Reason},
-			{"Status", string(b.Status)}, {"Why", b.Why},
-			{"Done", fmt.Sprintf("%d of %d", b.Done, b.Expected)}, {"Skipped", skippedText(b.Skipped)},
-			{"Failed", fmt.Sprint(b.Failed)},
-			{"Started", a.Ago(b.StartedAt)}, {"Ended", ended}, {"Workflow", b.WorkflowID},
-		})
-		if err := t.Flush(); err != nil || len(b.Examples) == 0 {
-			return err
-		}
-		fmt.Fprintln(a.Stdout)
-		t = app.NewTable(a.Stdout, "TASK", "OUTCOME", "REASON")
-		for _, e := range b.Examples {
-			t.Row(e.TaskID, string(e.Outcome), e.Reason)
-		}
-		return t.Flush()
+func printBulk(a *app.App, b *api.Bulk) error {
+	var ended string
+	if b.StartedAt != nil && b.ClosedAt != nil {
+		ended = a.Ago(b.ClosedAt) + ", after " + app.Roughly(b.ClosedAt.Sub(*b.StartedAt))
+	}
+	err := a.Facts([][2]string{
+		{"Bulk operation", b.ID}, {"Action", actionWords(b)}, {"Tasks", filterText(b)}, {"Reason", b.Reason},
+		{"Status", string(b.Status)}, {"Why", b.Why}, {"Done", fmt.Sprintf("%d of %d", b.Done, b.Expected)},
+		{"Skipped", skippedText(b.Skipped)}, {"Failed", fmt.Sprint(b.Failed)}, {"Started", a.Ago(b.StartedAt)},
+		{"Ended", ended}, {"Workflow", b.WorkflowID},
+	})
+	if err != nil {
+		return err
+	}
+	return app.PrintBelow(a, b.Examples, []string{"TASK", "OUTCOME", "REASON"}, func(e *fleet.BulkExample) []string {
+		return []string{e.TaskID, string(e.Outcome), e.Reason}
 	})
 }
 
@@ -130,57 +117,31 @@ func filterText(b *api.Bulk) string {
 }
 
 func bulkListCommand(a *app.App) *cobra.Command {
-	var limit int
-	command := &cobra.Command{
-		Use: "list", Short: "List bulk operations, newest first", Args: app.Exactly(),
-		Example: "  mainstay task bulk list",
-		RunE: func(c *cobra.Command, _ []string) error {
-			return app.PrintList(c, a, (*client.Client).Bulks, limit, printBulks)
-		},
-	}
-	app.LimitFlag(command, &limit)
-	a.OutputFlag(command)
-	return command
+	return app.LimitedList(a, &cobra.Command{
+		Use: "list", Short: "List bulk operations, newest first", Args: app.Exactly(), Example: "  mainstay task bulk list",
+	}, func(s *client.Client) *client.List[api.Bulk] { return s.Bulks.List() }, printBulks)
 }
 
 func printBulks(a *app.App, bulks []api.Bulk) error {
-	if len(bulks) == 0 {
-		_, err := fmt.Fprintln(a.Stdout, "There are no bulk operations.")
-		return err
-	}
-	t := app.NewTable(a.Stdout, "BULK OPERATION", "ACTION", "STATUS", "DONE", "SKIPPED", "FAILED", "STARTED", "REASON")
-	for i := range bulks {
-		b := &bulks[i]
-		t.Row(b.ID, actionWords(b), string(b.Status), fmt.Sprintf("%d of %d", b.Done, b.Expected),
-			fmt.Sprint(b.Skipped), fmt.Sprint(b.Failed), a.Ago(b.StartedAt), b.Reason)
-	}
-	return t.Flush()
+	header := []string{"BULK OPERATION", "ACTION", "STATUS", "DONE", "SKIPPED", "FAILED", "STARTED", "REASON"}
+	return app.PrintTable(a, bulks, "There are no bulk operations.", header, func(b *api.Bulk) []string {
+		return []string{b.ID, actionWords(b), string(b.Status), fmt.Sprintf("%d of %d", b.Done, b.Expected),
+			fmt.Sprint(b.Skipped), fmt.Sprint(b.Failed), a.Ago(b.StartedAt), b.Reason}
+	})
 }
 
 func bulkStopCommand(a *app.App) *cobra.Command {
 	var reason string
-	command := &cobra.Command{
+	command := app.Show(a, &cobra.Command{
 		Use:     "stop ID",
 		Short:   "Stop a bulk operation; what it has done stays done",
 		Args:    app.Exactly("a bulk operation's id"),
 		Example: `  mainstay task bulk stop b-06… --reason "not those"`,
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.Client()
-			if err != nil {
-				return err
-			}
-			bulk, err := client.CancelBulk(c.Context(), args[0], reason)
-			if err != nil {
-				return err
-			}
-			return a.Print(client.Answer, func() error {
-				_, err := fmt.Fprintf(a.Stdout, "Bulk operation %s stops; %d tasks are done so far.\n", bulk.ID,
-					bulk.Done)
-				return err
-			})
-		},
-	}
+	}, func(ctx context.Context, s *client.Client, args []string) (*api.Bulk, error) {
+		return s.Bulks.Cancel(ctx, args[0], reason)
+	}, func(a *app.App, b *api.Bulk) error {
+		return a.Sayf("Bulk operation %s stops; %d tasks are done so far.\n", b.ID, b.Done)
+	})
 	command.Flags().StringVar(&reason, "reason", "", "why; kept in the operation's history")
-	a.OutputFlag(command)
 	return command
 }

@@ -1,9 +1,7 @@
 package task
 
 import (
-	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,37 +14,25 @@ import (
 func listCommand(a *app.App) *cobra.Command {
 	var q client.TaskQuery
 	var after, before string
-	var limit int
-	command := &cobra.Command{
+	command := app.LimitedList(a, &cobra.Command{
 		Use:   "list",
 		Short: "List tasks, newest first",
 		Example: `  mainstay task list --status running
   mainstay task list --label project=film --submitted-after 2h
   mainstay task list --status dead_letter --cluster studio -o json`,
 		Args: app.Exactly(),
-		RunE: func(c *cobra.Command, _ []string) error {
-			for _, label := range q.Labels {
-				if !strings.ContainsAny(label, "=:") {
-					return app.UsageError("--label must be name=value")
-				}
+	}, func(s *client.Client) *client.List[api.Task] { return s.Tasks.List(q) }, printTasks)
+	app.CheckFirst(command, func() (err error) {
+		for _, label := range q.Labels {
+			if !strings.ContainsAny(label, "=:") {
+				return app.UsageError("--label must be name=value")
 			}
-			for _, at := range []struct {
-				flag, text string
-				into       *time.Time
-			}{{"--submitted-after", after, &q.SubmittedAfter}, {"--submitted-before", before, &q.SubmittedBefore}} {
-				if at.text == "" {
-					continue
-				}
-				t, err := app.PastFlag(at.flag, at.text, a.Now())
-				if err != nil {
-					return err
-				}
-				*at.into = t
-			}
-			list := func(s *client.Client) *client.List[api.Task] { return s.Tasks(q) }
-			return app.PrintList(c, a, list, limit, printTasks)
-		},
-	}
+		}
+		if q.SubmittedAfter, err = app.PastFlag("--submitted-after", after, a.Now()); err == nil {
+			q.SubmittedBefore, err = app.PastFlag("--submitted-before", before, a.Now())
+		}
+		return err
+	})
 	flags := command.Flags()
 	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
 	flags.StringVar((*string)(&q.Status), "status", "",
@@ -59,27 +45,25 @@ func listCommand(a *app.App) *cobra.Command {
 		"only those submitted at this time or later: 2026-12-24T18:00:00Z, or 2h for two hours ago")
 	flags.StringVar(&before, "submitted-before", "",
 		"only those submitted before this time: 2026-12-24T18:00:00Z, or 2h for two hours ago")
-	app.LimitFlag(command, &limit)
-	a.OutputFlag(command)
 	return command
 }
 
 func printTasks(a *app.App, tasks []api.Task) error {
-	if len(tasks) == 0 {
-		_, err := fmt.Fprintln(a.Stdout, "There are no such tasks.")
-		return err
-	}
-	t := app.NewTable(a.Stdout, "TASK", "TYPE", "CLUSTER", "PRIORITY", "STATUS", "AGENT", "SUBMITTED", "TOOK")
-	for i := range tasks {
-		task := &tasks[i]
-		var took string
-		if task.CreatedAt != nil && task.ClosedAt != nil {
-			took = app.Roughly(task.ClosedAt.Sub(*task.CreatedAt))
+	return printTable(a, tasks, "TOOK", func(task *api.Task) string {
+		if task.CreatedAt == nil || task.ClosedAt == nil {
+			return ""
 		}
-		t.Row(task.ID, task.Type, task.Cluster, task.PriorityName, statusText(a, task), agentOf(task),
-			a.Ago(task.CreatedAt), took)
-	}
-	return t.Flush()
+		return app.Roughly(task.ClosedAt.Sub(*task.CreatedAt))
+	})
+}
+
+// printTable prints tasks; the last column is named, and is what last makes of a task.
+func printTable(a *app.App, tasks []api.Task, name string, last func(*api.Task) string) error {
+	header := []string{"TASK", "TYPE", "CLUSTER", "PRIORITY", "STATUS", "AGENT", "SUBMITTED", name}
+	return app.PrintTable(a, tasks, "There are no such tasks.", header, func(task *api.Task) []string {
+		return []string{task.ID, task.Type, task.Cluster, task.PriorityName, statusText(a, task), agentOf(task),
+			a.Ago(task.CreatedAt), last(task)}
+	})
 }
 
 // statusText is the status, with the time that the task waits for.

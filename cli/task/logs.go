@@ -36,7 +36,7 @@ type logView struct {
 
 func logsCommand(a *app.App) *cobra.Command {
 	v := &logView{app: a}
-	command := &cobra.Command{
+	command := a.Call(&cobra.Command{
 		Use:   "logs [-f] ID",
 		Short: "Show what a running task writes",
 		Long: `Show what a running task writes: the output of its command, or the lines that its handler logs.
@@ -46,35 +46,28 @@ of it: mainstay task get ID. With --follow, new lines are shown as they come, ov
 ended or needs a person.`,
 		Example: "  mainstay task logs -f t-06…",
 		Args:    app.Exactly("a task's id"),
-		RunE: func(c *cobra.Command, args []string) error {
-			server, err := a.Client()
-			if err != nil {
-				return err
-			}
-			v.server, v.id = server, args[0]
-			if v.follow {
-				return v.followAll(c.Context())
-			}
-			return v.showOnce(c.Context())
-		},
-	}
+	}, func(ctx context.Context, s *app.Client, args []string) error {
+		v.server, v.id = s, args[0]
+		if v.follow {
+			return v.followAll(ctx)
+		}
+		return v.showOnce(ctx)
+	})
 	flags := command.Flags()
 	flags.BoolVarP(&v.follow, "follow", "f", false, "go on with new lines")
 	flags.BoolVar(&v.times, "timestamps", false, "begin each line with its time")
 	flags.IntVar(&v.attempt, "attempt", 0, "which attempt (default: the one that runs, or else the last)")
-	a.OutputFlag(command)
-	check := command.PreRunE
-	command.PreRunE = func(c *cobra.Command, args []string) error {
+	app.CheckFirst(command, func() error {
 		if v.attempt < 0 {
 			return app.UsageError("--attempt must not be negative")
 		}
-		return check(c, args)
-	}
+		return nil
+	})
 	return command
 }
 
 func (v *logView) read(ctx context.Context, hold time.Duration) (*api.TaskLog, error) {
-	return v.server.TaskLog(ctx, v.id, client.LogQuery{After: v.after, Attempt: v.attempt, Wait: hold})
+	return v.server.Tasks.Log(ctx, v.id, client.LogQuery{After: v.after, Attempt: v.attempt, Wait: hold})
 }
 
 func (v *logView) showOnce(ctx context.Context) error {
@@ -129,7 +122,7 @@ func (v *logView) followAll(ctx context.Context) error {
 			}
 			continue
 		}
-		task, err := v.server.Task(ctx, v.id)
+		task, err := v.server.Tasks.Get(ctx, v.id)
 		if err != nil {
 			return err
 		}

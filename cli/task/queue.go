@@ -1,6 +1,7 @@
 package task
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,44 +21,28 @@ import (
 func queueCommands(a *app.App) []*cobra.Command {
 	return []*cobra.Command{
 		waitingCommand(a, "queue", "List tasks that wait for an agent or for the end of a backoff",
-			(*client.Client).WaitingTasks),
+			client.Tasks.Waiting),
 		waitingCommand(a, "dead-letters", "List tasks whose attempts are used up; retry or discard them",
-			(*client.Client).DeadLetters),
+			client.Tasks.DeadLetters),
 	}
 }
 
 func waitingCommand(
-	a *app.App, name, short string, list func(s *client.Client, cluster, tenant string) *client.List[api.Task],
+	a *app.App, name, short string, list func(s client.Tasks, cluster, tenant string) *client.List[api.Task],
 ) *cobra.Command {
 	var cluster, tenant string
-	var limit int
-	command := &cobra.Command{
+	command := app.LimitedList(a, &cobra.Command{
 		Use: name, Short: short, Example: "  mainstay task " + name + " --cluster default", Args: app.Exactly(),
-		RunE: func(c *cobra.Command, _ []string) error {
-			of := func(s *client.Client) *client.List[api.Task] { return list(s, cluster, tenant) }
-			return app.PrintList(c, a, of, limit, printWaiting)
-		},
-	}
+	}, func(s *client.Client) *client.List[api.Task] { return list(s.Tasks, cluster, tenant) }, printWaiting)
 	flags := command.Flags()
 	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
 	flags.StringVar(&tenant, "tenant", "", "only of this tenant")
-	app.LimitFlag(command, &limit)
-	a.OutputFlag(command)
 	return command
 }
 
 // printWaiting says of each task why it waits.
 func printWaiting(a *app.App, tasks []api.Task) error {
-	if len(tasks) == 0 {
-		return printTasks(a, nil)
-	}
-	t := app.NewTable(a.Stdout, "TASK", "TYPE", "CLUSTER", "PRIORITY", "STATUS", "AGENT", "SUBMITTED", "WHY")
-	for i := range tasks {
-		task := &tasks[i]
-		t.Row(task.ID, task.Type, task.Cluster, task.PriorityName, statusText(a, task), agentOf(task),
-			a.Ago(task.CreatedAt), task.Why)
-	}
-	return t.Flush()
+	return printTable(a, tasks, "WHY", func(task *api.Task) string { return task.Why })
 }
 
 // batchSize is how many tasks one request takes; maxBatchFile bounds what is read, in bytes.
@@ -68,7 +53,7 @@ const (
 
 // batchCommand submits many tasks from a file.
 func batchCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{
+	return a.Call(&cobra.Command{
 		Use:   "submit-batch FILE",
 		Short: "Submit the tasks of a file, 1,000 in a request",
 		Long: `Submit tasks from a file, or from standard input for "-": a JSON array, or one JSON object after another. Each has the
@@ -77,29 +62,22 @@ idempotency_key in each, the command can be repeated without harm.`,
 		Example: `  mainstay task submit-batch tasks.jsonl
   generate | mainstay task submit-batch - -o json`,
 		Args: app.Exactly("a file"),
-		RunE: func(c *cobra.Command, args []string) error {
-			tasks, err := readTasks(args[0], a.Stdin)
+	}, func(ctx context.Context, s *app.Client, args []string) error {
+		tasks, err := readTasks(args[0], a.Stdin)
+		if err != nil {
+			return err
+		}
+		answers := []api.BatchItem{}
+		for len(tasks) > 0 {
+			n := min(len(tasks), batchSize)
+			answer, err := client.SubmitAll(ctx, s.Client, tasks[:n])
 			if err != nil {
-				return err
+				return errors.Join(fmt.Errorf("after %d tasks: %w", len(answers), err), printBatch(a, answers))
 			}
-			server, err := a.Client()
-			if err != nil {
-				return err
-			}
-			answers := []api.BatchItem{}
-			for len(tasks) > 0 {
-				n := min(len(tasks), batchSize)
-				answer, err := client.SubmitAll(c.Context(), server.Client, tasks[:n])
-				if err != nil {
-					return errors.Join(fmt.Errorf("after %d tasks: %w", len(answers), err), printBatch(a, answers))
-				}
-				answers, tasks = append(answers, answer...), tasks[n:]
-			}
-			return printBatch(a, answers)
-		},
-	}
-	a.OutputFlag(command)
-	return command
+			answers, tasks = append(answers, answer...), tasks[n:]
+		}
+		return printBatch(a, answers)
+	})
 }
 
 // readTasks reads a JSON array, or JSON objects one after another.
@@ -155,9 +133,7 @@ func printBatch(a *app.App, answers []api.BatchItem) error {
 						&client.Error{Problem: protocol.Problem{Code: p.Code, Detail: p.Detail, Errors: p.Errors}})
 				}
 			}
-			_, err := fmt.Fprintf(a.Stdout, "%s accepted, %d refused.\n", fleet.Count(len(answers)-refused, "task"),
-				refused)
-			return err
+			return a.Sayf("%s accepted, %d refused.\n", fleet.Count(len(answers)-refused, "task"), refused)
 		})
 	if err == nil && refused > 0 {
 		err = app.WithExit(app.ExitUsage, fmt.Errorf("%d of %d tasks were refused", refused, len(answers)))

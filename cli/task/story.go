@@ -30,24 +30,22 @@ const (
 )
 
 // printTask tells a task's story: what it is, what was submitted, its attempts one after the other, and its result.
-func printTask(a *app.App, raw json.RawMessage, task *api.Task, show extent) error {
-	return a.Print(raw, func() error {
-		if err := summary(a, task); err != nil {
+func printTask(a *app.App, task *api.Task, show extent) error {
+	if err := summary(a, task); err != nil {
+		return err
+	}
+	if len(task.Payload) > 0 {
+		if err := printLong(a.Stdout, task, "\nPayload", readable(task.Payload), show); err != nil {
 			return err
 		}
-		if len(task.Payload) > 0 {
-			if err := printLong(a.Stdout, task, "\nPayload", readable(task.Payload), show); err != nil {
-				return err
-			}
+	}
+	if len(task.Attempts) > 0 {
+		fmt.Fprintln(a.Stdout)
+		if err := attemptTable(a, task.Attempts); err != nil {
+			return err
 		}
-		if len(task.Attempts) > 0 {
-			fmt.Fprintln(a.Stdout)
-			if err := attemptTable(a, task.Attempts); err != nil {
-				return err
-			}
-		}
-		return printResult(a.Stdout, task, show)
-	})
+	}
+	return printResult(a.Stdout, task, show)
 }
 
 func summary(a *app.App, task *api.Task) error {

@@ -1,9 +1,8 @@
 package task
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +15,8 @@ import (
 func submitCommand(a *app.App) *cobra.Command {
 	var s app.Submission
 	var wait time.Duration
-	command := &cobra.Command{
+	var command *cobra.Command
+	command = a.Call(&cobra.Command{
 		Use:   "submit [flags] [-- COMMAND ARGUMENT…]",
 		Short: "Submit a task",
 		Long: `Submit a task. It is durable as soon as this command has printed its id.
@@ -27,33 +27,29 @@ what it writes comes out here as if it had run here; what becomes of the task is
   mainstay task submit --type render --cluster studio --payload @scene.json --priority high
   mainstay task submit --start-at +10m -- ./nightly.sh
   echo '{"n": 1}' | mainstay task submit --type count --payload -`,
-		RunE: func(c *cobra.Command, args []string) error {
-			request, err := s.Build(a.Stdin, a.Now(), args, c.ArgsLenAtDash())
-			if err != nil {
-				return err
+	}, func(ctx context.Context, c *app.Client, args []string) error {
+		request, err := s.Build(a.Stdin, a.Now(), args, command.ArgsLenAtDash())
+		if err != nil {
+			return err
+		}
+		task, err := c.Tasks.Submit(ctx, request)
+		if err != nil {
+			return err
+		}
+		if wait == 0 {
+			return a.Print(c.Answer, func() error { return printSubmitted(a, task) })
+		}
+		if task, err = c.Tasks.Wait(ctx, task.ID, wait); err != nil {
+			return err
+		}
+		err = a.Print(c.Answer, func() error {
+			if task.Type == agent.ExecType {
+				return printCommand(a, task)
 			}
-			client, err := a.Client()
-			if err != nil {
-				return err
-			}
-			task, err := client.Submit(c.Context(), request)
-			if err != nil {
-				return err
-			}
-			if wait == 0 {
-				return printSubmitted(a, client.Answer, task)
-			}
-			if task, err = client.WaitForTask(c.Context(), task.ID, wait); err != nil {
-				return err
-			}
-			if task.Type == agent.ExecType && !a.JSON() {
-				err = printCommand(a, task)
-			} else {
-				err = printTask(a, client.Answer, task, wholeText)
-			}
-			return errors.Join(err, Incomplete(task, wait))
-		},
-	}
+			return printTask(a, task, wholeText)
+		})
+		return errors.Join(err, Incomplete(task, wait))
+	})
 	flags := command.Flags()
 	flags.StringVar(&s.Request.ID, "id", "",
 		"id of the task (default: one is made); the same id again is the same task of its tenant")
@@ -62,21 +58,16 @@ what it writes comes out here as if it had run here; what becomes of the task is
 		"when it may begin: a time such as 2026-12-24T18:00:00Z, or +10m from now (default at once)")
 	s.TaskFlags(command)
 	app.WaitFlag(command, &wait, untilSettled)
-	a.OutputFlag(command)
 	return command
 }
 
-func printSubmitted(a *app.App, raw json.RawMessage, task *api.Task) error {
-	return a.Print(raw, func() error {
-		note := "submitted"
-		switch {
-		case task.Duplicate:
-			note = "was submitted before; it is " + string(task.Status)
-		case task.NextAttemptAt != nil:
-			note = "submitted; it starts " + a.Ago(task.NextAttemptAt)
-		}
-		_, err := fmt.Fprintf(a.Stdout, "Task %s %s. See it with: mainstay task get %s --wait\n", task.ID, note,
-			task.ID)
-		return err
-	})
+func printSubmitted(a *app.App, task *api.Task) error {
+	note := "submitted"
+	switch {
+	case task.Duplicate:
+		note = "was submitted before; it is " + string(task.Status)
+	case task.NextAttemptAt != nil:
+		note = "submitted; it starts " + a.Ago(task.NextAttemptAt)
+	}
+	return a.Sayf("Task %[1]s %[2]s. See it with: mainstay task get %[1]s --wait\n", task.ID, note)
 }

@@ -2,6 +2,7 @@
 package task
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -23,6 +25,28 @@ func Command(a *app.App) *cobra.Command {
 	command.AddCommand(submitCommand(a), getCommand(a), logsCommand(a), listCommand(a), cancelCommand(a),
 		retryCommand(a), bulkCommand(a), reviewCommand(a), discardCommand(a), priorityCommand(a))
 	command.AddCommand(append(queueCommands(a), batchCommand(a))...)
+	return command
+}
+
+// untilSettled is what --wait waits for.
+const untilSettled = "the task has ended or needs a person"
+
+func getCommand(a *app.App) *cobra.Command {
+	var wait time.Duration
+	command := a.Call(&cobra.Command{
+		Use: "get ID", Short: "Show a task: its status, why it waits, its payload, its attempts and its result",
+		Example: "  mainstay task get t-06… --wait=2m", Args: app.Exactly("a task's id"),
+	}, func(ctx context.Context, s *app.Client, args []string) error {
+		task, err := s.Tasks.Wait(ctx, args[0], wait, client.WithPayload)
+		if err == nil {
+			err = a.Print(s.Answer, func() error { return printTask(a, task, shortText) })
+		}
+		if err != nil || wait == 0 {
+			return err
+		}
+		return Incomplete(task, wait)
+	})
+	app.WaitFlag(command, &wait, untilSettled)
 	return command
 }
 

@@ -3,6 +3,7 @@ package token
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,7 +15,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // Command is the group of tokens.
@@ -32,42 +32,28 @@ do this; the first admin token is set where the control plane runs.`,
 
 func createCommand(a *app.App) *cobra.Command {
 	var r api.TokenRequest
-	var kind, role string
-	var expires time.Duration
-	command := &cobra.Command{
+	command := app.Show(a, &cobra.Command{
 		Use: "create NAME", Short: "Make a token and show it, this once",
 		Example: `  mainstay token create ci --role operator
   mainstay token create acme-portal --role viewer --tenant acme --expires-in 720h
   mainstay token create builders --kind join --cluster build
   mainstay token create three-hosts --kind join --cluster build --max-uses 3 --expires-in 1h`,
 		Args: app.Exactly("a name"),
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.Client()
-			if err != nil {
-				return err
-			}
-			r.Name, r.Kind, r.Role, r.ExpiresIn = args[0], access.TokenKind(kind), access.Role(role), fleet.Duration(
-				expires)
-			if r.Kind == access.APIToken && r.Role == "" {
-				return app.UsageError("--role is missing: viewer, operator or admin")
-			}
-			token, err := client.CreateToken(c.Context(), r)
-			if err != nil {
-				return err
-			}
-			return a.Print(client.Answer, func() error { return printNewToken(a, token) })
-		},
-	}
+	}, func(ctx context.Context, s *client.Client, args []string) (*api.NewToken, error) {
+		if r.Name = args[0]; r.Kind == access.APIToken && r.Role == "" {
+			return nil, app.UsageError("--role is missing: viewer, operator or admin")
+		}
+		return s.Tokens.Create(ctx, r)
+	}, printNewToken)
 	flags := command.Flags()
-	flags.StringVar(&kind, "kind", string(access.APIToken), "api: a client of the API; join: agents that register")
-	flags.StringVar(&role, "role", "", "what an api token may do: viewer, operator or admin")
+	flags.StringVar((*string)(&r.Kind), "kind", string(access.APIToken), "api: a client of the API; join: agents that register")
+	flags.StringVar((*string)(&r.Role), "role", "", "what an api token may do: viewer, operator or admin")
 	flags.StringVar(&r.Tenant, "tenant", "", "the only tenant whose tasks an api token sees and touches (default: all)")
 	flags.StringVar(&r.Cluster, "cluster", "", "the cluster that the agents of a join token may join")
 	flags.StringVar(&r.AgentID, "agent", "", "the only agent that may use a join token (default: any)")
 	flags.IntVar(&r.MaxUses, "max-uses", 0,
 		"how many agents may register with a join token; one that comes again counts once (default: any number)")
-	flags.DurationVar(&expires, "expires-in", 0, "how long it lives (default: until it is revoked)")
-	a.OutputFlag(command)
+	flags.DurationVar((*time.Duration)(&r.ExpiresIn), "expires-in", 0, "how long it lives (default: until it is revoked)")
 	return command
 }
 
@@ -76,30 +62,19 @@ func printNewToken(a *app.App, t *api.NewToken) error {
 	if t.Kind == access.JoinToken {
 		env = app.JoinTokenEnv
 	}
-	_, err := fmt.Fprintf(a.Stdout,
-		"%s\n\nThis is the only time that it is shown. Its id is %s. Use it so:\n  export %s=%s\n", t.Secret, t.ID, env, t.Secret)
-	return err
+	return a.Sayf("%s\n\nThis is the only time that it is shown. Its id is %s. Use it so:\n  export %s=%s\n", t.Secret, t.ID, env, t.Secret)
 }
 
 func listCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{
+	return app.List(a, &cobra.Command{
 		Use: "list", Short: "List tokens, without their secrets", Example: "  mainstay token list", Args: app.Exactly(),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return app.PrintList(c, a, (*client.Client).Tokens, 0, printTokens)
-		},
-	}
-	a.OutputFlag(command)
-	return command
+	}, func(s *client.Client, _ []string) *client.List[api.Token] { return s.Tokens.List() }, printTokens)
 }
 
 func printTokens(a *app.App, tokens []api.Token) error {
-	if len(tokens) == 0 {
-		_, err := fmt.Fprintln(a.Stdout, "There are no tokens but those that the control plane was started with.")
-		return err
-	}
-	t := app.NewTable(a.Stdout, "TOKEN", "NAME", "KIND", "MAY", "FOR", "USES", "CREATED", "BY", "EXPIRES")
-	for i := range tokens {
-		k := &tokens[i]
+	const none = "There are no tokens but those that the control plane was started with."
+	header := []string{"TOKEN", "NAME", "KIND", "MAY", "FOR", "USES", "CREATED", "BY", "EXPIRES"}
+	return app.PrintTable(a, tokens, none, header, func(k *api.Token) []string {
 		may, of := string(k.Role), cmp.Or(k.Tenant, "all tenants")
 		if k.Kind == access.JoinToken {
 			may, of = "register", "cluster "+k.Cluster
@@ -118,9 +93,8 @@ func printTokens(a *app.App, tokens []api.Token) error {
 		case k.ExpiresAt != nil:
 			expires = k.ExpiresAt.Local().Format("2006-01-02 15:04")
 		}
-		t.Row(k.ID, k.Name, string(k.Kind), may, of, uses, a.Ago(&k.CreatedAt), k.CreatedBy, expires)
-	}
-	return t.Flush()
+		return []string{k.ID, k.Name, string(k.Kind), may, of, uses, a.Ago(&k.CreatedAt), k.CreatedBy, expires}
+	})
 }
 
 // known is a number, or a question mark while nobody can tell.
@@ -133,32 +107,22 @@ func known(n *int) string {
 
 func revokeCommand(a *app.App) *cobra.Command {
 	var endSessions bool
-	command := &cobra.Command{
+	command := app.Show(a, &cobra.Command{
 		Use: "revoke ID", Short: "Revoke a token: within seconds it no longer works",
 		Long: `Revoke a token, by its id. An api token stops to work within 5 s, with the browsers' sessions and the streams that it opened.
 A join token lets in no agent from now on. Agents that have registered with it stay, also when their hub is started again,
 for as long as their process lives. With --end-sessions they are told to stop at once, and their tasks move to others.`,
 		Example: "  mainstay token revoke 3f0c5e8a91b2\n  mainstay token revoke 95b0832ac43e --end-sessions",
 		Args:    app.Exactly("a token's id"),
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.Client()
-			if err != nil {
-				return err
-			}
-			id := args[0]
-			if _, named, whole := access.TokenID(id); whole { // its secret need not travel, nor stand in a log
-				id = named
-			}
-			revoked, err := client.RevokeToken(c.Context(), id, endSessions)
-			if err != nil {
-				return err
-			}
-			return a.Print(client.Answer, func() error { return printRevoked(a, revoked, endSessions) })
-		},
-	}
+	}, func(ctx context.Context, s *client.Client, args []string) (*api.RevokedToken, error) {
+		id := args[0]
+		if _, named, whole := access.TokenID(id); whole { // its secret need not travel, nor stand in a log
+			id = named
+		}
+		return s.Tokens.Revoke(ctx, id, endSessions)
+	}, func(a *app.App, t *api.RevokedToken) error { return printRevoked(a, t, endSessions) })
 	command.Flags().BoolVar(&endSessions, "end-sessions", false,
 		"also end the sessions of the agents that registered with a join token")
-	a.OutputFlag(command)
 	return command
 }
 
@@ -172,40 +136,25 @@ func printRevoked(a *app.App, t *api.RevokedToken, endSessions bool) error {
 	case endSessions:
 		ended = " No agent that registered with it is connected."
 	}
-	_, err := fmt.Fprintf(a.Stdout, "Token %s is revoked.%s\n", t.ID, ended)
-	return err
+	return a.Sayf("Token %s is revoked.%s\n", t.ID, ended)
 }
 
 func whoAmICommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{
+	return app.Show(a, &cobra.Command{
 		Use:     "whoami",
 		Short:   "Say who you are to the control plane, and what you may do",
 		Example: "  mainstay token whoami",
 		Args:    app.Exactly(),
-		RunE: func(c *cobra.Command, _ []string) error {
-			client, err := a.Client()
-			if err != nil {
-				return err
-			}
-			session, err := client.Session(c.Context())
-			if err != nil {
-				return err
-			}
-			return a.Print(client.Answer, func() error {
-				if !session.Security {
-					_, err := fmt.Fprintln(a.Stdout, "Security is off: everybody may do everything.")
-					return err
-				}
-				of := "of all tenants"
-				if session.Tenant != "" {
-					of = "of the tenant " + session.Tenant
-				}
-				_, err := fmt.Fprintf(a.Stdout, "%s (%s), %s %s\n", cmp.Or(session.Name, "-"), session.Kind,
-					session.Role, of)
-				return err
-			})
-		},
-	}
-	a.OutputFlag(command)
-	return command
+	}, func(ctx context.Context, s *client.Client, _ []string) (*api.Session, error) {
+		return s.Session(ctx)
+	}, func(a *app.App, s *api.Session) error {
+		if !s.Security {
+			return a.Say("Security is off: everybody may do everything.")
+		}
+		of := "of all tenants"
+		if s.Tenant != "" {
+			of = "of the tenant " + s.Tenant
+		}
+		return a.Sayf("%s (%s), %s %s\n", cmp.Or(s.Name, "-"), s.Kind, s.Role, of)
+	})
 }

@@ -319,7 +319,7 @@ func (d *Run) AwaitAgents(ctx context.Context) bool {
 		return false
 	}
 	for {
-		agents, err := c.Agents(rest.AgentQuery{Cluster: Cluster, Status: fleet.AgentOnline}).Take(ctx, 0)
+		agents, err := c.Agents.List(rest.AgentQuery{Cluster: Cluster, Status: fleet.AgentOnline}).Take(ctx, 0)
 		if waiting := d.agents.pids(); err == nil {
 			for i := range agents {
 				if waiting[agents[i].ID] == agents[i].PID {
