@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// BrakePolicy says when so many agents vanish at once that the network is to be suspected, not the agents.
+// BrakePolicy decides when so many agents have vanished at once that the network is the likelier cause.
 type BrakePolicy struct {
-	// Share of the agents, above 0 and up to 1, of which more must vanish. 1 turns the brake off. Default 0.5.
+	// Share is the share of the agents, above 0 and up to 1, of which more must vanish. 1 turns the brake off. Default
+	// 0.5.
 	Share float64 `json:"share,omitempty" yaml:"share" minimum:"0" maximum:"1" doc:"Of the cluster's agents, more than this share must vanish. 1 turns the brake off. Default 0.5."`
-	// MinLost is how many agents must vanish at least, so that small clusters fail over as usual. Default 3.
+	// MinLost is the least number of agents that must vanish, so that small clusters fail over as usual. Default 3.
 	MinLost int `json:"min_lost,omitempty" yaml:"min_lost" minimum:"0" maximum:"1000" doc:"And at least so many. Default 3."`
 	// Window is the time within which they must vanish. Default 10 s.
 	Window Duration `json:"window,omitempty" yaml:"window" doc:"Within this time. Default 10s."`
@@ -42,30 +43,30 @@ type AgentLoss struct {
 	At      time.Time `json:"at"`
 }
 
-// Brake stops automatic failover while a cluster has lost too many agents at once. Report losses and returns,
-// then Settle; failovers wait while it is engaged. An agent that said goodbye or is drained is no loss.
+// Brake stops automatic failover while a cluster has lost too many agents at once. Report losses and returns, then call
+// Settle; failovers wait while it is engaged. An agent that said goodbye or is drained is no loss.
 type Brake struct {
 	Policy BrakePolicy `json:"policy,omitzero"`
-	// Losses are those within the window, and while the brake is engaged also all since.
+	// Losses are the losses within the window, and while the brake is engaged also all since.
 	Losses    []AgentLoss `json:"losses,omitempty"`
 	EngagedAt time.Time   `json:"engaged_at,omitzero"`
 }
 
-// Lost notes that an agent vanished. at is when the cluster learned of it, on the clock that Settle is given.
+// Lost records that an agent vanished. at is when the cluster learned of it, on the same clock as Settle's now.
 func (b *Brake) Lost(agentID string, at time.Time) {
 	if !slices.ContainsFunc(b.Losses, func(l AgentLoss) bool { return l.AgentID == agentID }) {
 		b.Losses = append(b.Losses, AgentLoss{agentID, at})
 	}
 }
 
-// Back notes that an agent is there again.
+// Back records that an agent is back.
 func (b *Brake) Back(agentID string) {
 	b.Losses = slices.DeleteFunc(b.Losses, func(l AgentLoss) bool { return l.AgentID == agentID })
 }
 
-// Settle engages or clears the brake after a batch of losses, returns or joins, and reports whether it is engaged.
-// online is the number of agents that are online after the batch. Once engaged, the brake holds however much time
-// passes, until so many agents are back or replaced that the lost ones are no more than Share of all.
+// Settle engages or releases the brake after a batch of losses, returns or joins, and reports whether it is engaged.
+// online is the number of online agents after the batch. An engaged brake holds, however much time passes, until so
+// many agents are back or replaced that the lost ones are at most Share of all.
 func (b *Brake) Settle(online int, now time.Time) bool {
 	policy := b.Policy.WithDefaults()
 	if b.EngagedAt.IsZero() {
@@ -80,14 +81,14 @@ func (b *Brake) Settle(online int, now time.Time) bool {
 	return !b.EngagedAt.IsZero()
 }
 
-// Engaged reports what Settle would, and changes nothing.
+// Engaged reports what Settle would report, and changes nothing.
 func (b Brake) Engaged(online int, now time.Time) bool {
 	b.Losses = slices.Clone(b.Losses)
 	return b.Settle(online, now)
 }
 
-// Release takes the brake off by a person's word and returns the agents that are given up with it, in the order of
-// their loss. They no longer count; new losses do.
+// Release releases the brake for a person and returns the agents that are given up with it, in the order of their loss.
+// These no longer count; new losses do.
 func (b *Brake) Release() []string {
 	var given []string
 	for _, l := range b.Losses {
@@ -97,7 +98,7 @@ func (b *Brake) Release() []string {
 	return given
 }
 
-// tooMany compares the losses with those who were online before them: who is online now, and the lost.
+// tooMany compares the losses with the agents online before them: those online now, and the lost.
 func (b *Brake) tooMany(policy BrakePolicy, online int) bool {
 	return float64(len(b.Losses)) > policy.Share*float64(online+len(b.Losses))
 }
@@ -106,17 +107,17 @@ func (b *Brake) forget(before time.Time) {
 	b.Losses = slices.DeleteFunc(b.Losses, func(l AgentLoss) bool { return !l.At.After(before) })
 }
 
-// BrakeHold says that a hub's mass-loss brake is engaged: the failovers of the cluster's agents that it lost wait.
+// BrakeHold: a hub's mass-loss brake is engaged, so failovers of the cluster's agents that this hub lost wait.
 type BrakeHold struct {
 	Hub string `json:"hub"`
-	// Process is the hub's process: its successor knows nothing of the hold.
+	// Process is the hub's process; its successor does not continue the hold.
 	Process string    `json:"process"`
 	Since   time.Time `json:"since"`
-	// Lost is how many agents had vanished when the hub last told.
+	// Lost is how many agents had vanished at the hub's last report.
 	Lost int `json:"lost"`
 }
 
-// SetBrake notes how a hub's brake stands; nil: it is not engaged.
+// SetBrake records the state of a hub's brake; nil: not engaged.
 func (c *Cluster) SetBrake(hub string, hold *BrakeHold) {
 	i, known := slices.BinarySearchFunc(c.BrakeHolds, hub, func(b BrakeHold, id string) int { return strings.Compare(b.Hub, id) })
 	switch {
@@ -130,7 +131,7 @@ func (c *Cluster) SetBrake(hub string, hold *BrakeHold) {
 	}
 }
 
-// HubProcess notes which process plays a hub now: what an earlier one held is over.
+// HubProcess records the present process of a hub, and ends the hold of an earlier process.
 func (c *Cluster) HubProcess(hub, process string, now time.Time) {
 	c.HubStarts.add(hub, process, now)
 	c.BrakeHolds = slices.DeleteFunc(c.BrakeHolds, func(b BrakeHold) bool { return b.Hub == hub && b.Process != process })

@@ -21,7 +21,7 @@ const (
 // MaxBulkIDs bounds the tasks that a bulk operation names by id.
 const MaxBulkIDs = 1000
 
-// Statuses are the statuses of the tasks that the action is possible for.
+// Statuses are the statuses in which a task allows the action.
 func (a BulkAction) Statuses() []TaskStatus {
 	switch a {
 	case BulkCancel, BulkPriority:
@@ -34,13 +34,13 @@ func (a BulkAction) Statuses() []TaskStatus {
 	return nil
 }
 
-// TaskFilter selects tasks. All that is set must hold; empty selects every task.
+// TaskFilter selects tasks that match all of its set fields; empty selects every task.
 type TaskFilter struct {
 	Cluster         string            `json:"cluster,omitempty"`
 	Status          TaskStatus        `json:"status,omitempty"`
 	Type            string            `json:"type,omitempty"`
 	Tenant          string            `json:"tenant,omitempty"`
-	Agent           string            `json:"agent,omitempty"` // the one it is pinned to
+	Agent           string            `json:"agent,omitempty"` // the agent that the task is pinned to
 	Labels          map[string]string `json:"labels,omitempty"`
 	SubmittedAfter  time.Time         `json:"submitted_after,omitzero"`
 	SubmittedBefore time.Time         `json:"submitted_before,omitzero"`
@@ -70,14 +70,14 @@ type Bulk struct {
 	Action BulkAction
 	Filter TaskFilter
 	IDs    []string
-	// All must be set when nothing is selected by filter or ids.
+	// All must be set when neither filter nor ids select tasks.
 	All      bool
 	Decision ReviewDecision // of BulkReview
 	Priority Priority       // of BulkPriority
 	Reason   string
 }
 
-// Validate refuses what is not meant: no selection at all, or one that the action cannot act on. The errors are
+// Validate refuses an operation without a selection, or with one that its action does not allow. The errors are
 // FieldErrors.
 func (b *Bulk) Validate() error {
 	statuses := b.Action.Statuses()
@@ -122,7 +122,7 @@ func (b *Bulk) Validate() error {
 	return nil
 }
 
-// oneOf lists statuses as people do: "a, b or c".
+// oneOf lists statuses in words: "a, b or c".
 func oneOf(statuses []TaskStatus) string {
 	text := string(statuses[0])
 	for i, s := range statuses[1:] {
@@ -135,28 +135,28 @@ func oneOf(statuses []TaskStatus) string {
 	return text
 }
 
-// BulkStatus is where a bulk operation stands.
+// BulkStatus is the state of a bulk operation.
 type BulkStatus string
 
 // The statuses of a bulk operation.
 const (
 	BulkRunning   BulkStatus = "running"
-	BulkCompleted BulkStatus = "completed" // all tasks were asked; the counts say what came of it
+	BulkCompleted BulkStatus = "completed" // all tasks were asked; the counts have their answers
 	BulkCancelled BulkStatus = "cancelled" // stopped before the end
 	BulkFailed    BulkStatus = "failed"
 )
 
-// BulkExample is a task that was not acted on, and why.
+// BulkExample is a task that was not acted on, with the reason.
 type BulkExample struct {
 	TaskID  string      `json:"task_id"`
 	Outcome BulkOutcome `json:"outcome"`
 	Reason  string      `json:"reason"`
 }
 
-// BulkOutcome is what came of one task.
+// BulkOutcome is the outcome for one task.
 type BulkOutcome string
 
-// The outcomes. A task that does not match after all has none.
+// The outcomes. A task that turns out not to match has none.
 const (
 	BulkTaskDone    BulkOutcome = "done"
 	BulkTaskSkipped BulkOutcome = "skipped"

@@ -17,7 +17,7 @@ const (
 	AgentMaintenance AgentStatus = "maintenance"
 )
 
-// Role is what a member is in its cluster.
+// Role is a member's role in its cluster.
 type Role string
 
 // The roles.
@@ -40,88 +40,88 @@ type AgentProfile struct {
 	Group        string            `json:"group,omitempty" maxLength:"63"`
 	Version      string            `json:"version,omitempty" maxLength:"63"`
 	Metadata     map[string]string `json:"metadata,omitempty"`
-	// EndsProcessTrees says that no process that an exec task has started outlives its attempt or its agent.
+	// EndsProcessTrees: no process that an exec task started outlives its attempt or its agent.
 	EndsProcessTrees bool `json:"ends_process_trees,omitempty" doc:"No process that an exec task has started outlives its attempt, its agent or, if it is fenced, its lease. Absent: the agent is given no exec task whose retry_safety is fenced or at_most_once."`
 }
 
-// Member is one agent as its cluster knows it. What changes every second (load, last heartbeat) is not here.
+// Member is the cluster's record of one agent. Facts that change every second (load, last heartbeat) are not in it.
 type Member struct {
 	AgentProfile
 	AgentID      string      `json:"agent_id"`
 	Instance     string      `json:"instance_id"`
 	Epoch        int64       `json:"epoch"`
-	Registration int64       `json:"registration,omitempty"` // of the process's registrations the newest that came; 0: it does not count them
+	Registration int64       `json:"registration,omitempty"` // the process's newest registration that came; 0: it does not count them
 	Status       AgentStatus `json:"status"`
 	StatusSince  time.Time   `json:"status_since"`
 	StatusReason string      `json:"status_reason,omitempty"`
 	Hub          string      `json:"hub,omitempty"`
 	JoinedAt     time.Time   `json:"joined_at"`
-	// Health is how well it does its work, as its hub last told; nil: healthy, or not connected.
+	// Health is the member's health by its hub's last report; nil: healthy, or not connected.
 	Health *MemberHealth `json:"health,omitempty"`
-	// JoinToken is the id of the token that it joined with; empty: none that is kept.
+	// JoinToken is the id of the token that it joined with; empty for credentials that are not stored.
 	JoinToken string `json:"join_token,omitempty"`
-	// Revoked says that its session was ended with that token, so its process may not go on with it.
+	// Revoked: its session was ended with that token, so its process may not resume it.
 	Revoked bool `json:"revoked,omitempty"`
-	// FencedInstances are the newest processes that this one or its predecessors replaced; they may not come back.
+	// FencedInstances are the newest processes that were replaced under this id; they may not come back.
 	FencedInstances []string `json:"fenced_instances,omitempty"`
 }
 
-// Serving reports whether the member may be given work.
+// Serving reports whether the member may get work.
 func (m *Member) Serving() bool { return m.Status == AgentOnline || m.Status == AgentSuspect }
 
 // Can reports whether the member has a capability.
 func (m *Member) Can(capability string) bool { return HasAll(m.Capabilities, []string{capability}) }
 
-// Handles reports whether the member has a handler for tasks of a type. One that names no types handles any.
+// Handles reports whether the member has a handler for a type of task. A member without types handles any.
 func (m *Member) Handles(taskType string) bool {
 	return len(m.TaskTypes) == 0 || slices.Contains(m.TaskTypes, taskType)
 }
 
-// Cluster is the state of one cluster: what its workflow carries. Members are sorted by id.
+// Cluster is the state of one cluster, which its workflow keeps. Members are sorted by id.
 type Cluster struct {
 	Config  ClusterConfig `json:"config"`
 	Members []Member      `json:"members,omitempty"`
 	// LastEpoch is the highest epoch ever given in this cluster. It only grows.
 	LastEpoch int64 `json:"last_epoch"`
-	// Version counts the changes of how lanes are served; hubs keep the newest directive.
+	// Version counts the changes of the directive; hubs keep the newest.
 	Version int64 `json:"version"`
-	// CapabilitySets are the sets that tasks asked for; each has a lane of its own. Every set is sorted.
+	// CapabilitySets are the sets of capabilities that tasks required; each has a lane of its own. Every set is sorted.
 	CapabilitySets [][]string `json:"capability_sets,omitempty"`
 
-	// Leader serves alone in an active_passive cluster; LeaderEpoch is the epoch of its leadership.
+	// Leader is the serving agent of an active_passive cluster; LeaderEpoch is the epoch of its leadership.
 	Leader      string    `json:"leader,omitempty"`
 	LeaderEpoch int64     `json:"leader_epoch,omitempty"`
 	LeaderSince time.Time `json:"leader_since,omitzero"`
 	// Handovers counts how often the leadership went from one agent to another.
 	Handovers int64 `json:"handovers,omitempty"`
-	// LastLeader is the leader before, while there is none.
+	// LastLeader is the previous leader, while there is none.
 	LastLeader string `json:"last_leader,omitempty"`
 	// LeaderFreeAt is when the last leader's lease has certainly run out. No leader is granted before.
 	LeaderFreeAt time.Time `json:"leader_free_at,omitzero"`
-	// Standbys are the online members that do not lead, in the order in which they became standby.
+	// Standbys are the online members that do not lead, in the order in which they became standbys.
 	Standbys []string `json:"standbys,omitempty"`
 
-	// Cordons are the agents that are given no work, sorted by id.
+	// Cordons are the agents that get no work, sorted by id.
 	Cordons Cordons `json:"cordons,omitempty"`
 
 	// Reductions are the agents that may use fewer slots than they have, sorted by id.
 	Reductions Reductions `json:"load_reductions,omitempty"`
 
-	// Shards says who owns each shard of a sharded cluster.
+	// Shards has the owner of each shard of a sharded cluster.
 	Shards []ShardOwner `json:"shards,omitempty"`
-	// Targets are what its agents look after, sorted by id.
+	// Targets are the deployment targets of its agents, sorted by id.
 	Targets Targets `json:"targets,omitempty"`
 	SyncState
 	// RoundRobin counts the targets that the round_robin strategy has picked.
 	RoundRobin int64 `json:"round_robin,omitempty"`
 
-	// Pauses are the lanes that nothing is taken from, sorted by lane; that of the whole cluster comes first.
+	// Pauses are the paused lanes, sorted by lane; a pause of the whole cluster comes first.
 	Pauses Pauses `json:"pauses,omitempty"`
 	// BrakeHolds are the hubs whose mass-loss brake is engaged, sorted by hub.
 	BrakeHolds []BrakeHold `json:"brake_holds,omitempty"`
-	// HubStarts are the newest processes of the hubs that brought agents, sorted by hub.
+	// HubStarts are the newest processes of hubs with agents here, sorted by hub.
 	HubStarts HubStarts `json:"hub_starts,omitempty"`
-	// Scaling is how the number of agents is kept; nil: it was never on.
+	// Scaling is the state of scaling; nil: it was never on.
 	Scaling *ScalingState `json:"scaling,omitempty"`
 	TokenLedger
 	// Departures are the newest agents that said goodbye, oldest first.
@@ -131,14 +131,13 @@ type Cluster struct {
 // MaxCapabilitySets bounds how many different sets of required capabilities a cluster's tasks may name.
 const MaxCapabilitySets = 256
 
-// Join asks for membership of one agent process.
+// Join is a request of one agent process for membership.
 type Join struct {
 	AgentProfile
 	AgentID      string `json:"agent_id"`
 	Instance     string `json:"instance_id"`
 	Registration int64  `json:"registration,omitempty"` // which of the process's registrations this is; 0: it does not count them
-	// Token is what the agent joins with. Resume says that it shows its session instead, as when the token's time is
-	// over.
+	// Token is the agent's join token. With Resume the agent shows its session instead, as when the token has expired.
 	Token  JoinToken `json:"token,omitzero"`
 	Resume bool      `json:"resume,omitempty"`
 }
@@ -147,11 +146,11 @@ type Join struct {
 type Joined struct {
 	AgentID string `json:"agent_id"`
 	Epoch   int64  `json:"epoch,omitempty"`
-	// Refused is empty when the agent is a member now, else one of the Refused… reasons.
+	// Refused is empty when the agent is a member now, else one of the Refused constants.
 	Refused string `json:"refused,omitempty"`
 	// Replaced is the instance that this one fenced, if any.
 	Replaced string `json:"replaced,omitempty"`
-	// ReplacedHub is the hub that has its session, if it is another: it must be told.
+	// ReplacedHub is the hub with the replaced instance's session, if it is another; it must be notified.
 	ReplacedHub string `json:"replaced_hub,omitempty"`
 }
 
@@ -163,33 +162,33 @@ const (
 
 	RefusedToken   = "token_revoked"   // its join token was revoked
 	RefusedUses    = "token_used_up"   // its join token has let in as many agents as it may
-	RefusedRevoked = "session_revoked" // its session was ended with its join token
-	RefusedResume  = "not_a_member"    // there is no session that it could go on with
+	RefusedRevoked = "session_revoked" // its session was ended together with its join token
+	RefusedResume  = "not_a_member"    // it has no session to resume
 )
 
-// Transition is one change of a member's status or health as its hub saw it. It is ignored unless Instance and Epoch
-// are still the member's.
+// Transition is one change of a member's status or health that its hub saw. It is ignored unless Instance and Epoch are
+// still the member's.
 type Transition struct {
 	AgentID  string `json:"agent_id"`
 	Instance string `json:"instance_id"`
 	Epoch    int64  `json:"epoch"`
-	// Registration is the process's registration that the hub saw it about; 0: not known.
+	// Registration is the registration of the process that the hub saw change; 0: unknown.
 	Registration int64 `json:"registration,omitempty"`
 	// Status is empty in a change of health.
 	Status AgentStatus `json:"status,omitempty"`
 	Reason string      `json:"reason,omitempty"`
 	At     time.Time   `json:"at"`
-	// Left says that the agent said goodbye: it is a member no more, and its roles are free at once.
+	// Left: the agent said goodbye, so it is no member any more, and its roles are free at once.
 	Left bool `json:"left,omitempty"`
 	// LeaseRemaining is how long after the report the agent may go on with its roles; absent: a whole role lease.
 	LeaseRemaining *Duration `json:"lease_remaining,omitempty"`
 	// Attempts were under way on the agent, at most MaxTransfers of them.
 	Attempts []HeldAttempt `json:"attempts,omitempty"`
-	// Health is the new level; nil: it did not change.
+	// Health is the new health; nil: unchanged.
 	Health *MemberHealth `json:"health,omitempty"`
 }
 
-// ClusterStatus says whether a cluster has the agents it should have.
+// ClusterStatus is whether a cluster has the agents that it should have.
 type ClusterStatus string
 
 // The cluster statuses.
@@ -200,7 +199,7 @@ const (
 	ClusterUnknown  ClusterStatus = "unknown"  // no worker answered for the cluster
 )
 
-// HealthyCount is the number of members that are online and not suspected.
+// HealthyCount is the number of online members; suspect ones do not count.
 func (c *Cluster) HealthyCount() int { return count(c.Members, hasStatus(AgentOnline)) }
 
 func hasStatus(s AgentStatus) func(*Member) bool {

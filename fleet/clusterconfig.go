@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ReplicationMode says which members of a cluster serve its lanes.
+// ReplicationMode decides which members of a cluster serve its lanes.
 type ReplicationMode string
 
 // The replication modes.
@@ -35,10 +35,11 @@ const (
 // MaxMembers bounds a cluster.
 const MaxMembers = 1000
 
-// DefaultShards is the number of shards of a sharded cluster. It cannot change afterwards: keys are hashed to shards.
+// DefaultShards is the number of shards of a sharded cluster. The number of a cluster cannot change later: keys are
+// hashed to shards.
 const DefaultShards = 16
 
-// ClusterConfig is what an operator decides about a cluster.
+// ClusterConfig has an operator's settings of a cluster.
 type ClusterConfig struct {
 	Name            string            `json:"name" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
 	TargetGroup     string            `json:"target_group,omitempty" maxLength:"255" doc:"The group of deployment targets it serves."`
@@ -48,16 +49,16 @@ type ClusterConfig struct {
 	ReplicationMode ReplicationMode   `json:"replication_mode,omitempty" enum:"active_active,active_passive,sharded" doc:"Who serves: every member (the default), only the leader, or each shard's owner. Whether it is sharded is fixed at creation."`
 	Shards          int               `json:"shards,omitempty" minimum:"0" maximum:"1024" doc:"Number of shards of a sharded cluster, fixed at creation. Default 16."`
 	Selection       SelectionStrategy `json:"selection_strategy,omitempty" enum:"standby,least_loaded,round_robin,affinity" doc:"How a failover's target is picked. Default least_loaded."`
-	// RoleLease is how long a leader or shard owner may go on without hearing from its hub, and so the longest time
+	// RoleLease is how long a leader or shard owner may go on without an answer of its hub, and so the longest time
 	// without one. Default 5 s.
 	RoleLease Duration `json:"role_lease,omitempty" doc:"How long a leader or the owner of a shard may go on without hearing from its hub, and so the longest time without one. Default 5s."`
-	// ManualElection says that a leader that was lost keeps its seat: the cluster waits until it is back, or until a
-	// person acts. Only in mode active_passive; its first leader is elected as ever.
+	// ManualElection: a lost leader keeps its seat, and the cluster waits until it is back or a person acts. Only in
+	// mode active_passive; the first leader is elected as usual.
 	ManualElection bool `json:"manual_election,omitempty" doc:"In mode active_passive, a leader that was lost keeps its seat: the cluster waits until it is back, or until a person turns this off."`
-	// ElectionInterval bounds the time between two looks at a leader or shard owner. 0: a third of RoleLease, which is
-	// also the longest that counts.
+	// ElectionInterval bounds the time between two polls of a leader or shard owner. 0: a third of RoleLease, which is
+	// also its maximum.
 	ElectionInterval Duration `json:"election_interval,omitempty" doc:"The longest between two looks at a leader or shard owner; shorter than role_lease. Default a third of it."`
-	// TaskDefaults are what its tasks have that leave it out.
+	// TaskDefaults are values for settings that its tasks leave out.
 	TaskDefaults TaskDefaults `json:"task_defaults,omitzero" doc:"What its tasks have that leave it out. Holds for tasks submitted from then on."`
 	// TransferTimeout bounds how long a failover watches its tasks. Default 5 min.
 	TransferTimeout Duration `json:"task_transfer_timeout,omitempty" doc:"How long a failover watches the tasks that it moves. Default 5m."`
@@ -65,11 +66,11 @@ type ClusterConfig struct {
 	DeadLetterRetention Duration `json:"dead_letter_retention,omitempty" doc:"How long a dead letter of its tasks is kept for a retry, at most 8760h. Holds for tasks submitted from then on. Default 168h (7 days)."`
 	// Brake holds failovers back when many agents vanish at once.
 	Brake BrakePolicy `json:"brake,omitzero" doc:"When so many agents vanish at once that their failovers wait."`
-	// SelfHealing says what the healing cycle may do in the cluster.
+	// SelfHealing limits what the healing cycle may do in the cluster.
 	SelfHealing HealingPolicy `json:"self_healing,omitzero" doc:"What the healing cycle may do in the cluster."`
-	// TenantWeights are the tenants' shares of the lanes while several wait, 0.1 to 100. One that is not named has 1.
+	// TenantWeights are the tenants' shares of the lanes while several wait, 0.1 to 100. Other tenants have 1.
 	TenantWeights map[string]float64 `json:"tenant_weights,omitempty" doc:"The tenants' shares of the lanes while work of several waits, 0.1 to 100; at most 100 tenants. One that is not named has 1. Counts for tasks submitted from then on."`
-	// Scaling says when agents are started and stopped. Off by default.
+	// Scaling decides when agents are started and stopped. Off by default.
 	Scaling ScalingPolicy `json:"scaling,omitzero" doc:"When its agents are started and stopped."`
 }
 
@@ -143,7 +144,7 @@ func (c ClusterConfig) Validate() error {
 	return cmp.Or(c.Scaling.Validate(), c.Brake.Validate())
 }
 
-// ShardCount is among how many shards the cluster's tasks are spread; 0: it has none.
+// ShardCount is the number of shards of the cluster; 0: it has none.
 func (c ClusterConfig) ShardCount() int {
 	if c.ReplicationMode == Sharded {
 		return c.Shards
@@ -151,8 +152,7 @@ func (c ClusterConfig) ShardCount() int {
 	return 0
 }
 
-// Revision names a configuration: equal configurations have equal revisions. A default that is written out makes no
-// difference.
+// Revision is a hash of the configuration with its defaults: equal configurations have equal revisions.
 func (c ClusterConfig) Revision() string {
 	//workflowcheck:ignore
 	text, err := json.Marshal(c.WithDefaults()) // maps are written in the order of their keys
@@ -163,7 +163,7 @@ func (c ClusterConfig) Revision() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// RevisionIs reports whether the configuration is of one of the revisions; of none given, it always is.
+// RevisionIs reports whether the configuration has one of the revisions, or none are given.
 func (c ClusterConfig) RevisionIs(revisions []string) bool {
 	return len(revisions) == 0 || slices.Contains(revisions, c.Revision())
 }
@@ -192,9 +192,9 @@ func validateWeights(weights map[string]float64) error {
 	return nil
 }
 
-// Changed returns the configuration with changes, which are JSON in the form of the configuration. What they leave out,
-// or set to null, stays. A tenant weight of 0 removes the tenant's weight. Resources and the environment of started
-// agents are replaced as a whole. The configuration itself and the changes are not modified.
+// Changed returns the configuration with changes, which are JSON in the form of the configuration. Fields that they
+// leave out or set to null stay. A tenant weight of 0 removes the tenant's weight. Resources and the environment of
+// started agents are replaced as a whole. Neither the configuration nor the changes are modified.
 func (c ClusterConfig) Changed(changes map[string]any) (ClusterConfig, error) {
 	settings := map[string]any{}
 	if err := transcode(c, &settings); err != nil {
@@ -220,7 +220,7 @@ func transcode(from, to any) error {
 	return nil
 }
 
-// merge changes the settings of an object; of objects in it, too.
+// merge applies changes to the settings of an object, and of objects in it.
 func merge(settings, changes map[string]any) {
 	for name, value := range changes {
 		present, isObject := settings[name].(map[string]any)

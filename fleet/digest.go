@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// Digest tells two submissions apart that claim to be the same task. What means the same gives the same digest: a
-// default that is written out, the order of capabilities and of a payload's fields, blanks.
+// Digest distinguishes submissions with the same id or key. Submissions with the same meaning have the same digest:
+// written-out defaults, blanks, and the order of capabilities and of a payload's fields make no difference.
 func (s TaskSpec) Digest() (string, error) {
 	payload, err := canonicalJSON(s.Payload)
 	if err != nil {
@@ -67,8 +67,8 @@ func canonicalJSON(data json.RawMessage) (json.RawMessage, error) {
 	return text, nil
 }
 
-// appendCanonical adds the decoder's next value to text, as json.Marshal would write it. It makes no values, whose
-// memory may be many times that of their text.
+// appendCanonical appends the decoder's next value to text, as json.Marshal would write it. It builds no values, which
+// may take many times the memory of their text.
 func appendCanonical(text []byte, decoder *json.Decoder) ([]byte, error) {
 	token, err := decoder.Token()
 	if err != nil {

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// DrainStatus says how far a drain is, as a whole or for one agent.
+// DrainStatus is the state of a drain, as a whole or for one agent.
 type DrainStatus string
 
 // The statuses of a drain.
 const (
 	DrainWaiting DrainStatus = "waiting" // its turn has not come; only of one agent
-	DrainRunning DrainStatus = "running" // nothing new arrives; what the agent has is being finished
-	// the deadline has passed: what is left is taken off the agent; only of one agent
+	DrainRunning DrainStatus = "running" // nothing new arrives; the agent finishes its work
+	// the deadline has passed: the hub takes the rest off the agent; only of one agent
 	DrainMoving    DrainStatus = "moving"
 	DrainCompleted DrainStatus = "completed" // in maintenance with nothing in flight
-	DrainCancelled DrainStatus = "cancelled" // given up on request; the agent is given work again
+	DrainCancelled DrainStatus = "cancelled" // cancelled on request; the agent gets work again
 	DrainFailed    DrainStatus = "failed"
-	DrainPlanned   DrainStatus = "planned" // a dry run: this is what would happen
+	DrainPlanned   DrainStatus = "planned" // a dry run: the record has what would happen
 )
 
 // Defaults and bounds of a drain.
@@ -30,14 +30,14 @@ const (
 	MaxDrainWork = 200
 )
 
-// DrainRecord tells one drain of one agent or of several, one after the other.
+// DrainRecord is the record of a drain of one or several agents.
 type DrainRecord struct {
 	ID      string      `json:"id"`
 	Cluster string      `json:"cluster"`
 	Status  DrainStatus `json:"status"`
 	Reason  string      `json:"reason,omitempty"`
 	Error   string      `json:"error,omitempty"`
-	// Timeout is how long each agent may finish its work, from when nothing new arrives.
+	// Timeout is how long each agent may finish its work after new work has stopped.
 	Timeout     Duration     `json:"timeout"`
 	MaxParallel int          `json:"max_parallel"`
 	Agents      []AgentDrain `json:"agents"`
@@ -45,14 +45,14 @@ type DrainRecord struct {
 	CompletedAt *time.Time   `json:"completed_at,omitempty"`
 }
 
-// AgentDrain is the part of a drain that is about one agent.
+// AgentDrain is the part of a drain for one agent.
 type AgentDrain struct {
 	AgentID string      `json:"agent_id"`
 	Status  DrainStatus `json:"status"`
 	Error   string      `json:"error,omitempty"`
-	// Refused says that the drain failed since the cluster refused it: the agent is as it was.
+	// Refused: the drain failed because the cluster refused it, and the agent is unchanged.
 	Refused bool `json:"refused,omitempty"`
-	// AcknowledgedAt is when the hub had stopped all new work; nothing arrives at the agent after it.
+	// AcknowledgedAt is when the hub had stopped all new work; nothing arrives at the agent afterwards.
 	AcknowledgedAt *time.Time `json:"acknowledged_at,omitempty"`
 	Deadline       *time.Time `json:"deadline,omitempty"`
 	CompletedAt    *time.Time `json:"completed_at,omitempty"`
@@ -67,16 +67,16 @@ type AgentDrain struct {
 type DrainWork struct {
 	TaskID    string      `json:"task_id"`
 	Attempt   int         `json:"attempt"`
-	Type      string      `json:"type,omitempty"` // empty: the hub was restarted since and does not know
+	Type      string      `json:"type,omitempty"` // empty: unknown, since the hub was restarted
 	Safety    RetrySafety `json:"retry_safety,omitempty"`
 	StartedAt *time.Time  `json:"started_at,omitempty"`
-	// AtDeadline is what becomes of it when it is not finished by then.
+	// AtDeadline is what happens to it if it is not finished by then.
 	AtDeadline string `json:"at_deadline,omitempty"`
-	// Moved says that it was taken off the agent.
+	// Moved: it was taken off the agent.
 	Moved bool `json:"moved,omitempty"`
 }
 
-// AtDeadline says what becomes of work that a drain takes off its agent. Its agent has certainly stopped by then.
+// AtDeadline explains what happens to work that a drain takes off its agent, which has certainly stopped by then.
 func AtDeadline(safety RetrySafety) string {
 	switch safety {
 	case AtMostOnce:
@@ -87,19 +87,19 @@ func AtDeadline(safety RetrySafety) string {
 	return "runs again on another agent, or goes to review if it is at_most_once"
 }
 
-// Cordon keeps an agent from being given work. It belongs to the agent's id, not to a session: it stays
-// when the agent restarts, leaves and comes back, until it is lifted.
+// Cordon keeps work from an agent. It belongs to the agent's id, not to a session: it stays when the agent restarts,
+// leaves and comes back, until it is lifted.
 type Cordon struct {
 	AgentID string `json:"agent_id"`
-	// Status is AgentDraining while work that the agent has is being finished, else AgentMaintenance.
+	// Status is AgentDraining while the agent finishes its work, else AgentMaintenance.
 	Status AgentStatus `json:"status"`
 	Since  time.Time   `json:"since"`
 	Reason string      `json:"reason,omitempty"`
-	// Drain names the drain that put it there; empty for one put by hand.
+	// Drain is the id of the drain that set it; empty for a cordon by hand.
 	Drain string `json:"drain,omitempty"`
 }
 
-// Cordons are the agents that are given no work, sorted by id.
+// Cordons are the agents that get no work, sorted by id.
 type Cordons []Cordon
 
 // Of returns the agent's cordon, or nil.
@@ -114,8 +114,8 @@ func (l Cordons) search(agentID string) (int, bool) {
 	return slices.BinarySearchFunc(l, agentID, func(k Cordon, id string) int { return strings.Compare(k.AgentID, id) })
 }
 
-// SetCordon puts a cordon on a member, or changes the one it has. Since stays that of the first. It is refused for an
-// agent that is no member, and for one that another drain is at.
+// SetCordon sets a member's cordon, or changes it; Since stays the first one's. It is refused for an agent that is no
+// member, and for one that another drain has cordoned.
 func (c *Cluster) SetCordon(k Cordon) error {
 	m := c.Member(k.AgentID)
 	if m == nil {
@@ -141,8 +141,8 @@ func (c *Cluster) SetCordon(k Cordon) error {
 	return nil
 }
 
-// LiftCordon lets the agent be given work again. A cordon that a drain is at can be lifted by that drain only, and a
-// drain lifts only its own. It reports whether there was one.
+// LiftCordon gives the agent work again. Only its own drain may lift the cordon of a running drain, and a drain lifts
+// only its own. It reports whether there was one.
 func (c *Cluster) LiftCordon(agentID, drain string, now time.Time) (bool, error) {
 	i, found := c.Cordons.search(agentID)
 	if !found {
@@ -152,7 +152,7 @@ func (c *Cluster) LiftCordon(agentID, drain string, now time.Time) (bool, error)
 	case k.Status == AgentDraining && k.Drain != drain:
 		return false, fmt.Errorf("the agent is being drained by %s: cancel that drain", k.Drain)
 	case drain != "" && k.Drain != drain:
-		return false, nil // what a drain gives back is not what somebody put there since
+		return false, nil // somebody else has cordoned it since
 	}
 	c.Cordons = slices.Delete(c.Cordons, i, i+1)
 	if m := c.Member(agentID); m != nil {
@@ -167,8 +167,8 @@ func (c *Cluster) LiftCordon(agentID, drain string, now time.Time) (bool, error)
 	return true, nil
 }
 
-// settleCordon shows a cordon in the status of its member. A connected one is draining or in maintenance instead of
-// online; one that is not connected is in maintenance instead of offline, since nobody needs to be woken for it.
+// settleCordon sets the member's status by its cordon. A connected member is draining or in maintenance instead of
+// online; a disconnected one is in maintenance instead of offline, so that it raises no alert.
 func (m *Member) settleCordon(c *Cluster, now time.Time) {
 	k := c.Cordons.Of(m.AgentID)
 	switch {
@@ -180,5 +180,5 @@ func (m *Member) settleCordon(c *Cluster, now time.Time) {
 	}
 }
 
-// Connected reports whether a hub has a session of the agent, whether it is given work or not.
+// Connected reports whether a hub has a session of the agent, cordoned or not.
 func (m *Member) Connected() bool { return m.Status != AgentOffline && m.Hub != "" }

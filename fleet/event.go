@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// EventType says what happened. Types are of the form dev.mainstay.<subject>.<what>, as CloudEvents wants it.
+// EventType is the type of an event, in the form dev.mainstay.<subject>.<what>, as in CloudEvents.
 type EventType string
 
 // EventPrefix begins every type. Filters may leave it out.
 const EventPrefix = "dev.mainstay."
 
-// The types of events. EventTypes says what each means.
+// The types of events. EventTypes has their meanings.
 const (
 	EventAgentJoined      EventType = EventPrefix + "agent.joined"
 	EventAgentReplaced    EventType = EventPrefix + "agent.replaced"
@@ -119,7 +119,7 @@ var EventTypes = []EventMeaning{
 	{EventGap, "events may be missing here; reason says which: look at the lists again"},
 }
 
-// TaskEvent is the type of the event that a task has this status now.
+// TaskEvent is the type of the event for a task's new status.
 func TaskEvent(s TaskStatus) EventType { return EventPrefix + "task." + EventType(s) }
 
 // Event is something that happened in a fleet. Fields that do not apply are left out.
@@ -131,14 +131,14 @@ type Event struct {
 	EventData
 }
 
-// EventData says more of an event. Which fields there are goes by its type.
+// EventData has the details of an event; the type decides which fields it has.
 type EventData struct {
 	Cluster string `json:"cluster,omitempty"`
 	Tenant  string `json:"tenant,omitempty" doc:"Of a task or a schedule."`
 	AgentID string `json:"agent_id,omitempty" doc:"The agent that it is about, or that has the task."`
 	Epoch   int64  `json:"epoch,omitempty" doc:"Of the agent's session, or of the role."`
 	Hub     string `json:"hub,omitempty"`
-	// PreviousAgentID is who had it before: the leadership, shards, or a task.
+	// PreviousAgentID is the previous holder of the leadership, shards or task.
 	PreviousAgentID string `json:"previous_agent_id,omitempty" doc:"Who had it before."`
 	TargetAgentID   string `json:"target_agent_id,omitempty" doc:"Who takes over."`
 	Shards          []int  `json:"shards,omitempty"`
@@ -151,7 +151,7 @@ type EventData struct {
 	NextAttemptAt *time.Time     `json:"next_attempt_at,omitempty" doc:"When the wait ends."`
 	Progress      *Progress      `json:"progress,omitempty"`
 
-	// ID is the record that tells more: of a failover, a drain, an action; or the target, or the schedule.
+	// ID is the id of the record: of a failover, a drain or an action; or the target, or the schedule.
 	ID string `json:"id,omitempty" doc:"The failover, drain or action that it is part of, or the target, or the schedule."`
 	// Lane is the lane that was paused or resumed; empty: the whole cluster.
 	Lane    string `json:"lane,omitempty"`
@@ -161,20 +161,20 @@ type EventData struct {
 	Reason  string `json:"reason,omitempty" doc:"Why, for people."`
 }
 
-// maxEventReason bounds the text of an event in bytes: rings hold many.
+// maxEventReason bounds the text of an event in bytes, since rings hold many.
 const maxEventReason = 300
 
-// MaxEventsKept is how many events of a cluster are kept for whoever comes later.
+// MaxEventsKept is how many events of a cluster are kept for later readers.
 const MaxEventsKept = 512
 
 // EventLog is a bounded ring of the newest events of one source.
 type EventLog struct {
-	// Seq is that of the newest event ever.
+	// Seq is the number of the newest event ever.
 	Seq    int64   `json:"seq"`
 	Events []Event `json:"events,omitempty"`
 }
 
-// Add appends an event and gives it its number; the oldest of more than limit gives way.
+// Add appends an event and numbers it; beyond limit the oldest is dropped.
 func (l *EventLog) Add(e Event, limit int) {
 	l.Seq++
 	e.Seq = l.Seq
@@ -187,7 +187,7 @@ func (l *EventLog) Add(e Event, limit int) {
 	}
 }
 
-// After returns the events after a number, and how many of these are no longer kept.
+// After returns the events after a number, and how many of these were dropped.
 func (l *EventLog) After(seq int64) (events []Event, missing int64) {
 	oldest := l.Seq - int64(len(l.Events)) // the number before the oldest that is kept
 	if seq < oldest {
@@ -199,7 +199,7 @@ func (l *EventLog) After(seq int64) (events []Event, missing int64) {
 	return slices.Clone(l.Events[seq-oldest:]), missing
 }
 
-// Since returns the events from a time on, and whether older ones of that time may be missing.
+// Since returns the events since a time, and whether older ones of that time may be missing.
 func (l *EventLog) Since(t time.Time) (events []Event, missing bool) {
 	i := slices.IndexFunc(l.Events, func(e Event) bool { return !e.Time.Before(t) })
 	full := l.Seq > int64(len(l.Events))
@@ -209,12 +209,12 @@ func (l *EventLog) Since(t time.Time) (events []Event, missing bool) {
 	return slices.Clone(l.Events[i:]), i == 0 && full
 }
 
-// ClusterSnapshot is what of a cluster changes with an event.
+// ClusterSnapshot has the parts of a cluster's state whose changes are events.
 type ClusterSnapshot struct {
 	members  []memberSnapshot
 	leader   string
 	shards   []string          // owners
-	targets  map[string]string // who has each, in an active_active cluster
+	targets  map[string]string // the agent of each, in an active_active cluster
 	reduced  map[string]int    // slots
 	pauses   []Pause
 	brakes   []BrakeHold
@@ -228,7 +228,7 @@ type memberSnapshot struct {
 	health               HealthLevel
 }
 
-// Snapshot remembers how the cluster stands, for Changes.
+// Snapshot copies the state for Changes.
 func (c *Cluster) Snapshot() *ClusterSnapshot {
 	s := &ClusterSnapshot{
 		members: make([]memberSnapshot, len(c.Members)), leader: c.Leader, shards: make([]string, len(c.Shards)),
@@ -251,8 +251,8 @@ func (c *Cluster) Snapshot() *ClusterSnapshot {
 	return s
 }
 
-// Changes are the events that lead from a snapshot to how the cluster stands now, and the snapshot of that. Two changes
-// of one thing between the two are one event, so it is asked after every step.
+// Changes returns the events that lead from a snapshot to the present state, and a snapshot of that. Two changes of one
+// thing make one event, so call it after every step.
 func (c *Cluster) Changes(was *ClusterSnapshot, now time.Time) ([]Event, *ClusterSnapshot) {
 	d, is := clusterChanges{cluster: c, was: was, now: now}, c.Snapshot()
 	d.members()
@@ -316,7 +316,7 @@ func (d *clusterChanges) gone(m *memberSnapshot) {
 	d.addAt(EventAgentLeft, at, EventData{AgentID: m.agent, Epoch: m.epoch, Hub: m.hub, Reason: reason})
 }
 
-// member tells how one member has changed.
+// member adds the events of one member's changes.
 func (d *clusterChanges) member(was *memberSnapshot, m *Member) {
 	away := was.status == AgentOffline || was.hub == ""
 	switch {
@@ -382,7 +382,7 @@ func (d *clusterChanges) leader() {
 	}
 }
 
-// shards tells of each agent which shards it got and which it gave up.
+// shards adds, for each agent, the shards that it got and gave up.
 func (d *clusterChanges) shards() {
 	given, taken := map[string][]int{}, map[string][]int{}
 	var agents []string
@@ -448,7 +448,7 @@ func (d *clusterChanges) brakes() {
 	}
 }
 
-// targets tells of each agent which target it got, or how many.
+// targets adds, for each agent, the target that it got, or their number.
 func (d *clusterChanges) targets() {
 	got := map[string][]string{}
 	var agents []string

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// FailoverTrigger says what began a failover.
+// FailoverTrigger is the cause of a failover.
 type FailoverTrigger string
 
 // The triggers.
@@ -17,7 +17,7 @@ const (
 	TriggerManual  FailoverTrigger = "manual"   // a person asked
 )
 
-// FailoverStatus is how a failover ended, or that it runs.
+// FailoverStatus is the outcome of a failover, or that it runs.
 type FailoverStatus string
 
 // The statuses.
@@ -49,7 +49,7 @@ type Transfer struct {
 	At         *time.Time `json:"at,omitempty"`
 }
 
-// FailoverRecord tells one failover from beginning to end.
+// FailoverRecord is the record of one failover.
 type FailoverRecord struct {
 	ID            string          `json:"id"`
 	Cluster       string          `json:"cluster"`
@@ -68,17 +68,17 @@ type FailoverRecord struct {
 	Shards           []ShardMove `json:"shards,omitempty"`
 	// Targets are the deployment targets that moved with its roles.
 	Targets []string `json:"targets,omitempty"`
-	// StateSync is how the members' states stood after a promotion; empty: none was made for this failover.
+	// StateSync is the outcome of the state sync after a promotion; empty: this failover made none.
 	StateSync   SyncStatus `json:"state_sync,omitempty"`
 	NoticedAt   time.Time  `json:"noticed_at"`
 	StartedAt   time.Time  `json:"started_at"`
 	CompletedAt *time.Time `json:"completed_at,omitempty"`
 }
 
-// MaxTransfers bounds how many attempts one failover records; more move all the same.
+// MaxTransfers bounds the attempts that one failover records; others move without a record.
 const MaxTransfers = 500
 
-// FailoverNeed says what the target of a failover must be able to do, and where it should best be.
+// FailoverNeed has the requirements for the target of a failover, and its preferred place.
 type FailoverNeed struct {
 	FailedAgent          string   `json:"failed_agent"`
 	RequiredCapabilities []string `json:"required_capabilities,omitempty"`
@@ -132,7 +132,7 @@ func SelectTarget(
 	}).AgentID, true
 }
 
-// affinityRank says how near m is to what is wished for; less is nearer. failed is nil when it is no longer a member.
+// affinityRank is how near m is to the preferred place; less is nearer. failed is nil when it is no longer a member.
 func affinityRank(m, failed *Member, affinity string) int {
 	switch {
 	case affinity != "" && m.AgentID == affinity:

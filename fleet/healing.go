@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// HealingType is what healing can do.
+// HealingType is a kind of healing action.
 type HealingType string
 
 // The types of healing actions, the most urgent first.
 const (
-	// a critical or failed agent: its work and roles go to others, and it is taken out of service
+	// a critical or failed agent: its work and roles go to others, and it goes out of service
 	HealFailover HealingType = "failover_agent"
 	// an attempt that no agent runs: it is ended, so that the task is delivered again
 	HealReassign HealingType = "reassign_task"
-	// fewer agents than wanted: more are asked for, and shards and targets spread
+	// fewer agents than wanted: scaling starts some, and shards and targets are spread
 	HealRebalance HealingType = "rebalance_cluster"
-	// a degraded agent: it finishes its work and is taken out of service
+	// a degraded agent: it finishes its work and goes out of service
 	HealDrain  HealingType = "drain_agent"
-	HealReduce HealingType = "reduce_load" // an agent in warning: it is given less to do at a time
+	HealReduce HealingType = "reduce_load" // an agent in warning: it gets fewer tasks at a time
 	// an agent that healing took out of service and that is healthy again
 	HealRestore HealingType = "restore_agent"
-	HealReport  HealingType = "report" // something that only a person can mend
+	HealReport  HealingType = "report" // a problem that needs a person
 )
 
 // priorities order the actions of a cycle; the highest goes first.
@@ -36,18 +36,18 @@ var priorities = map[HealingType]int{
 	HealReport:    10,
 }
 
-// HealingVerdict is what becomes of something that was found.
+// HealingVerdict is what healing does about a finding.
 type HealingVerdict string
 
 // The verdicts.
 const (
-	HealAct  HealingVerdict = "act"     // it is done
-	HealPlan HealingVerdict = "planned" // a dry run: it would be done
-	HealSkip HealingVerdict = "skipped" // it is not done, and why is worth keeping
-	HealWait HealingVerdict = "waiting" // it is not done now, as everybody would expect; why says it
+	HealAct  HealingVerdict = "act"     // healing acts
+	HealPlan HealingVerdict = "planned" // a dry run: healing would act
+	HealSkip HealingVerdict = "skipped" // healing must not act; the reason is recorded
+	HealWait HealingVerdict = "waiting" // healing does not act now, for an expected reason
 )
 
-// HealingStatus is how far an action is.
+// HealingStatus is the state of an action.
 type HealingStatus string
 
 // The statuses of an action.
@@ -56,33 +56,33 @@ const (
 	HealingSucceeded HealingStatus = "succeeded"
 	HealingFailed    HealingStatus = "failed"
 	HealingPlanned   HealingStatus = "planned"  // a dry run: nothing was done
-	HealingSkipped   HealingStatus = "skipped"  // nothing was done, and outcome says why
+	HealingSkipped   HealingStatus = "skipped"  // nothing was done; outcome has the reason
 	HealingReported  HealingStatus = "reported" // it needs a person
 )
 
-// HealingDecision is what a cycle makes of one thing that it found.
+// HealingDecision is a cycle's decision about one finding.
 type HealingDecision struct {
 	Type     HealingType `json:"type"`
 	Cluster  string      `json:"cluster"`
 	TargetID string      `json:"target_id"` // the agent, task, lane or cluster that it is about
 	Priority int         `json:"priority"`
-	// Reason is what is wrong, and Facts what that is concluded from.
+	// Reason is the problem, and Facts are the facts behind it.
 	Reason string       `json:"reason"`
 	Facts  HealingFacts `json:"facts,omitzero"`
-	// Verdict says whether it is done, and Why why not.
+	// Verdict is what healing does, and Why the reason for not acting.
 	Verdict HealingVerdict `json:"verdict"`
 	Why     string         `json:"why,omitempty"`
 }
 
-// HealingFacts are the facts that led to a decision, as far as they matter to it.
+// HealingFacts are the facts that led to a decision.
 type HealingFacts struct {
 	Status  AgentStatus `json:"status,omitempty"`
 	Level   HealthLevel `json:"health,omitempty"`
 	Score   *float64    `json:"health_score,omitempty"`
-	Detail  string      `json:"detail,omitempty"` // why the level is what it is
+	Detail  string      `json:"detail,omitempty"` // the reason for the level
 	Since   time.Time   `json:"since,omitzero"`
 	Epoch   int64       `json:"epoch,omitempty"` // of the agent's session
-	Serving int         `json:"serving"`         // agents of the cluster that are given work
+	Serving int         `json:"serving"`         // agents of the cluster that get work
 	Healthy int         `json:"healthy"`         // those of them that are healthy
 	Wanted  int         `json:"wanted,omitempty"`
 	Scaled  bool        `json:"scaled,omitempty"`  // scaling may start agents
@@ -97,17 +97,17 @@ type Orphan struct {
 	Attempt int       `json:"attempt"`
 	RunID   string    `json:"run_id"` // of the task's workflow
 	Hub     string    `json:"hub,omitempty"`
-	AgentID string    `json:"agent_id,omitempty"` // who had it; empty: as far as is known, nobody
+	AgentID string    `json:"agent_id,omitempty"` // the agent that had it; empty: none is known
 	Since   time.Time `json:"since"`              // of its last sign of life
 }
 
-// What is stuck: reviews, or StuckLane and the lane's name.
+// Values of Stuck.What: StuckReviews, or StuckLane and the lane's name.
 const (
 	StuckReviews = "reviews"
 	StuckLane    = "lane:"
 )
 
-// Stuck is something that waits and that nothing moves.
+// Stuck is something that has waited for too long.
 type Stuck struct {
 	What   string    `json:"what"` // StuckReviews, or StuckLane and the lane's name
 	Count  int64     `json:"count"`
@@ -124,33 +124,33 @@ type HealingPast struct {
 	Running  bool           `json:"running,omitempty"`
 }
 
-// HealingCase is one cluster in which something may have to be done: what the decision is made of.
+// HealingCase has the facts about one cluster for a healing decision.
 type HealingCase struct {
 	Cluster string        `json:"cluster"`
 	Policy  HealingPolicy `json:"policy"`
-	// Agents are the members of which something is to be thought: unhealthy ones, and those that healing took out of
-	// service.
+	// Agents are the members that may need an action: unhealthy ones, and those that healing took out of service.
 	Agents []HealingAgent `json:"agents,omitempty"`
-	// Members that are connected and not kept out by a person, of them Serving online, and Healthy of those.
+	// Members counts the connected members that no person keeps out of service, Serving those of them online, and
+	// Healthy those of these that are healthy.
 	Members int `json:"members"`
 	Serving int `json:"serving"`
 	Healthy int `json:"healthy"`
-	// Minimum and Wanted are how many agents it should have. ShortSince is since when it may have had fewer.
+	// Minimum and Wanted are the numbers of agents that it should have. ShortSince is since when it may have fewer.
 	Minimum    int       `json:"minimum,omitempty"`
 	Wanted     int       `json:"wanted,omitempty"`
 	ShortSince time.Time `json:"short_since,omitzero"`
 	Scaled     bool      `json:"scaled,omitempty"` // scaling may start agents
 	Braked     bool      `json:"braked,omitempty"`
-	// Suspects may be orphans: nobody was asked yet. LastUpset is when attempts may have been left behind.
+	// Suspects may be orphans; no hub was asked yet. LastUpset is when attempts may have been left behind.
 	LastUpset time.Time     `json:"last_upset,omitzero"`
 	Suspects  []Orphan      `json:"suspects,omitempty"`
-	Hubs      []string      `json:"hubs,omitempty"` // that have agents of the cluster
+	Hubs      []string      `json:"hubs,omitempty"` // hubs with agents of the cluster
 	Orphans   []Orphan      `json:"orphans,omitempty"`
 	Stuck     []Stuck       `json:"stuck,omitempty"`
 	Past      []HealingPast `json:"past,omitempty"`
 }
 
-// HealingAgent is a member as healing sees it.
+// HealingAgent has the facts about a member that healing uses.
 type HealingAgent struct {
 	AgentID string       `json:"agent_id"`
 	Status  AgentStatus  `json:"status"`
@@ -160,11 +160,11 @@ type HealingAgent struct {
 	Running int          `json:"running,omitempty"`
 	Slots   int          `json:"slots,omitempty"`
 	Reduced bool         `json:"reduced,omitempty"` // its load is reduced already
-	// OutBy says who keeps it out of service: "" nobody, "healing", or "operator".
+	// OutBy is the one that keeps it out of service: "" (none), "healing" or "operator".
 	OutBy string `json:"out_by,omitempty"`
 }
 
-// HealingRecord tells one healing action.
+// HealingRecord is the record of one healing action.
 type HealingRecord struct {
 	ID       string        `json:"id"`
 	Cycle    string        `json:"cycle,omitempty"` // the cycle that decided it
@@ -175,21 +175,21 @@ type HealingRecord struct {
 	Reason   string        `json:"reason"`
 	Facts    HealingFacts  `json:"facts,omitzero"`
 	Status   HealingStatus `json:"status"`
-	// Outcome says in words what came of it, and Ref names the drain or failover that was made.
+	// Outcome is the outcome in words; Ref is the id of the drain or failover that the action made.
 	Outcome     string     `json:"outcome,omitempty"`
 	Ref         string     `json:"ref,omitempty"`
 	DecidedAt   time.Time  `json:"decided_at"`
 	CompletedAt *time.Time `json:"completed_at,omitempty"`
-	// WorkflowID and RunID are of its workflow in Temporal; who reads the record adds them.
+	// WorkflowID and RunID are those of its workflow in Temporal; the reader of the record adds them.
 	WorkflowID string `json:"workflow_id,omitempty"`
 	RunID      string `json:"run_id,omitempty"`
 }
 
-// HealingCycleRecord tells one healing cycle.
+// HealingCycleRecord is the record of one healing cycle.
 type HealingCycleRecord struct {
 	ID     string `json:"id"`
 	DryRun bool   `json:"dry_run,omitempty"`
-	// Clusters and Agents are how many were looked at; Silent are clusters that did not answer.
+	// Clusters and Agents count what the cycle looked at; Silent are the clusters that did not answer.
 	Clusters int      `json:"clusters"`
 	Agents   int      `json:"agents"`
 	Silent   []string `json:"silent,omitempty"`
@@ -197,11 +197,11 @@ type HealingCycleRecord struct {
 	Decisions   []HealingDecision `json:"decisions,omitempty"`
 	StartedAt   time.Time         `json:"started_at"`
 	CompletedAt *time.Time        `json:"completed_at,omitempty"`
-	// Error says why the cycle could not look.
+	// Error is why the cycle could not look at the fleet.
 	Error string `json:"error,omitempty"`
 }
 
-// HealingMode says what the healing cycle may do in a cluster.
+// HealingMode limits what the healing cycle may do in a cluster.
 type HealingMode string
 
 // The modes of healing.
@@ -211,7 +211,7 @@ const (
 	HealingOff    HealingMode = "off"
 )
 
-// HealingPolicy is how a cluster wants to be healed. Zero fields take their defaults.
+// HealingPolicy has a cluster's healing settings. Zero fields take their defaults.
 type HealingPolicy struct {
 	// Mode is on, dry_run or off. Default on.
 	Mode HealingMode `json:"mode,omitempty" yaml:"mode" enum:"on,dry_run,off" doc:"dry_run decides and records what it would do, and does nothing. Default on."`
@@ -223,8 +223,8 @@ type HealingPolicy struct {
 	Patience Duration `json:"patience,omitempty" yaml:"patience" doc:"How long something must be wrong before anything is done, 1s to 1h. Default 30s."`
 	// Damping is the least time between two equal actions on the same agent; it doubles each time. Default 10 min.
 	Damping Duration `json:"damping,omitempty" yaml:"damping" doc:"The least time between two equal actions on the same agent; it doubles each time. Default 10m."`
-	// RestoreAfter is how long an agent that healing took out of service must be healthy before it is given work again;
-	// it doubles each time. Default 5 min.
+	// RestoreAfter is how long an agent that healing took out of service must be healthy before it gets work again; it
+	// doubles each time. Default 5 min.
 	RestoreAfter Duration `json:"restore_after,omitempty" yaml:"restore_after" doc:"How long an agent that was taken out of service must be healthy before it is given work again; it doubles each time. Default 5m."`
 	// StuckAfter is how long a task may wait for a person, or in a lane that moves nothing, before that is reported.
 	// Default 15 min.

@@ -14,16 +14,15 @@ const (
 	healingMemory = 24 * time.Hour
 	// healingLongest bounds the wait between two equal actions.
 	healingLongest = 6 * time.Hour
-	// skipAgain is the least time between two records of the same thing that is not done; it doubles too.
+	// skipAgain is the least time between two records of the same skipped decision; it doubles too.
 	skipAgain = time.Hour
-	// orphansPerCycle bounds the attempts that one cycle ends; what is left the next one or the backstop does.
+	// orphansPerCycle bounds the attempts that one cycle ends; the next cycle or the backstop ends the others.
 	orphansPerCycle = 20
 )
 
-// DecideHealing says what is to be done in one cluster, the most urgent first. It never touches what an operator
-// keeps out of service, an agent that the failure detector is at, or anything while the mass-loss brake is engaged; it
-// never takes the last healthy agent away, nor more than half of the agents; and it does the same thing to the same
-// target again only after a wait that grows.
+// DecideHealing returns the decisions for one cluster, the most urgent first. It never touches an agent that an
+// operator keeps out of service, a suspect agent, or any agent while the mass-loss brake is engaged. It never takes the
+// last healthy agent, nor more than half of the agents. It repeats an action on a target only after a growing wait.
 func DecideHealing(c *HealingCase, now time.Time) []HealingDecision {
 	if c.Policy.Mode == HealingOff {
 		return nil
@@ -61,12 +60,12 @@ type healer struct {
 	*HealingCase
 	now     time.Time
 	found   []HealingDecision
-	serving int // agents that are given work, after what was decided so far
+	serving int // agents that get work, after the decisions so far
 	acted   int // actions decided so far, orphans left out
 	orphans int
 }
 
-// agent finds the action that an agent's level of health asks for.
+// agent finds the action for an agent's level of health.
 func (h *healer) agent(a *HealingAgent) {
 	facts := HealingFacts{Status: a.Status, Level: a.Health.Level, Detail: a.Health.Why, Since: a.Health.Since,
 		Epoch: a.Epoch, Running: a.Running}
@@ -102,7 +101,7 @@ func (h *healer) add(t HealingType, target, reason string, facts HealingFacts) {
 		Reason: reason, Facts: facts})
 }
 
-// judge says whether a decision is carried out.
+// judge sets the verdict of a decision.
 func (h *healer) judge(d *HealingDecision) {
 	if d.Verdict, d.Why = h.verdict(d); d.Verdict == HealWait {
 		return
@@ -116,7 +115,7 @@ func (h *healer) judge(d *HealingDecision) {
 		if d.Verdict != HealAct || d.Type == HealReport {
 			done = "recorded"
 		}
-		// why it must not be done stays worth knowing
+		// Keep the reason against the action too.
 		d.Why = Reasons(d.Why, fmt.Sprintf("%s %s within a day; not again before %s", done, Plural(times, "once", fmt.Sprintf("%d times", times)),
 			until.UTC().Format(time.RFC3339)))
 		d.Verdict = HealWait
@@ -138,10 +137,10 @@ func (h *healer) judge(d *HealingDecision) {
 	}
 }
 
-// takesAway reports whether the cluster has one agent less to work with.
+// takesAway reports whether the action takes an agent out of service.
 func takesAway(action HealingType) bool { return action == HealFailover || action == HealDrain }
 
-// verdict says whether a decision may be carried out, apart from how often it was.
+// verdict decides whether to act, apart from how often healing did the same.
 func (h *healer) verdict(d *HealingDecision) (HealingVerdict, string) {
 	if d.Type == HealReport {
 		return HealAct, ""
@@ -174,7 +173,8 @@ func (h *healer) verdict(d *HealingDecision) (HealingVerdict, string) {
 	return HealAct, ""
 }
 
-// needed says why the cluster cannot do without the agent that an action takes away; empty: it can, or keeps it.
+// needed returns why the cluster needs the agent that an action takes away; empty: it does not, or the action takes
+// none.
 func (h *healer) needed(action HealingType) string {
 	half := (h.Members + 1) / 2
 	switch rest := h.serving - 1; {
@@ -194,7 +194,7 @@ func (h *healer) needed(action HealingType) string {
 	return ""
 }
 
-// able is how many agents are given work and fit to do more.
+// able is the number of agents that get work and are fit for more.
 func (h *healer) able() int {
 	n := h.Serving
 	for i := range h.Agents {
@@ -205,7 +205,7 @@ func (h *healer) able() int {
 	return n
 }
 
-// patience is how long something must have been so.
+// patience is how long the problem must have lasted.
 func (h *healer) patience(d *HealingDecision) time.Duration {
 	if d.Type != HealRestore {
 		return h.Policy.Patience.Std()
@@ -220,7 +220,7 @@ func (h *healer) patience(d *HealingDecision) time.Duration {
 	return grown(h.Policy.RestoreAfter.Std(), times-1)
 }
 
-// damped says how often the same was done, and until when it is not done again.
+// damped counts earlier actions of the same kind, and returns until when not to repeat them.
 func (h *healer) damped(d *HealingDecision) (times int, until time.Time) {
 	var last time.Time
 	for i := range h.Past {
@@ -236,20 +236,19 @@ func (h *healer) damped(d *HealingDecision) (times int, until time.Time) {
 	case d.Verdict != HealAct || d.Type == HealReport:
 		first = skipAgain
 	case d.Type == HealRestore:
-		first = 0 // its patience grows
+		first = 0 // its patience grows instead
 	}
 	return times, last.Add(grown(first, times-1))
 }
 
 func (h *healer) recent(p *HealingPast) bool { return h.now.Sub(p.At) < healingMemory }
 
-// grown doubles a wait so many times, up to healingLongest or itself.
+// grown doubles a wait so many times, up to healingLongest, or the wait itself if that is longer.
 func grown(wait time.Duration, times int) time.Duration {
 	return doubled(wait, times, max(wait, healingLongest))
 }
 
-// HealingDrainPrefix begins the names of the drains that healing makes, so that what it took out of service is told
-// from what a person did.
+// HealingDrainPrefix begins the names of healing's drains, which distinguishes them from those of people.
 const HealingDrainPrefix = "healing-"
 
 const (
@@ -257,8 +256,8 @@ const (
 	outByOperator = "operator"
 )
 
-// ExamineForHealing reduces a cluster's facts to what a healing decision needs, and reports whether anything is wrong
-// or out of service because of healing. Nothing else needs to be looked at then.
+// ExamineForHealing reduces a cluster's facts to those that a healing decision needs. It reports whether anything is
+// wrong, or out of service because of healing; otherwise there is nothing to decide.
 func ExamineForHealing(f *ClusterFacts, now time.Time) (HealingCase, bool) {
 	policy := f.Config.SelfHealing.WithDefaults()
 	c := HealingCase{
@@ -270,7 +269,7 @@ func ExamineForHealing(f *ClusterFacts, now time.Time) (HealingCase, bool) {
 		Braked:  len(f.BrakeHolds) > 0, Hubs: f.Hubs(),
 	}
 	if upset := f.LastUpset(); now.Sub(upset) < AttemptBackstop+policy.CycleInterval.Std() {
-		c.LastUpset = upset // what was left behind before that, the backstop has ended
+		c.LastUpset = upset // the backstop has ended what was left behind before that
 	}
 	for i := range f.Members {
 		m := &f.Members[i]
@@ -303,7 +302,7 @@ func ExamineForHealing(f *ClusterFacts, now time.Time) (HealingCase, bool) {
 	return c, len(c.Agents) > 0 || c.Serving < c.Wanted || !c.LastUpset.IsZero()
 }
 
-// outBy says who keeps an agent out of service.
+// outBy returns what keeps an agent out of service: see HealingAgent.OutBy.
 func outBy(c *Cluster, agentID string) string {
 	k := c.Cordons.Of(agentID)
 	switch {
@@ -315,14 +314,13 @@ func outBy(c *Cluster, agentID string) string {
 	return outByOperator
 }
 
-// ByHealing reports whether healing took the agent out of service, in the cluster with this name.
+// ByHealing reports whether healing took the agent out of service, in the cluster of this name.
 func (k *Cordon) ByHealing(cluster string) bool {
 	return strings.HasPrefix(k.Drain, cluster+":"+HealingDrainPrefix)
 }
 
-// DueForHealing reports whether a cycle that begins at a time is to look at a cluster with this interval, when cycles
-// begin every so often. It needs no memory: time is divided into the cluster's intervals, and the first cycle in each
-// looks.
+// DueForHealing reports whether a cycle that begins at a time looks at a cluster with this interval, when cycles begin
+// every so often. It needs no memory: time is divided into the cluster's intervals, and the first cycle in each looks.
 func DueForHealing(interval, every time.Duration, at time.Time) bool {
 	if interval <= every || every <= 0 {
 		return true
@@ -333,16 +331,16 @@ func DueForHealing(interval, every time.Duration, at time.Time) bool {
 // brakedWhy is why healing does nothing to agents while a hub's brake is engaged.
 const brakedWhy = "the mass-loss brake is engaged: the network is the likelier culprit"
 
-// HealingCheck is what healing decided about an agent. The facts of a decision are seconds old when it is carried out,
-// or minutes after a restart of Temporal. So the cluster, which alone knows how the agent stands, checks it once more.
+// HealingCheck has the facts of healing's decision about an agent. They are seconds old when the action begins, or
+// minutes after a restart of Temporal, so the cluster checks them again.
 type HealingCheck struct {
 	Type HealingType `json:"type"`
-	// Epoch is of the session that was judged.
+	// Epoch is the epoch of the judged session.
 	Epoch int64 `json:"epoch"`
 }
 
-// CheckHealing refuses an action of healing whose reasons do not hold any more, with what changed. drain is the id of
-// the drain that asks, if one does: a drain that has begun goes on whatever comes.
+// CheckHealing refuses an action of healing whose reasons no longer hold, with what changed. drain is the id of the
+// drain that asks, if any: a drain that has begun goes on in any case.
 func (c *Cluster) CheckHealing(agentID, drain string, h HealingCheck) error {
 	m, outBy := c.Member(agentID), outBy(c, agentID)
 	if k := c.Cordons.Of(agentID); k != nil && drain != "" && k.Drain == drain {
@@ -379,7 +377,7 @@ func (c *Cluster) CheckHealing(agentID, drain string, h HealingCheck) error {
 	return nil
 }
 
-// leftAlone says why an agent is none of healing's business; empty: it is.
+// leftAlone returns why healing must not touch an agent; empty: it may.
 func leftAlone(outBy string, status AgentStatus) string {
 	switch {
 	case outBy == outByOperator:

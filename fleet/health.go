@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// HealthLevel says how well an agent does its work.
+// HealthLevel is a level of health.
 type HealthLevel string
 
 // The levels, from best to worst.
@@ -26,8 +26,8 @@ var healthLevels = []struct {
 	from  float64
 }{{HealthHealthy, 0.9}, {HealthDegraded, 0.7}, {HealthWarning, 0.5}, {HealthCritical, 0.3}, {HealthFailed, 0}}
 
-// healthRise is how far above a level's threshold a score must be before an agent that was worse is taken to have
-// reached it, so that a score at the threshold does not flap. A fall counts at once.
+// healthRise is how far above a level's threshold a worse agent's score must be to reach that level, so that a score at
+// the threshold does not flap. A fall counts at once.
 const healthRise = 0.02
 
 // Weights of the factors of a health score.
@@ -47,25 +47,24 @@ const (
 	fewestUnfinished = 3
 )
 
-// FactorCompletion is the name of the factor that says how much of what an agent took it finished.
+// FactorCompletion is the name of the factor for the share of attempts that the agent finished.
 const FactorCompletion = "task_completion"
 
-// HealthFacts are what a health score is made of. Counts are those of a rolling window.
+// HealthFacts are the facts behind a health score. Counts are those of a rolling window.
 type HealthFacts struct {
-	// SelfReported is what the agent says of itself, 0 to 1; nil: it says nothing, which counts as 1. SelfNote says
-	// why.
+	// SelfReported is the agent's own report, 0 to 1; nil: none, which counts as 1. SelfNote is its reason.
 	SelfReported *float64
 	SelfNote     string
-	// Heartbeats were awaited, of which Late did not come in time.
+	// Heartbeats were expected, of which Late did not come in time.
 	Heartbeats, Late int
-	// Silence is the time since the last one, Interval the time between two.
+	// Silence is the time since the last heartbeat, Interval the expected time between two.
 	Silence, Interval time.Duration
 	// Completed and Failed attempts were finished by the agent; Unfinished ones timed out, missed their beacons or were
 	// handed back.
 	Completed, Failed, Unfinished int
-	// Stuck attempts run on although they were told to stop, each in one of the agent's Slots (0: not known).
+	// Stuck attempts do not stop although the agent was commanded to stop them, each in one of its Slots (0: unknown).
 	Stuck, Slots int
-	// CPUPercent, MemoryPercent and DiskPercent are in use; nil: not known, which counts as good.
+	// CPUPercent, MemoryPercent and DiskPercent are the used parts; nil: unknown, which counts as good.
 	CPUPercent, MemoryPercent, DiskPercent *float64
 }
 
@@ -94,19 +93,19 @@ type HealthCheck struct {
 	Why    string      `json:"why"`
 }
 
-// Health is an agent's health with what it is made of.
+// Health is an agent's health with its factors and checks.
 type Health struct {
 	Level HealthLevel `json:"level"`
 	Score float64     `json:"score"`
-	// Why says in words what is wrong, worst first; empty: nothing is.
+	// Why names the problems in words, worst first; empty: none.
 	Why string `json:"why,omitempty"`
-	// Busy says that only its cpu or memory being in use keeps the agent from being healthy.
+	// Busy: only the used CPU or memory keeps the agent from being healthy.
 	Busy    bool           `json:"busy,omitempty"`
 	Factors []HealthFactor `json:"factors"`
 	Checks  []HealthCheck  `json:"checks"`
 }
 
-// MemberHealth is what a cluster keeps of a member's health: its level, and the facts when it reached that.
+// MemberHealth is a cluster's record of a member's health: its level, and the facts when it reached that.
 type MemberHealth struct {
 	Level HealthLevel `json:"level"`
 	Score float64     `json:"score"`
@@ -114,7 +113,7 @@ type MemberHealth struct {
 	Since time.Time   `json:"since"`
 }
 
-// Fit reports whether the agent is well. One that is only busy is: its hub does not tell of that.
+// Fit reports whether the agent is well. One that is only busy is, and its hub does not report that.
 func (h *MemberHealth) Fit() bool { return h == nil || h.Level == HealthHealthy }
 
 // WorseThan reports whether a level is worse than another; an empty one counts as healthy.
@@ -129,13 +128,12 @@ func (l HealthLevel) rank() int {
 	return 0
 }
 
-// ScoreOf is what an agent reports of itself when it names a level.
+// ScoreOf is the score for a level that an agent reports.
 func ScoreOf(l HealthLevel) float64 { return 1 - 0.25*float64(l.rank()) }
 
-// AssessHealth rates an agent by its facts: the weighted mean of five factors. before is the level that it had, or
-// "" for none; a better level needs a little more than its threshold. An agent that lives but does not work is critical
-// whatever its score, and one with a handler that does not stop is no better than degraded: its heartbeats and its host
-// may be fine, and would outweigh that.
+// AssessHealth rates an agent by its facts: the weighted mean of five factors. before is its previous level, or "" for
+// none; a better level needs a little more than its threshold. Whatever the score, an agent that lives but does not
+// work is critical, and one with a handler that does not stop is degraded at best: its heartbeats and host may be fine.
 func AssessHealth(f HealthFacts, before HealthLevel) Health {
 	h := Health{Factors: []HealthFactor{f.selfReported(), f.heartbeats(), f.completion(), f.resources(), f.errors()},
 		Checks: f.checks()}
@@ -153,7 +151,7 @@ func AssessHealth(f HealthFacts, before HealthLevel) Health {
 	return h
 }
 
-// onlyBusy reports whether the agent would be healthy if its cpu and memory did not count.
+// onlyBusy reports whether the agent would be healthy if its CPU and memory did not count.
 func (f HealthFacts) onlyBusy(before HealthLevel) bool {
 	if f.CPUPercent == nil && f.MemoryPercent == nil {
 		return false
@@ -162,7 +160,7 @@ func (f HealthFacts) onlyBusy(before HealthLevel) bool {
 	return AssessHealth(f, before).Level == HealthHealthy
 }
 
-// worksAtMost is the best level of an agent by whether it works at all.
+// worksAtMost is the best level that an agent's work allows.
 func (f *HealthFacts) worksAtMost() HealthLevel {
 	switch {
 	case f.idleHands(), f.Stuck > 0 && f.Stuck >= f.Slots && f.Slots > 0:
@@ -178,7 +176,7 @@ func (f *HealthFacts) idleHands() bool {
 	return f.Completed+f.Failed == 0 && f.Unfinished >= fewestUnfinished
 }
 
-// whyOf names what is wrong with an agent that is not healthy: failed checks, then the factors that cost most.
+// whyOf names the problems of an agent that is not healthy: failed checks, then the factors that cost most.
 func whyOf(h *Health) string {
 	if h.Level == HealthHealthy {
 		return ""
@@ -254,7 +252,7 @@ func (f *HealthFacts) heartbeats() HealthFactor {
 
 func (f *HealthFacts) completion() HealthFactor {
 	factor := HealthFactor{Name: FactorCompletion, Score: 1, Weight: weightCompletion, Why: "it finishes what it takes"}
-	bad := max(f.Unfinished, f.Stuck) // what does not stop was ended as unfinished, or was cancelled
+	bad := max(f.Unfinished, f.Stuck) // attempts with stuck handlers ended as unfinished, or were cancelled
 	if bad == 0 {
 		return factor
 	}
@@ -358,7 +356,7 @@ type healthCounts struct {
 	cpu, memory                                     float64 // sums of per cent
 }
 
-// Sampled notes how much of its host's cpu and memory is in use. They come and go, so their mean counts.
+// Sampled records the used part of its host's CPU and memory. These vary, so their mean counts.
 func (w *HealthWindow) Sampled(cpu, memory float64, now time.Time) {
 	b := w.at(now)
 	b.samples++
@@ -366,7 +364,7 @@ func (w *HealthWindow) Sampled(cpu, memory float64, now time.Time) {
 	b.memory += memory
 }
 
-// Heartbeat counts one heartbeat that came gap after the one before, when one is expected every interval.
+// Heartbeat counts one heartbeat that came gap after the previous one; interval is the expected gap.
 func (w *HealthWindow) Heartbeat(gap, interval time.Duration, now time.Time) {
 	b := w.at(now)
 	b.heartbeats++
@@ -375,8 +373,8 @@ func (w *HealthWindow) Heartbeat(gap, interval time.Duration, now time.Time) {
 	}
 }
 
-// Ended counts one attempt that began on the agent, by how it ended. Attempts that were cancelled, or taken off it by a
-// person or a drain, say nothing about the agent: leave them out.
+// Ended counts one attempt that began on the agent, by how it ended. Leave out attempts that were cancelled, or taken
+// off it by a person or a drain.
 func (w *HealthWindow) Ended(outcome AttemptOutcome, now time.Time) {
 	b := w.at(now)
 	switch outcome {
@@ -389,7 +387,7 @@ func (w *HealthWindow) Ended(outcome AttemptOutcome, now time.Time) {
 	}
 }
 
-// Facts fills in what the window counted. Without a sample, cpu and memory stay as they are given.
+// Facts adds the window's counts to f. Without a sample, f keeps its CPU and memory.
 func (w *HealthWindow) Facts(f HealthFacts, now time.Time) HealthFacts {
 	w.at(now)
 	f.Heartbeats, f.Late, f.Completed, f.Failed, f.Unfinished = 0, 0, 0, 0, 0
@@ -411,8 +409,8 @@ func (w *HealthWindow) Facts(f HealthFacts, now time.Time) HealthFacts {
 	return f
 }
 
-// at is the bucket of a time, after those that have become too old were emptied. Time that runs backwards counts as
-// now.
+// at returns the bucket of a time, and empties outdated buckets. A time before the newest bucket counts as that
+// bucket's.
 func (w *HealthWindow) at(now time.Time) *healthCounts {
 	number := now.UnixNano() / int64(healthBucket)
 	switch steps := number - w.newest; {

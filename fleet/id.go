@@ -36,7 +36,7 @@ func ValidateID(what, id string) error {
 
 func isAlphanumeric(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 
-// ReservedAgentIDs are the words that stand where an agent's id would in the paths of the API.
+// ReservedAgentIDs are the words that the API's paths have in place of an agent's id.
 var ReservedAgentIDs = []string{"clusters", "drains", "events", "failovers", "healing", "overview", "queue", "register",
 	"scalings", "schedules", "tasks", "tokens"}
 
@@ -59,11 +59,10 @@ func ValidateAgentID(id string) error {
 	return nil
 }
 
-// ReservedTaskIDs are the words that stand where a task's id would in the paths of the API.
+// ReservedTaskIDs are the words that the API's paths have in place of a task's id.
 var ReservedTaskIDs = []string{"batch", "bulk", "queue"}
 
-// ValidateTaskID checks that what a client chose as id, without its tenant, is a slug and no word that the API's paths
-// use.
+// ValidateTaskID checks that a client's id, without its tenant, is a slug and none of ReservedTaskIDs.
 func ValidateTaskID(id string) error {
 	if err := ValidateID("id", id); err != nil {
 		return err
@@ -75,8 +74,8 @@ func ValidateTaskID(id string) error {
 }
 
 // Ids of tasks and names of schedules belong to a tenant: in full, task x of tenant acme is "acme:x", and task x
-// without a tenant is "x". An id that Mainstay makes of a name or key has an "@", such as "nightly@20261121t030000z". A
-// slug has neither character, so tenants' ids never collide, and no client can take an id that is made.
+// without a tenant is "x". Generated ids have an "@", such as "nightly@20261121t030000z". A slug has neither character,
+// so tenants' ids never collide, and no client can take a generated id.
 
 // Qualify is the full form of an id or name of a tenant. Without a tenant it is the name itself.
 func Qualify(tenant, name string) string {
@@ -94,7 +93,7 @@ func CutTenant(full string) (tenant, name string) {
 	return "", full
 }
 
-// IsTaskID reports whether a task can have this full id: one that a client chose, or one that was made.
+// IsTaskID reports whether a task can have this full id, chosen by a client or generated.
 func IsTaskID(full string) bool {
 	tenant, name := CutTenant(full)
 	chosen, added, made := strings.Cut(name, "@")
@@ -108,5 +107,5 @@ func IsScheduleName(full string) bool {
 	return isTenant(tenant) && ValidateScheduleName(name) == nil
 }
 
-// isTenant reports whether it is the name of a tenant, or empty.
+// isTenant reports whether tenant is a tenant's name, or empty.
 func isTenant(tenant string) bool { return tenant == "" || ValidateID("tenant", tenant) == nil }

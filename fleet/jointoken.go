@@ -9,20 +9,20 @@ import (
 const (
 	// MaxTokenUses bounds how many agents a join token with a maximum may let in.
 	MaxTokenUses = 1000
-	// maxUsesKept bounds the uses that a cluster counts, of all its tokens, so that its state stays small.
+	// maxUsesKept bounds the uses that a cluster counts, for all its tokens together, so that its state stays small.
 	maxUsesKept = 5000
-	// maxRevokedKept is how many revoked tokens a cluster remembers. Hubs forget a revoked token within seconds; until
-	// then the cluster refuses it.
+	// maxRevokedKept is how many revoked tokens a cluster remembers. Within seconds the hubs no longer accept a revoked
+	// token; until then the cluster refuses it.
 	maxRevokedKept = 200
 )
 
-// JoinToken is what a cluster must know of the token that an agent joins with. It is not the secret. The zero value is
-// no token of ours, as while security is off.
+// JoinToken has a cluster's facts about the token of a joining agent, without its secret. The zero value is a
+// credential that is not stored, or none while security is off.
 type JoinToken struct {
 	ID string `json:"id,omitempty"`
 	// MaxUses is how many agents may join with it; 0: any number.
 	MaxUses int `json:"max_uses,omitempty"`
-	// ExpiresAt is when it ends by itself; zero: never.
+	// ExpiresAt is when it expires; zero: never.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
@@ -34,22 +34,22 @@ type TokenUses struct {
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
-// RevokedToken is a token that no agent joins with any more.
+// RevokedToken is a token that no agent can join with any more.
 type RevokedToken struct {
 	ID string `json:"id"`
-	// EndSessions says that those that have joined with it must stop too.
+	// EndSessions: agents that have joined with it must stop too.
 	EndSessions bool `json:"end_sessions,omitempty"`
 }
 
-// TokenLedger is what a cluster remembers of join tokens.
+// TokenLedger is a cluster's record of join tokens.
 type TokenLedger struct {
-	// TokenUses count the join tokens that have a maximum, and RevokedTokens are the newest that were revoked.
+	// TokenUses count the uses of tokens with a maximum; RevokedTokens are the newest revoked ones.
 	TokenUses     []TokenUses    `json:"token_uses,omitempty"`
 	RevokedTokens []RevokedToken `json:"revoked_tokens,omitempty"`
 }
 
-// refuseToken says why the credential of a join does not count here; empty when it does. An agent that resumes shows
-// the session that it has instead of its token, and may only go on with that.
+// refuseToken returns why the credential of a join is not accepted; empty when it is. An agent that resumes shows its
+// session instead of its token, and may only continue that session.
 func (c *Cluster) refuseToken(j Join) string {
 	m := c.Member(j.AgentID)
 	own := m != nil && m.Instance == j.Instance
@@ -106,8 +106,7 @@ func (l *TokenLedger) mayUse(t JoinToken, agentID string) bool {
 	return counted || len(u.Agents) < t.MaxUses && kept < maxUsesKept
 }
 
-// countUse notes that an agent has joined with a token. Tokens whose time is over are forgotten: nobody joins with
-// them.
+// countUse records that an agent has joined with a token, and forgets expired tokens.
 func (l *TokenLedger) countUse(t JoinToken, agentID string, now time.Time) {
 	if t.MaxUses == 0 {
 		return
@@ -126,8 +125,8 @@ func (l *TokenLedger) countUse(t JoinToken, agentID string, now time.Time) {
 	}
 }
 
-// RevokeToken keeps agents out that come with a token. With endSessions those that joined with it must stop as well;
-// they are returned as far as they are connected, and cannot come back with the sessions that they had.
+// RevokeToken refuses further joins with a token. With endSessions its agents must stop as well: it returns the
+// connected ones, which cannot resume their sessions.
 func (c *Cluster) RevokeToken(id string, endSessions bool) (ended []string) {
 	if _, before := c.revoked(id); before {
 		endSessions = true
@@ -149,7 +148,7 @@ func (c *Cluster) RevokeToken(id string, endSessions bool) (ended []string) {
 	return ended
 }
 
-// revoke remembers a revoked token; the oldest gives way.
+// revoke records a revoked token; beyond the limit the oldest is dropped.
 func (l *TokenLedger) revoke(id string, endSessions bool) {
 	l.TokenUses = slices.DeleteFunc(l.TokenUses, func(u TokenUses) bool { return u.ID == id })
 	l.RevokedTokens = slices.DeleteFunc(l.RevokedTokens, func(r RevokedToken) bool { return r.ID == id })

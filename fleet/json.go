@@ -5,34 +5,34 @@ import (
 	"fmt"
 )
 
-// MaxJSONDepth is how deep JSON from outside may be nested: payloads, results, checkpoints, state, settings, and what
-// they come in. encoding/json stops at 10,000, so what was taken can be read again in every message that wraps it.
+// MaxJSONDepth is how deep JSON from outside may be nested: payloads, results, checkpoints, state, settings, and the
+// messages around them. encoding/json stops at 10,000, so accepted JSON stays readable in every message that wraps it.
 const MaxJSONDepth = 256
 
-// MaxJSONValueDepth is how deep a value may be nested that an agent sends: what it is sent in adds some levels.
+// MaxJSONValueDepth is how deep a value from an agent may be nested: the message around it adds some levels.
 const MaxJSONValueDepth = MaxJSONDepth - 8
 
-// ErrJSONDepth says that JSON is nested too deep.
+// ErrJSONDepth is the error for JSON that is nested too deep.
 var ErrJSONDepth = fmt.Errorf("JSON may be nested at most %d levels deep, with what it is sent in", MaxJSONDepth)
 
-// maxJSONKey bounds the text of a key that JSONOutline tells, in bytes.
+// maxJSONKey bounds the text of a JSONMark's key, in bytes.
 const maxJSONKey = 1024
 
 // JSONMark is a place in JSON text where something begins or ends.
 type JSONMark struct {
 	// What is '{', '[', '}', ']', '"' for the end of a key, or 'v' for the beginning of any other value.
 	What byte
-	// Key is the text of a key. One that is longer than 1 KiB is cut off.
+	// Key is the text of a key, cut at 1 KiB.
 	Key string
-	// Offset is where the byte stands, in bytes from the beginning. Of a key it is that of its last quote.
+	// Offset is the position of the byte from the beginning; for a key, that of its last quote.
 	Offset int
 	// Depth is how many objects and arrays are open around it.
 	Depth int
 }
 
-// JSONOutline finds where objects, arrays, keys and values begin and end in JSON text that comes in pieces. It makes no
-// values, has no limit of depth and keeps one byte for each level. It does not check the text: of text that is not
-// JSON, the marks mean nothing.
+// JSONOutline finds where objects, arrays, keys and values begin and end in JSON text that comes in pieces. It builds
+// no values, has no limit of depth and keeps one byte for each level. It does not check the text; marks in text that is
+// not JSON mean nothing.
 type JSONOutline struct {
 	open     []byte // '{' or '[' of each level
 	offset   int
@@ -118,7 +118,7 @@ func (o *JSONOutline) nextOfText(c byte, mark JSONMark, at func(JSONMark) error)
 // CheckJSONDepth returns ErrJSONDepth for text that is nested deeper than most levels.
 func CheckJSONDepth(text []byte, most int) error {
 	if len(text) <= most {
-		return nil // too short for it
+		return nil // too short to be so deep
 	}
 	var outline JSONOutline
 	return outline.Read(text, func(m JSONMark) error {

@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// DefaultLane is the lane of a cluster's work that any serving member may do.
+// DefaultLane is the lane of tasks that any serving member may run.
 const DefaultLane = "default"
 
-// The kinds of the other lanes, as their names begin.
+// The prefixes of the other lanes' names.
 const (
 	capLanes   = "cap/"
 	shardLanes = "shard/"
 	agentLanes = "agent/"
 )
 
-// CapabilityLane is the lane of work that needs a set of capabilities. Order and repetition do not matter.
+// CapabilityLane is the lane of tasks that need a set of capabilities, in any order.
 func CapabilityLane(capabilities []string) string {
 	return capLanes + strings.Join(SortedSet(capabilities), "+")
 }
 
-// CapabilitiesOfLane is the inverse of CapabilityLane; none of another lane.
+// CapabilitiesOfLane is the inverse of CapabilityLane; nil for another lane.
 func CapabilitiesOfLane(lane string) []string {
 	if list, ok := strings.CutPrefix(lane, capLanes); ok {
 		return strings.Split(list, "+")
@@ -35,13 +35,13 @@ func CapabilitiesOfLane(lane string) []string {
 // ShardLane is the lane of one shard of a sharded cluster.
 func ShardLane(shard int) string { return shardLanes + strconv.Itoa(shard) }
 
-// AgentLane is the lane of the work that is pinned to one agent.
+// AgentLane is the lane of tasks that are pinned to one agent.
 func AgentLane(agent string) string { return agentLanes + agent }
 
-// ErrLane is what ParseLane says of anything that names no lane.
+// ErrLane is ParseLane's error for text that names no lane.
 var ErrLane = errors.New("must be default, cap/<capability>+<capability>, shard/<number> or agent/<id>")
 
-// ParseLane reads the name of a lane within a cluster, as people write it, and returns its one form.
+// ParseLane reads a user's name of a lane within a cluster, and returns its normal form.
 func ParseLane(name string) (string, error) {
 	if name == DefaultLane {
 		return name, nil
@@ -79,8 +79,8 @@ func AgentOfLane(lane string) (string, bool) {
 	return agent, ok && ValidateID("agent", agent) == nil
 }
 
-// ServersOf are the members that serve a lane, if it is not paused: those that may take its tasks when they have a free
-// slot and a handler.
+// ServersOf returns the members that serve a lane when it is not paused: those that may take its tasks when they have a
+// free slot and a handler.
 func (c *Cluster) ServersOf(lane string, capabilities []string) []*Member {
 	var servers []*Member
 	for i := range c.Members {
@@ -119,7 +119,7 @@ func LaneOf(spec *TaskSpec) string {
 	return DefaultLane
 }
 
-// Lanes are the lanes of a cluster; those of agents are the ones named, and those that are paused.
+// Lanes returns the lanes of a cluster: its own, those of the agents in pinned, and paused ones.
 func (c *Cluster) Lanes(pinned []string) []string {
 	var lanes []string
 	add := func(lane string) { lanes = append(lanes, lane) }
@@ -148,7 +148,7 @@ func (c *Cluster) Lanes(pinned []string) []string {
 // MaxPauses bounds how many lanes of a cluster are paused one by one.
 const MaxPauses = 256
 
-// Pause says that nothing is taken from a lane, or from any lane of a cluster. What runs goes on.
+// Pause: nothing is taken from a lane, or from any lane of a cluster. What runs goes on.
 type Pause struct {
 	// Lane is the lane's name; empty: the whole cluster, with the work pinned to its agents.
 	Lane   string    `json:"lane,omitempty"`
@@ -156,11 +156,11 @@ type Pause struct {
 	Reason string    `json:"reason,omitempty"`
 }
 
-// Pauses are the lanes of a cluster that nothing is taken from, sorted by lane.
+// Pauses are the paused lanes of a cluster, sorted by lane.
 type Pauses []Pause
 
-// Pause holds a lane back, or the whole cluster when lane is empty. It reports whether lanes are served otherwise than
-// before; pausing again only changes the reason. lane has the form that ParseLane returns.
+// Pause pauses a lane, or the whole cluster when lane is empty. It reports whether this changes which lanes are served;
+// a repeated pause only changes the reason. lane has the form that ParseLane returns.
 func (c *Cluster) Pause(lane, reason string, now time.Time) (changed bool, err error) {
 	if err := c.MayPause(lane); err != nil {
 		return false, err
@@ -176,8 +176,8 @@ func (c *Cluster) Pause(lane, reason string, now time.Time) (changed bool, err e
 	return true, nil
 }
 
-// Resume takes a pause back: that of a lane, or that of the whole cluster when lane is empty. Lanes that were paused
-// one by one stay so. It reports whether there was one.
+// Resume ends the pause of a lane, or of the whole cluster when lane is empty; single lanes then stay paused. It
+// reports whether there was a pause.
 func (p *Pauses) Resume(lane string) bool {
 	i, paused := p.search(lane)
 	if paused {
@@ -186,7 +186,7 @@ func (p *Pauses) Resume(lane string) bool {
 	return paused
 }
 
-// Of returns the pause that holds a lane back, or nil. A pause of the whole cluster holds back every lane.
+// Of returns the pause that applies to a lane, or nil. A pause of the whole cluster applies to every lane.
 func (p Pauses) Of(lane string) *Pause {
 	for _, name := range []string{"", lane} {
 		if i, paused := p.search(name); paused {
@@ -196,7 +196,7 @@ func (p Pauses) Of(lane string) *Pause {
 	return nil
 }
 
-// Lanes says whether the whole cluster is paused, and names the lanes that are paused one by one.
+// Lanes reports whether the whole cluster is paused, and returns the lanes that are paused individually.
 func (p Pauses) Lanes() (all bool, lanes []string) {
 	for i := range p {
 		if p[i].Lane == "" {
@@ -212,8 +212,8 @@ func (p Pauses) search(lane string) (int, bool) {
 	return slices.BinarySearchFunc(p, lane, func(p Pause, name string) int { return strings.Compare(p.Lane, name) })
 }
 
-// MayPause refuses lanes that a cluster of this kind never has, and more pauses than the state can hold. The whole
-// cluster can always be paused.
+// MayPause refuses lanes that such a cluster never has, and pauses beyond MaxPauses. The whole cluster can always be
+// paused.
 func (c *Cluster) MayPause(lane string) error {
 	if lane == "" {
 		return nil

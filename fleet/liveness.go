@@ -2,7 +2,7 @@ package fleet
 
 import "time"
 
-// Liveness is what a hub thinks of a session.
+// Liveness is a hub's judgement of a session.
 type Liveness string
 
 // The liveness states, from best to worst.
@@ -24,7 +24,7 @@ type Timing struct {
 	DisconnectGrace time.Duration
 }
 
-// DefaultTiming is the timing of a hub whose configuration names none.
+// DefaultTiming is the timing of a hub without settings of its own.
 func DefaultTiming() Timing {
 	return Timing{
 		HeartbeatInterval: 5 * time.Second,
@@ -34,8 +34,8 @@ func DefaultTiming() Timing {
 	}
 }
 
-// Judge says what to think of a session that was last heard of at lastContact and whose connection closed at
-// disconnectedAt (zero: it is open).
+// Judge judges a session whose last poll came at lastContact and whose connection closed at disconnectedAt (zero: it is
+// open).
 func (t Timing) Judge(lastContact, disconnectedAt, now time.Time) Liveness {
 	silence := now.Sub(lastContact)
 	switch {
@@ -51,18 +51,18 @@ func (t Timing) Judge(lastContact, disconnectedAt, now time.Time) Liveness {
 	return Alive
 }
 
-// LeaseDrift is the share of a lease by which agent and hub clocks may run apart: the agent's lease is that much
-// shorter than what the hub waits.
+// LeaseDrift is the share of a lease by which the clocks of agent and hub may differ: the agent's lease is shorter by
+// this than the hub's wait.
 const LeaseDrift = 0.05
 
-// AgentLease is how long after sending an answered poll an agent may go on with fenced work and roles, when the hub
-// waits for lease after answering before it gives them to another.
+// AgentLease is how long after sending an answered poll an agent may go on with fenced work and roles, if the hub gives
+// them to another agent lease after its answer.
 func AgentLease(lease time.Duration) time.Duration {
 	return lease - time.Duration(float64(lease)*LeaseDrift)
 }
 
-// Lease is how long a hub waits after its last answer before an agent has certainly stopped: the failure threshold
-// where every member serves, the shorter role lease where one alone does.
+// Lease is how long after a hub's last answer an agent has certainly stopped: the failure threshold where every member
+// serves, else the shorter role lease.
 func (t Timing) Lease(mode ReplicationMode, roleLease time.Duration) time.Duration {
 	if mode == ActivePassive || mode == Sharded {
 		return min(roleLease, t.FailureThreshold)
@@ -70,6 +70,6 @@ func (t Timing) Lease(mode ReplicationMode, roleLease time.Duration) time.Durati
 	return t.FailureThreshold
 }
 
-// Hold is the longest a poll is held: the heartbeat interval, but a third of the lease at most, so that one lost answer
-// does not end it.
+// Hold is the longest time that a poll is held: the heartbeat interval, but at most a third of the lease, so that one
+// lost answer does not end it.
 func (t Timing) Hold(lease time.Duration) time.Duration { return min(t.HeartbeatInterval, lease/3) }

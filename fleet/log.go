@@ -2,16 +2,17 @@ package fleet
 
 import "time"
 
-// Bounds of the log of one attempt. An agent keeps the newest lines within them; the older ones are gone.
+// Bounds of the log of one attempt. An agent keeps the newest lines within them.
 const (
 	MaxLogLines     = 500
 	MaxLogBytes     = 64 << 10 // of text, all lines together
 	MaxLogLineBytes = 4 << 10  // of text; longer lines are cut
 )
 
-// LogLine is one line that a running handler, or its command, wrote. It must never go into a log or an error of ours.
+// LogLine is one line that a running handler, or its command, wrote. It must never go into Mainstay's own log or an
+// error.
 type LogLine struct {
-	// Number counts the lines of an attempt from 1. A gap means that lines were not kept.
+	// Number counts the lines of an attempt from 1. A gap means that lines were dropped.
 	Number int64     `json:"number" minimum:"1"`
 	At     time.Time `json:"at"`
 	Stream string    `json:"stream,omitempty" maxLength:"16" doc:"stdout or stderr of a command; absent: a line of the handler."`

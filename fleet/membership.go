@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// maxFencedKept is how many replaced instances of an agent id are remembered, to refuse them if they come back.
+// maxFencedKept is how many replaced instances of an agent id are remembered; they are refused if they come back.
 const maxFencedKept = 4
 
 // Member returns the member with the given id, or nil.
@@ -21,7 +21,7 @@ func searchMember(members []Member, agentID string) (int, bool) {
 	return slices.BinarySearchFunc(members, agentID, func(m Member, id string) int { return strings.Compare(m.AgentID, id) })
 }
 
-// ServingCount is the number of members that may be given work.
+// ServingCount is the number of members that may get work.
 func (c *Cluster) ServingCount() int { return count(c.Members, (*Member).Serving) }
 
 func count(members []Member, pass func(*Member) bool) int {
@@ -34,10 +34,9 @@ func count(members []Member, pass func(*Member) bool) int {
 	return n
 }
 
-// Join admits one agent process. The same instance re-attaches and keeps its epoch; a new instance under a known id
-// gets a new epoch and fences the older process; an instance that was fenced before is refused, and so is a credential
-// that does not count any more. A registration that was under way for so long that a later one of the same process came
-// first is refused too: the process is where that one went.
+// Join admits one agent process. The same instance re-attaches and keeps its epoch. A new instance under a known id
+// gets a new epoch and fences the older process. It refuses a fenced instance, a credential that no longer counts, and
+// a registration that arrives after a later one of the same process.
 func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	if why := c.refuseToken(j); why != "" {
 		return Joined{AgentID: j.AgentID, Refused: why}
@@ -78,7 +77,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	if !j.Resume {
 		c.countUse(j.Token, j.AgentID, now)
 	}
-	answer.Epoch, m.Health = m.Epoch, nil // its hub tells again what is wrong
+	answer.Epoch, m.Health = m.Epoch, nil // its hub reports its health again
 	m.Hub, m.AgentProfile = hub, j.AgentProfile
 	m.Capabilities, m.TaskTypes = SortedSet(j.Capabilities), SortedSet(j.TaskTypes)
 	if c.Cordons.Of(m.AgentID) == nil || m.Status == AgentOffline {
@@ -88,9 +87,9 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	return answer
 }
 
-// Apply takes one transition that a hub saw and reports whether it changed anything. A transition about another
-// instance, epoch or earlier registration than the member's present one is stale and ignored, and so is one from a hub
-// that the agent left.
+// Apply applies one transition that a hub saw and reports whether it changed anything. It ignores transitions of
+// another instance, epoch or earlier registration than the member's present one, and those from a hub that the agent
+// left.
 func (c *Cluster) Apply(t Transition, hub string) bool {
 	i, known := searchMember(c.Members, t.AgentID)
 	if !known {
@@ -122,8 +121,8 @@ func (c *Cluster) Apply(t Transition, hub string) bool {
 	return true
 }
 
-// setHealth keeps a member's new health; of a healthy one there is nothing to keep but since when, if it was not
-// before.
+// setHealth records a member's new health and reports whether it changed. A healthy member only has the time since
+// when.
 func (m *Member) setHealth(h *MemberHealth) bool {
 	if m.Health == nil && h.Level == HealthHealthy || m.Health != nil && m.Health.Level == h.Level {
 		return false
@@ -133,7 +132,7 @@ func (m *Member) setHealth(h *MemberHealth) bool {
 	return true
 }
 
-// HealthLevel is the member's level; one that nothing was told of is healthy.
+// HealthLevel is the member's level; healthy without a report.
 func (m *Member) HealthLevel() HealthLevel {
 	if m.Health == nil {
 		return HealthHealthy
@@ -141,7 +140,7 @@ func (m *Member) HealthLevel() HealthLevel {
 	return m.Health.Level
 }
 
-// disconnect notes that no hub has a session of the agent any more.
+// disconnect records that no hub has a session of the agent any more.
 func (m *Member) disconnect(c *Cluster, reason string, at time.Time) {
 	m.setStatus(AgentOffline, reason, at)
 	m.Health = nil
@@ -199,7 +198,7 @@ func (m *Member) setStatus(s AgentStatus, reason string, at time.Time) {
 	m.Status, m.StatusReason = s, reason
 }
 
-// dropLongestOffline makes room in a full cluster by forgetting the member that is offline for longest.
+// dropLongestOffline makes room in a full cluster by forgetting the member that has been offline longest.
 func dropLongestOffline(c *Cluster) bool {
 	oldest := -1
 	for i := range c.Members {
@@ -235,8 +234,7 @@ func SortedSet(list []string) []string {
 	return slices.Compact(set)
 }
 
-// maxDepartures is how many agents that said goodbye are remembered, so that work pinned to one can say what it waits
-// for.
+// maxDepartures is how many agents that said goodbye are remembered, for the reasons of tasks that are pinned to them.
 const maxDepartures = 100
 
 // Departure is an agent that said goodbye: it is no member any more.
@@ -248,7 +246,7 @@ type Departure struct {
 // Departures are the newest agents that said goodbye, oldest first.
 type Departures []Departure
 
-// add remembers an agent that left; the oldest departure gives way.
+// add records an agent that left; beyond the limit the oldest departure is dropped.
 func (d *Departures) add(agent string, at time.Time) {
 	d.remove(agent)
 	*d = append(*d, Departure{agent, at})
@@ -257,12 +255,12 @@ func (d *Departures) add(agent string, at time.Time) {
 	}
 }
 
-// remove forgets the departure of an agent that is there again.
+// remove forgets the departure of an agent that is back.
 func (d *Departures) remove(agent string) {
 	*d = slices.DeleteFunc(*d, func(d Departure) bool { return d.AgentID == agent })
 }
 
-// Of returns when an agent that is no member left, if that is known.
+// Of returns when a former member left, if that is known.
 func (d Departures) Of(agent string) (time.Time, bool) {
 	i := slices.IndexFunc(d, func(d Departure) bool { return d.AgentID == agent })
 	if i < 0 {
@@ -274,15 +272,14 @@ func (d Departures) Of(agent string) (time.Time, bool) {
 // maxHubStarts is how many hubs' starts a cluster remembers.
 const maxHubStarts = 50
 
-// HubStart says since when a process plays a hub, as far as the cluster has seen: from its agents' first join through
-// it.
+// HubStart is when a hub's process started, as far as the cluster has seen: at its agents' first join through it.
 type HubStart struct {
 	Hub     string    `json:"hub"`
 	Process string    `json:"process"`
 	Since   time.Time `json:"since"`
 }
 
-// HubStarts are the newest processes of the hubs that brought agents, sorted by hub.
+// HubStarts are the newest processes of hubs with agents here, sorted by hub.
 type HubStarts []HubStart
 
 // add remembers a hub's process if it is new. Beyond maxHubStarts the oldest is forgotten.
@@ -305,8 +302,8 @@ func (l *HubStarts) add(hub, process string, now time.Time) {
 	}
 }
 
-// LastUpset is when the cluster last saw something after which attempts may be left that nobody runs: an agent that
-// came or went, or a hub's new process.
+// LastUpset is when the cluster last saw an event that may leave attempts without an agent: an agent that came or went,
+// or a hub's new process.
 func (c *Cluster) LastUpset() time.Time {
 	var last time.Time
 	for i := range c.Members {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Candidate is an agent that may be given a task, with the live facts that matter.
+// Candidate is an agent that may get a task, with live facts.
 type Candidate struct {
 	AgentID       string
 	Capabilities  []string // sorted
@@ -16,14 +16,14 @@ type Candidate struct {
 	CPUPercent    float64
 	MemoryPercent float64
 	Providers     Providers
-	// EndsProcessTrees says that no process of an exec task outlives its attempt or the agent.
+	// EndsProcessTrees: no process of an exec task outlives its attempt or the agent.
 	EndsProcessTrees bool
 }
 
 // FreeSlots is how many more tasks the candidate may run.
 func (c *Candidate) FreeSlots() int { return c.MaxTasks - c.Running }
 
-// Eligible reports whether the candidate can run the task now, busy or not.
+// Eligible reports whether the candidate can run the task now, with or without a free slot.
 func (c *Candidate) Eligible(spec *TaskSpec, now time.Time) bool {
 	if spec.Provider != "" {
 		if _, limited := c.Providers.LimitedUntil(spec.Provider, now); limited {
@@ -33,7 +33,7 @@ func (c *Candidate) Eligible(spec *TaskSpec, now time.Time) bool {
 	return c.Fits(spec)
 }
 
-// Fits reports whether the candidate can run the task at all: busy or not, and rate limited or not.
+// Fits reports whether the candidate can run the task at all, busy or rate limited too.
 func (c *Candidate) Fits(spec *TaskSpec) bool {
 	if spec.Agent != "" && spec.Agent != c.AgentID {
 		return false
@@ -72,10 +72,10 @@ func (c *Candidate) Score(spec *TaskSpec, now time.Time) float64 {
 	return score
 }
 
-// Hint says what a failover wishes of a placement.
+// Hint has a failover's preferences for a placement.
 type Hint struct {
 	Prefer string // takes the task if it can
-	Avoid  string // takes the task only if nobody else can
+	Avoid  string // takes the task only if no other agent can
 }
 
 func (h Hint) rank(agentID string) int {

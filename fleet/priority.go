@@ -25,10 +25,10 @@ const (
 // priorityNames are the names of 1, 2, …
 var priorityNames = []string{"critical", "high", "normal", "low", "background"}
 
-// PriorityNames are the names of the priorities, the first to go first.
+// PriorityNames returns the names of the priorities, the most urgent first.
 func PriorityNames() []string { return slices.Clone(priorityNames) }
 
-// ErrPriority is the error of everything that is not a priority. It does not repeat what was given.
+// ErrPriority is the error for text that is no priority. It does not repeat the text.
 var ErrPriority = errors.New("priority must be 1 (first) to 5 (last), or critical, high, normal, low or background")
 
 // Valid reports whether p is one of the priorities; 0 is not.
@@ -42,7 +42,7 @@ func (p Priority) OrDefault() Priority {
 	return p
 }
 
-// String is the name, or the number of what is no priority.
+// String is the name of a priority, or the number of an invalid one.
 func (p Priority) String() string {
 	if !p.Valid() {
 		return strconv.Itoa(int(p))
@@ -89,7 +89,7 @@ func (p *Priority) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// unquote is the text of a JSON string without escapes, which no priority needs.
+// unquote returns the text of a JSON string without escapes; no priority needs any.
 func unquote(text string) (string, bool) {
 	if len(text) < 2 || text[0] != '"' || text[len(text)-1] != '"' {
 		return "", false
@@ -98,5 +98,5 @@ func unquote(text string) (string, bool) {
 }
 
 // MovedPriority is the priority of a task that was lost with its agent: one level ahead of its own, so that it does not
-// wait again behind what was queued after it.
+// wait again behind tasks queued after it.
 func MovedPriority(p Priority) Priority { return max(PriorityCritical, p.OrDefault()-1) }

@@ -8,16 +8,16 @@ import (
 // MaxProviders bounds the providers that an agent may name.
 const MaxProviders = 64
 
-// ProviderAccess is what an agent says of its access to a provider: an outside service that tasks may name, as a
-// model's API, with limits of its own.
+// ProviderAccess is an agent's access to a provider: an outside service that tasks may name, such as a model's API,
+// with limits of its own.
 type ProviderAccess struct {
-	// Available says that the agent has access: credentials, and a network that reaches it.
+	// Available: the agent has credentials, and a network that reaches the provider.
 	Available bool `json:"available"`
 	// RateLimitedUntil is when the provider serves the agent again; absent: it does now.
 	RateLimitedUntil *time.Time `json:"rate_limited_until,omitempty"`
 }
 
-// Providers are the providers that an agent has told about, by name.
+// Providers are the providers that an agent has reported, by name.
 type Providers map[string]ProviderAccess
 
 // Validate checks names and bounds. Messages never repeat the submitted value.

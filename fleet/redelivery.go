@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// UnknownLease bounds how long a lost agent may go on with fenced work when nobody knows when its lease ends.
+// UnknownLease bounds how long a lost agent may go on with fenced work when the end of its lease is unknown.
 const UnknownLease = AttemptBackstop
 
 // Tally counts what happened to a task so far, since its start or its last retry by hand.
@@ -16,33 +16,32 @@ type Tally struct {
 	Failures int `json:"failures,omitempty"` // attempts whose handler reported a failure or ran out of time
 	Losses   int `json:"losses,omitempty"`   // attempts lost with their agent after they may have begun
 	Returns  int `json:"returns,omitempty"`  // deliveries in a row that never began
-	// NotReceived counts deliveries since the last one that began that reached an agent, which lives, and that it did
-	// not receive.
+	// NotReceived counts deliveries, since the last one that began, that reached a living agent which did not receive
+	// them.
 	NotReceived int `json:"not_received,omitempty"`
 }
 
-// maxNotReceived is how many deliveries may reach agents without being received before the task is a dead letter: it is
-// then the task that agents cannot read.
+// maxNotReceived is how many deliveries may reach agents without being received before the task is a dead letter:
+// agents probably cannot read it.
 const maxNotReceived = 5
 
-// AttemptEnd is what is known about an attempt that ended without a result.
+// AttemptEnd has the facts about an attempt that ended without a result.
 type AttemptEnd struct {
 	Outcome AttemptOutcome
 	Begun   bool // false: the agent certainly never began it
-	Final   bool // the handler said that trying again is useless
-	// LeaseRemaining is how long after now the lost agent may go on with fenced work; nil: unknown. It is a duration
-	// and not an instant, so that no two clocks need to agree.
+	Final   bool // the handler reported that trying again is useless
+	// LeaseRemaining is how long after now the lost agent may go on with fenced work; nil: unknown. It is a duration,
+	// so that no two clocks need to agree.
 	LeaseRemaining *Duration
 	Reason         string
-	// Planned says that a person or a drain took it off the agent: it does not count as a loss.
+	// Planned: a person or a drain took it off the agent, which does not count as a loss.
 	Planned   bool
-	ErrorType string // what kind of failure it was, if the handler named it
-	// NotReceived says of a return that its delivery reached an agent that lives, and that the agent could not read it
-	// or acted as if it had not come.
+	ErrorType string // the type of the failure, if the handler gave one
+	// NotReceived, after a return: the delivery reached a living agent, which could not read it or did not list it.
 	NotReceived bool
-	// Unhandled says, after a return, that no agent of that hub could run the task at all, busy or not.
+	// Unhandled, after a return: no agent of that hub could run the task at all, busy or not.
 	Unhandled bool
-	// RetryAfter is, after a return, how long until any agent of that hub could take the task; 0: not known.
+	// RetryAfter, after a return, is the time until any agent of that hub could take the task; 0: unknown.
 	RetryAfter Duration
 }
 
@@ -67,7 +66,7 @@ type Redelivery struct {
 	Wait   time.Duration
 	Why    string
 	Tally  Tally
-	// Unhandled says that no agent could run the task when it was offered, more than once.
+	// Unhandled: more than once no agent could run the task.
 	Unhandled bool
 }
 
@@ -147,8 +146,8 @@ func afterLoss(spec *TaskSpec, tally Tally, end AttemptEnd) Redelivery {
 	return Redelivery{Status: TaskQueued, Tally: tally, Why: end.Reason}
 }
 
-// afterTimeout treats an attempt that ran too long, or whose handler gave no sign of life, as a failure, except that
-// its handler may be under way still: at_most_once goes to review, and fenced waits until it has certainly stopped.
+// afterTimeout treats an attempt that ran too long, or whose handler gave no sign of life, as a failure whose handler
+// may still run: at_most_once goes to review, and fenced waits until it has certainly stopped.
 func afterTimeout(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Redelivery {
 	tally.Failures++
 	limit := cmp.Or(spec.Retry.MaxAttempts, DefaultMaxAttempts)
@@ -179,13 +178,14 @@ const (
 	returnLimit    = 5 * time.Second
 	unhandledFirst = 500 * time.Millisecond
 	unhandledLimit = 30 * time.Second
-	// returns in a row, about two seconds: an agent that only starts anew is back by then, and another hub may have one
+	// returns in a row, about two seconds: a restarting agent is back by then, and another hub may have an agent for
+	// the task
 	unhandledNoted = 3
 )
 
-// returnWait spaces deliveries that no agent takes. Where every agent that could take the task was busy, the first ones
-// go back at once, then up to 5 s apart; where no agent could run it at all, they are soon 30 s apart. A task that
-// comes at a known time, as the end of a rate limit, waits until then, but no longer than those 30 s.
+// returnWait is the wait after a delivery that no agent took. Where every able agent was busy, the first tasks go back
+// at once, later ones up to 5 s apart; where no agent was able, they are soon 30 s apart. With a known time, such as
+// the end of a rate limit, the wait lasts until then, but at most those 30 s.
 func returnWait(taskID string, returns int, end AttemptEnd) time.Duration {
 	switch {
 	case end.RetryAfter > 0:
@@ -198,7 +198,7 @@ func returnWait(taskID string, returns int, end AttemptEnd) time.Duration {
 	return spaced(taskID, returns, returnsFree+1, returnFirst, returnLimit)
 }
 
-// spaced is first at the nth return and doubles with each after it, up to limit, plus jitter.
+// spaced is first at the nth return and doubles with each later one, up to limit, plus jitter.
 func spaced(taskID string, returns, nth int, first, limit time.Duration) time.Duration {
 	wait := doubled(first, returns-nth, limit)
 	return min(wait+jitter(taskID, returns, wait/2), limit)

@@ -9,32 +9,32 @@ import (
 )
 
 const (
-	// DefaultReduceFor is how long an agent has fewer slots when nobody says how long.
+	// DefaultReduceFor is how long an agent has fewer slots by default.
 	DefaultReduceFor = 10 * time.Minute
 	// MaxReduceFor bounds it.
 	MaxReduceFor = 7 * 24 * time.Hour
-	// RestoreStep spaces the steps in which an agent gets its slots back.
+	// RestoreStep is the time between two steps in which an agent gets slots back.
 	RestoreStep = 30 * time.Second
 	// DefaultReduceFactor is the share of its slots that an agent keeps.
 	DefaultReduceFactor = 0.5
 )
 
-// LoadReduction lets an agent run fewer tasks at a time than it has slots. What it runs already goes on. It
-// belongs to the agent's id, as a cordon does.
+// LoadReduction limits an agent to fewer tasks at a time than it has slots. What it runs goes on. It belongs to the
+// agent's id, like a cordon.
 type LoadReduction struct {
 	AgentID string `json:"agent_id"`
-	// Slots are those that it may use now.
+	// Slots is how many it may use now.
 	Slots  int       `json:"slots"`
 	Since  time.Time `json:"since"`
-	Until  time.Time `json:"until"` // from when on it gets its slots back, step by step
+	Until  time.Time `json:"until"` // when it begins to get its slots back, step by step
 	Reason string    `json:"reason,omitempty"`
-	// UntilHealthy gives them back earlier, once its health is good again.
+	// UntilHealthy gives them back earlier, once the agent is healthy again.
 	UntilHealthy bool `json:"until_healthy,omitempty"`
-	// NextStep is when to look again.
+	// NextStep is when to check it again.
 	NextStep time.Time `json:"next_step"`
 }
 
-// Reduce is what is asked for: a number of slots, or a share of those that the agent has; neither means half.
+// Reduce is a request: a number of slots, or a share of the agent's slots; neither means half.
 type Reduce struct {
 	Slots        int           `json:"slots,omitempty"`
 	Factor       float64       `json:"factor,omitempty"`
@@ -58,8 +58,8 @@ func (r Reduce) Validate() error {
 	return nil
 }
 
-// SlotsOf is how many of an agent's slots are left, at least one. It does not depend on an earlier reduction, so that
-// to ask twice is to ask once.
+// SlotsOf is how many of an agent's slots are left, at least one. It does not depend on an earlier reduction, so a
+// repeated request changes nothing.
 func (r Reduce) SlotsOf(maxTasks int) int {
 	if r.Slots > 0 {
 		return min(r.Slots, maxTasks)
@@ -90,8 +90,7 @@ func (c *Cluster) EffectiveSlots(m *Member) int {
 	return m.MaxTasks
 }
 
-// ReduceLoad lets a member use fewer of its slots, or changes how many and for how long. It reports whether the number
-// of slots changed.
+// ReduceLoad limits a member's slots, or changes their number and time. It reports whether the number of slots changed.
 func (c *Cluster) ReduceLoad(agentID string, r Reduce, now time.Time) (changed bool, err error) {
 	m := c.Member(agentID)
 	if m == nil {
@@ -136,8 +135,8 @@ func (l *Reductions) Restore(agentID string) bool {
 	return found
 }
 
-// resume has an agent that came back looked at again as soon as one that never left: while it was no member, its next
-// step was the end of its reduction.
+// resume brings the next check of a returned agent forward: while it was no member, its next step was the end of its
+// reduction.
 func (l Reductions) resume(agentID string, now time.Time) {
 	if r := l.Of(agentID); r != nil && r.UntilHealthy {
 		r.NextStep = earliest(r.NextStep, now.Add(RestoreStep))
@@ -164,8 +163,8 @@ func (l Reductions) HealthAwaited(now time.Time) []string {
 	return agents
 }
 
-// StepReductions gives agents whose time has come, or who are healthy again, a quarter of their slots back. It reports
-// whether the slots of any changed.
+// StepReductions gives a quarter of their slots back to agents whose time has come, or who are healthy again. It
+// reports whether any agent's slots changed.
 func (c *Cluster) StepReductions(healthy map[string]bool, now time.Time) bool {
 	changed := false
 	c.Reductions = slices.DeleteFunc(c.Reductions, func(r LoadReduction) bool {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// RoleOf returns an agent's role. Only an active_passive cluster has a leader and standbys; everyone else, also
-// an agent that is not known, is a member.
+// RoleOf returns an agent's role. Only an active_passive cluster has a leader and standbys; every other agent, also an
+// unknown one, is a member.
 func (c *Cluster) RoleOf(agentID string) Role {
 	switch {
 	case c.Config.ReplicationMode != ActivePassive || agentID == "":
@@ -22,11 +22,11 @@ func (c *Cluster) RoleOf(agentID string) Role {
 }
 
 // LeaderLost reports that the leader no longer serves, or that another process runs under its id. Call VacateLeader
-// then: only the caller knows how long the leader's lease may still run.
+// then; the caller knows how long the leader's lease may still run.
 func (c *Cluster) LeaderLost() bool { return c.Leader != "" && !c.holds(c.Leader, c.LeaderEpoch) }
 
-// RefreshStandbys makes the standbys the online members that do not lead: those that already were keep their order, new
-// ones follow by id. Call it after joins and changes of status.
+// RefreshStandbys makes the online members that do not lead the standbys: present ones keep their order, new ones
+// follow by id. Call it after joins and changes of status.
 func (c *Cluster) RefreshStandbys() {
 	if c.Config.ReplicationMode != ActivePassive {
 		c.Standbys = nil
@@ -52,8 +52,8 @@ func mayStandBy(c *Cluster, m *Member) bool {
 	return m != nil && m.Status == AgentOnline && m.AgentID != c.Leader
 }
 
-// SwitchMode changes between active_active and active_passive. On the way to active_passive every member may
-// still be serving, so the first leader waits for roleLease: the longest that a member may go on before it heard.
+// SwitchMode changes between active_active and active_passive. On the way to active_passive every member may still
+// serve, so the first leader waits for roleLease: the longest that a member may go on before it hears of the change.
 func (c *Cluster) SwitchMode(mode ReplicationMode, roleLease time.Duration, now time.Time) {
 	if mode == c.Config.ReplicationMode {
 		return
@@ -66,8 +66,8 @@ func (c *Cluster) SwitchMode(mode ReplicationMode, roleLease time.Duration, now 
 	c.RefreshStandbys()
 }
 
-// holds reports whether the process that was granted a role at the given epoch still serves under that agent id. All
-// epochs come from one counter, so a process that joined later has the higher one.
+// holds reports whether the process that got a role at the given epoch still serves under that agent id. All epochs
+// come from one counter, so a later process has the higher one.
 func (c *Cluster) holds(agentID string, epoch int64) bool {
 	m := c.Member(agentID)
 	return m != nil && m.Serving() && m.Epoch < epoch
@@ -89,17 +89,17 @@ func later(a, b time.Time) time.Time {
 // Election is the outcome of one election. When no leader may be granted yet, only WaitUntil is set.
 type Election struct {
 	Leader string `json:"leader,omitempty"`
-	// Previous led before. It may be Leader itself, when nobody else was there.
+	// Previous is the previous leader. It may be Leader itself, when no other member was there.
 	Previous  string    `json:"previous,omitempty"`
 	Epoch     int64     `json:"epoch,omitempty"`
 	At        time.Time `json:"at,omitzero"`
 	WaitUntil time.Time `json:"wait_until,omitzero"`
 }
 
-// Elect gives an active_passive cluster without a leader a new one: of the online members standbys come first,
-// then the least loaded, then the lowest id. The leader before is chosen only when it is alone, so that a failover by
-// hand does move the leadership. loads are running tasks by agent id. It does nothing while there is a leader; one that
-// is LeaderLost must be vacated first.
+// Elect gives an active_passive cluster without a leader a new one: of the online members standbys come first, then the
+// least loaded, then the lowest id. The previous leader is chosen only when it is alone, so that a failover by hand
+// moves the leadership. loads are running tasks by agent id. It does nothing while there is a leader; vacate a
+// LeaderLost one first.
 func (c *Cluster) Elect(loads map[string]int, now time.Time) (Election, bool) {
 	if wait, open := c.seatOpen(now); !open {
 		return wait, false
@@ -118,13 +118,13 @@ func (c *Cluster) Elect(loads map[string]int, now time.Time) (Election, bool) {
 	return c.lead(best.AgentID, now), true
 }
 
-// electable reports whether a member may be elected without a person's word: where elections are off, only the leader
-// before, or anybody as the first.
+// electable reports whether a member may be elected automatically: with manual election only the previous leader, or
+// anybody as the first.
 func electable(c *Cluster, m *Member) bool {
 	return !c.Config.ManualElection || c.LastLeader == "" || m.AgentID == c.LastLeader
 }
 
-// Contested reports whether Elect would have to choose between members now, so that their loads matter.
+// Contested reports whether Elect would choose between several members now, so that their loads matter.
 func (c *Cluster) Contested(now time.Time) bool {
 	if _, open := c.seatOpen(now); !open {
 		return false
@@ -150,8 +150,8 @@ func (c *Cluster) Promote(agentID string, now time.Time) (Election, bool) {
 	return c.lead(agentID, now), true
 }
 
-// VacateLeader takes the leadership away and returns who had it, or "" when nobody had. leaseRemaining is how long that
-// agent may still act as leader, counting renewals by a hub that has not heard yet; zero after a goodbye.
+// VacateLeader takes the leadership away and returns the former leader, or "". leaseRemaining is how long that agent
+// may still act as leader, counting renewals by a hub without the change; zero after a goodbye.
 func (c *Cluster) VacateLeader(leaseRemaining time.Duration, now time.Time) (previous string) {
 	if c.Leader == "" {
 		return ""
@@ -162,7 +162,7 @@ func (c *Cluster) VacateLeader(leaseRemaining time.Duration, now time.Time) (pre
 	return previous
 }
 
-// seatOpen reports whether a leader may be granted, and if it is only too early, until when to wait.
+// seatOpen reports whether a leader may be granted, or else, if it is only too early, until when to wait.
 func (c *Cluster) seatOpen(now time.Time) (Election, bool) {
 	switch {
 	case c.Config.ReplicationMode != ActivePassive || c.Leader != "":
@@ -182,7 +182,7 @@ func compareForLeader(c *Cluster, a, b *Member, loads map[string]int) int {
 	)
 }
 
-// lead grants the leadership under a new epoch. The leader before is a standby now if it is online.
+// lead grants the leadership under a new epoch. The previous leader becomes a standby if it is online.
 func (c *Cluster) lead(agentID string, now time.Time) Election {
 	c.LastEpoch++
 	won := Election{Leader: agentID, Previous: c.LastLeader, Epoch: c.LastEpoch, At: now}

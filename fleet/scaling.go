@@ -11,29 +11,29 @@ import (
 // MaxScaleStep bounds the agents that one action starts or stops.
 const MaxScaleStep = 50
 
-// ScalingDecision is what is to be done about the number of a cluster's agents.
+// ScalingDecision is a decision about the number of a cluster's agents.
 type ScalingDecision struct {
 	At     time.Time   `json:"at"`
 	Change ScaleChange `json:"change"`
 	Count  int         `json:"count,omitempty"`
-	// Agents are those that are stopped.
+	// Agents are the agents to stop.
 	Agents []string `json:"agents,omitempty"`
-	// Current is how many agents there are, those that are being started among them, and Target how many are kept then.
+	// Current is the number of agents, with those being started; Target is the number to keep.
 	Current int         `json:"current"`
 	Target  int         `json:"target"`
 	Rule    ScalingRule `json:"rule,omitempty"`
 	Reason  string      `json:"reason"`
-	// Blocked says that agents are wanted that cannot be had now.
+	// Blocked: more agents are wanted than can be started now.
 	Blocked bool `json:"blocked,omitempty"`
-	// NextAt is when a reason not to act ends by itself; zero: nobody knows.
+	// NextAt is when the reason against acting ends by itself; zero: unknown.
 	NextAt time.Time `json:"next_at,omitzero"`
-	// NeedFacts says that it cannot be told without them which agents to stop.
+	// NeedFacts: choosing the agents to stop needs ScalingFacts.
 	NeedFacts bool `json:"need_facts,omitempty"`
 }
 
-// DecideScaling says whether agents are to be started or stopped. facts is nil when only the members are known. The
-// result never leads below min_agents or above max_agents, and the agents it stops are the spawners' own: those without
-// work first, the longest idle first, and never one to which work is pinned.
+// DecideScaling decides whether to start or stop agents. facts is nil when only the members are known. The result stays
+// between min_agents and max_agents. It stops only agents of spawners: those without work first, the longest idle
+// first, and never one to which work is pinned.
 func (c *Cluster) DecideScaling(facts *ScalingFacts, now time.Time) ScalingDecision {
 	d := scaler{Cluster: c, facts: facts, now: now, policy: &c.Config.Scaling}
 	d.count()
@@ -54,10 +54,10 @@ type scaler struct {
 	facts   *ScalingFacts
 	now     time.Time
 	policy  *ScalingPolicy
-	serving []*Member       // that are not about to be stopped
+	serving []*Member       // serving members that no action is about to stop
 	current int             // serving, and being started
 	starts  int             // being started
-	leaving map[string]bool // in an action that stops them
+	leaving map[string]bool // being stopped by an action
 }
 
 func (d *scaler) count() {
@@ -134,7 +134,7 @@ func (d *scaler) byRules() ScalingDecision {
 	return d.shrink(depth, what)
 }
 
-// depth is what the queue thresholds are compared with, for so many agents.
+// depth is the number that queue thresholds are compared with, for so many agents.
 func (d *scaler) depth(count int) (int64, string) {
 	if d.policy.QueueMeasure == QueuePerAgent {
 		each := int64(max(1, count))
@@ -144,8 +144,8 @@ func (d *scaler) depth(count int) (int64, string) {
 	return d.facts.Queue, waiting(d.facts.Queue)
 }
 
-// cpu is the average load of the machines of the serving agents but for some; busy is false when one of them is idle or
-// unknown.
+// cpu is the average load of the serving agents' machines, without some agents; busy is false when one of the agents is
+// idle or unknown.
 func (d *scaler) cpu(without []string) (percent float64, busy bool) {
 	n := 0
 	for _, m := range d.serving {
@@ -174,7 +174,7 @@ func (d *scaler) activity(agent string) *AgentActivity {
 	return nil
 }
 
-// grow starts agents because a rule says so.
+// grow starts agents by a rule.
 func (d *scaler) grow(rule ScalingRule, why string) ScalingDecision {
 	if most := d.Config.MaxAgents; d.current >= most {
 		return ScalingDecision{Rule: rule, Blocked: true,
@@ -188,7 +188,7 @@ func (d *scaler) grow(rule ScalingRule, why string) ScalingDecision {
 	return d.up(rule, min(d.current+d.policy.ScaleUp.Increment, d.Config.MaxAgents), why)
 }
 
-// up starts as many agents as are missing, unless starting them is blocked.
+// up starts the missing agents, unless starting is blocked.
 func (d *scaler) up(rule ScalingRule, target int, why string) ScalingDecision {
 	if b := d.blocked(); b != nil {
 		return ScalingDecision{Rule: rule, Blocked: true, NextAt: b.NextAt, Reason: why + "; blocked: " + b.Reason}
@@ -205,7 +205,7 @@ func (d *scaler) up(rule ScalingRule, target int, why string) ScalingDecision {
 	return ScalingDecision{Change: ScaleUp, Count: count, Target: target, Rule: rule, Reason: why}
 }
 
-// blocked is why agents cannot be started yet; nil when they may.
+// blocked returns why agents cannot be started yet; nil when they can.
 func (d *scaler) blocked() *Blocked {
 	if d.Scaling != nil && d.Scaling.Blocked != nil && d.now.Before(d.Scaling.Blocked.NextAt) {
 		return d.Scaling.Blocked
@@ -213,7 +213,7 @@ func (d *scaler) blocked() *Blocked {
 	return nil
 }
 
-// room is how many more members the cluster admits: an offline one gives way to a new one, any other does not.
+// room is how many more members the cluster admits; an offline member gives way to a new one.
 func (d *scaler) room() int {
 	places := d.Config.MaxAgents - d.starts
 	for i := range d.Members {
@@ -231,8 +231,8 @@ func waiting(n int64) string {
 	return Count(n, "task") + Plural(n, " waits", " wait")
 }
 
-// ScalingLanes are the lanes whose work the agents that scaling starts could do. More of them would not help what waits
-// in a paused lane, or for capabilities that they do not have.
+// ScalingLanes returns the lanes that spawned agents could serve. More agents would not help paused lanes, or lanes for
+// capabilities that spawned agents lack.
 func (c *Cluster) ScalingLanes() []string {
 	var lanes []string
 	add := func(lane string) {
@@ -256,7 +256,7 @@ func (c *Cluster) ScalingLanes() []string {
 	return lanes
 }
 
-// retireAfter is how long a lost agent that a spawner started may come back before it is stopped for good.
+// retireAfter is how long a lost spawned agent may take to come back before it is stopped for good.
 const retireAfter = time.Minute
 
 // shrink stops agents that have been idle for long enough.
@@ -300,7 +300,7 @@ func (d *scaler) shrink(depth int64, what string) ScalingDecision {
 		Rule: RuleIdle, Reason: why}
 }
 
-// tooFew reports whether without some agents the rules would start agents at once.
+// tooFew reports whether, without some agents, the rules would start agents at once.
 func (d *scaler) tooFew(without []string) bool {
 	depth, _ := d.depth(d.current - len(without))
 	cpu, busy := d.cpu(without)
@@ -315,7 +315,7 @@ func (d *scaler) lastChange() time.Time {
 	return later(d.Scaling.LastUp, d.Scaling.LastDown)
 }
 
-// stoppable are the agents that may be stopped and of which the load is known, those to be stopped first in front.
+// stoppable returns the agents that may be stopped and whose load is known, the first to stop first.
 func (d *scaler) stoppable() []AgentActivity {
 	var list []AgentActivity
 	for _, m := range d.serving {
@@ -333,13 +333,13 @@ func (d *scaler) stoppable() []AgentActivity {
 	return list
 }
 
-// mayStop reports whether a spawner started the agent, which is then its to stop.
+// mayStop reports whether a spawner started the agent.
 func (d *scaler) mayStop(m *Member) bool {
 	_, spawned := m.SpawnedBy()
 	return spawned
 }
 
-// down stops what is too much, even if it has work: the work is finished first, or moves.
+// down stops the surplus, even agents with work: their work is finished first, or moves.
 func (d *scaler) down(rule ScalingRule, target int, why string) ScalingDecision {
 	excess := d.current - target
 	if !slices.ContainsFunc(d.serving, d.mayStop) {
@@ -363,8 +363,7 @@ func (d *scaler) down(rule ScalingRule, target int, why string) ScalingDecision 
 	return ScalingDecision{Change: ScaleDown, Count: count, Agents: chosen, Target: target, Rule: rule, Reason: why}
 }
 
-// toRetire are agents of spawners that do nothing any more: lost for a while, or left behind by a stop that was not
-// finished.
+// toRetire returns spawned agents that are lost for a while, or left behind by an unfinished stop.
 func (d *scaler) toRetire() (gone []string, why string) {
 	if d.Scaling != nil && d.Scaling.Stuck != nil && d.now.Before(d.Scaling.Stuck.NextAt) {
 		return nil, ""
@@ -396,13 +395,13 @@ const scalingDrain = "scaling-"
 // ScalingDrainName is the name of the drain of an action's agents.
 func ScalingDrainName(action int64) string { return fmt.Sprintf("%s%d", scalingDrain, action) }
 
-// IsScalingDrain reports whether a drain, by its id, is one that scaling made.
+// IsScalingDrain reports whether scaling made the drain with this id.
 func IsScalingDrain(id string) bool {
 	_, name, _ := strings.Cut(id, ":")
 	return strings.HasPrefix(name, scalingDrain)
 }
 
-// ScalingStatus says how far an action is, as a whole.
+// ScalingStatus is the state of an action as a whole.
 type ScalingStatus string
 
 // The statuses of a scaling action.
@@ -413,7 +412,7 @@ const (
 	ScalingFailed    ScalingStatus = "failed"
 )
 
-// ScaledStatus says how far an action is with one agent.
+// ScaledStatus is the state of an action for one agent.
 type ScaledStatus string
 
 // The statuses of one agent in a scaling action.
@@ -427,7 +426,7 @@ const (
 	ScaledFailed   ScaledStatus = "failed"
 )
 
-// ScalingRecord tells one action of scaling from beginning to end.
+// ScalingRecord is the record of one scaling action.
 type ScalingRecord struct {
 	ID      string        `json:"id"`
 	Cluster string        `json:"cluster"`
@@ -439,15 +438,15 @@ type ScalingRecord struct {
 	// From and To are the numbers of agents before, and after if all goes well.
 	From        int           `json:"from"`
 	To          int           `json:"to"`
-	Spawner     string        `json:"spawner,omitempty"` // that starts the agents
+	Spawner     string        `json:"spawner,omitempty"` // the spawner that starts the agents
 	Platform    Platform      `json:"platform,omitempty"`
 	Agents      []ScaledAgent `json:"agents"`
-	Drain       string        `json:"drain_id,omitempty"` // of the agents that stop
+	Drain       string        `json:"drain_id,omitempty"` // drain of the agents that stop
 	StartedAt   time.Time     `json:"started_at"`
 	CompletedAt *time.Time    `json:"completed_at,omitempty"`
 }
 
-// ScaledAgent is the part of a scaling action that is about one agent.
+// ScaledAgent is the part of a scaling action for one agent.
 type ScaledAgent struct {
 	AgentID     string       `json:"agent_id"`
 	Spawner     string       `json:"spawner,omitempty"`
@@ -456,10 +455,10 @@ type ScaledAgent struct {
 	Status      ScaledStatus `json:"status"`
 	Error       string       `json:"error,omitempty"`
 	StartedAt   *time.Time   `json:"started_at,omitempty"`
-	CompletedAt *time.Time   `json:"completed_at,omitempty"` // when it was online, stopped, or given up
+	CompletedAt *time.Time   `json:"completed_at,omitempty"` // when it came online, was stopped, or was given up
 }
 
-// Settle sums up how the agents of an action fared.
+// Settle sets the status of an action by its agents'.
 func (r *ScalingRecord) Settle() {
 	good, why := 0, ""
 	for i := range r.Agents {

@@ -7,27 +7,26 @@ import (
 	"time"
 )
 
-// ScalingMode says whether and how the number of a cluster's agents is kept.
+// ScalingMode decides whether and how the number of a cluster's agents is kept.
 type ScalingMode string
 
 // The modes.
 const (
-	ScalingOff    ScalingMode = "off"    // agents are started and stopped by others
+	ScalingOff    ScalingMode = "off"    // Mainstay starts and stops no agents
 	ScalingManual ScalingMode = "manual" // as many as desired are kept
 	ScalingAuto   ScalingMode = "auto"   // rules move the number between min and max
 )
 
-// QueueMeasure says what a queue threshold counts.
+// QueueMeasure is the number that queue thresholds apply to.
 type QueueMeasure string
 
 // The measures.
 const (
 	QueueTotal    QueueMeasure = "total"     // the tasks that wait in the cluster
-	QueuePerAgent QueueMeasure = "per_agent" // those, shared among its agents
+	QueuePerAgent QueueMeasure = "per_agent" // those tasks divided by the agents
 )
 
-// ScalingPolicy says when agents are started and stopped. Between which numbers is the cluster's min_agents and
-// max_agents.
+// ScalingPolicy decides when agents are started and stopped, between the cluster's min_agents and max_agents.
 type ScalingPolicy struct {
 	Mode         ScalingMode   `json:"mode,omitempty" yaml:"mode" enum:"off,manual,auto" doc:"off: others start and stop the agents. manual: as many as desired_agents are kept. auto: the rules move the number between min_agents and max_agents. Default off."`
 	QueueMeasure QueueMeasure  `json:"queue_measure,omitempty" yaml:"queue_measure" enum:"total,per_agent" doc:"What the queue thresholds count: the tasks that wait in the cluster, or those for each agent. Default total."`
@@ -43,7 +42,7 @@ type ScaleUpRule struct {
 	// CPUThreshold: the agents' machines are busier than this on average, in percent, and no agent is idle. 100 never
 	// holds. Default 80.
 	CPUThreshold float64 `json:"cpu_threshold,omitempty" yaml:"cpu_threshold" minimum:"0" maximum:"100" doc:"Or when no agent is idle and their machines are busier than this on average, in percent. 100: never. Default 80."`
-	// Cooldown is the least time between two of them. Default 1 min.
+	// Cooldown is the least time between two starts. Default 1 min.
 	Cooldown Duration `json:"cooldown,omitempty" yaml:"cooldown" doc:"The least time between two of them. Default 1m."`
 	// Increment is how many agents are started at a time. Default 1.
 	Increment int `json:"increment,omitempty" yaml:"increment" minimum:"0" maximum:"1000" doc:"How many agents are started at a time. Default 1."`
@@ -53,7 +52,7 @@ type ScaleUpRule struct {
 type ScaleDownRule struct {
 	// QueueThreshold: fewer tasks than this wait. nil: the default, 1.
 	QueueThreshold *int `json:"queue_threshold,omitempty" yaml:"queue_threshold" minimum:"0" maximum:"1000000" doc:"When fewer tasks than this wait. Default 1."`
-	// IdleTimeout: the agent had nothing to do for so long. Default 5 min.
+	// IdleTimeout: the agent had no work for this long. Default 5 min.
 	IdleTimeout Duration `json:"idle_timeout,omitempty" yaml:"idle_timeout" doc:"And an agent had nothing to do for so long. Default 5m."`
 	// Cooldown is the least time after the last change in either direction. Default 5 min.
 	Cooldown Duration `json:"cooldown,omitempty" yaml:"cooldown" doc:"The least time after the last change in either direction. Default 5m."`
@@ -61,9 +60,9 @@ type ScaleDownRule struct {
 	Decrement int `json:"decrement,omitempty" yaml:"decrement" minimum:"0" maximum:"1000" doc:"How many agents are stopped at a time. Default 1."`
 }
 
-// SpawnPolicy says what agents are started, and by whom.
+// SpawnPolicy describes the agents to start, and their spawner.
 type SpawnPolicy struct {
-	// Spawner is the name of one; empty: any takes it.
+	// Spawner is the name of a spawner; empty: any.
 	Spawner      string            `json:"spawner,omitempty" yaml:"spawner" maxLength:"63" doc:"The name of a spawner. Left out or empty: any takes it."`
 	Slots        int               `json:"slots,omitempty" yaml:"slots" minimum:"0" maximum:"10000" doc:"Tasks that an agent runs at a time. 0: as the spawner has it."` // 0: as the spawner has it
 	Capabilities []string          `json:"capabilities,omitempty" yaml:"capabilities" maxItems:"64" doc:"What the agents can do. Work that asks for something else starts none."`
@@ -71,12 +70,12 @@ type SpawnPolicy struct {
 	Environment  map[string]string `json:"environment,omitempty" yaml:"environment" doc:"Variables of the agents' environment. It is no place for secrets: whoever sees the cluster sees them."`
 	// JoinTimeout is how long a started agent may take to come online; then it is stopped again. Default 1 min.
 	JoinTimeout Duration `json:"join_timeout,omitempty" yaml:"join_timeout" doc:"How long a started agent may take to come online; then it is stopped again. Default 1m."`
-	// DrainTimeout is how long an agent that is to stop may finish its work. Default 5 min.
+	// DrainTimeout is how long an agent that is being stopped may finish its work. Default 5 min.
 	DrainTimeout Duration     `json:"drain_timeout,omitempty" yaml:"drain_timeout" doc:"How long an agent that is to stop may finish its work. Default 5m."`
 	Backoff      SpawnBackoff `json:"backoff,omitzero" yaml:"backoff" doc:"How tries are spaced while agents cannot be started."`
 }
 
-// BackoffStrategy says how waits grow.
+// BackoffStrategy is how waits grow.
 type BackoffStrategy string
 
 // The strategies.
@@ -85,7 +84,7 @@ const (
 	BackoffExponential BackoffStrategy = "exponential" // doubles each time
 )
 
-// SpawnBackoff spaces tries while agents cannot be started.
+// SpawnBackoff is the wait between two tries while agents cannot be started.
 type SpawnBackoff struct {
 	Strategy BackoffStrategy `json:"strategy,omitempty" yaml:"strategy" enum:"constant,exponential" doc:"Default exponential."` // default exponential
 	Delay    Duration        `json:"delay,omitempty" yaml:"delay" doc:"After the first failure. Default 10s."`                  // after the first failure; default 10 s
@@ -100,7 +99,7 @@ func (b SpawnBackoff) Wait(failures int) time.Duration {
 	return doubled(b.Delay.Std(), failures-1, b.MaxDelay.Std())
 }
 
-// On reports whether agents are started and stopped at all.
+// On reports whether Mainstay starts and stops agents at all.
 func (p *ScalingPolicy) On() bool { return p.Mode == ScalingManual || p.Mode == ScalingAuto }
 
 // WithDefaults fills what was left out.

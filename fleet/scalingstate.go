@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ScalingRule says why the number of agents is changed.
+// ScalingRule is the reason for a change of the number of agents.
 type ScalingRule string
 
 // The rules.
@@ -13,34 +13,34 @@ const (
 	RuleMinimum ScalingRule = "minimum" // fewer agents than min_agents
 	RuleDesired ScalingRule = "desired" // fewer or more than are wanted
 	RuleMaximum ScalingRule = "maximum" // more than max_agents
-	RuleQueue   ScalingRule = "queue"   // too much waits
+	RuleQueue   ScalingRule = "queue"   // too many tasks wait
 	RuleCPU     ScalingRule = "cpu"     // all agents are busy, and their machines too
-	RuleIdle    ScalingRule = "idle"    // agents have nothing to do
-	RuleRetire  ScalingRule = "retire"  // agents that are lost, or whose stop was not finished
+	RuleIdle    ScalingRule = "idle"    // agents have no work
+	RuleRetire  ScalingRule = "retire"  // agents are lost, or their stop was not finished
 )
 
-// ScalingState is what a cluster remembers of its scaling.
+// ScalingState is a cluster's state of scaling.
 type ScalingState struct {
-	// Target is how many agents are kept: the desired number, or what rules have made of it. 0: none was set.
+	// Target is how many agents to keep: the desired number, or what rules have made of it. 0: none was set.
 	Target int `json:"target,omitempty"`
-	// ByHand says that a person set the target: more agents than that are stopped, whether idle or not.
+	// ByHand: a person set the target, so surplus agents are stopped even if they are not idle.
 	ByHand bool `json:"by_hand,omitempty"`
 	// LastUp and LastDown are when agents were last started or stopped.
 	LastUp   time.Time `json:"last_up,omitzero"`
 	LastDown time.Time `json:"last_down,omitzero"`
-	// Actions counts what was begun; it numbers the records.
+	// Actions counts the actions; it numbers the records.
 	Actions int64 `json:"actions,omitempty"`
 	// Active are the actions under way, oldest first.
 	Active []ScalingAction `json:"active,omitempty"`
-	// Last is the newest decision to do something.
+	// Last is the newest decision to act.
 	Last *ScalingDecision `json:"last,omitempty"`
-	// Blocked is set while agents are wanted that could not be started.
+	// Blocked is set while wanted agents could not be started.
 	Blocked *Blocked `json:"blocked,omitempty"`
-	// Stuck is set while agents are to be stopped that could not be.
+	// Stuck is set while surplus agents could not be stopped.
 	Stuck *Blocked `json:"stuck,omitempty"`
 }
 
-// Blocked is a placement that cannot be made now: why, since when, and when it is tried again.
+// Blocked is a change that is impossible now: why, since when, and when the next try is.
 type Blocked struct {
 	Reason   string    `json:"reason"`
 	Since    time.Time `json:"since"`
@@ -54,7 +54,7 @@ type ScalingAction struct {
 	Change ScaleChange `json:"change"`
 	Agents []string    `json:"agents"`
 	Since  time.Time   `json:"since"`
-	// Until is when it has certainly ended, even if nobody said so.
+	// Until is when it has certainly ended, even without a report.
 	Until time.Time `json:"until"`
 }
 
@@ -71,7 +71,7 @@ const (
 // scalingMargin is how much longer than its timeouts an action may take before it counts as ended.
 const scalingMargin = 2 * time.Minute
 
-// BeginScaling notes that a decision is carried out, and returns the action. created is when the cluster was created.
+// BeginScaling records that a decision is carried out, and returns the action. created is when the cluster was created.
 func (c *Cluster) BeginScaling(d ScalingDecision, created, now time.Time) ScalingAction {
 	s := c.scaling()
 	s.Actions++
@@ -97,15 +97,15 @@ func (c *Cluster) BeginScaling(d ScalingDecision, created, now time.Time) Scalin
 	return action
 }
 
-// ScalingResult is how an action ended.
+// ScalingResult is the outcome of an action.
 type ScalingResult struct {
 	Number int64 `json:"number"`
-	// Failed is why agents that were to be started are not there; empty: all are.
+	// Failed is why agents could not be started; empty: all are there.
 	Failed string `json:"failed,omitempty"`
 }
 
-// EndScaling notes how an action ended. When agents could not be started, the next try waits. It reports false for an
-// action that is not under way.
+// EndScaling records the end of an action. When agents could not be started, the next try waits. It returns false for
+// an action that is not under way.
 func (c *Cluster) EndScaling(r ScalingResult, now time.Time) bool {
 	s := c.scaling()
 	i := slices.IndexFunc(s.Active, func(a ScalingAction) bool { return a.Number == r.Number })
@@ -132,7 +132,7 @@ func (c *Cluster) EndScaling(r ScalingResult, now time.Time) bool {
 	return true
 }
 
-// SpawnerBack notes that a spawner has come up: what was blocked is tried at once.
+// SpawnerBack records that a spawner has started: blocked changes are tried at once.
 func (c *Cluster) SpawnerBack(spawner string) {
 	if c.Scaling == nil {
 		return
@@ -143,13 +143,13 @@ func (c *Cluster) SpawnerBack(spawner string) {
 	c.Scaling.Stuck = nil
 }
 
-// ScaleTo sets how many agents are kept, by a person's word.
+// ScaleTo sets how many agents to keep, for a person.
 func (c *Cluster) ScaleTo(target int) {
 	s := c.scaling()
 	s.Target, s.ByHand, s.Blocked = target, true, nil
 }
 
-// Reconfigure takes a new configuration, which has its defaults. A new desired number is kept from now on.
+// Reconfigure applies a new configuration with its defaults. A new desired number becomes the target.
 func (c *Cluster) Reconfigure(next ClusterConfig) {
 	before := c.Config
 	c.Config = next
@@ -161,7 +161,7 @@ func (c *Cluster) Reconfigure(next ClusterConfig) {
 	}
 }
 
-// Wanted is how many agents the cluster should have, as far as anybody has said so.
+// Wanted is how many agents the cluster should have, by scaling or its settings; 0: no number was set.
 func (c *Cluster) Wanted() int {
 	if c.Config.Scaling.On() {
 		return max(c.Config.MinAgents, c.scalingTarget())
@@ -184,7 +184,7 @@ func (c *Cluster) scaling() *ScalingState {
 	return c.Scaling
 }
 
-// Retire forgets a member whose process has been stopped for good, with its cordon. One that is connected stays.
+// Retire forgets a member whose process has been stopped for good, with its cordon. A connected member stays.
 func (c *Cluster) Retire(agentID string) bool {
 	i, known := searchMember(c.Members, agentID)
 	if known && c.Members[i].Connected() {

@@ -10,29 +10,29 @@ import (
 	"time"
 )
 
-// Overlap says what a schedule does when it is time for a task while the one before has not ended.
+// Overlap is what a schedule does when its next time comes before the previous task has ended.
 type Overlap string
 
 // The overlaps.
 const (
-	OverlapSkip        Overlap = "skip"         // leave this one out
-	OverlapBufferOne   Overlap = "buffer_one"   // make it when the one before ends; at most one waits so
-	OverlapAllowAll    Overlap = "allow_all"    // make it all the same
-	OverlapCancelOther Overlap = "cancel_other" // cancel the one before, then make it
+	OverlapSkip        Overlap = "skip"         // make no task
+	OverlapBufferOne   Overlap = "buffer_one"   // make it when the previous one ends; at most one waits so
+	OverlapAllowAll    Overlap = "allow_all"    // make it at once
+	OverlapCancelOther Overlap = "cancel_other" // cancel the previous one, then make it
 )
 
 // Bounds and defaults of schedules.
 const (
 	// MaxScheduleName leaves room for the time in the ids of a schedule's tasks.
 	MaxScheduleName = MaxIDLength - len("@20060102t150405z")
-	// DefaultCatchupWindow is how late a task may be made that was due while Mainstay was down.
+	// DefaultCatchupWindow is how late a task that was due while Mainstay was down may be made.
 	DefaultCatchupWindow = time.Hour
 	minInterval          = time.Second
 	minCatchupWindow     = 10 * time.Second
 	longestSpan          = 366 * 24 * time.Hour
 )
 
-// SchedulePlan says when a schedule makes a task: by Cron or by Interval.
+// SchedulePlan decides when a schedule makes a task: by Cron or by Interval.
 type SchedulePlan struct {
 	Cron     string
 	TimeZone string // an IANA name; empty: UTC
@@ -48,7 +48,7 @@ type SchedulePlan struct {
 	EndAt   time.Time
 }
 
-// FieldError is a mistake in one field of a request, by the field's JSON name. It does not repeat the value.
+// FieldError is a mistake in one field of a request, with the field's JSON name. It does not repeat the value.
 type FieldError struct {
 	Field string
 	Err   error
@@ -62,7 +62,7 @@ func wrongField(field, format string, args ...any) error {
 	return &FieldError{field, fmt.Errorf(format, args...)}
 }
 
-// Validate checks the plan but for the name of its time zone. Its errors are FieldErrors.
+// Validate checks the plan, except the name of its time zone. Its errors are FieldErrors.
 func (p *SchedulePlan) Validate(now time.Time) error {
 	switch {
 	case p.Cron == "" && p.Interval == 0:
@@ -116,8 +116,7 @@ func ValidateScheduleName(name string) error {
 // MaxCronLength bounds the text of a cron schedule, in bytes.
 const MaxCronLength = 200
 
-// Cron is a cron schedule: the times of which every field holds the minute, hour, day and so on. Calendars says what
-// that means for days.
+// Cron is a cron schedule: the times at which every field has the minute, hour, day and so on. Calendars explains days.
 type Cron struct {
 	Minute, Hour, DayOfMonth, Month, DayOfWeek CronField
 }
@@ -128,7 +127,7 @@ type CronField []CronRange
 // CronRange is From, From+Step, … up to To.
 type CronRange struct{ From, To, Step int }
 
-// cronFields are the five fields in the order of the text. Names stand for Min, Min+1, ….
+// cronFields are the five fields in the order of the text. Names are for Min, Min+1 and so on.
 var cronFields = []struct {
 	name     string
 	min, max int
@@ -149,7 +148,7 @@ var cronWords = map[string]string{
 
 // ParseCron reads a cron schedule of five fields: minute, hour, day of month, month, day of week. A field is *, a
 // number or a name, a range such as 1-5, any of these with a step such as */15, or a list of them with commas. The
-// error says which field is wrong and does not repeat the text.
+// error names the wrong field and does not repeat the text.
 func ParseCron(text string) (Cron, error) {
 	if len(text) > MaxCronLength {
 		return Cron{}, fmt.Errorf("must be at most %d characters", MaxCronLength)
@@ -242,8 +241,8 @@ func cronValue(i int, text string) (int, error) {
 	return n, nil
 }
 
-// Calendars are the calendars of which any may match. As cron has always had it, a day matches when day of month or day
-// of week does, if both are restricted; a calendar asks for both, so there are two of them then.
+// Calendars returns the calendars of which any may match. In cron a day matches if day of month or day of week does,
+// when both are restricted. A calendar requires both, so there are two calendars then.
 func (c Cron) Calendars() []Cron {
 	if c.DayOfMonth.covers(1, 31) || c.DayOfWeek.covers(0, 6) {
 		return []Cron{c}
@@ -253,12 +252,12 @@ func (c Cron) Calendars() []Cron {
 	return []Cron{byMonth, byWeek}
 }
 
-// covers reports whether the field holds all of first…last by one range, as * does.
+// covers reports whether one range of the field has all of first…last, as * does.
 func (f CronField) covers(first, last int) bool {
 	return slices.ContainsFunc(f, func(r CronRange) bool { return r.From <= first && r.To >= last && r.Step == 1 })
 }
 
-// everHappens: February 30 never comes.
+// everHappens reports whether the schedule has any time: February 30 never comes.
 func (c Cron) everHappens() bool {
 	if !c.DayOfWeek.covers(0, 6) {
 		return true

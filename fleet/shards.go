@@ -7,22 +7,21 @@ import (
 	"time"
 )
 
-// ShardOwner says who owns one shard.
+// ShardOwner is the owner of one shard.
 type ShardOwner struct {
 	Owner string `json:"owner,omitempty"` // "" while nobody may serve the shard
-	Epoch int64  `json:"epoch,omitempty"` // of the newest ownership
+	Epoch int64  `json:"epoch,omitempty"` // epoch of the newest ownership
 	// Handovers counts how often the shard went from one agent to another.
 	Handovers int64 `json:"handovers,omitempty"`
-	// From is who owned the shard before and FreeAt when that agent's lease has certainly run out, while it has no
-	// owner.
+	// From is the previous owner, and FreeAt is when its lease has certainly run out, while the shard has no owner.
 	From   string    `json:"from,omitempty"`
 	FreeAt time.Time `json:"free_at,omitzero"`
-	// Next is who gets it then, by a rebalance, if that agent is there.
+	// Next is the next owner by a rebalance, if that agent is there then.
 	Next string `json:"next,omitempty"`
 }
 
-// ShardMove is one step of a shard: without To it was taken from From (Epoch is the ownership that ended), else it was
-// given to To under a new Epoch.
+// ShardMove is one step of a shard. Without To it was taken from From (Epoch is the ended ownership), else it was given
+// to To under a new Epoch.
 type ShardMove struct {
 	Shard int    `json:"shard"`
 	From  string `json:"from,omitempty"`
@@ -30,12 +29,11 @@ type ShardMove struct {
 	Epoch int64  `json:"epoch"`
 }
 
-// AssignShards spreads the shards of a sharded cluster evenly over its members with as few moves as that needs, and
-// returns what it changed. It takes shards from members that do not serve (unless VacateShards already did) and from
-// those that have too many, and leaves them without an owner until the old lease has run out; call it again at
-// waitUntil, which is zero when nothing waits. A suspect member keeps what it has and gets nothing, so that a closed
-// connection moves no shard. roleLease is the longest that an owner may go on after now, counting renewals by a hub
-// that has not heard yet.
+// AssignShards spreads the shards of a sharded cluster evenly over its members with as few moves as possible, and
+// returns its changes. It takes shards from members that do not serve (unless VacateShards did) and from those with too
+// many, and leaves them without an owner until the old lease has run out. Call it again at waitUntil, which is zero
+// when nothing waits. A suspect member keeps its shards and gets none, so a closed connection moves no shard. roleLease
+// is the longest that an owner may go on after now, counting renewals by a hub without the change.
 func (c *Cluster) AssignShards(roleLease time.Duration, now time.Time) (moves []ShardMove, waitUntil time.Time) {
 	if c.Config.ReplicationMode != Sharded {
 		return nil, time.Time{}
@@ -64,8 +62,8 @@ func (c *Cluster) AssignShards(roleLease time.Duration, now time.Time) (moves []
 	return moves, waitUntil
 }
 
-// releaseShards takes all shards from those that do not hold them any more, and from online members as many above their
-// quota as other online members lack beyond the shards that are free already.
+// releaseShards takes all shards from agents that no longer hold them, and from online members with more than their
+// quota as many as other online members lack beyond the free ones.
 func (c *Cluster) releaseShards(freeAt time.Time) (moves []ShardMove) {
 	unowned := 0
 	for i := range c.Shards {
@@ -127,8 +125,8 @@ func (s *ShardOwner) release(shard int, freeAt time.Time) ShardMove {
 	return ended
 }
 
-// handedOver is the count of handovers after a role went from one agent to another; to its first holder, or back to the
-// one before, is none.
+// handedOver returns the count of handovers after a role went from one agent to another. A first holder, or a return to
+// the previous one, does not count.
 func handedOver(count int64, from, to string) int64 {
 	if from != "" && from != to {
 		count++
@@ -136,14 +134,14 @@ func handedOver(count int64, from, to string) int64 {
 	return count
 }
 
-// shardQuota is how many shards, or targets, a serving member has and should have.
+// shardQuota is how many shards or targets a serving member has and should have.
 type shardQuota struct {
 	agentID      string
 	online       bool // else suspect
 	owned, quota int
 }
 
-// shardQuotas is how many shards each serving member has and should have.
+// shardQuotas returns how many shards each serving member has and should have.
 func shardQuotas(c *Cluster) []shardQuota {
 	held := make(map[string]int, len(c.Members))
 	for i := range c.Shards {
@@ -152,8 +150,8 @@ func shardQuotas(c *Cluster) []shardQuota {
 	return quotas(c.Members, held, len(c.Shards))
 }
 
-// quotas divides so many things, shards or targets, among the serving members. Who has most keeps the larger part of an
-// uneven division: that needs the fewest moves. Suspect members come last, since they cannot be given it.
+// quotas divides shards or targets among the serving members. Members with most keep the larger part of an uneven
+// division, which needs the fewest moves. Suspect members come last, since they get none.
 func quotas(all []Member, held map[string]int, things int) []shardQuota {
 	var members []shardQuota
 	for i := range all {
@@ -170,7 +168,7 @@ func quotas(all []Member, held map[string]int, things int) []shardQuota {
 	return members
 }
 
-// divide gives n things to members evenly; who comes first gets the larger part of an uneven division.
+// divide divides n things evenly; the first members get the larger part of an uneven division.
 func divide(members []shardQuota, n int) {
 	for i := range members {
 		members[i].quota = n / len(members)
@@ -180,7 +178,7 @@ func divide(members []shardQuota, n int) {
 	}
 }
 
-// nextOwner is who was planned, if online, else the neediest.
+// nextOwner returns the planned member if it is online, else the neediest.
 func nextOwner(members []shardQuota, planned string) *shardQuota {
 	for i := range members {
 		if q := &members[i]; q.online && q.agentID == planned {
@@ -190,7 +188,7 @@ func nextOwner(members []shardQuota, planned string) *shardQuota {
 	return neediest(members)
 }
 
-// neediest returns the online member with the fewest shards, the lowest id among equals; nil when nobody is online.
+// neediest returns the online member with the fewest shards, the lowest id among equals; nil when none is online.
 func neediest(members []shardQuota) *shardQuota {
 	var best *shardQuota
 	for i := range members {

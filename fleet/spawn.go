@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Platform is what a spawner runs agents on.
+// Platform is where a spawner runs agents.
 type Platform string
 
 // The platforms.
@@ -21,7 +21,7 @@ const (
 	PlatformEC2        Platform = "ec2"
 )
 
-// Resources are what one agent is given. Empty means: as the platform has it.
+// Resources are the resources of one agent. Empty means the platform's default.
 type Resources struct {
 	CPU     string `json:"cpu,omitempty" yaml:"cpu"`         // cores, as "2", "0.5" or "500m"
 	Memory  string `json:"memory,omitempty" yaml:"memory"`   // bytes, as "512Mi" or "4Gi"
@@ -90,18 +90,18 @@ func parseBytes(text string) (int64, error) {
 	return 0, fmt.Errorf(`must be an amount of bytes, like "512Mi" or "4Gi"`)
 }
 
-// SpawnSpec is an agent to be started.
+// SpawnSpec describes an agent to start.
 type SpawnSpec struct {
 	// ID is the id of the spawn and of its agent. The same id is never started twice.
 	ID           string            `json:"id"`
 	Cluster      string            `json:"cluster"`
-	Slots        int               `json:"slots,omitempty"` // 0: as the spawner has it
+	Slots        int               `json:"slots,omitempty"` // 0: the spawner's default
 	Capabilities []string          `json:"capabilities,omitempty"`
 	Resources    Resources         `json:"resources,omitzero"`
 	Environment  map[string]string `json:"environment,omitempty"`
 }
 
-// Spawned is an agent that a spawner has started.
+// Spawned is an agent that a spawner started.
 type Spawned struct {
 	ID       string   `json:"id"`
 	Cluster  string   `json:"cluster"`
@@ -113,13 +113,13 @@ type Spawned struct {
 	StartedAt time.Time `json:"started_at"`
 }
 
-// Metadata keys with which an agent tells who started it.
+// Metadata keys with the spawner and the spawn id of an agent.
 const (
 	MetadataSpawner = "mainstay.spawner"
 	MetadataSpawnID = "mainstay.spawn_id"
 )
 
-// SpawnedBy is the spawner that started the member's present process; ok is false when none did.
+// SpawnedBy returns the spawner that started the member's present process; ok is false when none did.
 func (m *Member) SpawnedBy() (spawner string, ok bool) {
 	spawner = m.Metadata[MetadataSpawner]
 	return spawner, spawner != "" && m.Metadata[MetadataSpawnID] == m.AgentID
@@ -128,7 +128,7 @@ func (m *Member) SpawnedBy() (spawner string, ok bool) {
 // maxSpawnPrefix leaves room for the rest of an agent's id.
 const maxSpawnPrefix = MaxIDLength - 10
 
-// SpawnID is the id of the nth agent of a scaling action. created tells clusters of the same name apart.
+// SpawnID is the id of the nth agent of a scaling action. created distinguishes clusters that had the same name.
 func SpawnID(cluster string, created time.Time, action int64, n int) string {
 	h := fnv.New64a()
 	_, _ = h.Write(fmt.Appendf(nil, "%s/%d/%d/%d", cluster, created.UnixNano(), action, n))
@@ -136,8 +136,8 @@ func SpawnID(cluster string, created time.Time, action int64, n int) string {
 	return prefix + "-" + fmt.Sprintf("%016x", h.Sum64())[:8]
 }
 
-// Environment variables with which a spawner tells an agent who started it. The agent library puts them into the
-// metadata of an agent with that id.
+// Environment variables with the spawner and the spawn id. The agent library copies them into the metadata of the agent
+// with that id.
 const (
 	EnvSpawner = "MAINSTAY_SPAWNER"
 	EnvSpawnID = "MAINSTAY_SPAWN_ID"

@@ -17,8 +17,8 @@ import (
 // StateSection is a part of the state that the agents of a cluster share.
 type StateSection string
 
-// The sections. In the first two each agent tells about itself, under its id; the others the leader writes, or in a
-// sharded cluster whoever is responsible.
+// The sections. In the first two each agent writes its own entry, under its id. The leader writes the others, or in a
+// sharded cluster any member.
 const (
 	StateTargets       StateSection = "assigned_targets"
 	StateTasks         StateSection = "task_states"
@@ -35,7 +35,7 @@ const (
 	MaxStateValue   = 32 << 10 // bytes
 	MaxStateBytes   = 1 << 20  // of all values
 	MaxStateKey     = 255      // bytes
-	// StateChunk is about how many bytes of entries travel at a time.
+	// StateChunk is the approximate number of bytes of entries in one message.
 	StateChunk = 256 << 10
 )
 
@@ -49,8 +49,8 @@ func (r StateRef) compare(o StateRef) int {
 	return cmp.Or(cmp.Compare(r.Section, o.Section), strings.Compare(r.Key, o.Key))
 }
 
-// StateVersion orders what was written under one key: first by the epoch under which it was written, so that a former
-// leader's writing never wins over its successor's, then by a number that grows with each writing.
+// StateVersion orders the writes of one key: first by the epoch of the writer's role, so that a former leader's write
+// never wins over its successor's, then by a number that grows with each write.
 type StateVersion struct {
 	Epoch  int64 `json:"epoch,omitempty"`
 	Number int64 `json:"number"`
@@ -63,26 +63,26 @@ func (v StateVersion) compare(o StateVersion) int {
 // Newer reports whether v was written after o.
 func (v StateVersion) Newer(o StateVersion) bool { return v.compare(o) > 0 }
 
-// StateEntry is one entry of the state. A removed one is kept without its value, so that it is not brought back.
+// StateEntry is one entry of the state. A removed entry is kept without its value, so that it does not come back.
 type StateEntry struct {
 	StateRef
 	StateVersion
 	Value json.RawMessage `json:"value,omitempty"`
-	// Digest is of the value, made by whoever wrote it and kept as it is by all others.
+	// Digest is the digest of the value, which its writer makes and all others keep.
 	Digest  string `json:"digest,omitempty"`
 	Removed bool   `json:"removed,omitempty"`
 }
 
-// StateLine is an entry without its value, as a manifest has it.
+// StateLine is a manifest's line: an entry without its value.
 type StateLine struct {
 	StateRef
 	StateVersion
-	// Digest is of the value; empty for a removed entry.
+	// Digest is the digest of the value; empty for a removed entry.
 	Digest string `json:"digest,omitempty"`
 	Size   int    `json:"size,omitempty"` // of the value, in bytes
 }
 
-// Newer reports whether l replaces o under the same key. Of two writings with the same version one wins everywhere.
+// Newer reports whether l replaces o under the same key. Of two writes with the same version one wins everywhere.
 func (l StateLine) Newer(o StateLine) bool {
 	return cmp.Or(l.compare(o.StateVersion), strings.Compare(l.Digest, o.Digest)) > 0
 }
@@ -98,7 +98,7 @@ func (e StateEntry) Line() StateLine {
 	return l
 }
 
-// Validate checks an entry that came from outside.
+// Validate checks an entry from outside.
 func (e StateEntry) Validate() error {
 	if err := e.StateRef.Validate(); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (e StateEntry) Validate() error {
 	return nil
 }
 
-// Validate checks a line that came from outside.
+// Validate checks a line from outside.
 func (l StateLine) Validate() error {
 	if err := l.StateRef.Validate(); err != nil {
 		return err
@@ -149,8 +149,8 @@ func (r StateRef) Validate() error {
 // EmptyState is the digest of a state without entries.
 const EmptyState = "empty"
 
-// DigestOfState is one word for what a manifest says: equal digests mean equal states. What changes by the second, the
-// task states, is left out.
+// DigestOfState is the digest of a manifest: equal digests mean equal states. Task states, which change by the second,
+// do not count.
 func DigestOfState(manifest []StateLine) string {
 	h := sha256.New()
 	any := false
@@ -187,7 +187,7 @@ func sortedLines(lines []StateLine) []StateLine {
 	return lines
 }
 
-// TaskState is what an agent's state tells of one task that it runs.
+// TaskState is a running task in an agent's own entry.
 type TaskState struct {
 	TaskID    string    `json:"task_id"`
 	Attempt   int       `json:"attempt"`
@@ -195,16 +195,16 @@ type TaskState struct {
 	StartedAt time.Time `json:"started_at,omitzero"`
 }
 
-// StateSummary is what an agent says of its state with its heartbeats, when it changed.
+// StateSummary describes an agent's state in its heartbeats, after a change.
 type StateSummary struct {
 	Digest string `json:"digest"`
-	// Entries counts all, but for removed ones.
+	// Entries counts all entries except removed ones.
 	Entries int `json:"entries"`
-	// Version is the newest of any entry but the task states.
+	// Version is the newest version of all entries except the task states.
 	Version StateVersion `json:"version"`
 }
 
-// Validate checks a summary that came from outside.
+// Validate checks a summary from outside.
 func (s *StateSummary) Validate() error {
 	if s.Digest != EmptyState && !isHex(s.Digest) || s.Entries < 0 || s.Entries > MaxStateEntries {
 		return fmt.Errorf("digest must be 8 to 64 hexadecimal digits, or %q; entries must lie between 0 and %d",
@@ -213,19 +213,19 @@ func (s *StateSummary) Validate() error {
 	return nil
 }
 
-// maxStateRemoved bounds the removed entries that are remembered. An agent that was away for longer than it takes to
-// forget one may bring the entry back.
+// maxStateRemoved bounds the removed entries that are kept. An agent that was away for longer than that may bring an
+// entry back.
 const maxStateRemoved = 200
 
-// StateTable is one agent's copy of its cluster's state. Of each key it keeps the newest writing, so that tables that
-// have taken the same entries, in whatever order, are equal. The zero value is an empty one.
+// StateTable is one agent's copy of its cluster's state. It keeps the newest write of each key, so tables that have
+// taken the same entries, in any order, are equal. The zero value is an empty table.
 type StateTable struct {
 	entries map[StateRef]StateEntry
 	last    int64 // highest number that it has seen
 	bytes   int
 }
 
-// Put takes an entry if it is newer than what is there. It reports whether it was.
+// Put takes an entry if it is newer than the present one. It reports whether it was.
 func (t *StateTable) Put(e StateEntry) (bool, error) {
 	if err := e.Validate(); err != nil {
 		return false, err
@@ -250,7 +250,7 @@ func (t *StateTable) Put(e StateEntry) (bool, error) {
 	return true, nil
 }
 
-// Write makes a new entry under an epoch: newer than all that the table has seen.
+// Write makes a new entry under an epoch, newer than all that the table has seen.
 func (t *StateTable) Write(ref StateRef, value []byte, epoch int64) (bool, error) {
 	if old, known := t.entries[ref]; known {
 		if !old.Removed && old.Digest == valueDigest(value) {
@@ -262,7 +262,7 @@ func (t *StateTable) Write(ref StateRef, value []byte, epoch int64) (bool, error
 		Digest: valueDigest(value)})
 }
 
-// Remove writes that an entry is gone. It reports whether there was one.
+// Remove removes an entry by a newer write. It reports whether there was one.
 func (t *StateTable) Remove(ref StateRef, epoch int64) (bool, error) {
 	old, known := t.entries[ref]
 	if !known || old.Removed {
@@ -272,7 +272,7 @@ func (t *StateTable) Remove(ref StateRef, epoch int64) (bool, error) {
 		Removed: true})
 }
 
-// Forget drops what an agent that is no member any more told of itself. It reports whether there was such an entry.
+// Forget drops the own entry of a former member. It reports whether there was one.
 func (t *StateTable) Forget(ref StateRef) bool {
 	old, known := t.entries[ref]
 	if !known || !ref.Section.own() {
@@ -289,7 +289,7 @@ func (t *StateTable) Get(ref StateRef) (StateEntry, bool) {
 	return e, known && !e.Removed
 }
 
-// Entries returns those of the named ones that the table has, removed ones too.
+// Entries returns those of the named entries that the table has, with removed ones.
 func (t *StateTable) Entries(refs []StateRef) []StateEntry {
 	var found []StateEntry
 	for _, ref := range refs {
@@ -300,7 +300,7 @@ func (t *StateTable) Entries(refs []StateRef) []StateEntry {
 	return found
 }
 
-// Section returns the entries of a section that were not removed, by key.
+// Section returns the entries of a section by key, without removed ones.
 func (t *StateTable) Section(s StateSection) map[string]StateEntry {
 	found := map[string]StateEntry{}
 	for ref, e := range t.entries {
@@ -320,7 +320,7 @@ func (t *StateTable) Manifest() []StateLine {
 	return sortedLines(lines)
 }
 
-// Summary is what heartbeats tell.
+// Summary describes the state for heartbeats.
 func (t *StateTable) Summary() StateSummary { return SummaryOf(t.Manifest()) }
 
 // SummaryOf is the summary of the state that a manifest describes.

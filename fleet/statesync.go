@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// HeldLine is a line of a merged manifest, and who has the entry.
+// HeldLine is a line of a merged manifest, with a holder of the entry.
 type HeldLine struct {
 	StateLine
 	Holder string `json:"holder"`
 }
 
-// AgentManifest is what one agent has.
+// AgentManifest is the manifest of one agent.
 type AgentManifest struct {
 	AgentID string
 	Lines   []StateLine
 }
 
-// MergeManifests is the state that all members should have: of each key the newest writing, and who has it. Of equal
-// ones the earlier manifest's agent is named, so put the leader's first. What agents that are no members any more told
-// of themselves is left out.
+// MergeManifests returns the state that all members should have: the newest write of each key, with a holder. Among
+// equal writes the earlier manifest's agent is the holder, so put the leader's first. It leaves out the own entries of
+// former members.
 func MergeManifests(manifests []AgentManifest, member func(agentID string) bool) []HeldLine {
 	var held []HeldLine
 	for _, m := range manifests {
@@ -31,7 +31,7 @@ func MergeManifests(manifests []AgentManifest, member func(agentID string) bool)
 	return MergeHeld(held, member)
 }
 
-// MergeHeld merges what several hubs have merged.
+// MergeHeld merges the merged manifests of several hubs.
 func MergeHeld(lines []HeldLine, member func(agentID string) bool) []HeldLine {
 	merged := make([]HeldLine, 0, len(lines))
 	for _, l := range lines {
@@ -54,7 +54,7 @@ func MergeHeld(lines []HeldLine, member func(agentID string) bool) []HeldLine {
 	return slices.CompactFunc(merged, func(a, b HeldLine) bool { return a.StateRef == b.StateRef })
 }
 
-// LinesOf are merged lines without who has them.
+// LinesOf returns merged lines without their holders.
 func LinesOf(held []HeldLine) []StateLine {
 	lines := make([]StateLine, len(held))
 	for i := range held {
@@ -65,13 +65,13 @@ func LinesOf(held []HeldLine) []StateLine {
 
 // StateDiff is what one agent lacks.
 type StateDiff struct {
-	// Missing are entries that it does not have, or has an older writing of.
+	// Missing are entries that it lacks or has an older write of.
 	Missing []StateRef `json:"missing,omitempty"`
-	// Extra are entries about agents that are no members any more.
+	// Extra are own entries of former members.
 	Extra []StateRef `json:"extra,omitempty"`
 }
 
-// Behind is how many entries, task states left out, the agent lacks.
+// Behind is how many entries the agent lacks, without task states.
 func (d *StateDiff) Behind() int {
 	n := 0
 	for _, refs := range [][]StateRef{d.Missing, d.Extra} {
@@ -84,7 +84,7 @@ func (d *StateDiff) Behind() int {
 	return n
 }
 
-// DiffState compares what an agent should have with what it has.
+// DiffState compares the state that an agent should have with the one that it has.
 func DiffState(want, have []StateLine) StateDiff {
 	var d StateDiff
 	has := make(map[StateRef]StateLine, len(have))
@@ -105,14 +105,14 @@ func DiffState(want, have []StateLine) StateDiff {
 	return d
 }
 
-// ChunkState cuts a list of entries into parts of about StateChunk bytes, each of entries that one agent holds.
+// ChunkState cuts a list of entries into parts of about StateChunk bytes, each with entries of one holder.
 func ChunkState(want []HeldLine, missing []StateRef) []StatePart {
 	lacking := make(map[StateRef]bool, len(missing))
 	for _, ref := range missing {
 		lacking[ref] = true
 	}
 	var parts []StatePart
-	open := map[string]int{} // the part of a holder that is not full, by index
+	open := map[string]int{} // index of the holder's part that is not full
 	sizes := map[string]int{}
 	for _, l := range want {
 		if !lacking[l.StateRef] {
@@ -131,13 +131,13 @@ func ChunkState(want []HeldLine, missing []StateRef) []StatePart {
 	return parts
 }
 
-// StatePart is entries that travel together.
+// StatePart has entries that travel together.
 type StatePart struct {
 	Holder string     `json:"holder"`
 	Refs   []StateRef `json:"refs"`
 }
 
-// SyncStatus is how a state sync stands.
+// SyncStatus is the state of a state sync.
 type SyncStatus string
 
 // The statuses of a state sync.
@@ -149,13 +149,13 @@ const (
 	SyncFailed       SyncStatus = "failed"
 )
 
-// SyncReport tells one state sync of a cluster.
+// SyncReport is the report of one state sync of a cluster.
 type SyncReport struct {
 	Cluster string     `json:"cluster"`
 	Status  SyncStatus `json:"status"`
-	Reason  string     `json:"reason,omitempty"` // why it was begun
-	Why     string     `json:"why,omitempty"`    // what stands in the way
-	// State is what every member should have.
+	Reason  string     `json:"reason,omitempty"` // the reason for the sync
+	Why     string     `json:"why,omitempty"`    // the reason why states still differ
+	// State is the state that every member should have.
 	State       StateSummary `json:"state"`
 	EntriesSent int          `json:"entries_sent"`
 	BytesSent   int          `json:"bytes_sent"`
@@ -165,35 +165,35 @@ type SyncReport struct {
 	CompletedAt *time.Time   `json:"completed_at,omitempty"`
 }
 
-// MemberSync is how one member's state compares with what all should have.
+// MemberSync compares one member's state with the common state.
 type MemberSync struct {
 	AgentID string `json:"agent_id"`
 	Role    Role   `json:"role"`
 	Hub     string `json:"hub,omitempty"`
-	// State is absent of an agent that keeps none or did not answer; Why says which.
+	// State is absent for an agent that keeps none or did not answer; Why has the reason.
 	State      *StateSummary `json:"state,omitempty"`
 	Behind     int           `json:"behind"` // entries that it lacks
 	Consistent bool          `json:"consistent"`
 	Why        string        `json:"why,omitempty"`
 }
 
-// SyncState is what a cluster knows of its agents' states, and when it makes them the same.
+// SyncState has a cluster's facts about its agents' states, and when the next sync is due.
 type SyncState struct {
-	// StateDigests are what the hubs say of the states of their agents, sorted by hub.
+	// StateDigests are the hubs' reports about the states of their agents, sorted by hub.
 	StateDigests []HubDigests `json:"state_digests,omitempty"`
-	// SyncAt is when the next state sync is due, and Syncs how many were begun, while the states differ.
+	// SyncAt is when the next state sync is due, and Syncs how many have begun, while the states differ.
 	SyncAt time.Time `json:"sync_at,omitzero"`
 	Syncs  int       `json:"syncs,omitempty"`
 }
 
-// HubDigests are the different digests of the states that one hub's agents of a cluster have.
+// HubDigests are the distinct digests of the states of one hub's agents of a cluster.
 type HubDigests struct {
 	Hub     string   `json:"hub"`
 	Digests []string `json:"digests"`
 }
 
 const (
-	// syncAgain and syncAgainMax space the syncs of a cluster whose members stay different.
+	// syncAgain and syncAgainMax bound the waits between syncs of a cluster whose members stay different.
 	syncAgain    = 30 * time.Second
 	syncAgainMax = 10 * time.Minute
 	// syncSoon is the first wait when states changed after a sync began. While they go on changing, the waits grow to
@@ -201,8 +201,8 @@ const (
 	syncSoon = 5 * time.Second
 )
 
-// SetStateDigests notes what a hub says of its agents' states; none: it has no agent that keeps state. The first sync
-// is due at once when the states differ. It reports whether they differ in another way than before; see SyncSoon.
+// SetStateDigests records a hub's report about its agents' states; none: no agent there keeps state. The first sync is
+// due at once when the states differ. It reports whether they differ in a new way; see SyncSoon.
 func (c *Cluster) SetStateDigests(hub string, digests []string, now time.Time) bool {
 	before := slices.Clone(c.StateDigests)
 	c.StateDigests = slices.DeleteFunc(c.StateDigests, func(h HubDigests) bool { return h.Hub == hub })
@@ -215,13 +215,13 @@ func (c *Cluster) SetStateDigests(hub string, digests []string, now time.Time) b
 	return !c.SyncAt.IsZero() && !slices.EqualFunc(before, c.StateDigests, same)
 }
 
-// SyncSoon brings the next sync forward. It is for states that changed after the last sync began: that sync may have
-// read them before, so it is worth trying again.
+// SyncSoon brings the next sync forward. Call it for states that changed after the last sync began: that sync may have
+// read them before the change.
 func (s *SyncState) SyncSoon(now time.Time) {
 	s.SyncAt = earliest(s.SyncAt, now.Add(doubled(syncSoon, s.Syncs-1, syncAgain)))
 }
 
-// DropStateDigests forgets hubs that have no members any more.
+// DropStateDigests forgets hubs without members.
 func (c *Cluster) DropStateDigests(now time.Time) {
 	hubs := c.Hubs()
 	n := len(c.StateDigests)
@@ -231,7 +231,7 @@ func (c *Cluster) DropStateDigests(now time.Time) {
 	}
 }
 
-// settleSync sets when the next sync is due. An active_active cluster needs none.
+// settleSync sets when the next sync is due. An active_active cluster has none.
 func (s *SyncState) settleSync(mode ReplicationMode, now time.Time) {
 	switch {
 	case s.StatesAgree() || mode == ActiveActive:
@@ -241,8 +241,8 @@ func (s *SyncState) settleSync(mode ReplicationMode, now time.Time) {
 	}
 }
 
-// StatesAgree reports whether all members that keep state have the same, as far as their hubs have told. A hub that
-// told nothing has agents without state, or none.
+// StatesAgree reports whether all members that keep state have the same, by the hubs' reports. A hub without a report
+// has no agents with state.
 func (s *SyncState) StatesAgree() bool {
 	first := ""
 	for _, h := range s.StateDigests {
@@ -258,7 +258,7 @@ func (s *SyncState) StatesAgree() bool {
 	return true
 }
 
-// SyncDue reports whether a sync should begin now, and notes when the next may if this one does not help.
+// SyncDue reports whether a sync should begin now, and sets when the next may begin if this one does not help.
 func (s *SyncState) SyncDue(now time.Time) bool {
 	if s.SyncAt.IsZero() || now.Before(s.SyncAt) {
 		return false

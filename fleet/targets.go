@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// MaxTargets bounds the deployment targets of a cluster: hubs are told all of them.
+// MaxTargets bounds the deployment targets of a cluster, because hubs get all of them.
 const MaxTargets = 1000
 
-// Target is a deployment target of a cluster: something that one of its agents looks after. In an
-// active_passive cluster that is the leader; in a sharded one the owner of the shard that its id is hashed to, so a
-// task with the target as its shard_key goes to the same agent; in an active_active one they are spread evenly.
+// Target is a deployment target of a cluster: something that one of its agents looks after. In an active_passive
+// cluster that is the leader; in a sharded one the owner of the shard that the target's id is hashed to, so a task with
+// the target as its shard_key goes to the same agent; in an active_active one targets are spread evenly.
 type Target struct {
 	ID string `json:"id"`
-	// Agent is who has it in an active_active cluster; in the others its role says so.
+	// Agent is its agent in an active_active cluster; in other modes the roles decide.
 	Agent string `json:"agent,omitempty"`
 }
 
@@ -31,7 +31,7 @@ func ShardOf(key string, n int) int {
 // Targets are the deployment targets of a cluster, sorted by id.
 type Targets []Target
 
-// Change adds and removes targets. What is there already, or not there, is left as it is.
+// Change adds and removes targets. Adding a present target or removing an absent one changes nothing.
 func (l *Targets) Change(add, remove []string) (changed bool, err error) {
 	for _, id := range add {
 		if err := ValidateID("target", id); err != nil {
@@ -62,7 +62,7 @@ func (l Targets) search(id string) (int, bool) {
 	return slices.BinarySearchFunc(l, id, func(t Target, id string) int { return strings.Compare(t.ID, id) })
 }
 
-// AgentOfTarget is who looks after a target now; empty: nobody may yet.
+// AgentOfTarget is the agent of a target now; empty: none yet.
 func (c *Cluster) AgentOfTarget(t Target) string {
 	switch c.Config.ReplicationMode {
 	case ActivePassive:
@@ -94,7 +94,7 @@ func (c *Cluster) TargetsOf(agentID string) []string {
 	return ids
 }
 
-// TargetsHeld are the targets that an agent's roles give it, also while it does not serve any more.
+// TargetsHeld returns the targets that an agent's roles give it, even if it no longer serves.
 func (c *Cluster) TargetsHeld(agentID string) []string {
 	var ids []string
 	for _, t := range c.Targets {
@@ -113,7 +113,7 @@ func (c *Cluster) TargetsHeld(agentID string) []string {
 }
 
 // AssignTargets spreads the targets of an active_active cluster over its online members, evenly within one and with as
-// few moves as that needs; a suspect member keeps what it has. In the other modes they follow the roles.
+// few moves as possible; a suspect member keeps its targets. In the other modes targets follow the roles.
 func (c *Cluster) AssignTargets() []RebalanceMove {
 	if c.Config.ReplicationMode != ActiveActive {
 		for i := range c.Targets {
@@ -150,7 +150,7 @@ func (c *Cluster) AssignTargets() []RebalanceMove {
 	return moves
 }
 
-// release takes from those with too many what others lack beyond what is free.
+// release takes targets from members with too many, as many as others lack beyond the free ones.
 func (l Targets) release(shares []shardQuota) {
 	lacking := 0
 	byAgent := map[string]*shardQuota{}
@@ -184,15 +184,15 @@ func targetShares(c *Cluster) []shardQuota {
 	return quotas(c.Members, held, len(c.Targets))
 }
 
-// Rebalance is the answer to asking a cluster to spread its work evenly.
+// Rebalance is the result of spreading a cluster's work evenly.
 type Rebalance struct {
 	Cluster string          `json:"cluster"`
 	DryRun  bool            `json:"dry_run,omitempty"`
 	Mode    ReplicationMode `json:"replication_mode"`
-	// Why says in words what came of it.
+	// Why is the outcome in words.
 	Why   string          `json:"why"`
 	Moves []RebalanceMove `json:"moves"`
-	// Agents is who has how much, before and after.
+	// Agents has each agent's counts, before and after.
 	Agents []AgentShare `json:"agents"`
 }
 
@@ -201,11 +201,11 @@ type RebalanceMove struct {
 	Shard   *int     `json:"shard,omitempty"`
 	Target  string   `json:"target,omitempty"`
 	Targets []string `json:"targets,omitempty"` // of the shard
-	From    string   `json:"from,omitempty"`    // empty: nobody had it
+	From    string   `json:"from,omitempty"`    // empty: no agent had it
 	To      string   `json:"to"`
 }
 
-// AgentShare is what one agent has before and after a rebalance.
+// AgentShare has one agent's counts before and after a rebalance.
 type AgentShare struct {
 	AgentID       string `json:"agent_id"`
 	Shards        int    `json:"shards"`
@@ -214,9 +214,9 @@ type AgentShare struct {
 	TargetsBefore int    `json:"targets_before"`
 }
 
-// Rebalance spreads shards evenly, and then the targets in them as far as exchanging shards does, with as few moves as
-// that needs; the targets of an active_active cluster one by one. A shard that moves is free when its old owner's lease
-// has run out; call AssignShards as ever. What it moved is what it answers; asked again, it finds nothing to do.
+// Rebalance spreads shards evenly, and then the targets in them as far as exchanging shards allows, with as few moves
+// as possible; in an active_active cluster it spreads the targets themselves. A moved shard is free when its old
+// owner's lease has run out; call AssignShards as usual. It returns its moves. A second call moves nothing.
 func (c *Cluster) Rebalance(roleLease time.Duration, now time.Time, dryRun bool) Rebalance {
 	answer := Rebalance{Cluster: c.Config.Name, DryRun: dryRun, Mode: c.Config.ReplicationMode,
 		Moves: []RebalanceMove{}}
@@ -249,7 +249,7 @@ func copyOwners(c *Cluster) ownersPlan {
 	return ownersPlan{&copied}
 }
 
-// settleShards assigns shards as they will be when nothing waits for a lease any more.
+// settleShards assigns shards as they will be when no lease is left to wait for.
 func (c ownersPlan) settleShards(now time.Time) {
 	for range 3 { // what is on its way, what is taken for it, and that nothing is left
 		_, wait := c.AssignShards(0, now)
@@ -262,8 +262,8 @@ func (c ownersPlan) settleShards(now time.Time) {
 	}
 }
 
-// exchangeShards evens out the targets of online members: as long as that helps, who has most gives a shard to who has
-// fewest, for one with fewer targets or, where it has more shards too, for none.
+// exchangeShards evens out the targets of online members. As long as that helps, the member with most gives a shard to
+// the one with fewest, in exchange for one with fewer targets, or for none where it has more shards too.
 func (c ownersPlan) exchangeShards() {
 	weights := make([]int, len(c.Shards))
 	for _, t := range c.Targets {
@@ -298,14 +298,14 @@ func (c ownersPlan) exchangeShards() {
 	}
 }
 
-// holding is the shards of one online member and how many targets are in them.
+// holding has the shards of one online member and the number of their targets.
 type holding struct {
 	agentID string
 	shards  []int
 	weight  int
 }
 
-// extremes are the online members with the most and the fewest targets; nil when there are not two.
+// extremes returns the online members with the most and the fewest targets; nil when there are fewer than two.
 func (c ownersPlan) extremes(weights []int) (most, fewest *holding) {
 	byAgent := map[string]*holding{}
 	var holdings []*holding
@@ -328,7 +328,7 @@ func (c ownersPlan) extremes(weights []int) (most, fewest *holding) {
 	return slices.MaxFunc(holdings, byWeight), slices.MinFunc(holdings, byWeight)
 }
 
-// shardMoves are what must move to come to the wanted owners.
+// shardMoves returns the moves to the wanted owners.
 func shardMoves(c *Cluster, wanted []ShardOwner) []RebalanceMove {
 	inShard := map[int][]string{}
 	for _, t := range c.Targets {
@@ -352,7 +352,7 @@ func shardMoves(c *Cluster, wanted []ShardOwner) []RebalanceMove {
 	return moves
 }
 
-// planShards takes the shards that are to move from their owners, and notes who gets each.
+// planShards takes the shards that must move from their owners, and records who gets each.
 func planShards(c *Cluster, wanted []ShardOwner, freeAt time.Time) {
 	for len(c.Shards) < len(wanted) {
 		c.Shards = append(c.Shards, ShardOwner{})
@@ -392,7 +392,7 @@ func (c ownersPlan) owned(agentID string) int {
 	return n
 }
 
-// assigned are an agent's targets also where its roles are only planned.
+// assigned returns an agent's targets, also by roles that are only planned.
 func (c ownersPlan) assigned(agentID string) []string {
 	if c.Config.ReplicationMode != Sharded {
 		return c.TargetsOf(agentID)

@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// TaskStatus is where a task stands. See docs/ARCHITECTURE.md for the state diagram.
+// TaskStatus is the status of a task. docs/ARCHITECTURE.md has the state diagram.
 type TaskStatus string
 
 // The statuses of a task. The first five are open, the rest are final.
@@ -35,10 +35,10 @@ func (s TaskStatus) Final() bool {
 	return false
 }
 
-// Settled reports whether nothing more happens to the task by itself: it has ended, or a person must act.
+// Settled reports whether nothing more happens to the task without a person.
 func (s TaskStatus) Settled() bool { return s.Final() || s == TaskReview || s == TaskDeadLetter }
 
-// RetrySafety says when a task may be delivered again after its agent was lost.
+// RetrySafety decides when a task may be delivered again after its agent was lost.
 type RetrySafety string
 
 // The retry safeties.
@@ -55,8 +55,8 @@ const (
 	DefaultExpiration          = time.Hour
 	DefaultTaskTimeout         = 24 * time.Hour
 	DefaultDeadLetterRetention = 7 * 24 * time.Hour
-	// AttemptBackstop bounds how long an attempt may go without a sign from any hub. Fast detection is the hub's; this
-	// only catches what every hub has forgotten.
+	// AttemptBackstop bounds how long an attempt may go without a heartbeat by any hub. Hubs detect losses fast; this
+	// only catches attempts that no hub knows.
 	AttemptBackstop = 60 * time.Second
 	// MaxPayloadBytes bounds a task's payload and an attempt's result, each as JSON text.
 	MaxPayloadBytes = 1 << 20
@@ -74,11 +74,11 @@ type RetryPolicy struct {
 	InitialInterval Duration `json:"initial_interval,omitempty" doc:"Wait before the second attempt; doubles each time. Default 2s."`
 	// MaxInterval caps the backoff. 0 means 5 min.
 	MaxInterval Duration `json:"max_interval,omitempty" doc:"Longest wait between attempts. Default 5m."`
-	// NonRetryable are the types of failures, as handlers name them, that must not be tried again.
+	// NonRetryable are the types of failures that must not be tried again.
 	NonRetryable []string `json:"non_retryable,omitempty" maxItems:"32" doc:"Types of failures, as agents report them in error_type, that must not be tried again: the task fails at once."`
 }
 
-// TaskSpec is what a client submits.
+// TaskSpec is the task that a client submits.
 type TaskSpec struct {
 	Type                  string            `json:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"What kind of work it is; agents declare which types they handle."`
 	Cluster               string            `json:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The cluster whose agents may do it."`
@@ -100,7 +100,7 @@ type TaskSpec struct {
 	Labels                map[string]string `json:"labels,omitempty" doc:"Up to 16 names and values, to find tasks by."`
 }
 
-// Validate checks the fields that need no knowledge of the fleet. Messages never repeat the submitted value.
+// Validate checks the fields that need no facts about the fleet. Messages never repeat the submitted value.
 func (s *TaskSpec) Validate() error {
 	if err := cmp.Or(ValidateID("type", s.Type), ValidateID("cluster", s.Cluster), optionalID("agent", s.Agent),
 		optionalID("tenant", s.Tenant), optionalID("provider", s.Provider)); err != nil {
@@ -167,7 +167,7 @@ func (s *TaskSpec) Safety() RetrySafety {
 	return s.RetrySafety
 }
 
-// AttemptOutcome is how one delivery of a task ended.
+// AttemptOutcome is the outcome of one delivery of a task.
 type AttemptOutcome string
 
 // The outcomes of an attempt.
@@ -182,7 +182,7 @@ const (
 	AttemptCancelled AttemptOutcome = "cancelled"
 )
 
-// Progress is what a running handler last reported.
+// Progress is a running handler's last report.
 type Progress struct {
 	Percent int    `json:"percent,omitempty" minimum:"0" maximum:"100"`
 	Step    string `json:"step,omitempty" maxLength:"200"`
@@ -200,7 +200,7 @@ type Attempt struct {
 	EndedAt   *time.Time     `json:"ended_at,omitempty"`
 	Outcome   AttemptOutcome `json:"outcome,omitempty"`
 	Reason    string         `json:"reason,omitempty"`
-	// ErrorType is what kind of failure it was, if the handler named it.
+	// ErrorType is the type of the failure, if the handler gave one.
 	ErrorType string    `json:"error_type,omitempty"`
 	Progress  *Progress `json:"progress,omitempty"`
 }
@@ -208,14 +208,14 @@ type Attempt struct {
 // ErrTooLarge is wrapped by errors about bodies and payloads over their bound.
 var ErrTooLarge = fmt.Errorf("too large")
 
-// DeadLetter says since when and why a task is a dead letter, and until when it is kept for a retry.
+// DeadLetter has when and why a task became a dead letter, and until when it is kept for a retry.
 type DeadLetter struct {
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
 	Cause string    `json:"cause"`
 }
 
-// ReviewDecision is what a person decides about a task in review.
+// ReviewDecision is a person's decision about a task in review.
 type ReviewDecision string
 
 // The decisions.
@@ -234,8 +234,8 @@ func (d ReviewDecision) Validate() error {
 	return fmt.Errorf("decision must be rerun, completed or failed")
 }
 
-// ValidateStartAt checks when a task may first be delivered: at any time in the past, which means at once, or at most a
-// year ahead. The zero time passes.
+// ValidateStartAt checks when a task may first be delivered: at most a year ahead. A time in the past means at once.
+// The zero time passes.
 func ValidateStartAt(at, now time.Time) error {
 	if at.After(now.AddDate(1, 0, 0)) {
 		return errors.New("start_at must be at most 1 year ahead")
@@ -243,7 +243,7 @@ func ValidateStartAt(at, now time.Time) error {
 	return nil
 }
 
-// StartsAt says in words when a task begins that must wait for its time.
+// StartsAt states in words when a task begins that must wait for its time.
 func StartsAt(at time.Time) string { return "starts at " + at.UTC().Format(time.RFC3339) }
 
 // Bounds of the types of failures, which handlers name freely.
@@ -252,7 +252,7 @@ const (
 	maxErrorTypes     = 32
 )
 
-// ErrorTypeNoBeacon is the type of failure of an attempt without signs of life, whoever ends it.
+// ErrorTypeNoBeacon is the type of failure of an attempt without signs of life.
 const ErrorTypeNoBeacon = "no_beacon"
 
 // ValidErrorType reports whether a text can be the type of a failure: printable, on one line, 1 to 128 bytes.
@@ -282,7 +282,8 @@ type HeldTask struct {
 	Percent   int        `json:"percent,omitempty" doc:"Of its progress, as its handler last said."`
 }
 
-// TaskDefaults are what a cluster's tasks have that leave it out. Zero fields take the installation's defaults.
+// TaskDefaults are a cluster's defaults for settings that tasks leave out. Zero fields take the installation's
+// defaults.
 type TaskDefaults struct {
 	// MaxAttempts is how many attempts may fail before a task is a dead letter. Default 3.
 	MaxAttempts int `json:"max_attempts,omitempty" minimum:"0" maximum:"100" doc:"Attempts that may fail before a task is a dead letter. Default 3."`
@@ -308,7 +309,7 @@ func (d TaskDefaults) Validate() error {
 	return ValidateDuration("expires_in", d.ExpiresIn, time.Second, 30*24*time.Hour)
 }
 
-// Apply gives a task what it leaves out.
+// Apply sets what a task leaves out.
 func (d TaskDefaults) Apply(s *TaskSpec) {
 	defaultTo(&s.Retry.MaxAttempts, d.MaxAttempts)
 	defaultTo(&s.Retry.MaxTransfers, d.MaxTransfers)
@@ -318,8 +319,8 @@ func (d TaskDefaults) Apply(s *TaskSpec) {
 // ExecType is the task type whose payload is a command to run.
 const ExecType = "exec"
 
-// NeedsTreeEnd reports whether the task may only go to agents that end all processes of a command: those that outlive
-// their agent would run beside the next attempt of a fenced task, and unseen after the end of an at_most_once one.
+// NeedsTreeEnd reports whether the task may only go to agents that end all processes of a command. Otherwise processes
+// could outlive their agent, and run beside the next attempt of a fenced task, or unseen after an at_most_once one.
 func (s *TaskSpec) NeedsTreeEnd() bool { return needsTreeEnd(s.Type, s.Safety()) }
 
 func needsTreeEnd(taskType string, safety RetrySafety) bool {
