@@ -99,8 +99,7 @@ func TestWithoutABeaconTimeoutNothingIsWatched(t *testing.T) {
 	})
 }
 
-// A handler that ignores its context keeps its slot, and the hub hears both: that the attempt is over and that it is
-// stuck.
+// A handler that ignores its context keeps its slot. The hub gets both: the end of the attempt, and that it is stuck.
 func TestHandlerThatIgnoresItsContextIsReportedAndKeepsItsSlot(t *testing.T) {
 	t.Parallel()
 	for name, a := range map[string]struct {

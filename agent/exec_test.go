@@ -152,7 +152,7 @@ func readPID(t *testing.T, path string) int {
 	return pid
 }
 
-// gone reports whether a process has ended. A zombie that nobody reaps, as in a container without init, has.
+// gone reports whether a process has ended. An unreaped zombie, as in a container without init, has.
 func gone(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return true

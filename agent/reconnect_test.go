@@ -214,8 +214,7 @@ func TestResultGoesToAnotherHub(t *testing.T) {
 	one.Assign(assign("t1", "gate"))
 	one.WaitRunning("t1")
 	close(g.open)
-	// The fake hubs share nothing, so the second says that the attempt does not count; what matters is that it was
-	// asked.
+	// The fake hubs share no state, so the second refuses the result; the test is that the agent asked it.
 	require.ErrorContains(t, b.await(agent.EventResultDropped).Err, protocol.CodeSuperseded)
 }
 

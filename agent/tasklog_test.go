@@ -31,7 +31,7 @@ func texts(lines []fleet.LogLine) []string {
 	return list
 }
 
-// talker is a handler that logs what it is given.
+// talker is a handler that logs its input.
 func talker() (chan<- string, agent.Handler) {
 	say := make(chan string)
 	return say, func(_ context.Context, task *agent.Task) (any, error) {

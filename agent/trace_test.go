@@ -14,8 +14,8 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// A command finds the trace of its task in its environment, also when this program records none; what the task itself
-// sets wins.
+// A command gets the trace of its task in its environment, even if this program records none; the task's own variables
+// win.
 func TestCommandsSeeTheTrace(t *testing.T) {
 	t.Parallel()
 	const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

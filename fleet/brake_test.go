@@ -126,7 +126,7 @@ func TestBrakeRelease(t *testing.T) {
 	require.Empty(t, (&Brake{}).Release())
 }
 
-// What a workflow carries over a continue-as-new is all there is, and nothing while nothing happened.
+// A continue-as-new carries the whole state over, and a brake without losses is empty.
 func TestBrakeIsCarried(t *testing.T) {
 	t.Parallel()
 	b := Brake{Policy: BrakePolicy{Window: Duration(time.Minute)}}

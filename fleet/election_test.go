@@ -137,8 +137,8 @@ func TestPromote(t *testing.T) {
 // process is one run of one agent.
 type process struct{ agent, instance string }
 
-// world is a fleet as it really is, beside what the cluster believes: agents hold leases that hubs renew while the
-// cluster names them, whatever becomes of them afterwards.
+// world is the real fleet, beside the cluster's view of it: agents hold leases that hubs renew while the cluster names
+// them as holders.
 type world struct {
 	*Cluster
 	now   time.Time
@@ -148,7 +148,7 @@ type world struct {
 
 var modelAgents = []string{"a", "b", "c", "d", "e"}
 
-// disturb does one thing to the fleet. vacate is called for an agent that serves no longer, with whether it said
+// disturb does one thing to the fleet. It calls vacate for an agent that no longer serves, with whether it said
 // goodbye.
 func (w *world) disturb(t *rapid.T, vacate func(agent string, goodbye bool)) {
 	agent := rapid.SampledFrom(modelAgents).Draw(t, "agent")

@@ -201,7 +201,7 @@ func TestHealingActionsOfOneCycleAreBounded(t *testing.T) {
 	require.Equal(t, map[HealingType]int{HealReassign: orphansPerCycle, HealReduce: 3}, acted)
 }
 
-// Whatever is wrong, a cycle leaves enough agents, never touches what is a person's, and decides the same again.
+// In any fleet, a cycle leaves enough agents, never touches an operator's, and is repeatable.
 func TestHealingLeavesEnough(t *testing.T) {
 	t.Parallel()
 	levels := []HealthLevel{HealthHealthy, HealthDegraded, HealthWarning, HealthCritical, HealthFailed}

@@ -67,7 +67,7 @@ func drawSpec(t *rapid.T) TaskSpec {
 	}
 }
 
-// Whoever gets a task can run it, has a slot, and is not rate limited; and nobody gets it only if nobody could.
+// The chosen agent can run the task, has a slot, and is not rate limited. None is chosen only if none could run it.
 func TestPlacePicksOnlyEligibleAgents(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -110,8 +110,7 @@ func TestPlaceIsDeterministic(t *testing.T) {
 	})
 }
 
-// More of what is good never lowers a score: a wanted capability, an idle processor, free memory, free slots, the
-// provider.
+// No advantage lowers a score: a preferred capability, an idle processor, free memory, free slots, the provider.
 func TestScoreIsMonotonic(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

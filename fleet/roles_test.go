@@ -107,7 +107,7 @@ func TestSwitchMode(t *testing.T) {
 	require.Equal(t, RoleMember, c.RoleOf("a"))
 }
 
-// What the workflow carries over a continue-as-new is all there is.
+// A continue-as-new carries the whole state over.
 func TestClusterCarriesItsRoles(t *testing.T) {
 	t.Parallel()
 	c := clusterOf(ActivePassive, "a", "b")

@@ -102,7 +102,7 @@ func requireIdleFirst(t *rapid.T, c *Cluster, f *ScalingFacts, d ScalingDecision
 	}
 }
 
-// carryOut does at once what was decided, or fails to.
+// carryOut carries out a decision at once, or fails to.
 func carryOut(t *rapid.T, c *Cluster, d ScalingDecision, now time.Time) {
 	action := c.BeginScaling(d, scaleNow, now)
 	failed := ""

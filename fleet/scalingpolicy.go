@@ -178,7 +178,7 @@ func (p *ScalingPolicy) Validate() error {
 // idForm says how an id is written.
 const idForm = `must be 1 to %d characters of a-z, 0-9, ".", "_" and "-", and begin with a letter or digit`
 
-// reservedEnvironment is what a spawner itself tells its agents.
+// reservedEnvironment begins the variables that a spawner itself sets for its agents.
 const reservedEnvironment = "MAINSTAY_"
 
 func (s *SpawnPolicy) validate() error {

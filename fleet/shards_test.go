@@ -26,7 +26,7 @@ func settle(t require.TestingT, c *Cluster, now time.Time) ([]ShardMove, time.Ti
 	return nil, now
 }
 
-// taken are the moves that took a shard from somebody.
+// taken returns the moves that took a shard from an owner.
 func taken(moves []ShardMove) []ShardMove {
 	return slices.DeleteFunc(slices.Clone(moves), func(m ShardMove) bool { return m.To != "" })
 }
@@ -176,8 +176,8 @@ func TestVacateShards(t *testing.T) {
 	require.Equal(t, []int{0, 1, 2, 3}, c.ShardsOf("b"))
 }
 
-// Shards become free one after the other; whoever is online takes them over, and gives back its part to a member that
-// was only suspected.
+// Shards become free one after the other. Online members take them over, and give back its part to a member that was
+// only suspect.
 func TestShardsWaitEachForItsLease(t *testing.T) {
 	t.Parallel()
 	c := clusterOf(Sharded, "a", "b", "c", "d")
@@ -204,7 +204,7 @@ func TestShardsWaitEachForItsLease(t *testing.T) {
 	require.Equal(t, map[string]int{"a": 4, "b": 4}, counts(c))
 }
 
-// A join of one member moves at most its part of the shards, and a loss only what the lost one had, at every size.
+// At every size, a join moves at most the new member's part of the shards, and a loss only the lost member's.
 func TestShardMovesAreFew(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -312,7 +312,7 @@ func TestShardModel(t *testing.T) {
 	})
 }
 
-// balanced checks that every shard is owned and, while nobody is suspect, that the parts are equal within one.
+// balanced checks that every shard has an owner and, while no member is suspect, that the parts are equal within one.
 func balanced(t *rapid.T, c *Cluster) {
 	n := counts(c)
 	if n[""] > 0 {

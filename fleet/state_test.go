@@ -141,7 +141,7 @@ func TestNewerEpochWins(t *testing.T) {
 
 func anyone(string) bool { return true }
 
-// exchange does what a state sync does, in one round.
+// exchange does one round of a state sync.
 func exchange(t require.TestingT, tables []*StateTable) (sent int) {
 	var manifests []AgentManifest
 	for i, table := range tables {
@@ -162,7 +162,7 @@ func exchange(t require.TestingT, tables []*StateTable) (sent int) {
 	return sent
 }
 
-// Whoever wrote what in which order: one round makes all the same, a second one sends nothing.
+// After any writes in any order, one round makes all states equal, and a second one sends nothing.
 func TestStatesConverge(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

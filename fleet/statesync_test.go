@@ -55,7 +55,7 @@ func TestSyncIsDueSoonWhenStatesChange(t *testing.T) {
 	t.Parallel()
 	c := clusterOf(ActivePassive, "a", "b")
 	hub, now := c.Member("a").Hub, noon
-	// tell is what the cluster workflow does with a hub's word.
+	// tell applies a hub's report like the cluster workflow.
 	tell := func(digests ...string) (changed bool) {
 		if changed = c.SetStateDigests(hub, digests, now); changed {
 			c.SyncSoon(now)

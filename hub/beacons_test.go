@@ -15,7 +15,7 @@ func beacon(d time.Duration) func(*contract.RunTaskInput) {
 	return func(in *contract.RunTaskInput) { in.Spec.BeaconTimeout = fleet.Duration(d) }
 }
 
-// says makes a poll list one attempt, with more about it.
+// says makes a poll list one attempt, with further fields.
 func says(a protocol.Assignment, change func(*protocol.RunningAttempt)) func(*protocol.Poll) {
 	return func(p *protocol.Poll) {
 		r := protocol.RunningAttempt{TaskID: a.TaskID, Attempt: a.Attempt}

@@ -14,7 +14,7 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// events reads what the hub saw, in short.
+// events returns the hub's events, in short.
 func (b *bench) events(in contract.ReadEventsInput) ([]string, contract.ReadEventsResult) {
 	b.t.Helper()
 	read, err := b.Hub.events.Read(b.t.Context(), in)

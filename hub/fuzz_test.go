@@ -67,8 +67,8 @@ func wire(f testing.TB) wired {
 	return w
 }
 
-// send sends a body and checks what every answer must be: one of the protocol's, a problem with a code unless it is a
-// success, and never a failure of ours.
+// send sends a body and checks the answer: one of the protocol's statuses, a problem with a code unless it is a
+// success, and never an internal error.
 func (w wired) send(t *testing.T, path, body string) {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")

@@ -12,7 +12,7 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// rated is the health of an agent as the hub tells it.
+// rated is an agent's health by the hub's activity.
 func (b *bench) rated(agent string) fleet.Health {
 	result, err := b.health.Read(b.t.Context(), contract.ReadHealthInput{Cluster: "c", AgentID: agent})
 	require.NoError(b.t, err)
@@ -82,7 +82,7 @@ func TestHealthIsOfOneClusterAndAgent(t *testing.T) {
 	})
 }
 
-// healthTold are the changes of health that the cluster was told.
+// healthTold returns the changes of health that the hub reported to the cluster.
 func (b *bench) healthTold() []fleet.HealthLevel {
 	var levels []fleet.HealthLevel
 	for _, c := range b.changed() {

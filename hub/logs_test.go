@@ -14,7 +14,7 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// reading is what came of reading a log, and how long it took.
+// reading is the result of reading a log, and how long it took.
 type reading struct {
 	contract.ReadLogResult
 	err  error

@@ -44,7 +44,7 @@ func equalLabels(a, b map[string]string) bool {
 	return true
 }
 
-// Every metric of the hub is moved by what it names, from one value to another.
+// Each case changes a metric of the hub from one value to another.
 func TestMetricsMove(t *testing.T) {
 	agent := map[string]string{"agent_id": "a"}
 	cluster := map[string]string{"cluster_id": "c"}
@@ -139,7 +139,7 @@ func TestMetricsMove(t *testing.T) {
 	}
 }
 
-// timeOut lets three attempts of an agent time out: one or two say nothing about it yet.
+// timeOut lets three attempts of an agent time out; fewer do not count.
 func timeOut(a *peer) {
 	for _, id := range []string{"t1", "t2", "t3"} {
 		_ = a.report(a.give(task(id)), fleet.AttemptTimedOut)

@@ -69,7 +69,7 @@ func TestPauseReturnsWhatIsParked(t *testing.T) {
 	})
 }
 
-// What an agent was given but has not heard of does not begin after a pause.
+// An assignment that no answer has carried does not begin after a pause.
 func TestPauseReturnsWhatWasNotDelivered(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 2)

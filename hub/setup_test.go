@@ -50,7 +50,7 @@ type fakePoll struct {
 	answer chan *workflowservice.PollActivityTaskQueueResponse
 }
 
-// report is how an attempt ended, as Temporal was told.
+// report is the end of an attempt as reported to Temporal.
 type report struct {
 	token string
 	how   string // completed, failed or cancelled
@@ -138,8 +138,8 @@ func (f *fakeTemporal) RespondActivityTaskFailed(
 	return &workflowservice.RespondActivityTaskFailedResponse{}, f.take(report{string(in.GetTaskToken()), "failed", r})
 }
 
-// applyPollLocked takes the first end of an attempt; later ones are told that there is no such attempt, as Temporal
-// does.
+// applyPollLocked takes the first end of an attempt. Later ones get an error that there is no such attempt, as from
+// Temporal.
 func (f *fakeTemporal) take(r report) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -270,7 +270,7 @@ func (b *bench) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// peer is an agent as the hub sees one: what it sends.
+// peer is an agent from the hub's side: its requests.
 type peer struct {
 	b      *bench
 	claims sessionClaims
@@ -296,7 +296,7 @@ func (b *bench) register(id string, slots int, change ...func(*protocol.Register
 	return &peer{b: b, claims: claims, conn: &connection{}}
 }
 
-// answered is what came of a poll.
+// answered is the answer to a poll.
 type answered struct {
 	protocol.Polled
 	err error
@@ -400,14 +400,14 @@ func (b *bench) reported() []report {
 	return slices.Clone(b.temporal.reports)
 }
 
-// changed are the transitions that clusters were told of, in order.
+// changed returns the transitions that clusters got, in order.
 func (b *bench) changed() []fleet.Transition {
 	b.temporal.mu.Lock()
 	defer b.temporal.mu.Unlock()
 	return slices.Clone(b.temporal.changes)
 }
 
-// brakeTold is how the hub's brake stands, as the cluster was told.
+// brakeTold returns the state of the hub's brake by its last signal to the cluster.
 func (b *bench) brakeTold() *fleet.BrakeHold {
 	b.temporal.mu.Lock()
 	defer b.temporal.mu.Unlock()

@@ -13,12 +13,12 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// has makes a poll tell a digest of the agent's state.
+// has makes a poll report a digest of the agent's state.
 func has(digest string) func(*protocol.Poll) {
 	return func(p *protocol.Poll) { p.State = &fleet.StateSummary{Digest: digest} }
 }
 
-// statesHeard are the digests that the cluster was told since the last call, in order.
+// statesHeard returns the digests that the cluster got since the last call, in order.
 func (b *bench) statesHeard() [][]string {
 	synctest.Wait()
 	b.temporal.mu.Lock()
@@ -30,8 +30,8 @@ func (b *bench) statesHeard() [][]string {
 
 const one, two = "1111111111111111", "2222222222222222"
 
-// TestStatesAreTold plays what happens to the agents of one hub. A cluster compares what its hubs told, so it must hear
-// of every hub with agents that keep state, whatever these have.
+// TestStatesAreTold changes the agents of one hub. A cluster compares its hubs' reports, so every hub with agents that
+// keep state must report, whatever their states.
 func TestStatesAreTold(t *testing.T) {
 	t.Parallel()
 	const soon = time.Second // longer than the hub's looks, shorter than the spacing

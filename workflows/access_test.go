@@ -22,8 +22,8 @@ func viewerToken(id string) access.Record {
 	return access.Record{ID: id, Name: id, Kind: access.APIToken, Role: access.Viewer, Hash: access.HashOf(id)}
 }
 
-// TestAccessKeepsTokensInItsMemo has tokens made, made again, revoked and refused; the memo says each time what there
-// is.
+// TestAccessKeepsTokensInItsMemo creates tokens, repeats that, revokes and refuses some; each time the memo has the
+// present ones.
 func TestAccessKeepsTokensInItsMemo(t *testing.T) {
 	t.Parallel()
 	env := workflowtest.NewEnvironment()

@@ -16,8 +16,8 @@ import (
 	"mainstay.dev/mainstay/workflows"
 )
 
-// TestDrainThatIsRefused has a cluster refuse a drain of healing's: it hears what healing decided, and the agent stays
-// as it is.
+// TestDrainThatIsRefused: a cluster refuses a drain by healing. It gets the facts of healing's decision, and the agent
+// stays unchanged.
 func TestDrainThatIsRefused(t *testing.T) {
 	t.Parallel()
 	var suite sdktestsuite.WorkflowTestSuite

@@ -23,7 +23,7 @@ import (
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
-// healingRun is a run of a HealingAction workflow with a cluster, drains and a scaler that do as they are told.
+// healingRun is a run of a HealingAction workflow with a scripted cluster, drains and scaler.
 type healingRun struct {
 	*sdktestsuite.TestWorkflowEnvironment
 	errs      map[string]error // by activity, or signal
@@ -109,7 +109,7 @@ func newHealingRun(t *testing.T) *healingRun {
 	return r
 }
 
-// note keeps a call once, however often it is tried again, and says how it ends.
+// note records a call once, however often it is repeated, and returns its scripted end.
 func (r *healingRun) note(name string, about ...string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
-// cycleRun is a run of the HealingCycle workflow that finds what it is told to.
+// cycleRun is a run of the HealingCycle workflow with scripted findings.
 type cycleRun struct {
 	*sdktestsuite.TestWorkflowEnvironment
 	found      contract.Examined
@@ -216,7 +216,7 @@ func TestCycleFindsOrphans(t *testing.T) {
 	}
 }
 
-// TestCycleGoesOn has what a cycle asks for besides fail: the next cycle is there for that.
+// TestCycleGoesOn lets a cycle's other requests fail, which the next cycle repeats.
 func TestCycleGoesOn(t *testing.T) {
 	t.Parallel()
 	r := newCycleRun(t)

@@ -166,7 +166,7 @@ func TestFiringWhoseTaskIsThere(t *testing.T) {
 	}
 }
 
-// The task says that it waits for a person; the firing does not wait for that.
+// The task reports that it waits for a person; the firing does not wait for that person.
 func TestFiringDoesNotWaitForAPerson(t *testing.T) {
 	t.Parallel()
 	f := newFiring(t, inLane("lane/default", false), func() (contract.AttemptReport, error) {

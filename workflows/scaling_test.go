@@ -20,7 +20,7 @@ import (
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
-// scalingRun is a run of the Scaling workflow with a spawner and a cluster that do as they are told.
+// scalingRun is a run of the Scaling workflow with a scripted spawner and cluster.
 type scalingRun struct {
 	*sdktestsuite.TestWorkflowEnvironment
 	noSpawner bool

@@ -32,7 +32,7 @@ type clusterRun struct {
 	sent []contract.Directive
 }
 
-// directives returns what hubs were told so far.
+// directives returns the directives that hubs got so far.
 func (r *clusterRun) directives() []contract.Directive {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,9 +15,9 @@ import (
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
-// A run that is to end, as it is deleted or its history is long, waits for what is under way beside its loop: an update
-// whose hub takes its time to hear, or the health of an agent that is being asked for. It must wait for it without
-// turning in circles, which the worker takes for a deadlock, and lose nothing of it.
+// A run that must end, because the cluster is deleted or its history is long, waits for work outside its loop: an
+// update whose hub is slow, or a request about an agent's health. It must wait without spinning, which the worker takes
+// for a deadlock, and lose nothing of that work.
 func TestClusterEndsWhenNothingIsUnderWay(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(*clusterRun){

@@ -13,7 +13,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// told asks the cluster for its events, in short.
+// told returns the cluster's events, in short.
 func (r *clusterRun) told(t *testing.T, since contract.EventsSince) ([]string, contract.ClusterEvents) {
 	t.Helper()
 	value, err := r.QueryWorkflow(contract.EventsQuery.Name, since)

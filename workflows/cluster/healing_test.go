@@ -11,8 +11,8 @@ import (
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
-// TestClusterChecksHealing has actions of healing reach a cluster in which an operator was quicker than healing, and
-// one in which nobody was.
+// TestClusterChecksHealing sends healing actions to a cluster in which an operator acted first, and to one in which no
+// operator did.
 func TestClusterChecksHealing(t *testing.T) {
 	t.Parallel()
 	const healings = "default:healing-1"

@@ -11,7 +11,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// FuzzManualFailoverSignal sends what a person may send with temporal workflow signal. Nothing of it may hurt the
+// FuzzManualFailoverSignal sends what a person may send with temporal workflow signal. Nothing of it may harm the
 // cluster.
 func FuzzManualFailoverSignal(f *testing.F) {
 	for _, seed := range []string{`{"agent_id":"a","target_agent_id":"b","reason":"disk"}`, `{"agent_id":"nobody"}`,

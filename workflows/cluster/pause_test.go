@@ -61,11 +61,11 @@ func TestClusterPauses(t *testing.T) {
 		require.False(t, d.CreatedAt.IsZero())
 	}
 	lane := []string{"cap/arm+gpu"}
-	// The last is told to both hubs.
+	// Both hubs get the last directive.
 	require.Equal(t, []told{{false, lane}, {true, lane}, {false, lane}, {false, lane}}, heard)
 }
 
-// A pause waits for the hubs to hear, but not for one that is away.
+// A pause waits for the hubs, but not for one that is away.
 func TestClusterPauseWaitsForHubs(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)

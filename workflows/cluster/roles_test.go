@@ -10,7 +10,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// gone tells the cluster that an agent's session ended.
+// gone reports to the cluster that an agent's session ended.
 func (r *clusterRun) gone(agent string, epoch int64, lease time.Duration, left bool, attempts ...fleet.HeldAttempt) {
 	remaining := fleet.Duration(lease)
 	r.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1",

@@ -12,7 +12,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// A cluster starts a sync when its hubs tell of different states, and again later when that did not help.
+// A cluster starts a sync when its hubs report different states, and again later when that did not help.
 func TestClusterSyncsStates(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)

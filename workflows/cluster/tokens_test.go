@@ -11,7 +11,8 @@ import (
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
-// TestClusterRevokesAJoinToken has agents that joined with a token, one whose sessions end, and the hubs hear of it.
+// TestClusterRevokesAJoinToken revokes a token with which agents joined, ends their sessions, and checks the hubs'
+// directives.
 func TestClusterRevokesAJoinToken(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)

@@ -15,7 +15,7 @@ import (
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
-// startInput starts the task with what a gateway would put beside the spec.
+// startInput starts the task with the gateway's additions to the spec.
 func (r *taskRun) startInput(in contract.TaskInput) {
 	in.TaskID, in.Lane, in.Spec.Type, in.Spec.Cluster = "t-1", "lane/default", "echo", "default"
 	r.ExecuteWorkflow(contract.TaskWorkflow, in)

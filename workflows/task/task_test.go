@@ -18,7 +18,7 @@ import (
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
-// script plays the hub: the nth delivery ends as the nth entry says.
+// script plays the hub: the nth entry is the end of the nth delivery.
 type script []func(contract.RunTaskInput) (contract.AttemptReport, error)
 
 type taskRun struct {

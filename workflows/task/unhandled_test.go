@@ -12,7 +12,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// marks notes each change of the task's mark.
+// marks records each change of the task's mark.
 func (r *taskRun) marks() *[]string {
 	var marks []string
 	r.OnUpsertTypedSearchAttributes(mock.MatchedBy(func(attributes temporal.SearchAttributes) bool {
