@@ -15,9 +15,9 @@ var ErrStandby = errors.New(
 	"agent: a standby does not write the cluster's state: the leader does, and a state sync brings it here")
 
 // State is the state that an agent shares with its active_passive or sharded cluster. The leader writes it, or in a
-// sharded cluster any member, and state syncs bring it to the other members, so a promoted agent has what the leader had.
-// Give it to an agent as Options.State. All methods may be called from any goroutine, before, while and after the agent
-// runs.
+// sharded cluster any member, and state syncs bring it to the other members, so a promoted agent has what the leader
+// had. Give it to an agent as Options.State. All methods may be called from any goroutine, before, while and after the
+// agent runs.
 //
 //	state := agent.NewState()
 //	state.OnChange = func(c agent.StateChange) { reload(c.Key) }

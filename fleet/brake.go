@@ -107,7 +107,7 @@ func (b *Brake) forget(before time.Time) {
 	b.Losses = slices.DeleteFunc(b.Losses, func(l AgentLoss) bool { return !l.At.After(before) })
 }
 
-// BrakeHold: a hub's mass-loss brake is engaged, so failovers of the cluster's agents that this hub lost wait.
+// BrakeHold reports that a hub's mass-loss brake is engaged: failovers of the agents that this hub lost wait.
 type BrakeHold struct {
 	Hub string `json:"hub"`
 	// Process is the hub's process; its successor does not continue the hold.
