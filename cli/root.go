@@ -19,7 +19,7 @@ import (
 	"mainstay.dev/mainstay/controlplane"
 	"mainstay.dev/mainstay/controlplane/dev"
 	"mainstay.dev/mainstay/demo"
-	"mainstay.dev/mainstay/testsuite/bench/command"
+	"mainstay.dev/mainstay/testsuite/bench"
 )
 
 // Main runs this process's command line and returns its exit code. version is the program's.
@@ -45,7 +45,7 @@ Begin with "mainstay dev", which runs everything on this machine, or "mainstay d
 	agents.AddCommand(agentrun.Command(a))
 	clusters.AddCommand(agent.ClusterCommands(a)...)
 	root.AddCommand(
-		dev.Command(a), demo.Command(a), controlplane.ServeCommand(a), command.New(a),
+		dev.Command(a), demo.Command(a), controlplane.ServeCommand(a), bench.New(a),
 		agents, agent.FailoverCommand(a), agent.DrainCommand(a),
 		clusters, cluster.QueueCommand(a), cluster.ScalingCommand(a), healing.Command(a),
 		task.Command(a), schedule.Command(a), event.Command(a), token.Command(a),

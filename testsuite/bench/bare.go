@@ -21,85 +21,79 @@ const (
 	bareWorkflowPollers = 8
 )
 
-// Bare is plain Temporal: one workflow with one activity for each task, run by an SDK worker in this process.
-type Bare struct {
+// bare is plain Temporal: one workflow with one activity for each task, run by an SDK worker in this process.
+type bare struct {
 	client client.Client
 	worker sdkworker.Worker
 }
 
-// NewBare starts the worker. Its pollers are as many as Mainstay's, its other settings the SDK's defaults, eager
+// newBare starts the worker. Its pollers are as many as Mainstay's, its other settings the SDK's defaults, eager
 // activities among them.
-func NewBare(c client.Client, activityPollers int) (*Bare, error) {
-	w := sdkworker.New(c, bareQueue, sdkworker.Options{MaxConcurrentWorkflowTaskPollers: bareWorkflowPollers,
+func newBare(c client.Client, activityPollers int) (*bare, error) {
+	w, err := startBare(c, sdkworker.Options{MaxConcurrentWorkflowTaskPollers: bareWorkflowPollers,
 		MaxConcurrentActivityTaskPollers: activityPollers})
-	registerBareWorkflow(w)
-	registerBareActivity(w)
+	return &bare{c, w}, err
+}
+
+// startBare runs a worker. What its options leave out, workflows or activities, it does not run.
+func startBare(c client.Client, o sdkworker.Options) (sdkworker.Worker, error) {
+	w := sdkworker.New(c, bareQueue, o)
+	if !o.DisableWorkflowWorker {
+		w.RegisterWorkflowWithOptions(func(ctx workflow.Context) (int64, error) {
+			ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
+			var began int64
+			err := workflow.ExecuteActivity(ctx, bareActivity).Get(ctx, &began)
+			return began, err
+		}, workflow.RegisterOptions{Name: bareWorkflow})
+	}
+	if !o.LocalActivityWorkerOnly {
+		w.RegisterActivityWithOptions(func(context.Context) (int64, error) { return time.Now().UnixNano(), nil },
+			activity.RegisterOptions{Name: bareActivity})
+	}
 	if err := w.Start(); err != nil {
 		return nil, fmt.Errorf("start the bare worker: %w", err)
 	}
-	return &Bare{c, w}, nil
+	return w, nil
 }
 
-func registerBareWorkflow(w sdkworker.WorkflowRegistry) {
-	w.RegisterWorkflowWithOptions(func(ctx workflow.Context) (int64, error) {
-		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
-		var began int64
-		err := workflow.ExecuteActivity(ctx, bareActivity).Get(ctx, &began)
-		return began, err
-	}, workflow.RegisterOptions{Name: bareWorkflow})
+// start starts a task.
+func (b *bare) start(ctx context.Context, id string) error {
+	_, err := b.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: bareQueue}, bareWorkflow)
+	return err
 }
 
-func registerBareActivity(w sdkworker.ActivityRegistry) {
-	w.RegisterActivityWithOptions(func(context.Context) (int64, error) { return time.Now().UnixNano(), nil },
-		activity.RegisterOptions{Name: bareActivity})
+func (b *bare) Name() string { return "bare Temporal" }
+
+func (b *bare) Submit(ctx context.Context) (string, error) {
+	id := "bare/" + uuid.NewString()
+	return id, b.start(ctx, id)
 }
 
-// Close stops the worker.
-func (b *Bare) Close() { b.worker.Stop() }
-
-// Name implements Side.
-func (b *Bare) Name() string { return "bare Temporal" }
-
-// Submit implements Side.
-func (b *Bare) Submit(ctx context.Context) (string, error) {
-	run, err := b.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: "bare/" + uuid.NewString(),
-		TaskQueue: bareQueue}, bareWorkflow)
-	if err != nil {
-		return "", err
-	}
-	return run.GetID(), nil
+func (b *bare) Begun(ctx context.Context, id string) (began, closed time.Time, err error) {
+	var at int64
+	closed, err = outcome(ctx, b.client, id, &at)
+	return time.Unix(0, at), closed, err
 }
 
-// Begun implements Side.
-func (b *Bare) Begun(ctx context.Context, id string) (time.Time, time.Time, error) {
-	closed, err := waitClosed(ctx, b.client, id)
-	if err != nil {
-		return time.Time{}, time.Time{}, err
-	}
-	var began int64
-	err = b.client.GetWorkflow(ctx, id, "").Get(ctx, &began) // closed already: answers at once
-	return time.Unix(0, began), closed, err
-}
-
-// waitClosed polls until a workflow has closed. Long polls on history miss a close now and then and would distort the
-// measurement.
-func waitClosed(ctx context.Context, c client.Client, id string) (time.Time, error) {
-	for {
+// outcome waits until a workflow has completed, and returns its result and when that was. It asks again and again: long
+// polls on history miss a close now and then and would distort the measurement.
+func outcome(ctx context.Context, c client.Client, id string, result any) (closed time.Time, err error) {
+	if err := eventually(ctx, "the end of "+id, noLimit, 20*time.Millisecond, func(ctx context.Context) (bool, error) {
 		d, err := c.DescribeWorkflowExecution(ctx, id, "")
 		if err != nil {
-			return time.Time{}, fmt.Errorf("describe %s: %w", id, err)
+			return false, fmt.Errorf("describe %s: %w", id, err)
 		}
 		switch info := d.GetWorkflowExecutionInfo(); info.GetStatus() {
 		case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+			return false, nil
 		case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-			return info.GetCloseTime().AsTime(), nil
+			closed = info.GetCloseTime().AsTime()
+			return true, nil
 		default:
-			return time.Time{}, fmt.Errorf("%s ended as %s", id, info.GetStatus())
+			return false, fmt.Errorf("%s ended as %s", id, info.GetStatus())
 		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return time.Time{}, ctx.Err()
-		}
+	}); err != nil {
+		return closed, err
 	}
+	return closed, c.GetWorkflow(ctx, id, "").Get(ctx, result) // closed already: answers at once
 }

@@ -21,15 +21,15 @@ func TestDrainedCounts(t *testing.T) {
 		{AgentID: "b", Status: fleet.DrainCompleted, AcknowledgedAt: when(10), CompletedAt: when(12), Moved: 1},
 		{AgentID: "c", Status: fleet.DrainFailed, AcknowledgedAt: when(10), CompletedAt: when(12)},
 	}}
-	var d Drained
+	var d drained
 	d.count(&record, []ledgerEntry{
 		entry(ledgerBegin, "a", 5), entry(ledgerEnd, "a", 20), entry(ledgerBegin, "b", 9), entry(ledgerEnd, "b", 9),
 		entry(ledgerBegin, "b", 11), entry(ledgerBegin, "rest", 30),
 	})
-	require.Equal(t, []time.Duration{time.Second, 2 * time.Second}, d.Tails)
+	require.Equal(t, []time.Duration{time.Second, 2 * time.Second}, d.tails)
 	require.Equal(t, 1, d.Late, "b was given work after it was said that none arrives")
 	require.Equal(t, 1, d.Moved)
 	require.Equal(t, 1, d.Undue)
-	require.False(t, d.Met())
-	require.True(t, (&Drained{}).Met())
+	require.False(t, d.met())
+	require.True(t, (&drained{}).met())
 }

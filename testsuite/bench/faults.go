@@ -5,46 +5,114 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"syscall"
 	"time"
-
-	"mainstay.dev/mainstay/fleet"
 )
 
 // moveLimit is how long a task may take to go on elsewhere until the run is given up.
 const moveLimit = 2 * time.Minute
 
+// move is one task that went from an agent to another.
+type move struct {
+	task, from  string
+	fault       time.Time
+	stop, begin time.Time // of the old attempt, if it told, and of the new one
+}
+
+// hitAll does a fault n times, counts what came of it, and puts the agents back to work each time.
+func (c *crew) hitAll(ctx context.Context, row *faultRow, n int, progress io.Writer) error {
+	for done := 0; done < n; {
+		ids, err := c.victims(row, done, n)
+		if err != nil {
+			return err
+		}
+		moved, err := c.hit(ctx, row.signal, ids...)
+		if err != nil {
+			return err
+		}
+		row.count(moved, len(ids))
+		if err := c.restore(ctx, row.signal, moved, ids); err != nil {
+			return err
+		}
+		if done += len(ids); done%10 == 0 || done == n || len(ids) > 1 {
+			fmt.Fprintf(progress, "%s: %d of %d\n", row.Fault, done, n)
+		}
+	}
+	return nil
+}
+
+// victims are the agents to hit next: one after the other; of those that freeze several at a time, fewer than would put
+// the mass-loss brake on; or the one that leads. Only the leader works, so one task shows who it is.
+func (c *crew) victims(row *faultRow, done, n int) ([]string, error) {
+	if c.led {
+		var leaders []string
+		for id, tasks := range c.running() {
+			if len(tasks) > 0 {
+				leaders = append(leaders, id)
+			}
+		}
+		if len(leaders) == 0 {
+			return nil, errors.New("nobody leads")
+		}
+		row.Twice += len(leaders) - 1
+		return leaders[:1], nil
+	}
+	together := 1
+	if row.signal == syscall.SIGSTOP {
+		together = min(max(1, len(c.ids)/5), n-done)
+	}
+	ids := make([]string, together)
+	for k := range ids {
+		ids[k] = c.ids[(done+k)%len(c.ids)]
+	}
+	return ids, nil
+}
+
+// count adds what came of a fault of some agents. After SIGTERM, which has an agent hand its work back, what counts is
+// the gap in which nobody works on a task.
+func (r *faultRow) count(moved []move, agents int) {
+	r.Faults += agents
+	for _, m := range moved {
+		from := m.fault
+		if r.signal == syscall.SIGTERM {
+			from = m.stop
+			if m.stop.IsZero() || m.begin.Before(m.stop) {
+				r.Twice++
+			}
+		}
+		r.times = append(r.times, m.begin.Sub(from))
+	}
+}
+
 // hit does something to agents with work and returns, for each task they had, the time from the fault to the first
-// instruction of its next attempt on another agent. afterwards puts the agents back to work.
-func (c *crew) hit(ctx context.Context, fault func(*Process), ids ...string) (moved []move, err error) {
+// instruction of its next attempt on another agent.
+func (c *crew) hit(ctx context.Context, signal syscall.Signal, ids ...string) ([]move, error) {
 	if err := c.ledger.more(); err != nil {
 		return nil, err
 	}
 	before := len(c.ledger.entries)
 	by := c.running()
-	had := map[string]move{}
+	had := map[string]*move{}
 	for _, id := range ids {
 		at := time.Now()
-		fault(c.processes[id])
+		c.processes[id].Signal(signal)
 		for task := range by[id] {
-			had[task] = move{task: task, from: id, fault: at}
+			had[task] = &move{task: task, from: id, fault: at}
 		}
 	}
 	if len(had) == 0 {
 		return nil, errors.New("the agents had no work: nothing to measure")
 	}
-	err = c.ledger.await(ctx, "the work of the hit agents on others", moveLimit, func(entries []ledgerEntry) bool {
+	err := c.ledger.await(ctx, "the work of the hit agents on others", moveLimit, func(entries []ledgerEntry) bool {
 		for _, e := range entries[before:] {
-			m, ours := had[e.Task]
+			m := had[e.Task]
 			switch {
-			case !ours:
+			case m == nil:
 			case e.Event == ledgerBegin && e.Agent != m.from && m.begin.IsZero():
 				m.begin = e.time()
 			case (e.Event == ledgerStop || e.Event == ledgerEnd) && e.Agent == m.from && m.stop.IsZero():
 				m.stop = e.time()
-			}
-			if ours {
-				had[e.Task] = m
 			}
 		}
 		for _, m := range had {
@@ -54,177 +122,50 @@ func (c *crew) hit(ctx context.Context, fault func(*Process), ids ...string) (mo
 		}
 		return true
 	})
+	moved := make([]move, 0, len(had))
 	for _, m := range had {
-		moved = append(moved, m)
+		moved = append(moved, *m)
 	}
 	return moved, err
 }
 
-// move is one task that went from an agent to another.
-type move struct {
-	task, from  string
-	fault       time.Time
-	stop, begin time.Time // of the old attempt, if it told, and of the new one
-}
-
-// recover starts killed agents again, takes moved tasks away, and fills up.
-func (c *crew) recover(ctx context.Context, moved []move, ids ...string) error {
-	tasks := make([]string, len(moved))
-	for i, m := range moved {
-		tasks[i] = m.task
+// restore has agents go on that were stopped, or starts the others again, takes the moved tasks away, and fills up.
+func (c *crew) restore(ctx context.Context, signal syscall.Signal, moved []move, ids []string) error {
+	if signal == syscall.SIGSTOP {
+		if err := c.thaw(ctx, moved, ids); err != nil {
+			return err
+		}
 	}
-	if err := c.cancel(ctx, tasks...); err != nil {
+	if err := eachOf(ctx, len(moved), 8, func(ctx context.Context, i int) error {
+		_, err := c.Tasks.Cancel(ctx, moved[i].task, "")
 		return err
-	}
-	for _, id := range ids {
-		<-c.processes[id].Done()
-		c.gone[c.processes[id].PID()] = true
-	}
-	if err := c.start(ctx, ids...); err != nil {
-		return err
-	}
-	return c.fill(ctx, c.ids...)
-}
-
-// kills kills agents one after the other with SIGKILL.
-func (c *crew) kills(ctx context.Context, n int, row *Row, progress io.Writer) error {
-	for k := range n {
-		id := c.ids[k%len(c.ids)]
-		moved, err := c.hit(ctx, (*Process).Kill, id)
-		if err != nil {
-			return err
-		}
-		row.took(moved)
-		if err := c.recover(ctx, moved, id); err != nil {
-			return err
-		}
-		if (k+1)%10 == 0 {
-			fmt.Fprintf(progress, "%s: %d of %d\n", row.Fault, k+1, n)
-		}
-	}
-	return nil
-}
-
-// terminations stops agents one after the other with SIGTERM. What counts is the gap in which nobody works on a task.
-func (c *crew) terminations(ctx context.Context, n int, row *Row, progress io.Writer) error {
-	for k := range n {
-		id := c.ids[k%len(c.ids)]
-		moved, err := c.hit(ctx, func(p *Process) { p.Signal(syscall.SIGTERM) }, id)
-		if err != nil {
-			return err
-		}
-		row.Faults++
-		for _, m := range moved {
-			if m.stop.IsZero() || m.begin.Before(m.stop) {
-				row.Twice++
-			}
-			row.Times = append(row.Times, m.begin.Sub(m.stop))
-		}
-		if err := c.recover(ctx, moved, id); err != nil {
-			return err
-		}
-		if (k+1)%10 == 0 {
-			fmt.Fprintf(progress, "%s: %d of %d\n", row.Fault, k+1, n)
-		}
-	}
-	return nil
-}
-
-// freezes stops several agents at a time with SIGSTOP, fewer than would put the mass-loss brake on, and lets them go on
-// when their work is elsewhere.
-func (c *crew) freezes(ctx context.Context, n int, row *Row, progress io.Writer) error {
-	together := max(1, len(c.ids)/5)
-	for next := 0; next < n; {
-		var ids []string
-		for range min(together, n-next) {
-			ids = append(ids, c.ids[next%len(c.ids)])
-			next++
-		}
-		moved, err := c.hit(ctx, func(p *Process) { p.Signal(syscall.SIGSTOP) }, ids...)
-		if err != nil {
-			return err
-		}
-		row.took(moved)
-		row.Faults += len(ids) - 1
-		if err := c.thaw(ctx, moved, ids...); err != nil {
-			return err
-		}
-		fmt.Fprintf(progress, "%s: %d of %d\n", row.Fault, next, n)
-	}
-	return nil
-}
-
-// thaw lets stopped agents go on. They find out that they were given up, stop their old work and come back.
-func (c *crew) thaw(ctx context.Context, moved []move, ids ...string) error {
-	for _, id := range ids {
-		c.processes[id].Signal(syscall.SIGCONT)
-	}
-	if err := c.ledger.await(ctx, "the old attempts stopped", settleLimit, func(entries []ledgerEntry) bool {
-		by := running(entries, c.gone)
-		for _, m := range moved {
-			if _, still := by[m.from][m.task]; still {
-				return false
-			}
-		}
-		return true
 	}); err != nil {
 		return err
 	}
-	tasks := make([]string, len(moved))
-	for i, m := range moved {
-		tasks[i] = m.task
-	}
-	if err := c.cancel(ctx, tasks...); err != nil {
-		return err
-	}
-	return c.fill(ctx, c.ids...)
-}
-
-// leaders kills whoever leads. Only the leader works, so one task shows who it is.
-func (c *crew) leaders(ctx context.Context, n int, row *Row, progress io.Writer) error {
-	for k := range n {
-		leader := ""
-		for id, tasks := range c.running() {
-			if len(tasks) > 0 {
-				if leader != "" {
-					row.Twice++
-				}
-				leader = id
-			}
+	if signal != syscall.SIGSTOP {
+		for _, id := range ids {
+			<-c.processes[id].done
+			c.gone[c.processes[id].PID()] = true
 		}
-		if leader == "" {
-			return errors.New("nobody leads")
-		}
-		moved, err := c.hit(ctx, (*Process).Kill, leader)
-		if err != nil {
+		if err := c.startAgents(ctx, ids...); err != nil {
 			return err
 		}
-		row.took(moved)
-		if err := c.recoverLeader(ctx, moved, leader); err != nil {
-			return err
-		}
-		if (k+1)%5 == 0 {
-			fmt.Fprintf(progress, "%s: %d of %d\n", row.Fault, k+1, n)
-		}
 	}
-	return nil
+	if c.led {
+		return c.oneTask(ctx)
+	}
+	return c.fill(ctx)
 }
 
-// recoverLeader starts the old leader again, as a standby, and gives the new one fresh work.
-func (c *crew) recoverLeader(ctx context.Context, moved []move, old string) error {
-	tasks := make([]string, len(moved))
-	for i, m := range moved {
-		tasks[i] = m.task
+// thaw lets stopped agents go on. They find out that they were given up, stop their old work and come back.
+func (c *crew) thaw(ctx context.Context, moved []move, ids []string) error {
+	for _, id := range ids {
+		c.processes[id].Signal(syscall.SIGCONT)
 	}
-	if err := c.cancel(ctx, tasks...); err != nil {
-		return err
-	}
-	<-c.processes[old].Done()
-	c.gone[c.processes[old].PID()] = true
-	if err := c.start(ctx, old); err != nil {
-		return err
-	}
-	return c.oneTask(ctx)
+	return c.ledger.await(ctx, "the old attempts' stop", settleLimit, func(entries []ledgerEntry) bool {
+		by := running(entries, c.gone)
+		return !slices.ContainsFunc(moved, func(m move) bool { _, still := by[m.from][m.task]; return still })
+	})
 }
 
 // oneTask submits one task, waits until it runs, and until all others have stopped.
@@ -234,27 +175,10 @@ func (c *crew) oneTask(ctx context.Context) error {
 		return err
 	}
 	return c.ledger.await(ctx, "one task in progress", settleLimit, func(entries []ledgerEntry) bool {
-		by := running(entries, c.gone)
 		count := 0
-		for _, of := range by {
+		for _, of := range running(entries, c.gone) {
 			count += len(of)
 		}
 		return count == 1 && allBegun(entries, tasks)
 	})
-}
-
-// Agents of the failover benchmark.
-const (
-	DefaultAgents = 20
-	leaderCrew    = 3
-)
-
-// startCrew makes a cluster with agents.
-func startCrew(ctx context.Context, i *Installation, cluster string, size int, mode fleet.ReplicationMode,
-	safety fleet.RetrySafety) (*crew, error) {
-	c := newCrew(i, cluster, size, safety)
-	if err := c.create(ctx, mode); err != nil {
-		return nil, err
-	}
-	return c, c.start(ctx, c.ids...)
 }

@@ -1,26 +1,24 @@
 package bench
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
-	"go.temporal.io/sdk/client"
+	"github.com/spf13/cobra"
+	sdkclient "go.temporal.io/sdk/client"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
 
-// Idle is what a fleet without work costs.
-type Idle struct {
-	Agents int           `json:"agents"`
-	For    time.Duration `json:"-"`
+// idle is what a fleet without work costs.
+type idle struct {
+	report
+	Seconds float64 `json:"seconds"`
+	Agents  int     `json:"agents"`
 	// HubCPU and PlaneCPU are shares of one core: of the hub's process, and of the process with Temporal, gateway and
 	// worker.
 	HubCPU   float64 `json:"hub_cpu_percent"`
@@ -31,59 +29,85 @@ type Idle struct {
 	Events    int64 `json:"history_events_written"`
 }
 
-// MeasureIdle runs agents without work, all in one process, on a hub in a process of its own.
-func MeasureIdle(ctx context.Context, i *Installation, agents int, d time.Duration, progress io.Writer) (*Idle, error) {
-	if err := i.StartHub(ctx); err != nil {
-		return nil, err
+func idleBenchmark() benchmark {
+	var agents int
+	var d time.Duration
+	return benchmark{
+		Command: &cobra.Command{
+			Use:   "idle",
+			Short: "Measure what a fleet without work costs",
+			Long: `Measure what a fleet without work costs: processor time of the hub and of the rest of the control plane, polls a second,
+and events written to workflow histories, of which there must be none.`,
+			Example: "  mainstay bench idle --agents 500 --for 2m",
+		},
+		numbers: []number{{"agents", &agents, 100, 1, 1000, "agents that have nothing to do"}},
+		lengths: []length{{"for", &d, time.Minute, time.Second, "how long to measure"}},
+		measure: func(ctx context.Context, r *run) error { return r.idle(ctx, agents, d) },
 	}
-	if _, err := i.Start("agents", "bench", "agent", "--hub", i.HubURL(), "--id", "idle", "--count",
-		strconv.Itoa(agents)); err != nil {
-		return nil, err
-	}
-	if err := awaitSessions(ctx, i.HubURL(), agents); err != nil {
-		return nil, err
-	}
-	fmt.Fprintf(progress, "%d agents are online; measuring for %s after they have settled\n", agents, d)
-	if err := pause(ctx, settle); err != nil {
-		return nil, err
-	}
-	c, err := i.Dial(ctx)
+}
+
+// idle runs agents without work, all in one process, on a hub in a process of its own.
+func (r *run) idle(ctx context.Context, agents int, d time.Duration) error {
+	i, err := r.install(ctx, Setting{})
 	if err != nil {
-		return nil, err
+		return err
+	}
+	defer i.Stop()
+	if err := i.startServe(ctx, "hub"); err != nil {
+		return err
+	}
+	if err := i.startIdle(ctx, agents, "--count", strconv.Itoa(agents)); err != nil {
+		return err
+	}
+	fmt.Fprintf(r.story, "%d agents are online; measuring for %s after they have settled\n", agents, d)
+	if err := pause(ctx, settle); err != nil {
+		return err
+	}
+	c, err := i.dial(ctx)
+	if err != nil {
+		return err
 	}
 	defer c.Close()
 	before, err := takeIdle(ctx, i, c)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := pause(ctx, d); err != nil {
-		return nil, err
+		return err
 	}
 	after, err := takeIdle(ctx, i, c)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	took := after.at.Sub(before.at)
 	share := func(d time.Duration) float64 { return 100 * d.Seconds() / took.Seconds() }
-	return &Idle{
-		Agents: agents, For: took, HubCPU: share(after.hub - before.hub), PlaneCPU: share(after.plane - before.plane),
-		Polls:     (after.polls - before.polls) / took.Seconds(),
-		Workflows: len(after.events),
-		Events:    grown(before.events, after.events),
-	}, nil
+	result := idle{report: r.report, Seconds: took.Seconds(), Agents: agents, HubCPU: share(after.hub - before.hub),
+		PlaneCPU: share(after.plane - before.plane), Polls: (after.polls - before.polls) / took.Seconds(),
+		Workflows: len(after.events), Events: grown(before.events, after.events)}
+	return r.facts(result, fmt.Sprintf("%d idle agents for %s", agents, app.Roughly(took)), [][2]string{
+		{"hub process", ofACore(result.HubCPU)},
+		{"Temporal, gateway and worker", ofACore(result.PlaneCPU)},
+		{"polls", fmt.Sprintf("%.1f /s", result.Polls)},
+		{"open workflows", fmt.Sprint(result.Workflows)},
+		{"history events written", fmt.Sprint(result.Events)},
+	})
+}
+
+// startIdle starts a process with so many agents that have nothing to do, and returns when the hub has their sessions.
+func (i *Installation) startIdle(ctx context.Context, agents int, args ...string) error {
+	if _, err := i.Start("agents", append([]string{"bench", "agent", "--hub", i.agentsURL(), "--id", "idle"},
+		args...)...); err != nil {
+		return err
+	}
+	return eventually(ctx, fmt.Sprintf("%d agents", agents), startLimit, 100*time.Millisecond,
+		func(ctx context.Context) (bool, error) {
+			sessions, err := metric(ctx, i.agentsURL(), "mainstay_hub_sessions", "")
+			return err == nil && int(sessions) == agents, nil //nolint:nilerr // not yet
+		})
 }
 
 // settle lets joins, first heartbeats and visibility come to rest.
 const settle = 10 * time.Second
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
 
 // idleReading is one look at everything.
 type idleReading struct {
@@ -93,25 +117,26 @@ type idleReading struct {
 	events     map[string]int64 // by workflow and run
 }
 
-func takeIdle(ctx context.Context, i *Installation, c client.Client) (*idleReading, error) {
+func takeIdle(ctx context.Context, i *Installation, c sdkclient.Client) (*idleReading, error) {
 	events, err := histories(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	polls, err := metric(ctx, i.HubURL(), requestsMetric, pollsLabel)
+	polls, err := metric(ctx, i.agentsURL(), "mainstay_http_request_duration_seconds_count",
+		`route="`+protocol.PollPath+`"`)
 	if err != nil {
 		return nil, err
 	}
-	hub, err := CPUTime(i.HubPID())
+	hub, err := cpuTime(i.hubPID())
 	if err != nil {
 		return nil, err
 	}
-	plane, err := CPUTime(i.PID())
+	plane, err := cpuTime(i.plane.PID())
 	return &idleReading{time.Now(), hub, plane, polls, events}, err
 }
 
 // histories are the lengths of the histories of all open workflows.
-func histories(ctx context.Context, c client.Client) (map[string]int64, error) {
+func histories(ctx context.Context, c sdkclient.Client) (map[string]int64, error) {
 	events := map[string]int64{}
 	for w, err := range (store.Store{Client: c}).Workflows(ctx, "ExecutionStatus = 'Running'") {
 		if err != nil {
@@ -134,63 +159,4 @@ func grown(before, after map[string]int64) int64 {
 		sum += n - before[workflow]
 	}
 	return sum
-}
-
-const (
-	sessionsMetric = "mainstay_hub_sessions"
-	requestsMetric = "mainstay_http_request_duration_seconds_count"
-	pollsLabel     = `route="` + protocol.PollPath + `"`
-)
-
-// awaitSessions returns when the hub has that many sessions.
-func awaitSessions(ctx context.Context, url string, n int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, errors.New("the agents did not come online in time"))
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if sessions, err := metric(ctx, url, sessionsMetric, ""); err == nil && int(sessions) == n {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// metric reads /metrics and adds up the samples of a metric that have a label.
-func metric(ctx context.Context, url, name, label string) (float64, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", http.NoBody)
-	if err != nil {
-		return 0, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, fmt.Errorf("read the hub's metrics: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	return sumMetric(response.Body, name, label)
-}
-
-func sumMetric(text io.Reader, name, label string) (float64, error) {
-	sum, found := 0.0, false
-	lines := bufio.NewScanner(text)
-	for lines.Scan() {
-		line := lines.Text()
-		sample, value := line[:strings.LastIndexByte(line, ' ')+1], line[strings.LastIndexByte(line, ' ')+1:]
-		if base, _, _ := strings.Cut(strings.TrimSpace(sample), "{"); base != name || !strings.Contains(sample, label) {
-			continue
-		}
-		n, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return 0, fmt.Errorf("metric %s: %w", name, err)
-		}
-		sum, found = sum+n, true
-	}
-	if !found {
-		return 0, errors.Join(lines.Err(), fmt.Errorf("the hub has no metric %s", name))
-	}
-	return sum, lines.Err()
 }

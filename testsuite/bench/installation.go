@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,12 +12,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"go.temporal.io/sdk/client"
+	sdkclient "go.temporal.io/sdk/client"
+
+	"mainstay.dev/mainstay/client"
 )
 
 const (
@@ -27,17 +31,15 @@ const (
 // Installation is a control plane with an embedded Temporal in a process of its own (`mainstay dev --agents 0`), and
 // agents in theirs.
 type Installation struct {
-	// URL of the REST API and address of Temporal stay the same over restarts.
-	URL, Temporal, Namespace, HubID string
+	Setting
+	*client.Client // of the REST API; nil while there is none
+	// url of the API and address of Temporal stay the same over restarts.
+	url, temporal, namespace string
 
-	program string
-	args    []string
-	dir     string
-	plane   *Process // embedded Temporal, and all but agents unless temporalOnly
-	hub     *Process // the hub of its own, or hub, gateway and worker; nil: the control plane's are used
-	hubURL  string
-
-	temporalOnly bool
+	args   []string
+	plane  *Process // embedded Temporal, and all but agents unless temporalOnly
+	hub    *Process // the hub of its own, or hub, gateway and worker; nil: the control plane's are used
+	hubURL string
 
 	mu    sync.Mutex
 	procs []*Process // agents and helpers
@@ -45,40 +47,39 @@ type Installation struct {
 
 // Setting is how to start an Installation.
 type Setting struct {
-	Program    string // the mainstay binary
-	Dir        string // for data and logs
-	Memory     bool   // keep Temporal's data in memory
-	Durability string // none, process or power; empty: the default
-	Config     string // text of a configuration file; empty: the defaults
-	CPUProfile string // file for a CPU profile of the control plane; empty: none
-	// TemporalOnly starts nothing but the embedded Temporal; StartServe adds hub, gateway and worker in a process.
-	TemporalOnly bool
+	program    string // the mainstay binary
+	dir        string // for data and logs
+	memory     bool   // keep Temporal's data in memory
+	durability string // none, process or power; empty: the default
+	cpuProfile string // file for a CPU profile of the control plane; empty: none
+	// temporalOnly starts nothing but the embedded Temporal; startServe adds parts of the control plane in a process.
+	temporalOnly bool
 }
 
-// Install starts a control plane on free ports.
-func Install(ctx context.Context, s Setting) (*Installation, error) {
-	i := &Installation{program: s.Program, dir: s.Dir, temporalOnly: s.TemporalOnly}
-	i.args = []string{"dev", "--agents", "0", "--ui", "off", "-o", "json"}
-	if s.TemporalOnly {
+// storage is where Temporal keeps its data, in a word.
+func (s *Setting) storage() string {
+	if s.memory {
+		return "memory"
+	}
+	return s.durability
+}
+
+// install starts a control plane on free ports.
+func install(ctx context.Context, s Setting) (*Installation, error) {
+	i := &Installation{Setting: s, args: []string{"dev", "--agents", "0", "--ui", "off", "-o", "json"}}
+	if s.temporalOnly {
 		i.args = []string{"bench", "temporal"}
 	}
-	if s.Memory {
+	if s.memory {
 		i.args = append(i.args, "--ephemeral")
 	} else {
-		i.args = append(i.args, "--data-dir", filepath.Join(s.Dir, "data"))
+		i.args = append(i.args, "--data-dir", filepath.Join(s.dir, "data"))
 	}
-	if s.Durability != "" {
-		i.args = append(i.args, "--durability", s.Durability)
+	if s.durability != "" {
+		i.args = append(i.args, "--durability", s.durability)
 	}
-	if s.CPUProfile != "" {
-		i.args = append(i.args, "--cpu-profile", s.CPUProfile)
-	}
-	if s.Config != "" {
-		file := filepath.Join(s.Dir, "mainstay.yaml")
-		if err := os.WriteFile(file, []byte(s.Config), 0o600); err != nil {
-			return nil, fmt.Errorf("write the configuration: %w", err)
-		}
-		i.args = append(i.args, "--config", file)
+	if s.cpuProfile != "" {
+		i.args = append(i.args, "--cpu-profile", s.cpuProfile)
 	}
 	if err := i.start(ctx, "127.0.0.1:0", "127.0.0.1:0"); err != nil {
 		i.Stop()
@@ -94,7 +95,7 @@ func (i *Installation) start(ctx context.Context, listen, temporal string) error
 		return err
 	}
 	defer func() { _ = read.Close() }()
-	args := append(append([]string{}, i.args...), "--temporal", temporal)
+	args := append(slices.Clone(i.args), "--temporal", temporal)
 	if !i.temporalOnly {
 		args = append(args, "--http", listen)
 	}
@@ -111,15 +112,31 @@ func (i *Installation) start(ctx context.Context, listen, temporal string) error
 		URL       string `json:"url"`
 		Temporal  string `json:"temporal_address"`
 		Namespace string `json:"namespace"`
-		Hub       string `json:"hub"`
 	}
 	if err := json.NewDecoder(read).Decode(&report); err != nil {
 		i.plane.Kill()
 		return errors.Join(ctx.Err(), fmt.Errorf("the control plane did not start; it said:\n%s",
 			i.said("control-plane")))
 	}
-	i.URL, i.Temporal, i.Namespace, i.HubID = report.URL, report.Temporal, report.Namespace, report.Hub
-	return nil
+	i.temporal, i.namespace = report.Temporal, report.Namespace
+	if i.temporalOnly {
+		return nil
+	}
+	return i.useAPI(report.URL)
+}
+
+// useAPI calls the API at url from now on.
+func (i *Installation) useAPI(url string) (err error) {
+	i.url = url
+	i.Client, err = newClient(url)
+	return err
+}
+
+// newClient repeats nothing, for that would hide what is measured.
+func newClient(url string) (*client.Client, error) {
+	transport := client.NewTransport()
+	transport.MaxIdleConnsPerHost = 1000 // as many as a benchmark has clients at the most
+	return client.New(client.Options{URL: url, Retries: -1, HTTPClient: &http.Client{Transport: transport}})
 }
 
 // said is the end of what a process has written to its standard error.
@@ -134,36 +151,19 @@ func (i *Installation) said(name string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// PID is the control plane's process.
-func (i *Installation) PID() int { return i.plane.PID() }
-
-// KillPlane ends the control plane, embedded Temporal included, with SIGKILL and returns when it is gone.
-func (i *Installation) KillPlane() {
-	i.plane.Kill()
-	<-i.plane.Done()
-}
-
-// RestartPlane starts the control plane again on its data and addresses.
-func (i *Installation) RestartPlane(ctx context.Context) error {
-	return i.start(ctx, strings.TrimPrefix(i.URL, "http://"), i.Temporal)
-}
-
-// Dial opens a client of the embedded Temporal.
-func (i *Installation) Dial(ctx context.Context) (client.Client, error) {
-	c, err := client.DialContext(ctx, client.Options{HostPort: i.Temporal, Namespace: i.Namespace, Logger: silent{}})
-	if err != nil {
-		return nil, fmt.Errorf("connect to the embedded Temporal: %w", err)
+// away kills the control plane with its embedded Temporal, waits, and starts it again on its data and addresses.
+func (i *Installation) away(ctx context.Context, d time.Duration) error {
+	i.plane.end()
+	if err := pause(ctx, d); err != nil {
+		return err
 	}
-	return c, nil
+	return i.start(ctx, strings.TrimPrefix(i.url, "http://"), i.temporal)
 }
 
-// silent drops what the SDK says.
-type silent struct{}
-
-func (silent) Debug(string, ...any) {}
-func (silent) Info(string, ...any)  {}
-func (silent) Warn(string, ...any)  {}
-func (silent) Error(string, ...any) {}
+// dial opens a client of the embedded Temporal.
+func (i *Installation) dial(ctx context.Context) (sdkclient.Client, error) {
+	return dial(ctx, i.temporal, i.namespace)
+}
 
 // Start runs the program with arguments; its standard error is kept under the name.
 func (i *Installation) Start(name string, args ...string) (*Process, error) {
@@ -195,88 +195,86 @@ func (i *Installation) launch(name string, env []string, stdout io.Writer, args 
 	return p, nil
 }
 
-// HubURL is where agents of this installation go.
-func (i *Installation) HubURL() string {
-	if i.hubURL != "" {
-		return i.hubURL
-	}
-	return i.URL
-}
+// agentsURL is where agents of this installation go.
+func (i *Installation) agentsURL() string { return cmp.Or(i.hubURL, i.url) }
 
-// HubPID is the process of the hub.
-func (i *Installation) HubPID() int {
+// hubPID is the process of the hub.
+func (i *Installation) hubPID() int {
 	if i.hub != nil {
 		return i.hub.PID()
 	}
-	return i.PID()
+	return i.plane.PID()
 }
 
-// StartHub runs a hub in a process of its own (`mainstay serve --roles hub`), on the same address each time.
-func (i *Installation) StartHub(ctx context.Context) error { return i.startServe(ctx, "hub") }
-
-// StartServe runs hub, gateway and worker in one process (`mainstay serve`), for an installation with TemporalOnly.
-func (i *Installation) StartServe(ctx context.Context) error {
-	err := i.startServe(ctx, "hub,gateway,worker")
-	i.URL = i.hubURL
-	return err
-}
-
+// startServe runs parts of a control plane in a process of their own (`mainstay serve --roles …`), on the same address
+// each time. Where nothing but Temporal was there before, its API is used from now on.
 func (i *Installation) startServe(ctx context.Context, roles string) error {
 	if i.hubURL == "" {
-		listener, err := net.Listen("tcp", "127.0.0.1:0") // to find a free port
+		address, err := freeAddress()
 		if err != nil {
 			return err
 		}
-		i.hubURL = "http://" + listener.Addr().String()
-		_ = listener.Close()
+		i.hubURL = "http://" + address
 	}
 	var err error
-	i.hub,
-		err = i.launch("hub", []string{"TEMPORAL_ADDRESS=" + i.Temporal, "TEMPORAL_NAMESPACE=" + i.Namespace,
-		"MAINSTAY_TOKEN_KEY=" + benchKey}, nil,
-		[]string{"serve", "--insecure", "--roles", roles, "--http", strings.TrimPrefix(i.hubURL, "http://"), "--hub-id",
-			"bench-hub", "--log-level", "warn"})
-	if err != nil {
+	// The key protects nothing: the hub is reachable from this machine only and lives for minutes.
+	env := []string{"TEMPORAL_ADDRESS=" + i.temporal, "TEMPORAL_NAMESPACE=" + i.namespace,
+		"MAINSTAY_TOKEN_KEY=a-key-for-benchmarks-that-protects-nothing"}
+	if i.hub, err = i.launch("hub", env, nil, []string{"serve", "--insecure", "--roles", roles,
+		"--http", strings.TrimPrefix(i.hubURL, "http://"), "--hub-id", "bench-hub", "--log-level", "warn"}); err != nil {
 		return err
 	}
-	return i.awaitReady(ctx, i.hubURL)
-}
-
-// benchKey protects nothing: the hub is reachable from this machine only and lives for minutes.
-const benchKey = "a-key-for-benchmarks-that-protects-nothing"
-
-// awaitReady returns when /readyz says so.
-func (i *Installation) awaitReady(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startLimit,
-		fmt.Errorf("%s is not ready; it said:\n%s", url, i.said("hub")))
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", http.NoBody)
-		if err != nil {
-			return err
-		}
-		if response, err := http.DefaultClient.Do(request); err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-i.hub.Done():
-			return fmt.Errorf("the hub has ended; it said:\n%s", i.said("hub"))
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	if err := i.awaitReady(ctx); err != nil || !i.temporalOnly {
+		return err
 	}
+	return i.useAPI(i.hubURL)
 }
 
-// KillHub ends the hub's own process with SIGKILL.
-func (i *Installation) KillHub() {
-	i.hub.Kill()
-	<-i.hub.Done()
+// freeAddress is one on this machine that nothing listens on.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String(), nil
+}
+
+// awaitReady returns when the process of the hub says that it is ready.
+func (i *Installation) awaitReady(ctx context.Context) error {
+	err := eventually(ctx, "the hub's readiness", startLimit, 50*time.Millisecond, func(ctx context.Context) (bool, error) {
+		select {
+		case <-i.hub.done:
+			return false, errors.New("the hub has ended")
+		default:
+		}
+		answer, err := ask(ctx, i.hubURL+"/readyz")
+		if err != nil {
+			return false, nil //nolint:nilerr // not yet
+		}
+		return true, answer.Close()
+	})
+	if err != nil {
+		return fmt.Errorf("%w; it said:\n%s", err, i.said("hub"))
+	}
+	return nil
+}
+
+// ask sends a GET and returns the body of the answer, which must be 200.
+func ask(ctx context.Context, url string) (io.ReadCloser, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		_ = response.Body.Close()
+		return nil, fmt.Errorf("%s: %s", url, response.Status)
+	}
+	return response.Body, nil
 }
 
 // Stop ends agents, then the control plane, so that a CPU profile is written.
@@ -289,10 +287,10 @@ func (i *Installation) Stop() {
 		p.Kill()
 	}
 	for _, p := range procs {
-		<-p.Done()
+		<-p.done
 	}
 	if i.hub != nil {
-		i.KillHub()
+		i.hub.end()
 	}
 	if i.plane == nil {
 		return
@@ -303,23 +301,26 @@ func (i *Installation) Stop() {
 	i.plane.Signal(syscall.SIGTERM)
 	late := time.AfterFunc(stopLimit, i.plane.Kill)
 	defer late.Stop()
-	<-i.plane.Done()
+	<-i.plane.done
 }
 
 // Process is a process of an Installation.
 type Process struct {
 	command *exec.Cmd
-	done    chan struct{}
+	done    chan struct{} // closed when it has ended
 }
 
 // PID is the process's id.
 func (p *Process) PID() int { return p.command.Process.Pid }
-
-// Done is closed when the process has ended.
-func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Signal sends a signal; to a process that has ended, nothing.
 func (p *Process) Signal(s os.Signal) { _ = p.command.Process.Signal(s) }
 
 // Kill sends SIGKILL, which reaches stopped processes too.
 func (p *Process) Kill() { p.Signal(syscall.SIGKILL) }
+
+// end kills a process and returns when it is gone.
+func (p *Process) end() {
+	p.Kill()
+	<-p.done
+}

@@ -8,14 +8,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/fleet"
 )
 
-// WorkType is the type of tasks that go on for a while and leave a trace in the ledger.
-const WorkType = "bench-work"
+// workType is the type of tasks that go on for a while and leave a trace in the ledger.
+const workType = "bench-work"
 
 // workPayload tells a handler how long to go on.
 type workPayload struct {
@@ -43,33 +44,30 @@ type ledgerEntry struct {
 
 func (e *ledgerEntry) time() time.Time { return time.Unix(0, e.At) }
 
-// Ledger is an agent's side of a ledger: a file to which all agents append.
-type Ledger struct {
+// ledger is an agent's side of a ledger: a file to which all agents append.
+type ledger struct {
 	file  *os.File
 	agent string
 }
 
-// OpenLedger opens a ledger to write to for an agent.
-func OpenLedger(path, agentID string) (*Ledger, error) {
+// openLedger opens a ledger to write to for an agent.
+func openLedger(path, agentID string) (*ledger, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the ledger: %w", err)
 	}
-	return &Ledger{file, agentID}, nil
+	return &ledger{file, agentID}, nil
 }
 
-// Close closes the file.
-func (l *Ledger) Close() error { return l.file.Close() }
-
-// Event notes registrations; it is for agent.Options.OnEvent.
-func (l *Ledger) Event(e agent.Event) {
+// event notes registrations; it is for agent.Options.OnEvent.
+func (l *ledger) event(e agent.Event) {
 	if e.Kind == agent.EventRegistered {
 		_ = l.write(ledgerEntry{Event: ledgerOnline, At: time.Now().UnixNano()}) // the run that waits for it says so
 	}
 }
 
-// Handler goes on for as long as the payload says, or until it is stopped.
-func (l *Ledger) Handler(ctx context.Context, t *agent.Task) (any, error) {
+// handle goes on for as long as the payload says, or until it is stopped.
+func (l *ledger) handle(ctx context.Context, t *agent.Task) (any, error) {
 	entry := ledgerEntry{Event: ledgerBegin, At: time.Now().UnixNano(), Task: t.ID, Attempt: t.Attempt}
 	var payload workPayload
 	if err := errors.Join(l.write(entry), t.Decode(&payload)); err != nil {
@@ -90,7 +88,7 @@ func (l *Ledger) Handler(ctx context.Context, t *agent.Task) (any, error) {
 }
 
 // write appends a line in one system call, so that lines of several processes do not mix.
-func (l *Ledger) write(e ledgerEntry) error {
+func (l *ledger) write(e ledgerEntry) error {
 	e.Agent, e.PID = l.agent, os.Getpid()
 	line, err := json.Marshal(e)
 	if err != nil {
@@ -140,23 +138,10 @@ const ledgerPoll = 20 * time.Millisecond
 func (r *ledgerReader) await(
 	ctx context.Context, what string, limit time.Duration, done func([]ledgerEntry) bool,
 ) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("after %s the ledger does not show %s", limit, what))
-	defer cancel()
-	tick := time.NewTicker(ledgerPoll)
-	defer tick.Stop()
-	for {
-		if err := r.more(); err != nil {
-			return err
-		}
-		if done(r.entries) {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return eventually(ctx, what+" in the ledger", limit, ledgerPoll, func(context.Context) (bool, error) {
+		err := r.more()
+		return err == nil && done(r.entries), err
+	})
 }
 
 // running are the tasks in progress by agent, and when they began. Killed attempts stay: forget tells that they ended.
@@ -174,4 +159,29 @@ func running(entries []ledgerEntry, forget map[int]bool) map[string]map[string]l
 		}
 	}
 	return by
+}
+
+func allBegun(entries []ledgerEntry, tasks []string) bool {
+	begun := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		if e.Event == ledgerBegin {
+			begun[e.Task] = true
+		}
+	}
+	return !slices.ContainsFunc(tasks, func(task string) bool { return !begun[task] })
+}
+
+// reruns counts the begins of tasks beyond the first.
+func reruns(entries []ledgerEntry, tasks []string) int {
+	begins := make(map[string]int, len(tasks))
+	for _, e := range entries {
+		if e.Event == ledgerBegin {
+			begins[e.Task]++
+		}
+	}
+	again := 0
+	for _, task := range tasks {
+		again += max(0, begins[task]-1)
+	}
+	return again
 }

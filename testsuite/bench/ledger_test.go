@@ -19,18 +19,18 @@ import (
 func TestLedgerTellsWhatHandlersDo(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ledger")
-	ledger, err := OpenLedger(path, "a1")
+	ledger, err := openLedger(path, "a1")
 	require.NoError(t, err)
-	defer func() { require.NoError(t, ledger.Close()) }()
-	ledger.Event(agent.Event{Kind: agent.EventReconnecting})
-	ledger.Event(agent.Event{Kind: agent.EventRegistered})
-	_, err = ledger.Handler(t.Context(), &agent.Task{ID: "t1", Attempt: 1, Payload: json.RawMessage(`{"run": "1ms"}`)})
+	defer func() { require.NoError(t, ledger.file.Close()) }()
+	ledger.event(agent.Event{Kind: agent.EventReconnecting})
+	ledger.event(agent.Event{Kind: agent.EventRegistered})
+	_, err = ledger.handle(t.Context(), &agent.Task{ID: "t1", Attempt: 1, Payload: json.RawMessage(`{"run": "1ms"}`)})
 	require.NoError(t, err)
 	stopped, stop := context.WithCancelCause(t.Context())
 	stop(agent.ErrStopping)
-	_, err = ledger.Handler(stopped, &agent.Task{ID: "t2", Attempt: 1, Payload: json.RawMessage(`{"run": "1h"}`)})
+	_, err = ledger.handle(stopped, &agent.Task{ID: "t2", Attempt: 1, Payload: json.RawMessage(`{"run": "1h"}`)})
 	require.ErrorIs(t, err, agent.ErrStopping, "else the agent would report the task as done")
-	_, err = ledger.Handler(t.Context(), &agent.Task{ID: "t3", Attempt: 1, Payload: json.RawMessage(`{}x`)})
+	_, err = ledger.handle(t.Context(), &agent.Task{ID: "t3", Attempt: 1, Payload: json.RawMessage(`{}x`)})
 	require.Error(t, err)
 
 	r := ledgerReader{path: path}
@@ -69,7 +69,7 @@ func TestAwaitSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	r := ledgerReader{path: filepath.Join(t.TempDir(), "ledger")}
 	err := r.await(t.Context(), "a miracle", time.Millisecond, func([]ledgerEntry) bool { return false })
-	require.ErrorContains(t, err, "the ledger does not show a miracle")
+	require.ErrorContains(t, err, "there is still no sign of a miracle in the ledger")
 }
 
 func TestRunning(t *testing.T) {
@@ -104,7 +104,7 @@ func TestReruns(t *testing.T) {
 func TestHandlerOfThroughputTellsItsBegin(t *testing.T) {
 	t.Parallel()
 	before := time.Now().UnixNano()
-	result, err := Handler(t.Context(), &agent.Task{})
+	result, err := handle(t.Context(), &agent.Task{})
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, result, before)
 }
@@ -113,20 +113,21 @@ func TestRowMeetsItsTarget(t *testing.T) {
 	t.Parallel()
 	fast, slow := time.Second, 3*time.Second
 	for name, test := range map[string]struct {
-		row Row
+		row faultRow
 		met bool
 	}{
-		"within":           {Row{Times: []time.Duration{fast, fast}, Limit: 2 * time.Second, P50: fast}, true},
-		"slow in the tail": {Row{Times: []time.Duration{fast, slow}, Limit: 2 * time.Second}, false},
-		"slow median":      {Row{Times: []time.Duration{slow, slow, slow}, P50: 2 * time.Second}, false},
-		"twice":            {Row{Times: []time.Duration{fast}, Limit: slow, Twice: 1}, false},
-		"run again":        {Row{Tasks: 9, Rerun: 1}, false},
-		"lost":             {Row{Tasks: 9, Lost: 1}, false},
-		"nothing lost":     {Row{Tasks: 9}, true},
+		"within":           {faultRow{times: []time.Duration{fast, fast}, limit: 2 * time.Second, typical: fast}, true},
+		"slow in the tail": {faultRow{times: []time.Duration{fast, slow}, limit: 2 * time.Second}, false},
+		"slow median":      {faultRow{times: []time.Duration{slow, slow, slow}, typical: 2 * time.Second}, false},
+		"twice":            {faultRow{times: []time.Duration{fast}, limit: slow, Twice: 1}, false},
+		"run again":        {faultRow{Tasks: 9, Rerun: 1}, false},
+		"lost":             {faultRow{Tasks: 9, Lost: 1}, false},
+		"nothing lost":     {faultRow{Tasks: 9}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, test.met, test.row.Met())
+			test.row.sumUp()
+			require.Equal(t, test.met, test.row.Met)
 		})
 	}
 }
@@ -134,11 +135,15 @@ func TestRowMeetsItsTarget(t *testing.T) {
 func TestWriteFailovers(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
-	WriteFailovers(&text, []Row{
-		{Fault: "SIGKILL", Faults: 2, Target: "p99 ≤ 2 s", Limit: 2 * time.Second,
-			Times: []time.Duration{time.Second, 1500 * time.Millisecond}},
+	rows := []faultRow{
+		{Fault: "SIGKILL", Faults: 2, Target: "p99 ≤ 2 s", limit: 2 * time.Second,
+			times: []time.Duration{time.Second, 1500 * time.Millisecond}},
 		{Fault: "hub", Faults: 1, Tasks: 100, Rerun: 1},
-	})
+	}
+	for i := range rows {
+		rows[i].sumUp()
+	}
+	writeFaults(&text, rows)
 	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
 	require.Len(t, lines, 4)
 	require.Regexp(t,
@@ -151,7 +156,7 @@ func TestWriteFailovers(t *testing.T) {
 
 func TestFaultsHaveNames(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, []string{"kill", "freeze", "stop", "leader", "hub", "temporal", "all"}, Faults())
+	require.Equal(t, []string{"kill", "freeze", "stop", "leader", "hub", "temporal", "all"}, faultNames())
 }
 
 func TestPlanMeasuresOnlyWhatIsAskedFor(t *testing.T) {
@@ -159,13 +164,12 @@ func TestPlanMeasuresOnlyWhatIsAskedFor(t *testing.T) {
 	refused := errors.New("not now")
 	installs := 0
 	install := func(context.Context) (*Installation, error) { installs++; return nil, refused }
-	plan := DefaultFailoverPlan()
-	plan.Only = []string{"leader"}
-	_, err := Failover(t.Context(), plan, install, &bytes.Buffer{})
+	plan := failoverPlan{only: []string{"leader"}}
+	_, err := plan.measure(t.Context(), install, &bytes.Buffer{})
 	require.ErrorIs(t, err, refused)
 	require.Equal(t, 1, installs)
-	plan.Only = []string{"none"}
-	_, err = Failover(t.Context(), plan, install, &bytes.Buffer{})
+	plan.only = []string{"none"}
+	_, err = plan.measure(t.Context(), install, &bytes.Buffer{})
 	require.NoError(t, err)
 	require.Equal(t, 1, installs)
 }

@@ -22,8 +22,8 @@ type Machine struct {
 	Load    float64 `json:"load_average_1m"` // before the run: other work on the machine
 }
 
-// ThisMachine describes the machine; what the system does not tell stays empty.
-func ThisMachine(version string, now time.Time) Machine {
+// thisMachine describes the machine; what the system does not tell stays empty.
+func thisMachine(version string, now time.Time) Machine {
 	m := Machine{Cores: runtime.NumCPU(), Go: runtime.Version(), Version: version, Commit: builtFrom(),
 		Date: now.Format(time.DateOnly)}
 	if data, err := os.ReadFile("/proc/meminfo"); err == nil {

@@ -1,18 +1,32 @@
 package bench
 
 import (
+	"bufio"
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
 )
 
+// This file asks Linux and the Go runtime of processes what they use. It is Linux only.
+
 // clockTick is the unit of processor time in /proc; Linux has shown 100 a second to programs for decades.
 const clockTick = 10 * time.Millisecond
 
-// CPUTime is how much processor time a process has used so far, in user and kernel mode. Linux only.
-func CPUTime(pid int) (time.Duration, error) {
+// statFields are the fields of /proc/PID/stat from the state on. The name before them, in parentheses, may hold
+// anything.
+func statFields(stat string) []string {
+	return strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+}
+
+// cpuTime is how much processor time a process has used so far, in user and kernel mode.
+func cpuTime(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, fmt.Errorf("read a process's processor time: %w", err)
@@ -20,27 +34,58 @@ func CPUTime(pid int) (time.Duration, error) {
 	return parseCPUTime(string(stat))
 }
 
-// parseCPUTime reads the fields utime and stime of /proc/PID/stat. The name before them, in parentheses, may hold
-// anything.
 func parseCPUTime(stat string) (time.Duration, error) {
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	fields := statFields(stat)
 	const utime, stime = 14 - 3, 15 - 3 // by proc(5), less pid, name and the index of the first
 	if len(fields) <= stime {
 		return 0, fmt.Errorf("/proc/PID/stat has %d fields after the name, too few", len(fields))
 	}
-	var sum time.Duration
-	for _, field := range []string{fields[utime], fields[stime]} {
-		ticks, err := strconv.ParseInt(field, 10, 64)
+	return ticks(fields[utime], fields[stime])
+}
+
+// ticks adds up fields of processor time.
+func ticks(fields ...string) (sum time.Duration, err error) {
+	for _, field := range fields {
+		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
-			return 0, fmt.Errorf("/proc/PID/stat: %w", err)
+			return 0, fmt.Errorf("a file in /proc: %w", err)
 		}
-		sum += time.Duration(ticks) * clockTick
+		sum += time.Duration(n) * clockTick
 	}
 	return sum, nil
 }
 
-// Memory is how much memory of a process is resident now, in bytes. Linux only.
-func Memory(pid int) (int64, error) {
+// cpuTimes adds up the processor time of processes. One that has ended counts nothing.
+func cpuTimes(pids ...int) time.Duration {
+	var sum time.Duration
+	for _, pid := range pids {
+		if used, err := cpuTime(pid); err == nil {
+			sum += used
+		}
+	}
+	return sum
+}
+
+// busyTime is how much processor time all programs of this machine have used since it was started; 0 when the system
+// does not tell.
+func busyTime() time.Duration {
+	stat, _ := os.ReadFile("/proc/stat")
+	return parseBusyTime(string(stat))
+}
+
+// parseBusyTime reads the first line of /proc/stat, "cpu user nice system idle iowait irq softirq …".
+func parseBusyTime(stat string) time.Duration {
+	first, _, _ := strings.Cut(stat, "\n")
+	fields := strings.Fields(first)
+	if len(fields) < 8 || fields[0] != "cpu" {
+		return 0
+	}
+	busy, _ := ticks(append(fields[1:4:4], fields[6:8]...)...) // neither idle nor waiting for a disk
+	return busy
+}
+
+// memory is how much memory of a process is resident now, in bytes.
+func memory(pid int) (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, fmt.Errorf("read a process's memory: %w", err)
@@ -52,43 +97,121 @@ func Memory(pid int) (int64, error) {
 	return resident, nil
 }
 
-// CPUTimes adds up the processor time of processes. One that has ended counts nothing.
-func CPUTimes(pids ...int) time.Duration {
-	var sum time.Duration
-	for _, pid := range pids {
-		if used, err := CPUTime(pid); err == nil {
-			sum += used
+// ownMemory is this process's resident memory and Go heap, in bytes, after a collection.
+func ownMemory() (resident, heap int64, err error) {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	resident, err = memory(os.Getpid())
+	return resident, int64(stats.HeapAlloc), err //nolint:gosec // no heap has 2⁶³ bytes
+}
+
+const (
+	heapMetric        = "go_memstats_heap_alloc_bytes"
+	collectionsMetric = "go_gc_duration_seconds_count"
+	// collectLimit bounds waiting for a collection; the runtime forces one after two idle minutes.
+	collectLimit = 130 * time.Second
+	// sweepTime is how long the heap's size is watched after a collection, while dead objects are swept.
+	sweepTime = 300 * time.Millisecond
+)
+
+// processMemory is a control plane process's resident memory and Go heap, in bytes. It asks for metrics, which makes
+// garbage, until the process has collected twice: what died before is gone then.
+func processMemory(ctx context.Context, url string, pid int) (resident, heap int64, err error) {
+	if resident, err = memory(pid); err != nil {
+		return 0, 0, err
+	}
+	first, err := metric(ctx, url, collectionsMetric, "")
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := eventually(ctx, "two garbage collections", collectLimit, time.Millisecond,
+		func(ctx context.Context) (bool, error) {
+			collections, err := metric(ctx, url, collectionsMetric, "")
+			return collections >= first+2, err
+		}); err != nil {
+		return 0, 0, err
+	}
+	for until := time.Now().Add(sweepTime); time.Now().Before(until); {
+		bytes, err := metric(ctx, url, heapMetric, "")
+		if err != nil {
+			return 0, 0, err
+		}
+		if heap == 0 || int64(bytes) < heap {
+			heap = int64(bytes)
+		}
+		if err := pause(ctx, sweepTime/10); err != nil {
+			return 0, 0, err
 		}
 	}
-	return sum
+	return resident, heap, nil
 }
 
-// BusyTime is how much processor time all programs of this machine have used since it was started; 0 when the system
-// does not tell.
-func BusyTime() time.Duration {
-	stat, err := os.ReadFile("/proc/stat")
+// metric reads /metrics and adds up the samples of a metric that have a label.
+func metric(ctx context.Context, url, name, label string) (float64, error) {
+	text, err := ask(ctx, url+"/metrics")
 	if err != nil {
-		return 0
+		return 0, fmt.Errorf("read the hub's metrics: %w", err)
 	}
-	return parseBusyTime(string(stat))
+	defer func() { _ = text.Close() }()
+	return sumMetric(text, name, label)
 }
 
-// parseBusyTime reads the first line of /proc/stat, "cpu user nice system idle iowait irq softirq …".
-func parseBusyTime(stat string) time.Duration {
-	first, _, _ := strings.Cut(stat, "\n")
-	fields := strings.Fields(first)
-	const idle, iowait, softirq = 4, 5, 7
-	if len(fields) <= softirq || fields[0] != "cpu" {
-		return 0
-	}
-	var busy time.Duration
-	for i, field := range fields[1 : softirq+1] {
-		if i+1 == idle || i+1 == iowait {
+func sumMetric(text io.Reader, name, label string) (float64, error) {
+	sum, found := 0.0, false
+	lines := bufio.NewScanner(text)
+	for lines.Scan() {
+		line := lines.Text()
+		sample, value := line[:strings.LastIndexByte(line, ' ')+1], line[strings.LastIndexByte(line, ' ')+1:]
+		if base, _, _ := strings.Cut(strings.TrimSpace(sample), "{"); base != name || !strings.Contains(sample, label) {
 			continue
 		}
-		if ticks, err := strconv.ParseInt(field, 10, 64); err == nil {
-			busy += time.Duration(ticks) * clockTick
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return 0, fmt.Errorf("metric %s: %w", name, err)
+		}
+		sum, found = sum+n, true
+	}
+	if !found {
+		return 0, errors.Join(lines.Err(), fmt.Errorf("the hub has no metric %s", name))
+	}
+	return sum, lines.Err()
+}
+
+// groupOf are the processes of a process group.
+func groupOf(group int) ([]int, error) {
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil, err
+	}
+	var members []int
+	for _, file := range files {
+		if state, of := processState(file); of == strconv.Itoa(group) && state != zombie {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			if err != nil {
+				return nil, err
+			}
+			members = append(members, pid)
 		}
 	}
-	return busy
+	return members, nil
+}
+
+const zombie = "Z" // it has ended, and its parent has not asked how
+
+// runs reports whether a process has not ended yet.
+func runs(pid int) bool {
+	state, _ := processState(fmt.Sprintf("/proc/%d/stat", pid))
+	return state != "" && state != zombie
+}
+
+// processState reads state and process group of /proc/PID/stat; empty when there is no such process any more.
+func processState(file string) (state, group string) {
+	stat, err := os.ReadFile(file)
+	fields := statFields(string(stat))
+	if err != nil || len(fields) < 3 {
+		return "", ""
+	}
+	return fields[0], fields[2]
 }

@@ -2,46 +2,31 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/config"
 )
 
-// QueuePlan is how much of the durable queue to measure.
-type QueuePlan struct {
-	Tasks      int // of mixed priority; of two lanes; of two tenants
-	Slots      int // that come to them
-	Depth      int // of the deep queue
-	DepthSlots int // that drain it; also the slots of the latency benchmark
-	Pollers    int // of the bare side's worker for activities
-	// Rounds of each side, of LatencyTasks each, at Rate tasks a second; 0: half of what the slower side can do.
-	Rounds       int
-	LatencyTasks int
-	Rate         float64
-	Cancels      int
-	Returns      int
-	Only         []string // parts, by name; empty: all
-}
-
-// DefaultQueuePlan takes about fifteen minutes on two cores.
-func DefaultQueuePlan() QueuePlan {
-	return QueuePlan{Tasks: 1000, Slots: 4, Depth: 10_000, DepthSlots: 32, Rounds: 5, LatencyTasks: 200, Cancels: 30,
-		Returns: 20}
-}
-
-// The parts of the benchmark.
-const (
-	partOrder    = "order"
-	partLanes    = "lanes"
-	partFairness = "fairness"
-	partDepth    = "depth"
-	partLatency  = "latency"
-	partControl  = "control"
-)
-
-// QueueParts are the names of all parts, in the order in which they are measured.
-func QueueParts() []string {
-	return []string{partOrder, partLanes, partFairness, partLatency, partControl, partDepth}
+// queuePlan is how much of the durable queue to measure.
+type queuePlan struct {
+	tasks      int // of mixed priority; of two lanes; of two tenants
+	slots      int // that come to them
+	depth      int // of the deep queue
+	depthSlots int // that drain it; also the slots of the latency benchmark
+	pollers    int // of the bare side's worker for activities
+	// rounds of each side, of latencyTasks each, at rate tasks a second; 0: half of what the slower side can do.
+	rounds       int
+	latencyTasks int
+	rate         float64
+	cancels      int
+	returns      int
+	only         []string // parts, by name; empty: all
 }
 
 // Queue is what was measured of the durable queue. Parts that were not asked for are nil.
@@ -54,14 +39,68 @@ type Queue struct {
 	Control  *Control   `json:"control,omitempty"`
 }
 
+// queueParts are the names of all parts, in the order in which they are measured. Depth is the last: nothing else may
+// run beside it.
+var queueParts = []string{"order", "lanes", "fairness", "latency", "control", partDepth}
+
+const partDepth = "depth"
+
 // fairWeights are the tenants' weights, the big one's first.
 var fairWeights = [][2]int{{1, 1}, {3, 1}}
 
-// MeasureQueue measures the parts of the plan. The deep queue has installations of its own, with Temporal in a process
-// of its own; the other parts share one. What was measured before an error is returned with it.
-func MeasureQueue(ctx context.Context, p *QueuePlan, install,
-	installTemporal func(context.Context) (*Installation, error), progress io.Writer) (*Queue, error) {
-	q := &Queue{}
+func queueBenchmark() benchmark {
+	p := &queuePlan{pollers: config.Default().Hub.LanePollers}
+	return benchmark{
+		Command: &cobra.Command{
+			Use:   "queue",
+			Short: "Measure the durable queue: order, fairness, latency, how quickly a fleet obeys, and depth",
+			Long: `Measure the durable queue with real processes.
+
+order     tasks of mixed priority queue up while nobody serves them, then a few slots come: in which order they begin
+lanes     likewise with an agent that serves two lanes, which Temporal orders each by itself
+fairness  likewise with two tenants, one with nine times as many tasks, at equal weights and at 3 : 1
+latency   from a task's acknowledgement to its first instruction, at half load, beside bare Temporal
+control   from a cancel to the end of the running command, and from an offline agent's return to its waiting task
+depth     a deep queue is filled through /tasks/batch and drained, beside bare Temporal: rates, and the memory it takes`,
+			Example: "  mainstay bench queue\n  mainstay bench queue --only depth --depth 50000\n" +
+				"  mainstay bench queue --only order,fairness,control",
+		},
+		numbers: []number{
+			{"tasks", &p.tasks, 1000, 20, 100_000, "tasks of order, of lanes and of fairness"},
+			{"slots", &p.slots, 4, 1, 1000, "slots that come to them"},
+			{"depth", &p.depth, 10_000, 10, 1_000_000, "tasks of the deep queue"},
+			{"depth-slots", &p.depthSlots, 32, 1, 1000, "slots that drain it, and slots of latency"},
+			{"rounds", &p.rounds, 5, 1, 1000, "rounds of latency, of each side"},
+			{"latency-tasks", &p.latencyTasks, 200, 1, 100_000, "tasks in a round of latency"},
+			{"cancels", &p.cancels, 30, 1, 1000, "running commands to cancel"},
+			{"returns", &p.returns, 20, 1, 1000, "returns of an offline agent"},
+		},
+		only:  &p.only,
+		parts: queueParts,
+		flags: func(flags *pflag.FlagSet) {
+			flags.Float64Var(&p.rate, "rate", 0,
+				"tasks a second in a round of latency (default: half of what the slower side can do)")
+		},
+		check: func(*pflag.FlagSet) error {
+			if p.rate < 0 || p.rate > 10_000 {
+				return app.UsageError("--rate must be 0 to 10000")
+			}
+			return nil
+		},
+		measure: func(ctx context.Context, r *run) error {
+			result := struct {
+				report
+				*Queue
+			}{r.report, &Queue{}}
+			err := result.measure(ctx, r, p)
+			return errors.Join(r.Print(result, func() error { result.write(r.Stdout); return nil }), err)
+		},
+	}
+}
+
+// measure measures the parts of the plan. The deep queue has installations of its own, with Temporal in a process of its
+// own; the other parts share one. What was measured before an error stays.
+func (q *Queue) measure(ctx context.Context, r *run, p *queuePlan) error {
 	var shared *Installation
 	stop := func() {
 		if shared != nil {
@@ -70,39 +109,40 @@ func MeasureQueue(ctx context.Context, p *QueuePlan, install,
 		}
 	}
 	defer stop()
-	for _, part := range QueueParts() {
-		if len(p.Only) > 0 && !slices.Contains(p.Only, part) {
+	for _, part := range queueParts {
+		if !wanted(p.only, part) {
 			continue
 		}
 		var err error
-		if part == partDepth {
-			stop() // nothing else may run beside it
-			q.Depth, err = measureDepth(ctx, p, installTemporal, progress)
-		} else {
-			if shared == nil {
-				if shared, err = install(ctx); err != nil {
-					return q, err
-				}
+		switch {
+		case part == partDepth:
+			stop()
+			q.Depth, err = r.measureDepth(ctx, p)
+		case shared == nil:
+			if shared, err = r.install(ctx, Setting{}); err != nil {
+				return err
 			}
-			err = q.measure(ctx, part, shared, p, progress)
+			fallthrough
+		default:
+			err = q.measurePart(ctx, part, shared, p, r.story)
 		}
 		if err != nil {
-			return q, fmt.Errorf("%s: %w", part, err)
+			return fmt.Errorf("%s: %w", part, err)
 		}
 	}
-	return q, nil
+	return nil
 }
 
-// measure measures one of the parts that share an installation.
-func (q *Queue) measure(
-	ctx context.Context, part string, i *Installation, p *QueuePlan, progress io.Writer,
+// measurePart measures one of the parts that share an installation.
+func (q *Queue) measurePart(
+	ctx context.Context, part string, i *Installation, p *queuePlan, progress io.Writer,
 ) (err error) {
 	switch part {
-	case partOrder:
+	case "order":
 		q.Order, err = measureOrder(ctx, i, p, progress)
-	case partLanes:
+	case "lanes":
 		q.Lanes, err = measureLanes(ctx, i, p, progress)
-	case partFairness:
+	case "fairness":
 		for _, weights := range fairWeights {
 			f, err := measureFairness(ctx, i, p, weights[0], weights[1], progress)
 			if err != nil {
@@ -110,10 +150,39 @@ func (q *Queue) measure(
 			}
 			q.Fairness = append(q.Fairness, *f)
 		}
-	case partLatency:
+	case "latency":
 		q.Latency, err = measureDispatch(ctx, i, p, progress)
-	case partControl:
+	case "control":
 		q.Control, err = measureControl(ctx, i, p, progress)
 	}
 	return err
+}
+
+// write prints what was measured as tables.
+func (q *Queue) write(w io.Writer) {
+	title := func(text string) { fmt.Fprintf(w, "\n%s:\n\n", text) }
+	if q.Order != nil {
+		title("Order")
+		q.Order.write(w)
+	}
+	if q.Lanes != nil {
+		title("Two lanes, priority 1 for a capability and 5 for any agent")
+		q.Lanes.write(w)
+	}
+	if len(q.Fairness) > 0 {
+		title("Fairness")
+		writeFairness(w, q.Fairness)
+	}
+	if q.Latency != nil {
+		title("Dispatch latency")
+		q.Latency.write(w)
+	}
+	if q.Control != nil {
+		title("Control")
+		q.Control.write(w)
+	}
+	if q.Depth != nil {
+		title("Depth")
+		q.Depth.write(w)
+	}
 }

@@ -79,7 +79,8 @@ func TestJudgeDispatch(t *testing.T) {
 	t.Parallel()
 	base := time.Unix(100, 0)
 	at := func(ms int) time.Time { return base.Add(time.Duration(ms) * time.Millisecond) }
-	side := judgeDispatch([]dispatched{{at(0), at(4), at(10)}, {at(100), at(108), at(106)},
+	var side DispatchSide
+	side.judge([]dispatched{{at(0), at(4), at(10)}, {at(100), at(108), at(106)},
 		{at(200), at(201), at(221)}})
 	require.Equal(t, Times{Count: 3, P50: 6, P99: 20, Max: 20}, side.Acknowledged)
 	require.Equal(t, Times{Count: 3, P50: 10, P99: 21, Max: 21}, side.Submitted)
@@ -113,10 +114,10 @@ func TestHeapPerTask(t *testing.T) {
 		{When: whenEmpty, Heap: 1000}, {When: whenHalf, Queued: 10, Heap: 3000},
 		{When: whenFull, Queued: 20, Heap: 3100}, {When: whenDrained, Heap: 1000},
 	}}
-	whole, half := side.HeapPerTask()
+	whole, half := side.heapPerTask()
 	require.InDelta(t, 105, whole, 1e-9)
 	require.InDelta(t, 10, half, 1e-9)
-	whole, half = (&DepthSide{}).HeapPerTask()
+	whole, half = (&DepthSide{}).heapPerTask()
 	require.Zero(t, whole)
 	require.Zero(t, half)
 }
@@ -136,7 +137,7 @@ func TestQueueTables(t *testing.T) {
 		Control: &Control{Cancel: Times{Count: 30, P50: 12.25, Max: 20}},
 	}
 	var text bytes.Buffer
-	q.Write(&text)
+	q.write(&text)
 	for _, row := range []string{"| 1 ", "1 … 3", "50.0 % of 2", "4.0 tasks/s", "0.75", "3.0 MiB", "12.2 ms"} {
 		require.Contains(t, text.String(), row)
 	}
@@ -154,7 +155,7 @@ func TestQueueTables(t *testing.T) {
 	require.Equal(t, []string{"0.0 KiB", "0.0 KiB", "1.5 KiB", "-2.0 KiB"},
 		[]string{kibibyte(-3), kibibyte(0), kibibyte(1536), kibibyte(-2048)})
 	text.Reset()
-	(&Queue{}).Write(&text)
+	(&Queue{}).write(&text)
 	require.Empty(t, text.String(), "what was not measured has no table")
 }
 
@@ -209,7 +210,7 @@ func TestMemoryOfThisProcess(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, resident, int64(1<<20))
 	require.Positive(t, heap)
-	_, err = Memory(-1)
+	_, err = memory(-1)
 	require.Error(t, err)
 	require.Equal(t, int64(5<<10), kibibytes(fmt.Sprintf("VmHWM:\t%8d kB\nVmRSS:\t%8d kB\n", 9, 5), "VmRSS:"))
 }

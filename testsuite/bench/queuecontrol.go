@@ -2,17 +2,19 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -27,19 +29,27 @@ type Control struct {
 	Registered Times `json:"registered_to_begin"`
 }
 
-const (
-	// commandProcesses is how many processes the command of a cancelled task has: a shell and two children.
-	commandProcesses = 3
-	// stopLook is how often the end of processes is looked for, in what it costs the resolution.
-	stopLook = time.Millisecond
-)
+// write prints the times as a table.
+func (c *Control) write(w io.Writer) {
+	t := newTable(w, "", "times", "p50", "max")
+	row := func(name string, times Times) {
+		t.row(name, times.Count, fmt.Sprintf("%.1f ms", times.P50), fmt.Sprintf("%.1f ms", times.Max))
+	}
+	row("cancel → all processes of a running command ended", c.Cancel)
+	row("offline agent's process started → its pinned task began", c.Return)
+	row("offline agent's registration acknowledged → its pinned task began", c.Registered)
+	t.flush()
+}
 
-func measureControl(ctx context.Context, i *Installation, p *QueuePlan, progress io.Writer) (*Control, error) {
-	cancels, err := measureCancels(ctx, i, p.Cancels, progress)
+// commandProcesses is how many processes the command of a cancelled task has: a shell and two children.
+const commandProcesses = 3
+
+func measureControl(ctx context.Context, i *Installation, p *queuePlan, progress io.Writer) (*Control, error) {
+	cancels, err := measureCancels(ctx, i, p.cancels, progress)
 	if err != nil {
 		return nil, err
 	}
-	fromStart, fromRegistered, err := measureReturns(ctx, i, p.Returns, progress)
+	fromStart, fromRegistered, err := measureReturns(ctx, i, p.returns, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -47,20 +57,17 @@ func measureControl(ctx context.Context, i *Installation, p *QueuePlan, progress
 }
 
 // measureCancels cancels running commands, one after the other, on an agent as people run it.
-func measureCancels(ctx context.Context, i *Installation, n int, progress io.Writer) ([]time.Duration, error) {
-	c := newCrew(i, "bench-cancel", 1, fleet.Idempotent)
-	if err := c.create(ctx, fleet.ActiveActive); err != nil {
+func measureCancels(ctx context.Context, i *Installation, n int, progress io.Writer) (times []time.Duration, err error) {
+	c := newCrew(i, "bench-cancel", 1)
+	if err := c.create(ctx, fleet.ActiveActive, nil); err != nil {
 		return nil, err
 	}
 	id := c.ids[0]
-	process, err := i.Start(id, "agent", "run", "--hub", c.hubs, "--cluster", c.cluster, "--id", id, "--slots", "4",
-		"--allow-exec")
-	if err != nil {
+	if c.processes[id], err = i.Start(id, "agent", "run", "--hub", c.agentsURL(), "--cluster", c.cluster, "--id", id,
+		"--slots", "4", "--allow-exec"); err != nil {
 		return nil, err
 	}
-	c.processes[id] = process
-	defer c.stop()
-	var times []time.Duration
+	defer c.leave()
 	for k := range n {
 		took, err := c.cancelOne(ctx, filepath.Join(i.dir, "command-"+strconv.Itoa(k)))
 		if err != nil {
@@ -75,14 +82,15 @@ func measureCancels(ctx context.Context, i *Installation, n int, progress io.Wri
 
 // cancelOne runs a command with children, cancels its task and waits until the last of the processes has ended.
 func (c *crew) cancelOne(ctx context.Context, file string) (time.Duration, error) {
-	var task struct {
-		ID     string `json:"id"`
-		Status string `json:"status"`
+	payload, err := json.Marshal(agent.ExecPayload{
+		Command: []string{"sh", "-c", `echo $$ > "$1"; sleep 600 & sleep 600; exit`, "sh", file},
+	})
+	if err != nil {
+		return 0, err
 	}
-	command := []string{"sh", "-c", `echo $$ > "$1"; sleep 600 & sleep 600; exit`, "sh", file}
-	if err := c.call(ctx, http.MethodPost, "/tasks", map[string]any{
-		"type": agent.ExecType, "cluster": c.cluster, "payload": agent.ExecPayload{Command: command},
-	}, &task); err != nil {
+	task, err := c.Tasks.Submit(ctx, &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: agent.ExecType, Cluster: c.cluster,
+		Payload: payload}})
+	if err != nil {
 		return 0, err
 	}
 	var processes []int
@@ -92,28 +100,21 @@ func (c *crew) cancelOne(ctx context.Context, file string) (time.Duration, error
 			if group == 0 {
 				return false, nil
 			}
-			var err error
 			if processes, err = groupOf(group); err != nil || len(processes) != commandProcesses {
 				return false, err
 			}
-			err = c.call(ctx, http.MethodGet, "/tasks/"+task.ID, nil, &task)
-			return task.Status == string(fleet.TaskRunning), err
+			now, err := c.Tasks.Get(ctx, task.ID)
+			return err == nil && now.Status == fleet.TaskRunning, err
 		}); err != nil {
 		return 0, err
 	}
 	begun := time.Now()
-	if err := c.call(ctx, http.MethodPost, "/tasks/"+task.ID+"/cancel", nil, nil); err != nil {
+	if _, err := c.Tasks.Cancel(ctx, task.ID, ""); err != nil {
 		return 0, err
 	}
-	err := eventually(ctx, "the end of a cancelled command", settleLimit, stopLook,
-		func(context.Context) (bool, error) {
-			for _, pid := range processes {
-				if runs(pid) {
-					return false, nil
-				}
-			}
-			return true, nil
-		})
+	// How often it looks is what the resolution costs.
+	err = eventually(ctx, "the end of a cancelled command", settleLimit, time.Millisecond,
+		func(context.Context) (bool, error) { return !slices.ContainsFunc(processes, runs), nil })
 	return time.Since(begun), err
 }
 
@@ -130,59 +131,12 @@ func leaderIn(file string) int {
 	return pid
 }
 
-// groupOf are the processes of a process group. Linux only.
-func groupOf(group int) ([]int, error) {
-	files, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return nil, err
-	}
-	var members []int
-	for _, file := range files {
-		if state, of := processState(file); of == group && state != zombie {
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-			if err != nil {
-				return nil, err
-			}
-			members = append(members, pid)
-		}
-	}
-	return members, nil
-}
-
-const zombie = "Z" // it has ended, and its parent has not asked how
-
-// runs reports whether a process has not ended yet.
-func runs(pid int) bool {
-	state, _ := processState(fmt.Sprintf("/proc/%d/stat", pid))
-	return state != "" && state != zombie
-}
-
-// processState reads state and process group of /proc/PID/stat; empty when there is no such process any more.
-func processState(file string) (state string, group int) {
-	stat, err := os.ReadFile(file)
-	if err != nil {
-		return "", 0
-	}
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	if len(fields) < 3 {
-		return "", 0
-	}
-	group, err = strconv.Atoi(fields[2])
-	if err != nil {
-		return "", 0
-	}
-	return fields[0], group
-}
-
 // measureReturns has an agent come back to a task that waits for it alone.
 func measureReturns(
 	ctx context.Context, i *Installation, n int, progress io.Writer,
 ) (fromStart, fromRegistered []time.Duration, err error) {
-	c := newCrew(i, "bench-return", 1, fleet.Idempotent)
-	if err := c.create(ctx, fleet.ActiveActive); err != nil {
-		return nil, nil, err
-	}
-	if err := c.start(ctx, c.ids...); err != nil {
+	c := newCrew(i, "bench-return", 1)
+	if err := c.begin(ctx, fleet.ActiveActive); err != nil {
 		return nil, nil, err
 	}
 	for k := range n {
@@ -198,51 +152,41 @@ func measureReturns(
 			fmt.Fprintf(progress, "returned %d of %d\n", k+1, n)
 		}
 	}
-	c.stop()
+	c.leave()
 	return fromStart, fromRegistered, nil
 }
 
 // goOffline kills an agent, which a goodbye would make a stranger, and waits until the control plane shows it offline.
 func (c *crew) goOffline(ctx context.Context, id string) error {
-	c.processes[id].Kill()
-	<-c.processes[id].Done()
+	c.processes[id].end()
 	return eventually(ctx, id+" offline", settleLimit, 20*time.Millisecond, func(ctx context.Context) (bool, error) {
-		var page struct {
-			Members []struct {
-				ID     string `json:"id"`
-				Status string `json:"status"`
-			} `json:"members"`
-		}
-		err := c.call(ctx, http.MethodGet, "/clusters/"+c.cluster+"/members", nil, &page)
-		for _, member := range page.Members {
-			if member.ID == id && member.Status == string(fleet.AgentOffline) {
-				return true, err
-			}
-		}
-		return false, err
+		members, err := c.Clusters.Members(c.cluster).Take(ctx, 0)
+		return slices.ContainsFunc(members, func(member api.Agent) bool {
+			return member.ID == id && member.Status == fleet.AgentOffline
+		}), err
 	})
 }
 
 // returnTo pins a task to an agent that is offline, starts the agent, and returns when that was, when it had
 // registered, and when the task began.
 func (c *crew) returnTo(ctx context.Context, id, task string) (started, registered, began time.Time, err error) {
-	client, err := c.installation.Dial(ctx)
+	temporal, err := c.dial(ctx)
 	if err != nil {
 		return started, registered, began, err
 	}
-	defer client.Close()
-	pinned := queuedTask{ID: task, Type: WorkType, Cluster: c.cluster, Agent: id, Payload: trivialWork}
-	if err := c.call(ctx, http.MethodPost, "/tasks", pinned, nil); err != nil {
+	defer temporal.Close()
+	if _, err := c.Tasks.Submit(ctx, &api.TaskRequest{ID: task, TaskSpec: fleet.TaskSpec{Type: workType, Cluster: c.cluster,
+		Agent: id, Payload: work(0)}}); err != nil {
 		return started, registered, began, err
 	}
-	if err := awaitBacklog(ctx, client, c.installation.Namespace, contract.AgentLane(id), 1); err != nil {
+	if err := awaitBacklog(ctx, temporal, c.namespace, contract.AgentLane(id), 1); err != nil {
 		return started, registered, began, err
 	}
 	started = time.Now()
-	if err := c.start(ctx, id); err != nil {
+	if err := c.startAgents(ctx, id); err != nil {
 		return started, registered, began, err
 	}
-	if err := c.awaitBegun(ctx, []queuedTask{pinned}); err != nil {
+	if err := c.awaitBegun(ctx, []string{task}); err != nil {
 		return started, registered, began, err
 	}
 	pid := c.processes[id].PID()

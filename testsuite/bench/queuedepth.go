@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strconv"
 	"time"
 
 	"go.temporal.io/sdk/client"
+	sdkworker "go.temporal.io/sdk/worker"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -58,9 +61,9 @@ func (s *DepthSide) state(when string) MemoryState {
 	return MemoryState{When: when}
 }
 
-// HeapPerTask is how much the heap grew for each queued task, in bytes, over the whole queue and over its second half
+// heapPerTask is how much the heap grew for each queued task, in bytes, over the whole queue and over its second half
 // alone: memory that is flat from some depth on shows in the latter.
-func (s *DepthSide) HeapPerTask() (whole, secondHalf float64) {
+func (s *DepthSide) heapPerTask() (whole, secondHalf float64) {
 	before, half, full := s.state(whenEmpty), s.state(whenHalf), s.state(whenFull)
 	return perQueued(before, full), perQueued(half, full)
 }
@@ -75,71 +78,96 @@ func perQueued(from, to MemoryState) float64 {
 // depthWarmup is how many tasks go through before anything counts, so that what is allocated once is there.
 const depthWarmup = 200
 
-// queueSide is what the depth benchmark needs of a side. serve has the slots come and returns when they have.
-type queueSide interface {
-	queue() (name, workflowType string)
-	submit(ctx context.Context, first, n int) error
-	serve(ctx context.Context) (stop func(), err error)
-	memory(ctx context.Context) (resident, heap int64, err error)
-	// processes are those of the side beside Temporal's.
-	processes() []int
+// write prints both sides and their ratio.
+func (d *Depth) write(w io.Writer) {
+	b, m := &d.Bare, &d.Mainstay
+	t := newTable(w, fmt.Sprintf("%d tasks, %d slots", d.Tasks, d.Slots), "bare Temporal", "Mainstay", "ratio")
+	t.compare("submitted, acknowledged", "%.1f tasks/s", b.SubmittedPerSecond, m.SubmittedPerSecond)
+	t.compare("submitted, until queued", "%.1f tasks/s", b.QueuedPerSecond, m.QueuedPerSecond)
+	t.compare("drained", "%.1f tasks/s", b.DrainedPerSecond, m.DrainedPerSecond)
+	t.compare("processor time per drained task", "%.1f ms", b.DrainCPU, m.DrainCPU)
+	mebibytes := func(n int64) float64 { return float64(n) / (1 << 20) }
+	moments := []string{whenEmpty, whenHalf, whenFull, whenDrained}
+	for _, when := range moments {
+		x, y := b.state(when), m.state(when)
+		t.compare(fmt.Sprintf("heap, %s (%d queued)", when, y.Queued), "%.1f MiB", mebibytes(x.Heap), mebibytes(y.Heap))
+	}
+	for _, when := range moments {
+		t.compare("resident, "+when, "%.1f MiB", mebibytes(b.state(when).Resident), mebibytes(m.state(when).Resident))
+	}
+	bareWhole, bareHalf := b.heapPerTask()
+	whole, half := m.heapPerTask()
+	t.row("heap for each queued task", kibibyte(bareWhole), kibibyte(whole), "")
+	t.row("… in the second half alone (0: flat)", kibibyte(bareHalf), kibibyte(half), "")
+	for _, when := range []string{whenEmpty, whenFull, whenDrained} {
+		t.row("Temporal's process, resident, "+when, fmt.Sprintf("%.1f MiB", mebibytes(b.state(when).Temporal)),
+			fmt.Sprintf("%.1f MiB", mebibytes(m.state(when).Temporal)), "")
+	}
+	t.flush()
+}
+
+// kibibyte never shows a negative zero.
+func kibibyte(n float64) string { return fmt.Sprintf("%.1f KiB", math.Round(n/102.4)/10+0) }
+
+// queueSide is what the depth benchmark needs of a side.
+type queueSide struct {
+	queue, workflowType string
+	submit              func(ctx context.Context, first, n int) error
+	serve               func(ctx context.Context) (stop func(), err error) // has the slots come
+	memory              func(ctx context.Context) (resident, heap int64, err error)
+	processes           func() []int // beside Temporal's
 }
 
 // measureDepth fills a queue to its depth and drains it, with each side in an installation of its own.
-func measureDepth(
-	ctx context.Context, p *QueuePlan, installTemporal func(context.Context) (*Installation, error), progress io.Writer,
-) (*Depth, error) {
-	d := &Depth{Tasks: p.Depth, Slots: p.DepthSlots}
-	for _, side := range []struct {
-		name string
-		run  func(context.Context, *Installation, client.Client) error
-	}{
-		{"bare Temporal", func(ctx context.Context, i *Installation, c client.Client) error {
-			bare, err := newBareBacklog(c)
-			if err != nil {
-				return err
-			}
-			defer bare.close()
-			return d.Bare.measure(ctx, i, c, &bareDepth{bare, p}, p, progress)
-		}},
-		{"Mainstay", func(ctx context.Context, i *Installation, c client.Client) error {
-			if err := i.StartServe(ctx); err != nil {
-				return err
-			}
-			crew := newCrew(i, "bench-depth", 1, fleet.Idempotent)
-			crew.slots = p.DepthSlots
-			if err := crew.create(ctx, fleet.ActiveActive); err != nil {
-				return err
-			}
-			return d.Mainstay.measure(ctx, i, c, &mainstayDepth{crew, progress}, p, progress)
-		}},
-	} {
-		err := func() error {
-			i, err := installTemporal(ctx)
-			if err != nil {
-				return err
-			}
-			defer i.Stop()
-			c, err := i.Dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			return side.run(ctx, i, c)
-		}()
+func (r *run) measureDepth(ctx context.Context, p *queuePlan) (*Depth, error) {
+	d := &Depth{Tasks: p.depth, Slots: p.depthSlots}
+	if err := r.inTemporal(ctx, func(i *Installation, c client.Client) error {
+		workflows, err := startBare(c, sdkworker.Options{MaxConcurrentWorkflowTaskPollers: bareWorkflowPollers,
+			LocalActivityWorkerOnly: true})
 		if err != nil {
-			return d, fmt.Errorf("%s: %w", side.name, err)
+			return err
 		}
+		defer workflows.Stop()
+		return d.Bare.measure(ctx, i, c, bareDepth(c, p), p, r.story)
+	}); err != nil {
+		return d, fmt.Errorf("bare Temporal: %w", err)
+	}
+	if err := r.inTemporal(ctx, func(i *Installation, c client.Client) error {
+		if err := i.startServe(ctx, "hub,gateway,worker"); err != nil {
+			return err
+		}
+		crew := newCrew(i, "bench-depth", 1)
+		crew.slots = p.depthSlots
+		if err := crew.create(ctx, fleet.ActiveActive, nil); err != nil {
+			return err
+		}
+		return d.Mainstay.measure(ctx, i, c, mainstayDepth(crew, r.story), p, r.story)
+	}); err != nil {
+		return d, fmt.Errorf("Mainstay: %w", err)
 	}
 	return d, nil
 }
 
+// inTemporal does something in an installation that has nothing but Temporal.
+func (r *run) inTemporal(ctx context.Context, do func(*Installation, client.Client) error) error {
+	i, err := r.install(ctx, Setting{temporalOnly: true})
+	if err != nil {
+		return err
+	}
+	defer i.Stop()
+	c, err := i.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return do(i, c)
+}
+
 // measure warms a side up, fills its queue in two halves, and drains it.
 func (s *DepthSide) measure(
-	ctx context.Context, i *Installation, c client.Client, side queueSide, p *QueuePlan, progress io.Writer,
+	ctx context.Context, i *Installation, c client.Client, side *queueSide, p *queuePlan, progress io.Writer,
 ) error {
-	queue, _ := side.queue()
-	warmup := min(depthWarmup, p.Depth)
+	warmup := min(depthWarmup, p.depth)
 	if err := side.submit(ctx, 0, warmup); err != nil {
 		return err
 	}
@@ -152,7 +180,7 @@ func (s *DepthSide) measure(
 		if m.Resident, m.Heap, err = side.memory(ctx); err != nil {
 			return err
 		}
-		if m.Temporal, err = Memory(i.PID()); err != nil {
+		if m.Temporal, err = memory(i.plane.PID()); err != nil {
 			return err
 		}
 		s.Memory = append(s.Memory, m)
@@ -168,13 +196,13 @@ func (s *DepthSide) measure(
 	for _, part := range []struct {
 		when  string
 		until int
-	}{{whenHalf, p.Depth / 2}, {whenFull, p.Depth}} {
+	}{{whenHalf, p.depth / 2}, {whenFull, p.depth}} {
 		begun := time.Now()
 		if err := side.submit(ctx, warmup+done, part.until-done); err != nil {
 			return err
 		}
 		acknowledged += time.Since(begun)
-		if err := awaitBacklog(ctx, c, i.Namespace, queue, part.until); err != nil {
+		if err := awaitBacklog(ctx, c, i.namespace, side.queue, part.until); err != nil {
 			return err
 		}
 		queued += time.Since(begun)
@@ -183,13 +211,13 @@ func (s *DepthSide) measure(
 			return err
 		}
 	}
-	s.SubmittedPerSecond, s.QueuedPerSecond = float64(p.Depth)/acknowledged.Seconds(), float64(p.Depth)/queued.Seconds()
-	took, used, err := s.drain(ctx, i, c, side, warmup+p.Depth)
+	s.SubmittedPerSecond, s.QueuedPerSecond = float64(p.depth)/acknowledged.Seconds(), float64(p.depth)/queued.Seconds()
+	took, used, err := s.drain(ctx, i, c, side, warmup+p.depth)
 	if err != nil {
 		return err
 	}
-	s.DrainedPerSecond = float64(p.Depth) / took.Seconds()
-	s.DrainCPU = milliseconds(used / time.Duration(p.Depth))
+	s.DrainedPerSecond = float64(p.depth) / took.Seconds()
+	s.DrainCPU = milliseconds(used / time.Duration(p.depth))
 	fmt.Fprintf(progress, "submitted %.1f/s, queued %.1f/s, drained %.1f/s with %.1f ms of processor time each\n",
 		s.SubmittedPerSecond, s.QueuedPerSecond, s.DrainedPerSecond, s.DrainCPU)
 	return read(whenDrained, 0)
@@ -198,76 +226,67 @@ func (s *DepthSide) measure(
 // drain has slots come until all workflows of the side's type have completed, of which there are then total, and
 // returns the time from the slots' coming to the last close and the processor time of all processes that take part.
 func (s *DepthSide) drain(
-	ctx context.Context, i *Installation, c client.Client, side queueSide, total int,
+	ctx context.Context, i *Installation, c client.Client, side *queueSide, total int,
 ) (took, used time.Duration, err error) {
-	_, workflowType := side.queue()
-	before := CPUTimes(append(side.processes(), i.PID())...) // those that come now have used nothing yet
+	before := cpuTimes(append(side.processes(), i.plane.PID())...) // those that come now have used nothing yet
 	came := time.Now()
 	stop, err := side.serve(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer stop()
-	if err := awaitCompleted(ctx, c, workflowType, total); err != nil {
+	if err := awaitCompleted(ctx, c, side.workflowType, total); err != nil {
 		return 0, 0, err
 	}
-	used = CPUTimes(append(side.processes(), i.PID())...) - before
-	last, err := lastClose(ctx, c, workflowType)
+	used = cpuTimes(append(side.processes(), i.plane.PID())...) - before
+	last, err := lastClose(ctx, c, side.workflowType)
 	return last.Sub(came), used, err
 }
 
-// bareDepth is the bare side.
-type bareDepth struct {
-	backlog *bareBacklog
-	plan    *QueuePlan
+// bareDepth is the bare side: workflows run, and their activities wait until a second worker takes them.
+func bareDepth(c client.Client, p *queuePlan) *queueSide {
+	return &queueSide{
+		queue:        bareQueue,
+		workflowType: bareWorkflow,
+		submit: func(ctx context.Context, first, n int) error {
+			return eachOf(ctx, n, 32, func(ctx context.Context, i int) error { // as many as the gateway uses for a batch
+				return (&bare{client: c}).start(ctx, "bare/"+strconv.Itoa(first+i))
+			})
+		},
+		serve: func(context.Context) (func(), error) {
+			w, err := startBare(c, sdkworker.Options{
+				DisableWorkflowWorker:              true,
+				MaxConcurrentActivityExecutionSize: p.depthSlots,
+				MaxConcurrentActivityTaskPollers:   min(p.pollers, p.depthSlots),
+			})
+			if err != nil {
+				return nil, err
+			}
+			return w.Stop, nil
+		},
+		memory:    func(context.Context) (int64, int64, error) { return ownMemory() },
+		processes: func() []int { return []int{os.Getpid()} },
+	}
 }
-
-func (b *bareDepth) queue() (name, workflowType string) { return bareQueue, bareWorkflow }
-
-func (b *bareDepth) submit(ctx context.Context, first, n int) error {
-	return b.backlog.submit(ctx, first, n)
-}
-
-func (b *bareDepth) serve(context.Context) (func(), error) {
-	return b.backlog.serve(b.plan.DepthSlots, b.plan.Pollers)
-}
-
-func (b *bareDepth) memory(context.Context) (resident, heap int64, err error) { return ownMemory() }
-
-func (b *bareDepth) processes() []int { return []int{os.Getpid()} }
 
 // mainstayDepth is Mainstay's side.
-type mainstayDepth struct {
-	crew     *crew
-	progress io.Writer
-}
-
-func (m *mainstayDepth) queue() (name, workflowType string) {
-	return contract.ClusterLane(m.crew.cluster), contract.TaskWorkflow
-}
-
-func (m *mainstayDepth) submit(ctx context.Context, first, n int) error {
-	tasks := make([]queuedTask, n)
-	for i := range tasks {
-		tasks[i] = queuedTask{ID: m.crew.cluster + "-" + strconv.Itoa(first+i), Type: TaskType, Cluster: m.crew.cluster}
+func mainstayDepth(c *crew, progress io.Writer) *queueSide {
+	return &queueSide{
+		queue:        contract.ClusterLane(c.cluster),
+		workflowType: contract.TaskWorkflow,
+		submit: func(ctx context.Context, first, n int) error {
+			return c.submitBatches(ctx, newTasks(c.cluster, n, func(k int, task *api.TaskRequest) {
+				task.ID, task.Type, task.Payload = c.cluster+"-"+strconv.Itoa(first+k), taskType, nil
+			}), progress)
+		},
+		serve:  func(ctx context.Context) (func(), error) { return c.leave, c.startAgents(ctx, c.ids...) },
+		memory: func(ctx context.Context) (int64, int64, error) { return processMemory(ctx, c.url, c.hubPID()) },
+		processes: func() []int {
+			ids := []int{c.hubPID()}
+			for _, p := range c.processes {
+				ids = append(ids, p.PID())
+			}
+			return ids
+		},
 	}
-	_, err := m.crew.installation.submitBatches(ctx, tasks, m.progress)
-	return err
-}
-
-func (m *mainstayDepth) serve(ctx context.Context) (func(), error) {
-	return m.crew.stop, m.crew.start(ctx, m.crew.ids...)
-}
-
-func (m *mainstayDepth) memory(ctx context.Context) (resident, heap int64, err error) {
-	i := m.crew.installation
-	return processMemory(ctx, i.URL, i.HubPID())
-}
-
-func (m *mainstayDepth) processes() []int {
-	ids := []int{m.crew.installation.HubPID()}
-	for _, p := range m.crew.processes {
-		ids = append(ids, p.PID())
-	}
-	return ids
 }

@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strconv"
 
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -57,24 +58,32 @@ func (f *Fairness) judge(began []string) {
 	}
 }
 
+// writeFairness prints a table.
+func writeFairness(w io.Writer, all []Fairness) {
+	t := newTable(w, "weights, big : small", "tasks", "share of the small one in the first", "by its weight", "its first",
+		"its last", "longest run of the big one")
+	for _, f := range all {
+		t.row(fmt.Sprintf("%d : %d", f.BigWeight, f.SmallWeight), fmt.Sprintf("%d : %d", f.Big, f.Small),
+			fmt.Sprintf("%.1f %% of %d", 100*f.Share, f.Window), fmt.Sprintf("%.1f %%", 100*f.Fair), f.First, f.Last, f.Run)
+	}
+	t.flush()
+}
+
 // measureFairness has two tenants queue up on a lane without agents, then starts an agent.
 func measureFairness(
-	ctx context.Context, i *Installation, p *QueuePlan, bigWeight, smallWeight int, progress io.Writer,
+	ctx context.Context, i *Installation, p *queuePlan, bigWeight, smallWeight int, progress io.Writer,
 ) (*Fairness, error) {
-	f := &Fairness{BigWeight: bigWeight, SmallWeight: smallWeight, Slots: p.Slots, Small: max(1, p.Tasks/10)}
-	f.Big = p.Tasks - f.Small
-	cluster := fmt.Sprintf("bench-fair-%d-%d", bigWeight, smallWeight)
-	tasks := make([]queuedTask, p.Tasks)
-	for n := range tasks {
-		tenant := bigTenant
-		if n >= f.Big {
-			tenant = smallTenant
+	f := &Fairness{BigWeight: bigWeight, SmallWeight: smallWeight, Slots: p.slots, Small: max(1, p.tasks/10)}
+	f.Big = p.tasks - f.Small
+	c := newCrew(i, fmt.Sprintf("bench-fair-%d-%d", bigWeight, smallWeight), 1)
+	tasks := newTasks(c.cluster, p.tasks, func(n int, task *api.TaskRequest) {
+		if task.Tenant = bigTenant; n >= f.Big {
+			task.Tenant = smallTenant
 		}
-		id := fleet.Qualify(tenant, cluster+"-"+strconv.Itoa(n)) // as the agent has it
-		tasks[n] = queuedTask{ID: id, Type: WorkType, Cluster: cluster, Tenant: tenant, Payload: trivialWork}
-	}
-	settings := map[string]any{"tenant_weights": map[string]int{bigTenant: bigWeight, smallTenant: smallWeight}}
-	ids, err := drainQueued(ctx, i, newCrew(i, cluster, 1, fleet.Idempotent), settings, tasks, p.Slots, progress)
+		task.ID = fleet.Qualify(task.Tenant, task.ID) // as the agent has it
+	})
+	settings := client.Settings{"tenant_weights": map[string]int{bigTenant: bigWeight, smallTenant: smallWeight}}
+	ids, err := c.drainQueued(ctx, settings, tasks, p.slots, progress)
 	if err != nil {
 		return nil, err
 	}

@@ -26,99 +26,80 @@ type DispatchSide struct {
 	Early        int     `json:"begun_before_told"` // tasks that began before the acknowledgement was there: they count as 0
 }
 
-// Times sum up a set of durations, in milliseconds.
-type Times struct {
-	Count int     `json:"count"`
-	P50   float64 `json:"p50_ms"`
-	P99   float64 `json:"p99_ms"`
-	Max   float64 `json:"max_ms"`
-}
-
-// timesOf sums up.
-func timesOf(all []time.Duration) Times {
-	s := Summarize(all)
-	return Times{Count: s.Count, P50: milliseconds(s.P50), P99: milliseconds(s.P99), Max: milliseconds(s.Max)}
-}
-
-// judgeDispatch sums up a side's tasks.
-func judgeDispatch(tasks []dispatched) DispatchSide {
-	var side DispatchSide
+// judge sums up a side's tasks.
+func (s *DispatchSide) judge(tasks []dispatched) {
 	acknowledged, submitted := make([]time.Duration, len(tasks)), make([]time.Duration, len(tasks))
 	for n, t := range tasks {
 		submitted[n] = t.began.Sub(t.submitted)
 		if acknowledged[n] = t.began.Sub(t.acknowledged); acknowledged[n] < 0 {
 			acknowledged[n] = 0
-			side.Early++
+			s.Early++
 		}
 	}
-	side.Acknowledged, side.Submitted = timesOf(acknowledged), timesOf(submitted)
-	return side
+	s.Acknowledged, s.Submitted = timesOf(acknowledged), timesOf(submitted)
+}
+
+// write prints both sides and their ratio.
+func (d *Dispatch) write(w io.Writer) {
+	b, m := &d.Bare, &d.Mainstay
+	t := newTable(w, fmt.Sprintf("%d tasks of each at %.1f tasks/s", m.Acknowledged.Count, d.Rate), "bare Temporal", "Mainstay",
+		"ratio")
+	t.latencies("acknowledged → begin", b.Acknowledged, m.Acknowledged)
+	t.latencies("submitted → begin", b.Submitted, m.Submitted)
+	t.row("began before the acknowledgement was there (counted as 0)", b.Early, m.Early, "")
+	if m.Throughput > 0 {
+		t.compare("throughput that the rate is from", "%.1f tasks/s", b.Throughput, m.Throughput)
+	}
+	t.flush()
 }
 
 // measureDispatch compares both sides in turns, at half the throughput of the slower one unless the plan names a rate.
-func measureDispatch(ctx context.Context, i *Installation, p *QueuePlan, progress io.Writer) (*Dispatch, error) {
-	c, err := i.Dial(ctx)
+func measureDispatch(ctx context.Context, i *Installation, p *queuePlan, progress io.Writer) (*Dispatch, error) {
+	temporal, err := i.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
-	bare, err := NewBare(c, p.Pollers)
+	defer temporal.Close()
+	bare, err := newBare(temporal, p.pollers)
 	if err != nil {
 		return nil, err
 	}
-	defer bare.Close()
-	crew := newCrew(i, "bench-latency", 1, fleet.Idempotent)
-	crew.slots = p.DepthSlots
-	if err := crew.create(ctx, fleet.ActiveActive); err != nil {
+	defer bare.worker.Stop()
+	crew := newCrew(i, "bench-latency", 1)
+	crew.slots = p.depthSlots
+	if err := crew.begin(ctx, fleet.ActiveActive); err != nil {
 		return nil, err
 	}
-	if err := crew.start(ctx, crew.ids...); err != nil {
-		return nil, err
-	}
-	defer crew.stop()
-	mainstay, err := NewMainstay(c, i.URL, crew.cluster, latencyClients)
-	if err != nil {
-		return nil, err
-	}
-	sides := [2]Side{bare, mainstay}
-	d := &Dispatch{Rate: p.Rate, Slots: p.DepthSlots}
-	var reached [2]float64
+	defer crew.leave()
+	sides := [2]side{bare, mainstay{i.Client, temporal, crew.cluster}}
+	d := &Dispatch{Rate: p.rate, Slots: p.depthSlots}
 	if d.Rate == 0 {
-		if reached, err = bestThroughputs(ctx, sides, p.LatencyTasks); err != nil {
-			return nil, err
+		for range 2 { // a round to warm up and one that counts
+			for n, reached := range []*float64{&d.Bare.Throughput, &d.Mainstay.Throughput} {
+				if *reached, err = throughput(ctx, sides[n], p.latencyTasks, latencyClients); err != nil {
+					return nil, err
+				}
+			}
 		}
-		d.Rate = min(reached[0], reached[1]) / 2
+		d.Rate = min(d.Bare.Throughput, d.Mainstay.Throughput) / 2
 	}
 	fmt.Fprintf(progress, "latency at %.1f tasks/s\n", d.Rate)
 	var tasks [2][]dispatched
-	for round := range p.Rounds {
-		for turn := range sides {
-			n := (turn + round) % 2 // neither side always goes first
-			of, err := dispatch(ctx, sides[n], p.LatencyTasks, time.Duration(float64(time.Second)/d.Rate))
-			if err != nil {
-				return nil, err
-			}
-			tasks[n] = append(tasks[n], of...)
-			fmt.Fprintf(progress, "round %d/%d  %-14s p50 %.1f ms\n", round+1, p.Rounds, sides[n].Name(),
-				judgeDispatch(of).Acknowledged.P50)
+	err = inTurns(p.rounds, func(round, n int) error {
+		of, err := dispatch(ctx, sides[n], p.latencyTasks, time.Duration(float64(time.Second)/d.Rate))
+		if err != nil {
+			return err
 		}
-	}
-	d.Bare, d.Mainstay = judgeDispatch(tasks[0]), judgeDispatch(tasks[1])
-	d.Bare.Throughput, d.Mainstay.Throughput = reached[0], reached[1]
-	return d, nil
+		tasks[n] = append(tasks[n], of...)
+		var now DispatchSide
+		now.judge(of)
+		fmt.Fprintf(progress, "round %d/%d  %-14s p50 %.1f ms\n", round, p.rounds, sides[n].Name(), now.Acknowledged.P50)
+		return nil
+	})
+	d.Bare.judge(tasks[0])
+	d.Mainstay.judge(tasks[1])
+	return d, err
 }
 
 // latencyClients submit at a time when throughput is measured.
 const latencyClients = 16
-
-// bestThroughputs lets each side do a round to warm up and one that counts.
-func bestThroughputs(ctx context.Context, sides [2]Side, tasks int) (reached [2]float64, err error) {
-	for range 2 {
-		for n, side := range sides {
-			if reached[n], err = throughput(ctx, side, tasks, latencyClients); err != nil {
-				return reached, err
-			}
-		}
-	}
-	return reached, nil
-}

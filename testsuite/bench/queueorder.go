@@ -5,11 +5,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
 
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -79,48 +82,64 @@ func judgeOrder(began []int, slots int) *Order {
 	return o
 }
 
-// measureOrder queues tasks of mixed priority on a lane without agents, then starts an agent.
-func measureOrder(ctx context.Context, i *Installation, p *QueuePlan, progress io.Writer) (*Order, error) {
-	const cluster = "bench-order"
-	// The same mixture in every run.
-	mixture := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
-	tasks := make([]queuedTask, p.Tasks)
-	for n := range tasks {
-		tasks[n] = queuedTask{ID: cluster + "-" + strconv.Itoa(n), Type: WorkType, Cluster: cluster,
-			Priority: 1 + mixture.IntN(priorities), Payload: trivialWork}
+// write prints the order as a table.
+func (o *Order) write(w io.Writer) {
+	t := newTable(w, fmt.Sprintf("priority, of %d tasks to %d slots", o.Tasks, o.Slots), "tasks", "began as", "mean position")
+	for _, c := range o.Classes {
+		t.row(c.Priority, c.Tasks, fmt.Sprintf("%d … %d", c.First, c.Last), fmt.Sprintf("%.0f", c.Mean))
 	}
-	return orderOf(ctx, i, newCrew(i, cluster, 1, fleet.Idempotent), tasks, p.Slots, progress)
+	t.row("inversions", o.Inversions, "", "")
+	t.row("began before one of a higher class, within the slots", o.Overtaking-o.Inversions, "", "")
+	t.row("most of higher classes that one began before", o.Worst, "", "")
+	t.flush()
 }
 
 // specialCapability is what half of the tasks of two lanes need.
 const specialCapability = "special"
 
-// measureLanes queues tasks of the highest priority on the lane of a capability and as many of the lowest on the
-// cluster's lane, then starts an agent that serves both. Temporal orders each lane by itself.
-func measureLanes(ctx context.Context, i *Installation, p *QueuePlan, progress io.Writer) (*Order, error) {
-	const cluster = "bench-lanes"
-	tasks := make([]queuedTask, p.Tasks)
-	for n := range tasks {
-		tasks[n] = queuedTask{ID: cluster + "-" + strconv.Itoa(n), Type: WorkType, Cluster: cluster,
-			Priority: priorities, Payload: trivialWork}
-		if n%2 == 0 {
-			tasks[n].Priority, tasks[n].Required = 1, []string{specialCapability}
-		}
+// newTasks are n tasks that only note in the ledger that they began; set changes the nth.
+func newTasks(cluster string, n int, set func(int, *api.TaskRequest)) []*api.TaskRequest {
+	tasks := make([]*api.TaskRequest, n)
+	for i := range tasks {
+		tasks[i] = &api.TaskRequest{ID: cluster + "-" + strconv.Itoa(i),
+			TaskSpec: fleet.TaskSpec{Type: workType, Cluster: cluster, Payload: work(0)}}
+		set(i, tasks[i])
 	}
-	c := newCrew(i, cluster, 1, fleet.Idempotent)
-	c.capability = specialCapability
-	return orderOf(ctx, i, c, tasks, p.Slots, progress)
+	return tasks
 }
 
-// orderOf has tasks queue up and judges the order in which they began.
-func orderOf(
-	ctx context.Context, i *Installation, c *crew, tasks []queuedTask, slots int, progress io.Writer,
+// measureOrder queues tasks of mixed priority on a lane without agents, then starts an agent.
+func measureOrder(ctx context.Context, i *Installation, p *queuePlan, progress io.Writer) (*Order, error) {
+	// The same mixture in every run.
+	mixture := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
+	c := newCrew(i, "bench-order", 1)
+	return c.order(ctx, p, progress, func(_ int, task *api.TaskRequest) {
+		task.Priority = fleet.Priority(1 + mixture.IntN(priorities))
+	})
+}
+
+// measureLanes queues tasks of the highest priority on the lane of a capability and as many of the lowest on the
+// cluster's lane, then starts an agent that serves both. Temporal orders each lane by itself.
+func measureLanes(ctx context.Context, i *Installation, p *queuePlan, progress io.Writer) (*Order, error) {
+	c := newCrew(i, "bench-lanes", 1)
+	c.capability = specialCapability
+	return c.order(ctx, p, progress, func(n int, task *api.TaskRequest) {
+		if task.Priority = priorities; n%2 == 0 {
+			task.Priority, task.RequiredCapabilities = 1, []string{specialCapability}
+		}
+	})
+}
+
+// order has tasks queue up and judges the order in which they began.
+func (c *crew) order(
+	ctx context.Context, p *queuePlan, progress io.Writer, set func(int, *api.TaskRequest),
 ) (*Order, error) {
+	tasks := newTasks(c.cluster, p.tasks, set)
 	priority := make(map[string]int, len(tasks))
-	for n := range tasks {
-		priority[tasks[n].ID] = tasks[n].Priority
+	for _, task := range tasks {
+		priority[task.ID] = int(task.Priority)
 	}
-	ids, err := drainQueued(ctx, i, c, nil, tasks, slots, progress)
+	ids, err := c.drainQueued(ctx, nil, tasks, p.slots, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -128,48 +147,49 @@ func orderOf(
 	for n, id := range ids {
 		began[n] = priority[id]
 	}
-	return judgeOrder(began, slots), nil
+	return judgeOrder(began, p.slots), nil
 }
 
 // drainQueued submits tasks while their cluster has no agent, starts one when all of them wait, and returns their ids
 // in the order of their first instructions. settings are added to the cluster's.
-func drainQueued(ctx context.Context, i *Installation, c *crew, settings map[string]any, tasks []queuedTask, slots int,
+func (c *crew) drainQueued(ctx context.Context, settings client.Settings, tasks []*api.TaskRequest, slots int,
 	progress io.Writer) ([]string, error) {
-	client, err := i.Dial(ctx)
+	temporal, err := c.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer client.Close()
-	if err := c.createWith(ctx, fleet.ActiveActive, settings); err != nil {
+	defer temporal.Close()
+	if err := c.create(ctx, fleet.ActiveActive, settings); err != nil {
 		return nil, err
 	}
-	took, err := i.submitBatches(ctx, tasks, progress)
-	if err != nil {
+	begun := time.Now()
+	if err := c.submitBatches(ctx, tasks, progress); err != nil {
 		return nil, err
 	}
-	lanes := map[string]int{}
-	for n := range tasks {
-		spec := fleet.TaskSpec{Cluster: tasks[n].Cluster, RequiredCapabilities: tasks[n].Required}
-		lanes[contract.Lane(&spec, 0)]++
+	took := time.Since(begun)
+	lanes, ids := map[string]int{}, make([]string, len(tasks))
+	for n, task := range tasks {
+		lanes[contract.Lane(&task.TaskSpec, 0)]++
+		ids[n] = task.ID
 	}
 	for lane, n := range lanes {
-		if err := awaitBacklog(ctx, client, i.Namespace, lane, n); err != nil {
+		if err := awaitBacklog(ctx, temporal, c.namespace, lane, n); err != nil {
 			return nil, err
 		}
 	}
 	fmt.Fprintf(progress, "%s: %d tasks are queued, submitted in %s; now an agent with %d slots comes\n", c.cluster,
 		len(tasks), took.Round(10*time.Millisecond), slots)
 	c.slots = slots
-	if err := c.start(ctx, c.ids...); err != nil {
+	if err := c.startAgents(ctx, c.ids...); err != nil {
 		return nil, err
 	}
-	if err := c.awaitBegun(ctx, tasks); err != nil {
+	if err := c.awaitBegun(ctx, ids); err != nil {
 		return nil, err
 	}
 	if err := c.awaitIdle(ctx, settleLimit); err != nil {
 		return nil, err
 	}
-	c.stop()
+	c.leave()
 	return beginOrder(c.ledger.entries), nil
 }
 
@@ -181,10 +201,5 @@ func beginOrder(entries []ledgerEntry) []string {
 			first[e.Task] = e.At
 		}
 	}
-	ids := make([]string, 0, len(first))
-	for id := range first {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(first[a], first[b]) })
-	return ids
+	return slices.SortedFunc(maps.Keys(first), func(a, b string) int { return cmp.Compare(first[a], first[b]) })
 }

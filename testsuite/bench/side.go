@@ -1,16 +1,24 @@
-// Package bench measures Mainstay beside bare Temporal. Both sides do the same work on the same server in one run, in
-// turns, so that a slow minute of the machine hits both; what counts is the ratio.
 package bench
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"sync"
+	"slices"
 	"time"
+
+	sdkclient "go.temporal.io/sdk/client"
+	"golang.org/x/sync/errgroup"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 )
 
-// Side is one of the two systems that are compared.
-type Side interface {
+// side is one of the two systems that are compared.
+type side interface {
 	// Name heads its column.
 	Name() string
 	// Submit starts one task and returns its id when the task is acknowledged.
@@ -19,41 +27,70 @@ type Side interface {
 	Begun(ctx context.Context, id string) (began, closed time.Time, err error)
 }
 
-// submission is one task of a round.
-type submission struct {
-	id string
-	at time.Time // just before it was submitted
+// taskType is the type of the benchmark's tasks.
+const taskType = "bench"
+
+// handle is the benchmark's handler: it answers when it began, in nanoseconds since 1970.
+func handle(context.Context, *agent.Task) (any, error) { return time.Now().UnixNano(), nil }
+
+// mainstay is the whole way of a task through Mainstay: REST, workflow, lane, hub, an agent in another process, and
+// back.
+type mainstay struct {
+	api      *client.Client
+	temporal sdkclient.Client // only to read when tasks closed
+	cluster  string
+}
+
+func (m mainstay) Name() string { return "Mainstay" }
+
+func (m mainstay) Submit(ctx context.Context) (string, error) {
+	task, err := m.api.Tasks.Submit(ctx, &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: taskType, Cluster: m.cluster}})
+	if err != nil {
+		return "", err
+	}
+	return task.ID, nil
+}
+
+func (m mainstay) Begun(ctx context.Context, id string) (began, closed time.Time, err error) {
+	var state contract.TaskState
+	if closed, err = outcome(ctx, m.temporal, contract.TaskWorkflowID(id), &state); err != nil {
+		return began, closed, err
+	}
+	var at int64
+	err = json.Unmarshal(state.Result, &at)
+	return time.Unix(0, at), closed, err
+}
+
+// inTurns measures both sides once in each round. Neither always goes first.
+func inTurns(rounds int, measure func(round, side int) error) error {
+	for round := range rounds {
+		for turn := range 2 {
+			if err := measure(round+1, (turn+round)%2); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // throughput submits n tasks with the given number of clients as fast as the side takes them and returns the tasks per
 // second from the first submission to the last close, by the server's timestamps.
-func throughput(ctx context.Context, s Side, n, clients int) (float64, error) {
-	tasks := make([]submission, n)
-	if err := eachOf(n, clients, func(i int) error {
-		at := time.Now()
-		id, err := s.Submit(ctx)
-		tasks[i] = submission{id, at}
+func throughput(ctx context.Context, s side, n, clients int) (float64, error) {
+	ids, submitted, closed := make([]string, n), make([]time.Time, n), make([]time.Time, n)
+	if err := eachOf(ctx, n, clients, func(ctx context.Context, i int) (err error) {
+		submitted[i] = time.Now()
+		ids[i], err = s.Submit(ctx)
 		return err
 	}); err != nil {
 		return 0, fmt.Errorf("%s: submit: %w", s.Name(), err)
 	}
-	ends := make([]time.Time, n)
-	if err := eachOf(n, 4, func(i int) error {
-		_, closed, err := s.Begun(ctx, tasks[i].id)
-		ends[i] = closed
+	if err := eachOf(ctx, n, 4, func(ctx context.Context, i int) (err error) {
+		_, closed[i], err = s.Begun(ctx, ids[i])
 		return err
 	}); err != nil {
 		return 0, fmt.Errorf("%s: wait: %w", s.Name(), err)
 	}
-	first, last := tasks[0].at, ends[0]
-	for i := range tasks {
-		if tasks[i].at.Before(first) {
-			first = tasks[i].at
-		}
-		if ends[i].After(last) {
-			last = ends[i]
-		}
-	}
+	first, last := slices.MinFunc(submitted, time.Time.Compare), slices.MaxFunc(closed, time.Time.Compare)
 	return float64(n) / last.Sub(first).Seconds(), nil
 }
 
@@ -61,9 +98,9 @@ func throughput(ctx context.Context, s Side, n, clients int) (float64, error) {
 type dispatched struct{ submitted, acknowledged, began time.Time }
 
 // dispatch submits n tasks at a steady rate, well below what the side can do, and returns their times.
-func dispatch(ctx context.Context, s Side, n int, every time.Duration) ([]dispatched, error) {
-	tasks, ids, errs := make([]dispatched, n), make([]string, n), make([]error, n)
-	var wg sync.WaitGroup
+func dispatch(ctx context.Context, s side, n int, every time.Duration) ([]dispatched, error) {
+	tasks, ids := make([]dispatched, n), make([]string, n)
+	var submissions errgroup.Group
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for i := range n {
@@ -72,64 +109,66 @@ func dispatch(ctx context.Context, s Side, n int, every time.Duration) ([]dispat
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		wg.Go(func() {
+		submissions.Go(func() (err error) {
 			tasks[i].submitted = time.Now()
-			ids[i], errs[i] = s.Submit(ctx)
+			ids[i], err = s.Submit(ctx)
 			tasks[i].acknowledged = time.Now()
+			return err
 		})
 	}
-	wg.Wait()
-	err := eachOf(n, 4, func(i int) (err error) {
-		if errs[i] != nil {
-			return fmt.Errorf("submit: %w", errs[i])
-		}
+	if err := submissions.Wait(); err != nil {
+		return nil, fmt.Errorf("%s: submit: %w", s.Name(), err)
+	}
+	if err := eachOf(ctx, n, 4, func(ctx context.Context, i int) (err error) {
 		tasks[i].began, _, err = s.Begun(ctx, ids[i])
 		return err
-	})
-	if err != nil {
+	}); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Name(), err)
 	}
 	return tasks, nil
 }
 
-// latency is the times of dispatch from just before the submission to the handler's first instruction.
-func latency(ctx context.Context, s Side, n int, every time.Duration) ([]time.Duration, error) {
-	tasks, err := dispatch(ctx, s, n, every)
-	times := make([]time.Duration, len(tasks))
-	for i, t := range tasks {
-		times[i] = t.began.Sub(t.submitted)
-	}
-	return times, err
+// Times sum up a set of durations, in milliseconds.
+type Times struct {
+	Count int     `json:"count"`
+	P50   float64 `json:"p50_ms"`
+	P99   float64 `json:"p99_ms"`
+	Max   float64 `json:"max_ms"`
 }
 
-// eachOf calls do for 0…n-1 from the given number of goroutines and returns the first error.
-func eachOf(n, goroutines int, do func(int) error) error {
-	next := make(chan int)
-	errs := make(chan error, goroutines)
-	var wg sync.WaitGroup
-	for range goroutines {
-		wg.Go(func() {
-			failed := false
-			for i := range next {
-				if failed {
-					continue
-				}
-				if err := do(i); err != nil {
-					errs <- err
-					failed = true
-				}
-			}
-		})
+// timesOf takes the nearest-rank percentiles.
+func timesOf(all []time.Duration) Times {
+	if len(all) == 0 {
+		return Times{}
 	}
-	for i := range n {
-		next <- i
+	s := slices.Sorted(slices.Values(all))
+	rank := func(p float64) float64 {
+		i := int(p*float64(len(s))+0.999999) - 1
+		return milliseconds(s[min(max(i, 0), len(s)-1)])
 	}
-	close(next)
-	wg.Wait()
-	select {
-	case err := <-errs:
-		return err
-	default:
-		return nil
-	}
+	return Times{Count: len(s), P50: rank(0.50), P99: rank(0.99), Max: rank(1)}
 }
+
+// median of an odd or even number of values; 0 of none.
+func median(values []float64) float64 {
+	s, n := slices.Sorted(slices.Values(values)), len(values)
+	switch {
+	case n == 0:
+		return 0
+	case n%2 == 1:
+		return s[n/2]
+	}
+	return (s[n/2-1] + s[n/2]) / 2
+}
+
+// medianRatio is the median of a[i]/b[i]: rounds that were close in time are compared, so that a slow minute of the
+// machine counts less.
+func medianRatio(a, b []float64) float64 {
+	ratios := make([]float64, min(len(a), len(b)))
+	for i := range ratios {
+		ratios[i] = a[i] / b[i]
+	}
+	return median(ratios)
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

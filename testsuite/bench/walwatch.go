@@ -19,16 +19,16 @@ const (
 	walFrameSalt   = 8
 )
 
-// DatabaseWrites is what SQLite has written to its write-ahead log.
-type DatabaseWrites struct {
+// databaseWrites is what SQLite has written to its write-ahead log.
+type databaseWrites struct {
 	Transactions int64 `json:"transactions"`
 	Pages        int64 `json:"pages"`
 }
 
 // watchWAL counts the transactions and pages that reach a write-ahead log until ctx ends. Frames that a checkpoint
 // makes SQLite write over are counted before, as long as it does not fill the log within walLook.
-func watchWAL(ctx context.Context, path string) (DatabaseWrites, error) {
-	var writes DatabaseWrites
+func watchWAL(ctx context.Context, path string) (databaseWrites, error) {
+	var writes databaseWrites
 	var at walPosition
 	if _, err := at.read(path); err != nil {
 		return writes, err
@@ -57,7 +57,7 @@ type walPosition struct {
 }
 
 // read counts what is new since the last time.
-func (p *walPosition) read(path string) (grown DatabaseWrites, err error) {
+func (p *walPosition) read(path string) (grown databaseWrites, err error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return grown, nil

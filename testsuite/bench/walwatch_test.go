@@ -36,7 +36,7 @@ func TestWALPosition(t *testing.T) {
 		}
 		grown, err := at.read(path)
 		require.NoError(t, err)
-		require.Equal(t, DatabaseWrites{Transactions: transactions, Pages: pages}, grown)
+		require.Equal(t, databaseWrites{Transactions: transactions, Pages: pages}, grown)
 	}
 	read(nil, 0, 0)
 	read([]byte{}, 0, 0)

@@ -1,10 +1,14 @@
-package command
+package bench
 
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"log/slog"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+	sdklog "go.temporal.io/sdk/log"
 	"go.uber.org/zap/zapcore"
 
 	"mainstay.dev/mainstay/cli/app"
@@ -13,7 +17,8 @@ import (
 	"mainstay.dev/mainstay/devserver"
 )
 
-// temporalCommand is the embedded Temporal in a process of its own, for benchmarks that measure what is beside it.
+// temporalCommand is the embedded Temporal in a process of its own, for benchmarks that measure what is beside it. Its
+// first line of output says where it is.
 func temporalCommand(a *app.App) *cobra.Command {
 	var address, durability, dataDir string
 	var memory bool
@@ -31,7 +36,19 @@ func temporalCommand(a *app.App) *cobra.Command {
 			if o.Host, o.Port, err = dev.SplitIP("--temporal", address); err != nil {
 				return err
 			}
-			return temporal(c.Context(), a, o)
+			starting, cancel := context.WithTimeout(c.Context(), controlplane.StartLimit)
+			defer cancel()
+			server, err := devserver.Start(starting, o)
+			if err != nil {
+				return err
+			}
+			defer dev.Within(dev.TemporalLimit, server.Stop)
+			if err := json.NewEncoder(a.Stdout).Encode(map[string]string{"temporal_address": server.Address(),
+				"namespace": server.Namespace()}); err != nil {
+				return err
+			}
+			<-c.Context().Done()
+			return nil
 		},
 	}
 	flags := command.Flags()
@@ -42,19 +59,12 @@ func temporalCommand(a *app.App) *cobra.Command {
 	return command
 }
 
-// temporal serves until ctx ends. Its first line of output says where.
-func temporal(ctx context.Context, a *app.App, o devserver.Options) error {
-	starting, cancel := context.WithTimeout(ctx, controlplane.StartLimit)
-	defer cancel()
-	server, err := devserver.Start(starting, o)
+// dial opens a client of Temporal that logs nothing.
+func dial(ctx context.Context, address, namespace string) (client.Client, error) {
+	c, err := client.DialContext(ctx, client.Options{HostPort: address, Namespace: namespace,
+		Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))})
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("connect to Temporal: %w", err)
 	}
-	defer dev.Within(dev.TemporalLimit, server.Stop)
-	if err := json.NewEncoder(a.Stdout).Encode(map[string]string{"temporal_address": server.Address(),
-		"namespace": server.Namespace()}); err != nil {
-		return err
-	}
-	<-ctx.Done()
-	return nil
+	return c, nil
 }

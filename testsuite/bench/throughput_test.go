@@ -45,19 +45,19 @@ func TestCompareTakesTurnsAndCharges(t *testing.T) {
 	bare := &fakeSide{name: "bare", begin: 10 * time.Second, close: 20 * time.Second}
 	mainstay := &fakeSide{name: "mainstay", begin: 20 * time.Second, close: 40 * time.Second}
 	var used time.Duration
-	plan := Plan{Rounds: 2, Tasks: 8, Clients: 4, LatencyTasks: 3, LatencyEvery: time.Microsecond, CPU: func() CPU {
+	plan := throughputPlan{rounds: 2, tasks: 8, clients: 4, latencyTasks: 3, latencyEvery: time.Microsecond, cpu: func() CPU {
 		used += time.Second
 		return CPU{Server: used, All: 2 * used, Busy: 4 * used}
 	}}
 	var progress bytes.Buffer
-	measured, err := Compare(t.Context(), plan, [2]Side{bare, mainstay}, &progress)
+	measured, err := plan.compare(t.Context(), [2]side{bare, mainstay}, &progress)
 	require.NoError(t, err)
 	for i, m := range measured {
 		require.Len(t, m.PerSecond, 2)
-		require.Len(t, m.Latency, 6)
-		require.Equal(t, 16, m.Tasks, "the round to warm up is not counted")
-		require.Equal(t, CPU{Server: 2 * time.Second, All: 4 * time.Second, Busy: 8 * time.Second}, m.CPU)
-		for _, latency := range m.Latency {
+		require.Len(t, m.latency, 6)
+		require.Equal(t, 16, m.tasks, "the round to warm up is not counted")
+		require.Equal(t, CPU{Server: 2 * time.Second, All: 4 * time.Second, Busy: 8 * time.Second}, m.cpu)
+		for _, latency := range m.latency {
 			require.GreaterOrEqual(t, latency, 10*time.Second*time.Duration(i+1),
 				"from before the submission to the begin")
 		}
@@ -67,7 +67,7 @@ func TestCompareTakesTurnsAndCharges(t *testing.T) {
 	require.LessOrEqual(t, measured[1].PerSecond[0], 0.2)
 	require.Regexp(t, `(?s)1/2  bare .*1/2  mainstay .*2/2  mainstay .*2/2  bare `, progress.String())
 	var text bytes.Buffer
-	WriteTable(&text, measured[0], measured[1])
+	writeThroughput(&text, &measured[0], &measured[1])
 	require.Contains(t, text.String(), "| submit → begin, p50 ")
 	require.Contains(t, text.String(), "| 125.0 ms ", "2 s of the server for 16 tasks")
 	require.Contains(t, text.String(), "| 50 % ", "half of what the machine did was somebody else's")
@@ -79,8 +79,8 @@ func TestCompareTakesTurnsAndCharges(t *testing.T) {
 func TestCompareStopsAtAnError(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("no route")
-	_, err := Compare(t.Context(), Plan{Rounds: 1, Tasks: 4, Clients: 2},
-		[2]Side{&fakeSide{name: "bare"}, &fakeSide{name: "mainstay", fail: broken}}, &bytes.Buffer{})
+	plan := throughputPlan{rounds: 1, tasks: 4, clients: 2}
+	_, err := plan.compare(t.Context(), [2]side{&fakeSide{name: "bare"}, &fakeSide{name: "mainstay", fail: broken}}, &bytes.Buffer{})
 	require.ErrorIs(t, err, broken)
 	require.ErrorContains(t, err, "mainstay: submit")
 }

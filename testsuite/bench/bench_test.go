@@ -1,4 +1,4 @@
-package command
+package bench
 
 import (
 	"encoding/json"
@@ -14,7 +14,6 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/cli/clitest"
-	"mainstay.dev/mainstay/testsuite/bench"
 )
 
 func TestMain(m *testing.M) { clitest.Main(m, clitest.Root(New)) }
@@ -56,19 +55,22 @@ func TestBenchUsage(t *testing.T) {
 func TestBenchStorages(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		b        throughput
+		p        throughputPlan
 		names    []string
-		settings []bench.Setting
+		settings []Setting
 	}{
-		"one": {throughput{durability: "power"}, []string{"power"}, []bench.Setting{{Durability: "power"}}},
-		"memory": {throughput{durability: "process", memory: true}, []string{"memory"},
-			[]bench.Setting{{Memory: true}}},
-		"all": {throughput{durability: "all"}, []string{"power", "process", "none", "memory"},
-			[]bench.Setting{{Durability: "power"}, {Durability: "process"}, {Durability: "none"}, {Memory: true}}},
+		"one":    {throughputPlan{durability: "power"}, []string{"power"}, []Setting{{durability: "power"}}},
+		"memory": {throughputPlan{durability: "process", memory: true}, []string{"memory"}, []Setting{{memory: true}}},
+		"all": {throughputPlan{durability: "all"}, []string{"power", "process", "none", "memory"},
+			[]Setting{{durability: "power"}, {durability: "process"}, {durability: "none"}, {memory: true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			names, settings := test.b.settings()
+			settings := test.p.settings()
+			names := make([]string, len(settings))
+			for i := range settings {
+				names[i] = settings[i].storage()
+			}
 			require.Equal(t, test.names, names)
 			require.Equal(t, test.settings, settings)
 		})
@@ -77,15 +79,18 @@ func TestBenchStorages(t *testing.T) {
 
 func TestBenchSideSumsUp(t *testing.T) {
 	t.Parallel()
-	side := sideOf(bench.Measured{
+	side := measured{
 		Name:      "x",
 		PerSecond: []float64{10, 30, 20},
-		Latency:   []time.Duration{2 * time.Millisecond, time.Millisecond},
-		Tasks:     4,
-		CPU:       bench.CPU{Server: 8 * time.Millisecond, All: 12 * time.Millisecond},
-	})
-	require.Equal(t, sideReport{Name: "x", TasksPerSecond: []float64{10, 30, 20}, Median: 20, Latencies: 2, P50: 1,
-		P99: 2, Max: 2, ServerCPU: 2, AllCPU: 3}, side)
+		latency:   []time.Duration{2 * time.Millisecond, time.Millisecond},
+		tasks:     4,
+		cpu:       CPU{Server: 8 * time.Millisecond, All: 12 * time.Millisecond},
+	}
+	summed := side
+	summed.Median, summed.Latencies, summed.P50, summed.P99, summed.Max = 20, 2, 1, 2, 2
+	summed.ServerCPU, summed.AllCPU = 2, 3
+	side.sumUp()
+	require.Equal(t, summed, side)
 	data, err := json.Marshal(side)
 	require.NoError(t, err)
 	require.Contains(t, string(data), `"submit_to_begin_p50_ms":1`)
@@ -96,7 +101,7 @@ func TestEachAgentNumbersThem(t *testing.T) {
 	var mu sync.Mutex
 	var ids []string
 	broken := errors.New("broken")
-	err := eachAgent(agent.Options{ID: "x"}, 3, func(o agent.Options) error {
+	err := eachAgent(agent.Options{ID: "x"}, 0, 3, func(o agent.Options) error {
 		mu.Lock()
 		defer mu.Unlock()
 		ids = append(ids, o.ID)
@@ -107,10 +112,18 @@ func TestEachAgentNumbersThem(t *testing.T) {
 	})
 	require.ErrorIs(t, err, broken)
 	require.ElementsMatch(t, []string{"x-1", "x-2", "x-3"}, ids)
-	require.NoError(t, eachAgent(agent.Options{ID: "x"}, 1, func(o agent.Options) error {
+	require.NoError(t, eachAgent(agent.Options{ID: "x"}, 0, 1, func(o agent.Options) error {
 		require.Equal(t, "x", o.ID)
 		return nil
 	}))
+	ids = nil
+	require.NoError(t, eachAgent(agent.Options{ID: "x", Cluster: "c"}, 2, 2, func(o agent.Options) error {
+		mu.Lock()
+		defer mu.Unlock()
+		ids = append(ids, o.Cluster+" "+o.ID)
+		return nil
+	}))
+	require.ElementsMatch(t, []string{"c-1 x-1-1", "c-1 x-1-2", "c-2 x-2-1", "c-2 x-2-2"}, ids)
 }
 
 func TestBenchFolderStaysAfterFailure(t *testing.T) {

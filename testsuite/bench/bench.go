@@ -1,0 +1,221 @@
+// Package bench is `mainstay bench`: it measures Mainstay, beside bare Temporal where there is something to compare.
+// Both sides do the same work on the same server in one run, in turns, so that a slow minute of the machine hits both;
+// what counts is the ratio.
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"mainstay.dev/mainstay/cli/app"
+)
+
+// New is `bench`, with the hidden processes that the benchmarks start.
+func New(a *app.App) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure this installation's program on this machine",
+		Long: `Measure Mainstay on this machine. Each benchmark starts a control plane with an embedded Temporal of its own, on free
+ports and in a temporary folder, and leaves nothing behind. What is measured, and how, is in docs/BENCHMARKS.md.`,
+	}
+	command.PersistentPreRunE = a.StopUnread
+	for _, b := range []benchmark{throughputBenchmark(), failoverBenchmark(), idleBenchmark(), healingBenchmark(),
+		drainBenchmark(), queueBenchmark(), gatewayBenchmark()} {
+		command.AddCommand(b.command(a))
+	}
+	command.AddCommand(bareGatewayCommand(), agentCommand(a), temporalCommand(a))
+	return command
+}
+
+// benchmark is one of the commands, with its options.
+type benchmark struct {
+	*cobra.Command
+	numbers []number
+	lengths []length
+	only    *[]string                  // names of parts; nil: it has none
+	parts   []string                   // that only may name
+	flags   func(*pflag.FlagSet)       // adds further options; nil: there are none
+	check   func(*pflag.FlagSet) error // of these; nil: nothing to check
+	measure func(context.Context, *run) error
+}
+
+// number is an option with a whole number.
+type number struct {
+	flag                 string
+	value                *int
+	initial, least, most int
+	help                 string
+}
+
+// length is an option with a duration.
+type length struct {
+	flag           string
+	value          *time.Duration
+	initial, least time.Duration
+	help           string
+}
+
+// command makes the command. Its options are checked before anything starts.
+func (b *benchmark) command(a *app.App) *cobra.Command {
+	flags := b.Flags()
+	for _, n := range b.numbers {
+		flags.IntVar(n.value, n.flag, n.initial, n.help)
+	}
+	for _, d := range b.lengths {
+		flags.DurationVar(d.value, d.flag, d.initial, d.help)
+	}
+	if b.only != nil {
+		flags.StringSliceVar(b.only, "only", nil, "what to measure (default: all)")
+	}
+	if b.flags != nil {
+		b.flags(flags)
+	}
+	a.OutputFlag(b.Command)
+	b.Args = app.Exactly()
+	b.RunE = func(c *cobra.Command, _ []string) error {
+		if err := b.refuse(c.Flags()); err != nil {
+			return err
+		}
+		return runBench(a, func(r *run) error { return b.measure(c.Context(), r) })
+	}
+	return b.Command
+}
+
+// refuse says what is wrong with the options.
+func (b *benchmark) refuse(flags *pflag.FlagSet) error {
+	for _, n := range b.numbers {
+		if *n.value < n.least || *n.value > n.most {
+			return app.UsageError("--%s must be %d to %d", n.flag, n.least, n.most)
+		}
+	}
+	for _, d := range b.lengths {
+		switch {
+		case *d.value < 0:
+			return app.UsageError("--%s must not be negative", d.flag)
+		case *d.value < d.least:
+			return app.UsageError("--%s must be at least %s", d.flag, d.least)
+		}
+	}
+	if b.only != nil {
+		for _, name := range *b.only {
+			if !slices.Contains(b.parts, name) {
+				return app.UsageError("--only must name some of %s", strings.Join(b.parts, ", "))
+			}
+		}
+	}
+	if b.check == nil {
+		return nil
+	}
+	return b.check(flags)
+}
+
+// wanted reports whether a part is to be measured.
+func wanted(only []string, part string) bool { return len(only) == 0 || slices.Contains(only, part) }
+
+// report begins what a benchmark prints as JSON.
+type report struct {
+	Machine Machine `json:"machine"` // what its numbers depend on
+}
+
+// run is one benchmark under way.
+type run struct {
+	*app.App
+	report
+	story io.Writer // takes its progress
+	dir   string    // for data and logs
+}
+
+// runBench tells which machine, commit and day this is, and measures. What was written stays if that fails.
+func runBench(a *app.App, measure func(*run) error) error {
+	dir, err := os.MkdirTemp("", "mainstay-bench-")
+	if err != nil {
+		return fmt.Errorf("make a temporary folder: %w", err)
+	}
+	r := &run{App: a, report: report{thisMachine(a.Version, a.Now())}, story: a.Storyteller(), dir: dir}
+	fmt.Fprintln(r.story, r.Machine)
+	if err := measure(r); err != nil {
+		return fmt.Errorf("%w\nLogs are kept in %s", err, dir)
+	}
+	_ = os.RemoveAll(dir)
+	return nil
+}
+
+// install starts a control plane in a folder of its own.
+func (r *run) install(ctx context.Context, s Setting) (*Installation, error) {
+	var err error
+	if s.program, err = os.Executable(); err != nil {
+		return nil, fmt.Errorf("find this program's file, to start it again: %w", err)
+	}
+	if s.dir, err = os.MkdirTemp(r.dir, "installation-"); err != nil {
+		return nil, fmt.Errorf("make a temporary folder: %w", err)
+	}
+	installation, err := install(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	force := installation.Stop
+	r.AtForce.Store(&force)
+	return installation, nil
+}
+
+// print prints what was measured: as JSON, or as a table.
+func (r *run) print(data any, write func(io.Writer)) error {
+	return r.Print(data, func() error {
+		fmt.Fprintln(r.Stdout)
+		write(r.Stdout)
+		return nil
+	})
+}
+
+// facts prints a table of names and values.
+func (r *run) facts(data any, title string, rows [][2]string) error {
+	return r.print(data, func(w io.Writer) {
+		t := newTable(w, title, "")
+		for _, row := range rows {
+			t.row(row[0], row[1])
+		}
+		t.flush()
+	})
+}
+
+// table is one of docs/BENCHMARKS.md.
+type table struct{ w *tabwriter.Writer }
+
+func newTable(w io.Writer, header ...any) table {
+	t := table{tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)}
+	t.row(header...)
+	fmt.Fprintln(t.w, strings.Repeat("|---\t", len(header))+"|")
+	return t
+}
+
+func (t table) row(cells ...any) {
+	for _, cell := range cells {
+		fmt.Fprintf(t.w, "| %v\t", cell)
+	}
+	fmt.Fprintln(t.w, "|")
+}
+
+// compare adds a row with bare Temporal, Mainstay and their ratio. format is that of one number.
+func (t table) compare(name, format string, bare, mainstay float64) {
+	t.row(name, fmt.Sprintf(format, bare), fmt.Sprintf(format, mainstay), fmt.Sprintf("%.2f", mainstay/bare))
+}
+
+// latencies adds the rows of some latencies.
+func (t table) latencies(name string, bare, mainstay Times) {
+	t.compare(name+", p50", "%.1f ms", bare.P50, mainstay.P50)
+	t.compare(name+", p99", "%.1f ms", bare.P99, mainstay.P99)
+	t.compare(name+", max", "%.1f ms", bare.Max, mainstay.Max)
+}
+
+func (t table) flush() { _ = t.w.Flush() }
+
+func ofACore(percent float64) string { return fmt.Sprintf("%.1f %% of a core", percent) }

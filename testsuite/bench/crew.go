@@ -1,0 +1,188 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/fleet"
+)
+
+const (
+	// workSlots leave room for the work of lost agents.
+	workSlots = 4
+	// stopAfter is the stop timeout of the benchmarks' agents: work goes on for longer, so a stop always hands back.
+	stopAfter = time.Second
+)
+
+// crew is one cluster's agents, a process each, with work.
+type crew struct {
+	*Installation
+	cluster    string
+	safety     fleet.RetrySafety
+	slots      int    // of each agent
+	capability string // of each agent; empty: none
+	led        bool   // only a leader works
+	ids        []string
+	processes  map[string]*Process
+	gone       map[int]bool // processes that were killed
+	ledger     ledgerReader
+}
+
+func newCrew(i *Installation, cluster string, size int) *crew {
+	c := &crew{
+		Installation: i,
+		cluster:      cluster,
+		safety:       fleet.Idempotent,
+		slots:        workSlots,
+		processes:    map[string]*Process{},
+		gone:         map[int]bool{},
+		ledger:       ledgerReader{path: filepath.Join(i.dir, cluster+".ledger")},
+	}
+	for n := range size {
+		c.ids = append(c.ids, fmt.Sprintf("%s-%d", cluster, n+1))
+	}
+	return c
+}
+
+// create makes the crew's cluster; settings are added to its name and mode.
+func (c *crew) create(ctx context.Context, mode fleet.ReplicationMode, settings client.Settings) error {
+	all := client.Settings{"name": c.cluster, "replication_mode": mode}
+	maps.Copy(all, settings)
+	_, err := c.Clusters.Create(ctx, all)
+	return err
+}
+
+// begin makes the crew's cluster and starts its agents.
+func (c *crew) begin(ctx context.Context, mode fleet.ReplicationMode) error {
+	if err := c.create(ctx, mode, nil); err != nil {
+		return err
+	}
+	return c.startAgents(ctx, c.ids...)
+}
+
+// startAgents starts agents and waits until they have registered.
+func (c *crew) startAgents(ctx context.Context, ids ...string) error {
+	for _, id := range ids {
+		args := []string{"bench", "agent", "--hub", c.agentsURL(), "--cluster", c.cluster, "--id", id,
+			"--slots", strconv.Itoa(c.slots), "--ledger", c.ledger.path, "--stop-timeout", stopAfter.String()}
+		if c.capability != "" {
+			args = append(args, "--capability", c.capability)
+		}
+		p, err := c.Start(id, args...)
+		if err != nil {
+			return err
+		}
+		c.processes[id] = p
+	}
+	return c.ledger.await(ctx, "all agents online", settleLimit, func(entries []ledgerEntry) bool {
+		online := map[int]bool{}
+		for _, e := range entries {
+			if e.Event == ledgerOnline {
+				online[e.PID] = true
+			}
+		}
+		return !slices.ContainsFunc(ids, func(id string) bool { return !online[c.processes[id].PID()] })
+	})
+}
+
+// leave has all agents of the crew say goodbye, and returns when they have ended.
+func (c *crew) leave() {
+	for _, p := range c.processes {
+		p.Signal(syscall.SIGTERM)
+	}
+	for _, p := range c.processes {
+		<-p.done
+	}
+}
+
+// awaitBegun waits until each of the tasks has begun.
+func (c *crew) awaitBegun(ctx context.Context, tasks []string) error {
+	const slowest = 5 // tasks a second
+	limit := settleLimit + time.Duration(len(tasks)/slowest)*time.Second
+	return c.ledger.await(ctx, "the begin of all tasks", limit,
+		func(entries []ledgerEntry) bool { return allBegun(entries, tasks) })
+}
+
+// awaitIdle waits until nothing is in progress.
+func (c *crew) awaitIdle(ctx context.Context, limit time.Duration) error {
+	return c.ledger.await(ctx, "the end of all work", limit, func(entries []ledgerEntry) bool {
+		for _, tasks := range running(entries, c.gone) {
+			if len(tasks) > 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// work is the payload of a task that goes on for a while.
+func work(d time.Duration) json.RawMessage { return json.RawMessage(`{"run":"` + d.String() + `"}`) }
+
+// submit starts n tasks that go on for a while.
+func (c *crew) submit(ctx context.Context, n int, run time.Duration) ([]string, error) {
+	tasks := make([]string, n)
+	return tasks, eachOf(ctx, n, 8, func(ctx context.Context, i int) error {
+		task, err := c.Tasks.Submit(ctx, &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: workType, Cluster: c.cluster,
+			RetrySafety: c.safety, Payload: work(run)}})
+		if err == nil {
+			tasks[i] = task.ID
+		}
+		return err
+	})
+}
+
+// outcome waits until the work on tasks is over, and counts those that did not complete and the attempts that were run
+// again.
+func (c *crew) outcome(ctx context.Context, tasks []string, limit time.Duration) (lost, rerun int, err error) {
+	if err := c.awaitIdle(ctx, limit); err != nil {
+		return 0, 0, err
+	}
+	var completed atomic.Int64
+	if err := eachOf(ctx, len(tasks), 8, func(ctx context.Context, i int) error {
+		task, err := c.Tasks.Wait(ctx, tasks[i], 30*time.Second)
+		if err == nil && task.Status == fleet.TaskCompleted {
+			completed.Add(1)
+		}
+		return err
+	}); err != nil {
+		return 0, 0, err
+	}
+	err = c.ledger.more()
+	return len(tasks) - int(completed.Load()), reruns(c.ledger.entries, tasks), err
+}
+
+// running are the tasks in progress by agent.
+func (c *crew) running() map[string]map[string]ledgerEntry { return running(c.ledger.entries, c.gone) }
+
+// fill submits work until each of the agents has some.
+func (c *crew) fill(ctx context.Context) error {
+	for range 10 {
+		idle := 0
+		for _, id := range c.ids {
+			if len(c.running()[id]) == 0 {
+				idle++
+			}
+		}
+		if idle == 0 {
+			return nil
+		}
+		tasks, err := c.submit(ctx, idle, time.Hour)
+		if err != nil {
+			return err
+		}
+		if err := c.awaitBegun(ctx, tasks); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: some agents get no work although they are free", c.cluster)
+}
