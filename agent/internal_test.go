@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
@@ -51,18 +50,6 @@ func TestCutTextKeepsValidUTF8(t *testing.T) {
 	}
 	require.Equal(t, "short", cutMiddle("short", 10))
 	require.Equal(t, "a\uFFFDb", cutText("a\xffb", 10))
-}
-
-func TestBackoffGrowsToItsLimit(t *testing.T) {
-	t.Parallel()
-	b := backoff{first: 100 * time.Millisecond, limit: 2 * time.Second}
-	for _, most := range []time.Duration{100, 200, 400, 800, 1600, 2000, 2000} {
-		wait := b.next()
-		require.GreaterOrEqual(t, wait, most*time.Millisecond/2)
-		require.LessOrEqual(t, wait, most*time.Millisecond)
-	}
-	b.reset()
-	require.LessOrEqual(t, b.next(), 100*time.Millisecond)
 }
 
 func TestRecentKeysForgetTheOldest(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -46,7 +47,7 @@ type pollAnswer struct {
 // poll keeps a poll open until one fails or the loop ends. For something urgent, such as a checkpoint, it sends a
 // second poll, which makes the hub answer the held one at once. It ignores assignments in answers to superseded polls:
 // since the newer poll does not list them, the hub knows that they never began, and delivers them again.
-func (r *run) poll(retry *backoff) error {
+func (r *run) poll(retry *backoff.Backoff) error {
 	const most = 2
 	answers := make(chan pollAnswer, most+1) // the last poll may come on top
 	open := 0
@@ -57,7 +58,7 @@ func (r *run) poll(retry *backoff) error {
 	}
 	early := time.NewTimer(time.Hour)
 	defer early.Stop()
-	quick, slowDown := 0, backoff{first: 2 * quickAnswer, limit: quickLimit}
+	quick, slowDown := 0, backoff.Backoff{First: 2 * quickAnswer, Limit: quickLimit}
 	for send(); ; {
 		if at, wanted := r.earlyPoll(); wanted && open < most {
 			early.Reset(time.Until(at))
@@ -87,7 +88,7 @@ func (r *run) poll(retry *backoff) error {
 				}
 				continue
 			}
-			retry.reset()
+			retry.Reset()
 			r.obey(answer.polled.Commands)
 			r.answered = max(r.answered, answer.poll.body.Sequence)
 			if !newest {
@@ -98,9 +99,9 @@ func (r *run) poll(retry *backoff) error {
 			began := r.accept(r.inTime(answer))
 			if quick++; began+len(answer.polled.Unreadable) > 0 || time.Since(answer.poll.sentAt) > quickAnswer {
 				quick = 0
-				slowDown.reset()
+				slowDown.Reset()
 			} else if quick > quickFree {
-				pause(r.loopCtx, slowDown.next())
+				slowDown.Pause(r.loopCtx)
 			}
 			send()
 		}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -49,7 +50,7 @@ func fail(result *protocol.Result, why string) {
 
 // deliver sends a result, to any hub, until it is answered. The attempt keeps its slot until then.
 func (r *run) deliver(at *attempt, result protocol.Result) {
-	retry := backoff{first: deliverFirst, limit: deliverLimit}
+	retry := backoff.Backoff{First: deliverFirst, Limit: deliverLimit}
 	hub, unauthorized := r.sessionNow().hub, 0
 	for r.work.Err() == nil {
 		s := r.sessionNow()
@@ -92,7 +93,7 @@ func (r *run) deliver(at *attempt, result protocol.Result) {
 			hub = r.client.after(hub)
 		}
 		at.log().Warn("The result is not answered yet; sending it again", "error", err)
-		pause(r.work, retry.next())
+		retry.Pause(r.work)
 	}
 }
 

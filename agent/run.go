@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -99,7 +100,7 @@ func (r *run) loop() error {
 	if err := r.register(true); err != nil {
 		return err
 	}
-	retry := backoff{first: reconnectFirst, limit: reconnectLimit}
+	retry := backoff.Backoff{First: reconnectFirst, Limit: reconnectLimit}
 	for {
 		err := r.poll(&retry)
 		if cause := ended(r.loopCtx); cause != nil {
@@ -111,14 +112,14 @@ func (r *run) loop() error {
 		switch code(err) {
 		case protocol.CodeUnknownSession, protocol.CodeUnauthorized:
 			// The session is gone, and the work goes on: register again at once, then more slowly.
-			if r.reconnecting(r.sessionNow().hub, err); retry.next() > reconnectFirst {
-				pause(r.loopCtx, retry.next())
+			if r.reconnecting(r.sessionNow().hub, err); retry.Next() > reconnectFirst {
+				retry.Pause(r.loopCtx)
 			}
 		default:
 			hub := r.sessionNow().hub
 			r.reconnecting(hub, err)
 			r.client.rotate(hub)
-			pause(r.loopCtx, retry.next())
+			retry.Pause(r.loopCtx)
 			if !isFinal(err) {
 				r.moveTo(r.client.current())
 				continue // the same session: it may still be good

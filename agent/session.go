@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -23,7 +24,7 @@ const (
 // register opens or re-attaches the session at the first hub that agrees. Before the first session any refusal is
 // final. Later only being fenced or revoked is, since the control plane may be starting.
 func (r *run) register(first bool) error {
-	retry := backoff{first: reconnectFirst, limit: reconnectLimit}
+	retry := backoff.Backoff{First: reconnectFirst, Limit: reconnectLimit}
 	for {
 		hub := r.client.current()
 		var answer protocol.Registered
@@ -55,7 +56,7 @@ func (r *run) register(first bool) error {
 		}
 		r.reconnecting(hub, err)
 		r.client.rotate(hub)
-		pause(r.loopCtx, retry.next())
+		retry.Pause(r.loopCtx)
 		if cause := ended(r.loopCtx); cause != nil {
 			return cause
 		}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -41,7 +42,7 @@ func (r *run) shipLog(c protocol.Command) {
 func (at *attempt) ship(wake <-chan struct{}) {
 	for {
 		wanted := at.send(shipTimeout)
-		pause(at.run.work, shipSpacing)
+		backoff.Pause(at.run.work, shipSpacing)
 		for {
 			wait, over := at.idle(wanted)
 			if over {

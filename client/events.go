@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/backoff"
 )
 
 const (
@@ -62,7 +63,7 @@ type watch struct {
 // run reads one stream, or one after the other.
 func (w *watch) run(ctx context.Context) error {
 	reached := false
-	for wait := eventRetry; ; wait = min(2*wait, eventRetryMax) {
+	for retry := (backoff.Backoff{First: eventRetry, Limit: eventRetryMax}); ; {
 		connected, err := w.read(ctx)
 		var unreachable *UnreachableError
 		switch {
@@ -76,11 +77,11 @@ func (w *watch) run(ctx context.Context) error {
 			return err
 		}
 		if reached = true; connected {
-			wait = eventRetry
+			retry.Reset()
 		} else {
 			w.reach(false)
 		}
-		if err := w.client.pause(ctx, wait); err != nil {
+		if err := w.client.pause(ctx, retry.Next()); err != nil {
 			return err
 		}
 	}

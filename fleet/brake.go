@@ -3,7 +3,6 @@ package fleet
 import (
 	"errors"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -119,7 +118,7 @@ type BrakeHold struct {
 
 // SetBrake records the state of a hub's brake; nil: not engaged.
 func (c *Cluster) SetBrake(hub string, hold *BrakeHold) {
-	i, known := slices.BinarySearchFunc(c.BrakeHolds, hub, func(b BrakeHold, id string) int { return strings.Compare(b.Hub, id) })
+	i, known := search(c.BrakeHolds, hub, func(b BrakeHold) string { return b.Hub })
 	switch {
 	case hold == nil && known:
 		c.BrakeHolds = slices.Delete(c.BrakeHolds, i, i+1)
@@ -134,5 +133,6 @@ func (c *Cluster) SetBrake(hub string, hold *BrakeHold) {
 // HubProcess records the present process of a hub, and ends the hold of an earlier process.
 func (c *Cluster) HubProcess(hub, process string, now time.Time) {
 	c.HubStarts.add(hub, process, now)
-	c.BrakeHolds = slices.DeleteFunc(c.BrakeHolds, func(b BrakeHold) bool { return b.Hub == hub && b.Process != process })
+	over := func(b BrakeHold) bool { return b.Hub == hub && b.Process != process }
+	c.BrakeHolds = slices.DeleteFunc(c.BrakeHolds, over)
 }

@@ -24,7 +24,7 @@ func (s TaskSpec) Digest() (string, error) {
 	s.Timeout = Duration(s.Timeout.Or(DefaultTaskTimeout))
 	s.ExpiresIn = Duration(s.ExpiresIn.Or(DefaultExpiration))
 	s.Retry = s.Retry.withDefaults()
-	s.RequiredCapabilities, s.PreferredCapabilities = set(s.RequiredCapabilities), set(s.PreferredCapabilities)
+	s.RequiredCapabilities, s.PreferredCapabilities = SortedSet(s.RequiredCapabilities), SortedSet(s.PreferredCapabilities)
 	text, err := json.Marshal(s)
 	if err != nil {
 		return "", fmt.Errorf("encode the task: %w", err)
@@ -39,15 +39,8 @@ func (p RetryPolicy) withDefaults() RetryPolicy {
 	defaultTo(&p.MaxTransfers, DefaultMaxTransfers)
 	defaultTo(&p.InitialInterval, Duration(DefaultInitialInterval))
 	defaultTo(&p.MaxInterval, Duration(DefaultMaxInterval))
-	p.NonRetryable = set(p.NonRetryable)
+	p.NonRetryable = SortedSet(p.NonRetryable)
 	return p
-}
-
-// set sorts a list and drops what it repeats.
-func set(list []string) []string {
-	sorted := slices.Clone(list)
-	slices.Sort(sorted)
-	return slices.Compact(sorted)
 }
 
 // canonicalJSON sorts the fields of objects and drops blanks. Numbers keep their digits.

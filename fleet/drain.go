@@ -3,7 +3,6 @@ package fleet
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -111,7 +110,7 @@ func (l Cordons) Of(agentID string) *Cordon {
 }
 
 func (l Cordons) search(agentID string) (int, bool) {
-	return slices.BinarySearchFunc(l, agentID, func(k Cordon, id string) int { return strings.Compare(k.AgentID, id) })
+	return search(l, agentID, func(k Cordon) string { return k.AgentID })
 }
 
 // SetCordon sets a member's cordon, or changes it; Since stays the first one's. It is refused for an agent that is no

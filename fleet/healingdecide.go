@@ -115,8 +115,9 @@ func (h *healer) judge(d *HealingDecision) {
 		if d.Verdict != HealAct || d.Type == HealReport {
 			done = "recorded"
 		}
+		often := Plural(times, "once", fmt.Sprintf("%d times", times))
 		// Keep the reason against the action too.
-		d.Why = Reasons(d.Why, fmt.Sprintf("%s %s within a day; not again before %s", done, Plural(times, "once", fmt.Sprintf("%d times", times)),
+		d.Why = Reasons(d.Why, fmt.Sprintf("%s %s within a day; not again before %s", done, often,
 			until.UTC().Format(time.RFC3339)))
 		d.Verdict = HealWait
 		return

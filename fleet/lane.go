@@ -209,7 +209,7 @@ func (p Pauses) Lanes() (all bool, lanes []string) {
 }
 
 func (p Pauses) search(lane string) (int, bool) {
-	return slices.BinarySearchFunc(p, lane, func(p Pause, name string) int { return strings.Compare(p.Lane, name) })
+	return search(p, lane, func(p Pause) string { return p.Lane })
 }
 
 // MayPause refuses lanes that such a cluster never has, and pauses beyond MaxPauses. The whole cluster can always be

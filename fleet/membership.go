@@ -17,8 +17,13 @@ func (c *Cluster) Member(agentID string) *Member {
 	return nil
 }
 
+// search finds an entry of a list that is sorted by its key.
+func search[T any](list []T, key string, of func(T) string) (int, bool) {
+	return slices.BinarySearchFunc(list, key, func(t T, key string) int { return strings.Compare(of(t), key) })
+}
+
 func searchMember(members []Member, agentID string) (int, bool) {
-	return slices.BinarySearchFunc(members, agentID, func(m Member, id string) int { return strings.Compare(m.AgentID, id) })
+	return search(members, agentID, func(m Member) string { return m.AgentID })
 }
 
 // ServingCount is the number of members that may get work.
@@ -284,7 +289,7 @@ type HubStarts []HubStart
 
 // add remembers a hub's process if it is new. Beyond maxHubStarts the oldest is forgotten.
 func (l *HubStarts) add(hub, process string, now time.Time) {
-	i, known := slices.BinarySearchFunc(*l, hub, func(s HubStart, id string) int { return strings.Compare(s.Hub, id) })
+	i, known := search(*l, hub, func(s HubStart) string { return s.Hub })
 	switch start := (HubStart{hub, process, now}); {
 	case !known:
 		*l = slices.Insert(*l, i, start)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -79,7 +78,7 @@ func (l Reductions) Of(agentID string) *LoadReduction {
 }
 
 func (l Reductions) search(agentID string) (int, bool) {
-	return slices.BinarySearchFunc(l, agentID, func(r LoadReduction, id string) int { return strings.Compare(r.AgentID, id) })
+	return search(l, agentID, func(r LoadReduction) string { return r.AgentID })
 }
 
 // EffectiveSlots is how many tasks a member may run at a time now.

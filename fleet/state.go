@@ -45,7 +45,8 @@ type StateRef struct {
 	Key     string       `json:"key"`
 }
 
-func (r StateRef) compare(o StateRef) int {
+// Compare orders by section, then by key.
+func (r StateRef) Compare(o StateRef) int {
 	return cmp.Or(cmp.Compare(r.Section, o.Section), strings.Compare(r.Key, o.Key))
 }
 
@@ -179,11 +180,11 @@ func isHex(s string) bool {
 }
 
 func sortedLines(lines []StateLine) []StateLine {
-	if slices.IsSortedFunc(lines, func(a, b StateLine) int { return a.StateRef.compare(b.StateRef) }) {
+	if slices.IsSortedFunc(lines, func(a, b StateLine) int { return a.StateRef.Compare(b.StateRef) }) {
 		return lines
 	}
 	lines = slices.Clone(lines)
-	slices.SortFunc(lines, func(a, b StateLine) int { return a.StateRef.compare(b.StateRef) })
+	slices.SortFunc(lines, func(a, b StateLine) int { return a.StateRef.Compare(b.StateRef) })
 	return lines
 }
 
@@ -359,7 +360,7 @@ func (t *StateTable) forgetRemoved() {
 		return
 	}
 	slices.SortFunc(removed, func(a, b StateEntry) int {
-		return cmp.Or(a.StateVersion.compare(b.StateVersion), a.StateRef.compare(b.StateRef))
+		return cmp.Or(a.StateVersion.compare(b.StateVersion), a.StateRef.Compare(b.StateRef))
 	})
 	for _, e := range removed[:len(removed)-maxStateRemoved] {
 		delete(t.entries, e.StateRef)

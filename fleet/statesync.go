@@ -41,7 +41,7 @@ func MergeHeld(lines []HeldLine, member func(agentID string) bool) []HeldLine {
 	}
 	// Stable, so that of equal ones the first holder stays the first.
 	slices.SortStableFunc(merged, func(a, b HeldLine) int {
-		switch order := a.StateRef.compare(b.StateRef); {
+		switch order := a.StateRef.Compare(b.StateRef); {
 		case order != 0:
 			return order
 		case a.Newer(b.StateLine):

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -59,7 +58,7 @@ func (l *Targets) Change(add, remove []string) (changed bool, err error) {
 }
 
 func (l Targets) search(id string) (int, bool) {
-	return slices.BinarySearchFunc(l, id, func(t Target, id string) int { return strings.Compare(t.ID, id) })
+	return search(l, id, func(t Target) string { return t.ID })
 }
 
 // AgentOfTarget is the agent of a target now; empty: none yet.

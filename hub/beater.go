@@ -2,7 +2,6 @@ package hub
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"go.temporal.io/api/workflowservice/v1"
@@ -11,6 +10,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -31,7 +31,10 @@ type beater struct{ hub *Hub }
 
 // Run sends the heartbeats that are due until the context ends.
 func (b beater) Run(ctx context.Context) {
-	part.Every(ctx, beatTick, func(now time.Time) { b.send(ctx, b.due(now)) })
+	part.Every(ctx, beatTick, func(now time.Time) {
+		due := b.due(now)
+		parallel.Each(len(due), beaters, func(i int) { b.send(ctx, due[i]) })
+	})
 }
 
 // dueBeat is one heartbeat to send.
@@ -64,20 +67,7 @@ func (a *attempt) beatDue(now time.Time) bool {
 	return since >= beatRenew || a.beatCheck && since >= beatCheckpoint || a.beatNeeds && since >= beatProgress
 }
 
-func (b beater) send(ctx context.Context, due []dueBeat) {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, beaters)
-	for _, d := range due {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			b.sendOne(ctx, d)
-		})
-	}
-	wg.Wait()
-}
-
-func (b beater) sendOne(ctx context.Context, d dueBeat) {
+func (b beater) send(ctx context.Context, d dueBeat) {
 	h := b.hub
 	details, err := payloads(d.report)
 	if err != nil {

@@ -19,18 +19,26 @@ const idleLook = 100 * time.Millisecond
 // stopWork stops new work for the agent, takes back what no answer has carried to it, and lists what the agent has once
 // it has confirmed all deliveries. Nothing arrives at the agent afterwards. It may be repeated.
 func (c activities) stopWork(ctx context.Context, in contract.StopWorkInput) (contract.StopWorkResult, error) {
-	tick := time.NewTicker(idleLook)
+	var result contract.StopWorkResult
+	return result, lookEvery(ctx, idleLook, func() (settled bool, err error) {
+		result, settled, err = c.tryStopWork(in)
+		return settled || in.DryRun, err
+	})
+}
+
+// lookEvery looks again and again, with a heartbeat each time, until it is done or ctx ends.
+func lookEvery(ctx context.Context, interval time.Duration, look func() (done bool, err error)) error {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
-		result, settled, err := c.tryStopWork(in)
-		if err != nil || settled || in.DryRun {
-			return result, err
+		if done, err := look(); done || err != nil {
+			return err
 		}
 		activity.RecordHeartbeat(ctx)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return contract.StopWorkResult{}, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }
@@ -38,8 +46,8 @@ func (c activities) stopWork(ctx context.Context, in contract.StopWorkInput) (co
 func (c activities) tryStopWork(in contract.StopWorkInput) (result contract.StopWorkResult, settled bool, err error) {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
-	s := c.hub.sessions[in.AgentID]
-	if s == nil || s.instance != in.Instance || s.epoch != in.Epoch {
+	s := c.hub.sessionLocked(in.AgentID, in.Instance, in.Epoch)
+	if s == nil {
 		return result, false, noSession()
 	}
 	if !in.DryRun {
@@ -59,28 +67,27 @@ func (c activities) tryStopWork(in contract.StopWorkInput) (result contract.Stop
 
 // awaitIdle returns when the agent has nothing in flight.
 func (c activities) awaitIdle(ctx context.Context, in contract.AwaitIdleInput) error {
-	tick := time.NewTicker(idleLook)
-	defer tick.Stop()
-	for {
+	return lookEvery(ctx, idleLook, func() (bool, error) {
 		c.hub.mu.Lock()
-		s := c.hub.sessions[in.AgentID]
-		here := s != nil && s.instance == in.Instance && s.epoch == in.Epoch
-		idle := here && len(s.attempts) == 0
-		c.hub.mu.Unlock()
+		defer c.hub.mu.Unlock()
+		s := c.hub.sessionLocked(in.AgentID, in.Instance, in.Epoch)
 		switch {
-		case !here:
-			return noSession()
-		case idle:
-			c.hub.registry.Soon() // so that scaling sees that it is idle
-			return nil
+		case s == nil:
+			return false, noSession()
+		case len(s.attempts) > 0:
+			return false, nil
 		}
-		activity.RecordHeartbeat(ctx)
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		c.hub.registry.Soon() // so that scaling sees that it is idle
+		return true, nil
+	})
+}
+
+// sessionLocked is the session of one process of an agent; nil: it is not here, or not any more.
+func (h *Hub) sessionLocked(agent, instance string, epoch int64) *session {
+	if s := h.sessions[agent]; s != nil && s.instance == instance && s.epoch == epoch {
+		return s
 	}
+	return nil
 }
 
 // cordoned reports whether the session gets no work: the directive says so, or a drain stopped it and the directive
@@ -98,8 +105,7 @@ func (a *attempt) drainWork() fleet.DrainWork {
 	}
 	work.AtDeadline = fleet.AtDeadline(work.Safety)
 	if !a.startedAt.IsZero() {
-		started := a.startedAt.UTC()
-		work.StartedAt = &started
+		work.StartedAt = new(a.startedAt.UTC())
 	}
 	return work
 }

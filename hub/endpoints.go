@@ -23,47 +23,43 @@ const (
 	maxStateBytes = 2 << 20
 )
 
-type registerInput struct{ Body protocol.Register }
-type registerOutput struct{ Body protocol.Registered }
-
 // Authorized has the headers that every request of a session carries.
 type Authorized struct {
 	ID            string `path:"id" maxLength:"63" doc:"The agent's id."`
 	Authorization string `header:"Authorization" maxLength:"4096" doc:"Bearer and the session token."`
 }
 
-type pollInput struct {
-	Authorized
-	Body protocol.Poll
-}
-type pollOutput struct{ Body protocol.Polled }
-
-type resultInput struct {
-	Authorized
-	TaskID string `path:"task_id" maxLength:"127"`
-	Body   protocol.Result
-}
-type resultOutput struct{ Body protocol.ResultAccepted }
-
-type logInput struct {
-	Authorized
-	TaskID string `path:"task_id" maxLength:"127"`
-	Body   protocol.Log
-}
-type logOutput struct{ Body protocol.LogTaken }
-
-type stateInput struct {
-	Authorized
-	Body protocol.StateReport
-}
-type stateOutput struct{ Body protocol.StateTaken }
-
-type goodbyeInput struct{ Authorized }
-
-type resumeInput struct {
-	Authorized
-	Body protocol.Register
-}
+type (
+	registerInput  struct{ Body protocol.Register }
+	registerOutput struct{ Body protocol.Registered }
+	resumeInput    struct {
+		Authorized
+		Body protocol.Register
+	}
+	pollInput struct {
+		Authorized
+		Body protocol.Poll
+	}
+	pollOutput  struct{ Body protocol.Polled }
+	resultInput struct {
+		Authorized
+		TaskID string `path:"task_id" maxLength:"127"`
+		Body   protocol.Result
+	}
+	resultOutput struct{ Body protocol.ResultAccepted }
+	logInput     struct {
+		Authorized
+		TaskID string `path:"task_id" maxLength:"127"`
+		Body   protocol.Log
+	}
+	logOutput  struct{ Body protocol.LogTaken }
+	stateInput struct {
+		Authorized
+		Body protocol.StateReport
+	}
+	stateOutput  struct{ Body protocol.StateTaken }
+	goodbyeInput struct{ Authorized }
+)
 
 // endpoints are the requests of agents.
 type endpoints struct{ hub *Hub }
@@ -71,47 +67,35 @@ type endpoints struct{ hub *Hub }
 // Register adds the agent protocol to an API.
 func (h *Hub) Register(api huma.API) {
 	e := endpoints{h}
-	httpapi.Register(api, access.Join, huma.Operation{
-		OperationID: "register-agent",
-		Method:      http.MethodPost,
-		Path:        protocol.RegisterPath,
-		Tags:        []string{"agent protocol"},
-		Summary:     "Open or re-attach an agent's session",
-	}, e.registerAgent)
-	httpapi.Register(api, access.Session, huma.Operation{
-		OperationID: "poll-agent", Method: http.MethodPost, Path: protocol.PollPath, Tags: []string{"agent protocol"},
-		Summary: "Heartbeat, and wait for assignments and commands", MaxBodyBytes: maxPollBytes,
-	}, e.pollAgent)
-	httpapi.Register(api, access.Session, huma.Operation{
-		OperationID: "report-result",
-		Method:      http.MethodPost,
-		Path:        protocol.ResultPath,
-		Tags:        []string{"agent protocol"},
-		Summary:     "Report how an attempt ended", MaxBodyBytes: 2 * fleet.MaxPayloadBytes,
-	}, e.reportResult)
-	httpapi.Register(api, access.Session, huma.Operation{
-		OperationID: "send-log", Method: http.MethodPost, Path: protocol.LogPath, Tags: []string{"agent protocol"},
-		Summary: "Send log lines of an attempt that somebody watches", MaxBodyBytes: maxLogBytes,
-	}, e.sendLog)
-	httpapi.Register(api, access.Session, huma.Operation{
-		OperationID: "send-state", Method: http.MethodPost, Path: protocol.StatePath, Tags: []string{"agent protocol"},
-		Summary: "Answer a command about the state that the agent shares with its cluster", MaxBodyBytes: maxStateBytes,
-	}, e.sendState)
-	httpapi.Register(api, access.Session, huma.Operation{
-		OperationID: "resume-session",
-		Method:      http.MethodPost,
-		Path:        protocol.SessionPath,
-		Tags:        []string{"agent protocol"},
-		Summary:     "Go on with a session at a hub that does not know it", Description: "For an agent that registered with a join token whose time is over, or that was revoked since, and whose hub was restarted. " +
-			"The body is that of registering, by the same process.",
-	}, e.resumeSession)
-	httpapi.Register(api, access.Session, huma.Operation{
-		OperationID: "end-session",
-		Method:      http.MethodDelete,
-		Path:        protocol.SessionPath,
-		Tags:        []string{"agent protocol"},
-		Summary:     "Say goodbye", DefaultStatus: http.StatusNoContent,
-	}, e.goodbye)
+	operation := func(id, method, path, summary string) huma.Operation {
+		return huma.Operation{OperationID: id, Method: method, Path: path, Summary: summary,
+			Tags: []string{"agent protocol"}}
+	}
+	httpapi.Register(api, access.Join, operation("register-agent", http.MethodPost, protocol.RegisterPath,
+		"Open or re-attach an agent's session"), e.registerAgent)
+	poll := operation("poll-agent", http.MethodPost, protocol.PollPath,
+		"Heartbeat, and wait for assignments and commands")
+	poll.MaxBodyBytes = maxPollBytes
+	httpapi.Register(api, access.Session, poll, e.pollAgent)
+	result := operation("report-result", http.MethodPost, protocol.ResultPath, "Report how an attempt ended")
+	result.MaxBodyBytes = 2 * fleet.MaxPayloadBytes
+	httpapi.Register(api, access.Session, result, e.reportResult)
+	log := operation("send-log", http.MethodPost, protocol.LogPath,
+		"Send log lines of an attempt that somebody watches")
+	log.MaxBodyBytes = maxLogBytes
+	httpapi.Register(api, access.Session, log, e.sendLog)
+	state := operation("send-state", http.MethodPost, protocol.StatePath,
+		"Answer a command about the state that the agent shares with its cluster")
+	state.MaxBodyBytes = maxStateBytes
+	httpapi.Register(api, access.Session, state, e.sendState)
+	resume := operation("resume-session", http.MethodPost, protocol.SessionPath,
+		"Go on with a session at a hub that does not know it")
+	resume.Description = "For an agent that registered with a join token whose time is over, or that was revoked " +
+		"since, and whose hub was restarted. The body is that of registering, by the same process."
+	httpapi.Register(api, access.Session, resume, e.resumeSession)
+	goodbye := operation("end-session", http.MethodDelete, protocol.SessionPath, "Say goodbye")
+	goodbye.DefaultStatus = http.StatusNoContent
+	httpapi.Register(api, access.Session, goodbye, e.goodbye)
 }
 
 // authorize reads the session token and checks that it belongs to the agent in the path.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
@@ -31,29 +30,23 @@ func (c activities) evacuate(ctx context.Context, in contract.EvacuateInput) (co
 	for _, a := range moving {
 		result.Attempts = append(result.Attempts, fleet.HeldAttempt{TaskID: a.task, Attempt: a.number})
 	}
-	tick := time.NewTicker(evacuateLook)
-	defer tick.Stop()
-	limit := time.NewTimer(evacuateLimit)
-	defer limit.Stop()
-	for !c.evacuated(s, moving) {
-		activity.RecordHeartbeat(ctx)
-		select {
-		case <-tick.C:
-		case <-ctx.Done(): // the hub stops
-			return result, noSession()
-		case <-limit.C:
-			return result, temporal.NewNonRetryableApplicationError(
-				"the agent does not stop its work: its handlers ignore that they are cancelled", contract.NotStopped, nil)
-		}
+	limited, cancel := context.WithTimeout(ctx, evacuateLimit)
+	defer cancel()
+	switch err := lookEvery(limited, evacuateLook, func() (bool, error) { return c.evacuated(s, moving), nil }); {
+	case err == nil:
+		return result, nil
+	case ctx.Err() != nil: // the hub stops
+		return result, noSession()
 	}
-	return result, nil
+	return result, temporal.NewNonRetryableApplicationError(
+		"the agent does not stop its work: its handlers ignore that they are cancelled", contract.NotStopped, nil)
 }
 
 func (c activities) beginEvacuation(in contract.EvacuateInput) (*session, []*attempt, error) {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
-	s := c.hub.sessions[in.AgentID]
-	if s == nil || s.instance != in.Instance || s.epoch != in.Epoch {
+	s := c.hub.sessionLocked(in.AgentID, in.Instance, in.Epoch)
+	if s == nil {
 		return nil, nil, noSession()
 	}
 	s.evacuating = true

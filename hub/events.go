@@ -24,8 +24,7 @@ func (h *Hub) publishRunningLocked(a *attempt) {
 	e := a.event(fleet.EventTaskRunning, time.Now())
 	e.PreviousAgentID = a.input.TransferredFrom
 	if !a.queuedAt.IsZero() {
-		at := a.queuedAt.UTC()
-		e.QueuedAt = &at
+		e.QueuedAt = new(a.queuedAt.UTC())
 	}
 	h.events.Publish(e)
 }
@@ -38,8 +37,7 @@ func (h *Hub) publishProgressLocked(a *attempt, now time.Time) {
 	}
 	a.published, a.publishedAt = *a.progress, now
 	e := a.event(fleet.EventTaskProgress, now)
-	progress := *a.progress
-	e.Progress = &progress
+	e.Progress = new(*a.progress)
 	h.events.Publish(e)
 }
 
@@ -62,8 +60,7 @@ func (h *Hub) publishEndedLocked(a *attempt, report *contract.AttemptReport) {
 	switch next.Status {
 	case fleet.TaskQueued:
 	case fleet.TaskRetryWait:
-		at := now.Add(next.Wait).UTC()
-		e.NextAttemptAt = &at
+		e.NextAttemptAt = new(now.Add(next.Wait).UTC())
 	default:
 		return
 	}

@@ -3,6 +3,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -48,24 +49,12 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Timing == (fleet.Timing{}) {
-		c.Timing = fleet.DefaultTiming()
-	}
-	if c.AcceptTimeout == 0 {
-		c.AcceptTimeout = 5 * time.Second
-	}
-	if c.Park == 0 {
-		c.Park = 2 * time.Second
-	}
-	if c.HealthInterval == 0 {
-		c.HealthInterval = time.Second
-	}
-	if c.LanePollers == 0 {
-		c.LanePollers = 16
-	}
-	if c.StateSpacing == 0 {
-		c.StateSpacing = 5 * time.Second
-	}
+	c.Timing = cmp.Or(c.Timing, fleet.DefaultTiming())
+	c.AcceptTimeout = cmp.Or(c.AcceptTimeout, 5*time.Second)
+	c.Park = cmp.Or(c.Park, 2*time.Second)
+	c.HealthInterval = cmp.Or(c.HealthInterval, time.Second)
+	c.LanePollers = cmp.Or(c.LanePollers, 16)
+	c.StateSpacing = cmp.Or(c.StateSpacing, 5*time.Second)
 	return c
 }
 
@@ -144,18 +133,21 @@ func New(o Options) (*Hub, error) {
 		o.Tracer = noop.NewTracerProvider().Tracer("")
 	}
 	h := &Hub{
-		tracer:    o.Tracer,
-		id:        o.ID,
-		instance:  uuid.NewString(),
-		client:    o.Client,
-		service:   o.Client.WorkflowService(),
-		namespace: o.Namespace,
-		log:       o.Logger.With(zap.String("hub", o.ID)), config: o.Config.withDefaults(), seal: sealer{key: o.Key},
+		tracer:      o.Tracer,
+		id:          o.ID,
+		instance:    uuid.NewString(),
+		client:      o.Client,
+		service:     o.Client.WorkflowService(),
+		namespace:   o.Namespace,
+		log:         o.Logger.With(zap.String("hub", o.ID)),
+		config:      o.Config.withDefaults(),
+		seal:        sealer{key: o.Key},
 		sessions:    map[string]*session{},
 		registering: map[string]int{},
 		lanes:       map[string]*lane{},
 		directives:  map[string]contract.Directive{},
-		brakes:      map[string]*fleet.Brake{}, conns: map[net.Conn]*connection{},
+		brakes:      map[string]*fleet.Brake{},
+		conns:       map[net.Conn]*connection{},
 	}
 	h.run, h.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // the hub's own lifetime, ended by Stop
 	h.joins = newJoiner(h)

@@ -11,8 +11,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/hub/control"
-	"mainstay.dev/mainstay/hub/part"
 )
 
 const (
@@ -135,7 +135,7 @@ func (l *lane) poll() {
 		task, err := l.pollOnce(key)
 		if err != nil && h.run.Err() == nil {
 			h.log.Debug("A lane poll failed", zap.String("lane", l.name), zap.Error(err))
-			part.Pause(h.run, pollRetry)
+			backoff.Pause(h.run, pollRetry)
 		}
 		h.mu.Lock()
 		l.polls--

@@ -42,13 +42,16 @@ func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
 		}))
 	}
 	gauge("mainstay_hub_sessions", "Agents with a session on this hub.", func() int { return len(h.sessions) })
-	gauge("mainstay_hub_attempts", "Attempts that agents of this hub have.", func() int {
-		n := 0
-		for _, s := range h.sessions {
-			n += len(s.attempts)
+	sum := func(of func(*session) int) func() int {
+		return func() (n int) {
+			for _, s := range h.sessions {
+				n += of(s)
+			}
+			return n
 		}
-		return n
-	})
+	}
+	gauge("mainstay_hub_attempts", "Attempts that agents of this hub have.",
+		sum(func(s *session) int { return len(s.attempts) }))
 	gauge("mainstay_hub_lane_polls", "Open polls on lanes.", func() int {
 		n := 0
 		for _, l := range h.lanes {
@@ -57,13 +60,8 @@ func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
 		return n
 	})
 	gauge("mainstay_hub_stuck_handlers",
-		"Handlers that their agents do not stop although their attempts are over; each keeps a slot.", func() int {
-			n := 0
-			for _, s := range h.sessions {
-				n += s.occupied()
-			}
-			return n
-		})
+		"Handlers that their agents do not stop although their attempts are over; each keeps a slot.",
+		sum((*session).occupied))
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mainstay_hub_lease_age_seconds",
 		Help: "Time since Temporal last took the heartbeat of the hub's own lease. Above 5 it renews no leases of agents; above 10 it may have been given up."},
 		func() float64 { return h.lease.Age(time.Now()).Seconds() }))

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/store"
 )
@@ -23,14 +24,13 @@ func newReclaimer(h *Hub) *reclaimer { return &reclaimer{hub: h, soon: part.NewS
 // Run looks once the agents had the failure threshold to come back, and then after each request.
 func (r *reclaimer) Run(ctx context.Context) {
 	for {
-		part.Pause(ctx, r.hub.config.Timing.FailureThreshold)
-		for wait := time.Second; ctx.Err() == nil; wait = min(2*wait, 30*time.Second) {
+		backoff.Pause(ctx, r.hub.config.Timing.FailureThreshold)
+		for retry := (backoff.Backoff{First: time.Second, Limit: 30 * time.Second}); ctx.Err() == nil; retry.Pause(ctx) {
 			err := r.giveUpMissing(ctx)
 			if err == nil || ctx.Err() != nil {
 				break
 			}
 			r.hub.log.Warn("The members of an earlier run were not looked at; trying again", zap.Error(err))
-			part.Pause(ctx, wait)
 		}
 		select {
 		case <-r.soon:

@@ -39,30 +39,8 @@ func (e endpoints) openSession(
 	if err != nil {
 		return protocol.Registered{}, err
 	}
-	switch joined.Refused {
-	case "":
-	case fleet.RefusedFenced:
-		return protocol.Registered{}, fencedProblem()
-	case fleet.RefusedLate:
-		return protocol.Registered{}, httpapi.Problem(protocol.CodeConflict,
-			"a later registration of this process came first")
-	case fleet.RefusedRevoked:
-		return protocol.Registered{}, revokedProblem()
-	case fleet.RefusedToken:
-		return protocol.Registered{}, httpapi.Problem(protocol.CodeUnauthorized,
-			"the join token was revoked: ask an admin for another")
-	case fleet.RefusedUses:
-		return protocol.Registered{}, httpapi.Problem(protocol.CodeForbidden,
-			"the join token has let in as many agents as it may (max_uses): ask an admin for another")
-	case fleet.RefusedResume:
-		return protocol.Registered{}, httpapi.Problem(protocol.CodeUnauthorized,
-			"the cluster does not know the session any more: register with a join token")
-	case fleet.RefusedFull:
-		return protocol.Registered{}, httpapi.Problem(protocol.CodeClusterFull,
-			"the cluster has its maximum of agents: raise max_agents, or stop one")
-	default:
-		return protocol.Registered{}, httpapi.Problem(protocol.CodeConflict,
-			"the cluster refused the agent: "+joined.Refused)
+	if err := refusal(joined.Refused); err != nil {
+		return protocol.Registered{}, err
 	}
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
@@ -83,6 +61,34 @@ func (e endpoints) openSession(
 		FailureThreshold:  fleet.Duration(e.hub.config.Timing.FailureThreshold),
 		Lease:             fleet.Duration(fleet.AgentLease(e.hub.leaseOfLocked(s))),
 	}, nil
+}
+
+// refusal is the answer to an agent that its cluster did not admit; nil: it did.
+func refusal(why string) error {
+	switch why {
+	case "":
+		return nil
+	case fleet.RefusedFenced:
+		return fencedProblem()
+	case fleet.RefusedRevoked:
+		return revokedProblem()
+	}
+	answer, known := refusals[why]
+	if !known {
+		answer = [2]string{protocol.CodeConflict, "the cluster refused the agent: " + why}
+	}
+	return httpapi.Problem(answer[0], answer[1])
+}
+
+// refusals are the code and the text of the answer, by reason.
+var refusals = map[string][2]string{
+	fleet.RefusedLate:  {protocol.CodeConflict, "a later registration of this process came first"},
+	fleet.RefusedToken: {protocol.CodeUnauthorized, "the join token was revoked: ask an admin for another"},
+	fleet.RefusedUses: {protocol.CodeForbidden,
+		"the join token has let in as many agents as it may (max_uses): ask an admin for another"},
+	fleet.RefusedResume: {protocol.CodeUnauthorized,
+		"the cluster does not know the session any more: register with a join token"},
+	fleet.RefusedFull: {protocol.CodeClusterFull, "the cluster has its maximum of agents: raise max_agents, or stop one"},
 }
 
 // registers marks a registration as under way until done is called.

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/store"
 )
@@ -40,7 +41,7 @@ func (r *responder) fail(token []byte, report contract.AttemptReport, taken func
 		defer func() { <-r.slots }()
 		ctx, cancel := context.WithTimeout(r.hub.run, failGiveUp)
 		defer cancel()
-		for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		for retry := (backoff.Backoff{First: 50 * time.Millisecond, Limit: 2 * time.Second}); ; retry.Pause(ctx) {
 			err := r.failNow(ctx, token, report)
 			if err == nil {
 				taken()
@@ -48,11 +49,9 @@ func (r *responder) fail(token []byte, report contract.AttemptReport, taken func
 			if err == nil || store.KindOf(err) == store.NotFound {
 				return
 			}
-			select {
-			case <-ctx.Done():
+			if ctx.Err() != nil {
 				r.hub.log.Warn("The end of an attempt was not reported; its backstop ends it", zap.Error(err))
 				return
-			case <-time.After(wait):
 			}
 		}
 	})

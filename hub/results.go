@@ -49,14 +49,13 @@ func (e endpoints) reportResult(ctx context.Context, in *resultInput) (*resultOu
 func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 	report contract.AttemptReport, send func(context.Context, []byte, contract.AttemptReport) error,
 ) {
-	started, ended := r.StartedAt.UTC(), r.EndedAt.UTC()
 	report = contract.AttemptReport{
 		AgentID:   claims.Agent,
 		Instance:  claims.Instance,
 		Epoch:     claims.Epoch,
 		Hub:       e.hub.id,
-		StartedAt: &started,
-		EndedAt:   &ended,
+		StartedAt: new(r.StartedAt.UTC()),
+		EndedAt:   new(r.EndedAt.UTC()),
 		Outcome:   r.Outcome,
 		Output:    r.Output,
 		Reason:    r.Error,
@@ -74,14 +73,14 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 	if a != nil { // with its newest checkpoint and progress
 		report.Checkpoint, report.Progress = a.checkpoint, a.progress
 	}
-	none := fleet.Duration(0) // the agent has stopped: no lease
+	none := new(fleet.Duration(0)) // the agent has stopped: no lease
 	switch {
 	case r.Outcome == fleet.AttemptTimedOut && !r.Stuck:
-		report.LeaseRemaining = &none
+		report.LeaseRemaining = none
 	case r.Outcome == fleet.AttemptCancelled && a != nil && a.cancelling:
 		return report, e.hub.responder.cancelled
 	case r.Outcome == fleet.AttemptCancelled: // the agent gave the work up by itself, as when it stops
-		report.Outcome, report.LeaseRemaining = fleet.AttemptLost, &none
+		report.Outcome, report.LeaseRemaining = fleet.AttemptLost, none
 	}
 	return report, e.hub.responder.failNow
 }

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"encoding/json"
-	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -113,9 +112,8 @@ func newSession(reg protocol.Register, epoch int64, now time.Time) *session {
 		openedAt: now, workedAt: now, lastContact: now, answeredAt: now, judged: fleet.Alive,
 		wake: make(chan struct{}, 1), attempts: map[attemptKey]*attempt{}, access: reg.Providers,
 	}
-	s.candidate = fleet.Candidate{AgentID: s.agent, Capabilities: sorted(reg.Capabilities),
-		TaskTypes: sorted(reg.TaskTypes), MaxTasks: reg.MaxTasks,
-		EndsProcessTrees: reg.EndsProcessTrees}
+	s.candidate = fleet.Candidate{AgentID: s.agent, Capabilities: fleet.SortedSet(reg.Capabilities),
+		TaskTypes: fleet.SortedSet(reg.TaskTypes), MaxTasks: reg.MaxTasks, EndsProcessTrees: reg.EndsProcessTrees}
 	return s
 }
 
@@ -223,17 +221,10 @@ func (a *attempt) report(hub string) contract.AttemptReport {
 		r.AgentID, r.Instance, r.Epoch = a.session.agent, a.session.instance, a.session.epoch
 	}
 	if !a.startedAt.IsZero() {
-		started := a.startedAt.UTC()
-		r.StartedAt = &started
+		r.StartedAt = new(a.startedAt.UTC())
 	}
 	return r
 }
 
 // mayHaveBegun reports whether the agent could have begun the attempt.
 func (a *attempt) mayHaveBegun() bool { return a.accepted || a.deliveredIn > 0 }
-
-func sorted(list []string) []string {
-	out := slices.Clone(list)
-	slices.Sort(out)
-	return slices.Compact(out)
-}

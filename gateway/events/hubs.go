@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -41,7 +42,7 @@ func (r *feedRun) followHub(ctx context.Context, h *hubSource) {
 		ask = contract.ReadEventsInput{Newest: true}
 	}
 	silent := false
-	for pause := hubAgain; ctx.Err() == nil; {
+	for retry := (backoff.Backoff{First: hubAgain, Limit: hubAgainMax}); ctx.Err() == nil; {
 		read, answered, err := r.feed.askHub(ctx, h.id, ask)
 		if why, never := cannotAsk(err); never {
 			r.goDeaf(why)
@@ -50,14 +51,10 @@ func (r *feedRun) followHub(ctx context.Context, h *hubSource) {
 		if err != nil || !answered {
 			begin()
 			silent = true
-			select {
-			case <-ctx.Done():
-			case <-time.After(pause):
-			}
-			pause = min(2*pause, hubAgainMax)
+			retry.Pause(ctx)
 			continue
 		}
-		pause = hubAgain
+		retry.Reset()
 		events := ofHub(h.id, &read, ask)
 		if silent && ask.Newest {
 			events = append(events, gap(time.Now(), "", "hub "+h.id+" did not answer for a while", 0))

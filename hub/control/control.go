@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
+	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/hub/part"
 )
 
@@ -49,7 +50,7 @@ func (c *Control) Run(ctx context.Context) {
 		if err != nil {
 			if ctx.Err() == nil {
 				c.hub.Logger.Debug("The poll for worker commands failed", zap.Error(err))
-				part.Pause(ctx, retry)
+				backoff.Pause(ctx, retry)
 			}
 			continue
 		}

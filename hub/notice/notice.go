@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
@@ -50,7 +51,7 @@ func (n *Notices) Notify(cluster string, changes ...fleet.Transition) {
 
 // send signals a cluster until nothing waits for it. Changes that come during a signal make the next batch.
 func (n *Notices) send(cluster string) {
-	for wait := 100 * time.Millisecond; ; {
+	for retry := (backoff.Backoff{First: 100 * time.Millisecond, Limit: 5 * time.Second}); ; {
 		n.mu.Lock()
 		batch := n.waiting[cluster]
 		if batch == nil {
@@ -67,7 +68,7 @@ func (n *Notices) send(cluster string) {
 			n.done(cluster)
 		}
 		if err == nil || store.KindOf(err) == store.NotFound {
-			wait = 100 * time.Millisecond
+			retry.Reset()
 			continue
 		}
 		n.hub.Logger.Warn("A cluster was not notified of its agents' changes; trying again",
@@ -75,9 +76,7 @@ func (n *Notices) send(cluster string) {
 		n.mu.Lock()
 		n.waiting[cluster] = append(batch, n.waiting[cluster]...)
 		n.mu.Unlock()
-		part.Pause(n.run, wait)
-		wait = min(2*wait, 5*time.Second)
-		if n.run.Err() != nil {
+		if retry.Pause(n.run); n.run.Err() != nil {
 			return
 		}
 	}

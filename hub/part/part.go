@@ -36,14 +36,6 @@ func Every(ctx context.Context, interval time.Duration, do func(now time.Time)) 
 	}
 }
 
-// Pause waits until the time is over or the context ends.
-func Pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
-
 // Signal requests another round of a part. Requests before that round count as one.
 type Signal chan struct{}
 

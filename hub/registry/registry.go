@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/hub/part"
 )
 
@@ -47,7 +48,7 @@ func (p *Publisher) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 		case <-p.soon:
-			part.Pause(ctx, settle)
+			backoff.Pause(ctx, settle)
 		}
 		p.publish(ctx)
 	}

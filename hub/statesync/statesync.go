@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
+	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -151,13 +151,11 @@ func (s *States) Read(ctx context.Context, in contract.ReadStatesInput) (contrac
 
 // eachKeeper calls do concurrently for each agent that keeps state.
 func eachKeeper(agents []contract.AgentState, do func(i int, agent string)) {
-	var all sync.WaitGroup
-	for i := range agents {
+	parallel.Each(len(agents), len(agents), func(i int) {
 		if agents[i].State != nil {
-			all.Go(func() { do(i, agents[i].AgentID) })
+			do(i, agents[i].AgentID)
 		}
-	}
-	all.Wait()
+	})
 }
 
 // readManifest asks an agent for its manifest, and keeps it for comparing.
@@ -205,14 +203,7 @@ func (s *States) Compare(ctx context.Context, in contract.CompareStatesInput) (c
 }
 
 func sortedRefs(set map[fleet.StateRef]bool) []fleet.StateRef {
-	var refs []fleet.StateRef
-	for ref := range set {
-		refs = append(refs, ref)
-	}
-	slices.SortFunc(refs, func(a, b fleet.StateRef) int {
-		return strings.Compare(string(a.Section)+"\x00"+a.Key, string(b.Section)+"\x00"+b.Key)
-	})
-	return refs
+	return slices.SortedFunc(maps.Keys(set), fleet.StateRef.Compare)
 }
 
 // ReadEntries reads entries from one agent.
@@ -224,25 +215,19 @@ func (s *States) ReadEntries(ctx context.Context, in contract.ReadEntriesInput) 
 // Apply hands entries to agents and waits until each has taken them.
 func (s *States) Apply(ctx context.Context, in contract.ApplyStateInput) (contract.ApplyStateResult, error) {
 	failed := make([]string, len(in.Agents))
-	var all sync.WaitGroup
-	for i, agent := range in.Agents {
-		all.Go(func() {
-			report, ok := s.ask(ctx, agent, protocol.Command{Type: protocol.CommandSync, Entries: in.Entries,
-				Refs: in.Forget})
-			if failed[i] = report.Error; !ok {
-				failed[i] = "the agent did not answer"
-			}
-		})
-	}
-	all.Wait()
+	command := protocol.Command{Type: protocol.CommandSync, Entries: in.Entries, Refs: in.Forget}
+	parallel.Each(len(in.Agents), len(in.Agents), func(i int) {
+		report, ok := s.ask(ctx, in.Agents[i], command)
+		if failed[i] = report.Error; !ok {
+			failed[i] = "the agent did not answer"
+		}
+		s.Forget(in.Agents[i])
+	})
 	var result contract.ApplyStateResult
 	for i, why := range failed {
 		if why != "" {
 			result.Failed = append(result.Failed, contract.StateRefusal{AgentID: in.Agents[i], Why: why})
 		}
-	}
-	for _, agent := range in.Agents {
-		s.Forget(agent)
 	}
 	return result, nil
 }
