@@ -186,7 +186,7 @@ func (s idSource) complete(a *app.App) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(ctx, completionLimit)
 		defer cancel()
-		ids, err := s(ctx, client.Client)
+		ids, err := s(ctx, client.Once())
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -55,10 +56,46 @@ func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
+	start := time.Now()
 	got := clitest.Run(t.Context(), "", "agent", "list", "--server", server.URL)
 	require.Equal(t, app.ExitUnreachable, got.Code)
+	require.Less(t, time.Since(start), 5*time.Second)
 	require.Contains(t, got.Stderr, server.URL)
 	require.Contains(t, got.Stderr, "`mainstay dev`")
+}
+
+// A command repeats once what is safe to repeat: a moment without an answer passes unseen.
+func TestOneRefusalIsSurvived(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args  []string
+		tries int
+		code  int
+	}{
+		"a question":             {[]string{"task", "list"}, 2, app.ExitOK},
+		"a submission by its id": {[]string{"task", "submit", "--id", "x", "--", "true"}, 2, app.ExitOK},
+		"a submission without":   {[]string{"task", "submit", "--", "true"}, 1, app.ExitUnreachable},
+		"a change":               {[]string{"task", "cancel", "x"}, 1, app.ExitUnreachable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tries := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if tries++; tries == 1 {
+					w.Header().Set("Retry-After", "1")
+					w.WriteHeader(http.StatusServiceUnavailable)
+					_, _ = io.WriteString(w, clitest.Problem(503, "temporal_unavailable", "try again").Body)
+					return
+				}
+				_, _ = io.WriteString(w, `{"tasks":[]}`)
+			}))
+			t.Cleanup(server.Close)
+			args := append([]string{test.args[0], test.args[1], "--server", server.URL}, test.args[2:]...)
+			got := clitest.Run(t.Context(), "", args...)
+			require.Equal(t, test.code, got.Code, got.Stderr)
+			require.Equal(t, test.tries, tries)
+		})
+	}
 }
 
 func TestUsage(t *testing.T) {

@@ -123,6 +123,13 @@ func (c *Client) Raw(raw *json.RawMessage) *Client {
 	return kept.withSubjects()
 }
 
+// Once returns a client that repeats nothing.
+func (c *Client) Once() *Client {
+	kept := *c
+	kept.retries = 0
+	return kept.withSubjects()
+}
+
 // request is one call of the API.
 type request struct {
 	method, path string

@@ -23,9 +23,7 @@ func (c *Client) Session(ctx context.Context) (*api.Session, error) {
 
 // Health says how the process behind the address stands. An unhealthy one is no error.
 func (c *Client) Health(ctx context.Context) (*api.Health, error) {
-	once := *c
-	once.retries = 0
-	data, err := once.send(ctx, &request{method: http.MethodGet, path: "/health"})
+	data, err := c.Once().send(ctx, &request{method: http.MethodGet, path: "/health"})
 	refused := &Error{base: c.base, Problem: protocol.Problem{Status: http.StatusOK}}
 	if errors.As(err, &refused) { // unhealthy is 503 with the same body
 		data = refused.body

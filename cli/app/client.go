@@ -33,8 +33,11 @@ type Client struct {
 	Answer json.RawMessage
 }
 
-// Client is a client of the REST API at --server, $MAINSTAY_SERVER or the default. It repeats nothing: a person, or a
-// script by the exit code, decides.
+// commandRetries is how often a command repeats what is safe to repeat: a moment without an answer passes unseen, and a
+// control plane that is down is still told within a few seconds.
+const commandRetries = 1
+
+// Client is a client of the REST API at --server, $MAINSTAY_SERVER or the default.
 func (a *App) Client() (*Client, error) {
 	source, address := "--server", a.server
 	if address == "" {
@@ -57,8 +60,9 @@ func (a *App) Client() (*Client, error) {
 	}
 	transport := client.NewTransport()
 	transport.TLSClientConfig = config
-	c, err := client.New(client.Options{URL: address, Token: own.token, HTTPClient: &http.Client{Transport: transport},
-		Retries: -1})
+	c, err := client.New(client.Options{
+		URL: address, Token: own.token, HTTPClient: &http.Client{Transport: transport}, Retries: commandRetries,
+	})
 	if err != nil {
 		return nil, UsageError("%s: %w", source, err)
 	}

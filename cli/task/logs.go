@@ -49,6 +49,7 @@ ended or needs a person.`,
 	}, func(ctx context.Context, s *app.Client, args []string) error {
 		v.server, v.id = s, args[0]
 		if v.follow {
+			s.Client = s.Once() // following has its own patience, and says when it needs it
 			return v.followAll(ctx)
 		}
 		return v.showOnce(ctx)
