@@ -152,9 +152,11 @@ func (r *run) signalled() bool {
 	return false
 }
 
-// idle reports whether the run may end: nothing that it began outside the loop is under way.
+// idle reports whether the run may end: nothing that it began outside the loop is under way, and nothing that it
+// has decided or was told is left.
 func (r *run) idle(ctx workflow.Context) bool {
-	return r.hubs.telling == 0 && !r.loads.asking && workflow.AllHandlersFinished(ctx)
+	return r.hubs.telling == 0 && !r.loads.asking && len(r.scaling.queue) == 0 && !r.signalled() &&
+		workflow.AllHandlersFinished(ctx)
 }
 
 func (r *run) longEnough(ctx workflow.Context) bool {

@@ -82,3 +82,96 @@ func TestClusterEndsWhenNothingIsUnderWay(t *testing.T) {
 		}
 	}
 }
+
+// A run whose history is long ends only when nothing is left of what it was told or has decided: the next one knows of
+// it no other way.
+func TestClusterLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	lose := func(run *clusterRun, hub, agent, instance string, epoch int64) (string, contract.MembersChanged) {
+		return contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: hub, Changes: []fleet.Transition{
+			{AgentID: agent, Instance: instance, Epoch: epoch, Status: fleet.AgentOffline, At: run.Now()}}}
+	}
+	for name, tt := range map[string]struct {
+		config fleet.ClusterConfig
+		act    func(run *clusterRun) (check func(t *testing.T, state *fleet.Cluster))
+	}{
+		"a scaling action": {
+			config: fleet.ClusterConfig{Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingManual,
+				Spawn: fleet.SpawnPolicy{Spawner: "mine"}}},
+			act: func(run *clusterRun) func(*testing.T, *fleet.Cluster) {
+				var begun []contract.ScalingInput
+				run.OnWorkflow(contract.ScalingWorkflow, mock.Anything, mock.Anything).Return(func(_ workflow.Context,
+					in contract.ScalingInput) (fleet.ScalingRecord, error) {
+					begun = append(begun, in)
+					return fleet.ScalingRecord{}, nil
+				})
+				run.OnActivity(contract.DirectActivity.Name, mock.Anything, mock.Anything).After(time.Second).Return(nil)
+				run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
+				run.at(10*time.Second, func() { // the loop tells the hub of a lane
+					run.update(contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{Capabilities: []string{"gpu"}})
+				})
+				run.at(10*time.Second+500*time.Millisecond, func() {
+					run.SetCurrentHistoryLength(10_000)
+					run.update(contract.ScaleUpdate.Name, contract.ScaleRequest{To: new(3)})
+				})
+				return func(t *testing.T, state *fleet.Cluster) {
+					require.NotNil(t, state.Scaling)
+					require.Len(t, state.Scaling.Active, 1)
+					require.Len(t, begun, 1, "the action is begun")
+				}
+			},
+		},
+		"a signal": {
+			config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive},
+			act: func(run *clusterRun) func(*testing.T, *fleet.Cluster) {
+				run.OnWorkflow(contract.StateSyncWorkflow, mock.Anything, mock.Anything).Return(func(workflow.Context,
+					contract.SyncInput) (fleet.SyncReport, error) {
+					run.SetCurrentHistoryLength(10_000)
+					run.SignalWorkflowSkippingWorkflowTask(lose(run, "h1", "b", "b-1", 2))
+					return fleet.SyncReport{}, nil
+				})
+				run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
+				run.at(10*time.Second, func() {
+					run.SignalWorkflow(contract.StatesSignal.Name,
+						contract.StatesChanged{Hub: "h1", Digests: []string{"d1", "d2"}})
+				})
+				return func(t *testing.T, state *fleet.Cluster) {
+					require.Equal(t, fleet.AgentOffline, state.Member("b").Status, "the signal is taken")
+				}
+			},
+		},
+		"a former hub": {
+			act: func(run *clusterRun) func(*testing.T, *fleet.Cluster) {
+				run.OnActivity(contract.ReadLoadsActivity.Name, mock.Anything,
+					mock.Anything).After(500*time.Millisecond).Return(map[string]int{}, nil)
+				run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
+				run.at(10*time.Second, func() { // the loop reads loads for b's failover
+					run.SignalWorkflow(lose(run, "h1", "b", "b-1", 2))
+				})
+				run.at(10*time.Second+100*time.Millisecond, func() { // a moves from h1 to h2, and says goodbye
+					run.SetCurrentHistoryLength(10_000)
+					moved := joins("h2", "a")
+					moved.Joins[0].Instance = "a-2"
+					run.update(contract.JoinUpdate.Name, moved)
+					name, left := lose(run, "h2", "a", "a-2", 3)
+					left.Changes[0].Left = true
+					run.SignalWorkflow(name, left)
+				})
+				return func(t *testing.T, state *fleet.Cluster) {
+					require.Empty(t, state.Hubs(), "there is no other hub to wait for")
+					require.Len(t, run.directives(), 1, "h1 is told")
+				}
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run := newCluster(t)
+			check := tt.act(run)
+			run.start(tt.config)
+			var next *workflow.ContinueAsNewError
+			require.ErrorAs(t, run.GetWorkflowError(), &next)
+			check(t, continuedInput(t, next).State)
+		})
+	}
+}

@@ -110,8 +110,8 @@ func (h *hubs) follow(ctx workflow.Context) {
 	former := slices.DeleteFunc(h.former, func(hub string) bool { return slices.Contains(to, hub) })
 	h.former = nil
 	if len(former) > 0 { // beside the rest: one that is gone must not hold the cluster up
+		h.telling++
 		workflow.GoNamed(ctx, "tell former hubs", func(ctx workflow.Context) {
-			h.telling++
 			onEachHub(ctx, former, contract.DirectActivity, "tell former hub ", directive)
 			h.telling--
 		})
