@@ -205,7 +205,8 @@ func TestMembersThatDidNotComeBack(t *testing.T) {
 			Members: []fleet.Member{
 				{AgentID: "a", Instance: "a-instance", Epoch: 1, Registration: 4, Hub: "hub-1",
 					Status: fleet.AgentOnline}}}}
-		done := b.registers("a")
+		done, err := b.registers("a")
+		require.NoError(t, err)
 		require.False(t, facts{b.Hub}.giveUpMissing(view), "it registers at this moment")
 		b.pass(time.Second)
 		require.Empty(t, b.changed())

@@ -111,7 +111,7 @@ type Hub struct {
 
 	run    context.Context // ends when the hub stops; for work outside requests
 	cancel context.CancelFunc
-	wg     sync.WaitGroup
+	wg     *part.Group
 	worker interface{ Stop() }
 }
 
@@ -148,6 +148,7 @@ func New(o Options) (*Hub, error) {
 		directives:  map[string]contract.Directive{},
 		brakes:      map[string]*fleet.Brake{},
 		conns:       map[net.Conn]*connection{},
+		wg:          part.NewGroup(),
 	}
 	h.run, h.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // the hub's own lifetime, ended by Stop
 	h.joins = newJoiner(h)
@@ -221,29 +222,14 @@ func (h *Hub) Stop(ctx context.Context) {
 		releasing.Go(func() { h.releasePolls(ctx, r) })
 	}
 	releasing.Wait()
-	within(ctx, h.responder.pending.Wait)
-	within(ctx, h.notices.Wait)
+	h.responder.pending.Wait(ctx)
+	h.notices.Wait(ctx)
 	h.cancel()
-	stopped := within(ctx, func() {
-		h.wg.Wait()
-		if h.worker != nil {
-			h.worker.Stop()
-		}
-	})
-	if !stopped {
-		h.log.Warn("The hub did not stop in time")
+	if h.worker != nil {
+		h.wg.Go(h.worker.Stop)
 	}
-}
-
-// within waits until do returns or ctx ends. It reports whether do has returned.
-func within(ctx context.Context, do func()) bool {
-	done := make(chan struct{})
-	go func() { do(); close(done) }()
-	select {
-	case <-done:
-		return true
-	case <-ctx.Done():
-		return false
+	if !h.wg.Wait(ctx) {
+		h.log.Warn("The hub did not stop in time")
 	}
 }
 

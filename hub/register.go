@@ -26,7 +26,11 @@ func (e endpoints) openSession(
 	if err := e.refuseForeign(ctx, reg); err != nil {
 		return protocol.Registered{}, err
 	}
-	defer e.hub.registers(reg.AgentID)()
+	done, err := e.hub.registers(reg.AgentID)
+	if err != nil {
+		return protocol.Registered{}, err
+	}
+	defer done()
 	reg.StartedAt = reg.StartedAt.UTC()
 	joined, err := e.hub.joins.join(ctx, reg.Cluster, fleet.Join{
 		AgentID:      reg.AgentID,
@@ -45,8 +49,7 @@ func (e endpoints) openSession(
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
 	if e.hub.stopping {
-		return protocol.Registered{}, httpapi.Problem(protocol.CodeUnavailable,
-			"this hub is stopping: try another or try again")
+		return protocol.Registered{}, stoppingProblem()
 	}
 	s, err := e.hub.admitLocked(reg, token.ID, joined.Epoch, time.Now())
 	if err != nil {
@@ -91,18 +94,25 @@ var refusals = map[string][2]string{
 	fleet.RefusedFull: {protocol.CodeClusterFull, "the cluster has its maximum of agents: raise max_agents, or stop one"},
 }
 
-// registers marks a registration as under way until done is called.
-func (h *Hub) registers(agent string) (done func()) {
+func stoppingProblem() error {
+	return httpapi.Problem(protocol.CodeUnavailable, "this hub is stopping: try another or try again")
+}
+
+// registers marks a registration as under way until done is called. A hub that stops refuses it.
+func (h *Hub) registers(agent string) (done func(), err error) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopping {
+		return nil, stoppingProblem()
+	}
 	h.registering[agent]++
-	h.mu.Unlock()
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if h.registering[agent]--; h.registering[agent] == 0 {
 			delete(h.registering, agent)
 		}
-	}
+	}, nil
 }
 
 func validateRegistration(reg protocol.Register) error {

@@ -3,7 +3,6 @@ package hub
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
@@ -14,6 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -28,11 +28,13 @@ const (
 // is queued and repeated until Temporal has it, or the backstop has ended the attempt.
 type responder struct {
 	hub     *Hub
-	pending sync.WaitGroup
+	pending *part.Group
 	slots   chan struct{}
 }
 
-func newResponder(h *Hub) *responder { return &responder{hub: h, slots: make(chan struct{}, failers)} }
+func newResponder(h *Hub) *responder {
+	return &responder{hub: h, pending: part.NewGroup(), slots: make(chan struct{}, failers)}
+}
 
 // fail queues the end of an attempt without a result. taken is called once Temporal has it.
 func (r *responder) fail(token []byte, report contract.AttemptReport, taken func()) {

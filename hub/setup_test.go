@@ -43,6 +43,7 @@ type fakeTemporal struct {
 	changes  []fleet.Transition
 	brake    *fleet.BrakeHold // as last told
 	states   [][]string       // digests, as told
+	slow     time.Duration    // how long a signal takes
 }
 
 type fakePoll struct {
@@ -180,6 +181,7 @@ type fakeClient struct {
 func (c fakeClient) WorkflowService() workflowservice.WorkflowServiceClient { return c.temporal }
 
 func (c fakeClient) SignalWorkflow(_ context.Context, _, _, _ string, arg any) error {
+	<-time.After(c.temporal.slow)
 	c.temporal.mu.Lock()
 	defer c.temporal.mu.Unlock()
 	switch told := arg.(type) {

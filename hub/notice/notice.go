@@ -21,7 +21,7 @@ type Notices struct {
 	hub     part.Hub
 	brake   func(cluster string) *fleet.BrakeHold
 	done    func(cluster string)
-	pending sync.WaitGroup
+	pending *part.Group
 
 	mu      sync.Mutex
 	waiting map[string][]fleet.Transition // by cluster
@@ -31,8 +31,8 @@ type Notices struct {
 // New makes the notices of a hub that runs until run ends. brake returns the state of a cluster's mass-loss brake, or
 // nil when it is not engaged; done is called after a cluster was notified.
 func New(run context.Context, hub part.Hub, brake func(string) *fleet.BrakeHold, done func(cluster string)) *Notices {
-	return &Notices{run: run, hub: hub, brake: brake, done: done, waiting: map[string][]fleet.Transition{},
-		active: map[string]bool{}}
+	return &Notices{run: run, hub: hub, brake: brake, done: done, pending: part.NewGroup(),
+		waiting: map[string][]fleet.Transition{}, active: map[string]bool{}}
 }
 
 // Notify queues changes of members. Without changes the signal only has the state of the brake.
@@ -96,5 +96,5 @@ func (n *Notices) Busy() bool {
 	return len(n.active) > 0
 }
 
-// Wait returns when every cluster is notified.
-func (n *Notices) Wait() { n.pending.Wait() }
+// Wait returns when every cluster is notified or the context ends.
+func (n *Notices) Wait(ctx context.Context) { n.pending.Wait(ctx) }

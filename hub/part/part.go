@@ -3,6 +3,7 @@ package part
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -34,6 +35,37 @@ func Every(ctx context.Context, interval time.Duration, do func(now time.Time)) 
 			do(now)
 		}
 	}
+}
+
+// Group counts goroutines. Unlike a sync.WaitGroup it may grow while somebody waits. Only one may wait.
+type Group struct {
+	running atomic.Int64
+	ended   Signal
+}
+
+// NewGroup makes a group without goroutines.
+func NewGroup() *Group { return &Group{ended: NewSignal()} }
+
+// Go calls do in a goroutine of the group.
+func (g *Group) Go(do func()) {
+	g.running.Add(1)
+	go func() {
+		defer g.ended.Send()
+		defer g.running.Add(-1)
+		do()
+	}()
+}
+
+// Wait returns when no goroutine runs or the context ends. It reports whether none runs.
+func (g *Group) Wait(ctx context.Context) bool {
+	for g.running.Load() > 0 {
+		select {
+		case <-g.ended:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }
 
 // Signal requests another round of a part. Requests before that round count as one.
