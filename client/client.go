@@ -138,6 +138,7 @@ type request struct {
 	body         any           // nil: none
 	hold         time.Duration // how long the server may take beyond callLimit
 	keyed        bool          // a POST that may be repeated: it names what it makes
+	removes      bool          // a DELETE without an answer: after a lost answer, not found means done
 }
 
 // do sends a request and decodes its answer.

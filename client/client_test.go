@@ -102,6 +102,12 @@ func TestWhatIsRepeated(t *testing.T) {
 			c *Client) error {
 			return c.Clusters.Delete(ctx, "c", false, "r")
 		}, []answer{busy, {status: 204}}, 1, true},
+		"a DELETE that worked, but whose answer was lost": {func(ctx context.Context, c *Client) error {
+			return c.Clusters.Delete(ctx, "c", false, "")
+		}, []answer{{}, problem(404, "unknown_cluster")}, 2, false},
+		"a DELETE of what is not there": {func(ctx context.Context, c *Client) error {
+			return c.Clusters.Delete(ctx, "c", false, "")
+		}, []answer{problem(404, "unknown_cluster")}, 1, true},
 		"a PATCH": {func(ctx context.Context, c *Client) error {
 			_,
 				err := c.Clusters.Update(ctx, "c", nil, "")
@@ -237,9 +243,21 @@ func TestPages(t *testing.T) {
 	}
 	require.Len(t, server.asked, 1, "what nobody reads is not asked for")
 
+	client, _, _ = serve(t, answer{status: 200, body: `{"tasks":[{"id":"a"},{"id":"b"}]}`})
+	list := client.Tasks.List(TaskQuery{})
+	for range list.All(t.Context()) {
+		break
+	}
+	ids = nil
+	for task, err := range list.All(t.Context()) {
+		require.NoError(t, err)
+		ids = append(ids, task.ID)
+	}
+	require.Equal(t, []string{"a", "b"}, ids, "a loop that ended early loses nothing")
+
 	client, server, _ = serve(t, pages...)
 	var raw json.RawMessage
-	list := client.Raw(&raw).Tasks.List(TaskQuery{})
+	list = client.Raw(&raw).Tasks.List(TaskQuery{})
 	tasks, err := list.Take(t.Context(), 2)
 	require.NoError(t, err)
 	require.Len(t, tasks, 2)

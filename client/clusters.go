@@ -51,10 +51,11 @@ func (k Clusters) change(
 // agents.
 func (k Clusters) Delete(ctx context.Context, name string, force bool, revision string) error {
 	_, err := do[none](ctx, k.c, request{
-		method: http.MethodDelete,
-		path:   path("clusters", name),
-		query:  values("force", force),
-		header: ifMatch(revision),
+		method:  http.MethodDelete,
+		path:    path("clusters", name),
+		query:   values("force", force),
+		header:  ifMatch(revision),
+		removes: true,
 	})
 	return err
 }

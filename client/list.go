@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -31,11 +32,13 @@ func list[T any](c *Client, path, key string, query url.Values) *List[T] {
 // More reports whether there are items after those that were read. Of a list that was not read it is true.
 func (l *List[T]) More() bool { return l.more }
 
-// All are the items from where the list was left. An error ends them.
+// All are the items from where Take left the list, and leaves it there. An error ends them.
 func (l *List[T]) All(ctx context.Context) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		for l.more {
-			_, items, err := l.page(ctx)
+		own := *l
+		own.query = maps.Clone(l.query)
+		for own.more {
+			_, items, err := own.page(ctx)
 			if err != nil {
 				var zero T
 				yield(zero, err)

@@ -30,6 +30,9 @@ func (c *Client) send(ctx context.Context, r *request) ([]byte, error) {
 	}
 	for pause, left := firstPause, c.retries; ; pause, left = 2*pause, left-1 {
 		data, err := c.once(ctx, r, body)
+		if left < c.retries && r.removes && IsNotFound(err) {
+			return nil, nil // an earlier try did it, and its answer was lost
+		}
 		if err == nil || left <= 0 || !r.repeatable() {
 			return data, err
 		}

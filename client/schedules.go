@@ -37,7 +37,7 @@ func (s Schedules) Replace(ctx context.Context, name string, r *api.ScheduleRequ
 
 // Delete deletes a schedule; its tasks stay.
 func (s Schedules) Delete(ctx context.Context, name string) error {
-	_, err := do[none](ctx, s.c, request{method: http.MethodDelete, path: path("schedules", name)})
+	_, err := do[none](ctx, s.c, request{method: http.MethodDelete, path: path("schedules", name), removes: true})
 	return err
 }
 
