@@ -4,12 +4,14 @@ package activities
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -42,4 +44,23 @@ func watchUntil(ctx context.Context, most time.Duration, look func() (done bool,
 			return ctx.Err()
 		}
 	}
+}
+
+// AnnounceHubLost signals every open cluster that a hub is lost. Clusters without agents on it ignore the signal, so
+// repeating it does no harm.
+func (a *Control) AnnounceHubLost(ctx context.Context, lost contract.HubLost) error {
+	names, err := a.clusters().Names(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		err := contract.HubLostSignal.Send(ctx, a.Client, contract.ClusterWorkflowID(name), lost)
+		if err != nil && store.KindOf(err) != store.NotFound {
+			return fmt.Errorf("signal cluster %s: %w", name, err)
+		}
+	}
+	if a.Lost != nil {
+		a.Lost.Inc()
+	}
+	return nil
 }

@@ -109,8 +109,7 @@ func (w *watch) lookAtTask(ctx context.Context, held fleet.HeldAttempt) (fleet.T
 	}
 	t.Status = task.Status
 	later := slices.IndexFunc(task.Attempts, func(at fleet.Attempt) bool {
-		return at.Number > held.Attempt &&
-			at.AgentID != ""
+		return at.Number > held.Attempt && at.AgentID != ""
 	})
 	switch {
 	case later >= 0:

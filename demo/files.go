@@ -11,12 +11,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"unicode/utf8"
 
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/demo/checksum"
+	"mainstay.dev/mainstay/parallel"
 )
 
 const (
@@ -130,15 +129,8 @@ func localSums(ctx context.Context, folder string, files []string, rounds int) (
 	defer func() { _ = root.Close() }()
 	sums := make([]checksum.Sum, len(files))
 	errs := make([]error, len(files))
-	var next atomic.Int64
-	var group sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		group.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(files)); i = next.Add(1) - 1 {
-				sums[i], errs[i] = checksum.File(ctx, root, files[i], rounds)
-			}
-		})
-	}
-	group.Wait()
+	parallel.Each(len(files), runtime.GOMAXPROCS(0), func(i int) {
+		sums[i], errs[i] = checksum.File(ctx, root, files[i], rounds)
+	})
 	return sums, errors.Join(errs...)
 }

@@ -105,8 +105,7 @@ type demoMiddle struct {
 
 // reached kills an agent when enough tasks are done and none was killed yet.
 func (m *demoMiddle) reached(ctx context.Context, done int) error {
-	if share := 100 * done / m.bar.Total; m.run.kill == nil || share < killFrom || share > killUntil ||
-		!m.mu.TryLock() {
+	if share := 100 * done / m.bar.Total; m.run.kill == nil || share < killFrom || share > killUntil || !m.mu.TryLock() {
 		return nil
 	}
 	defer m.mu.Unlock()
@@ -155,8 +154,7 @@ func (k *demoKill) take(tasks []*api.Task, noticed time.Time) {
 	var began, finished time.Time
 	for _, task := range tasks {
 		i := slices.IndexFunc(task.Attempts, func(a fleet.Attempt) bool {
-			return a.AgentID == k.Agent &&
-				a.Outcome == fleet.AttemptLost
+			return a.AgentID == k.Agent && a.Outcome == fleet.AttemptLost
 		})
 		if i < 0 {
 			continue

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
@@ -114,48 +114,24 @@ func (r *demoRun) submit(ctx context.Context, groups [][]string, rounds int) ([]
 
 // await waits for all tasks, shows how far they are, and kills an agent in the middle.
 func (r *demoRun) await(ctx context.Context, ids []string) ([]*api.Task, *demoKill, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	tasks, errs := make([]*api.Task, len(ids)), make([]error, len(ids))
+	tasks := make([]*api.Task, len(ids))
 	bar := &app.Progress{To: r.story, TTY: r.tty, Unit: "tasks are done", Total: len(ids)}
-	next := make(chan int)
 	middle := &demoMiddle{run: r, bar: bar}
-	var waiters sync.WaitGroup
-	for range min(demoWaiters, len(ids)) {
-		waiters.Go(func() {
-			for i := range next {
-				ended, err := r.client.Tasks.Wait(ctx, ids[i], demoTaskLimit)
-				if err == nil {
-					err = task.Incomplete(ended, demoTaskLimit)
-				}
-				if tasks[i], errs[i] = ended, err; err != nil {
-					cancel()
-					continue
-				}
-				if err := middle.reached(ctx, bar.Step()); err != nil {
-					errs[i] = err
-					cancel()
-				}
+	waiters, ctx := errgroup.WithContext(ctx)
+	waiters.SetLimit(demoWaiters)
+	for i, id := range ids {
+		waiters.Go(func() (err error) {
+			if tasks[i], err = r.client.Tasks.Wait(ctx, id, demoTaskLimit); err != nil {
+				return err
 			}
+			if err := task.Incomplete(tasks[i], demoTaskLimit); err != nil {
+				return err
+			}
+			return middle.reached(ctx, bar.Step())
 		})
 	}
-	for i := range ids {
-		next <- i
-	}
-	close(next)
-	waiters.Wait()
-	return tasks, middle.killed, firstCause(errs)
-}
-
-// firstCause is the error that made the others, which were only cancelled, fail too.
-func firstCause(errs []error) error {
-	var first error
-	for _, err := range errs {
-		if err != nil && (first == nil || errors.Is(first, context.Canceled)) {
-			first = err
-		}
-	}
-	return first
+	err := waiters.Wait()
+	return tasks, middle.killed, err
 }
 
 // take counts who did what and returns all digests.

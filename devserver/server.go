@@ -88,9 +88,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{
-		address: net.JoinHostPort(o.Host, strconv.Itoa(o.Port)), namespace: o.Namespace,
-	}
+	s := &Server{address: net.JoinHostPort(o.Host, strconv.Itoa(o.Port)), namespace: o.Namespace}
 	if o.DataDir != "" {
 		if s.lock, err = openDataDir(o.DataDir, o.AcceptOldData); err != nil {
 			return nil, err

@@ -1,22 +1,14 @@
 // Package parallel does many small things at the same time, but not too many.
 package parallel
 
-import "sync"
+import "golang.org/x/sync/errgroup"
 
 // Each calls do for 0…n-1, at most the given number at a time, and returns when all have ended.
 func Each(n, atOnce int, do func(i int)) {
-	var workers sync.WaitGroup
-	next := make(chan int)
-	for range min(n, atOnce) {
-		workers.Go(func() {
-			for i := range next {
-				do(i)
-			}
-		})
-	}
+	var all errgroup.Group
+	all.SetLimit(atOnce)
 	for i := range n {
-		next <- i
+		all.Go(func() error { do(i); return nil })
 	}
-	close(next)
-	workers.Wait()
+	_ = all.Wait()
 }

@@ -4,6 +4,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"time"
 
@@ -11,9 +12,11 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 )
 
@@ -139,4 +142,23 @@ func (s Store) Start(ctx context.Context, start *Start, input any) (runID string
 		return "", err
 	}
 	return run.GetRunID(), nil
+}
+
+// Tokens are the API's tokens, from the memo of the workflow that keeps them, which needs no worker.
+func (s Store) Tokens(ctx context.Context) (tokens []access.Record, err error) {
+	info, err := s.Describe(ctx, contract.AccessWorkflowID)
+	if KindOf(err) == NotFound {
+		return nil, nil // no token was made yet
+	}
+	if err != nil {
+		return nil, fmt.Errorf("describe the workflow of the tokens: %w", err)
+	}
+	field := info.GetMemo().GetFields()[contract.MemoTokens]
+	if field == nil {
+		return nil, nil // it has just been started
+	}
+	if err := converter.GetDefaultDataConverter().FromPayload(field, &tokens); err != nil {
+		return nil, fmt.Errorf("read the tokens: %w", err)
+	}
+	return tokens, nil
 }

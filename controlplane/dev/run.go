@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"time"
@@ -220,9 +221,7 @@ func (d *Run) startTemporal(ctx context.Context, version string, o Options, log 
 	return controlplane.EnsureSearchAttributes(ctx, d.Client, d.Temporal.Namespace(), log)
 }
 
-func (d *Run) planeOptions(
-	a *app.App, o Options, listener net.Listener, log *zap.Logger,
-) (controlplane.Options, error) {
+func (d *Run) planeOptions(a *app.App, o Options, listener net.Listener, log *zap.Logger) (controlplane.Options, error) {
 	p := controlplane.Options{
 		Version:   a.Version,
 		Temporal:  d.Client,
@@ -399,4 +398,23 @@ func (d *Run) removeTemporary() {
 	if d.temporary && d.dir != "" {
 		_ = os.RemoveAll(d.dir)
 	}
+}
+
+// cpuProfile writes a CPU profile of this process to a file until stop is called. No path: nothing.
+func cpuProfile(path string) (stop func(), err error) {
+	if path == "" {
+		return func() {}, nil
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the file of the CPU profile: %w", err)
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("start the CPU profile: %w", err)
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = file.Close()
+	}, nil
 }

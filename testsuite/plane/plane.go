@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -266,3 +267,8 @@ func (quiet) Debug(string, ...any) {}
 func (quiet) Info(string, ...any)  {}
 func (quiet) Warn(string, ...any)  {}
 func (quiet) Error(string, ...any) {}
+
+var ids atomic.Int64
+
+// UniqueID returns an id that no other test of this machine uses.
+func UniqueID(prefix string) string { return fmt.Sprintf("%s-%d-%d", prefix, os.Getpid(), ids.Add(1)) }

@@ -56,9 +56,8 @@ func (r *run) reprioritize(ctx workflow.Context, priority fleet.Priority) {
 	info := workflow.GetInfo(ctx)
 	activityCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: 5 * time.Second,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond,
-			MaximumInterval: 5 * time.Second},
-		Summary: "change the priority in the lane to " + priority.String(),
+		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond, MaximumInterval: 5 * time.Second},
+		Summary:             "change the priority in the lane to " + priority.String(),
 	})
 	moved := contract.ReprioritizeActivity.Execute(activityCtx, contract.ReprioritizeInput{
 		WorkflowID: info.WorkflowExecution.ID, RunID: info.WorkflowExecution.RunID,

@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -58,4 +59,45 @@ func (a *Control) FindMember(ctx context.Context, in contract.FindMemberInput) (
 		answer.Hub, answer.Instance, answer.Epoch = member.Hub, member.Instance, member.Epoch
 	}
 	return answer, nil
+}
+
+// SyncMembers lists a cluster's members with their hubs.
+func (a *Control) SyncMembers(ctx context.Context, cluster string) (contract.SyncMembersResult, error) {
+	view, err := a.view(ctx, cluster)
+	if store.KindOf(err) == store.NotFound {
+		return contract.SyncMembersResult{},
+			temporal.NewNonRetryableApplicationError("the cluster does not exist any more", contract.Refused, nil)
+	}
+	if err != nil {
+		return contract.SyncMembersResult{}, err
+	}
+	result := contract.SyncMembersResult{Mode: view.Config.ReplicationMode, Leader: view.Leader}
+	for i := range view.Members {
+		m := &view.Members[i]
+		member := contract.SyncMember{AgentID: m.AgentID, Role: view.RoleOf(m.AgentID)}
+		if m.Connected() {
+			member.Hub = m.Hub
+		}
+		result.Members = append(result.Members, member)
+	}
+	return result, nil
+}
+
+// ReduceLoad lets an agent use fewer of its slots. A refusal is final.
+func (a *Control) ReduceLoad(ctx context.Context, in contract.ClusterReduceLoad) (contract.LoadReduced, error) {
+	return askCluster(ctx, a.Client, in.Cluster, contract.ReduceLoadUpdate, in.Request)
+}
+
+// Rebalance spreads shards and targets evenly. A refusal is final.
+func (a *Control) Rebalance(ctx context.Context, in contract.ClusterRebalance) (fleet.Rebalance, error) {
+	return askCluster(ctx, a.Client, in.Cluster, contract.RebalanceUpdate, in.Request)
+}
+
+// ReadLoads returns how many tasks each agent of a cluster runs now, by agent id, for those of which it is known.
+func (a *Control) ReadLoads(ctx context.Context, cluster string) (map[string]int, error) {
+	loads, err := a.store().RunningIn(ctx, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("list the workers of cluster %s: %w", cluster, err)
+	}
+	return loads, nil
 }
