@@ -47,8 +47,7 @@ func (h *Handlers) registerBalance(routes huma.API) {
 	httpapi.Register(routes, access.View, rest.Op("Clusters", "list-targets", "GET /clusters/{id}/targets",
 		"List deployment targets and who looks after them",
 		"In an active_passive cluster that is the leader; in a sharded one the owner of the target's shard; in an active_active one they are spread evenly."),
-		func(ctx context.Context, in *listTargetsInput) (*targetsOutput,
-			error) {
+		func(ctx context.Context, in *listTargetsInput) (*targetsOutput, error) {
 			view, err := h.View(ctx, in.ID)
 			if err != nil {
 				return nil, err

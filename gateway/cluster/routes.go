@@ -84,8 +84,7 @@ func (h *Handlers) Register(routes huma.API) {
 		})
 	httpapi.Register(routes, access.View, rest.Op("Clusters", "list-clusters", "GET /clusters",
 		"List clusters", ""), h.listClusters)
-	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-cluster", "GET /clusters/{id}",
-		"Get a cluster", ""),
+	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-cluster", "GET /clusters/{id}", "Get a cluster", ""),
 		func(ctx context.Context, in *rest.ClusterInput) (*clusterOutput, error) {
 			view, err := h.View(ctx, in.ID)
 			if err != nil {

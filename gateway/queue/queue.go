@@ -43,8 +43,7 @@ func (h *Handlers) Register(routes huma.API) {
 		"Depths, ages and rates are Temporal's: approximate, and some seconds old."
 	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-cluster-queue", "GET /clusters/{id}/queue",
 		"Show what waits in a cluster's lanes", description),
-		func(ctx context.Context, in *clusterQueueInput) (*lanesOutput,
-			error) {
+		func(ctx context.Context, in *clusterQueueInput) (*lanesOutput, error) {
 			return h.queue(ctx, in.ID, &in.QueuePageInput)
 		})
 	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-queue", "GET /queue",

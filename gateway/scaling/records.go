@@ -25,9 +25,7 @@ func (h *Handlers) scalingRecord(ctx context.Context, id string) (fleet.ScalingR
 	return rest.RecordOf(ctx, h.Core, h.scalings(), workflowID, ok, protocol.CodeUnknownScaling)
 }
 
-func (h *Handlers) listScalings(
-	ctx context.Context, in *listScalingsInput,
-) (out *listScalingsOutput, err error) {
+func (h *Handlers) listScalings(ctx context.Context, in *listScalingsInput) (out *listScalingsOutput, err error) {
 	query := rest.AllOf(contract.Equals("WorkflowType", contract.ScalingWorkflow),
 		rest.Filter(contract.AttrCluster.GetName(), in.Cluster))
 	out = &listScalingsOutput{}

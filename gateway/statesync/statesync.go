@@ -40,8 +40,7 @@ func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-cluster-sync", "GET /clusters/{id}/sync",
 		"Compare the states of a cluster's members",
 		"By the digests that their heartbeats tell. Answers 501 not_supported when Temporal has no standalone activities."),
-		func(ctx context.Context,
-			in *rest.ClusterInput) (*rest.Output[api.ClusterSync], error) {
+		func(ctx context.Context, in *rest.ClusterInput) (*rest.Output[api.ClusterSync], error) {
 			ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 			defer cancel()
 			view, err := h.View(ctx, in.ID)
