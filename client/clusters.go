@@ -27,16 +27,12 @@ func (k Clusters) Create(ctx context.Context, settings Settings) (*api.Cluster, 
 }
 
 // Replace gives a cluster these settings and no others, if its settings are of a revision; empty: of any.
-func (k Clusters) Replace(
-	ctx context.Context, name string, settings Settings, revision string,
-) (*api.Cluster, error) {
+func (k Clusters) Replace(ctx context.Context, name string, settings Settings, revision string) (*api.Cluster, error) {
 	return k.change(ctx, http.MethodPut, name, settings, revision)
 }
 
 // Update changes some settings of a cluster, if its settings are of a revision; empty: of any.
-func (k Clusters) Update(
-	ctx context.Context, name string, changes Settings, revision string,
-) (*api.Cluster, error) {
+func (k Clusters) Update(ctx context.Context, name string, changes Settings, revision string) (*api.Cluster, error) {
 	return k.change(ctx, http.MethodPatch, name, changes, revision)
 }
 
@@ -77,9 +73,7 @@ func (k Clusters) ReleaseBrake(ctx context.Context, name, reason string) error {
 }
 
 // Drain takes several agents of a cluster out of service, some at a time.
-func (k Clusters) Drain(
-	ctx context.Context, cluster string, r *api.DrainAgentsRequest,
-) (*fleet.DrainRecord, error) {
+func (k Clusters) Drain(ctx context.Context, cluster string, r *api.DrainAgentsRequest) (*fleet.DrainRecord, error) {
 	return post[fleet.DrainRecord](ctx, k.c, path("clusters", cluster, "drain"), r)
 }
 

@@ -109,7 +109,7 @@ func blank() *Config {
 		Dev: Dev{DataDir: ".mainstay", Temporal: "127.0.0.1:7233", UI: "127.0.0.1:8233", Agents: 3, Slots: 4,
 			Durability: DurableProcess},
 		Hub:      Hub{LanePollers: 16},
-		Security: Security{RateLimit: 200, RateBurst: 1000, AuditLog: "log", ProxyHeader: "X-Forwarded-For"},
+		Security: Security{RateLimit: 200, RateBurst: 1000, AuditLog: "log"},
 	}
 }
 

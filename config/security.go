@@ -21,11 +21,9 @@ type Security struct {
 	RequireClientCert bool `yaml:"require_client_cert"`
 	// Certificates give client certificates their roles. Default: none has one.
 	Certificates []ClientCertificate `yaml:"certificates"`
-	// TrustedProxies are the addresses of reverse proxies before this server, as CIDR blocks or one by one: their word
-	// about who a client is counts. Default: none, so that nobody can pretend to be another.
+	// TrustedProxies are the addresses of reverse proxies before this server, as CIDR blocks or one by one: what they add
+	// to X-Forwarded-For about who a client is counts. Default: none, so that nobody can pretend to be another.
 	TrustedProxies []string `yaml:"trusted_proxies"`
-	// ProxyHeader is where they tell it: X-Forwarded-For or Forwarded. Default X-Forwarded-For.
-	ProxyHeader string `yaml:"proxy_header"`
 	// RateLimit is how many requests a second one token may make, and RateBurst how many at once; agents are not
 	// counted. 0: no limit. Default 200 and 1000.
 	RateLimit float64 `yaml:"rate_limit"`
@@ -94,8 +92,6 @@ func (k *checker) security(s Security) {
 		k.check(err == nil, fmt.Sprintf("security.trusted_proxies[%d]", i),
 			"must be an address or a CIDR block, as 10.0.0.7 or 10.0.0.0/24, and not everybody's")
 	}
-	k.check(slices.Contains([]string{"X-Forwarded-For", "Forwarded"}, s.ProxyHeader), "security.proxy_header",
-		"must be X-Forwarded-For or Forwarded")
 	k.check(s.AuditLog != "", "security.audit_log", "must be log, off or a file")
 	for i, c := range s.Certificates {
 		at := fmt.Sprintf("security.certificates[%d].", i)

@@ -338,7 +338,7 @@ func GuardBrowsers(next http.Handler, hosts []string) http.Handler {
 	wrongHost := deny("this control plane serves only its own machine, under the names localhost and 127.0.0.1")
 	proxied := deny("security is off because only this machine can reach the control plane, but this came by a proxy, behind which others may be: set " + adminTokenEnv)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get(httpapi.ForwardedFor) != "" || r.Header.Get(httpapi.Forwarded) != "" {
+		if r.Header.Get(httpapi.ForwardedFor) != "" || r.Header.Get("Forwarded") != "" {
 			proxied.ServeHTTP(w, r)
 			return
 		}

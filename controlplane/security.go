@@ -79,7 +79,7 @@ func TrustedProxies(s config.Security) (*httpapi.Proxies, error) {
 	if err != nil || len(blocks) == 0 {
 		return nil, app.WithExit(app.ExitUsage, err)
 	}
-	return httpapi.NewProxies(blocks, s.ProxyHeader)
+	return httpapi.NewProxies(blocks), nil
 }
 
 // FirstTokens are the tokens that are known before any was made.

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -23,26 +22,14 @@ type Client struct {
 	HTTPS bool
 }
 
-// Headers in which proxies tell the client's address. Only one is read: a proxy that writes the one hands on what a
-// client has put into the other.
-const (
-	ForwardedFor = "X-Forwarded-For"
-	Forwarded    = "Forwarded" // RFC 7239
-)
+// ForwardedFor is the header in which proxies tell the client's address.
+const ForwardedFor = "X-Forwarded-For"
 
 // Proxies are those whose word about clients counts. A nil one trusts nobody.
-type Proxies struct {
-	trusted []netip.Prefix
-	header  string
-}
+type Proxies struct{ trusted []netip.Prefix }
 
-// NewProxies trusts proxies at some addresses, which write a header: ForwardedFor or Forwarded.
-func NewProxies(trusted []netip.Prefix, header string) (*Proxies, error) {
-	if header != ForwardedFor && header != Forwarded {
-		return nil, fmt.Errorf("proxies tell the client in %s or %s", ForwardedFor, Forwarded)
-	}
-	return &Proxies{trusted: trusted, header: header}, nil
-}
+// NewProxies trusts proxies at some addresses.
+func NewProxies(trusted []netip.Prefix) *Proxies { return &Proxies{trusted} }
 
 func (p *Proxies) trusts(address netip.Addr) bool {
 	return slices.ContainsFunc(p.trusted, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
@@ -57,9 +44,10 @@ func (p *Proxies) client(r *http.Request) Client {
 	if p == nil || !known || !p.trusts(remote) {
 		return c
 	}
-	for element := range fromRight(r.Header.Values(p.header)) {
-		if p.header == Forwarded {
-			element = parameter(element, "for")
+	elements := strings.Split(strings.Join(r.Header.Values(ForwardedFor), ","), ",")
+	for _, element := range slices.Backward(elements) {
+		if strings.TrimSpace(element) == "" {
+			continue
 		}
 		address, known := hostOf(element)
 		if !known {
@@ -88,90 +76,7 @@ func hostOf(text string) (netip.Addr, bool) {
 // claimsHTTPS reports whether a request says that its client speaks https to a proxy.
 func claimsHTTPS(h http.Header) bool {
 	first, _, _ := strings.Cut(h.Get("X-Forwarded-Proto"), ",")
-	if strings.EqualFold(strings.TrimSpace(first), "https") {
-		return true
-	}
-	for element := range fromRight(h.Values(Forwarded)) {
-		if strings.EqualFold(parameter(element, "proto"), "https") {
-			return true
-		}
-	}
-	return false
-}
-
-// fromRight yields the elements of a header that is a list, the last one first. It reads from the end, so that a quote
-// that a client has left open cannot swallow what proxies have written after it.
-func fromRight(lines []string) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		give := func(element string) bool {
-			return strings.TrimSpace(element) == "" || yield(element)
-		}
-		for _, line := range slices.Backward(lines) {
-			end, quoted := len(line), false
-			for i := len(line) - 1; i >= 0; i-- {
-				switch {
-				case line[i] == '"' && !escaped(line, i):
-					quoted = !quoted
-				case line[i] == ',' && !quoted:
-					if !give(line[i+1 : end]) {
-						return
-					}
-					end = i
-				}
-			}
-			if !give(line[:end]) {
-				return
-			}
-		}
-	}
-}
-
-// escaped reports whether the character at i has a backslash before it that counts.
-func escaped(s string, i int) bool {
-	before := strings.TrimRight(s[:i], `\`)
-	return (i-len(before))%2 == 1
-}
-
-// parameter is a value of an element of the header Forwarded, as for=192.0.2.1;proto=https; empty when it is not there,
-// or is there twice.
-func parameter(element, name string) (value string) {
-	found := false
-	for len(element) > 0 {
-		end, quoted := len(element), false
-		for i := range len(element) {
-			if element[i] == '"' && !escaped(element, i) {
-				quoted = !quoted
-			}
-			if element[i] == ';' && !quoted {
-				end = i
-				break
-			}
-		}
-		key, text, _ := strings.Cut(element[:end], "=")
-		if strings.EqualFold(strings.TrimSpace(key), name) {
-			if found {
-				return ""
-			}
-			value, found = unquote(strings.TrimSpace(text)), true
-		}
-		element = element[min(end+1, len(element)):]
-	}
-	return value
-}
-
-// unquote reads a quoted string, or a word as it stands.
-func unquote(s string) string {
-	if len(s) < 2 || s[0] != '"' || s[len(s)-1] != '"' {
-		return s
-	}
-	var b strings.Builder
-	for i := 1; i < len(s)-1; i++ {
-		if s[i] == '\\' && i+1 < len(s)-1 {
-			i++
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
+	return strings.EqualFold(strings.TrimSpace(first), "https")
 }
 
 type clientKey struct{}

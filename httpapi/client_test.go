@@ -12,21 +12,17 @@ import (
 	"mainstay.dev/mainstay/access"
 )
 
-func proxies(t testing.TB, header string, blocks ...string) *Proxies {
-	t.Helper()
+func proxies(blocks ...string) *Proxies {
 	var trusted []netip.Prefix
 	for _, block := range blocks {
 		trusted = append(trusted, netip.MustParsePrefix(block))
 	}
-	p, err := NewProxies(trusted, header)
-	require.NoError(t, err)
-	return p
+	return NewProxies(trusted)
 }
 
 func TestWhoAClientIs(t *testing.T) {
 	t.Parallel()
-	p := proxies(t, ForwardedFor, "10.0.0.0/24", "fd00::/64")
-	f := proxies(t, Forwarded, "10.0.0.0/24", "fd00::/64")
+	p := proxies("10.0.0.0/24", "fd00::/64")
 	for name, c := range map[string]struct {
 		proxies *Proxies
 		remote  string
@@ -75,34 +71,11 @@ func TestWhoAClientIs(t *testing.T) {
 			false},
 		"a name": {p, "10.0.0.1:9", http.Header{ForwardedFor: {"localhost"}}, "10.0.0.1:9",
 			false},
-		"the other header": {p, "10.0.0.1:9", http.Header{Forwarded: {"for=8.8.8.8"}}, "10.0.0.1:9",
+		"the other header": {p, "10.0.0.1:9", http.Header{"Forwarded": {"for=8.8.8.8"}}, "10.0.0.1:9",
 			false},
-		"both, one made up": {p, "10.0.0.1:9", http.Header{Forwarded: {"for=8.8.8.8"},
+		"both, one made up": {p, "10.0.0.1:9", http.Header{"Forwarded": {"for=8.8.8.8"},
 			ForwardedFor: {"1.2.3.4"}}, "1.2.3.4", true},
 		"not over a network": {p, "@", http.Header{ForwardedFor: {"1.2.3.4"}}, "@", false},
-
-		"Forwarded": {f, "10.0.0.1:9",
-			http.Header{Forwarded: {"for=1.2.3.4;proto=https;by=10.0.0.1"}}, "1.2.3.4", true},
-		"Forwarded in other words": {f, "10.0.0.1:9",
-			http.Header{Forwarded: {`proto=https ; For="[2001:db8::7]:4711"`}}, "2001:db8::7", true},
-		"Forwarded by two": {f, "10.0.0.1:9",
-			http.Header{Forwarded: {`for=8.8.8.8, for=1.2.3.4, for=10.0.0.2;host="a, b"`}}, "1.2.3.4", true},
-		"Forwarded after an open quote": {f, "10.0.0.1:9", http.Header{Forwarded: {`for="8.8.8.8, for=1.2.3.4`}},
-			"1.2.3.4", true},
-		"Forwarded after an escape": {f, "10.0.0.1:9", http.Header{Forwarded: {`for="8.8.8.8\", for=1.2.3.4`}},
-			"1.2.3.4", true},
-		"Forwarded with an escape": {f, "10.0.0.1:9",
-			http.Header{Forwarded: {`for=8.8.8.8, for="1\.2.3.4";host="\",for=7.7.7.7"`}}, "1.2.3.4", true},
-		"Forwarded, hidden": {f, "10.0.0.1:9", http.Header{Forwarded: {`for=8.8.8.8, for=_secret`}},
-			"10.0.0.1:9", false},
-		"Forwarded, hidden port": {f, "10.0.0.1:9", http.Header{Forwarded: {`for="1.2.3.4:_port"`}}, "1.2.3.4",
-			true},
-		"Forwarded without for": {f, "10.0.0.1:9", http.Header{Forwarded: {`for=8.8.8.8, proto=https`}},
-			"10.0.0.1:9", false},
-		"Forwarded twice in one": {f, "10.0.0.1:9", http.Header{Forwarded: {`for=8.8.8.8;for=1.2.3.4`}},
-			"10.0.0.1:9", false},
-		"Forwarded, and the other header": {f, "10.0.0.1:9",
-			http.Header{Forwarded: {`for=1.2.3.4`}, ForwardedFor: {"8.8.8.8"}}, "1.2.3.4", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -120,13 +93,11 @@ func TestWhetherAClientSpeaksHTTPS(t *testing.T) {
 		header http.Header
 		want   bool
 	}{
-		"to us":                  {&tls.ConnectionState{}, http.Header{"X-Forwarded-Proto": {"http"}}, true},
-		"to a proxy":             {nil, http.Header{"X-Forwarded-Proto": {"https"}}, true},
-		"to the first of two":    {nil, http.Header{"X-Forwarded-Proto": {"HTTPS, http"}}, true},
-		"not to the first":       {nil, http.Header{"X-Forwarded-Proto": {"http, https"}}, false},
-		"to one by RFC 7239":     {nil, http.Header{Forwarded: {`for=1.2.3.4;proto="https"`}}, true},
-		"not to one by RFC 7239": {nil, http.Header{Forwarded: {"for=1.2.3.4;proto=http"}}, false},
-		"to nobody":              {nil, http.Header{"X-Forwarded-Proto": {"httpsx"}}, false},
+		"to us":               {&tls.ConnectionState{}, http.Header{"X-Forwarded-Proto": {"http"}}, true},
+		"to a proxy":          {nil, http.Header{"X-Forwarded-Proto": {"https"}}, true},
+		"to the first of two": {nil, http.Header{"X-Forwarded-Proto": {"HTTPS, http"}}, true},
+		"not to the first":    {nil, http.Header{"X-Forwarded-Proto": {"http, https"}}, false},
+		"to nobody":           {nil, http.Header{"X-Forwarded-Proto": {"httpsx"}}, false},
 	} {
 		require.Equal(t, c.want, ClientOf(&http.Request{TLS: c.tls, Header: c.header}).HTTPS, name)
 	}
@@ -139,23 +110,20 @@ func FuzzNobodySaysWhoTheyAre(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, sent string) {
-		for header, added := range map[string]string{ForwardedFor: "192.0.2.7",
-			Forwarded: `for="192.0.2.7:81";host="a,b\""`} {
-			p := proxies(t, header, "10.0.0.0/24")
-			r := &http.Request{RemoteAddr: "192.0.2.7:9", Header: http.Header{header: {sent}}}
-			require.Equal(t, "192.0.2.7:9", p.client(r).Address, "without a proxy")
-			for name, lines := range map[string][]string{"in one line": {sent + ", " + added},
-				"in two": {sent, added}} {
-				r = &http.Request{RemoteAddr: "10.0.0.1:9", Header: http.Header{header: lines}}
-				got := p.client(r)
-				require.Equal(t, "192.0.2.7", got.Address, name)
-				require.Equal(t, "10.0.0.1:9", got.Proxy)
-			}
-			r = &http.Request{RemoteAddr: "10.0.0.1:9", Header: http.Header{header: {sent}}}
-			if got := p.client(r); got.Proxy != "" {
-				_, err := netip.ParseAddr(got.Address)
-				require.NoError(t, err, "what is logged is an address")
-			}
+		const added = "192.0.2.7"
+		p := proxies("10.0.0.0/24")
+		r := &http.Request{RemoteAddr: "192.0.2.7:9", Header: http.Header{ForwardedFor: {sent}}}
+		require.Equal(t, "192.0.2.7:9", p.client(r).Address, "without a proxy")
+		for name, lines := range map[string][]string{"in one line": {sent + ", " + added}, "in two": {sent, added}} {
+			r = &http.Request{RemoteAddr: "10.0.0.1:9", Header: http.Header{ForwardedFor: lines}}
+			got := p.client(r)
+			require.Equal(t, "192.0.2.7", got.Address, name)
+			require.Equal(t, "10.0.0.1:9", got.Proxy)
+		}
+		r = &http.Request{RemoteAddr: "10.0.0.1:9", Header: http.Header{ForwardedFor: {sent}}}
+		if got := p.client(r); got.Proxy != "" {
+			_, err := netip.ParseAddr(got.Address)
+			require.NoError(t, err, "what is logged is an address")
 		}
 	})
 }
@@ -163,7 +131,7 @@ func FuzzNobodySaysWhoTheyAre(f *testing.F) {
 func TestARequestKnowsItsClient(t *testing.T) {
 	t.Parallel()
 	var seen Client
-	s := New(Options{Proxies: proxies(t, ForwardedFor, "192.0.2.0/24")}) // where httptest's clients are
+	s := New(Options{Proxies: proxies("192.0.2.0/24")}) // where httptest's clients are
 	s.Handle(access.Open, http.MethodGet, "/who", http.HandlerFunc(func(_ http.ResponseWriter,
 		r *http.Request) {
 		seen = ClientOf(r)

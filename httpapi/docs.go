@@ -30,8 +30,7 @@ const docsPolicy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-
 func (s *Server) registerDocs() {
 	s.handleGin(access.Open, "/docs", s.serveDocs)
 	s.handleGin(access.Open, "/docs/docs.css", func(c *gin.Context) {
-		c.Data(http.StatusOK, "text/css; charset=utf-8",
-			docsCSS)
+		c.Data(http.StatusOK, "text/css; charset=utf-8", docsCSS)
 	})
 }
 

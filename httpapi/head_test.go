@@ -12,7 +12,6 @@ import (
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/protocol"
 )
 
 // listInput has a parameter of one value, and one that may be repeated.
@@ -71,18 +70,6 @@ func TestAllowNamesHead(t *testing.T) {
 		require.Equal(t, 405, w.Code, path)
 		require.Equal(t, want, w.Header().Get("Allow"), path)
 	}
-}
-
-func TestRepeatedParameters(t *testing.T) {
-	t.Parallel()
-	h := listServer(t).Config.Handler
-	require.Equal(t, 200, do(h, http.MethodGet, "/list?label=a&label=b&status=x", "").Code)
-	w := do(h, http.MethodGet, "/list?status=canary&status=b", "")
-	require.Equal(t, 422, w.Code)
-	p := problemOf(t, w)
-	require.Equal(t, protocol.CodeInvalidRequest, p.Code)
-	require.Equal(t, []protocol.ProblemField{{Location: "query.status",
-		Message: "is given more than once, and takes one value"}}, p.Errors)
 }
 
 func TestCompressedBodiesAreRefusedAsSuch(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 	"github.com/gin-gonic/gin"
 
 	"mainstay.dev/mainstay/access"
@@ -153,17 +152,11 @@ func (a *notingAdapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 	if streaming(op) {
 		a.api.server.streams[op.Path] = true
 	}
-	single := singleParameters(op)
 	registry, body := a.api.OpenAPI().Components.Schemas, bodySchema(op)
 	if a.api.single {
 		a.api.body = body
 	}
 	a.Adapter.Handle(op, func(ctx huma.Context) {
-		u := ctx.URL()
-		if err := repeated(single, u.Query()); err != nil {
-			writeProblem(humagin.Unwrap(ctx), err)
-			return
-		}
 		if body != nil {
 			ctx = &boundedBody{humaContext: ctx, bounds: &bounds{registry: registry, root: body, name: "body"}}
 		}

@@ -3,7 +3,6 @@ package agent
 
 import (
 	"context"
-	"net/http"
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -92,19 +91,16 @@ type getAgentInput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	httpapi.Register(routes, access.View, huma.Operation{
-		OperationID: "list-agents", Method: http.MethodGet, Path: "/api/v1/agents", Tags: []string{"Agents"},
-		Summary: "List agents", Description: "Sorted by id. How an agent does right now comes from what its hub publishes, and is absent when that is not known. " +
-			"All filters that are given must fit. The full view asks the hubs, and so costs more.",
-	}, h.listAgents)
-	httpapi.Register(routes, access.View, huma.Operation{
-		OperationID: "get-agent", Method: http.MethodGet, Path: "/api/v1/agents/{id}", Tags: []string{"Agents"},
-		Summary: "Get an agent",
-	}, func(ctx context.Context, in *getAgentInput) (*rest.Output[api.Agent], error) {
+	httpapi.Register(routes, access.View, rest.Op("Agents", "list-agents", "GET ",
+		"List agents",
+		"Sorted by id. How an agent does right now comes from what its hub publishes, and is absent when that is not known. "+
+			"All filters that are given must fit. The full view asks the hubs, and so costs more."), h.listAgents)
+	httpapi.Register(routes, access.View, rest.Op("Agents", "get-agent", "GET /{id}",
+		"Get an agent", ""), func(ctx context.Context, in *getAgentInput) (*rest.Output[api.Agent], error) {
 		return rest.Reply(h.agent(ctx, in.ID, in.full()))
 	})
-	httpapi.Register(routes, access.View, rest.ClusterOperation("list-members", http.MethodGet, "/{id}/members",
-		"List a cluster's members", http.StatusOK), h.listMembers)
+	httpapi.Register(routes, access.View, rest.Op("Clusters", "list-members", "GET /clusters/{id}/members",
+		"List a cluster's members", ""), h.listMembers)
 	h.registerHealth(routes)
 	h.registerLoads(routes)
 	h.registerMaintenance(routes)
@@ -113,10 +109,6 @@ func (h *Handlers) Register(routes huma.API) {
 func (h *Handlers) listAgents(ctx context.Context, in *listAgentsInput) (*listAgentsOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	after, err := rest.OpenToken(rest.ByKey, in.PageToken)
-	if err != nil {
-		return nil, err
-	}
 	var live store.Live
 	var beside sync.WaitGroup
 	beside.Go(func() { live = h.Live(ctx) })
@@ -134,9 +126,9 @@ func (h *Handlers) listAgents(ctx context.Context, in *listAgentsInput) (*listAg
 		agents = append(agents, found...)
 	}
 	out := &listAgentsOutput{}
-	out.Body.Agents, out.Body.NextPageToken = rest.Page(agents, string(after), in.PageSize,
+	out.Body.Agents, out.Body.NextPageToken, err = rest.Page(agents, in.PageToken, in.PageSize,
 		func(a *api.Agent) string { return a.ID + "@" + a.Cluster })
-	return out, nil
+	return out, err
 }
 
 // agent shows an agent.

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -15,44 +14,36 @@ import (
 )
 
 func (h *Handlers) registerHealth(routes huma.API) {
-	httpapi.Register(routes, access.View, huma.Operation{
-		OperationID: "get-agent-health",
-		Method:      http.MethodGet,
-		Path:        "/api/v1/agents/{id}/health",
-		Tags:        []string{"Agents"},
-		Summary:     "Get an agent's health, with what it is made of",
-		Description: "Its hub rates it by the last five minutes. Answers 501 not_supported when Temporal has no standalone activities.",
-	}, func(ctx context.Context, in *rest.AgentInput) (*rest.Output[api.AgentHealth], error) {
-		ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-		defer cancel()
-		view, _, err := h.ClusterOfAgent(ctx, in.ID)
-		if err != nil {
-			return nil, err
-		}
-		agents, err := h.healths(ctx, &view.Cluster, in.ID)
-		if err != nil {
-			return nil, err
-		}
-		return &rest.Output[api.AgentHealth]{Body: agents[0]}, nil
-	})
-	httpapi.Register(routes, access.View, huma.Operation{
-		OperationID: "get-cluster-health",
-		Method:      http.MethodGet,
-		Path:        "/api/v1/agents/clusters/{id}/health",
-		Tags:        []string{"Clusters"},
-		Summary:     "Get the health of a cluster's agents",
-	}, func(ctx context.Context, in *rest.ClusterInput) (*rest.Output[api.ClusterHealth], error) {
-		ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-		defer cancel()
-		view, err := h.View(ctx, in.ID)
-		if err != nil {
-			return nil, err
-		}
-		agents, err := h.healths(ctx, &view.Cluster, "")
-		return rest.Reply(api.ClusterHealth{
-			Cluster: view.Config.Name, Status: view.Status(), Score: meanScore(agents), Agents: agents,
-		}, err)
-	})
+	httpapi.Register(routes, access.View, rest.Op("Agents", "get-agent-health", "GET /{id}/health",
+		"Get an agent's health, with what it is made of",
+		"Its hub rates it by the last five minutes. Answers 501 not_supported when Temporal has no standalone activities."),
+		func(ctx context.Context, in *rest.AgentInput) (*rest.Output[api.AgentHealth], error) {
+			ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+			defer cancel()
+			view, _, err := h.ClusterOfAgent(ctx, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			agents, err := h.healths(ctx, &view.Cluster, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			return &rest.Output[api.AgentHealth]{Body: agents[0]}, nil
+		})
+	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-cluster-health", "GET /clusters/{id}/health",
+		"Get the health of a cluster's agents", ""),
+		func(ctx context.Context, in *rest.ClusterInput) (*rest.Output[api.ClusterHealth], error) {
+			ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+			defer cancel()
+			view, err := h.View(ctx, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			agents, err := h.healths(ctx, &view.Cluster, "")
+			return rest.Reply(api.ClusterHealth{
+				Cluster: view.Config.Name, Status: view.Status(), Score: meanScore(agents), Agents: agents,
+			}, err)
+		})
 }
 
 // healths asks the hubs of a cluster's members, or that of one member, how well they do.

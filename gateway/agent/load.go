@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -33,25 +32,15 @@ type reduceLoadInput struct {
 }
 
 func (h *Handlers) registerLoads(routes huma.API) {
-	httpapi.Register(routes, access.Operate, huma.Operation{
-		OperationID: "reduce-load",
-		Method:      http.MethodPost,
-		Path:        "/api/v1/agents/{id}/reduce-load",
-		Tags:        []string{"Agents"},
-		Summary:     "Let an agent run fewer tasks at a time",
-		Description: "What it runs goes on; nothing more is given to it while it has as many as it may. It stays so when the agent, its hub or Mainstay restarts, " +
-			"until the time is over. Asking again changes how many and begins the time anew. Answers when the hubs have heard, at most after 2 s.",
-	}, h.reduceLoad)
-	httpapi.Register(routes, access.Operate, huma.Operation{
-		OperationID: "restore-load",
-		Method:      http.MethodPost,
-		Path:        "/api/v1/agents/{id}/restore-load",
-		Tags:        []string{"Agents"},
-		Summary:     "Give an agent all its slots back",
-		Description: "At once. Where nothing was reduced, nothing happens.",
-	}, func(ctx context.Context, in *rest.AgentInput) (*rest.Output[api.Agent], error) {
-		return change(ctx, h, in.ID, doingLoad, contract.RestoreLoadUpdate, contract.RestoreLoadRequest{AgentID: in.ID})
-	})
+	httpapi.Register(routes, access.Operate, rest.Op("Agents", "reduce-load", "POST /{id}/reduce-load",
+		"Let an agent run fewer tasks at a time",
+		"What it runs goes on; nothing more is given to it while it has as many as it may. It stays so when the agent, its hub or Mainstay restarts, "+
+			"until the time is over. Asking again changes how many and begins the time anew. Answers when the hubs have heard, at most after 2 s."), h.reduceLoad)
+	httpapi.Register(routes, access.Operate, rest.Op("Agents", "restore-load", "POST /{id}/restore-load",
+		"Give an agent all its slots back", "At once. Where nothing was reduced, nothing happens."),
+		func(ctx context.Context, in *rest.AgentInput) (*rest.Output[api.Agent], error) {
+			return change(ctx, h, in.ID, doingLoad, contract.RestoreLoadUpdate, contract.RestoreLoadRequest{AgentID: in.ID})
+		})
 }
 
 func (h *Handlers) reduceLoad(ctx context.Context, in *reduceLoadInput) (*rest.Output[api.Agent], error) {

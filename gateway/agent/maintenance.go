@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -22,14 +21,9 @@ type maintenanceInput struct {
 }
 
 func (h *Handlers) registerMaintenance(routes huma.API) {
-	httpapi.Register(routes, access.Operate, huma.Operation{
-		OperationID: "set-maintenance",
-		Method:      http.MethodPost,
-		Path:        "/api/v1/agents/{id}/maintenance",
-		Tags:        []string{"Drains"},
-		Summary:     "Put an agent into maintenance, or end it",
-		Description: "It stays in maintenance when it restarts. Answers 409 conflict while it is being drained.",
-	}, h.setMaintenance)
+	httpapi.Register(routes, access.Operate, rest.Op("Drains", "set-maintenance", "POST /{id}/maintenance",
+		"Put an agent into maintenance, or end it",
+		"It stays in maintenance when it restarts. Answers 409 conflict while it is being drained."), h.setMaintenance)
 }
 
 // setMaintenance cordons an agent by hand, or lifts its cordon.

@@ -20,10 +20,6 @@ type listMembersOutput struct {
 }
 
 func (h *Handlers) listMembers(ctx context.Context, in *membersInput) (*listMembersOutput, error) {
-	after, err := rest.OpenToken(rest.ByKey, in.PageToken)
-	if err != nil {
-		return nil, err
-	}
 	view, err := h.View(ctx, in.ID)
 	if err != nil {
 		return nil, err
@@ -34,7 +30,7 @@ func (h *Handlers) listMembers(ctx context.Context, in *membersInput) (*listMemb
 		members[i] = agentOf(&view.Cluster, &view.Members[i], live)
 	}
 	out := &listMembersOutput{}
-	out.Body.Members, out.Body.NextPageToken = rest.Page(members, string(after), in.PageSize,
+	out.Body.Members, out.Body.NextPageToken, err = rest.Page(members, in.PageToken, in.PageSize,
 		func(a *api.Agent) string { return a.ID })
-	return out, nil
+	return out, err
 }

@@ -212,7 +212,7 @@ func (h *Handlers) listBulks(ctx context.Context, in *listBulksInput) (*listBulk
 		rest.Filter(contract.AttrTenant.GetName(), access.From(ctx).Tenant))
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	page, next, err := rest.PageOf(ctx, h.Core, "list bulk operations", h.Store.Page, query, in.PageSize, in.PageToken)
+	page, next, err := rest.PageOf(ctx, h.Core, "list bulk operations", h.Store.Page, query, in.RecordPageInput)
 	if err != nil {
 		return nil, err
 	}

@@ -43,9 +43,8 @@ type listBulksOutput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	const path, one = "/api/v1/agents/tasks/bulk", "/api/v1/agents/tasks/bulk/{id}"
-	operation := rest.Operations("Bulk operations")
-	start := operation("bulk-tasks", http.MethodPost, path, "Act on many tasks",
+	start := rest.Op("Bulk operations", "bulk-tasks", "POST /tasks/bulk",
+		"Act on many tasks",
 		"Cancels, retries, discards, decides or reprioritizes all tasks that the filter selects. Answers 202 once the operation is durable, or 200 to a dry run. "+
 			"Tasks submitted within the last second may be left out. Each task is asked once; what it refuses counts as skipped.")
 	start.DefaultStatus = http.StatusAccepted
@@ -65,9 +64,10 @@ func (h *Handlers) Register(routes huma.API) {
 			}
 			return &rest.StatusOutput[api.Bulk]{Status: status, Body: bulk}, nil
 		})
-	httpapi.Register(routes, access.View.Scoped(), operation("list-bulks", http.MethodGet, path, "List bulk operations",
+	httpapi.Register(routes, access.View.Scoped(), rest.Op("Bulk operations", "list-bulks", "GET /tasks/bulk",
+		"List bulk operations",
 		"Newest first. An operation appears within about a second of its start."), h.listBulks)
-	httpapi.Register(routes, access.View.Scoped(), operation("get-bulk", http.MethodGet, one,
+	httpapi.Register(routes, access.View.Scoped(), rest.Op("Bulk operations", "get-bulk", "GET /tasks/bulk/{id}",
 		"Get a bulk operation, or wait for it", "Its counts grow a page of tasks at a time."),
 		func(ctx context.Context, in *getBulkInput) (*rest.Output[api.Bulk], error) {
 			wait, err := rest.ParseWait(in.Wait)
@@ -76,9 +76,9 @@ func (h *Handlers) Register(routes huma.API) {
 			}
 			return rest.Reply(h.waitForBulk(ctx, in.ID, wait))
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), operation("cancel-bulk", http.MethodPost, one+"/cancel",
-		"Stop a bulk operation",
-		"What it has done stays done. The page of tasks under way is finished first. Answers 409 conflict when it has ended."),
+	httpapi.Register(routes, access.Operate.Scoped(),
+		rest.Op("Bulk operations", "cancel-bulk", "POST /tasks/bulk/{id}/cancel",
+			"Stop a bulk operation", "What it has done stays done. The page of tasks under way is finished first. Answers 409 conflict when it has ended."),
 		func(ctx context.Context, in *cancelBulkInput) (*rest.Output[api.Bulk], error) {
 			return rest.Reply(h.cancelBulk(ctx, in.ID, in.Body))
 		})

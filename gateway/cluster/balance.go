@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -37,26 +36,24 @@ type targetsOutput struct {
 }
 
 func (h *Handlers) registerBalance(routes huma.API) {
-	rebalance := rest.ClusterOperation("rebalance-cluster", http.MethodPost, "/{id}/rebalance",
-		"Spread shards and targets evenly", http.StatusOK)
-	rebalance.Description = "A cluster keeps the number of shards even by itself. This also evens out the targets in them, with as few moves as that needs, and tells what moved. " +
-		"A shard that moves has no owner until its old owner's lease has run out. What waits in a lane, pinned work too, stays where it is. Asked again, nothing moves."
+	rebalance := rest.Op("Clusters", "rebalance-cluster", "POST /clusters/{id}/rebalance",
+		"Spread shards and targets evenly",
+		"A cluster keeps the number of shards even by itself. This also evens out the targets in them, with as few moves as that needs, and tells what moved. "+
+			"A shard that moves has no owner until its old owner's lease has run out. What waits in a lane, pinned work too, stays where it is. Asked again, nothing moves.")
 	httpapi.Register(routes, access.Operate, rebalance, h.rebalance)
-	change := rest.ClusterOperation("change-targets", http.MethodPost, "/{id}/targets",
-		"Add and remove deployment targets", http.StatusOK)
-	change.Description = "Answers the cluster's first 1,000 targets as they stand then, with who looks after each."
-	httpapi.Register(routes, access.Administer, change, h.changeTargets)
-	list := rest.ClusterOperation("list-targets", http.MethodGet, "/{id}/targets",
-		"List deployment targets and who looks after them", http.StatusOK)
-	list.Description = "In an active_passive cluster that is the leader; in a sharded one the owner of the target's shard; in an active_active one they are spread evenly."
-	httpapi.Register(routes, access.View, list, func(ctx context.Context, in *listTargetsInput) (*targetsOutput,
-		error) {
-		view, err := h.View(ctx, in.ID)
-		if err != nil {
-			return nil, err
-		}
-		return targetPage(&view.Cluster, &in.PageInput)
-	})
+	httpapi.Register(routes, access.Administer, rest.Op("Clusters", "change-targets", "POST /clusters/{id}/targets",
+		"Add and remove deployment targets",
+		"Answers the cluster's first 1,000 targets as they stand then, with who looks after each."), h.changeTargets)
+	httpapi.Register(routes, access.View, rest.Op("Clusters", "list-targets", "GET /clusters/{id}/targets",
+		"List deployment targets and who looks after them",
+		"In an active_passive cluster that is the leader; in a sharded one the owner of the target's shard; in an active_active one they are spread evenly."),
+		func(ctx context.Context, in *listTargetsInput) (*targetsOutput, error) {
+			view, err := h.View(ctx, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			return targetPage(&view.Cluster, &in.PageInput)
+		})
 }
 
 func (h *Handlers) rebalance(ctx context.Context, in *rebalanceInput) (*rest.Output[fleet.Rebalance], error) {
@@ -84,11 +81,7 @@ func (h *Handlers) changeTargets(ctx context.Context, in *changeTargetsInput) (*
 	return targetPage(&view.Cluster, &rest.PageInput{PageSize: fleet.MaxTargets})
 }
 
-func targetPage(c *fleet.Cluster, p *rest.PageInput) (*targetsOutput, error) {
-	after, err := rest.OpenToken(rest.ByKey, p.PageToken)
-	if err != nil {
-		return nil, err
-	}
+func targetPage(c *fleet.Cluster, p *rest.PageInput) (out *targetsOutput, err error) {
 	targets := make([]api.Target, len(c.Targets))
 	for i, t := range c.Targets {
 		targets[i] = api.Target{ID: t.ID, Agent: c.AgentOfTarget(t)}
@@ -97,8 +90,8 @@ func targetPage(c *fleet.Cluster, p *rest.PageInput) (*targetsOutput, error) {
 			targets[i].Shard = &shard
 		}
 	}
-	out := &targetsOutput{}
-	out.Body.Targets, out.Body.NextPageToken = rest.Page(targets, string(after), p.PageSize,
+	out = &targetsOutput{}
+	out.Body.Targets, out.Body.NextPageToken, err = rest.Page(targets, p.PageToken, p.PageSize,
 		func(t *api.Target) string { return t.ID })
-	return out, nil
+	return out, err
 }

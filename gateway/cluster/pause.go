@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -20,19 +19,19 @@ type pauseInput struct {
 }
 
 func (h *Handlers) registerPauses(routes huma.API) {
-	pause := rest.ClusterOperation("pause-cluster", http.MethodPost, "/{id}/pause",
-		"Pause a cluster or one of its lanes", http.StatusOK)
-	pause.Description = "Nothing more is taken from its lanes; what runs goes on, and tasks can be submitted. Answers when the hubs have heard, " +
-		"at most after 2 s. What waits in a paused lane still expires. Pausing again only changes the reason."
+	pause := rest.Op("Clusters", "pause-cluster", "POST /clusters/{id}/pause",
+		"Pause a cluster or one of its lanes",
+		"Nothing more is taken from its lanes; what runs goes on, and tasks can be submitted. Answers when the hubs have heard, "+
+			"at most after 2 s. What waits in a paused lane still expires. Pausing again only changes the reason.")
 	httpapi.Register(routes, access.Operate, pause, func(ctx context.Context, in *pauseInput) (*clusterOutput, error) {
 		return h.pauseOrResume(ctx, in, contract.PauseUpdate)
 	})
-	resume := rest.ClusterOperation("resume-cluster", http.MethodPost, "/{id}/resume",
-		"Resume a cluster or one of its lanes", http.StatusOK)
-	resume.Description = "Takes back what pause did: lanes that were paused by themselves stay so until they are named. Where nothing is paused, nothing happens."
-	httpapi.Register(routes, access.Operate, resume, func(ctx context.Context, in *pauseInput) (*clusterOutput, error) {
-		return h.pauseOrResume(ctx, in, contract.ResumeUpdate)
-	})
+	httpapi.Register(routes, access.Operate, rest.Op("Clusters", "resume-cluster", "POST /clusters/{id}/resume",
+		"Resume a cluster or one of its lanes",
+		"Takes back what pause did: lanes that were paused by themselves stay so until they are named. Where nothing is paused, nothing happens."),
+		func(ctx context.Context, in *pauseInput) (*clusterOutput, error) {
+			return h.pauseOrResume(ctx, in, contract.ResumeUpdate)
+		})
 }
 
 func (h *Handlers) pauseOrResume(

@@ -40,32 +40,32 @@ func (ClusterChanges) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Sch
 }
 
 func (h *Handlers) registerClusterPatch(routes huma.API) {
-	operation := rest.ClusterOperation("update-cluster", http.MethodPatch, "/{id}", "Change some settings of a cluster",
-		http.StatusOK)
-	operation.Description = "What is left out stays as it is, unlike with PUT. A zero takes the default."
-	httpapi.Register(routes, access.Administer, operation, func(ctx context.Context, in *struct {
-		ID string `path:"id" doc:"The cluster's name."`
-		IfMatch
-		Body ClusterPatch
-	}) (*clusterOutput, error) {
-		expected, err := in.revisions()
-		if err != nil {
-			return nil, err
-		}
-		cluster, err := h.Configure(ctx, in.ID, expected, func(c fleet.ClusterConfig) (fleet.ClusterConfig, error) {
-			return c.Changed(in.Body)
+	httpapi.Register(routes, access.Administer, rest.Op("Clusters", "update-cluster", "PATCH /clusters/{id}",
+		"Change some settings of a cluster",
+		"What is left out stays as it is, unlike with PUT. A zero takes the default."),
+		func(ctx context.Context, in *struct {
+			ID string `path:"id" doc:"The cluster's name."`
+			IfMatch
+			Body ClusterPatch
+		}) (*clusterOutput, error) {
+			expected, err := in.revisions()
+			if err != nil {
+				return nil, err
+			}
+			cluster, err := h.Configure(ctx, in.ID, expected, func(c fleet.ClusterConfig) (fleet.ClusterConfig, error) {
+				return c.Changed(in.Body)
+			})
+			if err != nil {
+				return nil, err
+			}
+			return tagged(cluster), nil
 		})
-		if err != nil {
-			return nil, err
-		}
-		return tagged(cluster), nil
-	})
 }
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	httpapi.Register(routes, access.Administer, rest.ClusterOperation("create-cluster", http.MethodPost, "",
-		"Create a cluster", http.StatusCreated),
+	httpapi.Register(routes, access.Administer, rest.WithStatus(http.StatusCreated,
+		rest.Op("Clusters", "create-cluster", "POST /clusters", "Create a cluster", "")),
 		func(ctx context.Context, in *struct{ Body fleet.ClusterConfig }) (*clusterOutput, error) {
 			config := in.Body.WithDefaults()
 			if err := config.Validate(); err != nil {
@@ -82,10 +82,9 @@ func (h *Handlers) Register(routes huma.API) {
 			now := time.Now()
 			return tagged(clusterOf(&contract.ClusterView{Cluster: fleet.Cluster{Config: config}, CreatedAt: now})), nil
 		})
-	httpapi.Register(routes, access.View, rest.ClusterOperation("list-clusters", http.MethodGet, "", "List clusters",
-		http.StatusOK), h.listClusters)
-	httpapi.Register(routes, access.View, rest.ClusterOperation("get-cluster", http.MethodGet, "/{id}", "Get a cluster",
-		http.StatusOK),
+	httpapi.Register(routes, access.View, rest.Op("Clusters", "list-clusters", "GET /clusters",
+		"List clusters", ""), h.listClusters)
+	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-cluster", "GET /clusters/{id}", "Get a cluster", ""),
 		func(ctx context.Context, in *rest.ClusterInput) (*clusterOutput, error) {
 			view, err := h.View(ctx, in.ID)
 			if err != nil {
@@ -93,10 +92,9 @@ func (h *Handlers) Register(routes huma.API) {
 			}
 			return tagged(Full(&view)), nil
 		})
-	replace := rest.ClusterOperation("replace-cluster", http.MethodPut, "/{id}", "Replace a cluster's settings",
-		http.StatusOK)
-	replace.Description = "What is left out takes its default, but for replication_mode and shards, which stay."
-	httpapi.Register(routes, access.Administer, replace,
+	httpapi.Register(routes, access.Administer, rest.Op("Clusters", "replace-cluster", "PUT /clusters/{id}",
+		"Replace a cluster's settings",
+		"What is left out takes its default, but for replication_mode and shards, which stay."),
 		func(ctx context.Context, in *replaceClusterInput) (*clusterOutput, error) {
 			expected, err := in.revisions()
 			if err != nil {
@@ -114,8 +112,8 @@ func (h *Handlers) Register(routes huma.API) {
 	h.registerClusterPatch(routes)
 	h.registerPauses(routes)
 	h.registerBalance(routes)
-	httpapi.Register(routes, access.Administer, rest.ClusterOperation("delete-cluster", http.MethodDelete, "/{id}",
-		"Delete a cluster", http.StatusNoContent),
+	httpapi.Register(routes, access.Administer, rest.WithStatus(http.StatusNoContent,
+		rest.Op("Clusters", "delete-cluster", "DELETE /clusters/{id}", "Delete a cluster", "")),
 		func(ctx context.Context, in *deleteClusterInput) (*struct{}, error) {
 			expected, err := in.revisions()
 			if err != nil {
@@ -123,10 +121,9 @@ func (h *Handlers) Register(routes huma.API) {
 			}
 			return nil, h.deleteCluster(ctx, in.ID, in.Force, expected)
 		})
-	release := rest.ClusterOperation("release-brake", http.MethodPost, "/{id}/brake/release",
-		"Release the mass-loss brake", http.StatusOK)
-	release.Description = "Says that the agents that vanished at once are really gone: their failovers begin. Where the brake holds nothing, nothing happens."
-	httpapi.Register(routes, access.Operate, release, h.releaseBrake)
+	httpapi.Register(routes, access.Operate, rest.Op("Clusters", "release-brake", "POST /clusters/{id}/brake/release",
+		"Release the mass-loss brake",
+		"Says that the agents that vanished at once are really gone: their failovers begin. Where the brake holds nothing, nothing happens."), h.releaseBrake)
 }
 
 type replaceClusterInput struct {
@@ -169,16 +166,15 @@ type listClustersOutput struct {
 func (h *Handlers) listClusters(ctx context.Context, in *rest.PageInput) (*listClustersOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	after, err := rest.OpenToken(rest.ByKey, in.PageToken)
-	if err != nil {
-		return nil, err
-	}
 	clusters, err := h.ListClusters(ctx)
 	if err != nil {
 		return nil, err
 	}
-	clusters, next := rest.Page(clusters, string(after), in.PageSize,
+	clusters, next, err := rest.Page(clusters, in.PageToken, in.PageSize,
 		func(c *store.ListedCluster) string { return c.Name })
+	if err != nil {
+		return nil, err
+	}
 	views, errs := h.ViewEach(ctx, clusters)
 	out := &listClustersOutput{}
 	out.Body.Clusters = make([]api.Cluster, 0, len(clusters))

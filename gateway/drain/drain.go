@@ -127,13 +127,7 @@ func (h *Handlers) drains() store.Records[fleet.DrainRecord] {
 
 func (h *Handlers) drain(ctx context.Context, id string) (fleet.DrainRecord, error) {
 	workflowID, ok := contract.DrainWorkflowID(id)
-	if !ok {
-		return fleet.DrainRecord{}, rest.Unknown(protocol.CodeUnknownDrain)
-	}
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
-	record, err := h.drains().Get(ctx, workflowID)
-	return record, h.Answer(err, "describe a drain", protocol.CodeUnknownDrain)
+	return rest.RecordOf(ctx, h.Core, h.drains(), workflowID, ok, protocol.CodeUnknownDrain)
 }
 
 // partialDrain is what Temporal itself knows of a drain.
@@ -149,15 +143,12 @@ func partialDrain(info *workflowpb.WorkflowExecutionInfo, why string) (fleet.Dra
 	return record, ok
 }
 
-func (h *Handlers) listDrains(ctx context.Context, in *listDrainsInput) (*listDrainsOutput, error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
+func (h *Handlers) listDrains(ctx context.Context, in *listDrainsInput) (out *listDrainsOutput, err error) {
 	query := rest.AllOf(contract.Equals("WorkflowType", contract.DrainWorkflow),
 		rest.Filter(contract.AttrCluster.GetName(), in.Cluster))
-	out := &listDrainsOutput{}
-	var err error
-	out.Body.Drains, out.Body.NextPageToken, err = rest.PageOf(ctx, h.Core, "list drains", h.drains().Page, query,
-		in.PageSize, in.PageToken)
+	out = &listDrainsOutput{}
+	out.Body.Drains, out.Body.NextPageToken, err = rest.PageOf(
+		ctx, h.Core, "list drains", h.drains().Page, query, in.RecordPageInput)
 	return out, err
 }
 

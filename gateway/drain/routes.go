@@ -69,23 +69,16 @@ func (h *Handlers) Register(routes huma.API) {
 		DefaultStatus: http.StatusAccepted,
 		Responses:     maps.Clone(planned),
 	}, h.drainAgents)
-	httpapi.Register(routes, access.View, huma.Operation{
-		OperationID: "list-drains", Method: http.MethodGet, Path: "/api/v1/agents/drains", Tags: []string{"Drains"},
-		Summary:     "List drains",
-		Description: "Newest first, dry runs among them. A drain appears within about a second of its start.",
-	}, h.listDrains)
-	httpapi.Register(routes, access.View, huma.Operation{
-		OperationID: "get-drain", Method: http.MethodGet, Path: "/api/v1/agents/drains/{id}", Tags: []string{"Drains"},
-		Summary: "Get a drain", Description: "How far it is with each agent, what the agent had, and how that ended.",
-	}, func(ctx context.Context, in *drainInput) (*rest.Output[fleet.DrainRecord], error) {
-		return rest.Reply(h.drain(ctx, in.ID))
-	})
-	httpapi.Register(routes, access.Operate, huma.Operation{
-		OperationID: "cancel-drain",
-		Method:      http.MethodPost,
-		Path:        "/api/v1/agents/drains/{id}/cancel",
-		Tags:        []string{"Drains"},
-		Summary:     "Cancel a drain", DefaultStatus: http.StatusAccepted,
-		Description: "Agents that are not done are given work again; those that are done stay in maintenance.",
-	}, h.cancelDrain)
+	httpapi.Register(routes, access.View, rest.Op("Drains", "list-drains", "GET /drains",
+		"List drains",
+		"Newest first, dry runs among them. A drain appears within about a second of its start."), h.listDrains)
+	httpapi.Register(routes, access.View, rest.Op("Drains", "get-drain", "GET /drains/{id}",
+		"Get a drain", "How far it is with each agent, what the agent had, and how that ended."),
+		func(ctx context.Context, in *drainInput) (*rest.Output[fleet.DrainRecord], error) {
+			return rest.Reply(h.drain(ctx, in.ID))
+		})
+	httpapi.Register(routes, access.Operate, rest.WithStatus(http.StatusAccepted,
+		rest.Op("Drains", "cancel-drain", "POST /drains/{id}/cancel",
+			"Cancel a drain",
+			"Agents that are not done are given work again; those that are done stay in maintenance.")), h.cancelDrain)
 }

@@ -22,13 +22,8 @@ func (h *Handlers) failovers() store.Records[fleet.FailoverRecord] {
 // failover returns the newest record with an id.
 func (h *Handlers) failover(ctx context.Context, id string) (fleet.FailoverRecord, error) {
 	cluster, agent, epoch, ok := contract.ParseFailoverID(id)
-	if !ok {
-		return fleet.FailoverRecord{}, rest.Unknown(protocol.CodeUnknownFailover)
-	}
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
-	record, err := h.failovers().Get(ctx, contract.FailoverWorkflowID(cluster, agent, epoch))
-	return record, h.Answer(err, "describe a failover", protocol.CodeUnknownFailover)
+	workflowID := contract.FailoverWorkflowID(cluster, agent, epoch)
+	return rest.RecordOf(ctx, h.Core, h.failovers(), workflowID, ok, protocol.CodeUnknownFailover)
 }
 
 // Newest are the newest failovers, so many.
@@ -41,18 +36,14 @@ func (h *Handlers) Newest(ctx context.Context, most int) ([]fleet.FailoverRecord
 }
 
 func (h *Handlers) listFailovers(ctx context.Context, in *listFailoversInput) (*listFailoversOutput, error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
-	records, next, err := rest.PageOf(ctx, h.Core, "list failovers", h.failovers().Page, failoverQuery(in), in.PageSize,
-		in.PageToken)
+	records, next, err := rest.PageOf(ctx, h.Core, "list failovers", h.failovers().Page, failoverQuery(in),
+		in.RecordPageInput)
 	if err != nil {
 		return nil, err
 	}
 	out := &listFailoversOutput{}
-	out.Body.NextPageToken = next
-	out.Body.Failovers = slices.DeleteFunc(records, func(r fleet.FailoverRecord) bool {
-		return in.Status != "" && r.Status != in.Status
-	})
+	other := func(r fleet.FailoverRecord) bool { return in.Status != "" && r.Status != in.Status }
+	out.Body.Failovers, out.Body.NextPageToken = slices.DeleteFunc(records, other), next
 	return out, nil
 }
 

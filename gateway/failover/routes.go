@@ -46,31 +46,17 @@ type listFailoversOutput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	httpapi.Register(routes, access.Operate, huma.Operation{
-		OperationID: "failover-agent",
-		Method:      http.MethodPost,
-		Path:        "/api/v1/agents/{id}/failover",
-		Tags:        []string{"Failovers"},
-		Summary:     "Move an agent's work and roles away", DefaultStatus: http.StatusAccepted,
-		Description: "Answers 202 once the request is durable. Answers 409 conflict when the agent is offline, as its work has moved already, and when the target cannot take work now.",
-	}, h.startFailover)
-	httpapi.Register(routes, access.View, huma.Operation{
-		OperationID: "list-failovers",
-		Method:      http.MethodGet,
-		Path:        "/api/v1/agents/failovers",
-		Tags:        []string{"Failovers"},
-		Summary:     "List failovers", Description: "Newest first. A failover appears within about a second of its start.",
-	}, h.listFailovers)
-	httpapi.Register(routes, access.View, huma.Operation{
-		OperationID: "get-failover",
-		Method:      http.MethodGet,
-		Path:        "/api/v1/agents/failovers/{id}",
-		Tags:        []string{"Failovers"},
-		Summary:     "Get a failover",
-		Description: "Its trigger, each task that was moved and to whom, the roles that were moved, and when.",
-	}, func(ctx context.Context, in *failoverInput) (*rest.Output[fleet.FailoverRecord], error) {
-		return rest.Reply(h.failover(ctx, in.ID))
-	})
+	httpapi.Register(routes, access.Operate, rest.WithStatus(http.StatusAccepted,
+		rest.Op("Failovers", "failover-agent", "POST /{id}/failover",
+			"Move an agent's work and roles away",
+			"Answers 202 once the request is durable. Answers 409 conflict when the agent is offline, as its work has moved already, and when the target cannot take work now.")), h.startFailover)
+	httpapi.Register(routes, access.View, rest.Op("Failovers", "list-failovers", "GET /failovers",
+		"List failovers", "Newest first. A failover appears within about a second of its start."), h.listFailovers)
+	httpapi.Register(routes, access.View, rest.Op("Failovers", "get-failover", "GET /failovers/{id}",
+		"Get a failover", "Its trigger, each task that was moved and to whom, the roles that were moved, and when."),
+		func(ctx context.Context, in *failoverInput) (*rest.Output[fleet.FailoverRecord], error) {
+			return rest.Reply(h.failover(ctx, in.ID))
+		})
 }
 
 // startFailover signals the agent's cluster, as a person with tctl would.

@@ -21,10 +21,8 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-const (
-	// runningHealing bounds the actions under way that the status lists.
-	runningHealing = 50
-)
+// runningHealing bounds the actions under way that the status lists.
+const runningHealing = 50
 
 const noHealing = "healing has no schedule in this namespace: start a worker (mainstay serve --roles worker), which makes it"
 
@@ -54,8 +52,8 @@ func (h *Handlers) healingStatus(ctx context.Context) (api.HealingStatus, error)
 	}
 	slices.SortFunc(status.Clusters, func(a, b api.HealingCluster) int { return strings.Compare(a.Cluster, b.Cluster) })
 	query := healingQuery(&listHealingInput{Status: fleet.HealingRunning})
-	status.Running, _, err = rest.PageOf(ctx, h.Core, "list healing actions", h.actions().Page, query, runningHealing,
-		"")
+	status.Running, _, err = rest.PageOf(ctx, h.Core, "list healing actions", h.actions().Page, query,
+		rest.RecordPageInput{PageSize: runningHealing})
 	return status, err
 }
 
@@ -170,19 +168,14 @@ func (h *Handlers) triggerHealing(
 }
 
 func (h *Handlers) listHealing(ctx context.Context, in *listHealingInput) (*listHealingOutput, error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
 	records, next, err := rest.PageOf(ctx, h.Core, "list healing actions", h.actions().Page, healingQuery(in),
-		in.PageSize, in.PageToken)
+		in.RecordPageInput)
 	if err != nil {
 		return nil, err
 	}
 	out := &listHealingOutput{}
-	out.Body.Actions = slices.DeleteFunc(records, func(r fleet.HealingRecord) bool {
-		return in.Status != "" &&
-			r.Status != in.Status
-	})
-	out.Body.NextPageToken = next
+	other := func(r fleet.HealingRecord) bool { return in.Status != "" && r.Status != in.Status }
+	out.Body.Actions, out.Body.NextPageToken = slices.DeleteFunc(records, other), next
 	return out, nil
 }
 
@@ -199,8 +192,8 @@ func healingQuery(in *listHealingInput) string {
 	}
 	return rest.AllOf(contract.Equals("WorkflowType", contract.HealingActionWorkflow),
 		rest.Filter(contract.AttrCluster.GetName(), in.Cluster),
-		rest.Filter(contract.AttrAgent.GetName(), in.Agent), rest.Filter(contract.AttrTaskType.GetName(),
-			string(in.Type)), status)
+		rest.Filter(contract.AttrAgent.GetName(), in.Agent),
+		rest.Filter(contract.AttrTaskType.GetName(), string(in.Type)), status)
 }
 
 // actions are the records of healing actions.

@@ -44,18 +44,17 @@ type listHealingOutput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	const path = "/api/v1/agents/healing"
-	operation := rest.Operations("Healing")
-	httpapi.Register(routes, access.View, operation("get-healing", http.MethodGet, path+"/status",
+	httpapi.Register(routes, access.View, rest.Op("Healing", "get-healing", "GET /healing/status",
 		"Get how healing stands",
 		"Whether it runs, its last cycle with what that decided and why, and the actions under way."),
 		func(ctx context.Context, _ *struct{}) (*rest.Output[api.HealingStatus], error) {
 			return rest.Reply(h.healingStatus(ctx))
 		})
-	httpapi.Register(routes, access.View, operation("list-healing-actions", http.MethodGet, path+"/actions",
+	httpapi.Register(routes, access.View, rest.Op("Healing", "list-healing-actions", "GET /healing/actions",
 		"List healing actions",
 		"Newest first: what was done, what was deliberately not done, and what needs a person, each with the facts that led to it."), h.listHealing)
-	trigger := operation("trigger-healing", http.MethodPost, path+"/trigger", "Run a healing cycle now",
+	trigger := rest.Op("Healing", "trigger-healing", "POST /healing/trigger",
+		"Run a healing cycle now",
 		"Also while healing is paused; clusters whose mode is off or dry_run stay so. Answers 200 with what the cycle decided, or 202 when it takes longer than a few seconds.")
 	record := routes.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[fleet.HealingCycleRecord](), true,
 		"HealingCycleRecord")
@@ -67,7 +66,7 @@ func (h *Handlers) Register(routes huma.API) {
 		"pause":  "No cycle begins by itself until it is resumed. What is under way goes on.",
 		"resume": "Cycles begin by themselves again.",
 	} {
-		httpapi.Register(routes, access.Operate, operation(action+"-healing", http.MethodPost, path+"/"+action,
+		httpapi.Register(routes, access.Operate, rest.Op("Healing", action+"-healing", "POST /healing/"+action,
 			map[string]string{"pause": "Pause healing", "resume": "Resume healing"}[action], description),
 			func(ctx context.Context, in *healingReasonInput) (*rest.Output[api.HealingStatus], error) {
 				return rest.Reply(h.pauseHealing(ctx, action == "pause", in.Body))

@@ -3,7 +3,6 @@ package overview
 
 import (
 	"context"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -31,7 +30,7 @@ type Handlers struct {
 	Shown
 	// Lanes shows lanes, as the queue does.
 	Lanes func(
-		ctx context.Context, views []contract.ClusterView, live store.Live, pinned map[string][]string, after string,
+		ctx context.Context, views []contract.ClusterView, live store.Live, pinned map[string][]string, token string,
 		size int,
 	) ([]api.Lane, string, error)
 	// Failovers are the newest, so many.
@@ -65,16 +64,12 @@ type fleetProblem diagnosis.Problem
 func (h *Handlers) Register(routes huma.API) {
 	schemas := routes.OpenAPI().Components.Schemas
 	schemas.RegisterTypeAlias(reflect.TypeFor[diagnosis.Problem](), reflect.TypeFor[fleetProblem]())
-	httpapi.Register(routes, access.View, huma.Operation{
-		OperationID: "get-overview",
-		Method:      http.MethodGet,
-		Path:        "/api/v1/agents/overview",
-		Tags:        []string{"Clusters"},
-		Summary:     "Show whether anything is wrong, where, and since when",
-		Description: "Clusters, lanes, counts and the newest failovers in one answer, with the problems that a person should know of. A part that cannot be read is left out, and missing says so.",
-	}, func(ctx context.Context, _ *struct{}) (*rest.Output[api.Overview], error) {
-		return rest.Reply(h.Overview(ctx))
-	})
+	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-overview", "GET /overview",
+		"Show whether anything is wrong, where, and since when",
+		"Clusters, lanes, counts and the newest failovers in one answer, with the problems that a person should know of. A part that cannot be read is left out, and missing says so."),
+		func(ctx context.Context, _ *struct{}) (*rest.Output[api.Overview], error) {
+			return rest.Reply(h.Overview(ctx))
+		})
 }
 
 // Overview reads the whole fleet at a glance.

@@ -4,7 +4,6 @@ package queue
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -42,27 +41,20 @@ type lanesOutput struct {
 func (h *Handlers) Register(routes huma.API) {
 	const description = "Every lane in which tasks of the cluster can wait; those of single agents only while open work is pinned to them, or they are paused. " +
 		"Depths, ages and rates are Temporal's: approximate, and some seconds old."
-	operation := rest.ClusterOperation("get-cluster-queue", http.MethodGet, "/{id}/queue",
-		"Show what waits in a cluster's lanes", http.StatusOK)
-	operation.Description = description
-	httpapi.Register(routes, access.View, operation, func(ctx context.Context, in *clusterQueueInput) (*lanesOutput,
-		error) {
-		return h.queue(ctx, in.ID, &in.QueuePageInput)
-	})
-	httpapi.Register(routes, access.View, huma.Operation{
-		OperationID: "get-queue", Method: http.MethodGet, Path: "/api/v1/agents/queue", Tags: []string{"Clusters"},
-		Summary: "Show what waits in the lanes of all clusters", Description: description,
-	}, func(ctx context.Context, in *rest.QueuePageInput) (*lanesOutput, error) { return h.queue(ctx, "", in) })
+	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-cluster-queue", "GET /clusters/{id}/queue",
+		"Show what waits in a cluster's lanes", description),
+		func(ctx context.Context, in *clusterQueueInput) (*lanesOutput, error) {
+			return h.queue(ctx, in.ID, &in.QueuePageInput)
+		})
+	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-queue", "GET /queue",
+		"Show what waits in the lanes of all clusters", description),
+		func(ctx context.Context, in *rest.QueuePageInput) (*lanesOutput, error) { return h.queue(ctx, "", in) })
 }
 
 // queue shows the lanes of one cluster, or of all when only is empty.
 func (h *Handlers) queue(ctx context.Context, only string, in *rest.QueuePageInput) (*lanesOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	after, err := rest.OpenToken(rest.ByKey, in.PageToken)
-	if err != nil {
-		return nil, err
-	}
 	var pinned map[string][]string
 	var pinnedErr error
 	var live store.Live
@@ -77,7 +69,7 @@ func (h *Handlers) queue(ctx context.Context, only string, in *rest.QueuePageInp
 	if err != nil {
 		return nil, err
 	}
-	lanes, next, err := h.Lanes(ctx, views, live, pinned, string(after), in.PageSize)
+	lanes, next, err := h.Lanes(ctx, views, live, pinned, in.PageToken, in.PageSize)
 	if err != nil {
 		return nil, err
 	}
@@ -89,10 +81,10 @@ func (h *Handlers) queue(ctx context.Context, only string, in *rest.QueuePageInp
 	return out, nil
 }
 
-// Lanes shows the lanes of clusters after a key, and the token of the next page; pinned are the agents, by cluster,
+// Lanes shows the lanes of clusters, of the page of a token, and the token of the next page; pinned are the agents, by cluster,
 // whose lanes are shown too.
 func (h *Handlers) Lanes(
-	ctx context.Context, views []contract.ClusterView, live store.Live, pinned map[string][]string, after string,
+	ctx context.Context, views []contract.ClusterView, live store.Live, pinned map[string][]string, token string,
 	size int,
 ) ([]api.Lane, string, error) {
 	var lanes []api.Lane
@@ -109,7 +101,10 @@ func (h *Handlers) Lanes(
 			})
 		}
 	}
-	lanes, next := rest.Page(lanes, after, size, laneKey)
+	lanes, next, err := rest.Page(lanes, token, size, laneKey)
+	if err != nil {
+		return nil, "", err
+	}
 	return lanes, next, h.fillLanes(ctx, lanes, clusters, live)
 }
 

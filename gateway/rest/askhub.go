@@ -110,9 +110,7 @@ func (c *Core) tidy(ctx context.Context, id, run string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CallTimeout)
 	defer cancel()
 	_, err := c.Store.Client.WorkflowService().DeleteActivityExecution(ctx,
-		&workflowservice.DeleteActivityExecutionRequest{
-			Namespace: c.Store.Namespace, ActivityId: id, RunId: run,
-		})
+		&workflowservice.DeleteActivityExecutionRequest{Namespace: c.Store.Namespace, ActivityId: id, RunId: run})
 	if err != nil {
 		// never with the error: it may hold log lines
 		c.Logger.Debug("a question to a hub was not removed; Temporal's retention does")

@@ -11,6 +11,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // PageInput is the paging of lists that are at hand. It is exported, as those below are, because huma reads no
@@ -68,28 +69,48 @@ func sumOf(list string, token []byte) []byte {
 // ByKey names the lists that the gateway itself sorts; their tokens hold the last key of the page.
 const ByKey = "by key"
 
-// Page sorts items by key and returns those after a key, with the token of the next page.
-func Page[T any](items []T, after string, size int, key func(*T) string) ([]T, string) {
+// Page sorts items by key and returns the page of a token, with the token of the next one.
+func Page[T any](items []T, token string, size int, key func(*T) string) (page []T, next string, err error) {
+	last, err := OpenToken(ByKey, token)
+	if err != nil {
+		return nil, "", err
+	}
+	after := string(last)
 	sort.Slice(items, func(i, j int) bool { return key(&items[i]) < key(&items[j]) })
 	start := sort.Search(len(items), func(i int) bool { return key(&items[i]) > after })
 	items = items[start:]
 	if len(items) <= size {
-		return items, ""
+		return items, "", nil
 	}
-	return items[:size], SealToken(ByKey, []byte(key(&items[size-1])))
+	return items[:size], SealToken(ByKey, []byte(key(&items[size-1]))), nil
 }
 
 // PageOf reads one page of what a visibility query finds. A page token belongs to its query.
 func PageOf[T any](
 	ctx context.Context, c *Core, doing string, read func(context.Context, string, int, []byte) ([]T, []byte, error),
-	query string, size int, pageToken string,
+	query string, p RecordPageInput,
 ) (page []T, next string, err error) {
-	token, err := OpenToken(query, pageToken)
+	token, err := OpenToken(query, p.PageToken)
 	if err != nil {
 		return nil, "", err
 	}
-	page, after, err := read(ctx, query, size, token)
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	page, after, err := read(ctx, query, p.PageSize, token)
 	return page, SealToken(query, after), c.Answer(err, doing, protocol.CodeNotFound)
+}
+
+// RecordOf returns the newest record of a workflow. ok is false for an id that names none; unknown is the code for that.
+func RecordOf[T any](
+	ctx context.Context, c *Core, records store.Records[T], workflowID string, ok bool, unknown string,
+) (record T, err error) {
+	if !ok {
+		return record, Unknown(unknown)
+	}
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	record, err = records.Get(ctx, workflowID)
+	return record, c.Answer(err, "describe the workflow "+workflowID, unknown)
 }
 
 // AllOf is the query of those that meet all terms; empty terms are left out.

@@ -8,6 +8,7 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -74,26 +75,17 @@ type StatusOutput[T any] struct {
 	Body   T
 }
 
-// Operations make the operations of a tag.
-func Operations(tag string) func(id, method, path, summary, description string) huma.Operation {
-	return func(id, method, path, summary, description string) huma.Operation {
-		return huma.Operation{
-			OperationID: id,
-			Method:      method,
-			Path:        path,
-			Tags:        []string{tag},
-			Summary:     summary,
-			Description: description,
-		}
-	}
+// Op is an operation of the API. at is its method and its path below /api/v1/agents, as in "GET /drains/{id}".
+func Op(tag, id, at, summary, description string) huma.Operation {
+	method, path, _ := strings.Cut(at, " ")
+	return huma.Operation{OperationID: id, Method: method, Path: "/api/v1/agents" + path, Tags: []string{tag},
+		Summary: summary, Description: description}
 }
 
-// ClusterOperation is an operation of a cluster, or of all of them.
-func ClusterOperation(id, method, path, summary string, status int) huma.Operation {
-	return huma.Operation{
-		OperationID: id, Method: method, Path: "/api/v1/agents/clusters" + path, Tags: []string{"Clusters"},
-		Summary: summary, DefaultStatus: status,
-	}
+// WithStatus gives an operation the status of its answer, where that is not 200.
+func WithStatus(status int, o huma.Operation) huma.Operation {
+	o.DefaultStatus = status
+	return o
 }
 
 // Known is a time in UTC, nil when it is not known.

@@ -21,24 +21,16 @@ func (h *Handlers) scalings() store.Records[fleet.ScalingRecord] {
 // scalingRecord returns the newest action with an id.
 func (h *Handlers) scalingRecord(ctx context.Context, id string) (fleet.ScalingRecord, error) {
 	cluster, number, ok := contract.ParseScalingID(id)
-	if !ok {
-		return fleet.ScalingRecord{}, rest.Unknown(protocol.CodeUnknownScaling)
-	}
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
-	record, err := h.scalings().Get(ctx, contract.ScalingWorkflowID(cluster, number))
-	return record, h.Answer(err, "describe an action of scaling", protocol.CodeUnknownScaling)
+	workflowID := contract.ScalingWorkflowID(cluster, number)
+	return rest.RecordOf(ctx, h.Core, h.scalings(), workflowID, ok, protocol.CodeUnknownScaling)
 }
 
-func (h *Handlers) listScalings(ctx context.Context, in *listScalingsInput) (*listScalingsOutput, error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
+func (h *Handlers) listScalings(ctx context.Context, in *listScalingsInput) (out *listScalingsOutput, err error) {
 	query := rest.AllOf(contract.Equals("WorkflowType", contract.ScalingWorkflow),
 		rest.Filter(contract.AttrCluster.GetName(), in.Cluster))
-	out := &listScalingsOutput{}
-	var err error
+	out = &listScalingsOutput{}
 	out.Body.Scalings, out.Body.NextPageToken, err = rest.PageOf(
-		ctx, h.Core, "list actions of scaling", h.scalings().Page, query, in.PageSize, in.PageToken)
+		ctx, h.Core, "list actions of scaling", h.scalings().Page, query, in.RecordPageInput)
 	return out, err
 }
 

@@ -3,7 +3,6 @@ package scaling
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -47,34 +46,21 @@ type listScalingsOutput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	get := rest.ClusterOperation("get-scaling", http.MethodGet, "/{id}/scaling",
-		"Show how a cluster's number of agents is kept", http.StatusOK)
-	get.Tags = []string{"Scaling"}
+	get := rest.Op("Scaling", "get-scaling", "GET /clusters/{id}/scaling",
+		"Show how a cluster's number of agents is kept", "")
 	httpapi.Register(routes, access.View, get, func(ctx context.Context,
 		in *rest.ClusterInput) (*rest.Output[api.ScalingStatus], error) {
 		return rest.Reply(h.scalingStatus(ctx, in.ID))
 	})
-	scale := rest.ClusterOperation("scale-cluster", http.MethodPost, "/{id}/scaling",
-		"Say how many agents a cluster is to have", http.StatusOK)
-	scale.Tags = []string{"Scaling"}
-	scale.Description = "Agents are started or stopped at once. Who is stopped is drained before: agents without work first, and only agents that a spawner started."
-	httpapi.Register(routes, access.Operate, scale, h.scaleCluster)
-	httpapi.Register(routes, access.View, huma.Operation{
-		OperationID: "list-scalings",
-		Method:      http.MethodGet,
-		Path:        "/api/v1/agents/scalings",
-		Tags:        []string{"Scaling"},
-		Summary:     "List what scaling has done",
-		Description: "Newest first. An action appears within about a second of its start.",
-	}, h.listScalings)
-	httpapi.Register(routes, access.View, huma.Operation{
-		OperationID: "get-scaling-action",
-		Method:      http.MethodGet,
-		Path:        "/api/v1/agents/scalings/{id}",
-		Tags:        []string{"Scaling"},
-		Summary:     "Get one action of scaling",
-		Description: "Why it was begun, which agents it started or stopped, and how that went.",
-	}, func(ctx context.Context, in *scalingRecordInput) (*rest.Output[fleet.ScalingRecord], error) {
-		return rest.Reply(h.scalingRecord(ctx, in.ID))
-	})
+	httpapi.Register(routes, access.Operate, rest.Op("Scaling", "scale-cluster", "POST /clusters/{id}/scaling",
+		"Say how many agents a cluster is to have",
+		"Agents are started or stopped at once. Who is stopped is drained before: agents without work first, and only agents that a spawner started."), h.scaleCluster)
+	httpapi.Register(routes, access.View, rest.Op("Scaling", "list-scalings", "GET /scalings",
+		"List what scaling has done",
+		"Newest first. An action appears within about a second of its start."), h.listScalings)
+	httpapi.Register(routes, access.View, rest.Op("Scaling", "get-scaling-action", "GET /scalings/{id}",
+		"Get one action of scaling", "Why it was begun, which agents it started or stopped, and how that went."),
+		func(ctx context.Context, in *scalingRecordInput) (*rest.Output[fleet.ScalingRecord], error) {
+			return rest.Reply(h.scalingRecord(ctx, in.ID))
+		})
 }

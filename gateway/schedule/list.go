@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"context"
-	"strings"
 
 	schedulepb "go.temporal.io/api/schedule/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -45,16 +44,9 @@ func (h *Handlers) listSchedules(ctx context.Context, in *listSchedulesInput) (*
 
 // scheduleQuery finds Mainstay's schedules: each has the type of its tasks as a search attribute.
 func scheduleQuery(in *listSchedulesInput) string {
-	terms := []string{contract.AttrTaskType.GetName() + " IS NOT NULL"}
-	for _, filter := range []struct{ attribute, value string }{
-		{contract.AttrCluster.GetName(), in.Cluster}, {contract.AttrTaskType.GetName(), in.Type},
-		{contract.AttrTenant.GetName(), in.Tenant},
-	} {
-		if filter.value != "" {
-			terms = append(terms, contract.Equals(filter.attribute, filter.value))
-		}
-	}
-	return strings.Join(terms, " AND ")
+	return rest.AllOf(contract.AttrTaskType.GetName()+" IS NOT NULL",
+		rest.Filter(contract.AttrCluster.GetName(), in.Cluster), rest.Filter(contract.AttrTaskType.GetName(), in.Type),
+		rest.Filter(contract.AttrTenant.GetName(), in.Tenant))
 }
 
 func scheduleEntry(name string, entry *schedulepb.ScheduleListEntry) api.ScheduleEntry {

@@ -58,25 +58,23 @@ type listSchedulesOutput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	const path, one = "/api/v1/agents/schedules", "/api/v1/agents/schedules/{name}"
-	operation := rest.Operations("Schedules")
-	create := operation("create-schedule", http.MethodPost, path, "Submit a task again and again",
+	create := rest.Op("Schedules", "create-schedule", "POST /schedules",
+		"Submit a task again and again",
 		"Each time is one task, whose id is the schedule's name, @ and the time. A schedule belongs to the tenant of its task, which stands before its name in answers, as in acme:nightly. Answers 409 schedule_exists when the tenant has one with this name.")
 	create.DefaultStatus = http.StatusCreated
 	httpapi.Register(routes, access.Operate.Scoped(), create,
 		func(ctx context.Context, in *createScheduleInput) (*rest.Output[api.Schedule], error) {
 			return rest.Reply(h.createSchedule(ctx, &in.Body))
 		})
-	httpapi.Register(routes, access.View.Scoped(), operation("list-schedules", http.MethodGet, path, "List schedules",
-		"A schedule appears within about a second of its change."), h.listSchedules)
-	httpapi.Register(routes, access.View.Scoped(), operation("get-schedule", http.MethodGet, one, "Get a schedule",
-		"With its next times, and what became of its newest tasks."),
+	httpapi.Register(routes, access.View.Scoped(), rest.Op("Schedules", "list-schedules", "GET /schedules",
+		"List schedules", "A schedule appears within about a second of its change."), h.listSchedules)
+	httpapi.Register(routes, access.View.Scoped(), rest.Op("Schedules", "get-schedule", "GET /schedules/{name}",
+		"Get a schedule", "With its next times, and what became of its newest tasks."),
 		func(ctx context.Context, in *scheduleInput) (*rest.Output[api.Schedule], error) {
 			return rest.Reply(h.schedule(ctx, in.Name))
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), operation("replace-schedule", http.MethodPut, one,
-		"Replace a schedule",
-		"The tasks that it has made go on as they are."),
+	httpapi.Register(routes, access.Operate.Scoped(), rest.Op("Schedules", "replace-schedule", "PUT /schedules/{name}",
+		"Replace a schedule", "The tasks that it has made go on as they are."),
 		func(ctx context.Context, in *replaceScheduleInput) (*rest.Output[api.Schedule], error) {
 			name, err := rest.OwnSchedule(ctx, in.Name)
 			if err != nil {
@@ -88,17 +86,20 @@ func (h *Handlers) Register(routes huma.API) {
 			}
 			return rest.Reply(h.replaceSchedule(ctx, name, &in.Body))
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), operation("pause-schedule", http.MethodPost, one+"/pause",
-		"Pause a schedule", "It makes no task until it is resumed, but by trigger."),
+	httpapi.Register(routes, access.Operate.Scoped(),
+		rest.Op("Schedules", "pause-schedule", "POST /schedules/{name}/pause",
+			"Pause a schedule", "It makes no task until it is resumed, but by trigger."),
 		func(ctx context.Context, in *scheduleReasonInput) (*rest.Output[api.Schedule], error) {
 			return rest.Reply(h.pauseSchedule(ctx, in.Name, true, in.Body))
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), operation("resume-schedule", http.MethodPost, one+"/resume",
-		"Resume a schedule", "What was due while it was paused is not made up for."),
+	httpapi.Register(routes, access.Operate.Scoped(),
+		rest.Op("Schedules", "resume-schedule", "POST /schedules/{name}/resume",
+			"Resume a schedule", "What was due while it was paused is not made up for."),
 		func(ctx context.Context, in *scheduleReasonInput) (*rest.Output[api.Schedule], error) {
 			return rest.Reply(h.pauseSchedule(ctx, in.Name, false, in.Body))
 		})
-	trigger := operation("trigger-schedule", http.MethodPost, one+"/trigger", "Make a task now",
+	trigger := rest.Op("Schedules", "trigger-schedule", "POST /schedules/{name}/trigger",
+		"Make a task now",
 		"Also while the schedule is paused. Answers 409 conflict when overlap is skip and the last task has not ended.")
 	trigger.DefaultStatus = http.StatusAccepted
 	httpapi.Register(routes, access.Operate.Scoped(), trigger,
@@ -114,8 +115,8 @@ func (h *Handlers) Register(routes huma.API) {
 			task, err := h.triggerSchedule(ctx, name, overlap, time.Now())
 			return rest.Reply(api.Triggered{Name: name, TaskID: task}, err)
 		})
-	remove := operation("delete-schedule", http.MethodDelete, one, "Delete a schedule",
-		"The tasks that it has made go on as they are.")
+	remove := rest.Op("Schedules", "delete-schedule", "DELETE /schedules/{name}",
+		"Delete a schedule", "The tasks that it has made go on as they are.")
 	remove.DefaultStatus = http.StatusNoContent
 	httpapi.Register(routes, access.Operate.Scoped(), remove,
 		func(ctx context.Context, in *scheduleInput) (*struct{}, error) {

@@ -4,7 +4,6 @@ package statesync
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -34,24 +33,22 @@ type syncInput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	start := rest.ClusterOperation("sync-cluster", http.MethodPost, "/{id}/sync",
-		"Make the states of a cluster's members the same", http.StatusOK)
-	start.Description = "For active_passive and sharded clusters, whose members do it by themselves when their states differ. What the leader wrote is sent to the members that lack it. " +
-		"Answers with the report when it has ended, or with the one that is running after 5 s. One that is under way is joined."
-	httpapi.Register(routes, access.Operate, start, h.syncCluster)
-	look := rest.ClusterOperation("get-cluster-sync", http.MethodGet, "/{id}/sync",
-		"Compare the states of a cluster's members", http.StatusOK)
-	look.Description = "By the digests that their heartbeats tell. Answers 501 not_supported when Temporal has no standalone activities."
-	httpapi.Register(routes, access.View, look, func(ctx context.Context,
-		in *rest.ClusterInput) (*rest.Output[api.ClusterSync], error) {
-		ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-		defer cancel()
-		view, err := h.View(ctx, in.ID)
-		if err != nil {
-			return nil, err
-		}
-		return rest.Reply(h.clusterSync(ctx, &view.Cluster))
-	})
+	httpapi.Register(routes, access.Operate, rest.Op("Clusters", "sync-cluster", "POST /clusters/{id}/sync",
+		"Make the states of a cluster's members the same",
+		"For active_passive and sharded clusters, whose members do it by themselves when their states differ. What the leader wrote is sent to the members that lack it. "+
+			"Answers with the report when it has ended, or with the one that is running after 5 s. One that is under way is joined."), h.syncCluster)
+	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-cluster-sync", "GET /clusters/{id}/sync",
+		"Compare the states of a cluster's members",
+		"By the digests that their heartbeats tell. Answers 501 not_supported when Temporal has no standalone activities."),
+		func(ctx context.Context, in *rest.ClusterInput) (*rest.Output[api.ClusterSync], error) {
+			ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+			defer cancel()
+			view, err := h.View(ctx, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			return rest.Reply(h.clusterSync(ctx, &view.Cluster))
+		})
 }
 
 func (h *Handlers) syncCluster(ctx context.Context, in *syncInput) (*rest.Output[fleet.SyncReport], error) {

@@ -2,7 +2,6 @@ package task
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -76,10 +75,8 @@ func (h *Handlers) registerTaskActions(routes huma.API) {
 }
 
 func action(id, word, summary, description string) huma.Operation {
-	return huma.Operation{
-		OperationID: id, Method: http.MethodPost, Path: "/api/v1/agents/tasks/{id}/" + word, Tags: []string{"Tasks"},
-		Summary: summary, Description: description + " Answers 409 conflict when the task's state does not allow it.",
-	}
+	return rest.Op("Tasks", id, "POST /tasks/{id}/"+word,
+		summary, description+" Answers 409 conflict when the task's state does not allow it.")
 }
 
 // act runs an update on an open task and answers the task as it stands afterwards.

@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -55,41 +54,32 @@ type listTasksOutput struct {
 }
 
 func (h *Handlers) registerTasks(routes huma.API) {
-	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
-		OperationID: "get-task", Method: http.MethodGet, Path: "/api/v1/agents/tasks/{id}", Tags: []string{"Tasks"},
-		Summary: "Get a task, or wait for it",
-	}, func(ctx context.Context, in *getTaskInput) (*rest.Output[api.Task], error) {
-		wait, err := rest.ParseWait(in.Wait)
-		if err != nil {
-			return nil, err
-		}
-		task, err := h.waitForTask(ctx, in.ID, wait)
-		if err == nil && in.Include == includePayload {
-			err = h.addPayload(ctx, &task)
-		}
-		return rest.Reply(task, err)
-	})
-	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
-		OperationID: "list-tasks", Method: http.MethodGet, Path: "/api/v1/agents/tasks", Tags: []string{"Tasks"},
-		Summary: "List tasks", Description: "Newest first. A task appears within about a second of its change.",
-	}, h.listTasks)
-	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
-		OperationID: "list-queue", Method: http.MethodGet, Path: "/api/v1/agents/tasks/queue", Tags: []string{"Tasks"},
-		Summary: "List tasks that wait for an agent or for the end of a backoff",
-	}, func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {
-		out, err := h.listTasks(ctx, in.list(contract.TaskWaiting))
-		return out, err
-	})
-	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
-		OperationID: "list-dead-letters",
-		Method:      http.MethodGet,
-		Path:        "/api/v1/agents/tasks/queue/dead-letter",
-		Tags:        []string{"Tasks"},
-		Summary:     "List dead letters",
-		Description: "Tasks whose attempts are used up; retry them, or they fail when their retention ends.",
-	}, func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {
-		return h.listTasks(ctx, in.list(fleet.TaskDeadLetter))
-	})
+	httpapi.Register(routes, access.View.Scoped(), rest.Op("Tasks", "get-task", "GET /tasks/{id}",
+		"Get a task, or wait for it", ""),
+		func(ctx context.Context, in *getTaskInput) (*rest.Output[api.Task], error) {
+			wait, err := rest.ParseWait(in.Wait)
+			if err != nil {
+				return nil, err
+			}
+			task, err := h.waitForTask(ctx, in.ID, wait)
+			if err == nil && in.Include == includePayload {
+				err = h.addPayload(ctx, &task)
+			}
+			return rest.Reply(task, err)
+		})
+	httpapi.Register(routes, access.View.Scoped(), rest.Op("Tasks", "list-tasks", "GET /tasks",
+		"List tasks", "Newest first. A task appears within about a second of its change."), h.listTasks)
+	httpapi.Register(routes, access.View.Scoped(), rest.Op("Tasks", "list-queue", "GET /tasks/queue",
+		"List tasks that wait for an agent or for the end of a backoff", ""),
+		func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {
+			out, err := h.listTasks(ctx, in.list(contract.TaskWaiting))
+			return out, err
+		})
+	httpapi.Register(routes, access.View.Scoped(), rest.Op("Tasks", "list-dead-letters", "GET /tasks/queue/dead-letter",
+		"List dead letters", "Tasks whose attempts are used up; retry them, or they fail when their retention ends."),
+		func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {
+			return h.listTasks(ctx, in.list(fleet.TaskDeadLetter))
+		})
 }
 
 func (in *listTasksInput) filter(labels map[string]string) *fleet.TaskFilter {
@@ -110,14 +100,13 @@ func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTask
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	tasks, next, err := rest.PageOf(ctx, h.Core, "list tasks", h.Store.Tasks().Page,
-		contract.TaskQuery(in.filter(labels)), in.PageSize, in.PageToken)
+		contract.TaskQuery(in.filter(labels)), in.RecordPageInput)
 	if err != nil {
 		return nil, err
 	}
 	h.Store.Tasks().RefineAll(ctx, tasks)
 	tasks = slices.DeleteFunc(tasks, func(t store.Task) bool {
-		return !matches(t.Status, in.Status) ||
-			!t.HasLabels(labels)
+		return !matches(t.Status, in.Status) || !t.HasLabels(labels)
 	})
 	h.explainAll(ctx, tasks)
 	out := &listTasksOutput{}

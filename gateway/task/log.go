@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -28,32 +27,28 @@ type taskLogInput struct {
 }
 
 func (h *Handlers) registerTaskLog(routes huma.API) {
-	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
-		OperationID: "read-task-log",
-		Method:      http.MethodGet,
-		Path:        "/api/v1/agents/tasks/{id}/log",
-		Tags:        []string{"Tasks"},
-		Summary:     "Read, or follow, what a running task writes",
-		Description: "Agents keep the newest lines of what they run, and send them only while somebody reads. Nothing of it is kept after the attempt has ended: " +
-			"then the task's result tells. Answers 501 not_supported when Temporal has no standalone activities.",
-	}, func(ctx context.Context, in *taskLogInput) (*rest.Output[api.TaskLog], error) {
-		wait, err := rest.ParseWait(in.Wait)
-		if err != nil {
-			return nil, err
-		}
-		log, err := h.taskLog(ctx, in, wait)
-		if err != nil {
-			return nil, err
-		}
-		if log.Lines == nil {
-			log.Lines = []fleet.LogLine{}
-		}
-		log.Next = in.After
-		if n := len(log.Lines); n > 0 {
-			log.Next = log.Lines[n-1].Number
-		}
-		return &rest.Output[api.TaskLog]{Body: log}, nil
-	})
+	httpapi.Register(routes, access.View.Scoped(), rest.Op("Tasks", "read-task-log", "GET /tasks/{id}/log",
+		"Read, or follow, what a running task writes",
+		"Agents keep the newest lines of what they run, and send them only while somebody reads. Nothing of it is kept after the attempt has ended: "+
+			"then the task's result tells. Answers 501 not_supported when Temporal has no standalone activities."),
+		func(ctx context.Context, in *taskLogInput) (*rest.Output[api.TaskLog], error) {
+			wait, err := rest.ParseWait(in.Wait)
+			if err != nil {
+				return nil, err
+			}
+			log, err := h.taskLog(ctx, in, wait)
+			if err != nil {
+				return nil, err
+			}
+			if log.Lines == nil {
+				log.Lines = []fleet.LogLine{}
+			}
+			log.Next = in.After
+			if n := len(log.Lines); n > 0 {
+				log.Next = log.Lines[n-1].Number
+			}
+			return &rest.Output[api.TaskLog]{Body: log}, nil
+		})
 }
 
 // taskLog reads from the hub that has the attempt. It looks again while there is none yet, or the attempt is between

@@ -38,14 +38,9 @@ type listTokensOutput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	const path = "/api/v1/agents/tokens"
-	operation := func(id, method, path, summary, description string, status int) huma.Operation {
-		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"Access"}, Summary: summary,
-			Description: description, DefaultStatus: status}
-	}
-	httpapi.Register(routes, access.Administer, operation("create-token", http.MethodPost, path, "Make a token",
-		"The answer holds the token itself, this once. It works at once, also at other gateways and hubs.",
-		http.StatusCreated),
+	httpapi.Register(routes, access.Administer, rest.WithStatus(http.StatusCreated,
+		rest.Op("Access", "create-token", "POST /tokens",
+			"Make a token", "The answer holds the token itself, this once. It works at once, also at other gateways and hubs.")),
 		func(ctx context.Context, in *createTokenInput) (*newTokenOutput, error) {
 			token, err := h.createToken(ctx, &in.Body)
 			if err != nil {
@@ -53,19 +48,18 @@ func (h *Handlers) Register(routes huma.API) {
 			}
 			return &newTokenOutput{CacheControl: "no-store", Body: token}, nil
 		})
-	httpapi.Register(routes, access.Administer, operation("list-tokens", http.MethodGet, path, "List tokens",
-		"Sorted by id, without their secrets. An expired token is listed for 30 days more.", http.StatusOK),
+	httpapi.Register(routes, access.Administer, rest.Op("Access", "list-tokens", "GET /tokens",
+		"List tokens", "Sorted by id, without their secrets. An expired token is listed for 30 days more."),
 		func(ctx context.Context, in *rest.PageInput) (*listTokensOutput, error) {
-			after, err := rest.OpenToken(rest.ByKey, in.PageToken)
-			if err != nil {
-				return nil, err
-			}
 			records, err := h.listTokens(ctx)
 			if err != nil {
 				return nil, err
 			}
-			records, next := rest.Page(records, string(after), in.PageSize,
+			records, next, err := rest.Page(records, in.PageToken, in.PageSize,
 				func(r *access.Record) string { return r.ID })
+			if err != nil {
+				return nil, err
+			}
 			out := &listTokensOutput{}
 			out.Body.Tokens, out.Body.NextPageToken = make([]api.Token, len(records)), next
 			for i := range records {
@@ -74,9 +68,9 @@ func (h *Handlers) Register(routes huma.API) {
 			h.withUses(ctx, out.Body.Tokens)
 			return out, nil
 		})
-	httpapi.Register(routes, access.Administer, operation("revoke-token", http.MethodDelete, path+"/{id}",
+	httpapi.Register(routes, access.Administer, rest.Op("Access", "revoke-token", "DELETE /tokens/{id}",
 		"Revoke a token",
-		"An api token stops to work within 5 s, with the browsers' sessions and the streams that it opened. A join token lets in no agent from now on; agents that have registered with it stay, unless end_sessions says otherwise.", http.StatusOK),
+		"An api token stops to work within 5 s, with the browsers' sessions and the streams that it opened. A join token lets in no agent from now on; agents that have registered with it stay, unless end_sessions says otherwise."),
 		func(ctx context.Context, in *revokeTokenInput) (*rest.Output[api.RevokedToken], error) {
 			return rest.Reply(h.revokeToken(ctx, in.ID, in.EndSessions))
 		})

@@ -4,6 +4,8 @@ import (
 	_ "embed"
 	"testing"
 
+	"mainstay.dev/mainstay/testsuite/slow"
+
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 )
@@ -53,6 +55,7 @@ func busyFleet(t testing.TB) (f *fleet, views []string) {
 // TestLook goes through every view, light and dark, on a wide window and on a phone, and holds each to what people need
 // who do not see it all: names, headings, labels, contrast, and nothing that hides beyond the edge.
 func TestLook(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	f, views := busyFleet(t)
 	for name, before := range map[string][]step{
@@ -75,6 +78,7 @@ func TestLook(t *testing.T) {
 }
 
 func TestColours(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	f := newFleet(t, nil)
 	const background = `getComputedStyle(document.body).backgroundColor`

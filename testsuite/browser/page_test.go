@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"mainstay.dev/mainstay/testsuite/slow"
+
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 )
@@ -29,6 +31,7 @@ func TestOverview(t *testing.T) {
 
 // TestKillShowsUp kills an agent that leads and runs a task, while nobody touches the page.
 func TestKillShowsUp(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	f := newFleet(t, map[string]any{"min_agents": 1, "desired_agents": 2}, "a", "b")
 	task := f.submit("long", "sleep 300", nil)

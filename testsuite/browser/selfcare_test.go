@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"testing"
 
+	"mainstay.dev/mainstay/testsuite/slow"
+
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 )
@@ -47,6 +49,7 @@ func (p *tab) choose(value string) {
 
 // TestHealingShowsUp lets an agent fall ill while the page is open, and has healing act by a click.
 func TestHealingShowsUp(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	f := newFleet(t, quickHealing, "a", "b")
 	falls := f.illAgent("ill")
@@ -119,6 +122,7 @@ func TestHealingIsPausedByKeyboard(t *testing.T) {
 }
 
 func TestBlockedScalingIsShown(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	f := newFleet(t, nil)
 	p := openTab(t, f.URL, "#/scaling?cluster="+f.cluster)

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/testsuite/slow"
+
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/fleet"
@@ -25,9 +27,7 @@ const settleLimit = 2*fleet.AttemptBackstop + 30*time.Second
 
 // TestChaos breaks a whole installation for a while, heals it, and holds the API to what the agents wrote down.
 func TestChaos(t *testing.T) {
-	if testing.Short() {
-		t.Skip("chaos: skipped by -short; it takes a minute")
-	}
+	slow.Test(t)
 	tm := quickTiming
 	if *flagDefaults {
 		tm = defaultTiming

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/testsuite/slow"
+
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
@@ -62,6 +64,7 @@ func submitMany(t testing.TB, url string, n int, spec map[string]any) []string {
 
 // The worker of a bulk operation goes away in the middle: the next goes on, and every task is counted once.
 func TestBulkSurvivesItsWorker(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	server, err := devserver.Start(t.Context(), devserver.Options{})
 	require.NoError(t, err)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/testsuite/slow"
+
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/api"
@@ -178,6 +180,7 @@ func TestEventsOfAKillComeInOrder(t *testing.T) {
 // TestEventsGoOnAtAnotherGateway has a listener go from one gateway to another, and to a restarted one: together it
 // hears of everything, and nothing but what was told last comes twice.
 func TestEventsGoOnAtAnotherGateway(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	b := newBench(t, fleet.ClusterConfig{})
 	b.finish.Store(true)
@@ -249,6 +252,7 @@ func TestEventsOfDecidedTasks(t *testing.T) {
 
 // TestEventsComeSoon measures from when something happened to when a listener has it.
 func TestEventsComeSoon(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	b := newBench(t, fleet.ClusterConfig{Brake: fleet.BrakePolicy{MinLost: 1000}})
 	b.finish.Store(true)

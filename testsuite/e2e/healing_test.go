@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/testsuite/slow"
+
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
@@ -91,6 +93,7 @@ func (b *bench) healed(
 }
 
 func TestDegradedAgentIsDrainedAndRestored(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	b := newBench(t, fleet.ClusterConfig{SelfHealing: quickHealing()})
 	ill, well := plane.UniqueID("a"), plane.UniqueID("b")
@@ -172,6 +175,7 @@ func TestDryRunModeOnlyRecords(t *testing.T) {
 }
 
 func TestAgentWhoseHandlersHangIsFailedOver(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	b := newBench(t, fleet.ClusterConfig{SelfHealing: quickHealing()})
 	b.finish.Store(true)
@@ -232,6 +236,7 @@ func TestOrphanIsDeliveredAgain(t *testing.T) {
 }
 
 func TestRunningWorkIsNoOrphan(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	b := newBench(t, fleet.ClusterConfig{SelfHealing: quickHealing()})
 	b.agent(t, plane.UniqueID("a"))
@@ -249,6 +254,7 @@ func TestRunningWorkIsNoOrphan(t *testing.T) {
 
 // TestHealingSchedule pauses the schedule, looks that nothing happens, and resumes it.
 func TestHealingSchedule(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	policy := quickHealing()
 	policy.CycleInterval = fleet.Duration(5 * time.Second)

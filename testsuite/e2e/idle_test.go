@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/testsuite/slow"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -25,6 +27,7 @@ var defaultTiming = flag.Bool("default-timing", false,
 
 // TestIdleFleetWritesNothing lets 100 idle agents heartbeat a dozen times: no workflow's history may grow.
 func TestIdleFleetWritesNothing(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	const agents, heartbeats = 100, 12
 	timing := plane.QuickTiming()

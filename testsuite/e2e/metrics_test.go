@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/testsuite/slow"
+
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
@@ -74,6 +76,7 @@ func TestMetricsOfAFailover(t *testing.T) {
 
 // What waits, and for whom, shows in the metrics of the queue.
 func TestMetricsOfTheQueue(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	b := newBench(t, fleet.ClusterConfig{})
 	cluster := map[string]string{"cluster_id": b.cluster}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/testsuite/slow"
+
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
@@ -234,6 +236,7 @@ func TestTheFleetFollowsItsQueue(t *testing.T) {
 }
 
 func TestTooFewAgentsAreMadeUpForAtOnce(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	b := newBench(t, fleet.ClusterConfig{MinAgents: 2, MaxAgents: 4})
 	y := b.newYard(t)

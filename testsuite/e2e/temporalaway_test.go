@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/testsuite/slow"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -17,6 +19,7 @@ import (
 
 // TestTemporalAway cuts a node off Temporal: every request is answered soon with 503, and nothing is lost.
 func TestTemporalAway(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	way := newNetwork()
 	// The hub's patience outlasts the test: whether an agent is lost is not its matter.

@@ -5,6 +5,8 @@ import (
 	"os"
 	"testing"
 
+	"mainstay.dev/mainstay/testsuite/slow"
+
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/testsuite/bench"
@@ -12,6 +14,7 @@ import (
 
 // Each part of the queue's benchmark runs, small, and leaves nothing behind. Its numbers mean nothing here.
 func TestBenchQueueInSmall(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	temporary := t.TempDir()
 	p := start(t, []string{"TMPDIR=" + temporary}, "bench", "queue", "-o", "json", "--tasks", "40", "--slots", "4",

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"mainstay.dev/mainstay/testsuite/slow"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -59,6 +61,7 @@ func TestDemoDigestsAFolder(t *testing.T) {
 }
 
 func TestDemoOfHealing(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	temporary := t.TempDir()
 	p := start(t, []string{"TMPDIR=" + temporary}, "demo", "--scenario", "healing")

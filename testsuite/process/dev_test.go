@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/testsuite/slow"
+
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/fleet"
@@ -59,6 +61,7 @@ func killAgents(dir string) {
 
 // TestKilledDevLosesNothing kills everything but the agents with 200 tasks acknowledged and half of them done.
 func TestKilledDevLosesNothing(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	const tasks = 200
 	dir, address := t.TempDir(), freeAddress(t)
@@ -140,6 +143,7 @@ func TestDevStopsCleanly(t *testing.T) {
 
 // TestKilledDevAgentIsReplaced kills one agent: another process with the same id takes its place.
 func TestKilledDevAgentIsReplaced(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	p, report := startDev(t, t.TempDir(), "127.0.0.1:0")
 	victim := report.Agents[0]

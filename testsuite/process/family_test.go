@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/testsuite/slow"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -72,6 +74,7 @@ func agentAbove(t *testing.T, pid int, agents ...*program) *program {
 }
 
 func TestKilledAgentLeavesNoProcessBehind(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	_, url := serve(t, "hub-family")
 	c := cluster(t, url, "family")

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/testsuite/slow"
+
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/devserver"
@@ -76,6 +78,7 @@ func postgres(t *testing.T) string {
 // gateways, a worker and agents. One hub and one gateway are killed while 200 tasks are under way: each is done, and
 // done once.
 func TestInstallationOnPostgres(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	store, err := onpostgres.Open(postgres(t), "mainstay")
 	require.NoError(t, err)
