@@ -225,10 +225,11 @@ func (h *Hub) Stop(ctx context.Context) {
 	h.responder.pending.Wait(ctx)
 	h.notices.Wait(ctx)
 	h.cancel()
-	if h.worker != nil {
+	stopped := h.wg.Wait(ctx)
+	if h.worker != nil { // last: while it stops, Temporal may keep released polls of lanes open for a minute
 		h.wg.Go(h.worker.Stop)
 	}
-	if !h.wg.Wait(ctx) {
+	if !stopped || !h.wg.Wait(ctx) {
 		h.log.Warn("The hub did not stop in time")
 	}
 }
