@@ -31,7 +31,7 @@ type drained struct {
 	TailMax float64 `json:"tail_max_ms"`
 	Rerun   int     `json:"run_again"`          // attempts
 	Lost    int     `json:"lost"`               // tasks that did not complete
-	Late    int     `json:"begun_too_late"`     // attempts begun on an agent after the drain said that nothing arrives there any more
+	Late    int     `json:"begun_too_late"`     // attempts begun on an agent where nothing was to arrive any more
 	Moved   int     `json:"moved"`              // attempts taken off an agent at its deadline
 	Undue   int     `json:"not_in_maintenance"` // agents, at the end
 	Met     bool    `json:"met"`                // nothing was repeated, lost or late

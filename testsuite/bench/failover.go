@@ -29,7 +29,7 @@ type faultRow struct {
 	Fault  string `json:"fault"`
 	Target string `json:"target"`
 	Faults int    `json:"faults"`                         // how often it was done
-	Twice  int    `json:"overlapped"`                     // attempts of one task that overlapped, or work of two leaders at once
+	Twice  int    `json:"overlapped"`                     // attempts of one task, or work of two leaders
 	Tasks  int    `json:"attempts_in_progress,omitempty"` // during an outage
 	Rerun  int    `json:"run_again"`                      // attempts of these
 	Lost   int    `json:"lost"`                           // of these, did not complete

@@ -102,7 +102,7 @@ func (i *Installation) startIdle(ctx context.Context, agents int, args ...string
 	return eventually(ctx, fmt.Sprintf("%d agents", agents), startLimit, 100*time.Millisecond,
 		func(ctx context.Context) (bool, error) {
 			sessions, err := metric(ctx, i.agentsURL(), "mainstay_hub_sessions", "")
-			return err == nil && int(sessions) == agents, nil //nolint:nilerr // not yet
+			return err == nil && int(sessions) == agents, nil
 		})
 }
 
