@@ -119,7 +119,8 @@ func pidText(pid int) string {
 
 func getCommand(a *app.App) *cobra.Command {
 	return app.Show(a, &cobra.Command{
-		Use: "get ID", Short: "Show an agent", Example: "  mainstay agent get agent-1", Args: app.Exactly("an agent's id"),
+		Use: "get ID", Short: "Show an agent", Args: app.Exactly("an agent's id"),
+		Example: "  mainstay agent get agent-1",
 	}, func(ctx context.Context, s *client.Client, args []string) (*api.Agent, error) {
 		return s.Agents.Get(ctx, args[0], true)
 	}, printAgent)
@@ -173,5 +174,7 @@ func clusterMembersCommand(a *app.App) *cobra.Command {
 	return app.List(a, &cobra.Command{
 		Use: "members NAME", Short: "List a cluster's members", Args: app.Exactly("a cluster's name"),
 		Example: "  mainstay cluster members default",
-	}, func(s *client.Client, args []string) *client.List[api.Agent] { return s.Clusters.Members(args[0]) }, printAgents)
+	}, func(s *client.Client, args []string) *client.List[api.Agent] {
+		return s.Clusters.Members(args[0])
+	}, printAgents)
 }

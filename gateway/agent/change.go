@@ -41,7 +41,8 @@ func (h *Handlers) registerLoads(routes huma.API) {
 	httpapi.Register(routes, access.Operate, rest.Op("Agents", "restore-load", "POST /{id}/restore-load",
 		"Give an agent all its slots back", "At once. Where nothing was reduced, nothing happens."),
 		func(ctx context.Context, in *rest.AgentInput) (*rest.Output[api.Agent], error) {
-			return change(ctx, h, in.ID, doingLoad, contract.RestoreLoadUpdate, contract.RestoreLoadRequest{AgentID: in.ID})
+			request := contract.RestoreLoadRequest{AgentID: in.ID}
+			return change(ctx, h, in.ID, doingLoad, contract.RestoreLoadUpdate, request)
 		})
 }
 
