@@ -84,7 +84,8 @@ type (
 // withSubjects gives the client its subjects.
 func (c *Client) withSubjects() *Client {
 	c.Tasks, c.Bulks, c.Agents, c.Failovers, c.Drains = Tasks{c}, Bulks{c}, Agents{c}, Failovers{c}, Drains{c}
-	c.Clusters, c.Scalings, c.Schedules, c.Healing, c.Tokens = Clusters{c}, Scalings{c}, Schedules{c}, Healing{c}, Tokens{c}
+	c.Clusters, c.Scalings, c.Schedules = Clusters{c}, Scalings{c}, Schedules{c}
+	c.Healing, c.Tokens = Healing{c}, Tokens{c}
 	return c
 }
 

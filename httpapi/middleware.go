@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -12,6 +13,10 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/protocol"
@@ -180,5 +185,66 @@ func strictHeaders(c *gin.Context) {
 	c.Header("Cross-Origin-Resource-Policy", "same-origin")
 	if strings.HasPrefix(c.Request.URL.Path, "/api/") {
 		c.Header("Cache-Control", "no-store")
+	}
+}
+
+// RequestIDHeader names a request: a client may send its own name, and every answer has one.
+const RequestIDHeader = "X-Request-Id"
+
+// maxRequestID bounds what a client may send.
+const maxRequestID = 128
+
+type requestIDKey struct{}
+
+// RequestID is the name of the request that ctx belongs to, or "".
+func RequestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDKey{}).(string)
+	return id
+}
+
+// identify names a request and its answer. What the client sent counts if it is harmless in a log.
+func identify(c *gin.Context) {
+	id := c.GetHeader(RequestIDHeader)
+	if !harmless(id) {
+		id = strings.ToLower(rand.Text())
+	}
+	c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), requestIDKey{}, id))
+	c.Header(RequestIDHeader, id)
+	c.Next()
+}
+
+// harmless reports whether an id is one word of letters, digits and a few signs.
+func harmless(id string) bool {
+	// no blank, no quote
+	return id != "" && len(id) <= maxRequestID && strings.Trim(id,
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/+=@-") == ""
+}
+
+// untraced are routes that are asked all the time, or held open: their spans would say nothing.
+var untraced = map[string]bool{
+	protocol.PollPath: true, "/metrics": true, "/healthz": true, "/readyz": true, "/health": true,
+	"/api/v1/agents/events": true,
+}
+
+// traced makes a span of each request, in the trace of the client that sent a traceparent.
+func traced(tracer trace.Tracer) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		pattern := route(c)
+		if c.FullPath() == "" || untraced[pattern] {
+			return
+		}
+		ctx := propagation.TraceContext{}.Extract(c.Request.Context(), propagation.HeaderCarrier(c.Request.Header))
+		name := method(c.Request.Method)
+		ctx, span := tracer.Start(ctx, name+" "+pattern, trace.WithSpanKind(trace.SpanKindServer),
+			trace.WithAttributes(attribute.String("http.request.method", name),
+				attribute.String("http.route", pattern)))
+		defer span.End()
+		c.Request = c.Request.WithContext(ctx)
+		c.Next()
+		status := c.Writer.Status()
+		span.SetAttributes(attribute.Int("http.response.status_code", status))
+		if status >= http.StatusInternalServerError {
+			span.SetStatus(codes.Error, strings.ToLower(http.StatusText(status)))
+		}
 	}
 }

@@ -51,7 +51,8 @@ func resumeCommand(a *app.App) *cobra.Command {
 
 func lanesCommand(
 	a *app.App, word string,
-	change func(client.Clusters, context.Context, string, api.PauseRequest) (*api.Cluster, error), short, example string,
+	change func(client.Clusters, context.Context, string, api.PauseRequest) (*api.Cluster, error),
+	short, example string,
 	done func(cluster, lane string, k *api.Cluster) string,
 ) *cobra.Command {
 	var request api.PauseRequest

@@ -33,7 +33,9 @@ on: the number is kept. In mode auto, the rules go on from there.`,
 		Args:    app.Exactly("a cluster's name"),
 	}, func(ctx context.Context, s *client.Client, args []string) (*api.ScalingStatus, error) {
 		given := command.Flags().Changed
-		r := api.ScaleRequest{Desired: when(given("to"), to), Min: when(given("min"), least), Max: when(given("max"), most)}
+		r := api.ScaleRequest{
+			Desired: when(given("to"), to), Min: when(given("min"), least), Max: when(given("max"), most),
+		}
 		if r == (api.ScaleRequest{}) {
 			return nil, app.UsageError("give --to, --min or --max")
 		}
@@ -89,7 +91,8 @@ func statusCommand(a *app.App) *cobra.Command {
 func printScaling(a *app.App, s *api.ScalingStatus) error {
 	err := a.Facts([][2]string{
 		{"Cluster", s.Cluster}, {"Scaling", scalingModeText(s)}, {"Agents", scalingCounts(s)},
-		{"Waiting", waitingText(s.Queue)}, {"Now", scalingNow(a, s.Decision)}, {"Blocked", evaluationText(a, s.Blocked)},
+		{"Waiting", waitingText(s.Queue)}, {"Now", scalingNow(a, s.Decision)},
+		{"Blocked", evaluationText(a, s.Blocked)},
 		{"Stuck", evaluationText(a, s.Stuck)}, {"Last started", a.Ago(s.LastUp)}, {"Last stopped", a.Ago(s.LastDown)},
 		{"Next look", nextLook(a, s)}, {"Rules", rulesText(&s.Settings)}, {"Spawners", spawnersText(a, s)},
 	})

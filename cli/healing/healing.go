@@ -122,7 +122,8 @@ func triggerCommand(a *app.App) *cobra.Command {
 		if r.DryRun {
 			what = "Dry run: looked at"
 		}
-		fmt.Fprintf(a.Stdout, "%s %s in %s.\n", what, fleet.Count(r.Agents, "agent"), fleet.Count(r.Clusters, "cluster"))
+		fmt.Fprintf(a.Stdout, "%s %s in %s.\n", what, fleet.Count(r.Agents, "agent"),
+			fleet.Count(r.Clusters, "cluster"))
 		return printHealingDecisions(a, r)
 	})
 	command.Flags().StringVar(&request.Cluster, "cluster", "", "look at this cluster only")

@@ -118,7 +118,8 @@ func filterText(b *api.Bulk) string {
 
 func bulkListCommand(a *app.App) *cobra.Command {
 	return app.LimitedList(a, &cobra.Command{
-		Use: "list", Short: "List bulk operations, newest first", Args: app.Exactly(), Example: "  mainstay task bulk list",
+		Use: "list", Short: "List bulk operations, newest first", Args: app.Exactly(),
+		Example: "  mainstay task bulk list",
 	}, func(s *client.Client) *client.List[api.Bulk] { return s.Bulks.List() }, printBulks)
 }
 

@@ -1,12 +1,16 @@
+// Package bulk acts on many tasks at once.
 package bulk
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 
@@ -20,6 +24,77 @@ import (
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
+
+// Handlers answer the requests.
+type Handlers struct{ *rest.Core }
+
+type bulkInput struct {
+	Body api.BulkRequest
+}
+
+type getBulkInput struct {
+	ID   string `path:"id" doc:"The operation's id."`
+	Wait string `query:"wait" maxLength:"32" example:"30s" doc:"Hold the answer until the operation has ended, or this time is over. At most 60s."`
+}
+
+type cancelBulkInput struct {
+	ID   string             `path:"id" doc:"The operation's id."`
+	Body *api.ReasonRequest `doc:"May be left out."`
+}
+
+type listBulksInput struct {
+	rest.RecordPageInput
+}
+
+type listBulksOutput struct {
+	Body struct {
+		Bulks         []api.Bulk `json:"bulks"`
+		NextPageToken string     `json:"next_page_token,omitempty"`
+	}
+}
+
+// Register adds the operations.
+func (h *Handlers) Register(routes huma.API) {
+	start := rest.Op("Bulk operations", "bulk-tasks", "POST /tasks/bulk",
+		"Act on many tasks",
+		"Cancels, retries, discards, decides or reprioritizes all tasks that the filter selects. Answers 202 once the operation is durable, or 200 to a dry run. "+
+			"Tasks submitted within the last second may be left out. Each task is asked once; what it refuses counts as skipped.")
+	start.DefaultStatus = http.StatusAccepted
+	start.Responses = map[string]*huma.Response{"200": {Description: "What a dry run found",
+		Content: map[string]*huma.MediaType{
+			"application/json": {Schema: routes.OpenAPI().Components.Schemas.Schema(bulkType, true, "Bulk")},
+		}}}
+	httpapi.Register(routes, access.Operate.Scoped(), start,
+		func(ctx context.Context, in *bulkInput) (*rest.StatusOutput[api.Bulk], error) {
+			bulk, err := h.startBulk(ctx, &in.Body)
+			if err != nil {
+				return nil, err
+			}
+			status := http.StatusAccepted
+			if bulk.DryRun {
+				status = http.StatusOK
+			}
+			return &rest.StatusOutput[api.Bulk]{Status: status, Body: bulk}, nil
+		})
+	httpapi.Register(routes, access.View.Scoped(), rest.Op("Bulk operations", "list-bulks", "GET /tasks/bulk",
+		"List bulk operations",
+		"Newest first. An operation appears within about a second of its start."), h.listBulks)
+	httpapi.Register(routes, access.View.Scoped(), rest.Op("Bulk operations", "get-bulk", "GET /tasks/bulk/{id}",
+		"Get a bulk operation, or wait for it", "Its counts grow a page of tasks at a time."),
+		func(ctx context.Context, in *getBulkInput) (*rest.Output[api.Bulk], error) {
+			wait, err := rest.ParseWait(in.Wait)
+			if err != nil {
+				return nil, err
+			}
+			return rest.Reply(h.waitForBulk(ctx, in.ID, wait))
+		})
+	httpapi.Register(routes, access.Operate.Scoped(),
+		rest.Op("Bulk operations", "cancel-bulk", "POST /tasks/bulk/{id}/cancel",
+			"Stop a bulk operation", "What it has done stays done. The page of tasks under way is finished first. Answers 409 conflict when it has ended."),
+		func(ctx context.Context, in *cancelBulkInput) (*rest.Output[api.Bulk], error) {
+			return rest.Reply(h.cancelBulk(ctx, in.ID, in.Body))
+		})
+}
 
 var bulkType = reflect.TypeFor[api.Bulk]()
 
@@ -221,4 +296,50 @@ func (h *Handlers) listBulks(ctx context.Context, in *listBulksInput) (*listBulk
 	parallel.Each(len(out.Body.Bulks), rest.FanOut, func(i int) { out.Body.Bulks[i] = h.bulk(ctx, page[i]) })
 	out.Body.NextPageToken = next
 	return out, nil
+}
+
+// bulkSpec checks a request.
+func bulkSpec(r *api.BulkRequest) (contract.BulkSpec, error) {
+	filter := fleet.TaskFilter{
+		Cluster: r.Filter.Cluster,
+		Status:  r.Filter.Status,
+		Type:    r.Filter.Type,
+		Tenant:  r.Filter.Tenant,
+		Agent:   r.Filter.Agent,
+		Labels:  r.Filter.Labels,
+	}
+	if r.Filter.SubmittedAfter != nil {
+		filter.SubmittedAfter = *r.Filter.SubmittedAfter
+	}
+	if r.Filter.SubmittedBefore != nil {
+		filter.SubmittedBefore = *r.Filter.SubmittedBefore
+	}
+	ids := slices.Compact(slices.Sorted(slices.Values(r.Filter.IDs)))
+	bulk := fleet.Bulk{Action: r.Action, Filter: filter, IDs: ids, All: r.All, Decision: r.Decision,
+		Priority: r.Priority, Reason: r.Reason}
+	if err := bulk.Validate(); err != nil {
+		var field *fleet.FieldError
+		if errors.As(err, &field) {
+			return contract.BulkSpec{}, rest.Invalid("body."+field.Field, field.Err)
+		}
+		return contract.BulkSpec{}, rest.Invalid("body", err)
+	}
+	return contract.BulkSpec{Action: r.Action, Filter: filter, IDs: ids, All: r.All, Decision: r.Decision,
+		Priority: r.Priority, Reason: r.Reason}, nil
+}
+
+// bulkOf is what was asked for.
+func bulkOf(spec *contract.BulkSpec) api.Bulk {
+	b := api.Bulk{Action: spec.Action, All: spec.All, Decision: spec.Decision, Priority: int(spec.Priority),
+		Reason: spec.Reason}
+	if !spec.Filter.Empty() {
+		filter := spec.Filter
+		b.Filter = &filter
+	}
+	return b
+}
+
+func takeBulk(b *api.Bulk, s *contract.BulkState) {
+	b.Status, b.Why, b.Expected = s.Status, s.Why, s.Expected
+	b.Matched, b.Done, b.Skipped, b.Failed, b.Examples = s.Matched, s.Done, s.Skipped, s.Failed, s.Examples
 }

@@ -1,18 +1,135 @@
+// Package failover moves agents' work and roles away, and shows how that went.
 package failover
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"slices"
+	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
+
+// Handlers answer the requests.
+type Handlers struct{ *rest.Core }
+
+type startFailoverInput struct {
+	ID   string               `path:"id" doc:"The agent's id."`
+	Body *api.FailoverRequest `doc:"May be left out."`
+}
+
+type failoverInput struct {
+	ID string `path:"id" maxLength:"256" doc:"The failover's id: <cluster>:<agent>:<epoch>."`
+}
+
+type listFailoversInput struct {
+	Cluster string               `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Agent   string               `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent whose work was moved."`
+	Status  fleet.FailoverStatus `query:"status" enum:"running,succeeded,not_in_cluster,no_target_available,failed" doc:"Those that have ended are told apart after the page is read, so a page may hold fewer than page_size."`
+	rest.RecordPageInput
+}
+
+type listFailoversOutput struct {
+	Body struct {
+		Failovers     []fleet.FailoverRecord `json:"failovers"`
+		NextPageToken string                 `json:"next_page_token,omitempty"`
+	}
+}
+
+// Register adds the operations.
+func (h *Handlers) Register(routes huma.API) {
+	httpapi.Register(routes, access.Operate, rest.WithStatus(http.StatusAccepted,
+		rest.Op("Failovers", "failover-agent", "POST /{id}/failover",
+			"Move an agent's work and roles away",
+			"Answers 202 once the request is durable. Answers 409 conflict when the agent is offline, as its work has moved already, and when the target cannot take work now.")), h.startFailover)
+	httpapi.Register(routes, access.View, rest.Op("Failovers", "list-failovers", "GET /failovers",
+		"List failovers", "Newest first. A failover appears within about a second of its start."), h.listFailovers)
+	httpapi.Register(routes, access.View, rest.Op("Failovers", "get-failover", "GET /failovers/{id}",
+		"Get a failover", "Its trigger, each task that was moved and to whom, the roles that were moved, and when."),
+		func(ctx context.Context, in *failoverInput) (*rest.Output[fleet.FailoverRecord], error) {
+			return rest.Reply(h.failover(ctx, in.ID))
+		})
+}
+
+// startFailover signals the agent's cluster, as a person with tctl would.
+func (h *Handlers) startFailover(
+	ctx context.Context, in *startFailoverInput,
+) (*rest.Output[api.FailoverAccepted], error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	view, _, err := h.ClusterOfAgent(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkFailed(view.Member(in.ID)); err != nil {
+		return nil, err
+	}
+	request := contract.ManualFailover{AgentID: in.ID}
+	if in.Body != nil {
+		request.TargetAgentID, request.Reason = in.Body.TargetAgentID, in.Body.Reason
+	}
+	if err := checkTarget(&view.Cluster, in.ID, request.TargetAgentID); err != nil {
+		return nil, err
+	}
+	cluster := view.Config.Name
+	if err := contract.ManualFailoverSignal.Send(ctx, h.Store.Client, contract.ClusterWorkflowID(cluster),
+		request); err != nil {
+		return nil, h.Answer(err, "ask for a failover", protocol.CodeUnknownAgent)
+	}
+	return &rest.Output[api.FailoverAccepted]{Body: api.FailoverAccepted{
+		Cluster: cluster, AgentID: in.ID, FailoverID: contract.FailoverID(cluster, in.ID, view.Member(in.ID).Epoch),
+	}}, nil
+}
+
+// checkFailed refuses an agent whose work a failover would not move.
+func checkFailed(m *fleet.Member) error {
+	since := " since " + m.StatusSince.UTC().Format(time.RFC3339)
+	switch {
+	case m.Serving():
+		return nil
+	case !m.Connected():
+		return httpapi.Problem(protocol.CodeConflict, "the agent is offline"+since+
+			": its work and roles were moved when it was given up; GET /api/v1/agents/failovers?agent=<id> shows it")
+	case m.Status == fleet.AgentDraining:
+		return httpapi.Problem(protocol.CodeConflict, "the agent is being drained"+since+": its work moves with that")
+	}
+	return httpapi.Problem(protocol.CodeConflict, "the agent is in maintenance"+since+
+		" and is given no work; what it still runs moves with POST /api/v1/agents/{id}/drain")
+}
+
+// checkTarget refuses a target that cannot take over. The cluster decides again when it takes the signal.
+func checkTarget(c *fleet.Cluster, agent, target string) error {
+	if target == "" {
+		return nil
+	}
+	const location = "body.target_agent_id"
+	member := c.Member(target)
+	switch {
+	case target == agent:
+		return rest.Invalid(location, errors.New("must be another agent than the one whose work is moved"))
+	case member == nil:
+		return rest.Invalid(location, errors.New("must be a member of the agent's cluster"))
+	case member.Status == fleet.AgentMaintenance:
+		return httpapi.Problem(protocol.CodeConflict,
+			"the target is in maintenance and takes no work; choose an online agent, or leave target_agent_id out")
+	case member.Status != fleet.AgentOnline:
+		return httpapi.Problem(protocol.CodeConflict, "the target is "+string(member.Status)+
+			" and can take no work; choose an online agent, or leave target_agent_id out")
+	}
+	return nil
+}
 
 // failovers are the records of failovers.
 func (h *Handlers) failovers() store.Records[fleet.FailoverRecord] {

@@ -81,8 +81,8 @@ func (h *Handlers) queue(ctx context.Context, only string, in *rest.QueuePageInp
 	return out, nil
 }
 
-// Lanes shows the lanes of clusters, of the page of a token, and the token of the next page; pinned are the agents, by cluster,
-// whose lanes are shown too.
+// Lanes shows a page of the lanes of clusters, and the token of the next page; pinned are the agents, by cluster, whose
+// lanes are shown too.
 func (h *Handlers) Lanes(
 	ctx context.Context, views []contract.ClusterView, live store.Live, pinned map[string][]string, token string,
 	size int,

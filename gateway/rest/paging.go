@@ -100,7 +100,7 @@ func PageOf[T any](
 	return page, SealToken(query, after), c.Answer(err, doing, protocol.CodeNotFound)
 }
 
-// RecordOf returns the newest record of a workflow. ok is false for an id that names none; unknown is the code for that.
+// RecordOf returns the newest record of a workflow. ok is false for an id that names none; unknown is its code.
 func RecordOf[T any](
 	ctx context.Context, c *Core, records store.Records[T], workflowID string, ok bool, unknown string,
 ) (record T, err error) {

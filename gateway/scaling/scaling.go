@@ -1,3 +1,4 @@
+// Package scaling shows how the numbers of clusters' agents are kept, and lets people set them.
 package scaling
 
 import (
@@ -7,17 +8,74 @@ import (
 	"strings"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	enumspb "go.temporal.io/api/enums/v1"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
+
+// Handlers answer the requests.
+type Handlers struct {
+	*rest.Core
+	// Configure changes a cluster's settings.
+	Configure func(
+		ctx context.Context, name string, expected []string,
+		change func(fleet.ClusterConfig) (fleet.ClusterConfig, error),
+	) (api.Cluster, error)
+}
+
+type scaleInput struct {
+	ID   string `path:"id" doc:"The cluster's name."`
+	Body api.ScaleRequest
+}
+
+type scalingRecordInput struct {
+	ID string `path:"id" maxLength:"256" doc:"The action's id: <cluster>:<number>."`
+}
+
+type listScalingsInput struct {
+	Cluster string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	rest.RecordPageInput
+}
+
+type listScalingsOutput struct {
+	Body struct {
+		Scalings      []fleet.ScalingRecord `json:"scalings"`
+		NextPageToken string                `json:"next_page_token,omitempty"`
+	}
+}
+
+// Register adds the operations.
+func (h *Handlers) Register(routes huma.API) {
+	get := rest.Op("Scaling", "get-scaling", "GET /clusters/{id}/scaling",
+		"Show how a cluster's number of agents is kept", "")
+	httpapi.Register(routes, access.View, get, func(ctx context.Context,
+		in *rest.ClusterInput) (*rest.Output[api.ScalingStatus], error) {
+		return rest.Reply(h.scalingStatus(ctx, in.ID))
+	})
+	httpapi.Register(routes, access.Operate, rest.Op("Scaling", "scale-cluster", "POST /clusters/{id}/scaling",
+		"Say how many agents a cluster is to have",
+		"Agents are started or stopped at once. Who is stopped is drained before: agents without work first, and only agents that a spawner started."), h.scaleCluster)
+	httpapi.Register(routes, access.View, rest.Op("Scaling", "list-scalings", "GET /scalings",
+		"List what scaling has done",
+		"Newest first. An action appears within about a second of its start."), h.listScalings)
+	httpapi.Register(routes, access.View, rest.Op("Scaling", "get-scaling-action", "GET /scalings/{id}",
+		"Get one action of scaling", "Why it was begun, which agents it started or stopped, and how that went."),
+		func(ctx context.Context, in *scalingRecordInput) (*rest.Output[fleet.ScalingRecord], error) {
+			return rest.Reply(h.scalingRecord(ctx, in.ID))
+		})
+}
 
 // newestActions is how many actions a status shows.
 const newestActions = 5
@@ -165,4 +223,41 @@ func set[T any](field *T, value *T) {
 	if value != nil {
 		*field = *value
 	}
+}
+
+// scalings are the records of what scaling has done.
+func (h *Handlers) scalings() store.Records[fleet.ScalingRecord] {
+	return store.Records[fleet.ScalingRecord]{Store: h.Store, Query: contract.ScalingQuery, Partial: partialScaling}
+}
+
+// scalingRecord returns the newest action with an id.
+func (h *Handlers) scalingRecord(ctx context.Context, id string) (fleet.ScalingRecord, error) {
+	cluster, number, ok := contract.ParseScalingID(id)
+	workflowID := contract.ScalingWorkflowID(cluster, number)
+	return rest.RecordOf(ctx, h.Core, h.scalings(), workflowID, ok, protocol.CodeUnknownScaling)
+}
+
+func (h *Handlers) listScalings(ctx context.Context, in *listScalingsInput) (out *listScalingsOutput, err error) {
+	query := rest.AllOf(contract.Equals("WorkflowType", contract.ScalingWorkflow),
+		rest.Filter(contract.AttrCluster.GetName(), in.Cluster))
+	out = &listScalingsOutput{}
+	out.Body.Scalings, out.Body.NextPageToken, err = rest.PageOf(
+		ctx, h.Core, "list actions of scaling", h.scalings().Page, query, in.RecordPageInput)
+	return out, err
+}
+
+// partialScaling is what Temporal itself knows of an action.
+func partialScaling(info *workflowpb.WorkflowExecutionInfo, why string) (fleet.ScalingRecord, bool) {
+	cluster, number, ok := contract.ScalingOfWorkflowID(info.GetExecution().GetWorkflowId())
+	record := fleet.ScalingRecord{
+		ID: contract.ScalingID(cluster, number), Cluster: cluster, Status: fleet.ScalingRunning, Error: why,
+		Agents: []fleet.ScaledAgent{},
+	}
+	if t := store.TimeOf(info.GetStartTime()); t != nil {
+		record.StartedAt = *t
+	}
+	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		record.Status = fleet.ScalingFailed
+	}
+	return record, ok
 }

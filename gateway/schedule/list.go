@@ -2,13 +2,18 @@ package schedule
 
 import (
 	"context"
+	"time"
 
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
 	schedulepb "go.temporal.io/api/schedule/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -74,4 +79,76 @@ func scheduleEntry(name string, entry *schedulepb.ScheduleListEntry) api.Schedul
 		}
 	}
 	return e
+}
+
+const (
+	runStarting     fleet.TaskStatus = "starting"
+	runNotSubmitted fleet.TaskStatus = "not_submitted"
+	runUnknown      fleet.TaskStatus = "unknown"
+)
+
+// runs tells what became of a schedule's newest firings, newest first.
+func (h *Handlers) runs(
+	ctx context.Context, name string, actions []*schedulepb.ScheduleActionResult,
+) []api.ScheduleRun {
+	ctx, cancel := context.WithTimeout(ctx, rest.QueryTimeout)
+	defer cancel()
+	runs, firings := make([]api.ScheduleRun, 0, len(actions)), make([]string, 0, len(actions))
+	for i := len(actions) - 1; i >= 0; i-- {
+		firing := actions[i].GetStartWorkflowResult().GetWorkflowId()
+		if schedule, at, ok := contract.FiringOfWorkflowID(firing); ok && schedule == name {
+			firings = append(firings, firing)
+			runs = append(runs, api.ScheduleRun{
+				TaskID:      contract.FiringTaskID(name, at),
+				Status:      runUnknown,
+				ScheduledAt: at,
+				FiredAt:     store.TimeOf(actions[i].GetActualTime()),
+			})
+		}
+	}
+	parallel.Each(len(runs), rest.FanOut, func(i int) { h.completeRun(ctx, &runs[i], name, firings[i]) })
+	return runs
+}
+
+// completeRun puts in how the task stands, or why there is none.
+func (h *Handlers) completeRun(ctx context.Context, run *api.ScheduleRun, schedule, firing string) {
+	task, err := h.Store.Tasks().Describe(ctx, run.TaskID)
+	if err == nil && task.MadeBy(schedule) {
+		task.Refine(time.Now())
+		run.Status, run.ClosedAt = task.Status, task.ClosedAt
+		return
+	}
+	if err != nil && store.KindOf(err) != store.NotFound {
+		return
+	}
+	info, err := h.Store.Describe(ctx, firing)
+	if err != nil {
+		return
+	}
+	run.ClosedAt = store.TimeOf(info.GetCloseTime())
+	switch info.GetStatus() {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		run.Status = runStarting
+	case enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:
+		run.Status, run.Why = runNotSubmitted, h.whyFailed(ctx, info.GetExecution())
+	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		run.Status, run.Why = runNotSubmitted, "the firing was cancelled before it had made its task"
+	}
+}
+
+// whyFailed is the innermost message of a failed firing; it is ours.
+func (h *Handlers) whyFailed(ctx context.Context, firing *commonpb.WorkflowExecution) string {
+	end, err := h.Store.End(ctx, firing.GetWorkflowId(), firing.GetRunId())
+	if err != nil {
+		return ""
+	}
+	failure := end.Failure()
+	for failure.GetCause() != nil {
+		failure = failure.GetCause()
+	}
+	if kind := failure.GetApplicationFailureInfo().GetType(); kind == contract.UnknownCluster ||
+		kind == contract.IDTaken {
+		return failure.GetMessage()
+	}
+	return "the firing failed; the Temporal Web UI shows why, under " + firing.GetWorkflowId()
 }
