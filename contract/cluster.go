@@ -60,6 +60,21 @@ type JoinResponse struct {
 	Directive Directive      `json:"directive"`
 }
 
+// ToCluster is a request with the cluster that an activity sends it to.
+type ToCluster[Request any] struct {
+	Cluster string  `json:"cluster"`
+	Request Request `json:"request"`
+}
+
+// The inputs of the activities that send a cluster a request.
+type (
+	ClusterCordon     = ToCluster[CordonRequest]
+	ClusterUncordon   = ToCluster[UncordonRequest]
+	ClusterReduceLoad = ToCluster[ReduceLoadRequest]
+	ClusterRebalance  = ToCluster[RebalanceRequest]
+	ClusterRetire     = ToCluster[RetireRequest]
+)
+
 // OpenLaneRequest asks that hubs poll the lane of a set of capabilities from now on.
 type OpenLaneRequest struct {
 	Capabilities []string `json:"capabilities"`
@@ -107,10 +122,8 @@ func (d *Directive) Holds(lane string) bool { return d.Paused || slices.Contains
 
 // Fenced reports whether a session of an agent has been replaced by a newer process's.
 func (d *Directive) Fenced(agentID string, epoch int64) bool {
-	i, found := slices.BinarySearchFunc(d.Fences, agentID, func(f Fence,
-		id string) int {
-		return strings.Compare(f.AgentID, id)
-	})
+	i, found := slices.BinarySearchFunc(d.Fences, agentID,
+		func(f Fence, id string) int { return strings.Compare(f.AgentID, id) })
 	return found && epoch < d.Fences[i].MinEpoch
 }
 
