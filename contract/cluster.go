@@ -66,7 +66,7 @@ type ToCluster[Request any] struct {
 	Request Request `json:"request"`
 }
 
-// The inputs of the activities that send a cluster a request.
+// ClusterCordon and the others are the inputs of the activities that send a cluster a request.
 type (
 	ClusterCordon     = ToCluster[CordonRequest]
 	ClusterUncordon   = ToCluster[UncordonRequest]
