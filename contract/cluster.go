@@ -66,13 +66,17 @@ type ToCluster[Request any] struct {
 	Request Request `json:"request"`
 }
 
-// ClusterCordon and the others are the inputs of the activities that send a cluster a request.
 type (
-	ClusterCordon     = ToCluster[CordonRequest]
-	ClusterUncordon   = ToCluster[UncordonRequest]
+	// ClusterCordon is the input of CordonActivity.
+	ClusterCordon = ToCluster[CordonRequest]
+	// ClusterUncordon is the input of UncordonActivity.
+	ClusterUncordon = ToCluster[UncordonRequest]
+	// ClusterReduceLoad is the input of ReduceLoadActivity.
 	ClusterReduceLoad = ToCluster[ReduceLoadRequest]
-	ClusterRebalance  = ToCluster[RebalanceRequest]
-	ClusterRetire     = ToCluster[RetireRequest]
+	// ClusterRebalance is the input of RebalanceActivity.
+	ClusterRebalance = ToCluster[RebalanceRequest]
+	// ClusterRetire is the input of RetireActivity.
+	ClusterRetire = ToCluster[RetireRequest]
 )
 
 // OpenLaneRequest asks that hubs poll the lane of a set of capabilities from now on.
