@@ -8,6 +8,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -98,10 +99,7 @@ func New(o Options) (*Agent, error) {
 		}
 		o.HubURLs[i] = strings.TrimRight(raw, "/")
 	}
-	if err := fleet.ValidateID("Cluster", o.Cluster); err != nil {
-		return nil, fmt.Errorf("agent: %w", err)
-	}
-	if err := fleet.ValidateID("ID", o.ID); err != nil {
+	if err := cmp.Or(fleet.ValidateID("Cluster", o.Cluster), fleet.ValidateID("ID", o.ID)); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
 	for i, c := range o.Capabilities {
@@ -109,18 +107,14 @@ func New(o Options) (*Agent, error) {
 			return nil, fmt.Errorf("agent: %w", err)
 		}
 	}
-	if o.Slots == 0 {
-		o.Slots = 1
-	}
+	o.Slots = cmp.Or(o.Slots, 1)
 	if o.Slots < 1 || o.Slots > maxSlots {
 		return nil, fmt.Errorf("agent: Slots must be 1 to %d", maxSlots)
 	}
 	if o.GiveUpAfter < 0 || o.StopTimeout < 0 {
 		return nil, errors.New("agent: GiveUpAfter and StopTimeout must not be negative")
 	}
-	if o.StopTimeout == 0 {
-		o.StopTimeout = DefaultStopTimeout
-	}
+	o.StopTimeout = cmp.Or(o.StopTimeout, DefaultStopTimeout)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -173,3 +167,17 @@ func (a *Agent) Role() fleet.Role {
 
 // taskTypes are the handled types, sorted.
 func (a *Agent) taskTypes() []string { return slices.Sorted(maps.Keys(a.handlers)) }
+
+// withSpawner adds the spawner's name and spawn id to an agent's metadata, by which spawned agents are recognised.
+// Processes that a spawned agent starts inherit its environment, but have other ids.
+func withSpawner(metadata map[string]string, id string, getenv func(string) string) map[string]string {
+	if getenv(fleet.EnvSpawnID) != id || getenv(fleet.EnvSpawner) == "" {
+		return metadata
+	}
+	metadata = maps.Clone(metadata)
+	if metadata == nil {
+		metadata = map[string]string{}
+	}
+	metadata[fleet.MetadataSpawner], metadata[fleet.MetadataSpawnID] = getenv(fleet.EnvSpawner), id
+	return metadata
+}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -190,4 +191,16 @@ func (b *headTail) String() string {
 func (b *headTail) tail(limit int) string {
 	all := append(append([]byte(nil), b.head...), b.end()...)
 	return strings.TrimSpace(strings.ToValidUTF8(string(all[max(0, len(all)-limit):]), "?"))
+}
+
+// secretVariables are Mainstay's own secrets, which submitted commands do not inherit. Nothing here limits what else a
+// command can do as this user.
+var secretVariables = []string{"MAINSTAY_JOIN_TOKEN", "MAINSTAY_TOKEN", "MAINSTAY_ADMIN_TOKEN", "MAINSTAY_TOKEN_KEY"}
+
+// WithoutSecrets leaves Mainstay's own secrets out of an environment, for handlers that start processes.
+func WithoutSecrets(environment []string) []string {
+	return slices.DeleteFunc(slices.Clone(environment), func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return slices.Contains(secretVariables, name)
+	})
 }

@@ -71,8 +71,7 @@ func (a *Agent) Status() Status {
 	}
 	b := r.beat
 	if !b.at.IsZero() {
-		at := b.at.UTC()
-		s.LastHeartbeat = &at
+		s.LastHeartbeat = new(b.at.UTC())
 	}
 	ended := r.loopCtx.Err() != nil
 	s.LastHeartbeatSuccess = b.answered && !ended

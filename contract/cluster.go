@@ -60,6 +60,25 @@ type JoinResponse struct {
 	Directive Directive      `json:"directive"`
 }
 
+// ToCluster is a request with the cluster that an activity sends it to.
+type ToCluster[Request any] struct {
+	Cluster string  `json:"cluster"`
+	Request Request `json:"request"`
+}
+
+type (
+	// ClusterCordon is the input of CordonActivity.
+	ClusterCordon = ToCluster[CordonRequest]
+	// ClusterUncordon is the input of UncordonActivity.
+	ClusterUncordon = ToCluster[UncordonRequest]
+	// ClusterReduceLoad is the input of ReduceLoadActivity.
+	ClusterReduceLoad = ToCluster[ReduceLoadRequest]
+	// ClusterRebalance is the input of RebalanceActivity.
+	ClusterRebalance = ToCluster[RebalanceRequest]
+	// ClusterRetire is the input of RetireActivity.
+	ClusterRetire = ToCluster[RetireRequest]
+)
+
 // OpenLaneRequest asks that hubs poll the lane of a set of capabilities from now on.
 type OpenLaneRequest struct {
 	Capabilities []string `json:"capabilities"`
@@ -107,10 +126,8 @@ func (d *Directive) Holds(lane string) bool { return d.Paused || slices.Contains
 
 // Fenced reports whether a session of an agent has been replaced by a newer process's.
 func (d *Directive) Fenced(agentID string, epoch int64) bool {
-	i, found := slices.BinarySearchFunc(d.Fences, agentID, func(f Fence,
-		id string) int {
-		return strings.Compare(f.AgentID, id)
-	})
+	i, found := slices.BinarySearchFunc(d.Fences, agentID,
+		func(f Fence, id string) int { return strings.Compare(f.AgentID, id) })
 	return found && epoch < d.Fences[i].MinEpoch
 }
 

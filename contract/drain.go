@@ -88,18 +88,6 @@ type Cordoned struct {
 	Version  int64  `json:"version"`
 }
 
-// ClusterCordon is the input of CordonActivity; ClusterUncordon that of UncordonActivity.
-type ClusterCordon struct {
-	Cluster string        `json:"cluster"`
-	Request CordonRequest `json:"request"`
-}
-
-// ClusterUncordon is the input of UncordonActivity.
-type ClusterUncordon struct {
-	Cluster string          `json:"cluster"`
-	Request UncordonRequest `json:"request"`
-}
-
 // FindMemberInput is the input of FindMemberActivity, which answers Cordoned.
 type FindMemberInput struct {
 	Cluster string `json:"cluster"`

@@ -51,23 +51,11 @@ type LoadReduced struct {
 	Reduction *fleet.LoadReduction `json:"reduction,omitempty"`
 }
 
-// ClusterReduceLoad is the input of ReduceLoadActivity.
-type ClusterReduceLoad struct {
-	Cluster string            `json:"cluster"`
-	Request ReduceLoadRequest `json:"request"`
-}
-
 // RebalanceRequest spreads shards and targets evenly over the agents, with as few moves as that needs. Asked again, it
 // finds nothing to do.
 type RebalanceRequest struct {
 	DryRun bool   `json:"dry_run,omitempty"`
 	Reason string `json:"reason,omitempty"`
-}
-
-// ClusterRebalance is the input of RebalanceActivity.
-type ClusterRebalance struct {
-	Cluster string           `json:"cluster"`
-	Request RebalanceRequest `json:"request"`
 }
 
 // TargetsRequest adds deployment targets to a cluster and takes others away.

@@ -123,12 +123,6 @@ type RetireRequest struct {
 	AgentID string `json:"agent_id"`
 }
 
-// ClusterRetire is the input of RetireActivity.
-type ClusterRetire struct {
-	Cluster string        `json:"cluster"`
-	Request RetireRequest `json:"request"`
-}
-
 // SpawnerStarts says that a spawner has come up: agents that could not be started are tried at once.
 type SpawnerStarts struct {
 	Spawner string `json:"spawner"`

@@ -111,10 +111,8 @@ func whyOne(c *fleet.Cluster, m *fleet.Member, who string, w Waiting) string {
 // whyAnyone is about a task that any capable agent may do.
 func whyAnyone(c *fleet.Cluster, serving []*fleet.Member, w Waiting) string {
 	name := c.Config.Name
-	capable := only(serving, func(m *fleet.Member) bool {
-		return fleet.HasAll(m.Capabilities,
-			w.Spec.RequiredCapabilities)
-	})
+	has := func(m *fleet.Member) bool { return fleet.HasAll(m.Capabilities, w.Spec.RequiredCapabilities) }
+	capable := only(serving, has)
 	if len(capable) == 0 {
 		return whyIncapable(c, serving, w.Spec.RequiredCapabilities)
 	}

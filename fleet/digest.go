@@ -24,7 +24,8 @@ func (s TaskSpec) Digest() (string, error) {
 	s.Timeout = Duration(s.Timeout.Or(DefaultTaskTimeout))
 	s.ExpiresIn = Duration(s.ExpiresIn.Or(DefaultExpiration))
 	s.Retry = s.Retry.withDefaults()
-	s.RequiredCapabilities, s.PreferredCapabilities = SortedSet(s.RequiredCapabilities), SortedSet(s.PreferredCapabilities)
+	s.RequiredCapabilities = SortedSet(s.RequiredCapabilities)
+	s.PreferredCapabilities = SortedSet(s.PreferredCapabilities)
 	text, err := json.Marshal(s)
 	if err != nil {
 		return "", fmt.Errorf("encode the task: %w", err)

@@ -417,35 +417,30 @@ func (d *clusterChanges) shards() {
 }
 
 func (d *clusterChanges) pauses() {
-	paused := func(list []Pause, lane string) bool {
-		return slices.ContainsFunc(list, func(p Pause) bool { return p.Lane == lane })
+	same := func(a, b Pause) bool { return a.Lane == b.Lane }
+	for _, p := range missing(d.cluster.Pauses, d.was.pauses, same) {
+		d.add(EventLanePaused, EventData{Lane: p.Lane, Reason: p.Reason})
 	}
-	for _, p := range d.cluster.Pauses {
-		if !paused(d.was.pauses, p.Lane) {
-			d.add(EventLanePaused, EventData{Lane: p.Lane, Reason: p.Reason})
-		}
-	}
-	for _, p := range d.was.pauses {
-		if !paused(d.cluster.Pauses, p.Lane) {
-			d.add(EventLaneResumed, EventData{Lane: p.Lane})
-		}
+	for _, p := range missing(d.was.pauses, d.cluster.Pauses, same) {
+		d.add(EventLaneResumed, EventData{Lane: p.Lane})
 	}
 }
 
 func (d *clusterChanges) brakes() {
-	held := func(list []BrakeHold, hub string) bool {
-		return slices.ContainsFunc(list, func(b BrakeHold) bool { return b.Hub == hub })
+	same := func(a, b BrakeHold) bool { return a.Hub == b.Hub }
+	for _, b := range missing(d.cluster.BrakeHolds, d.was.brakes, same) {
+		d.add(EventBrakeEngaged, EventData{Hub: b.Hub, Count: b.Lost})
 	}
-	for _, b := range d.cluster.BrakeHolds {
-		if !held(d.was.brakes, b.Hub) {
-			d.add(EventBrakeEngaged, EventData{Hub: b.Hub, Count: b.Lost})
-		}
+	for _, b := range missing(d.was.brakes, d.cluster.BrakeHolds, same) {
+		d.add(EventBrakeReleased, EventData{Hub: b.Hub})
 	}
-	for _, b := range d.was.brakes {
-		if !held(d.cluster.BrakeHolds, b.Hub) {
-			d.add(EventBrakeReleased, EventData{Hub: b.Hub})
-		}
-	}
+}
+
+// missing returns what of a list is not in another.
+func missing[T any](list, from []T, same func(a, b T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(list), func(t T) bool {
+		return slices.ContainsFunc(from, func(o T) bool { return same(t, o) })
+	})
 }
 
 // targets adds, for each agent, the target that it got, or their number.

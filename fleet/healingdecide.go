@@ -70,8 +70,7 @@ func (h *healer) agent(a *HealingAgent) {
 	facts := HealingFacts{Status: a.Status, Level: a.Health.Level, Detail: a.Health.Why, Since: a.Health.Since,
 		Epoch: a.Epoch, Running: a.Running}
 	if a.Health.Level != HealthHealthy {
-		score := a.Health.Score
-		facts.Score = &score
+		facts.Score = new(a.Health.Score)
 	}
 	why := a.Health.Why
 	if why != "" {

@@ -189,8 +189,7 @@ func whyOf(h *Health) string {
 	}
 	factors := slices.Clone(h.Factors)
 	slices.SortStableFunc(factors, func(a, b HealthFactor) int {
-		return cmp.Compare((1-b.Score)*b.Weight,
-			(1-a.Score)*a.Weight)
+		return cmp.Compare((1-b.Score)*b.Weight, (1-a.Score)*a.Weight)
 	})
 	for _, f := range factors {
 		if f.Score < 1 && !slices.Contains(reasons, f.Why) {

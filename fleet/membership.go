@@ -132,8 +132,7 @@ func (m *Member) setHealth(h *MemberHealth) bool {
 	if m.Health == nil && h.Level == HealthHealthy || m.Health != nil && m.Health.Level == h.Level {
 		return false
 	}
-	kept := *h
-	m.Health = &kept
+	m.Health = new(*h)
 	return true
 }
 

@@ -117,9 +117,7 @@ func ValidateScheduleName(name string) error {
 const MaxCronLength = 200
 
 // Cron is a cron schedule: the times at which every field has the minute, hour, day and so on. Calendars explains days.
-type Cron struct {
-	Minute, Hour, DayOfMonth, Month, DayOfWeek CronField
-}
+type Cron struct{ Minute, Hour, DayOfMonth, Month, DayOfWeek CronField }
 
 // CronField is one field: the union of its ranges, never empty. Sunday is 0.
 type CronField []CronRange

@@ -47,9 +47,8 @@ func (h *Hub) endOverdueLocked(a *attempt, now time.Time) {
 	s.leave(a.attemptKey, leftover{toldAt: now})
 	h.forgetLocked(a)
 	s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: a.task, Attempt: a.number, Reason: reason})
-	ended := now.UTC()
 	report := a.report(h.id)
 	report.Outcome, report.Reason = fleet.AttemptTimedOut, reason
-	report.ErrorType, report.Begun, report.EndedAt = fleet.ErrorTypeNoBeacon, true, &ended
+	report.ErrorType, report.Begun, report.EndedAt = fleet.ErrorTypeNoBeacon, true, new(now.UTC())
 	h.fail(a, report)
 }

@@ -25,7 +25,8 @@ func newReclaimer(h *Hub) *reclaimer { return &reclaimer{hub: h, soon: part.NewS
 func (r *reclaimer) Run(ctx context.Context) {
 	for {
 		backoff.Pause(ctx, r.hub.config.Timing.FailureThreshold)
-		for retry := (backoff.Backoff{First: time.Second, Limit: 30 * time.Second}); ctx.Err() == nil; retry.Pause(ctx) {
+		retry := backoff.Backoff{First: time.Second, Limit: 30 * time.Second}
+		for ; ctx.Err() == nil; retry.Pause(ctx) {
 			err := r.giveUpMissing(ctx)
 			if err == nil || ctx.Err() != nil {
 				break

@@ -3,6 +3,7 @@
 package agenttest
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -88,12 +89,8 @@ type attempt struct {
 // NewHub starts a fake hub that ends with the test.
 func NewHub(t testing.TB, o Options) *Hub {
 	t.Helper()
-	if o.HeartbeatInterval == 0 {
-		o.HeartbeatInterval = 5 * time.Second
-	}
-	if o.Lease == 0 {
-		o.Lease = 14250 * time.Millisecond
-	}
+	o.HeartbeatInterval = cmp.Or(o.HeartbeatInterval, 5*time.Second)
+	o.Lease = cmp.Or(o.Lease, 14250*time.Millisecond)
 	h := &Hub{
 		t: t, options: o, address: "127.0.0.1:0", changed: make(chan struct{}), conns: map[net.Conn]bool{},
 		faults: map[Op][]Fault{}, fenced: map[string]bool{}, attempts: map[attemptKey]*attempt{},
@@ -200,18 +197,12 @@ func (h *Hub) Assign(assignments ...protocol.Assignment) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, a := range assignments {
-		if a.Attempt == 0 {
-			a.Attempt = 1
-		}
-		if a.Token == "" {
-			a.Token = fmt.Sprintf("token-of-%s-%d", a.TaskID, a.Attempt)
-		}
+		a.Attempt = cmp.Or(a.Attempt, 1)
+		a.Token = cmp.Or(a.Token, fmt.Sprintf("token-of-%s-%d", a.TaskID, a.Attempt))
 		if a.Cluster == "" && len(h.registers) > 0 {
 			a.Cluster = h.registers[len(h.registers)-1].Cluster
 		}
-		if a.RetrySafety == "" {
-			a.RetrySafety = fleet.Idempotent
-		}
+		a.RetrySafety = cmp.Or(a.RetrySafety, fleet.Idempotent)
 		h.outbox = append(h.outbox, a)
 	}
 	h.change()

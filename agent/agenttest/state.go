@@ -40,17 +40,6 @@ func (h *Hub) serveState(w http.ResponseWriter, r *http.Request) {
 // WaitState waits for the answer to a command about the state.
 func (h *Hub) WaitState(request string) protocol.StateReport {
 	h.t.Helper()
-	var found protocol.StateReport
-	h.Until("the state for "+request, func() bool {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		for _, r := range h.states {
-			if r.Request == request {
-				found = r
-				return true
-			}
-		}
-		return false
-	})
-	return found
+	states := func() []protocol.StateReport { return copyOf(h, &h.states) }
+	return waitFor(h, "the state for "+request, states, func(r protocol.StateReport) bool { return r.Request == request })
 }

@@ -1,6 +1,7 @@
 package agenttest
 
 import (
+	"slices"
 	"time"
 
 	"mainstay.dev/mainstay/protocol"
@@ -46,17 +47,20 @@ func (h *Hub) WaitRegistered(n int) protocol.Register {
 // WaitPoll waits for a poll that fits and returns the first one that does.
 func (h *Hub) WaitPoll(what string, fits func(protocol.Poll) bool) protocol.Poll {
 	h.t.Helper()
-	var found protocol.Poll
-	h.Until("a poll: "+what, func() bool {
-		for _, p := range h.Polls() {
-			if fits(p) {
-				found = p
-				return true
-			}
-		}
-		return false
+	return waitFor(h, "a poll: "+what, h.Polls, fits)
+}
+
+// waitFor waits until one of a list fits, and returns the first that does.
+func waitFor[T any](h *Hub, what string, list func() []T, fits func(T) bool) T {
+	h.t.Helper()
+	var found []T
+	h.Until(what, func() bool {
+		all := list()
+		i := slices.IndexFunc(all, fits)
+		found = all[max(i, 0):]
+		return i >= 0
 	})
-	return found
+	return found[0]
 }
 
 // WaitRunning waits for a poll that lists the task as running.
@@ -69,17 +73,7 @@ func (h *Hub) WaitRunning(taskID string) protocol.RunningAttempt {
 // WaitResult waits for an accepted result of the task.
 func (h *Hub) WaitResult(taskID string) protocol.Result {
 	h.t.Helper()
-	var found protocol.Result
-	h.Until("the result of "+taskID, func() bool {
-		for _, r := range h.Results() {
-			if r.TaskID == taskID {
-				found = r.Result
-				return true
-			}
-		}
-		return false
-	})
-	return found
+	return waitFor(h, "the result of "+taskID, h.Results, func(r Reported) bool { return r.TaskID == taskID }).Result
 }
 
 // WaitGoodbye waits until the agent has ended its session.

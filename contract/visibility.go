@@ -1,0 +1,107 @@
+package contract
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+)
+
+// Search attributes of Mainstay's workflows. They are set at start; only Status and StatusAt change later, and only for
+// states that the execution status does not tell (review, dead_letter, expired; TaskUnhandled).
+var (
+	AttrCluster  = temporal.NewSearchAttributeKeyKeyword("MainstayCluster")
+	AttrTaskType = temporal.NewSearchAttributeKeyKeyword("MainstayTaskType")
+	AttrStatus   = temporal.NewSearchAttributeKeyKeyword("MainstayStatus")
+	AttrStatusAt = temporal.NewSearchAttributeKeyTime("MainstayStatusAt") // when Status was last set or removed
+	AttrAgent    = temporal.NewSearchAttributeKeyKeyword("MainstayAgent")
+	AttrTenant   = temporal.NewSearchAttributeKeyKeyword("MainstayTenant")
+	AttrLabels   = temporal.NewSearchAttributeKeyKeywordList("MainstayLabels")
+)
+
+// SearchAttributes lists them with their types, for registration.
+func SearchAttributes() map[string]enumspb.IndexedValueType {
+	return map[string]enumspb.IndexedValueType{
+		AttrCluster.GetName():  enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		AttrTaskType.GetName(): enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		AttrStatus.GetName():   enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		AttrStatusAt.GetName(): enumspb.INDEXED_VALUE_TYPE_DATETIME,
+		AttrAgent.GetName():    enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		AttrTenant.GetName():   enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		AttrLabels.GetName():   enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST,
+	}
+}
+
+// Keyword is the value of a search attribute, "" where it is not set.
+func Keyword(fields map[string]*commonpb.Payload, attribute temporal.SearchAttributeKeyKeyword) string {
+	var value string
+	Decode(fields[attribute.GetName()], &value)
+	return value
+}
+
+// LabelTerm is a label as the search attribute AttrLabels has it: "name=value". In the value, "%" and the characters
+// that the query languages of Temporal's stores treat differently are percent-encoded.
+func LabelTerm(name, value string) string {
+	var b strings.Builder
+	b.WriteString(name)
+	b.WriteByte('=')
+	for _, r := range value {
+		if awkward(r) {
+			for _, c := range []byte(string(r)) {
+				fmt.Fprintf(&b, "%%%02X", c)
+			}
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// ParseLabelTerm is the inverse of LabelTerm.
+func ParseLabelTerm(term string) (name, value string) {
+	name, value, _ = strings.Cut(term, "=")
+	if plain, err := url.PathUnescape(value); err == nil {
+		value = plain
+	}
+	return name, value
+}
+
+// awkward: SQLite's store does not undo the escaping of quotes and backslashes, and splits lists at the heart.
+func awkward(r rune) bool {
+	return r < ' ' || r == 0x7f || strings.ContainsRune("%'\"`\\♡", r)
+}
+
+// Memo fields of Mainstay's workflows: what lists and descriptions tell without asking a worker.
+const (
+	// MemoConfig is a cluster's configuration.
+	MemoConfig = "config"
+	// MemoCapabilities are a task's required capabilities: they say why it waits.
+	MemoCapabilities = "required_capabilities"
+	// MemoSafety is a task's retry safety, unless it is idempotent: it, too, says why it waits.
+	MemoSafety = "retry_safety"
+	// MemoSchedule is the full name of the schedule that made a task.
+	MemoSchedule = "schedule"
+	// MemoBulk is the BulkSpec of a bulk operation, its ids left out.
+	MemoBulk = "bulk"
+	// MemoDigest is fleet.TaskSpec's Digest of a task as it was submitted.
+	MemoDigest = "digest"
+	// MemoStartAt is when a task may first be delivered, if that was not at once.
+	MemoStartAt = "start_at"
+	// MemoPriority is a task's priority, once a person has changed it.
+	MemoPriority = "priority"
+	// MemoHealing is the HealingNote of a healing action.
+	MemoHealing = "healing"
+	// MemoTrace is the id of the trace in which a task was submitted, if it is recorded.
+	MemoTrace = "trace"
+	// MemoDeadLetter is a task's newest fleet.DeadLetter, its cause shortened.
+	MemoDeadLetter = "dead_letter"
+)
+
+// Decode reads a field of a memo or a search attribute. It reports whether it is there and can be read.
+func Decode(field *commonpb.Payload, into any) bool {
+	return field != nil && converter.GetDefaultDataConverter().FromPayload(field, into) == nil
+}
