@@ -209,7 +209,7 @@ func (h *Hub) Stop(ctx context.Context) {
 	h.stopping = true
 	for _, s := range h.sessions {
 		h.returnUndeliveredLocked(s, "the hub is stopping")
-		s.signal()
+		s.wake.Send()
 	}
 	var released []laneRelease
 	for _, l := range h.lanes {
@@ -225,7 +225,8 @@ func (h *Hub) Stop(ctx context.Context) {
 	h.responder.pending.Wait(ctx)
 	h.notices.Wait(ctx)
 	h.cancel()
-	if h.worker != nil {
+	h.wg.Wait(ctx)
+	if h.worker != nil { // it goes last, so that activities still report that they ended
 		h.wg.Go(h.worker.Stop)
 	}
 	if !h.wg.Wait(ctx) {
