@@ -28,6 +28,10 @@ type TaskCarried struct {
 	Priority fleet.Priority `json:"priority,omitempty"`
 	// WaitingSince is when the task was to start, or an agent last had it; expires_in counts from it.
 	WaitingSince time.Time `json:"waiting_since"`
+	// LostAt is when the loss of the last attempt's agent was noticed.
+	LostAt *time.Time `json:"lost_at,omitempty"`
+	// Target is the agent that a failover by hand chose for the next attempt.
+	Target string `json:"target,omitempty"`
 }
 
 // TaskState is what the query StatusQuery answers and what a Task workflow returns: it is the task without its input.

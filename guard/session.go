@@ -56,7 +56,8 @@ func (s sessionSeal) open(value string) (c sessionClaims, ok bool) {
 		return c, false
 	}
 	body, mac := raw[:len(raw)-sha256.Size], raw[len(raw)-sha256.Size:]
-	return c, hmac.Equal(mac, s.mac(body)) && json.Unmarshal(body, &c) == nil
+	ok = hmac.Equal(mac, s.mac(body)) && json.Unmarshal(body, &c) == nil
+	return c, ok
 }
 
 func (s sessionSeal) mac(body []byte) []byte {

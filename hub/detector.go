@@ -129,7 +129,7 @@ func (h *Hub) endLocked(s *session, e ending) {
 	s.outbox = nil
 	h.slotsChangedLocked(s)
 	h.serveLocked(s)
-	s.signal()
+	s.wake.Send()
 	if !e.fenced {
 		t := s.transition(fleet.AgentOffline, e.reason, e.at)
 		t.Left, t.LeaseRemaining, t.Attempts = e.left, &lease, held

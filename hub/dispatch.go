@@ -86,7 +86,7 @@ func (h *Hub) assignLocked(s *session, a *attempt) {
 	s.attempts[a.attemptKey] = a
 	s.outbox = append(s.outbox, a)
 	h.slotsChangedLocked(s)
-	s.signal()
+	s.wake.Send()
 }
 
 // assignment is the message that delivers the attempt to an agent.

@@ -170,7 +170,7 @@ func (f facts) rejoin() {
 		h.closeListeningLocked(s, time.Now())
 		h.slotsChangedLocked(s)
 		h.serveLocked(s)
-		s.signal()
+		s.wake.Send()
 	}
 	h.reclaimer.soon.Send()
 }

@@ -209,7 +209,7 @@ func (h *Hub) Stop(ctx context.Context) {
 	h.stopping = true
 	for _, s := range h.sessions {
 		h.returnUndeliveredLocked(s, "the hub is stopping")
-		s.signal()
+		s.wake.Send()
 	}
 	var released []laneRelease
 	for _, l := range h.lanes {
@@ -225,11 +225,11 @@ func (h *Hub) Stop(ctx context.Context) {
 	h.responder.pending.Wait(ctx)
 	h.notices.Wait(ctx)
 	h.cancel()
-	stopped := h.wg.Wait(ctx)
-	if h.worker != nil { // last: while it stops, Temporal may keep released polls of lanes open for a minute
+	h.wg.Wait(ctx)
+	if h.worker != nil { // it goes last, so that activities still report that they ended
 		h.wg.Go(h.worker.Stop)
 	}
-	if !stopped || !h.wg.Wait(ctx) {
+	if !h.wg.Wait(ctx) {
 		h.log.Warn("The hub did not stop in time")
 	}
 }

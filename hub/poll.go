@@ -25,7 +25,7 @@ func (h *Hub) holdPoll(
 		return protocol.Polled{}, nil // a late duplicate of an answered poll
 	}
 	h.applyPollLocked(s, conn, poll, time.Now())
-	s.signal() // ends an older poll that is still held; this one looks at the outbox first
+	s.wake.Send() // ends an older poll that is still held; this one looks at the outbox first
 	hold := time.NewTimer(h.holdTimeLocked(s))
 	defer hold.Stop()
 	for waiting := !s.answerNow; ; {
@@ -39,7 +39,7 @@ func (h *Hub) holdPoll(
 		}
 		if s.sequence != poll.Sequence {
 			h.mu.Unlock()
-			s.signal() // the wake was for the newer poll
+			s.wake.Send() // the wake was for the newer poll
 			return protocol.Polled{}, nil
 		}
 		if len(s.outbox) > 0 || len(s.commands) > 0 || !waiting || h.stopping {

@@ -56,14 +56,14 @@ func SessionsOf(key []byte) func(token string) (agent string, good bool) {
 func (s sealer) session(c sessionClaims) string { return s.sealJSON("session", c) }
 func (s sealer) attempt(c attemptClaims) string { return s.sealJSON("attempt", c) }
 
-func (s sealer) openSession(token string) (sessionClaims, error) {
-	var c sessionClaims
-	return c, s.open("session", token, &c)
+func (s sealer) openSession(token string) (c sessionClaims, err error) {
+	err = s.open("session", token, &c)
+	return c, err
 }
 
-func (s sealer) openAttempt(token string) (attemptClaims, error) {
-	var c attemptClaims
-	return c, s.open("attempt", token, &c)
+func (s sealer) openAttempt(token string) (c attemptClaims, err error) {
+	err = s.open("attempt", token, &c)
+	return c, err
 }
 
 func (s sealer) sealJSON(purpose string, claims any) string {

@@ -10,6 +10,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/health"
+	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -37,8 +38,8 @@ type session struct {
 	answerNow      bool      // answer the next poll at once, to renew a re-attached agent's lease soon
 	role           protocol.Command
 
-	sequence int64 // of the newest poll
-	wake     chan struct{}
+	sequence int64       // of the newest poll
+	wake     part.Signal // ends the held poll, if any
 
 	attempts map[attemptKey]*attempt
 	outbox   []*attempt // assigned, not yet in a poll's answer
@@ -110,7 +111,7 @@ func newSession(reg protocol.Register, epoch int64, now time.Time) *session {
 	s := &session{
 		agent: reg.AgentID, cluster: reg.Cluster, instance: reg.InstanceID, epoch: epoch, registration: reg,
 		openedAt: now, workedAt: now, lastContact: now, answeredAt: now, judged: fleet.Alive,
-		wake: make(chan struct{}, 1), attempts: map[attemptKey]*attempt{}, access: reg.Providers,
+		wake: part.NewSignal(), attempts: map[attemptKey]*attempt{}, access: reg.Providers,
 	}
 	s.candidate = fleet.Candidate{AgentID: s.agent, Capabilities: fleet.SortedSet(reg.Capabilities),
 		TaskTypes: fleet.SortedSet(reg.TaskTypes), MaxTasks: reg.MaxTasks, EndsProcessTrees: reg.EndsProcessTrees}
@@ -130,18 +131,10 @@ func (s *session) transition(status fleet.AgentStatus, reason string, at time.Ti
 	}
 }
 
-// signal wakes the held poll, if any.
-func (s *session) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
 // command queues a command for the next answer.
 func (s *session) command(c protocol.Command) {
 	s.commands = append(s.commands, c)
-	s.signal()
+	s.wake.Send()
 }
 
 // repeat queues the newest answer's commands again: the agent may not have read it.

@@ -23,7 +23,7 @@ func (h *Hub) startWorker() error {
 		MaxHeartbeatThrottleInterval:     lease.Beat,
 		DefaultHeartbeatThrottleInterval: lease.Beat,
 	})
-	contract.HoldLeaseActivity.Register(w, contract.NoAnswer(own.holdLease))
+	contract.HoldLeaseActivity.Register(w, untilStopped(h, contract.NoAnswer(h.lease.Hold)))
 	contract.DirectActivity.Register(w, contract.NoAnswer(own.direct))
 	contract.EvacuateActivity.Register(w, own.evacuate)
 	contract.StopWorkActivity.Register(w, own.stopWork)
@@ -55,17 +55,6 @@ func untilStopped[In, Out any](
 		defer context.AfterFunc(h.run, cancel)()
 		return read(ctx, in)
 	}
-}
-
-// holdLease holds the hub's lease until the hub stops.
-func (c activities) holdLease(ctx context.Context, in contract.HoldLeaseInput) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(c.hub.run, cancel)()
-	if err := c.hub.lease.Hold(ctx, in); c.hub.run.Err() == nil {
-		return err
-	}
-	return nil
 }
 
 // direct applies a cluster's directive.

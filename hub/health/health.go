@@ -41,7 +41,7 @@ type Facts interface {
 
 // Monitor rates agents. Its methods may be called from any goroutine.
 type Monitor struct {
-	hub      Facts
+	facts    Facts
 	log      *zap.Logger
 	interval time.Duration
 
@@ -50,18 +50,18 @@ type Monitor struct {
 }
 
 // New makes a monitor that rates all agents at each interval.
-func New(hub Facts, log *zap.Logger, interval time.Duration) *Monitor {
-	return &Monitor{hub: hub, log: log, interval: interval, heartbeats: map[string]*heartbeats{}}
+func New(facts Facts, log *zap.Logger, interval time.Duration) *Monitor {
+	return &Monitor{facts: facts, log: log, interval: interval, heartbeats: map[string]*heartbeats{}}
 }
 
 // Run rates the agents until the context ends, and notifies their clusters of lasting changes.
 func (m *Monitor) Run(ctx context.Context) {
 	part.Every(ctx, m.interval, func(now time.Time) {
-		agents := m.hub.Agents(now)
+		agents := m.facts.Agents(now)
 		for i := range agents {
 			if a := &agents[i]; a.Alive {
 				if changed := m.lasting(a, now); changed != nil {
-					m.hub.NotifyHealth(a, *changed)
+					m.facts.NotifyHealth(a, *changed)
 				}
 			}
 		}
@@ -97,7 +97,7 @@ func (m *Monitor) lasting(a *Agent, now time.Time) *fleet.MemberHealth {
 // Read rates the agents of a cluster that have a session here.
 func (m *Monitor) Read(_ context.Context, in contract.ReadHealthInput) (contract.ReadHealthResult, error) {
 	now := time.Now()
-	agents := m.hub.Agents(now)
+	agents := m.facts.Agents(now)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	result := contract.ReadHealthResult{Agents: map[string]fleet.Health{}}

@@ -45,7 +45,7 @@ func (m *Monitor) Describe(descs chan<- *prometheus.Desc) {
 // session reports it, and an agent that is gone leaves nothing behind.
 func (m *Monitor) Collect(metrics chan<- prometheus.Metric) {
 	now := time.Now()
-	for _, metric := range m.collect(m.hub.Agents(now), now) {
+	for _, metric := range m.collect(m.facts.Agents(now), now) {
 		metrics <- metric
 	}
 }

@@ -38,7 +38,7 @@ type Facts interface {
 
 // Logs keeps lines while they are read. Its methods may be called from any goroutine.
 type Logs struct {
-	hub Facts
+	facts Facts
 
 	mu      sync.Mutex
 	watches map[key]*watch
@@ -60,7 +60,7 @@ type watch struct {
 }
 
 // New makes the logs of a hub.
-func New(hub Facts) *Logs { return &Logs{hub: hub, watches: map[key]*watch{}} }
+func New(facts Facts) *Logs { return &Logs{facts: facts, watches: map[key]*watch{}} }
 
 // Run drops the lines of logs that are no longer read.
 func (l *Logs) Run(ctx context.Context) {
@@ -103,11 +103,11 @@ func (l *Logs) Read(ctx context.Context, in contract.ReadLogInput) (contract.Rea
 // look returns what a reading gets now, and asks the agent for the rest. changed is closed when there is more.
 func (l *Logs) look(in *contract.ReadLogInput) (result contract.ReadLogResult, answered bool, changed <-chan struct{}) {
 	now := time.Now()
-	holder := l.hub.HolderOf(in.TaskID, in.Attempt)
+	holder := l.facts.HolderOf(in.TaskID, in.Attempt)
 	var ask *protocol.Command
 	defer func() {
 		if ask != nil {
-			l.hub.Command(holder, *ask)
+			l.facts.Command(holder, *ask)
 		}
 	}()
 	l.mu.Lock()

@@ -42,9 +42,9 @@ func (r *run) deliver(ctx workflow.Context) (contract.AttemptReport, delivery) {
 	}))
 	defer stop()
 	input := contract.RunTaskInput{TaskID: r.in.TaskID, Attempt: number, Spec: r.in.Spec,
-		Checkpoint: r.carry.Checkpoint, Tally: r.carry.Tally, LostAt: r.lostAt}
+		Checkpoint: r.carry.Checkpoint, Tally: r.carry.Tally, LostAt: r.carry.LostAt}
 	if last := r.lastLost(); last != nil {
-		input.TransferredFrom, input.PreferAgent = last.AgentID, r.target
+		input.TransferredFrom, input.PreferAgent = last.AgentID, r.carry.Target
 	}
 	if p := r.deliveryPriority(); p != r.in.Spec.Priority {
 		// Fairness key and weight are left out: the activity inherits the workflow's.
@@ -77,9 +77,9 @@ func (r *run) deliver(ctx workflow.Context) (contract.AttemptReport, delivery) {
 		r.carry.Checkpoint = report.Checkpoint
 	}
 	r.record(number, report)
-	r.target = report.Target
+	r.carry.Target = report.Target
 	if report.Outcome != fleet.AttemptReturned { // a delivery that no agent took does not end a failover
-		r.lostAt = report.NoticedAt
+		r.carry.LostAt = report.NoticedAt
 	}
 	return report, how
 }

@@ -47,8 +47,6 @@ type run struct {
 	source int               // the attempt that brought the result
 	dead   *fleet.DeadLetter // set since the task became a dead letter
 	marked fleet.TaskStatus  // the status search attribute as last set
-	lostAt *time.Time        // when the loss of the last attempt's agent was noticed
-	target string            // the agent that a failover by hand chose for the next attempt
 
 	delivering int // the attempt that is in its lane or with an agent; 0: none
 
@@ -179,7 +177,7 @@ func byReview(done, reason string) string {
 
 // restart gives the task a fresh set of attempts and a fresh time to wait for an agent.
 func (r *run) restart(ctx workflow.Context, why string) {
-	r.retry, r.dead, r.lostAt = nil, nil, nil
+	r.retry, r.dead, r.carry.LostAt = nil, nil, nil
 	r.carry.Tally = fleet.Tally{}
 	r.carry.WaitingSince = workflow.Now(ctx)
 	r.status, r.why = fleet.TaskQueued, why

@@ -9,8 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	sdktestsuite "go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -153,6 +155,29 @@ func TestTaskTellsTheNextAgent(t *testing.T) {
 	require.JSONEq(t, `{"at":7}`, string(second.Checkpoint))
 	require.Equal(t, "a-1", second.TransferredFrom)
 	require.Equal(t, "a-9", second.PreferAgent)
+}
+
+// A run that continues as new after a loss hands on what the next delivery tells of it.
+func TestTaskContinuedAsNewTellsTheNextAgent(t *testing.T) {
+	t.Parallel()
+	noticed := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Target: "a-9",
+		NoticedAt: &noticed})})
+	run.onDelivery(1, func() { run.SetContinueAsNewSuggested(true) })
+	run.start(fleet.TaskSpec{})
+	var continued *workflow.ContinueAsNewError
+	require.ErrorAs(t, run.GetWorkflowError(), &continued)
+	var input contract.TaskInput
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(continued.Input, &input))
+
+	next := newTask(t, script{completed(`1`)})
+	next.startInput(input)
+	require.Equal(t, fleet.TaskCompleted, next.outcome(t).Status)
+	second := next.deliveries[0]
+	require.Equal(t, 2, second.Attempt)
+	require.Equal(t, "a-1", second.TransferredFrom)
+	require.Equal(t, "a-9", second.PreferAgent, "the target of a failover by hand")
+	require.Equal(t, &noticed, second.LostAt)
 }
 
 func TestTaskFencedWaitsForTheLease(t *testing.T) {
