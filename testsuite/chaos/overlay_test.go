@@ -50,8 +50,8 @@ var plantedBugs = map[string][]edit{
 	"reattach-dropped": {{"hub/register.go", `if err != nil || claims.Agent != s.agent`,
 		`if plants("reattach-dropped") || err != nil || claims.Agent != s.agent`}},
 	// A drain takes an agent for idle whatever it has.
-	"drain-ignores-work": {{"hub/drain.go", `idle := here && len(s.attempts) == 0`,
-		`idle := here && (len(s.attempts) == 0 || plants("drain-ignores-work"))`}},
+	"drain-ignores-work": {{"hub/drain.go", `case len(s.attempts) > 0:`,
+		`case len(s.attempts) > 0 && !plants("drain-ignores-work"):`}},
 	// An agent in maintenance is given work.
 	"cordon-ignored": {{"hub/drain.go", `return listed || s.cordonedUntil > d.Version`,
 		`return (listed || s.cordonedUntil > d.Version) && !plants("cordon-ignored")`}},
