@@ -38,13 +38,8 @@ func (a *Control) PlaceTask(ctx context.Context, in contract.PlaceTaskInput) (co
 	if err != nil {
 		return contract.TaskPlace{}, err
 	}
-	shards := view.Config.ShardCount()
-	spec := fleet.TaskSpec{Cluster: in.Cluster, Agent: in.Agent, ShardKey: in.ShardKey,
-		RequiredCapabilities: in.RequiredCapabilities}
-	place := contract.TaskPlace{Lane: contract.Lane(&spec, shards), Sharded: shards > 0,
-		TenantWeight:        view.Config.TenantWeights[in.Tenant],
-		Defaults:            view.Config.WithDefaults().TaskDefaults,
-		DeadLetterRetention: view.Config.WithDefaults().DeadLetterRetention}
+	place := contract.PlaceOf(&view.Config, fleet.TaskSpec{Cluster: in.Cluster, Tenant: in.Tenant, Agent: in.Agent,
+		RequiredCapabilities: in.RequiredCapabilities}, in.ShardKey)
 	if place.Lane != contract.CapabilityLane(in.Cluster, in.RequiredCapabilities) {
 		return place, nil
 	}

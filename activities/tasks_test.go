@@ -68,7 +68,7 @@ func TestPlaceTask(t *testing.T) {
 		"an agent's": {sharded, contract.PlaceTaskInput{Agent: "a-1", ShardKey: "k"},
 			contract.TaskPlace{Lane: "lane/agent/a-1", Sharded: true}, 0},
 		"a shard's": {sharded, contract.PlaceTaskInput{ShardKey: "k"},
-			contract.TaskPlace{Lane: contract.ShardLane("c", contract.ShardOf("k", 8)), Sharded: true}, 0},
+			contract.TaskPlace{Lane: contract.LaneQueue("c", fleet.ShardLane(fleet.ShardOf("k", 8))), Sharded: true}, 0},
 		"capabilities, open": {fleet.ClusterConfig{Name: "c"},
 			contract.PlaceTaskInput{RequiredCapabilities: []string{"ssd", "gpu"}},
 			contract.TaskPlace{Lane: "lane/c/cap/gpu+ssd"}, 0},
@@ -76,9 +76,9 @@ func TestPlaceTask(t *testing.T) {
 			contract.PlaceTaskInput{RequiredCapabilities: []string{"tape"}},
 			contract.TaskPlace{Lane: "lane/c/cap/tape"}, 1},
 		"shards, no capabilities": {sharded, contract.PlaceTaskInput{ShardKey: "k",
-			RequiredCapabilities: []string{"tape"}}, contract.TaskPlace{Lane: contract.ShardLane("c",
-			contract.ShardOf("k", 8)),
-			Sharded: true}, 0},
+			RequiredCapabilities: []string{"tape"}},
+			contract.TaskPlace{Lane: contract.LaneQueue("c", fleet.ShardLane(fleet.ShardOf("k", 8))),
+				Sharded: true}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -98,20 +98,28 @@ func (s Signal[T]) SendFrom(ctx workflow.Context, workflowID, runID string, in T
 
 // Inbox is where a workflow receives the signal.
 func (s Signal[T]) Inbox(ctx workflow.Context) Inbox[T] {
-	return Inbox[T]{workflow.GetSignalChannel(ctx, s.Name)}
+	return Inbox[T]{channel: workflow.GetSignalChannel(ctx, s.Name)}
 }
 
 // Inbox has the signals that a workflow was sent and has not taken.
-type Inbox[T any] struct{ workflow.ReceiveChannel }
+type Inbox[T any] struct{ channel workflow.ReceiveChannel }
+
+// Len is the number of signals.
+func (i Inbox[T]) Len() int { return i.channel.Len() }
 
 // Take calls do for each signal that is there. The SDK drops one that cannot be read.
 func (i Inbox[T]) Take(do func(T)) {
 	for i.Len() > 0 {
-		var in T
-		if i.ReceiveAsync(&in) {
+		if in, ok := i.Next(); ok {
 			do(in)
 		}
 	}
+}
+
+// Next takes the next signal that can be read; ok is false when none is there.
+func (i Inbox[T]) Next() (in T, ok bool) {
+	ok = i.channel.ReceiveAsync(&in)
+	return in, ok
 }
 
 // Query is a query of a workflow without an argument, which answers Out.

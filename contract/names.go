@@ -136,30 +136,12 @@ func CapabilityLane(cluster string, capabilities []string) string {
 	return LaneQueue(cluster, fleet.CapabilityLane(capabilities))
 }
 
-// ShardLane holds the work of one shard of a sharded cluster.
-func ShardLane(cluster string, shard int) string { return LaneQueue(cluster, fleet.ShardLane(shard)) }
-
 // AgentLane holds the work pinned to one agent; it waits there while the agent is offline.
 func AgentLane(agent string) string { return "lane/" + fleet.AgentLane(agent) }
 
-// Lane is where a task waits. Pinning to an agent wins over a shard, a shard over capabilities. shards is the
-// cluster's number of shards, 0 when it is not sharded.
+// Lane is the queue where a task waits; see fleet.LaneOf.
 func Lane(spec *fleet.TaskSpec, shards int) string {
-	switch {
-	case spec.Agent != "":
-		return AgentLane(spec.Agent)
-	case shards > 0:
-		return ShardLane(spec.Cluster, ShardOf(spec.ShardKey, shards))
-	case len(spec.RequiredCapabilities) > 0:
-		return CapabilityLane(spec.Cluster, spec.RequiredCapabilities)
-	default:
-		return ClusterLane(spec.Cluster)
-	}
-}
-
-// ShardOf hashes a key to one of n shards.
-func ShardOf(key string, n int) int {
-	return fleet.ShardOf(key, n)
+	return LaneQueue(spec.Cluster, fleet.LaneOf(spec, shards))
 }
 
 // AgentIdentity is the identity of an agent in Temporal's worker registry and on the Workers page of the Web UI.

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -124,4 +125,26 @@ type TaskPlace struct {
 	Defaults fleet.TaskDefaults `json:"defaults,omitzero"`
 	// DeadLetterRetention is the cluster's.
 	DeadLetterRetention fleet.Duration `json:"dead_letter_retention,omitempty"`
+}
+
+// PlaceOf is where a task goes in a cluster with these settings, which have their defaults. id is the shard key of a
+// task without one.
+func PlaceOf(c *fleet.ClusterConfig, spec fleet.TaskSpec, id string) TaskPlace {
+	spec.ShardKey = cmp.Or(spec.ShardKey, id)
+	return TaskPlace{
+		Lane:                Lane(&spec, c.ShardCount()),
+		Sharded:             c.ShardCount() > 0,
+		TenantWeight:        c.TenantWeights[spec.Tenant],
+		Defaults:            c.TaskDefaults,
+		DeadLetterRetention: c.DeadLetterRetention,
+	}
+}
+
+// Input starts a task at the place.
+func (p *TaskPlace) Input(id string, spec fleet.TaskSpec) TaskInput {
+	if p.Sharded {
+		spec.ShardKey = cmp.Or(spec.ShardKey, id)
+	}
+	p.Defaults.Apply(&spec)
+	return TaskInput{TaskID: id, Spec: spec, Lane: p.Lane, DeadLetterRetention: p.DeadLetterRetention}
 }

@@ -150,6 +150,15 @@ type AttemptReport struct {
 	RetryAfter fleet.Duration `json:"retry_after,omitempty"`
 }
 
+// Attempt is what a task keeps of the attempt.
+func (r *AttemptReport) Attempt(number int) fleet.Attempt {
+	return fleet.Attempt{
+		Number: number, AgentID: r.AgentID, Instance: r.Instance, Epoch: r.Epoch, Hub: r.Hub,
+		StartedAt: r.StartedAt, EndedAt: r.EndedAt, Outcome: r.Outcome, Reason: r.Reason, ErrorType: r.ErrorType,
+		Progress: r.Progress,
+	}
+}
+
 // End is what fleet.Redeliver wants to know of an attempt that brought no result.
 func (r *AttemptReport) End() fleet.AttemptEnd {
 	return fleet.AttemptEnd{

@@ -26,7 +26,7 @@ func WhyWaiting(c *fleet.Cluster, w Waiting) string {
 	if w.Spec.Agent != "" {
 		w.Lane = fleet.AgentLane(w.Spec.Agent)
 	} else if w.Lane == "" && c.Config.ReplicationMode != fleet.Sharded {
-		w.Lane = fleet.LaneOf(w.Spec)
+		w.Lane = fleet.LaneOf(w.Spec, 0)
 	}
 	if p := c.Pauses.Of(w.Lane); p != nil {
 		return whyPaused(c, p)

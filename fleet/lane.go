@@ -108,11 +108,14 @@ func (c *Cluster) serves(m *Member, lane string) bool {
 	return true
 }
 
-// LaneOf is the lane of an unsharded cluster where a task waits.
-func LaneOf(spec *TaskSpec) string {
+// LaneOf is the lane where a task waits. Pinning to an agent wins over a shard, a shard over capabilities. shards is
+// the cluster's number of shards, 0 when it is not sharded.
+func LaneOf(spec *TaskSpec, shards int) string {
 	switch {
 	case spec.Agent != "":
 		return AgentLane(spec.Agent)
+	case shards > 0:
+		return ShardLane(ShardOf(spec.ShardKey, shards))
 	case len(spec.RequiredCapabilities) > 0:
 		return CapabilityLane(spec.RequiredCapabilities)
 	}

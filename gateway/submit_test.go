@@ -91,9 +91,9 @@ func TestLanes(t *testing.T) {
 		"pinned": {`{"type":"x","cluster":"default","agent":"a-1","required_capabilities":["gpu"]}`,
 			"lane/agent/a-1"},
 		"shard": {`{"type":"x","cluster":"keyed","shard_key":"k"}`,
-			contract.ShardLane("keyed", contract.ShardOf("k", 4))},
+			contract.LaneQueue("keyed", fleet.ShardLane(fleet.ShardOf("k", 4)))},
 		"no key": {`{"type":"x","cluster":"keyed","id":"the-id"}`,
-			contract.ShardLane("keyed", contract.ShardOf("the-id", 4))},
+			contract.LaneQueue("keyed", fleet.ShardLane(fleet.ShardOf("the-id", 4)))},
 	} {
 		task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, c.body), http.StatusAccepted)
 		require.Equal(t, c.lane, f.executions[contract.TaskWorkflowID(task.ID)].input.(contract.TaskInput).Lane, name)
@@ -204,7 +204,7 @@ func TestSubmitNeedsNoWorkerForAClusterOfTheGateway(t *testing.T) {
 		`{"name":"fresh","replication_mode":"sharded","shards":8}`), http.StatusCreated)
 	task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"type":"x","cluster":"fresh","shard_key":"k"}`),
 		http.StatusAccepted)
-	require.Equal(t, contract.ShardLane("fresh", contract.ShardOf("k", 8)),
+	require.Equal(t, contract.LaneQueue("fresh", fleet.ShardLane(fleet.ShardOf("k", 8))),
 		f.executions[contract.TaskWorkflowID(task.ID)].input.(contract.TaskInput).Lane)
 }
 

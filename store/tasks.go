@@ -172,8 +172,7 @@ func deliveryOf(pending []*workflowpb.PendingActivityInfo) *Delivery {
 		a := &delivery.Attempt
 		var report contract.AttemptReport
 		if converter.GetDefaultDataConverter().FromPayloads(p.GetHeartbeatDetails(), &report) == nil {
-			a.AgentID, a.Instance, a.Epoch, a.Hub = report.AgentID, report.Instance, report.Epoch, report.Hub
-			a.StartedAt, a.Progress = report.StartedAt, report.Progress
+			*a = report.Attempt(a.Number)
 		}
 		if started := TimeOf(p.GetLastStartedTime()); started != nil {
 			a.StartedAt, delivery.SeenAt = cmp.Or(a.StartedAt, started), *started

@@ -30,8 +30,7 @@ const (
 func Hub(ctx workflow.Context, in contract.HubInput) (string, error) {
 	started := contract.HubStartedSignal.Inbox(ctx)
 	for {
-		for started.ReceiveAsync(nil) {
-		}
+		started.Take(func(contract.HubStarted) {})
 		leaseCtx, release := workflow.WithCancel(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 			TaskQueue:              contract.HubQueue(in.Hub),
 			ScheduleToStartTimeout: hubAnswer,

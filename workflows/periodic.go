@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -58,27 +59,18 @@ func Periodic(ctx workflow.Context, in contract.PeriodicInput) (contract.Periodi
 // placed asks the cluster for the task's lane, since the cluster may have been deleted or made anew with other shards.
 // weight is the tenant's weight there.
 func placed(ctx workflow.Context, id string, spec fleet.TaskSpec) (task contract.TaskInput, weight float64, err error) {
-	key := spec.ShardKey
-	if key == "" {
-		key = id
-	}
 	ctx = workflow.WithActivityOptions(ctx, firingActivity("find the lane in "+spec.Cluster))
 	place, err := contract.PlaceTaskActivity.Execute(ctx, contract.PlaceTaskInput{
 		Cluster:              spec.Cluster,
 		Tenant:               spec.Tenant,
 		Agent:                spec.Agent,
-		ShardKey:             key,
+		ShardKey:             cmp.Or(spec.ShardKey, id),
 		RequiredCapabilities: spec.RequiredCapabilities,
 	}).Get(ctx)
 	if err != nil {
 		return task, 0, err
 	}
-	if place.Sharded {
-		spec.ShardKey = key
-	}
-	place.Defaults.Apply(&spec)
-	return contract.TaskInput{TaskID: id, Spec: spec, Lane: place.Lane,
-		DeadLetterRetention: place.DeadLetterRetention}, place.TenantWeight, nil
+	return place.Input(id, spec), place.TenantWeight, nil
 }
 
 func firingActivity(summary string) workflow.ActivityOptions {
@@ -115,8 +107,7 @@ func awaitTask(
 	defer done()
 	_ = workflow.Await(waitCtx, func() bool { return child.IsReady() || ended.Len() > 0 })
 	if !child.IsReady() {
-		var settled contract.TaskSettled
-		ended.ReceiveAsync(&settled)
+		settled, _ := ended.Next()
 		result.Status = settled.Status
 		return result, notCompleted(result.TaskID, settled.Status, settled.Why)
 	}

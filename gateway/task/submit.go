@@ -113,20 +113,17 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest) (task api.Tas
 	if err != nil {
 		return api.Task{}, err
 	}
-	cluster.TaskDefaults.Apply(&spec)
-	if cluster.ShardCount() > 0 && spec.ShardKey == "" {
-		spec.ShardKey = id
-	}
-	lane := contract.Lane(&spec, cluster.ShardCount())
-	if len(spec.RequiredCapabilities) > 0 && lane == contract.CapabilityLane(spec.Cluster, spec.RequiredCapabilities) {
+	place := contract.PlaceOf(&cluster, spec, id)
+	if len(spec.RequiredCapabilities) > 0 && place.Lane == contract.CapabilityLane(spec.Cluster, spec.RequiredCapabilities) {
 		if err := h.OpenLane(ctx, spec.Cluster, spec.RequiredCapabilities); err != nil {
 			return api.Task{}, err
 		}
 	}
 	started, err := h.Store.Tasks().Start(ctx, &store.Submission{
-		TaskInput: contract.TaskInput{TaskID: id, Spec: spec, Lane: lane,
-			DeadLetterRetention: cluster.DeadLetterRetention},
-		Digest: digest, TraceID: recordedTrace(ctx), Weight: cluster.TenantWeights[spec.Tenant],
+		TaskInput: place.Input(id, spec),
+		Digest:    digest,
+		TraceID:   recordedTrace(ctx),
+		Weight:    place.TenantWeight,
 	})
 	if store.KindOf(err) == store.Exists {
 		return h.duplicate(ctx, id, digest)

@@ -266,7 +266,7 @@ func TestShardsMoveWithTheirOwner(t *testing.T) {
 		id := b.submit(t, map[string]any{"shard_key": key})
 		got := getTask(t, b.node.URL, id, "20s")
 		require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
-		require.Equal(t, view.Shards[contract.ShardOf(key, 6)].Owner, got.Attempts[0].AgentID)
+		require.Equal(t, view.Shards[fleet.ShardOf(key, 6)].Owner, got.Attempts[0].AgentID)
 	}
 	wire.cut()
 	require.Eventually(t, func() bool { return owned(first) == 6 }, 20*time.Second, 20*time.Millisecond,

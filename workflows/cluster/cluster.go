@@ -33,6 +33,7 @@ type run struct {
 	touched bool // another coroutine changed the state since the loop looked
 	alarm   alarm
 
+	parts     []part // in the order in which they settle
 	events    eventLog
 	hubs      hubs
 	members   members
@@ -67,12 +68,6 @@ func (quiet) signalled() bool                              { return false }
 func (quiet) settle(workflow.Context)                      {}
 func (quiet) wake() (time.Time, string)                    { return time.Time{}, "" }
 
-// parts returns the parts in the order in which they settle.
-func (r *run) parts() []part {
-	return []part{&r.members, &r.failovers, &r.events, &r.states, &r.scaling, &r.roles, &r.loads, &r.hubs,
-		cordons{run: r}, pauses{run: r}, settings{run: r}}
-}
-
 func newRun(ctx workflow.Context, in contract.ClusterInput) (*run, error) {
 	r := &run{created: workflow.GetInfo(ctx).WorkflowStartTime}
 	if in.State != nil {
@@ -81,10 +76,12 @@ func newRun(ctx workflow.Context, in contract.ClusterInput) (*run, error) {
 	r.state.Config = in.Config.WithDefaults()
 	r.events.run, r.hubs.run, r.members.run, r.roles.run = r, r, r, r
 	r.failovers.run, r.loads.run, r.states.run, r.scaling.run = r, r, r, r
-	for _, p := range r.parts() {
+	r.parts = []part{&r.members, &r.failovers, &r.events, &r.states, &r.scaling, &r.roles, &r.loads, &r.hubs,
+		cordons{run: r}, pauses{run: r}, settings{run: r}}
+	for _, p := range r.parts {
 		p.open(ctx, in)
 	}
-	for _, p := range r.parts() {
+	for _, p := range r.parts {
 		if err := p.handle(ctx); err != nil {
 			return nil, err
 		}
@@ -101,7 +98,7 @@ func (r *run) view() contract.ClusterView {
 func (r *run) loop(ctx workflow.Context) error {
 	for {
 		r.touched = false
-		for _, p := range r.parts() {
+		for _, p := range r.parts {
 			p.settle(ctx)
 			r.events.record(ctx)
 		}
@@ -132,7 +129,7 @@ func (r *run) loop(ctx workflow.Context) error {
 func (r *run) wait(ctx workflow.Context) {
 	var next time.Time
 	var why string
-	for _, p := range r.parts() {
+	for _, p := range r.parts {
 		if at, reason := p.wake(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next, why = at, reason
 		}
@@ -144,7 +141,7 @@ func (r *run) wait(ctx workflow.Context) {
 }
 
 func (r *run) signalled() bool {
-	for _, p := range r.parts() {
+	for _, p := range r.parts {
 		if p.signalled() {
 			return true
 		}

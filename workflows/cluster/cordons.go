@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"errors"
+
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
@@ -16,10 +18,9 @@ type cordons struct {
 }
 
 func (c cordons) handle(ctx workflow.Context) error {
-	if err := handle(ctx, c.run, contract.CordonUpdate, c.cordon, nil); err != nil {
-		return err
-	}
-	return handle(ctx, c.run, contract.UncordonUpdate, c.uncordon, nil)
+	return errors.Join(
+		handle(ctx, c.run, contract.CordonUpdate, c.cordon, nil),
+		handle(ctx, c.run, contract.UncordonUpdate, c.uncordon, nil))
 }
 
 func (c cordons) cordon(ctx workflow.Context, req contract.CordonRequest) (contract.Cordoned, error) {

@@ -39,12 +39,13 @@ func (h *hubs) open(workflow.Context, contract.ClusterInput) {
 }
 
 func (h *hubs) handle(ctx workflow.Context) error {
-	return handle(ctx, h.run, contract.ReleaseBrakeUpdate, contract.NoAnswer(func(_ workflow.Context,
-		req contract.ReleaseBrakeRequest) error {
-		req.Cluster = h.run.state.Config.Name
-		h.release = append(h.release, req)
-		return nil
-	}), nil)
+	return handle(ctx, h.run, contract.ReleaseBrakeUpdate, contract.NoAnswer(h.releaseBrake), nil)
+}
+
+func (h *hubs) releaseBrake(_ workflow.Context, req contract.ReleaseBrakeRequest) error {
+	req.Cluster = h.run.state.Config.Name
+	h.release = append(h.release, req)
+	return nil
 }
 
 // directive returns the present directive. Its version grows whenever its content has changed.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -23,31 +24,28 @@ type loads struct {
 }
 
 func (l *loads) handle(ctx workflow.Context) error {
-	err := handle(ctx, l.run, contract.ReduceLoadUpdate, l.reduce, func(req contract.ReduceLoadRequest) error {
-		try := l.run.state
-		try.Reductions = slices.Clone(try.Reductions)
-		if _, err := try.ReduceLoad(req.AgentID, req.Reduce(), time.Time{}); err != nil {
-			return workflows.Refuse("%s", err)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
+	return errors.Join(
+		handle(ctx, l.run, contract.ReduceLoadUpdate, l.reduce, l.mayReduce),
+		handle(ctx, l.run, contract.TargetsUpdate, l.changeTargets, l.mayChangeTargets),
+		handle(ctx, l.run, contract.RebalanceUpdate, l.rebalance, nil),
+		handle(ctx, l.run, contract.RestoreLoadUpdate, l.restore, nil))
+}
+
+func (l *loads) mayReduce(req contract.ReduceLoadRequest) error {
+	try := l.run.state
+	try.Reductions = slices.Clone(try.Reductions)
+	if _, err := try.ReduceLoad(req.AgentID, req.Reduce(), time.Time{}); err != nil {
+		return workflows.Refuse("%s", err)
 	}
-	err = handle(ctx, l.run, contract.TargetsUpdate, l.changeTargets, func(req contract.TargetsRequest) error {
-		try := l.run.state
-		if _, err := try.Targets.Change(req.Add, req.Remove); err != nil {
-			return workflows.Refuse("%s", err)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
+	return nil
+}
+
+func (l *loads) mayChangeTargets(req contract.TargetsRequest) error {
+	try := l.run.state
+	if _, err := try.Targets.Change(req.Add, req.Remove); err != nil {
+		return workflows.Refuse("%s", err)
 	}
-	if err := handle(ctx, l.run, contract.RebalanceUpdate, l.rebalance, nil); err != nil {
-		return err
-	}
-	return handle(ctx, l.run, contract.RestoreLoadUpdate, l.restore, nil)
+	return nil
 }
 
 // reduce answers when the hubs have applied the limit, so that nothing above it begins afterwards.

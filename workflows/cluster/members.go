@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"errors"
+
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
@@ -21,13 +23,10 @@ func (m *members) open(ctx workflow.Context, _ contract.ClusterInput) {
 }
 
 func (m *members) handle(ctx workflow.Context) error {
-	if err := handle(ctx, m.run, contract.JoinUpdate, m.join, nil); err != nil {
-		return err
-	}
-	if err := handle(ctx, m.run, contract.RevokeJoinTokenUpdate, m.revokeToken, nil); err != nil {
-		return err
-	}
-	return handle(ctx, m.run, contract.OpenLaneUpdate, contract.NoAnswer(m.openLane), nil)
+	return errors.Join(
+		handle(ctx, m.run, contract.JoinUpdate, m.join, nil),
+		handle(ctx, m.run, contract.RevokeJoinTokenUpdate, m.revokeToken, nil),
+		handle(ctx, m.run, contract.OpenLaneUpdate, contract.NoAnswer(m.openLane), nil))
 }
 
 func (m *members) signalled() bool { return m.changed.Len() > 0 || m.hubLost.Len() > 0 }

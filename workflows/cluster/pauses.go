@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"errors"
+
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
@@ -15,23 +17,23 @@ type pauses struct {
 }
 
 func (p pauses) handle(ctx workflow.Context) error {
-	err := handle(ctx, p.run, contract.PauseUpdate, p.pause, func(req contract.PauseRequest) error {
-		lane, err := laneName(req.Lane)
-		if err != nil {
+	return errors.Join(
+		handle(ctx, p.run, contract.PauseUpdate, p.pause, p.mayPause),
+		handle(ctx, p.run, contract.ResumeUpdate, p.resume, func(req contract.PauseRequest) error {
+			_, err := laneName(req.Lane)
 			return err
-		}
-		if err := p.run.state.MayPause(lane); err != nil {
-			return workflows.Refuse("%s", err)
-		}
-		return nil
-	})
+		}))
+}
+
+func (p pauses) mayPause(req contract.PauseRequest) error {
+	lane, err := laneName(req.Lane)
 	if err != nil {
 		return err
 	}
-	return handle(ctx, p.run, contract.ResumeUpdate, p.resume, func(req contract.PauseRequest) error {
-		_, err := laneName(req.Lane)
-		return err
-	})
+	if err := p.run.state.MayPause(lane); err != nil {
+		return workflows.Refuse("%s", err)
+	}
+	return nil
 }
 
 // pause answers when the hubs have applied the pause, so that nothing begins afterwards.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -32,27 +33,29 @@ func (s *scaling) open(ctx workflow.Context, _ contract.ClusterInput) {
 
 // handle registers the updates of the sweep, and of actions that have stopped agents.
 func (s *scaling) handle(ctx workflow.Context) error {
-	err := handle(ctx, s.run, contract.ScaleUpdate, func(ctx workflow.Context,
-		req contract.ScaleRequest) (fleet.ScalingDecision, error) {
-		if req.To != nil {
-			s.run.state.ScaleTo(*req.To)
-			s.look = true
-		}
-		return s.choose(ctx, req.Facts), nil
-	}, nil)
-	if err != nil {
-		return err
+	return errors.Join(
+		handle(ctx, s.run, contract.ScaleUpdate, s.scale, nil),
+		handle(ctx, s.run, contract.RetireUpdate, contract.NoAnswer(s.retire), s.mayRetire))
+}
+
+func (s *scaling) scale(ctx workflow.Context, req contract.ScaleRequest) (fleet.ScalingDecision, error) {
+	if req.To != nil {
+		s.run.state.ScaleTo(*req.To)
+		s.look = true
 	}
-	return handle(ctx, s.run, contract.RetireUpdate, contract.NoAnswer(func(_ workflow.Context,
-		req contract.RetireRequest) error {
-		s.run.state.Retire(req.AgentID)
-		return nil
-	}), func(req contract.RetireRequest) error {
-		if m := s.run.state.Member(req.AgentID); m != nil && m.Connected() {
-			return workflows.Refuse("the agent is still connected")
-		}
-		return nil
-	})
+	return s.choose(ctx, req.Facts), nil
+}
+
+func (s *scaling) retire(_ workflow.Context, req contract.RetireRequest) error {
+	s.run.state.Retire(req.AgentID)
+	return nil
+}
+
+func (s *scaling) mayRetire(req contract.RetireRequest) error {
+	if m := s.run.state.Member(req.AgentID); m != nil && m.Connected() {
+		return workflows.Refuse("the agent is still connected")
+	}
+	return nil
 }
 
 func (s *scaling) signalled() bool { return s.scaled.Len() > 0 || s.starts.Len() > 0 }

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"errors"
+
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -16,23 +18,25 @@ type settings struct {
 }
 
 func (s settings) handle(ctx workflow.Context) error {
-	if err := handle(ctx, s.run, contract.ConfigureUpdate, s.configure, s.validate); err != nil {
+	return errors.Join(
+		handle(ctx, s.run, contract.ConfigureUpdate, s.configure, s.validate),
+		handle(ctx, s.run, contract.DeleteUpdate, contract.NoAnswer(s.remove), s.mayRemove))
+}
+
+func (s settings) remove(ctx workflow.Context, _ contract.DeleteRequest) error {
+	s.run.deleted = true
+	s.run.events.publish(workflow.Now(ctx), fleet.EventClusterDeleted, fleet.EventData{})
+	return nil
+}
+
+func (s settings) mayRemove(req contract.DeleteRequest) error {
+	if err := s.refuseOutdated(req.IfRevisions); err != nil {
 		return err
 	}
-	return handle(ctx, s.run, contract.DeleteUpdate, contract.NoAnswer(func(ctx workflow.Context,
-		_ contract.DeleteRequest) error {
-		s.run.deleted = true
-		s.run.events.publish(workflow.Now(ctx), fleet.EventClusterDeleted, fleet.EventData{})
-		return nil
-	}), func(req contract.DeleteRequest) error {
-		if err := s.refuseOutdated(req.IfRevisions); err != nil {
-			return err
-		}
-		if n := s.run.state.ServingCount(); n > 0 && !req.Force {
-			return workflows.Refuse("the cluster still has %d online agents: stop them first, or force", n)
-		}
-		return nil
-	})
+	if n := s.run.state.ServingCount(); n > 0 && !req.Force {
+		return workflows.Refuse("the cluster still has %d online agents: stop them first, or force", n)
+	}
+	return nil
 }
 
 func (s settings) validate(request contract.ConfigureRequest) error {

@@ -42,17 +42,11 @@ func (r *run) keepDeadLetter(ctx workflow.Context, cause string) (fleet.TaskStat
 	return "", ""
 }
 
-func (r *run) setDiscardHandler(ctx workflow.Context) error {
-	return contract.DiscardUpdate.Handle(ctx, func(_ workflow.Context, req contract.DiscardRequest) (contract.TaskState,
-		error) {
-		r.discard = &req
-		return r.state(), nil
-	}, func(req contract.DiscardRequest) error {
-		if req.Reason == "" {
-			return workflows.Refuse("a dead letter is discarded with a reason")
-		}
-		return r.refuseDeadLetter("discarded")
-	})
+func (r *run) mayDiscard(req contract.DiscardRequest) error {
+	if req.Reason == "" {
+		return workflows.Refuse("a dead letter is discarded with a reason")
+	}
+	return r.refuseDeadLetter("discarded")
 }
 
 // standing is a status in words. The workflow does not know whether an agent has begun a queued task.

@@ -125,15 +125,7 @@ func (r *run) record(number int, report contract.AttemptReport) {
 	if len(r.log) == attemptsKept {
 		r.log = append(r.log[:0:0], r.log[1:]...)
 	}
-	r.log = append(r.log, fleet.Attempt{
-		Number: number, AgentID: report.AgentID, Instance: report.Instance, Epoch: report.Epoch, Hub: report.Hub,
-		StartedAt: report.StartedAt,
-		EndedAt:   report.EndedAt,
-		Outcome:   report.Outcome,
-		Reason:    report.Reason,
-		ErrorType: report.ErrorType,
-		Progress:  report.Progress,
-	})
+	r.log = append(r.log, report.Attempt(number))
 }
 
 // lastLost is the newest attempt, if its agent was lost with it.

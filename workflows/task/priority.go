@@ -27,29 +27,23 @@ func (r *run) deliveryPriority() fleet.Priority {
 	return r.priority()
 }
 
-func (r *run) setReprioritizeHandler(ctx workflow.Context) error {
-	return contract.ReprioritizeUpdate.Handle(ctx, func(ctx workflow.Context,
-		req contract.ReprioritizeRequest) (contract.TaskState, error) {
-		r.reprioritize(ctx, req.Priority)
-		return r.state(), nil
-	}, func(req contract.ReprioritizeRequest) error {
-		switch {
-		case !req.Priority.Valid():
-			return workflows.Refuse("%s", fleet.ErrPriority)
-		case r.status.Final():
-			return workflows.Refuse("the task has ended: it is %s", r.status)
-		case r.cancel != nil:
-			return workflows.Refuse("the task is being cancelled")
-		}
-		return nil
-	})
+func (r *run) mayReprioritize(req contract.ReprioritizeRequest) error {
+	switch {
+	case !req.Priority.Valid():
+		return workflows.Refuse("%s", fleet.ErrPriority)
+	case r.status.Final():
+		return workflows.Refuse("the task has ended: it is %s", r.status)
+	case r.cancel != nil:
+		return workflows.Refuse("the task is being cancelled")
+	}
+	return nil
 }
 
 // reprioritize sets the priority of later deliveries, and changes the one that waits in its lane. It returns when
 // Temporal has taken the change.
-func (r *run) reprioritize(ctx workflow.Context, priority fleet.Priority) {
-	r.carry.Priority = priority
-	r.note(ctx, contract.MemoPriority, priority)
+func (r *run) reprioritize(ctx workflow.Context, req contract.ReprioritizeRequest) {
+	r.carry.Priority = req.Priority
+	r.note(ctx, contract.MemoPriority, req.Priority)
 	if r.delivering == 0 {
 		return
 	}
@@ -57,7 +51,7 @@ func (r *run) reprioritize(ctx workflow.Context, priority fleet.Priority) {
 	activityCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: 5 * time.Second,
 		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond, MaximumInterval: 5 * time.Second},
-		Summary:             "change the priority in the lane to " + priority.String(),
+		Summary:             "change the priority in the lane to " + req.Priority.String(),
 	})
 	moved := contract.ReprioritizeActivity.Execute(activityCtx, contract.ReprioritizeInput{
 		WorkflowID: info.WorkflowExecution.ID, RunID: info.WorkflowExecution.RunID,
