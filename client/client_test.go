@@ -245,7 +245,8 @@ func TestPages(t *testing.T) {
 
 	client, _, _ = serve(t, answer{status: 200, body: `{"tasks":[{"id":"a"},{"id":"b"}]}`})
 	list := client.Tasks.List(TaskQuery{})
-	for range list.All(t.Context()) {
+	for _, err := range list.All(t.Context()) {
+		require.NoError(t, err)
 		break
 	}
 	ids = nil

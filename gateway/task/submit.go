@@ -114,8 +114,9 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest) (task api.Tas
 		return api.Task{}, err
 	}
 	place := contract.PlaceOf(&cluster, spec, id)
-	if len(spec.RequiredCapabilities) > 0 && place.Lane == contract.CapabilityLane(spec.Cluster, spec.RequiredCapabilities) {
-		if err := h.OpenLane(ctx, spec.Cluster, spec.RequiredCapabilities); err != nil {
+	needs := spec.RequiredCapabilities
+	if len(needs) > 0 && place.Lane == contract.CapabilityLane(spec.Cluster, needs) {
+		if err := h.OpenLane(ctx, spec.Cluster, needs); err != nil {
 			return api.Task{}, err
 		}
 	}

@@ -50,8 +50,11 @@ func (r *run) reprioritize(ctx workflow.Context, req contract.ReprioritizeReques
 	info := workflow.GetInfo(ctx)
 	activityCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: 5 * time.Second,
-		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond, MaximumInterval: 5 * time.Second},
-		Summary:             "change the priority in the lane to " + req.Priority.String(),
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 200 * time.Millisecond,
+			MaximumInterval: 5 * time.Second,
+		},
+		Summary: "change the priority in the lane to " + req.Priority.String(),
 	})
 	moved := contract.ReprioritizeActivity.Execute(activityCtx, contract.ReprioritizeInput{
 		WorkflowID: info.WorkflowExecution.ID, RunID: info.WorkflowExecution.RunID,

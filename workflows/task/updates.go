@@ -14,13 +14,14 @@ import (
 func (r *run) setUpdateHandlers(ctx workflow.Context) error {
 	return errors.Join(
 		handle(ctx, r, contract.CancelUpdate, r.takeCancel, r.mayCancel),
-		handle(ctx, r, contract.RetryUpdate, func(_ workflow.Context, req contract.RetryRequest) { r.retry = &req },
+		handle(ctx, r, contract.RetryUpdate,
+			func(_ workflow.Context, req contract.RetryRequest) { r.retry = &req },
 			func(contract.RetryRequest) error { return r.refuseDeadLetter("retried") }),
-		handle(ctx, r, contract.DiscardUpdate, func(_ workflow.Context, req contract.DiscardRequest) { r.discard = &req },
-			r.mayDiscard),
+		handle(ctx, r, contract.DiscardUpdate,
+			func(_ workflow.Context, req contract.DiscardRequest) { r.discard = &req }, r.mayDiscard),
 		handle(ctx, r, contract.ReprioritizeUpdate, r.reprioritize, r.mayReprioritize),
-		handle(ctx, r, contract.ReviewUpdate, func(_ workflow.Context, req contract.ReviewRequest) { r.review = &req },
-			r.mayReview))
+		handle(ctx, r, contract.ReviewUpdate,
+			func(_ workflow.Context, req contract.ReviewRequest) { r.review = &req }, r.mayReview))
 }
 
 // handle answers an update with the task's state after it.
