@@ -21,8 +21,8 @@ type Security struct {
 	RequireClientCert bool `yaml:"require_client_cert"`
 	// Certificates give client certificates their roles. Default: none has one.
 	Certificates []ClientCertificate `yaml:"certificates"`
-	// TrustedProxies are the addresses of reverse proxies before this server, as CIDR blocks or one by one: what they add
-	// to X-Forwarded-For about who a client is counts. Default: none, so that nobody can pretend to be another.
+	// TrustedProxies are the addresses of reverse proxies before this server, as CIDR blocks or one by one. Their
+	// X-Forwarded-For counts as the client's address. Default: none, so that nobody can pretend to be another.
 	TrustedProxies []string `yaml:"trusted_proxies"`
 	// RateLimit is how many requests a second one token may make, and RateBurst how many at once; agents are not
 	// counted. 0: no limit. Default 200 and 1000.

@@ -105,7 +105,8 @@ type demoMiddle struct {
 
 // reached kills an agent when enough tasks are done and none was killed yet.
 func (m *demoMiddle) reached(ctx context.Context, done int) error {
-	if share := 100 * done / m.bar.Total; m.run.kill == nil || share < killFrom || share > killUntil || !m.mu.TryLock() {
+	if share := 100 * done / m.bar.Total; m.run.kill == nil || share < killFrom || share > killUntil ||
+		!m.mu.TryLock() {
 		return nil
 	}
 	defer m.mu.Unlock()

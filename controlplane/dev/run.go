@@ -221,7 +221,12 @@ func (d *Run) startTemporal(ctx context.Context, version string, o Options, log 
 	return controlplane.EnsureSearchAttributes(ctx, d.Client, d.Temporal.Namespace(), log)
 }
 
-func (d *Run) planeOptions(a *app.App, o Options, listener net.Listener, log *zap.Logger) (controlplane.Options, error) {
+func (d *Run) planeOptions(
+	a *app.App,
+	o Options,
+	listener net.Listener,
+	log *zap.Logger,
+) (controlplane.Options, error) {
 	p := controlplane.Options{
 		Version:   a.Version,
 		Temporal:  d.Client,
@@ -230,8 +235,11 @@ func (d *Run) planeOptions(a *app.App, o Options, listener net.Listener, log *za
 		Roles:     controlplane.AllRoles,
 		HubID:     o.hubID,
 		Hub:       o.Hub,
-		Clusters:  o.Clusters, Listener: listener, Page: page.Options{TemporalUI: d.ui.address(), Namespace: d.Temporal.Namespace()},
-		Registry: d.registry, Tracing: d.tracing,
+		Clusters:  o.Clusters,
+		Listener:  listener,
+		Page:      page.Options{TemporalUI: d.ui.address(), Namespace: d.Temporal.Namespace()},
+		Registry:  d.registry,
+		Tracing:   d.tracing,
 	}
 	if controlplane.Loopback(listener) {
 		p.Hosts = controlplane.LocalHosts

@@ -147,8 +147,10 @@ func (h *Handlers) duplicate(ctx context.Context, id, digest string) (api.Task, 
 		return api.Task{}, err
 	}
 	if first.Digest != "" && first.Digest != digest {
-		return api.Task{}, httpapi.Problem(protocol.CodeIdempotency,
-			"a task with this id or idempotency key was submitted before with another body: submit the same body, or use another id or key")
+		return api.Task{}, httpapi.Problem(
+			protocol.CodeIdempotency,
+			"a task with this id or idempotency key was submitted before with another body: submit the same body, or use another id or key",
+		)
 	}
 	task, err := h.complete(ctx, first)
 	task.Duplicate = true

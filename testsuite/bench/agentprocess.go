@@ -26,7 +26,12 @@ func agentCommand(a *app.App) *cobra.Command {
 		Short:   "Run an agent for a benchmark",
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.Version, o.GiveUpAfter = a.Version, 5*time.Minute
-			return eachAgent(o, clusters, count, func(o agent.Options) error { return runAgent(c.Context(), o, ledger) })
+			return eachAgent(
+				o,
+				clusters,
+				count,
+				func(o agent.Options) error { return runAgent(c.Context(), o, ledger) },
+			)
 		},
 	}
 	flags := command.Flags()

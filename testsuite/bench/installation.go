@@ -220,8 +220,9 @@ func (i *Installation) startServe(ctx context.Context, roles string) error {
 	// The key protects nothing: the hub is reachable from this machine only and lives for minutes.
 	env := []string{"TEMPORAL_ADDRESS=" + i.temporal, "TEMPORAL_NAMESPACE=" + i.namespace,
 		"MAINSTAY_TOKEN_KEY=a-key-for-benchmarks-that-protects-nothing"}
-	if i.hub, err = i.launch("hub", env, nil, []string{"serve", "--insecure", "--roles", roles,
-		"--http", strings.TrimPrefix(i.hubURL, "http://"), "--hub-id", "bench-hub", "--log-level", "warn"}); err != nil {
+	args := []string{"serve", "--insecure", "--roles", roles, "--http", strings.TrimPrefix(i.hubURL, "http://"),
+		"--hub-id", "bench-hub", "--log-level", "warn"}
+	if i.hub, err = i.launch("hub", env, nil, args); err != nil {
 		return err
 	}
 	if err := i.awaitReady(ctx); err != nil || !i.temporalOnly {
@@ -242,18 +243,24 @@ func freeAddress() (string, error) {
 
 // awaitReady returns when the process of the hub says that it is ready.
 func (i *Installation) awaitReady(ctx context.Context) error {
-	err := eventually(ctx, "the hub's readiness", startLimit, 50*time.Millisecond, func(ctx context.Context) (bool, error) {
-		select {
-		case <-i.hub.done:
-			return false, errors.New("the hub has ended")
-		default:
-		}
-		answer, err := ask(ctx, i.hubURL+"/readyz")
-		if err != nil {
-			return false, nil //nolint:nilerr // not yet
-		}
-		return true, answer.Close()
-	})
+	err := eventually(
+		ctx,
+		"the hub's readiness",
+		startLimit,
+		50*time.Millisecond,
+		func(ctx context.Context) (bool, error) {
+			select {
+			case <-i.hub.done:
+				return false, errors.New("the hub has ended")
+			default:
+			}
+			answer, err := ask(ctx, i.hubURL+"/readyz")
+			if err != nil {
+				return false, nil //nolint:nilerr // not yet
+			}
+			return true, answer.Close()
+		},
+	)
 	if err != nil {
 		return fmt.Errorf("%w; it said:\n%s", err, i.said("hub"))
 	}

@@ -61,7 +61,7 @@ lanes     likewise with an agent that serves two lanes, which Temporal orders ea
 fairness  likewise with two tenants, one with nine times as many tasks, at equal weights and at 3 : 1
 latency   from a task's acknowledgement to its first instruction, at half load, beside bare Temporal
 control   from a cancel to the end of the running command, and from an offline agent's return to its waiting task
-depth     a deep queue is filled through /tasks/batch and drained, beside bare Temporal: rates, and the memory it takes`,
+depth     a deep queue is filled through /tasks/batch and drained, beside bare Temporal: rates, and its memory`,
 			Example: "  mainstay bench queue\n  mainstay bench queue --only depth --depth 50000\n" +
 				"  mainstay bench queue --only order,fairness,control",
 		},
@@ -98,8 +98,8 @@ depth     a deep queue is filled through /tasks/batch and drained, beside bare T
 	}
 }
 
-// measure measures the parts of the plan. The deep queue has installations of its own, with Temporal in a process of its
-// own; the other parts share one. What was measured before an error stays.
+// measure measures the parts of the plan. The deep queue has installations of its own, each with its own
+// Temporal. The other parts share one. What was measured before an error stays.
 func (q *Queue) measure(ctx context.Context, r *run, p *queuePlan) error {
 	var shared *Installation
 	stop := func() {

@@ -57,7 +57,12 @@ func measureControl(ctx context.Context, i *Installation, p *queuePlan, progress
 }
 
 // measureCancels cancels running commands, one after the other, on an agent as people run it.
-func measureCancels(ctx context.Context, i *Installation, n int, progress io.Writer) (times []time.Duration, err error) {
+func measureCancels(
+	ctx context.Context,
+	i *Installation,
+	n int,
+	progress io.Writer,
+) (times []time.Duration, err error) {
 	c := newCrew(i, "bench-cancel", 1)
 	if err := c.create(ctx, fleet.ActiveActive, nil); err != nil {
 		return nil, err
@@ -175,8 +180,8 @@ func (c *crew) returnTo(ctx context.Context, id, task string) (started, register
 		return started, registered, began, err
 	}
 	defer temporal.Close()
-	if _, err := c.Tasks.Submit(ctx, &api.TaskRequest{ID: task, TaskSpec: fleet.TaskSpec{Type: workType, Cluster: c.cluster,
-		Agent: id, Payload: work(0)}}); err != nil {
+	pinned := fleet.TaskSpec{Type: workType, Cluster: c.cluster, Agent: id, Payload: work(0)}
+	if _, err := c.Tasks.Submit(ctx, &api.TaskRequest{ID: task, TaskSpec: pinned}); err != nil {
 		return started, registered, began, err
 	}
 	if err := awaitBacklog(ctx, temporal, c.namespace, contract.AgentLane(id), 1); err != nil {

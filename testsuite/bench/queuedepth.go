@@ -143,7 +143,7 @@ func (r *run) measureDepth(ctx context.Context, p *queuePlan) (*Depth, error) {
 		}
 		return d.Mainstay.measure(ctx, i, c, mainstayDepth(crew, r.story), p, r.story)
 	}); err != nil {
-		return d, fmt.Errorf("Mainstay: %w", err)
+		return d, fmt.Errorf("side mainstay: %w", err)
 	}
 	return d, nil
 }
@@ -249,9 +249,14 @@ func bareDepth(c client.Client, p *queuePlan) *queueSide {
 		queue:        bareQueue,
 		workflowType: bareWorkflow,
 		submit: func(ctx context.Context, first, n int) error {
-			return eachOf(ctx, n, 32, func(ctx context.Context, i int) error { // as many as the gateway uses for a batch
-				return (&bare{client: c}).start(ctx, "bare/"+strconv.Itoa(first+i))
-			})
+			return eachOf(
+				ctx,
+				n,
+				32,
+				func(ctx context.Context, i int) error { // as many as the gateway uses for a batch
+					return (&bare{client: c}).start(ctx, "bare/"+strconv.Itoa(first+i))
+				},
+			)
 		},
 		serve: func(context.Context) (func(), error) {
 			w, err := startBare(c, sdkworker.Options{

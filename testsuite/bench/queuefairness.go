@@ -60,11 +60,30 @@ func (f *Fairness) judge(began []string) {
 
 // writeFairness prints a table.
 func writeFairness(w io.Writer, all []Fairness) {
-	t := newTable(w, "weights, big : small", "tasks", "share of the small one in the first", "by its weight", "its first",
-		"its last", "longest run of the big one")
+	t := newTable(
+		w,
+		"weights, big : small",
+		"tasks",
+		"share of the small one in the first",
+		"by its weight",
+		"its first",
+		"its last",
+		"longest run of the big one",
+	)
 	for _, f := range all {
-		t.row(fmt.Sprintf("%d : %d", f.BigWeight, f.SmallWeight), fmt.Sprintf("%d : %d", f.Big, f.Small),
-			fmt.Sprintf("%.1f %% of %d", 100*f.Share, f.Window), fmt.Sprintf("%.1f %%", 100*f.Fair), f.First, f.Last, f.Run)
+		t.row(
+			fmt.Sprintf("%d : %d", f.BigWeight, f.SmallWeight),
+			fmt.Sprintf("%d : %d", f.Big, f.Small),
+			fmt.Sprintf(
+				"%.1f %% of %d",
+				100*f.Share,
+				f.Window,
+			),
+			fmt.Sprintf("%.1f %%", 100*f.Fair),
+			f.First,
+			f.Last,
+			f.Run,
+		)
 	}
 	t.flush()
 }

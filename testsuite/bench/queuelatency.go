@@ -23,7 +23,7 @@ type DispatchSide struct {
 	Throughput   float64 `json:"throughput"`        // that the rate is taken from; 0: it was given
 	Acknowledged Times   `json:"acknowledged"`      // from the acknowledgement to the first instruction
 	Submitted    Times   `json:"submitted"`         // from just before the submission
-	Early        int     `json:"begun_before_told"` // tasks that began before the acknowledgement was there: they count as 0
+	Early        int     `json:"begun_before_told"` // began before the acknowledgement: they count as 0
 }
 
 // judge sums up a side's tasks.
@@ -42,8 +42,13 @@ func (s *DispatchSide) judge(tasks []dispatched) {
 // write prints both sides and their ratio.
 func (d *Dispatch) write(w io.Writer) {
 	b, m := &d.Bare, &d.Mainstay
-	t := newTable(w, fmt.Sprintf("%d tasks of each at %.1f tasks/s", m.Acknowledged.Count, d.Rate), "bare Temporal", "Mainstay",
-		"ratio")
+	t := newTable(
+		w,
+		fmt.Sprintf("%d tasks of each at %.1f tasks/s", m.Acknowledged.Count, d.Rate),
+		"bare Temporal",
+		"Mainstay",
+		"ratio",
+	)
 	t.latencies("acknowledged → begin", b.Acknowledged, m.Acknowledged)
 	t.latencies("submitted → begin", b.Submitted, m.Submitted)
 	t.row("began before the acknowledgement was there (counted as 0)", b.Early, m.Early, "")
@@ -93,7 +98,14 @@ func measureDispatch(ctx context.Context, i *Installation, p *queuePlan, progres
 		tasks[n] = append(tasks[n], of...)
 		var now DispatchSide
 		now.judge(of)
-		fmt.Fprintf(progress, "round %d/%d  %-14s p50 %.1f ms\n", round, p.rounds, sides[n].Name(), now.Acknowledged.P50)
+		fmt.Fprintf(
+			progress,
+			"round %d/%d  %-14s p50 %.1f ms\n",
+			round,
+			p.rounds,
+			sides[n].Name(),
+			now.Acknowledged.P50,
+		)
 		return nil
 	})
 	d.Bare.judge(tasks[0])

@@ -84,7 +84,13 @@ func judgeOrder(began []int, slots int) *Order {
 
 // write prints the order as a table.
 func (o *Order) write(w io.Writer) {
-	t := newTable(w, fmt.Sprintf("priority, of %d tasks to %d slots", o.Tasks, o.Slots), "tasks", "began as", "mean position")
+	t := newTable(
+		w,
+		fmt.Sprintf("priority, of %d tasks to %d slots", o.Tasks, o.Slots),
+		"tasks",
+		"began as",
+		"mean position",
+	)
 	for _, c := range o.Classes {
 		t.row(c.Priority, c.Tasks, fmt.Sprintf("%d … %d", c.First, c.Last), fmt.Sprintf("%.0f", c.Mean))
 	}

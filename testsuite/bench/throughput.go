@@ -61,7 +61,9 @@ type measured struct {
 // sumUp fills what follows from the rest.
 func (m *measured) sumUp() {
 	latency, tasks := timesOf(m.latency), time.Duration(max(m.tasks, 1))
-	m.Median, m.Latencies, m.P50, m.P99, m.Max = median(m.PerSecond), latency.Count, latency.P50, latency.P99, latency.Max
+	m.Median, m.Latencies, m.P50, m.P99, m.Max = median(
+		m.PerSecond,
+	), latency.Count, latency.P50, latency.P99, latency.Max
 	m.ServerCPU, m.AllCPU = milliseconds(m.cpu.Server/tasks), milliseconds(m.cpu.All/tasks)
 }
 

@@ -40,7 +40,7 @@ func waitBulk(t testing.TB, url, id string) api.Bulk {
 		status, problem := call(t, http.MethodGet, url+bulkPath+"/"+id+"?wait=30s", nil, &got)
 		require.Equal(t, http.StatusOK, status, "%+v", problem)
 		return got.Status != fleet.BulkRunning
-	}, 90*time.Second, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 	return got
 }
 
@@ -99,7 +99,7 @@ func TestBulkSurvivesItsWorker(t *testing.T) {
 	}
 	var found api.Bulk
 	require.Eventually(t, func() bool { found = ask(true, http.StatusOK); return found.Expected == tasks },
-		10*time.Second, 50*time.Millisecond)
+		patience, 50*time.Millisecond)
 	require.True(t, found.DryRun)
 	require.Len(t, found.Sample, 20)
 	require.Subset(t, ids, found.Sample)
@@ -111,7 +111,7 @@ func TestBulkSurvivesItsWorker(t *testing.T) {
 			done, err := c.CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{
 				Namespace: server.Namespace(), Query: "WorkflowType = 'Task' AND ExecutionStatus = 'Canceled'"})
 			return err == nil && done.GetCount() > int64(20+130*i)
-		}, 60*time.Second, 5*time.Millisecond)
+		}, patience, 5*time.Millisecond)
 		stop()
 		stop = work()
 	}
@@ -163,7 +163,7 @@ func TestBulkActions(t *testing.T) {
 	// found waits until visibility shows so many.
 	found := func(body map[string]any, want int) {
 		body["dry_run"] = true
-		require.Eventually(t, func() bool { return start(body).Expected == want }, 10*time.Second, 50*time.Millisecond,
+		require.Eventually(t, func() bool { return start(body).Expected == want }, patience, 50*time.Millisecond,
 			"%v", body)
 		delete(body, "dry_run")
 	}
@@ -204,7 +204,7 @@ func TestBulkActions(t *testing.T) {
 		status, _ := call(t, http.MethodGet, node.URL+bulkPath, nil, &list)
 		return status == http.StatusOK && slices.ContainsFunc(list.Bulks,
 			func(b api.Bulk) bool { return b.ID == refused.ID && b.Skipped == 1 && b.Action == fleet.BulkReview })
-	}, 10*time.Second, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 }
 
 // Nothing but what is meant.

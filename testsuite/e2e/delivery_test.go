@@ -37,7 +37,7 @@ func TestTaskRunsOnAnAgent(t *testing.T) {
 	require.Eventually(t, func() bool {
 		status, _ := call(t, http.MethodGet, node.URL+"/api/v1/agents/"+id, nil, nil)
 		return status == http.StatusNotFound
-	}, 10*time.Second, 50*time.Millisecond, "an agent that said goodbye is no member any more")
+	}, patience, 50*time.Millisecond, "an agent that said goodbye is no member any more")
 }
 
 func TestBatchRunsOnceEach(t *testing.T) {

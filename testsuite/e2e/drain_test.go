@@ -29,7 +29,7 @@ func (b *bench) drained(t *testing.T, id string, is func(*fleet.DrainRecord) boo
 		record = fleet.DrainRecord{}
 		status, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/drains/"+id, nil, &record)
 		return status == http.StatusOK && is(&record)
-	}, 30*time.Second, 20*time.Millisecond, "drain %s", id)
+	}, patience, 20*time.Millisecond, "drain %s", id)
 	return record
 }
 
@@ -45,7 +45,7 @@ func (b *bench) agentIs(t *testing.T, agentID string, status fleet.AgentStatus) 
 		}
 		code, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/"+agentID, nil, &a)
 		return code == http.StatusOK && a.Status == status
-	}, 10*time.Second, 10*time.Millisecond, "agent %s is %s", agentID, status)
+	}, patience, 10*time.Millisecond, "agent %s is %s", agentID, status)
 }
 
 func (b *bench) maintenance(t *testing.T, agentID string, enabled bool) (int, protocol.Problem) {
@@ -99,7 +99,7 @@ func TestDrainLetsWorkFinish(t *testing.T) {
 	b.agentIs(t, first, fleet.AgentMaintenance)
 	b.agent(t, first)
 	require.Eventually(t, func() bool { m := b.view(t).Member(first); return m != nil && m.Connected() },
-		10*time.Second, 10*time.Millisecond)
+		patience, 10*time.Millisecond)
 	b.agentIs(t, first, fleet.AgentMaintenance)
 	require.Empty(t, b.begins(pinned))
 	status, p = b.maintenance(t, first, false)
@@ -204,7 +204,7 @@ func TestDrainOutlivesAHubRestart(t *testing.T) {
 		m := b.view(t).Member(second)
 		return m != nil &&
 			m.Status == fleet.AgentOnline
-	}, 10*time.Second, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 	require.Equal(t, second, b.waitBegins(t, b.submit(t, nil), 1)[0].agent)
 	b.finish.Store(true)
 	record := b.drained(t, id, ended)

@@ -71,7 +71,7 @@ func (b *bench) agent(t *testing.T, id string) (*running, *network) {
 	require.Eventually(t, func() bool {
 		status, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/"+id, nil, nil)
 		return status == http.StatusOK
-	}, 10*time.Second, 10*time.Millisecond, "agent %s joins", id)
+	}, patience, 10*time.Millisecond, "agent %s joins", id)
 	return r, n
 }
 
@@ -107,7 +107,7 @@ func (b *bench) of(list *[]entry, task string) []entry {
 
 func (b *bench) waitBegins(t *testing.T, task string, n int) []entry {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(b.begins(task)) >= n }, 30*time.Second, 5*time.Millisecond,
+	require.Eventually(t, func() bool { return len(b.begins(task)) >= n }, patience, 5*time.Millisecond,
 		"begin %d of %s", n, task)
 	return b.begins(task)
 }
@@ -131,7 +131,7 @@ func (b *bench) failover(t *testing.T, agentID string, epoch int64) fleet.Failov
 		value, err := c.QueryWorkflow(t.Context(), contract.FailoverWorkflowID(b.cluster, agentID, epoch), "",
 			contract.FailoverQuery.Name)
 		return err == nil && value.Get(&record) == nil && record.Status != fleet.FailoverRunning
-	}, 30*time.Second, 20*time.Millisecond, "failover of %s", agentID)
+	}, patience, 20*time.Millisecond, "failover of %s", agentID)
 	return record
 }
 
@@ -164,7 +164,7 @@ func TestLostAgentsWorkMoves(t *testing.T) {
 
 	t.Log("the lost agent comes back and its late result counts for nothing")
 	wire.heal()
-	require.Eventually(t, func() bool { return b.view(t).Member(first).Status == fleet.AgentOnline }, 10*time.Second,
+	require.Eventually(t, func() bool { return b.view(t).Member(first).Status == fleet.AgentOnline }, patience,
 		20*time.Millisecond)
 	require.JSONEq(t, fmt.Sprintf("%q", second), string(getTask(t, b.node.URL, id, "0s").Result))
 }
@@ -220,9 +220,9 @@ func TestOneLeaderServes(t *testing.T) {
 	b := newBench(t, fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
 	leader, standby := plane.UniqueID("a"), plane.UniqueID("b")
 	_, wire := b.agent(t, leader)
-	require.Eventually(t, func() bool { return b.view(t).Leader == leader }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.view(t).Leader == leader }, patience, 10*time.Millisecond)
 	b.agent(t, standby)
-	require.Eventually(t, func() bool { return len(b.view(t).Standbys) == 1 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(b.view(t).Standbys) == 1 }, patience, 10*time.Millisecond)
 	var tasks []string
 	for range 3 {
 		tasks = append(tasks, b.submit(t, map[string]any{"retry_safety": "fenced"}))
@@ -246,7 +246,7 @@ func TestOneLeaderServes(t *testing.T) {
 
 	t.Log("the old leader comes back as a standby")
 	wire.heal()
-	require.Eventually(t, func() bool { return b.view(t).RoleOf(leader) == fleet.RoleStandby }, 10*time.Second,
+	require.Eventually(t, func() bool { return b.view(t).RoleOf(leader) == fleet.RoleStandby }, patience,
 		20*time.Millisecond)
 }
 
@@ -258,7 +258,7 @@ func TestShardsMoveWithTheirOwner(t *testing.T) {
 	b.agent(t, first)
 	_, wire := b.agent(t, second)
 	owned := func(agentID string) int { view := b.view(t); return len(view.ShardsOf(agentID)) }
-	require.Eventually(t, func() bool { return owned(first) == 3 && owned(second) == 3 }, 20*time.Second,
+	require.Eventually(t, func() bool { return owned(first) == 3 && owned(second) == 3 }, patience,
 		20*time.Millisecond, "the shards are balanced")
 	view := b.view(t)
 	for i := range 12 {
@@ -269,7 +269,7 @@ func TestShardsMoveWithTheirOwner(t *testing.T) {
 		require.Equal(t, view.Shards[fleet.ShardOf(key, 6)].Owner, got.Attempts[0].AgentID)
 	}
 	wire.cut()
-	require.Eventually(t, func() bool { return owned(first) == 6 }, 20*time.Second, 20*time.Millisecond,
+	require.Eventually(t, func() bool { return owned(first) == 6 }, patience, 20*time.Millisecond,
 		"the shards move")
 	for i := range 12 {
 		id := b.submit(t, map[string]any{"shard_key": fmt.Sprintf("key-%d", i)})
@@ -405,7 +405,7 @@ func TestMassLossBrake(t *testing.T) {
 		}
 		return n
 	}
-	require.Eventually(t, func() bool { return held() == 3 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return held() == 3 }, patience, 10*time.Millisecond)
 	holds := b.ask(t, http.MethodGet, "", nil).BrakeHolds
 	require.Len(t, holds, 1)
 	require.Equal(t, b.node.Hub.ID(), holds[0].Hub)
@@ -418,10 +418,10 @@ func TestMassLossBrake(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return b.view(t).Member(agents[0]).Status == fleet.AgentOnline &&
 			b.view(t).Member(agents[1]).Status == fleet.AgentOnline
-	}, 10*time.Second, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 	t.Log("the one that is still away is given up: one of four is no mass loss")
 	require.Eventually(t, func() bool { return b.view(t).Member(agents[2]).Status == fleet.AgentOffline },
-		10*time.Second, 10*time.Millisecond)
+		patience, 10*time.Millisecond)
 	require.Empty(t, b.ask(t, http.MethodGet, "", nil).BrakeHolds)
 	wires[2].heal()
 	b.finish.Store(true)
@@ -454,7 +454,7 @@ func TestMassLossBrakeIsReleasedByHand(t *testing.T) {
 			}
 		}
 		return n == 3
-	}, 10*time.Second, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 	spare := plane.UniqueID("spare")
 	b.agent(t, spare)
 	require.Len(t, b.begins(id), 1, "three of four are still too many")
@@ -498,7 +498,7 @@ func TestAgentThatDiedWithItsHub(t *testing.T) {
 	b.node.Stop()
 	wire.cut()
 	b.node = plane.NewNode(t, plane.NodeOptions{HubID: hubID, Listen: listen})
-	require.Eventually(t, func() bool { return b.view(t).Member(dead).Status == fleet.AgentOffline }, 20*time.Second,
+	require.Eventually(t, func() bool { return b.view(t).Member(dead).Status == fleet.AgentOffline }, patience,
 		20*time.Millisecond)
 	require.Contains(t, b.view(t).Member(dead).StatusReason, "hub restarted")
 	require.Equal(t, fleet.AgentOnline, b.view(t).Member(alive).Status)
@@ -525,7 +525,7 @@ func TestMovedWorkGoesAheadOfTheBacklog(t *testing.T) {
 			return len(getTask(t, b.node.URL, id, "0s").Attempts) >= 1 &&
 				getTask(t, b.node.URL, id, "0s").Status == fleet.TaskQueued
 		},
-			20*time.Second, 10*time.Millisecond)
+			patience, 10*time.Millisecond)
 	}
 	b.agent(t, second)
 	for _, id := range running {

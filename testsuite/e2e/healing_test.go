@@ -88,7 +88,7 @@ func (b *bench) healed(
 			}
 		}
 		return code == http.StatusOK && found.ID != ""
-	}, 40*time.Second, 50*time.Millisecond, "%s of %s is %s", kind, target, status)
+	}, patience, 50*time.Millisecond, "%s of %s is %s", kind, target, status)
 	return found
 }
 
@@ -294,6 +294,6 @@ func TestHealingSchedule(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s, ok := b.healingStatus(t)
 		return ok && s.CycleInterval.Std() == 5*time.Second && s.LastCycle != nil
-	}, 30*time.Second, 500*time.Millisecond, "the schedule follows the shortest interval that a cluster asks for")
+	}, patience, 500*time.Millisecond, "the schedule follows the shortest interval that a cluster asks for")
 	pause("pause")
 }

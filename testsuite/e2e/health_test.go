@@ -60,5 +60,5 @@ func TestHealth(t *testing.T) {
 		var h api.ClusterHealth
 		status, _ := call(t, http.MethodGet, node.URL+"/api/v1/agents/clusters/"+cluster+"/health", nil, &h)
 		return status == http.StatusOK && len(h.Agents) == 1 && h.Agents[0].AgentID == good && h.Score != nil
-	}, 10*time.Second, 20*time.Millisecond)
+	}, patience, 20*time.Millisecond)
 }

@@ -42,7 +42,7 @@ func TestIdleFleetWritesNothing(t *testing.T) {
 	}
 	require.Eventually(t, func() bool {
 		return metric(t, node.Registry, "mainstay_hub_sessions", nil) == agents
-	}, 30*time.Second, 50*time.Millisecond, "all agents register")
+	}, patience, 50*time.Millisecond, "all agents register")
 	polls := func() float64 {
 		return metric(t, node.Registry, "mainstay_http_request_duration_seconds",
 			map[string]string{"route": protocol.PollPath, "status": "200"})

@@ -69,7 +69,7 @@ func (n *neighbours) fire(t *testing.T, token, name, payload string) string {
 	require.Eventually(t, func() bool {
 		status, _ := n.ask(t, token, http.MethodGet, "/schedules/"+name, nil, &schedule)
 		return status == http.StatusOK && len(schedule.Runs) == 1 && schedule.Runs[0].Status == fleet.TaskCompleted
-	}, 30*time.Second, 50*time.Millisecond, "the firing ends")
+	}, patience, 50*time.Millisecond, "the firing ends")
 	var made api.Task
 	status, p = n.ask(t, token, http.MethodGet, "/tasks/"+schedule.Runs[0].TaskID, nil, &made)
 	require.Equal(t, http.StatusOK, status, "%+v", p)

@@ -26,7 +26,7 @@ func (s *secured) online(t *testing.T, id string) {
 		var a api.Agent
 		status, _ := s.ask(t, firstAdmin, http.MethodGet, "/"+id, nil, &a)
 		return status == http.StatusOK && a.Status == fleet.AgentOnline && a.Hub == s.Hub.ID()
-	}, 20*time.Second, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 }
 
 // TestRevokingAJoinTokenEndsSessions has one agent of a token with work, and one of another that takes it over.
@@ -67,7 +67,7 @@ func TestRevokingAJoinTokenEndsSessions(t *testing.T) {
 	status, p := s.ask(t, firstAdmin, http.MethodPost, "/tasks", map[string]any{"type": "hold", "cluster": s.cluster},
 		&held)
 	require.Equal(t, http.StatusAccepted, status, "%+v", p)
-	require.Eventually(t, func() bool { return begun.Load() == 1 }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return begun.Load() == 1 }, patience, 20*time.Millisecond)
 	run(two, good.Secret)
 	s.online(t, two)
 
@@ -109,7 +109,7 @@ func TestAHubIsRestartedAfterAJoinTokenWasRevoked(t *testing.T) {
 	status, p := s.ask(t, firstAdmin, http.MethodPost, "/tasks", map[string]any{"type": "hold", "cluster": s.cluster},
 		&held)
 	require.Equal(t, http.StatusAccepted, status, "%+v", p)
-	require.Eventually(t, func() bool { return begun.Load() == 1 }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return begun.Load() == 1 }, patience, 20*time.Millisecond)
 	status, p = s.ask(t, firstAdmin, http.MethodDelete, "/tokens/"+token.ID, nil, nil)
 	require.Equal(t, http.StatusOK, status, "%+v", p)
 	select {

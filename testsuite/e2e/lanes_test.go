@@ -42,7 +42,7 @@ func (b *bench) lanes(t *testing.T) map[string]api.Lane {
 
 func (b *bench) waitDepth(t *testing.T, lane string, depth int64) api.Lane {
 	t.Helper()
-	require.Eventually(t, func() bool { return b.lanes(t)[lane].Depth == depth }, 20*time.Second, 50*time.Millisecond,
+	require.Eventually(t, func() bool { return b.lanes(t)[lane].Depth == depth }, patience, 50*time.Millisecond,
 		"%d wait in %s", depth, lane)
 	return b.lanes(t)[lane]
 }
@@ -84,13 +84,13 @@ func TestPausedClusterTakesNothing(t *testing.T) {
 	hubID, listen := b.node.Hub.ID(), strings.TrimPrefix(b.node.URL, "http://")
 	b.node.Stop()
 	b.node = plane.NewNode(t, plane.NodeOptions{HubID: hubID, Listen: listen})
-	require.Eventually(t, func() bool { return b.lanes(t)["default"].BusySlots != nil }, 20*time.Second,
+	require.Eventually(t, func() bool { return b.lanes(t)["default"].BusySlots != nil }, patience,
 		50*time.Millisecond, "the agents are back")
 	other := plane.NewNode(t, plane.NodeOptions{})
 	third := plane.UniqueID("c")
 	startAgent(t, agent.Options{HubURLs: []string{other.URL}, Cluster: b.cluster, ID: third, Slots: 4},
 		map[string]agent.Handler{"hold": echo})
-	require.Eventually(t, func() bool { return b.view(t).Member(third) != nil }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.view(t).Member(third) != nil }, patience, 10*time.Millisecond)
 	b.finish.Store(true)
 	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, running, "20s").Status, "what ran goes on to its end")
 	require.EqualValues(t, 2, b.lanes(t)["default"].Depth)
@@ -153,12 +153,12 @@ func TestQueueViewAndWhy(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return getTask(t, b.node.URL, last,
 			"0s").Why == "all 4 slots of the only agent of cluster "+b.cluster+" are in use; up to about 4 tasks are ahead of it"
-	}, 10*time.Second, 100*time.Millisecond, "the load is published every heartbeat")
+	}, patience, 100*time.Millisecond, "the load is published every heartbeat")
 	var listed struct{ Tasks []task }
 	require.Eventually(t, func() bool {
 		call(t, http.MethodGet, b.node.URL+"/api/v1/agents/tasks/queue?cluster="+b.cluster, nil, &listed)
 		return len(listed.Tasks) == 6
-	}, 10*time.Second, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 	for _, l := range listed.Tasks {
 		require.Contains(t, l.Why, "all 4 slots", "lists say why too")
 	}
@@ -191,7 +191,7 @@ func TestTenantWeightsReachTheLane(t *testing.T) {
 			}
 		}
 		return false
-	}, 20*time.Second, 20*time.Millisecond)
+	}, patience, 20*time.Millisecond)
 
 	changed := b.ask(t, http.MethodPatch, "", map[string]any{"tenant_weights": map[string]float64{"acme": 0.5,
 		"other": 2}})
@@ -227,7 +227,7 @@ func TestTasksAreFoundByLabelAndTime(t *testing.T) {
 		return found
 	}
 	require.Eventually(t, func() bool { return len(find(url.Values{"label": {"all=yes"}})) == len(values) },
-		10*time.Second, 50*time.Millisecond)
+		patience, 50*time.Millisecond)
 	for _, value := range values {
 		require.Equal(t, []string{ids[value]}, find(url.Values{"label": {"v=" + value, "all:yes"}}), "label %q", value)
 	}

@@ -52,7 +52,7 @@ func TestReducedLoad(t *testing.T) {
 		b.submit(t, map[string]any{"agent": id})
 	}
 	running, _ := b.agent(t, id)
-	require.Eventually(t, func() bool { return b.runs(id) == 3 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return b.runs(id) == 3 }, patience, 5*time.Millisecond)
 	g := b.changeLoad(t, id, "reduce-load", map[string]any{"slots": 2, "for": "10m", "reason": "slow disk"})
 	require.Equal(t, 4, g.MaxTasks)
 	require.Equal(t, 2, g.EffectiveSlots)
@@ -61,7 +61,7 @@ func TestReducedLoad(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return getTask(t, b.node.URL, waiting,
 			"").Why == "agent "+id+" is busy: all 2 slots are in use (its load is reduced to 2 of 4)"
-	}, 20*time.Second, 20*time.Millisecond, "why it waits")
+	}, patience, 20*time.Millisecond, "why it waits")
 	require.Equal(t, 3, b.runs(id), "what it runs goes on")
 
 	// The agent restarts at another hub: it is still limited.
@@ -71,21 +71,21 @@ func TestReducedLoad(t *testing.T) {
 	startAgent(t, agent.Options{HubURLs: []string{other.URL}, Cluster: b.cluster, ID: id, Slots: 4,
 		StopTimeout: time.Millisecond, DialContext: n.dial},
 		map[string]agent.Handler{"hold": b.hold(id)})
-	require.Eventually(t, func() bool { return b.runs(id) == 2 }, 30*time.Second, 5*time.Millisecond,
+	require.Eventually(t, func() bool { return b.runs(id) == 2 }, patience, 5*time.Millisecond,
 		"two of the four tasks")
 	require.Never(t, func() bool { return b.runs(id) > 2 }, time.Second, 5*time.Millisecond)
 
 	g = b.changeLoad(t, id, "restore-load", nil)
 	require.Equal(t, 4, g.EffectiveSlots)
 	require.Nil(t, g.LoadReduction)
-	require.Eventually(t, func() bool { return b.runs(id) == 4 }, 30*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return b.runs(id) == 4 }, patience, 5*time.Millisecond)
 	g = b.changeLoad(t, id, "reduce-load", map[string]any{"slots": 3, "for": "1s"})
 	require.Equal(t, 3, g.EffectiveSlots)
 	require.Eventually(t, func() bool {
 		var now api.Agent
 		status, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/"+id, nil, &now)
 		return status == http.StatusOK && now.EffectiveSlots == 4
-	}, 20*time.Second, 20*time.Millisecond, "by itself")
+	}, patience, 20*time.Millisecond, "by itself")
 	b.finish.Store(true)
 }
 
@@ -127,7 +127,7 @@ func TestRebalanceMovesTargets(t *testing.T) {
 	require.Eventually(t, func() bool {
 		view := b.view(t)
 		return len(view.ShardsOf(first)) == 2 && len(view.ShardsOf(second)) == 2
-	}, 20*time.Second, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 	view := b.view(t)
 	mine, targets := view.ShardsOf(first), []string{}
 	for i := 0; len(targets) < 8; i++ {
@@ -163,7 +163,7 @@ func TestRebalanceMovesTargets(t *testing.T) {
 			moved = moved && view.Shards[*m.Shard].Owner == m.To
 		}
 		return moved
-	}, 20*time.Second, 20*time.Millisecond)
+	}, patience, 20*time.Millisecond)
 	require.Empty(t, rebalance(false).Moves)
 	view = b.view(t)
 	require.Len(t, view.ShardsOf(first), 2)

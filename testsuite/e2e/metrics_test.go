@@ -22,7 +22,7 @@ func (b *bench) becomes(t *testing.T, name string, labels map[string]string, wan
 	require.Eventually(t, func() bool {
 		got = metric(t, b.node.Registry, name, labels)
 		return got == want
-	}, 20*time.Second, 50*time.Millisecond, "%s%v is %v, not %v", name, labels, &got, want)
+	}, patience, 50*time.Millisecond, "%s%v is %v, not %v", name, labels, &got, want)
 }
 
 // The loss of a leader shows in every metric that it concerns, of gateway, hub and worker.
@@ -67,7 +67,7 @@ func TestMetricsOfAFailover(t *testing.T) {
 		"nothing is told of a session that is gone")
 	require.Eventually(t, func() bool {
 		return metric(t, worker, "stella_agent_failovers_total", with("status", "succeeded")) == 1
-	}, 20*time.Second, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 	require.EqualValues(t, 1, metric(t, worker, "stella_agent_failover_duration_seconds", cluster))
 	require.EqualValues(t, 1, metric(t, worker, "stella_agent_tasks_transferred_total", cluster))
 	b.finish.Store(true)
@@ -122,7 +122,7 @@ func TestSDKMetricsThatAreQueried(t *testing.T) {
 	for _, name := range []string{"temporal_request_latency_seconds", "temporal_request_total",
 		"temporal_workflow_task_schedule_to_start_latency_seconds",
 		"temporal_activity_schedule_to_start_latency_seconds", "temporal_sticky_cache_size", "temporal_worker_task_slots_available"} {
-		require.Eventually(t, func() bool { return metric(t, plane.WorkerRegistry(t), name, nil) > 0 }, 20*time.Second,
+		require.Eventually(t, func() bool { return metric(t, plane.WorkerRegistry(t), name, nil) > 0 }, patience,
 			50*time.Millisecond, name)
 	}
 }

@@ -44,7 +44,7 @@ func TestTasksThatNoAgentCanReadHurtNobodyElse(t *testing.T) {
 			"retry_safety": "fenced"})
 		fenced = append(fenced, id)
 		require.Eventually(t, func() bool { return getTask(t, node.URL, id, "0s").Status == fleet.TaskRunning },
-			20*time.Second, 50*time.Millisecond)
+			patience, 50*time.Millisecond)
 	}
 	deep := []byte(strings.Repeat("[", 9_998) + strings.Repeat("]", 9_998))
 	var ids []string

@@ -91,6 +91,6 @@ func waitTask(t testing.TB, url, id string, want fleet.TaskStatus) task {
 	require.Eventually(t, func() bool {
 		got = getTask(t, url, id, "0s")
 		return got.Status == want
-	}, 30*time.Second, 20*time.Millisecond, "task %s", id)
+	}, patience, 20*time.Millisecond, "task %s", id)
 	return got
 }

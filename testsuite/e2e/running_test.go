@@ -72,7 +72,7 @@ func TestHangingHandlerIsNoticed(t *testing.T) {
 				dropped = c
 			}
 			return dropped.Type == protocol.CommandDrop
-		}, 20*time.Second, 10*time.Millisecond)
+		}, patience, 10*time.Millisecond)
 		require.Equal(t, "no beacon for 1s", dropped.Reason)
 		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
 			map[string]agent.Handler{"echo": echo})
@@ -153,7 +153,7 @@ func TestLogOfARunningTaskIsFollowed(t *testing.T) {
 			return false
 		}
 		return true
-	}, 20*time.Second, 100*time.Millisecond)
+	}, patience, 100*time.Millisecond)
 }
 
 // TestRateLimitedProviderDelaysItsTasks has the only agent limited for a while.

@@ -170,7 +170,7 @@ func (b *bench) scaled(t *testing.T, number string) fleet.ScalingRecord {
 		record = fleet.ScalingRecord{}
 		status, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/scalings/"+b.cluster+":"+number, nil, &record)
 		return status == http.StatusOK && record.CompletedAt != nil
-	}, 60*time.Second, 50*time.Millisecond, "action %s", number)
+	}, patience, 50*time.Millisecond, "action %s", number)
 	return record
 }
 
@@ -187,7 +187,7 @@ func TestTheFleetFollowsItsQueue(t *testing.T) {
 	b.patch(t, map[string]any{"scaling": y.scaling(fleet.ScalingAuto)})
 
 	t.Log("two at a time, and never more than max")
-	require.Eventually(t, func() bool { sweep(t); return len(y.running()) == 3 }, 40*time.Second, 200*time.Millisecond)
+	require.Eventually(t, func() bool { sweep(t); return len(y.running()) == 3 }, patience, 200*time.Millisecond)
 	first := b.scaled(t, "1")
 	require.Equal(t, fleet.ScalingSucceeded, first.Status, "%+v", first)
 	require.Equal(t, fleet.RuleQueue, first.Rule)
@@ -199,7 +199,7 @@ func TestTheFleetFollowsItsQueue(t *testing.T) {
 		require.Equal(t, "h-"+a.AgentID, a.Handle)
 	}
 	require.Len(t, b.scaled(t, "2").Agents, 1)
-	require.Eventually(t, func() bool { return b.begunCount() == 3 }, 20*time.Second, 20*time.Millisecond, "each works")
+	require.Eventually(t, func() bool { return b.begunCount() == 3 }, patience, 20*time.Millisecond, "each works")
 	sweep(t)
 	require.Len(t, y.running(), 3)
 	var status api.ScalingStatus
@@ -207,7 +207,7 @@ func TestTheFleetFollowsItsQueue(t *testing.T) {
 		status = b.scalingStatus(t)
 		return status.Decision != nil &&
 			status.Decision.Blocked
-	}, 20*time.Second, 100*time.Millisecond)
+	}, patience, 100*time.Millisecond)
 	require.Contains(t, status.Decision.Reason, "the cluster has its max_agents of 3")
 	require.Equal(t, []int{3, 3, 3}, []int{status.Current, status.Spawned, status.Target})
 
@@ -216,7 +216,7 @@ func TestTheFleetFollowsItsQueue(t *testing.T) {
 	for _, task := range tasks {
 		require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, task, "20s").Status)
 	}
-	require.Eventually(t, func() bool { sweep(t); return len(y.running()) == 0 }, 60*time.Second, 200*time.Millisecond)
+	require.Eventually(t, func() bool { sweep(t); return len(y.running()) == 0 }, patience, 200*time.Millisecond)
 	down := b.scaled(t, "3")
 	require.Equal(t, fleet.ScaleDown, down.Change)
 	require.Equal(t, fleet.RuleIdle, down.Rule)
@@ -227,7 +227,7 @@ func TestTheFleetFollowsItsQueue(t *testing.T) {
 	drain := b.drained(t, down.Drain, ended)
 	require.Equal(t, fleet.DrainCompleted, drain.Status)
 	require.Eventually(t, func() bool { return len(b.view(t).Members) == 0 && len(b.view(t).Cordons) == 0 },
-		20*time.Second, 50*time.Millisecond, "they are forgotten")
+		patience, 50*time.Millisecond, "they are forgotten")
 	for _, task := range tasks {
 		require.Len(t, b.begins(task), 1, "no attempt was run twice")
 		require.Len(t, getTask(t, b.node.URL, task, "").Attempts, 1)
@@ -247,7 +247,7 @@ func TestTooFewAgentsAreMadeUpForAtOnce(t *testing.T) {
 	require.Equal(t, fleet.ScalingFailed, failed.Status)
 	require.Equal(t, "spawner "+y.name+" does not answer", failed.Error)
 	var status api.ScalingStatus
-	require.Eventually(t, func() bool { status = b.scalingStatus(t); return status.Blocked != nil }, 20*time.Second,
+	require.Eventually(t, func() bool { status = b.scalingStatus(t); return status.Blocked != nil }, patience,
 		50*time.Millisecond)
 	require.Equal(t, failed.Error, status.Blocked.Reason)
 	require.Equal(t, 1, status.Blocked.Failures)
@@ -257,14 +257,14 @@ func TestTooFewAgentsAreMadeUpForAtOnce(t *testing.T) {
 
 	t.Log("it goes on at once when the spawner comes up")
 	y.open(t)
-	require.Eventually(t, func() bool { return b.view(t).ServingCount() == 2 }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return b.view(t).ServingCount() == 2 }, patience, 20*time.Millisecond)
 	require.Equal(t, fleet.ScalingSucceeded, b.scaled(t, "2").Status)
 	require.Nil(t, b.scalingStatus(t).Blocked)
 
 	t.Log("an agent that is lost is replaced without a sweep")
 	lost := y.running()[0]
 	require.NoError(t, y.Terminate(t.Context(), lost, false))
-	require.Eventually(t, func() bool { return b.view(t).ServingCount() == 2 && len(y.running()) == 2 }, 20*time.Second,
+	require.Eventually(t, func() bool { return b.view(t).ServingCount() == 2 && len(y.running()) == 2 }, patience,
 		20*time.Millisecond)
 	replaced := b.scaled(t, "3")
 	require.Equal(t, fleet.RuleMinimum, replaced.Rule)
@@ -310,7 +310,7 @@ func TestScalingByHand(t *testing.T) {
 	s := scale(map[string]any{"desired": 3})
 	require.Equal(t, fleet.ScalingManual, s.Mode)
 	require.Equal(t, 3, s.Target)
-	require.Eventually(t, func() bool { return b.view(t).ServingCount() == 3 }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return b.view(t).ServingCount() == 3 }, patience, 20*time.Millisecond)
 	require.Equal(t, fleet.ScalingSucceeded, b.scaled(t, "1").Status)
 
 	t.Log("who has work goes last, and finishes it first")
@@ -320,17 +320,17 @@ func TestScalingByHand(t *testing.T) {
 		var a api.Agent
 		status, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/"+busy, nil, &a)
 		return status == http.StatusOK && a.Running != nil && *a.Running == 1
-	}, 10*time.Second, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 	scale(map[string]any{"desired": 1})
-	require.Eventually(t, func() bool { return len(y.running()) == 1 }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return len(y.running()) == 1 }, patience, 20*time.Millisecond)
 	require.Equal(t, []string{busy}, y.running())
 	scale(map[string]any{"desired": 0})
-	require.Eventually(t, func() bool { return b.view(t).Member(busy).Status == fleet.AgentDraining }, 20*time.Second,
+	require.Eventually(t, func() bool { return b.view(t).Member(busy).Status == fleet.AgentDraining }, patience,
 		20*time.Millisecond)
 	require.Equal(t, []string{busy}, y.running())
 	b.finish.Store(true)
 	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, task, "20s").Status)
-	require.Eventually(t, func() bool { return len(y.running()) == 0 }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return len(y.running()) == 0 }, patience, 20*time.Millisecond)
 	require.Len(t, b.begins(task), 1)
 
 	t.Log("bad input is refused")

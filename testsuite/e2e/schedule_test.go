@@ -42,7 +42,7 @@ func (s schedules) until(t testing.TB, name string, condition func(*api.Schedule
 	require.Eventually(t, func() bool {
 		got = s.call(t, http.MethodGet, "/"+name, nil, http.StatusOK)
 		return condition(&got)
-	}, 40*time.Second, 50*time.Millisecond, "schedule %s", name)
+	}, patience, 50*time.Millisecond, "schedule %s", name)
 	return got
 }
 
@@ -137,7 +137,7 @@ func TestSchedule(t *testing.T) {
 		status, problem := call(t, http.MethodGet, node.URL+schedulesPath+"?cluster="+cluster, nil, &list)
 		require.Equal(t, http.StatusOK, status, "%+v", problem)
 		return len(list.Schedules) == 1 && list.Schedules[0].Cron != "" && !list.Schedules[0].Paused
-	}, 10*time.Second, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 	require.Equal(t, name, list.Schedules[0].Name)
 	require.Equal(t, "tick", list.Schedules[0].Type)
 	require.Equal(t, triggered.TaskID, list.Schedules[0].LastTask)
@@ -146,7 +146,7 @@ func TestSchedule(t *testing.T) {
 	require.Eventually(t, func() bool {
 		status, problem := call(t, http.MethodGet, node.URL+schedulesPath+"/"+name, nil, nil)
 		return status == http.StatusNotFound && problem.Code == protocol.CodeUnknownSchedule
-	}, 10*time.Second, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 }
 
 // A task that runs holds up the next, outlives its schedule, and does not hold it up as a dead letter.
@@ -235,7 +235,7 @@ func TestScheduleOfDeletedCluster(t *testing.T) {
 	require.Contains(t, got.Runs[0].Why, "there is no cluster")
 
 	node.EnsureCluster(t, fleet.ClusterConfig{Name: cluster, ReplicationMode: fleet.Sharded, Shards: 3})
-	require.Eventually(t, func() bool { return trigger() != first }, 10*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return trigger() != first }, patience, 50*time.Millisecond)
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
 		map[string]agent.Handler{"x": echo})
 	s.until(t, name, func(g *api.Schedule) bool { return g.Runs[0].Status == fleet.TaskCompleted })

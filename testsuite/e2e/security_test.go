@@ -106,7 +106,7 @@ func TestTwoTenants(t *testing.T) {
 			var list struct{ Tasks []api.Task }
 			status, _ := s.ask(t, own, http.MethodGet, "/tasks?cluster="+s.cluster, nil, &list)
 			return status == http.StatusOK && len(list.Tasks) == 1 && list.Tasks[0].ID == ids[own]
-		}, 20*time.Second, 100*time.Millisecond, "its own, and nothing else")
+		}, patience, 100*time.Millisecond, "its own, and nothing else")
 		status, _ := s.ask(t, own, http.MethodGet, "", nil, nil)
 		require.Equal(t, http.StatusForbidden, status, "the fleet is everybody's")
 	}
@@ -161,7 +161,7 @@ func TestARevokedTokenStopsToWork(t *testing.T) {
 		require.Eventually(t, func() bool {
 			status, _ := s.ask(t, token.Secret, http.MethodGet, "/tasks", nil, nil)
 			return status == http.StatusUnauthorized
-		}, 10*time.Second, 50*time.Millisecond)
+		}, patience, 50*time.Millisecond)
 	}
 	require.Less(t, time.Since(revoked), 10*time.Second)
 	data, err := os.ReadFile(one.audit)
@@ -211,7 +211,7 @@ func TestWhoMayRegister(t *testing.T) {
 		var a struct{ Status string }
 		status, _ := s.ask(t, firstAdmin, http.MethodGet, "/"+id, nil, &a)
 		return status == http.StatusOK && a.Status == "online"
-	}, 20*time.Second, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 }
 
 // TestOverTLS has agents and clients that prove who they are by certificates.

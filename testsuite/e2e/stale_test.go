@@ -56,7 +56,7 @@ func TestExpiredSessionIsTold(t *testing.T) {
 	w.hangUp()
 	require.Eventually(t, func() bool {
 		return metric(t, node.Registry, "mainstay_hub_sessions_ended_total", map[string]string{"kind": "lost"}) == 1
-	}, 20*time.Second, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 	status, _, text = w.poll(t)
 	requireProblem(t, http.StatusConflict, protocol.CodeUnknownSession, status, text, w.session)
 

@@ -57,7 +57,7 @@ func (b *bench) leads(t *testing.T, keepers ...*keeper) (leader *keeper, others 
 			}
 		}
 		return leader != nil && len(others) == len(keepers)-1
-	}, 20*time.Second, 10*time.Millisecond, "a leader and its standbys")
+	}, patience, 10*time.Millisecond, "a leader and its standbys")
 	return leader, others
 }
 
@@ -70,7 +70,7 @@ func same(t *testing.T, keepers ...*keeper) {
 			}
 		}
 		return true
-	}, 40*time.Second, 10*time.Millisecond, "the states are the same")
+	}, patience, 10*time.Millisecond, "the states are the same")
 }
 
 func (b *bench) sync(t *testing.T) fleet.SyncReport {
@@ -103,7 +103,7 @@ func TestPromotedStandbyHasTheLeadersState(t *testing.T) {
 	require.Equal(t, http.StatusOK, status, "%+v", p)
 	running := b.submit(t, nil)
 	b.waitBegins(t, running, 1)
-	require.Eventually(t, func() bool { return len(leader.state.Targets(leader.id)) == 2 }, 20*time.Second,
+	require.Eventually(t, func() bool { return len(leader.state.Targets(leader.id)) == 2 }, patience,
 		10*time.Millisecond)
 	require.NoError(t, leader.state.SetConfiguration("retention", map[string]int{"days": 30}))
 	require.NoError(t, leader.state.SetDigest("registry/app:1", "sha256:<abc>"))
@@ -128,7 +128,7 @@ func TestPromotedStandbyHasTheLeadersState(t *testing.T) {
 	leader.network.cut()
 	next, _ := b.leads(t, standbys...)
 	require.Equal(t, map[string]string{"registry/app:1": "sha256:<abc>"}, next.state.Digests())
-	require.Eventually(t, func() bool { return next.state.SetConfiguration("retention", 60) == nil }, 10*time.Second,
+	require.Eventually(t, func() bool { return next.state.SetConfiguration("retention", 60) == nil }, patience,
 		10*time.Millisecond)
 	fresh := b.keeper(t, plane.UniqueID("d"), b.node.URL)
 	same(t, append(standbys, fresh)...)
@@ -156,7 +156,7 @@ func TestShardedStatesAreMerged(t *testing.T) {
 	require.Eventually(t, func() bool {
 		view := b.view(t)
 		return len(view.ShardsOf(first.id)) == 2 && len(view.ShardsOf(second.id)) == 2
-	}, 20*time.Second, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 	large := make([]byte, 20<<10)
 	for i := range large {
 		large[i] = 'x'

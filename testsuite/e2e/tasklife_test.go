@@ -50,7 +50,7 @@ func (o *order) await(t *testing.T, n int) []string {
 		defer o.mu.Unlock()
 		begun = append(begun[:0], o.begun...)
 		return len(begun) >= n
-	}, 20*time.Second, 5*time.Millisecond, "%d tasks begin", n)
+	}, patience, 5*time.Millisecond, "%d tasks begin", n)
 	return begun
 }
 
@@ -62,7 +62,7 @@ func awaitBacklog(t *testing.T, ids ...string) {
 		require.Eventually(t, func() bool {
 			d, err := c.DescribeWorkflowExecution(t.Context(), contract.TaskWorkflowID(id), "")
 			return err == nil && len(d.GetPendingActivities()) == 1
-		}, 20*time.Second, 10*time.Millisecond, id)
+		}, patience, 10*time.Millisecond, id)
 	}
 }
 
@@ -84,7 +84,7 @@ func awaitPriorities(t *testing.T, lane string, priorities ...fleet.Priority) {
 			}
 		}
 		return true
-	}, 20*time.Second, 50*time.Millisecond, "%s holds priorities %v", lane, priorities)
+	}, patience, 50*time.Millisecond, "%s holds priorities %v", lane, priorities)
 }
 
 func TestRaisedTaskRunsNext(t *testing.T) {
@@ -184,7 +184,7 @@ func TestDeadLetterIsDiscardedByHand(t *testing.T) {
 			&list)
 		return status == http.StatusOK && len(list.Tasks) == 1 && list.Tasks[0].DeadLetter != nil &&
 			list.Tasks[0].DeadLetter.Cause == dead.DeadLetter.Cause
-	}, 10*time.Second, 50*time.Millisecond, "the list says why, too")
+	}, patience, 50*time.Millisecond, "the list says why, too")
 
 	status, problem = call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks/"+id+"/discard",
 		map[string]any{"reason": "the customer is gone"}, nil)

@@ -36,7 +36,7 @@ func TestTemporalAway(t *testing.T) {
 	require.Eventually(t, func() bool {
 		status, _ := call(t, http.MethodGet, node.URL+"/readyz", nil, nil)
 		return status == http.StatusOK
-	}, 10*time.Second, 20*time.Millisecond)
+	}, patience, 20*time.Millisecond)
 	way.cut()
 	unready, why := call(t, http.MethodGet, node.URL+"/readyz", nil, nil)
 	require.Equal(t, http.StatusServiceUnavailable, unready)
@@ -80,11 +80,11 @@ func TestTemporalAway(t *testing.T) {
 	require.Eventually(t, func() bool { // the hub's lease too
 		status, _ := call(t, http.MethodGet, node.URL+"/readyz", nil, nil)
 		return status == http.StatusOK
-	}, 30*time.Second, 100*time.Millisecond)
+	}, patience, 100*time.Millisecond)
 	require.Eventually(t, func() bool {
 		status, text = w.report(t, w.session, a.TaskID, a.Attempt, a.Token)
 		return status != http.StatusServiceUnavailable
-	}, 30*time.Second, 250*time.Millisecond)
+	}, patience, 250*time.Millisecond)
 	require.Equal(t, http.StatusOK, status, "the result that was refused is taken when it is sent again: %s", text)
 	got := getTask(t, node.URL, id, "20s")
 	require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)

@@ -100,7 +100,7 @@ func TestOneTraceOverAFailover(t *testing.T) {
 	require.Eventually(t, func() bool {
 		spans := plane.Spans(traceID)
 		return len(named(spans, "run hold")) == 2 && len(named(spans, "RunWorkflow:Task")) > 0
-	}, 20*time.Second, 20*time.Millisecond, "both attempts and the workflow end")
+	}, patience, 20*time.Millisecond, "both attempts and the workflow end")
 	spans := plane.Spans(traceID)
 	byID := map[trace.SpanID]tracetest.SpanStub{}
 	for _, s := range spans {

@@ -39,7 +39,7 @@ func TestTasksThatNobodyHandlesAreAProblem(t *testing.T) {
 	b.agent(t, first)
 	begun := time.Now()
 	ids := []string{b.submit(t, map[string]any{"type": "resize"}), b.submit(t, map[string]any{"type": "resize"})}
-	require.Eventually(t, func() bool { p := b.unhandled(t); return p != nil && p.Count == 2 }, 20*time.Second,
+	require.Eventually(t, func() bool { p := b.unhandled(t); return p != nil && p.Count == 2 }, patience,
 		50*time.Millisecond)
 	p := b.unhandled(t)
 	require.Equal(t, "2 tasks of type resize in cluster "+b.cluster+": no agent handles it", p.What)
@@ -52,7 +52,7 @@ func TestTasksThatNobodyHandlesAreAProblem(t *testing.T) {
 			&page)
 		require.Equal(t, http.StatusOK, status, "%+v", problem)
 		return len(page.Tasks) == 2 && page.Tasks[0].Why == "no agent handles it; agent "+first+" handles hold"
-	}, 20*time.Second, 50*time.Millisecond, "%+v", page.Tasks)
+	}, patience, 50*time.Millisecond, "%+v", page.Tasks)
 
 	second, release := plane.UniqueID("b"), make(chan struct{})
 	startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: second, Slots: 2},
@@ -74,7 +74,7 @@ func TestTasksThatNobodyHandlesAreAProblem(t *testing.T) {
 			nil, &page)
 		require.Equal(t, http.StatusOK, status, "%+v", problem)
 		return len(page.Tasks) == 2
-	}, 10*time.Second, 50*time.Millisecond, "what is marked is found when it runs")
+	}, patience, 50*time.Millisecond, "what is marked is found when it runs")
 	close(release)
 	for _, id := range ids {
 		require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)

@@ -50,7 +50,7 @@ func TestUnreadOutputStops(t *testing.T) {
 				t.Fatal("it goes on although nobody reads what it says")
 			}
 			require.NotEqual(t, -1, command.ProcessState.ExitCode(), "it stops by itself, and not by a signal")
-			require.Eventually(t, func() bool { return len(processesWith("TMPDIR="+temporary)) == 0 }, 5*time.Second,
+			require.Eventually(t, func() bool { return len(processesWith("TMPDIR="+temporary)) == 0 }, patience,
 				50*time.Millisecond,
 				"processes of it are left")
 		})
