@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -105,14 +106,30 @@ func AskHubs[In, Out any](
 }
 
 // tidy removes a question from Temporal: a log, above all, is not to be kept there. It is done even if the client has
-// gone.
+// gone; what fails at first is tried again while the answer goes out.
 func (c *Core) tidy(ctx context.Context, id, run string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CallTimeout)
+	ctx = context.WithoutCancel(ctx)
+	if c.remove(ctx, id, run) {
+		return
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		for again := (backoff.Backoff{First: 200 * time.Millisecond, Limit: 5 * time.Second}); ctx.Err() == nil; {
+			if again.Pause(ctx); c.remove(ctx, id, run) {
+				return
+			}
+		}
+		// never with the error: it may hold log lines
+		c.Logger.Debug("a question to a hub was not removed; Temporal's retention does")
+	}()
+}
+
+// remove reports whether Temporal has removed a question.
+func (c *Core) remove(ctx context.Context, id, run string) bool {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	_, err := c.Store.Client.WorkflowService().DeleteActivityExecution(ctx,
 		&workflowservice.DeleteActivityExecutionRequest{Namespace: c.Store.Namespace, ActivityId: id, RunId: run})
-	if err != nil {
-		// never with the error: it may hold log lines
-		c.Logger.Debug("a question to a hub was not removed; Temporal's retention does")
-	}
+	return err == nil || store.KindOf(err) == store.NotFound
 }

@@ -3,12 +3,14 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/agent"
@@ -148,9 +150,14 @@ func TestLogOfARunningTaskIsFollowed(t *testing.T) {
 			client.ListActivitiesOptions{Query: fmt.Sprintf("ActivityType = '%s' AND TaskQueue = '%s'",
 				contract.ReadLogActivity.Name, contract.HubQueue(node.Hub.ID()))})
 		require.NoError(t, err)
-		for _, err := range found.Results {
+		for asked, err := range found.Results { // the list may be behind
 			require.NoError(t, err)
-			return false
+			_, err = plane.Temporal(t).GetActivityHandle(client.GetActivityHandleOptions{ActivityID: asked.ActivityID,
+				RunID: asked.ActivityRunID}).Describe(t.Context(), client.DescribeActivityOptions{})
+			var gone *serviceerror.NotFound
+			if !errors.As(err, &gone) {
+				return false
+			}
 		}
 		return true
 	}, patience, 100*time.Millisecond)
