@@ -314,7 +314,7 @@ func (d *Run) startAgents(ctx context.Context, a *app.App, o Options) error {
 
 // Connect makes a client of the run's API. It repeats nothing: what it asks comes again anyway.
 func (d *Run) Connect(token string) (*rest.Client, error) {
-	return rest.New(rest.Options{URL: d.URL, Token: token, Retries: -1})
+	return rest.New(rest.Options{URL: d.URL, Token: token})
 }
 
 // AwaitAgents returns when every agent that runs is online with its present process; false when that takes too long.
