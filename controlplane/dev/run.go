@@ -312,7 +312,7 @@ func (d *Run) startAgents(ctx context.Context, a *app.App, o Options) error {
 	return err
 }
 
-// Connect makes a client of the run's API. It repeats nothing: what it asks comes again anyway.
+// Connect makes a client of the run's API.
 func (d *Run) Connect(token string) (*rest.Client, error) {
 	return rest.New(rest.Options{URL: d.URL, Token: token})
 }
