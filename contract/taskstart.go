@@ -3,6 +3,8 @@ package contract
 import (
 	"slices"
 
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/fleet"
@@ -44,6 +46,22 @@ func StartOf(id string, spec *fleet.TaskSpec, weight float64) TaskStart {
 		Summary: spec.Type + " in " + spec.Cluster,
 		Priority: temporal.Priority{PriorityKey: int(spec.Priority), FairnessKey: spec.Tenant,
 			FairnessWeight: float32(weight)},
+	}
+}
+
+// Options start the workflow once: a second start with the same id is refused.
+func (s *TaskStart) Options() client.StartWorkflowOptions {
+	return client.StartWorkflowOptions{
+		ID:                                       s.WorkflowID,
+		TaskQueue:                                WorkerQueue,
+		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		EnableEagerStart:                         true,
+		TypedSearchAttributes:                    s.Attributes,
+		Memo:                                     s.Memo,
+		StaticSummary:                            s.Summary,
+		Priority:                                 s.Priority,
 	}
 }
 

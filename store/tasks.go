@@ -12,7 +12,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 
 	"mainstay.dev/mainstay/api"
@@ -372,18 +371,7 @@ func (s Tasks) Start(ctx context.Context, in *Submission) (Task, error) {
 	if in.TraceID != "" {
 		start.Memo[contract.MemoTrace] = in.TraceID
 	}
-	run, err := s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID:                                       start.WorkflowID,
-		TaskQueue:                                contract.WorkerQueue,
-		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		WorkflowExecutionErrorWhenAlreadyStarted: true,
-		EnableEagerStart:                         true,
-		TypedSearchAttributes:                    start.Attributes,
-		Memo:                                     start.Memo,
-		StaticSummary:                            start.Summary,
-		Priority:                                 start.Priority,
-	}, contract.TaskWorkflow, in.TaskInput)
+	run, err := s.Client.ExecuteWorkflow(ctx, start.Options(), contract.TaskWorkflow, in.TaskInput)
 	if err != nil {
 		return Task{}, err
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
-	enumspb "go.temporal.io/api/enums/v1"
 	sdkclient "go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 
@@ -177,18 +176,8 @@ func bareGateway(c sdkclient.Client) http.Handler {
 		}
 		start := contract.StartOf(id, &spec, 0)
 		start.Memo[contract.MemoDigest] = digest
-		run, err := c.ExecuteWorkflow(g.Request.Context(), sdkclient.StartWorkflowOptions{
-			ID:                                       start.WorkflowID,
-			TaskQueue:                                contract.WorkerQueue,
-			WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-			WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-			WorkflowExecutionErrorWhenAlreadyStarted: true,
-			EnableEagerStart:                         true,
-			TypedSearchAttributes:                    start.Attributes,
-			Memo:                                     start.Memo,
-			StaticSummary:                            start.Summary,
-			Priority:                                 start.Priority,
-		}, contract.TaskWorkflow, contract.TaskInput{TaskID: id, Spec: spec, Lane: contract.Lane(&spec, 0)})
+		run, err := c.ExecuteWorkflow(g.Request.Context(), start.Options(), contract.TaskWorkflow,
+			contract.TaskInput{TaskID: id, Spec: spec, Lane: contract.Lane(&spec, 0)})
 		if err != nil {
 			g.AbortWithStatus(http.StatusServiceUnavailable)
 			return
