@@ -127,7 +127,7 @@ func (a *Control) actOn(ctx context.Context, in contract.BulkPageInput, id strin
 		}
 	}
 	err := again(ctx, func(ctx context.Context) error {
-		_, err := in.Spec.Send(ctx, a.Client, contract.TaskWorkflowID(id), contract.BulkUpdateID(in.Bulk))
+		_, err := in.Spec.Send(ctx, a.Client, id, contract.BulkUpdateID(in.Bulk))
 		return err
 	})
 	switch kind := store.KindOf(err); {
@@ -158,8 +158,9 @@ func (a *Control) look(ctx context.Context, id string) (task store.Task, err err
 // asked reports whether an earlier try has acted on the task, which is why it is in another status now.
 func (a *Control) asked(ctx context.Context, bulk, id string) bool {
 	return again(ctx, func(ctx context.Context) error {
+		workflowID, _ := contract.Locate(id)
 		return a.Client.GetWorkflowUpdateHandle(client.GetWorkflowUpdateHandleOptions{
-			WorkflowID: contract.TaskWorkflowID(id), UpdateID: contract.BulkUpdateID(bulk),
+			WorkflowID: workflowID, UpdateID: contract.BulkUpdateID(bulk),
 		}).Get(ctx, nil)
 	}) == nil
 }

@@ -64,7 +64,7 @@ func (a *Control) stillThere(ctx context.Context, in contract.AwaitFailoverInput
 // gate of every redelivery then. It says what came of it.
 func (a *Control) EndOrphan(ctx context.Context, in contract.EndOrphanInput) (string, error) {
 	o := in.Orphan
-	id := contract.TaskWorkflowID(o.TaskID)
+	id, _ := contract.Locate(o.TaskID)
 	task, err := a.tasks().DescribeRun(ctx, o.TaskID, o.RunID)
 	if store.KindOf(err) == store.NotFound {
 		return "the task has ended meanwhile", nil
@@ -89,7 +89,7 @@ func (a *Control) EndOrphan(ctx context.Context, in contract.EndOrphanInput) (st
 			Namespace:  a.Namespace,
 			WorkflowId: id,
 			RunId:      o.RunID,
-			ActivityId: contract.AttemptActivityID(o.Attempt),
+			ActivityId: contract.AttemptActivityID(o.TaskID, o.Attempt),
 			Identity:   "healing",
 			Failure: &failurepb.Failure{
 				Message: "lost: " + report.Reason, Source: "mainstay-healing",
@@ -102,7 +102,7 @@ func (a *Control) EndOrphan(ctx context.Context, in contract.EndOrphanInput) (st
 	case store.KindOf(err) == store.NotFound:
 		return "the attempt has ended meanwhile", nil
 	case err != nil:
-		return "", fmt.Errorf("end %s of task %s: %w", contract.AttemptActivityID(o.Attempt), o.TaskID, err)
+		return "", fmt.Errorf("end %s of task %s: %w", contract.AttemptActivityID(o.TaskID, o.Attempt), o.TaskID, err)
 	}
 	return "the attempt was ended; the task goes on as its retry_safety says", nil
 }

@@ -56,7 +56,7 @@ func (a *Control) Reprioritize(ctx context.Context, in contract.ReprioritizeInpu
 	_, err := a.Client.WorkflowService().UpdateActivityOptions(ctx, &workflowservice.UpdateActivityOptionsRequest{
 		Namespace:       a.Namespace,
 		Execution:       &commonpb.WorkflowExecution{WorkflowId: in.WorkflowID, RunId: in.RunID},
-		Activity:        &workflowservice.UpdateActivityOptionsRequest_Id{Id: contract.AttemptActivityID(in.Attempt)},
+		Activity:        &workflowservice.UpdateActivityOptionsRequest_Id{Id: in.ActivityID},
 		ActivityOptions: &activitypb.ActivityOptions{Priority: &commonpb.Priority{PriorityKey: int32(in.Priority)}},
 		UpdateMask:      &fieldmaskpb.FieldMask{Paths: []string{"priority.priority_key"}},
 	})
@@ -70,5 +70,5 @@ func (a *Control) Reprioritize(ctx context.Context, in contract.ReprioritizeInpu
 		return temporal.NewNonRetryableApplicationError(
 			"Temporal does not change the priority of what waits; it holds for later deliveries", "NotChanged", err)
 	}
-	return fmt.Errorf("change the priority of %s of %s: %w", contract.AttemptActivityID(in.Attempt), in.WorkflowID, err)
+	return fmt.Errorf("change the priority of %s of %s: %w", in.ActivityID, in.WorkflowID, err)
 }

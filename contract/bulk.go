@@ -46,20 +46,22 @@ func (b *BulkSpec) Query() string {
 }
 
 // Send sends a task the update that does it, under an id.
-func (b *BulkSpec) Send(ctx context.Context, c client.Client, workflowID, updateID string) (TaskState, error) {
+func (b *BulkSpec) Send(ctx context.Context, c client.Client, task, updateID string) (TaskState, error) {
+	workflowID, key := Locate(task)
+	of := ForTask{key}
 	switch b.Action {
 	case fleet.BulkRetry:
-		return RetryUpdate.SendOnce(ctx, c, workflowID, updateID, RetryRequest{Reason: b.Reason})
+		return RetryUpdate.SendOnce(ctx, c, workflowID, updateID, RetryRequest{ForTask: of, Reason: b.Reason})
 	case fleet.BulkDiscard:
-		return DiscardUpdate.SendOnce(ctx, c, workflowID, updateID, DiscardRequest{Reason: b.Reason})
+		return DiscardUpdate.SendOnce(ctx, c, workflowID, updateID, DiscardRequest{ForTask: of, Reason: b.Reason})
 	case fleet.BulkReview:
 		return ReviewUpdate.SendOnce(ctx, c, workflowID, updateID,
-			ReviewRequest{Decision: b.Decision, Reason: b.Reason})
+			ReviewRequest{ForTask: of, Decision: b.Decision, Reason: b.Reason})
 	case fleet.BulkPriority:
-		request := ReprioritizeRequest{Priority: b.Priority, Reason: b.Reason}
+		request := ReprioritizeRequest{ForTask: of, Priority: b.Priority, Reason: b.Reason}
 		return ReprioritizeUpdate.SendOnce(ctx, c, workflowID, updateID, request)
 	}
-	return CancelUpdate.SendOnce(ctx, c, workflowID, updateID, CancelRequest{Reason: b.Reason})
+	return CancelUpdate.SendOnce(ctx, c, workflowID, updateID, CancelRequest{ForTask: of, Reason: b.Reason})
 }
 
 // BulkInput starts a Bulk workflow.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
 )
 
 // WorkerQueue is the task queue of all workflows and of the activities that call anything but agents.
@@ -54,7 +55,20 @@ func FailoverOfWorkflowID(id string) (cluster, agent string, epoch int64, ok boo
 	return ParseFailoverID(strings.ReplaceAll(rest, "/", ":"))
 }
 
-// TaskWorkflowID says where a task lives. Nothing else may assume one workflow per task.
+// Locate says where a task lives: the workflow that carries it, and its key there, which is empty where the workflow is
+// the task's own. Nothing else may assume one workflow per task. The id run~step is of a step of a run; clients' ids
+// cannot hold the mark.
+func Locate(task string) (workflowID, key string) {
+	if run, key, found := strings.Cut(task, job.StepMark); found {
+		return RunWorkflowID(run), key
+	}
+	return TaskWorkflowID(task), ""
+}
+
+// RunWorkflowID is the id of the workflow of a run.
+func RunWorkflowID(run string) string { return "run/" + run }
+
+// TaskWorkflowID is the id of the workflow that carries nothing but this task.
 func TaskWorkflowID(task string) string { return "task/" + task }
 
 // TaskOfWorkflowID is the inverse of TaskWorkflowID.
@@ -85,20 +99,28 @@ func BulkWorkflowID(bulk string) string { return "bulk/" + bulk }
 // BulkOfWorkflowID is the inverse of BulkWorkflowID.
 func BulkOfWorkflowID(id string) (string, bool) { return strings.CutPrefix(id, "bulk/") }
 
-// AttemptActivityID is the activity id of a task's nth delivery; it is what the Web UI shows.
-func AttemptActivityID(number int) string { return "attempt-" + strconv.Itoa(number) }
+// AttemptActivityID is the activity id of a task's nth delivery; it is what the Web UI shows. It begins with the task's
+// key where the workflow carries several.
+func AttemptActivityID(task string, number int) string {
+	id := attemptMark + strconv.Itoa(number)
+	if _, key := Locate(task); key != "" {
+		return key + "/" + id
+	}
+	return id
+}
 
-// AttemptOfActivityID is the inverse of AttemptActivityID; 0 for other ids.
-func AttemptOfActivityID(id string) int {
-	rest, ok := strings.CutPrefix(id, "attempt-")
-	if !ok {
-		return 0
+const attemptMark = "attempt-"
+
+// AttemptOfActivityID is the inverse of AttemptActivityID: the task's key and the number, which is 0 for other ids.
+func AttemptOfActivityID(id string) (key string, number int) {
+	if key, rest, found := strings.Cut(id, "/"); found {
+		_, number = AttemptOfActivityID(rest)
+		return key, number
 	}
-	number, err := strconv.Atoi(rest)
-	if err != nil {
-		return 0
+	if rest, ok := strings.CutPrefix(id, attemptMark); ok {
+		number, _ = strconv.Atoi(rest)
 	}
-	return number
+	return "", number
 }
 
 // LaneQueue is the task queue of a cluster's lane, by the lane's name (see fleet.ParseLane).

@@ -64,23 +64,42 @@ var (
 	ReprioritizeActivity = Activity[ReprioritizeInput, None]{"Reprioritize"}
 )
 
+// ForTask says which task of a workflow a request is for.
+type ForTask struct {
+	// Task is the key that Locate returns; empty for a Task workflow, which has one.
+	Task string `json:"task,omitempty"`
+}
+
+// TaskKey is the key of the task.
+func (f ForTask) TaskKey() string { return f.Task }
+
+// SetTaskKey addresses the request.
+func (f *ForTask) SetTaskKey(key string) { f.Task = key }
+
+// TaskRequest is what a person asks of an open task.
+type TaskRequest interface{ TaskKey() string }
+
 // CancelRequest ends an open task.
 type CancelRequest struct {
+	ForTask
 	Reason string `json:"reason,omitempty"`
 }
 
 // RetryRequest gives a dead letter a fresh set of attempts.
 type RetryRequest struct {
+	ForTask
 	Reason string `json:"reason,omitempty"`
 }
 
 // DiscardRequest gives a dead letter up before its retention ends.
 type DiscardRequest struct {
+	ForTask
 	Reason string `json:"reason"`
 }
 
 // ReprioritizeRequest changes the priority of what an open task has still to deliver.
 type ReprioritizeRequest struct {
+	ForTask
 	Priority fleet.Priority `json:"priority"`
 	Reason   string         `json:"reason,omitempty"`
 }
@@ -89,12 +108,13 @@ type ReprioritizeRequest struct {
 type ReprioritizeInput struct {
 	WorkflowID string         `json:"workflow_id"`
 	RunID      string         `json:"run_id"`
-	Attempt    int            `json:"attempt"`
+	ActivityID string         `json:"activity_id"`
 	Priority   fleet.Priority `json:"priority"`
 }
 
 // ReviewRequest is a person's decision about a task in review.
 type ReviewRequest struct {
+	ForTask
 	Decision fleet.ReviewDecision `json:"decision"`
 	Result   json.RawMessage      `json:"result,omitempty"`
 	Reason   string               `json:"reason,omitempty"`

@@ -46,6 +46,8 @@ const (
 	Idempotent RetrySafety = "idempotent"   // at once: running twice does no harm
 	Fenced     RetrySafety = "fenced"       // only after the lost session's lease has certainly run out
 	AtMostOnce RetrySafety = "at_most_once" // never by itself: the task goes to review
+	// nobody has said: tried again after a failure, but a person decides when it was lost with its agent
+	Unmarked RetrySafety = "unmarked"
 )
 
 // Defaults of a task.
@@ -148,8 +150,11 @@ func (s *TaskSpec) Validate() error {
 		ValidateDuration("retry.max_interval", s.Retry.MaxInterval, time.Millisecond, 24*time.Hour)); err != nil {
 		return err
 	}
-	if s.Retry.MaxAttempts < 0 || s.Retry.MaxAttempts > 100 || s.Retry.MaxTransfers < 0 || s.Retry.MaxTransfers > 100 {
-		return fmt.Errorf("retry.max_attempts and retry.max_transfers must be 0 (the default) to 100")
+	if s.Retry.MaxAttempts < 0 || s.Retry.MaxAttempts > 100 {
+		return fmt.Errorf("retry.max_attempts must be 0 (the default) to 100")
+	}
+	if s.Retry.MaxTransfers < 0 || s.Retry.MaxTransfers > 100 {
+		return fmt.Errorf("retry.max_transfers must be 0 (the default) to 100")
 	}
 	if s.Retry.InitialInterval.Or(DefaultInitialInterval) > s.Retry.MaxInterval.Or(DefaultMaxInterval) &&
 		s.Retry.InitialInterval != 0 {

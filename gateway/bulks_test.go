@@ -44,7 +44,7 @@ func (f *fakeTemporal) withDelivered(n, running int) {
 		if i < running {
 			state = enumspb.PENDING_ACTIVITY_STATE_STARTED
 		}
-		e.pending = []*workflowpb.PendingActivityInfo{{ActivityId: contract.AttemptActivityID(1),
+		e.pending = []*workflowpb.PendingActivityInfo{{ActivityId: contract.AttemptActivityID("t-1", 1),
 			ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity.Name}, State: state}}
 		f.executions[e.info.GetExecution().GetWorkflowId()] = e
 	}

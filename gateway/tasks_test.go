@@ -44,7 +44,7 @@ func delivery(
 	number int, state enumspb.PendingActivityState, report *contract.AttemptReport,
 ) *workflowpb.PendingActivityInfo {
 	p := &workflowpb.PendingActivityInfo{
-		ActivityId:   contract.AttemptActivityID(number),
+		ActivityId:   contract.AttemptActivityID("t-1", number),
 		ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity.Name},
 		State:        state, LastStartedTime: timestamppb.New(time.Unix(1_800_000_005, 0)),
 	}

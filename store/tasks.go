@@ -165,8 +165,8 @@ func deliveryOf(pending []*workflowpb.PendingActivityInfo) *Delivery {
 			Queue:    p.GetActivityOptions().GetTaskQueue().GetName(),
 			Priority: p.GetActivityOptions().GetPriority().GetPriorityKey(),
 			State:    p.GetState(),
-			Attempt:  fleet.Attempt{Number: contract.AttemptOfActivityID(p.GetActivityId())},
 		}
+		_, delivery.Attempt.Number = contract.AttemptOfActivityID(p.GetActivityId())
 		delivery.Hub, _ = contract.HubOfIdentity(p.GetLastWorkerIdentity())
 		a := &delivery.Attempt
 		var report contract.AttemptReport

@@ -23,7 +23,8 @@ var (
 func TestEveryNameIsHandled(t *testing.T) {
 	t.Parallel()
 	contract := source(t, "../contract")
-	inWorkflows := source(t, "../workflows") + source(t, "../workflows/cluster") + source(t, "../workflows/task")
+	inWorkflows := source(t, "../workflows") + source(t, "../workflows/cluster") + source(t, "../workflows/task") +
+		source(t, "../workflows/delivery")
 	registered := source(t, "../hub") + source(t, "../spawner") + source(t, ".")
 	messages := declared.FindAllStringSubmatch(contract, -1)
 	require.Greater(t, len(messages), 80)

@@ -80,7 +80,10 @@ func action(id, word, summary, description string) huma.Operation {
 }
 
 // act runs an update on an open task and answers the task as it stands afterwards.
-func act[In any](
+func act[In any, P interface {
+	*In
+	SetTaskKey(key string)
+}](
 	ctx context.Context, h *Handlers, id string, u contract.Update[In, contract.TaskState], request In,
 ) (*rest.Output[api.Task], error) {
 	id, err := rest.OwnTask(ctx, id)
@@ -94,7 +97,9 @@ func act[In any](
 	}
 	updateCtx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	_, err = store.Update(updateCtx, h.Store, u, contract.TaskWorkflowID(id), request)
+	workflowID, key := contract.Locate(id)
+	P(&request).SetTaskKey(key)
+	_, err = store.Update(updateCtx, h.Store, u, workflowID, request)
 	if store.KindOf(err) == store.NotFound {
 		// Temporal says the same of a workflow that has ended; a task that never was fails here.
 		task, err := h.task(ctx, id)

@@ -185,7 +185,7 @@ func TestTenantWeightsReachTheLane(t *testing.T) {
 		require.NoError(t, err)
 		require.InDelta(t, 8, d.GetWorkflowExecutionInfo().GetPriority().GetFairnessWeight(), 1e-6)
 		for _, p := range d.GetPendingActivities() {
-			if priority := p.GetActivityOptions().GetPriority(); p.GetActivityId() == contract.AttemptActivityID(2) {
+			if priority := p.GetActivityOptions().GetPriority(); p.GetActivityId() == contract.AttemptActivityID("t-1", 2) {
 				require.Zero(t, priority.GetFairnessWeight(), "moved ahead, with its workflow's weight")
 				return priority.GetPriorityKey() == 2
 			}

@@ -202,7 +202,7 @@ func TestReprioritizeMovesWhatWaits(t *testing.T) {
 	require.False(t, raised.Refused)
 	require.NoError(t, raised.Err)
 	require.Len(t, moves, 1)
-	require.Equal(t, 2, moves[0].Attempt)
+	require.Equal(t, "attempt-2", moves[0].ActivityID)
 	require.Equal(t, fleet.PriorityCritical, moves[0].Priority, "what was lost with its agent stays one level ahead")
 	require.NotEmpty(t, moves[0].RunID)
 }

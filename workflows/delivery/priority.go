@@ -1,4 +1,4 @@
-package task
+package delivery
 
 import (
 	"time"
@@ -12,28 +12,28 @@ import (
 )
 
 // priority returns the present priority; 0: the default.
-func (r *run) priority() fleet.Priority {
-	if r.carry.Priority != 0 {
-		return r.carry.Priority
+func (d *Delivery) priority() fleet.Priority {
+	if d.carried.Priority != 0 {
+		return d.carried.Priority
 	}
-	return r.in.Spec.Priority
+	return d.task.Spec.Priority
 }
 
 // deliveryPriority is the priority of the present or next delivery: a task that was lost with its agent goes ahead.
-func (r *run) deliveryPriority() fleet.Priority {
-	if r.lastLost() != nil {
-		return fleet.MovedPriority(r.priority())
+func (d *Delivery) deliveryPriority() fleet.Priority {
+	if d.lastLost() != nil {
+		return fleet.MovedPriority(d.priority())
 	}
-	return r.priority()
+	return d.priority()
 }
 
-func (r *run) mayReprioritize(req contract.ReprioritizeRequest) error {
+func (d *Delivery) mayReprioritize(req contract.ReprioritizeRequest) error {
 	switch {
 	case !req.Priority.Valid():
 		return workflows.Refuse("%s", fleet.ErrPriority)
-	case r.status.Final():
-		return workflows.Refuse("the task has ended: it is %s", r.status)
-	case r.cancel != nil:
+	case d.status.Final():
+		return workflows.Refuse("the task has ended: it is %s", d.status)
+	case d.cancel != nil:
 		return workflows.Refuse("the task is being cancelled")
 	}
 	return nil
@@ -41,10 +41,10 @@ func (r *run) mayReprioritize(req contract.ReprioritizeRequest) error {
 
 // reprioritize sets the priority of later deliveries, and changes the one that waits in its lane. It returns when
 // Temporal has taken the change.
-func (r *run) reprioritize(ctx workflow.Context, req contract.ReprioritizeRequest) {
-	r.carry.Priority = req.Priority
-	r.note(ctx, contract.MemoPriority, req.Priority)
-	if r.delivering == 0 {
+func (d *Delivery) reprioritize(ctx workflow.Context, req contract.ReprioritizeRequest) {
+	d.carried.Priority = req.Priority
+	d.carrier.Note(ctx, contract.MemoPriority, req.Priority)
+	if d.delivering == 0 {
 		return
 	}
 	info := workflow.GetInfo(ctx)
@@ -58,10 +58,10 @@ func (r *run) reprioritize(ctx workflow.Context, req contract.ReprioritizeReques
 	})
 	moved := contract.ReprioritizeActivity.Execute(activityCtx, contract.ReprioritizeInput{
 		WorkflowID: info.WorkflowExecution.ID, RunID: info.WorkflowExecution.RunID,
-		Attempt: r.delivering, Priority: r.deliveryPriority(),
+		ActivityID: contract.AttemptActivityID(d.task.TaskID, d.delivering), Priority: d.deliveryPriority(),
 	})
 	// The end of the task ends the wait, so that the update is answered before the workflow closes.
-	_ = workflow.Await(ctx, func() bool { return moved.IsReady() || r.status.Final() })
+	_ = workflow.Await(ctx, func() bool { return moved.IsReady() || d.status.Final() })
 	if moved.IsReady() {
 		if _, err := moved.Get(ctx); err != nil {
 			workflow.GetLogger(ctx).Warn("The delivery that waits keeps its priority", "error", err)

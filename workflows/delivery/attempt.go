@@ -1,8 +1,9 @@
-package task
+package delivery
 
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
@@ -13,48 +14,57 @@ import (
 	"mainstay.dev/mainstay/workflows"
 )
 
-// delivery is how one delivery ended, for the loop.
-type delivery int
+const (
+	// attemptsKept bounds the attempts a task's state lists; older ones stay in its history.
+	attemptsKept = 20
+	// cancelWait bounds how long a cancelled task waits for its agent to stop.
+	cancelWait = 30 * time.Second
+	// timeoutMargin is how much later than the agent Temporal ends an attempt that ran too long.
+	timeoutMargin = time.Minute
+)
+
+// attemptEnd is how one attempt ended, for the loop.
+type attemptEnd int
 
 const (
-	deliveryUnfinished delivery = iota // no result: fleet.Redeliver decides
-	deliveryCompleted
-	deliveryCancelled
-	deliveryExpired
+	attemptUnfinished attemptEnd = iota // no result: fleet.Redeliver decides
+	attemptCompleted
+	attemptCancelled
+	attemptExpired
 )
 
 // deliver schedules one attempt on the lane and waits for its end.
-func (r *run) deliver(ctx workflow.Context) (contract.AttemptReport, delivery) {
-	r.status = fleet.TaskQueued
-	r.carry.Deliveries++
-	number := r.carry.Deliveries
-	r.delivering = number
-	defer func() { r.delivering = 0 }()
+func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemptEnd) {
+	d.status = fleet.TaskQueued
+	d.carried.Deliveries++
+	number := d.carried.Deliveries
+	d.delivering = number
+	defer func() { d.delivering = 0 }()
 	attemptCtx, stop := workflow.WithCancel(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		ActivityID:             contract.AttemptActivityID(number),
-		TaskQueue:              r.in.Lane,
-		ScheduleToStartTimeout: r.queueTimeLeft(ctx),
-		StartToCloseTimeout:    r.in.Spec.Timeout.Or(fleet.DefaultTaskTimeout) + timeoutMargin,
+		ActivityID:             contract.AttemptActivityID(d.task.TaskID, number),
+		TaskQueue:              d.task.Lane,
+		ScheduleToStartTimeout: d.queueTimeLeft(ctx),
+		StartToCloseTimeout:    d.task.Spec.Timeout.Or(fleet.DefaultTaskTimeout) + timeoutMargin,
 		HeartbeatTimeout:       fleet.AttemptBackstop,
 		WaitForCancellation:    true,
 		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
-		Summary:                fmt.Sprintf("attempt %d of %s", number, r.in.Spec.Type),
+		Summary:                fmt.Sprintf("attempt %d of %s", number, d.task.Spec.Type),
 	}))
 	defer stop()
-	input := contract.RunTaskInput{TaskID: r.in.TaskID, Attempt: number, Spec: r.in.Spec,
-		Checkpoint: r.carry.Checkpoint, Tally: r.carry.Tally, LostAt: r.carry.LostAt}
-	if last := r.lastLost(); last != nil {
-		input.TransferredFrom, input.PreferAgent = last.AgentID, r.carry.Target
+	input := contract.RunTaskInput{TaskID: d.task.TaskID, Attempt: number, Spec: d.task.Spec,
+		Checkpoint: d.carried.Checkpoint, Tally: d.carried.Tally, LostAt: d.carried.LostAt}
+	if last := d.lastLost(); last != nil {
+		input.TransferredFrom, input.PreferAgent = last.AgentID, d.carried.Target
 	}
-	if p := r.deliveryPriority(); p != r.in.Spec.Priority {
+	if p := d.deliveryPriority(); p != d.task.Spec.Priority {
 		// Fairness key and weight are left out: the activity inherits the workflow's.
 		attemptCtx = workflow.WithPriority(attemptCtx, temporal.Priority{PriorityKey: int(p)})
 	}
 	future := contract.RunTaskActivity.Execute(attemptCtx, input)
-	_ = workflow.Await(ctx, func() bool { return future.IsReady() || r.cancel != nil })
+	_ = workflow.Await(ctx, func() bool { return future.IsReady() || d.cancel != nil })
 	if !future.IsReady() {
-		if r.cancel == nil {
-			r.cancel = &contract.CancelRequest{Reason: "the workflow was cancelled"}
+		if d.cancel == nil {
+			d.cancel = &contract.CancelRequest{Reason: "the workflow was cancelled"}
 		}
 		stop()
 		waitCtx, done := workflow.NewDisconnectedContext(ctx)
@@ -65,32 +75,32 @@ func (r *run) deliver(ctx workflow.Context) (contract.AttemptReport, delivery) {
 	if !future.IsReady() {
 		report := contract.AttemptReport{Outcome: fleet.AttemptCancelled,
 			Reason: "cancelled; the agent did not confirm that it stopped"}
-		r.record(number, report)
-		return report, deliveryCancelled
+		d.record(number, report)
+		return report, attemptCancelled
 	}
 	report, err := future.Get(ctx)
-	how := deliveryCompleted
+	how := attemptCompleted
 	if err != nil {
 		report, how = classify(err)
 	}
 	if report.Checkpoint != nil {
-		r.carry.Checkpoint = report.Checkpoint
+		d.carried.Checkpoint = report.Checkpoint
 	}
-	r.record(number, report)
-	r.carry.Target = report.Target
+	d.record(number, report)
+	d.carried.Target = report.Target
 	if report.Outcome != fleet.AttemptReturned { // a delivery that no agent took does not end a failover
-		r.carry.LostAt = report.NoticedAt
+		d.carried.LostAt = report.NoticedAt
 	}
 	return report, how
 }
 
 // classify reads how an attempt ended from the activity's error.
-func classify(err error) (contract.AttemptReport, delivery) {
+func classify(err error) (contract.AttemptReport, attemptEnd) {
 	var report contract.AttemptReport
 	var application *temporal.ApplicationError
 	if errors.As(err, &application) && application.Type() == contract.AttemptFailure &&
 		application.Details(&report) == nil {
-		return report, deliveryUnfinished
+		return report, attemptUnfinished
 	}
 	var cancelled *temporal.CanceledError
 	if errors.As(err, &cancelled) {
@@ -98,13 +108,13 @@ func classify(err error) (contract.AttemptReport, delivery) {
 			_ = cancelled.Details(&report)
 		}
 		report.Outcome = fleet.AttemptCancelled
-		return report, deliveryCancelled
+		return report, attemptCancelled
 	}
 	var timeout *temporal.TimeoutError
 	if errors.As(err, &timeout) {
 		if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START {
 			return contract.AttemptReport{Outcome: fleet.AttemptReturned,
-				Reason: "no agent took it in time"}, deliveryExpired
+				Reason: "no agent took it in time"}, attemptExpired
 		}
 		if timeout.HasLastHeartbeatDetails() {
 			_ = timeout.LastHeartbeatDetails(&report)
@@ -115,25 +125,25 @@ func classify(err error) (contract.AttemptReport, delivery) {
 		if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_START_TO_CLOSE {
 			report.Outcome, report.Reason = fleet.AttemptTimedOut, "the attempt ran longer than the task's timeout"
 		}
-		return report, deliveryUnfinished
+		return report, attemptUnfinished
 	}
-	return contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: err.Error()}, deliveryUnfinished
+	return contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: err.Error()}, attemptUnfinished
 }
 
 // record keeps the newest attempts in the state.
-func (r *run) record(number int, report contract.AttemptReport) {
-	if len(r.log) == attemptsKept {
-		r.log = append(r.log[:0:0], r.log[1:]...)
+func (d *Delivery) record(number int, report contract.AttemptReport) {
+	if len(d.log) == attemptsKept {
+		d.log = append(d.log[:0:0], d.log[1:]...)
 	}
-	r.log = append(r.log, report.Attempt(number))
+	d.log = append(d.log, report.Attempt(number))
 }
 
 // lastLost is the newest attempt, if its agent was lost with it.
-func (r *run) lastLost() *fleet.Attempt {
-	if len(r.log) == 0 {
+func (d *Delivery) lastLost() *fleet.Attempt {
+	if len(d.log) == 0 {
 		return nil
 	}
-	if last := &r.log[len(r.log)-1]; last.Outcome == fleet.AttemptLost {
+	if last := &d.log[len(d.log)-1]; last.Outcome == fleet.AttemptLost {
 		return last
 	}
 	return nil

@@ -1,0 +1,298 @@
+// Package job is the domain of jobs: what a job is, what a run of it has done, and what comes next. Like package fleet it
+// holds types and pure decisions. Package flow makes a Plan of a Definition.
+package job
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Type says how the work of a job ends.
+type Type string
+
+// Batch is a job whose runs end when their steps have ended. It is the default, and the only type so far.
+const Batch Type = "batch"
+
+// Limits of a definition and of what its runs keep.
+const (
+	MaxNameLength   = 30
+	MaxSteps        = 200
+	MaxElements     = 100 // of a for_each
+	MaxParallel     = 100 // deliveries of a run at a time
+	MaxDefinition   = 256 << 10
+	MaxOutputBytes  = 16 << 10 // of one step
+	MaxOutputsBytes = 1 << 20  // of all steps of a run
+	MaxInputsBytes  = 64 << 10 // of a dispatch
+	MaxRunBytes     = 16 << 20 // payloads and results of a run in all
+
+	DefaultParallel    = 50
+	DefaultResultLimit = 64 << 10
+)
+
+// Definition is a job as people write it, in YAML or JSON with the same names. Fields marked CEL hold an expression;
+// in payloads, labels and messages "${…}" holds one.
+type Definition struct {
+	Job         string            `json:"job" maxLength:"30" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The job's name."`
+	Type        Type              `json:"type,omitempty" enum:"batch" doc:"How its work ends. Default batch: when the steps have ended."`
+	Cluster     string            `json:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The cluster whose agents do the work."`
+	Tenant      string            `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Whose work it is; tenants share agents fairly."`
+	Priority    fleet.Priority    `json:"priority,omitempty" doc:"1 (first) to 5 (last), or critical, high, normal, low or background. Default 3, normal."`
+	Labels      map[string]string `json:"labels,omitempty" doc:"Up to 16 names and values of every step's task."`
+	Safety      fleet.RetrySafety `json:"safety,omitempty" enum:"idempotent,fenced,at_most_once" doc:"The safety of steps that name none. Left out, they are unmarked: an attempt that failed is tried again, one that was lost with its agent waits for a person."`
+	Retry       fleet.RetryPolicy `json:"retry,omitzero" doc:"The retry policy of steps that have none."`
+	Inputs      json.RawMessage   `json:"inputs,omitempty" doc:"JSON Schema of what a dispatch gives. Left out: anything."`
+	On          []Trigger         `json:"on,omitempty" maxItems:"8" doc:"What starts runs by itself."`
+	Concurrency *Concurrency      `json:"concurrency,omitempty" doc:"How many runs go at a time. Left out: any number."`
+	Deadline    fleet.Duration    `json:"deadline,omitempty" doc:"How long a whole run may take. Default: without end."`
+	Steps       map[string]*Step  `json:"steps" doc:"The steps by their ids, 1 to 24 characters of a-z, 0-9 and -, beginning with a letter."`
+}
+
+// Trigger starts runs by itself.
+type Trigger struct {
+	Schedule *ScheduleTrigger `json:"schedule,omitempty" doc:"Starts a run at times."`
+}
+
+// ScheduleTrigger starts a run at times.
+type ScheduleTrigger struct {
+	Cron     string          `json:"cron,omitempty" doc:"Five fields, as in crontab; or give interval."`
+	TimeZone string          `json:"time_zone,omitempty" doc:"An IANA name, for cron. Default UTC."`
+	Interval fleet.Duration  `json:"interval,omitempty" doc:"Counted from 1970-01-01 UTC."`
+	Inputs   json.RawMessage `json:"inputs,omitempty" doc:"The inputs of its runs."`
+}
+
+// Concurrency bounds the runs of a job that go at a time.
+type Concurrency struct {
+	Key     string `json:"key,omitempty" doc:"CEL over inputs: runs with the same value count together. Left out: all runs of the job."`
+	MaxRuns int    `json:"max_runs,omitempty" minimum:"1" maximum:"100" doc:"How many go at a time. Default 1."`
+	Then    Then   `json:"then,omitempty" enum:"queue,skip,cancel_other" doc:"What becomes of one more: it waits (queue, the default), is not started (skip), or the oldest is cancelled for it (cancel_other)."`
+}
+
+// Then says what becomes of a run beyond the limit.
+type Then string
+
+// What becomes of a run beyond the limit.
+const (
+	ThenQueue       Then = "queue"
+	ThenSkip        Then = "skip"
+	ThenCancelOther Then = "cancel_other"
+)
+
+// Step is one piece of work of a run. Exactly one of Task, Approve and Wait says which.
+type Step struct {
+	Task    *fleet.TaskSpec `json:"task,omitempty" doc:"A task for an agent, as POST /tasks takes it. What the step says itself is left out: cluster, tenant, retry, retry_safety, timeout, beacon_timeout, start_at."`
+	Approve *Approve        `json:"approve,omitempty" doc:"Waits until a person approves."`
+	Wait    *Wait           `json:"wait,omitempty" doc:"Waits for a time."`
+
+	After    []string `json:"after,omitempty" maxItems:"200" doc:"The steps that must be through before it begins: completed, partial, or skipped."`
+	If       string   `json:"if,omitempty" doc:"CEL. The step is skipped where it is false."`
+	Join     Join     `json:"join,omitzero" doc:"How many of after must be through: all (the default), any, or a number. With any or a number the step declares output."`
+	ForEach  *ForEach `json:"for_each,omitempty" doc:"Runs the task once for each element: CEL that gives a list, or {count: N}. At most 100. The expressions of the task see item and index."`
+	Parallel int      `json:"max_parallel,omitempty" minimum:"1" maximum:"100" doc:"How many elements run at a time. Default 50."`
+	Tolerate Tolerate `json:"tolerate,omitzero" doc:"How many elements may fail (5, or 1%) so that the step is partial instead of failed. Default none."`
+	Optional bool     `json:"optional,omitempty" doc:"The run does not wait for it, and does not fail with it."`
+
+	Safety       fleet.RetrySafety  `json:"safety,omitempty" enum:"idempotent,fenced,at_most_once" doc:"When its task may run again after its agent was lost. Default: the job's."`
+	Retry        *fleet.RetryPolicy `json:"retry,omitempty" doc:"Bounds and spaces its attempts. Default: the job's."`
+	Timeout      fleet.Duration     `json:"timeout,omitempty" doc:"How long one attempt may run. Default 24h."`
+	Deadline     fleet.Duration     `json:"deadline,omitempty" doc:"How long all its attempts may take together."`
+	Beacon       *Beacon            `json:"beacon,omitempty" doc:"Ends an attempt that gives no sign of life."`
+	Output       map[string]string  `json:"output,omitempty" doc:"CEL over result (results and failed with for_each): what the run keeps of it, by name. Left out: the result, if it has at most 16 KiB."`
+	ResultLimit  Size               `json:"result_limit,omitempty" doc:"The largest result, up to 1MiB. Default 64KiB."`
+	OnFailure    OnFailure          `json:"on_failure,omitempty" enum:"fail,partial,skip,hold" doc:"What its failure means: the run fails (fail, the default), the step counts as partial, or as skipped, or a person decides (hold)."`
+	TerminalSink bool               `json:"terminal_sink,omitempty" doc:"Its result may complete the whole run, with {\"complete_run\": …}."`
+}
+
+// Approve waits for a person.
+type Approve struct {
+	Message string `json:"message" maxLength:"1000" doc:"What the person is asked."`
+}
+
+// Wait waits for a time. Exactly one of its fields is given.
+type Wait struct {
+	For   fleet.Duration `json:"for,omitempty" doc:"How long."`
+	Until string         `json:"until,omitempty" doc:"CEL that gives a time as text (RFC 3339) or a timestamp."`
+}
+
+// Beacon ends attempts without signs of life.
+type Beacon struct {
+	Timeout fleet.Duration `json:"timeout,omitempty" doc:"Silence after which the attempt counts as failed. Default 45s."`
+}
+
+// OnFailure says what the failure of a step means.
+type OnFailure string
+
+// What the failure of a step means.
+const (
+	FailRun     OnFailure = "fail"
+	FailPartial OnFailure = "partial"
+	FailSkip    OnFailure = "skip"
+	FailHold    OnFailure = "hold"
+)
+
+// Join says how many dependencies must be through; zero means all.
+type Join struct {
+	Any bool
+	N   int
+}
+
+// All reports whether every dependency must be through.
+func (j Join) All() bool { return j == Join{} }
+
+// Need is how many of n dependencies must be through.
+func (j Join) Need(n int) int {
+	switch {
+	case j.Any:
+		return min(1, n)
+	case j.N > 0:
+		return min(j.N, n)
+	}
+	return n
+}
+
+var errJoin = errors.New("must be all, any, or how many of after must be through")
+
+// UnmarshalJSON reads all, any or a number.
+func (j *Join) UnmarshalJSON(data []byte) error {
+	switch string(data) {
+	case "null", `"all"`:
+		*j = Join{}
+		return nil
+	case `"any"`:
+		*j = Join{Any: true}
+		return nil
+	}
+	n, err := strconv.Atoi(string(data))
+	if err != nil || n < 1 {
+		return errJoin
+	}
+	*j = Join{N: n}
+	return nil
+}
+
+// MarshalJSON writes all, any or a number.
+func (j Join) MarshalJSON() ([]byte, error) {
+	switch {
+	case j.Any:
+		return []byte(`"any"`), nil
+	case j.N > 0:
+		return strconv.AppendInt(nil, int64(j.N), 10), nil
+	}
+	return []byte(`"all"`), nil
+}
+
+// ForEach says for which elements a step runs: those of a list, or so many.
+type ForEach struct {
+	List  string // CEL
+	Count int
+}
+
+var errForEach = fmt.Errorf("must be CEL that gives a list, or {count: N} with N from 1 to %d", MaxElements)
+
+// UnmarshalJSON reads text or {"count": N}.
+func (f *ForEach) UnmarshalJSON(data []byte) error {
+	*f = ForEach{}
+	if json.Unmarshal(data, &f.List) == nil {
+		return nil
+	}
+	var counted struct {
+		Count int `json:"count"`
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if decoder.Decode(&counted) != nil || counted.Count < 1 || counted.Count > MaxElements {
+		return errForEach
+	}
+	f.Count = counted.Count
+	return nil
+}
+
+// MarshalJSON writes text or {"count": N}.
+func (f ForEach) MarshalJSON() ([]byte, error) {
+	if f.Count > 0 {
+		return fmt.Appendf(nil, `{"count":%d}`, f.Count), nil
+	}
+	return json.Marshal(f.List)
+}
+
+// Tolerate is how many elements may fail: a number, or a share of them.
+type Tolerate struct {
+	Count   int
+	Percent float64
+}
+
+// Of is how many of n elements may fail.
+func (t Tolerate) Of(n int) int { return max(t.Count, int(t.Percent*float64(n)/100)) }
+
+var errTolerate = errors.New("must be how many elements may fail, like 5, or a share of them, like 1%")
+
+// UnmarshalJSON reads a number or a share such as "1%".
+func (t *Tolerate) UnmarshalJSON(data []byte) error {
+	*t = Tolerate{}
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		share, ok := strings.CutSuffix(text, "%")
+		percent, err := strconv.ParseFloat(share, 64)
+		if !ok || err != nil || !(0 <= percent && percent <= 100) {
+			return errTolerate
+		}
+		t.Percent = percent
+		return nil
+	}
+	count, err := strconv.Atoi(string(data))
+	if err != nil || count < 0 {
+		return errTolerate
+	}
+	t.Count = count
+	return nil
+}
+
+// MarshalJSON writes a number or a share.
+func (t Tolerate) MarshalJSON() ([]byte, error) {
+	if t.Percent > 0 {
+		return json.Marshal(strconv.FormatFloat(t.Percent, 'f', -1, 64) + "%")
+	}
+	return json.Marshal(t.Count)
+}
+
+// Size is a number of bytes, written as a number or as text such as 64KiB.
+type Size int
+
+var errSize = errors.New("must be a size like 64KiB or 1MiB")
+
+// UnmarshalJSON reads a number of bytes or text.
+func (s *Size) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) != nil {
+		text = string(data)
+	}
+	unit := 1
+	for suffix, bytes := range map[string]int{"KiB": 1 << 10, "MiB": 1 << 20} {
+		if number, ok := strings.CutSuffix(text, suffix); ok {
+			text, unit = number, bytes
+			break
+		}
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil || n < 0 || n > 1<<20 {
+		return errSize
+	}
+	*s = Size(n * unit)
+	return nil
+}
+
+// MarshalJSON writes the largest unit that fits.
+func (s Size) MarshalJSON() ([]byte, error) {
+	switch {
+	case s != 0 && s%(1<<20) == 0:
+		return fmt.Appendf(nil, `"%dMiB"`, s>>20), nil
+	case s != 0 && s%(1<<10) == 0:
+		return fmt.Appendf(nil, `"%dKiB"`, s>>10), nil
+	}
+	return strconv.AppendInt(nil, int64(s), 10), nil
+}

@@ -1,0 +1,39 @@
+package job
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+)
+
+// StepMark stands between a run's id and a step's in the id of a task. Clients' ids cannot hold it.
+const StepMark = "~"
+
+// TaskID is the id of a step's task.
+func TaskID(run, step string) string { return run + StepMark + step }
+
+// ElementID is the id of the task of one element of a step, counted from 0.
+func ElementID(run, step string, element int) string {
+	return TaskID(run, step) + "." + strconv.Itoa(element)
+}
+
+// CutTaskID is the inverse of TaskID and ElementID: element is -1 where the task is the step's own.
+func CutTaskID(id string) (run, step string, element int, ok bool) {
+	run, key, ok := strings.Cut(id, StepMark)
+	if !ok || run == "" || key == "" || key[0] < 'a' || key[0] > 'z' {
+		return "", "", 0, false
+	}
+	step, number, has := strings.Cut(key, ".")
+	if !has {
+		return run, step, -1, true
+	}
+	element, err := strconv.Atoi(number)
+	return run, step, element, err == nil && element >= 0
+}
+
+// IdempotencyKey is the same for every attempt of a step in a run.
+func IdempotencyKey(run, step string) string {
+	sum := sha256.Sum256([]byte(run + "\x00" + step))
+	return hex.EncodeToString(sum[:16])
+}

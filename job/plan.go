@@ -1,0 +1,35 @@
+package job
+
+import (
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// PlanVersion is the newest version of plans that the Run workflow carries out.
+const PlanVersion = 1
+
+// DefaultBeacon is the silence after which an attempt of a watched step counts as failed.
+const DefaultBeacon = 45 * time.Second
+
+// Plan is a definition that has been checked and ordered, as its runs carry it.
+type Plan struct {
+	Version    int               `json:"plan_version"`
+	Job        string            `json:"job"`
+	JobVersion int               `json:"job_version,omitempty"`
+	Cluster    string            `json:"cluster"`
+	Tenant     string            `json:"tenant,omitempty"`
+	Priority   fleet.Priority    `json:"priority,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Deadline   fleet.Duration    `json:"deadline,omitempty"`
+	Steps      []PlannedStep     `json:"steps"` // by level, then by id
+}
+
+// PlannedStep is a step with its defaults.
+type PlannedStep struct {
+	ID    string `json:"id"`
+	Level int    `json:"level"` // the longest way from a step without dependencies, which is at 0
+	Step
+	// Dynamic reports whether its task holds expressions.
+	Dynamic bool `json:"dynamic,omitempty"`
+}

@@ -1,0 +1,217 @@
+// Package delivery delivers tasks to agents: attempts, backoffs, the safety gate, reviews and dead letters. It is the
+// one way in which work reaches an agent. A workflow that delivers tasks is their carrier: Task carries one task, Run
+// one for each of its steps.
+package delivery
+
+import (
+	"encoding/json"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/workflows"
+)
+
+// Carrier is the workflow that delivers a task.
+type Carrier interface {
+	// Mark shows in lists a status of the task that the carrier's own does not tell; "" removes the mark.
+	Mark(ctx workflow.Context, status fleet.TaskStatus)
+	// Note shows a field of the task in lists.
+	Note(ctx workflow.Context, field string, value any)
+	// Held learns that the task waits for a person.
+	Held(ctx workflow.Context)
+	// Yield reports whether the carrier wants to continue as new before the next attempt.
+	Yield(ctx workflow.Context) bool
+}
+
+// Delivery delivers one task until it has ended. All that changes is in here.
+type Delivery struct {
+	task    contract.TaskInput
+	carrier Carrier
+	log     []fleet.Attempt
+	carried contract.TaskCarried
+
+	status fleet.TaskStatus
+	why    string
+	next   *time.Time
+	result json.RawMessage
+	source int               // the attempt that brought the result
+	dead   *fleet.DeadLetter // set since the task became a dead letter
+
+	delivering int // the attempt that is in its lane or with an agent; 0: none
+
+	cancel  *contract.CancelRequest
+	retry   *contract.RetryRequest
+	discard *contract.DiscardRequest
+	review  *contract.ReviewRequest
+}
+
+// New is the delivery of a task that was submitted at a time, or that goes on from what an earlier run of its carrier
+// handed over.
+func New(task contract.TaskInput, submitted time.Time, carrier Carrier) *Delivery {
+	d := &Delivery{task: task, carrier: carrier, status: fleet.TaskQueued}
+	if task.Carried != nil {
+		d.carried, d.log = *task.Carried, task.Carried.Attempts
+		return d
+	}
+	d.carried.WaitingSince = submitted
+	if task.Spec.StartAt.After(submitted) {
+		d.carried.WaitingSince = task.Spec.StartAt
+	}
+	return d
+}
+
+// Run delivers attempts to the task's lane until one completes or fleet.Redeliver decides to stop. State then says how
+// the task ended. It reports false when it returned before that because the carrier wants to continue as new.
+func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
+	d.awaitStart(ctx)
+	for {
+		if d.cancel != nil {
+			return d.end(fleet.TaskCancelled, d.cancel.Reason)
+		}
+		if d.queueTimeLeft(ctx) <= 0 {
+			return d.end(fleet.TaskExpired, "the task expired before an agent took it")
+		}
+		if d.carrier.Yield(ctx) {
+			return false
+		}
+		report, how := d.deliver(ctx)
+		switch how {
+		case attemptCompleted:
+			d.result, d.source = report.Output, d.carried.Deliveries
+			return d.end(fleet.TaskCompleted, "")
+		case attemptCancelled:
+			return d.end(fleet.TaskCancelled, d.cancelReason(report.Reason))
+		case attemptExpired:
+			return d.end(fleet.TaskExpired, "the task expired before an agent took it")
+		}
+		next := fleet.Redeliver(&d.task.Spec, d.task.TaskID, d.carried.Tally, report.End())
+		d.carried.Tally = next.Tally
+		if report.Begun {
+			d.carried.WaitingSince = workflow.Now(ctx) // an agent had it: the wait for the next agent begins
+			d.carrier.Mark(ctx, "")
+		}
+		if next.Status == fleet.TaskFailed {
+			return d.end(fleet.TaskFailed, next.Why)
+		}
+		if final, why := d.pause(ctx, next); final != "" {
+			return d.end(final, why)
+		}
+	}
+}
+
+// pause waits for a backoff or for a person, as next requires. It returns a final status when the wait ended the task.
+func (d *Delivery) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.TaskStatus, string) {
+	d.status, d.why = next.Status, next.Why
+	switch next.Status {
+	case fleet.TaskRetryWait:
+		if next.Unhandled {
+			d.carrier.Mark(ctx, contract.TaskUnhandled)
+		}
+		at := workflow.Now(ctx).Add(next.Wait)
+		d.next = &at
+		_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(next.Wait, "wait before the next attempt"),
+			func() bool { return d.cancel != nil })
+		d.next = nil
+		if d.carried.Tally.Returns == 0 {
+			d.carried.WaitingSince = workflow.Now(ctx) // a backoff does not count as waiting for an agent
+		}
+	case fleet.TaskReview:
+		d.carrier.Mark(ctx, fleet.TaskReview)
+		d.carrier.Held(ctx)
+		_ = workflow.Await(ctx, func() bool { return d.review != nil || d.cancel != nil })
+		if d.review != nil {
+			return d.reviewed(ctx)
+		}
+	case fleet.TaskDeadLetter:
+		if final, why := d.keepDeadLetter(ctx, next.Why); final != "" {
+			return final, why
+		}
+	}
+	d.heedCancellation(ctx)
+	return "", ""
+}
+
+// heedCancellation treats the workflow's own cancellation, as from the Web UI, like a cancel update.
+func (d *Delivery) heedCancellation(ctx workflow.Context) {
+	if ctx.Err() != nil && d.cancel == nil {
+		d.cancel = &contract.CancelRequest{Reason: "the workflow was cancelled"}
+	}
+}
+
+// reviewed carries out a person's decision.
+func (d *Delivery) reviewed(ctx workflow.Context) (fleet.TaskStatus, string) {
+	decision := *d.review
+	d.review = nil
+	switch decision.Decision {
+	case fleet.ReviewCompleted:
+		d.result = decision.Result
+		return fleet.TaskCompleted, byReview("completed", decision.Reason)
+	case fleet.ReviewFailed:
+		return fleet.TaskFailed, byReview("failed", decision.Reason)
+	}
+	d.restart(ctx, "review: run again")
+	return "", ""
+}
+
+func byReview(done, reason string) string {
+	if reason == "" {
+		return done + " by review"
+	}
+	return done + " by review: " + reason
+}
+
+// restart gives the task a fresh set of attempts and a fresh time to wait for an agent.
+func (d *Delivery) restart(ctx workflow.Context, why string) {
+	d.retry, d.dead, d.carried.LostAt = nil, nil, nil
+	d.carried.Tally = fleet.Tally{}
+	d.carried.WaitingSince = workflow.Now(ctx)
+	d.status, d.why = fleet.TaskQueued, why
+	d.carrier.Mark(ctx, "")
+}
+
+func (d *Delivery) queueTimeLeft(ctx workflow.Context) time.Duration {
+	deadline := d.carried.WaitingSince.Add(d.task.Spec.ExpiresIn.Or(fleet.DefaultExpiration))
+	return deadline.Sub(workflow.Now(ctx))
+}
+
+func (d *Delivery) cancelReason(fallback string) string {
+	if d.cancel != nil && d.cancel.Reason != "" {
+		return d.cancel.Reason
+	}
+	return fallback
+}
+
+func (d *Delivery) end(status fleet.TaskStatus, why string) bool {
+	d.status, d.why = status, why
+	return true
+}
+
+// State is the task as it stands now.
+func (d *Delivery) State() contract.TaskState {
+	return contract.TaskState{Status: d.status, Why: d.why, Attempts: d.log, Result: d.result, ResultAttempt: d.source,
+		NextAttempt: d.next, Priority: d.priority(), DeadLetter: d.dead}
+}
+
+// Task is the task with what its carrier hands over when it continues as new.
+func (d *Delivery) Task() contract.TaskInput {
+	d.carried.Attempts = d.log
+	task := d.task
+	task.Carried = &d.carried
+	return task
+}
+
+// awaitStart waits until the task may be delivered for the first time, or is cancelled.
+func (d *Delivery) awaitStart(ctx workflow.Context) {
+	at := d.task.Spec.StartAt
+	wait := at.Sub(workflow.Now(ctx))
+	if d.carried.Deliveries > 0 || wait <= 0 {
+		return
+	}
+	d.next, d.why = &at, fleet.StartsAt(at)
+	_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(wait, d.why), func() bool { return d.cancel != nil })
+	d.next, d.why = nil, ""
+	d.heedCancellation(ctx)
+}
