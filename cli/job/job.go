@@ -1,0 +1,121 @@
+// Package job has the commands of jobs.
+package job
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/document"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/flow"
+	"mainstay.dev/mainstay/job"
+)
+
+// Command is the group of jobs.
+func Command(a *app.App) *cobra.Command {
+	command := &cobra.Command{
+		Use: "job", Short: "Check definitions of jobs",
+		Long: `Check definitions of jobs: runs of steps that come after each other, described in YAML or JSON. This version checks
+definitions and shows their plan; it does not run them yet.`,
+	}
+	command.AddCommand(validateCommand(a))
+	return command
+}
+
+// validated is one checked definition.
+type validated struct {
+	File     string             `json:"file"`
+	Valid    bool               `json:"valid"`
+	Problems []document.Problem `json:"problems,omitempty"`
+	Warnings []string           `json:"warnings,omitempty"`
+	Plan     *job.Plan          `json:"plan,omitempty"`
+}
+
+func validateCommand(a *app.App) *cobra.Command {
+	command := &cobra.Command{
+		Use: "validate FILE...", Short: "Check definitions, without a server",
+		Long: `Check definitions of jobs. Every problem is printed with file, line and column, as editors read it, and with what to
+write instead. - is the standard input. The exit code is 2 where a definition is wrong.`,
+		Example: "  mainstay job validate examples/jobs/build.yaml\n  mainstay job validate *.yaml -o json",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return app.UsageError("needs the file of a definition, or - for the standard input")
+			}
+			return nil
+		},
+		RunE: func(command *cobra.Command, files []string) error {
+			results, wrong := make([]validated, len(files)), 0
+			for i, file := range files {
+				text, err := read(command.InOrStdin(), file)
+				if err != nil {
+					return err
+				}
+				if results[i] = validate(file, text); !results[i].Valid {
+					wrong++
+				}
+			}
+			err := a.Print(map[string]any{"files": results}, func() error { return say(a, results) })
+			if err == nil && wrong > 0 {
+				err = app.WithExit(app.ExitUsage, fmt.Errorf("%d of %d definitions cannot be used", wrong, len(files)))
+			}
+			return err
+		},
+	}
+	a.OutputFlag(command)
+	return command
+}
+
+func read(stdin io.Reader, file string) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(stdin)
+	}
+	return os.ReadFile(file)
+}
+
+func validate(file string, text []byte) validated {
+	_, plan, err := flow.Read(file, text)
+	var wrong *document.Error
+	if errors.As(err, &wrong) {
+		return validated{File: file, Problems: wrong.Problems}
+	}
+	return validated{File: file, Valid: true, Plan: plan, Warnings: flow.Warnings(plan)}
+}
+
+// say prints the problems, and for valid definitions the order of their steps.
+func say(a *app.App, results []validated) error {
+	var b strings.Builder
+	for _, r := range results {
+		for _, p := range r.Problems {
+			fmt.Fprintln(a.Stderr, p)
+		}
+		if !r.Valid {
+			continue
+		}
+		fmt.Fprintf(&b, "%s is good: job %s has %s.\n", r.File, r.Plan.Job, fleet.Count(len(r.Plan.Steps), "step"))
+		for level, steps := range levels(r.Plan) {
+			fmt.Fprintf(&b, "  %d. %s\n", level+1, strings.Join(steps, ", "))
+		}
+		for _, w := range r.Warnings {
+			fmt.Fprintf(&b, "  warning: %s\n", w)
+		}
+	}
+	return a.Sayf("%s", b.String())
+}
+
+// levels are the steps of a plan that may run side by side, in order.
+func levels(p *job.Plan) (list [][]string) {
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		if s.Level == len(list) {
+			list = append(list, nil)
+		}
+		list[s.Level] = append(list[s.Level], s.ID)
+	}
+	return list
+}

@@ -1,0 +1,192 @@
+// Package document reads YAML and JSON documents that people write. It reports everything that is wrong at once, each
+// problem with its place and with what to write instead.
+package document
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Problem is one thing that is wrong.
+type Problem struct {
+	File   string `json:"file,omitempty"`
+	Line   int    `json:"line,omitempty"` // from 1; 0: unknown
+	Column int    `json:"column,omitempty"`
+	Field  string `json:"field,omitempty"` // such as steps.build.after[0]; empty: the whole document
+	What   string `json:"what"`            // what is wrong, and what to write instead
+}
+
+// String is file:line:column: field: what.
+func (p Problem) String() string {
+	var b strings.Builder
+	if p.File != "" {
+		b.WriteString(p.File)
+		if p.Line > 0 {
+			fmt.Fprintf(&b, ":%d:%d", p.Line, p.Column)
+		}
+		b.WriteString(": ")
+	}
+	if p.Field != "" {
+		b.WriteString(p.Field + ": ")
+	}
+	return b.String() + p.What
+}
+
+// Error holds all problems of a document, at least one, in the order of their places.
+type Error struct{ Problems []Problem }
+
+// Error has one line for each problem.
+func (e *Error) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Hint explains a key that is not known; "" leaves the explanation to this package. section is where the key stands.
+type Hint func(section, key string) string
+
+// Places says where the fields of a document stand.
+type Places struct {
+	file  string
+	nodes map[string]*yaml.Node // by field
+}
+
+// Read decodes text into value, a pointer to a struct whose json tags name the keys. name stands for the file in
+// problems. Its error is an *Error.
+func Read(name string, text []byte, value any, hint Hint) (*Places, error) {
+	var root yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	if err := decoder.Decode(&root); errors.Is(err, io.EOF) {
+		return nil, &Error{[]Problem{{File: name, What: "is empty"}}}
+	} else if err != nil {
+		return nil, syntaxError(name, err)
+	}
+	if err := decoder.Decode(&yaml.Node{}); err == nil {
+		return nil, &Error{[]Problem{{File: name, What: `must hold one document; remove what follows the second "---"`}}}
+	} else if !errors.Is(err, io.EOF) {
+		return nil, syntaxError(name, err)
+	}
+	in := &inspection{Places: &Places{file: name, nodes: map[string]*yaml.Node{}}, hint: hint}
+	in.value("", root.Content[0], reflect.TypeOf(value).Elem())
+	if len(in.problems) > 0 {
+		return nil, &Error{in.problems}
+	}
+	converted, err := toJSON(root.Content[0])
+	if err == nil {
+		err = json.Unmarshal(converted, value)
+	}
+	if err != nil {
+		return nil, &Error{[]Problem{{File: name, What: err.Error()}}}
+	}
+	return in.Places, nil
+}
+
+// Written reports whether a field stands in the document.
+func (p *Places) Written(field string) bool { return p.nodes[field] != nil }
+
+// Place is a problem of a field. Where the field is left out, it stands at the nearest section around it.
+func (p *Places) Place(field, format string, args ...any) Problem {
+	problem := Problem{File: p.file, Field: field, What: fmt.Sprintf(format, args...)}
+	for at := field; ; {
+		if n, found := p.nodes[at]; found {
+			problem.Line, problem.Column = n.Line, n.Column
+			return problem
+		}
+		if at == "" {
+			return problem
+		}
+		at = at[:max(strings.LastIndexAny(at, ".["), 0)]
+	}
+}
+
+// syntaxError places what the YAML reader says ("yaml: line 3: …").
+func syntaxError(name string, err error) error {
+	p := Problem{File: name, Column: 1, What: strings.TrimPrefix(err.Error(), "yaml: ")}
+	if rest, found := strings.CutPrefix(p.What, "line "); found {
+		if n, scanErr := fmt.Sscanf(rest, "%d:", &p.Line); n == 1 && scanErr == nil {
+			_, p.What, _ = strings.Cut(rest, ": ")
+		}
+	}
+	p.What = "is not valid YAML: " + p.What
+	if strings.HasSuffix(p.What, "cannot start any token") { // nearly always a tab
+		p.What += "; lines are indented with blanks, not with tabs"
+	}
+	return &Error{[]Problem{p}}
+}
+
+// toJSON writes a YAML tree as JSON. Numbers keep their digits.
+func toJSON(n *yaml.Node) ([]byte, error) {
+	var b bytes.Buffer
+	err := writeJSON(&b, n)
+	return b.Bytes(), err
+}
+
+func writeJSON(b *bytes.Buffer, n *yaml.Node) error {
+	switch n.Kind {
+	case yaml.MappingNode:
+		b.WriteByte('{')
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			writeText(b, n.Content[i].Value)
+			b.WriteByte(':')
+			if err := writeJSON(b, n.Content[i+1]); err != nil {
+				return err
+			}
+		}
+		b.WriteByte('}')
+		return nil
+	case yaml.SequenceNode:
+		b.WriteByte('[')
+		for i, item := range n.Content {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			if err := writeJSON(b, item); err != nil {
+				return err
+			}
+		}
+		b.WriteByte(']')
+		return nil
+	}
+	return writeScalar(b, n)
+}
+
+func writeScalar(b *bytes.Buffer, n *yaml.Node) error {
+	switch n.ShortTag() {
+	case "!!null":
+		b.WriteString("null")
+	case "!!bool", "!!int", "!!float":
+		if json.Valid([]byte(n.Value)) {
+			b.WriteString(n.Value)
+			return nil
+		}
+		var value any
+		if err := n.Decode(&value); err != nil {
+			return err
+		}
+		text, err := json.Marshal(value) // hexadecimal, True, 1_000 …; infinities are refused
+		if err != nil {
+			return fmt.Errorf("line %d: a number that JSON cannot hold", n.Line)
+		}
+		b.Write(text)
+	default:
+		writeText(b, n.Value)
+	}
+	return nil
+}
+
+func writeText(b *bytes.Buffer, text string) {
+	encoded, _ := json.Marshal(text) // a string is always encoded
+	b.Write(encoded)
+}

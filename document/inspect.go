@@ -1,0 +1,199 @@
+package document
+
+import (
+	"bytes"
+	"cmp"
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// MaxDepth bounds the nesting of a document.
+const MaxDepth = 64
+
+// inspection compares a YAML tree with Go types before it is decoded: the decoders' own errors name Go types, and end
+// with the first.
+type inspection struct {
+	*Places
+	hint     Hint
+	depth    int
+	problems []Problem
+}
+
+func (in *inspection) report(n *yaml.Node, field, format string, args ...any) {
+	in.problems = append(in.problems, Problem{File: in.file, Line: n.Line, Column: n.Column, Field: field,
+		What: fmt.Sprintf(format, args...)})
+}
+
+// value checks n against t, and notes where it stands.
+func (in *inspection) value(field string, n *yaml.Node, t reflect.Type) {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if _, noted := in.nodes[field]; !noted {
+		in.nodes[field] = n
+	}
+	if in.depth++; in.depth > MaxDepth {
+		in.report(n, field, "is nested deeper than %d levels", MaxDepth)
+		return
+	}
+	defer func() { in.depth-- }()
+	switch {
+	case n.Kind == yaml.AliasNode:
+		in.report(n, field, "must be written out: aliases are not allowed")
+	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null":
+		// Nothing is written, so the default stays.
+	case t == reflect.TypeFor[json.RawMessage]() || t.Kind() == reflect.Interface:
+		in.anything(field, n)
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
+		in.custom(field, n, t)
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
+		in.text(field, n, reflect.New(t).Interface().(encoding.TextUnmarshaler))
+	case t.Kind() == reflect.Struct:
+		in.section(field, n, t)
+	case t.Kind() == reflect.Map:
+		in.entries(field, n, t)
+	case t.Kind() == reflect.Slice:
+		if n.Kind != yaml.SequenceNode {
+			in.report(n, field, "must be a list, like [a, b]")
+			return
+		}
+		for i, item := range n.Content {
+			in.value(fmt.Sprintf("%s[%d]", field, i), item, t.Elem())
+		}
+	default:
+		in.scalar(field, n, t)
+	}
+}
+
+// anything checks a value that may have any form.
+func (in *inspection) anything(field string, n *yaml.Node) {
+	switch n.Kind {
+	case yaml.MappingNode:
+		in.entries(field, n, reflect.TypeFor[map[string]any]())
+	case yaml.SequenceNode:
+		for i, item := range n.Content {
+			in.value(fmt.Sprintf("%s[%d]", field, i), item, reflect.TypeFor[any]())
+		}
+	default:
+		if err := writeScalar(&bytes.Buffer{}, n); err != nil {
+			in.report(n, field, "must be a value that JSON can hold")
+		}
+	}
+}
+
+// custom checks a value whose type reads itself; the type's own message explains what it wants.
+func (in *inspection) custom(field string, n *yaml.Node, t reflect.Type) {
+	text, err := toJSON(n)
+	if err == nil {
+		err = json.Unmarshal(text, reflect.New(t).Interface())
+	}
+	if err != nil {
+		in.report(n, field, "%s", err)
+	}
+}
+
+// text checks a value that is written as text, such as a duration.
+func (in *inspection) text(field string, n *yaml.Node, value encoding.TextUnmarshaler) {
+	if n.Kind != yaml.ScalarNode {
+		in.report(n, field, "must be text")
+	} else if err := value.UnmarshalText([]byte(n.Value)); err != nil {
+		in.report(n, field, "is %s", err)
+	} else if n.ShortTag() != "!!str" {
+		in.report(n, field, "must be text: put it in quotes")
+	}
+}
+
+// fieldsOf are the keys of a struct with their types; embedded structs give theirs.
+func fieldsOf(t reflect.Type) (names []string, types map[string]reflect.Type) {
+	types = map[string]reflect.Type{}
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !f.IsExported() || f.Anonymous && name == "" || name == "-" {
+			continue
+		}
+		names = append(names, name)
+		types[name] = f.Type
+	}
+	return names, types
+}
+
+func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) {
+	names, types := fieldsOf(t)
+	if n.Kind != yaml.MappingNode {
+		in.report(n, field, "must be a section with some of the keys %s", strings.Join(names, ", "))
+		return
+	}
+	in.each(field, n, func(key, value *yaml.Node, at string) {
+		keyType, known := types[key.Value]
+		if known {
+			in.value(at, value, keyType)
+			return
+		}
+		explanation := ""
+		if in.hint != nil {
+			explanation = in.hint(field, key.Value)
+		}
+		if near := Nearest(key.Value, names); explanation == "" && near != "" {
+			explanation = fmt.Sprintf("is no known key; did you mean %s?", near)
+		}
+		in.report(key, at, "%s", cmp.Or(explanation, "is no known key; known here are "+strings.Join(names, ", ")))
+	})
+}
+
+// entries checks a section whose keys the user chooses.
+func (in *inspection) entries(field string, n *yaml.Node, t reflect.Type) {
+	if n.Kind != yaml.MappingNode {
+		in.report(n, field, "must be a section with keys of your own, like {name: …}")
+		return
+	}
+	in.each(field, n, func(_, value *yaml.Node, at string) { in.value(at, value, t.Elem()) })
+}
+
+// each calls do for every key of a section that stands there once.
+func (in *inspection) each(field string, n *yaml.Node, do func(key, value *yaml.Node, at string)) {
+	first := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, at := n.Content[i], n.Content[i].Value
+		if field != "" {
+			at = field + "." + key.Value
+		}
+		if key.Kind != yaml.ScalarNode {
+			in.report(key, field, "has a key that is no text")
+			continue
+		}
+		if line, twice := first[key.Value]; twice {
+			in.report(key, at, "is already set in line %d; keep one of them", line)
+			continue
+		}
+		first[key.Value] = key.Line
+		in.nodes[at] = key
+		do(key, n.Content[i+1], at)
+	}
+}
+
+func (in *inspection) scalar(field string, n *yaml.Node, t reflect.Type) {
+	want := map[reflect.Kind]string{reflect.Bool: "true or false", reflect.Float64: "a number"}[t.Kind()]
+	kinds := []string{"!!bool"}
+	switch t.Kind() {
+	case reflect.Bool:
+	case reflect.Float64:
+		kinds = []string{"!!int", "!!float"}
+	case reflect.String:
+		want, kinds = "text", []string{"!!str", "!!timestamp"}
+	default:
+		want, kinds = "a whole number", []string{"!!int"}
+	}
+	if n.Kind == yaml.ScalarNode && slices.Contains(kinds, n.ShortTag()) && n.Decode(reflect.New(t).Interface()) == nil {
+		return
+	}
+	if want == "text" && n.Kind == yaml.ScalarNode {
+		want = "text: put it in quotes"
+	}
+	in.report(n, field, "must be %s", want)
+}

@@ -1,0 +1,487 @@
+package flow
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"mainstay.dev/mainstay/document"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
+)
+
+// checker checks a definition whose form is right.
+type checker struct {
+	definition *job.Definition
+	places     *document.Places
+	problems   []document.Problem
+
+	order   []string            // the steps, by level, then by id
+	levels  map[string]int      // of steps
+	before  map[string][]string // the steps that a step depends on, in any number of hops
+	dynamic map[string]bool     // whether a step's task holds expressions
+	inputs  []string            // the names that the schema of the inputs declares; nil: any
+}
+
+func (c *checker) report(field, format string, args ...any) {
+	c.problems = append(c.problems, c.places.Place(field, format, args...))
+}
+
+// check reports a problem unless ok, and returns ok.
+func (c *checker) check(ok bool, field, format string, args ...any) bool {
+	if !ok {
+		c.report(field, format, args...)
+	}
+	return ok
+}
+
+// invalid reports an error of a field; the message need not name the field again.
+func (c *checker) invalid(field string, err error) {
+	if err != nil {
+		text := strings.TrimPrefix(err.Error(), fleet.ErrInvalidID.Error()+": ")
+		c.report(field, "%s", strings.TrimPrefix(text, field[strings.LastIndex(field, ".")+1:]+" "))
+	}
+}
+
+func (c *checker) duration(field string, d fleet.Duration, low, high time.Duration) {
+	c.check(d == 0 || d.Std() >= low && d.Std() <= high, field, "must be between %s and %s", low, high)
+}
+
+// oneOf checks a word; "" is the default.
+func oneOf[T ~string](c *checker, field string, value T, words ...T) bool {
+	if value == "" || slices.Contains(words, value) {
+		return true
+	}
+	names := make([]string, len(words))
+	for i, w := range words {
+		names[i] = string(w)
+	}
+	near := document.Nearest(string(value), names)
+	if near != "" {
+		near = fmt.Sprintf("; did you mean %s?", near)
+	}
+	return c.check(false, field, "must be one of %s%s", strings.Join(names, ", "), near)
+}
+
+const longest = 365 * 24 * time.Hour
+
+func (c *checker) job() {
+	d := c.definition
+	if d.Job == "" {
+		c.report("job", "is missing: give the job a name, like nightly-report")
+	} else {
+		c.invalid("job", fleet.ValidateID("job", d.Job))
+		c.check(len(d.Job) <= job.MaxNameLength, "job", "is longer than %d characters", job.MaxNameLength)
+	}
+	oneOf(c, "type", d.Type, job.Batch)
+	if d.Cluster == "" {
+		c.report("cluster", "is missing: name the cluster whose agents do the work, like default")
+	} else {
+		c.invalid("cluster", fleet.ValidateID("cluster", d.Cluster))
+	}
+	if d.Tenant != "" {
+		c.invalid("tenant", fleet.ValidateID("tenant", d.Tenant))
+	}
+	c.safety("safety", d.Safety)
+	c.retry("retry", d.Retry)
+	c.duration("deadline", d.Deadline, time.Second, longest)
+	c.inputSchema()
+	c.triggers()
+	if d.Concurrency != nil {
+		oneOf(c, "concurrency.then", d.Concurrency.Then, job.ThenQueue, job.ThenSkip, job.ThenCancelOther)
+		c.check(d.Concurrency.MaxRuns >= 0 && d.Concurrency.MaxRuns <= 100, "concurrency.max_runs",
+			"must be between 1 and 100")
+		if d.Concurrency.Key != "" {
+			c.expression("concurrency.key", d.Concurrency.Key, "", varInputs)
+		}
+	}
+	if !c.check(len(d.Steps) > 0, "steps", "is missing: a job needs at least one step, like {build: {task: {type: exec, payload: {command: [make]}}}}") ||
+		!c.check(len(d.Steps) <= job.MaxSteps, "steps", "has %d steps; at most %d are allowed", len(d.Steps), job.MaxSteps) {
+		return
+	}
+	ids := slices.Sorted(maps.Keys(d.Steps))
+	for _, id := range ids {
+		if d.Steps[id] == nil {
+			c.report("steps."+id, "is empty: say what it does with task, approve or wait")
+			d.Steps[id] = &job.Step{}
+		}
+		c.check(stepID.MatchString(id), "steps."+id, "must be 1 to 24 characters of a-z, 0-9 and -, and begin with a letter")
+	}
+	c.dependencies(ids)
+	c.dynamic = map[string]bool{}
+	for _, id := range ids {
+		c.step(id, d.Steps[id])
+	}
+}
+
+var stepID = regexp.MustCompile(`^[a-z][a-z0-9-]{0,23}$`)
+
+func (c *checker) safety(field string, s fleet.RetrySafety) {
+	oneOf(c, field, s, fleet.Idempotent, fleet.Fenced, fleet.AtMostOnce)
+}
+
+// retry checks a policy by the rules of tasks.
+func (c *checker) retry(field string, policy fleet.RetryPolicy) {
+	c.task(field, &fleet.TaskSpec{Type: "x", Cluster: "x", Retry: policy}, "retry.")
+}
+
+// task reports what a task may not have. prefix is taken off the field that the message begins with.
+func (c *checker) task(field string, spec *fleet.TaskSpec, prefix string) {
+	err := spec.Validate()
+	if err == nil {
+		return
+	}
+	text := strings.TrimPrefix(err.Error(), fleet.ErrInvalidID.Error()+": ")
+	if name, what, _ := strings.Cut(strings.TrimPrefix(text, prefix), " "); c.places.Written(field + "." + name) {
+		c.report(field+"."+name, "%s", what)
+	} else {
+		c.report(field, "%s", text)
+	}
+}
+
+func (c *checker) inputSchema() {
+	schema, err := compileSchema(c.definition.Inputs)
+	if err != nil {
+		c.report("inputs", "is not a valid JSON Schema: %s", err)
+	}
+	if schema != nil && len(schema.Properties) > 0 && schema.PatternProperties == nil {
+		c.inputs = slices.Sorted(maps.Keys(schema.Properties))
+	}
+}
+
+func (c *checker) triggers() {
+	for i, trigger := range c.definition.On {
+		at := fmt.Sprintf("on[%d]", i)
+		s := trigger.Schedule
+		if !c.check(s != nil, at, "must have schedule") {
+			continue
+		}
+		plan := fleet.SchedulePlan{Cron: s.Cron, TimeZone: s.TimeZone, Interval: s.Interval}
+		var wrong *fleet.FieldError
+		if err := plan.Validate(time.Now()); errors.As(err, &wrong) {
+			c.report(at+".schedule."+wrong.Field, "%s", wrong.Err)
+		}
+		if s.TimeZone != "" {
+			_, err := time.LoadLocation(s.TimeZone)
+			c.check(err == nil, at+".schedule.time_zone", "must be an IANA name, like Europe/Berlin")
+		}
+		if err := CheckInputs(c.definition.Inputs, s.Inputs); err != nil {
+			c.report(at+".schedule.inputs", "do not fit the inputs of the job: %s", err)
+		}
+	}
+}
+
+// dependencies checks after, and orders the steps.
+func (c *checker) dependencies(ids []string) {
+	steps := c.definition.Steps
+	for _, id := range ids {
+		for i, dependency := range steps[id].After {
+			field := fmt.Sprintf("steps.%s.after[%d]", id, i)
+			switch {
+			case dependency == id:
+				c.report(field, "a step cannot come after itself; remove it")
+			case steps[dependency] == nil:
+				c.report(field, "there is no such step%s", didYouMean(dependency, ids))
+			case slices.Contains(steps[id].After[:i], dependency):
+				c.report(field, "stands here twice; remove one")
+			}
+		}
+	}
+	c.levels, c.before = map[string]int{}, map[string][]string{}
+	for len(c.levels) < len(ids) {
+		progress := false
+		for _, id := range ids {
+			if _, placed := c.levels[id]; placed || !c.place(id) {
+				continue
+			}
+			progress = true
+		}
+		if !progress {
+			c.cycle(ids)
+			break
+		}
+	}
+	c.order = slices.Clone(ids)
+	slices.SortStableFunc(c.order, func(a, b string) int { return cmp.Compare(c.levels[a], c.levels[b]) })
+}
+
+// place gives a step its level, if the steps before it have theirs.
+func (c *checker) place(id string) bool {
+	level, before := 0, []string{}
+	for _, dependency := range c.definition.Steps[id].After {
+		if dependency == id || c.definition.Steps[dependency] == nil {
+			continue // reported
+		}
+		at, placed := c.levels[dependency]
+		if !placed {
+			return false
+		}
+		level = max(level, at+1)
+		before = append(before, dependency)
+		before = append(before, c.before[dependency]...)
+	}
+	slices.Sort(before)
+	c.levels[id], c.before[id] = level, slices.Compact(before)
+	return true
+}
+
+// cycle reports one circle of dependencies.
+func (c *checker) cycle(ids []string) {
+	var at string
+	for _, id := range ids {
+		if _, placed := c.levels[id]; !placed {
+			at = id
+			break
+		}
+	}
+	var way []string
+	for !slices.Contains(way, at) {
+		way = append(way, at)
+		for _, dependency := range slices.Sorted(slices.Values(c.definition.Steps[at].After)) {
+			if _, placed := c.levels[dependency]; !placed && c.definition.Steps[dependency] != nil && dependency != at {
+				at = dependency
+				break
+			}
+		}
+	}
+	way = append(way[slices.Index(way, at):], at)
+	c.report("steps."+at+".after", "goes in a circle: %s; remove one of these dependencies",
+		strings.Join(way, " after "))
+}
+
+func didYouMean(word string, names []string) string {
+	if near := document.Nearest(word, names); near != "" {
+		return fmt.Sprintf("; did you mean %s?", near)
+	}
+	return "; there are " + strings.Join(names, ", ")
+}
+
+func (c *checker) step(id string, s *job.Step) {
+	at := "steps." + id
+	kinds := 0
+	for _, given := range []bool{s.Task != nil, s.Approve != nil, s.Wait != nil} {
+		if given {
+			kinds++
+		}
+	}
+	c.check(kinds > 0, at, "does not say what it does: give it task, approve or wait")
+	c.check(kinds < 2, at, "does several things; keep one of task, approve and wait, and make steps of the others")
+	c.check(s.Join.N <= len(s.After), at+".join", "asks for %d steps, but after names %d", s.Join.N, len(s.After))
+	c.check(s.Join.All() || len(s.Output) > 0, at+".output",
+		"is missing: with join any or a number it is not certain which steps have ended; say with output what this step hands on")
+	c.check(s.Join.All() || len(s.After) > 0, at+".join", "needs after")
+	if s.If != "" {
+		c.boolean(at+".if", s.If, id)
+	}
+	c.safety(at+".safety", s.Safety)
+	oneOf(c, at+".on_failure", s.OnFailure, job.FailRun, job.FailPartial, job.FailSkip, job.FailHold)
+	c.duration(at+".deadline", s.Deadline, time.Second, longest)
+	if s.TerminalSink {
+		c.sink(id)
+	}
+	switch {
+	case s.Task != nil:
+		c.taskStep(id, s)
+	case s.Approve != nil:
+		c.check(s.Approve.Message != "", at+".approve.message", "is missing: say what the person is asked")
+		c.text(at+".approve.message", s.Approve.Message, id)
+	case s.Wait != nil:
+		c.check((s.Wait.For != 0) != (s.Wait.Until != ""), at+".wait", "needs one of for and until")
+		c.duration(at+".wait.for", s.Wait.For, time.Second, longest)
+		if s.Wait.Until != "" {
+			c.expression(at+".wait.until", s.Wait.Until, id, varInputs, varSteps, varRun)
+		}
+	}
+	if s.Task == nil {
+		c.onlyTasks(at, s)
+	}
+}
+
+// onlyTasks refuses what a step without a task cannot have.
+func (c *checker) onlyTasks(at string, s *job.Step) {
+	for field, given := range map[string]bool{"for_each": s.ForEach != nil, "safety": s.Safety != "",
+		"retry": s.Retry != nil, "timeout": s.Timeout != 0, "beacon": s.Beacon != nil, "output": len(s.Output) > 0,
+		"result_limit": s.ResultLimit != 0, "terminal_sink": s.TerminalSink} {
+		c.check(!given, at+"."+field, "belongs to a step with a task")
+	}
+}
+
+// sink checks that nothing depends on a step that may complete the run.
+func (c *checker) sink(id string) {
+	for _, other := range slices.Sorted(maps.Keys(c.definition.Steps)) {
+		if slices.Contains(c.definition.Steps[other].After, id) {
+			c.report("steps."+id+".terminal_sink", "may complete the run, so no step can come after it; %s does", other)
+			return
+		}
+	}
+}
+
+func (c *checker) taskStep(id string, s *job.Step) {
+	at := "steps." + id
+	if s.Retry != nil {
+		c.retry(at+".retry", *s.Retry)
+	}
+	c.duration(at+".timeout", s.Timeout, time.Second, 30*24*time.Hour)
+	c.check(s.Deadline == 0 || s.Timeout <= s.Deadline, at+".timeout", "is longer than deadline (%s)", s.Deadline)
+	if s.Beacon != nil {
+		c.duration(at+".beacon.timeout", s.Beacon.Timeout, time.Second, 24*time.Hour)
+	}
+	c.check(s.ResultLimit <= 1<<20, at+".result_limit", "must be at most 1MiB")
+	task := *s.Task
+	for name, given := range map[string]bool{"cluster": task.Cluster != "", "tenant": task.Tenant != "",
+		"start_at": !task.StartAt.IsZero()} {
+		c.check(!given, at+".task."+name, "belongs to the job; remove it here")
+	}
+	for name, to := range map[string]struct {
+		given bool
+		key   string
+	}{
+		"retry":        {task.Retry.MaxAttempts+task.Retry.MaxTransfers+len(task.Retry.NonRetryable) > 0, "retry"},
+		"retry_safety": {task.RetrySafety != "", "safety"}, "timeout": {task.Timeout != 0, "timeout"},
+		"beacon_timeout": {task.BeaconTimeout != 0, "beacon"},
+	} {
+		c.check(!to.given, at+".task."+name, "belongs to the step: write %s beside task", to.key)
+	}
+	if task.Type == "" {
+		c.report(at+".task.type", "is missing: say what kind of work it is, like exec")
+		task.Type = "x"
+	}
+	c.template(id, s)
+	rendered := fleet.TaskSpec{Type: task.Type, Cluster: "x", Payload: task.Payload, Priority: task.Priority,
+		RequiredCapabilities: task.RequiredCapabilities, PreferredCapabilities: task.PreferredCapabilities,
+		ExpiresIn: task.ExpiresIn}
+	c.task(at+".task", &rendered, "")
+	c.forEach(id, s)
+	c.outputs(id, s)
+}
+
+// template checks the expressions in a task.
+func (c *checker) template(id string, s *job.Step) {
+	value, err := taskValue(s.Task)
+	if err != nil {
+		c.report("steps."+id+".task", "%s", err)
+		return
+	}
+	walk("steps."+id+".task", value, func(field, text string) {
+		c.dynamic[id] = true
+		c.text(field, text, id)
+	})
+}
+
+// taskValue is a task as JSON has it.
+func taskValue(task *fleet.TaskSpec) (any, error) {
+	text, err := json.Marshal(task)
+	if err != nil {
+		return nil, err
+	}
+	return decode(text)
+}
+
+func (c *checker) forEach(id string, s *job.Step) {
+	at := "steps." + id
+	if s.ForEach == nil {
+		c.check(s.Parallel == 0, at+".max_parallel", "belongs to a step with for_each")
+		c.check(s.Tolerate == job.Tolerate{}, at+".tolerate", "belongs to a step with for_each")
+		return
+	}
+	c.check(s.Parallel >= 0 && s.Parallel <= job.MaxParallel, at+".max_parallel", "must be between 1 and %d", job.MaxParallel)
+	if s.ForEach.Count == 0 {
+		c.kind(at+".for_each", s.ForEach.List, id, "a list", "list")
+	}
+}
+
+var outputName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,62}$`)
+
+func (c *checker) outputs(id string, s *job.Step) {
+	at := "steps." + id + ".output"
+	c.check(len(s.Output) <= 32, at, "has %d names; at most 32 are allowed", len(s.Output))
+	for _, name := range slices.Sorted(maps.Keys(s.Output)) {
+		c.check(outputName.MatchString(name), at+"."+name, "must be letters, digits and _, and not begin with a digit")
+		variables := []string{varInputs, varSteps, varRun, varResult}
+		if s.ForEach != nil {
+			variables = []string{varInputs, varSteps, varRun, varResults, varFailed}
+		}
+		c.expression(at+"."+name, s.Output[name], id, variables...)
+	}
+}
+
+// text checks the expressions in a text of a step.
+func (c *checker) text(field, text, step string) {
+	parts, err := pieces(text)
+	if err != nil {
+		c.report(field, "%s", err)
+		return
+	}
+	variables := []string{varInputs, varSteps, varRun}
+	if c.definition.Steps[step].ForEach != nil {
+		variables = append(variables, varItem, varIndex)
+	}
+	for _, p := range parts {
+		if p.source != "" {
+			c.expression(field, p.source, step, variables...)
+		}
+	}
+}
+
+func (c *checker) boolean(field, source, step string) {
+	c.kind(field, source, step, "true or false", "bool")
+}
+
+// kind checks an expression that must give a type; one that gives any type may.
+func (c *checker) kind(field, source, step, want, name string) {
+	if e := c.expression(field, source, step, varInputs, varSteps, varRun); e != nil {
+		got := e.kind.TypeName()
+		c.check(got == name || got == "dyn", field, "must give %s, and gives %s", want, got)
+	}
+}
+
+// stepFields are what expressions may read of a step.
+var stepFields = []string{"status", "output", "error", "failed"}
+
+// expression checks CEL. step is the step that it belongs to; variables are those that it may read.
+func (c *checker) expression(field, source, step string, variables ...string) *expression {
+	e, err := compile(source)
+	if err != nil {
+		c.report(field, "%s", err)
+		return nil
+	}
+	for _, name := range e.names {
+		if !slices.Contains(variables, name) {
+			c.report(field, "cannot use %s here; there are %s", name, strings.Join(variables, ", "))
+		}
+	}
+	for _, name := range e.inputs {
+		if c.inputs != nil && !slices.Contains(c.inputs, name) {
+			c.report(field, "reads inputs.%s, which inputs does not declare%s", name, didYouMean(name, c.inputs))
+		}
+	}
+	for _, other := range slices.Sorted(maps.Keys(e.steps)) {
+		c.stepReference(field, step, other, e.steps[other])
+	}
+	return e
+}
+
+func (c *checker) stepReference(field, step, other string, fields []string) {
+	ids := slices.Sorted(maps.Keys(c.definition.Steps))
+	switch _, placed := c.levels[step]; {
+	case c.definition.Steps[other] == nil:
+		c.report(field, "reads steps.%s, and there is no such step%s", other, didYouMean(other, ids))
+		return
+	case other == step:
+		c.report(field, "reads the step itself; use result")
+		return
+	case placed && !slices.Contains(c.before[step], other):
+		c.report(field, "reads steps.%s, which may not have ended by then: add %s to steps.%s.after", other, other, step)
+	}
+	for _, f := range fields {
+		if f != "" && !slices.Contains(stepFields, f) {
+			c.report(field, "reads steps.%s.%s; a step has %s", other, f, strings.Join(stepFields, ", "))
+		}
+	}
+}

@@ -1,0 +1,274 @@
+package flow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
+)
+
+// Evaluator evaluates the expressions of plans. It is safe for concurrent use; it keeps what it has compiled.
+type Evaluator struct {
+	mu       sync.Mutex
+	compiled map[string]*expression
+}
+
+// keptExpressions bounds what an Evaluator keeps compiled.
+const keptExpressions = 4096
+
+func (v *Evaluator) compile(source string) (*expression, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if e := v.compiled[source]; e != nil {
+		return e, nil
+	}
+	e, err := compile(source)
+	if err != nil {
+		return nil, err
+	}
+	if v.compiled == nil || len(v.compiled) >= keptExpressions {
+		v.compiled = map[string]*expression{}
+	}
+	v.compiled[source] = e
+	return e, nil
+}
+
+// Facts are what expressions see.
+type Facts map[string]any
+
+// FactsOf reads JSON: the inputs of a run, its steps by id, and the run itself.
+func FactsOf(inputs, steps, run json.RawMessage) (Facts, error) {
+	facts := Facts{varItem: nil, varIndex: int64(0), varResult: nil, varResults: []any{}, varFailed: []any{}}
+	for name, text := range map[string]json.RawMessage{varInputs: inputs, varSteps: steps, varRun: run} {
+		value, err := decode(text)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+		if value == nil {
+			value = map[string]any{}
+		}
+		facts[name] = value
+	}
+	return facts, nil
+}
+
+// with is the facts and some more.
+func (f Facts) with(more Facts) Facts {
+	all := Facts{}
+	for _, facts := range []Facts{f, more} {
+		for name, value := range facts {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+// value evaluates one expression.
+func (v *Evaluator) value(ctx context.Context, source string, facts Facts) (any, error) {
+	e, err := v.compile(source)
+	if err != nil {
+		return nil, err
+	}
+	result, _, err := e.program.ContextEval(ctx, map[string]any(facts))
+	if err != nil {
+		return nil, explain(err)
+	}
+	return native(result)
+}
+
+// explain is CEL's error for people.
+func explain(err error) error {
+	text := err.Error()
+	if key, found := strings.CutPrefix(text, "no such key: "); found {
+		return fmt.Errorf("there is no %s in what it reads", key)
+	}
+	if strings.Contains(text, "cost limit") {
+		return errors.New("takes more work than an expression may; do it in a task")
+	}
+	return errors.New(text)
+}
+
+// Bool evaluates an expression that gives true or false.
+func (v *Evaluator) Bool(ctx context.Context, source string, facts Facts) (bool, error) {
+	value, err := v.value(ctx, source, facts)
+	if err != nil {
+		return false, err
+	}
+	yes, ok := value.(bool)
+	if !ok {
+		return false, fmt.Errorf("gives %s, not true or false", kindOf(value))
+	}
+	return yes, nil
+}
+
+// Text evaluates an expression that gives text.
+func (v *Evaluator) Text(ctx context.Context, source string, facts Facts) (string, error) {
+	value, err := v.value(ctx, source, facts)
+	if err != nil {
+		return "", err
+	}
+	text, ok := value.(string)
+	if !ok {
+		return "", fmt.Errorf("gives %s, not text", kindOf(value))
+	}
+	return text, nil
+}
+
+func kindOf(value any) string {
+	switch value.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "true or false"
+	case string:
+		return "text"
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "a map"
+	}
+	return "a number"
+}
+
+// Elements are the elements for which a step runs.
+func (v *Evaluator) Elements(ctx context.Context, each *job.ForEach, facts Facts) ([]any, error) {
+	if each.Count > 0 {
+		list := make([]any, each.Count)
+		for i := range list {
+			list[i] = int64(i)
+		}
+		return list, nil
+	}
+	value, err := v.value(ctx, each.List, facts)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := value.([]any)
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("gives %s, not a list", kindOf(value))
+	case len(list) > job.MaxElements:
+		return nil, fmt.Errorf("gives %d elements; at most %d are allowed", len(list), job.MaxElements)
+	}
+	return list, nil
+}
+
+// Task fills in a task's expressions. item and index are those of a for_each.
+func (v *Evaluator) Task(
+	ctx context.Context, template *fleet.TaskSpec, facts Facts, item any, index int,
+) (*fleet.TaskSpec, error) {
+	value, err := taskValue(template)
+	if err != nil {
+		return nil, err
+	}
+	rendered, err := v.render(ctx, "task", value, facts.with(Facts{varItem: item, varIndex: int64(index)}))
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(rendered)
+	if err != nil {
+		return nil, err
+	}
+	var task fleet.TaskSpec
+	if err := json.Unmarshal(text, &task); err != nil {
+		return nil, err
+	}
+	return &task, task.Validate()
+}
+
+// render fills in the expressions of a JSON value. A text that is one expression keeps the type of its value.
+func (v *Evaluator) render(ctx context.Context, field string, value any, facts Facts) (any, error) {
+	switch value := value.(type) {
+	case string:
+		return v.renderText(ctx, field, value, facts)
+	case []any:
+		list := make([]any, len(value))
+		for i, item := range value {
+			rendered, err := v.render(ctx, fmt.Sprintf("%s[%d]", field, i), item, facts)
+			if err != nil {
+				return nil, err
+			}
+			list[i] = rendered
+		}
+		return list, nil
+	case map[string]any:
+		object := make(map[string]any, len(value))
+		for name, item := range value {
+			rendered, err := v.render(ctx, field+"."+name, item, facts)
+			if err != nil {
+				return nil, err
+			}
+			object[name] = rendered
+		}
+		return object, nil
+	}
+	return value, nil
+}
+
+func (v *Evaluator) renderText(ctx context.Context, field, text string, facts Facts) (any, error) {
+	if !strings.Contains(text, "${") {
+		return text, nil
+	}
+	parts, err := pieces(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s %w", field, err)
+	}
+	var b strings.Builder
+	for _, p := range parts {
+		if p.source == "" {
+			b.WriteString(p.text)
+			continue
+		}
+		value, err := v.value(ctx, p.source, facts)
+		switch text, isText := value.(string); {
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", field, err)
+		case len(parts) == 1:
+			return value, nil
+		case isText:
+			b.WriteString(text)
+		default:
+			encoded, err := json.Marshal(value)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", field, err)
+			}
+			b.Write(encoded)
+		}
+	}
+	return b.String(), nil
+}
+
+// Message fills in the expressions of a text.
+func (v *Evaluator) Message(ctx context.Context, text string, facts Facts) (string, error) {
+	value, err := v.renderText(ctx, "message", text, facts)
+	if err != nil {
+		return "", err
+	}
+	if message, ok := value.(string); ok {
+		return message, nil
+	}
+	encoded, err := json.Marshal(value)
+	return string(encoded), err
+}
+
+// Output is what a run keeps of a step that has ended: the named expressions over its result, or the result itself. more
+// are result, or results and failed.
+func (v *Evaluator) Output(
+	ctx context.Context, output map[string]string, facts, more Facts,
+) (json.RawMessage, error) {
+	kept := map[string]any{}
+	all := facts.with(more)
+	for name, source := range output {
+		value, err := v.value(ctx, source, all)
+		if err != nil {
+			return nil, fmt.Errorf("output.%s: %w", name, err)
+		}
+		kept[name] = value
+	}
+	return json.Marshal(kept)
+}

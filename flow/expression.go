@@ -1,0 +1,292 @@
+package flow
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+	"cel.dev/cel-go/ext"
+)
+
+// costLimit bounds one evaluation, in CEL's units: about a second of one core.
+const costLimit = 1_000_000
+
+// The names that expressions may see.
+const (
+	varInputs  = "inputs"
+	varSteps   = "steps"
+	varRun     = "run"
+	varItem    = "item"
+	varIndex   = "index"
+	varResult  = "result"
+	varResults = "results"
+	varFailed  = "failed"
+)
+
+// environment is CEL with JSON's types; no clock and no randomness.
+var environment = func() *cel.Env {
+	env, err := cel.NewEnv(
+		cel.Variable(varInputs, cel.DynType), cel.Variable(varSteps, cel.DynType), cel.Variable(varRun, cel.DynType),
+		cel.Variable(varItem, cel.DynType), cel.Variable(varIndex, cel.IntType),
+		cel.Variable(varResult, cel.DynType), cel.Variable(varResults, cel.ListType(cel.DynType)),
+		cel.Variable(varFailed, cel.ListType(cel.DynType)),
+		ext.Strings(ext.StringsVersion(4)), ext.Lists(ext.ListsVersion(3)), ext.Math(ext.MathVersion(2)),
+		cel.CrossTypeNumericComparisons(true))
+	if err != nil {
+		panic(err) // the options above contradict each other: no test would pass
+	}
+	return env
+}()
+
+// expression is a checked CEL text.
+type expression struct {
+	program cel.Program
+	kind    *types.Type
+	// names are the variables it reads; steps the steps, and the fields of theirs that it reads ("": another way).
+	names []string
+	steps map[string][]string
+	// inputs are the fields of the inputs that it reads.
+	inputs []string
+}
+
+// compile checks a CEL text. Its error is one line.
+func compile(source string) (*expression, error) {
+	if strings.TrimSpace(source) == "" {
+		return nil, errors.New("is an empty expression")
+	}
+	checked, issues := environment.Compile(source)
+	if err := issues.Err(); err != nil {
+		first := issues.Errors()[0]
+		return nil, fmt.Errorf("is not valid CEL: %s (column %d of the expression)", plain(first.Message),
+			first.Location.Column()+1)
+	}
+	program, err := environment.Program(checked, cel.CostLimit(costLimit), cel.InterruptCheckFrequency(100))
+	if err != nil {
+		return nil, fmt.Errorf("is not valid CEL: %w", err)
+	}
+	e := &expression{program: program, kind: checked.OutputType(), steps: map[string][]string{}}
+	e.references(checked.NativeRep().Expr())
+	return e, nil
+}
+
+// plain is CEL's own message as people write.
+func plain(message string) string {
+	message, _, _ = strings.Cut(message, "\n")
+	message = strings.TrimPrefix(message, "Syntax error: ")
+	if name, found := strings.CutPrefix(message, "undeclared reference to '"); found {
+		name, _, _ = strings.Cut(name, "'")
+		return "there is no variable " + name + "; write text in quotes"
+	}
+	message, _, _ = strings.Cut(message, " expecting ")
+	return strings.NewReplacer("mismatched input '<EOF>'", "it ends too early", "mismatched input", "unexpected",
+		"extraneous input", "unexpected").Replace(message)
+}
+
+// references notes what the expression reads.
+func (e *expression) references(root ast.Expr) {
+	parents := map[int64]ast.Expr{}
+	ast.PreOrderVisit(root, ast.NewExprVisitor(func(x ast.Expr) {
+		switch x.Kind() {
+		case ast.SelectKind:
+			parents[x.AsSelect().Operand().ID()] = x
+		case ast.CallKind:
+			if call := x.AsCall(); call.FunctionName() == "_[_]" {
+				parents[call.Args()[0].ID()] = x
+			}
+		case ast.IdentKind:
+			e.reference(x, parents)
+		}
+	}))
+}
+
+func (e *expression) reference(x ast.Expr, parents map[int64]ast.Expr) {
+	name := x.AsIdent()
+	if !slices.Contains(e.names, name) {
+		e.names = append(e.names, name)
+	}
+	first, second := key(parents[x.ID()]), ""
+	if parent := parents[x.ID()]; parent != nil {
+		second = key(parents[parent.ID()])
+	}
+	switch {
+	case name == varSteps && first != "":
+		e.steps[first] = append(e.steps[first], second)
+	case name == varInputs && first != "":
+		e.inputs = append(e.inputs, first)
+	}
+}
+
+// key is the constant that a selection or an index reads, if it is one.
+func key(x ast.Expr) string {
+	if x == nil {
+		return ""
+	}
+	if x.Kind() == ast.SelectKind {
+		return x.AsSelect().FieldName()
+	}
+	if index := x.AsCall().Args()[1]; index.Kind() == ast.LiteralKind {
+		if text, ok := index.AsLiteral().Value().(string); ok {
+			return text
+		}
+	}
+	return ""
+}
+
+// piece is a part of a text: literal text, or an expression.
+type piece struct {
+	text   string
+	source string // of an expression
+}
+
+var errUnclosed = errors.New(`has a "${" without its "}"; write "$${" for the characters themselves`)
+
+// pieces cuts a text at its expressions.
+func pieces(text string) (list []piece, err error) {
+	literal := strings.Builder{}
+	for text != "" {
+		i := strings.Index(text, "${")
+		if i < 0 {
+			break
+		}
+		if i > 0 && text[i-1] == '$' { // "$${": the characters themselves
+			literal.WriteString(text[:i-1] + "${")
+			text = text[i+2:]
+			continue
+		}
+		literal.WriteString(text[:i])
+		end := closing(text[i+2:])
+		if end < 0 {
+			return nil, errUnclosed
+		}
+		if literal.Len() > 0 {
+			list = append(list, piece{text: literal.String()})
+			literal.Reset()
+		}
+		list = append(list, piece{source: text[i+2 : i+2+end]})
+		text = text[i+2+end+1:]
+	}
+	if literal.WriteString(text); literal.Len() > 0 {
+		list = append(list, piece{text: literal.String()})
+	}
+	return list, nil
+}
+
+// closing is where the brace that ends an expression stands; braces in strings and of maps do not count.
+func closing(text string) int {
+	depth, quote := 0, byte(0)
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quote != 0 && c == '\\':
+			i++
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '"' || c == '\'':
+			quote = c
+		case c == '{':
+			depth++
+		case c == '}':
+			if depth == 0 {
+				return i
+			}
+			depth--
+		}
+	}
+	return -1
+}
+
+// walk calls do for every text of a JSON value that holds an expression.
+func walk(field string, value any, do func(field, text string)) {
+	switch v := value.(type) {
+	case string:
+		if strings.Contains(v, "${") {
+			do(field, v)
+		}
+	case []any:
+		for i, item := range v {
+			walk(fmt.Sprintf("%s[%d]", field, i), item, do)
+		}
+	case map[string]any:
+		for name, item := range v {
+			walk(field+"."+name, item, do)
+		}
+	}
+}
+
+// decode reads JSON as CEL sees it: whole numbers are integers.
+func decode(data []byte) (any, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	var value any
+	err := decoder.Decode(&value)
+	return numbers(value), err
+}
+
+func numbers(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		f, _ := v.Float64()
+		return f
+	case []any:
+		for i := range v {
+			v[i] = numbers(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = numbers(v[name])
+		}
+	}
+	return value
+}
+
+// native is a CEL value as JSON has it.
+func native(value ref.Val) (any, error) {
+	switch v := value.(type) {
+	case types.Null:
+		return nil, nil
+	case types.Bool, types.Int, types.Uint, types.Double, types.String, types.Bytes:
+		return v.Value(), nil
+	case types.Timestamp, types.Duration:
+		return v.ConvertToType(types.StringType).Value(), nil
+	case traits.Mapper:
+		object := map[string]any{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			name := it.Next()
+			text, ok := name.Value().(string)
+			if !ok {
+				return nil, errors.New("gives a map whose keys are not text")
+			}
+			var err error
+			if object[text], err = native(v.Get(name)); err != nil {
+				return nil, err
+			}
+		}
+		return object, nil
+	case traits.Lister:
+		list := []any{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			item, err := native(it.Next())
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, item)
+		}
+		return list, nil
+	}
+	return nil, fmt.Errorf("gives a %s, which JSON cannot hold", value.Type().TypeName())
+}

@@ -1,0 +1,106 @@
+// Package flow reads the definitions of jobs and makes plans of them. It alone knows the expression language, which is CEL.
+package flow
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"mainstay.dev/mainstay/document"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
+)
+
+// Read reads a definition, YAML or JSON, checks it, and makes a plan of it. name stands for the file in problems. Its
+// error is a *document.Error with everything that is wrong.
+func Read(name string, text []byte) (*job.Definition, *job.Plan, error) {
+	if len(text) > job.MaxDefinition {
+		return nil, nil, &document.Error{Problems: []document.Problem{{File: name,
+			What: fmt.Sprintf("is larger than %d KiB", job.MaxDefinition>>10)}}}
+	}
+	var definition job.Definition
+	places, err := document.Read(name, text, &definition, hint)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &checker{definition: &definition, places: places}
+	c.job()
+	if len(c.problems) > 0 {
+		slices.SortStableFunc(c.problems, func(a, b document.Problem) int {
+			return cmp.Or(a.Line-b.Line, a.Column-b.Column)
+		})
+		return nil, nil, &document.Error{Problems: c.problems}
+	}
+	return &definition, c.plan(), nil
+}
+
+// Warnings are what a person may want to know about a plan that is valid.
+func Warnings(p *job.Plan) []string {
+	var unmarked []string
+	for i := range p.Steps {
+		if s := &p.Steps[i]; s.Task != nil && s.Safety == fleet.Unmarked {
+			unmarked = append(unmarked, s.ID)
+		}
+	}
+	if len(unmarked) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("no safety is given for %s: an attempt that is lost with its agent waits for a person; write safety: idempotent, fenced or at_most_once",
+		strings.Join(unmarked, ", "))}
+}
+
+// plan is the definition with its defaults, in the order of its steps. The definition has been checked.
+func (c *checker) plan() *job.Plan {
+	d := c.definition
+	p := &job.Plan{Version: job.PlanVersion, Job: d.Job, Cluster: d.Cluster, Tenant: d.Tenant, Priority: d.Priority,
+		Labels: d.Labels, Deadline: d.Deadline}
+	for _, id := range c.order {
+		planned := job.PlannedStep{ID: id, Level: c.levels[id], Step: *d.Steps[id], Dynamic: c.dynamic[id]}
+		s := &planned.Step
+		slices.Sort(s.After)
+		if s.Task != nil {
+			task := *s.Task
+			task.Cluster, task.Tenant = d.Cluster, d.Tenant
+			if task.Priority == 0 {
+				task.Priority = d.Priority
+			}
+			if len(d.Labels) > 0 {
+				task.Labels = maps.Clone(d.Labels)
+				maps.Copy(task.Labels, s.Task.Labels)
+			}
+			s.Safety = cmp.Or(s.Safety, d.Safety, fleet.Unmarked)
+			task.Retry, task.Timeout = d.Retry, s.Timeout
+			if s.Retry != nil {
+				task.Retry = *s.Retry
+			}
+			if s.Beacon != nil {
+				task.BeaconTimeout = fleet.Duration(s.Beacon.Timeout.Or(job.DefaultBeacon))
+			}
+			task.RetrySafety = s.Safety
+			s.Task, s.Retry = &task, nil
+			s.ResultLimit = cmp.Or(s.ResultLimit, job.DefaultResultLimit)
+		}
+		s.OnFailure = cmp.Or(s.OnFailure, job.FailRun)
+		if s.ForEach != nil {
+			s.Parallel = cmp.Or(s.Parallel, job.DefaultParallel)
+		}
+		p.Steps = append(p.Steps, planned)
+	}
+	return p
+}
+
+// CheckInputs checks inputs of a dispatch against the schema of a definition.
+func CheckInputs(schema, inputs json.RawMessage) error {
+	compiled, err := compileSchema(schema)
+	if err != nil || compiled == nil {
+		return err
+	}
+	value, err := decodeForSchema(inputs)
+	if err != nil {
+		return err
+	}
+	return schemaError(compiled.Validate(value))
+}

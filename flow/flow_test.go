@@ -1,0 +1,276 @@
+package flow
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/document"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
+)
+
+// head begins a definition whose steps are then in line 3 and after.
+const head = "job: build\ncluster: default\n"
+
+// task is a step's task that needs nothing.
+const task = "{type: echo}"
+
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ text, want string }{
+		"empty":       {"", "f.yaml: is empty"},
+		"not YAML":    {"job: [a", "f.yaml:1:1: is not valid YAML: did not find expected ',' or ']'"},
+		"a tab":       {"job: a\nsteps:\n\ta: {}", "f.yaml:3:1: is not valid YAML: found character that cannot start any token; lines are indented with blanks, not with tabs"},
+		"two jobs":    {head + "steps: {a: {task: {type: echo}}}\n---\njob: b", `f.yaml: must hold one document; remove what follows the second "---"`},
+		"no name":     {"cluster: default\nsteps: {a: {task: {type: echo}}}", "f.yaml:1:1: job: is missing: give the job a name, like nightly-report"},
+		"a bad name":  {"job: My Job\ncluster: default\nsteps: {a: {task: {type: echo}}}", "f.yaml:1:1: job: must start with a-z or 0-9"},
+		"no cluster":  {"job: a\nsteps: {a: {task: {type: echo}}}", "f.yaml:1:1: cluster: is missing: name the cluster whose agents do the work, like default"},
+		"no steps":    {head, "f.yaml:1:1: steps: is missing: a job needs at least one step, like {build: {task: {type: exec, payload: {command: [make]}}}}"},
+		"a typo":      {head + "stepz: {}", "f.yaml:3:1: stepz: is no known key; did you mean steps?"},
+		"unknown key": {head + "steps:\n  a:\n    task: {type: echo}\n    colour: red", "f.yaml:6:5: steps.a.colour: is no known key; known here are task, approve, wait, after, if, join, for_each, max_parallel, tolerate, optional, safety, retry, timeout, deadline, beacon, output, result_limit, on_failure, terminal_sink"},
+		"key twice":   {head + "cluster: other", "f.yaml:3:1: cluster: is already set in line 2; keep one of them"},
+		"an alias":    {head + "steps: {a: &a {task: {type: echo}}, b: *a}", "f.yaml:3:40: steps.b: must be written out: aliases are not allowed"},
+		"a step's id": {head + "steps: {Build: {task: {type: echo}}}", "f.yaml:3:9: steps.Build: must be 1 to 24 characters of a-z, 0-9 and -, and begin with a letter"},
+		"nothing to do": {head + "steps:\n  a: {after: []}",
+			"f.yaml:4:3: steps.a: does not say what it does: give it task, approve or wait"},
+		"two things": {head + "steps:\n  a: {task: {type: echo}, wait: {for: 5s}}",
+			"f.yaml:4:3: steps.a: does several things; keep one of task, approve and wait, and make steps of the others"},
+		"unknown dependency": {head + "steps: {build: {task: {type: echo}}, b: {task: {type: echo}, after: [biuld]}}",
+			"f.yaml:3:70: steps.b.after[0]: there is no such step; did you mean build?"},
+		"after itself": {head + "steps: {a: {task: {type: echo}, after: [a]}}",
+			"f.yaml:3:41: steps.a.after[0]: a step cannot come after itself; remove it"},
+		"after twice": {head + "steps: {a: {task: {type: echo}}, b: {task: {type: echo}, after: [a, a]}}",
+			"f.yaml:3:69: steps.b.after[1]: stands here twice; remove one"},
+		"a circle": {head + "steps:\n  a: {task: {type: echo}, after: [c]}\n  b: {task: {type: echo}, after: [a]}\n  c: {task: {type: echo}, after: [b]}",
+			"f.yaml:4:27: steps.a.after: goes in a circle: a after c after b after a; remove one of these dependencies"},
+		"join of too many": {head + "steps: {a: {task: {type: echo}}, b: {task: {type: echo}, after: [a], join: 2, output: {x: result}}}",
+			"f.yaml:3:70: steps.b.join: asks for 2 steps, but after names 1"},
+		"join without output": {head + "steps: {a: {task: {type: echo}}, b: {task: {type: echo}, after: [a], join: any}}",
+			"f.yaml:3:34: steps.b.output: is missing: with join any or a number it is not certain which steps have ended; say with output what this step hands on"},
+		"no join": {head + "steps: {a: {task: {type: echo}, join: some}}",
+			"f.yaml:3:39: steps.a.join: must be all, any, or how many of after must be through"},
+		"wrong CEL": {head + "steps: {a: {task: {type: echo}, if: 'inputs.x =='}}",
+			"f.yaml:3:33: steps.a.if: is not valid CEL: it ends too early (column 12 of the expression)"},
+		"unknown variable": {head + "steps: {a: {task: {type: echo}, if: input.x}}",
+			"f.yaml:3:33: steps.a.if: is not valid CEL: there is no variable input; write text in quotes (column 1 of the expression)"},
+		"no truth": {head + "steps: {a: {task: {type: echo}, if: '1 + 1'}}",
+			"f.yaml:3:33: steps.a.if: must give true or false, and gives int"},
+		"no list": {head + "steps: {a: {task: {type: echo}, for_each: '1 + 1'}}",
+			"f.yaml:3:33: steps.a.for_each: must give a list, and gives int"},
+		"unknown step read": {head + "steps: {build: {task: {type: echo}}, b: {after: [build], task: {type: echo, payload: '${steps.biuld.output}'}}}",
+			"f.yaml:3:77: steps.b.task.payload: reads steps.biuld, and there is no such step; did you mean build?"},
+		"read before after": {head + "steps: {a: {task: {type: echo}}, b: {task: {type: echo, payload: '${steps.a.output}'}}}",
+			"f.yaml:3:57: steps.b.task.payload: reads steps.a, which may not have ended by then: add a to steps.b.after"},
+		"unknown field of a step": {head + "steps: {a: {task: {type: echo}}, b: {after: [a], if: steps.a.outputs == 1, task: {type: echo}}}",
+			"f.yaml:3:50: steps.b.if: reads steps.a.outputs; a step has status, output, error, failed"},
+		"undeclared input": {head + "inputs: {type: object, properties: {bucket: {type: string}}}\nsteps: {a: {task: {type: echo, payload: '${inputs.buket}'}}}",
+			"f.yaml:4:32: steps.a.task.payload: reads inputs.buket, which inputs does not declare; did you mean bucket?"},
+		"item without for_each": {head + "steps: {a: {task: {type: echo, payload: '${item}'}}}",
+			"f.yaml:3:32: steps.a.task.payload: cannot use item here; there are inputs, steps, run"},
+		"an open expression": {head + "steps: {a: {task: {type: echo, payload: 'x ${inputs.y'}}}",
+			`f.yaml:3:32: steps.a.task.payload: has a "${" without its "}"; write "$${" for the characters themselves`},
+		"result outside output": {head + "steps: {a: {task: {type: echo, payload: '${result}'}}}",
+			"f.yaml:3:32: steps.a.task.payload: cannot use result here; there are inputs, steps, run"},
+		"parallel without elements": {head + "steps: {a: {task: {type: echo}, max_parallel: 3}}",
+			"f.yaml:3:33: steps.a.max_parallel: belongs to a step with for_each"},
+		"tolerate": {head + "steps: {a: {task: {type: echo}, for_each: '[1]', tolerate: few}}",
+			"f.yaml:3:60: steps.a.tolerate: must be how many elements may fail, like 5, or a share of them, like 1%"},
+		"too many elements": {head + "steps: {a: {task: {type: echo}, for_each: {count: 101}}}",
+			"f.yaml:3:43: steps.a.for_each: must be CEL that gives a list, or {count: N} with N from 1 to 100"},
+		"sink with dependents": {head + "steps: {a: {task: {type: echo}, terminal_sink: true}, b: {task: {type: echo}, after: [a]}}",
+			"f.yaml:3:33: steps.a.terminal_sink: may complete the run, so no step can come after it; b does"},
+		"safety": {head + "safety: idempotant\nsteps: {a: {task: {type: echo}}}",
+			"f.yaml:3:1: safety: must be one of idempotent, fenced, at_most_once; did you mean idempotent?"},
+		"on_failure": {head + "steps: {a: {task: {type: echo}, on_failure: ignore}}",
+			"f.yaml:3:33: steps.a.on_failure: must be one of fail, partial, skip, hold"},
+		"legacy name": {head + "steps: {a: {task: {type: echo}, complete_job: true}}",
+			"f.yaml:3:33: steps.a.complete_job: is the old name: a step with terminal_sink: true completes the run with complete_run"},
+		"another's name": {head + "steps: {a: {task: {type: echo}}, b: {task: {type: echo}, depends_on: [a]}}",
+			"f.yaml:3:58: steps.b.depends_on: is written after: [step]"},
+		"a service": {head + "type: service\nsteps: {a: {task: {type: echo}}}", "f.yaml:3:1: type: must be one of batch"},
+		"no type":   {head + "steps: {a: {task: {payload: 1}}}", "f.yaml:3:13: steps.a.task.type: is missing: say what kind of work it is, like exec"},
+		"cluster of a task": {head + "steps: {a: {task: {type: echo, cluster: x}}}",
+			"f.yaml:3:32: steps.a.task.cluster: belongs to the job; remove it here"},
+		"safety of a task": {head + "steps: {a: {task: {type: echo, retry_safety: fenced}}}",
+			"f.yaml:3:32: steps.a.task.retry_safety: belongs to the step: write safety beside task"},
+		"a duration": {head + "steps: {a: {task: {type: echo}, timeout: 30}}",
+			`f.yaml:3:42: steps.a.timeout: is not a duration: write it like "30s", "1m30s" or "00:00:30"`},
+		"timeout beyond deadline": {head + "steps: {a: {task: {type: echo}, timeout: 2h, deadline: 1h}}",
+			"f.yaml:3:33: steps.a.timeout: is longer than deadline (1h0m0s)"},
+		"retry": {head + "steps: {a: {task: {type: echo}, retry: {max_attempts: 1000}}}",
+			"f.yaml:3:41: steps.a.retry.max_attempts: must be 0 (the default) to 100"},
+		"result_limit": {head + "steps: {a: {task: {type: echo}, result_limit: 2MiB}}",
+			"f.yaml:3:33: steps.a.result_limit: must be at most 1MiB"},
+		"wait for nothing": {head + "steps: {a: {wait: {}}}", "f.yaml:3:13: steps.a.wait: needs one of for and until"},
+		"task's field at a wait": {head + "steps: {a: {wait: {for: 5s}, safety: fenced}}",
+			"f.yaml:3:30: steps.a.safety: belongs to a step with a task"},
+		"approve without words": {head + "steps: {a: {approve: {}}}",
+			"f.yaml:3:13: steps.a.approve.message: is missing: say what the person is asked"},
+		"schema": {head + "inputs: {type: objekt}\nsteps: {a: {task: {type: echo}}}",
+			"f.yaml:3:1: inputs: is not a valid JSON Schema: type: value must be one of 'array', 'boolean', 'integer', 'null', 'number', 'object', 'string'"},
+		"cron": {head + "on: [{schedule: {cron: daily}}]\nsteps: {a: {task: {type: echo}}}",
+			"f.yaml:3:18: on[0].schedule.cron: must have 5 fields (minute, hour, day of month, month, day of week), and has 1"},
+		"inputs of a schedule": {head + "inputs: {type: object, required: [bucket]}\non: [{schedule: {cron: '@daily', inputs: {}}}]\nsteps: {a: {task: {type: echo}}}",
+			"f.yaml:4:34: on[0].schedule.inputs: do not fit the inputs of the job: missing property 'bucket'"},
+		"not a section": {head + "steps: [a, b]", "f.yaml:3:8: steps: must be a section with keys of your own, like {name: …}"},
+		"not a list":    {head + "steps: {a: {task: {type: echo}, after: b}}", "f.yaml:3:40: steps.a.after: must be a list, like [a, b]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, _, err := Read("f.yaml", []byte(c.text))
+			var wrong *document.Error
+			require.ErrorAs(t, err, &wrong)
+			require.Equal(t, c.want, wrong.Error())
+		})
+	}
+}
+
+func TestEverythingWrongIsSaidAtOnce(t *testing.T) {
+	t.Parallel()
+	_, _, err := Read("f.yaml", []byte(head+"safety: maybe\nsteps:\n  a: {task: {}, if: nothing}\n  b: {after: [c], task: {type: echo}}"))
+	require.Equal(t, []string{"f.yaml:3:1: safety", "f.yaml:5:7: steps.a.task.type", "f.yaml:5:17: steps.a.if", "f.yaml:6:15: steps.b.after[0]"},
+		fieldsOf(err))
+}
+
+func fieldsOf(err error) (list []string) {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		parts := strings.SplitN(line, ": ", 3)
+		list = append(list, parts[0]+": "+parts[1])
+	}
+	return list
+}
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	d, plan, err := Read("f.yaml", []byte(`
+job: build
+cluster: default
+tenant: acme
+labels: {project: film, stage: all}
+priority: high
+retry: {max_attempts: 5}
+inputs: {type: object, properties: {n: {type: integer}}}
+steps:
+  last: {after: [left, right], safety: fenced, task: {type: echo, labels: {stage: last}}}
+  left: {after: [first], task: {type: echo, payload: {n: "${inputs.n + 1}"}}, retry: {max_attempts: 2}, beacon: {}}
+  right: {after: [first], for_each: {count: 3}, task: {type: echo}, result_limit: 1MiB}
+  first: {task: {type: echo}}
+`))
+	require.NoError(t, err)
+	require.Len(t, d.Steps, 4)
+	ids, levels := []string{}, []int{}
+	for _, s := range plan.Steps {
+		ids, levels = append(ids, s.ID), append(levels, s.Level)
+	}
+	require.Equal(t, []string{"first", "left", "right", "last"}, ids)
+	require.Equal(t, []int{0, 1, 1, 2}, levels)
+	left, right, last := plan.Steps[1], plan.Steps[2], plan.Steps[3]
+	require.True(t, left.Dynamic)
+	require.False(t, last.Dynamic)
+	require.Equal(t, fleet.Unmarked, left.Safety)
+	require.Equal(t, 2, left.Task.Retry.MaxAttempts)
+	require.Equal(t, 5, right.Task.Retry.MaxAttempts)
+	require.Equal(t, job.DefaultBeacon, left.Task.BeaconTimeout.Std())
+	require.Equal(t, fleet.Fenced, last.Task.RetrySafety)
+	require.Equal(t, map[string]string{"project": "film", "stage": "last"}, last.Task.Labels)
+	require.Equal(t, "acme", last.Task.Tenant)
+	require.Equal(t, fleet.PriorityHigh, last.Task.Priority)
+	require.EqualValues(t, 1<<20, right.ResultLimit)
+	require.Equal(t, job.DefaultParallel, right.Parallel)
+	require.Equal(t, []string{"no safety is given for first, left, right: an attempt that is lost with its agent waits for a person; write safety: idempotent, fenced or at_most_once"},
+		Warnings(plan))
+
+	again, err := json.Marshal(plan)
+	require.NoError(t, err)
+	var read job.Plan
+	require.NoError(t, json.Unmarshal(again, &read))
+	require.Equal(t, *plan, read)
+}
+
+// TestJSONIsTheSame reads a definition back from its own JSON.
+func TestJSONIsTheSame(t *testing.T) {
+	t.Parallel()
+	text := head + "steps: {a: {task: {type: echo}, for_each: '[1, 2]', tolerate: 1%, join: all}, b: {after: [a], task: " + task + "}}"
+	first, plan, err := Read("f.yaml", []byte(text))
+	require.NoError(t, err)
+	encoded, err := json.Marshal(first)
+	require.NoError(t, err)
+	second, same, err := Read("f.json", encoded)
+	require.NoError(t, err)
+	require.Equal(t, first, second)
+	require.Equal(t, plan, same)
+}
+
+func TestEvaluate(t *testing.T) {
+	t.Parallel()
+	facts, err := FactsOf([]byte(`{"n": 3, "big": 9007199254740993, "name": "a\"b", "list": [1, 2.5]}`),
+		[]byte(`{"list": {"status": "completed", "output": {"keys": ["x", "y"]}}}`), []byte(`{"id": "r-1"}`))
+	require.NoError(t, err)
+	var v Evaluator
+	for text, want := range map[string]string{
+		`"${inputs.n}"`:                              `3`,
+		`"${inputs.big}"`:                            `9007199254740993`,
+		`"${inputs.n * 2} of ${inputs.n}"`:           `"6 of 3"`,
+		`"hello ${inputs.name}"`:                     `"hello a\"b"`,
+		`"$${inputs.n}"`:                             `"${inputs.n}"`,
+		`"${inputs.list}"`:                           `[1,2.5]`,
+		`"all: ${inputs.list}"`:                      `"all: [1,2.5]"`,
+		`{"a": ["${steps.list.output.keys[1]}", 7]}`: `{"a":["y",7]}`,
+		`"${ {'a': inputs.n} }"`:                     `{"a":3}`,
+		`"${'}'}"`:                                   `"}"`,
+		`"${item.size() > 1 ? index : 0}"`:           `4`,
+		`"${' x '.trim()}"`:                          `"x"`,
+		`"${run.id}"`:                                `"r-1"`,
+	} {
+		spec, err := v.Task(t.Context(), &fleet.TaskSpec{Type: "echo", Cluster: "c", Payload: json.RawMessage(text)}, facts, "ab", 4)
+		require.NoError(t, err, text)
+		require.JSONEq(t, want, string(spec.Payload), text)
+	}
+	for source, want := range map[string]string{
+		`inputs.missing == 1`: "there is no missing in what it reads",
+		`inputs.n`:            "gives a number, not true or false",
+		`inputs.list.all(x, x > 0) && inputs.name.size() / 0 == 1`: "division by zero",
+	} {
+		_, err := v.Bool(t.Context(), source, facts)
+		require.EqualError(t, err, want, source)
+	}
+	_, err = v.Bool(t.Context(), `lists.range(1000).all(a, lists.range(1000).all(b, lists.range(1000).all(c, a + b + c >= 0)))`, facts)
+	require.EqualError(t, err, "takes more work than an expression may; do it in a task")
+
+	list, err := v.Elements(t.Context(), &job.ForEach{List: "steps.list.output.keys"}, facts)
+	require.NoError(t, err)
+	require.Equal(t, []any{"x", "y"}, list)
+	_, err = v.Elements(t.Context(), &job.ForEach{List: "lists.range(101)"}, facts)
+	require.EqualError(t, err, "gives 101 elements; at most 100 are allowed")
+
+	output, err := v.Output(t.Context(), map[string]string{"rows": "results.map(r, r.rows)", "missing": "failed"}, facts,
+		Facts{varResults: []any{map[string]any{"rows": int64(2)}}, varFailed: []any{int64(1)}})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"rows": [2], "missing": [1]}`, string(output))
+}
+
+func TestInputs(t *testing.T) {
+	t.Parallel()
+	schema := json.RawMessage(`{"type": "object", "required": ["bucket"], "properties": {"bucket": {"type": "string"}}}`)
+	require.NoError(t, CheckInputs(schema, json.RawMessage(`{"bucket": "docs"}`)))
+	require.EqualError(t, CheckInputs(schema, nil), "missing property 'bucket'")
+	require.EqualError(t, CheckInputs(schema, json.RawMessage(`{"bucket": 3}`)), "bucket: got number, want string")
+	require.NoError(t, CheckInputs(nil, json.RawMessage(`{"anything": 1}`)))
+	require.Error(t, CheckInputs(json.RawMessage(`{"$ref": "file:///etc/passwd"}`), nil))
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(head + "steps: {a: {task: {type: echo, payload: '${inputs.x}'}}}")
+	f.Add(head + "steps: {a: {task: {type: echo}, after: [b]}, b: {task: {type: echo}, after: [a]}}")
+	f.Fuzz(func(t *testing.T, text string) {
+		_, plan, err := Read("f", []byte(text))
+		var wrong *document.Error
+		if err != nil && !errors.As(err, &wrong) || (err == nil) != (plan != nil) {
+			t.Fatalf("%v, %v", plan, err)
+		}
+	})
+}

@@ -1,0 +1,45 @@
+package flow
+
+import "strings"
+
+// elsewhere explains keys that other systems, or later versions, have. "*" stands for every section.
+var elsewhere = map[string]string{
+	"complete_job":               "is the old name: a step with terminal_sink: true completes the run with complete_run",
+	"complete_job?":              "is the old name: a step with terminal_sink: true completes the run with complete_run",
+	"complete_step":              "is part of a result, not of a definition: a task's result may be {\"complete_step\": …}",
+	"complete_run":               "is part of a result, not of a definition: write terminal_sink: true, and let the task's result be {\"complete_run\": …}",
+	"max_agent_restart_attempts": "is the old name: write retry: {max_transfers: N}",
+	"safe_to_retry":              "is written safety: idempotent",
+	"idempotent":                 "is written safety: idempotent",
+	"idempotency_key":            "is written safety: idempotent; a dispatch has the key",
+	"recovery_idempotency_key":   "is written safety: idempotent",
+	"manual_review_on_recovery":  "is written safety: at_most_once",
+	"requires_approval":          "is written as a step of its own: {approve: {message: …}}",
+	"unsafe":                     "is written safety: at_most_once",
+	"depends_on":                 "is written after: [step]",
+	"needs":                      "is written after: [step]",
+	"dependencies":               "is written after: [step]",
+	"when":                       "is written if: CEL",
+	"condition":                  "is written if: CEL",
+	"with_items":                 "is written for_each: CEL that gives a list",
+	"foreach":                    "is written for_each: CEL that gives a list",
+	"retries":                    "is written retry: {max_attempts: N}",
+	"recovery":                   "belongs to services, which this version does not have; steps have retry and safety",
+	"instances":                  "belongs to services, which this version does not have",
+	"update":                     "belongs to services, which this version does not have",
+	"requires":                   "belongs to services, which this version does not have",
+	"model":                      "this version has no model steps; use a task whose agent calls the model",
+	"tool":                       "this version has no tool steps; use a task whose agent calls the tool",
+	"check":                      "this version checks no results; let the task fail, or use a step after it with if",
+	"compensate":                 "this version does not compensate; use a step with on_failure: hold, and decide",
+	"place":                      "this version places by required_capabilities, agent and affinity of the task",
+	"event":                      "this version starts runs by schedule and by dispatch, not by events",
+}
+
+// hint explains keys that people may bring from elsewhere.
+func hint(section, key string) string {
+	if section == "steps" || strings.Contains(section, ".payload") || strings.HasPrefix(section, "inputs") {
+		return ""
+	}
+	return elsewhere[key]
+}
