@@ -20,6 +20,7 @@ var (
 	AttrStatusAt = temporal.NewSearchAttributeKeyTime("MainstayStatusAt") // when Status was last set or removed
 	AttrAgent    = temporal.NewSearchAttributeKeyKeyword("MainstayAgent")
 	AttrTenant   = temporal.NewSearchAttributeKeyKeyword("MainstayTenant")
+	AttrJob      = temporal.NewSearchAttributeKeyKeyword("MainstayJob") // of a job and of its runs
 	AttrLabels   = temporal.NewSearchAttributeKeyKeywordList("MainstayLabels")
 )
 
@@ -32,6 +33,7 @@ func SearchAttributes() map[string]enumspb.IndexedValueType {
 		AttrStatusAt.GetName(): enumspb.INDEXED_VALUE_TYPE_DATETIME,
 		AttrAgent.GetName():    enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 		AttrTenant.GetName():   enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		AttrJob.GetName():      enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 		AttrLabels.GetName():   enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST,
 	}
 }

@@ -75,7 +75,6 @@ type Entry struct {
 	DeadlineAt     *time.Time        `json:"deadline_at,omitempty"`
 	Elements       []Work            `json:"elements,omitempty" doc:"With for_each."`
 	Counts         *Counts           `json:"counts,omitempty" doc:"With for_each."`
-	Decisions      []Decision        `json:"decisions,omitempty" doc:"What people decided about the step."`
 }
 
 // Counts are how many elements of a step stand where.
@@ -89,6 +88,7 @@ type Counts struct {
 // Decision is what a person decided about a step or a run.
 type Decision struct {
 	Action string    `json:"action"`
+	Step   string    `json:"step,omitempty"`
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
 	At     time.Time `json:"at"`
@@ -96,15 +96,47 @@ type Decision struct {
 
 // Ledger is what a run has done and what comes next.
 type Ledger struct {
-	Status  RunStatus       `json:"status"`
-	Why     string          `json:"why,omitempty"`
-	Steps   []Entry         `json:"steps"` // in the order of the plan
-	Output  json.RawMessage `json:"output,omitempty"`
-	Pause   PauseMode       `json:"pause,omitempty"`
-	Cancel  *Decision       `json:"cancel,omitempty"`
-	Started time.Time       `json:"started_at"`
-	EndedAt *time.Time      `json:"ended_at,omitempty"`
+	Job        string          `json:"job"`
+	JobVersion int             `json:"job_version,omitempty"`
+	Status     RunStatus       `json:"status" enum:"running,pausing,paused,blocked,completed,partial,failed,cancelled"`
+	Why        string          `json:"why,omitempty"`
+	Inputs     json.RawMessage `json:"inputs,omitempty"`
+	Origin     Origin          `json:"origin"`
+	Steps      []Entry         `json:"steps" doc:"By level, then by name."`
+	Output     json.RawMessage `json:"output,omitempty" doc:"What a terminal sink completed the run with."`
+	Paused     *Pause          `json:"paused,omitempty"`
+	Cancel     *Decision       `json:"cancel,omitempty" doc:"Who cancelled it, and why."`
+	Decisions  []Decision      `json:"decisions,omitempty" doc:"What people decided about the run and its steps: the newest 50."`
+	StartedAt  time.Time       `json:"started_at"`
+	DeadlineAt *time.Time      `json:"deadline_at,omitempty"`
+	EndedAt    *time.Time      `json:"ended_at,omitempty"`
 }
+
+// Origin says what started a run.
+type Origin struct {
+	By       string `json:"by,omitempty" doc:"Who dispatched it, or ran it again."`
+	Schedule bool   `json:"schedule,omitempty" doc:"Its job's schedule started it."`
+	RetryOf  string `json:"retry_of,omitempty" doc:"The run that it repeats from the steps that had not succeeded."`
+}
+
+// Pause says who paused a run, and what becomes of what runs.
+type Pause struct {
+	Mode PauseMode `json:"mode" enum:"stop,finish" doc:"stop: tasks under way are stopped, keep their checkpoints, and go on after the pause. finish: they finish."`
+	Decision
+}
+
+// StepAction is what a person decides about a step.
+type StepAction string
+
+// What a person can decide about a step. A review of its task is the task's own.
+const (
+	RetryStep    StepAction = "retry"    // run it again, after it has failed
+	SkipStep     StepAction = "skip"     // go on without it
+	CompleteStep StepAction = "complete" // it was done by other means: take this output
+	FailStep     StepAction = "fail"     // give it up
+	ApproveStep  StepAction = "approve"
+	RejectStep   StepAction = "reject"
+)
 
 // PauseMode says what a pause does to what runs.
 type PauseMode string
@@ -116,8 +148,13 @@ const (
 )
 
 // NewLedger is the ledger of a run that begins now. runID names the run.
-func NewLedger(p *Plan, runID string, now time.Time) *Ledger {
-	l := &Ledger{Status: RunRunning, Started: now, Steps: make([]Entry, len(p.Steps))}
+func NewLedger(p *Plan, runID string, inputs json.RawMessage, origin Origin, now time.Time) *Ledger {
+	l := &Ledger{Job: p.Job, JobVersion: p.JobVersion, Status: RunRunning, Inputs: inputs, Origin: origin,
+		StartedAt: now, Steps: make([]Entry, len(p.Steps))}
+	if p.Deadline > 0 {
+		at := now.Add(p.Deadline.Std())
+		l.DeadlineAt = &at
+	}
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		l.Steps[i] = Entry{Step: s.ID, Work: Work{Status: StepPending}, Safety: s.Safety}
@@ -161,7 +198,7 @@ func (l *Ledger) Advance(p *Plan) (begin []int) {
 	}
 	room := MaxParallel - l.underWay()
 	for i := range l.Steps {
-		if e := &l.Steps[i]; e.Status == StepReady && e.NextAt == nil && !failing && l.Pause == "" && room > 0 {
+		if e := &l.Steps[i]; e.Status == StepReady && e.NextAt == nil && !failing && l.Paused == nil && room > 0 {
 			begin = append(begin, i)
 			room--
 		}
@@ -274,9 +311,9 @@ func (e *Entry) Failed(policy OnFailure, why string, now time.Time) {
 func (l *Ledger) Standing() (RunStatus, string) {
 	running := l.underWay()
 	switch {
-	case l.Pause != "" && running > 0:
+	case l.Paused != nil && running > 0:
 		return RunPausing, "paused: what runs is let finish or being stopped"
-	case l.Pause != "":
+	case l.Paused != nil:
 		return RunPaused, "paused by a person"
 	case running > 0:
 		return RunRunning, ""

@@ -1,0 +1,140 @@
+package contract
+
+import (
+	"encoding/json"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
+)
+
+// RunWorkflow carries out one run of a job: it delivers its steps.
+const RunWorkflow = "Run"
+
+// RunInput starts a Run workflow. The run's id is its workflow's, without the prefix.
+type RunInput struct {
+	Plan   job.Plan        `json:"plan"`
+	Inputs json.RawMessage `json:"inputs,omitempty"`
+	Origin job.Origin      `json:"origin"`
+	// Done is the ledger of a run that this one repeats: what it has of steps that are through is taken over.
+	Done *job.Ledger `json:"done,omitempty"`
+	// Carried is what a run of the workflow hands to the next.
+	Carried *RunCarried `json:"carried,omitempty"`
+}
+
+// StartOfRun makes the start of a run; weight is its tenant's in the cluster, 0 if it has none.
+func StartOfRun(id string, in *RunInput, weight float64) TaskStart {
+	p := &in.Plan
+	_, name := fleet.CutTenant(p.Job)
+	attributes := []temporal.SearchAttributeUpdate{AttrCluster.ValueSet(p.Cluster), AttrJob.ValueSet(name)}
+	if p.Tenant != "" {
+		attributes = append(attributes, AttrTenant.ValueSet(p.Tenant))
+	}
+	if len(p.Labels) > 0 {
+		attributes = append(attributes, AttrLabels.ValueSet(LabelList(p.Labels)))
+	}
+	return TaskStart{
+		WorkflowID: RunWorkflowID(id), Attributes: temporal.NewSearchAttributes(attributes...),
+		Memo: map[string]any{MemoJobVersion: p.JobVersion}, Summary: "run of " + name + " in " + p.Cluster,
+		Priority: temporal.Priority{PriorityKey: int(p.Priority), FairnessKey: p.Tenant,
+			FairnessWeight: float32(weight)},
+	}
+}
+
+// MemoJobVersion is the version of its job that a run carries out.
+const MemoJobVersion = "job_version"
+
+// RunCarried is a Run workflow's state over continue-as-new.
+type RunCarried struct {
+	Ledger job.Ledger `json:"ledger"`
+	// Tasks are those that have not ended, by their keys.
+	Tasks map[string]TaskInput `json:"tasks,omitempty"`
+	// Results are those of elements, by their keys, until their step has ended.
+	Results map[string]json.RawMessage `json:"results,omitempty"`
+	// Bytes are what the run's payloads and results took so far.
+	Bytes int `json:"bytes"`
+}
+
+// Messages of the Run workflow. It takes a task's updates too, with the task's key.
+var (
+	// LedgerQuery answers what the run has done. A run returns its ledger, or has it as the detail of its failure.
+	LedgerQuery     = Query[job.Ledger]{"ledger"}
+	StepTaskQuery   = QueryWith[string, TaskState]{"status"}
+	PauseRunUpdate  = Update[PauseRunRequest, job.Ledger]{"pause-run"}
+	ResumeRunUpdate = Update[RunRequest, job.Ledger]{"resume-run"}
+	CancelRunUpdate = Update[RunRequest, job.Ledger]{"cancel-run"}
+	StepUpdate      = Update[StepRequest, job.Ledger]{"step"}
+	// RunAdmittedSignal tells a run of a job with bounded concurrency that it may begin.
+	RunAdmittedSignal = Signal[Admission]{"run-admitted"}
+	// EvaluateActivity evaluates the expressions of a run. It runs locally, so its input is not recorded.
+	EvaluateActivity = Activity[EvaluateInput, Evaluated]{"Evaluate"}
+)
+
+// RunRequest is what a person asks of an open run.
+type RunRequest struct {
+	By     string `json:"by,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// PauseRunRequest pauses a run.
+type PauseRunRequest struct {
+	RunRequest
+	Mode job.PauseMode `json:"mode"`
+}
+
+// StepRequest is what a person decides about a step.
+type StepRequest struct {
+	RunRequest
+	Step   string          `json:"step"`
+	Action job.StepAction  `json:"action"`
+	Output json.RawMessage `json:"output,omitempty"` // with complete
+}
+
+// EvaluateInput is what expressions of a run are evaluated for: first the outputs of steps that have ended, then what is
+// needed to begin others.
+type EvaluateInput struct {
+	Run    string          `json:"run"`
+	Plan   *job.Plan       `json:"plan"`
+	Inputs json.RawMessage `json:"inputs,omitempty"`
+	Steps  []job.Entry     `json:"steps"`
+	Ended  []EndedStep     `json:"ended,omitempty"`
+	Begin  []string        `json:"begin,omitempty"`
+}
+
+// EndedStep is a step that has ended, with its result; with for_each, the results of its elements, null for failed ones.
+type EndedStep struct {
+	Step    string            `json:"step"`
+	Result  json.RawMessage   `json:"result,omitempty"`
+	Results []json.RawMessage `json:"results,omitempty"`
+}
+
+// Evaluated is what EvaluateActivity answers.
+type Evaluated struct {
+	Outputs []StepOutput `json:"outputs,omitempty"`
+	Begin   []BegunStep  `json:"begin,omitempty"`
+}
+
+// StepOutput is what a run keeps of a step's result.
+type StepOutput struct {
+	Step   string          `json:"step"`
+	Output json.RawMessage `json:"output,omitempty"`
+	Error  string          `json:"error,omitempty"`
+}
+
+// BegunStep is what a step begins with. One whose dependencies have changed meanwhile is left out of the answer.
+type BegunStep struct {
+	Step    string       `json:"step"`
+	Skip    bool         `json:"skip,omitempty"` // its condition is false
+	Tasks   []PlacedTask `json:"tasks,omitempty"`
+	Message string       `json:"message,omitempty"` // of approve
+	Until   *time.Time   `json:"until,omitempty"`   // of wait
+	Error   string       `json:"error,omitempty"`
+}
+
+// PlacedTask is a task with its lane.
+type PlacedTask struct {
+	Spec fleet.TaskSpec `json:"spec"`
+	Lane string         `json:"lane"`
+}

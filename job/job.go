@@ -1,0 +1,50 @@
+package job
+
+import (
+	"slices"
+	"time"
+)
+
+// VersionsKept bounds the versions that a job keeps of its definition.
+const VersionsKept = 6
+
+// Job is a definition with its versions.
+type Job struct {
+	Name      string    `json:"name"`
+	Version   int       `json:"version" doc:"Of the definition in force; each that differs counts one more."`
+	Versions  []Version `json:"versions" doc:"The newest 6, the one in force last."`
+	Paused    *Decision `json:"paused,omitempty" doc:"Who paused it: nothing starts its runs by itself, and dispatches are refused."`
+	Active    []Holding `json:"active,omitempty" doc:"With concurrency: the runs that go, and those that wait."`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// Version is one version of a definition.
+type Version struct {
+	Version    int        `json:"version"`
+	Definition Definition `json:"definition"`
+	At         time.Time  `json:"at"`
+	By         string     `json:"by,omitempty"`
+}
+
+// Holding is a run that counts against the job's concurrency.
+type Holding struct {
+	Run     string `json:"run"`
+	Key     string `json:"key,omitempty"`
+	Waiting bool   `json:"waiting,omitempty"`
+}
+
+// Definition is the definition in force; nil before the first.
+func (j *Job) Definition() *Definition {
+	if len(j.Versions) == 0 {
+		return nil
+	}
+	return &j.Versions[len(j.Versions)-1].Definition
+}
+
+// Find is a version that is kept; nil for none.
+func (j *Job) Find(version int) *Version {
+	if i := slices.IndexFunc(j.Versions, func(v Version) bool { return v.Version == version }); i >= 0 {
+		return &j.Versions[i]
+	}
+	return nil
+}
