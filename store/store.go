@@ -8,8 +8,10 @@ import (
 	"iter"
 	"time"
 
+	"github.com/google/uuid"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
@@ -17,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
 )
 
@@ -80,12 +83,25 @@ func (s Store) Describe(ctx context.Context, workflowID string) (*workflowpb.Wor
 	return d.GetWorkflowExecutionInfo(), err
 }
 
+// How often, and how far apart, an update is tried that Temporal gave up.
+const (
+	updateTries = 4
+	updatePause = 50 * time.Millisecond
+)
+
 // Update runs an update of a workflow to its end. When nobody answered in time, the change may be made yet, and the
 // error is Unsure.
 func Update[In, Out any](
 	ctx context.Context, s Store, u contract.Update[In, Out], workflowID string, in In,
 ) (Out, error) {
-	answer, err := u.Send(ctx, s.Client, workflowID, in)
+	id := uuid.NewString()
+	answer, err := u.SendOnce(ctx, s.Client, workflowID, id, in)
+	// Temporal gives an update up when the workflow moves on at the same moment. Under its id it is made at most once.
+	pause := backoff.Backoff{First: updatePause, Limit: time.Second}
+	for try := 1; isAny[*serviceerror.WorkflowNotReady](err) && try < updateTries && ctx.Err() == nil; try++ {
+		pause.Pause(ctx)
+		answer, err = u.SendOnce(ctx, s.Client, workflowID, id, in)
+	}
 	if KindOf(err) == Unavailable {
 		return answer, &unsureError{err}
 	}
